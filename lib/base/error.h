@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One sentence about what went wrong, and whose fault it was.
+ *
+ * A library function that can fail takes a struct pd_error * and returns -1 or
+ * NULL after filling it.  The first function that knows the reason writes the
+ * sentence: place, what was found, what was expected.  Callers pass it up unchanged.
+ * Programs print it once and exit with its status.
+ */
+#ifndef PD_BASE_ERROR_H
+#define PD_BASE_ERROR_H
+
+#include <stdarg.h>
+
+enum pd_exit {
+	PD_EXIT_YES = 0,
+	PD_EXIT_NO = 1,         /* it ran, and the answer is no */
+	PD_EXIT_USAGE = 2,      /* usage or bad input */
+	PD_EXIT_FAILED = 3,     /* the run itself failed */
+};
+
+struct pd_error {
+	enum pd_exit status;
+	char text[512];
+};
+
+/* Each fills *err (unless err is NULL) and returns -1. */
+int pd_error_input(struct pd_error *err, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+int pd_error_no(struct pd_error *err, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+int pd_error_failed(struct pd_error *err, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* Puts "PREFIX: " before the sentence.  Returns -1. */
+int pd_error_prefix(struct pd_error *err, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* What programs say on standard error: "pd-plan: ...", one line. */
+extern const char *pd_program;
+void pd_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Broken promises of our own: prints and aborts. */
+void pd_bug(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading and writing JSON documents (jansson), with messages that say where:
+ *
+ *     vgg.json: layers[3].kernel[0]: expected an integer from 1 to 65535, found "3"
+ *
+ * A reader walks down with places; a place knows its document and the way to it.
+ * All getters return 0, or -1 with the error set.
+ */
+#ifndef PD_BASE_JSON_H
+#define PD_BASE_JSON_H
+
+#include "base/error.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct pd_place {
+	const char *document;           /* file name, for messages */
+	const struct pd_place *up;
+	const char *key;                /* NULL: an array element */
+	size_t index;
+	json_t *value;                  /* borrowed */
+};
+
+/*
+ * Reads a whole document: a file's name, or NULL or "-" for standard input (called
+ * "standard input" in messages).  Duplicate keys and trailing text are errors.
+ * Returns a new reference.
+ */
+json_t *pd_json_load(const char *file, struct pd_error *err);
+/* How messages call that file. */
+const char *pd_document_name(const char *file);
+
+/* The root of a document. */
+struct pd_place pd_place_root(const char *document, json_t *value);
+/* A member (value NULL when absent) or an element of a place. */
+struct pd_place pd_place_key(const struct pd_place *up, const char *key);
+struct pd_place pd_place_index(const struct pd_place *up, size_t index);
+
+/* Fills err with "DOCUMENT: PATH: MESSAGE" and returns -1. */
+int pd_place_error(const struct pd_place *place, struct pd_error *err, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* The same for "expected EXPECTED, found (a description of the value)". */
+int pd_place_expected(const struct pd_place *place, struct pd_error *err, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Is an object, and has "format": format and "version": 1. */
+int pd_json_header(const struct pd_place *root, const char *format, struct pd_error *err);
+/* Is an object whose keys are all among `known`, a NULL-terminated list. */
+int pd_json_keys(const struct pd_place *object, const char *const *known, struct pd_error *err);
+/* Is an array; its length. */
+int pd_json_array(const struct pd_place *place, size_t *count_p, struct pd_error *err);
+
+int pd_json_int(const struct pd_place *place, int64_t min, int64_t max, int64_t *out_p,
+		struct pd_error *err);
+int pd_json_real(const struct pd_place *place, double min, double max, double *out_p,
+		 struct pd_error *err);
+int pd_json_bool(const struct pd_place *place, bool *out_p, struct pd_error *err);
+/* A non-empty string without control characters; borrowed from the document. */
+int pd_json_string(const struct pd_place *place, const char **out_p, struct pd_error *err);
+
+/* The same for a member of an object; optional ones leave *out_p alone when absent. */
+int pd_json_get_int(const struct pd_place *object, const char *key, int64_t min, int64_t max,
+		    int64_t *out_p, struct pd_error *err);
+int pd_json_opt_int(const struct pd_place *object, const char *key, int64_t min, int64_t max,
+		    int64_t *out_p, struct pd_error *err);
+int pd_json_get_real(const struct pd_place *object, const char *key, double min, double max,
+		     double *out_p, struct pd_error *err);
+int pd_json_opt_real(const struct pd_place *object, const char *key, double min, double max,
+		     double *out_p, struct pd_error *err);
+int pd_json_opt_bool(const struct pd_place *object, const char *key, bool *out_p,
+		     struct pd_error *err);
+int pd_json_get_string(const struct pd_place *object, const char *key, const char **out_p,
+		       struct pd_error *err);
+int pd_json_opt_string(const struct pd_place *object, const char *key, const char **out_p,
+		       struct pd_error *err);
+
+/*
+ * Writes a document for people and programs: objects that fit on a line of 120
+ * columns are on one line, others are opened up; keys in the order in which they were
+ * set.  Ends with a newline.  The value is not consumed.
+ */
+int pd_json_write(json_t *value, FILE *out, struct pd_error *err);
+
+#endif

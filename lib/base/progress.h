@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A progress bar on standard error, drawn only when that is a terminal. */
+#ifndef PD_BASE_PROGRESS_H
+#define PD_BASE_PROGRESS_H
+
+#include <stdint.h>
+
+struct pd_progress {
+	const char *what;
+	int64_t total;
+	int64_t drawn_ns, begun_ns;
+	int shown;
+};
+
+void pd_progress_begin(struct pd_progress *bar, const char *what, int64_t total);
+/* At most ten times a second; `note` (or NULL) stands after the bar. */
+void pd_progress_show(struct pd_progress *bar, int64_t done, const char *note);
+/* Erases the bar. */
+void pd_progress_end(struct pd_progress *bar);
+
+#endif

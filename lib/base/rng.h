@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Counter-based random numbers (Philox 4x32-10; Salmon et al., SC 2011): the
+ * numbers are a function of a key and a counter and of nothing else, so that every
+ * device, rank, replica and partition draws the same ones.
+ *
+ * Counters in use (key = the run's seed):
+ *   parameters  stream PD_RNG_PARAMETER + layer index, counter = element / 4
+ *   dropout     stream PD_RNG_DROPOUT + layer index,
+ *               counter = (global sample number, element within the sample / 4)
+ *   data order  stream PD_RNG_SHUFFLE + epoch
+ *   synthetic   stream PD_RNG_DATA + input index, counter as dropout
+ */
+#ifndef PD_BASE_RNG_H
+#define PD_BASE_RNG_H
+
+#include <stdint.h>
+
+#define PD_RNG_PARAMETER (UINT64_C(1) << 32)
+#define PD_RNG_DROPOUT   (UINT64_C(2) << 32)
+#define PD_RNG_SHUFFLE   (UINT64_C(3) << 32)
+#define PD_RNG_DATA      (UINT64_C(4) << 32)
+
+struct pd_random4 {
+	uint32_t v[4];
+};
+
+static inline struct pd_random4 pd_random(uint64_t seed, uint64_t stream,
+					  uint32_t high, uint32_t low)
+{
+	uint32_t c0 = low, c1 = high, c2 = (uint32_t)stream, c3 = (uint32_t)(stream >> 32);
+	uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+
+	for (int round = 0; round < 10; round++) {
+		uint64_t p0 = (uint64_t)0xD2511F53 * c0, p1 = (uint64_t)0xCD9E8D57 * c2;
+
+		c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+		c1 = (uint32_t)p1;
+		c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+		c3 = (uint32_t)p0;
+		k0 += 0x9E3779B9;
+		k1 += 0xBB67AE85;
+	}
+	return (struct pd_random4){ { c0, c1, c2, c3 } };
+}
+
+/* In [0, 1), 24 bits. */
+static inline float pd_unit(uint32_t v)
+{
+	return (float)(v >> 8) * 0x1p-24f;
+}
+
+#endif

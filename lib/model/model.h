@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A network: inputs and layers, a directed acyclic graph, with every shape worked out.
+ * pd-model(5).  Knows nothing of devices or pipelines.
+ *
+ * Layers are held in topological order: the document's order where that is one, else
+ * the order that takes, among the layers that are ready, the first in the document.
+ * Tensors are numbered: inputs first, then the output of each layer, so the output of
+ * layer l is tensor model->input_count + l.  Shapes leave out the batch dimension.
+ */
+#ifndef PD_MODEL_MODEL_H
+#define PD_MODEL_MODEL_H
+
+#include "base/error.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum pd_layer_kind {
+#define LAYER_KIND(name, inputs, attributes, what) PD_LAYER_##name,
+#include "model/layer_kind.def"
+#undef LAYER_KIND
+	PD_LAYER_KINDS
+};
+
+extern const char *const pd_layer_kind_name[PD_LAYER_KINDS + 1];   /* NULL-terminated */
+
+enum pd_dtype { PD_F32, PD_I32 };
+
+#define PD_MAX_DIMS 3                   /* channels, height, width */
+#define PD_MAX_EXTENT INT64_C(1 << 30)  /* of one dimension */
+
+struct pd_shape {
+	int dims;                       /* 0 (a scalar per sample) to 3 */
+	int64_t size[PD_MAX_DIMS];
+};
+
+/* Elements of one sample; never overflows for a shape in a model that was read. */
+int64_t pd_shape_elements(const struct pd_shape *shape);
+
+struct pd_input {
+	char *name;
+	enum pd_dtype dtype;
+	struct pd_shape shape;
+};
+
+struct pd_parameter {                   /* one parameter tensor of a layer */
+	const char *name;               /* "weight" or "bias" */
+	int dims;
+	int64_t size[4];                /* conv2d weight: O, I/groups, KH, KW; linear: O, I */
+	int64_t elements;
+};
+
+struct pd_layer {
+	char *name;
+	enum pd_layer_kind kind;
+	int input_count;
+	int *inputs;                    /* tensor numbers */
+	struct pd_shape output;
+	int shares;                     /* layer whose parameters it uses, or -1 */
+
+	/* attributes; those a kind does not have are zero */
+	int64_t out_channels;           /* conv2d; linear's out_features too */
+	int64_t kernel[2], stride[2], padding[2], dilation[2], groups;
+	int64_t output_size[2];
+	bool bias;
+	bool count_include_pad;
+	double eps, momentum, p;
+
+	int parameter_count;            /* 0 to 2; those of the shared layer when shares >= 0 */
+	struct pd_parameter parameters[2];
+	int64_t parameter_elements;
+};
+
+struct pd_model {
+	char *name;
+	int input_count, layer_count;
+	struct pd_input *inputs;
+	struct pd_layer *layers;
+	json_t *json;                   /* the document, carried along; owned */
+};
+
+/* Reads a document (takes a reference to value); document is its name in messages. */
+struct pd_model *pd_model_parse(const char *document, json_t *value, struct pd_error *err);
+/* The same for a model inside another document. */
+struct pd_place;
+struct pd_model *pd_model_parse_at(const struct pd_place *place, struct pd_error *err);
+struct pd_model *pd_model_read(const char *file, struct pd_error *err);
+void pd_model_free(struct pd_model *model);
+
+int pd_model_tensors(const struct pd_model *model);
+/* The shape of a tensor; its producing layer, or -1 for an input. */
+const struct pd_shape *pd_model_shape(const struct pd_model *model, int tensor);
+enum pd_dtype pd_model_dtype(const struct pd_model *model, int tensor);
+int pd_model_producer(const struct pd_model *model, int tensor);
+const char *pd_model_tensor_name(const struct pd_model *model, int tensor);
+/* Layers that use a tensor: how many; consumers in ascending order into out (may be NULL). */
+int pd_model_consumers(const struct pd_model *model, int tensor, int *out);
+/* The layer called name, or -1. */
+int pd_model_find(const struct pd_model *model, const char *name);
+/* Does a gradient flow into this tensor?  (Some layer below it has parameters.) */
+bool pd_model_needs_gradient(const struct pd_model *model, int tensor);
+/*
+ * The index of the image-like input (f32) and of the label input (i32, scalar) of a
+ * classification network, or -1.
+ */
+int pd_model_label_input(const struct pd_model *model);
+int pd_model_data_input(const struct pd_model *model);
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a network is laid over ranks: the document pd-plan(5). */
+#ifndef PD_PLAN_PLAN_H
+#define PD_PLAN_PLAN_H
+
+#include "base/error.h"
+#include "profile/profile.h"
+#include "topology/topology.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum pd_schedule_kind {
+#define SCHEDULE_KIND(symbol, name, what) PD_SCHEDULE_##symbol,
+#include "plan/schedule_kind.def"
+#undef SCHEDULE_KIND
+	PD_SCHEDULE_KINDS
+};
+
+enum pd_weight_kind {
+#define WEIGHT_KIND(symbol, name, what) PD_WEIGHTS_##symbol,
+#include "plan/weight_kind.def"
+#undef WEIGHT_KIND
+	PD_WEIGHT_KINDS
+};
+
+extern const char *const pd_schedule_kind_name[PD_SCHEDULE_KINDS + 1];  /* NULL-terminated */
+extern const char *const pd_weight_kind_name[PD_WEIGHT_KINDS + 1];
+
+struct pd_stage {
+	int first_layer, layer_count;   /* a range of the profile's layers: a stage is convex */
+	int replicas;
+	int *ranks;                     /* of its replicas, in order */
+	int warmup;                     /* forwards before the first backward, per replica */
+	bool recompute;
+	/* predicted, per replica */
+	int64_t forward_ns, backward_ns, allreduce_ns, memory_bytes;
+};
+
+struct pd_prediction {
+	int64_t period_ns, memory_bytes, lower_bound_ns;
+	double samples_per_s, gap, speedup_over_data_parallel;
+	int64_t data_parallel_period_ns, data_parallel_memory_bytes;
+};
+
+struct pd_plan {
+	struct pd_profile *profile;     /* owned */
+	struct pd_topology topology;
+	enum pd_schedule_kind schedule;
+	enum pd_weight_kind weights;
+	int64_t microbatches;
+	int stage_count;
+	struct pd_stage *stages;
+	int rank_count;                 /* ranks used: 0 to rank_count - 1, each once */
+	struct pd_prediction predicted;
+};
+
+struct pd_place;
+struct pd_plan *pd_plan_parse_at(const struct pd_place *place, struct pd_error *err);
+struct pd_plan *pd_plan_read(const char *file, struct pd_error *err);
+json_t *pd_plan_json(const struct pd_plan *plan);                   /* a new reference */
+void pd_plan_free(struct pd_plan *plan);
+
+/*
+ * A plan with the given stages (layers and replicas set; ranks given out in order,
+ * warm-ups by pd_plan_warmup); takes over profile, copies topology; predictions zero.
+ * layer_counts and replicas have stage_count entries; the layers must add up.
+ */
+struct pd_plan *pd_plan_new(struct pd_profile *profile, const struct pd_topology *topology,
+			    int stage_count, const int *layer_counts, const int *replicas,
+			    struct pd_error *err);
+
+/*
+ * Warm-up of stage s under 1F1B: minibatches in flight at a replica less one,
+ * ceil(R / r) - 1 with R the ranks of this stage and all later ones and r its replicas
+ * (SOSP 2019 section 3.2; NOAM of the input stage is warm-up + 1).
+ */
+int pd_plan_warmup(const struct pd_plan *plan, int stage);
+
+/* The stage that holds a layer; the stage and replica of a rank. */
+int pd_plan_stage_of_layer(const struct pd_plan *plan, int layer);
+int pd_plan_stage_of_rank(const struct pd_plan *plan, int rank, int *replica_p);
+
+#endif

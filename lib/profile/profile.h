@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What each layer costs on one device.  pd-profile(5).  Layers are in topological
+ * order, the model's where there is one; layer l here is layer l of the model.
+ */
+#ifndef PD_PROFILE_PROFILE_H
+#define PD_PROFILE_PROFILE_H
+
+#include "base/error.h"
+#include "model/model.h"
+
+#include <jansson.h>
+#include <stdint.h>
+
+struct pd_profile_layer {
+	char *name;
+	int input_count;
+	int *inputs;                    /* layer indices; model inputs are left out */
+	int64_t forward_ns, backward_ns;
+	int64_t backward_input_ns, backward_weight_ns;  /* -1: not split */
+	int64_t update_ns;              /* the optimizer's step on its parameters; 0 where absent */
+	int64_t activation_bytes, parameter_bytes, stash_bytes, workspace_bytes;
+	double spread;                  /* of forward_ns + backward_ns over the runs: interquartile
+					   range / median; 0 where absent */
+};
+
+struct pd_profile {
+	char *name;
+	struct pd_model *model;         /* NULL where absent; owned */
+	int64_t batch_size;
+	char *dtype;                    /* "f32" */
+	char *device_kind, *device_name;
+	int64_t device_threads, device_memory_bytes;    /* 0: unknown */
+	int64_t link_bandwidth_bytes_per_s, link_latency_ns;    /* bandwidth 0: not measured */
+	int64_t step_ns;                /* one whole training step measured; 0 where absent */
+	int layer_count;
+	struct pd_profile_layer *layers;
+	json_t *json;                   /* the document; owned */
+};
+
+struct pd_place;
+struct pd_profile *pd_profile_parse_at(const struct pd_place *place, struct pd_error *err);
+struct pd_profile *pd_profile_read(const char *file, struct pd_error *err);
+void pd_profile_free(struct pd_profile *profile);
+/* Makes the document from the fields (not from ->json): a new reference. */
+json_t *pd_profile_json(const struct pd_profile *profile);
+int pd_profile_find(const struct pd_profile *profile, const char *name);
+
+#endif

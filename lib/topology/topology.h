@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The machine: levels of links, innermost first.  pd-topology(5). */
+#ifndef PD_TOPOLOGY_TOPOLOGY_H
+#define PD_TOPOLOGY_TOPOLOGY_H
+
+#include "base/error.h"
+
+#include <jansson.h>
+#include <stdint.h>
+
+#define PD_MAX_LEVELS 8
+#define PD_MAX_RANKS (1 << 20)
+
+struct pd_level {
+	int64_t count;                  /* components of the level below in one of this level */
+	int64_t bandwidth_bytes_per_s;  /* of the link by which each of those joins it, each way */
+	int64_t latency_ns;
+};
+
+struct pd_topology {
+	int64_t memory_bytes;           /* of one device; 0: unknown, no limit */
+	int levels;
+	struct pd_level level[PD_MAX_LEVELS];
+	int64_t devices;                /* product of the counts */
+};
+
+struct pd_place;
+int pd_topology_parse_at(const struct pd_place *place, struct pd_topology *out_p,
+			 struct pd_error *err);
+/* "4@12GB/s,4@10Gbit/s+30us" */
+int pd_topology_parse_string(const char *text, struct pd_topology *out_p, struct pd_error *err);
+/* A string as above when it contains '@', else a file. */
+int pd_topology_read(const char *what, struct pd_topology *out_p, struct pd_error *err);
+/* n devices on one level. */
+int pd_topology_flat(int64_t devices, int64_t bandwidth_bytes_per_s, int64_t latency_ns,
+		     struct pd_topology *out_p, struct pd_error *err);
+json_t *pd_topology_json(const struct pd_topology *topology);       /* a new reference */
+
+/* The outermost level whose links a transfer between two different ranks crosses. */
+int pd_topology_level(const struct pd_topology *topology, int64_t rank_a, int64_t rank_b);
+/* Time of one transfer alone on its way: latency of that level + bytes / least bandwidth. */
+int64_t pd_topology_transfer_ns(const struct pd_topology *topology, int64_t rank_a,
+				int64_t rank_b, int64_t bytes);
+
+#endif
