@@ -6,7 +6,7 @@
  * from there on to the next, and so to the last; its gradient comes back the same way,
  * every stage adding its part to what arrived.  So it is sent at most once by each
  * stage, and a gradient is summed from the last consumer to the first wherever the cuts
- * are.  All tensors from one stage to another form a link and travel as one message.
+ * are.  The tensors that go from one stage to another form a link.
  *
  * Tensors here are numbered by the layer that makes them (the profile's layers).
  * Model inputs do not travel: every stage that uses one loads it.

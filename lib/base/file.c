@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/file.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int pd_file_create(struct pd_file *file, const char *name, struct pd_error *err)
+{
+	int fd;
+
+	*file = (struct pd_file){ 0 };
+	if (!name || strcmp(name, "-") == 0) {
+		file->stream = stdout;
+		return 0;
+	}
+	file->name = pd_strdup(name);
+	/* what is not a regular file (/dev/null, a pipe) is written as it is */
+	struct stat st;
+	if (stat(name, &st) == 0 && !S_ISREG(st.st_mode)) {
+		file->stream = fopen(name, "w");
+	} else {
+		file->temporary = pd_format("%s.XXXXXX", name);
+		fd = mkostemp(file->temporary, O_CLOEXEC);
+		if (fd >= 0) {
+			mode_t mask = umask(0);
+
+			umask(mask);
+			if (fchmod(fd, 0666 & ~mask) == 0)
+				file->stream = fdopen(fd, "w");
+		} else {
+			free(file->temporary);
+			file->temporary = NULL;
+		}
+	}
+	if (!file->stream) {
+		pd_error_failed(err, "%s: cannot create: %s", name, strerror(errno));
+		pd_file_abandon(file);
+		return -1;
+	}
+	return 0;
+}
+
+int pd_file_commit(struct pd_file *file, struct pd_error *err)
+{
+	const char *name = file->name ? file->name : "standard output";
+	bool bad = ferror(file->stream) || fflush(file->stream) != 0;
+
+	if (!bad && file->temporary)
+		bad = fsync(fileno(file->stream)) != 0;
+	if (!bad && file->name) {
+		bad = fclose(file->stream) != 0;
+		file->stream = NULL;
+	}
+	if (!bad && file->temporary)
+		bad = rename(file->temporary, file->name) != 0;
+	if (bad) {
+		pd_error_failed(err, "%s: cannot write: %s", name,
+				strerror(errno ? errno : EIO));
+		pd_file_abandon(file);
+		return -1;
+	}
+	free(file->temporary);
+	free(file->name);
+	*file = (struct pd_file){ 0 };
+	return 0;
+}
+
+void pd_file_abandon(struct pd_file *file)
+{
+	if (file->stream && file->stream != stdout)
+		fclose(file->stream);
+	if (file->temporary)
+		unlink(file->temporary);
+	free(file->temporary);
+	free(file->name);
+	*file = (struct pd_file){ 0 };
+}
+
+int pd_sync_directory(const char *name, struct pd_error *err)
+{
+	int fd = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int bad = fd < 0 || fsync(fd) != 0;
+
+	if (fd >= 0)
+		close(fd);
+	return bad ? pd_error_failed(err, "%s: cannot flush to disk: %s", name, strerror(errno)) : 0;
+}
+
+static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *walk)
+{
+	(void)st, (void)flag, (void)walk;
+	return remove(path);
+}
+
+int pd_remove_tree(const char *name, struct pd_error *err)
+{
+	if (nftw(name, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
+		return pd_error_failed(err, "%s: cannot remove: %s", name, strerror(errno));
+	return 0;
+}

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/json.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *pd_document_name(const char *file)
+{
+	return file && strcmp(file, "-") != 0 ? file : "standard input";
+}
+
+json_t *pd_json_load(const char *file, struct pd_error *err)
+{
+	bool standard = !file || strcmp(file, "-") == 0;
+	FILE *in = standard ? stdin : fopen(file, "re");
+	const char *name = pd_document_name(file);
+	json_error_t why;
+	json_t *value;
+
+	if (!in) {
+		pd_error_input(err, "%s: cannot open: %s", name, strerror(errno));
+		return NULL;
+	}
+	errno = 0;
+	value = json_loadf(in, JSON_REJECT_DUPLICATES, &why);
+	if (!value && ferror(in))
+		pd_error_input(err, "%s: cannot read: %s", name, strerror(errno ? errno : EIO));
+	else if (!value && why.position == 0)
+		pd_error_input(err, "%s: empty: expected a JSON object", name);
+	else if (!value)
+		pd_error_input(err, "%s:%d:%d: not JSON: %s", name, why.line, why.column, why.text);
+	if (!standard)
+		fclose(in);
+	return value;
+}
+
+struct pd_place pd_place_root(const char *document, json_t *value)
+{
+	return (struct pd_place){ .document = document, .value = value };
+}
+
+struct pd_place pd_place_key(const struct pd_place *up, const char *key)
+{
+	return (struct pd_place){ .document = up->document, .up = up, .key = key,
+				  .value = json_object_get(up->value, key) };
+}
+
+struct pd_place pd_place_index(const struct pd_place *up, size_t index)
+{
+	return (struct pd_place){ .document = up->document, .up = up, .index = index,
+				  .value = json_array_get(up->value, index) };
+}
+
+/* "layers[3].kernel[0]" into buf */
+static void path(const struct pd_place *place, char *buf, size_t size)
+{
+	size_t used;
+
+	if (!place->up) {
+		buf[0] = 0;
+		return;
+	}
+	path(place->up, buf, size);
+	used = strlen(buf);
+	if (place->key)
+		snprintf(buf + used, size - used, "%s%.60s", used ? "." : "", place->key);
+	else
+		snprintf(buf + used, size - used, "[%zu]", place->index);
+}
+
+static int place_error(const struct pd_place *place, struct pd_error *err, const char *text)
+{
+	char where[256];
+
+	path(place, where, sizeof(where));
+	return pd_error_input(err, "%s: %s%s%s", place->document, where, *where ? ": " : "", text);
+}
+
+int pd_place_error(const struct pd_place *place, struct pd_error *err, const char *fmt, ...)
+{
+	char text[384];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	return place_error(place, err, text);
+}
+
+/* What stands there, short enough for one line. */
+static void describe(const json_t *value, char *buf, size_t size)
+{
+	char *text;
+
+	switch (value ? (int)json_typeof(value) : -1) {
+	case -1:
+		snprintf(buf, size, "nothing");
+		return;
+	case JSON_OBJECT:
+		snprintf(buf, size, "an object");
+		return;
+	case JSON_ARRAY:
+		snprintf(buf, size, "an array of %zu", json_array_size(value));
+		return;
+	default:
+		text = json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
+		snprintf(buf, size, "%.60s%s", text ? text : "?", text && strlen(text) > 60 ? "..." : "");
+		free(text);
+	}
+}
+
+int pd_place_expected(const struct pd_place *place, struct pd_error *err, const char *fmt, ...)
+{
+	char expected[256], found[96];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(expected, sizeof(expected), fmt, ap);
+	va_end(ap);
+	describe(place->value, found, sizeof(found));
+	return pd_place_error(place, err, "expected %s, found %s", expected, found);
+}
+
+int pd_json_header(const struct pd_place *root, const char *format, struct pd_error *err)
+{
+	struct pd_place name = pd_place_key(root, "format");
+	int64_t version;
+
+	if (!json_is_object(root->value))
+		return pd_place_expected(root, err, "a %s document, which is a JSON object", format);
+	if (!json_is_string(name.value) || strcmp(json_string_value(name.value), format) != 0)
+		return pd_place_expected(&name, err, "\"%s\"", format);
+	return pd_json_get_int(root, "version", 1, 1, &version, err);
+}
+
+int pd_json_keys(const struct pd_place *object, const char *const *known, struct pd_error *err)
+{
+	const char *key;
+	json_t *value;
+
+	if (!json_is_object(object->value))
+		return pd_place_expected(object, err, "an object");
+	json_object_foreach(object->value, key, value) {
+		int i = 0;
+
+		while (known[i] && strcmp(known[i], key) != 0)
+			i++;
+		if (!known[i]) {
+			char list[256] = "";
+
+			for (i = 0; known[i]; i++) {
+				strncat(list, i ? ", " : "", sizeof(list) - strlen(list) - 1);
+				strncat(list, known[i], sizeof(list) - strlen(list) - 1);
+			}
+			return pd_place_error(object, err, "unknown key \"%.60s\"; expected one of %s",
+					      key, list);
+		}
+	}
+	return 0;
+}
+
+int pd_json_array(const struct pd_place *place, size_t *count_p, struct pd_error *err)
+{
+	if (!json_is_array(place->value))
+		return pd_place_expected(place, err, "an array");
+	*count_p = json_array_size(place->value);
+	return 0;
+}
+
+int pd_json_int(const struct pd_place *place, int64_t min, int64_t max, int64_t *out_p,
+		struct pd_error *err)
+{
+	if (!json_is_integer(place->value) || json_integer_value(place->value) < min ||
+	    json_integer_value(place->value) > max) {
+		if (max == INT64_MAX)
+			return pd_place_expected(place, err, "a whole number, at least %" PRId64, min);
+		if (min == max)
+			return pd_place_expected(place, err, "%" PRId64, min);
+		return pd_place_expected(place, err, "a whole number from %" PRId64 " to %" PRId64,
+					 min, max);
+	}
+	*out_p = json_integer_value(place->value);
+	return 0;
+}
+
+int pd_json_real(const struct pd_place *place, double min, double max, double *out_p,
+		 struct pd_error *err)
+{
+	double value = json_is_number(place->value) ? json_number_value(place->value) : NAN;
+
+	if (!(value >= min && value <= max))
+		return pd_place_expected(place, err, "a number from %g to %g", min, max);
+	*out_p = value;
+	return 0;
+}
+
+int pd_json_bool(const struct pd_place *place, bool *out_p, struct pd_error *err)
+{
+	if (!json_is_boolean(place->value))
+		return pd_place_expected(place, err, "true or false");
+	*out_p = json_is_true(place->value);
+	return 0;
+}
+
+int pd_json_string(const struct pd_place *place, const char **out_p, struct pd_error *err)
+{
+	const char *text = json_string_value(place->value);
+
+	if (!text || !*text || strlen(text) != json_string_length(place->value))
+		return pd_place_expected(place, err, "a non-empty string");
+	for (const unsigned char *c = (const unsigned char *)text; *c; c++)
+		if (*c < ' ' || *c == 127)
+			return pd_place_expected(place, err, "a string without control characters");
+	*out_p = text;
+	return 0;
+}
+
+int pd_json_get_int(const struct pd_place *object, const char *key, int64_t min, int64_t max,
+		    int64_t *out_p, struct pd_error *err)
+{
+	struct pd_place place = pd_place_key(object, key);
+
+	return pd_json_int(&place, min, max, out_p, err);
+}
+
+int pd_json_opt_int(const struct pd_place *object, const char *key, int64_t min, int64_t max,
+		    int64_t *out_p, struct pd_error *err)
+{
+	return json_object_get(object->value, key)
+		? pd_json_get_int(object, key, min, max, out_p, err) : 0;
+}
+
+int pd_json_get_real(const struct pd_place *object, const char *key, double min, double max,
+		     double *out_p, struct pd_error *err)
+{
+	struct pd_place place = pd_place_key(object, key);
+
+	return pd_json_real(&place, min, max, out_p, err);
+}
+
+int pd_json_opt_real(const struct pd_place *object, const char *key, double min, double max,
+		     double *out_p, struct pd_error *err)
+{
+	return json_object_get(object->value, key)
+		? pd_json_get_real(object, key, min, max, out_p, err) : 0;
+}
+
+int pd_json_opt_bool(const struct pd_place *object, const char *key, bool *out_p,
+		     struct pd_error *err)
+{
+	struct pd_place place = pd_place_key(object, key);
+
+	return place.value ? pd_json_bool(&place, out_p, err) : 0;
+}
+
+int pd_json_get_string(const struct pd_place *object, const char *key, const char **out_p,
+		       struct pd_error *err)
+{
+	struct pd_place place = pd_place_key(object, key);
+
+	return pd_json_string(&place, out_p, err);
+}
+
+int pd_json_opt_string(const struct pd_place *object, const char *key, const char **out_p,
+		       struct pd_error *err)
+{
+	return json_object_get(object->value, key) ? pd_json_get_string(object, key, out_p, err) : 0;
+}
+
+#define LINE_WIDTH 120
+#define DUMP_FLAGS (JSON_ENCODE_ANY | JSON_REAL_PRECISION(17))
+
+static void write_value(json_t *value, FILE *out, int indent)
+{
+	bool object = json_is_object(value);
+	char *flat = json_dumps(value, DUMP_FLAGS);
+	const char *key;
+	json_t *member;
+	size_t i, n = 0;
+
+	if (!flat)
+		pd_bug("a document that cannot be written");
+	if (!(object || json_is_array(value)) || strlen(flat) + (size_t)indent <= LINE_WIDTH) {
+		fputs(flat, out);
+		free(flat);
+		return;
+	}
+	free(flat);
+	fputc(object ? '{' : '[', out);
+	if (object) {
+		json_object_foreach(value, key, member) {
+			json_t *word = json_string(key);
+			char *name = json_dumps(word, DUMP_FLAGS);
+
+			fprintf(out, "%s\n%*s%s: ", n++ ? "," : "", indent + 2, "", name);
+			free(name);
+			json_decref(word);
+			write_value(member, out, indent + 2);
+		}
+	} else {
+		json_array_foreach(value, i, member) {
+			fprintf(out, "%s\n%*s", i ? "," : "", indent + 2, "");
+			write_value(member, out, indent + 2);
+		}
+	}
+	fprintf(out, "\n%*s%c", indent, "", object ? '}' : ']');
+}
+
+int pd_json_write(json_t *value, FILE *out, struct pd_error *err)
+{
+	write_value(value, out, 0);
+	fputc('\n', out);
+	if (ferror(out))
+		return pd_error_failed(err, "cannot write the document: %s", strerror(errno));
+	return 0;
+}

@@ -1,0 +1,10 @@
+lib_libpd_a_SOURCES += \
+	lib/base/clock.h \
+	lib/base/error.c lib/base/error.h \
+	lib/base/event.c lib/base/event.h \
+	lib/base/file.c lib/base/file.h \
+	lib/base/json.c lib/base/json.h \
+	lib/base/mem.c lib/base/mem.h \
+	lib/base/number.c lib/base/opt.c lib/base/opt.h \
+	lib/base/progress.c lib/base/progress.h \
+	lib/base/rng.h

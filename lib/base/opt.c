@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/opt.h"
+
+#include "base/mem.h"
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { OPT_HELP = 0x1000, OPT_VERSION, OPT_FIRST };
+
+static void help(const struct pd_command *command)
+{
+	printf("Usage: %s %s\n%s\n\n", command->name, command->synopsis, command->summary);
+	for (const struct pd_opt *o = command->options; o->name; o++) {
+		char left[80];
+
+		snprintf(left, sizeof(left), "  %s%c%s --%s%s%s", o->letter ? "-" : " ",
+			 o->letter ? o->letter : ' ', o->letter ? "," : " ", o->name,
+			 o->kind == PD_OPT_FLAG ? "" : "=", o->kind == PD_OPT_FLAG ? "" : o->argument);
+		printf("%-32s  %s\n", left, o->help);
+	}
+	printf("      --help                      show this help and exit\n"
+	       "      --version                   show the version and exit\n\n"
+	       "Exit status: 0 yes; 1 the answer is no; 2 usage or bad input; 3 the run failed.\n"
+	       "Full documentation: man %s\n", command->name);
+}
+
+static int store(const struct pd_opt *o, const char *text, struct pd_error *err)
+{
+	double max = o->max == 0 && o->min == 0 ? 1e15 : o->max;
+
+	switch (o->kind) {
+	case PD_OPT_FLAG:
+		*(bool *)o->value = true;
+		return 0;
+	case PD_OPT_STRING:
+		*(const char **)o->value = text;
+		return 0;
+	case PD_OPT_COUNT:
+		return pd_parse_count(text, (int64_t)o->min, (int64_t)max, o->value, err);
+	case PD_OPT_BYTES:
+		return pd_parse_bytes(text, o->value, err);
+	case PD_OPT_REAL:
+		return pd_parse_real(text, o->min, max, o->value, err);
+	case PD_OPT_CHOICE:
+		for (int i = 0; o->choices[i]; i++)
+			if (strcmp(text, o->choices[i]) == 0) {
+				*(int *)o->value = i;
+				return 0;
+			}
+		char known[256] = "";
+		for (int i = 0; o->choices[i]; i++) {
+			strncat(known, i ? ", " : "", sizeof(known) - strlen(known) - 1);
+			strncat(known, o->choices[i], sizeof(known) - strlen(known) - 1);
+		}
+		return pd_error_input(err, "expected one of %s, found \"%.60s\"", known, text);
+	}
+	pd_bug("option --%s: kind %d", o->name, (int)o->kind);
+}
+
+static void usage_error(const struct pd_command *command, const char *fmt, const char *what)
+{
+	fprintf(stderr, "%s: ", command->name);
+	fprintf(stderr, fmt, what);
+	fprintf(stderr, " (try --help)\n");
+	exit(PD_EXIT_USAGE);
+}
+
+/* A closed standard descriptor would be taken by the next file opened. */
+static void restore_descriptors(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= 2);
+	if (fd > 2)
+		close(fd);
+}
+
+int pd_command_parse(const struct pd_command *command, int argc, char **argv)
+{
+	struct option *table;
+	char *letters;
+	struct pd_error err;
+	int n = 0, c, used = 0;
+
+	pd_program = command->name;
+	restore_descriptors();
+	signal(SIGPIPE, SIG_IGN);
+	while (command->options[n].name)
+		n++;
+	table = pd_calloc((size_t)n + 3, sizeof(*table));
+	letters = pd_zalloc((size_t)n * 2 + 2);
+	letters[used++] = ':';
+	for (int i = 0; i < n; i++) {
+		const struct pd_opt *o = &command->options[i];
+
+		table[i] = (struct option){ o->name, o->kind == PD_OPT_FLAG ? no_argument
+									    : required_argument,
+					    NULL, OPT_FIRST + i };
+		if (o->letter) {
+			letters[used++] = o->letter;
+			if (o->kind != PD_OPT_FLAG)
+				letters[used++] = ':';
+		}
+	}
+	table[n] = (struct option){ "help", no_argument, NULL, OPT_HELP };
+	table[n + 1] = (struct option){ "version", no_argument, NULL, OPT_VERSION };
+
+	opterr = 0;
+	while ((c = getopt_long(argc, argv, letters, table, NULL)) != -1) {
+		int i = c - OPT_FIRST;
+
+		if (c == OPT_HELP) {
+			help(command);
+			exit(pd_command_end(PD_EXIT_YES));
+		}
+		if (c == OPT_VERSION) {
+			printf("%s (%s) %s\n", command->name, PACKAGE_NAME, PACKAGE_VERSION);
+			exit(pd_command_end(PD_EXIT_YES));
+		}
+		if (c == ':')
+			usage_error(command, "option %s needs an argument", argv[optind - 1]);
+		if (c == '?')
+			usage_error(command, "unknown or ambiguous option %s", argv[optind - 1]);
+		if (c < OPT_FIRST)
+			for (i = 0; command->options[i].letter != c; i++)
+				;
+		if (store(&command->options[i], optarg, &err) < 0) {
+			fprintf(stderr, "%s: --%s: %s\n", command->name, command->options[i].name,
+				err.text);
+			exit(PD_EXIT_USAGE);
+		}
+	}
+	free(table);
+	free(letters);
+	if (argc - optind > command->max_operands)
+		usage_error(command, "unexpected operand \"%s\"",
+			    argv[optind + command->max_operands]);
+	return optind;
+}
+
+const char *pd_operand(int argc, char **argv, int first, int n)
+{
+	return first + n < argc ? argv[first + n] : NULL;
+}
+
+int pd_command_end(enum pd_exit status)
+{
+	bool bad = ferror(stdout);
+
+	if (fflush(stdout) != 0 || bad) {
+		/* the reader of a pipe that has seen enough is no failure of ours to report */
+		if (errno != EPIPE)
+			pd_say("standard output: cannot write: %s", strerror(errno ? errno : EIO));
+		return PD_EXIT_FAILED;
+	}
+	return (int)status;
+}
+
+int pd_command_fail(const struct pd_error *err)
+{
+	int status;
+
+	fflush(stdout);
+	pd_say("%s", err->text);
+	status = err->status;
+	return status ? status : PD_EXIT_FAILED;
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The device seam: memory, streams, and the layers of a network.
+ *
+ * A device executes what is on its streams, each stream in order, and answers through
+ * events.  None of the functions marked (queued) waits for anything: they put work on a
+ * stream and return; the event given, if not NULL, has been armed by the caller and is
+ * completed when the work is done.  A queued function fails (-1) only when the stream's
+ * queue is full (try again later: *err untouched, return PD_AGAIN) or the device is broken.
+ *
+ * Memory from alloc() may not be readable by the host.  All the memory that a network
+ * uses belongs to the caller; sizes come from net_sizes().
+ */
+#ifndef PD_DEVICE_DEVICE_H
+#define PD_DEVICE_DEVICE_H
+
+#include "base/event.h"
+#include "model/model.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PD_AGAIN 1
+
+struct pd_device { const struct pd_device_ops *ops; };
+struct pd_stream { struct pd_device *device; };
+struct pd_net { struct pd_device *device; };
+
+struct pd_device_config {
+	int ordinal;                    /* which of those usable here */
+	int threads;                    /* 0: as many as the process may use */
+	struct pd_gate *gate;           /* NULL in virtual time */
+};
+
+struct pd_device_info {
+	char name[128];                 /* of the hardware */
+	int threads;                    /* 0 where that means nothing */
+	int64_t memory_bytes;
+};
+
+/*
+ * A stage of a network on a device: layers first to first + count - 1 of the model, at
+ * one minibatch size.  Layouts are the device's own, and are chosen from the whole model,
+ * so that a tensor has the same layout and every kernel the same form whatever the stage:
+ * a partition does not change a bit.
+ */
+struct pd_net_config {
+	const struct pd_model *model;
+	int first, count;
+	int64_t batch_size;
+	uint64_t seed;                  /* of parameters and dropout masks */
+};
+
+struct pd_net_tensor {                  /* one that crosses the stage's boundary */
+	int tensor;                     /* model tensor number */
+	size_t bytes;
+	size_t slot_offset;             /* where it lies in a slot */
+	size_t gradient_offset;         /* where its gradient lies in gradient-in or gradient-out;
+					   SIZE_MAX when it has none (model inputs) */
+};
+
+struct pd_net_sizes {
+	size_t weights_bytes;           /* = gradient = velocity: the same layout, elementwise f32 */
+	size_t state_bytes;
+	size_t slot_bytes;
+	size_t scratch_bytes;
+	size_t gradient_in_bytes, gradient_out_bytes;
+	/*
+	 * Tensors that come in: model inputs used here and layers before the stage; those that
+	 * go out: layers up to its end that later layers use, passed on ones (which came in)
+	 * among them.  Ascending by tensor.
+	 */
+	int in_count, out_count;
+	struct pd_net_tensor *in, *out;
+};
+
+struct pd_loss {                        /* of one minibatch; in host memory, valid once the event is done */
+	double sum;                     /* over the valid samples */
+	int64_t correct, samples;
+};
+
+/* What one forward or backward reads and writes.  Copied when queued. */
+struct pd_pass {
+	const void *weights;
+	void *state, *gradients, *slot, *scratch, *gradient_in, *gradient_out;
+	int64_t first_sample;           /* global number of the minibatch's first sample, for dropout */
+	int64_t valid;                  /* samples that count; the rest is padding */
+	bool evaluate;                  /* running statistics are used and not changed; no dropout */
+	struct pd_loss *loss;           /* NULL, or written by the stage that has the loss */
+};
+
+/*
+ * SGD with momentum as PyTorch has it, one pass over each element:
+ *     g = gradient + weight_decay * w;  v = momentum * v + g;  w' = w - rate * v
+ * from `weights` to `next`, which may be the same.  velocity is NULL without momentum.
+ */
+struct pd_update {
+	const void *weights;
+	void *next, *velocity;
+	const void *gradients;
+	float rate, momentum, weight_decay;
+};
+
+enum pd_copy { PD_COPY_TO_DEVICE, PD_COPY_TO_HOST, PD_COPY_WITHIN };
+
+/* Named tensors of a layer, for checkpoints: host side, plain layout, f32. */
+enum pd_part { PD_PART_PARAMETER, PD_PART_STATE };
+struct pd_named {
+	char name[160];                 /* "conv1.weight", "bn1.running_mean" */
+	enum pd_part part;              /* PARAMETER: in weights, gradients, velocity arenas alike */
+	int layer;
+	int dims;
+	int64_t size[4];
+	int64_t elements;
+};
+
+struct pd_device_ops {
+	const char *name;
+	int (*count)(void);             /* usable here; 0: none */
+	struct pd_device *(*open)(const struct pd_device_config *config, struct pd_error *err);
+	void (*close)(struct pd_device *device);
+	void (*describe)(struct pd_device *device, struct pd_device_info *info_p);
+
+	void *(*alloc)(struct pd_device *device, size_t bytes, struct pd_error *err);    /* zeroed */
+	void (*free)(struct pd_device *device, void *ptr);
+
+	struct pd_stream *(*stream_open)(struct pd_device *device, struct pd_error *err);
+	void (*stream_close)(struct pd_stream *stream);         /* after its work is done */
+	/* Work queued from now on starts after ev.  (queued) */
+	int (*wait)(struct pd_stream *stream, struct pd_event *ev);
+
+	struct pd_net *(*net_open)(struct pd_device *device, const struct pd_net_config *config,
+				   struct pd_error *err);
+	void (*net_close)(struct pd_net *net);
+	const struct pd_net_sizes *(*net_sizes)(const struct pd_net *net);
+	/* Initial parameters and state, from the seed. */
+	int (*net_init)(struct pd_net *net, void *weights, void *state, struct pd_error *err);
+	/* Layers from to from + count - 1 (model numbers) of the stage.  (queued) */
+	int (*forward)(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
+		       int from, int count, struct pd_event *ev);
+	/* The same, from the last layer to the first.  Gradients of parameters are
+	 * overwritten, not added to. */
+	int (*backward)(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
+			int from, int count, struct pd_event *ev);
+	int (*update)(struct pd_stream *stream, struct pd_net *net, const struct pd_update *update,
+		      int from, int count, struct pd_event *ev);
+	/* Named tensors, in layer order; list is owned by the net. */
+	int (*net_named)(const struct pd_net *net, const struct pd_named **list_p);
+	/* One named tensor between an arena and host memory in plain layout.  The arena must be
+	 * at rest: blocks. */
+	int (*export)(struct pd_net *net, int named, const void *arena, float *host);
+	int (*import)(struct pd_net *net, int named, void *arena, const float *host);
+
+	/* dst[i] = src[0][i] + src[1][i] + ... in that order, count floats; dst may be src[0].
+	 * (queued) */
+	int (*sum)(struct pd_stream *stream, float *dst, const float *const *src, int n,
+		   size_t count, struct pd_event *ev);
+	int (*copy)(struct pd_stream *stream, void *dst, const void *src, size_t bytes,
+		    enum pd_copy way, struct pd_event *ev);
+};
+
+/*
+ * The devices that this program was linked with, best first, NULL-terminated; only
+ * programs that compute link them (lib/device/list.c).
+ */
+extern const struct pd_device_ops *const pd_devices[];
+/* "auto": the first that is usable here. */
+const struct pd_device_ops *pd_device_find(const char *name, struct pd_error *err);
+
+extern const struct pd_device_ops pd_device_cpu;
+
+#endif

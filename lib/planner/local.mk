@@ -1,0 +1,1 @@
+lib_libpd_a_SOURCES +=

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The operations of every rank, in order: the one generator behind pd-run, pd-replay
+ * and pd-plan's predictions.
+ *
+ * How a list is made.  Every operation of a phase has a place on one ideal time line
+ * common to all ranks, a closed form of its stage and minibatch (schedule.c states it
+ * and proves what follows).  A rank's list is its operations sorted by that time, and
+ * the time of an operation that meets another rank, made unique, is its sequence number
+ * `seq`: equal at all its parties and ascending in every list.  So the list cannot
+ * deadlock even if every transfer blocks both its parties, and a cursor makes any rank's
+ * list one operation at a time from a few integers.
+ *
+ * Minibatches of a training phase are numbered from the start of training; minibatch b
+ * of a phase that begins at b0 belongs to replica (b - b0) mod r of a stage with r
+ * replicas.  A version of a stage's weights is named by the number of minibatches whose
+ * gradients it contains.
+ */
+#ifndef PD_SCHEDULE_SCHEDULE_H
+#define PD_SCHEDULE_SCHEDULE_H
+
+#include "plan/plan.h"
+#include "plan/wiring.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum pd_op_kind {
+#define OP_KIND(name, letter, what) PD_OP_##name,
+#include "schedule/op_kind.def"
+#undef OP_KIND
+	PD_OP_KINDS
+};
+
+extern const char *const pd_op_kind_name[PD_OP_KINDS + 1];      /* NULL-terminated */
+extern const char pd_op_kind_letter[PD_OP_KINDS];
+
+struct pd_op {
+	enum pd_op_kind kind;
+	bool evaluate;          /* part of an evaluation phase: forward only, state untouched */
+	int32_t rank, stage;
+	int32_t peer;           /* the other rank of a transfer, or -1 */
+	int32_t link;           /* of the wiring, for transfers, or -1 */
+	int64_t microbatch;     /* for allreduce and step: the first of the group it updates for */
+	int64_t version;        /* of the weights: read (forward, backward) or written (step); else -1 */
+	int64_t seq;            /* of an operation that meets another rank, or -1 */
+};
+
+struct pd_schedule {
+	const struct pd_plan *plan;     /* borrowed */
+	struct pd_wiring *wiring;       /* owned */
+	int stage_count;
+	int64_t *lead;                  /* per stage: warmup x replicas */
+};
+
+/*
+ * One stretch of work that begins and ends with an empty pipeline: minibatches
+ * first <= b < last.  In a training phase that goes on after a checkpoint inside an
+ * epoch, floor is the oldest version that the stage still holds; else it is first.
+ */
+struct pd_phase {
+	bool evaluate;
+	int64_t first, last;
+};
+
+/* Refuses plans that the generator cannot order (warm-ups that would deadlock). */
+struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error *err);
+void pd_schedule_free(struct pd_schedule *schedule);
+
+/* Minibatches in flight at a replica of a stage: how many slots it needs. */
+int pd_schedule_slots(const struct pd_schedule *schedule, int stage, bool evaluate);
+/* A phase can be cut short at any b for which b - first is a multiple of this. */
+int64_t pd_schedule_unit(const struct pd_schedule *schedule);
+
+#define PD_CURSOR_STREAMS 8             /* more are allocated */
+
+struct pd_cursor_stream {
+	enum pd_op_kind kind;
+	int link;
+	int64_t next;                   /* its next minibatch, or group */
+	int64_t time;                   /* of that operation; INT64_MAX at the end */
+};
+
+struct pd_cursor {
+	const struct pd_schedule *schedule;
+	struct pd_phase phase;
+	int64_t floor;
+	int rank, stage, replica;
+	int stream_count;
+	struct pd_cursor_stream *streams, few[PD_CURSOR_STREAMS];
+};
+
+void pd_cursor_init(struct pd_cursor *cursor, const struct pd_schedule *schedule, int rank,
+		    const struct pd_phase *phase, int64_t floor);
+void pd_cursor_release(struct pd_cursor *cursor);
+/* False at the end. */
+bool pd_cursor_next(struct pd_cursor *cursor, struct pd_op *op_p);
+/* Ends the phase earlier; nothing of a minibatch >= last may have been taken yet. */
+void pd_cursor_limit(struct pd_cursor *cursor, int64_t last);
+/* The highest minibatch of which an operation has been taken, or phase.first - 1. */
+int64_t pd_cursor_highest(const struct pd_cursor *cursor);
+
+/* "2F0", into buf (at least 32 bytes), returned. */
+const char *pd_op_short(const struct pd_op *op, char *buf);
+
+#endif

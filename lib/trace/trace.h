@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operations with the times at which they ran: the document pd-trace(5), JSON Lines.
+ * pd-run writes it, pd-replay reads it and makes one of its own in virtual time.
+ */
+#ifndef PD_TRACE_TRACE_H
+#define PD_TRACE_TRACE_H
+
+#include "plan/plan.h"
+#include "schedule/schedule.h"
+
+#include <stdio.h>
+
+struct pd_record {
+	struct pd_op op;
+	int64_t start_ns, end_ns;       /* on a clock common to all ranks */
+	int64_t bytes;                  /* moved by a transfer or an all-reduce, one way; else 0 */
+};
+
+struct pd_trace {
+	struct pd_plan *plan;           /* owned */
+	char *device;                   /* "cpu", "sim" */
+	int64_t start_ns;               /* when training began; records' times count from the same zero */
+	size_t count, capacity;
+	struct pd_record *records;
+};
+
+struct pd_trace *pd_trace_new(struct pd_plan *plan, const char *device, int64_t start_ns);
+void pd_trace_free(struct pd_trace *trace);
+void pd_trace_add(struct pd_trace *trace, const struct pd_record *record);
+/* Orders the records by start, then end, then rank. */
+void pd_trace_sort(struct pd_trace *trace);
+
+/*
+ * Is the document's first line a trace's (pd-trace) or a plan?  Reads either: exactly one
+ * of *trace_p and *plan_p is set.
+ */
+int pd_trace_or_plan_read(const char *file, struct pd_trace **trace_p, struct pd_plan **plan_p,
+			  struct pd_error *err);
+
+/* Writing: the header line, then records, line by line. */
+int pd_trace_write_header(FILE *out, const struct pd_plan *plan, const char *device,
+			  int64_t start_ns, struct pd_error *err);
+void pd_trace_write_record(FILE *out, const struct pd_record *record);
+int pd_trace_write(const struct pd_trace *trace, FILE *out, struct pd_error *err);
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The transport seam: buffers between ranks.
+ *
+ * No call blocks.  A send or receive is posted with the event after which its buffer is
+ * ready (NULL: now) and the event to complete; transfers of one pair are matched by tag,
+ * so they may be posted in any order.  Tags are unique among transfers under way.
+ *
+ * Ranks find each other through addresses, opaque bytes that the launcher carries: every
+ * rank opens its end, publishes address(), and connects with all the addresses.
+ *
+ * The one thread that owns a transport calls everything; progress() makes things move
+ * and returns how much it did; when it did nothing the owner may sleep until the
+ * descriptor fd() is readable, after arm() has returned 0 (1: call progress() again
+ * first).  Completions wake nobody by themselves: they happen inside progress().
+ */
+#ifndef PD_TRANSPORT_TRANSPORT_H
+#define PD_TRANSPORT_TRANSPORT_H
+
+#include "base/event.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct pd_transport { const struct pd_transport_ops *ops; };
+
+struct pd_transport_config {
+	int rank, ranks;
+	struct pd_gate *gate;           /* NULL in virtual time */
+};
+
+struct pd_transport_ops {
+	const char *name;
+	struct pd_transport *(*open)(const struct pd_transport_config *config, struct pd_error *err);
+	void (*close)(struct pd_transport *t);
+	/* Borrowed until close. */
+	void (*address)(struct pd_transport *t, const void **bytes_p, size_t *length_p);
+	/* addresses[r], lengths[r] of every rank, self included. */
+	int (*connect)(struct pd_transport *t, const void *const *addresses, const size_t *lengths,
+		       struct pd_error *err);
+	int (*send)(struct pd_transport *t, int peer, uint64_t tag, const void *buf, size_t bytes,
+		    const struct pd_event *after, struct pd_event *done);
+	int (*recv)(struct pd_transport *t, int peer, uint64_t tag, void *buf, size_t bytes,
+		    const struct pd_event *after, struct pd_event *done);
+	int (*progress)(struct pd_transport *t);        /* -1: broken; gate->err says why */
+	int (*fd)(struct pd_transport *t);              /* -1: none */
+	int (*arm)(struct pd_transport *t);
+};
+
+/*
+ * All-reduce, made of sends and receives (lib/transport/collective.c): see there for the
+ * algorithm and for the order of the sums.
+ */
+
+/* Those this program was linked with, best first (lib/transport/list.c). */
+extern const struct pd_transport_ops *const pd_transports[];
+extern const struct pd_transport_ops pd_transport_ucx;
+
+#endif

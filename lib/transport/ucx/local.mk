@@ -1,0 +1,1 @@
+lib_libpddevice_a_SOURCES +=

@@ -1,0 +1,17 @@
+# Tests speak TAP.  test/unit: one file per noun of lib; test/conform: kernels against plain C;
+# test/tNNNN-*.sh: what a person could type, numbered from basic to complex (see test/README).
+TAP_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/contrib/build-aux/tap-driver.sh
+LOG_DRIVER = $(TAP_DRIVER)
+SH_LOG_DRIVER = $(TAP_DRIVER)
+TEST_EXTENSIONS = .sh
+SH_LOG_COMPILER = $(SHELL)
+AM_TESTS_ENVIRONMENT = PD_SOURCE='$(abs_top_srcdir)'; PD_BUILD='$(abs_top_builddir)'; \
+	export PD_SOURCE PD_BUILD;
+EXTRA_DIST += test/test-lib.sh test/README
+
+check_LIBRARIES = test/libtap.a
+test_libtap_a_SOURCES = test/tap.c test/tap.h
+test_libtap_a_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test
+UNIT_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test
+UNIT_LIBS = test/libtap.a $(PD_LIBS)
+UNIT_DEVICE_LIBS = test/libtap.a $(PD_DEVICE_LIBS)

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The Test Anything Protocol for unit tests: one line per check. */
+#ifndef PD_TEST_TAP_H
+#define PD_TEST_TAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Prints "ok N - what" or "not ok N - what"; returns the verdict. */
+bool ok(bool verdict, const char *what, ...) __attribute__((format(printf, 2, 3)));
+/* The same, with both values shown when they differ. */
+bool is_int(int64_t got, int64_t expected, const char *what, ...)
+	__attribute__((format(printf, 3, 4)));
+bool is_str(const char *got, const char *expected, const char *what, ...)
+	__attribute__((format(printf, 3, 4)));
+void diag(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void skip(const char *why, const char *what);
+/* The end of main: prints the plan; 0 when everything was ok. */
+int done_testing(void);
+
+#endif

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by every test/t*.sh.  A test is
+#
+#     . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+#     test_ok "what must be true" 'shell commands, which run in a directory of their own'
+#     test_done
+#
+# PD_SOURCE is the source tree, PD_BUILD the build tree, PATH begins with its bin.
+
+PD_SOURCE=$(cd "${PD_SOURCE:-$(dirname "$0")/..}" && pwd)
+PD_BUILD=$(cd "${PD_BUILD:-$PD_SOURCE}" && pwd)
+PATH=$PD_BUILD/bin:$PATH
+MODELS=$PD_SOURCE/share/models
+SHARED=$PD_SOURCE/../shared
+LC_ALL=C
+export PD_SOURCE PD_BUILD PATH MODELS SHARED LC_ALL
+
+test_count=0 test_failed=0
+test_directory=$(mktemp -d "${TMPDIR:-/tmp}/pd-test.XXXXXX") || exit 99
+trap 'cd /; rm -rf "$test_directory"' EXIT
+trap 'exit 1' HUP INT TERM
+cd "$test_directory" || exit 99
+
+# test_ok WHAT COMMANDS: the commands' status is the verdict; their output is shown on failure.
+test_ok() {
+	test_count=$((test_count + 1))
+	if (set -e; eval "$2") >"$test_directory/.out" 2>&1 </dev/null; then
+		echo "ok $test_count - $1"
+	else
+		test_failed=$((test_failed + 1))
+		echo "not ok $test_count - $1"
+		sed 's/^/# /' "$test_directory/.out"
+	fi
+}
+
+# test_skip WHAT WHY
+test_skip() {
+	test_count=$((test_count + 1))
+	echo "ok $test_count - $1 # SKIP $2"
+}
+
+# test_skip_all WHY: the whole script.
+test_skip_all() {
+	echo "1..0 # SKIP $1"
+	exit 0
+}
+
+test_done() {
+	echo "1..$test_count"
+	[ "$test_failed" -eq 0 ]
+	exit
+}
+
+# status N COMMAND...: the command exits with N, neither more nor less.
+status() {
+	expected_status=$1
+	shift
+	actual_status=0
+	"$@" || actual_status=$?
+	[ "$actual_status" -eq "$expected_status" ] ||
+		{ echo "exit status $actual_status, expected $expected_status: $*"; return 1; }
+}
+
+# one_line FILE: it has exactly one line, which is not empty.
+one_line() {
+	[ "$(wc -l <"$1")" -eq 1 ] && [ -n "$(cat "$1")" ]
+}
