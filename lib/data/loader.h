@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Minibatches in host memory, ahead of need: a thread prepares the next ones while the
+ * network computes on this one.
+ *
+ * A loader serves one rank: of every minibatch that the rank asks for, the model inputs
+ * that its stage uses, laid out plainly: f32 samples as (batch, shape...), i32 labels as
+ * (batch).  The order of samples depends on the seed and the epoch alone.
+ */
+#ifndef PD_DATA_LOADER_H
+#define PD_DATA_LOADER_H
+
+#include "base/event.h"
+#include "data/dataset.h"
+#include "model/model.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pd_loader_config {
+	const struct pd_model *model;
+	const struct pd_dataset *train, *test;  /* borrowed; test may be NULL */
+	int64_t batch_size;
+	uint64_t seed;
+	int input_count;
+	const int *inputs;              /* model inputs (their numbers) that this stage uses */
+	int ahead;                      /* minibatches prepared ahead, at least 2 */
+	struct pd_gate *gate;
+};
+
+/* One minibatch; its buffers belong to the loader until pd_loader_release. */
+struct pd_batch {
+	struct pd_event ready;          /* done once the buffers are filled */
+	int64_t microbatch;
+	bool evaluate;
+	int64_t first_sample;           /* microbatch x batch_size: a global sample number */
+	int64_t valid;                  /* samples that count (the last batch of a test set) */
+	void *buffers[4];               /* per config->inputs */
+	size_t bytes[4];
+};
+
+struct pd_loader *pd_loader_open(const struct pd_loader_config *config, struct pd_error *err);
+void pd_loader_close(struct pd_loader *loader);
+
+/*
+ * The minibatches that will be asked for next: first, first + stride, ... < last of the
+ * training run (numbered through all epochs; each epoch has floor(samples / batch_size),
+ * its rest is left out) or of the test set (ceil).  Starts preparing at once.
+ */
+void pd_loader_plan(struct pd_loader *loader, bool evaluate, int64_t first, int64_t stride,
+		    int64_t last);
+/* The next one in that order, ready or being prepared; NULL when `ahead` are out. */
+struct pd_batch *pd_loader_next(struct pd_loader *loader);
+void pd_loader_release(struct pd_loader *loader, struct pd_batch *batch);
+
+/* Minibatches per epoch. */
+int64_t pd_loader_epoch(const struct pd_dataset *train, int64_t batch_size);
+int64_t pd_loader_tests(const struct pd_dataset *test, int64_t batch_size);
+
+#endif
