@@ -51,16 +51,18 @@ struct pd_schedule {
 	struct pd_wiring *wiring;       /* owned */
 	int stage_count;
 	int64_t *lead;                  /* per stage: warmup x replicas */
+	bool *loads;                    /* per stage: it uses inputs of the model */
+	int64_t span, scale;            /* of the ideal time line, see schedule.c */
 };
 
 /*
  * One stretch of work that begins and ends with an empty pipeline: minibatches
- * first <= b < last.  In a training phase that goes on after a checkpoint inside an
- * epoch, floor is the oldest version that the stage still holds; else it is first.
+ * first <= b < last, their operations numbered from base on.
  */
 struct pd_phase {
 	bool evaluate;
 	int64_t first, last;
+	int64_t base;
 };
 
 /* Refuses plans that the generator cannot order (warm-ups that would deadlock). */
@@ -77,19 +79,27 @@ int64_t pd_schedule_unit(const struct pd_schedule *schedule);
 struct pd_cursor_stream {
 	enum pd_op_kind kind;
 	int link;
-	int64_t next;                   /* its next minibatch, or group */
-	int64_t time;                   /* of that operation; INT64_MAX at the end */
+	int64_t next;                   /* its next minibatch (allreduce, step: group), from 0 */
+	int64_t key;                    /* of that operation; INT64_MAX at the end */
 };
 
 struct pd_cursor {
 	const struct pd_schedule *schedule;
 	struct pd_phase phase;
-	int64_t floor;
+	int64_t floor, highest;
 	int rank, stage, replica;
 	int stream_count;
 	struct pd_cursor_stream *streams, few[PD_CURSOR_STREAMS];
 };
 
+/* The base of the phase that follows one: above all its sequence numbers. */
+int64_t pd_schedule_next_base(const struct pd_schedule *schedule, const struct pd_phase *phase);
+
+/*
+ * floor: the oldest version of the stage's weights that may be read, phase->first unless
+ * the phase goes on after a checkpoint inside an epoch, which holds older ones.
+ * The cursor must not be moved in memory.
+ */
 void pd_cursor_init(struct pd_cursor *cursor, const struct pd_schedule *schedule, int rank,
 		    const struct pd_phase *phase, int64_t floor);
 void pd_cursor_release(struct pd_cursor *cursor);
