@@ -5,7 +5,13 @@
  *
  * A loader serves one rank: of every minibatch that the rank asks for, the model inputs
  * that its stage uses, laid out plainly: f32 samples as (batch, shape...), i32 labels as
- * (batch).  The order of samples depends on the seed and the epoch alone.
+ * (batch).  The order of training samples depends on the seed and the epoch alone; a test
+ * set comes in the order of its file.  Pixels come as (pixel / 255 - mean) / deviation of
+ * their channel.  A synthetic set is not shuffled: sample n, counted through all epochs,
+ * holds what lib/data/order.h makes of n modulo the number of samples.
+ *
+ * All calls are for one thread, which none of them keeps waiting, but for pd_loader_plan:
+ * it lets the minibatch that is being prepared be finished.
  */
 #ifndef PD_DATA_LOADER_H
 #define PD_DATA_LOADER_H
@@ -34,23 +40,27 @@ struct pd_batch {
 	int64_t microbatch;
 	bool evaluate;
 	int64_t first_sample;           /* microbatch x batch_size: a global sample number */
-	int64_t valid;                  /* samples that count (the last batch of a test set) */
+	int64_t valid;                  /* samples that count; zeros follow (the end of a test set) */
 	void *buffers[4];               /* per config->inputs */
 	size_t bytes[4];
 };
 
+/* Errors: a batch larger than the training set or than memory; no thread to be had. */
 struct pd_loader *pd_loader_open(const struct pd_loader_config *config, struct pd_error *err);
 void pd_loader_close(struct pd_loader *loader);
 
 /*
  * The minibatches that will be asked for next: first, first + stride, ... < last of the
  * training run (numbered through all epochs; each epoch has floor(samples / batch_size),
- * its rest is left out) or of the test set (ceil).  Starts preparing at once.
+ * its rest is left out) or of the test set (ceil).  Starts preparing at once.  What an
+ * earlier plan had left to hand out is dropped; nothing may be out.
  */
 void pd_loader_plan(struct pd_loader *loader, bool evaluate, int64_t first, int64_t stride,
 		    int64_t last);
-/* The next one in that order, ready or being prepared; NULL when `ahead` are out. */
+/* The next one in that order, ready or being prepared; NULL when `ahead` are out.  To ask
+ * for more than were planned is a bug. */
 struct pd_batch *pd_loader_next(struct pd_loader *loader);
+/* Gives back one that was ready; in any order. */
 void pd_loader_release(struct pd_loader *loader, struct pd_batch *batch);
 
 /* Minibatches per epoch. */

@@ -1,1 +1,11 @@
-lib_libpd_a_SOURCES +=
+# the readers need zlib, so only programs that compute have them; the loader does not
+lib_libpd_a_SOURCES += \
+	lib/data/dataset.h \
+	lib/data/loader.c lib/data/loader.h \
+	lib/data/order.c lib/data/order.h
+lib_libpddevice_a_SOURCES += \
+	lib/data/cifar.c \
+	lib/data/dataset.c \
+	lib/data/format.h \
+	lib/data/idx.c \
+	lib/data/source.c

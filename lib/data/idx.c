@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * IDX, the format of MNIST: two zero bytes, the type of the elements (8: bytes), the
+ * number of dimensions, each dimension as four big-endian bytes, then the elements.
+ */
+#include "data/format.h"
+
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+static uint32_t big_endian(const uint8_t *bytes)
+{
+	return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 |
+	       bytes[3];
+}
+
+/* The header; `dims` dimensions, as found, into size. */
+static int header(struct pd_source *source, int dims, int64_t *size, struct pd_error *err)
+{
+	uint8_t bytes[16];
+	uint32_t expected = 0x0800 | (uint32_t)dims;
+
+	if (pd_source_fill(source, bytes, 4 + 4 * dims, "IDX header", err) < 0)
+		return -1;
+	if (big_endian(bytes) != expected)
+		return pd_error_input(err, "%s: begins with 0x%08" PRIx32 ": expected 0x%08" PRIx32
+				      ", an IDX file of bytes in %d dimension%s", source->name,
+				      big_endian(bytes), expected, dims, dims > 1 ? "s" : "");
+	for (int i = 0; i < dims; i++)
+		size[i] = big_endian(bytes + 4 + 4 * i);
+	if (size[0] == 0)
+		return pd_error_input(err, "%s: expected at least one sample, found none",
+				      source->name);
+	return 0;
+}
+
+/* The elements and the end.  Nothing is allocated that the file could not hold. */
+static uint8_t *elements(struct pd_source *source, int64_t bytes, const char *what,
+			 struct pd_error *err)
+{
+	uint8_t *data;
+
+	if (bytes > source->most_bytes) {
+		pd_error_input(err, "%s: truncated: expected %" PRId64 " bytes of %s, found at most %"
+			       PRId64, source->name, bytes, what, source->most_bytes);
+		return NULL;
+	}
+	data = malloc((size_t)bytes);
+	if (!data) {
+		pd_error_input(err, "%s: %" PRId64 " bytes of %s do not fit into memory",
+			       source->name, bytes, what);
+		return NULL;
+	}
+	if (pd_source_fill(source, data, bytes, what, err) < 0 || pd_source_end(source, err) < 0) {
+		free(data);
+		return NULL;
+	}
+	return data;
+}
+
+static int images(struct pd_source *source, const struct pd_model *model,
+		  struct pd_dataset *out_p, struct pd_error *err)
+{
+	int64_t size[3], bytes;
+
+	if (header(source, 3, size, err) < 0 ||
+	    pd_format_shape(source->name, model, 1, size[1], size[2], err) < 0)
+		return -1;
+	if (!pd_mul(size[0], size[1] * size[2], &bytes))
+		return pd_error_input(err, "%s: too large: %" PRId64 " images of %" PRId64 "x%" PRId64,
+				      source->name, size[0], size[1], size[2]);
+	out_p->samples = size[0];
+	out_p->channels = 1;
+	out_p->height = (int)size[1];
+	out_p->width = (int)size[2];
+	out_p->pixels = elements(source, bytes, "pixels", err);
+	return out_p->pixels ? 0 : -1;
+}
+
+static int labels(struct pd_source *source, const char *images_name, struct pd_dataset *out_p,
+		  struct pd_error *err)
+{
+	int64_t count;
+
+	if (header(source, 1, &count, err) < 0)
+		return -1;
+	if (count != out_p->samples)
+		return pd_error_input(err, "%s: %" PRId64 " labels: expected %" PRId64
+				      ", the number of images in %s", source->name, count,
+				      out_p->samples, images_name);
+	out_p->labels = elements(source, count, "labels", err);
+	if (!out_p->labels)
+		return -1;
+	return pd_format_labels(source->name, out_p->labels, 0, count, out_p->classes, err);
+}
+
+int pd_idx_read(const char *directory, const char *prefix, const struct pd_model *model,
+		struct pd_dataset *out_p, struct pd_error *err)
+{
+	struct pd_source image_source = { 0 }, label_source = { 0 };
+	char *name = pd_format("%s-images-idx3-ubyte", prefix);
+	int status = pd_source_open(&image_source, directory, name, err);
+
+	if (status == 0)
+		status = images(&image_source, model, out_p, err);
+	free(name);
+	name = pd_format("%s-labels-idx1-ubyte", prefix);
+	if (status == 0)
+		status = pd_source_open(&label_source, directory, name, err);
+	if (status == 0)
+		status = labels(&label_source, image_source.name, out_p, err);
+	free(name);
+	pd_source_close(&image_source);
+	pd_source_close(&label_source);
+	return status;
+}

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A slot is a batch and its buffers.  It is free, or assigned a minibatch and in the
+ * queue, or out (with the worker).  Slots are assigned as soon as they are free, in the
+ * order of the plan; the thread fills the queue in that order.  So what is handed out may
+ * still be in the making, and its event says when it is made.
+ */
+#include "data/loader.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "data/order.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_INPUTS 4
+#define MOST_CHANNELS 4
+
+struct slot {
+	struct pd_batch batch;          /* first: the batch is the slot */
+	struct slot *next_free;
+	bool out;
+};
+
+struct pd_loader {
+	struct pd_loader_config config;
+	int inputs[MOST_INPUTS];
+	int64_t elements[MOST_INPUTS];  /* of one sample */
+	float table[MOST_CHANNELS][256];/* a pixel's value, per channel */
+	uint32_t *order;                /* of samples in epoch order_epoch; the thread's own */
+	int64_t order_epoch;
+	struct slot *slots;
+
+	pthread_t thread;
+	pthread_mutex_t lock;           /* of all below */
+	pthread_cond_t work, idle;
+	bool evaluate, busy, closing;
+	int64_t next, stride, last;     /* the plan, from the first minibatch not yet assigned */
+	struct slot *free;
+	struct slot **queue;            /* a ring of `ahead`; these count from the plan's start: */
+	int64_t assigned, filled, handed;
+	int out;
+};
+
+int64_t pd_loader_epoch(const struct pd_dataset *train, int64_t batch_size)
+{
+	return train->samples / batch_size;
+}
+
+int64_t pd_loader_tests(const struct pd_dataset *test, int64_t batch_size)
+{
+	return test->samples / batch_size + (test->samples % batch_size != 0);
+}
+
+static const struct pd_dataset *dataset(const struct pd_loader *loader, bool evaluate)
+{
+	return evaluate ? loader->config.test : loader->config.train;
+}
+
+/* Sample number i of a minibatch, as an index into the data set. */
+static int64_t sample_index(const struct pd_loader *loader, const struct pd_batch *batch, int64_t i)
+{
+	const struct pd_dataset *set = dataset(loader, batch->evaluate);
+
+	if (set->synthetic)
+		return (batch->first_sample + i) % set->samples;
+	if (batch->evaluate)
+		return batch->first_sample + i;
+	return loader->order[batch->microbatch % pd_loader_epoch(set, loader->config.batch_size) *
+			     loader->config.batch_size + i];
+}
+
+static void fill_image(const struct pd_loader *loader, const struct pd_dataset *set, int64_t index,
+		       float *out)
+{
+	int64_t plane = (int64_t)set->height * set->width;
+	const uint8_t *pixel = set->pixels + index * set->channels * plane;
+
+	for (int c = 0; c < set->channels; c++) {
+		const float *table = loader->table[c];
+
+		for (int64_t i = 0; i < plane; i++)
+			*out++ = table[*pixel++];
+	}
+}
+
+static void fill_sample(const struct pd_loader *loader, const struct pd_batch *batch, int k,
+			int64_t i)
+{
+	const struct pd_loader_config *config = &loader->config;
+	const struct pd_dataset *set = dataset(loader, batch->evaluate);
+	int64_t index = sample_index(loader, batch, i), elements = loader->elements[k];
+	bool whole = config->model->inputs[loader->inputs[k]].dtype == PD_I32;
+	float *values = (float *)batch->buffers[k] + i * elements;
+	int32_t *labels = (int32_t *)batch->buffers[k] + i * elements;
+
+	if (set->synthetic && whole)
+		pd_synthetic_i32(config->seed, loader->inputs[k], index, elements, set->classes,
+				 labels);
+	else if (set->synthetic)
+		pd_synthetic_f32(config->seed, loader->inputs[k], index, elements, values);
+	else if (whole)
+		*labels = set->labels[index];
+	else
+		fill_image(loader, set, index, values);
+}
+
+static void fill(struct pd_loader *loader, struct pd_batch *batch)
+{
+	const struct pd_loader_config *config = &loader->config;
+	const struct pd_dataset *set = dataset(loader, batch->evaluate);
+	int64_t start_ns = pd_now_ns();
+
+	if (!batch->evaluate && !set->synthetic) {
+		int64_t epoch = batch->microbatch / pd_loader_epoch(set, config->batch_size);
+
+		if (epoch != loader->order_epoch)
+			pd_order_shuffle(config->seed, epoch, set->samples, loader->order);
+		loader->order_epoch = epoch;
+	}
+	for (int k = 0; k < config->input_count; k++) {
+		size_t used = (size_t)(batch->valid * loader->elements[k]) * 4;
+
+		for (int64_t i = 0; i < batch->valid; i++)
+			fill_sample(loader, batch, k, i);
+		memset((char *)batch->buffers[k] + used, 0, batch->bytes[k] - used);
+	}
+	pd_event_complete(&batch->ready, start_ns, pd_now_ns(), config->gate);
+}
+
+static void *prepare(void *context)
+{
+	struct pd_loader *loader = context;
+
+	pthread_mutex_lock(&loader->lock);
+	while (!loader->closing) {
+		struct slot *slot;
+
+		if (loader->filled == loader->assigned) {
+			pthread_cond_wait(&loader->work, &loader->lock);
+			continue;
+		}
+		slot = loader->queue[loader->filled++ % loader->config.ahead];
+		loader->busy = true;
+		pthread_mutex_unlock(&loader->lock);
+		fill(loader, &slot->batch);
+		pthread_mutex_lock(&loader->lock);
+		loader->busy = false;
+		pthread_cond_signal(&loader->idle);
+	}
+	pthread_mutex_unlock(&loader->lock);
+	return NULL;
+}
+
+/* Gives free slots their minibatches.  With the lock held. */
+static void assign(struct pd_loader *loader)
+{
+	const struct pd_dataset *set = dataset(loader, loader->evaluate);
+	int64_t batch_size = loader->config.batch_size;
+
+	while (loader->free && loader->next < loader->last) {
+		struct slot *slot = loader->free;
+		struct pd_batch *batch = &slot->batch;
+		int64_t left;
+
+		loader->free = slot->next_free;
+		batch->evaluate = loader->evaluate;
+		batch->microbatch = loader->next;
+		batch->first_sample = loader->next * batch_size;
+		left = set->samples - batch->first_sample;
+		batch->valid = loader->evaluate && left < batch_size ? left : batch_size;
+		pd_event_arm(&batch->ready);
+		loader->queue[loader->assigned++ % loader->config.ahead] = slot;
+		loader->next += loader->stride;
+	}
+	pthread_cond_signal(&loader->work);
+}
+
+void pd_loader_plan(struct pd_loader *loader, bool evaluate, int64_t first, int64_t stride,
+		    int64_t last)
+{
+	const struct pd_dataset *set = dataset(loader, evaluate);
+
+	if (first < 0 || stride < 1 || last < 0 || !set ||
+	    (evaluate && last > pd_loader_tests(set, loader->config.batch_size)))
+		pd_bug("loader: no minibatches %" PRId64 " to %" PRId64 " by %" PRId64 " in the %s set",
+		       first, last, stride, evaluate ? "test" : "training");
+	pthread_mutex_lock(&loader->lock);
+	if (loader->out)
+		pd_bug("loader: a new plan while %d minibatches are out", loader->out);
+	/* what the plan before prepared and nobody took is dropped, all but the one in hand */
+	loader->filled = loader->assigned;
+	while (loader->busy)
+		pthread_cond_wait(&loader->idle, &loader->lock);
+	loader->assigned = loader->filled = loader->handed = 0;
+	loader->free = NULL;
+	for (int i = loader->config.ahead - 1; i >= 0; i--) {
+		loader->slots[i].next_free = loader->free;
+		loader->free = &loader->slots[i];
+	}
+	loader->evaluate = evaluate;
+	loader->next = first;
+	loader->stride = stride;
+	loader->last = last;
+	assign(loader);
+	pthread_mutex_unlock(&loader->lock);
+}
+
+struct pd_batch *pd_loader_next(struct pd_loader *loader)
+{
+	struct slot *slot = NULL;
+
+	pthread_mutex_lock(&loader->lock);
+	if (loader->handed < loader->assigned) {
+		slot = loader->queue[loader->handed++ % loader->config.ahead];
+		slot->out = true;
+		loader->out++;
+	} else if (loader->next >= loader->last) {
+		pd_bug("loader: asked for more minibatches than were planned");
+	}
+	pthread_mutex_unlock(&loader->lock);
+	return slot ? &slot->batch : NULL;
+}
+
+void pd_loader_release(struct pd_loader *loader, struct pd_batch *batch)
+{
+	struct slot *slot = (struct slot *)batch;
+
+	if (!pd_event_done(&batch->ready))
+		pd_bug("loader: minibatch %" PRId64 " released before it was ready",
+		       batch->microbatch);
+	pthread_mutex_lock(&loader->lock);
+	if (!slot->out)
+		pd_bug("loader: minibatch %" PRId64 " released twice", batch->microbatch);
+	slot->out = false;
+	loader->out--;
+	slot->next_free = loader->free;
+	loader->free = slot;
+	assign(loader);
+	pthread_mutex_unlock(&loader->lock);
+}
+
+static struct pd_loader *new_loader(const struct pd_loader_config *config)
+{
+	const struct pd_dataset *set = config->train;
+	struct pd_loader *loader = pd_zalloc(sizeof(*loader));
+
+	loader->config = *config;
+	loader->config.inputs = loader->inputs;
+	loader->slots = pd_calloc((size_t)config->ahead, sizeof(*loader->slots));
+	loader->queue = pd_calloc((size_t)config->ahead, sizeof(struct slot *));
+	pthread_mutex_init(&loader->lock, NULL);
+	pthread_cond_init(&loader->work, NULL);
+	pthread_cond_init(&loader->idle, NULL);
+	loader->order_epoch = -1;
+	if (!set->synthetic) {
+		loader->order = pd_calloc((size_t)set->samples, sizeof(*loader->order));
+		for (int c = 0; c < set->channels; c++)
+			for (int v = 0; v < 256; v++)
+				loader->table[c][v] = ((float)v / 255.0f - set->mean[c]) /
+						      set->deviation[c];
+	}
+	return loader;
+}
+
+/* Sizes of the buffers; the data set's shape was checked when it was opened. */
+static int measure(struct pd_loader *loader, size_t *bytes, struct pd_error *err)
+{
+	const struct pd_loader_config *config = &loader->config;
+	const struct pd_dataset *set = config->train;
+
+	if (config->input_count > MOST_INPUTS)
+		return pd_error_input(err, "a stage takes %d inputs of the model: expected at most %d",
+				      config->input_count, MOST_INPUTS);
+	for (int k = 0; k < config->input_count; k++) {
+		const struct pd_input *input = &config->model->inputs[config->inputs[k]];
+		int64_t total;
+
+		loader->inputs[k] = config->inputs[k];
+		loader->elements[k] = pd_shape_elements(&input->shape);
+		if (!set->synthetic && loader->elements[k] != (input->dtype == PD_I32 ? 1 :
+		    (int64_t)set->channels * set->height * set->width))
+			pd_bug("loader: the data set does not have input \"%s\"", input->name);
+		if (!pd_mul(loader->elements[k], config->batch_size, &total) ||
+		    !pd_mul(total, 4, &total))
+			return pd_error_input(err, "batch size %" PRId64 ": too large for input \"%s\"",
+					      config->batch_size, input->name);
+		bytes[k] = (size_t)total;
+	}
+	return 0;
+}
+
+static int make_slots(struct pd_loader *loader, const size_t *bytes, struct pd_error *err)
+{
+	for (int i = 0; i < loader->config.ahead; i++) {
+		struct pd_batch *batch = &loader->slots[i].batch;
+
+		for (int k = 0; k < loader->config.input_count; k++) {
+			if (bytes[k] > PTRDIFF_MAX ||
+			    posix_memalign(&batch->buffers[k], PD_ALIGN, bytes[k]) != 0) {
+				batch->buffers[k] = NULL;
+				return pd_error_failed(err, "%zu bytes for a minibatch of input do not"
+						       " fit into memory", bytes[k]);
+			}
+			batch->bytes[k] = bytes[k];
+		}
+	}
+	return 0;
+}
+
+static void free_loader(struct pd_loader *loader)
+{
+	for (int i = 0; i < loader->config.ahead; i++)
+		for (int k = 0; k < MOST_INPUTS; k++)
+			free(loader->slots[i].batch.buffers[k]);
+	pthread_cond_destroy(&loader->idle);
+	pthread_cond_destroy(&loader->work);
+	pthread_mutex_destroy(&loader->lock);
+	free(loader->queue);
+	free(loader->slots);
+	free(loader->order);
+	free(loader);
+}
+
+static int start(struct pd_loader *loader, struct pd_error *err)
+{
+	sigset_t all, before;
+	int status;
+
+	/* signals are for the thread that runs the rank */
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	status = pthread_create(&loader->thread, NULL, prepare, loader);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return status ? pd_error_failed(err, "cannot start the loader's thread: %s",
+					strerror(status)) : 0;
+}
+
+struct pd_loader *pd_loader_open(const struct pd_loader_config *config, struct pd_error *err)
+{
+	const struct pd_dataset *set = config->train;
+	struct pd_loader *loader;
+	size_t bytes[MOST_INPUTS];
+
+	if (config->batch_size < 1 || config->ahead < 2 ||
+	    (!set->synthetic && set->channels > MOST_CHANNELS))
+		pd_bug("loader: batch size %" PRId64 ", %d ahead, %d channels", config->batch_size,
+		       config->ahead, set->channels);
+	if (pd_loader_epoch(set, config->batch_size) < 1) {
+		pd_error_input(err, "batch size %" PRId64 ": the training set has only %" PRId64
+			       " samples", config->batch_size, set->samples);
+		return NULL;
+	}
+	loader = new_loader(config);
+	if (measure(loader, bytes, err) < 0 || make_slots(loader, bytes, err) < 0 ||
+	    start(loader, err) < 0) {
+		free_loader(loader);
+		return NULL;
+	}
+	return loader;
+}
+
+void pd_loader_close(struct pd_loader *loader)
+{
+	if (!loader)
+		return;
+	pthread_mutex_lock(&loader->lock);
+	loader->closing = true;
+	pthread_cond_signal(&loader->work);
+	pthread_mutex_unlock(&loader->lock);
+	pthread_join(loader->thread, NULL);
+	free_loader(loader);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which sample stands where in an epoch, and what a synthetic sample holds: functions of
+ * the seed alone, so that every rank and every partition agrees.
+ */
+#ifndef PD_DATA_ORDER_H
+#define PD_DATA_ORDER_H
+
+#include <stdint.h>
+
+/* The order of an epoch: a random permutation of 0 to samples - 1 (below 2^32). */
+void pd_order_shuffle(uint64_t seed, int64_t epoch, int64_t samples, uint32_t *order);
+
+/*
+ * Elements of one sample of a model input: uniform in [-1, 1), or, for whole numbers,
+ * uniform in 0 to classes - 1.  Element e is number e % 4 of
+ * pd_random(seed, PD_RNG_DATA + input, sample, e / 4).
+ */
+void pd_synthetic_f32(uint64_t seed, int input, int64_t sample, int64_t elements, float *out);
+void pd_synthetic_i32(uint64_t seed, int input, int64_t sample, int64_t elements, int classes,
+		      int32_t *out);
+
+#endif

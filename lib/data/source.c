@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/format.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CHUNK_BYTES (INT64_C(1) << 28)  /* zlib counts in unsigned int */
+#define DEFLATE_RATIO 1032              /* the most that deflate can save */
+
+static char *path(const char *directory, const char *name, const char *suffix)
+{
+	return pd_format("%s/%s%s", directory, name, suffix);
+}
+
+bool pd_source_exists(const char *directory, const char *name)
+{
+	char *plain = path(directory, name, ""), *packed = path(directory, name, ".gz");
+	bool found = access(plain, F_OK) == 0 || access(packed, F_OK) == 0;
+
+	free(plain);
+	free(packed);
+	return found;
+}
+
+int pd_source_open(struct pd_source *source, const char *directory, const char *name,
+		   struct pd_error *err)
+{
+	struct stat st = { 0 };
+	int64_t size;
+	int fd;
+
+	*source = (struct pd_source){ .name = path(directory, name, "") };
+	fd = open(source->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0 && errno == ENOENT) {
+		char *packed = path(directory, name, ".gz");
+
+		fd = open(packed, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+		if (fd >= 0 || errno != ENOENT) {
+			free(source->name);
+			source->name = packed;
+		} else {
+			free(packed);
+			errno = ENOENT;
+		}
+	}
+	if (fd < 0 || fstat(fd, &st) != 0) {
+		pd_error_input(err, "%s: cannot open: %s", source->name, strerror(errno));
+		goto fail;
+	}
+	if (!S_ISREG(st.st_mode)) {
+		pd_error_input(err, "%s: expected a file, found a directory or device",
+			       source->name);
+		goto fail;
+	}
+	source->in = gzdopen(fd, "rb");
+	if (!source->in)
+		pd_bug("out of memory");
+	gzbuffer(source->in, 1 << 18);
+	size = st.st_size;
+	if (gzdirect(source->in))
+		source->most_bytes = size;
+	else if (!pd_mul(size, DEFLATE_RATIO, &source->most_bytes))
+		source->most_bytes = INT64_MAX;
+	return 0;
+fail:
+	if (fd >= 0)
+		close(fd);
+	pd_source_close(source);
+	return -1;
+}
+
+void pd_source_close(struct pd_source *source)
+{
+	if (source->in)
+		gzclose_r(source->in);
+	free(source->name);
+	*source = (struct pd_source){ 0 };
+}
+
+int64_t pd_source_read(struct pd_source *source, void *buf, int64_t bytes, struct pd_error *err)
+{
+	int64_t done = 0;
+
+	while (done < bytes) {
+		int64_t want = bytes - done < CHUNK_BYTES ? bytes - done : CHUNK_BYTES;
+		int got = gzread(source->in, (char *)buf + done, (unsigned int)want);
+		int code;
+		const char *why = gzerror(source->in, &code);
+
+		/* a gzip file that ends early is told apart by Z_BUF_ERROR */
+		if (got < 0 || (code != Z_OK && code != Z_STREAM_END))
+			return pd_error_input(err, "%s: cannot read: %s", source->name,
+					      code == Z_ERRNO ? strerror(errno) :
+					      code == Z_BUF_ERROR ? "the compressed data end early"
+								  : why);
+		if (got == 0)
+			break;
+		done += got;
+	}
+	return done;
+}
+
+int pd_source_fill(struct pd_source *source, void *buf, int64_t bytes, const char *what,
+		   struct pd_error *err)
+{
+	int64_t got = pd_source_read(source, buf, bytes, err);
+
+	if (got < 0)
+		return -1;
+	if (got < bytes)
+		return pd_error_input(err, "%s: truncated: expected %" PRId64 " bytes of %s, found %"
+				      PRId64, source->name, bytes, what, got);
+	return 0;
+}
+
+int pd_source_end(struct pd_source *source, struct pd_error *err)
+{
+	char byte;
+	int64_t got = pd_source_read(source, &byte, 1, err);
+
+	if (got < 0)
+		return -1;
+	if (got > 0)
+		return pd_error_input(err, "%s: expected the end of the file after the last sample"
+				      " that its header counts, found more bytes", source->name);
+	return 0;
+}
+
+int pd_format_shape(const char *file, const struct pd_model *model, int64_t channels,
+		    int64_t height, int64_t width, struct pd_error *err)
+{
+	const struct pd_input *input = &model->inputs[pd_model_data_input(model)];
+	const struct pd_shape *shape = &input->shape;
+	const int64_t found[PD_MAX_DIMS] = { channels, height, width };
+	char expected[96] = "";
+	bool fits;
+
+	/* (height, width) will do for one channel, and one flat dimension for any image */
+	switch (shape->dims) {
+	case 1:
+		fits = shape->size[0] == channels * height * width;
+		break;
+	case 2:
+		fits = channels == 1 && shape->size[0] == height && shape->size[1] == width;
+		break;
+	default:
+		fits = shape->dims == 3 && memcmp(shape->size, found, sizeof(found)) == 0;
+	}
+	if (fits)
+		return 0;
+	for (int i = 0; i < shape->dims; i++) {
+		size_t used = strlen(expected);
+
+		snprintf(expected + used, sizeof(expected) - used, "%s%" PRId64, i ? "x" : "",
+			 shape->size[i]);
+	}
+	return pd_error_input(err, "%s: images of %" PRId64 "x%" PRId64 "x%" PRId64
+			      ": expected %s, the shape of the model's input \"%.60s\"", file,
+			      channels, height, width, shape->dims ? expected : "a scalar",
+			      input->name);
+}
+
+int pd_format_labels(const char *file, const uint8_t *labels, int64_t first, int64_t count,
+		     int classes, struct pd_error *err)
+{
+	for (int64_t i = first; i < first + count; i++)
+		if (labels[i] >= classes)
+			return pd_error_input(err, "%s: label %d of sample %" PRId64 ": expected one "
+					      "below %d, the number of classes", file,
+					      labels[i], i, classes);
+	return 0;
+}
