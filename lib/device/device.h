@@ -152,7 +152,8 @@ struct pd_device_ops {
 	int (*export)(struct pd_net *net, int named, const void *arena, float *host);
 	int (*import)(struct pd_net *net, int named, void *arena, const float *host);
 
-	/* dst[i] = src[0][i] + src[1][i] + ... in that order, count floats; dst may be src[0].
+	/* dst[i] = src[0][i] + src[1][i] + ... in that order, count floats; dst may be one of
+	 * them; n = 0 makes zeros.
 	 * (queued) */
 	int (*sum)(struct pd_stream *stream, float *dst, const float *const *src, int n,
 		   size_t count, struct pd_event *ev);

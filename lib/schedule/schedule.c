@@ -36,8 +36,8 @@
  * Of the operations of one rank only transfers of several links can share a tick; they
  * are told apart by their link, so key = time * scale + link is unique and ascending.
  *
- * Evaluation goes up only: every lead is 0, a slot is free after the forward that used it,
- * and there are two.
+ * Evaluation goes up only: every lead is 0, and a slot is free after the forward that
+ * used it.
  */
 #include "schedule/schedule.h"
 
@@ -48,7 +48,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EVALUATION_SLOTS 2
+#define EVALUATION_SLOTS 2              /* or fewer, where the stage has fewer */
 
 const char *const pd_op_kind_name[] = {
 #define OP_KIND(name, letter, what) #name,
@@ -62,6 +62,13 @@ const char pd_op_kind_letter[] = {
 #include "schedule/op_kind.def"
 #undef OP_KIND
 };
+
+int pd_schedule_slots(const struct pd_schedule *schedule, int stage, bool evaluate)
+{
+	int slots = schedule->plan->stages[stage].warmup + 1;
+
+	return evaluate && slots > EVALUATION_SLOTS ? EVALUATION_SLOTS : slots;
+}
 
 static int64_t forward_time(const struct pd_cursor *c, int s, int64_t b)
 {
@@ -81,7 +88,7 @@ static int64_t slot_time(const struct pd_cursor *c, int s, int64_t b)
 	int64_t r = c->schedule->plan->stages[s].replicas;
 
 	if (c->phase.evaluate)
-		return forward_time(c, s, b - EVALUATION_SLOTS * r);
+		return forward_time(c, s, b - pd_schedule_slots(c->schedule, s, true) * r);
 	return backward_time(c, s, b - c->schedule->lead[s] - r);
 }
 
@@ -147,21 +154,6 @@ static void set_key(struct pd_cursor *c, struct pd_cursor_stream *stream)
 		: INT64_MAX;
 }
 
-/* Makes keys positive: no operation of minibatch 0 is listed earlier than this. */
-static int64_t earliest(const struct pd_schedule *schedule)
-{
-	int64_t most = 0;
-
-	for (int s = 0; s < schedule->stage_count; s++) {
-		int64_t r = schedule->plan->stages[s].replicas;
-		int64_t back = schedule->lead[s] + EVALUATION_SLOTS * r;
-
-		if (back > most)
-			most = back;
-	}
-	return (most + 1) * schedule->span * schedule->scale;
-}
-
 int64_t pd_schedule_next_base(const struct pd_schedule *schedule, const struct pd_phase *phase)
 {
 	int64_t most = 1;
@@ -169,7 +161,7 @@ int64_t pd_schedule_next_base(const struct pd_schedule *schedule, const struct p
 	for (int s = 0; s < schedule->stage_count; s++)
 		if (schedule->plan->stages[s].replicas > most)
 			most = schedule->plan->stages[s].replicas;
-	return phase->base + earliest(schedule) +
+	return phase->base + schedule->origin +
 	       (phase->last - phase->first + most + 1) * schedule->span * schedule->scale;
 }
 
@@ -220,6 +212,12 @@ struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error 
 	schedule->wiring = pd_wiring_new(plan);
 	schedule->span = 32 * (int64_t)plan->stage_count;
 	schedule->scale = 2 * (int64_t)schedule->wiring->link_count + plan->stage_count;
+	for (int s = 0; s < plan->stage_count; s++) {
+		int64_t back = schedule->lead[s] + EVALUATION_SLOTS * plan->stages[s].replicas + 1;
+
+		if (back * schedule->span * schedule->scale > schedule->origin)
+			schedule->origin = back * schedule->span * schedule->scale;
+	}
 	return schedule;
 }
 
@@ -231,11 +229,6 @@ void pd_schedule_free(struct pd_schedule *schedule)
 	free(schedule->lead);
 	free(schedule->loads);
 	free(schedule);
-}
-
-int pd_schedule_slots(const struct pd_schedule *schedule, int stage, bool evaluate)
-{
-	return evaluate ? EVALUATION_SLOTS : schedule->plan->stages[stage].warmup + 1;
 }
 
 int64_t pd_schedule_unit(const struct pd_schedule *schedule)
@@ -364,7 +357,7 @@ bool pd_cursor_next(struct pd_cursor *c, struct pd_op *op_p)
 	if (stream->link >= 0)
 		op_p->peer = peer_of(c, stream, n);
 	if (stream->link >= 0 || stream->kind == PD_OP_allreduce)
-		op_p->seq = c->phase.base + earliest(c->schedule) + stream->key;
+		op_p->seq = c->phase.base + c->schedule->origin + stream->key;
 	if (op_p->microbatch > c->highest)
 		c->highest = op_p->microbatch;
 	stream->next += per_group(stream->kind) ? 1 : r;

@@ -52,7 +52,7 @@ struct pd_schedule {
 	int stage_count;
 	int64_t *lead;                  /* per stage: warmup x replicas */
 	bool *loads;                    /* per stage: it uses inputs of the model */
-	int64_t span, scale;            /* of the ideal time line, see schedule.c */
+	int64_t span, scale, origin;    /* of the ideal time line, see schedule.c */
 };
 
 /*

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "weights/weights.h"
+
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define FREE (-1)
+
+int pd_weights_init(struct pd_weights *weights, struct pd_device *device, size_t bytes, int count,
+		    int64_t number, struct pd_error *err)
+{
+	*weights = (struct pd_weights){ .device = device, .bytes = bytes, .count = count };
+	weights->versions = pd_calloc((size_t)count, sizeof(*weights->versions));
+	for (int i = 0; i < count; i++) {
+		weights->versions[i].number = i == 0 ? number : FREE;
+		weights->versions[i].buffer = device->ops->alloc(device, bytes, err);
+		if (!weights->versions[i].buffer) {
+			pd_weights_release(weights);
+			return -1;
+		}
+	}
+	return 0;
+}
+
+void pd_weights_release(struct pd_weights *weights)
+{
+	for (int i = 0; i < weights->count && weights->versions; i++)
+		if (weights->versions[i].buffer)
+			weights->device->ops->free(weights->device, weights->versions[i].buffer);
+	free(weights->versions);
+	*weights = (struct pd_weights){ 0 };
+}
+
+static struct pd_version *find(const struct pd_weights *weights, int64_t number)
+{
+	for (int i = 0; i < weights->count; i++)
+		if (weights->versions[i].number == number)
+			return &weights->versions[i];
+	pd_bug("weights: version %" PRId64 " is gone", number);
+}
+
+static struct pd_version *find_free(const struct pd_weights *weights)
+{
+	for (int i = 0; i < weights->count; i++)
+		if (weights->versions[i].number == FREE)
+			return &weights->versions[i];
+	pd_bug("weights: more than %d versions live", weights->count);
+}
+
+/* Frees what nobody reads nor will. */
+static void sweep(struct pd_weights *weights)
+{
+	for (int i = 0; i < weights->count; i++) {
+		struct pd_version *v = &weights->versions[i];
+
+		if (i != weights->newest && !v->readers && !v->held)
+			v->number = FREE;
+	}
+}
+
+void *pd_weights_newest(const struct pd_weights *weights, int64_t *number_p)
+{
+	if (number_p)
+		*number_p = weights->versions[weights->newest].number;
+	return weights->versions[weights->newest].buffer;
+}
+
+void pd_weights_renumber(struct pd_weights *weights, int64_t number)
+{
+	weights->versions[weights->newest].number = number;
+}
+
+void *pd_weights_restore(struct pd_weights *weights, int64_t number)
+{
+	struct pd_version *v = find_free(weights);
+
+	v->number = number;
+	v->held = true;
+	return v->buffer;
+}
+
+const void *pd_weights_read(struct pd_weights *weights, int64_t number)
+{
+	struct pd_version *v = find(weights, number);
+
+	v->readers++;
+	/* forwards read versions in ascending order: older ones have had theirs */
+	for (int i = 0; i < weights->count; i++)
+		if (weights->versions[i].number < number)
+			weights->versions[i].held = false;
+	sweep(weights);
+	return v->buffer;
+}
+
+const void *pd_weights_find(const struct pd_weights *weights, int64_t number)
+{
+	return find(weights, number)->buffer;
+}
+
+void pd_weights_done(struct pd_weights *weights, int64_t number)
+{
+	find(weights, number)->readers--;
+	sweep(weights);
+}
+
+void pd_weights_step(struct pd_weights *weights, int64_t number, const void **from_p, void **to_p)
+{
+	struct pd_version *from = &weights->versions[weights->newest], *to = from;
+
+	if (from->readers)
+		to = find_free(weights);
+	to->number = number;
+	weights->newest = (int)(to - weights->versions);
+	*from_p = from->buffer;
+	*to_p = to->buffer;
+}
+
+int pd_weights_live(const struct pd_weights *weights)
+{
+	int live = 0;
+
+	for (int i = 0; i < weights->count; i++)
+		live += weights->versions[i].number != FREE;
+	return live;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The versions of a stage's parameters that somebody will still read.
+ *
+ * SOSP 2019, section 3.3 (weight stashing): backward of a minibatch sees the version that
+ * its forward saw, and an update is applied to the newest.  An update reads one version
+ * and writes the next: into the same buffer when nobody needs the old one any more, into
+ * a free buffer otherwise.  Nothing is ever copied, and a buffer is free again with its
+ * last reader.
+ *
+ * All calls are made in the order in which the operations are queued on the one stream
+ * that computes, so a buffer given out here is safe to use on that stream at once.
+ */
+#ifndef PD_WEIGHTS_WEIGHTS_H
+#define PD_WEIGHTS_WEIGHTS_H
+
+#include "device/device.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pd_version {
+	int64_t number;                 /* -1: the buffer is free */
+	int readers;                    /* forwards queued whose backward is not */
+	bool held;                      /* restored by a resume and not yet read */
+	void *buffer;
+};
+
+struct pd_weights {
+	struct pd_device *device;
+	size_t bytes;
+	int count;                      /* buffers */
+	struct pd_version *versions;
+	int newest;                     /* index */
+};
+
+/* Room for `count` versions, zeroed; the first is version `number`, the newest. */
+int pd_weights_init(struct pd_weights *weights, struct pd_device *device, size_t bytes, int count,
+		    int64_t number, struct pd_error *err);
+void pd_weights_release(struct pd_weights *weights);
+
+/* The buffer of the newest version, and its number. */
+void *pd_weights_newest(const struct pd_weights *weights, int64_t *number_p);
+/* Gives the newest version another number (where a run begins or resumes). */
+void pd_weights_renumber(struct pd_weights *weights, int64_t number);
+/* A buffer for an older version that forwards to come will read (resume). */
+void *pd_weights_restore(struct pd_weights *weights, int64_t number);
+
+/* A forward reads this version; ends with pd_weights_done by its backward. */
+const void *pd_weights_read(struct pd_weights *weights, int64_t number);
+/* The buffer of a version being read. */
+const void *pd_weights_find(const struct pd_weights *weights, int64_t number);
+void pd_weights_done(struct pd_weights *weights, int64_t number);
+/* An update from the newest version to version `number`: where to read and to write. */
+void pd_weights_step(struct pd_weights *weights, int64_t number, const void **from_p, void **to_p);
+/* Versions live now. */
+int pd_weights_live(const struct pd_weights *weights);
+
+#endif
