@@ -15,3 +15,10 @@ test_libtap_a_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test
 UNIT_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test
 UNIT_LIBS = test/libtap.a $(PD_LIBS)
 UNIT_DEVICE_LIBS = test/libtap.a $(PD_DEVICE_LIBS)
+
+# transports
+check_PROGRAMS += test/unit/ucx
+TESTS += test/unit/ucx
+test_unit_ucx_SOURCES = test/unit/ucx.c test/unit/ranks.c test/unit/ranks.h
+test_unit_ucx_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_ucx_LDADD = $(UNIT_DEVICE_LIBS)

@@ -2,5 +2,6 @@
 #include "transport/transport.h"
 
 const struct pd_transport_ops *const pd_transports[] = {
+	&pd_transport_ucx,
 	NULL
 };

@@ -4,7 +4,11 @@
  *
  * No call blocks.  A send or receive is posted with the event after which its buffer is
  * ready (NULL: now) and the event to complete; transfers of one pair are matched by tag,
- * so they may be posted in any order.  Tags are unique among transfers under way.
+ * so they may be posted in any order.  Tags are unique among transfers under way of one
+ * sender and one receiver, and have 48 bits: the upper 16 are for the sender's rank, so
+ * there are at most 65,536 ranks.  Both sides name the same number of bytes, 0 allowed; a
+ * rank may send to itself.  The times of an event are those from posting it (`after` was
+ * done) to its end; a transfer whose `after` failed fails.
  *
  * Ranks find each other through addresses, opaque bytes that the launcher carries: every
  * rank opens its end, publishes address(), and connects with all the addresses.
@@ -12,7 +16,9 @@
  * The one thread that owns a transport calls everything; progress() makes things move
  * and returns how much it did; when it did nothing the owner may sleep until the
  * descriptor fd() is readable, after arm() has returned 0 (1: call progress() again
- * first).  Completions wake nobody by themselves: they happen inside progress().
+ * first).  Completions wake nobody by themselves: they happen inside progress(), or at
+ * once in send() and recv(), which return -1 as progress() does: broken.  close() cancels
+ * what is not finished; its events fail.
  */
 #ifndef PD_TRANSPORT_TRANSPORT_H
 #define PD_TRANSPORT_TRANSPORT_H
@@ -21,6 +27,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
+
+#define PD_TRANSPORT_TAG_BITS 48
 
 struct pd_transport { const struct pd_transport_ops *ops; };
 

@@ -1,1 +1,1 @@
-lib_libpddevice_a_SOURCES +=
+lib_libpddevice_a_SOURCES += lib/transport/ucx/ucx.c

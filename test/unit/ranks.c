@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit/ranks.h"
+#include "base/clock.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LIMIT_S 120
+
+struct shared {
+	_Atomic int arrived;
+	size_t length[RANKS_MAX];
+	char address[RANKS_MAX][4096];
+	double result[RANKS_MAX][RANKS_RESULT];
+};
+
+bool rank_ok(struct rank *me, bool ok, const char *what)
+{
+	if (!ok)
+		fprintf(stderr, "# rank %d of %d: not so: %s\n", me->rank, me->ranks, what);
+	return ok;
+}
+
+void ranks_meet(struct rank *me)
+{
+	int before = atomic_fetch_add(&me->shared->arrived, 1);
+	int wanted = (before / me->ranks + 1) * me->ranks;
+
+	while (atomic_load(&me->shared->arrived) < wanted)
+		usleep(200);
+}
+
+int ranks_step(struct rank *me, int timeout_ms)
+{
+	struct pd_transport *t = me->transport;
+	struct pollfd fds[2] = {
+		{.fd = me->gate.fd, .events = POLLIN}, {.fd = t->ops->fd(t), .events = POLLIN},
+	};
+	uint64_t count;
+	int n = t->ops->progress(t);
+
+	if (n != 0)
+		return n;
+	if (t->ops->arm(t) != 0)
+		return 0;
+	poll(fds, 2, timeout_ms);
+	if (fds[0].revents && read(me->gate.fd, &count, sizeof(count)) < 0)
+		return 0;
+	return 0;
+}
+
+int ranks_until(struct rank *me, struct pd_event *ev)
+{
+	while (!pd_event_done(ev))
+		if (ranks_step(me, -1) < 0)
+			break;
+	return pd_event_done(ev) && !pd_event_failed(ev) ? 0 : -1;
+}
+
+int ranks_send(struct rank *me, int peer, uint64_t tag, const void *buf, size_t bytes,
+	       const struct pd_event *after, struct pd_event *done)
+{
+	pd_event_arm(done);
+	return me->transport->ops->send(me->transport, peer, tag, buf, bytes, after, done);
+}
+
+int ranks_recv(struct rank *me, int peer, uint64_t tag, void *buf, size_t bytes,
+	       const struct pd_event *after, struct pd_event *done)
+{
+	pd_event_arm(done);
+	return me->transport->ops->recv(me->transport, peer, tag, buf, bytes, after, done);
+}
+
+static int join(struct rank *me, struct pd_error *err)
+{
+	const struct pd_transport_ops *ops = &pd_transport_ucx;
+	struct pd_transport_config config = {
+		.rank = me->rank, .ranks = me->ranks, .gate = &me->gate,
+	};
+	const void *bytes, *addresses[RANKS_MAX];
+	size_t length;
+
+	if (pd_gate_init(&me->gate, err) != 0)
+		return -1;
+	me->transport = ops->open(&config, err);
+	if (!me->transport)
+		return -1;
+	ops->address(me->transport, &bytes, &length);
+	if (length > sizeof(me->shared->address[0]))
+		return pd_error_failed(err, "an address of %zu bytes", length);
+	memcpy(me->shared->address[me->rank], bytes, length);
+	me->shared->length[me->rank] = length;
+	ranks_meet(me);
+	for (int r = 0; r < me->ranks; r++)
+		addresses[r] = me->shared->address[r];
+	return ops->connect(me->transport, addresses, me->shared->length, err);
+}
+
+static int live(struct rank *me, int (*body)(struct rank *me))
+{
+	struct pd_error err;
+	int status;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (join(me, &err) != 0) {
+		fprintf(stderr, "# rank %d: %s\n", me->rank, err.text);
+		return 1;
+	}
+	status = body(me);
+	if (atomic_load(&me->gate.failed))
+		fprintf(stderr, "# rank %d: %s\n", me->rank, me->gate.err.text);
+	if (me->transport)
+		me->transport->ops->close(me->transport);
+	pd_gate_release(&me->gate);
+	return status != 0;
+}
+
+static int reap(const pid_t *pids, int n, int victim)
+{
+	int64_t limit_ns = pd_now_ns() + LIMIT_S * INT64_C(1000000000);
+	int failed = 0;
+
+	for (int r = 0; r < n; r++) {
+		int status;
+
+		while (waitpid(pids[r], &status, WNOHANG) == 0) {
+			if (pd_now_ns() > limit_ns)
+				kill(pids[r], SIGKILL);
+			usleep(1000);
+		}
+		if (r != victim && !(WIFEXITED(status) && WEXITSTATUS(status) == 0)) {
+			fprintf(stderr, "# rank %d ended with status %#x\n", r, (unsigned)status);
+			failed++;
+		}
+	}
+	return failed;
+}
+
+int run_ranks(int n, int (*body)(struct rank *me), double *results, int victim)
+{
+	struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t pids[RANKS_MAX];
+	int failed;
+
+	fflush(stdout);
+	for (int r = 0; r < n; r++) {
+		pids[r] = fork();
+		if (pids[r] == 0) {
+			struct rank me = {
+				.rank = r, .ranks = n, .shared = shared,
+				.result = shared->result[r],
+			};
+
+			exit(live(&me, body));
+		}
+	}
+	failed = reap(pids, n, victim);
+	if (results)
+		memcpy(results, shared->result, (size_t)n * sizeof(shared->result[0]));
+	munmap(shared, sizeof(*shared));
+	return failed;
+}

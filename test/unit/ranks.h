@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Several processes with a transport each, for tests. */
+#ifndef PD_TEST_RANKS_H
+#define PD_TEST_RANKS_H
+
+#include "transport/transport.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#define RANKS_MAX 8
+
+struct rank {
+	int rank, ranks;
+	struct pd_gate gate;
+	struct pd_transport *transport;
+	struct shared *shared;
+	double *result;                 /* 16 numbers that the parent sees, RANKS_RESULT */
+};
+
+#define RANKS_RESULT 16
+
+/*
+ * Runs body in n processes, connected; a process passes when body returns 0.  Returns how
+ * many failed; all are killed after two minutes.  results (or NULL): n * RANKS_RESULT numbers.
+ * A process whose number is `victim` may die as it likes; -1: none.
+ */
+int run_ranks(int n, int (*body)(struct rank *me), double *results, int victim);
+
+/* All ranks have come here. */
+void ranks_meet(struct rank *me);
+/* What a worker does when it has nothing to do: progress, arm, sleep; -1: broken. */
+int ranks_step(struct rank *me, int timeout_ms);
+/* ... until ev is done; 0, or -1 when it or the transport failed. */
+int ranks_until(struct rank *me, struct pd_event *ev);
+
+int ranks_send(struct rank *me, int peer, uint64_t tag, const void *buf, size_t bytes,
+	       const struct pd_event *after, struct pd_event *done);
+int ranks_recv(struct rank *me, int peer, uint64_t tag, void *buf, size_t bytes,
+	       const struct pd_event *after, struct pd_event *done);
+
+/* Prints what is wrong when ok is false; returns ok. */
+bool rank_ok(struct rank *me, bool ok, const char *what);
+
+#endif

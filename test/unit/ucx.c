@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "tap.h"
+#include "unit/ranks.h"
+
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MIB (1024 * 1024)
+
+static uint64_t mix(uint64_t x)
+{
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+	x = (x ^ x >> 27) * 0x94d049bb133111eb;
+	return x ^ x >> 31;
+}
+
+/* What a message is filled with, from its seed. */
+static void fill(void *buf, size_t bytes, uint64_t seed)
+{
+	unsigned char *p = buf;
+
+	for (size_t i = 0; i < bytes; i += 8) {
+		uint64_t word = mix(seed + i);
+
+		memcpy(p + i, &word, bytes - i < 8 ? bytes - i : 8);
+	}
+}
+
+static bool filled(const void *buf, size_t bytes, uint64_t seed)
+{
+	const unsigned char *p = buf;
+
+	for (size_t i = 0; i < bytes; i += 8) {
+		uint64_t word = mix(seed + i);
+
+		if (memcmp(p + i, &word, bytes - i < 8 ? bytes - i : 8) != 0)
+			return false;
+	}
+	return true;
+}
+
+static double cpu_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+	return (double)ts.tv_sec * 1e3 + (double)ts.tv_nsec / 1e6;
+}
+
+/* Many sizes, both directions at once. */
+static int sizes(struct rank *me)
+{
+	static const size_t list[] = {
+		0, 1, 7, 64, 100, 4095, 7999, 8000, 8001, 8192, 8193, 65536, 100001, 524288,
+		1048577, 4 * MIB, 16 * MIB + 3, 32 * MIB,
+	};
+	int peer = 1 - me->rank, bad = 0;
+	char *out = malloc(32 * MIB), *in = malloc(32 * MIB + 1);
+
+	for (size_t i = 0; i < PD_COUNT(list); i++) {
+		struct pd_event sent, received;
+		int64_t begun_ns = pd_now_ns();
+
+		fill(out, list[i], i * 2 + (uint64_t)me->rank);
+		memset(in, 0xa5, list[i] + 1);
+		bad += ranks_recv(me, peer, i, in, list[i], NULL, &received) != 0;
+		bad += ranks_send(me, peer, i, out, list[i], NULL, &sent) != 0;
+		bad += ranks_until(me, &received) != 0 || ranks_until(me, &sent) != 0;
+		bad += !rank_ok(me, filled(in, list[i], i * 2 + (uint64_t)peer), "same bytes");
+		bad += !rank_ok(me, in[list[i]] == (char)0xa5, "nothing written behind them");
+		bad += !rank_ok(me, received.start_ns >= begun_ns &&
+				received.end_ns >= received.start_ns &&
+				received.end_ns <= pd_now_ns(), "times make sense");
+	}
+	free(out);
+	free(in);
+	return bad;
+}
+
+/* Sends in one order, receives in the other; half of them posted before the sends. */
+static int order(struct rank *me)
+{
+	enum { COUNT = 200, BYTES = 20000 };
+	static char buf[COUNT][BYTES];
+	static struct pd_event ev[COUNT];
+	int bad = 0;
+
+	if (me->rank == 0) {
+		ranks_meet(me);
+		for (int i = 0; i < COUNT; i++) {
+			fill(buf[i], (size_t)i * 100, (uint64_t)i);
+			bad += ranks_send(me, 1, (uint64_t)i, buf[i], (size_t)i * 100, NULL,
+					  &ev[i]) != 0;
+		}
+	} else {
+		for (int i = COUNT - 1; i >= 0; i -= 2)
+			bad += ranks_recv(me, 0, (uint64_t)i, buf[i], (size_t)i * 100, NULL,
+					  &ev[i]) != 0;
+		ranks_meet(me);
+		for (int k = 0; k < 20; k++)
+			bad += ranks_step(me, 1) < 0;
+		for (int i = COUNT - 2; i >= 0; i -= 2)
+			bad += ranks_recv(me, 0, (uint64_t)i, buf[i], (size_t)i * 100, NULL,
+					  &ev[i]) != 0;
+	}
+	for (int i = 0; i < COUNT; i++)
+		bad += ranks_until(me, &ev[i]) != 0 ||
+		       !rank_ok(me, filled(buf[i], (size_t)i * 100, (uint64_t)i), "same bytes");
+	return bad;
+}
+
+/* The same tag from three senders, and to oneself. */
+static int pairwise(struct rank *me)
+{
+	enum { BYTES = 30000 };
+	char out[BYTES], in[4][BYTES];
+	struct pd_event sent[4], received[4];
+	uint64_t tag = (UINT64_C(1) << PD_TRANSPORT_TAG_BITS) - 1;
+	int bad = 0;
+
+	fill(out, BYTES, (uint64_t)me->rank);
+	for (int r = 0; r < me->ranks; r++)
+		bad += ranks_send(me, r, tag, out, BYTES, NULL, &sent[r]) != 0;
+	for (int r = me->ranks - 1; r >= 0; r--)
+		bad += ranks_recv(me, r, tag, in[r], BYTES, NULL, &received[r]) != 0;
+	for (int r = 0; r < me->ranks; r++)
+		bad += ranks_until(me, &sent[r]) != 0 || ranks_until(me, &received[r]) != 0 ||
+		       !rank_ok(me, filled(in[r], BYTES, (uint64_t)r), "from the right rank");
+	return bad;
+}
+
+static int to_itself(struct rank *me)
+{
+	static const size_t list[] = {0, 8, 8000, 100000, 3 * MIB};
+	char *out = malloc(3 * MIB), *in = malloc(3 * MIB);
+	int bad = 0;
+
+	for (size_t i = 0; i < PD_COUNT(list); i++) {
+		struct pd_event sent, received;
+
+		fill(out, list[i], i + 1);
+		bad += ranks_send(me, me->rank, i, out, list[i], NULL, &sent) != 0;
+		bad += ranks_recv(me, me->rank, i, in, list[i], NULL, &received) != 0;
+		bad += ranks_until(me, &received) != 0 || ranks_until(me, &sent) != 0;
+		bad += !rank_ok(me, filled(in, list[i], i + 1), "same bytes");
+	}
+	free(out);
+	free(in);
+	return bad;
+}
+
+/* A transfer starts when what it waits for is done, not before, and others overtake it. */
+static int after(struct rank *me)
+{
+	struct pd_event ready, first, second, go;
+	int values[2] = {0, 2}, said = 0, bad = 0;
+
+	pd_event_arm(&ready);
+	if (me->rank == 0) {
+		bad += ranks_send(me, 1, 1, &values[0], sizeof(int), &ready, &first) != 0;
+		bad += ranks_send(me, 1, 2, &values[1], sizeof(int), NULL, &second) != 0;
+		bad += ranks_recv(me, 1, 3, &said, sizeof(int), NULL, &go) != 0;
+		bad += ranks_until(me, &go) != 0 || ranks_until(me, &second) != 0;
+		bad += !rank_ok(me, !pd_event_done(&first), "send waits");
+		values[0] = 1;
+		int64_t now_ns = pd_now_ns();
+		pd_event_complete(&ready, now_ns, now_ns, &me->gate);
+		bad += ranks_until(me, &first) != 0;
+		return bad + !rank_ok(me, first.start_ns >= now_ns, "begun when ready");
+	}
+	values[1] = 0;
+	bad += ranks_recv(me, 0, 1, &values[0], sizeof(int), NULL, &first) != 0;
+	bad += ranks_recv(me, 0, 2, &values[1], sizeof(int), &ready, &second) != 0;
+	for (int i = 0; i < 10; i++)
+		bad += ranks_step(me, 10) < 0;
+	bad += !rank_ok(me, !pd_event_done(&first), "the other side waits");
+	bad += !rank_ok(me, !pd_event_done(&second) && values[1] == 0, "receive waits");
+	pd_event_complete(&ready, 0, 0, &me->gate);
+	bad += ranks_until(me, &second) != 0;
+	bad += ranks_send(me, 0, 3, &said, sizeof(int), NULL, &go) != 0;
+	bad += ranks_until(me, &go) != 0 || ranks_until(me, &first) != 0;
+	return bad + !rank_ok(me, values[0] == 1 && values[1] == 2, "what was written meanwhile");
+}
+
+static int after_failure(struct rank *me)
+{
+	struct pd_event ready, done, other;
+	struct pd_error why;
+	int x = 0, y = 0, bad = 0;
+
+	pd_event_arm(&ready);
+	bad += ranks_send(me, 1 - me->rank, 1, &x, sizeof(x), &ready, &done) != 0;
+	pd_error_failed(&why, "expected here: the kernel failed");
+	pd_event_fail(&ready, &why, &me->gate);
+	bad += !rank_ok(me, ranks_until(me, &done) == -1, "its transfer fails");
+	bad += ranks_send(me, 1 - me->rank, 2, &x, sizeof(x), NULL, &other) != 0 ||
+	       ranks_until(me, &other) != 0;
+	bad += ranks_recv(me, 1 - me->rank, 2, &y, sizeof(y), NULL, &other) != 0 ||
+	       ranks_until(me, &other) != 0;
+	return bad + !rank_ok(me, strcmp(me->gate.err.text, why.text) == 0, "the first reason");
+}
+
+/* 2,000 messages among all, sizes, order and moment of posting at random. */
+static int stress(struct rank *me)
+{
+	enum { COUNT = 2000, WINDOW = 64 };
+	struct { struct pd_event ev; char *buf; size_t bytes; int seed; bool in; } slot[WINDOW];
+	int bad = 0, used = 0;
+
+	for (int m = 0; m < COUNT; m++) {
+		uint64_t random = mix((uint64_t)m * 77 + 5);
+		int from = (int)(random % (unsigned)me->ranks);
+		int to = (int)(random / 16 % (unsigned)me->ranks);
+		size_t bytes = random >> 20 & ((1u << (random >> 50) % 19) - 1);
+
+		for (int side = 0; side < 2; side++) {
+			if ((side ? to : from) != me->rank)
+				continue;
+			slot[used].buf = malloc(bytes + 1);
+			slot[used].bytes = bytes;
+			slot[used].seed = m;
+			slot[used].in = side == 1;
+			if (side == 0) {
+				fill(slot[used].buf, bytes, (uint64_t)m);
+				bad += ranks_send(me, to, (uint64_t)m, slot[used].buf, bytes, NULL,
+						  &slot[used].ev) != 0;
+			} else {
+				bad += ranks_recv(me, from, (uint64_t)m, slot[used].buf, bytes,
+						  NULL, &slot[used].ev) != 0;
+			}
+			used++;
+		}
+		/* full, or now and then: wait for them in reverse */
+		if (used < WINDOW - 1 && m < COUNT - 1 && mix((uint64_t)m + 9) % 50)
+			continue;
+		while (used-- > 0) {
+			bad += ranks_until(me, &slot[used].ev) != 0;
+			if (slot[used].in)
+				bad += !filled(slot[used].buf, slot[used].bytes,
+					       (uint64_t)slot[used].seed);
+			free(slot[used].buf);
+		}
+		used = 0;
+	}
+	return !rank_ok(me, bad == 0, "2000 messages");
+}
+
+/* One sleeps for a second; it costs nothing, and the message wakes it at once. */
+static int sleeping(struct rank *me)
+{
+	char *buf = calloc(1, MIB);
+	int bad = 0;
+
+	for (int large = 0; large < 2; large++) {
+		size_t bytes = large ? MIB : 8;
+		struct pd_event ev;
+		int64_t sent_ns = 0;
+
+		ranks_meet(me);
+		if (me->rank == 0) {
+			usleep(1000000);
+			sent_ns = pd_now_ns();
+			memcpy(buf, &sent_ns, sizeof(sent_ns));
+			bad += ranks_send(me, 1, 1, buf, bytes, NULL, &ev) != 0;
+			bad += ranks_until(me, &ev) != 0;
+		} else {
+			double before_ms = cpu_ms();
+
+			bad += ranks_recv(me, 0, 1, buf, bytes, NULL, &ev) != 0;
+			bad += ranks_until(me, &ev) != 0;
+			memcpy(&sent_ns, buf, sizeof(sent_ns));
+			me->result[2 * large] = cpu_ms() - before_ms;
+			me->result[2 * large + 1] = (double)(ev.end_ns - sent_ns) / 1e6;
+		}
+	}
+	free(buf);
+	return bad;
+}
+
+/* After warm-up no memory is allocated for a transfer. */
+static int steady(struct rank *me)
+{
+	static char out[100000], in[100000];
+	size_t before = 0;
+	int bad = 0;
+
+	for (int i = 0; i < 3000; i++) {
+		size_t bytes = i % 3 == 0 ? sizeof(in) : 1000;
+		struct pd_event sent, received;
+
+		if (i == 1000)
+			before = mallinfo2().uordblks;
+		bad += ranks_recv(me, 1 - me->rank, 1, in, bytes, NULL, &received) != 0;
+		bad += ranks_send(me, 1 - me->rank, 1, out, bytes, NULL, &sent) != 0;
+		bad += ranks_until(me, &sent) != 0 || ranks_until(me, &received) != 0;
+	}
+	me->result[0] = (double)mallinfo2().uordblks - (double)before;
+	return bad;
+}
+
+int main(void)
+{
+	double result[RANKS_MAX * RANKS_RESULT];
+
+	is_int(run_ranks(2, sizes, NULL, -1), 0, "0 bytes to 32 MiB, both ways at once");
+	is_int(run_ranks(2, order, NULL, -1), 0, "posted in any order, early or late");
+	is_int(run_ranks(4, pairwise, NULL, -1), 0, "tags are per pair");
+	is_int(run_ranks(1, to_itself, NULL, -1), 0, "a rank sends to itself");
+	is_int(run_ranks(2, after, NULL, -1), 0, "transfers wait for their events");
+	is_int(run_ranks(2, after_failure, NULL, -1), 0, "a failed event fails its transfer");
+	is_int(run_ranks(2, stress, NULL, -1), 0, "2000 random messages, 2 processes");
+	is_int(run_ranks(4, stress, NULL, -1), 0, "2000 random messages, 4 processes");
+
+	is_int(run_ranks(2, sleeping, result, -1), 0, "a message wakes a sleeper");
+	for (int large = 0; large < 2; large++) {
+		double *r = result + RANKS_RESULT + 2 * large;
+
+		diag("%s: %.3f ms of processor in 1 s, %.3f ms from sending to the end",
+		     large ? "1 MiB" : "8 bytes", r[0], r[1]);
+		ok(r[0] < 50, "%s: sleeping costs less than 50 ms", large ? "1 MiB" : "8 bytes");
+		ok(r[1] < 200, "%s: awake at once", large ? "1 MiB" : "8 bytes");
+	}
+	is_int(run_ranks(2, steady, result, -1), 0, "3000 transfers one after another");
+	ok(result[0] == 0 && result[RANKS_RESULT] == 0, "the last 2000 allocate nothing");
+	return done_testing();
+}
