@@ -17,6 +17,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/* Times and sizes in documents stay below 2^53: exact in every JSON reader. */
+#define PD_MAX_TIME_NS ((INT64_C(1) << 53) - 1)
+#define PD_MAX_BYTES ((INT64_C(1) << 53) - 1)
+
 struct pd_place {
 	const char *document;           /* file name, for messages */
 	const struct pd_place *up;

@@ -1,1 +1,4 @@
-lib_libpd_a_SOURCES += lib/model/model.h lib/model/layer_kind.def
+lib_libpd_a_SOURCES += \
+	lib/model/graph.c lib/model/graph.h \
+	lib/model/layer.c lib/model/layer.h lib/model/layer_kind.def \
+	lib/model/model.c lib/model/model.h

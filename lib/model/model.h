@@ -12,6 +12,7 @@
 #define PD_MODEL_MODEL_H
 
 #include "base/error.h"
+#include "model/graph.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -28,6 +29,7 @@ extern const char *const pd_layer_kind_name[PD_LAYER_KINDS + 1];   /* NULL-termi
 
 enum pd_dtype { PD_F32, PD_I32 };
 
+#define PD_MAX_LAYERS 1000000
 #define PD_MAX_DIMS 3                   /* channels, height, width */
 #define PD_MAX_EXTENT INT64_C(1 << 30)  /* of one dimension */
 
@@ -79,6 +81,11 @@ struct pd_model {
 	struct pd_input *inputs;
 	struct pd_layer *layers;
 	json_t *json;                   /* the document, carried along; owned */
+
+	/* of model.c */
+	json_t *names;                  /* name -> tensor */
+	struct pd_uses uses;            /* tensor -> layers */
+	bool *gradient;                 /* tensor: does a gradient flow into it? */
 };
 
 /* Reads a document (takes a reference to value); document is its name in messages. */

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One layer: its attributes, the shape of its output and of its parameters. */
+#ifndef PD_MODEL_LAYER_H
+#define PD_MODEL_LAYER_H
+
+#include "base/json.h"
+#include "model/model.h"
+
+/* Sizes in elements stay below this, so that bytes, and sums over layers, fit 64 bits. */
+#define PD_MAX_ELEMENTS (INT64_C(1) << 40)
+
+/* "3 x 224 x 224" or "one number" into buf (at least 64 bytes), returned. */
+const char *pd_shape_text(const struct pd_shape *shape, char *buf);
+
+/* The kind called name, or -1. */
+int pd_layer_kind_find(const char *name);
+
+/*
+ * Reads the kind's attributes from the layer's object; kind is set.  Keys that are
+ * neither common to all layers nor the kind's are errors.
+ */
+int pd_layer_read(const struct pd_place *place, struct pd_layer *layer, struct pd_error *err);
+
+/*
+ * Checks the inputs, whose tensors' shapes are known, and works out the shapes of the
+ * output and the parameters.  place is the layer's, for messages.
+ */
+int pd_layer_infer(const struct pd_place *place, const struct pd_model *model,
+		   struct pd_layer *layer, struct pd_error *err);
+
+#endif
