@@ -1,1 +1,1 @@
-lib_libpd_a_SOURCES += lib/topology/topology.h
+lib_libpd_a_SOURCES += lib/topology/topology.c lib/topology/topology.h

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "topology/topology.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/opt.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One more level, outside the others. */
+static int add_level(const struct pd_level *level, struct pd_topology *topology)
+{
+	if (topology->levels == PD_MAX_LEVELS ||
+	    !pd_mul(topology->devices, level->count, &topology->devices) ||
+	    topology->devices > PD_MAX_RANKS)
+		return -1;
+	topology->level[topology->levels++] = *level;
+	return 0;
+}
+
+static int read_level(const struct pd_place *place, struct pd_level *level, struct pd_error *err)
+{
+	static const char *const known[] = { "count", "bandwidth_bytes_per_s", "latency_ns", NULL };
+
+	if (pd_json_keys(place, known, err) < 0 ||
+	    pd_json_get_int(place, "count", 1, PD_MAX_RANKS, &level->count, err) < 0 ||
+	    pd_json_get_int(place, "bandwidth_bytes_per_s", 1, INT64_MAX,
+			    &level->bandwidth_bytes_per_s, err) < 0)
+		return -1;
+	return pd_json_opt_int(place, "latency_ns", 0, PD_MAX_TIME_NS, &level->latency_ns, err);
+}
+
+static int read_device(const struct pd_place *place, struct pd_topology *topology,
+		       struct pd_error *err)
+{
+	static const char *const known[] = { "memory_bytes", NULL };
+
+	if (!place->value)
+		return 0;
+	if (pd_json_keys(place, known, err) < 0)
+		return -1;
+	return pd_json_opt_int(place, "memory_bytes", 0, INT64_MAX, &topology->memory_bytes, err);
+}
+
+int pd_topology_parse_at(const struct pd_place *place, struct pd_topology *out_p,
+			 struct pd_error *err)
+{
+	static const char *const known[] = { "format", "version", "device", "levels", NULL };
+	struct pd_topology topology = { .devices = 1 };
+	struct pd_place device, levels;
+	size_t count;
+
+	if (pd_json_header(place, "pd-topology", err) < 0 || pd_json_keys(place, known, err) < 0)
+		return -1;
+	device = pd_place_key(place, "device");
+	levels = pd_place_key(place, "levels");
+	if (read_device(&device, &topology, err) < 0 || pd_json_array(&levels, &count, err) < 0)
+		return -1;
+	if (count < 1 || count > PD_MAX_LEVELS)
+		return pd_place_expected(&levels, err, "1 to %d levels", PD_MAX_LEVELS);
+	for (size_t l = 0; l < count; l++) {
+		struct pd_place at = pd_place_index(&levels, l);
+		struct pd_level level = { 0 };
+
+		if (read_level(&at, &level, err) < 0)
+			return -1;
+		if (add_level(&level, &topology) < 0)
+			return pd_place_error(&at, err, "expected at most %d devices in all", PD_MAX_RANKS);
+	}
+	*out_p = topology;
+	return 0;
+}
+
+/* COUNT@BANDWIDTH[+LATENCY]; item is cut into pieces. */
+static int parse_level(char *item, struct pd_level *level, struct pd_error *err)
+{
+	char *rate = strchr(item, '@'), *time;
+
+	if (!rate)
+		return pd_error_input(err, "expected COUNT@BANDWIDTH[+LATENCY] such as 4@12GB/s+5us, "
+				      "found \"%.60s\"", item);
+	*rate++ = 0;
+	/* a '+' inside a number, as in 1e+9B/s, does not follow the unit */
+	time = strstr(rate, "/s+");
+	if (time) {
+		time[2] = 0;
+		time += 3;
+	}
+	if (pd_parse_count(item, 1, PD_MAX_RANKS, &level->count, err) < 0 ||
+	    pd_parse_rate(rate, &level->bandwidth_bytes_per_s, err) < 0 ||
+	    (time && pd_parse_time(time, &level->latency_ns, err) < 0))
+		return -1;
+	if (level->bandwidth_bytes_per_s < 1)
+		return pd_error_input(err, "expected a bandwidth of at least 1B/s, found \"%.60s\"", rate);
+	if (level->latency_ns > PD_MAX_TIME_NS)
+		return pd_error_input(err, "expected a latency below 2^53 ns, found \"%.60s\"", time);
+	return 0;
+}
+
+int pd_topology_parse_string(const char *text, struct pd_topology *out_p, struct pd_error *err)
+{
+	struct pd_topology topology = { .devices = 1 };
+	char *copy = pd_strdup(text), *rest = copy, *item;
+	int result = 0;
+
+	while (result == 0 && (item = strsep(&rest, ","))) {
+		struct pd_level level = { 0 };
+
+		result = parse_level(item, &level, err);
+		if (result == 0 && add_level(&level, &topology) < 0)
+			result = pd_error_input(err, "expected at most %d levels and %d devices in all",
+						PD_MAX_LEVELS, PD_MAX_RANKS);
+	}
+	free(copy);
+	if (result < 0)
+		return pd_error_prefix(err, "topology \"%.80s\"", text);
+	*out_p = topology;
+	return 0;
+}
+
+int pd_topology_read(const char *what, struct pd_topology *out_p, struct pd_error *err)
+{
+	struct pd_place root;
+	json_t *value;
+	int result;
+
+	if (what && strchr(what, '@'))
+		return pd_topology_parse_string(what, out_p, err);
+	value = pd_json_load(what, err);
+	if (!value)
+		return -1;
+	root = pd_place_root(pd_document_name(what), value);
+	result = pd_topology_parse_at(&root, out_p, err);
+	json_decref(value);
+	return result;
+}
+
+int pd_topology_flat(int64_t devices, int64_t bandwidth_bytes_per_s, int64_t latency_ns,
+		     struct pd_topology *out_p, struct pd_error *err)
+{
+	struct pd_topology topology = { .devices = 1 };
+	struct pd_level level = { devices, bandwidth_bytes_per_s, latency_ns };
+
+	if (devices < 1 || add_level(&level, &topology) < 0)
+		return pd_error_input(err, "expected 1 to %d devices, found %" PRId64, PD_MAX_RANKS,
+				      devices);
+	if (bandwidth_bytes_per_s < 1 || latency_ns < 0)
+		return pd_error_input(err, "expected a bandwidth above zero and a latency of zero or more, "
+				      "found %" PRId64 " bytes/s and %" PRId64 " ns",
+				      bandwidth_bytes_per_s, latency_ns);
+	*out_p = topology;
+	return 0;
+}
+
+json_t *pd_topology_json(const struct pd_topology *topology)
+{
+	json_t *levels = json_array();
+
+	for (int l = 0; l < topology->levels; l++) {
+		const struct pd_level *level = &topology->level[l];
+
+		json_array_append_new(levels, json_pack("{sI sI sI}", "count", level->count,
+				"bandwidth_bytes_per_s", level->bandwidth_bytes_per_s,
+				"latency_ns", level->latency_ns));
+	}
+	return json_pack("{ss si s{sI} so}", "format", "pd-topology", "version", 1,
+			 "device", "memory_bytes", topology->memory_bytes, "levels", levels);
+}
+
+int pd_topology_level(const struct pd_topology *topology, int64_t rank_a, int64_t rank_b)
+{
+	int64_t inside = 1;
+
+	for (int l = 0; l < topology->levels; l++) {
+		inside *= topology->level[l].count;
+		if (rank_a / inside == rank_b / inside)
+			return l;
+	}
+	return topology->levels - 1;
+}
+
+int64_t pd_topology_transfer_ns(const struct pd_topology *topology, int64_t rank_a,
+				int64_t rank_b, int64_t bytes)
+{
+	int outermost = pd_topology_level(topology, rank_a, rank_b);
+	int64_t latency = topology->level[outermost].latency_ns;
+	int64_t bandwidth = topology->level[0].bandwidth_bytes_per_s;
+	__int128 time;
+
+	for (int l = 1; l <= outermost; l++)
+		if (topology->level[l].bandwidth_bytes_per_s < bandwidth)
+			bandwidth = topology->level[l].bandwidth_bytes_per_s;
+	time = latency + ((__int128)bytes * 1000000000 + bandwidth - 1) / bandwidth;
+	return time > INT64_MAX ? INT64_MAX : (int64_t)time;
+}
