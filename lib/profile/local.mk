@@ -1,1 +1,1 @@
-lib_libpd_a_SOURCES += lib/profile/profile.h
+lib_libpd_a_SOURCES += lib/profile/profile.c lib/profile/profile.h

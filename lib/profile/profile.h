@@ -36,14 +36,19 @@ struct pd_profile {
 	int layer_count;
 	struct pd_profile_layer *layers;
 	json_t *json;                   /* the document; owned */
+	json_t *names;                  /* name -> layer, -1 for an input; NULL in one made by hand */
 };
 
 struct pd_place;
 struct pd_profile *pd_profile_parse_at(const struct pd_place *place, struct pd_error *err);
 struct pd_profile *pd_profile_read(const char *file, struct pd_error *err);
 void pd_profile_free(struct pd_profile *profile);
-/* Makes the document from the fields (not from ->json): a new reference. */
+/*
+ * Makes the document from the fields (not from ->json): a new reference.  Without a
+ * model the inputs that are not layers are left out, as in the fields.
+ */
 json_t *pd_profile_json(const struct pd_profile *profile);
+/* The layer called name, or -1. */
 int pd_profile_find(const struct pd_profile *profile, const char *name);
 
 #endif
