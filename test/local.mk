@@ -22,3 +22,9 @@ TESTS += test/unit/ucx
 test_unit_ucx_SOURCES = test/unit/ucx.c test/unit/ranks.c test/unit/ranks.h
 test_unit_ucx_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_ucx_LDADD = $(UNIT_DEVICE_LIBS)
+# virtual time, timelines, replay
+check_PROGRAMS += test/unit/sim
+TESTS += test/unit/sim
+test_unit_sim_SOURCES = test/unit/sim.c
+test_unit_sim_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_sim_LDADD = $(UNIT_LIBS)

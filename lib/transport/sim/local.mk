@@ -1,1 +1,1 @@
-lib_libpd_a_SOURCES +=
+lib_libpd_a_SOURCES += lib/transport/sim/sim.h lib/transport/sim/sim.c

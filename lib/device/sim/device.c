@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The device seam in virtual time: streams of tasks with durations. */
+#include "base/mem.h"
+#include "device/sim/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct stream;
+
+/*
+ * One piece of work on a stream.  It waits for its events and for its turn: the last of
+ * its reasons goes when it is the first of its stream.
+ */
+struct task {
+	struct pd_sim_thing thing;
+	struct stream *stream;
+	struct task *after;             /* the next one on the stream */
+	struct pd_event *event;
+	int64_t duration_ns, start_ns;
+};
+
+struct stream {
+	struct pd_stream base;
+	struct pd_sim_device *device;
+	struct task *first, *last;
+	struct task *open;              /* gathers waits for the work queued next */
+};
+
+static struct pd_sim_device *device_of(struct pd_device *device)
+{
+	return (struct pd_sim_device *)device;
+}
+
+static void task_end(struct pd_sim *sim, struct pd_sim_thing *thing)
+{
+	struct task *task = (struct task *)thing;
+	struct stream *stream = task->stream;
+
+	stream->first = task->after;
+	if (!stream->first)
+		stream->last = NULL;
+	pd_sim_complete(sim, stream->device->rank, task->event, task->start_ns, sim->now_ns);
+	pd_pool_return(&sim->tasks, task);
+	if (stream->first)
+		pd_sim_let(sim, &stream->first->thing);
+}
+
+static void task_begin(struct pd_sim *sim, struct pd_sim_thing *thing)
+{
+	struct task *task = (struct task *)thing;
+
+	task->start_ns = sim->now_ns;
+	thing->next = task_end;
+	pd_sim_at(sim, thing, sim->now_ns + task->duration_ns);
+}
+
+static struct task *open_task(struct stream *stream)
+{
+	struct task *task = stream->open;
+
+	if (!task) {
+		task = pd_pool_take(&stream->device->sim->tasks, sizeof(*task));
+		*task = (struct task){ .thing = { .next = task_begin, .waits = 1 },
+				       .stream = stream };
+	}
+	return task;
+}
+
+static int queue(struct pd_stream *base, int64_t duration_ns, struct pd_event *ev)
+{
+	struct stream *stream = (struct stream *)base;
+	struct task *task = open_task(stream);
+
+	stream->open = NULL;
+	task->duration_ns = duration_ns;
+	task->event = ev;
+	if (stream->last) {
+		stream->last->after = task;
+		stream->last = task;
+		return 0;
+	}
+	stream->first = stream->last = task;
+	pd_sim_let(stream->device->sim, &task->thing);
+	return 0;
+}
+
+static int stream_wait(struct pd_stream *base, struct pd_event *ev)
+{
+	struct stream *stream = (struct stream *)base;
+
+	if (pd_event_done(ev))
+		return 0;
+	stream->open = open_task(stream);
+	pd_sim_await(stream->device->sim, &stream->open->thing, ev);
+	return 0;
+}
+
+static struct pd_stream *stream_open(struct pd_device *device, struct pd_error *err)
+{
+	struct stream *stream = pd_zalloc(sizeof(*stream));
+
+	stream->base.device = device;
+	stream->device = device_of(device);
+	return &stream->base;
+}
+
+/* An open task stays with the pool: an event may still point to it. */
+static void stream_close(struct pd_stream *base)
+{
+	struct stream *stream = (struct stream *)base;
+
+	if (stream->first)
+		pd_bug("rank %d: a simulated stream was closed with work on it",
+		       stream->device->rank);
+	free(stream);
+}
+
+static int sim_count(void)
+{
+	return 0;
+}
+
+static struct pd_device *sim_open(const struct pd_device_config *config, struct pd_error *err)
+{
+	pd_error_input(err, "the simulated device computes nothing: it serves replays only");
+	return NULL;
+}
+
+static void sim_close(struct pd_device *device)
+{
+}
+
+static void sim_describe(struct pd_device *device, struct pd_device_info *info_p)
+{
+	*info_p = (struct pd_device_info){ .name = "simulated" };
+}
+
+/* Addresses begin high and go up; no two blocks of a rank share one, and none is NULL. */
+static void *sim_alloc(struct pd_device *base, size_t bytes, struct pd_error *err)
+{
+	struct pd_sim_device *device = device_of(base);
+	struct pd_sim_block *block;
+
+	device->blocks = pd_grow(device->blocks, &device->block_capacity,
+				 device->block_count + 1, sizeof(*device->blocks));
+	block = &device->blocks[device->block_count++];
+	block->address = (void *)(uintptr_t)device->next_address;
+	block->bytes = bytes;
+	device->next_address += pd_align(bytes) + PD_ALIGN;
+	device->bytes += (int64_t)bytes;
+	if (device->bytes > device->peak_bytes)
+		device->peak_bytes = device->bytes;
+	return block->address;
+}
+
+static void sim_release(struct pd_device *base, void *ptr)
+{
+	struct pd_sim_device *device = device_of(base);
+
+	if (!ptr)
+		return;
+	for (size_t i = 0; i < device->block_count; i++) {
+		if (device->blocks[i].address != ptr)
+			continue;
+		device->bytes -= (int64_t)device->blocks[i].bytes;
+		device->blocks[i] = device->blocks[--device->block_count];
+		return;
+	}
+	pd_bug("rank %d: frees simulated memory that it does not hold", device->rank);
+}
+
+static struct pd_net *sim_net_open(struct pd_device *device, const struct pd_net_config *config,
+				   struct pd_error *err)
+{
+	pd_error_input(err, "the simulated device has the nets of its plan, and no others");
+	return NULL;
+}
+
+static void sim_net_close(struct pd_net *net)
+{
+}
+
+static const struct pd_net_sizes *sim_net_sizes(const struct pd_net *net)
+{
+	return ((const struct pd_sim_net *)net)->sizes;
+}
+
+static int sim_net_init(struct pd_net *net, void *weights, void *state, struct pd_error *err)
+{
+	return 0;
+}
+
+static int sim_forward(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
+		       int from, int count, struct pd_event *ev)
+{
+	const int64_t *before = device_of(stream->device)->sim->forward_ns;
+
+	return queue(stream, before[from + count] - before[from], ev);
+}
+
+static int sim_backward(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
+			int from, int count, struct pd_event *ev)
+{
+	const int64_t *before = device_of(stream->device)->sim->backward_ns;
+
+	return queue(stream, before[from + count] - before[from], ev);
+}
+
+static int sim_update(struct pd_stream *stream, struct pd_net *net,
+		      const struct pd_update *update, int from, int count, struct pd_event *ev)
+{
+	const int64_t *before = device_of(stream->device)->sim->update_ns;
+
+	return queue(stream, before[from + count] - before[from], ev);
+}
+
+static int sim_net_named(const struct pd_net *net, const struct pd_named **list_p)
+{
+	*list_p = NULL;
+	return 0;
+}
+
+/* A profile has no figure for these two: they take no time. */
+static int sim_sum(struct pd_stream *stream, float *dst, const float *const *src, int n,
+		   size_t count, struct pd_event *ev)
+{
+	return queue(stream, 0, ev);
+}
+
+static int sim_copy(struct pd_stream *stream, void *dst, const void *src, size_t bytes,
+		    enum pd_copy way, struct pd_event *ev)
+{
+	return queue(stream, 0, ev);
+}
+
+void pd_sim_memory(const struct pd_sim *sim, int rank, int64_t *bytes_p, int64_t *peak_bytes_p)
+{
+	*bytes_p = sim->devices[rank].bytes;
+	*peak_bytes_p = sim->devices[rank].peak_bytes;
+}
+
+const struct pd_device_ops pd_device_sim = {
+	.name = "sim",
+	.count = sim_count,
+	.open = sim_open,
+	.close = sim_close,
+	.describe = sim_describe,
+	.alloc = sim_alloc,
+	.free = sim_release,
+	.stream_open = stream_open,
+	.stream_close = stream_close,
+	.wait = stream_wait,
+	.net_open = sim_net_open,
+	.net_close = sim_net_close,
+	.net_sizes = sim_net_sizes,
+	.net_init = sim_net_init,
+	.forward = sim_forward,
+	.backward = sim_backward,
+	.update = sim_update,
+	.net_named = sim_net_named,
+	.sum = sim_sum,
+	.copy = sim_copy,
+};

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The engine: things that happen at a time, or when the events they wait for are done.
+ * Shared by the simulated device and the simulated transport, and by nobody else.
+ *
+ * A thing waits for `waits` reasons; when the last is gone its `next` is called.  It may
+ * then name a time with pd_sim_at, at which `next` (by then another function) is called.
+ * No function called so completes an event before pd_sim_advance runs, therefore nothing
+ * here recurses.
+ *
+ * A pending event's `native` points to the last of its waiters, a ring, so that they go on
+ * in the order in which they came.
+ */
+#ifndef PD_DEVICE_SIM_ENGINE_H
+#define PD_DEVICE_SIM_ENGINE_H
+
+#include "device/sim/sim.h"
+
+/* Objects of one size, never given back before the end. */
+struct pd_pool {
+	void *unused;                   /* a list */
+	void *slabs;
+	int slab_count;                 /* the first ones double in size */
+};
+
+/* Contents undefined; bytes: always the same, of a struct that holds pointers. */
+void *pd_pool_take(struct pd_pool *pool, size_t bytes);
+void pd_pool_release(struct pd_pool *pool);
+
+static inline void pd_pool_return(struct pd_pool *pool, void *object)
+{
+	*(void **)object = pool->unused;
+	pool->unused = object;
+}
+
+struct pd_sim_thing {
+	void (*next)(struct pd_sim *sim, struct pd_sim_thing *thing);
+	int32_t waits;
+};
+
+/* Calls next at a time, now or later. */
+void pd_sim_at(struct pd_sim *sim, struct pd_sim_thing *thing, int64_t when_ns);
+/* One more reason to wait, if the event (or NULL) is pending. */
+void pd_sim_await(struct pd_sim *sim, struct pd_sim_thing *thing, const struct pd_event *ev);
+/* One reason less. */
+static inline void pd_sim_let(struct pd_sim *sim, struct pd_sim_thing *thing)
+{
+	if (--thing->waits == 0)
+		thing->next(sim, thing);
+}
+
+/* Completes an event (or NULL) of a rank, and lets those go on that waited for it. */
+void pd_sim_complete(struct pd_sim *sim, int rank, struct pd_event *ev, int64_t start_ns,
+		     int64_t end_ns);
+
+/* One thing to happen. */
+struct pd_sim_due {
+	int64_t when_ns;
+	uint64_t order;                 /* of insertion: breaks ties */
+	struct pd_sim_thing *thing;
+};
+
+struct pd_sim_device {
+	struct pd_device base;
+	struct pd_sim *sim;
+	int rank;
+	int64_t bytes, peak_bytes;
+	uint64_t next_address;
+	size_t block_count, block_capacity;
+	struct pd_sim_block { void *address; size_t bytes; } *blocks;
+};
+
+struct pd_sim_net {
+	struct pd_net base;
+	const struct pd_net_sizes *sizes;       /* of the stage */
+};
+
+struct pd_sim {
+	int64_t now_ns;
+	uint64_t order;
+	struct pd_sim_due *heap;        /* later than now */
+	size_t heap_count, heap_capacity;
+	struct pd_sim_thing **today;    /* at this very time, after those of the heap: a queue */
+	size_t today_first, today_count, today_capacity;
+	struct pd_pool waiters, tasks;
+
+	int rank_count;
+	int32_t *ready;                 /* a queue of ranks, each at most once */
+	int ready_first, ready_count;
+	bool *is_ready;
+
+	struct pd_sim_device *devices;
+	struct pd_sim_net *nets;
+	int stage_count;
+	struct pd_net_sizes *sizes;     /* per stage */
+	/* time of the layers before each one: layer_count + 1 entries */
+	int64_t *forward_ns, *backward_ns, *update_ns;
+};
+
+#endif

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Devices and nets made from a plan. */
+#include "base/mem.h"
+#include "device/sim/engine.h"
+
+#include <stdlib.h>
+
+#define FIRST_ADDRESS (UINT64_C(1) << 40)
+
+static int64_t *before_each(const struct pd_profile *profile, size_t field)
+{
+	int64_t *before = pd_calloc((size_t)profile->layer_count + 1, sizeof(*before));
+
+	for (int l = 0; l < profile->layer_count; l++) {
+		const char *layer = (const char *)&profile->layers[l];
+
+		if (!pd_add(before[l], *(const int64_t *)(layer + field), &before[l + 1]))
+			pd_bug("profile %s: the sum of its times overflows", profile->name);
+	}
+	return before;
+}
+
+static int by_tensor(const void *a, const void *b)
+{
+	const struct pd_net_tensor *x = a, *y = b;
+
+	return (x->tensor > y->tensor) - (x->tensor < y->tensor);
+}
+
+/* The tensors of some links, ascending, with places for their gradients. */
+static struct pd_net_tensor *tensors_of(const struct pd_plan *plan,
+					const struct pd_wiring *wiring, const int *links,
+					int link_count, int *count_p, size_t *gradient_bytes_p)
+{
+	struct pd_net_tensor *list;
+	size_t gradient = 0;
+	int n = 0;
+
+	for (int i = 0; i < link_count; i++)
+		n += wiring->links[links[i]].tensor_count;
+	list = pd_calloc((size_t)n, sizeof(*list));
+	n = 0;
+	for (int i = 0; i < link_count; i++) {
+		const struct pd_link *link = &wiring->links[links[i]];
+
+		for (int t = 0; t < link->tensor_count; t++)
+			list[n++].tensor = link->tensors[t];
+	}
+	qsort(list, (size_t)n, sizeof(*list), by_tensor);
+	for (int i = 0; i < n; i++) {
+		list[i].bytes = (size_t)plan->profile->layers[list[i].tensor].activation_bytes;
+		list[i].gradient_offset = gradient;
+		gradient += pd_align(list[i].bytes);
+	}
+	*count_p = n;
+	*gradient_bytes_p = gradient;
+	return list;
+}
+
+/*
+ * A slot: the tensors that arrive, then what each layer keeps.  A tensor that leaves lies
+ * where its layer keeps it, one that is passed on where it arrived.
+ */
+static void lay_out_slot(const struct pd_plan *plan, const struct pd_stage *stage,
+			 struct pd_net_sizes *sizes)
+{
+	int out = 0, in = 0;
+
+	for (int i = 0; i < sizes->in_count; i++) {
+		sizes->in[i].slot_offset = sizes->slot_bytes;
+		sizes->slot_bytes += pd_align(sizes->in[i].bytes);
+	}
+	for (; out < sizes->out_count && sizes->out[out].tensor < stage->first_layer; out++) {
+		while (sizes->in[in].tensor != sizes->out[out].tensor)
+			in++;
+		sizes->out[out].slot_offset = sizes->in[in].slot_offset;
+	}
+	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
+		const struct pd_profile_layer *layer = &plan->profile->layers[l];
+		size_t bytes = (size_t)layer->stash_bytes;
+
+		if (out < sizes->out_count && sizes->out[out].tensor == l) {
+			if (bytes < sizes->out[out].bytes)
+				bytes = sizes->out[out].bytes;
+			sizes->out[out++].slot_offset = sizes->slot_bytes;
+		}
+		sizes->slot_bytes += pd_align(bytes);
+	}
+}
+
+static void size_stage(const struct pd_plan *plan, const struct pd_wiring *wiring, int s,
+		       struct pd_net_sizes *sizes)
+{
+	const struct pd_stage *stage = &plan->stages[s];
+
+	sizes->in = tensors_of(plan, wiring, wiring->in[s], wiring->in_count[s],
+			       &sizes->in_count, &sizes->gradient_out_bytes);
+	sizes->out = tensors_of(plan, wiring, wiring->out[s], wiring->out_count[s],
+				&sizes->out_count, &sizes->gradient_in_bytes);
+	lay_out_slot(plan, stage, sizes);
+	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
+		const struct pd_profile_layer *layer = &plan->profile->layers[l];
+
+		sizes->weights_bytes += pd_align((size_t)layer->parameter_bytes);
+		if (sizes->scratch_bytes < (size_t)layer->workspace_bytes)
+			sizes->scratch_bytes = (size_t)layer->workspace_bytes;
+	}
+}
+
+static void make_devices(struct pd_sim *sim, const struct pd_plan *plan)
+{
+	sim->devices = pd_calloc((size_t)sim->rank_count, sizeof(*sim->devices));
+	sim->nets = pd_calloc((size_t)sim->rank_count, sizeof(*sim->nets));
+	for (int r = 0; r < sim->rank_count; r++)
+		sim->devices[r] = (struct pd_sim_device){
+			.base.ops = &pd_device_sim, .sim = sim, .rank = r,
+			.next_address = FIRST_ADDRESS };
+	for (int s = 0; s < plan->stage_count; s++)
+		for (int i = 0; i < plan->stages[s].replicas; i++) {
+			int rank = plan->stages[s].ranks[i];
+
+			sim->nets[rank].base.device = &sim->devices[rank].base;
+			sim->nets[rank].sizes = &sim->sizes[s];
+		}
+}
+
+struct pd_sim *pd_sim_new(const struct pd_plan *plan, const struct pd_wiring *wiring)
+{
+	struct pd_sim *sim = pd_zalloc(sizeof(*sim));
+
+	sim->rank_count = plan->rank_count;
+	sim->ready = pd_calloc((size_t)sim->rank_count, sizeof(*sim->ready));
+	sim->is_ready = pd_calloc((size_t)sim->rank_count, sizeof(*sim->is_ready));
+	sim->forward_ns = before_each(plan->profile, offsetof(struct pd_profile_layer, forward_ns));
+	sim->backward_ns = before_each(plan->profile,
+				       offsetof(struct pd_profile_layer, backward_ns));
+	sim->update_ns = before_each(plan->profile, offsetof(struct pd_profile_layer, update_ns));
+	sim->stage_count = plan->stage_count;
+	sim->sizes = pd_calloc((size_t)sim->stage_count, sizeof(*sim->sizes));
+	for (int s = 0; s < plan->stage_count; s++)
+		size_stage(plan, wiring, s, &sim->sizes[s]);
+	make_devices(sim, plan);
+	return sim;
+}
+
+void pd_sim_free(struct pd_sim *sim)
+{
+	if (!sim)
+		return;
+	for (int s = 0; s < sim->stage_count; s++) {
+		free(sim->sizes[s].in);
+		free(sim->sizes[s].out);
+	}
+	for (int r = 0; r < sim->rank_count; r++)
+		free(sim->devices[r].blocks);
+	pd_pool_release(&sim->waiters);
+	pd_pool_release(&sim->tasks);
+	free(sim->heap);
+	free(sim->today);
+	free(sim->ready);
+	free(sim->is_ready);
+	free(sim->devices);
+	free(sim->nets);
+	free(sim->sizes);
+	free(sim->forward_ns);
+	free(sim->backward_ns);
+	free(sim->update_ns);
+	free(sim);
+}
+
+struct pd_device *pd_sim_device(struct pd_sim *sim, int rank)
+{
+	return &sim->devices[rank].base;
+}
+
+struct pd_net *pd_sim_net(struct pd_sim *sim, int rank)
+{
+	return &sim->nets[rank].base;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A device per rank of a plan that only takes time, and the virtual clock they share.
+ *
+ * Streams, events and nets are those of the device seam; the same worker runs on them.
+ * Work takes as long as the plan's profile says, memory is counted and not touched (its
+ * addresses must not be read), and nothing happens between two calls of pd_sim_advance.
+ * What happens at one time happens in the order in which it was caused, so that a replay
+ * is a function of its plan.
+ */
+#ifndef PD_DEVICE_SIM_SIM_H
+#define PD_DEVICE_SIM_SIM_H
+
+#include "device/device.h"
+#include "plan/plan.h"
+#include "plan/wiring.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pd_sim;
+
+/* Devices for ranks 0 to plan->rank_count - 1, clock at 0.  Both are borrowed. */
+struct pd_sim *pd_sim_new(const struct pd_plan *plan, const struct pd_wiring *wiring);
+void pd_sim_free(struct pd_sim *sim);
+
+/* Owned by sim; their close functions do nothing. */
+struct pd_device *pd_sim_device(struct pd_sim *sim, int rank);
+/* The net of the rank's stage; tensors are numbered by layer (first_tensor is 0). */
+struct pd_net *pd_sim_net(struct pd_sim *sim, int rank);
+
+int64_t pd_sim_now_ns(const struct pd_sim *sim);
+/*
+ * Moves the clock to the next time at which something happens and lets all of it happen:
+ * events are completed, what waited for them begins.  False when nothing will happen.
+ */
+bool pd_sim_advance(struct pd_sim *sim);
+/* A rank of which an event was completed since it was last named here, in the order of
+ * those completions; -1: none. */
+int pd_sim_ready(struct pd_sim *sim);
+
+/* Allocated by a rank: now, and at most at one time. */
+void pd_sim_memory(const struct pd_sim *sim, int rank, int64_t *bytes_p, int64_t *peak_bytes_p);
+
+extern const struct pd_device_ops pd_device_sim;
+
+#endif

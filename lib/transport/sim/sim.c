@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Transfers in virtual time: matching, links, arrival. */
+#include "transport/sim/sim.h"
+
+#include "base/mem.h"
+#include "device/sim/engine.h"
+
+#include <stdlib.h>
+
+#define FIRST_BUCKETS 256
+
+struct transfer {
+	struct pd_sim_thing thing;
+	bool sent, received;            /* posted by the sender, the receiver */
+	int32_t from, to;
+	struct pd_sim_fabric *fabric;
+	uint64_t tag;
+	struct transfer *chain;         /* in a bucket while one side is missing */
+	int64_t bytes;
+	int64_t start_ns, latency_ns;
+	struct pd_event *send_done, *recv_done;
+};
+
+struct level {
+	int64_t count;                  /* components of the level below in one of this */
+	int64_t bandwidth, latency_ns;
+	int64_t *up_free_ns, *down_free_ns;     /* per component of the level below */
+};
+
+struct end {
+	struct pd_transport base;
+	struct pd_sim_fabric *fabric;
+	int rank;
+};
+
+struct pd_sim_fabric {
+	struct pd_sim *sim;
+	int rank_count, levels;
+	struct level level[PD_MAX_LEVELS];
+	struct end *ends;
+	struct pd_pool transfers;
+	struct transfer **buckets;
+	size_t bucket_count, unmatched;         /* a power of two */
+};
+
+static int64_t way_ns(int64_t bytes, int64_t bandwidth)
+{
+	int64_t scaled;
+
+	if (bandwidth == INT64_MAX)
+		return 0;
+	if (pd_mul(bytes, 1000000000, &scaled))
+		return scaled / bandwidth;
+	return (int64_t)((double)bytes * 1e9 / (double)bandwidth);
+}
+
+static void transfer_arrive(struct pd_sim *sim, struct pd_sim_thing *thing)
+{
+	struct transfer *x = (struct transfer *)thing;
+
+	pd_sim_complete(sim, x->to, x->recv_done, x->start_ns, sim->now_ns);
+	pd_pool_return(&x->fabric->transfers, x);
+}
+
+static void transfer_left(struct pd_sim *sim, struct pd_sim_thing *thing)
+{
+	struct transfer *x = (struct transfer *)thing;
+
+	pd_sim_complete(sim, x->from, x->send_done, x->start_ns, sim->now_ns);
+	thing->next = transfer_arrive;
+	if (x->latency_ns > 0)
+		pd_sim_at(sim, thing, sim->now_ns + x->latency_ns);
+	else
+		transfer_arrive(sim, thing);
+}
+
+/* Takes its turn behind those that started before it on any of its links. */
+static void transfer_start(struct pd_sim *sim, struct pd_sim_thing *thing)
+{
+	struct transfer *x = (struct transfer *)thing;
+	int64_t *links[2 * PD_MAX_LEVELS];
+	int64_t a = x->from, b = x->to, start = sim->now_ns, least = INT64_MAX, end;
+	int n = 0;
+
+	x->latency_ns = 0;
+	for (int l = 0; l < x->fabric->levels && a != b; l++) {
+		const struct level *level = &x->fabric->level[l];
+
+		x->latency_ns = level->latency_ns;
+		if (level->bandwidth > 0) {
+			links[n++] = &level->up_free_ns[a];
+			links[n++] = &level->down_free_ns[b];
+			if (level->bandwidth < least)
+				least = level->bandwidth;
+		}
+		a /= level->count;
+		b /= level->count;
+	}
+	for (int i = 0; i < n; i++)
+		if (*links[i] > start)
+			start = *links[i];
+	end = start + way_ns(x->bytes, least);
+	for (int i = 0; i < n; i++)
+		*links[i] = end;
+	x->start_ns = start;
+	thing->next = transfer_left;
+	pd_sim_at(sim, thing, end);
+}
+
+static struct transfer **bucket_of(const struct pd_sim_fabric *fabric, int from, int to,
+				   uint64_t tag)
+{
+	uint64_t h = tag * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)from;
+
+	h = (h ^ h >> 32) * UINT64_C(0xd6e8feb86659fd93) + (uint64_t)to;
+	h = (h ^ h >> 32) * UINT64_C(0xd6e8feb86659fd93);
+	return &fabric->buckets[(h ^ h >> 32) & (fabric->bucket_count - 1)];
+}
+
+static void grow_buckets(struct pd_sim_fabric *fabric)
+{
+	struct transfer **old = fabric->buckets, **bucket;
+	size_t n = fabric->bucket_count;
+
+	fabric->bucket_count = 2 * n;
+	fabric->buckets = pd_calloc(2 * n, sizeof(*old));
+	for (size_t i = 0; i < n; i++)
+		for (struct transfer *x = old[i], *chain; x; x = chain) {
+			chain = x->chain;
+			bucket = bucket_of(fabric, x->from, x->to, x->tag);
+			x->chain = *bucket;
+			*bucket = x;
+		}
+	free(old);
+}
+
+/* The transfer that the other side has posted, taken out of its bucket, or a new one in it. */
+static struct transfer *match(struct pd_sim_fabric *fabric, int from, int to, uint64_t tag)
+{
+	struct transfer **at = bucket_of(fabric, from, to, tag), *x;
+
+	for (; (x = *at); at = &x->chain)
+		if (x->from == from && x->to == to && x->tag == tag) {
+			*at = x->chain;
+			fabric->unmatched--;
+			return x;
+		}
+	if (++fabric->unmatched > fabric->bucket_count)
+		grow_buckets(fabric);
+	at = bucket_of(fabric, from, to, tag);
+	x = pd_pool_take(&fabric->transfers, sizeof(*x));
+	*x = (struct transfer){ .thing = { .next = transfer_start, .waits = 2 }, .from = from,
+				.to = to, .tag = tag, .fabric = fabric, .chain = *at };
+	*at = x;
+	return x;
+}
+
+static void post(struct end *end, int from, int to, uint64_t tag, size_t bytes, bool send,
+		 const struct pd_event *after, struct pd_event *done)
+{
+	struct pd_sim_fabric *fabric = end->fabric;
+	struct transfer *x;
+
+	if (from < 0 || from >= fabric->rank_count || to < 0 || to >= fabric->rank_count)
+		pd_bug("transfer from rank %d to rank %d: there are %d ranks", from, to,
+		       fabric->rank_count);
+	x = match(fabric, from, to, tag);
+	if (send ? x->sent : x->received)
+		pd_bug("transfer from rank %d to rank %d: two %s with tag %#llx", from, to,
+		       send ? "sends" : "receives", (unsigned long long)tag);
+	if ((x->sent || x->received) && x->bytes != (int64_t)bytes)
+		pd_bug("transfer from rank %d to rank %d, tag %#llx: one side has %lld bytes, "
+		       "the other %zu", from, to, (unsigned long long)tag, (long long)x->bytes,
+		       bytes);
+	x->bytes = (int64_t)bytes;
+	if (send) {
+		x->sent = true;
+		x->send_done = done;
+	} else {
+		x->received = true;
+		x->recv_done = done;
+	}
+	pd_sim_await(fabric->sim, &x->thing, after);
+	pd_sim_let(fabric->sim, &x->thing);
+}
+
+static int sim_send(struct pd_transport *t, int peer, uint64_t tag, const void *buf, size_t bytes,
+		    const struct pd_event *after, struct pd_event *done)
+{
+	struct end *end = (struct end *)t;
+
+	post(end, end->rank, peer, tag, bytes, true, after, done);
+	return 0;
+}
+
+static int sim_recv(struct pd_transport *t, int peer, uint64_t tag, void *buf, size_t bytes,
+		    const struct pd_event *after, struct pd_event *done)
+{
+	struct end *end = (struct end *)t;
+
+	post(end, peer, end->rank, tag, bytes, false, after, done);
+	return 0;
+}
+
+static struct pd_transport *sim_open(const struct pd_transport_config *config,
+				     struct pd_error *err)
+{
+	pd_error_input(err, "the simulated transport moves nothing: it serves replays only");
+	return NULL;
+}
+
+static void sim_close(struct pd_transport *t)
+{
+}
+
+static void sim_address(struct pd_transport *t, const void **bytes_p, size_t *length_p)
+{
+	*bytes_p = &((struct end *)t)->rank;
+	*length_p = sizeof(int);
+}
+
+static int sim_connect(struct pd_transport *t, const void *const *addresses,
+		       const size_t *lengths, struct pd_error *err)
+{
+	return 0;
+}
+
+/* Everything moves in pd_sim_advance. */
+static int sim_progress(struct pd_transport *t)
+{
+	return 0;
+}
+
+static int sim_fd(struct pd_transport *t)
+{
+	return -1;
+}
+
+static int sim_arm(struct pd_transport *t)
+{
+	return 0;
+}
+
+struct pd_sim_fabric *pd_sim_fabric_new(struct pd_sim *sim, const struct pd_topology *topology)
+{
+	struct pd_sim_fabric *fabric = pd_zalloc(sizeof(*fabric));
+	int64_t components = sim->rank_count;
+
+	fabric->sim = sim;
+	fabric->rank_count = sim->rank_count;
+	fabric->levels = topology->levels;
+	for (int l = 0; l < fabric->levels; l++) {
+		struct level *level = &fabric->level[l];
+
+		level->count = topology->level[l].count;
+		level->bandwidth = topology->level[l].bandwidth_bytes_per_s;
+		level->latency_ns = topology->level[l].latency_ns;
+		level->up_free_ns = pd_calloc((size_t)components, sizeof(int64_t));
+		level->down_free_ns = pd_calloc((size_t)components, sizeof(int64_t));
+		components = (components + level->count - 1) / level->count;
+	}
+	fabric->bucket_count = FIRST_BUCKETS;
+	fabric->buckets = pd_calloc(fabric->bucket_count, sizeof(*fabric->buckets));
+	fabric->ends = pd_calloc((size_t)fabric->rank_count, sizeof(*fabric->ends));
+	for (int r = 0; r < fabric->rank_count; r++)
+		fabric->ends[r] = (struct end){ .base.ops = &pd_transport_sim, .fabric = fabric,
+						.rank = r };
+	return fabric;
+}
+
+void pd_sim_fabric_free(struct pd_sim_fabric *fabric)
+{
+	if (!fabric)
+		return;
+	for (int l = 0; l < fabric->levels; l++) {
+		free(fabric->level[l].up_free_ns);
+		free(fabric->level[l].down_free_ns);
+	}
+	pd_pool_release(&fabric->transfers);
+	free(fabric->buckets);
+	free(fabric->ends);
+	free(fabric);
+}
+
+struct pd_transport *pd_sim_transport(struct pd_sim_fabric *fabric, int rank)
+{
+	return &fabric->ends[rank].base;
+}
+
+int64_t pd_sim_fabric_unmatched(const struct pd_sim_fabric *fabric)
+{
+	return (int64_t)fabric->unmatched;
+}
+
+const struct pd_transport_ops pd_transport_sim = {
+	.name = "sim",
+	.open = sim_open,
+	.close = sim_close,
+	.address = sim_address,
+	.connect = sim_connect,
+	.send = sim_send,
+	.recv = sim_recv,
+	.progress = sim_progress,
+	.fd = sim_fd,
+	.arm = sim_arm,
+};

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A transport that only takes time, over the links of a topology.
+ *
+ * A transfer starts when both sides have posted it and the events it follows are done.  It
+ * then takes its turn on each link on its way, both directions of a link being separate and
+ * each first come, first served: the link of the device, and those of the components that
+ * hold it, up to the level at which the two ranks meet, and down again.  It holds all of
+ * them for bytes / the least of their bandwidths, at whose end the sender's event is done,
+ * and arrives the latency of the outermost level later.  A level with bandwidth 0 holds
+ * nothing up.
+ */
+#ifndef PD_TRANSPORT_SIM_SIM_H
+#define PD_TRANSPORT_SIM_SIM_H
+
+#include "device/sim/sim.h"
+#include "topology/topology.h"
+#include "transport/transport.h"
+
+struct pd_sim_fabric;
+
+/* Links for the ranks of sim, on its clock.  sim and topology are borrowed; free before sim. */
+struct pd_sim_fabric *pd_sim_fabric_new(struct pd_sim *sim, const struct pd_topology *topology);
+void pd_sim_fabric_free(struct pd_sim_fabric *fabric);
+
+/* Owned by the fabric, connected; close does nothing. */
+struct pd_transport *pd_sim_transport(struct pd_sim_fabric *fabric, int rank);
+
+/* Transfers that one side has posted and the other has not. */
+int64_t pd_sim_fabric_unmatched(const struct pd_sim_fabric *fabric);
+
+extern const struct pd_transport_ops pd_transport_sim;
+
+#endif

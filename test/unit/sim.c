@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Virtual time: streams, events, links. */
+#include "base/mem.h"
+#include "device/sim/sim.h"
+#include "tap.h"
+#include "transport/sim/sim.h"
+
+#include <stdlib.h>
+
+#define LAYERS 4
+#define MANY 500
+
+static struct pd_profile_layer layers[LAYERS] = {
+	{ .forward_ns = 10, .backward_ns = 20, .update_ns = 3, .activation_bytes = 100,
+	  .stash_bytes = 200, .parameter_bytes = 1000, .workspace_bytes = 7 },
+	{ .forward_ns = 11, .backward_ns = 21, .update_ns = 4, .activation_bytes = 300,
+	  .stash_bytes = 250, .parameter_bytes = 10, .workspace_bytes = 9 },
+	{ .forward_ns = 12, .backward_ns = 22, .activation_bytes = 64, .stash_bytes = 64 },
+	{ .forward_ns = 0, .backward_ns = 0 },
+};
+static struct pd_profile profile = { .name = "made up", .layer_count = LAYERS, .layers = layers };
+
+/* Layers 0 and 1 on rank 2, layer 2 on rank 1, layer 3 on ranks 0 and 3; 1 and 0 are used by
+ * both later stages, so rank 1 passes them on. */
+static int ranks[4] = { 2, 1, 0, 3 };
+static struct pd_stage stages[3] = {
+	{ .first_layer = 0, .layer_count = 2, .replicas = 1, .ranks = ranks },
+	{ .first_layer = 2, .layer_count = 1, .replicas = 1, .ranks = ranks + 1 },
+	{ .first_layer = 3, .layer_count = 1, .replicas = 2, .ranks = ranks + 2 },
+};
+static struct pd_plan plan = { .profile = &profile, .stage_count = 3, .stages = stages,
+			       .rank_count = 4 };
+static int t01[] = { 0, 1 }, t012[] = { 0, 1, 2 };
+static struct pd_link links[] = {
+	{ .from = 0, .to = 1, .tensor_count = 2, .tensors = t01, .bytes = 400 },
+	{ .from = 1, .to = 2, .tensor_count = 3, .tensors = t012, .bytes = 464 },
+};
+static int link0 = 0, link1 = 1;
+static int in_count[] = { 0, 1, 1 }, out_count[] = { 1, 1, 0 };
+static int *in[] = { NULL, &link0, &link1 }, *out[] = { &link0, &link1, NULL };
+static struct pd_wiring wiring = { .link_count = 2, .links = links, .stage_count = 3,
+				   .in_count = in_count, .out_count = out_count,
+				   .in = in, .out = out };
+
+static void is_event(const struct pd_event *ev, int64_t start, int64_t end, const char *what)
+{
+	ok(pd_event_done(ev), "%s: done", what);
+	is_int(ev->start_ns, start, "%s: start", what);
+	is_int(ev->end_ns, end, "%s: end", what);
+}
+
+static void run_out(struct pd_sim *sim)
+{
+	while (pd_sim_advance(sim))
+		;
+}
+
+static void test_streams(void)
+{
+	const struct pd_device_ops *ops = &pd_device_sim;
+	struct pd_sim *sim = pd_sim_new(&plan, &wiring);
+	struct pd_device *a = pd_sim_device(sim, 2), *b = pd_sim_device(sim, 1);
+	struct pd_stream *s = ops->stream_open(a, NULL), *t = ops->stream_open(b, NULL);
+	struct pd_event f, g, h, u;
+
+	pd_event_arm(&f);
+	pd_event_arm(&g);
+	pd_event_arm(&h);
+	pd_event_arm(&u);
+	/* b: one wait for what is queued on a only afterwards, one for what is done already */
+	ops->wait(t, &f);
+	ops->backward(t, pd_sim_net(sim, 1), NULL, 2, 1, &g);
+	ops->forward(s, pd_sim_net(sim, 2), NULL, 0, 2, &f);
+	ops->sum(s, NULL, NULL, 2, 5, NULL);
+	ops->update(s, pd_sim_net(sim, 2), NULL, 0, 2, &u);
+	ok(!pd_event_done(&f), "nothing happens before the clock moves");
+	ok(pd_sim_advance(sim), "something happens");
+	is_int(pd_sim_now_ns(sim), 21, "the clock is at the end of the forward");
+	is_event(&f, 0, 21, "forward of layers 0 and 1");
+	is_int(pd_sim_ready(sim), 2, "rank 2 has something to look at");
+	is_int(pd_sim_ready(sim), -1, "nobody else has");
+	ops->wait(t, &f);
+	ops->forward(t, pd_sim_net(sim, 1), NULL, 2, 1, &h);
+	run_out(sim);
+	is_event(&g, 21, 43, "backward behind the wait");
+	is_event(&h, 43, 55, "forward behind it on the stream");
+	is_event(&u, 21, 28, "update behind a sum that takes no time");
+	is_int(pd_sim_ready(sim), 2, "update was first");
+	is_int(pd_sim_ready(sim), 1, "then rank 1, once for two events");
+	is_int(pd_sim_ready(sim), -1, "and that is all");
+	ok(!pd_sim_advance(sim), "nothing more happens");
+	ops->stream_close(s);
+	ops->stream_close(t);
+	pd_sim_free(sim);
+}
+
+static void test_memory(void)
+{
+	const struct pd_device_ops *ops = &pd_device_sim;
+	struct pd_sim *sim = pd_sim_new(&plan, &wiring);
+	struct pd_device *device = pd_sim_device(sim, 3);
+	void *a = ops->alloc(device, 1000, NULL), *b = ops->alloc(device, 0, NULL), *c;
+	int64_t bytes, peak;
+
+	ok(a && b && a != b, "addresses differ and are not NULL");
+	ops->free(device, a);
+	c = ops->alloc(device, 600, NULL);
+	pd_sim_memory(sim, 3, &bytes, &peak);
+	is_int(bytes, 600, "bytes held");
+	is_int(peak, 1000, "peak");
+	ops->free(device, b);
+	ops->free(device, c);
+	pd_sim_memory(sim, 3, &bytes, &peak);
+	is_int(bytes, 0, "all freed");
+	pd_sim_free(sim);
+}
+
+static void test_sizes(void)
+{
+	struct pd_sim *sim = pd_sim_new(&plan, &wiring);
+	const struct pd_net_sizes *z0 = pd_device_sim.net_sizes(pd_sim_net(sim, 2));
+	const struct pd_net_sizes *z1 = pd_device_sim.net_sizes(pd_sim_net(sim, 1));
+	const struct pd_net_sizes *z2 = pd_device_sim.net_sizes(pd_sim_net(sim, 0));
+
+	is_int(z0->weights_bytes, 1024 + 64, "weights: aligned parameters");
+	is_int(z0->scratch_bytes, 9, "scratch: the largest workspace");
+	is_int(z0->in_count, 0, "nothing comes into the first stage");
+	is_int(z0->out_count, 2, "two tensors leave it");
+	is_int(z0->out[1].tensor, 1, "the second is layer 1's");
+	is_int(z0->out[1].bytes, 300, "its size");
+	is_int(z0->out[1].slot_offset, 256, "in a slot: behind what layer 0 keeps");
+	is_int(z0->slot_bytes, 256 + 320, "a slot: the tensor is larger than its layer's stash");
+	is_int(z0->gradient_in_bytes, 128 + 320, "gradients arriving");
+	is_int(z1->in_count, 2, "two come into the second");
+	is_int(z1->out_count, 3, "three leave it");
+	is_int(z1->out[1].slot_offset, z1->in[1].slot_offset, "one passed on stays in place");
+	is_int(z1->out[2].slot_offset, 128 + 320, "its own lies behind those that came in");
+	is_int(z1->out[2].gradient_offset, 128 + 320, "and so does its gradient");
+	is_int(z1->gradient_out_bytes, 128 + 320, "gradients leaving");
+	is_int(z2->in_count, 3, "three come into the last");
+	ok(z2 == pd_device_sim.net_sizes(pd_sim_net(sim, 3)), "replicas are alike");
+	pd_sim_free(sim);
+}
+
+/* Two servers of two devices; 1 byte per ns inside, 1 byte per 2 ns and 50 ns between. */
+static const struct pd_topology topology = {
+	.levels = 2, .devices = 4,
+	.level = { { .count = 2, .bandwidth_bytes_per_s = 1000000000, .latency_ns = 5 },
+		   { .count = 2, .bandwidth_bytes_per_s = 500000000, .latency_ns = 50 } },
+};
+
+struct move {
+	struct pd_event sent, received;
+};
+
+static void move(struct pd_sim_fabric *fabric, int from, int to, uint64_t tag, size_t bytes,
+		 struct move *m)
+{
+	struct pd_transport *a = pd_sim_transport(fabric, from), *b = pd_sim_transport(fabric, to);
+
+	pd_event_arm(&m->sent);
+	pd_event_arm(&m->received);
+	a->ops->send(a, to, tag, NULL, bytes, NULL, &m->sent);
+	b->ops->recv(b, from, tag, NULL, bytes, NULL, &m->received);
+}
+
+static void test_links(void)
+{
+	struct pd_sim *sim = pd_sim_new(&plan, &wiring);
+	struct pd_sim_fabric *fabric = pd_sim_fabric_new(sim, &topology);
+	struct move near, far, behind, back, shared;
+
+	move(fabric, 0, 1, 1, 100, &near);
+	move(fabric, 0, 2, 1, 100, &far);
+	move(fabric, 1, 3, 1, 10, &shared);
+	move(fabric, 0, 1, 2, 10, &behind);
+	move(fabric, 2, 0, 1, 100, &back);
+	run_out(sim);
+	is_event(&near.sent, 0, 100, "inside a server, sent");
+	is_event(&near.received, 0, 105, "inside a server, received");
+	is_event(&far.sent, 100, 300, "to the other server, behind it on rank 0's link");
+	is_event(&far.received, 100, 350, "with the outer level's latency");
+	is_event(&shared.sent, 300, 320, "another device, behind it on the server's link");
+	is_event(&behind.sent, 300, 310, "a later one of rank 0, in order");
+	is_event(&back.sent, 0, 200, "the other way round is free");
+	pd_sim_fabric_free(fabric);
+	pd_sim_free(sim);
+}
+
+static void test_dependent_transfers(void)
+{
+	static const struct pd_topology free_links = { .levels = 1, .devices = 4,
+						       .level = { { .count = 4 } } };
+	const struct pd_device_ops *ops = &pd_device_sim;
+	struct pd_sim *sim = pd_sim_new(&plan, &wiring);
+	struct pd_sim_fabric *fabric = pd_sim_fabric_new(sim, &free_links);
+	struct pd_transport *a = pd_sim_transport(fabric, 2), *b = pd_sim_transport(fabric, 1);
+	struct pd_stream *s = ops->stream_open(pd_sim_device(sim, 2), NULL);
+	struct pd_stream *t = ops->stream_open(pd_sim_device(sim, 1), NULL);
+	struct pd_event f, g, sent, received, room;
+
+	pd_event_arm(&f);
+	pd_event_arm(&g);
+	pd_event_arm(&sent);
+	pd_event_arm(&received);
+	pd_event_arm(&room);
+	b->ops->recv(b, 2, 7, NULL, 5, &room, &received);
+	is_int(pd_sim_fabric_unmatched(fabric), 1, "one side is missing");
+	ops->wait(t, &received);
+	ops->backward(t, pd_sim_net(sim, 1), NULL, 2, 1, &g);
+	ok(!pd_sim_advance(sim), "a receive alone does not happen");
+	ops->forward(s, pd_sim_net(sim, 2), NULL, 0, 1, &f);
+	a->ops->send(a, 1, 7, NULL, 5, &f, &sent);
+	is_int(pd_sim_fabric_unmatched(fabric), 0, "both sides are there");
+	run_out(sim);
+	ok(!pd_event_done(&sent), "nor does a transfer without room at the receiver");
+	ops->update(s, pd_sim_net(sim, 2), NULL, 0, 1, &room);
+	run_out(sim);
+	is_event(&sent, 13, 13, "it starts after both events, and takes no time");
+	is_event(&g, 13, 35, "what waited for it comes behind");
+	ops->stream_close(s);
+	ops->stream_close(t);
+	pd_sim_fabric_free(fabric);
+	pd_sim_free(sim);
+}
+
+/* Many transfers posted in one order and matched in another. */
+static void test_many_tags(void)
+{
+	struct pd_sim *sim = pd_sim_new(&plan, &wiring);
+	struct pd_sim_fabric *fabric = pd_sim_fabric_new(sim, &topology);
+	struct pd_transport *a = pd_sim_transport(fabric, 0), *b = pd_sim_transport(fabric, 1);
+	static struct pd_event sent[MANY], received[MANY];
+	bool in_order = true;
+
+	for (int i = 0; i < MANY; i++) {
+		pd_event_arm(&sent[i]);
+		a->ops->send(a, 1, (uint64_t)i, NULL, 1, NULL, &sent[i]);
+	}
+	for (int i = MANY - 1; i >= 0; i--) {
+		pd_event_arm(&received[i]);
+		b->ops->recv(b, 0, (uint64_t)i, NULL, 1, NULL, &received[i]);
+	}
+	run_out(sim);
+	for (int i = 0; i < MANY; i++)
+		in_order &= received[i].start_ns == MANY - 1 - i;
+	ok(in_order, "%d transfers take their turns in the order in which they were matched", MANY);
+	pd_sim_fabric_free(fabric);
+	pd_sim_free(sim);
+}
+
+/* Tasks of random length on a stream per rank: they end in order of time, then of start. */
+static void test_order(void)
+{
+	static struct pd_profile_layer various[MANY];
+	static int all[MANY];
+	static struct pd_event events[MANY];
+	struct pd_profile long_profile = { .layer_count = MANY, .layers = various };
+	struct pd_stage one = { .layer_count = MANY, .replicas = MANY, .ranks = all };
+	struct pd_plan wide = { .profile = &long_profile, .stage_count = 1, .stages = &one,
+				.rank_count = MANY };
+	int *none[1] = { NULL }, zero[1] = { 0 };
+	struct pd_wiring no_links = { .stage_count = 1, .in_count = zero, .out_count = zero,
+				      .in = none, .out = none };
+	struct pd_sim *sim;
+	struct pd_stream *streams[MANY];
+	uint32_t random = 1;
+	int before = -1, count = 0;
+	bool in_order = true, on_time = true;
+
+	for (int i = 0; i < MANY; i++) {
+		random = random * 1664525 + 1013904223;
+		various[i].forward_ns = random >> 26;
+		all[i] = i;
+	}
+	sim = pd_sim_new(&wide, &no_links);
+	for (int i = 0; i < MANY; i++) {
+		streams[i] = pd_device_sim.stream_open(pd_sim_device(sim, i), NULL);
+		pd_event_arm(&events[i]);
+		pd_device_sim.forward(streams[i], pd_sim_net(sim, i), NULL, i, 1, &events[i]);
+	}
+	while (pd_sim_advance(sim))
+		for (int r; (r = pd_sim_ready(sim)) >= 0; before = r, count++) {
+			on_time &= events[r].end_ns == various[r].forward_ns
+				   && events[r].end_ns == pd_sim_now_ns(sim);
+			in_order &= before < 0 || events[before].end_ns < events[r].end_ns
+				    || (events[before].end_ns == events[r].end_ns && before < r);
+		}
+	is_int(count, MANY, "all tasks ended");
+	ok(on_time, "each at its time");
+	ok(in_order, "those of one time in the order in which they began");
+	for (int i = 0; i < MANY; i++)
+		pd_device_sim.stream_close(streams[i]);
+	pd_sim_free(sim);
+}
+
+int main(void)
+{
+	test_streams();
+	test_memory();
+	test_sizes();
+	test_links();
+	test_dependent_transfers();
+	test_many_tags();
+	test_order();
+	return done_testing();
+}
