@@ -22,9 +22,22 @@ TESTS += test/unit/ucx
 test_unit_ucx_SOURCES = test/unit/ucx.c test/unit/ranks.c test/unit/ranks.h
 test_unit_ucx_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_ucx_LDADD = $(UNIT_DEVICE_LIBS)
+
 # virtual time, timelines, replay
 check_PROGRAMS += test/unit/sim
 TESTS += test/unit/sim
 test_unit_sim_SOURCES = test/unit/sim.c
 test_unit_sim_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_sim_LDADD = $(UNIT_LIBS)
+
+# data and checkpoints
+DATA_UNITS = test/unit/dataset test/unit/loader
+check_PROGRAMS += $(DATA_UNITS)
+TESTS += $(DATA_UNITS)
+test_unit_dataset_SOURCES = test/unit/dataset.c test/unit/scratch.c test/unit/scratch.h \
+	test/unit/small_model.h
+test_unit_dataset_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_dataset_LDADD = $(UNIT_DEVICE_LIBS)
+test_unit_loader_SOURCES = test/unit/loader.c test/unit/small_model.h
+test_unit_loader_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_loader_LDADD = $(UNIT_LIBS)

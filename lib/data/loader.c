@@ -251,6 +251,8 @@ static struct pd_loader *new_loader(const struct pd_loader_config *config)
 
 	loader->config = *config;
 	loader->config.inputs = loader->inputs;
+	for (int k = 0; k < config->input_count; k++)
+		loader->inputs[k] = config->inputs[k];
 	loader->slots = pd_calloc((size_t)config->ahead, sizeof(*loader->slots));
 	loader->queue = pd_calloc((size_t)config->ahead, sizeof(struct slot *));
 	pthread_mutex_init(&loader->lock, NULL);
@@ -273,14 +275,10 @@ static int measure(struct pd_loader *loader, size_t *bytes, struct pd_error *err
 	const struct pd_loader_config *config = &loader->config;
 	const struct pd_dataset *set = config->train;
 
-	if (config->input_count > MOST_INPUTS)
-		return pd_error_input(err, "a stage takes %d inputs of the model: expected at most %d",
-				      config->input_count, MOST_INPUTS);
 	for (int k = 0; k < config->input_count; k++) {
 		const struct pd_input *input = &config->model->inputs[config->inputs[k]];
 		int64_t total;
 
-		loader->inputs[k] = config->inputs[k];
 		loader->elements[k] = pd_shape_elements(&input->shape);
 		if (!set->synthetic && loader->elements[k] != (input->dtype == PD_I32 ? 1 :
 		    (int64_t)set->channels * set->height * set->width))
@@ -353,6 +351,11 @@ struct pd_loader *pd_loader_open(const struct pd_loader_config *config, struct p
 	if (pd_loader_epoch(set, config->batch_size) < 1) {
 		pd_error_input(err, "batch size %" PRId64 ": the training set has only %" PRId64
 			       " samples", config->batch_size, set->samples);
+		return NULL;
+	}
+	if (config->input_count > MOST_INPUTS) {
+		pd_error_input(err, "a stage takes %d inputs of the model: expected at most %d",
+			       config->input_count, MOST_INPUTS);
 		return NULL;
 	}
 	loader = new_loader(config);

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/dataset.h"
+
+#include "scratch.h"
+#include "small_model.h"
+#include "tap.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#define HEIGHT 4
+#define WIDTH 5
+#define TRAIN 7
+#define TEST 3
+#define RECORD 3073
+
+static struct small_model store;
+
+static uint8_t pixel(int set, int i)
+{
+	return (uint8_t)(i * 37 + set * 11);
+}
+
+static void big_endian(uint8_t *out, uint32_t v)
+{
+	for (int i = 0; i < 4; i++)
+		out[i] = (uint8_t)(v >> (24 - 8 * i));
+}
+
+static size_t idx_images(int set, uint32_t count, uint8_t *out)
+{
+	big_endian(out, 0x803);
+	big_endian(out + 4, count);
+	big_endian(out + 8, HEIGHT);
+	big_endian(out + 12, WIDTH);
+	for (uint32_t i = 0; i < count * HEIGHT * WIDTH; i++)
+		out[16 + i] = pixel(set, (int)i);
+	return 16 + count * HEIGHT * WIDTH;
+}
+
+static size_t idx_labels(uint32_t count, uint8_t *out)
+{
+	big_endian(out, 0x801);
+	big_endian(out + 4, count);
+	for (uint32_t i = 0; i < count; i++)
+		out[8 + i] = (uint8_t)(i % 10);
+	return 8 + count;
+}
+
+static void put(const char *path, const uint8_t *bytes, size_t count, bool gzip)
+{
+	if (gzip) {
+		gzFile out = gzopen(path, "wb");
+
+		gzwrite(out, bytes, (unsigned int)count);
+		gzclose(out);
+	} else {
+		scratch_write(path, bytes, count);
+	}
+}
+
+/* The four files; gzip is a bit set: images, labels, test images, test labels. */
+static void put_idx(const char *folder, int gzip)
+{
+	uint8_t bytes[512];
+
+	mkdir(scratch_path("%s", folder), 0777);
+	put(scratch_path("%s/train-images-idx3-ubyte%s", folder, gzip & 1 ? ".gz" : ""), bytes,
+	    idx_images(0, TRAIN, bytes), gzip & 1);
+	put(scratch_path("%s/train-labels-idx1-ubyte%s", folder, gzip & 2 ? ".gz" : ""), bytes,
+	    idx_labels(TRAIN, bytes), gzip & 2);
+	put(scratch_path("%s/t10k-images-idx3-ubyte%s", folder, gzip & 4 ? ".gz" : ""), bytes,
+	    idx_images(1, TEST, bytes), gzip & 4);
+	put(scratch_path("%s/t10k-labels-idx1-ubyte%s", folder, gzip & 8 ? ".gz" : ""), bytes,
+	    idx_labels(TEST, bytes), gzip & 8);
+}
+
+static bool idx_right(const struct pd_dataset *train, const struct pd_dataset *test)
+{
+	bool right = train->samples == TRAIN && test->samples == TEST && train->channels == 1 &&
+		     train->height == HEIGHT && train->width == WIDTH && train->classes == 10;
+
+	for (int i = 0; right && i < TRAIN * HEIGHT * WIDTH; i++)
+		right = train->pixels[i] == pixel(0, i);
+	for (int i = 0; right && i < TEST * HEIGHT * WIDTH; i++)
+		right = test->pixels[i] == pixel(1, i);
+	for (int i = 0; right && i < TRAIN; i++)
+		right = train->labels[i] == i;
+	for (int i = 0; right && i < TEST; i++)
+		right = test->labels[i] == i;
+	return right;
+}
+
+static void test_idx(void)
+{
+	const struct pd_model *model = small_model(&store, 1, HEIGHT, WIDTH, 10);
+	struct pd_dataset train, test;
+	struct pd_error err = { 0 };
+	double mean = 0, variance = 0;
+
+	for (int gzip = 0; gzip < 16; gzip += 5) {
+		char folder[32];
+
+		snprintf(folder, sizeof(folder), "idx%d", gzip);
+		put_idx(folder, gzip);
+		if (!ok(pd_dataset_open(scratch_path("%s", folder), model, &train, &test, &err) == 0 &&
+			idx_right(&train, &test), "IDX files, gzip %d: every byte", gzip)) {
+			diag("%s", err.text);
+			continue;
+		}
+		if (gzip == 15) {
+			for (int i = 0; i < TRAIN * HEIGHT * WIDTH; i++)
+				mean += pixel(0, i) / 255.0 / (TRAIN * HEIGHT * WIDTH);
+			for (int i = 0; i < TRAIN * HEIGHT * WIDTH; i++)
+				variance += pow(pixel(0, i) / 255.0 - mean, 2) /
+					    (TRAIN * HEIGHT * WIDTH);
+			ok(fabs(train.mean[0] - mean) < 1e-6 &&
+			   fabs(train.deviation[0] - sqrt(variance)) < 1e-6, "mean and deviation");
+			ok(test.mean[0] == train.mean[0] && test.deviation[0] == train.deviation[0],
+			   "a test set has its training set's");
+		}
+		pd_dataset_release(&train);
+		pd_dataset_release(&test);
+	}
+}
+
+/* Opens, and says whether that was refused with one sentence. */
+static bool refused(const char *folder, const struct pd_model *model, const char *name,
+		    const char *what)
+{
+	struct pd_dataset train = { 0 }, test = { 0 };
+	struct pd_error err = { 0 };
+
+	if (pd_dataset_open(scratch_path("%s", folder), model, &train, &test, &err) == 0) {
+		diag("accepted");
+		pd_dataset_release(&train);
+		pd_dataset_release(&test);
+		return false;
+	}
+	return one_sentence(&err, PD_EXIT_USAGE, name, what);
+}
+
+static void test_idx_refused(void)
+{
+	const struct pd_model *model = small_model(&store, 1, HEIGHT, WIDTH, 10);
+	static const struct {
+		const char *file;
+		int offset;
+		uint32_t value;
+		const char *says;
+	} cases[] = {
+		{ "train-images-idx3-ubyte", 0, 0x801, "begins with 0x00000801" },
+		{ "train-images-idx3-ubyte", 0, 0x903, "begins with 0x00000903" },
+		{ "train-images-idx3-ubyte", 4, 0, "found none" },
+		{ "train-images-idx3-ubyte", 4, TRAIN + 1, "truncated" },
+		{ "train-images-idx3-ubyte", 4, TRAIN - 1, "found more bytes" },
+		{ "train-images-idx3-ubyte", 4, UINT32_MAX, "truncated" },
+		{ "train-images-idx3-ubyte", 8, HEIGHT + 1, "images of 1x5x5: expected 1x4x5" },
+		{ "train-images-idx3-ubyte", 12, UINT32_MAX, "expected 1x4x5" },
+		{ "train-labels-idx1-ubyte", 0, 0x803, "begins with 0x00000803" },
+		{ "train-labels-idx1-ubyte", 4, TRAIN - 1, "6 labels: expected 7" },
+		{ "train-labels-idx1-ubyte", 8, 0x000A0000, "label 10 of sample 1" },
+		{ "t10k-images-idx3-ubyte", 4, TEST + 5, "truncated" },
+		{ "t10k-labels-idx1-ubyte", 4, TEST + 5, "8 labels: expected 3" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		uint8_t *bytes;
+		size_t count;
+
+		put_idx("bad", 0);
+		bytes = scratch_read(scratch_path("bad/%s", cases[i].file), &count);
+		big_endian(bytes + cases[i].offset, cases[i].value);
+		scratch_write(scratch_path("bad/%s", cases[i].file), bytes, count);
+		free(bytes);
+		ok(refused("bad", model, cases[i].file, cases[i].says), "%s: %s", cases[i].file,
+		   cases[i].says);
+	}
+	put_idx("bad", 0);
+	unlink(scratch_path("bad/t10k-labels-idx1-ubyte"));
+	ok(refused("bad", model, "t10k-labels-idx1-ubyte", "No such file"), "a file is missing");
+	mkdir(scratch_path("bad/t10k-labels-idx1-ubyte"), 0777);
+	ok(refused("bad", model, "t10k-labels-idx1-ubyte", "expected a file"), "a directory instead");
+	mkdir(scratch_path("empty"), 0777);
+	ok(refused("empty", model, "empty", "no data set found"), "an empty directory");
+	ok(refused("missing", model, "missing", "cannot open"), "a missing directory");
+	scratch_write(scratch_path("file"), "x", 1);
+	ok(refused("file", model, "file", "expected a directory"), "a file instead of a directory");
+}
+
+static void test_models(void)
+{
+	const struct pd_model *model = small_model(&store, 1, HEIGHT, WIDTH, 10);
+	struct pd_dataset train, test;
+	struct pd_error err = { 0 };
+
+	put_idx("models", 0);
+	store.inputs[0].shape = (struct pd_shape){ .dims = 1, .size = { HEIGHT * WIDTH } };
+	ok(pd_dataset_open(scratch_path("models"), model, &train, &test, &err) == 0,
+	   "a model that takes the image flat");
+	pd_dataset_release(&train);
+	pd_dataset_release(&test);
+	model = small_model(&store, 3, HEIGHT, WIDTH, 10);
+	ok(refused("models", model, "train-images-idx3-ubyte", "expected 3x4x5"), "channels");
+	model = small_model(&store, 1, HEIGHT, WIDTH, 4);
+	ok(refused("models", model, "train-labels-idx1-ubyte", "label 4 of sample 4: expected one below 4"),
+	   "fewer classes than labels");
+	model = small_model(&store, 1, HEIGHT, WIDTH, 10);
+	store.model.input_count = 1;
+	ok(refused("models", model, "models", "expected a model whose inputs"),
+	   "a model without labels");
+}
+
+/* Every prefix of every file is refused. */
+static void test_truncated(void)
+{
+	const struct pd_model *model = small_model(&store, 1, HEIGHT, WIDTH, 10);
+	static const char *const names[] = { "train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+					     "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte" };
+
+	for (int i = 0; i < 8; i++) {
+		bool gzip = i & 4, all = true;
+		const char *suffix = gzip ? ".gz" : "";
+		char folder[32];
+		uint8_t *bytes;
+		size_t count;
+
+		snprintf(folder, sizeof(folder), "cut%d", i);
+		put_idx(folder, gzip ? 15 : 0);
+		bytes = scratch_read(scratch_path("%s/%s%s", folder, names[i & 3], suffix), &count);
+		for (size_t n = 0; n < count; n++) {
+			scratch_write(scratch_path("%s/%s%s", folder, names[i & 3], suffix), bytes, n);
+			if (!refused(folder, model, names[i & 3], "")) {
+				diag("%s%s: the first %zu bytes of %zu", names[i & 3], suffix, n, count);
+				all = false;
+			}
+		}
+		ok(all, "%s%s: no prefix is taken for the whole", names[i & 3], suffix);
+		free(bytes);
+	}
+}
+
+/* Random bytes changed: refused in one sentence, or nothing that matters was hit. */
+static void test_corrupt(void)
+{
+	const struct pd_model *model = small_model(&store, 1, HEIGHT, WIDTH, 10);
+	static const char *const names[] = { "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz",
+					     "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz" };
+	int refusals = 0;
+	bool all = true;
+
+	srand(1);
+	for (int i = 0; i < 100; i++) {
+		struct pd_dataset train = { 0 }, test = { 0 };
+		struct pd_error err = { 0 };
+		const char *name = names[rand() % 4];
+		uint8_t *bytes;
+		size_t count, at;
+
+		put_idx("corrupt", 15);
+		bytes = scratch_read(scratch_path("corrupt/%s", name), &count);
+		at = (size_t)rand() % count;
+		bytes[at] ^= (uint8_t)(1 + rand() % 255);
+		scratch_write(scratch_path("corrupt/%s", name), bytes, count);
+		free(bytes);
+		if (pd_dataset_open(scratch_path("corrupt"), model, &train, &test, &err) == 0) {
+			all = all && idx_right(&train, &test);
+		} else {
+			refusals++;
+			/* a file that no longer looks like gzip is read as it is */
+			all = all && one_sentence(&err, PD_EXIT_USAGE, scratch(), "-ubyte");
+		}
+		pd_dataset_release(&train);
+		pd_dataset_release(&test);
+	}
+	ok(all, "100 corrupted gzip files: refused, or the data are the same");
+	ok(refusals > 50, "most are refused (%d)", refusals);
+}
+
+static void put_cifar(const char *folder, const int *counts)
+{
+	static uint8_t bytes[4 * RECORD];
+	int sample = 0;
+
+	mkdir(scratch_path("%s", folder), 0777);
+	for (int f = 0; f < 6; f++) {
+		for (int i = 0; i < counts[f]; i++, sample++) {
+			bytes[i * RECORD] = (uint8_t)(sample % 10);
+			for (int p = 0; p < 3072; p++)
+				bytes[i * RECORD + 1 + p] = (uint8_t)(sample * 3 + p / 1024 * 50 + p % 1024 % 7);
+		}
+		if (f < 5)
+			scratch_write(scratch_path("%s/data_batch_%d.bin", folder, f + 1), bytes,
+				      (size_t)counts[f] * RECORD);
+		else
+			scratch_write(scratch_path("%s/test_batch.bin", folder), bytes,
+				      (size_t)counts[f] * RECORD);
+	}
+}
+
+static void test_cifar(void)
+{
+	static const int counts[] = { 2, 1, 3, 1, 4, 2 };
+	const struct pd_model *model = small_model(&store, 3, 32, 32, 10);
+	struct pd_dataset train, test;
+	struct pd_error err = { 0 };
+	bool right = true, all = true;
+	uint8_t *bytes;
+	size_t count;
+
+	put_cifar("cifar", counts);
+	if (!ok(pd_dataset_open(scratch_path("cifar"), model, &train, &test, &err) == 0 &&
+		train.samples == 11 && test.samples == 2, "CIFAR-10 files")) {
+		diag("%s", err.text);
+		return;
+	}
+	for (int64_t s = 0; s < 13; s++) {
+		const struct pd_dataset *set = s < 11 ? &train : &test;
+		int64_t n = s < 11 ? s : s - 11;
+
+		right = right && set->labels[n] == s % 10;
+		for (int p = 0; p < 3072; p++)
+			right = right && set->pixels[n * 3072 + p] ==
+					 (uint8_t)(s * 3 + p / 1024 * 50 + p % 1024 % 7);
+	}
+	ok(right, "CIFAR-10: every byte");
+	ok(fabsf(train.mean[1] - train.mean[0] - 50 / 255.0f) < 1e-5f &&
+	   fabsf(train.deviation[1] - train.deviation[0]) < 1e-5f, "statistics per channel");
+	pd_dataset_release(&train);
+	pd_dataset_release(&test);
+
+	bytes = scratch_read(scratch_path("cifar/data_batch_3.bin"), &count);
+	for (size_t n = 0; n < count; n += 97) {
+		if (n % RECORD == 0 && n)
+			continue;
+		scratch_write(scratch_path("cifar/data_batch_3.bin"), bytes, n);
+		all = all && refused("cifar", model, "data_batch_3.bin",
+				     n ? "truncated" : "found none");
+	}
+	ok(all, "CIFAR-10: truncated files are refused");
+	bytes[RECORD] = 10;
+	scratch_write(scratch_path("cifar/data_batch_3.bin"), bytes, count);
+	ok(refused("cifar", model, "data_batch_3.bin", "label 10 of sample 4"), "a label out of range");
+	free(bytes);
+	unlink(scratch_path("cifar/data_batch_3.bin"));
+	ok(refused("cifar", model, "data_batch_3.bin", "No such file"), "a batch is missing");
+	model = small_model(&store, 1, 28, 28, 10);
+	ok(refused("cifar", model, "data_batch_1.bin", "expected 1x28x28"), "another shape");
+}
+
+static void test_synthetic(void)
+{
+	const struct pd_model *model = small_model(&store, 3, 24, 16, 1000);
+	struct pd_dataset set;
+
+	pd_dataset_synthetic(model, 4096, &set);
+	ok(set.synthetic && set.samples == 4096 && !set.pixels && !set.labels && set.classes == 1000 &&
+	   set.channels == 3 && set.height == 24 && set.width == 16, "synthetic: the model's shape");
+	pd_dataset_release(&set);
+}
+
+int main(void)
+{
+	test_idx();
+	test_idx_refused();
+	test_models();
+	test_truncated();
+	test_corrupt();
+	test_cifar();
+	test_synthetic();
+	return done_testing();
+}

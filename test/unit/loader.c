@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/loader.h"
+
+#include "base/rng.h"
+#include "data/order.h"
+#include "small_model.h"
+#include "tap.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Sample s: every pixel of channel c is s + 100 c, its label s % 10: a batch says what is in it. */
+#define TRAIN 50
+#define TEST 23
+#define BATCH 4
+#define CHANNELS 2
+#define PLANE 6
+#define PER_EPOCH (TRAIN / BATCH)
+
+static struct small_model store;
+static struct pd_dataset train, test;
+static struct pd_gate gate;
+static const int both[] = { 0, 1 };
+
+static void make_set(struct pd_dataset *set, int samples)
+{
+	*set = (struct pd_dataset){ .samples = samples, .channels = CHANNELS, .height = 2, .width = 3,
+				    .classes = 10, .mean = { 0.25f, 0.5f },
+				    .deviation = { 0.5f, 2.0f } };
+	set->pixels = malloc((size_t)samples * CHANNELS * PLANE);
+	set->labels = malloc((size_t)samples);
+	for (int s = 0; s < samples; s++) {
+		set->labels[s] = (uint8_t)(s % 10);
+		for (int i = 0; i < CHANNELS * PLANE; i++)
+			set->pixels[s * CHANNELS * PLANE + i] = (uint8_t)(s + 100 * (i / PLANE));
+	}
+}
+
+static struct pd_loader *open_loader(uint64_t seed, int ahead)
+{
+	struct pd_loader_config config = {
+		.model = small_model(&store, CHANNELS, 2, 3, 10), .train = &train, .test = &test,
+		.batch_size = BATCH, .seed = seed, .input_count = 2, .inputs = both, .ahead = ahead,
+		.gate = &gate,
+	};
+	struct pd_error err = { 0 };
+	struct pd_loader *loader = pd_loader_open(&config, &err);
+
+	if (!loader)
+		diag("%s", err.text);
+	return loader;
+}
+
+/* Which sample stands at place i of a batch, from its pixels; -1 if those are not one sample's. */
+static int sample_at(const struct pd_batch *batch, int i)
+{
+	const float *image = (const float *)batch->buffers[0] + i * CHANNELS * PLANE;
+	int s = (int)lrintf((image[0] * 0.5f + 0.25f) * 255);
+
+	for (int e = 0; e < CHANNELS * PLANE; e++) {
+		int c = e / PLANE;
+		float expected = ((float)(s + 100 * c) / 255.0f - train.mean[c]) / train.deviation[c];
+
+		if (fabsf(image[e] - expected) > 1e-6f)
+			return -1;
+	}
+	return ((const int32_t *)batch->buffers[1])[i] == s % 10 ? s : -1;
+}
+
+static struct pd_batch *take(struct pd_loader *loader)
+{
+	struct pd_batch *batch = pd_loader_next(loader);
+
+	if (batch)
+		pd_event_wait(&batch->ready, &gate);
+	return batch;
+}
+
+/* Samples of minibatches first, first + stride ... < last, at their place in out. */
+static bool collect(uint64_t seed, int ahead, int64_t first, int64_t stride, int64_t last, int *out)
+{
+	struct pd_loader *loader = open_loader(seed, ahead);
+	bool right = true;
+
+	pd_loader_plan(loader, false, first, stride, last);
+	for (int64_t m = first; m < last; m += stride) {
+		struct pd_batch *batch = take(loader);
+
+		right = right && batch->microbatch == m && !batch->evaluate &&
+			batch->first_sample == m * BATCH && batch->valid == BATCH &&
+			batch->ready.end_ns >= batch->ready.start_ns && batch->ready.start_ns > 0;
+		for (int i = 0; i < BATCH; i++)
+			out[m * BATCH + i] = sample_at(batch, i);
+		pd_loader_release(loader, batch);
+	}
+	pd_loader_close(loader);
+	return right;
+}
+
+static void test_epochs(void)
+{
+	static int order[3 * PER_EPOCH * BATCH], again[3 * PER_EPOCH * BATCH];
+	bool once = true, moved = false;
+
+	ok(collect(7, 3, 0, 1, 3 * PER_EPOCH, order), "numbers, times and sizes of minibatches");
+	for (int epoch = 0; epoch < 3; epoch++) {
+		int seen[TRAIN] = { 0 };
+
+		for (int i = 0; i < PER_EPOCH * BATCH; i++) {
+			int s = order[epoch * PER_EPOCH * BATCH + i];
+
+			if (s < 0 || s >= TRAIN || seen[s]++)
+				once = false;
+			moved = moved || s != order[i];
+		}
+	}
+	ok(once, "no sample comes twice in an epoch; contents are right");
+	ok(moved, "epochs differ");
+	collect(8, 3, 0, 1, 3 * PER_EPOCH, again);
+	ok(memcmp(order, again, sizeof(order)) != 0, "seeds differ");
+
+	memset(again, -1, sizeof(again));
+	for (int k = 0; k < 3; k++)
+		collect(7, 2 + k, k, 3, 3 * PER_EPOCH, again);
+	ok(memcmp(order, again, sizeof(order)) == 0, "three loaders with stride 3: the same order");
+
+	for (int from = 1; from < 3 * PER_EPOCH; from += 5) {
+		memset(again, -1, sizeof(again));
+		collect(7, 4, from, 1, 3 * PER_EPOCH, again);
+		if (memcmp(order + from * BATCH, again + from * BATCH,
+			   sizeof(order) - (size_t)from * BATCH * sizeof(int)) != 0)
+			diag("from %d", from);
+		else
+			again[0] = 0;
+		if (!ok(again[0] == 0, "resumed at minibatch %d: the same order", from))
+			return;
+	}
+}
+
+static void test_evaluate(void)
+{
+	struct pd_loader *loader = open_loader(7, 2);
+	int64_t count = pd_loader_tests(&test, BATCH);
+	int next = 0;
+	bool in_order = true, padded = false;
+
+	is_int(pd_loader_epoch(&train, BATCH), 12, "minibatches of an epoch");
+	is_int(count, 6, "minibatches of the test set");
+	/* leave a partial batch's slot dirty first */
+	pd_loader_plan(loader, false, 0, 1, 2);
+	for (int i = 0; i < 2; i++)
+		pd_loader_release(loader, take(loader));
+	pd_loader_plan(loader, true, 0, 1, count);
+	for (int64_t m = 0; m < count; m++) {
+		struct pd_batch *batch = take(loader);
+		int64_t left = TEST - m * BATCH;
+
+		in_order = in_order && batch->evaluate && batch->microbatch == m &&
+			   batch->valid == (left < BATCH ? left : BATCH);
+		for (int i = 0; i < batch->valid; i++)
+			in_order = in_order && sample_at(batch, i) == next++;
+		if (batch->valid < BATCH) {
+			const char *bytes = batch->buffers[0];
+
+			padded = true;
+			for (size_t i = (size_t)batch->valid * CHANNELS * PLANE * 4;
+			     i < batch->bytes[0]; i++)
+				padded = padded && bytes[i] == 0;
+			for (int64_t i = batch->valid; i < BATCH; i++)
+				padded = padded && ((int32_t *)batch->buffers[1])[i] == 0;
+		}
+		pd_loader_release(loader, batch);
+	}
+	ok(in_order && next == TEST, "the test set in its order");
+	ok(padded, "its last batch is filled up with zeros");
+	pd_loader_close(loader);
+}
+
+static void test_ahead(void)
+{
+	struct pd_loader *loader = open_loader(7, 3);
+	struct pd_batch *out[3], *next;
+
+	pd_loader_plan(loader, false, 0, 1, 100);
+	for (int i = 0; i < 3; i++)
+		out[i] = pd_loader_next(loader);
+	ok(out[0] && out[1] && out[2] && !pd_loader_next(loader), "NULL when `ahead` are out");
+	pd_event_wait(&out[1]->ready, &gate);
+	pd_loader_release(loader, out[1]);
+	next = pd_loader_next(loader);
+	ok(next && next->microbatch == 3 && !pd_loader_next(loader),
+	   "released out of order: its buffers serve the next");
+	for (int i = 0; i < 3; i++) {
+		struct pd_batch *batch = i == 1 ? next : out[i];
+
+		pd_event_wait(&batch->ready, &gate);
+		pd_loader_release(loader, batch);
+	}
+
+	/* new plans while the thread is at work: nothing of the old one may come */
+	bool fresh = true;
+	for (int i = 0; i < 300; i++) {
+		struct pd_batch *batch;
+
+		pd_loader_plan(loader, i % 3 == 0, i % 3 == 0 ? 0 : i, 1, i % 3 == 0 ? 6 : i + 9);
+		if (i % 7 == 0)
+			usleep(50);
+		batch = take(loader);
+		fresh = fresh && batch->evaluate == (i % 3 == 0) &&
+			batch->microbatch == (i % 3 == 0 ? 0 : i);
+		for (int k = 0; k < BATCH; k++)
+			fresh = fresh && sample_at(batch, k) >= 0 &&
+				(i % 3 != 0 || sample_at(batch, k) == k);
+		pd_loader_release(loader, batch);
+	}
+	ok(fresh, "300 new plans, each obeyed at once");
+	pd_loader_plan(loader, false, 0, 1, 100);
+	pd_loader_next(loader);
+	pd_loader_close(loader);
+	ok(true, "closed while a minibatch is out and others are being made");
+}
+
+static void test_synthetic(void)
+{
+	struct pd_dataset set = { .samples = 10, .channels = CHANNELS, .height = 2, .width = 3,
+				  .classes = 10, .synthetic = true };
+	struct pd_dataset saved = train;
+	struct pd_loader *loader;
+	bool right = true;
+	double sum = 0;
+	int count = 0, labels[10] = { 0 };
+
+	train = set;
+	loader = open_loader(5, 2);
+	pd_loader_plan(loader, false, 0, 1, 50);
+	for (int m = 0; m < 50; m++) {
+		struct pd_batch *batch = take(loader);
+		float *values = batch->buffers[0];
+
+		for (int i = 0; i < BATCH; i++) {
+			uint32_t sample = (uint32_t)((m * BATCH + i) % 10);
+			uint32_t draw = pd_random(5, PD_RNG_DATA + 1, sample, 0).v[0];
+
+			for (uint32_t e = 0; e < CHANNELS * PLANE; e++, values++, count++) {
+				struct pd_random4 r = pd_random(5, PD_RNG_DATA, sample, e / 4);
+
+				right = right && *values == 2 * pd_unit(r.v[e % 4]) - 1;
+				sum += *values;
+			}
+			right = right && ((int32_t *)batch->buffers[1])[i] ==
+					 (int32_t)((uint64_t)draw * 10 >> 32);
+		}
+		pd_loader_release(loader, batch);
+	}
+	ok(right, "synthetic data: the numbers that the header promises, modulo the samples");
+	ok(fabs(sum / count) < 0.2, "their mean is near zero (%g)", sum / count);
+	pd_loader_close(loader);
+	train = saved;
+	for (int64_t s = 0; s < 1000; s++) {
+		int32_t label;
+
+		pd_synthetic_i32(5, 1, s, 1, 10, &label);
+		if (label < 0 || label > 9)
+			labels[0] = -1000;
+		else
+			labels[label]++;
+	}
+	right = true;
+	for (int i = 0; i < 10; i++)
+		right = right && labels[i] > 60 && labels[i] < 140;
+	ok(right, "synthetic labels: each class about as often");
+}
+
+/* Every permutation of four about as often: 24 of them, 12000 epochs, 500 each +- 5 sigma. */
+static void test_unbiased(void)
+{
+	int count[256] = { 0 }, kinds = 0;
+	bool even = true;
+
+	for (int64_t epoch = 0; epoch < 12000; epoch++) {
+		uint32_t order[4];
+
+		pd_order_shuffle(3, epoch, 4, order);
+		count[order[0] << 6 | order[1] << 4 | order[2] << 2 | order[3]]++;
+	}
+	for (int i = 0; i < 256; i++)
+		if (count[i]) {
+			kinds++;
+			even = even && abs(count[i] - 500) < 110;
+		}
+	ok(kinds == 24 && even, "the shuffle is even");
+}
+
+static void test_refused(void)
+{
+	struct pd_loader_config config = {
+		.model = small_model(&store, CHANNELS, 2, 3, 10), .train = &train, .batch_size = 51,
+		.input_count = 2, .inputs = both, .ahead = 2, .gate = &gate,
+	};
+	struct pd_error err = { 0 };
+
+	ok(!pd_loader_open(&config, &err) && err.status == PD_EXIT_USAGE &&
+	   strstr(err.text, "only 50 samples"), "a batch larger than the training set");
+}
+
+int main(void)
+{
+	make_set(&train, TRAIN);
+	make_set(&test, TEST);
+	pd_gate_init(&gate, NULL);
+	test_epochs();
+	test_evaluate();
+	test_ahead();
+	test_synthetic();
+	test_unbiased();
+	test_refused();
+	pd_gate_release(&gate);
+	free(train.pixels);
+	free(train.labels);
+	free(test.pixels);
+	free(test.labels);
+	return done_testing();
+}
