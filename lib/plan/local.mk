@@ -1,2 +1,5 @@
-lib_libpd_a_SOURCES += lib/plan/plan.h lib/plan/schedule_kind.def lib/plan/weight_kind.def \
-	lib/plan/wiring.h lib/plan/memory.h
+lib_libpd_a_SOURCES += \
+	lib/plan/document.c \
+	lib/plan/memory.c lib/plan/memory.h \
+	lib/plan/plan.c lib/plan/plan.h lib/plan/schedule_kind.def lib/plan/weight_kind.def \
+	lib/plan/wiring.c lib/plan/wiring.h

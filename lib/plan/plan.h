@@ -64,7 +64,8 @@ void pd_plan_free(struct pd_plan *plan);
 
 /*
  * A plan with the given stages (layers and replicas set; ranks given out in order,
- * warm-ups by pd_plan_warmup); takes over profile, copies topology; predictions zero.
+ * warm-ups by pd_plan_warmup); takes over profile (on failure too), copies topology;
+ * predictions zero.
  * layer_counts and replicas have stage_count entries; the layers must add up.
  */
 struct pd_plan *pd_plan_new(struct pd_profile *profile, const struct pd_topology *topology,
@@ -77,6 +78,12 @@ struct pd_plan *pd_plan_new(struct pd_profile *profile, const struct pd_topology
  * (SOSP 2019 section 3.2; NOAM of the input stage is warm-up + 1).
  */
 int pd_plan_warmup(const struct pd_plan *plan, int stage);
+
+/*
+ * Parameters that layers share live in one place: are those layers in one stage?
+ * where begins the message.
+ */
+int pd_plan_check_shares(const struct pd_plan *plan, const char *where, struct pd_error *err);
 
 /* The stage that holds a layer; the stage and replica of a rank. */
 int pd_plan_stage_of_layer(const struct pd_plan *plan, int layer);

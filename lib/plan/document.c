@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading and writing pd-plan(5). */
+#include "plan/plan.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One of a list of names: its index. */
+static int read_choice(const struct pd_place *object, const char *key, const char *const *names,
+		       int *out_p, struct pd_error *err)
+{
+	struct pd_place at = pd_place_key(object, key);
+	const char *text = json_string_value(at.value);
+	char list[160] = "";
+
+	for (int i = 0; names[i]; i++) {
+		if (text && strcmp(text, names[i]) == 0) {
+			*out_p = i;
+			return 0;
+		}
+		strncat(list, i ? ", \"" : "\"", sizeof(list) - strlen(list) - 1);
+		strncat(list, names[i], sizeof(list) - strlen(list) - 1);
+		strncat(list, "\"", sizeof(list) - strlen(list) - 1);
+	}
+	return pd_place_expected(&at, err, "one of %s", list);
+}
+
+/* The stage's layers continue where the stage before ended. */
+static int read_stage_layers(const struct pd_place *place, struct pd_plan *plan,
+			     struct pd_stage *stage, int first, struct pd_error *err)
+{
+	const struct pd_profile *profile = plan->profile;
+	struct pd_place layers = pd_place_key(place, "layers");
+	size_t count;
+
+	if (pd_json_array(&layers, &count, err) < 0)
+		return -1;
+	if (count < 1)
+		return pd_place_expected(&layers, err, "at least one layer");
+	for (size_t i = 0; i < count; i++) {
+		struct pd_place at = pd_place_index(&layers, i);
+		int layer = first + (int)i;
+		const char *name;
+
+		if (pd_json_string(&at, &name, err) < 0)
+			return -1;
+		if (layer < profile->layer_count && strcmp(name, profile->layers[layer].name) == 0)
+			continue;
+		if (pd_profile_find(profile, name) < 0)
+			return pd_place_error(&at, err, "the profile has no layer \"%.60s\"", name);
+		if (layer >= profile->layer_count)
+			return pd_place_error(&at, err, "layer \"%.60s\" is there twice", name);
+		return pd_place_error(&at, err, "expected layer \"%.60s\", the next in the profile's "
+				      "order, found \"%.60s\"", profile->layers[layer].name, name);
+	}
+	stage->first_layer = first;
+	stage->layer_count = (int)count;
+	return 0;
+}
+
+static int read_ranks(const struct pd_place *place, const struct pd_plan *plan,
+		      struct pd_stage *stage, struct pd_error *err)
+{
+	struct pd_place ranks = pd_place_key(place, "ranks");
+	int64_t replicas;
+	size_t count;
+
+	if (pd_json_get_int(place, "replicas", 1, plan->topology.devices, &replicas, err) < 0 ||
+	    pd_json_array(&ranks, &count, err) < 0)
+		return -1;
+	if (count != (size_t)replicas)
+		return pd_place_expected(&ranks, err, "as many ranks as replicas, %" PRId64,
+					 replicas);
+	stage->replicas = (int)replicas;
+	stage->ranks = pd_calloc(count, sizeof(*stage->ranks));
+	for (size_t r = 0; r < count; r++) {
+		struct pd_place at = pd_place_index(&ranks, r);
+		int64_t rank;
+
+		if (pd_json_int(&at, 0, plan->topology.devices - 1, &rank, err) < 0)
+			return -1;
+		stage->ranks[r] = (int)rank;
+	}
+	return 0;
+}
+
+static int read_stage_prediction(const struct pd_place *stage_place, struct pd_stage *stage,
+				 struct pd_error *err)
+{
+	static const char *const known[] = { "forward_ns", "backward_ns", "allreduce_ns",
+					     "memory_bytes", NULL };
+	struct pd_place place = pd_place_key(stage_place, "predicted");
+
+	if (!place.value)
+		return 0;
+	if (pd_json_keys(&place, known, err) < 0 ||
+	    pd_json_opt_int(&place, "forward_ns", 0, INT64_MAX, &stage->forward_ns, err) < 0 ||
+	    pd_json_opt_int(&place, "backward_ns", 0, INT64_MAX, &stage->backward_ns, err) < 0 ||
+	    pd_json_opt_int(&place, "allreduce_ns", 0, INT64_MAX, &stage->allreduce_ns, err) < 0)
+		return -1;
+	return pd_json_opt_int(&place, "memory_bytes", 0, INT64_MAX, &stage->memory_bytes, err);
+}
+
+static int read_stage(const struct pd_place *place, struct pd_plan *plan, int index, int first,
+		      struct pd_error *err)
+{
+	static const char *const known[] = { "layers", "replicas", "ranks", "warmup", "recompute",
+					     "predicted", NULL };
+	struct pd_stage *stage = &plan->stages[index];
+	int64_t warmup = -1;
+
+	if (pd_json_keys(place, known, err) < 0 ||
+	    read_stage_layers(place, plan, stage, first, err) < 0 ||
+	    read_ranks(place, plan, stage, err) < 0 ||
+	    pd_json_opt_int(place, "warmup", 0, PD_MAX_RANKS, &warmup, err) < 0 ||
+	    pd_json_opt_bool(place, "recompute", &stage->recompute, err) < 0)
+		return -1;
+	stage->warmup = (int)warmup;    /* -1: worked out when all stages are known */
+	return read_stage_prediction(place, stage, err);
+}
+
+/* Every rank from 0 up to their number, once. */
+static int check_ranks(const struct pd_place *stages, struct pd_plan *plan, struct pd_error *err)
+{
+	int64_t total = 0;
+	bool *used;
+
+	for (int s = 0; s < plan->stage_count; s++)
+		total += plan->stages[s].replicas;
+	if (total > plan->topology.devices)
+		return pd_place_error(stages, err, "the stages have %" PRId64 " ranks, the topology "
+				      "has %" PRId64 " devices", total, plan->topology.devices);
+	plan->rank_count = (int)total;
+	used = pd_calloc((size_t)total, sizeof(*used));
+	for (int s = 0; s < plan->stage_count; s++)
+		for (int r = 0; r < plan->stages[s].replicas; r++) {
+			struct pd_place stage = pd_place_index(stages, (size_t)s);
+			struct pd_place ranks = pd_place_key(&stage, "ranks");
+			struct pd_place at = pd_place_index(&ranks, (size_t)r);
+			int rank = plan->stages[s].ranks[r];
+
+			if (rank < total && !used[rank]) {
+				used[rank] = true;
+				continue;
+			}
+			free(used);
+			return pd_place_expected(&at, err, "each rank from 0 to %" PRId64 " once",
+						 total - 1);
+		}
+	free(used);
+	return 0;
+}
+
+static int read_stages(const struct pd_place *root, struct pd_plan *plan, struct pd_error *err)
+{
+	struct pd_place stages = pd_place_key(root, "stages");
+	size_t count;
+	int next = 0;
+	char *where;
+	int result;
+
+	if (pd_json_array(&stages, &count, err) < 0)
+		return -1;
+	if (count < 1 || count > (size_t)plan->profile->layer_count)
+		return pd_place_expected(&stages, err, "1 to %d stages, the number of layers",
+					 plan->profile->layer_count);
+	plan->stages = pd_calloc(count, sizeof(*plan->stages));
+	plan->stage_count = (int)count;
+	for (size_t s = 0; s < count; s++) {
+		struct pd_place stage = pd_place_index(&stages, s);
+
+		if (read_stage(&stage, plan, (int)s, next, err) < 0)
+			return -1;
+		next += plan->stages[s].layer_count;
+	}
+	if (next < plan->profile->layer_count)
+		return pd_place_error(&stages, err, "the profile's layer \"%.60s\" is in no stage",
+				      plan->profile->layers[next].name);
+	if (check_ranks(&stages, plan, err) < 0)
+		return -1;
+	for (int s = 0; s < plan->stage_count; s++)
+		if (plan->stages[s].warmup < 0)
+			plan->stages[s].warmup = pd_plan_warmup(plan, s);
+	where = pd_format("%s: stages: ", root->document);
+	result = pd_plan_check_shares(plan, where, err);
+	free(where);
+	return result;
+}
+
+static int read_prediction(const struct pd_place *root, struct pd_prediction *out,
+			   struct pd_error *err)
+{
+	static const char *const known[] = { "period_ns", "samples_per_s", "memory_bytes",
+					     "lower_bound_ns", "gap", "data_parallel",
+					     "speedup_over_data_parallel", NULL };
+	static const char *const parallel_known[] = { "period_ns", "memory_bytes", NULL };
+	struct pd_place place = pd_place_key(root, "predicted"), parallel;
+
+	if (!place.value)
+		return 0;
+	if (pd_json_keys(&place, known, err) < 0 ||
+	    pd_json_opt_int(&place, "period_ns", 0, INT64_MAX, &out->period_ns, err) < 0 ||
+	    pd_json_opt_real(&place, "samples_per_s", 0, HUGE_VAL, &out->samples_per_s, err) < 0 ||
+	    pd_json_opt_int(&place, "memory_bytes", 0, INT64_MAX, &out->memory_bytes, err) < 0 ||
+	    pd_json_opt_int(&place, "lower_bound_ns", 0, INT64_MAX, &out->lower_bound_ns, err) < 0 ||
+	    pd_json_opt_real(&place, "gap", -HUGE_VAL, 1, &out->gap, err) < 0 ||
+	    pd_json_opt_real(&place, "speedup_over_data_parallel", 0, HUGE_VAL,
+			     &out->speedup_over_data_parallel, err) < 0)
+		return -1;
+	parallel = pd_place_key(&place, "data_parallel");
+	if (!parallel.value)
+		return 0;
+	if (pd_json_keys(&parallel, parallel_known, err) < 0 ||
+	    pd_json_opt_int(&parallel, "period_ns", 0, INT64_MAX, &out->data_parallel_period_ns,
+			    err) < 0)
+		return -1;
+	return pd_json_opt_int(&parallel, "memory_bytes", 0, INT64_MAX,
+			       &out->data_parallel_memory_bytes, err);
+}
+
+static int read_plan(const struct pd_place *place, struct pd_plan *plan, struct pd_error *err)
+{
+	static const char *const known[] = { "format", "version", "profile", "topology",
+					     "schedule", "weights", "microbatches", "stages",
+					     "predicted", NULL };
+	struct pd_place profile, topology;
+	int schedule, weights;
+
+	if (pd_json_header(place, "pd-plan", err) < 0 || pd_json_keys(place, known, err) < 0 ||
+	    read_choice(place, "schedule", pd_schedule_kind_name, &schedule, err) < 0 ||
+	    read_choice(place, "weights", pd_weight_kind_name, &weights, err) < 0)
+		return -1;
+	plan->schedule = (enum pd_schedule_kind)schedule;
+	plan->weights = (enum pd_weight_kind)weights;
+	plan->microbatches = 1;
+	profile = pd_place_key(place, "profile");
+	topology = pd_place_key(place, "topology");
+	if (pd_json_opt_int(place, "microbatches", 1, PD_MAX_EXTENT, &plan->microbatches, err) < 0 ||
+	    pd_topology_parse_at(&topology, &plan->topology, err) < 0)
+		return -1;
+	plan->profile = pd_profile_parse_at(&profile, err);
+	if (!plan->profile || read_stages(place, plan, err) < 0)
+		return -1;
+	return read_prediction(place, &plan->predicted, err);
+}
+
+struct pd_plan *pd_plan_parse_at(const struct pd_place *place, struct pd_error *err)
+{
+	struct pd_plan *plan = pd_zalloc(sizeof(*plan));
+
+	if (read_plan(place, plan, err) < 0) {
+		pd_plan_free(plan);
+		return NULL;
+	}
+	return plan;
+}
+
+struct pd_plan *pd_plan_read(const char *file, struct pd_error *err)
+{
+	json_t *value = pd_json_load(file, err);
+	struct pd_place root;
+	struct pd_plan *plan;
+
+	if (!value)
+		return NULL;
+	root = pd_place_root(pd_document_name(file), value);
+	plan = pd_plan_parse_at(&root, err);
+	json_decref(value);
+	return plan;
+}
+
+static json_t *stage_json(const struct pd_plan *plan, const struct pd_stage *stage)
+{
+	json_t *layers = json_array(), *ranks = json_array();
+
+	for (int l = 0; l < stage->layer_count; l++)
+		json_array_append_new(layers,
+				json_string(plan->profile->layers[stage->first_layer + l].name));
+	for (int r = 0; r < stage->replicas; r++)
+		json_array_append_new(ranks, json_integer(stage->ranks[r]));
+	return json_pack("{so si so si sb s{sI sI sI sI}}", "layers", layers,
+			 "replicas", stage->replicas, "ranks", ranks, "warmup", stage->warmup,
+			 "recompute", stage->recompute, "predicted",
+			 "forward_ns", stage->forward_ns, "backward_ns", stage->backward_ns,
+			 "allreduce_ns", stage->allreduce_ns, "memory_bytes", stage->memory_bytes);
+}
+
+/* JSON has no infinity. */
+static double number(double value)
+{
+	return isfinite(value) ? value : 0;
+}
+
+static json_t *prediction_json(const struct pd_prediction *predicted)
+{
+	return json_pack("{sI sf sI sI sf s{sI sI} sf}", "period_ns", predicted->period_ns,
+			 "samples_per_s", number(predicted->samples_per_s),
+			 "memory_bytes", predicted->memory_bytes,
+			 "lower_bound_ns", predicted->lower_bound_ns, "gap", number(predicted->gap),
+			 "data_parallel", "period_ns", predicted->data_parallel_period_ns,
+			 "memory_bytes", predicted->data_parallel_memory_bytes,
+			 "speedup_over_data_parallel", number(predicted->speedup_over_data_parallel));
+}
+
+json_t *pd_plan_json(const struct pd_plan *plan)
+{
+	json_t *stages = json_array();
+
+	for (int s = 0; s < plan->stage_count; s++)
+		json_array_append_new(stages, stage_json(plan, &plan->stages[s]));
+	return json_pack("{ss si so so ss ss sI so so}", "format", "pd-plan", "version", 1,
+			 "profile", pd_profile_json(plan->profile),
+			 "topology", pd_topology_json(&plan->topology),
+			 "schedule", pd_schedule_kind_name[plan->schedule],
+			 "weights", pd_weight_kind_name[plan->weights],
+			 "microbatches", plan->microbatches, "stages", stages,
+			 "predicted", prediction_json(&plan->predicted));
+}

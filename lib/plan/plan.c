@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/plan.h"
+
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+const char *const pd_schedule_kind_name[PD_SCHEDULE_KINDS + 1] = {
+#define SCHEDULE_KIND(symbol, name, what) name,
+#include "plan/schedule_kind.def"
+#undef SCHEDULE_KIND
+	NULL
+};
+
+const char *const pd_weight_kind_name[PD_WEIGHT_KINDS + 1] = {
+#define WEIGHT_KIND(symbol, name, what) name,
+#include "plan/weight_kind.def"
+#undef WEIGHT_KIND
+	NULL
+};
+
+void pd_plan_free(struct pd_plan *plan)
+{
+	if (!plan)
+		return;
+	for (int s = 0; s < plan->stage_count; s++)
+		free(plan->stages[s].ranks);
+	free(plan->stages);
+	pd_profile_free(plan->profile);
+	free(plan);
+}
+
+int pd_plan_warmup(const struct pd_plan *plan, int stage)
+{
+	int64_t ranks = 0, replicas = plan->stages[stage].replicas;
+
+	for (int s = stage; s < plan->stage_count; s++)
+		ranks += plan->stages[s].replicas;
+	return (int)((ranks + replicas - 1) / replicas) - 1;
+}
+
+int pd_plan_stage_of_layer(const struct pd_plan *plan, int layer)
+{
+	int low = 0, high = plan->stage_count - 1;
+
+	while (low < high) {
+		int middle = (low + high + 1) / 2;
+
+		if (plan->stages[middle].first_layer <= layer)
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	return low;
+}
+
+int pd_plan_stage_of_rank(const struct pd_plan *plan, int rank, int *replica_p)
+{
+	/* ranks are nearly always given out in order: look there first */
+	for (int s = 0; s < plan->stage_count; s++) {
+		const struct pd_stage *stage = &plan->stages[s];
+		int guess = rank - stage->ranks[0];
+
+		if (guess >= 0 && guess < stage->replicas && stage->ranks[guess] == rank) {
+			if (replica_p)
+				*replica_p = guess;
+			return s;
+		}
+	}
+	for (int s = 0; s < plan->stage_count; s++)
+		for (int r = 0; r < plan->stages[s].replicas; r++)
+			if (plan->stages[s].ranks[r] == rank) {
+				if (replica_p)
+					*replica_p = r;
+				return s;
+			}
+	return -1;
+}
+
+int pd_plan_check_shares(const struct pd_plan *plan, const char *where, struct pd_error *err)
+{
+	const struct pd_model *model = plan->profile->model;
+
+	for (int l = 0; model && l < model->layer_count; l++) {
+		const struct pd_layer *layer = &model->layers[l];
+
+		if (layer->shares >= 0 && pd_plan_stage_of_layer(plan, l) !=
+		    pd_plan_stage_of_layer(plan, layer->shares))
+			return pd_error_input(err, "%slayers \"%.60s\" and \"%.60s\" share parameters: "
+					      "expected both in one stage", where, layer->name,
+					      model->layers[layer->shares].name);
+	}
+	return 0;
+}
+
+/* Layers and ranks must add up before anything is laid out. */
+static int check_counts(const struct pd_plan *plan, const int *layer_counts, const int *replicas,
+			struct pd_error *err)
+{
+	int64_t layers = 0, ranks = 0;
+
+	for (int s = 0; s < plan->stage_count; s++) {
+		if (layer_counts[s] < 1 || replicas[s] < 1)
+			return pd_error_input(err, "stage %d has %d layers and %d replicas: expected at "
+					      "least one of each", s, layer_counts[s], replicas[s]);
+		layers += layer_counts[s];
+		ranks += replicas[s];
+	}
+	if (layers != plan->profile->layer_count)
+		return pd_error_input(err, "the stages have %" PRId64 " layers, the profile has %d",
+				      layers, plan->profile->layer_count);
+	if (ranks > plan->topology.devices)
+		return pd_error_input(err, "the stages have %" PRId64 " ranks, the topology has %" PRId64
+				      " devices", ranks, plan->topology.devices);
+	return 0;
+}
+
+static void fill_stages(struct pd_plan *plan, const int *layer_counts, const int *replicas)
+{
+	int layer = 0;
+
+	for (int s = 0; s < plan->stage_count; s++) {
+		struct pd_stage *stage = &plan->stages[s];
+
+		stage->first_layer = layer;
+		stage->layer_count = layer_counts[s];
+		layer += layer_counts[s];
+		stage->replicas = replicas[s];
+		stage->ranks = pd_calloc((size_t)replicas[s], sizeof(*stage->ranks));
+		for (int r = 0; r < replicas[s]; r++)
+			stage->ranks[r] = plan->rank_count++;
+	}
+	for (int s = 0; s < plan->stage_count; s++)
+		plan->stages[s].warmup = pd_plan_warmup(plan, s);
+}
+
+struct pd_plan *pd_plan_new(struct pd_profile *profile, const struct pd_topology *topology,
+			    int stage_count, const int *layer_counts, const int *replicas,
+			    struct pd_error *err)
+{
+	struct pd_plan *plan = pd_zalloc(sizeof(*plan));
+	int result;
+
+	plan->profile = profile;
+	plan->topology = *topology;
+	plan->schedule = PD_SCHEDULE_1F1B;
+	plan->weights = PD_WEIGHTS_STASH;
+	plan->microbatches = 1;
+	if (stage_count < 1 || stage_count > profile->layer_count) {
+		result = pd_error_input(err, "%d stages: expected 1 to %d, the number of layers",
+					stage_count, profile->layer_count);
+	} else {
+		plan->stage_count = stage_count;
+		plan->stages = pd_calloc((size_t)stage_count, sizeof(*plan->stages));
+		result = check_counts(plan, layer_counts, replicas, err);
+		if (result == 0) {
+			fill_stages(plan, layer_counts, replicas);
+			result = pd_plan_check_shares(plan, "", err);
+		}
+	}
+	if (result < 0) {
+		pd_plan_free(plan);
+		return NULL;
+	}
+	return plan;
+}

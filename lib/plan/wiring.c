@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/wiring.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+/* One tensor's way from one stage to the next that uses it. */
+struct hop {
+	int from, to, tensor;
+};
+
+static int compare_hops(const void *a, const void *b)
+{
+	const struct hop *x = a, *y = b;
+
+	if (x->from != y->from)
+		return x->from < y->from ? -1 : 1;
+	if (x->to != y->to)
+		return x->to < y->to ? -1 : 1;
+	return (x->tensor > y->tensor) - (x->tensor < y->tensor);
+}
+
+/*
+ * Layers are visited in order, and with them stages: a tensor's users come stage by
+ * stage, and where it was last is where the next one gets it from.
+ */
+static struct hop *find_hops(const struct pd_plan *plan, size_t *count_p)
+{
+	const struct pd_profile *profile = plan->profile;
+	int *last = pd_calloc((size_t)profile->layer_count, sizeof(*last));
+	struct hop *hops = NULL;
+	size_t capacity = 0, count = 0;
+
+	for (int s = 0; s < plan->stage_count; s++) {
+		const struct pd_stage *stage = &plan->stages[s];
+
+		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
+			const struct pd_profile_layer *layer = &profile->layers[l];
+
+			last[l] = s;
+			for (int i = 0; i < layer->input_count; i++) {
+				int tensor = layer->inputs[i];
+
+				if (last[tensor] == s)
+					continue;
+				hops = pd_grow(hops, &capacity, count + 1, sizeof(*hops));
+				hops[count++] = (struct hop){ last[tensor], s, tensor };
+				last[tensor] = s;
+			}
+		}
+	}
+	free(last);
+	if (count > 0)
+		qsort(hops, count, sizeof(*hops), compare_hops);
+	*count_p = count;
+	return hops;
+}
+
+/* Hops between the same stages, which the order has put together, become a link. */
+static void make_links(struct pd_wiring *wiring, const struct pd_profile *profile,
+		       const struct hop *hops, size_t count)
+{
+	wiring->links = pd_calloc(count, sizeof(*wiring->links));
+	for (size_t h = 0, end; h < count; h = end) {
+		struct pd_link *link = &wiring->links[wiring->link_count++];
+
+		for (end = h; end < count && hops[end].from == hops[h].from &&
+		     hops[end].to == hops[h].to;)
+			end++;
+		link->from = hops[h].from;
+		link->to = hops[h].to;
+		link->tensor_count = (int)(end - h);
+		link->tensors = pd_calloc(end - h, sizeof(*link->tensors));
+		for (size_t i = h; i < end; i++) {
+			link->tensors[i - h] = hops[i].tensor;
+			link->bytes += profile->layers[hops[i].tensor].activation_bytes;
+		}
+	}
+}
+
+/* Links are sorted by (from, to), so each stage's lists come out ascending. */
+static void make_lists(struct pd_wiring *wiring)
+{
+	size_t stages = (size_t)wiring->stage_count;
+
+	wiring->in_count = pd_calloc(stages, sizeof(*wiring->in_count));
+	wiring->out_count = pd_calloc(stages, sizeof(*wiring->out_count));
+	wiring->in = pd_calloc(stages, sizeof(*wiring->in));
+	wiring->out = pd_calloc(stages, sizeof(*wiring->out));
+	for (int k = 0; k < wiring->link_count; k++) {
+		wiring->in_count[wiring->links[k].to]++;
+		wiring->out_count[wiring->links[k].from]++;
+	}
+	for (size_t s = 0; s < stages; s++) {
+		wiring->in[s] = pd_calloc((size_t)wiring->in_count[s], sizeof(**wiring->in));
+		wiring->out[s] = pd_calloc((size_t)wiring->out_count[s], sizeof(**wiring->out));
+		wiring->in_count[s] = wiring->out_count[s] = 0;
+	}
+	for (int k = 0; k < wiring->link_count; k++) {
+		int from = wiring->links[k].from, to = wiring->links[k].to;
+
+		wiring->in[to][wiring->in_count[to]++] = k;
+		wiring->out[from][wiring->out_count[from]++] = k;
+	}
+}
+
+struct pd_wiring *pd_wiring_new(const struct pd_plan *plan)
+{
+	struct pd_wiring *wiring = pd_zalloc(sizeof(*wiring));
+	struct hop *hops;
+	size_t count;
+
+	wiring->stage_count = plan->stage_count;
+	hops = find_hops(plan, &count);
+	make_links(wiring, plan->profile, hops, count);
+	make_lists(wiring);
+	free(hops);
+	return wiring;
+}
+
+void pd_wiring_free(struct pd_wiring *wiring)
+{
+	if (!wiring)
+		return;
+	for (int k = 0; k < wiring->link_count; k++)
+		free(wiring->links[k].tensors);
+	for (int s = 0; s < wiring->stage_count; s++) {
+		free(wiring->in[s]);
+		free(wiring->out[s]);
+	}
+	free(wiring->links);
+	free(wiring->in_count);
+	free(wiring->out_count);
+	free(wiring->in);
+	free(wiring->out);
+	free(wiring);
+}
