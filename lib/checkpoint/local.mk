@@ -1,1 +1,3 @@
-lib_libpd_a_SOURCES +=
+lib_libpd_a_SOURCES += \
+	lib/checkpoint/checkpoint.h \
+	lib/checkpoint/safetensors.h

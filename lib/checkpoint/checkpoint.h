@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checkpoints: pd-checkpoint(5).  A directory holds one folder per checkpoint,
+ *
+ *     DIRECTORY/step-000000001500/checkpoint.json
+ *                                 stage-0.safetensors
+ *                                 stage-1.safetensors ...
+ *
+ * which is there as a whole or not at all: it is written under another name and renamed.
+ * Writing takes three parts, since ranks write the stages and their supervisor the rest:
+ *
+ *     supervisor  pd_checkpoint_begin
+ *     ranks       pd_safetensors_create(pd_checkpoint_stage_path(...)) ... commit
+ *     supervisor  pd_checkpoint_finish, or pd_checkpoint_abandon
+ *
+ * Tensors are found by name, whatever stage had them: "LAYER.weight" is the newest version,
+ * "LAYER.weight@STEP" an older one, "LAYER.weight.velocity" its momentum, and
+ * "LAYER.running_mean" the like of a state.
+ */
+#ifndef PD_CHECKPOINT_CHECKPOINT_H
+#define PD_CHECKPOINT_CHECKPOINT_H
+
+#include "base/error.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pd_checkpoint_stage {
+	int layer_count;
+	char **layers;                  /* names */
+	int warmup, replicas;           /* as in the plan that trained it */
+	int version_count;
+	int64_t *versions;              /* held, ascending; the last is the newest */
+};
+
+struct pd_checkpoint_info {
+	int64_t step;                   /* minibatches done since the beginning */
+	int64_t epoch, minibatch;       /* the next one: of that epoch, from 0 */
+	uint64_t seed;                  /* below 2^63 */
+	int64_t batch_size;
+	char *name;                     /* of the model */
+	char *dtype;                    /* "f32" */
+	json_t *optimizer;              /* an object, carried along as it is */
+	int stage_count;
+	struct pd_checkpoint_stage *stages;
+};
+
+void pd_checkpoint_info_release(struct pd_checkpoint_info *info);
+
+/*
+ * Makes the directory (not its parents) where missing, and in it the folder in which
+ * stages are written; removes what writers before left unfinished.  Errors: failed.
+ */
+int pd_checkpoint_begin(const char *directory, int64_t step, struct pd_error *err);
+/* Where a stage's tensors are to be written; free() it. */
+char *pd_checkpoint_stage_path(const char *directory, int64_t step, int stage);
+/*
+ * All stages are written: adds checkpoint.json, makes everything durable, gives the folder
+ * its name (in place of an earlier one of the same step), and removes checkpoints of
+ * lower steps, but for the `keep` newest, this one included.  info->step is the step.
+ * On error the unfinished folder is gone; earlier checkpoints are as they were.
+ */
+int pd_checkpoint_finish(const char *directory, const struct pd_checkpoint_info *info, int keep,
+			 struct pd_error *err);
+/* Gives up; nothing is left of it. */
+void pd_checkpoint_abandon(const char *directory, int64_t step);
+
+/* A checkpoint open for reading. */
+struct pd_checkpoint;
+
+/*
+ * The checkpoint of a step, or, for step -1, the newest complete one: its document can be
+ * read and so can the headers of all its stages.  Errors: input; none found.
+ */
+struct pd_checkpoint *pd_checkpoint_open(const char *directory, int64_t step,
+					 struct pd_error *err);
+void pd_checkpoint_close(struct pd_checkpoint *ck);
+const struct pd_checkpoint_info *pd_checkpoint_info(const struct pd_checkpoint *ck);
+/* The stage that had a layer: its versions, warmup and replicas; NULL when none had it. */
+const struct pd_checkpoint_stage *pd_checkpoint_stage_of(const struct pd_checkpoint *ck,
+							 const char *layer);
+/* Is there a tensor of that name? */
+bool pd_checkpoint_has(const struct pd_checkpoint *ck, const char *name);
+/*
+ * A tensor by its name ("conv1.weight") at a version (a step; -1 or the newest of its
+ * stage: the newest) into out, `elements` floats.  Errors: input; no such tensor or
+ * version, another number of elements.
+ */
+int pd_checkpoint_read(const struct pd_checkpoint *ck, const char *name, int64_t version,
+		       int64_t elements, float *out, struct pd_error *err);
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Named tensors in a file of the safetensors format: eight bytes with the length of a
+ * header (little-endian), the header, a JSON object
+ *
+ *     {"NAME": {"dtype": "F32", "shape": [64, 10], "data_offsets": [0, 2560]}, ...,
+ *      "__metadata__": {"KEY": "TEXT"}}
+ *
+ * filled up with spaces so that the data after it are aligned to eight bytes, then the
+ * data, tensor after tensor without gaps, each in C order.  Written: F32 only.  Read: any
+ * element type is accepted in a file, tensors of F32 can be read.
+ */
+#ifndef PD_CHECKPOINT_SAFETENSORS_H
+#define PD_CHECKPOINT_SAFETENSORS_H
+
+#include "base/error.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PD_TENSOR_DIMS 8
+
+struct pd_tensor {
+	char *name;
+	bool f32;
+	int dims;                       /* 0: a scalar */
+	int64_t size[PD_TENSOR_DIMS];
+	int64_t elements;
+	int64_t begin_bytes, end_bytes; /* from the start of the data; the writer fills them in */
+};
+
+/* A file open for reading. */
+struct pd_safetensors;
+
+/* Reads and checks the header.  Errors: input. */
+struct pd_safetensors *pd_safetensors_open(const char *file, struct pd_error *err);
+void pd_safetensors_close(struct pd_safetensors *st);
+const char *pd_safetensors_file(const struct pd_safetensors *st);
+/* All tensors, in the order of the data. */
+size_t pd_safetensors_list(const struct pd_safetensors *st, const struct pd_tensor **list_p);
+/* NULL when there is none of that name. */
+const struct pd_tensor *pd_safetensors_find(const struct pd_safetensors *st, const char *name);
+/* Its elements into out (tensor->elements floats).  Errors: input; not F32, not readable. */
+int pd_safetensors_read(const struct pd_safetensors *st, const struct pd_tensor *tensor, float *out,
+			struct pd_error *err);
+/* The value of a key of __metadata__, or NULL. */
+const char *pd_safetensors_metadata(const struct pd_safetensors *st, const char *key);
+
+/* A file being written: under a temporary name until it is committed. */
+struct pd_safetensors_writer;
+
+/*
+ * Writes the header.  Of each tensor name, dims and size are read; names are unique.
+ * metadata: an object of strings or NULL, borrowed.  Errors: failed.
+ */
+struct pd_safetensors_writer *pd_safetensors_create(const char *file,
+						    const struct pd_tensor *tensors, size_t count,
+						    json_t *metadata, struct pd_error *err);
+/* The elements of the next tensor in the list's order. */
+int pd_safetensors_put(struct pd_safetensors_writer *writer, const float *data,
+		       struct pd_error *err);
+/* All have been put: to the disk, under its name.  Frees the writer, also on error. */
+int pd_safetensors_commit(struct pd_safetensors_writer *writer, struct pd_error *err);
+/* Gives up: nothing is left.  NULL is fine. */
+void pd_safetensors_abandon(struct pd_safetensors_writer *writer);
+
+#endif
