@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One rank at work: takes operations from its list, in order, and issues each to a device
- * stream or to the transport, as far ahead as its ring of operations reaches; notes each
- * one that has finished.  It never computes, never copies, never blocks, and knows no
- * clock: the same code runs on processors, on GPUs and in virtual time.
+ * stream or to the transport, as far ahead as its ring of operations reaches; retires
+ * each one that has finished, in the same order.  It never computes, never copies, never
+ * blocks, and knows no clock: the same code runs on processors, on GPUs and in virtual
+ * time.
  *
  *     pd_worker_begin(worker, &phase, floor);
  *     while ((state = pd_worker_step(worker, &err)) != PD_WORKER_DONE) ...
@@ -18,6 +19,7 @@
 #include "schedule/schedule.h"
 #include "trace/trace.h"
 #include "transport/transport.h"
+#include "weights/weights.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,27 +39,71 @@ struct pd_worker_config {
 	struct pd_loader *loader;       /* NULL: load does nothing */
 	int64_t batch_size;
 	struct pd_sgd sgd;
-	int ring;                       /* operations issued and not finished, at most; 0: enough */
+	int ring;                       /* operations issued and not retired, at most; 0: enough */
 
-	/* called from pd_worker_step, in list order; any may be NULL */
-	void (*finished)(void *context, const struct pd_record *record);
+	/* Called from pd_worker_step as operations retire, in list order; may be NULL. */
+	void (*retired)(void *context, const struct pd_record *record);
 	void (*loss)(void *context, const struct pd_op *op, const struct pd_loss *loss);
-	/* A step is about to overwrite or drop a version, or has written one: for checkpoints. */
 	void *context;
 };
 
 enum pd_worker_state {
 	PD_WORKER_BUSY,         /* did something; call again */
 	PD_WORKER_WAITING,      /* nothing to do until an event or the transport moves */
+	PD_WORKER_PAUSED,       /* at a point asked for by pd_worker_pause */
 	PD_WORKER_DONE,         /* the phase is complete, the pipeline empty */
 	PD_WORKER_FAILED,
 };
 
+/* What a checkpoint at minibatch `at` needs to see while a phase runs. */
+enum pd_pause {
+	PD_PAUSE_NONE,
+	PD_PAUSE_STATE,         /* every forward before `at` has run, none from it on */
+	PD_PAUSE_VERSION,       /* the newest version is one that the checkpoint holds */
+};
+
 struct pd_worker *pd_worker_new(const struct pd_worker_config *config, struct pd_error *err);
 void pd_worker_free(struct pd_worker *worker);
-/* Starts a phase; the one before is done. floor: see pd_cursor_init. */
-int pd_worker_begin(struct pd_worker *worker, const struct pd_phase *phase, int64_t floor,
-		    struct pd_error *err);
+
+/*
+ * Starts a phase; the one before is done.  floor: see pd_cursor_init.  In a phase that
+ * does not go on from older versions the newest version is renumbered phase->first.
+ */
+void pd_worker_begin(struct pd_worker *worker, const struct pd_phase *phase, int64_t floor);
 enum pd_worker_state pd_worker_step(struct pd_worker *worker, struct pd_error *err);
+
+/*
+ * Stopping early.  freeze: begin no minibatch that has not begun, and say which is the
+ * highest that has (phase.first - 1: none).  limit: end the phase there instead and thaw.
+ */
+int64_t pd_worker_freeze(struct pd_worker *worker);
+void pd_worker_limit(struct pd_worker *worker, int64_t last);
+
+/*
+ * A checkpoint at minibatch `at` of this phase: the worker pauses with PD_PAUSE_STATE when
+ * every forward before `at` has run and none after, and with PD_PAUSE_VERSION after every
+ * update that writes a version from the oldest that minibatch `at` would read to `at`
+ * itself (and at once if such a version is there already).  The streams are at rest then.
+ * Asked for before any operation of minibatch `at` has been issued; at most phase->last;
+ * forgotten with the phase or by checkpoint_done.  Up to PD_WORKER_CHECKPOINTS at a time.
+ */
+#define PD_WORKER_CHECKPOINTS 2
+void pd_worker_checkpoint(struct pd_worker *worker, int64_t at);
+void pd_worker_checkpoint_done(struct pd_worker *worker, int64_t at);
+enum pd_pause pd_worker_paused(const struct pd_worker *worker);
+/* The highest minibatch of the phase of which anything has been issued. */
+int64_t pd_worker_highest(const struct pd_worker *worker);
+
+/* The arenas, for export and import while the worker is paused, done or new. */
+struct pd_weights *pd_worker_weights(struct pd_worker *worker);
+void *pd_worker_state_arena(struct pd_worker *worker);
+void *pd_worker_velocity(struct pd_worker *worker);     /* NULL without momentum */
+void *pd_worker_scratch(struct pd_worker *worker);
+
+/* Bytes allocated from the device. */
+int64_t pd_worker_bytes(const struct pd_worker *worker);
+/* Operations retired since pd_worker_new, and the oldest that has not (for messages). */
+int64_t pd_worker_retired(const struct pd_worker *worker);
+bool pd_worker_oldest(const struct pd_worker *worker, struct pd_op *op_p);
 
 #endif

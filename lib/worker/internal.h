@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of this folder share. */
+#ifndef PD_WORKER_INTERNAL_H
+#define PD_WORKER_INTERNAL_H
+
+#include "transport/collective.h"
+#include "worker/worker.h"
+
+/*
+ * Events that stand for one use of a buffer, and the last operation that arms them or
+ * waits for them.  They may be armed anew only when that operation has retired: then no
+ * stream and no transport looks at them any more.
+ */
+struct mark {
+	struct pd_event *events;
+	int count;
+	int64_t last_use;               /* number of that operation, -1: none */
+};
+
+/* What one minibatch in flight holds from forward to backward. */
+struct slot {
+	char *memory;
+	struct mark *received;          /* per link in */
+	struct mark *sent;              /* per link out */
+	struct mark loaded, forward, backward;
+	struct pd_loss loss;
+	struct pd_batch *batch;
+	int64_t valid;                  /* samples that count */
+};
+
+/* One of the two buffers on the way of gradients, in or out. */
+struct passage {
+	char *memory;
+	struct mark *transfers;         /* per link */
+};
+
+#define PASSAGES 2
+
+/* An operation issued. */
+struct entry {
+	struct pd_op op;
+	struct mark *mark;              /* its own events: it is finished when they are */
+	struct slot *slot;
+	int64_t bytes;
+};
+
+/* A link as this rank sees it: where each tensor lies. */
+struct port {
+	const struct pd_link *link;
+	const struct pd_net_tensor **tensors;
+};
+
+struct pd_worker {
+	struct pd_worker_config config;
+	const struct pd_net_sizes *sizes;
+	const struct pd_stage *stage;
+	int stage_index, replica;
+	struct pd_stream *compute, *reduce;
+	struct pd_collective *collective;
+	int64_t bytes;
+
+	struct pd_weights weights;
+	void *state, *gradients, *velocity, *scratch;
+	int slot_count;
+	struct slot *slots;
+	struct passage in[PASSAGES], out[PASSAGES];     /* gradients arriving, leaving */
+	int port_in_count, port_out_count;
+	struct port *ports_in, *ports_out;
+	struct mark zeroed, allreduce, step;
+
+	struct pd_phase phase;
+	struct pd_cursor cursor;
+	bool running, exhausted, frozen, has_next;
+	struct pd_op next;              /* taken from the cursor, not yet issued */
+	struct mark *group_backward;    /* of this replica's minibatch in the group; NULL: none */
+	uint64_t tensors_most;          /* of a link, for tags */
+
+	int64_t issued, retired;        /* operations since the worker was made */
+	int64_t ring;
+	struct entry *entries;          /* number n in entries[n % ring] */
+
+	struct checkpoint {
+		int64_t at, low;        /* at -1: none */
+		bool state_seen;
+	} checkpoints[PD_WORKER_CHECKPOINTS];
+	enum pd_pause wanted, paused;   /* wanted: as soon as all that was issued has retired */
+};
+
+/* memory.c */
+int worker_memory_new(struct pd_worker *w, struct pd_error *err);
+void worker_memory_free(struct pd_worker *w);
+
+/* issue.c: 1 issued, 0 not yet, -1 failed */
+int worker_issue(struct pd_worker *w, const struct pd_op *op, struct pd_error *err);
+
+#endif

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/internal.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+#define DEFAULT_RING 64
+
+static int open_streams(struct pd_worker *w, struct pd_error *err)
+{
+	const struct pd_device_ops *device = w->config.device->ops;
+
+	w->compute = device->stream_open(w->config.device, err);
+	if (!w->compute)
+		return -1;
+	if (w->stage->replicas == 1)
+		return 0;
+	/* sums for the all-reduce: beside the computation, not behind what is queued there */
+	w->reduce = device->stream_open(w->config.device, err);
+	if (!w->reduce)
+		return -1;
+	w->collective = pd_collective_new(w->config.transport, w->config.device, w->reduce,
+					  w->stage->ranks, w->stage->replicas, w->replica,
+					  w->sizes->weights_bytes / sizeof(float), err);
+	if (!w->collective)
+		return -1;
+	w->bytes += (int64_t)pd_collective_staging_bytes(w->collective);
+	return 0;
+}
+
+static void forget_checkpoints(struct pd_worker *w)
+{
+	for (int i = 0; i < PD_WORKER_CHECKPOINTS; i++)
+		w->checkpoints[i].at = -1;
+}
+
+struct pd_worker *pd_worker_new(const struct pd_worker_config *config, struct pd_error *err)
+{
+	struct pd_worker *w = pd_zalloc(sizeof(*w));
+	const struct pd_wiring *wiring = config->schedule->wiring;
+
+	w->config = *config;
+	w->sizes = config->device->ops->net_sizes(config->net);
+	w->stage_index = pd_plan_stage_of_rank(config->schedule->plan, config->rank, &w->replica);
+	w->stage = &config->schedule->plan->stages[w->stage_index];
+	forget_checkpoints(w);
+	w->ring = config->ring ? config->ring : DEFAULT_RING;
+	w->entries = pd_calloc((size_t)w->ring, sizeof(*w->entries));
+	w->tensors_most = 1;
+	for (int i = 0; i < wiring->link_count; i++)
+		if ((uint64_t)wiring->links[i].tensor_count > w->tensors_most)
+			w->tensors_most = (uint64_t)wiring->links[i].tensor_count;
+	if (worker_memory_new(w, err) < 0 || open_streams(w, err) < 0) {
+		pd_worker_free(w);
+		return NULL;
+	}
+	return w;
+}
+
+void pd_worker_free(struct pd_worker *w)
+{
+	const struct pd_device_ops *device;
+
+	if (!w)
+		return;
+	device = w->config.device->ops;
+	if (w->running)
+		pd_cursor_release(&w->cursor);
+	if (w->collective)
+		pd_collective_free(w->collective);
+	if (w->reduce)
+		device->stream_close(w->reduce);
+	if (w->compute)
+		device->stream_close(w->compute);
+	worker_memory_free(w);
+	free(w->entries);
+	free(w);
+}
+
+void pd_worker_begin(struct pd_worker *w, const struct pd_phase *phase, int64_t floor)
+{
+	if (w->running)
+		pd_bug("worker: a phase is not done");
+	w->phase = *phase;
+	pd_cursor_init(&w->cursor, w->config.schedule, w->config.rank, phase, floor);
+	w->running = true;
+	w->exhausted = w->has_next = w->frozen = false;
+	forget_checkpoints(w);
+	w->wanted = w->paused = PD_PAUSE_NONE;
+	w->group_backward = NULL;
+	if (!phase->evaluate && floor == phase->first)
+		pd_weights_renumber(&w->weights, phase->first);
+	if (w->config.loader && w->config.schedule->loads[w->stage_index])
+		pd_loader_plan(w->config.loader, phase->evaluate, phase->first + w->replica,
+			       w->stage->replicas, phase->last);
+}
+
+static void retire(struct pd_worker *w, struct entry *entry)
+{
+	const struct pd_worker_config *config = &w->config;
+	struct pd_record record = { .op = entry->op, .bytes = entry->bytes };
+
+	for (int i = 0; i < entry->mark->count; i++) {
+		const struct pd_event *ev = &entry->mark->events[i];
+
+		if (i == 0 || ev->start_ns < record.start_ns)
+			record.start_ns = ev->start_ns;
+		if (i == 0 || ev->end_ns > record.end_ns)
+			record.end_ns = ev->end_ns;
+	}
+	if (entry->slot && entry->slot->batch && entry->op.kind == PD_OP_load) {
+		pd_loader_release(config->loader, entry->slot->batch);
+		entry->slot->batch = NULL;
+	}
+	if (config->loss && entry->op.kind == PD_OP_forward && entry->slot->loss.samples > 0)
+		config->loss(config->context, &entry->op, &entry->slot->loss);
+	if (config->retired)
+		config->retired(config->context, &record);
+}
+
+/* Retires what has finished, in order; 1 something, 0 nothing, -1 an operation failed. */
+static int retire_finished(struct pd_worker *w, struct pd_error *err)
+{
+	int any = 0;
+
+	while (w->retired < w->issued) {
+		struct entry *entry = &w->entries[w->retired % w->ring];
+		char name[32];
+
+		for (int i = 0; i < entry->mark->count; i++) {
+			if (!pd_event_done(&entry->mark->events[i]))
+				return any;
+			if (pd_event_failed(&entry->mark->events[i]))
+				return pd_error_failed(err, "%s: %s", pd_op_short(&entry->op, name),
+						       w->config.gate ? w->config.gate->err.text
+								      : "failed");
+		}
+		retire(w, entry);
+		w->retired++;
+		any = 1;
+	}
+	return any;
+}
+
+/* Must everything come to rest before this operation (NULL: before the end)? */
+static void want_pause_before(struct pd_worker *w, const struct pd_op *op)
+{
+	for (int i = 0; i < PD_WORKER_CHECKPOINTS && !w->wanted && !w->phase.evaluate; i++) {
+		struct checkpoint *c = &w->checkpoints[i];
+
+		if (c->at < 0 || c->state_seen)
+			continue;
+		if (!op || (op->kind == PD_OP_forward && op->microbatch >= c->at)) {
+			c->state_seen = true;
+			w->wanted = PD_PAUSE_STATE;
+		}
+	}
+}
+
+static void want_pause_after(struct pd_worker *w, const struct pd_op *op)
+{
+	for (int i = 0; i < PD_WORKER_CHECKPOINTS; i++) {
+		const struct checkpoint *c = &w->checkpoints[i];
+
+		if (c->at >= 0 && op->kind == PD_OP_step && op->version >= c->low &&
+		    op->version <= c->at)
+			w->wanted = PD_PAUSE_VERSION;
+	}
+}
+
+static int issue_ready(struct pd_worker *w, struct pd_error *err)
+{
+	int any = 0;
+
+	while (!w->wanted && !w->frozen && w->issued - w->retired < w->ring) {
+		int verdict;
+
+		if (!w->has_next && !w->exhausted) {
+			w->has_next = pd_cursor_next(&w->cursor, &w->next);
+			w->exhausted = !w->has_next;
+		}
+		want_pause_before(w, w->has_next ? &w->next : NULL);
+		if (w->wanted || !w->has_next)
+			return any;
+		verdict = worker_issue(w, &w->next, err);
+		if (verdict <= 0)
+			return verdict < 0 ? -1 : any;
+		any = 1;
+		w->has_next = false;
+		want_pause_after(w, &w->next);
+	}
+	return any;
+}
+
+enum pd_worker_state pd_worker_step(struct pd_worker *w, struct pd_error *err)
+{
+	int moved, retired, issued;
+
+	w->paused = PD_PAUSE_NONE;
+	moved = w->config.transport->ops->progress(w->config.transport);
+	if (moved < 0) {
+		pd_error_failed(err, "transport: %s",
+				w->config.gate ? w->config.gate->err.text : "failed");
+		return PD_WORKER_FAILED;
+	}
+	if (w->collective) {
+		int more = pd_collective_progress(w->collective);
+
+		if (more < 0) {
+			pd_error_failed(err, "all-reduce: %s",
+					w->config.gate ? w->config.gate->err.text : "failed");
+			return PD_WORKER_FAILED;
+		}
+		moved += more;
+	}
+	retired = retire_finished(w, err);
+	if (retired < 0)
+		return PD_WORKER_FAILED;
+	if (w->running && w->wanted && w->retired == w->issued) {
+		w->paused = w->wanted;
+		w->wanted = PD_PAUSE_NONE;
+		return PD_WORKER_PAUSED;
+	}
+	issued = w->running ? issue_ready(w, err) : 0;
+	if (issued < 0)
+		return PD_WORKER_FAILED;
+	if (w->running && w->exhausted && !w->frozen && !w->wanted && w->retired == w->issued) {
+		pd_cursor_release(&w->cursor);
+		w->running = false;
+		return PD_WORKER_DONE;
+	}
+	if (!w->running)
+		return PD_WORKER_DONE;
+	return moved || retired || issued || (w->wanted && w->retired == w->issued)
+		? PD_WORKER_BUSY : PD_WORKER_WAITING;
+}
+
+int64_t pd_worker_freeze(struct pd_worker *w)
+{
+	w->frozen = true;
+	return pd_worker_highest(w);
+}
+
+void pd_worker_limit(struct pd_worker *w, int64_t last)
+{
+	w->frozen = false;
+	if (!w->running || last >= w->phase.last)
+		return;
+	w->phase.last = last;
+	pd_cursor_limit(&w->cursor, last);
+	w->exhausted = false;
+}
+
+void pd_worker_checkpoint(struct pd_worker *w, int64_t at)
+{
+	int64_t newest;
+
+	pd_weights_newest(&w->weights, &newest);
+	for (int i = 0; i < PD_WORKER_CHECKPOINTS; i++) {
+		struct checkpoint *c = &w->checkpoints[i];
+
+		if (c->at >= 0)
+			continue;
+		c->at = at;
+		c->low = at - (int64_t)w->stage->warmup * w->stage->replicas;
+		c->state_seen = false;
+		if (newest >= c->low)
+			w->wanted = PD_PAUSE_VERSION;
+		return;
+	}
+	pd_bug("worker: more than %d checkpoints at a time", PD_WORKER_CHECKPOINTS);
+}
+
+void pd_worker_checkpoint_done(struct pd_worker *w, int64_t at)
+{
+	for (int i = 0; i < PD_WORKER_CHECKPOINTS; i++)
+		if (w->checkpoints[i].at == at)
+			w->checkpoints[i].at = -1;
+}
+
+int64_t pd_worker_highest(const struct pd_worker *w)
+{
+	return w->running ? pd_cursor_highest(&w->cursor) : w->phase.last - 1;
+}
+
+enum pd_pause pd_worker_paused(const struct pd_worker *w)
+{
+	return w->paused;
+}
+
+struct pd_weights *pd_worker_weights(struct pd_worker *w)
+{
+	return &w->weights;
+}
+
+void *pd_worker_state_arena(struct pd_worker *w)
+{
+	return w->state;
+}
+
+void *pd_worker_velocity(struct pd_worker *w)
+{
+	return w->velocity;
+}
+
+void *pd_worker_scratch(struct pd_worker *w)
+{
+	return w->scratch;
+}
+
+int64_t pd_worker_bytes(const struct pd_worker *w)
+{
+	return w->bytes;
+}
+
+int64_t pd_worker_retired(const struct pd_worker *w)
+{
+	return w->retired;
+}
+
+bool pd_worker_oldest(const struct pd_worker *w, struct pd_op *op_p)
+{
+	if (w->retired < w->issued)
+		*op_p = w->entries[w->retired % w->ring].op;
+	else if (w->has_next)
+		*op_p = w->next;
+	else
+		return false;
+	return true;
+}
