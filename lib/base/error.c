@@ -8,12 +8,16 @@
 
 const char *pd_program = "pd";
 
+/* One line whatever the names and the documents in it contain. */
 static void fill(struct pd_error *err, enum pd_exit status, const char *fmt, va_list ap)
 {
 	if (!err)
 		return;
 	err->status = status;
 	vsnprintf(err->text, sizeof(err->text), fmt, ap);
+	for (char *c = err->text; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 127)
+			*c = '?';
 }
 
 #define DEFINE(name, status_) \

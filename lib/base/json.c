@@ -14,28 +14,47 @@ const char *pd_document_name(const char *file)
 	return file && strcmp(file, "-") != 0 ? file : "standard input";
 }
 
-json_t *pd_json_load(const char *file, struct pd_error *err)
+FILE *pd_document_open(const char *file, struct pd_error *err)
 {
-	bool standard = !file || strcmp(file, "-") == 0;
-	FILE *in = standard ? stdin : fopen(file, "re");
-	const char *name = pd_document_name(file);
+	FILE *in = !file || strcmp(file, "-") == 0 ? stdin : fopen(file, "re");
+
+	if (!in)
+		pd_error_input(err, "%s: cannot open: %s", file, strerror(errno));
+	return in;
+}
+
+void pd_document_close(FILE *in)
+{
+	if (in != stdin)
+		fclose(in);
+}
+
+json_t *pd_json_load_stream(FILE *in, const char *name, bool more, struct pd_error *err)
+{
 	json_error_t why;
 	json_t *value;
 
-	if (!in) {
-		pd_error_input(err, "%s: cannot open: %s", name, strerror(errno));
-		return NULL;
-	}
 	errno = 0;
-	value = json_loadf(in, JSON_REJECT_DUPLICATES, &why);
+	value = json_loadf(in, JSON_REJECT_DUPLICATES | (more ? JSON_DISABLE_EOF_CHECK : 0), &why);
 	if (!value && ferror(in))
 		pd_error_input(err, "%s: cannot read: %s", name, strerror(errno ? errno : EIO));
 	else if (!value && why.position == 0)
 		pd_error_input(err, "%s: empty: expected a JSON object", name);
 	else if (!value)
 		pd_error_input(err, "%s:%d:%d: not JSON: %s", name, why.line, why.column, why.text);
-	if (!standard)
-		fclose(in);
+	return value;
+}
+
+json_t *pd_json_load(const char *file, struct pd_error *err)
+{
+	const char *name = pd_document_name(file);
+	FILE *in = pd_document_open(file, err);
+	json_t *value;
+
+	if (!in)
+		return NULL;
+	value = pd_json_load_stream(in, name, false, err);
+	pd_document_close(in);
 	return value;
 }
 

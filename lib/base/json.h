@@ -35,8 +35,13 @@ struct pd_place {
  * Returns a new reference.
  */
 json_t *pd_json_load(const char *file, struct pd_error *err);
+/* The same from an open stream, called name; with `more`, other text may follow the value. */
+json_t *pd_json_load_stream(FILE *in, const char *name, bool more, struct pd_error *err);
 /* How messages call that file. */
 const char *pd_document_name(const char *file);
+/* Opens it; closes it unless it is standard input. */
+FILE *pd_document_open(const char *file, struct pd_error *err);
+void pd_document_close(FILE *in);
 
 /* The root of a document. */
 struct pd_place pd_place_root(const char *document, json_t *value);

@@ -1,1 +1,1 @@
-lib_libpd_a_SOURCES += lib/trace/trace.h
+lib_libpd_a_SOURCES += lib/trace/read.c lib/trace/trace.c lib/trace/trace.h

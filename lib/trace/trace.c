@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trace/trace.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct pd_trace *pd_trace_new(struct pd_plan *plan, const char *device, int64_t start_ns)
+{
+	struct pd_trace *trace = pd_zalloc(sizeof(*trace));
+
+	trace->plan = plan;
+	trace->device = pd_strdup(device);
+	trace->start_ns = start_ns;
+	return trace;
+}
+
+void pd_trace_free(struct pd_trace *trace)
+{
+	if (!trace)
+		return;
+	pd_plan_free(trace->plan);
+	free(trace->device);
+	free(trace->records);
+	free(trace);
+}
+
+void pd_trace_add(struct pd_trace *trace, const struct pd_record *record)
+{
+	trace->records = pd_grow(trace->records, &trace->capacity, trace->count + 1,
+				 sizeof(*trace->records));
+	trace->records[trace->count++] = *record;
+}
+
+static int compare(const void *a, const void *b)
+{
+	const struct pd_record *x = *(const struct pd_record *const *)a;
+	const struct pd_record *y = *(const struct pd_record *const *)b;
+
+	if (x->start_ns != y->start_ns)
+		return x->start_ns < y->start_ns ? -1 : 1;
+	if (x->end_ns != y->end_ns)
+		return x->end_ns < y->end_ns ? -1 : 1;
+	if (x->op.rank != y->op.rank)
+		return x->op.rank < y->op.rank ? -1 : 1;
+	return x < y ? -1 : x > y;      /* keeps the order in which a rank did them */
+}
+
+void pd_trace_sort(struct pd_trace *trace)
+{
+	struct pd_record **order = pd_calloc(trace->count, sizeof(struct pd_record *));
+	struct pd_record *sorted = pd_calloc(trace->count, sizeof(*sorted));
+
+	for (size_t i = 0; i < trace->count; i++)
+		order[i] = &trace->records[i];
+	qsort(order, trace->count, sizeof(*order), compare);
+	for (size_t i = 0; i < trace->count; i++)
+		sorted[i] = *order[i];
+	free(order);
+	free(trace->records);
+	trace->records = sorted;
+	trace->capacity = trace->count ? trace->count : 1;
+}
+
+int pd_trace_write_header(FILE *out, const struct pd_plan *plan, const char *device,
+			  int64_t start_ns, struct pd_error *err)
+{
+	json_t *header = json_pack("{ss si so ss sI}", "format", "pd-trace", "version", 1,
+				   "plan", pd_plan_json(plan), "device", device,
+				   "start_ns", start_ns);
+	int result = json_dumpf(header, out, JSON_COMPACT | JSON_REAL_PRECISION(17));
+
+	json_decref(header);
+	if (result < 0 || fputc('\n', out) == EOF)
+		return pd_error_failed(err, "cannot write the trace: %s", strerror(errno));
+	return 0;
+}
+
+void pd_trace_write_record(FILE *out, const struct pd_record *record)
+{
+	const struct pd_op *op = &record->op;
+
+	fprintf(out, "{\"rank\":%" PRId32 ",\"op\":\"%s\",\"stage\":%" PRId32
+		",\"microbatch\":%" PRId64, op->rank, pd_op_kind_name[op->kind], op->stage,
+		op->microbatch);
+	if (op->version >= 0)
+		fprintf(out, ",\"weight_version\":%" PRId64, op->version);
+	if (op->peer >= 0)
+		fprintf(out, ",\"peer\":%" PRId32, op->peer);
+	if (op->seq >= 0)
+		fprintf(out, ",\"seq\":%" PRId64, op->seq);
+	if (record->bytes != 0)
+		fprintf(out, ",\"bytes\":%" PRId64, record->bytes);
+	if (op->evaluate)
+		fputs(",\"evaluate\":true", out);
+	fprintf(out, ",\"start_ns\":%" PRId64 ",\"end_ns\":%" PRId64 "}\n", record->start_ns,
+		record->end_ns);
+}
+
+int pd_trace_write(const struct pd_trace *trace, FILE *out, struct pd_error *err)
+{
+	if (pd_trace_write_header(out, trace->plan, trace->device, trace->start_ns, err) < 0)
+		return -1;
+	for (size_t i = 0; i < trace->count; i++)
+		pd_trace_write_record(out, &trace->records[i]);
+	if (fflush(out) != 0 || ferror(out))
+		return pd_error_failed(err, "cannot write the trace: %s", strerror(errno));
+	return 0;
+}
