@@ -17,11 +17,20 @@ UNIT_LIBS = test/libtap.a $(PD_LIBS)
 UNIT_DEVICE_LIBS = test/libtap.a $(PD_DEVICE_LIBS)
 
 # transports
-check_PROGRAMS += test/unit/ucx
-TESTS += test/unit/ucx
+check_PROGRAMS += test/unit/ucx test/unit/ucx-end
+TESTS += test/unit/ucx test/unit/ucx-end
 test_unit_ucx_SOURCES = test/unit/ucx.c test/unit/ranks.c test/unit/ranks.h
 test_unit_ucx_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_ucx_LDADD = $(UNIT_DEVICE_LIBS)
+test_unit_ucx_end_SOURCES = test/unit/ucx-end.c test/unit/ranks.c test/unit/ranks.h
+test_unit_ucx_end_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_ucx_end_LDADD = $(UNIT_DEVICE_LIBS)
+check_PROGRAMS += test/unit/ucx-life
+test_unit_ucx_life_SOURCES = test/unit/ucx-life.c test/unit/ranks.c test/unit/ranks.h
+test_unit_ucx_life_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_ucx_life_LDADD = $(UNIT_DEVICE_LIBS)
+TESTS += test/t6001-ucx-life.sh
+EXTRA_DIST += test/t6001-ucx-life.sh
 
 # virtual time, timelines, replay
 check_PROGRAMS += test/unit/sim

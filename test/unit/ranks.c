@@ -28,15 +28,6 @@ bool rank_ok(struct rank *me, bool ok, const char *what)
 	return ok;
 }
 
-void ranks_meet(struct rank *me)
-{
-	int before = atomic_fetch_add(&me->shared->arrived, 1);
-	int wanted = (before / me->ranks + 1) * me->ranks;
-
-	while (atomic_load(&me->shared->arrived) < wanted)
-		usleep(200);
-}
-
 int ranks_step(struct rank *me, int timeout_ms)
 {
 	struct pd_transport *t = me->transport;
@@ -54,6 +45,16 @@ int ranks_step(struct rank *me, int timeout_ms)
 	if (fds[0].revents && read(me->gate.fd, &count, sizeof(count)) < 0)
 		return 0;
 	return 0;
+}
+
+void ranks_meet(struct rank *me)
+{
+	int before = atomic_fetch_add(&me->shared->arrived, 1);
+	int wanted = (before / me->ranks + 1) * me->ranks;
+
+	while (atomic_load(&me->shared->arrived) < wanted)
+		if (!me->transport || ranks_step(me, 1) < 0)
+			usleep(1000);
 }
 
 int ranks_until(struct rank *me, struct pd_event *ev)

@@ -27,7 +27,7 @@ struct rank {
  */
 int run_ranks(int n, int (*body)(struct rank *me), double *results, int victim);
 
-/* All ranks have come here. */
+/* Waits, moving transfers, until all ranks have come here. */
 void ranks_meet(struct rank *me);
 /* What a worker does when it has nothing to do: progress, arm, sleep; -1: broken. */
 int ranks_step(struct rank *me, int timeout_ms);

@@ -14,8 +14,7 @@
  *   missed and nobody polls.  The one time when arm() stays 1 for long is when a peer does
  *   not empty its queue of 64 messages.
  * sysv is left out: a segment has a number until it is removed, and a process killed before
- *   that leaves it behind for good.  posix with its link in /proc has a name for the moment
- *   of its creation only, which POSIX_RX_BUFS_GROW keeps short: it is all written once.
+ *   that leaves it behind for good.  posix memory has no name at all (nameless.h).
  * RNDV_THRESH=8000: one message in the queue is at most one element, so that a sender does
  *   not have to wait for the receiver in the middle of one.
  * RCACHE_ENABLE=n: nothing here needs memory to be registered; without it UCX does not
@@ -24,12 +23,14 @@
  *
  * Endpoints are without UCX's own error handling, which would have to do without cma: a
  * peer that died is noticed by whoever started it.  Until then transfers with it stay
- * pending or fail; close() works at any time.
+ * pending, or fail (peer_lost); close() works at any time.
  */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "transport/transport.h"
+#include "transport/ucx/nameless.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -275,6 +276,22 @@ static int ucx_fd(struct pd_transport *t)
 	return ((struct ucx *)t)->fd;
 }
 
+__attribute__((format(printf, 2, 3)))
+static void give_up(struct ucx *u, const char *fmt, ...)
+{
+	struct pd_event none = {.state = PD_EVENT_PENDING};
+	struct pd_error err;
+	va_list ap;
+
+	err.status = PD_EXIT_FAILED;
+	va_start(ap, fmt);
+	vsnprintf(err.text, sizeof(err.text), fmt, ap);
+	va_end(ap);
+	pd_error_prefix(&err, "rank %d", u->rank);
+	pd_event_fail(&none, &err, u->gate);
+	u->broken = true;
+}
+
 static int ucx_arm(struct pd_transport *t)
 {
 	struct ucx *u = (struct ucx *)t;
@@ -286,15 +303,8 @@ static int ucx_arm(struct pd_transport *t)
 		if (pd_event_done(x->after))
 			return 1;
 	status = ucp_worker_arm(u->worker);
-	if (status != UCS_OK && status != UCS_ERR_BUSY) {
-		struct pd_error err;
-		struct pd_event none = {.state = PD_EVENT_PENDING};
-
-		pd_error_failed(&err, "rank %d: UCX cannot wait: %s", u->rank,
-				ucs_status_string(status));
-		pd_event_fail(&none, &err, u->gate);
-		u->broken = true;
-	}
+	if (status != UCS_OK && status != UCS_ERR_BUSY)
+		give_up(u, "UCX cannot wait: %s", ucs_status_string(status));
 	return status != UCS_OK;
 }
 
@@ -306,6 +316,16 @@ static void ucx_address(struct pd_transport *t, const void **bytes_p, size_t *le
 	*length_p = u->address_length;
 }
 
+/* UCX found out that a peer is gone.  Having this keeps UCX from aborting the process. */
+static void peer_lost(void *transport, ucp_ep_h endpoint, ucs_status_t status)
+{
+	struct ucx *u = transport;
+
+	for (int r = 0; r < u->ranks; r++)
+		if (u->peers[r] == endpoint && !u->broken)
+			give_up(u, "lost rank %d: %s", r, ucs_status_string(status));
+}
+
 static int ucx_connect(struct pd_transport *t, const void *const *addresses, const size_t *lengths,
 		       struct pd_error *err)
 {
@@ -315,9 +335,11 @@ static int ucx_connect(struct pd_transport *t, const void *const *addresses, con
 	for (int r = 0; r < u->ranks; r++) {
 		ucp_ep_params_t params = {
 			.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
-				      UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
+				      UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+				      UCP_EP_PARAM_FIELD_ERR_HANDLER,
 			.address = addresses[r],
 			.err_mode = UCP_ERR_HANDLING_MODE_NONE,
+			.err_handler = {.cb = peer_lost, .arg = u},
 		};
 		ucs_status_t status = ucp_ep_create(u->worker, &params, &u->peers[r]);
 
@@ -374,7 +396,6 @@ static ucs_status_t configure(ucp_config_t *config)
 {
 	static const char *const settings[][2] = {
 		{"TLS", "posix,cma,self"},
-		{"POSIX_RX_BUFS_GROW", "128"},
 		{"RNDV_THRESH", "8000"},
 		{"RCACHE_ENABLE", "n"},
 		{"LOG_LEVEL", "fatal"},
@@ -405,8 +426,10 @@ static ucs_status_t start(struct ucx *u)
 		.thread_mode = UCS_THREAD_MODE_SERIALIZED,
 	};
 	ucp_config_t *config;
-	ucs_status_t status = ucp_config_read(NULL, NULL, &config);
+	ucs_status_t status;
 
+	pd_ucx_nameless();
+	status = ucp_config_read(NULL, NULL, &config);
 	if (status != UCS_OK)
 		return status;
 	status = configure(config);

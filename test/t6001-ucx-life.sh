@@ -1,0 +1,45 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Processes that talk through shared memory: asleep they cost nothing, and they leave nothing
+# behind, however they end.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+
+life=$PD_BUILD/test/unit/ucx-life
+[ -x "$life" ] || test_skip_all "test/unit/ucx-life is not built (make check builds it)"
+
+# Segments of both kinds; other programs of this machine have theirs.
+segments() {
+	ls /dev/shm | grep '^ucx_' || :
+	awk 'NR > 1 { print "sysv", $2 }' /proc/sysvipc/shm
+}
+
+# Those that are not in the file BEFORE; it may take a moment until the killed are gone.
+left_behind() {
+	for try in 1 2 3 4 5 6 7 8 9 10; do
+		segments | grep -vxF -f "$1" >left || return 1
+		sleep 0.3
+	done
+	cat left
+}
+
+test_ok "four connected processes asleep for 2 s: under 20 ms of processor time each" '
+	"$life" idle 2 >cpu_ms
+	cat cpu_ms
+	awk "{ exit !(\$1 < 20) }" cpu_ms'
+
+test_ok "an orderly end leaves nothing behind" '
+	{ segments; echo none; } >before
+	"$life" idle 0.1
+	! left_behind before'
+
+test_ok "20 kills at any moment leave nothing behind" '
+	{ segments; echo none; } >before
+	for i in 01 02 03 04 05 06 07 08 09 10 11 12 13 14 15 16 17 18 19 20; do
+		"$life" churn &
+		sleep 0.$(awk "BEGIN { srand($i); printf \"%03d\", 20 + rand() * 150 }")
+		kill -KILL $!
+		wait $! || :
+	done
+	! left_behind before'
+
+test_done

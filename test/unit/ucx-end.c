@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* UCX: transfers that do not end well, and what goes on beside them. */
+#include "base/clock.h"
+#include "tap.h"
+#include "unit/ranks.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LARGE (16 * 1024 * 1024)
+
+static struct pd_event ev[8];
+
+/* Closes with transfers in every state; none was started by the other side. */
+static int close_unfinished(struct rank *me)
+{
+	char *buf = calloc(1, LARGE);
+	struct pd_event ready;
+	int peer = 1 - me->rank, bad = 0;
+
+	pd_event_arm(&ready);
+	bad += ranks_recv(me, peer, 1, buf, 100, NULL, &ev[0]) != 0;
+	bad += ranks_recv(me, peer, 2, buf, LARGE, &ready, &ev[1]) != 0;
+	bad += ranks_send(me, peer, 3, buf, LARGE, NULL, &ev[2]) != 0;
+	bad += ranks_send(me, peer, 4, buf, 100, &ready, &ev[3]) != 0;
+	bad += ranks_recv(me, me->rank, 5, buf, LARGE, NULL, &ev[4]) != 0;
+	for (int i = 0; i < 5; i++)
+		bad += ranks_step(me, 5) < 0;
+	ranks_meet(me);
+	me->transport->ops->close(me->transport);
+	me->transport = NULL;
+	for (int i = 0; i < 5; i++)
+		bad += !rank_ok(me, pd_event_failed(&ev[i]), "a cancelled event failed");
+	free(buf);
+	return bad;
+}
+
+/* Rank 1 dies; what rank 0 has with it must neither crash nor hang it. */
+static int peer_dies(struct rank *me)
+{
+	char *buf = calloc(1, LARGE);
+	int bad = 0;
+
+	if (me->rank == 1) {
+		ranks_send(me, 0, 1, buf, LARGE, NULL, &ev[0]);
+		ranks_send(me, 0, 2, buf, 100, NULL, &ev[1]);
+		for (int i = 0; i < 20; i++)
+			ranks_step(me, 5);
+		ranks_meet(me);
+		kill(getpid(), SIGKILL);
+	}
+	ranks_send(me, 1, 3, buf, LARGE, NULL, &ev[3]);
+	ranks_recv(me, 1, 4, buf, LARGE, NULL, &ev[4]);
+	for (int i = 0; i < 20; i++)
+		ranks_step(me, 5);
+	ranks_meet(me);
+	usleep(50000);
+	for (int i = 0; i < 200; i++)
+		ranks_send(me, 1, 100 + (uint64_t)i, buf, 100, NULL, &ev[5]);
+	/* its announcement is here, its memory is not */
+	ranks_recv(me, 1, 1, buf, LARGE, NULL, &ev[0]);
+	for (int64_t end_ns = pd_now_ns() + 500000000; pd_now_ns() < end_ns;)
+		if (ranks_step(me, 5) < 0)
+			break;
+	bad += !rank_ok(me, pd_event_failed(&ev[0]), "what cannot arrive fails");
+	bad += !rank_ok(me, atomic_load(&me->gate.failed), "with a reason");
+	bad += !rank_ok(me, me->transport->ops->progress(me->transport) == -1, "it is broken");
+	me->transport->ops->close(me->transport);
+	me->transport = NULL;
+	bad += !rank_ok(me, pd_event_failed(&ev[3]) && pd_event_failed(&ev[4]), "the rest too");
+	free(buf);
+	return bad;
+}
+
+/* Rank 1 expects another number of bytes than rank 0 sends. */
+static int disagree(struct rank *me, size_t sent, size_t wanted)
+{
+	static char buf[20000];
+	int bad = 0;
+
+	if (me->rank == 0) {
+		bad += ranks_send(me, 1, 1, buf, sent, NULL, &ev[0]) != 0;
+	} else {
+		ranks_recv(me, 0, 1, buf, wanted, NULL, &ev[0]);
+		bad += !rank_ok(me, ranks_until(me, &ev[0]) == -1, "fails");
+		bad += !rank_ok(me, pd_event_failed(&ev[0]), "its event fails");
+	}
+	ranks_meet(me);
+	return bad;
+}
+
+static int fewer(struct rank *me)
+{
+	return disagree(me, 100, 101);
+}
+
+static int more(struct rank *me)
+{
+	return disagree(me, 100, 99);
+}
+
+static int many_more(struct rank *me)
+{
+	return disagree(me, 20000, 19999);
+}
+
+static void *compute(void *stop)
+{
+	volatile double x = 1;
+
+	while (!atomic_load((_Atomic int *)stop))
+		for (int i = 0; i < 1000; i++)
+			x = x * 1.0000001;
+	return NULL;
+}
+
+/* A large transfer ends while another thread of the receiver computes. */
+static int overlap(struct rank *me)
+{
+	char *buf = malloc(LARGE);
+	_Atomic int stop = 0;
+	pthread_t thread;
+	int bad = 0;
+
+	memset(buf, me->rank == 0 ? 7 : 0, LARGE);
+	if (me->rank == 0) {
+		bad += ranks_send(me, 1, 1, buf, LARGE, NULL, &ev[0]) != 0;
+		bad += ranks_until(me, &ev[0]) != 0;
+	} else {
+		pthread_create(&thread, NULL, compute, &stop);
+		bad += ranks_recv(me, 0, 1, buf, LARGE, NULL, &ev[0]) != 0;
+		bad += ranks_until(me, &ev[0]) != 0;
+		me->result[0] = (double)(ev[0].end_ns - ev[0].start_ns) / 1e6;
+		atomic_store(&stop, 1);
+		pthread_join(thread, NULL);
+		bad += !rank_ok(me, buf[0] == 7 && memcmp(buf, buf + 1, LARGE - 1) == 0, "whole");
+	}
+	free(buf);
+	return bad;
+}
+
+int main(void)
+{
+	double result[RANKS_MAX * RANKS_RESULT];
+
+	is_int(run_ranks(2, close_unfinished, NULL, -1), 0, "close cancels what is unfinished");
+	for (int i = 0; i < 5; i++)
+		is_int(run_ranks(2, peer_dies, NULL, 1), 0, "a peer may die, time %d", i + 1);
+	is_int(run_ranks(2, fewer, NULL, -1), 0, "fewer bytes than expected are an error");
+	is_int(run_ranks(2, more, NULL, -1), 0, "more bytes than expected are an error");
+	is_int(run_ranks(2, many_more, NULL, -1), 0, "so they are in a large transfer");
+	is_int(run_ranks(2, overlap, result, -1), 0, "16 MiB while the receiver computes");
+	diag("in %.1f ms", result[RANKS_RESULT]);
+	return done_testing();
+}
