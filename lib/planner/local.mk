@@ -1,1 +1,11 @@
-lib_libpd_a_SOURCES +=
+lib_libpd_a_SOURCES += \
+	lib/planner/baseline.c \
+	lib/planner/cost.c lib/planner/cost.h lib/planner/cost_kind.def \
+	lib/planner/explain.c \
+	lib/planner/fixed.c \
+	lib/planner/flat.c \
+	lib/planner/planner.c lib/planner/planner.h \
+	lib/planner/predict.c lib/planner/predict.h \
+	lib/planner/request.c \
+	lib/planner/search.h \
+	lib/planner/sosp19.c

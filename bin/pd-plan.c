@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* profile + topology -> plan */
+#include "base/json.h"
+#include "base/opt.h"
+#include "planner/planner.h"
+
+static struct pd_plan_request request;
+static int64_t gpus;
+static const char *topology_name;
+static bool explain;
+static int cost;
+static const char *schedule = "1f1b", *weights = "stash";
+static int64_t microbatches = 1;
+
+static const struct pd_opt options[] = {
+	{ .name = "gpus", .letter = 'g', .kind = PD_OPT_COUNT, .argument = "N",
+	  .help = "plan for N devices, joined as the profile measured",
+	  .value = &gpus, .min = 1, .max = PD_MAX_RANKS },
+	{ .name = "topology", .letter = 't', .kind = PD_OPT_STRING, .argument = "FILE|STRING",
+	  .help = "the machine, such as 4@12GB/s,4@10Gbit/s", .value = &topology_name },
+	{ .name = "memory", .letter = 'm', .kind = PD_OPT_BYTES, .argument = "BYTES",
+	  .help = "of one device, such as 16GB", .value = &request.memory_bytes },
+	{ .name = "schedule", .kind = PD_OPT_STRING, .argument = "NAME",
+	  .help = "1f1b (default)", .value = &schedule },
+	{ .name = "weights", .kind = PD_OPT_STRING, .argument = "NAME",
+	  .help = "stash (default)", .value = &weights },
+	{ .name = "microbatches", .kind = PD_OPT_COUNT, .argument = "M",
+	  .help = "per minibatch: 1 (default)", .value = &microbatches, .min = 1, .max = 1 << 30 },
+	{ .name = "straight", .letter = 's', .kind = PD_OPT_FLAG,
+	  .help = "one rank per stage: no replicas", .value = &request.straight },
+	{ .name = "stages", .kind = PD_OPT_STRING, .argument = "LIST",
+	  .help = "layers and replicas by hand, such as 8x1,6x1", .value = &request.stages },
+	{ .name = "cost", .letter = 'c', .kind = PD_OPT_CHOICE, .argument = "NAME",
+	  .help = "compare plans by: simulated (default), sosp19", .value = &cost,
+	  .choices = pd_cost_kind_name },
+	{ .name = "explain", .letter = 'e', .kind = PD_OPT_FLAG,
+	  .help = "say on standard error what the plan is made of", .value = &explain },
+	{ .name = NULL }
+};
+
+static const struct pd_command command = {
+	.name = "pd-plan",
+	.synopsis = "[OPTION]... [profile.json]",
+	.summary = "Divides a network into stages, and stages among devices.",
+	.options = options,
+	.max_operands = 1,
+};
+
+int main(int argc, char **argv)
+{
+	struct pd_error err;
+	struct pd_topology topology;
+	struct pd_profile *profile;
+	struct pd_plan *plan = NULL;
+	json_t *json;
+	int first = pd_command_parse(&command, argc, argv), status;
+
+	if (pd_planner_known(schedule, weights, microbatches, &err) < 0)
+		return pd_command_fail(&err);
+	profile = pd_profile_read(pd_operand(argc, argv, first, 0), &err);
+	if (!profile)
+		return pd_command_fail(&err);
+	request.cost = (enum pd_cost_kind)cost;
+	request.topology = &topology;
+	if (pd_planner_topology(profile, gpus, topology_name, &topology, &err) == 0)
+		plan = pd_planner_plan(profile, &request, &err);
+	if (!plan) {
+		pd_profile_free(profile);
+		return pd_command_fail(&err);
+	}
+	json = pd_plan_json(plan);
+	status = pd_json_write(json, stdout, &err);
+	if (status == 0 && explain)
+		pd_plan_explain(plan, stderr);
+	json_decref(json);
+	pd_plan_free(plan);
+	return status < 0 ? pd_command_fail(&err) : pd_command_end(PD_EXIT_YES);
+}

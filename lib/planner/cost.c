@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/cost.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *const pd_cost_kind_name[] = {
+#define COST_KIND(symbol, name, what) name,
+#include "planner/cost_kind.def"
+#undef COST_KIND
+	NULL
+};
+
+static int64_t saturate(__int128 value)
+{
+	return value > PD_COST_MAX ? PD_COST_MAX : (int64_t)value;
+}
+
+int64_t pd_bytes_ns(int64_t bytes, int64_t bandwidth_bytes_per_s)
+{
+	if (!bytes)
+		return 0;
+	if (!bandwidth_bytes_per_s)
+		return PD_COST_MAX;
+	if (bytes <= INT64_MAX / 2 / 1000000000)        /* 64-bit division is much faster */
+		return pd_ceil_div(bytes * 1000000000, bandwidth_bytes_per_s);
+	return saturate(((__int128)bytes * 1000000000 + bandwidth_bytes_per_s - 1) /
+			bandwidth_bytes_per_s);
+}
+
+int64_t pd_allreduce_ns(int64_t parameter_ns, int64_t latency_ns, int64_t m)
+{
+	int64_t steps = 2 * (m - 1);
+
+	if (m == 1 || !parameter_ns)
+		return 0;
+	if (parameter_ns > INT64_MAX / 4 / steps || latency_ns > INT64_MAX / 4 / steps)
+		return saturate(((__int128)parameter_ns * steps + m - 1) / m +
+				(__int128)latency_ns * steps);
+	return pd_ceil_div(parameter_ns * steps, m) + latency_ns * steps;
+}
+
+/*
+ * What no plan can avoid: m replicas compute for compute_ns together, and the link of each
+ * carries its part of what comes and goes and, per update, all but one piece of the
+ * parameters twice (2 (m - 1)/m is the least for any all-reduce).  Rounded down
+ * everywhere: whoever moves bytes may round each transfer down.
+ */
+static int64_t bound_ns(const struct pd_work *work, const struct pd_level *link, int64_t m)
+{
+	int64_t piece = work->parameter_bytes / 4 / m * 4;
+	__int128 wire = work->link_ns;
+
+	if (m > 1 && link->bandwidth_bytes_per_s > 0)
+		wire += (__int128)piece * 1000000000 / link->bandwidth_bytes_per_s * 2 * (m - 1);
+	return pd_max64(work->compute_ns, saturate(wire)) / m;
+}
+
+int64_t pd_work_ns(enum pd_cost_kind kind, const struct pd_work *work, const struct pd_level *link,
+		   int64_t m)
+{
+	int64_t busy, wire;
+
+	switch (kind) {
+	case PD_COST_BOUND:
+		return bound_ns(work, link, m);
+	case PD_COST_SIMULATED:         /* backward, all-reduce, step, forward: one by one */
+		busy = pd_max64(work->compute_ns, work->link_ns) +
+			pd_allreduce_ns(work->parameter_ns, link->latency_ns, m);
+		return pd_max64(pd_ceil_div(busy, m), work->cut_ns);
+	default:                        /* PD_COST_SOSP19; see sosp19.c */
+		wire = m == 1 ? 0 : saturate((__int128)work->parameter_ns * 2 * (m - 1));
+		return pd_max64(pd_ceil_div(pd_max64(work->compute_ns, wire), m), work->cut_ns);
+	}
+}
+
+/* May the network be cut before layer l?  Not between layers that share parameters. */
+static bool *legal_cuts(const struct pd_profile *profile)
+{
+	int n = profile->layer_count, tied = 0;
+	bool *legal = pd_calloc((size_t)n + 1, sizeof(*legal));
+	int *change = pd_calloc((size_t)n + 1, sizeof(*change));
+
+	for (int l = 0; profile->model && l < n; l++) {
+		int shares = profile->model->layers[l].shares;
+
+		if (shares >= 0) {      /* not before any of low + 1 to high */
+			change[(shares < l ? shares : l) + 1]++;
+			change[(shares < l ? l : shares) + 1]--;
+		}
+	}
+	for (int l = 0; l <= n; l++) {
+		tied += change[l];
+		legal[l] = tied == 0;
+	}
+	free(change);
+	return legal;
+}
+
+static int *last_uses(const struct pd_profile *profile)
+{
+	int *last = pd_calloc((size_t)profile->layer_count, sizeof(*last));
+
+	for (int l = 0; l < profile->layer_count; l++) {
+		last[l] = -1;
+		for (int i = 0; i < profile->layers[l].input_count; i++)
+			last[profile->layers[l].inputs[i]] = l;
+	}
+	return last;
+}
+
+/* Bytes of the tensors that cross the cut before each layer, into cut (layer_count + 1). */
+static void cut_bytes(const struct pd_profile *profile, const int *last_use, int64_t *cut)
+{
+	int n = profile->layer_count;
+
+	for (int l = 0; l < n; l++) {
+		int64_t bytes = profile->layers[l].activation_bytes;
+
+		if (last_use[l] < 0)
+			continue;
+		cut[l + 1] += bytes;
+		cut[last_use[l] + 1] -= bytes;
+	}
+	for (int l = 1; l <= n; l++)
+		cut[l] += cut[l - 1];
+}
+
+static void add_up(struct pd_costs *costs, const bool *legal, const int64_t *cut)
+{
+	const struct pd_profile *profile = costs->profile;
+	int64_t ns = 0, bytes = 0;
+	int u = 0;
+
+	for (int l = 0; l < profile->layer_count; l++) {
+		const struct pd_profile_layer *layer = &profile->layers[l];
+
+		if (legal[l]) {
+			costs->first[u] = l;
+			costs->compute_ns[u] = ns;
+			costs->parameter_bytes[u] = bytes;
+			costs->cut_bytes[u++] = cut[l];
+		}
+		ns += layer->forward_ns + layer->backward_ns + layer->update_ns;
+		if (!profile->model || profile->model->layers[l].shares < 0)
+			bytes += layer->parameter_bytes;
+	}
+	costs->unit_count = u;
+	costs->first[u] = profile->layer_count;
+	costs->compute_ns[u] = ns;
+	costs->parameter_bytes[u] = bytes;
+}
+
+void pd_costs_init(struct pd_costs *costs, const struct pd_profile *profile,
+		   enum pd_cost_kind kind, int64_t memory_limit_bytes)
+{
+	size_t room = (size_t)profile->layer_count + 1;
+	int64_t *cut = pd_calloc(room, sizeof(*cut));
+	bool *legal = legal_cuts(profile);
+
+	*costs = (struct pd_costs){
+		.profile = profile,
+		.kind = kind,
+		.memory_limit_bytes = memory_limit_bytes,
+		.first = pd_calloc(room, sizeof(*costs->first)),
+		.compute_ns = pd_calloc(room, sizeof(*costs->compute_ns)),
+		.parameter_bytes = pd_calloc(room, sizeof(*costs->parameter_bytes)),
+		.cut_bytes = pd_calloc(room, sizeof(*costs->cut_bytes)),
+		.last_use = last_uses(profile),
+	};
+	cut_bytes(profile, costs->last_use, cut);
+	add_up(costs, legal, cut);
+	free(cut);
+	free(legal);
+}
+
+void pd_costs_release(struct pd_costs *costs)
+{
+	free(costs->first);
+	free(costs->compute_ns);
+	free(costs->parameter_bytes);
+	free(costs->cut_bytes);
+	free(costs->last_use);
+	*costs = (struct pd_costs){ 0 };
+}
+
+void pd_row_init(struct pd_row *row, const struct pd_costs *costs)
+{
+	size_t room = (size_t)costs->unit_count + 1;
+
+	*row = (struct pd_row){
+		.costs = costs,
+		.unit = -1,
+		.in_bytes = pd_calloc(room, sizeof(*row->in_bytes)),
+		.out_bytes = pd_calloc(room, sizeof(*row->out_bytes)),
+		.memory_bytes = { pd_calloc(room, sizeof(int64_t)),
+				  pd_calloc(room, sizeof(int64_t)) },
+		.slot_bytes = pd_calloc(room, sizeof(*row->slot_bytes)),
+		.seen = pd_calloc((size_t)costs->profile->layer_count, sizeof(*row->seen)),
+	};
+	for (int l = 0; l < costs->profile->layer_count; l++)
+		row->seen[l] = -1;
+}
+
+void pd_row_release(struct pd_row *row)
+{
+	free(row->in_bytes);
+	free(row->out_bytes);
+	free(row->memory_bytes[0]);
+	free(row->memory_bytes[1]);
+	free(row->slot_bytes);
+	free(row->seen);
+	*row = (struct pd_row){ 0 };
+}
+
+/*
+ * Tensors arrive at a stage that uses them and leave it for later stages that use them,
+ * whether it made them or received them (lib/plan/wiring).  `held` sums what is in the
+ * stage and still wanted after layer l; a tensor leaves that sum with its last use.
+ */
+void pd_row_set(struct pd_row *row, int unit)
+{
+	const struct pd_costs *costs = row->costs;
+	const struct pd_profile_layer *layers = costs->profile->layers;
+	int begin = costs->first[unit];
+	int64_t in = 0, held = 0;
+
+	row->unit = unit;
+	for (int v = unit; v < costs->unit_count; v++) {
+		for (int l = costs->first[v]; l < costs->first[v + 1]; l++) {
+			for (int i = 0; i < layers[l].input_count; i++) {
+				int t = layers[l].inputs[i];
+				int64_t bytes = layers[t].activation_bytes;
+
+				if (t < begin && row->seen[t] != unit) {
+					row->seen[t] = unit;
+					in += bytes;
+					held += bytes;
+				}
+				/* an input named twice is one use: the last leaves the sum once */
+				bool again = false;
+				for (int k = 0; k < i; k++)
+					again |= layers[l].inputs[k] == t;
+				if (costs->last_use[t] == l && !again)
+					held -= bytes;
+			}
+			if (costs->last_use[l] >= 0)
+				held += layers[l].activation_bytes;
+		}
+		row->in_bytes[v + 1] = in;
+		row->out_bytes[v + 1] = held;
+		row->memory_bytes[0][v + 1] = row->memory_bytes[1][v + 1] = 0;
+	}
+}
+
+void pd_row_work(const struct pd_row *row, int v, const struct pd_level *link,
+		 struct pd_work *work_p)
+{
+	const struct pd_costs *costs = row->costs;
+	int64_t bandwidth = link->bandwidth_bytes_per_s;
+	int u = row->unit;
+
+	int64_t parameters = costs->parameter_bytes[v] - costs->parameter_bytes[u];
+	int64_t traffic = row->in_bytes[v] + row->out_bytes[v];
+
+	*work_p = (struct pd_work){
+		.compute_ns = costs->compute_ns[v] - costs->compute_ns[u],
+		.parameter_bytes = parameters,
+		.parameter_ns = pd_bytes_ns(parameters, bandwidth),
+	};
+	if (costs->kind == PD_COST_SOSP19)
+		work_p->cut_ns = pd_bytes_ns(2 * costs->cut_bytes[v], bandwidth);
+	else
+		work_p->link_ns = pd_bytes_ns(traffic, bandwidth);
+	if (costs->kind == PD_COST_BOUND)       /* one ns for each transfer */
+		work_p->link_ns = pd_max64(0, work_p->link_ns - 4 * costs->profile->layer_count);
+}
+
+/* Bytes are linear in the warm-up, and the same for any number of replicas above one. */
+int64_t pd_row_memory(struct pd_row *row, int v, int replicas, int warmup)
+{
+	const struct pd_costs *costs = row->costs;
+	int64_t *known = &row->memory_bytes[replicas > 1][v];
+	__int128 sum;
+
+	if (!*known) {
+		int first = costs->first[row->unit], count = costs->first[v] - first;
+		struct pd_memory one, two;
+
+		pd_memory_of(costs->profile, first, count, replicas, 0, row->in_bytes[v],
+			     row->out_bytes[v], &one);
+		pd_memory_of(costs->profile, first, count, replicas, 1, row->in_bytes[v],
+			     row->out_bytes[v], &two);
+		*known = saturate(one.total_bytes) + 1; /* 0 stays "not known" */
+		row->slot_bytes[v] = two.total_bytes - one.total_bytes;
+	}
+	sum = (__int128)row->slot_bytes[v] * warmup + *known - 1;
+	return saturate(sum);
+}

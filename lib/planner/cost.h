@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a stage costs per minibatch: the terms of the planner's recurrences.
+ *
+ * The layers of a profile are held as units, the pieces between two places where the
+ * network may be cut: any prefix of the topological order may be a stage boundary,
+ * unless the cut would separate layers that share parameters.  A range of units u to
+ * v - 1 is written [u, v).
+ *
+ * Times are integer nanoseconds, rounded up; anything beyond PD_COST_MAX counts as
+ * PD_COST_MAX.
+ */
+#ifndef PD_PLANNER_COST_H
+#define PD_PLANNER_COST_H
+
+#include "plan/memory.h"
+#include "profile/profile.h"
+#include "topology/topology.h"
+
+#define PD_COST_MAX (INT64_MAX / 4)
+
+enum pd_cost_kind {
+#define COST_KIND(symbol, name, what) PD_COST_##symbol,
+#include "planner/cost_kind.def"
+#undef COST_KIND
+	PD_COST_KINDS,
+	PD_COST_BOUND = PD_COST_KINDS,  /* no plan is faster; not for users */
+};
+
+extern const char *const pd_cost_kind_name[PD_COST_KINDS + 1];  /* NULL-terminated */
+
+struct pd_costs {
+	const struct pd_profile *profile;       /* borrowed */
+	enum pd_cost_kind kind;
+	int64_t memory_limit_bytes;             /* INT64_MAX: none */
+	int unit_count;
+	/* unit_count + 1 entries each */
+	int *first;                             /* layer at which unit u begins */
+	int64_t *compute_ns;                    /* of all units before u: forward, backward, update */
+	int64_t *parameter_bytes;               /* of all units before u */
+	int64_t *cut_bytes;                     /* of the tensors made before u and used at or after */
+	int *last_use;                          /* per layer: the last that uses its output, or -1 */
+};
+
+/* Sums fit: lib/profile checks.  Borrows profile. */
+void pd_costs_init(struct pd_costs *costs, const struct pd_profile *profile,
+		   enum pd_cost_kind kind, int64_t memory_limit_bytes);
+void pd_costs_release(struct pd_costs *costs);
+
+/* The stages that begin with one unit: what grows with their last one. */
+struct pd_row {
+	const struct pd_costs *costs;
+	int unit;                               /* u */
+	/* unit_count + 1 entries; [v] is for the stage [u, v) */
+	int64_t *in_bytes, *out_bytes;          /* to and from other stages per minibatch, one way */
+	int64_t *memory_bytes[2];               /* of a replica without warm-up: alone, one of several;
+						   0: not known yet */
+	int64_t *slot_bytes;                    /* more for each minibatch of warm-up */
+	int *seen;                              /* per layer */
+};
+
+void pd_row_init(struct pd_row *row, const struct pd_costs *costs);
+void pd_row_release(struct pd_row *row);
+/* Goes to unit u. */
+void pd_row_set(struct pd_row *row, int unit);
+
+/* Bytes of one replica of stage [u, v); the same as pd_memory_of. */
+int64_t pd_row_memory(struct pd_row *row, int v, int replicas, int warmup);
+
+/* What a stage does for one minibatch, all replicas together. */
+struct pd_work {
+	int64_t compute_ns;
+	int64_t parameter_bytes;
+	int64_t parameter_ns;   /* to send them over the link once */
+	int64_t link_ns;        /* a replica's link, each way: its activations and gradients */
+	int64_t cut_ns;         /* what the paper charges to the cut after the stage */
+};
+
+void pd_row_work(const struct pd_row *row, int v, const struct pd_level *link,
+		 struct pd_work *work_p);
+
+/*
+ * Mean time between two minibatches that leave a stage with m replicas, under the cost
+ * model.  At least compute / m under each of them (the bound
+ * rounds down).
+ */
+int64_t pd_work_ns(enum pd_cost_kind kind, const struct pd_work *work, const struct pd_level *link,
+		   int64_t m);
+
+/* One all-reduce among m: a ring, 2 (m - 1) steps of 1/m of the parameters. */
+int64_t pd_allreduce_ns(int64_t parameter_ns, int64_t latency_ns, int64_t m);
+
+/* Bytes over a link without latency; PD_COST_MAX when the bandwidth is 0 and bytes are not. */
+int64_t pd_bytes_ns(int64_t bytes, int64_t bandwidth_bytes_per_s);
+
+static inline int64_t pd_ceil_div(int64_t a, int64_t b)
+{
+	return a / b + (a % b != 0);
+}
+
+static inline int64_t pd_max64(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+#endif

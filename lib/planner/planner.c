@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/planner.h"
+
+#include "base/mem.h"
+#include "base/opt.h"
+#include "planner/predict.h"
+#include "planner/search.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_COUNTS 8           /* numbers of stages that are searched one by one */
+
+struct planner {
+	struct pd_profile *profile;
+	const struct pd_plan_request *request;
+	const struct pd_topology *topology;
+	struct pd_costs costs;
+	struct pd_plan *best;           /* its profile is the caller's until the end */
+	int64_t best_ns;
+};
+
+static int64_t memory_limit(const struct pd_profile *profile, const struct pd_plan_request *request)
+{
+	if (request->memory_bytes > 0)
+		return request->memory_bytes;
+	if (request->topology->memory_bytes > 0)
+		return request->topology->memory_bytes;
+	return profile->device_memory_bytes > 0 ? profile->device_memory_bytes : INT64_MAX;
+}
+
+/* All devices in a row, joined by the slowest of the links. */
+static struct pd_flat flat_of(const struct planner *p, const struct pd_costs *costs, bool straight)
+{
+	const struct pd_topology *topology = p->topology;
+	struct pd_flat flat = { costs, topology->level[0], (int)topology->devices, straight };
+
+	for (int k = 1; k < topology->levels; k++) {
+		const struct pd_level *level = &topology->level[k];
+
+		if (level->bandwidth_bytes_per_s < flat.link.bandwidth_bytes_per_s)
+			flat.link.bandwidth_bytes_per_s = level->bandwidth_bytes_per_s;
+		flat.link.latency_ns = pd_max64(flat.link.latency_ns, level->latency_ns);
+	}
+	if (straight && flat.devices > costs->unit_count)
+		flat.devices = costs->unit_count;
+	return flat;
+}
+
+static int64_t fullest(const struct pd_plan *plan, int *stage_p)
+{
+	int64_t most = -1;
+
+	for (int s = 0; s < plan->stage_count; s++)
+		if (plan->stages[s].memory_bytes > most) {
+			most = plan->stages[s].memory_bytes;
+			*stage_p = s;
+		}
+	return most;
+}
+
+/* Frees a plan whose profile belongs to somebody else. */
+static void drop(struct pd_plan *plan)
+{
+	if (plan)
+		plan->profile = NULL;
+	pd_plan_free(plan);
+}
+
+/* The layout as a plan with its stages' predictions; the profile stays the planner's. */
+static struct pd_plan *plan_of(const struct planner *p, const struct pd_layout *layout)
+{
+	struct pd_error err;
+	struct pd_plan *plan = pd_plan_new(p->profile, p->topology, layout->stage_count,
+					   layout->layers, layout->replicas, &err);
+
+	if (!plan)
+		pd_bug("planner: made no valid plan: %s", err.text);
+	for (int s = 0; layout->ranks && s < layout->stage_count; s++)
+		memcpy(plan->stages[s].ranks, layout->ranks[s],
+		       (size_t)layout->replicas[s] * sizeof(int));
+	pd_predict_stages(plan);
+	return plan;
+}
+
+/*
+ * The time by which plans are compared.  Under sosp19: the recurrence's own, or for a plan
+ * that is not of its making the same terms with the slowest link.
+ */
+static int64_t time_of(const struct planner *p, const struct pd_plan *plan,
+		       const struct pd_layout *layout)
+{
+	struct pd_flat flat = flat_of(p, &p->costs, false);
+	int64_t most = 0;
+	struct pd_row row;
+	int u = 0;
+
+	if (p->request->cost == PD_COST_SIMULATED)
+		return pd_predict_period_ns(plan);
+	if (layout->cost_ns != PD_NEVER)
+		return layout->cost_ns;
+	pd_row_init(&row, &p->costs);
+	for (int s = 0; s < layout->stage_count; s++) {
+		int end = plan->stages[s].first_layer + layout->layers[s], v = u;
+		struct pd_work work;
+
+		while (p->costs.first[v] < end)
+			v++;
+		pd_row_set(&row, u);
+		pd_row_work(&row, v, &flat.link, &work);
+		most = pd_max64(most, pd_work_ns(p->costs.kind, &work, &flat.link,
+						 layout->replicas[s]));
+		u = v;
+	}
+	pd_row_release(&row);
+	return most;
+}
+
+/* Time, then devices, stages, bytes at the fullest rank, then the first in the list. */
+static bool better(const struct planner *p, const struct pd_plan *plan, int64_t time)
+{
+	int stage = 0;
+	int64_t difference;
+
+	if (!p->best || time != p->best_ns)
+		return !p->best || time < p->best_ns;
+	if (plan->rank_count != p->best->rank_count)
+		return plan->rank_count < p->best->rank_count;
+	if (plan->stage_count != p->best->stage_count)
+		return plan->stage_count < p->best->stage_count;
+	difference = fullest(plan, &stage) - fullest(p->best, &stage);
+	return difference < 0;
+}
+
+/* Compares a candidate (or NULL) with the best so far; frees the layout. */
+static void consider(struct planner *p, struct pd_layout *layout)
+{
+	struct pd_plan *plan;
+	int64_t time;
+	int stage = 0;
+
+	if (!layout)
+		return;
+	plan = plan_of(p, layout);
+	time = time_of(p, plan, layout);
+	if (fullest(plan, &stage) <= p->costs.memory_limit_bytes && better(p, plan, time)) {
+		drop(p->best);
+		p->best = plan;
+		p->best_ns = time;
+	} else {
+		drop(plan);
+	}
+	pd_layout_free(layout);
+}
+
+static void consider_flat(struct planner *p, bool straight)
+{
+	struct pd_flat flat = flat_of(p, &p->costs, straight);
+	struct pd_layout *found[MOST_COUNTS + 1];
+	int most = 0;
+
+	if (p->request->cost == PD_COST_SIMULATED) {
+		most = flat.devices < p->costs.unit_count ? flat.devices : p->costs.unit_count;
+		most = most < MOST_COUNTS ? most : MOST_COUNTS;
+	}
+	pd_flat_search(&flat, most, found);
+	for (int s = 0; s <= most; s++)
+		consider(p, found[s]);
+}
+
+/* The paper's levels decide under sosp19 unless their plan does not fit. */
+static void search(struct planner *p)
+{
+	bool simulated = p->request->cost == PD_COST_SIMULATED;
+
+	if (p->topology->levels > 1)
+		consider(p, pd_sosp19_search(&p->costs, p->topology, p->request->straight));
+	if (simulated || !p->best)
+		consider_flat(p, p->request->straight);
+	if (simulated && !p->request->straight) {
+		consider_flat(p, true);
+		consider(p, pd_data_parallel_layout(&p->costs, p->topology->devices));
+	}
+}
+
+static int too_large(const struct pd_plan *plan, const char *what, int64_t limit,
+		     struct pd_error *err)
+{
+	const struct pd_stage *stage;
+	char need[32], have[32], more[32];
+	int s = 0;
+	int64_t bytes = fullest(plan, &s);
+
+	stage = &plan->stages[s];
+	return pd_error_no(err, "%s %s (%" PRId64 " bytes) on stage %d (layers \"%.60s\" to "
+			   "\"%.60s\"), %s more than the %s of a device", what,
+			   pd_show_bytes(bytes, need), bytes, s,
+			   plan->profile->layers[stage->first_layer].name,
+			   plan->profile->layers[stage->first_layer + stage->layer_count - 1].name,
+			   pd_show_bytes(bytes - limit, more), pd_show_bytes(limit, have));
+}
+
+static int explain_none(struct planner *p, struct pd_error *err)
+{
+	struct pd_flat flat = flat_of(p, &p->costs, p->request->straight);
+	int64_t bytes;
+	struct pd_layout *layout = pd_flat_least_memory(&flat, &bytes);
+	struct pd_plan *plan = plan_of(p, layout);
+
+	too_large(plan, "no plan fits: the closest needs", p->costs.memory_limit_bytes, err);
+	drop(plan);
+	pd_layout_free(layout);
+	return -1;
+}
+
+static int by_hand(struct planner *p, struct pd_error *err)
+{
+	struct pd_layout *layout = pd_fixed_layout(&p->costs, p->request->stages,
+						   p->topology->devices, err);
+	int stage = 0;
+
+	if (!layout)
+		return -1;
+	for (int s = 0; p->request->straight && s < layout->stage_count; s++)
+		if (layout->replicas[s] > 1) {
+			pd_error_input(err, "--stages: stage %d has %d replicas, but --straight "
+				       "allows one", s, layout->replicas[s]);
+			pd_layout_free(layout);
+			return -1;
+		}
+	p->best = plan_of(p, layout);
+	p->best_ns = time_of(p, p->best, layout);
+	pd_layout_free(layout);
+	if (fullest(p->best, &stage) <= p->costs.memory_limit_bytes)
+		return 0;
+	return too_large(p->best, "--stages: this plan needs", p->costs.memory_limit_bytes, err);
+}
+
+/*
+ * A bound for every plan.  The period is at least what any one replica computes for a
+ * minibatch of its own, over the number of replicas, and at least what its own link
+ * carries meanwhile; flat.c finds the least such time over all stages and replicas, with
+ * every link as fast as the innermost (a transfer crosses that one in any case) and no
+ * limit to memory.  Under sosp19 on one level the bound is the recurrence without the
+ * limit; on more levels, all compute over all devices, and the largest unit when straight.
+ */
+static int64_t lower_bound(const struct planner *p)
+{
+	const struct pd_costs *costs = &p->costs;
+	bool levels = p->request->cost == PD_COST_SOSP19 && p->topology->levels > 1;
+	struct pd_flat flat = flat_of(p, costs, p->request->straight);
+	struct pd_costs free_costs;
+	int64_t bound;
+
+	if (levels) {
+		bound = costs->compute_ns[costs->unit_count] / p->topology->devices;
+		for (int u = 0; p->request->straight && u < costs->unit_count; u++)
+			bound = pd_max64(bound, costs->compute_ns[u + 1] - costs->compute_ns[u]);
+		return bound;
+	}
+	pd_costs_init(&free_costs, p->profile, p->request->cost == PD_COST_SOSP19
+		      ? PD_COST_SOSP19 : PD_COST_BOUND, INT64_MAX);
+	flat.costs = &free_costs;
+	flat.link = p->topology->level[0];
+	bound = pd_flat_time(&flat);
+	pd_costs_release(&free_costs);
+	return bound;
+}
+
+static void compare(struct planner *p, struct pd_prediction *predicted)
+{
+	struct pd_layout *layout = pd_data_parallel_layout(&p->costs, p->topology->devices);
+	struct pd_plan *plan;
+	int stage = 0;
+
+	if (p->request->cost == PD_COST_SOSP19)
+		layout->cost_ns = pd_sosp19_data_parallel_ns(&p->costs, p->topology);
+	plan = plan_of(p, layout);
+	predicted->data_parallel_period_ns = time_of(p, plan, layout);
+	predicted->data_parallel_memory_bytes = fullest(plan, &stage);
+	drop(plan);
+	pd_layout_free(layout);
+}
+
+static void finish(struct planner *p)
+{
+	struct pd_prediction *predicted = &p->best->predicted;
+	int stage = 0;
+
+	compare(p, predicted);
+	predicted->period_ns = p->best_ns;
+	predicted->memory_bytes = fullest(p->best, &stage);
+	predicted->lower_bound_ns = lower_bound(p);
+	if (p->best_ns > 0) {
+		predicted->samples_per_s = (double)p->profile->batch_size * 1e9 / (double)p->best_ns;
+		predicted->gap = 1 - (double)predicted->lower_bound_ns / (double)p->best_ns;
+		predicted->speedup_over_data_parallel =
+			(double)predicted->data_parallel_period_ns / (double)p->best_ns;
+	}
+}
+
+struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan_request *request,
+				struct pd_error *err)
+{
+	struct planner p = { .profile = profile, .request = request, .topology = request->topology };
+	int status;
+
+	pd_costs_init(&p.costs, profile, request->cost, memory_limit(profile, request));
+	if (request->stages) {
+		status = by_hand(&p, err);
+	} else {
+		search(&p);
+		status = p.best ? 0 : explain_none(&p, err);
+	}
+	if (status == 0)
+		finish(&p);
+	pd_costs_release(&p.costs);
+	if (status == 0)
+		return p.best;
+	drop(p.best);
+	return NULL;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a profile and a topology to a plan: stages, replicas and what they can be
+ * expected to do.
+ *
+ * Plans are searched for by dynamic programming: flat.c for devices in a row, sosp19.c for
+ * the paper's levels.  Under the cost "simulated" the best of each number of stages, the
+ * best without replicas, the best of the levels and data parallelism are then compared by
+ * predict.c, and the fastest wins; under "sosp19" the paper's recurrence decides alone.
+ */
+#ifndef PD_PLANNER_PLANNER_H
+#define PD_PLANNER_PLANNER_H
+
+#include "plan/plan.h"
+#include "planner/cost.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+struct pd_plan_request {
+	const struct pd_topology *topology;
+	int64_t memory_bytes;           /* of one device; 0: the topology's, else the profile's */
+	const char *stages;             /* a plan by hand, such as "8x1,6x1"; or NULL */
+	bool straight;                  /* no stage has replicas */
+	enum pd_cost_kind cost;
+};
+
+/*
+ * A plan that fits, with its predictions.  Takes over profile if it succeeds.  Fails with
+ * PD_EXIT_NO when no plan fits (the message names the closest), with PD_EXIT_USAGE when
+ * request->stages is wrong.
+ */
+struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan_request *request,
+				struct pd_error *err);
+
+/* Can this version plan for these? */
+int pd_planner_known(const char *schedule, const char *weights, int64_t microbatches,
+		     struct pd_error *err);
+
+/*
+ * The topology that a user means: gpus devices joined by the profile's link, or a topology
+ * by name (pd_topology_read); 0 and NULL where not given, and one must be.
+ */
+int pd_planner_topology(const struct pd_profile *profile, int64_t gpus, const char *topology,
+			struct pd_topology *out_p, struct pd_error *err);
+
+/* A table for people: each stage, what limits, the comparison with data parallelism. */
+void pd_plan_explain(const struct pd_plan *plan, FILE *out);
+
+#endif

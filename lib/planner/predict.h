@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a plan will do; private to this folder. */
+#ifndef PD_PLANNER_PREDICT_H
+#define PD_PLANNER_PREDICT_H
+
+#include "plan/plan.h"
+
+/* Fills each stage's predictions. */
+void pd_predict_stages(struct pd_plan *plan);
+
+/* The mean time between two minibatches in steady state, by formula (predict.c). */
+int64_t pd_predict_period_ns(const struct pd_plan *plan);
+
+/* What one stage takes of the time between two minibatches: processor, and link each way. */
+int64_t pd_predict_busy_ns(const struct pd_plan *plan, int stage);
+int64_t pd_predict_link_ns(const struct pd_plan *plan, int stage, int64_t traffic_bytes);
+
+/* Bytes that come to and leave a stage per minibatch, one way, into arrays of stages. */
+void pd_predict_traffic(const struct pd_plan *plan, int64_t *in_bytes, int64_t *out_bytes);
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Searches for plans; private to this folder. */
+#ifndef PD_PLANNER_SEARCH_H
+#define PD_PLANNER_SEARCH_H
+
+#include "planner/cost.h"
+
+#include <stdbool.h>
+
+#define PD_NEVER INT64_MAX              /* the cost of what is not possible */
+
+/* Stages over a chain of units. */
+struct pd_layout {
+	int64_t cost_ns;                /* what the search minimised */
+	int stage_count;
+	int *layers, *replicas;
+	int **ranks;                    /* per stage; NULL: given out in order */
+};
+
+void pd_layout_free(struct pd_layout *layout);
+
+/* Devices in a row, joined by equal links. */
+struct pd_flat {
+	const struct pd_costs *costs;   /* its memory limit is kept to, exactly */
+	struct pd_level link;
+	int devices;
+	bool straight;                  /* no stage has replicas */
+};
+
+/*
+ * The least time with s stages, for s from 1 to most, into out[s], and with any number of
+ * stages into out[0]: a plan that has it, or NULL where none fits.  Each uses as few devices as reach its time, then as few stages, then as little memory
+ * at its fullest rank, then the smallest first stages.
+ */
+void pd_flat_search(const struct pd_flat *flat, int most, struct pd_layout **out);
+
+/* The least time alone: out[0]'s, or PD_NEVER. */
+int64_t pd_flat_time(const struct pd_flat *flat);
+
+/* The plan whose fullest rank holds least, whatever its time and the memory limit. */
+struct pd_layout *pd_flat_least_memory(const struct pd_flat *flat, int64_t *bytes_p);
+
+/*
+ * The hierarchical recurrence of SOSP 2019, section 3.1, under costs->kind; takes no
+ * notice of memory.  All devices of a component are used, and the fewest components of
+ * the outermost level that reach the least time.  NULL where there is no plan, or its
+ * tables would be larger than PD_SOSP19_TABLE_BYTES.
+ */
+#define PD_SOSP19_TABLE_BYTES (INT64_C(4) << 30)
+struct pd_layout *pd_sosp19_search(const struct pd_costs *costs,
+				   const struct pd_topology *topology, bool straight);
+/* The same for one stage on all devices: the paper's time of data parallelism. */
+int64_t pd_sosp19_data_parallel_ns(const struct pd_costs *costs,
+				   const struct pd_topology *topology);
+
+/* --stages: "8x1,6" is 8 layers on one rank, then 6 on one. */
+struct pd_layout *pd_fixed_layout(const struct pd_costs *costs, const char *list,
+				  int64_t devices, struct pd_error *err);
+/* One stage on all devices. */
+struct pd_layout *pd_data_parallel_layout(const struct pd_costs *costs, int64_t devices);
+
+#endif
