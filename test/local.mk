@@ -40,7 +40,7 @@ test_unit_sim_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_sim_LDADD = $(UNIT_LIBS)
 
 # data and checkpoints
-DATA_UNITS = test/unit/dataset test/unit/loader
+DATA_UNITS = test/unit/dataset test/unit/loader test/unit/safetensors test/unit/checkpoint
 check_PROGRAMS += $(DATA_UNITS)
 TESTS += $(DATA_UNITS)
 test_unit_dataset_SOURCES = test/unit/dataset.c test/unit/scratch.c test/unit/scratch.h \
@@ -50,3 +50,9 @@ test_unit_dataset_LDADD = $(UNIT_DEVICE_LIBS)
 test_unit_loader_SOURCES = test/unit/loader.c test/unit/small_model.h
 test_unit_loader_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_loader_LDADD = $(UNIT_LIBS)
+test_unit_safetensors_SOURCES = test/unit/safetensors.c test/unit/scratch.c test/unit/scratch.h
+test_unit_safetensors_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_safetensors_LDADD = $(UNIT_LIBS)
+test_unit_checkpoint_SOURCES = test/unit/checkpoint.c test/unit/scratch.c test/unit/scratch.h
+test_unit_checkpoint_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_checkpoint_LDADD = $(UNIT_LIBS)

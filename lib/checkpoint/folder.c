@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writing: everything goes to DIRECTORY/.step-N.tmp, which becomes step-N by one rename
+ * once all of it is on the disk; a folder is removed by way of such a name too.  So a
+ * step-N is whole whenever a process or the machine stops.
+ */
+#include "checkpoint/info.h"
+
+#include "base/file.h"
+#include "base/mem.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DIGITS 12
+
+char *pd_checkpoint_folder(const char *directory, int64_t step)
+{
+	return pd_format("%s/step-%0*" PRId64, directory, DIGITS, step);
+}
+
+static char *unfinished_folder(const char *directory, int64_t step)
+{
+	return pd_format("%s/.step-%0*" PRId64 ".tmp", directory, DIGITS, step);
+}
+
+char *pd_checkpoint_stage_path(const char *directory, int64_t step, int stage)
+{
+	char *folder = unfinished_folder(directory, step), *name = pd_checkpoint_stage_name(stage);
+	char *path = pd_format("%s/%s", folder, name);
+
+	free(name);
+	free(folder);
+	return path;
+}
+
+int64_t pd_checkpoint_folder_step(const char *name)
+{
+	size_t digits;
+	int64_t step;
+
+	if (strncmp(name, "step-", 5) != 0)
+		return -1;
+	digits = strspn(name + 5, "0123456789");
+	if (digits < DIGITS || name[5 + digits] || (digits > DIGITS && name[5] == '0'))
+		return -1;
+	errno = 0;
+	step = strtoll(name + 5, NULL, 10);
+	return errno ? -1 : step;
+}
+
+bool pd_checkpoint_unfinished(const char *name)
+{
+	size_t length = strlen(name);
+
+	return strncmp(name, ".step-", 6) == 0 && length > 10 &&
+	       strcmp(name + length - 4, ".tmp") == 0 && isdigit((unsigned char)name[6]);
+}
+
+/* Removes what writers left unfinished. */
+static int sweep(const char *directory, struct pd_error *err)
+{
+	DIR *dir = opendir(directory);
+	struct dirent *entry;
+	int status = 0;
+
+	if (!dir)
+		return pd_error_failed(err, "%s: cannot read: %s", directory, strerror(errno));
+	while (status == 0 && (entry = readdir(dir)))
+		if (pd_checkpoint_unfinished(entry->d_name)) {
+			char *path = pd_format("%s/%s", directory, entry->d_name);
+
+			status = pd_remove_tree(path, err);
+			free(path);
+		}
+	closedir(dir);
+	return status;
+}
+
+int pd_checkpoint_begin(const char *directory, int64_t step, struct pd_error *err)
+{
+	char *folder;
+	int status = 0;
+
+	if (mkdir(directory, 0777) != 0 && errno != EEXIST)
+		return pd_error_failed(err, "%s: cannot create: %s", directory, strerror(errno));
+	if (sweep(directory, err) < 0)
+		return -1;
+	folder = unfinished_folder(directory, step);
+	if (mkdir(folder, 0777) != 0)
+		status = pd_error_failed(err, "%s: cannot create: %s", folder, strerror(errno));
+	free(folder);
+	return status;
+}
+
+void pd_checkpoint_abandon(const char *directory, int64_t step)
+{
+	char *folder = unfinished_folder(directory, step);
+
+	pd_remove_tree(folder, NULL);
+	free(folder);
+}
+
+/* Removes a checkpoint; at no time is there half a one. */
+static int remove_checkpoint(const char *directory, int64_t step, struct pd_error *err)
+{
+	char *folder = pd_checkpoint_folder(directory, step);
+	char *doomed = unfinished_folder(directory, step);
+	int status;
+
+	if (rename(folder, doomed) != 0)
+		status = pd_error_failed(err, "%s: cannot remove: %s", folder, strerror(errno));
+	else
+		status = pd_remove_tree(doomed, err);
+	free(doomed);
+	free(folder);
+	return status;
+}
+
+static int descending(const void *a, const void *b)
+{
+	const int64_t *x = a, *y = b;
+
+	return (*x < *y) - (*x > *y);
+}
+
+/* Removes those below `step`, but for the newest keep - 1. */
+static int prune(const char *directory, int64_t step, int keep, struct pd_error *err)
+{
+	DIR *dir = opendir(directory);
+	struct dirent *entry;
+	int64_t *steps = NULL;
+	size_t count = 0, capacity = 0;
+	int status = 0;
+
+	if (!dir)
+		return pd_error_failed(err, "%s: cannot read: %s", directory, strerror(errno));
+	while ((entry = readdir(dir))) {
+		int64_t other = pd_checkpoint_folder_step(entry->d_name);
+
+		if (other < 0 || other >= step)
+			continue;
+		steps = pd_grow(steps, &capacity, count + 1, sizeof(*steps));
+		steps[count++] = other;
+	}
+	closedir(dir);
+	if (count)
+		qsort(steps, count, sizeof(*steps), descending);
+	for (size_t i = (size_t)keep - 1; i < count && status == 0; i++)
+		status = remove_checkpoint(directory, steps[i], err);
+	free(steps);
+	return status;
+}
+
+static int check_stages(const char *directory, const struct pd_checkpoint_info *info,
+			struct pd_error *err)
+{
+	for (int i = 0; i < info->stage_count; i++) {
+		char *path = pd_checkpoint_stage_path(directory, info->step, i);
+		int missing = access(path, R_OK);
+
+		if (missing)
+			pd_error_failed(err, "%s: expected the tensors of stage %d: %s", path, i,
+					strerror(errno));
+		free(path);
+		if (missing)
+			return -1;
+	}
+	return 0;
+}
+
+/* Gives the folder its name; one that has it goes, in one step where the file system can. */
+static int publish(const char *temporary, const char *folder, const char *aside,
+		   struct pd_error *err)
+{
+	if (rename(temporary, folder) == 0)
+		return 0;
+	if ((errno == EEXIST || errno == ENOTEMPTY) &&
+	    renameat2(AT_FDCWD, temporary, AT_FDCWD, folder, RENAME_EXCHANGE) == 0)
+		return pd_remove_tree(temporary, err);
+	if (errno == EINVAL && rename(folder, aside) == 0 && rename(temporary, folder) == 0)
+		return pd_remove_tree(aside, err);
+	return pd_error_failed(err, "%s: cannot rename to %s: %s", temporary, folder,
+			       strerror(errno));
+}
+
+int pd_checkpoint_finish(const char *directory, const struct pd_checkpoint_info *info, int keep,
+			 struct pd_error *err)
+{
+	char *temporary = unfinished_folder(directory, info->step);
+	char *folder = pd_checkpoint_folder(directory, info->step);
+	char *aside = pd_format("%s/.step-%" PRId64 ".old.tmp", directory, info->step);
+	int status = 0;
+
+	if (keep < 1)
+		pd_bug("checkpoint: keep %d", keep);
+	if (check_stages(directory, info, err) < 0 ||
+	    pd_checkpoint_info_write(temporary, info, err) < 0 ||
+	    pd_sync_directory(temporary, err) < 0 ||
+	    publish(temporary, folder, aside, err) < 0) {
+		pd_checkpoint_abandon(directory, info->step);
+		status = -1;
+	}
+	free(temporary);
+	free(folder);
+	free(aside);
+	if (status < 0 || pd_sync_directory(directory, err) < 0)
+		return -1;
+	return prune(directory, info->step, keep, err);
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "checkpoint/info.h"
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST 1000000                    /* warmup, replicas: more than any machine has */
+
+char *pd_checkpoint_stage_name(int stage)
+{
+	return pd_format("stage-%d.safetensors", stage);
+}
+
+static json_t *strings(char *const *list, int count)
+{
+	json_t *array = json_array();
+
+	for (int i = 0; i < count; i++)
+		json_array_append_new(array, json_string(list[i]));
+	return array;
+}
+
+static json_t *stage_json(const struct pd_checkpoint_stage *stage, int number)
+{
+	char *file = pd_checkpoint_stage_name(number);
+	json_t *versions = json_array(), *json;
+
+	for (int i = 0; i < stage->version_count; i++)
+		json_array_append_new(versions, json_integer(stage->versions[i]));
+	json = json_pack("{s:s, s:o, s:i, s:i, s:o}", "file", file, "layers",
+			 strings(stage->layers, stage->layer_count), "warmup", stage->warmup,
+			 "replicas", stage->replicas, "versions", versions);
+	free(file);
+	return json;
+}
+
+int pd_checkpoint_info_write(const char *folder, const struct pd_checkpoint_info *info,
+			     struct pd_error *err)
+{
+	char *name = pd_format("%s/" PD_CHECKPOINT_DOCUMENT, folder);
+	json_t *stages = json_array(), *json;
+	struct pd_file file;
+	int status;
+
+	if (info->seed > INT64_MAX)
+		pd_bug("checkpoint: seed %" PRIu64, info->seed);
+	for (int i = 0; i < info->stage_count; i++)
+		json_array_append_new(stages, stage_json(&info->stages[i], i));
+	json = json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:O, s:o}",
+			 "format", "pd-checkpoint", "version", 1, "step", (json_int_t)info->step,
+			 "epoch", (json_int_t)info->epoch, "minibatch", (json_int_t)info->minibatch,
+			 "seed", (json_int_t)info->seed, "batch_size", (json_int_t)info->batch_size,
+			 "name", info->name, "dtype", info->dtype, "optimizer", info->optimizer,
+			 "stages", stages);
+	if (!json)
+		pd_bug("checkpoint: a document that cannot be made");
+	status = pd_file_create(&file, name, err);
+	if (status == 0) {
+		status = pd_json_write(json, file.stream, err);
+		if (status == 0)
+			status = pd_file_commit(&file, err);
+		else
+			pd_file_abandon(&file);
+	}
+	json_decref(json);
+	free(name);
+	return status;
+}
+
+static void release_stage(struct pd_checkpoint_stage *stage)
+{
+	for (int i = 0; i < stage->layer_count; i++)
+		free(stage->layers[i]);
+	free(stage->layers);
+	free(stage->versions);
+}
+
+void pd_checkpoint_info_release(struct pd_checkpoint_info *info)
+{
+	for (int i = 0; i < info->stage_count; i++)
+		release_stage(&info->stages[i]);
+	free(info->stages);
+	free(info->name);
+	free(info->dtype);
+	json_decref(info->optimizer);
+	*info = (struct pd_checkpoint_info){ 0 };
+}
+
+static int parse_layers(const struct pd_place *place, json_t *seen,
+			struct pd_checkpoint_stage *stage, struct pd_error *err)
+{
+	size_t count;
+
+	if (pd_json_array(place, &count, err) < 0)
+		return -1;
+	stage->layers = pd_calloc(count, sizeof(*stage->layers));
+	for (size_t i = 0; i < count; i++) {
+		struct pd_place item = pd_place_index(place, i);
+		const char *name;
+
+		if (pd_json_string(&item, &name, err) < 0)
+			return -1;
+		if (json_object_get(seen, name))
+			return pd_place_error(&item, err, "layer \"%.60s\" stands twice", name);
+		json_object_set_new(seen, name, json_true());
+		stage->layers[stage->layer_count++] = pd_strdup(name);
+	}
+	return 0;
+}
+
+static int parse_versions(const struct pd_place *place, struct pd_checkpoint_stage *stage,
+			  struct pd_error *err)
+{
+	size_t count;
+
+	if (pd_json_array(place, &count, err) < 0)
+		return -1;
+	if (count == 0)
+		return pd_place_expected(place, err, "at least one version");
+	stage->versions = pd_calloc(count, sizeof(*stage->versions));
+	for (size_t i = 0; i < count; i++) {
+		struct pd_place item = pd_place_index(place, i);
+		int64_t least = i ? stage->versions[i - 1] + 1 : 0;
+
+		if (pd_json_int(&item, least, INT64_MAX - 1, &stage->versions[i], err) < 0)
+			return -1;
+	}
+	stage->version_count = (int)count;
+	return 0;
+}
+
+static int parse_stage(const struct pd_place *place, json_t *seen, int number,
+		       struct pd_checkpoint_stage *stage, struct pd_error *err)
+{
+	static const char *const keys[] = { "file", "layers", "warmup", "replicas", "versions", NULL };
+	struct pd_place file_place, layers, versions;
+	int64_t warmup, replicas;
+	const char *file;
+	char *expected;
+	bool same;
+
+	if (pd_json_keys(place, keys, err) < 0)
+		return -1;
+	file_place = pd_place_key(place, "file");
+	layers = pd_place_key(place, "layers");
+	versions = pd_place_key(place, "versions");
+	if (pd_json_string(&file_place, &file, err) < 0)
+		return -1;
+	expected = pd_checkpoint_stage_name(number);
+	same = strcmp(file, expected) == 0;
+	if (!same)
+		pd_place_expected(&file_place, err, "\"%s\"", expected);
+	free(expected);
+	if (!same || parse_layers(&layers, seen, stage, err) < 0 ||
+	    pd_json_get_int(place, "warmup", 0, MOST, &warmup, err) < 0 ||
+	    pd_json_get_int(place, "replicas", 1, MOST, &replicas, err) < 0 ||
+	    parse_versions(&versions, stage, err) < 0)
+		return -1;
+	stage->warmup = (int)warmup;
+	stage->replicas = (int)replicas;
+	return 0;
+}
+
+static int parse_stages(const struct pd_place *place, struct pd_checkpoint_info *info,
+			struct pd_error *err)
+{
+	json_t *seen;
+	size_t count;
+	int status = 0;
+
+	if (pd_json_array(place, &count, err) < 0)
+		return -1;
+	if (count == 0)
+		return pd_place_expected(place, err, "at least one stage");
+	info->stages = pd_calloc(count, sizeof(*info->stages));
+	seen = json_object();
+	for (size_t i = 0; i < count && status == 0; i++) {
+		struct pd_place item = pd_place_index(place, i);
+
+		status = parse_stage(&item, seen, (int)i, &info->stages[info->stage_count++], err);
+	}
+	json_decref(seen);
+	return status;
+}
+
+static int parse(const struct pd_place *root, struct pd_checkpoint_info *info, struct pd_error *err)
+{
+	static const char *const keys[] = {
+		"format", "version", "step", "epoch", "minibatch", "seed", "batch_size", "name",
+		"dtype", "optimizer", "stages", NULL
+	};
+	struct pd_place optimizer = pd_place_key(root, "optimizer");
+	struct pd_place stages = pd_place_key(root, "stages");
+	const char *name, *dtype;
+	int64_t seed;
+
+	if (pd_json_header(root, "pd-checkpoint", err) < 0 || pd_json_keys(root, keys, err) < 0 ||
+	    pd_json_get_int(root, "step", 0, INT64_MAX, &info->step, err) < 0 ||
+	    pd_json_get_int(root, "epoch", 0, INT64_MAX, &info->epoch, err) < 0 ||
+	    pd_json_get_int(root, "minibatch", 0, INT64_MAX, &info->minibatch, err) < 0 ||
+	    pd_json_get_int(root, "seed", 0, INT64_MAX, &seed, err) < 0 ||
+	    pd_json_get_int(root, "batch_size", 1, INT64_MAX, &info->batch_size, err) < 0 ||
+	    pd_json_get_string(root, "name", &name, err) < 0 ||
+	    pd_json_get_string(root, "dtype", &dtype, err) < 0)
+		return -1;
+	info->seed = (uint64_t)seed;
+	info->name = pd_strdup(name);
+	info->dtype = pd_strdup(dtype);
+	if (!json_is_object(optimizer.value))
+		return pd_place_expected(&optimizer, err, "an object");
+	info->optimizer = json_incref(optimizer.value);
+	return parse_stages(&stages, info, err);
+}
+
+int pd_checkpoint_info_read(const char *folder, struct pd_checkpoint_info *info_p,
+			    struct pd_error *err)
+{
+	struct pd_checkpoint_info info = { 0 };
+	char *name = pd_format("%s/" PD_CHECKPOINT_DOCUMENT, folder);
+	json_t *json = pd_json_load(name, err);
+	int status = -1;
+
+	if (json) {
+		struct pd_place root = pd_place_root(name, json);
+
+		status = parse(&root, &info, err);
+		json_decref(json);
+	}
+	free(name);
+	if (status < 0)
+		pd_checkpoint_info_release(&info);
+	else
+		*info_p = info;
+	return status;
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading checkpoints. */
+#include "checkpoint/info.h"
+
+#include "base/mem.h"
+#include "checkpoint/safetensors.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct pd_checkpoint {
+	char *folder;
+	struct pd_checkpoint_info info;
+	struct pd_safetensors **stages; /* info.stage_count */
+};
+
+void pd_checkpoint_close(struct pd_checkpoint *ck)
+{
+	if (!ck)
+		return;
+	for (int i = 0; ck->stages && i < ck->info.stage_count; i++)
+		pd_safetensors_close(ck->stages[i]);
+	free(ck->stages);
+	pd_checkpoint_info_release(&ck->info);
+	free(ck->folder);
+	free(ck);
+}
+
+static int open_stages(struct pd_checkpoint *ck, struct pd_error *err)
+{
+	ck->stages = pd_calloc((size_t)ck->info.stage_count, sizeof(*ck->stages));
+	for (int i = 0; i < ck->info.stage_count; i++) {
+		char *name = pd_checkpoint_stage_name(i);
+		char *path = pd_format("%s/%s", ck->folder, name);
+
+		ck->stages[i] = pd_safetensors_open(path, err);
+		free(path);
+		free(name);
+		if (!ck->stages[i])
+			return -1;
+	}
+	return 0;
+}
+
+static struct pd_checkpoint *open_step(const char *directory, int64_t step, struct pd_error *err)
+{
+	struct pd_checkpoint *ck = pd_zalloc(sizeof(*ck));
+
+	ck->folder = pd_checkpoint_folder(directory, step);
+	if (pd_checkpoint_info_read(ck->folder, &ck->info, err) < 0)
+		goto fail;
+	if (ck->info.step != step) {
+		pd_error_input(err, "%s/" PD_CHECKPOINT_DOCUMENT ": step: expected %" PRId64
+			       ", as its folder is named, found %" PRId64, ck->folder, step,
+			       ck->info.step);
+		goto fail;
+	}
+	if (open_stages(ck, err) == 0)
+		return ck;
+fail:
+	pd_checkpoint_close(ck);
+	return NULL;
+}
+
+/* The highest step below `below` that a folder is named after, -1 when there is none. */
+static int64_t newest(const char *directory, int64_t below, struct pd_error *err)
+{
+	DIR *dir = opendir(directory);
+	struct dirent *entry;
+	int64_t best = -1;
+
+	if (!dir) {
+		pd_error_input(err, "%s: no complete checkpoint found: cannot read: %s", directory,
+			       strerror(errno));
+		return -1;
+	}
+	pd_error_input(err, "%s: no complete checkpoint found", directory);
+	while ((entry = readdir(dir))) {
+		int64_t step = pd_checkpoint_folder_step(entry->d_name);
+
+		if (step < below && step > best)
+			best = step;
+	}
+	closedir(dir);
+	return best;
+}
+
+struct pd_checkpoint *pd_checkpoint_open(const char *directory, int64_t step,
+					 struct pd_error *err)
+{
+	struct pd_error first = { 0 }, why;
+	struct pd_checkpoint *ck;
+
+	if (step >= 0)
+		return open_step(directory, step, err);
+	for (step = INT64_MAX; (step = newest(directory, step, &why)) >= 0;) {
+		ck = open_step(directory, step, &why);
+		if (ck)
+			return ck;
+		if (!*first.text)
+			first = why;
+	}
+	if (*first.text)
+		pd_error_input(err, "%s: no complete checkpoint found: %.400s", directory, first.text);
+	else if (err)
+		*err = why;
+	return NULL;
+}
+
+const struct pd_checkpoint_info *pd_checkpoint_info(const struct pd_checkpoint *ck)
+{
+	return &ck->info;
+}
+
+const struct pd_checkpoint_stage *pd_checkpoint_stage_of(const struct pd_checkpoint *ck,
+							 const char *layer)
+{
+	for (int i = 0; i < ck->info.stage_count; i++)
+		for (int k = 0; k < ck->info.stages[i].layer_count; k++)
+			if (strcmp(ck->info.stages[i].layers[k], layer) == 0)
+				return &ck->info.stages[i];
+	return NULL;
+}
+
+/* The stage that has a tensor, -1 when none has it. */
+static int find(const struct pd_checkpoint *ck, const char *name, const struct pd_tensor **tensor_p)
+{
+	for (int i = 0; i < ck->info.stage_count; i++) {
+		*tensor_p = pd_safetensors_find(ck->stages[i], name);
+		if (*tensor_p)
+			return i;
+	}
+	return -1;
+}
+
+bool pd_checkpoint_has(const struct pd_checkpoint *ck, const char *name)
+{
+	const struct pd_tensor *tensor;
+
+	return find(ck, name, &tensor) >= 0;
+}
+
+int pd_checkpoint_read(const struct pd_checkpoint *ck, const char *name, int64_t version,
+		       int64_t elements, float *out, struct pd_error *err)
+{
+	const struct pd_tensor *tensor;
+	const struct pd_checkpoint_stage *had;
+	int stage = find(ck, name, &tensor);
+
+	if (stage < 0)
+		return pd_error_input(err, "%s: no tensor \"%.120s\" in any stage", ck->folder, name);
+	had = &ck->info.stages[stage];
+	if (version >= 0 && version != had->versions[had->version_count - 1]) {
+		char *old = pd_format("%s@%" PRId64, name, version);
+
+		tensor = pd_safetensors_find(ck->stages[stage], old);
+		free(old);
+	}
+	if (!tensor)
+		return pd_error_input(err, "%s: no version %" PRId64 " of \"%.120s\": it has %d, the newest"
+				      " %" PRId64, pd_safetensors_file(ck->stages[stage]), version,
+				      name, had->version_count,
+				      had->versions[had->version_count - 1]);
+	if (tensor->elements != elements)
+		return pd_error_input(err, "%s: \"%.120s\" has %" PRId64 " elements: expected %" PRId64,
+				      pd_safetensors_file(ck->stages[stage]), name, tensor->elements,
+				      elements);
+	return pd_safetensors_read(ck->stages[stage], tensor, out, err);
+}

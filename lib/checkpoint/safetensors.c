@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "checkpoint/safetensors.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the format is little-endian");
+
+#define HEADER_BYTES_MOST 100000000     /* as other readers of the format have it */
+
+struct pd_safetensors {
+	char *file;
+	int fd;
+	int64_t data_bytes, data_offset;        /* of the data part, in the file */
+	size_t count;
+	struct pd_tensor *tensors;              /* in the order of the data */
+	const struct pd_tensor **by_name;
+	json_t *metadata;                       /* owned; may be NULL */
+};
+
+static const struct {
+	const char *name;
+	int bytes;
+} dtypes[] = {
+	{ "F32", 4 }, { "F16", 2 }, { "BF16", 2 }, { "F64", 8 }, { "F8_E4M3", 1 }, { "F8_E5M2", 1 },
+	{ "I8", 1 }, { "U8", 1 }, { "I16", 2 }, { "U16", 2 }, { "I32", 4 }, { "U32", 4 },
+	{ "I64", 8 }, { "U64", 8 }, { "BOOL", 1 },
+};
+
+static int read_at(const struct pd_safetensors *st, void *buf, int64_t bytes, int64_t offset,
+		   struct pd_error *err)
+{
+	int64_t done = 0;
+
+	while (done < bytes) {
+		ssize_t got = pread(st->fd, (char *)buf + done, (size_t)(bytes - done), offset + done);
+
+		if (got < 0)
+			return pd_error_input(err, "%s: cannot read: %s", st->file, strerror(errno));
+		if (got == 0)
+			return pd_error_input(err, "%s: truncated: expected %" PRId64 " bytes at %"
+					      PRId64 ", found %" PRId64, st->file, bytes, offset, done);
+		done += got;
+	}
+	return 0;
+}
+
+/* Bytes of an element, 0 when unknown. */
+static int element_bytes(const char *dtype)
+{
+	for (size_t i = 0; i < PD_COUNT(dtypes); i++)
+		if (strcmp(dtypes[i].name, dtype) == 0)
+			return dtypes[i].bytes;
+	return 0;
+}
+
+static int parse_shape(const struct pd_place *place, struct pd_tensor *tensor, struct pd_error *err)
+{
+	size_t dims;
+
+	if (pd_json_array(place, &dims, err) < 0)
+		return -1;
+	if (dims > PD_TENSOR_DIMS)
+		return pd_place_expected(place, err, "at most %d dimensions", PD_TENSOR_DIMS);
+	tensor->dims = (int)dims;
+	tensor->elements = 1;
+	for (size_t i = 0; i < dims; i++) {
+		struct pd_place item = pd_place_index(place, i);
+
+		if (pd_json_int(&item, 0, INT64_MAX, &tensor->size[i], err) < 0)
+			return -1;
+		if (!pd_mul(tensor->elements, tensor->size[i], &tensor->elements))
+			return pd_place_error(place, err, "the number of elements overflows");
+	}
+	return 0;
+}
+
+static int parse_offsets(const struct pd_place *place, int64_t data_bytes,
+			 struct pd_tensor *tensor, struct pd_error *err)
+{
+	struct pd_place begin, end;
+	size_t count;
+
+	if (pd_json_array(place, &count, err) < 0)
+		return -1;
+	if (count != 2)
+		return pd_place_expected(place, err, "an array of 2");
+	begin = pd_place_index(place, 0);
+	end = pd_place_index(place, 1);
+	if (pd_json_int(&begin, 0, data_bytes, &tensor->begin_bytes, err) < 0)
+		return -1;
+	return pd_json_int(&end, tensor->begin_bytes, data_bytes, &tensor->end_bytes, err);
+}
+
+static int parse_tensor(const struct pd_place *place, int64_t data_bytes, struct pd_tensor *tensor,
+			struct pd_error *err)
+{
+	static const char *const keys[] = { "dtype", "shape", "data_offsets", NULL };
+	struct pd_place dtype, shape, offsets;
+	const char *type;
+	int64_t bytes;
+
+	if (pd_json_keys(place, keys, err) < 0)
+		return -1;
+	dtype = pd_place_key(place, "dtype");
+	shape = pd_place_key(place, "shape");
+	offsets = pd_place_key(place, "data_offsets");
+	if (pd_json_string(&dtype, &type, err) < 0)
+		return -1;
+	if (!element_bytes(type))
+		return pd_place_expected(&dtype, err, "an element type such as \"F32\"");
+	tensor->f32 = strcmp(type, "F32") == 0;
+	if (parse_shape(&shape, tensor, err) < 0 ||
+	    parse_offsets(&offsets, data_bytes, tensor, err) < 0)
+		return -1;
+	if (!pd_mul(tensor->elements, element_bytes(type), &bytes) ||
+	    bytes != tensor->end_bytes - tensor->begin_bytes)
+		return pd_place_error(&offsets, err, "%" PRId64 " bytes: expected those of %" PRId64
+				      " elements of %s", tensor->end_bytes - tensor->begin_bytes,
+				      tensor->elements, type);
+	return 0;
+}
+
+static int parse_metadata(struct pd_safetensors *st, const struct pd_place *place,
+			  struct pd_error *err)
+{
+	const char *key;
+	json_t *value;
+
+	if (!json_is_object(place->value))
+		return pd_place_expected(place, err, "an object of strings");
+	json_object_foreach(place->value, key, value) {
+		struct pd_place item = pd_place_key(place, key);
+
+		if (!json_is_string(value))
+			return pd_place_expected(&item, err, "a string");
+	}
+	st->metadata = json_incref(place->value);
+	return 0;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+	const struct pd_tensor *x = a, *y = b;
+
+	if (x->begin_bytes != y->begin_bytes)
+		return x->begin_bytes < y->begin_bytes ? -1 : 1;
+	/* empty tensors first: they may share the place of another */
+	return (x->end_bytes > y->end_bytes) - (x->end_bytes < y->end_bytes);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct pd_tensor *const *x = a, *const *y = b;
+
+	return strcmp((*x)->name, (*y)->name);
+}
+
+/* No gap, no overlap, nothing after the last. */
+static int check_cover(const struct pd_safetensors *st, struct pd_error *err)
+{
+	int64_t at = 0;
+
+	for (size_t i = 0; i < st->count; i++) {
+		const struct pd_tensor *tensor = &st->tensors[i];
+
+		if (tensor->begin_bytes != at)
+			return pd_error_input(err, "%s: \"%.60s\" begins at byte %" PRId64
+					      " of the data: expected %" PRId64 ", without gap or overlap",
+					      st->file, tensor->name, tensor->begin_bytes, at);
+		at = tensor->end_bytes;
+	}
+	if (at != st->data_bytes)
+		return pd_error_input(err, "%s: the tensors end at byte %" PRId64 " of the data: expected "
+				      "%" PRId64 ", the end of the file", st->file, at, st->data_bytes);
+	return 0;
+}
+
+static int parse_header(struct pd_safetensors *st, json_t *json, struct pd_error *err)
+{
+	struct pd_place root = pd_place_root(st->file, json);
+	const char *key;
+	json_t *value;
+
+	if (!json_is_object(json))
+		return pd_place_expected(&root, err, "a JSON object in the header");
+	st->tensors = pd_calloc(json_object_size(json), sizeof(*st->tensors));
+	st->by_name = pd_calloc(json_object_size(json), sizeof(*st->by_name));
+	json_object_foreach(json, key, value) {
+		struct pd_place place = pd_place_key(&root, key);
+
+		if (strcmp(key, "__metadata__") == 0) {
+			if (parse_metadata(st, &place, err) < 0)
+				return -1;
+			continue;
+		}
+		st->tensors[st->count].name = pd_strdup(key);
+		if (parse_tensor(&place, st->data_bytes, &st->tensors[st->count++], err) < 0)
+			return -1;
+	}
+	qsort(st->tensors, st->count, sizeof(*st->tensors), by_offset);
+	for (size_t i = 0; i < st->count; i++)
+		st->by_name[i] = &st->tensors[i];
+	qsort(st->by_name, st->count, sizeof(*st->by_name), by_name);
+	return check_cover(st, err);
+}
+
+static int read_header(struct pd_safetensors *st, struct pd_error *err)
+{
+	struct stat info;
+	uint64_t length = 0;
+	json_error_t why;
+	json_t *json;
+	char *text;
+	int status;
+
+	if (fstat(st->fd, &info) != 0 || !S_ISREG(info.st_mode))
+		return pd_error_input(err, "%s: expected a file", st->file);
+	if (info.st_size < 8)
+		return pd_error_input(err, "%s: %" PRId64 " bytes: expected a safetensors file, which "
+				      "begins with 8 for the length of its header", st->file,
+				      (int64_t)info.st_size);
+	if (read_at(st, &length, 8, 0, err) < 0)
+		return -1;
+	if (length > HEADER_BYTES_MOST || (int64_t)length > info.st_size - 8)
+		return pd_error_input(err, "%s: a header of %" PRIu64 " bytes: expected at most %" PRId64
+				      ", those in the file", st->file, length,
+				      info.st_size - 8 < HEADER_BYTES_MOST ?
+				      (int64_t)info.st_size - 8 : HEADER_BYTES_MOST);
+	st->data_offset = 8 + (int64_t)length;
+	st->data_bytes = info.st_size - st->data_offset;
+	text = pd_zalloc(length + 1);
+	if (read_at(st, text, (int64_t)length, 8, err) < 0) {
+		free(text);
+		return -1;
+	}
+	json = json_loadb(text, length, JSON_REJECT_DUPLICATES, &why);
+	free(text);
+	if (!json)
+		return pd_error_input(err, "%s: the header is not JSON: %s", st->file, why.text);
+	status = parse_header(st, json, err);
+	json_decref(json);
+	return status;
+}
+
+struct pd_safetensors *pd_safetensors_open(const char *file, struct pd_error *err)
+{
+	struct pd_safetensors *st = pd_zalloc(sizeof(*st));
+
+	st->file = pd_strdup(file);
+	st->fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (st->fd < 0)
+		pd_error_input(err, "%s: cannot open: %s", file, strerror(errno));
+	if (st->fd < 0 || read_header(st, err) < 0) {
+		pd_safetensors_close(st);
+		return NULL;
+	}
+	return st;
+}
+
+void pd_safetensors_close(struct pd_safetensors *st)
+{
+	if (!st)
+		return;
+	if (st->fd >= 0)
+		close(st->fd);
+	for (size_t i = 0; i < st->count; i++)
+		free(st->tensors[i].name);
+	json_decref(st->metadata);
+	free(st->tensors);
+	free(st->by_name);
+	free(st->file);
+	free(st);
+}
+
+const char *pd_safetensors_file(const struct pd_safetensors *st)
+{
+	return st->file;
+}
+
+size_t pd_safetensors_list(const struct pd_safetensors *st, const struct pd_tensor **list_p)
+{
+	*list_p = st->tensors;
+	return st->count;
+}
+
+const struct pd_tensor *pd_safetensors_find(const struct pd_safetensors *st, const char *name)
+{
+	struct pd_tensor key = { .name = (char *)(uintptr_t)name };
+	const struct pd_tensor *wanted = &key;
+	const struct pd_tensor **found = bsearch(&wanted, st->by_name, st->count,
+						 sizeof(*st->by_name), by_name);
+
+	return found ? *found : NULL;
+}
+
+int pd_safetensors_read(const struct pd_safetensors *st, const struct pd_tensor *tensor, float *out,
+			struct pd_error *err)
+{
+	if (!tensor->f32)
+		return pd_error_input(err, "%s: \"%.60s\": expected elements of type F32", st->file,
+				      tensor->name);
+	return read_at(st, out, tensor->end_bytes - tensor->begin_bytes,
+		       st->data_offset + tensor->begin_bytes, err);
+}
+
+const char *pd_safetensors_metadata(const struct pd_safetensors *st, const char *key)
+{
+	return json_string_value(json_object_get(st->metadata, key));
+}
