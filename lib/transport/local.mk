@@ -1,4 +1,5 @@
-lib_libpd_a_SOURCES += lib/transport/transport.h
+lib_libpd_a_SOURCES += lib/transport/transport.h \
+	lib/transport/collective.c lib/transport/collective.h
 lib_libpddevice_a_SOURCES += lib/transport/list.c
 
 include lib/transport/ucx/local.mk

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * All-reduce (sum of f32) among the replicas of a stage, over any transport and device.
+ *
+ * The buffer is cut into one piece per member.  Everybody sends every piece to its owner;
+ * the owner adds them up in the order of the members, g0 + g1 + ... + g(n-1), on the device;
+ * then it sends the sum to everybody.  The bits are therefore those of one process that
+ * adds up the same gradients in that order, whoever came first.  Each member sends and
+ * receives 2 (n-1)/n of the buffer, as in a ring, which could not keep that order and takes
+ * 2 (n-1) steps, one after the other, where this takes 2.
+ *
+ * Nothing is read by the host and nothing is decided when data arrive: start() issues all
+ * the transfers and all the work of the stream, each waiting for the events before it, as
+ * far as the stream has room; progress() issues the rest.  `done` is completed by the
+ * device, on the stream.
+ */
+#ifndef PD_TRANSPORT_COLLECTIVE_H
+#define PD_TRANSPORT_COLLECTIVE_H
+
+#include "device/device.h"
+#include "transport/transport.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct pd_collective;
+
+/*
+ * ranks: of the n members, in the order in which they are added; copied.  me: this rank's
+ * index there.  transport, device and stream are borrowed, the stream is best for this
+ * alone: it is blocked while it waits for the others.  Allocates what staging_bytes() says
+ * from the device.  NULL: no memory.
+ */
+struct pd_collective *pd_collective_new(struct pd_transport *transport, struct pd_device *device,
+					struct pd_stream *stream, const int *ranks, int n, int me,
+					size_t floats, struct pd_error *err);
+/* `done` of the last start is done, or the transport and the streams are at rest. */
+void pd_collective_free(struct pd_collective *c);
+
+size_t pd_collective_staging_bytes(const struct pd_collective *c);
+
+/*
+ * Replaces the floats in buf (device memory) by their sum over the members, once `after`
+ * (NULL: now) is done.  One at a time; every member uses the same tag_base, and tag_base
+ * and tag_base + 1 for nothing else under way.  -1: transport or device is broken.
+ */
+int pd_collective_start(struct pd_collective *c, float *buf, uint64_t tag_base,
+			const struct pd_event *after, struct pd_event *done);
+/* To be called after the transport's; returns how much it did, -1: broken. */
+int pd_collective_progress(struct pd_collective *c);
+
+/*
+ * When the last all-reduce that is done began: when its first piece left.  (`done` itself
+ * tells only of the last thing on the stream.)
+ */
+int64_t pd_collective_started_ns(const struct pd_collective *c);
+
+#endif

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/collective.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "tap.h"
+#include "unit/ranks.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/*
+ * A device of one stream, whose queue holds three things and which works when told to.
+ * Its memory is that of the host; what the host may not touch is checked by what comes out.
+ */
+struct fake_stream {
+	struct pd_stream base;
+	struct { struct pd_event *wait; float *dst; const float *const *src; int n; size_t count;
+		 struct pd_event *ev; } queue[3];
+	int queued;
+	struct pd_gate *gate;
+};
+
+struct fake_device {
+	struct pd_device base;
+	size_t bytes;
+};
+
+static void *fake_alloc(struct pd_device *device, size_t bytes, struct pd_error *err)
+{
+	((struct fake_device *)device)->bytes += bytes;
+	return calloc(1, bytes);
+}
+
+static void fake_free(struct pd_device *device, void *ptr)
+{
+	free(ptr);
+}
+
+static int fake_wait(struct pd_stream *stream, struct pd_event *ev)
+{
+	struct fake_stream *s = (struct fake_stream *)stream;
+
+	if (s->queued == 3)
+		return PD_AGAIN;
+	s->queue[s->queued].ev = NULL;
+	s->queue[s->queued++].wait = ev;
+	return 0;
+}
+
+static int fake_sum(struct pd_stream *stream, float *dst, const float *const *src, int n,
+		    size_t count, struct pd_event *ev)
+{
+	struct fake_stream *s = (struct fake_stream *)stream;
+	int i = s->queued;
+
+	if (s->queued == 3)
+		return PD_AGAIN;
+	s->queue[i].wait = NULL;
+	s->queue[i].dst = dst;
+	s->queue[i].src = src;
+	s->queue[i].n = n;
+	s->queue[i].count = count;
+	s->queue[i].ev = ev;
+	s->queued++;
+	return 0;
+}
+
+/* One thing of the queue, if it can be done now. */
+static bool fake_work(struct fake_stream *s)
+{
+	int64_t start_ns = pd_now_ns();
+
+	if (s->queued == 0 || (s->queue[0].wait && !pd_event_done(s->queue[0].wait)))
+		return false;
+	if (!s->queue[0].wait) {
+		for (size_t i = 0; i < s->queue[0].count; i++) {
+			float sum = s->queue[0].src[0][i];
+
+			for (int k = 1; k < s->queue[0].n; k++)
+				sum += s->queue[0].src[k][i];
+			s->queue[0].dst[i] = sum;
+		}
+		pd_event_complete(s->queue[0].ev, start_ns, pd_now_ns(), s->gate);
+	}
+	memmove(&s->queue[0], &s->queue[1], sizeof(s->queue[0]) * (size_t)--s->queued);
+	return true;
+}
+
+static const struct pd_device_ops fake_ops = {
+	.alloc = fake_alloc, .free = fake_free, .wait = fake_wait, .sum = fake_sum,
+};
+
+/* Sums of these depend on their order. */
+static float value(int member, size_t i, int round)
+{
+	uint32_t x = (uint32_t)(i * 2654435761u) ^ (uint32_t)(member * 40503 + round * 977 + 1);
+
+	x ^= x >> 15;
+	x *= 0x2c1b3c6d;
+	x ^= x >> 12;
+	return ldexpf((float)(x & 0xffffff) - 8388608.0f, (int)(x >> 24) % 24 - 24);
+}
+
+static bool is_sum(const float *buf, size_t floats, int n, int round)
+{
+	for (size_t i = 0; i < floats; i++) {
+		float sum = value(0, i, round);
+
+		for (int k = 1; k < n; k++)
+			sum += value(k, i, round);
+		if (memcmp(&sum, &buf[i], sizeof(sum)) != 0)
+			return false;
+	}
+	return true;
+}
+
+static size_t lengths[] = {1, 2, 3, 4, 15, 16, 17, 64, 79, 81, 1000, 100003, 1 << 20};
+
+static int reduce(struct rank *me, struct pd_collective *c, struct fake_stream *stream,
+		  float *buf, size_t floats, int index, int round)
+{
+	struct pd_event ready, done;
+	int64_t ready_ns;
+	int bad = 0;
+
+	pd_event_arm(&ready);
+	pd_event_arm(&done);
+	/* what was there before must not be sent */
+	memset(buf, 0xff, floats * sizeof(float));
+	bad += pd_collective_start(c, buf, 2 * (uint64_t)round, &ready, &done) != 0;
+	usleep((unsigned)((index * 7 + round * 5) % 11) * 300);
+	for (int i = 0; i < 3; i++) {
+		bad += ranks_step(me, 0) < 0;
+		fake_work(stream);
+	}
+	for (size_t i = 0; i < floats; i++)
+		buf[i] = value(index, i, round);
+	ready_ns = pd_now_ns();
+	pd_event_complete(&ready, ready_ns, ready_ns, &me->gate);
+	while (!pd_event_done(&done)) {
+		if (ranks_step(me, 1) < 0 || pd_collective_progress(c) < 0)
+			return 1;
+		while (fake_work(stream))
+			continue;
+	}
+	bad += !rank_ok(me, is_sum(buf, floats, me->ranks, round), "the sum in member order");
+	bad += !rank_ok(me, pd_collective_started_ns(c) >= ready_ns &&
+			pd_collective_started_ns(c) <= done.end_ns, "times");
+	return bad;
+}
+
+/* The members are the ranks backwards: member and rank are not the same thing. */
+static int all_reduce(struct rank *me)
+{
+	struct fake_device device = {.base.ops = &fake_ops};
+	struct fake_stream stream = {.base.device = &device.base, .gate = &me->gate};
+	int ranks[RANKS_MAX], index = me->ranks - 1 - me->rank, bad = 0;
+	struct pd_error err;
+
+	for (int i = 0; i < me->ranks; i++)
+		ranks[i] = me->ranks - 1 - i;
+	for (size_t l = 0; l < PD_COUNT(lengths); l++) {
+		size_t floats = lengths[l], piece = floats / (size_t)me->ranks + 32;
+		float *buf = malloc((floats + 1) * sizeof(float));
+		struct pd_collective *c;
+
+		device.bytes = 0;
+		c = pd_collective_new(me->transport, &device.base, &stream.base, ranks, me->ranks,
+				      index, floats, &err);
+		bad += !rank_ok(me, device.bytes == pd_collective_staging_bytes(c) &&
+				device.bytes <= ((size_t)me->ranks - 1) * piece * sizeof(float),
+				"staging is n - 1 pieces");
+		buf[floats] = 42;
+		for (int round = 0; round < 3; round++)
+			bad += reduce(me, c, &stream, buf, floats, index, round);
+		bad += !rank_ok(me, buf[floats] == 42, "nothing written behind it");
+		pd_collective_free(c);
+		free(buf);
+	}
+	return bad;
+}
+
+int main(void)
+{
+	bool differs = false;
+
+	for (size_t i = 0; i < 1000 && !differs; i++)
+		differs = (value(0, i, 0) + value(1, i, 0)) + value(2, i, 0) !=
+			  (value(2, i, 0) + value(1, i, 0)) + value(0, i, 0);
+	ok(differs, "the numbers of this test feel the order of their sum");
+	for (int n = 1; n <= 5; n++)
+		is_int(run_ranks(n, all_reduce, NULL, -1), 0, "%d members, 1 to 1048576 floats", n);
+	return done_testing();
+}
