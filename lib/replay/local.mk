@@ -1,1 +1,1 @@
-lib_libpd_a_SOURCES +=
+lib_libpd_a_SOURCES += lib/replay/replay.h lib/replay/replay.c

@@ -101,7 +101,9 @@ static void size_stage(const struct pd_plan *plan, const struct pd_wiring *wirin
 	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
 		const struct pd_profile_layer *layer = &plan->profile->layers[l];
 
-		sizes->weights_bytes += pd_align((size_t)layer->parameter_bytes);
+		/* a layer that shares another's parameters has none of its own */
+		if (!plan->profile->model || plan->profile->model->layers[l].shares < 0)
+			sizes->weights_bytes += pd_align((size_t)layer->parameter_bytes);
 		if (sizes->scratch_bytes < (size_t)layer->workspace_bytes)
 			sizes->scratch_bytes = (size_t)layer->workspace_bytes;
 	}

@@ -43,15 +43,16 @@ struct pd_sim_fabric {
 	size_t bucket_count, unmatched;         /* a power of two */
 };
 
+/* Rounded up, as pd_topology_transfer_ns does. */
 static int64_t way_ns(int64_t bytes, int64_t bandwidth)
 {
 	int64_t scaled;
 
 	if (bandwidth == INT64_MAX)
 		return 0;
-	if (pd_mul(bytes, 1000000000, &scaled))
+	if (pd_mul(bytes, 1000000000, &scaled) && pd_add(scaled, bandwidth - 1, &scaled))
 		return scaled / bandwidth;
-	return (int64_t)((double)bytes * 1e9 / (double)bandwidth);
+	return (int64_t)(((__int128)bytes * 1000000000 + bandwidth - 1) / bandwidth);
 }
 
 static void transfer_arrive(struct pd_sim *sim, struct pd_sim_thing *thing)

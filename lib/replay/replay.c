@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "replay/replay.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "device/sim/sim.h"
+#include "schedule/schedule.h"
+#include "transport/sim/sim.h"
+#include "worker/worker.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct replay {
+	const struct pd_plan *plan;
+	struct pd_schedule *schedule;
+	struct pd_sim *sim;
+	struct pd_sim_fabric *fabric;
+	struct pd_worker **workers;     /* per rank */
+	bool *done;
+	int live;                       /* workers that are not done */
+};
+
+int64_t pd_replay_minibatches(const struct pd_plan *plan)
+{
+	int64_t in_flight = 1;
+
+	for (int s = 0; s < plan->stage_count; s++) {
+		int64_t here = ((int64_t)plan->stages[s].warmup + 1) * plan->stages[s].replicas;
+
+		if (here > in_flight)
+			in_flight = here;
+	}
+	return 8 * in_flight + 48;
+}
+
+static void replay_free(struct replay *replay)
+{
+	for (int r = 0; replay->workers && r < replay->plan->rank_count; r++)
+		pd_worker_free(replay->workers[r]);
+	free(replay->workers);
+	free(replay->done);
+	pd_sim_fabric_free(replay->fabric);
+	pd_sim_free(replay->sim);
+	pd_schedule_free(replay->schedule);
+}
+
+static int replay_new(struct replay *replay, const struct pd_plan *plan,
+		      const struct pd_replay_options *options, struct pd_error *err)
+{
+	*replay = (struct replay){ .plan = plan, .live = plan->rank_count };
+	replay->schedule = pd_schedule_new(plan, err);
+	if (!replay->schedule)
+		return -1;
+	replay->sim = pd_sim_new(plan, replay->schedule->wiring);
+	replay->fabric = pd_sim_fabric_new(replay->sim, &plan->topology);
+	replay->workers = pd_calloc((size_t)plan->rank_count, sizeof(struct pd_worker *));
+	replay->done = pd_calloc((size_t)plan->rank_count, sizeof(bool));
+	for (int r = 0; r < plan->rank_count; r++) {
+		struct pd_worker_config config = {
+			.schedule = replay->schedule, .rank = r,
+			.device = pd_sim_device(replay->sim, r),
+			.net = pd_sim_net(replay->sim, r),
+			.transport = pd_sim_transport(replay->fabric, r),
+			.batch_size = plan->profile->batch_size,
+			.sgd = { .momentum = 1 },       /* its buffer counts as memory */
+			.retired = options->retired, .context = options->context,
+		};
+
+		replay->workers[r] = pd_worker_new(&config, err);
+		if (!replay->workers[r])
+			return -1;
+	}
+	return 0;
+}
+
+/* Lets a worker do all that it can do at this time. */
+static int drive(struct replay *replay, int rank, struct pd_error *err)
+{
+	enum pd_worker_state state;
+
+	do
+		state = pd_worker_step(replay->workers[rank], err);
+	while (state == PD_WORKER_BUSY);
+	if (state == PD_WORKER_FAILED)
+		return pd_error_prefix(err, "rank %d", rank);
+	if (state == PD_WORKER_DONE && !replay->done[rank]) {
+		replay->done[rank] = true;
+		replay->live--;
+	}
+	return 0;
+}
+
+static int stalled(const struct replay *replay, struct pd_error *err)
+{
+	char text[400] = "", name[32];
+	struct pd_op op;
+	size_t used = 0;
+
+	for (int r = 0; r < replay->plan->rank_count && used + 40 < sizeof(text); r++)
+		if (!replay->done[r] && pd_worker_oldest(replay->workers[r], &op))
+			used += (size_t)snprintf(text + used, sizeof(text) - used,
+						 ", rank %d for %s", r, pd_op_short(&op, name));
+	return pd_error_failed(err, "the replay stalls at %" PRId64 " ns with %d of %d ranks not"
+			       " done%s%s", pd_sim_now_ns(replay->sim), replay->live,
+			       replay->plan->rank_count, used ? ": waiting" : "",
+			       used ? text + 1 : "");
+}
+
+static int train(struct replay *replay, int64_t minibatches, struct pd_error *err)
+{
+	struct pd_phase phase = { .first = 0, .last = minibatches };
+
+	for (int r = 0; r < replay->plan->rank_count; r++) {
+		pd_worker_begin(replay->workers[r], &phase, 0);
+		if (drive(replay, r, err) < 0)
+			return -1;
+	}
+	while (replay->live > 0) {
+		if (!pd_sim_advance(replay->sim))
+			return stalled(replay, err);
+		for (int r; (r = pd_sim_ready(replay->sim)) >= 0;)
+			if (drive(replay, r, err) < 0)
+				return -1;
+	}
+	return 0;
+}
+
+int pd_replay_run(const struct pd_plan *plan, const struct pd_replay_options *options,
+		  struct pd_error *err)
+{
+	struct replay replay;
+	int result = replay_new(&replay, plan, options, err);
+
+	if (result == 0)
+		result = train(&replay, options->minibatches ? options->minibatches
+							     : pd_replay_minibatches(plan), err);
+	replay_free(&replay);
+	return result;
+}
+
+static void gather(void *context, const struct pd_record *record)
+{
+	pd_trace_add(context, record);
+}
+
+static struct pd_plan *copy_of(const struct pd_plan *plan, struct pd_error *err)
+{
+	json_t *json = pd_plan_json(plan);
+	struct pd_place place = pd_place_root("plan", json);
+	struct pd_plan *copy = pd_plan_parse_at(&place, err);
+
+	json_decref(json);
+	return copy;
+}
+
+struct pd_trace *pd_replay(const struct pd_plan *plan, const struct pd_replay_options *options,
+			   struct pd_error *err)
+{
+	struct pd_replay_options with = options ? *options : (struct pd_replay_options){ 0 };
+	struct pd_plan *copy = copy_of(plan, err);
+	struct pd_trace *trace;
+
+	if (!copy)
+		return NULL;
+	trace = pd_trace_new(copy, "sim", 0);
+	with.retired = gather;
+	with.context = trace;
+	if (pd_replay_run(trace->plan, &with, err) < 0) {
+		pd_trace_free(trace);
+		return NULL;
+	}
+	pd_trace_sort(trace);
+	return trace;
+}

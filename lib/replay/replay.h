@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A plan, run in virtual time: the schedule and the workers of a real run on devices and
+ * links that only take time.
+ */
+#ifndef PD_REPLAY_REPLAY_H
+#define PD_REPLAY_REPLAY_H
+
+#include "plan/plan.h"
+#include "trace/steady.h"
+#include "trace/trace.h"
+
+#include <stdint.h>
+
+struct pd_replay_options {
+	int64_t minibatches;            /* trained; 0: pd_replay_minibatches */
+	/* Every operation as it retires, each rank's in its order; may be NULL. */
+	void (*retired)(void *context, const struct pd_record *record);
+	void *context;
+};
+
+/* How many show the start-up and enough of the steady state to measure its period. */
+int64_t pd_replay_minibatches(const struct pd_plan *plan);
+
+/*
+ * Trains; 0, or -1: the plan cannot be run by this version (usage), or the pipeline stalls,
+ * which is a defect of ours: the sentence names each rank's oldest unfinished operation.
+ */
+int pd_replay_run(const struct pd_plan *plan, const struct pd_replay_options *options,
+		  struct pd_error *err);
+
+/*
+ * The same, gathered: a trace of device "sim" with times from 0, sorted, with a copy of the
+ * plan.  `options` (or NULL) without `retired`.
+ */
+struct pd_trace *pd_replay(const struct pd_plan *plan, const struct pd_replay_options *options,
+			   struct pd_error *err);
+
+/* The steady period of one (lib/trace/steady.h says what that is), exact where periodic. */
+static inline double pd_replay_period_ns(const struct pd_trace *trace)
+{
+	return pd_trace_period_ns(trace);
+}
+
+#endif

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Events for chrome://tracing and Perfetto (the Trace Event Format): M names, X an
+ * operation, s and f the ends of an arrow, C a counter.
+ */
+#include "base/mem.h"
+#include "trace/timeline.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+
+#define ROWS_PER_LANE 1000      /* tid = lane x this + depth */
+
+struct writer {
+	FILE *out;
+	bool begun;
+	int64_t zero_ns;
+};
+
+/* Begins an event; the caller writes its other members and the closing brace. */
+static FILE *event(struct writer *w, char phase, int pid, int tid)
+{
+	fprintf(w->out, "%s{\"ph\":\"%c\",\"pid\":%d,\"tid\":%d", w->begun ? ",\n" : "", phase,
+		pid, tid);
+	w->begun = true;
+	return w->out;
+}
+
+static void put_us(struct writer *w, const char *key, int64_t ns)
+{
+	fprintf(w->out, ",\"%s\":%" PRId64 ".%03d", key, ns / 1000, (int)(ns % 1000));
+}
+
+static int tid_of(enum pd_lane_kind lane, int depth)
+{
+	return (int)lane * ROWS_PER_LANE + depth;
+}
+
+static void put_names(struct writer *w, const struct pd_timeline *timeline, int rank)
+{
+	fprintf(event(w, 'M', rank, 0),
+		",\"name\":\"process_name\",\"args\":{\"name\":\"rank %d: stage %d, replica %d\"}}",
+		rank, timeline->stages[rank], timeline->replicas[rank]);
+	fprintf(event(w, 'M', rank, 0),
+		",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}", rank);
+	for (int l = 0; l < PD_LANES; l++)
+		for (int d = 0; d < pd_timeline_lane(timeline, rank, l)->depth; d++) {
+			int tid = tid_of(l, d);
+
+			fprintf(event(w, 'M', rank, tid),
+				",\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}}",
+				pd_lane_name[l]);
+			fprintf(event(w, 'M', rank, tid),
+				",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}",
+				tid);
+		}
+}
+
+static void put_bars(struct writer *w, const struct pd_timeline *timeline, int rank)
+{
+	for (int l = 0; l < PD_LANES; l++) {
+		const struct pd_lane *lane = pd_timeline_lane(timeline, rank, l);
+
+		for (size_t i = 0; i < lane->count; i++) {
+			const struct pd_record *record = lane->bars[i].record;
+			const struct pd_op *op = &record->op;
+			char name[32];
+
+			event(w, 'X', rank, tid_of(l, lane->bars[i].depth));
+			put_us(w, "ts", record->start_ns - w->zero_ns);
+			put_us(w, "dur", record->end_ns - record->start_ns);
+			fprintf(w->out, ",\"name\":\"%s\",\"cat\":\"%s\",\"args\":{\"stage\":%d,"
+				"\"microbatch\":%" PRId64, pd_op_short(op, name),
+				pd_op_kind_name[op->kind], op->stage, op->microbatch);
+			if (op->version >= 0)
+				fprintf(w->out, ",\"version\":%" PRId64, op->version);
+			if (record->bytes > 0)
+				fprintf(w->out, ",\"bytes\":%" PRId64, record->bytes);
+			if (op->evaluate)
+				fputs(",\"evaluate\":true", w->out);
+			fputs("}}", w->out);
+		}
+	}
+}
+
+struct end {                            /* one side of a transfer */
+	const struct pd_bar *bar;
+	bool gradient, send;
+	int from, to;
+};
+
+static int by_transfer(const void *a, const void *b)
+{
+	const struct end *x = a, *y = b;
+	const struct pd_op *p = &x->bar->record->op, *q = &y->bar->record->op;
+
+	if (x->from != y->from)
+		return x->from < y->from ? -1 : 1;
+	if (x->to != y->to)
+		return x->to < y->to ? -1 : 1;
+	if (x->gradient != y->gradient)
+		return x->gradient ? 1 : -1;
+	if (p->link != q->link)
+		return p->link < q->link ? -1 : 1;
+	if (p->evaluate != q->evaluate)
+		return p->evaluate ? 1 : -1;
+	if (p->microbatch != q->microbatch)
+		return p->microbatch < q->microbatch ? -1 : 1;
+	/* the same minibatch of several evaluations: in their order, the send before the receive */
+	if (p->seq != q->seq)
+		return p->seq < q->seq ? -1 : 1;
+	return (int)y->send - (int)x->send;
+}
+
+static struct end *ends_of(const struct pd_timeline *timeline, size_t *count_p)
+{
+	struct end *ends = pd_calloc(timeline->trace->count, sizeof(*ends));
+	size_t n = 0;
+
+	for (size_t i = 0; i < timeline->trace->count; i++) {
+		const struct pd_bar *bar = &timeline->bars[i];
+		const struct pd_op *op = &bar->record->op;
+		struct end end = { .bar = bar };
+
+		if (op->peer < 0 || op->peer >= timeline->rank_count)
+			continue;
+		end.send = op->kind == PD_OP_send_activation || op->kind == PD_OP_send_gradient;
+		end.gradient = op->kind == PD_OP_send_gradient || op->kind == PD_OP_recv_gradient;
+		if (!end.send && !end.gradient && op->kind != PD_OP_recv_activation)
+			continue;
+		end.from = end.send ? op->rank : op->peer;
+		end.to = end.send ? op->peer : op->rank;
+		ends[n++] = end;
+	}
+	qsort(ends, n, sizeof(*ends), by_transfer);
+	*count_p = n;
+	return ends;
+}
+
+/*
+ * An arrow from each send to its receive.  One whose other side is not in the trace (a run
+ * that was cut off) gets none.  An arrow cannot point back in time: clocks of two ranks of
+ * a measured trace may differ by a little.
+ */
+static void put_arrows(struct writer *w, const struct pd_timeline *timeline)
+{
+	size_t count, id = 0;
+	struct end *ends = ends_of(timeline, &count);
+
+	for (size_t i = 0; i + 1 < count; i++) {
+		const struct end *send = &ends[i], *recv = &ends[i + 1];
+		const struct pd_record *s = send->bar->record, *r = recv->bar->record;
+		const char *what = send->gradient ? "gradient" : "activation";
+
+		if (!send->send || recv->send || send->from != recv->from || send->to != recv->to
+		    || send->gradient != recv->gradient || s->op.microbatch != r->op.microbatch
+		    || s->op.link != r->op.link || s->op.seq != r->op.seq)
+			continue;
+		i++;
+		event(w, 's', s->op.rank, tid_of(pd_lane_of(s->op.kind), send->bar->depth));
+		put_us(w, "ts", s->start_ns - w->zero_ns);
+		fprintf(w->out, ",\"id\":%zu,\"name\":\"%s\",\"cat\":\"transfer\"}", id, what);
+		event(w, 'f', r->op.rank, tid_of(pd_lane_of(r->op.kind), recv->bar->depth));
+		put_us(w, "ts", (r->end_ns > s->start_ns ? r->end_ns : s->start_ns) - w->zero_ns);
+		fprintf(w->out, ",\"bp\":\"e\",\"id\":%zu,\"name\":\"%s\",\"cat\":\"transfer\"}",
+			id++, what);
+	}
+	free(ends);
+}
+
+struct change {
+	int64_t when_ns;
+	int by;
+};
+
+static int by_when(const void *a, const void *b)
+{
+	const struct change *x = a, *y = b;
+
+	if (x->when_ns != y->when_ns)
+		return x->when_ns < y->when_ns ? -1 : 1;
+	return x->by - y->by;
+}
+
+/* Minibatches between the start of their forward and the end of their backward on a rank. */
+static void put_counter(struct writer *w, const struct pd_timeline *timeline, int rank)
+{
+	const struct pd_lane *lane = pd_timeline_lane(timeline, rank, PD_LANE_COMPUTE);
+	struct change *changes = pd_calloc(lane->count, sizeof(*changes));
+	bool split = false;
+	size_t n = 0;
+	int in_flight = 0;
+
+	for (size_t i = 0; i < lane->count; i++)
+		split |= lane->bars[i].record->op.kind == PD_OP_backward_weight;
+	for (size_t i = 0; i < lane->count; i++) {
+		const struct pd_record *record = lane->bars[i].record;
+
+		if (record->op.evaluate)
+			continue;
+		if (record->op.kind == PD_OP_forward)
+			changes[n++] = (struct change){ record->start_ns, 1 };
+		else if (record->op.kind == (split ? PD_OP_backward_weight : PD_OP_backward))
+			changes[n++] = (struct change){ record->end_ns, -1 };
+	}
+	qsort(changes, n, sizeof(*changes), by_when);
+	for (size_t i = 0; i < n; i++) {
+		in_flight += changes[i].by;
+		event(w, 'C', rank, 0);
+		put_us(w, "ts", changes[i].when_ns - w->zero_ns);
+		fprintf(w->out, ",\"name\":\"in flight\",\"args\":{\"minibatches\":%d}}",
+			in_flight);
+	}
+	free(changes);
+}
+
+void pd_timeline_chrome(const struct pd_timeline *timeline, FILE *out)
+{
+	struct writer w = { .out = out, .zero_ns = timeline->begin_ns };
+	const struct pd_plan *plan = timeline->trace->plan;
+	json_t *other = json_pack("{s:s?, s:s?, s:s, s:s}", "name", plan->profile->name,
+				  "device", timeline->trace->device,
+				  "schedule", pd_schedule_kind_name[plan->schedule],
+				  "weights", pd_weight_kind_name[plan->weights]);
+
+	fputs("{\"displayTimeUnit\":\"ms\",\"otherData\":", out);
+	json_dumpf(other, out, JSON_COMPACT);
+	json_decref(other);
+	fputs(",\"traceEvents\":[\n", out);
+	for (int rank = 0; rank < timeline->rank_count; rank++) {
+		put_names(&w, timeline, rank);
+		put_bars(&w, timeline, rank);
+		put_counter(&w, timeline, rank);
+	}
+	put_arrows(&w, timeline);
+	fputs("\n]}\n", out);
+}

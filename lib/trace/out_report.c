@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A report for people: what counts first, tables below. */
+#include "base/opt.h"
+#include "trace/report.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define RANKS_SHOWN 64
+
+static double percent(double part, double whole)
+{
+	return whole > 0 ? 100 * part / whole : 0;
+}
+
+static const char *show_ns(double ns, char *buf)
+{
+	return pd_show_time((int64_t)(ns + 0.5), buf);
+}
+
+static void print_head(const struct pd_report *report, FILE *out)
+{
+	const struct pd_trace *trace = report->timeline->trace;
+	const struct pd_plan *plan = trace->plan;
+	int64_t whole = report->timeline->end_ns - report->timeline->begin_ns, busy = 0;
+	int64_t window = report->end_ns - report->begin_ns;
+	char a[32], b[32];
+
+	fprintf(out, "%s: %d stages on %d ranks, %s, %s; %" PRId64 " minibatches of %" PRId64
+		" samples, %s\n\n", plan->profile->name, plan->stage_count, plan->rank_count,
+		pd_schedule_kind_name[plan->schedule], pd_weight_kind_name[plan->weights],
+		report->minibatches, plan->profile->batch_size,
+		strcmp(trace->device, "sim") == 0 ? "simulated" : "measured");
+	if (report->has_steady)
+		fprintf(out, "time per minibatch   %s in steady state (minibatches %" PRId64 " to %"
+			PRId64 ", %s)\n", show_ns(report->steady.period_ns, a),
+			report->steady.first, report->steady.last,
+			report->steady.cycle ? "periodic" : "not periodic: their mean");
+	if (report->minibatches)
+		fprintf(out, "%s%s over all of %s\n",
+			report->has_steady ? "                     " : "time per minibatch   ",
+			show_ns((double)whole / (double)report->minibatches, a),
+			pd_show_time(whole, b));
+	if (report->has_steady)
+		fprintf(out, "samples per second   %.1f in steady state\n",
+			(double)plan->profile->batch_size * 1e9 / report->steady.period_ns);
+	for (int r = 0; r < plan->rank_count; r++)
+		busy += report->ranks[r].busy_ns;
+	fprintf(out, "bubble               %.1f %% of the time of all ranks%s\n",
+		100 - percent((double)busy, (double)window * plan->rank_count),
+		report->has_steady ? " in steady state" : "");
+}
+
+static void sum_ranks(const struct pd_report *report, const int *ranks, int count,
+		      struct pd_rank_report *sum)
+{
+	*sum = (struct pd_rank_report){ 0 };
+	for (int i = 0; i < count; i++) {
+		const struct pd_rank_report *one = &report->ranks[ranks[i]];
+
+		sum->busy_ns += one->busy_ns;
+		sum->transfer_ns += one->transfer_ns;
+		sum->overlapped_ns += one->overlapped_ns;
+		for (int w = 0; w < PD_WAITS; w++)
+			sum->wait_ns[w] += one->wait_ns[w];
+	}
+}
+
+static void print_shares(const char *name, const struct pd_rank_report *one, FILE *out)
+{
+	double window = (double)one->busy_ns;
+
+	for (int w = 0; w < PD_WAITS; w++)
+		window += (double)one->wait_ns[w];
+	fprintf(out, "%-12s %6.1f %6.1f", name, percent((double)one->busy_ns, window),
+		window > 0 ? 100 - percent((double)one->busy_ns, window) : 0);
+	fprintf(out, " %11.1f %9.1f %11.1f %6.1f",
+		percent((double)one->wait_ns[PD_WAIT_ACTIVATION], window),
+		percent((double)one->wait_ns[PD_WAIT_GRADIENT], window),
+		percent((double)one->wait_ns[PD_WAIT_ALLREDUCE], window),
+		percent((double)(one->wait_ns[PD_WAIT_OTHER] + one->wait_ns[PD_WAIT_LOAD]),
+			window));
+	if (one->transfer_ns > 0)
+		fprintf(out, " %10.1f\n",
+			percent((double)one->overlapped_ns, (double)one->transfer_ns));
+	else
+		fprintf(out, " %10s\n", "-");
+}
+
+/* Percentages of the window; the last column: of the time of transfers. */
+static void print_use(const struct pd_report *report, FILE *out)
+{
+	const struct pd_plan *plan = report->timeline->trace->plan;
+	struct pd_rank_report sum;
+	char name[64];
+	int shown = 0;
+
+	fputs("\n                             idle, waiting for                       transfers\n"
+	      "%              busy   idle  activation  gradient  all-reduce  other overlapped\n",
+	      out);
+	for (int s = 0; s < plan->stage_count; s++) {
+		const struct pd_stage *stage = &plan->stages[s];
+
+		snprintf(name, sizeof(name), "stage %d", s);
+		sum_ranks(report, stage->ranks, stage->replicas, &sum);
+		print_shares(name, &sum, out);
+		for (int i = 0; i < stage->replicas && stage->replicas > 1; i++) {
+			if (shown++ >= RANKS_SHOWN)
+				continue;
+			snprintf(name, sizeof(name), "  rank %d", stage->ranks[i]);
+			print_shares(name, &report->ranks[stage->ranks[i]], out);
+		}
+	}
+	if (shown > RANKS_SHOWN)
+		fprintf(out, "(%d more ranks)\n", shown - RANKS_SHOWN);
+}
+
+static void print_moved(const char *name, int64_t count, int64_t bytes, double each_ns, FILE *out)
+{
+	char a[32], b[32], c[32], d[32];
+
+	if (count == 0)
+		return;
+	fprintf(out, "%-32s %12s %12s %12s", name, pd_show_bytes(bytes / count, a),
+		pd_show_bytes(bytes, b), show_ns(each_ns, c));
+	fprintf(out, " %12s\n", each_ns >= 1
+		? pd_show_rate((int64_t)((double)bytes / (double)count * 1e9 / each_ns), d) : "-");
+}
+
+static void print_links(const struct pd_report *report, FILE *out)
+{
+	const struct pd_plan *plan = report->timeline->trace->plan;
+	char name[64];
+
+	fprintf(out, "\n%-32s %12s %12s %12s %12s\n", "moved", "each", "in all", "time each",
+		"rate");
+	for (int i = 0; i < report->link_count; i++) {
+		const struct pd_link_report *link = &report->links[i];
+
+		snprintf(name, sizeof(name), "activations, stage %d to %d", link->from, link->to);
+		print_moved(name, link->activations, link->activation_bytes, link->activation_ns,
+			    out);
+		snprintf(name, sizeof(name), "gradients, stage %d to %d", link->to, link->from);
+		print_moved(name, link->gradients, link->gradient_bytes, link->gradient_ns, out);
+	}
+	for (int s = 0; s < plan->stage_count; s++) {
+		const struct pd_stage_report *stage = &report->stages[s];
+
+		if (plan->stages[s].replicas < 2)
+			continue;
+		snprintf(name, sizeof(name), "all-reduce, stage %d of %d ranks", s,
+			 plan->stages[s].replicas);
+		print_moved(name, stage->allreduces, stage->allreduces * stage->allreduce_bytes,
+			    stage->allreduce_ns, out);
+	}
+}
+
+static void print_pair(double predicted, double here, bool both, FILE *out)
+{
+	char a[32];
+
+	if (both)
+		fprintf(out, " %10s", predicted > 0 ? show_ns(predicted, a) : "-");
+	fprintf(out, " %10s", here > 0 ? show_ns(here, a) : "-");
+	if (both && predicted > 0 && here > 0)
+		fprintf(out, " %+7.1f%%", 100 * (here / predicted - 1));
+	else if (both)
+		fprintf(out, " %8s", "");
+}
+
+/* Per stage: means of one minibatch on one replica, beside what the profile predicts. */
+static void print_stages(const struct pd_report *report, const struct pd_report *predicted,
+			 FILE *out)
+{
+	const struct pd_plan *plan = report->timeline->trace->plan;
+	bool both = predicted != NULL;
+
+	if (both)
+		fprintf(out, "\n%-8s %30s %30s\n%-8s %10s %10s %8s %10s %10s %8s\n", "",
+			"forward           ", "backward           ", "", "predicted",
+			"measured", "", "predicted", "measured", "");
+	else
+		fprintf(out, "\n%-8s %10s %10s %10s %10s  layers\n", "", "forward", "backward",
+			"update", "all-reduce");
+	for (int s = 0; s < plan->stage_count; s++) {
+		const struct pd_stage_report *here = &report->stages[s];
+		const struct pd_stage_report *there = both ? &predicted->stages[s] : here;
+		const struct pd_stage *stage = &plan->stages[s];
+		const struct pd_profile_layer *first = &plan->profile->layers[stage->first_layer];
+		char name[32];
+
+		snprintf(name, sizeof(name), "stage %d", s);
+		fprintf(out, "%-8s", name);
+		print_pair(there->forward_ns, here->forward_ns, both, out);
+		print_pair(there->backward_ns, here->backward_ns, both, out);
+		if (!both) {
+			print_pair(0, here->step_ns, false, out);
+			print_pair(0, here->allreduce_ns, false, out);
+			fprintf(out, "  %s", first->name);
+			if (stage->layer_count > 1)
+				fprintf(out, " to %s", first[stage->layer_count - 1].name);
+		}
+		putc('\n', out);
+	}
+}
+
+static void print_prediction(const struct pd_report *report, const struct pd_report *predicted,
+			     FILE *out)
+{
+	const struct pd_plan *plan = report->timeline->trace->plan;
+	double here = report->steady.period_ns;
+	char a[32];
+
+	if (!report->has_steady)
+		return;
+	if (predicted && predicted->has_steady)
+		fprintf(out, "\nthe plan, replayed, takes %s per minibatch: %+.1f %% measured\n",
+			show_ns(predicted->steady.period_ns, a),
+			100 * (here / predicted->steady.period_ns - 1));
+	if (plan->predicted.period_ns > 0)
+		fprintf(out, "%sthe planner predicted %s per minibatch: %+.1f %% here\n",
+			predicted && predicted->has_steady ? "" : "\n",
+			pd_show_time(plan->predicted.period_ns, a),
+			100 * (here / (double)plan->predicted.period_ns - 1));
+}
+
+void pd_report_print(const struct pd_report *report, const struct pd_report *predicted, FILE *out)
+{
+	print_head(report, out);
+	print_use(report, out);
+	print_stages(report, predicted, out);
+	print_links(report, out);
+	print_prediction(report, predicted, out);
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The timeline in a terminal: cells such as F3-- and B1====. */
+#include "base/mem.h"
+#include "base/opt.h"
+#include "trace/timeline.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LEAST_CELLS 20
+
+struct cell {
+	const struct pd_record *record;
+	int64_t time_ns;                /* of the record within the cell */
+};
+
+/* ANSI colours, and what fills a cell behind its label. */
+static const char *colour_of(enum pd_op_kind kind)
+{
+	switch (kind) {
+	case PD_OP_forward:
+		return "\033[44;97m";
+	case PD_OP_recompute:
+		return "\033[46;30m";
+	case PD_OP_step:
+		return "\033[45;97m";
+	case PD_OP_backward_weight:
+		return "\033[43;30m";
+	default:
+		return "\033[42;30m";
+	}
+}
+
+static char filling_of(enum pd_op_kind kind)
+{
+	switch (kind) {
+	case PD_OP_forward:
+		return '-';
+	case PD_OP_step:
+		return '+';
+	case PD_OP_recompute:
+		return '~';
+	default:
+		return '=';
+	}
+}
+
+static int64_t cell_begin(const struct pd_window *window, int cells, int c)
+{
+	double length = (double)(window->end_ns - window->begin_ns);
+
+	return window->begin_ns + (int64_t)(length * c / cells);
+}
+
+/* Gives each cell to the operation that takes most of it, if that is half or more. */
+static void fill_cells(const struct pd_lane *lane, const struct pd_window *window,
+		       struct cell *cell, int cells)
+{
+	int first = 0;
+
+	memset(cell, 0, (size_t)cells * sizeof(*cell));
+	for (size_t i = 0; i < lane->count; i++) {
+		const struct pd_record *record = lane->bars[i].record;
+
+		if (record->start_ns >= window->end_ns)
+			break;
+		while (first < cells && cell_begin(window, cells, first + 1) <= record->start_ns)
+			first++;
+		for (int c = first; c < cells; c++) {
+			int64_t from = cell_begin(window, cells, c);
+			int64_t to = cell_begin(window, cells, c + 1);
+
+			if (from >= record->end_ns)
+				break;
+			if (from < record->start_ns)
+				from = record->start_ns;
+			if (to > record->end_ns)
+				to = record->end_ns;
+			if (to - from > cell[c].time_ns)
+				cell[c] = (struct cell){ record, to - from };
+		}
+	}
+	for (int c = 0; c < cells; c++)
+		if (2 * cell[c].time_ns
+		    < cell_begin(window, cells, c + 1) - cell_begin(window, cells, c))
+			cell[c].record = NULL;
+}
+
+/* One operation over n cells: its label where that fits, else its letter. */
+static void print_run(const struct pd_op *op, int n, bool colour, FILE *out)
+{
+	char label[32];
+	int length = snprintf(label, sizeof(label), "%c%" PRId64, pd_op_kind_letter[op->kind],
+			      op->microbatch);
+
+	if (length > n)
+		length = 1;
+	if (colour)
+		fputs(colour_of(op->kind), out);
+	fwrite(label, 1, (size_t)length, out);
+	for (int i = length; i < n; i++)
+		putc(filling_of(op->kind), out);
+	if (colour)
+		fputs("\033[0m", out);
+}
+
+static void print_row(const struct cell *cell, int cells, bool colour, FILE *out)
+{
+	for (int c = 0, n; c < cells; c += n) {
+		n = 1;
+		if (!cell[c].record) {
+			putc('.', out);
+			continue;
+		}
+		while (c + n < cells && cell[c + n].record == cell[c].record)
+			n++;
+		print_run(&cell[c].record->op, n, colour, out);
+	}
+	putc('\n', out);
+}
+
+static void print_window(const struct pd_timeline *timeline, const struct pd_window *window,
+			 int columns, int label, bool colour, FILE *out)
+{
+	char from[32], to[32], each[32];
+	int cells = columns - label - 1 < LEAST_CELLS ? LEAST_CELLS : columns - label - 1;
+	int64_t zero = timeline->begin_ns;
+	struct cell *cell = pd_calloc((size_t)cells, sizeof(*cell));
+
+	fprintf(out, "%s%s%s to %s, one column is %s\n", window->what ? window->what : "",
+		window->what ? ": " : "", pd_show_time(window->begin_ns - zero, from),
+		pd_show_time(window->end_ns - zero, to),
+		pd_show_time((window->end_ns - window->begin_ns) / cells, each));
+	for (int s = 0; s < timeline->trace->plan->stage_count; s++) {
+		const struct pd_stage *stage = &timeline->trace->plan->stages[s];
+
+		for (int i = 0; i < stage->replicas; i++) {
+			char name[64];
+
+			snprintf(name, sizeof(name), "%d:%d", s, stage->ranks[i]);
+			fprintf(out, "%*s ", label, name);
+			fill_cells(pd_timeline_lane(timeline, stage->ranks[i], PD_LANE_COMPUTE),
+				   window, cell, cells);
+			print_row(cell, cells, colour, out);
+		}
+	}
+	free(cell);
+}
+
+void pd_timeline_text(const struct pd_timeline *timeline, int columns, bool colour, FILE *out)
+{
+	static const struct { enum pd_op_kind kind; const char *what; } legend[] = {
+		{ PD_OP_forward, "forward" }, { PD_OP_backward, "backward" },
+		{ PD_OP_backward_input, "backward, inputs" },
+		{ PD_OP_backward_weight, "backward, weights" },
+		{ PD_OP_recompute, "recompute" }, { PD_OP_step, "update" },
+	};
+	struct pd_window windows[2];
+	bool used[PD_OP_KINDS] = { false };
+	int64_t highest = 0;
+	double per_op;
+	int label, n;
+
+	label = snprintf(NULL, 0, "%d:%d", timeline->trace->plan->stage_count - 1,
+			 timeline->rank_count - 1);
+	for (size_t i = 0; i < timeline->trace->count; i++) {
+		const struct pd_op *op = &timeline->trace->records[i].op;
+
+		used[op->kind] = true;
+		if (op->microbatch > highest)
+			highest = op->microbatch;
+	}
+	/* where there is a choice, an operation two thirds as long as the mean has its label */
+	per_op = 1.5 * (1 + snprintf(NULL, 0, "%" PRId64, highest));
+	n = pd_timeline_windows(timeline, (columns - label - 1) / per_op, windows);
+	fputs("stage:rank; ", out);
+	for (size_t i = 0; i < PD_COUNT(legend); i++)
+		if (used[legend[i].kind])
+			fprintf(out, "%c%c %s, ", pd_op_kind_letter[legend[i].kind],
+				filling_of(legend[i].kind), legend[i].what);
+	fputs(". idle\n", out);
+	for (int w = 0; w < n; w++) {
+		putc('\n', out);
+		print_window(timeline, &windows[w], columns, label, colour, out);
+	}
+}

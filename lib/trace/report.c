@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trace/report.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+/* When something that a rank waits for was there: sorted, then looked up. */
+struct arrival {
+	int rank;
+	enum pd_wait what;
+	bool evaluate;
+	int64_t microbatch, end_ns;
+};
+
+static int by_arrival(const void *a, const void *b)
+{
+	const struct arrival *x = a, *y = b;
+
+	if (x->rank != y->rank)
+		return x->rank < y->rank ? -1 : 1;
+	if (x->what != y->what)
+		return x->what < y->what ? -1 : 1;
+	if (x->evaluate != y->evaluate)
+		return x->evaluate ? 1 : -1;
+	if (x->microbatch != y->microbatch)
+		return x->microbatch < y->microbatch ? -1 : 1;
+	return (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns);
+}
+
+static enum pd_wait wait_of(enum pd_op_kind kind)
+{
+	switch (kind) {
+	case PD_OP_load:
+		return PD_WAIT_LOAD;
+	case PD_OP_recv_activation:
+		return PD_WAIT_ACTIVATION;
+	case PD_OP_recv_gradient:
+		return PD_WAIT_GRADIENT;
+	case PD_OP_allreduce:
+		return PD_WAIT_ALLREDUCE;
+	default:
+		return PD_WAIT_OTHER;
+	}
+}
+
+static struct arrival *arrivals_of(const struct pd_trace *trace, size_t *count_p)
+{
+	struct arrival *list = pd_calloc(trace->count, sizeof(*list));
+	size_t n = 0;
+
+	for (size_t i = 0; i < trace->count; i++) {
+		const struct pd_record *record = &trace->records[i];
+		enum pd_wait what = wait_of(record->op.kind);
+
+		if (what != PD_WAIT_OTHER)
+			list[n++] = (struct arrival){ record->op.rank, what, record->op.evaluate,
+						      record->op.microbatch, record->end_ns };
+	}
+	qsort(list, n, sizeof(*list), by_arrival);
+	*count_p = n;
+	return list;
+}
+
+/* The last arrival of that kind for an operation, not after its start; INT64_MIN: none. */
+static int64_t arrived_ns(const struct arrival *list, size_t count, const struct pd_record *record,
+			  enum pd_wait what)
+{
+	const struct arrival key = { record->op.rank, what, record->op.evaluate,
+				     record->op.microbatch, record->start_ns };
+	size_t low = 0, high = count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (by_arrival(&list[middle], &key) <= 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == 0 || list[low - 1].rank != key.rank || list[low - 1].what != what
+	    || list[low - 1].evaluate != key.evaluate
+	    || list[low - 1].microbatch != key.microbatch)
+		return INT64_MIN;
+	return list[low - 1].end_ns;
+}
+
+/* What an operation waited for last, and until when. */
+static enum pd_wait waited_for(const struct arrival *list, size_t count,
+			       const struct pd_record *record, int64_t *until_p)
+{
+	int64_t load;
+
+	*until_p = INT64_MIN;
+	switch (record->op.kind) {
+	case PD_OP_forward:
+		*until_p = arrived_ns(list, count, record, PD_WAIT_ACTIVATION);
+		load = arrived_ns(list, count, record, PD_WAIT_LOAD);
+		if (load <= *until_p)
+			return PD_WAIT_ACTIVATION;
+		*until_p = load;
+		return PD_WAIT_LOAD;
+	case PD_OP_backward:
+	case PD_OP_backward_input:
+		*until_p = arrived_ns(list, count, record, PD_WAIT_GRADIENT);
+		return PD_WAIT_GRADIENT;
+	case PD_OP_step:
+		*until_p = arrived_ns(list, count, record, PD_WAIT_ALLREDUCE);
+		return PD_WAIT_ALLREDUCE;
+	default:
+		return PD_WAIT_OTHER;
+	}
+}
+
+static int64_t clamp(int64_t value, int64_t low, int64_t high)
+{
+	return value < low ? low : value > high ? high : value;
+}
+
+/* Divides a rank's window into work and waits. */
+static void add_waits(struct pd_report *report, int rank, const struct arrival *arrivals,
+		      size_t arrival_count)
+{
+	const struct pd_lane *lane = pd_timeline_lane(report->timeline, rank, PD_LANE_COMPUTE);
+	struct pd_rank_report *mine = &report->ranks[rank];
+	int64_t at = report->begin_ns, end = report->end_ns;
+
+	for (size_t i = 0; i < lane->count && at < end; i++) {
+		const struct pd_record *record = lane->bars[i].record;
+		int64_t start = clamp(record->start_ns, at, end);
+		int64_t stop = clamp(record->end_ns, start, end), until;
+		enum pd_wait what;
+
+		if (record->end_ns < at)
+			continue;
+		if (start > at) {
+			what = waited_for(arrivals, arrival_count, record, &until);
+			until = clamp(until, at, start);
+			mine->wait_ns[what] += until - at;
+			mine->wait_ns[PD_WAIT_OTHER] += start - until;
+		}
+		mine->busy_ns += stop - start;
+		at = stop;
+	}
+	mine->wait_ns[PD_WAIT_OTHER] += end - at;
+}
+
+/* Time during which the rank computes before `ns`: sums over bars that do not overlap. */
+static int64_t busy_before(const struct pd_lane *lane, const int64_t *sums, int64_t ns)
+{
+	size_t low = 0, high = lane->count;
+	int64_t last;
+
+	while (low < high) {            /* how many begin before */
+		size_t middle = (low + high) / 2;
+
+		if (lane->bars[middle].record->start_ns < ns)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == 0)
+		return 0;
+	last = lane->bars[low - 1].record->end_ns;
+	return sums[low] - (last > ns ? last - ns : 0);
+}
+
+static void add_overlap(struct pd_report *report, int rank)
+{
+	const struct pd_lane *lane = pd_timeline_lane(report->timeline, rank, PD_LANE_COMPUTE);
+	struct pd_rank_report *mine = &report->ranks[rank];
+	int64_t *sums = pd_calloc(lane->count + 1, sizeof(*sums));
+
+	for (size_t i = 0; i < lane->count; i++)
+		sums[i + 1] = sums[i] + lane->bars[i].record->end_ns
+			      - lane->bars[i].record->start_ns;
+	for (int l = PD_LANE_ACTIVATIONS_IN; l < PD_LANES; l++) {
+		const struct pd_lane *moves = pd_timeline_lane(report->timeline, rank, l);
+
+		for (size_t i = 0; i < moves->count; i++) {
+			const struct pd_record *record = moves->bars[i].record;
+			int64_t start = clamp(record->start_ns, report->begin_ns, report->end_ns);
+			int64_t end = clamp(record->end_ns, report->begin_ns, report->end_ns);
+
+			mine->transfer_ns += end - start;
+			mine->overlapped_ns += busy_before(lane, sums, end)
+					       - busy_before(lane, sums, start);
+		}
+	}
+	free(sums);
+}
+
+static double mean(double sum, int64_t count)
+{
+	return count ? sum / (double)count : 0;
+}
+
+static void add_stages(struct pd_report *report)
+{
+	const struct pd_trace *trace = report->timeline->trace;
+	int n = trace->plan->stage_count;
+	int64_t (*count)[PD_OP_KINDS] = pd_calloc((size_t)n, sizeof(*count));
+	double (*sum)[PD_OP_KINDS] = pd_calloc((size_t)n, sizeof(*sum));
+
+	for (size_t i = 0; i < trace->count; i++) {
+		const struct pd_record *record = &trace->records[i];
+		const struct pd_op *op = &record->op;
+
+		if (op->evaluate)
+			continue;
+		count[op->stage][op->kind]++;
+		sum[op->stage][op->kind] += (double)(record->end_ns - record->start_ns);
+		if (op->kind == PD_OP_allreduce)
+			report->stages[op->stage].allreduce_bytes = record->bytes;
+	}
+	for (int s = 0; s < n; s++) {
+		struct pd_stage_report *stage = &report->stages[s];
+		int64_t whole = count[s][PD_OP_backward], parts = count[s][PD_OP_backward_weight];
+
+		stage->minibatches = whole + parts;
+		stage->allreduces = count[s][PD_OP_allreduce];
+		stage->forward_ns = mean(sum[s][PD_OP_forward], count[s][PD_OP_forward]);
+		stage->backward_ns = mean(sum[s][PD_OP_backward] + sum[s][PD_OP_backward_input]
+					  + sum[s][PD_OP_backward_weight], whole + parts);
+		stage->step_ns = mean(sum[s][PD_OP_step], count[s][PD_OP_step]);
+		stage->allreduce_ns = mean(sum[s][PD_OP_allreduce], count[s][PD_OP_allreduce]);
+	}
+	report->minibatches = n ? report->stages[0].minibatches : 0;
+	free(count);
+	free(sum);
+}
+
+/* Links are numbered as in the wiring: sorted by their stages. */
+static void add_links(struct pd_report *report)
+{
+	const struct pd_timeline *timeline = report->timeline;
+	size_t capacity = 0;
+
+	for (size_t i = 0; i < timeline->trace->count; i++) {
+		const struct pd_record *record = &timeline->trace->records[i];
+		const struct pd_op *op = &record->op;
+		double time = (double)(record->end_ns - record->start_ns);
+		struct pd_link_report *link;
+
+		if (op->kind != PD_OP_send_activation && op->kind != PD_OP_send_gradient)
+			continue;
+		if (op->link >= report->link_count) {
+			report->link_count = op->link + 1;
+			report->links = pd_grow(report->links, &capacity,
+						(size_t)report->link_count, sizeof(*link));
+		}
+		link = &report->links[op->link];
+		if (op->kind == PD_OP_send_activation) {
+			link->from = op->stage;
+			link->to = timeline->stages[op->peer];
+			link->activation_bytes += record->bytes;
+			link->activations++;
+			link->activation_ns += time;
+		} else {
+			link->from = timeline->stages[op->peer];
+			link->to = op->stage;
+			link->gradient_bytes += record->bytes;
+			link->gradients++;
+			link->gradient_ns += time;
+		}
+	}
+	for (int i = 0; i < report->link_count; i++) {
+		struct pd_link_report *link = &report->links[i];
+
+		link->activation_ns = mean(link->activation_ns, link->activations);
+		link->gradient_ns = mean(link->gradient_ns, link->gradients);
+	}
+}
+
+struct pd_report *pd_report_new(const struct pd_timeline *timeline)
+{
+	struct pd_report *report = pd_zalloc(sizeof(*report));
+	struct arrival *arrivals;
+	size_t count;
+
+	report->timeline = timeline;
+	report->begin_ns = timeline->begin_ns;
+	report->end_ns = timeline->end_ns;
+	report->has_steady = pd_trace_steady(timeline->trace, &report->steady)
+			     && report->steady.end_ns > report->steady.begin_ns;
+	if (report->has_steady) {
+		report->begin_ns = report->steady.begin_ns;
+		report->end_ns = report->steady.end_ns;
+	}
+	report->ranks = pd_calloc((size_t)timeline->rank_count, sizeof(*report->ranks));
+	report->stages = pd_calloc((size_t)timeline->trace->plan->stage_count,
+				   sizeof(*report->stages));
+	arrivals = arrivals_of(timeline->trace, &count);
+	for (int rank = 0; rank < timeline->rank_count; rank++) {
+		add_waits(report, rank, arrivals, count);
+		add_overlap(report, rank);
+	}
+	free(arrivals);
+	add_stages(report);
+	add_links(report);
+	return report;
+}
+
+void pd_report_free(struct pd_report *report)
+{
+	if (!report)
+		return;
+	free(report->ranks);
+	free(report->stages);
+	free(report->links);
+	free(report);
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trace/steady.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+struct back {                           /* a minibatch that came back to the input stage */
+	int64_t microbatch, end_ns;
+};
+
+static int by_microbatch(const void *a, const void *b)
+{
+	const struct back *x = a, *y = b;
+
+	if (x->microbatch != y->microbatch)
+		return x->microbatch < y->microbatch ? -1 : 1;
+	return (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns);
+}
+
+static int by_value(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* All of them, ascending; of several parts of a backward the last to end. */
+static struct back *backs_of(const struct pd_trace *trace, size_t *count_p)
+{
+	struct back *list = pd_calloc(trace->count, sizeof(*list));
+	size_t n = 0, kept = 0;
+
+	for (size_t i = 0; i < trace->count; i++) {
+		const struct pd_op *op = &trace->records[i].op;
+
+		if (op->stage == 0 && !op->evaluate
+		    && (op->kind == PD_OP_backward || op->kind == PD_OP_backward_input
+			|| op->kind == PD_OP_backward_weight))
+			list[n++] = (struct back){ op->microbatch, trace->records[i].end_ns };
+	}
+	qsort(list, n, sizeof(*list), by_microbatch);
+	for (size_t i = 0; i < n; i++)
+		if (i + 1 == n || list[i + 1].microbatch != list[i].microbatch)
+			list[kept++] = list[i];
+	*count_p = kept;
+	return list;
+}
+
+static int64_t *evaluations_of(const struct pd_trace *trace, size_t *count_p)
+{
+	int64_t *starts = pd_calloc(trace->count, sizeof(*starts));
+	size_t n = 0;
+
+	for (size_t i = 0; i < trace->count; i++)
+		if (trace->records[i].op.evaluate && trace->records[i].op.stage == 0)
+			starts[n++] = trace->records[i].start_ns;
+	qsort(starts, n, sizeof(*starts), by_value);
+	*count_p = n;
+	return starts;
+}
+
+/* The longest stretch: list[first] to list[first + n - 1]. */
+static size_t longest_stretch(const struct pd_trace *trace, const struct back *list, size_t count,
+			      size_t *first_p)
+{
+	size_t evaluations, e = 0, first = 0, best = 0;
+	int64_t *starts = evaluations_of(trace, &evaluations);
+
+	for (size_t i = 0; i < count; i++) {
+		bool broken = i > 0 && list[i].microbatch != list[i - 1].microbatch + 1;
+
+		for (; e < evaluations && starts[e] < list[i].end_ns; e++)
+			broken |= i > 0;
+		if (broken)
+			first = i;
+		if (i + 1 - first > best) {
+			best = i + 1 - first;
+			*first_p = first;
+		}
+	}
+	free(starts);
+	return best;
+}
+
+/* The smallest c such that all e(b + c) - e(b) are equal, or 0. */
+static size_t cycle_of(const struct back *list, size_t n)
+{
+	for (size_t c = 1; c <= n / 2; c++) {
+		int64_t difference = list[c].end_ns - list[0].end_ns;
+		size_t i = 1;
+
+		while (i + c < n && list[i + c].end_ns - list[i].end_ns == difference)
+			i++;
+		if (i + c == n)
+			return c;
+	}
+	return 0;
+}
+
+static int64_t gcd(int64_t a, int64_t b)
+{
+	while (b) {
+		int64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
+bool pd_trace_steady(const struct pd_trace *trace, struct pd_steady *out_p)
+{
+	size_t count, first = 0, n, skip, cycle, step = 1, in_flight = 1;
+	struct back *list = backs_of(trace, &count), *part;
+
+	for (int s = 0; s < trace->plan->stage_count; s++) {
+		size_t r = (size_t)trace->plan->stages[s].replicas;
+		size_t here = ((size_t)trace->plan->stages[s].warmup + 1) * r;
+
+		if (here > in_flight)
+			in_flight = here;
+		if (step <= count)
+			step *= r / (size_t)gcd((int64_t)step, (int64_t)r);
+	}
+	n = longest_stretch(trace, list, count, &first);
+	if (n < 2) {
+		free(list);
+		return false;
+	}
+	if (n >= in_flight + 2)
+		n -= in_flight;
+	skip = n >= 4 ? n / 2 : 0;
+	part = list + first + skip;
+	n -= skip;
+	cycle = cycle_of(part, n);
+	if (cycle)
+		step = cycle;
+	if (step > n - 1)
+		step = 1;
+	n = (n - 1) / step * step;      /* from the first to the last */
+	*out_p = (struct pd_steady){
+		.first = part[0].microbatch, .last = part[n].microbatch, .cycle = (int64_t)cycle,
+		.begin_ns = part[0].end_ns, .end_ns = part[n].end_ns,
+		.period_ns = (double)(part[n].end_ns - part[0].end_ns) / (double)n };
+	free(list);
+	return true;
+}
+
+void pd_trace_limit(struct pd_trace *trace, int64_t minibatches)
+{
+	int64_t first = INT64_MAX;
+	size_t n = 0;
+
+	for (size_t i = 0; i < trace->count; i++)
+		if (!trace->records[i].op.evaluate && trace->records[i].op.microbatch < first)
+			first = trace->records[i].op.microbatch;
+	for (size_t i = 0; i < trace->count; i++)
+		if (!trace->records[i].op.evaluate
+		    && trace->records[i].op.microbatch - first < minibatches)
+			trace->records[n++] = trace->records[i];
+	trace->count = n;
+}
+
+double pd_trace_period_ns(const struct pd_trace *trace)
+{
+	struct pd_steady steady;
+
+	return pd_trace_steady(trace, &steady) ? steady.period_ns : 0;
+}

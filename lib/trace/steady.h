@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The steady state of a pipeline: how long one minibatch takes while others are before and
+ * behind it.
+ *
+ * e(b) is the time at which the input stage ends the last part of the backward of
+ * minibatch b.  A stretch is a run of successive minibatches without an evaluation between
+ * two of them; the longest counts.  Its last ones, as many as can be in flight, are left
+ * out, for nothing is behind them, and so is the first half of the others, in which the
+ * pipeline settles.
+ *
+ * If on what remains e(b + c) - e(b) is the same for all b, for a smallest cycle c (of at
+ * most half of it), the pipeline is periodic and the period is that difference over c,
+ * exactly.  Else it is the slope from the first to the last that lie a multiple of the
+ * least common multiple of all replica counts apart.
+ */
+#ifndef PD_TRACE_STEADY_H
+#define PD_TRACE_STEADY_H
+
+#include "trace/trace.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pd_steady {
+	int64_t first, last;            /* minibatches; whole cycles apart */
+	int64_t begin_ns, end_ns;       /* e(first), e(last) */
+	int64_t cycle;                  /* in minibatches; 0: not periodic */
+	double period_ns;               /* (end_ns - begin_ns) / (last - first) */
+};
+
+/* False when fewer than two minibatches have come back in a stretch; *out_p is untouched. */
+bool pd_trace_steady(const struct pd_trace *trace, struct pd_steady *out_p);
+
+/* Keeps the operations of the first `minibatches` trained minibatches, and no evaluation. */
+void pd_trace_limit(struct pd_trace *trace, int64_t minibatches);
+
+/* Its period, or 0. */
+double pd_trace_period_ns(const struct pd_trace *trace);
+
+#endif

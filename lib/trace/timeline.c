@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trace/timeline.h"
+
+#include "base/mem.h"
+#include "trace/steady.h"
+
+#include <stdlib.h>
+
+const char *const pd_lane_name[PD_LANES] = {
+	[PD_LANE_COMPUTE] = "compute",
+	[PD_LANE_LOAD] = "load",
+	[PD_LANE_ACTIVATIONS_IN] = "activations in",
+	[PD_LANE_ACTIVATIONS_OUT] = "activations out",
+	[PD_LANE_GRADIENTS_IN] = "gradients in",
+	[PD_LANE_GRADIENTS_OUT] = "gradients out",
+	[PD_LANE_ALLREDUCE] = "all-reduce",
+};
+
+enum pd_lane_kind pd_lane_of(enum pd_op_kind kind)
+{
+	switch (kind) {
+	case PD_OP_load:
+		return PD_LANE_LOAD;
+	case PD_OP_recv_activation:
+		return PD_LANE_ACTIVATIONS_IN;
+	case PD_OP_send_activation:
+		return PD_LANE_ACTIVATIONS_OUT;
+	case PD_OP_recv_gradient:
+		return PD_LANE_GRADIENTS_IN;
+	case PD_OP_send_gradient:
+		return PD_LANE_GRADIENTS_OUT;
+	case PD_OP_allreduce:
+		return PD_LANE_ALLREDUCE;
+	default:
+		return PD_LANE_COMPUTE;
+	}
+}
+
+static int by_time(const void *a, const void *b)
+{
+	const struct pd_record *x = ((const struct pd_bar *)a)->record;
+	const struct pd_record *y = ((const struct pd_bar *)b)->record;
+
+	if (x->start_ns != y->start_ns)
+		return x->start_ns < y->start_ns ? -1 : 1;
+	if (x->end_ns != y->end_ns)
+		return x->end_ns < y->end_ns ? -1 : 1;
+	return (x > y) - (x < y);       /* as they were recorded */
+}
+
+/* Each bar goes into the first row that is free at its start. */
+static void stack_lane(struct pd_lane *lane)
+{
+	size_t capacity = 0;
+	int64_t *free_ns = NULL;
+
+	qsort(lane->bars, lane->count, sizeof(*lane->bars), by_time);
+	for (size_t i = 0; i < lane->count; i++) {
+		struct pd_bar *bar = &lane->bars[i];
+
+		while (bar->depth < lane->depth && free_ns[bar->depth] > bar->record->start_ns)
+			bar->depth++;
+		if (bar->depth == lane->depth)
+			free_ns = pd_grow(free_ns, &capacity, (size_t)++lane->depth,
+					  sizeof(*free_ns));
+		free_ns[bar->depth] = bar->record->end_ns;
+	}
+	free(free_ns);
+}
+
+static struct pd_lane *lane_of(struct pd_timeline *timeline, const struct pd_record *record)
+{
+	return &timeline->lanes[(size_t)record->op.rank * PD_LANES + pd_lane_of(record->op.kind)];
+}
+
+static void fill_lanes(struct pd_timeline *timeline)
+{
+	const struct pd_trace *trace = timeline->trace;
+	size_t lanes = (size_t)timeline->rank_count * PD_LANES, used = 0;
+
+	for (size_t i = 0; i < trace->count; i++)
+		lane_of(timeline, &trace->records[i])->count++;
+	for (size_t l = 0; l < lanes; l++) {
+		timeline->lanes[l].bars = timeline->bars + used;
+		used += timeline->lanes[l].count;
+		timeline->lanes[l].count = 0;
+	}
+	for (size_t i = 0; i < trace->count; i++) {
+		struct pd_lane *lane = lane_of(timeline, &trace->records[i]);
+
+		lane->bars[lane->count++].record = &trace->records[i];
+	}
+	for (size_t l = 0; l < lanes; l++)
+		stack_lane(&timeline->lanes[l]);
+}
+
+struct pd_timeline *pd_timeline_new(const struct pd_trace *trace)
+{
+	struct pd_timeline *timeline = pd_zalloc(sizeof(*timeline));
+	const struct pd_plan *plan = trace->plan;
+
+	timeline->trace = trace;
+	timeline->rank_count = plan->rank_count;
+	timeline->stages = pd_calloc((size_t)plan->rank_count, sizeof(int));
+	timeline->replicas = pd_calloc((size_t)plan->rank_count, sizeof(int));
+	for (int s = 0; s < plan->stage_count; s++)
+		for (int i = 0; i < plan->stages[s].replicas; i++) {
+			timeline->stages[plan->stages[s].ranks[i]] = s;
+			timeline->replicas[plan->stages[s].ranks[i]] = i;
+		}
+	for (size_t i = 0; i < trace->count; i++) {
+		const struct pd_record *record = &trace->records[i];
+
+		if (i == 0 || record->start_ns < timeline->begin_ns)
+			timeline->begin_ns = record->start_ns;
+		if (i == 0 || record->end_ns > timeline->end_ns)
+			timeline->end_ns = record->end_ns;
+	}
+	timeline->lanes = pd_calloc((size_t)plan->rank_count * PD_LANES, sizeof(struct pd_lane));
+	timeline->bars = pd_calloc(trace->count, sizeof(struct pd_bar));
+	fill_lanes(timeline);
+	return timeline;
+}
+
+void pd_timeline_free(struct pd_timeline *timeline)
+{
+	if (!timeline)
+		return;
+	free(timeline->stages);
+	free(timeline->replicas);
+	free(timeline->lanes);
+	free(timeline->bars);
+	free(timeline);
+}
+
+/* The mean time of an operation that computes; those that take none do not count. */
+static double mean_op_ns(const struct pd_timeline *timeline)
+{
+	double sum = 0;
+	size_t count = 0;
+
+	for (size_t i = 0; i < timeline->trace->count; i++) {
+		const struct pd_record *record = &timeline->trace->records[i];
+
+		if (record->op.kind == PD_OP_step || record->end_ns <= record->start_ns
+		    || pd_lane_of(record->op.kind) != PD_LANE_COMPUTE)
+			continue;
+		sum += (double)(record->end_ns - record->start_ns);
+		count++;
+	}
+	return count ? sum / (double)count : 0;
+}
+
+int pd_timeline_windows(const struct pd_timeline *timeline, double ops, struct pd_window *out)
+{
+	double whole = (double)(timeline->end_ns - timeline->begin_ns);
+	double length = ops * mean_op_ns(timeline);
+	struct pd_steady steady;
+
+	if (whole <= 0)
+		return 0;
+	out[0] = (struct pd_window){ .begin_ns = timeline->begin_ns, .end_ns = timeline->end_ns };
+	if (length <= 0 || whole <= 1.5 * length || !pd_trace_steady(timeline->trace, &steady))
+		return 1;
+	out[0].what = "start-up";
+	out[0].end_ns = timeline->begin_ns + (int64_t)length;
+	out[1].what = "steady state";
+	out[1].begin_ns = steady.begin_ns;
+	if (out[1].begin_ns > timeline->end_ns - (int64_t)length)
+		out[1].begin_ns = timeline->end_ns - (int64_t)length;
+	out[1].end_ns = out[1].begin_ns + (int64_t)length;
+	return 2;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A trace laid out for drawing: per rank one lane for each kind of thing that goes on
+ * beside the others, the operations of a lane in order of time.  What overlaps within a
+ * lane (two transfers under way) lies at different depths, so that nothing drawn at one
+ * place covers anything else.
+ *
+ * The pictures: in a terminal, as SVG, and as events for Chrome's and Perfetto's viewers.
+ */
+#ifndef PD_TRACE_TIMELINE_H
+#define PD_TRACE_TIMELINE_H
+
+#include "trace/trace.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum pd_lane_kind {
+	PD_LANE_COMPUTE,                /* forward, backward and its parts, recompute, step */
+	PD_LANE_LOAD,
+	PD_LANE_ACTIVATIONS_IN,
+	PD_LANE_ACTIVATIONS_OUT,
+	PD_LANE_GRADIENTS_IN,
+	PD_LANE_GRADIENTS_OUT,
+	PD_LANE_ALLREDUCE,
+	PD_LANES
+};
+
+extern const char *const pd_lane_name[PD_LANES];
+enum pd_lane_kind pd_lane_of(enum pd_op_kind kind);
+
+struct pd_bar {
+	const struct pd_record *record;
+	int depth;                      /* 0: the first row of its lane */
+};
+
+struct pd_lane {
+	size_t count;
+	struct pd_bar *bars;            /* ascending by start, then end */
+	int depth;                      /* rows: 0 for an empty lane */
+};
+
+struct pd_timeline {
+	const struct pd_trace *trace;   /* borrowed */
+	int64_t begin_ns, end_ns;       /* of all records; both 0 when there is none */
+	int rank_count;
+	int *stages;                    /* per rank */
+	int *replicas;
+	struct pd_lane *lanes;          /* rank_count x PD_LANES */
+	struct pd_bar *bars;            /* of all lanes */
+};
+
+/* The trace must not change while its timeline lives. */
+struct pd_timeline *pd_timeline_new(const struct pd_trace *trace);
+void pd_timeline_free(struct pd_timeline *timeline);
+
+static inline const struct pd_lane *pd_timeline_lane(const struct pd_timeline *timeline, int rank,
+						     enum pd_lane_kind kind)
+{
+	return &timeline->lanes[(size_t)rank * PD_LANES + kind];
+}
+
+/*
+ * What to show of it where `ops` operations side by side can be told apart: the whole, or
+ * the start-up and a piece of the steady state.  Returns how many windows (0 to 2).
+ */
+struct pd_window {
+	const char *what;               /* NULL: the whole */
+	int64_t begin_ns, end_ns;
+};
+int pd_timeline_windows(const struct pd_timeline *timeline, double ops, struct pd_window *out);
+
+/* One row of cells per rank, `columns` wide in all. */
+void pd_timeline_text(const struct pd_timeline *timeline, int columns, bool colour, FILE *out);
+void pd_timeline_svg(const struct pd_timeline *timeline, FILE *out);
+/*
+ * A process per rank, a thread per lane and depth, arrows from sends to receives, a counter
+ * of the minibatches in flight; times in microseconds.
+ */
+void pd_timeline_chrome(const struct pd_timeline *timeline, FILE *out);
+
+#endif
