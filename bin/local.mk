@@ -1,3 +1,12 @@
 bin_PROGRAMS += bin/pd-plan
 bin_pd_plan_SOURCES = bin/pd-plan.c
 bin_pd_plan_LDADD = $(PD_LIBS)
+
+bin_PROGRAMS += bin/pd-run
+bin_pd_run_SOURCES = bin/pd-run.c
+bin_pd_run_LDADD = $(PD_DEVICE_LIBS)
+
+# beside pd-run in the build tree; installed where users do not look
+pkglibexec_PROGRAMS = bin/pd-worker
+bin_pd_worker_SOURCES = bin/pd-worker.c
+bin_pd_worker_LDADD = $(PD_DEVICE_LIBS)

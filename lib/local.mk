@@ -20,6 +20,7 @@ include lib/data/local.mk
 include lib/checkpoint/local.mk
 include lib/worker/local.mk
 include lib/launch/local.mk
+include lib/run/local.mk
 include lib/measure/local.mk
 include lib/replay/local.mk
 include lib/planner/local.mk

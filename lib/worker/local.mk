@@ -1,1 +1,2 @@
-lib_libpd_a_SOURCES +=
+lib_libpd_a_SOURCES += lib/worker/internal.h lib/worker/issue.c lib/worker/memory.c \
+	lib/worker/worker.c lib/worker/worker.h

@@ -279,6 +279,14 @@ void pd_worker_checkpoint_done(struct pd_worker *w, int64_t at)
 			w->checkpoints[i].at = -1;
 }
 
+bool pd_worker_state_reached(const struct pd_worker *w, int64_t at)
+{
+	for (int i = 0; i < PD_WORKER_CHECKPOINTS; i++)
+		if (w->checkpoints[i].at == at)
+			return w->checkpoints[i].state_seen;
+	return false;
+}
+
 int64_t pd_worker_highest(const struct pd_worker *w)
 {
 	return w->running ? pd_cursor_highest(&w->cursor) : w->phase.last - 1;

@@ -91,6 +91,8 @@ void pd_worker_limit(struct pd_worker *worker, int64_t last);
 void pd_worker_checkpoint(struct pd_worker *worker, int64_t at);
 void pd_worker_checkpoint_done(struct pd_worker *worker, int64_t at);
 enum pd_pause pd_worker_paused(const struct pd_worker *worker);
+/* Has the state of that checkpoint been offered in a pause, this one included? */
+bool pd_worker_state_reached(const struct pd_worker *worker, int64_t at);
 /* The highest minibatch of the phase of which anything has been issued. */
 int64_t pd_worker_highest(const struct pd_worker *worker);
 

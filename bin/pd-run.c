@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan -> training: starts one process per rank and watches over them. */
+#include "base/opt.h"
+#include "checkpoint/checkpoint.h"
+#include "run/supervisor.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static struct pd_job job = {
+	.device = "auto", .epochs = -1, .minibatches = -1, .seed = 1, .rate = 0.01,
+	.momentum = 0.9, .evaluate = true, .resume_step = -1,
+};
+static struct pd_supervision how = { .timeout_s = 300, .keep = 2 };
+static bool synthetic, resume, no_evaluate;
+static int64_t keep = 2;
+static int optimizer;
+static const char *const optimizers[] = { "sgd", NULL };
+
+static const struct pd_opt options[] = {
+	{ "device", 'd', PD_OPT_STRING, "NAME", "auto, cpu or cuda (default: auto)", &job.device },
+	{ "data", 0, PD_OPT_STRING, "DIR", "data set: IDX files or CIFAR-10 binaries", &job.data },
+	{ "synthetic", 0, PD_OPT_FLAG, NULL, "made-up data of the model's shape", &synthetic },
+	{ "epochs", 'e', PD_OPT_COUNT, "N", "train N epochs in all (default: 1)", &job.epochs },
+	{ "minibatches", 'm', PD_OPT_COUNT, "N", "train N minibatches in all", &job.minibatches },
+	{ "optimizer", 0, PD_OPT_CHOICE, "NAME", "sgd (default)", &optimizer, .choices = optimizers },
+	{ "lr", 0, PD_OPT_REAL, "X", "learning rate, per minibatch (default: 0.01)", &job.rate, 0, 1e6 },
+	{ "momentum", 0, PD_OPT_REAL, "X", "momentum (default: 0.9)", &job.momentum, 0, 1 },
+	{ "weight-decay", 0, PD_OPT_REAL, "X", "L2 penalty (default: 0)", &job.weight_decay, 0, 1e3 },
+	{ "seed", 's', PD_OPT_COUNT, "N", "of parameters, order of samples, dropout (default: 1)",
+	  &job.seed },
+	{ "threads", 't', PD_OPT_COUNT, "N", "threads per worker (default: its share of the cores)",
+	  &job.threads, 1, 4096 },
+	{ "checkpoint", 'c', PD_OPT_STRING, "DIR", "write checkpoints there, each epoch",
+	  &job.checkpoint },
+	{ "checkpoint-every", 0, PD_OPT_COUNT, "N", "and every N minibatches", &job.checkpoint_every,
+	  1, 1e12 },
+	{ "keep", 0, PD_OPT_COUNT, "N", "checkpoints kept (default: 2)", &keep, 1, 1e6 },
+	{ "resume", 'r', PD_OPT_FLAG, NULL, "go on from the newest checkpoint", &resume },
+	{ "trace", 0, PD_OPT_STRING, "FILE", "write every operation's times", &job.trace },
+	{ "no-evaluate", 0, PD_OPT_FLAG, NULL, "no evaluation after an epoch", &no_evaluate },
+	{ "report-every", 0, PD_OPT_COUNT, "N", "minibatches between reports (default: ten an epoch)",
+	  &how.report_every, 1, 1e12 },
+	{ "timeout", 0, PD_OPT_COUNT, "SECONDS", "give up when nothing moves for so long (default: 300)",
+	  &how.timeout_s, 1, 1e6 },
+	{ 0 }
+};
+
+static const struct pd_command command = {
+	.name = "pd-run",
+	.synopsis = "[OPTION]... [plan.json]",
+	.summary = "Train the network of a plan with pipelined workers, one process each.",
+	.options = options,
+	.max_operands = 1,
+};
+
+static int check_options(struct pd_error *err)
+{
+	if (job.data && synthetic)
+		return pd_error_input(err, "--data and --synthetic exclude each other");
+	if (!job.data && !synthetic)
+		return pd_error_input(err, "no data: give --data=DIR or --synthetic");
+	if (job.epochs >= 0 && job.minibatches >= 0)
+		return pd_error_input(err, "--epochs and --minibatches exclude each other");
+	if (job.epochs < 0 && job.minibatches < 0)
+		job.epochs = 1;
+	if ((resume || job.checkpoint_every) && !job.checkpoint)
+		return pd_error_input(err, "--%s needs --checkpoint=DIR",
+				      resume ? "resume" : "checkpoint-every");
+	if (job.trace && strcmp(job.trace, "-") == 0)
+		return pd_error_input(err, "--trace: expected a file, found \"-\": standard output"
+				      " is for reports");
+	job.evaluate = !no_evaluate;
+	how.keep = (int)keep;
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	int first = pd_command_parse(&command, argc, argv), status;
+	struct pd_error err = { 0 };
+
+	if (check_options(&err) < 0)
+		return pd_command_fail(&err);
+	job.plan = pd_plan_read(pd_operand(argc, argv, first, 0), &err);
+	if (!job.plan)
+		return pd_command_fail(&err);
+	status = pd_job_check(&job, resume, &err);
+	if (status == 0)
+		status = pd_supervise(&job, &how, &err);
+	pd_plan_free(job.plan);
+	return status < 0 ? pd_command_fail(&err) : pd_command_end(PD_EXIT_YES);
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One rank of a run: started by pd-run, told what to do over a socket; not for people. */
+#include "launch/process.h"
+#include "run/rank.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+int main(int argc, char **argv)
+{
+	struct stat st;
+
+	pd_program = "pd-worker";
+	if (argc != 2 || fstat(PD_WORKER_FD, &st) < 0 || !S_ISSOCK(st.st_mode)) {
+		fputs("pd-worker: started by pd-run, not by hand\n", stderr);
+		return PD_EXIT_USAGE;
+	}
+	return (int)pd_rank_main(atoi(argv[1]), PD_WORKER_FD);
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch/channel.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define SEND_TIMEOUT_S 10
+
+void pd_channel_init(struct pd_channel *channel, int fd)
+{
+	struct timeval timeout = { .tv_sec = SEND_TIMEOUT_S };
+
+	*channel = (struct pd_channel){ .fd = fd };
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+}
+
+void pd_channel_release(struct pd_channel *channel)
+{
+	if (channel->fd >= 0)
+		close(channel->fd);
+	free(channel->buffer);
+	*channel = (struct pd_channel){ .fd = -1 };
+}
+
+int pd_channel_send(struct pd_channel *channel, json_t *message, struct pd_error *err)
+{
+	char *text = json_dumps(message, JSON_COMPACT);
+	size_t length = text ? strlen(text) : 0, sent = 0;
+	int status = 0;
+
+	json_decref(message);
+	if (!text)
+		pd_bug("channel: a message that cannot be written");
+	text[length++] = '\n';          /* in place of the final zero */
+	while (sent < length) {
+		ssize_t n = send(channel->fd, text + sent, length - sent, MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0) {
+			status = pd_error_failed(err, "cannot talk to the other side: %s",
+						 errno == EAGAIN ? "it does not listen"
+								 : strerror(errno));
+			break;
+		}
+		sent += (size_t)n;
+	}
+	free(text);
+	return status;
+}
+
+/* A whole line at the front of the buffer, as a message. */
+static int take_line(struct pd_channel *channel, json_t **message_p)
+{
+	char *end = channel->used ? memchr(channel->buffer, '\n', channel->used) : NULL;
+	size_t length;
+
+	if (!end)
+		return 0;
+	length = (size_t)(end - channel->buffer);
+	*message_p = json_loadb(channel->buffer, length, 0, NULL);
+	channel->used -= length + 1;
+	memmove(channel->buffer, end + 1, channel->used);
+	return json_is_object(*message_p) ? 1 : -1;
+}
+
+int pd_channel_receive(struct pd_channel *channel, json_t **message_p)
+{
+	int verdict;
+
+	while ((verdict = take_line(channel, message_p)) == 0) {
+		ssize_t n;
+
+		channel->buffer = pd_grow(channel->buffer, &channel->capacity,
+					  channel->used + 65536, 1);
+		n = recv(channel->fd, channel->buffer + channel->used,
+			 channel->capacity - channel->used, MSG_DONTWAIT);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+			return 0;
+		if (n <= 0)
+			return -1;
+		channel->used += (size_t)n;
+	}
+	return verdict;
+}
+
+int pd_channel_wait(struct pd_channel *channel, int timeout_ms, json_t **message_p)
+{
+	int verdict;
+
+	while ((verdict = pd_channel_receive(channel, message_p)) == 0) {
+		struct pollfd p = { .fd = channel->fd, .events = POLLIN };
+		int n = poll(&p, 1, timeout_ms);
+
+		if (n == 0)
+			return 0;
+		if (n < 0 && errno != EINTR)
+			return -1;
+	}
+	return verdict;
+}
+
+int pd_message_is(const json_t *message, const char *event)
+{
+	const char *text = json_string_value(json_object_get(message, "event"));
+
+	return text && strcmp(text, event) == 0;
+}

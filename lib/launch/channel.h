@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JSON messages, a line each, over the socket between a launcher and a rank. */
+#ifndef PD_LAUNCH_CHANNEL_H
+#define PD_LAUNCH_CHANNEL_H
+
+#include "base/error.h"
+
+#include <jansson.h>
+#include <stddef.h>
+
+struct pd_channel {
+	int fd;
+	char *buffer;
+	size_t used, capacity;
+};
+
+void pd_channel_init(struct pd_channel *channel, int fd);
+void pd_channel_release(struct pd_channel *channel);         /* closes fd */
+
+/* Sends; takes over message.  Waits for room at most ten seconds. */
+int pd_channel_send(struct pd_channel *channel, json_t *message, struct pd_error *err);
+/* 1 and a new reference, 0: nothing whole yet, -1: the other side is gone (or talks nonsense). */
+int pd_channel_receive(struct pd_channel *channel, json_t **message_p);
+/* The same, waiting up to timeout_ms (-1: for ever). */
+int pd_channel_wait(struct pd_channel *channel, int timeout_ms, json_t **message_p);
+
+/* The member "event" of a message is this word. */
+int pd_message_is(const json_t *message, const char *event);
+
+#endif

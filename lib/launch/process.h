@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Starting a rank's process on this machine: pd-worker, with one end of a socket as its
+ * descriptor 3, its share of the processors, and no way to outlive its parent.
+ */
+#ifndef PD_LAUNCH_PROCESS_H
+#define PD_LAUNCH_PROCESS_H
+
+#include "launch/channel.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#define PD_WORKER_FD 3
+
+struct pd_process {
+	pid_t pid;                      /* 0: not running */
+	int status;                     /* of waitpid, once it has ended */
+	struct pd_channel channel;
+};
+
+/*
+ * Starts process number `index` of `count`.  The processors that this process may use are
+ * dealt out in equal shares; with fewer processors than processes, one each, in turn.
+ */
+int pd_process_start(struct pd_process *process, int index, int count, struct pd_error *err);
+/* Processors in the share of process `index` of `count`. */
+int pd_process_share(int index, int count);
+/* Kills it if it runs, and waits for its end. */
+void pd_process_kill(struct pd_process *process);
+/* Has it ended?  (does not wait) */
+bool pd_process_ended(struct pd_process *process);
+/* "was killed by signal 9 (Killed)", "exited with status 3", into buf of 96 bytes. */
+const char *pd_process_fate(const struct pd_process *process, char *buf);
+
+#endif

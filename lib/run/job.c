@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/job.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "checkpoint/checkpoint.h"
+#include "data/loader.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SYNTHETIC_MINIBATCHES 10
+
+json_t *pd_job_json(const struct pd_job *job)
+{
+	return json_pack("{s:s, s:o, s:s, s:s*, s:s*, s:s*, s:I, s:I, s:I, s:I, s:I,"
+			 " s:f, s:f, s:f, s:b, s:I}",
+			 "event", "job", "plan", pd_plan_json(job->plan), "device", job->device,
+			 "data", job->data, "checkpoint", job->checkpoint, "trace", job->trace,
+			 "epochs", (json_int_t)job->epochs,
+			 "minibatches", (json_int_t)job->minibatches,
+			 "checkpoint_every", (json_int_t)job->checkpoint_every,
+			 "seed", (json_int_t)job->seed, "threads", (json_int_t)job->threads,
+			 "rate", job->rate, "momentum", job->momentum,
+			 "weight_decay", job->weight_decay, "evaluate", (int)job->evaluate,
+			 "resume_step", (json_int_t)job->resume_step);
+}
+
+struct pd_job *pd_job_parse(json_t *value, struct pd_error *err)
+{
+	struct pd_place root = pd_place_root("job", value), plan = pd_place_key(&root, "plan");
+	struct pd_job *job = pd_zalloc(sizeof(*job));
+	json_int_t epochs, minibatches, every, seed, threads, resume;
+	int evaluate;
+
+	job->json = json_incref(value);
+	if (json_unpack(value, "{s:s, s?s, s?s, s?s, s:I, s:I, s:I, s:I, s:I, s:F, s:F, s:F, s:b, s:I}",
+			"device", &job->device, "data", &job->data, "checkpoint", &job->checkpoint,
+			"trace", &job->trace, "epochs", &epochs, "minibatches", &minibatches,
+			"checkpoint_every", &every, "seed", &seed, "threads", &threads,
+			"rate", &job->rate, "momentum", &job->momentum,
+			"weight_decay", &job->weight_decay, "evaluate", &evaluate,
+			"resume_step", &resume) < 0) {
+		pd_error_failed(err, "the launcher sent a job that cannot be read");
+		pd_job_free(job);
+		return NULL;
+	}
+	job->epochs = epochs;
+	job->minibatches = minibatches;
+	job->checkpoint_every = every;
+	job->seed = seed;
+	job->threads = threads;
+	job->evaluate = evaluate;
+	job->resume_step = resume;
+	job->plan = pd_plan_parse_at(&plan, err);
+	if (!job->plan) {
+		pd_job_free(job);
+		return NULL;
+	}
+	return job;
+}
+
+void pd_job_free(struct pd_job *job)
+{
+	if (!job)
+		return;
+	pd_plan_free(job->plan);
+	json_decref(job->json);
+	free(job);
+}
+
+int pd_job_data(struct pd_job *job, struct pd_dataset *train_p, struct pd_dataset *test_p,
+		struct pd_error *err)
+{
+	const struct pd_profile *profile = job->plan->profile;
+	int64_t total;
+
+	*train_p = *test_p = (struct pd_dataset){ 0 };
+	if (job->data) {
+		if (pd_dataset_open(job->data, profile->model, train_p, test_p, err) < 0)
+			return -1;
+		job->epoch_minibatches = pd_loader_epoch(train_p, profile->batch_size);
+		job->test_minibatches = job->evaluate && test_p->samples
+			? pd_loader_tests(test_p, profile->batch_size) : 0;
+	} else {
+		pd_dataset_synthetic(profile->model, SYNTHETIC_MINIBATCHES * profile->batch_size,
+				     train_p);
+		job->epoch_minibatches = SYNTHETIC_MINIBATCHES;
+		job->test_minibatches = 0;
+	}
+	if (job->epoch_minibatches == 0)
+		return pd_error_input(err, "%s: %" PRId64 " samples are fewer than one minibatch of %"
+				      PRId64, job->data, train_p->samples, profile->batch_size);
+	total = job->minibatches;
+	if (job->epochs >= 0 && !pd_mul(job->epochs, job->epoch_minibatches, &total))
+		return pd_error_input(err, "--epochs=%" PRId64 ": too many", job->epochs);
+	if (total > INT64_C(1) << 40)
+		return pd_error_input(err, "%" PRId64 " minibatches are more than this version counts",
+				      total);
+	job->total_minibatches = total;
+	return 0;
+}
+
+static int check_resume(struct pd_job *job, struct pd_error *err)
+{
+	const struct pd_profile *profile = job->plan->profile;
+	struct pd_checkpoint *ck = pd_checkpoint_open(job->checkpoint, -1, err);
+	const struct pd_checkpoint_info *info;
+	int status = 0;
+
+	if (!ck)
+		return -1;
+	info = pd_checkpoint_info(ck);
+	job->resume_step = info->step;
+	/* what the order of the samples and every random number depend on */
+	if (info->seed != (uint64_t)job->seed)
+		status = pd_error_input(err, "%s: trained with --seed=%" PRIu64 ", found --seed=%" PRId64,
+					job->checkpoint, info->seed, job->seed);
+	else if (info->batch_size != profile->batch_size)
+		status = pd_error_input(err, "%s: trained with minibatches of %" PRId64
+					", found a plan for %" PRId64, job->checkpoint,
+					info->batch_size, profile->batch_size);
+	else if (strcmp(info->name, profile->name) != 0)
+		status = pd_error_input(err, "%s: a checkpoint of \"%s\", found a plan for \"%s\"",
+					job->checkpoint, info->name, profile->name);
+	pd_checkpoint_close(ck);
+	return status;
+}
+
+int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
+{
+	const struct pd_profile *profile = job->plan->profile;
+	struct pd_dataset train, test;
+	struct pd_schedule *schedule;
+	int status;
+
+	if (!profile->model)
+		return pd_error_input(err, "the plan's profile has no model: it can be replayed, not"
+				      " run");
+	if (strcmp(profile->dtype, "f32") != 0)
+		return pd_error_input(err, "plan: dtype: expected \"f32\", found \"%s\"",
+				      profile->dtype);
+	schedule = pd_schedule_new(job->plan, err);
+	if (!schedule)
+		return -1;
+	pd_schedule_free(schedule);
+	status = pd_job_data(job, &train, &test, err);
+	pd_dataset_release(&train);
+	pd_dataset_release(&test);
+	return status == 0 && resume ? check_resume(job, err) : status;
+}
+
+void pd_job_begin(const struct pd_job *job, struct pd_position *position)
+{
+	*position = (struct pd_position){ .number = -1,
+					  .next = job->resume_step < 0 ? 0 : job->resume_step };
+}
+
+/* The end of the epoch that minibatch b belongs to, or of the run. */
+static int64_t epoch_end(const struct pd_job *job, int64_t b)
+{
+	int64_t end = (b / job->epoch_minibatches + 1) * job->epoch_minibatches;
+
+	return end < job->total_minibatches ? end : job->total_minibatches;
+}
+
+bool pd_job_next(const struct pd_job *job, const struct pd_schedule *schedule,
+		 struct pd_position *position, struct pd_phase *phase_p)
+{
+	if (position->evaluate_next) {
+		*phase_p = (struct pd_phase){ .evaluate = true, .last = job->test_minibatches };
+		position->evaluate_next = false;
+	} else {
+		if (position->next >= job->total_minibatches)
+			return false;
+		*phase_p = (struct pd_phase){ .first = position->next,
+					      .last = epoch_end(job, position->next) };
+		position->next = phase_p->last;
+		position->evaluate_next = job->test_minibatches > 0;
+	}
+	phase_p->base = position->base;
+	position->base = pd_schedule_next_base(schedule, phase_p);
+	position->number++;
+	return true;
+}
+
+int64_t pd_job_next_checkpoint(const struct pd_job *job, const struct pd_schedule *schedule,
+			       int64_t step)
+{
+	int64_t end, at, unit = pd_schedule_unit(schedule), every = job->checkpoint_every;
+
+	if (!job->checkpoint || step >= job->total_minibatches)
+		return -1;
+	end = epoch_end(job, step);
+	if (every == 0)
+		return end;
+	/* counted from the epoch's beginning, and only where every stage has just updated */
+	at = step / job->epoch_minibatches * job->epoch_minibatches;
+	every = (every + unit - 1) / unit * unit;
+	at += ((step - at) / every + 1) * every;
+	return at < end ? at : end;
+}

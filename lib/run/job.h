@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a training run does, as its supervisor and all its ranks know it: both go through
+ * the same phases without asking each other.
+ */
+#ifndef PD_RUN_JOB_H
+#define PD_RUN_JOB_H
+
+#include "data/dataset.h"
+#include "plan/plan.h"
+#include "schedule/schedule.h"
+#include "worker/worker.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pd_job {
+	struct pd_plan *plan;           /* owned */
+	const char *device;             /* "auto", "cpu" */
+	const char *data;               /* directory, or NULL: synthetic */
+	const char *checkpoint;         /* directory, or NULL */
+	const char *trace;              /* file, or NULL */
+	int64_t epochs, minibatches;    /* to train in all; one of them is set, the other -1 */
+	int64_t checkpoint_every;       /* minibatches between checkpoints, 0: at epochs' ends */
+	int64_t seed;
+	int64_t threads;                /* per rank; 0: the rank's share of the processors */
+	double rate, momentum, weight_decay;
+	bool evaluate;                  /* after each epoch, where there is a test set */
+	int64_t resume_step;            /* -1: from the beginning */
+
+	/* known once the data are: */
+	int64_t epoch_minibatches, test_minibatches, total_minibatches;
+	json_t *json;                   /* of a job received; owned: the strings live there */
+};
+
+/* Between supervisor and rank. */
+json_t *pd_job_json(const struct pd_job *job);
+struct pd_job *pd_job_parse(json_t *value, struct pd_error *err);
+void pd_job_free(struct pd_job *job);
+
+/*
+ * Opens the job's data (the synthetic set is as large as ten minibatches) and works out
+ * epoch_minibatches, test_minibatches and total_minibatches.
+ */
+int pd_job_data(struct pd_job *job, struct pd_dataset *train_p, struct pd_dataset *test_p,
+		struct pd_error *err);
+
+/*
+ * Before anything is started: can this plan be run on this data; where does a resumed run
+ * go on?  Sets resume_step and the counts of minibatches.
+ */
+int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err);
+
+/* Walking through the phases. */
+struct pd_position {
+	int number;                     /* of the phase, from 0 */
+	int64_t next;                   /* minibatch to be trained next */
+	bool evaluate_next;
+	int64_t base;
+};
+
+void pd_job_begin(const struct pd_job *job, struct pd_position *position);
+/* The next phase; false when there is none. */
+bool pd_job_next(const struct pd_job *job, const struct pd_schedule *schedule,
+		 struct pd_position *position, struct pd_phase *phase_p);
+/* The next checkpoint after `step` minibatches, at most total_minibatches; -1: none. */
+int64_t pd_job_next_checkpoint(const struct pd_job *job, const struct pd_schedule *schedule,
+			       int64_t step);
+
+#endif

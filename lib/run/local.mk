@@ -1,0 +1,7 @@
+# with the devices: it opens them, and the data
+lib_libpddevice_a_SOURCES += \
+	lib/run/job.c lib/run/job.h \
+	lib/run/rank.c lib/run/rank.h \
+	lib/run/report.c lib/run/report.h \
+	lib/run/saver.c lib/run/saver.h \
+	lib/run/supervisor.c lib/run/supervisor.h

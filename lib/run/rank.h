@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a rank's process does, from the launcher's first message to its last. */
+#ifndef PD_RUN_RANK_H
+#define PD_RUN_RANK_H
+
+#include "base/error.h"
+
+/* `number` is this process among those started; fd leads to the launcher.  Returns the
+ * exit status. */
+enum pd_exit pd_rank_main(int number, int fd);
+
+#endif

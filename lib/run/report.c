@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/report.h"
+
+#include "base/clock.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void line(json_t *event)
+{
+	char *text = json_dumps(event, JSON_REAL_PRECISION(9));
+
+	json_decref(event);
+	puts(text);
+	fflush(stdout);
+	free(text);
+}
+
+void pd_report_begin(struct pd_report *report, const struct pd_job *job, int64_t every)
+{
+	int64_t first = job->resume_step < 0 ? 0 : job->resume_step;
+
+	*report = (struct pd_report){ .job = job, .every = every, .done = first,
+				      .first_done = first, .last_loss = -1, .last_accuracy = -1 };
+	if (report->every == 0)
+		report->every = job->epoch_minibatches > 10 ? job->epoch_minibatches / 10 : 1;
+	report->begun_ns = report->interval_ns = pd_now_ns();
+	pd_progress_begin(&report->bar, "training", job->total_minibatches);
+}
+
+static double rate(int64_t samples, int64_t ns)
+{
+	return ns > 0 ? (double)samples * 1e9 / (double)ns : 0;
+}
+
+static int64_t whole(const json_t *message, const char *key)
+{
+	return json_integer_value(json_object_get(message, key));
+}
+
+static void evaluated(struct pd_report *report, const json_t *message)
+{
+	int64_t epoch;
+
+	report->test_sum += json_real_value(json_object_get(message, "sum"));
+	report->test_correct += whole(message, "correct");
+	report->test_samples += whole(message, "samples");
+	if (++report->test_minibatches < report->job->test_minibatches)
+		return;
+	report->last_accuracy = (double)report->test_correct / (double)report->test_samples;
+	epoch = (report->done + report->job->epoch_minibatches - 1) / report->job->epoch_minibatches;
+	pd_progress_end(&report->bar);
+	line(json_pack("{s:s, s:I, s:I, s:f, s:f, s:I}", "event", "evaluation",
+		       "step", (json_int_t)report->done, "epoch", (json_int_t)epoch,
+		       "loss", report->test_sum / (double)report->test_samples,
+		       "accuracy", report->last_accuracy,
+		       "samples", (json_int_t)report->test_samples));
+	pd_progress_begin(&report->bar, "training", report->job->total_minibatches);
+	report->test_sum = 0;
+	report->test_correct = report->test_samples = report->test_minibatches = 0;
+	report->interval_ns = pd_now_ns();      /* the next rate is of training alone */
+}
+
+void pd_report_loss(struct pd_report *report, const json_t *message)
+{
+	int64_t now = pd_now_ns();
+	char note[96];
+
+	if (json_is_true(json_object_get(message, "evaluate"))) {
+		evaluated(report, message);
+		return;
+	}
+	report->done++;
+	report->minibatches++;
+	report->sum += json_real_value(json_object_get(message, "sum"));
+	report->correct += whole(message, "correct");
+	report->samples += whole(message, "samples");
+	report->last_loss = report->sum / (double)report->samples;
+	snprintf(note, sizeof(note), "%" PRId64 "/%" PRId64 " loss %.4f", report->done,
+		 report->job->total_minibatches, report->last_loss);
+	pd_progress_show(&report->bar, report->done, note);
+	if (report->minibatches < report->every && report->done < report->job->total_minibatches)
+		return;
+	pd_progress_end(&report->bar);
+	line(json_pack("{s:s, s:I, s:I, s:f, s:f, s:f}", "event", "progress",
+		       "step", (json_int_t)report->done,
+		       "epoch", (json_int_t)((report->done - 1) / report->job->epoch_minibatches + 1),
+		       "loss", report->last_loss,
+		       "accuracy", (double)report->correct / (double)report->samples,
+		       "samples_per_s", rate(report->samples, now - report->interval_ns)));
+	pd_progress_begin(&report->bar, "training", report->job->total_minibatches);
+	report->sum = 0;
+	report->correct = report->samples = report->minibatches = 0;
+	report->interval_ns = now;
+}
+
+void pd_report_checkpoint(struct pd_report *report, const char *directory, int64_t step)
+{
+	pd_progress_end(&report->bar);
+	line(json_pack("{s:s, s:I, s:s}", "event", "checkpoint", "step", (json_int_t)step,
+		       "directory", directory));
+	pd_progress_begin(&report->bar, "training", report->job->total_minibatches);
+}
+
+void pd_report_end(struct pd_report *report, const char *outcome, const int64_t *memory_bytes)
+{
+	int64_t ns = pd_now_ns() - report->begun_ns;
+	int64_t trained = report->done - report->first_done;
+	json_t *event = json_pack("{s:s, s:s, s:I, s:I, s:f}", "event", "done", "outcome", outcome,
+				  "step", (json_int_t)report->done, "elapsed_ns", (json_int_t)ns,
+				  "samples_per_s",
+				  rate(trained * report->job->plan->profile->batch_size, ns));
+	json_t *bytes = json_array();
+
+	for (int i = 0; i < report->job->plan->rank_count; i++)
+		json_array_append_new(bytes, json_integer(memory_bytes[i]));
+	json_object_set_new(event, "memory_bytes", bytes);
+	if (report->last_loss >= 0)
+		json_object_set_new(event, "loss", json_real(report->last_loss));
+	if (report->last_accuracy >= 0)
+		json_object_set_new(event, "accuracy", json_real(report->last_accuracy));
+	pd_progress_end(&report->bar);
+	line(event);
+}

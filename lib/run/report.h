@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a run says while it goes on: JSON Lines on standard output and a progress bar. */
+#ifndef PD_RUN_REPORT_H
+#define PD_RUN_REPORT_H
+
+#include "base/progress.h"
+#include "run/job.h"
+
+struct pd_report {
+	const struct pd_job *job;
+	int64_t every;
+	struct pd_progress bar;
+	int64_t done;                   /* minibatches trained, counted from the start of training */
+	int64_t begun_ns, first_done;   /* of this run */
+	int64_t interval_ns;            /* when the last progress report was made */
+	double sum;                     /* since then */
+	int64_t correct, samples, minibatches;
+	double test_sum;                /* of the evaluation under way */
+	int64_t test_correct, test_samples, test_minibatches;
+	double last_loss, last_accuracy;        /* -1: none yet */
+};
+
+void pd_report_begin(struct pd_report *report, const struct pd_job *job, int64_t every);
+/* The loss of one minibatch, from the rank that has it. */
+void pd_report_loss(struct pd_report *report, const json_t *message);
+void pd_report_checkpoint(struct pd_report *report, const char *directory, int64_t step);
+/* The last line.  outcome: "done" or "stopped". */
+void pd_report_end(struct pd_report *report, const char *outcome, const int64_t *memory_bytes);
+
+#endif

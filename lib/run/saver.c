@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/saver.h"
+
+#include "base/mem.h"
+#include "checkpoint/safetensors.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void pd_saver_begin(struct pd_saver *saver, int64_t step, int64_t low)
+{
+	saver->step = step;
+	saver->low = low;
+	saver->has_state = saver->complete = false;
+}
+
+void pd_saver_release(struct pd_saver *saver)
+{
+	for (int i = 0; i < saver->version_count; i++)
+		free(saver->parameters[i]);
+	free(saver->versions);
+	free(saver->parameters);
+	free(saver->velocity);
+	free(saver->state);
+	saver->version_count = 0;
+	saver->versions = NULL;
+	saver->parameters = NULL;
+	saver->velocity = saver->state = NULL;
+	saver->step = -1;
+}
+
+/* All named tensors of one part, out of an arena, one after the other. */
+static float *export_part(struct pd_saver *saver, enum pd_part part, const void *arena,
+			  struct pd_error *err)
+{
+	const struct pd_device_ops *device = saver->device->ops;
+	const struct pd_named *named;
+	int count = device->net_named(saver->net, &named);
+	int64_t total = 0;
+	float *out;
+
+	for (int i = 0; i < count; i++)
+		if (named[i].part == part)
+			total += named[i].elements;
+	out = pd_calloc((size_t)total, sizeof(*out));
+	total = 0;
+	for (int i = 0; i < count; i++) {
+		if (named[i].part != part)
+			continue;
+		if (device->export(saver->net, i, arena, out + total) < 0) {
+			pd_error_failed(err, "%s: cannot be read from the device", named[i].name);
+			free(out);
+			return NULL;
+		}
+		total += named[i].elements;
+	}
+	return out;
+}
+
+static bool has_version(const struct pd_saver *saver, int64_t number)
+{
+	for (int i = 0; i < saver->version_count; i++)
+		if (saver->versions[i] == number)
+			return true;
+	return false;
+}
+
+static int take_version(struct pd_saver *saver, int64_t number, const void *buffer,
+			struct pd_error *err)
+{
+	int n = saver->version_count;
+	float *copy = export_part(saver, PD_PART_PARAMETER, buffer, err);
+
+	if (!copy)
+		return -1;
+	saver->versions = reallocarray(saver->versions, (size_t)n + 1, sizeof(*saver->versions));
+	saver->parameters = reallocarray(saver->parameters, (size_t)n + 1,
+					 sizeof(*saver->parameters));
+	if (!saver->versions || !saver->parameters)
+		pd_bug("out of memory");
+	/* ascending: versions kept for later forwards may be met after a newer one */
+	while (n > 0 && saver->versions[n - 1] > number) {
+		saver->versions[n] = saver->versions[n - 1];
+		saver->parameters[n] = saver->parameters[n - 1];
+		n--;
+	}
+	saver->versions[n] = number;
+	saver->parameters[n] = copy;
+	saver->version_count++;
+	return 0;
+}
+
+static int take_versions(struct pd_saver *saver, struct pd_error *err)
+{
+	const struct pd_weights *weights = pd_worker_weights(saver->worker);
+	int64_t newest;
+
+	pd_weights_newest(weights, &newest);
+	for (int i = 0; i < weights->count; i++) {
+		const struct pd_version *v = &weights->versions[i];
+
+		if (v->number >= saver->low && v->number <= saver->step &&
+		    !has_version(saver, v->number) &&
+		    take_version(saver, v->number, v->buffer, err) < 0)
+			return -1;
+	}
+	if (newest == saver->step && !saver->velocity && pd_worker_velocity(saver->worker)) {
+		saver->velocity = export_part(saver, PD_PART_PARAMETER,
+					      pd_worker_velocity(saver->worker), err);
+		if (!saver->velocity)
+			return -1;
+	}
+	return 0;
+}
+
+static int take_state(struct pd_saver *saver, struct pd_error *err)
+{
+	void *arena = pd_worker_state_arena(saver->worker);
+
+	saver->has_state = true;
+	if (!arena)
+		return 0;
+	saver->state = export_part(saver, PD_PART_STATE, arena, err);
+	return saver->state ? 0 : -1;
+}
+
+int pd_saver_take(struct pd_saver *saver, enum pd_pause pause, struct pd_error *err)
+{
+	if (pause == PD_PAUSE_STATE && !saver->has_state && take_state(saver, err) < 0)
+		return -1;
+	if (take_versions(saver, err) < 0)
+		return -1;
+	saver->complete = saver->has_state && has_version(saver, saver->step);
+	return 0;
+}
+
+int pd_saver_take_all(struct pd_saver *saver, struct pd_error *err)
+{
+	pd_saver_begin(saver, saver->step, saver->step);
+	return pd_saver_take(saver, PD_PAUSE_STATE, err);
+}
+
+/* "conv1.weight" of the newest version, "conv1.weight@12" of an older one, ... */
+static void name_tensor(struct pd_tensor *t, const struct pd_named *named, const char *what,
+			int64_t version)
+{
+	char suffix[32] = "";
+
+	if (version >= 0)
+		snprintf(suffix, sizeof(suffix), "@%" PRId64, version);
+	t->name = pd_format("%s%s%s", named->name, what, suffix);
+	t->f32 = true;
+	t->dims = named->dims;
+	memcpy(t->size, named->size, sizeof(named->size));
+	t->elements = named->elements;
+}
+
+struct list {
+	struct pd_tensor *tensors;
+	const float **data;
+	size_t count;
+};
+
+static void add_part(struct pd_saver *saver, struct list *list, enum pd_part part,
+		     const float *data, const char *what, int64_t version)
+{
+	const struct pd_named *named;
+	int count = saver->device->ops->net_named(saver->net, &named);
+
+	for (int i = 0; i < count && data; i++) {
+		if (named[i].part != part)
+			continue;
+		name_tensor(&list->tensors[list->count], &named[i], what, version);
+		list->data[list->count++] = data;
+		data += named[i].elements;
+	}
+}
+
+int pd_saver_write(struct pd_saver *saver, struct pd_error *err)
+{
+	const struct pd_named *named;
+	size_t room = (size_t)saver->device->ops->net_named(saver->net, &named) *
+		      ((size_t)saver->version_count + 1);
+	struct list list = { pd_calloc(room, sizeof(*list.tensors)),
+			     pd_calloc(room, sizeof(*list.data)), 0 };
+	char *path = pd_checkpoint_stage_path(saver->job->checkpoint, saver->step, saver->stage);
+	struct pd_safetensors_writer *writer;
+	int status = -1;
+
+	for (int i = 0; i < saver->version_count; i++)
+		add_part(saver, &list, PD_PART_PARAMETER, saver->parameters[i], "",
+			 i == saver->version_count - 1 ? -1 : saver->versions[i]);
+	add_part(saver, &list, PD_PART_PARAMETER, saver->velocity, ".velocity", -1);
+	add_part(saver, &list, PD_PART_STATE, saver->state, "", -1);
+	writer = pd_safetensors_create(path, list.tensors, list.count, NULL, err);
+	if (writer) {
+		status = 0;
+		for (size_t i = 0; i < list.count && status == 0; i++)
+			status = pd_safetensors_put(writer, list.data[i], err);
+		if (status == 0)
+			status = pd_safetensors_commit(writer, err);
+		else
+			pd_safetensors_abandon(writer);
+	}
+	for (size_t i = 0; i < list.count; i++)
+		free(list.tensors[i].name);
+	free(list.tensors);
+	free(list.data);
+	free(path);
+	pd_saver_release(saver);
+	return status;
+}
+
+static int import_part(const struct pd_checkpoint *ck, struct pd_device *device, struct pd_net *net,
+		       enum pd_part part, const char *what, int64_t version, void *arena,
+		       struct pd_error *err)
+{
+	const struct pd_named *named;
+	int count = device->ops->net_named(net, &named);
+
+	for (int i = 0; i < count; i++) {
+		char name[256];
+		float *host;
+		int status;
+
+		if (named[i].part != part)
+			continue;
+		snprintf(name, sizeof(name), "%s%s", named[i].name, what);
+		/* a checkpoint of a run without momentum: it starts from rest */
+		if (*what && !pd_checkpoint_has(ck, name))
+			continue;
+		host = pd_calloc((size_t)named[i].elements, sizeof(*host));
+		status = pd_checkpoint_read(ck, name, version, named[i].elements, host, err);
+		if (status == 0 && device->ops->import(net, i, arena, host) < 0)
+			status = pd_error_failed(err, "%s: cannot be written to the device", name);
+		free(host);
+		if (status < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* The stage of the checkpoint that all layers of a stage come from with the versions that
+ * the stage needs, or NULL. */
+static const struct pd_checkpoint_stage *fitting(const struct pd_checkpoint *ck,
+						 const struct pd_plan *plan, int s)
+{
+	const struct pd_stage *stage = &plan->stages[s];
+	const struct pd_checkpoint_stage *first = NULL;
+
+	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
+		const struct pd_checkpoint_stage *held =
+			pd_checkpoint_stage_of(ck, plan->profile->layers[l].name);
+
+		if (!held || held->warmup != stage->warmup || held->replicas != stage->replicas)
+			return NULL;
+		if (!first)
+			first = held;
+		if (held->version_count != first->version_count ||
+		    memcmp(held->versions, first->versions,
+			   (size_t)held->version_count * sizeof(*held->versions)) != 0)
+			return NULL;
+	}
+	return first;
+}
+
+int pd_saver_restore(const struct pd_checkpoint *ck, const struct pd_plan *plan, int stage,
+		     struct pd_device *device, struct pd_net *net, struct pd_worker *worker,
+		     int64_t *floor_p, struct pd_error *err)
+{
+	const struct pd_checkpoint_stage *held = fitting(ck, plan, stage);
+	struct pd_weights *weights = pd_worker_weights(worker);
+	int64_t step = pd_checkpoint_info(ck)->step;
+
+	pd_weights_renumber(weights, step);
+	*floor_p = step;
+	if (import_part(ck, device, net, PD_PART_PARAMETER, "", -1,
+			pd_weights_newest(weights, NULL), err) < 0)
+		return -1;
+	if (pd_worker_velocity(worker) &&
+	    import_part(ck, device, net, PD_PART_PARAMETER, ".velocity", -1,
+			pd_worker_velocity(worker), err) < 0)
+		return -1;
+	if (pd_worker_state_arena(worker) &&
+	    import_part(ck, device, net, PD_PART_STATE, "", -1, pd_worker_state_arena(worker),
+			err) < 0)
+		return -1;
+	for (int i = 0; held && i < held->version_count - 1; i++) {
+		void *buffer = pd_weights_restore(weights, held->versions[i]);
+
+		if (i == 0)
+			*floor_p = held->versions[0];
+		if (import_part(ck, device, net, PD_PART_PARAMETER, "", held->versions[i], buffer,
+				err) < 0)
+			return -1;
+	}
+	return 0;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A stage's part of a checkpoint, taken while the worker pauses and written when the
+ * supervisor says so.  Held in host memory in between, in plain layout.
+ */
+#ifndef PD_RUN_SAVER_H
+#define PD_RUN_SAVER_H
+
+#include "checkpoint/checkpoint.h"
+#include "run/job.h"
+#include "worker/worker.h"
+
+struct pd_saver {
+	const struct pd_job *job;
+	struct pd_device *device;
+	struct pd_net *net;
+	struct pd_worker *worker;
+	int stage;
+	int64_t step;                   /* -1: not in use */
+	int64_t low;                    /* oldest version it needs */
+	bool has_state, complete;
+	int version_count;
+	int64_t *versions;
+	float **parameters;             /* per version: all named parameters, one after the other */
+	float *velocity, *state;
+};
+
+void pd_saver_begin(struct pd_saver *saver, int64_t step, int64_t low);
+/* Takes what the pause offers. */
+int pd_saver_take(struct pd_saver *saver, enum pd_pause pause, struct pd_error *err);
+/* Takes everything at the end of a phase: the newest version alone. */
+int pd_saver_take_all(struct pd_saver *saver, struct pd_error *err);
+/* Writes the stage's file; afterwards the saver is free again. */
+int pd_saver_write(struct pd_saver *saver, struct pd_error *err);
+void pd_saver_release(struct pd_saver *saver);
+
+/*
+ * The other way: newest parameters, velocity and state of the stage; and, when the stage
+ * is one that the checkpoint's versions fit (same warm-up, replicas and versions for all
+ * its layers), the older ones.  *floor_p: the oldest version restored.
+ */
+int pd_saver_restore(const struct pd_checkpoint *ck, const struct pd_plan *plan, int stage,
+		     struct pd_device *device, struct pd_net *net, struct pd_worker *worker,
+		     int64_t *floor_p, struct pd_error *err);
+
+#endif

@@ -1,0 +1,614 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/supervisor.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "checkpoint/checkpoint.h"
+#include "launch/process.h"
+#include "run/report.h"
+#include "trace/trace.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SECOND_NS INT64_C(1000000000)
+#define SILENCE_NS (10 * SECOND_NS)     /* a rank that says nothing for so long hangs */
+#define GRACE_NS (2 * SECOND_NS)        /* for a rank's own word on why the run fails */
+
+struct watched {
+	struct pd_process process;
+	json_t *address;
+	int64_t memory_bytes;
+	int64_t heard_ns;               /* its last message */
+	int64_t retired;
+	char doing[64];
+	bool computing;
+	/* its answer to stop */
+	bool evaluate;
+	int phase;
+	int64_t highest;
+};
+
+/* A checkpoint that some stages have exported and not all written. */
+struct pending {
+	int64_t step;                   /* -1: free */
+	int exported, saved;
+	bool writing;
+	json_t **versions;              /* per stage */
+};
+
+struct supervisor {
+	struct pd_job *job;
+	const struct pd_supervision *how;
+	struct pd_schedule *schedule;
+	struct watched *ranks;
+	int count, ready, done, reached;
+	struct pd_report report;
+	struct pending pending[PD_WORKER_CHECKPOINTS + 1];
+	int signal_fd, signals;
+	sigset_t old_mask;
+	bool stop_asked, stop_sent, connected;
+	int64_t moved_ns;               /* when an operation last finished anywhere */
+	int64_t last_checkpoint;
+};
+
+static int stage_of(const struct supervisor *s, int r, int *replica_p)
+{
+	int replica, stage = pd_plan_stage_of_rank(s->job->plan, r, &replica);
+
+	if (replica_p)
+		*replica_p = replica;
+	return stage;
+}
+
+/* "rank 1 (stage 1 of 2)" */
+static const char *who(const struct supervisor *s, int r, char *buf, size_t size)
+{
+	snprintf(buf, size, "rank %d (stage %d of %d)", r, stage_of(s, r, NULL),
+		 s->job->plan->stage_count);
+	return buf;
+}
+
+static int rank_failed(struct supervisor *s, int r, struct pd_error *err, const char *fate)
+{
+	char name[64], more[160] = "";
+
+	if (s->last_checkpoint >= 0)
+		snprintf(more, sizeof(more), "; --resume goes on from minibatch %" PRId64,
+			 s->last_checkpoint);
+	return pd_error_failed(err, "%s %s%s%s%s", who(s, r, name, sizeof(name)), fate,
+			       s->connected && s->ranks[r].doing[0] ? " during " : "",
+			       s->connected ? s->ranks[r].doing : " while starting", more);
+}
+
+/* One that is gone is noticed where its messages are read. */
+static void tell(struct supervisor *s, int r, json_t *message)
+{
+	pd_channel_send(&s->ranks[r].process.channel, message, NULL);
+}
+
+static void tell_all(struct supervisor *s, json_t *message)
+{
+	for (int r = 0; r < s->count; r++)
+		tell(s, r, json_incref(message));
+	json_decref(message);
+}
+
+/* ---- checkpoints ---- */
+
+static struct pending *pending_of(struct supervisor *s, int64_t step)
+{
+	for (size_t i = 0; i < PD_COUNT(s->pending); i++)
+		if (s->pending[i].step == step)
+			return &s->pending[i];
+	return NULL;
+}
+
+/* One at a time, lowest step first: its folder is made, then its stages are told to write. */
+static int write_next(struct supervisor *s, struct pd_error *err)
+{
+	struct pending *next = NULL;
+
+	for (size_t i = 0; i < PD_COUNT(s->pending); i++) {
+		struct pending *p = &s->pending[i];
+
+		if (p->writing)
+			return 0;
+		if (p->step >= 0 && (!next || p->step < next->step))
+			next = p;
+	}
+	if (!next || next->exported < s->job->plan->stage_count)
+		return 0;
+	if (pd_checkpoint_begin(s->job->checkpoint, next->step, err) < 0)
+		return -1;
+	next->writing = true;
+	for (int r = 0; r < s->count; r++) {
+		int replica;
+
+		stage_of(s, r, &replica);
+		if (replica == 0)
+			tell(s, r, json_pack("{s:s, s:I}", "event", "write",
+					     "step", (json_int_t)next->step));
+	}
+	return 0;
+}
+
+static void fill_stage(const struct supervisor *s, int stage, const json_t *versions,
+		       struct pd_checkpoint_stage *out)
+{
+	const struct pd_stage *from = &s->job->plan->stages[stage];
+
+	out->layer_count = from->layer_count;
+	out->layers = pd_calloc((size_t)from->layer_count, sizeof(*out->layers));
+	for (int l = 0; l < from->layer_count; l++)
+		out->layers[l] = pd_strdup(s->job->plan->profile->layers[from->first_layer + l].name);
+	out->warmup = from->warmup;
+	out->replicas = from->replicas;
+	out->version_count = (int)json_array_size(versions);
+	out->versions = pd_calloc((size_t)out->version_count, sizeof(*out->versions));
+	for (int i = 0; i < out->version_count; i++)
+		out->versions[i] = json_integer_value(json_array_get(versions, (size_t)i));
+}
+
+static int finish_checkpoint(struct supervisor *s, struct pending *p, struct pd_error *err)
+{
+	const struct pd_job *job = s->job;
+	struct pd_checkpoint_info info = {
+		.step = p->step, .epoch = p->step / job->epoch_minibatches,
+		.minibatch = p->step % job->epoch_minibatches, .seed = (uint64_t)job->seed,
+		.batch_size = job->plan->profile->batch_size,
+		.name = pd_strdup(job->plan->profile->name),
+		.dtype = pd_strdup(job->plan->profile->dtype),
+		.optimizer = json_pack("{s:s, s:f, s:f, s:f}", "kind", "sgd", "lr", job->rate,
+				       "momentum", job->momentum, "weight_decay", job->weight_decay),
+		.stage_count = job->plan->stage_count,
+	};
+	int status;
+
+	info.stages = pd_calloc((size_t)info.stage_count, sizeof(*info.stages));
+	for (int i = 0; i < info.stage_count; i++) {
+		fill_stage(s, i, p->versions[i], &info.stages[i]);
+		json_decref(p->versions[i]);
+		p->versions[i] = NULL;
+	}
+	status = pd_checkpoint_finish(job->checkpoint, &info, s->how->keep, err);
+	pd_checkpoint_info_release(&info);
+	if (status == 0) {
+		s->last_checkpoint = p->step;
+		pd_report_checkpoint(&s->report, job->checkpoint, p->step);
+	}
+	p->step = -1;
+	p->exported = p->saved = 0;
+	p->writing = false;
+	return status < 0 ? -1 : write_next(s, err);
+}
+
+static int on_exported(struct supervisor *s, int r, const json_t *message, struct pd_error *err)
+{
+	int64_t step = json_integer_value(json_object_get(message, "step"));
+	struct pending *p = pending_of(s, step);
+
+	if (!p)
+		p = pending_of(s, -1);
+	if (!p)
+		return pd_error_failed(err, "checkpoints come faster than they are written");
+	p->step = step;
+	p->exported++;
+	p->versions[stage_of(s, r, NULL)] = json_incref(json_object_get(message, "versions"));
+	return write_next(s, err);
+}
+
+static int on_saved(struct supervisor *s, const json_t *message, struct pd_error *err)
+{
+	struct pending *p = pending_of(s, json_integer_value(json_object_get(message, "step")));
+
+	if (p && ++p->saved == s->job->plan->stage_count)
+		return finish_checkpoint(s, p, err);
+	return 0;
+}
+
+/* ---- stopping ---- */
+
+/* All have said where they are and wait: the end is behind the one that is furthest. */
+static void decide_stop(struct supervisor *s)
+{
+	int64_t unit = pd_schedule_unit(s->schedule), at = 0, first, end;
+	const struct watched *furthest = &s->ranks[0];
+	struct pd_position position;
+	struct pd_phase phase = { 0 };
+
+	for (int r = 1; r < s->count; r++) {
+		const struct watched *w = &s->ranks[r];
+
+		if (w->phase > furthest->phase ||
+		    (w->phase == furthest->phase && w->highest > furthest->highest))
+			furthest = w;
+	}
+	pd_job_begin(s->job, &position);
+	while (position.number < furthest->phase &&
+	       pd_job_next(s->job, s->schedule, &position, &phase))
+		if (!phase.evaluate) {
+			first = phase.first;
+			at = phase.last;
+		}
+	if (!furthest->evaluate && furthest->phase >= 0) {
+		first = phase.first;
+		end = furthest->highest + 1 - first;
+		end = unit > end ? (end > 0 ? unit : 0) : (end + unit - 1) / unit * unit;
+		if (end < at - first)
+			at = first + end;
+	}
+	if (furthest->phase < 0)
+		at = s->job->resume_step < 0 ? 0 : s->job->resume_step;
+	s->job->total_minibatches = at;
+	tell_all(s, json_pack("{s:s, s:i, s:I}", "event", "stop_at", "phase", furthest->phase,
+			      "at", (json_int_t)at));
+}
+
+static void ask_stop(struct supervisor *s)
+{
+	if (s->stop_sent || !s->connected)
+		return;
+	s->stop_sent = true;
+	tell_all(s, json_pack("{s:s}", "event", "stop"));
+}
+
+/* ---- messages ---- */
+
+static void connect_all(struct supervisor *s)
+{
+	json_t *addresses = json_array();
+
+	for (int r = 0; r < s->count; r++)
+		json_array_append(addresses, s->ranks[r].address);
+	s->connected = true;
+	s->moved_ns = pd_now_ns();
+	pd_report_begin(&s->report, s->job, s->how->report_every);
+	tell_all(s, json_pack("{s:s, s:o, s:I}", "event", "connect", "addresses", addresses,
+			      "zero_ns", (json_int_t)pd_now_ns()));
+	if (s->stop_asked)
+		ask_stop(s);
+}
+
+static void on_reached(struct supervisor *s, struct watched *w, const json_t *message)
+{
+	w->phase = (int)json_integer_value(json_object_get(message, "phase"));
+	w->evaluate = json_is_true(json_object_get(message, "evaluate"));
+	w->highest = json_integer_value(json_object_get(message, "highest"));
+	if (++s->reached == s->count)
+		decide_stop(s);
+}
+
+static int on_error(struct supervisor *s, int r, const json_t *message, struct pd_error *err)
+{
+	char name[64];
+	int status = (int)json_integer_value(json_object_get(message, "status"));
+	const char *text = json_string_value(json_object_get(message, "text"));
+
+	/* what is wrong with the input is the same for every rank: its sentence is enough */
+	if (status == PD_EXIT_USAGE)
+		return pd_error_input(err, "%s", text);
+	return pd_error_failed(err, "%s: %s", who(s, r, name, sizeof(name)), text);
+}
+
+static int on_message(struct supervisor *s, int r, const json_t *message, struct pd_error *err)
+{
+	struct watched *w = &s->ranks[r];
+
+	w->heard_ns = pd_now_ns();
+	if (pd_message_is(message, "ready")) {
+		w->address = json_incref(json_object_get(message, "address"));
+		w->memory_bytes = json_integer_value(json_object_get(message, "memory_bytes"));
+		if (++s->ready == s->count)
+			connect_all(s);
+	} else if (pd_message_is(message, "alive")) {
+		int64_t retired = json_integer_value(json_object_get(message, "retired"));
+
+		if (retired != w->retired)
+			s->moved_ns = w->heard_ns;
+		w->retired = retired;
+		w->computing = json_is_true(json_object_get(message, "computing"));
+		snprintf(w->doing, sizeof(w->doing), "%s",
+			 json_string_value(json_object_get(message, "doing")));
+	} else if (pd_message_is(message, "loss")) {
+		s->moved_ns = w->heard_ns;
+		pd_report_loss(&s->report, message);
+	} else if (pd_message_is(message, "reached")) {
+		on_reached(s, w, message);
+	} else if (pd_message_is(message, "exported")) {
+		return on_exported(s, r, message, err);
+	} else if (pd_message_is(message, "saved")) {
+		return on_saved(s, message, err);
+	} else if (pd_message_is(message, "done")) {
+		s->done++;
+	} else if (pd_message_is(message, "error")) {
+		return on_error(s, r, message, err);
+	}
+	return 0;
+}
+
+/* A rank's process has ended, or its socket has: why? */
+static int on_gone(struct supervisor *s, int r, struct pd_error *err)
+{
+	struct watched *w = &s->ranks[r];
+	int64_t until = pd_now_ns() + GRACE_NS;
+	char fate[96];
+
+	while (!pd_process_ended(&w->process) && pd_now_ns() < until)
+		usleep(1000);
+	if (w->process.pid)
+		return rank_failed(s, r, err, "closed its connection");
+	return rank_failed(s, r, err, pd_process_fate(&w->process, fate));
+}
+
+static int read_rank(struct supervisor *s, int r, struct pd_error *err)
+{
+	json_t *message;
+	int verdict;
+
+	while ((verdict = pd_channel_receive(&s->ranks[r].process.channel, &message)) > 0) {
+		int status = on_message(s, r, message, err);
+
+		json_decref(message);
+		if (status < 0)
+			return -1;
+	}
+	return verdict < 0 ? on_gone(s, r, err) : 0;
+}
+
+/* ---- watching ---- */
+
+static bool writes(const struct supervisor *s)
+{
+	for (size_t i = 0; i < PD_COUNT(s->pending); i++)
+		if (s->pending[i].step >= 0)
+			return true;
+	return false;
+}
+
+static int check_silence(struct supervisor *s, struct pd_error *err)
+{
+	int64_t now = pd_now_ns(), patience = s->how->timeout_s * SECOND_NS;
+	char name[64];
+
+	for (int r = 0; r < s->count; r++) {
+		const struct watched *w = &s->ranks[r];
+
+		/* kernels are being made, or a checkpoint written: that may take longer */
+		if (now - w->heard_ns > (s->connected && !writes(s) ? SILENCE_NS : patience))
+			return rank_failed(s, r, err, "hangs: it has not answered for seconds");
+	}
+	if (!s->connected || now - s->moved_ns <= patience)
+		return 0;
+	for (int r = 0; r < s->count; r++)
+		if (s->ranks[r].computing)
+			return rank_failed(s, r, err, "hangs: nothing has moved");
+	return pd_error_failed(err, "nothing has moved for %" PRId64 " s; %s waits in %s",
+			       s->how->timeout_s, who(s, 0, name, sizeof(name)), s->ranks[0].doing);
+}
+
+static int on_signal(struct supervisor *s, struct pd_error *err)
+{
+	struct signalfd_siginfo info;
+
+	while (read(s->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo == SIGCHLD)
+			continue;       /* the socket tells who */
+		s->stop_asked = true;
+		if (++s->signals > 1)
+			return pd_error_failed(err, "interrupted twice: stopped at once");
+		ask_stop(s);
+	}
+	return 0;
+}
+
+static int watch(struct supervisor *s, struct pd_error *err)
+{
+	struct pollfd *fds = pd_calloc((size_t)s->count + 1, sizeof(*fds));
+	int status = 0;
+
+	while (s->done < s->count && status == 0) {
+		for (int r = 0; r < s->count; r++)
+			fds[r] = (struct pollfd){ .fd = s->ranks[r].process.channel.fd,
+						  .events = POLLIN };
+		fds[s->count] = (struct pollfd){ .fd = s->signal_fd, .events = POLLIN };
+		if (poll(fds, (nfds_t)s->count + 1, 1000) < 0 && errno != EINTR) {
+			status = pd_error_failed(err, "poll: %s", strerror(errno));
+			break;
+		}
+		if (fds[s->count].revents)
+			status = on_signal(s, err);
+		for (int r = 0; r < s->count && status == 0; r++)
+			if (fds[r].revents)
+				status = read_rank(s, r, err);
+		if (status == 0)
+			status = check_silence(s, err);
+		/* interrupted while starting: there is nothing to finish */
+		if (status == 0 && s->stop_asked && !s->connected)
+			break;
+	}
+	free(fds);
+	return status;
+}
+
+/* Everybody is done: once every checkpoint is written, they may go. */
+static int settle(struct supervisor *s, struct pd_error *err)
+{
+	while (writes(s)) {
+		for (int r = 0; r < s->count; r++)
+			if (read_rank(s, r, err) < 0)
+				return -1;
+		usleep(1000);
+	}
+	tell_all(s, json_pack("{s:s}", "event", "exit"));
+	for (int r = 0; r < s->count; r++) {
+		int64_t until = pd_now_ns() + SILENCE_NS;
+		char fate[96], name[64];
+
+		while (!pd_process_ended(&s->ranks[r].process) && pd_now_ns() < until)
+			usleep(500);
+		if (s->ranks[r].process.pid || s->ranks[r].process.status != 0)
+			return pd_error_failed(err, "%s %s after its work was done",
+					       who(s, r, name, sizeof(name)),
+					       s->ranks[r].process.pid ? "hangs"
+					       : pd_process_fate(&s->ranks[r].process, fate));
+	}
+	return 0;
+}
+
+/* ---- the trace ---- */
+
+static int append(FILE *out, const char *part, struct pd_error *err)
+{
+	FILE *in = fopen(part, "re");
+	char buffer[65536];
+	size_t n;
+
+	if (!in)
+		return pd_error_failed(err, "%s: cannot open: %s", part, strerror(errno));
+	while ((n = fread(buffer, 1, sizeof(buffer), in)) > 0)
+		fwrite(buffer, 1, n, out);
+	fclose(in);
+	return 0;
+}
+
+static int merge_trace(struct supervisor *s, struct pd_error *err)
+{
+	struct timespec now;
+	struct pd_file file;
+	int status;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	if (pd_file_create(&file, s->job->trace, err) < 0)
+		return -1;
+	status = pd_trace_write_header(file.stream, s->job->plan, s->job->device,
+				       now.tv_sec * SECOND_NS + now.tv_nsec -
+				       (pd_now_ns() - s->report.begun_ns), err);
+	for (int r = 0; r < s->count && status == 0; r++) {
+		char *part = pd_format("%s.rank-%d", s->job->trace, r);
+
+		status = append(file.stream, part, err);
+		free(part);
+	}
+	if (status == 0)
+		return pd_file_commit(&file, err);
+	pd_file_abandon(&file);
+	return -1;
+}
+
+static void remove_trace_parts(struct supervisor *s)
+{
+	for (int r = 0; r < s->count && s->job->trace; r++) {
+		char *part = pd_format("%s.rank-%d", s->job->trace, r);
+
+		unlink(part);
+		free(part);
+	}
+}
+
+/* ---- all together ---- */
+
+static int start_all(struct supervisor *s, struct pd_error *err)
+{
+	for (int r = 0; r < s->count; r++) {
+		struct watched *w = &s->ranks[r];
+		json_t *job;
+
+		if (pd_process_start(&w->process, r, s->count, err) < 0)
+			return -1;
+		w->heard_ns = pd_now_ns();
+		w->phase = -1;
+		job = pd_job_json(s->job);
+		if (s->job->threads == 0) {
+			int64_t share = pd_process_share(r, s->count);
+			int64_t profiled = s->job->plan->profile->device_threads;
+
+			/* as many threads as the plan was made for, if there are so many */
+			json_object_set_new(job, "threads",
+					    json_integer(profiled > 0 && profiled < share ? profiled
+											  : share));
+		}
+		tell(s, r, job);
+	}
+	return 0;
+}
+
+static int catch_signals(struct supervisor *s, struct pd_error *err)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &set, &s->old_mask);
+	s->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+	return s->signal_fd < 0 ? pd_error_failed(err, "signalfd: %s", strerror(errno)) : 0;
+}
+
+static int supervise(struct supervisor *s, struct pd_error *err)
+{
+	int64_t *memory = pd_calloc((size_t)s->count, sizeof(*memory));
+	int status = start_all(s, err);
+
+	if (status == 0)
+		status = watch(s, err);
+	if (status == 0 && s->connected)
+		status = settle(s, err);
+	for (int r = 0; r < s->count; r++) {
+		pd_process_kill(&s->ranks[r].process);
+		memory[r] = s->ranks[r].memory_bytes;
+	}
+	if (s->connected && status == 0)
+		pd_report_end(&s->report, s->stop_asked ? "stopped" : "done", memory);
+	else
+		pd_progress_end(&s->report.bar);
+	if (status == 0 && s->connected && s->job->trace)
+		status = merge_trace(s, err);
+	remove_trace_parts(s);
+	free(memory);
+	return status;
+}
+
+int pd_supervise(struct pd_job *job, const struct pd_supervision *how, struct pd_error *err)
+{
+	struct supervisor s = { .job = job, .how = how, .count = job->plan->rank_count,
+				.last_checkpoint = job->resume_step, .signal_fd = -1 };
+	int status = -1;
+
+	s.schedule = pd_schedule_new(job->plan, err);
+	if (!s.schedule)
+		return -1;
+	s.ranks = pd_calloc((size_t)s.count, sizeof(*s.ranks));
+	for (int r = 0; r < s.count; r++)
+		s.ranks[r].process.channel.fd = -1;
+	for (size_t i = 0; i < PD_COUNT(s.pending); i++) {
+		s.pending[i].step = -1;
+		s.pending[i].versions = pd_calloc((size_t)job->plan->stage_count, sizeof(json_t *));
+	}
+	if (catch_signals(&s, err) == 0) {
+		status = supervise(&s, err);
+		close(s.signal_fd);
+	}
+	sigprocmask(SIG_SETMASK, &s.old_mask, NULL);
+	for (size_t i = 0; i < PD_COUNT(s.pending); i++) {
+		if (s.pending[i].writing)
+			pd_checkpoint_abandon(job->checkpoint, s.pending[i].step);
+		for (int k = 0; k < job->plan->stage_count; k++)
+			json_decref(s.pending[i].versions[k]);
+		free(s.pending[i].versions);
+	}
+	for (int r = 0; r < s.count; r++)
+		json_decref(s.ranks[r].address);
+	free(s.ranks);
+	pd_schedule_free(s.schedule);
+	return status;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Starts the ranks of a job, keeps watch over them, gathers what they report, and ends
+ * with one of: all done; stopped as asked; one sentence about who failed and why.
+ */
+#ifndef PD_RUN_SUPERVISOR_H
+#define PD_RUN_SUPERVISOR_H
+
+#include "run/job.h"
+
+struct pd_supervision {
+	int64_t timeout_s;              /* no operation finishes anywhere for so long: given up */
+	int64_t report_every;           /* minibatches between progress reports; 0: ten an epoch */
+	int keep;                       /* checkpoints kept */
+};
+
+/*
+ * Runs the job to its end: reports on standard output, a progress bar on standard error.
+ * SIGINT and SIGTERM end it at the next minibatch, with a checkpoint where the job has
+ * them; a second one at once.  Returns 0, or -1 with the error; no rank is left running.
+ */
+int pd_supervise(struct pd_job *job, const struct pd_supervision *how, struct pd_error *err);
+
+#endif
