@@ -1,1 +1,0 @@
-dist_man_MANS += man/pd-checkpoint.5

@@ -16,18 +16,17 @@ UNIT_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test
 UNIT_LIBS = test/libtap.a $(PD_LIBS)
 UNIT_DEVICE_LIBS = test/libtap.a $(PD_DEVICE_LIBS)
 
+include test/conform/local.mk
+
 # transports
-check_PROGRAMS += test/unit/ucx test/unit/ucx-end test/unit/collective test/unit/link
-TESTS += test/unit/ucx test/unit/ucx-end test/unit/collective test/unit/link
+check_PROGRAMS += test/unit/ucx test/unit/ucx-end test/unit/collective
+TESTS += test/unit/ucx test/unit/ucx-end test/unit/collective
 test_unit_ucx_SOURCES = test/unit/ucx.c test/unit/ranks.c test/unit/ranks.h
 test_unit_ucx_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_ucx_LDADD = $(UNIT_DEVICE_LIBS)
 test_unit_ucx_end_SOURCES = test/unit/ucx-end.c test/unit/ranks.c test/unit/ranks.h
 test_unit_ucx_end_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_ucx_end_LDADD = $(UNIT_DEVICE_LIBS)
-test_unit_link_SOURCES = test/unit/link.c
-test_unit_link_CPPFLAGS = $(UNIT_CPPFLAGS)
-test_unit_link_LDADD = $(UNIT_DEVICE_LIBS)
 test_unit_collective_SOURCES = test/unit/collective.c test/unit/ranks.c test/unit/ranks.h
 test_unit_collective_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_collective_LDADD = $(UNIT_DEVICE_LIBS)

@@ -5,7 +5,8 @@
  * device, rank, replica and partition draws the same ones.
  *
  * Counters in use (key = the run's seed):
- *   parameters  stream PD_RNG_PARAMETER + layer index, counter = element / 4
+ *   parameters  stream PD_RNG_PARAMETER + 2 * layer index + parameter's index in the layer,
+ *               counter = element / 4 (64 bits), elements in plain order
  *   dropout     stream PD_RNG_DROPOUT + layer index,
  *               counter = (global sample number, element within the sample / 4)
  *   data order  stream PD_RNG_SHUFFLE + epoch

@@ -75,6 +75,17 @@ struct pd_net_sizes {
 	struct pd_net_tensor *in, *out;
 };
 
+/*
+ * What one layer costs.  The slots of the layers and the tensors that come in add up to
+ * slot_bytes; parameters to weights_bytes (shared ones count once, at the first layer).
+ */
+struct pd_net_layer {
+	size_t parameter_bytes;
+	size_t slot_bytes;              /* its output, if that has memory of its own, and extras */
+	size_t scratch_bytes;           /* beside the gradients of activations */
+	size_t activation_bytes;        /* its output, when that crosses a boundary */
+};
+
 struct pd_loss {                        /* of one minibatch; in host memory, valid once the event is done */
 	double sum;                     /* over the valid samples */
 	int64_t correct, samples;
@@ -134,6 +145,8 @@ struct pd_device_ops {
 				   struct pd_error *err);
 	void (*net_close)(struct pd_net *net);
 	const struct pd_net_sizes *(*net_sizes)(const struct pd_net *net);
+	/* A layer (model number) of the stage; NULL where the device cannot say. */
+	void (*net_layer)(const struct pd_net *net, int layer, struct pd_net_layer *out_p);
 	/* Initial parameters and state, from the seed. */
 	int (*net_init)(struct pd_net *net, void *weights, void *state, struct pd_error *err);
 	/* Layers from to from + count - 1 (model numbers) of the stage.  (queued) */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 const struct pd_device_ops *const pd_devices[] = {
+	&pd_device_cpu,
 	NULL
 };
 

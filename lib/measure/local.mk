@@ -1,1 +1,1 @@
-lib_libpd_a_SOURCES += lib/measure/link.c lib/measure/link.h
+lib_libpd_a_SOURCES +=

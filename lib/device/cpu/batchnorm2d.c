@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * batchnorm2d as PyTorch has it: training normalises with the batch's own mean and (biased)
+ * variance, which the slot keeps for backward, and moves the running ones, the variance
+ * unbiased.  Evaluation takes the running ones.  A padded minibatch's padding counts.
+ */
+#include "base/mem.h"
+#include "device/cpu/cpu.h"
+
+struct batchnorm {
+	struct pd_op *train, *evaluate, *backward;
+	size_t train_scratch, evaluate_scratch, backward_scratch;
+	size_t half;                    /* bytes from the mean to the variance */
+	size_t unwanted;                /* in scratch: the input's gradient, when nobody wants it */
+};
+
+static int prepare(struct pd_cpu_layer *l, struct pd_error *err)
+{
+	struct pd_onednn *dnn = l->net->dnn;
+	int64_t channels = l->in_shape[0]->size[0];
+	float eps = (float)l->layer->eps;
+	size_t evaluate_bytes = 0;
+	struct batchnorm *b;
+
+	l->out = l->in[0];
+	l->parameter[0] = l->parameter[1] = pd_layout_plain(dnn, 1, &channels);
+	if (!l->inside)
+		return 0;
+	l->own = b = pd_zalloc(sizeof(*b));
+	b->half = pd_align(sizeof(float) * (size_t)channels);
+	l->extra_bytes = l->state_bytes = 2 * b->half;
+	b->train = pd_op_batchnorm(dnn, PD_FORWARD, false, l->out, eps, NULL, err);
+	if (!b->train || pd_op_prepare(b->train, &b->train_scratch, &l->forward_bytes, err) < 0)
+		return -1;
+	b->evaluate = pd_op_batchnorm(dnn, PD_FORWARD, true, l->out, eps, NULL, err);
+	if (!b->evaluate ||
+	    pd_op_prepare(b->evaluate, &b->evaluate_scratch, &evaluate_bytes, err) < 0)
+		return -1;
+	if (evaluate_bytes > l->forward_bytes)
+		l->forward_bytes = evaluate_bytes;
+	b->backward = pd_op_batchnorm(dnn, PD_BACKWARD_DATA, false, l->out, eps, b->train, err);
+	if (!b->backward ||
+	    pd_op_prepare(b->backward, &b->backward_scratch, &l->backward_bytes, err) < 0)
+		return -1;
+	b->unwanted = l->backward_bytes;
+	if (!l->wants[0])
+		l->backward_bytes += pd_align(pd_layout_bytes(l->out));
+	return 0;
+}
+
+static void move_running(struct pd_cpu_layer *l, const struct batchnorm *b)
+{
+	const struct pd_shape *shape = l->in_shape[0];
+	double n = (double)(l->net->batch * shape->size[1] * shape->size[2]);
+	float unbiased = (float)(n > 1 ? n / (n - 1) : 1), momentum = (float)l->layer->momentum;
+	const float *mean = l->extra, *variance = (float *)((char *)l->extra + b->half);
+	float *running_mean = l->state, *running_variance = (float *)((char *)l->state + b->half);
+
+	for (int64_t c = 0; c < shape->size[0]; c++) {
+		running_mean[c] = (1 - momentum) * running_mean[c] + momentum * mean[c];
+		running_variance[c] = (1 - momentum) * running_variance[c] +
+				      momentum * (variance[c] * unbiased);
+	}
+}
+
+static int forward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd_error *err)
+{
+	struct batchnorm *b = l->own;
+	char *statistics = pass->evaluate ? l->state : l->extra;
+	const void *args[PD_ARGS] = {
+		[PD_ARG_SRC] = l->src[0],
+		[PD_ARG_DST] = l->dst,
+		[PD_ARG_SCALE] = l->parameters[0],
+		[PD_ARG_SHIFT] = l->parameters[1],
+		[PD_ARG_MEAN] = statistics,
+		[PD_ARG_VARIANCE] = statistics + b->half,
+		[PD_ARG_SCRATCH] = (char *)l->temporary +
+			(pass->evaluate ? b->evaluate_scratch : b->train_scratch),
+	};
+
+	if (pd_op_run(pass->evaluate ? b->evaluate : b->train, args, err) < 0)
+		return -1;
+	if (!pass->evaluate)
+		move_running(l, b);
+	return 0;
+}
+
+static int backward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd_error *err)
+{
+	struct batchnorm *b = l->own;
+	const void *args[PD_ARGS] = {
+		[PD_ARG_SRC] = l->src[0],
+		[PD_ARG_SCALE] = l->parameters[0],
+		[PD_ARG_SHIFT] = l->parameters[1],
+		[PD_ARG_MEAN] = l->extra,
+		[PD_ARG_VARIANCE] = (char *)l->extra + b->half,
+		[PD_ARG_DIFF_DST] = l->diff_dst,
+		[PD_ARG_DIFF_SRC] = l->diff_src[0] ? l->diff_src[0]
+						   : (char *)l->temporary + b->unwanted,
+		[PD_ARG_DIFF_SCALE] = l->diff_parameters[0],
+		[PD_ARG_DIFF_SHIFT] = l->diff_parameters[1],
+		[PD_ARG_SCRATCH] = (char *)l->temporary + b->backward_scratch,
+	};
+
+	return pd_op_run(b->backward, args, err);
+}
+
+const struct pd_cpu_kind pd_cpu_batchnorm2d = {
+	.prepare = prepare,
+	.forward = forward,
+	.backward = backward,
+};

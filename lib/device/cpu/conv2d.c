@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* conv2d: the layout of its output is whichever its kernel prefers. */
+#include "device/cpu/cpu.h"
+
+static int prepare(struct pd_cpu_layer *l, struct pd_error *err)
+{
+	const struct pd_layer *layer = l->layer;
+	const struct pd_conv conv = {
+		.batch = l->net->batch,
+		.channels = l->in_shape[0]->size[0],
+		.height = l->in_shape[0]->size[1],
+		.width = l->in_shape[0]->size[2],
+		.out_channels = layer->output.size[0],
+		.out_height = layer->output.size[1],
+		.out_width = layer->output.size[2],
+		.kernel = { layer->kernel[0], layer->kernel[1] },
+		.stride = { layer->stride[0], layer->stride[1] },
+		.padding = { layer->padding[0], layer->padding[1] },
+		.dilation = { layer->dilation[0], layer->dilation[1] },
+		.groups = layer->groups,
+		.bias = layer->bias,
+	};
+	struct pd_onednn *dnn = l->net->dnn;
+	struct pd_weighted_ops ops = { NULL };
+
+	ops.forward = pd_op_conv(dnn, PD_FORWARD, &conv, l->parameter[0], NULL, err);
+	if (!ops.forward)
+		return -1;
+	l->out = pd_op_layout(ops.forward, PD_ARG_DST);
+	if (!l->parameter[0])
+		l->parameter[0] = pd_op_layout(ops.forward, PD_ARG_WEIGHTS);
+	if (layer->bias)
+		l->parameter[1] = pd_op_layout(ops.forward, PD_ARG_BIAS);
+	if (!l->inside)
+		return 0;
+	ops.weights = pd_op_conv(dnn, PD_BACKWARD_WEIGHTS, &conv, l->parameter[0], ops.forward,
+				 err);
+	if (!ops.weights)
+		return -1;
+	if (l->wants[0]) {
+		ops.data = pd_op_conv(dnn, PD_BACKWARD_DATA, &conv, l->parameter[0], ops.forward,
+				      err);
+		if (!ops.data)
+			return -1;
+	}
+	return pd_weighted_prepare(l, &ops, err);
+}
+
+const struct pd_cpu_kind pd_cpu_conv2d = {
+	.prepare = prepare,
+	.forward = pd_weighted_forward,
+	.backward = pd_weighted_backward,
+};

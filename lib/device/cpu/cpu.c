@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The CPU device: its table of operations, and memory. */
+#include "device/cpu/cpu.h"
+
+#include "base/mem.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static int cpu_count(void)
+{
+	return 1;
+}
+
+static int usable_threads(void)
+{
+	cpu_set_t set;
+
+	return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+static struct pd_device *cpu_open(const struct pd_device_config *config, struct pd_error *err)
+{
+	struct pd_cpu_device *cpu;
+
+	if (config->threads < 0) {
+		pd_error_input(err, "%d threads: expected 0 or more", config->threads);
+		return NULL;
+	}
+	cpu = pd_zalloc(sizeof(*cpu));
+	cpu->base.ops = &pd_device_cpu;
+	cpu->threads = config->threads ? config->threads : usable_threads();
+	cpu->gate = config->gate;
+	return &cpu->base;
+}
+
+static void cpu_close(struct pd_device *device)
+{
+	free(device);
+}
+
+static void cpu_describe(struct pd_device *device, struct pd_device_info *info_p)
+{
+	FILE *in = fopen("/proc/cpuinfo", "r");
+	char line[256];
+
+	memset(info_p, 0, sizeof(*info_p));
+	snprintf(info_p->name, sizeof(info_p->name), "CPU");
+	while (in && fgets(line, sizeof(line), in))
+		if (strncmp(line, "model name", 10) == 0 && strchr(line, ':')) {
+			line[strcspn(line, "\n")] = '\0';
+			snprintf(info_p->name, sizeof(info_p->name), "%.127s",
+				 strchr(line, ':') + 2);
+			break;
+		}
+	if (in)
+		fclose(in);
+	info_p->threads = ((struct pd_cpu_device *)device)->threads;
+	info_p->memory_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+}
+
+/* Large buffers ask for large pages: that pays for weights and activations. */
+static void *cpu_alloc(struct pd_device *device, size_t bytes, struct pd_error *err)
+{
+	size_t page = (size_t)1 << 21, align = bytes >= page ? page : PD_ALIGN;
+	void *ptr;
+	int status;
+
+	status = posix_memalign(&ptr, align, bytes ? bytes : 1);
+	if (status != 0) {
+		pd_error_failed(err, "cannot allocate %zu bytes: %s", bytes, strerror(status));
+		return NULL;
+	}
+	if (align == page)
+		madvise(ptr, bytes & ~(page - 1), MADV_HUGEPAGE);
+	memset(ptr, 0, bytes);
+	return ptr;
+}
+
+static void cpu_free(struct pd_device *device, void *ptr)
+{
+	free(ptr);
+}
+
+const struct pd_device_ops pd_device_cpu = {
+	.name = "cpu",
+	.count = cpu_count,
+	.open = cpu_open,
+	.close = cpu_close,
+	.describe = cpu_describe,
+	.alloc = cpu_alloc,
+	.free = cpu_free,
+	.stream_open = pd_cpu_stream_open,
+	.stream_close = pd_cpu_stream_close,
+	.wait = pd_cpu_queue_wait,
+	.net_open = pd_cpu_net_open,
+	.net_close = pd_cpu_net_close,
+	.net_sizes = pd_cpu_net_sizes,
+	.net_layer = pd_cpu_net_layer,
+	.net_init = pd_cpu_net_init,
+	.forward = pd_cpu_queue_forward,
+	.backward = pd_cpu_queue_backward,
+	.update = pd_cpu_queue_update,
+	.net_named = pd_cpu_net_named,
+	.export = pd_cpu_net_export,
+	.import = pd_cpu_net_import,
+	.sum = pd_cpu_queue_sum,
+	.copy = pd_cpu_queue_copy,
+};

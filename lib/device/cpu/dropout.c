@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * dropout: an element is kept when its random number is at least p, and scaled by
+ * 1 / (1 - p).  Which are kept follows from the sample's global number and the element's
+ * in channels, height, width order (base/rng.h); the slot keeps one bit of each.
+ */
+#include "base/mem.h"
+#include "base/rng.h"
+#include "device/cpu/cpu.h"
+
+#include <string.h>
+
+struct dropout {
+	struct pd_via in, diff_in;
+};
+
+static size_t row_bytes(const struct pd_cpu_layer *l)
+{
+	return ((size_t)pd_shape_elements(l->in_shape[0]) + 7) / 8;
+}
+
+static int prepare(struct pd_cpu_layer *l, struct pd_error *err)
+{
+	struct dropout *d;
+
+	l->out = pd_cpu_plain(l->net, l->in_shape[0]);
+	if (!l->inside)
+		return 0;
+	l->own = d = pd_zalloc(sizeof(*d));
+	l->extra_bytes = row_bytes(l) * (size_t)l->net->batch;
+	if (pd_via_prepare(l, &d->in, l->in[0], l->out, false, &l->forward_bytes, err) < 0)
+		return -1;
+	return pd_via_prepare(l, &d->diff_in, l->out, l->in[0], true, &l->backward_bytes, err);
+}
+
+static void draw(const struct pd_cpu_layer *l, int64_t sample, unsigned char *keep)
+{
+	int64_t elements = pd_shape_elements(l->in_shape[0]);
+	uint64_t stream = PD_RNG_DROPOUT + (uint64_t)l->index;
+	float p = (float)l->layer->p;
+
+	memset(keep, 0, row_bytes(l));
+	for (int64_t i = 0; i < elements; i += 4) {
+		struct pd_random4 r = pd_random(l->net->seed, stream, (uint32_t)sample,
+						(uint32_t)(i / 4));
+
+		for (int k = 0; k < 4 && i + k < elements; k++)
+			if (pd_unit(r.v[k]) >= p)
+				keep[(i + k) / 8] |= (unsigned char)(1 << ((i + k) % 8));
+	}
+}
+
+PD_VECTOR static void mask(float *dst, const float *src, const unsigned char *keep,
+			   int64_t elements, float scale)
+{
+	for (int64_t i = 0; i < elements; i++)
+		dst[i] = keep[i / 8] >> (i % 8) & 1 ? src[i] * scale : 0;
+}
+
+/* All samples, the mask drawn first where asked. */
+static void apply(struct pd_cpu_layer *l, float *dst, const float *src, const struct pd_pass *pass,
+		  bool drawing)
+{
+	int64_t elements = pd_shape_elements(l->in_shape[0]);
+	unsigned char *keep = l->extra;
+	float scale = (float)(1 / (1 - l->layer->p));
+
+	for (int64_t n = 0; n < l->net->batch; n++) {
+		if (drawing)
+			draw(l, pass->first_sample + n, keep);
+		mask(dst, src, keep, elements, scale);
+		keep += row_bytes(l);
+		src += elements;
+		dst += elements;
+	}
+}
+
+static int forward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd_error *err)
+{
+	struct dropout *d = l->own;
+	const float *src = pd_via_in(l, &d->in, l->src[0], err);
+
+	if (!src)
+		return -1;
+	if (pass->evaluate)
+		memcpy(l->dst, src, pd_layout_bytes(l->out));
+	else
+		apply(l, l->dst, src, pass, true);
+	return 0;
+}
+
+static int backward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd_error *err)
+{
+	struct dropout *d = l->own;
+
+	if (!l->diff_src[0])
+		return 0;
+	apply(l, pd_via_room(l, &d->diff_in, l->diff_src[0]), l->diff_dst, pass, false);
+	return pd_via_out(l, &d->diff_in, l->diff_src[0], err);
+}
+
+const struct pd_cpu_kind pd_cpu_dropout = {
+	.prepare = prepare,
+	.forward = forward,
+	.backward = backward,
+};

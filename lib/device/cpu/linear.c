@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* linear: plain activations. */
+#include "device/cpu/cpu.h"
+
+static int prepare(struct pd_cpu_layer *l, struct pd_error *err)
+{
+	struct pd_onednn *dnn = l->net->dnn;
+	bool bias = l->layer->bias;
+	const struct pd_layout *src, *dst;
+	struct pd_weighted_ops ops = { NULL };
+
+	if (l->in_shape[0]->dims != 1)
+		return pd_error_input(err, "layer \"%s\": linear takes a vector per sample",
+				      l->layer->name);
+	src = pd_cpu_plain(l->net, l->in_shape[0]);
+	dst = l->out = pd_cpu_plain(l->net, &l->layer->output);
+	ops.forward = pd_op_linear(dnn, PD_FORWARD, src, dst, l->parameter[0], bias, NULL, err);
+	if (!ops.forward)
+		return -1;
+	if (!l->parameter[0])
+		l->parameter[0] = pd_op_layout(ops.forward, PD_ARG_WEIGHTS);
+	if (bias)
+		l->parameter[1] = pd_op_layout(ops.forward, PD_ARG_BIAS);
+	if (!l->inside)
+		return 0;
+	ops.weights = pd_op_linear(dnn, PD_BACKWARD_WEIGHTS, src, dst, l->parameter[0], bias,
+				   ops.forward, err);
+	if (!ops.weights)
+		return -1;
+	if (l->wants[0]) {
+		ops.data = pd_op_linear(dnn, PD_BACKWARD_DATA, src, dst, l->parameter[0], bias,
+					ops.forward, err);
+		if (!ops.data)
+			return -1;
+	}
+	return pd_weighted_prepare(l, &ops, err);
+}
+
+const struct pd_cpu_kind pd_cpu_linear = {
+	.prepare = prepare,
+	.forward = pd_weighted_forward,
+	.backward = pd_weighted_backward,
+};

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * oneDNN, as much of it as the CPU device uses.  What depends on the version of its
+ * interface (2.6 here) is in onednn.c and nowhere else.
+ *
+ * A layout is how a tensor lies in memory, perhaps blocked and padded.  An op is one
+ * primitive, ready to be given pointers.  Both belong to the pd_onednn that made them and
+ * live as long as it does.  Ops are made for the number of OpenMP threads in force when
+ * they are made, and must be run with the same.  An op is run by one thread at a time.
+ */
+#ifndef PD_DEVICE_CPU_ONEDNN_H
+#define PD_DEVICE_CPU_ONEDNN_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct pd_onednn;
+struct pd_layout;
+struct pd_op;
+
+struct pd_onednn *pd_onednn_open(struct pd_error *err);
+void pd_onednn_close(struct pd_onednn *dnn);
+
+/* Row-major f32, up to 5 dimensions.  (Scalars: dims 1.) */
+const struct pd_layout *pd_layout_plain(struct pd_onednn *dnn, int dims, const int64_t *size);
+/* The layout of the same kind (blocking, order of axes) for other extents; NULL: there is none. */
+const struct pd_layout *pd_layout_like(struct pd_onednn *dnn, const struct pd_layout *layout,
+				       const int64_t *size);
+size_t pd_layout_bytes(const struct pd_layout *layout);
+bool pd_layout_same(const struct pd_layout *a, const struct pd_layout *b);
+bool pd_layout_is_plain(const struct pd_layout *layout);
+/*
+ * Samples follow each other, and within one sample channels (in blocks without padding) come
+ * first: such tensors can be put side by side along the channels by copying each sample.
+ */
+bool pd_layout_stacks(const struct pd_layout *layout);
+
+enum pd_arg {
+	PD_ARG_SRC, PD_ARG_DST, PD_ARG_WEIGHTS, PD_ARG_BIAS, PD_ARG_SCALE, PD_ARG_SHIFT,
+	PD_ARG_MEAN, PD_ARG_VARIANCE, PD_ARG_WORKSPACE,
+	PD_ARG_DIFF_SRC, PD_ARG_DIFF_DST, PD_ARG_DIFF_WEIGHTS, PD_ARG_DIFF_BIAS,
+	PD_ARG_DIFF_SCALE, PD_ARG_DIFF_SHIFT,
+	PD_ARG_SCRATCH,
+	PD_ARGS
+};
+
+enum pd_way { PD_FORWARD, PD_BACKWARD_DATA, PD_BACKWARD_WEIGHTS };
+
+struct pd_conv {
+	int64_t batch, channels, height, width;         /* of the input */
+	int64_t out_channels, out_height, out_width;
+	int64_t kernel[2], stride[2], padding[2], dilation[2], groups;
+	bool bias;
+};
+
+struct pd_pool {
+	int64_t kernel[2], stride[2], padding[2];
+	bool max, count_include_pad;
+};
+
+enum pd_curve { PD_CURVE_RELU, PD_CURVE_TANH, PD_CURVE_SIGMOID };
+
+/*
+ * Each returns NULL after filling *err.  `forward` is the forward op that a backward one
+ * belongs to.  Weights: the layout to take them (or give their gradient) in, or NULL for
+ * whichever is fastest; conv and linear fall back to that when the one asked for has no fast
+ * kernel, so ask the op (pd_op_layout) what it got.  Backward of elementwise functions
+ * takes the output in PD_ARG_DST, not the input.
+ */
+struct pd_op *pd_op_conv(struct pd_onednn *dnn, enum pd_way way, const struct pd_conv *conv,
+			 const struct pd_layout *weights, const struct pd_op *forward,
+			 struct pd_error *err);
+struct pd_op *pd_op_linear(struct pd_onednn *dnn, enum pd_way way, const struct pd_layout *src,
+			   const struct pd_layout *dst, const struct pd_layout *weights, bool bias,
+			   const struct pd_op *forward, struct pd_error *err);
+struct pd_op *pd_op_eltwise(struct pd_onednn *dnn, enum pd_way way, enum pd_curve curve,
+			    const struct pd_layout *layout, const struct pd_op *forward,
+			    struct pd_error *err);
+struct pd_op *pd_op_pool(struct pd_onednn *dnn, enum pd_way way, const struct pd_pool *pool,
+			 const struct pd_layout *src, const struct pd_layout *dst,
+			 const struct pd_op *forward, struct pd_error *err);
+/* global: mean and variance are given, not computed. */
+struct pd_op *pd_op_batchnorm(struct pd_onednn *dnn, enum pd_way way, bool global,
+			      const struct pd_layout *layout, float eps,
+			      const struct pd_op *forward, struct pd_error *err);
+struct pd_op *pd_op_reorder(struct pd_onednn *dnn, const struct pd_layout *from,
+			    const struct pd_layout *to, struct pd_error *err);
+
+/* What an op takes as an argument; NULL when it takes none such. */
+const struct pd_layout *pd_op_layout(const struct pd_op *op, enum pd_arg arg);
+/* Bytes that PD_ARG_SCRATCH must have. */
+size_t pd_op_scratch_bytes(const struct pd_op *op);
+/* Generates the code; an op that is only asked for its layouts can do without. */
+int pd_op_compile(struct pd_op *op, struct pd_error *err);
+/* All arguments that the op takes must be there.  Done when it returns. */
+int pd_op_run(struct pd_op *op, const void *const args[PD_ARGS], struct pd_error *err);
+
+#endif

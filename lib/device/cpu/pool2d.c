@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * maxpool2d, avgpool2d, adaptive_avgpool2d.  oneDNN where all windows have one size, else
+ * plain loops: window i of n over an axis of length s is [floor(i s / n), ceil((i + 1) s / n)).
+ */
+#include "base/mem.h"
+#include "device/cpu/cpu.h"
+
+#include <string.h>
+
+struct pool {
+	struct pd_op *forward, *backward;
+	size_t forward_scratch, backward_scratch;
+};
+
+static int prepare(struct pd_cpu_layer *l, const struct pd_pool *pool, struct pd_error *err)
+{
+	const struct pd_shape *out = &l->layer->output;
+	const int64_t size[] = { l->net->batch, out->size[0], out->size[1], out->size[2] };
+	struct pd_onednn *dnn = l->net->dnn;
+	struct pool *p;
+
+	l->out = pd_layout_like(dnn, l->in[0], size);
+	if (!l->out)
+		return pd_error_failed(err, "layer \"%s\": its input has a layout that pooling "
+				       "does not know", l->layer->name);
+	if (!l->inside)
+		return 0;
+	l->own = p = pd_zalloc(sizeof(*p));
+	p->forward = pd_op_pool(dnn, PD_FORWARD, pool, l->in[0], l->out, NULL, err);
+	if (!p->forward ||
+	    pd_op_prepare(p->forward, &p->forward_scratch, &l->forward_bytes, err) < 0)
+		return -1;
+	if (pd_op_layout(p->forward, PD_ARG_WORKSPACE))
+		l->extra_bytes = pd_layout_bytes(pd_op_layout(p->forward, PD_ARG_WORKSPACE));
+	p->backward = pd_op_pool(dnn, PD_BACKWARD_DATA, pool, l->in[0], l->out, p->forward, err);
+	if (!p->backward)
+		return -1;
+	return pd_op_prepare(p->backward, &p->backward_scratch, &l->backward_bytes, err);
+}
+
+static int prepare_window(struct pd_cpu_layer *l, bool max, struct pd_error *err)
+{
+	const struct pd_layer *layer = l->layer;
+	const struct pd_pool pool = {
+		.kernel = { layer->kernel[0], layer->kernel[1] },
+		.stride = { layer->stride[0], layer->stride[1] },
+		.padding = { layer->padding[0], layer->padding[1] },
+		.max = max,
+		.count_include_pad = layer->count_include_pad,
+	};
+
+	return prepare(l, &pool, err);
+}
+
+static int prepare_max(struct pd_cpu_layer *l, struct pd_error *err)
+{
+	return prepare_window(l, true, err);
+}
+
+static int prepare_average(struct pd_cpu_layer *l, struct pd_error *err)
+{
+	return prepare_window(l, false, err);
+}
+
+static int forward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd_error *err)
+{
+	struct pool *p = l->own;
+	const void *args[PD_ARGS] = {
+		[PD_ARG_SRC] = l->src[0],
+		[PD_ARG_DST] = l->dst,
+		[PD_ARG_WORKSPACE] = l->extra,
+		[PD_ARG_SCRATCH] = (char *)l->temporary + p->forward_scratch,
+	};
+
+	return pd_op_run(p->forward, args, err);
+}
+
+static int backward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd_error *err)
+{
+	struct pool *p = l->own;
+	const void *args[PD_ARGS] = {
+		[PD_ARG_DIFF_DST] = l->diff_dst,
+		[PD_ARG_DIFF_SRC] = l->diff_src[0],
+		[PD_ARG_WORKSPACE] = l->extra,
+		[PD_ARG_SCRATCH] = (char *)l->temporary + p->backward_scratch,
+	};
+
+	return l->diff_src[0] ? pd_op_run(p->backward, args, err) : 0;
+}
+
+/* Windows of several sizes. */
+struct adaptive {
+	struct pd_via in, diff_in;
+};
+
+static bool is_even(const struct pd_cpu_layer *l)
+{
+	const int64_t *in = l->in_shape[0]->size, *out = l->layer->output.size;
+
+	return in[1] % out[1] == 0 && in[2] % out[2] == 0;
+}
+
+static int prepare_adaptive(struct pd_cpu_layer *l, struct pd_error *err)
+{
+	const int64_t *in = l->in_shape[0]->size, *out = l->layer->output.size;
+	const struct pd_pool pool = {
+		.kernel = { in[1] / out[1], in[2] / out[2] },
+		.stride = { in[1] / out[1], in[2] / out[2] },
+	};
+	const struct pd_layout *plain = pd_cpu_plain(l->net, l->in_shape[0]);
+	struct adaptive *a;
+
+	if (is_even(l))
+		return prepare(l, &pool, err);
+	l->out = pd_cpu_plain(l->net, &l->layer->output);
+	if (!l->inside)
+		return 0;
+	l->own = a = pd_zalloc(sizeof(*a));
+	if (pd_via_prepare(l, &a->in, l->in[0], plain, false, &l->forward_bytes, err) < 0)
+		return -1;
+	return pd_via_prepare(l, &a->diff_in, plain, l->in[0], true, &l->backward_bytes, err);
+}
+
+struct window {
+	int64_t begin, end;
+};
+
+static struct window window(int64_t i, int64_t n, int64_t s)
+{
+	return (struct window){ i * s / n, ((i + 1) * s + n - 1) / n };
+}
+
+static float mean(const float *plane, int64_t width, struct window y, struct window x)
+{
+	float sum = 0;
+
+	for (int64_t i = y.begin; i < y.end; i++)
+		for (int64_t j = x.begin; j < x.end; j++)
+			sum += plane[i * width + j];
+	return sum / (float)((y.end - y.begin) * (x.end - x.begin));
+}
+
+static int forward_adaptive(struct pd_cpu_layer *l, const struct pd_pass *pass,
+			    struct pd_error *err)
+{
+	const int64_t *in = l->in_shape[0]->size, *out = l->layer->output.size;
+	struct adaptive *a = l->own;
+	const float *src;
+	float *dst = l->dst;
+
+	if (is_even(l))
+		return forward(l, pass, err);
+	src = pd_via_in(l, &a->in, l->src[0], err);
+	if (!src)
+		return -1;
+	for (int64_t plane = 0; plane < l->net->batch * in[0]; plane++, src += in[1] * in[2])
+		for (int64_t i = 0; i < out[1]; i++)
+			for (int64_t j = 0; j < out[2]; j++)
+				*dst++ = mean(src, in[2], window(i, out[1], in[1]),
+					      window(j, out[2], in[2]));
+	return 0;
+}
+
+static void spread(float *plane, int64_t width, struct window y, struct window x, float gradient)
+{
+	gradient /= (float)((y.end - y.begin) * (x.end - x.begin));
+	for (int64_t i = y.begin; i < y.end; i++)
+		for (int64_t j = x.begin; j < x.end; j++)
+			plane[i * width + j] += gradient;
+}
+
+static int backward_adaptive(struct pd_cpu_layer *l, const struct pd_pass *pass,
+			     struct pd_error *err)
+{
+	const int64_t *in = l->in_shape[0]->size, *out = l->layer->output.size;
+	int64_t planes = l->net->batch * in[0];
+	struct adaptive *a = l->own;
+	const float *diff_dst = l->diff_dst;
+	float *diff_src;
+
+	if (is_even(l))
+		return backward(l, pass, err);
+	if (!l->diff_src[0])
+		return 0;
+	diff_src = pd_via_room(l, &a->diff_in, l->diff_src[0]);
+	memset(diff_src, 0, sizeof(float) * (size_t)(planes * in[1] * in[2]));
+	for (int64_t plane = 0; plane < planes; plane++, diff_src += in[1] * in[2])
+		for (int64_t i = 0; i < out[1]; i++)
+			for (int64_t j = 0; j < out[2]; j++)
+				spread(diff_src, in[2], window(i, out[1], in[1]),
+				       window(j, out[2], in[2]), *diff_dst++);
+	return pd_via_out(l, &a->diff_in, l->diff_src[0], err);
+}
+
+const struct pd_cpu_kind pd_cpu_maxpool2d = {
+	.prepare = prepare_max,
+	.forward = forward,
+	.backward = backward,
+};
+
+const struct pd_cpu_kind pd_cpu_avgpool2d = {
+	.prepare = prepare_average,
+	.forward = forward,
+	.backward = backward,
+};
+
+const struct pd_cpu_kind pd_cpu_adaptive_avgpool2d = {
+	.prepare = prepare_adaptive,
+	.forward = forward_adaptive,
+	.backward = backward_adaptive,
+};

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What conv2d and linear have in common: three ops, and weights that stay in the layout
+ * that forward prefers.  Where backward wants another, it converts in its scratch.
+ */
+#include "base/mem.h"
+#include "device/cpu/cpu.h"
+
+struct weighted {
+	struct pd_weighted_ops ops;
+	size_t forward_scratch, data_scratch, weights_scratch;
+	struct pd_via src, weights, dst;                /* forward */
+	struct pd_via data_weights, data_dst, data_src; /* gradient of the input */
+	struct pd_via weights_src, weights_dst, weights_weights;
+};
+
+static int prepare_data(struct pd_cpu_layer *l, struct weighted *w, struct pd_error *err)
+{
+	const struct pd_op *op = w->ops.data;
+	size_t bytes = 0;
+
+	if (pd_op_prepare(w->ops.data, &w->data_scratch, &bytes, err) < 0 ||
+	    pd_via_prepare(l, &w->data_weights, l->parameter[0],
+			   pd_op_layout(op, PD_ARG_WEIGHTS), false, &bytes, err) < 0 ||
+	    pd_via_prepare(l, &w->data_dst, l->out, pd_op_layout(op, PD_ARG_DIFF_DST), false,
+			   &bytes, err) < 0 ||
+	    pd_via_prepare(l, &w->data_src, pd_op_layout(op, PD_ARG_DIFF_SRC), l->in[0], true,
+			   &bytes, err) < 0)
+		return -1;
+	l->backward_bytes = bytes;
+	return 0;
+}
+
+static int prepare_weights(struct pd_cpu_layer *l, struct weighted *w, struct pd_error *err)
+{
+	const struct pd_op *op = w->ops.weights;
+	size_t bytes = 0;
+
+	if (pd_op_prepare(w->ops.weights, &w->weights_scratch, &bytes, err) < 0 ||
+	    pd_via_prepare(l, &w->weights_src, l->in[0], pd_op_layout(op, PD_ARG_SRC), false,
+			   &bytes, err) < 0 ||
+	    pd_via_prepare(l, &w->weights_dst, l->out, pd_op_layout(op, PD_ARG_DIFF_DST), false,
+			   &bytes, err) < 0 ||
+	    pd_via_prepare(l, &w->weights_weights, pd_op_layout(op, PD_ARG_DIFF_WEIGHTS),
+			   l->parameter[0], true, &bytes, err) < 0)
+		return -1;
+	/* the two halves of backward use the scratch one after the other */
+	if (bytes > l->backward_bytes)
+		l->backward_bytes = bytes;
+	return 0;
+}
+
+int pd_weighted_prepare(struct pd_cpu_layer *l, const struct pd_weighted_ops *ops,
+			struct pd_error *err)
+{
+	struct weighted *w = pd_zalloc(sizeof(*w));
+
+	l->own = w;
+	w->ops = *ops;
+	if (pd_op_prepare(ops->forward, &w->forward_scratch, &l->forward_bytes, err) < 0 ||
+	    pd_via_prepare(l, &w->src, l->in[0], pd_op_layout(ops->forward, PD_ARG_SRC), false,
+			   &l->forward_bytes, err) < 0 ||
+	    pd_via_prepare(l, &w->weights, l->parameter[0],
+			   pd_op_layout(ops->forward, PD_ARG_WEIGHTS), false, &l->forward_bytes,
+			   err) < 0 ||
+	    pd_via_prepare(l, &w->dst, pd_op_layout(ops->forward, PD_ARG_DST), l->out, true,
+			   &l->forward_bytes, err) < 0)
+		return -1;
+	if (ops->data && prepare_data(l, w, err) < 0)
+		return -1;
+	return prepare_weights(l, w, err);
+}
+
+int pd_weighted_forward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd_error *err)
+{
+	struct weighted *w = l->own;
+	const void *args[PD_ARGS] = {
+		[PD_ARG_SRC] = pd_via_in(l, &w->src, l->src[0], err),
+		[PD_ARG_WEIGHTS] = pd_via_in(l, &w->weights, l->parameters[0], err),
+		[PD_ARG_BIAS] = l->parameters[1],
+		[PD_ARG_DST] = pd_via_room(l, &w->dst, l->dst),
+		[PD_ARG_SCRATCH] = (char *)l->temporary + w->forward_scratch,
+	};
+
+	if (!args[PD_ARG_SRC] || !args[PD_ARG_WEIGHTS] ||
+	    pd_op_run(w->ops.forward, args, err) < 0)
+		return -1;
+	return pd_via_out(l, &w->dst, l->dst, err);
+}
+
+static int backward_weights(struct pd_cpu_layer *l, struct weighted *w, struct pd_error *err)
+{
+	const void *args[PD_ARGS] = {
+		[PD_ARG_SRC] = pd_via_in(l, &w->weights_src, l->src[0], err),
+		[PD_ARG_DIFF_DST] = pd_via_in(l, &w->weights_dst, l->diff_dst, err),
+		[PD_ARG_DIFF_WEIGHTS] = pd_via_room(l, &w->weights_weights, l->diff_parameters[0]),
+		[PD_ARG_DIFF_BIAS] = l->diff_parameters[1],
+		[PD_ARG_SCRATCH] = (char *)l->temporary + w->weights_scratch,
+	};
+
+	if (!args[PD_ARG_SRC] || !args[PD_ARG_DIFF_DST] ||
+	    pd_op_run(w->ops.weights, args, err) < 0)
+		return -1;
+	return pd_via_out(l, &w->weights_weights, l->diff_parameters[0], err);
+}
+
+static int backward_data(struct pd_cpu_layer *l, struct weighted *w, struct pd_error *err)
+{
+	const void *args[PD_ARGS] = {
+		[PD_ARG_WEIGHTS] = pd_via_in(l, &w->data_weights, l->parameters[0], err),
+		[PD_ARG_DIFF_DST] = pd_via_in(l, &w->data_dst, l->diff_dst, err),
+		[PD_ARG_DIFF_SRC] = pd_via_room(l, &w->data_src, l->diff_src[0]),
+		[PD_ARG_SCRATCH] = (char *)l->temporary + w->data_scratch,
+	};
+
+	if (!args[PD_ARG_WEIGHTS] || !args[PD_ARG_DIFF_DST] ||
+	    pd_op_run(w->ops.data, args, err) < 0)
+		return -1;
+	return pd_via_out(l, &w->data_src, l->diff_src[0], err);
+}
+
+int pd_weighted_backward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd_error *err)
+{
+	if (backward_weights(l, l->own, err) < 0)
+		return -1;
+	return l->diff_src[0] ? backward_data(l, l->own, err) : 0;
+}

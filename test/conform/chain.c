@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "chain.h"
+
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void check(bool good, const struct pd_error *err)
+{
+	if (good)
+		return;
+	printf("Bail out! %s\n", err->text);
+	exit(1);
+}
+
+struct pd_model *model_of(const char *shape, const char *layers)
+{
+	char *text = pd_format("{\"format\": \"pd-model\", \"version\": 1, \"name\": \"test\", \"inputs\": "
+			       "[{\"name\": \"x\", \"dtype\": \"f32\", \"shape\": [%s]}, "
+			       "{\"name\": \"y\", \"dtype\": \"i32\", \"shape\": []}], \"layers\": [%s]}",
+			       shape, layers);
+	struct pd_error err = { .text = "not JSON" };
+	json_t *value = json_loads(text, 0, NULL);
+	struct pd_model *model;
+
+	check(value != NULL, &err);
+	model = pd_model_parse("test", value, &err);
+	check(model != NULL, &err);
+	json_decref(value);
+	free(text);
+	return model;
+}
+
+static char *alloc(struct chain *c, size_t bytes)
+{
+	struct pd_error err;
+	char *ptr = c->ops->alloc(c->device, bytes, &err);
+
+	check(ptr != NULL, &err);
+	return ptr;
+}
+
+static void stage_open(struct chain *c, struct stage *s, uint64_t seed)
+{
+	struct pd_net_config config = {
+		.model = c->model, .first = s->first, .count = s->count,
+		.batch_size = c->batch, .seed = seed,
+	};
+	struct pd_error err;
+
+	s->net = c->ops->net_open(c->device, &config, &err);
+	check(s->net != NULL, &err);
+	s->sizes = c->ops->net_sizes(s->net);
+	s->weights = alloc(c, s->sizes->weights_bytes);
+	s->gradients = alloc(c, s->sizes->weights_bytes);
+	s->velocity = alloc(c, s->sizes->weights_bytes);
+	s->state = alloc(c, s->sizes->state_bytes);
+	s->slot = alloc(c, s->sizes->slot_bytes);
+	s->scratch = alloc(c, s->sizes->scratch_bytes);
+	s->in = alloc(c, s->sizes->gradient_in_bytes);
+	s->out = alloc(c, s->sizes->gradient_out_bytes);
+	check(c->ops->net_init(s->net, s->weights, s->state, &err) == 0, &err);
+}
+
+struct chain *chain_open(const struct pd_device_ops *ops, const struct pd_model *model,
+			 const int *cuts, int cut_count, int64_t batch, uint64_t seed, int threads)
+{
+	struct chain *c = pd_zalloc(sizeof(*c));
+	struct pd_device_config config = { .threads = threads, .gate = &c->gate };
+	struct pd_error err;
+
+	c->ops = ops;
+	c->model = model;
+	c->batch = c->valid = batch;
+	check(pd_gate_init(&c->gate, &err) == 0, &err);
+	c->device = ops->open(&config, &err);
+	check(c->device != NULL, &err);
+	c->stream = ops->stream_open(c->device, &err);
+	check(c->stream != NULL, &err);
+	c->stage_count = cut_count + 1;
+	c->stages = pd_calloc((size_t)c->stage_count, sizeof(*c->stages));
+	for (int i = 0; i <= cut_count; i++) {
+		struct stage *s = &c->stages[i];
+
+		s->first = i ? cuts[i - 1] : 0;
+		s->count = (i < cut_count ? cuts[i] : model->layer_count) - s->first;
+		stage_open(c, s, seed);
+	}
+	return c;
+}
+
+void chain_close(struct chain *c)
+{
+	c->ops->stream_close(c->stream);
+	for (int i = 0; i < c->stage_count; i++) {
+		struct stage *s = &c->stages[i];
+
+		c->ops->net_close(s->net);
+		c->ops->free(c->device, s->weights);
+		c->ops->free(c->device, s->gradients);
+		c->ops->free(c->device, s->velocity);
+		c->ops->free(c->device, s->state);
+		c->ops->free(c->device, s->slot);
+		c->ops->free(c->device, s->scratch);
+		c->ops->free(c->device, s->in);
+		c->ops->free(c->device, s->out);
+	}
+	c->ops->close(c->device);
+	pd_gate_release(&c->gate);
+	free(c->stages);
+	free(c);
+}
+
+static void copy(struct chain *c, void *dst, const void *src, size_t bytes, enum pd_copy way)
+{
+	struct pd_event ev;
+
+	pd_event_arm(&ev);
+	c->ops->copy(c->stream, dst, src, bytes, way, &ev);
+	pd_event_wait(&ev, &c->gate);
+}
+
+void chain_load(struct chain *c, const float *x, const int32_t *y)
+{
+	for (int i = 0; i < c->stage_count; i++)
+		for (int k = 0; k < c->stages[i].sizes->in_count; k++) {
+			const struct pd_net_tensor *t = &c->stages[i].sizes->in[k];
+			const void *src = t->tensor == 0 ? (const void *)x : y;
+
+			if (t->tensor < c->model->input_count)
+				copy(c, c->stages[i].slot + t->slot_offset, src, t->bytes,
+				     PD_COPY_TO_DEVICE);
+		}
+}
+
+static bool pass(struct chain *c, struct stage *s, bool back)
+{
+	struct pd_pass p = {
+		.weights = s->weights, .state = s->state, .gradients = s->gradients,
+		.slot = s->slot, .scratch = s->scratch, .gradient_in = s->in,
+		.gradient_out = s->out, .first_sample = c->first_sample, .valid = c->valid,
+		.evaluate = c->evaluate, .loss = &c->loss,
+	};
+	int step = c->singly ? 1 : s->count;
+	struct pd_event ev;
+
+	for (int done = 0; done < s->count; done += step) {
+		int from = back ? s->first + s->count - done - step : s->first + done;
+
+		pd_event_arm(&ev);
+		if (back)
+			c->ops->backward(c->stream, s->net, &p, from, step, &ev);
+		else
+			c->ops->forward(c->stream, s->net, &p, from, step, &ev);
+		pd_event_wait(&ev, &c->gate);
+		if (pd_event_failed(&ev))
+			return false;
+	}
+	return true;
+}
+
+static const struct pd_net_tensor *find(const struct pd_net_tensor *list, int count, int tensor)
+{
+	for (int i = 0; i < count; i++)
+		if (list[i].tensor == tensor)
+			return &list[i];
+	return NULL;
+}
+
+/* What leaves stage i goes to the first later one that takes it; its gradient comes back. */
+static void cross(struct chain *c, int i, bool back)
+{
+	struct stage *from = &c->stages[i];
+
+	for (int k = 0; k < from->sizes->out_count; k++) {
+		const struct pd_net_tensor *out = &from->sizes->out[k], *in = NULL;
+		struct stage *to = from;
+
+		while (!in) {
+			to++;
+			in = find(to->sizes->in, to->sizes->in_count, out->tensor);
+		}
+		if (!back)
+			copy(c, to->slot + in->slot_offset, from->slot + out->slot_offset,
+			     in->bytes, PD_COPY_WITHIN);
+		else if (out->gradient_offset != SIZE_MAX)
+			copy(c, from->in + out->gradient_offset, to->out + in->gradient_offset,
+			     in->bytes, PD_COPY_WITHIN);
+	}
+}
+
+bool chain_forward(struct chain *c)
+{
+	for (int i = 0; i < c->stage_count; i++) {
+		if (!pass(c, &c->stages[i], false))
+			return false;
+		cross(c, i, false);
+	}
+	return true;
+}
+
+bool chain_backward(struct chain *c)
+{
+	for (int i = c->stage_count - 1; i >= 0; i--) {
+		cross(c, i, true);
+		if (!pass(c, &c->stages[i], true))
+			return false;
+	}
+	return true;
+}
+
+void chain_update(struct chain *c, float rate, float momentum, float decay)
+{
+	for (int i = 0; i < c->stage_count; i++) {
+		struct stage *s = &c->stages[i];
+		struct pd_update update = {
+			.weights = s->weights, .next = s->weights, .gradients = s->gradients,
+			.velocity = momentum != 0 ? s->velocity : NULL,
+			.rate = rate, .momentum = momentum, .weight_decay = decay,
+		};
+		struct pd_event ev;
+
+		pd_event_arm(&ev);
+		c->ops->update(c->stream, s->net, &update, s->first, s->count, &ev);
+		pd_event_wait(&ev, &c->gate);
+	}
+}
+
+float *chain_export(struct chain *c, enum arena arena, int64_t *count_p)
+{
+	float *all = NULL;
+	size_t capacity = 0, count = 0;
+
+	for (int i = 0; i < c->stage_count; i++) {
+		struct stage *s = &c->stages[i];
+		const char *from = arena == WEIGHTS ? s->weights : arena == GRADIENTS ? s->gradients
+			: arena == VELOCITY ? s->velocity : s->state;
+		const struct pd_named *list;
+		int n = c->ops->net_named(s->net, &list);
+
+		for (int k = 0; k < n; k++) {
+			size_t elements = (size_t)list[k].elements;
+
+			if ((list[k].part == PD_PART_STATE) != (arena == STATE))
+				continue;
+			all = pd_grow(all, &capacity, count + elements, sizeof(*all));
+			c->ops->export(s->net, k, from, all + count);
+			count += elements;
+		}
+	}
+	*count_p = (int64_t)count;
+	return all;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A model on a device, cut into stages that run one after the other with the tensors
+ * copied between them: what a pipeline computes, without the pipeline.
+ */
+#ifndef PD_TEST_CHAIN_H
+#define PD_TEST_CHAIN_H
+
+#include "device/device.h"
+
+struct stage {
+	int first, count;
+	struct pd_net *net;
+	const struct pd_net_sizes *sizes;
+	char *weights, *gradients, *velocity, *state, *slot, *scratch, *in, *out;
+};
+
+struct chain {
+	const struct pd_device_ops *ops;
+	struct pd_device *device;
+	struct pd_stream *stream;
+	struct pd_gate gate;
+	const struct pd_model *model;
+	int64_t batch, first_sample, valid;
+	bool evaluate;
+	bool singly;                    /* each layer in a call of its own */
+	int stage_count;
+	struct stage *stages;
+	struct pd_loss loss;
+};
+
+/* A model from its "layers" array; input "x" of that shape, and "y", the labels. */
+struct pd_model *model_of(const char *shape, const char *layers);
+
+/* Stages begin at layer 0 and at each of cuts, ascending. */
+struct chain *chain_open(const struct pd_device_ops *ops, const struct pd_model *model,
+			 const int *cuts, int cut_count, int64_t batch, uint64_t seed, int threads);
+void chain_close(struct chain *c);
+/* x: [batch][elements]; y: labels. */
+void chain_load(struct chain *c, const float *x, const int32_t *y);
+/* Both return false when the device says that it failed. */
+bool chain_forward(struct chain *c);
+bool chain_backward(struct chain *c);
+void chain_update(struct chain *c, float rate, float momentum, float decay);
+
+enum arena { WEIGHTS, GRADIENTS, VELOCITY, STATE };
+/* All named tensors of that arena, one after the other in the order of the layers. */
+float *chain_export(struct chain *c, enum arena arena, int64_t *count_p);
+
+#endif

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every kind of layer, forward and backward, on every device of this machine, against the
+ * reference, for many shapes; and the reference against finite differences.
+ *
+ * A layer is seen through its neighbours: a 1x1 convolution before it, whose weight gradient
+ * is a random projection of the layer's input gradient; a linear layer behind it, whose
+ * weight gradient has, for each element of the layer's output, as many numbers as there
+ * are samples or more.
+ */
+#include "chain.h"
+#include "ref.h"
+#include "tap.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CLASSES 9
+#define SEED 12345
+
+static float random_at(uint32_t stream, int64_t i)
+{
+	return 2 * pd_unit(pd_random(7, stream, 0, (uint32_t)i).v[0]) - 1;
+}
+
+/* Owned parameters in the order of chain_export. */
+static void import_ref(struct ref *r, const float *weights)
+{
+	for (int l = 0; l < r->model->layer_count; l++)
+		for (int p = 0; r->model->layers[l].shares < 0 &&
+		     p < r->model->layers[l].parameter_count; p++)
+			for (int64_t i = 0; i < r->model->layers[l].parameters[p].elements; i++)
+				r->w[l][p][i] = *weights++;
+	for (int l = 0; l < r->model->layer_count; l++)
+		if (r->model->layers[l].kind == PD_LAYER_batchnorm2d)
+			for (int64_t c = 0; c < r->model->layers[l].output.size[0]; c++)
+				r->running[l][1][c] = 1;
+}
+
+static double greatest(const double *values, int64_t count)
+{
+	double most = 0;
+
+	for (int64_t i = 0; i < count; i++)
+		most = fabs(values[i]) > most ? fabs(values[i]) : most;
+	return most;
+}
+
+/* The greatest difference, in units of the greatest value, or of `floor` if that is more. */
+static double difference(const double *expected, const float *got, int64_t count, double floor)
+{
+	double most = 0, scale = greatest(expected, count);
+
+	for (int64_t i = 0; i < count; i++) {
+		double d = fabs(expected[i] - (double)got[i]);
+
+		most = d > most || isnan(d) ? d : most;
+	}
+	return most / (scale > floor ? scale : floor);
+}
+
+/* A gradient that is zero but for rounding (a bias before batchnorm2d) is held against others. */
+static bool compare_gradients(const struct ref *r, const float *got, double tolerance)
+{
+	bool same = true;
+	double most = 1e-20;    /* all is zero when no sample is valid */
+
+	for (int l = 0; l < r->model->layer_count; l++)
+		for (int p = 0; p < r->model->layers[l].parameter_count; p++)
+			most = fmax(most, greatest(r->dw[l][p],
+						   r->model->layers[l].parameters[p].elements));
+	for (int l = 0; l < r->model->layer_count; l++) {
+		const struct pd_layer *layer = &r->model->layers[l];
+
+		for (int p = 0; layer->shares < 0 && p < layer->parameter_count; p++) {
+			int64_t n = layer->parameters[p].elements;
+			double d = difference(r->dw[l][p], got, n, most / 100);
+
+			if (!(d <= tolerance)) {
+				diag("gradient of %s.%s is off by %g", layer->name,
+				     layer->parameters[p].name, d);
+				same = false;
+			}
+			got += n;
+		}
+	}
+	return same;
+}
+
+static bool compare_state(const struct ref *r, const float *got, double tolerance)
+{
+	bool same = true;
+
+	for (int l = 0; l < r->model->layer_count; l++)
+		for (int p = 0; r->model->layers[l].kind == PD_LAYER_batchnorm2d && p < 2; p++) {
+			int64_t n = r->model->layers[l].output.size[0];
+			double d = difference(r->running[l][p], got, n, 0.01);
+
+			if (!(d <= tolerance)) {
+				diag("%s: running statistic %d is off by %g",
+				     r->model->layers[l].name, p, d);
+				same = false;
+			}
+			got += n;
+		}
+	return same;
+}
+
+static void load(struct chain *c, struct ref *r)
+{
+	int64_t n = c->batch * pd_shape_elements(&c->model->inputs[0].shape);
+	float *x = pd_calloc((size_t)n, sizeof(*x));
+	int32_t *y = pd_calloc((size_t)c->batch, sizeof(*y));
+
+	for (int64_t i = 0; i < n; i++)
+		r->x[0][i] = x[i] = random_at(1, i);
+	for (int64_t i = 0; i < c->batch; i++)
+		r->x[1][i] = y[i] = (int32_t)(i * 5 % CLASSES);
+	chain_load(c, x, y);
+	free(x);
+	free(y);
+}
+
+static bool conforms(const struct pd_device_ops *ops, const struct pd_model *model, int64_t batch,
+		     int64_t valid, double tolerance)
+{
+	struct chain *c = chain_open(ops, model, NULL, 0, batch, SEED, 1);
+	struct ref *r = ref_new(model, batch, SEED);
+	float *weights, *gradients, *state;
+	int64_t n;
+	bool good;
+
+	c->valid = r->valid = valid;
+	c->first_sample = r->first_sample = 640;
+	weights = chain_export(c, WEIGHTS, &n);
+	import_ref(r, weights);
+	load(c, r);
+	good = chain_forward(c) && chain_backward(c);
+	ref_forward(r);
+	ref_backward(r);
+	gradients = chain_export(c, GRADIENTS, &n);
+	state = chain_export(c, STATE, &n);
+	good = good && compare_gradients(r, gradients, tolerance) &&
+	       compare_state(r, state, tolerance);
+	if (!(fabs(c->loss.sum - r->loss) <= tolerance * fabs(r->loss)) ||
+	    c->loss.correct != r->correct || c->loss.samples != valid) {
+		diag("loss %.9g, correct %d; expected %.9g, %d", c->loss.sum, (int)c->loss.correct,
+		     r->loss, (int)r->correct);
+		good = false;
+	}
+	/* evaluation: running statistics, no dropout */
+	c->evaluate = r->evaluate = true;
+	good = chain_forward(c) && good;
+	ref_forward(r);
+	if (!(fabs(c->loss.sum - r->loss) <= tolerance * fabs(r->loss))) {
+		diag("evaluation: loss %.9g, expected %.9g", c->loss.sum, r->loss);
+		good = false;
+	}
+	free(weights);
+	free(gradients);
+	free(state);
+	ref_free(r);
+	chain_close(c);
+	return good;
+}
+
+/* Each element of the output must change the loss: no classes that vanish. */
+static struct pd_model *around(int64_t channels, int64_t height, int64_t width, const char *layers)
+{
+	char *shape = pd_format("5, %d, %d", (int)height, (int)width);
+	char *text = pd_format("{\"name\": \"in\", \"kind\": \"conv2d\", \"inputs\": [\"x\"], \"out_channels\": %d, \"kernel\": 1}, "
+			       "%s, {\"name\": \"flat\", \"kind\": \"flatten\", \"inputs\": [\"it\"]}, "
+			       "{\"name\": \"out\", \"kind\": \"linear\", \"inputs\": [\"flat\"], \"out_features\": %d}, "
+			       "{\"name\": \"loss\", \"kind\": \"softmax_cross_entropy\", \"inputs\": [\"out\", \"y\"]}",
+			       (int)channels, layers, CLASSES);
+	struct pd_model *model = model_of(shape, text);
+
+	free(shape);
+	free(text);
+	return model;
+}
+
+struct size {
+	int64_t channels, height, width, batch;
+};
+
+static const struct size sizes[] = {
+	{ 1, 7, 9, 3 }, { 3, 8, 8, 8 }, { 5, 11, 6, 3 }, { 16, 9, 7, 1 }, { 16, 8, 8, 8 },
+	{ 20, 7, 7, 3 }, { 32, 10, 10, 3 }, { 6, 9, 9, 1 },
+};
+
+static void test_sizes(const struct pd_device_ops *ops, const char *kind, const char *attributes,
+		       double tolerance)
+{
+	char *layer = pd_format("{\"name\": \"it\", \"kind\": \"%s\", \"inputs\": [\"in\"]%s}", kind,
+				attributes);
+	bool good = true;
+
+	for (size_t i = 0; i < PD_COUNT(sizes); i++) {
+		const struct size *s = &sizes[i];
+		struct pd_model *model = around(s->channels, s->height, s->width, layer);
+		/* the last samples are padding, now and then */
+		bool one = conforms(ops, model, s->batch, s->batch - (i % 3 == 1), tolerance);
+
+		if (!one)
+			diag("%d channels, %d x %d, batch %d", (int)s->channels, (int)s->height,
+			     (int)s->width, (int)s->batch);
+		good = good && one;
+		pd_model_free(model);
+	}
+	ok(good, "%s: %s%s", ops->name, kind, attributes);
+	free(layer);
+}
+
+static void test_grouped(const struct pd_device_ops *ops)
+{
+	static const struct {
+		int channels, out, groups;
+	} cases[] = { { 4, 6, 2 }, { 16, 16, 16 }, { 20, 20, 20 }, { 32, 64, 4 }, { 32, 32, 2 } };
+	bool good = true;
+
+	for (size_t i = 0; i < PD_COUNT(cases); i++) {
+		char *layer = pd_format("{\"name\": \"it\", \"kind\": \"conv2d\", \"inputs\": [\"in\"], \"out_channels\": %d, "
+					"\"groups\": %d, \"kernel\": [3, 2], \"padding\": 1, \"stride\": [1, 2]}",
+					cases[i].out, cases[i].groups);
+		struct pd_model *model = around(cases[i].channels, 8, 9, layer);
+
+		good = conforms(ops, model, 3, 3, 2e-5) && good;
+		pd_model_free(model);
+		free(layer);
+	}
+	ok(good, "%s: conv2d in groups", ops->name);
+}
+
+static void test_linear(const struct pd_device_ops *ops)
+{
+	static const int cases[][3] = { { 1, 1, 1 }, { 3, 7, 3 }, { 20, 33, 8 }, { 64, 16, 3 },
+					{ 100, 260, 8 } };
+	bool good = true;
+
+	for (size_t i = 0; i < PD_COUNT(cases); i++) {
+		char *shape = pd_format("%d", cases[i][0]);
+		char *layers = pd_format("{\"name\": \"in\", \"kind\": \"linear\", \"inputs\": [\"x\"], \"out_features\": %d, \"bias\": false}, "
+					 "{\"name\": \"it\", \"kind\": \"linear\", \"inputs\": [\"in\"], \"out_features\": %d}, "
+					 "{\"name\": \"loss\", \"kind\": \"softmax_cross_entropy\", \"inputs\": [\"it\", \"y\"]}",
+					 cases[i][1], CLASSES);
+		struct pd_model *model = model_of(shape, layers);
+
+		good = conforms(ops, model, cases[i][2], cases[i][2], 2e-5) && good;
+		pd_model_free(model);
+		free(shape);
+		free(layers);
+	}
+	ok(good, "%s: linear", ops->name);
+}
+
+/* Several inputs, one of them twice; a first input of another layout; concat of unlike widths. */
+static void test_merges(const struct pd_device_ops *ops, const char *kind, int a, int b)
+{
+	static const struct size at[] = { { 3, 6, 7, 3 }, { 16, 8, 8, 8 }, { 20, 5, 5, 1 } };
+	bool good = true;
+
+	for (size_t i = 0; i < PD_COUNT(at); i++) {
+		char *layers = pd_format("{\"name\": \"a\", \"kind\": \"conv2d\", \"inputs\": [\"in\"], \"out_channels\": %d, \"kernel\": 3, \"padding\": 1}, "
+					 "{\"name\": \"b\", \"kind\": \"conv2d\", \"inputs\": [\"in\"], \"out_channels\": %d, \"kernel\": 1}, "
+					 "{\"name\": \"d\", \"kind\": \"dropout\", \"inputs\": [\"b\"], \"p\": 0.25}, "
+					 "{\"name\": \"it\", \"kind\": \"%s\", \"inputs\": [\"d\", \"a\", \"b\", \"a\"]}",
+					 a, b, kind);
+		struct pd_model *model = around(at[i].channels, at[i].height, at[i].width, layers);
+
+		good = conforms(ops, model, at[i].batch, at[i].batch, 2e-5) && good;
+		pd_model_free(model);
+		free(layers);
+	}
+	ok(good, "%s: %s of %d and %d channels", ops->name, kind, a, b);
+}
+
+/* (loss(w + h) - loss(w - h)) / 2h for some elements of every parameter. */
+static void test_finite_differences(void)
+{
+	struct pd_model *model = around(4, 9, 9,
+		"{\"name\": \"c\", \"kind\": \"conv2d\", \"inputs\": [\"in\"], \"out_channels\": 6, \"kernel\": [3, 2], \"groups\": 2, \"dilation\": 2, \"padding\": 1}, "
+		"{\"name\": \"n\", \"kind\": \"batchnorm2d\", \"inputs\": [\"c\"]}, "
+		"{\"name\": \"r\", \"kind\": \"relu\", \"inputs\": [\"n\"]}, "
+		"{\"name\": \"m\", \"kind\": \"maxpool2d\", \"inputs\": [\"r\"], \"kernel\": 3, \"stride\": 1, \"padding\": 1}, "
+		"{\"name\": \"t\", \"kind\": \"tanh\", \"inputs\": [\"n\"]}, "
+		"{\"name\": \"a\", \"kind\": \"avgpool2d\", \"inputs\": [\"t\"], \"kernel\": 3, \"stride\": 1, \"padding\": 1}, "
+		"{\"name\": \"s\", \"kind\": \"sigmoid\", \"inputs\": [\"a\"]}, "
+		"{\"name\": \"j\", \"kind\": \"add\", \"inputs\": [\"m\", \"s\"]}, "
+		"{\"name\": \"k\", \"kind\": \"concat\", \"inputs\": [\"j\", \"t\"]}, "
+		"{\"name\": \"d\", \"kind\": \"dropout\", \"inputs\": [\"k\"], \"p\": 0.3}, "
+		"{\"name\": \"it\", \"kind\": \"adaptive_avgpool2d\", \"inputs\": [\"d\"], \"output_size\": [4, 3]}");
+	struct ref *r = ref_new(model, 2, SEED);
+	const double h = 1e-6;
+	double worst = 0;
+	uint32_t draws = 0;
+
+	for (int64_t i = 0; i < 2 * pd_shape_elements(&model->inputs[0].shape); i++)
+		r->x[0][i] = random_at(1, i);
+	for (int l = 0; l < model->layer_count; l++)
+		for (int p = 0; p < model->layers[l].parameter_count; p++)
+			for (int64_t i = 0; i < model->layers[l].parameters[p].elements; i++)
+				r->w[l][p][i] = 0.5 * random_at(2, draws++);
+	ref_forward(r);
+	ref_backward(r);
+	for (int l = 0; l < model->layer_count; l++)
+		for (int p = 0; p < model->layers[l].parameter_count; p++)
+			for (int64_t i = 0; i < model->layers[l].parameters[p].elements; i += 7) {
+				double *w = &r->w[l][p][i], was = *w, up, slope, d;
+
+				*w = was + h;
+				ref_forward(r);
+				up = r->loss;
+				*w = was - h;
+				ref_forward(r);
+				slope = (up - r->loss) / (2 * h) / 2;   /* mean over 2 samples */
+				*w = was;
+				d = fabs(slope - r->dw[l][p][i]);
+				worst = d > worst ? d : worst;
+			}
+	if (!ok(worst < 1e-7, "the reference's gradients are its finite differences"))
+		diag("off by %g", worst);
+	ref_free(r);
+	pd_model_free(model);
+}
+
+static void test_device(const struct pd_device_ops *ops)
+{
+	test_sizes(ops, "conv2d", ", \"out_channels\": 16, \"kernel\": 3, \"padding\": 1", 2e-5);
+	test_sizes(ops, "conv2d", ", \"out_channels\": 5, \"kernel\": [3, 2], \"stride\": [2, 1], \"bias\": false", 2e-5);
+	test_sizes(ops, "conv2d", ", \"out_channels\": 20, \"kernel\": 3, \"padding\": [2, 1], \"dilation\": 2", 2e-5);
+	test_sizes(ops, "conv2d", ", \"out_channels\": 32, \"kernel\": 5, \"stride\": 2, \"padding\": 2", 2e-5);
+	test_sizes(ops, "conv2d", ", \"out_channels\": 1, \"kernel\": 1", 2e-5);
+	test_grouped(ops);
+	test_linear(ops);
+	test_sizes(ops, "relu", "", 2e-5);
+	test_sizes(ops, "tanh", "", 5e-5);
+	test_sizes(ops, "sigmoid", "", 5e-5);
+	test_sizes(ops, "maxpool2d", ", \"kernel\": 2", 2e-5);
+	test_sizes(ops, "maxpool2d", ", \"kernel\": [3, 2], \"stride\": [2, 1], \"padding\": 1", 2e-5);
+	test_sizes(ops, "avgpool2d", ", \"kernel\": 3, \"stride\": 2, \"padding\": 1", 2e-5);
+	test_sizes(ops, "avgpool2d", ", \"kernel\": [2, 3], \"padding\": 1, \"count_include_pad\": false", 2e-5);
+	test_sizes(ops, "adaptive_avgpool2d", ", \"output_size\": 1", 2e-5);
+	test_sizes(ops, "adaptive_avgpool2d", ", \"output_size\": [4, 5]", 2e-5);
+	test_sizes(ops, "batchnorm2d", "", 1e-4);
+	test_sizes(ops, "batchnorm2d", ", \"eps\": 0.01, \"momentum\": 0.4", 1e-4);
+	test_sizes(ops, "dropout", ", \"p\": 0.3", 2e-5);
+	test_sizes(ops, "flatten", "", 2e-5);
+	test_merges(ops, "add", 16, 16);
+	test_merges(ops, "add", 5, 5);
+	test_merges(ops, "concat", 16, 32);
+	test_merges(ops, "concat", 16, 5);
+}
+
+int main(void)
+{
+	test_finite_differences();
+	for (int i = 0; pd_devices[i]; i++)
+		if (pd_devices[i]->count() > 0)
+			test_device(pd_devices[i]);
+	return done_testing();
+}

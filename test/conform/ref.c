@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ref.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static size_t elements(const struct ref *r, int tensor)
+{
+	return (size_t)(r->batch * pd_shape_elements(pd_model_shape(r->model, tensor)));
+}
+
+static int owner(const struct ref *r, int l)
+{
+	return r->model->layers[l].shares >= 0 ? r->model->layers[l].shares : l;
+}
+
+struct ref *ref_new(const struct pd_model *model, int64_t batch, uint64_t seed)
+{
+	struct ref *r = pd_zalloc(sizeof(*r));
+	size_t layers = (size_t)model->layer_count, tensors = (size_t)pd_model_tensors(model);
+
+	r->model = model;
+	r->batch = r->valid = batch;
+	r->seed = seed;
+	r->x = pd_calloc(tensors, sizeof(*r->x));
+	r->dx = pd_calloc(tensors, sizeof(*r->dx));
+	r->w = pd_calloc(layers, sizeof(*r->w));
+	r->dw = pd_calloc(layers, sizeof(*r->dw));
+	r->running = pd_calloc(layers, sizeof(*r->running));
+	r->batch_stats = pd_calloc(layers, sizeof(*r->batch_stats));
+	for (size_t t = 0; t < tensors; t++) {
+		r->x[t] = pd_calloc(elements(r, (int)t), sizeof(double));
+		r->dx[t] = pd_calloc(elements(r, (int)t), sizeof(double));
+	}
+	for (size_t l = 0; l < layers; l++)
+		for (int p = 0; p < 2; p++) {
+			const struct pd_layer *layer = &model->layers[l];
+			size_t n = p < layer->parameter_count
+				? (size_t)layer->parameters[p].elements : 0;
+
+			r->w[l][p] = pd_calloc(n, sizeof(double));
+			r->dw[l][p] = pd_calloc(n, sizeof(double));
+			n = (size_t)pd_shape_elements(&layer->output);
+			r->running[l][p] = pd_calloc(n, sizeof(double));
+			r->batch_stats[l][p] = pd_calloc(n, sizeof(double));
+		}
+	return r;
+}
+
+void ref_free(struct ref *r)
+{
+	for (int t = 0; t < pd_model_tensors(r->model); t++) {
+		free(r->x[t]);
+		free(r->dx[t]);
+	}
+	for (int l = 0; l < r->model->layer_count; l++)
+		for (int p = 0; p < 2; p++) {
+			free(r->w[l][p]);
+			free(r->dw[l][p]);
+			free(r->running[l][p]);
+			free(r->batch_stats[l][p]);
+		}
+	free(r->x);
+	free(r->dx);
+	free(r->w);
+	free(r->dw);
+	free(r->running);
+	free(r->batch_stats);
+	free(r);
+}
+
+/* One layer at work.  back: gradients are added to dx, dw, db; else y is written. */
+struct job {
+	struct ref *r;
+	const struct pd_layer *layer;
+	int index;
+	const struct pd_shape *in;      /* of the first input */
+	const double *x, *w, *b, *dy;
+	double *y, *dx, *dw, *db;
+	bool back;
+};
+
+/* One product of a convolution or linear layer. */
+static void product(const struct job *j, int64_t y, int64_t x, int64_t w)
+{
+	if (j->back) {
+		j->dx[x] += j->w[w] * j->dy[y];
+		j->dw[w] += j->x[x] * j->dy[y];
+	} else {
+		j->y[y] += j->w[w] * j->x[x];
+	}
+}
+
+static void bias(const struct job *j, int64_t y, int64_t channel)
+{
+	if (!j->layer->bias)
+		return;
+	if (j->back)
+		j->db[channel] += j->dy[y];
+	else
+		j->y[y] += j->b[channel];
+}
+
+static void conv2d(const struct job *j)
+{
+	const struct pd_layer *a = j->layer;
+	const int64_t *in = j->in->size, *out = a->output.size;
+	int64_t of = out[0] / a->groups, cf = in[0] / a->groups;
+
+	for (int64_t n = 0, y = 0; n < j->r->batch; n++)
+	for (int64_t o = 0; o < out[0]; o++)
+	for (int64_t p = 0; p < out[1]; p++)
+	for (int64_t q = 0; q < out[2]; q++, y++) {
+		bias(j, y, o);
+		for (int64_t c = 0; c < cf; c++)
+		for (int64_t k = 0; k < a->kernel[0]; k++)
+		for (int64_t l = 0; l < a->kernel[1]; l++) {
+			int64_t row = p * a->stride[0] - a->padding[0] + k * a->dilation[0];
+			int64_t col = q * a->stride[1] - a->padding[1] + l * a->dilation[1];
+
+			if (row < 0 || row >= in[1] || col < 0 || col >= in[2])
+				continue;
+			product(j, y, ((n * in[0] + o / of * cf + c) * in[1] + row) * in[2] + col,
+				((o * cf + c) * a->kernel[0] + k) * a->kernel[1] + l);
+		}
+	}
+}
+
+static void linear(const struct job *j)
+{
+	int64_t in = j->in->size[0], out = j->layer->output.size[0];
+
+	for (int64_t n = 0; n < j->r->batch; n++)
+		for (int64_t o = 0; o < out; o++) {
+			bias(j, n * out + o, o);
+			for (int64_t i = 0; i < in; i++)
+				product(j, n * out + o, n * in + i, o * in + i);
+		}
+}
+
+static void curve(const struct job *j)
+{
+	size_t n = elements(j->r, j->layer->inputs[0]);
+
+	for (size_t i = 0; i < n; i++) {
+		double x = j->x[i], y, slope;
+
+		if (j->layer->kind == PD_LAYER_relu) {
+			y = x > 0 ? x : 0;
+			slope = x > 0;
+		} else if (j->layer->kind == PD_LAYER_tanh) {
+			y = tanh(x);
+			slope = 1 - y * y;
+		} else {
+			y = 1 / (1 + exp(-x));
+			slope = y * (1 - y);
+		}
+		if (j->back)
+			j->dx[i] += slope * j->dy[i];
+		else
+			j->y[i] = y;
+	}
+}
+
+struct window {
+	int64_t begin[2], end[2];       /* inside the plane */
+	double divisor;
+};
+
+static struct window window_of(const struct job *j, int64_t p, int64_t q)
+{
+	const struct pd_layer *a = j->layer;
+	const int64_t at[2] = { p, q };
+	struct window w = { .divisor = 1 };
+
+	for (int d = 0; d < 2; d++) {
+		int64_t s = j->in->size[1 + d], n = a->output.size[1 + d], full;
+
+		if (a->kind == PD_LAYER_adaptive_avgpool2d) {
+			w.begin[d] = at[d] * s / n;
+			w.end[d] = ((at[d] + 1) * s + n - 1) / n;
+			full = w.end[d] - w.begin[d];
+		} else {
+			int64_t begin = at[d] * a->stride[d] - a->padding[d];
+
+			full = a->kernel[d];
+			w.begin[d] = begin < 0 ? 0 : begin;
+			w.end[d] = begin + full > s ? s : begin + full;
+		}
+		w.divisor *= (double)(a->count_include_pad ? full : w.end[d] - w.begin[d]);
+	}
+	return w;
+}
+
+static void pool_one(const struct job *j, int64_t plane, int64_t y, struct window w)
+{
+	int64_t width = j->in->size[2], best = -1;
+	double sum = 0;
+
+	for (int64_t r = w.begin[0]; r < w.end[0]; r++)
+		for (int64_t c = w.begin[1]; c < w.end[1]; c++) {
+			int64_t i = plane * j->in->size[1] * width + r * width + c;
+
+			sum += j->x[i];
+			if (best < 0 || j->x[i] > j->x[best])
+				best = i;
+			if (j->back && j->layer->kind != PD_LAYER_maxpool2d)
+				j->dx[i] += j->dy[y] / w.divisor;
+		}
+	if (j->layer->kind == PD_LAYER_maxpool2d && j->back)
+		j->dx[best] += j->dy[y];
+	else if (!j->back)
+		j->y[y] = j->layer->kind == PD_LAYER_maxpool2d ? j->x[best] : sum / w.divisor;
+}
+
+static void pool2d(const struct job *j)
+{
+	const int64_t *out = j->layer->output.size;
+	int64_t y = 0;
+
+	for (int64_t plane = 0; plane < j->r->batch * out[0]; plane++)
+		for (int64_t p = 0; p < out[1]; p++)
+			for (int64_t q = 0; q < out[2]; q++, y++)
+				pool_one(j, plane, y, window_of(j, p, q));
+}
+
+static void statistics(const struct job *j, int64_t c, double *mean_p, double *variance_p)
+{
+	int64_t area = j->in->size[1] * j->in->size[2];
+	double count = (double)(j->r->batch * area), momentum = j->layer->momentum;
+	double **running = j->r->running[j->index];
+
+	*mean_p = *variance_p = 0;
+	for (int64_t n = 0; n < j->r->batch; n++)
+		for (int64_t i = 0; i < area; i++)
+			*mean_p += j->x[(n * j->in->size[0] + c) * area + i] / count;
+	for (int64_t n = 0; n < j->r->batch; n++)
+		for (int64_t i = 0; i < area; i++)
+			*variance_p += pow(j->x[(n * j->in->size[0] + c) * area + i] - *mean_p, 2) /
+				       count;
+	running[0][c] = (1 - momentum) * running[0][c] + momentum * *mean_p;
+	running[1][c] = (1 - momentum) * running[1][c] +
+			momentum * *variance_p * (count > 1 ? count / (count - 1) : 1);
+}
+
+static void batchnorm_back(const struct job *j, int64_t c, double mean, double scale)
+{
+	int64_t area = j->in->size[1] * j->in->size[2];
+	double count = (double)(j->r->batch * area), sum = 0, sum_x = 0;
+
+	for (int pass = 0; pass < 2; pass++)
+		for (int64_t n = 0; n < j->r->batch; n++)
+			for (int64_t i = 0; i < area; i++) {
+				int64_t at = (n * j->in->size[0] + c) * area + i;
+				double normal = (j->x[at] - mean) * scale;
+
+				if (pass == 0) {
+					sum += j->dy[at];
+					sum_x += j->dy[at] * normal;
+				} else {
+					j->dx[at] += j->w[c] * scale *
+						(j->dy[at] - sum / count - normal * sum_x / count);
+				}
+			}
+	j->dw[c] += sum_x;
+	j->db[c] += sum;
+}
+
+static void batchnorm2d(const struct job *j)
+{
+	int64_t area = j->in->size[1] * j->in->size[2];
+	double **stats = j->r->batch_stats[j->index], **running = j->r->running[j->index];
+
+	for (int64_t c = 0; c < j->in->size[0]; c++) {
+		double mean = stats[0][c], variance = stats[1][c], scale;
+
+		if (j->r->evaluate) {
+			mean = running[0][c];
+			variance = running[1][c];
+		} else if (!j->back) {
+			statistics(j, c, &mean, &variance);
+			stats[0][c] = mean;
+			stats[1][c] = variance;
+		}
+		scale = 1 / sqrt(variance + j->layer->eps);
+		if (j->back)
+			batchnorm_back(j, c, mean, scale);
+		for (int64_t n = 0; n < j->r->batch && !j->back; n++)
+			for (int64_t i = 0; i < area; i++) {
+				int64_t at = (n * j->in->size[0] + c) * area + i;
+
+				j->y[at] = (j->x[at] - mean) * scale * j->w[c] + j->b[c];
+			}
+	}
+}
+
+static void dropout(const struct job *j)
+{
+	int64_t count = pd_shape_elements(j->in);
+
+	for (int64_t n = 0; n < j->r->batch; n++)
+		for (int64_t e = 0; e < count; e++) {
+			int64_t sample = j->r->first_sample + n, i = n * count + e;
+			struct pd_random4 r = pd_random(j->r->seed,
+				PD_RNG_DROPOUT + (uint64_t)j->index, (uint32_t)sample,
+				(uint32_t)(e / 4));
+			bool keep = pd_unit(r.v[e % 4]) >= (float)j->layer->p;
+			double factor = j->r->evaluate ? 1 : keep ? 1 / (1 - j->layer->p) : 0;
+
+			if (j->back)
+				j->dx[i] += factor * j->dy[i];
+			else
+				j->y[i] = factor * j->x[i];
+		}
+}
+
+/* add, concat, flatten: each sample's inputs, one after the other or on top of each other. */
+static void merge(const struct job *j)
+{
+	const struct pd_layer *a = j->layer;
+	int64_t row = pd_shape_elements(&a->output), begin = 0;
+
+	for (int k = 0; k < a->input_count; k++) {
+		int64_t count = pd_shape_elements(pd_model_shape(j->r->model, a->inputs[k]));
+		const double *x = j->r->x[a->inputs[k]];
+		double *dx = j->r->dx[a->inputs[k]];
+
+		for (int64_t n = 0; n < j->r->batch; n++)
+			for (int64_t i = 0; i < count; i++) {
+				if (j->back)
+					dx[n * count + i] += j->dy[n * row + begin + i];
+				else
+					j->y[n * row + begin + i] += x[n * count + i];
+			}
+		begin += a->kind == PD_LAYER_concat ? count : 0;
+	}
+}
+
+static void loss(const struct job *j)
+{
+	int64_t classes = j->in->size[0];
+	const double *label = j->r->x[j->layer->inputs[1]];
+
+	for (int64_t n = 0; n < j->r->valid; n++) {
+		const double *x = j->x + n * classes;
+		int64_t y = (int64_t)label[n], best = 0;
+		double sum = 0;
+
+		for (int64_t i = 0; i < classes; i++)
+			best = x[i] > x[best] ? i : best;
+		for (int64_t i = 0; i < classes; i++)
+			sum += exp(x[i] - x[best]);
+		for (int64_t i = 0; j->back && i < classes; i++)
+			j->dx[n * classes + i] += (exp(x[i] - x[best]) / sum - (i == y)) /
+						  (double)j->r->batch;
+		if (!j->back) {
+			j->y[n] = log(sum) - (x[y] - x[best]);
+			j->r->loss += j->y[n];
+			j->r->correct += best == y;
+		}
+	}
+}
+
+static void (*const work[PD_LAYER_KINDS])(const struct job *) = {
+	[PD_LAYER_conv2d] = conv2d, [PD_LAYER_linear] = linear, [PD_LAYER_relu] = curve,
+	[PD_LAYER_tanh] = curve, [PD_LAYER_sigmoid] = curve, [PD_LAYER_maxpool2d] = pool2d,
+	[PD_LAYER_avgpool2d] = pool2d, [PD_LAYER_adaptive_avgpool2d] = pool2d,
+	[PD_LAYER_batchnorm2d] = batchnorm2d, [PD_LAYER_dropout] = dropout,
+	[PD_LAYER_add] = merge, [PD_LAYER_concat] = merge, [PD_LAYER_flatten] = merge,
+	[PD_LAYER_softmax_cross_entropy] = loss,
+};
+
+static void run(struct ref *r, int l, bool back)
+{
+	const struct pd_layer *layer = &r->model->layers[l];
+	int in = layer->inputs[0], out = r->model->input_count + l, o = owner(r, l);
+
+	work[layer->kind](&(struct job){
+		.r = r, .layer = layer, .index = l, .back = back,
+		.in = pd_model_shape(r->model, in),
+		.x = r->x[in], .w = r->w[o][0], .b = r->w[o][1], .dy = r->dx[out],
+		.y = r->x[out], .dx = r->dx[in], .dw = r->dw[o][0], .db = r->dw[o][1],
+	});
+}
+
+void ref_forward(struct ref *r)
+{
+	r->loss = 0;
+	r->correct = 0;
+	for (int l = 0; l < r->model->layer_count; l++) {
+		int out = r->model->input_count + l;
+
+		memset(r->x[out], 0, elements(r, out) * sizeof(double));
+		run(r, l, false);
+	}
+}
+
+void ref_backward(struct ref *r)
+{
+	for (int t = 0; t < pd_model_tensors(r->model); t++)
+		memset(r->dx[t], 0, elements(r, t) * sizeof(double));
+	for (int l = 0; l < r->model->layer_count; l++)
+		for (int p = 0; p < r->model->layers[l].parameter_count; p++)
+			memset(r->dw[l][p], 0, sizeof(double) *
+			       (size_t)r->model->layers[l].parameters[p].elements);
+	for (int l = r->model->layer_count - 1; l >= 0; l--)
+		run(r, l, true);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The judge of every device: each kind of layer, forward and backward, as plain loops in
+ * double precision over plain layouts.  One whole model, one minibatch.
+ */
+#ifndef PD_TEST_REF_H
+#define PD_TEST_REF_H
+
+#include "model/model.h"
+
+struct ref {
+	const struct pd_model *model;
+	int64_t batch, first_sample, valid;
+	uint64_t seed;
+	bool evaluate;
+	double **x, **dx;               /* by tensor: [batch][elements] */
+	double *(*w)[2], *(*dw)[2];     /* by layer, parameter; those of the owner for sharers */
+	double *(*running)[2];          /* by layer: batchnorm2d's mean and variance */
+	double *(*batch_stats)[2];
+	double loss;                    /* summed over the valid samples */
+	int64_t correct;
+};
+
+struct ref *ref_new(const struct pd_model *model, int64_t batch, uint64_t seed);
+void ref_free(struct ref *r);
+void ref_forward(struct ref *r);
+/* Needs the forward before; all parameters' gradients, those of tensors where they flow. */
+void ref_backward(struct ref *r);
+
+#endif
