@@ -10,3 +10,7 @@ bin_pd_run_LDADD = $(PD_DEVICE_LIBS)
 pkglibexec_PROGRAMS = bin/pd-worker
 bin_pd_worker_SOURCES = bin/pd-worker.c
 bin_pd_worker_LDADD = $(PD_DEVICE_LIBS)
+
+bin_PROGRAMS += bin/pd-profile
+bin_pd_profile_SOURCES = bin/pd-profile.c
+bin_pd_profile_LDADD = $(PD_DEVICE_LIBS)

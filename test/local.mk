@@ -19,8 +19,11 @@ UNIT_DEVICE_LIBS = test/libtap.a $(PD_DEVICE_LIBS)
 include test/conform/local.mk
 
 # transports
-check_PROGRAMS += test/unit/ucx test/unit/ucx-end test/unit/collective
-TESTS += test/unit/ucx test/unit/ucx-end test/unit/collective
+check_PROGRAMS += test/unit/ucx test/unit/ucx-end test/unit/collective test/unit/link
+TESTS += test/unit/ucx test/unit/ucx-end test/unit/collective test/unit/link
+test_unit_link_SOURCES = test/unit/link.c
+test_unit_link_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_link_LDADD = $(UNIT_DEVICE_LIBS)
 test_unit_ucx_SOURCES = test/unit/ucx.c test/unit/ranks.c test/unit/ranks.h
 test_unit_ucx_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_ucx_LDADD = $(UNIT_DEVICE_LIBS)
@@ -61,3 +64,39 @@ test_unit_safetensors_LDADD = $(UNIT_LIBS)
 test_unit_checkpoint_SOURCES = test/unit/checkpoint.c test/unit/scratch.c test/unit/scratch.h
 test_unit_checkpoint_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_checkpoint_LDADD = $(UNIT_LIBS)
+
+
+# documents
+DOCUMENT_UNITS = test/unit/json test/unit/memory test/unit/model test/unit/number test/unit/plan \
+	test/unit/profile test/unit/topology test/unit/trace test/unit/wiring
+check_PROGRAMS += $(DOCUMENT_UNITS) test/unit/read-document
+TESTS += $(DOCUMENT_UNITS)
+test_unit_json_SOURCES = test/unit/json.c test/unit/document.h
+test_unit_json_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_json_LDADD = $(UNIT_LIBS)
+test_unit_memory_SOURCES = test/unit/memory.c test/unit/small_profile.h
+test_unit_memory_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_memory_LDADD = $(UNIT_LIBS)
+test_unit_model_SOURCES = test/unit/model.c test/unit/document.h
+test_unit_model_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_model_LDADD = $(UNIT_LIBS)
+test_unit_number_SOURCES = test/unit/number.c
+test_unit_number_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_number_LDADD = $(UNIT_LIBS)
+test_unit_plan_SOURCES = test/unit/plan.c test/unit/document.h test/unit/small_profile.h
+test_unit_plan_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_plan_LDADD = $(UNIT_LIBS)
+test_unit_profile_SOURCES = test/unit/profile.c test/unit/document.h
+test_unit_profile_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_profile_LDADD = $(UNIT_LIBS)
+test_unit_read_document_SOURCES = test/unit/read-document.c
+test_unit_read_document_LDADD = $(PD_LIBS)
+test_unit_topology_SOURCES = test/unit/topology.c test/unit/document.h
+test_unit_topology_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_topology_LDADD = $(UNIT_LIBS)
+test_unit_trace_SOURCES = test/unit/trace.c test/unit/document.h test/unit/small_profile.h
+test_unit_trace_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_trace_LDADD = $(UNIT_LIBS)
+test_unit_wiring_SOURCES = test/unit/wiring.c test/unit/document.h test/unit/small_profile.h
+test_unit_wiring_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_wiring_LDADD = $(UNIT_LIBS)

@@ -38,7 +38,8 @@ json_t *pd_json_load_stream(FILE *in, const char *name, bool more, struct pd_err
 	value = json_loadf(in, JSON_REJECT_DUPLICATES | (more ? JSON_DISABLE_EOF_CHECK : 0), &why);
 	if (!value && ferror(in))
 		pd_error_input(err, "%s: cannot read: %s", name, strerror(errno ? errno : EIO));
-	else if (!value && why.position == 0)
+	else if (!value && why.position == 0 &&
+		 json_error_code(&why) == json_error_premature_end_of_input)
 		pd_error_input(err, "%s: empty: expected a JSON object", name);
 	else if (!value)
 		pd_error_input(err, "%s:%d:%d: not JSON: %s", name, why.line, why.column, why.text);

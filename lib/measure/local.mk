@@ -1,1 +1,2 @@
-lib_libpd_a_SOURCES +=
+lib_libpddevice_a_SOURCES += lib/measure/layers.c lib/measure/layers.h
+lib_libpd_a_SOURCES += lib/measure/link.c lib/measure/link.h

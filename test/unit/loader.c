@@ -222,6 +222,39 @@ static void test_ahead(void)
 	ok(true, "closed while a minibatch is out and others are being made");
 }
 
+/* A plan that comes while the thread is in the middle of a large minibatch. */
+static void test_interrupted(void)
+{
+	enum { SIDE = 128, LARGE = 3 * SIDE * SIDE };
+	struct pd_dataset set = { .samples = 1000, .channels = 3, .height = SIDE, .width = SIDE,
+				  .classes = 10, .synthetic = true };
+	struct pd_loader_config config = {
+		.model = small_model(&store, 3, SIDE, SIDE, 10), .train = &set, .batch_size = BATCH,
+		.seed = 9, .input_count = 2, .inputs = both, .ahead = 2, .gate = &gate,
+	};
+	struct pd_loader *loader = pd_loader_open(&config, NULL);
+	float *expected = malloc(LARGE * sizeof(*expected));
+	bool right = true;
+
+	for (int i = 0; i < 20; i++) {
+		struct pd_batch *batch;
+
+		pd_loader_plan(loader, false, 100, 1, 200);
+		usleep(200);
+		pd_loader_plan(loader, false, i, 1, 200);
+		batch = take(loader);
+		for (int k = 0; k < BATCH; k++) {
+			pd_synthetic_f32(9, 0, i * BATCH + k, LARGE, expected);
+			right = right && memcmp((float *)batch->buffers[0] + k * LARGE, expected,
+						LARGE * sizeof(*expected)) == 0;
+		}
+		pd_loader_release(loader, batch);
+	}
+	ok(right, "new plans in the middle of a minibatch: the new one is whole");
+	free(expected);
+	pd_loader_close(loader);
+}
+
 static void test_synthetic(void)
 {
 	struct pd_dataset set = { .samples = 10, .channels = CHANNELS, .height = 2, .width = 3,
@@ -313,6 +346,7 @@ int main(void)
 	test_epochs();
 	test_evaluate();
 	test_ahead();
+	test_interrupted();
 	test_synthetic();
 	test_unbiased();
 	test_refused();

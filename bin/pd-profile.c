@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model + device -> profile */
+#include "base/json.h"
+#include "base/opt.h"
+#include "base/progress.h"
+#include "measure/layers.h"
+#include "measure/link.h"
+#include "transport/transport.h"
+
+#include <sched.h>
+#include <string.h>
+
+static const char *device = "auto", *dtype = "f32";
+static bool no_link;
+static int64_t threads;
+static struct pd_measure_options measure = { .batch_size = 32 };
+
+static const struct pd_opt options[] = {
+	{ "device", 'd', PD_OPT_STRING, "NAME", "auto, cpu or cuda (default: auto)", &device },
+	{ "batch-size", 'b', PD_OPT_COUNT, "N", "samples in a minibatch (default: 32)",
+	  &measure.batch_size, 1, 1 << 20 },
+	{ "dtype", 0, PD_OPT_STRING, "TYPE", "f32 (default)", &dtype },
+	{ "threads", 't', PD_OPT_COUNT, "N", "threads of a worker (default: half the processors)",
+	  &threads, 1, 4096 },
+	{ "iterations", 'i', PD_OPT_COUNT, "N", "timed steps (default: enough for a stable median)",
+	  &measure.iterations, 1, 100000 },
+	{ "no-link", 0, PD_OPT_FLAG, NULL, "do not measure the link between two workers", &no_link },
+	{ 0 }
+};
+
+static const struct pd_command command = {
+	.name = "pd-profile",
+	.synopsis = "[OPTION]... [model.json]",
+	.summary = "Time every layer of a network on a device.",
+	.options = options,
+	.max_operands = 1,
+};
+
+static void show(void *bar, int64_t done, int64_t total)
+{
+	((struct pd_progress *)bar)->total = total;
+	pd_progress_show(bar, done, NULL);
+}
+
+/* As a worker will be: on as many processors as it has threads. */
+static int pin(struct pd_error *err)
+{
+	cpu_set_t all, mine;
+	int n = 0;
+
+	sched_getaffinity(0, sizeof(all), &all);
+	if (threads == 0)
+		threads = CPU_COUNT(&all) > 1 ? CPU_COUNT(&all) / 2 : 1;
+	if (threads > CPU_COUNT(&all))
+		return pd_error_input(err, "--threads=%d: this machine lets us use %d processors",
+				      (int)threads, CPU_COUNT(&all));
+	CPU_ZERO(&mine);
+	for (int i = 0; i < CPU_SETSIZE && n < threads; i++)
+		if (CPU_ISSET(i, &all)) {
+			CPU_SET(i, &mine);
+			n++;
+		}
+	sched_setaffinity(0, sizeof(mine), &mine);
+	measure.threads = (int)threads;
+	return 0;
+}
+
+static struct pd_profile *run(const struct pd_model *model, struct pd_error *err)
+{
+	int64_t bandwidth = 0, latency = 0;
+	struct pd_profile *profile;
+	struct pd_progress bar;
+
+	/* forks, so before there are threads */
+	if (!no_link && pd_measure_link(pd_transports[0], &bandwidth, &latency, err) < 0)
+		return NULL;
+	if (pin(err) < 0)
+		return NULL;
+	pd_progress_begin(&bar, "profiling", 1);
+	measure.progress = show;
+	measure.context = &bar;
+	profile = pd_measure_layers(model, &measure, err);
+	pd_progress_end(&bar);
+	if (profile) {
+		profile->link_bandwidth_bytes_per_s = bandwidth;
+		profile->link_latency_ns = latency;
+	}
+	return profile;
+}
+
+int main(int argc, char **argv)
+{
+	int first = pd_command_parse(&command, argc, argv), status;
+	struct pd_error err = { 0 };
+	struct pd_profile *profile;
+	struct pd_model *model;
+	json_t *document;
+
+	if (strcmp(dtype, "f32") != 0) {
+		pd_error_input(&err, "--dtype: expected f32, found \"%s\"", dtype);
+		return pd_command_fail(&err);
+	}
+	measure.device = pd_device_find(device, &err);
+	if (!measure.device)
+		return pd_command_fail(&err);
+	model = pd_model_read(pd_operand(argc, argv, first, 0), &err);
+	if (!model)
+		return pd_command_fail(&err);
+	profile = run(model, &err);
+	pd_model_free(model);
+	if (!profile)
+		return pd_command_fail(&err);
+	document = pd_profile_json(profile);
+	status = pd_json_write(document, stdout, &err);
+	json_decref(document);
+	pd_profile_free(profile);
+	return status < 0 ? pd_command_fail(&err) : pd_command_end(PD_EXIT_YES);
+}

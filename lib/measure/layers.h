@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Times every layer of a network on a device, in the very steps that a worker will take:
+ * the same kernels, on the same kind of stream, in the same order, so that the sum over
+ * the layers is a training step.
+ */
+#ifndef PD_MEASURE_LAYERS_H
+#define PD_MEASURE_LAYERS_H
+
+#include "device/device.h"
+#include "profile/profile.h"
+
+struct pd_measure_options {
+	const struct pd_device_ops *device;
+	int64_t batch_size;
+	int threads;
+	int64_t iterations;             /* timed steps; 0: as many as a stable median needs */
+	/* one more step is done (of about `total`); may be NULL */
+	void (*progress)(void *context, int64_t done, int64_t total);
+	void *context;
+};
+
+/*
+ * Warms up, then alternates steps timed layer by layer with steps timed as a whole; every
+ * figure is a median.  Data are made up.  Takes over nothing: profile->model is a copy of
+ * `model` read again.  The link is left unmeasured.
+ */
+struct pd_profile *pd_measure_layers(const struct pd_model *model,
+				     const struct pd_measure_options *options,
+				     struct pd_error *err);
+
+#endif

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/model.h"
+
+#include "document.h"
+#include "model/layer.h"
+#include "tap.h"
+
+#include <stdio.h>
+
+static struct pd_model *parse(const char *text, struct pd_error *err)
+{
+	json_t *value = document_parse(text, err);
+	struct pd_model *model = value ? pd_model_parse("doc", value, err) : NULL;
+
+	json_decref(value);
+	return model;
+}
+
+/* One layer on an input "x" of a shape, with a label "y" beside it. */
+static char *one_layer(const char *shape, const char *layer)
+{
+	return pd_format("{'format': 'pd-model', 'version': 1, 'name': 'm', 'inputs': ["
+			 "{'name': 'x', 'dtype': 'f32', 'shape': %s},"
+			 "{'name': 'y', 'dtype': 'i32', 'shape': []}],"
+			 "'layers': [{'name': 'l', %s}]}", shape, layer);
+}
+
+/* Parameter counts are those that the papers' and torchvision's models have. */
+static void test_shipped(void)
+{
+	static const struct {
+		const char *name;
+		int64_t parameters;
+	} shipped[] = {
+		{ "mlp", 784 * 512 + 512 + 2 * (512 * 512 + 512) + 512 * 10 + 10 },
+		{ "lenet5", 61706 }, { "fashion-cnn", 870634 }, { "alexnet", 61100840 },
+		{ "vgg16", 138357544 }, { "resnet18", 11689512 }, { "resnet50", 25557032 },
+	};
+
+	for (size_t i = 0; i < PD_COUNT(shipped); i++) {
+		char *file = model_file(shipped[i].name);
+		struct pd_error err = { 0 };
+		struct pd_model *model = pd_model_read(file, &err);
+		int64_t sum = 0;
+
+		free(file);
+		if (!ok(model, "%s is read", shipped[i].name)) {
+			diag("%s", err.text);
+			continue;
+		}
+		for (int l = 0; l < model->layer_count; l++)
+			sum += model->layers[l].parameter_elements;
+		is_int(sum, shipped[i].parameters, "%s: parameters", shipped[i].name);
+		is_str(model->name, shipped[i].name, "%s: name", shipped[i].name);
+		ok(pd_model_data_input(model) == 0 && pd_model_label_input(model) == 1,
+		   "%s: an image and a label", shipped[i].name);
+		pd_model_free(model);
+	}
+}
+
+/* Shapes as PyTorch has them. */
+static void test_shapes(void)
+{
+	static const struct {
+		const char *in, *layer, *out;
+		int64_t parameters;
+	} cases[] = {
+		{ "[3, 224, 224]", "'kind': 'conv2d', 'out_channels': 64, 'kernel': 11, 'stride': 4, "
+		  "'padding': 2", "64 x 55 x 55", 64 * 3 * 121 + 64 },
+		{ "[4, 9, 8]", "'kind': 'conv2d', 'out_channels': 6, 'kernel': [3, 2], 'stride': [2, 3], "
+		  "'padding': [0, 1], 'dilation': [2, 1], 'groups': 2, 'bias': false",
+		  "6 x 3 x 3", 6 * 2 * 6 },
+		{ "[7]", "'kind': 'linear', 'out_features': 5", "5", 40 },
+		{ "[7]", "'kind': 'linear', 'out_features': 5, 'bias': false", "5", 35 },
+		{ "[2, 3, 4]", "'kind': 'relu'", "2 x 3 x 4", 0 },
+		{ "[]", "'kind': 'tanh'", "a scalar", 0 },
+		{ "[5, 6]", "'kind': 'sigmoid'", "5 x 6", 0 },
+		{ "[2, 7, 7]", "'kind': 'maxpool2d', 'kernel': 3, 'stride': 2", "2 x 3 x 3", 0 },
+		{ "[2, 7, 7]", "'kind': 'maxpool2d', 'kernel': 3", "2 x 2 x 2", 0 },
+		{ "[2, 8, 9]", "'kind': 'avgpool2d', 'kernel': [2, 3], 'padding': [1, 1], "
+		  "'count_include_pad': false", "2 x 5 x 3", 0 },
+		{ "[2, 5, 5]", "'kind': 'adaptive_avgpool2d', 'output_size': [2, 7]", "2 x 2 x 7", 0 },
+		{ "[6, 5, 4]", "'kind': 'batchnorm2d'", "6 x 5 x 4", 12 },
+		{ "[6, 5, 4]", "'kind': 'dropout', 'p': 0.1", "6 x 5 x 4", 0 },
+		{ "[6, 5, 4]", "'kind': 'flatten'", "120", 0 },
+		{ "[]", "'kind': 'flatten'", "1", 0 },
+		{ "[9]", "'kind': 'softmax_cross_entropy', 'inputs': ['x', 'y']", "a scalar", 0 },
+		{ "[6, 5, 4]", "'kind': 'concat', 'inputs': ['x', 'x', 'x']", "18 x 5 x 4", 0 },
+		{ "[6, 5, 4]", "'kind': 'add', 'inputs': ['x', 'x']", "6 x 5 x 4", 0 },
+	};
+
+	for (size_t i = 0; i < PD_COUNT(cases); i++) {
+		char *layer = pd_format("%s%s", strstr(cases[i].layer, "inputs") ? "" :
+					"'inputs': ['x'], ", cases[i].layer);
+		char *text = one_layer(cases[i].in, layer), shape[64];
+		struct pd_error err = { 0 };
+		struct pd_model *model = parse(text, &err);
+
+		is_str(model ? pd_shape_text(&model->layers[0].output, shape) : err.text, cases[i].out,
+		       "shape of %s on %s", cases[i].layer, cases[i].in);
+		is_int(model ? model->layers[0].parameter_elements : -1, cases[i].parameters,
+		       "its parameters");
+		pd_model_free(model);
+		free(layer);
+		free(text);
+	}
+}
+
+static void test_attributes(void)
+{
+	char *text = one_layer("[4, 9, 9]", "'inputs': ['x'], 'kind': 'conv2d', 'out_channels': 8, "
+			       "'kernel': [3, 5], 'groups': 2");
+	struct pd_model *model = parse(text, NULL);
+	const struct pd_layer *l = model->layers;
+
+	ok(l->stride[0] == 1 && l->stride[1] == 1 && l->dilation[1] == 1 && l->padding[0] == 0 &&
+	   l->bias, "conv2d: PyTorch's defaults");
+	ok(l->parameter_count == 2 && l->parameters[0].dims == 4 &&
+	   memcmp(l->parameters[0].size, (int64_t[]){ 8, 2, 3, 5 }, 4 * sizeof(int64_t)) == 0 &&
+	   l->parameters[1].size[0] == 8, "conv2d: weight is O, I/groups, KH, KW; bias O");
+	is_str(l->parameters[1].name, "bias", "conv2d: the second parameter is the bias");
+	pd_model_free(model);
+	free(text);
+
+	text = one_layer("[4, 9, 9]", "'inputs': ['x'], 'kind': 'batchnorm2d'");
+	model = parse(text, NULL);
+	ok(model->layers->eps == 1e-5 && model->layers->momentum == 0.1, "batchnorm2d: defaults");
+	pd_model_free(model);
+	free(text);
+
+	text = one_layer("[4]", "'inputs': ['x'], 'kind': 'dropout'");
+	model = parse(text, NULL);
+	ok(model->layers->p == 0.5, "dropout: default");
+	pd_model_free(model);
+	free(text);
+
+	text = one_layer("[4, 9, 9]", "'inputs': ['x'], 'kind': 'avgpool2d', 'kernel': [2, 3]");
+	model = parse(text, NULL);
+	ok(model->layers->stride[0] == 2 && model->layers->stride[1] == 3 &&
+	   model->layers->count_include_pad, "pools: the stride is the kernel; padding counts");
+	pd_model_free(model);
+	free(text);
+}
+
+#define GRAPH(layers) "{'format': 'pd-model', 'version': 1, 'name': 'm', 'inputs': [" \
+	"{'name': 'x', 'dtype': 'f32', 'shape': [4]}, {'name': 'y', 'dtype': 'i32', 'shape': []}]," \
+	"'layers': [" layers "]}"
+
+static void test_graph(void)
+{
+	/* d c b a as written; a and b are ready at first, and b is written first */
+	struct pd_model *model = parse(GRAPH(
+		"{'name': 'd', 'kind': 'add', 'inputs': ['c', 'a', 'c']},"
+		"{'name': 'c', 'kind': 'linear', 'inputs': ['b'], 'out_features': 4},"
+		"{'name': 'b', 'kind': 'tanh', 'inputs': ['x']},"
+		"{'name': 'a', 'kind': 'relu', 'inputs': ['x']},"
+		"{'name': 'e', 'kind': 'linear', 'inputs': ['d'], 'out_features': 4, 'shares': 'c'}"),
+		NULL);
+	char names[8] = "";
+	int users[4];
+
+	for (int l = 0; l < model->layer_count; l++)
+		strcat(names, model->layers[l].name);
+	is_str(names, "bcade", "topological order, the first in the document among the ready");
+	is_int(pd_model_find(model, "d"), 3, "find a layer");
+	is_int(pd_model_find(model, "x"), -1, "an input is not a layer");
+	is_int(pd_model_find(model, "z"), -1, "nobody is not a layer");
+	ok(pd_model_consumers(model, 0, users) == 2 && users[0] == 0 && users[1] == 2,
+	   "consumers of the input");
+	ok(pd_model_consumers(model, 2 + 1, users) == 1 && users[0] == 3,
+	   "a layer that takes a tensor twice is one consumer");
+	is_int(pd_model_consumers(model, 2 + 4, NULL), 0, "nobody takes the last");
+	ok(!pd_model_needs_gradient(model, 0) && !pd_model_needs_gradient(model, 2) &&
+	   pd_model_needs_gradient(model, 3) && !pd_model_needs_gradient(model, 4) &&
+	   pd_model_needs_gradient(model, 5), "gradients flow above parameters only");
+	is_int(model->layers[4].shares, 1, "shared parameters");
+	ok(model->layers[3].inputs[0] == 3 && model->layers[3].inputs[1] == 4,
+	   "inputs follow the order");
+	is_str(pd_model_tensor_name(model, model->layers[3].inputs[1]), "a", "name of a tensor");
+	pd_model_free(model);
+}
+
+static void test_errors(void)
+{
+	static const struct {
+		const char *in, *layer, *message;
+	} cases[] = {
+		{ "[4]", "'kind': 'conv3d', 'inputs': ['x']", "doc: layers[0].kind: unknown kind \"conv3d\"; "
+		  "expected one of conv2d, linear" },
+		{ "[4]", "'kind': 'linear', 'inputs': ['x']", "layers[0].out_features: expected a whole "
+		  "number from 1 to 1073741824, found nothing" },
+		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 3, 'kernel': 3",
+		  "layers[0]: unknown key \"kernel\"; expected one of name, kind, inputs, shares, "
+		  "out_features, bias" },
+		{ "[1, 4, 4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 3",
+		  "needs an input of one dimension, found 1 x 4 x 4: add a flatten layer" },
+		{ "[4]", "'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 3, 'kernel': 3",
+		  "layers[0]: conv2d \"l\" needs an input of three dimensions" },
+		{ "[1, 4, 4]", "'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 3, 'kernel': [3, '3']",
+		  "layers[0].kernel[1]: expected a whole number from 1 to 1073741824, found \"3\"" },
+		{ "[1, 4, 4]", "'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 3, 'kernel': [3]",
+		  "layers[0].kernel: expected [height, width] or one whole number for both" },
+		{ "[1, 4, 4]", "'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 3, 'kernel': 5",
+		  "window of height 5, larger than its padded input of 4" },
+		{ "[1, 4, 4]", "'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 3, 'kernel': 2, "
+		  "'dilation': 1073741824", "larger than its padded input" },
+		{ "[4, 4, 4]", "'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 6, 'kernel': 1, "
+		  "'groups': 4", "has 4 groups: expected a divisor of its 4 input and 6 output" },
+		{ "[1, 4, 4]", "'kind': 'maxpool2d', 'inputs': ['x'], 'kernel': 2, 'padding': 2",
+		  "has padding 2: expected at most half its kernel of 2" },
+		{ "[1, 4, 4]", "'kind': 'relu', 'inputs': ['z']",
+		  "layers[0].inputs[0]: no input or layer is called \"z\"" },
+		{ "[4]", "'kind': 'relu', 'inputs': ['x', 'x']", "layers[0].inputs: expected 1 input for relu, "
+		  "found 2" },
+		{ "[4]", "'kind': 'add', 'inputs': ['x']", "expected two or more inputs for add, found 1" },
+		{ "[4]", "'kind': 'relu', 'inputs': ['y']", "cannot take \"y\"" },
+		{ "[4]", "'kind': 'relu', 'inputs': ['l']", "layer \"l\" lies on a cycle" },
+		{ "[4, 2, 2]", "'kind': 'softmax_cross_entropy', 'inputs': ['x', 'y']",
+		  "needs logits of one dimension, found 4 x 2 x 2: add a flatten layer" },
+		{ "[4]", "'kind': 'softmax_cross_entropy', 'inputs': ['x', 'x']",
+		  "needs a scalar i32 input of the model as its label, found \"x\"" },
+		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 4, 'shares': 'l'",
+		  "layers[0].shares: \"l\" is not another layer" },
+		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 4, 'shares': 'k'",
+		  "no layer is called \"k\"" },
+		{ "[4]", "'kind': 'dropout', 'inputs': ['x'], 'p': 1.5",
+		  "layers[0].p: expected a number from 0 to 0.999, found 1.5" },
+		{ "[4]", "'kind': 'relu', 'inputs': ['x'], 'name': 'l'", "not JSON: duplicate object key" },
+		{ "[1, 0]", "'kind': 'relu', 'inputs': ['x']", "doc: inputs[0].shape[1]: expected a whole "
+		  "number from 1 to 1073741824, found 0" },
+		{ "[1, 2, 3, 4]", "'kind': 'relu', 'inputs': ['x']", "expected at most 3 dimensions" },
+		/* sizes that do not fit */
+		{ "[1073741824, 1073741824, 1073741824]", "'kind': 'relu', 'inputs': ['x']",
+		  "doc: inputs[0].shape: expected fewer than 2^40 elements" },
+		{ "[1073741824]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 1073741824",
+		  "has 2^40 or more elements in its weight" },
+		{ "[1, 1, 1]", "'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 1073741824, 'kernel': 1, "
+		  "'padding': 1073741823", "has an output of 1073741824 x 2147483647 x 2147483647" },
+		{ "[1, 65536, 65536]", "'kind': 'flatten', 'inputs': ['x']", "more than 2^30 features" },
+		{ "[1, 1, 1]", "'kind': 'adaptive_avgpool2d', 'inputs': ['x'], 'output_size': 1073741824",
+		  "fewer than 2^40 elements" },
+	};
+	static const struct {
+		const char *text, *message;
+	} graphs[] = {
+		{ GRAPH("{'name': 'x', 'kind': 'relu', 'inputs': ['x']}"),
+		  "layers[0].name: \"x\" is the name of an earlier input or layer" },
+		{ GRAPH("{'name': 'a', 'kind': 'relu', 'inputs': ['x']},"
+			"{'name': 'c', 'kind': 'add', 'inputs': ['a', 'd']},"
+			"{'name': 'd', 'kind': 'relu', 'inputs': ['c']},"
+			"{'name': 'e', 'kind': 'relu', 'inputs': ['d']}"),
+		  "lies on a cycle" },
+		{ GRAPH("{'name': 'a', 'kind': 'linear', 'inputs': ['x'], 'out_features': 3},"
+			"{'name': 'b', 'kind': 'add', 'inputs': ['a', 'x']}"),
+		  "add \"b\" needs inputs of one shape, found 3 and 4" },
+		{ GRAPH("{'name': 'a', 'kind': 'linear', 'inputs': ['x'], 'out_features': 4},"
+			"{'name': 'b', 'kind': 'linear', 'inputs': ['a'], 'out_features': 4, 'shares': 'a'},"
+			"{'name': 'c', 'kind': 'linear', 'inputs': ['b'], 'out_features': 4, 'shares': 'b'}"),
+		  "layers[2].shares: \"b\" shares parameters itself" },
+		{ GRAPH("{'name': 'a', 'kind': 'linear', 'inputs': ['x'], 'out_features': 4},"
+			"{'name': 'b', 'kind': 'linear', 'inputs': ['a'], 'out_features': 4, 'bias': false,"
+			" 'shares': 'a'}"),
+		  "layers[1].shares: \"a\" is not another layer of this kind with parameters of these" },
+		{ GRAPH(""), "layers: expected 1 to 1000000 layers, found an array of 0" },
+		{ "[]", "doc: expected a pd-model document" },
+		{ "{'format': 'pd-plan'}", "doc: format: expected \"pd-model\", found \"pd-plan\"" },
+		{ "{'format': 'pd-model', 'version': 2}", "doc: version: expected 1, found 2" },
+	};
+
+	for (size_t i = 0; i < PD_COUNT(cases) + PD_COUNT(graphs); i++) {
+		bool graph = i >= PD_COUNT(cases);
+		size_t g = i - PD_COUNT(cases);
+		char *text = graph ? pd_strdup(graphs[g].text) : one_layer(cases[i].in, cases[i].layer);
+		const char *expected = graph ? graphs[g].message : cases[i].message;
+		struct pd_error err = { .text = "it was read" };
+		struct pd_model *model = parse(text, &err);
+
+		if (!ok(!model && err.status == PD_EXIT_USAGE && strstr(err.text, expected),
+			"refused: %s", expected))
+			diag("%s", err.text);
+		pd_model_free(model);
+		free(text);
+	}
+}
+
+/* The cycle's layers are c and d: a comes before it, e after. */
+static void test_cycle(void)
+{
+	struct pd_error err = { 0 };
+	struct pd_model *model = parse(GRAPH(
+		"{'name': 'e', 'kind': 'relu', 'inputs': ['d']},"
+		"{'name': 'a', 'kind': 'relu', 'inputs': ['x']},"
+		"{'name': 'c', 'kind': 'add', 'inputs': ['a', 'd']},"
+		"{'name': 'd', 'kind': 'relu', 'inputs': ['c']}"), &err);
+
+	ok(!model && (strstr(err.text, "\"c\"") || strstr(err.text, "\"d\"")),
+	   "the layer named lies on the cycle, not behind it");
+	pd_model_free(model);
+}
+
+/* A chain written backwards; anything quadratic would take hours. */
+static void test_many(void)
+{
+	enum { COUNT = 200000 };
+	struct pd_error err = { 0 };
+	json_t *layers = json_array(), *document;
+	struct pd_model *model;
+	char name[16], input[16];
+
+	for (int l = COUNT - 1; l >= 0; l--) {
+		snprintf(name, sizeof(name), "l%d", l);
+		snprintf(input, sizeof(input), "l%d", l - 1);
+		json_array_append_new(layers, json_pack("{ss ss s[s]}", "name", name, "kind", "relu",
+				"inputs", l ? input : "x"));
+	}
+	document = json_pack("{ss si ss s[{ss ss s[i]}] so}", "format", "pd-model", "version", 1,
+			     "name", "chain", "inputs", "name", "x", "dtype", "f32", "shape", 4,
+			     "layers", layers);
+	model = pd_model_parse("chain", document, &err);
+	ok(model && strcmp(model->layers[COUNT - 1].name, "l199999") == 0 &&
+	   pd_model_find(model, "l100000") == 100000, "a chain of %d layers, backwards", COUNT);
+	pd_model_free(model);
+	json_decref(document);
+}
+
+int main(void)
+{
+	test_shipped();
+	test_shapes();
+	test_attributes();
+	test_graph();
+	test_errors();
+	test_cycle();
+	test_many();
+	return done_testing();
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "topology/topology.h"
+
+#include "document.h"
+#include "tap.h"
+
+static int parse(const char *text, struct pd_topology *out_p, struct pd_error *err)
+{
+	json_t *value = document_parse(text, err);
+	struct pd_place root = pd_place_root("doc", value);
+	int result = value ? pd_topology_parse_at(&root, out_p, err) : -1;
+
+	json_decref(value);
+	return result;
+}
+
+static void test_string(void)
+{
+	struct pd_topology t;
+
+	ok(pd_topology_read("4@12GB/s+5us,2@10Gbit/s+30us", &t, NULL) == 0, "the string form is read");
+	is_int(t.levels, 2, "levels");
+	is_int(t.devices, 8, "devices");
+	is_int(t.level[0].bandwidth_bytes_per_s, 12000000000, "GB/s");
+	is_int(t.level[1].bandwidth_bytes_per_s, 1250000000, "Gbit/s");
+	is_int(t.level[0].latency_ns, 5000, "latency");
+	is_int(t.level[1].latency_ns, 30000, "latency outside");
+	ok(pd_topology_read("8@1e+9B/s", &t, NULL) == 0 &&
+	   t.level[0].bandwidth_bytes_per_s == 1000000000 && t.level[0].latency_ns == 0,
+	   "a plus inside a number is not a latency");
+	ok(pd_topology_read("1@1B/s,1@1B/s,1@1B/s,1@1B/s,1@1B/s,1@1B/s,1@1B/s,1048576@1B/s", &t,
+			    NULL) == 0 && t.devices == PD_MAX_RANKS, "the largest");
+}
+
+static void test_round_trip(void)
+{
+	static const char text[] = "{'format': 'pd-topology', 'version': 1, 'device': "
+		"{'memory_bytes': 16000000000}, 'levels': [{'count': 4, 'bandwidth_bytes_per_s': 12, "
+		"'latency_ns': 5}, {'count': 3, 'bandwidth_bytes_per_s': 7, 'latency_ns': 0}]}";
+	json_t *before = document_parse(text, NULL), *after;
+	struct pd_topology t;
+
+	ok(parse(text, &t, NULL) == 0, "the document is read");
+	after = pd_topology_json(&t);
+	ok(json_equal(before, after), "and written as it was");
+	is_int(t.memory_bytes, 16000000000, "memory");
+	json_decref(before);
+	json_decref(after);
+}
+
+static void test_transfers(void)
+{
+	struct pd_topology t;
+
+	/* two devices to a server, three servers to a rack, two racks */
+	pd_topology_parse_string("2@8B/s+1ns,3@4B/s+2ns,2@5B/s+3ns", &t, NULL);
+	is_int(pd_topology_level(&t, 0, 1), 0, "in one server");
+	is_int(pd_topology_level(&t, 1, 2), 1, "between servers");
+	is_int(pd_topology_level(&t, 5, 6), 2, "between racks");
+	is_int(pd_topology_level(&t, 11, 0), 2, "either way");
+	is_int(pd_topology_transfer_ns(&t, 0, 1, 16), 1 + 2000000000, "over the inner link");
+	is_int(pd_topology_transfer_ns(&t, 0, 2, 16), 2 + 4000000000, "over the next");
+	is_int(pd_topology_transfer_ns(&t, 0, 6, 16), 3 + 4000000000,
+	       "the slowest link on the way counts, the outermost's latency");
+	is_int(pd_topology_transfer_ns(&t, 0, 1, 1), 1 + 125000000, "one byte");
+	is_int(pd_topology_transfer_ns(&t, 0, 1, INT64_MAX), INT64_MAX, "no overflow");
+	ok(pd_topology_flat(3, 7, 1, &t, NULL) == 0 && t.devices == 3 &&
+	   pd_topology_transfer_ns(&t, 0, 2, 1) == 1 + 142857143, "flat, rounded up");
+}
+
+static void test_errors(void)
+{
+	static const struct {
+		const char *text, *message;
+	} strings[] = {
+		{ "4@", "expected a rate such as" }, { "@1GB/s", "expected a whole number from 1" },
+		{ "4@12GB", "expected a rate such as" }, { "4@12GB/s,", "expected COUNT@BANDWIDTH" },
+		{ "0@1GB/s", "expected a whole number from 1" }, { "4@0GB/s", "at least 1B/s" },
+		{ "4@-1GB/s", "expected a rate" }, { "4@1GB/s+5", "expected a time" },
+		{ "4@1GB/s+-5us", "expected a time" }, { "2x@1GB/s", "expected a whole number" },
+		{ "4@nanGB/s", "expected a rate" }, { "4@infGB/s", "expected a rate" },
+		{ "1048576@1GB/s,2@1GB/s", "expected at most 8 levels and 1048576 devices" },
+		{ "1@1B/s,1@1B/s,1@1B/s,1@1B/s,1@1B/s,1@1B/s,1@1B/s,1@1B/s,1@1B/s", "at most 8 levels" },
+		{ "4@1GB/s+200days", "expected a time" }, { "4@1GB/s+8e9s", "below 2^53" },
+	};
+	static const struct {
+		const char *text, *message;
+	} documents[] = {
+		{ "{}", "doc: format: expected \"pd-topology\", found nothing" },
+		{ "{'format': 'pd-topology', 'version': 1}", "doc: levels: expected an array" },
+		{ "{'format': 'pd-topology', 'version': 1, 'levels': []}", "expected 1 to 8 levels" },
+		{ "{'format': 'pd-topology', 'version': 1, 'levels': [{'count': 2}]}",
+		  "levels[0].bandwidth_bytes_per_s: expected" },
+		{ "{'format': 'pd-topology', 'version': 1, 'levels': [{'count': 2, "
+		  "'bandwidth_bytes_per_s': 0}]}", "found 0" },
+		{ "{'format': 'pd-topology', 'version': 1, 'levels': [{'count': 1048576, "
+		  "'bandwidth_bytes_per_s': 1}, {'count': 1048576, 'bandwidth_bytes_per_s': 1}]}",
+		  "levels[1]: expected at most 1048576 devices" },
+		{ "{'format': 'pd-topology', 'version': 1, 'device': {'memory_bytes': -1}, 'levels': []}",
+		  "device.memory_bytes: expected a whole number, at least 0, found -1" },
+		{ "{'format': 'pd-topology', 'version': 1, 'levels': [{'count': 2, 'speed': 1}]}",
+		  "levels[0]: unknown key \"speed\"" },
+	};
+
+	for (size_t i = 0; i < PD_COUNT(strings); i++) {
+		struct pd_error err = { .text = "it was read" };
+		struct pd_topology t;
+
+		if (!ok(pd_topology_read(strings[i].text, &t, &err) < 0 &&
+			strstr(err.text, strings[i].message), "refused: %s", strings[i].text))
+			diag("%s", err.text);
+	}
+	for (size_t i = 0; i < PD_COUNT(documents); i++) {
+		struct pd_error err = { .text = "it was read" };
+		struct pd_topology t;
+
+		if (!ok(parse(documents[i].text, &t, &err) < 0 &&
+			strstr(err.text, documents[i].message), "refused: %s", documents[i].message))
+			diag("%s", err.text);
+	}
+}
+
+int main(void)
+{
+	test_string();
+	test_round_trip();
+	test_transfers();
+	test_errors();
+	return done_testing();
+}
