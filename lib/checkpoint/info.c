@@ -137,7 +137,9 @@ static int parse_versions(const struct pd_place *place, struct pd_checkpoint_sta
 static int parse_stage(const struct pd_place *place, json_t *seen, int number,
 		       struct pd_checkpoint_stage *stage, struct pd_error *err)
 {
-	static const char *const keys[] = { "file", "layers", "warmup", "replicas", "versions", NULL };
+	static const char *const keys[] = {
+		"file", "layers", "warmup", "replicas", "versions", NULL
+	};
 	struct pd_place file_place, layers, versions;
 	int64_t warmup, replicas;
 	const char *file;

@@ -104,7 +104,8 @@ struct pd_checkpoint *pd_checkpoint_open(const char *directory, int64_t step,
 			first = why;
 	}
 	if (*first.text)
-		pd_error_input(err, "%s: no complete checkpoint found: %.400s", directory, first.text);
+		pd_error_input(err, "%s: no complete checkpoint found: %.400s", directory,
+			       first.text);
 	else if (err)
 		*err = why;
 	return NULL;
@@ -151,7 +152,8 @@ int pd_checkpoint_read(const struct pd_checkpoint *ck, const char *name, int64_t
 	int stage = find(ck, name, &tensor);
 
 	if (stage < 0)
-		return pd_error_input(err, "%s: no tensor \"%.120s\" in any stage", ck->folder, name);
+		return pd_error_input(err, "%s: no tensor \"%.120s\" in any stage", ck->folder,
+				      name);
 	had = &ck->info.stages[stage];
 	if (version >= 0 && version != had->versions[had->version_count - 1]) {
 		char *old = pd_format("%s@%" PRId64, name, version);
@@ -160,13 +162,13 @@ int pd_checkpoint_read(const struct pd_checkpoint *ck, const char *name, int64_t
 		free(old);
 	}
 	if (!tensor)
-		return pd_error_input(err, "%s: no version %" PRId64 " of \"%.120s\": it has %d, the newest"
-				      " %" PRId64, pd_safetensors_file(ck->stages[stage]), version,
-				      name, had->version_count,
+		return pd_error_input(err, "%s: no version %" PRId64 " of \"%.120s\": it has %d, "
+				      "the newest %" PRId64, pd_safetensors_file(ck->stages[stage]),
+				      version, name, had->version_count,
 				      had->versions[had->version_count - 1]);
 	if (tensor->elements != elements)
-		return pd_error_input(err, "%s: \"%.120s\" has %" PRId64 " elements: expected %" PRId64,
-				      pd_safetensors_file(ck->stages[stage]), name, tensor->elements,
-				      elements);
+		return pd_error_input(err, "%s: \"%.120s\" has %" PRId64 " elements: expected %"
+				      PRId64, pd_safetensors_file(ck->stages[stage]), name,
+				      tensor->elements, elements);
 	return pd_safetensors_read(ck->stages[stage], tensor, out, err);
 }

@@ -41,13 +41,16 @@ static int read_at(const struct pd_safetensors *st, void *buf, int64_t bytes, in
 	int64_t done = 0;
 
 	while (done < bytes) {
-		ssize_t got = pread(st->fd, (char *)buf + done, (size_t)(bytes - done), offset + done);
+		ssize_t got = pread(st->fd, (char *)buf + done, (size_t)(bytes - done),
+				    offset + done);
 
 		if (got < 0)
-			return pd_error_input(err, "%s: cannot read: %s", st->file, strerror(errno));
+			return pd_error_input(err, "%s: cannot read: %s", st->file,
+					      strerror(errno));
 		if (got == 0)
 			return pd_error_input(err, "%s: truncated: expected %" PRId64 " bytes at %"
-					      PRId64 ", found %" PRId64, st->file, bytes, offset, done);
+					      PRId64 ", found %" PRId64, st->file, bytes, offset,
+					      done);
 		done += got;
 	}
 	return 0;
@@ -174,13 +177,15 @@ static int check_cover(const struct pd_safetensors *st, struct pd_error *err)
 
 		if (tensor->begin_bytes != at)
 			return pd_error_input(err, "%s: \"%.60s\" begins at byte %" PRId64
-					      " of the data: expected %" PRId64 ", without gap or overlap",
-					      st->file, tensor->name, tensor->begin_bytes, at);
+					      " of the data: expected %" PRId64 ", without gap or "
+					      "overlap", st->file, tensor->name,
+					      tensor->begin_bytes, at);
 		at = tensor->end_bytes;
 	}
 	if (at != st->data_bytes)
-		return pd_error_input(err, "%s: the tensors end at byte %" PRId64 " of the data: expected "
-				      "%" PRId64 ", the end of the file", st->file, at, st->data_bytes);
+		return pd_error_input(err, "%s: the tensors end at byte %" PRId64 " of the data: "
+				      "expected %" PRId64 ", the end of the file", st->file, at,
+				      st->data_bytes);
 	return 0;
 }
 
@@ -225,14 +230,14 @@ static int read_header(struct pd_safetensors *st, struct pd_error *err)
 	if (fstat(st->fd, &info) != 0 || !S_ISREG(info.st_mode))
 		return pd_error_input(err, "%s: expected a file", st->file);
 	if (info.st_size < 8)
-		return pd_error_input(err, "%s: %" PRId64 " bytes: expected a safetensors file, which "
-				      "begins with 8 for the length of its header", st->file,
+		return pd_error_input(err, "%s: %" PRId64 " bytes: expected a safetensors file, "
+				      "which begins with 8 for the length of its header", st->file,
 				      (int64_t)info.st_size);
 	if (read_at(st, &length, 8, 0, err) < 0)
 		return -1;
 	if (length > HEADER_BYTES_MOST || (int64_t)length > info.st_size - 8)
-		return pd_error_input(err, "%s: a header of %" PRIu64 " bytes: expected at most %" PRId64
-				      ", those in the file", st->file, length,
+		return pd_error_input(err, "%s: a header of %" PRIu64 " bytes: expected at most %"
+				      PRId64 ", those in the file", st->file, length,
 				      info.st_size - 8 < HEADER_BYTES_MOST ?
 				      (int64_t)info.st_size - 8 : HEADER_BYTES_MOST);
 	st->data_offset = 8 + (int64_t)length;

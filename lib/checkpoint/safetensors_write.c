@@ -100,7 +100,8 @@ int pd_safetensors_put(struct pd_safetensors_writer *writer, const float *data,
 	size_t elements;
 
 	if (writer->put == writer->count)
-		pd_bug("%s: more than the %zu tensors it was created for", writer->name, writer->count);
+		pd_bug("%s: more than the %zu tensors it was created for", writer->name,
+		       writer->count);
 	elements = (size_t)writer->elements[writer->put++];
 	errno = 0;
 	if (fwrite(data, sizeof(*data), elements, writer->file.stream) != elements)

@@ -41,8 +41,9 @@ static int read_file(struct pd_source *source, struct room *room, struct pd_data
 	if (got < 0)
 		return -1;
 	if (got > 0)
-		return pd_error_input(err, "%s: truncated: expected records of %d bytes, found %" PRId64
-				      " bytes after the last whole one", source->name, 1 + PIXELS, got);
+		return pd_error_input(err, "%s: truncated: expected records of %d bytes, found %"
+				      PRId64 " bytes after the last whole one", source->name,
+				      1 + PIXELS, got);
 	if (set->samples == first)
 		return pd_error_input(err, "%s: expected at least one sample, found none",
 				      source->name);

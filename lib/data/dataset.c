@@ -27,9 +27,10 @@ static int check_inputs(const char *directory, const struct pd_model *model, str
 
 	if (data >= 0 && label >= 0 && model->input_count == 2)
 		return 0;
-	return pd_error_input(err, "%s: holds images and labels: expected a model whose inputs are an "
-			      "f32 image and an i32 label, \"%.60s\" has %d input%s%s", directory,
-			      model->name, model->input_count, model->input_count == 1 ? "" : "s",
+	return pd_error_input(err, "%s: holds images and labels: expected a model whose inputs are "
+			      "an f32 image and an i32 label, \"%.60s\" has %d input%s%s",
+			      directory, model->name, model->input_count,
+			      model->input_count == 1 ? "" : "s",
 			      data < 0 ? ", none of them an image" :
 			      label < 0 ? ", none of them a label" : "");
 }
@@ -80,8 +81,8 @@ static int read_sets(const char *directory, const struct pd_model *model, struct
 	if (pd_source_exists(directory, train_files[0]))
 		return pd_cifar_read(directory, train_files, model, train, err) < 0 ||
 		       pd_cifar_read(directory, test_files, model, test, err) < 0 ? -1 : 0;
-	return pd_error_input(err, "%s: no data set found: expected train-images-idx3-ubyte[.gz] and "
-			      "its like (IDX), or data_batch_1.bin and its like (CIFAR-10)",
+	return pd_error_input(err, "%s: no data set found: expected train-images-idx3-ubyte[.gz] "
+			      "and its like (IDX), or data_batch_1.bin and its like (CIFAR-10)",
 			      directory);
 }
 

@@ -17,16 +17,17 @@ struct pd_dataset {
 	int64_t samples;
 	int channels, height, width;
 	int classes;
-	uint8_t *pixels;                /* (samples, channels, height, width); NULL when synthetic */
+	uint8_t *pixels;                /* (samples, channels, height, width) or NULL: synthetic */
 	uint8_t *labels;
 	float mean[4], deviation[4];    /* per channel; a test set has its training set's */
 	bool synthetic;
 };
 
 /*
- * The training and test sets found in a directory: {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]
- * or data_batch_{1..5}.bin and test_batch.bin.  Checks that they fit the model's inputs
- * (the f32 input's shape, labels below the classes of the loss layer's input).
+ * The training and test sets found in a directory:
+ * {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz] or data_batch_{1..5}.bin and
+ * test_batch.bin.  Checks that they fit the model's inputs (the f32 input's shape, labels
+ * below the classes of the loss layer's input).  Errors: input.
  */
 int pd_dataset_open(const char *directory, const struct pd_model *model,
 		    struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err);

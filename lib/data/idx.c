@@ -43,8 +43,8 @@ static uint8_t *elements(struct pd_source *source, int64_t bytes, const char *wh
 	uint8_t *data;
 
 	if (bytes > source->most_bytes) {
-		pd_error_input(err, "%s: truncated: expected %" PRId64 " bytes of %s, found at most %"
-			       PRId64, source->name, bytes, what, source->most_bytes);
+		pd_error_input(err, "%s: truncated: expected %" PRId64 " bytes of %s, found at "
+			       "most %" PRId64, source->name, bytes, what, source->most_bytes);
 		return NULL;
 	}
 	data = malloc((size_t)bytes);
@@ -69,8 +69,8 @@ static int images(struct pd_source *source, const struct pd_model *model,
 	    pd_format_shape(source->name, model, 1, size[1], size[2], err) < 0)
 		return -1;
 	if (!pd_mul(size[0], size[1] * size[2], &bytes))
-		return pd_error_input(err, "%s: too large: %" PRId64 " images of %" PRId64 "x%" PRId64,
-				      source->name, size[0], size[1], size[2]);
+		return pd_error_input(err, "%s: too large: %" PRId64 " images of %" PRId64 "x%"
+				      PRId64, source->name, size[0], size[1], size[2]);
 	out_p->samples = size[0];
 	out_p->channels = 1;
 	out_p->height = (int)size[1];

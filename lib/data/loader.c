@@ -187,8 +187,8 @@ void pd_loader_plan(struct pd_loader *loader, bool evaluate, int64_t first, int6
 
 	if (first < 0 || stride < 1 || last < 0 || !set ||
 	    (evaluate && last > pd_loader_tests(set, loader->config.batch_size)))
-		pd_bug("loader: no minibatches %" PRId64 " to %" PRId64 " by %" PRId64 " in the %s set",
-		       first, last, stride, evaluate ? "test" : "training");
+		pd_bug("loader: no minibatches %" PRId64 " to %" PRId64 " by %" PRId64
+		       " in the %s set", first, last, stride, evaluate ? "test" : "training");
 	pthread_mutex_lock(&loader->lock);
 	if (loader->out)
 		pd_bug("loader: a new plan while %d minibatches are out", loader->out);
@@ -285,8 +285,9 @@ static int measure(struct pd_loader *loader, size_t *bytes, struct pd_error *err
 			pd_bug("loader: the data set does not have input \"%s\"", input->name);
 		if (!pd_mul(loader->elements[k], config->batch_size, &total) ||
 		    !pd_mul(total, 4, &total))
-			return pd_error_input(err, "batch size %" PRId64 ": too large for input \"%s\"",
-					      config->batch_size, input->name);
+			return pd_error_input(err, "batch size %" PRId64
+					      ": too large for input \"%s\"", config->batch_size,
+					      input->name);
 		bytes[k] = (size_t)total;
 	}
 	return 0;
@@ -301,8 +302,8 @@ static int make_slots(struct pd_loader *loader, const size_t *bytes, struct pd_e
 			if (bytes[k] > PTRDIFF_MAX ||
 			    posix_memalign(&batch->buffers[k], PD_ALIGN, bytes[k]) != 0) {
 				batch->buffers[k] = NULL;
-				return pd_error_failed(err, "%zu bytes for a minibatch of input do not"
-						       " fit into memory", bytes[k]);
+				return pd_error_failed(err, "%zu bytes for a minibatch of input "
+						       "do not fit into memory", bytes[k]);
 			}
 			batch->bytes[k] = bytes[k];
 		}

@@ -40,7 +40,7 @@ struct pd_batch {
 	int64_t microbatch;
 	bool evaluate;
 	int64_t first_sample;           /* microbatch x batch_size: a global sample number */
-	int64_t valid;                  /* samples that count; zeros follow (the end of a test set) */
+	int64_t valid;                  /* samples that count, before zeros (end of a test set) */
 	void *buffers[4];               /* per config->inputs */
 	size_t bytes[4];
 };

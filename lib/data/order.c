@@ -35,13 +35,18 @@ void pd_order_shuffle(uint64_t seed, int64_t epoch, int64_t samples, uint32_t *o
 void pd_synthetic_f32(uint64_t seed, int input, int64_t sample, int64_t elements, float *out)
 {
 	uint64_t stream = PD_RNG_DATA + (uint64_t)input;
+	int64_t e = 0;
 
-	for (int64_t e = 0; e < elements; e += 4) {
+	for (; e + 4 <= elements; e += 4) {
 		struct pd_random4 r = pd_random(seed, stream, (uint32_t)sample, (uint32_t)(e / 4));
-		int64_t n = elements - e < 4 ? elements - e : 4;
 
-		for (int64_t i = 0; i < n; i++)
+		for (int i = 0; i < 4; i++)
 			out[e + i] = 2 * pd_unit(r.v[i]) - 1;
+	}
+	for (; e < elements; e++) {
+		struct pd_random4 r = pd_random(seed, stream, (uint32_t)sample, (uint32_t)(e / 4));
+
+		out[e] = 2 * pd_unit(r.v[e % 4]) - 1;
 	}
 }
 

@@ -115,8 +115,8 @@ int pd_source_fill(struct pd_source *source, void *buf, int64_t bytes, const cha
 	if (got < 0)
 		return -1;
 	if (got < bytes)
-		return pd_error_input(err, "%s: truncated: expected %" PRId64 " bytes of %s, found %"
-				      PRId64, source->name, bytes, what, got);
+		return pd_error_input(err, "%s: truncated: expected %" PRId64 " bytes of %s, "
+				      "found %" PRId64, source->name, bytes, what, got);
 	return 0;
 }
 
@@ -172,8 +172,8 @@ int pd_format_labels(const char *file, const uint8_t *labels, int64_t first, int
 {
 	for (int64_t i = first; i < first + count; i++)
 		if (labels[i] >= classes)
-			return pd_error_input(err, "%s: label %d of sample %" PRId64 ": expected one "
-					      "below %d, the number of classes", file,
-					      labels[i], i, classes);
+			return pd_error_input(err, "%s: label %d of sample %" PRId64
+					      ": expected one below %d, the number of classes",
+					      file, labels[i], i, classes);
 	return 0;
 }

@@ -108,7 +108,8 @@ static void test_idx(void)
 
 		snprintf(folder, sizeof(folder), "idx%d", gzip);
 		put_idx(folder, gzip);
-		if (!ok(pd_dataset_open(scratch_path("%s", folder), model, &train, &test, &err) == 0 &&
+		if (!ok(pd_dataset_open(scratch_path("%s", folder), model, &train, &test,
+					&err) == 0 &&
 			idx_right(&train, &test), "IDX files, gzip %d: every byte", gzip)) {
 			diag("%s", err.text);
 			continue;
@@ -185,7 +186,8 @@ static void test_idx_refused(void)
 	unlink(scratch_path("bad/t10k-labels-idx1-ubyte"));
 	ok(refused("bad", model, "t10k-labels-idx1-ubyte", "No such file"), "a file is missing");
 	mkdir(scratch_path("bad/t10k-labels-idx1-ubyte"), 0777);
-	ok(refused("bad", model, "t10k-labels-idx1-ubyte", "expected a file"), "a directory instead");
+	ok(refused("bad", model, "t10k-labels-idx1-ubyte", "expected a file"),
+	   "a directory instead");
 	mkdir(scratch_path("empty"), 0777);
 	ok(refused("empty", model, "empty", "no data set found"), "an empty directory");
 	ok(refused("missing", model, "missing", "cannot open"), "a missing directory");
@@ -208,7 +210,8 @@ static void test_models(void)
 	model = small_model(&store, 3, HEIGHT, WIDTH, 10);
 	ok(refused("models", model, "train-images-idx3-ubyte", "expected 3x4x5"), "channels");
 	model = small_model(&store, 1, HEIGHT, WIDTH, 4);
-	ok(refused("models", model, "train-labels-idx1-ubyte", "label 4 of sample 4: expected one below 4"),
+	ok(refused("models", model, "train-labels-idx1-ubyte",
+		   "label 4 of sample 4: expected one below 4"),
 	   "fewer classes than labels");
 	model = small_model(&store, 1, HEIGHT, WIDTH, 10);
 	store.model.input_count = 1;
@@ -234,9 +237,11 @@ static void test_truncated(void)
 		put_idx(folder, gzip ? 15 : 0);
 		bytes = scratch_read(scratch_path("%s/%s%s", folder, names[i & 3], suffix), &count);
 		for (size_t n = 0; n < count; n++) {
-			scratch_write(scratch_path("%s/%s%s", folder, names[i & 3], suffix), bytes, n);
+			scratch_write(scratch_path("%s/%s%s", folder, names[i & 3], suffix), bytes,
+				      n);
 			if (!refused(folder, model, names[i & 3], "")) {
-				diag("%s%s: the first %zu bytes of %zu", names[i & 3], suffix, n, count);
+				diag("%s%s: the first %zu bytes of %zu", names[i & 3], suffix, n,
+				     count);
 				all = false;
 			}
 		}
@@ -249,8 +254,10 @@ static void test_truncated(void)
 static void test_corrupt(void)
 {
 	const struct pd_model *model = small_model(&store, 1, HEIGHT, WIDTH, 10);
-	static const char *const names[] = { "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz",
-					     "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz" };
+	static const char *const names[] = { "train-images-idx3-ubyte.gz",
+					     "train-labels-idx1-ubyte.gz",
+					     "t10k-images-idx3-ubyte.gz",
+					     "t10k-labels-idx1-ubyte.gz" };
 	int refusals = 0;
 	bool all = true;
 
@@ -282,6 +289,11 @@ static void test_corrupt(void)
 	ok(refusals > 50, "most are refused (%d)", refusals);
 }
 
+static uint8_t cifar_pixel(int sample, int p)
+{
+	return (uint8_t)(sample * 3 + p / 1024 * 50 + p % 1024 % 7);
+}
+
 static void put_cifar(const char *folder, const int *counts)
 {
 	static uint8_t bytes[4 * RECORD];
@@ -292,7 +304,7 @@ static void put_cifar(const char *folder, const int *counts)
 		for (int i = 0; i < counts[f]; i++, sample++) {
 			bytes[i * RECORD] = (uint8_t)(sample % 10);
 			for (int p = 0; p < 3072; p++)
-				bytes[i * RECORD + 1 + p] = (uint8_t)(sample * 3 + p / 1024 * 50 + p % 1024 % 7);
+				bytes[i * RECORD + 1 + p] = cifar_pixel(sample, p);
 		}
 		if (f < 5)
 			scratch_write(scratch_path("%s/data_batch_%d.bin", folder, f + 1), bytes,
@@ -325,8 +337,7 @@ static void test_cifar(void)
 
 		right = right && set->labels[n] == s % 10;
 		for (int p = 0; p < 3072; p++)
-			right = right && set->pixels[n * 3072 + p] ==
-					 (uint8_t)(s * 3 + p / 1024 * 50 + p % 1024 % 7);
+			right = right && set->pixels[n * 3072 + p] == cifar_pixel((int)s, p);
 	}
 	ok(right, "CIFAR-10: every byte");
 	ok(fabsf(train.mean[1] - train.mean[0] - 50 / 255.0f) < 1e-5f &&
@@ -345,7 +356,8 @@ static void test_cifar(void)
 	ok(all, "CIFAR-10: truncated files are refused");
 	bytes[RECORD] = 10;
 	scratch_write(scratch_path("cifar/data_batch_3.bin"), bytes, count);
-	ok(refused("cifar", model, "data_batch_3.bin", "label 10 of sample 4"), "a label out of range");
+	ok(refused("cifar", model, "data_batch_3.bin", "label 10 of sample 4"),
+	   "a label out of range");
 	free(bytes);
 	unlink(scratch_path("cifar/data_batch_3.bin"));
 	ok(refused("cifar", model, "data_batch_3.bin", "No such file"), "a batch is missing");
@@ -359,8 +371,9 @@ static void test_synthetic(void)
 	struct pd_dataset set;
 
 	pd_dataset_synthetic(model, 4096, &set);
-	ok(set.synthetic && set.samples == 4096 && !set.pixels && !set.labels && set.classes == 1000 &&
-	   set.channels == 3 && set.height == 24 && set.width == 16, "synthetic: the model's shape");
+	ok(set.synthetic && set.samples == 4096 && !set.pixels && !set.labels &&
+	   set.classes == 1000 && set.channels == 3 && set.height == 24 && set.width == 16,
+	   "synthetic: the model's shape");
 	pd_dataset_release(&set);
 }
 

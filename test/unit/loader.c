@@ -26,8 +26,8 @@ static const int both[] = { 0, 1 };
 
 static void make_set(struct pd_dataset *set, int samples)
 {
-	*set = (struct pd_dataset){ .samples = samples, .channels = CHANNELS, .height = 2, .width = 3,
-				    .classes = 10, .mean = { 0.25f, 0.5f },
+	*set = (struct pd_dataset){ .samples = samples, .channels = CHANNELS, .height = 2,
+				    .width = 3, .classes = 10, .mean = { 0.25f, 0.5f },
 				    .deviation = { 0.5f, 2.0f } };
 	set->pixels = malloc((size_t)samples * CHANNELS * PLANE);
 	set->labels = malloc((size_t)samples);
@@ -61,7 +61,8 @@ static int sample_at(const struct pd_batch *batch, int i)
 
 	for (int e = 0; e < CHANNELS * PLANE; e++) {
 		int c = e / PLANE;
-		float expected = ((float)(s + 100 * c) / 255.0f - train.mean[c]) / train.deviation[c];
+		float pixel = (float)(s + 100 * c) / 255.0f;
+		float expected = (pixel - train.mean[c]) / train.deviation[c];
 
 		if (fabsf(image[e] - expected) > 1e-6f)
 			return -1;

@@ -97,7 +97,8 @@ static void test_round_trip(void)
 	free(bytes);
 	st = pd_safetensors_open(file, &err);
 	tensor = pd_safetensors_find(st, "conv1.weight");
-	ok(tensor && tensor->f32 && tensor->dims == 4 && tensor->size[0] == 3 && tensor->size[3] == 5 &&
+	ok(tensor && tensor->f32 && tensor->dims == 4 && tensor->size[0] == 3 &&
+	   tensor->size[3] == 5 &&
 	   tensor->elements == 150, "shape");
 	ok(!pd_safetensors_find(st, "conv1.bias"), "a tensor that is not there");
 	is_str(pd_safetensors_metadata(st, "step"), "17", "metadata");
@@ -127,30 +128,46 @@ static void test_refused(void)
 		{ "", 0, "not JSON" },
 		{ "{} x", 0, "not JSON" },
 		{ "{\"a\":1}", 0, "a: expected an object, found 1" },
-		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "a.data_offsets: expected an array" },
-		{ "{\"a\":{\"dtype\":\"F31\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "a.dtype" },
-		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4, "a.shape[0]" },
-		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1.5],\"data_offsets\":[0,4]}}", 4, "a.shape[0]" },
-		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4, "2 elements of F32" },
+		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4,
+		  "a.data_offsets: expected an array" },
+		{ "{\"a\":{\"dtype\":\"F31\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
+		  "a.dtype" },
+		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4,
+		  "a.shape[0]" },
+		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1.5],\"data_offsets\":[0,4]}}", 4,
+		  "a.shape[0]" },
+		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4,
+		  "2 elements of F32" },
 		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 3,
 		  "a.data_offsets[1]: expected a whole number from 0 to 3" },
-		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 5, "end of the file" },
-		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, "begins at byte 4" },
-		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}", 8, "data_offsets[1]" },
-		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]}}", 8, "an array of 2" },
+		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 5,
+		  "end of the file" },
+		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8,
+		  "begins at byte 4" },
+		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}", 8,
+		  "data_offsets[1]" },
+		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]}}", 8,
+		  "an array of 2" },
 		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
-		  "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "gap or overlap" },
+		  "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
+		  "gap or overlap" },
 		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
-		  "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,12]}}", 12, "gap or overlap" },
+		  "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,12]}}", 12,
+		  "gap or overlap" },
 		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
-		  "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, "duplicate" },
-		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}", 0,
+		  "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8,
+		  "duplicate" },
+		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],"
+		  "\"data_offsets\":[0,0]}}", 0,
 		  "overflows" },
-		{ "{\"a\":{\"dtype\":\"F64\",\"shape\":[4611686018427387904],\"data_offsets\":[0,0]}}", 0,
+		{ "{\"a\":{\"dtype\":\"F64\",\"shape\":[4611686018427387904],"
+		  "\"data_offsets\":[0,0]}}", 0,
 		  "elements of F64" },
-		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4,
+		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],"
+		  "\"data_offsets\":[0,4]}}", 4,
 		  "at most 8 dimensions" },
-		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":0}}", 4, "unknown key" },
+		{ "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":0}}", 4,
+		  "unknown key" },
 		{ "{\"__metadata__\":{\"a\":1}}", 0, "__metadata__.a: expected a string" },
 	};
 	const char *file = scratch_path("bad.safetensors");
@@ -168,7 +185,8 @@ static void test_refused(void)
 	length = 1 << 30;
 	scratch_write(file, &length, 8);
 	ok(truncate(file, (off_t)2 << 30) == 0 && !pd_safetensors_open(file, &err) &&
-	   one_sentence(&err, PD_EXIT_USAGE, file, "at most 100000000"), "a header above the bound");
+	   one_sentence(&err, PD_EXIT_USAGE, file, "at most 100000000"),
+	   "a header above the bound");
 	ok(!pd_safetensors_open(scratch(), &err) &&
 	   one_sentence(&err, PD_EXIT_USAGE, scratch(), "expected a file"), "a directory");
 	file = scratch_path("missing.safetensors");
@@ -226,7 +244,8 @@ static void test_damage(void)
 			all = all && one_sentence(&err, PD_EXIT_USAGE, file, "");
 		}
 	}
-	ok(all && refusals > 100, "200 corrupted headers, %d of them refused in one sentence", refusals);
+	ok(all && refusals > 100, "200 corrupted headers, %d of them refused in one sentence",
+	   refusals);
 	free(bytes);
 }
 
