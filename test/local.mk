@@ -100,3 +100,9 @@ test_unit_trace_LDADD = $(UNIT_LIBS)
 test_unit_wiring_SOURCES = test/unit/wiring.c test/unit/document.h test/unit/small_profile.h
 test_unit_wiring_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_wiring_LDADD = $(UNIT_LIBS)
+check_PROGRAMS += test/unit/malform
+test_unit_malform_SOURCES = test/unit/malform.c
+test_unit_malform_LDADD = $(PD_LIBS)
+TESTS += test/t1001-malformed.sh
+EXTRA_DIST += test/t1001-malformed.sh test/data/small-model.json test/data/small-profile.json \
+	test/data/small-topology.json test/data/small-plan.json test/data/small-trace.jsonl
