@@ -109,6 +109,9 @@ static void retire(struct pd_worker *w, struct entry *entry)
 		if (i == 0 || ev->end_ns > record.end_ns)
 			record.end_ns = ev->end_ns;
 	}
+	/* its event is the last thing on the stream, and tells nothing of the beginning */
+	if (entry->op.kind == PD_OP_allreduce)
+		record.start_ns = pd_collective_started_ns(w->collective);
 	if (entry->slot && entry->slot->batch && entry->op.kind == PD_OP_load) {
 		pd_loader_release(config->loader, entry->slot->batch);
 		entry->slot->batch = NULL;
