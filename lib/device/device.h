@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #define PD_AGAIN 1
+#define PD_SUM_SOURCES 16           /* of one sum, at most */
 
 struct pd_device { const struct pd_device_ops *ops; };
 struct pd_stream { struct pd_device *device; };

@@ -23,7 +23,13 @@ struct pd_collective {
 	size_t floats, piece_most;      /* of the longest piece */
 	float *staging;                 /* n - 1 times piece_most: parts of my piece */
 	struct pair *pairs;             /* by member; that of me is never used */
-	const float **parts;            /* of my piece, by member */
+	/*
+	 * What is added up to the sum of my piece, in groups of PD_SUM_SOURCES: the parts by
+	 * member; each group but the first begins with what the one before made, which is
+	 * where member 0's part was.
+	 */
+	const float **sources;
+	int source_count;
 	struct pd_event summed;
 
 	/* the one under way */
@@ -41,6 +47,28 @@ static size_t piece_begin(const struct pd_collective *c, int i)
 			lines % (size_t)c->n * (size_t)i / (size_t)c->n) * PIECE_ALIGN;
 
 	return begin < c->floats ? begin : c->floats;
+}
+
+/* Where a member's part of my piece is, or comes. */
+static float *part(const struct pd_collective *c, int member)
+{
+	return member == c->me ? c->buf + piece_begin(c, c->me)
+			       : c->staging + (size_t)(member - (member > c->me)) * c->piece_most;
+}
+
+static void arrange_sources(struct pd_collective *c)
+{
+	c->source_count = 0;
+	for (int i = 0; i < c->n; i++) {
+		if (i > 0 && c->source_count % PD_SUM_SOURCES == 0)
+			c->sources[c->source_count++] = part(c, 0);
+		c->sources[c->source_count++] = part(c, i);
+	}
+}
+
+static int groups(const struct pd_collective *c)
+{
+	return (c->source_count + PD_SUM_SOURCES - 1) / PD_SUM_SOURCES;
 }
 
 static size_t piece_floats(const struct pd_collective *c, int i)
@@ -68,7 +96,7 @@ struct pd_collective *pd_collective_new(struct pd_transport *transport, struct p
 	c->ranks = pd_calloc((size_t)n, sizeof(*c->ranks));
 	memcpy(c->ranks, ranks, (size_t)n * sizeof(*ranks));
 	c->pairs = pd_calloc((size_t)n, sizeof(*c->pairs));
-	c->parts = pd_calloc((size_t)n, sizeof(*c->parts));
+	c->sources = pd_calloc(2 * (size_t)n, sizeof(*c->sources));
 	for (int i = 0; i < n; i++)
 		if (piece_floats(c, i) > c->piece_most)
 			c->piece_most = piece_floats(c, i);
@@ -90,7 +118,7 @@ void pd_collective_free(struct pd_collective *c)
 		c->device->ops->free(c->device, c->staging);
 	free(c->ranks);
 	free(c->pairs);
-	free(c->parts);
+	free(c->sources);
 	free(c);
 }
 
@@ -116,10 +144,8 @@ static int post_pair(struct pd_collective *c, int other, uint64_t tag_base)
 	struct pair *pair = &c->pairs[other];
 	float *mine = c->buf + piece_begin(c, c->me), *its = c->buf + piece_begin(c, other);
 	size_t mine_floats = piece_floats(c, c->me), its_floats = piece_floats(c, other);
-	float *part = c->staging + (size_t)(other - (other > c->me)) * c->piece_most;
 
-	c->parts[other] = part;
-	if (post(c, false, other, tag_base, part, mine_floats, NULL, &pair->part_in) < 0 ||
+	if (post(c, false, other, tag_base, part(c, other), mine_floats, NULL, &pair->part_in) < 0 ||
 	    post(c, true, other, tag_base, its, its_floats, c->after, &pair->part_out) < 0 ||
 	    post(c, true, other, tag_base + 1, mine, mine_floats, &c->summed,
 		 &pair->sum_out) < 0 ||
@@ -128,45 +154,47 @@ static int post_pair(struct pd_collective *c, int other, uint64_t tag_base)
 	return 0;
 }
 
-static int wait_for(struct pd_collective *c, struct pd_event *ev)
+static int sum_group(struct pd_collective *c, int group)
 {
-	return c->device->ops->wait(c->stream, ev);
+	int first = group * PD_SUM_SOURCES, left = c->source_count - first;
+	bool last = left <= PD_SUM_SOURCES;
+
+	return c->device->ops->sum(c->stream, part(c, last ? c->me : 0), c->sources + first,
+				   last ? left : PD_SUM_SOURCES, piece_floats(c, c->me),
+				   last ? &c->summed : NULL);
 }
 
 /*
- * Thing number `step` for the stream: 0 to n-1, wait for the parts; n, add them up; then,
- * n at a time, wait for the parts that leave, the sums that leave, those that come; at last
- * nothing, with `done`.
+ * Thing number `step` for the stream: wait for the parts, n things; add them up, one for
+ * each group; then, n at a time, wait for the parts that leave, the sums that leave, those
+ * that come; at last nothing, with `done`.
  */
 static int issue(struct pd_collective *c)
 {
-	const struct pd_device_ops *ops = c->device->ops;
-	int phase = c->step <= c->n ? 0 : 1 + (c->step - c->n - 1) / c->n;
-	int member = c->step <= c->n ? c->step : (c->step - c->n - 1) % c->n;
-	struct pair *pair = &c->pairs[member % c->n];
+	int rest = c->step - c->n - groups(c), member = c->step;
+	struct pair *pair;
+	struct pd_event *ev;
 
-	if (c->step == c->n)
-		return ops->sum(c->stream, c->buf + piece_begin(c, c->me), c->parts, c->n,
-				piece_floats(c, c->me), &c->summed);
-	if (phase > 3)
-		return ops->sum(c->stream, c->buf, NULL, 0, 0, c->done);
+	if (c->step >= c->n && rest < 0)
+		return sum_group(c, c->step - c->n);
+	if (rest == 3 * c->n)
+		return c->device->ops->sum(c->stream, c->buf, NULL, 0, 0, c->done);
+	if (rest >= 0)
+		member = rest % c->n;
+	pair = &c->pairs[member];
 	if (member == c->me)
-		return phase == 0 && c->after ? wait_for(c, (struct pd_event *)c->after) : 0;
-	switch (phase) {
-	case 0:
-		return wait_for(c, &pair->part_in);
-	case 1:
-		return wait_for(c, &pair->part_out);
-	case 2:
-		return wait_for(c, &pair->sum_out);
-	default:
-		return wait_for(c, &pair->sum_in);
-	}
+		ev = rest < 0 ? (struct pd_event *)c->after : NULL;
+	else if (rest < 0)
+		ev = &pair->part_in;
+	else
+		ev = rest < c->n ? &pair->part_out :
+		     rest < 2 * c->n ? &pair->sum_out : &pair->sum_in;
+	return ev ? c->device->ops->wait(c->stream, ev) : 0;
 }
 
 static int steps(const struct pd_collective *c)
 {
-	return 4 * c->n + 2;
+	return 4 * c->n + groups(c) + 1;
 }
 
 int pd_collective_progress(struct pd_collective *c)
@@ -197,7 +225,7 @@ int pd_collective_start(struct pd_collective *c, float *buf, uint64_t tag_base,
 	c->after = after;
 	c->done = done;
 	c->step = 0;
-	c->parts[c->me] = buf + piece_begin(c, c->me);
+	arrange_sources(c);
 	pd_event_arm(&c->summed);
 	/* not everybody to the same member first */
 	for (int k = 1; k < c->n; k++)

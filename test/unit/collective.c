@@ -55,6 +55,8 @@ static int fake_sum(struct pd_stream *stream, float *dst, const float *const *sr
 	struct fake_stream *s = (struct fake_stream *)stream;
 	int i = s->queued;
 
+	if (n > PD_SUM_SOURCES)
+		return -1;
 	if (s->queued == 3)
 		return PD_AGAIN;
 	s->queue[i].wait = NULL;
@@ -82,7 +84,8 @@ static bool fake_work(struct fake_stream *s)
 				sum += s->queue[0].src[k][i];
 			s->queue[0].dst[i] = sum;
 		}
-		pd_event_complete(s->queue[0].ev, start_ns, pd_now_ns(), s->gate);
+		if (s->queue[0].ev)
+			pd_event_complete(s->queue[0].ev, start_ns, pd_now_ns(), s->gate);
 	}
 	memmove(&s->queue[0], &s->queue[1], sizeof(s->queue[0]) * (size_t)--s->queued);
 	return true;
@@ -118,6 +121,7 @@ static bool is_sum(const float *buf, size_t floats, int n, int round)
 
 static size_t lengths[] = {1, 2, 3, 4, 15, 16, 17, 64, 79, 81, 1000, 100003, 1 << 20};
 
+/* stream: NULL when the device works by itself. */
 static int reduce(struct rank *me, struct pd_collective *c, struct fake_stream *stream,
 		  float *buf, size_t floats, int index, int round)
 {
@@ -133,7 +137,8 @@ static int reduce(struct rank *me, struct pd_collective *c, struct fake_stream *
 	usleep((unsigned)((index * 7 + round * 5) % 11) * 300);
 	for (int i = 0; i < 3; i++) {
 		bad += ranks_step(me, 0) < 0;
-		fake_work(stream);
+		if (stream)
+			fake_work(stream);
 	}
 	for (size_t i = 0; i < floats; i++)
 		buf[i] = value(index, i, round);
@@ -142,7 +147,7 @@ static int reduce(struct rank *me, struct pd_collective *c, struct fake_stream *
 	while (!pd_event_done(&done)) {
 		if (ranks_step(me, 1) < 0 || pd_collective_progress(c) < 0)
 			return 1;
-		while (fake_work(stream))
+		while (stream && fake_work(stream))
 			continue;
 	}
 	bad += !rank_ok(me, is_sum(buf, floats, me->ranks, round), "the sum in member order");
@@ -182,6 +187,32 @@ static int all_reduce(struct rank *me)
 	return bad;
 }
 
+/* The same on a device with threads and a queue of its own. */
+static int on_cpu(struct rank *me)
+{
+	const struct pd_device_ops *ops = &pd_device_cpu;
+	struct pd_device_config config = {.threads = 1, .gate = &me->gate};
+	int ranks[RANKS_MAX], bad = 0;
+	size_t floats = 300001;
+	struct pd_error err;
+	struct pd_device *device = ops->open(&config, &err);
+	struct pd_stream *stream = ops->stream_open(device, &err);
+	float *buf = ops->alloc(device, floats * sizeof(float), &err);
+	struct pd_collective *c;
+
+	for (int i = 0; i < me->ranks; i++)
+		ranks[i] = i;
+	c = pd_collective_new(me->transport, device, stream, ranks, me->ranks, me->rank, floats,
+			      &err);
+	for (int round = 0; round < 5; round++)
+		bad += reduce(me, c, NULL, buf, floats, me->rank, round);
+	pd_collective_free(c);
+	ops->free(device, buf);
+	ops->stream_close(stream);
+	ops->close(device);
+	return bad;
+}
+
 int main(void)
 {
 	bool differs = false;
@@ -192,5 +223,8 @@ int main(void)
 	ok(differs, "the numbers of this test feel the order of their sum");
 	for (int n = 1; n <= 5; n++)
 		is_int(run_ranks(n, all_reduce, NULL, -1), 0, "%d members, 1 to 1048576 floats", n);
+	lengths[PD_COUNT(lengths) - 1] = 1;     /* less work for many processes */
+	is_int(run_ranks(18, all_reduce, NULL, -1), 0, "18 members: more than one sum takes");
+	is_int(run_ranks(3, on_cpu, NULL, -1), 0, "3 members with the device of processors");
 	return done_testing();
 }

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#define RANKS_MAX 8
+#define RANKS_MAX 20
 
 struct rank {
 	int rank, ranks;

@@ -16,7 +16,6 @@
 #endif
 
 #define QUEUE 256
-#define MAX_SOURCES 16
 
 enum work_kind { WAIT, FORWARD, BACKWARD, UPDATE, SUM, COPY, QUIT };
 
@@ -31,7 +30,7 @@ struct work {
 		struct pd_update update;
 		struct {
 			float *dst;
-			const float *src[MAX_SOURCES];
+			const float *src[PD_SUM_SOURCES];
 			int n;
 			size_t count;
 		} sum;
@@ -215,7 +214,7 @@ int pd_cpu_queue_sum(struct pd_stream *stream, float *dst, const float *const *s
 {
 	struct work w = { .kind = SUM, .ev = ev, .sum = { .dst = dst, .n = n, .count = count } };
 
-	if (n > MAX_SOURCES)
+	if (n > PD_SUM_SOURCES)
 		return -1;
 	for (int i = 0; i < n; i++)
 		w.sum.src[i] = src[i];
