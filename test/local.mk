@@ -106,3 +106,13 @@ test_unit_malform_LDADD = $(PD_LIBS)
 TESTS += test/t1001-malformed.sh
 EXTRA_DIST += test/t1001-malformed.sh test/data/small-model.json test/data/small-profile.json \
 	test/data/small-topology.json test/data/small-plan.json test/data/small-trace.jsonl
+
+# schedules and versions
+check_PROGRAMS += test/unit/schedule test/unit/weights
+TESTS += test/unit/schedule test/unit/weights
+test_unit_schedule_SOURCES = test/unit/schedule.c test/unit/small_profile.h
+test_unit_schedule_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_schedule_LDADD = $(UNIT_LIBS)
+test_unit_weights_SOURCES = test/unit/weights.c
+test_unit_weights_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_weights_LDADD = $(UNIT_LIBS)
