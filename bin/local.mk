@@ -14,3 +14,6 @@ bin_pd_worker_LDADD = $(PD_DEVICE_LIBS)
 bin_PROGRAMS += bin/pd-profile
 bin_pd_profile_SOURCES = bin/pd-profile.c
 bin_pd_profile_LDADD = $(PD_DEVICE_LIBS)
+bin_PROGRAMS += bin/pd-replay
+bin_pd_replay_SOURCES = bin/pd-replay.c
+bin_pd_replay_LDADD = $(PD_LIBS)

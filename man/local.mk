@@ -1,1 +1,2 @@
 dist_man_MANS += man/pd-checkpoint.5
+dist_man_MANS += man/pd-replay.1

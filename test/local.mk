@@ -46,6 +46,18 @@ TESTS += test/unit/sim
 test_unit_sim_SOURCES = test/unit/sim.c
 test_unit_sim_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_sim_LDADD = $(UNIT_LIBS)
+check_PROGRAMS += test/unit/timeline
+TESTS += test/unit/timeline
+test_unit_timeline_SOURCES = test/unit/timeline.c
+test_unit_timeline_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_timeline_LDADD = $(UNIT_LIBS)
+check_PROGRAMS += test/unit/replay
+TESTS += test/unit/replay
+test_unit_replay_SOURCES = test/unit/replay.c
+test_unit_replay_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_replay_LDADD = $(UNIT_LIBS)
+EXTRA_DIST += test/t5001-replay.sh
+TESTS += test/t5001-replay.sh
 
 # data and checkpoints
 DATA_UNITS = test/unit/dataset test/unit/loader test/unit/safetensors test/unit/checkpoint

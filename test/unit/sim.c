@@ -168,20 +168,22 @@ static void test_links(void)
 {
 	struct pd_sim *sim = pd_sim_new(&plan, &wiring);
 	struct pd_sim_fabric *fabric = pd_sim_fabric_new(sim, &topology);
-	struct move near, far, behind, back, shared;
+	struct move near, far, behind, back, other, long_one;
 
 	move(fabric, 0, 1, 1, 100, &near);
 	move(fabric, 0, 2, 1, 100, &far);
-	move(fabric, 1, 3, 1, 10, &shared);
+	move(fabric, 1, 3, 1, 10, &other);
+	move(fabric, 1, 3, 2, 100, &long_one);
 	move(fabric, 0, 1, 2, 10, &behind);
 	move(fabric, 2, 0, 1, 100, &back);
 	run_out(sim);
 	is_event(&near.sent, 0, 100, "inside a server, sent");
 	is_event(&near.received, 0, 105, "inside a server, received");
-	is_event(&far.sent, 100, 300, "to the other server, behind it on rank 0's link");
-	is_event(&far.received, 100, 350, "with the outer level's latency");
-	is_event(&shared.sent, 300, 320, "another device, behind it on the server's link");
-	is_event(&behind.sent, 300, 310, "a later one of rank 0, in order");
+	is_event(&other.sent, 0, 20, "to the other server, at its link's rate");
+	is_event(&other.received, 0, 70, "with the outer level's latency");
+	is_event(&long_one.sent, 20, 220, "another one, behind it");
+	is_event(&far.sent, 220, 420, "from another device, behind that on the server's link");
+	is_event(&behind.sent, 100, 110, "what waits there holds up nobody on the device's link");
 	is_event(&back.sent, 0, 200, "the other way round is free");
 	pd_sim_fabric_free(fabric);
 	pd_sim_free(sim);

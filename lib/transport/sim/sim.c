@@ -15,16 +15,29 @@ struct transfer {
 	int32_t from, to;
 	struct pd_sim_fabric *fabric;
 	uint64_t tag;
-	struct transfer *chain;         /* in a bucket while one side is missing */
+	struct transfer *chain;         /* in a bucket while one side is missing, then at a link */
+	uint64_t order;                 /* in which it was ready to start */
 	int64_t bytes;
-	int64_t start_ns, latency_ns;
+	int64_t start_ns;
 	struct pd_event *send_done, *recv_done;
+};
+
+struct link {                           /* one direction of it */
+	bool busy;
+	struct transfer *first, *last;  /* waiting, by order */
+	struct link *next_freed;        /* in the list of links to be given out again */
 };
 
 struct level {
 	int64_t count;                  /* components of the level below in one of this */
 	int64_t bandwidth, latency_ns;
-	int64_t *up_free_ns, *down_free_ns;     /* per component of the level below */
+	struct link *up, *down;         /* per component of the level below */
+};
+
+struct path {
+	int count;
+	int64_t bandwidth, latency_ns;  /* INT64_MAX: takes no time */
+	struct link *links[2 * PD_MAX_LEVELS];
 };
 
 struct end {
@@ -39,6 +52,9 @@ struct pd_sim_fabric {
 	struct level level[PD_MAX_LEVELS];
 	struct end *ends;
 	struct pd_pool transfers;
+	uint64_t order;
+	struct pd_sim_thing give_out;
+	struct link *first_freed, *last_freed;
 	struct transfer **buckets;
 	size_t bucket_count, unmatched;         /* a power of two */
 };
@@ -63,49 +79,124 @@ static void transfer_arrive(struct pd_sim *sim, struct pd_sim_thing *thing)
 	pd_pool_return(&x->fabric->transfers, x);
 }
 
-static void transfer_left(struct pd_sim *sim, struct pd_sim_thing *thing)
+static void path_of(const struct transfer *x, struct path *path)
 {
-	struct transfer *x = (struct transfer *)thing;
+	int64_t a = x->from, b = x->to;
 
-	pd_sim_complete(sim, x->from, x->send_done, x->start_ns, sim->now_ns);
-	thing->next = transfer_arrive;
-	if (x->latency_ns > 0)
-		pd_sim_at(sim, thing, sim->now_ns + x->latency_ns);
-	else
-		transfer_arrive(sim, thing);
-}
-
-/* Takes its turn behind those that started before it on any of its links. */
-static void transfer_start(struct pd_sim *sim, struct pd_sim_thing *thing)
-{
-	struct transfer *x = (struct transfer *)thing;
-	int64_t *links[2 * PD_MAX_LEVELS];
-	int64_t a = x->from, b = x->to, start = sim->now_ns, least = INT64_MAX, end;
-	int n = 0;
-
-	x->latency_ns = 0;
+	path->count = 0;
+	path->bandwidth = INT64_MAX;
+	path->latency_ns = 0;
 	for (int l = 0; l < x->fabric->levels && a != b; l++) {
 		const struct level *level = &x->fabric->level[l];
 
-		x->latency_ns = level->latency_ns;
+		path->latency_ns = level->latency_ns;
 		if (level->bandwidth > 0) {
-			links[n++] = &level->up_free_ns[a];
-			links[n++] = &level->down_free_ns[b];
-			if (level->bandwidth < least)
-				least = level->bandwidth;
+			path->links[path->count++] = &level->up[a];
+			path->links[path->count++] = &level->down[b];
+			if (level->bandwidth < path->bandwidth)
+				path->bandwidth = level->bandwidth;
 		}
 		a /= level->count;
 		b /= level->count;
 	}
-	for (int i = 0; i < n; i++)
-		if (*links[i] > start)
-			start = *links[i];
-	end = start + way_ns(x->bytes, least);
-	for (int i = 0; i < n; i++)
-		*links[i] = end;
-	x->start_ns = start;
+}
+
+/* Behind those that were ready before it. */
+static void wait_at(struct link *link, struct transfer *x)
+{
+	struct transfer **at = &link->first;
+
+	x->chain = NULL;
+	if (link->last && link->last->order < x->order) {
+		link->last->chain = x;
+		link->last = x;
+		return;
+	}
+	while (*at && (*at)->order < x->order)
+		at = &(*at)->chain;
+	x->chain = *at;
+	*at = x;
+	if (!x->chain)
+		link->last = x;
+}
+
+/*
+ * Takes all its links if they are free, to leave later; else waits at one that is not.  A
+ * newcomer does not overtake those that wait for a link to be given out.
+ */
+static void try_start(struct pd_sim *sim, struct transfer *x, bool newcomer)
+{
+	struct path path;
+
+	path_of(x, &path);
+	for (int i = 0; i < path.count; i++)
+		if (path.links[i]->busy || (newcomer && path.links[i]->first)) {
+			wait_at(path.links[i], x);
+			return;
+		}
+	for (int i = 0; i < path.count; i++)
+		path.links[i]->busy = true;
+	x->start_ns = sim->now_ns;
+	pd_sim_at(sim, &x->thing, sim->now_ns + way_ns(x->bytes, path.bandwidth));
+}
+
+/* Links go to those that wait for them once all that end at this time have ended. */
+static void give_out(struct pd_sim *sim, struct pd_sim_thing *thing)
+{
+	struct pd_sim_fabric *fabric = (struct pd_sim_fabric *)
+		((char *)thing - offsetof(struct pd_sim_fabric, give_out));
+	struct transfer *x;
+
+	for (struct link *link; (link = fabric->first_freed);) {
+		fabric->first_freed = link->next_freed;
+		while (!link->busy && (x = link->first)) {
+			link->first = x->chain;
+			if (!link->first)
+				link->last = NULL;
+			try_start(sim, x, false);
+		}
+	}
+	fabric->last_freed = NULL;
+}
+
+static void free_link(struct pd_sim_fabric *fabric, struct link *link)
+{
+	link->busy = false;
+	if (!link->first)
+		return;
+	link->next_freed = NULL;
+	if (fabric->last_freed)
+		fabric->last_freed->next_freed = link;
+	else
+		fabric->first_freed = link;
+	if (!fabric->last_freed)
+		pd_sim_at(fabric->sim, &fabric->give_out, fabric->sim->now_ns);
+	fabric->last_freed = link;
+}
+
+static void transfer_left(struct pd_sim *sim, struct pd_sim_thing *thing)
+{
+	struct transfer *x = (struct transfer *)thing;
+	struct path path;
+
+	path_of(x, &path);
+	for (int i = 0; i < path.count; i++)
+		free_link(x->fabric, path.links[i]);
+	pd_sim_complete(sim, x->from, x->send_done, x->start_ns, sim->now_ns);
+	thing->next = transfer_arrive;
+	if (path.latency_ns > 0)
+		pd_sim_at(sim, thing, sim->now_ns + path.latency_ns);
+	else
+		transfer_arrive(sim, thing);
+}
+
+static void transfer_ready(struct pd_sim *sim, struct pd_sim_thing *thing)
+{
+	struct transfer *x = (struct transfer *)thing;
+
+	x->order = x->fabric->order++;
 	thing->next = transfer_left;
-	pd_sim_at(sim, thing, end);
+	try_start(sim, x, true);
 }
 
 static struct transfer **bucket_of(const struct pd_sim_fabric *fabric, int from, int to,
@@ -150,7 +241,7 @@ static struct transfer *match(struct pd_sim_fabric *fabric, int from, int to, ui
 		grow_buckets(fabric);
 	at = bucket_of(fabric, from, to, tag);
 	x = pd_pool_take(&fabric->transfers, sizeof(*x));
-	*x = (struct transfer){ .thing = { .next = transfer_start, .waits = 2 }, .from = from,
+	*x = (struct transfer){ .thing = { .next = transfer_ready, .waits = 2 }, .from = from,
 				.to = to, .tag = tag, .fabric = fabric, .chain = *at };
 	*at = x;
 	return x;
@@ -248,6 +339,7 @@ struct pd_sim_fabric *pd_sim_fabric_new(struct pd_sim *sim, const struct pd_topo
 	int64_t components = sim->rank_count;
 
 	fabric->sim = sim;
+	fabric->give_out.next = give_out;
 	fabric->rank_count = sim->rank_count;
 	fabric->levels = topology->levels;
 	for (int l = 0; l < fabric->levels; l++) {
@@ -256,8 +348,8 @@ struct pd_sim_fabric *pd_sim_fabric_new(struct pd_sim *sim, const struct pd_topo
 		level->count = topology->level[l].count;
 		level->bandwidth = topology->level[l].bandwidth_bytes_per_s;
 		level->latency_ns = topology->level[l].latency_ns;
-		level->up_free_ns = pd_calloc((size_t)components, sizeof(int64_t));
-		level->down_free_ns = pd_calloc((size_t)components, sizeof(int64_t));
+		level->up = pd_calloc((size_t)components, sizeof(*level->up));
+		level->down = pd_calloc((size_t)components, sizeof(*level->down));
 		components = (components + level->count - 1) / level->count;
 	}
 	fabric->bucket_count = FIRST_BUCKETS;
@@ -274,8 +366,8 @@ void pd_sim_fabric_free(struct pd_sim_fabric *fabric)
 	if (!fabric)
 		return;
 	for (int l = 0; l < fabric->levels; l++) {
-		free(fabric->level[l].up_free_ns);
-		free(fabric->level[l].down_free_ns);
+		free(fabric->level[l].up);
+		free(fabric->level[l].down);
 	}
 	pd_pool_release(&fabric->transfers);
 	free(fabric->buckets);

@@ -1,0 +1,91 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# pd-replay: a plan in virtual time, its report and its pictures.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+
+# plan REPLICAS WARMUPS ACTIVATION_BYTES LATENCY: a layer per stage, forward 1 us, backward 2 us
+plan() {
+	jq -n --argjson replicas "$1" --argjson warmups "$2" --argjson bytes "$3" --argjson latency "$4" '
+		($replicas | length) as $n
+		| {format: "pd-plan", version: 1,
+		   profile: {format: "pd-profile", version: 1, name: "made <up> & \"quoted\"",
+			     batch_size: 8, dtype: "f32",
+			     device: {kind: "cpu", name: "none", threads: 1, memory_bytes: 0},
+			     layers: [range($n) | {name: "l\(.)",
+				      inputs: (if . == 0 then [] else ["l\(. - 1)"] end),
+				      forward_ns: 1000, backward_ns: 2000,
+				      activation_bytes: $bytes, parameter_bytes: 640}]},
+		   topology: {format: "pd-topology", version: 1, device: {memory_bytes: 0},
+			      levels: [{count: 4, bandwidth_bytes_per_s: 1000000000,
+					latency_ns: $latency},
+				       {count: 4, bandwidth_bytes_per_s: 500000000,
+					latency_ns: $latency}]},
+		   schedule: "1f1b", weights: "stash", microbatches: 1,
+		   stages: [range($n) as $s | {layers: ["l\($s)"], replicas: $replicas[$s],
+			    ranks: [range($replicas[$s]) + ([$replicas[:$s][]] | add // 0)],
+			    warmup: $warmups[$s], recompute: false}]}'
+}
+plan '[1,1,1,1]' '[3,2,1,0]' 0 0 >straight.json
+plan '[3,2,1]' '[1,1,0]' 700 300 >replicas.json
+
+test_ok 'a report on a plan' 'pd-replay straight.json >out && grep -q "^time per minibatch  *3 us" out && grep -q "80 minibatches" out'
+test_ok 'the plan on standard input' 'pd-replay <straight.json | cmp - out'
+test_ok 'twice the same' 'pd-replay -f chrome replicas.json >1 && pd-replay -f chrome replicas.json >2 && cmp 1 2'
+test_ok 'as many minibatches as wanted' 'pd-replay --minibatches=7 straight.json | grep -q "; 7 minibatches"'
+
+test_ok 'a timeline of the start' '
+	COLUMNS=77 pd-replay -f text -n 4 straight.json >out
+	cat out
+	grep -qx "0:0 F0--F1--F2--F3--\.*B0========.*" out
+	grep -qx "3:3 \.*F0--B0=======.*" out
+	! grep -q "$(printf "\033")" out'
+test_ok 'no row is wider than the terminal' '
+	for columns in 40 80 132; do
+		COLUMNS=$columns pd-replay -f text replicas.json >out
+		awk -v most=$columns "/^[0-9]+:[0-9]+ / { rows++; if (length > most) exit 1 }
+			END { if (rows != 12) exit 1 }" out
+	done'
+
+test_ok 'events for trace viewers are JSON' 'pd-replay -f chrome replicas.json >chrome.json && jq -e ".traceEvents | length > 1000" chrome.json'
+test_ok 'every arrow has both ends, and does not point back in time' '
+	jq -e "[.traceEvents[] | select(.ph == \"s\" or .ph == \"f\")] | group_by(.id)
+		| length == 4 * 96 and all(.[]; length == 2 and (map(.ph) | sort) == [\"f\", \"s\"]
+			and (map(select(.ph == \"s\"))[0].ts <= map(select(.ph == \"f\"))[0].ts))" chrome.json'
+test_ok 'and lies on an operation at both' '
+	jq -e "([.traceEvents[] | select(.ph == \"X\")] | group_by([.pid, .tid])
+			| map({key: \"\(.[0].pid) \(.[0].tid)\", value: .}) | from_entries) as \$bars
+		| [.traceEvents[] | select(.ph == \"s\" or .ph == \"f\")]
+		| all(.[]; . as \$tip | any(\$bars[\"\(.pid) \(.tid)\"][];
+			.ts <= \$tip.ts + 1e-6 and \$tip.ts <= .ts + .dur + 1e-6))" chrome.json'
+test_ok 'operations of a thread follow each other' '
+	jq -e "[.traceEvents[] | select(.ph == \"X\")] | group_by([.pid, .tid])
+		| all(.[]; sort_by(.ts) as \$b | all(range(1; \$b | length);
+			\$b[. - 1].ts + \$b[. - 1].dur <= \$b[.].ts + 1e-6))" chrome.json'
+test_ok 'all that is in flight comes back' '
+	jq -e "[.traceEvents[] | select(.ph == \"C\")] | group_by(.pid)
+		| length == 6 and all(.[]; .[-1].args.minibatches == 0
+			and all(.[]; .args.minibatches >= 0 and .args.minibatches <= 2))" chrome.json'
+test_ok 'processes and threads have names' '
+	jq -e "[.traceEvents[] | select(.ph == \"M\" and .name == \"process_name\")]
+		| length == 6 and .[5].args.name == \"rank 5: stage 2, replica 0\"" chrome.json'
+
+pd-replay -f svg replicas.json >replicas.svg
+pd-replay -f svg -n 6 straight.json >straight.svg
+if command -v xmllint >/dev/null; then
+	test_ok 'drawings are well-formed' 'xmllint --noout replicas.svg straight.svg'
+elif command -v python3 >/dev/null; then
+	test_ok 'drawings are well-formed' 'for f in replicas straight; do
+		python3 -c "import sys, xml.dom.minidom as m; m.parse(sys.argv[1])" $f.svg; done'
+else
+	test_skip 'drawings are well-formed' 'neither xmllint nor python3'
+fi
+test_ok 'a drawing shows every operation that takes time' '
+	[ "$(grep -c "<title>0F[0-9]* forward" straight.svg)" -eq 6 ] &&
+	[ "$(grep -c "<title>3B[0-9]* backward" straight.svg)" -eq 6 ]'
+
+test_ok 'a document that is neither' 'echo "{}" >x; status 2 pd-replay x 2>err && one_line err'
+test_ok 'a pipeline that would deadlock' '
+	jq ".stages[0].warmup = 0 | .stages[1].warmup = 2" straight.json >x
+	status 2 pd-replay x 2>err && one_line err && grep -q "stages\[1\].warmup" err'
+test_ok 'a full disk' '[ ! -c /dev/full ] || { status 3 pd-replay straight.json 2>err >/dev/full && one_line err; }'
+test_done

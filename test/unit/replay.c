@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans run by the workers in virtual time. */
+#include "base/json.h"
+#include "base/mem.h"
+#include "replay/replay.h"
+#include "tap.h"
+#include "trace/report.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define MOST 6
+
+struct shape {                          /* a chain of one layer per stage */
+	int stages;
+	int replicas[MOST], warmup[MOST];       /* warmup[0] -1: the usual ones */
+	int64_t forward[MOST], backward[MOST];
+	int64_t activation_bytes, parameter_bytes, latency_ns;
+};
+
+static json_t *layers_of(const struct shape *shape)
+{
+	json_t *layers = json_array();
+
+	for (int s = 0; s < shape->stages; s++) {
+		char name[16], before[16];
+		json_t *layer;
+
+		snprintf(name, sizeof(name), "l%d", s);
+		snprintf(before, sizeof(before), "l%d", s - 1);
+		layer = json_pack("{ss s[] sI sI sI sI}", "name", name, "inputs",
+				  "forward_ns", shape->forward[s], "backward_ns", shape->backward[s],
+				  "activation_bytes", shape->activation_bytes,
+				  "parameter_bytes", shape->parameter_bytes);
+		if (s > 0)
+			json_array_append_new(json_object_get(layer, "inputs"),
+					      json_string(before));
+		json_array_append_new(layers, layer);
+	}
+	return layers;
+}
+
+static json_t *stages_of(const struct shape *shape)
+{
+	json_t *stages = json_array();
+	int rank = 0;
+
+	for (int s = 0; s < shape->stages; s++) {
+		json_t *ranks = json_array();
+		int left = 0, warmup = shape->warmup[s];
+		char name[16];
+
+		for (int t = s; t < shape->stages; t++)
+			left += shape->replicas[t];
+		if (shape->warmup[0] < 0)
+			warmup = (left + shape->replicas[s] - 1) / shape->replicas[s] - 1;
+		for (int i = 0; i < shape->replicas[s]; i++)
+			json_array_append_new(ranks, json_integer(rank++));
+		snprintf(name, sizeof(name), "l%d", s);
+		json_array_append_new(stages, json_pack("{s[s] si so si sb}", "layers", name,
+							"replicas", shape->replicas[s], "ranks",
+							ranks, "warmup", warmup, "recompute", 0));
+	}
+	return stages;
+}
+
+/* 1 byte per ns on every link, each rank with its own. */
+static struct pd_plan *plan_of(const struct shape *shape)
+{
+	json_t *json = json_pack(
+		"{ss si s{ss si ss si ss s{ss ss si si} so}"
+		" s{ss si s{si} s[{si sI sI}]} ss ss si so}",
+		"format", "pd-plan", "version", 1,
+		"profile", "format", "pd-profile", "version", 1, "name", "made up",
+		"batch_size", 8, "dtype", "f32",
+		"device", "kind", "cpu", "name", "none", "threads", 1, "memory_bytes", 0,
+		"layers", layers_of(shape),
+		"topology", "format", "pd-topology", "version", 1, "device", "memory_bytes", 0,
+		"levels", "count", 64, "bandwidth_bytes_per_s", INT64_C(1000000000),
+		"latency_ns", shape->latency_ns,
+		"schedule", "1f1b", "weights", "stash", "microbatches", 1,
+		"stages", stages_of(shape));
+	struct pd_place place = pd_place_root("made up", json);
+	struct pd_error err;
+	struct pd_plan *plan = pd_plan_parse_at(&place, &err);
+
+	if (!plan)
+		pd_bug("%s", err.text);
+	json_decref(json);
+	return plan;
+}
+
+static struct pd_trace *replayed(const struct shape *shape, int64_t minibatches)
+{
+	struct pd_replay_options with = { .minibatches = minibatches };
+	struct pd_plan *plan = plan_of(shape);
+	struct pd_error err;
+	struct pd_trace *trace = pd_replay(plan, &with, &err);
+
+	if (!trace)
+		pd_bug("%s", err.text);
+	pd_plan_free(plan);
+	return trace;
+}
+
+static uint32_t next_random(void)
+{
+	static uint32_t state = 7;
+
+	state = state * 1664525 + 1013904223;
+	return state >> 16;
+}
+
+static void make_random(struct shape *shape)
+{
+	*shape = (struct shape){ .stages = 2 + (int)(next_random() % (MOST - 1)) };
+	for (int s = shape->stages - 1; s >= 0; s--) {
+		shape->replicas[s] = 1;
+		shape->forward[s] = 1 + next_random() % 50;
+		shape->backward[s] = 1 + next_random() % 50;
+		if (s < shape->stages - 1)
+			shape->warmup[s] = shape->warmup[s + 1] + (int)(next_random() % 3);
+	}
+}
+
+/*
+ * The steady period of a straight pipeline whose transfers take c and wait for nothing, as
+ * a fraction: the largest of (sum t + 2 sum c) / (w_s - w_e + 1) over all windows of stages.
+ * The cycles of the graph of all dependencies: up from s to e, down again, and back to the
+ * forward that w_s + 1 backwards later waits for its turn.
+ */
+static void closed_form(const struct shape *shape, int64_t c, int64_t *over_p, int64_t *under_p)
+{
+	*over_p = 0;
+	*under_p = 1;
+	for (int s = 0; s < shape->stages; s++) {
+		int64_t sum = 0;
+
+		for (int e = s; e < shape->stages; e++) {
+			int64_t under = shape->warmup[s] - shape->warmup[e] + 1, over;
+
+			sum += shape->forward[e] + shape->backward[e];
+			over = sum + 2 * c * (e - s);
+			if (over * *under_p > *over_p * under) {
+				*over_p = over;
+				*under_p = under;
+			}
+		}
+	}
+}
+
+static void test_closed_form(void)
+{
+	const struct shape four = { .stages = 4, .replicas = { 1, 1, 1, 1 },
+				    .warmup = { 3, 2, 1, 0 }, .forward = { 1, 1, 1, 1 },
+				    .backward = { 2, 2, 2, 2 } };
+	struct pd_trace *trace = replayed(&four, 0);
+	int exact = 0, periodic = 0, above = 0;
+	const int cases = 40;
+
+	ok(pd_replay_period_ns(trace) == 3, "four equal stages: a minibatch every F + B");
+	pd_trace_free(trace);
+	for (int i = 0; i < cases; i++) {
+		struct pd_steady steady = { 0 };
+		struct shape shape;
+		int64_t over, under;
+
+		make_random(&shape);
+		trace = replayed(&shape, 300);
+		closed_form(&shape, 0, &over, &under);
+		pd_trace_steady(trace, &steady);
+		periodic += steady.cycle > 0;
+		exact += (steady.end_ns - steady.begin_ns) * under
+			 == over * (steady.last - steady.first);
+		pd_trace_free(trace);
+
+		shape.activation_bytes = next_random() % 20;
+		shape.latency_ns = next_random() % 20;
+		trace = replayed(&shape, 300);
+		closed_form(&shape, shape.activation_bytes + shape.latency_ns, &over, &under);
+		above += pd_replay_period_ns(trace) * (double)under >= (double)over - 1e-6;
+		pd_trace_free(trace);
+	}
+	is_int(periodic, cases, "random pipelines become periodic");
+	is_int(exact, cases, "with the period of the closed form, exactly");
+	is_int(above, cases, "and with transfers that take time, not a shorter one");
+}
+
+static void test_replicas(void)
+{
+	static const struct {
+		struct shape shape;
+		double period;
+		const char *what;
+	} cases[] = {
+		{ { .stages = 2, .replicas = { 2, 1 }, .warmup = { -1 }, .forward = { 4, 2 },
+		    .backward = { 8, 4 } }, 6, "2-1, balanced" },
+		{ { .stages = 2, .replicas = { 2, 1 }, .warmup = { -1 }, .forward = { 1, 2 },
+		    .backward = { 1, 4 } }, 6, "2-1, the second stage is slower" },
+		{ { .stages = 2, .replicas = { 1, 2 }, .warmup = { -1 }, .forward = { 2, 1 },
+		    .backward = { 4, 1 } }, 6, "1-2, the first stage is slower" },
+		{ { .stages = 2, .replicas = { 1, 2 }, .warmup = { 3, 0 }, .forward = { 2, 4 },
+		    .backward = { 4, 8 } }, 6, "1-2, balanced, a deeper warm-up" },
+		{ { .stages = 3, .replicas = { 3, 2, 1 }, .warmup = { -1 }, .forward = { 1, 1, 2 },
+		    .backward = { 2, 2, 4 } }, 6, "3-2-1, the last stage is slower" },
+		{ { .stages = 1, .replicas = { 4 }, .warmup = { -1 }, .forward = { 4 },
+		    .backward = { 8 }, .parameter_bytes = 256 }, 3 + 96, "data parallelism" },
+	};
+
+	for (size_t i = 0; i < PD_COUNT(cases); i++) {
+		struct pd_trace *trace = replayed(&cases[i].shape, 0);
+		double period = pd_replay_period_ns(trace);
+
+		ok(period == cases[i].period, "replicas: %s", cases[i].what);
+		if (period != cases[i].period)
+			diag("%.3f ns, expected %.3f", period, cases[i].period);
+		pd_trace_free(trace);
+	}
+}
+
+/* Every rank did exactly what its list says, in that order. */
+struct check {
+	struct pd_cursor *cursors;
+	int64_t count, wrong;
+};
+
+static void compare(void *context, const struct pd_record *record)
+{
+	struct check *check = context;
+	struct pd_op op = { .kind = PD_OP_KINDS };
+
+	check->count++;
+	if (!pd_cursor_next(&check->cursors[record->op.rank], &op)
+	    || op.kind != record->op.kind || op.microbatch != record->op.microbatch
+	    || op.version != record->op.version || op.seq != record->op.seq
+	    || op.peer != record->op.peer || op.stage != record->op.stage)
+		check->wrong++;
+}
+
+static void test_order(void)
+{
+	const struct shape shape = { .stages = 3, .replicas = { 3, 2, 1 }, .warmup = { -1 },
+				     .forward = { 5, 2, 1 }, .backward = { 9, 4, 3 },
+				     .activation_bytes = 7, .parameter_bytes = 100,
+				     .latency_ns = 2 };
+	const struct pd_phase phase = { .first = 0, .last = 50 };
+	struct pd_plan *plan = plan_of(&shape);
+	struct pd_error err;
+	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
+	struct check check = { .cursors = pd_calloc(6, sizeof(struct pd_cursor)) };
+	struct pd_replay_options with = { .minibatches = 50, .retired = compare,
+					  .context = &check };
+	struct pd_op op;
+	int64_t left = 0;
+
+	for (int r = 0; r < plan->rank_count; r++)
+		pd_cursor_init(&check.cursors[r], schedule, r, &phase, 0);
+	is_int(pd_replay_run(plan, &with, &err), 0, "50 minibatches (groups of 3 do not fill up)");
+	is_int(check.wrong, 0, "every rank follows its list");
+	for (int r = 0; r < plan->rank_count; r++) {
+		while (pd_cursor_next(&check.cursors[r], &op))
+			left++;
+		pd_cursor_release(&check.cursors[r]);
+	}
+	is_int(left, 0, "to its end");
+	ok(check.count > 50 * 3 * 2, "%" PRId64 " operations", check.count);
+	free(check.cursors);
+	pd_schedule_free(schedule);
+	pd_plan_free(plan);
+}
+
+/* Dependencies hold in time, transfers take what they must, shares add up to the window. */
+static void test_times(void)
+{
+	const struct shape shape = { .stages = 3, .replicas = { 2, 1, 1 }, .warmup = { -1 },
+				     .forward = { 50, 20, 30 }, .backward = { 90, 40, 60 },
+				     .activation_bytes = 15, .parameter_bytes = 64,
+				     .latency_ns = 4 };
+	struct pd_trace *trace = replayed(&shape, 40);
+	struct pd_timeline *timeline = pd_timeline_new(trace);
+	struct pd_report *report = pd_report_new(timeline);
+	int64_t forward_end[3][40], backward_end[3][40], wrong = 0, uneven = 0, long_enough = 0;
+
+	for (size_t i = 0; i < trace->count; i++) {
+		const struct pd_record *r = &trace->records[i];
+
+		if (r->op.kind == PD_OP_forward)
+			forward_end[r->op.stage][r->op.microbatch] = r->end_ns;
+		if (r->op.kind == PD_OP_backward)
+			backward_end[r->op.stage][r->op.microbatch] = r->end_ns;
+		if (r->op.kind == PD_OP_recv_activation || r->op.kind == PD_OP_recv_gradient)
+			long_enough += r->end_ns - r->start_ns == 15 + 4;
+	}
+	for (size_t i = 0; i < trace->count; i++) {
+		const struct pd_record *r = &trace->records[i];
+		int s = r->op.stage;
+
+		if (r->op.kind == PD_OP_forward && s > 0)
+			wrong += r->start_ns < forward_end[s - 1][r->op.microbatch] + 19;
+		if (r->op.kind == PD_OP_backward && s < 2)
+			wrong += r->start_ns < backward_end[s + 1][r->op.microbatch] + 19;
+		if (r->op.kind == PD_OP_backward)
+			wrong += r->start_ns < forward_end[s][r->op.microbatch];
+	}
+	is_int(wrong, 0, "nothing begins before what it needs has arrived");
+	is_int(long_enough, 40 * 2 * 2, "every transfer takes bytes / bandwidth + latency");
+	ok(report->has_steady, "there is a steady state");
+	for (int r = 0; r < timeline->rank_count; r++) {
+		int64_t sum = report->ranks[r].busy_ns;
+
+		for (int w = 0; w < PD_WAITS; w++)
+			sum += report->ranks[r].wait_ns[w];
+		uneven += sum != report->end_ns - report->begin_ns;
+	}
+	is_int(uneven, 0, "work and waits of each rank add up to the window");
+	is_int(report->links[0].activation_bytes, 40 * 15, "bytes of activations");
+	is_int(report->links[1].gradient_bytes, 40 * 15, "bytes of gradients");
+	pd_report_free(report);
+	pd_timeline_free(timeline);
+	pd_trace_free(trace);
+}
+
+int main(void)
+{
+	test_closed_form();
+	test_replicas();
+	test_order();
+	test_times();
+	return done_testing();
+}
