@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A partition does not change a bit: a network that branches, cut at every place and at
+ * many places at once, trains to the same weights, statistics and losses as in one piece;
+ * so it does when each layer is run by a call of its own, or forward is run twice.
+ */
+#include "chain.h"
+#include "tap.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BATCH 6
+#define STEPS 3
+#define SEED 99
+
+/*
+ * x -> c1 -> r1 -> n1 -> c2 -> j (+ r1) -> r2 -> p1 ... with r1 used again far below (cat),
+ * p1 by two branches, j's input twice, and s1, s2 sharing their parameters.
+ */
+static const char layers[] =
+	"{\"name\": \"c1\", \"kind\": \"conv2d\", \"inputs\": [\"x\"], \"out_channels\": 20, \"kernel\": 3, \"padding\": 1}, "
+	"{\"name\": \"r1\", \"kind\": \"relu\", \"inputs\": [\"c1\"]}, "
+	"{\"name\": \"n1\", \"kind\": \"batchnorm2d\", \"inputs\": [\"r1\"]}, "
+	"{\"name\": \"c2\", \"kind\": \"conv2d\", \"inputs\": [\"n1\"], \"out_channels\": 20, \"kernel\": 3, \"padding\": 1, \"bias\": false}, "
+	"{\"name\": \"j\", \"kind\": \"add\", \"inputs\": [\"c2\", \"r1\", \"c2\"]}, "
+	"{\"name\": \"r2\", \"kind\": \"relu\", \"inputs\": [\"j\"]}, "
+	"{\"name\": \"p1\", \"kind\": \"maxpool2d\", \"inputs\": [\"r2\"], \"kernel\": 2}, "
+	"{\"name\": \"s1\", \"kind\": \"conv2d\", \"inputs\": [\"p1\"], \"out_channels\": 20, \"kernel\": 3, \"padding\": 1}, "
+	"{\"name\": \"t1\", \"kind\": \"tanh\", \"inputs\": [\"s1\"]}, "
+	"{\"name\": \"s2\", \"kind\": \"conv2d\", \"inputs\": [\"t1\"], \"out_channels\": 20, \"kernel\": 3, \"padding\": 1, \"shares\": \"s1\"}, "
+	"{\"name\": \"d1\", \"kind\": \"dropout\", \"inputs\": [\"s2\"], \"p\": 0.2}, "
+	"{\"name\": \"p2\", \"kind\": \"avgpool2d\", \"inputs\": [\"r1\"], \"kernel\": 2}, "
+	"{\"name\": \"cat\", \"kind\": \"concat\", \"inputs\": [\"d1\", \"p1\", \"p2\"]}, "
+	"{\"name\": \"c3\", \"kind\": \"conv2d\", \"inputs\": [\"cat\"], \"out_channels\": 32, \"kernel\": 1}, "
+	"{\"name\": \"r3\", \"kind\": \"relu\", \"inputs\": [\"c3\"]}, "
+	"{\"name\": \"p3\", \"kind\": \"adaptive_avgpool2d\", \"inputs\": [\"r3\"], \"output_size\": [2, 2]}, "
+	"{\"name\": \"flat\", \"kind\": \"flatten\", \"inputs\": [\"p3\"]}, "
+	"{\"name\": \"r4\", \"kind\": \"relu\", \"inputs\": [\"flat\"]}, "
+	"{\"name\": \"f1\", \"kind\": \"linear\", \"inputs\": [\"r4\"], \"out_features\": 24}, "
+	"{\"name\": \"g1\", \"kind\": \"sigmoid\", \"inputs\": [\"f1\"]}, "
+	"{\"name\": \"f2\", \"kind\": \"linear\", \"inputs\": [\"g1\"], \"out_features\": 10}, "
+	"{\"name\": \"loss\", \"kind\": \"softmax_cross_entropy\", \"inputs\": [\"f2\", \"y\"]}";
+
+struct result {
+	float *arenas[4];
+	int64_t counts[4];
+	double losses[STEPS + 1];
+};
+
+static void load(struct chain *c, int step)
+{
+	int64_t n = c->batch * pd_shape_elements(&c->model->inputs[0].shape);
+	float *x = pd_calloc((size_t)n, sizeof(*x));
+	int32_t y[BATCH];
+
+	for (int64_t i = 0; i < n; i++)
+		x[i] = 2 * pd_unit(pd_random(3, (uint64_t)step, 0, (uint32_t)i).v[0]) - 1;
+	for (int i = 0; i < BATCH; i++)
+		y[i] = (i * 3 + step) % 10;
+	chain_load(c, x, y);
+	free(x);
+}
+
+static struct result train(const struct pd_device_ops *ops, const struct pd_model *model,
+			   const int *cuts, int cut_count, int threads, bool singly)
+{
+	struct chain *c = chain_open(ops, model, cuts, cut_count, BATCH, SEED, threads);
+	struct result r = { .losses = { 0 } };
+
+	c->singly = singly;
+	for (int step = 0; step < STEPS; step++) {
+		load(c, step);
+		c->first_sample = step * BATCH;
+		chain_forward(c);
+		r.losses[step] = c->loss.sum;
+		chain_backward(c);
+		chain_update(c, 0.1f, 0.9f, 1e-3f);
+	}
+	c->evaluate = true;
+	load(c, STEPS);
+	chain_forward(c);
+	r.losses[STEPS] = c->loss.sum;
+	for (int a = 0; a < 4; a++)
+		r.arenas[a] = chain_export(c, (enum arena)a, &r.counts[a]);
+	chain_close(c);
+	return r;
+}
+
+static void release(struct result *r)
+{
+	for (int a = 0; a < 4; a++)
+		free(r->arenas[a]);
+}
+
+static bool same(const struct result *a, const struct result *b)
+{
+	static const char *const names[] = { "weights", "gradients", "velocity", "state" };
+	bool equal = memcmp(a->losses, b->losses, sizeof(a->losses)) == 0;
+
+	if (!equal)
+		diag("losses %.9g %.9g %.9g, expected %.9g %.9g %.9g", b->losses[0], b->losses[1],
+		     b->losses[STEPS], a->losses[0], a->losses[1], a->losses[STEPS]);
+	for (int i = 0; i < 4; i++)
+		if (a->counts[i] != b->counts[i] ||
+		    memcmp(a->arenas[i], b->arenas[i], (size_t)a->counts[i] * 4) != 0) {
+			diag("%s differ", names[i]);
+			equal = false;
+		}
+	return equal;
+}
+
+static bool cuttable(const struct pd_model *model, int cut)
+{
+	for (int l = cut; l < model->layer_count; l++)
+		if (model->layers[l].shares >= 0 && model->layers[l].shares < cut)
+			return false;
+	return true;
+}
+
+static void test_device(const struct pd_device_ops *ops, const struct pd_model *model, int threads)
+{
+	struct result whole = train(ops, model, NULL, 0, threads, false), other;
+	int all[64], count = 0;
+
+	ok(whole.losses[STEPS - 1] < whole.losses[0] * 1.5 && whole.losses[0] > 0 &&
+	   whole.losses[0] != whole.losses[1], "%s, %d threads: it trains", ops->name, threads);
+	other = train(ops, model, NULL, 0, threads, true);
+	ok(same(&whole, &other), "%s, %d threads: layer by layer", ops->name, threads);
+	release(&other);
+	for (int cut = 1; cut < model->layer_count; cut++) {
+		if (!cuttable(model, cut))
+			continue;
+		all[count++] = cut;
+		other = train(ops, model, &cut, 1, threads, false);
+		ok(same(&whole, &other), "%s, %d threads: cut before %s", ops->name, threads,
+		   model->layers[cut].name);
+		release(&other);
+	}
+	other = train(ops, model, all, count, threads, true);
+	ok(same(&whole, &other), "%s, %d threads: cut in %d places", ops->name, threads, count);
+	release(&other);
+	release(&whole);
+}
+
+/* A forward into the same slot, as recomputation does it, leaves the same gradients. */
+static void test_again(const struct pd_device_ops *ops, const struct pd_model *model)
+{
+	struct chain *c = chain_open(ops, model, NULL, 0, BATCH, SEED, 1);
+	float *once, *twice;
+	int64_t n;
+
+	load(c, 0);
+	chain_forward(c);
+	chain_backward(c);
+	once = chain_export(c, GRADIENTS, &n);
+	chain_forward(c);
+	chain_forward(c);
+	chain_backward(c);
+	chain_backward(c);
+	twice = chain_export(c, GRADIENTS, &n);
+	ok(memcmp(once, twice, (size_t)n * sizeof(float)) == 0, "%s: forward again, backward again",
+	   ops->name);
+	free(once);
+	free(twice);
+	chain_close(c);
+}
+
+static void test_refusal(const struct pd_device_ops *ops, const struct pd_model *model)
+{
+	struct pd_device_config device = { .threads = 1 };
+	struct pd_net_config config = { .model = model, .count = 9, .batch_size = BATCH };
+	struct pd_error err = { .text = "" };
+	struct pd_device *d = ops->open(&device, &err);
+	struct pd_net *net = ops->net_open(d, &config, &err);
+
+	ok(!net && strstr(err.text, "\"s1\"") && strstr(err.text, "\"s2\""),
+	   "%s: a stage with half of those that share: %s", ops->name, err.text);
+	config.first = 9;
+	ok(!ops->net_open(d, &config, &err), "%s: and the other half", ops->name);
+	ops->close(d);
+}
+
+static void test_layer_sizes(const struct pd_device_ops *ops, const struct pd_model *model)
+{
+	struct chain *c = chain_open(ops, model, NULL, 0, BATCH, SEED, 1);
+	const struct pd_net_sizes *sizes = c->stages[0].sizes;
+	size_t slot = 0, parameters = 0;
+
+	if (!ops->net_layer) {
+		chain_close(c);
+		return;
+	}
+	for (int i = 0; i < sizes->in_count; i++)
+		slot += pd_align(sizes->in[i].bytes);
+	for (int l = 0; l < model->layer_count; l++) {
+		struct pd_net_layer layer;
+
+		ops->net_layer(c->stages[0].net, l, &layer);
+		slot += layer.slot_bytes;
+		parameters += layer.parameter_bytes;
+	}
+	is_int((int64_t)slot, (int64_t)sizes->slot_bytes, "%s: layers' slots add up", ops->name);
+	is_int((int64_t)parameters, (int64_t)sizes->weights_bytes, "%s: parameters too", ops->name);
+	chain_close(c);
+}
+
+int main(void)
+{
+	struct pd_model *model = model_of("3, 8, 8", layers);
+
+	for (int i = 0; pd_devices[i]; i++) {
+		if (pd_devices[i]->count() == 0)
+			continue;
+		test_device(pd_devices[i], model, 1);
+		test_device(pd_devices[i], model, 2);
+		test_again(pd_devices[i], model);
+		test_refusal(pd_devices[i], model);
+		test_layer_sizes(pd_devices[i], model);
+	}
+	pd_model_free(model);
+	return done_testing();
+}
