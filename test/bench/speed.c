@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * speed MODEL.json BATCH-SIZE STEPS [DEVICE [THREADS]]: samples per second of training steps (copy in,
+ * forward, backward, SGD with momentum), one stage, driven directly; the median over the
+ * steps after two that warm up.  Then the same per second of processor time, which a busy
+ * machine disturbs less.
+ */
+#include "../conform/chain.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static int compare(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double per_second(int64_t batch, int64_t *times, int steps)
+{
+	qsort(times, (size_t)steps, sizeof(*times), compare);
+	return (double)batch * 1e9 / (double)times[steps / 2];
+}
+
+static int64_t cpu_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+int main(int argc, char **argv)
+{
+	int64_t batch = argc > 2 ? atoll(argv[2]) : 0, count;
+	int steps = argc > 3 ? atoi(argv[3]) : 0;
+	struct pd_error err;
+	struct pd_model *model;
+	const struct pd_device_ops *ops;
+	struct chain *c;
+	int64_t *times, *cpu_times;
+	float *x;
+	int32_t *y;
+
+	if (batch < 1 || steps < 1) {
+		fprintf(stderr, "usage: speed MODEL.json BATCH-SIZE STEPS [DEVICE [THREADS]]\n");
+		return 2;
+	}
+	model = pd_model_read(argv[1], &err);
+	ops = model ? pd_device_find(argc > 4 ? argv[4] : "cpu", &err) : NULL;
+	if (!ops) {
+		fprintf(stderr, "speed: %s\n", err.text);
+		return 2;
+	}
+	count = batch * pd_shape_elements(&model->inputs[0].shape);
+	x = pd_calloc((size_t)count, sizeof(*x));
+	y = pd_calloc((size_t)batch, sizeof(*y));
+	times = pd_calloc((size_t)steps, sizeof(*times));
+	cpu_times = pd_calloc((size_t)steps, sizeof(*cpu_times));
+	for (int64_t i = 0; i < count; i++)
+		x[i] = (float)(i * 7919 % 1001) / 500 - 1;
+	for (int64_t i = 0; i < batch; i++)
+		y[i] = (int32_t)(i % 10);
+	c = chain_open(ops, model, NULL, 0, batch, 1, argc > 5 ? atoi(argv[5]) : 1);
+	for (int i = -2; i < steps; i++) {
+		int64_t start_ns = pd_now_ns(), start_cpu_ns = cpu_ns();
+
+		chain_load(c, x, y);
+		chain_forward(c);
+		chain_backward(c);
+		chain_update(c, 0.01f, 0.9f, 1e-4f);
+		if (i < 0)
+			continue;
+		times[i] = pd_now_ns() - start_ns;
+		cpu_times[i] = cpu_ns() - start_cpu_ns;
+	}
+	printf("%.2f %.2f\n", per_second(batch, times, steps),
+	       per_second(batch, cpu_times, steps));
+	chain_close(c);
+	pd_model_free(model);
+	free(x);
+	free(y);
+	free(times);
+	free(cpu_times);
+	return 0;
+}
