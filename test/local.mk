@@ -128,3 +128,10 @@ test_unit_schedule_LDADD = $(UNIT_LIBS)
 test_unit_weights_SOURCES = test/unit/weights.c
 test_unit_weights_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_weights_LDADD = $(UNIT_LIBS)
+
+# what runs under the sanitizers in contrib/check.sh: all but the tests that only measure
+# whole builds or read pages
+SANITIZED_SKIP = test/t8001-manual.sh
+.PHONY: print-sanitized-tests
+print-sanitized-tests:
+	@echo $(filter-out $(SANITIZED_SKIP),$(TESTS))

@@ -1,0 +1,79 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Builds and passes the tests on a machine with nothing but Debian 12; ends with one line,
+# "N passed, N failed, N skipped", and fails if any test did.
+#
+#     sh contrib/check.sh            everything, as CI does
+#     sh contrib/check.sh quick      without the sanitizers and the distribution
+set -u
+
+source=$(cd "$(dirname "$0")/.." && pwd)
+build=${PD_BUILD:-$source/build-check}
+passed=0 failed=0 skipped=0
+
+step() { printf '\n== %s\n' "$*"; }
+
+die() {
+	echo "$*" >&2
+	echo "$passed passed, $((failed + 1)) failed, $skipped skipped"
+	exit 1
+}
+
+# run NAME MAKE-ARGUMENTS: make check in ./NAME; adds up what it says.
+run() {
+	name=$1
+	shift
+	(cd "$build/$name" && make check "$@" >check.out 2>&1)
+	status=$?
+	count() { sed -n "s/^# $1: *//p" "$build/$name/check.out" | tail -n 1; }
+	grep -E '^(PASS|FAIL|ERROR|XPASS|SKIP):' "$build/$name/check.out" |
+		grep -Ev '^PASS:' | head -50
+	p=$(count PASS) f=$(count FAIL) e=$(count ERROR) s=$(count SKIP)
+	passed=$((passed + ${p:-0})) skipped=$((skipped + ${s:-0}))
+	failed=$((failed + ${f:-0} + ${e:-0}))
+	if [ $status -ne 0 ]; then
+		[ "$((${f:-0} + ${e:-0}))" -gt 0 ] || failed=$((failed + 1))
+		tail -n 30 "$build/$name/check.out"
+		for log in $(sed -n 's/^FAIL: \([^ ]*\) .*/\1/p; s/^ERROR: \([^ ]*\).*/\1/p' \
+			     "$build/$name/check.out" | sort -u | head -5); do
+			echo "-- $log"
+			grep -A20 -E '^not ok|^ERROR|Sanitizer' \
+				"$build/$name/${log%.sh}.log" 2>/dev/null | head -60
+		done
+	fi
+	echo "$name: ${p:-0} passed, $((${f:-0} + ${e:-0})) failed, ${s:-0} skipped"
+}
+
+configure() {
+	name=$1
+	shift
+	rm -rf "${build:?}/$name" && mkdir -p "$build/$name" &&
+		(cd "$build/$name" && "$source/configure" "$@" >configure.out 2>&1 &&
+		 make -j"$(nproc)" >make.out 2>&1) ||
+		{ tail -n 30 "$build/$name"/*.out; die "$name: the build failed"; }
+}
+
+sh "$source/contrib/packages.sh" build test >/dev/null || die "packages cannot be installed"
+(cd "$source" && autoreconf -fi >/dev/null 2>&1) || die "autoreconf failed"
+
+step "build without CUDA, warnings are errors; all tests"
+configure plain --enable-werror --with-cuda=no
+run plain
+
+if [ "${1-}" != quick ]; then
+	step "address and undefined behaviour sanitizers; the tests that they can follow"
+	configure sanitized --enable-werror --with-cuda=no --enable-asan --enable-ubsan CFLAGS='-g -O1'
+	run sanitized TESTS="$(cd "$build/sanitized" && make -s print-sanitized-tests)"
+
+	step "distribution: builds from its own tarball, installs, uninstalls"
+	if (cd "$build/plain" && make distcheck DISTCHECK_CONFIGURE_FLAGS=--with-cuda=no \
+	    TESTS= >distcheck.out 2>&1); then
+		passed=$((passed + 1))
+	else
+		failed=$((failed + 1))
+		tail -n 30 "$build/plain/distcheck.out"
+	fi
+fi
+echo
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]
