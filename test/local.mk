@@ -135,3 +135,7 @@ SANITIZED_SKIP = test/t8001-manual.sh
 .PHONY: print-sanitized-tests
 print-sanitized-tests:
 	@echo $(filter-out $(SANITIZED_SKIP),$(TESTS))
+
+# the house
+TESTS += test/t8002-layers.sh
+EXTRA_DIST += test/t8002-layers.sh

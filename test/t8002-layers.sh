@@ -1,0 +1,46 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A folder of lib includes only folders above it in contrib/HACKING's list, and the programs
+# that need no device are linked without one.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+
+# the list: lines of four spaces, a word, and what it is
+sed -n '/^Folders, lowest first/,/^Walked through/s/^    \([a-z]*\) .*/\1/p' \
+	"$PD_SOURCE/contrib/HACKING" >order
+
+test_ok "every folder of lib is in the list, once, and the other way round" '
+	(cd "$PD_SOURCE/lib" && ls -d */) | tr -d / | sort >folders
+	sort order | diff folders -
+'
+
+# includes FOLDER: the folders that its files include
+includes() {
+	find "$PD_SOURCE/lib/$1" -name "*.[ch]" -exec cat {} + |
+		sed -n "s/^#include \"\([a-z]*\)\/.*/\1/p" | sort -u
+}
+
+while read -r folder; do
+	test_ok "lib/$folder includes only what is above it" '
+		bad=
+		for other in $(includes "$folder"); do
+			grep -qx "$other" order || continue
+			[ "$(grep -nx "$other" order | cut -d: -f1)" -le \
+			  "$(grep -nx "$folder" order | cut -d: -f1)" ] || bad="$bad $other"
+		done
+		[ -z "$bad" ] || { echo "includes $bad"; false; }
+	'
+done <order
+
+test_ok "no #ifdef outside the back ends" '
+	! grep -rnE "^#[[:space:]]*if(def|ndef)? " "$PD_SOURCE/lib" "$PD_SOURCE/bin" \
+		--include="*.[ch]" | grep -vE "ifndef PD_[A-Z0-9_]+_H$" | grep -v "lib/device/c" |
+		grep -v "lib/transport/[nu]"
+'
+
+for program in pd-plan pd-replay; do
+	test_ok "$program needs no device library" '
+		! ldd "$PD_BUILD/bin/$program" | grep -E "dnnl|libuc[pst]|cuda|cudnn|nccl"
+	'
+done
+
+test_done
