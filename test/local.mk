@@ -118,6 +118,8 @@ test_unit_malform_LDADD = $(PD_LIBS)
 TESTS += test/t1001-malformed.sh
 EXTRA_DIST += test/t1001-malformed.sh test/data/small-model.json test/data/small-profile.json \
 	test/data/small-topology.json test/data/small-plan.json test/data/small-trace.jsonl
+TESTS += test/t8001-manual.sh
+EXTRA_DIST += test/t8001-manual.sh
 
 # schedules and versions
 check_PROGRAMS += test/unit/schedule test/unit/weights

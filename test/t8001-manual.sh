@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+# The manual says what is so: pages are well formed; what the .def tables and the readers
+# know is in them; options are those of --help; documents in them are read, commands run.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+
+man=$PD_SOURCE/man
+reader=$PD_BUILD/test/unit/read-document
+
+# same A B: two lists in files are the same.
+same() {
+	[ -s "$1" ] && diff "$1" "$2"
+}
+
+# Names in a .def table: entries NAME(name, ... or NAME(symbol, "name", ...
+def_names() {
+	sed -n 's/^[A-Z_]*_KIND([A-Z0-9_]*, *"\([^"]*\)".*/\1/p; s/^[A-Z_]*_KIND(\([a-z0-9_]*\),.*/\1/p' "$1"
+}
+
+# The commands that stand as items under a heading, outside of inner lists.
+page_items() {
+	awk -v heading="$2" '
+		/^\.S[sh] / { inside = $0 ~ "^.S[sh] " heading "$"; depth = 0; next }
+		!inside { next }
+		/^\.Bl/ { depth++ }
+		/^\.El/ { depth-- }
+		/^\.It Cm / && depth == 1 { for (i = 3; i <= NF; i++) if ($i != ",") print $i }' "$1"
+}
+
+if command -v mandoc >/dev/null; then
+	for page in "$man"/*.[1-8]; do
+		test_ok "${page##*/} is well formed" \
+			'mandoc -Tlint -W warning "$page" >lint || { cat lint; false; }
+			[ "$(sed -n 2p "$page" | cut -c 1-4)" = ".Dd " ]'
+	done
+else
+	test_skip "pages are well formed" "mandoc is not installed"
+fi
+
+# The tables.  Layer kinds come with their attributes: "relu:", "linear: out_features bias".
+test_ok "pd-model(5) has every layer kind and its attributes, and no others" '
+	{ tr "\n\t" "  " <"$PD_SOURCE/lib/model/layer_kind.def"; echo; } | sed "s/LAYER_KIND/\\n&/g" |
+		sed -n "s/^LAYER_KIND(\([a-z0-9_]*\), *-*[0-9]*, *\"\([^\"]*\)\",.*/\1: \2/p" |
+		tr -d "!" | sed "s/ *\$//" >expected
+	awk "/^\.Ss/ { inside = /Kinds\$/; depth = 0 }
+		!inside { next }
+		/^\.Bl/ { depth++ }
+		/^\.El/ { depth-- }
+		/^\.It Cm/ && depth == 1 { if (line) print line; line = \$3 \":\" }
+		/^\.It Cm/ && depth == 2 { line = line \" \" \$3 }
+		END { print line }" "$man/pd-model.5" >found
+	same expected found'
+test_ok "pd-plan(5) has every schedule" '
+	def_names "$PD_SOURCE/lib/plan/schedule_kind.def" >expected
+	page_items "$man/pd-plan.5" Schedules >found
+	same expected found'
+test_ok "pd-plan(5) has every kind of weights" '
+	def_names "$PD_SOURCE/lib/plan/weight_kind.def" >expected
+	page_items "$man/pd-plan.5" Weights >found
+	same expected found'
+test_ok "pd-trace(5) has every kind of operation, with its letter" '
+	sed -n "s/^OP_KIND(\([a-z_]*\), \"\(.\)\".*/\1 \2/p" "$PD_SOURCE/lib/schedule/op_kind.def" >expected
+	sed -n "/^\.It Cm/{N;s/^\.It Cm \([a-z_]*\)\n\([A-Za-z]\): .*/\1 \2/p}" "$man/pd-trace.5" >found
+	same expected found'
+
+# The keys that a reader expects: it lists them when it meets another one.
+for kind in model profile topology plan trace; do
+	test_ok "pd-$kind(5) has every key" '
+		rm -rf bad
+		mkdir bad
+		"$PD_BUILD/test/unit/malform" "$PD_SOURCE"/test/data/small-$kind.json* bad 1
+		for file in bad/*-unknown-key; do
+			"$reader" $kind "$file" 2>&1 || true
+		done | sed -n "s/.*expected one of //p" | tr -d " " | tr "," "\n" | sort -u >keys
+		[ "$(wc -l <keys)" -ge 5 ]
+		case $kind in
+		plan | trace) pages=$(echo "$man"/pd-*.5) ;;
+		profile) pages="$man/pd-profile.5 $man/pd-model.5" ;;
+		*) pages=$man/pd-$kind.5 ;;
+		esac
+		cat $pages | sed -n "s/^\.It Cm //p" | tr -d "\"" | tr " ," "\n\n" | sort -u >items
+		missing=$(comm -23 keys items)
+		[ -z "$missing" ] || { echo "not in the page: $missing"; false; }'
+	test_ok "the example in pd-$kind(5) is one" '
+		awk "/^\.Sh/ { inside = /EXAMPLES/ }
+			/^\.Ed/ { if (copy) exit }
+			copy { print }
+			inside && /^\.Bd/ { copy = 1 }" "$man/pd-$kind.5" >example
+		[ -s example ]
+		"$reader" $kind example >out'
+done
+test_ok "the string in pd-topology(5) is the document above it" '
+	"$reader" topology "$(sed -n "s/^\.Dl //p" "$man/pd-topology.5")" | grep -o "\"levels.*" >one
+	awk "/^\.Bd/ { copy = 1; next } /^\.Ed/ { copy = 0 } copy" "$man/pd-topology.5" >doc
+	"$reader" topology doc | grep -o "\"levels.*" >two
+	same one two'
+
+# Options: "f format" for each, in --help and in the page.
+for page in "$man"/*.1; do
+	program=$(basename "$page" .1)
+	if ! [ -x "$PD_BUILD/bin/$program" ]; then
+		test_skip "$program" "it is not built"
+		continue
+	fi
+	test_ok "$program: the options in --help are those in the page" '
+		"$program" --help | sed -n "s/^  \(-\([a-zA-Z]\),\|   \) --\([a-z-]*\).*/\2 \3/p" |
+			sort >expected
+		sed "s/\\\\-/-/g" "$page" |
+			sed -n "s/^\.It \(Fl \([a-zA-Z]\) , \)\{0,1\}Fl -\([a-z-]*\).*/\2 \3/p" | sort >found
+		same expected found'
+	# Commands, one after the other in one directory; a backslash at the end goes on.
+	awk '/^\.Sh/ { inside = /EXAMPLES/ }
+		inside && /^\.Bd/ { literal = 1 }
+		/^\.Ed/ { literal = 0; more = 0 }
+		literal && (/^\$ / || more) {
+			sub(/^\$ /, ""); gsub(/\\e/, "\\"); gsub(/\\-/, "-")
+			more = sub(/\\$/, ""); printf "%s%s", $0, more ? "" : "\n"
+		}' "$page" >commands
+	rm -rf examples
+	mkdir examples
+	ln -s "$PD_SOURCE/share" examples/share
+	while read -r line; do
+		data=$(echo "$line" | grep -o '/usr/share/[^ ]*' | head -n 1)
+		missing=
+		for word in $(echo "$line" | tr '|' '\n' | awk '{ print $1 }'); do
+			case $word in
+			pd-*) [ -x "$PD_BUILD/bin/$word" ] || missing=$word ;;
+			esac
+		done
+		if [ -n "$missing" ]; then
+			test_skip "$program: $line" "$missing is not built"
+		elif [ -n "$data" ] && ! [ -e "$data" ]; then
+			test_skip "$program: $line" "there is no $data"
+		else
+			test_ok "$program: $line" 'cd examples && eval "$line"'
+		fi
+	done <commands
+done
+test_done
