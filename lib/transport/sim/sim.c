@@ -29,7 +29,7 @@ struct link {                           /* one direction of it */
 };
 
 struct level {
-	int64_t count;                  /* components of the level below in one of this */
+	uint32_t count;                 /* components of the level below in one of this */
 	int64_t bandwidth, latency_ns;
 	struct link *up, *down;         /* per component of the level below */
 };
@@ -81,7 +81,7 @@ static void transfer_arrive(struct pd_sim *sim, struct pd_sim_thing *thing)
 
 static void path_of(const struct transfer *x, struct path *path)
 {
-	int64_t a = x->from, b = x->to;
+	uint32_t a = (uint32_t)x->from, b = (uint32_t)x->to;
 
 	path->count = 0;
 	path->bandwidth = INT64_MAX;
@@ -345,7 +345,7 @@ struct pd_sim_fabric *pd_sim_fabric_new(struct pd_sim *sim, const struct pd_topo
 	for (int l = 0; l < fabric->levels; l++) {
 		struct level *level = &fabric->level[l];
 
-		level->count = topology->level[l].count;
+		level->count = (uint32_t)topology->level[l].count;
 		level->bandwidth = topology->level[l].bandwidth_bytes_per_s;
 		level->latency_ns = topology->level[l].latency_ns;
 		level->up = pd_calloc((size_t)components, sizeof(*level->up));
