@@ -189,6 +189,39 @@ static void test_links(void)
 	pd_sim_free(sim);
 }
 
+/* Who waits longest goes first, also when it comes from another link or just now. */
+static void test_turns(void)
+{
+	static const struct pd_topology flat = {
+		.levels = 1, .devices = 4,
+		.level = { { .count = 4, .bandwidth_bytes_per_s = 1000000000 } } };
+	struct pd_sim *sim = pd_sim_new(&plan, &wiring);
+	struct pd_sim_fabric *fabric = pd_sim_fabric_new(sim, &flat);
+	struct pd_transport *a = pd_sim_transport(fabric, 0), *b = pd_sim_transport(fabric, 1);
+	struct move first, wide, older, younger, last;
+	struct pd_event sent, received;
+
+	move(fabric, 0, 2, 1, 10, &first);
+	move(fabric, 3, 1, 1, 30, &wide);
+	move(fabric, 0, 1, 1, 5, &older);
+	move(fabric, 2, 1, 1, 5, &younger);
+	run_out(sim);
+	is_event(&older.sent, 30, 35, "moved from one link to another, it keeps its turn");
+	is_event(&younger.sent, 35, 40, "before a younger one there");
+
+	move(fabric, 0, 2, 2, 10, &first);
+	move(fabric, 0, 3, 2, 5, &last);
+	pd_event_arm(&sent);
+	pd_event_arm(&received);
+	a->ops->send(a, 1, 2, NULL, 5, &first.sent, &sent);
+	b->ops->recv(b, 0, 2, NULL, 5, NULL, &received);
+	run_out(sim);
+	is_event(&last.sent, 50, 55, "who waited gets the link when it is free");
+	is_event(&sent, 55, 60, "not who is ready at that very moment");
+	pd_sim_fabric_free(fabric);
+	pd_sim_free(sim);
+}
+
 static void test_dependent_transfers(void)
 {
 	static const struct pd_topology free_links = { .levels = 1, .devices = 4,
@@ -302,6 +335,7 @@ int main(void)
 	test_memory();
 	test_sizes();
 	test_links();
+	test_turns();
 	test_dependent_transfers();
 	test_many_tags();
 	test_order();
