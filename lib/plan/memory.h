@@ -14,12 +14,15 @@ struct pd_memory {
 	int64_t optimizer_bytes;        /* velocity: 1 x parameters */
 	int64_t stash_bytes;            /* (warmup + 1) slots */
 	int64_t transfer_bytes;         /* gradients arriving and leaving, two each; all-reduce staging */
-	int64_t workspace_bytes;
+	int64_t scratch_bytes;          /* gradients of activations, and a layer's workspace */
 	int64_t total_bytes;
 };
 
-/* Layers first to first + count - 1 as one stage; in_bytes and out_bytes: what arrives
- * from earlier stages and leaves for later ones per minibatch. */
+/*
+ * Layers first to first + count - 1 as one stage; in_bytes and out_bytes: what arrives
+ * from earlier stages and leaves for later ones per minibatch.  A device may lay out its
+ * scratch with gaps: there the figure can be a little low.
+ */
 void pd_memory_of(const struct pd_profile *profile, int first, int count, int replicas,
 		  int warmup, int64_t in_bytes, int64_t out_bytes, struct pd_memory *out_p);
 

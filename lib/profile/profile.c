@@ -360,6 +360,17 @@ static int read_dtype(const struct pd_place *root, struct pd_profile *profile,
 	return 0;
 }
 
+static void find_gradients(struct pd_profile *profile)
+{
+	for (int l = 0; l < profile->layer_count; l++) {
+		struct pd_profile_layer *layer = &profile->layers[l];
+
+		layer->needs_gradient = layer->parameter_bytes > 0;
+		for (int i = 0; i < layer->input_count; i++)
+			layer->needs_gradient |= profile->layers[layer->inputs[i]].needs_gradient;
+	}
+}
+
 static int read_profile(const struct pd_place *place, struct pd_profile *profile,
 			struct pd_error *err)
 {
@@ -385,9 +396,10 @@ static int read_profile(const struct pd_place *place, struct pd_profile *profile
 			return -1;
 	}
 	layers = pd_place_key(place, "layers");
-	if (read_outer_inputs(place, profile, err) < 0)
+	if (read_outer_inputs(place, profile, err) < 0 || read_layers(&layers, profile, err) < 0)
 		return -1;
-	return read_layers(&layers, profile, err);
+	find_gradients(profile);
+	return 0;
 }
 
 struct pd_profile *pd_profile_parse_at(const struct pd_place *place, struct pd_error *err)

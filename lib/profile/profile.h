@@ -20,6 +20,7 @@ struct pd_profile_layer {
 	int64_t backward_input_ns, backward_weight_ns;  /* -1: not split */
 	int64_t update_ns;              /* the optimizer's step on its parameters; 0 where absent */
 	int64_t activation_bytes, parameter_bytes, stash_bytes, workspace_bytes;
+	bool needs_gradient;            /* its output: it or a layer before it has parameters */
 	double spread;                  /* of forward_ns + backward_ns over the runs: interquartile
 					   range / median; 0 where absent */
 };
