@@ -21,7 +21,7 @@ static int64_t minibatches;
 static const struct pd_opt options[] = {
 	{ .name = "format", .letter = 'f', .kind = PD_OPT_CHOICE, .argument = "NAME",
 	  .help = "report (default), text, svg, chrome", .value = &format, .choices = formats },
-	{ .name = "minibatches", .letter = 'n', .kind = PD_OPT_COUNT, .argument = "N",
+	{ .name = "minibatches", .letter = 'm', .kind = PD_OPT_COUNT, .argument = "N",
 	  .help = "replay N minibatches of a plan; of a trace, show the first N",
 	  .value = &minibatches, .min = 1, .max = 1e9 },
 	{ .name = NULL }

@@ -34,7 +34,7 @@ test_ok 'twice the same' 'pd-replay -f chrome replicas.json >1 && pd-replay -f c
 test_ok 'as many minibatches as wanted' 'pd-replay --minibatches=7 straight.json | grep -q "; 7 minibatches"'
 
 test_ok 'a timeline of the start' '
-	COLUMNS=77 pd-replay -f text -n 4 straight.json >out
+	COLUMNS=77 pd-replay -f text -m 4 straight.json >out
 	cat out
 	grep -qx "0:0 F0--F1--F2--F3--\.*B0========.*" out
 	grep -qx "3:3 \.*F0--B0=======.*" out
@@ -70,7 +70,7 @@ test_ok 'processes and threads have names' '
 		| length == 6 and .[5].args.name == \"rank 5: stage 2, replica 0\"" chrome.json'
 
 pd-replay -f svg replicas.json >replicas.svg
-pd-replay -f svg -n 6 straight.json >straight.svg
+pd-replay -f svg -m 6 straight.json >straight.svg
 if command -v xmllint >/dev/null; then
 	test_ok 'drawings are well-formed' 'xmllint --noout replicas.svg straight.svg'
 elif command -v python3 >/dev/null; then
@@ -82,6 +82,33 @@ fi
 test_ok 'a drawing shows every operation that takes time' '
 	[ "$(grep -c "<title>0F[0-9]* forward" straight.svg)" -eq 6 ] &&
 	[ "$(grep -c "<title>3B[0-9]* backward" straight.svg)" -eq 6 ]'
+
+# a trace: what the replay of a plan did, as if it had been measured
+plan '[1,1,1,1]' '[3,2,1,0]' 700 300 >links.json
+pd-replay -f chrome links.json | jq -c --slurpfile plan links.json '
+	{format: "pd-trace", version: 1, plan: $plan[0], device: "cpu", start_ns: 0},
+	(.traceEvents[] | select(.ph == "X") | .args.stage as $s
+	 | {rank: .pid, op: .cat, stage: $s, microbatch: .args.microbatch}
+	   + (if .args.version then {weight_version: .args.version} else {} end)
+	   + (if .args.bytes then {bytes: .args.bytes} else {} end)
+	   + (if .cat == "send_activation" or .cat == "recv_gradient" then {peer: ($s + 1)}
+	      elif .cat == "recv_activation" or .cat == "send_gradient" then {peer: ($s - 1)}
+	      else {} end)
+	   + {start_ns: (.ts * 1000 | round), end_ns: ((.ts + .dur) * 1000 | round)})' >trace.jsonl
+test_ok 'a report on a trace is that on its plan, and beside it' '
+	pd-replay links.json | sed "s/simulated/measured/" >predicted
+	pd-replay trace.jsonl >measured
+	cat measured
+	sed "s/ *$//" measured >clean && cmp measured clean
+	grep -q "^time per minibatch  *4.88 us in steady" measured
+	[ "$(grep "^time\|^bubble\|^stage . .* - " predicted)" = \
+	  "$(grep "^time\|^bubble\|^stage . .* - " measured)" ]
+	[ "$(grep -c "^stage . .* +0.0% .* +0.0%$" measured)" -eq 4 ]
+	grep -q "replayed, takes .* +0.0 % measured" measured'
+test_ok 'the first minibatches of a trace' '
+	pd-replay -m 3 trace.jsonl | grep -q "; 3 minibatches of 8 samples, measured"'
+test_ok 'a picture of a trace is that of its replay' '
+	pd-replay -f text links.json >1 && pd-replay -f text trace.jsonl >2 && cmp 1 2'
 
 test_ok 'a document that is neither' 'echo "{}" >x; status 2 pd-replay x 2>err && one_line err'
 test_ok 'a pipeline that would deadlock' '

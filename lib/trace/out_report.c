@@ -46,8 +46,8 @@ static void print_head(const struct pd_report *report, FILE *out)
 			(double)plan->profile->batch_size * 1e9 / report->steady.period_ns);
 	for (int r = 0; r < plan->rank_count; r++)
 		busy += report->ranks[r].busy_ns;
-	fprintf(out, "bubble               %.1f %% of the time of all ranks%s\n",
-		100 - percent((double)busy, (double)window * plan->rank_count),
+	if (window > 0)
+		fprintf(out, "bubble               %.1f %% of the time of all ranks%s\n", 100 - percent((double)busy, (double)window * plan->rank_count),
 		report->has_steady ? " in steady state" : "");
 }
 
@@ -155,51 +155,60 @@ static void print_links(const struct pd_report *report, FILE *out)
 	}
 }
 
-static void print_pair(double predicted, double here, bool both, FILE *out)
+static void print_time(double ns, FILE *out)
 {
 	char a[32];
 
-	if (both)
-		fprintf(out, " %10s", predicted > 0 ? show_ns(predicted, a) : "-");
-	fprintf(out, " %10s", here > 0 ? show_ns(here, a) : "-");
-	if (both && predicted > 0 && here > 0)
-		fprintf(out, " %+7.1f%%", 100 * (here / predicted - 1));
-	else if (both)
-		fprintf(out, " %8s", "");
+	fprintf(out, " %10s", ns > 0 ? show_ns(ns, a) : "-");
 }
 
-/* Per stage: means of one minibatch on one replica, beside what the profile predicts. */
-static void print_stages(const struct pd_report *report, const struct pd_report *predicted,
-			 FILE *out)
+static void print_pair(double predicted, double measured, FILE *out)
+{
+	print_time(predicted, out);
+	print_time(measured, out);
+	if (predicted > 0 && measured > 0)
+		fprintf(out, " %+7.1f%%", 100 * (measured / predicted - 1));
+	else
+		fprintf(out, " %8s", "-");
+}
+
+/* Means of one minibatch on one replica. */
+static void print_stages(const struct pd_report *report, FILE *out)
 {
 	const struct pd_plan *plan = report->timeline->trace->plan;
-	bool both = predicted != NULL;
 
-	if (both)
-		fprintf(out, "\n%-8s %30s %30s\n%-8s %10s %10s %8s %10s %10s %8s\n", "",
-			"forward           ", "backward           ", "", "predicted",
-			"measured", "", "predicted", "measured", "");
-	else
-		fprintf(out, "\n%-8s %10s %10s %10s %10s  layers\n", "", "forward", "backward",
-			"update", "all-reduce");
+	fprintf(out, "\n%-8s %10s %10s %10s %10s  layers\n", "", "forward", "backward", "update",
+		"all-reduce");
 	for (int s = 0; s < plan->stage_count; s++) {
-		const struct pd_stage_report *here = &report->stages[s];
-		const struct pd_stage_report *there = both ? &predicted->stages[s] : here;
+		const struct pd_stage_report *means = &report->stages[s];
 		const struct pd_stage *stage = &plan->stages[s];
 		const struct pd_profile_layer *first = &plan->profile->layers[stage->first_layer];
-		char name[32];
 
-		snprintf(name, sizeof(name), "stage %d", s);
-		fprintf(out, "%-8s", name);
-		print_pair(there->forward_ns, here->forward_ns, both, out);
-		print_pair(there->backward_ns, here->backward_ns, both, out);
-		if (!both) {
-			print_pair(0, here->step_ns, false, out);
-			print_pair(0, here->allreduce_ns, false, out);
-			fprintf(out, "  %s", first->name);
-			if (stage->layer_count > 1)
-				fprintf(out, " to %s", first[stage->layer_count - 1].name);
-		}
+		fprintf(out, "stage %-2d", s);
+		print_time(means->forward_ns, out);
+		print_time(means->backward_ns, out);
+		print_time(means->step_ns, out);
+		print_time(means->allreduce_ns, out);
+		fprintf(out, "  %s", first->name);
+		if (stage->layer_count > 1)
+			fprintf(out, " to %s", first[stage->layer_count - 1].name);
+		putc('\n', out);
+	}
+}
+
+/* The same beside those of the plan's profile. */
+static void print_differences(const struct pd_report *report, const struct pd_report *predicted,
+			      FILE *out)
+{
+	fprintf(out, "\n%-8s %-30s%s\n%-8s %10s %10s %8s %10s %10s\n", "", "    forward",
+		"    backward", "", "predicted", "measured", "", "predicted", "measured");
+	for (int s = 0; s < report->timeline->trace->plan->stage_count; s++) {
+		const struct pd_stage_report *here = &report->stages[s];
+		const struct pd_stage_report *there = &predicted->stages[s];
+
+		fprintf(out, "stage %-2d", s);
+		print_pair(there->forward_ns, here->forward_ns, out);
+		print_pair(there->backward_ns, here->backward_ns, out);
 		putc('\n', out);
 	}
 }
@@ -228,7 +237,9 @@ void pd_report_print(const struct pd_report *report, const struct pd_report *pre
 {
 	print_head(report, out);
 	print_use(report, out);
-	print_stages(report, predicted, out);
+	print_stages(report, out);
+	if (predicted)
+		print_differences(report, predicted, out);
 	print_links(report, out);
 	print_prediction(report, predicted, out);
 }
