@@ -36,9 +36,9 @@ test_ok 'as many minibatches as wanted' 'pd-replay --minibatches=7 straight.json
 test_ok 'a timeline of the start' '
 	COLUMNS=77 pd-replay -f text -m 4 straight.json >out
 	cat out
-	grep -qx "0:0 F0--F1--F2--F3--\.*B0========.*" out
-	grep -qx "3:3 \.*F0--B0=======.*" out
-	! grep -q "$(printf "\033")" out'
+	grep -qx "0:0 F0-*F1-*F2-*F3-*\.*B0=*\.*B1=*\.*B2=*\.*B3=*" out
+	grep -qx "3:3 \.*F0-*B0=*F1-*B1=*F2-*B2=*F3-*B3=*\.*" out
+	! grep -q "$(printf "\033")" out || false'
 test_ok 'no row is wider than the terminal' '
 	for columns in 40 80 132; do
 		COLUMNS=$columns pd-replay -f text replicas.json >out
@@ -100,7 +100,6 @@ test_ok 'a report on a trace is that on its plan, and beside it' '
 	pd-replay trace.jsonl >measured
 	cat measured
 	sed "s/ *$//" measured >clean && cmp measured clean
-	grep -q "^time per minibatch  *4.88 us in steady" measured
 	[ "$(grep "^time\|^bubble\|^stage . .* - " predicted)" = \
 	  "$(grep "^time\|^bubble\|^stage . .* - " measured)" ]
 	[ "$(grep -c "^stage . .* +0.0% .* +0.0%$" measured)" -eq 4 ]

@@ -21,10 +21,13 @@ trap 'cd /; rm -rf "$test_directory"' EXIT
 trap 'exit 1' HUP INT TERM
 cd "$test_directory" || exit 99
 
-# test_ok WHAT COMMANDS: the commands' status is the verdict; their output is shown on failure.
+# test_ok WHAT COMMANDS: the first that fails ends them and is the verdict (`!` alone cannot:
+# say `! command || false`); their output is shown on failure.
 test_ok() {
 	test_count=$((test_count + 1))
-	if (set -e; eval "$2") >"$test_directory/.out" 2>&1 </dev/null; then
+	# not as the condition of an `if`: the shell would ignore set -e there
+	(set -e; eval "$2") >"$test_directory/.out" 2>&1 </dev/null
+	if [ $? -eq 0 ]; then
 		echo "ok $test_count - $1"
 	else
 		test_failed=$((test_failed + 1))
