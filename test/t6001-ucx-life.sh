@@ -42,4 +42,16 @@ test_ok "20 kills at any moment leave nothing behind" '
 	done
 	! left_behind before'
 
+test_ok "a hang-up ends them, as it does without UCX" '
+	"$life" idle 20 &
+	sleep 0.3
+	kill -HUP $!
+	status 129 wait $!'
+
+test_ok "nohup keeps its meaning" '
+	(trap "" HUP; exec "$life" idle 0.5) &
+	sleep 0.2
+	kill -HUP $!
+	wait $!'
+
 test_done

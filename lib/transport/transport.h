@@ -18,7 +18,8 @@
  * descriptor fd() is readable, after arm() has returned 0 (1: call progress() again
  * first).  Completions wake nobody by themselves: they happen inside progress(), or at
  * once in send() and recv(), which return -1 as progress() does: broken.  close() cancels
- * what is not finished; its events fail.
+ * what is not finished; its events fail.  It first lets go, for a second at most, what
+ * peers need to finish their side of what is finished here.
  */
 #ifndef PD_TRANSPORT_TRANSPORT_H
 #define PD_TRANSPORT_TRANSPORT_H

@@ -27,245 +27,49 @@
  */
 #include "base/clock.h"
 #include "base/mem.h"
-#include "transport/transport.h"
 #include "transport/ucx/nameless.h"
+#include "transport/ucx/transfer.h"
 
+#include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <ucp/api/ucp.h>
+#include <ucs/debug/debug.h>
 
-#define CHUNK 64
+#define FLUSH_NS INT64_C(1000000000)
 #define MAX_RANKS (1 << (64 - PD_TRANSPORT_TAG_BITS))
 
-struct transfer {
-	struct transfer *next, *prev;   /* in one of the lists */
-	struct ucx *owner;
-	bool receive;
-	int peer;
-	uint64_t tag;
-	void *buf;
-	size_t bytes;
-	const struct pd_event *after;
-	struct pd_event *done;
-	int64_t start_ns;
-	void *request;
-};
-
-struct chunk {
-	struct chunk *next;
-	struct transfer transfers[CHUNK];
-};
-
-struct ucx {
-	struct pd_transport base;
-	int rank, ranks;
-	struct pd_gate *gate;
-	ucp_context_h context;
-	ucp_worker_h worker;
-	ucp_address_t *address;
-	size_t address_length;
-	ucp_ep_h *peers;
-	int fd;
-	bool broken, closing;
-	struct chunk *chunks;
-	/* heads of rings: not in use; waiting for `after`, in order; given to UCX */
-	struct transfer idle, waiting, posted;
-};
-
-static void ring_init(struct transfer *head)
+/*
+ * UCX, as soon as it is loaded, takes SIGHUP for turning on its own log: a program with
+ * this transport would outlive its terminal.  Before main() nobody else has a handler.
+ */
+__attribute__((constructor))
+static void give_back_hangup(void)
 {
-	head->next = head->prev = head;
-}
+	struct sigaction action;
 
-static void ring_append(struct transfer *head, struct transfer *x)
-{
-	x->next = head;
-	x->prev = head->prev;
-	head->prev->next = x;
-	head->prev = x;
-}
-
-static void ring_remove(struct transfer *x)
-{
-	x->prev->next = x->next;
-	x->next->prev = x->prev;
-}
-
-static struct transfer *transfer_get(struct ucx *u)
-{
-	struct transfer *x;
-
-	if (u->idle.next == &u->idle) {
-		struct chunk *chunk = pd_zalloc(sizeof(*chunk));
-
-		chunk->next = u->chunks;
-		u->chunks = chunk;
-		for (int i = 0; i < CHUNK; i++)
-			ring_append(&u->idle, &chunk->transfers[i]);
-	}
-	x = u->idle.prev;
-	ring_remove(x);
-	return x;
-}
-
-static void describe(const struct transfer *x, char *text, size_t size)
-{
-	snprintf(text, size, "%s of %zu bytes %s rank %d (tag %#llx)",
-		 x->receive ? "receive" : "send", x->bytes, x->receive ? "from" : "to", x->peer,
-		 (unsigned long long)x->tag);
-}
-
-/* Takes x, which is in no list, to its end. */
-static void finish(struct transfer *x)
-{
-	struct ucx *u = x->owner;
-
-	pd_event_complete(x->done, x->start_ns, pd_now_ns(), u->gate);
-	ring_append(&u->idle, x);
-}
-
-static void fail(struct transfer *x, const char *why)
-{
-	struct ucx *u = x->owner;
-	struct pd_error err;
-	char what[128];
-
-	describe(x, what, sizeof(what));
-	pd_error_failed(&err, "rank %d: %s: %s", u->rank, what, why);
-	pd_event_fail(x->done, &err, u->gate);
-	ring_append(&u->idle, x);
-}
-
-static void settle(struct transfer *x, ucs_status_t status, size_t length)
-{
-	char why[64];
-
-	if (x->owner->closing)
-		return;
-	ring_remove(x);
-	if (status == UCS_OK && length == x->bytes) {
-		finish(x);
-		return;
-	}
-	x->owner->broken = true;
-	if (status == UCS_OK)
-		snprintf(why, sizeof(why), "%zu bytes arrived", length);
-	else
-		snprintf(why, sizeof(why), "%s", ucs_status_string(status));
-	fail(x, why);
-}
-
-static void sent(void *request, ucs_status_t status, void *transfer)
-{
-	struct transfer *x = transfer;
-
-	ucp_request_free(request);
-	settle(x, status, x->bytes);
-}
-
-static void received(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info,
-		     void *transfer)
-{
-	/* what info says counts only without an error */
-	size_t length = status == UCS_OK ? info->length : 0;
-
-	ucp_request_free(request);
-	settle(transfer, status, length);
-}
-
-/* Gives x, which is in no list, to UCX. */
-static void post(struct transfer *x)
-{
-	struct ucx *u = x->owner;
-	ucp_tag_recv_info_t info = {.length = x->bytes};
-	ucp_request_param_t param = {
-		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-				UCP_OP_ATTR_FIELD_MEMORY_TYPE,
-		.user_data = x,
-		.memory_type = UCS_MEMORY_TYPE_HOST,
-	};
-	int sender = x->receive ? x->peer : u->rank;
-	uint64_t tag = (uint64_t)sender << PD_TRANSPORT_TAG_BITS | x->tag;
-	ucs_status_ptr_t request;
-
-	ring_append(&u->posted, x);
-	x->start_ns = pd_now_ns();
-	if (x->receive) {
-		param.op_attr_mask |= UCP_OP_ATTR_FIELD_RECV_INFO;
-		param.recv_info.tag_info = &info;
-		param.cb.recv = received;
-		request = ucp_tag_recv_nbx(u->worker, x->buf, x->bytes, tag, UINT64_MAX, &param);
-	} else {
-		param.cb.send = sent;
-		request = ucp_tag_send_nbx(u->peers[x->peer], x->buf, x->bytes, tag, &param);
-	}
-	/* finished (or failed) on the spot: UCX does not call back */
-	if (!UCS_PTR_IS_PTR(request))
-		settle(x, UCS_PTR_STATUS(request), x->receive ? info.length : x->bytes);
-	else
-		x->request = request;
-}
-
-/* Starts, in order, those whose `after` is done; returns how many. */
-static int post_ready(struct ucx *u)
-{
-	struct transfer *x, *next;
-	int n = 0;
-
-	for (x = u->waiting.next; x != &u->waiting; x = next) {
-		next = x->next;
-		if (!pd_event_done(x->after))
-			continue;
-		ring_remove(x);
-		if (pd_event_failed(x->after))
-			fail(x, "what it waited for failed");
-		else
-			post(x);
-		n++;
-	}
-	return n;
-}
-
-static int ucx_transfer(struct ucx *u, bool receive, int peer, uint64_t tag, void *buf,
-			size_t bytes, const struct pd_event *after, struct pd_event *done)
-{
-	struct transfer *x;
-
-	if (peer < 0 || peer >= u->ranks || !u->peers || tag >> PD_TRANSPORT_TAG_BITS)
-		pd_bug("rank %d: transfer with rank %d (of %d%s), tag %#llx", u->rank, peer,
-		       u->ranks, u->peers ? "" : ", not connected", (unsigned long long)tag);
-	x = transfer_get(u);
-	*x = (struct transfer){
-		.owner = u, .receive = receive, .peer = peer, .tag = tag, .buf = buf,
-		.bytes = bytes, .after = after, .done = done,
-	};
-	if (after)
-		ring_append(&u->waiting, x);
-	if (!after)
-		post(x);
-	else if (pd_event_done(after))
-		post_ready(u);
-	return u->broken ? -1 : 0;
+	if (sigaction(SIGHUP, NULL, &action) == 0 && action.sa_handler != SIG_DFL &&
+	    action.sa_handler != SIG_IGN)
+		ucs_debug_disable_signal(SIGHUP);
 }
 
 static int ucx_send(struct pd_transport *t, int peer, uint64_t tag, const void *buf, size_t bytes,
 		    const struct pd_event *after, struct pd_event *done)
 {
-	return ucx_transfer((struct ucx *)t, false, peer, tag, (void *)buf, bytes, after, done);
+	return pd_ucx_transfer((struct ucx *)t, false, peer, tag, (void *)buf, bytes, after, done);
 }
 
 static int ucx_recv(struct pd_transport *t, int peer, uint64_t tag, void *buf, size_t bytes,
 		    const struct pd_event *after, struct pd_event *done)
 {
-	return ucx_transfer((struct ucx *)t, true, peer, tag, buf, bytes, after, done);
+	return pd_ucx_transfer((struct ucx *)t, true, peer, tag, buf, bytes, after, done);
 }
 
 static int ucx_progress(struct pd_transport *t)
 {
 	struct ucx *u = (struct ucx *)t;
-	int n = post_ready(u);
+	int n = pd_ucx_post_ready(u);
 
 	n += (int)ucp_worker_progress(u->worker);
 	return u->broken ? -1 : n;
@@ -297,11 +101,8 @@ static int ucx_arm(struct pd_transport *t)
 	struct ucx *u = (struct ucx *)t;
 	ucs_status_t status;
 
-	if (u->broken)
+	if (u->broken || pd_ucx_is_ready(u))
 		return 1;
-	for (struct transfer *x = u->waiting.next; x != &u->waiting; x = x->next)
-		if (pd_event_done(x->after))
-			return 1;
 	status = ucp_worker_arm(u->worker);
 	if (status != UCS_OK && status != UCS_ERR_BUSY)
 		give_up(u, "UCX cannot wait: %s", ucs_status_string(status));
@@ -351,20 +152,21 @@ static int ucx_connect(struct pd_transport *t, const void *const *addresses, con
 	return 0;
 }
 
-/* Cancels what is not finished. */
-static void cancel_all(struct ucx *u)
+/*
+ * What is received may not yet be acknowledged, when the peer's queue is full, and its
+ * send would never end.  UCX's own flush overlooks that; but UCX does not arm as long as
+ * something has to be sent.  A dead peer's queue stays full: there is a limit.
+ */
+static void flush(struct ucx *u)
 {
-	struct transfer *x;
+	int64_t end_ns = pd_now_ns() + FLUSH_NS;
 
-	u->closing = true;
-	while ((x = u->waiting.next) != &u->waiting) {
-		ring_remove(x);
-		fail(x, "cancelled");
-	}
-	while ((x = u->posted.next) != &u->posted) {
-		ring_remove(x);
-		ucp_request_cancel(u->worker, x->request);
-		fail(x, "cancelled");
+	while (!u->broken && pd_now_ns() < end_ns) {
+		if (ucp_worker_progress(u->worker) > 0)
+			continue;
+		if (ucp_worker_arm(u->worker) != UCS_ERR_BUSY)
+			break;
+		poll(NULL, 0, 1);
 	}
 }
 
@@ -374,7 +176,9 @@ static void ucx_close(struct pd_transport *t)
 
 	if (!u)
 		return;
-	cancel_all(u);
+	pd_ucx_cancel_all(u);
+	if (u->peers && !u->broken)
+		flush(u);
 	if (u->address)
 		ucp_worker_release_address(u->worker, u->address);
 	/* ends the endpoints too, without asking the peers, which may be dead */
@@ -382,12 +186,7 @@ static void ucx_close(struct pd_transport *t)
 		ucp_worker_destroy(u->worker);
 	if (u->context)
 		ucp_cleanup(u->context);
-	while (u->chunks) {
-		struct chunk *chunk = u->chunks;
-
-		u->chunks = chunk->next;
-		free(chunk);
-	}
+	pd_ucx_transfers_release(u);
 	free(u->peers);
 	free(u);
 }
@@ -461,9 +260,7 @@ static struct pd_transport *ucx_open(const struct pd_transport_config *config, s
 	u->rank = config->rank;
 	u->ranks = config->ranks;
 	u->gate = config->gate;
-	ring_init(&u->idle);
-	ring_init(&u->waiting);
-	ring_init(&u->posted);
+	pd_ucx_transfers_init(u);
 	status = start(u);
 	if (status != UCS_OK) {
 		pd_error_failed(err, "rank %d: UCX cannot start: %s", u->rank,

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of this folder share: an end, and its transfers. */
+#ifndef PD_TRANSPORT_UCX_TRANSFER_H
+#define PD_TRANSPORT_UCX_TRANSFER_H
+
+#include "transport/transport.h"
+
+#include <ucp/api/ucp.h>
+
+struct transfer {
+	struct transfer *next, *prev;   /* in one of the lists */
+	struct ucx *owner;
+	bool receive;
+	int peer;
+	uint64_t tag;
+	void *buf;
+	size_t bytes;
+	const struct pd_event *after;
+	struct pd_event *done;
+	int64_t start_ns;
+	void *request;
+};
+
+struct chunk;
+
+struct ucx {
+	struct pd_transport base;
+	int rank, ranks;
+	struct pd_gate *gate;
+	ucp_context_h context;
+	ucp_worker_h worker;
+	ucp_address_t *address;
+	size_t address_length;
+	ucp_ep_h *peers;
+	int fd;
+	bool broken, closing;
+	struct chunk *chunks;
+	/* heads of rings: not in use; waiting for `after`, in order; given to UCX */
+	struct transfer idle, waiting, posted;
+};
+
+void pd_ucx_transfers_init(struct ucx *u);
+/* Returns -1 when the transport is broken. */
+int pd_ucx_transfer(struct ucx *u, bool receive, int peer, uint64_t tag, void *buf, size_t bytes,
+		    const struct pd_event *after, struct pd_event *done);
+/* Starts, in order, those whose `after` is done; returns how many. */
+int pd_ucx_post_ready(struct ucx *u);
+/* Is there one to start? */
+bool pd_ucx_is_ready(const struct ucx *u);
+/* Cancels what is not finished. */
+void pd_ucx_cancel_all(struct ucx *u);
+/* Frees them; UCX no longer knows any. */
+void pd_ucx_transfers_release(struct ucx *u);
+
+#endif
