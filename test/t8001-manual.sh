@@ -104,8 +104,16 @@ for page in "$man"/*.1; do
 	test_ok "$program: the options in --help are those in the page" '
 		"$program" --help | sed -n "s/^  \(-\([a-zA-Z]\),\|   \) --\([a-z-]*\).*/\2 \3/p" |
 			sort >expected
-		sed "s/\\\\-/-/g" "$page" |
-			sed -n "s/^\.It \(Fl \([a-zA-Z]\) , \)\{0,1\}Fl -\([a-z-]*\).*/\2 \3/p" | sort >found
+		sed "s/\\\\-/-/g" "$page" | awk "/^\.It Fl/ {
+			letter = \"\"
+			for (i = 2; i <= NF; i++)
+				if (\$i == \"Fl\" && \$(i + 1) !~ /^-/)
+					letter = \$(i + 1)
+				else if (\$i == \"Fl\") {
+					print letter \" \" substr(\$(i + 1), 2)
+					letter = \"\"
+				}
+		}" | sort >found
 		same expected found'
 	# Commands, one after the other in one directory; a backslash at the end goes on.
 	awk '/^\.Sh/ { inside = /EXAMPLES/ }

@@ -46,13 +46,25 @@ int pd_parse_count(const char *text, int64_t min, int64_t max, int64_t *out_p, s
 	return 0;
 }
 
+/* strtod takes "inf", "nan", "0x1" and leading space too; not so here: *end_p is text then. */
+static double decimal(const char *text, char **end_p)
+{
+	const char *digits = text + (*text == '-' || *text == '+');
+
+	if (strncasecmp(digits, "0x", 2) == 0 ||
+	    !(isdigit((unsigned char)*digits) || *digits == '.')) {
+		*end_p = (char *)text;
+		return 0;
+	}
+	return strtod(text, end_p);
+}
+
 int pd_parse_real(const char *text, double min, double max, double *out_p, struct pd_error *err)
 {
 	char *end;
-	double value = strtod(text, &end);
+	double value = decimal(text, &end);
 
-	if (end == text || *end || !isfinite(value) || isspace((unsigned char)*text) || value < min ||
-	    value > max)
+	if (end == text || *end || !isfinite(value) || value < min || value > max)
 		return pd_error_input(err, "expected a number from %g to %g, found \"%.60s\"",
 				      min, max, text);
 	*out_p = value;
@@ -63,10 +75,9 @@ static int with_unit(const char *text, const struct unit *units, const char *wha
 		     struct pd_error *err)
 {
 	char *end;
-	double value = strtod(text, &end);
+	double value = decimal(text, &end);
 
-	/* strtod would take "inf", "nan" and "0x1" too */
-	if (end != text && (isdigit((unsigned char)*text) || *text == '.') && isfinite(value))
+	if (end != text && *text != '-' && *text != '+' && isfinite(value))
 		for (; units->name; units++)
 			if (strcmp(end, units->name) == 0 && value * units->factor < 9e18) {
 				*out_p = (int64_t)llround(value * units->factor);

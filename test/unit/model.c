@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/model.h"
 
+#include "base/rng.h"
 #include "document.h"
 #include "model/layer.h"
 #include "tap.h"
@@ -261,6 +262,9 @@ static void test_errors(void)
 			"{'name': 'b', 'kind': 'linear', 'inputs': ['a'], 'out_features': 4, 'bias': false,"
 			" 'shares': 'a'}"),
 		  "layers[1].shares: \"a\" is not another layer of this kind with parameters of these" },
+		{ GRAPH("{'name': 'a', 'kind': 'relu', 'inputs': ['x']},"
+			"{'name': 'b', 'kind': 'relu', 'inputs': ['a'], 'shares': 'a'}"),
+		  "layers[1].shares: \"a\" is not another layer of this kind with parameters" },
 		{ GRAPH(""), "layers: expected 1 to 1000000 layers, found an array of 0" },
 		{ "[]", "doc: expected a pd-model document" },
 		{ "{'format': 'pd-plan'}", "doc: format: expected \"pd-model\", found \"pd-plan\"" },
@@ -281,6 +285,61 @@ static void test_errors(void)
 		pd_model_free(model);
 		free(text);
 	}
+}
+
+/* The order that takes the lowest node of those that are ready, found the slow way. */
+static bool is_expected_order(int nodes, int *const *inputs, const int *counts, const int *order)
+{
+	bool done[64] = { false };
+
+	for (int at = 0; at < nodes; at++) {
+		int next = 0;
+
+		for (;; next++) {
+			bool ready = !done[next];
+
+			for (int i = 0; i < counts[next]; i++)
+				ready &= inputs[next][i] < 0 || done[inputs[next][i]];
+			if (ready)
+				break;
+		}
+		if (order[at] != next)
+			return false;
+		done[next] = true;
+	}
+	return true;
+}
+
+/* Random graphs, their nodes numbered at random. */
+static void test_orders(void)
+{
+	enum { GRAPHS = 300, NODES = 40 };
+	int wrong = 0;
+
+	for (uint32_t g = 0; g < GRAPHS; g++) {
+		int name[NODES], inputs[NODES][3], counts[NODES], order[NODES];
+		int *lists[NODES];
+
+		for (int n = 0; n < NODES; n++) {
+			int other = (int)(pd_random(7, 0, g, (uint32_t)n).v[0] % (uint32_t)(n + 1));
+
+			name[n] = name[other];
+			name[other] = n;
+		}
+		for (int n = 0; n < NODES; n++) {
+			struct pd_random4 r = pd_random(7, 1, g, (uint32_t)n);
+			int from = name[n];
+
+			lists[from] = inputs[from];
+			counts[from] = (int)(r.v[3] % 4);
+			for (int i = 0; i < counts[from]; i++)
+				inputs[from][i] = n && r.v[i] % 5 ? name[r.v[i] % (uint32_t)n] : -1;
+		}
+		if (pd_graph_order(NODES, lists, counts, order) >= 0 ||
+		    !is_expected_order(NODES, lists, counts, order))
+			wrong++;
+	}
+	is_int(wrong, 0, "orders of %d random graphs", GRAPHS);
 }
 
 /* The cycle's layers are c and d: a comes before it, e after. */
@@ -330,6 +389,7 @@ int main(void)
 	test_attributes();
 	test_graph();
 	test_errors();
+	test_orders();
 	test_cycle();
 	test_many();
 	return done_testing();

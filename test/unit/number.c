@@ -29,6 +29,7 @@ int main(void)
 		{ pd_parse_bytes, "16gb", -1 }, { pd_parse_bytes, "10000000TB", -1 },
 		{ pd_parse_rate, "12GB/s", 12000000000 }, { pd_parse_rate, "10Gbit/s", 1250000000 },
 		{ pd_parse_rate, "800MiB/s", 800 << 20 }, { pd_parse_rate, "8kbit/s", 1000 },
+		{ pd_parse_rate, "0x1GB/s", -1 }, { pd_parse_rate, "+1GB/s", -1 },
 		{ pd_parse_rate, "5", -1 }, { pd_parse_rate, "5GB", -1 }, { pd_parse_rate, "infGB/s", -1 },
 		{ pd_parse_time, "30us", 30000 }, { pd_parse_time, "1.5ms", 1500000 },
 		{ pd_parse_time, "2s", 2000000000 }, { pd_parse_time, "7ns", 7 },
@@ -49,6 +50,9 @@ int main(void)
 	ok(pd_parse_real("0.5", 0, 1, &real, &err) == 0 && real == 0.5, "a real");
 	ok(pd_parse_real("1.5", 0, 1, &real, &err) < 0, "out of range");
 	ok(pd_parse_real("nan", 0, 1, &real, &err) < 0, "not a number");
+	ok(pd_parse_real("0x1p-1", 0, 1, &real, &err) < 0, "hexadecimal");
+	ok(pd_parse_real(" 1", 0, 1, &real, &err) < 0, "space before it");
+	ok(pd_parse_real("-0.5", -1, 1, &real, &err) == 0 && real == -0.5, "a negative one");
 	ok(pd_parse_real("0.5x", 0, 1, &real, &err) < 0, "more behind it");
 	is_str(pd_show_bytes(12345678, buf), "12.3 MB", "bytes for people");
 	is_str(pd_show_bytes(999, buf), "999 B", "few bytes");
