@@ -25,16 +25,9 @@ cd "$test_directory" || exit 99
 # say `! command || false`); their output is shown on failure.
 test_ok() {
 	test_count=$((test_count + 1))
-<<<<<<< Updated upstream
 	# not as the condition of an `if`: the shell would ignore set -e there
 	(set -e; eval "$2") >"$test_directory/.out" 2>&1 </dev/null
 	if [ $? -eq 0 ]; then
-=======
-	# not as a condition, in which a shell ignores set -e: any command that fails counts
-	(set -e; eval "$2") >"$test_directory/.out" 2>&1 </dev/null
-	test_status=$?
-	if [ "$test_status" -eq 0 ]; then
->>>>>>> Stashed changes
 		echo "ok $test_count - $1"
 	else
 		test_failed=$((test_failed + 1))
