@@ -36,8 +36,8 @@ test_ok 'as many minibatches as wanted' 'pd-replay --minibatches=7 straight.json
 test_ok 'a timeline of the start' '
 	COLUMNS=77 pd-replay -f text -m 4 straight.json >out
 	cat out
-	grep -qx "0:0 F0-*F1-*F2-*F3-*\.*B0=.*" out
-	grep -qx "3:3 \.*F0-*B0=*F1-.*" out
+	grep -qx "0:0 F0-*F1-*F2-*F3-*\.*B0=*\.*B1=*\.*B2=*\.*B3=*" out
+	grep -qx "3:3 \.*F0-*B0=*F1-*B1=*F2-*B2=*F3-*B3=*\.*" out
 	! grep -q "$(printf "\033")" out || false'
 test_ok 'no row is wider than the terminal' '
 	for columns in 40 80 132; do
