@@ -46,7 +46,7 @@ test_ok 'no row is wider than the terminal' '
 			END { if (rows != 12) exit 1 }" out
 	done'
 
-test_ok 'events for trace viewers are JSON' 'pd-replay -f chrome replicas.json >chrome.json && jq -e ".traceEvents | length > 1000" chrome.json'
+test_ok 'events for trace viewers are JSON' 'pd-replay -f chrome -m 96 replicas.json >chrome.json && jq -e ".traceEvents | length > 1000" chrome.json'
 test_ok 'every arrow has both ends, and does not point back in time' '
 	jq -e "[.traceEvents[] | select(.ph == \"s\" or .ph == \"f\")] | group_by(.id)
 		| length == 4 * 96 and all(.[]; length == 2 and (map(.ph) | sort) == [\"f\", \"s\"]

@@ -22,19 +22,6 @@ struct replay {
 	int live;                       /* workers that are not done */
 };
 
-int64_t pd_replay_minibatches(const struct pd_plan *plan)
-{
-	int64_t in_flight = 1;
-
-	for (int s = 0; s < plan->stage_count; s++) {
-		int64_t here = ((int64_t)plan->stages[s].warmup + 1) * plan->stages[s].replicas;
-
-		if (here > in_flight)
-			in_flight = here;
-	}
-	return 8 * in_flight + 48;
-}
-
 static void replay_free(struct replay *replay)
 {
 	for (int r = 0; replay->workers && r < replay->plan->rank_count; r++)
@@ -135,7 +122,7 @@ int pd_replay_run(const struct pd_plan *plan, const struct pd_replay_options *op
 
 	if (result == 0)
 		result = train(&replay, options->minibatches ? options->minibatches
-							     : pd_replay_minibatches(plan), err);
+							     : pd_steady_minibatches(plan), err);
 	replay_free(&replay);
 	return result;
 }

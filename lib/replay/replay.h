@@ -13,14 +13,11 @@
 #include <stdint.h>
 
 struct pd_replay_options {
-	int64_t minibatches;            /* trained; 0: pd_replay_minibatches */
+	int64_t minibatches;            /* trained; 0: pd_steady_minibatches */
 	/* Every operation as it retires, each rank's in its order; may be NULL. */
 	void (*retired)(void *context, const struct pd_record *record);
 	void *context;
 };
-
-/* How many show the start-up and enough of the steady state to measure its period. */
-int64_t pd_replay_minibatches(const struct pd_plan *plan);
 
 /*
  * Trains; 0, or -1: the plan cannot be run by this version (usage), or the pipeline stalls,

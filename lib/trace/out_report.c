@@ -47,8 +47,9 @@ static void print_head(const struct pd_report *report, FILE *out)
 	for (int r = 0; r < plan->rank_count; r++)
 		busy += report->ranks[r].busy_ns;
 	if (window > 0)
-		fprintf(out, "bubble               %.1f %% of the time of all ranks%s\n", 100 - percent((double)busy, (double)window * plan->rank_count),
-		report->has_steady ? " in steady state" : "");
+		fprintf(out, "bubble               %.1f %% of the time of all ranks%s\n",
+			100 - percent((double)busy, (double)window * plan->rank_count),
+			report->has_steady ? " in steady state" : "");
 }
 
 static void sum_ranks(const struct pd_report *report, const int *ranks, int count,

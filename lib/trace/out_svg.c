@@ -70,7 +70,8 @@ static void put_bar(const struct pd_timeline *timeline, const struct pd_record *
 	width = x_of(window, to) - x;
 	fprintf(out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\"%s>"
 		"<title>%s %s: from %s for %s</title></rect>\n", x, y, width, height,
-		style[op->kind].fill, width > 3 ? " class=\"b\"" : "", pd_op_short(op, label), pd_op_kind_name[op->kind],
+		style[op->kind].fill, width > 3 ? " class=\"b\"" : "", pd_op_short(op, label),
+		pd_op_kind_name[op->kind],
 		pd_show_time(record->start_ns - timeline->begin_ns, from_text),
 		pd_show_time(record->end_ns - record->start_ns, length_text));
 	if (height < ROW)
@@ -134,15 +135,17 @@ static void put_legend(const struct pd_timeline *timeline, double y, FILE *out)
 	bool used[PD_OP_KINDS] = { false };
 	double x = LEFT;
 
-	for (size_t i = 0; i < timeline->trace->count; i++)
-		used[timeline->trace->records[i].op.kind]
-			|= timeline->trace->records[i].end_ns > timeline->trace->records[i].start_ns;
+	for (size_t i = 0; i < timeline->trace->count; i++) {
+		const struct pd_record *record = &timeline->trace->records[i];
+
+		used[record->op.kind] |= record->end_ns > record->start_ns;
+	}
 	for (int k = 0; k < PD_OP_KINDS; k++) {
 		if (!used[k])
 			continue;
 		fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"10\" height=\"10\" fill=\"%s\"/>"
-			"<text x=\"%.1f\" y=\"%.1f\">%s</text>\n", x, y - 9, style[k].fill, x + 14, y,
-			style[k].name);
+			"<text x=\"%.1f\" y=\"%.1f\">%s</text>\n", x, y - 9, style[k].fill,
+			x + 14, y, style[k].name);
 		x += 30 + LETTER * (double)strlen(style[k].name);
 	}
 }
@@ -183,8 +186,8 @@ void pd_timeline_svg(const struct pd_timeline *timeline, FILE *out)
 	height = y + n * (timeline->rank_count * rank_height + 28 + (n > 1 ? 18 : 0));
 	fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" "
 		"viewBox=\"0 0 %d %.0f\" font-family=\"sans-serif\" font-size=\"11\">\n"
-		"<style>.b{stroke:#fff;stroke-width:.5}.op{fill:#fff;text-anchor:middle}.rank{text-anchor:end}"
-		".tick{text-anchor:middle;fill:#555}line{stroke:#000;stroke-opacity:.12}</style>\n"
+		"<style>.b{stroke:#fff;stroke-width:.5}.op{fill:#fff;text-anchor:middle}"
+		".rank{text-anchor:end}.tick{text-anchor:middle;fill:#555}line{stroke:#000;stroke-opacity:.12}</style>\n"
 		"<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n"
 		"<text x=\"%d\" y=\"18\" font-size=\"13\">", LEFT + WIDTH + RIGHT, height,
 		LEFT + WIDTH + RIGHT, height, LEFT);

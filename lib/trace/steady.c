@@ -109,27 +109,49 @@ static int64_t gcd(int64_t a, int64_t b)
 	return a;
 }
 
+#define LONGEST_TURN 1024
+
+/* Minibatches in flight, and after how many all stages begin again with their first replica
+ * (1 where that is too many to be of use). */
+static void pipeline_of(const struct pd_plan *plan, int64_t *in_flight_p, int64_t *turn_p)
+{
+	*in_flight_p = *turn_p = 1;
+	for (int s = 0; s < plan->stage_count; s++) {
+		int64_t r = plan->stages[s].replicas;
+		int64_t here = ((int64_t)plan->stages[s].warmup + 1) * r;
+
+		if (here > *in_flight_p)
+			*in_flight_p = here;
+		if (*turn_p <= LONGEST_TURN)
+			*turn_p *= r / gcd(*turn_p, r);
+	}
+	if (*turn_p > LONGEST_TURN)
+		*turn_p = 1;
+}
+
+int64_t pd_steady_minibatches(const struct pd_plan *plan)
+{
+	int64_t in_flight, turn;
+
+	pipeline_of(plan, &in_flight, &turn);
+	return 8 * in_flight + 48 + 8 * (turn - 1);
+}
+
 bool pd_trace_steady(const struct pd_trace *trace, struct pd_steady *out_p)
 {
-	size_t count, first = 0, n, skip, cycle, step = 1, in_flight = 1;
+	size_t count, first = 0, n, skip, cycle, step;
+	int64_t in_flight, turn;
 	struct back *list = backs_of(trace, &count), *part;
 
-	for (int s = 0; s < trace->plan->stage_count; s++) {
-		size_t r = (size_t)trace->plan->stages[s].replicas;
-		size_t here = ((size_t)trace->plan->stages[s].warmup + 1) * r;
-
-		if (here > in_flight)
-			in_flight = here;
-		if (step <= count)
-			step *= r / (size_t)gcd((int64_t)step, (int64_t)r);
-	}
+	pipeline_of(trace->plan, &in_flight, &turn);
+	step = (size_t)(turn < (int64_t)count ? turn : 1);
 	n = longest_stretch(trace, list, count, &first);
 	if (n < 2) {
 		free(list);
 		return false;
 	}
-	if (n >= in_flight + 2)
-		n -= in_flight;
+	if ((int64_t)n >= in_flight + 2)
+		n -= (size_t)in_flight;
 	skip = n >= 4 ? n / 2 : 0;
 	part = list + first + skip;
 	n -= skip;

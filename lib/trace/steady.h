@@ -32,6 +32,9 @@ struct pd_steady {
 /* False when fewer than two minibatches have come back in a stretch; *out_p is untouched. */
 bool pd_trace_steady(const struct pd_trace *trace, struct pd_steady *out_p);
 
+/* How many minibatches of a plan show its start-up and enough of its steady state. */
+int64_t pd_steady_minibatches(const struct pd_plan *plan);
+
 /* Keeps the operations of the first `minibatches` trained minibatches, and no evaluation. */
 void pd_trace_limit(struct pd_trace *trace, int64_t minibatches);
 

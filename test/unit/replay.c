@@ -29,7 +29,8 @@ static json_t *layers_of(const struct shape *shape)
 		snprintf(name, sizeof(name), "l%d", s);
 		snprintf(before, sizeof(before), "l%d", s - 1);
 		layer = json_pack("{ss s[] sI sI sI sI}", "name", name, "inputs",
-				  "forward_ns", shape->forward[s], "backward_ns", shape->backward[s],
+				  "forward_ns", shape->forward[s],
+				  "backward_ns", shape->backward[s],
 				  "activation_bytes", shape->activation_bytes,
 				  "parameter_bytes", shape->parameter_bytes);
 		if (s > 0)
