@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LIMIT_S 120
+#define LIMIT_S 60
 
 struct shared {
 	_Atomic int arrived;

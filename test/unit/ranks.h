@@ -22,7 +22,7 @@ struct rank {
 
 /*
  * Runs body in n processes, connected; a process passes when body returns 0.  Returns how
- * many failed; all are killed after two minutes.  results (or NULL): n * RANKS_RESULT numbers.
+ * many failed; all are killed after a minute.  results (or NULL): n * RANKS_RESULT numbers.
  * A process whose number is `victim` may die as it likes; -1: none.
  */
 int run_ranks(int n, int (*body)(struct rank *me), double *results, int victim);

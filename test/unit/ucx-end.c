@@ -107,6 +107,35 @@ static int many_more(struct rank *me)
 	return disagree(me, 20000, 19999);
 }
 
+/*
+ * Rank 1 goes when it has received everything; rank 0, which looks up later, must still
+ * learn that its sends are done.  There are more of them than its queue has room for.
+ */
+static int last_words(struct rank *me)
+{
+	enum { BATCH = 20, BATCHES = 8, BYTES = 20000 };
+	static struct pd_event done[BATCH * BATCHES];
+	static char buf[BYTES];
+	int bad = 0;
+
+	bad += ranks_recv(me, 1 - me->rank, 1000, buf, BYTES, NULL, &ev[0]) != 0 ||
+	       ranks_send(me, 1 - me->rank, 1000, buf, BYTES, NULL, &ev[1]) != 0 ||
+	       ranks_until(me, &ev[0]) != 0 || ranks_until(me, &ev[1]) != 0;
+	ranks_meet(me);
+	for (int i = 0; i < BATCH * BATCHES; i++) {
+		if (me->rank == 0 && i > 0 && i % BATCH == 0)
+			usleep(50000);
+		bad += (me->rank == 0 ? ranks_send(me, 1, (uint64_t)i, buf, BYTES, NULL, &done[i])
+				      : ranks_recv(me, 0, (uint64_t)i, buf, BYTES, NULL,
+						   &done[i])) != 0;
+	}
+	if (me->rank == 0)
+		usleep(300000);
+	for (int i = 0; i < BATCH * BATCHES; i++)
+		bad += ranks_until(me, &done[i]) != 0;
+	return bad;
+}
+
 static void *compute(void *stop)
 {
 	volatile double x = 1;
@@ -149,6 +178,7 @@ int main(void)
 	is_int(run_ranks(2, close_unfinished, NULL, -1), 0, "close cancels what is unfinished");
 	for (int i = 0; i < 5; i++)
 		is_int(run_ranks(2, peer_dies, NULL, 1), 0, "a peer may die, time %d", i + 1);
+	is_int(run_ranks(2, last_words, NULL, -1), 0, "close lets acknowledgements go");
 	is_int(run_ranks(2, fewer, NULL, -1), 0, "fewer bytes than expected are an error");
 	is_int(run_ranks(2, more, NULL, -1), 0, "more bytes than expected are an error");
 	is_int(run_ranks(2, many_more, NULL, -1), 0, "so they are in a large transfer");
