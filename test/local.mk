@@ -141,3 +141,10 @@ print-sanitized-tests:
 # the house
 TESTS += test/t8002-layers.sh
 EXTRA_DIST += test/t8002-layers.sh
+
+# planner
+check_PROGRAMS += test/unit/planner
+TESTS += test/unit/planner
+test_unit_planner_SOURCES = test/unit/planner.c
+test_unit_planner_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_planner_LDADD = $(UNIT_LIBS)

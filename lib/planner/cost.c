@@ -6,6 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define KNOWN_UNITS 4096                /* above, bytes of stages are worked out every time */
+
+struct pd_known {                       /* of a replica without warm-up, plus 1 */
+	int64_t bytes[2];               /* alone; one of several */
+	int64_t slot_bytes;             /* more for each minibatch of warm-up */
+};
+
 const char *const pd_cost_kind_name[] = {
 #define COST_KIND(symbol, name, what) name,
 #include "planner/cost_kind.def"
@@ -53,27 +60,30 @@ static int64_t bound_ns(const struct pd_work *work, const struct pd_level *link,
 	int64_t piece = work->parameter_bytes / 4 / m * 4;
 	__int128 wire = work->link_ns;
 
-	if (m > 1 && link->bandwidth_bytes_per_s > 0)
+	if (m > 1)
 		wire += (__int128)piece * 1000000000 / link->bandwidth_bytes_per_s * 2 * (m - 1);
-	return pd_max64(work->compute_ns, saturate(wire)) / m;
+	return pd_max64(work->compute_ns, saturate(wire));
+}
+
+int64_t pd_work_total_ns(enum pd_cost_kind kind, const struct pd_work *work,
+			 const struct pd_level *link, int64_t m)
+{
+	switch (kind) {
+	case PD_COST_BOUND:
+		return bound_ns(work, link, m);
+	case PD_COST_SIMULATED:         /* backward, all-reduce, step, forward: one by one */
+		return pd_max64(work->compute_ns, work->link_ns) +
+			pd_allreduce_ns(work->parameter_ns, link->latency_ns, m);
+	default:                        /* PD_COST_SOSP19; see sosp19.c */
+		return pd_max64(work->compute_ns, m == 1 ? 0 :
+				saturate((__int128)work->parameter_ns * 2 * (m - 1)));
+	}
 }
 
 int64_t pd_work_ns(enum pd_cost_kind kind, const struct pd_work *work, const struct pd_level *link,
 		   int64_t m)
 {
-	int64_t busy, wire;
-
-	switch (kind) {
-	case PD_COST_BOUND:
-		return bound_ns(work, link, m);
-	case PD_COST_SIMULATED:         /* backward, all-reduce, step, forward: one by one */
-		busy = pd_max64(work->compute_ns, work->link_ns) +
-			pd_allreduce_ns(work->parameter_ns, link->latency_ns, m);
-		return pd_max64(pd_ceil_div(busy, m), work->cut_ns);
-	default:                        /* PD_COST_SOSP19; see sosp19.c */
-		wire = m == 1 ? 0 : saturate((__int128)work->parameter_ns * 2 * (m - 1));
-		return pd_max64(pd_ceil_div(pd_max64(work->compute_ns, wire), m), work->cut_ns);
-	}
+	return pd_max64(pd_ceil_div(pd_work_total_ns(kind, work, link, m), m), work->cut_ns);
 }
 
 /* May the network be cut before layer l?  Not between layers that share parameters. */
@@ -172,6 +182,10 @@ void pd_costs_init(struct pd_costs *costs, const struct pd_profile *profile,
 	};
 	cut_bytes(profile, costs->last_use, cut);
 	add_up(costs, legal, cut);
+	if (costs->unit_count <= KNOWN_UNITS)
+		costs->known = pd_calloc((size_t)costs->unit_count *
+					 ((size_t)costs->unit_count + 1) / 2,
+					 sizeof(*costs->known));
 	free(cut);
 	free(legal);
 }
@@ -183,6 +197,7 @@ void pd_costs_release(struct pd_costs *costs)
 	free(costs->parameter_bytes);
 	free(costs->cut_bytes);
 	free(costs->last_use);
+	free(costs->known);
 	*costs = (struct pd_costs){ 0 };
 }
 
@@ -195,64 +210,89 @@ void pd_row_init(struct pd_row *row, const struct pd_costs *costs)
 		.unit = -1,
 		.in_bytes = pd_calloc(room, sizeof(*row->in_bytes)),
 		.out_bytes = pd_calloc(room, sizeof(*row->out_bytes)),
-		.memory_bytes = { pd_calloc(room, sizeof(int64_t)),
-				  pd_calloc(room, sizeof(int64_t)) },
-		.slot_bytes = pd_calloc(room, sizeof(*row->slot_bytes)),
 		.seen = pd_calloc((size_t)costs->profile->layer_count, sizeof(*row->seen)),
 	};
-	for (int l = 0; l < costs->profile->layer_count; l++)
-		row->seen[l] = -1;
 }
 
 void pd_row_release(struct pd_row *row)
 {
 	free(row->in_bytes);
 	free(row->out_bytes);
-	free(row->memory_bytes[0]);
-	free(row->memory_bytes[1]);
-	free(row->slot_bytes);
 	free(row->seen);
 	*row = (struct pd_row){ 0 };
 }
 
+/* What a row adds up from layer to layer. */
+struct tally {
+	int64_t in;             /* arrives */
+	int64_t held;           /* is in the stage and still wanted by a later layer */
+};
+
+/* An input of layer l; one that is named twice is used once. */
+static void tally_input(struct pd_row *row, struct tally *tally, int l, int i)
+{
+	const struct pd_costs *costs = row->costs;
+	const struct pd_profile_layer *layer = &costs->profile->layers[l];
+	int t = layer->inputs[i];
+	int64_t bytes = costs->profile->layers[t].activation_bytes;
+
+	for (int k = 0; k < i; k++)
+		if (layer->inputs[k] == t)
+			return;
+	if (t < costs->first[row->unit] && row->seen[t] != row->stamp) {
+		row->seen[t] = row->stamp;
+		tally->in += bytes;
+		tally->held += bytes;
+	}
+	if (costs->last_use[t] == l)
+		tally->held -= bytes;
+}
+
 /*
  * Tensors arrive at a stage that uses them and leave it for later stages that use them,
- * whether it made them or received them (lib/plan/wiring).  `held` sums what is in the
- * stage and still wanted after layer l; a tensor leaves that sum with its last use.
+ * whether it made them or received them (lib/plan/wiring).
  */
 void pd_row_set(struct pd_row *row, int unit)
 {
 	const struct pd_costs *costs = row->costs;
-	const struct pd_profile_layer *layers = costs->profile->layers;
-	int begin = costs->first[unit];
-	int64_t in = 0, held = 0;
+	struct tally tally = { 0 };
 
 	row->unit = unit;
+	row->stamp++;
 	for (int v = unit; v < costs->unit_count; v++) {
 		for (int l = costs->first[v]; l < costs->first[v + 1]; l++) {
-			for (int i = 0; i < layers[l].input_count; i++) {
-				int t = layers[l].inputs[i];
-				int64_t bytes = layers[t].activation_bytes;
+			const struct pd_profile_layer *layer = &costs->profile->layers[l];
 
-				if (t < begin && row->seen[t] != unit) {
-					row->seen[t] = unit;
-					in += bytes;
-					held += bytes;
-				}
-				/* an input named twice is one use: the last leaves the sum once */
-				bool again = false;
-				for (int k = 0; k < i; k++)
-					again |= layers[l].inputs[k] == t;
-				if (costs->last_use[t] == l && !again)
-					held -= bytes;
-			}
+			for (int i = 0; i < layer->input_count; i++)
+				tally_input(row, &tally, l, i);
 			if (costs->last_use[l] >= 0)
-				held += layers[l].activation_bytes;
+				tally.held += layer->activation_bytes;
 		}
-		row->in_bytes[v + 1] = in;
-		row->out_bytes[v + 1] = held;
-		row->memory_bytes[0][v + 1] = row->memory_bytes[1][v + 1] = 0;
+		row->in_bytes[v + 1] = tally.in;
+		row->out_bytes[v + 1] = tally.held;
 	}
+}
+
+/* Linear in the warm-up, and the same for any number of replicas above one. */
+int64_t pd_row_memory(const struct pd_row *row, int v, int replicas, int warmup)
+{
+	const struct pd_costs *costs = row->costs;
+	size_t u = (size_t)row->unit, U = (size_t)costs->unit_count;
+	int first = costs->first[u], count = costs->first[v] - first;
+	struct pd_memory memory;
+	struct pd_known own = { 0 }, *known = costs->known
+		? &costs->known[u * U - u * (u + 1) / 2 + (size_t)v - 1] : &own;
+	int64_t *base = &known->bytes[replicas > 1];
+
+	if (!*base) {
+		pd_memory_of(costs->profile, first, count, replicas, 0, row->in_bytes[v],
+			     row->out_bytes[v], &memory);
+		*base = saturate(memory.total_bytes) + 1;       /* 0 is "not known yet" */
+		pd_memory_of(costs->profile, first, count, replicas, 1, row->in_bytes[v],
+			     row->out_bytes[v], &memory);
+		known->slot_bytes = saturate(memory.total_bytes) + 1 - *base;
+	}
+	return saturate((__int128)known->slot_bytes * warmup + *base - 1);
 }
 
 void pd_row_work(const struct pd_row *row, int v, const struct pd_level *link,
@@ -276,26 +316,4 @@ void pd_row_work(const struct pd_row *row, int v, const struct pd_level *link,
 		work_p->link_ns = pd_bytes_ns(traffic, bandwidth);
 	if (costs->kind == PD_COST_BOUND)       /* one ns for each transfer */
 		work_p->link_ns = pd_max64(0, work_p->link_ns - 4 * costs->profile->layer_count);
-}
-
-/* Bytes are linear in the warm-up, and the same for any number of replicas above one. */
-int64_t pd_row_memory(struct pd_row *row, int v, int replicas, int warmup)
-{
-	const struct pd_costs *costs = row->costs;
-	int64_t *known = &row->memory_bytes[replicas > 1][v];
-	__int128 sum;
-
-	if (!*known) {
-		int first = costs->first[row->unit], count = costs->first[v] - first;
-		struct pd_memory one, two;
-
-		pd_memory_of(costs->profile, first, count, replicas, 0, row->in_bytes[v],
-			     row->out_bytes[v], &one);
-		pd_memory_of(costs->profile, first, count, replicas, 1, row->in_bytes[v],
-			     row->out_bytes[v], &two);
-		*known = saturate(one.total_bytes) + 1; /* 0 stays "not known" */
-		row->slot_bytes[v] = two.total_bytes - one.total_bytes;
-	}
-	sum = (__int128)row->slot_bytes[v] * warmup + *known - 1;
-	return saturate(sum);
 }

@@ -40,6 +40,7 @@ struct pd_costs {
 	int64_t *parameter_bytes;               /* of all units before u */
 	int64_t *cut_bytes;                     /* of the tensors made before u and used at or after */
 	int *last_use;                          /* per layer: the last that uses its output, or -1 */
+	struct pd_known *known;                 /* bytes of stages, as far as they were asked for */
 };
 
 /* Sums fit: lib/profile checks.  Borrows profile. */
@@ -53,10 +54,7 @@ struct pd_row {
 	int unit;                               /* u */
 	/* unit_count + 1 entries; [v] is for the stage [u, v) */
 	int64_t *in_bytes, *out_bytes;          /* to and from other stages per minibatch, one way */
-	int64_t *memory_bytes[2];               /* of a replica without warm-up: alone, one of several;
-						   0: not known yet */
-	int64_t *slot_bytes;                    /* more for each minibatch of warm-up */
-	int *seen;                              /* per layer */
+	int64_t *seen, stamp;                   /* per layer: when an input of the stage was last met */
 };
 
 void pd_row_init(struct pd_row *row, const struct pd_costs *costs);
@@ -65,7 +63,7 @@ void pd_row_release(struct pd_row *row);
 void pd_row_set(struct pd_row *row, int unit);
 
 /* Bytes of one replica of stage [u, v); the same as pd_memory_of. */
-int64_t pd_row_memory(struct pd_row *row, int v, int replicas, int warmup);
+int64_t pd_row_memory(const struct pd_row *row, int v, int replicas, int warmup);
 
 /* What a stage does for one minibatch, all replicas together. */
 struct pd_work {
@@ -79,10 +77,13 @@ struct pd_work {
 void pd_row_work(const struct pd_row *row, int v, const struct pd_level *link,
 		 struct pd_work *work_p);
 
+/* Time in which a stage with m replicas does m minibatches; does not fall with m. */
+int64_t pd_work_total_ns(enum pd_cost_kind kind, const struct pd_work *work,
+			 const struct pd_level *link, int64_t m);
+
 /*
  * Mean time between two minibatches that leave a stage with m replicas, under the cost
- * model.  At least compute / m under each of them (the bound
- * rounds down).
+ * model.  At least compute / m under each of them.
  */
 int64_t pd_work_ns(enum pd_cost_kind kind, const struct pd_work *work, const struct pd_level *link,
 		   int64_t m);

@@ -2,46 +2,31 @@
 /*
  * Plans for devices in a row, from the last stage to the first.
  *
- *     A(u, M) = min over u < v <= U, 1 <= m <= M of
- *               max( T([u, v), m, M),  A(v, M - m) ),      A(U, 0) = 0
+ * The recurrence of SOSP 2019 (sosp19.c) on one level asks for the least time on a number
+ * of devices.  Here the question is turned round, which needs one dimension less: for a
+ * time t, the fewest devices on which every stage from unit u on takes at most t,
  *
- * is the least time of a plan that gives the units from u on to exactly M devices; m are
- * the replicas of its first stage.  The recurrence of SOSP 2019 (sosp19.c) on one level is
- * the same minimum taken from the other end.  This end is better: M is the number of
- * ranks of the stage and of all later ones, so the stage's warm-up, ceil(M / m) - 1, and
- * with it the bytes that a rank holds are known exactly inside the search.
+ *     F(u) = min over u < v <= U of  m(u, v) + F(v),      F(U) = 0,
+ *     m(u, v) = the least m with T([u, v), m) <= t whose replicas' bytes fit
  *
- * Every cost model charges at least compute / m to a stage on m devices.  So with a plan
- * of time t in hand only those v matter for which [u, v) can be computed in less than t on
- * m devices and [v, U) on M - m; the prefix sums are sorted, two bisections find them, and
- * near the optimum few are left.
+ * and the least t with F(0) <= D is found by bisection; times are integers, so it is the
+ * recurrence's minimum exactly.
+ *
+ * From this end memory is exact: the warm-up of a stage is ceil(R / m) - 1 with R the ranks
+ * of the stage and all later ones, m + F(v).  And fewest is best: a stage with fewer ranks
+ * behind it holds no more bytes, so a plan stays one when what follows v is replaced by
+ * what F(v) stands for.  It follows too that in a plan that uses F(0) devices every part
+ * from u on uses exactly F(u); the plans to choose from are thus the paths of a graph
+ * whose nodes are the units, and choice() takes one of them by the documented order.
+ *
+ * A stage does m minibatches in pd_work_total_ns, which does not fall with m; so when
+ * total(m) / m > t, nothing below total(m) / t is enough either.
  */
 #include "planner/search.h"
 
 #include "base/mem.h"
 
 #include <stdlib.h>
-
-struct table {
-	int devices;
-	int64_t *value;                 /* [u][M] */
-};
-
-static struct table table_new(const struct pd_flat *flat)
-{
-	size_t width = (size_t)flat->devices + 1, rows = (size_t)flat->costs->unit_count + 1;
-	struct table t = { flat->devices, pd_calloc(rows, width * sizeof(*t.value)) };
-
-	for (size_t i = 0; i < rows * width; i++)
-		t.value[i] = PD_NEVER;
-	t.value[(rows - 1) * width] = 0;
-	return t;
-}
-
-static int64_t *cell(const struct table *t, int u, int M)
-{
-	return &t->value[(size_t)u * ((size_t)t->devices + 1) + (size_t)M];
-}
 
 void pd_layout_free(struct pd_layout *layout)
 {
@@ -55,311 +40,322 @@ void pd_layout_free(struct pd_layout *layout)
 	free(layout);
 }
 
-/* The first v >= low with compute_ns[v] >= at. */
-static int first_at(const struct pd_costs *costs, int low, int64_t at)
-{
-	int high = costs->unit_count + 1;
-
-	while (low < high) {
-		int middle = low + (high - low) / 2;
-
-		if (costs->compute_ns[middle] < at)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-/*
- * The cuts v, low <= v <= high, for which both sides can take at most `time`: what is
- * computed before v on m devices and after it on rest.
- */
-static void cuts(const struct pd_costs *costs, int u, int m, int rest, int64_t time,
-		 int *low_p, int *high_p)
-{
-	int U = costs->unit_count;
-	int64_t begin = costs->compute_ns[u], end = costs->compute_ns[U], room;
-
-	if (!rest) {
-		*low_p = *high_p = U;
-		return;
-	}
-	*low_p = u + 1;
-	*high_p = U - 1;
-	if (pd_mul(time, rest, &room) && room < end - begin)
-		*low_p = first_at(costs, u + 1, end - room);
-	if (pd_mul(time, m, &room) && room < end - begin) {
-		int past = first_at(costs, u + 1, begin + room + 1);
-
-		if (past - 1 < *high_p)
-			*high_p = past - 1;
-	}
-}
-
-static bool fits(struct pd_row *row, int v, int m, int M)
-{
-	int64_t limit = row->costs->memory_limit_bytes;
-
-	return limit == INT64_MAX || pd_row_memory(row, v, m, (M + m - 1) / m - 1) <= limit;
-}
-
-static void works(const struct pd_row *row, const struct pd_level *link, struct pd_work *work)
-{
-	for (int v = row->unit + 1; v <= row->costs->unit_count; v++)
-		pd_row_work(row, v, link, &work[v]);
-}
-
-/* A(u, M) for one u and all M; after this stage come plans of `next` (which may be `to`). */
-static void fill_row(const struct pd_flat *flat, struct pd_row *row, const struct pd_work *work,
-		     const struct table *next, struct table *to)
-{
-	const struct pd_costs *costs = flat->costs;
-	int u = row->unit;
-
-	for (int M = 1; M <= flat->devices; M++) {
-		int64_t best = PD_NEVER;
-
-		/* all devices first: one stage gives a time to beat */
-		for (int m = flat->straight ? 1 : M; m >= 1; m--) {
-			int low, high;
-
-			cuts(costs, u, m, M - m, best - 1, &low, &high);
-			for (int v = low; v <= high; v++) {
-				int64_t time = *cell(next, v, M - m);
-
-				if (time >= best)
-					continue;
-				time = pd_max64(time, pd_work_ns(costs->kind, &work[v],
-								 &flat->link, m));
-				if (time < best && fits(row, v, m, M))
-					best = time;
-			}
-		}
-		*cell(to, u, M) = best;
-	}
-}
-
-static void fill(const struct pd_flat *flat, const struct table *next, struct table *to)
-{
-	int U = flat->costs->unit_count;
-	struct pd_work *work = pd_calloc((size_t)U + 1, sizeof(*work));
-	struct pd_row row;
-
-	pd_row_init(&row, flat->costs);
-	for (int u = U - 1; u >= 0; u--) {
-		pd_row_set(&row, u);
-		works(&row, &flat->link, work);
-		fill_row(flat, &row, work, next, to);
-	}
-	pd_row_release(&row);
-	free(work);
-}
-
-/*
- * Among the plans whose stages all take at most `time`, on exactly M devices: the one with
- * the fewest stages; of those the least bytes at the fullest rank; of those the first by
- * (layers, replicas) from the first stage on.
- */
-struct tidy {
-	const struct pd_flat *flat;
-	int64_t time;
-	int devices;
-	struct table stages, bytes;
-	struct pd_row row;
-	struct pd_work *work;
+/* What follows a stage of layer k is a plan of layer k - 1; with `any`, of the same layer. */
+struct layer {
+	int *devices;                   /* F(u), or NONE */
+	int64_t *slowest;               /* of the stages behind it */
+	int *stages;                    /* the fewest of a path, once the graph is known */
+	int64_t *bytes;                 /* then the least at the fullest rank of such a path */
 };
 
-static bool edge(struct tidy *tidy, int v, int m, int M, int64_t *bytes_p)
-{
-	const struct pd_costs *costs = tidy->flat->costs;
+#define NONE INT32_MAX
 
-	if (pd_work_ns(costs->kind, &tidy->work[v], &tidy->flat->link, m) > tidy->time)
-		return false;
-	*bytes_p = pd_row_memory(&tidy->row, v, m, (M + m - 1) / m - 1);
-	return *bytes_p <= costs->memory_limit_bytes;
+struct search {
+	const struct pd_flat *flat;
+	const struct pd_costs *costs;
+	struct pd_row row;
+	int count;                      /* layers 0 to count: plans of so many stages; 0: any */
+	struct layer *layers;
+};
+
+static struct search *search_new(const struct pd_flat *flat, int count)
+{
+	struct search *search = pd_zalloc(sizeof(*search));
+	size_t room = (size_t)flat->costs->unit_count + 1;
+
+	search->flat = flat;
+	search->costs = flat->costs;
+	search->count = count;
+	search->layers = pd_calloc((size_t)count + 1, sizeof(*search->layers));
+	pd_row_init(&search->row, flat->costs);
+	for (int k = 0; k <= count; k++) {
+		struct layer *layer = &search->layers[k];
+
+		*layer = (struct layer){
+			.devices = pd_calloc(room, sizeof(*layer->devices)),
+			.slowest = pd_calloc(room, sizeof(*layer->slowest)),
+			.stages = pd_calloc(room, sizeof(*layer->stages)),
+			.bytes = pd_calloc(room, sizeof(*layer->bytes)),
+		};
+		for (size_t u = 0; u < room; u++)
+			layer->devices[u] = NONE;
+	}
+	search->layers[0].devices[room - 1] = 0;
+	return search;
 }
 
-static void tidy_cell(struct tidy *tidy, int M)
+static void search_free(struct search *search)
 {
-	const struct pd_flat *flat = tidy->flat;
-	int64_t most = PD_NEVER, bytes = PD_NEVER, here;
-	int u = tidy->row.unit;
+	for (int k = 0; k <= search->count; k++) {
+		free(search->layers[k].devices);
+		free(search->layers[k].slowest);
+		free(search->layers[k].stages);
+		free(search->layers[k].bytes);
+	}
+	free(search->layers);
+	pd_row_release(&search->row);
+	free(search);
+}
 
-	for (int m = flat->straight ? 1 : M; m >= 1; m--) {
-		int low, high;
+static bool fits(struct search *search, int v, int m, int ranks)
+{
+	int64_t limit = search->costs->memory_limit_bytes;
 
-		cuts(flat->costs, u, m, M - m, tidy->time, &low, &high);
-		for (int v = low; v <= high; v++) {
-			int64_t after = *cell(&tidy->stages, v, M - m);
+	return limit == INT64_MAX ||
+		pd_row_memory(&search->row, v, m, (ranks + m - 1) / m - 1) <= limit;
+}
 
-			if (after >= most || !edge(tidy, v, m, M, &here))
-				continue;
-			here = pd_max64(here, *cell(&tidy->bytes, v, M - m));
-			if (after + 1 == most && here >= bytes)
-				continue;
-			most = after + 1;
-			bytes = here;
+/* m(u, v) with rest devices behind it, if it is at most `most`; else NONE. */
+static int least_replicas(struct search *search, int v, int64_t time, int rest, int most,
+			  int64_t *time_p)
+{
+	const struct pd_level *link = &search->flat->link;
+	enum pd_cost_kind kind = search->costs->kind;
+	struct pd_work work;
+	int64_t m = 1;
+
+	pd_row_work(&search->row, v, link, &work);
+	if (work.cut_ns > time)
+		return NONE;
+	while (m <= most) {
+		int64_t total = pd_work_total_ns(kind, &work, link, m);
+		int64_t enough = time > 0 ? pd_ceil_div(total, time) : total > 0 ? NONE : 1;
+
+		if (enough > m) {       /* the bound's total may fall by a rounding: no leaps */
+			m = kind == PD_COST_BOUND ? m + 1 : enough;
+			continue;
 		}
+		if (fits(search, v, (int)m, (int)m + rest)) {
+			*time_p = pd_work_ns(kind, &work, link, m);
+			return (int)m;
+		}
+		/* more replicas mean a shorter warm-up, but never less than this */
+		if (!fits(search, v, 2, rest ? 4 : 2))
+			break;
+		m++;
 	}
-	*cell(&tidy->stages, u, M) = most;
-	*cell(&tidy->bytes, u, M) = bytes;
+	return NONE;
 }
 
-static void tidy_set(struct tidy *tidy, int u)
+/* F(u) for one u: what follows is in next. */
+static void fill_one(struct search *search, int64_t time, const struct layer *next,
+		     struct layer *to)
 {
-	pd_row_set(&tidy->row, u);
-	works(&tidy->row, &tidy->flat->link, tidy->work);
-}
+	const int64_t *compute = search->costs->compute_ns;
+	int u = search->row.unit, U = search->costs->unit_count, best = NONE;
+	int most = search->flat->straight ? 1 : search->flat->devices;
+	int64_t slowest = 0, least = time > 0 ? pd_ceil_div(compute[U] - compute[u], time) : 1;
 
-/* The first stage of what begins at u on M devices: its end and replicas. */
-static void tidy_choice(struct tidy *tidy, int u, int M, int64_t limit, int *v_p, int *m_p)
-{
-	int U = tidy->flat->costs->unit_count;
-	int64_t stages = *cell(&tidy->stages, u, M), here;
+	for (int v = u + 1; v <= U && (best == NONE || best > least); v++) {
+		int rest = next->devices[v], room = best == NONE ? search->flat->devices : best - 1;
+		int64_t here;
+		int m;
 
-	tidy_set(tidy, u);
-	for (int v = u + 1; v <= U; v++)
-		for (int m = 1; m <= (tidy->flat->straight ? 1 : M); m++)
-			if (*cell(&tidy->stages, v, M - m) == stages - 1 &&
-			    *cell(&tidy->bytes, v, M - m) <= limit &&
-			    edge(tidy, v, m, M, &here) && here <= limit) {
-				*v_p = v;
-				*m_p = m;
-				return;
-			}
-	pd_bug("planner: a table has no plan from unit %d on %d devices", u, M);
-}
-
-static struct pd_layout *tidy_walk(struct tidy *tidy)
-{
-	const struct pd_costs *costs = tidy->flat->costs;
-	struct pd_layout *layout = pd_zalloc(sizeof(*layout));
-	int64_t limit = *cell(&tidy->bytes, 0, tidy->devices);
-	size_t stages = (size_t)*cell(&tidy->stages, 0, tidy->devices);
-	int M = tidy->devices;
-
-	layout->layers = pd_calloc(stages, sizeof(*layout->layers));
-	layout->replicas = pd_calloc(stages, sizeof(*layout->replicas));
-	for (int u = 0; u < costs->unit_count; ) {
-		int v, m;
-
-		tidy_choice(tidy, u, M, limit, &v, &m);
-		layout->layers[layout->stage_count] = costs->first[v] - costs->first[u];
-		layout->replicas[layout->stage_count++] = m;
-		M -= m;
-		u = v;
+		if (rest >= room)
+			continue;
+		room -= rest;
+		if (room > most)
+			room = most;
+		if ((__int128)time * room < compute[v] - compute[u])
+			continue;
+		m = least_replicas(search, v, time, rest, room, &here);
+		if (m == NONE)
+			continue;
+		best = m + rest;
+		slowest = pd_max64(here, next->slowest[v]);
 	}
-	return layout;
+	to->devices[u] = best;
+	to->slowest[u] = slowest;
 }
 
-static struct pd_layout *tidy_plan(const struct pd_flat *flat, int64_t time, int devices)
+/* F for layers from first to last. */
+static void fill(struct search *search, int64_t time, int first, int last)
 {
-	struct pd_flat narrow = *flat;
-	struct pd_layout *layout;
-	struct tidy tidy = { .flat = &narrow, .time = time, .devices = devices };
-
-	narrow.devices = devices;
-	tidy.stages = table_new(&narrow);
-	tidy.bytes = table_new(&narrow);
-	tidy.work = pd_calloc((size_t)flat->costs->unit_count + 1, sizeof(*tidy.work));
-	pd_row_init(&tidy.row, flat->costs);
-	for (int u = flat->costs->unit_count - 1; u >= 0; u--) {
-		tidy_set(&tidy, u);
-		for (int M = 1; M <= devices; M++)
-			tidy_cell(&tidy, M);
+	for (int u = search->costs->unit_count - 1; u >= 0; u--) {
+		pd_row_set(&search->row, u);
+		for (int k = first; k <= last; k++)
+			fill_one(search, time, &search->layers[k > 0 ? k - 1 : 0],
+				 &search->layers[k]);
 	}
-	layout = tidy_walk(&tidy);
-	layout->cost_ns = time;
-	pd_row_release(&tidy.row);
-	free(tidy.work);
-	free(tidy.stages.value);
-	free(tidy.bytes.value);
-	return layout;
 }
 
-/* The least value of A(0, M), and the least M that has it. */
-static int64_t least(const struct table *t, int *devices_p)
+/*
+ * Layers 1 to count must end what layer 0 begins at the end: while they are filled, layer
+ * 0 stands for the empty plan alone.
+ */
+static void probe(struct search *search, int64_t time, int count)
 {
-	int64_t best = PD_NEVER;
+	if (count > 0)
+		for (int u = 0; u < search->costs->unit_count; u++)
+			search->layers[0].devices[u] = NONE;
+	fill(search, time, count > 0, count);
+}
 
-	*devices_p = 0;
-	for (int M = 1; M <= t->devices; M++)
-		if (*cell(t, 0, M) < best) {
-			best = *cell(t, 0, M);
-			*devices_p = M;
+/* The fewest devices of a plan of 1 to count stages, or any; *layer_p: how many, or 0. */
+static int fewest(const struct search *search, int count, int *layer_p)
+{
+	int best = NONE;
+
+	for (int k = count > 0; k <= count; k++)
+		if (search->layers[k].devices[0] < best) {
+			best = search->layers[k].devices[0];
+			*layer_p = k;
 		}
 	return best;
 }
 
-static struct pd_layout *best_of(const struct pd_flat *flat, const struct table *t)
+/* The least time of a plan of 1 to count stages, or any (0); the tables are then its. */
+static int64_t least_time(struct search *search, int count)
 {
-	int devices;
-	int64_t time = least(t, &devices);
+	const struct pd_costs *costs = search->costs;
+	int64_t low = costs->compute_ns[costs->unit_count] / search->flat->devices;
+	int64_t high = PD_COST_MAX;
+	int layer = 0;
 
-	return time == PD_NEVER ? NULL : tidy_plan(flat, time, devices);
+	probe(search, high, count);
+	if (fewest(search, count, &layer) == NONE)
+		return PD_NEVER;
+	high = search->layers[layer].slowest[0];
+	while (low < high) {
+		int64_t middle = low + (high - low) / 2;
+
+		probe(search, middle, count);
+		if (fewest(search, count, &layer) == NONE)
+			low = middle + 1;
+		else
+			high = search->layers[layer].slowest[0];
+	}
+	probe(search, high, count);
+	return high;
 }
 
-void pd_flat_search(const struct pd_flat *flat, int most, struct pd_layout **out)
+/* Does a stage [u, v) belong to the graph?  Its replicas and bytes. */
+static bool edge(struct search *search, int64_t time, int k, int v, int *m_p, int64_t *bytes_p)
 {
-	struct table any = table_new(flat), before = table_new(flat);
+	const struct layer *from = &search->layers[k], *to = &search->layers[k > 0 ? k - 1 : 0];
+	int all = from->devices[search->row.unit], rest = to->devices[v], m;
+	struct pd_work work;
 
-	fill(flat, &any, &any);
-	out[0] = best_of(flat, &any);
-	free(any.value);
-	for (int s = 1; s <= most; s++) {
-		struct table now = table_new(flat);
+	if (all == NONE || rest == NONE || rest >= all)
+		return false;
+	m = all - rest;
+	if (search->flat->straight && m > 1)
+		return false;
+	pd_row_work(&search->row, v, &search->flat->link, &work);
+	if (pd_work_ns(search->costs->kind, &work, &search->flat->link, m) > time)
+		return false;
+	*m_p = m;
+	*bytes_p = pd_row_memory(&search->row, v, m, (all + m - 1) / m - 1);
+	return *bytes_p <= search->costs->memory_limit_bytes;
+}
 
-		*cell(&now, flat->costs->unit_count, 0) = PD_NEVER;
-		fill(flat, &before, &now);
-		out[s] = best_of(flat, &now);
-		free(before.value);
-		before = now;
+static void weigh_one(struct search *search, int64_t time, int k)
+{
+	struct layer *from = &search->layers[k], *to = &search->layers[k > 0 ? k - 1 : 0];
+	int u = search->row.unit, m;
+	int64_t bytes;
+
+	from->stages[u] = NONE;
+	for (int v = u + 1; v <= search->costs->unit_count; v++) {
+		if (!edge(search, time, k, v, &m, &bytes) || to->stages[v] >= from->stages[u])
+			continue;
+		bytes = pd_max64(bytes, to->bytes[v]);
+		if (to->stages[v] + 1 == from->stages[u] && bytes >= from->bytes[u])
+			continue;
+		from->stages[u] = to->stages[v] + 1;
+		from->bytes[u] = bytes;
 	}
-	free(before.value);
+}
+
+/* Fewest stages, then least bytes at the fullest rank, from every node to the end. */
+static void weigh(struct search *search, int64_t time, int layer)
+{
+	for (int u = search->costs->unit_count - 1; u >= 0; u--) {
+		pd_row_set(&search->row, u);
+		for (int k = layer > 0; k <= layer; k++)
+			weigh_one(search, time, k);
+	}
+}
+
+/* The shortest next stage of a best path. */
+static int choice(struct search *search, int64_t time, int k, int64_t limit, int *m_p)
+{
+	const struct layer *to = &search->layers[k > 0 ? k - 1 : 0];
+	int u = search->row.unit;
+	int64_t bytes;
+
+	for (int v = u + 1; v <= search->costs->unit_count; v++)
+		if (edge(search, time, k, v, m_p, &bytes) && bytes <= limit &&
+		    to->stages[v] == search->layers[k].stages[u] - 1 && to->bytes[v] <= limit)
+			return v;
+	pd_bug("planner: the table has no plan from unit %d on", u);
+}
+
+/* A best plan of the tables as least_time left them. */
+static struct pd_layout *walk(struct search *search, int64_t time, int count)
+{
+	const struct pd_costs *costs = search->costs;
+	struct pd_layout *layout = pd_zalloc(sizeof(*layout));
+	int k = 0, v, m;
+	int64_t limit;
+	size_t room;
+
+	fewest(search, count, &k);
+	weigh(search, time, k);
+	limit = search->layers[k].bytes[0];
+	room = (size_t)search->layers[k].stages[0];
+	layout->cost_ns = time;
+	layout->layers = pd_calloc(room, sizeof(*layout->layers));
+	layout->replicas = pd_calloc(room, sizeof(*layout->replicas));
+	for (int u = 0; u < costs->unit_count; u = v, k -= k > 0) {
+		pd_row_set(&search->row, u);
+		v = choice(search, time, k, limit, &m);
+		layout->layers[layout->stage_count] = costs->first[v] - costs->first[u];
+		layout->replicas[layout->stage_count++] = m;
+	}
+	return layout;
+}
+
+struct pd_layout *pd_flat_search(const struct pd_flat *flat, int count)
+{
+	struct search *search = search_new(flat, count);
+	int64_t time = least_time(search, count);
+	struct pd_layout *layout = time == PD_NEVER ? NULL : walk(search, time, count);
+
+	search_free(search);
+	return layout;
 }
 
 int64_t pd_flat_time(const struct pd_flat *flat)
 {
-	struct table any = table_new(flat);
-	int devices;
-	int64_t time;
+	struct search *search = search_new(flat, 0);
+	int64_t time = least_time(search, 0);
 
-	fill(flat, &any, &any);
-	time = least(&any, &devices);
-	free(any.value);
+	search_free(search);
 	return time;
 }
 
-struct pd_layout *pd_flat_least_memory(const struct pd_flat *flat, int64_t *bytes_p)
+struct pd_layout *pd_flat_least_memory(const struct pd_flat *flat)
 {
 	struct pd_costs costs = *flat->costs;
-	struct pd_flat free_flat = *flat;
-	struct table t = table_new(flat);
+	struct pd_flat limited = *flat;
+	int64_t low = 0, high = INT64_MAX - 1;
 	struct pd_layout *layout;
-	struct pd_row row;
-	int devices;
+	struct search *search;
 
-	pd_row_init(&row, flat->costs);
-	for (int u = costs.unit_count - 1; u >= 0; u--) {
-		pd_row_set(&row, u);
-		for (int M = 1; M <= flat->devices; M++)
-			for (int m = 1; m <= (flat->straight ? 1 : M); m++)
-				for (int v = u + 1; v <= costs.unit_count; v++) {
-					int64_t bytes = *cell(&t, v, M - m);
-
-					if (bytes >= *cell(&t, u, M))
-						continue;
-					bytes = pd_max64(bytes, pd_row_memory(&row, v, m,
-									      (M + m - 1) / m - 1));
-					if (bytes < *cell(&t, u, M))
-						*cell(&t, u, M) = bytes;
-				}
+	limited.costs = &costs;
+	search = search_new(&limited, 0);
+	while (low < high) {
+		costs.memory_limit_bytes = low + (high - low) / 2;
+		probe(search, PD_COST_MAX, 0);
+		if (search->layers[0].devices[0] == NONE)
+			low = costs.memory_limit_bytes + 1;
+		else
+			high = costs.memory_limit_bytes;
 	}
-	pd_row_release(&row);
-	*bytes_p = costs.memory_limit_bytes = least(&t, &devices);
-	free_flat.costs = &costs;
-	layout = tidy_plan(&free_flat, PD_NEVER - 1, devices);
-	free(t.value);
+	costs.memory_limit_bytes = high;
+	probe(search, PD_COST_MAX, 0);
+	layout = walk(search, PD_COST_MAX, 0);
+	search_free(search);
 	return layout;
 }

@@ -11,6 +11,8 @@
 #include <string.h>
 
 #define MOST_COUNTS 8           /* numbers of stages that are searched one by one */
+#define FEW_COUNTS 3            /* the same for networks of more than so many units */
+#define MANY_UNITS 300
 
 struct planner {
 	struct pd_profile *profile;
@@ -157,16 +159,13 @@ static void consider(struct planner *p, struct pd_layout *layout)
 static void consider_flat(struct planner *p, bool straight)
 {
 	struct pd_flat flat = flat_of(p, &p->costs, straight);
-	struct pd_layout *found[MOST_COUNTS + 1];
-	int most = 0;
+	int most = p->request->cost != PD_COST_SIMULATED ? 0
+		: p->costs.unit_count > MANY_UNITS ? FEW_COUNTS : MOST_COUNTS;
 
-	if (p->request->cost == PD_COST_SIMULATED) {
-		most = flat.devices < p->costs.unit_count ? flat.devices : p->costs.unit_count;
-		most = most < MOST_COUNTS ? most : MOST_COUNTS;
-	}
-	pd_flat_search(&flat, most, found);
-	for (int s = 0; s <= most; s++)
-		consider(p, found[s]);
+	consider(p, pd_flat_search(&flat, 0));
+	for (int count = 1; count <= most && count <= flat.devices &&
+	     count <= p->costs.unit_count; count++)
+		consider(p, pd_flat_search(&flat, count));
 }
 
 /* The paper's levels decide under sosp19 unless their plan does not fit. */
@@ -204,8 +203,7 @@ static int too_large(const struct pd_plan *plan, const char *what, int64_t limit
 static int explain_none(struct planner *p, struct pd_error *err)
 {
 	struct pd_flat flat = flat_of(p, &p->costs, p->request->straight);
-	int64_t bytes;
-	struct pd_layout *layout = pd_flat_least_memory(&flat, &bytes);
+	struct pd_layout *layout = pd_flat_least_memory(&flat);
 	struct pd_plan *plan = plan_of(p, layout);
 
 	too_large(plan, "no plan fits: the closest needs", p->costs.memory_limit_bytes, err);

@@ -28,17 +28,17 @@ struct pd_flat {
 };
 
 /*
- * The least time with s stages, for s from 1 to most, into out[s], and with any number of
- * stages into out[0]: a plan that has it, or NULL where none fits.  Each uses as few devices as reach its time, then as few stages, then as little memory
- * at its fullest rank, then the smallest first stages.
+ * A plan of least time, of at most count stages, or of any number of them (0); NULL where
+ * none fits.  It uses as few devices as reach its time, then as few stages, then as little
+ * memory at its fullest rank; among equals the one whose first stages are the shortest.
  */
-void pd_flat_search(const struct pd_flat *flat, int most, struct pd_layout **out);
+struct pd_layout *pd_flat_search(const struct pd_flat *flat, int count);
 
-/* The least time alone: out[0]'s, or PD_NEVER. */
+/* The time alone of a plan of any number of stages, or PD_NEVER. */
 int64_t pd_flat_time(const struct pd_flat *flat);
 
 /* The plan whose fullest rank holds least, whatever its time and the memory limit. */
-struct pd_layout *pd_flat_least_memory(const struct pd_flat *flat, int64_t *bytes_p);
+struct pd_layout *pd_flat_least_memory(const struct pd_flat *flat);
 
 /*
  * The hierarchical recurrence of SOSP 2019, section 3.1, under costs->kind; takes no

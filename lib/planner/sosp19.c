@@ -142,12 +142,21 @@ static void cuts(const struct search *search, int k, int i, int j, int m, int la
 
 static int64_t best(const struct search *search, int k, int i, int j, int m)
 {
+	const int64_t *compute = search->costs->compute_ns;
 	int64_t least, time;
 
 	least = stage(search, k, i, j, m);
 	for (int last = 1; last < (search->straight && m > 1 ? 2 : m); last++) {
-		int low, high;
+		int low, high, even;
 
+		/* first where both sides have work in proportion: a time to beat */
+		even = first_at(search->costs, i + 1, j - 1, compute[i] +
+				(compute[j] - compute[i]) / m * (m - last));
+		if (j - i > 1) {
+			time = split(search, k, i, even, j, m, last);
+			if (time < least)
+				least = time;
+		}
 		cuts(search, k, i, j, m, last, least - 1, &low, &high);
 		for (int s = low; s < high; s++) {
 			time = split(search, k, i, s, j, m, last);

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The searches against brute force over all contiguous plans. */
+#include "base/json.h"
+#include "base/mem.h"
+#include "planner/planner.h"
+#include "planner/predict.h"
+#include "planner/search.h"
+#include "tap.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define GB INT64_C(1000000000)
+
+static uint32_t state = 1;
+
+static int64_t below(int64_t n)
+{
+	state = state * 1664525 + 1013904223;
+	return (int64_t)((state >> 8) % (uint64_t)n);
+}
+
+/* layers in a chain; with skips, some take a second input from further back */
+static struct pd_profile *random_profile(int layers, bool skips)
+{
+	json_t *list = json_array(), *root;
+	struct pd_profile *profile;
+	struct pd_error err;
+
+	for (int l = 0; l < layers; l++) {
+		json_t *inputs = json_array();
+
+		if (l > 0)
+			json_array_append_new(inputs, json_sprintf("l%d", l - 1));
+		if (skips && l > 1 && below(3) == 0)
+			json_array_append_new(inputs, json_sprintf("l%d", (int)below(l - 1)));
+		json_array_append_new(list, json_pack(
+			"{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+			"name", json_sprintf("l%d", l), "inputs", inputs,
+			"forward_ns", (json_int_t)below(1000),
+			"backward_ns", (json_int_t)below(2000),
+			"update_ns", (json_int_t)below(100),
+			"activation_bytes", (json_int_t)below(1000),
+			"parameter_bytes", (json_int_t)(below(2) * 4 * below(500)),
+			"stash_bytes", (json_int_t)below(1500),
+			"workspace_bytes", (json_int_t)below(300)));
+	}
+	root = json_pack("{s:s, s:i, s:s, s:i, s:s, s:{s:s, s:s}, s:o}", "format", "pd-profile",
+			 "version", 1, "name", "random", "batch_size", 8, "dtype", "f32", "device",
+			 "kind", "cpu", "name", "made up", "layers", list);
+	struct pd_place place = pd_place_root("made up", root);
+	profile = pd_profile_parse_at(&place, &err);
+	if (!profile)
+		diag("%s", err.text);
+	json_decref(root);
+	return profile;
+}
+
+/*
+ * Brute force: every way to cut the units and to give replicas, one stage after the other
+ * from the last, so that the ranks behind a stage are known.
+ */
+struct brute {
+	const struct pd_flat *flat;
+	struct pd_row row;
+	int stages_limit;       /* 0: none */
+	int64_t time, bytes, least_bytes;
+	int devices, stages;
+};
+
+static void brute(struct brute *b, int end, int ranks, int stages, int64_t time, int64_t bytes)
+{
+	const struct pd_costs *costs = b->flat->costs;
+
+	if (end == 0) {
+		if (bytes < b->least_bytes)
+			b->least_bytes = bytes;
+		if (bytes > costs->memory_limit_bytes)
+			return;
+		if (time < b->time || (time == b->time &&
+		    (ranks < b->devices || (ranks == b->devices &&
+		     (stages < b->stages || (stages == b->stages && bytes < b->bytes)))))) {
+			b->time = time;
+			b->devices = ranks;
+			b->stages = stages;
+			b->bytes = bytes;
+		}
+		return;
+	}
+	if (b->stages_limit && stages == b->stages_limit)
+		return;
+	for (int u = end - 1; u >= 0; u--)
+		for (int m = 1; m <= (b->flat->straight ? 1 : b->flat->devices - ranks); m++) {
+			struct pd_memory memory;
+			struct pd_work work;
+			int first = costs->first[u], count = costs->first[end] - first;
+
+			if (ranks + m > b->flat->devices)
+				break;
+			pd_row_set(&b->row, u);
+			pd_row_work(&b->row, end, &b->flat->link, &work);
+			pd_memory_of(costs->profile, first, count, m, (ranks + m + m - 1) / m - 1,
+				     b->row.in_bytes[end], b->row.out_bytes[end], &memory);
+			brute(b, u, ranks + m, stages + 1,
+			      pd_max64(time, pd_work_ns(costs->kind, &work, &b->flat->link, m)),
+			      pd_max64(bytes, memory.total_bytes));
+		}
+}
+
+static struct brute brute_force(const struct pd_flat *flat, int stages_limit)
+{
+	struct brute b = { .flat = flat, .stages_limit = stages_limit, .time = PD_NEVER,
+			   .least_bytes = INT64_MAX };
+
+	pd_row_init(&b.row, flat->costs);
+	brute(&b, flat->costs->unit_count, 0, 0, 0, 0);
+	pd_row_release(&b.row);
+	return b;
+}
+
+/* Fullest rank of a layout, by the plan's own wiring and warm-ups. */
+static int64_t layout_bytes(struct pd_profile *profile, const struct pd_layout *layout)
+{
+	struct pd_topology topology;
+	struct pd_error err;
+	struct pd_plan *plan;
+	int64_t most = 0;
+
+	pd_topology_flat(64, GB, 0, &topology, &err);
+	plan = pd_plan_new(profile, &topology, layout->stage_count, layout->layers,
+			   layout->replicas, &err);
+	pd_predict_stages(plan);
+	for (int s = 0; s < plan->stage_count; s++)
+		most = pd_max64(most, plan->stages[s].memory_bytes);
+	plan->profile = NULL;
+	pd_plan_free(plan);
+	return most;
+}
+
+static int layout_devices(const struct pd_layout *layout)
+{
+	int sum = 0;
+
+	for (int s = 0; s < layout->stage_count; s++)
+		sum += layout->replicas[s];
+	return sum;
+}
+
+static bool same(struct pd_profile *profile, const struct pd_layout *layout,
+		 const struct brute *b, const char *what, int n)
+{
+	if (!layout || b->time == PD_NEVER) {
+		if (!layout && b->time == PD_NEVER)
+			return true;
+		diag("case %d, %s: %s a plan, brute force %s", n, what, layout ? "found" : "no",
+		     layout ? "none" : "has one");
+		return false;
+	}
+	if (layout->cost_ns == b->time && layout_devices(layout) == b->devices &&
+	    layout->stage_count == b->stages && layout_bytes(profile, layout) == b->bytes)
+		return true;
+	diag("case %d, %s: %lld ns, %d devices, %d stages, %lld bytes; brute force %lld, %d, %d, "
+	     "%lld", n, what, (long long)layout->cost_ns, layout_devices(layout),
+	     layout->stage_count, (long long)layout_bytes(profile, layout), (long long)b->time,
+	     b->devices, b->stages, (long long)b->bytes);
+	return false;
+}
+
+static bool flat_case(int n, enum pd_cost_kind kind, bool straight, bool limited, int stages)
+{
+	struct pd_profile *profile = random_profile(1 + (int)below(7), n % 2);
+	struct pd_costs costs;
+	struct pd_flat flat = { &costs, { 0, 50 * (1 + below(40)) * 1000000, below(50) },
+				1 + (int)below(5), straight };
+	struct pd_layout *layout;
+	struct brute b;
+	bool good;
+
+	pd_costs_init(&costs, profile, kind, limited ? 4000 + below(20000) : INT64_MAX);
+	b = brute_force(&flat, stages);
+	layout = pd_flat_search(&flat, stages);
+	good = same(profile, layout, &b, pd_cost_kind_name[kind], n);
+	if (!layout && !stages) {
+		layout = pd_flat_least_memory(&flat);
+		good = good && layout_bytes(profile, layout) == b.least_bytes;
+	}
+	pd_layout_free(layout);
+	pd_costs_release(&costs);
+	pd_profile_free(profile);
+	return good;
+}
+
+static void test_flat(const char *what, bool straight, bool limited, bool counted)
+{
+	int good = 0, cases = 300;
+
+	for (int n = 0; n < cases; n++)
+		good += flat_case(n, n % 3 ? PD_COST_SIMULATED : PD_COST_SOSP19, straight, limited,
+				  counted ? 1 + n % 4 : 0);
+	is_int(good, cases, "the search equals brute force: %s", what);
+}
+
+/* The paper's recurrence, word for word, without tables: A^k(i->j, m). */
+struct nested {
+	const struct pd_costs *costs;
+	const struct pd_topology *topology;
+};
+
+static int64_t A(const struct nested *nest, int k, int i, int j, int m)
+{
+	const struct pd_costs *costs = nest->costs;
+	const struct pd_level *level = k ? &nest->topology->level[k - 1] : NULL;
+	int below_m = k > 1 ? (int)nest->topology->level[k - 2].count : 1;
+	int64_t best = PD_NEVER;
+
+	if (!k)
+		return costs->compute_ns[j] - costs->compute_ns[i];
+	for (int s = i; s < j; s++)
+		for (int last = 1; last <= m; last++) {
+			struct pd_work work = { .compute_ns = A(nest, k - 1, s, j, below_m) };
+			int64_t time, bytes = costs->parameter_bytes[j] - costs->parameter_bytes[s];
+
+			if ((s == i) != (last == m))
+				continue;
+			work.parameter_ns = pd_bytes_ns(bytes, level->bandwidth_bytes_per_s);
+			time = pd_work_ns(costs->kind, &work, level, last);
+			if (s > i)
+				time = pd_max64(time, pd_max64(A(nest, k, i, s, m - last),
+					pd_bytes_ns(2 * costs->cut_bytes[s],
+						    level->bandwidth_bytes_per_s)));
+			if (time < best)
+				best = time;
+		}
+	return best;
+}
+
+static void test_levels(void)
+{
+	int good = 0, cases = 300, devices = 0, whole = 0;
+
+	for (int n = 0; n < cases; n++) {
+		struct pd_profile *profile = random_profile(1 + (int)below(6), n % 2);
+		struct pd_topology topology = { .levels = 1 + n % 3 };
+		struct nested nest;
+		struct pd_costs costs;
+		struct pd_layout *layout;
+		int64_t best = PD_NEVER;
+
+		topology.devices = 1;
+		for (int k = 0; k < topology.levels; k++) {
+			topology.level[k] = (struct pd_level){ 1 + below(3),
+				50 * (1 + below(40)) * 1000000, below(50) };
+			topology.devices *= topology.level[k].count;
+		}
+		pd_costs_init(&costs, profile, n % 2 ? PD_COST_SIMULATED : PD_COST_SOSP19,
+			      INT64_MAX);
+		nest = (struct nested){ &costs, &topology };
+		for (int m = 1; m <= topology.level[topology.levels - 1].count; m++) {
+			int64_t time = A(&nest, topology.levels, 0, costs.unit_count, m);
+
+			if (time < best)
+				best = time;
+		}
+		layout = pd_sosp19_search(&costs, &topology, false);
+		good += layout->cost_ns == best;
+		devices += layout_devices(layout) <= topology.devices;
+		/* every rank once, from 0 on */
+		char seen[64] = "";
+		int used = 0;
+		for (int s = 0; s < layout->stage_count; s++)
+			for (int r = 0; r < layout->replicas[s]; r++) {
+				int rank = layout->ranks[s][r];
+
+				used += rank < layout_devices(layout) && !seen[rank];
+				seen[rank] = 1;
+			}
+		whole += used == layout_devices(layout);
+		pd_layout_free(layout);
+		pd_costs_release(&costs);
+		pd_profile_free(profile);
+	}
+	is_int(good, cases, "the levels' search equals the paper's recurrence without tables");
+	is_int(devices, cases, "it uses no more devices than there are");
+	is_int(whole, cases, "it uses ranks from 0 on, each once");
+}
+
+/* One level: the two searches are the same minimum taken from both ends. */
+static void test_one_level(void)
+{
+	int good = 0, cases = 100;
+
+	for (int n = 0; n < cases; n++) {
+		struct pd_profile *profile = random_profile(2 + (int)below(40), n % 2);
+		struct pd_topology topology;
+		struct pd_costs costs;
+		struct pd_layout *layout;
+		struct pd_error err;
+
+		pd_topology_flat(1 + below(12), 50 * (1 + below(40)) * 1000000, 0, &topology, &err);
+		pd_costs_init(&costs, profile, PD_COST_SOSP19, INT64_MAX);
+		struct pd_flat flat = { &costs, topology.level[0], (int)topology.devices, n % 3 == 0 };
+		layout = pd_sosp19_search(&costs, &topology, flat.straight);
+		good += (layout ? layout->cost_ns : PD_NEVER) == pd_flat_time(&flat);
+		pd_layout_free(layout);
+		pd_costs_release(&costs);
+		pd_profile_free(profile);
+	}
+	is_int(good, cases, "on one level both searches find the same time");
+}
+
+static void test_bound(void)
+{
+	int good = 0, cases = 200, plans = 0;
+
+	for (int n = 0; n < cases; n++) {
+		struct pd_plan_request request = { .straight = n % 3 == 0, .cost = (n / 2) % 2
+						   ? PD_COST_SOSP19 : PD_COST_SIMULATED };
+		struct pd_topology topology;
+		struct pd_error err;
+		struct pd_plan *plan;
+
+		pd_topology_parse_string(n % 2 ? "3@100MB/s+20ns,2@50MB/s" : "4@80MB/s+10ns",
+					 &topology, &err);
+		request.topology = &topology;
+		plan = pd_planner_plan(random_profile(1 + (int)below(9), n % 2), &request, &err);
+		if (!plan) {
+			diag("%s", err.text);
+			continue;
+		}
+		plans++;
+		if (plan->predicted.gap < 0)
+			diag("case %d: gap %g cost %d levels %d straight %d", n, plan->predicted.gap, (int)request.cost, topology.levels, request.straight);
+		good += plan->predicted.lower_bound_ns <= plan->predicted.period_ns &&
+			(request.straight || plan->predicted.lower_bound_ns <=
+			 plan->predicted.data_parallel_period_ns) &&
+			plan->predicted.gap >= 0;
+		if (request.cost == PD_COST_SIMULATED && !request.straight)
+			good -= plan->predicted.period_ns > plan->predicted.data_parallel_period_ns;
+		pd_plan_free(plan);
+	}
+	is_int(plans, cases, "each of them has a plan");
+	is_int(good, cases, "no plan is faster than the bound, none slower than data parallelism");
+}
+
+int main(void)
+{
+	test_flat("any number of stages", false, false, false);
+	test_flat("straight", true, false, false);
+	test_flat("a memory limit", false, true, false);
+	test_flat("straight, a memory limit", true, true, false);
+	test_flat("one to four stages", false, false, true);
+	test_flat("one to four stages, a memory limit", false, true, true);
+	test_levels();
+	test_one_level();
+	test_bound();
+	return done_testing();
+}
