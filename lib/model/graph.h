@@ -8,7 +8,7 @@
 /* What uses what: the users of source s are users[first[s]] to users[first[s + 1] - 1]. */
 struct pd_uses {
 	size_t *first;
-	int *users;             /* ascending for each source; one that uses it twice is there twice */
+	int *users;             /* ascending for each source; twice there if it uses it twice */
 };
 
 /*

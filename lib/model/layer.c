@@ -93,11 +93,13 @@ static int read_pair(const struct pd_place *place, const struct attribute *attri
 		return 0;
 	}
 	if (!json_is_array(place->value) || pd_json_array(place, &count, err) < 0 || count != 2)
-		return pd_place_expected(place, err, "[height, width] or one whole number for both");
+		return pd_place_expected(place, err, "[height, width] or one whole number for "
+					 "both");
 	for (size_t i = 0; i < 2; i++) {
 		struct pd_place element = pd_place_index(place, i);
 
-		if (pd_json_int(&element, attribute->min, (int64_t)attribute->max, &pair[i], err) < 0)
+		if (pd_json_int(&element, attribute->min, (int64_t)attribute->max, &pair[i],
+				err) < 0)
 			return -1;
 	}
 	return 0;
@@ -215,7 +217,8 @@ static int add_parameter(const struct pd_place *place, struct pd_layer *layer, c
 		parameter->size[d] = size[d];
 		if (!pd_mul(parameter->elements, size[d], &parameter->elements) ||
 		    parameter->elements >= PD_MAX_ELEMENTS)
-			return complain(place, layer, err, "has 2^40 or more elements in its %s", name);
+			return complain(place, layer, err, "has 2^40 or more elements in its %s",
+					name);
 	}
 	layer->parameter_elements += parameter->elements;
 	return 0;
@@ -250,7 +253,8 @@ static int infer_conv2d(const struct pd_place *place, struct pd_layer *layer,
 	int64_t out = layer->out_channels;
 
 	if (in->size[0] % layer->groups || out % layer->groups)
-		return complain(place, layer, err, "has %" PRId64 " groups: expected a divisor of its %"
+		return complain(place, layer, err, "has %" PRId64 " groups: expected a divisor of "
+				"its %"
 				PRId64 " input and %" PRId64 " output channels", layer->groups,
 				in->size[0], out);
 	layer->output = (struct pd_shape){ 3, { out } };
@@ -309,7 +313,8 @@ static int infer_join(const struct pd_place *place, const struct pd_model *model
 	char one[64], other[64];
 
 	if (concat && first->dims == 0)
-		return complain(place, layer, err, "needs inputs of one dimension or more, found a scalar");
+		return complain(place, layer, err, "needs inputs of one dimension or more, found a "
+				"scalar");
 	layer->output = *first;
 	for (int i = 1; i < layer->input_count; i++) {
 		const struct pd_shape *in = pd_model_shape(model, layer->inputs[i]);
@@ -318,13 +323,15 @@ static int infer_join(const struct pd_place *place, const struct pd_model *model
 		for (int d = concat; same && d < first->dims; d++)
 			same = in->size[d] == first->size[d];
 		if (!same)
-			return complain(place, layer, err, "needs inputs of one shape%s, found %s and %s",
+			return complain(place, layer, err, "needs inputs of one shape%s, found %s "
+					"and %s",
 					concat ? " but for the first axis" : "",
 					pd_shape_text(first, one), pd_shape_text(in, other));
 		/* each is at most 2^30 and the sum is checked every time: no overflow */
 		layer->output.size[0] += concat ? in->size[0] : 0;
 		if (layer->output.size[0] > PD_MAX_EXTENT)
-			return complain(place, layer, err, "has an output of more than 2^30 channels");
+			return complain(place, layer, err, "has an output of more than 2^30 "
+					"channels");
 	}
 	return 0;
 }
@@ -340,7 +347,8 @@ static int infer_loss(const struct pd_place *place, const struct pd_model *model
 		return complain(place, layer, err, "needs logits of one dimension, found %s: add a "
 				"flatten layer", pd_shape_text(logits, text));
 	if (pd_model_dtype(model, layer->inputs[1]) != PD_I32 || label->dims != 0)
-		return complain(place, layer, err, "needs a scalar i32 input of the model as its label, "
+		return complain(place, layer, err, "needs a scalar i32 input of the model as its "
+				"label, "
 				"found \"%.60s\"", pd_model_tensor_name(model, layer->inputs[1]));
 	layer->output = (struct pd_shape){ 0 };
 	return 0;
@@ -355,14 +363,15 @@ static int check_inputs(const struct pd_place *place, const struct pd_model *mod
 
 	if (expected < 0 ? layer->input_count < 2 : layer->input_count != expected)
 		return pd_place_error(&inputs, err, "expected %s%.0d input%s for %s, found %d",
-				      expected < 0 ? "two or more" : "", expected < 0 ? 0 : expected,
+				      expected < 0 ? "two or more" : "",
+				      expected < 0 ? 0 : expected,
 				      expected == 1 ? "" : "s", pd_layer_kind_name[layer->kind],
 				      layer->input_count);
 	for (int i = 0; i < layer->input_count; i++)
 		if (pd_model_dtype(model, layer->inputs[i]) == PD_I32 &&
 		    !(layer->kind == PD_LAYER_softmax_cross_entropy && i == 1))
-			return complain(place, layer, err, "cannot take \"%.60s\": an i32 input can only "
-					"be the label of a softmax_cross_entropy",
+			return complain(place, layer, err, "cannot take \"%.60s\": an i32 input "
+					"can only be the label of a softmax_cross_entropy",
 					pd_model_tensor_name(model, layer->inputs[i]));
 	return 0;
 }
@@ -386,8 +395,8 @@ static int check_elements(const struct pd_place *place, const struct pd_layer *l
 		if (layer->output.size[d] > PD_MAX_EXTENT ||
 		    !pd_mul(elements, layer->output.size[d], &elements) ||
 		    elements >= PD_MAX_ELEMENTS)
-			return complain(place, layer, err, "has an output of %s: expected at most 2^30 "
-					"along an axis and fewer than 2^40 elements",
+			return complain(place, layer, err, "has an output of %s: expected at most "
+					"2^30 along an axis and fewer than 2^40 elements",
 					pd_shape_text(&layer->output, text));
 	return 0;
 }
@@ -405,7 +414,8 @@ static int infer(const struct pd_place *place, const struct pd_model *model,
 	case PD_LAYER_adaptive_avgpool2d:
 	case PD_LAYER_batchnorm2d:
 		if (in->dims != 3)
-			return complain(place, layer, err, "needs an input of three dimensions (channels x "
+			return complain(place, layer, err, "needs an input of three dimensions "
+					"(channels x "
 					"height x width), found %s", pd_shape_text(in, text));
 		if (layer->kind == PD_LAYER_conv2d)
 			return infer_conv2d(place, layer, in, err);
@@ -414,8 +424,8 @@ static int infer(const struct pd_place *place, const struct pd_model *model,
 		return infer_pool(place, layer, in, err);
 	case PD_LAYER_linear:
 		if (in->dims != 1)
-			return complain(place, layer, err, "needs an input of one dimension, found %s: "
-					"add a flatten layer", pd_shape_text(in, text));
+			return complain(place, layer, err, "needs an input of one dimension, found "
+					"%s: add a flatten layer", pd_shape_text(in, text));
 		return infer_linear(place, layer, in, err);
 	case PD_LAYER_add:
 	case PD_LAYER_concat:

@@ -113,8 +113,8 @@ static int read_name(const struct pd_place *place, struct pd_model *model, int t
 	if (pd_json_string(&at, &name, err) < 0)
 		return -1;
 	if (json_object_get(model->names, name))
-		return pd_place_error(&at, err, "\"%.60s\" is the name of an earlier input or layer: "
-				      "expected a name of its own", name);
+		return pd_place_error(&at, err, "\"%.60s\" is the name of an earlier input or "
+				      "layer: expected a name of its own", name);
 	json_object_set_new(model->names, name, json_integer(tensor));
 	*name_p = pd_strdup(name);
 	return 0;
@@ -238,7 +238,8 @@ static int resolve_inputs(const struct pd_place *place, struct pd_model *model, 
 			return -1;
 		tensor = json_object_get(model->names, name);
 		if (!tensor)
-			return pd_place_error(&at, err, "no input or layer is called \"%.60s\"", name);
+			return pd_place_error(&at, err, "no input or layer is called \"%.60s\"",
+					      name);
 		layer->inputs[i] = (int)json_integer_value(tensor);
 	}
 	return 0;
@@ -293,8 +294,8 @@ static int find_order(const struct pd_place *layers, const struct pd_model *mode
 	if (cycle >= 0) {
 		struct pd_place at = pd_place_index(layers, (size_t)cycle);
 
-		return pd_place_error(&at, err, "layer \"%.60s\" lies on a cycle: expected an acyclic "
-				      "graph", model->layers[cycle].name);
+		return pd_place_error(&at, err, "layer \"%.60s\" lies on a cycle: expected an "
+				      "acyclic graph", model->layers[cycle].name);
 	}
 	return 0;
 }
@@ -309,7 +310,8 @@ static void reorder(struct pd_model *model, const int *order)
 	for (int n = 0; n < count; n++) {
 		sorted[n] = model->layers[order[n]];
 		now[order[n]] = n;
-		json_integer_set(json_object_get(model->names, sorted[n].name), model->input_count + n);
+		json_integer_set(json_object_get(model->names, sorted[n].name),
+				 model->input_count + n);
 	}
 	for (int n = 0; n < count; n++)
 		for (int i = 0; i < sorted[n].input_count; i++) {
@@ -352,8 +354,8 @@ static int resolve_shares(const struct pd_place *place, struct pd_model *model, 
 	other = &model->layers[found];
 	if (found == index || other->parameter_count == 0 ||
 	    !same_parameters(other, &model->layers[index]))
-		return pd_place_error(&at, err, "\"%.60s\" is not another layer of this kind with parameters "
-				      "of these shapes", name);
+		return pd_place_error(&at, err, "\"%.60s\" is not another layer of this kind with "
+				      "parameters of these shapes", name);
 	model->layers[index].shares = found;
 	return 0;
 }
@@ -366,8 +368,8 @@ static int check_shares(const struct pd_place *place, const struct pd_model *mod
 	int other = model->layers[index].shares;
 
 	if (other >= 0 && model->layers[other].shares >= 0)
-		return pd_place_error(&at, err, "\"%.60s\" shares parameters itself: expected the layer "
-				      "that owns them", model->layers[other].name);
+		return pd_place_error(&at, err, "\"%.60s\" shares parameters itself: expected the "
+				      "layer that owns them", model->layers[other].name);
 	return 0;
 }
 
@@ -420,7 +422,8 @@ static void index_tensors(struct pd_model *model)
 
 static int read_model(const struct pd_place *place, struct pd_model *model, struct pd_error *err)
 {
-	static const char *const known[] = { "format", "version", "name", "inputs", "layers", NULL };
+	static const char *const known[] = { "format", "version", "name", "inputs", "layers",
+					     NULL };
 	struct pd_place layers;
 	const char *name;
 	int *order, result;

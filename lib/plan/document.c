@@ -55,7 +55,8 @@ static int read_stage_layers(const struct pd_place *place, struct pd_plan *plan,
 			return pd_place_error(&at, err, "the profile has no layer \"%.60s\"", name);
 		if (layer >= profile->layer_count)
 			return pd_place_error(&at, err, "layer \"%.60s\" is there twice", name);
-		return pd_place_error(&at, err, "expected layer \"%.60s\", the next in the profile's "
+		return pd_place_error(&at, err, "expected layer \"%.60s\", the next in the "
+				      "profile's "
 				      "order, found \"%.60s\"", profile->layers[layer].name, name);
 	}
 	stage->first_layer = first;
@@ -133,7 +134,8 @@ static int check_ranks(const struct pd_place *stages, struct pd_plan *plan, stru
 	for (int s = 0; s < plan->stage_count; s++)
 		total += plan->stages[s].replicas;
 	if (total > plan->topology.devices)
-		return pd_place_error(stages, err, "the stages have %" PRId64 " ranks, the topology "
+		return pd_place_error(stages, err, "the stages have %" PRId64 " ranks, the "
+				      "topology "
 				      "has %" PRId64 " devices", total, plan->topology.devices);
 	plan->rank_count = (int)total;
 	used = pd_calloc((size_t)total, sizeof(*used));
@@ -207,7 +209,8 @@ static int read_prediction(const struct pd_place *root, struct pd_prediction *ou
 	    pd_json_opt_int(&place, "period_ns", 0, INT64_MAX, &out->period_ns, err) < 0 ||
 	    pd_json_opt_real(&place, "samples_per_s", 0, HUGE_VAL, &out->samples_per_s, err) < 0 ||
 	    pd_json_opt_int(&place, "memory_bytes", 0, INT64_MAX, &out->memory_bytes, err) < 0 ||
-	    pd_json_opt_int(&place, "lower_bound_ns", 0, INT64_MAX, &out->lower_bound_ns, err) < 0 ||
+	    pd_json_opt_int(&place, "lower_bound_ns", 0, INT64_MAX, &out->lower_bound_ns,
+			    err) < 0 ||
 	    pd_json_opt_real(&place, "gap", -HUGE_VAL, 1, &out->gap, err) < 0 ||
 	    pd_json_opt_real(&place, "speedup_over_data_parallel", 0, HUGE_VAL,
 			     &out->speedup_over_data_parallel, err) < 0)
@@ -240,7 +243,8 @@ static int read_plan(const struct pd_place *place, struct pd_plan *plan, struct 
 	plan->microbatches = 1;
 	profile = pd_place_key(place, "profile");
 	topology = pd_place_key(place, "topology");
-	if (pd_json_opt_int(place, "microbatches", 1, PD_MAX_EXTENT, &plan->microbatches, err) < 0 ||
+	if (pd_json_opt_int(place, "microbatches", 1, PD_MAX_EXTENT, &plan->microbatches,
+			    err) < 0 ||
 	    pd_topology_parse_at(&topology, &plan->topology, err) < 0)
 		return -1;
 	plan->profile = pd_profile_parse_at(&profile, err);
@@ -304,7 +308,8 @@ static json_t *prediction_json(const struct pd_prediction *predicted)
 			 "lower_bound_ns", predicted->lower_bound_ns, "gap", number(predicted->gap),
 			 "data_parallel", "period_ns", predicted->data_parallel_period_ns,
 			 "memory_bytes", predicted->data_parallel_memory_bytes,
-			 "speedup_over_data_parallel", number(predicted->speedup_over_data_parallel));
+			 "speedup_over_data_parallel",
+			 number(predicted->speedup_over_data_parallel));
 }
 
 json_t *pd_plan_json(const struct pd_plan *plan)

@@ -87,7 +87,8 @@ int pd_plan_check_shares(const struct pd_plan *plan, const char *where, struct p
 
 		if (layer->shares >= 0 && pd_plan_stage_of_layer(plan, l) !=
 		    pd_plan_stage_of_layer(plan, layer->shares))
-			return pd_error_input(err, "%slayers \"%.60s\" and \"%.60s\" share parameters: "
+			return pd_error_input(err, "%slayers \"%.60s\" and \"%.60s\" share "
+					      "parameters: "
 					      "expected both in one stage", where, layer->name,
 					      model->layers[layer->shares].name);
 	}
@@ -102,7 +103,8 @@ static int check_counts(const struct pd_plan *plan, const int *layer_counts, con
 
 	for (int s = 0; s < plan->stage_count; s++) {
 		if (layer_counts[s] < 1 || replicas[s] < 1)
-			return pd_error_input(err, "stage %d has %d layers and %d replicas: expected at "
+			return pd_error_input(err, "stage %d has %d layers and %d replicas: "
+					      "expected at "
 					      "least one of each", s, layer_counts[s], replicas[s]);
 		layers += layer_counts[s];
 		ranks += replicas[s];
@@ -111,7 +113,8 @@ static int check_counts(const struct pd_plan *plan, const int *layer_counts, con
 		return pd_error_input(err, "the stages have %" PRId64 " layers, the profile has %d",
 				      layers, plan->profile->layer_count);
 	if (ranks > plan->topology.devices)
-		return pd_error_input(err, "the stages have %" PRId64 " ranks, the topology has %" PRId64
+		return pd_error_input(err, "the stages have %" PRId64 " ranks, the topology has "
+				      "%" PRId64
 				      " devices", ranks, plan->topology.devices);
 	return 0;
 }

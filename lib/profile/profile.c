@@ -104,8 +104,8 @@ static int read_layer(const struct pd_place *place, struct pd_profile *profile, 
 	if (pd_json_string(&at, &name, err) < 0)
 		return -1;
 	if (json_object_get(profile->names, name))
-		return pd_place_error(&at, err, "\"%.60s\" is the name of an earlier input or layer: "
-				      "expected a name of its own", name);
+		return pd_place_error(&at, err, "\"%.60s\" is the name of an earlier input or "
+				      "layer: expected a name of its own", name);
 	json_object_set_new(profile->names, name, json_integer(index));
 	layer->name = pd_strdup(name);
 	return read_numbers(place, layer, err);
@@ -126,8 +126,8 @@ static int check_sums(const struct pd_place *layers, struct pd_profile *profile,
 
 			sum += value > 0 ? value : 0;
 			if (sum > PD_MAX_TIME_NS)
-				return pd_place_error(layers, err, "the sum of %s over the layers is 2^53 "
-						      "or more", numbers[n].key);
+				return pd_place_error(layers, err, "the sum of %s over the layers "
+						      "is 2^53 or more", numbers[n].key);
 		}
 	}
 	return 0;
@@ -155,7 +155,8 @@ static int read_layer_inputs(const struct pd_place *place, struct pd_profile *pr
 			return -1;
 		found = json_object_get(profile->names, name);
 		if (!found)
-			return pd_place_error(&at, err, "no input or layer is called \"%.60s\"", name);
+			return pd_place_error(&at, err, "no input or layer is called \"%.60s\"",
+					      name);
 		if (json_integer_value(found) >= 0)
 			layer->inputs[layer->input_count++] = (int)json_integer_value(found);
 	}
@@ -199,7 +200,8 @@ static int order_by_model(const struct pd_place *layers, const struct pd_profile
 	if (profile->layer_count < model->layer_count)
 		for (int l = 0; l < model->layer_count; l++)
 			if (pd_profile_find(profile, model->layers[l].name) < 0)
-				return pd_place_error(layers, err, "the model's layer \"%.60s\" is missing",
+				return pd_place_error(layers, err, "the model's layer \"%.60s\" is "
+						      "missing",
 						      model->layers[l].name);
 	return 0;
 }
@@ -293,8 +295,8 @@ static int read_outer_inputs(const struct pd_place *root, struct pd_profile *pro
 			json_object_set_new(profile->names, profile->model->inputs[i].name,
 					    json_integer(-1));
 		if (inputs.value)
-			return pd_place_error(&inputs, err, "expected only where there is no model, "
-					      "which says them");
+			return pd_place_error(&inputs, err, "expected only where there is no "
+					      "model, which says them");
 		return 0;
 	}
 	if (inputs.value && pd_json_array(&inputs, &count, err) < 0)
@@ -345,7 +347,8 @@ static int read_link(const struct pd_place *root, struct pd_profile *profile, st
 	    pd_json_get_int(&link, "bandwidth_bytes_per_s", 0, INT64_MAX,
 			    &profile->link_bandwidth_bytes_per_s, err) < 0)
 		return -1;
-	return pd_json_opt_int(&link, "latency_ns", 0, PD_MAX_TIME_NS, &profile->link_latency_ns, err);
+	return pd_json_opt_int(&link, "latency_ns", 0, PD_MAX_TIME_NS, &profile->link_latency_ns,
+			       err);
 }
 
 static int read_dtype(const struct pd_place *root, struct pd_profile *profile,
@@ -438,7 +441,8 @@ static json_t *layer_json(const struct pd_profile *profile, int index)
 		const struct pd_layer *of_model = &profile->model->layers[index];
 
 		for (int i = 0; i < of_model->input_count; i++)
-			json_array_append_new(inputs, json_string(pd_model_tensor_name(profile->model,
+			json_array_append_new(inputs,
+					      json_string(pd_model_tensor_name(profile->model,
 							of_model->inputs[i])));
 	} else {
 		for (int i = 0; i < layer->input_count; i++)
@@ -468,7 +472,8 @@ json_t *pd_profile_json(const struct pd_profile *profile)
 		json_object_set(object, "model", profile->model->json);
 	json_object_set_new(object, "batch_size", json_integer(profile->batch_size));
 	json_object_set_new(object, "dtype", json_string(profile->dtype));
-	json_object_set_new(object, "device", json_pack("{ss ss sI sI}", "kind", profile->device_kind,
+	json_object_set_new(object, "device", json_pack("{ss ss sI sI}", "kind",
+							profile->device_kind,
 			"name", profile->device_name, "threads", profile->device_threads,
 			"memory_bytes", profile->device_memory_bytes));
 	if (profile->link_bandwidth_bytes_per_s > 0)

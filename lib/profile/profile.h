@@ -37,7 +37,7 @@ struct pd_profile {
 	int layer_count;
 	struct pd_profile_layer *layers;
 	json_t *json;                   /* the document; owned */
-	json_t *names;                  /* name -> layer, -1 for an input; NULL in one made by hand */
+	json_t *names;                  /* name -> layer, -1: input; NULL in one made by hand */
 };
 
 struct pd_place;

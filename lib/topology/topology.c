@@ -67,7 +67,8 @@ int pd_topology_parse_at(const struct pd_place *place, struct pd_topology *out_p
 		if (read_level(&at, &level, err) < 0)
 			return -1;
 		if (add_level(&level, &topology) < 0)
-			return pd_place_error(&at, err, "expected at most %d devices in all", PD_MAX_RANKS);
+			return pd_place_error(&at, err, "expected at most %d devices in all",
+					      PD_MAX_RANKS);
 	}
 	*out_p = topology;
 	return 0;
@@ -79,8 +80,8 @@ static int parse_level(char *item, struct pd_level *level, struct pd_error *err)
 	char *rate = strchr(item, '@'), *time;
 
 	if (!rate)
-		return pd_error_input(err, "expected COUNT@BANDWIDTH[+LATENCY] such as 4@12GB/s+5us, "
-				      "found \"%.60s\"", item);
+		return pd_error_input(err, "expected COUNT@BANDWIDTH[+LATENCY] such as "
+				      "4@12GB/s+5us, found \"%.60s\"", item);
 	*rate++ = 0;
 	/* a '+' inside a number, as in 1e+9B/s, does not follow the unit */
 	time = strstr(rate, "/s+");
@@ -93,9 +94,11 @@ static int parse_level(char *item, struct pd_level *level, struct pd_error *err)
 	    (time && pd_parse_time(time, &level->latency_ns, err) < 0))
 		return -1;
 	if (level->bandwidth_bytes_per_s < 1)
-		return pd_error_input(err, "expected a bandwidth of at least 1B/s, found \"%.60s\"", rate);
+		return pd_error_input(err, "expected a bandwidth of at least 1B/s, found \"%.60s\"",
+				      rate);
 	if (level->latency_ns > PD_MAX_TIME_NS)
-		return pd_error_input(err, "expected a latency below 2^53 ns, found \"%.60s\"", time);
+		return pd_error_input(err, "expected a latency below 2^53 ns, found \"%.60s\"",
+				      time);
 	return 0;
 }
 
@@ -110,7 +113,8 @@ int pd_topology_parse_string(const char *text, struct pd_topology *out_p, struct
 
 		result = parse_level(item, &level, err);
 		if (result == 0 && add_level(&level, &topology) < 0)
-			result = pd_error_input(err, "expected at most %d levels and %d devices in all",
+			result = pd_error_input(err, "expected at most %d levels and %d devices in "
+						"all",
 						PD_MAX_LEVELS, PD_MAX_RANKS);
 	}
 	free(copy);
@@ -147,8 +151,8 @@ int pd_topology_flat(int64_t devices, int64_t bandwidth_bytes_per_s, int64_t lat
 		return pd_error_input(err, "expected 1 to %d devices, found %" PRId64, PD_MAX_RANKS,
 				      devices);
 	if (bandwidth_bytes_per_s < 1 || latency_ns < 0)
-		return pd_error_input(err, "expected a bandwidth above zero and a latency of zero or more, "
-				      "found %" PRId64 " bytes/s and %" PRId64 " ns",
+		return pd_error_input(err, "expected a bandwidth above zero and a latency of zero "
+				      "or more, found %" PRId64 " bytes/s and %" PRId64 " ns",
 				      bandwidth_bytes_per_s, latency_ns);
 	*out_p = topology;
 	return 0;

@@ -71,8 +71,10 @@ static int read_op(const struct reader *reader, const struct pd_place *place, st
 	    pd_json_opt_bool(place, "evaluate", &op->evaluate, err) < 0)
 		return -1;
 	if (reader->stage_of_rank[rank] != stage)
-		return pd_place_error(place, err, "rank %" PRId64 " belongs to stage %d in the plan, "
-				      "found stage %" PRId64, rank, reader->stage_of_rank[rank], stage);
+		return pd_place_error(place, err, "rank %" PRId64 " belongs to stage %d in the "
+				      "plan, "
+				      "found stage %" PRId64, rank, reader->stage_of_rank[rank],
+				      stage);
 	op->rank = (int32_t)rank;
 	op->stage = (int32_t)stage;
 	op->peer = (int32_t)peer;
@@ -134,7 +136,8 @@ static int read_records(struct reader *reader, struct pd_error *err)
 	/* the rest of the header's line */
 	length = next_line(reader, &line, &size, err);
 	if (length > 0 && !is_blank(line, (size_t)length))
-		result = pd_error_input(err, "%s:1: text after the header: expected one object per line",
+		result = pd_error_input(err, "%s:1: text after the header: expected one object per "
+					"line",
 					reader->document);
 	while (result == 0 && length > 0 &&
 	       (length = next_line(reader, &line, &size, err)) > 0) {
@@ -147,7 +150,8 @@ static int read_records(struct reader *reader, struct pd_error *err)
 		snprintf(reader->where, sizeof(reader->where), "%s:%" PRId64, reader->document,
 			 reader->line);
 		if (!value)
-			result = pd_error_input(err, "%s:%d: not JSON: %s", reader->where, why.column,
+			result = pd_error_input(err, "%s:%d: not JSON: %s", reader->where,
+						why.column,
 						why.text);
 		else
 			result = read_record(reader, value, err);
@@ -206,7 +210,8 @@ static int check_end(FILE *in, const char *document, struct pd_error *err)
 
 	while ((c = getc(in)) != EOF)
 		if (!isspace(c))
-			return pd_error_input(err, "%s: text after the plan: expected its end", document);
+			return pd_error_input(err, "%s: text after the plan: expected its end",
+					      document);
 	return 0;
 }
 

@@ -25,9 +25,11 @@ static void test_load(void)
 	static const struct {
 		const char *text, *message;
 	} cases[] = {
-		{ "", "empty: expected a JSON object" }, { "{", "not JSON" }, { "{} {}", "end of file expected" },
+		{ "", "empty: expected a JSON object" }, { "{", "not JSON" }, { "{} {}", "end of "
+									       "file expected" },
 		{ "{\"a\": 1, \"a\": 2}", "duplicate object key" }, { "\xff\xfe\x01", "not JSON" },
-		{ "{\"a\": 99999999999999999999}", "too big integer" }, { "{\"a\": 1e999}", "real number" },
+		{ "{\"a\": 99999999999999999999}", "too big integer" }, { "{\"a\": 1e999}", "real "
+									 "number" },
 		{ "{\"a\": \"\\ud800\"}", "not JSON" },
 		{ "{\"a\": \"x\\u0000y\"}", "not JSON" },
 	};
@@ -69,7 +71,8 @@ static void test_getters(void)
 	is_str(err.text, "doc: i: expected a whole number from 6 to 9, found 5", "says so");
 	ok(pd_json_get_int(&root, "i", 0, 4, &i, &err) < 0, "above");
 	ok(pd_json_get_int(&root, "r", 0, 4, &i, &err) < 0, "a real is no integer");
-	ok(pd_json_opt_int(&root, "z", 0, 4, &i, &err) == 0 && i == 5, "an absent one leaves it alone");
+	ok(pd_json_opt_int(&root, "z", 0, 4, &i, &err) == 0 && i == 5, "an absent one leaves it "
+	   "alone");
 	ok(pd_json_get_int(&root, "z", 0, 4, &i, &err) < 0 && strstr(err.text, "found nothing"),
 	   "or is an error");
 	ok(pd_json_get_real(&root, "r", 0, 2, &r, &err) == 0 && r == 1.5, "a real");
@@ -77,16 +80,19 @@ static void test_getters(void)
 	ok(pd_json_get_real(&root, "r", 2, 3, &r, &err) < 0, "out of range");
 	ok(pd_json_opt_bool(&root, "t", &t, &err) == 0 && t, "a truth value");
 	ok(pd_json_opt_bool(&root, "i", &t, &err) < 0, "a number is none");
-	ok(pd_json_get_string(&root, "s", &text, &err) == 0 && strcmp(text, "text") == 0, "a string");
+	ok(pd_json_get_string(&root, "s", &text, &err) == 0 && strcmp(text, "text") == 0, "a "
+	   "string");
 	ok(pd_json_get_string(&root, "e", &text, &err) < 0, "not an empty one");
 	ok(pd_json_get_string(&root, "c", &text, &err) < 0, "not one with control characters");
 	a = pd_place_key(&root, "a");
 	one = pd_place_index(&a, 1);
 	b = pd_place_key(&one, "b");
 	ok(pd_json_int(&b, 0, 1, &i, &err) < 0, "a string is no integer");
-	is_str(err.text, "doc: a[1].b: expected a whole number from 0 to 1, found \"x\"", "with its path");
+	is_str(err.text, "doc: a[1].b: expected a whole number from 0 to 1, found \"x\"", "with "
+	       "its path");
 	ok(pd_json_keys(&one, (const char *const[]){ "c", "d", NULL }, &err) < 0, "an unknown key");
-	is_str(err.text, "doc: a[1]: unknown key \"b\"; expected one of c, d", "says which are known");
+	is_str(err.text, "doc: a[1]: unknown key \"b\"; expected one of c, d", "says which are "
+	       "known");
 	pd_error_input(&err, "a\nb\x1b[0m");
 	is_str(err.text, "a?b?[0m", "an error is one line without control characters");
 	json_decref(value);
@@ -109,7 +115,8 @@ static void test_write(void)
 	fclose(out);
 	again = json_loads(text, 0, &why);
 	ok(json_equal(value, again), "and read back, every bit");
-	ok(strstr(text, "\"z\"") < strstr(text, "\"a\""), "keys in the order in which they were set");
+	ok(strstr(text, "\"z\"") < strstr(text, "\"a\""), "keys in the order in which they were "
+	   "set");
 	for (char *line = text, *end; *line; line = end + 1) {
 		end = strchr(line, '\n');
 		if (end - line > 120)

@@ -93,7 +93,8 @@ static bool among(const char *key, const char *const *keys)
 /* Without these a document is a good one. */
 static const char *const optional[] = {
 	"name", "inputs", "model", "device", "dtype", "link", "latency_ns", "step_ns", "threads",
-	"memory_bytes", "stash_bytes", "workspace_bytes", "update_ns", "spread", "stride", "padding",
+	"memory_bytes", "stash_bytes", "workspace_bytes", "update_ns", "spread", "stride",
+	"padding",
 	"dilation", "groups", "bias", "eps", "momentum", "microbatches", "predicted", "warmup",
 	"recompute", "weight_version", "seq", "bytes", "evaluate", NULL
 };
@@ -308,7 +309,8 @@ static void duplicate_keys(const char *text)
 
 		if (n % every != 0)
 			continue;
-		copy = pd_format("%.*s{%.*s\":1,%s", (int)(at - text), text, (int)(end - at - 1), at + 1,
+		copy = pd_format("%.*s{%.*s\":1,%s", (int)(at - text), text, (int)(end - at - 1),
+				 at + 1,
 				 at + 1);
 		write_bytes("duplicate-key", copy, strlen(copy));
 		free(copy);

@@ -35,7 +35,8 @@ int main(void)
 	is_int(m.scratch_bytes, 100 + 200 + 100 + 2, "a second gradient where one is added to");
 	profile->layers[1].stash_bytes = 0;
 	pd_memory_of(profile, 0, 2, 1, 0, 0, 0, &m);
-	is_int(m.scratch_bytes, 100 + 2, "the gradient of the last layer's output has its own place");
+	is_int(m.scratch_bytes, 100 + 2, "the gradient of the last layer's output has its own "
+	       "place");
 	pd_profile_free(profile);
 	return done_testing();
 }

@@ -66,9 +66,11 @@ static void test_shapes(void)
 		const char *in, *layer, *out;
 		int64_t parameters;
 	} cases[] = {
-		{ "[3, 224, 224]", "'kind': 'conv2d', 'out_channels': 64, 'kernel': 11, 'stride': 4, "
+		{ "[3, 224, 224]", "'kind': 'conv2d', 'out_channels': 64, 'kernel': 11, 'stride': "
+		 "4, "
 		  "'padding': 2", "64 x 55 x 55", 64 * 3 * 121 + 64 },
-		{ "[4, 9, 8]", "'kind': 'conv2d', 'out_channels': 6, 'kernel': [3, 2], 'stride': [2, 3], "
+		{ "[4, 9, 8]", "'kind': 'conv2d', 'out_channels': 6, 'kernel': [3, 2], 'stride': "
+		 "[2, 3], "
 		  "'padding': [0, 1], 'dilation': [2, 1], 'groups': 2, 'bias': false",
 		  "6 x 3 x 3", 6 * 2 * 6 },
 		{ "[7]", "'kind': 'linear', 'out_features': 5", "5", 40 },
@@ -80,7 +82,8 @@ static void test_shapes(void)
 		{ "[2, 7, 7]", "'kind': 'maxpool2d', 'kernel': 3", "2 x 2 x 2", 0 },
 		{ "[2, 8, 9]", "'kind': 'avgpool2d', 'kernel': [2, 3], 'padding': [1, 1], "
 		  "'count_include_pad': false", "2 x 5 x 3", 0 },
-		{ "[2, 5, 5]", "'kind': 'adaptive_avgpool2d', 'output_size': [2, 7]", "2 x 2 x 7", 0 },
+		{ "[2, 5, 5]", "'kind': 'adaptive_avgpool2d', 'output_size': [2, 7]", "2 x 2 x 7",
+		  0 },
 		{ "[6, 5, 4]", "'kind': 'batchnorm2d'", "6 x 5 x 4", 12 },
 		{ "[6, 5, 4]", "'kind': 'dropout', 'p': 0.1", "6 x 5 x 4", 0 },
 		{ "[6, 5, 4]", "'kind': 'flatten'", "120", 0 },
@@ -97,7 +100,8 @@ static void test_shapes(void)
 		struct pd_error err = { 0 };
 		struct pd_model *model = parse(text, &err);
 
-		is_str(model ? pd_shape_text(&model->layers[0].output, shape) : err.text, cases[i].out,
+		is_str(model ? pd_shape_text(&model->layers[0].output, shape) : err.text,
+		       cases[i].out,
 		       "shape of %s on %s", cases[i].layer, cases[i].in);
 		is_int(model ? model->layers[0].parameter_elements : -1, cases[i].parameters,
 		       "its parameters");
@@ -144,7 +148,8 @@ static void test_attributes(void)
 }
 
 #define GRAPH(layers) "{'format': 'pd-model', 'version': 1, 'name': 'm', 'inputs': [" \
-	"{'name': 'x', 'dtype': 'f32', 'shape': [4]}, {'name': 'y', 'dtype': 'i32', 'shape': []}]," \
+	"{'name': 'x', 'dtype': 'f32', 'shape': [4]}, {'name': 'y', 'dtype': 'i32', 'shape': "
+	"[]}]," \
 	"'layers': [" layers "]}"
 
 static void test_graph(void)
@@ -155,7 +160,8 @@ static void test_graph(void)
 		"{'name': 'c', 'kind': 'linear', 'inputs': ['b'], 'out_features': 4},"
 		"{'name': 'b', 'kind': 'tanh', 'inputs': ['x']},"
 		"{'name': 'a', 'kind': 'relu', 'inputs': ['x']},"
-		"{'name': 'e', 'kind': 'linear', 'inputs': ['d'], 'out_features': 4, 'shares': 'c'}"),
+		"{'name': 'e', 'kind': 'linear', 'inputs': ['d'], 'out_features': 4, 'shares': "
+		"'c'}"),
 		NULL);
 	char names[8] = "";
 	int users[4];
@@ -186,9 +192,11 @@ static void test_errors(void)
 	static const struct {
 		const char *in, *layer, *message;
 	} cases[] = {
-		{ "[4]", "'kind': 'conv3d', 'inputs': ['x']", "doc: layers[0].kind: unknown kind \"conv3d\"; "
+		{ "[4]", "'kind': 'conv3d', 'inputs': ['x']", "doc: layers[0].kind: unknown kind "
+		 "\"conv3d\"; "
 		  "expected one of conv2d, linear" },
-		{ "[4]", "'kind': 'linear', 'inputs': ['x']", "layers[0].out_features: expected a whole "
+		{ "[4]", "'kind': 'linear', 'inputs': ['x']", "layers[0].out_features: expected a "
+		 "whole "
 		  "number from 1 to 1073741824, found nothing" },
 		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 3, 'kernel': 3",
 		  "layers[0]: unknown key \"kernel\"; expected one of name, kind, inputs, shares, "
@@ -197,9 +205,12 @@ static void test_errors(void)
 		  "needs an input of one dimension, found 1 x 4 x 4: add a flatten layer" },
 		{ "[4]", "'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 3, 'kernel': 3",
 		  "layers[0]: conv2d \"l\" needs an input of three dimensions" },
-		{ "[1, 4, 4]", "'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 3, 'kernel': [3, '3']",
-		  "layers[0].kernel[1]: expected a whole number from 1 to 1073741824, found \"3\"" },
-		{ "[1, 4, 4]", "'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 3, 'kernel': [3]",
+		{ "[1, 4, 4]", "'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 3, 'kernel': "
+		 "[3, '3']",
+		  "layers[0].kernel[1]: expected a whole number from 1 to 1073741824, found "
+		  "\"3\"" },
+		{ "[1, 4, 4]", "'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 3, 'kernel': "
+		 "[3]",
 		  "layers[0].kernel: expected [height, width] or one whole number for both" },
 		{ "[1, 4, 4]", "'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 3, 'kernel': 5",
 		  "window of height 5, larger than its padded input of 4" },
@@ -211,9 +222,11 @@ static void test_errors(void)
 		  "has padding 2: expected at most half its kernel of 2" },
 		{ "[1, 4, 4]", "'kind': 'relu', 'inputs': ['z']",
 		  "layers[0].inputs[0]: no input or layer is called \"z\"" },
-		{ "[4]", "'kind': 'relu', 'inputs': ['x', 'x']", "layers[0].inputs: expected 1 input for relu, "
+		{ "[4]", "'kind': 'relu', 'inputs': ['x', 'x']", "layers[0].inputs: expected 1 "
+		 "input for relu, "
 		  "found 2" },
-		{ "[4]", "'kind': 'add', 'inputs': ['x']", "expected two or more inputs for add, found 1" },
+		{ "[4]", "'kind': 'add', 'inputs': ['x']", "expected two or more inputs for add, "
+		 "found 1" },
 		{ "[4]", "'kind': 'relu', 'inputs': ['y']", "cannot take \"y\"" },
 		{ "[4]", "'kind': 'relu', 'inputs': ['l']", "layer \"l\" lies on a cycle" },
 		{ "[4, 2, 2]", "'kind': 'softmax_cross_entropy', 'inputs': ['x', 'y']",
@@ -226,19 +239,26 @@ static void test_errors(void)
 		  "no layer is called \"k\"" },
 		{ "[4]", "'kind': 'dropout', 'inputs': ['x'], 'p': 1.5",
 		  "layers[0].p: expected a number from 0 to 0.999, found 1.5" },
-		{ "[4]", "'kind': 'relu', 'inputs': ['x'], 'name': 'l'", "not JSON: duplicate object key" },
-		{ "[1, 0]", "'kind': 'relu', 'inputs': ['x']", "doc: inputs[0].shape[1]: expected a whole "
+		{ "[4]", "'kind': 'relu', 'inputs': ['x'], 'name': 'l'", "not JSON: duplicate "
+		 "object key" },
+		{ "[1, 0]", "'kind': 'relu', 'inputs': ['x']", "doc: inputs[0].shape[1]: expected "
+		 "a whole "
 		  "number from 1 to 1073741824, found 0" },
-		{ "[1, 2, 3, 4]", "'kind': 'relu', 'inputs': ['x']", "expected at most 3 dimensions" },
+		{ "[1, 2, 3, 4]", "'kind': 'relu', 'inputs': ['x']", "expected at most 3 "
+		 "dimensions" },
 		/* sizes that do not fit */
 		{ "[1073741824, 1073741824, 1073741824]", "'kind': 'relu', 'inputs': ['x']",
 		  "doc: inputs[0].shape: expected fewer than 2^40 elements" },
 		{ "[1073741824]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 1073741824",
 		  "has 2^40 or more elements in its weight" },
-		{ "[1, 1, 1]", "'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 1073741824, 'kernel': 1, "
-		  "'padding': 1073741823", "has an output of 1073741824 x 2147483647 x 2147483647" },
-		{ "[1, 65536, 65536]", "'kind': 'flatten', 'inputs': ['x']", "more than 2^30 features" },
-		{ "[1, 1, 1]", "'kind': 'adaptive_avgpool2d', 'inputs': ['x'], 'output_size': 1073741824",
+		{ "[1, 1, 1]", "'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 1073741824, "
+		 "'kernel': 1, "
+		  "'padding': 1073741823", "has an output of 1073741824 x 2147483647 x "
+		  "2147483647" },
+		{ "[1, 65536, 65536]", "'kind': 'flatten', 'inputs': ['x']", "more than 2^30 "
+		 "features" },
+		{ "[1, 1, 1]", "'kind': 'adaptive_avgpool2d', 'inputs': ['x'], 'output_size': "
+		 "1073741824",
 		  "fewer than 2^40 elements" },
 	};
 	static const struct {
@@ -255,26 +275,31 @@ static void test_errors(void)
 			"{'name': 'b', 'kind': 'add', 'inputs': ['a', 'x']}"),
 		  "add \"b\" needs inputs of one shape, found 3 and 4" },
 		{ GRAPH("{'name': 'a', 'kind': 'linear', 'inputs': ['x'], 'out_features': 4},"
-			"{'name': 'b', 'kind': 'linear', 'inputs': ['a'], 'out_features': 4, 'shares': 'a'},"
-			"{'name': 'c', 'kind': 'linear', 'inputs': ['b'], 'out_features': 4, 'shares': 'b'}"),
+			"{'name': 'b', 'kind': 'linear', 'inputs': ['a'], 'out_features': 4, "
+			"'shares': 'a'},"
+			"{'name': 'c', 'kind': 'linear', 'inputs': ['b'], 'out_features': 4, "
+			"'shares': 'b'}"),
 		  "layers[2].shares: \"b\" shares parameters itself" },
 		{ GRAPH("{'name': 'a', 'kind': 'linear', 'inputs': ['x'], 'out_features': 4},"
-			"{'name': 'b', 'kind': 'linear', 'inputs': ['a'], 'out_features': 4, 'bias': false,"
-			" 'shares': 'a'}"),
-		  "layers[1].shares: \"a\" is not another layer of this kind with parameters of these" },
+			"{'name': 'b', 'kind': 'linear', 'inputs': ['a'], 'out_features': 4, "
+			"'bias': false, 'shares': 'a'}"),
+		  "layers[1].shares: \"a\" is not another layer of this kind with parameters of "
+		  "these" },
 		{ GRAPH("{'name': 'a', 'kind': 'relu', 'inputs': ['x']},"
 			"{'name': 'b', 'kind': 'relu', 'inputs': ['a'], 'shares': 'a'}"),
 		  "layers[1].shares: \"a\" is not another layer of this kind with parameters" },
 		{ GRAPH(""), "layers: expected 1 to 1000000 layers, found an array of 0" },
 		{ "[]", "doc: expected a pd-model document" },
-		{ "{'format': 'pd-plan'}", "doc: format: expected \"pd-model\", found \"pd-plan\"" },
+		{ "{'format': 'pd-plan'}", "doc: format: expected \"pd-model\", found "
+		 "\"pd-plan\"" },
 		{ "{'format': 'pd-model', 'version': 2}", "doc: version: expected 1, found 2" },
 	};
 
 	for (size_t i = 0; i < PD_COUNT(cases) + PD_COUNT(graphs); i++) {
 		bool graph = i >= PD_COUNT(cases);
 		size_t g = i - PD_COUNT(cases);
-		char *text = graph ? pd_strdup(graphs[g].text) : one_layer(cases[i].in, cases[i].layer);
+		char *text = graph ? pd_strdup(graphs[g].text) : one_layer(cases[i].in,
+									   cases[i].layer);
 		const char *expected = graph ? graphs[g].message : cases[i].message;
 		struct pd_error err = { .text = "it was read" };
 		struct pd_model *model = parse(text, &err);
@@ -369,7 +394,8 @@ static void test_many(void)
 	for (int l = COUNT - 1; l >= 0; l--) {
 		snprintf(name, sizeof(name), "l%d", l);
 		snprintf(input, sizeof(input), "l%d", l - 1);
-		json_array_append_new(layers, json_pack("{ss ss s[s]}", "name", name, "kind", "relu",
+		json_array_append_new(layers, json_pack("{ss ss s[s]}", "name", name, "kind",
+							"relu",
 				"inputs", l ? input : "x"));
 	}
 	document = json_pack("{ss si ss s[{ss ss s[i]}] so}", "format", "pd-model", "version", 1,

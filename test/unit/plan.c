@@ -19,7 +19,8 @@ static struct pd_plan *small_plan(int stages, const int *layers, const int *repl
 	struct pd_topology topology;
 
 	pd_topology_parse_string("4@1GB/s", &topology, NULL);
-	return pd_plan_new(small_profile("a<x b<a c<b d<c"), &topology, stages, layers, replicas, err);
+	return pd_plan_new(small_profile("a<x b<a c<b d<c"), &topology, stages, layers, replicas,
+			   err);
 }
 
 static void test_new(void)
@@ -79,10 +80,12 @@ static void test_new_errors(void)
 
 	for (size_t i = 0; i < PD_COUNT(cases); i++) {
 		struct pd_error err = { .text = "it was made" };
-		struct pd_plan *plan = small_plan(cases[i].stages, cases[i].layers, cases[i].replicas,
+		struct pd_plan *plan = small_plan(cases[i].stages, cases[i].layers,
+						  cases[i].replicas,
 						  &err);
 
-		if (!ok(!plan && strstr(err.text, cases[i].message), "refused: %s", cases[i].message))
+		if (!ok(!plan && strstr(err.text, cases[i].message), "refused: %s",
+			cases[i].message))
 			diag("%s", err.text);
 		pd_plan_free(plan);
 	}
@@ -155,7 +158,8 @@ static void test_errors(void)
 	static const struct {
 		const char *key, *json, *message;
 	} cases[] = {
-		{ "schedule", "'zigzag'", "schedule: expected one of \"1f1b\", \"gpipe\", \"interleaved\", "
+		{ "schedule", "'zigzag'", "schedule: expected one of \"1f1b\", \"gpipe\", "
+		 "\"interleaved\", "
 		  "\"zb-h1\", \"nf1b\", \"none\", found \"zigzag\"" },
 		{ "weights", "7", "weights: expected one of \"stash\", \"vertical-sync\"" },
 		{ "microbatches", "0", "microbatches: expected a whole number from 1" },
@@ -163,31 +167,39 @@ static void test_errors(void)
 		{ "profile", "{}", "profile.format: expected \"pd-profile\"" },
 		{ "topology", "{}", "topology.format: expected \"pd-topology\"" },
 		{ "predicted", "{'gap': 2}", "predicted.gap: expected a number" },
-		{ "predicted", "{'data_parallel': {'x': 1}}", "predicted.data_parallel: unknown key" },
+		{ "predicted", "{'data_parallel': {'x': 1}}", "predicted.data_parallel: unknown "
+		 "key" },
 		{ "colour", "1", "unknown key \"colour\"" },
 #define STAGES(text) "stages", "[" text "]"
 #define ONE(layers, ranks) "{'layers': [" layers "], 'replicas': 1, 'ranks': [" ranks "]}"
 		{ STAGES(ONE("'a', 'b', 'c'", "0")), "layer \"d\" is in no stage" },
 		{ STAGES(ONE("'a', 'c', 'b', 'd'", "0")),
-		  "stages[0].layers[1]: expected layer \"b\", the next in the profile's order, found \"c\"" },
+		  "stages[0].layers[1]: expected layer \"b\", the next in the profile's order, "
+		  "found \"c\"" },
 		{ STAGES(ONE("'b', 'c', 'd'", "0") "," ONE("'a'", "1")), "expected layer \"a\"" },
 		{ STAGES(ONE("'a', 'b', 'c', 'd'", "0") "," ONE("'a'", "1")),
 		  "stages[1].layers[0]: layer \"a\" is there twice" },
-		{ STAGES(ONE("'a', 'z'", "0")), "stages[0].layers[1]: the profile has no layer \"z\"" },
+		{ STAGES(ONE("'a', 'z'", "0")), "stages[0].layers[1]: the profile has no layer "
+		 "\"z\"" },
 		{ STAGES(ONE("", "0")), "stages[0].layers: expected at least one layer" },
-		{ STAGES(ONE("'a', 'b', 'c', 'd'", "1")), "stages[0].ranks[0]: expected each rank from 0 to 0" },
+		{ STAGES(ONE("'a', 'b', 'c', 'd'", "1")), "stages[0].ranks[0]: expected each rank "
+		 "from 0 to 0" },
 		{ STAGES(ONE("'a', 'b'", "0") "," ONE("'c', 'd'", "0")),
 		  "stages[1].ranks[0]: expected each rank from 0 to 1 once, found 0" },
-		{ STAGES(ONE("'a', 'b', 'c', 'd'", "4")), "ranks[0]: expected a whole number from 0 to 3" },
-		{ STAGES(ONE("'a', 'b', 'c', 'd'", "0, 1")), "ranks: expected as many ranks as replicas, 1" },
+		{ STAGES(ONE("'a', 'b', 'c', 'd'", "4")), "ranks[0]: expected a whole number from "
+		 "0 to 3" },
+		{ STAGES(ONE("'a', 'b', 'c', 'd'", "0, 1")), "ranks: expected as many ranks as "
+		 "replicas, 1" },
 		{ STAGES("{'layers': ['a', 'b', 'c', 'd'], 'replicas': 5, 'ranks': [0]}"),
 		  "replicas: expected a whole number from 1 to 4, found 5" },
 		{ STAGES("{'layers': ['a', 'b'], 'replicas': 4, 'ranks': [0, 1, 2, 3]},"
 			 "{'layers': ['c', 'd'], 'replicas': 1, 'ranks': [0]}"),
 		  "stages: the stages have 5 ranks, the topology has 4 devices" },
-		{ STAGES("{'layers': ['a', 'b', 'c', 'd'], 'replicas': 1, 'ranks': [0], 'warmup': -1}"),
+		{ STAGES("{'layers': ['a', 'b', 'c', 'd'], 'replicas': 1, 'ranks': [0], 'warmup': "
+			 "-1}"),
 		  "warmup: expected a whole number from 0" },
-		{ STAGES("{'layers': ['a', 'b', 'c', 'd'], 'replicas': 1, 'ranks': [0], 'recompute': 1}"),
+		{ STAGES("{'layers': ['a', 'b', 'c', 'd'], 'replicas': 1, 'ranks': [0], "
+			 "'recompute': 1}"),
 		  "recompute: expected true or false, found 1" },
 	};
 	struct pd_plan *plan = small_plan(2, (int[]){ 3, 1 }, (int[]){ 3, 1 }, NULL);
@@ -216,13 +228,14 @@ static void test_errors(void)
 static void test_shares(void)
 {
 	static const char text[] = "{'format': 'pd-profile', 'version': 1, 'name': 'p', 'model': "
-		"{'format': 'pd-model', 'version': 1, 'name': 'm', 'inputs': [{'name': 'x', 'dtype': 'f32', "
-		"'shape': [4]}], 'layers': ["
+		"{'format': 'pd-model', 'version': 1, 'name': 'm', 'inputs': [{'name': 'x', "
+		"'dtype': 'f32', 'shape': [4]}], 'layers': ["
 		"{'name': 'a', 'kind': 'linear', 'inputs': ['x'], 'out_features': 4},"
 		"{'name': 'b', 'kind': 'relu', 'inputs': ['a']},"
-		"{'name': 'c', 'kind': 'linear', 'inputs': ['b'], 'out_features': 4, 'shares': 'a'}]},"
-		"'batch_size': 1, 'device': {'kind': 'cpu'}, 'layers': ["
-		"{'name': 'a', 'inputs': ['x'], " COST "}, {'name': 'b', 'inputs': ['a'], " COST "},"
+		"{'name': 'c', 'kind': 'linear', 'inputs': ['b'], 'out_features': 4, 'shares': "
+		"'a'}]},'batch_size': 1, 'device': {'kind': 'cpu'}, 'layers': ["
+		"{'name': 'a', 'inputs': ['x'], " COST "}, {'name': 'b', 'inputs': ['a'], "
+		"" COST "},"
 		"{'name': 'c', 'inputs': ['b'], " COST "}]}";
 
 	for (int cut = 1; cut <= 2; cut++) {
@@ -235,7 +248,8 @@ static void test_shares(void)
 
 		pd_topology_parse_string("4@1GB/s", &topology, NULL);
 		plan = pd_plan_new(profile, &topology, cut == 1 ? 1 : 2,
-				   cut == 1 ? (int[]){ 3 } : (int[]){ 2, 1 }, (int[]){ 1, 1 }, &err);
+				   cut == 1 ? (int[]){ 3 } : (int[]){ 2, 1 }, (int[]){ 1, 1 },
+				   &err);
 		if (cut == 1)
 			ok(plan, "layers that share parameters in one stage");
 		else

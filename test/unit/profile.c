@@ -26,7 +26,8 @@ static void test_fields(void)
 {
 	struct pd_profile *p = parse("{" HEAD DEVICE "'inputs': ['image'], 'layers': ["
 		"{'name': 'b', 'inputs': ['a', 'image'], 'forward_ns': 1, 'backward_ns': 2, "
-		"'activation_bytes': 3, 'parameter_bytes': 4, 'stash_bytes': 5, 'workspace_bytes': 6, "
+		"'activation_bytes': 3, 'parameter_bytes': 4, 'stash_bytes': 5, 'workspace_bytes': "
+		"6, "
 		"'backward_input_ns': 7, 'backward_weight_ns': 8, 'update_ns': 9, 'spread': 0.5},"
 		"{'name': 'a', 'inputs': ['image'], " COST "}]}", NULL);
 	const struct pd_profile_layer *a, *b;
@@ -55,7 +56,8 @@ static void test_fields(void)
 static void test_model(void)
 {
 	struct pd_profile *p = parse("{" HEAD MODEL DEVICE "'link': {'bandwidth_bytes_per_s': 5, "
-		"'latency_ns': 6}, 'step_ns': 70, 'layers': [{'name': 'b', 'inputs': ['a'], " COST "},"
+		"'latency_ns': 6}, 'step_ns': 70, 'layers': [{'name': 'b', 'inputs': ['a'], "
+		"" COST "},"
 		"{'name': 'a', 'inputs': ['x'], " COST "}]}", NULL), *again;
 	struct pd_error err = { 0 };
 	struct pd_place root;
@@ -88,37 +90,48 @@ static void test_errors(void)
 		const char *text, *message;
 	} cases[] = {
 		{ LAYERS("{'name': 'a', 'inputs': [], 'forward_ns': -1, 'backward_ns': 0}"),
-		  "doc: layers[0].forward_ns: expected a whole number from 0 to 9007199254740991, found -1" },
+		  "doc: layers[0].forward_ns: expected a whole number from 0 to 9007199254740991, "
+		  "found -1" },
 		{ LAYERS("{'name': 'a', 'inputs': [], 'forward_ns': 1.5}"), "found 1.5" },
 		{ LAYERS("{'name': 'a', 'inputs': [], 'forward_ns': 9007199254740992}"),
 		  "found 9007199254740992" },
 		{ LAYERS("{'name': 'a', 'inputs': [], 'forward_ns': NaN}"), "not JSON" },
 		{ LAYERS("{'name': 'a', 'inputs': [], 'forward_ns': 1e400}"), "not JSON" },
 		{ LAYERS("{'name': 'a', 'inputs': []}"), "layers[0].forward_ns: expected" },
-		{ LAYERS("{'name': 'a', 'inputs': [], " COST "}, {'name': 'a', 'inputs': [], " COST "}"),
+		{ LAYERS("{'name': 'a', 'inputs': [], " COST "}, {'name': 'a', 'inputs': [], "
+			 "" COST "}"),
 		  "layers[1].name: \"a\" is the name of an earlier" },
 		{ LAYERS("{'name': 'a', 'inputs': ['z'], " COST "}"),
 		  "layers[0].inputs[0]: no input or layer is called \"z\"" },
-		{ LAYERS("{'name': 'a', 'inputs': ['b'], " COST "}, {'name': 'b', 'inputs': ['a'], " COST "}"),
+		{ LAYERS("{'name': 'a', 'inputs': ['b'], " COST "}, {'name': 'b', 'inputs': ['a'], "
+			 "" COST "}"),
 		  "lies on a cycle" },
 		{ LAYERS("{'name': 'a', 'inputs': [], 'backward_input_ns': 3, " COST "}"),
 		  "expected both of backward_input_ns and backward_weight_ns" },
-		{ LAYERS("{'name': 'a', 'inputs': [], 'spread': -1, " COST "}"), "layers[0].spread" },
-		{ LAYERS("{'name': 'a', 'inputs': [], 'forward_ns': 9007199254740991, 'backward_ns': 0, "
-			 "'activation_bytes': 0, 'parameter_bytes': 0}, {'name': 'b', 'inputs': [], " COST "}"),
+		{ LAYERS("{'name': 'a', 'inputs': [], 'spread': -1, " COST "}"),
+		  "layers[0].spread" },
+		{ LAYERS("{'name': 'a', 'inputs': [], 'forward_ns': 9007199254740991, "
+			 "'backward_ns': 0, "
+			 "'activation_bytes': 0, 'parameter_bytes': 0}, {'name': 'b', 'inputs': "
+			 "[], " COST "}"),
 		  "layers: the sum of forward_ns over the layers is 2^53 or more" },
 		{ LAYERS(""), "expected 1 to 1000000 layers" },
 		{ "{" HEAD "'layers': []}", "doc: batch_size: expected" },
 		{ "{" HEAD "'batch_size': 0, 'layers': []}", "doc: batch_size: expected" },
-		{ "{" HEAD "'batch_size': 1, 'device': {}, 'layers': []}", "doc: device.kind: expected" },
-		{ "{" HEAD DEVICE "'dtype': 'f33', 'layers': []}", "doc: dtype: expected \"f32\" or" },
+		{ "{" HEAD "'batch_size': 1, 'device': {}, 'layers': []}", "doc: device.kind: "
+		 "expected" },
+		{ "{" HEAD DEVICE "'dtype': 'f33', 'layers': []}", "doc: dtype: expected \"f32\" "
+		 "or" },
 		{ WITH_MODEL("{'name': 'a', 'inputs': ['x'], " COST "}"),
 		  "layers: the model's layer \"b\" is missing" },
-		{ WITH_MODEL("{'name': 'a', 'inputs': ['x'], " COST "}, {'name': 'c', 'inputs': ['a'], " COST "}"),
+		{ WITH_MODEL("{'name': 'a', 'inputs': ['x'], " COST "}, {'name': 'c', 'inputs': "
+			     "['a'], " COST "}"),
 		  "layers[1]: layer \"c\" is not in the model" },
-		{ WITH_MODEL("{'name': 'a', 'inputs': ['x'], " COST "}, {'name': 'b', 'inputs': ['x'], " COST "}"),
+		{ WITH_MODEL("{'name': 'a', 'inputs': ['x'], " COST "}, {'name': 'b', 'inputs': "
+			     "['x'], " COST "}"),
 		  "layers[1].inputs: layer \"b\" has other inputs in the model" },
-		{ "{" HEAD DEVICE "'model': {'format': 'pd-model', 'version': 1, 'name': 'm', 'inputs': 3}}",
+		{ "{" HEAD DEVICE "'model': {'format': 'pd-model', 'version': 1, 'name': 'm', "
+		 "'inputs': 3}}",
 		  "doc: model.inputs: expected an array, found 3" },
 	};
 
@@ -126,7 +139,8 @@ static void test_errors(void)
 		struct pd_error err = { .text = "it was read" };
 		struct pd_profile *profile = parse(cases[i].text, &err);
 
-		if (!ok(!profile && err.status == PD_EXIT_USAGE && strstr(err.text, cases[i].message),
+		if (!ok(!profile && err.status == PD_EXIT_USAGE && strstr(err.text,
+									  cases[i].message),
 			"refused: %s", cases[i].message))
 			diag("%s", err.text);
 		pd_profile_free(profile);

@@ -25,8 +25,10 @@ static inline struct pd_profile *small_profile(const char *graph)
 		for (c += 2; *c && *c != ' '; c++)
 			if (*c != 'x')
 				json_array_append_new(inputs, json_stringn(c, 1));
-		json_array_append_new(layers, json_pack("{ss# so si si si si si si}", "name", &name, 1,
-				"inputs", inputs, "forward_ns", 10 * number, "backward_ns", 20 * number,
+		json_array_append_new(layers, json_pack("{ss# so si si si si si si}", "name", &name,
+							1,
+				"inputs", inputs, "forward_ns", 10 * number, "backward_ns",
+				20 * number,
 				"activation_bytes", 100 * number, "parameter_bytes", 1000 * number,
 				"stash_bytes", 200 * number, "workspace_bytes", number));
 		c += *c == ' ';

@@ -18,7 +18,8 @@ static void test_string(void)
 {
 	struct pd_topology t;
 
-	ok(pd_topology_read("4@12GB/s+5us,2@10Gbit/s+30us", &t, NULL) == 0, "the string form is read");
+	ok(pd_topology_read("4@12GB/s+5us,2@10Gbit/s+30us", &t, NULL) == 0, "the string form is "
+	   "read");
 	is_int(t.levels, 2, "levels");
 	is_int(t.devices, 8, "devices");
 	is_int(t.level[0].bandwidth_bytes_per_s, 12000000000, "GB/s");
@@ -35,8 +36,8 @@ static void test_string(void)
 static void test_round_trip(void)
 {
 	static const char text[] = "{'format': 'pd-topology', 'version': 1, 'device': "
-		"{'memory_bytes': 16000000000}, 'levels': [{'count': 4, 'bandwidth_bytes_per_s': 12, "
-		"'latency_ns': 5}, {'count': 3, 'bandwidth_bytes_per_s': 7, 'latency_ns': 0}]}";
+		"{'memory_bytes': 16000000000}, 'levels': [{'count': 4, 'bandwidth_bytes_per_s': "
+		"12, 'latency_ns': 5}, {'count': 3, 'bandwidth_bytes_per_s': 7, 'latency_ns': 0}]}";
 	json_t *before = document_parse(text, NULL), *after;
 	struct pd_topology t;
 
@@ -74,13 +75,15 @@ static void test_errors(void)
 		const char *text, *message;
 	} strings[] = {
 		{ "4@", "expected a rate such as" }, { "@1GB/s", "expected a whole number from 1" },
-		{ "4@12GB", "expected a rate such as" }, { "4@12GB/s,", "expected COUNT@BANDWIDTH" },
+		{ "4@12GB", "expected a rate such as" }, { "4@12GB/s,", "expected "
+							  "COUNT@BANDWIDTH" },
 		{ "0@1GB/s", "expected a whole number from 1" }, { "4@0GB/s", "at least 1B/s" },
 		{ "4@-1GB/s", "expected a rate" }, { "4@1GB/s+5", "expected a time" },
 		{ "4@1GB/s+-5us", "expected a time" }, { "2x@1GB/s", "expected a whole number" },
 		{ "4@nanGB/s", "expected a rate" }, { "4@infGB/s", "expected a rate" },
 		{ "1048576@1GB/s,2@1GB/s", "expected at most 8 levels and 1048576 devices" },
-		{ "1@1B/s,1@1B/s,1@1B/s,1@1B/s,1@1B/s,1@1B/s,1@1B/s,1@1B/s,1@1B/s", "at most 8 levels" },
+		{ "1@1B/s,1@1B/s,1@1B/s,1@1B/s,1@1B/s,1@1B/s,1@1B/s,1@1B/s,1@1B/s", "at most 8 "
+		 "levels" },
 		{ "4@1GB/s+200days", "expected a time" }, { "4@1GB/s+8e9s", "below 2^53" },
 	};
 	static const struct {
@@ -88,7 +91,8 @@ static void test_errors(void)
 	} documents[] = {
 		{ "{}", "doc: format: expected \"pd-topology\", found nothing" },
 		{ "{'format': 'pd-topology', 'version': 1}", "doc: levels: expected an array" },
-		{ "{'format': 'pd-topology', 'version': 1, 'levels': []}", "expected 1 to 8 levels" },
+		{ "{'format': 'pd-topology', 'version': 1, 'levels': []}", "expected 1 to 8 "
+		 "levels" },
 		{ "{'format': 'pd-topology', 'version': 1, 'levels': [{'count': 2}]}",
 		  "levels[0].bandwidth_bytes_per_s: expected" },
 		{ "{'format': 'pd-topology', 'version': 1, 'levels': [{'count': 2, "
@@ -96,7 +100,8 @@ static void test_errors(void)
 		{ "{'format': 'pd-topology', 'version': 1, 'levels': [{'count': 1048576, "
 		  "'bandwidth_bytes_per_s': 1}, {'count': 1048576, 'bandwidth_bytes_per_s': 1}]}",
 		  "levels[1]: expected at most 1048576 devices" },
-		{ "{'format': 'pd-topology', 'version': 1, 'device': {'memory_bytes': -1}, 'levels': []}",
+		{ "{'format': 'pd-topology', 'version': 1, 'device': {'memory_bytes': -1}, "
+		 "'levels': []}",
 		  "device.memory_bytes: expected a whole number, at least 0, found -1" },
 		{ "{'format': 'pd-topology', 'version': 1, 'levels': [{'count': 2, 'speed': 1}]}",
 		  "levels[0]: unknown key \"speed\"" },
@@ -115,7 +120,8 @@ static void test_errors(void)
 		struct pd_topology t;
 
 		if (!ok(parse(documents[i].text, &t, &err) < 0 &&
-			strstr(err.text, documents[i].message), "refused: %s", documents[i].message))
+			strstr(err.text, documents[i].message), "refused: %s",
+			documents[i].message))
 			diag("%s", err.text);
 	}
 }

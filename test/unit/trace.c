@@ -105,7 +105,8 @@ static void test_plan(void)
 	struct pd_error err = { 0 };
 	struct pd_trace *trace;
 
-	ok(read_text(flat, &trace, &again, &err) == 0 && again && !trace, "a plan on many lines is read");
+	ok(read_text(flat, &trace, &again, &err) == 0 && again && !trace, "a plan on many lines is "
+	   "read");
 	pd_plan_free(again);
 	ok(read_text(more, &trace, &again, &err) < 0 && strstr(err.text, "text after the plan"),
 	   "nothing may follow it");
@@ -126,7 +127,8 @@ static void test_sort(void)
 	bool sorted = true;
 
 	for (size_t i = 0; i < PD_COUNT(in); i++)
-		pd_trace_add(trace, &(struct pd_record){ .op = { .rank = in[i].rank, .seq = in[i].seq },
+		pd_trace_add(trace, &(struct pd_record){ .op = { .rank = in[i].rank,
+								 .seq = in[i].seq },
 				.start_ns = in[i].start, .end_ns = in[i].end });
 	pd_trace_sort(trace);
 	for (size_t i = 0; i < PD_COUNT(in); i++)
@@ -153,7 +155,8 @@ static void test_errors(const char *text)
 		  ":2: nothing travels this way between rank 0 and its peer 3" },
 		{ "{'rank': 2, 'op': 'send_activation', 'stage': 1, 'microbatch': 0, 'peer': 0}",
 		  ":2: nothing travels this way between rank 2 and its peer 0" },
-		{ "{'rank': 0, 'op': 'forward', 'stage': 0, 'microbatch': 0, 'start_ns': 5, 'end_ns': 4}",
+		{ "{'rank': 0, 'op': 'forward', 'stage': 0, 'microbatch': 0, 'start_ns': 5, "
+		 "'end_ns': 4}",
 		  ":2: end_ns: expected a whole number, at least 5, found 4" },
 		{ "{'rank': 0, 'speed': 0}", ":2: unknown key \"speed\"" },
 		{ "{'rank': 0", ":2:" }, { "[7]", ":2: expected an object" },

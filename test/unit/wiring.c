@@ -51,11 +51,13 @@ int main(void)
 		int stages, layers[4];
 		const char *expected;
 	} cases[] = {
-		{ "a chain", "a<x b<a c<b", 3, { 1, 1, 1 }, "0>1:a(100) 1>2:b(200) | /0 | 0/1 | 1/" },
+		{ "a chain", "a<x b<a c<b", 3, { 1, 1, 1 }, "0>1:a(100) 1>2:b(200) | /0 | 0/1 | "
+		 "1/" },
 		{ "one stage", "a<x b<a", 1, { 2 }, " | /" },
 		{ "a tensor used in two later stages goes on from the first to the second",
 		  "a<x b<a c<ab", 3, { 1, 1, 1 }, "0>1:a(100) 1>2:ab(300) | /0 | 0/1 | 1/" },
-		{ "a tensor used two stages later goes there directly", "a<x b<x c<ab", 3, { 1, 1, 1 },
+		{ "a tensor used two stages later goes there directly", "a<x b<x c<ab", 3, { 1, 1,
+											     1 },
 		  "0>2:a(100) 1>2:b(200) | /0 | /1 | 01/" },
 		{ "several users in one stage: once", "a<x b<a c<a d<bca", 2, { 1, 3 },
 		  "0>1:a(100) | /0 | 0/" },
@@ -63,7 +65,8 @@ int main(void)
 		  "0>1:ab(300) | /0 | 0/" },
 		{ "branches, a skip over all", "a<x b<a c<x d<bc e<da", 4, { 1, 1, 1, 2 },
 		  "0>1:a(100) 1>3:ab(300) 2>3:c(300) | /0 | 0/1 | /2 | 12/" },
-		{ "a layer that takes a tensor twice", "a<x b<aa", 2, { 1, 1 }, "0>1:a(100) | /0 | 0/" },
+		{ "a layer that takes a tensor twice", "a<x b<aa", 2, { 1, 1 }, "0>1:a(100) | /0 | "
+		 "0/" },
 	};
 
 	for (size_t i = 0; i < PD_COUNT(cases); i++) {
