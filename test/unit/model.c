@@ -148,8 +148,8 @@ static void test_attributes(void)
 }
 
 #define GRAPH(layers) "{'format': 'pd-model', 'version': 1, 'name': 'm', 'inputs': [" \
-	"{'name': 'x', 'dtype': 'f32', 'shape': [4]}, {'name': 'y', 'dtype': 'i32', 'shape': "
-	"[]}]," \
+	"{'name': 'x', 'dtype': 'f32', 'shape': [4]}," \
+	"{'name': 'y', 'dtype': 'i32', 'shape': []}]," \
 	"'layers': [" layers "]}"
 
 static void test_graph(void)
