@@ -56,7 +56,8 @@ struct pd_net_config {
 struct pd_net_tensor {                  /* one that crosses the stage's boundary */
 	int tensor;                     /* model tensor number */
 	size_t bytes;
-	size_t slot_offset;             /* where it lies in a slot */
+	bool inbox;                     /* it lies in the inbox, else in the slot */
+	size_t offset;                  /* where there */
 	size_t gradient_offset;         /* where its gradient lies in gradient-in or gradient-out;
 					   SIZE_MAX when it has none (model inputs) */
 };
@@ -64,11 +65,11 @@ struct pd_net_tensor {                  /* one that crosses the stage's boundary
 struct pd_net_sizes {
 	size_t weights_bytes;           /* = gradient = velocity: the same layout, elementwise f32 */
 	size_t state_bytes;
-	size_t slot_bytes;
+	size_t inbox_bytes, slot_bytes;
 	size_t scratch_bytes;
 	size_t gradient_in_bytes, gradient_out_bytes;
 	/*
-	 * Tensors that come in: model inputs used here and layers before the stage; those that
+	 * Tensors that come in, all into the inbox: model inputs used here and layers before the stage; those that
 	 * go out: layers up to its end that later layers use, passed on ones (which came in)
 	 * among them.  Ascending by tensor.
 	 */
@@ -77,8 +78,8 @@ struct pd_net_sizes {
 };
 
 /*
- * What one layer costs.  The slots of the layers and the tensors that come in add up to
- * slot_bytes; parameters to weights_bytes (shared ones count once, at the first layer).
+ * What one layer costs.  The slots of the layers add up to slot_bytes; parameters to
+ * weights_bytes (shared ones count once, at the first layer).
  */
 struct pd_net_layer {
 	size_t parameter_bytes;
@@ -95,7 +96,7 @@ struct pd_loss {                        /* of one minibatch; in host memory, val
 /* What one forward or backward reads and writes.  Copied when queued. */
 struct pd_pass {
 	const void *weights;
-	void *state, *gradients, *slot, *scratch, *gradient_in, *gradient_out;
+	void *state, *gradients, *inbox, *slot, *scratch, *gradient_in, *gradient_out;
 	int64_t first_sample;           /* global number of the minibatch's first sample, for dropout */
 	int64_t valid;                  /* samples that count; the rest is padding */
 	bool evaluate;                  /* running statistics are used and not changed; no dropout */

@@ -91,6 +91,8 @@ static void child(const char *path, int fd, pid_t parent, const cpu_set_t *cpus,
 	/* threads that spin take the processor from the other ranks on it */
 	if (shared)
 		setenv("OMP_WAIT_POLICY", "passive", 0);
+	/* UCX makes a named segment of shared memory while it loads, unless told not to */
+	setenv("UCX_MEM_EVENTS", "n", 0);
 	if (fd == PD_WORKER_FD)
 		fcntl(fd, F_SETFD, 0);
 	else if (dup2(fd, PD_WORKER_FD) < 0)

@@ -26,7 +26,7 @@ struct bench {
 	struct pd_net *net;
 	struct pd_dataset data;
 	struct pd_loader *loader;
-	void *weights, *gradients, *velocity, *state, *slot, *scratch;
+	void *weights, *gradients, *velocity, *state, *inbox, *slot, *scratch;
 	struct pd_pass pass;
 	struct pd_update update;
 	struct pd_loss loss;
@@ -53,12 +53,13 @@ static int open_memory(struct bench *b, struct pd_error *err)
 	    take(b, sizes->weights_bytes, &b->gradients, err) < 0 ||
 	    take(b, sizes->weights_bytes, &b->velocity, err) < 0 ||
 	    take(b, sizes->state_bytes, &b->state, err) < 0 ||
+	    take(b, sizes->inbox_bytes, &b->inbox, err) < 0 ||
 	    take(b, sizes->slot_bytes, &b->slot, err) < 0 ||
 	    take(b, sizes->scratch_bytes, &b->scratch, err) < 0)
 		return -1;
 	b->pass = (struct pd_pass){
 		.weights = b->weights, .state = b->state, .gradients = b->gradients,
-		.slot = b->slot, .scratch = b->scratch, .valid = b->options->batch_size,
+		.inbox = b->inbox, .slot = b->slot, .scratch = b->scratch, .valid = b->options->batch_size,
 		.loss = &b->loss,
 	};
 	/* a rate of 0 keeps the parameters where they are and takes the same time */
@@ -69,7 +70,7 @@ static int open_memory(struct bench *b, struct pd_error *err)
 	return b->device->ops->net_init(b->net, b->weights, b->state, err);
 }
 
-/* One minibatch of made-up data into the slot, where it stays. */
+/* One minibatch of made-up data into the inbox, where it stays. */
 static int fill_inputs(struct bench *b, struct pd_error *err)
 {
 	const struct pd_net_sizes *sizes = b->device->ops->net_sizes(b->net);
@@ -93,7 +94,7 @@ static int fill_inputs(struct bench *b, struct pd_error *err)
 	pd_event_wait(&batch->ready, &b->gate);
 	for (int i = 0; i < n; i++) {
 		pd_event_arm(&copied);
-		b->device->ops->copy(b->stream, (char *)b->slot + sizes->in[i].slot_offset,
+		b->device->ops->copy(b->stream, (char *)b->inbox + sizes->in[i].offset,
 				     batch->buffers[i], batch->bytes[i], PD_COPY_TO_DEVICE, &copied);
 		pd_event_wait(&copied, &b->gate);
 	}
@@ -123,7 +124,8 @@ static int open_bench(struct bench *b, struct pd_error *err)
 static void close_bench(struct bench *b)
 {
 	const struct pd_device_ops *ops = b->options->device;
-	void *arenas[] = { b->weights, b->gradients, b->velocity, b->state, b->slot, b->scratch };
+	void *arenas[] = { b->weights, b->gradients, b->velocity, b->state, b->inbox, b->slot,
+			   b->scratch };
 
 	if (b->stream)
 		ops->stream_close(b->stream);

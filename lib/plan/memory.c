@@ -63,7 +63,7 @@ static int64_t scratch_peak(const struct pd_profile *profile, int first, int cou
 	return peak;
 }
 
-/* Of the model's inputs that the stage loads into a slot. */
+/* Of the model's inputs that the stage loads. */
 static int64_t loaded_bytes(const struct pd_profile *profile, int first, int count)
 {
 	const struct pd_model *model = profile->model;
@@ -85,8 +85,8 @@ static int64_t loaded_bytes(const struct pd_profile *profile, int first, int cou
 void pd_memory_of(const struct pd_profile *profile, int first, int count, int replicas,
 		  int warmup, int64_t in_bytes, int64_t out_bytes, struct pd_memory *out_p)
 {
-	int64_t parameters = 0, stash = loaded_bytes(profile, first, count);
-	int64_t slots = (int64_t)warmup + 1;
+	int64_t parameters = 0, stash = 0, slots = (int64_t)warmup + 1;
+	int64_t inbox = plus(in_bytes, loaded_bytes(profile, first, count));
 	struct pd_memory memory;
 
 	for (int l = first; l < first + count; l++) {
@@ -101,7 +101,7 @@ void pd_memory_of(const struct pd_profile *profile, int first, int count, int re
 		.weights_bytes = times(slots, parameters),
 		.gradient_bytes = parameters,
 		.optimizer_bytes = parameters,
-		.stash_bytes = times(slots, plus(stash, in_bytes)),
+		.stash_bytes = plus(times(slots, stash), times(slots + 1, inbox)),
 		.transfer_bytes = plus(times(2, plus(in_bytes, out_bytes)),
 				       replicas > 1 ? parameters : 0),
 		.scratch_bytes = scratch_peak(profile, first, count),

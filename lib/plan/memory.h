@@ -12,7 +12,7 @@ struct pd_memory {
 	int64_t weights_bytes;          /* all versions: (warmup + 1) x parameters */
 	int64_t gradient_bytes;
 	int64_t optimizer_bytes;        /* velocity: 1 x parameters */
-	int64_t stash_bytes;            /* (warmup + 1) slots */
+	int64_t stash_bytes;            /* (warmup + 1) slots, (warmup + 2) inboxes */
 	int64_t transfer_bytes;         /* gradients arriving and leaving, two each; all-reduce staging */
 	int64_t scratch_bytes;          /* gradients of activations, and a layer's workspace */
 	int64_t total_bytes;

@@ -10,15 +10,16 @@
  *
  *     forward_s(b)    = (b - lead_s) span + 16 s + 4
  *     backward_s(b)   =  b           span + 16 (2S - 1 - s) + 8
- *     load_s(b)       = backward_s(b - lead_s - r_s) + 1
- *     activation_l(b) = max(forward_s(b) + 2, backward_t(b - lead_t - r_t) + 3)   l: s -> t
+ *     load_s(b)       = backward_s(b - lead_s - 2 r_s) + 1
+ *     activation_l(b) = max(forward_s(b) + 2, backward_t(b - lead_t - 2 r_t) + 3)  l: s -> t
  *     gradient_l(b)   = backward_{s+1}(b) + 2                                     l: s -> t
  *     allreduce_s(u)  = backward_s((u + 1) r_s - 1) + 4                           group u
  *     step_s(u)       = backward_s((u + 1) r_s - 1) + 6
  *
- * b - lead_s - r_s is the minibatch whose slot b takes over: a transfer is listed where
- * its data exist and its slot is free, so w_s + 1 slots are enough.  A gradient that
- * skips stages is listed as if it came from the next one: two buffers are enough.
+ * w_s + 1 minibatches are in flight at a stage, and the inputs of the next one arrive
+ * meanwhile: b - lead_s - 2 r_s is the minibatch whose inbox b takes over, and a transfer
+ * is listed where its data exist and its inbox is free.  A gradient that skips stages is
+ * listed as if it came from the next one: two buffers are enough.
  *
  * If lead is non-increasing in s (SOSP's warm-ups are: ceil(R/r) r - r >= R - r, the
  * ranks of all later stages, and less than R), every dependency points forward in time:
@@ -29,14 +30,14 @@
  *     backward of the group < allreduce < step
  *     step that writes the version that forward_s(b) reads < forward_s(b)
  *                                                         span + 16 s + 4 > backward + 6
- *     what frees a slot or a buffer < what fills it
+ *     what frees an inbox or a buffer < what fills it
  *
  * A list is sorted by time, and an operation of several ranks has one time, so the graph
  * of all orders and dependencies has no cycle: no deadlock, even if transfers block.
  * Of the operations of one rank only transfers of several links can share a tick; they
  * are told apart by their link, so key = time * scale + link is unique and ascending.
  *
- * Evaluation goes up only: every lead is 0, and a slot is free after the forward that
+ * Evaluation goes up only: every lead is 0, and an inbox is free after the forward that
  * used it.
  */
 #include "schedule/schedule.h"
@@ -82,14 +83,19 @@ static int64_t backward_time(const struct pd_cursor *c, int s, int64_t b)
 	return b * c->schedule->span + 16 * (2 * (int64_t)c->schedule->stage_count - 1 - s) + 8;
 }
 
-/* When the slot that minibatch b will use at stage s is free. */
-static int64_t slot_time(const struct pd_cursor *c, int s, int64_t b)
+int pd_schedule_inboxes(const struct pd_schedule *schedule, int stage, bool evaluate)
+{
+	return pd_schedule_slots(schedule, stage, evaluate) + 1;
+}
+
+/* When the inbox that minibatch b will use at stage s is free. */
+static int64_t inbox_time(const struct pd_cursor *c, int s, int64_t b)
 {
 	int64_t r = c->schedule->plan->stages[s].replicas;
 
 	if (c->phase.evaluate)
-		return forward_time(c, s, b - pd_schedule_slots(c->schedule, s, true) * r);
-	return backward_time(c, s, b - c->schedule->lead[s] - r);
+		return forward_time(c, s, b - pd_schedule_inboxes(c->schedule, s, true) * r);
+	return backward_time(c, s, b - c->schedule->lead[s] - 2 * r);
 }
 
 static int64_t op_time(const struct pd_cursor *c, const struct pd_cursor_stream *stream, int64_t n)
@@ -100,13 +106,13 @@ static int64_t op_time(const struct pd_cursor *c, const struct pd_cursor_stream 
 
 	switch (stream->kind) {
 	case PD_OP_load:
-		return slot_time(c, c->stage, n) + 1;
+		return inbox_time(c, c->stage, n) + 1;
 	case PD_OP_forward:
 		return forward_time(c, c->stage, n);
 	case PD_OP_recv_activation:
 	case PD_OP_send_activation:
 		ready = forward_time(c, link->from, n) + 2;
-		room = slot_time(c, link->to, n) + 3;
+		room = inbox_time(c, link->to, n) + 3;
 		return ready > room ? ready : room;
 	case PD_OP_recv_gradient:
 	case PD_OP_send_gradient:
@@ -213,7 +219,7 @@ struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error 
 	schedule->span = 32 * (int64_t)plan->stage_count;
 	schedule->scale = 2 * (int64_t)schedule->wiring->link_count + plan->stage_count;
 	for (int s = 0; s < plan->stage_count; s++) {
-		int64_t back = schedule->lead[s] + EVALUATION_SLOTS * plan->stages[s].replicas + 1;
+		int64_t back = schedule->lead[s] + (EVALUATION_SLOTS + 1) * plan->stages[s].replicas + 1;
 
 		if (back * schedule->span * schedule->scale > schedule->origin)
 			schedule->origin = back * schedule->span * schedule->scale;

@@ -69,8 +69,12 @@ struct pd_phase {
 struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error *err);
 void pd_schedule_free(struct pd_schedule *schedule);
 
-/* Minibatches in flight at a replica of a stage: how many slots it needs. */
+/*
+ * Minibatches in flight at a replica of a stage: how many slots it needs.  And inboxes: one
+ * more, so that the next minibatch's inputs arrive while the stage computes.
+ */
 int pd_schedule_slots(const struct pd_schedule *schedule, int stage, bool evaluate);
+int pd_schedule_inboxes(const struct pd_schedule *schedule, int stage, bool evaluate);
 /* A phase can be cut short at any b for which b - first is a multiple of this. */
 int64_t pd_schedule_unit(const struct pd_schedule *schedule);
 

@@ -17,9 +17,9 @@ struct mark {
 	int64_t last_use;               /* number of that operation, -1: none */
 };
 
-/* What one minibatch in flight holds from forward to backward. */
-struct slot {
-	char *memory;
+/* A minibatch on its way through the stage: its events, and where its inputs come in. */
+struct flight {
+	char *inbox;
 	struct mark *received;          /* per link in */
 	struct mark *sent;              /* per link out */
 	struct mark loaded, forward, backward;
@@ -40,7 +40,7 @@ struct passage {
 struct entry {
 	struct pd_op op;
 	struct mark *mark;              /* its own events: it is finished when they are */
-	struct slot *slot;
+	struct flight *flight;
 	int64_t bytes;
 };
 
@@ -61,8 +61,9 @@ struct pd_worker {
 
 	struct pd_weights weights;
 	void *state, *gradients, *velocity, *scratch;
-	int slot_count;
-	struct slot *slots;
+	int slot_count, flight_count;
+	char **slots;                   /* what a minibatch keeps from forward to backward */
+	struct flight *flights;
 	struct passage in[PASSAGES], out[PASSAGES];     /* gradients arriving, leaving */
 	int port_in_count, port_out_count;
 	struct port *ports_in, *ports_out;

@@ -53,11 +53,33 @@ static int64_t local_number(const struct pd_worker *w, const struct pd_op *op)
 	return (op->microbatch - w->phase.first) / w->stage->replicas;
 }
 
-static struct slot *slot_of(struct pd_worker *w, const struct pd_op *op)
+static struct flight *flight_of(struct pd_worker *w, const struct pd_op *op)
+{
+	int flights = pd_schedule_inboxes(w->config.schedule, w->stage_index, op->evaluate);
+
+	return &w->flights[local_number(w, op) % flights];
+}
+
+static char *slot_of(struct pd_worker *w, const struct pd_op *op)
 {
 	int slots = pd_schedule_slots(w->config.schedule, w->stage_index, op->evaluate);
 
-	return &w->slots[local_number(w, op) % slots];
+	return w->slots[local_number(w, op) % slots];
+}
+
+/* Has what the minibatch before in this one's slot made there left? */
+static bool slot_left(struct pd_worker *w, const struct pd_op *op)
+{
+	int slots = pd_schedule_slots(w->config.schedule, w->stage_index, op->evaluate);
+	struct pd_op before = *op;
+
+	before.microbatch -= (int64_t)slots * w->stage->replicas;
+	if (before.microbatch < w->phase.first)
+		return true;
+	for (int i = 0; i < w->port_out_count; i++)
+		if (!may_arm(w, &flight_of(w, &before)->sent[i]))
+			return false;
+	return true;
 }
 
 static struct passage *passage_of(struct pd_worker *w, struct passage *passages,
@@ -95,11 +117,11 @@ static struct entry *new_entry(struct pd_worker *w, const struct pd_op *op, stru
 static int issue_load(struct pd_worker *w, const struct pd_op *op, struct pd_error *err)
 {
 	const struct pd_device_ops *device = w->config.device->ops;
-	struct slot *slot = slot_of(w, op);
+	struct flight *flight = flight_of(w, op);
 	struct pd_batch *batch = NULL;
 	int n = 0, k = 0;
 
-	if (!may_arm(w, &slot->loaded))
+	if (!may_arm(w, &flight->loaded))
 		return 0;
 	if (w->config.loader) {
 		batch = pd_loader_next(w->config.loader);
@@ -107,78 +129,77 @@ static int issue_load(struct pd_worker *w, const struct pd_op *op, struct pd_err
 			return 0;
 		if (batch->microbatch != op->microbatch || batch->evaluate != op->evaluate)
 			pd_bug("loader: out of step with the schedule");
-		slot->valid = batch->valid;
+		flight->valid = batch->valid;
 		if (device->wait(w->compute, &batch->ready) != 0)
 			return -1;
 	}
-	arm(w, &slot->loaded);
-	slot->batch = batch;
-	new_entry(w, op, &slot->loaded)->slot = slot;
+	arm(w, &flight->loaded);
+	flight->batch = batch;
+	new_entry(w, op, &flight->loaded)->flight = flight;
 	for (int i = 0; i < w->sizes->in_count && batch; i++)
 		n += w->sizes->in[i].tensor < w->config.first_tensor;
 	if (n == 0)     /* in virtual time: nothing to bring, but a moment when it is there */
 		return device->copy(w->compute, NULL, NULL, 0, PD_COPY_TO_DEVICE,
-				    &slot->loaded.events[0]) == 0 ? 1 : -1;
+				    &flight->loaded.events[0]) == 0 ? 1 : -1;
 	for (int i = 0; i < w->sizes->in_count; i++) {
 		const struct pd_net_tensor *t = &w->sizes->in[i];
 
 		if (t->tensor >= w->config.first_tensor)
 			continue;
-		if (device->copy(w->compute, slot->memory + t->slot_offset, batch->buffers[k],
+		if (device->copy(w->compute, flight->inbox + t->offset, batch->buffers[k],
 				 batch->bytes[k], PD_COPY_TO_DEVICE,
-				 k == n - 1 ? &slot->loaded.events[0] : NULL) != 0)
+				 k == n - 1 ? &flight->loaded.events[0] : NULL) != 0)
 			return -1;
 		k++;
 	}
 	return 1;
 }
 
-static void fill_pass(struct pd_worker *w, const struct pd_op *op, struct slot *slot,
+static void fill_pass(struct pd_worker *w, const struct pd_op *op, struct flight *flight,
 		      const void *weights, struct pd_pass *pass)
 {
 	*pass = (struct pd_pass){
 		.weights = weights, .state = w->state, .gradients = w->gradients,
-		.slot = slot->memory, .scratch = w->scratch,
+		.inbox = flight->inbox, .slot = slot_of(w, op), .scratch = w->scratch,
 		.first_sample = op->microbatch * w->config.batch_size,
-		.valid = w->config.loader ? slot->valid : w->config.batch_size,
-		.evaluate = op->evaluate, .loss = &slot->loss,
+		.valid = w->config.loader ? flight->valid : w->config.batch_size,
+		.evaluate = op->evaluate, .loss = &flight->loss,
 	};
 }
 
 static int issue_forward(struct pd_worker *w, const struct pd_op *op, struct pd_error *err)
 {
 	const struct pd_stage *stage = w->stage;
-	struct slot *slot = slot_of(w, op);
+	struct flight *flight = flight_of(w, op);
 	struct pd_pass pass;
 	const void *weights;
 
-	if (!may_arm(w, &slot->forward))
+	if (!may_arm(w, &flight->forward))
 		return 0;
-	for (int i = 0; i < w->port_out_count; i++)     /* what it overwrites has left */
-		if (!may_arm(w, &slot->sent[i]))
-			return 0;
+	if (!slot_left(w, op))
+		return 0;
 	for (int i = 0; i < w->port_in_count; i++)
-		if (after(w, w->compute, &slot->received[i]) < 0)
+		if (after(w, w->compute, &flight->received[i]) < 0)
 			return -1;
 	weights = op->evaluate ? pd_weights_newest(&w->weights, NULL)
 			       : pd_weights_read(&w->weights, op->version);
-	fill_pass(w, op, slot, weights, &pass);
-	slot->loss = (struct pd_loss){ 0 };
-	arm(w, &slot->forward);
-	new_entry(w, op, &slot->forward)->slot = slot;
+	fill_pass(w, op, flight, weights, &pass);
+	flight->loss = (struct pd_loss){ 0 };
+	arm(w, &flight->forward);
+	new_entry(w, op, &flight->forward)->flight = flight;
 	return w->config.device->ops->forward(w->compute, w->config.net, &pass, stage->first_layer,
-					      stage->layer_count, &slot->forward.events[0]) == 0
+					      stage->layer_count, &flight->forward.events[0]) == 0
 		? 1 : -1;
 }
 
 static int issue_backward(struct pd_worker *w, const struct pd_op *op, struct pd_error *err)
 {
 	const struct pd_stage *stage = w->stage;
-	struct slot *slot = slot_of(w, op);
+	struct flight *flight = flight_of(w, op);
 	struct passage *in = passage_of(w, w->in, op), *out = passage_of(w, w->out, op);
 	struct pd_pass pass;
 
-	if (!may_arm(w, &slot->backward))
+	if (!may_arm(w, &flight->backward))
 		return 0;
 	for (int i = 0; i < w->port_in_count; i++)      /* what it overwrites has left */
 		if (!may_arm(w, &out->transfers[i]))
@@ -186,22 +207,22 @@ static int issue_backward(struct pd_worker *w, const struct pd_op *op, struct pd
 	for (int i = 0; i < w->port_out_count; i++)
 		if (after(w, w->compute, &in->transfers[i]) < 0)
 			return -1;
-	fill_pass(w, op, slot, pd_weights_find(&w->weights, op->version), &pass);
+	fill_pass(w, op, flight, pd_weights_find(&w->weights, op->version), &pass);
 	pass.gradient_in = in->memory;
 	pass.gradient_out = out->memory;
 	pd_weights_done(&w->weights, op->version);
-	arm(w, &slot->backward);
-	new_entry(w, op, &slot->backward)->slot = slot;
-	w->group_backward = &slot->backward;
+	arm(w, &flight->backward);
+	new_entry(w, op, &flight->backward)->flight = flight;
+	w->group_backward = &flight->backward;
 	return w->config.device->ops->backward(w->compute, w->config.net, &pass, stage->first_layer,
-					       stage->layer_count, &slot->backward.events[0]) == 0
+					       stage->layer_count, &flight->backward.events[0]) == 0
 		? 1 : -1;
 }
 
 /*
- * Activations go straight from slot to slot, gradients from gradient-out to gradient-in.
- * A receive waits for the last use of its buffer: of a slot that is the backward before
- * (in evaluation the forward before), of gradient-in the backward two before, which
+ * Activations go straight from slot to inbox, gradients from gradient-out to gradient-in.
+ * A receive waits for the last use of its buffer: of an inbox that is the backward of the
+ * minibatch that had it before (in evaluation the forward), of gradient-in the backward two before, which
  * may_arm has seen retired.
  */
 static int issue_transfer(struct pd_worker *w, const struct pd_op *op, struct pd_error *err)
@@ -213,29 +234,29 @@ static int issue_transfer(struct pd_worker *w, const struct pd_op *op, struct pd
 	bool link_in = op->kind == PD_OP_recv_activation || op->kind == PD_OP_send_gradient;
 	struct port *ports = link_in ? w->ports_in : w->ports_out;
 	int p = port_of(ports, link_in ? w->port_in_count : w->port_out_count, wiring, op->link);
-	struct slot *slot = slot_of(w, op);
+	struct flight *flight = flight_of(w, op);
 	struct passage *passage = passage_of(w, link_in ? w->out : w->in, op);
 	struct mark *mark = !activation ? &passage->transfers[p]
-			    : sends ? &slot->sent[p] : &slot->received[p];
-	struct mark *before = op->kind == PD_OP_send_activation ? &slot->forward
-			      : op->kind == PD_OP_send_gradient ? &slot->backward
+			    : sends ? &flight->sent[p] : &flight->received[p];
+	struct mark *before = op->kind == PD_OP_send_activation ? &flight->forward
+			      : op->kind == PD_OP_send_gradient ? &flight->backward
 			      : op->kind == PD_OP_recv_gradient ? NULL
-			      : op->evaluate ? &slot->forward : &slot->backward;
+			      : op->evaluate ? &flight->forward : &flight->backward;
 	struct entry *entry;
 
 	if (!may_arm(w, mark))
 		return 0;
 	if (op->kind == PD_OP_recv_activation)
 		for (int i = 0; i < w->port_out_count; i++)
-			if (!may_arm(w, &slot->sent[i]))
+			if (!may_arm(w, &flight->sent[i]))
 				return 0;
 	arm(w, mark);
 	entry = new_entry(w, op, mark);
 	entry->bytes = ports[p].link->bytes;
 	for (int t = 0; t < mark->count; t++) {
 		const struct pd_net_tensor *tensor = ports[p].tensors[t];
-		char *at = activation ? slot->memory + tensor->slot_offset
-				      : passage->memory + tensor->gradient_offset;
+		char *at = !activation ? passage->memory + tensor->gradient_offset
+			   : (tensor->inbox ? flight->inbox : slot_of(w, op)) + tensor->offset;
 		const struct pd_event *ready = before ? event_of(w, before) : NULL;
 
 		if ((sends ? transport->send(w->config.transport, op->peer, tag_of(w, op, t), at,

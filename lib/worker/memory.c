@@ -85,15 +85,20 @@ static int slots_new(struct pd_worker *w, struct pd_error *err)
 {
 	w->slot_count = pd_schedule_slots(w->config.schedule, w->stage_index, false);
 	w->slots = pd_calloc((size_t)w->slot_count, sizeof(*w->slots));
-	for (int i = 0; i < w->slot_count; i++) {
-		struct slot *slot = &w->slots[i];
+	for (int i = 0; i < w->slot_count; i++)
+		if (take(w, w->sizes->slot_bytes, &w->slots[i], err) < 0)
+			return -1;
+	w->flight_count = pd_schedule_inboxes(w->config.schedule, w->stage_index, false);
+	w->flights = pd_calloc((size_t)w->flight_count, sizeof(*w->flights));
+	for (int i = 0; i < w->flight_count; i++) {
+		struct flight *flight = &w->flights[i];
 
-		slot->received = marks_new(w->ports_in, w->port_in_count);
-		slot->sent = marks_new(w->ports_out, w->port_out_count);
-		mark_init(&slot->loaded, 1);
-		mark_init(&slot->forward, 1);
-		mark_init(&slot->backward, 1);
-		if (take(w, w->sizes->slot_bytes, &slot->memory, err) < 0)
+		flight->received = marks_new(w->ports_in, w->port_in_count);
+		flight->sent = marks_new(w->ports_out, w->port_out_count);
+		mark_init(&flight->loaded, 1);
+		mark_init(&flight->forward, 1);
+		mark_init(&flight->backward, 1);
+		if (take(w, w->sizes->inbox_bytes, &flight->inbox, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -142,17 +147,20 @@ int worker_memory_new(struct pd_worker *w, struct pd_error *err)
 
 void worker_memory_free(struct pd_worker *w)
 {
-	for (int i = 0; i < w->slot_count && w->slots; i++) {
-		struct slot *slot = &w->slots[i];
-
-		marks_free(slot->received, w->port_in_count);
-		marks_free(slot->sent, w->port_out_count);
-		free(slot->loaded.events);
-		free(slot->forward.events);
-		free(slot->backward.events);
-		give(w, slot->memory);
-	}
+	for (int i = 0; i < w->slot_count && w->slots; i++)
+		give(w, w->slots[i]);
 	free(w->slots);
+	for (int i = 0; i < w->flight_count && w->flights; i++) {
+		struct flight *flight = &w->flights[i];
+
+		marks_free(flight->received, w->port_in_count);
+		marks_free(flight->sent, w->port_out_count);
+		free(flight->loaded.events);
+		free(flight->forward.events);
+		free(flight->backward.events);
+		give(w, flight->inbox);
+	}
+	free(w->flights);
 	for (int i = 0; i < PASSAGES; i++) {
 		marks_free(w->in[i].transfers, w->port_out_count);
 		marks_free(w->out[i].transfers, w->port_in_count);

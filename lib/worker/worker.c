@@ -112,12 +112,12 @@ static void retire(struct pd_worker *w, struct entry *entry)
 	/* its event is the last thing on the stream, and tells nothing of the beginning */
 	if (entry->op.kind == PD_OP_allreduce)
 		record.start_ns = pd_collective_started_ns(w->collective);
-	if (entry->slot && entry->slot->batch && entry->op.kind == PD_OP_load) {
-		pd_loader_release(config->loader, entry->slot->batch);
-		entry->slot->batch = NULL;
+	if (entry->flight && entry->flight->batch && entry->op.kind == PD_OP_load) {
+		pd_loader_release(config->loader, entry->flight->batch);
+		entry->flight->batch = NULL;
 	}
-	if (config->loss && entry->op.kind == PD_OP_forward && entry->slot->loss.samples > 0)
-		config->loss(config->context, &entry->op, &entry->slot->loss);
+	if (config->loss && entry->op.kind == PD_OP_forward && entry->flight->loss.samples > 0)
+		config->loss(config->context, &entry->op, &entry->flight->loss);
 	if (config->retired)
 		config->retired(config->context, &record);
 }

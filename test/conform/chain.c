@@ -56,6 +56,7 @@ static void stage_open(struct chain *c, struct stage *s, uint64_t seed)
 	s->gradients = alloc(c, s->sizes->weights_bytes);
 	s->velocity = alloc(c, s->sizes->weights_bytes);
 	s->state = alloc(c, s->sizes->state_bytes);
+	s->inbox = alloc(c, s->sizes->inbox_bytes);
 	s->slot = alloc(c, s->sizes->slot_bytes);
 	s->scratch = alloc(c, s->sizes->scratch_bytes);
 	s->in = alloc(c, s->sizes->gradient_in_bytes);
@@ -101,6 +102,7 @@ void chain_close(struct chain *c)
 		c->ops->free(c->device, s->gradients);
 		c->ops->free(c->device, s->velocity);
 		c->ops->free(c->device, s->state);
+		c->ops->free(c->device, s->inbox);
 		c->ops->free(c->device, s->slot);
 		c->ops->free(c->device, s->scratch);
 		c->ops->free(c->device, s->in);
@@ -129,7 +131,7 @@ void chain_load(struct chain *c, const float *x, const int32_t *y)
 			const void *src = t->tensor == 0 ? (const void *)x : y;
 
 			if (t->tensor < c->model->input_count)
-				copy(c, c->stages[i].slot + t->slot_offset, src, t->bytes,
+				copy(c, c->stages[i].inbox + t->offset, src, t->bytes,
 				     PD_COPY_TO_DEVICE);
 		}
 }
@@ -138,7 +140,7 @@ static bool pass(struct chain *c, struct stage *s, bool back)
 {
 	struct pd_pass p = {
 		.weights = s->weights, .state = s->state, .gradients = s->gradients,
-		.slot = s->slot, .scratch = s->scratch, .gradient_in = s->in,
+		.inbox = s->inbox, .slot = s->slot, .scratch = s->scratch, .gradient_in = s->in,
 		.gradient_out = s->out, .first_sample = c->first_sample, .valid = c->valid,
 		.evaluate = c->evaluate, .loss = &c->loss,
 	};
@@ -182,7 +184,8 @@ static void cross(struct chain *c, int i, bool back)
 			in = find(to->sizes->in, to->sizes->in_count, out->tensor);
 		}
 		if (!back)
-			copy(c, to->slot + in->slot_offset, from->slot + out->slot_offset,
+			copy(c, to->inbox + in->offset,
+			     (out->inbox ? from->inbox : from->slot) + out->offset,
 			     in->bytes, PD_COPY_WITHIN);
 		else if (out->gradient_offset != SIZE_MAX)
 			copy(c, from->in + out->gradient_offset, to->out + in->gradient_offset,

@@ -12,7 +12,7 @@ struct stage {
 	int first, count;
 	struct pd_net *net;
 	const struct pd_net_sizes *sizes;
-	char *weights, *gradients, *velocity, *state, *slot, *scratch, *in, *out;
+	char *weights, *gradients, *velocity, *state, *inbox, *slot, *scratch, *in, *out;
 };
 
 struct chain {

@@ -194,8 +194,6 @@ static void test_layer_sizes(const struct pd_device_ops *ops, const struct pd_mo
 		chain_close(c);
 		return;
 	}
-	for (int i = 0; i < sizes->in_count; i++)
-		slot += pd_align(sizes->in[i].bytes);
 	for (int l = 0; l < model->layer_count; l++) {
 		struct pd_net_layer layer;
 

@@ -90,12 +90,14 @@ static bool runs_blocking(const struct pd_schedule *schedule, const struct list 
 	while (moved) {
 		moved = false;
 		for (int r = 0; r < plan->rank_count; r++) {
-			const struct pd_op *op = &lists[r].ops[at[r]];
-			const struct pd_stage *stage = &plan->stages[op->stage];
+			const struct pd_stage *stage;
+			const struct pd_op *op;
 			bool all = true;
 
 			if (at[r] == lists[r].count)
 				continue;
+			op = &lists[r].ops[at[r]];
+			stage = &plan->stages[op->stage];
 			if (is_transfer(op)) {
 				const struct list *peer = &lists[op->peer];
 
@@ -152,7 +154,8 @@ static bool list_is_right(const struct pd_schedule *schedule, const struct list 
 	const struct pd_stage *stage = &schedule->plan->stages[s];
 	int64_t n = phase->last - phase->first, steps = 0, next_f = replica, next_b = replica;
 	int64_t newest = phase->first;
-	int ins = 0, outs = 0, most = 0;
+	int64_t ins = 0, outs = 0, forwards = 0, backwards = 0;
+	int most = 0;
 
 	for (size_t i = 0; i < list->count; i++) {
 		const struct pd_op *op = &list->ops[i];
@@ -166,15 +169,17 @@ static bool list_is_right(const struct pd_schedule *schedule, const struct list 
 		case PD_OP_load:
 		case PD_OP_recv_activation:
 			/* into a slot: one more in flight, unless its minibatch has one */
-			if (b < next_f || b > next_f + stage->replicas * (stage->warmup + 1))
+			if (b < next_f || b > next_f + stage->replicas * (stage->warmup + 2))
 				return false;
 			ins += op->kind == PD_OP_recv_activation;
 			break;
 		case PD_OP_forward:
+			/* what it takes is there, and no more than what fits the inboxes */
+			forwards++;
 			if (b != next_f || op->version != v || v > newest ||
-			    ins != schedule->wiring->in_count[s])
+			    ins < schedule->wiring->in_count[s] * forwards ||
+			    ins > schedule->wiring->in_count[s] * (forwards + stage->warmup + 2))
 				return false;
-			ins = 0;
 			next_f += stage->replicas;
 			flying++;
 			most = flying > most ? flying : most;
@@ -183,10 +188,10 @@ static bool list_is_right(const struct pd_schedule *schedule, const struct list 
 			outs++;
 			break;
 		case PD_OP_backward:
+			backwards++;
 			if (b != next_b || op->version != v || b >= next_f ||
-			    outs != schedule->wiring->out_count[s])
+			    outs != schedule->wiring->out_count[s] * backwards)
 				return false;
-			outs = 0;
 			next_b += stage->replicas;
 			flying--;
 			break;

@@ -97,6 +97,7 @@ struct pd_cpu_tensor {
 	bool here;                              /* in this stage's slots */
 	bool arrives, leaves;
 	int memory;                             /* tensor in whose memory it lies; itself, mostly */
+	bool inbox;                             /* it lies in the inbox, else in the slot */
 	size_t slot_offset;
 	size_t out_offset, in_offset;           /* in gradient-out (arrives), gradient-in (leaves) */
 	struct pd_where gradient;

@@ -5,7 +5,7 @@
  * Parameters, gradients, velocity: tensors aligned to PD_ALIGN, in the order in which
  * backward completes their gradients, last layer first; the gaps stay zero.
  *
- * Slots: the tensors that come in, then for each layer its output and extras.  An output
+ * Inboxes: the tensors that come in.  Slots: for each layer its output and extras.  An output
  * lies in its input's memory where the kind allows that and nobody misses the input; that
  * is decided over the whole model.
  *
@@ -152,8 +152,10 @@ static void place_slot(struct pd_cpu_net *net)
 
 	for (int t = 0; t < pd_model_tensors(model); t++) {
 		net->tensors[t].memory = t;
+		net->tensors[t].inbox = net->tensors[t].arrives;
 		if (net->tensors[t].arrives)
-			net->tensors[t].slot_offset = take(bytes, net->tensors[t].bytes);
+			net->tensors[t].slot_offset = take(&net->sizes.inbox_bytes,
+							   net->tensors[t].bytes);
 	}
 	for (int l = net->first; l < net->first + net->count; l++) {
 		struct pd_cpu_layer *layer = &net->layers[l];
@@ -162,6 +164,7 @@ static void place_slot(struct pd_cpu_net *net)
 
 		if (layer->same_memory || (layer->kind->in_place && expendable(net, in))) {
 			out->memory = net->tensors[in].memory;
+			out->inbox = net->tensors[in].inbox;
 			out->slot_offset = net->tensors[in].slot_offset;
 		} else {
 			out->slot_offset = take(bytes, out->bytes);
@@ -188,7 +191,8 @@ static struct pd_net_tensor *list(struct pd_cpu_net *net, bool in, int *count_p)
 		out[n++] = (struct pd_net_tensor){
 			.tensor = t,
 			.bytes = tensor->bytes,
-			.slot_offset = tensor->slot_offset,
+			.inbox = tensor->inbox,
+			.offset = tensor->slot_offset,
 			.gradient_offset = offset,
 		};
 	}

@@ -17,7 +17,9 @@ static void *at(const struct pd_pass *pass, struct pd_where where)
 
 static void *in_slot(const struct pd_cpu_net *net, const struct pd_pass *pass, int tensor)
 {
-	return (char *)pass->slot + net->tensors[tensor].slot_offset;
+	const struct pd_cpu_tensor *t = &net->tensors[tensor];
+
+	return (char *)(t->inbox ? pass->inbox : pass->slot) + t->slot_offset;
 }
 
 static void point(struct pd_cpu_net *net, struct pd_cpu_layer *l, const struct pd_pass *pass)

@@ -58,7 +58,7 @@ static struct pd_net_tensor *tensors_of(const struct pd_plan *plan,
 }
 
 /*
- * A slot: the tensors that arrive, then what each layer keeps.  A tensor that leaves lies
+ * An inbox: the tensors that arrive.  A slot: what each layer keeps.  A tensor that leaves lies
  * where its layer keeps it, one that is passed on where it arrived.
  */
 static void lay_out_slot(const struct pd_plan *plan, const struct pd_stage *stage,
@@ -67,13 +67,15 @@ static void lay_out_slot(const struct pd_plan *plan, const struct pd_stage *stag
 	int out = 0, in = 0;
 
 	for (int i = 0; i < sizes->in_count; i++) {
-		sizes->in[i].slot_offset = sizes->slot_bytes;
-		sizes->slot_bytes += pd_align(sizes->in[i].bytes);
+		sizes->in[i].inbox = true;
+		sizes->in[i].offset = sizes->inbox_bytes;
+		sizes->inbox_bytes += pd_align(sizes->in[i].bytes);
 	}
 	for (; out < sizes->out_count && sizes->out[out].tensor < stage->first_layer; out++) {
 		while (sizes->in[in].tensor != sizes->out[out].tensor)
 			in++;
-		sizes->out[out].slot_offset = sizes->in[in].slot_offset;
+		sizes->out[out].inbox = true;
+		sizes->out[out].offset = sizes->in[in].offset;
 	}
 	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
 		const struct pd_profile_layer *layer = &plan->profile->layers[l];
@@ -82,7 +84,7 @@ static void lay_out_slot(const struct pd_plan *plan, const struct pd_stage *stag
 		if (out < sizes->out_count && sizes->out[out].tensor == l) {
 			if (bytes < sizes->out[out].bytes)
 				bytes = sizes->out[out].bytes;
-			sizes->out[out++].slot_offset = sizes->slot_bytes;
+			sizes->out[out++].offset = sizes->slot_bytes;
 		}
 		sizes->slot_bytes += pd_align(bytes);
 	}
