@@ -44,10 +44,10 @@ struct pd_device_info {
  * A stage of a network on a device: layers first to first + count - 1 of the model, at
  * one minibatch size.  Layouts are the device's own, and are chosen from the whole model,
  * so that a tensor has the same layout and every kernel the same form whatever the stage:
- * a partition does not change a bit.
+ * a partition does not change a bit.  One stream at a time runs a net's layers.
  */
 struct pd_net_config {
-	const struct pd_model *model;
+	const struct pd_model *model;   /* must outlive the net */
 	int first, count;
 	int64_t batch_size;
 	uint64_t seed;                  /* of parameters and dropout masks */
@@ -155,7 +155,8 @@ struct pd_device_ops {
 	int (*forward)(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
 		       int from, int count, struct pd_event *ev);
 	/* The same, from the last layer to the first.  Gradients of parameters are
-	 * overwritten, not added to. */
+	 * overwritten, not added to.  Between calls for parts of a stage, scratch holds
+	 * gradients of activations: the same scratch, and nothing else in between. */
 	int (*backward)(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
 			int from, int count, struct pd_event *ev);
 	int (*update)(struct pd_stream *stream, struct pd_net *net, const struct pd_update *update,

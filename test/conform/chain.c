@@ -32,6 +32,42 @@ struct pd_model *model_of(const char *shape, const char *layers)
 	return model;
 }
 
+/*
+ * r1 is used at once, soon (j) and far below (p2); n1 and p1 by two layers, one of them a relu
+ * that must not overwrite it; c2 twice by one layer; s1 and s2 share their parameters; r4
+ * sees t3, whose backward needs its output, through a flatten.
+ */
+static const char branching[] =
+	"{\"name\": \"c1\", \"kind\": \"conv2d\", \"inputs\": [\"x\"], \"out_channels\": 20, \"kernel\": 3, \"padding\": 1}, "
+	"{\"name\": \"r1\", \"kind\": \"relu\", \"inputs\": [\"c1\"]}, "
+	"{\"name\": \"n1\", \"kind\": \"batchnorm2d\", \"inputs\": [\"r1\"]}, "
+	"{\"name\": \"c2\", \"kind\": \"conv2d\", \"inputs\": [\"n1\"], \"out_channels\": 20, \"kernel\": 3, \"padding\": 1, \"bias\": false}, "
+	"{\"name\": \"r5\", \"kind\": \"relu\", \"inputs\": [\"n1\"]}, "
+	"{\"name\": \"j\", \"kind\": \"add\", \"inputs\": [\"c2\", \"r1\", \"c2\", \"r5\"]}, "
+	"{\"name\": \"r2\", \"kind\": \"relu\", \"inputs\": [\"j\"]}, "
+	"{\"name\": \"p1\", \"kind\": \"maxpool2d\", \"inputs\": [\"r2\"], \"kernel\": 2}, "
+	"{\"name\": \"s1\", \"kind\": \"conv2d\", \"inputs\": [\"p1\"], \"out_channels\": 20, \"kernel\": 3, \"padding\": 1}, "
+	"{\"name\": \"t1\", \"kind\": \"tanh\", \"inputs\": [\"s1\"]}, "
+	"{\"name\": \"s2\", \"kind\": \"conv2d\", \"inputs\": [\"t1\"], \"out_channels\": 20, \"kernel\": 3, \"padding\": 1, \"shares\": \"s1\"}, "
+	"{\"name\": \"d1\", \"kind\": \"dropout\", \"inputs\": [\"s2\"], \"p\": 0.2}, "
+	"{\"name\": \"p2\", \"kind\": \"avgpool2d\", \"inputs\": [\"r1\"], \"kernel\": 2}, "
+	"{\"name\": \"cat\", \"kind\": \"concat\", \"inputs\": [\"d1\", \"p1\", \"p2\"]}, "
+	"{\"name\": \"c3\", \"kind\": \"conv2d\", \"inputs\": [\"cat\"], \"out_channels\": 32, \"kernel\": 1}, "
+	"{\"name\": \"r3\", \"kind\": \"relu\", \"inputs\": [\"c3\"]}, "
+	"{\"name\": \"p3\", \"kind\": \"adaptive_avgpool2d\", \"inputs\": [\"r3\"], \"output_size\": [3, 3]}, "
+	"{\"name\": \"t3\", \"kind\": \"tanh\", \"inputs\": [\"p3\"]}, "
+	"{\"name\": \"flat\", \"kind\": \"flatten\", \"inputs\": [\"t3\"]}, "
+	"{\"name\": \"r4\", \"kind\": \"relu\", \"inputs\": [\"flat\"]}, "
+	"{\"name\": \"f1\", \"kind\": \"linear\", \"inputs\": [\"r4\"], \"out_features\": 24}, "
+	"{\"name\": \"g1\", \"kind\": \"sigmoid\", \"inputs\": [\"f1\"]}, "
+	"{\"name\": \"f2\", \"kind\": \"linear\", \"inputs\": [\"g1\"], \"out_features\": 10}, "
+	"{\"name\": \"loss\", \"kind\": \"softmax_cross_entropy\", \"inputs\": [\"f2\", \"y\"]}";
+
+struct pd_model *branching_model(void)
+{
+	return model_of("3, 8, 8", branching);
+}
+
 static char *alloc(struct chain *c, size_t bytes)
 {
 	struct pd_error err;
@@ -136,7 +172,7 @@ void chain_load(struct chain *c, const float *x, const int32_t *y)
 		}
 }
 
-static bool pass(struct chain *c, struct stage *s, bool back)
+static bool pass_once(struct chain *c, struct stage *s, bool back)
 {
 	struct pd_pass p = {
 		.weights = s->weights, .state = s->state, .gradients = s->gradients,
@@ -160,6 +196,11 @@ static bool pass(struct chain *c, struct stage *s, bool back)
 			return false;
 	}
 	return true;
+}
+
+static bool pass(struct chain *c, struct stage *s, bool back)
+{
+	return pass_once(c, s, back) && (!c->twice || pass_once(c, s, back));
 }
 
 static const struct pd_net_tensor *find(const struct pd_net_tensor *list, int count, int tensor)

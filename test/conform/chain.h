@@ -24,6 +24,7 @@ struct chain {
 	int64_t batch, first_sample, valid;
 	bool evaluate;
 	bool singly;                    /* each layer in a call of its own */
+	bool twice;                     /* each stage's forward and backward run again at once */
 	int stage_count;
 	struct stage *stages;
 	struct pd_loss loss;
@@ -31,6 +32,8 @@ struct chain {
 
 /* A model from its "layers" array; input "x" of that shape, and "y", the labels. */
 struct pd_model *model_of(const char *shape, const char *layers);
+/* One with everything that makes partitions hard: 3 x 8 x 8, 10 classes. */
+struct pd_model *branching_model(void);
 
 /* Stages begin at layer 0 and at each of cuts, ascending. */
 struct chain *chain_open(const struct pd_device_ops *ops, const struct pd_model *model,

@@ -279,6 +279,15 @@ static void test_merges(const struct pd_device_ops *ops, const char *kind, int a
 	ok(good, "%s: %s of %d and %d channels", ops->name, kind, a, b);
 }
 
+/* Branches, shared parameters, a relu seen through a flatten, all at once. */
+static void test_branching(const struct pd_device_ops *ops)
+{
+	struct pd_model *model = branching_model();
+
+	ok(conforms(ops, model, 6, 6, 1e-4), "%s: a branching network", ops->name);
+	pd_model_free(model);
+}
+
 /* (loss(w + h) - loss(w - h)) / 2h for some elements of every parameter. */
 static void test_finite_differences(void)
 {
@@ -354,6 +363,7 @@ static void test_device(const struct pd_device_ops *ops)
 	test_merges(ops, "add", 5, 5);
 	test_merges(ops, "concat", 16, 32);
 	test_merges(ops, "concat", 16, 5);
+	test_branching(ops);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 # kernels against plain C, on every device that this machine has
-CONFORM = test/conform/layers test/conform/partition
+CONFORM = test/conform/layers test/conform/partition test/conform/stream
 CONFORM_HELPERS = test/conform/chain.c test/conform/chain.h
 check_PROGRAMS += $(CONFORM)
 TESTS += $(CONFORM)
@@ -10,3 +10,13 @@ test_conform_layers_LDADD = $(UNIT_DEVICE_LIBS)
 test_conform_partition_SOURCES = test/conform/partition.c $(CONFORM_HELPERS)
 test_conform_partition_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_conform_partition_LDADD = $(UNIT_DEVICE_LIBS)
+test_conform_stream_SOURCES = test/conform/stream.c $(CONFORM_HELPERS)
+test_conform_stream_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_conform_stream_LDADD = $(UNIT_DEVICE_LIBS)
+
+# measured, not tested: test/bench/cpu-vs-torch.sh
+check_PROGRAMS += test/bench/speed
+test_bench_speed_SOURCES = test/bench/speed.c $(CONFORM_HELPERS)
+test_bench_speed_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_bench_speed_LDADD = $(UNIT_DEVICE_LIBS)
+EXTRA_DIST += test/bench/cpu-vs-torch.sh test/bench/cpu-vs-torch.py

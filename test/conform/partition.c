@@ -17,34 +17,6 @@
 #define STEPS 3
 #define SEED 99
 
-/*
- * x -> c1 -> r1 -> n1 -> c2 -> j (+ r1) -> r2 -> p1 ... with r1 used again far below (cat),
- * p1 by two branches, j's input twice, and s1, s2 sharing their parameters.
- */
-static const char layers[] =
-	"{\"name\": \"c1\", \"kind\": \"conv2d\", \"inputs\": [\"x\"], \"out_channels\": 20, \"kernel\": 3, \"padding\": 1}, "
-	"{\"name\": \"r1\", \"kind\": \"relu\", \"inputs\": [\"c1\"]}, "
-	"{\"name\": \"n1\", \"kind\": \"batchnorm2d\", \"inputs\": [\"r1\"]}, "
-	"{\"name\": \"c2\", \"kind\": \"conv2d\", \"inputs\": [\"n1\"], \"out_channels\": 20, \"kernel\": 3, \"padding\": 1, \"bias\": false}, "
-	"{\"name\": \"j\", \"kind\": \"add\", \"inputs\": [\"c2\", \"r1\", \"c2\"]}, "
-	"{\"name\": \"r2\", \"kind\": \"relu\", \"inputs\": [\"j\"]}, "
-	"{\"name\": \"p1\", \"kind\": \"maxpool2d\", \"inputs\": [\"r2\"], \"kernel\": 2}, "
-	"{\"name\": \"s1\", \"kind\": \"conv2d\", \"inputs\": [\"p1\"], \"out_channels\": 20, \"kernel\": 3, \"padding\": 1}, "
-	"{\"name\": \"t1\", \"kind\": \"tanh\", \"inputs\": [\"s1\"]}, "
-	"{\"name\": \"s2\", \"kind\": \"conv2d\", \"inputs\": [\"t1\"], \"out_channels\": 20, \"kernel\": 3, \"padding\": 1, \"shares\": \"s1\"}, "
-	"{\"name\": \"d1\", \"kind\": \"dropout\", \"inputs\": [\"s2\"], \"p\": 0.2}, "
-	"{\"name\": \"p2\", \"kind\": \"avgpool2d\", \"inputs\": [\"r1\"], \"kernel\": 2}, "
-	"{\"name\": \"cat\", \"kind\": \"concat\", \"inputs\": [\"d1\", \"p1\", \"p2\"]}, "
-	"{\"name\": \"c3\", \"kind\": \"conv2d\", \"inputs\": [\"cat\"], \"out_channels\": 32, \"kernel\": 1}, "
-	"{\"name\": \"r3\", \"kind\": \"relu\", \"inputs\": [\"c3\"]}, "
-	"{\"name\": \"p3\", \"kind\": \"adaptive_avgpool2d\", \"inputs\": [\"r3\"], \"output_size\": [2, 2]}, "
-	"{\"name\": \"flat\", \"kind\": \"flatten\", \"inputs\": [\"p3\"]}, "
-	"{\"name\": \"r4\", \"kind\": \"relu\", \"inputs\": [\"flat\"]}, "
-	"{\"name\": \"f1\", \"kind\": \"linear\", \"inputs\": [\"r4\"], \"out_features\": 24}, "
-	"{\"name\": \"g1\", \"kind\": \"sigmoid\", \"inputs\": [\"f1\"]}, "
-	"{\"name\": \"f2\", \"kind\": \"linear\", \"inputs\": [\"g1\"], \"out_features\": 10}, "
-	"{\"name\": \"loss\", \"kind\": \"softmax_cross_entropy\", \"inputs\": [\"f2\", \"y\"]}";
-
 struct result {
 	float *arenas[4];
 	int64_t counts[4];
@@ -151,22 +123,32 @@ static void test_again(const struct pd_device_ops *ops, const struct pd_model *m
 {
 	struct chain *c = chain_open(ops, model, NULL, 0, BATCH, SEED, 1);
 	float *once, *twice;
+	bool equal = true;
 	int64_t n;
 
 	load(c, 0);
 	chain_forward(c);
 	chain_backward(c);
 	once = chain_export(c, GRADIENTS, &n);
-	chain_forward(c);
-	chain_forward(c);
-	chain_backward(c);
-	chain_backward(c);
-	twice = chain_export(c, GRADIENTS, &n);
-	ok(memcmp(once, twice, (size_t)n * sizeof(float)) == 0, "%s: forward again, backward again",
-	   ops->name);
-	free(once);
-	free(twice);
 	chain_close(c);
+	for (int cut = 1; cut < model->layer_count; cut++) {
+		if (!cuttable(model, cut))
+			continue;
+		c = chain_open(ops, model, &cut, 1, BATCH, SEED, 1);
+		c->twice = true;
+		load(c, 0);
+		chain_forward(c);
+		chain_backward(c);
+		twice = chain_export(c, GRADIENTS, &n);
+		if (memcmp(once, twice, (size_t)n * sizeof(float)) != 0) {
+			diag("gradients differ when cut before %s", model->layers[cut].name);
+			equal = false;
+		}
+		free(twice);
+		chain_close(c);
+	}
+	ok(equal, "%s: each stage forward twice, backward twice", ops->name);
+	free(once);
 }
 
 static void test_refusal(const struct pd_device_ops *ops, const struct pd_model *model)
@@ -208,7 +190,7 @@ static void test_layer_sizes(const struct pd_device_ops *ops, const struct pd_mo
 
 int main(void)
 {
-	struct pd_model *model = model_of("3, 8, 8", layers);
+	struct pd_model *model = branching_model();
 
 	for (int i = 0; pd_devices[i]; i++) {
 		if (pd_devices[i]->count() == 0)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Elementwise loops over whole arenas: SGD and sums. */
-#include "base/mem.h"
 #include "device/cpu/cpu.h"
 
 #include <string.h>
@@ -22,20 +21,31 @@ PD_VECTOR static void momentum(float *next, float *restrict velocity, const floa
 	}
 }
 
+/* Elementwise: how the pieces fall to threads does not change a bit. */
+#define PIECE 16384
+
+static void step(const struct pd_update *u, size_t at, size_t floats)
+{
+	const float *weights = (const float *)u->weights + at;
+	const float *gradients = (const float *)u->gradients + at;
+	float *next = (float *)u->next + at;
+
+	if (u->velocity)
+		momentum(next, (float *)u->velocity + at, weights, gradients, floats, u->rate,
+			 u->momentum, u->weight_decay);
+	else
+		plain(next, weights, gradients, floats, u->rate, u->weight_decay);
+}
+
 void pd_cpu_sgd(const struct pd_cpu_net *net, const struct pd_update *u, int from, int count)
 {
-	for (int l = from; l < from + count; l++) {
-		size_t at = net->step_offset[l] / sizeof(float);
-		size_t floats = net->step_bytes[l] / sizeof(float);
+	/* later layers lie before earlier ones; those without parameters are nowhere */
+	size_t begin = net->step_offset[from + count - 1] / sizeof(float);
+	size_t end = (net->step_offset[from] + net->step_bytes[from]) / sizeof(float);
 
-		if (u->velocity)
-			momentum((float *)u->next + at, (float *)u->velocity + at,
-				 (const float *)u->weights + at, (const float *)u->gradients + at,
-				 floats, u->rate, u->momentum, u->weight_decay);
-		else
-			plain((float *)u->next + at, (const float *)u->weights + at,
-			      (const float *)u->gradients + at, floats, u->rate, u->weight_decay);
-	}
+#pragma omp parallel for schedule(static)
+	for (size_t at = begin; at < end; at += PIECE)
+		step(u, at, end - at < PIECE ? end - at : PIECE);
 }
 
 PD_VECTOR static void add(float *restrict dst, const float *restrict src, size_t count)
@@ -44,19 +54,22 @@ PD_VECTOR static void add(float *restrict dst, const float *restrict src, size_t
 		dst[i] += src[i];
 }
 
-void pd_cpu_sum(float *dst, const float *const *src, int n, size_t count)
+static void sum_piece(float *dst, const float *const *src, int n, size_t at, size_t floats)
 {
 	float piece[2048];      /* apart, since dst may be any of the sources */
 
-	for (size_t i = 0; i < count; i += PD_COUNT(piece)) {
-		size_t floats = count - i < PD_COUNT(piece) ? count - i : PD_COUNT(piece);
+	if (n == 0)
+		memset(piece, 0, floats * sizeof(float));
+	else
+		memcpy(piece, src[0] + at, floats * sizeof(float));
+	for (int k = 1; k < n; k++)
+		add(piece, src[k] + at, floats);
+	memcpy(dst + at, piece, floats * sizeof(float));
+}
 
-		if (n == 0)
-			memset(piece, 0, floats * sizeof(float));
-		else
-			memcpy(piece, src[0] + i, floats * sizeof(float));
-		for (int k = 1; k < n; k++)
-			add(piece, src[k] + i, floats);
-		memcpy(dst + i, piece, floats * sizeof(float));
-	}
+void pd_cpu_sum(float *dst, const float *const *src, int n, size_t count)
+{
+#pragma omp parallel for schedule(static)
+	for (size_t at = 0; at < count; at += 2048)
+		sum_piece(dst, src, n, at, count - at < 2048 ? count - at : 2048);
 }

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams, elementwise work, named tensors: what a device does besides layers. */
+#include "chain.h"
+#include "tap.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void test_order(const struct pd_device_ops *ops, struct chain *c)
+{
+	struct pd_stream *other = ops->stream_open(c->device, NULL);
+	float host[4] = { 1, 2, 3, 4 }, back[4] = { 0 };
+	struct pd_event go, copied, done;
+	float *device;
+
+	device = ops->alloc(c->device, sizeof(host), NULL);
+	pd_event_arm(&go);
+	pd_event_arm(&copied);
+	pd_event_arm(&done);
+	ops->wait(c->stream, &go);
+	ops->copy(c->stream, device, host, sizeof(host), PD_COPY_TO_DEVICE, &copied);
+	ops->wait(other, &copied);
+	ops->copy(other, back, device, sizeof(back), PD_COPY_TO_HOST, &done);
+	usleep(20000);
+	ok(!pd_event_done(&copied) && !pd_event_done(&done), "%s: a stream waits for an event",
+	   ops->name);
+	pd_event_complete(&go, 5, 6, &c->gate);
+	pd_event_wait(&done, &c->gate);
+	ok(memcmp(host, back, sizeof(host)) == 0, "%s: and another for its work", ops->name);
+	ok(copied.start_ns > 0 && copied.start_ns <= copied.end_ns &&
+	   copied.end_ns <= done.end_ns, "%s: work is stamped", ops->name);
+	ops->stream_close(other);
+	ops->free(c->device, device);
+}
+
+static void test_full(const struct pd_device_ops *ops, struct chain *c)
+{
+	struct pd_error err = { .text = "" };
+	struct pd_event go, done;
+	char a = 1, b = 0;
+	int put = 0, status = 0;
+
+	pd_event_arm(&go);
+	ops->wait(c->stream, &go);
+	while (put < 100000 && (status = ops->copy(c->stream, &b, &a, 1, PD_COPY_WITHIN, NULL)) == 0)
+		put++;
+	ok(put == 100000 || (status == PD_AGAIN && put >= 100),
+	   "%s: a full queue says so (%d fit)", ops->name, put);
+	pd_event_complete(&go, 0, 0, &c->gate);
+	do {
+		pd_event_arm(&done);
+		status = ops->copy(c->stream, &b, &a, 1, PD_COPY_WITHIN, &done);
+	} while (status == PD_AGAIN);
+	pd_event_wait(&done, &c->gate);
+	ok(status == 0 && b == 1 && !err.text[0], "%s: and takes more later", ops->name);
+}
+
+/* dst may be any of the sources, or none; sums are taken in order. */
+static void test_sum(const struct pd_device_ops *ops, struct chain *c)
+{
+	enum { N = 5003 };
+	float *x[3], *dst, expected[3] = { 1e8f, 1, -1e8f };
+	struct pd_event ev;
+	bool good = true;
+
+	for (int variant = -2; variant < 3; variant++) {
+		float *host = pd_calloc(N, sizeof(float));
+		int n = variant == -2 ? 0 : 3;
+
+		for (int k = 0; k < 3; k++) {
+			x[k] = (float *)ops->alloc(c->device, N * sizeof(float), NULL);
+			for (int i = 0; i < N; i++)
+				host[i] = expected[k];
+			pd_event_arm(&ev);
+			ops->copy(c->stream, x[k], host, N * sizeof(float), PD_COPY_TO_DEVICE, &ev);
+			pd_event_wait(&ev, &c->gate);
+		}
+		dst = variant >= 0 ? x[variant] : ops->alloc(c->device, N * sizeof(float), NULL);
+		ops->sum(c->stream, dst, (const float *const *)x, n, N, NULL);
+		pd_event_arm(&ev);
+		ops->copy(c->stream, host, dst, N * sizeof(float), PD_COPY_TO_HOST, &ev);
+		pd_event_wait(&ev, &c->gate);
+		for (int i = 0; i < N; i++)
+			good = good && host[i] == (n ? (1e8f + 1) - 1e8f : 0);
+		if (variant < 0)
+			ops->free(c->device, dst);
+		for (int k = 0; k < 3; k++)
+			ops->free(c->device, x[k]);
+		free(host);
+	}
+	ok(good, "%s: sums", ops->name);
+}
+
+static void test_named(const struct pd_device_ops *ops, struct chain *c)
+{
+	struct stage *s = &c->stages[0];
+	const struct pd_named *list;
+	int n = ops->net_named(s->net, &list), found = -1;
+	bool good = true;
+
+	for (int i = 0; i < n; i++) {
+		float *host = pd_calloc((size_t)list[i].elements, sizeof(float));
+		float *back = pd_calloc((size_t)list[i].elements, sizeof(float));
+		char *arena = list[i].part == PD_PART_STATE ? s->state : s->velocity;
+
+		for (int64_t k = 0; k < list[i].elements; k++)
+			host[k] = (float)(k + 1) + (float)i / 64;
+		ops->import(s->net, i, arena, host);
+		ops->export(s->net, i, arena, back);
+		good = good && memcmp(host, back, (size_t)list[i].elements * 4) == 0;
+		found = strcmp(list[i].name, "n1.running_var") == 0 ? i : found;
+		free(host);
+		free(back);
+	}
+	ok(good && n == 15, "%s: %d named tensors, there and back", ops->name, n);
+	ok(found >= 0 && list[found].part == PD_PART_STATE && list[found].elements == 20 &&
+	   strcmp(list[0].name, "c1.weight") == 0 && list[0].dims == 4,
+	   "%s: under their names", ops->name);
+}
+
+static void test_init(const struct pd_device_ops *ops, struct chain *c)
+{
+	int64_t n;
+	float *w = chain_export(c, WEIGHTS, &n), *s = chain_export(c, STATE, &n);
+	float bound = sqrtf(6.0f / 27), most = 0;
+	double sum = 0;
+
+	for (int i = 0; i < 20 * 27; i++) {
+		most = fabsf(w[i]) > most ? fabsf(w[i]) : most;
+		sum += w[i];
+	}
+	ok(most <= bound && most > 0.95f * bound && fabs(sum) / (20 * 27) < 0.1 * bound,
+	   "%s: weights are uniform up to sqrt(6 / fan-in)", ops->name);
+	ok(w[20 * 27] == 0 && w[20 * 27 + 20] == 1 && w[20 * 27 + 40] == 0,
+	   "%s: biases zero, scales one", ops->name);
+	ok(s[0] == 0 && s[20] == 1, "%s: running mean zero, variance one", ops->name);
+	free(w);
+	free(s);
+}
+
+/* Two steps, against the formula, element by element. */
+static void test_sgd(const struct pd_device_ops *ops, struct chain *c, float momentum)
+{
+	const float rate = 0.1f, decay = 0.01f;
+	int64_t n;
+	float *w, *g, *v, *got;
+	double off = 0;
+
+	chain_forward(c);
+	chain_backward(c);
+	w = chain_export(c, WEIGHTS, &n);
+	g = chain_export(c, GRADIENTS, &n);
+	v = pd_calloc((size_t)n, sizeof(*v));
+	chain_update(c, rate, momentum, decay);
+	chain_update(c, rate, momentum, decay);
+	got = chain_export(c, WEIGHTS, &n);
+	for (int64_t i = 0; i < n; i++) {
+		for (int step = 0; step < 2; step++) {
+			v[i] = momentum * v[i] + (g[i] + decay * w[i]);
+			w[i] -= rate * v[i];
+		}
+		off = fmax(off, fabs((double)w[i] - (double)got[i]));
+	}
+	if (!ok(off < 1e-6 && n > 1000, "%s: SGD with momentum %g", ops->name, (double)momentum))
+		diag("off by %g", off);
+	free(w);
+	free(g);
+	free(v);
+	free(got);
+}
+
+/* Some layers only, out of place: the rest of `next` is not touched. */
+static void test_sgd_range(const struct pd_device_ops *ops, struct chain *c)
+{
+	struct stage *s = &c->stages[0];
+	float *next = ops->alloc(c->device, s->sizes->weights_bytes, NULL);
+	struct pd_update update = { .weights = s->weights, .next = next,
+				    .gradients = s->gradients, .rate = 0.5f };
+	const struct pd_named *list;
+	int n = ops->net_named(s->net, &list), c2 = pd_model_find(c->model, "c2");
+	bool good = true;
+	struct pd_event ev;
+
+	pd_event_arm(&ev);
+	ops->update(c->stream, s->net, &update, c2, 1, &ev);
+	pd_event_wait(&ev, &c->gate);
+	for (int i = 0; i < n; i++) {
+		float *host = pd_calloc((size_t)list[i].elements, sizeof(float));
+		bool any = false;
+
+		if (list[i].part == PD_PART_PARAMETER)
+			ops->export(s->net, i, next, host);
+		for (int64_t k = 0; k < list[i].elements; k++)
+			any |= host[k] != 0;
+		good = good && any == (list[i].layer == c2);
+		free(host);
+	}
+	ok(good, "%s: SGD of one layer, out of place", ops->name);
+	ops->free(c->device, next);
+}
+
+/* Last: after it the stream is of no more use. */
+static void test_failure(const struct pd_device_ops *ops, struct chain *c)
+{
+	int64_t n = c->batch * pd_shape_elements(&c->model->inputs[0].shape);
+	float *x = pd_calloc((size_t)n, sizeof(*x));
+	int32_t y[3] = { 0, 10, 1 };
+	struct pd_event ev;
+
+	chain_load(c, x, y);
+	ok(!chain_forward(c) && strstr(c->gate.err.text, "label 10"),
+	   "%s: a label that is none fails the event: %s", ops->name, c->gate.err.text);
+	pd_event_arm(&ev);
+	ops->copy(c->stream, x, x, 4, PD_COPY_WITHIN, &ev);
+	pd_event_wait(&ev, &c->gate);
+	ok(pd_event_failed(&ev), "%s: and all that follows", ops->name);
+	free(x);
+}
+
+static void test_device(const struct pd_device_ops *ops)
+{
+	struct pd_model *model = branching_model();
+	struct chain *c = chain_open(ops, model, NULL, 0, 3, 17, 2);
+	float *x = pd_calloc(3 * 3 * 64, sizeof(*x));
+	int32_t y[3] = { 1, 2, 3 };
+
+	for (int i = 0; i < 3 * 3 * 64; i++)
+		x[i] = sinf((float)i);
+	chain_load(c, x, y);
+	test_init(ops, c);
+	test_order(ops, c);
+	test_full(ops, c);
+	test_sum(ops, c);
+	test_named(ops, c);
+	chain_close(c);
+	c = chain_open(ops, model, NULL, 0, 3, 17, 2);
+	chain_load(c, x, y);
+	test_sgd(ops, c, 0.9f);
+	test_sgd(ops, c, 0);
+	test_sgd_range(ops, c);
+	test_failure(ops, c);
+	chain_close(c);
+	free(x);
+	pd_model_free(model);
+}
+
+int main(void)
+{
+	for (int i = 0; pd_devices[i]; i++)
+		if (pd_devices[i]->count() > 0)
+			test_device(pd_devices[i]);
+	return done_testing();
+}
