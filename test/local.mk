@@ -148,3 +148,5 @@ TESTS += test/unit/planner
 test_unit_planner_SOURCES = test/unit/planner.c
 test_unit_planner_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_planner_LDADD = $(UNIT_LIBS)
+TESTS += test/t2001-plan.sh
+EXTRA_DIST += test/t2001-plan.sh

@@ -5,22 +5,31 @@
 #include "base/opt.h"
 #include "planner/predict.h"
 #include "planner/search.h"
+#include "replay/replay.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MOST_COUNTS 8           /* numbers of stages that are searched one by one */
 #define FEW_COUNTS 3            /* the same for networks of more than so many units */
 #define MANY_UNITS 300
+#define MOST_CANDIDATES (2 * (MOST_COUNTS + 1) + 2)
+#define MOST_REPLAYS 6          /* candidates that are replayed, data parallelism among them */
+
+struct candidate {
+	struct pd_plan *plan;           /* its profile is the planner's */
+	int64_t time_ns;
+};
 
 struct planner {
 	struct pd_profile *profile;
 	const struct pd_plan_request *request;
 	const struct pd_topology *topology;
 	struct pd_costs costs;
-	struct pd_plan *best;           /* its profile is the caller's until the end */
-	int64_t best_ns;
+	int count;
+	struct candidate candidates[MOST_CANDIDATES];
 };
 
 static int64_t memory_limit(const struct pd_profile *profile, const struct pd_plan_request *request)
@@ -87,8 +96,8 @@ static struct pd_plan *plan_of(const struct planner *p, const struct pd_layout *
 }
 
 /*
- * The time by which plans are compared.  Under sosp19: the recurrence's own, or for a plan
- * that is not of its making the same terms with the slowest link.
+ * The time by which candidates are sorted.  Under sosp19: the recurrence's own, or for a
+ * plan that is not of its making the same terms with the slowest link.
  */
 static int64_t time_of(const struct planner *p, const struct pd_plan *plan,
 		       const struct pd_layout *layout)
@@ -119,40 +128,53 @@ static int64_t time_of(const struct planner *p, const struct pd_plan *plan,
 	return most;
 }
 
-/* Time, then devices, stages, bytes at the fullest rank, then the first in the list. */
-static bool better(const struct planner *p, const struct pd_plan *plan, int64_t time)
+/* Time, then devices, stages, bytes at the fullest rank; for qsort, which finds no ties. */
+static int compare(const void *a, const void *b)
 {
+	const struct candidate *x = a, *y = b;
 	int stage = 0;
-	int64_t difference;
 
-	if (!p->best || time != p->best_ns)
-		return !p->best || time < p->best_ns;
-	if (plan->rank_count != p->best->rank_count)
-		return plan->rank_count < p->best->rank_count;
-	if (plan->stage_count != p->best->stage_count)
-		return plan->stage_count < p->best->stage_count;
-	difference = fullest(plan, &stage) - fullest(p->best, &stage);
-	return difference < 0;
+	if (x->time_ns != y->time_ns)
+		return x->time_ns < y->time_ns ? -1 : 1;
+	if (x->plan->rank_count != y->plan->rank_count)
+		return x->plan->rank_count < y->plan->rank_count ? -1 : 1;
+	if (x->plan->stage_count != y->plan->stage_count)
+		return x->plan->stage_count < y->plan->stage_count ? -1 : 1;
+	if (fullest(x->plan, &stage) != fullest(y->plan, &stage))
+		return fullest(x->plan, &stage) < fullest(y->plan, &stage) ? -1 : 1;
+	for (int s = 0; s < x->plan->stage_count; s++) {
+		const struct pd_stage *p = &x->plan->stages[s], *q = &y->plan->stages[s];
+		int order;
+
+		if (p->layer_count != q->layer_count)
+			return p->layer_count < q->layer_count ? -1 : 1;
+		if (p->replicas != q->replicas)
+			return p->replicas < q->replicas ? -1 : 1;
+		order = memcmp(p->ranks, q->ranks, (size_t)p->replicas * sizeof(int));
+		if (order)
+			return order;
+	}
+	return 0;
 }
 
-/* Compares a candidate (or NULL) with the best so far; frees the layout. */
+/* Adds a layout (or NULL) that fits and is new; frees it. */
 static void consider(struct planner *p, struct pd_layout *layout)
 {
-	struct pd_plan *plan;
-	int64_t time;
+	struct candidate new;
 	int stage = 0;
+	bool take;
 
 	if (!layout)
 		return;
-	plan = plan_of(p, layout);
-	time = time_of(p, plan, layout);
-	if (fullest(plan, &stage) <= p->costs.memory_limit_bytes && better(p, plan, time)) {
-		drop(p->best);
-		p->best = plan;
-		p->best_ns = time;
-	} else {
-		drop(plan);
-	}
+	new.plan = plan_of(p, layout);
+	new.time_ns = time_of(p, new.plan, layout);
+	take = fullest(new.plan, &stage) <= p->costs.memory_limit_bytes;
+	for (int i = 0; i < p->count && take; i++)
+		take = compare(&new, &p->candidates[i]) != 0;
+	if (take)
+		p->candidates[p->count++] = new;
+	else
+		drop(new.plan);
 	pd_layout_free(layout);
 }
 
@@ -175,7 +197,7 @@ static void search(struct planner *p)
 
 	if (p->topology->levels > 1)
 		consider(p, pd_sosp19_search(&p->costs, p->topology, p->request->straight));
-	if (simulated || !p->best)
+	if (simulated || p->count == 0)
 		consider_flat(p, p->request->straight);
 	if (simulated && !p->request->straight) {
 		consider_flat(p, true);
@@ -227,12 +249,14 @@ static int by_hand(struct planner *p, struct pd_error *err)
 			pd_layout_free(layout);
 			return -1;
 		}
-	p->best = plan_of(p, layout);
-	p->best_ns = time_of(p, p->best, layout);
+	p->candidates[0].plan = plan_of(p, layout);
+	p->candidates[0].time_ns = time_of(p, p->candidates[0].plan, layout);
+	p->count = 1;
 	pd_layout_free(layout);
-	if (fullest(p->best, &stage) <= p->costs.memory_limit_bytes)
+	if (fullest(p->candidates[0].plan, &stage) <= p->costs.memory_limit_bytes)
 		return 0;
-	return too_large(p->best, "--stages: this plan needs", p->costs.memory_limit_bytes, err);
+	return too_large(p->candidates[0].plan, "--stages: this plan needs",
+			 p->costs.memory_limit_bytes, err);
 }
 
 /*
@@ -266,36 +290,81 @@ static int64_t lower_bound(const struct planner *p)
 	return bound;
 }
 
-static void compare(struct planner *p, struct pd_prediction *predicted)
+/* What the schedule makes of a plan: the period of a replay in virtual time. */
+static int replay(struct candidate *candidate, struct pd_error *err)
+{
+	struct pd_trace *trace = pd_replay(candidate->plan, NULL, err);
+	double period;
+
+	if (!trace)
+		return -1;
+	period = pd_replay_period_ns(trace);
+	pd_trace_free(trace);
+	candidate->time_ns = period < (double)PD_COST_MAX ? (int64_t)ceil(period) : PD_COST_MAX;
+	return 0;
+}
+
+/* Puts the best candidate first: the first few by formula are replayed. */
+static int choose(struct planner *p, struct pd_error *err)
+{
+	int count = p->count < MOST_REPLAYS ? p->count : MOST_REPLAYS;
+
+	qsort(p->candidates, (size_t)p->count, sizeof(p->candidates[0]), compare);
+	if (p->request->cost != PD_COST_SIMULATED)
+		return 0;
+	for (int i = count; i < p->count; i++)
+		if (p->candidates[i].plan->stage_count == 1 &&
+		    p->candidates[i].plan->rank_count == p->topology->devices) {
+			struct candidate other = p->candidates[count - 1];
+
+			p->candidates[count - 1] = p->candidates[i];
+			p->candidates[i] = other;
+			break;
+		}
+	for (int i = 0; i < count; i++)
+		if (replay(&p->candidates[i], err) < 0)
+			return -1;
+	qsort(p->candidates, (size_t)count, sizeof(p->candidates[0]), compare);
+	return 0;
+}
+
+static int data_parallel(struct planner *p, struct pd_prediction *predicted, struct pd_error *err)
 {
 	struct pd_layout *layout = pd_data_parallel_layout(&p->costs, p->topology->devices);
-	struct pd_plan *plan;
-	int stage = 0;
+	struct candidate all;
+	int stage = 0, status = 0;
 
 	if (p->request->cost == PD_COST_SOSP19)
 		layout->cost_ns = pd_sosp19_data_parallel_ns(&p->costs, p->topology);
-	plan = plan_of(p, layout);
-	predicted->data_parallel_period_ns = time_of(p, plan, layout);
-	predicted->data_parallel_memory_bytes = fullest(plan, &stage);
-	drop(plan);
+	all.plan = plan_of(p, layout);
+	all.time_ns = time_of(p, all.plan, layout);
+	if (p->request->cost == PD_COST_SIMULATED)
+		status = replay(&all, err);
+	predicted->data_parallel_period_ns = all.time_ns;
+	predicted->data_parallel_memory_bytes = fullest(all.plan, &stage);
+	drop(all.plan);
 	pd_layout_free(layout);
+	return status;
 }
 
-static void finish(struct planner *p)
+static int finish(struct planner *p, struct pd_error *err)
 {
-	struct pd_prediction *predicted = &p->best->predicted;
+	struct pd_prediction *predicted = &p->candidates[0].plan->predicted;
+	int64_t period = p->candidates[0].time_ns;
 	int stage = 0;
 
-	compare(p, predicted);
-	predicted->period_ns = p->best_ns;
-	predicted->memory_bytes = fullest(p->best, &stage);
+	if (data_parallel(p, predicted, err) < 0)
+		return -1;
+	predicted->period_ns = period;
+	predicted->memory_bytes = fullest(p->candidates[0].plan, &stage);
 	predicted->lower_bound_ns = lower_bound(p);
-	if (p->best_ns > 0) {
-		predicted->samples_per_s = (double)p->profile->batch_size * 1e9 / (double)p->best_ns;
-		predicted->gap = 1 - (double)predicted->lower_bound_ns / (double)p->best_ns;
+	if (period > 0) {
+		predicted->samples_per_s = (double)p->profile->batch_size * 1e9 / (double)period;
+		predicted->gap = 1 - (double)predicted->lower_bound_ns / (double)period;
 		predicted->speedup_over_data_parallel =
-			(double)predicted->data_parallel_period_ns / (double)p->best_ns;
+			(double)predicted->data_parallel_period_ns / (double)period;
 	}
+	return 0;
 }
 
 struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan_request *request,
@@ -309,13 +378,14 @@ struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan
 		status = by_hand(&p, err);
 	} else {
 		search(&p);
-		status = p.best ? 0 : explain_none(&p, err);
+		status = p.count > 0 ? 0 : explain_none(&p, err);
 	}
 	if (status == 0)
-		finish(&p);
-	pd_costs_release(&p.costs);
+		status = choose(&p, err);
 	if (status == 0)
-		return p.best;
-	drop(p.best);
-	return NULL;
+		status = finish(&p, err);
+	pd_costs_release(&p.costs);
+	for (int i = status == 0; i < p.count; i++)
+		drop(p.candidates[i].plan);
+	return status == 0 ? p.candidates[0].plan : NULL;
 }

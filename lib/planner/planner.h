@@ -5,8 +5,8 @@
  *
  * Plans are searched for by dynamic programming: flat.c for devices in a row, sosp19.c for
  * the paper's levels.  Under the cost "simulated" the best of each number of stages, the
- * best without replicas, the best of the levels and data parallelism are then compared by
- * predict.c, and the fastest wins; under "sosp19" the paper's recurrence decides alone.
+ * best without replicas, the best of the levels and data parallelism are then sorted by
+ * predict.c's formula, the first few replayed in virtual time, and the fastest wins; under "sosp19" the paper's recurrence decides alone.
  */
 #ifndef PD_PLANNER_PLANNER_H
 #define PD_PLANNER_PLANNER_H
