@@ -35,7 +35,7 @@ struct pd_model *model_of(const char *shape, const char *layers)
 /*
  * r1 is used at once, soon (j) and far below (p2); n1 and p1 by two layers, one of them a relu
  * that must not overwrite it; c2 twice by one layer; s1 and s2 share their parameters; r4
- * sees t3, whose backward needs its output, through a flatten.
+ * sees t3 through one flatten, and another layer does through another.
  */
 static const char branching[] =
 	"{\"name\": \"c1\", \"kind\": \"conv2d\", \"inputs\": [\"x\"], \"out_channels\": 20, \"kernel\": 3, \"padding\": 1}, "
@@ -53,12 +53,13 @@ static const char branching[] =
 	"{\"name\": \"p2\", \"kind\": \"avgpool2d\", \"inputs\": [\"r1\"], \"kernel\": 2}, "
 	"{\"name\": \"cat\", \"kind\": \"concat\", \"inputs\": [\"d1\", \"p1\", \"p2\"]}, "
 	"{\"name\": \"c3\", \"kind\": \"conv2d\", \"inputs\": [\"cat\"], \"out_channels\": 32, \"kernel\": 1}, "
-	"{\"name\": \"r3\", \"kind\": \"relu\", \"inputs\": [\"c3\"]}, "
-	"{\"name\": \"p3\", \"kind\": \"adaptive_avgpool2d\", \"inputs\": [\"r3\"], \"output_size\": [3, 3]}, "
+	"{\"name\": \"p3\", \"kind\": \"adaptive_avgpool2d\", \"inputs\": [\"c3\"], \"output_size\": [3, 3]}, "
 	"{\"name\": \"t3\", \"kind\": \"tanh\", \"inputs\": [\"p3\"]}, "
 	"{\"name\": \"flat\", \"kind\": \"flatten\", \"inputs\": [\"t3\"]}, "
 	"{\"name\": \"r4\", \"kind\": \"relu\", \"inputs\": [\"flat\"]}, "
-	"{\"name\": \"f1\", \"kind\": \"linear\", \"inputs\": [\"r4\"], \"out_features\": 24}, "
+	"{\"name\": \"flat2\", \"kind\": \"flatten\", \"inputs\": [\"t3\"]}, "
+	"{\"name\": \"both\", \"kind\": \"concat\", \"inputs\": [\"r4\", \"flat2\"]}, "
+	"{\"name\": \"f1\", \"kind\": \"linear\", \"inputs\": [\"both\"], \"out_features\": 24}, "
 	"{\"name\": \"g1\", \"kind\": \"sigmoid\", \"inputs\": [\"f1\"]}, "
 	"{\"name\": \"f2\", \"kind\": \"linear\", \"inputs\": [\"g1\"], \"out_features\": 10}, "
 	"{\"name\": \"loss\", \"kind\": \"softmax_cross_entropy\", \"inputs\": [\"f2\", \"y\"]}";

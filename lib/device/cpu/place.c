@@ -200,11 +200,10 @@ static struct pd_net_tensor *list(struct pd_cpu_net *net, bool in, int *count_p)
 	return out;
 }
 
-/* The gradient of an input can lie where that of the output does. */
-static bool shares_gradient(const struct pd_cpu_net *net, const struct pd_cpu_layer *l, int tensor)
+/* The gradient of the input can be made where that of the output is, which ends here. */
+static bool shares_gradient(const struct pd_cpu_layer *l)
 {
-	return (l->same_memory || l->kind->in_place) && l->diff_dst_at.buffer == PD_SCRATCH &&
-	       pd_model_consumers(net->model, tensor, NULL) == 1;
+	return (l->same_memory || l->kind->in_place) && l->diff_dst_at.buffer == PD_SCRATCH;
 }
 
 static void extend(struct scratch *s, size_t offset, int until)
@@ -223,7 +222,7 @@ static struct pd_where gradient_place(struct pd_cpu_net *net, struct scratch *s,
 
 	if (tensor->arrives)
 		return (struct pd_where){ PD_GRADIENT_OUT, tensor->out_offset };
-	if (shares_gradient(net, l, t)) {
+	if (shares_gradient(l)) {
 		extend(s, l->diff_dst_at.offset, producer);
 		return l->diff_dst_at;
 	}
