@@ -181,7 +181,7 @@ static void consider(struct planner *p, struct pd_layout *layout)
 static void consider_flat(struct planner *p, bool straight)
 {
 	struct pd_flat flat = flat_of(p, &p->costs, straight);
-	int most = p->request->cost != PD_COST_SIMULATED ? 0
+	int most = p->request->cost != PD_COST_SIMULATED || straight != p->request->straight ? 0
 		: p->costs.unit_count > MANY_UNITS ? FEW_COUNTS : MOST_COUNTS;
 
 	consider(p, pd_flat_search(&flat, 0));

@@ -308,6 +308,53 @@ static void test_one_level(void)
 	is_int(good, cases, "on one level both searches find the same time");
 }
 
+/* Minibatch b is at replica b mod r: with the outer level fastest it stays in its component. */
+static void test_order_of_ranks(void)
+{
+	struct pd_profile *profile = random_profile(1, false);
+	struct pd_topology topology;
+	struct pd_layout *layout;
+	struct pd_costs costs;
+	struct pd_error err;
+
+	profile->layers[0].forward_ns = 1000000;
+	pd_topology_parse_string("3@1GB/s,2@1GB/s", &topology, &err);
+	pd_costs_init(&costs, profile, PD_COST_SOSP19, INT64_MAX);
+	layout = pd_sosp19_search(&costs, &topology, false);
+	ok(layout->stage_count == 1 && layout->replicas[0] == 6 &&
+	   memcmp(layout->ranks[0], (int[]){ 0, 3, 1, 4, 2, 5 }, 6 * sizeof(int)) == 0,
+	   "replicas take turns among the components of the outer level first");
+	pd_layout_free(layout);
+	pd_costs_release(&costs);
+	pd_profile_free(profile);
+}
+
+static void test_shared(void)
+{
+	struct pd_profile *profile = random_profile(6, false);
+	struct pd_layer layers[6] = { 0 };
+	struct pd_model model = { .layer_count = 6, .layers = layers };
+	struct pd_layout *layout;
+	struct pd_costs costs;
+	struct pd_error err;
+
+	for (int l = 0; l < 6; l++)
+		layers[l].shares = l == 4 ? 1 : -1;
+	profile->model = &model;
+	pd_costs_init(&costs, profile, PD_COST_SOSP19, INT64_MAX);
+	ok(costs.unit_count == 3 &&
+	   memcmp(costs.first, (int[]){ 0, 1, 5, 6 }, 4 * sizeof(int)) == 0,
+	   "no cut separates layers that share parameters");
+	ok(!pd_fixed_layout(&costs, "2,4", 4, &err) && strstr(err.text, "\"l2\""),
+	   "nor does one by hand");
+	layout = pd_fixed_layout(&costs, "1,4x2,1", 4, &err);
+	ok(layout && layout->stage_count == 3 && layout->replicas[1] == 2, "others may");
+	pd_layout_free(layout);
+	pd_costs_release(&costs);
+	profile->model = NULL;
+	pd_profile_free(profile);
+}
+
 static void test_bound(void)
 {
 	int good = 0, cases = 200, plans = 0;
@@ -352,6 +399,8 @@ int main(void)
 	test_flat("one to four stages, a memory limit", false, true, true);
 	test_levels();
 	test_one_level();
+	test_order_of_ranks();
+	test_shared();
 	test_bound();
 	return done_testing();
 }
