@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Training on one CPU thread, ours and PyTorch's, in turn on the same machine: samples per
-# second of wall clock and of processor time, medians of three runs, and their ratio.  Not a test: it says what it measured.
+# second of wall clock and of processor time, medians of three runs, and their ratio.  Not a
+# test: it says what it measured.
 #     sh test/bench/cpu-vs-torch.sh [MODEL BATCH-SIZE STEPS]...
 # PD_BUILD names the build tree, PYTHON a Python that has PyTorch, THREADS how many (1).
 source=$(cd "$(dirname "$0")/../.." && pwd)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * speed MODEL.json BATCH-SIZE STEPS [DEVICE [THREADS]]: samples per second of training steps (copy in,
- * forward, backward, SGD with momentum), one stage, driven directly; the median over the
- * steps after two that warm up.  Then the same per second of processor time, which a busy
+ * speed MODEL.json BATCH-SIZE STEPS [DEVICE [THREADS]]: samples per second of training
+ * steps (copy in, forward, backward, SGD with momentum), one stage, driven directly; the
+ * median over the steps after two that warm up.  Then the same per second of processor time, which a busy
  * machine disturbs less.
  */
 #include "../conform/chain.h"

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void check(bool good, const struct pd_error *err)
 {
@@ -16,14 +17,17 @@ static void check(bool good, const struct pd_error *err)
 
 struct pd_model *model_of(const char *shape, const char *layers)
 {
-	char *text = pd_format("{\"format\": \"pd-model\", \"version\": 1, \"name\": \"test\", \"inputs\": "
-			       "[{\"name\": \"x\", \"dtype\": \"f32\", \"shape\": [%s]}, "
-			       "{\"name\": \"y\", \"dtype\": \"i32\", \"shape\": []}], \"layers\": [%s]}",
+	char *text = pd_format("{'format': 'pd-model', 'version': 1, 'name': 'test', 'inputs': "
+			       "[{'name': 'x', 'dtype': 'f32', 'shape': [%s]}, "
+			       "{'name': 'y', 'dtype': 'i32', 'shape': []}], 'layers': [%s]}",
 			       shape, layers);
 	struct pd_error err = { .text = "not JSON" };
-	json_t *value = json_loads(text, 0, NULL);
 	struct pd_model *model;
+	json_t *value;
 
+	for (char *quote = text; (quote = strchr(quote, '\'')); )
+		*quote = '"';
+	value = json_loads(text, 0, NULL);
 	check(value != NULL, &err);
 	model = pd_model_parse("test", value, &err);
 	check(model != NULL, &err);
@@ -38,31 +42,35 @@ struct pd_model *model_of(const char *shape, const char *layers)
  * sees t3 through one flatten, and another layer does through another.
  */
 static const char branching[] =
-	"{\"name\": \"c1\", \"kind\": \"conv2d\", \"inputs\": [\"x\"], \"out_channels\": 20, \"kernel\": 3, \"padding\": 1}, "
-	"{\"name\": \"r1\", \"kind\": \"relu\", \"inputs\": [\"c1\"]}, "
-	"{\"name\": \"n1\", \"kind\": \"batchnorm2d\", \"inputs\": [\"r1\"]}, "
-	"{\"name\": \"c2\", \"kind\": \"conv2d\", \"inputs\": [\"n1\"], \"out_channels\": 20, \"kernel\": 3, \"padding\": 1, \"bias\": false}, "
-	"{\"name\": \"r5\", \"kind\": \"relu\", \"inputs\": [\"n1\"]}, "
-	"{\"name\": \"j\", \"kind\": \"add\", \"inputs\": [\"c2\", \"r1\", \"c2\", \"r5\"]}, "
-	"{\"name\": \"r2\", \"kind\": \"relu\", \"inputs\": [\"j\"]}, "
-	"{\"name\": \"p1\", \"kind\": \"maxpool2d\", \"inputs\": [\"r2\"], \"kernel\": 2}, "
-	"{\"name\": \"s1\", \"kind\": \"conv2d\", \"inputs\": [\"p1\"], \"out_channels\": 20, \"kernel\": 3, \"padding\": 1}, "
-	"{\"name\": \"t1\", \"kind\": \"tanh\", \"inputs\": [\"s1\"]}, "
-	"{\"name\": \"s2\", \"kind\": \"conv2d\", \"inputs\": [\"t1\"], \"out_channels\": 20, \"kernel\": 3, \"padding\": 1, \"shares\": \"s1\"}, "
-	"{\"name\": \"d1\", \"kind\": \"dropout\", \"inputs\": [\"s2\"], \"p\": 0.2}, "
-	"{\"name\": \"p2\", \"kind\": \"avgpool2d\", \"inputs\": [\"r1\"], \"kernel\": 2}, "
-	"{\"name\": \"cat\", \"kind\": \"concat\", \"inputs\": [\"d1\", \"p1\", \"p2\"]}, "
-	"{\"name\": \"c3\", \"kind\": \"conv2d\", \"inputs\": [\"cat\"], \"out_channels\": 32, \"kernel\": 1}, "
-	"{\"name\": \"p3\", \"kind\": \"adaptive_avgpool2d\", \"inputs\": [\"c3\"], \"output_size\": [3, 3]}, "
-	"{\"name\": \"t3\", \"kind\": \"tanh\", \"inputs\": [\"p3\"]}, "
-	"{\"name\": \"flat\", \"kind\": \"flatten\", \"inputs\": [\"t3\"]}, "
-	"{\"name\": \"r4\", \"kind\": \"relu\", \"inputs\": [\"flat\"]}, "
-	"{\"name\": \"flat2\", \"kind\": \"flatten\", \"inputs\": [\"t3\"]}, "
-	"{\"name\": \"both\", \"kind\": \"concat\", \"inputs\": [\"r4\", \"flat2\"]}, "
-	"{\"name\": \"f1\", \"kind\": \"linear\", \"inputs\": [\"both\"], \"out_features\": 24}, "
-	"{\"name\": \"g1\", \"kind\": \"sigmoid\", \"inputs\": [\"f1\"]}, "
-	"{\"name\": \"f2\", \"kind\": \"linear\", \"inputs\": [\"g1\"], \"out_features\": 10}, "
-	"{\"name\": \"loss\", \"kind\": \"softmax_cross_entropy\", \"inputs\": [\"f2\", \"y\"]}";
+	"{'name': 'c1', 'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 20, 'kernel': 3, "
+	"'padding': 1}, "
+	"{'name': 'r1', 'kind': 'relu', 'inputs': ['c1']}, "
+	"{'name': 'n1', 'kind': 'batchnorm2d', 'inputs': ['r1']}, "
+	"{'name': 'c2', 'kind': 'conv2d', 'inputs': ['n1'], 'out_channels': 20, 'kernel': 3, "
+	"'padding': 1, 'bias': false}, "
+	"{'name': 'r5', 'kind': 'relu', 'inputs': ['n1']}, "
+	"{'name': 'j', 'kind': 'add', 'inputs': ['c2', 'r1', 'c2', 'r5']}, "
+	"{'name': 'r2', 'kind': 'relu', 'inputs': ['j']}, "
+	"{'name': 'p1', 'kind': 'maxpool2d', 'inputs': ['r2'], 'kernel': 2}, "
+	"{'name': 's1', 'kind': 'conv2d', 'inputs': ['p1'], 'out_channels': 20, 'kernel': 3, "
+	"'padding': 1}, "
+	"{'name': 't1', 'kind': 'tanh', 'inputs': ['s1']}, "
+	"{'name': 's2', 'kind': 'conv2d', 'inputs': ['t1'], 'out_channels': 20, 'kernel': 3, "
+	"'padding': 1, 'shares': 's1'}, "
+	"{'name': 'd1', 'kind': 'dropout', 'inputs': ['s2'], 'p': 0.2}, "
+	"{'name': 'p2', 'kind': 'avgpool2d', 'inputs': ['r1'], 'kernel': 2}, "
+	"{'name': 'cat', 'kind': 'concat', 'inputs': ['d1', 'p1', 'p2']}, "
+	"{'name': 'c3', 'kind': 'conv2d', 'inputs': ['cat'], 'out_channels': 32, 'kernel': 1}, "
+	"{'name': 'p3', 'kind': 'adaptive_avgpool2d', 'inputs': ['c3'], 'output_size': [3, 3]}, "
+	"{'name': 't3', 'kind': 'tanh', 'inputs': ['p3']}, "
+	"{'name': 'flat', 'kind': 'flatten', 'inputs': ['t3']}, "
+	"{'name': 'r4', 'kind': 'relu', 'inputs': ['flat']}, "
+	"{'name': 'flat2', 'kind': 'flatten', 'inputs': ['t3']}, "
+	"{'name': 'both', 'kind': 'concat', 'inputs': ['r4', 'flat2']}, "
+	"{'name': 'f1', 'kind': 'linear', 'inputs': ['both'], 'out_features': 24}, "
+	"{'name': 'g1', 'kind': 'sigmoid', 'inputs': ['f1']}, "
+	"{'name': 'f2', 'kind': 'linear', 'inputs': ['g1'], 'out_features': 10}, "
+	"{'name': 'loss', 'kind': 'softmax_cross_entropy', 'inputs': ['f2', 'y']}";
 
 struct pd_model *branching_model(void)
 {

@@ -30,7 +30,10 @@ struct chain {
 	struct pd_loss loss;
 };
 
-/* A model from its "layers" array; input "x" of that shape, and "y", the labels. */
+/*
+ * A model from the elements of its "layers"; input x of that shape, and y, the labels.
+ * In both, ' stands for ".
+ */
 struct pd_model *model_of(const char *shape, const char *layers);
 /* One with everything that makes partitions hard: 3 x 8 x 8, 10 classes. */
 struct pd_model *branching_model(void);

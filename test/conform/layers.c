@@ -172,10 +172,13 @@ static bool conforms(const struct pd_device_ops *ops, const struct pd_model *mod
 static struct pd_model *around(int64_t channels, int64_t height, int64_t width, const char *layers)
 {
 	char *shape = pd_format("5, %d, %d", (int)height, (int)width);
-	char *text = pd_format("{\"name\": \"in\", \"kind\": \"conv2d\", \"inputs\": [\"x\"], \"out_channels\": %d, \"kernel\": 1}, "
-			       "%s, {\"name\": \"flat\", \"kind\": \"flatten\", \"inputs\": [\"it\"]}, "
-			       "{\"name\": \"out\", \"kind\": \"linear\", \"inputs\": [\"flat\"], \"out_features\": %d}, "
-			       "{\"name\": \"loss\", \"kind\": \"softmax_cross_entropy\", \"inputs\": [\"out\", \"y\"]}",
+	char *text = pd_format("{'name': 'in', 'kind': 'conv2d', 'inputs': ['x'], "
+	                       "'out_channels': %d, 'kernel': 1}, "
+			       "%s, {'name': 'flat', 'kind': 'flatten', 'inputs': ['it']}, "
+			       "{'name': 'out', 'kind': 'linear', 'inputs': ['flat'], "
+			       "'out_features': %d}, "
+			       "{'name': 'loss', 'kind': 'softmax_cross_entropy', "
+			       "'inputs': ['out', 'y']}",
 			       (int)channels, layers, CLASSES);
 	struct pd_model *model = model_of(shape, text);
 
@@ -196,7 +199,7 @@ static const struct size sizes[] = {
 static void test_sizes(const struct pd_device_ops *ops, const char *kind, const char *attributes,
 		       double tolerance)
 {
-	char *layer = pd_format("{\"name\": \"it\", \"kind\": \"%s\", \"inputs\": [\"in\"]%s}", kind,
+	char *layer = pd_format("{'name': 'it', 'kind': '%s', 'inputs': ['in']%s}", kind,
 				attributes);
 	bool good = true;
 
@@ -224,8 +227,10 @@ static void test_grouped(const struct pd_device_ops *ops)
 	bool good = true;
 
 	for (size_t i = 0; i < PD_COUNT(cases); i++) {
-		char *layer = pd_format("{\"name\": \"it\", \"kind\": \"conv2d\", \"inputs\": [\"in\"], \"out_channels\": %d, "
-					"\"groups\": %d, \"kernel\": [3, 2], \"padding\": 1, \"stride\": [1, 2]}",
+		char *layer = pd_format("{'name': 'it', 'kind': 'conv2d', 'inputs': ['in'], "
+		                        "'out_channels': %d, "
+					"'groups': %d, 'kernel': [3, 2], 'padding': 1, "
+					"'stride': [1, 2]}",
 					cases[i].out, cases[i].groups);
 		struct pd_model *model = around(cases[i].channels, 8, 9, layer);
 
@@ -244,9 +249,12 @@ static void test_linear(const struct pd_device_ops *ops)
 
 	for (size_t i = 0; i < PD_COUNT(cases); i++) {
 		char *shape = pd_format("%d", cases[i][0]);
-		char *layers = pd_format("{\"name\": \"in\", \"kind\": \"linear\", \"inputs\": [\"x\"], \"out_features\": %d, \"bias\": false}, "
-					 "{\"name\": \"it\", \"kind\": \"linear\", \"inputs\": [\"in\"], \"out_features\": %d}, "
-					 "{\"name\": \"loss\", \"kind\": \"softmax_cross_entropy\", \"inputs\": [\"it\", \"y\"]}",
+		char *layers = pd_format("{'name': 'in', 'kind': 'linear', 'inputs': ['x'], "
+		                         "'out_features': %d, 'bias': false}, "
+					 "{'name': 'it', 'kind': 'linear', 'inputs': ['in'], "
+					 "'out_features': %d}, "
+					 "{'name': 'loss', 'kind': 'softmax_cross_entropy', "
+					 "'inputs': ['it', 'y']}",
 					 cases[i][1], CLASSES);
 		struct pd_model *model = model_of(shape, layers);
 
@@ -265,10 +273,14 @@ static void test_merges(const struct pd_device_ops *ops, const char *kind, int a
 	bool good = true;
 
 	for (size_t i = 0; i < PD_COUNT(at); i++) {
-		char *layers = pd_format("{\"name\": \"a\", \"kind\": \"conv2d\", \"inputs\": [\"in\"], \"out_channels\": %d, \"kernel\": 3, \"padding\": 1}, "
-					 "{\"name\": \"b\", \"kind\": \"conv2d\", \"inputs\": [\"in\"], \"out_channels\": %d, \"kernel\": 1}, "
-					 "{\"name\": \"d\", \"kind\": \"dropout\", \"inputs\": [\"b\"], \"p\": 0.25}, "
-					 "{\"name\": \"it\", \"kind\": \"%s\", \"inputs\": [\"d\", \"a\", \"b\", \"a\"]}",
+		char *layers = pd_format("{'name': 'a', 'kind': 'conv2d', 'inputs': ['in'], "
+		                         "'out_channels': %d, 'kernel': 3, 'padding': 1}, "
+					 "{'name': 'b', 'kind': 'conv2d', 'inputs': ['in'], "
+					 "'out_channels': %d, 'kernel': 1}, "
+					 "{'name': 'd', 'kind': 'dropout', 'inputs': ['b'], "
+					 "'p': 0.25}, "
+					 "{'name': 'it', 'kind': '%s', 'inputs': ['d', 'a', 'b', "
+					 "'a']}",
 					 a, b, kind);
 		struct pd_model *model = around(at[i].channels, at[i].height, at[i].width, layers);
 
@@ -292,17 +304,21 @@ static void test_branching(const struct pd_device_ops *ops)
 static void test_finite_differences(void)
 {
 	struct pd_model *model = around(4, 9, 9,
-		"{\"name\": \"c\", \"kind\": \"conv2d\", \"inputs\": [\"in\"], \"out_channels\": 6, \"kernel\": [3, 2], \"groups\": 2, \"dilation\": 2, \"padding\": 1}, "
-		"{\"name\": \"n\", \"kind\": \"batchnorm2d\", \"inputs\": [\"c\"]}, "
-		"{\"name\": \"r\", \"kind\": \"relu\", \"inputs\": [\"n\"]}, "
-		"{\"name\": \"m\", \"kind\": \"maxpool2d\", \"inputs\": [\"r\"], \"kernel\": 3, \"stride\": 1, \"padding\": 1}, "
-		"{\"name\": \"t\", \"kind\": \"tanh\", \"inputs\": [\"n\"]}, "
-		"{\"name\": \"a\", \"kind\": \"avgpool2d\", \"inputs\": [\"t\"], \"kernel\": 3, \"stride\": 1, \"padding\": 1}, "
-		"{\"name\": \"s\", \"kind\": \"sigmoid\", \"inputs\": [\"a\"]}, "
-		"{\"name\": \"j\", \"kind\": \"add\", \"inputs\": [\"m\", \"s\"]}, "
-		"{\"name\": \"k\", \"kind\": \"concat\", \"inputs\": [\"j\", \"t\"]}, "
-		"{\"name\": \"d\", \"kind\": \"dropout\", \"inputs\": [\"k\"], \"p\": 0.3}, "
-		"{\"name\": \"it\", \"kind\": \"adaptive_avgpool2d\", \"inputs\": [\"d\"], \"output_size\": [4, 3]}");
+		"{'name': 'c', 'kind': 'conv2d', 'inputs': ['in'], 'out_channels': 6, "
+		"'kernel': [3, 2], 'groups': 2, 'dilation': 2, 'padding': 1}, "
+		"{'name': 'n', 'kind': 'batchnorm2d', 'inputs': ['c']}, "
+		"{'name': 'r', 'kind': 'relu', 'inputs': ['n']}, "
+		"{'name': 'm', 'kind': 'maxpool2d', 'inputs': ['r'], 'kernel': 3, 'stride': 1, "
+		"'padding': 1}, "
+		"{'name': 't', 'kind': 'tanh', 'inputs': ['n']}, "
+		"{'name': 'a', 'kind': 'avgpool2d', 'inputs': ['t'], 'kernel': 3, 'stride': 1, "
+		"'padding': 1}, "
+		"{'name': 's', 'kind': 'sigmoid', 'inputs': ['a']}, "
+		"{'name': 'j', 'kind': 'add', 'inputs': ['m', 's']}, "
+		"{'name': 'k', 'kind': 'concat', 'inputs': ['j', 't']}, "
+		"{'name': 'd', 'kind': 'dropout', 'inputs': ['k'], 'p': 0.3}, "
+		"{'name': 'it', 'kind': 'adaptive_avgpool2d', 'inputs': ['d'], 'output_size': [4, "
+		"3]}");
 	struct ref *r = ref_new(model, 2, SEED);
 	const double h = 1e-6;
 	double worst = 0;
@@ -339,25 +355,29 @@ static void test_finite_differences(void)
 
 static void test_device(const struct pd_device_ops *ops)
 {
-	test_sizes(ops, "conv2d", ", \"out_channels\": 16, \"kernel\": 3, \"padding\": 1", 2e-5);
-	test_sizes(ops, "conv2d", ", \"out_channels\": 5, \"kernel\": [3, 2], \"stride\": [2, 1], \"bias\": false", 2e-5);
-	test_sizes(ops, "conv2d", ", \"out_channels\": 20, \"kernel\": 3, \"padding\": [2, 1], \"dilation\": 2", 2e-5);
-	test_sizes(ops, "conv2d", ", \"out_channels\": 32, \"kernel\": 5, \"stride\": 2, \"padding\": 2", 2e-5);
-	test_sizes(ops, "conv2d", ", \"out_channels\": 1, \"kernel\": 1", 2e-5);
+	test_sizes(ops, "conv2d", ", 'out_channels': 16, 'kernel': 3, 'padding': 1", 2e-5);
+	test_sizes(ops, "conv2d", ", 'out_channels': 5, 'kernel': [3, 2], 'stride': [2, 1], "
+	                "'bias': false", 2e-5);
+	test_sizes(ops, "conv2d", ", 'out_channels': 20, 'kernel': 3, 'padding': [2, 1], "
+	                "'dilation': 2", 2e-5);
+	test_sizes(ops, "conv2d", ", 'out_channels': 32, 'kernel': 5, 'stride': 2, "
+	                "'padding': 2", 2e-5);
+	test_sizes(ops, "conv2d", ", 'out_channels': 1, 'kernel': 1", 2e-5);
 	test_grouped(ops);
 	test_linear(ops);
 	test_sizes(ops, "relu", "", 2e-5);
 	test_sizes(ops, "tanh", "", 5e-5);
 	test_sizes(ops, "sigmoid", "", 5e-5);
-	test_sizes(ops, "maxpool2d", ", \"kernel\": 2", 2e-5);
-	test_sizes(ops, "maxpool2d", ", \"kernel\": [3, 2], \"stride\": [2, 1], \"padding\": 1", 2e-5);
-	test_sizes(ops, "avgpool2d", ", \"kernel\": 3, \"stride\": 2, \"padding\": 1", 2e-5);
-	test_sizes(ops, "avgpool2d", ", \"kernel\": [2, 3], \"padding\": 1, \"count_include_pad\": false", 2e-5);
-	test_sizes(ops, "adaptive_avgpool2d", ", \"output_size\": 1", 2e-5);
-	test_sizes(ops, "adaptive_avgpool2d", ", \"output_size\": [4, 5]", 2e-5);
+	test_sizes(ops, "maxpool2d", ", 'kernel': 2", 2e-5);
+	test_sizes(ops, "maxpool2d", ", 'kernel': [3, 2], 'stride': [2, 1], 'padding': 1", 2e-5);
+	test_sizes(ops, "avgpool2d", ", 'kernel': 3, 'stride': 2, 'padding': 1", 2e-5);
+	test_sizes(ops, "avgpool2d", ", 'kernel': [2, 3], 'padding': 1, "
+	                "'count_include_pad': false", 2e-5);
+	test_sizes(ops, "adaptive_avgpool2d", ", 'output_size': 1", 2e-5);
+	test_sizes(ops, "adaptive_avgpool2d", ", 'output_size': [4, 5]", 2e-5);
 	test_sizes(ops, "batchnorm2d", "", 1e-4);
-	test_sizes(ops, "batchnorm2d", ", \"eps\": 0.01, \"momentum\": 0.4", 1e-4);
-	test_sizes(ops, "dropout", ", \"p\": 0.3", 2e-5);
+	test_sizes(ops, "batchnorm2d", ", 'eps': 0.01, 'momentum': 0.4", 1e-4);
+	test_sizes(ops, "dropout", ", 'p': 0.3", 2e-5);
 	test_sizes(ops, "flatten", "", 2e-5);
 	test_merges(ops, "add", 16, 16);
 	test_merges(ops, "add", 5, 5);

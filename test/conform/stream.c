@@ -46,8 +46,10 @@ static void test_full(const struct pd_device_ops *ops, struct chain *c)
 
 	pd_event_arm(&go);
 	ops->wait(c->stream, &go);
-	while (put < 100000 && (status = ops->copy(c->stream, &b, &a, 1, PD_COPY_WITHIN, NULL)) == 0)
-		put++;
+	while (put < 100000 && status == 0) {
+		status = ops->copy(c->stream, &b, &a, 1, PD_COPY_WITHIN, NULL);
+		put += status == 0;
+	}
 	ok(put == 100000 || (status == PD_AGAIN && put >= 100),
 	   "%s: a full queue says so (%d fit)", ops->name, put);
 	pd_event_complete(&go, 0, 0, &c->gate);

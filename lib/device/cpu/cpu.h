@@ -60,7 +60,7 @@ struct pd_cpu_layer {
 	int index;
 	bool inside;
 	int owner;                              /* layer whose parameters it uses */
-	bool adds;                              /* its parameter gradients are added to those there */
+	bool adds;                              /* its parameters' gradients are added */
 
 	/* known before prepare; arrays by input */
 	const struct pd_layout **in;            /* NULL where not f32 */
@@ -99,7 +99,8 @@ struct pd_cpu_tensor {
 	int memory;                             /* tensor in whose memory it lies; itself, mostly */
 	bool inbox;                             /* it lies in the inbox, else in the slot */
 	size_t slot_offset;
-	size_t out_offset, in_offset;           /* in gradient-out (arrives), gradient-in (leaves) */
+	size_t out_offset;                      /* in gradient-out, if it arrives */
+	size_t in_offset;                       /* in gradient-in, if it leaves */
 	struct pd_where gradient;
 };
 
@@ -121,8 +122,8 @@ struct pd_cpu_net {
 	struct pd_cpu_tensor *tensors;
 	struct pd_cpu_parameter (*parameters)[2];       /* by owner */
 	int *home;              /* by owner: the first layer that uses its parameters; -1 */
-	size_t *step_offset;    /* by layer: where the parameters of which it is the home begin ... */
-	size_t *step_bytes;     /* ... and how long they are */
+	/* by layer: where the parameters begin of which it is the home, and how long they are */
+	size_t *step_offset, *step_bytes;
 	struct pd_named *named;
 	int named_count;
 };

@@ -92,8 +92,8 @@ static int layer_prepare(struct pd_cpu_net *net, int index, struct pd_error *err
 		l->wants[i] = pd_model_producer(net->model, t) >= 0 &&
 			      pd_model_needs_gradient(net->model, t);
 		if (!l->in[i] && !(l->kind->is_loss && i == 1))
-			return pd_error_input(err, "layer \"%s\": input \"%s\" is i32, expected f32",
-					      layer->name, pd_model_tensor_name(net->model, t));
+			return pd_error_input(err, "layer \"%s\": input \"%s\" is i32, expected "
+					      "f32", layer->name, pd_model_tensor_name(net->model, t));
 	}
 	for (int p = 0; p < layer->parameter_count; p++)
 		l->parameter[p] = net->parameters[l->owner][p].layout;
