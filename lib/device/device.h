@@ -139,7 +139,9 @@ struct pd_device_ops {
 	void (*free)(struct pd_device *device, void *ptr);
 
 	struct pd_stream *(*stream_open)(struct pd_device *device, struct pd_error *err);
-	void (*stream_close)(struct pd_stream *stream);         /* after its work is done */
+	/* After its work is done; once an event at the gate has failed, without waiting for
+	 * events that may never come. */
+	void (*stream_close)(struct pd_stream *stream);
 	/* Work queued from now on starts after ev.  (queued) */
 	int (*wait)(struct pd_stream *stream, struct pd_event *ev);
 

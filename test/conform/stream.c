@@ -211,7 +211,8 @@ static void test_failure(const struct pd_device_ops *ops, struct chain *c)
 	int64_t n = c->batch * pd_shape_elements(&c->model->inputs[0].shape);
 	float *x = pd_calloc((size_t)n, sizeof(*x));
 	int32_t y[3] = { 0, 10, 1 };
-	struct pd_event ev;
+	struct pd_event ev, never;
+	struct pd_stream *other;
 
 	chain_load(c, x, y);
 	ok(!chain_forward(c) && strstr(c->gate.err.text, "label 10"),
@@ -220,6 +221,14 @@ static void test_failure(const struct pd_device_ops *ops, struct chain *c)
 	ops->copy(c->stream, x, x, 4, PD_COPY_WITHIN, &ev);
 	pd_event_wait(&ev, &c->gate);
 	ok(pd_event_failed(&ev), "%s: and all that follows", ops->name);
+	pd_event_arm(&never);
+	pd_event_arm(&ev);
+	other = ops->stream_open(c->device, NULL);
+	ops->wait(other, &never);
+	ops->copy(other, x, x, 4, PD_COPY_WITHIN, &ev);
+	ops->stream_close(other);
+	ok(pd_event_failed(&ev), "%s: closing a stream then does not wait for what never comes",
+	   ops->name);
 	free(x);
 }
 
@@ -252,6 +261,7 @@ static void test_device(const struct pd_device_ops *ops)
 
 int main(void)
 {
+	alarm(300);     /* a wait that never ends is a failure, too */
 	for (int i = 0; pd_devices[i]; i++)
 		if (pd_devices[i]->count() > 0)
 			test_device(pd_devices[i]);

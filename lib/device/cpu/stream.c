@@ -49,6 +49,7 @@ struct cpu_stream {
 	pthread_cond_t filled;
 	struct work queue[QUEUE];
 	size_t head, tail;              /* head: next to run; both only grow */
+	bool closing;                   /* under the gate's lock, where there is one */
 };
 
 /*
@@ -63,24 +64,31 @@ static void flush_denormals(void)
 #endif
 }
 
-static int await(struct pd_event *ev, struct pd_gate *gate, struct pd_error *err)
+/* Once something has failed, the event may never come: closing the stream ends the wait. */
+static int await(const struct cpu_stream *s, const struct pd_event *ev, struct pd_gate *gate,
+		 struct pd_error *err)
 {
 	const struct timespec nap = { .tv_nsec = 20000 };
 
-	if (gate)
-		pd_event_wait(ev, gate);
-	while (!pd_event_done(ev))
+	if (gate && !pd_event_done(ev)) {
+		pthread_mutex_lock(&gate->lock);
+		while (!pd_event_done(ev) && !(s->closing && atomic_load(&gate->failed)))
+			pthread_cond_wait(&gate->cond, &gate->lock);
+		pthread_mutex_unlock(&gate->lock);
+	}
+	while (!gate && !pd_event_done(ev))
 		nanosleep(&nap, NULL);
-	if (pd_event_failed(ev))
+	if (!pd_event_done(ev) || pd_event_failed(ev))
 		return pd_error_failed(err, "the work that a stream waited for failed");
 	return 0;
 }
 
-static int run(const struct work *w, struct pd_gate *gate, struct pd_error *err)
+static int run(const struct cpu_stream *s, const struct work *w, struct pd_gate *gate,
+	       struct pd_error *err)
 {
 	switch (w->kind) {
 	case WAIT:
-		return await(w->awaited, gate, err);
+		return await(s, w->awaited, gate, err);
 	case FORWARD:
 		return pd_cpu_forward(w->net, &w->pass, w->from, w->count, err);
 	case BACKWARD:
@@ -122,7 +130,7 @@ static void *stream_main(void *argument)
 		if (w->kind == QUIT)
 			return NULL;
 		start_ns = pd_now_ns();
-		if (!broken && run(w, cpu->gate, &err) < 0)
+		if (!broken && run(s, w, cpu->gate, &err) < 0)
 			broken = true;
 		ev = w->ev;
 		pthread_mutex_lock(&s->lock);
@@ -173,9 +181,17 @@ struct pd_stream *pd_cpu_stream_open(struct pd_device *device, struct pd_error *
 void pd_cpu_stream_close(struct pd_stream *base)
 {
 	struct cpu_stream *s = (struct cpu_stream *)base;
+	struct pd_gate *gate;
 
 	if (!s)
 		return;
+	gate = ((struct pd_cpu_device *)base->device)->gate;
+	if (gate) {
+		pthread_mutex_lock(&gate->lock);
+		s->closing = true;
+		pthread_cond_broadcast(&gate->cond);
+		pthread_mutex_unlock(&gate->lock);
+	}
 	put(base, &(struct work){ .kind = QUIT });
 	pthread_join(s->thread, NULL);
 	pthread_cond_destroy(&s->filled);
