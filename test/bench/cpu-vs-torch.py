@@ -49,6 +49,13 @@ class Net(torch.nn.Module):
             return torch.nn.AdaptiveAvgPool2d(pair(layer["output_size"]))
         if kind == "relu":
             return torch.nn.ReLU(inplace=True)
+        if kind in ("tanh", "sigmoid"):
+            return torch.nn.Tanh() if kind == "tanh" else torch.nn.Sigmoid()
+        if kind == "avgpool2d":
+            return torch.nn.AvgPool2d(pair(layer["kernel"]),
+                                      pair(layer.get("stride", layer["kernel"])),
+                                      pair(layer.get("padding", 0)),
+                                      count_include_pad=layer.get("count_include_pad", True))
         if kind == "dropout":
             return torch.nn.Dropout(layer.get("p", 0.5))
         if kind == "flatten":
