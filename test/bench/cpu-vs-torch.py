@@ -26,7 +26,7 @@ class Net(torch.nn.Module):
             for layer in model["layers"][:-1]:
                 part = self.make(layer, values[layer["inputs"][0]].shape[1:])
                 if part is not None:
-                    self.parts[layer["name"]] = part.eval()
+                    self.parts[layer["name"].replace(".", "_")] = part.eval()
                 values[layer["name"]] = self.apply_layer(layer, values)
         self.train()
 
@@ -67,7 +67,7 @@ class Net(torch.nn.Module):
     def apply_layer(self, layer, values):
         inputs = [values[name] for name in layer["inputs"]]
         return sum(inputs[1:], inputs[0]) if layer["kind"] == "add" \
-            else self.parts[layer["name"]](inputs[0])
+            else self.parts[layer["name"].replace(".", "_")](inputs[0])
 
     def forward(self, x):
         values = {self.model["inputs"][0]["name"]: x}
