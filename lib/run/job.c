@@ -102,6 +102,20 @@ int pd_job_data(struct pd_job *job, struct pd_dataset *train_p, struct pd_datase
 	return 0;
 }
 
+static int check_fresh(const struct pd_job *job, struct pd_error *err)
+{
+	struct pd_checkpoint *ck;
+
+	if (!job->checkpoint)
+		return 0;
+	ck = pd_checkpoint_open(job->checkpoint, -1, NULL);
+	if (!ck)
+		return 0;
+	pd_checkpoint_close(ck);
+	return pd_error_input(err, "%s: holds checkpoints: --resume goes on from them, or give"
+			      " another directory", job->checkpoint);
+}
+
 static int check_resume(struct pd_job *job, struct pd_error *err)
 {
 	const struct pd_profile *profile = job->plan->profile;
@@ -148,7 +162,9 @@ int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 	status = pd_job_data(job, &train, &test, err);
 	pd_dataset_release(&train);
 	pd_dataset_release(&test);
-	return status == 0 && resume ? check_resume(job, err) : status;
+	if (status < 0)
+		return -1;
+	return resume ? check_resume(job, err) : check_fresh(job, err);
 }
 
 void pd_job_begin(const struct pd_job *job, struct pd_position *position)
@@ -186,18 +202,18 @@ bool pd_job_next(const struct pd_job *job, const struct pd_schedule *schedule,
 }
 
 int64_t pd_job_next_checkpoint(const struct pd_job *job, const struct pd_schedule *schedule,
-			       int64_t step)
+			       const struct pd_phase *phase, int64_t step)
 {
-	int64_t end, at, unit = pd_schedule_unit(schedule), every = job->checkpoint_every;
+	int64_t epoch = phase->first / job->epoch_minibatches * job->epoch_minibatches;
+	int64_t unit = pd_schedule_unit(schedule), every = job->checkpoint_every, at;
 
-	if (!job->checkpoint || step >= job->total_minibatches)
+	if (!job->checkpoint || step >= phase->last)
 		return -1;
-	end = epoch_end(job, step);
-	if (every == 0)
-		return end;
-	/* counted from the epoch's beginning, and only where every stage has just updated */
-	at = step / job->epoch_minibatches * job->epoch_minibatches;
-	every = (every + unit - 1) / unit * unit;
-	at += ((step - at) / every + 1) * every;
-	return at < end ? at : end;
+	if (every == 0 || unit > phase->last - phase->first)
+		return phase->last;
+	/* counted from the epoch's beginning, and only where every stage has just updated: at
+	 * the next multiple of the unit from where the pipeline was empty */
+	at = epoch + ((step - epoch) / every + 1) * every;
+	at = phase->first + (at - phase->first + unit - 1) / unit * unit;
+	return at < phase->last ? at : phase->last;
 }

@@ -64,8 +64,11 @@ void pd_job_begin(const struct pd_job *job, struct pd_position *position);
 /* The next phase; false when there is none. */
 bool pd_job_next(const struct pd_job *job, const struct pd_schedule *schedule,
 		 struct pd_position *position, struct pd_phase *phase_p);
-/* The next checkpoint after `step` minibatches, at most total_minibatches; -1: none. */
+/*
+ * The next checkpoint after `step` minibatches, which are those up to the phase's beginning
+ * or lie inside the phase; at most phase->last; -1: none.
+ */
 int64_t pd_job_next_checkpoint(const struct pd_job *job, const struct pd_schedule *schedule,
-			       int64_t step);
+			       const struct pd_phase *phase, int64_t step);
 
 #endif

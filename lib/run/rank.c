@@ -17,6 +17,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@
 
 #define ALIVE_NS INT64_C(1000000000)
 #define LOADER_AHEAD 3
+#define UNWRITTEN 2                     /* checkpoints held in memory, at most */
 #define TAG_STATE ((UINT64_C(1) << 47) | (UINT64_C(1) << 46))
 
 struct rank {
@@ -39,9 +41,11 @@ struct rank {
 	struct pd_transport *transport;
 	struct pd_loader *loader;
 	struct pd_worker *worker;
-	struct pd_saver savers[PD_WORKER_CHECKPOINTS];
+	struct pd_saver **savers;
+	size_t saver_count, saver_room;
 	int64_t floor;                  /* of the first phase */
 	int64_t asked;                  /* the last checkpoint step asked of the worker */
+	int64_t exported;               /* the last checkpoint step told to the supervisor */
 	int64_t alive_ns;
 	FILE *trace;
 	char *trace_name;
@@ -52,6 +56,7 @@ struct rank {
 	bool in_phase, frozen, stopping, exit;
 	int stop_phase;
 	struct pd_error send_error;
+	struct pd_error diverged;
 };
 
 static int say(struct rank *rank, json_t *message)
@@ -73,6 +78,13 @@ static void on_loss(void *context, const struct pd_op *op, const struct pd_loss 
 {
 	struct rank *rank = context;
 
+	if (!isfinite(loss->sum)) {
+		if (!rank->diverged.text[0])
+			pd_error_failed(&rank->diverged, "the loss of %sminibatch %" PRId64 " is %g:"
+					" training has diverged", op->evaluate ? "test " : "",
+					op->microbatch, loss->sum);
+		return;
+	}
 	say(rank, json_pack("{s:s, s:I, s:b, s:i, s:f, s:I, s:I}", "event", "loss",
 			    "microbatch", (json_int_t)op->microbatch, "evaluate", (int)op->evaluate,
 			    "phase", rank->position.number, "sum", loss->sum,
@@ -194,11 +206,7 @@ static int set_up(struct rank *rank, json_t *message, struct pd_error *err)
 	    open_device(rank, err) < 0 || open_loader(rank, err) < 0 || open_trace(rank, err) < 0 ||
 	    open_worker(rank, err) < 0)
 		return -1;
-	for (int i = 0; i < PD_WORKER_CHECKPOINTS; i++)
-		rank->savers[i] = (struct pd_saver){
-			.job = rank->job, .device = rank->device, .net = rank->net,
-			.worker = rank->worker, .stage = rank->stage, .step = -1,
-		};
+	rank->exported = rank->job->resume_step;
 	return 0;
 }
 
@@ -261,36 +269,74 @@ static int connect_ranks(struct rank *rank, const json_t *message, struct pd_err
 
 static struct pd_saver *saver_of(struct rank *rank, int64_t step)
 {
-	for (int i = 0; i < PD_WORKER_CHECKPOINTS; i++)
-		if (rank->savers[i].step == step)
-			return &rank->savers[i];
+	for (size_t i = 0; i < rank->saver_count; i++)
+		if (rank->savers[i]->step == step)
+			return rank->savers[i];
 	return NULL;
+}
+
+static struct pd_saver *free_saver(struct rank *rank)
+{
+	struct pd_saver *saver = saver_of(rank, -1);
+
+	if (saver)
+		return saver;
+	saver = pd_zalloc(sizeof(*saver));
+	*saver = (struct pd_saver){
+		.job = rank->job, .device = rank->device, .net = rank->net,
+		.worker = rank->worker, .stage = rank->stage, .step = -1,
+	};
+	rank->savers = pd_grow(rank->savers, &rank->saver_room, rank->saver_count + 1,
+			       sizeof(*rank->savers));
+	rank->savers[rank->saver_count++] = saver;
+	return saver;
+}
+
+/*
+ * While checkpoints come faster than they are written, the work waits.  A rank that waits
+ * has nothing more to give to those that are to be written, so none waits for ever.
+ */
+static void hold_back(struct rank *rank)
+{
+	int unwritten = 0;
+
+	for (size_t i = 0; i < rank->saver_count; i++)
+		unwritten += rank->savers[i]->step >= 0 && rank->savers[i]->complete;
+	pd_worker_hold(rank->worker, unwritten >= UNWRITTEN);
 }
 
 /* Replica 0 of each stage writes it. */
 static void ask_checkpoint(struct rank *rank, int64_t at)
 {
 	const struct pd_stage *stage = &rank->job->plan->stages[rank->stage];
-	struct pd_saver *saver = saver_of(rank, -1);
+	struct pd_saver *saver;
 
-	if (!rank->job->checkpoint || rank->replica != 0 || !saver)
+	if (!rank->job->checkpoint || rank->replica != 0)
 		return;
+	saver = free_saver(rank);
 	pd_saver_begin(saver, at, at - (int64_t)stage->warmup * stage->replicas);
 	pd_worker_checkpoint(rank->worker, at);
 }
 
-/* A checkpoint inside the phase is asked for when its minibatch comes near. */
+/*
+ * Checkpoints inside the phase are asked for before any of their minibatches can be issued:
+ * in one step the worker gets no further than its slots reach.
+ */
 static void ask_next_checkpoint(struct rank *rank)
 {
-	int64_t highest = pd_worker_highest(rank->worker), at;
+	int64_t reach = pd_worker_highest(rank->worker) + 2 * (rank->schedule->lead[0] +
+							       pd_schedule_unit(rank->schedule));
 
 	if (!rank->in_phase || rank->phase.evaluate || rank->stopping)
 		return;
-	at = pd_job_next_checkpoint(rank->job, rank->schedule,
-				    rank->asked > rank->phase.first ? rank->asked
-								    : rank->phase.first);
-	if (at > highest && at < rank->phase.last &&
-	    at - highest <= 2 * rank->schedule->lead[0] + pd_schedule_unit(rank->schedule)) {
+	if (rank->asked < rank->phase.first)
+		rank->asked = rank->phase.first;
+	while (rank->asked >= 0 && rank->asked <= reach) {
+		int64_t at = pd_job_next_checkpoint(rank->job, rank->schedule, &rank->phase,
+						    rank->asked);
+
+		if (at < 0 || at >= rank->phase.last)
+			return;         /* the end of the phase takes care of itself */
 		rank->asked = at;
 		ask_checkpoint(rank, at);
 	}
@@ -303,6 +349,7 @@ static int exported(struct rank *rank, struct pd_saver *saver)
 	for (int i = 0; i < saver->version_count; i++)
 		json_array_append_new(versions, json_integer(saver->versions[i]));
 	pd_worker_checkpoint_done(rank->worker, saver->step);
+	rank->exported = saver->step;
 	return say(rank, json_pack("{s:s, s:I, s:o}", "event", "exported",
 				   "step", (json_int_t)saver->step, "versions", versions));
 }
@@ -311,8 +358,8 @@ static int take_pause(struct rank *rank, struct pd_error *err)
 {
 	enum pd_pause pause = pd_worker_paused(rank->worker);
 
-	for (int i = 0; i < PD_WORKER_CHECKPOINTS; i++) {
-		struct pd_saver *saver = &rank->savers[i];
+	for (size_t i = 0; i < rank->saver_count; i++) {
+		struct pd_saver *saver = rank->savers[i];
 		bool reached;
 
 		if (saver->step < 0 || saver->complete)
@@ -375,16 +422,14 @@ static int share_state(struct rank *rank, struct pd_error *err)
 static int phase_done(struct rank *rank, struct pd_error *err)
 {
 	rank->in_phase = false;
-	if (rank->phase.evaluate)
+	if (rank->phase.evaluate || rank->phase.last == rank->phase.first)
 		return 0;
 	if (share_state(rank, err) < 0)
 		return -1;
 	/* the end of an epoch or of the run: the newest version is all there is to keep */
-	if (rank->job->checkpoint && rank->replica == 0 && !saver_of(rank, rank->phase.last)) {
-		struct pd_saver *saver = saver_of(rank, -1);
+	if (rank->job->checkpoint && rank->replica == 0 && rank->exported < rank->phase.last) {
+		struct pd_saver *saver = free_saver(rank);
 
-		if (!saver)
-			return pd_error_failed(err, "checkpoints come faster than they are written");
 		saver->step = rank->phase.last;
 		if (pd_saver_take_all(saver, err) < 0 || exported(rank, saver) < 0)
 			return -1;
@@ -410,7 +455,8 @@ static int stop_at(struct rank *rank, const json_t *message)
 			pd_worker_checkpoint_done(rank->worker, end->step);
 			pd_saver_release(end);
 		}
-		if (!saver_of(rank, at))
+		/* nothing of the phase has begun: the one before left its checkpoint, if any */
+		if (at > rank->phase.first && !saver_of(rank, at) && rank->exported < at)
 			ask_checkpoint(rank, at);
 		pd_worker_limit(rank->worker, at);
 		rank->phase.last = at;
@@ -536,6 +582,11 @@ static int train(struct rank *rank, struct pd_error *err)
 				return -1;
 		}
 		ask_next_checkpoint(rank);
+		hold_back(rank);
+		if (rank->diverged.text[0]) {
+			*err = rank->diverged;
+			return -1;
+		}
 		switch (pd_worker_step(rank->worker, err)) {
 		case PD_WORKER_BUSY:
 			break;
@@ -561,8 +612,11 @@ static int train(struct rank *rank, struct pd_error *err)
 
 static void tear_down(struct rank *rank)
 {
-	for (int i = 0; i < PD_WORKER_CHECKPOINTS; i++)
-		pd_saver_release(&rank->savers[i]);
+	for (size_t i = 0; i < rank->saver_count; i++) {
+		pd_saver_release(rank->savers[i]);
+		free(rank->savers[i]);
+	}
+	free(rank->savers);
 	pd_worker_free(rank->worker);
 	if (rank->loader)
 		pd_loader_close(rank->loader);

@@ -102,7 +102,8 @@ static int take_versions(struct pd_saver *saver, struct pd_error *err)
 	for (int i = 0; i < weights->count; i++) {
 		const struct pd_version *v = &weights->versions[i];
 
-		if (v->number >= saver->low && v->number <= saver->step &&
+		/* low is negative near the beginning, a free buffer's number always */
+		if (v->number >= 0 && v->number >= saver->low && v->number <= saver->step &&
 		    !has_version(saver, v->number) &&
 		    take_version(saver, v->number, v->buffer, err) < 0)
 			return -1;

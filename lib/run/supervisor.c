@@ -52,7 +52,8 @@ struct supervisor {
 	struct watched *ranks;
 	int count, ready, done, reached;
 	struct pd_report report;
-	struct pending pending[PD_WORKER_CHECKPOINTS + 1];
+	struct pending *pending;
+	size_t pending_count, pending_room;
 	int signal_fd, signals;
 	sigset_t old_mask;
 	bool stop_asked, stop_sent, connected;
@@ -106,10 +107,24 @@ static void tell_all(struct supervisor *s, json_t *message)
 
 static struct pending *pending_of(struct supervisor *s, int64_t step)
 {
-	for (size_t i = 0; i < PD_COUNT(s->pending); i++)
+	for (size_t i = 0; i < s->pending_count; i++)
 		if (s->pending[i].step == step)
 			return &s->pending[i];
 	return NULL;
+}
+
+static struct pending *new_pending(struct supervisor *s, int64_t step)
+{
+	struct pending *p = pending_of(s, -1);
+
+	if (!p) {
+		s->pending = pd_grow(s->pending, &s->pending_room, s->pending_count + 1,
+				     sizeof(*s->pending));
+		p = &s->pending[s->pending_count++];
+		p->versions = pd_calloc((size_t)s->job->plan->stage_count, sizeof(json_t *));
+	}
+	p->step = step;
+	return p;
 }
 
 /* One at a time, lowest step first: its folder is made, then its stages are told to write. */
@@ -117,7 +132,7 @@ static int write_next(struct supervisor *s, struct pd_error *err)
 {
 	struct pending *next = NULL;
 
-	for (size_t i = 0; i < PD_COUNT(s->pending); i++) {
+	for (size_t i = 0; i < s->pending_count; i++) {
 		struct pending *p = &s->pending[i];
 
 		if (p->writing)
@@ -197,10 +212,7 @@ static int on_exported(struct supervisor *s, int r, const json_t *message, struc
 	struct pending *p = pending_of(s, step);
 
 	if (!p)
-		p = pending_of(s, -1);
-	if (!p)
-		return pd_error_failed(err, "checkpoints come faster than they are written");
-	p->step = step;
+		p = new_pending(s, step);
 	p->exported++;
 	p->versions[stage_of(s, r, NULL)] = json_incref(json_object_get(message, "versions"));
 	return write_next(s, err);
@@ -368,7 +380,7 @@ static int read_rank(struct supervisor *s, int r, struct pd_error *err)
 
 static bool writes(const struct supervisor *s)
 {
-	for (size_t i = 0; i < PD_COUNT(s->pending); i++)
+	for (size_t i = 0; i < s->pending_count; i++)
 		if (s->pending[i].step >= 0)
 			return true;
 	return false;
@@ -446,6 +458,8 @@ static int settle(struct supervisor *s, struct pd_error *err)
 		for (int r = 0; r < s->count; r++)
 			if (read_rank(s, r, err) < 0)
 				return -1;
+		if (check_silence(s, err) < 0)
+			return -1;
 		usleep(1000);
 	}
 	tell_all(s, json_pack("{s:s}", "event", "exit"));
@@ -571,6 +585,10 @@ static int supervise(struct supervisor *s, struct pd_error *err)
 		pd_report_end(&s->report, s->stop_asked ? "stopped" : "done", memory);
 	else
 		pd_progress_end(&s->report.bar);
+	if (status == 0 && !s->connected) {     /* stopped before anything was trained */
+		pd_report_begin(&s->report, s->job, s->how->report_every);
+		pd_report_end(&s->report, "stopped", memory);
+	}
 	if (status == 0 && s->connected && s->job->trace)
 		status = merge_trace(s, err);
 	remove_trace_parts(s);
@@ -590,16 +608,17 @@ int pd_supervise(struct pd_job *job, const struct pd_supervision *how, struct pd
 	s.ranks = pd_calloc((size_t)s.count, sizeof(*s.ranks));
 	for (int r = 0; r < s.count; r++)
 		s.ranks[r].process.channel.fd = -1;
-	for (size_t i = 0; i < PD_COUNT(s.pending); i++) {
-		s.pending[i].step = -1;
-		s.pending[i].versions = pd_calloc((size_t)job->plan->stage_count, sizeof(json_t *));
-	}
 	if (catch_signals(&s, err) == 0) {
+		struct signalfd_siginfo late;
+
 		status = supervise(&s, err);
+		/* one that came when all was done asks for what has happened already */
+		while (read(s.signal_fd, &late, sizeof(late)) == sizeof(late))
+			;
 		close(s.signal_fd);
 	}
 	sigprocmask(SIG_SETMASK, &s.old_mask, NULL);
-	for (size_t i = 0; i < PD_COUNT(s.pending); i++) {
+	for (size_t i = 0; i < s.pending_count; i++) {
 		if (s.pending[i].writing)
 			pd_checkpoint_abandon(job->checkpoint, s.pending[i].step);
 		for (int k = 0; k < job->plan->stage_count; k++)
@@ -608,6 +627,7 @@ int pd_supervise(struct pd_job *job, const struct pd_supervision *how, struct pd
 	}
 	for (int r = 0; r < s.count; r++)
 		json_decref(s.ranks[r].address);
+	free(s.pending);
 	free(s.ranks);
 	pd_schedule_free(s.schedule);
 	return status;

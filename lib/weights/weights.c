@@ -69,7 +69,13 @@ void *pd_weights_newest(const struct pd_weights *weights, int64_t *number_p)
 
 void pd_weights_renumber(struct pd_weights *weights, int64_t number)
 {
-	weights->versions[weights->newest].number = number;
+	for (int i = 0; i < weights->count; i++) {
+		if (weights->versions[i].readers)
+			pd_bug("weights: version %" PRId64 " is being read",
+			       weights->versions[i].number);
+		weights->versions[i].held = false;
+		weights->versions[i].number = i == weights->newest ? number : FREE;
+	}
 }
 
 void *pd_weights_restore(struct pd_weights *weights, int64_t number)

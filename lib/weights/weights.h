@@ -41,7 +41,8 @@ void pd_weights_release(struct pd_weights *weights);
 
 /* The buffer of the newest version, and its number. */
 void *pd_weights_newest(const struct pd_weights *weights, int64_t *number_p);
-/* Gives the newest version another number (where a run begins or resumes). */
+/* Gives the newest version another number (where a run begins or resumes) and frees the
+ * others: restored ones among them that no forward has come to read. */
 void pd_weights_renumber(struct pd_weights *weights, int64_t number);
 /* A buffer for an older version that forwards to come will read (resume). */
 void *pd_weights_restore(struct pd_weights *weights, int64_t number);

@@ -71,7 +71,7 @@ struct pd_worker {
 
 	struct pd_phase phase;
 	struct pd_cursor cursor;
-	bool running, exhausted, frozen, has_next;
+	bool running, exhausted, frozen, held, has_next;
 	struct pd_op next;              /* taken from the cursor, not yet issued */
 	struct mark *group_backward;    /* of this replica's minibatch in the group; NULL: none */
 	uint64_t tensors_most;          /* of a link, for tags */
@@ -83,7 +83,8 @@ struct pd_worker {
 	struct checkpoint {
 		int64_t at, low;        /* at -1: none */
 		bool state_seen;
-	} checkpoints[PD_WORKER_CHECKPOINTS];
+	} *checkpoints;
+	size_t checkpoint_count, checkpoint_room;
 	enum pd_pause wanted, paused;   /* wanted: as soon as all that was issued has retired */
 };
 

@@ -29,12 +29,6 @@ static int open_streams(struct pd_worker *w, struct pd_error *err)
 	return 0;
 }
 
-static void forget_checkpoints(struct pd_worker *w)
-{
-	for (int i = 0; i < PD_WORKER_CHECKPOINTS; i++)
-		w->checkpoints[i].at = -1;
-}
-
 struct pd_worker *pd_worker_new(const struct pd_worker_config *config, struct pd_error *err)
 {
 	struct pd_worker *w = pd_zalloc(sizeof(*w));
@@ -44,7 +38,6 @@ struct pd_worker *pd_worker_new(const struct pd_worker_config *config, struct pd
 	w->sizes = config->device->ops->net_sizes(config->net);
 	w->stage_index = pd_plan_stage_of_rank(config->schedule->plan, config->rank, &w->replica);
 	w->stage = &config->schedule->plan->stages[w->stage_index];
-	forget_checkpoints(w);
 	w->ring = config->ring ? config->ring : DEFAULT_RING;
 	w->entries = pd_calloc((size_t)w->ring, sizeof(*w->entries));
 	w->tensors_most = 1;
@@ -74,6 +67,7 @@ void pd_worker_free(struct pd_worker *w)
 	if (w->compute)
 		device->stream_close(w->compute);
 	worker_memory_free(w);
+	free(w->checkpoints);
 	free(w->entries);
 	free(w);
 }
@@ -86,7 +80,7 @@ void pd_worker_begin(struct pd_worker *w, const struct pd_phase *phase, int64_t 
 	pd_cursor_init(&w->cursor, w->config.schedule, w->config.rank, phase, floor);
 	w->running = true;
 	w->exhausted = w->has_next = w->frozen = false;
-	forget_checkpoints(w);
+	w->checkpoint_count = 0;
 	w->wanted = w->paused = PD_PAUSE_NONE;
 	w->group_backward = NULL;
 	if (!phase->evaluate && floor == phase->first)
@@ -149,7 +143,7 @@ static int retire_finished(struct pd_worker *w, struct pd_error *err)
 /* Must everything come to rest before this operation (NULL: before the end)? */
 static void want_pause_before(struct pd_worker *w, const struct pd_op *op)
 {
-	for (int i = 0; i < PD_WORKER_CHECKPOINTS && !w->wanted && !w->phase.evaluate; i++) {
+	for (size_t i = 0; i < w->checkpoint_count && !w->wanted && !w->phase.evaluate; i++) {
 		struct checkpoint *c = &w->checkpoints[i];
 
 		if (c->at < 0 || c->state_seen)
@@ -163,7 +157,7 @@ static void want_pause_before(struct pd_worker *w, const struct pd_op *op)
 
 static void want_pause_after(struct pd_worker *w, const struct pd_op *op)
 {
-	for (int i = 0; i < PD_WORKER_CHECKPOINTS; i++) {
+	for (size_t i = 0; i < w->checkpoint_count; i++) {
 		const struct checkpoint *c = &w->checkpoints[i];
 
 		if (c->at >= 0 && op->kind == PD_OP_step && op->version >= c->low &&
@@ -176,7 +170,7 @@ static int issue_ready(struct pd_worker *w, struct pd_error *err)
 {
 	int any = 0;
 
-	while (!w->wanted && !w->frozen && w->issued - w->retired < w->ring) {
+	while (!w->wanted && !w->frozen && !w->held && w->issued - w->retired < w->ring) {
 		int verdict;
 
 		if (!w->has_next && !w->exhausted) {
@@ -255,36 +249,42 @@ void pd_worker_limit(struct pd_worker *w, int64_t last)
 	w->exhausted = false;
 }
 
+void pd_worker_hold(struct pd_worker *w, bool held)
+{
+	w->held = held;
+}
+
 void pd_worker_checkpoint(struct pd_worker *w, int64_t at)
 {
+	struct checkpoint *c = NULL;
 	int64_t newest;
 
-	pd_weights_newest(&w->weights, &newest);
-	for (int i = 0; i < PD_WORKER_CHECKPOINTS; i++) {
-		struct checkpoint *c = &w->checkpoints[i];
-
-		if (c->at >= 0)
-			continue;
-		c->at = at;
-		c->low = at - (int64_t)w->stage->warmup * w->stage->replicas;
-		c->state_seen = false;
-		if (newest >= c->low)
-			w->wanted = PD_PAUSE_VERSION;
-		return;
+	for (size_t i = 0; i < w->checkpoint_count && !c; i++)
+		if (w->checkpoints[i].at < 0)
+			c = &w->checkpoints[i];
+	if (!c) {
+		w->checkpoints = pd_grow(w->checkpoints, &w->checkpoint_room,
+					 w->checkpoint_count + 1, sizeof(*c));
+		c = &w->checkpoints[w->checkpoint_count++];
 	}
-	pd_bug("worker: more than %d checkpoints at a time", PD_WORKER_CHECKPOINTS);
+	c->at = at;
+	c->low = at - (int64_t)w->stage->warmup * w->stage->replicas;
+	c->state_seen = false;
+	pd_weights_newest(&w->weights, &newest);
+	if (newest >= c->low)
+		w->wanted = PD_PAUSE_VERSION;
 }
 
 void pd_worker_checkpoint_done(struct pd_worker *w, int64_t at)
 {
-	for (int i = 0; i < PD_WORKER_CHECKPOINTS; i++)
+	for (size_t i = 0; i < w->checkpoint_count; i++)
 		if (w->checkpoints[i].at == at)
 			w->checkpoints[i].at = -1;
 }
 
 bool pd_worker_state_reached(const struct pd_worker *w, int64_t at)
 {
-	for (int i = 0; i < PD_WORKER_CHECKPOINTS; i++)
+	for (size_t i = 0; i < w->checkpoint_count; i++)
 		if (w->checkpoints[i].at == at)
 			return w->checkpoints[i].state_seen;
 	return false;

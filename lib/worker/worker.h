@@ -78,6 +78,8 @@ enum pd_worker_state pd_worker_step(struct pd_worker *worker, struct pd_error *e
  */
 int64_t pd_worker_freeze(struct pd_worker *worker);
 void pd_worker_limit(struct pd_worker *worker, int64_t last);
+/* Issue nothing while held, whatever is frozen; what has been issued goes on. */
+void pd_worker_hold(struct pd_worker *worker, bool held);
 
 /*
  * A checkpoint at minibatch `at` of this phase: the worker pauses with PD_PAUSE_STATE when
@@ -85,9 +87,8 @@ void pd_worker_limit(struct pd_worker *worker, int64_t last);
  * update that writes a version from the oldest that minibatch `at` would read to `at`
  * itself (and at once if such a version is there already).  The streams are at rest then.
  * Asked for before any operation of minibatch `at` has been issued; at most phase->last;
- * forgotten with the phase or by checkpoint_done.  Up to PD_WORKER_CHECKPOINTS at a time.
+ * forgotten with the phase or by checkpoint_done.  Any number at a time.
  */
-#define PD_WORKER_CHECKPOINTS 2
 void pd_worker_checkpoint(struct pd_worker *worker, int64_t at);
 void pd_worker_checkpoint_done(struct pd_worker *worker, int64_t at);
 enum pd_pause pd_worker_paused(const struct pd_worker *worker);
