@@ -21,6 +21,7 @@
 
 #define SECOND_NS INT64_C(1000000000)
 #define SILENCE_NS (10 * SECOND_NS)     /* a rank that says nothing for so long hangs */
+#define CAUSE_NS (SECOND_NS / 2)        /* for the cause of a loss to show */
 #define GRACE_NS (2 * SECOND_NS)        /* for a rank's own word on why the run fails */
 
 struct watched {
@@ -31,6 +32,7 @@ struct watched {
 	int64_t retired;
 	char doing[64];
 	bool computing;
+	bool lost_another;              /* it said so before it ended */
 	/* its answer to stop */
 	bool evaluate;
 	int phase;
@@ -299,6 +301,56 @@ static void on_reached(struct supervisor *s, struct watched *w, const json_t *me
 		decide_stop(s);
 }
 
+/* A rank's process has ended, or its socket has: why? */
+static int on_gone(struct supervisor *s, int r, struct pd_error *err)
+{
+	struct watched *w = &s->ranks[r];
+	int64_t until = pd_now_ns() + GRACE_NS;
+	char fate[96];
+
+	while (!pd_process_ended(&w->process) && pd_now_ns() < until)
+		usleep(1000);
+	if (w->process.pid)
+		return rank_failed(s, r, err, "closed its connection");
+	return rank_failed(s, r, err, pd_process_fate(&w->process, fate));
+}
+
+/* A rank that has lost another one is no cause: that one, dead or with a word of its own, is. */
+static bool is_consequence(const char *text)
+{
+	return strstr(text, ": lost rank ") != NULL;
+}
+
+/* Another rank than r that has ended without a word, or said why: true, with the error. */
+static bool find_cause(struct supervisor *s, int r, struct pd_error *err)
+{
+	for (int q = 0; q < s->count; q++) {
+		json_t *message = NULL;
+		const char *text;
+		int verdict;
+
+		if (q == r || s->ranks[q].lost_another)
+			continue;
+		while ((verdict = pd_channel_receive(&s->ranks[q].process.channel, &message)) > 0) {
+			text = json_string_value(json_object_get(message, "text"));
+			if (pd_message_is(message, "error") && !is_consequence(text)) {
+				char name[64];
+
+				pd_error_failed(err, "%s: %s", who(s, q, name, sizeof(name)), text);
+				json_decref(message);
+				return true;
+			}
+			s->ranks[q].lost_another |= pd_message_is(message, "error");
+			json_decref(message);
+		}
+		if (verdict < 0 && !s->ranks[q].lost_another) {
+			on_gone(s, q, err);
+			return true;
+		}
+	}
+	return false;
+}
+
 static int on_error(struct supervisor *s, int r, const json_t *message, struct pd_error *err)
 {
 	char name[64];
@@ -308,6 +360,13 @@ static int on_error(struct supervisor *s, int r, const json_t *message, struct p
 	/* what is wrong with the input is the same for every rank: its sentence is enough */
 	if (status == PD_EXIT_USAGE)
 		return pd_error_input(err, "%s", text);
+	if (is_consequence(text)) {
+		int64_t until = pd_now_ns() + CAUSE_NS;
+
+		for (; pd_now_ns() < until; usleep(1000))
+			if (find_cause(s, r, err))
+				return -1;
+	}
 	return pd_error_failed(err, "%s: %s", who(s, r, name, sizeof(name)), text);
 }
 
@@ -345,20 +404,6 @@ static int on_message(struct supervisor *s, int r, const json_t *message, struct
 		return on_error(s, r, message, err);
 	}
 	return 0;
-}
-
-/* A rank's process has ended, or its socket has: why? */
-static int on_gone(struct supervisor *s, int r, struct pd_error *err)
-{
-	struct watched *w = &s->ranks[r];
-	int64_t until = pd_now_ns() + GRACE_NS;
-	char fate[96];
-
-	while (!pd_process_ended(&w->process) && pd_now_ns() < until)
-		usleep(1000);
-	if (w->process.pid)
-		return rank_failed(s, r, err, "closed its connection");
-	return rank_failed(s, r, err, pd_process_fate(&w->process, fate));
 }
 
 static int read_rank(struct supervisor *s, int r, struct pd_error *err)
