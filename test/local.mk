@@ -150,3 +150,13 @@ test_unit_planner_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_planner_LDADD = $(UNIT_LIBS)
 TESTS += test/t2001-plan.sh
 EXTRA_DIST += test/t2001-plan.sh
+
+# training: right, stopped, killed, resumed
+TRAIN_SH = test/t4001-weights.sh test/t4002-programs.sh test/t7001-resume.sh test/t7002-kill.sh
+check_PROGRAMS += test/conform/serial test/conform/same-tensors
+test_conform_serial_SOURCES = test/conform/serial.c
+test_conform_serial_LDADD = $(PD_DEVICE_LIBS)
+test_conform_same_tensors_SOURCES = test/conform/same-tensors.c
+test_conform_same_tensors_LDADD = $(PD_LIBS)
+TESTS += $(TRAIN_SH)
+EXTRA_DIST += $(TRAIN_SH) test/train-lib.sh

@@ -56,7 +56,6 @@ struct rank {
 	bool in_phase, frozen, stopping, exit;
 	int stop_phase;
 	struct pd_error send_error;
-	struct pd_error diverged;
 };
 
 static int say(struct rank *rank, json_t *message)
@@ -78,16 +77,10 @@ static void on_loss(void *context, const struct pd_op *op, const struct pd_loss 
 {
 	struct rank *rank = context;
 
-	if (!isfinite(loss->sum)) {
-		if (!rank->diverged.text[0])
-			pd_error_failed(&rank->diverged, "the loss of %sminibatch %" PRId64 " is %g:"
-					" training has diverged", op->evaluate ? "test " : "",
-					op->microbatch, loss->sum);
-		return;
-	}
-	say(rank, json_pack("{s:s, s:I, s:b, s:i, s:f, s:I, s:I}", "event", "loss",
+	/* JSON has no infinity: the loss of a training that diverges is null */
+	say(rank, json_pack("{s:s, s:I, s:b, s:i, s:o, s:I, s:I}", "event", "loss",
 			    "microbatch", (json_int_t)op->microbatch, "evaluate", (int)op->evaluate,
-			    "phase", rank->position.number, "sum", loss->sum,
+			    "phase", rank->position.number, "sum", isfinite(loss->sum) ? json_real(loss->sum) : json_null(),
 			    "correct", (json_int_t)loss->correct,
 			    "samples", (json_int_t)loss->samples));
 }
@@ -583,10 +576,6 @@ static int train(struct rank *rank, struct pd_error *err)
 		}
 		ask_next_checkpoint(rank);
 		hold_back(rank);
-		if (rank->diverged.text[0]) {
-			*err = rank->diverged;
-			return -1;
-		}
 		switch (pd_worker_step(rank->worker, err)) {
 		case PD_WORKER_BUSY:
 			break;

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -34,6 +35,19 @@ static double rate(int64_t samples, int64_t ns)
 	return ns > 0 ? (double)samples * 1e9 / (double)ns : 0;
 }
 
+/* null: not a number, or infinite */
+static json_t *real(double value)
+{
+	return isfinite(value) ? json_real(value) : json_null();
+}
+
+static double sum_of(const json_t *message)
+{
+	const json_t *sum = json_object_get(message, "sum");
+
+	return json_is_null(sum) ? NAN : json_real_value(sum);
+}
+
 static int64_t whole(const json_t *message, const char *key)
 {
 	return json_integer_value(json_object_get(message, key));
@@ -43,7 +57,7 @@ static void evaluated(struct pd_report *report, const json_t *message)
 {
 	int64_t epoch;
 
-	report->test_sum += json_real_value(json_object_get(message, "sum"));
+	report->test_sum += sum_of(message);
 	report->test_correct += whole(message, "correct");
 	report->test_samples += whole(message, "samples");
 	if (++report->test_minibatches < report->job->test_minibatches)
@@ -51,9 +65,9 @@ static void evaluated(struct pd_report *report, const json_t *message)
 	report->last_accuracy = (double)report->test_correct / (double)report->test_samples;
 	epoch = (report->done + report->job->epoch_minibatches - 1) / report->job->epoch_minibatches;
 	pd_progress_end(&report->bar);
-	line(json_pack("{s:s, s:I, s:I, s:f, s:f, s:I}", "event", "evaluation",
+	line(json_pack("{s:s, s:I, s:I, s:o, s:f, s:I}", "event", "evaluation",
 		       "step", (json_int_t)report->done, "epoch", (json_int_t)epoch,
-		       "loss", report->test_sum / (double)report->test_samples,
+		       "loss", real(report->test_sum / (double)report->test_samples),
 		       "accuracy", report->last_accuracy,
 		       "samples", (json_int_t)report->test_samples));
 	pd_progress_begin(&report->bar, "training", report->job->total_minibatches);
@@ -73,7 +87,7 @@ void pd_report_loss(struct pd_report *report, const json_t *message)
 	}
 	report->done++;
 	report->minibatches++;
-	report->sum += json_real_value(json_object_get(message, "sum"));
+	report->sum += sum_of(message);
 	report->correct += whole(message, "correct");
 	report->samples += whole(message, "samples");
 	report->last_loss = report->sum / (double)report->samples;
@@ -83,10 +97,10 @@ void pd_report_loss(struct pd_report *report, const json_t *message)
 	if (report->minibatches < report->every && report->done < report->job->total_minibatches)
 		return;
 	pd_progress_end(&report->bar);
-	line(json_pack("{s:s, s:I, s:I, s:f, s:f, s:f}", "event", "progress",
+	line(json_pack("{s:s, s:I, s:I, s:o, s:f, s:f}", "event", "progress",
 		       "step", (json_int_t)report->done,
 		       "epoch", (json_int_t)((report->done - 1) / report->job->epoch_minibatches + 1),
-		       "loss", report->last_loss,
+		       "loss", real(report->last_loss),
 		       "accuracy", (double)report->correct / (double)report->samples,
 		       "samples_per_s", rate(report->samples, now - report->interval_ns)));
 	pd_progress_begin(&report->bar, "training", report->job->total_minibatches);
@@ -116,8 +130,8 @@ void pd_report_end(struct pd_report *report, const char *outcome, const int64_t 
 	for (int i = 0; i < report->job->plan->rank_count; i++)
 		json_array_append_new(bytes, json_integer(memory_bytes[i]));
 	json_object_set_new(event, "memory_bytes", bytes);
-	if (report->last_loss >= 0)
-		json_object_set_new(event, "loss", json_real(report->last_loss));
+	if (report->done > report->first_done)
+		json_object_set_new(event, "loss", real(report->last_loss));
 	if (report->last_accuracy >= 0)
 		json_object_set_new(event, "accuracy", json_real(report->last_accuracy));
 	pd_progress_end(&report->bar);

@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a plan's training run computes, worked out by one process from the published rule
+ * alone: it shares the kernels, the loader and the readers of documents with pd-run, and
+ * nothing that orders operations, keeps versions or sums over replicas.
+ *
+ * It keeps every version of every parameter since the epoch began, and computes with the
+ * whole network as one net.  Minibatch b, counted from where the pipeline was last empty,
+ * belongs at a stage with r replicas to group i = floor(b / r).  Its forward and backward
+ * see version max(0, i - warmup) of that stage, counted in updates (SOSP 2019, section 3.3;
+ * without replicas  w(t+1) = w(t) - v grad f(w_1(t-n+1), ..., w_n(t))).  The update after
+ * group i adds the gradients of its minibatches in order; those that the last group lacks
+ * count as zeros.  Running statistics are those of a stage's replica 0.
+ *
+ * With --switch=K --to=PLAN it goes over to another plan after K minibatches, as a resumed
+ * run does: a stage of which every layer had the same warm-up and replicas before goes on
+ * with the older versions, any other begins with the newest.
+ */
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/opt.h"
+#include "checkpoint/safetensors.h"
+#include "data/loader.h"
+#include "device/device.h"
+#include "plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SYNTHETIC_MINIBATCHES 10
+
+enum mutation { NONE, VERSION, LATEST };
+
+static const char *data, *output, *other_plan;
+static int64_t minibatches = -1, seed = 1, switch_at = -1;
+static double rate = 0.01, momentum = 0.9, weight_decay;
+static int mutation;
+static const char *const mutations[] = { "none", "version", "latest", NULL };
+
+static const struct pd_opt options[] = {
+	{ "data", 0, PD_OPT_STRING, "DIR", "data set (default: synthetic)", &data },
+	{ "minibatches", 'm', PD_OPT_COUNT, "N", "to train", &minibatches },
+	{ "lr", 0, PD_OPT_REAL, "X", "learning rate", &rate, 0, 1e6 },
+	{ "momentum", 0, PD_OPT_REAL, "X", "momentum", &momentum, 0, 1 },
+	{ "weight-decay", 0, PD_OPT_REAL, "X", "L2 penalty", &weight_decay, 0, 1e3 },
+	{ "seed", 's', PD_OPT_COUNT, "N", "as pd-run's", &seed },
+	{ "switch", 0, PD_OPT_COUNT, "K", "go over to another plan after K minibatches", &switch_at },
+	{ "to", 0, PD_OPT_STRING, "PLAN", "the other plan", &other_plan },
+	{ "mutate", 0, PD_OPT_CHOICE, "WHAT", "break the rule: version, latest", &mutation,
+	  .choices = mutations },
+	{ "output", 'o', PD_OPT_STRING, "FILE", "where the tensors go", &output },
+	{ 0 }
+};
+
+static const struct pd_command command = {
+	.name = "serial", .synopsis = "[OPTION]... plan.json",
+	.summary = "Train as a plan says, one minibatch after the other.",
+	.options = options, .max_operands = 1,
+};
+
+/* One named tensor of the network, with its past. */
+struct tensor {
+	const struct pd_named *named;
+	size_t elements;
+	float **versions;               /* parameters: since the epoch began, ascending */
+	size_t count, capacity;
+	size_t origin;                  /* index of version 0 of the rule */
+	size_t floor;                   /* index of the oldest that may be seen */
+	float *gradient, *sum, *velocity;
+	float *state;                   /* running statistics */
+};
+
+struct trainer {
+	const struct pd_plan *plan;
+	const struct pd_model *model;
+	const struct pd_device_ops *ops;
+	struct pd_device *device;
+	struct pd_stream *stream;
+	struct pd_gate gate;
+	struct pd_net *net;
+	const struct pd_net_sizes *sizes;
+	char *weights, *gradients, *state, *slot, *scratch, *in, *out;
+	struct pd_dataset train, test;
+	struct pd_loader *loader;
+	int inputs[4];
+	int64_t epoch;                  /* minibatches in one */
+	struct tensor *tensors;
+	int count;
+	struct pd_loss loss;
+};
+
+static void check(bool good, const struct pd_error *err)
+{
+	if (!good)
+		exit(pd_command_fail(err));
+}
+
+static char *alloc(struct trainer *t, size_t bytes)
+{
+	struct pd_error err;
+	char *ptr = t->ops->alloc(t->device, bytes ? bytes : PD_ALIGN, &err);
+
+	check(ptr != NULL, &err);
+	return ptr;
+}
+
+static void open_device(struct trainer *t)
+{
+	struct pd_device_config config = { .threads = 1, .gate = &t->gate };
+	struct pd_net_config net = {
+		.model = t->model, .count = t->model->layer_count,
+		.batch_size = t->plan->profile->batch_size, .seed = (uint64_t)seed,
+	};
+	struct pd_error err;
+
+	check(pd_gate_init(&t->gate, &err) == 0, &err);
+	t->ops = &pd_device_cpu;
+	t->device = t->ops->open(&config, &err);
+	check(t->device != NULL, &err);
+	t->stream = t->ops->stream_open(t->device, &err);
+	check(t->stream != NULL, &err);
+	t->net = t->ops->net_open(t->device, &net, &err);
+	check(t->net != NULL, &err);
+	t->sizes = t->ops->net_sizes(t->net);
+	t->weights = alloc(t, t->sizes->weights_bytes);
+	t->gradients = alloc(t, t->sizes->weights_bytes);
+	t->state = alloc(t, t->sizes->state_bytes);
+	t->slot = alloc(t, t->sizes->slot_bytes);
+	t->scratch = alloc(t, t->sizes->scratch_bytes);
+	t->in = alloc(t, t->sizes->gradient_in_bytes);
+	t->out = alloc(t, t->sizes->gradient_out_bytes);
+	check(t->ops->net_init(t->net, t->weights, t->state, &err) == 0, &err);
+}
+
+static void open_data(struct trainer *t)
+{
+	int64_t batch = t->plan->profile->batch_size;
+	struct pd_loader_config config = {
+		.model = t->model, .train = &t->train, .batch_size = batch,
+		.seed = (uint64_t)seed, .inputs = t->inputs, .ahead = 2, .gate = &t->gate,
+	};
+	struct pd_error err;
+
+	if (data)
+		check(pd_dataset_open(data, t->model, &t->train, &t->test, &err) == 0, &err);
+	else
+		pd_dataset_synthetic(t->model, SYNTHETIC_MINIBATCHES * batch, &t->train);
+	t->epoch = pd_loader_epoch(&t->train, batch);
+	for (int i = 0; i < t->sizes->in_count; i++)
+		t->inputs[config.input_count++] = t->sizes->in[i].tensor;
+	t->loader = pd_loader_open(&config, &err);
+	check(t->loader != NULL, &err);
+}
+
+static void add_version(struct tensor *v, float *values)
+{
+	v->versions = pd_grow(v->versions, &v->capacity, v->count + 1, sizeof(*v->versions));
+	v->versions[v->count++] = values;
+}
+
+static void open_tensors(struct trainer *t)
+{
+	const struct pd_named *named;
+
+	t->count = t->ops->net_named(t->net, &named);
+	t->tensors = pd_calloc((size_t)t->count, sizeof(*t->tensors));
+	for (int i = 0; i < t->count; i++) {
+		struct tensor *v = &t->tensors[i];
+		float *values = pd_calloc((size_t)named[i].elements, sizeof(float));
+
+		v->named = &named[i];
+		v->elements = (size_t)named[i].elements;
+		if (named[i].part == PD_PART_STATE) {
+			t->ops->export(t->net, i, t->state, values);
+			v->state = values;
+			continue;
+		}
+		t->ops->export(t->net, i, t->weights, values);
+		add_version(v, values);
+		v->gradient = pd_calloc(v->elements, sizeof(float));
+		v->sum = pd_calloc(v->elements, sizeof(float));
+		v->velocity = pd_calloc(v->elements, sizeof(float));
+	}
+}
+
+static const struct pd_stage *stage_of(const struct pd_plan *plan, const struct tensor *v)
+{
+	return &plan->stages[pd_plan_stage_of_layer(plan, v->named->layer)];
+}
+
+/* The pipeline is empty and all begins again from the newest version. */
+static void forget(struct tensor *v)
+{
+	for (size_t i = 0; i + 1 < v->count; i++)
+		free(v->versions[i]);
+	v->versions[0] = v->versions[v->count - 1];
+	v->count = 1;
+	v->origin = v->floor = 0;
+}
+
+/* Does the stage of a tensor under `to` find the versions that it needs after `from`? */
+static bool goes_on(const struct pd_plan *from, const struct pd_plan *to, const struct tensor *v)
+{
+	const struct pd_stage *stage = stage_of(to, v);
+
+	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
+		const struct pd_stage *old = &from->stages[pd_plan_stage_of_layer(from, l)];
+
+		if (old->warmup != stage->warmup || old->replicas != stage->replicas)
+			return false;
+	}
+	return true;
+}
+
+static size_t version_seen(const struct trainer *t, const struct tensor *v, int64_t b)
+{
+	const struct pd_stage *stage = stage_of(t->plan, v);
+	int64_t group = b / stage->replicas, back = group - stage->warmup;
+	int64_t seen;
+
+	if (mutation == VERSION && back < group)
+		back++;
+	if (mutation == LATEST)
+		back = group;
+	seen = (int64_t)v->origin + back;
+	return seen > (int64_t)v->floor ? (size_t)seen : v->floor;
+}
+
+static void compute(struct trainer *t, const struct pd_batch *batch)
+{
+	struct pd_pass pass = {
+		.weights = t->weights, .state = t->state, .gradients = t->gradients,
+		.slot = t->slot, .scratch = t->scratch, .gradient_in = t->in,
+		.gradient_out = t->out, .first_sample = batch->first_sample,
+		.valid = batch->valid, .loss = &t->loss,
+	};
+	struct pd_event ev;
+	int layers = t->model->layer_count;
+
+	for (int i = 0; i < t->sizes->in_count; i++)
+		t->ops->copy(t->stream, t->slot + t->sizes->in[i].slot_offset, batch->buffers[i],
+			     batch->bytes[i], PD_COPY_TO_DEVICE, NULL);
+	t->ops->forward(t->stream, t->net, &pass, 0, layers, NULL);
+	pd_event_arm(&ev);
+	t->ops->backward(t->stream, t->net, &pass, 0, layers, &ev);
+	pd_event_wait(&ev, &t->gate);
+	check(!pd_event_failed(&ev), &t->gate.err);
+}
+
+/* g = sum + decay w;  v = momentum v + g;  w' = w - rate v */
+__attribute__((optimize("fp-contract=off")))
+static void update(struct tensor *v)
+{
+	const float *old = v->versions[v->count - 1];
+	float *new = pd_calloc(v->elements, sizeof(float));
+
+	for (size_t i = 0; i < v->elements; i++) {
+		float g = v->sum[i] + (float)weight_decay * old[i];
+
+		v->velocity[i] = (float)momentum * v->velocity[i] + g;
+		new[i] = old[i] - (float)rate * v->velocity[i];
+	}
+	add_version(v, new);
+}
+
+static void add(struct tensor *v, const float *gradient, bool first)
+{
+	for (size_t i = 0; i < v->elements; i++)
+		v->sum[i] = first ? gradient[i] : v->sum[i] + gradient[i];
+}
+
+/* After minibatch b, of those up to last that go through before the pipeline is empty. */
+static void learn(struct trainer *t, struct tensor *v, int number, int64_t b, int64_t last)
+{
+	int64_t replicas = stage_of(t->plan, v)->replicas, member = b % replicas;
+
+	if (v->named->part == PD_PART_STATE) {
+		if (member == 0)
+			t->ops->export(t->net, number, t->state, v->state);
+		return;
+	}
+	t->ops->export(t->net, number, t->gradients, v->gradient);
+	add(v, v->gradient, member == 0);
+	if (member < replicas - 1 && b < last)
+		return;
+	memset(v->gradient, 0, v->elements * sizeof(float));
+	for (; member < replicas - 1; member++)
+		add(v, v->gradient, false);
+	update(v);
+}
+
+/* Minibatches first to last - 1; the pipeline is empty before and after them. */
+static void stretch(struct trainer *t, int64_t first, int64_t last)
+{
+	pd_loader_plan(t->loader, false, first, 1, last);
+	for (int64_t b = 0; b < last - first; b++) {
+		struct pd_batch *batch = pd_loader_next(t->loader);
+
+		pd_event_wait(&batch->ready, &t->gate);
+		for (int i = 0; i < t->count; i++) {
+			struct tensor *v = &t->tensors[i];
+
+			if (v->named->part == PD_PART_STATE)
+				t->ops->import(t->net, i, t->state, v->state);
+			else
+				t->ops->import(t->net, i, t->weights,
+					       v->versions[version_seen(t, v, b)]);
+		}
+		compute(t, batch);
+		pd_loader_release(t->loader, batch);
+		for (int i = 0; i < t->count; i++)
+			learn(t, &t->tensors[i], i, b, last - first - 1);
+	}
+}
+
+static void train(struct trainer *t, const struct pd_plan *other)
+{
+	int64_t at = 0, end;
+
+	while (at < minibatches) {
+		end = (at / t->epoch + 1) * t->epoch;
+		if (end > minibatches)
+			end = minibatches;
+		if (switch_at > at && end > switch_at)
+			end = switch_at;
+		stretch(t, at, end);
+		for (int i = 0; i < t->count; i++) {
+			struct tensor *v = &t->tensors[i];
+
+			if (v->named->part == PD_PART_STATE || end == minibatches)
+				continue;
+			if (end % t->epoch == 0 || !goes_on(t->plan, other, v))
+				forget(v);
+			v->origin = v->count - 1;
+		}
+		if (end == switch_at)
+			t->plan = other;
+		at = end;
+	}
+}
+
+static void set_tensor(struct pd_tensor *out, const struct pd_named *named, const char *what)
+{
+	*out = (struct pd_tensor){ .name = pd_format("%s%s", named->name, what), .f32 = true,
+				   .dims = named->dims, .elements = named->elements };
+	memcpy(out->size, named->size, sizeof(named->size));
+}
+
+static void write_tensors(struct trainer *t)
+{
+	size_t n = 0, room = 2 * (size_t)t->count + 1;
+	struct pd_tensor *list = pd_calloc(room, sizeof(*list));
+	const float **values = pd_calloc(room, sizeof(*values));
+	struct pd_safetensors_writer *writer;
+	struct pd_error err;
+
+	for (int i = 0; i < t->count; i++) {
+		struct tensor *v = &t->tensors[i];
+
+		set_tensor(&list[n], v->named, "");
+		values[n++] = v->state ? v->state : v->versions[v->count - 1];
+		if (v->state || momentum == 0)
+			continue;
+		set_tensor(&list[n], v->named, ".velocity");
+		values[n++] = v->velocity;
+	}
+	writer = pd_safetensors_create(output, list, n, NULL, &err);
+	check(writer != NULL, &err);
+	for (size_t i = 0; i < n; i++) {
+		check(pd_safetensors_put(writer, values[i], &err) == 0, &err);
+		free(list[i].name);
+	}
+	check(pd_safetensors_commit(writer, &err) == 0, &err);
+	free(list);
+	free(values);
+}
+
+static void close_all(struct trainer *t)
+{
+	char *const arenas[] = { t->weights, t->gradients, t->state, t->slot, t->scratch, t->in,
+				 t->out };
+
+	for (int i = 0; i < t->count; i++) {
+		struct tensor *v = &t->tensors[i];
+
+		for (size_t k = 0; k < v->count; k++)
+			free(v->versions[k]);
+		free(v->versions);
+		free(v->gradient);
+		free(v->sum);
+		free(v->velocity);
+		free(v->state);
+	}
+	free(t->tensors);
+	pd_loader_close(t->loader);
+	pd_dataset_release(&t->train);
+	pd_dataset_release(&t->test);
+	t->ops->stream_close(t->stream);
+	for (size_t i = 0; i < PD_COUNT(arenas); i++)
+		t->ops->free(t->device, arenas[i]);
+	t->ops->net_close(t->net);
+	t->ops->close(t->device);
+	pd_gate_release(&t->gate);
+}
+
+int main(int argc, char **argv)
+{
+	int first = pd_command_parse(&command, argc, argv);
+	struct pd_plan *plan, *other = NULL;
+	struct pd_error err = { 0 };
+	struct trainer t;
+
+	if (minibatches < 0 || !output || (switch_at >= 0) != (other_plan != NULL)) {
+		pd_error_input(&err, "give --minibatches, --output, and both or none of --switch"
+			       " and --to");
+		return pd_command_fail(&err);
+	}
+	plan = pd_plan_read(pd_operand(argc, argv, first, 0), &err);
+	check(plan != NULL, &err);
+	if (other_plan) {
+		other = pd_plan_read(other_plan, &err);
+		check(other != NULL, &err);
+	}
+	t = (struct trainer){ .plan = plan, .model = plan->profile->model };
+	open_device(&t);
+	open_data(&t);
+	open_tensors(&t);
+	train(&t, other ? other : plan);
+	write_tensors(&t);
+	close_all(&t);
+	pd_plan_free(plan);
+	pd_plan_free(other);
+	return pd_command_end(PD_EXIT_YES);
+}

@@ -1,0 +1,74 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Weights after training in a pipeline are, bit for bit, those of test/conform/serial.c, which
+# follows the published rule and keeps every version.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+. "$PD_SOURCE/test/train-lib.sh"
+
+sgd="--lr=0.002 --momentum=0.9 --weight-decay=0.001"
+residual_model >residual.json
+profile "$MODELS/mlp.json" 4 >mlp
+profile "$MODELS/lenet5.json" 4 >lenet5
+profile residual.json 4 >residual
+idx_data data		# 27 minibatches an epoch
+
+# equals N DATA... : pd-run and the serial program agree about plan.json after N minibatches.
+equals() {
+	n=$1
+	shift
+	rm -rf ck
+	train ck plan.json $sgd --minibatches="$n" "${@:---synthetic}"
+	"$serial" $sgd --minibatches="$n" "$@" --output=serial plan.json
+	"$same" serial "$(at ck "$n")"
+}
+
+# An epoch of synthetic data is ten minibatches: full groups and partial ones.
+for replicas in "1" "1 1" "1 1 1" "1 1 1 1" "2 1" "1 2" "3 1" "2 2" "1 3" "3 2 1" "5 1"; do
+	test_ok "residual, replicas $replicas" '
+		plan residual $replicas >plan.json
+		equals 25'
+done
+for replicas in "1" "1 1 1 1" "2 1" "3 2 1"; do
+	test_ok "lenet5 over epochs of 27, replicas $replicas" '
+		plan lenet5 $replicas >plan.json
+		equals 40 --data=data'
+done
+for replicas in "1 1" "3" "1 2"; do
+	test_ok "mlp over epochs of 27, replicas $replicas" '
+		plan mlp $replicas >plan.json
+		equals 40 --data=data'
+done
+test_ok "without momentum" '
+	plan residual 2 1 >plan.json
+	sgd="--lr=0.002 --momentum=0"
+	equals 21'
+
+# The comparison can fail.
+test_ok "another choice of versions gives other weights" '
+	plan residual 1 1 1 >plan.json
+	train ck-mutate plan.json $sgd --synthetic --minibatches=10
+	for how in version latest; do
+		"$serial" $sgd --minibatches=10 --mutate=$how --output=serial plan.json
+		status 1 "$same" serial "$(at ck-mutate 10)"
+	done'
+test_ok "another order of stages gives other weights" '
+	plan residual 1 2 >other.json
+	"$serial" $sgd --minibatches=10 --output=serial other.json
+	status 1 "$same" serial "$(at ck-mutate 10)"'
+
+# With one minibatch in flight there is one version: plain SGD, wherever it is computed.
+test_ok "plain SGD: one stage is the same as its first minibatches in any pipeline" '
+	plan residual 1 >one.json
+	plan residual 1 1 1 1 >four.json
+	train ck-one one.json $sgd --synthetic --minibatches=1
+	train ck-four four.json $sgd --synthetic --minibatches=1
+	"$same" "$(at ck-one 1)" "$(at ck-four 1)"'
+test_ok "the same seed gives the same bits, another seed others" '
+	plan residual 2 1 >plan.json
+	train ck-a plan.json $sgd --synthetic --minibatches=15 --seed=3
+	train ck-b plan.json $sgd --synthetic --minibatches=15 --seed=3
+	train ck-c plan.json $sgd --synthetic --minibatches=15 --seed=4
+	diff -r ck-a ck-b
+	status 1 "$same" "$(at ck-a 15)" "$(at ck-c 15)"'
+
+test_done

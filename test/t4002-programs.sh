@@ -1,0 +1,103 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# From model to trained network in one pipe; what a run reports, what a trace says, and what
+# workers do that have nothing to do.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+. "$PD_SOURCE/test/train-lib.sh"
+
+# reports FILE N: lines of JSON with the documented events, which end after N minibatches.
+reports() {
+	cat "$1"
+	jq -se --argjson n "$2" '
+		all(.[]; .event | IN("progress", "evaluation", "checkpoint", "done")) and
+		all(.[] | select(.event == "progress");
+		    (.step | type == "number") and .epoch >= 1 and has("loss") and
+		    .accuracy >= 0 and .samples_per_s > 0) and
+		(map(select(.event == "progress")) | last.step == $n) and
+		(last | .event == "done" and .outcome == "done" and .step == $n) and
+		(map(select(.event == "done")) | length == 1)' "$1" >/dev/null
+}
+
+for model in vgg16 resnet50; do
+	test_ok "$model: profiled, planned for 4, trained" '
+		pd-profile "$MODELS/$model.json" --batch-size=2 --iterations=1 |
+			pd-plan --gpus=4 | tee plan.json |
+			pd-run --synthetic --minibatches=8 >out
+		[ "$(jq "[.stages[].replicas] | add" plan.json)" -le 4 ]
+		reports out 8'
+done
+
+profile "$MODELS/fashion-cnn.json" 64 >cnn
+pd-plan --topology=2@10Gbit/s --stages=5x1,10x1 cnn >plan.json
+test_ok "two stages train, with a trace" '
+	pd-run --threads=1 --synthetic --minibatches=12 --trace=trace plan.json >out
+	reports out 12
+	sed 1d trace | jq -s . >ops
+	jq -e -s "length > 1 and .[0].format == \"pd-trace\"" trace >/dev/null'
+
+# ranked FILTER: true of the operations of each rank, in the order of the trace
+ranked() {
+	jq -e 'group_by(.rank) | length == 2 and all(.[]; '"$1"')' ops >/dev/null
+}
+
+test_ok "every operation of every minibatch is there once" '
+	jq -e "map([.rank, .op, .microbatch]) | length == (unique | length)" ops >/dev/null
+	jq -r ".[] | \"\(.rank) \(.op)\"" ops | sort | uniq -c |
+		awk "{ print \$2, \$3, \$1 }" | sort >found
+	sort >expected <<-END
+	0 load 12
+	0 forward 12
+	0 send_activation 12
+	0 recv_gradient 12
+	0 backward 12
+	0 step 12
+	1 load 12
+	1 recv_activation 12
+	1 forward 12
+	1 backward 12
+	1 send_gradient 12
+	1 step 12
+	END
+	diff expected found'
+test_ok "operations of a kind come in the order of the minibatches" '
+	ranked "group_by(.op) | all(.[]; [.[].microbatch] == ([.[].microbatch] | sort))"'
+test_ok "one computation at a time on a rank, in the order of the list" '
+	ranked "map(select(.op | IN(\"forward\", \"backward\", \"step\"))) |
+		[.[:-1], .[1:]] | transpose | all(.[]; .[0].end_ns <= .[1].start_ns)"'
+test_ok "each rank alternates forward and backward after its warm-up" '
+	jq -r "map(select(.rank == 0 and (.op | IN(\"forward\", \"backward\")))) | .[:8] |
+		map(.op[:1]) | add" ops >order
+	cat order
+	[ "$(cat order)" = ffbfbfbf ] || [ "$(cat order)" = ffbfbfbfb ]'
+test_ok "nothing ends before it begins, nor arrives before it is sent" '
+	jq -e "all(.[]; .end_ns >= .start_ns and .start_ns >= 0)" ops >/dev/null
+	jq -e "[.[] | select(has(\"seq\"))] | group_by(.seq) | all(.[]; length == 2) and
+		all(.[]; (map(select(.op | startswith(\"recv\")))[0].end_ns) >
+			 (map(select(.op | startswith(\"send\")))[0].start_ns))" ops >/dev/null'
+test_ok "a transfer overlaps a computation of its own rank" '
+	jq -e "[.[] | select(.op | IN(\"forward\", \"backward\"))] as \$work |
+		any(.[] | select(has(\"seq\")); . as \$t | any(\$work[]; .rank == \$t.rank and
+			.start_ns < \$t.end_ns and \$t.start_ns < .end_ns))" ops >/dev/null'
+test_ok "the trace can be replayed" '
+	pd-replay --format=report trace >report
+	[ -s report ]'
+
+# cpu_ms PLAN: processor time of 80 minibatches on all workers, in milliseconds: of 90 less
+# that of 10, so that starting up does not count.
+cpu_ms() {
+	for n in 10 90; do
+		sh -c '"$@" >/dev/null; times' sh pd-run --threads=1 --synthetic --minibatches=$n "$1" |
+			tail -n 1 | sed 's/[ms]/ /g'
+	done | awk '{ ms[NR] = ($1 * 60 + $2 + $3 * 60 + $4) * 1000 }
+		END { printf "%d\n", ms[2] - ms[1] }'
+}
+
+pd-plan --topology=1@10Gbit/s --stages=15x1 cnn >one.json
+pd-plan --topology=8@10Gbit/s --stages=2x1,2x1,2x1,2x1,2x1,2x1,2x1,1x1 cnn >eight.json
+test_ok "eight workers burn little more than one" '
+	one=$(cpu_ms one.json)
+	eight=$(cpu_ms eight.json)
+	echo "one worker: $one ms, eight: $eight ms"
+	[ "$eight" -lt $((one * 3 / 2)) ]'
+
+test_done

@@ -1,0 +1,162 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A run that was stopped, interrupted or killed and then resumed ends with the bits of one
+# that was not.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+. "$PD_SOURCE/test/train-lib.sh"
+
+sgd="--lr=0.002 --weight-decay=0.001"
+residual_model >residual.json
+profile residual.json 4 >residual
+idx_data data		# 27 minibatches an epoch
+for replicas in "1" "1 1" "1 1 1" "2 1" "1 2" "1 1 1 1"; do
+	plan residual $replicas >"plan$(echo " $replicas" | tr ' ' -)"
+done
+
+# resumed PLAN N K... : training to each K in turn, then to N, against training to N at once.
+# The whole folder is compared: the older versions too.
+resumed() {
+	with=$1 n=$2
+	shift 2
+	[ -d "ck-$with" ] || train "ck-$with" "$with" $sgd --data=data --minibatches="$n" >out
+	rm -rf ck
+	again=
+	for k in "$@" "$n"; do
+		train ck "$with" $sgd --data=data --minibatches="$k" $again >out
+		again=--resume
+	done
+	diff -r "$(at "ck-$with" "$n")" "$(at ck "$n")"
+}
+
+test_ok "resumed inside an epoch, one stage" 'resumed plan-1 40 13'
+for k in 1 26 27 "3 4 5 6" "25 26 27 28"; do
+	test_ok "three stages, resumed at $k" "resumed plan-1-1-1 40 $k"
+done
+for k in 14 26 27 "2 4 27 31"; do
+	test_ok "two replicas, resumed at $k" "resumed plan-2-1 40 $k"
+done
+test_ok "two replicas behind one, resumed at 8 and 26" 'resumed plan-1-2 40 8 26'
+
+# killed EVERY PLAN N: kills pd-run once it has trained a few minibatches, then resumes.
+killed() {
+	rm -rf ck
+	pd-run --threads=1 --checkpoint=ck --checkpoint-every="$1" --report-every=1 $sgd \
+		--data=data --minibatches=100000 "$2" >out &
+	until [ "$(grep -c checkpoint out)" -ge 4 ]; do sleep 0.01; done
+	kill -KILL $!
+	wait $! || :
+	train ck "$2" $sgd --data=data --minibatches="$3" --resume >out
+	rm -rf whole
+	train whole "$2" $sgd --data=data --minibatches="$3" >out
+	diff -r "$(at whole "$3")" "$(at ck "$3")"
+}
+
+test_ok "checkpoints every minibatch of three stages, pd-run killed, resumed" '
+	killed 1 plan-1-1-1 403'
+test_ok "checkpoints every five minibatches of two replicas, pd-run killed, resumed" '
+	killed 5 plan-2-1 403'
+test_ok "checkpoints at every fifth minibatch, and at the epoch end" '
+	rm -rf ck
+	train ck plan-1-1-1 --data=data --minibatches=30 --checkpoint-every=5 --keep=100 >out
+	jq -r "select(.event == \"checkpoint\") | .step" out | tr "\n" " " >steps
+	cat steps
+	[ "$(cat steps)" = "5 10 15 20 25 27 30 " ]'
+test_ok "checkpoints of replicas where all have updated" '
+	rm -rf ck
+	train ck plan-2-1 --data=data --minibatches=30 --checkpoint-every=5 --keep=100 >out
+	jq -r "select(.event == \"checkpoint\") | .step" out | tr "\n" " " >steps
+	cat steps
+	[ "$(cat steps)" = "6 10 16 20 26 27 30 " ]'
+
+# interrupted SECONDS SIGNAL PLAN: so long after the workers have been started
+interrupted() {
+	rm -rf ck
+	pd-run --threads=1 --checkpoint=ck $sgd --data=data --minibatches=100000 "$3" >out &
+	until [ -n "$(cat "/proc/$!/task/$!/children")" ]; do sleep 0.01; done
+	sleep "$1"
+	kill -"$2" $!
+	wait $!
+	tail -n 1 out
+	again=--resume
+	[ "$(tail -n 1 out | jq -r .outcome)" = stopped ]
+	step=$(tail -n 1 out | jq .step)
+	if [ "$step" -gt 0 ]; then
+		[ -d "$(at ck "$step")" ]
+	else
+		again=
+	fi
+	n=$((step / 27 * 27 + 40))
+	train ck "$3" $sgd --data=data --minibatches=$n $again >out
+	rm -rf whole
+	train whole "$3" $sgd --data=data --minibatches=$n >out
+	diff -r "$(at whole $n)" "$(at ck $n)"
+}
+
+for moment in 0 0.1 0.2 0.3 0.4; do
+	test_ok "interrupted after $moment s, resumed" "interrupted $moment INT plan-1-1-1"
+done
+for moment in 0.22 0.36; do
+	test_ok "terminated after $moment s with replicas, resumed" "interrupted $moment TERM plan-2-1"
+done
+
+# switched FROM K TO N: goes on under another plan.
+switched() {
+	rm -rf ck
+	train ck "$1" $sgd --data=data --minibatches="$2" >out
+	train ck "$3" $sgd --data=data --minibatches="$4" --resume >out
+	"$serial" $sgd --data=data --minibatches="$4" --switch="$2" --to="$3" --output=serial "$1"
+	"$same" serial "$(at ck "$4")"
+}
+
+test_ok "from one stage to three inside an epoch" 'switched plan-1 13 plan-1-1-1 40'
+test_ok "from three stages to one" 'switched plan-1-1-1 13 plan-1 40'
+test_ok "from three stages to four" 'switched plan-1-1-1 27 plan-1-1-1-1 40'
+test_ok "from four stages to three inside an epoch" 'switched plan-1-1-1-1 7 plan-1-1-1 40'
+test_ok "from two replicas to three stages" 'switched plan-2-1 14 plan-1-1-1 40'
+test_ok "from three stages to two replicas at an odd minibatch" 'switched plan-1-1-1 13 plan-2-1 40'
+test_ok "where the last stage stays, it goes on with its versions" '
+	pd-plan --topology=3@10Gbit/s --stages=5x1,6x1,9x1 residual >from
+	pd-plan --topology=3@10Gbit/s --stages=8x1,3x1,9x1 residual >to
+	switched from 13 to 40'
+test_ok "checkpoints under another plan than before, resumed once more" '
+	rm -rf ck
+	train ck plan-1-1-1 $sgd --data=data --minibatches=13 >out
+	train ck plan-2-1 $sgd --data=data --minibatches=26 --checkpoint-every=4 --resume --keep=9 >out
+	rm -r "$(at ck 26)"
+	train ck plan-2-1 $sgd --data=data --minibatches=40 --resume >out
+	"$serial" $sgd --data=data --minibatches=40 --switch=13 --to=plan-2-1 --output=serial \
+		plan-1-1-1
+	"$same" serial "$(at ck 40)"'
+test_ok "the comparison can fail: the switch at another minibatch" '
+	"$serial" $sgd --data=data --minibatches=40 --switch=14 --to=plan-2-1 --output=serial \
+		plan-1-1-1
+	status 1 "$same" serial "$(at ck 40)"'
+
+# refused WORDS OPTION... : one sentence, exit status 2, nothing started
+refused() {
+	words=$1
+	shift
+	status 2 pd-run --synthetic "$@" 2>err >out
+	cat err
+	one_line err
+	grep -q "$words" err
+	[ ! -s out ]
+}
+
+test_ok "another seed is refused" '
+	train ck-seed plan-1 --synthetic --minibatches=3 >out
+	refused "seed" --checkpoint=ck-seed --resume --seed=2 --minibatches=5 plan-1'
+test_ok "another batch size is refused" '
+	jq ".profile.batch_size = 8" plan-1 >plan-8
+	refused "minibatches of 4" --checkpoint=ck-seed --resume --minibatches=5 plan-8'
+test_ok "another model is refused" '
+	profile "$MODELS/mlp.json" 4 >mlp
+	plan mlp 1 >plan-mlp
+	refused "residual" --checkpoint=ck-seed --resume --minibatches=5 plan-mlp'
+test_ok "a directory that holds checkpoints is refused without --resume" '
+	refused "holds checkpoints" --checkpoint=ck-seed --minibatches=5 plan-1'
+test_ok "a directory without any is refused with --resume" '
+	mkdir ck-empty
+	refused "no complete checkpoint" --checkpoint=ck-empty --resume --minibatches=5 plan-1'
+
+test_done

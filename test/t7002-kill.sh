@@ -1,0 +1,162 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A worker that dies or hangs at any moment ends the run in seconds, with one sentence and
+# nothing left behind; so does the death of pd-run.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+. "$PD_SOURCE/test/train-lib.sh"
+
+residual_model >residual.json
+profile residual.json 4 >residual
+plan residual 1 1 >plan-1
+plan residual 1 1 1 >plan-2
+plan residual 2 1 >plan-3
+plan residual 1 2 1 >plan-4
+
+# What a run may leave behind that other programs of this machine do not have.
+remains() {
+	ls /dev/shm | grep '^ucx_' || :
+	awk 'NR > 1 { print "sysv", $2 }' /proc/sysvipc/shm
+}
+
+# clean PIDS: those processes are gone, and so is all that they had; given a moment.
+clean() {
+	for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+		left=$(remains | grep -vxF -f before || :)
+		for process in $1; do
+			case $(cat "/proc/$process/comm" 2>/dev/null) in
+			pd-worker) left="$left $process" ;;
+			esac
+		done
+		for file in trace* ck/.step*; do
+			[ ! -e "$file" ] || left="$left $file"
+		done
+		[ -n "$left" ] || return 0
+		sleep 0.1
+	done
+	echo "left: $left"
+	return 1
+}
+
+workers_of() {
+	cat "/proc/$1/task/$1/children" 2>/dev/null || :
+}
+
+# begin PLAN OPTION... : a run, its workers started; its process in $run.
+begin() {
+	{ remains; echo none; } >before
+	begin_plan=$1
+	shift
+	rm -rf trace
+	pd-run --threads=1 --synthetic --checkpoint=ck --checkpoint-every=20 --trace=trace \
+		"$@" "$begin_plan" >out 2>err &
+	run=$!
+	workers=
+	until [ "$(echo "$workers" | wc -w)" -eq "$(jq '[.stages[].replicas] | add' "$begin_plan")" ]
+	do
+		workers=$(workers_of "$run")
+		sleep 0.01
+	done
+}
+
+# ended SECONDS: waits for the run; its exit status in $ended.
+ended() {
+	since=$(date +%s%N)
+	ended=0
+	wait "$run" || ended=$?
+	took=$((($(date +%s%N) - since) / 1000000))
+	echo "status $ended after $took ms"
+	[ "$took" -lt $(($1 * 1000)) ]
+}
+
+# killed MOMENT: a random worker of a random plan, at a random time.
+killed() {
+	set -- "$1" $(awk -v s="$1" 'BEGIN {
+		srand(s * 7919)
+		print 1 + int(rand() * 4), rand() * (s % 5 ? 0.6 : 0.15), int(rand() * 4)
+	}')
+	rm -rf ck
+	begin "plan-$2" --minibatches=$([ $(($1 % 10)) -eq 9 ] && echo 300 || echo 100000)
+	sleep "$3"
+	set -- "$1" "$2" $(echo "$workers" | awk -v n="$4" '{ n %= NF; print n, $(n + 1) }')
+	kill -KILL "$4" 2>/dev/null || :
+	ended 5
+	cat err
+	clean "$workers"
+	[ "$ended" -ne 0 ] || { [ "$(tail -n 1 out | jq -r .outcome)" = done ]; return; }
+	[ "$ended" -eq 3 ]
+	one_line err
+	grep -q "rank $3 (stage [0-9] of [0-9]).*killed by signal 9" err
+	ls ck 2>/dev/null | grep -q step- || return 0
+	[ $(($1 % 5)) -eq 0 ] || return 0
+	step=$(ls ck | tail -n 1 | sed 's/step-0*//')
+	pd-run --threads=1 --synthetic --checkpoint=ck --resume --minibatches=$((step + 7)) \
+		"plan-$2" >out 2>err
+	[ "$(tail -n 1 out | jq .step)" -eq $((step + 7)) ]
+}
+
+moment=1
+while [ $moment -le 50 ]; do
+	test_ok "a worker killed at random moment $moment" "killed $moment"
+	moment=$((moment + 1))
+done
+
+test_ok "a worker that is stopped is given up" '
+	rm -rf ck
+	begin plan-2 --minibatches=1000000
+	sleep 0.7
+	set -- $workers
+	kill -STOP "$2"
+	ended 13
+	cat err
+	[ "$ended" -eq 3 ]
+	one_line err
+	grep -q "rank 1 (stage 1 of 3) hangs" err
+	clean "$workers"'
+
+test_ok "pd-run killed: its workers go with it" '
+	rm -rf ck
+	begin plan-4 --minibatches=1000000
+	sleep 0.7
+	kill -KILL "$run"
+	ended 5 || :
+	rm -f trace.rank-* ck/.step*/* && rmdir ck/.step* || :
+	clean "$workers"'
+
+# full FILE-SYSTEM: a run that meets a full disk, for what is written there
+full() {
+	one_line err
+	cat err
+	grep -q "No space left on device" err
+}
+
+test_ok "no room for the trace" '
+	status 3 pd-run --threads=1 --synthetic --minibatches=20 --trace=/dev/full plan-2 \
+		2>err >out
+	cat err
+	one_line err'
+if [ "$(id -u)" -eq 0 ] && mkdir small && mount -t tmpfs -o size=4m none small 2>/dev/null; then
+	trap 'cd /; umount "$test_directory/small"; rm -rf "$test_directory"' EXIT
+	test_ok "no room for a checkpoint: the one before stays" '
+		pd-run --threads=1 --synthetic --checkpoint=small/ck --minibatches=10 plan-2 >out
+		head -c 3400000 /dev/zero >small/rest || :
+		status 3 pd-run --threads=1 --synthetic --checkpoint=small/ck --resume \
+			--minibatches=200 --keep=1000 --checkpoint-every=1 plan-2 2>err >out
+		full
+		ls -A small/ck
+		[ -z "$(ls -A small/ck | grep -v ^step-)" ]
+		rm small/rest
+		pd-run --threads=1 --synthetic --checkpoint=small/ck --resume --minibatches=200 \
+			plan-2 >out
+		[ "$(tail -n 1 out | jq .step)" -eq 200 ]'
+	test_ok "no room for the trace of a long run" '
+		rm -rf small/*
+		head -c 4000000 /dev/zero >small/rest || :
+		status 3 pd-run --threads=1 --synthetic --minibatches=2000 --trace=small/trace \
+			plan-2 2>err >out
+		full
+		[ "$(ls -A small)" = rest ]'
+else
+	test_skip "no room for a checkpoint" "a small file system cannot be mounted here"
+fi
+
+test_done

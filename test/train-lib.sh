@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced after test-lib.sh by the tests that train: models, data and plans that take little time.
+
+serial=$PD_BUILD/test/conform/serial
+same=$PD_BUILD/test/conform/same-tensors
+[ -x "$serial" ] && [ -x "$same" ] ||
+	test_skip_all "test/conform/serial is not built (make check builds it)"
+command -v jq >/dev/null || test_skip_all "jq is not installed"
+
+# Normalisation, dropout, branches, and a tensor (relu1) that skips stages.
+residual_model() {
+	cat <<-'END'
+	{"format": "pd-model", "version": 1, "name": "residual",
+	 "inputs": [{"name": "image", "dtype": "f32", "shape": [1, 28, 28]},
+	            {"name": "label", "dtype": "i32", "shape": []}],
+	 "layers": [
+	  {"name": "conv1", "kind": "conv2d", "inputs": ["image"], "out_channels": 4, "kernel": 3,
+	   "stride": 2, "padding": 1, "bias": false},
+	  {"name": "bn1", "kind": "batchnorm2d", "inputs": ["conv1"]},
+	  {"name": "relu1", "kind": "relu", "inputs": ["bn1"]},
+	  {"name": "conv2", "kind": "conv2d", "inputs": ["relu1"], "out_channels": 4, "kernel": 3,
+	   "padding": 1},
+	  {"name": "bn2", "kind": "batchnorm2d", "inputs": ["conv2"]},
+	  {"name": "sum1", "kind": "add", "inputs": ["bn2", "relu1"]},
+	  {"name": "relu2", "kind": "relu", "inputs": ["sum1"]},
+	  {"name": "pool1", "kind": "maxpool2d", "inputs": ["relu2"], "kernel": 2},
+	  {"name": "conv3", "kind": "conv2d", "inputs": ["pool1"], "out_channels": 4, "kernel": 3,
+	   "padding": 1},
+	  {"name": "cat", "kind": "concat", "inputs": ["conv3", "pool1"]},
+	  {"name": "drop1", "kind": "dropout", "inputs": ["cat"], "p": 0.3},
+	  {"name": "mean", "kind": "adaptive_avgpool2d", "inputs": ["drop1"], "output_size": 2},
+	  {"name": "flat", "kind": "flatten", "inputs": ["mean"]},
+	  {"name": "fc1", "kind": "linear", "inputs": ["flat"], "out_features": 16},
+	  {"name": "skip", "kind": "flatten", "inputs": ["relu1"]},
+	  {"name": "fc2", "kind": "linear", "inputs": ["skip"], "out_features": 16},
+	  {"name": "sum2", "kind": "add", "inputs": ["fc1", "fc2"]},
+	  {"name": "drop2", "kind": "dropout", "inputs": ["sum2"]},
+	  {"name": "fc3", "kind": "linear", "inputs": ["drop2"], "out_features": 10},
+	  {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["fc3", "label"]}
+	 ]}
+	END
+}
+
+# profile MODEL.json BATCH: its costs do not matter here.
+profile() {
+	pd-profile --iterations=1 --no-link --threads=1 --batch-size="$2" "$1"
+}
+
+# plan PROFILE REPLICAS...: a stage of about as many layers for each number of replicas.
+plan() {
+	plan_profile=$1
+	shift
+	pd-plan --topology="$(echo "$*" | tr ' ' + | sed 's/.*/$((&))/;s/^/echo /' | sh)@10Gbit/s" \
+		--stages="$(jq '.layers | length' "$plan_profile" | awk -v replicas="$*" '{
+			n = split(replicas, r, " ")
+			for (i = 1; i <= n; i++)
+				printf "%s%dx%d", (i > 1 ? "," : ""),
+					int($1 * i / n) - int($1 * (i - 1) / n), r[i]
+		}')" "$plan_profile"
+}
+
+# idx_bytes COUNT FIRST LAST: COUNT bytes between FIRST and LAST, 1 or more.
+idx_bytes() {
+	awk -v n="$1" -v first="$2" -v last="$3" 'BEGIN {
+		srand(n)
+		for (i = 0; i < n; i++)
+			printf "%c", first + int(rand() * (last - first + 1))
+	}'
+}
+
+# idx_data DIRECTORY: 110 images of 28 x 28 to train on, 10 to test.
+idx_data() {
+	mkdir "$1"
+	{ printf '\0\0\010\003\0\0\0\156\0\0\0\034\0\0\0\034'; idx_bytes 86240 1 127; } \
+		>"$1/train-images-idx3-ubyte"
+	{ printf '\0\0\010\001\0\0\0\156'; idx_bytes 110 1 9; } >"$1/train-labels-idx1-ubyte"
+	{ printf '\0\0\010\003\0\0\0\012\0\0\0\034\0\0\0\034'; idx_bytes 7840 1 127; } \
+		>"$1/t10k-images-idx3-ubyte"
+	{ printf '\0\0\010\001\0\0\0\012'; idx_bytes 10 1 9; } >"$1/t10k-labels-idx1-ubyte"
+}
+
+# train CHECKPOINT PLAN OPTION...: with one thread a rank, whatever else this machine has.
+train() {
+	train_into=$1 train_plan=$2
+	shift 2
+	pd-run --threads=1 --checkpoint="$train_into" "$@" "$train_plan"
+}
+
+# at CHECKPOINT STEP: the folder.
+at() {
+	printf '%s/step-%012d' "$1" "$2"
+}
