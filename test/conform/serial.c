@@ -79,7 +79,7 @@ struct trainer {
 	struct pd_gate gate;
 	struct pd_net *net;
 	const struct pd_net_sizes *sizes;
-	char *weights, *gradients, *state, *slot, *scratch, *in, *out;
+	char *weights, *gradients, *state, *inbox, *slot, *scratch, *in, *out;
 	struct pd_dataset train, test;
 	struct pd_loader *loader;
 	int inputs[4];
@@ -125,6 +125,7 @@ static void open_device(struct trainer *t)
 	t->weights = alloc(t, t->sizes->weights_bytes);
 	t->gradients = alloc(t, t->sizes->weights_bytes);
 	t->state = alloc(t, t->sizes->state_bytes);
+	t->inbox = alloc(t, t->sizes->inbox_bytes);
 	t->slot = alloc(t, t->sizes->slot_bytes);
 	t->scratch = alloc(t, t->sizes->scratch_bytes);
 	t->in = alloc(t, t->sizes->gradient_in_bytes);
@@ -230,15 +231,15 @@ static void compute(struct trainer *t, const struct pd_batch *batch)
 {
 	struct pd_pass pass = {
 		.weights = t->weights, .state = t->state, .gradients = t->gradients,
-		.slot = t->slot, .scratch = t->scratch, .gradient_in = t->in,
-		.gradient_out = t->out, .first_sample = batch->first_sample,
+		.inbox = t->inbox, .slot = t->slot, .scratch = t->scratch,
+		.gradient_in = t->in, .gradient_out = t->out, .first_sample = batch->first_sample,
 		.valid = batch->valid, .loss = &t->loss,
 	};
 	struct pd_event ev;
 	int layers = t->model->layer_count;
 
 	for (int i = 0; i < t->sizes->in_count; i++)
-		t->ops->copy(t->stream, t->slot + t->sizes->in[i].slot_offset, batch->buffers[i],
+		t->ops->copy(t->stream, t->inbox + t->sizes->in[i].offset, batch->buffers[i],
 			     batch->bytes[i], PD_COPY_TO_DEVICE, NULL);
 	t->ops->forward(t->stream, t->net, &pass, 0, layers, NULL);
 	pd_event_arm(&ev);
@@ -377,8 +378,8 @@ static void write_tensors(struct trainer *t)
 
 static void close_all(struct trainer *t)
 {
-	char *const arenas[] = { t->weights, t->gradients, t->state, t->slot, t->scratch, t->in,
-				 t->out };
+	char *const arenas[] = { t->weights, t->gradients, t->state, t->inbox, t->slot, t->scratch,
+				 t->in, t->out };
 
 	for (int i = 0; i < t->count; i++) {
 		struct tensor *v = &t->tensors[i];
