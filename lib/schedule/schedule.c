@@ -1,48 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * 1F1B-RR (SOSP 2019, section 3.2) as a closed form.
- *
- * Let S be the number of stages, r_s the replicas of stage s, w_s its warm-up, and
- * lead_s = w_s * r_s.  Minibatches count from 0 within a phase.  The ideal time line
- * gives every minibatch a span of 32 S ticks, in which it goes up through the stages and
- * comes down again, 16 ticks each; a stage's forwards run ahead of its backwards by
- * lead_s minibatches:
- *
- *     forward_s(b)    = (b - lead_s) span + 16 s + 4
- *     backward_s(b)   =  b           span + 16 (2S - 1 - s) + 8
- *     load_s(b)       = backward_s(b - lead_s - 2 r_s) + 1
- *     activation_l(b) = max(forward_s(b) + 2, backward_t(b - lead_t - 2 r_t) + 3)  l: s -> t
- *     gradient_l(b)   = backward_{s+1}(b) + 2                                     l: s -> t
- *     allreduce_s(u)  = backward_s((u + 1) r_s - 1) + 4                           group u
- *     step_s(u)       = backward_s((u + 1) r_s - 1) + 6
- *
- * w_s + 1 minibatches are in flight at a stage, and the inputs of the next one arrive
- * meanwhile: b - lead_s - 2 r_s is the minibatch whose inbox b takes over, and a transfer
- * is listed where its data exist and its inbox is free.  A gradient that skips stages is
- * listed as if it came from the next one: two buffers are enough.
- *
- * If lead is non-increasing in s (SOSP's warm-ups are: ceil(R/r) r - r >= R - r, the
- * ranks of all later stages, and less than R), every dependency points forward in time:
- *
- *     forward_s(b) < activation(b) < forward_t(b)         16 s + 6 < 16 t + 4 for s < t
- *     backward_t(b) < gradient(b) < backward_s(b)
- *     forward_s(b) < backward_s(b)                        16 s + 4 < 16 (2S - 1 - s) + 8
- *     backward of the group < allreduce < step
- *     step that writes the version that forward_s(b) reads < forward_s(b)
- *                                                         span + 16 s + 4 > backward + 6
- *     what frees an inbox or a buffer < what fills it
- *
- * A list is sorted by time, and an operation of several ranks has one time, so the graph
- * of all orders and dependencies has no cycle: no deadlock, even if transfers block.
- * Of the operations of one rank only transfers of several links can share a tick; they
- * are told apart by their link, so key = time * scale + link is unique and ascending.
- *
- * Evaluation goes up only: every lead is 0, and an inbox is free after the forward that
- * used it.
- */
+/* The generator: cursors over the ideal time line (timeline.c). */
 #include "schedule/schedule.h"
 
 #include "base/mem.h"
+#include "schedule/timeline.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -66,21 +27,42 @@ const char pd_op_kind_letter[] = {
 
 int pd_schedule_slots(const struct pd_schedule *schedule, int stage, bool evaluate)
 {
-	int slots = schedule->plan->stages[stage].warmup + 1;
+	int slots = schedule->slots[stage];
 
 	return evaluate && slots > EVALUATION_SLOTS ? EVALUATION_SLOTS : slots;
 }
 
-static int64_t forward_time(const struct pd_cursor *c, int s, int64_t b)
+int pd_schedule_versions(const struct pd_schedule *schedule, int stage)
 {
-	int64_t lead = c->phase.evaluate ? 0 : c->schedule->lead[s];
+	const struct pd_plan *plan = schedule->plan;
+	bool minibatches = plan->schedule == PD_SCHEDULE_NF1B;
+	int64_t group = schedule->group[stage], r = plan->stages[stage].replicas, lead;
 
-	return (b - lead) * c->schedule->span + 16 * s + 4;
+	switch (plan->weights) {
+	case PD_WEIGHTS_STASH:
+		lead = schedule->warmup[stage] * r;
+		return minibatches ? plan->stages[stage].warmup + 1
+				   : (int)((lead + group - 1) / group) + 1;
+	case PD_WEIGHTS_VERTICAL_SYNC:
+		lead = (int64_t)schedule->warmup[0] * plan->stages[0].replicas;
+		/* where replicas differ, a tag can lie between two versions of the stage */
+		return minibatches ? plan->stages[0].warmup + 1
+				   : (int)((lead + group - 1) / group) + 1 +
+					     (r != plan->stages[0].replicas);
+	case PD_WEIGHTS_2BW:
+		return 2;
+	default:
+		return 1;
+	}
 }
 
-static int64_t backward_time(const struct pd_cursor *c, int s, int64_t b)
+int pd_schedule_stages(const struct pd_schedule *schedule, int rank, int *stages)
 {
-	return b * c->schedule->span + 16 * (2 * (int64_t)c->schedule->stage_count - 1 - s) + 8;
+	int replica, first = pd_plan_stage_of_rank(schedule->plan, rank, &replica);
+
+	for (int c = 0; c < schedule->chunks; c++)
+		stages[c] = first + c * schedule->positions;
+	return replica;
 }
 
 int pd_schedule_inboxes(const struct pd_schedule *schedule, int stage, bool evaluate)
@@ -88,41 +70,36 @@ int pd_schedule_inboxes(const struct pd_schedule *schedule, int stage, bool eval
 	return pd_schedule_slots(schedule, stage, evaluate) + 1;
 }
 
-/* When the inbox that minibatch b will use at stage s is free. */
-static int64_t inbox_time(const struct pd_cursor *c, int s, int64_t b)
-{
-	int64_t r = c->schedule->plan->stages[s].replicas;
-
-	if (c->phase.evaluate)
-		return forward_time(c, s, b - pd_schedule_inboxes(c->schedule, s, true) * r);
-	return backward_time(c, s, b - c->schedule->lead[s] - 2 * r);
-}
-
 static int64_t op_time(const struct pd_cursor *c, const struct pd_cursor_stream *stream, int64_t n)
 {
+	const struct pd_schedule *schedule = c->schedule;
 	const struct pd_link *link = stream->link < 0 ? NULL
-						      : &c->schedule->wiring->links[stream->link];
-	int64_t r = c->schedule->plan->stages[c->stage].replicas, ready, room;
+						      : &schedule->wiring->links[stream->link];
+	bool evaluate = c->phase.evaluate;
+	int64_t ready, room;
 
 	switch (stream->kind) {
 	case PD_OP_load:
-		return inbox_time(c, c->stage, n) + 1;
+		return pd_timeline_inbox(schedule, evaluate, stream->stage, n) + 1;
 	case PD_OP_forward:
-		return forward_time(c, c->stage, n);
+		return pd_timeline_forward(schedule, evaluate, stream->stage, n);
 	case PD_OP_recv_activation:
 	case PD_OP_send_activation:
-		ready = forward_time(c, link->from, n) + 2;
-		room = inbox_time(c, link->to, n) + 3;
+		ready = pd_timeline_forward(schedule, evaluate, link->from, n) + 2;
+		room = pd_timeline_inbox(schedule, evaluate, link->to, n) + 3;
 		return ready > room ? ready : room;
 	case PD_OP_recv_gradient:
 	case PD_OP_send_gradient:
-		return backward_time(c, link->from + 1, n) + 2;
+		return pd_timeline_backward(schedule, link->from + 1, n) + 2;
 	case PD_OP_backward:
-		return backward_time(c, c->stage, n);
+	case PD_OP_backward_input:
+		return pd_timeline_backward(schedule, stream->stage, n);
+	case PD_OP_backward_weight:
+		return pd_timeline_backward_weight(schedule, stream->stage, n);
 	case PD_OP_allreduce:
-		return backward_time(c, c->stage, (n + 1) * r - 1) + 4;
+		return pd_timeline_allreduce(schedule, stream->stage, n);
 	case PD_OP_step:
-		return backward_time(c, c->stage, (n + 1) * r - 1) + 6;
+		return pd_timeline_allreduce(schedule, stream->stage, n) + 2;
 	default:
 		pd_bug("schedule: no time for %s", pd_op_kind_name[stream->kind]);
 	}
@@ -139,7 +116,7 @@ static int64_t op_id(const struct pd_cursor *c, const struct pd_cursor_stream *s
 	case PD_OP_send_gradient:
 		return 2 * (int64_t)stream->link + 1;
 	case PD_OP_allreduce:
-		return 2 * (int64_t)c->schedule->wiring->link_count + c->stage;
+		return 2 * (int64_t)c->schedule->wiring->link_count + stream->stage;
 	default:
 		return 0;
 	}
@@ -152,8 +129,8 @@ static bool per_group(enum pd_op_kind kind)
 
 static void set_key(struct pd_cursor *c, struct pd_cursor_stream *stream)
 {
-	int64_t r = c->schedule->plan->stages[c->stage].replicas;
-	int64_t begin = per_group(stream->kind) ? stream->next * r : stream->next;
+	int64_t group = c->schedule->group[stream->stage];
+	int64_t begin = per_group(stream->kind) ? stream->next * group : stream->next;
 
 	stream->key = begin < c->phase.last - c->phase.first
 		? op_time(c, stream, stream->next) * c->schedule->scale + op_id(c, stream)
@@ -162,13 +139,17 @@ static void set_key(struct pd_cursor *c, struct pd_cursor_stream *stream)
 
 int64_t pd_schedule_next_base(const struct pd_schedule *schedule, const struct pd_phase *phase)
 {
-	int64_t most = 1;
+	int64_t end = phase->last - phase->first, most = 0;
 
-	for (int s = 0; s < schedule->stage_count; s++)
-		if (schedule->plan->stages[s].replicas > most)
-			most = schedule->plan->stages[s].replicas;
-	return phase->base + schedule->origin +
-	       (phase->last - phase->first + most + 1) * schedule->span * schedule->scale;
+	for (int s = 0; s < schedule->stage_count; s++) {
+		int64_t group = schedule->group[s];
+		int64_t u = (end + group - 1) / group;
+		int64_t time = phase->evaluate ? pd_timeline_forward(schedule, true, s, end)
+					       : pd_timeline_allreduce(schedule, s, u);
+
+		most = time > most ? time : most;
+	}
+	return phase->base + schedule->origin + (most + 16) * schedule->scale;
 }
 
 static bool stage_loads(const struct pd_plan *plan, int s)
@@ -185,45 +166,43 @@ static bool stage_loads(const struct pd_plan *plan, int s)
 	return false;
 }
 
+/* What makes every key positive: no operation is earlier than one of these. */
+static int64_t origin(const struct pd_schedule *schedule)
+{
+	int64_t least = 0;
+
+	for (int s = 0; s < schedule->stage_count; s++) {
+		int64_t r = schedule->plan->stages[s].replicas;
+		int64_t times[] = { pd_timeline_forward(schedule, false, s, 0),
+				    pd_timeline_inbox(schedule, false, s, 0),
+				    pd_timeline_inbox(schedule, true, s, 0) };
+
+		for (size_t i = 0; i < PD_COUNT(times); i++)
+			least = times[i] - r < least ? times[i] - r : least;
+	}
+	return -least * schedule->scale;
+}
+
 struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error *err)
 {
-	struct pd_schedule *schedule;
+	struct pd_schedule *schedule = pd_zalloc(sizeof(*schedule));
+	size_t n = (size_t)plan->stage_count;
 
-	if (plan->schedule != PD_SCHEDULE_1F1B || plan->weights != PD_WEIGHTS_STASH ||
-	    plan->microbatches != 1) {
-		pd_error_input(err, "plan: schedule \"%s\" with weights \"%s\" and %" PRId64
-			       " microbatches cannot be run by this version; it knows \"1f1b\" with"
-			       " \"stash\" and 1", pd_schedule_kind_name[plan->schedule],
-			       pd_weight_kind_name[plan->weights], plan->microbatches);
-		return NULL;
-	}
-	schedule = pd_zalloc(sizeof(*schedule));
 	schedule->plan = plan;
 	schedule->stage_count = plan->stage_count;
-	schedule->lead = pd_calloc((size_t)plan->stage_count, sizeof(*schedule->lead));
-	schedule->loads = pd_calloc((size_t)plan->stage_count, sizeof(*schedule->loads));
-	for (int s = 0; s < plan->stage_count; s++) {
-		schedule->lead[s] = (int64_t)plan->stages[s].warmup * plan->stages[s].replicas;
+	schedule->group = pd_calloc(n, sizeof(*schedule->group));
+	schedule->warmup = pd_calloc(n, sizeof(*schedule->warmup));
+	schedule->slots = pd_calloc(n, sizeof(*schedule->slots));
+	schedule->loads = pd_calloc(n, sizeof(*schedule->loads));
+	if (pd_timeline_new(schedule, err) < 0) {
+		pd_schedule_free(schedule);
+		return NULL;
+	}
+	for (int s = 0; s < plan->stage_count; s++)
 		schedule->loads[s] = stage_loads(plan, s);
-		if (s > 0 && schedule->lead[s] > schedule->lead[s - 1]) {
-			pd_error_input(err, "plan: stages[%d].warmup: %d x %d replicas is more than the"
-				       " %" PRId64 " minibatches that stage %d admits before its first"
-				       " backward: the pipeline would deadlock", s,
-				       plan->stages[s].warmup, plan->stages[s].replicas,
-				       schedule->lead[s - 1], s - 1);
-			pd_schedule_free(schedule);
-			return NULL;
-		}
-	}
 	schedule->wiring = pd_wiring_new(plan);
-	schedule->span = 32 * (int64_t)plan->stage_count;
 	schedule->scale = 2 * (int64_t)schedule->wiring->link_count + plan->stage_count;
-	for (int s = 0; s < plan->stage_count; s++) {
-		int64_t back = schedule->lead[s] + (EVALUATION_SLOTS + 1) * plan->stages[s].replicas + 1;
-
-		if (back * schedule->span * schedule->scale > schedule->origin)
-			schedule->origin = back * schedule->span * schedule->scale;
-	}
+	schedule->origin = origin(schedule);
 	return schedule;
 }
 
@@ -231,8 +210,11 @@ void pd_schedule_free(struct pd_schedule *schedule)
 {
 	if (!schedule)
 		return;
-	pd_wiring_free(schedule->wiring);
-	free(schedule->lead);
+	if (schedule->wiring)
+		pd_wiring_free(schedule->wiring);
+	free(schedule->group);
+	free(schedule->warmup);
+	free(schedule->slots);
 	free(schedule->loads);
 	free(schedule);
 }
@@ -242,7 +224,7 @@ int64_t pd_schedule_unit(const struct pd_schedule *schedule)
 	int64_t unit = 1;
 
 	for (int s = 0; s < schedule->stage_count; s++) {
-		int64_t a = unit, b = schedule->plan->stages[s].replicas, product;
+		int64_t a = unit, b = schedule->group[s], product;
 
 		while (b) {
 			int64_t rest = a % b;
@@ -250,7 +232,7 @@ int64_t pd_schedule_unit(const struct pd_schedule *schedule)
 			a = b;
 			b = rest;
 		}
-		if (!pd_mul(unit / a, schedule->plan->stages[s].replicas, &product) ||
+		if (!pd_mul(unit / a, schedule->group[s], &product) ||
 		    product > INT64_C(1) << 40)
 			return INT64_MAX;       /* no such minibatch within a phase */
 		unit = product;
@@ -258,44 +240,56 @@ int64_t pd_schedule_unit(const struct pd_schedule *schedule)
 	return unit;
 }
 
-static void add_stream(struct pd_cursor *c, enum pd_op_kind kind, int link)
+static void add_stream(struct pd_cursor *c, int stage, enum pd_op_kind kind, int link)
 {
 	struct pd_cursor_stream *stream = &c->streams[c->stream_count++];
 
-	*stream = (struct pd_cursor_stream){ .kind = kind, .link = link,
+	*stream = (struct pd_cursor_stream){ .kind = kind, .stage = stage, .link = link,
 					     .next = per_group(kind) ? 0 : c->replica };
 	set_key(c, stream);
+}
+
+static void add_stage(struct pd_cursor *c, int s)
+{
+	const struct pd_schedule *schedule = c->schedule;
+	const struct pd_wiring *wiring = schedule->wiring;
+
+	if (schedule->loads[s])
+		add_stream(c, s, PD_OP_load, -1);
+	for (int i = 0; i < wiring->in_count[s]; i++)
+		add_stream(c, s, PD_OP_recv_activation, wiring->in[s][i]);
+	add_stream(c, s, PD_OP_forward, -1);
+	for (int i = 0; i < wiring->out_count[s]; i++)
+		add_stream(c, s, PD_OP_send_activation, wiring->out[s][i]);
+	if (c->phase.evaluate)
+		return;
+	for (int i = 0; i < wiring->out_count[s]; i++)
+		add_stream(c, s, PD_OP_recv_gradient, wiring->out[s][i]);
+	add_stream(c, s, schedule->splits ? PD_OP_backward_input : PD_OP_backward, -1);
+	for (int i = 0; i < wiring->in_count[s]; i++)
+		add_stream(c, s, PD_OP_send_gradient, wiring->in[s][i]);
+	if (schedule->splits)
+		add_stream(c, s, PD_OP_backward_weight, -1);
+	if (schedule->plan->stages[s].replicas > 1)
+		add_stream(c, s, PD_OP_allreduce, -1);
+	add_stream(c, s, PD_OP_step, -1);
 }
 
 void pd_cursor_init(struct pd_cursor *c, const struct pd_schedule *schedule, int rank,
 		    const struct pd_phase *phase, int64_t floor)
 {
 	const struct pd_wiring *wiring = schedule->wiring;
-	int need;
+	int stages[schedule->chunks], need = 0;
 
 	*c = (struct pd_cursor){ .schedule = schedule, .phase = *phase, .rank = rank,
 				 .floor = floor, .highest = phase->first - 1 };
-	c->stage = pd_plan_stage_of_rank(schedule->plan, rank, &c->replica);
-	need = 5 + 2 * (wiring->in_count[c->stage] + wiring->out_count[c->stage]);
+	c->replica = pd_schedule_stages(schedule, rank, stages);
+	for (int i = 0; i < schedule->chunks; i++)
+		need += 6 + 2 * (wiring->in_count[stages[i]] + wiring->out_count[stages[i]]);
 	c->streams = need <= PD_CURSOR_STREAMS ? c->few
 					       : pd_calloc((size_t)need, sizeof(*c->streams));
-	if (schedule->loads[c->stage])
-		add_stream(c, PD_OP_load, -1);
-	for (int i = 0; i < wiring->in_count[c->stage]; i++)
-		add_stream(c, PD_OP_recv_activation, wiring->in[c->stage][i]);
-	add_stream(c, PD_OP_forward, -1);
-	for (int i = 0; i < wiring->out_count[c->stage]; i++)
-		add_stream(c, PD_OP_send_activation, wiring->out[c->stage][i]);
-	if (phase->evaluate)
-		return;
-	for (int i = 0; i < wiring->out_count[c->stage]; i++)
-		add_stream(c, PD_OP_recv_gradient, wiring->out[c->stage][i]);
-	add_stream(c, PD_OP_backward, -1);
-	for (int i = 0; i < wiring->in_count[c->stage]; i++)
-		add_stream(c, PD_OP_send_gradient, wiring->in[c->stage][i]);
-	if (schedule->plan->stages[c->stage].replicas > 1)
-		add_stream(c, PD_OP_allreduce, -1);
-	add_stream(c, PD_OP_step, -1);
+	for (int i = 0; i < schedule->chunks; i++)
+		add_stage(c, stages[i]);
 }
 
 void pd_cursor_release(struct pd_cursor *c)
@@ -306,16 +300,39 @@ void pd_cursor_release(struct pd_cursor *c)
 	c->stream_count = 0;
 }
 
-/* The version that forward and backward of minibatch n (from 0) read. */
-static int64_t version_read(const struct pd_cursor *c, int64_t n)
+/* The version that forward or backward of microbatch n (from 0) reads. */
+static int64_t version_read(const struct pd_cursor *c, int stage, int64_t n, bool backward)
 {
-	const struct pd_stage *stage = &c->schedule->plan->stages[c->stage];
 	int64_t version;
 
 	if (c->phase.evaluate)
 		return c->floor;
-	version = c->phase.first + (n / stage->replicas - stage->warmup) * stage->replicas;
+	version = c->phase.first + pd_timeline_version(c->schedule, stage, n, backward);
 	return version > c->floor ? version : c->floor;
+}
+
+/* The version that the update of group u writes. */
+static int64_t version_written(const struct pd_cursor *c, int stage, int64_t u)
+{
+	int64_t version = c->phase.first + (u + 1) * c->schedule->group[stage];
+
+	return version < c->phase.last ? version : c->phase.last;
+}
+
+/* The oldest version that a forward still to come will read, or the newest. */
+static int64_t version_kept(const struct pd_cursor *c, int stage, int64_t newest)
+{
+	for (int i = 0; i < c->stream_count; i++) {
+		const struct pd_cursor_stream *stream = &c->streams[i];
+		int64_t version;
+
+		if (stream->stage != stage || stream->kind != PD_OP_forward ||
+		    stream->key == INT64_MAX || c->schedule->plan->weights == PD_WEIGHTS_LATEST)
+			continue;
+		version = version_read(c, stage, stream->next, false);
+		return version < newest ? version : newest;
+	}
+	return newest;
 }
 
 static int peer_of(const struct pd_cursor *c, const struct pd_cursor_stream *stream, int64_t n)
@@ -330,7 +347,7 @@ static int peer_of(const struct pd_cursor *c, const struct pd_cursor_stream *str
 bool pd_cursor_next(struct pd_cursor *c, struct pd_op *op_p)
 {
 	struct pd_cursor_stream *stream = &c->streams[0];
-	int64_t r = c->schedule->plan->stages[c->stage].replicas, n;
+	int64_t n;
 
 	for (int i = 1; i < c->stream_count; i++)
 		if (c->streams[i].key < stream->key)
@@ -340,22 +357,22 @@ bool pd_cursor_next(struct pd_cursor *c, struct pd_op *op_p)
 	n = stream->next;
 	*op_p = (struct pd_op){
 		.kind = stream->kind, .evaluate = c->phase.evaluate,
-		.rank = c->rank, .stage = c->stage, .peer = -1, .link = stream->link,
-		.microbatch = c->phase.first + n, .version = -1, .seq = -1,
+		.rank = c->rank, .stage = stream->stage, .peer = -1, .link = stream->link,
+		.microbatch = c->phase.first + n, .version = -1, .keep = -1, .seq = -1,
 	};
 	switch (stream->kind) {
 	case PD_OP_forward:
 	case PD_OP_backward:
-		op_p->version = version_read(c, n);
+	case PD_OP_backward_input:
+	case PD_OP_backward_weight:
+		op_p->version = version_read(c, stream->stage, n, stream->kind != PD_OP_forward);
 		break;
-	case PD_OP_allreduce:
 	case PD_OP_step:
-		op_p->microbatch = c->phase.first + n * r;
-		op_p->version = c->phase.first + (n + 1) * r;
-		if (op_p->version > c->phase.last)
-			op_p->version = c->phase.last;
-		if (stream->kind == PD_OP_allreduce)
-			op_p->version = -1;
+		op_p->version = version_written(c, stream->stage, n);
+		op_p->keep = version_kept(c, stream->stage, op_p->version);
+		/* fall through */
+	case PD_OP_allreduce:
+		op_p->microbatch = c->phase.first + n * c->schedule->group[stream->stage];
 		break;
 	default:
 		break;
@@ -366,7 +383,7 @@ bool pd_cursor_next(struct pd_cursor *c, struct pd_op *op_p)
 		op_p->seq = c->phase.base + c->schedule->origin + stream->key;
 	if (op_p->microbatch > c->highest)
 		c->highest = op_p->microbatch;
-	stream->next += per_group(stream->kind) ? 1 : r;
+	stream->next += per_group(stream->kind) ? 1 : c->schedule->plan->stages[stream->stage].replicas;
 	set_key(c, stream);
 	return true;
 }

@@ -4,17 +4,18 @@
  * and pd-plan's predictions.
  *
  * How a list is made.  Every operation of a phase has a place on one ideal time line
- * common to all ranks, a closed form of its stage and minibatch (schedule.c states it
+ * common to all ranks, a closed form of its stage and microbatch (timeline.c states it
  * and proves what follows).  A rank's list is its operations sorted by that time, and
  * the time of an operation that meets another rank, made unique, is its sequence number
  * `seq`: equal at all its parties and ascending in every list.  So the list cannot
  * deadlock even if every transfer blocks both its parties, and a cursor makes any rank's
  * list one operation at a time from a few integers.
  *
- * Minibatches of a training phase are numbered from the start of training; minibatch b
+ * Microbatches of a training phase are numbered from the start of training; microbatch b
  * of a phase that begins at b0 belongs to replica (b - b0) mod r of a stage with r
- * replicas.  A version of a stage's weights is named by the number of minibatches whose
- * gradients it contains.
+ * replicas.  A stage updates its weights after every group of microbatches: as many as the
+ * plan says, or, where it says 1, one for each replica.  A version of a stage's weights is
+ * named by the number of microbatches whose gradients it contains.
  */
 #ifndef PD_SCHEDULE_SCHEDULE_H
 #define PD_SCHEDULE_SCHEDULE_H
@@ -43,6 +44,7 @@ struct pd_op {
 	int32_t link;           /* of the wiring, for transfers, or -1 */
 	int64_t microbatch;     /* for allreduce and step: the first of the group it updates for */
 	int64_t version;        /* of the weights: read (forward, backward) or written (step); else -1 */
+	int64_t keep;           /* step: the oldest version that a later forward reads; else -1 */
 	int64_t seq;            /* of an operation that meets another rank, or -1 */
 };
 
@@ -50,9 +52,15 @@ struct pd_schedule {
 	const struct pd_plan *plan;     /* borrowed */
 	struct pd_wiring *wiring;       /* owned */
 	int stage_count;
-	int64_t *lead;                  /* per stage: warmup x replicas */
-	bool *loads;                    /* per stage: it uses inputs of the model */
-	int64_t span, scale, origin;    /* of the ideal time line, see schedule.c */
+	int chunks, positions;          /* stages per rank; stages / chunks */
+	bool drains;                    /* after every group: an update before the next forward */
+	bool splits;                    /* backward into backward_input and backward_weight */
+	/* per stage */
+	int64_t *group;                 /* microbatches per update */
+	int *warmup;                    /* forwards of a replica before its first backward */
+	int *slots;                     /* microbatches that a replica has in flight at most */
+	bool *loads;                    /* it uses inputs of the model */
+	int64_t span, scale, origin;    /* of the ideal time line, see timeline.c */
 };
 
 /*
@@ -65,7 +73,10 @@ struct pd_phase {
 	int64_t base;
 };
 
-/* Refuses plans that the generator cannot order (warm-ups that would deadlock). */
+/*
+ * Refuses what cannot be: warm-ups that would deadlock, a schedule and weights that do not
+ * go together, microbatches that the replicas cannot share.
+ */
 struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error *err);
 void pd_schedule_free(struct pd_schedule *schedule);
 
@@ -75,6 +86,10 @@ void pd_schedule_free(struct pd_schedule *schedule);
  */
 int pd_schedule_slots(const struct pd_schedule *schedule, int stage, bool evaluate);
 int pd_schedule_inboxes(const struct pd_schedule *schedule, int stage, bool evaluate);
+/* Versions of a stage's weights that live at once, at most. */
+int pd_schedule_versions(const struct pd_schedule *schedule, int stage);
+/* The stages of a rank, in order, into stages (schedule->chunks of them); its replica. */
+int pd_schedule_stages(const struct pd_schedule *schedule, int rank, int *stages);
 /* A phase can be cut short at any b for which b - first is a multiple of this. */
 int64_t pd_schedule_unit(const struct pd_schedule *schedule);
 
@@ -82,7 +97,7 @@ int64_t pd_schedule_unit(const struct pd_schedule *schedule);
 
 struct pd_cursor_stream {
 	enum pd_op_kind kind;
-	int link;
+	int stage, link;
 	int64_t next;                   /* its next minibatch (allreduce, step: group), from 0 */
 	int64_t key;                    /* of that operation; INT64_MAX at the end */
 };
@@ -91,7 +106,7 @@ struct pd_cursor {
 	const struct pd_schedule *schedule;
 	struct pd_phase phase;
 	int64_t floor, highest;
-	int rank, stage, replica;
+	int rank, replica;
 	int stream_count;
 	struct pd_cursor_stream *streams, few[PD_CURSOR_STREAMS];
 };
