@@ -125,14 +125,20 @@ static int read_stage(const struct pd_place *place, struct pd_plan *plan, int in
 	return read_stage_prediction(place, stage, err);
 }
 
-/* Every rank from 0 up to their number, once. */
+/* Every rank from 0 up to their number, once; interleaved stages share ranks. */
 static int check_ranks(const struct pd_place *stages, struct pd_plan *plan, struct pd_error *err)
 {
+	bool shared = plan->schedule == PD_SCHEDULE_INTERLEAVED;
 	int64_t total = 0;
 	bool *used;
 
 	for (int s = 0; s < plan->stage_count; s++)
-		total += plan->stages[s].replicas;
+		if (!shared)
+			total += plan->stages[s].replicas;
+		else
+			for (int r = 0; r < plan->stages[s].replicas; r++)
+				if (plan->stages[s].ranks[r] >= total)
+					total = plan->stages[s].ranks[r] + 1;
 	if (total > plan->topology.devices)
 		return pd_place_error(stages, err, "the stages have %" PRId64 " ranks, the "
 				      "topology "
@@ -146,7 +152,7 @@ static int check_ranks(const struct pd_place *stages, struct pd_plan *plan, stru
 			struct pd_place at = pd_place_index(&ranks, (size_t)r);
 			int rank = plan->stages[s].ranks[r];
 
-			if (rank < total && !used[rank]) {
+			if (rank < total && (shared || !used[rank])) {
 				used[rank] = true;
 				continue;
 			}

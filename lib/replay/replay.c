@@ -45,16 +45,20 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 	replay->workers = pd_calloc((size_t)plan->rank_count, sizeof(struct pd_worker *));
 	replay->done = pd_calloc((size_t)plan->rank_count, sizeof(bool));
 	for (int r = 0; r < plan->rank_count; r++) {
+		int chunks = replay->schedule->chunks, stages[chunks];
+		struct pd_worker_stage nets[chunks];
 		struct pd_worker_config config = {
 			.schedule = replay->schedule, .rank = r,
-			.device = pd_sim_device(replay->sim, r),
-			.net = pd_sim_net(replay->sim, r),
+			.device = pd_sim_device(replay->sim, r), .stages = nets,
 			.transport = pd_sim_transport(replay->fabric, r),
 			.batch_size = plan->profile->batch_size,
 			.sgd = { .momentum = 1 },       /* its buffer counts as memory */
 			.retired = options->retired, .context = options->context,
 		};
 
+		pd_schedule_stages(replay->schedule, r, stages);
+		for (int i = 0; i < chunks; i++)
+			nets[i] = (struct pd_worker_stage){ pd_sim_net(replay->sim, stages[i]), NULL };
 		replay->workers[r] = pd_worker_new(&config, err);
 		if (!replay->workers[r])
 			return -1;

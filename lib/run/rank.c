@@ -28,24 +28,30 @@
 #define UNWRITTEN 2                     /* checkpoints held in memory, at most */
 #define TAG_STATE ((UINT64_C(1) << 47) | (UINT64_C(1) << 46))
 
+/* One of the rank's stages. */
+struct part {
+	int stage;
+	struct pd_net *net;
+	struct pd_loader *loader;
+	struct pd_saver **savers;
+	size_t saver_count, saver_room;
+	int64_t exported;               /* the last checkpoint step told to the supervisor */
+};
+
 struct rank {
 	int number;
 	struct pd_channel channel;
 	struct pd_gate gate;
 	struct pd_job *job;
 	struct pd_schedule *schedule;
-	int stage, replica;
+	int replica, part_count;
+	struct part *parts;
 	struct pd_dataset train, test;
 	struct pd_device *device;
-	struct pd_net *net;
 	struct pd_transport *transport;
-	struct pd_loader *loader;
 	struct pd_worker *worker;
-	struct pd_saver **savers;
-	size_t saver_count, saver_room;
 	int64_t floor;                  /* of the first phase */
 	int64_t asked;                  /* the last checkpoint step asked of the worker */
-	int64_t exported;               /* the last checkpoint step told to the supervisor */
 	int64_t alive_ns;
 	FILE *trace;
 	char *trace_name;
@@ -87,10 +93,10 @@ static void on_loss(void *context, const struct pd_op *op, const struct pd_loss 
 
 /* ---- setting up ---- */
 
-static int open_loader(struct rank *rank, struct pd_error *err)
+static int open_loader(struct rank *rank, struct part *part, struct pd_error *err)
 {
 	const struct pd_model *model = rank->job->plan->profile->model;
-	const struct pd_net_sizes *sizes = rank->device->ops->net_sizes(rank->net);
+	const struct pd_net_sizes *sizes = rank->device->ops->net_sizes(part->net);
 	int inputs[4], n = 0;
 	struct pd_loader_config config = {
 		.model = model, .train = &rank->train,
@@ -106,23 +112,31 @@ static int open_loader(struct rank *rank, struct pd_error *err)
 	config.input_count = n;
 	if (n == 0)
 		return 0;
-	rank->loader = pd_loader_open(&config, err);
-	return rank->loader ? 0 : -1;
+	part->loader = pd_loader_open(&config, err);
+	return part->loader ? 0 : -1;
+}
+
+static int open_part(struct rank *rank, struct part *part, struct pd_error *err)
+{
+	const struct pd_plan *plan = rank->job->plan;
+	struct pd_net_config net = {
+		.model = plan->profile->model, .batch_size = plan->profile->batch_size,
+		.seed = (uint64_t)rank->job->seed,
+		.first = plan->stages[part->stage].first_layer,
+		.count = plan->stages[part->stage].layer_count,
+	};
+
+	part->net = rank->device->ops->net_open(rank->device, &net, err);
+	return part->net ? open_loader(rank, part, err) : -1;
 }
 
 static int open_device(struct rank *rank, struct pd_error *err)
 {
-	const struct pd_plan *plan = rank->job->plan;
 	const struct pd_device_ops *ops = pd_device_find(rank->job->device, err);
 	struct pd_device_config config = { .gate = &rank->gate,
 					   .threads = (int)rank->job->threads };
-	struct pd_net_config net = {
-		.model = plan->profile->model, .batch_size = plan->profile->batch_size,
-		.seed = (uint64_t)rank->job->seed,
-		.first = plan->stages[rank->stage].first_layer,
-		.count = plan->stages[rank->stage].layer_count,
-	};
-	struct pd_transport_config ends = { .rank = rank->number, .ranks = plan->rank_count,
+	struct pd_transport_config ends = { .rank = rank->number,
+					    .ranks = rank->job->plan->rank_count,
 					    .gate = &rank->gate };
 
 	if (!ops)
@@ -130,43 +144,88 @@ static int open_device(struct rank *rank, struct pd_error *err)
 	rank->device = ops->open(&config, err);
 	if (!rank->device)
 		return -1;
-	rank->net = ops->net_open(rank->device, &net, err);
-	if (!rank->net)
-		return -1;
+	for (int i = 0; i < rank->part_count; i++)
+		if (open_part(rank, &rank->parts[i], err) < 0)
+			return -1;
 	rank->transport = pd_transports[0]->open(&ends, err);
 	return rank->transport ? 0 : -1;
+}
+
+static int init_weights(struct rank *rank, struct pd_error *err)
+{
+	for (int i = 0; i < rank->part_count; i++)
+		if (rank->device->ops->net_init(rank->parts[i].net,
+				pd_weights_newest(pd_worker_weights(rank->worker, i), NULL),
+				pd_worker_state_arena(rank->worker, i), err) < 0)
+			return -1;
+	return 0;
+}
+
+static struct pd_saver *saver_of(struct part *part, int64_t step)
+{
+	for (size_t i = 0; i < part->saver_count; i++)
+		if (part->savers[i]->step == step)
+			return part->savers[i];
+	return NULL;
+}
+
+/* One that is not in use, of stage number i. */
+static struct pd_saver *free_saver(struct rank *rank, int i)
+{
+	struct part *part = &rank->parts[i];
+	struct pd_saver *saver = saver_of(part, -1);
+
+	if (saver)
+		return saver;
+	saver = pd_zalloc(sizeof(*saver));
+	*saver = (struct pd_saver){
+		.job = rank->job, .device = rank->device, .net = part->net,
+		.worker = rank->worker, .number = i, .stage = part->stage, .step = -1,
+	};
+	part->savers = pd_grow(part->savers, &part->saver_room, part->saver_count + 1,
+			       sizeof(*part->savers));
+	part->savers[part->saver_count++] = saver;
+	return saver;
+}
+
+static int restore_weights(struct rank *rank, struct pd_error *err)
+{
+	struct pd_checkpoint *ck = pd_checkpoint_open(rank->job->checkpoint,
+						      rank->job->resume_step, err);
+	int status = 0;
+
+	if (!ck)
+		return -1;
+	/* several stages on a rank: their schedule drains, and keeps no older versions */
+	for (int i = 0; i < rank->part_count && status == 0; i++)
+		status = pd_saver_restore(ck, rank->schedule, free_saver(rank, i), &rank->floor,
+					  err);
+	pd_checkpoint_close(ck);
+	return status;
 }
 
 static int open_worker(struct rank *rank, struct pd_error *err)
 {
 	const struct pd_job *job = rank->job;
+	struct pd_worker_stage *stages = pd_calloc((size_t)rank->part_count, sizeof(*stages));
 	struct pd_worker_config config = {
 		.schedule = rank->schedule, .rank = rank->number, .device = rank->device,
-		.net = rank->net, .first_tensor = job->plan->profile->model->input_count,
-		.transport = rank->transport, .gate = &rank->gate, .loader = rank->loader,
+		.stages = stages, .first_tensor = job->plan->profile->model->input_count,
+		.transport = rank->transport, .gate = &rank->gate,
 		.batch_size = job->plan->profile->batch_size,
 		.sgd = { (float)job->rate, (float)job->momentum, (float)job->weight_decay },
 		.retired = rank->trace ? on_retired : NULL, .loss = on_loss, .context = rank,
 	};
-	struct pd_checkpoint *ck;
-	int status;
 
+	for (int i = 0; i < rank->part_count; i++)
+		stages[i] = (struct pd_worker_stage){ rank->parts[i].net, rank->parts[i].loader };
 	rank->worker = pd_worker_new(&config, err);
+	free(stages);
 	if (!rank->worker)
 		return -1;
-	if (rank->device->ops->net_init(rank->net,
-					pd_weights_newest(pd_worker_weights(rank->worker), NULL),
-					pd_worker_state_arena(rank->worker), err) < 0)
+	if (init_weights(rank, err) < 0)
 		return -1;
-	if (job->resume_step < 0)
-		return 0;
-	ck = pd_checkpoint_open(job->checkpoint, job->resume_step, err);
-	if (!ck)
-		return -1;
-	status = pd_saver_restore(ck, job->plan, rank->stage, rank->device, rank->net, rank->worker,
-				  &rank->floor, err);
-	pd_checkpoint_close(ck);
-	return status;
+	return job->resume_step < 0 ? 0 : restore_weights(rank, err);
 }
 
 static int open_trace(struct rank *rank, struct pd_error *err)
@@ -181,6 +240,18 @@ static int open_trace(struct rank *rank, struct pd_error *err)
 	return 0;
 }
 
+static void set_parts(struct rank *rank)
+{
+	int stages[rank->schedule->chunks];
+
+	rank->replica = pd_schedule_stages(rank->schedule, rank->number, stages);
+	rank->part_count = rank->schedule->chunks;
+	rank->parts = pd_calloc((size_t)rank->part_count, sizeof(*rank->parts));
+	for (int i = 0; i < rank->part_count; i++)
+		rank->parts[i] = (struct part){ .stage = stages[i],
+						.exported = rank->job->resume_step };
+}
+
 static int set_up(struct rank *rank, json_t *message, struct pd_error *err)
 {
 	const struct pd_profile *profile;
@@ -192,15 +263,12 @@ static int set_up(struct rank *rank, json_t *message, struct pd_error *err)
 	rank->schedule = pd_schedule_new(rank->job->plan, err);
 	if (!rank->schedule)
 		return -1;
-	rank->stage = pd_plan_stage_of_rank(rank->job->plan, rank->number, &rank->replica);
+	set_parts(rank);
 	if (!profile->model)
 		return pd_error_input(err, "the plan's profile has no model: nothing to run");
-	if (pd_job_data(rank->job, &rank->train, &rank->test, err) < 0 ||
-	    open_device(rank, err) < 0 || open_loader(rank, err) < 0 || open_trace(rank, err) < 0 ||
-	    open_worker(rank, err) < 0)
-		return -1;
-	rank->exported = rank->job->resume_step;
-	return 0;
+	return pd_job_data(rank->job, &rank->train, &rank->test, err) < 0 ||
+	       open_device(rank, err) < 0 || open_trace(rank, err) < 0 ||
+	       open_worker(rank, err) < 0 ? -1 : 0;
 }
 
 static char *to_hex(const unsigned char *bytes, size_t length)
@@ -260,55 +328,35 @@ static int connect_ranks(struct rank *rank, const json_t *message, struct pd_err
 
 /* ---- checkpoints ---- */
 
-static struct pd_saver *saver_of(struct rank *rank, int64_t step)
-{
-	for (size_t i = 0; i < rank->saver_count; i++)
-		if (rank->savers[i]->step == step)
-			return rank->savers[i];
-	return NULL;
-}
-
-static struct pd_saver *free_saver(struct rank *rank)
-{
-	struct pd_saver *saver = saver_of(rank, -1);
-
-	if (saver)
-		return saver;
-	saver = pd_zalloc(sizeof(*saver));
-	*saver = (struct pd_saver){
-		.job = rank->job, .device = rank->device, .net = rank->net,
-		.worker = rank->worker, .stage = rank->stage, .step = -1,
-	};
-	rank->savers = pd_grow(rank->savers, &rank->saver_room, rank->saver_count + 1,
-			       sizeof(*rank->savers));
-	rank->savers[rank->saver_count++] = saver;
-	return saver;
-}
-
 /*
  * While checkpoints come faster than they are written, the work waits.  A rank that waits
  * has nothing more to give to those that are to be written, so none waits for ever.
  */
 static void hold_back(struct rank *rank)
 {
+	const struct part *part = &rank->parts[0];
 	int unwritten = 0;
 
-	for (size_t i = 0; i < rank->saver_count; i++)
-		unwritten += rank->savers[i]->step >= 0 && rank->savers[i]->complete;
+	for (size_t i = 0; i < part->saver_count; i++)
+		unwritten += part->savers[i]->step >= 0 && part->savers[i]->complete;
 	pd_worker_hold(rank->worker, unwritten >= UNWRITTEN);
 }
 
 /* Replica 0 of each stage writes it. */
 static void ask_checkpoint(struct rank *rank, int64_t at)
 {
-	const struct pd_stage *stage = &rank->job->plan->stages[rank->stage];
-	struct pd_saver *saver;
-
 	if (!rank->job->checkpoint || rank->replica != 0)
 		return;
-	saver = free_saver(rank);
-	pd_saver_begin(saver, at, at - (int64_t)stage->warmup * stage->replicas);
+	for (int i = 0; i < rank->part_count; i++)
+		pd_saver_begin(free_saver(rank, i), at,
+			       pd_worker_checkpoint_oldest(rank->worker, i, at));
 	pd_worker_checkpoint(rank->worker, at);
+}
+
+/* Minibatches that the first stage is ahead of its backwards. */
+static int64_t most_ahead(const struct rank *rank)
+{
+	return (int64_t)rank->schedule->slots[0] * rank->job->plan->stages[0].replicas;
 }
 
 /*
@@ -317,7 +365,7 @@ static void ask_checkpoint(struct rank *rank, int64_t at)
  */
 static void ask_next_checkpoint(struct rank *rank)
 {
-	int64_t reach = pd_worker_highest(rank->worker) + 2 * (rank->schedule->lead[0] +
+	int64_t reach = pd_worker_highest(rank->worker) + 2 * (most_ahead(rank) +
 							       pd_schedule_unit(rank->schedule));
 
 	if (!rank->in_phase || rank->phase.evaluate || rank->stopping)
@@ -335,24 +383,23 @@ static void ask_next_checkpoint(struct rank *rank)
 	}
 }
 
-static int exported(struct rank *rank, struct pd_saver *saver)
+static int exported(struct rank *rank, struct part *part, struct pd_saver *saver)
 {
 	json_t *versions = json_array();
 
 	for (int i = 0; i < saver->version_count; i++)
 		json_array_append_new(versions, json_integer(saver->versions[i]));
-	pd_worker_checkpoint_done(rank->worker, saver->step);
-	rank->exported = saver->step;
-	return say(rank, json_pack("{s:s, s:I, s:o}", "event", "exported",
-				   "step", (json_int_t)saver->step, "versions", versions));
+	part->exported = saver->step;
+	return say(rank, json_pack("{s:s, s:i, s:I, s:o}", "event", "exported",
+				   "stage", saver->stage, "step", (json_int_t)saver->step,
+				   "versions", versions));
 }
 
-static int take_pause(struct rank *rank, struct pd_error *err)
+static int take_pause_of(struct rank *rank, struct part *part, enum pd_pause pause,
+			 struct pd_error *err)
 {
-	enum pd_pause pause = pd_worker_paused(rank->worker);
-
-	for (size_t i = 0; i < rank->saver_count; i++) {
-		struct pd_saver *saver = rank->savers[i];
+	for (size_t i = 0; i < part->saver_count; i++) {
+		struct pd_saver *saver = part->savers[i];
 		bool reached;
 
 		if (saver->step < 0 || saver->complete)
@@ -362,9 +409,34 @@ static int take_pause(struct rank *rank, struct pd_error *err)
 			  pd_worker_state_reached(rank->worker, saver->step);
 		if (pd_saver_take(saver, reached ? pause : PD_PAUSE_VERSION, err) < 0)
 			return -1;
-		if (saver->complete && exported(rank, saver) < 0)
+		if (saver->complete && exported(rank, part, saver) < 0)
 			return -1;
 	}
+	return 0;
+}
+
+/* What all stages of the rank have given, the worker need not pause for any more. */
+static void forget_complete(struct rank *rank)
+{
+	for (size_t i = 0; i < rank->parts[0].saver_count; i++) {
+		int64_t step = rank->parts[0].savers[i]->step;
+		bool complete = step >= 0;
+
+		for (int k = 0; k < rank->part_count && complete; k++)
+			complete = rank->parts[k].exported >= step;
+		if (complete)
+			pd_worker_checkpoint_done(rank->worker, step);
+	}
+}
+
+static int take_pause(struct rank *rank, struct pd_error *err)
+{
+	enum pd_pause pause = pd_worker_paused(rank->worker);
+
+	for (int i = 0; i < rank->part_count; i++)
+		if (take_pause_of(rank, &rank->parts[i], pause, err) < 0)
+			return -1;
+	forget_complete(rank);
 	return 0;
 }
 
@@ -372,28 +444,29 @@ static int take_pause(struct rank *rank, struct pd_error *err)
  * Replica 0's running statistics are the stage's: the others, which nothing but an
  * evaluation reads, take them over when a training phase ends.
  */
-static int share_state(struct rank *rank, struct pd_error *err)
+static int share_state(struct rank *rank, int i, struct pd_error *err)
 {
-	const struct pd_stage *stage = &rank->job->plan->stages[rank->stage];
+	const struct pd_stage *stage = &rank->job->plan->stages[rank->parts[i].stage];
 	const struct pd_transport_ops *transport = rank->transport->ops;
-	size_t bytes = rank->device->ops->net_sizes(rank->net)->state_bytes;
-	void *state = pd_worker_state_arena(rank->worker);
+	size_t bytes = rank->device->ops->net_sizes(rank->parts[i].net)->state_bytes;
+	void *state = pd_worker_state_arena(rank->worker, i);
+	uint64_t tag = TAG_STATE + (uint64_t)i;
 	struct pd_event *events;
 	bool pending = true;
 
 	if (stage->replicas == 1 || bytes == 0)
 		return 0;
 	events = pd_calloc((size_t)stage->replicas, sizeof(*events));
-	for (int i = 1; i < stage->replicas; i++) {
-		if (rank->replica != 0 && rank->replica != i)
+	for (int k = 1; k < stage->replicas; k++) {
+		if (rank->replica != 0 && rank->replica != k)
 			continue;
-		pd_event_arm(&events[i]);
+		pd_event_arm(&events[k]);
 		if (rank->replica == 0)
-			transport->send(rank->transport, stage->ranks[i], TAG_STATE, state, bytes,
-					NULL, &events[i]);
+			transport->send(rank->transport, stage->ranks[k], tag, state, bytes, NULL,
+					&events[k]);
 		else
-			transport->recv(rank->transport, stage->ranks[0], TAG_STATE, state, bytes,
-					NULL, &events[i]);
+			transport->recv(rank->transport, stage->ranks[0], tag, state, bytes, NULL,
+					&events[k]);
 	}
 	while (pending) {
 		struct pollfd p = { .fd = transport->fd(rank->transport), .events = POLLIN };
@@ -403,8 +476,8 @@ static int share_state(struct rank *rank, struct pd_error *err)
 			free(events);
 			return pd_error_failed(err, "transport: %s", rank->gate.err.text);
 		}
-		for (int i = 1; i < stage->replicas; i++)
-			pending |= !pd_event_done(&events[i]);
+		for (int k = 1; k < stage->replicas; k++)
+			pending |= !pd_event_done(&events[k]);
 		if (pending && transport->arm(rank->transport) == 0)
 			poll(&p, 1, 100);
 	}
@@ -412,21 +485,27 @@ static int share_state(struct rank *rank, struct pd_error *err)
 	return 0;
 }
 
+/* The end of an epoch or of the run: the newest version is all there is to keep. */
+static int take_end(struct rank *rank, int i, struct pd_error *err)
+{
+	struct part *part = &rank->parts[i];
+	struct pd_saver *saver;
+
+	if (!rank->job->checkpoint || rank->replica != 0 || part->exported >= rank->phase.last)
+		return 0;
+	saver = free_saver(rank, i);
+	saver->step = rank->phase.last;
+	return pd_saver_take_all(saver, err) < 0 ? -1 : exported(rank, part, saver);
+}
+
 static int phase_done(struct rank *rank, struct pd_error *err)
 {
 	rank->in_phase = false;
 	if (rank->phase.evaluate || rank->phase.last == rank->phase.first)
 		return 0;
-	if (share_state(rank, err) < 0)
-		return -1;
-	/* the end of an epoch or of the run: the newest version is all there is to keep */
-	if (rank->job->checkpoint && rank->replica == 0 && rank->exported < rank->phase.last) {
-		struct pd_saver *saver = free_saver(rank);
-
-		saver->step = rank->phase.last;
-		if (pd_saver_take_all(saver, err) < 0 || exported(rank, saver) < 0)
+	for (int i = 0; i < rank->part_count; i++)
+		if (share_state(rank, i, err) < 0 || take_end(rank, i, err) < 0)
 			return -1;
-	}
 	return 0;
 }
 
@@ -442,14 +521,17 @@ static int stop_at(struct rank *rank, const json_t *message)
 	rank->stop_phase = phase;
 	if (rank->in_phase && rank->position.number == phase && !rank->phase.evaluate &&
 	    at < rank->phase.last) {
-		struct pd_saver *end = saver_of(rank, rank->phase.last);
+		for (int i = 0; i < rank->part_count; i++) {
+			struct pd_saver *end = saver_of(&rank->parts[i], rank->phase.last);
 
-		if (end) {
-			pd_worker_checkpoint_done(rank->worker, end->step);
-			pd_saver_release(end);
+			if (end) {
+				pd_worker_checkpoint_done(rank->worker, end->step);
+				pd_saver_release(end);
+			}
 		}
 		/* nothing of the phase has begun: the one before left its checkpoint, if any */
-		if (at > rank->phase.first && !saver_of(rank, at) && rank->exported < at)
+		if (at > rank->phase.first && !saver_of(&rank->parts[0], at) &&
+		    rank->parts[0].exported < at)
 			ask_checkpoint(rank, at);
 		pd_worker_limit(rank->worker, at);
 		rank->phase.last = at;
@@ -477,10 +559,12 @@ static int handle(struct rank *rank, json_t *message, struct pd_error *err)
 	} else if (pd_message_is(message, "write")) {
 		int64_t step = json_integer_value(json_object_get(message, "step"));
 
-		status = pd_saver_write(saver_of(rank, step), err);
-		if (status == 0)
-			status = say(rank, json_pack("{s:s, s:I}", "event", "saved",
-						     "step", (json_int_t)step));
+		for (int i = 0; i < rank->part_count && status == 0; i++) {
+			status = pd_saver_write(saver_of(&rank->parts[i], step), err);
+			if (status == 0)
+				status = say(rank, json_pack("{s:s, s:I}", "event", "saved",
+							     "step", (json_int_t)step));
+		}
 	} else if (pd_message_is(message, "exit")) {
 		rank->exit = true;
 	}
@@ -549,7 +633,7 @@ static bool next_phase(struct rank *rank)
 	if (rank->position.number == 0 && rank->job->resume_step >= 0)
 		floor = rank->floor;
 	if (rank->phase.evaluate)
-		pd_weights_newest(pd_worker_weights(rank->worker), &floor);
+		pd_weights_newest(pd_worker_weights(rank->worker, 0), &floor);
 	pd_worker_begin(rank->worker, &rank->phase, floor);
 	rank->in_phase = true;
 	/* who goes on inside an epoch needs the older versions too */
@@ -601,18 +685,25 @@ static int train(struct rank *rank, struct pd_error *err)
 
 static void tear_down(struct rank *rank)
 {
-	for (size_t i = 0; i < rank->saver_count; i++) {
-		pd_saver_release(rank->savers[i]);
-		free(rank->savers[i]);
+	for (int i = 0; i < rank->part_count; i++) {
+		struct part *part = &rank->parts[i];
+
+		for (size_t k = 0; k < part->saver_count; k++) {
+			pd_saver_release(part->savers[k]);
+			free(part->savers[k]);
+		}
+		free(part->savers);
 	}
-	free(rank->savers);
 	pd_worker_free(rank->worker);
-	if (rank->loader)
-		pd_loader_close(rank->loader);
+	for (int i = 0; i < rank->part_count; i++) {
+		if (rank->parts[i].loader)
+			pd_loader_close(rank->parts[i].loader);
+		if (rank->parts[i].net)
+			rank->device->ops->net_close(rank->parts[i].net);
+	}
+	free(rank->parts);
 	if (rank->transport)
 		rank->transport->ops->close(rank->transport);
-	if (rank->net)
-		rank->device->ops->net_close(rank->net);
 	if (rank->device)
 		rank->device->ops->close(rank->device);
 	pd_dataset_release(&rank->train);

@@ -95,7 +95,7 @@ static int take_version(struct pd_saver *saver, int64_t number, const void *buff
 
 static int take_versions(struct pd_saver *saver, struct pd_error *err)
 {
-	const struct pd_weights *weights = pd_worker_weights(saver->worker);
+	const struct pd_weights *weights = pd_worker_weights(saver->worker, saver->number);
 	int64_t newest;
 
 	pd_weights_newest(weights, &newest);
@@ -108,9 +108,9 @@ static int take_versions(struct pd_saver *saver, struct pd_error *err)
 		    take_version(saver, v->number, v->buffer, err) < 0)
 			return -1;
 	}
-	if (newest == saver->step && !saver->velocity && pd_worker_velocity(saver->worker)) {
+	if (newest == saver->step && !saver->velocity && pd_worker_velocity(saver->worker, saver->number)) {
 		saver->velocity = export_part(saver, PD_PART_PARAMETER,
-					      pd_worker_velocity(saver->worker), err);
+					      pd_worker_velocity(saver->worker, saver->number), err);
 		if (!saver->velocity)
 			return -1;
 	}
@@ -119,7 +119,7 @@ static int take_versions(struct pd_saver *saver, struct pd_error *err)
 
 static int take_state(struct pd_saver *saver, struct pd_error *err)
 {
-	void *arena = pd_worker_state_arena(saver->worker);
+	void *arena = pd_worker_state_arena(saver->worker, saver->number);
 
 	saver->has_state = true;
 	if (!arena)
@@ -244,11 +244,24 @@ static int import_part(const struct pd_checkpoint *ck, struct pd_device *device,
 	return 0;
 }
 
+/* Are the versions those that the stage would have kept: an update apart, and not too many? */
+static bool spaced(const struct pd_schedule *schedule, int s,
+		   const struct pd_checkpoint_stage *held)
+{
+	if (held->version_count > pd_schedule_versions(schedule, s))
+		return false;
+	for (int i = 1; i < held->version_count; i++)
+		if (held->versions[i] - held->versions[i - 1] != schedule->group[s])
+			return false;
+	return true;
+}
+
 /* The stage of the checkpoint that all layers of a stage come from with the versions that
  * the stage needs, or NULL. */
 static const struct pd_checkpoint_stage *fitting(const struct pd_checkpoint *ck,
-						 const struct pd_plan *plan, int s)
+						 const struct pd_schedule *schedule, int s)
 {
+	const struct pd_plan *plan = schedule->plan;
 	const struct pd_stage *stage = &plan->stages[s];
 	const struct pd_checkpoint_stage *first = NULL;
 
@@ -265,37 +278,36 @@ static const struct pd_checkpoint_stage *fitting(const struct pd_checkpoint *ck,
 			   (size_t)held->version_count * sizeof(*held->versions)) != 0)
 			return NULL;
 	}
-	return first;
+	return first && spaced(schedule, s, first) ? first : NULL;
 }
 
-int pd_saver_restore(const struct pd_checkpoint *ck, const struct pd_plan *plan, int stage,
-		     struct pd_device *device, struct pd_net *net, struct pd_worker *worker,
-		     int64_t *floor_p, struct pd_error *err)
+int pd_saver_restore(const struct pd_checkpoint *ck, const struct pd_schedule *schedule,
+		     const struct pd_saver *saver, int64_t *floor_p, struct pd_error *err)
 {
-	const struct pd_checkpoint_stage *held = fitting(ck, plan, stage);
-	struct pd_weights *weights = pd_worker_weights(worker);
+	const struct pd_checkpoint_stage *held = fitting(ck, schedule, saver->stage);
+	struct pd_weights *weights = pd_worker_weights(saver->worker, saver->number);
+	void *velocity = pd_worker_velocity(saver->worker, saver->number);
+	void *state = pd_worker_state_arena(saver->worker, saver->number);
+	struct pd_device *device = saver->device;
 	int64_t step = pd_checkpoint_info(ck)->step;
 
 	pd_weights_renumber(weights, step);
 	*floor_p = step;
-	if (import_part(ck, device, net, PD_PART_PARAMETER, "", -1,
+	if (import_part(ck, device, saver->net, PD_PART_PARAMETER, "", -1,
 			pd_weights_newest(weights, NULL), err) < 0)
 		return -1;
-	if (pd_worker_velocity(worker) &&
-	    import_part(ck, device, net, PD_PART_PARAMETER, ".velocity", -1,
-			pd_worker_velocity(worker), err) < 0)
+	if (velocity && import_part(ck, device, saver->net, PD_PART_PARAMETER, ".velocity", -1,
+				    velocity, err) < 0)
 		return -1;
-	if (pd_worker_state_arena(worker) &&
-	    import_part(ck, device, net, PD_PART_STATE, "", -1, pd_worker_state_arena(worker),
-			err) < 0)
+	if (state && import_part(ck, device, saver->net, PD_PART_STATE, "", -1, state, err) < 0)
 		return -1;
 	for (int i = 0; held && i < held->version_count - 1; i++) {
 		void *buffer = pd_weights_restore(weights, held->versions[i]);
 
 		if (i == 0)
 			*floor_p = held->versions[0];
-		if (import_part(ck, device, net, PD_PART_PARAMETER, "", held->versions[i], buffer,
-				err) < 0)
+		if (import_part(ck, device, saver->net, PD_PART_PARAMETER, "", held->versions[i],
+				buffer, err) < 0)
 			return -1;
 	}
 	return 0;

@@ -15,6 +15,7 @@ struct pd_saver {
 	struct pd_device *device;
 	struct pd_net *net;
 	struct pd_worker *worker;
+	int number;                     /* of the stage among the rank's */
 	int stage;
 	int64_t step;                   /* -1: not in use */
 	int64_t low;                    /* oldest version it needs */
@@ -35,12 +36,11 @@ int pd_saver_write(struct pd_saver *saver, struct pd_error *err);
 void pd_saver_release(struct pd_saver *saver);
 
 /*
- * The other way: newest parameters, velocity and state of the stage; and, when the stage
- * is one that the checkpoint's versions fit (same warm-up, replicas and versions for all
- * its layers), the older ones.  *floor_p: the oldest version restored.
+ * The other way: newest parameters, velocity and state of the saver's stage; and, when the
+ * stage is one that the checkpoint's versions fit (same warm-up, replicas and versions for
+ * all its layers, an update apart), the older ones.  *floor_p: the oldest version restored.
  */
-int pd_saver_restore(const struct pd_checkpoint *ck, const struct pd_plan *plan, int stage,
-		     struct pd_device *device, struct pd_net *net, struct pd_worker *worker,
-		     int64_t *floor_p, struct pd_error *err);
+int pd_saver_restore(const struct pd_checkpoint *ck, const struct pd_schedule *schedule,
+		     const struct pd_saver *saver, int64_t *floor_p, struct pd_error *err);
 
 #endif

@@ -216,7 +216,8 @@ static int on_exported(struct supervisor *s, int r, const json_t *message, struc
 	if (!p)
 		p = new_pending(s, step);
 	p->exported++;
-	p->versions[stage_of(s, r, NULL)] = json_incref(json_object_get(message, "versions"));
+	p->versions[json_integer_value(json_object_get(message, "stage"))] =
+		json_incref(json_object_get(message, "versions"));
 	return write_next(s, err);
 }
 

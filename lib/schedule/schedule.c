@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The generator: cursors over the ideal time line (timeline.c). */
+/* The generator: cursors over the ideal time line (ideal.c). */
 #include "schedule/schedule.h"
 
 #include "base/mem.h"
-#include "schedule/timeline.h"
+#include "schedule/ideal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -80,26 +80,26 @@ static int64_t op_time(const struct pd_cursor *c, const struct pd_cursor_stream 
 
 	switch (stream->kind) {
 	case PD_OP_load:
-		return pd_timeline_inbox(schedule, evaluate, stream->stage, n) + 1;
+		return pd_ideal_inbox(schedule, evaluate, stream->stage, n) + 1;
 	case PD_OP_forward:
-		return pd_timeline_forward(schedule, evaluate, stream->stage, n);
+		return pd_ideal_forward(schedule, evaluate, stream->stage, n);
 	case PD_OP_recv_activation:
 	case PD_OP_send_activation:
-		ready = pd_timeline_forward(schedule, evaluate, link->from, n) + 2;
-		room = pd_timeline_inbox(schedule, evaluate, link->to, n) + 3;
+		ready = pd_ideal_forward(schedule, evaluate, link->from, n) + 2;
+		room = pd_ideal_inbox(schedule, evaluate, link->to, n) + 3;
 		return ready > room ? ready : room;
 	case PD_OP_recv_gradient:
 	case PD_OP_send_gradient:
-		return pd_timeline_backward(schedule, link->from + 1, n) + 2;
+		return pd_ideal_backward(schedule, link->from + 1, n) + 2;
 	case PD_OP_backward:
 	case PD_OP_backward_input:
-		return pd_timeline_backward(schedule, stream->stage, n);
+		return pd_ideal_backward(schedule, stream->stage, n);
 	case PD_OP_backward_weight:
-		return pd_timeline_backward_weight(schedule, stream->stage, n);
+		return pd_ideal_backward_weight(schedule, stream->stage, n);
 	case PD_OP_allreduce:
-		return pd_timeline_allreduce(schedule, stream->stage, n);
+		return pd_ideal_allreduce(schedule, stream->stage, n);
 	case PD_OP_step:
-		return pd_timeline_allreduce(schedule, stream->stage, n) + 2;
+		return pd_ideal_allreduce(schedule, stream->stage, n) + 2;
 	default:
 		pd_bug("schedule: no time for %s", pd_op_kind_name[stream->kind]);
 	}
@@ -144,8 +144,8 @@ int64_t pd_schedule_next_base(const struct pd_schedule *schedule, const struct p
 	for (int s = 0; s < schedule->stage_count; s++) {
 		int64_t group = schedule->group[s];
 		int64_t u = (end + group - 1) / group;
-		int64_t time = phase->evaluate ? pd_timeline_forward(schedule, true, s, end)
-					       : pd_timeline_allreduce(schedule, s, u);
+		int64_t time = phase->evaluate ? pd_ideal_forward(schedule, true, s, end)
+					       : pd_ideal_allreduce(schedule, s, u);
 
 		most = time > most ? time : most;
 	}
@@ -173,9 +173,9 @@ static int64_t origin(const struct pd_schedule *schedule)
 
 	for (int s = 0; s < schedule->stage_count; s++) {
 		int64_t r = schedule->plan->stages[s].replicas;
-		int64_t times[] = { pd_timeline_forward(schedule, false, s, 0),
-				    pd_timeline_inbox(schedule, false, s, 0),
-				    pd_timeline_inbox(schedule, true, s, 0) };
+		int64_t times[] = { pd_ideal_forward(schedule, false, s, 0),
+				    pd_ideal_inbox(schedule, false, s, 0),
+				    pd_ideal_inbox(schedule, true, s, 0) };
 
 		for (size_t i = 0; i < PD_COUNT(times); i++)
 			least = times[i] - r < least ? times[i] - r : least;
@@ -194,7 +194,7 @@ struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error 
 	schedule->warmup = pd_calloc(n, sizeof(*schedule->warmup));
 	schedule->slots = pd_calloc(n, sizeof(*schedule->slots));
 	schedule->loads = pd_calloc(n, sizeof(*schedule->loads));
-	if (pd_timeline_new(schedule, err) < 0) {
+	if (pd_ideal_new(schedule, err) < 0) {
 		pd_schedule_free(schedule);
 		return NULL;
 	}
@@ -307,7 +307,7 @@ static int64_t version_read(const struct pd_cursor *c, int stage, int64_t n, boo
 
 	if (c->phase.evaluate)
 		return c->floor;
-	version = c->phase.first + pd_timeline_version(c->schedule, stage, n, backward);
+	version = c->phase.first + pd_ideal_version(c->schedule, stage, n, backward);
 	return version > c->floor ? version : c->floor;
 }
 
@@ -396,6 +396,16 @@ void pd_cursor_limit(struct pd_cursor *c, int64_t last)
 	c->phase.last = last;
 	for (int i = 0; i < c->stream_count; i++)
 		set_key(c, &c->streams[i]);
+}
+
+int64_t pd_cursor_oldest(const struct pd_cursor *c, int stage, int64_t at)
+{
+	int64_t version;
+
+	if (c->schedule->plan->weights == PD_WEIGHTS_LATEST)
+		return at;
+	version = version_read(c, stage, at - c->phase.first, false);
+	return version < at ? version : at;
 }
 
 int64_t pd_cursor_highest(const struct pd_cursor *c)

@@ -4,7 +4,7 @@
  * and pd-plan's predictions.
  *
  * How a list is made.  Every operation of a phase has a place on one ideal time line
- * common to all ranks, a closed form of its stage and microbatch (timeline.c states it
+ * common to all ranks, a closed form of its stage and microbatch (ideal.c states it
  * and proves what follows).  A rank's list is its operations sorted by that time, and
  * the time of an operation that meets another rank, made unique, is its sequence number
  * `seq`: equal at all its parties and ascending in every list.  So the list cannot
@@ -60,7 +60,7 @@ struct pd_schedule {
 	int *warmup;                    /* forwards of a replica before its first backward */
 	int *slots;                     /* microbatches that a replica has in flight at most */
 	bool *loads;                    /* it uses inputs of the model */
-	int64_t span, scale, origin;    /* of the ideal time line, see timeline.c */
+	int64_t span, scale, origin;    /* of the ideal time line, see ideal.c */
 };
 
 /*
@@ -128,6 +128,9 @@ bool pd_cursor_next(struct pd_cursor *cursor, struct pd_op *op_p);
 void pd_cursor_limit(struct pd_cursor *cursor, int64_t last);
 /* The highest minibatch of which an operation has been taken, or phase.first - 1. */
 int64_t pd_cursor_highest(const struct pd_cursor *cursor);
+
+/* The oldest version of a stage that minibatches from `at` on read. */
+int64_t pd_cursor_oldest(const struct pd_cursor *cursor, int stage, int64_t at);
 
 /* "2F0", into buf (at least 32 bytes), returned. */
 const char *pd_op_short(const struct pd_op *op, char *buf);

@@ -11,7 +11,8 @@
 int pd_weights_init(struct pd_weights *weights, struct pd_device *device, size_t bytes, int count,
 		    int64_t number, struct pd_error *err)
 {
-	*weights = (struct pd_weights){ .device = device, .bytes = bytes, .count = count };
+	*weights = (struct pd_weights){ .device = device, .bytes = bytes, .count = count,
+					.keep = number };
 	weights->versions = pd_calloc((size_t)count, sizeof(*weights->versions));
 	for (int i = 0; i < count; i++) {
 		weights->versions[i].number = i == 0 ? number : FREE;
@@ -55,7 +56,7 @@ static void sweep(struct pd_weights *weights)
 	for (int i = 0; i < weights->count; i++) {
 		struct pd_version *v = &weights->versions[i];
 
-		if (i != weights->newest && !v->readers && !v->held)
+		if (i != weights->newest && !v->readers && v->number < weights->keep)
 			v->number = FREE;
 	}
 }
@@ -73,9 +74,9 @@ void pd_weights_renumber(struct pd_weights *weights, int64_t number)
 		if (weights->versions[i].readers)
 			pd_bug("weights: version %" PRId64 " is being read",
 			       weights->versions[i].number);
-		weights->versions[i].held = false;
 		weights->versions[i].number = i == weights->newest ? number : FREE;
 	}
+	weights->keep = number;
 }
 
 void *pd_weights_restore(struct pd_weights *weights, int64_t number)
@@ -83,7 +84,8 @@ void *pd_weights_restore(struct pd_weights *weights, int64_t number)
 	struct pd_version *v = find_free(weights);
 
 	v->number = number;
-	v->held = true;
+	if (number < weights->keep)
+		weights->keep = number;
 	return v->buffer;
 }
 
@@ -92,11 +94,6 @@ const void *pd_weights_read(struct pd_weights *weights, int64_t number)
 	struct pd_version *v = find(weights, number);
 
 	v->readers++;
-	/* forwards read versions in ascending order: older ones have had theirs */
-	for (int i = 0; i < weights->count; i++)
-		if (weights->versions[i].number < number)
-			weights->versions[i].held = false;
-	sweep(weights);
 	return v->buffer;
 }
 
@@ -111,11 +108,14 @@ void pd_weights_done(struct pd_weights *weights, int64_t number)
 	sweep(weights);
 }
 
-void pd_weights_step(struct pd_weights *weights, int64_t number, const void **from_p, void **to_p)
+void pd_weights_step(struct pd_weights *weights, int64_t number, int64_t keep,
+		     const void **from_p, void **to_p)
 {
 	struct pd_version *from = &weights->versions[weights->newest], *to = from;
 
-	if (from->readers)
+	weights->keep = keep;
+	sweep(weights);
+	if (from->readers || from->number >= keep)
 		to = find_free(weights);
 	to->number = number;
 	weights->newest = (int)(to - weights->versions);

@@ -19,6 +19,7 @@ struct mark {
 
 /* A minibatch on its way through the stage: its events, and where its inputs come in. */
 struct flight {
+	struct chunk *chunk;
 	char *inbox;
 	struct mark *received;          /* per link in */
 	struct mark *sent;              /* per link out */
@@ -50,30 +51,42 @@ struct port {
 	const struct pd_net_tensor **tensors;
 };
 
-struct pd_worker {
-	struct pd_worker_config config;
+/* A stage on this rank.  There is one, or with the interleaved schedule several. */
+struct chunk {
+	struct pd_net *net;
+	struct pd_loader *loader;
 	const struct pd_net_sizes *sizes;
 	const struct pd_stage *stage;
-	int stage_index, replica;
-	struct pd_stream *compute, *reduce;
+	int index;                      /* of the stage */
 	struct pd_collective *collective;
-	int64_t bytes;
 
 	struct pd_weights weights;
-	void *state, *gradients, *velocity, *scratch;
+	void *state, *velocity;
+	void *gradients;                /* of the group so far, or of one microbatch */
+	void *fresh;                    /* of one microbatch, where a replica has several in a group */
 	int slot_count, flight_count;
 	char **slots;                   /* what a minibatch keeps from forward to backward */
 	struct flight *flights;
 	struct passage in[PASSAGES], out[PASSAGES];     /* gradients arriving, leaving */
 	int port_in_count, port_out_count;
 	struct port *ports_in, *ports_out;
-	struct mark zeroed, allreduce, step;
+	struct mark summed, allreduce, step;
+	int64_t backwards;              /* of this replica in the group so far */
+	struct mark *ready;             /* done when the group's gradients are; NULL: none so far */
+};
+
+struct pd_worker {
+	struct pd_worker_config config;
+	int replica, chunk_count;
+	struct chunk *chunks;
+	struct pd_stream *compute, *reduce;
+	void *scratch;                  /* of all chunks: they compute one after the other */
+	int64_t bytes;
 
 	struct pd_phase phase;
 	struct pd_cursor cursor;
 	bool running, exhausted, frozen, held, has_next;
 	struct pd_op next;              /* taken from the cursor, not yet issued */
-	struct mark *group_backward;    /* of this replica's minibatch in the group; NULL: none */
 	uint64_t tensors_most;          /* of a link, for tags */
 
 	int64_t issued, retired;        /* operations since the worker was made */
@@ -81,12 +94,21 @@ struct pd_worker {
 	struct entry *entries;          /* number n in entries[n % ring] */
 
 	struct checkpoint {
-		int64_t at, low;        /* at -1: none */
+		int64_t at;             /* -1: none */
 		bool state_seen;
 	} *checkpoints;
 	size_t checkpoint_count, checkpoint_room;
 	enum pd_pause wanted, paused;   /* wanted: as soon as all that was issued has retired */
 };
+
+static inline struct chunk *worker_chunk(struct pd_worker *w, int stage)
+{
+	struct chunk *c = w->chunks;
+
+	while (c->index != stage)
+		c++;
+	return c;
+}
 
 /* memory.c */
 int worker_memory_new(struct pd_worker *w, struct pd_error *err);

@@ -48,44 +48,45 @@ static struct pd_event *event_of(struct pd_worker *w, struct mark *mark)
 	return &mark->events[0];
 }
 
-static int64_t local_number(const struct pd_worker *w, const struct pd_op *op)
+static int64_t local_number(const struct pd_worker *w, const struct chunk *c,
+			    const struct pd_op *op)
 {
-	return (op->microbatch - w->phase.first) / w->stage->replicas;
+	return (op->microbatch - w->phase.first) / c->stage->replicas;
 }
 
-static struct flight *flight_of(struct pd_worker *w, const struct pd_op *op)
+static struct flight *flight_of(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
-	int flights = pd_schedule_inboxes(w->config.schedule, w->stage_index, op->evaluate);
+	int flights = pd_schedule_inboxes(w->config.schedule, c->index, op->evaluate);
 
-	return &w->flights[local_number(w, op) % flights];
+	return &c->flights[local_number(w, c, op) % flights];
 }
 
-static char *slot_of(struct pd_worker *w, const struct pd_op *op)
+static char *slot_of(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
-	int slots = pd_schedule_slots(w->config.schedule, w->stage_index, op->evaluate);
+	int slots = pd_schedule_slots(w->config.schedule, c->index, op->evaluate);
 
-	return w->slots[local_number(w, op) % slots];
+	return c->slots[local_number(w, c, op) % slots];
 }
 
 /* Has what the minibatch before in this one's slot made there left? */
-static bool slot_left(struct pd_worker *w, const struct pd_op *op)
+static bool slot_left(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
-	int slots = pd_schedule_slots(w->config.schedule, w->stage_index, op->evaluate);
+	int slots = pd_schedule_slots(w->config.schedule, c->index, op->evaluate);
 	struct pd_op before = *op;
 
-	before.microbatch -= (int64_t)slots * w->stage->replicas;
+	before.microbatch -= (int64_t)slots * c->stage->replicas;
 	if (before.microbatch < w->phase.first)
 		return true;
-	for (int i = 0; i < w->port_out_count; i++)
-		if (!may_arm(w, &flight_of(w, &before)->sent[i]))
+	for (int i = 0; i < c->port_out_count; i++)
+		if (!may_arm(w, &flight_of(w, c, &before)->sent[i]))
 			return false;
 	return true;
 }
 
-static struct passage *passage_of(struct pd_worker *w, struct passage *passages,
-				  const struct pd_op *op)
+static struct passage *passage_of(struct pd_worker *w, struct chunk *c,
+				  struct passage *passages, const struct pd_op *op)
 {
-	return &passages[local_number(w, op) % PASSAGES];
+	return &passages[local_number(w, c, op) % PASSAGES];
 }
 
 static int port_of(const struct port *ports, int count, const struct pd_wiring *wiring, int link)
@@ -114,17 +115,17 @@ static struct entry *new_entry(struct pd_worker *w, const struct pd_op *op, stru
 	return entry;
 }
 
-static int issue_load(struct pd_worker *w, const struct pd_op *op, struct pd_error *err)
+static int issue_load(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
 	const struct pd_device_ops *device = w->config.device->ops;
-	struct flight *flight = flight_of(w, op);
+	struct flight *flight = flight_of(w, c, op);
 	struct pd_batch *batch = NULL;
 	int n = 0, k = 0;
 
 	if (!may_arm(w, &flight->loaded))
 		return 0;
-	if (w->config.loader) {
-		batch = pd_loader_next(w->config.loader);
+	if (c->loader) {
+		batch = pd_loader_next(c->loader);
 		if (!batch)
 			return 0;
 		if (batch->microbatch != op->microbatch || batch->evaluate != op->evaluate)
@@ -136,13 +137,13 @@ static int issue_load(struct pd_worker *w, const struct pd_op *op, struct pd_err
 	arm(w, &flight->loaded);
 	flight->batch = batch;
 	new_entry(w, op, &flight->loaded)->flight = flight;
-	for (int i = 0; i < w->sizes->in_count && batch; i++)
-		n += w->sizes->in[i].tensor < w->config.first_tensor;
+	for (int i = 0; i < c->sizes->in_count && batch; i++)
+		n += c->sizes->in[i].tensor < w->config.first_tensor;
 	if (n == 0)     /* in virtual time: nothing to bring, but a moment when it is there */
 		return device->copy(w->compute, NULL, NULL, 0, PD_COPY_TO_DEVICE,
 				    &flight->loaded.events[0]) == 0 ? 1 : -1;
-	for (int i = 0; i < w->sizes->in_count; i++) {
-		const struct pd_net_tensor *t = &w->sizes->in[i];
+	for (int i = 0; i < c->sizes->in_count; i++) {
+		const struct pd_net_tensor *t = &c->sizes->in[i];
 
 		if (t->tensor >= w->config.first_tensor)
 			continue;
@@ -155,87 +156,128 @@ static int issue_load(struct pd_worker *w, const struct pd_op *op, struct pd_err
 	return 1;
 }
 
-static void fill_pass(struct pd_worker *w, const struct pd_op *op, struct flight *flight,
-		      const void *weights, struct pd_pass *pass)
+static void fill_pass(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
+		      struct flight *flight, const void *weights, struct pd_pass *pass)
 {
 	*pass = (struct pd_pass){
-		.weights = weights, .state = w->state, .gradients = w->gradients,
-		.inbox = flight->inbox, .slot = slot_of(w, op), .scratch = w->scratch,
+		.weights = weights, .state = c->state, .gradients = c->gradients,
+		.inbox = flight->inbox, .slot = slot_of(w, c, op), .scratch = w->scratch,
 		.first_sample = op->microbatch * w->config.batch_size,
-		.valid = w->config.loader ? flight->valid : w->config.batch_size,
+		.valid = c->loader ? flight->valid : w->config.batch_size,
 		.evaluate = op->evaluate, .loss = &flight->loss,
 	};
 }
 
-static int issue_forward(struct pd_worker *w, const struct pd_op *op, struct pd_error *err)
+static bool latest(const struct pd_worker *w)
 {
-	const struct pd_stage *stage = w->stage;
-	struct flight *flight = flight_of(w, op);
+	return w->config.schedule->plan->weights == PD_WEIGHTS_LATEST;
+}
+
+static int issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
+{
+	const struct pd_stage *stage = c->stage;
+	struct flight *flight = flight_of(w, c, op);
 	struct pd_pass pass;
 	const void *weights;
 
 	if (!may_arm(w, &flight->forward))
 		return 0;
-	if (!slot_left(w, op))
+	if (!slot_left(w, c, op))
 		return 0;
-	for (int i = 0; i < w->port_in_count; i++)
+	for (int i = 0; i < c->port_in_count; i++)
 		if (after(w, w->compute, &flight->received[i]) < 0)
 			return -1;
-	weights = op->evaluate ? pd_weights_newest(&w->weights, NULL)
-			       : pd_weights_read(&w->weights, op->version);
-	fill_pass(w, op, flight, weights, &pass);
+	/* without stashing nobody's version is kept for its backward */
+	weights = op->evaluate || latest(w) ? pd_weights_newest(&c->weights, NULL)
+					    : pd_weights_read(&c->weights, op->version);
+	fill_pass(w, c, op, flight, weights, &pass);
 	flight->loss = (struct pd_loss){ 0 };
 	arm(w, &flight->forward);
 	new_entry(w, op, &flight->forward)->flight = flight;
-	return w->config.device->ops->forward(w->compute, w->config.net, &pass, stage->first_layer,
+	return w->config.device->ops->forward(w->compute, c->net, &pass, stage->first_layer,
 					      stage->layer_count, &flight->forward.events[0]) == 0
 		? 1 : -1;
 }
 
-static int issue_backward(struct pd_worker *w, const struct pd_op *op, struct pd_error *err)
+/* Is this the replica's last microbatch of its group? */
+static bool ends_group(const struct pd_worker *w, const struct chunk *c, const struct pd_op *op)
 {
-	const struct pd_stage *stage = w->stage;
-	struct flight *flight = flight_of(w, op);
-	struct passage *in = passage_of(w, w->in, op), *out = passage_of(w, w->out, op);
+	int64_t r = c->stage->replicas, local = w->config.schedule->group[c->index] / r;
+
+	return local_number(w, c, op) % local == local - 1 || op->microbatch + r >= w->phase.last;
+}
+
+/*
+ * The first microbatch of a group leaves its gradients in their place, every other one is
+ * added to them: g0 + g1 + g2 ..., the same order for every schedule.
+ */
+static int add_gradients(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
+			 struct flight *flight)
+{
+	const float *parts[] = { c->gradients, c->fresh };
+	struct pd_event *ev = NULL;
+
+	c->ready = &flight->backward;
+	if (c->backwards++ == 0)
+		return 0;
+	if (ends_group(w, c, op)) {
+		arm(w, &c->summed);
+		c->ready = &c->summed;
+		ev = &c->summed.events[0];
+	}
+	return w->config.device->ops->sum(w->compute, c->gradients, parts, 2,
+					  c->sizes->weights_bytes / sizeof(float), ev);
+}
+
+static int issue_backward(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
+{
+	const struct pd_stage *stage = c->stage;
+	struct flight *flight = flight_of(w, c, op);
+	struct passage *in = passage_of(w, c, c->in, op), *out = passage_of(w, c, c->out, op);
 	struct pd_pass pass;
 
-	if (!may_arm(w, &flight->backward))
+	if (!may_arm(w, &flight->backward) || !may_arm(w, &c->summed))
 		return 0;
-	for (int i = 0; i < w->port_in_count; i++)      /* what it overwrites has left */
+	for (int i = 0; i < c->port_in_count; i++)      /* what it overwrites has left */
 		if (!may_arm(w, &out->transfers[i]))
 			return 0;
-	for (int i = 0; i < w->port_out_count; i++)
+	for (int i = 0; i < c->port_out_count; i++)
 		if (after(w, w->compute, &in->transfers[i]) < 0)
 			return -1;
-	fill_pass(w, op, flight, pd_weights_find(&w->weights, op->version), &pass);
+	fill_pass(w, c, op, flight,
+		  latest(w) ? pd_weights_newest(&c->weights, NULL)
+			    : pd_weights_find(&c->weights, op->version), &pass);
 	pass.gradient_in = in->memory;
 	pass.gradient_out = out->memory;
-	pd_weights_done(&w->weights, op->version);
+	if (c->backwards > 0)
+		pass.gradients = c->fresh;
+	if (!latest(w))
+		pd_weights_done(&c->weights, op->version);
 	arm(w, &flight->backward);
 	new_entry(w, op, &flight->backward)->flight = flight;
-	w->group_backward = &flight->backward;
-	return w->config.device->ops->backward(w->compute, w->config.net, &pass, stage->first_layer,
-					       stage->layer_count, &flight->backward.events[0]) == 0
-		? 1 : -1;
+	if (w->config.device->ops->backward(w->compute, c->net, &pass, stage->first_layer,
+					    stage->layer_count, &flight->backward.events[0]) != 0)
+		return -1;
+	return add_gradients(w, c, op, flight) < 0 ? -1 : 1;
 }
 
 /*
  * Activations go straight from slot to inbox, gradients from gradient-out to gradient-in.
  * A receive waits for the last use of its buffer: of an inbox that is the backward of the
- * minibatch that had it before (in evaluation the forward), of gradient-in the backward two before, which
- * may_arm has seen retired.
+ * minibatch that had it before (in evaluation the forward), of gradient-in the backward two
+ * before, which may_arm has seen retired.
  */
-static int issue_transfer(struct pd_worker *w, const struct pd_op *op, struct pd_error *err)
+static int issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
 	const struct pd_wiring *wiring = w->config.schedule->wiring;
 	const struct pd_transport_ops *transport = w->config.transport->ops;
 	bool sends = op->kind == PD_OP_send_activation || op->kind == PD_OP_send_gradient;
 	bool activation = op->kind == PD_OP_send_activation || op->kind == PD_OP_recv_activation;
 	bool link_in = op->kind == PD_OP_recv_activation || op->kind == PD_OP_send_gradient;
-	struct port *ports = link_in ? w->ports_in : w->ports_out;
-	int p = port_of(ports, link_in ? w->port_in_count : w->port_out_count, wiring, op->link);
-	struct flight *flight = flight_of(w, op);
-	struct passage *passage = passage_of(w, link_in ? w->out : w->in, op);
+	struct port *ports = link_in ? c->ports_in : c->ports_out;
+	int p = port_of(ports, link_in ? c->port_in_count : c->port_out_count, wiring, op->link);
+	struct flight *flight = flight_of(w, c, op);
+	struct passage *passage = passage_of(w, c, link_in ? c->out : c->in, op);
 	struct mark *mark = !activation ? &passage->transfers[p]
 			    : sends ? &flight->sent[p] : &flight->received[p];
 	struct mark *before = op->kind == PD_OP_send_activation ? &flight->forward
@@ -247,7 +289,7 @@ static int issue_transfer(struct pd_worker *w, const struct pd_op *op, struct pd
 	if (!may_arm(w, mark))
 		return 0;
 	if (op->kind == PD_OP_recv_activation)
-		for (int i = 0; i < w->port_out_count; i++)
+		for (int i = 0; i < c->port_out_count; i++)
 			if (!may_arm(w, &flight->sent[i]))
 				return 0;
 	arm(w, mark);
@@ -256,7 +298,7 @@ static int issue_transfer(struct pd_worker *w, const struct pd_op *op, struct pd
 	for (int t = 0; t < mark->count; t++) {
 		const struct pd_net_tensor *tensor = ports[p].tensors[t];
 		char *at = !activation ? passage->memory + tensor->gradient_offset
-			   : (tensor->inbox ? flight->inbox : slot_of(w, op)) + tensor->offset;
+			   : (tensor->inbox ? flight->inbox : slot_of(w, c, op)) + tensor->offset;
 		const struct pd_event *ready = before ? event_of(w, before) : NULL;
 
 		if ((sends ? transport->send(w->config.transport, op->peer, tag_of(w, op, t), at,
@@ -268,55 +310,57 @@ static int issue_transfer(struct pd_worker *w, const struct pd_op *op, struct pd
 	return 1;
 }
 
-static int issue_allreduce(struct pd_worker *w, const struct pd_op *op, struct pd_error *err)
+static int issue_allreduce(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
-	struct mark *ready = w->group_backward;
+	uint64_t number = (uint64_t)op->microbatch * (uint64_t)w->config.schedule->stage_count +
+			  (uint64_t)op->stage;
 
-	if (!may_arm(w, &w->allreduce) || !may_arm(w, &w->zeroed))
+	if (!may_arm(w, &c->allreduce) || (!c->ready && !may_arm(w, &c->summed)))
 		return 0;
-	if (!ready) {   /* no minibatch of this replica in the last group: it adds nothing */
-		arm(w, &w->zeroed);
-		ready = &w->zeroed;
-		if (w->config.device->ops->sum(w->compute, w->gradients, NULL, 0,
-					       w->sizes->weights_bytes / sizeof(float),
-					       &w->zeroed.events[0]) != 0)
+	if (!c->ready) {        /* nothing of this replica in the last group: it adds nothing */
+		arm(w, &c->summed);
+		c->ready = &c->summed;
+		if (w->config.device->ops->sum(w->compute, c->gradients, NULL, 0,
+					       c->sizes->weights_bytes / sizeof(float),
+					       &c->summed.events[0]) != 0)
 			return -1;
 	}
-	arm(w, &w->allreduce);
-	new_entry(w, op, &w->allreduce)->bytes = (int64_t)w->sizes->weights_bytes;
-	return pd_collective_start(w->collective, w->gradients,
-				   TAG_COLLECTIVE | (((uint64_t)op->microbatch << 8) & TAG_NUMBER),
-				   event_of(w, ready), &w->allreduce.events[0]) == 0 ? 1 : -1;
+	arm(w, &c->allreduce);
+	new_entry(w, op, &c->allreduce)->bytes = (int64_t)c->sizes->weights_bytes;
+	return pd_collective_start(c->collective, c->gradients,
+				   TAG_COLLECTIVE | ((number << 8) & TAG_NUMBER),
+				   event_of(w, c->ready), &c->allreduce.events[0]) == 0 ? 1 : -1;
 }
 
-static int issue_step(struct pd_worker *w, const struct pd_op *op, struct pd_error *err)
+static int issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
 	struct pd_update update = {
-		.gradients = w->gradients, .velocity = w->velocity, .rate = w->config.sgd.rate,
+		.gradients = c->gradients, .velocity = c->velocity, .rate = w->config.sgd.rate,
 		.momentum = w->config.sgd.momentum, .weight_decay = w->config.sgd.weight_decay,
 	};
 	const void *from;
 	void *to;
 
-	if (!may_arm(w, &w->step))
+	if (!may_arm(w, &c->step))
 		return 0;
-	if (w->collective && after(w, w->compute, &w->allreduce) < 0)
+	if (c->collective && after(w, w->compute, &c->allreduce) < 0)
 		return -1;
-	pd_weights_step(&w->weights, op->version, &from, &to);
+	pd_weights_step(&c->weights, op->version, op->keep, &from, &to);
 	update.weights = from;
 	update.next = to;
-	w->group_backward = NULL;
-	arm(w, &w->step);
-	new_entry(w, op, &w->step);
-	return w->config.device->ops->update(w->compute, w->config.net, &update,
-					     w->stage->first_layer, w->stage->layer_count,
-					     &w->step.events[0]) == 0 ? 1 : -1;
+	c->ready = NULL;
+	c->backwards = 0;
+	arm(w, &c->step);
+	new_entry(w, op, &c->step);
+	return w->config.device->ops->update(w->compute, c->net, &update,
+					     c->stage->first_layer, c->stage->layer_count,
+					     &c->step.events[0]) == 0 ? 1 : -1;
 }
 
 int worker_issue(struct pd_worker *w, const struct pd_op *op, struct pd_error *err)
 {
-	static int (*const table[PD_OP_KINDS])(struct pd_worker *, const struct pd_op *,
-					       struct pd_error *) = {
+	static int (*const table[PD_OP_KINDS])(struct pd_worker *, struct chunk *,
+					       const struct pd_op *) = {
 		[PD_OP_load] = issue_load,
 		[PD_OP_forward] = issue_forward,
 		[PD_OP_backward] = issue_backward,
@@ -333,7 +377,7 @@ int worker_issue(struct pd_worker *w, const struct pd_op *op, struct pd_error *e
 	if (!table[op->kind])
 		return pd_error_failed(err, "this version does not execute %s",
 				       pd_op_kind_name[op->kind]);
-	verdict = table[op->kind](w, op, err);
+	verdict = table[op->kind](w, worker_chunk(w, op->stage), op);
 	if (verdict > 0)
 		w->issued++;
 	if (verdict < 0)

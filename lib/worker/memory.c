@@ -56,7 +56,7 @@ static const struct pd_net_tensor *find_tensor(const struct pd_net_tensor *list,
 	pd_bug("worker: tensor %d does not cross the stage's boundary", tensor);
 }
 
-static struct port *ports_new(struct pd_worker *w, const int *links, int count,
+static struct port *ports_new(const struct pd_worker *w, const int *links, int count,
 			      const struct pd_net_tensor *list, int tensors)
 {
 	const struct pd_wiring *wiring = w->config.schedule->wiring;
@@ -81,100 +81,130 @@ static void ports_free(struct port *ports, int count)
 	free(ports);
 }
 
-static int slots_new(struct pd_worker *w, struct pd_error *err)
+static int slots_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 {
-	w->slot_count = pd_schedule_slots(w->config.schedule, w->stage_index, false);
-	w->slots = pd_calloc((size_t)w->slot_count, sizeof(*w->slots));
-	for (int i = 0; i < w->slot_count; i++)
-		if (take(w, w->sizes->slot_bytes, &w->slots[i], err) < 0)
+	c->slot_count = pd_schedule_slots(w->config.schedule, c->index, false);
+	c->slots = pd_calloc((size_t)c->slot_count, sizeof(*c->slots));
+	for (int i = 0; i < c->slot_count; i++)
+		if (take(w, c->sizes->slot_bytes, &c->slots[i], err) < 0)
 			return -1;
-	w->flight_count = pd_schedule_inboxes(w->config.schedule, w->stage_index, false);
-	w->flights = pd_calloc((size_t)w->flight_count, sizeof(*w->flights));
-	for (int i = 0; i < w->flight_count; i++) {
-		struct flight *flight = &w->flights[i];
+	c->flight_count = pd_schedule_inboxes(w->config.schedule, c->index, false);
+	c->flights = pd_calloc((size_t)c->flight_count, sizeof(*c->flights));
+	for (int i = 0; i < c->flight_count; i++) {
+		struct flight *flight = &c->flights[i];
 
-		flight->received = marks_new(w->ports_in, w->port_in_count);
-		flight->sent = marks_new(w->ports_out, w->port_out_count);
+		flight->chunk = c;
+		flight->received = marks_new(c->ports_in, c->port_in_count);
+		flight->sent = marks_new(c->ports_out, c->port_out_count);
 		mark_init(&flight->loaded, 1);
 		mark_init(&flight->forward, 1);
 		mark_init(&flight->backward, 1);
-		if (take(w, w->sizes->inbox_bytes, &flight->inbox, err) < 0)
+		if (take(w, c->sizes->inbox_bytes, &flight->inbox, err) < 0)
 			return -1;
 	}
 	return 0;
 }
 
-static int passages_new(struct pd_worker *w, struct pd_error *err)
+static int passages_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 {
 	for (int i = 0; i < PASSAGES; i++) {
-		w->in[i].transfers = marks_new(w->ports_out, w->port_out_count);
-		w->out[i].transfers = marks_new(w->ports_in, w->port_in_count);
-		if (take(w, w->sizes->gradient_in_bytes, &w->in[i].memory, err) < 0 ||
-		    take(w, w->sizes->gradient_out_bytes, &w->out[i].memory, err) < 0)
+		c->in[i].transfers = marks_new(c->ports_out, c->port_out_count);
+		c->out[i].transfers = marks_new(c->ports_in, c->port_in_count);
+		if (take(w, c->sizes->gradient_in_bytes, &c->in[i].memory, err) < 0 ||
+		    take(w, c->sizes->gradient_out_bytes, &c->out[i].memory, err) < 0)
 			return -1;
 	}
 	return 0;
+}
+
+static int weights_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
+{
+	const struct pd_schedule *schedule = w->config.schedule;
+	int versions = pd_schedule_versions(schedule, c->index);
+	size_t bytes = c->sizes->weights_bytes;
+
+	/* a stage without parameters still counts its versions */
+	if (pd_weights_init(&c->weights, w->config.device, bytes ? bytes : PD_ALIGN, versions, 0,
+			    err) < 0)
+		return -1;
+	w->bytes += (int64_t)bytes * versions;
+	if (take(w, bytes, &c->gradients, err) < 0 || take(w, c->sizes->state_bytes, &c->state, err) < 0)
+		return -1;
+	if (schedule->group[c->index] > c->stage->replicas && take(w, bytes, &c->fresh, err) < 0)
+		return -1;
+	return w->config.sgd.momentum != 0 ? take(w, bytes, &c->velocity, err) : 0;
+}
+
+static int chunk_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
+{
+	const struct pd_wiring *wiring = w->config.schedule->wiring;
+	const struct pd_net_sizes *sizes = c->sizes;
+	int s = c->index;
+
+	c->port_in_count = wiring->in_count[s];
+	c->port_out_count = wiring->out_count[s];
+	c->ports_in = ports_new(w, wiring->in[s], c->port_in_count, sizes->in, sizes->in_count);
+	c->ports_out = ports_new(w, wiring->out[s], c->port_out_count, sizes->out,
+				 sizes->out_count);
+	mark_init(&c->summed, 1);
+	mark_init(&c->allreduce, 1);
+	mark_init(&c->step, 1);
+	return weights_new(w, c, err) < 0 || slots_new(w, c, err) < 0 ||
+	       passages_new(w, c, err) < 0 ? -1 : 0;
 }
 
 int worker_memory_new(struct pd_worker *w, struct pd_error *err)
 {
-	const struct pd_wiring *wiring = w->config.schedule->wiring;
-	const struct pd_net_sizes *sizes = w->sizes;
-	int s = w->stage_index, versions = w->stage->warmup + 1;
+	size_t scratch = 0;
 
-	w->port_in_count = wiring->in_count[s];
-	w->port_out_count = wiring->out_count[s];
-	w->ports_in = ports_new(w, wiring->in[s], w->port_in_count, sizes->in, sizes->in_count);
-	w->ports_out = ports_new(w, wiring->out[s], w->port_out_count, sizes->out,
-				 sizes->out_count);
-	mark_init(&w->zeroed, 1);
-	mark_init(&w->allreduce, 1);
-	mark_init(&w->step, 1);
-	/* a stage without parameters still counts its versions */
-	if (pd_weights_init(&w->weights, w->config.device,
-			    sizes->weights_bytes ? sizes->weights_bytes : PD_ALIGN, versions, 0,
-			    err) < 0)
-		return -1;
-	w->bytes += (int64_t)sizes->weights_bytes * versions;
-	if (take(w, sizes->weights_bytes, &w->gradients, err) < 0 ||
-	    (w->config.sgd.momentum != 0 && take(w, sizes->weights_bytes, &w->velocity, err) < 0) ||
-	    take(w, sizes->state_bytes, &w->state, err) < 0 ||
-	    take(w, sizes->scratch_bytes, &w->scratch, err) < 0 || slots_new(w, err) < 0 ||
-	    passages_new(w, err) < 0)
-		return -1;
-	return 0;
+	for (int i = 0; i < w->chunk_count; i++) {
+		struct chunk *c = &w->chunks[i];
+
+		if (chunk_new(w, c, err) < 0)
+			return -1;
+		if (c->sizes->scratch_bytes > scratch)
+			scratch = c->sizes->scratch_bytes;
+	}
+	return take(w, scratch, &w->scratch, err);
 }
 
-void worker_memory_free(struct pd_worker *w)
+static void chunk_free(struct pd_worker *w, struct chunk *c)
 {
-	for (int i = 0; i < w->slot_count && w->slots; i++)
-		give(w, w->slots[i]);
-	free(w->slots);
-	for (int i = 0; i < w->flight_count && w->flights; i++) {
-		struct flight *flight = &w->flights[i];
+	for (int i = 0; i < c->slot_count && c->slots; i++)
+		give(w, c->slots[i]);
+	free(c->slots);
+	for (int i = 0; i < c->flight_count && c->flights; i++) {
+		struct flight *flight = &c->flights[i];
 
-		marks_free(flight->received, w->port_in_count);
-		marks_free(flight->sent, w->port_out_count);
+		marks_free(flight->received, c->port_in_count);
+		marks_free(flight->sent, c->port_out_count);
 		free(flight->loaded.events);
 		free(flight->forward.events);
 		free(flight->backward.events);
 		give(w, flight->inbox);
 	}
-	free(w->flights);
+	free(c->flights);
 	for (int i = 0; i < PASSAGES; i++) {
-		marks_free(w->in[i].transfers, w->port_out_count);
-		marks_free(w->out[i].transfers, w->port_in_count);
-		give(w, w->in[i].memory);
-		give(w, w->out[i].memory);
+		marks_free(c->in[i].transfers, c->port_out_count);
+		marks_free(c->out[i].transfers, c->port_in_count);
+		give(w, c->in[i].memory);
+		give(w, c->out[i].memory);
 	}
-	free(w->zeroed.events);
-	free(w->allreduce.events);
-	free(w->step.events);
-	ports_free(w->ports_in, w->port_in_count);
-	ports_free(w->ports_out, w->port_out_count);
-	pd_weights_release(&w->weights);
-	give(w, w->gradients);
-	give(w, w->velocity);
-	give(w, w->state);
+	free(c->summed.events);
+	free(c->allreduce.events);
+	free(c->step.events);
+	ports_free(c->ports_in, c->port_in_count);
+	ports_free(c->ports_out, c->port_out_count);
+	pd_weights_release(&c->weights);
+	give(w, c->gradients);
+	give(w, c->fresh);
+	give(w, c->velocity);
+	give(w, c->state);
+}
+
+void worker_memory_free(struct pd_worker *w)
+{
+	for (int i = 0; i < w->chunk_count; i++)
+		chunk_free(w, &w->chunks[i]);
 	give(w, w->scratch);
 }

@@ -7,26 +7,55 @@
 
 #define DEFAULT_RING 64
 
-static int open_streams(struct pd_worker *w, struct pd_error *err)
+static int open_collective(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 {
 	const struct pd_device_ops *device = w->config.device->ops;
 
-	w->compute = device->stream_open(w->config.device, err);
-	if (!w->compute)
-		return -1;
-	if (w->stage->replicas == 1)
+	if (c->stage->replicas == 1)
 		return 0;
 	/* sums for the all-reduce: beside the computation, not behind what is queued there */
-	w->reduce = device->stream_open(w->config.device, err);
+	if (!w->reduce)
+		w->reduce = device->stream_open(w->config.device, err);
 	if (!w->reduce)
 		return -1;
-	w->collective = pd_collective_new(w->config.transport, w->config.device, w->reduce,
-					  w->stage->ranks, w->stage->replicas, w->replica,
-					  w->sizes->weights_bytes / sizeof(float), err);
-	if (!w->collective)
+	c->collective = pd_collective_new(w->config.transport, w->config.device, w->reduce,
+					  c->stage->ranks, c->stage->replicas, w->replica,
+					  c->sizes->weights_bytes / sizeof(float), err);
+	if (!c->collective)
 		return -1;
-	w->bytes += (int64_t)pd_collective_staging_bytes(w->collective);
+	w->bytes += (int64_t)pd_collective_staging_bytes(c->collective);
 	return 0;
+}
+
+static int open_streams(struct pd_worker *w, struct pd_error *err)
+{
+	w->compute = w->config.device->ops->stream_open(w->config.device, err);
+	if (!w->compute)
+		return -1;
+	for (int i = 0; i < w->chunk_count; i++)
+		if (open_collective(w, &w->chunks[i], err) < 0)
+			return -1;
+	return 0;
+}
+
+static void set_chunks(struct pd_worker *w)
+{
+	const struct pd_schedule *schedule = w->config.schedule;
+	int stages[schedule->chunks];
+
+	w->chunk_count = schedule->chunks;
+	w->chunks = pd_calloc((size_t)w->chunk_count, sizeof(*w->chunks));
+	w->replica = pd_schedule_stages(schedule, w->config.rank, stages);
+	for (int i = 0; i < w->chunk_count; i++) {
+		struct chunk *c = &w->chunks[i];
+
+		c->index = stages[i];
+		c->stage = &schedule->plan->stages[stages[i]];
+		c->net = w->config.stages[i].net;
+		c->loader = w->config.stages[i].loader;
+		c->sizes = w->config.device->ops->net_sizes(c->net);
+	}
+	w->config.stages = NULL;        /* the caller's, and may go */
 }
 
 struct pd_worker *pd_worker_new(const struct pd_worker_config *config, struct pd_error *err)
@@ -35,9 +64,7 @@ struct pd_worker *pd_worker_new(const struct pd_worker_config *config, struct pd
 	const struct pd_wiring *wiring = config->schedule->wiring;
 
 	w->config = *config;
-	w->sizes = config->device->ops->net_sizes(config->net);
-	w->stage_index = pd_plan_stage_of_rank(config->schedule->plan, config->rank, &w->replica);
-	w->stage = &config->schedule->plan->stages[w->stage_index];
+	set_chunks(w);
 	w->ring = config->ring ? config->ring : DEFAULT_RING;
 	w->entries = pd_calloc((size_t)w->ring, sizeof(*w->entries));
 	w->tensors_most = 1;
@@ -60,14 +87,16 @@ void pd_worker_free(struct pd_worker *w)
 	device = w->config.device->ops;
 	if (w->running)
 		pd_cursor_release(&w->cursor);
-	if (w->collective)
-		pd_collective_free(w->collective);
+	for (int i = 0; i < w->chunk_count; i++)
+		if (w->chunks[i].collective)
+			pd_collective_free(w->chunks[i].collective);
 	if (w->reduce)
 		device->stream_close(w->reduce);
 	if (w->compute)
 		device->stream_close(w->compute);
 	worker_memory_free(w);
 	free(w->checkpoints);
+	free(w->chunks);
 	free(w->entries);
 	free(w);
 }
@@ -82,12 +111,17 @@ void pd_worker_begin(struct pd_worker *w, const struct pd_phase *phase, int64_t 
 	w->exhausted = w->has_next = w->frozen = false;
 	w->checkpoint_count = 0;
 	w->wanted = w->paused = PD_PAUSE_NONE;
-	w->group_backward = NULL;
-	if (!phase->evaluate && floor == phase->first)
-		pd_weights_renumber(&w->weights, phase->first);
-	if (w->config.loader && w->config.schedule->loads[w->stage_index])
-		pd_loader_plan(w->config.loader, phase->evaluate, phase->first + w->replica,
-			       w->stage->replicas, phase->last);
+	for (int i = 0; i < w->chunk_count; i++) {
+		struct chunk *c = &w->chunks[i];
+
+		c->ready = NULL;
+		c->backwards = 0;
+		if (!phase->evaluate && floor == phase->first)
+			pd_weights_renumber(&c->weights, phase->first);
+		if (c->loader && w->config.schedule->loads[c->index])
+			pd_loader_plan(c->loader, phase->evaluate, phase->first + w->replica,
+				       c->stage->replicas, phase->last);
+	}
 }
 
 static void retire(struct pd_worker *w, struct entry *entry)
@@ -105,9 +139,10 @@ static void retire(struct pd_worker *w, struct entry *entry)
 	}
 	/* its event is the last thing on the stream, and tells nothing of the beginning */
 	if (entry->op.kind == PD_OP_allreduce)
-		record.start_ns = pd_collective_started_ns(w->collective);
+		record.start_ns =
+			pd_collective_started_ns(worker_chunk(w, entry->op.stage)->collective);
 	if (entry->flight && entry->flight->batch && entry->op.kind == PD_OP_load) {
-		pd_loader_release(config->loader, entry->flight->batch);
+		pd_loader_release(entry->flight->chunk->loader, entry->flight->batch);
 		entry->flight->batch = NULL;
 	}
 	if (config->loss && entry->op.kind == PD_OP_forward && entry->flight->loss.samples > 0)
@@ -160,8 +195,8 @@ static void want_pause_after(struct pd_worker *w, const struct pd_op *op)
 	for (size_t i = 0; i < w->checkpoint_count; i++) {
 		const struct checkpoint *c = &w->checkpoints[i];
 
-		if (c->at >= 0 && op->kind == PD_OP_step && op->version >= c->low &&
-		    op->version <= c->at)
+		if (c->at >= 0 && op->kind == PD_OP_step && op->version <= c->at &&
+		    op->version >= pd_cursor_oldest(&w->cursor, op->stage, c->at))
 			w->wanted = PD_PAUSE_VERSION;
 	}
 }
@@ -201,8 +236,9 @@ enum pd_worker_state pd_worker_step(struct pd_worker *w, struct pd_error *err)
 				w->config.gate ? w->config.gate->err.text : "failed");
 		return PD_WORKER_FAILED;
 	}
-	if (w->collective) {
-		int more = pd_collective_progress(w->collective);
+	for (int i = 0; i < w->chunk_count; i++) {
+		struct pd_collective *collective = w->chunks[i].collective;
+		int more = collective ? pd_collective_progress(collective) : 0;
 
 		if (more < 0) {
 			pd_error_failed(err, "all-reduce: %s",
@@ -257,7 +293,6 @@ void pd_worker_hold(struct pd_worker *w, bool held)
 void pd_worker_checkpoint(struct pd_worker *w, int64_t at)
 {
 	struct checkpoint *c = NULL;
-	int64_t newest;
 
 	for (size_t i = 0; i < w->checkpoint_count && !c; i++)
 		if (w->checkpoints[i].at < 0)
@@ -267,12 +302,14 @@ void pd_worker_checkpoint(struct pd_worker *w, int64_t at)
 					 w->checkpoint_count + 1, sizeof(*c));
 		c = &w->checkpoints[w->checkpoint_count++];
 	}
-	c->at = at;
-	c->low = at - (int64_t)w->stage->warmup * w->stage->replicas;
-	c->state_seen = false;
-	pd_weights_newest(&w->weights, &newest);
-	if (newest >= c->low)
-		w->wanted = PD_PAUSE_VERSION;
+	*c = (struct checkpoint){ .at = at };
+	for (int k = 0; k < w->chunk_count; k++) {
+		int64_t newest;
+
+		pd_weights_newest(&w->chunks[k].weights, &newest);
+		if (newest >= pd_worker_checkpoint_oldest(w, k, at))
+			w->wanted = PD_PAUSE_VERSION;
+	}
 }
 
 void pd_worker_checkpoint_done(struct pd_worker *w, int64_t at)
@@ -300,24 +337,24 @@ enum pd_pause pd_worker_paused(const struct pd_worker *w)
 	return w->paused;
 }
 
-struct pd_weights *pd_worker_weights(struct pd_worker *w)
+struct pd_weights *pd_worker_weights(struct pd_worker *w, int i)
 {
-	return &w->weights;
+	return &w->chunks[i].weights;
 }
 
-void *pd_worker_state_arena(struct pd_worker *w)
+void *pd_worker_state_arena(struct pd_worker *w, int i)
 {
-	return w->state;
+	return w->chunks[i].state;
 }
 
-void *pd_worker_velocity(struct pd_worker *w)
+void *pd_worker_velocity(struct pd_worker *w, int i)
 {
-	return w->velocity;
+	return w->chunks[i].velocity;
 }
 
-void *pd_worker_scratch(struct pd_worker *w)
+int64_t pd_worker_checkpoint_oldest(const struct pd_worker *w, int i, int64_t at)
 {
-	return w->scratch;
+	return pd_cursor_oldest(&w->cursor, w->chunks[i].index, at);
 }
 
 int64_t pd_worker_bytes(const struct pd_worker *w)

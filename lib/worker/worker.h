@@ -28,15 +28,20 @@ struct pd_sgd {
 	float rate, momentum, weight_decay;
 };
 
+struct pd_worker_stage {
+	struct pd_net *net;
+	struct pd_loader *loader;
+};
+
 struct pd_worker_config {
 	const struct pd_schedule *schedule;
 	int rank;
 	struct pd_device *device;
-	struct pd_net *net;             /* of the rank's stage */
+	/* of each of the rank's stages (pd_schedule_stages); loader NULL: load does nothing */
+	const struct pd_worker_stage *stages;
 	int first_tensor;               /* tensor number of layer 0's output: the model's inputs */
 	struct pd_transport *transport;
 	struct pd_gate *gate;           /* NULL in virtual time */
-	struct pd_loader *loader;       /* NULL: load does nothing */
 	int64_t batch_size;
 	struct pd_sgd sgd;
 	int ring;                       /* operations issued and not retired, at most; 0: enough */
@@ -97,11 +102,13 @@ bool pd_worker_state_reached(const struct pd_worker *worker, int64_t at);
 /* The highest minibatch of the phase of which anything has been issued. */
 int64_t pd_worker_highest(const struct pd_worker *worker);
 
-/* The arenas, for export and import while the worker is paused, done or new. */
-struct pd_weights *pd_worker_weights(struct pd_worker *worker);
-void *pd_worker_state_arena(struct pd_worker *worker);
-void *pd_worker_velocity(struct pd_worker *worker);     /* NULL without momentum */
-void *pd_worker_scratch(struct pd_worker *worker);
+/* Of stage number i of the rank, for export and import while the worker is paused, done or
+ * new. */
+struct pd_weights *pd_worker_weights(struct pd_worker *worker, int i);
+void *pd_worker_state_arena(struct pd_worker *worker, int i);
+void *pd_worker_velocity(struct pd_worker *worker, int i);      /* NULL without momentum */
+/* The oldest version that a checkpoint at `at` holds of that stage. */
+int64_t pd_worker_checkpoint_oldest(const struct pd_worker *worker, int i, int64_t at);
 
 /* Bytes allocated from the device. */
 int64_t pd_worker_bytes(const struct pd_worker *worker);

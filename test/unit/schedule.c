@@ -98,7 +98,9 @@ static bool runs_blocking(const struct pd_schedule *schedule, const struct list 
 				continue;
 			op = &lists[r].ops[at[r]];
 			stage = &plan->stages[op->stage];
-			if (is_transfer(op)) {
+			if (is_transfer(op) && op->peer == r) {
+				at[r]++;        /* to itself: from one chunk to another */
+			} else if (is_transfer(op)) {
 				const struct list *peer = &lists[op->peer];
 
 				if (at[op->peer] == peer->count ||
@@ -136,102 +138,149 @@ static bool seq_ascends(const struct list *list)
 	for (size_t i = 0; i < list->count; i++) {
 		if (list->ops[i].seq < 0)
 			continue;
-		if (list->ops[i].seq <= last)
+		bool itself = list->ops[i].peer == list->ops[i].rank;
+
+		if (list->ops[i].seq < last || (list->ops[i].seq == last && !itself)) {
+			char name[32];
+
+			diag("rank %d: %s: %d after %d", list->ops[i].rank,
+			     pd_op_short(&list->ops[i], name), (int)list->ops[i].seq, (int)last);
 			return false;
+		}
 		last = list->ops[i].seq;
 	}
 	return true;
 }
 
+/* The version that a forward (backward) of microbatch b must read, from the papers' rules. */
+static int64_t rule(const struct pd_plan *plan, int s, int64_t b, bool backward, int64_t newest)
+{
+	bool minibatches = plan->schedule == PD_SCHEDULE_NF1B;
+	int64_t r = plan->stages[s].replicas, m = plan->microbatches, w = plan->stages[s].warmup;
+	int64_t group = m > 1 ? m : r, i = b / r, own, tag;
+
+	own = minibatches ? b / m - w : (i - w) / (group / r) - ((i - w) % (group / r) < 0);
+	own = own > 0 ? own * group : 0;
+	switch (plan->weights) {
+	case PD_WEIGHTS_STASH:
+		/* draining without pipelining: the newest, whatever the plan's warm-up */
+		return plan->schedule == PD_SCHEDULE_NONE ? b / group * group : own;
+	case PD_WEIGHTS_VERTICAL_SYNC:
+		tag = s == 0 ? own : rule(plan, 0, b, backward, newest) / group * group;
+		return tag < own ? tag : own;
+	case PD_WEIGHTS_2BW:
+		return b / m > 1 ? (b / m - 1) * m : 0;
+	case PD_WEIGHTS_FLUSH:
+		return b / group * group;
+	default:
+		return newest;
+	}
+}
+
 /*
- * What one rank's list must hold by itself: forward and backward of each of its minibatches
- * once, in this order, with what comes before and after; the published versions; slots.
+ * What one rank's list must hold of one stage: forward and backward of each of its
+ * microbatches once, in this order, with what comes before and after; the published
+ * versions, none of which the updates before had dropped; slots.
  */
 static bool list_is_right(const struct pd_schedule *schedule, const struct list *list, int rank,
-			  const struct pd_phase *phase, const char **why)
+			  int s, const struct pd_phase *phase, const char **why)
 {
-	int replica, s = pd_plan_stage_of_rank(schedule->plan, rank, &replica), flying = 0;
-	const struct pd_stage *stage = &schedule->plan->stages[s];
-	int64_t n = phase->last - phase->first, steps = 0, next_f = replica, next_b = replica;
-	int64_t newest = phase->first;
-	int64_t ins = 0, outs = 0, forwards = 0, backwards = 0;
-	int most = 0;
+	const struct pd_plan *plan = schedule->plan;
+	const struct pd_stage *stage = &plan->stages[s];
+	int64_t n = phase->last - phase->first, steps = 0, next_f, next_b, next_w, group;
+	int64_t newest = phase->first, keep = phase->first;
+	int64_t ins = 0, outs = 0, forwards = 0, backwards = 0, done;
+	int stages[8], replica = pd_schedule_stages(schedule, rank, stages), most = 0;
 
+	group = plan->microbatches > 1 ? plan->microbatches : stage->replicas;
+	next_f = next_b = next_w = replica;
 	for (size_t i = 0; i < list->count; i++) {
 		const struct pd_op *op = &list->ops[i];
-		int64_t b = op->microbatch - phase->first, v;
+		int64_t b = op->microbatch - phase->first, v, last;
+		bool backward = op->kind != PD_OP_forward;
 
-		v = phase->first + (b / stage->replicas - stage->warmup) * stage->replicas;
-		if (v < phase->first)
-			v = phase->first;
+		if (op->stage != s)
+			continue;
+		v = phase->first + rule(plan, s, b, backward, newest - phase->first);
 		*why = pd_op_kind_name[op->kind];
 		switch (op->kind) {
 		case PD_OP_load:
 		case PD_OP_recv_activation:
-			/* into a slot: one more in flight, unless its minibatch has one */
-			if (b < next_f || b > next_f + stage->replicas * (stage->warmup + 2))
-				return false;
 			ins += op->kind == PD_OP_recv_activation;
 			break;
 		case PD_OP_forward:
 			/* what it takes is there, and no more than what fits the inboxes */
 			forwards++;
-			if (b != next_f || op->version != v || v > newest ||
+			if (b != next_f || op->version != v || v > newest || v < keep ||
 			    ins < schedule->wiring->in_count[s] * forwards ||
-			    ins > schedule->wiring->in_count[s] * (forwards + stage->warmup + 2))
+			    ins > schedule->wiring->in_count[s] *
+				  (forwards + pd_schedule_inboxes(schedule, s, false)))
 				return false;
 			next_f += stage->replicas;
-			flying++;
-			most = flying > most ? flying : most;
 			break;
 		case PD_OP_recv_gradient:
 			outs++;
 			break;
 		case PD_OP_backward:
+		case PD_OP_backward_input:
 			backwards++;
 			if (b != next_b || op->version != v || b >= next_f ||
 			    outs != schedule->wiring->out_count[s] * backwards)
 				return false;
 			next_b += stage->replicas;
-			flying--;
+			break;
+		case PD_OP_backward_weight:
+			if (b != next_w || op->version != v || b >= next_b)
+				return false;
+			next_w += stage->replicas;
 			break;
 		case PD_OP_allreduce:
 			if (stage->replicas == 1)
 				return false;
 			break;
 		case PD_OP_step:
-			/* after the backward of its group, before anything that reads it */
-			if (op->version != (phase->first + (steps + 1) * stage->replicas < phase->last
-					    ? phase->first + (steps + 1) * stage->replicas
-					    : phase->last) ||
-			    next_b < (steps + 1) * stage->replicas + replica ? next_b < n : false)
+			/* after the backwards of its group, before anything that reads it */
+			last = (steps + 1) * group < n ? (steps + 1) * group : n;
+			done = schedule->splits ? next_w : next_b;
+			if (op->version != phase->first + last || done < last || op->keep > op->version)
 				return false;
 			newest = op->version;
+			keep = op->keep;
 			steps++;
 			break;
 		default:
 			break;
 		}
+		done = schedule->splits ? next_w : next_b;
+		if ((next_f - done) / stage->replicas > most)
+			most = (int)((next_f - done) / stage->replicas);
 	}
 	*why = "the whole";
-	return next_f >= n && next_b >= n && flying == 0 &&
-	       steps == (n + stage->replicas - 1) / stage->replicas && most <= stage->warmup + 1;
+	return next_f >= n && next_b >= n && (!schedule->splits || next_w >= n) &&
+	       steps == (n + group - 1) / group &&
+	       most <= pd_schedule_slots(schedule, s, false);
 }
 
-static void check_plan(const char *graph, int stages, const int *layers, const int *replicas,
-		       int64_t minibatches, const char *name)
+static void check_schedule(const struct pd_plan *plan, int64_t minibatches, const char *name)
 {
-	struct pd_plan *plan = make_plan(graph, stages, layers, replicas);
 	struct pd_error err;
 	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
 	struct pd_phase phase = { .first = 100, .last = 100 + minibatches, .base = 5 };
 	struct list lists[MOST_RANKS];
-	bool right = true, ascending = true;
+	bool right = true, ascending = true, evaluates;
 	const char *why = "";
 
+	if (!schedule) {
+		ok(false, "%s: %s", name, err.text);
+		return;
+	}
 	make_lists(schedule, &phase, lists);
 	for (int r = 0; r < plan->rank_count && right; r++) {
-		right = list_is_right(schedule, &lists[r], r, &phase, &why);
+		int stages[8];
+
+		pd_schedule_stages(schedule, r, stages);
+		for (int c = 0; c < schedule->chunks && right; c++)
+			right = list_is_right(schedule, &lists[r], r, stages[c], &phase, &why);
 		ascending = ascending && seq_ascends(&lists[r]);
 		if (!right)
 			diag("rank %d: %s", r, why);
@@ -245,11 +294,93 @@ static void check_plan(const char *graph, int stages, const int *layers, const i
 
 	phase.evaluate = true;
 	make_lists(schedule, &phase, lists);
-	ok(runs_blocking(schedule, lists), "%s, %d minibatches: evaluation does not deadlock", name,
-	   (int)minibatches);
+	evaluates = runs_blocking(schedule, lists);
+	ok(evaluates, "%s, %d minibatches: evaluation does not deadlock", name, (int)minibatches);
 	free_lists(lists, plan->rank_count);
 	pd_schedule_free(schedule);
+}
+
+static void check_plan(const char *graph, int stages, const int *layers, const int *replicas,
+		       int64_t minibatches, const char *name)
+{
+	struct pd_plan *plan = make_plan(graph, stages, layers, replicas);
+
+	check_schedule(plan, minibatches, name);
 	pd_plan_free(plan);
+}
+
+/* Every schedule with the weights that go with it, on straight and replicated stages. */
+static void check_kinds(const char *graph)
+{
+	static const struct {
+		enum pd_schedule_kind schedule;
+		enum pd_weight_kind weights;
+		int microbatches, positions;
+	} kinds[] = {
+		{ PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 6 }, { PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 12 },
+		{ PD_SCHEDULE_1F1B, PD_WEIGHTS_VERTICAL_SYNC, 1 },
+		{ PD_SCHEDULE_1F1B, PD_WEIGHTS_VERTICAL_SYNC, 6 },
+		{ PD_SCHEDULE_1F1B, PD_WEIGHTS_2BW, 6 }, { PD_SCHEDULE_1F1B, PD_WEIGHTS_2BW, 12 },
+		{ PD_SCHEDULE_1F1B, PD_WEIGHTS_FLUSH, 6 }, { PD_SCHEDULE_1F1B, PD_WEIGHTS_FLUSH, 12 },
+		{ PD_SCHEDULE_1F1B, PD_WEIGHTS_LATEST, 1 }, { PD_SCHEDULE_1F1B, PD_WEIGHTS_LATEST, 6 },
+		{ PD_SCHEDULE_GPIPE, PD_WEIGHTS_FLUSH, 6 }, { PD_SCHEDULE_GPIPE, PD_WEIGHTS_FLUSH, 12 },
+		{ PD_SCHEDULE_NONE, PD_WEIGHTS_FLUSH, 6 }, { PD_SCHEDULE_NONE, PD_WEIGHTS_STASH, 6 },
+		{ PD_SCHEDULE_ZB_H1, PD_WEIGHTS_FLUSH, 6 }, { PD_SCHEDULE_ZB_H1, PD_WEIGHTS_FLUSH, 12 },
+		{ PD_SCHEDULE_NF1B, PD_WEIGHTS_VERTICAL_SYNC, 2 },
+		{ PD_SCHEDULE_NF1B, PD_WEIGHTS_STASH, 3 }, { PD_SCHEDULE_NF1B, PD_WEIGHTS_LATEST, 3 },
+		{ PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 4, 2 },
+		{ PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 2, 2 },
+		{ PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 8, 4 },
+		{ PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 4, 4 },
+		{ PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 24, 4 },
+		{ PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 16, 8 },
+	};
+	static const struct {
+		const char *name;
+		int stages, layers[8], replicas[8];
+	} shapes[] = {
+		{ "1", 1, { 8 }, { 1 } },
+		{ "1-1", 2, { 4, 4 }, { 1, 1 } },
+		{ "1-1-1-1", 4, { 2, 2, 2, 2 }, { 1, 1, 1, 1 } },
+		{ "2-1", 2, { 4, 4 }, { 2, 1 } },
+		{ "2-2", 2, { 4, 4 }, { 2, 2 } },
+		{ "3-2-1", 3, { 3, 3, 2 }, { 3, 2, 1 } },
+		{ "8 straight", 8, { 1, 1, 1, 1, 1, 1, 1, 1 }, { 1, 1, 1, 1, 1, 1, 1, 1 } },
+	};
+
+	for (size_t k = 0; k < PD_COUNT(kinds); k++)
+		for (size_t i = 0; i < PD_COUNT(shapes); i++) {
+			struct pd_plan *plan = make_plan(graph, shapes[i].stages, shapes[i].layers,
+							 shapes[i].replicas);
+			int p = kinds[k].positions;
+			bool fits = p == 0 || (shapes[i].stages % p == 0 && shapes[i].stages > p);
+			char name[96];
+
+			plan->schedule = kinds[k].schedule;
+			plan->weights = kinds[k].weights;
+			plan->microbatches = kinds[k].microbatches;
+			for (int s = 0; s < plan->stage_count && fits; s++) {
+				/* 2bw needs what is ahead to fit a batch, nf1b has no replicas */
+				if (plan->weights == PD_WEIGHTS_2BW && plan->stages[s].warmup *
+				    plan->stages[s].replicas > plan->microbatches)
+					fits = false;
+				if ((p || plan->schedule == PD_SCHEDULE_NF1B) &&
+				    plan->stages[s].replicas > 1)
+					fits = false;
+				if (p)
+					plan->stages[s].ranks[0] = s % p;
+			}
+			if (p)
+				plan->rank_count = p;
+			snprintf(name, sizeof(name), "%s, %s, %s, %d microbatches",
+				 pd_schedule_kind_name[plan->schedule],
+				 pd_weight_kind_name[plan->weights], shapes[i].name,
+				 kinds[k].microbatches);
+			for (int groups = 1; fits && groups <= 4; groups += 3)
+				check_schedule(plan, groups * (kinds[k].microbatches > 1
+							       ? kinds[k].microbatches : 6), name);
+			pd_plan_free(plan);
+		}
 }
 
 /* "F0 F1 B0 ..." of one rank's computation. */
@@ -262,7 +393,8 @@ static char *order(const struct pd_schedule *schedule, int rank, int64_t minibat
 
 	pd_cursor_init(&cursor, schedule, rank, &phase, 0);
 	while (pd_cursor_next(&cursor, &op))
-		if (op.kind == PD_OP_forward || op.kind == PD_OP_backward)
+		if (op.kind == PD_OP_forward || op.kind == PD_OP_backward ||
+		    op.kind == PD_OP_backward_input || op.kind == PD_OP_backward_weight)
 			snprintf(text + strlen(text), 16, "%s%c%d", *text ? " " : "",
 				 pd_op_kind_letter[op.kind], (int)op.microbatch);
 	pd_cursor_release(&cursor);
@@ -289,6 +421,42 @@ static void check_figures(void)
 	check_order(schedule, 1, 6, "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5");
 	check_order(schedule, 2, 6, "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 B5");
 	check_order(schedule, 3, 6, "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5");
+	pd_schedule_free(schedule);
+	pd_plan_free(plan);
+
+	/* ICML 2021, figure 2 (2BW; the same order as 1F1B) and PipeDream-Flush */
+	plan = make_plan("a<x b<a c<b d<c", 4, (int[]){ 1, 1, 1, 1 }, (int[]){ 1, 1, 1, 1 });
+	plan->weights = PD_WEIGHTS_2BW;
+	plan->microbatches = 4;
+	schedule = pd_schedule_new(plan, &err);
+	check_order(schedule, 0, 12, "F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 F8 B5 F9 B6 F10 B7 F11"
+		    " B8 B9 B10 B11");
+	pd_schedule_free(schedule);
+	plan->weights = PD_WEIGHTS_FLUSH;
+	schedule = pd_schedule_new(plan, &err);
+	check_order(schedule, 0, 8, "F0 F1 F2 F3 B0 B1 B2 B3 F4 F5 F6 F7 B4 B5 B6 B7");
+	check_order(schedule, 2, 8, "F0 F1 B0 F2 B1 F3 B2 B3 F4 F5 B4 F6 B5 F7 B6 B7");
+	pd_schedule_free(schedule);
+	plan->schedule = PD_SCHEDULE_GPIPE;
+	schedule = pd_schedule_new(plan, &err);
+	check_order(schedule, 3, 4, "F0 F1 F2 F3 B0 B1 B2 B3");
+	pd_schedule_free(schedule);
+	plan->schedule = PD_SCHEDULE_ZB_H1;
+	schedule = pd_schedule_new(plan, &err);
+	check_order(schedule, 0, 4, "F0 F1 F2 F3 I0 W0 I1 W1 I2 W2 I3 W3");
+	check_order(schedule, 2, 4, "F0 F1 I0 F2 I1 F3 I2 W0 I3 W1 W2 W3");
+	pd_schedule_free(schedule);
+	pd_plan_free(plan);
+
+	/* TiMePReSt, figure 2c: three stages, two microbatches to a minibatch */
+	plan = make_plan("a<x b<a c<b", 3, (int[]){ 1, 1, 1 }, (int[]){ 1, 1, 1 });
+	plan->schedule = PD_SCHEDULE_NF1B;
+	plan->weights = PD_WEIGHTS_VERTICAL_SYNC;
+	plan->microbatches = 2;
+	schedule = pd_schedule_new(plan, &err);
+	check_order(schedule, 0, 8, "F0 F1 F2 F3 F4 F5 B0 B1 F6 F7 B2 B3 B4 B5 B6 B7");
+	check_order(schedule, 1, 8, "F0 F1 F2 F3 B0 B1 F4 F5 B2 B3 F6 F7 B4 B5 B6 B7");
+	check_order(schedule, 2, 8, "F0 F1 B0 B1 F2 F3 B2 B3 F4 F5 B4 B5 F6 F7 B6 B7");
 	pd_schedule_free(schedule);
 	pd_plan_free(plan);
 
@@ -375,9 +543,15 @@ static void check_refusals(void)
 	ok(!pd_schedule_new(plan, &err) && strstr(err.text, "stages[1].warmup") &&
 	   strstr(err.text, "deadlock"), "warm-ups that would deadlock are refused: %s", err.text);
 	plan->stages[1].warmup = 0;
-	plan->weights = PD_WEIGHTS_2BW;
+	plan->schedule = PD_SCHEDULE_GPIPE;
 	ok(!pd_schedule_new(plan, &err) && err.status == PD_EXIT_USAGE,
-	   "what is not known is refused: %s", err.text);
+	   "what does not go together is refused: %s", err.text);
+	plan->schedule = PD_SCHEDULE_1F1B;
+	plan->weights = PD_WEIGHTS_2BW;
+	plan->stages[0].warmup = 3;
+	plan->microbatches = 2;
+	ok(!pd_schedule_new(plan, &err) && strstr(err.text, "2bw needs at least the 3"),
+	   "a 2bw batch smaller than what is ahead is refused: %s", err.text);
 	pd_plan_free(plan);
 }
 
@@ -417,6 +591,8 @@ int main(void)
 			check_plan(skips, plans[p].stages, plans[p].layers, plans[p].replicas,
 				   lengths[i], plans[p].name);
 		}
+	check_kinds(graph);
+	check_kinds(skips);
 	check_limit();
 	check_floor();
 	check_refusals();

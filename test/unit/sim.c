@@ -70,9 +70,9 @@ static void test_streams(void)
 	/* b: one wait for what is queued on a only afterwards, one for what is done already */
 	ops->wait(t, &f);
 	ops->backward(t, pd_sim_net(sim, 1), NULL, 2, 1, &g);
-	ops->forward(s, pd_sim_net(sim, 2), NULL, 0, 2, &f);
+	ops->forward(s, pd_sim_net(sim, 0), NULL, 0, 2, &f);
 	ops->sum(s, NULL, NULL, 2, 5, NULL);
-	ops->update(s, pd_sim_net(sim, 2), NULL, 0, 2, &u);
+	ops->update(s, pd_sim_net(sim, 0), NULL, 0, 2, &u);
 	ok(!pd_event_done(&f), "nothing happens before the clock moves");
 	ok(pd_sim_advance(sim), "something happens");
 	is_int(pd_sim_now_ns(sim), 21, "the clock is at the end of the forward");
@@ -118,9 +118,9 @@ static void test_memory(void)
 static void test_sizes(void)
 {
 	struct pd_sim *sim = pd_sim_new(&plan, &wiring);
-	const struct pd_net_sizes *z0 = pd_device_sim.net_sizes(pd_sim_net(sim, 2));
+	const struct pd_net_sizes *z0 = pd_device_sim.net_sizes(pd_sim_net(sim, 0));
 	const struct pd_net_sizes *z1 = pd_device_sim.net_sizes(pd_sim_net(sim, 1));
-	const struct pd_net_sizes *z2 = pd_device_sim.net_sizes(pd_sim_net(sim, 0));
+	const struct pd_net_sizes *z2 = pd_device_sim.net_sizes(pd_sim_net(sim, 2));
 
 	is_int(z0->weights_bytes, 1024 + 64, "weights: aligned parameters");
 	is_int(z0->scratch_bytes, 9, "scratch: the largest workspace");
@@ -138,7 +138,6 @@ static void test_sizes(void)
 	is_int(z1->out[2].gradient_offset, 128 + 320, "and so does its gradient");
 	is_int(z1->gradient_out_bytes, 128 + 320, "gradients leaving");
 	is_int(z2->in_count, 3, "three come into the last");
-	ok(z2 == pd_device_sim.net_sizes(pd_sim_net(sim, 3)), "replicas are alike");
 	pd_sim_free(sim);
 }
 
@@ -244,12 +243,12 @@ static void test_dependent_transfers(void)
 	ops->wait(t, &received);
 	ops->backward(t, pd_sim_net(sim, 1), NULL, 2, 1, &g);
 	ok(!pd_sim_advance(sim), "a receive alone does not happen");
-	ops->forward(s, pd_sim_net(sim, 2), NULL, 0, 1, &f);
+	ops->forward(s, pd_sim_net(sim, 0), NULL, 0, 1, &f);
 	a->ops->send(a, 1, 7, NULL, 5, &f, &sent);
 	is_int(pd_sim_fabric_unmatched(fabric), 0, "both sides are there");
 	run_out(sim);
 	ok(!pd_event_done(&sent), "nor does a transfer without room at the receiver");
-	ops->update(s, pd_sim_net(sim, 2), NULL, 0, 1, &room);
+	ops->update(s, pd_sim_net(sim, 0), NULL, 0, 1, &room);
 	run_out(sim);
 	is_event(&sent, 13, 13, "it starts after both events, and takes no time");
 	is_event(&g, 13, 35, "what waited for it comes behind");

@@ -41,7 +41,7 @@ static void steady_state(int warmup)
 		version = i - warmup < warmup ? 0 : i - 2 * warmup;
 		right = right && *(const int64_t *)pd_weights_find(&w, version) == version;
 		pd_weights_done(&w, version);
-		pd_weights_step(&w, i - warmup + 1, &from, &to);
+		pd_weights_step(&w, i - warmup + 1, i - warmup + 1, &from, &to);
 		right = right && *(const int64_t *)from == i - warmup;
 		*(int64_t *)to = i - warmup + 1;
 		most = pd_weights_live(&w) > most ? pd_weights_live(&w) : most;
@@ -62,10 +62,10 @@ static void in_place(void)
 	pd_weights_init(&w, &host, 64, 2, 0, &err);
 	pd_weights_read(&w, 0);
 	pd_weights_done(&w, 0);
-	pd_weights_step(&w, 1, &from, &to);
+	pd_weights_step(&w, 1, 1, &from, &to);
 	ok(from == to, "nobody reads the old version: updated in place");
 	pd_weights_read(&w, 1);
-	pd_weights_step(&w, 2, &from, &to);
+	pd_weights_step(&w, 2, 2, &from, &to);
 	ok(from != to, "somebody reads the old version: updated into another buffer");
 	is_int(pd_weights_live(&w), 2, "both live");
 	pd_weights_done(&w, 1);
@@ -77,7 +77,8 @@ static void restored(void)
 {
 	struct pd_weights w;
 	struct pd_error err;
-	void *old[2];
+	void *old[2], *to;
+	const void *from;
 
 	pd_weights_init(&w, &host, 64, 3, 10, &err);
 	old[0] = pd_weights_restore(&w, 8);
@@ -86,7 +87,9 @@ static void restored(void)
 	ok(pd_weights_read(&w, 8) == old[0] && pd_weights_read(&w, 9) == old[1],
 	   "and are found where they were put");
 	pd_weights_done(&w, 8);
-	is_int(pd_weights_live(&w), 2, "one is free when its reader is done and a later one is read");
+	is_int(pd_weights_live(&w), 3, "and until an update says that nobody will read them");
+	pd_weights_step(&w, 11, 10, &from, &to);
+	ok(to == old[0], "then the free one takes the next version");
 	pd_weights_release(&w);
 }
 

@@ -114,18 +114,15 @@ static void size_stage(const struct pd_plan *plan, const struct pd_wiring *wirin
 static void make_devices(struct pd_sim *sim, const struct pd_plan *plan)
 {
 	sim->devices = pd_calloc((size_t)sim->rank_count, sizeof(*sim->devices));
-	sim->nets = pd_calloc((size_t)sim->rank_count, sizeof(*sim->nets));
+	sim->nets = pd_calloc((size_t)plan->stage_count, sizeof(*sim->nets));
 	for (int r = 0; r < sim->rank_count; r++)
 		sim->devices[r] = (struct pd_sim_device){
 			.base.ops = &pd_device_sim, .sim = sim, .rank = r,
 			.next_address = FIRST_ADDRESS };
-	for (int s = 0; s < plan->stage_count; s++)
-		for (int i = 0; i < plan->stages[s].replicas; i++) {
-			int rank = plan->stages[s].ranks[i];
-
-			sim->nets[rank].base.device = &sim->devices[rank].base;
-			sim->nets[rank].sizes = &sim->sizes[s];
-		}
+	for (int s = 0; s < plan->stage_count; s++) {
+		sim->nets[s].base.device = &sim->devices[plan->stages[s].ranks[0]].base;
+		sim->nets[s].sizes = &sim->sizes[s];
+	}
 }
 
 struct pd_sim *pd_sim_new(const struct pd_plan *plan, const struct pd_wiring *wiring)
@@ -177,7 +174,7 @@ struct pd_device *pd_sim_device(struct pd_sim *sim, int rank)
 	return &sim->devices[rank].base;
 }
 
-struct pd_net *pd_sim_net(struct pd_sim *sim, int rank)
+struct pd_net *pd_sim_net(struct pd_sim *sim, int stage)
 {
-	return &sim->nets[rank].base;
+	return &sim->nets[stage].base;
 }

@@ -26,8 +26,8 @@ void pd_sim_free(struct pd_sim *sim);
 
 /* Owned by sim; their close functions do nothing. */
 struct pd_device *pd_sim_device(struct pd_sim *sim, int rank);
-/* The net of the rank's stage; tensors are numbered by layer (first_tensor is 0). */
-struct pd_net *pd_sim_net(struct pd_sim *sim, int rank);
+/* The net of a stage, on any of its ranks; tensors are numbered by layer (first_tensor 0). */
+struct pd_net *pd_sim_net(struct pd_sim *sim, int stage);
 
 int64_t pd_sim_now_ns(const struct pd_sim *sim);
 /*

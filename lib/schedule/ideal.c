@@ -61,10 +61,13 @@
  * Of the operations of one rank only transfers of several links can share a tick; they
  * are told apart by their link, so key = time * scale + link is unique and ascending.
  *
+ * Where a tensor goes from one chunk to another of the same rank, sender and receiver are
+ * one: its two operations stand in one list with one number.
+ *
  * Evaluation goes up only: every lead is 0, and an inbox is free after the forward that
  * used it.
  */
-#include "schedule/timeline.h"
+#include "schedule/ideal.h"
 
 #include "base/mem.h"
 
@@ -153,7 +156,7 @@ static int64_t minibatch_time(const struct pd_schedule *schedule, int s, int64_t
 				  k * 32 * stages + 16 * s + 4;
 }
 
-int64_t pd_timeline_forward(const struct pd_schedule *schedule, bool evaluate, int s, int64_t n)
+int64_t pd_ideal_forward(const struct pd_schedule *schedule, bool evaluate, int s, int64_t n)
 {
 	int64_t begin, lead;
 
@@ -168,7 +171,7 @@ int64_t pd_timeline_forward(const struct pd_schedule *schedule, bool evaluate, i
 	return begin + (n - lead) * schedule->span + 16 * s + 4;
 }
 
-int64_t pd_timeline_backward(const struct pd_schedule *schedule, int s, int64_t n)
+int64_t pd_ideal_backward(const struct pd_schedule *schedule, int s, int64_t n)
 {
 	int64_t begin;
 
@@ -180,7 +183,7 @@ int64_t pd_timeline_backward(const struct pd_schedule *schedule, int s, int64_t 
 	return begin + n * schedule->span + 16 * (2 * (int64_t)schedule->stage_count - 1 - s) + 8;
 }
 
-int64_t pd_timeline_backward_weight(const struct pd_schedule *schedule, int s, int64_t n)
+int64_t pd_ideal_backward_weight(const struct pd_schedule *schedule, int s, int64_t n)
 {
 	int64_t begin = enter_group(schedule, &n);
 
@@ -188,29 +191,31 @@ int64_t pd_timeline_backward_weight(const struct pd_schedule *schedule, int s, i
 	       16 * (2 * (int64_t)schedule->stage_count - 1 - s) + 8 + 4;
 }
 
-int64_t pd_timeline_inbox(const struct pd_schedule *schedule, bool evaluate, int s, int64_t n)
+int64_t pd_ideal_inbox(const struct pd_schedule *schedule, bool evaluate, int s, int64_t n)
 {
-	int64_t forward = pd_timeline_forward(schedule, evaluate, s, n);
+	int64_t forward = pd_ideal_forward(schedule, evaluate, s, n), first;
 
 	n -= pd_schedule_inboxes(schedule, s, evaluate) * replicas(schedule, s);
 	if (evaluate)
-		return pd_timeline_forward(schedule, true, s, n);
-	if (interleaved(schedule) && n < 0)     /* nobody has used it yet */
-		return forward - 2 * SLOT;
-	return schedule->splits ? pd_timeline_backward_weight(schedule, s, n)
-				: pd_timeline_backward(schedule, s, n);
+		return pd_ideal_forward(schedule, true, s, n);
+	if (interleaved(schedule) && n < 0) {   /* nobody has used it: ascending, and in time */
+		first = pd_ideal_backward(schedule, s, 0) + n * SLOT;
+		return first < forward - 2 * SLOT ? first : forward - 2 * SLOT;
+	}
+	return schedule->splits ? pd_ideal_backward_weight(schedule, s, n)
+				: pd_ideal_backward(schedule, s, n);
 }
 
-int64_t pd_timeline_allreduce(const struct pd_schedule *schedule, int s, int64_t u)
+int64_t pd_ideal_allreduce(const struct pd_schedule *schedule, int s, int64_t u)
 {
 	int64_t last = (u + 1) * schedule->group[s] - 1;
 
-	return (schedule->splits ? pd_timeline_backward_weight(schedule, s, last)
-				 : pd_timeline_backward(schedule, s, last)) + 4;
+	return (schedule->splits ? pd_ideal_backward_weight(schedule, s, last)
+				 : pd_ideal_backward(schedule, s, last)) + 4;
 }
 
 /* Versions, as pipelines with these weights are defined; counted from the phase's beginning. */
-int64_t pd_timeline_version(const struct pd_schedule *schedule, int s, int64_t n, bool backward)
+int64_t pd_ideal_version(const struct pd_schedule *schedule, int s, int64_t n, bool backward)
 {
 	int64_t r = replicas(schedule, s), group = schedule->group[s], local = group / r;
 	int64_t i = n / r - schedule->warmup[s], own, tag;
@@ -225,7 +230,7 @@ int64_t pd_timeline_version(const struct pd_schedule *schedule, int s, int64_t n
 	case PD_WEIGHTS_VERTICAL_SYNC:
 		if (s == 0)
 			return own;
-		tag = pd_timeline_version(schedule, 0, n, backward);
+		tag = pd_ideal_version(schedule, 0, n, backward);
 		tag = tag >= 0 ? tag / group * group : tag;
 		return tag < own ? tag : own;
 	case PD_WEIGHTS_2BW:
@@ -302,22 +307,15 @@ static int set_warmups(struct pd_schedule *schedule, struct pd_error *err)
 		int64_t local = schedule->group[s] / plan->stages[s].replicas;
 		int64_t w = plan->stages[s].warmup;
 
-		switch (plan->schedule) {
-		case PD_SCHEDULE_NONE:
+		if (plan->schedule == PD_SCHEDULE_NONE)
 			w = 0;
-			break;
-		case PD_SCHEDULE_GPIPE:
-			w = local - 1;
-			break;
-		case PD_SCHEDULE_NF1B:
+		if (plan->schedule == PD_SCHEDULE_NF1B)
 			w = (w + 1) * plan->microbatches - 1;
-			break;
-		default:
-			if (schedule->drains && w > local - 1)
-				w = local - 1;
-		}
+		/* all forwards of a group before its first backward: the same lead everywhere */
+		if (plan->schedule == PD_SCHEDULE_GPIPE || (schedule->drains && w > local))
+			w = local;
 		schedule->warmup[s] = (int)w;
-		schedule->slots[s] = (int)w + 1;
+		schedule->slots[s] = (int)(schedule->drains && w >= local ? local : w + 1);
 	}
 	for (int s = 1; s < plan->stage_count && plan->schedule != PD_SCHEDULE_INTERLEAVED; s++) {
 		int64_t before = schedule->warmup[s - 1] * replicas(schedule, s - 1);
@@ -406,7 +404,7 @@ static int set_interleaved(struct pd_schedule *schedule, struct pd_error *err)
 	return 0;
 }
 
-int pd_timeline_new(struct pd_schedule *schedule, struct pd_error *err)
+int pd_ideal_new(struct pd_schedule *schedule, struct pd_error *err)
 {
 	const struct pd_plan *plan = schedule->plan;
 

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ideal time line: when what is done, in ticks.  See ideal.c. */
+#ifndef PD_SCHEDULE_IDEAL_H
+#define PD_SCHEDULE_IDEAL_H
+
+#include "schedule/schedule.h"
+
+/* Works out drains, splits, chunks, warmup, slots and span from the plan; or refuses it. */
+int pd_ideal_new(struct pd_schedule *schedule, struct pd_error *err);
+
+/* Of microbatch n (from 0 in its phase) at stage s. */
+int64_t pd_ideal_forward(const struct pd_schedule *schedule, bool evaluate, int s, int64_t n);
+int64_t pd_ideal_backward(const struct pd_schedule *schedule, int s, int64_t n);
+int64_t pd_ideal_backward_weight(const struct pd_schedule *schedule, int s, int64_t n);
+/* When the inbox that it will use is free. */
+int64_t pd_ideal_inbox(const struct pd_schedule *schedule, bool evaluate, int s, int64_t n);
+/* Of the all-reduce of group u; the update comes 2 ticks later. */
+int64_t pd_ideal_allreduce(const struct pd_schedule *schedule, int s, int64_t u);
+
+/* The version that forward, or backward, of microbatch n reads, counted from the phase's
+ * beginning; negative: before it. */
+int64_t pd_ideal_version(const struct pd_schedule *schedule, int s, int64_t n, bool backward);
+
+#endif
