@@ -17,3 +17,6 @@ bin_pd_profile_LDADD = $(PD_DEVICE_LIBS)
 bin_PROGRAMS += bin/pd-replay
 bin_pd_replay_SOURCES = bin/pd-replay.c
 bin_pd_replay_LDADD = $(PD_LIBS)
+bin_PROGRAMS += bin/pd-schedule
+bin_pd_schedule_SOURCES = bin/pd-schedule.c
+bin_pd_schedule_LDADD = $(PD_LIBS)

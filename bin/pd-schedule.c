@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan -> the operations of every rank; or a schedule -> is it right? */
+#include "base/json.h"
+#include "base/opt.h"
+#include "schedule/check.h"
+#include "schedule/file.h"
+#include "trace/steady.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static bool check;
+static int64_t minibatches;
+
+static const struct pd_opt options[] = {
+	{ .name = "minibatches", .letter = 'm', .kind = PD_OPT_COUNT, .argument = "N",
+	  .help = "of a plan: train N minibatches", .value = &minibatches, .min = 1, .max = 1e9 },
+	{ .name = "check", .letter = 'c', .kind = PD_OPT_FLAG,
+	  .help = "say whether the schedule is right, and write nothing", .value = &check },
+	{ .name = NULL }
+};
+
+static const struct pd_command command = {
+	.name = "pd-schedule",
+	.synopsis = "[OPTION]... [plan.json | schedule.jsonl]",
+	.summary = "Writes what every rank does, in order, or checks that it can be done.",
+	.options = options,
+	.max_operands = 1,
+};
+
+static int verify(const struct pd_lists *lists, struct pd_error *err)
+{
+	if (pd_check(lists, err) < 0)
+		return -1;
+	pd_say("%" PRId64 " operations of %d ranks: correct", pd_lists_count(lists),
+	       lists->rank_count);
+	return 0;
+}
+
+static int from_plan(const char *file, const struct pd_plan *plan, struct pd_error *err)
+{
+	struct pd_schedule *schedule = pd_schedule_new(plan, err);
+	int64_t n = minibatches ? minibatches : pd_steady_minibatches(plan);
+	struct pd_lists *lists = NULL;
+	int result = -1;
+
+	if (schedule && !check)
+		result = pd_schedule_write(stdout, schedule, n, err);
+	else if (schedule)
+		lists = pd_lists_make(pd_document_name(file), schedule, n, err);
+	if (lists)
+		result = verify(lists, err);
+	pd_lists_free(lists);
+	pd_schedule_free(schedule);
+	return result;
+}
+
+int main(int argc, char **argv)
+{
+	int first = pd_command_parse(&command, argc, argv), result;
+	const char *file = pd_operand(argc, argv, first, 0);
+	struct pd_error err;
+	struct pd_lists *lists;
+	struct pd_plan *plan;
+
+	if (pd_schedule_or_plan_read(file, &lists, &plan, &err) < 0)
+		return pd_command_fail(&err);
+	if (plan)
+		result = from_plan(file, plan, &err);
+	else if (minibatches && minibatches != lists->minibatches)
+		result = pd_error_input(&err, "%s: the schedule has %" PRId64 " minibatches; "
+					"--minibatches is for plans", lists->name,
+					lists->minibatches);
+	else
+		result = check ? verify(lists, &err) : pd_lists_write(stdout, lists, &err);
+	pd_lists_free(lists);
+	pd_plan_free(plan);
+	return result < 0 ? pd_command_fail(&err) : pd_command_end(PD_EXIT_YES);
+}

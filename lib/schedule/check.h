@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Is a schedule right?  Judged by what a schedule must be, without the generator:
+ *
+ *   complete   every microbatch forward and backward once on every stage, on the rank of its
+ *              replica; every link's transfers; every update
+ *   in order   an operation's inputs stand before it in its rank's list; an update stands
+ *              after the backwards of its group and before those of the next
+ *   versions   forward and backward of a microbatch see the same weights (but for "latest"),
+ *              those that the plan's policy names, and they have been written by then
+ *   meetings   whatever meets another rank has a sequence number, equal at all its parties,
+ *              ascending in every list: executed by ascending number nothing ever waits for
+ *              what comes later, so there is no deadlock even if every transfer blocks
+ *   memory     what is in flight fits the plan's memory for the rank, and the device's
+ *
+ * Versions need no further limit on how many are kept: a version that somebody will read is
+ * kept, and is part of the memory.
+ */
+#ifndef PD_SCHEDULE_CHECK_H
+#define PD_SCHEDULE_CHECK_H
+
+#include "schedule/list.h"
+
+/*
+ * 0, or -1 (PD_EXIT_NO) with "FILE:LINE: rank R, OPERATION: what is wrong, what was
+ * expected" of the first line found wrong.
+ */
+int pd_check(const struct pd_lists *lists, struct pd_error *err);
+
+/* Operations of all ranks. */
+int64_t pd_lists_count(const struct pd_lists *lists);
+
+/* Checks what goes on at one rank; private to this folder. */
+struct pd_prices;
+struct pd_fault {
+	const struct pd_lists *lists;
+	int64_t line;                   /* of the first fault found so far; INT64_MAX: none */
+	struct pd_error *err;
+};
+/* Notes a fault at a rank's n-th operation, or with n = its count after the last. */
+void pd_fault(struct pd_fault *fault, int rank, size_t n, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+void pd_check_rank(struct pd_fault *fault, const struct pd_prices *prices, int rank);
+
+#endif

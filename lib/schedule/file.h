@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A schedule as a document, pd-schedule(5): JSON Lines. */
+#ifndef PD_SCHEDULE_FILE_H
+#define PD_SCHEDULE_FILE_H
+
+#include "schedule/list.h"
+
+#include <stdio.h>
+
+/*
+ * Is the document's first line a schedule's (pd-schedule) or a plan?  Reads either: exactly
+ * one of *lists_p and *plan_p is set; the lists own their plan.  A schedule that is read is
+ * one whose every operation can be of its plan; pd_check says whether it is right.
+ */
+int pd_schedule_or_plan_read(const char *file, struct pd_lists **lists_p, struct pd_plan **plan_p,
+			     struct pd_error *err);
+
+/*
+ * Writes what the generator makes for so many minibatches, rank after rank; of the
+ * operations none is kept.
+ */
+int pd_schedule_write(FILE *out, const struct pd_schedule *schedule, int64_t minibatches,
+		      struct pd_error *err);
+/* The same for lists; durations that were read stay as they are. */
+int pd_lists_write(FILE *out, const struct pd_lists *lists, struct pd_error *err);
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "schedule/list.h"
+
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+static void make_seats(struct pd_lists *lists)
+{
+	const struct pd_plan *plan = lists->plan;
+	int *next = pd_calloc((size_t)lists->rank_count + 1, sizeof(*next));
+
+	for (int s = 0; s < plan->stage_count; s++)
+		for (int r = 0; r < plan->stages[s].replicas; r++, lists->seat_count++)
+			next[plan->stages[s].ranks[r] + 1]++;
+	for (int rank = 0; rank < lists->rank_count; rank++)
+		next[rank + 1] += next[rank];
+	lists->first_seat = pd_calloc((size_t)lists->rank_count + 1, sizeof(*next));
+	for (int rank = 0; rank <= lists->rank_count; rank++)
+		lists->first_seat[rank] = next[rank];
+	lists->seats = pd_calloc((size_t)lists->seat_count, sizeof(*lists->seats));
+	for (int s = 0; s < plan->stage_count; s++)
+		for (int r = 0; r < plan->stages[s].replicas; r++) {
+			int rank = plan->stages[s].ranks[r];
+
+			lists->seats[next[rank]++] = (struct pd_seat){ rank, s, r };
+		}
+	free(next);
+}
+
+struct pd_lists *pd_lists_new(const char *name, const struct pd_plan *plan, struct pd_plan *owned,
+			      int64_t minibatches, struct pd_error *err)
+{
+	struct pd_lists *lists = pd_zalloc(sizeof(*lists));
+
+	lists->name = pd_strdup(name);
+	lists->owned = owned;
+	lists->plan = owned ? owned : plan;
+	lists->minibatches = minibatches;
+	lists->rank_count = lists->plan->rank_count;
+	if (!pd_mul(minibatches, lists->plan->microbatches, &lists->microbatches) ||
+	    lists->microbatches > INT64_C(1) << 40) {
+		pd_error_input(err, "%s: %" PRId64 " minibatches of %" PRId64 " microbatches are "
+			       "more than 2^40 microbatches", name, minibatches,
+			       lists->plan->microbatches);
+		pd_lists_free(lists);
+		return NULL;
+	}
+	lists->wiring = pd_wiring_new(lists->plan);
+	lists->ranks = pd_calloc((size_t)lists->rank_count, sizeof(*lists->ranks));
+	make_seats(lists);
+	return lists;
+}
+
+void pd_lists_free(struct pd_lists *lists)
+{
+	if (!lists)
+		return;
+	for (int r = 0; lists->ranks && r < lists->rank_count; r++) {
+		free(lists->ranks[r].ops);
+		free(lists->ranks[r].notes);
+	}
+	if (lists->wiring)
+		pd_wiring_free(lists->wiring);
+	free(lists->ranks);
+	free(lists->seats);
+	free(lists->first_seat);
+	free(lists->name);
+	pd_plan_free(lists->owned);
+	free(lists);
+}
+
+void pd_lists_add(struct pd_lists *lists, const struct pd_op *op, const struct pd_note *note)
+{
+	struct pd_list *list = &lists->ranks[op->rank];
+
+	list->ops = pd_grow(list->ops, &list->capacity, list->count + 1, sizeof(*list->ops));
+	list->ops[list->count] = *op;
+	if (note) {
+		list->notes = pd_grow(list->notes, &list->noted, list->count + 1,
+				      sizeof(*list->notes));
+		list->notes[list->count] = *note;
+	}
+	list->count++;
+}
+
+struct pd_lists *pd_lists_make(const char *name, const struct pd_schedule *schedule,
+			       int64_t minibatches, struct pd_error *err)
+{
+	struct pd_lists *lists = pd_lists_new(name, schedule->plan, NULL, minibatches, err);
+	struct pd_phase phase = { .last = lists ? lists->microbatches : 0 };
+
+	for (int r = 0; lists && r < lists->rank_count; r++) {
+		struct pd_cursor cursor;
+		struct pd_op op;
+
+		pd_cursor_init(&cursor, schedule, r, &phase, 0);
+		while (pd_cursor_next(&cursor, &op))
+			pd_lists_add(lists, &op, NULL);
+		pd_cursor_release(&cursor);
+	}
+	return lists;
+}
+
+void pd_lists_end(struct pd_lists *lists)
+{
+	(void)lists;
+}
+
+int pd_lists_replica(const struct pd_lists *lists, int rank, int stage)
+{
+	for (int i = lists->first_seat[rank]; i < lists->first_seat[rank + 1]; i++)
+		if (lists->seats[i].stage == stage)
+			return lists->seats[i].replica;
+	return -1;
+}
+
+int64_t pd_lists_line(const struct pd_lists *lists, int rank, size_t n)
+{
+	int64_t line = 2;               /* below the header */
+
+	if (lists->ranks[rank].notes)
+		return lists->ranks[rank].notes[n].line;
+	for (int r = 0; r < rank; r++)
+		line += (int64_t)lists->ranks[r].count;
+	return line + (int64_t)n;
+}
+
+void pd_list_begin(struct pd_list_cursor *cursor, const struct pd_list *list,
+		   const struct pd_phase *phase)
+{
+	*cursor = (struct pd_list_cursor){ .list = list, .phase = *phase,
+					   .highest = phase->first - 1 };
+}
+
+bool pd_list_next(struct pd_list_cursor *cursor, struct pd_op *op_p)
+{
+	struct pd_op op;
+
+	if (cursor->next == cursor->list->count)
+		return false;
+	op = cursor->list->ops[cursor->next++];
+	op.microbatch += cursor->phase.first;
+	if (op.version >= 0)
+		op.version += cursor->phase.first;
+	if (op.seq >= 0)
+		op.seq += cursor->phase.base;
+	if (op.microbatch > cursor->highest)
+		cursor->highest = op.microbatch;
+	*op_p = op;
+	return true;
+}
+
+int64_t pd_list_highest(const struct pd_list_cursor *cursor)
+{
+	return cursor->highest;
+}

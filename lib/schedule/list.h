@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The operations of every rank, held in memory: a schedule that was read, written by hand,
+ * edited, or taken from the generator as a whole.  A list can be taken from one operation
+ * at a time, as from a cursor.
+ */
+#ifndef PD_SCHEDULE_LIST_H
+#define PD_SCHEDULE_LIST_H
+
+#include "schedule/schedule.h"
+
+/* What a document says of an operation beside what it is. */
+struct pd_note {
+	int64_t line;                   /* of the document, from 1 */
+	int64_t duration_ns;            /* -1: not said */
+	int64_t memory_delta_bytes;     /* INT64_MIN: not said */
+};
+
+struct pd_list {
+	size_t count, capacity, noted;
+	struct pd_op *ops;              /* microbatches and versions from 0 */
+	struct pd_note *notes;          /* as many, or NULL: it was not read from a document */
+};
+
+/* A rank's part in a stage; a rank of an interleaved plan has several. */
+struct pd_seat {
+	int rank, stage, replica;
+};
+
+struct pd_lists {
+	char *name;                     /* of the document, for messages; owned */
+	const struct pd_plan *plan;
+	struct pd_plan *owned;          /* the same where the lists own it, or NULL */
+	struct pd_wiring *wiring;       /* owned */
+	int64_t minibatches;
+	int64_t microbatches;           /* minibatches x those that the plan cuts them into */
+	int rank_count;
+	struct pd_list *ranks;          /* per rank */
+	int seat_count;
+	struct pd_seat *seats;          /* by rank, then stage */
+	int *first_seat;                /* per rank, and one more at the end: an index into seats */
+};
+
+/*
+ * Empty lists for a plan; takes over `owned` (on failure too) where it is not NULL, else
+ * borrows `plan`.  Fails where there are more microbatches than can be counted.
+ */
+struct pd_lists *pd_lists_new(const char *name, const struct pd_plan *plan, struct pd_plan *owned,
+			      int64_t minibatches, struct pd_error *err);
+/* Those that the generator makes; borrows the schedule's plan. */
+struct pd_lists *pd_lists_make(const char *name, const struct pd_schedule *schedule,
+			       int64_t minibatches, struct pd_error *err);
+void pd_lists_free(struct pd_lists *lists);
+
+/* Appends to the list of op->rank; note may be NULL, for all of a list or for none. */
+void pd_lists_add(struct pd_lists *lists, const struct pd_op *op, const struct pd_note *note);
+/* After the last: fills in what an operation says of those after it. */
+void pd_lists_end(struct pd_lists *lists);
+/* The replica that a rank is in a stage, or -1. */
+int pd_lists_replica(const struct pd_lists *lists, int rank, int stage);
+/* The line of a rank's n-th operation: that of the document, or that which pd-schedule writes. */
+int64_t pd_lists_line(const struct pd_lists *lists, int rank, size_t n);
+
+/* Takes operations from a list in order, as pd_cursor_next does from the generator. */
+struct pd_list_cursor {
+	const struct pd_list *list;
+	struct pd_phase phase;
+	size_t next;
+	int64_t highest;
+};
+
+/*
+ * Microbatches and versions count from phase->first, sequence numbers from phase->base.
+ * The phase is as long as the list; it cannot be cut short.
+ */
+void pd_list_begin(struct pd_list_cursor *cursor, const struct pd_list *list,
+		   const struct pd_phase *phase);
+/* False at the end. */
+bool pd_list_next(struct pd_list_cursor *cursor, struct pd_op *op_p);
+/* The highest microbatch of which an operation has been taken, or phase.first - 1. */
+int64_t pd_list_highest(const struct pd_list_cursor *cursor);
+
+/* Does it go to or come from one other rank?  Is it of activations? */
+static inline bool pd_op_transfers(enum pd_op_kind kind)
+{
+	return kind == PD_OP_recv_activation || kind == PD_OP_send_activation ||
+	       kind == PD_OP_recv_gradient || kind == PD_OP_send_gradient;
+}
+
+/* Is the stage of such an operation the one to which its link's activations go? */
+static inline bool pd_op_at_end(enum pd_op_kind kind)
+{
+	return kind == PD_OP_recv_activation || kind == PD_OP_send_gradient;
+}
+
+#endif

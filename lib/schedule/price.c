@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "schedule/price.h"
+
+#include "base/mem.h"
+#include "plan/memory.h"
+
+#include <stdlib.h>
+
+static int64_t plus(int64_t a, int64_t b)
+{
+	int64_t sum;
+
+	return pd_add(a, b, &sum) ? sum : INT64_MAX;
+}
+
+/* A ring: 2 (m - 1) steps of one m-th of the bytes, as fast as its slowest link. */
+static int64_t allreduce_ns(const struct pd_plan *plan, const struct pd_stage *stage, int64_t bytes)
+{
+	int64_t m = stage->replicas, steps = 2 * (m - 1), low, high, product;
+
+	if (m == 1 || bytes == 0)
+		return 0;
+	low = high = stage->ranks[0];
+	for (int r = 1; r < m; r++) {
+		low = stage->ranks[r] < low ? stage->ranks[r] : low;
+		high = stage->ranks[r] > high ? stage->ranks[r] : high;
+	}
+	return pd_mul(steps, pd_topology_transfer_ns(&plan->topology, low, high, (bytes + m - 1) / m),
+		      &product) ? product : INT64_MAX;
+}
+
+static bool stage_loads(const struct pd_plan *plan, int s)
+{
+	const struct pd_model *model = plan->profile->model;
+	const struct pd_stage *stage = &plan->stages[s];
+
+	if (!model)
+		return s == 0;
+	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
+		for (int i = 0; i < model->layers[l].input_count; i++)
+			if (model->layers[l].inputs[i] < model->input_count)
+				return true;
+	return false;
+}
+
+static void price_time(struct pd_stage_price *price, const struct pd_plan *plan, int s)
+{
+	const struct pd_stage *stage = &plan->stages[s];
+
+	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
+		const struct pd_profile_layer *layer = &plan->profile->layers[l];
+
+		price->forward_ns = plus(price->forward_ns, layer->forward_ns);
+		price->backward_ns = plus(price->backward_ns, layer->backward_ns);
+		/* where the device could not tell its parts, each takes half */
+		price->backward_input_ns = plus(price->backward_input_ns,
+						layer->backward_input_ns >= 0
+						? layer->backward_input_ns
+						: layer->backward_ns / 2);
+		price->update_ns = plus(price->update_ns, layer->update_ns);
+	}
+	if (price->backward_input_ns > price->backward_ns)
+		price->backward_input_ns = price->backward_ns;
+}
+
+/* What one more microbatch in flight costs is the difference between two warm-ups. */
+static void price_memory(struct pd_stage_price *price, const struct pd_plan *plan,
+			 const struct pd_wiring *wiring, int s)
+{
+	const struct pd_stage *stage = &plan->stages[s];
+	int64_t out_bytes = 0;
+	struct pd_memory one, two;
+
+	for (int i = 0; i < wiring->in_count[s]; i++)
+		price->arriving_bytes = plus(price->arriving_bytes,
+					     wiring->links[wiring->in[s][i]].bytes);
+	for (int i = 0; i < wiring->out_count[s]; i++)
+		out_bytes = plus(out_bytes, wiring->links[wiring->out[s][i]].bytes);
+	pd_memory_of(plan->profile, stage->first_layer, stage->layer_count, stage->replicas, 0,
+		     price->arriving_bytes, out_bytes, &one);
+	pd_memory_of(plan->profile, stage->first_layer, stage->layer_count, stage->replicas, 1,
+		     price->arriving_bytes, out_bytes, &two);
+	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
+		price->slot_bytes = plus(price->slot_bytes, plan->profile->layers[l].stash_bytes);
+	price->loaded_bytes = two.stash_bytes - one.stash_bytes - price->slot_bytes -
+			      price->arriving_bytes;
+	if (price->loaded_bytes < 0)    /* sizes that do not fit in 63 bits */
+		price->loaded_bytes = 0;
+	price->weights_bytes = two.weights_bytes - one.weights_bytes;
+	price->fixed_bytes = plus(plus(plus(one.gradient_bytes, one.optimizer_bytes),
+				       plus(one.transfer_bytes, one.scratch_bytes)),
+				  price->weights_bytes);
+}
+
+void pd_prices_init(struct pd_prices *prices, const struct pd_plan *plan,
+		    const struct pd_wiring *wiring)
+{
+	*prices = (struct pd_prices){ .plan = plan, .wiring = wiring };
+	prices->stages = pd_calloc((size_t)plan->stage_count, sizeof(*prices->stages));
+	for (int s = 0; s < plan->stage_count; s++) {
+		struct pd_stage_price *price = &prices->stages[s];
+
+		price->loads = stage_loads(plan, s);
+		price_time(price, plan, s);
+		price_memory(price, plan, wiring, s);
+		price->allreduce_ns = allreduce_ns(plan, &plan->stages[s], price->weights_bytes);
+	}
+}
+
+void pd_prices_release(struct pd_prices *prices)
+{
+	free(prices->stages);
+	prices->stages = NULL;
+}
+
+int64_t pd_price_duration_ns(const struct pd_prices *prices, const struct pd_op *op)
+{
+	const struct pd_stage_price *price = &prices->stages[op->stage];
+
+	switch (op->kind) {
+	case PD_OP_forward:
+	case PD_OP_recompute:
+		return price->forward_ns;
+	case PD_OP_backward:
+		return price->backward_ns;
+	case PD_OP_backward_input:
+		return price->backward_input_ns;
+	case PD_OP_backward_weight:
+		return price->backward_ns - price->backward_input_ns;
+	case PD_OP_allreduce:
+		return price->allreduce_ns;
+	case PD_OP_step:
+		return price->update_ns;
+	case PD_OP_load:                /* not measured in a profile */
+		return 0;
+	default:
+		return op->rank == op->peer ? 0
+			: pd_topology_transfer_ns(&prices->plan->topology, op->rank, op->peer,
+						  prices->wiring->links[op->link].bytes);
+	}
+}
+
+void pd_account_init(struct pd_account *account, const struct pd_prices *prices,
+		     int64_t microbatches)
+{
+	size_t stages = (size_t)prices->plan->stage_count;
+
+	*account = (struct pd_account){ .prices = prices, .microbatches = microbatches,
+					.stage_count = prices->plan->stage_count };
+	account->reads = pd_calloc(stages, sizeof(*account->reads));
+	account->newest = pd_calloc(stages, sizeof(*account->newest));
+}
+
+void pd_account_release(struct pd_account *account)
+{
+	for (int s = 0; s < account->stage_count; s++)
+		free(account->reads[s]);
+	free(account->reads);
+	free(account->newest);
+}
+
+static bool reads(const struct pd_op *op)
+{
+	return op->version >= 0 && op->kind != PD_OP_step;
+}
+
+void pd_account_expect(struct pd_account *account, const struct pd_op *op)
+{
+	if (!account->reads[op->stage]) {       /* the rank holds the stage */
+		account->reads[op->stage] = pd_calloc((size_t)account->microbatches + 1,
+						      sizeof(int32_t));
+		account->held_bytes += account->prices->stages[op->stage].fixed_bytes;
+	}
+	if (reads(op))
+		account->reads[op->stage][op->version]++;
+}
+
+int64_t pd_account_enter(struct pd_account *account, const struct pd_op *op)
+{
+	const struct pd_stage_price *price = &account->prices->stages[op->stage];
+	bool recompute = account->prices->plan->stages[op->stage].recompute;
+	int32_t *to_come = account->reads[op->stage];
+	int64_t *newest = &account->newest[op->stage], delta = 0;
+
+	if (reads(op) && --to_come[op->version] == 0 && op->version != *newest)
+		delta -= price->weights_bytes;
+	switch (op->kind) {
+	case PD_OP_load:
+		delta += price->loaded_bytes;
+		break;
+	case PD_OP_recv_activation:
+		delta += account->prices->wiring->links[op->link].bytes;
+		break;
+	case PD_OP_forward:
+		delta += recompute ? 0 : price->slot_bytes;
+		break;
+	case PD_OP_recompute:
+		delta += recompute ? price->slot_bytes : 0;
+		break;
+	case PD_OP_backward:
+	case PD_OP_backward_weight:
+		delta -= plus(price->slot_bytes, plus(price->loaded_bytes,
+						      price->arriving_bytes));
+		break;
+	case PD_OP_step:
+		delta += to_come[*newest] > 0 ? price->weights_bytes : 0;
+		*newest = op->version;
+		break;
+	default:
+		break;
+	}
+	account->held_bytes += delta;
+	return delta;
+}
