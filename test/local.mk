@@ -160,3 +160,9 @@ test_conform_same_tensors_SOURCES = test/conform/same-tensors.c
 test_conform_same_tensors_LDADD = $(PD_LIBS)
 TESTS += $(TRAIN_SH)
 EXTRA_DIST += $(TRAIN_SH) test/train-lib.sh
+# schedules as documents
+check_PROGRAMS += test/unit/check
+TESTS += test/unit/check
+test_unit_check_SOURCES = test/unit/check.c test/unit/small_profile.h
+test_unit_check_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_check_LDADD = $(UNIT_LIBS)

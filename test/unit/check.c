@@ -1,0 +1,876 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The checker against the generator, which it does not know, and against a simulator: every
+ * schedule that can be made is accepted, and whatever is accepted of thousands that were
+ * changed at random also runs, with blocking transfers, to the weights that a serial
+ * program following the published rule ends with.
+ */
+#include "small_profile.h"
+#include "tap.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "plan/memory.h"
+#include "schedule/check.h"
+#include "schedule/file.h"
+#include "schedule/price.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_RANKS 32
+#define EDITS 10000
+
+static const char *const chain = "a<x b<a c<b d<c e<d f<e g<f h<g";
+static const char *const skips = "a<x b<a c<ab d<c e<da f<eb g<fa h<gac";
+
+struct table_plan {
+	const char *name;
+	int stages, layers[8], replicas[8];
+};
+
+static const struct table_plan plans[] = {
+	{ "1", 1, { 8 }, { 1 } },
+	{ "4 (data parallel)", 1, { 8 }, { 4 } },
+	{ "1-1", 2, { 4, 4 }, { 1, 1 } },
+	{ "1-1-1-1", 4, { 2, 2, 2, 2 }, { 1, 1, 1, 1 } },
+	{ "8 straight", 8, { 1, 1, 1, 1, 1, 1, 1, 1 }, { 1, 1, 1, 1, 1, 1, 1, 1 } },
+	{ "2-1", 2, { 4, 4 }, { 2, 1 } },
+	{ "1-2", 2, { 4, 4 }, { 1, 2 } },
+	{ "2-2", 2, { 4, 4 }, { 2, 2 } },
+	{ "3-1", 2, { 5, 3 }, { 3, 1 } },
+	{ "1-3", 2, { 3, 5 }, { 1, 3 } },
+	{ "3-2", 2, { 5, 3 }, { 3, 2 } },
+	{ "3-2-1", 3, { 3, 3, 2 }, { 3, 2, 1 } },
+	{ "1-2-3", 3, { 3, 3, 2 }, { 1, 2, 3 } },
+	{ "15-1", 2, { 7, 1 }, { 15, 1 } },
+	{ "1-15", 2, { 1, 7 }, { 1, 15 } },
+	{ "5-3-7", 3, { 2, 3, 3 }, { 5, 3, 7 } },
+	{ "1-8-3-1", 4, { 1, 3, 3, 1 }, { 1, 8, 3, 1 } },
+};
+
+/* Stages s and s + positions on the same ranks; positions = stages: none are. */
+static struct pd_plan *make_plan(const char *graph, const struct table_plan *from, int positions)
+{
+	struct pd_topology topology;
+	struct pd_plan *plan;
+	struct pd_error err;
+
+	pd_topology_flat(MOST_RANKS, 1000000000, 1000, &topology, &err);
+	plan = pd_plan_new(small_profile(graph), &topology, from->stages, from->layers,
+			   from->replicas, &err);
+	if (!plan) {
+		diag("%s", err.text);
+		return NULL;
+	}
+	for (int s = positions; s < plan->stage_count; s++) {
+		for (int r = 0; r < plan->stages[s].replicas; r++)
+			plan->stages[s].ranks[r] = plan->stages[s % positions].ranks[r];
+		plan->rank_count -= plan->stages[s].replicas;
+	}
+	return plan;
+}
+
+static void use(struct pd_plan *plan, enum pd_schedule_kind schedule, enum pd_weight_kind weights,
+		int64_t microbatches)
+{
+	plan->schedule = schedule;
+	plan->weights = weights;
+	plan->microbatches = microbatches;
+}
+
+/* ---- the simulator ---- */
+
+/* A value stands for a tensor: what it was computed from, mixed. */
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+	struct pd_random4 r = pd_random(a, b, (uint32_t)(a >> 32), (uint32_t)b);
+
+	return (uint64_t)r.v[0] << 32 | r.v[1];
+}
+
+/* The data of one replica of one stage. */
+struct replica {
+	uint64_t *weights;              /* per version */
+	uint64_t *forward, *back;       /* per microbatch; 0: not there */
+	uint64_t *arrived;              /* per link and microbatch: activations, then gradients */
+	uint64_t sum;
+	int64_t newest;
+	bool *loaded;
+};
+
+struct machine {
+	const struct pd_lists *lists;
+	struct replica *replicas;       /* per seat */
+	size_t *at;                     /* per rank */
+	int64_t n;
+};
+
+static struct replica *replica_of(struct machine *m, int rank, int stage)
+{
+	for (int i = m->lists->first_seat[rank]; i < m->lists->first_seat[rank + 1]; i++)
+		if (m->lists->seats[i].stage == stage)
+			return &m->replicas[i];
+	return NULL;
+}
+
+static uint64_t *arrived(const struct machine *m, struct replica *replica, int link, bool gradient,
+			 int64_t b)
+{
+	return &replica->arrived[(2 * link + gradient) * m->n + b];
+}
+
+static void replica_init(struct machine *m, struct replica *replica, int stage)
+{
+	size_t n = (size_t)m->n;
+
+	replica->weights = pd_calloc(n + 1, sizeof(uint64_t));
+	replica->forward = pd_calloc(n, sizeof(uint64_t));
+	replica->back = pd_calloc(n, sizeof(uint64_t));
+	replica->loaded = pd_calloc(n, sizeof(bool));
+	replica->arrived = pd_calloc(2 * n, (size_t)(m->lists->wiring->link_count + 1) * 8);
+	replica->weights[0] = mix(7, (uint64_t)stage);
+}
+
+static void replica_free(struct replica *replica)
+{
+	free(replica->weights);
+	free(replica->forward);
+	free(replica->back);
+	free(replica->loaded);
+	free(replica->arrived);
+}
+
+static void forward(struct machine *m, struct replica *replica, int s, int64_t b, int64_t version)
+{
+	const struct pd_wiring *wiring = m->lists->wiring;
+	uint64_t value = mix(replica->weights[version], (uint64_t)b);
+
+	if (s == 0)     /* the small profile has no model: the first stage loads */
+		value = mix(value, replica->loaded[b]);
+	for (int i = 0; i < wiring->in_count[s]; i++)
+		value = mix(value, *arrived(m, replica, wiring->in[s][i], false, b));
+	replica->forward[b] = value;
+}
+
+static void backward(struct machine *m, struct replica *replica, int s, int64_t b, int64_t version)
+{
+	const struct pd_wiring *wiring = m->lists->wiring;
+	uint64_t value = mix(mix(replica->weights[version], replica->forward[b]), 3);
+
+	for (int i = 0; i < wiring->out_count[s]; i++)
+		value = mix(value, *arrived(m, replica, wiring->out[s][i], true, b));
+	replica->back[b] = value;
+}
+
+static void step(struct replica *replica, int64_t version)
+{
+	replica->weights[version] = mix(replica->weights[replica->newest], replica->sum);
+	replica->newest = version;
+	replica->sum = 0;
+}
+
+static void compute(struct machine *m, const struct pd_op *op)
+{
+	struct replica *replica = replica_of(m, op->rank, op->stage);
+
+	switch (op->kind) {
+	case PD_OP_load:
+		replica->loaded[op->microbatch] = true;
+		break;
+	case PD_OP_forward:
+		forward(m, replica, op->stage, op->microbatch, op->version);
+		break;
+	case PD_OP_backward:
+	case PD_OP_backward_input:
+		backward(m, replica, op->stage, op->microbatch, op->version);
+		if (op->kind == PD_OP_backward)
+			replica->sum += replica->back[op->microbatch];
+		break;
+	case PD_OP_backward_weight:
+		replica->sum += replica->back[op->microbatch];
+		break;
+	case PD_OP_step:
+		step(replica, op->version);
+		break;
+	default:
+		break;
+	}
+}
+
+/* What is sent is what is there; where it goes, the receiver says. */
+static void carry(struct machine *m, const struct pd_op *send, const struct pd_op *recv)
+{
+	struct replica *from = replica_of(m, send->rank, send->stage);
+	struct replica *to = replica_of(m, recv->rank, recv->stage);
+	bool gradient = send->kind == PD_OP_send_gradient;
+	uint64_t value = gradient ? from->back[send->microbatch] : from->forward[send->microbatch];
+
+	*arrived(m, to, recv->link, recv->kind == PD_OP_recv_gradient, recv->microbatch) =
+		mix(value, 2 * (uint64_t)send->link + gradient);
+}
+
+static const struct pd_op *head(const struct machine *m, int rank)
+{
+	const struct pd_list *list = &m->lists->ranks[rank];
+
+	return m->at[rank] < list->count ? &list->ops[m->at[rank]] : NULL;
+}
+
+static bool sends(const struct pd_op *op)
+{
+	return op->kind == PD_OP_send_activation || op->kind == PD_OP_send_gradient;
+}
+
+static bool transfer(struct machine *m, const struct pd_op *op)
+{
+	const struct pd_op *other;
+
+	if (op->peer == op->rank) {     /* both ends at once */
+		const struct pd_list *list = &m->lists->ranks[op->rank];
+
+		other = m->at[op->rank] + 1 < list->count ? op + 1 : NULL;
+	} else {
+		other = head(m, op->peer);
+	}
+	if (!other || !pd_op_transfers(other->kind) || other->peer != op->rank ||
+	    sends(other) == sends(op))
+		return false;
+	carry(m, sends(op) ? op : other, sends(op) ? other : op);
+	m->at[op->peer]++;
+	m->at[op->rank]++;
+	return true;
+}
+
+static bool allreduce(struct machine *m, const struct pd_op *op)
+{
+	const struct pd_stage *stage = &m->lists->plan->stages[op->stage];
+	uint64_t sum = 0;
+
+	for (int r = 0; r < stage->replicas; r++) {
+		const struct pd_op *other = head(m, stage->ranks[r]);
+
+		if (!other || other->kind != PD_OP_allreduce || other->stage != op->stage)
+			return false;
+		sum += replica_of(m, stage->ranks[r], op->stage)->sum;
+	}
+	for (int r = 0; r < stage->replicas; r++) {
+		replica_of(m, stage->ranks[r], op->stage)->sum = sum;
+		m->at[stage->ranks[r]]++;
+	}
+	return true;
+}
+
+/* Does one operation of a rank, if its parties are at it. */
+static bool advance(struct machine *m, int rank)
+{
+	const struct pd_op *op = head(m, rank);
+
+	if (!op)
+		return false;
+	if (pd_op_transfers(op->kind))
+		return transfer(m, op);
+	if (op->kind == PD_OP_allreduce)
+		return allreduce(m, op);
+	compute(m, op);
+	m->at[rank]++;
+	return true;
+}
+
+static void machine_init(struct machine *m, const struct pd_lists *lists)
+{
+	*m = (struct machine){ .lists = lists, .n = lists->microbatches };
+	m->replicas = pd_calloc((size_t)lists->seat_count, sizeof(*m->replicas));
+	m->at = pd_calloc((size_t)lists->rank_count, sizeof(*m->at));
+	for (int i = 0; i < lists->seat_count; i++)
+		replica_init(m, &m->replicas[i], lists->seats[i].stage);
+}
+
+static void machine_release(struct machine *m)
+{
+	for (int i = 0; i < m->lists->seat_count; i++)
+		replica_free(&m->replicas[i]);
+	free(m->replicas);
+	free(m->at);
+}
+
+/* True when every list comes to its end. */
+static bool runs(struct machine *m)
+{
+	bool moved = true, ended = true;
+
+	while (moved) {
+		moved = false;
+		for (int r = 0; r < m->lists->rank_count; r++)
+			while (advance(m, r))
+				moved = true;
+	}
+	for (int r = 0; r < m->lists->rank_count; r++)
+		ended = ended && !head(m, r);
+	return ended;
+}
+
+/* ---- the serial program ---- */
+
+/* Versions as published (pipelines of stages without replicas: r = 1), counted in updates. */
+static int64_t published(const struct pd_plan *plan, int s, int64_t b)
+{
+	int64_t r0 = plan->stages[0].replicas, r = plan->stages[s].replicas, M = plan->microbatches;
+	int64_t G = M > 1 ? M : r, G0 = M > 1 ? M : r0, t = b / G, w = plan->stages[s].warmup;
+	int64_t w0 = plan->stages[0].warmup, at;
+
+	if (plan->weights == PD_WEIGHTS_FLUSH)
+		return t * G;
+	if (plan->weights == PD_WEIGHTS_2BW)
+		return t > 0 ? (t - 1) * G : 0;
+	if (plan->schedule == PD_SCHEDULE_NF1B) {
+		at = t - (plan->weights == PD_WEIGHTS_VERTICAL_SYNC ? w0 : w);
+		return at > 0 ? at * G : 0;
+	}
+	if (plan->schedule == PD_SCHEDULE_NONE)
+		w = w0 = 0;
+	if (plan->weights == PD_WEIGHTS_VERTICAL_SYNC) {
+		/* whole groups of the first stage that were back before b entered it */
+		at = (b / r0 - w0) * r0;
+		at = at > 0 ? at / G0 * G0 : 0;
+		return at / G * G;
+	}
+	at = (b / r - w) * r;
+	return at > 0 ? at / G * G : 0;
+}
+
+/*
+ * One microbatch after the other, each at the versions that the rule names; with "latest",
+ * which is a matter of when, at those that the lists name.
+ */
+struct serial {
+	struct machine machine;         /* one replica per stage: seat s is used for stage s */
+	int64_t *reads[2];              /* per stage and microbatch: forward, backward */
+};
+
+static void serial_versions(struct serial *serial, const struct pd_lists *lists)
+{
+	int64_t n = lists->microbatches;
+	size_t cells = (size_t)(n * lists->plan->stage_count);
+
+	serial->reads[0] = pd_calloc(cells, sizeof(int64_t));
+	serial->reads[1] = pd_calloc(cells, sizeof(int64_t));
+	for (int s = 0; s < lists->plan->stage_count; s++)
+		for (int64_t b = 0; b < n; b++)
+			serial->reads[0][s * n + b] = serial->reads[1][s * n + b] =
+				published(lists->plan, s, b);
+	if (lists->plan->weights != PD_WEIGHTS_LATEST)
+		return;
+	for (int r = 0; r < lists->rank_count; r++)
+		for (size_t i = 0; i < lists->ranks[r].count; i++) {
+			const struct pd_op *op = &lists->ranks[r].ops[i];
+
+			if (op->kind == PD_OP_forward || op->kind == PD_OP_backward ||
+			    op->kind == PD_OP_backward_input)
+				serial->reads[op->kind != PD_OP_forward][op->stage * n +
+					op->microbatch] = op->version;
+		}
+}
+
+static void serial_microbatch(struct serial *serial, int64_t b)
+{
+	struct machine *m = &serial->machine;
+	const struct pd_wiring *wiring = m->lists->wiring;
+	const struct pd_plan *plan = m->lists->plan;
+
+	for (int s = 0; s < plan->stage_count; s++) {
+		struct replica *replica = &m->replicas[s];
+
+		replica->loaded[b] = true;
+		forward(m, replica, s, b, serial->reads[0][s * m->n + b]);
+		for (int i = 0; i < wiring->out_count[s]; i++) {
+			int link = wiring->out[s][i];
+
+			*arrived(m, &m->replicas[wiring->links[link].to], link, false, b) =
+				mix(replica->forward[b], 2 * (uint64_t)link);
+		}
+	}
+	for (int s = plan->stage_count - 1; s >= 0; s--) {
+		struct replica *replica = &m->replicas[s];
+		int64_t G = plan->microbatches > 1 ? plan->microbatches
+						   : plan->stages[s].replicas;
+
+		backward(m, replica, s, b, serial->reads[1][s * m->n + b]);
+		replica->sum += replica->back[b];
+		for (int i = 0; i < wiring->in_count[s]; i++) {
+			int link = wiring->in[s][i];
+
+			*arrived(m, &m->replicas[wiring->links[link].from], link, true, b) =
+				mix(replica->back[b], 2 * (uint64_t)link + 1);
+		}
+		if ((b + 1) % G == 0 || b + 1 == m->n)
+			step(replica, b + 1);
+	}
+}
+
+/* Are all versions of all replicas those of the serial program? */
+static bool same_weights(const struct machine *m)
+{
+	struct serial serial = { .machine = { .lists = m->lists, .n = m->n } };
+	size_t stages = (size_t)m->lists->plan->stage_count;
+	bool same = true;
+
+	serial.machine.replicas = pd_calloc(stages, sizeof(struct replica));
+	for (size_t s = 0; s < stages; s++)
+		replica_init(&serial.machine, &serial.machine.replicas[s], (int)s);
+	serial_versions(&serial, m->lists);
+	for (int64_t b = 0; b < m->n; b++)
+		serial_microbatch(&serial, b);
+	for (int i = 0; i < m->lists->seat_count; i++) {
+		struct replica *expected = &serial.machine.replicas[m->lists->seats[i].stage];
+
+		same = same && m->replicas[i].newest == m->n &&
+		       memcmp(m->replicas[i].weights, expected->weights,
+			      (size_t)(m->n + 1) * sizeof(uint64_t)) == 0;
+	}
+	for (size_t s = 0; s < stages; s++)
+		replica_free(&serial.machine.replicas[s]);
+	free(serial.machine.replicas);
+	free(serial.reads[0]);
+	free(serial.reads[1]);
+	return same;
+}
+
+static bool runs_right(const struct pd_lists *lists)
+{
+	struct machine machine;
+	bool right;
+
+	machine_init(&machine, lists);
+	right = runs(&machine);
+	if (!right)
+		diag("it does not come to its end");
+	if (right && !same_weights(&machine)) {
+		diag("its weights are wrong");
+		right = false;
+	}
+	machine_release(&machine);
+	return right;
+}
+
+/* ---- whatever can be made ---- */
+
+struct tally {
+	int made, accepted, right;
+};
+
+/* A rank is as many replicas of each of its stages: those of other stages are the same. */
+static bool can_chunk(const struct table_plan *plan, int chunks)
+{
+	for (int s = 1; s < plan->stages; s++)
+		if (plan->replicas[s] != plan->replicas[0])
+			return false;
+	return plan->stages % chunks == 0 && plan->stages / chunks > 1;
+}
+
+static void try(const struct pd_plan *plan, int64_t minibatches, const char *name,
+		struct tally *tally)
+{
+	struct pd_error err;
+	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
+	struct pd_lists *lists;
+
+	if (!schedule)
+		return;
+	lists = pd_lists_make(name, schedule, minibatches, &err);
+	tally->made++;
+	if (pd_check(lists, &err) == 0)
+		tally->accepted++;
+	else
+		diag("%s, %s, %s, %" PRId64 ": %s", name, pd_schedule_kind_name[plan->schedule],
+		     pd_weight_kind_name[plan->weights], plan->microbatches, err.text);
+	if (runs_right(lists))
+		tally->right++;
+	else
+		diag("%s, %s, %s, %" PRId64, name, pd_schedule_kind_name[plan->schedule],
+		     pd_weight_kind_name[plan->weights], plan->microbatches);
+	pd_lists_free(lists);
+	pd_schedule_free(schedule);
+}
+
+static void try_lengths(const struct pd_plan *plan, const char *name, struct tally *tally)
+{
+	static const int64_t lengths[] = { 1, 2, 7, 30, 61 };
+
+	for (size_t i = 0; i < PD_COUNT(lengths); i++)
+		if (plan->microbatches == 1 || lengths[i] <= 7)
+			try(plan, lengths[i], name, tally);
+}
+
+static void check_kind(enum pd_schedule_kind kind, enum pd_weight_kind weights)
+{
+	static const int64_t cuts[] = { 1, 2, 4, 6, 8, 12 };
+	struct tally tally = { 0 };
+
+	for (size_t p = 0; p < PD_COUNT(plans); p++)
+		for (int graph = 0; graph < 2; graph++)
+			for (int chunks = 1; chunks <= 4; chunks *= 2) {
+				int positions = plans[p].stages / chunks;
+				struct pd_plan *plan;
+
+				if (chunks > 1 && (kind != PD_SCHEDULE_INTERLEAVED ||
+						   !can_chunk(&plans[p], chunks)))
+					continue;
+				plan = make_plan(graph ? skips : chain, &plans[p], positions);
+				for (size_t i = 0; i < PD_COUNT(cuts); i++) {
+					use(plan, kind, weights, cuts[i]);
+					try_lengths(plan, plans[p].name, &tally);
+				}
+				pd_plan_free(plan);
+			}
+	if (tally.made == 0) {
+		skip("the generator makes none", pd_schedule_kind_name[kind]);
+		return;
+	}
+	is_int(tally.accepted, tally.made, "%s with %s: all are accepted",
+	       pd_schedule_kind_name[kind], pd_weight_kind_name[weights]);
+	is_int(tally.right, tally.made, "%s with %s: all end with the serial program's weights",
+	       pd_schedule_kind_name[kind], pd_weight_kind_name[weights]);
+}
+
+/* ---- random changes ---- */
+
+static uint32_t drawn;
+
+static size_t draw(size_t below)
+{
+	return pd_random(42, 1, 0, drawn++).v[0] % below;
+}
+
+static void swap(struct pd_list *list, size_t a, size_t b)
+{
+	struct pd_op op = list->ops[a];
+
+	list->ops[a] = list->ops[b];
+	list->ops[b] = op;
+}
+
+static void move(struct pd_list *list, size_t from, size_t to)
+{
+	struct pd_op op = list->ops[from];
+
+	if (from < to)
+		memmove(&list->ops[from], &list->ops[from + 1], (to - from) * sizeof(op));
+	else
+		memmove(&list->ops[to + 1], &list->ops[to], (from - to) * sizeof(op));
+	list->ops[to] = op;
+}
+
+static bool has_number(const struct pd_op *op)
+{
+	return op->seq >= 0;
+}
+
+/* Two meetings that follow each other at a rank change places, and all parties know. */
+static void swap_meetings(struct pd_lists *lists, struct pd_list *list)
+{
+	size_t a = draw(list->count), b;
+	int64_t x, y;
+
+	while (a < list->count && !has_number(&list->ops[a]))
+		a++;
+	for (b = a + 1; b < list->count && !has_number(&list->ops[b]);)
+		b++;
+	if (b >= list->count)
+		return;
+	x = list->ops[a].seq;
+	y = list->ops[b].seq;
+	swap(list, a, b);
+	for (int r = 0; r < lists->rank_count; r++)
+		for (size_t i = 0; i < lists->ranks[r].count; i++) {
+			struct pd_op *op = &lists->ranks[r].ops[i];
+
+			op->seq = op->seq == x ? y : op->seq == y ? x : op->seq;
+		}
+}
+
+static size_t pick(const struct pd_list *list, bool (*wanted)(const struct pd_op *))
+{
+	size_t at = draw(list->count), i;
+
+	for (i = 0; i < list->count && !wanted(&list->ops[(at + i) % list->count]);)
+		i++;
+	return (at + i) % list->count;
+}
+
+static bool has_peer(const struct pd_op *op)
+{
+	return op->peer >= 0;
+}
+
+static bool has_version(const struct pd_op *op)
+{
+	return op->version >= 0;
+}
+
+static bool any(const struct pd_op *op)
+{
+	return op->rank >= 0;
+}
+
+static int64_t near(int64_t value)
+{
+	return value + (int64_t)draw(5) - 2;
+}
+
+enum change { SWAP_NEXT, SWAP, MOVE, MOVE_NEAR, DROP, TWICE, VERSION, PEER, MICROBATCH, NUMBER,
+	      MEETINGS, MOVE_VERSION, CHANGES };
+
+static void change(struct pd_lists *lists)
+{
+	struct pd_list *list = &lists->ranks[draw((size_t)lists->rank_count)];
+	size_t a = draw(list->count), b = draw(list->count);
+	struct pd_op op;
+
+	switch ((enum change)draw(CHANGES)) {
+	case SWAP_NEXT:
+		if (a + 1 < list->count)
+			swap(list, a, a + 1);
+		break;
+	case SWAP:
+		swap(list, a, b);
+		break;
+	case MOVE:
+		move(list, a, b);
+		break;
+	case MOVE_NEAR:
+		b = a + draw(7);
+		b = b < 3 ? 0 : b - 3;
+		move(list, a, b < list->count ? b : list->count - 1);
+		break;
+	case DROP:
+		move(list, a, list->count - 1);
+		list->count--;
+		break;
+	case TWICE:
+		op = list->ops[a];
+		pd_lists_add(lists, &op, NULL);
+		move(list, list->count - 1, b);
+		break;
+	case VERSION:
+		a = pick(list, has_version);
+		list->ops[a].version = near(list->ops[a].version);
+		break;
+	case PEER:
+		a = pick(list, has_peer);
+		if (has_peer(&list->ops[a]))
+			list->ops[a].peer = (int)draw((size_t)lists->rank_count);
+		break;
+	case MICROBATCH:
+		a = pick(list, any);
+		list->ops[a].microbatch = near(list->ops[a].microbatch);
+		break;
+	case NUMBER:
+		a = pick(list, has_number);
+		if (has_number(&list->ops[a]))
+			list->ops[a].seq = near(list->ops[a].seq);
+		break;
+	case MEETINGS:
+		swap_meetings(lists, list);
+		break;
+	case MOVE_VERSION:      /* a microbatch's forward and backward alike */
+		a = pick(list, has_version);
+		op = list->ops[a];
+		for (size_t i = 0; i < list->count; i++)
+			if (list->ops[i].microbatch == op.microbatch && has_version(&list->ops[i]) &&
+			    list->ops[i].kind != PD_OP_step && list->ops[i].stage == op.stage)
+				list->ops[i].version = op.version + 1;
+		break;
+	case CHANGES:
+		break;
+	}
+}
+
+static bool differs(const struct pd_lists *a, const struct pd_lists *b)
+{
+	for (int r = 0; r < a->rank_count; r++)
+		if (a->ranks[r].count != b->ranks[r].count ||
+		    memcmp(a->ranks[r].ops, b->ranks[r].ops,
+			   a->ranks[r].count * sizeof(struct pd_op)) != 0)
+			return true;
+	return false;
+}
+
+/* "edited:LINE: rank R, ..." with a line that there is. */
+static bool is_explained(const struct pd_lists *lists, const struct pd_error *err)
+{
+	long long line;
+	int rank, end = 0;
+
+	return err->status == PD_EXIT_NO &&
+	       sscanf(err->text, "edited:%lld: rank %d, %n", &line, &rank, &end) == 2 && end > 0 &&
+	       line >= 1 && line <= 1 + pd_lists_count(lists) && strstr(err->text, ": ");
+}
+
+struct verdicts {
+	int accepted, refused, wrong, unexplained;
+};
+
+static void try_edit(const struct pd_schedule *schedule, int64_t minibatches,
+		     struct verdicts *verdicts)
+{
+	struct pd_error err = { 0 };
+	struct pd_lists *original = pd_lists_make("edited", schedule, minibatches, &err);
+	struct pd_lists *lists = pd_lists_make("edited", schedule, minibatches, &err);
+	size_t changes = draw(4) == 0 ? 2 : 1;
+
+	for (size_t i = 0; i < changes; i++)
+		change(lists);
+	if (differs(original, lists)) {
+		if (pd_check(lists, &err) < 0) {
+			verdicts->refused++;
+			if (!is_explained(lists, &err)) {
+				diag("%s", err.text);
+				verdicts->unexplained++;
+			}
+		} else {
+			verdicts->accepted++;
+			verdicts->wrong += !runs_right(lists);
+		}
+	}
+	pd_lists_free(original);
+	pd_lists_free(lists);
+}
+
+static void check_edits(void)
+{
+	static const struct {
+		int plan, positions;
+		enum pd_schedule_kind kind;
+		enum pd_weight_kind weights;
+		int64_t microbatches, minibatches;
+	} cases[] = {
+		{ 3, 4, PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 1, 7 },
+		{ 11, 3, PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 1, 10 },
+		{ 7, 2, PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 1, 6 },
+		{ 3, 4, PD_SCHEDULE_1F1B, PD_WEIGHTS_VERTICAL_SYNC, 1, 7 },
+		{ 3, 4, PD_SCHEDULE_1F1B, PD_WEIGHTS_2BW, 4, 3 },
+		{ 7, 2, PD_SCHEDULE_1F1B, PD_WEIGHTS_FLUSH, 4, 2 },
+		{ 2, 2, PD_SCHEDULE_1F1B, PD_WEIGHTS_LATEST, 1, 8 },
+		{ 3, 4, PD_SCHEDULE_GPIPE, PD_WEIGHTS_FLUSH, 4, 2 },
+		{ 3, 2, PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 4, 2 },
+		{ 3, 4, PD_SCHEDULE_ZB_H1, PD_WEIGHTS_FLUSH, 4, 2 },
+		{ 2, 2, PD_SCHEDULE_NF1B, PD_WEIGHTS_VERTICAL_SYNC, 2, 4 },
+	};
+	struct pd_schedule *schedules[PD_COUNT(cases)];
+	struct pd_plan *made[PD_COUNT(cases)];
+	int64_t minibatches[PD_COUNT(cases)];
+	struct verdicts verdicts = { 0 };
+	size_t count = 0;
+
+	for (size_t i = 0; i < PD_COUNT(cases); i++) {
+		struct pd_error err;
+
+		made[count] = make_plan(i % 2 ? skips : chain, &plans[cases[i].plan],
+					cases[i].positions);
+		use(made[count], cases[i].kind, cases[i].weights, cases[i].microbatches);
+		minibatches[count] = cases[i].minibatches;
+		schedules[count] = pd_schedule_new(made[count], &err);
+		if (schedules[count])
+			count++;
+		else
+			pd_plan_free(made[count]);
+	}
+	for (int i = 0; i < EDITS; i++)
+		try_edit(schedules[(size_t)i % count], minibatches[(size_t)i % count], &verdicts);
+	ok(verdicts.accepted > EDITS / 50, "of the changed schedules %d are accepted",
+	   verdicts.accepted);
+	ok(verdicts.refused > EDITS / 2, "and %d refused", verdicts.refused);
+	is_int(verdicts.wrong, 0, "all that are accepted run to the serial program's weights");
+	is_int(verdicts.unexplained, 0, "all that are refused have a line and a reason");
+	for (size_t i = 0; i < count; i++) {
+		pd_schedule_free(schedules[i]);
+		pd_plan_free(made[i]);
+	}
+}
+
+/* ---- memory ---- */
+
+/* The plan's bytes are enough, and the most that is held is exactly they. */
+static void check_memory(void)
+{
+	for (size_t p = 0; p < PD_COUNT(plans); p++) {
+		struct pd_plan *plan = make_plan(skips, &plans[p], plans[p].stages);
+		struct pd_error err = { 0 };
+		struct pd_schedule *schedule = pd_schedule_new(plan, &err);
+		struct pd_lists *lists = pd_lists_make("memory", schedule, 40, &err);
+		struct pd_prices prices;
+		bool fits;
+
+		for (int s = 0; s < plan->stage_count; s++) {
+			int64_t in = 0, out = 0;
+			struct pd_memory memory;
+
+			for (int i = 0; i < lists->wiring->in_count[s]; i++)
+				in += lists->wiring->links[lists->wiring->in[s][i]].bytes;
+			for (int i = 0; i < lists->wiring->out_count[s]; i++)
+				out += lists->wiring->links[lists->wiring->out[s][i]].bytes;
+			pd_memory_of(plan->profile, plan->stages[s].first_layer,
+				     plan->stages[s].layer_count, plan->stages[s].replicas,
+				     plan->stages[s].warmup, in, out, &memory);
+			plan->stages[s].memory_bytes = memory.total_bytes;
+		}
+		fits = pd_check(lists, &err) == 0;
+		pd_prices_init(&prices, plan, lists->wiring);
+		plan->stages[0].memory_bytes = prices.stages[0].fixed_bytes +
+			prices.stages[0].slot_bytes - 1;
+		ok(fits && pd_check(lists, &err) < 0 && strstr(err.text, "bytes"),
+		   "%s: the plan's memory is enough, less than one minibatch's is not%s%s",
+		   plans[p].name, fits ? "" : ": ", fits ? "" : err.text);
+		pd_prices_release(&prices);
+		pd_lists_free(lists);
+		pd_schedule_free(schedule);
+		pd_plan_free(plan);
+	}
+}
+
+/* ---- the list as a cursor ---- */
+
+static void check_list_cursor(void)
+{
+	struct pd_plan *plan = make_plan(skips, &plans[11], 3);
+	struct pd_error err;
+	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
+	struct pd_lists *lists = pd_lists_make("list", schedule, 20, &err);
+	struct pd_phase phase = { .first = 120, .last = 140, .base = 1000 };
+	bool same = true;
+
+	for (int r = 0; r < lists->rank_count; r++) {
+		struct pd_cursor cursor;
+		struct pd_list_cursor list;
+		struct pd_op a, b;
+		bool more;
+
+		pd_cursor_init(&cursor, schedule, r, &phase, phase.first);
+		pd_list_begin(&list, &lists->ranks[r], &phase);
+		same = same && pd_list_highest(&list) == pd_cursor_highest(&cursor);
+		do {
+			more = pd_cursor_next(&cursor, &a);
+			same = same && more == pd_list_next(&list, &b) &&
+			       (!more || memcmp(&a, &b, sizeof(a)) == 0) &&
+			       pd_list_highest(&list) == pd_cursor_highest(&cursor);
+		} while (more && same);
+		pd_cursor_release(&cursor);
+	}
+	ok(same, "a list gives what the cursor gives, in any phase");
+	pd_lists_free(lists);
+	pd_schedule_free(schedule);
+	pd_plan_free(plan);
+}
+
+int main(void)
+{
+	for (int kind = 0; kind < PD_SCHEDULE_KINDS; kind++)
+		for (int weights = 0; weights < PD_WEIGHT_KINDS; weights++)
+			check_kind((enum pd_schedule_kind)kind, (enum pd_weight_kind)weights);
+	check_edits();
+	check_memory();
+	check_list_cursor();
+	return done_testing();
+}
