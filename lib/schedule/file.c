@@ -120,7 +120,8 @@ static int read_line(const struct reader *reader, json_t *value, struct pd_error
 	static const char *const known[] = { "rank", "op", "stage", "microbatch", "weight_version",
 					     "peer", "peer_stage", "group", "seq", "duration_ns",
 					     "memory_delta_bytes", NULL };
-	struct pd_op op = { .peer = -1, .link = -1, .version = -1, .seq = -1 };
+	struct pd_op op = { .peer = -1, .link = -1, .version = -1, .keep = -1,
+			    .seq = -1 };
 	struct pd_note note = { .line = reader->line, .duration_ns = -1,
 				.memory_delta_bytes = INT64_MIN };
 	struct pd_place place = pd_place_root(reader->where, value);

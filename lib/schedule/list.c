@@ -100,12 +100,35 @@ struct pd_lists *pd_lists_make(const char *name, const struct pd_schedule *sched
 			pd_lists_add(lists, &op, NULL);
 		pd_cursor_release(&cursor);
 	}
+	if (lists)
+		pd_lists_end(lists);
 	return lists;
+}
+
+/* What a step keeps: walked backwards, the oldest that any forward behind it reads. */
+static void set_keep(const struct pd_lists *lists, struct pd_list *list, int64_t *oldest)
+{
+	for (int s = 0; s < lists->plan->stage_count; s++)
+		oldest[s] = INT64_MAX;
+	for (size_t n = list->count; n-- > 0;) {
+		struct pd_op *op = &list->ops[n];
+		int64_t *at = &oldest[op->stage];
+
+		op->keep = -1;
+		if (op->kind == PD_OP_forward && op->version < *at)
+			*at = op->version;
+		if (op->kind == PD_OP_step)
+			op->keep = *at < op->version ? *at : op->version;
+	}
 }
 
 void pd_lists_end(struct pd_lists *lists)
 {
-	(void)lists;
+	int64_t *oldest = pd_calloc((size_t)lists->plan->stage_count, sizeof(*oldest));
+
+	for (int r = 0; r < lists->rank_count; r++)
+		set_keep(lists, &lists->ranks[r], oldest);
+	free(oldest);
 }
 
 int pd_lists_replica(const struct pd_lists *lists, int rank, int stage)
@@ -144,6 +167,8 @@ bool pd_list_next(struct pd_list_cursor *cursor, struct pd_op *op_p)
 	op.microbatch += cursor->phase.first;
 	if (op.version >= 0)
 		op.version += cursor->phase.first;
+	if (op.keep >= 0)
+		op.keep += cursor->phase.first;
 	if (op.seq >= 0)
 		op.seq += cursor->phase.base;
 	if (op.microbatch > cursor->highest)

@@ -54,7 +54,7 @@ void pd_lists_free(struct pd_lists *lists);
 
 /* Appends to the list of op->rank; note may be NULL, for all of a list or for none. */
 void pd_lists_add(struct pd_lists *lists, const struct pd_op *op, const struct pd_note *note);
-/* After the last: fills in what an operation says of those after it. */
+/* After the last: fills in what a step says of the forwards after it (pd_op's keep). */
 void pd_lists_end(struct pd_lists *lists);
 /* The replica that a rank is in a stage, or -1. */
 int pd_lists_replica(const struct pd_lists *lists, int rank, int stage);
