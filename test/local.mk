@@ -166,3 +166,5 @@ TESTS += test/unit/check
 test_unit_check_SOURCES = test/unit/check.c test/unit/small_profile.h
 test_unit_check_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_check_LDADD = $(UNIT_LIBS)
+TESTS += test/t3001-schedule.sh
+EXTRA_DIST += test/t3001-schedule.sh test/data/small-schedule.jsonl

@@ -29,9 +29,10 @@ all_refused() {
 }
 
 total=0
-for kind in model profile topology plan trace; do
+for kind in model profile topology plan schedule trace; do
 	case $kind in
 	trace) good=$data/small-trace.jsonl every=11 ;;
+	schedule) good=$data/small-schedule.jsonl every=23 ;;
 	plan) good=$data/small-plan.json every=37 ;;
 	profile) good=$data/small-profile.json every=19 ;;
 	model) good=$data/small-model.json every=5 ;;
@@ -58,6 +59,7 @@ for kind in model profile topology plan trace; do
 		for other in "$data"/small-*; do
 			[ "$other" = "$good" ] && continue
 			[ "$kind$other" = "trace$data/small-plan.json" ] && continue
+			[ "$kind$other" = "schedule$data/small-plan.json" ] && continue
 			refused "$other" "$unit/read-document" "$kind" "$other"
 		done'
 done
@@ -72,7 +74,7 @@ test_ok "wrong topology strings are refused" '
 	done'
 
 # The programs, where they are built, refuse the same.
-for pair in pd-profile:model pd-plan:profile pd-run:plan pd-replay:trace; do
+for pair in pd-profile:model pd-plan:profile pd-schedule:schedule pd-run:plan pd-replay:trace; do
 	program=${pair%:*} kind=${pair#*:}
 	if ! [ -x "$PD_BUILD/bin/$program" ]; then
 		test_skip "$program refuses them" "$program is not built"

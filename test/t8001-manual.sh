@@ -63,7 +63,7 @@ test_ok "pd-trace(5) has every kind of operation, with its letter" '
 	same expected found'
 
 # The keys that a reader expects: it lists them when it meets another one.
-for kind in model profile topology plan trace; do
+for kind in model profile topology plan schedule trace; do
 	test_ok "pd-$kind(5) has every key" '
 		rm -rf bad
 		mkdir bad
@@ -73,7 +73,7 @@ for kind in model profile topology plan trace; do
 		done | sed -n "s/.*expected one of //p" | tr -d " " | tr "," "\n" | sort -u >keys
 		[ "$(wc -l <keys)" -ge 5 ]
 		case $kind in
-		plan | trace) pages=$(echo "$man"/pd-*.5) ;;
+		plan | schedule | trace) pages=$(echo "$man"/pd-*.5) ;;
 		profile) pages="$man/pd-profile.5 $man/pd-model.5" ;;
 		*) pages=$man/pd-$kind.5 ;;
 		esac

@@ -150,13 +150,8 @@ static bool check_own(struct merge *merge, int rank, const struct pd_op *op)
 static bool check_meeting(struct merge *merge, int rank, const struct pd_op *op)
 {
 	struct meetings *m = &merge->ranks[rank];
-	const struct pd_op *other, *before = m->last == SIZE_MAX ? NULL : &m->list->ops[m->last];
+	const struct pd_op *other;
 
-	if (before && (op->seq < before->seq || (op->seq == before->seq && op->peer != rank))) {
-		pd_fault(merge->fault, rank, m->next, "its seq is %" PRId64 "; expected more than the"
-			 " %" PRId64 " before it", op->seq, before->seq);
-		return false;
-	}
 	if (op->kind == PD_OP_allreduce)
 		return check_allreduce(merge, rank, op);
 	if (op->peer == rank)
@@ -169,24 +164,40 @@ static bool check_meeting(struct merge *merge, int rank, const struct pd_op *op)
 	return false;
 }
 
-/* Every operation that meets another rank has a number, and a peer that exists. */
+/* Is the number of an operation one that can follow `before`?  Why not, else NULL. */
+static const char *number_fault(const struct pd_lists *lists, const struct pd_op *op, int64_t before)
+{
+	if (!meets(op))
+		return op->seq < 0 ? NULL : "has a seq and meets no other rank";
+	if (op->seq < 0)
+		return "expected a seq, for it meets another rank";
+	if (pd_op_transfers(op->kind) && (op->peer < 0 || op->peer >= lists->rank_count))
+		return "expected a peer in the plan";
+	/* both ends of what stays on the rank have the same */
+	return op->seq > before || (op->seq == before && op->peer == op->rank)
+		? NULL : "expected a seq above all before it";
+}
+
+/* Whatever meets another rank has a number, and a rank's numbers ascend. */
 static bool check_numbers(const struct pd_lists *lists, struct pd_fault *fault)
 {
 	bool right = true;
 
-	for (int r = 0; r < lists->rank_count; r++)
-		for (size_t n = 0; n < lists->ranks[r].count; n++) {
-			const struct pd_op *op = &lists->ranks[r].ops[n];
+	for (int r = 0; r < lists->rank_count; r++) {
+		const struct pd_list *list = &lists->ranks[r];
+		const char *why = NULL;
+		int64_t before = -1;
 
-			if (meets(op) ? op->seq >= 0 && (op->kind == PD_OP_allreduce ||
-				(op->peer >= 0 && op->peer < lists->rank_count)) : op->seq < 0)
-				continue;
-			pd_fault(fault, r, n, !meets(op) ? "has a seq and meets no other rank"
-				 : op->seq < 0 ? "expected a seq, for it meets another rank"
-				 : "expected a peer in the plan");
-			right = false;
-			break;
+		for (size_t n = 0; n < list->count && !why; n++) {
+			why = number_fault(lists, &list->ops[n], before);
+			if (why)
+				pd_fault(fault, r, n, "%s; found %" PRId64 ", before it %" PRId64, why,
+					 list->ops[n].seq, before);
+			if (list->ops[n].seq >= 0)
+				before = list->ops[n].seq;
 		}
+		right = right && !why;
+	}
 	return right;
 }
 

@@ -861,6 +861,139 @@ static void check_memory(void)
 	}
 }
 
+/* ---- what is in flight, how many versions ---- */
+
+/* The most that one rank holds, of what the prices count. */
+static int most_held(const struct pd_lists *lists, const struct pd_prices *prices, int rank)
+{
+	const struct pd_list *list = &lists->ranks[rank];
+	struct pd_account account;
+	int most = 0;
+
+	pd_account_init(&account, prices, lists->microbatches);
+	for (size_t n = 0; n < list->count; n++)
+		pd_account_expect(&account, &list->ops[n]);
+	for (size_t n = 0; n < list->count; n++) {
+		pd_account_enter(&account, &list->ops[n]);
+		most = account.held_bytes > most ? (int)account.held_bytes : most;
+	}
+	pd_account_release(&account);
+	return most;
+}
+
+/* A byte per version of weights, or a byte per microbatch in flight, and nothing else. */
+static void count_only(struct pd_prices *prices, bool versions)
+{
+	for (int s = 0; s < prices->plan->stage_count; s++)
+		prices->stages[s] = (struct pd_stage_price){
+			.loads = prices->stages[s].loads, .weights_bytes = versions,
+			.fixed_bytes = versions, .slot_bytes = !versions };
+}
+
+static int lower(int a, int b)
+{
+	return a < b ? a : b;
+}
+
+/* The published peaks, for straight pipelines of p stages with m microbatches an update. */
+static int published_flying(const struct pd_plan *plan, int p, int s, int m)
+{
+	switch (plan->schedule) {
+	case PD_SCHEDULE_GPIPE:
+		return m;
+	case PD_SCHEDULE_ZB_H1:
+		return lower(p, m);
+	default:
+		return plan->weights == PD_WEIGHTS_FLUSH ? lower(p - s, m) : p - s;
+	}
+}
+
+static int published_versions(const struct pd_plan *plan, int p, int s)
+{
+	switch (plan->weights) {
+	case PD_WEIGHTS_STASH:
+		return p - s;
+	case PD_WEIGHTS_VERTICAL_SYNC:
+		return p;
+	case PD_WEIGHTS_2BW:
+		return 2;
+	default:
+		return 1;
+	}
+}
+
+static bool peaks_are_published(int p, enum pd_schedule_kind kind, enum pd_weight_kind weights, int m)
+{
+	struct pd_topology topology;
+	struct pd_error err;
+	struct pd_plan *plan;
+	struct pd_schedule *schedule;
+	struct pd_lists *lists;
+	struct pd_prices prices;
+	int layers[16], ones[16];
+	bool right = true;
+
+	for (int s = 0; s < 16; s++)
+		layers[s] = ones[s] = 1;
+	layers[p - 1] = 16 - (p - 1);   /* all that is left in the last stage */
+	pd_topology_flat(MOST_RANKS, 1000000000, 1000, &topology, &err);
+	plan = pd_plan_new(small_profile("a<x b<a c<b d<c e<d f<e g<f h<g i<h j<i k<j l<k m<l n<m o<n"
+					 " p<o"), &topology, p, layers, ones, &err);
+	use(plan, kind, weights, m);
+	schedule = pd_schedule_new(plan, &err);
+	lists = schedule ? pd_lists_make("peaks", schedule, m > 1 ? 4 : 50, &err) : NULL;
+	for (int l = 0; lists && l < lists->wiring->link_count; l++)
+		lists->wiring->links[l].bytes = 0;
+	for (int versions = 0; lists && versions < 2; versions++) {
+		pd_prices_init(&prices, plan, lists->wiring);
+		count_only(&prices, versions);
+		for (int s = 0; s < p; s++) {
+			int got = most_held(lists, &prices, s);
+			int expected = versions ? published_versions(plan, p, s)
+						: published_flying(plan, p, s, m);
+
+			if (got != expected)
+				diag("%s, %s, stage %d of %d, %d microbatches: %d %s, expected %d",
+				     pd_schedule_kind_name[kind], pd_weight_kind_name[weights], s, p,
+				     m, got, versions ? "versions" : "in flight", expected);
+			right = right && got == expected;
+		}
+		pd_prices_release(&prices);
+	}
+	right = right && lists;
+	pd_lists_free(lists);
+	pd_schedule_free(schedule);
+	pd_plan_free(plan);
+	return right;
+}
+
+static void check_peaks(void)
+{
+	static const struct {
+		enum pd_schedule_kind kind;
+		enum pd_weight_kind weights;
+		int microbatches[3];
+	} rows[] = {
+		{ PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, { 1 } },
+		{ PD_SCHEDULE_1F1B, PD_WEIGHTS_VERTICAL_SYNC, { 1 } },
+		{ PD_SCHEDULE_1F1B, PD_WEIGHTS_2BW, { 16, 20 } },
+		{ PD_SCHEDULE_1F1B, PD_WEIGHTS_FLUSH, { 2, 8, 24 } },
+		{ PD_SCHEDULE_GPIPE, PD_WEIGHTS_FLUSH, { 2, 8, 24 } },
+		{ PD_SCHEDULE_ZB_H1, PD_WEIGHTS_FLUSH, { 2, 8, 24 } },
+	};
+
+	for (size_t r = 0; r < PD_COUNT(rows); r++) {
+		bool right = true;
+
+		for (int p = 2; p <= 16; p++)
+			for (int i = 0; i < 3 && rows[r].microbatches[i]; i++)
+				right &= peaks_are_published(p, rows[r].kind, rows[r].weights,
+							     rows[r].microbatches[i]);
+		ok(right, "%s with %s: in flight and versions as published, 2 to 16 stages",
+		   pd_schedule_kind_name[rows[r].kind], pd_weight_kind_name[rows[r].weights]);
+	}
+}
+
 /* ---- the list as a cursor ---- */
 
 static void check_list_cursor(void)
@@ -903,6 +1036,7 @@ int main(void)
 	check_skipped_chunks();
 	check_edits();
 	check_memory();
+	check_peaks();
 	check_list_cursor();
 	return done_testing();
 }

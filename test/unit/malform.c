@@ -96,7 +96,8 @@ static const char *const optional[] = {
 	"memory_bytes", "stash_bytes", "workspace_bytes", "update_ns", "spread", "stride",
 	"padding",
 	"dilation", "groups", "bias", "eps", "momentum", "microbatches", "predicted", "warmup",
-	"recompute", "weight_version", "seq", "bytes", "evaluate", NULL
+	"recompute", "weight_version", "seq", "bytes", "evaluate", "group", "duration_ns",
+	"memory_delta_bytes", NULL
 };
 /* Strings out of a list; "kind" is in some places. */
 static const char *const listed[] = { "format", "dtype", "schedule", "weights", "op", "inputs",
@@ -109,7 +110,7 @@ static void numbers(const struct spot *spot)
 					   RAW "Infinity", RAW "0x10", RAW "+1", RAW "01", RAW ".5",
 					   RAW "-", RAW "1e" };
 
-	if (strcmp(spot->key, "gap") != 0)
+	if (strcmp(spot->key, "gap") != 0 && strcmp(spot->key, "memory_delta_bytes") != 0)
 		with("negative", spot, json_integer(-1));
 	if (json_is_integer(spot->value)) {
 		with("most-negative", spot, json_integer(INT64_MIN));

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/opt.h"
 #include "plan/wiring.h"
+#include "schedule/file.h"
 #include "topology/topology.h"
 #include "trace/trace.h"
 
@@ -69,12 +70,27 @@ static int read_trace(const char *file, struct pd_error *err)
 	return result;
 }
 
+static int read_schedule(const char *file, struct pd_error *err)
+{
+	struct pd_lists *lists;
+	struct pd_plan *plan;
+	int result = pd_schedule_or_plan_read(file, &lists, &plan, err);
+
+	if (lists)
+		result = pd_lists_write(stdout, lists, err);
+	else if (plan)
+		result = write_out(pd_plan_json(plan), err);
+	pd_lists_free(lists);
+	pd_plan_free(plan);
+	return result;
+}
+
 static const struct {
 	const char *name;
 	int (*read)(const char *file, struct pd_error *err);
 } kinds[] = {
 	{ "model", read_model }, { "profile", read_profile }, { "topology", read_topology },
-	{ "plan", read_plan }, { "trace", read_trace },
+	{ "plan", read_plan }, { "trace", read_trace }, { "schedule", read_schedule },
 };
 
 int main(int argc, char **argv)

@@ -1,0 +1,153 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# pd-schedule: schedules as documents, written, read, changed by hand and checked.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+
+# plan REPLICAS WARMUPS [FILTER]: a layer per stage, forward 1 us, backward 2 us; then changed
+plan() {
+	jq -n --argjson replicas "$1" --argjson warmups "$2" '
+		($replicas | length) as $n
+		| {format: "pd-plan", version: 1,
+		   profile: {format: "pd-profile", version: 1, name: "made", batch_size: 8,
+			     dtype: "f32", device: {kind: "cpu", name: "none", threads: 1},
+			     layers: [range($n) | {name: "l\(.)",
+				      inputs: (if . == 0 then [] else ["l\(. - 1)"] end),
+				      forward_ns: 1000, backward_ns: 2000, update_ns: 10,
+				      activation_bytes: 700, parameter_bytes: 640}]},
+		   topology: {format: "pd-topology", version: 1, device: {memory_bytes: 0},
+			      levels: [{count: 16, bandwidth_bytes_per_s: 1000000000,
+					latency_ns: 300}]},
+		   schedule: "1f1b", weights: "stash", microbatches: 1,
+		   stages: [range($n) as $s | {layers: ["l\($s)"], replicas: $replicas[$s],
+			    ranks: [range($replicas[$s]) + ([$replicas[:$s][]] | add // 0)],
+			    warmup: $warmups[$s], recompute: false}]}' | jq "${3:-.}"
+}
+plan '[1,1,1,1]' '[3,2,1,0]' >straight.json
+plan '[3,2,1]' '[1,1,0]' >replicas.json
+pd-schedule -m 8 straight.json >straight.jsonl
+pd-schedule -m 10 replicas.json >replicas.jsonl
+
+# wrong FILE: refused with 1 and one line that begins with the file and a line of it
+wrong() {
+	status 1 pd-schedule --check "$1" 2>err
+	cat err
+	one_line err
+	grep -Eq "^pd-schedule: $1:[0-9]+: rank [0-9]+, .*: .*" err
+}
+# change FILTER [FILE]: each operation of a schedule, the header aside, into changed.jsonl
+change() {
+	jq -c "if .format then . else ($1) end" "${2:-straight.jsonl}" >changed.jsonl
+	! cmp -s "${2:-straight.jsonl}" changed.jsonl
+}
+
+test_ok 'a schedule is right' '
+	pd-schedule --check straight.jsonl 2>err
+	grep -qx "pd-schedule: $(($(wc -l <straight.jsonl) - 1)) operations of 4 ranks: correct" err'
+test_ok 'on replicas too, and from a plan' '
+	pd-schedule -c replicas.jsonl && pd-schedule -c replicas.json && pd-schedule -c -m 1 replicas.json'
+test_ok 'from standard input' 'pd-schedule --check <straight.jsonl'
+test_ok 'what is written is read and written the same' '
+	pd-schedule straight.jsonl | cmp - straight.jsonl
+	pd-schedule - <replicas.jsonl | cmp - replicas.jsonl'
+test_ok 'ranks may be mixed in any way' '
+	{ head -n 1 replicas.jsonl
+	  tail -n +2 replicas.jsonl | jq -s -c "to_entries | sort_by(.value.rank % 2, .key)
+		| map(.value) | .[]"; } >mixed.jsonl
+	! cmp -s mixed.jsonl replicas.jsonl
+	pd-schedule --check mixed.jsonl && pd-schedule mixed.jsonl | cmp - replicas.jsonl'
+test_ok 'predictions may be left out, and are filled in' '
+	jq -c "del(.duration_ns, .memory_delta_bytes, .group)" straight.jsonl >short.jsonl
+	pd-schedule --check short.jsonl && pd-schedule short.jsonl | cmp - straight.jsonl'
+test_ok 'and may say what was measured' '
+	change ".duration_ns += 7" && pd-schedule --check changed.jsonl
+	pd-schedule changed.jsonl >again.jsonl
+	tail -n +2 changed.jsonl >1 && tail -n +2 again.jsonl | cmp - 1'
+
+test_ok 'times are those of the profile and the topology' '
+	[ "$(tail -n +2 straight.jsonl | jq -r "\"\(.op) \(.duration_ns)\"" | sort -u | tr "\n" ";")" = \
+	  "backward 2000;forward 1000;load 0;recv_activation 1000;recv_gradient 1000;send_activation 1000;send_gradient 1000;step 10;" ]
+	# a ring of 3: 4 steps of a third of 640 bytes, and the latency
+	grep allreduce replicas.jsonl | jq -e -s "all(.[]; .stage != 0 or .duration_ns == 4 * (300 + 214))"'
+test_ok 'what a rank holds comes back to where it was' '
+	tail -n +2 replicas.jsonl | jq -s -e "group_by(.rank) | all(.[];
+		(map(.memory_delta_bytes) | add) == 0 and all(range(length) as \$n | .[:\$n];
+		(map(.memory_delta_bytes) | add // 0) >= 0))"'
+
+# order RANK FILE: F0@0 is the forward of microbatch 0 that reads version 0, U1 writes version 1
+order() {
+	tail -n +2 "$2" | jq -r "select(.rank == $1)
+		| if .op == \"forward\" then \"F\(.microbatch)@\(.weight_version)\"
+		  elif .op == \"backward\" then \"B\(.microbatch)@\(.weight_version)\"
+		  elif .op == \"step\" then \"U\(.weight_version)\" else empty end" | tr "\n" " "
+}
+# SOSP 2019, Figures 4 and 8
+test_ok 'stashing on four stages is the published figure' '
+	[ "$(order 0 straight.jsonl)" = "F0@0 F1@0 F2@0 F3@0 B0@0 U1 F4@1 B1@0 U2 F5@2 B2@0 U3 F6@3 B3@0 U4 F7@4 B4@1 U5 B5@2 U6 B6@3 U7 B7@4 U8 " ]
+	[ "$(order 3 straight.jsonl)" = "F0@0 B0@0 U1 F1@1 B1@1 U2 F2@2 B2@2 U3 F3@3 B3@3 U4 F4@4 B4@4 U5 F5@5 B5@5 U6 F6@6 B6@6 U7 F7@7 B7@7 U8 " ]'
+test_ok 'and on two replicas before one' '
+	plan "[2,1]" "[1,0]" | pd-schedule -m 6 >two.jsonl
+	[ "$(order 0 two.jsonl)" = "F0@0 F2@0 B0@0 U2 F4@2 B2@0 U4 B4@2 U6 " ]
+	[ "$(order 1 two.jsonl)" = "F1@0 F3@0 B1@0 U2 F5@2 B3@0 U4 B5@2 U6 " ]'
+# ICML 2021, Figure 2: the old version goes after the backward that uses it last
+test_ok 'two buffers on four stages is the published figure' '
+	plan "[1,1,1,1]" "[3,2,1,0]" ".weights = \"2bw\" | .microbatches = 4" | pd-schedule -m 3 >2bw.jsonl
+	[ "$(order 0 2bw.jsonl)" = "F0@0 F1@0 F2@0 F3@0 B0@0 F4@0 B1@0 F5@0 B2@0 F6@0 B3@0 U4 F7@0 B4@0 F8@4 B5@0 F9@4 B6@0 F10@4 B7@0 U8 F11@4 B8@4 B9@4 B10@4 B11@4 U12 " ]
+	[ "$(tail -n +2 2bw.jsonl | jq -r "select(.rank == 0 and .op == \"backward\" and .microbatch < 9)
+		| .memory_delta_bytes" | tr "\n" " ")" = "-700 -700 -700 -700 -700 -700 -700 -1340 -700 " ]
+	pd-schedule --check 2bw.jsonl'
+
+# each a way of being wrong: a filter, and a word of the reason
+while IFS=: read -r what filter reason; do
+	test_ok "it is found: $what" 'change "$filter" && wrong changed.jsonl && grep -q "$reason" err'
+done <<-'END'
+	an operation is missing:if .rank == 2 and .op == "forward" and .microbatch == 3 then empty else . end:its forward does not stand before it
+	an operation is there twice:if .rank == 0 and .op == "load" and .microbatch == 1 then (., .) else . end:a second time
+	forward reads another version:if .rank == 1 and .op == "forward" and .microbatch == 5 then .weight_version = 1 else . end:reads version 1; expected 3
+	backward reads another version:if .rank == 1 and .op == "backward" and .microbatch == 5 then .weight_version = 5 else . end:expected 3, as its forward
+	an update writes another version:if .rank == 1 and .op == "step" and .microbatch == 2 then .weight_version = 4 else . end:writes version 4; expected 3
+	nobody reads a version:del(.weight_version):expected a weight_version
+	a microbatch is another:if .rank == 3 and .op == "backward" and .microbatch == 4 then .microbatch = 5 else . end:does not stand before it
+	a sequence number is missing:if .op == "send_gradient" then del(.seq) else . end:expected a seq
+	it is another at one party:if .rank == 0 and .op == "send_activation" and .microbatch == 2 then .seq += 1 else . end:same seq
+	it does not ascend:if .seq then .seq = 1000000 - .seq else . end:expected a seq above all before it
+	a local operation has one:if .op == "step" then .seq = 1 else . end:meets no other rank
+END
+test_ok 'it is found: two operations change places' '
+	{ head -n 1 straight.jsonl; tail -n +2 straight.jsonl | jq -s -c "(map(.rank == 3 and .op == \"forward\")
+		| index(true)) as \$f | .[\$f] as \$x | .[\$f] = .[\$f + 1] | .[\$f + 1] = \$x | .[]"; } >changed.jsonl
+	wrong changed.jsonl && grep -q "backward of microbatch 0 at stage 3: its forward does not" err'
+test_ok 'it is found: a peer that has another microbatch' '
+	change "if .rank == 0 and .op == \"send_activation\" and .microbatch == 0 then .peer = 4 else . end" replicas.jsonl
+	wrong changed.jsonl && grep -q "its peer is rank 4; expected 3" err'
+test_ok 'it is found: not all of a group sum' '
+	change "if .rank == 1 and .op == \"allreduce\" then empty else . end" replicas.jsonl && wrong changed.jsonl'
+test_ok 'the first line that is wrong is named' '
+	change "if .microbatch >= 5 and .op == \"forward\" then .weight_version += 1 else . end"
+	line=$(jq -r "(.op == \"forward\" and .microbatch >= 5)" changed.jsonl | grep -n true | head -n 1 | cut -d: -f1)
+	wrong changed.jsonl && grep -q "changed.jsonl:$line: rank 0, forward of microbatch 5 at stage 0" err'
+test_ok 'it is found: more memory than a device has' '
+	jq -c "if .format then .plan.topology.device.memory_bytes = 3000 else . end" straight.jsonl >small.jsonl
+	wrong small.jsonl && grep -q "expected at most 3000, the memory of a device" err'
+test_ok 'a deadlock is found, though each list is in order' '
+	# two ranks that both send first: activations up against gradients down
+	jq -c -s "(map(.rank == 1 and .op == \"recv_activation\" and .microbatch == 4) | index(true)) as \$r
+		| (map(.rank == 1 and .op == \"send_gradient\" and .microbatch == 1) | index(true)) as \$s
+		| .[\$r] as \$x | .[\$r] = .[\$s] | .[\$s] = \$x | .[]" straight.jsonl >changed.jsonl
+	wrong changed.jsonl'
+
+test_ok 'what is no schedule' '
+	echo "{}" >x; status 2 pd-schedule x 2>err && one_line err
+	status 2 pd-schedule --check no-such-file 2>err && one_line err
+	{ head -n 1 straight.jsonl; echo "{\"rank\": 9}"; } >x
+	status 2 pd-schedule --check x 2>err && one_line err && grep -q "x:2: rank: expected" err
+	{ head -n 1 straight.jsonl; echo "{\"rank\": 0, \"op\": \"dance\"}"; } >x
+	status 2 pd-schedule --check x 2>err && grep -q "x:2: op: expected" err'
+test_ok 'minibatches are for plans' 'status 2 pd-schedule -m 3 straight.jsonl 2>err && one_line err'
+test_ok 'a full disk' '[ ! -c /dev/full ] || { status 3 pd-schedule straight.json 2>err >/dev/full && one_line err; }'
+test_ok 'four thousand ranks stream' '
+	plan "[4000]" "[0]" ".topology.levels[0].count = 4096" >many.json
+	limit=150000    # KiB; a sanitizer wants more than that for itself
+	(ulimit -v $limit; pd-schedule --help) >help 2>&1 || limit=unlimited
+	(ulimit -v $limit; pd-schedule -m 20000 many.json) | tail -n 1 >last
+	[ -s last ] && jq -e ".rank == 3999 and .op == \"step\" and .weight_version == 20000" last'
+test_done
