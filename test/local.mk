@@ -160,6 +160,7 @@ test_conform_same_tensors_SOURCES = test/conform/same-tensors.c
 test_conform_same_tensors_LDADD = $(PD_LIBS)
 TESTS += $(TRAIN_SH)
 EXTRA_DIST += $(TRAIN_SH) test/train-lib.sh
+
 # schedules as documents
 check_PROGRAMS += test/unit/check
 TESTS += test/unit/check
