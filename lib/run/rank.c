@@ -650,6 +650,8 @@ static int train(struct rank *rank, struct pd_error *err)
 	while (!rank->exit) {
 		if (read_messages(rank, err) < 0 || say_alive(rank) < 0)
 			return -1;
+		if (rank->exit)
+			break;
 		if (!rank->in_phase && !rank->frozen && !finished && !next_phase(rank)) {
 			finished = true;
 			if (rank->trace && (fflush(rank->trace) != 0 || ferror(rank->trace)))

@@ -119,7 +119,7 @@ void pd_report_checkpoint(struct pd_report *report, const char *directory, int64
 
 void pd_report_end(struct pd_report *report, const char *outcome, const int64_t *memory_bytes)
 {
-	int64_t ns = pd_now_ns() - report->begun_ns;
+	int64_t ns = (report->ended_ns ? report->ended_ns : pd_now_ns()) - report->begun_ns;
 	int64_t trained = report->done - report->first_done;
 	json_t *event = json_pack("{s:s, s:s, s:I, s:I, s:f}", "event", "done", "outcome", outcome,
 				  "step", (json_int_t)report->done, "elapsed_ns", (json_int_t)ns,

@@ -11,7 +11,8 @@ struct pd_report {
 	int64_t every;
 	struct pd_progress bar;
 	int64_t done;                   /* minibatches trained, counted from the start of training */
-	int64_t begun_ns, first_done;   /* of this run */
+	int64_t begun_ns, ended_ns;     /* this run; ended_ns 0: not yet */
+	int64_t first_done;
 	int64_t interval_ns;            /* when the last progress report was made */
 	double sum;                     /* since then */
 	int64_t correct, samples, minibatches;

@@ -400,7 +400,8 @@ static int on_message(struct supervisor *s, int r, const json_t *message, struct
 	} else if (pd_message_is(message, "saved")) {
 		return on_saved(s, message, err);
 	} else if (pd_message_is(message, "done")) {
-		s->done++;
+		if (++s->done == s->count)
+			s->report.ended_ns = w->heard_ns;
 	} else if (pd_message_is(message, "error")) {
 		return on_error(s, r, message, err);
 	}
