@@ -157,10 +157,13 @@ int pd_command_end(enum pd_exit status)
 {
 	bool bad = ferror(stdout);
 
+	errno = 0;
 	if (fflush(stdout) != 0 || bad) {
 		/* the reader of a pipe that has seen enough is no failure of ours to report */
-		if (errno != EPIPE)
-			pd_say("standard output: cannot write: %s", strerror(errno ? errno : EIO));
+		if (errno == 0)         /* it failed long ago: nobody knows why any more */
+			pd_say("standard output: not everything could be written");
+		else if (errno != EPIPE)
+			pd_say("standard output: cannot write: %s", strerror(errno));
 		return PD_EXIT_FAILED;
 	}
 	return (int)status;

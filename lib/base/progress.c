@@ -51,6 +51,13 @@ void pd_progress_show(struct pd_progress *bar, int64_t done, const char *note)
 	fflush(stderr);
 }
 
+void pd_progress_hide(struct pd_progress *bar)
+{
+	if (bar->shown && bar->drawn_ns)
+		fputs("\r\033[K", stderr);
+	bar->drawn_ns = 0;
+}
+
 void pd_progress_end(struct pd_progress *bar)
 {
 	if (bar->shown)

@@ -15,6 +15,8 @@ struct pd_progress {
 void pd_progress_begin(struct pd_progress *bar, const char *what, int64_t total);
 /* At most ten times a second; `note` (or NULL) stands after the bar. */
 void pd_progress_show(struct pd_progress *bar, int64_t done, const char *note);
+/* Takes it off the screen until it is shown again, so that a line can be written. */
+void pd_progress_hide(struct pd_progress *bar);
 /* Erases the bar. */
 void pd_progress_end(struct pd_progress *bar);
 

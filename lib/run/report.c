@@ -64,13 +64,12 @@ static void evaluated(struct pd_report *report, const json_t *message)
 		return;
 	report->last_accuracy = (double)report->test_correct / (double)report->test_samples;
 	epoch = (report->done + report->job->epoch_minibatches - 1) / report->job->epoch_minibatches;
-	pd_progress_end(&report->bar);
+	pd_progress_hide(&report->bar);
 	line(json_pack("{s:s, s:I, s:I, s:o, s:f, s:I}", "event", "evaluation",
 		       "step", (json_int_t)report->done, "epoch", (json_int_t)epoch,
 		       "loss", real(report->test_sum / (double)report->test_samples),
 		       "accuracy", report->last_accuracy,
 		       "samples", (json_int_t)report->test_samples));
-	pd_progress_begin(&report->bar, "training", report->job->total_minibatches);
 	report->test_sum = 0;
 	report->test_correct = report->test_samples = report->test_minibatches = 0;
 	report->interval_ns = pd_now_ns();      /* the next rate is of training alone */
@@ -96,14 +95,13 @@ void pd_report_loss(struct pd_report *report, const json_t *message)
 	pd_progress_show(&report->bar, report->done, note);
 	if (report->minibatches < report->every && report->done < report->job->total_minibatches)
 		return;
-	pd_progress_end(&report->bar);
+	pd_progress_hide(&report->bar);
 	line(json_pack("{s:s, s:I, s:I, s:o, s:f, s:f}", "event", "progress",
 		       "step", (json_int_t)report->done,
 		       "epoch", (json_int_t)((report->done - 1) / report->job->epoch_minibatches + 1),
 		       "loss", real(report->last_loss),
 		       "accuracy", (double)report->correct / (double)report->samples,
 		       "samples_per_s", rate(report->samples, now - report->interval_ns)));
-	pd_progress_begin(&report->bar, "training", report->job->total_minibatches);
 	report->sum = 0;
 	report->correct = report->samples = report->minibatches = 0;
 	report->interval_ns = now;
@@ -111,10 +109,9 @@ void pd_report_loss(struct pd_report *report, const json_t *message)
 
 void pd_report_checkpoint(struct pd_report *report, const char *directory, int64_t step)
 {
-	pd_progress_end(&report->bar);
+	pd_progress_hide(&report->bar);
 	line(json_pack("{s:s, s:I, s:s}", "event", "checkpoint", "step", (json_int_t)step,
 		       "directory", directory));
-	pd_progress_begin(&report->bar, "training", report->job->total_minibatches);
 }
 
 void pd_report_end(struct pd_report *report, const char *outcome, const int64_t *memory_bytes)
