@@ -169,8 +169,6 @@ static const char *number_fault(const struct pd_lists *lists, const struct pd_op
 {
 	if (!meets(op))
 		return op->seq < 0 ? NULL : "has a seq and meets no other rank";
-	if (op->seq < 0)
-		return "expected a seq, for it meets another rank";
 	if (pd_op_transfers(op->kind) && (op->peer < 0 || op->peer >= lists->rank_count))
 		return "expected a peer in the plan";
 	/* both ends of what stays on the rank have the same */

@@ -642,15 +642,69 @@ static int64_t near(int64_t value)
 }
 
 enum change { SWAP_NEXT, SWAP, MOVE, MOVE_NEAR, DROP, TWICE, VERSION, PEER, MICROBATCH, NUMBER,
-	      MEETINGS, MOVE_VERSION, CHANGES };
+	      DROP_ALL, TWICE_ALL, LABELS, PARTS, WHOLE_AND_PARTS, MEETINGS, BOTH_VERSIONS,
+	      CHANGES };
 
-static void change(struct pd_lists *lists)
+/* All parties of a meeting leave it out, or do it twice. */
+static void at_all(struct pd_lists *lists, int64_t seq, bool twice)
+{
+	for (int r = 0; r < lists->rank_count; r++) {
+		struct pd_list *list = &lists->ranks[r];
+
+		for (size_t n = 0; n < list->count; n++) {
+			struct pd_op op = list->ops[n];
+
+			if (op.seq != seq)
+				continue;
+			if (twice) {
+				op.seq++;
+				pd_lists_add(lists, &op, NULL);
+				move(list, list->count - 1, n + 1);
+			} else {
+				move(list, n, list->count - 1);
+				list->count--;
+			}
+			break;
+		}
+	}
+}
+
+static bool receives_activation(const struct pd_op *op)
+{
+	return op->kind == PD_OP_recv_activation;
+}
+
+static bool is_backward(const struct pd_op *op)
+{
+	return op->kind == PD_OP_backward;
+}
+
+/* The backward at `at` becomes two parts, or has them beside it. */
+static void split(struct pd_lists *lists, struct pd_list *list, size_t at, bool beside)
+{
+	struct pd_op op = list->ops[at];
+
+	if (beside) {
+		op.kind = PD_OP_backward_input;
+		pd_lists_add(lists, &op, NULL);
+		move(list, list->count - 1, ++at);
+	} else {
+		list->ops[at].kind = PD_OP_backward_input;
+	}
+	op.kind = PD_OP_backward_weight;
+	pd_lists_add(lists, &op, NULL);
+	move(list, list->count - 1, at + 1);
+}
+
+/* Makes one; true where no schedule can be right after it. */
+static bool change(struct pd_lists *lists)
 {
 	struct pd_list *list = &lists->ranks[draw((size_t)lists->rank_count)];
 	size_t a = draw(list->count), b = draw(list->count);
+	enum change kind = (enum change)draw(CHANGES);
 	struct pd_op op;
 
-	switch ((enum change)draw(CHANGES)) {
+	switch (kind) {
 	case SWAP_NEXT:
 		if (a + 1 < list->count)
 			swap(list, a, a + 1);
@@ -696,7 +750,28 @@ static void change(struct pd_lists *lists)
 	case MEETINGS:
 		swap_meetings(lists, list);
 		break;
-	case MOVE_VERSION:      /* a microbatch's forward and backward alike */
+	case DROP_ALL:
+	case TWICE_ALL:
+		a = pick(list, has_number);
+		if (has_number(&list->ops[a]))
+			at_all(lists, list->ops[a].seq, kind == TWICE_ALL);
+		break;
+	case LABELS:
+		a = pick(list, receives_activation);
+		b = pick(list, receives_activation);
+		if (receives_activation(&list->ops[a])) {
+			op = list->ops[a];
+			list->ops[a].microbatch = list->ops[b].microbatch;
+			list->ops[b].microbatch = op.microbatch;
+		}
+		break;
+	case PARTS:
+	case WHOLE_AND_PARTS:
+		a = pick(list, is_backward);
+		if (is_backward(&list->ops[a]))
+			split(lists, list, a, kind == WHOLE_AND_PARTS);
+		break;
+	case BOTH_VERSIONS:     /* a microbatch's forward and backward alike */
 		a = pick(list, has_version);
 		op = list->ops[a];
 		for (size_t i = 0; i < list->count; i++)
@@ -707,6 +782,7 @@ static void change(struct pd_lists *lists)
 	case CHANGES:
 		break;
 	}
+	return (kind >= DROP && kind <= LABELS) || kind == WHOLE_AND_PARTS;
 }
 
 static bool same_op(const struct pd_op *a, const struct pd_op *b)
@@ -740,7 +816,7 @@ static bool is_explained(const struct pd_lists *lists, const struct pd_error *er
 }
 
 struct verdicts {
-	int accepted, refused, wrong, unexplained;
+	int accepted, refused, wrong, unexplained, missed;
 };
 
 static void try_edit(const struct pd_schedule *schedule, int64_t minibatches,
@@ -749,10 +825,12 @@ static void try_edit(const struct pd_schedule *schedule, int64_t minibatches,
 	struct pd_error err = { 0 };
 	struct pd_lists *original = pd_lists_make("edited", schedule, minibatches, &err);
 	struct pd_lists *lists = pd_lists_make("edited", schedule, minibatches, &err);
-	size_t changes = draw(4) == 0 ? 2 : 1;
+	bool wrong = change(lists);
 
-	for (size_t i = 0; i < changes; i++)
+	if (draw(4) == 0) {             /* two can undo each other */
 		change(lists);
+		wrong = false;
+	}
 	if (differs(original, lists)) {
 		if (pd_check(lists, &err) < 0) {
 			verdicts->refused++;
@@ -762,6 +840,7 @@ static void try_edit(const struct pd_schedule *schedule, int64_t minibatches,
 			}
 		} else {
 			verdicts->accepted++;
+			verdicts->missed += wrong;
 			verdicts->wrong += !runs_right(lists);
 		}
 	}
@@ -776,17 +855,18 @@ static void check_edits(void)
 		enum pd_schedule_kind kind;
 		enum pd_weight_kind weights;
 		int64_t microbatches, minibatches;
+		bool skip;
 	} cases[] = {
 		{ 3, 4, PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 1, 7 },
-		{ 11, 3, PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 1, 10 },
+		{ 11, 3, PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 1, 10, true },
 		{ 7, 2, PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 1, 6 },
-		{ 3, 4, PD_SCHEDULE_1F1B, PD_WEIGHTS_VERTICAL_SYNC, 1, 7 },
+		{ 3, 4, PD_SCHEDULE_1F1B, PD_WEIGHTS_VERTICAL_SYNC, 1, 7, true },
 		{ 3, 4, PD_SCHEDULE_1F1B, PD_WEIGHTS_2BW, 4, 3 },
 		{ 7, 2, PD_SCHEDULE_1F1B, PD_WEIGHTS_FLUSH, 4, 2 },
 		{ 2, 2, PD_SCHEDULE_1F1B, PD_WEIGHTS_LATEST, 1, 8 },
 		{ 3, 4, PD_SCHEDULE_GPIPE, PD_WEIGHTS_FLUSH, 4, 2 },
-		{ 3, 2, PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 4, 2 },
-		{ 3, 4, PD_SCHEDULE_ZB_H1, PD_WEIGHTS_FLUSH, 4, 2 },
+		{ 3, 2, PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 4, 2, true },
+		{ 3, 4, PD_SCHEDULE_ZB_H1, PD_WEIGHTS_FLUSH, 4, 2, true },
 		{ 2, 2, PD_SCHEDULE_NF1B, PD_WEIGHTS_VERTICAL_SYNC, 2, 4 },
 	};
 	struct pd_schedule *schedules[PD_COUNT(cases)];
@@ -798,7 +878,7 @@ static void check_edits(void)
 	for (size_t i = 0; i < PD_COUNT(cases); i++) {
 		struct pd_error err;
 
-		made[count] = make_plan(i % 2 ? skips : chain, &plans[cases[i].plan],
+		made[count] = make_plan(cases[i].skip ? skips : chain, &plans[cases[i].plan],
 					cases[i].positions);
 		use(made[count], cases[i].kind, cases[i].weights, cases[i].microbatches);
 		minibatches[count] = cases[i].minibatches;
@@ -814,11 +894,99 @@ static void check_edits(void)
 	   verdicts.accepted);
 	ok(verdicts.refused > EDITS / 2, "and %d refused", verdicts.refused);
 	is_int(verdicts.wrong, 0, "all that are accepted run to the serial program's weights");
+	is_int(verdicts.missed, 0, "none is that lacks an operation, or has one twice or another");
 	is_int(verdicts.unexplained, 0, "all that are refused have a line and a reason");
 	for (size_t i = 0; i < count; i++) {
 		pd_schedule_free(schedules[i]);
 		pd_plan_free(made[i]);
 	}
+}
+
+/* ---- what the generator does not make ---- */
+
+static bool is_forward(const struct pd_op *op)
+{
+	return op->kind == PD_OP_forward;
+}
+
+static bool refuses(const struct pd_lists *lists, const char *why)
+{
+	struct pd_error err = { 0 };
+	bool refused = pd_check(lists, &err) < 0;
+
+	if (!refused || !strstr(err.text, why))
+		diag("expected \"%s\", found \"%s\"", why, err.text);
+	return refused && strstr(err.text, why);
+}
+
+/* Inserts behind the n-th operation of rank 0 one like it, of another kind. */
+static void insert(struct pd_lists *lists, size_t n, enum pd_op_kind kind, int64_t seq)
+{
+	struct pd_op op = lists->ranks[0].ops[n];
+
+	op.kind = kind;
+	op.seq = seq;
+	pd_lists_add(lists, &op, NULL);
+	move(&lists->ranks[0], lists->ranks[0].count - 1, n + 1);
+}
+
+/* Two updates of two microbatches, the middle two in each other's place. */
+static void check_groups(void)
+{
+	struct pd_plan *plan = make_plan(chain, &plans[0], 1);
+	struct pd_schedule *schedule;
+	struct pd_lists *lists;
+	struct pd_error err;
+
+	use(plan, PD_SCHEDULE_1F1B, PD_WEIGHTS_2BW, 2);
+	schedule = pd_schedule_new(plan, &err);
+	lists = pd_lists_make("groups", schedule, 2, &err);
+	for (size_t n = 0; n < lists->ranks[0].count; n++) {
+		struct pd_op *op = &lists->ranks[0].ops[n];
+
+		if (op->kind != PD_OP_step && (op->microbatch == 1 || op->microbatch == 2))
+			op->microbatch = 3 - op->microbatch;
+	}
+	ok(refuses(lists, "the step of the group before"), "gradients do not mix with the next "
+	   "group's");
+	pd_lists_free(lists);
+	pd_schedule_free(schedule);
+	pd_plan_free(plan);
+}
+
+static void check_by_hand(void)
+{
+	struct pd_plan *plan = make_plan(chain, &plans[0], 1);
+	struct pd_error err;
+	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
+	struct pd_lists *lists = pd_lists_make("hand", schedule, 1, &err);
+	size_t f = pick(&lists->ranks[0], is_forward);
+
+	plan->stages[0].recompute = true;
+	ok(refuses(lists, "its recompute does not stand before it"), "recomputing is not forgotten");
+	insert(lists, f, PD_OP_recompute, -1);
+	ok(pd_check(lists, &err) == 0, "a recompute between forward and backward is right");
+	lists->ranks[0].ops[f + 1].version = 1;
+	ok(refuses(lists, "as its forward"), "a recompute reads what its forward read");
+	lists->ranks[0].ops[f + 1].version = 0;
+	swap(&lists->ranks[0], f, f + 1);
+	ok(refuses(lists, "recompute of microbatch 0 at stage 0: its forward"),
+	   "a recompute comes after its forward");
+	swap(&lists->ranks[0], f, f + 1);
+	plan->stages[0].recompute = false;
+	ok(refuses(lists, "does not have stage 0 recompute"), "nothing is recomputed without need");
+	pd_lists_free(lists);
+
+	lists = pd_lists_make("hand", schedule, 1, &err);
+	insert(lists, lists->ranks[0].count - 2, PD_OP_allreduce, 1);
+	ok(refuses(lists, "nothing to sum"), "one replica has nothing to sum");
+	pd_lists_free(lists);
+	lists = pd_lists_make("hand", schedule, 1, &err);
+	lists->ranks[0].count = 0;
+	ok(refuses(lists, "hand:1: rank 0, no operation: the list ends"), "no list is none");
+	pd_lists_free(lists);
+	pd_schedule_free(schedule);
+	pd_plan_free(plan);
 }
 
 /* ---- memory ---- */
@@ -1035,6 +1203,8 @@ int main(void)
 			check_kind((enum pd_schedule_kind)kind, (enum pd_weight_kind)weights);
 	check_skipped_chunks();
 	check_edits();
+	check_by_hand();
+	check_groups();
 	check_memory();
 	check_peaks();
 	check_list_cursor();
