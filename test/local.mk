@@ -164,7 +164,8 @@ EXTRA_DIST += $(TRAIN_SH) test/train-lib.sh
 # schedules as documents
 check_PROGRAMS += test/unit/check
 TESTS += test/unit/check
-test_unit_check_SOURCES = test/unit/check.c test/unit/small_profile.h
+test_unit_check_SOURCES = test/unit/check.c test/unit/rendezvous.c test/unit/rendezvous.h \
+	test/unit/small_profile.h
 test_unit_check_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_check_LDADD = $(UNIT_LIBS)
 TESTS += test/t3001-schedule.sh

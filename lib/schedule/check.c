@@ -122,8 +122,8 @@ static bool check_allreduce(struct merge *merge, int rank, const struct pd_op *o
 		if (other && other->kind == PD_OP_allreduce && other->stage == op->stage &&
 		    other->microbatch == op->microbatch)
 			continue;
-		pd_fault(merge->fault, rank, merge->ranks[rank].next, "rank %d of the group is not at"
-			 " an allreduce with its seq, %" PRId64 "; expected the same at all",
+		pd_fault(merge->fault, rank, merge->ranks[rank].next, "rank %d of the group is not "
+			 "at an allreduce with its seq, %" PRId64 "; expected the same at all",
 			 stage->ranks[r], op->seq);
 		return false;
 	}
@@ -142,8 +142,8 @@ static bool check_own(struct merge *merge, int rank, const struct pd_op *op)
 	if ((m->next + 1 < list->count && is_pair(op, &list->ops[m->next + 1])) ||
 	    (m->next > 0 && is_pair(op, &list->ops[m->next - 1])))
 		return true;
-	pd_fault(merge->fault, rank, m->next, "its other end does not stand beside it with the same "
-		 "seq, %" PRId64, op->seq);
+	pd_fault(merge->fault, rank, m->next, "its other end does not stand beside it with the "
+		 "same seq, %" PRId64, op->seq);
 	return false;
 }
 
@@ -159,13 +159,14 @@ static bool check_meeting(struct merge *merge, int rank, const struct pd_op *op)
 	other = with_number(&merge->ranks[op->peer], op->seq);
 	if (other && is_pair(op, other))
 		return true;
-	pd_fault(merge->fault, rank, m->next, "its peer, rank %d, is not at the other end of it with the "
-		 "same seq, %" PRId64, op->peer, op->seq);
+	pd_fault(merge->fault, rank, m->next, "its peer, rank %d, is not at the other end of it "
+		 "with the same seq, %" PRId64, op->peer, op->seq);
 	return false;
 }
 
 /* Is the number of an operation one that can follow `before`?  Why not, else NULL. */
-static const char *number_fault(const struct pd_lists *lists, const struct pd_op *op, int64_t before)
+static const char *number_fault(const struct pd_lists *lists, const struct pd_op *op,
+				int64_t before)
 {
 	if (!meets(op))
 		return op->seq < 0 ? NULL : "has a seq and meets no other rank";
@@ -189,8 +190,8 @@ static bool check_numbers(const struct pd_lists *lists, struct pd_fault *fault)
 		for (size_t n = 0; n < list->count && !why; n++) {
 			why = number_fault(lists, &list->ops[n], before);
 			if (why)
-				pd_fault(fault, r, n, "%s; found %" PRId64 ", before it %" PRId64, why,
-					 list->ops[n].seq, before);
+				pd_fault(fault, r, n, "%s; found %" PRId64 ", before it %" PRId64,
+					 why, list->ops[n].seq, before);
 			if (list->ops[n].seq >= 0)
 				before = list->ops[n].seq;
 		}
@@ -234,8 +235,8 @@ static int check_plan(const struct pd_plan *plan, struct pd_error *err)
 {
 	for (int s = 0; s < plan->stage_count && plan->microbatches > 1; s++)
 		if (plan->microbatches % plan->stages[s].replicas != 0)
-			return pd_error_input(err, "plan: microbatches: expected a multiple of the %d "
-					      "replicas of stages[%d], found %" PRId64,
+			return pd_error_input(err, "plan: microbatches: expected a multiple of the"
+					      " %d replicas of stages[%d], found %" PRId64,
 					      plan->stages[s].replicas, s, plan->microbatches);
 	return 0;
 }

@@ -155,7 +155,8 @@ static bool check_transfer(struct walk *w, struct part *part, const struct pd_op
 	case PD_OP_recv_gradient:
 		if (++part->waiting[p] > BUFFERS)
 			return WRONG(w, "%d gradients wait from stage %d; expected a backward "
-				     "between, there are %d buffers", part->waiting[p], far, BUFFERS);
+				     "between, there are %d buffers", part->waiting[p], far,
+				     BUFFERS);
 		break;
 	case PD_OP_send_gradient:
 		if (!*did(part, PD_OP_backward, i) && !*did(part, PD_OP_backward_input, i))
@@ -177,8 +178,8 @@ static bool check_version(struct walk *w, const struct part *part, const struct 
 		return WRONG(w, "reads version %" PRId64 "; expected %" PRId64 ", %s", op->version,
 			     expected, why);
 	if (op->version > part->newest)
-		return WRONG(w, "reads version %" PRId64 ", which no step before it has written; the"
-			     " newest is %" PRId64, op->version, part->newest);
+		return WRONG(w, "reads version %" PRId64 ", which no step before it has written; "
+			     "the newest is %" PRId64, op->version, part->newest);
 	return true;
 }
 
@@ -191,8 +192,8 @@ static bool check_forward(struct walk *w, struct part *part, const struct pd_op 
 		return WRONG(w, "its load does not stand before it");
 	for (int p = 0; p < part->ins; p++)
 		if (!*did(part, transfer(p, false), i))
-			return WRONG(w, "the recv_activation from stage %d does not stand before it",
-				     other_stage(w, part, p));
+			return WRONG(w, "the recv_activation from stage %d does not stand before "
+				     "it", other_stage(w, part, p));
 	part->version[i] = op->version;
 	return version < 0 ? check_version(w, part, op, part->newest, "the newest")
 			   : check_version(w, part, op, version, "by the plan's weights");
@@ -225,8 +226,8 @@ static bool check_backward(struct walk *w, struct part *part, const struct pd_op
 	for (int p = 0; p < part->ins; p++)
 		if (++part->waiting[p] > BUFFERS)
 			return WRONG(w, "%d gradients wait to go to stage %d; expected a "
-				     "send_gradient between, there are %d buffers", part->waiting[p],
-				     other_stage(w, part, p), BUFFERS);
+				     "send_gradient between, there are %d buffers",
+				     part->waiting[p], other_stage(w, part, p), BUFFERS);
 	return check_same_version(w, part, op, i);
 }
 
@@ -236,8 +237,8 @@ static bool check_gradient(struct walk *w, struct part *part, const struct pd_op
 	int64_t u = op->microbatch / part->group;
 
 	if (u != part->updates)
-		return WRONG(w, "the step of the group before, from microbatch %" PRId64 " on, does not"
-			     " stand before it", part->updates * part->group);
+		return WRONG(w, "the step of the group before, from microbatch %" PRId64 " on, does"
+			     " not stand before it", part->updates * part->group);
 	part->backwards++;
 	return true;
 }
@@ -284,8 +285,8 @@ static bool check_update(struct walk *w, struct part *part, const struct pd_op *
 		return WRONG(w, "expected the group that begins with microbatch %" PRId64 " next",
 			     u * part->group);
 	if (part->backwards < group_size(w, part, u))
-		return WRONG(w, "%" PRId64 " of the %" PRId64 " backwards of its group stand before it;"
-			     " expected all", part->backwards, group_size(w, part, u));
+		return WRONG(w, "%" PRId64 " of the %" PRId64 " backwards of its group stand "
+			     "before it; expected all", part->backwards, group_size(w, part, u));
 	if (op->kind == PD_OP_allreduce) {
 		if (part->stage->replicas == 1)
 			return WRONG(w, "stage %d has one replica, and nothing to sum", part->s);
@@ -297,8 +298,8 @@ static bool check_update(struct walk *w, struct part *part, const struct pd_op *
 	if (part->stage->replicas > 1 && part->sums <= u)
 		return WRONG(w, "its allreduce does not stand before it");
 	if (op->version != version)
-		return WRONG(w, "writes version %" PRId64 "; expected %" PRId64 ", the microbatches whose"
-			     " gradients are in it", op->version, version);
+		return WRONG(w, "writes version %" PRId64 "; expected %" PRId64 ", the micro"
+			     "batches whose gradients are in it", op->version, version);
 	part->newest = version;
 	part->updates++;
 	part->backwards = 0;
@@ -326,9 +327,9 @@ static bool check_op(struct walk *w, const struct pd_op *op)
 	}
 	pd_account_enter(&w->account, op);
 	if (w->account.held_bytes > w->limit_bytes)
-		return WRONG(w, "the rank holds %" PRId64 " bytes with it; expected at most %" PRId64
-			     ", the memory of %s", w->account.held_bytes > INT64_MAX ? INT64_MAX
-			     : (int64_t)w->account.held_bytes, w->limit_bytes,
+		return WRONG(w, "the rank holds %" PRId64 " bytes with it; expected at most %"
+			     PRId64 ", the memory of %s", w->account.held_bytes > INT64_MAX
+			     ? INT64_MAX : (int64_t)w->account.held_bytes, w->limit_bytes,
 			     w->device_limit ? "a device" : "the rank in the plan");
 	return true;
 }

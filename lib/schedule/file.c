@@ -82,8 +82,8 @@ static int read_parties(const struct reader *reader, const struct pd_place *plac
 		return pd_place_error(place, err, "%s has no \"%s\"", pd_op_kind_name[op->kind],
 				      peer >= 0 ? "peer" : "peer_stage");
 	if (group >= 0 && (op->kind != PD_OP_allreduce || group != op->stage))
-		return pd_place_error(place, err, "\"group\" is %" PRId64 "; expected none, or with "
-				      "allreduce the stage, %d", group, op->stage);
+		return pd_place_error(place, err, "\"group\" is %" PRId64 "; expected none, or"
+				      " with allreduce the stage, %d", group, op->stage);
 	if (!pd_op_transfers(op->kind))
 		return 0;
 	if (peer < 0)
@@ -107,8 +107,8 @@ static int read_op(const struct reader *reader, const struct pd_place *place, st
 	    pd_json_opt_int(place, "seq", 0, INT64_MAX, &op->seq, err) < 0)
 		return -1;
 	if (pd_lists_replica(lists, (int)rank, (int)stage) < 0)
-		return pd_place_error(place, err, "rank %" PRId64 " is of stage %d in the plan, found "
-				      "stage %" PRId64, rank,
+		return pd_place_error(place, err, "rank %" PRId64 " is of stage %d in the plan, "
+				      "found stage %" PRId64, rank,
 				      lists->seats[lists->first_seat[rank]].stage, stage);
 	op->rank = (int32_t)rank;
 	op->stage = (int32_t)stage;

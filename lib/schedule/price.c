@@ -16,7 +16,7 @@ static int64_t plus(int64_t a, int64_t b)
 /* A ring: 2 (m - 1) steps of one m-th of the bytes, as fast as its slowest link. */
 static int64_t allreduce_ns(const struct pd_plan *plan, const struct pd_stage *stage, int64_t bytes)
 {
-	int64_t m = stage->replicas, steps = 2 * (m - 1), low, high, product;
+	int64_t m = stage->replicas, steps = 2 * (m - 1), low, high, step_ns, product;
 
 	if (m == 1 || bytes == 0)
 		return 0;
@@ -25,8 +25,8 @@ static int64_t allreduce_ns(const struct pd_plan *plan, const struct pd_stage *s
 		low = stage->ranks[r] < low ? stage->ranks[r] : low;
 		high = stage->ranks[r] > high ? stage->ranks[r] : high;
 	}
-	return pd_mul(steps, pd_topology_transfer_ns(&plan->topology, low, high, (bytes + m - 1) / m),
-		      &product) ? product : INT64_MAX;
+	step_ns = pd_topology_transfer_ns(&plan->topology, low, high, (bytes + m - 1) / m);
+	return pd_mul(steps, step_ns, &product) ? product : INT64_MAX;
 }
 
 static bool stage_loads(const struct pd_plan *plan, int s)
