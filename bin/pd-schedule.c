@@ -28,31 +28,35 @@ static const struct pd_command command = {
 	.max_operands = 1,
 };
 
-static int verify(const struct pd_lists *lists, struct pd_error *err)
+static int correct(int64_t count, int ranks)
 {
-	if (pd_check(lists, err) < 0)
-		return -1;
-	pd_say("%" PRId64 " operations of %d ranks: correct", pd_lists_count(lists),
-	       lists->rank_count);
+	pd_say("%" PRId64 " operations of %d ranks: correct", count, ranks);
 	return 0;
 }
 
 static int from_plan(const char *file, const struct pd_plan *plan, struct pd_error *err)
 {
 	struct pd_schedule *schedule = pd_schedule_new(plan, err);
-	int64_t n = minibatches ? minibatches : pd_steady_minibatches(plan);
-	struct pd_lists *lists = NULL;
+	int64_t n = minibatches ? minibatches : pd_steady_minibatches(plan), count;
 	int result = -1;
 
 	if (schedule && !check)
 		result = pd_schedule_write(stdout, schedule, n, err);
-	else if (schedule)
-		lists = pd_lists_make(pd_document_name(file), schedule, n, err);
-	if (lists)
-		result = verify(lists, err);
-	pd_lists_free(lists);
+	else if (schedule && pd_check_schedule(pd_document_name(file), schedule, n, &count, err) == 0)
+		result = correct(count, plan->rank_count);
 	pd_schedule_free(schedule);
 	return result;
+}
+
+static int from_lists(const struct pd_lists *lists, struct pd_error *err)
+{
+	if (minibatches && minibatches != lists->minibatches)
+		return pd_error_input(err, "%s: the schedule has %" PRId64 " minibatches; "
+				      "--minibatches is for plans", lists->name,
+				      lists->minibatches);
+	if (!check)
+		return pd_lists_write(stdout, lists, err);
+	return pd_check(lists, err) < 0 ? -1 : correct(pd_lists_count(lists), lists->rank_count);
 }
 
 int main(int argc, char **argv)
@@ -65,14 +69,7 @@ int main(int argc, char **argv)
 
 	if (pd_schedule_or_plan_read(file, &lists, &plan, &err) < 0)
 		return pd_command_fail(&err);
-	if (plan)
-		result = from_plan(file, plan, &err);
-	else if (minibatches && minibatches != lists->minibatches)
-		result = pd_error_input(&err, "%s: the schedule has %" PRId64 " minibatches; "
-					"--minibatches is for plans", lists->name,
-					lists->minibatches);
-	else
-		result = check ? verify(lists, &err) : pd_lists_write(stdout, lists, &err);
+	result = plan ? from_plan(file, plan, &err) : from_lists(lists, &err);
 	pd_lists_free(lists);
 	pd_plan_free(plan);
 	return result < 0 ? pd_command_fail(&err) : pd_command_end(PD_EXIT_YES);

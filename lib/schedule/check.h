@@ -26,20 +26,25 @@
  * expected" of the first line found wrong.
  */
 int pd_check(const struct pd_lists *lists, struct pd_error *err);
+/*
+ * The same for what the generator makes for so many minibatches; lines are those that
+ * pd_schedule_write would write.  Holds one rank's operations at a time; *count_p: how many
+ * there are of all ranks.
+ */
+int pd_check_schedule(const char *name, const struct pd_schedule *schedule, int64_t minibatches,
+		      int64_t *count_p, struct pd_error *err);
 
-/* Operations of all ranks. */
-int64_t pd_lists_count(const struct pd_lists *lists);
-
-/* Checks what goes on at one rank; private to this folder. */
+/* Private to this folder: what was found, and the part that looks at one rank by itself. */
 struct pd_prices;
 struct pd_fault {
 	const struct pd_lists *lists;
+	int64_t *first;                 /* per rank, and one more: line where no document says */
 	int64_t line;                   /* of the first fault found so far; INT64_MAX: none */
 	struct pd_error *err;
 };
-/* Notes a fault at a rank's n-th operation, or with n = its count after the last. */
-void pd_fault(struct pd_fault *fault, int rank, size_t n, const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
+/* Notes a fault at a rank's n-th operation, op; NULL: at its end. */
+void pd_fault(struct pd_fault *fault, int rank, size_t n, const struct pd_op *op, const char *fmt,
+	      ...) __attribute__((format(printf, 5, 6)));
 void pd_check_rank(struct pd_fault *fault, const struct pd_prices *prices, int rank);
 
 #endif

@@ -35,7 +35,14 @@ struct walk {
 	struct pd_account account;
 };
 
-#define WRONG(w, ...) (pd_fault((w)->fault, (w)->rank, (w)->n, __VA_ARGS__), false)
+#define WRONG(w, ...) (pd_fault((w)->fault, (w)->rank, (w)->n, at_hand(w), __VA_ARGS__), false)
+
+static const struct pd_op *at_hand(const struct walk *w)
+{
+	const struct pd_list *list = &w->lists->ranks[w->rank];
+
+	return w->n < list->count ? &list->ops[w->n] : NULL;
+}
 
 static int64_t group_of(const struct pd_plan *plan, int s)
 {

@@ -278,70 +278,44 @@ static void write_op(FILE *out, const struct pd_lists *lists, const struct pd_op
 		fprintf(out, ",\"seq\":%" PRId64, op->seq);
 }
 
-/* The n-th operation of a rank, from wherever they come. */
-struct source {
-	const struct pd_schedule *schedule;     /* NULL: from the lists */
-	const struct pd_lists *lists;
-	struct pd_cursor cursor;
-	struct pd_list_cursor from_list;
-};
-
-static void source_begin(struct source *source, int rank)
+static void write_rank(FILE *out, const struct pd_lists *lists, const struct pd_schedule *schedule,
+		       const struct pd_prices *prices, int rank)
 {
-	struct pd_phase phase = { .last = source->lists->microbatches };
-
-	if (source->schedule)
-		pd_cursor_init(&source->cursor, source->schedule, rank, &phase, 0);
-	else
-		pd_list_begin(&source->from_list, &source->lists->ranks[rank], &phase);
-}
-
-static bool source_next(struct source *source, struct pd_op *op)
-{
-	return source->schedule ? pd_cursor_next(&source->cursor, op)
-				: pd_list_next(&source->from_list, op);
-}
-
-static void source_end(struct source *source)
-{
-	if (source->schedule)
-		pd_cursor_release(&source->cursor);
-}
-
-static void write_rank(FILE *out, struct source *source, const struct pd_prices *prices, int rank)
-{
-	const struct pd_note *note = source->lists->ranks[rank].notes;
+	const struct pd_note *note = lists->ranks[rank].notes;
 	struct pd_account account;
+	struct pd_source source;
 	struct pd_op op;
 
-	pd_account_init(&account, prices, source->lists->microbatches);
-	source_begin(source, rank);
-	while (source_next(source, &op))
+	pd_account_init(&account, prices, lists->microbatches);
+	pd_source_begin(&source, schedule, lists, rank);
+	while (pd_source_next(&source, &op))
 		pd_account_expect(&account, &op);
-	source_end(source);
-	source_begin(source, rank);
-	while (source_next(source, &op) && !ferror(out)) {
+	pd_source_end(&source);
+	pd_source_begin(&source, schedule, lists, rank);
+	while (pd_source_next(&source, &op) && !ferror(out)) {
 		int64_t duration_ns = note && note->duration_ns >= 0
 			? note->duration_ns : pd_price_duration_ns(prices, &op);
 
-		write_op(out, source->lists, &op);
+		write_op(out, lists, &op);
 		fprintf(out, ",\"duration_ns\":%" PRId64 ",\"memory_delta_bytes\":%" PRId64 "}\n",
 			duration_ns, pd_account_enter(&account, &op));
 		note += note != NULL;
 	}
-	source_end(source);
+	pd_source_end(&source);
 	pd_account_release(&account);
 }
 
-static int write_all(FILE *out, struct source *source, struct pd_error *err)
+/* From the schedule, or where it is NULL from the lists. */
+static int write_all(FILE *out, const struct pd_lists *lists, const struct pd_schedule *schedule,
+		     struct pd_error *err)
 {
 	struct pd_prices prices;
 
-	if (write_header(out, source->lists, err) < 0)
+	if (write_header(out, lists, err) < 0)
 		return -1;
-	pd_prices_init(&prices, source->lists->plan, source->lists->wiring);
-	for (int r = 0; r < source->lists->rank_count && !ferror(out); r++)
-		write_rank(out, source, &prices, r);
+	pd_prices_init(&prices, lists->plan, lists->wiring);
+	for (int r = 0; r < lists->rank_count && !ferror(out); r++)
+		write_rank(out, lists, schedule, &prices, r);
 	pd_prices_release(&prices);
 	if (fflush(out) != 0 || ferror(out))
 		return pd_error_failed(err, "cannot write the schedule: %s", strerror(errno));
@@ -351,18 +325,14 @@ static int write_all(FILE *out, struct source *source, struct pd_error *err)
 int pd_schedule_write(FILE *out, const struct pd_schedule *schedule, int64_t minibatches,
 		      struct pd_error *err)
 {
-	struct source source = { .schedule = schedule,
-				 .lists = pd_lists_new("plan", schedule->plan, NULL, minibatches,
-						       err) };
-	int result = source.lists ? write_all(out, &source, err) : -1;
+	struct pd_lists *empty = pd_lists_new("plan", schedule->plan, NULL, minibatches, err);
+	int result = empty ? write_all(out, empty, schedule, err) : -1;
 
-	pd_lists_free((struct pd_lists *)source.lists);
+	pd_lists_free(empty);
 	return result;
 }
 
 int pd_lists_write(FILE *out, const struct pd_lists *lists, struct pd_error *err)
 {
-	struct source source = { .lists = lists };
-
-	return write_all(out, &source, err);
+	return write_all(out, lists, NULL, err);
 }

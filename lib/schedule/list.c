@@ -139,15 +139,13 @@ int pd_lists_replica(const struct pd_lists *lists, int rank, int stage)
 	return -1;
 }
 
-int64_t pd_lists_line(const struct pd_lists *lists, int rank, size_t n)
+int64_t pd_lists_count(const struct pd_lists *lists)
 {
-	int64_t line = 2;               /* below the header */
+	int64_t count = 0;
 
-	if (lists->ranks[rank].notes)
-		return lists->ranks[rank].notes[n].line;
-	for (int r = 0; r < rank; r++)
-		line += (int64_t)lists->ranks[r].count;
-	return line + (int64_t)n;
+	for (int r = 0; r < lists->rank_count; r++)
+		count += (int64_t)lists->ranks[r].count;
+	return count;
 }
 
 void pd_list_begin(struct pd_list_cursor *cursor, const struct pd_list *list,
@@ -180,4 +178,28 @@ bool pd_list_next(struct pd_list_cursor *cursor, struct pd_op *op_p)
 int64_t pd_list_highest(const struct pd_list_cursor *cursor)
 {
 	return cursor->highest;
+}
+
+void pd_source_begin(struct pd_source *source, const struct pd_schedule *schedule,
+		     const struct pd_lists *lists, int rank)
+{
+	struct pd_phase phase = { .last = lists->microbatches };
+
+	source->generated = schedule != NULL;
+	if (schedule)
+		pd_cursor_init(&source->cursor, schedule, rank, &phase, 0);
+	else
+		pd_list_begin(&source->list, &lists->ranks[rank], &phase);
+}
+
+bool pd_source_next(struct pd_source *source, struct pd_op *op_p)
+{
+	return source->generated ? pd_cursor_next(&source->cursor, op_p)
+				 : pd_list_next(&source->list, op_p);
+}
+
+void pd_source_end(struct pd_source *source)
+{
+	if (source->generated)
+		pd_cursor_release(&source->cursor);
 }

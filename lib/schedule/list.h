@@ -58,8 +58,8 @@ void pd_lists_add(struct pd_lists *lists, const struct pd_op *op, const struct p
 void pd_lists_end(struct pd_lists *lists);
 /* The replica that a rank is in a stage, or -1. */
 int pd_lists_replica(const struct pd_lists *lists, int rank, int stage);
-/* The line of a rank's n-th operation: that of the document, or that which pd-schedule writes. */
-int64_t pd_lists_line(const struct pd_lists *lists, int rank, size_t n);
+/* Operations of all ranks. */
+int64_t pd_lists_count(const struct pd_lists *lists);
 
 /* Takes operations from a list in order, as pd_cursor_next does from the generator. */
 struct pd_list_cursor {
@@ -80,7 +80,23 @@ bool pd_list_next(struct pd_list_cursor *cursor, struct pd_op *op_p);
 /* The highest microbatch of which an operation has been taken, or phase.first - 1. */
 int64_t pd_list_highest(const struct pd_list_cursor *cursor);
 
-/* Does it go to or come from one other rank?  Is it of activations? */
+/* A rank's operations from wherever they come: the generator, or a list. */
+struct pd_source {
+	bool generated;
+	struct pd_cursor cursor;
+	struct pd_list_cursor list;
+};
+
+/*
+ * From schedule, or from the lists where it is NULL; microbatches from 0.  The source must not
+ * be moved in memory.
+ */
+void pd_source_begin(struct pd_source *source, const struct pd_schedule *schedule,
+		     const struct pd_lists *lists, int rank);
+bool pd_source_next(struct pd_source *source, struct pd_op *op_p);
+void pd_source_end(struct pd_source *source);
+
+/* Does it go to or come from one other rank? */
 static inline bool pd_op_transfers(enum pd_op_kind kind)
 {
 	return kind == PD_OP_recv_activation || kind == PD_OP_send_activation ||
