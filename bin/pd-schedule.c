@@ -37,12 +37,13 @@ static int correct(int64_t count, int ranks)
 static int from_plan(const char *file, const struct pd_plan *plan, struct pd_error *err)
 {
 	struct pd_schedule *schedule = pd_schedule_new(plan, err);
+	const char *name = pd_document_name(file);
 	int64_t n = minibatches ? minibatches : pd_steady_minibatches(plan), count;
 	int result = -1;
 
 	if (schedule && !check)
 		result = pd_schedule_write(stdout, schedule, n, err);
-	else if (schedule && pd_check_schedule(pd_document_name(file), schedule, n, &count, err) == 0)
+	else if (schedule && pd_check_schedule(name, schedule, n, &count, err) == 0)
 		result = correct(count, plan->rank_count);
 	pd_schedule_free(schedule);
 	return result;
