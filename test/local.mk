@@ -170,3 +170,7 @@ test_unit_check_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_check_LDADD = $(UNIT_LIBS)
 TESTS += test/t3001-schedule.sh
 EXTRA_DIST += test/t3001-schedule.sh test/data/small-schedule.jsonl
+
+# memory: predicted and allocated
+TESTS += test/t4005-memory.sh
+EXTRA_DIST += test/t4005-memory.sh

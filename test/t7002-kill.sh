@@ -81,6 +81,7 @@ killed() {
 	kill -KILL "$4" 2>/dev/null || :
 	ended 5
 	cat err
+	[ "$ended" -ne 0 ] || rm trace          # it came too late: the run is done
 	clean "$workers"
 	[ "$ended" -ne 0 ] || { [ "$(tail -n 1 out | jq -r .outcome)" = done ]; return; }
 	[ "$ended" -eq 3 ]

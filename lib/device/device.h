@@ -86,6 +86,10 @@ struct pd_net_layer {
 	size_t slot_bytes;              /* its output, if that has memory of its own, and extras */
 	size_t scratch_bytes;           /* beside the gradients of activations */
 	size_t activation_bytes;        /* its output, when that crosses a boundary */
+	size_t state_bytes;
+	/* from these and the rest lib/plan/memory makes the sizes of any stage, to the byte */
+	size_t forward_bytes, backward_bytes;   /* scratch_bytes, and room for gradients added */
+	bool in_place;                  /* its input's gradient may be made over its output's */
 };
 
 struct pd_loss {                        /* of one minibatch; in host memory, valid once the event is done */

@@ -286,6 +286,9 @@ static void fill_layer(struct bench *b, int l, struct pd_profile_layer *out)
 		.parameter_bytes = (int64_t)bytes.parameter_bytes,
 		.stash_bytes = (int64_t)bytes.slot_bytes,
 		.workspace_bytes = (int64_t)bytes.scratch_bytes,
+		.forward_workspace_bytes = (int64_t)bytes.forward_bytes,
+		.backward_workspace_bytes = (int64_t)bytes.backward_bytes,
+		.state_bytes = (int64_t)bytes.state_bytes, .in_place = bytes.in_place,
 		.spread = spread(b, l),
 	};
 	for (int i = 0; i < layer->input_count; i++)

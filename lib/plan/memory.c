@@ -2,6 +2,8 @@
 #include "plan/memory.h"
 
 #include "base/mem.h"
+#include "base/piece.h"
+#include "plan/scratch.h"
 
 #include <stdlib.h>
 
@@ -63,43 +65,56 @@ static int64_t scratch_peak(const struct pd_profile *profile, int first, int cou
 	return peak;
 }
 
-/* Of the model's inputs that the stage loads. */
-static int64_t loaded_bytes(const struct pd_profile *profile, int first, int count)
+static int64_t aligned(int64_t bytes)
+{
+	return (int64_t)pd_align((size_t)bytes);
+}
+
+/* Of the model's inputs that the stage loads: their bytes, or those of the places they take. */
+static int64_t loaded_bytes(const struct pd_profile *profile, int first, int count, bool places)
 {
 	const struct pd_model *model = profile->model;
 	int64_t bytes = 0;
 
 	for (int t = 0; model && t < model->input_count; t++) {
+		int64_t input = times(4 * profile->batch_size,
+				      pd_shape_elements(&model->inputs[t].shape));
 		bool used = false;
 
 		for (int l = first; l < first + count && !used; l++)
 			for (int i = 0; i < model->layers[l].input_count; i++)
 				used |= model->layers[l].inputs[i] == t;
 		if (used)
-			bytes = plus(bytes, times(4 * profile->batch_size,
-						  pd_shape_elements(&model->inputs[t].shape)));
+			bytes = plus(bytes, places ? aligned(input) : input);
 	}
 	return bytes;
+}
+
+/* A layer that shares another's parameters has none of its own. */
+static int64_t parameter_bytes(const struct pd_profile *profile, int l)
+{
+	return !profile->model || profile->model->layers[l].shares < 0
+		? profile->layers[l].parameter_bytes : 0;
 }
 
 void pd_memory_of(const struct pd_profile *profile, int first, int count, int replicas,
 		  int warmup, int64_t in_bytes, int64_t out_bytes, struct pd_memory *out_p)
 {
-	int64_t parameters = 0, stash = 0, slots = (int64_t)warmup + 1;
-	int64_t inbox = plus(in_bytes, loaded_bytes(profile, first, count));
+	int64_t parameters = 0, stash = 0, state = 0, slots = (int64_t)warmup + 1;
+	int64_t inbox = plus(in_bytes, loaded_bytes(profile, first, count, false));
 	struct pd_memory memory;
 
 	for (int l = first; l < first + count; l++) {
 		const struct pd_profile_layer *layer = &profile->layers[l];
 
-		/* a layer that shares another's parameters has none of its own */
-		if (!profile->model || profile->model->layers[l].shares < 0)
-			parameters += layer->parameter_bytes;
+		parameters += parameter_bytes(profile, l);
 		stash = plus(stash, layer->stash_bytes);
+		state += layer->state_bytes;
 	}
 	memory = (struct pd_memory){
 		.weights_bytes = times(slots, parameters),
 		.gradient_bytes = parameters,
+		.state_bytes = state,
 		.optimizer_bytes = parameters,
 		.stash_bytes = plus(times(slots, stash), times(slots + 1, inbox)),
 		.transfer_bytes = plus(times(2, plus(in_bytes, out_bytes)),
@@ -108,6 +123,186 @@ void pd_memory_of(const struct pd_profile *profile, int first, int count, int re
 	};
 	memory.total_bytes = plus(plus(plus(memory.weights_bytes, memory.gradient_bytes),
 				       plus(memory.optimizer_bytes, memory.stash_bytes)),
-				  plus(memory.transfer_bytes, memory.scratch_bytes));
+				  plus(plus(memory.transfer_bytes, memory.scratch_bytes),
+				       memory.state_bytes));
 	*out_p = memory;
+}
+
+/* A stage's tensors in the numbers of pd_scratch_place: what arrives, then its layers' outputs. */
+struct stage {
+	const struct pd_profile *profile;
+	int first, count;
+	int arriving_count;
+	int *arriving;                  /* layers, ascending */
+	struct pd_scratch_tensor *tensors;
+	struct pd_scratch_layer *layers;
+	int *inputs;                    /* of all the layers */
+	bool *wants;
+	struct pd_stage_memory *memory;
+};
+
+static int compare(const void *a, const void *b)
+{
+	return (*(const int *)a > *(const int *)b) - (*(const int *)a < *(const int *)b);
+}
+
+static int tensor_of(const struct stage *s, int layer)
+{
+	int *found;
+
+	if (layer >= s->first)
+		return s->arriving_count + layer - s->first;
+	found = bsearch(&layer, s->arriving, (size_t)s->arriving_count, sizeof(layer), compare);
+	return found ? (int)(found - s->arriving) : -1;
+}
+
+static bool needs_gradient(const struct pd_profile *profile, int layer)
+{
+	return pd_model_needs_gradient(profile->model, profile->model->input_count + layer);
+}
+
+/* A tensor that arrives has a place in the inbox, and its gradient one in gradient-out. */
+static void find_arriving(struct stage *s, const struct pd_wiring *wiring, int stage)
+{
+	for (int i = 0; i < wiring->in_count[stage]; i++)
+		s->arriving_count += wiring->links[wiring->in[stage][i]].tensor_count;
+	s->arriving = pd_calloc((size_t)s->arriving_count, sizeof(*s->arriving));
+	for (int i = 0, n = 0; i < wiring->in_count[stage]; i++) {
+		const struct pd_link *link = &wiring->links[wiring->in[stage][i]];
+
+		for (int t = 0; t < link->tensor_count; t++)
+			s->arriving[n++] = link->tensors[t];
+	}
+	if (s->arriving_count > 0)
+		qsort(s->arriving, (size_t)s->arriving_count, sizeof(*s->arriving), compare);
+	s->tensors = pd_calloc((size_t)(s->arriving_count + s->count), sizeof(*s->tensors));
+	for (int t = 0; t < s->arriving_count; t++) {
+		struct pd_scratch_tensor *tensor = &s->tensors[t];
+		int64_t bytes = s->profile->layers[s->arriving[t]].activation_bytes;
+
+		*tensor = (struct pd_scratch_tensor){ .bytes = (size_t)bytes, .arrives = true };
+		s->memory->inbox_bytes += aligned(bytes);
+		if (!needs_gradient(s->profile, s->arriving[t]))
+			continue;
+		tensor->out_offset = (size_t)s->memory->gradient_out_bytes;
+		s->memory->gradient_out_bytes += aligned(bytes);
+	}
+}
+
+/* What leaves, made here or passed on: its gradient has a place in gradient-in. */
+static void find_leaving(struct stage *s, const struct pd_wiring *wiring, int stage)
+{
+	for (int i = 0; i < wiring->out_count[stage]; i++) {
+		const struct pd_link *link = &wiring->links[wiring->out[stage][i]];
+
+		for (int n = 0; n < link->tensor_count; n++) {
+			int layer = link->tensors[n];
+			struct pd_scratch_tensor *tensor = &s->tensors[tensor_of(s, layer)];
+
+			tensor->leaves = true;
+			tensor->in_offset = SIZE_MAX;
+			if (!needs_gradient(s->profile, layer))
+				continue;
+			tensor->in_offset = (size_t)s->memory->gradient_in_bytes;
+			s->memory->gradient_in_bytes +=
+				aligned(s->profile->layers[layer].activation_bytes);
+		}
+	}
+}
+
+static void describe_layers(struct stage *s)
+{
+	int total = 0;
+
+	for (int l = 0; l < s->count; l++)
+		total += s->profile->layers[s->first + l].input_count;
+	s->inputs = pd_calloc((size_t)total, sizeof(*s->inputs));
+	s->wants = pd_calloc((size_t)total, sizeof(*s->wants));
+	s->layers = pd_calloc((size_t)s->count, sizeof(*s->layers));
+	for (int l = 0, n = 0; l < s->count; l++) {
+		const struct pd_profile_layer *layer = &s->profile->layers[s->first + l];
+
+		s->layers[l] = (struct pd_scratch_layer){
+			.input_count = layer->input_count,
+			.inputs = s->inputs + n, .wants = s->wants + n,
+			.in_place = layer->in_place,
+			.forward_bytes = (size_t)layer->forward_workspace_bytes,
+			.backward_bytes = (size_t)layer->backward_workspace_bytes,
+		};
+		s->tensors[s->arriving_count + l].bytes = (size_t)layer->activation_bytes;
+		for (int i = 0; i < layer->input_count; i++, n++) {
+			s->inputs[n] = tensor_of(s, layer->inputs[i]);
+			s->wants[n] = needs_gradient(s->profile, layer->inputs[i]);
+		}
+	}
+}
+
+static void exactly(const struct pd_plan *plan, const struct pd_wiring *wiring, int stage,
+		    struct pd_stage_memory *memory)
+{
+	struct stage s = { .profile = plan->profile, .first = plan->stages[stage].first_layer,
+			   .count = plan->stages[stage].layer_count, .memory = memory };
+
+	for (int l = s.first; l < s.first + s.count; l++) {
+		const struct pd_profile_layer *layer = &s.profile->layers[l];
+
+		/* shared ones count once, at the first layer that has them */
+		memory->weights_bytes += aligned(layer->parameter_bytes);
+		memory->state_bytes += aligned(layer->state_bytes);
+		memory->slot_bytes += aligned(layer->stash_bytes);
+	}
+	memory->inbox_bytes = loaded_bytes(s.profile, s.first, s.count, true);
+	find_arriving(&s, wiring, stage);
+	find_leaving(&s, wiring, stage);
+	describe_layers(&s);
+	memory->scratch_bytes = (int64_t)pd_scratch_place(s.layers, s.count, s.tensors,
+							  s.arriving_count);
+	free(s.arriving);
+	free(s.tensors);
+	free(s.layers);
+	free(s.inputs);
+	free(s.wants);
+}
+
+static void roughly(const struct pd_plan *plan, const struct pd_wiring *wiring, int stage,
+		    struct pd_stage_memory *memory)
+{
+	const struct pd_stage *at = &plan->stages[stage];
+	int64_t in_bytes = 0, out_bytes = 0;
+	struct pd_memory one;
+
+	for (int i = 0; i < wiring->in_count[stage]; i++)
+		in_bytes = plus(in_bytes, wiring->links[wiring->in[stage][i]].bytes);
+	for (int i = 0; i < wiring->out_count[stage]; i++)
+		out_bytes = plus(out_bytes, wiring->links[wiring->out[stage][i]].bytes);
+	pd_memory_of(plan->profile, at->first_layer, at->layer_count, 1, 0, in_bytes, out_bytes,
+		     &one);
+	*memory = (struct pd_stage_memory){
+		.weights_bytes = one.weights_bytes, .state_bytes = one.state_bytes,
+		.inbox_bytes = plus(in_bytes, loaded_bytes(plan->profile, at->first_layer,
+							   at->layer_count, false)),
+		.scratch_bytes = one.scratch_bytes,
+		.gradient_in_bytes = out_bytes, .gradient_out_bytes = in_bytes,
+	};
+	for (int l = at->first_layer; l < at->first_layer + at->layer_count; l++)
+		memory->slot_bytes += plan->profile->layers[l].stash_bytes;
+}
+
+void pd_memory_of_stage(const struct pd_plan *plan, const struct pd_wiring *wiring, int stage,
+			struct pd_stage_memory *out_p)
+{
+	const struct pd_stage *at = &plan->stages[stage];
+	bool exact = plan->profile->model;
+
+	for (int l = at->first_layer; l < at->first_layer + at->layer_count && exact; l++)
+		exact = plan->profile->layers[l].backward_workspace_bytes >= 0;
+	*out_p = (struct pd_stage_memory){ .weights_bytes = 0 };
+	if (exact)
+		exactly(plan, wiring, stage, out_p);
+	else
+		roughly(plan, wiring, stage, out_p);
+	out_p->exact = exact;
+	if (at->replicas > 1)
+		out_p->staging_bytes = times(at->replicas - 1, (int64_t)(sizeof(float) *
+			pd_piece_most((size_t)out_p->weights_bytes / sizeof(float), at->replicas)));
 }

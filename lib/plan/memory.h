@@ -2,15 +2,21 @@
 /*
  * The bytes that one rank of a stage holds at once: the list in contrib/HACKING, "Who
  * owns which memory", priced with a profile.
+ *
+ * Two prices.  pd_memory_of is the planner's while it searches: of 1F1B with stashing, from
+ * a few sums, linear in the warm-up.  pd_memory_of_stage gives the sizes that the device's
+ * pd_net_sizes will say, to the byte, where the profile's layers tell what the device lays
+ * out by (pd_net_layer); lib/schedule/memory.h multiplies them by the schedule's counts.
  */
 #ifndef PD_PLAN_MEMORY_H
 #define PD_PLAN_MEMORY_H
 
-#include "plan/plan.h"
+#include "plan/wiring.h"
 
 struct pd_memory {
 	int64_t weights_bytes;          /* all versions: (warmup + 1) x parameters */
 	int64_t gradient_bytes;
+	int64_t state_bytes;            /* running statistics */
 	int64_t optimizer_bytes;        /* velocity: 1 x parameters */
 	int64_t stash_bytes;            /* (warmup + 1) slots, (warmup + 2) inboxes */
 	int64_t transfer_bytes;         /* gradients arriving and leaving, two each; all-reduce staging */
@@ -25,5 +31,18 @@ struct pd_memory {
  */
 void pd_memory_of(const struct pd_profile *profile, int first, int count, int replicas,
 		  int warmup, int64_t in_bytes, int64_t out_bytes, struct pd_memory *out_p);
+
+/* What a stage needs one of; like struct pd_net_sizes of lib/device/device.h. */
+struct pd_stage_memory {
+	bool exact;                     /* else the profile does not say enough: about so much */
+	int64_t weights_bytes;          /* one version; gradients and velocity are as large */
+	int64_t state_bytes, inbox_bytes, slot_bytes, scratch_bytes;
+	int64_t gradient_in_bytes, gradient_out_bytes;
+	int64_t staging_bytes;          /* of the all-reduce */
+};
+
+/* wiring: the plan's. */
+void pd_memory_of_stage(const struct pd_plan *plan, const struct pd_wiring *wiring, int stage,
+			struct pd_stage_memory *out_p);
 
 #endif

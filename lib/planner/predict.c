@@ -22,6 +22,7 @@
 #include "plan/memory.h"
 #include "plan/wiring.h"
 #include "planner/cost.h"
+#include "schedule/memory.h"
 
 #include <stdlib.h>
 
@@ -84,6 +85,21 @@ void pd_predict_traffic(const struct pd_plan *plan, int64_t *in_bytes, int64_t *
 	pd_wiring_free(wiring);
 }
 
+/* To the byte, where the profile says what that takes; the searches' figures stay otherwise. */
+static void exact_memory(struct pd_plan *plan)
+{
+	struct pd_error err;
+	struct pd_schedule *schedule = plan->profile->model ? pd_schedule_new(plan, &err) : NULL;
+
+	for (int s = 0; schedule && s < plan->stage_count; s++) {
+		struct pd_memory memory;
+
+		if (pd_schedule_memory(schedule, plan->stages[s].ranks[0], true, &memory))
+			plan->stages[s].memory_bytes = memory.total_bytes;
+	}
+	pd_schedule_free(schedule);
+}
+
 void pd_predict_stages(struct pd_plan *plan)
 {
 	int64_t *in = pd_calloc((size_t)plan->stage_count, sizeof(*in));
@@ -110,6 +126,7 @@ void pd_predict_stages(struct pd_plan *plan)
 	}
 	free(in);
 	free(out);
+	exact_memory(plan);
 }
 
 /* One minibatch at a replica, its share of everything included. */

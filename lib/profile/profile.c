@@ -58,6 +58,11 @@ static const struct number {
 	{ "parameter_bytes", offsetof(struct pd_profile_layer, parameter_bytes), REQUIRED },
 	{ "stash_bytes", offsetof(struct pd_profile_layer, stash_bytes), AS_ACTIVATION },
 	{ "workspace_bytes", offsetof(struct pd_profile_layer, workspace_bytes), ZERO },
+	{ "forward_workspace_bytes", offsetof(struct pd_profile_layer, forward_workspace_bytes),
+	  UNSPLIT },
+	{ "backward_workspace_bytes", offsetof(struct pd_profile_layer, backward_workspace_bytes),
+	  UNSPLIT },
+	{ "state_bytes", offsetof(struct pd_profile_layer, state_bytes), ZERO },
 };
 
 static int64_t *field(struct pd_profile_layer *layer, size_t n)
@@ -83,6 +88,11 @@ static int read_numbers(const struct pd_place *place, struct pd_profile_layer *l
 	if ((layer->backward_input_ns < 0) != (layer->backward_weight_ns < 0))
 		return pd_place_error(place, err, "expected both of backward_input_ns and "
 				      "backward_weight_ns, or neither");
+	if ((layer->forward_workspace_bytes < 0) != (layer->backward_workspace_bytes < 0))
+		return pd_place_error(place, err, "expected both of forward_workspace_bytes and "
+				      "backward_workspace_bytes, or neither");
+	if (pd_json_opt_bool(place, "in_place", &layer->in_place, err) < 0)
+		return -1;
 	return pd_json_opt_real(place, "spread", 0, HUGE_VAL, &layer->spread, err);
 }
 
@@ -92,7 +102,8 @@ static int read_layer(const struct pd_place *place, struct pd_profile *profile, 
 	static const char *const known[] = {
 		"name", "inputs", "forward_ns", "backward_ns", "backward_input_ns",
 		"backward_weight_ns", "update_ns", "activation_bytes", "parameter_bytes",
-		"stash_bytes", "workspace_bytes", "spread", NULL
+		"stash_bytes", "workspace_bytes", "forward_workspace_bytes",
+		"backward_workspace_bytes", "state_bytes", "in_place", "spread", NULL
 	};
 	struct pd_profile_layer *layer = &profile->layers[index];
 	struct pd_place at;
@@ -457,6 +468,8 @@ static json_t *layer_json(const struct pd_profile *profile, int index)
 		if (value > 0 || (value == 0 && numbers[n].absent != ZERO))
 			json_object_set_new(object, numbers[n].key, json_integer(value));
 	}
+	if (layer->in_place)
+		json_object_set_new(object, "in_place", json_true());
 	if (layer->spread > 0 && isfinite(layer->spread))
 		json_object_set_new(object, "spread", json_real(layer->spread));
 	return object;

@@ -20,6 +20,10 @@ struct pd_profile_layer {
 	int64_t backward_input_ns, backward_weight_ns;  /* -1: not split */
 	int64_t update_ns;              /* the optimizer's step on its parameters; 0 where absent */
 	int64_t activation_bytes, parameter_bytes, stash_bytes, workspace_bytes;
+	/* what the device lays out by, see lib/plan/memory.h; -1: it does not say */
+	int64_t forward_workspace_bytes, backward_workspace_bytes;
+	int64_t state_bytes;            /* running statistics */
+	bool in_place;                  /* its input's gradient may be made over its output's */
 	bool needs_gradient;            /* its output: it or a layer before it has parameters */
 	double spread;                  /* of forward_ns + backward_ns over the runs: interquartile
 					   range / median; 0 where absent */

@@ -2,6 +2,8 @@
 #include "run/report.h"
 
 #include "base/clock.h"
+#include "base/mem.h"
+#include "schedule/memory.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -114,7 +116,46 @@ void pd_report_checkpoint(struct pd_report *report, const char *directory, int64
 		       "directory", directory));
 }
 
-void pd_report_end(struct pd_report *report, const char *outcome, const int64_t *memory_bytes)
+/*
+ * What differs is named, rank after rank: a difference is an error, of the rule or of a
+ * profile made for another device or number of threads.
+ */
+static void report_memory(const struct pd_report *report, const struct pd_schedule *schedule,
+			  const int64_t *memory_bytes, json_t *event)
+{
+	json_t *measured = json_array(), *predicted = json_array();
+	char *verdict = pd_strdup("as predicted");
+	bool exact = true, begun = true, differs = false;
+
+	for (int r = 0; r < schedule->plan->rank_count; r++) {
+		struct pd_memory memory;
+		int64_t more;
+
+		exact &= pd_schedule_memory(schedule, r, report->job->momentum != 0, &memory);
+		begun &= memory_bytes[r] > 0;
+		json_array_append_new(measured, json_integer(memory_bytes[r]));
+		json_array_append_new(predicted, json_integer(memory.total_bytes));
+		more = memory_bytes[r] - memory.total_bytes;
+		if (more != 0) {
+			char *so_far = verdict;
+
+			verdict = pd_format("%s%s rank %d has %" PRId64 " bytes %s than predicted",
+					    differs ? so_far : "error:", differs ? "," : "", r,
+					    more > 0 ? more : -more, more > 0 ? "more" : "fewer");
+			free(so_far);
+			differs = true;
+		}
+	}
+	json_object_set_new(event, "memory_bytes", measured);
+	json_object_set_new(event, "predicted_memory_bytes", predicted);
+	json_object_set_new(event, "memory",
+			    json_string(!begun ? "not compared: not all ranks had begun" : !exact ?
+					"not compared: the profile does not say enough" : verdict));
+	free(verdict);
+}
+
+void pd_report_end(struct pd_report *report, const struct pd_schedule *schedule,
+		   const char *outcome, const int64_t *memory_bytes)
 {
 	int64_t ns = (report->ended_ns ? report->ended_ns : pd_now_ns()) - report->begun_ns;
 	int64_t trained = report->done - report->first_done;
@@ -122,11 +163,8 @@ void pd_report_end(struct pd_report *report, const char *outcome, const int64_t 
 				  "step", (json_int_t)report->done, "elapsed_ns", (json_int_t)ns,
 				  "samples_per_s",
 				  rate(trained * report->job->plan->profile->batch_size, ns));
-	json_t *bytes = json_array();
 
-	for (int i = 0; i < report->job->plan->rank_count; i++)
-		json_array_append_new(bytes, json_integer(memory_bytes[i]));
-	json_object_set_new(event, "memory_bytes", bytes);
+	report_memory(report, schedule, memory_bytes, event);
 	if (report->done > report->first_done)
 		json_object_set_new(event, "loss", real(report->last_loss));
 	if (report->last_accuracy >= 0)

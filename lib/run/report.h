@@ -25,7 +25,11 @@ void pd_report_begin(struct pd_report *report, const struct pd_job *job, int64_t
 /* The loss of one minibatch, from the rank that has it. */
 void pd_report_loss(struct pd_report *report, const json_t *message);
 void pd_report_checkpoint(struct pd_report *report, const char *directory, int64_t step);
-/* The last line.  outcome: "done" or "stopped". */
-void pd_report_end(struct pd_report *report, const char *outcome, const int64_t *memory_bytes);
+/*
+ * The last line.  outcome: "done" or "stopped".  memory_bytes: what each rank has allocated,
+ * which is held against what the schedule says it would; 0: it has not come that far.
+ */
+void pd_report_end(struct pd_report *report, const struct pd_schedule *schedule,
+		   const char *outcome, const int64_t *memory_bytes);
 
 #endif

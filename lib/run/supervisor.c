@@ -629,12 +629,13 @@ static int supervise(struct supervisor *s, struct pd_error *err)
 		memory[r] = s->ranks[r].memory_bytes;
 	}
 	if (s->connected && status == 0)
-		pd_report_end(&s->report, s->stop_asked ? "stopped" : "done", memory);
+		pd_report_end(&s->report, s->schedule, s->stop_asked ? "stopped" : "done",
+			      memory);
 	else
 		pd_progress_end(&s->report.bar);
 	if (status == 0 && !s->connected) {     /* stopped before anything was trained */
 		pd_report_begin(&s->report, s->job, s->how->report_every);
-		pd_report_end(&s->report, "stopped", memory);
+		pd_report_end(&s->report, s->schedule, "stopped", memory);
 	}
 	if (status == 0 && s->connected && s->job->trace)
 		status = merge_trace(s, err);

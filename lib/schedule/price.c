@@ -63,12 +63,24 @@ static void price_time(struct pd_stage_price *price, const struct pd_plan *plan,
 		price->backward_input_ns = price->backward_ns;
 }
 
+/* Where the profile says what the device lays out by: the bytes that are allocated. */
+static void price_exactly(struct pd_stage_price *price, const struct pd_stage_memory *stage)
+{
+	price->slot_bytes = stage->slot_bytes;
+	price->loaded_bytes = price->loads ? stage->inbox_bytes - price->arriving_bytes : 0;
+	price->weights_bytes = stage->weights_bytes;
+	price->fixed_bytes = 3 * stage->weights_bytes + stage->state_bytes +
+			     2 * (stage->gradient_in_bytes + stage->gradient_out_bytes) +
+			     stage->staging_bytes + stage->scratch_bytes;
+}
+
 /* What one more microbatch in flight costs is the difference between two warm-ups. */
 static void price_memory(struct pd_stage_price *price, const struct pd_plan *plan,
 			 const struct pd_wiring *wiring, int s)
 {
 	const struct pd_stage *stage = &plan->stages[s];
 	int64_t out_bytes = 0;
+	struct pd_stage_memory exact;
 	struct pd_memory one, two;
 
 	for (int i = 0; i < wiring->in_count[s]; i++)
@@ -76,6 +88,11 @@ static void price_memory(struct pd_stage_price *price, const struct pd_plan *pla
 					     wiring->links[wiring->in[s][i]].bytes);
 	for (int i = 0; i < wiring->out_count[s]; i++)
 		out_bytes = plus(out_bytes, wiring->links[wiring->out[s][i]].bytes);
+	pd_memory_of_stage(plan, wiring, s, &exact);
+	if (exact.exact) {
+		price_exactly(price, &exact);
+		return;
+	}
 	pd_memory_of(plan->profile, stage->first_layer, stage->layer_count, stage->replicas, 0,
 		     price->arriving_bytes, out_bytes, &one);
 	pd_memory_of(plan->profile, stage->first_layer, stage->layer_count, stage->replicas, 1,

@@ -2,11 +2,10 @@
 #include "transport/collective.h"
 
 #include "base/mem.h"
+#include "base/piece.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define PIECE_ALIGN 16          /* floats: pieces begin at cache lines */
 
 /* The events of what passes between this member and another one. */
 struct pair {
@@ -42,11 +41,7 @@ struct pd_collective {
 /* Where piece i begins; piece n begins at the end. */
 static size_t piece_begin(const struct pd_collective *c, int i)
 {
-	size_t lines = (c->floats + PIECE_ALIGN - 1) / PIECE_ALIGN;
-	size_t begin = (lines / (size_t)c->n * (size_t)i +
-			lines % (size_t)c->n * (size_t)i / (size_t)c->n) * PIECE_ALIGN;
-
-	return begin < c->floats ? begin : c->floats;
+	return pd_piece_begin(c->floats, c->n, i);
 }
 
 /* Where a member's part of my piece is, or comes. */
@@ -97,9 +92,7 @@ struct pd_collective *pd_collective_new(struct pd_transport *transport, struct p
 	memcpy(c->ranks, ranks, (size_t)n * sizeof(*ranks));
 	c->pairs = pd_calloc((size_t)n, sizeof(*c->pairs));
 	c->sources = pd_calloc(2 * (size_t)n, sizeof(*c->sources));
-	for (int i = 0; i < n; i++)
-		if (piece_floats(c, i) > c->piece_most)
-			c->piece_most = piece_floats(c, i);
+	c->piece_most = pd_piece_most(floats, n);
 	if (pd_collective_staging_bytes(c) > 0) {
 		c->staging = device->ops->alloc(device, pd_collective_staging_bytes(c), err);
 		if (!c->staging) {

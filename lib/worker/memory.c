@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory of a rank: allocated once, in the order of the list in contrib/HACKING. */
+/*
+ * The memory of a rank: allocated once, in the order of the list in contrib/HACKING.
+ * lib/schedule/memory.c predicts it.
+ */
 #include "worker/internal.h"
 
 #include "base/mem.h"
@@ -127,7 +130,7 @@ static int weights_new(struct pd_worker *w, struct chunk *c, struct pd_error *er
 	if (pd_weights_init(&c->weights, w->config.device, bytes ? bytes : PD_ALIGN, versions, 0,
 			    err) < 0)
 		return -1;
-	w->bytes += (int64_t)bytes * versions;
+	w->bytes += (int64_t)(bytes ? bytes : PD_ALIGN) * versions;
 	if (take(w, bytes, &c->gradients, err) < 0 || take(w, c->sizes->state_bytes, &c->state, err) < 0)
 		return -1;
 	if (schedule->group[c->index] > c->stage->replicas && take(w, bytes, &c->fresh, err) < 0)

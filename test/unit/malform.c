@@ -97,7 +97,7 @@ static const char *const optional[] = {
 	"padding",
 	"dilation", "groups", "bias", "eps", "momentum", "microbatches", "predicted", "warmup",
 	"recompute", "weight_version", "seq", "bytes", "evaluate", "group", "duration_ns",
-	"memory_delta_bytes", NULL
+	"memory_delta_bytes", "state_bytes", "in_place", NULL
 };
 /* Strings out of a list; "kind" is in some places. */
 static const char *const listed[] = { "format", "dtype", "schedule", "weights", "op", "inputs",

@@ -1,10 +1,69 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/memory.h"
 
+#include "base/piece.h"
+#include "plan/scratch.h"
 #include "small_profile.h"
 #include "tap.h"
 
 #include <stdlib.h>
+
+/*
+ * Tensor 0 arrives; layer 0 makes tensor 1 from it, layer 1 tensor 2 from 1, layer 2 tensor 3
+ * from 1 and 2.  Tensor 3 leaves.
+ */
+static void test_scratch(void)
+{
+	static const int zero[] = { 0 }, one[] = { 1 }, both[] = { 1, 2 };
+	static const bool wants[] = { true, true };
+	struct pd_contribution c0[1], c1[1], c2[2];
+	struct pd_scratch_layer layers[] = {
+		{ .input_count = 1, .inputs = zero, .wants = wants, .contributions = c0,
+		  .backward_bytes = 10, .forward_bytes = 1000 },
+		{ .input_count = 1, .inputs = one, .wants = wants, .contributions = c1 },
+		{ .input_count = 2, .inputs = both, .wants = wants, .contributions = c2,
+		  .backward_bytes = 65 },
+	};
+	struct pd_scratch_tensor tensors[] = {
+		{ .bytes = 64, .arrives = true, .out_offset = 640 },
+		{ .bytes = 100 }, { .bytes = 200 },
+		{ .bytes = 64, .leaves = true, .in_offset = 320 },
+	};
+
+	is_int((int64_t)pd_scratch_place(layers, 3, tensors, 1), 1024,
+	       "forward's temporaries are more than all of backward");
+	ok(layers[2].diff_dst_at.buffer == PD_GRADIENT_IN && layers[2].diff_dst_at.offset == 320,
+	   "the gradient of what leaves has arrived");
+	is_int((int64_t)layers[2].offset, 0, "temporaries first");
+	is_int((int64_t)c2[1].sum.offset, 128, "then the gradient of the last input");
+	is_int((int64_t)c2[0].sum.offset, 384, "then that of the first");
+	ok(c2[0].before.buffer == PD_NOWHERE, "which nobody has added to");
+	is_int((int64_t)c1[0].part.offset, 0, "the part of another consumer, where there is room");
+	ok(c1[0].before.offset == 384 && c1[0].sum.offset == 384, "is added to it, in place");
+	ok(c0[0].sum.buffer == PD_GRADIENT_OUT && c0[0].sum.offset == 640,
+	   "the gradient of what arrived leaves");
+	layers[0].forward_bytes = 0;
+	for (int t = 0; t < 4; t++)
+		tensors[t].gradient = (struct pd_where){ PD_NOWHERE, 0 };
+	is_int((int64_t)pd_scratch_place(layers, 3, tensors, 1), 512, "the most at one time");
+	for (int t = 0; t < 4; t++)
+		tensors[t].gradient = (struct pd_where){ PD_NOWHERE, 0 };
+	tensors[1].bytes = 200;
+	layers[1].in_place = true;
+	layers[2].inputs = (const int[]){ 2, 2 };
+	layers[2].input_count = 1;
+	is_int((int64_t)pd_scratch_place(layers, 3, tensors, 1), 384,
+	       "in place, the gradient goes on where it is");
+	ok(c1[0].sum.offset == 128 && layers[0].offset == 0, "and temporaries go around it");
+}
+
+static void test_pieces(void)
+{
+	is_int((int64_t)pd_piece_most(100, 3), 36,
+	       "7 cache lines for three: 2, 2, and 3 with the end cut off");
+	is_int((int64_t)(pd_piece_begin(100, 3, 3)), 100, "the last ends where the buffer does");
+	is_int((int64_t)pd_piece_most(0, 3), 0, "nothing has empty pieces");
+}
 
 int main(void)
 {
@@ -39,5 +98,7 @@ int main(void)
 	is_int(m.scratch_bytes, 100 + 2, "the gradient of the last layer's output has its own "
 	       "place");
 	pd_profile_free(profile);
+	test_scratch();
+	test_pieces();
 	return done_testing();
 }

@@ -28,7 +28,9 @@ static void test_fields(void)
 		"{'name': 'b', 'inputs': ['a', 'image'], 'forward_ns': 1, 'backward_ns': 2, "
 		"'activation_bytes': 3, 'parameter_bytes': 4, 'stash_bytes': 5, 'workspace_bytes': "
 		"6, "
-		"'backward_input_ns': 7, 'backward_weight_ns': 8, 'update_ns': 9, 'spread': 0.5},"
+		"'backward_input_ns': 7, 'backward_weight_ns': 8, 'update_ns': 9, 'spread': 0.5, "
+		"'forward_workspace_bytes': 10, 'backward_workspace_bytes': 11, 'state_bytes': 12, "
+		"'in_place': true},"
 		"{'name': 'a', 'inputs': ['image'], " COST "}]}", NULL);
 	const struct pd_profile_layer *a, *b;
 
@@ -39,13 +41,16 @@ static void test_fields(void)
 	is_str(a->name, "a", "in topological order");
 	is_int(a->stash_bytes, 30, "the stash is the activation where absent");
 	ok(a->backward_input_ns == -1 && a->backward_weight_ns == -1, "backward is not split");
+	ok(a->forward_workspace_bytes == -1 && a->backward_workspace_bytes == -1 && !a->in_place,
+	   "what the device lays out by is not said");
 	ok(a->workspace_bytes == 0 && a->update_ns == 0 && a->spread == 0, "zero where absent");
 	is_int(a->input_count, 0, "what is not a layer is left out");
 	ok(b->input_count == 1 && b->inputs[0] == 0, "inputs follow the order");
 	ok(b->forward_ns == 1 && b->backward_ns == 2 && b->activation_bytes == 3 &&
 	   b->parameter_bytes == 4 && b->stash_bytes == 5 && b->workspace_bytes == 6 &&
 	   b->backward_input_ns == 7 && b->backward_weight_ns == 8 && b->update_ns == 9 &&
-	   b->spread == 0.5, "every number is where it belongs");
+	   b->spread == 0.5 && b->forward_workspace_bytes == 10 &&
+	   b->backward_workspace_bytes == 11 && b->state_bytes == 12 && b->in_place, "every number is where it belongs");
 	is_str(p->dtype, "f32", "dtype");
 	is_str(p->device_name, "cpu", "a device without a name has its kind's");
 	is_int(pd_profile_find(p, "b"), 1, "find");
@@ -108,6 +113,10 @@ static void test_errors(void)
 		  "lies on a cycle" },
 		{ LAYERS("{'name': 'a', 'inputs': [], 'backward_input_ns': 3, " COST "}"),
 		  "expected both of backward_input_ns and backward_weight_ns" },
+		{ LAYERS("{'name': 'a', 'inputs': [], 'forward_workspace_bytes': 3, " COST "}"),
+		  "expected both of forward_workspace_bytes and backward_workspace_bytes" },
+		{ LAYERS("{'name': 'a', 'inputs': [], 'in_place': 1, " COST "}"),
+		  "layers[0].in_place: expected" },
 		{ LAYERS("{'name': 'a', 'inputs': [], 'spread': -1, " COST "}"),
 		  "layers[0].spread" },
 		{ LAYERS("{'name': 'a', 'inputs': [], 'forward_ns': 9007199254740991, "

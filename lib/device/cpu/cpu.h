@@ -12,6 +12,7 @@
 
 #include "device/cpu/onednn.h"
 #include "device/device.h"
+#include "plan/scratch.h"
 
 struct pd_cpu_net;
 struct pd_cpu_layer;
@@ -41,18 +42,6 @@ struct pd_cpu_kind {
 
 extern const struct pd_cpu_kind *const pd_cpu_kinds[PD_LAYER_KINDS];
 
-enum pd_buffer { PD_NOWHERE, PD_SLOT, PD_SCRATCH, PD_GRADIENT_IN, PD_GRADIENT_OUT };
-
-struct pd_where {
-	enum pd_buffer buffer;
-	size_t offset;
-};
-
-/* What a layer gives to the gradient of one input: sum = before + part, if before is anywhere. */
-struct pd_contribution {
-	struct pd_where part, before, sum;
-};
-
 struct pd_cpu_layer {
 	struct pd_cpu_net *net;
 	const struct pd_layer *layer;
@@ -80,7 +69,7 @@ struct pd_cpu_layer {
 	struct pd_where scratch;                /* of backward; that of forward is at 0 */
 	struct pd_contribution *contributions;
 	struct pd_where diff_dst_at;
-	size_t extra_offset, state_offset, added_offset;
+	size_t extra_offset, state_offset, added_offset, backward_room;
 
 	/* where everything is in this pass */
 	const void **src;
@@ -101,7 +90,6 @@ struct pd_cpu_tensor {
 	size_t slot_offset;
 	size_t out_offset;                      /* in gradient-out, if it arrives */
 	size_t in_offset;                       /* in gradient-in, if it leaves */
-	struct pd_where gradient;
 };
 
 /* One parameter tensor, kept by the layer that owns it. */

@@ -253,6 +253,10 @@ void pd_cpu_net_layer(const struct pd_net *base, int layer, struct pd_net_layer 
 		.slot_bytes = pd_align(l->extra_bytes) +
 			(net->tensors[out].memory == out ? pd_align(net->tensors[out].bytes) : 0),
 		.scratch_bytes = scratch > l->forward_bytes ? scratch : l->forward_bytes,
+		.state_bytes = pd_align(l->state_bytes),
+		.forward_bytes = l->forward_bytes,
+		.backward_bytes = l->backward_room,
+		.in_place = l->same_memory || l->kind->in_place,
 		.activation_bytes = net->tensors[out].bytes,
 	};
 }

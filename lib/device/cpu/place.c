@@ -9,26 +9,12 @@
  * lies in its input's memory where the kind allows that and nobody misses the input; that
  * is decided over the whole model.
  *
- * Gradients of activations: in scratch from the last consumer's backward to the
- * producer's, first fit.  Those of tensors that come in are made in gradient-out; those of
- * tensors that leave start from gradient-in.  The sum over the consumers is taken from the
- * last to the first, left-associated, whatever the stage.
+ * Gradients of activations and temporaries: lib/plan/scratch.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
 
 #include <stdlib.h>
-
-struct block {
-	size_t offset, bytes;
-	int until;                      /* the layer after whose backward it is free */
-};
-
-struct scratch {
-	struct block *blocks;           /* ascending by offset */
-	int count;
-	size_t capacity, peak;
-};
 
 static size_t take(size_t *total_p, size_t bytes)
 {
@@ -36,38 +22,6 @@ static size_t take(size_t *total_p, size_t bytes)
 
 	*total_p += pd_align(bytes);
 	return offset;
-}
-
-static size_t scratch_take(struct scratch *s, size_t bytes, int until)
-{
-	size_t offset = 0;
-	int at = 0;
-
-	bytes = pd_align(bytes);
-	while (at < s->count && s->blocks[at].offset - offset < bytes) {
-		offset = s->blocks[at].offset + s->blocks[at].bytes;
-		at++;
-	}
-	if (bytes == 0)
-		return offset;
-	s->blocks = pd_grow(s->blocks, &s->capacity, (size_t)s->count + 1, sizeof(*s->blocks));
-	for (int i = s->count++; i > at; i--)
-		s->blocks[i] = s->blocks[i - 1];
-	s->blocks[at] = (struct block){ offset, bytes, until };
-	if (offset + bytes > s->peak)
-		s->peak = offset + bytes;
-	return offset;
-}
-
-/* Frees what the backward of layers from `layer` down does not need. */
-static void scratch_free(struct scratch *s, int layer)
-{
-	int kept = 0;
-
-	for (int i = 0; i < s->count; i++)
-		if (s->blocks[i].until <= layer)
-			s->blocks[kept++] = s->blocks[i];
-	s->count = kept;
 }
 
 static int place_parameters(struct pd_cpu_net *net, struct pd_error *err)
@@ -200,81 +154,51 @@ static struct pd_net_tensor *list(struct pd_cpu_net *net, bool in, int *count_p)
 	return out;
 }
 
-/* The gradient of the input can be made where that of the output is, which ends here. */
-static bool shares_gradient(const struct pd_cpu_layer *l)
+/* Room for a layer's backward: its temporaries, then gradients to be added to those of others. */
+static size_t backward_room(struct pd_cpu_net *net, struct pd_cpu_layer *l)
 {
-	return (l->same_memory || l->kind->in_place) && l->diff_dst_at.buffer == PD_SCRATCH;
-}
+	size_t added = 0;
 
-static void extend(struct scratch *s, size_t offset, int until)
-{
-	for (int i = 0; i < s->count; i++)
-		if (s->blocks[i].offset == offset)
-			s->blocks[i].until = until;
-}
-
-/* Where the gradient of a tensor is made, at the first layer that adds to it. */
-static struct pd_where gradient_place(struct pd_cpu_net *net, struct scratch *s,
-				      const struct pd_cpu_layer *l, int t)
-{
-	const struct pd_cpu_tensor *tensor = &net->tensors[t];
-	int producer = pd_model_producer(net->model, t);
-
-	if (tensor->arrives)
-		return (struct pd_where){ PD_GRADIENT_OUT, tensor->out_offset };
-	if (shares_gradient(l)) {
-		extend(s, l->diff_dst_at.offset, producer);
-		return l->diff_dst_at;
-	}
-	return (struct pd_where){ PD_SCRATCH, scratch_take(s, tensor->bytes, producer) };
-}
-
-static void place_contribution(struct pd_cpu_net *net, struct scratch *s, struct pd_cpu_layer *l,
-			       int i)
-{
-	int t = l->layer->inputs[i];
-	struct pd_cpu_tensor *tensor = &net->tensors[t];
-	struct pd_contribution *c = &l->contributions[i];
-
-	if (!l->wants[i])
-		return;
-	if (tensor->gradient.buffer != PD_NOWHERE) {
-		c->before = tensor->gradient;
-	} else {
-		tensor->gradient = gradient_place(net, s, l, t);
-		if (tensor->leaves)
-			c->before = (struct pd_where){ PD_GRADIENT_IN, tensor->in_offset };
-	}
-	c->sum = c->part = tensor->gradient;
-	if (c->before.buffer != PD_NOWHERE)
-		c->part = (struct pd_where){ PD_SCRATCH, scratch_take(s, tensor->bytes, l->index) };
+	for (int p = 0; l->adds && p < l->layer->parameter_count; p++)
+		take(&added, net->parameters[l->owner][p].bytes);
+	l->added_offset = pd_align(l->backward_bytes);
+	return l->added_offset + added;
 }
 
 static void place_scratch(struct pd_cpu_net *net)
 {
-	struct scratch s = { NULL };
+	size_t tensor_count = (size_t)pd_model_tensors(net->model);
+	struct pd_scratch_layer *layers = pd_calloc((size_t)net->count, sizeof(*layers));
+	struct pd_scratch_tensor *tensors = pd_calloc(tensor_count, sizeof(*tensors));
 
-	for (int index = net->first + net->count - 1; index >= net->first; index--) {
-		struct pd_cpu_layer *l = &net->layers[index];
-		struct pd_cpu_tensor *out = &net->tensors[net->model->input_count + index];
-		size_t added = 0;
+	for (size_t t = 0; t < tensor_count; t++)
+		tensors[t] = (struct pd_scratch_tensor){
+			.bytes = net->tensors[t].bytes,
+			.arrives = net->tensors[t].arrives, .leaves = net->tensors[t].leaves,
+			.out_offset = net->tensors[t].out_offset,
+			.in_offset = net->tensors[t].in_offset,
+		};
+	for (int i = 0; i < net->count; i++) {
+		struct pd_cpu_layer *l = &net->layers[net->first + i];
 
-		scratch_free(&s, index);
-		if (out->gradient.buffer == PD_NOWHERE && out->leaves && out->in_offset != SIZE_MAX)
-			out->gradient = (struct pd_where){ PD_GRADIENT_IN, out->in_offset };
-		l->diff_dst_at = out->gradient;
-		for (int p = 0; l->adds && p < l->layer->parameter_count; p++)
-			take(&added, net->parameters[l->owner][p].bytes);
-		l->added_offset = pd_align(l->backward_bytes);
-		l->scratch.buffer = PD_SCRATCH;
-		l->scratch.offset = scratch_take(&s, l->added_offset + added, index);
-		for (int i = l->layer->input_count - 1; i >= 0; i--)
-			place_contribution(net, &s, l, i);
-		if (l->forward_bytes > s.peak)
-			s.peak = pd_align(l->forward_bytes);
+		l->backward_room = backward_room(net, l);
+		layers[i] = (struct pd_scratch_layer){
+			.input_count = l->layer->input_count, .inputs = l->layer->inputs,
+			.wants = l->wants, .in_place = l->same_memory || l->kind->in_place,
+			.forward_bytes = l->forward_bytes, .backward_bytes = l->backward_room,
+			.contributions = l->contributions,
+		};
 	}
-	net->sizes.scratch_bytes = s.peak;
-	free(s.blocks);
+	net->sizes.scratch_bytes = pd_scratch_place(layers, net->count, tensors,
+						    net->model->input_count + net->first);
+	for (int i = 0; i < net->count; i++) {
+		struct pd_cpu_layer *l = &net->layers[net->first + i];
+
+		l->scratch = (struct pd_where){ PD_SCRATCH, layers[i].offset };
+		l->diff_dst_at = layers[i].diff_dst_at;
+	}
+	free(layers);
+	free(tensors);
 }
 
 int pd_cpu_place(struct pd_cpu_net *net, struct pd_error *err)

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A buffer of floats cut into n pieces, one for each member of an all-reduce: as even as
+ * whole cache lines allow.
+ */
+#ifndef PD_BASE_PIECE_H
+#define PD_BASE_PIECE_H
+
+#include <stddef.h>
+
+#define PD_PIECE_ALIGN 16               /* floats: pieces begin at cache lines */
+
+/* Where piece i begins; piece n begins at the end. */
+static inline size_t pd_piece_begin(size_t floats, int n, int i)
+{
+	size_t lines = (floats + PD_PIECE_ALIGN - 1) / PD_PIECE_ALIGN;
+	size_t begin = (lines / (size_t)n * (size_t)i +
+			lines % (size_t)n * (size_t)i / (size_t)n) * PD_PIECE_ALIGN;
+
+	return begin < floats ? begin : floats;
+}
+
+/* Of the longest. */
+static inline size_t pd_piece_most(size_t floats, int n)
+{
+	size_t most = 0;
+
+	for (int i = 0; i < n; i++) {
+		size_t piece = pd_piece_begin(floats, n, i + 1) - pd_piece_begin(floats, n, i);
+
+		most = piece > most ? piece : most;
+	}
+	return most;
+}
+
+#endif

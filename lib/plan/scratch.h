@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where the gradients of a stage's activations and the layers' temporaries lie: one rule for
+ * devices, which compute with it, and for the planner, which adds up bytes.
+ *
+ * The gradient of an activation is in scratch from the last consumer's backward to the
+ * producer's, first fit.  Those of tensors that come in are made in gradient-out; those of
+ * tensors that leave start from gradient-in.  The sum over the consumers is taken from the
+ * last to the first, left-associated, whatever the stage.
+ */
+#ifndef PD_PLAN_SCRATCH_H
+#define PD_PLAN_SCRATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum pd_buffer { PD_NOWHERE, PD_SLOT, PD_SCRATCH, PD_GRADIENT_IN, PD_GRADIENT_OUT };
+
+struct pd_where {
+	enum pd_buffer buffer;
+	size_t offset;
+};
+
+/* What a layer gives to the gradient of one input: sum = before + part, if before is anywhere. */
+struct pd_contribution {
+	struct pd_where part, before, sum;
+};
+
+struct pd_scratch_tensor {
+	size_t bytes;
+	bool arrives, leaves;
+	size_t out_offset;              /* in gradient-out, if it arrives */
+	size_t in_offset;               /* in gradient-in, if it leaves; SIZE_MAX: has no gradient */
+	struct pd_where gradient;       /* set; zero before */
+};
+
+struct pd_scratch_layer {
+	int input_count;
+	const int *inputs;              /* tensors */
+	const bool *wants;              /* a gradient of that input is wanted */
+	bool in_place;                  /* its input's gradient may be made over its output's */
+	size_t forward_bytes;           /* temporaries of forward, at 0 */
+	size_t backward_bytes;          /* of backward, at `offset` */
+	/* set; zero before */
+	size_t offset;
+	struct pd_where diff_dst_at;    /* the gradient of its output */
+	struct pd_contribution *contributions;  /* by input; NULL: nobody wants to know */
+};
+
+/*
+ * The count layers of a stage, whose outputs are the tensors from first_output on.  Returns
+ * the bytes of scratch.
+ */
+size_t pd_scratch_place(struct pd_scratch_layer *layers, int count,
+			struct pd_scratch_tensor *tensors, int first_output);
+
+#endif

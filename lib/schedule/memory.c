@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lib/worker/memory.c allocates what is counted here; test/t4005-memory.sh compares. */
+#include "schedule/memory.h"
+
+#include "base/mem.h"
+
+static int64_t times(int64_t a, int64_t b)
+{
+	int64_t product;
+
+	return pd_mul(a, b, &product) ? product : INT64_MAX;
+}
+
+static int64_t plus(int64_t a, int64_t b)
+{
+	int64_t sum;
+
+	return pd_add(a, b, &sum) ? sum : INT64_MAX;
+}
+
+static void add_stage(const struct pd_schedule *schedule, int s, bool velocity,
+		      const struct pd_stage_memory *stage, struct pd_memory *memory)
+{
+	int64_t slots = pd_schedule_slots(schedule, s, false);
+	int64_t inboxes = pd_schedule_inboxes(schedule, s, false);
+	int64_t versions = pd_schedule_versions(schedule, s);
+	bool accumulates = schedule->group[s] > schedule->plan->stages[s].replicas;
+	int64_t weights = stage->weights_bytes;
+
+	/* a stage without parameters still counts its versions */
+	memory->weights_bytes = plus(memory->weights_bytes,
+				     times(versions, weights ? weights : PD_ALIGN));
+	memory->gradient_bytes = plus(memory->gradient_bytes, times(accumulates ? 2 : 1, weights));
+	memory->optimizer_bytes = plus(memory->optimizer_bytes, velocity ? weights : 0);
+	memory->state_bytes = plus(memory->state_bytes, stage->state_bytes);
+	memory->stash_bytes = plus(memory->stash_bytes,
+				   plus(times(slots, stage->slot_bytes),
+					times(inboxes, stage->inbox_bytes)));
+	memory->transfer_bytes = plus(memory->transfer_bytes,
+				      plus(times(2, plus(stage->gradient_in_bytes,
+							 stage->gradient_out_bytes)),
+					   stage->staging_bytes));
+	/* its stages compute one after the other */
+	if (stage->scratch_bytes > memory->scratch_bytes)
+		memory->scratch_bytes = stage->scratch_bytes;
+}
+
+bool pd_schedule_memory(const struct pd_schedule *schedule, int rank, bool velocity,
+			struct pd_memory *out_p)
+{
+	struct pd_memory memory = { .total_bytes = 0 };
+	int stages[schedule->chunks];
+	bool exact = true;
+
+	pd_schedule_stages(schedule, rank, stages);
+	for (int i = 0; i < schedule->chunks; i++) {
+		struct pd_stage_memory stage;
+
+		pd_memory_of_stage(schedule->plan, schedule->wiring, stages[i], &stage);
+		add_stage(schedule, stages[i], velocity, &stage, &memory);
+		exact &= stage.exact;
+	}
+	memory.total_bytes = plus(plus(plus(memory.weights_bytes, memory.gradient_bytes),
+				       plus(memory.optimizer_bytes, memory.state_bytes)),
+				  plus(plus(memory.stash_bytes, memory.transfer_bytes),
+				       memory.scratch_bytes));
+	*out_p = memory;
+	return exact;
+}

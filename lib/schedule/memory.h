@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The bytes that a rank allocates: a stage's sizes times the schedule's counts. */
+#ifndef PD_SCHEDULE_MEMORY_H
+#define PD_SCHEDULE_MEMORY_H
+
+#include "plan/memory.h"
+#include "schedule/schedule.h"
+
+/*
+ * Of a rank, all its stages together.  velocity: the optimizer keeps one (momentum).
+ * Returns whether the figures are those that the worker allocates, to the byte: the profile
+ * tells what the device lays out by.  Otherwise they are about right.
+ */
+bool pd_schedule_memory(const struct pd_schedule *schedule, int rank, bool velocity,
+			struct pd_memory *out_p);
+
+#endif
