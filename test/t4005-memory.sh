@@ -97,7 +97,9 @@ test_ok "nf1b" '
 	done'
 test_ok "interleaved: two and three stages on each of two ranks, and replicated" '
 	for chunks in "0 1 0 1" "0 1 0 1 0 1"; do
-		plan residual $(echo "$chunks" | sed "s/[0-9]/1/g") |
+		# six stages: no tensor may skip one
+		plan $([ "$chunks" = "0 1 0 1" ] && echo residual || echo lenet5) \
+			$(echo "$chunks" | sed "s/[0-9]/1/g") |
 			jq --arg ranks "$chunks" "(\$ranks / \" \" | map([tonumber])) as \$r |
 				.stages |= [to_entries[] | .value + {ranks: \$r[.key]}]" >base.json
 		paired interleaved flush 4
