@@ -17,6 +17,7 @@ void pd_channel_init(struct pd_channel *channel, int fd)
 	struct timeval timeout = { .tv_sec = SEND_TIMEOUT_S };
 
 	*channel = (struct pd_channel){ .fd = fd };
+	pthread_mutex_init(&channel->sending, NULL);
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
 }
 
@@ -38,6 +39,7 @@ int pd_channel_send(struct pd_channel *channel, json_t *message, struct pd_error
 	if (!text)
 		pd_bug("channel: a message that cannot be written");
 	text[length++] = '\n';          /* in place of the final zero */
+	pthread_mutex_lock(&channel->sending);
 	while (sent < length) {
 		ssize_t n = send(channel->fd, text + sent, length - sent, MSG_NOSIGNAL);
 
@@ -51,6 +53,7 @@ int pd_channel_send(struct pd_channel *channel, json_t *message, struct pd_error
 		}
 		sent += (size_t)n;
 	}
+	pthread_mutex_unlock(&channel->sending);
 	free(text);
 	return status;
 }

@@ -6,10 +6,12 @@
 #include "base/error.h"
 
 #include <jansson.h>
+#include <pthread.h>
 #include <stddef.h>
 
 struct pd_channel {
 	int fd;
+	pthread_mutex_t sending;        /* several threads may send, one receives */
 	char *buffer;
 	size_t used, capacity;
 };

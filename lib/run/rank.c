@@ -12,6 +12,7 @@
 #include "checkpoint/checkpoint.h"
 #include "data/loader.h"
 #include "launch/channel.h"
+#include "launch/pulse.h"
 #include "run/job.h"
 #include "run/saver.h"
 
@@ -41,6 +42,7 @@ struct part {
 struct rank {
 	int number;
 	struct pd_channel channel;
+	struct pd_pulse pulse;
 	struct pd_gate gate;
 	struct pd_job *job;
 	struct pd_schedule *schedule;
@@ -503,9 +505,12 @@ static int phase_done(struct rank *rank, struct pd_error *err)
 	rank->in_phase = false;
 	if (rank->phase.evaluate || rank->phase.last == rank->phase.first)
 		return 0;
+	/* waits for the other replicas, and takes large arenas along */
+	pd_pulse_begin(&rank->pulse, &rank->channel);
 	for (int i = 0; i < rank->part_count; i++)
 		if (share_state(rank, i, err) < 0 || take_end(rank, i, err) < 0)
 			return -1;
+	pd_pulse_end(&rank->pulse);
 	return 0;
 }
 
@@ -559,12 +564,14 @@ static int handle(struct rank *rank, json_t *message, struct pd_error *err)
 	} else if (pd_message_is(message, "write")) {
 		int64_t step = json_integer_value(json_object_get(message, "step"));
 
+		pd_pulse_begin(&rank->pulse, &rank->channel);
 		for (int i = 0; i < rank->part_count && status == 0; i++) {
 			status = pd_saver_write(saver_of(&rank->parts[i], step), err);
 			if (status == 0)
 				status = say(rank, json_pack("{s:s, s:I}", "event", "saved",
 							     "step", (json_int_t)step));
 		}
+		pd_pulse_end(&rank->pulse);
 	} else if (pd_message_is(message, "exit")) {
 		rank->exit = true;
 	}
@@ -666,8 +673,10 @@ static int train(struct rank *rank, struct pd_error *err)
 		case PD_WORKER_BUSY:
 			break;
 		case PD_WORKER_PAUSED:
+			pd_pulse_begin(&rank->pulse, &rank->channel);
 			if (take_pause(rank, err) < 0)
 				return -1;
+			pd_pulse_end(&rank->pulse);
 			break;
 		case PD_WORKER_DONE:
 			if (rank->in_phase && phase_done(rank, err) < 0)
@@ -724,6 +733,7 @@ static int run(struct rank *rank, struct pd_error *err)
 	json_t *message;
 	int status;
 
+	pd_pulse_begin(&rank->pulse, &rank->channel);
 	if (pd_channel_wait(&rank->channel, -1, &message) < 0)
 		return pd_error_failed(err, "the launcher is gone");
 	status = set_up(rank, message, err);
@@ -734,6 +744,7 @@ static int run(struct rank *rank, struct pd_error *err)
 		return pd_error_failed(err, "the launcher is gone");
 	status = connect_ranks(rank, message, err);
 	json_decref(message);
+	pd_pulse_end(&rank->pulse);
 	return status < 0 ? -1 : train(rank, err);
 }
 

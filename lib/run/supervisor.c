@@ -381,7 +381,7 @@ static int on_message(struct supervisor *s, int r, const json_t *message, struct
 		w->memory_bytes = json_integer_value(json_object_get(message, "memory_bytes"));
 		if (++s->ready == s->count)
 			connect_all(s);
-	} else if (pd_message_is(message, "alive")) {
+	} else if (pd_message_is(message, "alive") && json_object_get(message, "doing")) {
 		int64_t retired = json_integer_value(json_object_get(message, "retired"));
 
 		if (retired != w->retired)
@@ -441,8 +441,7 @@ static int check_silence(struct supervisor *s, struct pd_error *err)
 	for (int r = 0; r < s->count; r++) {
 		const struct watched *w = &s->ranks[r];
 
-		/* kernels are being made, or a checkpoint written: that may take longer */
-		if (now - w->heard_ns > (s->connected && !writes(s) ? SILENCE_NS : patience))
+		if (now - w->heard_ns > SILENCE_NS)
 			return rank_failed(s, r, err, "hangs: it has not answered for seconds");
 	}
 	if (!s->connected || now - s->moved_ns <= patience)
