@@ -594,7 +594,7 @@ static int say_alive(struct rank *rank)
 {
 	int64_t now = pd_now_ns();
 	struct pd_op op;
-	char name[64] = "nothing";
+	char name[64] = "";
 	bool computing = false;
 
 	if (now - rank->alive_ns < ALIVE_NS)
