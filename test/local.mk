@@ -174,3 +174,7 @@ EXTRA_DIST += test/t3001-schedule.sh test/data/small-schedule.jsonl
 # memory: predicted and allocated
 TESTS += test/t4005-memory.sh
 EXTRA_DIST += test/t4005-memory.sh
+
+# backward in two parts
+TESTS += test/t4004-split.sh
+EXTRA_DIST += test/t4004-split.sh

@@ -51,6 +51,8 @@ struct pd_net_config {
 	int first, count;
 	int64_t batch_size;
 	uint64_t seed;                  /* of parameters and dropout masks */
+	bool split;                     /* slots have room for backward in two parts; devices
+					   that cannot refuse it */
 };
 
 struct pd_net_tensor {                  /* one that crosses the stage's boundary */
@@ -84,6 +86,7 @@ struct pd_net_sizes {
 struct pd_net_layer {
 	size_t parameter_bytes;
 	size_t slot_bytes;              /* its output, if that has memory of its own, and extras */
+	size_t split_bytes;             /* what that is more where the net is split */
 	size_t scratch_bytes;           /* beside the gradients of activations */
 	size_t activation_bytes;        /* its output, when that crosses a boundary */
 	size_t state_bytes;
@@ -97,6 +100,14 @@ struct pd_loss {                        /* of one minibatch; in host memory, val
 	int64_t correct, samples;
 };
 
+/*
+ * Backward can be had in two parts, where the net was opened for that: INPUT makes the
+ * gradients of activations, and keeps in the slot what WEIGHT makes the gradients of
+ * parameters from.  Together they give the bits of ALL.  WEIGHT reads inbox, slot and
+ * weights, and writes gradients and scratch; in between neither inbox nor slot may change.
+ */
+enum pd_backward_part { PD_BACKWARD_ALL, PD_BACKWARD_INPUT, PD_BACKWARD_WEIGHT };
+
 /* What one forward or backward reads and writes.  Copied when queued. */
 struct pd_pass {
 	const void *weights;
@@ -104,6 +115,7 @@ struct pd_pass {
 	int64_t first_sample;           /* global number of the minibatch's first sample, for dropout */
 	int64_t valid;                  /* samples that count; the rest is padding */
 	bool evaluate;                  /* running statistics are used and not changed; no dropout */
+	enum pd_backward_part part;
 	struct pd_loss *loss;           /* NULL, or written by the stage that has the loss */
 };
 
@@ -134,6 +146,7 @@ struct pd_named {
 
 struct pd_device_ops {
 	const char *name;
+	bool splits;                    /* backward can be had in two parts */
 	int (*count)(void);             /* usable here; 0: none */
 	struct pd_device *(*open)(const struct pd_device_config *config, struct pd_error *err);
 	void (*close)(struct pd_device *device);
@@ -160,8 +173,8 @@ struct pd_device_ops {
 	/* Layers from to from + count - 1 (model numbers) of the stage.  (queued) */
 	int (*forward)(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
 		       int from, int count, struct pd_event *ev);
-	/* The same, from the last layer to the first.  Gradients of parameters are
-	 * overwritten, not added to.  Between calls for parts of a stage, scratch holds
+	/* The same, or one part of it, from the last layer to the first.  Gradients of parameters
+	 * are overwritten, not added to.  Between calls for parts of a stage, scratch holds
 	 * gradients of activations: the same scratch, and nothing else in between. */
 	int (*backward)(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
 			int from, int count, struct pd_event *ev);

@@ -15,7 +15,9 @@
 #define ENOUGH_NS INT64_C(8000000000)   /* of timed steps, where nobody says how many */
 #define SEED 1
 
-enum { FORWARD, BACKWARD, UPDATE, PARTS };
+/* The last three on a net of its own that can split backward, where the device has such. */
+enum { FORWARD, BACKWARD, UPDATE, SPLIT_FORWARD, INPUT, WEIGHT, PARTS };
+#define WHOLE_PARTS 3
 
 struct bench {
 	const struct pd_measure_options *options;
@@ -23,15 +25,16 @@ struct bench {
 	struct pd_gate gate;
 	struct pd_device *device;
 	struct pd_stream *stream;
-	struct pd_net *net;
+	struct pd_net *net, *split;             /* split: NULL where the device cannot */
 	struct pd_dataset data;
 	struct pd_loader *loader;
 	void *weights, *gradients, *velocity, *state, *inbox, *slot, *scratch;
+	int parts;
 	struct pd_pass pass;
 	struct pd_update update;
 	struct pd_loss loss;
-	struct pd_event *events;                /* (PARTS, layers) */
-	int64_t *samples;                       /* (PARTS, layers, MOST or iterations) */
+	struct pd_event *events;                /* (parts, layers) */
+	int64_t *samples;                       /* (parts, layers, MOST or iterations) */
 	int64_t *whole;                         /* (MOST or iterations) */
 	int64_t room, count;
 };
@@ -45,17 +48,23 @@ static int take(struct bench *b, size_t bytes, void *out_p, struct pd_error *err
 	return *(void **)out_p ? 0 : -1;
 }
 
+static size_t larger(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
+
 static int open_memory(struct bench *b, struct pd_error *err)
 {
 	const struct pd_net_sizes *sizes = b->device->ops->net_sizes(b->net);
+	const struct pd_net_sizes *split = b->split ? b->device->ops->net_sizes(b->split) : sizes;
 
 	if (take(b, sizes->weights_bytes, &b->weights, err) < 0 ||
 	    take(b, sizes->weights_bytes, &b->gradients, err) < 0 ||
 	    take(b, sizes->weights_bytes, &b->velocity, err) < 0 ||
 	    take(b, sizes->state_bytes, &b->state, err) < 0 ||
 	    take(b, sizes->inbox_bytes, &b->inbox, err) < 0 ||
-	    take(b, sizes->slot_bytes, &b->slot, err) < 0 ||
-	    take(b, sizes->scratch_bytes, &b->scratch, err) < 0)
+	    take(b, larger(sizes->slot_bytes, split->slot_bytes), &b->slot, err) < 0 ||
+	    take(b, larger(sizes->scratch_bytes, split->scratch_bytes), &b->scratch, err) < 0)
 		return -1;
 	b->pass = (struct pd_pass){
 		.weights = b->weights, .state = b->state, .gradients = b->gradients,
@@ -118,6 +127,11 @@ static int open_bench(struct bench *b, struct pd_error *err)
 	b->net = ops->net_open(b->device, &net, err);
 	if (!b->net)
 		return -1;
+	net.split = true;
+	b->parts = ops->splits ? PARTS : WHOLE_PARTS;
+	b->split = ops->splits ? ops->net_open(b->device, &net, err) : NULL;
+	if (ops->splits && !b->split)
+		return -1;
 	return open_memory(b, err) < 0 ? -1 : fill_inputs(b, err);
 }
 
@@ -134,6 +148,8 @@ static void close_bench(struct bench *b)
 			ops->free(b->device, arenas[i]);
 	if (b->net)
 		ops->net_close(b->net);
+	if (b->split)
+		ops->net_close(b->split);
 	if (b->loader)
 		pd_loader_close(b->loader);
 	if (b->device)
@@ -148,12 +164,19 @@ static void close_bench(struct bench *b)
 static int queue(struct bench *b, int part, int from, int count, struct pd_event *ev)
 {
 	const struct pd_device_ops *ops = b->options->device;
+	struct pd_net *net = part < WHOLE_PARTS ? b->net : b->split;
+	struct pd_pass pass = b->pass;
 
+	pass.part = part == INPUT ? PD_BACKWARD_INPUT
+		  : part == WEIGHT ? PD_BACKWARD_WEIGHT : PD_BACKWARD_ALL;
 	switch (part) {
 	case FORWARD:
-		return ops->forward(b->stream, b->net, &b->pass, from, count, ev);
+	case SPLIT_FORWARD:
+		return ops->forward(b->stream, net, &pass, from, count, ev);
 	case BACKWARD:
-		return ops->backward(b->stream, b->net, &b->pass, from, count, ev);
+	case INPUT:
+	case WEIGHT:
+		return ops->backward(b->stream, net, &pass, from, count, ev);
 	default:
 		return ops->update(b->stream, b->net, &b->update, from, count, ev);
 	}
@@ -176,9 +199,9 @@ static int layered_step(struct bench *b, struct pd_error *err)
 	int n = b->model->layer_count;
 	struct pd_event *last = NULL;
 
-	for (int part = 0; part < PARTS; part++)
+	for (int part = 0; part < b->parts; part++)
 		for (int i = 0; i < n; i++) {
-			int layer = part == BACKWARD ? n - 1 - i : i;
+			int layer = part == BACKWARD || part >= INPUT ? n - 1 - i : i;
 
 			if (queue_layer(b, part, layer, last) < 0)
 				return pd_error_failed(err, "%s: the device refused it",
@@ -191,15 +214,15 @@ static int layered_step(struct bench *b, struct pd_error *err)
 
 static int whole_step(struct bench *b, int64_t *ns_p, struct pd_error *err)
 {
-	struct pd_event events[PARTS] = { 0 };
+	struct pd_event events[WHOLE_PARTS] = { 0 };
 
-	for (int part = 0; part < PARTS; part++) {
+	for (int part = 0; part < WHOLE_PARTS; part++) {
 		pd_event_arm(&events[part]);
 		if (queue(b, part, 0, b->model->layer_count, &events[part]) != 0)
 			return pd_error_failed(err, "the device refused a step");
 	}
-	pd_event_wait(&events[PARTS - 1], &b->gate);
-	*ns_p = events[PARTS - 1].end_ns - events[0].start_ns;
+	pd_event_wait(&events[WHOLE_PARTS - 1], &b->gate);
+	*ns_p = events[WHOLE_PARTS - 1].end_ns - events[0].start_ns;
 	return b->gate.failed ? pd_error_failed(err, "%s", b->gate.err.text) : 0;
 }
 
@@ -227,7 +250,7 @@ static int64_t *samples_of(struct bench *b, int part, int layer)
 static int measure(struct bench *b, struct pd_error *err)
 {
 	const struct pd_measure_options *o = b->options;
-	size_t cells = PARTS * (size_t)b->model->layer_count;
+	size_t cells = (size_t)b->parts * (size_t)b->model->layer_count;
 	int64_t begun, ignored;
 
 	b->room = o->iterations ? o->iterations : MOST;
@@ -242,7 +265,7 @@ static int measure(struct bench *b, struct pd_error *err)
 	       (o->iterations || b->count < LEAST || pd_now_ns() - begun < ENOUGH_NS)) {
 		if (layered_step(b, err) < 0 || whole_step(b, &b->whole[b->count], err) < 0)
 			return -1;
-		for (int part = 0; part < PARTS; part++)
+		for (int part = 0; part < b->parts; part++)
 			for (int l = 0; l < b->model->layer_count; l++) {
 				const struct pd_event *ev =
 					&b->events[part * b->model->layer_count + l];
@@ -298,6 +321,10 @@ static void fill_layer(struct bench *b, int l, struct pd_profile_layer *out)
 	out->forward_ns = median(samples_of(b, FORWARD, l), b->count);
 	out->backward_ns = median(samples_of(b, BACKWARD, l), b->count);
 	out->update_ns = median(samples_of(b, UPDATE, l), b->count);
+	if (!b->split)
+		return;
+	out->backward_input_ns = median(samples_of(b, INPUT, l), b->count);
+	out->backward_weight_ns = median(samples_of(b, WEIGHT, l), b->count);
 }
 
 static struct pd_profile *make_profile(struct bench *b, struct pd_error *err)

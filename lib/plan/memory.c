@@ -128,6 +128,28 @@ void pd_memory_of(const struct pd_profile *profile, int first, int count, int re
 	*out_p = memory;
 }
 
+/* Whose parameters the layer uses. */
+static int owner_of(const struct pd_profile *profile, int layer)
+{
+	int shares = profile->model ? profile->model->layers[layer].shares : -1;
+
+	return shares >= 0 ? shares : layer;
+}
+
+/* Is the gradient of its output needed by the weight part of backward? */
+static bool keeps_gradient(const struct pd_profile *profile, int layer)
+{
+	return profile->layers[owner_of(profile, layer)].parameter_bytes > 0 &&
+	       (!profile->model || profile->model->layers[layer].kind != PD_LAYER_batchnorm2d);
+}
+
+int64_t pd_memory_split(const struct pd_profile *profile, int layer)
+{
+	return keeps_gradient(profile, layer)
+		? profile->layers[layer].activation_bytes
+		: profile->layers[owner_of(profile, layer)].parameter_bytes;
+}
+
 /* A stage's tensors in the numbers of pd_scratch_place: what arrives, then its layers' outputs. */
 struct stage {
 	const struct pd_profile *profile;
@@ -138,6 +160,7 @@ struct stage {
 	struct pd_scratch_layer *layers;
 	int *inputs;                    /* of all the layers */
 	bool *wants;
+	bool split;                     /* backward in two parts */
 	struct pd_stage_memory *memory;
 };
 
@@ -230,6 +253,8 @@ static void describe_layers(struct stage *s)
 			.backward_bytes = (size_t)layer->backward_workspace_bytes,
 		};
 		s->tensors[s->arriving_count + l].bytes = (size_t)layer->activation_bytes;
+		s->tensors[s->arriving_count + l].stays =
+			s->split && keeps_gradient(s->profile, s->first + l);
 		for (int i = 0; i < layer->input_count; i++, n++) {
 			s->inputs[n] = tensor_of(s, layer->inputs[i]);
 			s->wants[n] = needs_gradient(s->profile, layer->inputs[i]);
@@ -241,7 +266,8 @@ static void exactly(const struct pd_plan *plan, const struct pd_wiring *wiring, 
 		    struct pd_stage_memory *memory)
 {
 	struct stage s = { .profile = plan->profile, .first = plan->stages[stage].first_layer,
-			   .count = plan->stages[stage].layer_count, .memory = memory };
+			   .count = plan->stages[stage].layer_count, .memory = memory,
+			   .split = plan->schedule == PD_SCHEDULE_ZB_H1 };
 
 	for (int l = s.first; l < s.first + s.count; l++) {
 		const struct pd_profile_layer *layer = &s.profile->layers[l];
@@ -250,6 +276,8 @@ static void exactly(const struct pd_plan *plan, const struct pd_wiring *wiring, 
 		memory->weights_bytes += aligned(layer->parameter_bytes);
 		memory->state_bytes += aligned(layer->state_bytes);
 		memory->slot_bytes += aligned(layer->stash_bytes);
+		if (s.split)
+			memory->slot_bytes += aligned(pd_memory_split(s.profile, l));
 	}
 	memory->inbox_bytes = loaded_bytes(s.profile, s.first, s.count, true);
 	find_arriving(&s, wiring, stage);
@@ -284,8 +312,12 @@ static void roughly(const struct pd_plan *plan, const struct pd_wiring *wiring, 
 		.scratch_bytes = one.scratch_bytes,
 		.gradient_in_bytes = out_bytes, .gradient_out_bytes = in_bytes,
 	};
-	for (int l = at->first_layer; l < at->first_layer + at->layer_count; l++)
-		memory->slot_bytes += plan->profile->layers[l].stash_bytes;
+	for (int l = at->first_layer; l < at->first_layer + at->layer_count; l++) {
+		memory->slot_bytes = plus(memory->slot_bytes, plan->profile->layers[l].stash_bytes);
+		if (plan->schedule == PD_SCHEDULE_ZB_H1)
+			memory->slot_bytes = plus(memory->slot_bytes,
+						  pd_memory_split(plan->profile, l));
+	}
 }
 
 void pd_memory_of_stage(const struct pd_plan *plan, const struct pd_wiring *wiring, int stage,

@@ -45,4 +45,11 @@ struct pd_stage_memory {
 void pd_memory_of_stage(const struct pd_plan *plan, const struct pd_wiring *wiring, int stage,
 			struct pd_stage_memory *out_p);
 
+/*
+ * What a layer keeps more, for each microbatch in flight, where backward comes in two parts:
+ * the gradient of its output, from which that of its parameters is made later; those of its
+ * parameters themselves, where one kernel makes all (batchnorm2d); 0 without parameters.
+ */
+int64_t pd_memory_split(const struct pd_profile *profile, int layer);
+
 #endif

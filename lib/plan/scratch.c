@@ -66,6 +66,8 @@ static struct pd_where gradient_place(struct scratch *s, const struct pd_scratch
 
 	if (tensor->arrives)
 		return (struct pd_where){ PD_GRADIENT_OUT, tensor->out_offset };
+	if (tensor->stays)
+		return (struct pd_where){ PD_SLOT, tensor->slot_offset };
 	/* it can be made where that of the output is, which ends here */
 	if (l->in_place && l->diff_dst_at.buffer == PD_SCRATCH) {
 		extend(s, l->diff_dst_at.offset, producer);
@@ -106,6 +108,10 @@ size_t pd_scratch_place(struct pd_scratch_layer *layers, int count,
 		if (out->gradient.buffer == PD_NOWHERE && out->leaves && out->in_offset != SIZE_MAX)
 			out->gradient = (struct pd_where){ PD_GRADIENT_IN, out->in_offset };
 		l->diff_dst_at = out->gradient;
+		if (out->stays && out->gradient.buffer == PD_GRADIENT_IN) {
+			l->diff_dst_from = out->gradient;
+			l->diff_dst_at = (struct pd_where){ PD_SLOT, out->slot_offset };
+		}
 		l->offset = scratch_take(&s, l->backward_bytes, index);
 		for (int i = l->input_count - 1; i >= 0; i--) {
 			struct pd_contribution c;

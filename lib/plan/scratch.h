@@ -7,6 +7,9 @@
  * producer's, first fit.  Those of tensors that come in are made in gradient-out; those of
  * tensors that leave start from gradient-in.  The sum over the consumers is taken from the
  * last to the first, left-associated, whatever the stage.
+ *
+ * Where backward comes in two parts, a gradient that the second part reads is made in the
+ * slot; one that has arrived is copied there.
  */
 #ifndef PD_PLAN_SCRATCH_H
 #define PD_PLAN_SCRATCH_H
@@ -31,6 +34,8 @@ struct pd_scratch_tensor {
 	bool arrives, leaves;
 	size_t out_offset;              /* in gradient-out, if it arrives */
 	size_t in_offset;               /* in gradient-in, if it leaves; SIZE_MAX: has no gradient */
+	bool stays;                     /* its gradient is for the weight part too */
+	size_t slot_offset;             /* of the gradient, if it stays */
 	struct pd_where gradient;       /* set; zero before */
 };
 
@@ -44,6 +49,7 @@ struct pd_scratch_layer {
 	/* set; zero before */
 	size_t offset;
 	struct pd_where diff_dst_at;    /* the gradient of its output */
+	struct pd_where diff_dst_from;  /* to be copied from here, if that is anywhere */
 	struct pd_contribution *contributions;  /* by input; NULL: nobody wants to know */
 };
 

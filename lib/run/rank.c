@@ -121,14 +121,18 @@ static int open_loader(struct rank *rank, struct part *part, struct pd_error *er
 static int open_part(struct rank *rank, struct part *part, struct pd_error *err)
 {
 	const struct pd_plan *plan = rank->job->plan;
+	const struct pd_device_ops *device = rank->device->ops;
 	struct pd_net_config net = {
 		.model = plan->profile->model, .batch_size = plan->profile->batch_size,
 		.seed = (uint64_t)rank->job->seed,
 		.first = plan->stages[part->stage].first_layer,
-		.count = plan->stages[part->stage].layer_count,
+		.count = plan->stages[part->stage].layer_count, .split = rank->schedule->splits,
 	};
 
-	part->net = rank->device->ops->net_open(rank->device, &net, err);
+	if (net.split && !device->splits)
+		return pd_error_input(err, "schedule \"%s\": the %s device cannot split backward in"
+				      " two", pd_schedule_kind_name[plan->schedule], device->name);
+	part->net = device->net_open(rank->device, &net, err);
 	return part->net ? open_loader(rank, part, err) : -1;
 }
 

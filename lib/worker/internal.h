@@ -23,7 +23,8 @@ struct flight {
 	char *inbox;
 	struct mark *received;          /* per link in */
 	struct mark *sent;              /* per link out */
-	struct mark loaded, forward, backward;
+	struct mark loaded, forward;
+	struct mark backward, weight;   /* weight: of its own where backward comes in two parts */
 	struct pd_loss loss;
 	struct pd_batch *batch;
 	int64_t valid;                  /* samples that count */

@@ -212,12 +212,12 @@ static bool ends_group(const struct pd_worker *w, const struct chunk *c, const s
  * added to them: g0 + g1 + g2 ..., the same order for every schedule.
  */
 static int add_gradients(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
-			 struct flight *flight)
+			 struct mark *made)
 {
 	const float *parts[] = { c->gradients, c->fresh };
 	struct pd_event *ev = NULL;
 
-	c->ready = &flight->backward;
+	c->ready = made;
 	if (c->backwards++ == 0)
 		return 0;
 	if (ends_group(w, c, op)) {
@@ -229,14 +229,52 @@ static int add_gradients(struct pd_worker *w, struct chunk *c, const struct pd_o
 					  c->sizes->weights_bytes / sizeof(float), ev);
 }
 
+/* The weights of the microbatch's forward; where nobody's version is kept, the newest. */
+static void fill_backward(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
+			  struct pd_pass *pass)
+{
+	fill_pass(w, c, op, flight_of(w, c, op),
+		  latest(w) ? pd_weights_newest(&c->weights, NULL)
+			    : pd_weights_find(&c->weights, op->version), pass);
+	if (c->backwards > 0)
+		pass->gradients = c->fresh;
+}
+
+static int queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
+			  struct mark *mark, const struct pd_pass *pass)
+{
+	arm(w, mark);
+	new_entry(w, op, mark)->flight = flight_of(w, c, op);
+	return w->config.device->ops->backward(w->compute, c->net, pass, c->stage->first_layer,
+					       c->stage->layer_count, &mark->events[0]);
+}
+
+/* The second part: the minibatch's slot, inbox and version are free after it. */
+static int issue_backward_weight(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
+{
+	struct mark *mark = &flight_of(w, c, op)->weight;
+	struct pd_pass pass;
+
+	if (!may_arm(w, mark) || !may_arm(w, &c->summed))
+		return 0;
+	fill_backward(w, c, op, &pass);
+	pass.part = PD_BACKWARD_WEIGHT;
+	if (!latest(w))
+		pd_weights_done(&c->weights, op->version);
+	if (queue_backward(w, c, op, mark, &pass) != 0)
+		return -1;
+	return add_gradients(w, c, op, mark) < 0 ? -1 : 1;
+}
+
+/* All of it, or the first part. */
 static int issue_backward(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
-	const struct pd_stage *stage = c->stage;
-	struct flight *flight = flight_of(w, c, op);
+	bool whole = op->kind == PD_OP_backward;
+	struct mark *mark = &flight_of(w, c, op)->backward;
 	struct passage *in = passage_of(w, c, c->in, op), *out = passage_of(w, c, c->out, op);
 	struct pd_pass pass;
 
-	if (!may_arm(w, &flight->backward) || !may_arm(w, &c->summed))
+	if (!may_arm(w, mark) || (whole && !may_arm(w, &c->summed)))
 		return 0;
 	for (int i = 0; i < c->port_in_count; i++)      /* what it overwrites has left */
 		if (!may_arm(w, &out->transfers[i]))
@@ -244,27 +282,22 @@ static int issue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 	for (int i = 0; i < c->port_out_count; i++)
 		if (after(w, w->compute, &in->transfers[i]) < 0)
 			return -1;
-	fill_pass(w, c, op, flight,
-		  latest(w) ? pd_weights_newest(&c->weights, NULL)
-			    : pd_weights_find(&c->weights, op->version), &pass);
+	fill_backward(w, c, op, &pass);
 	pass.gradient_in = in->memory;
 	pass.gradient_out = out->memory;
-	if (c->backwards > 0)
-		pass.gradients = c->fresh;
-	if (!latest(w))
+	pass.part = whole ? PD_BACKWARD_ALL : PD_BACKWARD_INPUT;
+	if (whole && !latest(w))
 		pd_weights_done(&c->weights, op->version);
-	arm(w, &flight->backward);
-	new_entry(w, op, &flight->backward)->flight = flight;
-	if (w->config.device->ops->backward(w->compute, c->net, &pass, stage->first_layer,
-					    stage->layer_count, &flight->backward.events[0]) != 0)
+	if (queue_backward(w, c, op, mark, &pass) != 0)
 		return -1;
-	return add_gradients(w, c, op, flight) < 0 ? -1 : 1;
+	return whole && add_gradients(w, c, op, mark) < 0 ? -1 : 1;
 }
 
 /*
  * Activations go straight from slot to inbox, gradients from gradient-out to gradient-in.
  * A receive waits for the last use of its buffer: of an inbox that is the backward of the
- * minibatch that had it before (in evaluation the forward), of gradient-in the backward two
+ * minibatch that had it before (of two parts the second, in evaluation the forward), of
+ * gradient-in the backward two
  * before, which may_arm has seen retired.
  */
 static int issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
@@ -283,7 +316,8 @@ static int issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_
 	struct mark *before = op->kind == PD_OP_send_activation ? &flight->forward
 			      : op->kind == PD_OP_send_gradient ? &flight->backward
 			      : op->kind == PD_OP_recv_gradient ? NULL
-			      : op->evaluate ? &flight->forward : &flight->backward;
+			      : op->evaluate ? &flight->forward
+			      : w->config.schedule->splits ? &flight->weight : &flight->backward;
 	struct entry *entry;
 
 	if (!may_arm(w, mark))
@@ -364,6 +398,8 @@ int worker_issue(struct pd_worker *w, const struct pd_op *op, struct pd_error *e
 		[PD_OP_load] = issue_load,
 		[PD_OP_forward] = issue_forward,
 		[PD_OP_backward] = issue_backward,
+		[PD_OP_backward_input] = issue_backward,
+		[PD_OP_backward_weight] = issue_backward_weight,
 		[PD_OP_recv_activation] = issue_transfer,
 		[PD_OP_send_activation] = issue_transfer,
 		[PD_OP_recv_gradient] = issue_transfer,

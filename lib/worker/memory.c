@@ -102,6 +102,7 @@ static int slots_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 		mark_init(&flight->loaded, 1);
 		mark_init(&flight->forward, 1);
 		mark_init(&flight->backward, 1);
+		mark_init(&flight->weight, 1);
 		if (take(w, c->sizes->inbox_bytes, &flight->inbox, err) < 0)
 			return -1;
 	}
@@ -184,6 +185,7 @@ static void chunk_free(struct pd_worker *w, struct chunk *c)
 		free(flight->loaded.events);
 		free(flight->forward.events);
 		free(flight->backward.events);
+		free(flight->weight.events);
 		give(w, flight->inbox);
 	}
 	free(c->flights);

@@ -90,7 +90,7 @@ static void stage_open(struct chain *c, struct stage *s, uint64_t seed)
 {
 	struct pd_net_config config = {
 		.model = c->model, .first = s->first, .count = s->count,
-		.batch_size = c->batch, .seed = seed,
+		.batch_size = c->batch, .seed = seed, .split = c->split,
 	};
 	struct pd_error err;
 
@@ -109,8 +109,9 @@ static void stage_open(struct chain *c, struct stage *s, uint64_t seed)
 	check(c->ops->net_init(s->net, s->weights, s->state, &err) == 0, &err);
 }
 
-struct chain *chain_open(const struct pd_device_ops *ops, const struct pd_model *model,
-			 const int *cuts, int cut_count, int64_t batch, uint64_t seed, int threads)
+static struct chain *open_all(const struct pd_device_ops *ops, const struct pd_model *model,
+			      const int *cuts, int cut_count, int64_t batch, uint64_t seed,
+			      int threads, bool split)
 {
 	struct chain *c = pd_zalloc(sizeof(*c));
 	struct pd_device_config config = { .threads = threads, .gate = &c->gate };
@@ -118,6 +119,7 @@ struct chain *chain_open(const struct pd_device_ops *ops, const struct pd_model 
 
 	c->ops = ops;
 	c->model = model;
+	c->split = split;
 	c->batch = c->valid = batch;
 	check(pd_gate_init(&c->gate, &err) == 0, &err);
 	c->device = ops->open(&config, &err);
@@ -134,6 +136,19 @@ struct chain *chain_open(const struct pd_device_ops *ops, const struct pd_model 
 		stage_open(c, s, seed);
 	}
 	return c;
+}
+
+struct chain *chain_open(const struct pd_device_ops *ops, const struct pd_model *model,
+			 const int *cuts, int cut_count, int64_t batch, uint64_t seed, int threads)
+{
+	return open_all(ops, model, cuts, cut_count, batch, seed, threads, false);
+}
+
+struct chain *chain_open_split(const struct pd_device_ops *ops, const struct pd_model *model,
+			       const int *cuts, int cut_count, int64_t batch, uint64_t seed,
+			       int threads)
+{
+	return open_all(ops, model, cuts, cut_count, batch, seed, threads, true);
 }
 
 void chain_close(struct chain *c)
@@ -181,17 +196,19 @@ void chain_load(struct chain *c, const float *x, const int32_t *y)
 		}
 }
 
-static bool pass_once(struct chain *c, struct stage *s, bool back)
+static bool pass_once(struct chain *c, struct stage *s, bool back, enum pd_backward_part part)
 {
 	struct pd_pass p = {
 		.weights = s->weights, .state = s->state, .gradients = s->gradients,
 		.inbox = s->inbox, .slot = s->slot, .scratch = s->scratch, .gradient_in = s->in,
 		.gradient_out = s->out, .first_sample = c->first_sample, .valid = c->valid,
-		.evaluate = c->evaluate, .loss = &c->loss,
+		.evaluate = c->evaluate, .loss = &c->loss, .part = part,
 	};
 	int step = c->singly ? 1 : s->count;
 	struct pd_event ev;
 
+	if (part == PD_BACKWARD_WEIGHT)
+		p.gradient_in = p.gradient_out = NULL;
 	for (int done = 0; done < s->count; done += step) {
 		int from = back ? s->first + s->count - done - step : s->first + done;
 
@@ -209,7 +226,32 @@ static bool pass_once(struct chain *c, struct stage *s, bool back)
 
 static bool pass(struct chain *c, struct stage *s, bool back)
 {
-	return pass_once(c, s, back) && (!c->twice || pass_once(c, s, back));
+	enum pd_backward_part part = back && c->parts ? PD_BACKWARD_INPUT : PD_BACKWARD_ALL;
+
+	return pass_once(c, s, back, part) && (!c->twice || pass_once(c, s, back, part));
+}
+
+static void spoil(struct chain *c, void *memory, size_t bytes)
+{
+	char *rubbish = malloc(bytes ? bytes : 1);
+
+	memset(rubbish, 0xff, bytes);
+	copy(c, memory, rubbish, bytes, PD_COPY_TO_DEVICE);
+	free(rubbish);
+}
+
+static bool weight_parts(struct chain *c)
+{
+	for (int i = c->stage_count - 1; i >= 0; i--) {
+		struct stage *s = &c->stages[i];
+
+		spoil(c, s->scratch, s->sizes->scratch_bytes);
+		spoil(c, s->in, s->sizes->gradient_in_bytes);
+		spoil(c, s->out, s->sizes->gradient_out_bytes);
+		if (!pass_once(c, s, true, PD_BACKWARD_WEIGHT))
+			return false;
+	}
+	return true;
 }
 
 static const struct pd_net_tensor *find(const struct pd_net_tensor *list, int count, int tensor)
@@ -260,7 +302,7 @@ bool chain_backward(struct chain *c)
 		if (!pass(c, &c->stages[i], true))
 			return false;
 	}
-	return true;
+	return !c->parts || weight_parts(c);
 }
 
 void chain_update(struct chain *c, float rate, float momentum, float decay)

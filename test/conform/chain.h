@@ -24,6 +24,9 @@ struct chain {
 	int64_t batch, first_sample, valid;
 	bool evaluate;
 	bool singly;                    /* each layer in a call of its own */
+	bool split;                     /* the nets have room for backward in two parts */
+	bool parts;                     /* backward in two parts: all weight parts at the end, in
+					   scratch and gradients of activations that are spoilt */
 	bool twice;                     /* each stage's forward and backward run again at once */
 	int stage_count;
 	struct stage *stages;
@@ -41,6 +44,10 @@ struct pd_model *branching_model(void);
 /* Stages begin at layer 0 and at each of cuts, ascending. */
 struct chain *chain_open(const struct pd_device_ops *ops, const struct pd_model *model,
 			 const int *cuts, int cut_count, int64_t batch, uint64_t seed, int threads);
+/* The same, of nets that can split backward. */
+struct chain *chain_open_split(const struct pd_device_ops *ops, const struct pd_model *model,
+			       const int *cuts, int cut_count, int64_t batch, uint64_t seed,
+			       int threads);
 void chain_close(struct chain *c);
 /* x: [batch][elements]; y: labels. */
 void chain_load(struct chain *c, const float *x, const int32_t *y);

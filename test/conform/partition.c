@@ -2,13 +2,15 @@
 /*
  * A partition does not change a bit: a network that branches, cut at every place and at
  * many places at once, trains to the same weights, statistics and losses as in one piece;
- * so it does when each layer is run by a call of its own, or forward is run twice.
+ * so it does when each layer is run by a call of its own, or forward is run twice, or
+ * backward in two parts.
  */
 #include "chain.h"
 #include "tap.h"
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "plan/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,13 +39,11 @@ static void load(struct chain *c, int step)
 	free(x);
 }
 
-static struct result train(const struct pd_device_ops *ops, const struct pd_model *model,
-			   const int *cuts, int cut_count, int threads, bool singly)
+/* Closes the chain. */
+static struct result train_chain(struct chain *c)
 {
-	struct chain *c = chain_open(ops, model, cuts, cut_count, BATCH, SEED, threads);
 	struct result r = { .losses = { 0 } };
 
-	c->singly = singly;
 	for (int step = 0; step < STEPS; step++) {
 		load(c, step);
 		c->first_sample = step * BATCH;
@@ -60,6 +60,26 @@ static struct result train(const struct pd_device_ops *ops, const struct pd_mode
 		r.arenas[a] = chain_export(c, (enum arena)a, &r.counts[a]);
 	chain_close(c);
 	return r;
+}
+
+static struct result train(const struct pd_device_ops *ops, const struct pd_model *model,
+			   const int *cuts, int cut_count, int threads, bool singly)
+{
+	struct chain *c = chain_open(ops, model, cuts, cut_count, BATCH, SEED, threads);
+
+	c->singly = singly;
+	return train_chain(c);
+}
+
+static struct result train_split(const struct pd_device_ops *ops, const struct pd_model *model,
+				 const int *cuts, int cut_count, int threads, bool parts,
+				 bool singly)
+{
+	struct chain *c = chain_open_split(ops, model, cuts, cut_count, BATCH, SEED, threads);
+
+	c->parts = parts;
+	c->singly = singly;
+	return train_chain(c);
 }
 
 static void release(struct result *r)
@@ -118,6 +138,37 @@ static void test_device(const struct pd_device_ops *ops, const struct pd_model *
 	release(&whole);
 }
 
+/* Backward in two parts, or in one by a net that can do both: the bits are the same. */
+static void test_split(const struct pd_device_ops *ops, const struct pd_model *model, int threads)
+{
+	struct result whole = train(ops, model, NULL, 0, threads, false), other;
+	int all[64], count = 0;
+
+	other = train_split(ops, model, NULL, 0, threads, false, false);
+	ok(same(&whole, &other), "%s, %d threads: split, and in one", ops->name, threads);
+	release(&other);
+	for (int singly = 0; singly < 2; singly++) {
+		other = train_split(ops, model, NULL, 0, threads, true, singly);
+		ok(same(&whole, &other), "%s, %d threads: in two parts%s", ops->name, threads,
+		   singly ? ", layer by layer" : "");
+		release(&other);
+	}
+	for (int cut = 1; cut < model->layer_count; cut++) {
+		if (!cuttable(model, cut))
+			continue;
+		all[count++] = cut;
+		other = train_split(ops, model, &cut, 1, threads, true, false);
+		ok(same(&whole, &other), "%s, %d threads: in two parts, cut before %s", ops->name,
+		   threads, model->layers[cut].name);
+		release(&other);
+	}
+	other = train_split(ops, model, all, count, threads, true, true);
+	ok(same(&whole, &other), "%s, %d threads: in two parts, cut in %d places", ops->name,
+	   threads, count);
+	release(&other);
+	release(&whole);
+}
+
 /* A forward into the same slot, as recomputation does it, leaves the same gradients. */
 static void test_again(const struct pd_device_ops *ops, const struct pd_model *model)
 {
@@ -166,11 +217,12 @@ static void test_refusal(const struct pd_device_ops *ops, const struct pd_model 
 	ops->close(d);
 }
 
-static void test_layer_sizes(const struct pd_device_ops *ops, const struct pd_model *model)
+static void test_layer_sizes(const struct pd_device_ops *ops, const struct pd_model *model, bool split)
 {
-	struct chain *c = chain_open(ops, model, NULL, 0, BATCH, SEED, 1);
+	struct chain *c = split ? chain_open_split(ops, model, NULL, 0, BATCH, SEED, 1)
+				: chain_open(ops, model, NULL, 0, BATCH, SEED, 1);
 	const struct pd_net_sizes *sizes = c->stages[0].sizes;
-	size_t slot = 0, parameters = 0;
+	size_t slot = 0, parameters = 0, more = 0;
 
 	if (!ops->net_layer) {
 		chain_close(c);
@@ -181,11 +233,49 @@ static void test_layer_sizes(const struct pd_device_ops *ops, const struct pd_mo
 
 		ops->net_layer(c->stages[0].net, l, &layer);
 		slot += layer.slot_bytes;
+		more += layer.split_bytes;
 		parameters += layer.parameter_bytes;
 	}
-	is_int((int64_t)slot, (int64_t)sizes->slot_bytes, "%s: layers' slots add up", ops->name);
+	is_int((int64_t)slot, (int64_t)sizes->slot_bytes, "%s: layers' slots add up%s", ops->name,
+	       split ? ", split" : "");
 	is_int((int64_t)parameters, (int64_t)sizes->weights_bytes, "%s: parameters too", ops->name);
 	chain_close(c);
+	if (!split)
+		return;
+	c = chain_open(ops, model, NULL, 0, BATCH, SEED, 1);
+	is_int((int64_t)(slot - c->stages[0].sizes->slot_bytes), (int64_t)more,
+	       "%s: and are larger by what they say", ops->name);
+	chain_close(c);
+}
+
+/* What a plan counts for each layer is what the device says. */
+static void test_predicted(const struct pd_device_ops *ops, struct pd_model *model)
+{
+	struct pd_profile profile = { .model = model, .layer_count = model->layer_count };
+	size_t n = (size_t)model->layer_count;
+	struct pd_net_layer *layers = pd_calloc(n, sizeof(*layers));
+	struct chain *c = chain_open_split(ops, model, NULL, 0, BATCH, SEED, 1);
+	int wrong = 0;
+
+	profile.layers = pd_calloc(n, sizeof(*profile.layers));
+	for (int l = 0; l < model->layer_count; l++) {
+		ops->net_layer(c->stages[0].net, l, &layers[l]);
+		profile.layers[l].parameter_bytes = (int64_t)layers[l].parameter_bytes;
+		profile.layers[l].activation_bytes = (int64_t)layers[l].activation_bytes;
+	}
+	for (int l = 0; l < model->layer_count; l++) {
+		size_t predicted = pd_align((size_t)pd_memory_split(&profile, l));
+
+		if (predicted == layers[l].split_bytes)
+			continue;
+		diag("%s: %zu bytes predicted, %zu kept", model->layers[l].name, predicted,
+		     layers[l].split_bytes);
+		wrong++;
+	}
+	is_int(wrong, 0, "%s: what is kept between the parts, as predicted", ops->name);
+	chain_close(c);
+	free(layers);
+	free(profile.layers);
 }
 
 int main(void)
@@ -199,7 +289,13 @@ int main(void)
 		test_device(pd_devices[i], model, 2);
 		test_again(pd_devices[i], model);
 		test_refusal(pd_devices[i], model);
-		test_layer_sizes(pd_devices[i], model);
+		test_layer_sizes(pd_devices[i], model, false);
+		if (!pd_devices[i]->splits)
+			continue;
+		test_split(pd_devices[i], model, 1);
+		test_split(pd_devices[i], model, 2);
+		test_layer_sizes(pd_devices[i], model, true);
+		test_predicted(pd_devices[i], model);
 	}
 	pd_model_free(model);
 	return done_testing();

@@ -16,6 +16,9 @@ struct shape {                          /* a chain of one layer per stage */
 	int replicas[MOST], warmup[MOST];       /* warmup[0] -1: the usual ones */
 	int64_t forward[MOST], backward[MOST];
 	int64_t activation_bytes, parameter_bytes, latency_ns;
+	const char *schedule;                   /* NULL: 1f1b with stash */
+	int microbatches;                       /* with flush; 0: 1 */
+	int64_t input[MOST], weight[MOST];      /* both 0: the profile does not split backward */
 };
 
 static json_t *layers_of(const struct shape *shape)
@@ -33,6 +36,12 @@ static json_t *layers_of(const struct shape *shape)
 				  "backward_ns", shape->backward[s],
 				  "activation_bytes", shape->activation_bytes,
 				  "parameter_bytes", shape->parameter_bytes);
+		if (shape->input[s] || shape->weight[s]) {
+			json_object_set_new(layer, "backward_input_ns",
+					    json_integer(shape->input[s]));
+			json_object_set_new(layer, "backward_weight_ns",
+					    json_integer(shape->weight[s]));
+		}
 		if (s > 0)
 			json_array_append_new(json_object_get(layer, "inputs"),
 					      json_string(before));
@@ -79,7 +88,9 @@ static struct pd_plan *plan_of(const struct shape *shape)
 		"topology", "format", "pd-topology", "version", 1, "device", "memory_bytes", 0,
 		"levels", "count", 64, "bandwidth_bytes_per_s", INT64_C(1000000000),
 		"latency_ns", shape->latency_ns,
-		"schedule", "1f1b", "weights", "stash", "microbatches", 1,
+		"schedule", shape->schedule ? shape->schedule : "1f1b",
+		"weights", shape->schedule ? "flush" : "stash",
+		"microbatches", shape->microbatches ? shape->microbatches : 1,
 		"stages", stages_of(shape));
 	struct pd_place place = pd_place_root("made up", json);
 	struct pd_error err;
@@ -321,8 +332,88 @@ static void test_times(void)
 	pd_trace_free(trace);
 }
 
+/* Time of a rank from the beginning of its first to the end of its last of one kind. */
+static int64_t span(const struct pd_trace *trace, int rank, enum pd_op_kind last)
+{
+	int64_t begin = INT64_MAX, end = 0;
+
+	for (size_t i = 0; i < trace->count; i++) {
+		const struct pd_record *r = &trace->records[i];
+
+		if (r->op.rank == rank && r->op.kind == PD_OP_forward && r->start_ns < begin)
+			begin = r->start_ns;
+		if (r->op.rank == rank && r->op.kind == last && r->end_ns > end)
+			end = r->end_ns;
+	}
+	return end - begin;
+}
+
+/*
+ * One flushed group of m microbatches on p equal stages whose transfers take no time: the first
+ * stage idles for (p - 1)(F + B - min(F, W)) where backward is split, (p - 1)(F + B + W)
+ * where it is not.
+ */
+static void test_bubbles(void)
+{
+	static const int64_t times[][3] = {             /* F, B, W */
+		{ 10, 10, 10 }, { 10, 12, 8 }, { 10, 10, 5 }, { 10, 10, 20 }, { 10, 20, 15 },
+		{ 20, 10, 10 },
+	};
+
+	for (size_t i = 0; i < PD_COUNT(times); i++)
+		for (int p = 2; p <= MOST; p++) {
+			int64_t f = times[i][0], b = times[i][1], w = times[i][2];
+			struct shape shape = { .stages = p, .warmup = { -1 }, .schedule = "zb-h1",
+					       .microbatches = 3 * p };
+			struct pd_trace *trace;
+
+			for (int s = 0; s < p; s++) {
+				shape.replicas[s] = 1;
+				shape.forward[s] = f;
+				shape.backward[s] = b + w;
+				shape.input[s] = b;
+				shape.weight[s] = w;
+			}
+			trace = replayed(&shape, 3 * p);
+			is_int(span(trace, 0, PD_OP_backward_weight) - 3 * p * (f + b + w),
+			       (p - 1) * (f + b - (f < w ? f : w)),
+			       "zb-h1, %d stages, F B W %d %d %d", p, (int)f, (int)b, (int)w);
+			pd_trace_free(trace);
+			shape.schedule = "1f1b";
+			trace = replayed(&shape, 3 * p);
+			is_int(span(trace, 0, PD_OP_backward) - 3 * p * (f + b + w),
+			       (p - 1) * (f + b + w), "1f1b, %d stages, F B %d %d", p, (int)f,
+			       (int)(b + w));
+			pd_trace_free(trace);
+		}
+}
+
+/* Where the profile does not say, half each, the odd nanosecond in the first. */
+static void test_unsplit(void)
+{
+	const struct shape shape = { .stages = 2, .replicas = { 1, 1 }, .warmup = { -1 },
+				     .forward = { 4, 4 }, .backward = { 7, 10 },
+				     .schedule = "zb-h1", .microbatches = 4 };
+	struct pd_trace *trace = replayed(&shape, 4);
+	int64_t wrong = 0;
+
+	for (size_t i = 0; i < trace->count; i++) {
+		const struct pd_record *r = &trace->records[i];
+		int64_t took = r->end_ns - r->start_ns;
+
+		if (r->op.kind == PD_OP_backward_input)
+			wrong += took != (r->op.stage ? 5 : 4);
+		if (r->op.kind == PD_OP_backward_weight)
+			wrong += took != (r->op.stage ? 5 : 3);
+	}
+	is_int(wrong, 0, "backward in halves");
+	pd_trace_free(trace);
+}
+
 int main(void)
 {
+	test_bubbles();
+	test_unsplit();
 	test_closed_form();
 	test_replicas();
 	test_order();

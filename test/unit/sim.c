@@ -55,6 +55,8 @@ static void run_out(struct pd_sim *sim)
 		;
 }
 
+static const struct pd_pass pass;      /* all of backward */
+
 static void test_streams(void)
 {
 	const struct pd_device_ops *ops = &pd_device_sim;
@@ -69,7 +71,7 @@ static void test_streams(void)
 	pd_event_arm(&u);
 	/* b: one wait for what is queued on a only afterwards, one for what is done already */
 	ops->wait(t, &f);
-	ops->backward(t, pd_sim_net(sim, 1), NULL, 2, 1, &g);
+	ops->backward(t, pd_sim_net(sim, 1), &pass, 2, 1, &g);
 	ops->forward(s, pd_sim_net(sim, 0), NULL, 0, 2, &f);
 	ops->sum(s, NULL, NULL, 2, 5, NULL);
 	ops->update(s, pd_sim_net(sim, 0), NULL, 0, 2, &u);
@@ -241,7 +243,7 @@ static void test_dependent_transfers(void)
 	b->ops->recv(b, 2, 7, NULL, 5, &room, &received);
 	is_int(pd_sim_fabric_unmatched(fabric), 1, "one side is missing");
 	ops->wait(t, &received);
-	ops->backward(t, pd_sim_net(sim, 1), NULL, 2, 1, &g);
+	ops->backward(t, pd_sim_net(sim, 1), &pass, 2, 1, &g);
 	ok(!pd_sim_advance(sim), "a receive alone does not happen");
 	ops->forward(s, pd_sim_net(sim, 0), NULL, 0, 1, &f);
 	a->ops->send(a, 1, 7, NULL, 5, &f, &sent);

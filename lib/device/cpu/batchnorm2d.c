@@ -3,9 +3,13 @@
  * batchnorm2d as PyTorch has it: training normalises with the batch's own mean and (biased)
  * variance, which the slot keeps for backward, and moves the running ones, the variance
  * unbiased.  Evaluation takes the running ones.  A padded minibatch's padding counts.
+ *
+ * One kernel makes all its gradients: in two parts the slot keeps those of the parameters.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
+
+#include <string.h>
 
 struct batchnorm {
 	struct pd_op *train, *evaluate, *backward;
@@ -28,7 +32,7 @@ static int prepare(struct pd_cpu_layer *l, struct pd_error *err)
 		return 0;
 	l->own = b = pd_zalloc(sizeof(*b));
 	b->half = pd_align(sizeof(float) * (size_t)channels);
-	l->extra_bytes = l->state_bytes = 2 * b->half;
+	l->extra_bytes = l->state_bytes = l->split_bytes = 2 * b->half;
 	b->train = pd_op_batchnorm(dnn, PD_FORWARD, false, l->out, eps, NULL, err);
 	if (!b->train || pd_op_prepare(b->train, &b->train_scratch, &l->forward_bytes, err) < 0)
 		return -1;
@@ -88,6 +92,10 @@ static int forward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd
 static int backward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	struct batchnorm *b = l->own;
+	void *scale = l->diff_parameters[0], *shift = l->diff_parameters[1];
+	void *kept_shift = (char *)l->split + b->half;
+	size_t bytes = sizeof(float) * (size_t)l->in_shape[0]->size[0];
+	bool early = pass->part == PD_BACKWARD_INPUT;
 	const void *args[PD_ARGS] = {
 		[PD_ARG_SRC] = l->src[0],
 		[PD_ARG_SCALE] = l->parameters[0],
@@ -97,12 +105,16 @@ static int backward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct p
 		[PD_ARG_DIFF_DST] = l->diff_dst,
 		[PD_ARG_DIFF_SRC] = l->diff_src[0] ? l->diff_src[0]
 						   : (char *)l->temporary + b->unwanted,
-		[PD_ARG_DIFF_SCALE] = l->diff_parameters[0],
-		[PD_ARG_DIFF_SHIFT] = l->diff_parameters[1],
+		[PD_ARG_DIFF_SCALE] = early ? l->split : scale,
+		[PD_ARG_DIFF_SHIFT] = early ? kept_shift : shift,
 		[PD_ARG_SCRATCH] = (char *)l->temporary + b->backward_scratch,
 	};
 
-	return pd_op_run(b->backward, args, err);
+	if (pass->part != PD_BACKWARD_WEIGHT)
+		return pd_op_run(b->backward, args, err);
+	memcpy(scale, l->split, bytes);
+	memcpy(shift, kept_shift, bytes);
+	return 0;
 }
 
 const struct pd_cpu_kind pd_cpu_batchnorm2d = {

@@ -88,6 +88,7 @@ static void cpu_free(struct pd_device *device, void *ptr)
 
 const struct pd_device_ops pd_device_cpu = {
 	.name = "cpu",
+	.splits = true,
 	.count = cpu_count,
 	.open = cpu_open,
 	.close = cpu_close,

@@ -33,10 +33,12 @@ struct pd_cpu_kind {
 	bool keeps_output;      /* backward reads the output */
 	bool in_place;          /* the output may overwrite the input, and again if run again */
 	bool is_loss;           /* backward needs no gradient of the output */
+	bool splits;            /* its weight part reads the gradient of the output */
 	/* Sets the layouts and sizes below; kernels only for a layer inside the stage. */
 	int (*prepare)(struct pd_cpu_layer *l, struct pd_error *err);
 	int (*forward)(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd_error *err);
-	/* Overwrites each gradient whose pointer is not NULL. */
+	/* Overwrites each gradient whose pointer is not NULL and which is of pass->part; the
+	 * weight part is not asked of a layer without parameters. */
 	int (*backward)(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd_error *err);
 };
 
@@ -61,6 +63,7 @@ struct pd_cpu_layer {
 	const struct pd_layout *parameter[2];   /* by the first layer of those that share them */
 	bool same_memory;                       /* the output is the input, under another shape */
 	size_t extra_bytes;                     /* in the slot, besides the output */
+	size_t split_bytes;                     /* there too, from one part of backward to the other */
 	size_t state_bytes;
 	size_t forward_bytes, backward_bytes;   /* of scratch */
 	void *own;                              /* the kind's; one malloc */
@@ -69,11 +72,12 @@ struct pd_cpu_layer {
 	struct pd_where scratch;                /* of backward; that of forward is at 0 */
 	struct pd_contribution *contributions;
 	struct pd_where diff_dst_at;
-	size_t extra_offset, state_offset, added_offset, backward_room;
+	struct pd_where diff_dst_from;          /* copied from here, if that is anywhere */
+	size_t extra_offset, split_offset, state_offset, added_offset, backward_room;
 
 	/* where everything is in this pass */
 	const void **src;
-	void *dst, *extra, *state, *temporary;
+	void *dst, *extra, *split, *state, *temporary;
 	const void *parameters[2];
 	void **diff_src;
 	const void *diff_dst;
@@ -106,6 +110,7 @@ struct pd_cpu_net {
 	int first, count;
 	int64_t batch;
 	uint64_t seed;
+	bool split;
 	struct pd_cpu_layer *layers;            /* all of the model's */
 	struct pd_cpu_tensor *tensors;
 	struct pd_cpu_parameter (*parameters)[2];       /* by owner */

@@ -37,6 +37,7 @@ static int prepare(struct pd_cpu_layer *l, struct pd_error *err)
 }
 
 const struct pd_cpu_kind pd_cpu_linear = {
+	.splits = true,
 	.prepare = prepare,
 	.forward = pd_weighted_forward,
 	.backward = pd_weighted_backward,

@@ -185,6 +185,7 @@ struct pd_net *pd_cpu_net_open(struct pd_device *device, const struct pd_net_con
 	net->count = config->count;
 	net->batch = config->batch_size;
 	net->seed = config->seed;
+	net->split = config->split;
 	net->layers = pd_calloc(layers, sizeof(*net->layers));
 	net->tensors = pd_calloc((size_t)pd_model_tensors(model), sizeof(*net->tensors));
 	net->parameters = pd_calloc(layers, sizeof(*net->parameters));
@@ -251,7 +252,9 @@ void pd_cpu_net_layer(const struct pd_net *base, int layer, struct pd_net_layer 
 	*out_p = (struct pd_net_layer){
 		.parameter_bytes = net->step_bytes[layer],
 		.slot_bytes = pd_align(l->extra_bytes) +
-			(net->tensors[out].memory == out ? pd_align(net->tensors[out].bytes) : 0),
+			(net->tensors[out].memory == out ? pd_align(net->tensors[out].bytes) : 0) +
+			(net->split ? pd_align(l->split_bytes) : 0),
+		.split_bytes = pd_align(l->split_bytes),
 		.scratch_bytes = scratch > l->forward_bytes ? scratch : l->forward_bytes,
 		.state_bytes = pd_align(l->state_bytes),
 		.forward_bytes = l->forward_bytes,

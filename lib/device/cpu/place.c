@@ -7,7 +7,8 @@
  *
  * Inboxes: the tensors that come in.  Slots: for each layer its output and extras.  An output
  * lies in its input's memory where the kind allows that and nobody misses the input; that
- * is decided over the whole model.
+ * is decided over the whole model.  Where backward comes in two parts, what the second
+ * takes from the first lies there too.
  *
  * Gradients of activations and temporaries: lib/plan/scratch.
  */
@@ -124,6 +125,8 @@ static void place_slot(struct pd_cpu_net *net)
 			out->slot_offset = take(bytes, out->bytes);
 		}
 		layer->extra_offset = take(bytes, layer->extra_bytes);
+		if (net->split)
+			layer->split_offset = take(bytes, layer->split_bytes);
 	}
 }
 
@@ -180,7 +183,10 @@ static void place_scratch(struct pd_cpu_net *net)
 		};
 	for (int i = 0; i < net->count; i++) {
 		struct pd_cpu_layer *l = &net->layers[net->first + i];
+		struct pd_scratch_tensor *out = &tensors[net->model->input_count + l->index];
 
+		out->stays = net->split && l->kind->splits;
+		out->slot_offset = l->split_offset;
 		l->backward_room = backward_room(net, l);
 		layers[i] = (struct pd_scratch_layer){
 			.input_count = l->layer->input_count, .inputs = l->layer->inputs,
@@ -196,6 +202,7 @@ static void place_scratch(struct pd_cpu_net *net)
 
 		l->scratch = (struct pd_where){ PD_SCRATCH, layers[i].offset };
 		l->diff_dst_at = layers[i].diff_dst_at;
+		l->diff_dst_from = layers[i].diff_dst_from;
 	}
 	free(layers);
 	free(tensors);

@@ -56,6 +56,7 @@ int pd_weighted_prepare(struct pd_cpu_layer *l, const struct pd_weighted_ops *op
 	struct weighted *w = pd_zalloc(sizeof(*w));
 
 	l->own = w;
+	l->split_bytes = pd_layout_bytes(l->out);
 	w->ops = *ops;
 	if (pd_op_prepare(ops->forward, &w->forward_scratch, &l->forward_bytes, err) < 0 ||
 	    pd_via_prepare(l, &w->src, l->in[0], pd_op_layout(ops->forward, PD_ARG_SRC), false,
@@ -121,7 +122,9 @@ static int backward_data(struct pd_cpu_layer *l, struct weighted *w, struct pd_e
 
 int pd_weighted_backward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
-	if (backward_weights(l, l->own, err) < 0)
+	if (pass->part != PD_BACKWARD_INPUT && backward_weights(l, l->own, err) < 0)
 		return -1;
-	return l->diff_src[0] ? backward_data(l, l->own, err) : 0;
+	if (pass->part == PD_BACKWARD_WEIGHT || !l->diff_src[0])
+		return 0;
+	return backward_data(l, l->own, err);
 }

@@ -202,7 +202,10 @@ static int sim_forward(struct pd_stream *stream, struct pd_net *net, const struc
 static int sim_backward(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
 			int from, int count, struct pd_event *ev)
 {
-	const int64_t *before = device_of(stream->device)->sim->backward_ns;
+	const struct pd_sim *sim = device_of(stream->device)->sim;
+	const int64_t *before = pass->part == PD_BACKWARD_INPUT ? sim->input_ns
+			      : pass->part == PD_BACKWARD_WEIGHT ? sim->weight_ns
+			      : sim->backward_ns;
 
 	return queue(stream, before[from + count] - before[from], ev);
 }
@@ -242,6 +245,7 @@ void pd_sim_memory(const struct pd_sim *sim, int rank, int64_t *bytes_p, int64_t
 
 const struct pd_device_ops pd_device_sim = {
 	.name = "sim",
+	.splits = true,
 	.count = sim_count,
 	.open = sim_open,
 	.close = sim_close,

@@ -2,21 +2,48 @@
 /* Devices and nets made from a plan. */
 #include "base/mem.h"
 #include "device/sim/engine.h"
+#include "plan/memory.h"
 
 #include <stdlib.h>
 
 #define FIRST_ADDRESS (UINT64_C(1) << 40)
 
-static int64_t *before_each(const struct pd_profile *profile, size_t field)
+static int64_t forward_of(const struct pd_profile_layer *layer)
+{
+	return layer->forward_ns;
+}
+
+static int64_t backward_of(const struct pd_profile_layer *layer)
+{
+	return layer->backward_ns;
+}
+
+/* Where the profile does not say the parts of backward: half, and the rest. */
+static int64_t input_of(const struct pd_profile_layer *layer)
+{
+	return layer->backward_input_ns >= 0 ? layer->backward_input_ns
+					     : (layer->backward_ns + 1) / 2;
+}
+
+static int64_t weight_of(const struct pd_profile_layer *layer)
+{
+	return layer->backward_weight_ns >= 0 ? layer->backward_weight_ns
+					      : layer->backward_ns - input_of(layer);
+}
+
+static int64_t update_of(const struct pd_profile_layer *layer)
+{
+	return layer->update_ns;
+}
+
+static int64_t *before_each(const struct pd_profile *profile,
+			    int64_t (*time_of)(const struct pd_profile_layer *layer))
 {
 	int64_t *before = pd_calloc((size_t)profile->layer_count + 1, sizeof(*before));
 
-	for (int l = 0; l < profile->layer_count; l++) {
-		const char *layer = (const char *)&profile->layers[l];
-
-		if (!pd_add(before[l], *(const int64_t *)(layer + field), &before[l + 1]))
+	for (int l = 0; l < profile->layer_count; l++)
+		if (!pd_add(before[l], time_of(&profile->layers[l]), &before[l + 1]))
 			pd_bug("profile %s: the sum of its times overflows", profile->name);
-	}
 	return before;
 }
 
@@ -58,7 +85,8 @@ static struct pd_net_tensor *tensors_of(const struct pd_plan *plan,
 }
 
 /*
- * An inbox: the tensors that arrive.  A slot: what each layer keeps.  A tensor that leaves lies
+ * An inbox: the tensors that arrive.  A slot: what each layer keeps, also from one part of
+ * backward to the other.  A tensor that leaves lies
  * where its layer keeps it, one that is passed on where it arrived.
  */
 static void lay_out_slot(const struct pd_plan *plan, const struct pd_stage *stage,
@@ -87,6 +115,8 @@ static void lay_out_slot(const struct pd_plan *plan, const struct pd_stage *stag
 			sizes->out[out++].offset = sizes->slot_bytes;
 		}
 		sizes->slot_bytes += pd_align(bytes);
+		if (plan->schedule == PD_SCHEDULE_ZB_H1)
+			sizes->slot_bytes += pd_align((size_t)pd_memory_split(plan->profile, l));
 	}
 }
 
@@ -132,10 +162,11 @@ struct pd_sim *pd_sim_new(const struct pd_plan *plan, const struct pd_wiring *wi
 	sim->rank_count = plan->rank_count;
 	sim->ready = pd_calloc((size_t)sim->rank_count, sizeof(*sim->ready));
 	sim->is_ready = pd_calloc((size_t)sim->rank_count, sizeof(*sim->is_ready));
-	sim->forward_ns = before_each(plan->profile, offsetof(struct pd_profile_layer, forward_ns));
-	sim->backward_ns = before_each(plan->profile,
-				       offsetof(struct pd_profile_layer, backward_ns));
-	sim->update_ns = before_each(plan->profile, offsetof(struct pd_profile_layer, update_ns));
+	sim->forward_ns = before_each(plan->profile, forward_of);
+	sim->backward_ns = before_each(plan->profile, backward_of);
+	sim->input_ns = before_each(plan->profile, input_of);
+	sim->weight_ns = before_each(plan->profile, weight_of);
+	sim->update_ns = before_each(plan->profile, update_of);
 	sim->stage_count = plan->stage_count;
 	sim->sizes = pd_calloc((size_t)sim->stage_count, sizeof(*sim->sizes));
 	for (int s = 0; s < plan->stage_count; s++)
@@ -165,6 +196,8 @@ void pd_sim_free(struct pd_sim *sim)
 	free(sim->sizes);
 	free(sim->forward_ns);
 	free(sim->backward_ns);
+	free(sim->input_ns);
+	free(sim->weight_ns);
 	free(sim->update_ns);
 	free(sim);
 }
