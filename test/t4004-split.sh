@@ -35,6 +35,7 @@ for replicas in "1" "1 1" "1 1 1" "1 1 1 1"; do
 			agree residual $microbatches 22 $replicas'
 	done
 done
+test_ok "residual, stages 1 1, 10 microbatches" 'agree residual 10 20 1 1'
 test_ok "residual, stages 2 2, 6 microbatches" 'agree residual 6 22 2 2'
 test_ok "residual, stages 2 1, 4 microbatches" 'agree residual 4 22 2 1'
 test_ok "lenet5, three stages, 4 microbatches" 'agree lenet5 4 30 1 1 1'

@@ -500,3 +500,14 @@ json_t *pd_profile_json(const struct pd_profile *profile)
 	json_object_set_new(object, "layers", layers);
 	return object;
 }
+
+int64_t pd_profile_input_ns(const struct pd_profile_layer *layer)
+{
+	return layer->backward_input_ns >= 0 ? layer->backward_input_ns
+					     : (layer->backward_ns + 1) / 2;
+}
+
+int64_t pd_profile_weight_ns(const struct pd_profile_layer *layer)
+{
+	return layer->backward_weight_ns >= 0 ? layer->backward_weight_ns : layer->backward_ns / 2;
+}

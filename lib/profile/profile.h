@@ -53,6 +53,10 @@ void pd_profile_free(struct pd_profile *profile);
  * model the inputs that are not layers are left out, as in the fields.
  */
 json_t *pd_profile_json(const struct pd_profile *profile);
+/* The parts of a layer's backward; where the device could not split it, half (rounded up)
+ * and the rest. */
+int64_t pd_profile_input_ns(const struct pd_profile_layer *layer);
+int64_t pd_profile_weight_ns(const struct pd_profile_layer *layer);
 /* The layer called name, or -1. */
 int pd_profile_find(const struct pd_profile *profile, const char *name);
 

@@ -52,15 +52,12 @@ static void price_time(struct pd_stage_price *price, const struct pd_plan *plan,
 
 		price->forward_ns = plus(price->forward_ns, layer->forward_ns);
 		price->backward_ns = plus(price->backward_ns, layer->backward_ns);
-		/* where the device could not tell its parts, each takes half */
 		price->backward_input_ns = plus(price->backward_input_ns,
-						layer->backward_input_ns >= 0
-						? layer->backward_input_ns
-						: layer->backward_ns / 2);
+						pd_profile_input_ns(layer));
+		price->backward_weight_ns = plus(price->backward_weight_ns,
+						 pd_profile_weight_ns(layer));
 		price->update_ns = plus(price->update_ns, layer->update_ns);
 	}
-	if (price->backward_input_ns > price->backward_ns)
-		price->backward_input_ns = price->backward_ns;
 }
 
 /* Where the profile says what the device lays out by: the bytes that are allocated. */
@@ -103,6 +100,9 @@ static void price_memory(struct pd_stage_price *price, const struct pd_plan *pla
 			      price->arriving_bytes;
 	if (price->loaded_bytes < 0)    /* sizes that do not fit in 63 bits */
 		price->loaded_bytes = 0;
+	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count &&
+	     plan->schedule == PD_SCHEDULE_ZB_H1; l++)
+		price->slot_bytes = plus(price->slot_bytes, pd_memory_split(plan->profile, l));
 	price->weights_bytes = two.weights_bytes - one.weights_bytes;
 	price->fixed_bytes = plus(plus(plus(one.gradient_bytes, one.optimizer_bytes),
 				       plus(one.transfer_bytes, one.scratch_bytes)),
@@ -143,7 +143,7 @@ int64_t pd_price_duration_ns(const struct pd_prices *prices, const struct pd_op 
 	case PD_OP_backward_input:
 		return price->backward_input_ns;
 	case PD_OP_backward_weight:
-		return price->backward_ns - price->backward_input_ns;
+		return price->backward_weight_ns;
 	case PD_OP_allreduce:
 		return price->allreduce_ns;
 	case PD_OP_step:

@@ -217,7 +217,8 @@ static void test_refusal(const struct pd_device_ops *ops, const struct pd_model 
 	ops->close(d);
 }
 
-static void test_layer_sizes(const struct pd_device_ops *ops, const struct pd_model *model, bool split)
+static void test_layer_sizes(const struct pd_device_ops *ops, const struct pd_model *model,
+			     bool split)
 {
 	struct chain *c = split ? chain_open_split(ops, model, NULL, 0, BATCH, SEED, 1)
 				: chain_open(ops, model, NULL, 0, BATCH, SEED, 1);

@@ -18,19 +18,6 @@ static int64_t backward_of(const struct pd_profile_layer *layer)
 	return layer->backward_ns;
 }
 
-/* Where the profile does not say the parts of backward: half, and the rest. */
-static int64_t input_of(const struct pd_profile_layer *layer)
-{
-	return layer->backward_input_ns >= 0 ? layer->backward_input_ns
-					     : (layer->backward_ns + 1) / 2;
-}
-
-static int64_t weight_of(const struct pd_profile_layer *layer)
-{
-	return layer->backward_weight_ns >= 0 ? layer->backward_weight_ns
-					      : layer->backward_ns - input_of(layer);
-}
-
 static int64_t update_of(const struct pd_profile_layer *layer)
 {
 	return layer->update_ns;
@@ -164,8 +151,8 @@ struct pd_sim *pd_sim_new(const struct pd_plan *plan, const struct pd_wiring *wi
 	sim->is_ready = pd_calloc((size_t)sim->rank_count, sizeof(*sim->is_ready));
 	sim->forward_ns = before_each(plan->profile, forward_of);
 	sim->backward_ns = before_each(plan->profile, backward_of);
-	sim->input_ns = before_each(plan->profile, input_of);
-	sim->weight_ns = before_each(plan->profile, weight_of);
+	sim->input_ns = before_each(plan->profile, pd_profile_input_ns);
+	sim->weight_ns = before_each(plan->profile, pd_profile_weight_ns);
 	sim->update_ns = before_each(plan->profile, update_of);
 	sim->stage_count = plan->stage_count;
 	sim->sizes = pd_calloc((size_t)sim->stage_count, sizeof(*sim->sizes));
