@@ -388,6 +388,39 @@ static void test_bubbles(void)
 		}
 }
 
+/* What arrives waits for the weight part of the microbatch that had the inbox before. */
+static void test_inboxes(void)
+{
+	const struct shape shape = { .stages = 3, .replicas = { 1, 1, 1 }, .warmup = { -1 },
+				     .forward = { 1, 1, 1 }, .backward = { 3, 52, 52 },
+				     .input = { 2, 2, 2 }, .weight = { 1, 50, 50 },
+				     .schedule = "zb-h1", .microbatches = 24,
+				     .activation_bytes = 3 };
+	struct pd_trace *trace = replayed(&shape, 24);
+	struct pd_error err;
+	struct pd_schedule *schedule = pd_schedule_new(trace->plan, &err);
+	int64_t done[3][24] = { 0 }, wrong = 0, reused = 0;
+
+	for (size_t i = 0; i < trace->count; i++)
+		if (trace->records[i].op.kind == PD_OP_backward_weight)
+			done[trace->records[i].op.stage][trace->records[i].op.microbatch] =
+				trace->records[i].end_ns;
+	for (size_t i = 0; i < trace->count; i++) {
+		const struct pd_record *r = &trace->records[i];
+		int64_t before = r->op.microbatch -
+				 pd_schedule_inboxes(schedule, r->op.stage, false);
+
+		if (r->op.kind != PD_OP_recv_activation || before < 0)
+			continue;
+		reused++;
+		wrong += r->start_ns < done[r->op.stage][before];
+	}
+	ok(reused > 30, "%d times an inbox is used again", (int)reused);
+	is_int(wrong, 0, "after the weight part");
+	pd_schedule_free(schedule);
+	pd_trace_free(trace);
+}
+
 /* Where the profile does not say, half each, the odd nanosecond in the first. */
 static void test_unsplit(void)
 {
@@ -414,6 +447,7 @@ int main(void)
 {
 	test_bubbles();
 	test_unsplit();
+	test_inboxes();
 	test_closed_form();
 	test_replicas();
 	test_order();
