@@ -7,15 +7,18 @@
 #include <inttypes.h>
 #include <string.h>
 
+#define BETA_MOST 0.999999         /* at 1 nothing would ever be learned */
+
 static struct pd_job job = {
-	.device = "auto", .epochs = -1, .minibatches = -1, .seed = 1, .rate = 0.01,
-	.momentum = 0.9, .evaluate = true, .resume_step = -1,
+	.device = "auto", .epochs = -1, .minibatches = -1, .seed = 1, .evaluate = true,
+	.resume_step = -1,
+	.optimizer = { .rate = 0.01, .momentum = 0.9, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,
+		       .step_epochs = 30, .gamma = 0.1, .power = 2 },
 };
 static struct pd_supervision how = { .timeout_s = 300, .keep = 2 };
 static bool synthetic, resume, no_evaluate;
 static int64_t keep = 2;
-static int optimizer;
-static const char *const optimizers[] = { "sgd", NULL };
+static int optimizer, schedule;
 
 static const struct pd_opt options[] = {
 	{ "device", 'd', PD_OPT_STRING, "NAME", "auto, cpu or cuda (default: auto)", &job.device },
@@ -23,10 +26,27 @@ static const struct pd_opt options[] = {
 	{ "synthetic", 0, PD_OPT_FLAG, NULL, "made-up data of the model's shape", &synthetic },
 	{ "epochs", 'e', PD_OPT_COUNT, "N", "train N epochs in all (default: 1)", &job.epochs },
 	{ "minibatches", 'm', PD_OPT_COUNT, "N", "train N minibatches in all", &job.minibatches },
-	{ "optimizer", 0, PD_OPT_CHOICE, "NAME", "sgd (default)", &optimizer, .choices = optimizers },
-	{ "lr", 0, PD_OPT_REAL, "X", "learning rate, per minibatch (default: 0.01)", &job.rate, 0, 1e6 },
-	{ "momentum", 0, PD_OPT_REAL, "X", "momentum (default: 0.9)", &job.momentum, 0, 1 },
-	{ "weight-decay", 0, PD_OPT_REAL, "X", "L2 penalty (default: 0)", &job.weight_decay, 0, 1e3 },
+	{ "optimizer", 0, PD_OPT_CHOICE, "NAME", "sgd (default), adam or adamw", &optimizer,
+	  .choices = pd_update_kind_name },
+	{ "lr", 0, PD_OPT_REAL, "X", "learning rate, per minibatch (default: 0.01)",
+	  &job.optimizer.rate, 0, 1e6 },
+	{ "momentum", 0, PD_OPT_REAL, "X", "of sgd (default: 0.9)", &job.optimizer.momentum, 0, 1 },
+	{ "beta1", 0, PD_OPT_REAL, "X", "of adam, first moment (default: 0.9)",
+	  &job.optimizer.beta1, 0, BETA_MOST },
+	{ "beta2", 0, PD_OPT_REAL, "X", "of adam, second moment (default: 0.999)",
+	  &job.optimizer.beta2, 0, BETA_MOST },
+	{ "epsilon", 0, PD_OPT_REAL, "X", "of adam (default: 1e-8)", &job.optimizer.eps, 1e-30, 1 },
+	{ "weight-decay", 0, PD_OPT_REAL, "X", "L2 penalty, of adamw decay (default: 0)",
+	  &job.optimizer.weight_decay, 0, 1e3 },
+	{ "lr-schedule", 0, PD_OPT_CHOICE, "NAME", "constant (default), step, polynomial or cosine",
+	  &schedule, .choices = pd_lr_schedule_name },
+	{ "lr-step", 0, PD_OPT_COUNT, "EPOCHS", "of step: between changes (default: 30)",
+	  &job.optimizer.step_epochs, 1, 1e12 },
+	{ "lr-gamma", 0, PD_OPT_REAL, "X", "of step: the factor of each (default: 0.1)",
+	  &job.optimizer.gamma, 0, 1 },
+	{ "lr-power", 0, PD_OPT_REAL, "X", "of polynomial (default: 2)", &job.optimizer.power, 0, 100 },
+	{ "lr-warmup", 0, PD_OPT_COUNT, "N", "minibatches of linear warm-up (default: 0)",
+	  &job.optimizer.warmup, 0, 1e12 },
 	{ "seed", 's', PD_OPT_COUNT, "N", "of parameters, order of samples, dropout (default: 1)",
 	  &job.seed },
 	{ "threads", 't', PD_OPT_COUNT, "N", "threads per worker (default: its share of the cores)",
@@ -70,6 +90,8 @@ static int check_options(struct pd_error *err)
 	if (job.trace && strcmp(job.trace, "-") == 0)
 		return pd_error_input(err, "--trace: expected a file, found \"-\": standard output"
 				      " is for reports");
+	job.optimizer.kind = (enum pd_update_kind)optimizer;
+	job.optimizer.schedule = (enum pd_lr_schedule)schedule;
 	job.evaluate = !no_evaluate;
 	how.keep = (int)keep;
 	return 0;

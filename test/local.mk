@@ -178,3 +178,10 @@ EXTRA_DIST += test/t4005-memory.sh
 # backward in two parts
 TESTS += test/t4004-split.sh
 EXTRA_DIST += test/t4004-split.sh
+
+# optimizers and learning rates
+check_PROGRAMS += test/unit/optimizer
+TESTS += test/unit/optimizer
+test_unit_optimizer_SOURCES = test/unit/optimizer.c
+test_unit_optimizer_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_optimizer_LDADD = $(UNIT_LIBS)

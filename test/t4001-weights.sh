@@ -43,6 +43,37 @@ test_ok "without momentum" '
 	sgd="--lr=0.002 --momentum=0"
 	equals 21'
 
+# Optimizers and learning rates.
+adam="--optimizer=adam --lr=0.003 --weight-decay=0.01"
+for schedule in "cosine --lr-warmup=6" "polynomial --lr-power=1.5" "step --lr-step=1 --lr-gamma=0.3"; do
+	test_ok "adam, learning rate $schedule" '
+		plan residual 1 1 >plan.json
+		sgd="$adam --lr-schedule=$schedule"
+		equals 25'
+done
+test_ok "adam, replicas and partial groups over epochs of 27" '
+	plan residual 2 1 >plan.json
+	sgd="$adam --beta1=0.8 --beta2=0.99 --epsilon=1e-6 --lr-schedule=cosine --lr-warmup=30"
+	equals 61 --data=data'
+test_ok "adamw" '
+	plan residual 1 1 1 >plan.json
+	sgd="--optimizer=adamw --lr=0.003 --weight-decay=0.01"
+	equals 25'
+test_ok "sgd, learning rate cosine with a warm-up" '
+	plan residual 1 2 >plan.json
+	sgd="--lr=0.002 --lr-schedule=cosine --lr-warmup=4"
+	equals 25'
+test_ok "another warm-up, schedule or optimizer gives other weights" '
+	plan residual 1 1 >plan.json
+	train ck-adam plan.json $adam --lr-schedule=cosine --lr-warmup=6 --synthetic --minibatches=15
+	for other in "$adam --lr-schedule=cosine --lr-warmup=7" \
+		     "$adam --lr-schedule=polynomial --lr-warmup=6" \
+		     "$adam --lr-schedule=cosine --lr-warmup=6 --optimizer=adamw" \
+		     "$adam --lr-schedule=cosine --lr-warmup=6 --beta2=0.9991"; do
+		"$serial" $other --minibatches=15 --output=serial plan.json
+		status 1 "$same" serial "$(at ck-adam 15)"
+	done'
+
 # The comparison can fail.
 test_ok "another choice of versions gives other weights" '
 	plan residual 1 1 1 >plan.json

@@ -108,6 +108,12 @@ test_ok "interleaved: two and three stages on each of two ranks, and replicated"
 	plan residual 2 2 2 2 | jq "(.stages[0, 2].ranks) = [0, 1] |
 		(.stages[1, 3].ranks) = [2, 3]" >base.json
 	paired interleaved flush 4'
+test_ok "adam has two moments, and two are predicted" '
+	plan residual 2 1 >plan.json
+	as_predicted --minibatches=2
+	with=$(jq ".memory_bytes[0]" last)
+	as_predicted --minibatches=2 --optimizer=adam
+	[ "$(jq ".memory_bytes[0]" last)" -gt "$with" ]'
 test_ok "without momentum there is no velocity, and none is predicted" '
 	plan residual 1 1 >plan.json
 	as_predicted --minibatches=1

@@ -132,6 +132,32 @@ test_ok "the comparison can fail: the switch at another minibatch" '
 		plan-1-1-1
 	status 1 "$same" serial "$(at ck 40)"'
 
+# with Adam: both moments and the count of updates go on
+adam="--optimizer=adam --lr=0.003 --lr-schedule=step --lr-step=1 --lr-warmup=20"
+for with in plan-1-1-1 plan-2-1; do
+	test_ok "adam, $with, resumed at 14 and 26" "
+		sgd=\$adam
+		rm -rf ck-$with
+		resumed $with 40 14 26
+		rm -rf ck-$with"
+done
+test_ok "adam, from three stages to two replicas at an odd minibatch" '
+	sgd=$adam
+	switched plan-1-1-1 13 plan-2-1 40'
+test_ok "a rate that depends on the length of the run, resumed under the same length" '
+	sgd="--optimizer=adamw --lr=0.003 --weight-decay=0.1 --lr-schedule=cosine --lr-warmup=9"
+	rm -rf ck ck-whole
+	train ck plan-1-1-1 $sgd --data=data --minibatches=40 --checkpoint-every=5 --keep=99 >out
+	mkdir ck-whole
+	for step in 20 25 27 32 37 40; do
+		mv "$(at ck $step)" ck-whole
+	done
+	cp -r ck ck-again
+	train ck plan-1-1-1 $sgd --data=data --minibatches=40 --resume >out
+	diff -r "$(at ck-whole 40)" "$(at ck 40)"
+	train ck-again plan-1-1-1 $sgd --data=data --minibatches=40 --resume --lr-warmup=16 >out
+	status 1 "$same" "$(at ck-whole 40)" "$(at ck-again 40)"'
+
 # refused WORDS OPTION... : one sentence, exit status 2, nothing started
 refused() {
 	words=$1
@@ -153,6 +179,20 @@ test_ok "another model is refused" '
 	profile "$MODELS/mlp.json" 4 >mlp
 	plan mlp 1 >plan-mlp
 	refused "residual" --checkpoint=ck-seed --resume --minibatches=5 plan-mlp'
+test_ok "another optimizer is refused" '
+	refused "optimizer=sgd" --checkpoint=ck-seed --resume --minibatches=5 --optimizer=adam plan-1
+	train ck-adam plan-1 --synthetic --minibatches=3 --optimizer=adam >out
+	refused "optimizer=adam, found --optimizer=adamw" --checkpoint=ck-adam --resume \
+		--minibatches=5 --optimizer=adamw plan-1
+	refused "optimizer=adam" --checkpoint=ck-adam --resume --minibatches=5 plan-1'
+test_ok "a checkpoint of adam that lacks a moment is refused" '
+	sed "s/\.second/.secone/g" "$(at ck-adam 3)"/stage-0.safetensors >changed
+	mv changed "$(at ck-adam 3)"/stage-0.safetensors
+	status 2 pd-run --synthetic --checkpoint=ck-adam --resume --minibatches=5 --optimizer=adam \
+		plan-1 2>err >out
+	cat err
+	one_line err
+	grep -q "no tensor.*second" err'
 test_ok "a directory that holds checkpoints is refused without --resume" '
 	refused "holds checkpoints" --checkpoint=ck-seed --minibatches=5 plan-1'
 test_ok "a directory without any is refused with --resume" '

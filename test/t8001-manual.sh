@@ -102,7 +102,7 @@ for page in "$man"/*.1; do
 		continue
 	fi
 	test_ok "$program: the options in --help are those in the page" '
-		"$program" --help | sed -n "s/^  \(-\([a-zA-Z]\),\|   \) --\([a-z-]*\).*/\2 \3/p" |
+		"$program" --help | sed -n "s/^  \(-\([a-zA-Z]\),\|   \) --\([a-z0-9-]*\).*/\2 \3/p" |
 			sort >expected
 		sed "s/\\\\-/-/g" "$page" | awk "/^\.It Fl/ {
 			letter = \"\"

@@ -14,8 +14,8 @@
  *     supervisor  pd_checkpoint_finish, or pd_checkpoint_abandon
  *
  * Tensors are found by name, whatever stage had them: "LAYER.weight" is the newest version,
- * "LAYER.weight@STEP" an older one, "LAYER.weight.velocity" its momentum, and
- * "LAYER.running_mean" the like of a state.
+ * "LAYER.weight@STEP" an older one, "LAYER.weight.velocity" its first moment,
+ * "LAYER.weight.second" its second one, and "LAYER.running_mean" the like of a state.
  */
 #ifndef PD_CHECKPOINT_CHECKPOINT_H
 #define PD_CHECKPOINT_CHECKPOINT_H

@@ -65,7 +65,7 @@ struct pd_net_tensor {                  /* one that crosses the stage's boundary
 };
 
 struct pd_net_sizes {
-	size_t weights_bytes;           /* = gradient = velocity: the same layout, elementwise f32 */
+	size_t weights_bytes;           /* = gradient = moments: the same layout, elementwise f32 */
 	size_t state_bytes;
 	size_t inbox_bytes, slot_bytes;
 	size_t scratch_bytes;
@@ -120,15 +120,25 @@ struct pd_pass {
 };
 
 /*
- * SGD with momentum as PyTorch has it, one pass over each element:
+ * One pass over each element, from `weights` to `next`, which may be the same, as PyTorch has
+ * it.  SGD with momentum; velocity is NULL without:
  *     g = gradient + weight_decay * w;  v = momentum * v + g;  w' = w - rate * v
- * from `weights` to `next`, which may be the same.  velocity is NULL without momentum.
+ * Adam, where v is the first moment, s the second, and this is update number t = count, from 1:
+ *     g = gradient + weight_decay * w
+ *     v = beta1 * v + (1 - beta1) * g;  s = beta2 * s + (1 - beta2) * g * g
+ *     w' = w - rate / (1 - beta1^t) * v / (sqrt(s) / sqrt(1 - beta2^t) + eps)
+ * AdamW is Adam with g = gradient, and  w' = (1 - rate * weight_decay) * w - ...  instead.
  */
+enum pd_update_kind { PD_SGD, PD_ADAM, PD_ADAMW };
+
 struct pd_update {
+	enum pd_update_kind kind;
 	const void *weights;
-	void *next, *velocity;
+	void *next, *velocity, *second;         /* second: of Adam, AdamW */
 	const void *gradients;
-	float rate, momentum, weight_decay;
+	double rate, momentum, weight_decay;
+	double beta1, beta2, eps;               /* of Adam, AdamW */
+	int64_t count;
 };
 
 enum pd_copy { PD_COPY_TO_DEVICE, PD_COPY_TO_HOST, PD_COPY_WITHIN };
@@ -137,7 +147,7 @@ enum pd_copy { PD_COPY_TO_DEVICE, PD_COPY_TO_HOST, PD_COPY_WITHIN };
 enum pd_part { PD_PART_PARAMETER, PD_PART_STATE };
 struct pd_named {
 	char name[160];                 /* "conv1.weight", "bn1.running_mean" */
-	enum pd_part part;              /* PARAMETER: in weights, gradients, velocity arenas alike */
+	enum pd_part part;              /* PARAMETER: in weights, gradients, moments arenas alike */
 	int layer;
 	int dims;
 	int64_t size[4];

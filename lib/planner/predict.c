@@ -94,7 +94,7 @@ static void exact_memory(struct pd_plan *plan)
 	for (int s = 0; schedule && s < plan->stage_count; s++) {
 		struct pd_memory memory;
 
-		if (pd_schedule_memory(schedule, plan->stages[s].ranks[0], true, &memory))
+		if (pd_schedule_memory(schedule, plan->stages[s].ranks[0], 1, &memory))
 			plan->stages[s].memory_bytes = memory.total_bytes;
 	}
 	pd_schedule_free(schedule);

@@ -52,7 +52,7 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 			.device = pd_sim_device(replay->sim, r), .stages = nets,
 			.transport = pd_sim_transport(replay->fabric, r),
 			.batch_size = plan->profile->batch_size,
-			.sgd = { .momentum = 1 },       /* its buffer counts as memory */
+			.optimizer = { .momentum = 1 },       /* its buffer counts as memory */
 			.retired = options->retired, .context = options->context,
 		};
 

@@ -12,18 +12,47 @@
 
 #define SYNTHETIC_MINIBATCHES 10
 
+static json_t *optimizer_json(const struct pd_optimizer *o)
+{
+	return json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:I, s:f, s:f, s:I}",
+			 "kind", o->kind, "rate", o->rate, "momentum", o->momentum,
+			 "beta1", o->beta1, "beta2", o->beta2, "eps", o->eps,
+			 "weight_decay", o->weight_decay, "schedule", o->schedule,
+			 "step_epochs", (json_int_t)o->step_epochs, "gamma", o->gamma,
+			 "power", o->power, "warmup", (json_int_t)o->warmup);
+}
+
+static int optimizer_parse(json_t *value, struct pd_optimizer *o)
+{
+	json_int_t step_epochs, warmup;
+	int kind, schedule;
+
+	if (json_unpack(value, "{s:i, s:F, s:F, s:F, s:F, s:F, s:F, s:i, s:I, s:F, s:F, s:I}",
+			"kind", &kind, "rate", &o->rate, "momentum", &o->momentum,
+			"beta1", &o->beta1, "beta2", &o->beta2, "eps", &o->eps,
+			"weight_decay", &o->weight_decay, "schedule", &schedule,
+			"step_epochs", &step_epochs, "gamma", &o->gamma, "power", &o->power,
+			"warmup", &warmup) < 0)
+		return -1;
+	o->kind = (enum pd_update_kind)kind;
+	o->schedule = (enum pd_lr_schedule)schedule;
+	o->step_epochs = step_epochs;
+	o->warmup = warmup;
+	return 0;
+}
+
 json_t *pd_job_json(const struct pd_job *job)
 {
 	return json_pack("{s:s, s:o, s:s, s:s*, s:s*, s:s*, s:I, s:I, s:I, s:I, s:I,"
-			 " s:f, s:f, s:f, s:b, s:I}",
+			 " s:o, s:b, s:I}",
 			 "event", "job", "plan", pd_plan_json(job->plan), "device", job->device,
 			 "data", job->data, "checkpoint", job->checkpoint, "trace", job->trace,
 			 "epochs", (json_int_t)job->epochs,
 			 "minibatches", (json_int_t)job->minibatches,
 			 "checkpoint_every", (json_int_t)job->checkpoint_every,
 			 "seed", (json_int_t)job->seed, "threads", (json_int_t)job->threads,
-			 "rate", job->rate, "momentum", job->momentum,
-			 "weight_decay", job->weight_decay, "evaluate", (int)job->evaluate,
+			 "optimizer", optimizer_json(&job->optimizer),
+			 "evaluate", (int)job->evaluate,
 			 "resume_step", (json_int_t)job->resume_step);
 }
 
@@ -32,16 +61,17 @@ struct pd_job *pd_job_parse(json_t *value, struct pd_error *err)
 	struct pd_place root = pd_place_root("job", value), plan = pd_place_key(&root, "plan");
 	struct pd_job *job = pd_zalloc(sizeof(*job));
 	json_int_t epochs, minibatches, every, seed, threads, resume;
+	json_t *optimizer;
 	int evaluate;
 
 	job->json = json_incref(value);
-	if (json_unpack(value, "{s:s, s?s, s?s, s?s, s:I, s:I, s:I, s:I, s:I, s:F, s:F, s:F, s:b, s:I}",
+	if (json_unpack(value, "{s:s, s?s, s?s, s?s, s:I, s:I, s:I, s:I, s:I, s:o, s:b, s:I}",
 			"device", &job->device, "data", &job->data, "checkpoint", &job->checkpoint,
 			"trace", &job->trace, "epochs", &epochs, "minibatches", &minibatches,
 			"checkpoint_every", &every, "seed", &seed, "threads", &threads,
-			"rate", &job->rate, "momentum", &job->momentum,
-			"weight_decay", &job->weight_decay, "evaluate", &evaluate,
-			"resume_step", &resume) < 0) {
+			"optimizer", &optimizer, "evaluate", &evaluate,
+			"resume_step", &resume) < 0 ||
+	    optimizer_parse(optimizer, &job->optimizer) < 0) {
 		pd_error_failed(err, "the launcher sent a job that cannot be read");
 		pd_job_free(job);
 		return NULL;
@@ -99,6 +129,8 @@ int pd_job_data(struct pd_job *job, struct pd_dataset *train_p, struct pd_datase
 		return pd_error_input(err, "%" PRId64 " minibatches are more than this version counts",
 				      total);
 	job->total_minibatches = total;
+	job->optimizer.epoch = job->epoch_minibatches;
+	job->optimizer.total = total;
 	return 0;
 }
 
@@ -120,12 +152,14 @@ static int check_resume(struct pd_job *job, struct pd_error *err)
 {
 	const struct pd_profile *profile = job->plan->profile;
 	struct pd_checkpoint *ck = pd_checkpoint_open(job->checkpoint, -1, err);
+	const char *wanted = pd_update_kind_name[job->optimizer.kind], *kind;
 	const struct pd_checkpoint_info *info;
 	int status = 0;
 
 	if (!ck)
 		return -1;
 	info = pd_checkpoint_info(ck);
+	kind = json_string_value(json_object_get(info->optimizer, "kind"));
 	job->resume_step = info->step;
 	/* what the order of the samples and every random number depend on */
 	if (info->seed != (uint64_t)job->seed)
@@ -138,6 +172,11 @@ static int check_resume(struct pd_job *job, struct pd_error *err)
 	else if (strcmp(info->name, profile->name) != 0)
 		status = pd_error_input(err, "%s: a checkpoint of \"%s\", found a plan for \"%s\"",
 					job->checkpoint, info->name, profile->name);
+	else if (!kind || strcmp(kind, wanted) != 0)
+		/* its moments would mean something else */
+		status = pd_error_input(err, "%s: trained with --optimizer=%.60s, found"
+					" --optimizer=%s", job->checkpoint, kind ? kind : "(none)",
+					wanted);
 	pd_checkpoint_close(ck);
 	return status;
 }

@@ -25,7 +25,7 @@ struct pd_job {
 	int64_t checkpoint_every;       /* minibatches between checkpoints, 0: at epochs' ends */
 	int64_t seed;
 	int64_t threads;                /* per rank; 0: the rank's share of the processors */
-	double rate, momentum, weight_decay;
+	struct pd_optimizer optimizer;  /* its epoch and total are known with the data */
 	bool evaluate;                  /* after each epoch, where there is a test set */
 	int64_t resume_step;            /* -1: from the beginning */
 

@@ -219,7 +219,7 @@ static int open_worker(struct rank *rank, struct pd_error *err)
 		.stages = stages, .first_tensor = job->plan->profile->model->input_count,
 		.transport = rank->transport, .gate = &rank->gate,
 		.batch_size = job->plan->profile->batch_size,
-		.sgd = { (float)job->rate, (float)job->momentum, (float)job->weight_decay },
+		.optimizer = job->optimizer,
 		.retired = rank->trace ? on_retired : NULL, .loss = on_loss, .context = rank,
 	};
 

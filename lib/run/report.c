@@ -125,13 +125,14 @@ static void report_memory(const struct pd_report *report, const struct pd_schedu
 {
 	json_t *measured = json_array(), *predicted = json_array();
 	char *verdict = pd_strdup("as predicted");
+	int moments = pd_optimizer_moments(&report->job->optimizer);
 	bool exact = true, begun = true, differs = false;
 
 	for (int r = 0; r < schedule->plan->rank_count; r++) {
 		struct pd_memory memory;
 		int64_t more;
 
-		exact &= pd_schedule_memory(schedule, r, report->job->momentum != 0, &memory);
+		exact &= pd_schedule_memory(schedule, r, moments, &memory);
 		begun &= memory_bytes[r] > 0;
 		json_array_append_new(measured, json_integer(memory_bytes[r]));
 		json_array_append_new(predicted, json_integer(memory.total_bytes));

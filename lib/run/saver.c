@@ -24,11 +24,12 @@ void pd_saver_release(struct pd_saver *saver)
 	free(saver->versions);
 	free(saver->parameters);
 	free(saver->velocity);
+	free(saver->second);
 	free(saver->state);
 	saver->version_count = 0;
 	saver->versions = NULL;
 	saver->parameters = NULL;
-	saver->velocity = saver->state = NULL;
+	saver->velocity = saver->second = saver->state = NULL;
 	saver->step = -1;
 }
 
@@ -93,6 +94,16 @@ static int take_version(struct pd_saver *saver, int64_t number, const void *buff
 	return 0;
 }
 
+/* Nothing where the optimizer has no such moment, or where it was taken before. */
+static int take_moment(struct pd_saver *saver, const void *arena, float **moment_p,
+		       struct pd_error *err)
+{
+	if (!arena || *moment_p)
+		return 0;
+	*moment_p = export_part(saver, PD_PART_PARAMETER, arena, err);
+	return *moment_p ? 0 : -1;
+}
+
 static int take_versions(struct pd_saver *saver, struct pd_error *err)
 {
 	const struct pd_weights *weights = pd_worker_weights(saver->worker, saver->number);
@@ -108,13 +119,12 @@ static int take_versions(struct pd_saver *saver, struct pd_error *err)
 		    take_version(saver, v->number, v->buffer, err) < 0)
 			return -1;
 	}
-	if (newest == saver->step && !saver->velocity && pd_worker_velocity(saver->worker, saver->number)) {
-		saver->velocity = export_part(saver, PD_PART_PARAMETER,
-					      pd_worker_velocity(saver->worker, saver->number), err);
-		if (!saver->velocity)
-			return -1;
-	}
-	return 0;
+	if (newest != saver->step)
+		return 0;
+	return take_moment(saver, pd_worker_velocity(saver->worker, saver->number),
+			   &saver->velocity, err) < 0 ||
+	       take_moment(saver, pd_worker_second(saver->worker, saver->number),
+			   &saver->second, err) < 0 ? -1 : 0;
 }
 
 static int take_state(struct pd_saver *saver, struct pd_error *err)
@@ -184,7 +194,7 @@ int pd_saver_write(struct pd_saver *saver, struct pd_error *err)
 {
 	const struct pd_named *named;
 	size_t room = (size_t)saver->device->ops->net_named(saver->net, &named) *
-		      ((size_t)saver->version_count + 1);
+		      ((size_t)saver->version_count + 2);
 	struct list list = { pd_calloc(room, sizeof(*list.tensors)),
 			     pd_calloc(room, sizeof(*list.data)), 0 };
 	char *path = pd_checkpoint_stage_path(saver->job->checkpoint, saver->step, saver->stage);
@@ -195,6 +205,7 @@ int pd_saver_write(struct pd_saver *saver, struct pd_error *err)
 		add_part(saver, &list, PD_PART_PARAMETER, saver->parameters[i], "",
 			 i == saver->version_count - 1 ? -1 : saver->versions[i]);
 	add_part(saver, &list, PD_PART_PARAMETER, saver->velocity, ".velocity", -1);
+	add_part(saver, &list, PD_PART_PARAMETER, saver->second, ".second", -1);
 	add_part(saver, &list, PD_PART_STATE, saver->state, "", -1);
 	writer = pd_safetensors_create(path, list.tensors, list.count, NULL, err);
 	if (writer) {
@@ -215,12 +226,13 @@ int pd_saver_write(struct pd_saver *saver, struct pd_error *err)
 	return status;
 }
 
-static int import_part(const struct pd_checkpoint *ck, struct pd_device *device, struct pd_net *net,
+static int import_part(const struct pd_checkpoint *ck, const struct pd_saver *saver,
 		       enum pd_part part, const char *what, int64_t version, void *arena,
 		       struct pd_error *err)
 {
+	const struct pd_device_ops *device = saver->device->ops;
 	const struct pd_named *named;
-	int count = device->ops->net_named(net, &named);
+	int count = device->net_named(saver->net, &named);
 
 	for (int i = 0; i < count; i++) {
 		char name[256];
@@ -230,12 +242,12 @@ static int import_part(const struct pd_checkpoint *ck, struct pd_device *device,
 		if (named[i].part != part)
 			continue;
 		snprintf(name, sizeof(name), "%s%s", named[i].name, what);
-		/* a checkpoint of a run without momentum: it starts from rest */
-		if (*what && !pd_checkpoint_has(ck, name))
+		/* a checkpoint of SGD without momentum: it starts from rest */
+		if (*what && saver->job->optimizer.kind == PD_SGD && !pd_checkpoint_has(ck, name))
 			continue;
 		host = pd_calloc((size_t)named[i].elements, sizeof(*host));
 		status = pd_checkpoint_read(ck, name, version, named[i].elements, host, err);
-		if (status == 0 && device->ops->import(net, i, arena, host) < 0)
+		if (status == 0 && device->import(saver->net, i, arena, host) < 0)
 			status = pd_error_failed(err, "%s: cannot be written to the device", name);
 		free(host);
 		if (status < 0)
@@ -288,25 +300,27 @@ int pd_saver_restore(const struct pd_checkpoint *ck, const struct pd_schedule *s
 	struct pd_weights *weights = pd_worker_weights(saver->worker, saver->number);
 	void *velocity = pd_worker_velocity(saver->worker, saver->number);
 	void *state = pd_worker_state_arena(saver->worker, saver->number);
-	struct pd_device *device = saver->device;
+	void *second = pd_worker_second(saver->worker, saver->number);
 	int64_t step = pd_checkpoint_info(ck)->step;
 
 	pd_weights_renumber(weights, step);
 	*floor_p = step;
-	if (import_part(ck, device, saver->net, PD_PART_PARAMETER, "", -1,
+	if (import_part(ck, saver, PD_PART_PARAMETER, "", -1,
 			pd_weights_newest(weights, NULL), err) < 0)
 		return -1;
-	if (velocity && import_part(ck, device, saver->net, PD_PART_PARAMETER, ".velocity", -1,
+	if (velocity && import_part(ck, saver, PD_PART_PARAMETER, ".velocity", -1,
 				    velocity, err) < 0)
 		return -1;
-	if (state && import_part(ck, device, saver->net, PD_PART_STATE, "", -1, state, err) < 0)
+	if (second && import_part(ck, saver, PD_PART_PARAMETER, ".second", -1, second, err) < 0)
+		return -1;
+	if (state && import_part(ck, saver, PD_PART_STATE, "", -1, state, err) < 0)
 		return -1;
 	for (int i = 0; held && i < held->version_count - 1; i++) {
 		void *buffer = pd_weights_restore(weights, held->versions[i]);
 
 		if (i == 0)
 			*floor_p = held->versions[0];
-		if (import_part(ck, device, saver->net, PD_PART_PARAMETER, "", held->versions[i],
+		if (import_part(ck, saver, PD_PART_PARAMETER, "", held->versions[i],
 				buffer, err) < 0)
 			return -1;
 	}

@@ -23,7 +23,7 @@ struct pd_saver {
 	int version_count;
 	int64_t *versions;
 	float **parameters;             /* per version: all named parameters, one after the other */
-	float *velocity, *state;
+	float *velocity, *second, *state;
 };
 
 void pd_saver_begin(struct pd_saver *saver, int64_t step, int64_t low);
@@ -36,7 +36,7 @@ int pd_saver_write(struct pd_saver *saver, struct pd_error *err);
 void pd_saver_release(struct pd_saver *saver);
 
 /*
- * The other way: newest parameters, velocity and state of the saver's stage; and, when the
+ * The other way: newest parameters, moments and state of the saver's stage; and, when the
  * stage is one that the checkpoint's versions fit (same warm-up, replicas and versions for
  * all its layers, an update apart), the older ones.  *floor_p: the oldest version restored.
  */

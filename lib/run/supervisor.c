@@ -175,6 +175,17 @@ static void fill_stage(const struct supervisor *s, int stage, const json_t *vers
 		out->versions[i] = json_integer_value(json_array_get(versions, (size_t)i));
 }
 
+static json_t *describe_optimizer(const struct pd_optimizer *o)
+{
+	const char *kind = pd_update_kind_name[o->kind];
+
+	if (o->kind == PD_SGD)
+		return json_pack("{s:s, s:f, s:f, s:f}", "kind", kind, "lr", o->rate, "momentum",
+				 o->momentum, "weight_decay", o->weight_decay);
+	return json_pack("{s:s, s:f, s:[f, f], s:f, s:f}", "kind", kind, "lr", o->rate, "betas",
+			 o->beta1, o->beta2, "eps", o->eps, "weight_decay", o->weight_decay);
+}
+
 static int finish_checkpoint(struct supervisor *s, struct pending *p, struct pd_error *err)
 {
 	const struct pd_job *job = s->job;
@@ -184,8 +195,7 @@ static int finish_checkpoint(struct supervisor *s, struct pending *p, struct pd_
 		.batch_size = job->plan->profile->batch_size,
 		.name = pd_strdup(job->plan->profile->name),
 		.dtype = pd_strdup(job->plan->profile->dtype),
-		.optimizer = json_pack("{s:s, s:f, s:f, s:f}", "kind", "sgd", "lr", job->rate,
-				       "momentum", job->momentum, "weight_decay", job->weight_decay),
+		.optimizer = describe_optimizer(&job->optimizer),
 		.stage_count = job->plan->stage_count,
 	};
 	int status;

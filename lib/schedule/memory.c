@@ -18,7 +18,7 @@ static int64_t plus(int64_t a, int64_t b)
 	return pd_add(a, b, &sum) ? sum : INT64_MAX;
 }
 
-static void add_stage(const struct pd_schedule *schedule, int s, bool velocity,
+static void add_stage(const struct pd_schedule *schedule, int s, int moments,
 		      const struct pd_stage_memory *stage, struct pd_memory *memory)
 {
 	int64_t slots = pd_schedule_slots(schedule, s, false);
@@ -31,7 +31,7 @@ static void add_stage(const struct pd_schedule *schedule, int s, bool velocity,
 	memory->weights_bytes = plus(memory->weights_bytes,
 				     times(versions, weights ? weights : PD_ALIGN));
 	memory->gradient_bytes = plus(memory->gradient_bytes, times(accumulates ? 2 : 1, weights));
-	memory->optimizer_bytes = plus(memory->optimizer_bytes, velocity ? weights : 0);
+	memory->optimizer_bytes = plus(memory->optimizer_bytes, times(moments, weights));
 	memory->state_bytes = plus(memory->state_bytes, stage->state_bytes);
 	memory->stash_bytes = plus(memory->stash_bytes,
 				   plus(times(slots, stage->slot_bytes),
@@ -45,7 +45,7 @@ static void add_stage(const struct pd_schedule *schedule, int s, bool velocity,
 		memory->scratch_bytes = stage->scratch_bytes;
 }
 
-bool pd_schedule_memory(const struct pd_schedule *schedule, int rank, bool velocity,
+bool pd_schedule_memory(const struct pd_schedule *schedule, int rank, int moments,
 			struct pd_memory *out_p)
 {
 	struct pd_memory memory = { .total_bytes = 0 };
@@ -57,7 +57,7 @@ bool pd_schedule_memory(const struct pd_schedule *schedule, int rank, bool veloc
 		struct pd_stage_memory stage;
 
 		pd_memory_of_stage(schedule->plan, schedule->wiring, stages[i], &stage);
-		add_stage(schedule, stages[i], velocity, &stage, &memory);
+		add_stage(schedule, stages[i], moments, &stage, &memory);
 		exact &= stage.exact;
 	}
 	memory.total_bytes = plus(plus(plus(memory.weights_bytes, memory.gradient_bytes),

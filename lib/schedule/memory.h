@@ -7,11 +7,12 @@
 #include "schedule/schedule.h"
 
 /*
- * Of a rank, all its stages together.  velocity: the optimizer keeps one (momentum).
+ * Of a rank, all its stages together.  moments: arenas that the optimizer keeps: 1 is
+ * momentum's velocity, Adam has 2.
  * Returns whether the figures are those that the worker allocates, to the byte: the profile
  * tells what the device lays out by.  Otherwise they are about right.
  */
-bool pd_schedule_memory(const struct pd_schedule *schedule, int rank, bool velocity,
+bool pd_schedule_memory(const struct pd_schedule *schedule, int rank, int moments,
 			struct pd_memory *out_p);
 
 #endif

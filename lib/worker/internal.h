@@ -62,7 +62,7 @@ struct chunk {
 	struct pd_collective *collective;
 
 	struct pd_weights weights;
-	void *state, *velocity;
+	void *state, *velocity, *second;        /* the moments: NULL where there are none */
 	void *gradients;                /* of the group so far, or of one microbatch */
 	void *fresh;                    /* of one microbatch, where a replica has several in a group */
 	int slot_count, flight_count;

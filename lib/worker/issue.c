@@ -368,9 +368,13 @@ static int issue_allreduce(struct pd_worker *w, struct chunk *c, const struct pd
 
 static int issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
+	const struct pd_optimizer *o = &w->config.optimizer;
 	struct pd_update update = {
-		.gradients = c->gradients, .velocity = c->velocity, .rate = w->config.sgd.rate,
-		.momentum = w->config.sgd.momentum, .weight_decay = w->config.sgd.weight_decay,
+		.kind = o->kind, .gradients = c->gradients, .velocity = c->velocity,
+		.second = c->second, .rate = pd_optimizer_rate(o, op->version),
+		.momentum = o->momentum, .weight_decay = o->weight_decay, .beta1 = o->beta1,
+		.beta2 = o->beta2, .eps = o->eps,
+		.count = pd_optimizer_count(o, w->config.schedule->group[c->index], op->version),
 	};
 	const void *from;
 	void *to;

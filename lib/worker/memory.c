@@ -126,6 +126,7 @@ static int weights_new(struct pd_worker *w, struct chunk *c, struct pd_error *er
 	const struct pd_schedule *schedule = w->config.schedule;
 	int versions = pd_schedule_versions(schedule, c->index);
 	size_t bytes = c->sizes->weights_bytes;
+	int moments = pd_optimizer_moments(&w->config.optimizer);
 
 	/* a stage without parameters still counts its versions */
 	if (pd_weights_init(&c->weights, w->config.device, bytes ? bytes : PD_ALIGN, versions, 0,
@@ -136,7 +137,9 @@ static int weights_new(struct pd_worker *w, struct chunk *c, struct pd_error *er
 		return -1;
 	if (schedule->group[c->index] > c->stage->replicas && take(w, bytes, &c->fresh, err) < 0)
 		return -1;
-	return w->config.sgd.momentum != 0 ? take(w, bytes, &c->velocity, err) : 0;
+	if (moments > 0 && take(w, bytes, &c->velocity, err) < 0)
+		return -1;
+	return moments > 1 ? take(w, bytes, &c->second, err) : 0;
 }
 
 static int chunk_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
@@ -204,6 +207,7 @@ static void chunk_free(struct pd_worker *w, struct chunk *c)
 	give(w, c->gradients);
 	give(w, c->fresh);
 	give(w, c->velocity);
+	give(w, c->second);
 	give(w, c->state);
 }
 

@@ -352,6 +352,11 @@ void *pd_worker_velocity(struct pd_worker *w, int i)
 	return w->chunks[i].velocity;
 }
 
+void *pd_worker_second(struct pd_worker *w, int i)
+{
+	return w->chunks[i].second;
+}
+
 int64_t pd_worker_checkpoint_oldest(const struct pd_worker *w, int i, int64_t at)
 {
 	return pd_cursor_oldest(&w->cursor, w->chunks[i].index, at);

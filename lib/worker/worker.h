@@ -20,13 +20,10 @@
 #include "trace/trace.h"
 #include "transport/transport.h"
 #include "weights/weights.h"
+#include "worker/optimizer.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-struct pd_sgd {
-	float rate, momentum, weight_decay;
-};
 
 struct pd_worker_stage {
 	struct pd_net *net;
@@ -43,7 +40,7 @@ struct pd_worker_config {
 	struct pd_transport *transport;
 	struct pd_gate *gate;           /* NULL in virtual time */
 	int64_t batch_size;
-	struct pd_sgd sgd;
+	struct pd_optimizer optimizer;
 	int ring;                       /* operations issued and not retired, at most; 0: enough */
 
 	/* Called from pd_worker_step as operations retire, in list order; may be NULL. */
@@ -106,7 +103,9 @@ int64_t pd_worker_highest(const struct pd_worker *worker);
  * new. */
 struct pd_weights *pd_worker_weights(struct pd_worker *worker, int i);
 void *pd_worker_state_arena(struct pd_worker *worker, int i);
-void *pd_worker_velocity(struct pd_worker *worker, int i);      /* NULL without momentum */
+/* The moments of the optimizer: the first is NULL in SGD without momentum, the second in SGD. */
+void *pd_worker_velocity(struct pd_worker *worker, int i);
+void *pd_worker_second(struct pd_worker *worker, int i);
 /* The oldest version that a checkpoint at `at` holds of that stage. */
 int64_t pd_worker_checkpoint_oldest(const struct pd_worker *worker, int i, int64_t at);
 

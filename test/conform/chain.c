@@ -100,6 +100,7 @@ static void stage_open(struct chain *c, struct stage *s, uint64_t seed)
 	s->weights = alloc(c, s->sizes->weights_bytes);
 	s->gradients = alloc(c, s->sizes->weights_bytes);
 	s->velocity = alloc(c, s->sizes->weights_bytes);
+	s->second = alloc(c, s->sizes->weights_bytes);
 	s->state = alloc(c, s->sizes->state_bytes);
 	s->inbox = alloc(c, s->sizes->inbox_bytes);
 	s->slot = alloc(c, s->sizes->slot_bytes);
@@ -161,6 +162,7 @@ void chain_close(struct chain *c)
 		c->ops->free(c->device, s->weights);
 		c->ops->free(c->device, s->gradients);
 		c->ops->free(c->device, s->velocity);
+		c->ops->free(c->device, s->second);
 		c->ops->free(c->device, s->state);
 		c->ops->free(c->device, s->inbox);
 		c->ops->free(c->device, s->slot);
@@ -305,21 +307,27 @@ bool chain_backward(struct chain *c)
 	return !c->parts || weight_parts(c);
 }
 
-void chain_update(struct chain *c, float rate, float momentum, float decay)
+void chain_step(struct chain *c, const struct pd_update *how)
 {
 	for (int i = 0; i < c->stage_count; i++) {
 		struct stage *s = &c->stages[i];
-		struct pd_update update = {
-			.weights = s->weights, .next = s->weights, .gradients = s->gradients,
-			.velocity = momentum != 0 ? s->velocity : NULL,
-			.rate = rate, .momentum = momentum, .weight_decay = decay,
-		};
+		struct pd_update update = *how;
 		struct pd_event ev;
 
+		update.weights = update.next = s->weights;
+		update.gradients = s->gradients;
+		update.velocity = how->kind != PD_SGD || how->momentum != 0 ? s->velocity : NULL;
+		update.second = s->second;
 		pd_event_arm(&ev);
 		c->ops->update(c->stream, s->net, &update, s->first, s->count, &ev);
 		pd_event_wait(&ev, &c->gate);
 	}
+}
+
+void chain_update(struct chain *c, float rate, float momentum, float decay)
+{
+	chain_step(c, &(struct pd_update){ .rate = rate, .momentum = momentum,
+					   .weight_decay = decay });
 }
 
 float *chain_export(struct chain *c, enum arena arena, int64_t *count_p)

@@ -12,7 +12,7 @@ struct stage {
 	int first, count;
 	struct pd_net *net;
 	const struct pd_net_sizes *sizes;
-	char *weights, *gradients, *velocity, *state, *inbox, *slot, *scratch, *in, *out;
+	char *weights, *gradients, *velocity, *second, *state, *inbox, *slot, *scratch, *in, *out;
 };
 
 struct chain {
@@ -54,6 +54,8 @@ void chain_load(struct chain *c, const float *x, const int32_t *y);
 /* Both return false when the device says that it failed. */
 bool chain_forward(struct chain *c);
 bool chain_backward(struct chain *c);
+/* An update in place, of the whole; the arenas are the stages' own. */
+void chain_step(struct chain *c, const struct pd_update *how);
 void chain_update(struct chain *c, float rate, float momentum, float decay);
 
 enum arena { WEIGHTS, GRADIENTS, VELOCITY, STATE };

@@ -24,6 +24,7 @@
 #include "device/device.h"
 #include "plan/plan.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +35,9 @@ enum mutation { NONE, VERSION, LATEST };
 static const char *data, *output, *other_plan;
 static int64_t minibatches = -1, seed = 1, switch_at = -1;
 static double rate = 0.01, momentum = 0.9, weight_decay;
-static int mutation;
+static double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, lr_gamma = 0.1, lr_power = 2;
+static int64_t lr_step = 30, lr_warmup;
+static int optimizer, lr_schedule, mutation;
 static const char *const mutations[] = { "none", "version", "latest", NULL };
 
 static const struct pd_opt options[] = {
@@ -43,6 +46,17 @@ static const struct pd_opt options[] = {
 	{ "lr", 0, PD_OPT_REAL, "X", "learning rate", &rate, 0, 1e6 },
 	{ "momentum", 0, PD_OPT_REAL, "X", "momentum", &momentum, 0, 1 },
 	{ "weight-decay", 0, PD_OPT_REAL, "X", "L2 penalty", &weight_decay, 0, 1e3 },
+	{ "optimizer", 0, PD_OPT_CHOICE, "NAME", "as pd-run's, like all below", &optimizer,
+	  .choices = (const char *const[]){ "sgd", "adam", "adamw", NULL } },
+	{ "beta1", 0, PD_OPT_REAL, "X", "first moment", &beta1, 0, 1 },
+	{ "beta2", 0, PD_OPT_REAL, "X", "second moment", &beta2, 0, 1 },
+	{ "epsilon", 0, PD_OPT_REAL, "X", "of adam", &epsilon, 0, 1 },
+	{ "lr-schedule", 0, PD_OPT_CHOICE, "NAME", "learning rate", &lr_schedule,
+	  .choices = (const char *const[]){ "constant", "step", "polynomial", "cosine", NULL } },
+	{ "lr-step", 0, PD_OPT_COUNT, "EPOCHS", "of step", &lr_step, 1, 1e12 },
+	{ "lr-gamma", 0, PD_OPT_REAL, "X", "of step", &lr_gamma, 0, 1 },
+	{ "lr-power", 0, PD_OPT_REAL, "X", "of polynomial", &lr_power, 0, 100 },
+	{ "lr-warmup", 0, PD_OPT_COUNT, "N", "minibatches", &lr_warmup },
 	{ "seed", 's', PD_OPT_COUNT, "N", "as pd-run's", &seed },
 	{ "switch", 0, PD_OPT_COUNT, "K", "go over to another plan after K minibatches", &switch_at },
 	{ "to", 0, PD_OPT_STRING, "PLAN", "the other plan", &other_plan },
@@ -66,7 +80,8 @@ struct tensor {
 	size_t count, capacity;
 	size_t origin;                  /* index of version 0 of the rule */
 	size_t floor;                   /* index of the oldest that may be seen */
-	float *gradient, *sum, *velocity;
+	float *gradient, *sum, *velocity, *second;
+	int64_t updates;                /* made so far */
 	float *state;                   /* running statistics */
 };
 
@@ -84,6 +99,7 @@ struct trainer {
 	struct pd_loader *loader;
 	int inputs[4];
 	int64_t epoch;                  /* minibatches in one */
+	int64_t first;                  /* since the pipeline was empty */
 	struct tensor *tensors;
 	int count;
 	struct pd_loss loss;
@@ -181,6 +197,7 @@ static void open_tensors(struct trainer *t)
 		v->gradient = pd_calloc(v->elements, sizeof(float));
 		v->sum = pd_calloc(v->elements, sizeof(float));
 		v->velocity = pd_calloc(v->elements, sizeof(float));
+		v->second = pd_calloc(v->elements, sizeof(float));
 	}
 }
 
@@ -248,19 +265,67 @@ static void compute(struct trainer *t, const struct pd_batch *batch)
 	check(!pd_event_failed(&ev), &t->gate.err);
 }
 
+/* The rate after minibatch b, counted from the beginning (pd-run's manual). */
+static double rate_after(const struct trainer *t, int64_t b)
+{
+	double part = b > lr_warmup ? (double)(b - lr_warmup) / (double)(minibatches - lr_warmup) : 0;
+	double now = rate;
+
+	if (lr_schedule == 1)
+		now *= pow(lr_gamma, (double)(b / (lr_step * t->epoch)));
+	if (lr_schedule == 2)
+		now *= pow(1 - part, lr_power);
+	if (lr_schedule == 3)
+		now *= (1 + cos(M_PI * part)) / 2;
+	return b + 1 < lr_warmup ? now * ((double)(b + 1) / (double)lr_warmup) : now;
+}
+
 /* g = sum + decay w;  v = momentum v + g;  w' = w - rate v */
 __attribute__((optimize("fp-contract=off")))
-static void update(struct tensor *v)
+static void sgd(struct tensor *v, const float *old, float *new, float step)
 {
-	const float *old = v->versions[v->count - 1];
-	float *new = pd_calloc(v->elements, sizeof(float));
-
 	for (size_t i = 0; i < v->elements; i++) {
 		float g = v->sum[i] + (float)weight_decay * old[i];
 
 		v->velocity[i] = (float)momentum * v->velocity[i] + g;
-		new[i] = old[i] - (float)rate * v->velocity[i];
+		new[i] = old[i] - step * v->velocity[i];
 	}
+}
+
+/*
+ * v and s the moments, each divided by what is missing in it after so many updates:
+ *     w' = w - now v / (1 - beta1^n) / (sqrt(s / (1 - beta2^n)) + epsilon)
+ * The decay is in the gradient; with adamw, it is taken off w.
+ */
+__attribute__((optimize("fp-contract=off")))
+static void adam(struct tensor *v, const float *old, float *new, double now)
+{
+	bool apart = optimizer == 2;
+	double n = (double)v->updates;
+	float step = (float)(now / (1 - pow(beta1, n))), root = (float)sqrt(1 - pow(beta2, n));
+	float keep = apart ? (float)(1 - now * weight_decay) : 1;
+
+	for (size_t i = 0; i < v->elements; i++) {
+		float g = v->sum[i] + (apart ? 0 : (float)weight_decay) * old[i];
+
+		v->velocity[i] = (float)beta1 * v->velocity[i] + (float)(1 - beta1) * g;
+		v->second[i] = (float)beta2 * v->second[i] + (float)(1 - beta2) * (g * g);
+		new[i] = keep * old[i] - step * (v->velocity[i] / (sqrtf(v->second[i]) / root +
+								   (float)epsilon));
+	}
+}
+
+/* After minibatch b, counted from the beginning. */
+static void update(const struct trainer *t, struct tensor *v, int64_t b)
+{
+	const float *old = v->versions[v->count - 1];
+	float *new = pd_calloc(v->elements, sizeof(float));
+
+	v->updates++;
+	if (optimizer)
+		adam(v, old, new, rate_after(t, b));
+	else
+		sgd(v, old, new, (float)rate_after(t, b));
 	add_version(v, new);
 }
 
@@ -287,12 +352,13 @@ static void learn(struct trainer *t, struct tensor *v, int number, int64_t b, in
 	memset(v->gradient, 0, v->elements * sizeof(float));
 	for (; member < replicas - 1; member++)
 		add(v, v->gradient, false);
-	update(v);
+	update(t, v, t->first + b);
 }
 
 /* Minibatches first to last - 1; the pipeline is empty before and after them. */
 static void stretch(struct trainer *t, int64_t first, int64_t last)
 {
+	t->first = first;
 	pd_loader_plan(t->loader, false, first, 1, last);
 	for (int64_t b = 0; b < last - first; b++) {
 		struct pd_batch *batch = pd_loader_next(t->loader);
@@ -311,6 +377,20 @@ static void stretch(struct trainer *t, int64_t first, int64_t last)
 		pd_loader_release(t->loader, batch);
 		for (int i = 0; i < t->count; i++)
 			learn(t, &t->tensors[i], i, b, last - first - 1);
+	}
+}
+
+/* The updates of a stage are from now on counted as if the other plan had made them all. */
+static void go_over(struct trainer *t, const struct pd_plan *other)
+{
+	t->plan = other;
+	for (int i = 0; i < t->count; i++) {
+		struct tensor *v = &t->tensors[i];
+		int64_t group = stage_of(other, v)->replicas;
+		int64_t per_epoch = (t->epoch + group - 1) / group;
+
+		v->updates = switch_at / t->epoch * per_epoch +
+			     (switch_at % t->epoch + group - 1) / group;
 	}
 }
 
@@ -335,7 +415,7 @@ static void train(struct trainer *t, const struct pd_plan *other)
 			v->origin = v->count - 1;
 		}
 		if (end == switch_at)
-			t->plan = other;
+			go_over(t, other);
 		at = end;
 	}
 }
@@ -349,7 +429,7 @@ static void set_tensor(struct pd_tensor *out, const struct pd_named *named, cons
 
 static void write_tensors(struct trainer *t)
 {
-	size_t n = 0, room = 2 * (size_t)t->count + 1;
+	size_t n = 0, room = 3 * (size_t)t->count + 1;
 	struct pd_tensor *list = pd_calloc(room, sizeof(*list));
 	const float **values = pd_calloc(room, sizeof(*values));
 	struct pd_safetensors_writer *writer;
@@ -360,10 +440,14 @@ static void write_tensors(struct trainer *t)
 
 		set_tensor(&list[n], v->named, "");
 		values[n++] = v->state ? v->state : v->versions[v->count - 1];
-		if (v->state || momentum == 0)
+		if (v->state || (!optimizer && momentum == 0))
 			continue;
 		set_tensor(&list[n], v->named, ".velocity");
 		values[n++] = v->velocity;
+		if (!optimizer)
+			continue;
+		set_tensor(&list[n], v->named, ".second");
+		values[n++] = v->second;
 	}
 	writer = pd_safetensors_create(output, list, n, NULL, &err);
 	check(writer != NULL, &err);
@@ -390,6 +474,7 @@ static void close_all(struct trainer *t)
 		free(v->gradient);
 		free(v->sum);
 		free(v->velocity);
+		free(v->second);
 		free(v->state);
 	}
 	free(t->tensors);

@@ -175,6 +175,125 @@ static void test_sgd(const struct pd_device_ops *ops, struct chain *c, float mom
 	free(got);
 }
 
+/*
+ * Some steps with a gradient each, against the formula in double.  What float loses is bounded
+ * by the step itself, which is as large as the rate.
+ */
+static void test_adam(const struct pd_device_ops *ops, struct chain *c, enum pd_update_kind kind)
+{
+	struct pd_update how = { .kind = kind, .rate = 0.01, .weight_decay = 0.1, .beta1 = 0.8,
+				 .beta2 = 0.99, .eps = 1e-5 };
+	int64_t n;
+	float *start = chain_export(c, WEIGHTS, &n), *got;
+	double *w = pd_calloc((size_t)n, sizeof(*w)), *m = pd_calloc((size_t)n, sizeof(*m));
+	double *s = pd_calloc((size_t)n, sizeof(*s)), off = 0, moved = 0;
+
+	for (int64_t i = 0; i < n; i++)
+		w[i] = start[i];
+	for (how.count = 1; how.count <= 4; how.count++) {
+		float *g;
+
+		chain_forward(c);
+		chain_backward(c);
+		g = chain_export(c, GRADIENTS, &n);
+		chain_step(c, &how);
+		for (int64_t i = 0; i < n; i++) {
+			double d = g[i] + (kind == PD_ADAM ? 0.1 * w[i] : 0);
+
+			m[i] = 0.8 * m[i] + 0.2 * d;
+			s[i] = 0.99 * s[i] + 0.01 * d * d;
+			w[i] -= kind == PD_ADAMW ? 0.01 * 0.1 * w[i] : 0;
+			w[i] -= 0.01 * m[i] / (1 - pow(0.8, (double)how.count)) /
+				(sqrt(s[i] / (1 - pow(0.99, (double)how.count))) + 1e-5);
+		}
+		free(g);
+	}
+	got = chain_export(c, WEIGHTS, &n);
+	for (int64_t i = 0; i < n; i++) {
+		off = fmax(off, fabs(w[i] - (double)got[i]));
+		moved = fmax(moved, fabs(w[i] - (double)start[i]));
+	}
+	if (!ok(off < 1e-6 && moved > 0.03, "%s: %s against the formula", ops->name,
+		kind == PD_ADAM ? "Adam" : "AdamW"))
+		diag("off by %g, moved by %g", off, moved);
+	free(start);
+	free(got);
+	free(w);
+	free(m);
+	free(s);
+}
+
+/* What export gives of two arenas: the same, and every number finite. */
+static bool same_and_finite(const struct pd_device_ops *ops, const struct stage *s, const char *a,
+			    const char *b)
+{
+	const struct pd_named *list;
+	int n = ops->net_named(s->net, &list);
+	bool good = true;
+
+	for (int i = 0; i < n; i++) {
+		int64_t count = list[i].elements;
+		float *x = pd_calloc((size_t)count, sizeof(*x));
+		float *y = pd_calloc((size_t)count, sizeof(*y));
+
+		if (list[i].part == PD_PART_PARAMETER) {
+			ops->export(s->net, i, a, x);
+			ops->export(s->net, i, b, y);
+		}
+		for (int64_t k = 0; k < count; k++)
+			good = good && isfinite(x[k]) && x[k] == y[k];
+		free(x);
+		free(y);
+	}
+	return good;
+}
+
+/* Gradients of all sizes, early and late, in place and out of place. */
+static void test_adam_extremes(const struct pd_device_ops *ops, struct chain *c,
+			       enum pd_update_kind kind)
+{
+	static const float sizes[] = { 0, 1e-38f, 1e-20f, 1e-8f, -1, 1e8f, -1e18f };
+	static const int64_t counts[] = { 1, 2, 1000, INT64_C(1) << 40 };
+	struct stage *s = &c->stages[0];
+	size_t bytes = s->sizes->weights_bytes, count = bytes / sizeof(float);
+	char *next = ops->alloc(c->device, bytes, NULL), *v = ops->alloc(c->device, bytes, NULL);
+	char *second = ops->alloc(c->device, bytes, NULL);
+	float *g = pd_calloc(count, sizeof(*g));
+	bool good = true;
+
+	ops->copy(c->stream, v, s->velocity, bytes, PD_COPY_WITHIN, NULL);
+	ops->copy(c->stream, second, s->second, bytes, PD_COPY_WITHIN, NULL);
+	for (size_t k = 0; k < PD_COUNT(counts); k++) {
+		struct pd_update update = {
+			.kind = kind, .weights = s->weights, .next = next, .velocity = v,
+			.second = second, .gradients = s->gradients, .rate = 0.5,
+			.weight_decay = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,
+			.count = counts[k],
+		};
+		struct pd_event ev;
+
+		for (size_t i = 0; i < count; i++)
+			g[i] = sizes[(i + k) % PD_COUNT(sizes)];
+		pd_event_arm(&ev);
+		ops->copy(c->stream, s->gradients, g, bytes, PD_COPY_TO_DEVICE, NULL);
+		ops->update(c->stream, s->net, &update, s->first, s->count, NULL);
+		update.next = s->weights;
+		update.velocity = s->velocity;
+		update.second = s->second;
+		ops->update(c->stream, s->net, &update, s->first, s->count, &ev);
+		pd_event_wait(&ev, &c->gate);
+		good = good && same_and_finite(ops, s, next, s->weights) &&
+		       same_and_finite(ops, s, v, s->velocity) &&
+		       same_and_finite(ops, s, second, s->second);
+	}
+	ok(good, "%s: %s of gradients of all sizes is finite, the same in place", ops->name,
+	   kind == PD_ADAM ? "Adam" : "AdamW");
+	ops->free(c->device, next);
+	ops->free(c->device, v);
+	ops->free(c->device, second);
+	free(g);
+}
+
 /* Some layers only, out of place: the rest of `next` is not touched. */
 static void test_sgd_range(const struct pd_device_ops *ops, struct chain *c)
 {
@@ -253,6 +372,16 @@ static void test_device(const struct pd_device_ops *ops)
 	test_sgd(ops, c, 0.9f);
 	test_sgd(ops, c, 0);
 	test_sgd_range(ops, c);
+	chain_close(c);
+	for (enum pd_update_kind kind = PD_ADAM; kind <= PD_ADAMW; kind++) {
+		c = chain_open(ops, model, NULL, 0, 3, 17, 2);
+		chain_load(c, x, y);
+		test_adam(ops, c, kind);
+		test_adam_extremes(ops, c, kind);
+		chain_close(c);
+	}
+	c = chain_open(ops, model, NULL, 0, 3, 17, 2);
+	chain_load(c, x, y);
 	test_failure(ops, c);
 	chain_close(c);
 	free(x);

@@ -150,8 +150,15 @@ int pd_cpu_net_import(struct pd_net *net, int named, void *arena, const float *h
 /* The plain layout of one batch of a shape. */
 const struct pd_layout *pd_cpu_plain(struct pd_cpu_net *net, const struct pd_shape *shape);
 
-/* --- sgd.c */
-void pd_cpu_sgd(const struct pd_cpu_net *net, const struct pd_update *update, int from, int count);
+/* --- update.c */
+void pd_cpu_update(const struct pd_cpu_net *net, const struct pd_update *update, int from,
+		   int count);
+
+/* --- sgd.c, adam.c: `floats` elements from element `at` of the arenas */
+void pd_cpu_sgd(const struct pd_update *update, size_t at, size_t floats);
+void pd_cpu_adam(const struct pd_update *update, size_t at, size_t floats);
+
+/* --- sum.c */
 void pd_cpu_sum(float *dst, const float *const *src, int n, size_t count);
 
 /* --- stream.c */

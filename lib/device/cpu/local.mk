@@ -1,4 +1,5 @@
 lib_libpddevice_a_SOURCES += \
+	lib/device/cpu/adam.c \
 	lib/device/cpu/batchnorm2d.c \
 	lib/device/cpu/conv2d.c \
 	lib/device/cpu/cpu.c lib/device/cpu/cpu.h \
@@ -14,8 +15,11 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/run.c \
 	lib/device/cpu/sgd.c \
 	lib/device/cpu/stream.c \
+	lib/device/cpu/sum.c \
+	lib/device/cpu/update.c \
 	lib/device/cpu/via.c \
 	lib/device/cpu/weighted.c
-# oneDNN's threads are OpenMP's, and are counted with it
-lib_libpddevice_a_CFLAGS = $(AM_CFLAGS) -fopenmp
+# oneDNN's threads are OpenMP's, and are counted with it; a square root that sets errno
+# is not vectorised
+lib_libpddevice_a_CFLAGS = $(AM_CFLAGS) -fopenmp -fno-math-errno
 PD_DEVICE_LIBS += -lgomp

@@ -94,7 +94,7 @@ static int run(const struct cpu_stream *s, const struct work *w, struct pd_gate 
 	case BACKWARD:
 		return pd_cpu_backward(w->net, &w->pass, w->from, w->count, err);
 	case UPDATE:
-		pd_cpu_sgd(w->net, &w->update, w->from, w->count);
+		pd_cpu_update(w->net, &w->update, w->from, w->count);
 		return 0;
 	case SUM:
 		pd_cpu_sum(w->sum.dst, w->sum.src, w->sum.n, w->sum.count);

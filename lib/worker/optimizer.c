@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/optimizer.h"
+
+#include <math.h>
+#include <stddef.h>
+
+const char *const pd_update_kind_name[] = {
+	[PD_SGD] = "sgd", [PD_ADAM] = "adam", [PD_ADAMW] = "adamw", NULL
+};
+const char *const pd_lr_schedule_name[] = {
+	[PD_LR_CONSTANT] = "constant", [PD_LR_STEP] = "step", [PD_LR_POLYNOMIAL] = "polynomial",
+	[PD_LR_COSINE] = "cosine", NULL
+};
+
+int pd_optimizer_moments(const struct pd_optimizer *o)
+{
+	return o->kind != PD_SGD ? 2 : o->momentum != 0 ? 1 : 0;
+}
+
+/* How much of the way from the end of the warm-up to the end of the run is done. */
+static double progress(const struct pd_optimizer *o, int64_t t)
+{
+	if (t <= o->warmup || o->total <= o->warmup)
+		return 0;
+	return t < o->total ? (double)(t - o->warmup) / (double)(o->total - o->warmup) : 1;
+}
+
+static double factor(const struct pd_optimizer *o, int64_t t)
+{
+	switch (o->schedule) {
+	case PD_LR_STEP:
+		return o->epoch ? pow(o->gamma, (double)(t / o->epoch / o->step_epochs)) : 1;
+	case PD_LR_POLYNOMIAL:
+		return pow(1 - progress(o, t), o->power);
+	case PD_LR_COSINE:
+		return (1 + cos(M_PI * progress(o, t))) / 2;
+	case PD_LR_CONSTANT:
+		break;
+	}
+	return 1;
+}
+
+double pd_optimizer_rate(const struct pd_optimizer *o, int64_t version)
+{
+	double rate = o->rate * factor(o, version - 1);
+
+	return version < o->warmup ? rate * ((double)version / (double)o->warmup) : rate;
+}
+
+int64_t pd_optimizer_count(const struct pd_optimizer *o, int64_t group, int64_t version)
+{
+	int64_t t = version - 1;
+
+	if (o->epoch == 0)
+		return t / group + 1;
+	return t / o->epoch * ((o->epoch - 1) / group + 1) + t % o->epoch / group + 1;
+}

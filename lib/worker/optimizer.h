@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How a run updates its parameters: the optimizer, and a learning rate that changes.
+ *
+ * Whatever changes from one update to the next is a function of the version that the update
+ * writes, that is of the number of microbatches whose gradients are in it.  Nothing is
+ * counted along the way, so every stage, every replica and every resumed run agree.
+ */
+#ifndef PD_WORKER_OPTIMIZER_H
+#define PD_WORKER_OPTIMIZER_H
+
+#include "device/device.h"
+
+#include <stdint.h>
+
+enum pd_lr_schedule { PD_LR_CONSTANT, PD_LR_STEP, PD_LR_POLYNOMIAL, PD_LR_COSINE };
+
+/* NULL-terminated, by enum pd_update_kind and enum pd_lr_schedule */
+extern const char *const pd_update_kind_name[];
+extern const char *const pd_lr_schedule_name[];
+
+struct pd_optimizer {
+	enum pd_update_kind kind;
+	double rate;
+	double momentum;                /* SGD; 0: no velocity is kept */
+	double beta1, beta2, eps;       /* Adam, AdamW */
+	double weight_decay;
+
+	enum pd_lr_schedule schedule;
+	int64_t step_epochs;            /* step: times gamma after so many epochs */
+	double gamma;
+	double power;                   /* polynomial */
+	int64_t warmup;                 /* microbatches */
+	int64_t epoch, total;           /* microbatches in one epoch, in the whole run; 0: endless */
+};
+
+/* The arenas that it keeps beside the weights: velocity, second. */
+int pd_optimizer_moments(const struct pd_optimizer *optimizer);
+/*
+ * The learning rate of the update that writes a version.  With t = version - 1, the number
+ * of the last microbatch in it, and p = max(0, t - warmup) / (total - warmup), at most 1:
+ *     constant 1;  step gamma ^ floor(t / epoch / step_epochs);
+ *     polynomial (1 - p) ^ power;  cosine (1 + cos(pi p)) / 2
+ * times rate, and times (t + 1) / warmup while that is below 1.
+ */
+double pd_optimizer_rate(const struct pd_optimizer *optimizer, int64_t version);
+/*
+ * The number, from 1, of the update that writes a version, at a stage that makes one after
+ * every `group` microbatches and at each epoch's end: as if it had done so from the start,
+ * also in a run that went over from another plan.
+ */
+int64_t pd_optimizer_count(const struct pd_optimizer *optimizer, int64_t group, int64_t version);
+
+#endif
