@@ -36,7 +36,7 @@ static void replay_free(struct replay *replay)
 static int replay_new(struct replay *replay, const struct pd_plan *plan,
 		      const struct pd_replay_options *options, struct pd_error *err)
 {
-	*replay = (struct replay){ .plan = plan, .live = plan->rank_count };
+	*replay = (struct replay){ .plan = plan };
 	replay->schedule = pd_schedule_new(plan, err);
 	if (!replay->schedule)
 		return -1;
@@ -99,12 +99,12 @@ static int stalled(const struct replay *replay, struct pd_error *err)
 			       used ? text + 1 : "");
 }
 
-static int train(struct replay *replay, int64_t minibatches, struct pd_error *err)
+static int train_phase(struct replay *replay, const struct pd_phase *phase, struct pd_error *err)
 {
-	struct pd_phase phase = { .first = 0, .last = minibatches };
-
+	replay->live = replay->plan->rank_count;
+	memset(replay->done, 0, (size_t)replay->plan->rank_count * sizeof(bool));
 	for (int r = 0; r < replay->plan->rank_count; r++) {
-		pd_worker_begin(replay->workers[r], &phase, 0);
+		pd_worker_begin(replay->workers[r], phase, phase->first);
 		if (drive(replay, r, err) < 0)
 			return -1;
 	}
@@ -118,6 +118,25 @@ static int train(struct replay *replay, int64_t minibatches, struct pd_error *er
 	return 0;
 }
 
+static int train(struct replay *replay, const struct pd_replay_options *options,
+		 struct pd_error *err)
+{
+	struct pd_phase phase = { .last = options->minibatches
+					? options->minibatches
+					: pd_steady_minibatches(replay->plan) };
+
+	if (options->phase_count == 0)
+		return train_phase(replay, &phase, err);
+	for (int p = 0; p < options->phase_count; p++) {
+		phase.first = options->bounds[p];
+		phase.last = options->bounds[p + 1];
+		if (train_phase(replay, &phase, err) < 0)
+			return -1;
+		phase.base = pd_schedule_next_base(replay->schedule, &phase);
+	}
+	return 0;
+}
+
 int pd_replay_run(const struct pd_plan *plan, const struct pd_replay_options *options,
 		  struct pd_error *err)
 {
@@ -125,8 +144,7 @@ int pd_replay_run(const struct pd_plan *plan, const struct pd_replay_options *op
 	int result = replay_new(&replay, plan, options, err);
 
 	if (result == 0)
-		result = train(&replay, options->minibatches ? options->minibatches
-							     : pd_steady_minibatches(plan), err);
+		result = train(&replay, options, err);
 	replay_free(&replay);
 	return result;
 }

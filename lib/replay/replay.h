@@ -14,6 +14,10 @@
 
 struct pd_replay_options {
 	int64_t minibatches;            /* trained; 0: pd_steady_minibatches */
+	/* Where phase_count > 0, instead of those: bounds[p] to bounds[p + 1] - 1, the
+	 * pipeline empty in between. */
+	const int64_t *bounds;
+	int phase_count;
 	/* Every operation as it retires, each rank's in its order; may be NULL. */
 	void (*retired)(void *context, const struct pd_record *record);
 	void *context;
