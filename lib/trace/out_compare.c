@@ -70,8 +70,8 @@ static const char *show_difference(int64_t ns, char buf[40])
 
 static void print_residuals(const struct pd_compare *compare, FILE *out)
 {
-	fprintf(out, "\n%-26s %8s %10s %10s %31s %7s\n%-26s %8s %10s %10s %10s %10s %10s\n",
-		"", "", "median", "median", "difference:         ", "", "operations", "count", "first",
+	fprintf(out, "\n%-26s %8s %10s %10s %23s\n%-26s %8s %10s %10s %10s %10s %10s\n",
+		"", "", "median", "median", "difference", "operations", "count", "first",
 		"second", "5 %", "median", "95 %");
 	for (int i = 0; i < compare->residual_count; i++) {
 		const struct pd_residual *one = &compare->residuals[i];
@@ -160,10 +160,10 @@ void pd_where_print(const struct pd_timeline *timeline, const struct pd_where *f
 {
 	const char *one = second ? "first" : "", *two = "second";
 
-	fprintf(out, "\nwhere the time went, in %% of %s\n%-27s %7s %7s %-21s %19s\n"
+	fprintf(out, "\nwhere the time went, in %% of %s\n%-27s %7s %7s %s %18s\n"
 		"%-27s %7s %7s %11s %9s %9s %10s %6s\n",
-		first->has_steady ? "the steady period" : "all", "", "", "", "  waiting for a rank",
-		"exposed     ", "", "compute", "bubble", "activations", "gradients", "transfers",
+		first->has_steady ? "the steady period" : "all", "", "", "", "  waiting for a rank", "exposed",
+		"", "compute", "bubble", "activations", "gradients", "transfers",
 		"all-reduce", "other");
 	for (int i = 0; i < first->rank_count && i < RANKS_SHOWN; i++) {
 		int rank = timeline->rows[i];

@@ -102,7 +102,7 @@ static void print_run(const struct pd_timeline *timeline, const struct pd_op *op
 	if (timeline->stage_counts[op->rank] == 1)
 		label += strspn(label, "0123456789");
 	length = (int)strlen(label);
-	if (length > n) {
+	if (length + (label == text) > n) {     /* with a stage, it needs an end */
 		label = text + strspn(text, "0123456789");
 		length = 1;
 	}
@@ -194,7 +194,8 @@ void pd_timeline_text(const struct pd_timeline *timeline, int columns, bool colo
 	/* where there is a choice, an operation two thirds as long as the mean has its label */
 	per_op = 1.5 * (1 + snprintf(NULL, 0, "%" PRId64, highest));
 	if (timeline->rank_count && timeline->stage_counts[0] > 1)
-		per_op += 1.5 * snprintf(NULL, 0, "%d", timeline->trace->plan->stage_count - 1);
+		per_op += 1.5 * (1 + snprintf(NULL, 0, "%d",
+					      timeline->trace->plan->stage_count - 1));
 	n = pd_timeline_windows(timeline, (columns - label - 1) / per_op, windows);
 	fputs("stage:rank; ", out);
 	for (size_t i = 0; i < PD_COUNT(legend); i++)
