@@ -155,5 +155,5 @@ test_ok 'the two parts of a backward are drawn' '
 	grep -q "I= backward, inputs, W: backward, weights" out
 	grep -q "^3:3 .*F0-*I0=*W0:*F1-*I1=*W1:*" out
 	pd-replay -f svg -m 6 split.jsonl | grep -c "<title>3W[0-9]* backward_weight" | grep -qx 6
-	pd-replay split.jsonl >report && grep -q "^time per minibatch  *4.5 us" report'
+	pd-replay split.jsonl >report && grep -q "^time per minibatch  *4.05 us" report'
 test_done
