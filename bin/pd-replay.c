@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan or trace -> what happens when, in numbers or as a picture */
+/* plan, schedule or trace -> what happens when, in numbers or as a picture */
 #include "base/opt.h"
 #include "replay/replay.h"
 #include "replay/subject.h"
@@ -29,7 +29,7 @@ static const struct pd_opt options[] = {
 	  .help = "replay N minibatches; of a trace as it is, show the first N",
 	  .value = &minibatches, .min = 1, .max = 1e9 },
 	{ .name = "compare", .letter = 'c', .kind = PD_OPT_STRING, .argument = "OTHER",
-	  .help = "compare with a plan or a trace, operation by operation",
+	  .help = "compare with another, operation by operation",
 	  .value = &other_name },
 	{ .name = "topology", .letter = 't', .kind = PD_OPT_STRING, .argument = "FILE|STRING",
 	  .help = "what if: other links, such as 4@12GB/s,4@10Gbit/s", .value = &what.topology },
@@ -51,8 +51,8 @@ static const struct pd_opt options[] = {
 
 static const struct pd_command command = {
 	.name = "pd-replay",
-	.synopsis = "[OPTION]... [plan.json | trace.jsonl]",
-	.summary = "Runs a plan in virtual time, or reads a trace, and shows what happens when.",
+	.synopsis = "[OPTION]... [plan.json | schedule.jsonl | trace.jsonl]",
+	.summary = "Runs a plan or a schedule in virtual time, or reads a trace, and shows what happens when.",
 	.options = options,
 	.max_operands = 1,
 };

@@ -156,4 +156,38 @@ test_ok 'the two parts of a backward are drawn' '
 	grep -q "^3:3 .*F0-*I0=*W0:*F1-*I1=*W1:*" out
 	pd-replay -f svg -m 6 split.jsonl | grep -c "<title>3W[0-9]* backward_weight" | grep -qx 6
 	pd-replay split.jsonl >report && grep -q "^time per minibatch  *4.05 us" report'
+
+# schedules: written, and changed by hand
+jq '.schedule = "1f1b" | .weights = "flush" | .microbatches = 8' plan.json >flush.json
+jq '.schedule = "gpipe"' flush.json >gpipe.json
+for name in plan chunks flush gpipe; do
+	test_ok "the schedule of $name.json runs as the plan does" '
+		pd-schedule --minibatches=4 $name.json >$name.list
+		pd-replay --format=trace $name.list >1
+		n=$(jq "4 * .microbatches" $name.json)
+		pd-replay --format=trace --minibatches=$n $name.json >2
+		cmp 1 2'
+done
+test_ok 'from standard input' 'pd-replay <flush.list >1 && pd-replay flush.list >2 && cmp 1 2'
+# rank 0 does the forward of microbatch 4 before the backward of microbatch 0
+jq -c -s 'map(select(.rank == 0 and .op == "forward" and .microbatch == 4)) as $moved | .[]
+	| if .rank == 0 and .op == "forward" and .microbatch == 4 then empty
+	  elif .rank == 0 and .op == "backward" and .microbatch == 0 then $moved[0], .
+	  else . end' flush.list >moved.list
+test_ok 'a list that was changed is followed' '
+	pd-schedule --check moved.list
+	status 1 pd-replay --compare=flush.list moved.list >out
+	grep -q "^1 rank computes in another order" out
+	grep -q "^  rank 0: operation 4 is 0F4 forward, there 0B0 backward$" out'
+test_ok 'with more in flight than the plan would have' '
+	jq -c "if .format then .plan.schedule = \"1f1b\" else . end" gpipe.list >more.list
+	pd-replay --compare=gpipe.list more.list'
+test_ok 'a list that is wrong is refused' '
+	jq -c "select(.rank != 1 or .op != \"forward\" or .microbatch != 3)" flush.list >wrong.list
+	status 1 pd-replay wrong.list 2>err && one_line err && grep -q "^pd-replay: wrong.list:" err'
+test_ok 'what if, of a list' '
+	pd-replay --device-speed=2 flush.list | grep -q "x as fast$"
+	for option in --schedule=gpipe --minibatches=3 --microbatches=2 --weights=stash; do
+		status 2 pd-replay $option flush.list 2>err && one_line err
+	done'
 test_done

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "device/sim/sim.h"
+#include "replay/room.h"
 #include "schedule/schedule.h"
 #include "transport/sim/sim.h"
 #include "worker/worker.h"
@@ -18,6 +19,7 @@ struct replay {
 	struct pd_sim *sim;
 	struct pd_sim_fabric *fabric;
 	struct pd_worker **workers;     /* per rank */
+	struct pd_list_cursor *cursors; /* per rank, or NULL */
 	bool *done;
 	int live;                       /* workers that are not done */
 };
@@ -27,10 +29,16 @@ static void replay_free(struct replay *replay)
 	for (int r = 0; replay->workers && r < replay->plan->rank_count; r++)
 		pd_worker_free(replay->workers[r]);
 	free(replay->workers);
+	free(replay->cursors);
 	free(replay->done);
 	pd_sim_fabric_free(replay->fabric);
 	pd_sim_free(replay->sim);
 	pd_schedule_free(replay->schedule);
+}
+
+static bool next_listed(void *context, struct pd_op *op_p)
+{
+	return pd_list_next(context, op_p);
 }
 
 static int replay_new(struct replay *replay, const struct pd_plan *plan,
@@ -40,6 +48,11 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 	replay->schedule = pd_schedule_new(plan, err);
 	if (!replay->schedule)
 		return -1;
+	if (options->lists) {
+		replay->cursors = pd_calloc((size_t)plan->rank_count, sizeof(*replay->cursors));
+		if (pd_replay_make_room(replay->schedule, options->lists, err) < 0)
+			return -1;
+	}
 	replay->sim = pd_sim_new(plan, replay->schedule->wiring);
 	replay->fabric = pd_sim_fabric_new(replay->sim, &plan->topology);
 	replay->workers = pd_calloc((size_t)plan->rank_count, sizeof(struct pd_worker *));
@@ -53,6 +66,8 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 			.transport = pd_sim_transport(replay->fabric, r),
 			.batch_size = plan->profile->batch_size,
 			.sgd = { .momentum = 1 },       /* its buffer counts as memory */
+			.next = options->lists ? next_listed : NULL,
+			.next_context = options->lists ? &replay->cursors[r] : NULL,
 			.retired = options->retired, .context = options->context,
 		};
 
@@ -125,6 +140,11 @@ static int train(struct replay *replay, const struct pd_replay_options *options,
 					? options->minibatches
 					: pd_steady_minibatches(replay->plan) };
 
+	if (options->lists) {
+		phase.last = options->lists->microbatches;
+		for (int r = 0; r < replay->plan->rank_count; r++)
+			pd_list_begin(&replay->cursors[r], &options->lists->ranks[r], &phase);
+	}
 	if (options->phase_count == 0)
 		return train_phase(replay, &phase, err);
 	for (int p = 0; p < options->phase_count; p++) {

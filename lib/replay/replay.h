@@ -7,6 +7,7 @@
 #define PD_REPLAY_REPLAY_H
 
 #include "plan/plan.h"
+#include "schedule/list.h"
 #include "trace/steady.h"
 #include "trace/trace.h"
 
@@ -18,6 +19,9 @@ struct pd_replay_options {
 	 * pipeline empty in between. */
 	const int64_t *bounds;
 	int phase_count;
+	/* These lists instead of the generator's, for all their microbatches, or NULL: of the
+	 * same plan, and right (pd_check). */
+	const struct pd_lists *lists;
 	/* Every operation as it retires, each rank's in its order; may be NULL. */
 	void (*retired)(void *context, const struct pd_record *record);
 	void *context;

@@ -3,42 +3,69 @@
 
 #include "base/opt.h"
 #include "replay/replay.h"
+#include "schedule/check.h"
 #include "trace/compare.h"
 
 #include <stdlib.h>
 
 /* Replays plan as it is and as it would be; changes it. */
 static int replay_changed(struct pd_plan *plan, const struct pd_what_if *what,
-			  int64_t minibatches, struct pd_subject *out_p, struct pd_error *err)
+			  const struct pd_replay_options *with, struct pd_subject *out_p,
+			  struct pd_error *err)
 {
-	struct pd_replay_options with = { .minibatches = minibatches };
 	struct pd_trace *before;
 
 	if (!out_p->changed) {
-		out_p->trace = pd_replay(plan, &with, err);
+		out_p->trace = pd_replay(plan, with, err);
 		return out_p->trace ? 0 : -1;
 	}
-	before = pd_replay(plan, &with, err);
+	before = pd_replay(plan, with, err);
 	if (!before)
 		return -1;
 	out_p->before_ns = pd_replay_period_ns(before);
 	pd_trace_free(before);
 	if (pd_what_if_apply(what, plan, err) < 0)
 		return -1;
-	out_p->trace = pd_replay(plan, &with, err);
+	out_p->trace = pd_replay(plan, with, err);
 	return out_p->trace ? 0 : -1;
+}
+
+/* The order is that of the lists: only conditions can be changed.  Takes them over. */
+static int replay_lists(struct pd_lists *lists, const struct pd_what_if *what,
+			int64_t minibatches, struct pd_subject *out_p, struct pd_error *err)
+{
+	struct pd_replay_options with = { .lists = lists };
+	struct pd_subject subject = { .changed = pd_what_if_any(what) };
+	int result;
+
+	if (what->schedule || what->weights || what->microbatches || minibatches)
+		result = pd_error_input(err, "%s: a schedule says itself what is done: expected "
+					"none of --schedule, --weights, --microbatches and "
+					"--minibatches", lists->name);
+	else
+		result = pd_check(lists, err);
+	if (result == 0)
+		result = replay_changed(lists->owned, what, &with, &subject, err);
+	pd_lists_free(lists);
+	if (result == 0)
+		*out_p = subject;
+	return result;
 }
 
 int pd_subject_read(const char *file, const struct pd_what_if *what, int64_t minibatches,
 		    struct pd_subject *out_p, struct pd_error *err)
 {
+	struct pd_replay_options with = { .minibatches = minibatches };
 	struct pd_subject subject = { .changed = pd_what_if_any(what) };
 	struct pd_trace *trace;
+	struct pd_lists *lists;
 	struct pd_plan *plan;
 	int result;
 
-	if (pd_trace_or_plan_read(file, &trace, &plan, err) < 0)
+	if (pd_trace_or_lists_read(file, &trace, &plan, &lists, err) < 0)
 		return -1;
+	if (lists)
+		return replay_lists(lists, what, minibatches, out_p, err);
 	if (trace && !subject.changed) {
 		subject.trace = trace;
 		subject.measured = true;
@@ -54,7 +81,7 @@ int pd_subject_read(const char *file, const struct pd_what_if *what, int64_t min
 		if (!plan)
 			return -1;
 	}
-	result = replay_changed(plan, what, minibatches, &subject, err);
+	result = replay_changed(plan, what, &with, &subject, err);
 	pd_plan_free(plan);
 	if (result == 0)
 		*out_p = subject;
@@ -64,13 +91,17 @@ int pd_subject_read(const char *file, const struct pd_what_if *what, int64_t min
 int pd_subject_read_like(const char *file, const struct pd_trace *like,
 			 struct pd_subject *out_p, struct pd_error *err)
 {
+	static const struct pd_what_if nothing;
 	struct pd_replay_options with = { 0 };
+	struct pd_lists *lists;
 	struct pd_trace *trace;
 	struct pd_plan *plan;
 	int64_t *bounds = NULL;
 
-	if (pd_trace_or_plan_read(file, &trace, &plan, err) < 0)
+	if (pd_trace_or_lists_read(file, &trace, &plan, &lists, err) < 0)
 		return -1;
+	if (lists)
+		return replay_lists(lists, &nothing, 0, out_p, err);
 	if (trace) {
 		*out_p = (struct pd_subject){ .trace = trace, .measured = true };
 		return 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What pd-replay looks at: a trace as it is, or what a plan or a trace gives in virtual time. */
+/* What pd-replay looks at: a trace as it is, or what a plan, a schedule or a trace
+ * gives in virtual time. */
 #ifndef PD_REPLAY_SUBJECT_H
 #define PD_REPLAY_SUBJECT_H
 
@@ -16,7 +17,8 @@ struct pd_subject {
 };
 
 /*
- * Reads a plan or a trace and replays it where that is asked for.  minibatches: to replay,
+ * Reads a plan, a schedule (which must pass pd_check: PD_EXIT_NO) or a trace, and replays it
+ * where that is asked for.  minibatches: to replay,
  * of a trace as it is to keep; 0: as many as usual.
  */
 int pd_subject_read(const char *file, const struct pd_what_if *what, int64_t minibatches,

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "schedule/file.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -225,15 +226,15 @@ static int check_end(FILE *in, const char *document, struct pd_error *err)
 	return 0;
 }
 
-int pd_trace_or_plan_read(const char *file, struct pd_trace **trace_p, struct pd_plan **plan_p,
-			  struct pd_error *err)
+/* lists_p NULL: a schedule is none of what was expected. */
+static int read_any(const char *file, struct pd_trace **trace_p, struct pd_plan **plan_p,
+		    struct pd_lists **lists_p, struct pd_error *err)
 {
 	FILE *in = pd_document_open(file, err);
 	struct pd_place root, format;
+	int result = -1;
 	json_t *value;
 
-	*trace_p = NULL;
-	*plan_p = NULL;
 	if (!in)
 		return -1;
 	root = pd_place_root(pd_document_name(file), NULL);
@@ -244,13 +245,34 @@ int pd_trace_or_plan_read(const char *file, struct pd_trace **trace_p, struct pd
 		format = pd_place_key(&root, "format");
 		name = json_string_value(format.value);
 		if (name && strcmp(name, "pd-trace") == 0)
-			*trace_p = read_trace(in, &root, err);
+			result = (*trace_p = read_trace(in, &root, err)) ? 0 : -1;
+		else if (name && lists_p && strcmp(name, "pd-schedule") == 0)
+			result = (*lists_p = pd_lists_read_at(in, &root, err)) ? 0 : -1;
 		else if (name && strcmp(name, "pd-plan") != 0)
-			pd_place_expected(&format, err, "\"pd-trace\" or \"pd-plan\"");
+			pd_place_expected(&format, err, lists_p
+					  ? "\"pd-trace\", \"pd-schedule\" or \"pd-plan\""
+					  : "\"pd-trace\" or \"pd-plan\"");
 		else if (check_end(in, root.document, err) == 0)
-			*plan_p = pd_plan_parse_at(&root, err);
+			result = (*plan_p = pd_plan_parse_at(&root, err)) ? 0 : -1;
 	}
 	json_decref(value);
 	pd_document_close(in);
-	return *trace_p || *plan_p ? 0 : -1;
+	return result;
+}
+
+int pd_trace_or_plan_read(const char *file, struct pd_trace **trace_p, struct pd_plan **plan_p,
+			  struct pd_error *err)
+{
+	*trace_p = NULL;
+	*plan_p = NULL;
+	return read_any(file, trace_p, plan_p, NULL, err);
+}
+
+int pd_trace_or_lists_read(const char *file, struct pd_trace **trace_p, struct pd_plan **plan_p,
+			   struct pd_lists **lists_p, struct pd_error *err)
+{
+	*trace_p = NULL;
+	*plan_p = NULL;
+	*lists_p = NULL;
+	return read_any(file, trace_p, plan_p, lists_p, err);
 }
