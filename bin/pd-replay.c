@@ -52,7 +52,7 @@ static const struct pd_opt options[] = {
 static const struct pd_command command = {
 	.name = "pd-replay",
 	.synopsis = "[OPTION]... [plan.json | schedule.jsonl | trace.jsonl]",
-	.summary = "Runs a plan or a schedule in virtual time, or reads a trace, and shows what happens when.",
+	.summary = "Shows what happens when: of a plan or schedule in virtual time, or in a trace.",
 	.options = options,
 	.max_operands = 1,
 };

@@ -73,7 +73,8 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 
 		pd_schedule_stages(replay->schedule, r, stages);
 		for (int i = 0; i < chunks; i++)
-			nets[i] = (struct pd_worker_stage){ pd_sim_net(replay->sim, stages[i]), NULL };
+			nets[i] = (struct pd_worker_stage){
+				.net = pd_sim_net(replay->sim, stages[i]) };
 		replay->workers[r] = pd_worker_new(&config, err);
 		if (!replay->workers[r])
 			return -1;

@@ -12,7 +12,7 @@ struct pd_subject {
 	bool measured;                  /* a trace as it was written */
 	bool changed;                   /* something was asked with "what if" */
 	/* where it was, of what it was before: */
-	double measured_ns;             /* the period of the trace that was read; 0: it was a plan */
+	double measured_ns;             /* the period of the trace that was read; 0: none was */
 	double before_ns;               /* of the replay under unchanged conditions */
 };
 

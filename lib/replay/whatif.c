@@ -70,8 +70,8 @@ static int apply_faster(struct pd_plan *plan, char *entry, struct pd_error *err)
 		return 0;
 	}
 	if (pd_parse_count(entry, 0, plan->stage_count - 1, &stage, &why) < 0)
-		return pd_error_input(err, "--faster: expected the name of a layer or the number of a "
-				      "stage from 0 to %d, found \"%.60s\"", plan->stage_count - 1,
+		return pd_error_input(err, "--faster: expected the name of a layer or the number of "
+				      "a stage from 0 to %d, found \"%.60s\"", plan->stage_count - 1,
 				      entry);
 	speed_up_layers(plan->profile, plan->stages[stage].first_layer,
 			plan->stages[stage].layer_count, factor);
@@ -117,8 +117,8 @@ static int apply_topology(const char *name, struct pd_plan *plan, struct pd_erro
 	if (pd_topology_read(name, &topology, err) < 0)
 		return -1;
 	if (topology.devices < plan->rank_count)
-		return pd_error_input(err, "--topology: expected at least the %d devices that the plan "
-				      "uses, found %" PRId64, plan->rank_count, topology.devices);
+		return pd_error_input(err, "--topology: expected at least the %d devices that the "
+				      "plan uses, found %" PRId64, plan->rank_count, topology.devices);
 	plan->topology = topology;
 	return 0;
 }
@@ -224,7 +224,8 @@ static void set_stage(struct pd_profile *profile, const struct pd_stage *stage,
 		  median(&times[PD_OP_step]));
 	if (whole < 0 && input >= 0 && weight >= 0) {
 		whole = input + weight;
-		share_out(profile, stage, offsetof(struct pd_profile_layer, backward_input_ns), input);
+		share_out(profile, stage, offsetof(struct pd_profile_layer, backward_input_ns),
+			  input);
 		share_out(profile, stage, offsetof(struct pd_profile_layer, backward_weight_ns),
 			  weight);
 	}

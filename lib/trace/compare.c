@@ -205,7 +205,8 @@ static void compare_rank(struct pd_compare *compare, const struct pd_timeline *c
 	}
 }
 
-struct pd_compare *pd_compare_new(const struct pd_timeline *first, const struct pd_timeline *second)
+struct pd_compare *pd_compare_new(const struct pd_timeline *first,
+				  const struct pd_timeline *second)
 {
 	struct pd_compare *compare = pd_zalloc(sizeof(*compare));
 	const struct pd_timeline *const of[2] = { first, second };

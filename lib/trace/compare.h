@@ -44,7 +44,8 @@ struct pd_compare {
 	struct pd_residual *residuals;  /* by kind, then stage */
 };
 
-struct pd_compare *pd_compare_new(const struct pd_timeline *first, const struct pd_timeline *second);
+struct pd_compare *pd_compare_new(const struct pd_timeline *first,
+				  const struct pd_timeline *second);
 void pd_compare_free(struct pd_compare *compare);
 /* The same operations in the same order, as far as both go? */
 bool pd_compare_same(const struct pd_compare *compare);

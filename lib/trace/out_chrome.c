@@ -42,7 +42,8 @@ static void put_names(struct writer *w, const struct pd_timeline *timeline, int 
 	char stages[64];
 
 	fprintf(event(w, 'M', rank, 0),
-		",\"name\":\"process_name\",\"args\":{\"name\":\"rank %d: stage%s %s, replica %d\"}}",
+		",\"name\":\"process_name\",\"args\":{\"name\":"
+		"\"rank %d: stage%s %s, replica %d\"}}",
 		rank, timeline->stage_counts[rank] > 1 ? "s" : "",
 		pd_timeline_stages(timeline, rank, ", ", stages, sizeof(stages)),
 		timeline->replicas[rank]);

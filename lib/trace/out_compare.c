@@ -77,7 +77,8 @@ static void print_residuals(const struct pd_compare *compare, FILE *out)
 		const struct pd_residual *one = &compare->residuals[i];
 		char name[64], a[32], b[32], low[40], middle[40], high[40];
 
-		snprintf(name, sizeof(name), "%s, stage %d", pd_op_kind_name[one->kind], one->stage);
+		snprintf(name, sizeof(name), "%s, stage %d", pd_op_kind_name[one->kind],
+			 one->stage);
 		fprintf(out, "%-26s %8" PRId64 " %10s %10s %10s %10s %10s", name, one->count,
 			pd_show_time(one->median_ns[0], a), pd_show_time(one->median_ns[1], b),
 			show_difference(one->low_ns, low), show_difference(one->middle_ns, middle),
@@ -162,8 +163,8 @@ void pd_where_print(const struct pd_timeline *timeline, const struct pd_where *f
 
 	fprintf(out, "\nwhere the time went, in %% of %s\n%-27s %7s %7s %s %18s\n"
 		"%-27s %7s %7s %11s %9s %9s %10s %6s\n",
-		first->has_steady ? "the steady period" : "all", "", "", "", "  waiting for a rank", "exposed",
-		"", "compute", "bubble", "activations", "gradients", "transfers",
+		first->has_steady ? "the steady period" : "all", "", "", "",
+		"  waiting for a rank", "exposed", "", "compute", "bubble", "activations", "gradients", "transfers",
 		"all-reduce", "other");
 	for (int i = 0; i < first->rank_count && i < RANKS_SHOWN; i++) {
 		int rank = timeline->rows[i];

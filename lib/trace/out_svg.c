@@ -105,8 +105,8 @@ static void put_bar(const struct pd_timeline *timeline, const struct pd_record *
 	width = x_of(window, to) - x;
 	fprintf(out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\"%s>"
 		"<title>%s %s: from %s for %s</title></rect>\n", x, y, width, height,
-		shade(op->kind, white, colour), width > 3 ? " class=\"b\"" : "", pd_op_short(op, label),
-		pd_op_kind_name[op->kind],
+		shade(op->kind, white, colour), width > 3 ? " class=\"b\"" : "",
+		pd_op_short(op, label), pd_op_kind_name[op->kind],
 		pd_show_time(record->start_ns - timeline->begin_ns, from_text),
 		pd_show_time(record->end_ns - record->start_ns, length_text));
 	if (height < ROW)
@@ -143,8 +143,10 @@ static double overhang(const struct pd_timeline *timeline)
 
 	for (int rank = 0; rank < timeline->rank_count; rank++) {
 		char name[96];
-		double length = LETTER * (double)strlen(row_name(timeline, rank, name, sizeof(name)));
+		double length;
 
+		row_name(timeline, rank, name, sizeof(name));
+		length = LETTER * (double)strlen(name);
 		most = length + 12 - LEFT > most ? length + 12 - LEFT : most;
 	}
 	return ceil(most);
@@ -202,8 +204,8 @@ static void put_axis(const struct pd_timeline *timeline, const struct pd_window 
 		double x = x_of(window, zero + (int64_t)t);
 
 		fprintf(out, "<line x1=\"%.2f\" x2=\"%.2f\" y1=\"%.1f\" y2=\"%.1f\"/>\n"
-			"<text class=\"tick\" x=\"%.2f\" y=\"%.1f\">%.10g</text>\n", x, x, top, y + 3,
-			x, y + 15, t / units[unit].ns);
+			"<text class=\"tick\" x=\"%.2f\" y=\"%.1f\">%.10g</text>\n", x, x, top,
+			y + 3, x, y + 15, t / units[unit].ns);
 	}
 	fprintf(out, "<text class=\"rank tick\" x=\"%d\" y=\"%.1f\">time, %s</text>\n", LEFT - 8,
 		y + 15, units[unit].name);
