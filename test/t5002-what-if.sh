@@ -157,6 +157,18 @@ test_ok 'the two parts of a backward are drawn' '
 	pd-replay -f svg -m 6 split.jsonl | grep -c "<title>3W[0-9]* backward_weight" | grep -qx 6
 	pd-replay split.jsonl >report && grep -q "^time per minibatch  *4.05 us" report'
 
+# stage 0 on rank 0 sends different things to both stages of rank 1
+jq '.profile.layers[0] |= (.name = "a" | .activation_bytes = 300)
+    | .profile.layers |= [.[0], (.[0] | .name = "b" | .inputs = ["a"] | .activation_bytes = 200),
+			  (.[1] | .inputs = ["a"]), .[2], (.[3] | .inputs = ["l2", "b"])]
+    | .stages[0].layers = ["a", "b"]' chunks.json >skip.json
+test_ok 'of two links between two ranks each transfer finds its own' '
+	pd-replay -f trace skip.json >skip.jsonl
+	pd-replay skip.json | grep "^activations\|^gradients" >1
+	pd-replay skip.jsonl | grep "^activations\|^gradients" >2
+	cat 1 && cmp 1 2 && [ "$(wc -l <1)" -eq 8 ]
+	grep -q "^activations, stage 0 to 1  *300 B" 1 && grep -q "^activations, stage 0 to 3  *200 B" 1'
+
 # schedules: written, and changed by hand
 jq '.schedule = "1f1b" | .weights = "flush" | .microbatches = 8' plan.json >flush.json
 jq '.schedule = "gpipe"' flush.json >gpipe.json

@@ -119,6 +119,7 @@ static void test_where(void)
 	struct pd_where *where;
 
 	add_round();
+	trace.records[6].start_ns = 141;        /* asked for long before it is sent */
 	timeline = pd_timeline_new(&trace);
 	where = pd_where_new(timeline);
 	is_int(where->ns[0][PD_SPENT_COMPUTE], 70, "rank 0 computes");
