@@ -39,7 +39,8 @@ test_ok 'a trace of several stages on a rank is read' '
 	pd-replay --format=text chunks.jsonl >1 && pd-replay --format=text chunks.json >2 && cmp 1 2'
 
 test_ok 'devices twice as fast take half the time' '
-	pd-replay --device-speed=2 fast.json >out && head -n 5 out
+	pd-replay --device-speed=2 fast.json >out
+	head -n 5 out
 	[ "$(line "what if, replayed" <out)" = "1.5 us" ] && grep -q "2.00 x as fast" out'
 test_ok 'a stage, and its layer, half as fast: it holds up the others' '
 	pd-replay --faster=2:0.5 fast.json | line "what if, replayed" >stage
@@ -63,14 +64,17 @@ test_ok 'as many minibatches as wanted' '
 jq -c 'if .op == "forward" and .stage == 1 then .end_ns = .start_ns + 5000 else . end' \
 	trace.jsonl >slow.jsonl
 test_ok 'a trace is replayed with its own durations' '
-	pd-replay --topology=4@1000GB/s slow.jsonl >out && head -n 6 out
-	[ "$(line "what if, replayed" <out)" = "7 us" ] && grep -q "^  measured " out
+	pd-replay --topology=4@1000GB/s slow.jsonl >out
+	head -n 6 out
+	[ "$(line "what if, replayed" <out)" = "7 us" ]
+	grep -q "^  measured " out
 	pd-replay --device-speed=1 --format=trace slow.jsonl | tail -n +2 |
 		jq -e -s "map(select(.op == \"forward\" and .stage == 1))
 			| length > 0 and all(.[]; .end_ns - .start_ns == 5000)"'
 
 test_ok 'what does not go together is refused' '
-	status 2 pd-replay --schedule=gpipe plan.json 2>err && one_line err
+	status 2 pd-replay --schedule=gpipe plan.json 2>err
+	one_line err
 	grep -q "\"gpipe\" does not go with weights \"stash\"" err'
 for wrong in --schedule=x --weights=x --faster=l1 --faster=nothing:2 --faster=4:2 --faster=l1:0 \
 	--faster= --device-speed=0 --topology=2@1GB/s '--compare=trace.jsonl --format=svg'; do
@@ -78,7 +82,8 @@ for wrong in --schedule=x --weights=x --faster=l1 --faster=nothing:2 --faster=4:
 done
 
 test_ok 'a trace and its plan are the same' '
-	pd-replay --compare=plan.json trace.jsonl >out && cat out
+	pd-replay --compare=plan.json trace.jsonl >out
+	cat out
 	grep -q "^every rank computes in the same order" out
 	! grep -q "only in" out || false
 	[ "$(grep -c "^forward, stage . .* +0.0%$" out)" -eq 4 ]'
@@ -113,7 +118,8 @@ test_ok 'a run with a pause between epochs compares with its plan' '
 	pd-replay -m 10 -f trace plan.json >half.jsonl
 	{ cat half.jsonl; tail -n +2 half.jsonl |
 		jq -c ".microbatch += 10 | .start_ns += 900000 | .end_ns += 900000"; } >two.jsonl
-	pd-replay --compare=plan.json two.jsonl >out && grep -q "^500 operations in both" out
+	pd-replay --compare=plan.json two.jsonl >out
+	grep -q "^500 operations in both" out
 	! grep -q "only in" out || false'
 
 # 700 ns each way around 3 us of computation; stage 1 alone takes 4 us more
@@ -134,8 +140,10 @@ test_ok 'a slow stage is who the others wait for, slow links are transfers' '
 	awk "/^all ranks  *first/ { if (\$8 > 40) t = 1 } END { exit !t }" out'
 
 test_ok 'a rank with several stages has one row, its operations say which' '
-	COLUMNS=150 pd-replay -f text -m 8 chunks.json >out && cat out
-	[ "$(grep -c "^0,2:0 \|^1,3:1 " out)" -eq 4 ] && [ "$(grep -c "^[0-9,]*:" out)" -eq 4 ]
+	COLUMNS=150 pd-replay -f text -m 8 chunks.json >out
+	cat out
+	[ "$(grep -c "^0,2:0 \|^1,3:1 " out)" -eq 4 ]
+	[ "$(grep -c "^[0-9,]*:" out)" -eq 4 ]
 	grep -q "^0,2:0 0F0-*0F1-*\.*2F0-*2F1-*0F2-*\.*2B0=*0F3-*2B1=*" out
 	for columns in 40 80 160; do
 		COLUMNS=$columns pd-replay -f text chunks.json | awk -v most=$columns \
@@ -151,7 +159,8 @@ jq -c 'if .op == "backward" then
 	(.op = "backward_input" | .end_ns -= 1000), (.op = "backward_weight" | .start_ns += 1000)
        else . end' trace.jsonl >split.jsonl
 test_ok 'the two parts of a backward are drawn' '
-	COLUMNS=120 pd-replay -f text -m 6 split.jsonl >out && cat out
+	COLUMNS=120 pd-replay -f text -m 6 split.jsonl >out
+	cat out
 	grep -q "I= backward, inputs, W: backward, weights" out
 	grep -q "^3:3 .*F0-*I0=*W0:*F1-*I1=*W1:*" out
 	pd-replay -f svg -m 6 split.jsonl | grep -c "<title>3W[0-9]* backward_weight" | grep -qx 6
@@ -166,7 +175,9 @@ test_ok 'of two links between two ranks each transfer finds its own' '
 	pd-replay -f trace skip.json >skip.jsonl
 	pd-replay skip.json | grep "^activations\|^gradients" >1
 	pd-replay skip.jsonl | grep "^activations\|^gradients" >2
-	cat 1 && cmp 1 2 && [ "$(wc -l <1)" -eq 8 ]
+	cat 1
+	cmp 1 2
+	[ "$(wc -l <1)" -eq 8 ]
 	grep -q "^activations, stage 0 to 1  *300 B" 1 && grep -q "^activations, stage 0 to 3  *200 B" 1'
 
 # schedules: written, and changed by hand
@@ -200,6 +211,7 @@ test_ok 'a list that is wrong is refused' '
 test_ok 'what if, of a list' '
 	pd-replay --device-speed=2 flush.list | grep -q "x as fast$"
 	for option in --schedule=gpipe --minibatches=3 --microbatches=2 --weights=stash; do
-		status 2 pd-replay $option flush.list 2>err && one_line err
+		status 2 pd-replay $option flush.list 2>err
+		one_line err
 	done'
 test_done
