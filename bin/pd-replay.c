@@ -1,36 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan or trace -> what happens when, in numbers or as a picture */
+/* plan, schedule or trace -> what happens when, in numbers or as a picture */
 #include "base/opt.h"
 #include "replay/replay.h"
-#include "trace/report.h"
-#include "trace/timeline.h"
+#include "replay/subject.h"
+#include "trace/compare.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #define LEAST_COLUMNS 40
 #define MOST_COLUMNS 1000
 
-enum format { REPORT, TEXT, SVG, CHROME };
+enum format { REPORT, TEXT, SVG, CHROME, TRACE };
 
-static const char *const formats[] = { "report", "text", "svg", "chrome", NULL };
+static const char *const formats[] = { "report", "text", "svg", "chrome", "trace", NULL };
 static int format;
 static int64_t minibatches;
+static const char *other_name;
+static struct pd_what_if what;
 
 static const struct pd_opt options[] = {
 	{ .name = "format", .letter = 'f', .kind = PD_OPT_CHOICE, .argument = "NAME",
-	  .help = "report (default), text, svg, chrome", .value = &format, .choices = formats },
+	  .help = "report (default), text, svg, chrome, trace", .value = &format,
+	  .choices = formats },
 	{ .name = "minibatches", .letter = 'm', .kind = PD_OPT_COUNT, .argument = "N",
-	  .help = "replay N minibatches of a plan; of a trace, show the first N",
+	  .help = "replay N minibatches; of a trace as it is, show the first N",
 	  .value = &minibatches, .min = 1, .max = 1e9 },
+	{ .name = "compare", .letter = 'c', .kind = PD_OPT_STRING, .argument = "OTHER",
+	  .help = "compare with another, operation by operation",
+	  .value = &other_name },
+	{ .name = "topology", .letter = 't', .kind = PD_OPT_STRING, .argument = "FILE|STRING",
+	  .help = "what if: other links, such as 4@12GB/s,4@10Gbit/s", .value = &what.topology },
+	{ .name = "device-speed", .kind = PD_OPT_REAL, .argument = "FACTOR",
+	  .help = "what if: every device FACTOR times as fast", .value = &what.device_speed,
+	  .min = 1e-6, .max = 1e6 },
+	{ .name = "faster", .kind = PD_OPT_STRING, .argument = "WHAT:FACTOR,...",
+	  .help = "what if: a layer or a stage (by number) FACTOR times as fast",
+	  .value = &what.faster },
+	{ .name = "schedule", .kind = PD_OPT_STRING, .argument = "NAME",
+	  .help = "what if: another schedule for the same stages", .value = &what.schedule },
+	{ .name = "weights", .kind = PD_OPT_STRING, .argument = "NAME",
+	  .help = "what if: other weights", .value = &what.weights },
+	{ .name = "microbatches", .kind = PD_OPT_COUNT, .argument = "M",
+	  .help = "what if: M microbatches per update", .value = &what.microbatches,
+	  .min = 1, .max = 1 << 30 },
 	{ .name = NULL }
 };
 
 static const struct pd_command command = {
 	.name = "pd-replay",
-	.synopsis = "[OPTION]... [plan.json | trace.jsonl]",
-	.summary = "Runs a plan in virtual time, or reads a trace, and shows what happens when.",
+	.synopsis = "[OPTION]... [plan.json | schedule.jsonl | trace.jsonl]",
+	.summary = "Shows what happens when: of a plan or schedule in virtual time, or in a trace.",
 	.options = options,
 	.max_operands = 1,
 };
@@ -77,31 +99,52 @@ static void print_report(const struct pd_timeline *timeline, bool measured)
 	pd_trace_free(replay);
 }
 
-int main(int argc, char **argv)
+static const char *name_of(const char *file, const struct pd_subject *subject, char buf[320])
 {
-	struct pd_error err;
-	struct pd_trace *trace = NULL;
-	struct pd_plan *plan = NULL;
-	struct pd_timeline *timeline;
-	int first = pd_command_parse(&command, argc, argv);
+	snprintf(buf, 320, "%.256s%s", !file || strcmp(file, "-") == 0 ? "standard input" : file,
+		 subject->changed ? ", what if" : subject->measured ? "" : ", replayed");
+	return buf;
+}
 
-	if (pd_trace_or_plan_read(pd_operand(argc, argv, first, 0), &trace, &plan, &err) < 0)
-		return pd_command_fail(&err);
-	if (plan) {
-		struct pd_replay_options with = { .minibatches = minibatches };
+static int compare(const char *file, const struct pd_subject *subject, struct pd_error *err)
+{
+	struct pd_timeline *timelines[2];
+	struct pd_where *where[2];
+	struct pd_subject other;
+	struct pd_compare *compare;
+	char texts[2][320];
+	bool same;
 
-		trace = pd_replay(plan, &with, &err);
-		if (!trace) {
-			pd_plan_free(plan);
-			return pd_command_fail(&err);
-		}
-	} else if (minibatches) {
-		pd_trace_limit(trace, minibatches);
+	if (pd_subject_read_like(other_name, subject->trace, &other, err) < 0)
+		return -1;
+	timelines[0] = pd_timeline_new(subject->trace);
+	timelines[1] = pd_timeline_new(other.trace);
+	compare = pd_compare_new(timelines[0], timelines[1]);
+	pd_compare_print(compare, (const char *const[2]){ name_of(file, subject, texts[0]),
+							  name_of(other_name, &other, texts[1]) },
+			 stdout);
+	same = pd_compare_same(compare);
+	for (int i = 0; i < 2; i++)
+		where[i] = pd_where_new(timelines[i]);
+	pd_where_print(timelines[0], where[0], where[1], stdout);
+	for (int i = 0; i < 2; i++) {
+		pd_where_free(where[i]);
+		pd_timeline_free(timelines[i]);
 	}
-	timeline = pd_timeline_new(trace);
+	pd_compare_free(compare);
+	pd_subject_release(&other);
+	return same ? PD_EXIT_YES : PD_EXIT_NO;
+}
+
+static int show(const struct pd_subject *subject, struct pd_error *err)
+{
+	struct pd_timeline *timeline = pd_timeline_new(subject->trace);
+	int result = 0;
+
 	switch ((enum format)format) {
 	case REPORT:
-		print_report(timeline, !plan);
+		pd_subject_print_change(subject, &what, stdout);
+		print_report(timeline, subject->measured);
 		break;
 	case TEXT:
 		pd_timeline_text(timeline, columns(), colours(), stdout);
@@ -112,9 +155,28 @@ int main(int argc, char **argv)
 	case CHROME:
 		pd_timeline_chrome(timeline, stdout);
 		break;
+	case TRACE:
+		result = pd_trace_write(subject->trace, stdout, err);
+		break;
 	}
 	pd_timeline_free(timeline);
-	pd_trace_free(trace);
-	pd_plan_free(plan);
-	return pd_command_end(PD_EXIT_YES);
+	return result;
+}
+
+int main(int argc, char **argv)
+{
+	struct pd_error err;
+	struct pd_subject subject;
+	int first = pd_command_parse(&command, argc, argv), status;
+	const char *file = pd_operand(argc, argv, first, 0);
+
+	if (other_name && format != REPORT) {
+		pd_error_input(&err, "--compare writes a report: expected no other --format");
+		return pd_command_fail(&err);
+	}
+	if (pd_subject_read(file, &what, minibatches, &subject, &err) < 0)
+		return pd_command_fail(&err);
+	status = other_name ? compare(file, &subject, &err) : show(&subject, &err);
+	pd_subject_release(&subject);
+	return status < 0 ? pd_command_fail(&err) : pd_command_end(status);
 }

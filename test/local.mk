@@ -56,8 +56,8 @@ TESTS += test/unit/replay
 test_unit_replay_SOURCES = test/unit/replay.c
 test_unit_replay_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_replay_LDADD = $(UNIT_LIBS)
-EXTRA_DIST += test/t5001-replay.sh
-TESTS += test/t5001-replay.sh
+EXTRA_DIST += test/t5001-replay.sh test/t5002-what-if.sh
+TESTS += test/t5001-replay.sh test/t5002-what-if.sh
 
 # data and checkpoints
 DATA_UNITS = test/unit/dataset test/unit/loader test/unit/safetensors test/unit/checkpoint

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "device/sim/sim.h"
+#include "replay/room.h"
 #include "schedule/schedule.h"
 #include "transport/sim/sim.h"
 #include "worker/worker.h"
@@ -18,6 +19,7 @@ struct replay {
 	struct pd_sim *sim;
 	struct pd_sim_fabric *fabric;
 	struct pd_worker **workers;     /* per rank */
+	struct pd_list_cursor *cursors; /* per rank, or NULL */
 	bool *done;
 	int live;                       /* workers that are not done */
 };
@@ -27,19 +29,30 @@ static void replay_free(struct replay *replay)
 	for (int r = 0; replay->workers && r < replay->plan->rank_count; r++)
 		pd_worker_free(replay->workers[r]);
 	free(replay->workers);
+	free(replay->cursors);
 	free(replay->done);
 	pd_sim_fabric_free(replay->fabric);
 	pd_sim_free(replay->sim);
 	pd_schedule_free(replay->schedule);
 }
 
+static bool next_listed(void *context, struct pd_op *op_p)
+{
+	return pd_list_next(context, op_p);
+}
+
 static int replay_new(struct replay *replay, const struct pd_plan *plan,
 		      const struct pd_replay_options *options, struct pd_error *err)
 {
-	*replay = (struct replay){ .plan = plan, .live = plan->rank_count };
+	*replay = (struct replay){ .plan = plan };
 	replay->schedule = pd_schedule_new(plan, err);
 	if (!replay->schedule)
 		return -1;
+	if (options->lists) {
+		replay->cursors = pd_calloc((size_t)plan->rank_count, sizeof(*replay->cursors));
+		if (pd_replay_make_room(replay->schedule, options->lists, err) < 0)
+			return -1;
+	}
 	replay->sim = pd_sim_new(plan, replay->schedule->wiring);
 	replay->fabric = pd_sim_fabric_new(replay->sim, &plan->topology);
 	replay->workers = pd_calloc((size_t)plan->rank_count, sizeof(struct pd_worker *));
@@ -53,12 +66,15 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 			.transport = pd_sim_transport(replay->fabric, r),
 			.batch_size = plan->profile->batch_size,
 			.optimizer = { .momentum = 1 },       /* its buffer counts as memory */
+			.next = options->lists ? next_listed : NULL,
+			.next_context = options->lists ? &replay->cursors[r] : NULL,
 			.retired = options->retired, .context = options->context,
 		};
 
 		pd_schedule_stages(replay->schedule, r, stages);
 		for (int i = 0; i < chunks; i++)
-			nets[i] = (struct pd_worker_stage){ pd_sim_net(replay->sim, stages[i]), NULL };
+			nets[i] = (struct pd_worker_stage){
+				.net = pd_sim_net(replay->sim, stages[i]) };
 		replay->workers[r] = pd_worker_new(&config, err);
 		if (!replay->workers[r])
 			return -1;
@@ -99,12 +115,12 @@ static int stalled(const struct replay *replay, struct pd_error *err)
 			       used ? text + 1 : "");
 }
 
-static int train(struct replay *replay, int64_t minibatches, struct pd_error *err)
+static int train_phase(struct replay *replay, const struct pd_phase *phase, struct pd_error *err)
 {
-	struct pd_phase phase = { .first = 0, .last = minibatches };
-
+	replay->live = replay->plan->rank_count;
+	memset(replay->done, 0, (size_t)replay->plan->rank_count * sizeof(bool));
 	for (int r = 0; r < replay->plan->rank_count; r++) {
-		pd_worker_begin(replay->workers[r], &phase, 0);
+		pd_worker_begin(replay->workers[r], phase, phase->first);
 		if (drive(replay, r, err) < 0)
 			return -1;
 	}
@@ -118,6 +134,30 @@ static int train(struct replay *replay, int64_t minibatches, struct pd_error *er
 	return 0;
 }
 
+static int train(struct replay *replay, const struct pd_replay_options *options,
+		 struct pd_error *err)
+{
+	struct pd_phase phase = { .last = options->minibatches
+					? options->minibatches
+					: pd_steady_minibatches(replay->plan) };
+
+	if (options->lists) {
+		phase.last = options->lists->microbatches;
+		for (int r = 0; r < replay->plan->rank_count; r++)
+			pd_list_begin(&replay->cursors[r], &options->lists->ranks[r], &phase);
+	}
+	if (options->phase_count == 0)
+		return train_phase(replay, &phase, err);
+	for (int p = 0; p < options->phase_count; p++) {
+		phase.first = options->bounds[p];
+		phase.last = options->bounds[p + 1];
+		if (train_phase(replay, &phase, err) < 0)
+			return -1;
+		phase.base = pd_schedule_next_base(replay->schedule, &phase);
+	}
+	return 0;
+}
+
 int pd_replay_run(const struct pd_plan *plan, const struct pd_replay_options *options,
 		  struct pd_error *err)
 {
@@ -125,8 +165,7 @@ int pd_replay_run(const struct pd_plan *plan, const struct pd_replay_options *op
 	int result = replay_new(&replay, plan, options, err);
 
 	if (result == 0)
-		result = train(&replay, options->minibatches ? options->minibatches
-							     : pd_steady_minibatches(plan), err);
+		result = train(&replay, options, err);
 	replay_free(&replay);
 	return result;
 }

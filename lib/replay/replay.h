@@ -7,6 +7,7 @@
 #define PD_REPLAY_REPLAY_H
 
 #include "plan/plan.h"
+#include "schedule/list.h"
 #include "trace/steady.h"
 #include "trace/trace.h"
 
@@ -14,6 +15,13 @@
 
 struct pd_replay_options {
 	int64_t minibatches;            /* trained; 0: pd_steady_minibatches */
+	/* Where phase_count > 0, instead of those: bounds[p] to bounds[p + 1] - 1, the
+	 * pipeline empty in between. */
+	const int64_t *bounds;
+	int phase_count;
+	/* These lists instead of the generator's, for all their microbatches, or NULL: of the
+	 * same plan, and right (pd_check). */
+	const struct pd_lists *lists;
 	/* Every operation as it retires, each rank's in its order; may be NULL. */
 	void (*retired)(void *context, const struct pd_record *record);
 	void *context;

@@ -194,7 +194,7 @@ static struct pd_lists *read_header(const struct pd_place *root, struct pd_error
 	return plan ? pd_lists_new(root->document, NULL, plan, minibatches, err) : NULL;
 }
 
-static struct pd_lists *read_schedule(FILE *in, const struct pd_place *root, struct pd_error *err)
+struct pd_lists *pd_lists_read_at(FILE *in, const struct pd_place *root, struct pd_error *err)
 {
 	struct reader reader = { .in = in, .document = root->document,
 				 .lists = read_header(root, err) };
@@ -237,7 +237,7 @@ int pd_schedule_or_plan_read(const char *file, struct pd_lists **lists_p, struct
 		format = pd_place_key(&root, "format");
 		name = json_string_value(format.value);
 		if (name && strcmp(name, "pd-schedule") == 0)
-			*lists_p = read_schedule(in, &root, err);
+			*lists_p = pd_lists_read_at(in, &root, err);
 		else if (name && strcmp(name, "pd-plan") != 0)
 			pd_place_expected(&format, err, "\"pd-schedule\" or \"pd-plan\"");
 		else if (check_end(in, root.document, err) == 0)

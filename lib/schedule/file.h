@@ -14,6 +14,9 @@
  */
 int pd_schedule_or_plan_read(const char *file, struct pd_lists **lists_p, struct pd_plan **plan_p,
 			     struct pd_error *err);
+/* A schedule of which the header has been read: root is its place. */
+struct pd_place;
+struct pd_lists *pd_lists_read_at(FILE *in, const struct pd_place *root, struct pd_error *err);
 
 /*
  * Writes what the generator makes for so many minibatches, rank after rank; of the

@@ -39,9 +39,14 @@ static int tid_of(enum pd_lane_kind lane, int depth)
 
 static void put_names(struct writer *w, const struct pd_timeline *timeline, int rank)
 {
+	char stages[64];
+
 	fprintf(event(w, 'M', rank, 0),
-		",\"name\":\"process_name\",\"args\":{\"name\":\"rank %d: stage %d, replica %d\"}}",
-		rank, timeline->stages[rank], timeline->replicas[rank]);
+		",\"name\":\"process_name\",\"args\":{\"name\":"
+		"\"rank %d: stage%s %s, replica %d\"}}",
+		rank, timeline->stage_counts[rank] > 1 ? "s" : "",
+		pd_timeline_stages(timeline, rank, ", ", stages, sizeof(stages)),
+		timeline->replicas[rank]);
 	fprintf(event(w, 'M', rank, 0),
 		",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}", rank);
 	for (int l = 0; l < PD_LANES; l++)

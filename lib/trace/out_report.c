@@ -93,7 +93,7 @@ static void print_use(const struct pd_report *report, FILE *out)
 {
 	const struct pd_plan *plan = report->timeline->trace->plan;
 	struct pd_rank_report sum;
-	char name[64];
+	char name[64], stages[32];
 	int shown = 0;
 
 	fputs("\n                             idle, waiting for                       transfers\n"
@@ -102,7 +102,10 @@ static void print_use(const struct pd_report *report, FILE *out)
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *stage = &plan->stages[s];
 
-		snprintf(name, sizeof(name), "stage %d", s);
+		if (report->timeline->chunks[s] > 0)
+			continue;       /* its ranks have been shown */
+		pd_timeline_stages(report->timeline, stage->ranks[0], ",", stages, sizeof(stages));
+		snprintf(name, sizeof(name), "stage %s", stages);
 		sum_ranks(report, stage->ranks, stage->replicas, &sum);
 		print_shares(name, &sum, out);
 		for (int i = 0; i < stage->replicas && stage->replicas > 1; i++) {

@@ -9,29 +9,64 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEFT 110
-#define WIDTH 1000              /* of the time axis */
-#define RIGHT 20
+#define LEFT 100
+#define WIDTH 760               /* of the time axis: legible across a page */
+#define RIGHT 14
 #define ROW 18                  /* of computation */
 #define THIN 4                  /* of a transfer */
 #define GAP 6
 #define LETTER 6.2              /* width of a character of a label */
-#define OPS_PER_ROW 48
+#define OPS_PER_ROW 36
+#define PALEST 0.6              /* how much white the last stage of a rank gets */
 
-static const struct { const char *name, *fill; } style[PD_OP_KINDS] = {
-	[PD_OP_load] = { "load", "#bab0ac" },
-	[PD_OP_recv_activation] = { "activation received", "#9ecae9" },
-	[PD_OP_forward] = { "forward", "#4c78a8" },
-	[PD_OP_send_activation] = { "activation sent", "#7fb0d8" },
-	[PD_OP_recv_gradient] = { "gradient received", "#ffbf79" },
-	[PD_OP_backward] = { "backward", "#f58518" },
-	[PD_OP_backward_input] = { "backward, inputs", "#f58518" },
-	[PD_OP_backward_weight] = { "backward, weights", "#e0ac2b" },
-	[PD_OP_recompute] = { "recompute", "#72b7b2" },
-	[PD_OP_send_gradient] = { "gradient sent", "#eb9b4a" },
-	[PD_OP_allreduce] = { "all-reduce", "#b279a2" },
-	[PD_OP_step] = { "update", "#54a24b" },
+/* Colours that differ in lightness too: what is printed in grey can be told apart. */
+static const struct { const char *name; int red, green, blue; } style[PD_OP_KINDS] = {
+	[PD_OP_forward] = { "forward", 0x3b, 0x6f, 0xa8 },
+	[PD_OP_recompute] = { "recompute", 0x5f, 0xa8, 0xa3 },
+	[PD_OP_backward] = { "backward", 0xee, 0x84, 0x1c },
+	[PD_OP_backward_input] = { "backward, inputs", 0xee, 0x84, 0x1c },
+	[PD_OP_backward_weight] = { "backward, weights", 0xf0, 0xc2, 0x5a },
+	[PD_OP_step] = { "update", 0x4d, 0x94, 0x45 },
+	[PD_OP_load] = { "load", 0xba, 0xb0, 0xac },
+	[PD_OP_recv_activation] = { NULL, 0x85, 0xb8, 0xe0 },
+	[PD_OP_send_activation] = { "activations, in and out", 0x85, 0xb8, 0xe0 },
+	[PD_OP_recv_gradient] = { NULL, 0xf7, 0xb2, 0x6a },
+	[PD_OP_send_gradient] = { "gradients, in and out", 0xf7, 0xb2, 0x6a },
+	[PD_OP_allreduce] = { "all-reduce", 0xa6, 0x6f, 0x97 },
 };
+
+static const enum pd_op_kind legend[] = {
+	PD_OP_forward, PD_OP_recompute, PD_OP_backward, PD_OP_backward_input,
+	PD_OP_backward_weight, PD_OP_step, PD_OP_load, PD_OP_send_activation,
+	PD_OP_send_gradient, PD_OP_allreduce,
+};
+
+/* "#rrggbb", with so much white in it. */
+static const char *shade(enum pd_op_kind kind, double white, char buf[8])
+{
+	snprintf(buf, 8, "#%02x%02x%02x",
+		 (unsigned)(style[kind].red + white * (255 - style[kind].red)) & 255,
+		 (unsigned)(style[kind].green + white * (255 - style[kind].green)) & 255,
+		 (unsigned)(style[kind].blue + white * (255 - style[kind].blue)) & 255);
+	return buf;
+}
+
+/* Is it so light that its label must be dark? */
+static bool is_light(enum pd_op_kind kind, double white)
+{
+	double luma = 0.3 * style[kind].red + 0.59 * style[kind].green + 0.11 * style[kind].blue;
+
+	return luma + white * (255 - luma) > 165;
+}
+
+/* The later a stage among those of its rank, the paler; transfers are all alike. */
+static double white_of(const struct pd_timeline *timeline, const struct pd_op *op)
+{
+	int count = timeline->stage_counts[op->rank];
+
+	return count < 2 || pd_lane_of(op->kind) != PD_LANE_COMPUTE
+		? 0 : PALEST * timeline->chunks[op->stage] / (count - 1);
+}
 
 static void put_text(const char *text, FILE *out)
 {
@@ -59,8 +94,8 @@ static void put_bar(const struct pd_timeline *timeline, const struct pd_record *
 {
 	const struct pd_op *op = &record->op;
 	int64_t from = record->start_ns, to = record->end_ns;
-	char label[32], from_text[32], length_text[32];
-	double x, width;
+	char label[32], from_text[32], length_text[32], colour[8];
+	double x, width, white = white_of(timeline, op);
 
 	if (to <= window->begin_ns || from >= window->end_ns || to == from)
 		return;
@@ -70,37 +105,76 @@ static void put_bar(const struct pd_timeline *timeline, const struct pd_record *
 	width = x_of(window, to) - x;
 	fprintf(out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\"%s>"
 		"<title>%s %s: from %s for %s</title></rect>\n", x, y, width, height,
-		style[op->kind].fill, width > 3 ? " class=\"b\"" : "", pd_op_short(op, label),
-		pd_op_kind_name[op->kind],
+		shade(op->kind, white, colour), width > 3 ? " class=\"b\"" : "",
+		pd_op_short(op, label), pd_op_kind_name[op->kind],
 		pd_show_time(record->start_ns - timeline->begin_ns, from_text),
 		pd_show_time(record->end_ns - record->start_ns, length_text));
 	if (height < ROW)
 		return;
 	snprintf(label, sizeof(label), "%" PRId64, op->microbatch);
-	if ((double)strlen(label) * LETTER <= width)
-		fprintf(out, "<text class=\"op\" x=\"%.2f\" y=\"%.1f\">%s</text>\n",
-			x + width / 2, y + ROW - 5, label);
+	if ((double)strlen(label) * LETTER + 1 <= width)
+		fprintf(out, "<text class=\"op%s\" x=\"%.2f\" y=\"%.1f\">%s</text>\n",
+			is_light(op->kind, white) ? " dark" : "", x + width / 2, y + ROW - 5,
+			label);
 }
 
-/* Draws a rank's lanes from y down, each rank as tall as the others; returns the next y. */
-static double put_rank(const struct pd_timeline *timeline, int rank,
-		       const struct pd_window *window, const int *depth, double y, FILE *out)
+static double rank_height(const struct pd_timeline *timeline, int rank)
 {
-	fprintf(out, "<text class=\"rank\" x=\"%d\" y=\"%.1f\">stage %d, rank %d</text>\n",
-		LEFT - 8, y + ROW - 5, timeline->stages[rank], rank);
+	double height = ROW + GAP;
+
+	for (int l = PD_LANE_COMPUTE + 1; l < PD_LANES; l++)
+		height += THIN * pd_timeline_lane(timeline, rank, l)->depth;
+	return height;
+}
+
+static const char *row_name(const struct pd_timeline *timeline, int rank, char *buf, size_t size)
+{
+	char stages[64];
+
+	snprintf(buf, size, "stage%s %s, rank %d", timeline->stage_counts[rank] > 1 ? "s" : "",
+		 pd_timeline_stages(timeline, rank, ", ", stages, sizeof(stages)), rank);
+	return buf;
+}
+
+/* How far the longest name reaches out to the left of where names have room. */
+static double overhang(const struct pd_timeline *timeline)
+{
+	double most = 0;
+
+	for (int rank = 0; rank < timeline->rank_count; rank++) {
+		char name[96];
+		double length;
+
+		row_name(timeline, rank, name, sizeof(name));
+		length = LETTER * (double)strlen(name);
+		most = length + 12 - LEFT > most ? length + 12 - LEFT : most;
+	}
+	return ceil(most);
+}
+
+/* Behind all else, so that the lines of the axis lie upon it. */
+static void put_ground(const struct pd_timeline *timeline, int rank, double y, FILE *out)
+{
+	char name[96];
+
+	fprintf(out, "<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%d\" fill=\"#f0f0f0\"/>\n"
+		"<text class=\"rank\" x=\"%d\" y=\"%.1f\">%s</text>\n", LEFT, y, WIDTH, ROW,
+		LEFT - 8, y + ROW - 5, row_name(timeline, rank, name, sizeof(name)));
+}
+
+static void put_rank(const struct pd_timeline *timeline, int rank,
+		     const struct pd_window *window, double y, FILE *out)
+{
 	for (int l = 0; l < PD_LANES; l++) {
 		const struct pd_lane *lane = pd_timeline_lane(timeline, rank, l);
 		double height = l == PD_LANE_COMPUTE ? ROW : THIN;
 
-		if (l == PD_LANE_COMPUTE)
-			fprintf(out, "<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%.1f\" "
-				"fill=\"#f2f2f2\"/>\n", LEFT, y, WIDTH, height * depth[l]);
 		for (size_t i = 0; i < lane->count; i++)
 			put_bar(timeline, lane->bars[i].record, window,
-				y + height * lane->bars[i].depth, height, out);
-		y += height * depth[l];
+				y + (l == PD_LANE_COMPUTE ? 0 : height * lane->bars[i].depth),
+				height, out);
+		y += l == PD_LANE_COMPUTE ? height : height * lane->depth;
 	}
-	return y + GAP;
 }
 
 /* 1, 2 or 5 times a power of ten, so that there are four to ten steps. */
@@ -116,87 +190,125 @@ static double tick_ns(const struct pd_window *window)
 static void put_axis(const struct pd_timeline *timeline, const struct pd_window *window,
 		     double top, double y, FILE *out)
 {
+	static const struct { const char *name; double ns; } units[] = {
+		{ "ns", 1 }, { "us", 1e3 }, { "ms", 1e6 }, { "s", 1e9 },
+	};
 	double step = tick_ns(window);
 	int64_t zero = timeline->begin_ns;
-	char text[32];
+	size_t unit = 0;
 
+	while (unit + 1 < PD_COUNT(units) && step >= units[unit + 1].ns / 10)
+		unit++;
 	for (double t = ceil((double)(window->begin_ns - zero) / step) * step;
 	     t <= (double)(window->end_ns - zero); t += step) {
 		double x = x_of(window, zero + (int64_t)t);
 
 		fprintf(out, "<line x1=\"%.2f\" x2=\"%.2f\" y1=\"%.1f\" y2=\"%.1f\"/>\n"
-			"<text class=\"tick\" x=\"%.2f\" y=\"%.1f\">%s</text>\n", x, x, top, y + 4,
-			x, y + 16, pd_show_time((int64_t)t, text));
+			"<text class=\"tick\" x=\"%.2f\" y=\"%.1f\">%.10g</text>\n", x, x, top,
+			y + 3, x, y + 15, t / units[unit].ns);
 	}
+	fprintf(out, "<text class=\"rank tick\" x=\"%d\" y=\"%.1f\">time, %s</text>\n", LEFT - 8,
+		y + 15, units[unit].name);
 }
 
-static void put_legend(const struct pd_timeline *timeline, double y, FILE *out)
+/* Entries side by side, on as many lines as they need; returns the y below them. */
+static double put_legend(const struct pd_timeline *timeline, double y, FILE *out)
 {
 	bool used[PD_OP_KINDS] = { false };
+	int shades = timeline->rank_count ? timeline->stage_counts[0] : 1;
 	double x = LEFT;
+	char colour[8];
 
 	for (size_t i = 0; i < timeline->trace->count; i++) {
 		const struct pd_record *record = &timeline->trace->records[i];
 
 		used[record->op.kind] |= record->end_ns > record->start_ns;
 	}
-	for (int k = 0; k < PD_OP_KINDS; k++) {
-		if (!used[k])
+	for (size_t i = 0; i < PD_COUNT(legend); i++) {
+		enum pd_op_kind kind = legend[i];
+		int count = pd_lane_of(kind) == PD_LANE_COMPUTE ? shades : 1;
+		double length = 10 * count + 20 + LETTER * (double)strlen(style[kind].name);
+
+		if (!used[kind])
 			continue;
-		fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"10\" height=\"10\" fill=\"%s\"/>"
-			"<text x=\"%.1f\" y=\"%.1f\">%s</text>\n", x, y - 9, style[k].fill,
-			x + 14, y, style[k].name);
-		x += 30 + LETTER * (double)strlen(style[k].name);
+		if (x + length > LEFT + WIDTH && x > LEFT) {
+			x = LEFT;
+			y += 15;
+		}
+		for (int c = 0; c < count; c++)
+			fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"10\" height=\"10\" "
+				"fill=\"%s\"/>", x + 10 * c, y - 9,
+				shade(kind, count > 1 ? PALEST * c / (count - 1) : 0, colour));
+		fprintf(out, "<text x=\"%.1f\" y=\"%.1f\">%s</text>\n", x + 10 * count + 4, y,
+			style[kind].name);
+		x += length;
 	}
+	return y + 10;
 }
 
 /* Ranks by stage: replicas of a stage are neighbours. */
 static double put_window(const struct pd_timeline *timeline, const struct pd_window *window,
-			 const int *depth, double y, FILE *out)
+			 double y, FILE *out)
 {
-	const struct pd_plan *plan = timeline->trace->plan;
-	double top;
+	double top, bottom;
 
 	if (window->what) {
 		fprintf(out, "<text x=\"%d\" y=\"%.1f\">%s</text>\n", LEFT, y + 12, window->what);
 		y += 18;
 	}
-	top = y;
-	for (int s = 0; s < plan->stage_count; s++)
-		for (int i = 0; i < plan->stages[s].replicas; i++)
-			y = put_rank(timeline, plan->stages[s].ranks[i], window, depth, y, out);
-	put_axis(timeline, window, top, y, out);
-	return y + 28;
+	top = bottom = y;
+	for (int i = 0; i < timeline->rank_count; i++) {
+		put_ground(timeline, timeline->rows[i], bottom, out);
+		bottom += rank_height(timeline, timeline->rows[i]);
+	}
+	put_axis(timeline, window, top, bottom, out);
+	for (int i = 0; i < timeline->rank_count; i++) {
+		put_rank(timeline, timeline->rows[i], window, y, out);
+		y += rank_height(timeline, timeline->rows[i]);
+	}
+	return y + 26;
+}
+
+/* Says what it is above the legend; returns the y below both. */
+static double put_head(const struct pd_timeline *timeline, FILE *out)
+{
+	const struct pd_plan *plan = timeline->trace->plan;
+
+	fprintf(out, "<text x=\"%d\" y=\"18\" font-size=\"13\">", LEFT);
+	put_text(plan->profile->name ? plan->profile->name : "", out);
+	fprintf(out, ": %s, %s, ", pd_schedule_kind_name[plan->schedule],
+		pd_weight_kind_name[plan->weights]);
+	if (plan->microbatches > 1)
+		fprintf(out, "%" PRId64 " microbatches, ", plan->microbatches);
+	fprintf(out, "%d ranks, %s</text>\n", timeline->rank_count,
+		strcmp(timeline->trace->device, "sim") == 0 ? "simulated" : "measured");
+	return put_legend(timeline, 36, out);
 }
 
 void pd_timeline_svg(const struct pd_timeline *timeline, FILE *out)
 {
-	const struct pd_plan *plan = timeline->trace->plan;
-	int depth[PD_LANES] = { [PD_LANE_COMPUTE] = 1 }, n;
+	char *body;
+	size_t size;
 	struct pd_window windows[2];
-	double rank_height = GAP, height, y = 46;
+	int n = pd_timeline_windows(timeline, OPS_PER_ROW, windows);
+	FILE *memory = open_memstream(&body, &size);
+	double left = overhang(timeline), y;
 
-	for (int rank = 0; rank < timeline->rank_count; rank++)
-		for (int l = 0; l < PD_LANES; l++)
-			if (pd_timeline_lane(timeline, rank, l)->depth > depth[l])
-				depth[l] = pd_timeline_lane(timeline, rank, l)->depth;
-	for (int l = 0; l < PD_LANES; l++)
-		rank_height += depth[l] * (l == PD_LANE_COMPUTE ? ROW : THIN);
-	n = pd_timeline_windows(timeline, OPS_PER_ROW, windows);
-	height = y + n * (timeline->rank_count * rank_height + 28 + (n > 1 ? 18 : 0));
-	fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" "
-		"viewBox=\"0 0 %d %.0f\" font-family=\"sans-serif\" font-size=\"11\">\n"
-		"<style>.b{stroke:#fff;stroke-width:.5}.op{fill:#fff;text-anchor:middle}"
-		".rank{text-anchor:end}.tick{text-anchor:middle;fill:#555}line{stroke:#000;stroke-opacity:.12}</style>\n"
-		"<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n"
-		"<text x=\"%d\" y=\"18\" font-size=\"13\">", LEFT + WIDTH + RIGHT, height,
-		LEFT + WIDTH + RIGHT, height, LEFT);
-	put_text(plan->profile->name ? plan->profile->name : "", out);
-	fprintf(out, ": %s, %s, %d ranks, %s</text>\n", pd_schedule_kind_name[plan->schedule],
-		pd_weight_kind_name[plan->weights], timeline->rank_count,
-		strcmp(timeline->trace->device, "sim") == 0 ? "simulated" : "measured");
-	put_legend(timeline, 36, out);
+	if (!memory)
+		pd_bug("no memory for a drawing");
+	y = put_head(timeline, memory);         /* the height is known afterwards */
 	for (int w = 0; w < n; w++)
-		y = put_window(timeline, &windows[w], depth, y, out);
+		y = put_window(timeline, &windows[w], y, memory);
+	fclose(memory);
+	fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
+		"viewBox=\"%.0f 0 %.0f %.0f\" font-family=\"Helvetica, Arial, sans-serif\" "
+		"font-size=\"11\">\n"
+		"<style>.b{stroke:#fff;stroke-width:.5}.op{fill:#fff;text-anchor:middle}"
+		".dark{fill:#222}.tick{text-anchor:middle;fill:#555}.rank{text-anchor:end}"
+		"line{stroke:#000;stroke-opacity:.15}</style>\n"
+		"<rect x=\"%.0f\" width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
+		left + LEFT + WIDTH + RIGHT, y, -left, left + LEFT + WIDTH + RIGHT, y, -left);
+	fwrite(body, 1, size, out);
 	fputs("</svg>\n", out);
+	free(body);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define LEAST_CELLS 20
+#define NAME 40
 
 struct cell {
 	const struct pd_record *record;
@@ -41,6 +42,8 @@ static char filling_of(enum pd_op_kind kind)
 		return '+';
 	case PD_OP_recompute:
 		return '~';
+	case PD_OP_backward_weight:
+		return ':';
 	default:
 		return '=';
 	}
@@ -87,15 +90,22 @@ static void fill_cells(const struct pd_lane *lane, const struct pd_window *windo
 			cell[c].record = NULL;
 }
 
-/* One operation over n cells: its label where that fits, else its letter. */
-static void print_run(const struct pd_op *op, int n, bool colour, FILE *out)
+/* One operation over n cells: its label where that fits, with the stage where the rank has
+ * several, else its letter. */
+static void print_run(const struct pd_timeline *timeline, const struct pd_op *op, int n,
+		      bool colour, FILE *out)
 {
-	char label[32];
-	int length = snprintf(label, sizeof(label), "%c%" PRId64, pd_op_kind_letter[op->kind],
-			      op->microbatch);
+	char text[32], *label = text;
+	int length;
 
-	if (length > n)
+	pd_op_short(op, label);
+	if (timeline->stage_counts[op->rank] == 1)
+		label += strspn(label, "0123456789");
+	length = (int)strlen(label);
+	if (length + (label == text) > n) {     /* with a stage, it needs an end */
+		label = text + strspn(text, "0123456789");
 		length = 1;
+	}
 	if (colour)
 		fputs(colour_of(op->kind), out);
 	fwrite(label, 1, (size_t)length, out);
@@ -105,7 +115,8 @@ static void print_run(const struct pd_op *op, int n, bool colour, FILE *out)
 		fputs("\033[0m", out);
 }
 
-static void print_row(const struct cell *cell, int cells, bool colour, FILE *out)
+static void print_row(const struct pd_timeline *timeline, const struct cell *cell, int cells,
+		      bool colour, FILE *out)
 {
 	for (int c = 0, n; c < cells; c += n) {
 		n = 1;
@@ -115,9 +126,19 @@ static void print_row(const struct cell *cell, int cells, bool colour, FILE *out
 		}
 		while (c + n < cells && cell[c + n].record == cell[c].record)
 			n++;
-		print_run(&cell[c].record->op, n, colour, out);
+		print_run(timeline, &cell[c].record->op, n, colour, out);
 	}
 	putc('\n', out);
+}
+
+/* "2:5", "0,4:0"; a long list of stages is cut. */
+static const char *row_name(const struct pd_timeline *timeline, int rank, char name[NAME])
+{
+	char stages[NAME / 2];
+
+	pd_timeline_stages(timeline, rank, ",", stages, sizeof(stages));
+	snprintf(name, NAME, "%s:%d", stages, rank);
+	return name;
 }
 
 static void print_window(const struct pd_timeline *timeline, const struct pd_window *window,
@@ -132,18 +153,13 @@ static void print_window(const struct pd_timeline *timeline, const struct pd_win
 		window->what ? ": " : "", pd_show_time(window->begin_ns - zero, from),
 		pd_show_time(window->end_ns - zero, to),
 		pd_show_time((window->end_ns - window->begin_ns) / cells, each));
-	for (int s = 0; s < timeline->trace->plan->stage_count; s++) {
-		const struct pd_stage *stage = &timeline->trace->plan->stages[s];
+	for (int i = 0; i < timeline->rank_count; i++) {
+		int rank = timeline->rows[i];
+		char name[NAME];
 
-		for (int i = 0; i < stage->replicas; i++) {
-			char name[64];
-
-			snprintf(name, sizeof(name), "%d:%d", s, stage->ranks[i]);
-			fprintf(out, "%*s ", label, name);
-			fill_cells(pd_timeline_lane(timeline, stage->ranks[i], PD_LANE_COMPUTE),
-				   window, cell, cells);
-			print_row(cell, cells, colour, out);
-		}
+		fprintf(out, "%*s ", label, row_name(timeline, rank, name));
+		fill_cells(pd_timeline_lane(timeline, rank, PD_LANE_COMPUTE), window, cell, cells);
+		print_row(timeline, cell, cells, colour, out);
 	}
 	free(cell);
 }
@@ -160,10 +176,14 @@ void pd_timeline_text(const struct pd_timeline *timeline, int columns, bool colo
 	bool used[PD_OP_KINDS] = { false };
 	int64_t highest = 0;
 	double per_op;
-	int label, n;
+	int label = 0, n;
 
-	label = snprintf(NULL, 0, "%d:%d", timeline->trace->plan->stage_count - 1,
-			 timeline->rank_count - 1);
+	for (int r = 0; r < timeline->rank_count; r++) {
+		char name[NAME];
+
+		n = (int)strlen(row_name(timeline, r, name));
+		label = n > label ? n : label;
+	}
 	for (size_t i = 0; i < timeline->trace->count; i++) {
 		const struct pd_op *op = &timeline->trace->records[i].op;
 
@@ -173,6 +193,9 @@ void pd_timeline_text(const struct pd_timeline *timeline, int columns, bool colo
 	}
 	/* where there is a choice, an operation two thirds as long as the mean has its label */
 	per_op = 1.5 * (1 + snprintf(NULL, 0, "%" PRId64, highest));
+	if (timeline->rank_count && timeline->stage_counts[0] > 1)
+		per_op += 1.5 * (1 + snprintf(NULL, 0, "%d",
+					      timeline->trace->plan->stage_count - 1));
 	n = pd_timeline_windows(timeline, (columns - label - 1) / per_op, windows);
 	fputs("stage:rank; ", out);
 	for (size_t i = 0; i < PD_COUNT(legend); i++)

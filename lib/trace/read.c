@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "schedule/file.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -17,21 +18,39 @@ struct reader {
 	char where[256];                /* "trace.jsonl:12", for messages */
 	struct pd_trace *trace;
 	struct pd_wiring *wiring;
-	int *stage_of_rank;
 };
 
-/* The link of a transfer: a record says this rank's stage and the peer. */
+static bool stage_has(const struct pd_stage *stage, int64_t rank)
+{
+	for (int i = 0; i < stage->replicas; i++)
+		if (stage->ranks[i] == rank)
+			return true;
+	return false;
+}
+
+/*
+ * The link of a transfer: a record says this rank's stage and the peer, which may have
+ * several stages.  Of their links the number of the operation tells which: it is twice the
+ * link's, plus one for gradients, modulo what the schedule multiplies its times by.
+ */
 static int find_link(const struct reader *reader, const struct pd_op *op)
 {
+	const struct pd_plan *plan = reader->trace->plan;
 	const struct pd_wiring *wiring = reader->wiring;
-	int other = reader->stage_of_rank[op->peer];
 	bool leaves = op->kind == PD_OP_send_activation || op->kind == PD_OP_recv_gradient;
-	int from = leaves ? op->stage : other, to = leaves ? other : op->stage;
+	int count = leaves ? wiring->out_count[op->stage] : wiring->in_count[op->stage];
+	const int *links = leaves ? wiring->out[op->stage] : wiring->in[op->stage];
+	int64_t scale = 2 * (int64_t)wiring->link_count + plan->stage_count;
+	int found = -1;
 
-	for (int i = 0; i < wiring->out_count[from]; i++)
-		if (wiring->links[wiring->out[from][i]].to == to)
-			return wiring->out[from][i];
-	return -1;
+	for (int i = 0; i < count; i++) {
+		const struct pd_link *link = &wiring->links[links[i]];
+
+		if (stage_has(&plan->stages[leaves ? link->to : link->from], op->peer) &&
+		    (found < 0 || op->seq % scale / 2 == links[i]))
+			found = links[i];
+	}
+	return found;
 }
 
 static bool is_transfer(enum pd_op_kind kind)
@@ -70,11 +89,10 @@ static int read_op(const struct reader *reader, const struct pd_place *place, st
 	    pd_json_opt_int(place, "seq", 0, INT64_MAX, &op->seq, err) < 0 ||
 	    pd_json_opt_bool(place, "evaluate", &op->evaluate, err) < 0)
 		return -1;
-	if (reader->stage_of_rank[rank] != stage)
+	if (!stage_has(&plan->stages[stage], rank))
 		return pd_place_error(place, err, "rank %" PRId64 " belongs to stage %d in the "
-				      "plan, "
-				      "found stage %" PRId64, rank, reader->stage_of_rank[rank],
-				      stage);
+				      "plan, found stage %" PRId64, rank,
+				      pd_plan_stage_of_rank(plan, (int)rank, NULL), stage);
 	op->rank = (int32_t)rank;
 	op->stage = (int32_t)stage;
 	op->peer = (int32_t)peer;
@@ -181,21 +199,14 @@ static struct pd_trace *read_header(const struct pd_place *root, struct pd_error
 static struct pd_trace *read_trace(FILE *in, const struct pd_place *root, struct pd_error *err)
 {
 	struct reader reader = { .document = root->document, .in = in };
-	const struct pd_plan *plan;
 	int result;
 
 	reader.trace = read_header(root, err);
 	if (!reader.trace)
 		return NULL;
-	plan = reader.trace->plan;
-	reader.wiring = pd_wiring_new(plan);
-	reader.stage_of_rank = pd_calloc((size_t)plan->rank_count, sizeof(int));
-	for (int s = 0; s < plan->stage_count; s++)
-		for (int r = 0; r < plan->stages[s].replicas; r++)
-			reader.stage_of_rank[plan->stages[s].ranks[r]] = s;
+	reader.wiring = pd_wiring_new(reader.trace->plan);
 	result = read_records(&reader, err);
 	pd_wiring_free(reader.wiring);
-	free(reader.stage_of_rank);
 	if (result < 0) {
 		pd_trace_free(reader.trace);
 		return NULL;
@@ -215,15 +226,15 @@ static int check_end(FILE *in, const char *document, struct pd_error *err)
 	return 0;
 }
 
-int pd_trace_or_plan_read(const char *file, struct pd_trace **trace_p, struct pd_plan **plan_p,
-			  struct pd_error *err)
+/* lists_p NULL: a schedule is none of what was expected. */
+static int read_any(const char *file, struct pd_trace **trace_p, struct pd_plan **plan_p,
+		    struct pd_lists **lists_p, struct pd_error *err)
 {
 	FILE *in = pd_document_open(file, err);
 	struct pd_place root, format;
+	int result = -1;
 	json_t *value;
 
-	*trace_p = NULL;
-	*plan_p = NULL;
 	if (!in)
 		return -1;
 	root = pd_place_root(pd_document_name(file), NULL);
@@ -234,13 +245,34 @@ int pd_trace_or_plan_read(const char *file, struct pd_trace **trace_p, struct pd
 		format = pd_place_key(&root, "format");
 		name = json_string_value(format.value);
 		if (name && strcmp(name, "pd-trace") == 0)
-			*trace_p = read_trace(in, &root, err);
+			result = (*trace_p = read_trace(in, &root, err)) ? 0 : -1;
+		else if (name && lists_p && strcmp(name, "pd-schedule") == 0)
+			result = (*lists_p = pd_lists_read_at(in, &root, err)) ? 0 : -1;
 		else if (name && strcmp(name, "pd-plan") != 0)
-			pd_place_expected(&format, err, "\"pd-trace\" or \"pd-plan\"");
+			pd_place_expected(&format, err, lists_p
+					  ? "\"pd-trace\", \"pd-schedule\" or \"pd-plan\""
+					  : "\"pd-trace\" or \"pd-plan\"");
 		else if (check_end(in, root.document, err) == 0)
-			*plan_p = pd_plan_parse_at(&root, err);
+			result = (*plan_p = pd_plan_parse_at(&root, err)) ? 0 : -1;
 	}
 	json_decref(value);
 	pd_document_close(in);
-	return *trace_p || *plan_p ? 0 : -1;
+	return result;
+}
+
+int pd_trace_or_plan_read(const char *file, struct pd_trace **trace_p, struct pd_plan **plan_p,
+			  struct pd_error *err)
+{
+	*trace_p = NULL;
+	*plan_p = NULL;
+	return read_any(file, trace_p, plan_p, NULL, err);
+}
+
+int pd_trace_or_lists_read(const char *file, struct pd_trace **trace_p, struct pd_plan **plan_p,
+			   struct pd_lists **lists_p, struct pd_error *err)
+{
+	*trace_p = NULL;
+	*plan_p = NULL;
+	*lists_p = NULL;
+	return read_any(file, trace_p, plan_p, lists_p, err);
 }

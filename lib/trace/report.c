@@ -7,7 +7,7 @@
 
 /* When something that a rank waits for was there: sorted, then looked up. */
 struct arrival {
-	int rank;
+	int rank, stage;
 	enum pd_wait what;
 	bool evaluate;
 	int64_t microbatch, end_ns;
@@ -19,6 +19,8 @@ static int by_arrival(const void *a, const void *b)
 
 	if (x->rank != y->rank)
 		return x->rank < y->rank ? -1 : 1;
+	if (x->stage != y->stage)
+		return x->stage < y->stage ? -1 : 1;
 	if (x->what != y->what)
 		return x->what < y->what ? -1 : 1;
 	if (x->evaluate != y->evaluate)
@@ -54,8 +56,9 @@ static struct arrival *arrivals_of(const struct pd_trace *trace, size_t *count_p
 		enum pd_wait what = wait_of(record->op.kind);
 
 		if (what != PD_WAIT_OTHER)
-			list[n++] = (struct arrival){ record->op.rank, what, record->op.evaluate,
-						      record->op.microbatch, record->end_ns };
+			list[n++] = (struct arrival){ record->op.rank, record->op.stage, what,
+						      record->op.evaluate, record->op.microbatch,
+						      record->end_ns };
 	}
 	qsort(list, n, sizeof(*list), by_arrival);
 	*count_p = n;
@@ -66,7 +69,7 @@ static struct arrival *arrivals_of(const struct pd_trace *trace, size_t *count_p
 static int64_t arrived_ns(const struct arrival *list, size_t count, const struct pd_record *record,
 			  enum pd_wait what)
 {
-	const struct arrival key = { record->op.rank, what, record->op.evaluate,
+	const struct arrival key = { record->op.rank, record->op.stage, what, record->op.evaluate,
 				     record->op.microbatch, record->start_ns };
 	size_t low = 0, high = count;
 
@@ -78,7 +81,8 @@ static int64_t arrived_ns(const struct arrival *list, size_t count, const struct
 		else
 			high = middle;
 	}
-	if (low == 0 || list[low - 1].rank != key.rank || list[low - 1].what != what
+	if (low == 0 || list[low - 1].rank != key.rank || list[low - 1].stage != key.stage
+	    || list[low - 1].what != what
 	    || list[low - 1].evaluate != key.evaluate
 	    || list[low - 1].microbatch != key.microbatch)
 		return INT64_MIN;
@@ -263,6 +267,17 @@ static void add_links(struct pd_report *report)
 			link->gradients++;
 			link->gradient_ns += time;
 		}
+	}
+	/* a peer with several stages: its own records say which */
+	for (size_t i = 0; i < timeline->trace->count; i++) {
+		const struct pd_op *op = &timeline->trace->records[i].op;
+
+		if (op->link < 0 || op->link >= report->link_count)
+			continue;
+		if (op->kind == PD_OP_recv_activation)
+			report->links[op->link].to = op->stage;
+		else if (op->kind == PD_OP_recv_gradient)
+			report->links[op->link].from = op->stage;
 	}
 	for (int i = 0; i < report->link_count; i++) {
 		struct pd_link_report *link = &report->links[i];

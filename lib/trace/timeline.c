@@ -94,6 +94,30 @@ static void fill_lanes(struct pd_timeline *timeline)
 		stack_lane(&timeline->lanes[l]);
 }
 
+/* Interleaved stages share ranks: a rank is drawn once, where its first stage is. */
+static void fill_ranks(struct pd_timeline *timeline, const struct pd_plan *plan)
+{
+	size_t ranks = (size_t)plan->rank_count;
+	int row = 0;
+
+	timeline->rows = pd_calloc(ranks, sizeof(int));
+	timeline->stages = pd_calloc(ranks, sizeof(int));
+	timeline->replicas = pd_calloc(ranks, sizeof(int));
+	timeline->stage_counts = pd_calloc(ranks, sizeof(int));
+	timeline->chunks = pd_calloc((size_t)plan->stage_count, sizeof(int));
+	for (int s = 0; s < plan->stage_count; s++)
+		for (int i = 0; i < plan->stages[s].replicas; i++) {
+			int rank = plan->stages[s].ranks[i];
+
+			timeline->chunks[s] = timeline->stage_counts[rank]++;
+			if (timeline->chunks[s] > 0)
+				continue;
+			timeline->stages[rank] = s;
+			timeline->replicas[rank] = i;
+			timeline->rows[row++] = rank;
+		}
+}
+
 struct pd_timeline *pd_timeline_new(const struct pd_trace *trace)
 {
 	struct pd_timeline *timeline = pd_zalloc(sizeof(*timeline));
@@ -101,13 +125,7 @@ struct pd_timeline *pd_timeline_new(const struct pd_trace *trace)
 
 	timeline->trace = trace;
 	timeline->rank_count = plan->rank_count;
-	timeline->stages = pd_calloc((size_t)plan->rank_count, sizeof(int));
-	timeline->replicas = pd_calloc((size_t)plan->rank_count, sizeof(int));
-	for (int s = 0; s < plan->stage_count; s++)
-		for (int i = 0; i < plan->stages[s].replicas; i++) {
-			timeline->stages[plan->stages[s].ranks[i]] = s;
-			timeline->replicas[plan->stages[s].ranks[i]] = i;
-		}
+	fill_ranks(timeline, plan);
 	for (size_t i = 0; i < trace->count; i++) {
 		const struct pd_record *record = &trace->records[i];
 
@@ -126,11 +144,29 @@ void pd_timeline_free(struct pd_timeline *timeline)
 {
 	if (!timeline)
 		return;
+	free(timeline->rows);
 	free(timeline->stages);
 	free(timeline->replicas);
+	free(timeline->stage_counts);
+	free(timeline->chunks);
 	free(timeline->lanes);
 	free(timeline->bars);
 	free(timeline);
+}
+
+const char *pd_timeline_stages(const struct pd_timeline *timeline, int rank,
+			       const char *separator, char *buf, size_t size)
+{
+	const struct pd_plan *plan = timeline->trace->plan;
+	size_t used = 0;
+
+	*buf = '\0';
+	for (int s = timeline->stages[rank]; s < plan->stage_count && used + 1 < size; s++)
+		if (plan->stages[s].replicas > timeline->replicas[rank] &&
+		    plan->stages[s].ranks[timeline->replicas[rank]] == rank)
+			used += (size_t)snprintf(buf + used, size - used, "%s%d",
+						 used ? separator : "", s);
+	return buf;
 }
 
 /* The mean time of an operation that computes; those that take none do not count. */

@@ -45,8 +45,10 @@ struct pd_timeline {
 	const struct pd_trace *trace;   /* borrowed */
 	int64_t begin_ns, end_ns;       /* of all records; both 0 when there is none */
 	int rank_count;
-	int *stages;                    /* per rank */
-	int *replicas;
+	int *rows;                      /* ranks in the order of drawing: by stage, then replica */
+	/* per rank: its first stage, its replica, how many stages it has (interleaved) */
+	int *stages, *replicas, *stage_counts;
+	int *chunks;                    /* per stage: its number among those of its ranks */
 	struct pd_lane *lanes;          /* rank_count x PD_LANES */
 	struct pd_bar *bars;            /* of all lanes */
 };
@@ -54,6 +56,10 @@ struct pd_timeline {
 /* The trace must not change while its timeline lives. */
 struct pd_timeline *pd_timeline_new(const struct pd_trace *trace);
 void pd_timeline_free(struct pd_timeline *timeline);
+
+/* The stages of a rank, as "1" or "0, 2, 4": into buf (of size bytes), returned. */
+const char *pd_timeline_stages(const struct pd_timeline *timeline, int rank,
+			       const char *separator, char *buf, size_t size);
 
 static inline const struct pd_lane *pd_timeline_lane(const struct pd_timeline *timeline, int rank,
 						     enum pd_lane_kind kind)

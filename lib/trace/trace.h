@@ -7,6 +7,7 @@
 #define PD_TRACE_TRACE_H
 
 #include "plan/plan.h"
+#include "schedule/list.h"
 #include "schedule/schedule.h"
 
 #include <stdio.h>
@@ -37,6 +38,9 @@ void pd_trace_sort(struct pd_trace *trace);
  */
 int pd_trace_or_plan_read(const char *file, struct pd_trace **trace_p, struct pd_plan **plan_p,
 			  struct pd_error *err);
+/* The same, or a schedule (pd-schedule): exactly one of the three is set. */
+int pd_trace_or_lists_read(const char *file, struct pd_trace **trace_p, struct pd_plan **plan_p,
+			   struct pd_lists **lists_p, struct pd_error *err);
 
 /* Writing: the header line, then records, line by line. */
 int pd_trace_write_header(FILE *out, const struct pd_plan *plan, const char *device,

@@ -209,7 +209,9 @@ static int issue_ready(struct pd_worker *w, struct pd_error *err)
 		int verdict;
 
 		if (!w->has_next && !w->exhausted) {
-			w->has_next = pd_cursor_next(&w->cursor, &w->next);
+			w->has_next = w->config.next
+				? w->config.next(w->config.next_context, &w->next)
+				: pd_cursor_next(&w->cursor, &w->next);
 			w->exhausted = !w->has_next;
 		}
 		want_pause_before(w, w->has_next ? &w->next : NULL);

@@ -41,6 +41,13 @@ struct pd_worker_config {
 	struct pd_gate *gate;           /* NULL in virtual time */
 	int64_t batch_size;
 	struct pd_optimizer optimizer;
+	/*
+	 * Where not NULL, the operations come from here (false at the end), in an order and
+	 * with room that the schedule's slots, inboxes and versions allow, instead of from the
+	 * generator; such a phase can have no checkpoint and cannot be cut short.
+	 */
+	bool (*next)(void *next_context, struct pd_op *op_p);
+	void *next_context;
 	int ring;                       /* operations issued and not retired, at most; 0: enough */
 
 	/* Called from pd_worker_step as operations retire, in list order; may be NULL. */

@@ -2,6 +2,7 @@
 /* Traces made by hand, laid out, drawn and reported. */
 #include "base/mem.h"
 #include "tap.h"
+#include "trace/compare.h"
 #include "trace/report.h"
 #include "trace/timeline.h"
 
@@ -109,6 +110,52 @@ static void test_report(void)
 	ok(report->links[0].gradient_ns == 10, "and how long each took");
 	pd_report_free(report);
 	pd_timeline_free(timeline);
+}
+
+/* In the round rank 0 waits 20 for the gradient to be made and 10 while it is on its way. */
+static void test_where(void)
+{
+	struct pd_timeline *timeline;
+	struct pd_where *where;
+
+	add_round();
+	trace.records[6].start_ns = 141;        /* asked for long before it is sent */
+	timeline = pd_timeline_new(&trace);
+	where = pd_where_new(timeline);
+	is_int(where->ns[0][PD_SPENT_COMPUTE], 70, "rank 0 computes");
+	is_int(where->ns[0][PD_SPENT_GRADIENT], 20, "waits while another computes");
+	is_int(where->ns[0][PD_SPENT_TRANSFER], 10, "and while the gradient is on its way");
+	is_int(where->ns[0][PD_SPENT_OTHER], 0, "and no longer");
+	is_int(where->ns[1][PD_SPENT_ACTIVATION], 20, "rank 1 waits for rank 0");
+	is_int(where->ns[1][PD_SPENT_TRANSFER], 5, "for the activation on its way");
+	is_int(where->ns[1][PD_SPENT_OTHER], 45, "for itself, and for the end");
+	is_int(where->awaited_count, 2, "two wait for another");
+	ok(where->awaited[0].rank == 0 && where->awaited[0].peer == 1
+	   && where->awaited[0].gradient && where->awaited[0].ns == 20, "rank 0 for rank 1");
+	ok(where->awaited[1].rank == 1 && where->awaited[1].peer == 0
+	   && !where->awaited[1].gradient && where->awaited[1].ns == 20, "and rank 1 for rank 0");
+	pd_where_free(where);
+	pd_timeline_free(timeline);
+}
+
+static void test_phases(void)
+{
+	int64_t *bounds;
+
+	begin_trace();
+	for (int b = 0; b < 6; b++) {
+		/* 0 and 1 overlap, and so do 2 and 3; 4 and 5 only on rank 1 */
+		add(PD_OP_forward, 0, b, 100 * b, 100 * b + 10);
+		add(PD_OP_backward, 0, b, 100 * b + 20, 100 * b + (b == 0 || b == 2 ? 110 : 30));
+		add(PD_OP_forward, 1, b, 100 * b, 100 * b + (b == 4 ? 110 : 10));
+	}
+	is_int(pd_trace_phases(&trace, &bounds), 3, "three phases");
+	ok(bounds[0] == 0 && bounds[1] == 2 && bounds[2] == 4 && bounds[3] == 6, "and where");
+	free(bounds);
+	trace.records[0].op.microbatch = INT64_MAX;
+	is_int(pd_trace_phases(&trace, &bounds), 0, "minibatches far apart make none");
+	begin_trace();
+	is_int(pd_trace_phases(&trace, &bounds), 0, "nothing trained makes none");
 }
 
 static char *drawn(void (*draw)(const struct pd_timeline *, FILE *))
@@ -247,6 +294,8 @@ int main(void)
 {
 	test_lanes();
 	test_report();
+	test_where();
+	test_phases();
 	test_text();
 	test_svg();
 	test_steady();

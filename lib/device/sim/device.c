@@ -105,15 +105,13 @@ static struct pd_stream *stream_open(struct pd_device *device, struct pd_error *
 	return &stream->base;
 }
 
-/* An open task stays with the pool: an event may still point to it. */
+/*
+ * Tasks stay with the pool: an event may still point to an open one, and after a run that
+ * failed there are others, which nobody will advance to.
+ */
 static void stream_close(struct pd_stream *base)
 {
-	struct stream *stream = (struct stream *)base;
-
-	if (stream->first)
-		pd_bug("rank %d: a simulated stream was closed with work on it",
-		       stream->device->rank);
-	free(stream);
+	free(base);
 }
 
 static int sim_count(void)

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "replay/subject.h"
+
+#include "base/opt.h"
+#include "replay/replay.h"
+#include "schedule/check.h"
+#include "trace/compare.h"
+
+#include <stdlib.h>
+
+/* Replays plan as it is and as it would be; changes it. */
+static int replay_changed(struct pd_plan *plan, const struct pd_what_if *what,
+			  const struct pd_replay_options *with, struct pd_subject *out_p,
+			  struct pd_error *err)
+{
+	struct pd_trace *before;
+
+	if (!out_p->changed) {
+		out_p->trace = pd_replay(plan, with, err);
+		return out_p->trace ? 0 : -1;
+	}
+	before = pd_replay(plan, with, err);
+	if (!before)
+		return -1;
+	out_p->before_ns = pd_replay_period_ns(before);
+	pd_trace_free(before);
+	if (pd_what_if_apply(what, plan, err) < 0)
+		return -1;
+	out_p->trace = pd_replay(plan, with, err);
+	return out_p->trace ? 0 : -1;
+}
+
+/* The order is that of the lists: only conditions can be changed.  Takes them over. */
+static int replay_lists(struct pd_lists *lists, const struct pd_what_if *what,
+			int64_t minibatches, struct pd_subject *out_p, struct pd_error *err)
+{
+	struct pd_replay_options with = { .lists = lists };
+	struct pd_subject subject = { .changed = pd_what_if_any(what) };
+	int result;
+
+	if (what->schedule || what->weights || what->microbatches || minibatches)
+		result = pd_error_input(err, "%s: a schedule says itself what is done: expected "
+					"none of --schedule, --weights, --microbatches and "
+					"--minibatches", lists->name);
+	else
+		result = pd_check(lists, err);
+	if (result == 0)
+		result = replay_changed(lists->owned, what, &with, &subject, err);
+	pd_lists_free(lists);
+	if (result == 0)
+		*out_p = subject;
+	return result;
+}
+
+int pd_subject_read(const char *file, const struct pd_what_if *what, int64_t minibatches,
+		    struct pd_subject *out_p, struct pd_error *err)
+{
+	struct pd_replay_options with = { .minibatches = minibatches };
+	struct pd_subject subject = { .changed = pd_what_if_any(what) };
+	struct pd_trace *trace;
+	struct pd_lists *lists;
+	struct pd_plan *plan;
+	int result;
+
+	if (pd_trace_or_lists_read(file, &trace, &plan, &lists, err) < 0)
+		return -1;
+	if (lists)
+		return replay_lists(lists, what, minibatches, out_p, err);
+	if (trace && !subject.changed) {
+		subject.trace = trace;
+		subject.measured = true;
+		if (minibatches)
+			pd_trace_limit(trace, minibatches);
+		*out_p = subject;
+		return 0;
+	}
+	if (trace) {
+		subject.measured_ns = pd_trace_period_ns(trace);
+		plan = pd_plan_measured(trace, err);
+		pd_trace_free(trace);
+		if (!plan)
+			return -1;
+	}
+	result = replay_changed(plan, what, &with, &subject, err);
+	pd_plan_free(plan);
+	if (result == 0)
+		*out_p = subject;
+	return result;
+}
+
+int pd_subject_read_like(const char *file, const struct pd_trace *like,
+			 struct pd_subject *out_p, struct pd_error *err)
+{
+	static const struct pd_what_if nothing;
+	struct pd_replay_options with = { 0 };
+	struct pd_lists *lists;
+	struct pd_trace *trace;
+	struct pd_plan *plan;
+	int64_t *bounds = NULL;
+
+	if (pd_trace_or_lists_read(file, &trace, &plan, &lists, err) < 0)
+		return -1;
+	if (lists)
+		return replay_lists(lists, &nothing, 0, out_p, err);
+	if (trace) {
+		*out_p = (struct pd_subject){ .trace = trace, .measured = true };
+		return 0;
+	}
+	with.phase_count = pd_trace_phases(like, &bounds);
+	with.bounds = bounds;
+	trace = pd_replay(plan, &with, err);
+	free(bounds);
+	pd_plan_free(plan);
+	if (!trace)
+		return -1;
+	*out_p = (struct pd_subject){ .trace = trace };
+	return 0;
+}
+
+void pd_subject_release(struct pd_subject *subject)
+{
+	pd_trace_free(subject->trace);
+	*subject = (struct pd_subject){ 0 };
+}
+
+static void print_line(const char *what, double ns, double before_ns, FILE *out)
+{
+	char text[32];
+
+	fprintf(out, "  %-36s %10s", what, ns > 0 ? pd_show_time((int64_t)(ns + 0.5), text) : "-");
+	if (ns > 0 && before_ns > 0)
+		fprintf(out, "  %+.1f %%, %.2f x as fast", 100 * (ns / before_ns - 1),
+			before_ns / ns);
+	putc('\n', out);
+}
+
+void pd_subject_print_change(const struct pd_subject *subject, const struct pd_what_if *what,
+			     FILE *out)
+{
+	bool trace = subject->measured_ns > 0;
+
+	if (!subject->changed)
+		return;
+	fputs("what if: ", out);
+	pd_what_if_print(what, out);
+	fputs("\ntime per minibatch in steady state\n", out);
+	if (trace)
+		print_line("measured", subject->measured_ns, 0, out);
+	print_line(trace ? "replayed with the measured durations" : "as planned, replayed",
+		   subject->before_ns, subject->measured_ns, out);
+	print_line("what if, replayed", pd_trace_period_ns(subject->trace), subject->before_ns,
+		   out);
+	putc('\n', out);
+}

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "replay/whatif.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/opt.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SLOWEST 1e-6
+#define FASTEST 1e6
+
+bool pd_what_if_any(const struct pd_what_if *what)
+{
+	return what->topology || what->schedule || what->weights || what->microbatches > 0 ||
+	       what->device_speed > 0 || what->faster;
+}
+
+static int name_in(const char *const *names, const char *name)
+{
+	for (int i = 0; names[i]; i++)
+		if (strcmp(names[i], name) == 0)
+			return i;
+	return -1;
+}
+
+/* -1 stands for times that are not there. */
+static void speed_up(int64_t *time_ns, double factor)
+{
+	double ns = (double)*time_ns / factor;
+
+	if (*time_ns > 0)
+		*time_ns = ns < (double)PD_MAX_TIME_NS ? llround(ns) : PD_MAX_TIME_NS;
+}
+
+static void speed_up_layers(struct pd_profile *profile, int first, int count, double factor)
+{
+	for (int l = first; l < first + count; l++) {
+		struct pd_profile_layer *layer = &profile->layers[l];
+
+		speed_up(&layer->forward_ns, factor);
+		speed_up(&layer->backward_ns, factor);
+		speed_up(&layer->backward_input_ns, factor);
+		speed_up(&layer->backward_weight_ns, factor);
+		speed_up(&layer->update_ns, factor);
+	}
+}
+
+/* One "LAYER:FACTOR" or "STAGE:FACTOR". */
+static int apply_faster(struct pd_plan *plan, char *entry, struct pd_error *err)
+{
+	char *colon = strrchr(entry, ':');
+	struct pd_error why;
+	double factor;
+	int64_t stage;
+	int layer;
+
+	if (!colon || colon == entry)
+		return pd_error_input(err, "--faster: expected LAYER:FACTOR or STAGE:FACTOR, found "
+				      "\"%.60s\"", entry);
+	if (pd_parse_real(colon + 1, SLOWEST, FASTEST, &factor, &why) < 0)
+		return pd_error_input(err, "--faster: %s: %s", entry, why.text);
+	*colon = '\0';
+	layer = pd_profile_find(plan->profile, entry);
+	if (layer >= 0) {
+		speed_up_layers(plan->profile, layer, 1, factor);
+		return 0;
+	}
+	if (pd_parse_count(entry, 0, plan->stage_count - 1, &stage, &why) < 0)
+		return pd_error_input(err, "--faster: expected the name of a layer or the number of "
+				      "a stage from 0 to %d, found \"%.60s\"", plan->stage_count - 1,
+				      entry);
+	speed_up_layers(plan->profile, plan->stages[stage].first_layer,
+			plan->stages[stage].layer_count, factor);
+	return 0;
+}
+
+static int apply_all_faster(struct pd_plan *plan, const char *list, struct pd_error *err)
+{
+	char *copy = pd_strdup(list), *rest = copy, *entry;
+	int result = 0;
+
+	while (result == 0 && (entry = strsep(&rest, ",")))
+		result = apply_faster(plan, entry, err);
+	free(copy);
+	return result;
+}
+
+static int apply_schedule(const struct pd_what_if *what, struct pd_plan *plan,
+			  struct pd_error *err)
+{
+	int schedule = what->schedule ? name_in(pd_schedule_kind_name, what->schedule)
+				      : (int)plan->schedule;
+	int weights = what->weights ? name_in(pd_weight_kind_name, what->weights)
+				    : (int)plan->weights;
+
+	if (schedule < 0)
+		return pd_error_input(err, "--schedule: pd-plan(5) has no schedule \"%.60s\"",
+				      what->schedule);
+	if (weights < 0)
+		return pd_error_input(err, "--weights: pd-plan(5) has no weights \"%.60s\"",
+				      what->weights);
+	plan->schedule = (enum pd_schedule_kind)schedule;
+	plan->weights = (enum pd_weight_kind)weights;
+	if (what->microbatches)
+		plan->microbatches = what->microbatches;
+	return 0;
+}
+
+static int apply_topology(const char *name, struct pd_plan *plan, struct pd_error *err)
+{
+	struct pd_topology topology;
+
+	if (pd_topology_read(name, &topology, err) < 0)
+		return -1;
+	if (topology.devices < plan->rank_count)
+		return pd_error_input(err, "--topology: expected at least the %d devices that the "
+				      "plan uses, found %" PRId64, plan->rank_count, topology.devices);
+	plan->topology = topology;
+	return 0;
+}
+
+int pd_what_if_apply(const struct pd_what_if *what, struct pd_plan *plan, struct pd_error *err)
+{
+	if (apply_schedule(what, plan, err) < 0 ||
+	    (what->topology && apply_topology(what->topology, plan, err) < 0))
+		return -1;
+	if (what->device_speed > 0)
+		speed_up_layers(plan->profile, 0, plan->profile->layer_count, what->device_speed);
+	if (what->faster && apply_all_faster(plan, what->faster, err) < 0)
+		return -1;
+	plan->predicted = (struct pd_prediction){ 0 };
+	for (int s = 0; s < plan->stage_count; s++) {
+		struct pd_stage *stage = &plan->stages[s];
+
+		stage->forward_ns = stage->backward_ns = 0;
+		stage->allreduce_ns = stage->memory_bytes = 0;
+	}
+	return 0;
+}
+
+void pd_what_if_print(const struct pd_what_if *what, FILE *out)
+{
+	const char *separator = "";
+
+	if (what->topology)
+		fprintf(out, "topology %s", what->topology), separator = ", ";
+	if (what->device_speed > 0)
+		fprintf(out, "%sdevices %g x as fast", separator, what->device_speed),
+			separator = ", ";
+	if (what->faster)
+		fprintf(out, "%sfaster %s", separator, what->faster), separator = ", ";
+	if (what->schedule)
+		fprintf(out, "%sschedule %s", separator, what->schedule), separator = ", ";
+	if (what->weights)
+		fprintf(out, "%sweights %s", separator, what->weights), separator = ", ";
+	if (what->microbatches)
+		fprintf(out, "%s%" PRId64 " microbatches", separator, what->microbatches);
+}
+
+/* What was measured of one kind of operation in one stage. */
+struct times {
+	size_t count;
+	int64_t *ns;
+};
+
+static int by_value(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* -1: none. */
+static int64_t median(struct times *times)
+{
+	if (times->count == 0)
+		return -1;
+	qsort(times->ns, times->count, sizeof(*times->ns), by_value);
+	return (times->ns[(times->count - 1) / 2] + times->ns[times->count / 2]) / 2;
+}
+
+/* Gives the layers of a stage times that add up to total, in the proportions that they have. */
+static void share_out(struct pd_profile *profile, const struct pd_stage *stage, size_t field,
+		      int64_t total)
+{
+	double sum = 0, before = 0;
+	int64_t given = 0;
+
+	if (total < 0)
+		return;
+	for (int l = 0; l < stage->layer_count; l++) {
+		char *layer = (char *)&profile->layers[stage->first_layer + l];
+
+		if (*(int64_t *)(layer + field) > 0)
+			sum += (double)*(int64_t *)(layer + field);
+	}
+	for (int l = 0; l < stage->layer_count; l++) {
+		char *layer = (char *)&profile->layers[stage->first_layer + l];
+		int64_t *ns = (int64_t *)(layer + field);
+		bool last = l + 1 == stage->layer_count;
+		int64_t upto;
+
+		before += *ns > 0 ? (double)*ns : 0;
+		upto = last || sum <= 0 ? total : llround((double)total * (before / sum));
+		*ns = upto - given;
+		given = upto;
+	}
+}
+
+static void set_stage(struct pd_profile *profile, const struct pd_stage *stage,
+		      struct times times[PD_OP_KINDS])
+{
+	int64_t whole = median(&times[PD_OP_backward]);
+	int64_t input = median(&times[PD_OP_backward_input]);
+	int64_t weight = median(&times[PD_OP_backward_weight]);
+
+	share_out(profile, stage, offsetof(struct pd_profile_layer, forward_ns),
+		  median(&times[PD_OP_forward]));
+	share_out(profile, stage, offsetof(struct pd_profile_layer, update_ns),
+		  median(&times[PD_OP_step]));
+	if (whole < 0 && input >= 0 && weight >= 0) {
+		whole = input + weight;
+		share_out(profile, stage, offsetof(struct pd_profile_layer, backward_input_ns),
+			  input);
+		share_out(profile, stage, offsetof(struct pd_profile_layer, backward_weight_ns),
+			  weight);
+	}
+	share_out(profile, stage, offsetof(struct pd_profile_layer, backward_ns), whole);
+}
+
+static void measure(const struct pd_trace *trace, struct pd_plan *plan)
+{
+	size_t cells = (size_t)plan->stage_count * PD_OP_KINDS, used = 0;
+	struct times *times = pd_calloc(cells, sizeof(*times));
+	int64_t *all = pd_calloc(trace->count, sizeof(*all));
+
+	for (int pass = 0; pass < 2; pass++) {
+		for (size_t i = 0; i < trace->count; i++) {
+			const struct pd_record *record = &trace->records[i];
+			struct times *here = &times[(size_t)record->op.stage * PD_OP_KINDS +
+						    record->op.kind];
+
+			if (record->op.evaluate)
+				continue;
+			if (pass == 1)
+				here->ns[here->count] = record->end_ns - record->start_ns;
+			here->count++;
+		}
+		for (size_t c = 0; c < cells && pass == 0; c++) {
+			times[c].ns = all + used;
+			used += times[c].count;
+			times[c].count = 0;
+		}
+	}
+	for (int s = 0; s < plan->stage_count; s++)
+		set_stage(plan->profile, &plan->stages[s], &times[(size_t)s * PD_OP_KINDS]);
+	free(times);
+	free(all);
+}
+
+struct pd_plan *pd_plan_measured(const struct pd_trace *trace, struct pd_error *err)
+{
+	json_t *json = pd_plan_json(trace->plan);
+	struct pd_place place = pd_place_root("plan", json);
+	struct pd_plan *plan = pd_plan_parse_at(&place, err);
+
+	json_decref(json);
+	if (plan)
+		measure(trace, plan);
+	return plan;
+}

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+# A plan or a trace under other conditions; two of them side by side; several stages on a rank.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+
+# plan STAGES ACTIVATION_BYTES: one layer and rank per stage, forward 1 us, backward 2 us,
+# 1 byte per ns
+plan() {
+	jq -n --argjson n "$1" --argjson bytes "$2" '
+		{format: "pd-plan", version: 1,
+		 profile: {format: "pd-profile", version: 1, name: "made up", batch_size: 8,
+			   dtype: "f32",
+			   device: {kind: "cpu", name: "none", threads: 1, memory_bytes: 0},
+			   layers: [range($n) | {name: "l\(.)",
+				    inputs: (if . == 0 then [] else ["l\(. - 1)"] end),
+				    forward_ns: 1000, backward_ns: 2000,
+				    activation_bytes: $bytes, parameter_bytes: 640}]},
+		 topology: {format: "pd-topology", version: 1, device: {memory_bytes: 0},
+			    levels: [{count: $n, bandwidth_bytes_per_s: 1000000000,
+				      latency_ns: 0}]},
+		 schedule: "1f1b", weights: "stash", microbatches: 1,
+		 stages: [range($n) | {layers: ["l\(.)"], replicas: 1, ranks: [.],
+			  warmup: ($n - 1 - .), recompute: false}]}'
+}
+plan 4 0 >fast.json
+plan 4 700 >plan.json
+pd-replay --format=trace plan.json >trace.jsonl
+jq '.schedule = "interleaved" | .weights = "flush" | .microbatches = 8
+    | .stages[2].ranks = [0] | .stages[3].ranks = [1]' plan.json >chunks.json
+pd-replay --format=trace chunks.json >chunks.jsonl
+# the time of a line of what a report begins with
+line() {
+	sed -n "s/^  $1  *\([0-9.]* [nmu]*s\).*/\1/p"
+}
+
+test_ok 'a replay written as a trace is a trace' '
+	[ "$(head -n 1 trace.jsonl | jq -r .format)" = pd-trace ]
+	pd-replay trace.jsonl >out && grep -q "80 minibatches" out'
+test_ok 'a trace of several stages on a rank is read' '
+	pd-replay --format=text chunks.jsonl >1 && pd-replay --format=text chunks.json >2 && cmp 1 2'
+
+test_ok 'devices twice as fast take half the time' '
+	pd-replay --device-speed=2 fast.json >out
+	head -n 5 out
+	[ "$(line "what if, replayed" <out)" = "1.5 us" ] && grep -q "2.00 x as fast" out'
+test_ok 'a stage, and its layer, half as fast: it holds up the others' '
+	pd-replay --faster=2:0.5 fast.json | line "what if, replayed" >stage
+	pd-replay --faster=l2:0.5 fast.json | line "what if, replayed" >layer
+	[ "$(cat stage)" = "6 us" ] && cmp stage layer'
+test_ok 'several of them' '
+	[ "$(pd-replay --faster=2:0.5,l1:0.25 fast.json | line "what if, replayed")" = "12 us" ]'
+test_ok 'other links' '
+	[ "$(pd-replay --topology=4@1000GB/s plan.json | line "what if, replayed")" = "3 us" ]
+	pd-replay --topology=4@0.1GB/s --format=trace plan.json | tail -n +2 |
+		jq -e -s "map(select(.op == \"send_activation\")) | all(.[]; .end_ns - .start_ns == 7000)"'
+test_ok 'another schedule is that of a plan that has it' '
+	pd-replay --schedule=gpipe --weights=flush --microbatches=8 -f text plan.json >1
+	jq ".schedule = \"gpipe\" | .weights = \"flush\" | .microbatches = 8" plan.json |
+		pd-replay -f text >2
+	cmp 1 2'
+test_ok 'as many minibatches as wanted' '
+	pd-replay --device-speed=2 --minibatches=7 trace.jsonl | grep -q "; 7 minibatches"'
+
+# durations as measured: every forward of stage 1 took 5 us, whatever the profile says
+jq -c 'if .op == "forward" and .stage == 1 then .end_ns = .start_ns + 5000 else . end' \
+	trace.jsonl >slow.jsonl
+test_ok 'a trace is replayed with its own durations' '
+	pd-replay --topology=4@1000GB/s slow.jsonl >out
+	head -n 6 out
+	[ "$(line "what if, replayed" <out)" = "7 us" ]
+	grep -q "^  measured " out
+	pd-replay --device-speed=1 --format=trace slow.jsonl | tail -n +2 |
+		jq -e -s "map(select(.op == \"forward\" and .stage == 1))
+			| length > 0 and all(.[]; .end_ns - .start_ns == 5000)"'
+
+test_ok 'what does not go together is refused' '
+	status 2 pd-replay --schedule=gpipe plan.json 2>err
+	one_line err
+	grep -q "\"gpipe\" does not go with weights \"stash\"" err'
+for wrong in --schedule=x --weights=x --faster=l1 --faster=nothing:2 --faster=4:2 --faster=l1:0 \
+	--faster= --device-speed=0 --topology=2@1GB/s '--compare=trace.jsonl --format=svg'; do
+	test_ok "refused: $wrong" 'status 2 pd-replay $wrong plan.json 2>err && one_line err'
+done
+
+test_ok 'a trace and its plan are the same' '
+	pd-replay --compare=plan.json trace.jsonl >out
+	cat out
+	grep -q "^every rank computes in the same order" out
+	! grep -q "only in" out || false
+	[ "$(grep -c "^forward, stage . .* +0.0%$" out)" -eq 4 ]'
+test_ok 'so are two of several stages on a rank' 'pd-replay --compare=chunks.json chunks.jsonl'
+test_ok 'another order is not: status 1, and where it begins' '
+	status 1 pd-replay --schedule=gpipe --weights=flush --microbatches=8 -m 80 \
+		--compare=trace.jsonl plan.json >out
+	cat out
+	grep -q "^  rank 3: operation 1 is 3F1 forward, there 3B0 backward$" out'
+# two forwards of rank 0 change places, nothing else
+jq -c 'if .rank == 0 and .op == "forward" and (.microbatch == 1 or .microbatch == 2)
+       then .microbatch = 3 - .microbatch else . end' trace.jsonl >swapped.jsonl
+test_ok 'two operations swapped' '
+	status 1 pd-replay --compare=trace.jsonl swapped.jsonl >out
+	cat out
+	grep -q "^1 rank computes in another order" out
+	grep -q "^  rank 0: operation 1 is 0F2 forward, there 0F1 forward$" out'
+test_ok 'an operation missing' '
+	jq -c "select(.rank != 2 or .op != \"backward\" or .microbatch != 7)" trace.jsonl >less.jsonl
+	status 1 pd-replay --compare=trace.jsonl less.jsonl >out
+	grep -q "^only in the second: 1$" out && grep -q "^  rank 2: 2B7 backward$" out'
+test_ok 'minibatches that only one has do not make them differ' '
+	pd-replay --compare=trace.jsonl -m 20 trace.jsonl >out
+	grep -q "^only in the second: 1500, 1500 of them of minibatches" out'
+test_ok 'residuals' '
+	pd-replay --compare=plan.json slow.jsonl >out
+	grep -q "^forward, stage 1  *80  *5 us  *1 us  *+4 us  *+4 us  *+4 us  *+400.0%$" out
+	grep -q "^forward, stage 2  *80  *1 us  *1 us  *0 ns  *0 ns  *0 ns  *+0.0%$" out'
+
+# Training in two phases: the second begins when the first has drained.
+test_ok 'a run with a pause between epochs compares with its plan' '
+	pd-replay -m 10 -f trace plan.json >half.jsonl
+	{ cat half.jsonl; tail -n +2 half.jsonl |
+		jq -c ".microbatch += 10 | .start_ns += 900000 | .end_ns += 900000"; } >two.jsonl
+	pd-replay --compare=plan.json two.jsonl >out
+	grep -q "^500 operations in both" out
+	! grep -q "only in" out || false'
+
+# 700 ns each way around 3 us of computation; stage 1 alone takes 4 us more
+test_ok 'where the time went adds up' '
+	pd-replay --compare=slow.jsonl --topology=4@0.2GB/s plan.json >out
+	cat out
+	[ "$(sed -n "/^where/,/^waiting/p" out | grep -c "rank\|second")" -ge 10 ]
+	sed -n "/^where/,/^waiting/p" out | sed -n "s/.*\(first\|second\) //p" |
+		awk "{ bubble = \$3 + \$4 + \$5 + \$6 + \$7; d = bubble - \$2; if (d < 0) d = -d
+		       if (d > 0.31 || \$1 + \$2 < 99.9 || \$1 + \$2 > 100.1) exit 1 }
+		     END { if (NR != 10) exit 1 }"'
+test_ok 'a slow stage is who the others wait for, slow links are transfers' '
+	pd-replay --faster=1:0.1 --compare=plan.json fast.json >out || [ $? = 1 ]
+	awk "/^first.*rank 2 .stage 2. for activations of rank 1 / { if (\$2 > 60) a = 1 }
+	     /^first.*rank 0 .stage 0. for gradients of rank 1 / { if (\$2 > 60) g = 1 }
+	     END { exit !(a && g) }" out
+	pd-replay --topology=4@0.01GB/s --compare=plan.json plan.json >out
+	awk "/^all ranks  *first/ { if (\$8 > 40) t = 1 } END { exit !t }" out'
+
+test_ok 'a rank with several stages has one row, its operations say which' '
+	COLUMNS=150 pd-replay -f text -m 8 chunks.json >out
+	cat out
+	[ "$(grep -c "^0,2:0 \|^1,3:1 " out)" -eq 4 ]
+	[ "$(grep -c "^[0-9,]*:" out)" -eq 4 ]
+	grep -q "^0,2:0 0F0-*0F1-*\.*2F0-*2F1-*0F2-*\.*2B0=*0F3-*2B1=*" out
+	for columns in 40 80 160; do
+		COLUMNS=$columns pd-replay -f text chunks.json | awk -v most=$columns \
+			"/^[0-9,]+:[0-9]+ / { rows++; if (length > most) exit 1 } END { exit rows != 4 }"
+	done'
+test_ok 'in the drawing they have shades, and the report one line' '
+	pd-replay -f svg -m 8 chunks.json >svg
+	[ "$(grep -c ">stages 0, 2, rank 0<" svg)" -eq 1 ]
+	[ "$(sed -n "s/.*fill=\"\(#......\)\".*[02]F[0-9]* forward.*/\1/p" svg | sort -u | wc -l)" -eq 2 ]
+	pd-replay chunks.json >out && [ "$(grep -c "^stage 0,2  *[0-9.]*  *[0-9.]*  *[0-9.]*  *[0-9]" out)" -eq 1 ]'
+# each backward in two, its weights' part last
+jq -c 'if .op == "backward" then
+	(.op = "backward_input" | .end_ns -= 1000), (.op = "backward_weight" | .start_ns += 1000)
+       else . end' trace.jsonl >split.jsonl
+test_ok 'the two parts of a backward are drawn' '
+	COLUMNS=120 pd-replay -f text -m 6 split.jsonl >out
+	cat out
+	grep -q "I= backward, inputs, W: backward, weights" out
+	grep -q "^3:3 .*F0-*I0=*W0:*F1-*I1=*W1:*" out
+	pd-replay -f svg -m 6 split.jsonl | grep -c "<title>3W[0-9]* backward_weight" | grep -qx 6
+	pd-replay split.jsonl >report && grep -q "^time per minibatch  *4.05 us" report'
+
+# stage 0 on rank 0 sends different things to both stages of rank 1
+jq '.profile.layers[0] |= (.name = "a" | .activation_bytes = 300)
+    | .profile.layers |= [.[0], (.[0] | .name = "b" | .inputs = ["a"] | .activation_bytes = 200),
+			  (.[1] | .inputs = ["a"]), .[2], (.[3] | .inputs = ["l2", "b"])]
+    | .stages[0].layers = ["a", "b"]' chunks.json >skip.json
+test_ok 'of two links between two ranks each transfer finds its own' '
+	pd-replay -f trace skip.json >skip.jsonl
+	pd-replay skip.json | grep "^activations\|^gradients" >1
+	pd-replay skip.jsonl | grep "^activations\|^gradients" >2
+	cat 1
+	cmp 1 2
+	[ "$(wc -l <1)" -eq 8 ]
+	grep -q "^activations, stage 0 to 1  *300 B" 1 && grep -q "^activations, stage 0 to 3  *200 B" 1'
+
+# schedules: written, and changed by hand
+jq '.schedule = "1f1b" | .weights = "flush" | .microbatches = 8' plan.json >flush.json
+jq '.schedule = "gpipe"' flush.json >gpipe.json
+for name in plan chunks flush gpipe; do
+	test_ok "the schedule of $name.json runs as the plan does" '
+		pd-schedule --minibatches=4 $name.json >$name.list
+		pd-replay --format=trace $name.list >1
+		n=$(jq "4 * .microbatches" $name.json)
+		pd-replay --format=trace --minibatches=$n $name.json >2
+		cmp 1 2'
+done
+test_ok 'from standard input' 'pd-replay <flush.list >1 && pd-replay flush.list >2 && cmp 1 2'
+# rank 0 does the forward of microbatch 4 before the backward of microbatch 0
+jq -c -s 'map(select(.rank == 0 and .op == "forward" and .microbatch == 4)) as $moved | .[]
+	| if .rank == 0 and .op == "forward" and .microbatch == 4 then empty
+	  elif .rank == 0 and .op == "backward" and .microbatch == 0 then $moved[0], .
+	  else . end' flush.list >moved.list
+test_ok 'a list that was changed is followed' '
+	pd-schedule --check moved.list
+	status 1 pd-replay --compare=flush.list moved.list >out
+	grep -q "^1 rank computes in another order" out
+	grep -q "^  rank 0: operation 4 is 0F4 forward, there 0B0 backward$" out'
+test_ok 'with more in flight than the plan would have' '
+	jq -c "if .format then .plan.schedule = \"1f1b\" else . end" gpipe.list >more.list
+	pd-replay --compare=gpipe.list more.list'
+test_ok 'a list that is wrong is refused' '
+	jq -c "select(.rank != 1 or .op != \"forward\" or .microbatch != 3)" flush.list >wrong.list
+	status 1 pd-replay wrong.list 2>err && one_line err && grep -q "^pd-replay: wrong.list:" err'
+test_ok 'what if, of a list' '
+	pd-replay --device-speed=2 flush.list | grep -q "x as fast$"
+	for option in --schedule=gpipe --minibatches=3 --microbatches=2 --weights=stash; do
+		status 2 pd-replay $option flush.list 2>err
+		one_line err
+	done'
+test_done
