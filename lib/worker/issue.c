@@ -29,15 +29,18 @@ static void arm(struct pd_worker *w, struct mark *mark)
 	mark->last_use = w->issued;
 }
 
-/* Work queued on the stream from now on starts after the mark's events. */
+/*
+ * Work queued on the stream from now on starts after the mark's events.  They count as used
+ * by it though they are done already: what they brought is still to be read.
+ */
 static int after(struct pd_worker *w, struct pd_stream *stream, struct mark *mark)
 {
 	for (int i = 0; i < mark->count; i++) {
+		mark->last_use = w->issued;
 		if (pd_event_done(&mark->events[i]) && w->config.gate)
 			continue;
 		if (w->config.device->ops->wait(stream, &mark->events[i]) != 0)
 			return -1;
-		mark->last_use = w->issued;
 	}
 	return 0;
 }
