@@ -32,11 +32,22 @@ int pd_schedule_slots(const struct pd_schedule *schedule, int stage, bool evalua
 	return evaluate && slots > EVALUATION_SLOTS ? EVALUATION_SLOTS : slots;
 }
 
+static int64_t gcd(int64_t a, int64_t b)
+{
+	while (b) {
+		int64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
 int pd_schedule_versions(const struct pd_schedule *schedule, int stage)
 {
 	const struct pd_plan *plan = schedule->plan;
 	bool minibatches = plan->schedule == PD_SCHEDULE_NF1B;
-	int64_t group = schedule->group[stage], r = plan->stages[stage].replicas, lead;
+	int64_t group = schedule->group[stage], r = plan->stages[stage].replicas, lead, first;
 
 	switch (plan->weights) {
 	case PD_WEIGHTS_STASH:
@@ -44,11 +55,14 @@ int pd_schedule_versions(const struct pd_schedule *schedule, int stage)
 		return minibatches ? plan->stages[stage].warmup + 1
 				   : (int)((lead + group - 1) / group) + 1;
 	case PD_WEIGHTS_VERTICAL_SYNC:
-		lead = (int64_t)schedule->warmup[0] * plan->stages[0].replicas;
-		/* where replicas differ, a tag can lie between two versions of the stage */
+		first = plan->stages[0].replicas;
+		lead = schedule->warmup[0] * first;
+		/* where replicas differ and a group is one of each, the tag grows in longer
+		 * steps than the stage's versions, or between them */
+		if (schedule->group[0] != group)
+			lead += first - gcd(first, r);
 		return minibatches ? plan->stages[0].warmup + 1
-				   : (int)((lead + group - 1) / group) + 1 +
-					     (r != plan->stages[0].replicas);
+				   : (int)((lead + group - 1) / group) + 1;
 	case PD_WEIGHTS_2BW:
 		return 2;
 	default:
@@ -251,15 +265,9 @@ int64_t pd_schedule_unit(const struct pd_schedule *schedule)
 	int64_t unit = 1;
 
 	for (int s = 0; s < schedule->stage_count; s++) {
-		int64_t a = unit, b = schedule->group[s], product;
+		int64_t product;
 
-		while (b) {
-			int64_t rest = a % b;
-
-			a = b;
-			b = rest;
-		}
-		if (!pd_mul(unit / a, schedule->group[s], &product) ||
+		if (!pd_mul(unit / gcd(unit, schedule->group[s]), schedule->group[s], &product) ||
 		    product > INT64_C(1) << 40)
 			return INT64_MAX;       /* no such minibatch within a phase */
 		unit = product;
