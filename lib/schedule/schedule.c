@@ -166,6 +166,36 @@ int64_t pd_schedule_next_base(const struct pd_schedule *schedule, const struct p
 	return phase->base + schedule->origin + (most + 16) * schedule->scale;
 }
 
+/*
+ * A gradient that skips stages leaves after the backward of the stage below which it
+ * arrives (ideal.c).  Where ranks have several chunks, those of a whole round of microbatches
+ * wait for that; what one round shows, or the first two do where they differ, all do.
+ */
+int pd_schedule_leaving(const struct pd_schedule *schedule, int stage)
+{
+	const struct pd_wiring *wiring = schedule->wiring;
+	int64_t r = schedule->plan->stages[stage].replicas, last = schedule->group[stage];
+	int64_t rounds = 2 * schedule->positions * r;
+	int most = 2;
+
+	if (schedule->chunks == 1)
+		return most;
+	for (int i = 0; i < wiring->in_count[stage]; i++) {
+		int below = wiring->links[wiring->in[stage][i]].from + 1;
+
+		for (int64_t n = 0; n < last && n < rounds; n += r) {
+			int64_t leaves = pd_ideal_backward(schedule, below, n) + 2;
+			int held = 1;
+
+			while (n + held * r < last &&
+			       pd_ideal_backward(schedule, stage, n + held * r) <= leaves)
+				held++;
+			most = held > most ? held : most;
+		}
+	}
+	return most;
+}
+
 static bool stage_loads(const struct pd_plan *plan, int s)
 {
 	const struct pd_model *model = plan->profile->model;
