@@ -227,29 +227,6 @@ static int64_t origin(const struct pd_schedule *schedule)
 	return -least * schedule->scale;
 }
 
-/*
- * Where chunks of one rank take turns, more gradients of a tensor that skips stages wait
- * than there are buffers, beyond two chunks of two ranks.
- */
-static int check_skips(const struct pd_schedule *schedule, struct pd_error *err)
-{
-	const struct pd_wiring *wiring = schedule->wiring;
-
-	if (schedule->plan->schedule != PD_SCHEDULE_INTERLEAVED || schedule->stage_count <= 4)
-		return 0;
-	for (int i = 0; i < wiring->link_count; i++) {
-		const struct pd_link *link = &wiring->links[i];
-
-		if (link->to - link->from > 1)
-			return pd_error_input(err, "plan: stages: schedule \"interleaved\" on more "
-					      "than 4 stages is for chains, found layer \"%.60s\" "
-					      "going from stages[%d] to stages[%d]",
-					      schedule->plan->profile->layers[link->tensors[0]].name,
-					      link->from, link->to);
-	}
-	return 0;
-}
-
 struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error *err)
 {
 	struct pd_schedule *schedule = pd_zalloc(sizeof(*schedule));
@@ -268,10 +245,6 @@ struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error 
 	for (int s = 0; s < plan->stage_count; s++)
 		schedule->loads[s] = stage_loads(plan, s);
 	schedule->wiring = pd_wiring_new(plan);
-	if (check_skips(schedule, err) < 0) {
-		pd_schedule_free(schedule);
-		return NULL;
-	}
 	schedule->scale = 2 * (int64_t)schedule->wiring->link_count + plan->stage_count;
 	schedule->origin = origin(schedule);
 	return schedule;
