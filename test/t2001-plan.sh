@@ -140,6 +140,7 @@ test_ok "a limit under which stashing does not fit, but two versions do" '
 	status 1 pd-plan -t 4@1GB/s -m 5MB --schedule=interleaved chain.json 2>err; one_line err'
 test_ok "names and combinations that cannot be are refused in one sentence" '
 	refused "one of 1f1b, gpipe, interleaved, zb-h1, nf1b, none" --schedule=other
+	refused "not yet planned by this version" --schedule=zb-h1
 	refused "one of stash, vertical-sync, 2bw, flush, latest" --weights=other
 	refused "\"gpipe\" does not go with weights \"2bw\"; expected one of flush" \
 		--schedule=gpipe --weights=2bw

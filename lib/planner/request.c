@@ -45,6 +45,8 @@ int pd_planner_policy(const char *schedule, const char *weights,
 	if (schedule && choice("schedule", schedule, pd_schedule_kind_name, &kind, err) < 0)
 		return -1;
 	request->schedule = (enum pd_schedule_kind)kind;
+	if (request->schedule == PD_SCHEDULE_ZB_H1)     /* no device splits backward yet */
+		return pd_error_input(err, "--schedule: \"zb-h1\" is not yet planned by this version");
 	kind = (int)usual_weights(request->schedule);
 	if (weights && choice("weights", weights, pd_weight_kind_name, &kind, err) < 0)
 		return -1;
