@@ -9,8 +9,8 @@ static int64_t gpus;
 static const char *topology_name;
 static bool explain;
 static int cost;
-static const char *schedule = "1f1b", *weights = "stash";
-static int64_t microbatches = 1;
+static const char *schedule, *weights;
+static int64_t chunks;
 
 static const struct pd_opt options[] = {
 	{ .name = "gpus", .letter = 'g', .kind = PD_OPT_COUNT, .argument = "N",
@@ -21,11 +21,16 @@ static const struct pd_opt options[] = {
 	{ .name = "memory", .letter = 'm', .kind = PD_OPT_BYTES, .argument = "BYTES",
 	  .help = "of one device, such as 16GB", .value = &request.memory_bytes },
 	{ .name = "schedule", .kind = PD_OPT_STRING, .argument = "NAME",
-	  .help = "1f1b (default)", .value = &schedule },
+	  .help = "1f1b (default), gpipe, interleaved, zb-h1, nf1b, none", .value = &schedule },
 	{ .name = "weights", .kind = PD_OPT_STRING, .argument = "NAME",
-	  .help = "stash (default)", .value = &weights },
+	  .help = "stash, vertical-sync, 2bw, flush, latest (default: see pd-plan(1))",
+	  .value = &weights },
 	{ .name = "microbatches", .kind = PD_OPT_COUNT, .argument = "M",
-	  .help = "per minibatch: 1 (default)", .value = &microbatches, .min = 1, .max = 1 << 30 },
+	  .help = "of each update (default: see pd-plan(1))", .value = &request.microbatches,
+	  .min = 1, .max = 1 << 30 },
+	{ .name = "chunks", .kind = PD_OPT_COUNT, .argument = "V",
+	  .help = "stages of each rank, interleaved (default: 2)", .value = &chunks,
+	  .min = 1, .max = 1024 },
 	{ .name = "straight", .letter = 's', .kind = PD_OPT_FLAG,
 	  .help = "one rank per stage: no replicas", .value = &request.straight },
 	{ .name = "stages", .kind = PD_OPT_STRING, .argument = "LIST",
@@ -55,12 +60,13 @@ int main(int argc, char **argv)
 	json_t *json;
 	int first = pd_command_parse(&command, argc, argv), status;
 
-	if (pd_planner_known(schedule, weights, microbatches, &err) < 0)
+	request.cost = (enum pd_cost_kind)cost;
+	request.chunks = (int)chunks;
+	if (pd_planner_policy(schedule, weights, &request, &err) < 0)
 		return pd_command_fail(&err);
 	profile = pd_profile_read(pd_operand(argc, argv, first, 0), &err);
 	if (!profile)
 		return pd_command_fail(&err);
-	request.cost = (enum pd_cost_kind)cost;
 	request.topology = &topology;
 	if (pd_planner_topology(profile, gpus, topology_name, &topology, &err) == 0)
 		plan = pd_planner_plan(profile, &request, &err);

@@ -152,7 +152,7 @@ TESTS += test/t2001-plan.sh
 EXTRA_DIST += test/t2001-plan.sh
 
 # training: right, stopped, killed, resumed
-TRAIN_SH = test/t4001-weights.sh test/t4002-programs.sh test/t7001-resume.sh test/t7002-kill.sh
+TRAIN_SH = test/t4001-weights.sh test/t4002-programs.sh test/t4003-pairs.sh test/t7001-resume.sh test/t7002-kill.sh
 check_PROGRAMS += test/conform/serial test/conform/same-tensors
 test_conform_serial_SOURCES = test/conform/serial.c
 test_conform_serial_LDADD = $(PD_DEVICE_LIBS)

@@ -65,11 +65,93 @@ test_ok "no plan fits: what is closest, by how much, where" '
 test_ok "a plan keeps to the limit" '
 	pd-plan -t 4@1GB/s -m 25MB chain.json | jq -e ".predicted.memory_bytes <= 25000000 and
 		([.stages[].predicted.memory_bytes] | max) == .predicted.memory_bytes"'
-test_ok "what this version cannot plan is refused by name" '
-	status 2 pd-plan --schedule=gpipe -t 2@1GB/s chain.json 2>err; one_line err
-	grep -q "not yet planned by this version; known: 1f1b" err
-	status 2 pd-plan --weights=2bw -t 2@1GB/s chain.json 2>err; grep -q "known: stash" err
-	status 2 pd-plan --microbatches=4 -t 2@1GB/s chain.json 2>err; grep -q "known: 1" err
+# planned FILTER OPTION...: the plan is read again, replayed, and FILTER is true of it.
+planned() {
+	filter=$1
+	shift
+	pd-plan -t 4@1GB/s "$@" chain.json >a.json
+	"$PD_BUILD/test/unit/read-document" plan a.json >again
+	cmp a.json again
+	pd-replay a.json >out
+	jq -c "[.schedule, .weights, .microbatches, .stages[].ranks, .predicted]" a.json
+	jq -e ".predicted.period_ns >= 9000000 and .predicted.gap >= 0" a.json
+	jq -e "$filter" a.json
+}
+
+# refused WORDS OPTION...
+refused() {
+	words=$1
+	shift
+	status 2 pd-plan -t 4@1GB/s "$@" chain.json 2>err >out
+	cat err
+	one_line err
+	[ ! -s out ]
+	grep -q -- "$words" err
+}
+
+while read -r options expected; do
+	test_ok "$options is $expected" '
+		planned "[.schedule, .weights, .microbatches] == [$expected]" \
+			--stages=3,3,3,3 $(echo "$options" | tr + " ")'
+done <<'END'
+--schedule=1f1b "1f1b","stash",1
+--weights=vertical-sync "1f1b","vertical-sync",1
+--weights=2bw "1f1b","2bw",4
+--weights=flush "1f1b","flush",4
+--weights=latest "1f1b","latest",1
+--microbatches=3 "1f1b","stash",3
+--schedule=gpipe "gpipe","flush",4
+--schedule=gpipe+--microbatches=8 "gpipe","flush",8
+--schedule=none "none","flush",4
+--schedule=none+--weights=stash "none","stash",1
+--schedule=nf1b "nf1b","vertical-sync",4
+--schedule=nf1b+--weights=latest+--microbatches=2 "nf1b","latest",2
+--schedule=interleaved "interleaved","flush",2
+END
+test_ok "microbatches are what all replicas can share" '
+	pd-plan -t 6@1GB/s --stages=6x3,6x2 --weights=flush chain.json | jq -e ".microbatches == 6"
+	pd-plan -t 4@1GB/s --stages=6x3,6 --weights=flush chain.json | jq -e ".microbatches == 6"
+	planned ".microbatches == 4" --stages=6x2,6x2 --weights=2bw'
+test_ok "a plan that is searched for" '
+	planned ".weights == \"2bw\"" --weights=2bw
+	planned "[.stages[].replicas] | max == 1" --schedule=nf1b
+	planned "[.stages[].ranks] == [[0], [1], [2], [3], [0], [1], [2], [3]]" --schedule=interleaved'
+test_ok "chunks: every rank has as many, cut or not cut by hand" '
+	planned "[.stages[].ranks[0]] == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3] and .microbatches == 8" \
+		--schedule=interleaved --chunks=3 --microbatches=8
+	planned "[.stages[].ranks[0]] == [0, 1, 0, 1, 0, 1]" \
+		--schedule=interleaved --chunks=3 --stages=2,2,2,2,2,2'
+test_ok "draining costs a bubble of (p - 1) / M: gpipe, 4 stages of 9 ms, 4 and 12 microbatches" '
+	for m in 4 12; do
+		pd-plan -t 4@1TB/s --stages=3,3,3,3 --schedule=gpipe --microbatches=$m chain.json |
+			jq -e "(.predicted.period_ns / (9000000 * (1 + 3 / $m)) - 1) | fabs < 0.001"
+	done'
+test_ok "less is kept: 2bw and flush against stashing" '
+	for weights in stash 2bw flush; do
+		pd-plan -t 4@1GB/s --stages=3,3,3,3 --weights=$weights chain.json |
+			jq .stages[0].predicted.memory_bytes
+	done >bytes
+	sort -nr bytes | cmp - bytes
+	[ "$(sort -u bytes | wc -l)" -eq 3 ]'
+test_ok "a limit under which stashing does not fit, but two versions do" '
+	status 1 pd-plan -t 4@1GB/s --stages=3,3,3,3 -m 16MB chain.json 2>err
+	pd-plan -t 4@1GB/s -m 16MB --straight --weights=2bw chain.json |
+		jq -e "[.stages[].layers | length] == [3, 3, 3, 3]"
+	status 1 pd-plan -t 4@1GB/s -m 5MB --schedule=interleaved chain.json 2>err; one_line err'
+test_ok "names and combinations that cannot be are refused in one sentence" '
+	refused "one of 1f1b, gpipe, interleaved, zb-h1, nf1b, none" --schedule=other
+	refused "one of stash, vertical-sync, 2bw, flush, latest" --weights=other
+	refused "\"gpipe\" does not go with weights \"2bw\"; expected one of flush" \
+		--schedule=gpipe --weights=2bw
+	refused "3 replicas of stages.0., found 4" --stages=6x3,6 --weights=flush --microbatches=4
+	refused "\"nf1b\" is for unreplicated stages" --stages=6x2,6 --schedule=nf1b
+	refused "2bw needs at least the 3" --stages=3,3,3,3 --weights=2bw --microbatches=2
+	refused "needs a multiple of 4" --schedule=interleaved --microbatches=3
+	refused "multiple of the 2 chunks" --schedule=interleaved --stages=4,4,4
+	refused "--chunks allows one" --schedule=interleaved --stages=6x2,6
+	refused "can be cut into 12 stages" --schedule=interleaved --chunks=13
+	refused "only schedule \"interleaved\" has chunks" --chunks=2
+	refused "prices schedule 1f1b" --cost=sosp19 --weights=2bw
 	status 2 pd-plan --cost=other -t 2@1GB/s chain.json 2>err; one_line err'
 test_ok "200 stages in a row" '
 	pd-plan --straight -c sosp19 -t 200@10GB/s long.json | jq -e ".stages | length == 200"

@@ -6,6 +6,7 @@
 #include "planner/predict.h"
 #include "planner/search.h"
 #include "replay/replay.h"
+#include "schedule/schedule.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -15,7 +16,7 @@
 #define MOST_COUNTS 8           /* numbers of stages that are searched one by one */
 #define FEW_COUNTS 3            /* the same for networks of more than so many units */
 #define MANY_UNITS 300
-#define MOST_CANDIDATES (2 * (MOST_COUNTS + 1) + 2)
+#define MOST_CANDIDATES (2 * (2 * (MOST_COUNTS + 1) + 2))
 #define MOST_REPLAYS 6          /* candidates that are replayed, data parallelism among them */
 
 struct candidate {
@@ -28,6 +29,10 @@ struct planner {
 	const struct pd_plan_request *request;
 	const struct pd_topology *topology;
 	struct pd_costs costs;
+	int64_t limit_bytes;            /* of a device */
+	bool straight;
+	bool refused;                   /* a candidate, by its schedule: why */
+	struct pd_error why;
 	int count;
 	struct candidate candidates[MOST_CANDIDATES];
 };
@@ -79,19 +84,78 @@ static void drop(struct pd_plan *plan)
 	pd_plan_free(plan);
 }
 
-/* The layout as a plan with its stages' predictions; the profile stays the planner's. */
-static struct pd_plan *plan_of(const struct planner *p, const struct pd_layout *layout)
+/* The layout as a plan of 1f1b with stashing; the profile stays the planner's. */
+static struct pd_plan *plain_plan_of(const struct planner *p, const struct pd_layout *layout)
 {
+	struct pd_topology topology = *p->topology;
 	struct pd_error err;
-	struct pd_plan *plan = pd_plan_new(p->profile, p->topology, layout->stage_count,
-					   layout->layers, layout->replicas, &err);
+	struct pd_plan *plan;
 
+	if (p->request->chunks)         /* as if each stage had a device of its own */
+		topology.devices = pd_max64(topology.devices, layout->stage_count);
+	plan = pd_plan_new(p->profile, &topology, layout->stage_count, layout->layers,
+			   layout->replicas, &err);
 	if (!plan)
 		pd_bug("planner: made no valid plan: %s", err.text);
+	plan->topology = *p->topology;
 	for (int s = 0; layout->ranks && s < layout->stage_count; s++)
 		memcpy(plan->stages[s].ranks, layout->ranks[s],
 		       (size_t)layout->replicas[s] * sizeof(int));
 	pd_predict_stages(plan);
+	return plan;
+}
+
+/* Where all replicas of a stage share a group: one microbatch per rank, or a few more. */
+static int64_t usual_microbatches(const struct pd_plan *plan)
+{
+	int64_t unit = 1;
+
+	if (plan->weights != PD_WEIGHTS_FLUSH && plan->weights != PD_WEIGHTS_2BW &&
+	    plan->schedule != PD_SCHEDULE_NF1B)
+		return 1;
+	for (int s = 0; s < plan->stage_count; s++) {
+		int64_t r = plan->stages[s].replicas, a = unit, b = r;
+
+		while (b) {
+			int64_t rest = a % b;
+
+			a = b;
+			b = rest;
+		}
+		unit *= r / a;
+		if (unit > PD_MAX_EXTENT)       /* too many: the schedule will say what it needs */
+			return plan->rank_count;
+	}
+	return (plan->rank_count + unit - 1) / unit * unit;
+}
+
+/* The layout as the plan that is asked for, with its stages' predictions; NULL where the
+ * schedule refuses it. */
+static struct pd_plan *plan_of(const struct planner *p, const struct pd_layout *layout,
+			       struct pd_error *err)
+{
+	const struct pd_plan_request *request = p->request;
+	struct pd_plan *plan = plain_plan_of(p, layout);
+	struct pd_schedule *schedule;
+
+	if (pd_planner_plain(request))
+		return plan;
+	plan->schedule = request->schedule;
+	plan->weights = request->weights;
+	if (request->chunks) {
+		plan->rank_count = layout->stage_count / request->chunks;
+		for (int s = 0; s < plan->stage_count; s++)
+			plan->stages[s].ranks[0] = s % plan->rank_count;
+	}
+	plan->microbatches = request->microbatches ? request->microbatches
+						   : usual_microbatches(plan);
+	schedule = pd_schedule_new(plan, err);
+	if (!schedule) {
+		drop(plan);
+		return NULL;
+	}
+	pd_predict_memory(plan, schedule);
+	pd_schedule_free(schedule);
 	return plan;
 }
 
@@ -166,9 +230,14 @@ static void consider(struct planner *p, struct pd_layout *layout)
 
 	if (!layout)
 		return;
-	new.plan = plan_of(p, layout);
+	new.plan = plan_of(p, layout, &p->why);
+	if (!new.plan) {
+		p->refused = true;
+		pd_layout_free(layout);
+		return;
+	}
 	new.time_ns = time_of(p, new.plan, layout);
-	take = fullest(new.plan, &stage) <= p->costs.memory_limit_bytes;
+	take = fullest(new.plan, &stage) <= p->limit_bytes;
 	for (int i = 0; i < p->count && take; i++)
 		take = compare(&new, &p->candidates[i]) != 0;
 	if (take)
@@ -181,7 +250,7 @@ static void consider(struct planner *p, struct pd_layout *layout)
 static void consider_flat(struct planner *p, bool straight)
 {
 	struct pd_flat flat = flat_of(p, &p->costs, straight);
-	int most = p->request->cost != PD_COST_SIMULATED || straight != p->request->straight ? 0
+	int most = p->request->cost != PD_COST_SIMULATED || straight != p->straight ? 0
 		: p->costs.unit_count > MANY_UNITS ? FEW_COUNTS : MOST_COUNTS;
 
 	consider(p, pd_flat_search(&flat, 0));
@@ -191,17 +260,28 @@ static void consider_flat(struct planner *p, bool straight)
 }
 
 /* The paper's levels decide under sosp19 unless their plan does not fit. */
-static void search(struct planner *p)
+static void search_once(struct planner *p)
 {
 	bool simulated = p->request->cost == PD_COST_SIMULATED;
 
 	if (p->topology->levels > 1)
-		consider(p, pd_sosp19_search(&p->costs, p->topology, p->request->straight));
+		consider(p, pd_sosp19_search(&p->costs, p->topology, p->straight));
 	if (simulated || p->count == 0)
-		consider_flat(p, p->request->straight);
-	if (simulated && !p->request->straight) {
+		consider_flat(p, p->straight);
+	if (simulated && !p->straight) {
 		consider_flat(p, true);
 		consider(p, pd_data_parallel_layout(&p->costs, p->topology->devices));
+	}
+}
+
+/* What stashing would hold is no limit where other weights are asked for. */
+static void search(struct planner *p)
+{
+	search_once(p);
+	if (!pd_planner_plain(p->request) && p->costs.memory_limit_bytes != INT64_MAX) {
+		p->costs.memory_limit_bytes = INT64_MAX;
+		search_once(p);
+		p->costs.memory_limit_bytes = p->limit_bytes;
 	}
 }
 
@@ -224,39 +304,140 @@ static int too_large(const struct pd_plan *plan, const char *what, int64_t limit
 
 static int explain_none(struct planner *p, struct pd_error *err)
 {
-	struct pd_flat flat = flat_of(p, &p->costs, p->request->straight);
+	struct pd_flat flat = flat_of(p, &p->costs, p->straight);
 	struct pd_layout *layout = pd_flat_least_memory(&flat);
-	struct pd_plan *plan = plan_of(p, layout);
+	struct pd_plan *plan = plan_of(p, layout, err);
 
-	too_large(plan, "no plan fits: the closest needs", p->costs.memory_limit_bytes, err);
+	if (plan)
+		too_large(plan, "no plan fits: the closest needs", p->limit_bytes, err);
 	drop(plan);
 	pd_layout_free(layout);
 	return -1;
 }
 
+/* The only candidate; frees the layout. */
+static int take_only(struct planner *p, struct pd_layout *layout, const char *what,
+		     struct pd_error *err)
+{
+	struct candidate *only = &p->candidates[0];
+	int stage = 0;
+
+	only->plan = plan_of(p, layout, err);
+	if (only->plan) {
+		only->time_ns = time_of(p, only->plan, layout);
+		p->count = 1;
+	}
+	pd_layout_free(layout);
+	if (!only->plan)
+		return -1;
+	if (fullest(only->plan, &stage) <= p->limit_bytes)
+		return 0;
+	return too_large(only->plan, what, p->limit_bytes, err);
+}
+
 static int by_hand(struct planner *p, struct pd_error *err)
 {
-	struct pd_layout *layout = pd_fixed_layout(&p->costs, p->request->stages,
-						   p->topology->devices, err);
-	int stage = 0;
+	const struct pd_plan_request *request = p->request;
+	int64_t most = request->chunks ? request->chunks * p->topology->devices
+				       : p->topology->devices;
+	struct pd_layout *layout = pd_fixed_layout(&p->costs, request->stages, most, err);
+	int status = 0;
 
 	if (!layout)
 		return -1;
-	for (int s = 0; p->request->straight && s < layout->stage_count; s++)
-		if (layout->replicas[s] > 1) {
-			pd_error_input(err, "--stages: stage %d has %d replicas, but --straight "
-				       "allows one", s, layout->replicas[s]);
-			pd_layout_free(layout);
-			return -1;
-		}
-	p->candidates[0].plan = plan_of(p, layout);
-	p->candidates[0].time_ns = time_of(p, p->candidates[0].plan, layout);
-	p->count = 1;
+	if (request->chunks && layout->stage_count % request->chunks != 0)
+		status = pd_error_input(err, "--stages: expected a multiple of the %d chunks of each"
+					" rank, found %d stages", request->chunks,
+					layout->stage_count);
+	for (int s = 0; status == 0 && s < layout->stage_count; s++)
+		if (layout->replicas[s] > 1 && (request->straight || request->chunks))
+			status = pd_error_input(err, "--stages: stage %d has %d replicas, but %s "
+						"allows one", s, layout->replicas[s],
+						request->chunks ? "--chunks" : "--straight");
+	if (status < 0) {
+		pd_layout_free(layout);
+		return -1;
+	}
+	return take_only(p, layout, "--stages: this plan needs", err);
+}
+
+/* Cuts stages with the most units in two until there are so many: first[s] is a unit. */
+static void divide(int *first, int stages, int target)
+{
+	for (; stages < target; stages++) {
+		int most = 0;
+
+		for (int s = 1; s < stages; s++)
+			if (first[s + 1] - first[s] > first[most + 1] - first[most])
+				most = s;
+		memmove(&first[most + 2], &first[most + 1],
+			(size_t)(stages - most) * sizeof(*first));
+		first[most + 1] = (first[most] + first[most + 2]) / 2;
+	}
+}
+
+/*
+ * Interleaved: the best straight plan with as many stages as there are chunks, and where
+ * that needs fewer, its longest stages divided: each rank must have all its chunks.
+ */
+static int by_chunks(struct planner *p, struct pd_error *err)
+{
+	const struct pd_costs *costs = &p->costs;
+	struct pd_costs free_costs;
+	struct pd_flat flat = flat_of(p, costs, true);
+	int64_t chunks = p->request->chunks, ranks = costs->unit_count / chunks;
+	struct pd_layout *layout;
+	int *first, u = 0;
+
+	if (ranks > p->topology->devices)
+		ranks = p->topology->devices;
+	if (ranks < 1)
+		return pd_error_input(err, "--chunks: the network can be cut into %d stages, expected"
+				      " at least %" PRId64, costs->unit_count, chunks);
+	pd_costs_init(&free_costs, p->profile, p->request->cost, INT64_MAX);
+	flat.costs = &free_costs;
+	flat.devices = (int)(ranks * chunks);
+	layout = pd_flat_search(&flat, flat.devices);
+	first = pd_calloc((size_t)flat.devices + 2, sizeof(*first));
+	for (int s = 0, layer = 0; s < layout->stage_count; s++) {
+		for (layer += layout->layers[s]; costs->first[u] < layer;)
+			u++;
+		first[s + 1] = u;
+	}
+	divide(first, layout->stage_count, flat.devices);
 	pd_layout_free(layout);
-	if (fullest(p->candidates[0].plan, &stage) <= p->costs.memory_limit_bytes)
-		return 0;
-	return too_large(p->candidates[0].plan, "--stages: this plan needs",
-			 p->costs.memory_limit_bytes, err);
+	layout = pd_zalloc(sizeof(*layout));
+	*layout = (struct pd_layout){ .cost_ns = PD_NEVER, .stage_count = flat.devices };
+	layout->layers = pd_calloc((size_t)flat.devices, sizeof(*layout->layers));
+	layout->replicas = pd_calloc((size_t)flat.devices, sizeof(*layout->replicas));
+	for (int s = 0; s < flat.devices; s++) {
+		layout->layers[s] = costs->first[first[s + 1]] - costs->first[first[s]];
+		layout->replicas[s] = 1;
+	}
+	free(first);
+	pd_costs_release(&free_costs);
+	return take_only(p, layout, "no plan fits: interleaved needs", err);
+}
+
+/*
+ * Whatever the schedule and the weights: somebody computes each layer.  Updates and
+ * all-reduces may be few.
+ */
+static int64_t compute_bound(const struct planner *p)
+{
+	const struct pd_profile *profile = p->profile;
+	int64_t sum = 0, most = 0;
+
+	for (int l = 0; l < profile->layer_count; l++) {
+		int64_t both;
+
+		if (!pd_add(profile->layers[l].forward_ns, profile->layers[l].backward_ns, &both) ||
+		    !pd_add(sum, both, &sum))
+			return 0;
+		most = pd_max64(most, both);
+	}
+	sum /= p->topology->devices;
+	return p->straight || p->request->chunks ? pd_max64(sum, most) : sum;
 }
 
 /*
@@ -266,6 +447,7 @@ static int by_hand(struct planner *p, struct pd_error *err)
  * every link as fast as the innermost (a transfer crosses that one in any case) and no
  * limit to memory.  Under sosp19 on one level the bound is the recurrence without the
  * limit; on more levels, all compute over all devices, and the largest unit when straight.
+ * Under other schedules and weights it is compute alone.
  */
 static int64_t lower_bound(const struct planner *p)
 {
@@ -275,6 +457,8 @@ static int64_t lower_bound(const struct planner *p)
 	struct pd_costs free_costs;
 	int64_t bound;
 
+	if (!pd_planner_plain(p->request))
+		return compute_bound(p);
 	if (levels) {
 		bound = costs->compute_ns[costs->unit_count] / p->topology->devices;
 		for (int u = 0; p->request->straight && u < costs->unit_count; u++)
@@ -336,7 +520,7 @@ static int data_parallel(struct planner *p, struct pd_prediction *predicted, str
 
 	if (p->request->cost == PD_COST_SOSP19)
 		layout->cost_ns = pd_sosp19_data_parallel_ns(&p->costs, p->topology);
-	all.plan = plan_of(p, layout);
+	all.plan = plain_plan_of(p, layout);
 	all.time_ns = time_of(p, all.plan, layout);
 	if (p->request->cost == PD_COST_SIMULATED)
 		status = replay(&all, err);
@@ -373,12 +557,18 @@ struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan
 	struct planner p = { .profile = profile, .request = request, .topology = request->topology };
 	int status;
 
-	pd_costs_init(&p.costs, profile, request->cost, memory_limit(profile, request));
+	p.limit_bytes = memory_limit(profile, request);
+	p.straight = request->straight || request->schedule == PD_SCHEDULE_NF1B;
+	pd_costs_init(&p.costs, profile, request->cost, p.limit_bytes);
 	if (request->stages) {
 		status = by_hand(&p, err);
+	} else if (request->chunks) {
+		status = by_chunks(&p, err);
 	} else {
 		search(&p);
 		status = p.count > 0 ? 0 : explain_none(&p, err);
+		if (status < 0 && p.refused)
+			*err = p.why;
 	}
 	if (status == 0)
 		status = choose(&p, err);

@@ -6,7 +6,10 @@
  * Plans are searched for by dynamic programming: flat.c for devices in a row, sosp19.c for
  * the paper's levels.  Under the cost "simulated" the best of each number of stages, the
  * best without replicas, the best of the levels and data parallelism are then sorted by
- * predict.c's formula, the first few replayed in virtual time, and the fastest wins; under "sosp19" the paper's recurrence decides alone.
+ * predict.c's formula, the first few replayed in virtual time, and the fastest wins; under
+ * "sosp19" the paper's recurrence decides alone.  The searches and the formula know 1f1b with
+ * stashing; under another schedule or other weights the same candidates are replayed as what
+ * they then are.
  */
 #ifndef PD_PLANNER_PLANNER_H
 #define PD_PLANNER_PLANNER_H
@@ -23,19 +26,28 @@ struct pd_plan_request {
 	const char *stages;             /* a plan by hand, such as "8x1,6x1"; or NULL */
 	bool straight;                  /* no stage has replicas */
 	enum pd_cost_kind cost;
+	enum pd_schedule_kind schedule;
+	enum pd_weight_kind weights;
+	int64_t microbatches;           /* per update; 0: what is usual */
+	int chunks;                     /* stages per rank, interleaved; else 0 */
 };
 
 /*
  * A plan that fits, with its predictions.  Takes over profile if it succeeds.  Fails with
  * PD_EXIT_NO when no plan fits (the message names the closest), with PD_EXIT_USAGE when
- * request->stages is wrong.
+ * request->stages is wrong or the schedule and the weights cannot be had together.
  */
 struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan_request *request,
 				struct pd_error *err);
 
-/* Can this version plan for these? */
-int pd_planner_known(const char *schedule, const char *weights, int64_t microbatches,
-		     struct pd_error *err);
+/*
+ * Into request: the schedule and weights of these names, either of which may be NULL (1f1b;
+ * what is usual with the schedule), and the chunks that go with them.
+ */
+int pd_planner_policy(const char *schedule, const char *weights,
+		      struct pd_plan_request *request, struct pd_error *err);
+/* 1f1b with stashing, one minibatch of each replica per update. */
+bool pd_planner_plain(const struct pd_plan_request *request);
 
 /*
  * The topology that a user means: gpus devices joined by the profile's link, or a topology

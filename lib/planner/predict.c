@@ -129,6 +129,16 @@ void pd_predict_stages(struct pd_plan *plan)
 	exact_memory(plan);
 }
 
+void pd_predict_memory(struct pd_plan *plan, const struct pd_schedule *schedule)
+{
+	for (int s = 0; s < plan->stage_count; s++) {
+		struct pd_memory memory;
+
+		pd_schedule_memory(schedule, plan->stages[s].ranks[0], true, &memory);
+		plan->stages[s].memory_bytes = memory.total_bytes;
+	}
+}
+
 /* One minibatch at a replica, its share of everything included. */
 static int64_t occupied_ns(const struct pd_plan *plan, int s)
 {

@@ -5,19 +5,66 @@
 #include <inttypes.h>
 #include <string.h>
 
-int pd_planner_known(const char *schedule, const char *weights, int64_t microbatches,
-		     struct pd_error *err)
+#define USUAL_CHUNKS 2
+
+static int choice(const char *option, const char *name, const char *const *names, int *out_p,
+		  struct pd_error *err)
 {
-	if (strcmp(schedule, pd_schedule_kind_name[PD_SCHEDULE_1F1B]) != 0)
-		return pd_error_input(err, "--schedule: \"%.60s\" is not yet planned by this version; "
-				      "known: %s", schedule, pd_schedule_kind_name[PD_SCHEDULE_1F1B]);
-	if (strcmp(weights, pd_weight_kind_name[PD_WEIGHTS_STASH]) != 0)
-		return pd_error_input(err, "--weights: \"%.60s\" is not yet planned by this version; "
-				      "known: %s", weights, pd_weight_kind_name[PD_WEIGHTS_STASH]);
-	if (microbatches != 1)
-		return pd_error_input(err, "--microbatches: %" PRId64 " is not yet planned by this "
-				      "version; known: 1", microbatches);
+	char known[128] = "";
+
+	for (int i = 0; names[i]; i++) {
+		if (strcmp(name, names[i]) == 0) {
+			*out_p = i;
+			return 0;
+		}
+		if (i)
+			strcat(known, ", ");
+		strcat(known, names[i]);
+	}
+	return pd_error_input(err, "--%s: expected one of %s, found \"%.60s\"", option, known, name);
+}
+
+/* What goes with a schedule where nothing is said. */
+static enum pd_weight_kind usual_weights(enum pd_schedule_kind schedule)
+{
+	switch (schedule) {
+	case PD_SCHEDULE_1F1B:
+		return PD_WEIGHTS_STASH;
+	case PD_SCHEDULE_NF1B:
+		return PD_WEIGHTS_VERTICAL_SYNC;
+	default:
+		return PD_WEIGHTS_FLUSH;
+	}
+}
+
+int pd_planner_policy(const char *schedule, const char *weights,
+		      struct pd_plan_request *request, struct pd_error *err)
+{
+	int kind = PD_SCHEDULE_1F1B;
+
+	if (schedule && choice("schedule", schedule, pd_schedule_kind_name, &kind, err) < 0)
+		return -1;
+	request->schedule = (enum pd_schedule_kind)kind;
+	kind = (int)usual_weights(request->schedule);
+	if (weights && choice("weights", weights, pd_weight_kind_name, &kind, err) < 0)
+		return -1;
+	request->weights = (enum pd_weight_kind)kind;
+	if (request->chunks && request->schedule != PD_SCHEDULE_INTERLEAVED)
+		return pd_error_input(err, "--chunks: only schedule \"interleaved\" has chunks, found "
+				      "\"%s\"", pd_schedule_kind_name[request->schedule]);
+	if (request->schedule == PD_SCHEDULE_INTERLEAVED && !request->chunks)
+		request->chunks = USUAL_CHUNKS;
+	if (request->cost != PD_COST_SIMULATED && !pd_planner_plain(request))
+		return pd_error_input(err, "--cost: \"%s\" prices schedule 1f1b with weights stash and"
+				      " an update per minibatch of each replica, no other",
+				      pd_cost_kind_name[request->cost]);
 	return 0;
+}
+
+bool pd_planner_plain(const struct pd_plan_request *request)
+{
+	return request->schedule == PD_SCHEDULE_1F1B && request->weights == PD_WEIGHTS_STASH &&
+	       request->microbatches <= 1;
 }
 
 int pd_planner_topology(const struct pd_profile *profile, int64_t gpus, const char *topology,

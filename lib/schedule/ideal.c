@@ -231,7 +231,8 @@ int64_t pd_ideal_version(const struct pd_schedule *schedule, int s, int64_t n, b
 		if (s == 0)
 			return own;
 		tag = pd_ideal_version(schedule, 0, n, backward);
-		tag = tag >= 0 ? tag / group * group : tag;
+		/* down to a version of this stage, also where the tag is older than the phase */
+		tag -= (tag % group + group) % group;
 		return tag < own ? tag : own;
 	case PD_WEIGHTS_2BW:
 		return (n / group - 1) * group;

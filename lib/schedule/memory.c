@@ -37,8 +37,9 @@ static void add_stage(const struct pd_schedule *schedule, int s, int moments,
 				   plus(times(slots, stage->slot_bytes),
 					times(inboxes, stage->inbox_bytes)));
 	memory->transfer_bytes = plus(memory->transfer_bytes,
-				      plus(times(2, plus(stage->gradient_in_bytes,
-							 stage->gradient_out_bytes)),
+				      plus(plus(times(2, stage->gradient_in_bytes),
+						times(pd_schedule_leaving(schedule, s),
+						      stage->gradient_out_bytes)),
 					   stage->staging_bytes));
 	/* its stages compute one after the other */
 	if (stage->scratch_bytes > memory->scratch_bytes)

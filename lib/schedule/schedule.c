@@ -32,11 +32,22 @@ int pd_schedule_slots(const struct pd_schedule *schedule, int stage, bool evalua
 	return evaluate && slots > EVALUATION_SLOTS ? EVALUATION_SLOTS : slots;
 }
 
+static int64_t gcd(int64_t a, int64_t b)
+{
+	while (b) {
+		int64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
 int pd_schedule_versions(const struct pd_schedule *schedule, int stage)
 {
 	const struct pd_plan *plan = schedule->plan;
 	bool minibatches = plan->schedule == PD_SCHEDULE_NF1B;
-	int64_t group = schedule->group[stage], r = plan->stages[stage].replicas, lead;
+	int64_t group = schedule->group[stage], r = plan->stages[stage].replicas, lead, first;
 
 	switch (plan->weights) {
 	case PD_WEIGHTS_STASH:
@@ -44,11 +55,14 @@ int pd_schedule_versions(const struct pd_schedule *schedule, int stage)
 		return minibatches ? plan->stages[stage].warmup + 1
 				   : (int)((lead + group - 1) / group) + 1;
 	case PD_WEIGHTS_VERTICAL_SYNC:
-		lead = (int64_t)schedule->warmup[0] * plan->stages[0].replicas;
-		/* where replicas differ, a tag can lie between two versions of the stage */
+		first = plan->stages[0].replicas;
+		lead = schedule->warmup[0] * first;
+		/* where replicas differ and a group is one of each, the tag grows in longer
+		 * steps than the stage's versions, or between them */
+		if (schedule->group[0] != group)
+			lead += first - gcd(first, r);
 		return minibatches ? plan->stages[0].warmup + 1
-				   : (int)((lead + group - 1) / group) + 1 +
-					     (r != plan->stages[0].replicas);
+				   : (int)((lead + group - 1) / group) + 1;
 	case PD_WEIGHTS_2BW:
 		return 2;
 	default:
@@ -152,6 +166,36 @@ int64_t pd_schedule_next_base(const struct pd_schedule *schedule, const struct p
 	return phase->base + schedule->origin + (most + 16) * schedule->scale;
 }
 
+/*
+ * A gradient that skips stages leaves after the backward of the stage below which it
+ * arrives (ideal.c).  Where ranks have several chunks, those of a whole round of microbatches
+ * wait for that; what one round shows, or the first two do where they differ, all do.
+ */
+int pd_schedule_leaving(const struct pd_schedule *schedule, int stage)
+{
+	const struct pd_wiring *wiring = schedule->wiring;
+	int64_t r = schedule->plan->stages[stage].replicas, last = schedule->group[stage];
+	int64_t rounds = 2 * schedule->positions * r;
+	int most = 2;
+
+	if (schedule->chunks == 1)
+		return most;
+	for (int i = 0; i < wiring->in_count[stage]; i++) {
+		int below = wiring->links[wiring->in[stage][i]].from + 1;
+
+		for (int64_t n = 0; n < last && n < rounds; n += r) {
+			int64_t leaves = pd_ideal_backward(schedule, below, n) + 2;
+			int held = 1;
+
+			while (n + held * r < last &&
+			       pd_ideal_backward(schedule, stage, n + held * r) <= leaves)
+				held++;
+			most = held > most ? held : most;
+		}
+	}
+	return most;
+}
+
 static bool stage_loads(const struct pd_plan *plan, int s)
 {
 	const struct pd_model *model = plan->profile->model;
@@ -183,29 +227,6 @@ static int64_t origin(const struct pd_schedule *schedule)
 	return -least * schedule->scale;
 }
 
-/*
- * Where chunks of one rank take turns, more gradients of a tensor that skips stages wait
- * than there are buffers, beyond two chunks of two ranks.
- */
-static int check_skips(const struct pd_schedule *schedule, struct pd_error *err)
-{
-	const struct pd_wiring *wiring = schedule->wiring;
-
-	if (schedule->plan->schedule != PD_SCHEDULE_INTERLEAVED || schedule->stage_count <= 4)
-		return 0;
-	for (int i = 0; i < wiring->link_count; i++) {
-		const struct pd_link *link = &wiring->links[i];
-
-		if (link->to - link->from > 1)
-			return pd_error_input(err, "plan: stages: schedule \"interleaved\" on more "
-					      "than 4 stages is for chains, found layer \"%.60s\" "
-					      "going from stages[%d] to stages[%d]",
-					      schedule->plan->profile->layers[link->tensors[0]].name,
-					      link->from, link->to);
-	}
-	return 0;
-}
-
 struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error *err)
 {
 	struct pd_schedule *schedule = pd_zalloc(sizeof(*schedule));
@@ -224,10 +245,6 @@ struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error 
 	for (int s = 0; s < plan->stage_count; s++)
 		schedule->loads[s] = stage_loads(plan, s);
 	schedule->wiring = pd_wiring_new(plan);
-	if (check_skips(schedule, err) < 0) {
-		pd_schedule_free(schedule);
-		return NULL;
-	}
 	schedule->scale = 2 * (int64_t)schedule->wiring->link_count + plan->stage_count;
 	schedule->origin = origin(schedule);
 	return schedule;
@@ -251,15 +268,9 @@ int64_t pd_schedule_unit(const struct pd_schedule *schedule)
 	int64_t unit = 1;
 
 	for (int s = 0; s < schedule->stage_count; s++) {
-		int64_t a = unit, b = schedule->group[s], product;
+		int64_t product;
 
-		while (b) {
-			int64_t rest = a % b;
-
-			a = b;
-			b = rest;
-		}
-		if (!pd_mul(unit / a, schedule->group[s], &product) ||
+		if (!pd_mul(unit / gcd(unit, schedule->group[s]), schedule->group[s], &product) ||
 		    product > INT64_C(1) << 40)
 			return INT64_MAX;       /* no such minibatch within a phase */
 		unit = product;

@@ -86,6 +86,11 @@ void pd_schedule_free(struct pd_schedule *schedule);
  */
 int pd_schedule_slots(const struct pd_schedule *schedule, int stage, bool evaluate);
 int pd_schedule_inboxes(const struct pd_schedule *schedule, int stage, bool evaluate);
+/*
+ * Minibatches whose gradients a replica of a stage holds on their way out: the one being
+ * computed among them.
+ */
+int pd_schedule_leaving(const struct pd_schedule *schedule, int stage);
 /* Versions of a stage's weights that live at once, at most. */
 int pd_schedule_versions(const struct pd_schedule *schedule, int stage);
 /* The stages of a rank, in order, into stages (schedule->chunks of them); its replica. */

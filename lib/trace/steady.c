@@ -112,14 +112,16 @@ static int64_t gcd(int64_t a, int64_t b)
 #define LONGEST_TURN 1024
 
 /* Minibatches in flight, and after how many all stages begin again with their first replica
- * and an update (1 where that is too many to be of use). */
+ * and a new update (1 where that is too many to be of use). */
 static void pipeline_of(const struct pd_plan *plan, int64_t *in_flight_p, int64_t *turn_p)
 {
-	*in_flight_p = *turn_p = plan->microbatches < LONGEST_TURN ? plan->microbatches : 1;
+	*in_flight_p = *turn_p = plan->microbatches <= LONGEST_TURN ? plan->microbatches : 1;
 	for (int s = 0; s < plan->stage_count; s++) {
 		int64_t r = plan->stages[s].replicas;
 		int64_t here = ((int64_t)plan->stages[s].warmup + 1) * r;
 
+		if (plan->schedule == PD_SCHEDULE_NF1B)         /* its warm-up counts minibatches */
+			here *= plan->microbatches;
 		if (here > *in_flight_p)
 			*in_flight_p = here;
 		if (*turn_p <= LONGEST_TURN)

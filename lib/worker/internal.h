@@ -30,13 +30,13 @@ struct flight {
 	int64_t valid;                  /* samples that count */
 };
 
-/* One of the two buffers on the way of gradients, in or out. */
+/* One of the buffers on the way of gradients, in or out. */
 struct passage {
 	char *memory;
 	struct mark *transfers;         /* per link */
 };
 
-#define PASSAGES 2
+#define PASSAGES_IN 2
 
 /* An operation issued. */
 struct entry {
@@ -68,7 +68,8 @@ struct chunk {
 	int slot_count, flight_count;
 	char **slots;                   /* what a minibatch keeps from forward to backward */
 	struct flight *flights;
-	struct passage in[PASSAGES], out[PASSAGES];     /* gradients arriving, leaving */
+	int out_count;
+	struct passage in[PASSAGES_IN], *out;           /* gradients arriving, leaving */
 	int port_in_count, port_out_count;
 	struct port *ports_in, *ports_out;
 	struct mark summed, allreduce, step;

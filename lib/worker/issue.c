@@ -29,15 +29,18 @@ static void arm(struct pd_worker *w, struct mark *mark)
 	mark->last_use = w->issued;
 }
 
-/* Work queued on the stream from now on starts after the mark's events. */
+/*
+ * Work queued on the stream from now on starts after the mark's events.  They count as used
+ * by it though they are done already: what they brought is still to be read.
+ */
 static int after(struct pd_worker *w, struct pd_stream *stream, struct mark *mark)
 {
 	for (int i = 0; i < mark->count; i++) {
+		mark->last_use = w->issued;
 		if (pd_event_done(&mark->events[i]) && w->config.gate)
 			continue;
 		if (w->config.device->ops->wait(stream, &mark->events[i]) != 0)
 			return -1;
-		mark->last_use = w->issued;
 	}
 	return 0;
 }
@@ -83,10 +86,14 @@ static bool slot_left(struct pd_worker *w, struct chunk *c, const struct pd_op *
 	return true;
 }
 
-static struct passage *passage_of(struct pd_worker *w, struct chunk *c,
-				  struct passage *passages, const struct pd_op *op)
+static struct passage *passage_in(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
-	return &passages[local_number(w, c, op) % PASSAGES];
+	return &c->in[local_number(w, c, op) % PASSAGES_IN];
+}
+
+static struct passage *passage_out(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
+{
+	return &c->out[local_number(w, c, op) % c->out_count];
 }
 
 static int port_of(const struct port *ports, int count, const struct pd_wiring *wiring, int link)
@@ -271,7 +278,7 @@ static int issue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 {
 	bool whole = op->kind == PD_OP_backward;
 	struct mark *mark = &flight_of(w, c, op)->backward;
-	struct passage *in = passage_of(w, c, c->in, op), *out = passage_of(w, c, c->out, op);
+	struct passage *in = passage_in(w, c, op), *out = passage_out(w, c, op);
 	struct pd_pass pass;
 
 	if (!may_arm(w, mark) || (whole && !may_arm(w, &c->summed)))
@@ -310,7 +317,7 @@ static int issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_
 	struct port *ports = link_in ? c->ports_in : c->ports_out;
 	int p = port_of(ports, link_in ? c->port_in_count : c->port_out_count, wiring, op->link);
 	struct flight *flight = flight_of(w, c, op);
-	struct passage *passage = passage_of(w, c, link_in ? c->out : c->in, op);
+	struct passage *passage = link_in ? passage_out(w, c, op) : passage_in(w, c, op);
 	struct mark *mark = !activation ? &passage->transfers[p]
 			    : sends ? &flight->sent[p] : &flight->received[p];
 	struct mark *before = op->kind == PD_OP_send_activation ? &flight->forward

@@ -111,11 +111,16 @@ static int slots_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 
 static int passages_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 {
-	for (int i = 0; i < PASSAGES; i++) {
+	for (int i = 0; i < PASSAGES_IN; i++) {
 		c->in[i].transfers = marks_new(c->ports_out, c->port_out_count);
+		if (take(w, c->sizes->gradient_in_bytes, &c->in[i].memory, err) < 0)
+			return -1;
+	}
+	c->out_count = pd_schedule_leaving(w->config.schedule, c->index);
+	c->out = pd_calloc((size_t)c->out_count, sizeof(*c->out));
+	for (int i = 0; i < c->out_count; i++) {
 		c->out[i].transfers = marks_new(c->ports_in, c->port_in_count);
-		if (take(w, c->sizes->gradient_in_bytes, &c->in[i].memory, err) < 0 ||
-		    take(w, c->sizes->gradient_out_bytes, &c->out[i].memory, err) < 0)
+		if (take(w, c->sizes->gradient_out_bytes, &c->out[i].memory, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -192,12 +197,15 @@ static void chunk_free(struct pd_worker *w, struct chunk *c)
 		give(w, flight->inbox);
 	}
 	free(c->flights);
-	for (int i = 0; i < PASSAGES; i++) {
+	for (int i = 0; i < PASSAGES_IN; i++) {
 		marks_free(c->in[i].transfers, c->port_out_count);
-		marks_free(c->out[i].transfers, c->port_in_count);
 		give(w, c->in[i].memory);
+	}
+	for (int i = 0; i < c->out_count && c->out; i++) {
+		marks_free(c->out[i].transfers, c->port_in_count);
 		give(w, c->out[i].memory);
 	}
+	free(c->out);
 	free(c->summed.events);
 	free(c->allreduce.events);
 	free(c->step.events);

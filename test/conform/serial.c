@@ -5,15 +5,26 @@
  * nothing that orders operations, keeps versions or sums over replicas.
  *
  * It keeps every version of every parameter since the epoch began, and computes with the
- * whole network as one net.  Minibatch b, counted from where the pipeline was last empty,
- * belongs at a stage with r replicas to group i = floor(b / r).  Its forward and backward
- * see version max(0, i - warmup) of that stage, counted in updates (SOSP 2019, section 3.3;
- * without replicas  w(t+1) = w(t) - v grad f(w_1(t-n+1), ..., w_n(t))).  The update after
- * group i adds the gradients of its minibatches in order; those that the last group lacks
- * count as zeros.  Running statistics are those of a stage's replica 0.
+ * whole network as one net.  Let w be the warm-up of a stage (0 with schedule none), r its
+ * replicas, M the plan's microbatches.  A stage updates after every G microbatches: M, or r where the plan says 1
+ * (with 2bw, flush and nf1b always M).  Microbatch b, counted from where the pipeline was
+ * last empty, is number i = floor(b / r) of its replica.  In updates since then, its forward
+ * and backward see at that stage version
+ *
+ *     stash          max(0, floor((i - w) / (G / r)))            SOSP 2019, section 3.3
+ *                    max(0, floor(b / M) - w) with nf1b, whose w counts minibatches
+ *     vertical-sync  the newest that has no more microbatches in it than stage 0's by the
+ *                    rule of stash, and is not newer than the stage's own by that rule
+ *     2bw            max(0, floor(b / M) - 1)                    ICML 2021
+ *     flush          floor(b / M): plain SGD over the sum of M gradients
+ *     latest         forward as with stash, backward floor(b / G): whatever is newest then
+ *
+ * Each replica adds the gradients of its own microbatches in order; those sums are added in
+ * the order of the replicas, with zeros for a replica that has none in the last group.
+ * Running statistics are those of a stage's replica 0.
  *
  * With --switch=K --to=PLAN it goes over to another plan after K minibatches, as a resumed
- * run does: a stage of which every layer had the same warm-up and replicas before goes on
+ * run does: a stage of which every layer had the same warm-up, replicas and G before goes on
  * with the older versions, any other begins with the newest.
  */
 #include "base/json.h"
@@ -30,7 +41,7 @@
 
 #define SYNTHETIC_MINIBATCHES 10
 
-enum mutation { NONE, VERSION, LATEST };
+enum mutation { NONE, VERSION, LATEST, SUM };
 
 static const char *data, *output, *other_plan;
 static int64_t minibatches = -1, seed = 1, switch_at = -1;
@@ -38,7 +49,7 @@ static double rate = 0.01, momentum = 0.9, weight_decay;
 static double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, lr_gamma = 0.1, lr_power = 2;
 static int64_t lr_step = 30, lr_warmup;
 static int optimizer, lr_schedule, mutation;
-static const char *const mutations[] = { "none", "version", "latest", NULL };
+static const char *const mutations[] = { "none", "version", "latest", "sum", NULL };
 
 static const struct pd_opt options[] = {
 	{ "data", 0, PD_OPT_STRING, "DIR", "data set (default: synthetic)", &data },
@@ -60,7 +71,7 @@ static const struct pd_opt options[] = {
 	{ "seed", 's', PD_OPT_COUNT, "N", "as pd-run's", &seed },
 	{ "switch", 0, PD_OPT_COUNT, "K", "go over to another plan after K minibatches", &switch_at },
 	{ "to", 0, PD_OPT_STRING, "PLAN", "the other plan", &other_plan },
-	{ "mutate", 0, PD_OPT_CHOICE, "WHAT", "break the rule: version, latest", &mutation,
+	{ "mutate", 0, PD_OPT_CHOICE, "WHAT", "break the rule: version, latest, sum", &mutation,
 	  .choices = mutations },
 	{ "output", 'o', PD_OPT_STRING, "FILE", "where the tensors go", &output },
 	{ 0 }
@@ -81,6 +92,7 @@ struct tensor {
 	size_t origin;                  /* index of version 0 of the rule */
 	size_t floor;                   /* index of the oldest that may be seen */
 	float *gradient, *sum, *velocity, *second;
+	float **parts;                  /* of the sum, by replica */
 	int64_t updates;                /* made so far */
 	float *state;                   /* running statistics */
 };
@@ -102,6 +114,7 @@ struct trainer {
 	int64_t first;                  /* since the pipeline was empty */
 	struct tensor *tensors;
 	int count;
+	int most_replicas;
 	struct pd_loss loss;
 };
 
@@ -198,12 +211,23 @@ static void open_tensors(struct trainer *t)
 		v->sum = pd_calloc(v->elements, sizeof(float));
 		v->velocity = pd_calloc(v->elements, sizeof(float));
 		v->second = pd_calloc(v->elements, sizeof(float));
+		v->parts = pd_calloc((size_t)t->most_replicas, sizeof(*v->parts));
+		for (int k = 0; k < t->most_replicas; k++)
+			v->parts[k] = pd_calloc(v->elements, sizeof(float));
 	}
 }
 
 static const struct pd_stage *stage_of(const struct pd_plan *plan, const struct tensor *v)
 {
 	return &plan->stages[pd_plan_stage_of_layer(plan, v->named->layer)];
+}
+
+/* Microbatches per update. */
+static int64_t group_of(const struct pd_plan *plan, const struct pd_stage *stage)
+{
+	return plan->microbatches > 1 || plan->weights == PD_WEIGHTS_2BW ||
+	       plan->weights == PD_WEIGHTS_FLUSH || plan->schedule == PD_SCHEDULE_NF1B
+		? plan->microbatches : stage->replicas;
 }
 
 /* The pipeline is empty and all begins again from the newest version. */
@@ -224,27 +248,80 @@ static bool goes_on(const struct pd_plan *from, const struct pd_plan *to, const 
 	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
 		const struct pd_stage *old = &from->stages[pd_plan_stage_of_layer(from, l)];
 
-		if (old->warmup != stage->warmup || old->replicas != stage->replicas)
+		if (old->warmup != stage->warmup || old->replicas != stage->replicas ||
+		    group_of(from, old) != group_of(to, stage))
 			return false;
 	}
 	return true;
 }
 
-static size_t version_seen(const struct trainer *t, const struct tensor *v, int64_t b)
+static int64_t floor_div(int64_t a, int64_t b)
+{
+	return a / b - (a % b < 0);
+}
+
+/* The updates that a stage has made before its forward of microbatch b. */
+static int64_t updates_before(const struct pd_plan *plan, const struct pd_stage *stage, int64_t b)
+{
+	int64_t warmup = plan->schedule == PD_SCHEDULE_NONE ? 0 : stage->warmup;
+
+	if (plan->schedule == PD_SCHEDULE_NF1B)
+		return b / plan->microbatches - warmup;
+	return floor_div(b / stage->replicas - warmup,
+			 group_of(plan, stage) / stage->replicas);
+}
+
+/* The version that a stage sees, in updates; negative: before the pipeline was empty. */
+static int64_t rule(const struct pd_plan *plan, const struct pd_stage *stage, int64_t b,
+		    bool backward)
+{
+	int64_t group = group_of(plan, stage), own = updates_before(plan, stage, b), tag;
+
+	switch (plan->weights) {
+	case PD_WEIGHTS_VERTICAL_SYNC:
+		tag = floor_div(updates_before(plan, &plan->stages[0], b) *
+				group_of(plan, &plan->stages[0]), group);
+		return tag < own ? tag : own;
+	case PD_WEIGHTS_2BW:
+		return b / group - 1;
+	case PD_WEIGHTS_FLUSH:
+		return b / group;
+	case PD_WEIGHTS_LATEST:
+		return backward ? b / group : own;
+	default:
+		return own;
+	}
+}
+
+static size_t version_seen(const struct trainer *t, const struct tensor *v, int64_t b,
+			   bool backward)
 {
 	const struct pd_stage *stage = stage_of(t->plan, v);
-	int64_t group = b / stage->replicas, back = group - stage->warmup;
+	int64_t newest = b / group_of(t->plan, stage), back = rule(t->plan, stage, b, backward);
 	int64_t seen;
 
-	if (mutation == VERSION && back < group)
-		back++;
+	if (mutation == VERSION)        /* the next, or where there is none the one before */
+		back += back < newest ? 1 : -1;
 	if (mutation == LATEST)
-		back = group;
+		back = newest;
 	seen = (int64_t)v->origin + back;
 	return seen > (int64_t)v->floor ? (size_t)seen : v->floor;
 }
 
-static void compute(struct trainer *t, const struct pd_batch *batch)
+static void import_versions(struct trainer *t, int64_t b, bool backward)
+{
+	for (int i = 0; i < t->count; i++) {
+		struct tensor *v = &t->tensors[i];
+
+		if (v->named->part == PD_PART_PARAMETER)
+			t->ops->import(t->net, i, t->weights,
+				       v->versions[version_seen(t, v, b, backward)]);
+		else if (!backward)
+			t->ops->import(t->net, i, t->state, v->state);
+	}
+}
+
+static void compute(struct trainer *t, const struct pd_batch *batch, int64_t b)
 {
 	struct pd_pass pass = {
 		.weights = t->weights, .state = t->state, .gradients = t->gradients,
@@ -258,7 +335,11 @@ static void compute(struct trainer *t, const struct pd_batch *batch)
 	for (int i = 0; i < t->sizes->in_count; i++)
 		t->ops->copy(t->stream, t->inbox + t->sizes->in[i].offset, batch->buffers[i],
 			     batch->bytes[i], PD_COPY_TO_DEVICE, NULL);
-	t->ops->forward(t->stream, t->net, &pass, 0, layers, NULL);
+	import_versions(t, b, false);
+	pd_event_arm(&ev);
+	t->ops->forward(t->stream, t->net, &pass, 0, layers, &ev);
+	pd_event_wait(&ev, &t->gate);
+	import_versions(t, b, true);
 	pd_event_arm(&ev);
 	t->ops->backward(t->stream, t->net, &pass, 0, layers, &ev);
 	pd_event_wait(&ev, &t->gate);
@@ -329,16 +410,28 @@ static void update(const struct trainer *t, struct tensor *v, int64_t b)
 	add_version(v, new);
 }
 
-static void add(struct tensor *v, const float *gradient, bool first)
+/* sum += gradient; the first is taken as it is */
+static void add(float *sum, const float *gradient, size_t elements, bool first)
 {
-	for (size_t i = 0; i < v->elements; i++)
-		v->sum[i] = first ? gradient[i] : v->sum[i] + gradient[i];
+	for (size_t i = 0; i < elements; i++)
+		sum[i] = first ? gradient[i] : sum[i] + gradient[i];
 }
 
-/* After minibatch b, of those up to last that go through before the pipeline is empty. */
+/* The replicas' sums in their order; those without a microbatch have zeros. */
+static void add_replicas(struct tensor *v, int64_t replicas)
+{
+	for (int64_t k = 0; k < replicas; k++) {
+		add(v->sum, v->parts[k], v->elements, k == 0);
+		memset(v->parts[k], 0, v->elements * sizeof(float));
+	}
+}
+
+/* After microbatch b, of those up to last that go through before the pipeline is empty. */
 static void learn(struct trainer *t, struct tensor *v, int number, int64_t b, int64_t last)
 {
-	int64_t replicas = stage_of(t->plan, v)->replicas, member = b % replicas;
+	const struct pd_stage *stage = stage_of(t->plan, v);
+	int64_t replicas = stage->replicas, member = b % replicas;
+	int64_t in_group = b % group_of(t->plan, stage);
 
 	if (v->named->part == PD_PART_STATE) {
 		if (member == 0)
@@ -346,12 +439,13 @@ static void learn(struct trainer *t, struct tensor *v, int number, int64_t b, in
 		return;
 	}
 	t->ops->export(t->net, number, t->gradients, v->gradient);
-	add(v, v->gradient, member == 0);
-	if (member < replicas - 1 && b < last)
+	if (mutation == SUM)            /* whichever replica they belong to */
+		add(v->parts[0], v->gradient, v->elements, in_group == 0);
+	else
+		add(v->parts[member], v->gradient, v->elements, in_group < replicas);
+	if (in_group < group_of(t->plan, stage) - 1 && b < last)
 		return;
-	memset(v->gradient, 0, v->elements * sizeof(float));
-	for (; member < replicas - 1; member++)
-		add(v, v->gradient, false);
+	add_replicas(v, replicas);
 	update(t, v, t->first + b);
 }
 
@@ -364,16 +458,7 @@ static void stretch(struct trainer *t, int64_t first, int64_t last)
 		struct pd_batch *batch = pd_loader_next(t->loader);
 
 		pd_event_wait(&batch->ready, &t->gate);
-		for (int i = 0; i < t->count; i++) {
-			struct tensor *v = &t->tensors[i];
-
-			if (v->named->part == PD_PART_STATE)
-				t->ops->import(t->net, i, t->state, v->state);
-			else
-				t->ops->import(t->net, i, t->weights,
-					       v->versions[version_seen(t, v, b)]);
-		}
-		compute(t, batch);
+		compute(t, batch, b);
 		pd_loader_release(t->loader, batch);
 		for (int i = 0; i < t->count; i++)
 			learn(t, &t->tensors[i], i, b, last - first - 1);
@@ -386,7 +471,7 @@ static void go_over(struct trainer *t, const struct pd_plan *other)
 	t->plan = other;
 	for (int i = 0; i < t->count; i++) {
 		struct tensor *v = &t->tensors[i];
-		int64_t group = stage_of(other, v)->replicas;
+		int64_t group = group_of(other, stage_of(other, v));
 		int64_t per_epoch = (t->epoch + group - 1) / group;
 
 		v->updates = switch_at / t->epoch * per_epoch +
@@ -470,6 +555,9 @@ static void close_all(struct trainer *t)
 
 		for (size_t k = 0; k < v->count; k++)
 			free(v->versions[k]);
+		for (int k = 0; k < t->most_replicas && v->parts; k++)
+			free(v->parts[k]);
+		free(v->parts);
 		free(v->versions);
 		free(v->gradient);
 		free(v->sum);
@@ -487,6 +575,15 @@ static void close_all(struct trainer *t)
 	t->ops->net_close(t->net);
 	t->ops->close(t->device);
 	pd_gate_release(&t->gate);
+}
+
+static int most_replicas(const struct pd_plan *plan)
+{
+	int most = 0;
+
+	for (int s = 0; plan && s < plan->stage_count; s++)
+		most = plan->stages[s].replicas > most ? plan->stages[s].replicas : most;
+	return most;
 }
 
 int main(int argc, char **argv)
@@ -508,6 +605,8 @@ int main(int argc, char **argv)
 		check(other != NULL, &err);
 	}
 	t = (struct trainer){ .plan = plan, .model = plan->profile->model };
+	t.most_replicas = most_replicas(plan) > most_replicas(other) ? most_replicas(plan)
+								     : most_replicas(other);
 	open_device(&t);
 	open_data(&t);
 	open_tensors(&t);

@@ -310,7 +310,7 @@ static void check_plan(const char *graph, int stages, const int *layers, const i
 }
 
 /* Every schedule with the weights that go with it, on straight and replicated stages. */
-static void check_kinds(const char *graph, bool chain)
+static void check_kinds(const char *graph)
 {
 	static const struct {
 		enum pd_schedule_kind schedule;
@@ -353,8 +353,7 @@ static void check_kinds(const char *graph, bool chain)
 			struct pd_plan *plan = make_plan(graph, shapes[i].stages, shapes[i].layers,
 							 shapes[i].replicas);
 			int p = kinds[k].positions;
-			bool fits = p == 0 || (shapes[i].stages % p == 0 && shapes[i].stages > p &&
-					       (chain || shapes[i].stages <= 4));
+			bool fits = p == 0 || (shapes[i].stages % p == 0 && shapes[i].stages > p);
 			char name[96];
 
 			plan->schedule = kinds[k].schedule;
@@ -592,8 +591,8 @@ int main(void)
 			check_plan(skips, plans[p].stages, plans[p].layers, plans[p].replicas,
 				   lengths[i], plans[p].name);
 		}
-	check_kinds(graph, true);
-	check_kinds(skips, false);
+	check_kinds(graph);
+	check_kinds(skips);
 	check_limit();
 	check_floor();
 	check_refusals();

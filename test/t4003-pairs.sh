@@ -1,0 +1,169 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Every schedule with every policy of weights that goes with it: the weights after training are,
+# bit for bit, those of test/conform/serial.c, which knows the published rules and no schedule.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+. "$PD_SOURCE/test/train-lib.sh"
+
+sgd="--lr=0.002 --momentum=0.9 --weight-decay=0.001"
+residual_model >residual.json
+profile residual.json 2 >residual
+profile "$MODELS/mlp.json" 2 >mlp
+for replicas in "1" "1 1" "1 1 1" "1 1 1 1" "2 1" "1 2" "2 2" "3 1" "1 3"; do
+	for model in residual mlp; do
+		plan $model $replicas >"$model-$(echo "$replicas" | tr ' ' -)"
+	done
+done
+# chunks RANKS LAYERS...: stage s on rank s mod RANKS.
+chunks() {
+	ranks=$1
+	shift
+	pd-plan --topology=$#@10Gbit/s --stages="$(echo "$@" | tr ' ' ,)" residual |
+		jq --argjson p "$ranks" '.stages |= [to_entries[] | .value.ranks = [.key % $p] | .value]'
+}
+chunks 2 5 5 5 5 >chunks-2x2
+chunks 2 3 4 3 3 4 3 >chunks-2x3
+chunks 3 3 4 3 3 4 3 >chunks-3x2
+
+# pair PLAN SCHEDULE WEIGHTS MICROBATCHES >PLAN
+pair() {
+	jq --arg schedule "$2" --arg weights "$3" --argjson m "$4" \
+		'.schedule = $schedule | .weights = $weights | .microbatches = $m' "$1"
+}
+
+# equals N PLAN: pd-run and the serial program agree about weights after N microbatches.
+equals() {
+	rm -rf ck
+	train ck "$2" $sgd --minibatches="$1" --synthetic --no-evaluate >out
+	"$serial" $sgd --minibatches="$1" --output=serial "$2"
+	"$same" serial "$(at ck "$1")"
+}
+
+# An epoch is ten microbatches: full groups and partial ones, twice.
+while read -r schedule weights microbatches plans; do
+	for plan in $plans; do
+		test_ok "$schedule, $weights, $microbatches at a time, $plan" '
+			pair $plan $schedule $weights $microbatches >plan.json
+			equals 20 plan.json'
+	done
+done <<END
+1f1b stash 1 residual-1-1-1-1 residual-2-2 residual-3-1
+1f1b stash 4 residual-1-1 residual-1-1-1-1 residual-2-1 residual-1-2 residual-2-2
+1f1b vertical-sync 1 residual-1-1 residual-1-1-1 residual-1-1-1-1 residual-2-1 residual-1-2
+1f1b vertical-sync 1 residual-2-2 residual-3-1 residual-1-3
+1f1b vertical-sync 2 residual-1-1-1-1 residual-1-2
+1f1b 2bw 2 residual-1-1 residual-1-1-1
+1f1b 2bw 4 residual-1-1-1-1 residual-2-1 residual-1-2 residual-2-2
+1f1b 2bw 6 residual-3-1
+1f1b flush 1 residual-1-1-1
+1f1b flush 4 residual-1-1 residual-1-1-1-1 residual-2-1 residual-1-2 residual-2-2
+1f1b flush 6 residual-3-1
+1f1b latest 1 residual-1-1 residual-1-1-1 residual-1-1-1-1 residual-2-1 residual-1-2
+1f1b latest 1 residual-2-2 residual-3-1
+1f1b latest 4 residual-1-1-1-1 residual-2-1
+gpipe flush 4 residual-1-1 residual-1-1-1 residual-1-1-1-1 residual-2-1 residual-1-2 residual-2-2
+gpipe flush 6 residual-3-1
+none flush 1 residual-1-1-1
+none flush 4 residual-1-1-1-1 residual-2-2
+none stash 1 residual-1-1-1 residual-2-1
+interleaved flush 2 chunks-2x2
+interleaved flush 4 chunks-2x2
+interleaved flush 6 chunks-2x3
+interleaved flush 6 chunks-3x2
+nf1b vertical-sync 2 residual-1-1 residual-1-1-1 residual-1-1-1-1
+nf1b vertical-sync 3 residual-1-1-1
+nf1b stash 2 residual-1-1 residual-1-1-1-1
+nf1b stash 3 residual-1-1-1
+nf1b latest 2 residual-1-1 residual-1-1-1-1
+nf1b latest 3 residual-1-1-1
+END
+
+# Accumulated gradients are added in the order of the microbatches: where each replica has
+# one of a group, or a stage has no replicas, no partition changes a bit.
+while read -r schedule microbatches plans; do
+	for plan in $plans; do
+		test_ok "$schedule, $microbatches at a time, $plan: the bits of one worker" '
+			pair "${plan%%-*}-1" gpipe flush $microbatches >one.json
+			pair $plan $schedule flush $microbatches >plan.json
+			for p in one plan; do
+				rm -rf ck-$p
+				train ck-$p $p.json $sgd --minibatches=20 --synthetic --no-evaluate >out
+			done
+			"$same" "$(at ck-one 20)" "$(at ck-plan 20)"'
+	done
+done <<END
+gpipe 4 residual-1-1 residual-1-1-1 residual-1-1-1-1
+gpipe 2 mlp-2-1 mlp-1-2 mlp-2-2
+1f1b 4 residual-1-1 residual-1-1-1 residual-1-1-1-1
+1f1b 2 mlp-2-1 mlp-1-2 mlp-2-2
+1f1b 5 mlp-1
+none 4 residual-1-1-1
+none 2 mlp-2-2
+END
+for plan in 2x2 3x2; do
+	test_ok "interleaved, $plan: the bits of one worker" '
+		pair residual-1 none flush 6 >one.json
+		pair chunks-$plan interleaved flush 6 >plan.json
+		for p in one plan; do
+			rm -rf ck-$p
+			train ck-$p $p.json $sgd --minibatches=20 --synthetic --no-evaluate >out
+		done
+		"$same" "$(at ck-one 20)" "$(at ck-plan 20)"'
+done
+
+# The comparison can fail: another version, the newest, another order of the sum.
+while read -r schedule weights microbatches plan mutations; do
+	test_ok "$schedule, $weights, $plan: wrong rules give other weights ($mutations)" '
+		pair $plan $schedule $weights $microbatches >plan.json
+		equals 10 plan.json
+		for how in $mutations; do
+			"$serial" $sgd --minibatches=10 --mutate=$how --output=serial plan.json
+			status 1 "$same" serial "$(at ck 10)"
+		done'
+done <<END
+1f1b stash 2 residual-1-1-1 version latest
+1f1b vertical-sync 1 residual-1-1-1 version latest
+1f1b vertical-sync 1 residual-3-1 version latest
+1f1b 2bw 4 residual-2-1 version latest sum
+1f1b flush 4 residual-2-2 version sum
+1f1b latest 1 residual-1-1-1 version latest
+gpipe flush 2 residual-1-1 version
+interleaved flush 2 chunks-2x2 version
+nf1b vertical-sync 2 residual-1-1-1 version latest
+END
+test_ok "vertical sync is not stashing" '
+	pair residual-1-1-1 1f1b vertical-sync 1 >sync.json
+	pair residual-1-1-1 1f1b stash 1 >stash.json
+	train ck-sync sync.json $sgd --minibatches=10 --synthetic --no-evaluate >out
+	train ck-stash stash.json $sgd --minibatches=10 --synthetic --no-evaluate >out
+	status 1 "$same" "$(at ck-sync 10)" "$(at ck-stash 10)"'
+
+# Stopped inside an epoch and resumed: the whole folder is compared, the older versions too.
+idx_data data		# 55 microbatches an epoch
+while read -r schedule weights microbatches plan stops; do
+	test_ok "$schedule, $weights, $plan: resumed at $stops" '
+		pair $plan $schedule $weights $microbatches >plan.json
+		rm -rf ck ck-whole
+		train ck-whole plan.json $sgd --minibatches=66 --data=data --no-evaluate >out
+		again=
+		for k in $stops 66; do
+			train ck plan.json $sgd --minibatches=$k --data=data --no-evaluate $again >out
+			again=--resume
+		done
+		diff -r "$(at ck-whole 66)" "$(at ck 66)"'
+done <<END
+1f1b 2bw 4 residual-1-1-1-1 8 24 55
+1f1b 2bw 4 residual-2-1 4 20
+1f1b vertical-sync 1 residual-1-1-1 7 9
+1f1b vertical-sync 1 residual-1-2 8 10 26
+1f1b vertical-sync 1 residual-3-1 6 30
+1f1b vertical-sync 2 residual-1-1-1-1 6 8 30
+1f1b flush 4 residual-1-1-1 12 59
+gpipe flush 4 residual-2-1 4 20
+interleaved flush 2 chunks-2x2 6 57
+none flush 2 residual-1-1 6
+nf1b vertical-sync 3 residual-1-1-1 12
+1f1b stash 4 residual-1-1-1 8 20
+END
+
+test_done
