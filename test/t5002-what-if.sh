@@ -72,6 +72,15 @@ test_ok 'a trace is replayed with its own durations' '
 		jq -e -s "map(select(.op == \"forward\" and .stage == 1))
 			| length > 0 and all(.[]; .end_ns - .start_ns == 5000)"'
 
+# backwards of 4 us where the profile has 2: so have their parts, of which it has 0.5 and 1.5
+jq -c 'if .format then .plan.profile.layers[] |= . + {backward_input_ns: 500, backward_weight_ns: 1500}
+       elif .op == "backward" then .end_ns = .start_ns + 4000 else . end' trace.jsonl >parts.jsonl
+test_ok 'another schedule splits a backward as measured' '
+	pd-replay --schedule=zb-h1 --weights=flush --microbatches=8 -f trace parts.jsonl >zb.jsonl
+	tail -n +2 zb.jsonl | jq -r "select(.op | test(\"backward_\"))
+		| \"\(.op) \(.end_ns - .start_ns)\"" | sort -u >parts
+	printf "backward_input 1000\nbackward_weight 3000\n" | cmp - parts'
+
 test_ok 'what does not go together is refused' '
 	status 2 pd-replay --schedule=gpipe plan.json 2>err
 	one_line err
@@ -183,7 +192,8 @@ test_ok 'of two links between two ranks each transfer finds its own' '
 # schedules: written, and changed by hand
 jq '.schedule = "1f1b" | .weights = "flush" | .microbatches = 8' plan.json >flush.json
 jq '.schedule = "gpipe"' flush.json >gpipe.json
-for name in plan chunks flush gpipe; do
+jq '.schedule = "zb-h1"' flush.json >zb.json
+for name in plan chunks flush gpipe zb; do
 	test_ok "the schedule of $name.json runs as the plan does" '
 		pd-schedule --minibatches=4 $name.json >$name.list
 		pd-replay --format=trace $name.list >1

@@ -211,6 +211,21 @@ static void share_out(struct pd_profile *profile, const struct pd_stage *stage, 
 	}
 }
 
+/* A backward measured as a whole: its parts, where the profile has them, take as much more. */
+static void scale_parts(struct pd_profile *profile, const struct pd_stage *stage, int64_t whole)
+{
+	double sum = 0;
+
+	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
+		sum += (double)profile->layers[l].backward_ns;
+	if (sum <= 0 || whole <= 0)
+		return;
+	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
+		speed_up(&profile->layers[l].backward_input_ns, sum / (double)whole);
+		speed_up(&profile->layers[l].backward_weight_ns, sum / (double)whole);
+	}
+}
+
 static void set_stage(struct pd_profile *profile, const struct pd_stage *stage,
 		      struct times times[PD_OP_KINDS])
 {
@@ -228,6 +243,8 @@ static void set_stage(struct pd_profile *profile, const struct pd_stage *stage,
 			  input);
 		share_out(profile, stage, offsetof(struct pd_profile_layer, backward_weight_ns),
 			  weight);
+	} else {
+		scale_parts(profile, stage, whole);
 	}
 	share_out(profile, stage, offsetof(struct pd_profile_layer, backward_ns), whole);
 }
