@@ -21,7 +21,7 @@
 
 #define SECOND_NS INT64_C(1000000000)
 #define SILENCE_NS (10 * SECOND_NS)     /* a rank that says nothing for so long hangs */
-#define CAUSE_NS (SECOND_NS / 2)        /* for the cause of a loss to show */
+#define CAUSE_NS (2 * SECOND_NS)        /* for the rank that another one has lost to be heard of */
 #define GRACE_NS (2 * SECOND_NS)        /* for a rank's own word on why the run fails */
 
 struct watched {
@@ -326,10 +326,14 @@ static int on_gone(struct supervisor *s, int r, struct pd_error *err)
 	return rank_failed(s, r, err, pd_process_fate(&w->process, fate));
 }
 
-/* A rank that has lost another one is no cause: that one, dead or with a word of its own, is. */
+/*
+ * A rank that has lost another one, or whose transfer with it failed (lib/transport/ucx says
+ * so in these words), is no cause: that one, dead or with a word of its own, is.
+ */
 static bool is_consequence(const char *text)
 {
-	return strstr(text, ": lost rank ") != NULL;
+	return strstr(text, ": lost rank ") || strstr(text, " bytes from rank ") ||
+	       strstr(text, " bytes to rank ");
 }
 
 /* Another rank than r that has ended without a word, or said why: true, with the error. */
