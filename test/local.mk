@@ -185,3 +185,6 @@ TESTS += test/unit/optimizer
 test_unit_optimizer_SOURCES = test/unit/optimizer.c
 test_unit_optimizer_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_optimizer_LDADD = $(UNIT_LIBS)
+
+# measured, not tested
+EXTRA_DIST += test/bench/sum-of-layers.sh test/bench/two-workers.sh
