@@ -35,4 +35,30 @@ static inline bool pd_add(int64_t a, int64_t b, int64_t *out_p)
 	return !__builtin_add_overflow(a, b, out_p);
 }
 
+/* The same where what does not fit is as large as can be said, which no device holds. */
+static inline int64_t pd_times(int64_t a, int64_t b)
+{
+	int64_t product;
+
+	return pd_mul(a, b, &product) ? product : INT64_MAX;
+}
+
+static inline int64_t pd_plus(int64_t a, int64_t b)
+{
+	int64_t sum;
+
+	return pd_add(a, b, &sum) ? sum : INT64_MAX;
+}
+
+static inline int64_t pd_gcd(int64_t a, int64_t b)
+{
+	while (b) {
+		int64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
 #endif

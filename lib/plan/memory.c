@@ -8,24 +8,6 @@
 #include <stdlib.h>
 
 /*
- * Sums over a profile's layers fit (lib/profile checks), products with warm-ups need
- * not: those that do not are as large as can be said, which no device holds.
- */
-static int64_t times(int64_t a, int64_t b)
-{
-	int64_t product;
-
-	return pd_mul(a, b, &product) ? product : INT64_MAX;
-}
-
-static int64_t plus(int64_t a, int64_t b)
-{
-	int64_t sum;
-
-	return pd_add(a, b, &sum) ? sum : INT64_MAX;
-}
-
-/*
  * The most that is live in scratch at one time in a backward of the stage: the gradient of
  * an activation from the last layer that uses it to the one that made it, a second one
  * where a layer adds its part to the first, and the workspace of the layer at work.  A
@@ -47,17 +29,17 @@ static int64_t scratch_peak(const struct pd_profile *profile, int first, int cou
 			if (!input->needs_gradient || layer->inputs[i] < first)
 				continue;
 			if (live[layer->inputs[i] - first]) {
-				at_work = plus(at_work, input->activation_bytes);
+				at_work = pd_plus(at_work, input->activation_bytes);
 				continue;
 			}
 			live[layer->inputs[i] - first] = true;
 			if (passes)
 				held -= layer->activation_bytes;
 			passes = false;
-			held = plus(held, input->activation_bytes);
+			held = pd_plus(held, input->activation_bytes);
 		}
-		if (plus(held, at_work) > peak)
-			peak = plus(held, at_work);
+		if (pd_plus(held, at_work) > peak)
+			peak = pd_plus(held, at_work);
 		if (live[l - first] && (layer->stash_bytes > 0 || passes))
 			held -= layer->activation_bytes;
 	}
@@ -77,7 +59,7 @@ static int64_t loaded_bytes(const struct pd_profile *profile, int first, int cou
 	int64_t bytes = 0;
 
 	for (int t = 0; model && t < model->input_count; t++) {
-		int64_t input = times(4 * profile->batch_size,
+		int64_t input = pd_times(4 * profile->batch_size,
 				      pd_shape_elements(&model->inputs[t].shape));
 		bool used = false;
 
@@ -85,7 +67,7 @@ static int64_t loaded_bytes(const struct pd_profile *profile, int first, int cou
 			for (int i = 0; i < model->layers[l].input_count; i++)
 				used |= model->layers[l].inputs[i] == t;
 		if (used)
-			bytes = plus(bytes, places ? aligned(input) : input);
+			bytes = pd_plus(bytes, places ? aligned(input) : input);
 	}
 	return bytes;
 }
@@ -101,29 +83,29 @@ void pd_memory_of(const struct pd_profile *profile, int first, int count, int re
 		  int warmup, int64_t in_bytes, int64_t out_bytes, struct pd_memory *out_p)
 {
 	int64_t parameters = 0, stash = 0, state = 0, slots = (int64_t)warmup + 1;
-	int64_t inbox = plus(in_bytes, loaded_bytes(profile, first, count, false));
+	int64_t inbox = pd_plus(in_bytes, loaded_bytes(profile, first, count, false));
 	struct pd_memory memory;
 
 	for (int l = first; l < first + count; l++) {
 		const struct pd_profile_layer *layer = &profile->layers[l];
 
 		parameters += parameter_bytes(profile, l);
-		stash = plus(stash, layer->stash_bytes);
+		stash = pd_plus(stash, layer->stash_bytes);
 		state += layer->state_bytes;
 	}
 	memory = (struct pd_memory){
-		.weights_bytes = times(slots, parameters),
+		.weights_bytes = pd_times(slots, parameters),
 		.gradient_bytes = parameters,
 		.state_bytes = state,
 		.optimizer_bytes = parameters,
-		.stash_bytes = plus(times(slots, stash), times(slots + 1, inbox)),
-		.transfer_bytes = plus(times(2, plus(in_bytes, out_bytes)),
+		.stash_bytes = pd_plus(pd_times(slots, stash), pd_times(slots + 1, inbox)),
+		.transfer_bytes = pd_plus(pd_times(2, pd_plus(in_bytes, out_bytes)),
 				       replicas > 1 ? parameters : 0),
 		.scratch_bytes = scratch_peak(profile, first, count),
 	};
-	memory.total_bytes = plus(plus(plus(memory.weights_bytes, memory.gradient_bytes),
-				       plus(memory.optimizer_bytes, memory.stash_bytes)),
-				  plus(plus(memory.transfer_bytes, memory.scratch_bytes),
+	memory.total_bytes = pd_plus(pd_plus(pd_plus(memory.weights_bytes, memory.gradient_bytes),
+				       pd_plus(memory.optimizer_bytes, memory.stash_bytes)),
+				  pd_plus(pd_plus(memory.transfer_bytes, memory.scratch_bytes),
 				       memory.state_bytes));
 	*out_p = memory;
 }
@@ -300,22 +282,22 @@ static void roughly(const struct pd_plan *plan, const struct pd_wiring *wiring, 
 	struct pd_memory one;
 
 	for (int i = 0; i < wiring->in_count[stage]; i++)
-		in_bytes = plus(in_bytes, wiring->links[wiring->in[stage][i]].bytes);
+		in_bytes = pd_plus(in_bytes, wiring->links[wiring->in[stage][i]].bytes);
 	for (int i = 0; i < wiring->out_count[stage]; i++)
-		out_bytes = plus(out_bytes, wiring->links[wiring->out[stage][i]].bytes);
+		out_bytes = pd_plus(out_bytes, wiring->links[wiring->out[stage][i]].bytes);
 	pd_memory_of(plan->profile, at->first_layer, at->layer_count, 1, 0, in_bytes, out_bytes,
 		     &one);
 	*memory = (struct pd_stage_memory){
 		.weights_bytes = one.weights_bytes, .state_bytes = one.state_bytes,
-		.inbox_bytes = plus(in_bytes, loaded_bytes(plan->profile, at->first_layer,
+		.inbox_bytes = pd_plus(in_bytes, loaded_bytes(plan->profile, at->first_layer,
 							   at->layer_count, false)),
 		.scratch_bytes = one.scratch_bytes,
 		.gradient_in_bytes = out_bytes, .gradient_out_bytes = in_bytes,
 	};
 	for (int l = at->first_layer; l < at->first_layer + at->layer_count; l++) {
-		memory->slot_bytes = plus(memory->slot_bytes, plan->profile->layers[l].stash_bytes);
+		memory->slot_bytes = pd_plus(memory->slot_bytes, plan->profile->layers[l].stash_bytes);
 		if (plan->schedule == PD_SCHEDULE_ZB_H1)
-			memory->slot_bytes = plus(memory->slot_bytes,
+			memory->slot_bytes = pd_plus(memory->slot_bytes,
 						  pd_memory_split(plan->profile, l));
 	}
 }
@@ -335,6 +317,6 @@ void pd_memory_of_stage(const struct pd_plan *plan, const struct pd_wiring *wiri
 		roughly(plan, wiring, stage, out_p);
 	out_p->exact = exact;
 	if (at->replicas > 1)
-		out_p->staging_bytes = times(at->replicas - 1, (int64_t)(sizeof(float) *
+		out_p->staging_bytes = pd_times(at->replicas - 1, (int64_t)(sizeof(float) *
 			pd_piece_most((size_t)out_p->weights_bytes / sizeof(float), at->replicas)));
 }

@@ -105,6 +105,19 @@ static void make_lists(struct pd_wiring *wiring)
 	}
 }
 
+static bool stage_loads(const struct pd_plan *plan, const struct pd_stage *stage)
+{
+	const struct pd_model *model = plan->profile->model;
+
+	if (!model)
+		return stage->first_layer == 0;
+	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
+		for (int i = 0; i < model->layers[l].input_count; i++)
+			if (model->layers[l].inputs[i] < model->input_count)
+				return true;
+	return false;
+}
+
 struct pd_wiring *pd_wiring_new(const struct pd_plan *plan)
 {
 	struct pd_wiring *wiring = pd_zalloc(sizeof(*wiring));
@@ -116,6 +129,9 @@ struct pd_wiring *pd_wiring_new(const struct pd_plan *plan)
 	make_links(wiring, plan->profile, hops, count);
 	make_lists(wiring);
 	free(hops);
+	wiring->loads = pd_calloc((size_t)plan->stage_count, sizeof(*wiring->loads));
+	for (int s = 0; s < plan->stage_count; s++)
+		wiring->loads[s] = stage_loads(plan, &plan->stages[s]);
 	return wiring;
 }
 
@@ -134,5 +150,6 @@ void pd_wiring_free(struct pd_wiring *wiring)
 	free(wiring->out_count);
 	free(wiring->in);
 	free(wiring->out);
+	free(wiring->loads);
 	free(wiring);
 }

@@ -30,6 +30,7 @@ struct pd_wiring {
 	/* per stage: its links in, ascending by `from`, and out, ascending by `to` */
 	int *in_count, *out_count;
 	int **in, **out;                /* indices into links */
+	bool *loads;                    /* per stage: it uses inputs of the model */
 };
 
 struct pd_wiring *pd_wiring_new(const struct pd_plan *plan);

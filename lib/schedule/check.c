@@ -255,6 +255,19 @@ static void forget_rank(struct pd_lists *lists, int rank)
 	lists->ranks[rank] = (struct pd_list){ 0 };
 }
 
+/* As many buffers as a run of the plan has; two where no schedule of ours has the plan. */
+static int *leaving(const struct pd_plan *plan)
+{
+	int *buffers = pd_calloc((size_t)plan->stage_count, sizeof(*buffers));
+	struct pd_error ignored;
+	struct pd_schedule *schedule = pd_schedule_new(plan, &ignored);
+
+	for (int s = 0; s < plan->stage_count; s++)
+		buffers[s] = schedule ? pd_schedule_leaving(schedule, s) : 2;
+	pd_schedule_free(schedule);
+	return buffers;
+}
+
 /* `making` is lists, where they are to be made from schedule, or NULL with it. */
 static int check_all(const struct pd_lists *lists, struct pd_lists *making,
 		     const struct pd_schedule *schedule, int64_t *count_p, struct pd_error *err)
@@ -267,6 +280,7 @@ static int check_all(const struct pd_lists *lists, struct pd_lists *making,
 		return -1;
 	fault.first = pd_calloc((size_t)lists->rank_count + 1, sizeof(*fault.first));
 	fault.first[0] = 2;             /* below the header */
+	fault.leaving = leaving(lists->plan);
 	pd_prices_init(&prices, lists->plan, lists->wiring);
 	for (int r = 0; r < lists->rank_count; r++) {
 		if (making)
@@ -282,6 +296,7 @@ static int check_all(const struct pd_lists *lists, struct pd_lists *making,
 		check_meetings(&fault, schedule);
 	*count_p = fault.first[lists->rank_count] - 2;
 	free(fault.first);
+	free(fault.leaving);
 	return fault.line == INT64_MAX ? 0 : -1;
 }
 

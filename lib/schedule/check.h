@@ -40,6 +40,7 @@ struct pd_fault {
 	const struct pd_lists *lists;
 	int64_t *first;                 /* per rank, and one more: line where no document says */
 	int64_t line;                   /* of the first fault found so far; INT64_MAX: none */
+	int *leaving;                   /* per stage: gradients on their way out, pd_schedule_leaving */
 	struct pd_error *err;
 };
 /* Notes a fault at a rank's n-th operation, op; NULL: at its end. */

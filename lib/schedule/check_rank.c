@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define BUFFERS 2       /* for gradients, per link each way */
+#define BUFFERS 2       /* for gradients that arrive, per link */
 
 /* What the rank has done as one replica of one stage. */
 struct part {
@@ -195,7 +195,7 @@ static bool check_forward(struct walk *w, struct part *part, const struct pd_op 
 	const struct pd_plan *plan = w->lists->plan;
 	int64_t version = policy_version(plan, part->s, op->microbatch);
 
-	if (w->prices->stages[part->s].loads && !*did(part, PD_OP_load, i))
+	if (w->lists->wiring->loads[part->s] && !*did(part, PD_OP_load, i))
 		return WRONG(w, "its load does not stand before it");
 	for (int p = 0; p < part->ins; p++)
 		if (!*did(part, transfer(p, false), i))
@@ -231,10 +231,11 @@ static bool check_backward(struct walk *w, struct part *part, const struct pd_op
 		part->waiting[p]--;
 	}
 	for (int p = 0; p < part->ins; p++)
-		if (++part->waiting[p] > BUFFERS)
+		if (++part->waiting[p] > w->fault->leaving[part->s])
 			return WRONG(w, "%d gradients wait to go to stage %d; expected a "
 				     "send_gradient between, there are %d buffers",
-				     part->waiting[p], other_stage(w, part, p), BUFFERS);
+				     part->waiting[p], other_stage(w, part, p),
+				     w->fault->leaving[part->s]);
 	return check_same_version(w, part, op, i);
 }
 
@@ -257,7 +258,7 @@ static bool check_compute(struct walk *w, struct part *part, const struct pd_op 
 	*did(part, op->kind, i) = true;
 	switch (op->kind) {
 	case PD_OP_load:
-		return w->prices->stages[part->s].loads ||
+		return w->lists->wiring->loads[part->s] ||
 		       WRONG(w, "stage %d uses no inputs of the model", part->s);
 	case PD_OP_forward:
 		return check_forward(w, part, op, i);

@@ -3,24 +3,17 @@
 #include "schedule/file.h"
 
 #include "base/json.h"
+#include "base/lines.h"
 #include "base/mem.h"
 #include "schedule/price.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct reader {
-	FILE *in;
-	const char *document;
-	char where[300];                /* "schedule.jsonl:12", for messages */
-	int64_t line;
-	struct pd_lists *lists;
-};
-
-static int read_kind(const struct pd_place *place, enum pd_op_kind *kind_p, struct pd_error *err)
+int pd_op_kind_read(const struct pd_place *place, const char *manual, enum pd_op_kind *kind_p,
+		    struct pd_error *err)
 {
 	struct pd_place at = pd_place_key(place, "op");
 	const char *name;
@@ -32,17 +25,16 @@ static int read_kind(const struct pd_place *place, enum pd_op_kind *kind_p, stru
 			*kind_p = (enum pd_op_kind)kind;
 			return 0;
 		}
-	return pd_place_expected(&at, err, "an operation of pd-schedule(5) such as \"forward\"");
+	return pd_place_expected(&at, err, "an operation of %s such as \"forward\"", manual);
 }
 
 /*
  * The link of a transfer: this operation's stage is one end, and the other is a stage of the
  * peer.  peer_stage says which where there are several, else it is -1.
  */
-static int find_link(const struct reader *reader, const struct pd_place *place, struct pd_op *op,
+static int find_link(const struct pd_lists *lists, const struct pd_place *place, struct pd_op *op,
 		     int peer_stage, struct pd_error *err)
 {
-	const struct pd_lists *lists = reader->lists;
 	const struct pd_wiring *wiring = lists->wiring;
 	bool at_end = pd_op_at_end(op->kind);
 	int count = at_end ? wiring->in_count[op->stage] : wiring->out_count[op->stage];
@@ -68,10 +60,10 @@ static int find_link(const struct reader *reader, const struct pd_place *place, 
 }
 
 /* Whom it meets. */
-static int read_parties(const struct reader *reader, const struct pd_place *place, struct pd_op *op,
+static int read_parties(const struct pd_lists *lists, const struct pd_place *place, struct pd_op *op,
 			struct pd_error *err)
 {
-	const struct pd_plan *plan = reader->lists->plan;
+	const struct pd_plan *plan = lists->plan;
 	int64_t peer = -1, peer_stage = -1, group = -1;
 
 	if (pd_json_opt_int(place, "peer", 0, plan->rank_count - 1, &peer, err) < 0 ||
@@ -90,17 +82,16 @@ static int read_parties(const struct reader *reader, const struct pd_place *plac
 		return pd_place_error(place, err, "expected a \"peer\" for %s",
 				      pd_op_kind_name[op->kind]);
 	op->peer = (int32_t)peer;
-	return find_link(reader, place, op, (int)peer_stage, err);
+	return find_link(lists, place, op, (int)peer_stage, err);
 }
 
-static int read_op(const struct reader *reader, const struct pd_place *place, struct pd_op *op,
+static int read_op(const struct pd_lists *lists, const struct pd_place *place, struct pd_op *op,
 		   struct pd_error *err)
 {
-	const struct pd_lists *lists = reader->lists;
 	int64_t rank, stage, most = lists->microbatches;
 
 	if (pd_json_get_int(place, "rank", 0, lists->rank_count - 1, &rank, err) < 0 ||
-	    read_kind(place, &op->kind, err) < 0 ||
+	    pd_op_kind_read(place, "pd-schedule(5)", &op->kind, err) < 0 ||
 	    pd_json_get_int(place, "stage", 0, lists->plan->stage_count - 1, &stage, err) < 0 ||
 	    pd_json_get_int(place, "microbatch", 0, most - 1, &op->microbatch, err) < 0 ||
 	    pd_json_opt_int(place, "weight_version", 0, most, &op->version, err) < 0 ||
@@ -112,72 +103,27 @@ static int read_op(const struct reader *reader, const struct pd_place *place, st
 				      lists->seats[lists->first_seat[rank]].stage, stage);
 	op->rank = (int32_t)rank;
 	op->stage = (int32_t)stage;
-	return read_parties(reader, place, op, err);
+	return read_parties(lists, place, op, err);
 }
 
-static int read_line(const struct reader *reader, json_t *value, struct pd_error *err)
+static int read_line(void *of, const struct pd_place *place, int64_t line, struct pd_error *err)
 {
 	static const char *const known[] = { "rank", "op", "stage", "microbatch", "weight_version",
 					     "peer", "peer_stage", "group", "seq", "duration_ns",
 					     "memory_delta_bytes", NULL };
 	struct pd_op op = { .peer = -1, .link = -1, .version = -1, .keep = -1,
 			    .seq = -1 };
-	struct pd_note note = { .line = reader->line, .duration_ns = -1,
+	struct pd_note note = { .line = line, .duration_ns = -1,
 				.memory_delta_bytes = INT64_MIN };
-	struct pd_place place = pd_place_root(reader->where, value);
+	struct pd_lists *lists = of;
 
-	if (pd_json_keys(&place, known, err) < 0 || read_op(reader, &place, &op, err) < 0 ||
-	    pd_json_opt_int(&place, "duration_ns", 0, PD_MAX_TIME_NS, &note.duration_ns, err) < 0 ||
-	    pd_json_opt_int(&place, "memory_delta_bytes", -PD_MAX_BYTES, PD_MAX_BYTES,
+	if (pd_json_keys(place, known, err) < 0 || read_op(lists, place, &op, err) < 0 ||
+	    pd_json_opt_int(place, "duration_ns", 0, PD_MAX_TIME_NS, &note.duration_ns, err) < 0 ||
+	    pd_json_opt_int(place, "memory_delta_bytes", -PD_MAX_BYTES, PD_MAX_BYTES,
 			    &note.memory_delta_bytes, err) < 0)
 		return -1;
-	pd_lists_add(reader->lists, &op, &note);
+	pd_lists_add(lists, &op, &note);
 	return 0;
-}
-
-static bool is_blank(const char *text, ssize_t length)
-{
-	while (length > 0 && isspace((unsigned char)text[length - 1]))
-		length--;
-	return length == 0;
-}
-
-static int read_text(struct reader *reader, const char *text, ssize_t length, struct pd_error *err)
-{
-	json_error_t why;
-	json_t *value;
-	int result;
-
-	reader->line++;
-	if (is_blank(text, length))
-		return 0;
-	if (reader->line == 1)          /* what follows the header on its line */
-		return pd_error_input(err, "%s:1: text after the header: expected one object per "
-				      "line", reader->document);
-	snprintf(reader->where, sizeof(reader->where), "%.200s:%" PRId64, reader->document,
-		 reader->line);
-	value = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &why);
-	result = value ? read_line(reader, value, err)
-		       : pd_error_input(err, "%s:%d: not JSON: %s", reader->where, why.column,
-					why.text);
-	json_decref(value);
-	return result;
-}
-
-static int read_lines(struct reader *reader, struct pd_error *err)
-{
-	char *text = NULL;
-	size_t size = 0;
-	ssize_t length;
-	int result = 0;
-
-	while (result == 0 && (length = getline(&text, &size, reader->in)) > 0)
-		result = read_text(reader, text, length, err);
-	if (result == 0 && ferror(reader->in))
-		result = pd_error_input(err, "%s: cannot read: %m", reader->document);
-	free(text);
-	pd_lists_end(reader->lists);
-	return result;
 }
 
 static struct pd_lists *read_header(const struct pd_place *root, struct pd_error *err)
@@ -196,26 +142,16 @@ static struct pd_lists *read_header(const struct pd_place *root, struct pd_error
 
 struct pd_lists *pd_lists_read_at(FILE *in, const struct pd_place *root, struct pd_error *err)
 {
-	struct reader reader = { .in = in, .document = root->document,
-				 .lists = read_header(root, err) };
+	struct pd_lists *lists = read_header(root, err);
 
-	if (reader.lists && read_lines(&reader, err) < 0) {
-		pd_lists_free(reader.lists);
+	if (!lists)
+		return NULL;
+	if (pd_lines_read(in, root->document, read_line, lists, err) < 0) {
+		pd_lists_free(lists);
 		return NULL;
 	}
-	return reader.lists;
-}
-
-/* Nothing but white space follows a plan. */
-static int check_end(FILE *in, const char *document, struct pd_error *err)
-{
-	int c;
-
-	while ((c = getc(in)) != EOF)
-		if (!isspace(c))
-			return pd_error_input(err, "%s: text after the plan: expected its end",
-					      document);
-	return 0;
+	pd_lists_end(lists);
+	return lists;
 }
 
 int pd_schedule_or_plan_read(const char *file, struct pd_lists **lists_p, struct pd_plan **plan_p,
@@ -240,7 +176,7 @@ int pd_schedule_or_plan_read(const char *file, struct pd_lists **lists_p, struct
 			*lists_p = pd_lists_read_at(in, &root, err);
 		else if (name && strcmp(name, "pd-plan") != 0)
 			pd_place_expected(&format, err, "\"pd-schedule\" or \"pd-plan\"");
-		else if (check_end(in, root.document, err) == 0)
+		else if (pd_document_end(in, root.document, "the plan", err) == 0)
 			*plan_p = pd_plan_parse_at(&root, err);
 	}
 	json_decref(value);

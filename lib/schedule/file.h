@@ -17,6 +17,9 @@ int pd_schedule_or_plan_read(const char *file, struct pd_lists **lists_p, struct
 /* A schedule of which the header has been read: root is its place. */
 struct pd_place;
 struct pd_lists *pd_lists_read_at(FILE *in, const struct pd_place *root, struct pd_error *err);
+/* The "op" of an operation; manual: where its words are explained. */
+int pd_op_kind_read(const struct pd_place *place, const char *manual, enum pd_op_kind *kind_p,
+		    struct pd_error *err);
 
 /*
  * Writes what the generator makes for so many minibatches, rank after rank; of the

@@ -4,20 +4,6 @@
 
 #include "base/mem.h"
 
-static int64_t times(int64_t a, int64_t b)
-{
-	int64_t product;
-
-	return pd_mul(a, b, &product) ? product : INT64_MAX;
-}
-
-static int64_t plus(int64_t a, int64_t b)
-{
-	int64_t sum;
-
-	return pd_add(a, b, &sum) ? sum : INT64_MAX;
-}
-
 static void add_stage(const struct pd_schedule *schedule, int s, int moments,
 		      const struct pd_stage_memory *stage, struct pd_memory *memory)
 {
@@ -28,17 +14,17 @@ static void add_stage(const struct pd_schedule *schedule, int s, int moments,
 	int64_t weights = stage->weights_bytes;
 
 	/* a stage without parameters still counts its versions */
-	memory->weights_bytes = plus(memory->weights_bytes,
-				     times(versions, weights ? weights : PD_ALIGN));
-	memory->gradient_bytes = plus(memory->gradient_bytes, times(accumulates ? 2 : 1, weights));
-	memory->optimizer_bytes = plus(memory->optimizer_bytes, times(moments, weights));
-	memory->state_bytes = plus(memory->state_bytes, stage->state_bytes);
-	memory->stash_bytes = plus(memory->stash_bytes,
-				   plus(times(slots, stage->slot_bytes),
-					times(inboxes, stage->inbox_bytes)));
-	memory->transfer_bytes = plus(memory->transfer_bytes,
-				      plus(plus(times(2, stage->gradient_in_bytes),
-						times(pd_schedule_leaving(schedule, s),
+	memory->weights_bytes = pd_plus(memory->weights_bytes,
+				     pd_times(versions, weights ? weights : PD_ALIGN));
+	memory->gradient_bytes = pd_plus(memory->gradient_bytes, pd_times(accumulates ? 2 : 1, weights));
+	memory->optimizer_bytes = pd_plus(memory->optimizer_bytes, pd_times(moments, weights));
+	memory->state_bytes = pd_plus(memory->state_bytes, stage->state_bytes);
+	memory->stash_bytes = pd_plus(memory->stash_bytes,
+				   pd_plus(pd_times(slots, stage->slot_bytes),
+					pd_times(inboxes, stage->inbox_bytes)));
+	memory->transfer_bytes = pd_plus(memory->transfer_bytes,
+				      pd_plus(pd_plus(pd_times(2, stage->gradient_in_bytes),
+						pd_times(pd_schedule_leaving(schedule, s),
 						      stage->gradient_out_bytes)),
 					   stage->staging_bytes));
 	/* its stages compute one after the other */
@@ -61,9 +47,9 @@ bool pd_schedule_memory(const struct pd_schedule *schedule, int rank, int moment
 		add_stage(schedule, stages[i], moments, &stage, &memory);
 		exact &= stage.exact;
 	}
-	memory.total_bytes = plus(plus(plus(memory.weights_bytes, memory.gradient_bytes),
-				       plus(memory.optimizer_bytes, memory.state_bytes)),
-				  plus(plus(memory.stash_bytes, memory.transfer_bytes),
+	memory.total_bytes = pd_plus(pd_plus(pd_plus(memory.weights_bytes, memory.gradient_bytes),
+				       pd_plus(memory.optimizer_bytes, memory.state_bytes)),
+				  pd_plus(pd_plus(memory.stash_bytes, memory.transfer_bytes),
 				       memory.scratch_bytes));
 	*out_p = memory;
 	return exact;

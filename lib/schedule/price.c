@@ -6,17 +6,10 @@
 
 #include <stdlib.h>
 
-static int64_t plus(int64_t a, int64_t b)
-{
-	int64_t sum;
-
-	return pd_add(a, b, &sum) ? sum : INT64_MAX;
-}
-
 /* A ring: 2 (m - 1) steps of one m-th of the bytes, as fast as its slowest link. */
 static int64_t allreduce_ns(const struct pd_plan *plan, const struct pd_stage *stage, int64_t bytes)
 {
-	int64_t m = stage->replicas, steps = 2 * (m - 1), low, high, step_ns, product;
+	int64_t m = stage->replicas, steps = 2 * (m - 1), low, high, step_ns;
 
 	if (m == 1 || bytes == 0)
 		return 0;
@@ -26,21 +19,7 @@ static int64_t allreduce_ns(const struct pd_plan *plan, const struct pd_stage *s
 		high = stage->ranks[r] > high ? stage->ranks[r] : high;
 	}
 	step_ns = pd_topology_transfer_ns(&plan->topology, low, high, (bytes + m - 1) / m);
-	return pd_mul(steps, step_ns, &product) ? product : INT64_MAX;
-}
-
-static bool stage_loads(const struct pd_plan *plan, int s)
-{
-	const struct pd_model *model = plan->profile->model;
-	const struct pd_stage *stage = &plan->stages[s];
-
-	if (!model)
-		return s == 0;
-	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
-		for (int i = 0; i < model->layers[l].input_count; i++)
-			if (model->layers[l].inputs[i] < model->input_count)
-				return true;
-	return false;
+	return pd_times(steps, step_ns);
 }
 
 static void price_time(struct pd_stage_price *price, const struct pd_plan *plan, int s)
@@ -50,21 +29,22 @@ static void price_time(struct pd_stage_price *price, const struct pd_plan *plan,
 	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
 		const struct pd_profile_layer *layer = &plan->profile->layers[l];
 
-		price->forward_ns = plus(price->forward_ns, layer->forward_ns);
-		price->backward_ns = plus(price->backward_ns, layer->backward_ns);
-		price->backward_input_ns = plus(price->backward_input_ns,
+		price->forward_ns = pd_plus(price->forward_ns, layer->forward_ns);
+		price->backward_ns = pd_plus(price->backward_ns, layer->backward_ns);
+		price->backward_input_ns = pd_plus(price->backward_input_ns,
 						pd_profile_input_ns(layer));
-		price->backward_weight_ns = plus(price->backward_weight_ns,
+		price->backward_weight_ns = pd_plus(price->backward_weight_ns,
 						 pd_profile_weight_ns(layer));
-		price->update_ns = plus(price->update_ns, layer->update_ns);
+		price->update_ns = pd_plus(price->update_ns, layer->update_ns);
 	}
 }
 
 /* Where the profile says what the device lays out by: the bytes that are allocated. */
-static void price_exactly(struct pd_stage_price *price, const struct pd_stage_memory *stage)
+static void price_exactly(struct pd_stage_price *price, const struct pd_stage_memory *stage,
+			  bool loads)
 {
 	price->slot_bytes = stage->slot_bytes;
-	price->loaded_bytes = price->loads ? stage->inbox_bytes - price->arriving_bytes : 0;
+	price->loaded_bytes = loads ? stage->inbox_bytes - price->arriving_bytes : 0;
 	price->weights_bytes = stage->weights_bytes;
 	price->fixed_bytes = 3 * stage->weights_bytes + stage->state_bytes +
 			     2 * (stage->gradient_in_bytes + stage->gradient_out_bytes) +
@@ -81,13 +61,13 @@ static void price_memory(struct pd_stage_price *price, const struct pd_plan *pla
 	struct pd_memory one, two;
 
 	for (int i = 0; i < wiring->in_count[s]; i++)
-		price->arriving_bytes = plus(price->arriving_bytes,
+		price->arriving_bytes = pd_plus(price->arriving_bytes,
 					     wiring->links[wiring->in[s][i]].bytes);
 	for (int i = 0; i < wiring->out_count[s]; i++)
-		out_bytes = plus(out_bytes, wiring->links[wiring->out[s][i]].bytes);
+		out_bytes = pd_plus(out_bytes, wiring->links[wiring->out[s][i]].bytes);
 	pd_memory_of_stage(plan, wiring, s, &exact);
 	if (exact.exact) {
-		price_exactly(price, &exact);
+		price_exactly(price, &exact, wiring->loads[s]);
 		return;
 	}
 	pd_memory_of(plan->profile, stage->first_layer, stage->layer_count, stage->replicas, 0,
@@ -95,17 +75,17 @@ static void price_memory(struct pd_stage_price *price, const struct pd_plan *pla
 	pd_memory_of(plan->profile, stage->first_layer, stage->layer_count, stage->replicas, 1,
 		     price->arriving_bytes, out_bytes, &two);
 	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
-		price->slot_bytes = plus(price->slot_bytes, plan->profile->layers[l].stash_bytes);
+		price->slot_bytes = pd_plus(price->slot_bytes, plan->profile->layers[l].stash_bytes);
 	price->loaded_bytes = two.stash_bytes - one.stash_bytes - price->slot_bytes -
 			      price->arriving_bytes;
 	if (price->loaded_bytes < 0)    /* sizes that do not fit in 63 bits */
 		price->loaded_bytes = 0;
 	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count &&
 	     plan->schedule == PD_SCHEDULE_ZB_H1; l++)
-		price->slot_bytes = plus(price->slot_bytes, pd_memory_split(plan->profile, l));
+		price->slot_bytes = pd_plus(price->slot_bytes, pd_memory_split(plan->profile, l));
 	price->weights_bytes = two.weights_bytes - one.weights_bytes;
-	price->fixed_bytes = plus(plus(plus(one.gradient_bytes, one.optimizer_bytes),
-				       plus(one.transfer_bytes, one.scratch_bytes)),
+	price->fixed_bytes = pd_plus(pd_plus(pd_plus(one.gradient_bytes, one.optimizer_bytes),
+				       pd_plus(one.transfer_bytes, one.scratch_bytes)),
 				  price->weights_bytes);
 }
 
@@ -117,7 +97,6 @@ void pd_prices_init(struct pd_prices *prices, const struct pd_plan *plan,
 	for (int s = 0; s < plan->stage_count; s++) {
 		struct pd_stage_price *price = &prices->stages[s];
 
-		price->loads = stage_loads(plan, s);
 		price_time(price, plan, s);
 		price_memory(price, plan, wiring, s);
 		price->allreduce_ns = allreduce_ns(plan, &plan->stages[s], price->weights_bytes);
@@ -216,7 +195,7 @@ int64_t pd_account_enter(struct pd_account *account, const struct pd_op *op)
 		break;
 	case PD_OP_backward:
 	case PD_OP_backward_weight:
-		delta -= plus(price->slot_bytes, plus(price->loaded_bytes,
+		delta -= pd_plus(price->slot_bytes, pd_plus(price->loaded_bytes,
 						      price->arriving_bytes));
 		break;
 	case PD_OP_step:

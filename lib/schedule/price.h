@@ -22,7 +22,6 @@ struct pd_stage_price {
 	int64_t loaded_bytes;           /* inputs of the model, of one microbatch */
 	int64_t arriving_bytes;         /* what other stages send, of one microbatch */
 	int64_t fixed_bytes;            /* all that is held from beginning to end */
-	bool loads;                     /* it uses inputs of the model */
 };
 
 struct pd_prices {

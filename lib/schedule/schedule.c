@@ -32,17 +32,6 @@ int pd_schedule_slots(const struct pd_schedule *schedule, int stage, bool evalua
 	return evaluate && slots > EVALUATION_SLOTS ? EVALUATION_SLOTS : slots;
 }
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-	while (b) {
-		int64_t rest = a % b;
-
-		a = b;
-		b = rest;
-	}
-	return a;
-}
-
 int pd_schedule_versions(const struct pd_schedule *schedule, int stage)
 {
 	const struct pd_plan *plan = schedule->plan;
@@ -60,7 +49,7 @@ int pd_schedule_versions(const struct pd_schedule *schedule, int stage)
 		/* where replicas differ and a group is one of each, the tag grows in longer
 		 * steps than the stage's versions, or between them */
 		if (schedule->group[0] != group)
-			lead += first - gcd(first, r);
+			lead += first - pd_gcd(first, r);
 		return minibatches ? plan->stages[0].warmup + 1
 				   : (int)((lead + group - 1) / group) + 1;
 	case PD_WEIGHTS_2BW:
@@ -196,20 +185,6 @@ int pd_schedule_leaving(const struct pd_schedule *schedule, int stage)
 	return most;
 }
 
-static bool stage_loads(const struct pd_plan *plan, int s)
-{
-	const struct pd_model *model = plan->profile->model;
-	const struct pd_stage *stage = &plan->stages[s];
-
-	if (!model)
-		return s == 0;
-	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
-		for (int i = 0; i < model->layers[l].input_count; i++)
-			if (model->layers[l].inputs[i] < model->input_count)
-				return true;
-	return false;
-}
-
 /* What makes every key positive: no operation is earlier than one of these. */
 static int64_t origin(const struct pd_schedule *schedule)
 {
@@ -237,13 +212,10 @@ struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error 
 	schedule->group = pd_calloc(n, sizeof(*schedule->group));
 	schedule->warmup = pd_calloc(n, sizeof(*schedule->warmup));
 	schedule->slots = pd_calloc(n, sizeof(*schedule->slots));
-	schedule->loads = pd_calloc(n, sizeof(*schedule->loads));
 	if (pd_ideal_new(schedule, err) < 0) {
 		pd_schedule_free(schedule);
 		return NULL;
 	}
-	for (int s = 0; s < plan->stage_count; s++)
-		schedule->loads[s] = stage_loads(plan, s);
 	schedule->wiring = pd_wiring_new(plan);
 	schedule->scale = 2 * (int64_t)schedule->wiring->link_count + plan->stage_count;
 	schedule->origin = origin(schedule);
@@ -259,7 +231,6 @@ void pd_schedule_free(struct pd_schedule *schedule)
 	free(schedule->group);
 	free(schedule->warmup);
 	free(schedule->slots);
-	free(schedule->loads);
 	free(schedule);
 }
 
@@ -270,7 +241,7 @@ int64_t pd_schedule_unit(const struct pd_schedule *schedule)
 	for (int s = 0; s < schedule->stage_count; s++) {
 		int64_t product;
 
-		if (!pd_mul(unit / gcd(unit, schedule->group[s]), schedule->group[s], &product) ||
+		if (!pd_mul(unit / pd_gcd(unit, schedule->group[s]), schedule->group[s], &product) ||
 		    product > INT64_C(1) << 40)
 			return INT64_MAX;       /* no such minibatch within a phase */
 		unit = product;
@@ -292,7 +263,7 @@ static void add_stage(struct pd_cursor *c, int s)
 	const struct pd_schedule *schedule = c->schedule;
 	const struct pd_wiring *wiring = schedule->wiring;
 
-	if (schedule->loads[s])
+	if (wiring->loads[s])
 		add_stream(c, s, PD_OP_load, -1);
 	for (int i = 0; i < wiring->in_count[s]; i++)
 		add_stream(c, s, PD_OP_recv_activation, wiring->in[s][i]);

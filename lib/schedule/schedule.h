@@ -59,7 +59,6 @@ struct pd_schedule {
 	int64_t *group;                 /* microbatches per update */
 	int *warmup;                    /* forwards of a replica before its first backward */
 	int *slots;                     /* microbatches that a replica has in flight at most */
-	bool *loads;                    /* it uses inputs of the model */
 	int64_t span, scale, origin;    /* of the ideal time line, see ideal.c */
 };
 

@@ -3,19 +3,15 @@
 #include "trace/trace.h"
 
 #include "base/json.h"
+#include "base/lines.h"
 #include "base/mem.h"
 #include "schedule/file.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct reader {
-	const char *document;
-	FILE *in;
-	int64_t line;
-	char where[256];                /* "trace.jsonl:12", for messages */
 	struct pd_trace *trace;
 	struct pd_wiring *wiring;
 };
@@ -53,27 +49,6 @@ static int find_link(const struct reader *reader, const struct pd_op *op)
 	return found;
 }
 
-static bool is_transfer(enum pd_op_kind kind)
-{
-	return kind == PD_OP_recv_activation || kind == PD_OP_send_activation ||
-	       kind == PD_OP_recv_gradient || kind == PD_OP_send_gradient;
-}
-
-static int read_kind(const struct pd_place *place, enum pd_op_kind *kind_p, struct pd_error *err)
-{
-	struct pd_place at = pd_place_key(place, "op");
-	const char *name;
-
-	if (pd_json_string(&at, &name, err) < 0)
-		return -1;
-	for (int kind = 0; kind < PD_OP_KINDS; kind++)
-		if (strcmp(pd_op_kind_name[kind], name) == 0) {
-			*kind_p = (enum pd_op_kind)kind;
-			return 0;
-		}
-	return pd_place_expected(&at, err, "an operation of pd-trace(5) such as \"forward\"");
-}
-
 static int read_op(const struct reader *reader, const struct pd_place *place, struct pd_op *op,
 		   struct pd_error *err)
 {
@@ -81,7 +56,7 @@ static int read_op(const struct reader *reader, const struct pd_place *place, st
 	int64_t rank, stage, peer = -1;
 
 	if (pd_json_get_int(place, "rank", 0, plan->rank_count - 1, &rank, err) < 0 ||
-	    read_kind(place, &op->kind, err) < 0 ||
+	    pd_op_kind_read(place, "pd-trace(5)", &op->kind, err) < 0 ||
 	    pd_json_get_int(place, "stage", 0, plan->stage_count - 1, &stage, err) < 0 ||
 	    pd_json_get_int(place, "microbatch", 0, INT64_MAX, &op->microbatch, err) < 0 ||
 	    pd_json_opt_int(place, "weight_version", 0, INT64_MAX, &op->version, err) < 0 ||
@@ -96,7 +71,7 @@ static int read_op(const struct reader *reader, const struct pd_place *place, st
 	op->rank = (int32_t)rank;
 	op->stage = (int32_t)stage;
 	op->peer = (int32_t)peer;
-	if (!is_transfer(op->kind))
+	if (!pd_op_transfers(op->kind))
 		return 0;
 	if (peer < 0)
 		return pd_place_error(place, err, "expected a \"peer\" for %s",
@@ -108,75 +83,22 @@ static int read_op(const struct reader *reader, const struct pd_place *place, st
 	return 0;
 }
 
-static int read_record(const struct reader *reader, json_t *value, struct pd_error *err)
+static int read_record(void *of, const struct pd_place *place, int64_t line, struct pd_error *err)
 {
 	static const char *const known[] = { "rank", "op", "stage", "microbatch", "weight_version",
 					     "peer", "seq", "bytes", "evaluate", "start_ns",
 					     "end_ns", NULL };
 	struct pd_record record = { .op = { .peer = -1, .link = -1, .version = -1, .seq = -1 } };
-	struct pd_place place = pd_place_root(reader->where, value);
+	const struct reader *reader = of;
 
-	if (pd_json_keys(&place, known, err) < 0 || read_op(reader, &place, &record.op, err) < 0 ||
-	    pd_json_opt_int(&place, "bytes", 0, INT64_MAX, &record.bytes, err) < 0 ||
-	    pd_json_get_int(&place, "start_ns", 0, INT64_MAX, &record.start_ns, err) < 0 ||
-	    pd_json_get_int(&place, "end_ns", record.start_ns, INT64_MAX, &record.end_ns, err) < 0)
+	(void)line;
+	if (pd_json_keys(place, known, err) < 0 || read_op(reader, place, &record.op, err) < 0 ||
+	    pd_json_opt_int(place, "bytes", 0, INT64_MAX, &record.bytes, err) < 0 ||
+	    pd_json_get_int(place, "start_ns", 0, INT64_MAX, &record.start_ns, err) < 0 ||
+	    pd_json_get_int(place, "end_ns", record.start_ns, INT64_MAX, &record.end_ns, err) < 0)
 		return -1;
 	pd_trace_add(reader->trace, &record);
 	return 0;
-}
-
-static bool is_blank(const char *text, size_t length)
-{
-	while (length > 0 && isspace((unsigned char)text[length - 1]))
-		length--;
-	return length == 0;
-}
-
-/* The next line into *line_p: its length, 0 at the end, -1 on an error. */
-static ssize_t next_line(struct reader *reader, char **line_p, size_t *size_p,
-			 struct pd_error *err)
-{
-	ssize_t length = getline(line_p, size_p, reader->in);
-
-	if (length < 0 && ferror(reader->in))
-		return pd_error_input(err, "%s: cannot read: %m", reader->document);
-	reader->line++;
-	return length < 0 ? 0 : length;
-}
-
-static int read_records(struct reader *reader, struct pd_error *err)
-{
-	char *line = NULL;
-	size_t size = 0;
-	ssize_t length;
-	int result = 0;
-
-	/* the rest of the header's line */
-	length = next_line(reader, &line, &size, err);
-	if (length > 0 && !is_blank(line, (size_t)length))
-		result = pd_error_input(err, "%s:1: text after the header: expected one object per "
-					"line",
-					reader->document);
-	while (result == 0 && length > 0 &&
-	       (length = next_line(reader, &line, &size, err)) > 0) {
-		json_error_t why;
-		json_t *value;
-
-		if (is_blank(line, (size_t)length))
-			continue;
-		value = json_loadb(line, (size_t)length, JSON_REJECT_DUPLICATES, &why);
-		snprintf(reader->where, sizeof(reader->where), "%s:%" PRId64, reader->document,
-			 reader->line);
-		if (!value)
-			result = pd_error_input(err, "%s:%d: not JSON: %s", reader->where,
-						why.column,
-						why.text);
-		else
-			result = read_record(reader, value, err);
-		json_decref(value);
-	}
-	free(line);
-	return length < 0 ? -1 : result;
 }
 
 static struct pd_trace *read_header(const struct pd_place *root, struct pd_error *err)
@@ -198,32 +120,19 @@ static struct pd_trace *read_header(const struct pd_place *root, struct pd_error
 
 static struct pd_trace *read_trace(FILE *in, const struct pd_place *root, struct pd_error *err)
 {
-	struct reader reader = { .document = root->document, .in = in };
+	struct reader reader = { .trace = read_header(root, err) };
 	int result;
 
-	reader.trace = read_header(root, err);
 	if (!reader.trace)
 		return NULL;
 	reader.wiring = pd_wiring_new(reader.trace->plan);
-	result = read_records(&reader, err);
+	result = pd_lines_read(in, root->document, read_record, &reader, err);
 	pd_wiring_free(reader.wiring);
 	if (result < 0) {
 		pd_trace_free(reader.trace);
 		return NULL;
 	}
 	return reader.trace;
-}
-
-/* Nothing but white space follows a plan. */
-static int check_end(FILE *in, const char *document, struct pd_error *err)
-{
-	int c;
-
-	while ((c = getc(in)) != EOF)
-		if (!isspace(c))
-			return pd_error_input(err, "%s: text after the plan: expected its end",
-					      document);
-	return 0;
 }
 
 /* lists_p NULL: a schedule is none of what was expected. */
@@ -252,7 +161,7 @@ static int read_any(const char *file, struct pd_trace **trace_p, struct pd_plan 
 			pd_place_expected(&format, err, lists_p
 					  ? "\"pd-trace\", \"pd-schedule\" or \"pd-plan\""
 					  : "\"pd-trace\" or \"pd-plan\"");
-		else if (check_end(in, root.document, err) == 0)
+		else if (pd_document_end(in, root.document, "the plan", err) == 0)
 			result = (*plan_p = pd_plan_parse_at(&root, err)) ? 0 : -1;
 	}
 	json_decref(value);

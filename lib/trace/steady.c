@@ -98,17 +98,6 @@ static size_t cycle_of(const struct back *list, size_t n)
 	return 0;
 }
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-	while (b) {
-		int64_t rest = a % b;
-
-		a = b;
-		b = rest;
-	}
-	return a;
-}
-
 #define LONGEST_TURN 1024
 
 /* Minibatches in flight, and after how many all stages begin again with their first replica
@@ -125,7 +114,7 @@ static void pipeline_of(const struct pd_plan *plan, int64_t *in_flight_p, int64_
 		if (here > *in_flight_p)
 			*in_flight_p = here;
 		if (*turn_p <= LONGEST_TURN)
-			*turn_p *= r / gcd(*turn_p, r);
+			*turn_p *= r / pd_gcd(*turn_p, r);
 	}
 	if (*turn_p > LONGEST_TURN)
 		*turn_p = 1;

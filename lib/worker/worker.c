@@ -118,7 +118,7 @@ void pd_worker_begin(struct pd_worker *w, const struct pd_phase *phase, int64_t 
 		c->backwards = 0;
 		if (!phase->evaluate && floor == phase->first)
 			pd_weights_renumber(&c->weights, phase->first);
-		if (c->loader && w->config.schedule->loads[c->index])
+		if (c->loader && w->config.schedule->wiring->loads[c->index])
 			pd_loader_plan(c->loader, phase->evaluate, phase->first + w->replica,
 				       c->stage->replicas, phase->last);
 	}
