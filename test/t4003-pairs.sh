@@ -68,6 +68,7 @@ none flush 4 residual-1-1-1-1 residual-2-2
 none stash 1 residual-1-1-1 residual-2-1
 interleaved flush 2 chunks-2x2
 interleaved flush 4 chunks-2x2
+interleaved flush 8 residual-1-1-1-1
 interleaved flush 6 chunks-2x3
 interleaved flush 6 chunks-3x2
 nf1b vertical-sync 2 residual-1-1 residual-1-1-1 residual-1-1-1-1

@@ -157,8 +157,8 @@ int64_t pd_schedule_next_base(const struct pd_schedule *schedule, const struct p
 
 /*
  * A gradient that skips stages leaves after the backward of the stage below which it
- * arrives (ideal.c).  Where ranks have several chunks, those of a whole round of microbatches
- * wait for that; what one round shows, or the first two do where they differ, all do.
+ * arrives (ideal.c).  On the interleaved time line those of several microbatches wait for
+ * that; what one round shows, or the first two do where they differ, all do.
  */
 int pd_schedule_leaving(const struct pd_schedule *schedule, int stage)
 {
@@ -167,7 +167,7 @@ int pd_schedule_leaving(const struct pd_schedule *schedule, int stage)
 	int64_t rounds = 2 * schedule->positions * r;
 	int most = 2;
 
-	if (schedule->chunks == 1)
+	if (schedule->plan->schedule != PD_SCHEDULE_INTERLEAVED)
 		return most;
 	for (int i = 0; i < wiring->in_count[stage]; i++) {
 		int below = wiring->links[wiring->in[stage][i]].from + 1;
