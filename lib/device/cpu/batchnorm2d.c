@@ -18,9 +18,9 @@ struct batchnorm {
 	size_t unwanted;                /* in scratch: the input's gradient, when nobody wants it */
 };
 
-static int prepare(struct pd_cpu_layer *l, struct pd_error *err)
+static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
-	struct pd_onednn *dnn = l->net->dnn;
+	struct pd_onednn *dnn = l->net->engine;
 	int64_t channels = l->in_shape[0]->size[0];
 	float eps = (float)l->layer->eps;
 	size_t evaluate_bytes = 0;
@@ -52,7 +52,7 @@ static int prepare(struct pd_cpu_layer *l, struct pd_error *err)
 	return 0;
 }
 
-static void move_running(struct pd_cpu_layer *l, const struct batchnorm *b)
+static void move_running(struct pd_compiled_layer *l, const struct batchnorm *b)
 {
 	const struct pd_shape *shape = l->in_shape[0];
 	double n = (double)(l->net->batch * shape->size[1] * shape->size[2]);
@@ -67,7 +67,7 @@ static void move_running(struct pd_cpu_layer *l, const struct batchnorm *b)
 	}
 }
 
-static int forward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd_error *err)
+static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	struct batchnorm *b = l->own;
 	char *statistics = pass->evaluate ? l->state : l->extra;
@@ -89,7 +89,7 @@ static int forward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd
 	return 0;
 }
 
-static int backward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd_error *err)
+static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	struct batchnorm *b = l->own;
 	void *scale = l->diff_parameters[0], *shift = l->diff_parameters[1];
@@ -117,7 +117,7 @@ static int backward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct p
 	return 0;
 }
 
-const struct pd_cpu_kind pd_cpu_batchnorm2d = {
+const struct pd_compiled_kind pd_cpu_batchnorm2d = {
 	.prepare = prepare,
 	.forward = forward,
 	.backward = backward,

@@ -2,7 +2,7 @@
 /* conv2d: the layout of its output is whichever its kernel prefers. */
 #include "device/cpu/cpu.h"
 
-static int prepare(struct pd_cpu_layer *l, struct pd_error *err)
+static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	const struct pd_layer *layer = l->layer;
 	const struct pd_conv conv = {
@@ -20,7 +20,7 @@ static int prepare(struct pd_cpu_layer *l, struct pd_error *err)
 		.groups = layer->groups,
 		.bias = layer->bias,
 	};
-	struct pd_onednn *dnn = l->net->dnn;
+	struct pd_onednn *dnn = l->net->engine;
 	struct pd_weighted_ops ops = { NULL };
 
 	ops.forward = pd_op_conv(dnn, PD_FORWARD, &conv, l->parameter[0], NULL, err);
@@ -46,7 +46,7 @@ static int prepare(struct pd_cpu_layer *l, struct pd_error *err)
 	return pd_weighted_prepare(l, &ops, err);
 }
 
-const struct pd_cpu_kind pd_cpu_conv2d = {
+const struct pd_compiled_kind pd_cpu_conv2d = {
 	.splits = true,
 	.prepare = prepare,
 	.forward = pd_weighted_forward,

@@ -3,6 +3,7 @@
 #include "device/cpu/cpu.h"
 
 #include "base/mem.h"
+#include "device/queue.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -97,18 +98,18 @@ const struct pd_device_ops pd_device_cpu = {
 	.free = cpu_free,
 	.stream_open = pd_cpu_stream_open,
 	.stream_close = pd_cpu_stream_close,
-	.wait = pd_cpu_queue_wait,
+	.wait = pd_queue_wait,
 	.net_open = pd_cpu_net_open,
 	.net_close = pd_cpu_net_close,
-	.net_sizes = pd_cpu_net_sizes,
-	.net_layer = pd_cpu_net_layer,
-	.net_init = pd_cpu_net_init,
-	.forward = pd_cpu_queue_forward,
-	.backward = pd_cpu_queue_backward,
-	.update = pd_cpu_queue_update,
-	.net_named = pd_cpu_net_named,
+	.net_sizes = pd_compiled_sizes,
+	.net_layer = pd_compiled_layer_sizes,
+	.net_init = pd_compiled_init,
+	.forward = pd_queue_forward,
+	.backward = pd_queue_backward,
+	.update = pd_queue_update,
+	.net_named = pd_compiled_named,
 	.export = pd_cpu_net_export,
 	.import = pd_cpu_net_import,
-	.sum = pd_cpu_queue_sum,
-	.copy = pd_cpu_queue_copy,
+	.sum = pd_queue_sum,
+	.copy = pd_queue_copy,
 };

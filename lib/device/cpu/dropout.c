@@ -14,12 +14,12 @@ struct dropout {
 	struct pd_via in, diff_in;
 };
 
-static size_t row_bytes(const struct pd_cpu_layer *l)
+static size_t row_bytes(const struct pd_compiled_layer *l)
 {
 	return ((size_t)pd_shape_elements(l->in_shape[0]) + 7) / 8;
 }
 
-static int prepare(struct pd_cpu_layer *l, struct pd_error *err)
+static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	struct dropout *d;
 
@@ -33,7 +33,7 @@ static int prepare(struct pd_cpu_layer *l, struct pd_error *err)
 	return pd_via_prepare(l, &d->diff_in, l->out, l->in[0], true, &l->backward_bytes, err);
 }
 
-static void draw(const struct pd_cpu_layer *l, int64_t sample, unsigned char *keep)
+static void draw(const struct pd_compiled_layer *l, int64_t sample, unsigned char *keep)
 {
 	int64_t elements = pd_shape_elements(l->in_shape[0]);
 	uint64_t stream = PD_RNG_DROPOUT + (uint64_t)l->index;
@@ -58,8 +58,8 @@ PD_VECTOR static void mask(float *dst, const float *src, const unsigned char *ke
 }
 
 /* All samples, the mask drawn first where asked. */
-static void apply(struct pd_cpu_layer *l, float *dst, const float *src, const struct pd_pass *pass,
-		  bool drawing)
+static void apply(struct pd_compiled_layer *l, float *dst, const float *src,
+		  const struct pd_pass *pass, bool drawing)
 {
 	int64_t elements = pd_shape_elements(l->in_shape[0]);
 	unsigned char *keep = l->extra;
@@ -75,7 +75,7 @@ static void apply(struct pd_cpu_layer *l, float *dst, const float *src, const st
 	}
 }
 
-static int forward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd_error *err)
+static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	struct dropout *d = l->own;
 	const float *src = pd_via_in(l, &d->in, l->src[0], err);
@@ -89,7 +89,7 @@ static int forward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd
 	return 0;
 }
 
-static int backward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd_error *err)
+static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	struct dropout *d = l->own;
 
@@ -99,7 +99,7 @@ static int backward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct p
 	return pd_via_out(l, &d->diff_in, l->diff_src[0], err);
 }
 
-const struct pd_cpu_kind pd_cpu_dropout = {
+const struct pd_compiled_kind pd_cpu_dropout = {
 	.prepare = prepare,
 	.forward = forward,
 	.backward = backward,

@@ -12,9 +12,9 @@ struct eltwise {
 	size_t forward_scratch, backward_scratch;
 };
 
-static int prepare(struct pd_cpu_layer *l, enum pd_curve curve, struct pd_error *err)
+static int prepare(struct pd_compiled_layer *l, enum pd_curve curve, struct pd_error *err)
 {
-	struct pd_onednn *dnn = l->net->dnn;
+	struct pd_onednn *dnn = l->net->engine;
 	struct eltwise *e;
 
 	l->out = l->in[0];
@@ -31,22 +31,22 @@ static int prepare(struct pd_cpu_layer *l, enum pd_curve curve, struct pd_error 
 	return pd_op_prepare(e->backward, &e->backward_scratch, &l->backward_bytes, err);
 }
 
-static int prepare_relu(struct pd_cpu_layer *l, struct pd_error *err)
+static int prepare_relu(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	return prepare(l, PD_CURVE_RELU, err);
 }
 
-static int prepare_tanh(struct pd_cpu_layer *l, struct pd_error *err)
+static int prepare_tanh(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	return prepare(l, PD_CURVE_TANH, err);
 }
 
-static int prepare_sigmoid(struct pd_cpu_layer *l, struct pd_error *err)
+static int prepare_sigmoid(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	return prepare(l, PD_CURVE_SIGMOID, err);
 }
 
-static int forward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd_error *err)
+static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	struct eltwise *e = l->own;
 	const void *args[PD_ARGS] = {
@@ -58,7 +58,7 @@ static int forward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd
 	return pd_op_run(e->forward, args, err);
 }
 
-static int backward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd_error *err)
+static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	struct eltwise *e = l->own;
 	const void *args[PD_ARGS] = {
@@ -71,7 +71,7 @@ static int backward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct p
 	return l->diff_src[0] ? pd_op_run(e->backward, args, err) : 0;
 }
 
-const struct pd_cpu_kind pd_cpu_relu = {
+const struct pd_compiled_kind pd_cpu_relu = {
 	.keeps_output = true,
 	.in_place = true,
 	.prepare = prepare_relu,
@@ -79,14 +79,14 @@ const struct pd_cpu_kind pd_cpu_relu = {
 	.backward = backward,
 };
 
-const struct pd_cpu_kind pd_cpu_tanh = {
+const struct pd_compiled_kind pd_cpu_tanh = {
 	.keeps_output = true,
 	.prepare = prepare_tanh,
 	.forward = forward,
 	.backward = backward,
 };
 
-const struct pd_cpu_kind pd_cpu_sigmoid = {
+const struct pd_compiled_kind pd_cpu_sigmoid = {
 	.keeps_output = true,
 	.prepare = prepare_sigmoid,
 	.forward = forward,

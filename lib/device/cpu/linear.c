@@ -2,9 +2,9 @@
 /* linear: plain activations. */
 #include "device/cpu/cpu.h"
 
-static int prepare(struct pd_cpu_layer *l, struct pd_error *err)
+static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
-	struct pd_onednn *dnn = l->net->dnn;
+	struct pd_onednn *dnn = l->net->engine;
 	bool bias = l->layer->bias;
 	const struct pd_layout *src, *dst;
 	struct pd_weighted_ops ops = { NULL };
@@ -36,7 +36,7 @@ static int prepare(struct pd_cpu_layer *l, struct pd_error *err)
 	return pd_weighted_prepare(l, &ops, err);
 }
 
-const struct pd_cpu_kind pd_cpu_linear = {
+const struct pd_compiled_kind pd_cpu_linear = {
 	.splits = true,
 	.prepare = prepare,
 	.forward = pd_weighted_forward,

@@ -10,9 +10,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/merge.c \
 	lib/device/cpu/net.c \
 	lib/device/cpu/onednn.c lib/device/cpu/onednn.h \
-	lib/device/cpu/place.c \
 	lib/device/cpu/pool2d.c \
-	lib/device/cpu/run.c \
 	lib/device/cpu/sgd.c \
 	lib/device/cpu/stream.c \
 	lib/device/cpu/sum.c \

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-static int prepare(struct pd_cpu_layer *l, struct pd_error *err)
+static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	if (l->in_shape[0]->dims != 1)
 		return pd_error_input(err, "layer \"%s\": softmax_cross_entropy takes a vector of "
@@ -38,7 +38,7 @@ static float sum_exp(const float *x, int64_t classes, float max)
 	return sum;
 }
 
-static int forward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd_error *err)
+static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	int64_t classes = l->in_shape[0]->size[0];
 	const float *x = l->src[0];
@@ -63,7 +63,7 @@ static int forward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd
 	return 0;
 }
 
-static int backward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd_error *err)
+static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	int64_t classes = l->in_shape[0]->size[0], batch = l->net->batch;
 	const float *x = l->src[0];
@@ -83,7 +83,7 @@ static int backward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct p
 	return 0;
 }
 
-const struct pd_cpu_kind pd_cpu_softmax_cross_entropy = {
+const struct pd_compiled_kind pd_cpu_softmax_cross_entropy = {
 	.is_loss = true,
 	.prepare = prepare,
 	.forward = forward,

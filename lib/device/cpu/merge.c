@@ -31,7 +31,7 @@ static struct merge *merge_new(int inputs)
 	return m;
 }
 
-static int prepare_inputs(struct pd_cpu_layer *l, struct merge *m, struct pd_error *err)
+static int prepare_inputs(struct pd_compiled_layer *l, struct merge *m, struct pd_error *err)
 {
 	for (int i = 0; i < l->layer->input_count; i++)
 		if (pd_via_prepare(l, &m->in[i], l->in[i], m->layouts[i], false,
@@ -42,7 +42,7 @@ static int prepare_inputs(struct pd_cpu_layer *l, struct merge *m, struct pd_err
 	return 0;
 }
 
-static int convert_inputs(struct pd_cpu_layer *l, struct merge *m, struct pd_error *err)
+static int convert_inputs(struct pd_compiled_layer *l, struct merge *m, struct pd_error *err)
 {
 	for (int i = 0; i < l->layer->input_count; i++) {
 		m->src[i] = pd_via_in(l, &m->in[i], l->src[i], err);
@@ -52,7 +52,7 @@ static int convert_inputs(struct pd_cpu_layer *l, struct merge *m, struct pd_err
 	return 0;
 }
 
-static int prepare_add(struct pd_cpu_layer *l, struct pd_error *err)
+static int prepare_add(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	struct merge *m;
 
@@ -65,7 +65,8 @@ static int prepare_add(struct pd_cpu_layer *l, struct pd_error *err)
 	return prepare_inputs(l, m, err);
 }
 
-static int forward_add(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd_error *err)
+static int forward_add(struct pd_compiled_layer *l, const struct pd_pass *pass,
+		       struct pd_error *err)
 {
 	struct merge *m = l->own;
 
@@ -77,7 +78,8 @@ static int forward_add(struct pd_cpu_layer *l, const struct pd_pass *pass, struc
 	return 0;
 }
 
-static int backward_add(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd_error *err)
+static int backward_add(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			struct pd_error *err)
 {
 	struct merge *m = l->own;
 
@@ -92,16 +94,16 @@ static int backward_add(struct pd_cpu_layer *l, const struct pd_pass *pass, stru
 }
 
 /* The layout of a batch of `shape` that goes with that of the first input. */
-static const struct pd_layout *like_first(struct pd_cpu_layer *l, const struct pd_shape *shape)
+static const struct pd_layout *like_first(struct pd_compiled_layer *l, const struct pd_shape *shape)
 {
 	int64_t size[1 + PD_MAX_DIMS] = { l->net->batch };
 
 	for (int d = 0; d < shape->dims; d++)
 		size[1 + d] = shape->size[d];
-	return pd_layout_like(l->net->dnn, l->in[0], size);
+	return pd_layout_like(l->net->engine, l->in[0], size);
 }
 
-static bool can_stack(struct pd_cpu_layer *l)
+static bool can_stack(struct pd_compiled_layer *l)
 {
 	for (int i = 0; i < l->layer->input_count; i++)
 		if (!pd_layout_stacks(l->in[i]) ||
@@ -110,7 +112,7 @@ static bool can_stack(struct pd_cpu_layer *l)
 	return like_first(l, &l->layer->output) != NULL;
 }
 
-static int prepare_concat(struct pd_cpu_layer *l, struct pd_error *err)
+static int prepare_concat(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	bool stack = can_stack(l);
 	struct merge *m;
@@ -125,7 +127,7 @@ static int prepare_concat(struct pd_cpu_layer *l, struct pd_error *err)
 	return prepare_inputs(l, m, err);
 }
 
-static int forward_concat(struct pd_cpu_layer *l, const struct pd_pass *pass,
+static int forward_concat(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			  struct pd_error *err)
 {
 	struct merge *m = l->own;
@@ -143,7 +145,7 @@ static int forward_concat(struct pd_cpu_layer *l, const struct pd_pass *pass,
 	return 0;
 }
 
-static int backward_concat(struct pd_cpu_layer *l, const struct pd_pass *pass,
+static int backward_concat(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			   struct pd_error *err)
 {
 	struct merge *m = l->own;
@@ -166,7 +168,7 @@ static int backward_concat(struct pd_cpu_layer *l, const struct pd_pass *pass,
 	return 0;
 }
 
-static int prepare_flatten(struct pd_cpu_layer *l, struct pd_error *err)
+static int prepare_flatten(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	const struct pd_layout *plain = pd_cpu_plain(l->net, l->in_shape[0]);
 	struct merge *m;
@@ -176,17 +178,17 @@ static int prepare_flatten(struct pd_cpu_layer *l, struct pd_error *err)
 	if (!l->inside || l->same_memory)
 		return 0;
 	l->own = m = merge_new(0);
-	m->flatten = pd_op_reorder(l->net->dnn, l->in[0], plain, err);
+	m->flatten = pd_op_reorder(l->net->engine, l->in[0], plain, err);
 	if (!m->flatten ||
 	    pd_op_prepare(m->flatten, &m->flatten_scratch, &l->forward_bytes, err) < 0)
 		return -1;
-	m->unflatten = pd_op_reorder(l->net->dnn, plain, l->in[0], err);
+	m->unflatten = pd_op_reorder(l->net->engine, plain, l->in[0], err);
 	if (!m->unflatten)
 		return -1;
 	return pd_op_prepare(m->unflatten, &m->unflatten_scratch, &l->backward_bytes, err);
 }
 
-static int forward_flatten(struct pd_cpu_layer *l, const struct pd_pass *pass,
+static int forward_flatten(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			   struct pd_error *err)
 {
 	struct merge *m = l->own;
@@ -198,7 +200,7 @@ static int forward_flatten(struct pd_cpu_layer *l, const struct pd_pass *pass,
 	return pd_op_run(m->flatten, args, err);
 }
 
-static int backward_flatten(struct pd_cpu_layer *l, const struct pd_pass *pass,
+static int backward_flatten(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			    struct pd_error *err)
 {
 	struct merge *m = l->own;
@@ -215,19 +217,19 @@ static int backward_flatten(struct pd_cpu_layer *l, const struct pd_pass *pass,
 	return pd_op_run(m->unflatten, args, err);
 }
 
-const struct pd_cpu_kind pd_cpu_add = {
+const struct pd_compiled_kind pd_cpu_add = {
 	.prepare = prepare_add,
 	.forward = forward_add,
 	.backward = backward_add,
 };
 
-const struct pd_cpu_kind pd_cpu_concat = {
+const struct pd_compiled_kind pd_cpu_concat = {
 	.prepare = prepare_concat,
 	.forward = forward_concat,
 	.backward = backward_concat,
 };
 
-const struct pd_cpu_kind pd_cpu_flatten = {
+const struct pd_compiled_kind pd_cpu_flatten = {
 	.prepare = prepare_flatten,
 	.forward = forward_flatten,
 	.backward = backward_flatten,

@@ -13,11 +13,11 @@ struct pool {
 	size_t forward_scratch, backward_scratch;
 };
 
-static int prepare(struct pd_cpu_layer *l, const struct pd_pool *pool, struct pd_error *err)
+static int prepare(struct pd_compiled_layer *l, const struct pd_pool *pool, struct pd_error *err)
 {
 	const struct pd_shape *out = &l->layer->output;
 	const int64_t size[] = { l->net->batch, out->size[0], out->size[1], out->size[2] };
-	struct pd_onednn *dnn = l->net->dnn;
+	struct pd_onednn *dnn = l->net->engine;
 	struct pool *p;
 
 	l->out = pd_layout_like(dnn, l->in[0], size);
@@ -39,7 +39,7 @@ static int prepare(struct pd_cpu_layer *l, const struct pd_pool *pool, struct pd
 	return pd_op_prepare(p->backward, &p->backward_scratch, &l->backward_bytes, err);
 }
 
-static int prepare_window(struct pd_cpu_layer *l, bool max, struct pd_error *err)
+static int prepare_window(struct pd_compiled_layer *l, bool max, struct pd_error *err)
 {
 	const struct pd_layer *layer = l->layer;
 	const struct pd_pool pool = {
@@ -53,17 +53,17 @@ static int prepare_window(struct pd_cpu_layer *l, bool max, struct pd_error *err
 	return prepare(l, &pool, err);
 }
 
-static int prepare_max(struct pd_cpu_layer *l, struct pd_error *err)
+static int prepare_max(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	return prepare_window(l, true, err);
 }
 
-static int prepare_average(struct pd_cpu_layer *l, struct pd_error *err)
+static int prepare_average(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	return prepare_window(l, false, err);
 }
 
-static int forward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd_error *err)
+static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	struct pool *p = l->own;
 	const void *args[PD_ARGS] = {
@@ -76,7 +76,7 @@ static int forward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd
 	return pd_op_run(p->forward, args, err);
 }
 
-static int backward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd_error *err)
+static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	struct pool *p = l->own;
 	const void *args[PD_ARGS] = {
@@ -94,14 +94,14 @@ struct adaptive {
 	struct pd_via in, diff_in;
 };
 
-static bool is_even(const struct pd_cpu_layer *l)
+static bool is_even(const struct pd_compiled_layer *l)
 {
 	const int64_t *in = l->in_shape[0]->size, *out = l->layer->output.size;
 
 	return in[1] % out[1] == 0 && in[2] % out[2] == 0;
 }
 
-static int prepare_adaptive(struct pd_cpu_layer *l, struct pd_error *err)
+static int prepare_adaptive(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	const int64_t *in = l->in_shape[0]->size, *out = l->layer->output.size;
 	const struct pd_pool pool = {
@@ -141,7 +141,7 @@ static float mean(const float *plane, int64_t width, struct window y, struct win
 	return sum / (float)((y.end - y.begin) * (x.end - x.begin));
 }
 
-static int forward_adaptive(struct pd_cpu_layer *l, const struct pd_pass *pass,
+static int forward_adaptive(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			    struct pd_error *err)
 {
 	const int64_t *in = l->in_shape[0]->size, *out = l->layer->output.size;
@@ -170,7 +170,7 @@ static void spread(float *plane, int64_t width, struct window y, struct window x
 			plane[i * width + j] += gradient;
 }
 
-static int backward_adaptive(struct pd_cpu_layer *l, const struct pd_pass *pass,
+static int backward_adaptive(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			     struct pd_error *err)
 {
 	const int64_t *in = l->in_shape[0]->size, *out = l->layer->output.size;
@@ -193,19 +193,19 @@ static int backward_adaptive(struct pd_cpu_layer *l, const struct pd_pass *pass,
 	return pd_via_out(l, &a->diff_in, l->diff_src[0], err);
 }
 
-const struct pd_cpu_kind pd_cpu_maxpool2d = {
+const struct pd_compiled_kind pd_cpu_maxpool2d = {
 	.prepare = prepare_max,
 	.forward = forward,
 	.backward = backward,
 };
 
-const struct pd_cpu_kind pd_cpu_avgpool2d = {
+const struct pd_compiled_kind pd_cpu_avgpool2d = {
 	.prepare = prepare_average,
 	.forward = forward,
 	.backward = backward,
 };
 
-const struct pd_cpu_kind pd_cpu_adaptive_avgpool2d = {
+const struct pd_compiled_kind pd_cpu_adaptive_avgpool2d = {
 	.prepare = prepare_adaptive,
 	.forward = forward_adaptive,
 	.backward = backward_adaptive,

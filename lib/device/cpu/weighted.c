@@ -14,7 +14,7 @@ struct weighted {
 	struct pd_via weights_src, weights_dst, weights_weights;
 };
 
-static int prepare_data(struct pd_cpu_layer *l, struct weighted *w, struct pd_error *err)
+static int prepare_data(struct pd_compiled_layer *l, struct weighted *w, struct pd_error *err)
 {
 	const struct pd_op *op = w->ops.data;
 	size_t bytes = 0;
@@ -31,7 +31,7 @@ static int prepare_data(struct pd_cpu_layer *l, struct weighted *w, struct pd_er
 	return 0;
 }
 
-static int prepare_weights(struct pd_cpu_layer *l, struct weighted *w, struct pd_error *err)
+static int prepare_weights(struct pd_compiled_layer *l, struct weighted *w, struct pd_error *err)
 {
 	const struct pd_op *op = w->ops.weights;
 	size_t bytes = 0;
@@ -50,7 +50,7 @@ static int prepare_weights(struct pd_cpu_layer *l, struct weighted *w, struct pd
 	return 0;
 }
 
-int pd_weighted_prepare(struct pd_cpu_layer *l, const struct pd_weighted_ops *ops,
+int pd_weighted_prepare(struct pd_compiled_layer *l, const struct pd_weighted_ops *ops,
 			struct pd_error *err)
 {
 	struct weighted *w = pd_zalloc(sizeof(*w));
@@ -72,7 +72,8 @@ int pd_weighted_prepare(struct pd_cpu_layer *l, const struct pd_weighted_ops *op
 	return prepare_weights(l, w, err);
 }
 
-int pd_weighted_forward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd_error *err)
+int pd_weighted_forward(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			struct pd_error *err)
 {
 	struct weighted *w = l->own;
 	const void *args[PD_ARGS] = {
@@ -89,7 +90,7 @@ int pd_weighted_forward(struct pd_cpu_layer *l, const struct pd_pass *pass, stru
 	return pd_via_out(l, &w->dst, l->dst, err);
 }
 
-static int backward_weights(struct pd_cpu_layer *l, struct weighted *w, struct pd_error *err)
+static int backward_weights(struct pd_compiled_layer *l, struct weighted *w, struct pd_error *err)
 {
 	const void *args[PD_ARGS] = {
 		[PD_ARG_SRC] = pd_via_in(l, &w->weights_src, l->src[0], err),
@@ -105,7 +106,7 @@ static int backward_weights(struct pd_cpu_layer *l, struct weighted *w, struct p
 	return pd_via_out(l, &w->weights_weights, l->diff_parameters[0], err);
 }
 
-static int backward_data(struct pd_cpu_layer *l, struct weighted *w, struct pd_error *err)
+static int backward_data(struct pd_compiled_layer *l, struct weighted *w, struct pd_error *err)
 {
 	const void *args[PD_ARGS] = {
 		[PD_ARG_WEIGHTS] = pd_via_in(l, &w->data_weights, l->parameters[0], err),
@@ -120,7 +121,8 @@ static int backward_data(struct pd_cpu_layer *l, struct weighted *w, struct pd_e
 	return pd_via_out(l, &w->data_src, l->diff_src[0], err);
 }
 
-int pd_weighted_backward(struct pd_cpu_layer *l, const struct pd_pass *pass, struct pd_error *err)
+int pd_weighted_backward(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			 struct pd_error *err)
 {
 	if (pass->part != PD_BACKWARD_INPUT && backward_weights(l, l->own, err) < 0)
 		return -1;

@@ -13,7 +13,7 @@
  * Gradients of activations and temporaries: lib/plan/scratch.
  */
 #include "base/mem.h"
-#include "device/cpu/cpu.h"
+#include "device/compiled.h"
 
 #include <stdlib.h>
 
@@ -25,7 +25,7 @@ static size_t take(size_t *total_p, size_t bytes)
 	return offset;
 }
 
-static int place_parameters(struct pd_cpu_net *net, struct pd_error *err)
+static int place_parameters(struct pd_compiled *net, struct pd_error *err)
 {
 	const struct pd_model *model = net->model;
 	int last = net->first + net->count - 1;
@@ -41,7 +41,7 @@ static int place_parameters(struct pd_cpu_net *net, struct pd_error *err)
 		if (net->home[owner] != l)
 			continue;
 		for (int p = 0; p < model->layers[owner].parameter_count; p++) {
-			struct pd_cpu_parameter *parameter = &net->parameters[owner][p];
+			struct pd_compiled_parameter *parameter = &net->parameters[owner][p];
 
 			parameter->offset = take(&net->sizes.weights_bytes, parameter->bytes);
 		}
@@ -62,7 +62,7 @@ static int place_parameters(struct pd_cpu_net *net, struct pd_error *err)
 }
 
 /* Which tensors come in, and which leave. */
-static void cross(struct pd_cpu_net *net)
+static void cross(struct pd_compiled *net)
 {
 	const struct pd_model *model = net->model;
 	int end = net->first + net->count;
@@ -71,7 +71,7 @@ static void cross(struct pd_cpu_net *net)
 		for (int i = 0; i < model->layers[l].input_count; i++) {
 			int t = model->layers[l].inputs[i];
 			int producer = pd_model_producer(model, t);
-			struct pd_cpu_tensor *tensor = &net->tensors[t];
+			struct pd_compiled_tensor *tensor = &net->tensors[t];
 
 			if (l < end && producer < net->first)
 				tensor->arrives = tensor->here = true;
@@ -85,7 +85,7 @@ static void cross(struct pd_cpu_net *net)
 }
 
 /* May the only consumer of this tensor write over it? */
-static bool expendable(const struct pd_cpu_net *net, int tensor)
+static bool expendable(const struct pd_compiled *net, int tensor)
 {
 	int producer = pd_model_producer(net->model, tensor);
 
@@ -100,7 +100,7 @@ static bool expendable(const struct pd_cpu_net *net, int tensor)
 	       expendable(net, net->model->layers[producer].inputs[0]);
 }
 
-static void place_slot(struct pd_cpu_net *net)
+static void place_slot(struct pd_compiled *net)
 {
 	const struct pd_model *model = net->model;
 	size_t *bytes = &net->sizes.slot_bytes;
@@ -113,8 +113,8 @@ static void place_slot(struct pd_cpu_net *net)
 							   net->tensors[t].bytes);
 	}
 	for (int l = net->first; l < net->first + net->count; l++) {
-		struct pd_cpu_layer *layer = &net->layers[l];
-		struct pd_cpu_tensor *out = &net->tensors[model->input_count + l];
+		struct pd_compiled_layer *layer = &net->layers[l];
+		struct pd_compiled_tensor *out = &net->tensors[model->input_count + l];
 		int in = layer->layer->inputs[0];
 
 		if (layer->same_memory || (layer->kind->in_place && expendable(net, in))) {
@@ -130,13 +130,13 @@ static void place_slot(struct pd_cpu_net *net)
 	}
 }
 
-static struct pd_net_tensor *list(struct pd_cpu_net *net, bool in, int *count_p)
+static struct pd_net_tensor *list(struct pd_compiled *net, bool in, int *count_p)
 {
 	int n = 0, tensors = pd_model_tensors(net->model);
 	struct pd_net_tensor *out = pd_calloc((size_t)tensors, sizeof(*out));
 
 	for (int t = 0; t < tensors; t++) {
-		struct pd_cpu_tensor *tensor = &net->tensors[t];
+		struct pd_compiled_tensor *tensor = &net->tensors[t];
 		size_t *total = in ? &net->sizes.gradient_out_bytes : &net->sizes.gradient_in_bytes;
 		size_t offset = SIZE_MAX;
 
@@ -158,7 +158,7 @@ static struct pd_net_tensor *list(struct pd_cpu_net *net, bool in, int *count_p)
 }
 
 /* Room for a layer's backward: its temporaries, then gradients to be added to those of others. */
-static size_t backward_room(struct pd_cpu_net *net, struct pd_cpu_layer *l)
+static size_t backward_room(struct pd_compiled *net, struct pd_compiled_layer *l)
 {
 	size_t added = 0;
 
@@ -168,7 +168,7 @@ static size_t backward_room(struct pd_cpu_net *net, struct pd_cpu_layer *l)
 	return l->added_offset + added;
 }
 
-static void place_scratch(struct pd_cpu_net *net)
+static void place_scratch(struct pd_compiled *net)
 {
 	size_t tensor_count = (size_t)pd_model_tensors(net->model);
 	struct pd_scratch_layer *layers = pd_calloc((size_t)net->count, sizeof(*layers));
@@ -182,7 +182,7 @@ static void place_scratch(struct pd_cpu_net *net)
 			.in_offset = net->tensors[t].in_offset,
 		};
 	for (int i = 0; i < net->count; i++) {
-		struct pd_cpu_layer *l = &net->layers[net->first + i];
+		struct pd_compiled_layer *l = &net->layers[net->first + i];
 		struct pd_scratch_tensor *out = &tensors[net->model->input_count + l->index];
 
 		out->stays = net->split && l->kind->splits;
@@ -198,7 +198,7 @@ static void place_scratch(struct pd_cpu_net *net)
 	net->sizes.scratch_bytes = pd_scratch_place(layers, net->count, tensors,
 						    net->model->input_count + net->first);
 	for (int i = 0; i < net->count; i++) {
-		struct pd_cpu_layer *l = &net->layers[net->first + i];
+		struct pd_compiled_layer *l = &net->layers[net->first + i];
 
 		l->scratch = (struct pd_where){ PD_SCRATCH, layers[i].offset };
 		l->diff_dst_at = layers[i].diff_dst_at;
@@ -208,7 +208,7 @@ static void place_scratch(struct pd_cpu_net *net)
 	free(tensors);
 }
 
-int pd_cpu_place(struct pd_cpu_net *net, struct pd_error *err)
+int pd_compiled_place(struct pd_compiled *net, struct pd_error *err)
 {
 	if (place_parameters(net, err) < 0)
 		return -1;

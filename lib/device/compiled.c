@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A stage compiled: layers described, prepared in order, placed; parameters by name. */
+#include "device/compiled.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void layer_init(struct pd_compiled *net, int index)
+{
+	struct pd_compiled_layer *l = &net->layers[index];
+	const struct pd_layer *layer = &net->model->layers[index];
+	size_t n = (size_t)layer->input_count;
+
+	l->net = net;
+	l->layer = layer;
+	l->kind = net->device->kinds[layer->kind];
+	l->index = index;
+	l->inside = index >= net->first && index < net->first + net->count;
+	l->owner = layer->shares >= 0 ? layer->shares : index;
+	l->in = pd_calloc(n, sizeof(*l->in));
+	l->in_shape = pd_calloc(n, sizeof(*l->in_shape));
+	l->wants = pd_calloc(n, sizeof(*l->wants));
+	l->contributions = pd_calloc(n, sizeof(*l->contributions));
+	l->src = pd_calloc(n, sizeof(*l->src));
+	l->diff_src = pd_calloc(n, sizeof(*l->diff_src));
+	if (net->home[l->owner] < 0)
+		net->home[l->owner] = index;
+}
+
+/* The last of those that share writes the gradient; the others, whose turn comes later, add. */
+static void find_adders(struct pd_compiled *net)
+{
+	for (int l = 0; l < net->model->layer_count; l++)
+		for (int m = l + 1; m < net->model->layer_count; m++)
+			if (net->layers[m].owner == net->layers[l].owner)
+				net->layers[l].adds = true;
+}
+
+static int layer_prepare(struct pd_compiled *net, int index, struct pd_error *err)
+{
+	struct pd_compiled_layer *l = &net->layers[index];
+	const struct pd_layer *layer = l->layer;
+
+	for (int i = 0; i < layer->input_count; i++) {
+		int t = layer->inputs[i];
+
+		l->in[i] = net->tensors[t].layout;
+		l->in_shape[i] = pd_model_shape(net->model, t);
+		l->wants[i] = pd_model_producer(net->model, t) >= 0 &&
+			      pd_model_needs_gradient(net->model, t);
+		if (pd_model_dtype(net->model, t) != PD_F32 && !(l->kind->is_loss && i == 1))
+			return pd_error_input(err, "layer \"%s\": input \"%s\" is i32, expected "
+					      "f32", layer->name, pd_model_tensor_name(net->model, t));
+	}
+	for (int p = 0; p < layer->parameter_count; p++)
+		l->parameter[p] = net->parameters[l->owner][p].layout;
+	if (l->kind->prepare(l, err) < 0)
+		return -1;
+	net->device->set_tensor(net, net->model->input_count + index, l->out);
+	for (int p = 0; p < layer->parameter_count; p++)
+		net->device->set_parameter(net, l, p);
+	return 0;
+}
+
+static void named_add(struct pd_compiled *net, int index, enum pd_part part, const char *name,
+		      int dims, const int64_t *size)
+{
+	const struct pd_layer *layer = &net->model->layers[index];
+	struct pd_named *n = &net->named[net->named_count++];
+
+	snprintf(n->name, sizeof(n->name), "%s.%s", layer->name, name);
+	n->part = part;
+	n->layer = index;
+	n->dims = dims;
+	n->elements = 1;
+	for (int d = 0; d < dims; d++) {
+		n->size[d] = size[d];
+		n->elements *= size[d];
+	}
+}
+
+static void name_all(struct pd_compiled *net)
+{
+	net->named = pd_calloc((size_t)net->count * 4, sizeof(*net->named));
+	for (int l = net->first; l < net->first + net->count; l++) {
+		const struct pd_layer *layer = &net->model->layers[l];
+
+		for (int p = 0; layer->shares < 0 && p < layer->parameter_count; p++)
+			named_add(net, l, PD_PART_PARAMETER, layer->parameters[p].name,
+				  layer->parameters[p].dims, layer->parameters[p].size);
+		if (net->layers[l].state_bytes > 0) {
+			named_add(net, l, PD_PART_STATE, "running_mean", 1, layer->output.size);
+			named_add(net, l, PD_PART_STATE, "running_var", 1, layer->output.size);
+		}
+	}
+}
+
+int pd_compiled_build(struct pd_compiled *net, struct pd_error *err)
+{
+	for (int t = 0; t < net->model->input_count; t++)
+		net->device->set_input(net, t);
+	find_adders(net);
+	for (int l = 0; l < net->model->layer_count; l++)
+		if (layer_prepare(net, l, err) < 0)
+			return -1;
+	if (pd_compiled_place(net, err) < 0)
+		return -1;
+	name_all(net);
+	return 0;
+}
+
+struct pd_compiled *pd_compiled_new(struct pd_device *device,
+				    const struct pd_compiled_device *how,
+				    const struct pd_net_config *config, struct pd_error *err)
+{
+	const struct pd_model *model = config->model;
+	size_t layers = (size_t)model->layer_count;
+	struct pd_compiled *net;
+
+	if (config->first < 0 || config->count < 1 || config->batch_size < 1 ||
+	    config->count > model->layer_count - config->first) {
+		pd_error_input(err, "a stage of layers %d to %d at a batch size of %lld: expected "
+			       "layers of 0 to %d and at least one sample", config->first,
+			       config->first + config->count - 1, (long long)config->batch_size,
+			       model->layer_count - 1);
+		return NULL;
+	}
+	net = pd_zalloc(sizeof(*net));
+	net->base.device = device;
+	net->device = how;
+	net->model = model;
+	net->first = config->first;
+	net->count = config->count;
+	net->batch = config->batch_size;
+	net->seed = config->seed;
+	net->split = config->split;
+	net->layers = pd_calloc(layers, sizeof(*net->layers));
+	net->tensors = pd_calloc((size_t)pd_model_tensors(model), sizeof(*net->tensors));
+	net->parameters = pd_calloc(layers, sizeof(*net->parameters));
+	net->home = pd_calloc(layers, sizeof(*net->home));
+	net->step_offset = pd_calloc(layers, sizeof(*net->step_offset));
+	net->step_bytes = pd_calloc(layers, sizeof(*net->step_bytes));
+	memset(net->home, -1, layers * sizeof(*net->home));
+	for (int l = 0; l < model->layer_count; l++)
+		layer_init(net, l);
+	return net;
+}
+
+void pd_compiled_free(struct pd_compiled *net)
+{
+	for (int i = 0; i < net->model->layer_count; i++) {
+		struct pd_compiled_layer *l = &net->layers[i];
+
+		if (l->own && net->device->release)
+			net->device->release(l);
+		else
+			free(l->own);
+		free(l->in);
+		free(l->in_shape);
+		free(l->wants);
+		free(l->contributions);
+		free(l->src);
+		free(l->diff_src);
+	}
+	free(net->layers);
+	free(net->tensors);
+	free(net->parameters);
+	free(net->home);
+	free(net->step_offset);
+	free(net->step_bytes);
+	free(net->named);
+	free(net->sizes.in);
+	free(net->sizes.out);
+	free(net);
+}
+
+const struct pd_net_sizes *pd_compiled_sizes(const struct pd_net *base)
+{
+	return &((const struct pd_compiled *)base)->sizes;
+}
+
+void pd_compiled_layer_sizes(const struct pd_net *base, int layer, struct pd_net_layer *out_p)
+{
+	const struct pd_compiled *net = (const struct pd_compiled *)base;
+	const struct pd_compiled_layer *l = &net->layers[layer];
+	int out = net->model->input_count + layer;
+	size_t scratch = l->backward_bytes;
+
+	*out_p = (struct pd_net_layer){
+		.parameter_bytes = net->step_bytes[layer],
+		.slot_bytes = pd_align(l->extra_bytes) +
+			(net->tensors[out].memory == out ? pd_align(net->tensors[out].bytes) : 0) +
+			(net->split ? pd_align(l->split_bytes) : 0),
+		.split_bytes = pd_align(l->split_bytes),
+		.scratch_bytes = scratch > l->forward_bytes ? scratch : l->forward_bytes,
+		.state_bytes = pd_align(l->state_bytes),
+		.forward_bytes = l->forward_bytes,
+		.backward_bytes = l->backward_room,
+		.in_place = l->same_memory || l->kind->in_place,
+		.activation_bytes = net->tensors[out].bytes,
+	};
+}
+
+int pd_compiled_named(const struct pd_net *base, const struct pd_named **list_p)
+{
+	const struct pd_compiled *net = (const struct pd_compiled *)base;
+
+	*list_p = net->named;
+	return net->named_count;
+}
+
+size_t pd_compiled_offset(const struct pd_compiled *net, const struct pd_named *named,
+			  int *which_p)
+{
+	const char *name = strrchr(named->name, '.') + 1;
+	size_t half = pd_align(sizeof(float) * (size_t)named->elements);
+
+	if (named->part == PD_PART_STATE) {
+		*which_p = strcmp(name, "running_var") == 0;
+		return net->layers[named->layer].state_offset + (*which_p ? half : 0);
+	}
+	*which_p = strcmp(name, net->model->layers[named->layer].parameters[0].name) != 0;
+	return net->parameters[named->layer][*which_p].offset;
+}
+
+/* Uniform in [-bound, bound): He et al. 2015, for the fan-in. */
+static void fill_random(const struct pd_compiled *net, const struct pd_named *named, int which,
+			float *host)
+{
+	int64_t fan_in = named->elements / named->size[0];
+	float bound = sqrtf(6 / (float)fan_in);
+	uint64_t stream = PD_RNG_PARAMETER + 2 * (uint64_t)named->layer + (uint64_t)which;
+
+	for (int64_t i = 0; i < named->elements; i += 4) {
+		uint64_t counter = (uint64_t)i / 4;
+		struct pd_random4 r = pd_random(net->seed, stream, (uint32_t)(counter >> 32),
+						(uint32_t)counter);
+
+		for (int k = 0; k < 4 && i + k < named->elements; k++)
+			host[i + k] = (2 * pd_unit(r.v[k]) - 1) * bound;
+	}
+}
+
+int pd_compiled_init(struct pd_net *base, void *weights, void *state, struct pd_error *err)
+{
+	struct pd_compiled *net = (struct pd_compiled *)base;
+
+	for (int i = 0; i < net->named_count; i++) {
+		const struct pd_named *named = &net->named[i];
+		float *host = pd_calloc((size_t)named->elements, sizeof(*host));
+		bool parameter = named->part == PD_PART_PARAMETER;
+		int which, status;
+
+		pd_compiled_offset(net, named, &which);
+		if (parameter && which == 0 && named->dims > 1)
+			fill_random(net, named, which, host);
+		else if (which == (parameter ? 0 : 1))          /* a scale or a variance */
+			for (int64_t k = 0; k < named->elements; k++)
+				host[k] = 1;
+		status = base->device->ops->import(base, i, parameter ? weights : state, host);
+		free(host);
+		if (status < 0)
+			return pd_error_failed(err, "%s: it cannot be brought to the device",
+					       named->name);
+	}
+	return 0;
+}
+
+void pd_compiled_range(const struct pd_compiled *net, int from, int count, size_t *begin_p,
+		       size_t *end_p)
+{
+	/* later layers lie before earlier ones; those without parameters are nowhere */
+	*begin_p = net->step_offset[from + count - 1] / sizeof(float);
+	*end_p = (net->step_offset[from] + net->step_bytes[from]) / sizeof(float);
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A stage compiled: what the devices that compute have in common.
+ *
+ * Every layer of the model is prepared, in order, so that each tensor gets one layout
+ * whatever the stage; kernels are made for those inside the stage.  Then place.c gives
+ * every tensor, gradient and temporary its place in the caller's buffers, and run.c calls
+ * the kinds' functions with pointers into them.  A device brings a table of kinds and
+ * struct pd_compiled_device.
+ */
+#ifndef PD_DEVICE_COMPILED_H
+#define PD_DEVICE_COMPILED_H
+
+#include "device/device.h"
+#include "plan/scratch.h"
+
+struct pd_compiled;
+struct pd_compiled_layer;
+struct pd_layout;                       /* the device's own; NULL where all are plain */
+
+struct pd_compiled_kind {
+	bool keeps_output;      /* backward reads the output */
+	bool in_place;          /* the output may overwrite the input, and again if run again */
+	bool is_loss;           /* backward needs no gradient of the output */
+	bool splits;            /* its weight part reads the gradient of the output */
+	/* Sets the layouts and sizes below; kernels only for a layer inside the stage. */
+	int (*prepare)(struct pd_compiled_layer *l, struct pd_error *err);
+	int (*forward)(struct pd_compiled_layer *l, const struct pd_pass *pass,
+		       struct pd_error *err);
+	/* Overwrites each gradient whose pointer is not NULL and which is of pass->part; the
+	 * weight part is not asked of a layer without parameters. */
+	int (*backward)(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			struct pd_error *err);
+};
+
+/* What differs from device to device.  All that runs, runs where the layers do, in order. */
+struct pd_compiled_device {
+	const struct pd_compiled_kind *const *kinds;    /* by enum pd_layer_kind */
+	/* Bytes (and layout) of a model input, of a layer's output, of a parameter. */
+	void (*set_tensor)(struct pd_compiled *net, int tensor, const struct pd_layout *layout);
+	void (*set_input)(struct pd_compiled *net, int input);
+	void (*set_parameter)(struct pd_compiled *net, struct pd_compiled_layer *l, int which);
+	/* Frees what a kind keeps in l->own; NULL: free(). */
+	void (*release)(struct pd_compiled_layer *l);
+	int (*copy)(struct pd_compiled *net, void *dst, const void *src, size_t bytes,
+		    struct pd_error *err);
+	int (*zero)(struct pd_compiled *net, void *dst, size_t bytes, struct pd_error *err);
+	/* dst = a + b; dst may be one of them. */
+	int (*add)(struct pd_compiled *net, float *dst, const float *a, const float *b,
+		   size_t count, struct pd_error *err);
+};
+
+struct pd_compiled_layer {
+	struct pd_compiled *net;
+	const struct pd_layer *layer;
+	const struct pd_compiled_kind *kind;
+	int index;
+	bool inside;
+	int owner;                              /* layer whose parameters it uses */
+	bool adds;                              /* its parameters' gradients are added */
+
+	/* known before prepare; arrays by input */
+	const struct pd_layout **in;            /* NULL where not f32 */
+	const struct pd_shape **in_shape;
+	bool *wants;                            /* a gradient of that input is wanted */
+
+	/* set by prepare */
+	const struct pd_layout *out;
+	const struct pd_layout *parameter[2];   /* by the first layer of those that share them */
+	bool same_memory;                       /* the output is the input, under another shape */
+	size_t extra_bytes;                     /* in the slot, besides the output */
+	size_t split_bytes;                     /* there too, from one part of backward to the other */
+	size_t state_bytes;
+	size_t forward_bytes, backward_bytes;   /* of scratch */
+	void *own;                              /* the kind's; one malloc */
+
+	/* set by place.c */
+	struct pd_where scratch;                /* of backward; that of forward is at 0 */
+	struct pd_contribution *contributions;
+	struct pd_where diff_dst_at;
+	struct pd_where diff_dst_from;          /* copied from here, if that is anywhere */
+	size_t extra_offset, split_offset, state_offset, added_offset, backward_room;
+
+	/* where everything is in this pass */
+	const void **src;
+	void *dst, *extra, *split, *state, *temporary;
+	const void *parameters[2];
+	void **diff_src;
+	const void *diff_dst;
+	void *diff_parameters[2];
+};
+
+struct pd_compiled_tensor {
+	const struct pd_layout *layout;         /* NULL: i32, or plain */
+	size_t bytes;
+	bool here;                              /* in this stage's slots */
+	bool arrives, leaves;
+	int memory;                             /* tensor in whose memory it lies; itself, mostly */
+	bool inbox;                             /* it lies in the inbox, else in the slot */
+	size_t slot_offset;
+	size_t out_offset;                      /* in gradient-out, if it arrives */
+	size_t in_offset;                       /* in gradient-in, if it leaves */
+};
+
+/* One parameter tensor, kept by the layer that owns it. */
+struct pd_compiled_parameter {
+	const struct pd_layout *layout, *plain;
+	size_t offset, bytes;
+};
+
+struct pd_compiled {
+	struct pd_net base;
+	const struct pd_compiled_device *device;
+	struct pd_net_sizes sizes;
+	const struct pd_model *model;
+	void *engine;                           /* the device's libraries, as it knows them */
+	int first, count;
+	int64_t batch;
+	uint64_t seed;
+	bool split;
+	struct pd_compiled_layer *layers;       /* all of the model's */
+	struct pd_compiled_tensor *tensors;
+	struct pd_compiled_parameter (*parameters)[2];  /* by owner */
+	int *home;              /* by owner: the first layer that uses its parameters; -1 */
+	/* by layer: where the parameters begin of which it is the home, and how long they are */
+	size_t *step_offset, *step_bytes;
+	struct pd_named *named;
+	int named_count;
+};
+
+/* --- compiled.c */
+/* The net, its layers described and nothing prepared; pd_compiled_build does that, once the
+ * engine is there.  NULL, -1: *err. */
+struct pd_compiled *pd_compiled_new(struct pd_device *device,
+				    const struct pd_compiled_device *how,
+				    const struct pd_net_config *config, struct pd_error *err);
+int pd_compiled_build(struct pd_compiled *net, struct pd_error *err);
+/* All but the engine. */
+void pd_compiled_free(struct pd_compiled *net);
+/* As the device's functions of these names. */
+const struct pd_net_sizes *pd_compiled_sizes(const struct pd_net *net);
+void pd_compiled_layer_sizes(const struct pd_net *net, int layer, struct pd_net_layer *out_p);
+int pd_compiled_named(const struct pd_net *net, const struct pd_named **list_p);
+int pd_compiled_init(struct pd_net *net, void *weights, void *state, struct pd_error *err);
+/* Where a named tensor lies in its arena, and which of its layer's it is. */
+size_t pd_compiled_offset(const struct pd_compiled *net, const struct pd_named *named,
+			  int *which_p);
+/* The elements of an arena that an update of these layers goes over: [*begin_p, *end_p). */
+void pd_compiled_range(const struct pd_compiled *net, int from, int count, size_t *begin_p,
+		       size_t *end_p);
+
+/* --- place.c */
+/* Offsets of parameters, state, slots, gradients and scratch; fills net->sizes. */
+int pd_compiled_place(struct pd_compiled *net, struct pd_error *err);
+
+/* --- run.c: called by a stream's thread; -1 with *err */
+int pd_compiled_forward(struct pd_compiled *net, const struct pd_pass *pass, int from, int count,
+			struct pd_error *err);
+int pd_compiled_backward(struct pd_compiled *net, const struct pd_pass *pass, int from, int count,
+			 struct pd_error *err);
+
+#endif

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device/queue.h"
+
+#include "base/clock.h"
+
+#include <string.h>
+#include <time.h>
+
+/* Once something has failed, the event may never come: closing the stream ends the wait. */
+int pd_queue_await(struct pd_queue *q, const struct pd_event *ev, struct pd_error *err)
+{
+	const struct timespec nap = { .tv_nsec = 20000 };
+	struct pd_gate *gate = q->gate;
+
+	if (gate && !pd_event_done(ev)) {
+		pthread_mutex_lock(&gate->lock);
+		while (!pd_event_done(ev) && !(q->closing && atomic_load(&gate->failed)))
+			pthread_cond_wait(&gate->cond, &gate->lock);
+		pthread_mutex_unlock(&gate->lock);
+	}
+	while (!gate && !pd_event_done(ev))
+		nanosleep(&nap, NULL);
+	if (!pd_event_done(ev) || pd_event_failed(ev))
+		return pd_error_failed(err, "the work that a stream waited for failed");
+	return 0;
+}
+
+static void *queue_main(void *argument)
+{
+	struct pd_queue *q = argument;
+	struct pd_error err = { 0 };
+	bool broken = q->ops->begin(q, &err) < 0;
+
+	for (;;) {
+		struct pd_work *w;
+		struct pd_event *ev;
+		int64_t start_ns;
+
+		pthread_mutex_lock(&q->lock);
+		while (q->head == q->tail)
+			pthread_cond_wait(&q->filled, &q->lock);
+		w = &q->queue[q->head % PD_QUEUE];
+		pthread_mutex_unlock(&q->lock);
+		if (w->kind == PD_WORK_QUIT)
+			break;
+		start_ns = pd_now_ns();
+		if (!broken && q->ops->run(q, w, &err) < 0)
+			broken = true;
+		ev = w->ev;
+		pthread_mutex_lock(&q->lock);
+		q->head++;
+		pthread_mutex_unlock(&q->lock);
+		/* the caller may reuse the event, or close the stream, from here on */
+		q->ops->done(q, ev, start_ns, broken ? &err : NULL);
+	}
+	if (q->ops->end)
+		q->ops->end(q);
+	return NULL;
+}
+
+static int put(struct pd_stream *base, const struct pd_work *work)
+{
+	struct pd_queue *q = (struct pd_queue *)base;
+	int status = PD_AGAIN;
+
+	pthread_mutex_lock(&q->lock);
+	/* one place is kept for PD_WORK_QUIT */
+	if (q->tail - q->head < (work->kind == PD_WORK_QUIT ? PD_QUEUE : PD_QUEUE - 1)) {
+		q->queue[q->tail++ % PD_QUEUE] = *work;
+		pthread_cond_signal(&q->filled);
+		status = 0;
+	}
+	pthread_mutex_unlock(&q->lock);
+	return status;
+}
+
+int pd_queue_open(struct pd_queue *q, struct pd_device *device, struct pd_gate *gate,
+		  const struct pd_queue_ops *ops, struct pd_error *err)
+{
+	int status;
+
+	q->base.device = device;
+	q->ops = ops;
+	q->gate = gate;
+	pthread_mutex_init(&q->lock, NULL);
+	pthread_cond_init(&q->filled, NULL);
+	status = pthread_create(&q->thread, NULL, queue_main, q);
+	if (status == 0)
+		return 0;
+	pthread_cond_destroy(&q->filled);
+	pthread_mutex_destroy(&q->lock);
+	return pd_error_failed(err, "a stream's thread: %s", strerror(status));
+}
+
+void pd_queue_close(struct pd_queue *q)
+{
+	struct pd_gate *gate = q->gate;
+
+	if (gate) {
+		pthread_mutex_lock(&gate->lock);
+		q->closing = true;
+		pthread_cond_broadcast(&gate->cond);
+		pthread_mutex_unlock(&gate->lock);
+	}
+	put(&q->base, &(struct pd_work){ .kind = PD_WORK_QUIT });
+	pthread_join(q->thread, NULL);
+	pthread_cond_destroy(&q->filled);
+	pthread_mutex_destroy(&q->lock);
+}
+
+int pd_queue_wait(struct pd_stream *stream, struct pd_event *ev)
+{
+	return put(stream, &(struct pd_work){ .kind = PD_WORK_WAIT, .awaited = ev });
+}
+
+int pd_queue_forward(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
+			 int from, int count, struct pd_event *ev)
+{
+	return put(stream, &(struct pd_work){ .kind = PD_WORK_FORWARD, .ev = ev, .pass = *pass,
+		   .net = net, .from = from, .count = count });
+}
+
+int pd_queue_backward(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
+			  int from, int count, struct pd_event *ev)
+{
+	return put(stream, &(struct pd_work){ .kind = PD_WORK_BACKWARD, .ev = ev, .pass = *pass,
+		   .net = net, .from = from, .count = count });
+}
+
+int pd_queue_update(struct pd_stream *stream, struct pd_net *net,
+			const struct pd_update *update, int from, int count, struct pd_event *ev)
+{
+	return put(stream, &(struct pd_work){ .kind = PD_WORK_UPDATE, .ev = ev, .update = *update,
+		   .net = net, .from = from, .count = count });
+}
+
+int pd_queue_sum(struct pd_stream *stream, float *dst, const float *const *src, int n,
+		     size_t count, struct pd_event *ev)
+{
+	struct pd_work w = { .kind = PD_WORK_SUM, .ev = ev,
+			     .sum = { .dst = dst, .n = n, .count = count } };
+
+	if (n > PD_SUM_SOURCES)
+		return -1;
+	for (int i = 0; i < n; i++)
+		w.sum.src[i] = src[i];
+	return put(stream, &w);
+}
+
+int pd_queue_copy(struct pd_stream *stream, void *dst, const void *src, size_t bytes,
+		      enum pd_copy way, struct pd_event *ev)
+{
+	return put(stream, &(struct pd_work){ .kind = PD_WORK_COPY, .ev = ev,
+		   .copy = { .dst = dst, .src = src, .bytes = bytes, .way = way } });
+}

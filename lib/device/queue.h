@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A stream as a thread with a bounded queue: what the devices that compute have in common.
+ *
+ * The thread takes what was queued, in order, and gives it to the device's run(); then the
+ * device's done() completes the event, at once or later.  After a failure nothing more is
+ * run: whatever follows would work on rubbish, and its events fail with the same reason.
+ */
+#ifndef PD_DEVICE_QUEUE_H
+#define PD_DEVICE_QUEUE_H
+
+#include "device/device.h"
+
+#include <pthread.h>
+
+#define PD_QUEUE 256
+
+enum pd_work_kind {
+	PD_WORK_WAIT, PD_WORK_FORWARD, PD_WORK_BACKWARD, PD_WORK_UPDATE, PD_WORK_SUM, PD_WORK_COPY,
+	PD_WORK_QUIT
+};
+
+struct pd_work {
+	enum pd_work_kind kind;
+	struct pd_event *ev;
+	struct pd_net *net;
+	int from, count;
+	union {
+		struct pd_event *awaited;
+		struct pd_pass pass;
+		struct pd_update update;
+		struct {
+			float *dst;
+			const float *src[PD_SUM_SOURCES];
+			int n;
+			size_t count;
+		} sum;
+		struct {
+			void *dst;
+			const void *src;
+			size_t bytes;
+			enum pd_copy way;
+		} copy;
+	};
+};
+
+struct pd_queue;
+
+/* All on the stream's thread. */
+struct pd_queue_ops {
+	int (*begin)(struct pd_queue *q, struct pd_error *err);
+	int (*run)(struct pd_queue *q, const struct pd_work *work, struct pd_error *err);
+	/* The work was run, or, with why, was not: its place in the queue is free.  ev may be
+	 * NULL. */
+	void (*done)(struct pd_queue *q, struct pd_event *ev, int64_t start_ns,
+		     const struct pd_error *why);
+	void (*end)(struct pd_queue *q);
+};
+
+/* The beginning of a device's stream. */
+struct pd_queue {
+	struct pd_stream base;
+	const struct pd_queue_ops *ops;
+	struct pd_gate *gate;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t filled;
+	struct pd_work queue[PD_QUEUE];
+	size_t head, tail;              /* head: next to run; both only grow */
+	bool closing;                   /* under the gate's lock, where there is one */
+};
+
+/* q: zeroed, the device's. */
+int pd_queue_open(struct pd_queue *q, struct pd_device *device, struct pd_gate *gate,
+		  const struct pd_queue_ops *ops, struct pd_error *err);
+/* After its work was run; the memory stays the device's. */
+void pd_queue_close(struct pd_queue *q);
+/* Sleeps until the event is done; -1 when it failed, or never will be. */
+int pd_queue_await(struct pd_queue *q, const struct pd_event *ev, struct pd_error *err);
+
+/* As the device's functions of these names. */
+int pd_queue_wait(struct pd_stream *stream, struct pd_event *ev);
+int pd_queue_forward(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
+		     int from, int count, struct pd_event *ev);
+int pd_queue_backward(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
+		      int from, int count, struct pd_event *ev);
+int pd_queue_update(struct pd_stream *stream, struct pd_net *net, const struct pd_update *update,
+		    int from, int count, struct pd_event *ev);
+int pd_queue_sum(struct pd_stream *stream, float *dst, const float *const *src, int n,
+		 size_t count, struct pd_event *ev);
+int pd_queue_copy(struct pd_stream *stream, void *dst, const void *src, size_t bytes,
+		  enum pd_copy way, struct pd_event *ev);
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Forward and backward of some of a stage's layers, on a stream's thread. */
+#include "base/mem.h"
+#include "device/compiled.h"
+
+static void *at(const struct pd_pass *pass, struct pd_where where)
+{
+	char *base = where.buffer == PD_SLOT ? pass->slot
+		: where.buffer == PD_SCRATCH ? pass->scratch
+		: where.buffer == PD_GRADIENT_IN ? pass->gradient_in
+		: where.buffer == PD_GRADIENT_OUT ? pass->gradient_out : NULL;
+
+	return base ? base + where.offset : NULL;
+}
+
+static void *in_slot(const struct pd_compiled *net, const struct pd_pass *pass, int tensor)
+{
+	const struct pd_compiled_tensor *t = &net->tensors[tensor];
+
+	return (char *)(t->inbox ? pass->inbox : pass->slot) + t->slot_offset;
+}
+
+static void point(struct pd_compiled *net, struct pd_compiled_layer *l, const struct pd_pass *pass)
+{
+	for (int i = 0; i < l->layer->input_count; i++)
+		l->src[i] = in_slot(net, pass, l->layer->inputs[i]);
+	l->dst = in_slot(net, pass, net->model->input_count + l->index);
+	l->extra = (char *)pass->slot + l->extra_offset;
+	l->split = (char *)pass->slot + l->split_offset;
+	l->state = (char *)pass->state + l->state_offset;
+	for (int p = 0; p < l->layer->parameter_count; p++)
+		l->parameters[p] = (const char *)pass->weights +
+				   net->parameters[l->owner][p].offset;
+}
+
+int pd_compiled_forward(struct pd_compiled *net, const struct pd_pass *pass, int from, int count,
+			struct pd_error *err)
+{
+	for (int index = from; index < from + count; index++) {
+		struct pd_compiled_layer *l = &net->layers[index];
+
+		point(net, l, pass);
+		l->temporary = pass->scratch;
+		if (l->kind->forward(l, pass, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int sum_two(struct pd_compiled *net, float *dst, const float *a, const float *b,
+		   size_t bytes, struct pd_error *err)
+{
+	return net->device->add(net, dst, a, b, bytes / sizeof(float), err);
+}
+
+/* Nothing depends on the layer's output: its gradients are zero. */
+static int zero(struct pd_compiled *net, struct pd_compiled_layer *l, enum pd_backward_part part,
+		struct pd_error *err)
+{
+	int status = 0;
+
+	for (int i = 0; i < l->layer->input_count && part != PD_BACKWARD_WEIGHT; i++)
+		if (l->diff_src[i] && status == 0)
+			status = net->device->zero(net, l->diff_src[i],
+						   net->tensors[l->layer->inputs[i]].bytes, err);
+	for (int p = 0; p < l->layer->parameter_count && part != PD_BACKWARD_INPUT; p++)
+		if (status == 0)
+			status = net->device->zero(net, l->diff_parameters[p],
+						   net->parameters[l->owner][p].bytes, err);
+	return status;
+}
+
+static void point_back(struct pd_compiled *net, struct pd_compiled_layer *l,
+		       const struct pd_pass *pass)
+{
+	size_t added = l->added_offset;
+
+	l->temporary = at(pass, l->scratch);
+	l->diff_dst = at(pass, l->diff_dst_at);
+	for (int i = 0; i < l->layer->input_count; i++)
+		l->diff_src[i] = at(pass, l->contributions[i].part);
+	for (int p = 0; p < l->layer->parameter_count; p++) {
+		const struct pd_compiled_parameter *parameter = &net->parameters[l->owner][p];
+
+		l->diff_parameters[p] = (char *)pass->gradients + parameter->offset;
+		if (l->adds) {
+			l->diff_parameters[p] = (char *)l->temporary + added;
+			added += pd_align(parameter->bytes);
+		}
+	}
+}
+
+static int add_up(struct pd_compiled *net, struct pd_compiled_layer *l,
+		  const struct pd_pass *pass, struct pd_error *err)
+{
+	for (int i = l->layer->input_count - 1; i >= 0 && pass->part != PD_BACKWARD_WEIGHT; i--) {
+		const struct pd_contribution *c = &l->contributions[i];
+
+		if (c->before.buffer != PD_NOWHERE &&
+		    sum_two(net, at(pass, c->sum), at(pass, c->before), at(pass, c->part),
+			    net->tensors[l->layer->inputs[i]].bytes, err) < 0)
+			return -1;
+	}
+	if (!l->adds || pass->part == PD_BACKWARD_INPUT)
+		return 0;
+	for (int p = 0; p < l->layer->parameter_count; p++) {
+		const struct pd_compiled_parameter *parameter = &net->parameters[l->owner][p];
+		float *sum = (float *)((char *)pass->gradients + parameter->offset);
+
+		if (sum_two(net, sum, sum, l->diff_parameters[p], parameter->bytes, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int backward_one(struct pd_compiled *net, struct pd_compiled_layer *l,
+			const struct pd_pass *pass, struct pd_error *err)
+{
+	int out = net->model->input_count + l->index;
+
+	point(net, l, pass);
+	point_back(net, l, pass);
+	if (pass->part != PD_BACKWARD_WEIGHT && l->diff_dst_from.buffer != PD_NOWHERE &&
+	    net->device->copy(net, l->split, at(pass, l->diff_dst_from), net->tensors[out].bytes,
+			      err) < 0)
+		return -1;
+	if (l->diff_dst_at.buffer == PD_NOWHERE && !l->kind->is_loss) {
+		if (zero(net, l, pass->part, err) < 0)
+			return -1;
+	} else if (l->kind->backward(l, pass, err) < 0) {
+		return -1;
+	}
+	return add_up(net, l, pass, err);
+}
+
+int pd_compiled_backward(struct pd_compiled *net, const struct pd_pass *pass, int from, int count,
+			 struct pd_error *err)
+{
+	if (pass->part != PD_BACKWARD_ALL && !net->split)
+		return pd_error_failed(err, "one part of backward in a net that is not split");
+	for (int index = from + count - 1; index >= from; index--) {
+		struct pd_compiled_layer *l = &net->layers[index];
+
+		if (pass->part == PD_BACKWARD_WEIGHT && l->layer->parameter_count == 0)
+			continue;
+		if (backward_one(net, l, pass, err) < 0)
+			return -1;
+	}
+	return 0;
+}
