@@ -150,6 +150,11 @@ test_unit_planner_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_planner_LDADD = $(UNIT_LIBS)
 TESTS += test/t2001-plan.sh
 EXTRA_DIST += test/t2001-plan.sh
+check_PROGRAMS += test/unit/bound
+TESTS += test/unit/bound
+test_unit_bound_SOURCES = test/unit/bound.c
+test_unit_bound_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_bound_LDADD = $(UNIT_LIBS)
 
 # training: right, stopped, killed, resumed
 TRAIN_SH = test/t4001-weights.sh test/t4002-programs.sh test/t4003-pairs.sh test/t7001-resume.sh test/t7002-kill.sh

@@ -49,28 +49,10 @@ int64_t pd_allreduce_ns(int64_t parameter_ns, int64_t latency_ns, int64_t m)
 	return pd_ceil_div(parameter_ns * steps, m) + latency_ns * steps;
 }
 
-/*
- * What no plan can avoid: m replicas compute for compute_ns together, and the link of each
- * carries its part of what comes and goes and, per update, all but one piece of the
- * parameters twice (2 (m - 1)/m is the least for any all-reduce).  Rounded down
- * everywhere: whoever moves bytes may round each transfer down.
- */
-static int64_t bound_ns(const struct pd_work *work, const struct pd_level *link, int64_t m)
-{
-	int64_t piece = work->parameter_bytes / 4 / m * 4;
-	__int128 wire = work->link_ns;
-
-	if (m > 1)
-		wire += (__int128)piece * 1000000000 / link->bandwidth_bytes_per_s * 2 * (m - 1);
-	return pd_max64(work->compute_ns, saturate(wire));
-}
-
 int64_t pd_work_total_ns(enum pd_cost_kind kind, const struct pd_work *work,
 			 const struct pd_level *link, int64_t m)
 {
 	switch (kind) {
-	case PD_COST_BOUND:
-		return bound_ns(work, link, m);
 	case PD_COST_SIMULATED:         /* backward, all-reduce, step, forward: one by one */
 		return pd_max64(work->compute_ns, work->link_ns) +
 			pd_allreduce_ns(work->parameter_ns, link->latency_ns, m);
@@ -314,6 +296,4 @@ void pd_row_work(const struct pd_row *row, int v, const struct pd_level *link,
 		work_p->cut_ns = pd_bytes_ns(2 * costs->cut_bytes[v], bandwidth);
 	else
 		work_p->link_ns = pd_bytes_ns(traffic, bandwidth);
-	if (costs->kind == PD_COST_BOUND)       /* one ns for each transfer */
-		work_p->link_ns = pd_max64(0, work_p->link_ns - 4 * costs->profile->layer_count);
 }

@@ -23,8 +23,7 @@ enum pd_cost_kind {
 #define COST_KIND(symbol, name, what) PD_COST_##symbol,
 #include "planner/cost_kind.def"
 #undef COST_KIND
-	PD_COST_KINDS,
-	PD_COST_BOUND = PD_COST_KINDS,  /* no plan is faster; not for users */
+	PD_COST_KINDS
 };
 
 extern const char *const pd_cost_kind_name[PD_COST_KINDS + 1];  /* NULL-terminated */

@@ -121,8 +121,8 @@ static int least_replicas(struct search *search, int v, int64_t time, int rest, 
 		int64_t total = pd_work_total_ns(kind, &work, link, m);
 		int64_t enough = time > 0 ? pd_ceil_div(total, time) : total > 0 ? NONE : 1;
 
-		if (enough > m) {       /* the bound's total may fall by a rounding: no leaps */
-			m = kind == PD_COST_BOUND ? m + 1 : enough;
+		if (enough > m) {
+			m = enough;
 			continue;
 		}
 		if (fits(search, v, (int)m, (int)m + rest)) {

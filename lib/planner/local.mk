@@ -1,5 +1,6 @@
 lib_libpd_a_SOURCES += \
 	lib/planner/baseline.c \
+	lib/planner/bound.c lib/planner/bound.h \
 	lib/planner/cost.c lib/planner/cost.h lib/planner/cost_kind.def \
 	lib/planner/explain.c \
 	lib/planner/fixed.c \

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/opt.h"
+#include "planner/bound.h"
 #include "planner/predict.h"
 #include "planner/search.h"
 #include "replay/replay.h"
@@ -420,55 +421,36 @@ static int by_chunks(struct planner *p, struct pd_error *err)
 }
 
 /*
- * Whatever the schedule and the weights: somebody computes each layer.  Updates and
- * all-reduces may be few.
- */
-static int64_t compute_bound(const struct planner *p)
-{
-	const struct pd_profile *profile = p->profile;
-	int64_t sum = 0, most = 0;
-
-	for (int l = 0; l < profile->layer_count; l++) {
-		int64_t both;
-
-		if (!pd_add(profile->layers[l].forward_ns, profile->layers[l].backward_ns, &both) ||
-		    !pd_add(sum, both, &sum))
-			return 0;
-		most = pd_max64(most, both);
-	}
-	sum /= p->topology->devices;
-	return p->straight || p->request->chunks ? pd_max64(sum, most) : sum;
-}
-
-/*
- * A bound for every plan.  The period is at least what any one replica computes for a
- * minibatch of its own, over the number of replicas, and at least what its own link
- * carries meanwhile; flat.c finds the least such time over all stages and replicas, with
- * every link as fast as the innermost (a transfer crosses that one in any case) and no
- * limit to memory.  Under sosp19 on one level the bound is the recurrence without the
- * limit; on more levels, all compute over all devices, and the largest unit when straight.
- * Under other schedules and weights it is compute alone.
+ * A bound for every plan under the options (bound.c).  Under sosp19 on one level it is the
+ * recurrence without the limit of memory; on more levels, all compute over all devices, and
+ * the largest unit when straight.
  */
 static int64_t lower_bound(const struct planner *p)
 {
+	const struct pd_plan_request *request = p->request;
 	const struct pd_costs *costs = &p->costs;
-	bool levels = p->request->cost == PD_COST_SOSP19 && p->topology->levels > 1;
-	struct pd_flat flat = flat_of(p, costs, p->request->straight);
+	struct pd_flat flat = flat_of(p, costs, request->straight);
 	struct pd_costs free_costs;
 	int64_t bound;
 
-	if (!pd_planner_plain(p->request))
-		return compute_bound(p);
-	if (levels) {
+	if (request->cost == PD_COST_SIMULATED) {
+		struct pd_bound with = {
+			.topology = p->topology, .schedule = request->schedule,
+			.weights = request->weights, .chunks = request->chunks,
+			.straight = p->straight,
+			.microbatches = pd_planner_plain(request) ? 1 : request->microbatches,
+		};
+
+		return pd_bound_ns(costs, &with);
+	}
+	if (p->topology->levels > 1) {
 		bound = costs->compute_ns[costs->unit_count] / p->topology->devices;
-		for (int u = 0; p->request->straight && u < costs->unit_count; u++)
+		for (int u = 0; request->straight && u < costs->unit_count; u++)
 			bound = pd_max64(bound, costs->compute_ns[u + 1] - costs->compute_ns[u]);
 		return bound;
 	}
-	pd_costs_init(&free_costs, p->profile, p->request->cost == PD_COST_SOSP19
-		      ? PD_COST_SOSP19 : PD_COST_BOUND, INT64_MAX);
+	pd_costs_init(&free_costs, p->profile, request->cost, INT64_MAX);
 	flat.costs = &free_costs;
-	flat.link = p->topology->level[0];
 	bound = pd_flat_time(&flat);
 	pd_costs_release(&free_costs);
 	return bound;

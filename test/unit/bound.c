@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lower bound against random plans of every kind, judged by replays. */
+#include "base/json.h"
+#include "base/mem.h"
+#include "planner/bound.h"
+#include "replay/replay.h"
+#include "tap.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint32_t state = 7;
+
+static int64_t below(int64_t n)
+{
+	state = state * 1664525 + 1013904223;
+	return (int64_t)((state >> 8) % (uint64_t)n);
+}
+
+/* Chains, every other one with skips; computing or sending is the larger part, or neither. */
+static struct pd_profile *random_profile(int layers, bool skips, int64_t parameters)
+{
+	json_t *list = json_array(), *root;
+	struct pd_profile *profile;
+	struct pd_error err;
+
+	for (int l = 0; l < layers; l++) {
+		json_t *inputs = json_array();
+
+		if (l > 0)
+			json_array_append_new(inputs, json_sprintf("l%d", l - 1));
+		if (skips && l > 1 && below(3) == 0)
+			json_array_append_new(inputs, json_sprintf("l%d", (int)below(l - 1)));
+		json_array_append_new(list, json_pack(
+			"{s:o, s:o, s:I, s:I, s:I, s:I, s:I}",
+			"name", json_sprintf("l%d", l), "inputs", inputs,
+			"forward_ns", (json_int_t)below(1000000),
+			"backward_ns", (json_int_t)below(2000000),
+			"update_ns", (json_int_t)below(100000),
+			"activation_bytes", (json_int_t)below(20000),
+			"parameter_bytes", (json_int_t)(below(2) * 4 * below(parameters))));
+	}
+	root = json_pack("{s:s, s:i, s:s, s:i, s:s, s:{s:s, s:s}, s:o}", "format", "pd-profile",
+			 "version", 1, "name", "random", "batch_size", 8, "dtype", "f32", "device",
+			 "kind", "cpu", "name", "made up", "layers", list);
+	struct pd_place place = pd_place_root("made up", root);
+	profile = pd_profile_parse_at(&place, &err);
+	if (!profile)
+		diag("%s", err.text);
+	json_decref(root);
+	return profile;
+}
+
+static void random_topology(struct pd_topology *topology)
+{
+	*topology = (struct pd_topology){ .levels = 1 + (int)below(3), .devices = 1 };
+	for (int k = 0; k < topology->levels; k++) {
+		topology->level[k] = (struct pd_level){
+			.count = 1 + below(topology->levels == 1 ? 8 : 3),
+			.bandwidth_bytes_per_s = (1 + below(100)) * 1000000,
+			.latency_ns = below(3) * 10000,
+		};
+		topology->devices *= topology->level[k].count;
+	}
+}
+
+/* Ranks 0 to rank_count - 1, shuffled. */
+static void shuffle_ranks(struct pd_plan *plan)
+{
+	int order[64], next = 0;
+
+	for (int r = 0; r < plan->rank_count; r++) {
+		int at = (int)below(r + 1);
+
+		order[r] = order[at];
+		order[at] = r;
+	}
+	for (int s = 0; s < plan->stage_count; s++)
+		for (int r = 0; r < plan->stages[s].replicas; r++)
+			plan->stages[s].ranks[r] = order[next++];
+}
+
+/* Any that do not deadlock: replicas times warm-up do not rise from stage to stage. */
+static void random_warmups(struct pd_plan *plan)
+{
+	int64_t lead = 0;
+
+	for (int s = plan->stage_count - 1; s >= 0; s--) {
+		int64_t r = plan->stages[s].replicas, least = (lead + r - 1) / r;
+
+		plan->stages[s].warmup = (int)(least + below(3));
+		lead = plan->stages[s].warmup * r;
+	}
+}
+
+static struct pd_plan *random_plan(struct pd_profile *profile, const struct pd_topology *topology,
+				   bool straight)
+{
+	int layers[16], replicas[16], stages = 0, left = profile->layer_count;
+	int64_t devices = topology->devices;
+	struct pd_error err;
+	struct pd_plan *plan;
+
+	while (left > 0 && devices > 0) {
+		int64_t most = straight ? 1 : devices;
+
+		layers[stages] = devices == 1 || below(6) == 0 ? left : 1 + (int)below(left);
+		replicas[stages] = 1 + (int)below(below(2) ? most : most < 3 ? most : 3);
+		if (replicas[stages] == devices)
+			layers[stages] = left;
+		left -= layers[stages];
+		devices -= replicas[stages++];
+	}
+	plan = pd_plan_new(profile, topology, stages, layers, replicas, &err);
+	if (below(2))
+		shuffle_ranks(plan);
+	return plan;
+}
+
+static const struct policy {
+	enum pd_schedule_kind schedule;
+	enum pd_weight_kind weights;
+	bool group;             /* has microbatches of an update */
+	bool straight;
+} policies[] = {
+	{ PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, false, false },
+	{ PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, true, false },
+	{ PD_SCHEDULE_1F1B, PD_WEIGHTS_VERTICAL_SYNC, false, false },
+	{ PD_SCHEDULE_1F1B, PD_WEIGHTS_2BW, true, false },
+	{ PD_SCHEDULE_1F1B, PD_WEIGHTS_FLUSH, true, false },
+	{ PD_SCHEDULE_1F1B, PD_WEIGHTS_LATEST, false, false },
+	{ PD_SCHEDULE_GPIPE, PD_WEIGHTS_FLUSH, true, false },
+	{ PD_SCHEDULE_ZB_H1, PD_WEIGHTS_FLUSH, true, false },
+	{ PD_SCHEDULE_NONE, PD_WEIGHTS_FLUSH, true, false },
+	{ PD_SCHEDULE_NONE, PD_WEIGHTS_STASH, false, false },
+	{ PD_SCHEDULE_NF1B, PD_WEIGHTS_VERTICAL_SYNC, true, true },
+};
+
+static int64_t common_multiple(const struct pd_plan *plan)
+{
+	int64_t multiple = 1, r;
+
+	for (int s = 0; s < plan->stage_count; s++)
+		for (r = multiple; multiple % plan->stages[s].replicas != 0;)
+			multiple += r;
+	return multiple;
+}
+
+struct tally {
+	int plans, beaten, forgotten;   /* below the bound; bounds that rise with more freedom */
+	double best;                    /* the largest bound / period */
+};
+
+/* The period of a plan against the bound under its own options. */
+static void judge(const struct pd_plan *plan, const struct pd_costs *costs, bool straight,
+		  struct tally *tally)
+{
+	struct pd_bound with = { &plan->topology, plan->schedule, plan->weights,
+				 plan->microbatches, false, 0, straight };
+	struct pd_replay_options options = { 4 * pd_steady_minibatches(plan) };
+	struct pd_error err;
+	struct pd_trace *trace = pd_replay(plan, &options, &err);
+	int64_t bound = pd_bound_ns(costs, &with), loose;
+	double period;
+
+	if (!trace)
+		return;
+	period = pd_replay_period_ns(trace);
+	pd_trace_free(trace);
+	with.fewer = true;
+	loose = pd_bound_ns(costs, &with);
+	with.microbatches = 0;
+	tally->plans++;
+	tally->forgotten += loose > bound ||
+			    (plan->microbatches > 1 && pd_bound_ns(costs, &with) > loose);
+	if ((double)bound > ceil(period)) {
+		tally->beaten++;
+		diag("%s, %s: bound %lld, period %.1f, %d stages on %d ranks",
+		     pd_schedule_kind_name[plan->schedule], pd_weight_kind_name[plan->weights],
+		     (long long)bound, period, plan->stage_count, plan->rank_count);
+	}
+	if (period > 0 && (double)bound / period > tally->best)
+		tally->best = (double)bound / period;
+}
+
+static void random_case(const struct policy *policy, struct tally *tally)
+{
+	struct pd_profile *profile = random_profile(1 + (int)below(9), below(2),
+						    below(2) ? 1000 : 100000);
+	bool straight = policy->straight || below(4) == 0;
+	struct pd_topology topology;
+	struct pd_costs costs;
+
+	random_topology(&topology);
+	pd_costs_init(&costs, profile, PD_COST_SIMULATED, INT64_MAX);
+	for (int i = 0; i < 4; i++) {
+		struct pd_plan *plan = random_plan(profile, &topology, straight);
+
+		plan->schedule = policy->schedule;
+		plan->weights = policy->weights;
+		random_warmups(plan);
+		plan->microbatches = 1;
+		if (policy->group)
+			plan->microbatches = common_multiple(plan) * (1 + below(4));
+		if (plan->weights == PD_WEIGHTS_2BW)    /* as many as are ahead */
+			while (plan->microbatches < (int64_t)plan->stages[0].warmup *
+						    plan->stages[0].replicas)
+				plan->microbatches += common_multiple(plan);
+		if (plan->microbatches <= 64)
+			judge(plan, &costs, straight, tally);
+		plan->profile = NULL;
+		pd_plan_free(plan);
+	}
+	pd_costs_release(&costs);
+	pd_profile_free(profile);
+}
+
+static void test_random(const struct policy *policy)
+{
+	struct tally tally = { 0 };
+	int cases = 60;
+
+	for (int n = 0; n < cases; n++)
+		random_case(policy, &tally);
+	ok(tally.plans > cases, "%s with %s%s: %d plans were replayed",
+	   pd_schedule_kind_name[policy->schedule], pd_weight_kind_name[policy->weights],
+	   policy->group ? ", microbatches" : "", tally.plans);
+	is_int(tally.beaten, 0, "none is faster than the bound");
+	is_int(tally.forgotten, 0, "which does not rise where the microbatches are left open");
+	ok(tally.best > 0.97, "the nearest took 1/%.3f of it", tally.best);
+}
+
+/* One stage on all devices is what it is: the bound is its period. */
+static void test_exact(void)
+{
+	struct pd_profile *profile = random_profile(1, false, 2);
+	struct pd_topology topology;
+	struct pd_costs costs;
+	struct pd_bound with = { &topology, PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 1, false, 0, false };
+	struct pd_profile_layer *layer = &profile->layers[0];
+
+	*layer = (struct pd_profile_layer){ .name = layer->name, .forward_ns = 400,
+					    .backward_ns = 800, .parameter_bytes = 64000,
+					    .activation_bytes = 4 };
+	pd_topology_parse_string("4@1GB/s", &topology, NULL);
+	pd_costs_init(&costs, profile, PD_COST_SIMULATED, INT64_MAX);
+	/* 4 replicas: 1200 + 2 x 3/4 x 64000; 1 replica: 1200 */
+	is_int(pd_bound_ns(&costs, &with), 1200, "an all-reduce that is dearer than computing");
+	layer->parameter_bytes = 1600;
+	pd_costs_release(&costs);
+	pd_costs_init(&costs, profile, PD_COST_SIMULATED, INT64_MAX);
+	is_int(pd_bound_ns(&costs, &with), (1200 + 2400) / 4, "one that is not");
+	with.weights = PD_WEIGHTS_2BW;
+	with.microbatches = 4;
+	is_int(pd_bound_ns(&costs, &with), 2400 / 4, "the same beside computing: the link");
+	with.fewer = true;
+	is_int(pd_bound_ns(&costs, &with), 533, "or fewer: three replicas, 2133 x 3/4 each");
+	with.fewer = false;
+	with.microbatches = 8;
+	is_int(pd_bound_ns(&costs, &with), 1200 / 4, "every eighth time: the processors");
+	pd_topology_parse_string("2@1GB/s,2@100MB/s", &topology, NULL);
+	with.microbatches = 1;
+	with.weights = PD_WEIGHTS_STASH;
+	/* 2 replicas: (1200 + 1600) / 2 */
+	is_int(pd_bound_ns(&costs, &with), 1200, "a slow link between servers is not worth it");
+	with.straight = true;
+	is_int(pd_bound_ns(&costs, &with), 1200, "straight: a layer cannot be divided");
+	pd_costs_release(&costs);
+	pd_profile_free(profile);
+}
+
+/* Six equal layers of 3 us on three devices, three microbatches: (3 + 2) x 6 us per group. */
+static void test_drain(void)
+{
+	struct pd_profile *profile = random_profile(6, false, 2);
+	struct pd_topology topology;
+	struct pd_costs costs;
+	struct pd_bound with = { &topology, PD_SCHEDULE_1F1B, PD_WEIGHTS_FLUSH, 3, false, 0, true };
+
+	for (int l = 0; l < 6; l++) {
+		profile->layers[l].forward_ns = 1000;
+		profile->layers[l].backward_ns = 2000;
+		profile->layers[l].update_ns = profile->layers[l].activation_bytes = 0;
+		profile->layers[l].parameter_bytes = l == 0 ? 4 : 0;
+	}
+	pd_topology_parse_string("3@1GB/s", &topology, NULL);
+	pd_costs_init(&costs, profile, PD_COST_SIMULATED, INT64_MAX);
+	is_int(pd_bound_ns(&costs, &with), 9000,
+	       "draining: a last stage of 3 us, 15 us before it: (15 + 3 x 3) / 3, but 18 / 2");
+	with.microbatches = 1;
+	is_int(pd_bound_ns(&costs, &with), 18000, "one microbatch goes through everything");
+	with.schedule = PD_SCHEDULE_NONE;
+	with.microbatches = 100;
+	is_int(pd_bound_ns(&costs, &with), 18000, "without pipelining each of them does");
+	with.schedule = PD_SCHEDULE_INTERLEAVED;
+	with.chunks = 2;
+	with.microbatches = 3;
+	is_int(pd_bound_ns(&costs, &with), 6000, "interleaved: a third of computing");
+	pd_costs_release(&costs);
+	pd_profile_free(profile);
+}
+
+int main(void)
+{
+	test_exact();
+	test_drain();
+	for (size_t i = 0; i < PD_COUNT(policies); i++)
+		test_random(&policies[i]);
+	return done_testing();
+}
