@@ -82,6 +82,16 @@ test_ok "the trace can be replayed" '
 	pd-replay --format=report trace >report
 	[ -s report ]'
 
+profile "$MODELS/lenet5.json" 4 >lenet
+pd-plan --topology=3@10Gbit/s --stages=13x3 lenet >three.json
+idx_data data		# 27 minibatches an epoch
+test_ok "an evaluation belongs to the epoch it follows, however far other replicas are" '
+	pd-run --threads=1 --data=data --epochs=20 --report-every=1000 three.json >out
+	jq -c "select(.event == \"evaluation\") | [.epoch, .step]" out >found
+	for epoch in $(seq 20); do
+		echo "[$epoch,$((epoch * 27))]"
+	done | diff - found'
+
 # cpu_ms PLAN: processor time of 80 minibatches on all workers, in milliseconds: of 90 less
 # that of 10, so that starting up does not count.
 cpu_ms() {

@@ -25,7 +25,8 @@ void pd_report_begin(struct pd_report *report, const struct pd_job *job, int64_t
 	int64_t first = job->resume_step < 0 ? 0 : job->resume_step;
 
 	*report = (struct pd_report){ .job = job, .every = every, .done = first,
-				      .first_done = first, .last_loss = -1, .last_accuracy = -1 };
+				      .evaluated = first, .first_done = first, .last_loss = -1,
+				      .last_accuracy = -1 };
 	if (report->every == 0)
 		report->every = job->epoch_minibatches > 10 ? job->epoch_minibatches / 10 : 1;
 	report->begun_ns = report->interval_ns = pd_now_ns();
@@ -55,9 +56,10 @@ static int64_t whole(const json_t *message, const char *key)
 	return json_integer_value(json_object_get(message, key));
 }
 
+/* Replicas that have done their part may be in the next epoch by now: done says too much. */
 static void evaluated(struct pd_report *report, const json_t *message)
 {
-	int64_t epoch;
+	int64_t epoch = report->evaluated / report->job->epoch_minibatches + 1;
 
 	report->test_sum += sum_of(message);
 	report->test_correct += whole(message, "correct");
@@ -65,10 +67,12 @@ static void evaluated(struct pd_report *report, const json_t *message)
 	if (++report->test_minibatches < report->job->test_minibatches)
 		return;
 	report->last_accuracy = (double)report->test_correct / (double)report->test_samples;
-	epoch = (report->done + report->job->epoch_minibatches - 1) / report->job->epoch_minibatches;
+	report->evaluated = epoch * report->job->epoch_minibatches;
+	if (report->evaluated > report->job->total_minibatches)
+		report->evaluated = report->job->total_minibatches;
 	pd_progress_hide(&report->bar);
 	line(json_pack("{s:s, s:I, s:I, s:o, s:f, s:I}", "event", "evaluation",
-		       "step", (json_int_t)report->done, "epoch", (json_int_t)epoch,
+		       "step", (json_int_t)report->evaluated, "epoch", (json_int_t)epoch,
 		       "loss", real(report->test_sum / (double)report->test_samples),
 		       "accuracy", report->last_accuracy,
 		       "samples", (json_int_t)report->test_samples));

@@ -11,6 +11,7 @@ struct pd_report {
 	int64_t every;
 	struct pd_progress bar;
 	int64_t done;                   /* minibatches trained, counted from the start of training */
+	int64_t evaluated;              /* of them, up to the last evaluation */
 	int64_t begun_ns, ended_ns;     /* this run; ended_ns 0: not yet */
 	int64_t first_done;
 	int64_t interval_ns;            /* when the last progress report was made */
