@@ -192,4 +192,5 @@ test_unit_optimizer_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_optimizer_LDADD = $(UNIT_LIBS)
 
 # measured, not tested
-EXTRA_DIST += test/bench/sum-of-layers.sh test/bench/two-workers.sh
+EXTRA_DIST += test/bench/sum-of-layers.sh test/bench/two-workers.sh \
+	test/bench/convergence.sh test/bench/plot.awk
