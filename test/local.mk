@@ -155,6 +155,11 @@ TESTS += test/unit/bound
 test_unit_bound_SOURCES = test/unit/bound.c
 test_unit_bound_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_bound_LDADD = $(UNIT_LIBS)
+check_PROGRAMS += test/unit/states
+TESTS += test/unit/states
+test_unit_states_SOURCES = test/unit/states.c test/unit/small_profile.h
+test_unit_states_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_states_LDADD = $(UNIT_LIBS)
 
 # training: right, stopped, killed, resumed
 TRAIN_SH = test/t4001-weights.sh test/t4002-programs.sh test/t4003-pairs.sh test/t7001-resume.sh test/t7002-kill.sh

@@ -5,8 +5,11 @@ lib_libpd_a_SOURCES += \
 	lib/planner/explain.c \
 	lib/planner/fixed.c \
 	lib/planner/flat.c \
+	lib/planner/lattice.c lib/planner/lattice.h \
+	lib/planner/orders.c \
 	lib/planner/planner.c lib/planner/planner.h \
 	lib/planner/predict.c lib/planner/predict.h \
 	lib/planner/request.c \
 	lib/planner/search.h \
-	lib/planner/sosp19.c
+	lib/planner/sosp19.c \
+	lib/planner/states.c lib/planner/states.h
