@@ -7,6 +7,9 @@ lib_libpd_a_SOURCES += \
 	lib/planner/flat.c \
 	lib/planner/lattice.c lib/planner/lattice.h \
 	lib/planner/orders.c \
+	lib/planner/flow.c lib/planner/flow.h \
+	lib/planner/judge.c lib/planner/judge.h \
+	lib/planner/links.c lib/planner/links.h \
 	lib/planner/planner.c lib/planner/planner.h \
 	lib/planner/predict.c lib/planner/predict.h \
 	lib/planner/request.c \

@@ -115,7 +115,8 @@ static int stalled(const struct replay *replay, struct pd_error *err)
 			       used ? text + 1 : "");
 }
 
-static int train_phase(struct replay *replay, const struct pd_phase *phase, struct pd_error *err)
+static int train_phase(struct replay *replay, const struct pd_phase *phase, const bool *enough,
+		       struct pd_error *err)
 {
 	replay->live = replay->plan->rank_count;
 	memset(replay->done, 0, (size_t)replay->plan->rank_count * sizeof(bool));
@@ -124,7 +125,7 @@ static int train_phase(struct replay *replay, const struct pd_phase *phase, stru
 		if (drive(replay, r, err) < 0)
 			return -1;
 	}
-	while (replay->live > 0) {
+	while (replay->live > 0 && !(enough && *enough)) {
 		if (!pd_sim_advance(replay->sim))
 			return stalled(replay, err);
 		for (int r; (r = pd_sim_ready(replay->sim)) >= 0;)
@@ -147,11 +148,11 @@ static int train(struct replay *replay, const struct pd_replay_options *options,
 			pd_list_begin(&replay->cursors[r], &options->lists->ranks[r], &phase);
 	}
 	if (options->phase_count == 0)
-		return train_phase(replay, &phase, err);
+		return train_phase(replay, &phase, options->enough, err);
 	for (int p = 0; p < options->phase_count; p++) {
 		phase.first = options->bounds[p];
 		phase.last = options->bounds[p + 1];
-		if (train_phase(replay, &phase, err) < 0)
+		if (train_phase(replay, &phase, options->enough, err) < 0)
 			return -1;
 		phase.base = pd_schedule_next_base(replay->schedule, &phase);
 	}

@@ -25,6 +25,7 @@ struct pd_replay_options {
 	/* Every operation as it retires, each rank's in its order; may be NULL. */
 	void (*retired)(void *context, const struct pd_record *record);
 	void *context;
+	const bool *enough;             /* set in `retired`: end here; or NULL */
 };
 
 /*

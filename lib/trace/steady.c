@@ -84,13 +84,13 @@ static size_t longest_stretch(const struct pd_trace *trace, const struct back *l
 }
 
 /* The smallest c such that all e(b + c) - e(b) are equal, or 0. */
-static size_t cycle_of(const struct back *list, size_t n)
+static size_t cycle_of(const int64_t *ends, size_t n)
 {
 	for (size_t c = 1; c <= n / 2; c++) {
-		int64_t difference = list[c].end_ns - list[0].end_ns;
+		int64_t difference = ends[c] - ends[0];
 		size_t i = 1;
 
-		while (i + c < n && list[i + c].end_ns - list[i].end_ns == difference)
+		while (i + c < n && ends[i + c] - ends[i] == difference)
 			i++;
 		if (i + c == n)
 			return c;
@@ -128,36 +128,73 @@ int64_t pd_steady_minibatches(const struct pd_plan *plan)
 	return 8 * in_flight + 48 + 8 * (turn - 1);
 }
 
-bool pd_trace_steady(const struct pd_trace *trace, struct pd_steady *out_p)
+int64_t pd_steady_in_flight(const struct pd_plan *plan)
 {
-	size_t count, first = 0, n, skip, cycle, step;
 	int64_t in_flight, turn;
-	struct back *list = backs_of(trace, &count), *part;
 
-	pipeline_of(trace->plan, &in_flight, &turn);
-	step = (size_t)(turn < (int64_t)count ? turn : 1);
-	n = longest_stretch(trace, list, count, &first);
-	if (n < 2) {
-		free(list);
+	pipeline_of(plan, &in_flight, &turn);
+	return in_flight;
+}
+
+bool pd_steady_of(const struct pd_plan *plan, const int64_t *ends, size_t n, bool whole,
+		  struct pd_steady *out_p)
+{
+	int64_t in_flight, turn;
+	size_t skip, cycle, step, slowest;
+
+	if (n < 2)
 		return false;
-	}
-	if ((int64_t)n >= in_flight + 2)
+	pipeline_of(plan, &in_flight, &turn);
+	step = (size_t)(turn < (int64_t)n ? turn : 1);
+	if (whole && (int64_t)n >= in_flight + 2)
 		n -= (size_t)in_flight;
 	skip = n >= 4 ? n / 2 : 0;
-	part = list + first + skip;
+	ends += skip;
 	n -= skip;
-	cycle = cycle_of(part, n);
+	cycle = cycle_of(ends, n);
 	if (cycle)
 		step = cycle;
 	if (step > n - 1)
 		step = 1;
-	n = (n - 1) / step * step;      /* from the first to the last */
+	slowest = 0;
+	if (!cycle && n >= 2 * step) {  /* replicas that need not wait for each other drift apart */
+		size_t length = n / step * step - step;
+
+		for (size_t i = 1; i < n - length; i++)
+			if (ends[i + length] - ends[i] > ends[slowest + length] - ends[slowest])
+				slowest = i;
+		n = length;
+	} else {
+		n = (n - 1) / step * step;      /* from the first to the last */
+	}
+	ends += slowest;
+	skip += slowest;
 	*out_p = (struct pd_steady){
-		.first = part[0].microbatch, .last = part[n].microbatch, .cycle = (int64_t)cycle,
-		.begin_ns = part[0].end_ns, .end_ns = part[n].end_ns,
-		.period_ns = (double)(part[n].end_ns - part[0].end_ns) / (double)n };
-	free(list);
+		.first = (int64_t)skip, .last = (int64_t)(skip + n), .cycle = (int64_t)cycle,
+		.begin_ns = ends[0], .end_ns = ends[n],
+		.period_ns = (double)(ends[n] - ends[0]) / (double)n };
 	return true;
+}
+
+bool pd_trace_steady(const struct pd_trace *trace, struct pd_steady *out_p)
+{
+	size_t count, first = 0, n;
+	struct back *list = backs_of(trace, &count);
+	int64_t *ends;
+	bool steady;
+
+	n = longest_stretch(trace, list, count, &first);
+	ends = pd_calloc(n, sizeof(*ends));
+	for (size_t i = 0; i < n; i++)
+		ends[i] = list[first + i].end_ns;
+	steady = pd_steady_of(trace->plan, ends, n, true, out_p);
+	if (steady) {
+		out_p->first += list[first].microbatch;
+		out_p->last += list[first].microbatch;
+	}
+	free(ends);
+	free(list);
+	return steady;
 }
 
 void pd_trace_limit(struct pd_trace *trace, int64_t minibatches)

@@ -11,8 +11,9 @@
  *
  * If on what remains e(b + c) - e(b) is the same for all b, for a smallest cycle c (of at
  * most half of it), the pipeline is periodic and the period is that difference over c,
- * exactly.  Else it is the slope from the first to the last that lie a multiple of the
- * least common multiple of all replica counts apart.
+ * exactly.  Else it is the slope over a multiple of the least common multiple of all replica
+ * counts, from where that is steepest: replicas that need not wait for each other, having no
+ * parameters, drift apart, and the slowest counts.
  */
 #ifndef PD_TRACE_STEADY_H
 #define PD_TRACE_STEADY_H
@@ -32,8 +33,19 @@ struct pd_steady {
 /* False when fewer than two minibatches have come back in a stretch; *out_p is untouched. */
 bool pd_trace_steady(const struct pd_trace *trace, struct pd_steady *out_p);
 
+/*
+ * The same of successive minibatches that ended at ends[0] to ends[n - 1], from one start-up
+ * on: minibatches are counted from the first.  `whole`: nothing comes behind the last.  False
+ * when n is below two.
+ */
+bool pd_steady_of(const struct pd_plan *plan, const int64_t *ends, size_t n, bool whole,
+		  struct pd_steady *out_p);
+
 /* How many minibatches of a plan show its start-up and enough of its steady state. */
 int64_t pd_steady_minibatches(const struct pd_plan *plan);
+
+/* The most minibatches that are in flight at a stage, all its replicas together. */
+int64_t pd_steady_in_flight(const struct pd_plan *plan);
 
 /* Keeps the operations of the first `minibatches` trained minibatches, and no evaluation. */
 void pd_trace_limit(struct pd_trace *trace, int64_t minibatches);

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The steady state of 1F1B as a recurrence.
+ *
+ * With f, b, u the times of a stage's forward, backward and update, C those of transfers and
+ * A those of all-reduces, r replicas, w warm-ups and g the microbatches of an update, the
+ * orders and dependencies of lib/schedule/ideal.c are
+ *
+ *     F_s(n) = f + max( rank is free, F_q(n) + C  for all links q -> s )
+ *     B_s(n) = b + max( rank is free, B_t(n) + C  for all links s -> t )
+ *     after the last B of a group: all ranks of s are free at  max(theirs) + A + u
+ *
+ * where a rank does F_s(n) before B_s(n - w r) and after B_s(n - (w + 1) r).  Taken in the
+ * schedule's own order every term is known when it is needed: a minibatch costs a few
+ * operations per stage, a thousandth of a replay.
+ *
+ * This is the timed event graph of ../trace/steady's pipeline with each replica a lane.  Its
+ * period is the largest ratio of time to tokens over its cycles.  Without replicas these climb
+ * from F_s to F_e, turn, come down from B_e and close at s:
+ *
+ *     max over s <= e of ( sum_{s..e} t + 2 sum_{s..e-1} C ) / ( w_s + 1 - w_e )
+ *
+ * With replicas the same cycle has (w_s + 1) r_s - w_e r_e tokens, but it is not the only one:
+ * replicas update together, so the last backward of a group leads to the first forward after
+ * it on any of them.  A cycle that comes back to s as the last of a group and goes on as the
+ * first of another loses up to r_s - 1 tokens.  That is why warm-ups that are enough without
+ * replicas (SOSP 2019: 3-2-1 has 1, 1, 0) are not enough with them.
+ *
+ * Real transfers wait for links as well, so the period is at least this; and at least what the
+ * busiest link carries (links.c).
+ */
+#include "planner/flow.h"
+
+#include "base/mem.h"
+#include "planner/cost.h"
+#include "planner/links.h"
+#include "trace/steady.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct flow {
+	const struct pd_schedule *schedule;
+	const struct pd_plan *plan;
+	bool contended;
+	int64_t n;                      /* microbatches */
+	int64_t *forward_end, *backward_end;    /* by stage and microbatch */
+	int64_t *free_ns;               /* per rank */
+	int64_t *forward_ns, *backward_ns, *update_ns;  /* per stage */
+	int64_t *alone_ns, *sends_ns;   /* of all-reduces, per stage and rank: pd_links_allreduce */
+	int64_t size[PD_MAX_LEVELS + 1], width[PD_MAX_LEVELS];
+	int64_t *up[PD_MAX_LEVELS], *down[PD_MAX_LEVELS];       /* when each link is free */
+};
+
+static void measure(struct flow *flow)
+{
+	const struct pd_plan *plan = flow->plan;
+
+	for (int s = 0, sends = 0; s < plan->stage_count; s++) {
+		const struct pd_stage *stage = &plan->stages[s];
+
+		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
+			flow->forward_ns[s] += plan->profile->layers[l].forward_ns;
+			flow->backward_ns[s] += plan->profile->layers[l].backward_ns;
+			flow->update_ns[s] += plan->profile->layers[l].update_ns;
+		}
+		pd_links_allreduce(&plan->topology, stage->ranks, stage->replicas,
+				   pd_stage_parameter_bytes(plan, s), &flow->alone_ns[s],
+				   flow->sends_ns + sends);
+		sends += stage->replicas;
+	}
+}
+
+static void flow_init(struct flow *flow, const struct pd_schedule *schedule, bool contended)
+{
+	const struct pd_plan *plan = schedule->plan;
+	const struct pd_topology *topology = &plan->topology;
+	size_t stages = (size_t)plan->stage_count;
+	int64_t bandwidth = INT64_MAX;
+
+	*flow = (struct flow){ .schedule = schedule, .plan = plan, .contended = contended,
+			       .n = pd_steady_minibatches(plan) };
+	flow->forward_end = pd_calloc(stages * (size_t)flow->n, sizeof(int64_t));
+	flow->backward_end = pd_calloc(stages * (size_t)flow->n, sizeof(int64_t));
+	flow->free_ns = pd_calloc((size_t)plan->rank_count, sizeof(int64_t));
+	flow->forward_ns = pd_calloc(4 * stages + (size_t)plan->rank_count, sizeof(int64_t));
+	flow->backward_ns = flow->forward_ns + stages;
+	flow->update_ns = flow->backward_ns + stages;
+	flow->alone_ns = flow->update_ns + stages;
+	flow->sends_ns = flow->alone_ns + stages;
+	flow->size[0] = 1;
+	for (int k = 0; k < topology->levels; k++) {
+		size_t n = (size_t)(plan->rank_count / flow->size[k] + 1);
+
+		flow->size[k + 1] = flow->size[k] * topology->level[k].count;
+		if (topology->level[k].bandwidth_bytes_per_s < bandwidth)
+			bandwidth = topology->level[k].bandwidth_bytes_per_s;
+		flow->width[k] = bandwidth;
+		if (contended) {
+			flow->up[k] = pd_calloc(n, sizeof(int64_t));
+			flow->down[k] = pd_calloc(n, sizeof(int64_t));
+		}
+	}
+	measure(flow);
+}
+
+static void flow_release(struct flow *flow)
+{
+	for (int k = 0; k < flow->plan->topology.levels; k++) {
+		free(flow->up[k]);
+		free(flow->down[k]);
+	}
+	free(flow->forward_end);
+	free(flow->backward_end);
+	free(flow->free_ns);
+	free(flow->forward_ns);
+}
+
+/* One transfer, of what is ready at a time; returns when it has arrived. */
+static int64_t move(struct flow *flow, int from, int to, int64_t bytes, int64_t ready)
+{
+	const struct pd_topology *topology = &flow->plan->topology;
+	int outermost = pd_topology_level(topology, from, to);
+	int64_t end = ready;
+
+	if (flow->contended)
+		for (int k = 0; k <= outermost; k++) {
+			end = pd_max64(end, flow->up[k][from / flow->size[k]]);
+			end = pd_max64(end, flow->down[k][to / flow->size[k]]);
+		}
+	end += pd_bytes_ns(bytes, flow->width[outermost]);
+	if (flow->contended)
+		for (int k = 0; k <= outermost; k++)
+			flow->up[k][from / flow->size[k]] = flow->down[k][to / flow->size[k]] = end;
+	return end + topology->level[outermost].latency_ns;
+}
+
+/* What a link brings for microbatch n, down the pipeline or (back) up. */
+static int64_t arrival(struct flow *flow, int l, int64_t n, bool back)
+{
+	const struct pd_link *link = &flow->schedule->wiring->links[l];
+	const struct pd_stage *a = &flow->plan->stages[link->from], *b = &flow->plan->stages[link->to];
+	int from = a->ranks[n % a->replicas], to = b->ranks[n % b->replicas];
+	int64_t ready = back ? flow->backward_end[link->to * flow->n + n]
+			     : flow->forward_end[link->from * flow->n + n], end = ready;
+
+	if (from == to)
+		return ready;
+	for (int t = 0; t < link->tensor_count; t++) {
+		int64_t bytes = flow->plan->profile->layers[link->tensors[t]].activation_bytes;
+		int64_t at = back ? move(flow, to, from, bytes, ready)
+				  : move(flow, from, to, bytes, ready);
+
+		if (!flow->contended && t > 0)  /* one behind the other on the same links */
+			at += end - ready - flow->plan->topology.level[
+				pd_topology_level(&flow->plan->topology, from, to)].latency_ns;
+		end = pd_max64(end, at);
+	}
+	return end;
+}
+
+static void forward(struct flow *flow, int s, int64_t n)
+{
+	const struct pd_wiring *wiring = flow->schedule->wiring;
+	const struct pd_stage *stage = &flow->plan->stages[s];
+	int64_t *free_ns = &flow->free_ns[stage->ranks[n % stage->replicas]];
+
+	for (int i = 0; i < wiring->in_count[s]; i++)
+		*free_ns = pd_max64(*free_ns, arrival(flow, wiring->in[s][i], n, false));
+	*free_ns += flow->forward_ns[s];
+	flow->forward_end[s * flow->n + n] = *free_ns;
+}
+
+/*
+ * All-reduce and step behind the last backward of a group.  Without parameters there is nothing
+ * for which replicas would wait for each other.
+ */
+static void update(struct flow *flow, int s)
+{
+	const struct pd_stage *stage = &flow->plan->stages[s];
+	const int64_t *sends_ns = flow->sends_ns;
+	int64_t first = INT64_MAX, last = 0;
+
+	for (int t = 0; t < s; t++)
+		sends_ns += flow->plan->stages[t].replicas;
+	for (int i = 0; i < stage->replicas; i++) {
+		int64_t free_ns = flow->free_ns[stage->ranks[i]];
+
+		first = free_ns < first ? free_ns : first;
+		last = free_ns > last ? free_ns : last;
+	}
+	for (int i = 0; i < stage->replicas; i++) {
+		int64_t *free_ns = &flow->free_ns[stage->ranks[i]];
+
+		if (flow->alone_ns[s])
+			*free_ns = pd_max64(*free_ns + sends_ns[i], last + sends_ns[i] / 2);
+		if (flow->alone_ns[s] && flow->contended)
+			*free_ns = pd_max64(*free_ns, first + flow->alone_ns[s]);
+		*free_ns += flow->update_ns[s];
+	}
+}
+
+static void backward(struct flow *flow, int s, int64_t n)
+{
+	const struct pd_wiring *wiring = flow->schedule->wiring;
+	const struct pd_stage *stage = &flow->plan->stages[s];
+	int64_t *free_ns = &flow->free_ns[stage->ranks[n % stage->replicas]];
+
+	for (int i = 0; i < wiring->out_count[s]; i++)
+		*free_ns = pd_max64(*free_ns, arrival(flow, wiring->out[s][i], n, true));
+	*free_ns += flow->backward_ns[s];
+	flow->backward_end[s * flow->n + n] = *free_ns;
+	if ((n + 1) % flow->schedule->group[s] == 0)
+		update(flow, s);
+}
+
+/* Microbatches first to last - 1, between which the pipeline does not drain. */
+static void run(struct flow *flow, int64_t first, int64_t last)
+{
+	const struct pd_schedule *schedule = flow->schedule;
+	int stages = flow->plan->stage_count;
+
+	for (int64_t k = first - schedule->warmup[0] * (int64_t)flow->plan->stages[0].replicas;
+	     k < last; k++) {
+		for (int s = 0; s < stages; s++) {
+			int64_t n = k + schedule->warmup[s] * (int64_t)flow->plan->stages[s].replicas;
+
+			if (n >= first && n < last)
+				forward(flow, s, n);
+		}
+		for (int s = stages - 1; s >= 0 && k >= first; s--)
+			backward(flow, s, k);
+	}
+}
+
+static bool known(const struct pd_plan *plan)
+{
+	return plan->schedule == PD_SCHEDULE_1F1B || plan->schedule == PD_SCHEDULE_GPIPE ||
+	       plan->schedule == PD_SCHEDULE_NONE;
+}
+
+int64_t pd_flow_period_ns(const struct pd_schedule *schedule, bool contended)
+{
+	struct pd_steady steady = { .period_ns = 0 };
+	struct flow flow;
+	int64_t group = schedule->group[0];
+
+	if (!known(schedule->plan))
+		return 0;
+	flow_init(&flow, schedule, contended);
+	if (!schedule->drains)
+		run(&flow, 0, flow.n);
+	for (int64_t first = 0; schedule->drains && first < flow.n; first += group)
+		run(&flow, first, first + group < flow.n ? first + group : flow.n);
+	pd_steady_of(schedule->plan, flow.backward_end, (size_t)flow.n, true, &steady);
+	flow_release(&flow);
+	return steady.period_ns < (double)PD_COST_MAX ? (int64_t)floor(steady.period_ns)
+						      : PD_COST_MAX;
+}
+
+int64_t pd_flow_bound_ns(const struct pd_schedule *schedule)
+{
+	return pd_max64(pd_flow_period_ns(schedule, false),
+			pd_links_busiest_ns(schedule->plan, schedule->wiring));
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The judge of plans: the event simulation of pd-replay; private to this folder. */
+#ifndef PD_PLANNER_JUDGE_H
+#define PD_PLANNER_JUDGE_H
+
+#include "base/error.h"
+#include "plan/plan.h"
+
+/*
+ * The steady period of a plan, rounded up: replayed until it repeats itself for longer than
+ * minibatches are in flight, or for pd_steady_minibatches where it does not.
+ */
+int pd_judge_period(const struct pd_plan *plan, int64_t *period_ns_p, struct pd_error *err);
+
+#endif

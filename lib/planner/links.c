@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/links.h"
+
+#include "base/mem.h"
+#include "planner/cost.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LONGEST_ROUND 65536     /* pairs of replicas between two stages; more are not counted */
+
+struct links {
+	const struct pd_topology *topology;
+	int64_t size[PD_MAX_LEVELS + 1];        /* devices of a component below level k */
+	int components[PD_MAX_LEVELS];          /* of those, as far as ranks are used */
+	double *up[PD_MAX_LEVELS], *down[PD_MAX_LEVELS];        /* ns per minibatch */
+};
+
+static void links_init(struct links *links, const struct pd_topology *topology, int ranks)
+{
+	*links = (struct links){ .topology = topology };
+	links->size[0] = 1;
+	for (int k = 0; k < topology->levels; k++) {
+		links->size[k + 1] = links->size[k] * topology->level[k].count;
+		links->components[k] = (int)((ranks + links->size[k] - 1) / links->size[k]);
+		links->up[k] = pd_calloc((size_t)links->components[k], sizeof(double));
+		links->down[k] = pd_calloc((size_t)links->components[k], sizeof(double));
+	}
+}
+
+static void links_release(struct links *links)
+{
+	for (int k = 0; k < links->topology->levels; k++) {
+		free(links->up[k]);
+		free(links->down[k]);
+	}
+}
+
+static double most_of(const struct links *links)
+{
+	double most = 0;
+
+	for (int k = 0; k < links->topology->levels; k++)
+		for (int c = 0; c < links->components[k]; c++) {
+			most = links->up[k][c] > most ? links->up[k][c] : most;
+			most = links->down[k][c] > most ? links->down[k][c] : most;
+		}
+	return most;
+}
+
+/* Bandwidth of a way whose outermost level is k. */
+static int64_t bandwidth_to(const struct pd_topology *topology, int k)
+{
+	int64_t least = INT64_MAX;
+
+	for (int l = 0; l <= k; l++)
+		if (topology->level[l].bandwidth_bytes_per_s < least)
+			least = topology->level[l].bandwidth_bytes_per_s;
+	return least;
+}
+
+static void carry(struct links *links, int from, int to, const int64_t *way_ns, double share)
+{
+	int outermost = pd_topology_level(links->topology, from, to);
+
+	for (int k = 0; k <= outermost; k++) {
+		links->up[k][from / links->size[k]] += share * (double)way_ns[outermost];
+		links->down[k][to / links->size[k]] += share * (double)way_ns[outermost];
+	}
+}
+
+static int64_t gcd(int64_t a, int64_t b)
+{
+	while (b) {
+		int64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
+/* Activations one way, gradients the other: replicas meet in turn. */
+static void carry_link(struct links *links, const struct pd_plan *plan, const struct pd_link *link)
+{
+	const struct pd_stage *a = &plan->stages[link->from], *b = &plan->stages[link->to];
+	int64_t round = (int64_t)a->replicas / gcd(a->replicas, b->replicas) * b->replicas;
+	int64_t way_ns[PD_MAX_LEVELS] = { 0 };
+
+	if (round > LONGEST_ROUND)
+		return;
+	for (int k = 0; k < links->topology->levels; k++)
+		for (int t = 0; t < link->tensor_count; t++)
+			way_ns[k] += pd_bytes_ns(plan->profile->layers[link->tensors[t]].activation_bytes,
+						 bandwidth_to(links->topology, k));
+	for (int64_t n = 0; n < round; n++) {
+		int from = a->ranks[n % a->replicas], to = b->ranks[n % b->replicas];
+
+		if (from == to)
+			continue;
+		carry(links, from, to, way_ns, 1.0 / (double)round);
+		carry(links, to, from, way_ns, 1.0 / (double)round);
+	}
+}
+
+/*
+ * Pairs of members are told apart by the level at which their ways part: a component's link
+ * carries, for each of its members, the two pieces for each member outside.
+ */
+static void carry_allreduce(struct links *links, const int *ranks, int count, int64_t bytes,
+			    double share)
+{
+	const struct pd_topology *topology = links->topology;
+	int64_t piece = pd_ceil_div(bytes / 4, count) * 4, way_ns[PD_MAX_LEVELS];
+	int *inside[PD_MAX_LEVELS + 1];
+
+	if (count < 2 || bytes == 0)
+		return;
+	if (bytes / 4 % count)          /* the last piece is shorter: never too much */
+		piece = bytes / 4 / count * 4;
+	for (int k = 0; k <= topology->levels; k++) {
+		size_t n = k < topology->levels ? (size_t)links->components[k] : 1;
+
+		inside[k] = pd_calloc(n, sizeof(int));
+		for (int i = 0; i < count; i++)
+			inside[k][ranks[i] / links->size[k]]++;
+		if (k < topology->levels)
+			way_ns[k] = pd_bytes_ns(piece, bandwidth_to(topology, k));
+	}
+	for (int i = 0; i < count; i++) {
+		double time = 0;
+
+		for (int k = topology->levels - 1; k >= 0; k--) {
+			int outside = inside[k + 1][ranks[i] / links->size[k + 1]] -
+				inside[k][ranks[i] / links->size[k]];
+
+			time += 2.0 * outside * (double)way_ns[k];
+			links->up[k][ranks[i] / links->size[k]] += share * time;
+			links->down[k][ranks[i] / links->size[k]] += share * time;
+		}
+	}
+	for (int k = 0; k <= topology->levels; k++)
+		free(inside[k]);
+}
+
+static int outermost_of(const struct pd_topology *topology, const int *ranks, int count)
+{
+	int most = 0;
+
+	for (int i = 1; i < count; i++) {
+		int level = pd_topology_level(topology, ranks[0], ranks[i]);
+
+		most = level > most ? level : most;
+	}
+	return most;
+}
+
+static int64_t capped(double time, int64_t more)
+{
+	return time < (double)PD_COST_MAX ? (int64_t)time + more : PD_COST_MAX;
+}
+
+void pd_links_allreduce(const struct pd_topology *topology, const int *ranks, int count,
+			int64_t bytes, int64_t *alone_p, int64_t *sends_ns)
+{
+	struct links links;
+	int highest = 0;
+
+	*alone_p = 0;
+	memset(sends_ns, 0, (size_t)count * sizeof(*sends_ns));
+	if (count < 2 || bytes == 0)
+		return;
+	for (int i = 0; i < count; i++)
+		highest = ranks[i] > highest ? ranks[i] : highest;
+	links_init(&links, topology, highest + 1);
+	carry_allreduce(&links, ranks, count, bytes, 1);
+	*alone_p = capped(most_of(&links), 2 * topology->level[outermost_of(topology, ranks, count)]
+			  .latency_ns);
+	for (int i = 0; i < count; i++)
+		sends_ns[i] = capped(links.up[0][ranks[i]], 0);
+	links_release(&links);
+}
+
+int64_t pd_stage_parameter_bytes(const struct pd_plan *plan, int stage)
+{
+	const struct pd_stage *at = &plan->stages[stage];
+	const struct pd_model *model = plan->profile->model;
+	int64_t sum = 0;
+
+	for (int l = at->first_layer; l < at->first_layer + at->layer_count; l++)
+		if (!model || model->layers[l].shares < 0)
+			sum += plan->profile->layers[l].parameter_bytes;
+	return sum;
+}
+
+int64_t pd_links_busiest_ns(const struct pd_plan *plan, const struct pd_wiring *wiring)
+{
+	bool groups = plan->microbatches > 1 || plan->weights == PD_WEIGHTS_FLUSH ||
+		      plan->weights == PD_WEIGHTS_2BW || plan->schedule == PD_SCHEDULE_NF1B;
+	struct links links;
+	double most;
+
+	links_init(&links, &plan->topology, plan->rank_count);
+	for (int k = 0; k < wiring->link_count; k++)
+		carry_link(&links, plan, &wiring->links[k]);
+	for (int s = 0; s < plan->stage_count; s++) {
+		const struct pd_stage *stage = &plan->stages[s];
+		int64_t group = groups ? plan->microbatches : stage->replicas;
+
+		carry_allreduce(&links, stage->ranks, stage->replicas,
+				pd_stage_parameter_bytes(plan, s), 1.0 / (double)group);
+	}
+	most = most_of(&links);
+	links_release(&links);
+	return most < (double)PD_COST_MAX ? (int64_t)(most * (1 - 1e-9)) : PD_COST_MAX;
+}
