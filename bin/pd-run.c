@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan -> training: starts one process per rank and watches over them. */
+/* plan or schedule -> training: starts one process per rank and watches over them. */
 #include "base/opt.h"
 #include "checkpoint/checkpoint.h"
 #include "run/supervisor.h"
+#include "schedule/file.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -68,7 +69,7 @@ static const struct pd_opt options[] = {
 
 static const struct pd_command command = {
 	.name = "pd-run",
-	.synopsis = "[OPTION]... [plan.json]",
+	.synopsis = "[OPTION]... [plan.json | schedule.jsonl]",
 	.summary = "Train the network of a plan with pipelined workers, one process each.",
 	.options = options,
 	.max_operands = 1,
@@ -82,8 +83,6 @@ static int check_options(struct pd_error *err)
 		return pd_error_input(err, "no data: give --data=DIR or --synthetic");
 	if (job.epochs >= 0 && job.minibatches >= 0)
 		return pd_error_input(err, "--epochs and --minibatches exclude each other");
-	if (job.epochs < 0 && job.minibatches < 0)
-		job.epochs = 1;
 	if ((resume || job.checkpoint_every) && !job.checkpoint)
 		return pd_error_input(err, "--%s needs --checkpoint=DIR",
 				      resume ? "resume" : "checkpoint-every");
@@ -97,6 +96,39 @@ static int check_options(struct pd_error *err)
 	return 0;
 }
 
+/* A schedule is trained as it is, from its first minibatch to its last. */
+static int check_lists_options(const struct pd_lists *lists, struct pd_error *err)
+{
+	if (job.epochs >= 0 || job.minibatches >= 0)
+		return pd_error_input(err, "%s: a schedule says itself what is trained, %" PRId64
+				      " minibatches, and cannot be cut short or repeated: expected "
+				      "none of --epochs and --minibatches", lists->name,
+				      lists->microbatches);
+	if (resume)
+		return pd_error_input(err, "%s: a schedule begins with the first minibatch: "
+				      "--resume is for plans", lists->name);
+	if (job.checkpoint_every)
+		return pd_error_input(err, "%s: the checkpoint of a schedule is at its end: "
+				      "--checkpoint-every is for plans", lists->name);
+	return 0;
+}
+
+/* The plan, and where it is a schedule's the lists with it. */
+static int read_order(const char *file, struct pd_error *err)
+{
+	if (pd_schedule_or_plan_read(file, &job.lists, &job.plan, err) < 0)
+		return -1;
+	if (job.lists) {
+		if (check_lists_options(job.lists, err) < 0)
+			return -1;
+		job.plan = job.lists->owned;
+		job.minibatches = job.lists->microbatches;
+	} else if (job.epochs < 0 && job.minibatches < 0) {
+		job.epochs = 1;
+	}
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	int first = pd_command_parse(&command, argc, argv), status;
@@ -104,12 +136,14 @@ int main(int argc, char **argv)
 
 	if (check_options(&err) < 0)
 		return pd_command_fail(&err);
-	job.plan = pd_plan_read(pd_operand(argc, argv, first, 0), &err);
-	if (!job.plan)
-		return pd_command_fail(&err);
-	status = pd_job_check(&job, resume, &err);
+	status = read_order(pd_operand(argc, argv, first, 0), &err);
+	if (status == 0)
+		status = pd_job_check(&job, resume, &err);
 	if (status == 0)
 		status = pd_supervise(&job, &how, &err);
-	pd_plan_free(job.plan);
+	if (job.lists)
+		pd_lists_free(job.lists);
+	else
+		pd_plan_free(job.plan);
 	return status < 0 ? pd_command_fail(&err) : pd_command_end(PD_EXIT_YES);
 }

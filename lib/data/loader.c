@@ -40,6 +40,7 @@ struct pd_loader {
 	pthread_cond_t work, idle;
 	bool evaluate, busy, closing;
 	int64_t next, stride, last;     /* the plan, from the first minibatch not yet assigned */
+	const int64_t *listed;          /* if not NULL, those are indices into it */
 	struct slot *free;
 	struct slot **queue;            /* a ring of `ahead`; these count from the plan's start: */
 	int64_t assigned, filled, handed;
@@ -169,8 +170,8 @@ static void assign(struct pd_loader *loader)
 
 		loader->free = slot->next_free;
 		batch->evaluate = loader->evaluate;
-		batch->microbatch = loader->next;
-		batch->first_sample = loader->next * batch_size;
+		batch->microbatch = loader->listed ? loader->listed[loader->next] : loader->next;
+		batch->first_sample = batch->microbatch * batch_size;
 		left = set->samples - batch->first_sample;
 		batch->valid = loader->evaluate && left < batch_size ? left : batch_size;
 		pd_event_arm(&batch->ready);
@@ -180,15 +181,9 @@ static void assign(struct pd_loader *loader)
 	pthread_cond_signal(&loader->work);
 }
 
-void pd_loader_plan(struct pd_loader *loader, bool evaluate, int64_t first, int64_t stride,
-		    int64_t last)
+static void begin_plan(struct pd_loader *loader, bool evaluate, const int64_t *listed,
+		       int64_t first, int64_t stride, int64_t last)
 {
-	const struct pd_dataset *set = dataset(loader, evaluate);
-
-	if (first < 0 || stride < 1 || last < 0 || !set ||
-	    (evaluate && last > pd_loader_tests(set, loader->config.batch_size)))
-		pd_bug("loader: no minibatches %" PRId64 " to %" PRId64 " by %" PRId64
-		       " in the %s set", first, last, stride, evaluate ? "test" : "training");
 	pthread_mutex_lock(&loader->lock);
 	if (loader->out)
 		pd_bug("loader: a new plan while %d minibatches are out", loader->out);
@@ -203,11 +198,29 @@ void pd_loader_plan(struct pd_loader *loader, bool evaluate, int64_t first, int6
 		loader->free = &loader->slots[i];
 	}
 	loader->evaluate = evaluate;
+	loader->listed = listed;
 	loader->next = first;
 	loader->stride = stride;
 	loader->last = last;
 	assign(loader);
 	pthread_mutex_unlock(&loader->lock);
+}
+
+void pd_loader_plan(struct pd_loader *loader, bool evaluate, int64_t first, int64_t stride,
+		    int64_t last)
+{
+	const struct pd_dataset *set = dataset(loader, evaluate);
+
+	if (first < 0 || stride < 1 || last < 0 || !set ||
+	    (evaluate && last > pd_loader_tests(set, loader->config.batch_size)))
+		pd_bug("loader: no minibatches %" PRId64 " to %" PRId64 " by %" PRId64
+		       " in the %s set", first, last, stride, evaluate ? "test" : "training");
+	begin_plan(loader, evaluate, NULL, first, stride, last);
+}
+
+void pd_loader_plan_listed(struct pd_loader *loader, const int64_t *listed, int64_t count)
+{
+	begin_plan(loader, false, listed, 0, 1, count);
 }
 
 struct pd_batch *pd_loader_next(struct pd_loader *loader)

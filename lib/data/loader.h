@@ -57,6 +57,8 @@ void pd_loader_close(struct pd_loader *loader);
  */
 void pd_loader_plan(struct pd_loader *loader, bool evaluate, int64_t first, int64_t stride,
 		    int64_t last);
+/* The same for training minibatches in any order: listed, borrowed until the next plan. */
+void pd_loader_plan_listed(struct pd_loader *loader, const int64_t *listed, int64_t count);
 /* The next one in that order, ready or being prepared; NULL when `ahead` are out.  To ask
  * for more than were planned is a bug. */
 struct pd_batch *pd_loader_next(struct pd_loader *loader);

@@ -1,4 +1,3 @@
 lib_libpd_a_SOURCES += lib/replay/replay.h lib/replay/replay.c \
 	lib/replay/whatif.h lib/replay/whatif.c \
-	lib/replay/subject.h lib/replay/subject.c \
-	lib/replay/room.h lib/replay/room.c
+	lib/replay/subject.h lib/replay/subject.c

@@ -4,7 +4,6 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "device/sim/sim.h"
-#include "replay/room.h"
 #include "schedule/schedule.h"
 #include "transport/sim/sim.h"
 #include "worker/worker.h"
@@ -20,6 +19,7 @@ struct replay {
 	struct pd_sim_fabric *fabric;
 	struct pd_worker **workers;     /* per rank */
 	struct pd_list_cursor *cursors; /* per rank, or NULL */
+	struct pd_room *rooms;          /* per rank and chunk, or NULL */
 	bool *done;
 	int live;                       /* workers that are not done */
 };
@@ -28,6 +28,10 @@ static void replay_free(struct replay *replay)
 {
 	for (int r = 0; replay->workers && r < replay->plan->rank_count; r++)
 		pd_worker_free(replay->workers[r]);
+	if (replay->rooms)
+		pd_rooms_release(replay->rooms,
+				 replay->plan->rank_count * replay->schedule->chunks);
+	free(replay->rooms);
 	free(replay->workers);
 	free(replay->cursors);
 	free(replay->done);
@@ -41,6 +45,18 @@ static bool next_listed(void *context, struct pd_op *op_p)
 	return pd_list_next(context, op_p);
 }
 
+/* As much room as the lists need. */
+static void follow_lists(struct replay *replay, const struct pd_lists *lists)
+{
+	size_t ranks = (size_t)replay->plan->rank_count;
+	int chunks = replay->schedule->chunks;
+
+	replay->cursors = pd_calloc(ranks, sizeof(*replay->cursors));
+	replay->rooms = pd_calloc(ranks * (size_t)chunks, sizeof(*replay->rooms));
+	for (int r = 0; r < replay->plan->rank_count; r++)
+		pd_room_of_list(replay->schedule, lists, r, false, &replay->rooms[r * chunks]);
+}
+
 static int replay_new(struct replay *replay, const struct pd_plan *plan,
 		      const struct pd_replay_options *options, struct pd_error *err)
 {
@@ -48,11 +64,8 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 	replay->schedule = pd_schedule_new(plan, err);
 	if (!replay->schedule)
 		return -1;
-	if (options->lists) {
-		replay->cursors = pd_calloc((size_t)plan->rank_count, sizeof(*replay->cursors));
-		if (pd_replay_make_room(replay->schedule, options->lists, err) < 0)
-			return -1;
-	}
+	if (options->lists)
+		follow_lists(replay, options->lists);
 	replay->sim = pd_sim_new(plan, replay->schedule->wiring);
 	replay->fabric = pd_sim_fabric_new(replay->sim, &plan->topology);
 	replay->workers = pd_calloc((size_t)plan->rank_count, sizeof(struct pd_worker *));
@@ -68,6 +81,7 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 			.optimizer = { .momentum = 1 },       /* its buffer counts as memory */
 			.next = options->lists ? next_listed : NULL,
 			.next_context = options->lists ? &replay->cursors[r] : NULL,
+			.rooms = options->lists ? &replay->rooms[r * chunks] : NULL,
 			.retired = options->retired, .context = options->context,
 		};
 

@@ -5,6 +5,8 @@
 #include "base/mem.h"
 #include "checkpoint/checkpoint.h"
 #include "data/loader.h"
+#include "schedule/check.h"
+#include "schedule/file.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -41,9 +43,18 @@ static int optimizer_parse(json_t *value, struct pd_optimizer *o)
 	return 0;
 }
 
-json_t *pd_job_json(const struct pd_job *job)
+static void add_list(json_t *value, const struct pd_lists *lists, int rank)
 {
-	return json_pack("{s:s, s:o, s:s, s:s*, s:s*, s:s*, s:I, s:I, s:I, s:I, s:I,"
+	char *text = pd_lists_text(lists, rank);
+
+	json_object_set_new(value, "schedule", json_string(text));
+	json_object_set_new(value, "schedule_minibatches", json_integer(lists->minibatches));
+	free(text);
+}
+
+json_t *pd_job_json(const struct pd_job *job, int rank)
+{
+	json_t *value = json_pack("{s:s, s:o, s:s, s:s*, s:s*, s:s*, s:I, s:I, s:I, s:I, s:I,"
 			 " s:o, s:b, s:I}",
 			 "event", "job", "plan", pd_plan_json(job->plan), "device", job->device,
 			 "data", job->data, "checkpoint", job->checkpoint, "trace", job->trace,
@@ -54,6 +65,23 @@ json_t *pd_job_json(const struct pd_job *job)
 			 "optimizer", optimizer_json(&job->optimizer),
 			 "evaluate", (int)job->evaluate,
 			 "resume_step", (json_int_t)job->resume_step);
+
+	if (job->lists)
+		add_list(value, job->lists, rank);
+	return value;
+}
+
+/* This rank's list, where the job has one. */
+static int parse_list(struct pd_job *job, json_t *value, struct pd_error *err)
+{
+	const char *text = json_string_value(json_object_get(value, "schedule"));
+	json_t *minibatches = json_object_get(value, "schedule_minibatches");
+
+	if (!text)
+		return 0;
+	job->lists = pd_lists_new("schedule", job->plan, NULL, json_integer_value(minibatches),
+				  err);
+	return job->lists ? pd_lists_read_text(job->lists, text, err) : -1;
 }
 
 struct pd_job *pd_job_parse(json_t *value, struct pd_error *err)
@@ -84,7 +112,7 @@ struct pd_job *pd_job_parse(json_t *value, struct pd_error *err)
 	job->evaluate = evaluate;
 	job->resume_step = resume;
 	job->plan = pd_plan_parse_at(&plan, err);
-	if (!job->plan) {
+	if (!job->plan || parse_list(job, value, err) < 0) {
 		pd_job_free(job);
 		return NULL;
 	}
@@ -95,6 +123,7 @@ void pd_job_free(struct pd_job *job)
 {
 	if (!job)
 		return;
+	pd_lists_free(job->lists);
 	pd_plan_free(job->plan);
 	json_decref(job->json);
 	free(job);
@@ -130,6 +159,7 @@ int pd_job_data(struct pd_job *job, struct pd_dataset *train_p, struct pd_datase
 				      total);
 	job->total_minibatches = total;
 	job->optimizer.epoch = job->epoch_minibatches;
+	job->optimizer.one_phase = job->lists != NULL;
 	job->optimizer.total = total;
 	return 0;
 }
@@ -181,11 +211,41 @@ static int check_resume(struct pd_job *job, struct pd_error *err)
 	return status;
 }
 
+/* What the checker allows and no worker does. */
+static int check_executable(const struct pd_lists *lists, const struct pd_schedule *schedule,
+			    struct pd_error *err)
+{
+	for (int r = 0; r < lists->rank_count; r++)
+		for (size_t n = 0; n < lists->ranks[r].count; n++) {
+			const struct pd_op *op = &lists->ranks[r].ops[n];
+			int64_t line = lists->ranks[r].notes ? lists->ranks[r].notes[n].line : 0;
+
+			if (op->kind == PD_OP_backward_input && !schedule->splits)
+				return pd_error_input(err, "%s:%" PRId64 ": rank %d: a backward in two "
+						      "parts: schedule \"%s\" keeps no room for it; "
+						      "expected a plan of schedule \"zb-h1\"",
+						      lists->name, line, r, pd_schedule_kind_name[
+						      lists->plan->schedule]);
+		}
+	return 0;
+}
+
+static int check_order(const struct pd_job *job, struct pd_error *err)
+{
+	struct pd_schedule *schedule = pd_schedule_new(job->plan, err);
+	int status = -1;
+
+	if (schedule && (!job->lists || (pd_check(job->lists, err) == 0 &&
+					 check_executable(job->lists, schedule, err) == 0)))
+		status = 0;
+	pd_schedule_free(schedule);
+	return status;
+}
+
 int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 {
 	const struct pd_profile *profile = job->plan->profile;
 	struct pd_dataset train, test;
-	struct pd_schedule *schedule;
 	int status;
 
 	if (!profile->model)
@@ -194,10 +254,8 @@ int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 	if (strcmp(profile->dtype, "f32") != 0)
 		return pd_error_input(err, "plan: dtype: expected \"f32\", found \"%s\"",
 				      profile->dtype);
-	schedule = pd_schedule_new(job->plan, err);
-	if (!schedule)
+	if (check_order(job, err) < 0)
 		return -1;
-	pd_schedule_free(schedule);
 	status = pd_job_data(job, &train, &test, err);
 	pd_dataset_release(&train);
 	pd_dataset_release(&test);
@@ -217,7 +275,7 @@ static int64_t epoch_end(const struct pd_job *job, int64_t b)
 {
 	int64_t end = (b / job->epoch_minibatches + 1) * job->epoch_minibatches;
 
-	return end < job->total_minibatches ? end : job->total_minibatches;
+	return !job->lists && end < job->total_minibatches ? end : job->total_minibatches;
 }
 
 bool pd_job_next(const struct pd_job *job, const struct pd_schedule *schedule,

@@ -8,7 +8,7 @@
 
 #include "data/dataset.h"
 #include "plan/plan.h"
-#include "schedule/schedule.h"
+#include "schedule/list.h"
 #include "worker/worker.h"
 
 #include <jansson.h>
@@ -16,7 +16,12 @@
 #include <stdint.h>
 
 struct pd_job {
-	struct pd_plan *plan;           /* owned */
+	struct pd_plan *plan;           /* owned, by the lists where they own one */
+	/*
+	 * A schedule that says itself what is done, or NULL; owned.  All of it is one phase,
+	 * whatever epochs it goes through.  A rank has its own list, and the others are empty.
+	 */
+	struct pd_lists *lists;
 	const char *device;             /* "auto", "cpu" */
 	const char *data;               /* directory, or NULL: synthetic */
 	const char *checkpoint;         /* directory, or NULL */
@@ -34,9 +39,10 @@ struct pd_job {
 	json_t *json;                   /* of a job received; owned: the strings live there */
 };
 
-/* Between supervisor and rank. */
-json_t *pd_job_json(const struct pd_job *job);
+/* From the supervisor to a rank. */
+json_t *pd_job_json(const struct pd_job *job, int rank);
 struct pd_job *pd_job_parse(json_t *value, struct pd_error *err);
+/* Of one received. */
 void pd_job_free(struct pd_job *job);
 
 /*
@@ -47,8 +53,9 @@ int pd_job_data(struct pd_job *job, struct pd_dataset *train_p, struct pd_datase
 		struct pd_error *err);
 
 /*
- * Before anything is started: can this plan be run on this data; where does a resumed run
- * go on?  Sets resume_step and the counts of minibatches.
+ * Before anything is started: can this plan be run on this data; is the schedule right
+ * (PD_EXIT_NO); where does a resumed run go on?  Sets resume_step and the counts of
+ * minibatches.
  */
 int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err);
 

@@ -52,6 +52,8 @@ struct rank {
 	struct pd_device *device;
 	struct pd_transport *transport;
 	struct pd_worker *worker;
+	struct pd_list_cursor cursor;   /* of the job's list, where it has one */
+	struct pd_room *rooms;          /* that it needs, per part; or NULL */
 	int64_t floor;                  /* of the first phase */
 	int64_t asked;                  /* the last checkpoint step asked of the worker */
 	int64_t alive_ns;
@@ -210,6 +212,23 @@ static int restore_weights(struct rank *rank, struct pd_error *err)
 	return status;
 }
 
+static bool next_listed(void *context, struct pd_op *op_p)
+{
+	return pd_list_next(context, op_p);
+}
+
+static void follow_list(struct rank *rank, struct pd_worker_config *config)
+{
+	if (!rank->job->lists)
+		return;
+	rank->rooms = pd_calloc((size_t)rank->part_count, sizeof(*rank->rooms));
+	pd_room_of_list(rank->schedule, rank->job->lists, rank->number,
+			rank->job->test_minibatches > 0, rank->rooms);
+	config->rooms = rank->rooms;
+	config->next = next_listed;
+	config->next_context = &rank->cursor;
+}
+
 static int open_worker(struct rank *rank, struct pd_error *err)
 {
 	const struct pd_job *job = rank->job;
@@ -225,6 +244,7 @@ static int open_worker(struct rank *rank, struct pd_error *err)
 
 	for (int i = 0; i < rank->part_count; i++)
 		stages[i] = (struct pd_worker_stage){ rank->parts[i].net, rank->parts[i].loader };
+	follow_list(rank, &config);
 	rank->worker = pd_worker_new(&config, err);
 	free(stages);
 	if (!rank->worker)
@@ -645,10 +665,14 @@ static bool next_phase(struct rank *rank)
 		floor = rank->floor;
 	if (rank->phase.evaluate)
 		pd_weights_newest(pd_worker_weights(rank->worker, 0), &floor);
+	if (rank->job->lists && !rank->phase.evaluate)
+		pd_list_begin(&rank->cursor, &rank->job->lists->ranks[rank->number],
+			      &rank->phase);
 	pd_worker_begin(rank->worker, &rank->phase, floor);
 	rank->in_phase = true;
 	/* who goes on inside an epoch needs the older versions too */
-	if (!rank->phase.evaluate && rank->phase.last % rank->job->epoch_minibatches != 0)
+	if (!rank->phase.evaluate && !rank->job->lists &&
+	    rank->phase.last % rank->job->epoch_minibatches != 0)
 		ask_checkpoint(rank, rank->phase.last);
 	return true;
 }
@@ -717,6 +741,9 @@ static void tear_down(struct rank *rank)
 			rank->device->ops->net_close(rank->parts[i].net);
 	}
 	free(rank->parts);
+	if (rank->rooms)
+		pd_rooms_release(rank->rooms, rank->part_count);
+	free(rank->rooms);
 	if (rank->transport)
 		rank->transport->ops->close(rank->transport);
 	if (rank->device)

@@ -120,6 +120,22 @@ void pd_report_checkpoint(struct pd_report *report, const char *directory, int64
 		       "directory", directory));
 }
 
+static bool predict_memory(const struct pd_report *report, const struct pd_schedule *schedule,
+			   int rank, struct pd_memory *out_p)
+{
+	const struct pd_job *job = report->job;
+	int moments = pd_optimizer_moments(&job->optimizer);
+	struct pd_room rooms[schedule->chunks];
+	bool exact;
+
+	if (!job->lists)
+		return pd_schedule_memory(schedule, rank, moments, out_p);
+	pd_room_of_list(schedule, job->lists, rank, job->test_minibatches > 0, rooms);
+	exact = pd_schedule_memory_in(schedule, rank, rooms, moments, out_p);
+	pd_rooms_release(rooms, schedule->chunks);
+	return exact;
+}
+
 /*
  * What differs is named, rank after rank: a difference is an error, of the rule or of a
  * profile made for another device or number of threads.
@@ -129,14 +145,13 @@ static void report_memory(const struct pd_report *report, const struct pd_schedu
 {
 	json_t *measured = json_array(), *predicted = json_array();
 	char *verdict = pd_strdup("as predicted");
-	int moments = pd_optimizer_moments(&report->job->optimizer);
 	bool exact = true, begun = true, differs = false;
 
 	for (int r = 0; r < schedule->plan->rank_count; r++) {
 		struct pd_memory memory;
 		int64_t more;
 
-		exact &= pd_schedule_memory(schedule, r, moments, &memory);
+		exact &= predict_memory(report, schedule, r, &memory);
 		begun &= memory_bytes[r] > 0;
 		json_array_append_new(measured, json_integer(memory_bytes[r]));
 		json_array_append_new(predicted, json_integer(memory.total_bytes));

@@ -475,6 +475,9 @@ static int on_signal(struct supervisor *s, struct pd_error *err)
 		if (info.ssi_signo == SIGCHLD)
 			continue;       /* the socket tells who */
 		s->stop_asked = true;
+		if (s->job->lists)
+			return pd_error_failed(err, "interrupted: a schedule cannot be cut short; "
+					       "stopped at once");
 		if (++s->signals > 1)
 			return pd_error_failed(err, "interrupted twice: stopped at once");
 		ask_stop(s);
@@ -600,7 +603,7 @@ static int start_all(struct supervisor *s, struct pd_error *err)
 			return -1;
 		w->heard_ns = pd_now_ns();
 		w->phase = -1;
-		job = pd_job_json(s->job);
+		job = pd_job_json(s->job, r);
 		if (s->job->threads == 0) {
 			int64_t share = pd_process_share(r, s->count);
 			int64_t profiled = s->job->plan->profile->device_threads;

@@ -72,7 +72,7 @@ static bool check_numbers(struct pd_fault *fault, int rank)
 
 /* A rank's way through its operations that meet another rank. */
 struct meetings {
-	struct pd_source source;
+	struct pd_op_source source;
 	struct pd_op now, last;
 	size_t now_n, last_n, taken;    /* where they stand in the list; SIZE_MAX: nowhere */
 };
@@ -90,7 +90,7 @@ static bool next_meeting(struct meetings *m)
 	m->last = m->now;
 	m->last_n = m->now_n;
 	m->now_n = SIZE_MAX;
-	while (pd_source_next(&m->source, &m->now))
+	while (pd_op_source_next(&m->source, &m->now))
 		if (m->taken++, meets(&m->now)) {
 			m->now_n = m->taken - 1;
 			return true;
@@ -206,7 +206,7 @@ static void check_meetings(struct pd_fault *fault, const struct pd_schedule *sch
 
 	for (int r = 0; r < n; r++) {
 		merge.ranks[r].now_n = SIZE_MAX;
-		pd_source_begin(&merge.ranks[r].source, schedule, fault->lists, r);
+		pd_op_source_begin(&merge.ranks[r].source, schedule, fault->lists, r);
 		if (next_meeting(&merge.ranks[r]))
 			merge.heap[merge.count++] = r;
 	}
@@ -222,7 +222,7 @@ static void check_meetings(struct pd_fault *fault, const struct pd_schedule *sch
 			sift_down(&merge, 0);
 	}
 	for (int r = 0; r < n; r++)
-		pd_source_end(&merge.ranks[r].source);
+		pd_op_source_end(&merge.ranks[r].source);
 	free(merge.ranks);
 	free(merge.heap);
 }
@@ -240,13 +240,13 @@ static int check_plan(const struct pd_plan *plan, struct pd_error *err)
 /* The lists of a schedule are made for one rank at a time, and forgotten. */
 static void make_rank(struct pd_lists *lists, const struct pd_schedule *schedule, int rank)
 {
-	struct pd_source source;
+	struct pd_op_source source;
 	struct pd_op op;
 
-	pd_source_begin(&source, schedule, lists, rank);
-	while (pd_source_next(&source, &op))
+	pd_op_source_begin(&source, schedule, lists, rank);
+	while (pd_op_source_next(&source, &op))
 		pd_lists_add(lists, &op, NULL);
-	pd_source_end(&source);
+	pd_op_source_end(&source);
 }
 
 static void forget_rank(struct pd_lists *lists, int rank)

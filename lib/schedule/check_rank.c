@@ -275,8 +275,7 @@ static bool check_compute(struct walk *w, struct part *part, const struct pd_op 
 	case PD_OP_backward_weight:
 		if (!*did(part, PD_OP_backward_input, i))
 			return WRONG(w, "its backward_input does not stand before it");
-		return (op->version < 0 || check_same_version(w, part, op, i)) &&
-		       check_gradient(w, part, op);
+		return check_same_version(w, part, op, i) && check_gradient(w, part, op);
 	default:
 		return true;
 	}

@@ -219,16 +219,16 @@ static void write_rank(FILE *out, const struct pd_lists *lists, const struct pd_
 {
 	const struct pd_note *note = lists->ranks[rank].notes;
 	struct pd_account account;
-	struct pd_source source;
+	struct pd_op_source source;
 	struct pd_op op;
 
 	pd_account_init(&account, prices, lists->microbatches);
-	pd_source_begin(&source, schedule, lists, rank);
-	while (pd_source_next(&source, &op))
+	pd_op_source_begin(&source, schedule, lists, rank);
+	while (pd_op_source_next(&source, &op))
 		pd_account_expect(&account, &op);
-	pd_source_end(&source);
-	pd_source_begin(&source, schedule, lists, rank);
-	while (pd_source_next(&source, &op) && !ferror(out)) {
+	pd_op_source_end(&source);
+	pd_op_source_begin(&source, schedule, lists, rank);
+	while (pd_op_source_next(&source, &op) && !ferror(out)) {
 		int64_t duration_ns = note && note->duration_ns >= 0
 			? note->duration_ns : pd_price_duration_ns(prices, &op);
 
@@ -237,7 +237,7 @@ static void write_rank(FILE *out, const struct pd_lists *lists, const struct pd_
 			duration_ns, pd_account_enter(&account, &op));
 		note += note != NULL;
 	}
-	pd_source_end(&source);
+	pd_op_source_end(&source);
 	pd_account_release(&account);
 }
 
@@ -271,4 +271,35 @@ int pd_schedule_write(FILE *out, const struct pd_schedule *schedule, int64_t min
 int pd_lists_write(FILE *out, const struct pd_lists *lists, struct pd_error *err)
 {
 	return write_all(out, lists, NULL, err);
+}
+
+char *pd_lists_text(const struct pd_lists *lists, int rank)
+{
+	const struct pd_list *list = &lists->ranks[rank];
+	char *text = NULL;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+
+	for (size_t n = 0; n < list->count && out; n++) {
+		write_op(out, lists, &list->ops[n]);
+		fputs("}\n", out);
+	}
+	if (!out || fclose(out) != 0)
+		pd_bug("schedule: no memory for a rank's list");
+	return text;
+}
+
+int pd_lists_read_text(struct pd_lists *lists, const char *text, struct pd_error *err)
+{
+	size_t size = strlen(text);
+	struct reader reader = { .document = lists->name, .lists = lists, .line = 1 };
+	int result;
+
+	/* an empty one cannot be opened as a stream */
+	reader.in = fmemopen((void *)(uintptr_t)(size ? text : "\n"), size ? size : 1, "r");
+	if (!reader.in)
+		return pd_error_failed(err, "%s: cannot be read: %s", lists->name, strerror(errno));
+	result = read_lines(&reader, err);
+	fclose(reader.in);
+	return result;
 }

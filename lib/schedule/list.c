@@ -180,7 +180,7 @@ int64_t pd_list_highest(const struct pd_list_cursor *cursor)
 	return cursor->highest;
 }
 
-void pd_source_begin(struct pd_source *source, const struct pd_schedule *schedule,
+void pd_op_source_begin(struct pd_op_source *source, const struct pd_schedule *schedule,
 		     const struct pd_lists *lists, int rank)
 {
 	struct pd_phase phase = { .last = lists->microbatches };
@@ -192,13 +192,13 @@ void pd_source_begin(struct pd_source *source, const struct pd_schedule *schedul
 		pd_list_begin(&source->list, &lists->ranks[rank], &phase);
 }
 
-bool pd_source_next(struct pd_source *source, struct pd_op *op_p)
+bool pd_op_source_next(struct pd_op_source *source, struct pd_op *op_p)
 {
 	return source->generated ? pd_cursor_next(&source->cursor, op_p)
 				 : pd_list_next(&source->list, op_p);
 }
 
-void pd_source_end(struct pd_source *source)
+void pd_op_source_end(struct pd_op_source *source)
 {
 	if (source->generated)
 		pd_cursor_release(&source->cursor);

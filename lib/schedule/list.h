@@ -81,7 +81,7 @@ bool pd_list_next(struct pd_list_cursor *cursor, struct pd_op *op_p);
 int64_t pd_list_highest(const struct pd_list_cursor *cursor);
 
 /* A rank's operations from wherever they come: the generator, or a list. */
-struct pd_source {
+struct pd_op_source {
 	bool generated;
 	struct pd_cursor cursor;
 	struct pd_list_cursor list;
@@ -91,10 +91,10 @@ struct pd_source {
  * From schedule, or from the lists where it is NULL; microbatches from 0.  The source must not
  * be moved in memory.
  */
-void pd_source_begin(struct pd_source *source, const struct pd_schedule *schedule,
+void pd_op_source_begin(struct pd_op_source *source, const struct pd_schedule *schedule,
 		     const struct pd_lists *lists, int rank);
-bool pd_source_next(struct pd_source *source, struct pd_op *op_p);
-void pd_source_end(struct pd_source *source);
+bool pd_op_source_next(struct pd_op_source *source, struct pd_op *op_p);
+void pd_op_source_end(struct pd_op_source *source);
 
 /* Does it go to or come from one other rank? */
 static inline bool pd_op_transfers(enum pd_op_kind kind)

@@ -1,5 +1,6 @@
 lib_libpd_a_SOURCES += lib/schedule/ideal.c lib/schedule/ideal.h \
 	lib/schedule/memory.c lib/schedule/memory.h \
+	lib/schedule/room.c lib/schedule/room.h \
 	lib/schedule/schedule.c lib/schedule/schedule.h lib/schedule/op_kind.def
 lib_libpd_a_SOURCES += lib/schedule/list.c lib/schedule/list.h lib/schedule/price.c \
 	lib/schedule/price.h lib/schedule/file.c lib/schedule/file.h lib/schedule/check.c \

@@ -4,36 +4,32 @@
 
 #include "base/mem.h"
 
-static void add_stage(const struct pd_schedule *schedule, int s, int moments,
-		      const struct pd_stage_memory *stage, struct pd_memory *memory)
+static void add_stage(const struct pd_schedule *schedule, int s, const struct pd_room *room,
+		      int moments, const struct pd_stage_memory *stage, struct pd_memory *memory)
 {
-	int64_t slots = pd_schedule_slots(schedule, s, false);
-	int64_t inboxes = pd_schedule_inboxes(schedule, s, false);
-	int64_t versions = pd_schedule_versions(schedule, s);
 	bool accumulates = schedule->group[s] > schedule->plan->stages[s].replicas;
 	int64_t weights = stage->weights_bytes;
 
 	/* a stage without parameters still counts its versions */
 	memory->weights_bytes = pd_plus(memory->weights_bytes,
-				     pd_times(versions, weights ? weights : PD_ALIGN));
+				     pd_times(room->versions, weights ? weights : PD_ALIGN));
 	memory->gradient_bytes = pd_plus(memory->gradient_bytes, pd_times(accumulates ? 2 : 1, weights));
 	memory->optimizer_bytes = pd_plus(memory->optimizer_bytes, pd_times(moments, weights));
 	memory->state_bytes = pd_plus(memory->state_bytes, stage->state_bytes);
 	memory->stash_bytes = pd_plus(memory->stash_bytes,
-				   pd_plus(pd_times(slots, stage->slot_bytes),
-					pd_times(inboxes, stage->inbox_bytes)));
+				   pd_plus(pd_times(room->slots, stage->slot_bytes),
+					pd_times(room->inboxes, stage->inbox_bytes)));
 	memory->transfer_bytes = pd_plus(memory->transfer_bytes,
-				      pd_plus(pd_plus(pd_times(2, stage->gradient_in_bytes),
-						pd_times(pd_schedule_leaving(schedule, s),
-						      stage->gradient_out_bytes)),
+				      pd_plus(pd_plus(pd_times(room->arriving, stage->gradient_in_bytes),
+						pd_times(room->leaving, stage->gradient_out_bytes)),
 					   stage->staging_bytes));
 	/* its stages compute one after the other */
 	if (stage->scratch_bytes > memory->scratch_bytes)
 		memory->scratch_bytes = stage->scratch_bytes;
 }
 
-bool pd_schedule_memory(const struct pd_schedule *schedule, int rank, int moments,
-			struct pd_memory *out_p)
+bool pd_schedule_memory_in(const struct pd_schedule *schedule, int rank,
+			   const struct pd_room *rooms, int moments, struct pd_memory *out_p)
 {
 	struct pd_memory memory = { .total_bytes = 0 };
 	int stages[schedule->chunks];
@@ -44,7 +40,7 @@ bool pd_schedule_memory(const struct pd_schedule *schedule, int rank, int moment
 		struct pd_stage_memory stage;
 
 		pd_memory_of_stage(schedule->plan, schedule->wiring, stages[i], &stage);
-		add_stage(schedule, stages[i], moments, &stage, &memory);
+		add_stage(schedule, stages[i], &rooms[i], moments, &stage, &memory);
 		exact &= stage.exact;
 	}
 	memory.total_bytes = pd_plus(pd_plus(pd_plus(memory.weights_bytes, memory.gradient_bytes),
@@ -53,4 +49,16 @@ bool pd_schedule_memory(const struct pd_schedule *schedule, int rank, int moment
 				       memory.scratch_bytes));
 	*out_p = memory;
 	return exact;
+}
+
+bool pd_schedule_memory(const struct pd_schedule *schedule, int rank, int moments,
+			struct pd_memory *out_p)
+{
+	struct pd_room rooms[schedule->chunks];
+	int stages[schedule->chunks];
+
+	pd_schedule_stages(schedule, rank, stages);
+	for (int i = 0; i < schedule->chunks; i++)
+		pd_room_of_stage(schedule, stages[i], &rooms[i]);
+	return pd_schedule_memory_in(schedule, rank, rooms, moments, out_p);
 }

@@ -4,7 +4,7 @@
 #define PD_SCHEDULE_MEMORY_H
 
 #include "plan/memory.h"
-#include "schedule/schedule.h"
+#include "schedule/room.h"
 
 /*
  * Of a rank, all its stages together.  moments: arenas that the optimizer keeps: 1 is
@@ -14,5 +14,8 @@
  */
 bool pd_schedule_memory(const struct pd_schedule *schedule, int rank, int moments,
 			struct pd_memory *out_p);
+/* The same of a rank that follows a list: rooms as pd_room_of_list gives them. */
+bool pd_schedule_memory_in(const struct pd_schedule *schedule, int rank,
+			   const struct pd_room *rooms, int moments, struct pd_memory *out_p);
 
 #endif

@@ -25,9 +25,16 @@ struct flight {
 	struct mark *sent;              /* per link out */
 	struct mark loaded, forward;
 	struct mark backward, weight;   /* weight: of its own where backward comes in two parts */
+	struct mark *ended;             /* that of the last to use the inbox, or NULL */
 	struct pd_loss loss;
 	struct pd_batch *batch;
 	int64_t valid;                  /* samples that count */
+};
+
+/* What a minibatch keeps from forward to backward. */
+struct slot {
+	char *memory;
+	struct flight *flight;          /* of the one that had it last, or NULL */
 };
 
 /* One of the buffers on the way of gradients, in or out. */
@@ -35,8 +42,6 @@ struct passage {
 	char *memory;
 	struct mark *transfers;         /* per link */
 };
-
-#define PASSAGES_IN 2
 
 /* An operation issued. */
 struct entry {
@@ -65,11 +70,12 @@ struct chunk {
 	void *state, *velocity, *second;        /* the moments: NULL where there are none */
 	void *gradients;                /* of the group so far, or of one microbatch */
 	void *fresh;                    /* of one microbatch, where a replica has several in a group */
-	int slot_count, flight_count;
-	char **slots;                   /* what a minibatch keeps from forward to backward */
+	struct pd_room room;            /* how many there are of these, and who has which */
+	struct slot *slots;
 	struct flight *flights;
-	int out_count;
-	struct passage in[PASSAGES_IN], *out;           /* gradients arriving, leaving */
+	struct passage *in, *out;       /* gradients arriving, leaving */
+	/* how many are taken in turn in this phase; 0: each minibatch has its place */
+	int slot_turn, flight_turn;
 	int port_in_count, port_out_count;
 	struct port *ports_in, *ports_out;
 	struct mark summed, allreduce, step;

@@ -59,41 +59,45 @@ static int64_t local_number(const struct pd_worker *w, const struct chunk *c,
 
 static struct flight *flight_of(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
-	int flights = pd_schedule_inboxes(w->config.schedule, c->index, op->evaluate);
+	int64_t i = local_number(w, c, op);
 
-	return &c->flights[local_number(w, c, op) % flights];
+	return &c->flights[c->flight_turn ? i % c->flight_turn : c->room.buffers[i].inbox];
 }
 
-static char *slot_of(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
+static struct slot *slot_of(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
-	int slots = pd_schedule_slots(w->config.schedule, c->index, op->evaluate);
+	int64_t i = local_number(w, c, op);
 
-	return c->slots[local_number(w, c, op) % slots];
+	return &c->slots[c->slot_turn ? i % c->slot_turn : c->room.buffers[i].slot];
 }
 
-/* Has what the minibatch before in this one's slot made there left? */
-static bool slot_left(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
+/*
+ * Has what the minibatch before in a slot made there left?  Its flight may have another one
+ * by now: then its sends have retired, and to wait for those of the other does no harm.
+ */
+static bool slot_left(const struct pd_worker *w, const struct chunk *c, const struct slot *slot)
 {
-	int slots = pd_schedule_slots(w->config.schedule, c->index, op->evaluate);
-	struct pd_op before = *op;
-
-	before.microbatch -= (int64_t)slots * c->stage->replicas;
-	if (before.microbatch < w->phase.first)
-		return true;
-	for (int i = 0; i < c->port_out_count; i++)
-		if (!may_arm(w, &flight_of(w, c, &before)->sent[i]))
+	for (int i = 0; i < c->port_out_count && slot->flight; i++)
+		if (!may_arm(w, &slot->flight->sent[i]))
 			return false;
 	return true;
 }
 
 static struct passage *passage_in(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
-	return &c->in[local_number(w, c, op) % PASSAGES_IN];
+	int64_t i = local_number(w, c, op);
+	int64_t k = c->flight_turn ? i % c->room.arriving : c->room.buffers[i].arriving;
+
+	/* nothing arrives for the last stage */
+	return &c->in[k < 0 ? 0 : k];
 }
 
 static struct passage *passage_out(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
-	return &c->out[local_number(w, c, op) % c->out_count];
+	int64_t i = local_number(w, c, op);
+	int64_t k = c->flight_turn ? i % c->room.leaving : c->room.buffers[i].leaving;
+
+	return &c->out[k < 0 ? 0 : k];
 }
 
 static int port_of(const struct port *ports, int count, const struct pd_wiring *wiring, int link)
@@ -168,7 +172,7 @@ static void fill_pass(struct pd_worker *w, struct chunk *c, const struct pd_op *
 {
 	*pass = (struct pd_pass){
 		.weights = weights, .state = c->state, .gradients = c->gradients,
-		.inbox = flight->inbox, .slot = slot_of(w, c, op), .scratch = w->scratch,
+		.inbox = flight->inbox, .slot = slot_of(w, c, op)->memory, .scratch = w->scratch,
 		.first_sample = op->microbatch * w->config.batch_size,
 		.valid = c->loader ? flight->valid : w->config.batch_size,
 		.evaluate = op->evaluate, .loss = &flight->loss,
@@ -184,12 +188,13 @@ static int issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_o
 {
 	const struct pd_stage *stage = c->stage;
 	struct flight *flight = flight_of(w, c, op);
+	struct slot *slot = slot_of(w, c, op);
 	struct pd_pass pass;
 	const void *weights;
 
 	if (!may_arm(w, &flight->forward))
 		return 0;
-	if (!slot_left(w, c, op))
+	if (!slot_left(w, c, slot))
 		return 0;
 	for (int i = 0; i < c->port_in_count; i++)
 		if (after(w, w->compute, &flight->received[i]) < 0)
@@ -199,6 +204,9 @@ static int issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_o
 					    : pd_weights_read(&c->weights, op->version);
 	fill_pass(w, c, op, flight, weights, &pass);
 	flight->loss = (struct pd_loss){ 0 };
+	slot->flight = flight;
+	if (op->evaluate)
+		flight->ended = &flight->forward;
 	arm(w, &flight->forward);
 	new_entry(w, op, &flight->forward)->flight = flight;
 	return w->config.device->ops->forward(w->compute, c->net, &pass, stage->first_layer,
@@ -206,17 +214,27 @@ static int issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_o
 		? 1 : -1;
 }
 
-/* Is this the replica's last microbatch of its group? */
-static bool ends_group(const struct pd_worker *w, const struct chunk *c, const struct pd_op *op)
+/* Microbatches of this replica before number n of the phase. */
+static int64_t before(const struct pd_worker *w, const struct chunk *c, int64_t n)
 {
-	int64_t r = c->stage->replicas, local = w->config.schedule->group[c->index] / r;
+	return n > w->replica ? (n - w->replica - 1) / c->stage->replicas + 1 : 0;
+}
 
-	return local_number(w, c, op) % local == local - 1 || op->microbatch + r >= w->phase.last;
+/* Of this replica in the group of an operation. */
+static int64_t group_share(const struct pd_worker *w, const struct chunk *c,
+			   const struct pd_op *op)
+{
+	int64_t group = w->config.schedule->group[c->index];
+	int64_t begin = (op->microbatch - w->phase.first) / group * group, end = begin + group;
+
+	if (end > w->phase.last - w->phase.first)
+		end = w->phase.last - w->phase.first;
+	return before(w, c, end) - before(w, c, begin);
 }
 
 /*
  * The first microbatch of a group leaves its gradients in their place, every other one is
- * added to them: g0 + g1 + g2 ..., the same order for every schedule.
+ * added to them: g0 + g1 + g2 ..., the same order for every schedule of the generator.
  */
 static int add_gradients(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
 			 struct mark *made)
@@ -227,7 +245,7 @@ static int add_gradients(struct pd_worker *w, struct chunk *c, const struct pd_o
 	c->ready = made;
 	if (c->backwards++ == 0)
 		return 0;
-	if (ends_group(w, c, op)) {
+	if (c->backwards == group_share(w, c, op)) {
 		arm(w, &c->summed);
 		c->ready = &c->summed;
 		ev = &c->summed.events[0];
@@ -268,6 +286,7 @@ static int issue_backward_weight(struct pd_worker *w, struct chunk *c, const str
 	pass.part = PD_BACKWARD_WEIGHT;
 	if (!latest(w))
 		pd_weights_done(&c->weights, op->version);
+	flight_of(w, c, op)->ended = mark;
 	if (queue_backward(w, c, op, mark, &pass) != 0)
 		return -1;
 	return add_gradients(w, c, op, mark) < 0 ? -1 : 1;
@@ -295,6 +314,8 @@ static int issue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 	pass.part = whole ? PD_BACKWARD_ALL : PD_BACKWARD_INPUT;
 	if (whole && !latest(w))
 		pd_weights_done(&c->weights, op->version);
+	if (whole)
+		flight_of(w, c, op)->ended = mark;
 	if (queue_backward(w, c, op, mark, &pass) != 0)
 		return -1;
 	return whole && add_gradients(w, c, op, mark) < 0 ? -1 : 1;
@@ -304,8 +325,7 @@ static int issue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
  * Activations go straight from slot to inbox, gradients from gradient-out to gradient-in.
  * A receive waits for the last use of its buffer: of an inbox that is the backward of the
  * minibatch that had it before (of two parts the second, in evaluation the forward), of
- * gradient-in the backward two
- * before, which may_arm has seen retired.
+ * gradient-in the backward that used it before, which may_arm has seen retired.
  */
 static int issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
@@ -322,9 +342,7 @@ static int issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_
 			    : sends ? &flight->sent[p] : &flight->received[p];
 	struct mark *before = op->kind == PD_OP_send_activation ? &flight->forward
 			      : op->kind == PD_OP_send_gradient ? &flight->backward
-			      : op->kind == PD_OP_recv_gradient ? NULL
-			      : op->evaluate ? &flight->forward
-			      : w->config.schedule->splits ? &flight->weight : &flight->backward;
+			      : op->kind == PD_OP_recv_gradient ? NULL : flight->ended;
 	struct entry *entry;
 
 	if (!may_arm(w, mark))
@@ -339,7 +357,8 @@ static int issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_
 	for (int t = 0; t < mark->count; t++) {
 		const struct pd_net_tensor *tensor = ports[p].tensors[t];
 		char *at = !activation ? passage->memory + tensor->gradient_offset
-			   : (tensor->inbox ? flight->inbox : slot_of(w, c, op)) + tensor->offset;
+			   : (tensor->inbox ? flight->inbox : slot_of(w, c, op)->memory) +
+			     tensor->offset;
 		const struct pd_event *ready = before ? event_of(w, before) : NULL;
 
 		if ((sends ? transport->send(w->config.transport, op->peer, tag_of(w, op, t), at,

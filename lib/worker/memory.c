@@ -86,14 +86,12 @@ static void ports_free(struct port *ports, int count)
 
 static int slots_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 {
-	c->slot_count = pd_schedule_slots(w->config.schedule, c->index, false);
-	c->slots = pd_calloc((size_t)c->slot_count, sizeof(*c->slots));
-	for (int i = 0; i < c->slot_count; i++)
-		if (take(w, c->sizes->slot_bytes, &c->slots[i], err) < 0)
+	c->slots = pd_calloc((size_t)c->room.slots, sizeof(*c->slots));
+	for (int i = 0; i < c->room.slots; i++)
+		if (take(w, c->sizes->slot_bytes, &c->slots[i].memory, err) < 0)
 			return -1;
-	c->flight_count = pd_schedule_inboxes(w->config.schedule, c->index, false);
-	c->flights = pd_calloc((size_t)c->flight_count, sizeof(*c->flights));
-	for (int i = 0; i < c->flight_count; i++) {
+	c->flights = pd_calloc((size_t)c->room.inboxes, sizeof(*c->flights));
+	for (int i = 0; i < c->room.inboxes; i++) {
 		struct flight *flight = &c->flights[i];
 
 		flight->chunk = c;
@@ -111,14 +109,14 @@ static int slots_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 
 static int passages_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 {
-	for (int i = 0; i < PASSAGES_IN; i++) {
+	c->in = pd_calloc((size_t)c->room.arriving, sizeof(*c->in));
+	for (int i = 0; i < c->room.arriving; i++) {
 		c->in[i].transfers = marks_new(c->ports_out, c->port_out_count);
 		if (take(w, c->sizes->gradient_in_bytes, &c->in[i].memory, err) < 0)
 			return -1;
 	}
-	c->out_count = pd_schedule_leaving(w->config.schedule, c->index);
-	c->out = pd_calloc((size_t)c->out_count, sizeof(*c->out));
-	for (int i = 0; i < c->out_count; i++) {
+	c->out = pd_calloc((size_t)c->room.leaving, sizeof(*c->out));
+	for (int i = 0; i < c->room.leaving; i++) {
 		c->out[i].transfers = marks_new(c->ports_in, c->port_in_count);
 		if (take(w, c->sizes->gradient_out_bytes, &c->out[i].memory, err) < 0)
 			return -1;
@@ -129,7 +127,7 @@ static int passages_new(struct pd_worker *w, struct chunk *c, struct pd_error *e
 static int weights_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 {
 	const struct pd_schedule *schedule = w->config.schedule;
-	int versions = pd_schedule_versions(schedule, c->index);
+	int versions = c->room.versions;
 	size_t bytes = c->sizes->weights_bytes;
 	int moments = pd_optimizer_moments(&w->config.optimizer);
 
@@ -182,10 +180,10 @@ int worker_memory_new(struct pd_worker *w, struct pd_error *err)
 
 static void chunk_free(struct pd_worker *w, struct chunk *c)
 {
-	for (int i = 0; i < c->slot_count && c->slots; i++)
-		give(w, c->slots[i]);
+	for (int i = 0; i < c->room.slots && c->slots; i++)
+		give(w, c->slots[i].memory);
 	free(c->slots);
-	for (int i = 0; i < c->flight_count && c->flights; i++) {
+	for (int i = 0; i < c->room.inboxes && c->flights; i++) {
 		struct flight *flight = &c->flights[i];
 
 		marks_free(flight->received, c->port_in_count);
@@ -197,11 +195,12 @@ static void chunk_free(struct pd_worker *w, struct chunk *c)
 		give(w, flight->inbox);
 	}
 	free(c->flights);
-	for (int i = 0; i < PASSAGES_IN; i++) {
+	for (int i = 0; i < c->room.arriving && c->in; i++) {
 		marks_free(c->in[i].transfers, c->port_out_count);
 		give(w, c->in[i].memory);
 	}
-	for (int i = 0; i < c->out_count && c->out; i++) {
+	free(c->in);
+	for (int i = 0; i < c->room.leaving && c->out; i++) {
 		marks_free(c->out[i].transfers, c->port_in_count);
 		give(w, c->out[i].memory);
 	}

@@ -51,7 +51,7 @@ int64_t pd_optimizer_count(const struct pd_optimizer *o, int64_t group, int64_t 
 {
 	int64_t t = version - 1;
 
-	if (o->epoch == 0)
+	if (o->epoch == 0 || o->one_phase)
 		return t / group + 1;
 	return t / o->epoch * ((o->epoch - 1) / group + 1) + t % o->epoch / group + 1;
 }

@@ -11,6 +11,7 @@
 
 #include "device/device.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum pd_lr_schedule { PD_LR_CONSTANT, PD_LR_STEP, PD_LR_POLYNOMIAL, PD_LR_COSINE };
@@ -32,6 +33,7 @@ struct pd_optimizer {
 	double power;                   /* polynomial */
 	int64_t warmup;                 /* microbatches */
 	int64_t epoch, total;           /* microbatches in one epoch, in the whole run; 0: endless */
+	bool one_phase;                 /* no update is made early at an epoch's end */
 };
 
 /* The arenas that it keeps beside the weights: velocity, second. */
@@ -46,8 +48,8 @@ int pd_optimizer_moments(const struct pd_optimizer *optimizer);
 double pd_optimizer_rate(const struct pd_optimizer *optimizer, int64_t version);
 /*
  * The number, from 1, of the update that writes a version, at a stage that makes one after
- * every `group` microbatches and at each epoch's end: as if it had done so from the start,
- * also in a run that went over from another plan.
+ * every `group` microbatches and, but for one_phase, at each epoch's end: as if it had done so
+ * from the start, also in a run that went over from another plan.
  */
 int64_t pd_optimizer_count(const struct pd_optimizer *optimizer, int64_t group, int64_t version);
 

@@ -54,6 +54,10 @@ static void set_chunks(struct pd_worker *w)
 		c->net = w->config.stages[i].net;
 		c->loader = w->config.stages[i].loader;
 		c->sizes = w->config.device->ops->net_sizes(c->net);
+		if (w->config.rooms)
+			c->room = w->config.rooms[i];
+		else
+			pd_room_of_stage(schedule, c->index, &c->room);
 	}
 	w->config.stages = NULL;        /* the caller's, and may go */
 }
@@ -101,6 +105,24 @@ void pd_worker_free(struct pd_worker *w)
 	free(w);
 }
 
+/* What the chunk's minibatches load, and which buffers they have. */
+static void begin_chunk(struct pd_worker *w, struct chunk *c)
+{
+	const struct pd_schedule *schedule = w->config.schedule;
+	const struct pd_phase *phase = &w->phase;
+	bool listed = c->room.buffers && !phase->evaluate;
+
+	c->slot_turn = listed ? 0 : pd_schedule_slots(schedule, c->index, phase->evaluate);
+	c->flight_turn = listed ? 0 : pd_schedule_inboxes(schedule, c->index, phase->evaluate);
+	if (!c->loader || !schedule->wiring->loads[c->index])
+		return;
+	if (listed)
+		pd_loader_plan_listed(c->loader, c->room.loads, c->room.load_count);
+	else
+		pd_loader_plan(c->loader, phase->evaluate, phase->first + w->replica,
+			       c->stage->replicas, phase->last);
+}
+
 void pd_worker_begin(struct pd_worker *w, const struct pd_phase *phase, int64_t floor)
 {
 	if (w->running)
@@ -118,9 +140,7 @@ void pd_worker_begin(struct pd_worker *w, const struct pd_phase *phase, int64_t 
 		c->backwards = 0;
 		if (!phase->evaluate && floor == phase->first)
 			pd_weights_renumber(&c->weights, phase->first);
-		if (c->loader && w->config.schedule->wiring->loads[c->index])
-			pd_loader_plan(c->loader, phase->evaluate, phase->first + w->replica,
-				       c->stage->replicas, phase->last);
+		begin_chunk(w, c);
 	}
 }
 
@@ -209,7 +229,7 @@ static int issue_ready(struct pd_worker *w, struct pd_error *err)
 		int verdict;
 
 		if (!w->has_next && !w->exhausted) {
-			w->has_next = w->config.next
+			w->has_next = w->config.next && !w->phase.evaluate
 				? w->config.next(w->config.next_context, &w->next)
 				: pd_cursor_next(&w->cursor, &w->next);
 			w->exhausted = !w->has_next;

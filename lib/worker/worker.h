@@ -16,7 +16,7 @@
 
 #include "data/loader.h"
 #include "device/device.h"
-#include "schedule/schedule.h"
+#include "schedule/room.h"
 #include "trace/trace.h"
 #include "transport/transport.h"
 #include "weights/weights.h"
@@ -42,12 +42,14 @@ struct pd_worker_config {
 	int64_t batch_size;
 	struct pd_optimizer optimizer;
 	/*
-	 * Where not NULL, the operations come from here (false at the end), in an order and
-	 * with room that the schedule's slots, inboxes and versions allow, instead of from the
-	 * generator; such a phase can have no checkpoint and cannot be cut short.
+	 * Where not NULL, the operations of training phases come from here (false at the end)
+	 * instead of from the generator, and rooms (of each of the rank's stages; borrowed) is
+	 * what they need.  Such a phase begins with microbatch 0, has no checkpoint inside and
+	 * cannot be cut short.
 	 */
 	bool (*next)(void *next_context, struct pd_op *op_p);
 	void *next_context;
+	const struct pd_room *rooms;
 	int ring;                       /* operations issued and not retired, at most; 0: enough */
 
 	/* Called from pd_worker_step as operations retire, in list order; may be NULL. */

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "schedule/room.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+#define PASSAGES 2      /* for gradients, at least: one arrives (leaves) while one is used */
+
+void pd_room_of_stage(const struct pd_schedule *schedule, int stage, struct pd_room *out_p)
+{
+	*out_p = (struct pd_room){
+		.slots = pd_schedule_slots(schedule, stage, false),
+		.inboxes = pd_schedule_inboxes(schedule, stage, false),
+		.arriving = PASSAGES, .leaving = pd_schedule_leaving(schedule, stage),
+		.versions = pd_schedule_versions(schedule, stage),
+	};
+}
+
+/* Buffers of one kind: those that are free, longest first, as a ring. */
+struct stock {
+	int32_t *free;
+	size_t room;
+	int made, first, count;
+};
+
+static void put_back(struct stock *stock, int32_t number)
+{
+	stock->free[(stock->first + stock->count++) % stock->made] = number;
+}
+
+/* One that is free, or another one. */
+static int32_t take(struct stock *stock)
+{
+	int32_t number;
+
+	if (stock->count == 0) {
+		stock->made++;
+		stock->free = pd_grow(stock->free, &stock->room, (size_t)stock->made,
+				      sizeof(*stock->free));
+		stock->first = 0;
+		return stock->made - 1;
+	}
+	number = stock->free[stock->first];
+	stock->first = (stock->first + 1) % stock->made;
+	stock->count--;
+	return number;
+}
+
+/* As many as there must be at least, before any is taken. */
+static void stock_init(struct stock *stock, int least)
+{
+	*stock = (struct stock){ .made = least };
+	stock->free = pd_grow(NULL, &stock->room, (size_t)least, sizeof(*stock->free));
+	for (int i = 0; i < least; i++)
+		put_back(stock, i);
+}
+
+/* Versions of the weights that live, as pd_weights counts them, and who reads each. */
+struct versions {
+	struct { int64_t number; int readers; } *live;
+	size_t count, room;
+	int most;
+};
+
+static void read_version(struct versions *versions, int64_t number, int by)
+{
+	for (size_t v = 0; v < versions->count; v++)
+		if (versions->live[v].number == number)
+			versions->live[v].readers += by;
+}
+
+/* As pd_weights_step: what nobody reads nor will is free, the newest before among them. */
+static void step(struct versions *versions, int64_t number, int64_t keep)
+{
+	size_t n = 0;
+
+	for (size_t v = 0; v < versions->count; v++)
+		if (versions->live[v].readers > 0 || versions->live[v].number >= keep)
+			versions->live[n++] = versions->live[v];
+	versions->live = pd_grow(versions->live, &versions->room, n + 1, sizeof(*versions->live));
+	versions->live[n].number = number;
+	versions->live[n].readers = 0;
+	versions->count = n + 1;
+	if ((int)versions->count > versions->most)
+		versions->most = (int)versions->count;
+}
+
+/* One of a rank's stages while its list is walked. */
+struct walk {
+	const struct pd_schedule *schedule;
+	int stage, ins;                 /* gradients that leave after each backward */
+	int64_t replicas;
+	struct pd_room *room;
+	struct stock inboxes, slots, arriving, leaving;
+	struct versions versions;
+	int *to_send;                   /* per microbatch: of its gradients, those still here */
+};
+
+static void walk_init(struct walk *w, const struct pd_schedule *schedule, int64_t microbatches,
+		      int stage, bool evaluates, struct pd_room *room)
+{
+	int64_t replicas = schedule->plan->stages[stage].replicas;
+	size_t most = (size_t)((microbatches + replicas - 1) / replicas);
+
+	*room = (struct pd_room){ .buffers = pd_calloc(most, sizeof(*room->buffers)),
+				  .loads = pd_calloc(most, sizeof(*room->loads)) };
+	for (size_t i = 0; i < most; i++)
+		room->buffers[i] = (struct pd_buffers){ -1, -1, -1, -1 };
+	*w = (struct walk){ .schedule = schedule, .stage = stage, .replicas = replicas,
+			    .ins = schedule->wiring->in_count[stage], .room = room,
+			    .to_send = pd_calloc(most, sizeof(int)) };
+	stock_init(&w->inboxes, evaluates ? pd_schedule_inboxes(schedule, stage, true) : 1);
+	stock_init(&w->slots, evaluates ? pd_schedule_slots(schedule, stage, true) : 1);
+	stock_init(&w->arriving, PASSAGES);
+	stock_init(&w->leaving, PASSAGES);
+	step(&w->versions, 0, 0);       /* the version with which training begins */
+}
+
+static void walk_end(struct walk *w)
+{
+	w->room->inboxes = w->inboxes.made;
+	w->room->slots = w->slots.made;
+	w->room->arriving = w->arriving.made;
+	w->room->leaving = w->leaving.made;
+	w->room->versions = w->versions.most;
+	free(w->inboxes.free);
+	free(w->slots.free);
+	free(w->arriving.free);
+	free(w->leaving.free);
+	free(w->versions.live);
+	free(w->to_send);
+}
+
+static void take_once(struct stock *stock, int32_t *mine)
+{
+	if (*mine < 0)
+		*mine = take(stock);
+}
+
+/* The gradients of its inputs are made: those that arrived are used, others leave. */
+static void back(struct walk *w, struct pd_buffers *mine, int64_t i)
+{
+	if (mine->arriving >= 0)
+		put_back(&w->arriving, mine->arriving);
+	w->to_send[i] = w->ins;
+	if (w->ins > 0)
+		mine->leaving = take(&w->leaving);
+}
+
+/* Nothing of the microbatch is needed any more but gradients on their way. */
+static void end(struct walk *w, const struct pd_buffers *mine, int64_t version)
+{
+	put_back(&w->inboxes, mine->inbox);
+	put_back(&w->slots, mine->slot);
+	if (w->schedule->plan->weights != PD_WEIGHTS_LATEST)
+		read_version(&w->versions, version, -1);
+}
+
+static void follow(struct walk *w, const struct pd_op *op)
+{
+	int64_t i = op->microbatch / w->replicas;
+	struct pd_buffers *mine = &w->room->buffers[i];
+
+	switch (op->kind) {
+	case PD_OP_load:
+		w->room->loads[w->room->load_count++] = op->microbatch;
+		/* fall through */
+	case PD_OP_recv_activation:
+		take_once(&w->inboxes, &mine->inbox);
+		break;
+	case PD_OP_forward:
+		take_once(&w->inboxes, &mine->inbox);
+		take_once(&w->slots, &mine->slot);
+		if (w->schedule->plan->weights != PD_WEIGHTS_LATEST)
+			read_version(&w->versions, op->version, 1);
+		break;
+	case PD_OP_recv_gradient:
+		take_once(&w->arriving, &mine->arriving);
+		break;
+	case PD_OP_backward:
+		back(w, mine, i);
+		end(w, mine, op->version);
+		break;
+	case PD_OP_backward_input:
+		back(w, mine, i);
+		break;
+	case PD_OP_backward_weight:
+		end(w, mine, op->version);
+		break;
+	case PD_OP_send_gradient:
+		if (--w->to_send[i] == 0)
+			put_back(&w->leaving, mine->leaving);
+		break;
+	case PD_OP_step:
+		step(&w->versions, op->version, op->keep);
+		break;
+	default:
+		break;
+	}
+}
+
+void pd_room_of_list(const struct pd_schedule *schedule, const struct pd_lists *lists, int rank,
+		     bool evaluates, struct pd_room *rooms)
+{
+	const struct pd_list *list = &lists->ranks[rank];
+	int chunks = schedule->chunks, stages[chunks];
+	struct walk walks[chunks];
+
+	pd_schedule_stages(schedule, rank, stages);
+	for (int c = 0; c < chunks; c++)
+		walk_init(&walks[c], schedule, lists->microbatches, stages[c], evaluates, &rooms[c]);
+	for (size_t n = 0; n < list->count; n++)
+		follow(&walks[(list->ops[n].stage - stages[0]) / schedule->positions],
+		       &list->ops[n]);
+	for (int c = 0; c < chunks; c++)
+		walk_end(&walks[c]);
+}
+
+void pd_rooms_release(struct pd_room *rooms, int count)
+{
+	for (int c = 0; c < count; c++) {
+		free(rooms[c].buffers);
+		free(rooms[c].loads);
+		rooms[c] = (struct pd_room){ 0 };
+	}
+}
