@@ -56,6 +56,8 @@ TESTS += test/unit/replay
 test_unit_replay_SOURCES = test/unit/replay.c
 test_unit_replay_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_replay_LDADD = $(UNIT_LIBS)
+EXTRA_DIST += test/t4010-schedule-files.sh
+TESTS += test/t4010-schedule-files.sh
 EXTRA_DIST += test/t5001-replay.sh test/t5002-what-if.sh
 TESTS += test/t5001-replay.sh test/t5002-what-if.sh
 

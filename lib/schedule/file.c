@@ -280,6 +280,8 @@ char *pd_lists_text(const struct pd_lists *lists, int rank)
 	size_t size;
 	FILE *out = open_memstream(&text, &size);
 
+	if (out)
+		putc('\n', out);        /* where a document has its header */
 	for (size_t n = 0; n < list->count && out; n++) {
 		write_op(out, lists, &list->ops[n]);
 		fputs("}\n", out);
@@ -291,15 +293,14 @@ char *pd_lists_text(const struct pd_lists *lists, int rank)
 
 int pd_lists_read_text(struct pd_lists *lists, const char *text, struct pd_error *err)
 {
-	size_t size = strlen(text);
-	struct reader reader = { .document = lists->name, .lists = lists, .line = 1 };
+	FILE *in = fmemopen((void *)(uintptr_t)text, strlen(text), "r");
 	int result;
 
-	/* an empty one cannot be opened as a stream */
-	reader.in = fmemopen((void *)(uintptr_t)(size ? text : "\n"), size ? size : 1, "r");
-	if (!reader.in)
+	if (!in)
 		return pd_error_failed(err, "%s: cannot be read: %s", lists->name, strerror(errno));
-	result = read_lines(&reader, err);
-	fclose(reader.in);
+	result = pd_lines_read(in, lists->name, read_line, lists, err);
+	fclose(in);
+	if (result == 0)
+		pd_lists_end(lists);
 	return result;
 }

@@ -30,7 +30,7 @@ int pd_schedule_write(FILE *out, const struct pd_schedule *schedule, int64_t min
 /* The same for lists; durations that were read stay as they are. */
 int pd_lists_write(FILE *out, const struct pd_lists *lists, struct pd_error *err);
 
-/* The operations of one rank as text, a line each, without a header; free() it. */
+/* The operations of one rank as text, a line each, the header left empty; free() it. */
 char *pd_lists_text(const struct pd_lists *lists, int rank);
 /* Such text, into lists that have no operations of its ranks yet. */
 int pd_lists_read_text(struct pd_lists *lists, const char *text, struct pd_error *err);

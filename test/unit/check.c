@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "plan/memory.h"
+#include "replay/replay.h"
 #include "schedule/check.h"
 #include "schedule/file.h"
 #include "schedule/price.h"
@@ -467,8 +468,21 @@ static bool is_explained(const struct pd_lists *lists, const struct pd_error *er
 }
 
 struct verdicts {
-	int accepted, refused, wrong, unexplained, missed;
+	int accepted, refused, wrong, unexplained, missed, stalled;
 };
+
+/* Workers follow the lists to their end, in the room that these need. */
+static bool replays(struct pd_lists *lists)
+{
+	struct pd_replay_options options = { .lists = lists };
+	struct pd_error err;
+
+	pd_lists_end(lists);
+	if (pd_replay_run(lists->plan, &options, &err) == 0)
+		return true;
+	diag("%s", err.text);
+	return false;
+}
 
 static void try_edit(const struct pd_schedule *schedule, int64_t minibatches,
 		     struct verdicts *verdicts)
@@ -493,6 +507,7 @@ static void try_edit(const struct pd_schedule *schedule, int64_t minibatches,
 			verdicts->accepted++;
 			verdicts->missed += wrong;
 			verdicts->wrong += !runs_right(lists);
+			verdicts->stalled += !replays(lists);
 		}
 	}
 	pd_lists_free(original);
@@ -547,6 +562,7 @@ static void check_edits(void)
 	is_int(verdicts.wrong, 0, "all that are accepted run to the serial program's weights");
 	is_int(verdicts.missed, 0, "none is that lacks an operation, or has one twice or another");
 	is_int(verdicts.unexplained, 0, "all that are refused have a line and a reason");
+	is_int(verdicts.stalled, 0, "all that are accepted can be replayed");
 	for (size_t i = 0; i < count; i++) {
 		pd_schedule_free(schedules[i]);
 		pd_plan_free(made[i]);

@@ -1,0 +1,221 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# pd-run of a schedule file: as pd-schedule writes it, and edited by hand.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+. "$PD_SOURCE/test/train-lib.sh"
+
+sgd="--lr=0.002 --momentum=0.9 --weight-decay=0.001"
+residual_model >residual.json
+profile residual.json 2 >residual
+for replicas in "1" "1 1" "1 1 1" "2 1" "1 2"; do
+	plan residual $replicas >"residual-$(echo "$replicas" | tr ' ' -)"
+done
+profile "$MODELS/mlp.json" 2 >mlp
+plan mlp 1 1 >mlp-1-1
+pd-plan --topology=4@10Gbit/s --stages=5,5,5,5 residual |
+	jq '.stages |= [to_entries[] | .value.ranks = [.key % 2] | .value]' >chunks-2x2
+
+# pair PLAN SCHEDULE WEIGHTS MICROBATCHES: that plan, and no prediction of its memory
+pair() {
+	jq --arg schedule "$2" --arg weights "$3" --argjson m "$4" '.schedule = $schedule
+		| .weights = $weights | .microbatches = $m | del(.stages[].predicted)' "$1"
+}
+
+# follows FILE DIRECTORY [OPTION...]: trains it, and takes the memory that is predicted of it
+follows() {
+	file=$1 directory=$2
+	shift 2
+	rm -rf "$directory"
+	pd-run --threads=1 --checkpoint="$directory" $sgd ${data:---synthetic} "$@" "$file" >out
+	tail -n 1 out
+	tail -n 1 out | jq -e '.outcome == "done" and .memory == "as predicted"' >/dev/null
+}
+
+# An epoch is ten microbatches: full groups and a partial one.
+while read -r schedule weights microbatches plans; do
+	for plan in $plans; do
+		test_ok "$schedule, $weights, $microbatches at a time, $plan: as the plan" '
+			pair $plan $schedule $weights $microbatches >plan.json
+			minibatches=$((10 / microbatches))
+			pd-schedule -m $minibatches plan.json >schedule.jsonl
+			follows schedule.jsonl ck
+			mv out listed
+			follows plan.json ck-plan --minibatches=$((minibatches * microbatches))
+			at=$((minibatches * microbatches))
+			"$same" "$(at ck-plan $at)" "$(at ck $at)"
+			# interleaved stages have an inbox to spare
+			jq -s -e "map(select(.memory_bytes).memory_bytes) | .[0] == .[1] or
+				(\"$schedule\" == \"interleaved\" and .[0] < .[1])" listed out'
+	done
+done <<END
+1f1b stash 1 residual-1 residual-1-1 residual-1-1-1 residual-2-1 residual-1-2
+1f1b stash 2 residual-1-1-1
+1f1b vertical-sync 1 residual-1-1-1 residual-2-1
+1f1b 2bw 2 residual-1-1
+1f1b 2bw 5 residual-1-1-1
+1f1b flush 4 residual-1-1 residual-1-1-1 residual-2-1
+1f1b latest 1 residual-1-1-1 residual-2-1
+gpipe flush 4 residual-1-1 residual-2-1
+none stash 1 residual-1-1
+zb-h1 flush 4 residual-1-1 residual-1-1-1
+interleaved flush 4 chunks-2x2
+nf1b vertical-sync 2 residual-1-1-1
+END
+
+# edit FILTER <FILE: the operations of each rank, as an array, to those of it in another order
+edit() {
+	jq -c -s "def at(f): map(f) | index(true);
+		# the first that is f goes behind the first that is g
+		def behind(f; g): at(f) as \$i | .[\$i] as \$op | del(.[\$i])
+			| at(g) as \$j | .[:\$j + 1] + [\$op] + .[\$j + 1:];
+		def is(\$op; \$b): .op == \$op and .microbatch == \$b;
+		.[0], (.[1:] | group_by(.rank)[] | ($1) | .[])"
+}
+# right PLAN-SCHEDULE-WEIGHTS-MICROBATCHES N: edited.jsonl ends with the serial program weights
+right() {
+	! cmp -s schedule.jsonl edited.jsonl
+	pd-schedule --check edited.jsonl
+	follows edited.jsonl ck
+	"$serial" $sgd --minibatches="$1" --output=serial plan.json
+	"$same" serial "$(at ck "$1")"
+}
+first_bytes() {
+	tail -n 1 out | jq '.memory_bytes[0]'
+}
+
+test_ok "edited: a deeper warm-up" '
+	pair residual-1-1-1 1f1b flush 5 >plan.json
+	pd-schedule -m 2 plan.json >schedule.jsonl
+	follows schedule.jsonl ck
+	before=$(first_bytes)
+	edit "if .[0].rank == 0 then
+		behind(is(\"load\"; 3); is(\"forward\"; 2)) | behind(is(\"forward\"; 3); is(\"load\"; 3))
+		else . end" <schedule.jsonl >edited.jsonl
+	right 10
+	[ "$(first_bytes)" -gt "$before" ]'
+test_ok "edited: no warm-up at all, in less memory" '
+	pair residual-1-1-1 1f1b flush 5 >plan.json
+	pd-schedule -m 2 plan.json >schedule.jsonl
+	follows schedule.jsonl ck
+	before=$(first_bytes)
+	pair residual-1-1-1 none flush 5 | pd-schedule -m 2 | tail -n +2 >none
+	{ head -n 1 schedule.jsonl; cat none; } >edited.jsonl
+	right 10
+	[ "$(first_bytes)" -lt "$before" ]'
+for plan in residual-1-1-1 residual-2-1; do
+	test_ok "edited: every receive as late as can be, $plan" '
+		pair $plan 1f1b stash 1 >plan.json
+		pd-schedule -m 10 plan.json >schedule.jsonl
+		# behind what meets nobody, up to what needs it
+		edit "reduce range(length) as \$n (.; reduce range(length - 1) as \$i (.;
+			.[\$i] as \$a | .[\$i + 1] as \$b
+			| if (\$a.op | startswith(\"recv\")) and (\$b | has(\"seq\") | not)
+				and \$a.microbatch != \$b.microbatch
+			  then .[\$i] = \$b | .[\$i + 1] = \$a else . end))" <schedule.jsonl >edited.jsonl
+		right 10'
+done
+# running statistics would follow that order
+test_ok "edited: microbatches change places on their way up" '
+	pair mlp-1-1 gpipe flush 4 >plan.json
+	pd-schedule -m 2 plan.json >schedule.jsonl
+	edit "map(if (.op | IN(\"load\", \"forward\") or endswith(\"activation\"))
+		then .microbatch |= (. / 2 | floor) * 4 + 1 - . else . end)" <schedule.jsonl >edited.jsonl
+	right 8'
+test_ok "edited: and on their way down" '
+	pair residual-1-1 gpipe flush 2 >plan.json
+	pd-schedule -m 4 plan.json >schedule.jsonl
+	edit "map(if (.op | IN(\"backward\") or endswith(\"gradient\"))
+		then .microbatch |= (. / 2 | floor) * 4 + 1 - . else . end)" <schedule.jsonl >edited.jsonl
+	right 8'
+test_ok "edited: backwards whole and in parts" '
+	pair residual-1-1-1 zb-h1 flush 4 >plan.json
+	pd-schedule -m 2 plan.json >schedule.jsonl
+	edit "map(if .microbatch % 4 == 0 and .op == \"backward_weight\" then empty
+		elif .microbatch % 4 == 0 and .op == \"backward_input\" then .op = \"backward\"
+		else . end)" <schedule.jsonl >edited.jsonl
+	right 8'
+test_ok "edited: two buffers, a forward before its time" '
+	pair residual-1-1 1f1b 2bw 4 >plan.json
+	pd-schedule -m 2 plan.json >schedule.jsonl
+	edit "if .[0].rank == 0 then
+		behind(is(\"load\"; 2); is(\"forward\"; 1)) | behind(is(\"forward\"; 2); is(\"load\"; 2))
+		else . end" <schedule.jsonl >edited.jsonl
+	right 8'
+
+# refused STATUS WORDS OPTION...: pd-run of edited.jsonl says so in one line and starts nothing
+refused() {
+	expected=$1 words=$2
+	shift 2
+	status "$expected" pd-run --synthetic "$@" edited.jsonl >out 2>err
+	cat err
+	one_line err && [ ! -s out ] && grep -q "$words" err
+}
+pair residual-1-1-1 1f1b stash 1 >plan.json
+pd-schedule -m 8 plan.json >schedule.jsonl
+test_ok "refused: what the checker refuses, with its line" '
+	edit "if .[0].rank == 1 then behind(is(\"forward\"; 2); is(\"backward\"; 2)) else . end" \
+		<schedule.jsonl >edited.jsonl
+	status 1 pd-schedule --check edited.jsonl 2>err
+	line=$(sed "s/^pd-schedule: //" err)
+	refused 1 "edited.jsonl:[0-9]*: rank 1, "
+	[ "pd-run: $line" = "$(cat err)" ]
+	jq -c "if .op == \"forward\" and .microbatch == 7 then .weight_version -= 1 else . end" \
+		schedule.jsonl >edited.jsonl
+	refused 1 "reads version"'
+test_ok "refused: a line that is none" '
+	{ cat schedule.jsonl; echo "{\"rank\": 0, \"op\": \"dance\"}"; } >edited.jsonl
+	refused 2 "op: expected"'
+test_ok "refused: a backward in two parts where there is no room for it" '
+	jq -c "if .op == \"backward\" and .microbatch == 3 then (.op = \"backward_input\"),
+		(.op = \"backward_weight\") else . end" schedule.jsonl >edited.jsonl
+	pd-schedule --check edited.jsonl
+	refused 2 "edited.jsonl:[0-9]*: rank 0: a backward in two parts"'
+test_ok "refused: to cut it short, to repeat it, to begin elsewhere" '
+	cp schedule.jsonl edited.jsonl
+	refused 2 "says itself what is trained, 8 minibatches" --minibatches=4
+	refused 2 "cannot be cut short or repeated" --epochs=1
+	refused 2 "resume is for plans" --checkpoint=ck --resume
+	refused 2 "checkpoint-every is for plans" --checkpoint=ck --checkpoint-every=2'
+test_ok "from standard input, with a trace" '
+	pd-run --synthetic --trace=t.jsonl <schedule.jsonl >out
+	[ "$(tail -n +2 t.jsonl | wc -l)" -eq "$(tail -n +2 schedule.jsonl | wc -l)" ]
+	pd-replay t.jsonl >report'
+
+idx_data data		# 55 minibatches an epoch
+test_ok "a data set, through the end of an epoch, and evaluated once" '
+	data=--data=data
+	pd-schedule -m 70 plan.json >schedule.jsonl
+	follows schedule.jsonl ck
+	[ "$(grep -c evaluation out)" -eq 1 ]
+	tail -n 1 out | jq -e ".step == 70 and .accuracy >= 0"
+	pd-schedule -m 55 plan.json >schedule.jsonl
+	follows schedule.jsonl ck
+	grep evaluation out >listed
+	follows plan.json ck-plan --minibatches=55
+	grep evaluation out | cmp - listed
+	"$same" "$(at ck-plan 55)" "$(at ck 55)"'
+test_ok "adam counts its updates through the epochs" '
+	sgd="--optimizer=adam --lr=0.003"
+	pair residual-1-1 1f1b flush 4 >plan.json
+	pd-schedule -m 5 plan.json >schedule.jsonl
+	follows schedule.jsonl ck
+	data=--data=data
+	follows schedule.jsonl ck
+	follows plan.json ck-plan --minibatches=20
+	"$same" "$(at ck-plan 20)" "$(at ck 20)"'
+test_ok "its checkpoint can be gone on from with a plan" '
+	pd-schedule -m 8 plan.json >schedule.jsonl
+	pair residual-1-1 1f1b stash 1 >plan.json
+	pd-schedule -m 8 plan.json >schedule.jsonl
+	follows schedule.jsonl ck
+	pd-run --synthetic $sgd --checkpoint=ck --resume --minibatches=12 plan.json'
+test_ok "interrupted, it stops at once and says so" '
+	pd-schedule -m 3000 plan.json >schedule.jsonl
+	rm -f out
+	pd-run --synthetic schedule.jsonl >out 2>err &
+	run=$!
+	until [ -s out ]; do sleep 0.1; done
+	kill -TERM $run
+	status 3 wait $run
+	one_line err && grep -q "cannot be cut short" err'
+test_done
