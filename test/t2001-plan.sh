@@ -165,6 +165,49 @@ test_ok "--explain speaks on standard error alone" '
 	pd-plan -e -t 4@1GB/s chain.json >a.json 2>err
 	jq -e . a.json >/dev/null; grep -q "^limit:" err; grep -q "data parallelism" err'
 
+test_ok "alternatives: all of them, in order, no faster than the plan where they are of its kind" '
+	for options in "-t 4@1GB/s" "-t 3@1GB/s,2@100MB/s" "-t 2@10MB/s" "-t 1@1GB/s"; do
+		pd-plan $options chain.json >a.json
+		jq -c ".predicted.alternatives[]" a.json
+		jq -e "[.predicted.alternatives[].name] == [\"data-parallel\", \"straight\",
+			\"model-parallel\", \"gpipe\", \"unreplicated\"]" a.json
+		jq -e ".predicted | .period_ns as \$p | [.alternatives[] |
+			select(.schedule == \"1f1b\" and .fits) | .period_ns >= \$p] | all" a.json
+	done'
+test_ok "an alternative is what its stages are by hand" '
+	pd-plan -t 4@1GB/s chain.json >a.json
+	jq -r ".predicted.alternatives[] | [.name, .stages, .schedule, .weights, .microbatches,
+		.ranks, .period_ns, .memory_bytes, .sent_bytes_per_sample] | @tsv" a.json >list
+	while read -r name stages schedule weights microbatches ranks period memory sent; do
+		pd-plan -t 4@1GB/s --stages=$stages --schedule=$schedule --weights=$weights \
+			--microbatches=$microbatches chain.json >b.json
+		echo "$name"
+		jq -e "[.predicted.period_ns, .predicted.memory_bytes,
+			.predicted.sent_bytes_per_sample, ([.stages[].replicas] | add)] ==
+			[$period, $memory, $sent, $ranks]" b.json
+	done <list
+	[ "$(wc -l <list)" -eq 5 ]'
+test_ok "bytes sent: 3 MB among 3 once per 3 minibatches of 8 samples, 1 kB each way per cut" '
+	pd-plan -t 4@1GB/s --stages=3x3,9 chain.json |
+		jq -e ".predicted.sent_bytes_per_sample == (2 * 2 * 3000000 / 3 + 2000) / 8"
+	pd-plan -t 4@1GB/s --stages=3,3,6 --weights=2bw --microbatches=4 chain.json |
+		jq -e ".predicted.sent_bytes_per_sample == 4000 / 8"
+	pd-plan -t 4@1GB/s --stages=12x4 --microbatches=8 chain.json |
+		jq -e ".predicted.sent_bytes_per_sample == 2 * 3 * 12000000 / 8 / 8"'
+test_ok "alternatives that do not fit say so; under the formulas there are none" '
+	pd-plan -t 4@1GB/s -m 25MB chain.json | jq -e "[.predicted.alternatives[] | .fits ==
+		(.memory_bytes <= 25000000)] | all and length == 5"
+	pd-plan -t 4@1GB/s -m 25MB chain.json |
+		jq -e ".predicted.alternatives[0] | .name == \"data-parallel\" and (.fits | not)"
+	pd-plan -t 4@1GB/s -c sosp19 chain.json | jq -e ".predicted.alternatives == null"'
+test_ok "GPipe cuts 1 2 3 4 5 6 into 1 2 3, 4, 5, 6 ms or 1 2 3, 4 5, 6: the least variance" '
+	chain 6 | jq ".layers |= [range(6) as \$l | .[\$l] |
+		.forward_ns = 500000 * (\$l + 1) | .backward_ns = 500000 * (\$l + 1)]" >six.json
+	pd-plan -t 4@1GB/s six.json | jq -e "[.predicted.alternatives[] |
+		select(.name == \"gpipe\").stages] == [\"3x1,1x1,1x1,1x1\"]"
+	pd-plan -t 3@1GB/s six.json | jq -e "[.predicted.alternatives[] |
+		select(.name == \"gpipe\").stages] == [\"3x1,2x1,1x1\"]"'
+
 profiles=$SHARED/profiles
 if [ -d "$profiles" ]; then
 	for model in vgg16 resnet50 gnmt; do

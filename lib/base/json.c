@@ -292,6 +292,25 @@ int pd_json_opt_string(const struct pd_place *object, const char *key, const cha
 	return json_object_get(object->value, key) ? pd_json_get_string(object, key, out_p, err) : 0;
 }
 
+int pd_json_get_choice(const struct pd_place *object, const char *key, const char *const *names,
+		       int *out_p, struct pd_error *err)
+{
+	struct pd_place at = pd_place_key(object, key);
+	const char *text = json_string_value(at.value);
+	char list[160] = "";
+
+	for (int i = 0; names[i]; i++) {
+		if (text && strcmp(text, names[i]) == 0) {
+			*out_p = i;
+			return 0;
+		}
+		strncat(list, i ? ", \"" : "\"", sizeof(list) - strlen(list) - 1);
+		strncat(list, names[i], sizeof(list) - strlen(list) - 1);
+		strncat(list, "\"", sizeof(list) - strlen(list) - 1);
+	}
+	return pd_place_expected(&at, err, "one of %s", list);
+}
+
 #define LINE_WIDTH 120
 #define DUMP_FLAGS (JSON_ENCODE_ANY | JSON_REAL_PRECISION(17))
 

@@ -86,6 +86,9 @@ int pd_json_get_string(const struct pd_place *object, const char *key, const cha
 		       struct pd_error *err);
 int pd_json_opt_string(const struct pd_place *object, const char *key, const char **out_p,
 		       struct pd_error *err);
+/* One of a NULL-terminated list of names: its index. */
+int pd_json_get_choice(const struct pd_place *object, const char *key, const char *const *names,
+		       int *out_p, struct pd_error *err);
 
 /*
  * Writes a document for people and programs: objects that fit on a line of 120

@@ -4,31 +4,11 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "plan/prediction.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* One of a list of names: its index. */
-static int read_choice(const struct pd_place *object, const char *key, const char *const *names,
-		       int *out_p, struct pd_error *err)
-{
-	struct pd_place at = pd_place_key(object, key);
-	const char *text = json_string_value(at.value);
-	char list[160] = "";
-
-	for (int i = 0; names[i]; i++) {
-		if (text && strcmp(text, names[i]) == 0) {
-			*out_p = i;
-			return 0;
-		}
-		strncat(list, i ? ", \"" : "\"", sizeof(list) - strlen(list) - 1);
-		strncat(list, names[i], sizeof(list) - strlen(list) - 1);
-		strncat(list, "\"", sizeof(list) - strlen(list) - 1);
-	}
-	return pd_place_expected(&at, err, "one of %s", list);
-}
 
 /* The stage's layers continue where the stage before ended. */
 static int read_stage_layers(const struct pd_place *place, struct pd_plan *plan,
@@ -200,49 +180,17 @@ static int read_stages(const struct pd_place *root, struct pd_plan *plan, struct
 	return result;
 }
 
-static int read_prediction(const struct pd_place *root, struct pd_prediction *out,
-			   struct pd_error *err)
-{
-	static const char *const known[] = { "period_ns", "samples_per_s", "memory_bytes",
-					     "lower_bound_ns", "gap", "data_parallel",
-					     "speedup_over_data_parallel", NULL };
-	static const char *const parallel_known[] = { "period_ns", "memory_bytes", NULL };
-	struct pd_place place = pd_place_key(root, "predicted"), parallel;
-
-	if (!place.value)
-		return 0;
-	if (pd_json_keys(&place, known, err) < 0 ||
-	    pd_json_opt_int(&place, "period_ns", 0, INT64_MAX, &out->period_ns, err) < 0 ||
-	    pd_json_opt_real(&place, "samples_per_s", 0, HUGE_VAL, &out->samples_per_s, err) < 0 ||
-	    pd_json_opt_int(&place, "memory_bytes", 0, INT64_MAX, &out->memory_bytes, err) < 0 ||
-	    pd_json_opt_int(&place, "lower_bound_ns", 0, INT64_MAX, &out->lower_bound_ns,
-			    err) < 0 ||
-	    pd_json_opt_real(&place, "gap", -HUGE_VAL, 1, &out->gap, err) < 0 ||
-	    pd_json_opt_real(&place, "speedup_over_data_parallel", 0, HUGE_VAL,
-			     &out->speedup_over_data_parallel, err) < 0)
-		return -1;
-	parallel = pd_place_key(&place, "data_parallel");
-	if (!parallel.value)
-		return 0;
-	if (pd_json_keys(&parallel, parallel_known, err) < 0 ||
-	    pd_json_opt_int(&parallel, "period_ns", 0, INT64_MAX, &out->data_parallel_period_ns,
-			    err) < 0)
-		return -1;
-	return pd_json_opt_int(&parallel, "memory_bytes", 0, INT64_MAX,
-			       &out->data_parallel_memory_bytes, err);
-}
-
 static int read_plan(const struct pd_place *place, struct pd_plan *plan, struct pd_error *err)
 {
 	static const char *const known[] = { "format", "version", "profile", "topology",
 					     "schedule", "weights", "microbatches", "stages",
 					     "predicted", NULL };
-	struct pd_place profile, topology;
+	struct pd_place profile, topology, predicted;
 	int schedule, weights;
 
 	if (pd_json_header(place, "pd-plan", err) < 0 || pd_json_keys(place, known, err) < 0 ||
-	    read_choice(place, "schedule", pd_schedule_kind_name, &schedule, err) < 0 ||
-	    read_choice(place, "weights", pd_weight_kind_name, &weights, err) < 0)
+	    pd_json_get_choice(place, "schedule", pd_schedule_kind_name, &schedule, err) < 0 ||
+	    pd_json_get_choice(place, "weights", pd_weight_kind_name, &weights, err) < 0)
 		return -1;
 	plan->schedule = (enum pd_schedule_kind)schedule;
 	plan->weights = (enum pd_weight_kind)weights;
@@ -256,7 +204,8 @@ static int read_plan(const struct pd_place *place, struct pd_plan *plan, struct 
 	plan->profile = pd_profile_parse_at(&profile, err);
 	if (!plan->profile || read_stages(place, plan, err) < 0)
 		return -1;
-	return read_prediction(place, &plan->predicted, err);
+	predicted = pd_place_key(place, "predicted");
+	return pd_prediction_read(&predicted, &plan->predicted, err);
 }
 
 struct pd_plan *pd_plan_parse_at(const struct pd_place *place, struct pd_error *err)
@@ -300,24 +249,6 @@ static json_t *stage_json(const struct pd_plan *plan, const struct pd_stage *sta
 			 "allreduce_ns", stage->allreduce_ns, "memory_bytes", stage->memory_bytes);
 }
 
-/* JSON has no infinity. */
-static double number(double value)
-{
-	return isfinite(value) ? value : 0;
-}
-
-static json_t *prediction_json(const struct pd_prediction *predicted)
-{
-	return json_pack("{sI sf sI sI sf s{sI sI} sf}", "period_ns", predicted->period_ns,
-			 "samples_per_s", number(predicted->samples_per_s),
-			 "memory_bytes", predicted->memory_bytes,
-			 "lower_bound_ns", predicted->lower_bound_ns, "gap", number(predicted->gap),
-			 "data_parallel", "period_ns", predicted->data_parallel_period_ns,
-			 "memory_bytes", predicted->data_parallel_memory_bytes,
-			 "speedup_over_data_parallel",
-			 number(predicted->speedup_over_data_parallel));
-}
-
 json_t *pd_plan_json(const struct pd_plan *plan)
 {
 	json_t *stages = json_array();
@@ -330,5 +261,5 @@ json_t *pd_plan_json(const struct pd_plan *plan)
 			 "schedule", pd_schedule_kind_name[plan->schedule],
 			 "weights", pd_weight_kind_name[plan->weights],
 			 "microbatches", plan->microbatches, "stages", stages,
-			 "predicted", prediction_json(&plan->predicted));
+			 "predicted", pd_prediction_json(&plan->predicted));
 }

@@ -28,6 +28,16 @@ enum pd_weight_kind {
 extern const char *const pd_schedule_kind_name[PD_SCHEDULE_KINDS + 1];  /* NULL-terminated */
 extern const char *const pd_weight_kind_name[PD_WEIGHT_KINDS + 1];
 
+enum pd_alternative_kind {
+#define ALTERNATIVE_KIND(symbol, name, what) PD_ALTERNATIVE_##symbol,
+#include "plan/alternative_kind.def"
+#undef ALTERNATIVE_KIND
+	PD_ALTERNATIVE_KINDS
+};
+
+extern const char *const pd_alternative_kind_name[PD_ALTERNATIVE_KINDS + 1];
+extern const char *const pd_alternative_kind_what[PD_ALTERNATIVE_KINDS + 1];
+
 struct pd_stage {
 	int first_layer, layer_count;   /* a range of the profile's layers: a stage is convex */
 	int replicas;
@@ -38,10 +48,25 @@ struct pd_stage {
 	int64_t forward_ns, backward_ns, allreduce_ns, memory_bytes;
 };
 
+/* A plan of another kind, for comparison. */
+struct pd_alternative {
+	enum pd_alternative_kind kind;
+	enum pd_schedule_kind schedule;
+	enum pd_weight_kind weights;
+	int64_t microbatches, ranks;
+	char *stages;                   /* as pd-plan --stages takes them: "8x3,6x1"; owned */
+	int64_t period_ns, memory_bytes;
+	double sent_bytes_per_sample;
+	bool fits;                      /* into the memory of the devices */
+};
+
 struct pd_prediction {
 	int64_t period_ns, memory_bytes, lower_bound_ns;
 	double samples_per_s, gap, speedup_over_data_parallel;
 	int64_t data_parallel_period_ns, data_parallel_memory_bytes;
+	double sent_bytes_per_sample;   /* by all ranks together */
+	int alternative_count;
+	struct pd_alternative *alternatives;    /* by kind; owned */
 };
 
 struct pd_plan {
@@ -61,6 +86,8 @@ struct pd_plan *pd_plan_parse_at(const struct pd_place *place, struct pd_error *
 struct pd_plan *pd_plan_read(const char *file, struct pd_error *err);
 json_t *pd_plan_json(const struct pd_plan *plan);                   /* a new reference */
 void pd_plan_free(struct pd_plan *plan);
+/* Forgets what was predicted: all is zero. */
+void pd_prediction_clear(struct pd_prediction *predicted);
 
 /*
  * A plan with the given stages (layers and replicas set; ranks given out in order,

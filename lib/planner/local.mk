@@ -1,7 +1,9 @@
 lib_libpd_a_SOURCES += \
+	lib/planner/alternatives.c lib/planner/alternatives.h \
 	lib/planner/baseline.c \
 	lib/planner/bound.c lib/planner/bound.h \
 	lib/planner/cost.c lib/planner/cost.h lib/planner/cost_kind.def \
+	lib/planner/even.c \
 	lib/planner/explain.c \
 	lib/planner/fixed.c \
 	lib/planner/flat.c \

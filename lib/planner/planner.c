@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/opt.h"
+#include "planner/alternatives.h"
 #include "planner/bound.h"
 #include "planner/predict.h"
 #include "planner/search.h"
@@ -17,7 +18,7 @@
 #define MOST_COUNTS 8           /* numbers of stages that are searched one by one */
 #define FEW_COUNTS 3            /* the same for networks of more than so many units */
 #define MANY_UNITS 300
-#define MOST_CANDIDATES (2 * (2 * (MOST_COUNTS + 1) + 2))
+#define MOST_CANDIDATES (2 * (2 * (MOST_COUNTS + 2) + 2))
 #define MOST_REPLAYS 6          /* candidates that are replayed, data parallelism among them */
 
 struct candidate {
@@ -106,30 +107,6 @@ static struct pd_plan *plain_plan_of(const struct planner *p, const struct pd_la
 	return plan;
 }
 
-/* Where all replicas of a stage share a group: one microbatch per rank, or a few more. */
-static int64_t usual_microbatches(const struct pd_plan *plan)
-{
-	int64_t unit = 1;
-
-	if (plan->weights != PD_WEIGHTS_FLUSH && plan->weights != PD_WEIGHTS_2BW &&
-	    plan->schedule != PD_SCHEDULE_NF1B)
-		return 1;
-	for (int s = 0; s < plan->stage_count; s++) {
-		int64_t r = plan->stages[s].replicas, a = unit, b = r;
-
-		while (b) {
-			int64_t rest = a % b;
-
-			a = b;
-			b = rest;
-		}
-		unit *= r / a;
-		if (unit > PD_MAX_EXTENT)       /* too many: the schedule will say what it needs */
-			return plan->rank_count;
-	}
-	return (plan->rank_count + unit - 1) / unit * unit;
-}
-
 /* The layout as the plan that is asked for, with its stages' predictions; NULL where the
  * schedule refuses it. */
 static struct pd_plan *plan_of(const struct planner *p, const struct pd_layout *layout,
@@ -149,7 +126,7 @@ static struct pd_plan *plan_of(const struct planner *p, const struct pd_layout *
 			plan->stages[s].ranks[0] = s % plan->rank_count;
 	}
 	plan->microbatches = request->microbatches ? request->microbatches
-						   : usual_microbatches(plan);
+						   : pd_planner_microbatches(plan);
 	schedule = pd_schedule_new(plan, err);
 	if (!schedule) {
 		drop(plan);
@@ -258,6 +235,9 @@ static void consider_flat(struct planner *p, bool straight)
 	for (int count = 1; count <= most && count <= flat.devices &&
 	     count <= p->costs.unit_count; count++)
 		consider(p, pd_flat_search(&flat, count));
+	if (straight && p->request->cost == PD_COST_SIMULATED)
+		consider(p, pd_straight_layout(&p->costs, flat.devices,
+					       flat.link.bandwidth_bytes_per_s));
 }
 
 /* The paper's levels decide under sosp19 unless their plan does not fit. */
@@ -530,7 +510,9 @@ static int finish(struct planner *p, struct pd_error *err)
 		predicted->speedup_over_data_parallel =
 			(double)predicted->data_parallel_period_ns / (double)period;
 	}
-	return 0;
+	if (p->request->cost != PD_COST_SIMULATED)
+		return 0;
+	return pd_alternatives_find(p->candidates[0].plan, p->request, &p->costs, err);
 }
 
 struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan_request *request,

@@ -46,6 +46,11 @@ struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan
  */
 int pd_planner_policy(const char *schedule, const char *weights,
 		      struct pd_plan_request *request, struct pd_error *err);
+/*
+ * Microbatches of an update where nobody says how many: where all replicas of a stage share a
+ * group, one per rank, or as many more as all can share; else 1.
+ */
+int64_t pd_planner_microbatches(const struct pd_plan *plan);
 /* 1f1b with stashing, one minibatch of each replica per update. */
 bool pd_planner_plain(const struct pd_plan_request *request);
 

@@ -67,6 +67,29 @@ bool pd_planner_plain(const struct pd_plan_request *request)
 	       request->microbatches <= 1;
 }
 
+int64_t pd_planner_microbatches(const struct pd_plan *plan)
+{
+	int64_t unit = 1;
+
+	if (plan->weights != PD_WEIGHTS_FLUSH && plan->weights != PD_WEIGHTS_2BW &&
+	    plan->schedule != PD_SCHEDULE_NF1B)
+		return 1;
+	for (int s = 0; s < plan->stage_count; s++) {
+		int64_t r = plan->stages[s].replicas, a = unit, b = r;
+
+		while (b) {
+			int64_t rest = a % b;
+
+			a = b;
+			b = rest;
+		}
+		unit *= r / a;
+		if (unit > PD_MAX_EXTENT)       /* too many: the schedule will say what it needs */
+			return plan->rank_count;
+	}
+	return (plan->rank_count + unit - 1) / unit * unit;
+}
+
 int pd_planner_topology(const struct pd_profile *profile, int64_t gpus, const char *topology,
 			struct pd_topology *out_p, struct pd_error *err)
 {

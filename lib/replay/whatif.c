@@ -132,7 +132,7 @@ int pd_what_if_apply(const struct pd_what_if *what, struct pd_plan *plan, struct
 		speed_up_layers(plan->profile, 0, plan->profile->layer_count, what->device_speed);
 	if (what->faster && apply_all_faster(plan, what->faster, err) < 0)
 		return -1;
-	plan->predicted = (struct pd_prediction){ 0 };
+	pd_prediction_clear(&plan->predicted);
 	for (int s = 0; s < plan->stage_count; s++) {
 		struct pd_stage *stage = &plan->stages[s];
 

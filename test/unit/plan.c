@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/mem.h"
 #include "plan/plan.h"
+#include "plan/prediction.h"
 
 #include "document.h"
 #include "small_profile.h"
@@ -108,6 +110,12 @@ static void test_round_trip(void)
 	plan->stages[0].ranks[0] = 3;
 	plan->stages[1].ranks[0] = 0;
 	plan->predicted = (struct pd_prediction){ 5, 6, 7, 8.25, 0.5, 9.5, 10, 11 };
+	plan->predicted.sent_bytes_per_sample = 12.5;
+	plan->predicted.alternative_count = 1;
+	plan->predicted.alternatives = pd_calloc(1, sizeof(struct pd_alternative));
+	plan->predicted.alternatives[0] = (struct pd_alternative){
+		PD_ALTERNATIVE_GPIPE, PD_SCHEDULE_GPIPE, PD_WEIGHTS_FLUSH, 8, 2,
+		pd_plan_stages_text(plan), 13, 14, 15.5, true };
 	one = pd_plan_json(plan);
 	again = parse_value(one, &err);
 	if (!ok(again, "what was written is read"))
@@ -123,7 +131,17 @@ static void test_round_trip(void)
 	   again->predicted.lower_bound_ns == 7 && again->predicted.samples_per_s == 8.25 &&
 	   again->predicted.gap == 0.5 && again->predicted.speedup_over_data_parallel == 9.5 &&
 	   again->predicted.data_parallel_period_ns == 10 &&
-	   again->predicted.data_parallel_memory_bytes == 11, "the predictions");
+	   again->predicted.data_parallel_memory_bytes == 11 &&
+	   again->predicted.sent_bytes_per_sample == 12.5, "the predictions");
+	ok(again->predicted.alternative_count == 1 &&
+	   again->predicted.alternatives[0].kind == PD_ALTERNATIVE_GPIPE &&
+	   again->predicted.alternatives[0].microbatches == 8 &&
+	   again->predicted.alternatives[0].ranks == 2 &&
+	   strcmp(again->predicted.alternatives[0].stages, "3x3,1x1") == 0 &&
+	   again->predicted.alternatives[0].period_ns == 13 &&
+	   again->predicted.alternatives[0].memory_bytes == 14 &&
+	   again->predicted.alternatives[0].sent_bytes_per_sample == 15.5 &&
+	   again->predicted.alternatives[0].fits, "the alternatives");
 	json_decref(one);
 	json_decref(two);
 	pd_plan_free(plan);

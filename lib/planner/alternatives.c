@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/alternatives.h"
+
+#include "base/mem.h"
+#include "plan/prediction.h"
+#include "planner/predict.h"
+#include "replay/replay.h"
+#include "schedule/schedule.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define MOST_REPLAYED 200000            /* operations: more would take noticeable time */
+
+struct finder {
+	struct pd_plan *plan;           /* the one that won */
+	const struct pd_plan_request *request;
+	const struct pd_costs *costs;
+	struct pd_costs free_costs;     /* without a limit of memory */
+};
+
+/*
+ * Forward, a tensor goes down every link once, and its gradient back.  In an all-reduce of W
+ * bytes among m each sends the others' pieces and, m - 1 times, the sum of its own
+ * (lib/transport/collective): together 2 (m - 1) W.
+ */
+static double sent_per_minibatch(const struct pd_plan *plan, const struct pd_schedule *schedule)
+{
+	const struct pd_model *model = plan->profile->model;
+	double sum = 0;
+
+	for (int k = 0; k < schedule->wiring->link_count; k++)
+		sum += 2 * (double)schedule->wiring->links[k].bytes;
+	for (int s = 0; s < plan->stage_count; s++) {
+		const struct pd_stage *stage = &plan->stages[s];
+		double bytes = 0;
+
+		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
+			if (!model || model->layers[l].shares < 0)
+				bytes += (double)plan->profile->layers[l].parameter_bytes;
+		sum += 2 * (double)(stage->replicas - 1) * bytes / (double)schedule->group[s];
+	}
+	return sum;
+}
+
+double pd_sent_bytes_per_sample(const struct pd_plan *plan)
+{
+	struct pd_error err;
+	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
+	double sent = schedule ? sent_per_minibatch(plan, schedule) : 0;
+
+	pd_schedule_free(schedule);
+	return sent / (double)plan->profile->batch_size;
+}
+
+static struct pd_plan *plan_of(const struct finder *finder, const struct pd_layout *layout,
+			       enum pd_schedule_kind schedule, enum pd_weight_kind weights,
+			       int64_t microbatches)
+{
+	struct pd_error err;
+	struct pd_plan *plan = pd_plan_new(finder->plan->profile, &finder->plan->topology,
+					   layout->stage_count, layout->layers, layout->replicas,
+					   &err);
+	struct pd_schedule *list;
+
+	if (!plan)
+		pd_bug("planner: made no valid plan: %s", err.text);
+	pd_predict_stages(plan);
+	plan->schedule = schedule;
+	plan->weights = weights;
+	plan->microbatches = microbatches ? microbatches : pd_planner_microbatches(plan);
+	list = pd_schedule_new(plan, &err);
+	if (list) {
+		if (schedule != PD_SCHEDULE_1F1B || weights != PD_WEIGHTS_STASH ||
+		    plan->microbatches > 1)
+			pd_predict_memory(plan, list);
+		pd_schedule_free(list);
+		return plan;
+	}
+	plan->profile = NULL;
+	pd_plan_free(plan);
+	return NULL;
+}
+
+/* Operations of the replay that would show the period. */
+static double operations_of(const struct pd_plan *plan)
+{
+	double most = 0;
+
+	for (int s = 0; s < plan->stage_count; s++)
+		most += plan->stages[s].replicas > 1 ? 8 + 4 * (double)plan->stages[s].replicas : 6;
+	return most * (double)pd_steady_minibatches(plan);
+}
+
+static int period_of(const struct pd_plan *plan, int64_t *period_p, struct pd_error *err)
+{
+	struct pd_trace *trace;
+
+	*period_p = pd_predict_period_ns(plan);
+	if (operations_of(plan) > MOST_REPLAYED)
+		return 0;
+	trace = pd_replay(plan, NULL, err);
+	if (!trace)
+		return -1;
+	*period_p = (int64_t)ceil(pd_replay_period_ns(trace));
+	pd_trace_free(trace);
+	return 0;
+}
+
+/* Adds what plan (or NULL) is; frees it, but not its profile. */
+static int add(struct finder *finder, enum pd_alternative_kind kind, struct pd_plan *plan,
+	       struct pd_error *err)
+{
+	struct pd_prediction *predicted = &finder->plan->predicted;
+	struct pd_alternative *one = &predicted->alternatives[predicted->alternative_count];
+	int64_t most = 0;
+	int status = 0;
+
+	if (!plan)
+		return 0;
+	for (int s = 0; s < plan->stage_count; s++)
+		most = pd_max64(most, plan->stages[s].memory_bytes);
+	*one = (struct pd_alternative){
+		.kind = kind, .schedule = plan->schedule, .weights = plan->weights,
+		.microbatches = plan->microbatches, .ranks = plan->rank_count,
+		.period_ns = predicted->data_parallel_period_ns, .memory_bytes = most,
+		.sent_bytes_per_sample = pd_sent_bytes_per_sample(plan),
+		.fits = most <= finder->costs->memory_limit_bytes,
+	};
+	if (kind != PD_ALTERNATIVE_DATA_PARALLEL)
+		status = period_of(plan, &one->period_ns, err);
+	if (status == 0) {
+		one->stages = pd_plan_stages_text(plan);
+		predicted->alternative_count++;
+	}
+	plan->profile = NULL;
+	pd_plan_free(plan);
+	return status;
+}
+
+/* The slowest of the links. */
+static struct pd_level slow_link(const struct pd_topology *topology)
+{
+	struct pd_level link = topology->level[0];
+
+	for (int k = 1; k < topology->levels; k++)
+		if (topology->level[k].bandwidth_bytes_per_s < link.bandwidth_bytes_per_s)
+			link = topology->level[k];
+	return link;
+}
+
+static int most_stages(const struct finder *finder)
+{
+	int64_t devices = finder->plan->topology.devices, units = finder->costs->unit_count;
+
+	return (int)(devices < units ? devices : units);
+}
+
+/* The best of any number of stages, by the search's formula. */
+static struct pd_layout *best_straight(const struct finder *finder)
+{
+	struct pd_flat flat = { finder->costs, slow_link(&finder->plan->topology),
+				most_stages(finder), true };
+	struct pd_layout *layout = pd_flat_search(&flat, 0);
+
+	if (layout)
+		return layout;
+	flat.costs = &finder->free_costs;       /* to say by how much it does not fit */
+	return pd_flat_search(&flat, 0);
+}
+
+/* The schedule and weights of the plan, where a stage on each device can have them. */
+static struct pd_plan *as_requested(const struct finder *finder, const struct pd_layout *layout)
+{
+	const struct pd_plan *won = finder->plan;
+	bool interleaved = won->schedule == PD_SCHEDULE_INTERLEAVED;
+
+	return plan_of(finder, layout, interleaved ? PD_SCHEDULE_1F1B : won->schedule, won->weights,
+		       finder->request->microbatches);
+}
+
+/* A stage on each device: pipelined, and one minibatch at a time; cut evenly, as GPipe. */
+static int add_pipelines(struct finder *finder, struct pd_error *err)
+{
+	int64_t bandwidth = slow_link(&finder->plan->topology).bandwidth_bytes_per_s;
+	int count = most_stages(finder);
+	struct pd_layout *straight = pd_straight_layout(finder->costs, count, bandwidth);
+	struct pd_layout *even = pd_even_layout(finder->costs, count);
+	int status = 0;
+
+	if (straight)
+		status = add(finder, PD_ALTERNATIVE_STRAIGHT, as_requested(finder, straight), err);
+	if (straight && status == 0)
+		status = add(finder, PD_ALTERNATIVE_MODEL_PARALLEL,
+			     plan_of(finder, straight, PD_SCHEDULE_NONE, PD_WEIGHTS_FLUSH, 1), err);
+	if (even && status == 0)
+		status = add(finder, PD_ALTERNATIVE_GPIPE,
+			     plan_of(finder, even, PD_SCHEDULE_GPIPE, PD_WEIGHTS_FLUSH,
+				     finder->request->microbatches), err);
+	pd_layout_free(straight);
+	pd_layout_free(even);
+	return status;
+}
+
+static bool is_straight(const struct pd_plan *plan)
+{
+	for (int s = 0; s < plan->stage_count; s++)
+		if (plan->stages[s].replicas > 1)
+			return false;
+	return plan->schedule != PD_SCHEDULE_INTERLEAVED;
+}
+
+/* Is `a` to be preferred to b? */
+static bool better(const struct pd_alternative *a, const struct pd_alternative *b)
+{
+	return a->fits != b->fits ? a->fits : a->period_ns < b->period_ns;
+}
+
+/*
+ * The best without replicas: the plan itself where it has none, the pipeline with a stage on
+ * each device, or the one of any number of stages.
+ */
+static int add_unreplicated(struct finder *finder, struct pd_error *err)
+{
+	struct pd_prediction *predicted = &finder->plan->predicted;
+	struct pd_alternative *list = predicted->alternatives, *last;
+	struct pd_layout *layout = best_straight(finder);
+	int at = predicted->alternative_count, status = 0;
+	struct pd_alternative own = {
+		PD_ALTERNATIVE_UNREPLICATED, finder->plan->schedule, finder->plan->weights,
+		finder->plan->microbatches, finder->plan->rank_count, NULL, predicted->period_ns,
+		predicted->memory_bytes, predicted->sent_bytes_per_sample, true };
+	const struct pd_alternative *best = is_straight(finder->plan) ? &own : NULL;
+
+	if (layout)
+		status = add(finder, PD_ALTERNATIVE_UNREPLICATED, as_requested(finder, layout), err);
+	pd_layout_free(layout);
+	last = &list[at];
+	if (status < 0)
+		return -1;
+	if (predicted->alternative_count > at && (!best || better(last, best)))
+		best = last;
+	for (int i = 0; i < at; i++)
+		if (list[i].kind == PD_ALTERNATIVE_STRAIGHT && (!best || better(&list[i], best)))
+			best = &list[i];
+	if (!best || best == last)
+		return 0;
+	free(last->stages);
+	*last = *best;
+	last->kind = PD_ALTERNATIVE_UNREPLICATED;
+	last->stages = best == &own ? pd_plan_stages_text(finder->plan)
+				    : pd_strdup(best->stages);
+	predicted->alternative_count = at + 1;
+	return 0;
+}
+
+int pd_alternatives_find(struct pd_plan *plan, const struct pd_plan_request *request,
+			 const struct pd_costs *costs, struct pd_error *err)
+{
+	struct finder finder = { .plan = plan, .request = request, .costs = costs };
+	struct pd_layout *all = pd_data_parallel_layout(costs, plan->topology.devices);
+	int status;
+
+	plan->predicted.sent_bytes_per_sample = pd_sent_bytes_per_sample(plan);
+	plan->predicted.alternatives = pd_calloc(PD_ALTERNATIVE_KINDS,
+						 sizeof(*plan->predicted.alternatives));
+	pd_costs_init(&finder.free_costs, plan->profile, costs->kind, INT64_MAX);
+	status = add(&finder, PD_ALTERNATIVE_DATA_PARALLEL,
+		     plan_of(&finder, all, PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 1), err);
+	if (status == 0)
+		status = add_pipelines(&finder, err);
+	if (status == 0)
+		status = add_unreplicated(&finder, err);
+	pd_costs_release(&finder.free_costs);
+	pd_layout_free(all);
+	return status;
+}
