@@ -3,11 +3,13 @@
 
 #include "base/mem.h"
 #include "plan/prediction.h"
+#include "planner/flow.h"
+#include "planner/judge.h"
+#include "planner/links.h"
 #include "planner/predict.h"
-#include "replay/replay.h"
 #include "schedule/schedule.h"
+#include "trace/steady.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #define MOST_REPLAYED 200000            /* operations: more would take noticeable time */
@@ -26,18 +28,14 @@ struct finder {
  */
 static double sent_per_minibatch(const struct pd_plan *plan, const struct pd_schedule *schedule)
 {
-	const struct pd_model *model = plan->profile->model;
 	double sum = 0;
 
 	for (int k = 0; k < schedule->wiring->link_count; k++)
 		sum += 2 * (double)schedule->wiring->links[k].bytes;
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *stage = &plan->stages[s];
-		double bytes = 0;
+		double bytes = (double)pd_stage_parameter_bytes(plan, s);
 
-		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
-			if (!model || model->layers[l].shares < 0)
-				bytes += (double)plan->profile->layers[l].parameter_bytes;
 		sum += 2 * (double)(stage->replicas - 1) * bytes / (double)schedule->group[s];
 	}
 	return sum;
@@ -94,17 +92,17 @@ static double operations_of(const struct pd_plan *plan)
 
 static int period_of(const struct pd_plan *plan, int64_t *period_p, struct pd_error *err)
 {
-	struct pd_trace *trace;
+	struct pd_schedule *schedule;
 
-	*period_p = pd_predict_period_ns(plan);
-	if (operations_of(plan) > MOST_REPLAYED)
-		return 0;
-	trace = pd_replay(plan, NULL, err);
-	if (!trace)
-		return -1;
-	*period_p = (int64_t)ceil(pd_replay_period_ns(trace));
-	pd_trace_free(trace);
-	return 0;
+	*period_p = 0;
+	if (operations_of(plan) > MOST_REPLAYED) {
+		schedule = pd_schedule_new(plan, err);
+		if (!schedule)
+			return -1;
+		*period_p = pd_flow_period_ns(schedule, true);
+		pd_schedule_free(schedule);
+	}
+	return *period_p > 0 ? 0 : pd_judge_period(plan, period_p, err);
 }
 
 /* Adds what plan (or NULL) is; frees it, but not its profile. */

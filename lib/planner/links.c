@@ -10,26 +10,22 @@
 
 #define LONGEST_ROUND 65536     /* pairs of replicas between two stages; more are not counted */
 
-struct links {
-	const struct pd_topology *topology;
-	int64_t size[PD_MAX_LEVELS + 1];        /* devices of a component below level k */
-	int components[PD_MAX_LEVELS];          /* of those, as far as ranks are used */
-	double *up[PD_MAX_LEVELS], *down[PD_MAX_LEVELS];        /* ns per minibatch */
-};
-
-static void links_init(struct links *links, const struct pd_topology *topology, int ranks)
+static void links_init(struct pd_links *links, const struct pd_topology *topology, int ranks)
 {
-	*links = (struct links){ .topology = topology };
+	*links = (struct pd_links){ .topology = topology };
 	links->size[0] = 1;
 	for (int k = 0; k < topology->levels; k++) {
+		size_t n;
+
 		links->size[k + 1] = links->size[k] * topology->level[k].count;
 		links->components[k] = (int)((ranks + links->size[k] - 1) / links->size[k]);
-		links->up[k] = pd_calloc((size_t)links->components[k], sizeof(double));
-		links->down[k] = pd_calloc((size_t)links->components[k], sizeof(double));
+		n = (size_t)links->components[k];
+		links->up[k] = pd_calloc(n, sizeof(*links->up[k]));
+		links->down[k] = pd_calloc(n, sizeof(*links->down[k]));
 	}
 }
 
-static void links_release(struct links *links)
+void pd_links_release(struct pd_links *links)
 {
 	for (int k = 0; k < links->topology->levels; k++) {
 		free(links->up[k]);
@@ -37,14 +33,16 @@ static void links_release(struct links *links)
 	}
 }
 
-static double most_of(const struct links *links)
+static double most_of(const struct pd_links *links)
 {
 	double most = 0;
 
 	for (int k = 0; k < links->topology->levels; k++)
 		for (int c = 0; c < links->components[k]; c++) {
-			most = links->up[k][c] > most ? links->up[k][c] : most;
-			most = links->down[k][c] > most ? links->down[k][c] : most;
+			const struct pd_load *up = &links->up[k][c], *down = &links->down[k][c];
+
+			most = up->busy_ns > most ? up->busy_ns : most;
+			most = down->busy_ns > most ? down->busy_ns : most;
 		}
 	return most;
 }
@@ -60,13 +58,21 @@ static int64_t bandwidth_to(const struct pd_topology *topology, int k)
 	return least;
 }
 
-static void carry(struct links *links, int from, int to, const int64_t *way_ns, double share)
+static void load(struct pd_load *at, double busy_ns, double bytes)
+{
+	at->busy_ns += busy_ns;
+	at->bytes += bytes;
+}
+
+static void carry(struct pd_links *links, int from, int to, const int64_t *way_ns, int64_t bytes,
+		  double share)
 {
 	int outermost = pd_topology_level(links->topology, from, to);
+	double time = share * (double)way_ns[outermost], part = share * (double)bytes;
 
 	for (int k = 0; k <= outermost; k++) {
-		links->up[k][from / links->size[k]] += share * (double)way_ns[outermost];
-		links->down[k][to / links->size[k]] += share * (double)way_ns[outermost];
+		load(&links->up[k][from / links->size[k]], time, part);
+		load(&links->down[k][to / links->size[k]], time, part);
 	}
 }
 
@@ -82,7 +88,7 @@ static int64_t gcd(int64_t a, int64_t b)
 }
 
 /* Activations one way, gradients the other: replicas meet in turn. */
-static void carry_link(struct links *links, const struct pd_plan *plan, const struct pd_link *link)
+static void carry_link(struct pd_links *links, const struct pd_plan *plan, const struct pd_link *link)
 {
 	const struct pd_stage *a = &plan->stages[link->from], *b = &plan->stages[link->to];
 	int64_t round = (int64_t)a->replicas / gcd(a->replicas, b->replicas) * b->replicas;
@@ -99,8 +105,8 @@ static void carry_link(struct links *links, const struct pd_plan *plan, const st
 
 		if (from == to)
 			continue;
-		carry(links, from, to, way_ns, 1.0 / (double)round);
-		carry(links, to, from, way_ns, 1.0 / (double)round);
+		carry(links, from, to, way_ns, link->bytes, 1.0 / (double)round);
+		carry(links, to, from, way_ns, link->bytes, 1.0 / (double)round);
 	}
 }
 
@@ -108,7 +114,7 @@ static void carry_link(struct links *links, const struct pd_plan *plan, const st
  * Pairs of members are told apart by the level at which their ways part: a component's link
  * carries, for each of its members, the two pieces for each member outside.
  */
-static void carry_allreduce(struct links *links, const int *ranks, int count, int64_t bytes,
+static void carry_allreduce(struct pd_links *links, const int *ranks, int count, int64_t bytes,
 			    double share)
 {
 	const struct pd_topology *topology = links->topology;
@@ -129,15 +135,16 @@ static void carry_allreduce(struct links *links, const int *ranks, int count, in
 			way_ns[k] = pd_bytes_ns(piece, bandwidth_to(topology, k));
 	}
 	for (int i = 0; i < count; i++) {
-		double time = 0;
+		double time = 0, sent = 0;
 
 		for (int k = topology->levels - 1; k >= 0; k--) {
 			int outside = inside[k + 1][ranks[i] / links->size[k + 1]] -
 				inside[k][ranks[i] / links->size[k]];
 
 			time += 2.0 * outside * (double)way_ns[k];
-			links->up[k][ranks[i] / links->size[k]] += share * time;
-			links->down[k][ranks[i] / links->size[k]] += share * time;
+			sent += 2.0 * outside * (double)bytes / count;
+			load(&links->up[k][ranks[i] / links->size[k]], share * time, share * sent);
+			load(&links->down[k][ranks[i] / links->size[k]], share * time, share * sent);
 		}
 	}
 	for (int k = 0; k <= topology->levels; k++)
@@ -164,7 +171,7 @@ static int64_t capped(double time, int64_t more)
 void pd_links_allreduce(const struct pd_topology *topology, const int *ranks, int count,
 			int64_t bytes, int64_t *alone_p, int64_t *sends_ns)
 {
-	struct links links;
+	struct pd_links links;
 	int highest = 0;
 
 	*alone_p = 0;
@@ -178,8 +185,8 @@ void pd_links_allreduce(const struct pd_topology *topology, const int *ranks, in
 	*alone_p = capped(most_of(&links), 2 * topology->level[outermost_of(topology, ranks, count)]
 			  .latency_ns);
 	for (int i = 0; i < count; i++)
-		sends_ns[i] = capped(links.up[0][ranks[i]], 0);
-	links_release(&links);
+		sends_ns[i] = capped(links.up[0][ranks[i]].busy_ns, 0);
+	pd_links_release(&links);
 }
 
 int64_t pd_stage_parameter_bytes(const struct pd_plan *plan, int stage)
@@ -194,24 +201,31 @@ int64_t pd_stage_parameter_bytes(const struct pd_plan *plan, int stage)
 	return sum;
 }
 
-int64_t pd_links_busiest_ns(const struct pd_plan *plan, const struct pd_wiring *wiring)
+void pd_links_init(struct pd_links *links, const struct pd_plan *plan,
+		   const struct pd_wiring *wiring)
 {
 	bool groups = plan->microbatches > 1 || plan->weights == PD_WEIGHTS_FLUSH ||
 		      plan->weights == PD_WEIGHTS_2BW || plan->schedule == PD_SCHEDULE_NF1B;
-	struct links links;
-	double most;
 
-	links_init(&links, &plan->topology, plan->rank_count);
+	links_init(links, &plan->topology, plan->rank_count);
 	for (int k = 0; k < wiring->link_count; k++)
-		carry_link(&links, plan, &wiring->links[k]);
+		carry_link(links, plan, &wiring->links[k]);
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *stage = &plan->stages[s];
 		int64_t group = groups ? plan->microbatches : stage->replicas;
 
-		carry_allreduce(&links, stage->ranks, stage->replicas,
+		carry_allreduce(links, stage->ranks, stage->replicas,
 				pd_stage_parameter_bytes(plan, s), 1.0 / (double)group);
 	}
+}
+
+int64_t pd_links_busiest_ns(const struct pd_plan *plan, const struct pd_wiring *wiring)
+{
+	struct pd_links links;
+	double most;
+
+	pd_links_init(&links, plan, wiring);
 	most = most_of(&links);
-	links_release(&links);
+	pd_links_release(&links);
 	return most < (double)PD_COST_MAX ? (int64_t)(most * (1 - 1e-9)) : PD_COST_MAX;
 }

@@ -6,6 +6,29 @@
 #include "plan/plan.h"
 #include "plan/wiring.h"
 
+/* One direction of a link, per minibatch, in the mean. */
+struct pd_load {
+	double bytes;
+	double busy_ns;                 /* a transfer holds all links of its way as long as the
+					   slowest of them needs (lib/transport/sim) */
+};
+
+/*
+ * At level k, component c is the ranks from c size[k] to (c + 1) size[k] - 1, and its link is
+ * that by which it joins the others of its level.
+ */
+struct pd_links {
+	const struct pd_topology *topology;     /* borrowed */
+	int64_t size[PD_MAX_LEVELS + 1];
+	int components[PD_MAX_LEVELS];          /* as far as ranks are used */
+	struct pd_load *up[PD_MAX_LEVELS], *down[PD_MAX_LEVELS];
+};
+
+/* What a plan puts on all links; between stages with very many pairs of replicas, nothing. */
+void pd_links_init(struct pd_links *links, const struct pd_plan *plan,
+		   const struct pd_wiring *wiring);
+void pd_links_release(struct pd_links *links);
+
 /*
  * An all-reduce among these ranks: every pair of them exchanges two pieces each way
  * (lib/transport/collective), parts of sums and then sums, and a link carries one after the
