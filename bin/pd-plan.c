@@ -7,7 +7,7 @@
 static struct pd_plan_request request;
 static int64_t gpus;
 static const char *topology_name;
-static bool explain;
+static bool explain, eager;
 static int cost;
 static const char *schedule, *weights;
 static int64_t chunks;
@@ -31,6 +31,9 @@ static const struct pd_opt options[] = {
 	{ .name = "chunks", .kind = PD_OPT_COUNT, .argument = "V",
 	  .help = "stages of each rank, interleaved (default: 2)", .value = &chunks,
 	  .min = 1, .max = 1024 },
+	{ .name = "eager", .kind = PD_OPT_FLAG,
+	  .help = "begin with every forward that arrives until the first backward",
+	  .value = &eager },
 	{ .name = "straight", .letter = 's', .kind = PD_OPT_FLAG,
 	  .help = "one rank per stage: no replicas", .value = &request.straight },
 	{ .name = "stages", .kind = PD_OPT_STRING, .argument = "LIST",
@@ -62,6 +65,7 @@ int main(int argc, char **argv)
 
 	request.cost = (enum pd_cost_kind)cost;
 	request.chunks = (int)chunks;
+	request.startup = eager ? PD_STARTUP_EAGER : PD_STARTUP_FRUGAL;
 	if (pd_planner_policy(schedule, weights, &request, &err) < 0)
 		return pd_command_fail(&err);
 	profile = pd_profile_read(pd_operand(argc, argv, first, 0), &err);

@@ -133,6 +133,16 @@ test_ok "less is kept: 2bw and flush against stashing" '
 	done >bytes
 	sort -nr bytes | cmp - bytes
 	[ "$(sort -u bytes | wc -l)" -eq 3 ]'
+test_ok "an eager start-up is asked for, planned, and takes memory" '
+	planned "has(\"startup\") | not" --stages=3,3,3,3
+	planned ".startup == \"eager\"" --stages=3,3,3,3 --eager
+	planned ".startup == \"eager\" and .weights == \"2bw\"" --stages=3,3,3,3 --weights=2bw --eager
+	pd-plan -t 4@1GB/s --stages=3,3,3,3 chain.json >frugal.json
+	pd-plan -t 4@1GB/s --stages=3,3,3,3 --eager chain.json | jq -e --slurpfile frugal frugal.json "
+		[.stages[].predicted.memory_bytes] as [\$a, \$b, \$c, \$d]
+		| [\$frugal[0].stages[].predicted.memory_bytes] as [\$e, \$f, \$g, \$h]
+		| \$a == \$e and \$b > \$f and \$c > \$g and \$d == \$h"
+	refused "only schedule \"1f1b\" has a start-up" --schedule=gpipe --eager'
 test_ok "a limit under which stashing does not fit, but two versions do" '
 	status 1 pd-plan -t 4@1GB/s --stages=3,3,3,3 -m 16MB chain.json 2>err
 	pd-plan -t 4@1GB/s -m 16MB --straight --weights=2bw chain.json |

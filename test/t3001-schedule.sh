@@ -84,6 +84,13 @@ order() {
 test_ok 'stashing on four stages is the published figure' '
 	[ "$(order 0 straight.jsonl)" = "F0@0 F1@0 F2@0 F3@0 B0@0 U1 F4@1 B1@0 U2 F5@2 B2@0 U3 F6@3 B3@0 U4 F7@4 B4@1 U5 B5@2 U6 B6@3 U7 B7@4 U8 " ]
 	[ "$(order 3 straight.jsonl)" = "F0@0 B0@0 U1 F1@1 B1@1 U2 F2@2 B2@2 U3 F3@3 B3@3 U4 F4@4 B4@4 U5 F5@5 B5@5 U6 F6@6 B6@6 U7 F7@7 B7@7 U8 " ]'
+test_ok 'with an eager start-up it is the figure as printed' '
+	plan "[1,1,1,1]" "[3,2,1,0]" ".startup = \"eager\"" | pd-schedule -m 7 >eager.jsonl
+	[ "$(order 1 eager.jsonl)" = "F0@0 F1@0 F2@0 F3@0 B0@0 U1 B1@0 U2 F4@2 B2@0 U3 F5@3 B3@0 U4 F6@4 B4@2 U5 B5@3 U6 B6@4 U7 " ]
+	[ "$(order 2 eager.jsonl)" = "F0@0 F1@0 F2@0 F3@0 B0@0 U1 B1@0 U2 B2@0 U3 F4@3 B3@0 U4 F5@4 B4@3 U5 F6@5 B5@4 U6 B6@5 U7 " ]
+	[ "$(order 3 eager.jsonl)" = "F0@0 B0@0 U1 F1@1 B1@1 U2 F2@2 B2@2 U3 F3@3 B3@3 U4 F4@4 B4@4 U5 F5@5 B5@5 U6 F6@6 B6@6 U7 " ]
+	pd-schedule --check eager.jsonl
+	jq -c "if .format then del(.plan.startup) else . end" eager.jsonl >changed.jsonl && wrong changed.jsonl'
 test_ok 'and on two replicas before one' '
 	plan "[2,1]" "[1,0]" | pd-schedule -m 6 >two.jsonl
 	[ "$(order 0 two.jsonl)" = "F0@0 F2@0 B0@0 U2 F4@2 B2@0 U4 B4@2 U6 " ]

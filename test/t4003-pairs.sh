@@ -79,6 +79,32 @@ nf1b latest 2 residual-1-1 residual-1-1-1-1
 nf1b latest 3 residual-1-1-1
 END
 
+# The start-up of SOSP 2019, figure 4: other versions at first.
+eager() {
+	pair "$@" | jq '.startup = "eager"'
+}
+while read -r weights microbatches plans; do
+	for plan in $plans; do
+		test_ok "eager 1f1b, $weights, $microbatches at a time, $plan" '
+			eager $plan 1f1b $weights $microbatches >plan.json
+			equals 20 plan.json'
+	done
+done <<END
+stash 1 residual-1-1 residual-1-1-1 residual-1-1-1-1 mlp-1-1-1-1 residual-2-1 residual-1-2
+stash 1 residual-2-2 residual-3-1 residual-1-3
+stash 2 residual-1-1-1-1
+vertical-sync 1 residual-1-1-1-1
+2bw 4 residual-1-1-1-1
+flush 6 residual-1-1-1-1
+latest 1 residual-1-1-1-1
+END
+test_ok "eager is not frugal, which the serial program tells apart" '
+	eager residual-1-1-1-1 1f1b stash 1 >plan.json
+	equals 10 plan.json
+	pair residual-1-1-1-1 1f1b stash 1 >frugal.json
+	"$serial" $sgd --minibatches=10 --output=serial frugal.json
+	status 1 "$same" serial "$(at ck 10)"'
+
 # Accumulated gradients are added in the order of the microbatches: where each replica has
 # one of a group, or a stage has no replicas, no partition changes a bit.
 while read -r schedule microbatches plans; do
@@ -143,7 +169,10 @@ test_ok "vertical sync is not stashing" '
 idx_data data		# 55 microbatches an epoch
 while read -r schedule weights microbatches plan stops; do
 	test_ok "$schedule, $weights, $plan: resumed at $stops" '
-		pair $plan $schedule $weights $microbatches >plan.json
+		case $schedule in
+		eager) eager $plan 1f1b $weights $microbatches ;;
+		*) pair $plan $schedule $weights $microbatches ;;
+		esac >plan.json
 		rm -rf ck ck-whole
 		train ck-whole plan.json $sgd --minibatches=66 --data=data --no-evaluate >out
 		again=
@@ -165,6 +194,9 @@ interleaved flush 2 chunks-2x2 6 57
 none flush 2 residual-1-1 6
 nf1b vertical-sync 3 residual-1-1-1 12
 1f1b stash 4 residual-1-1-1 8 20
+eager stash 1 residual-1-1-1-1 2 3 7 57
+eager stash 2 residual-1-1-1-1 4 59
+eager flush 4 residual-1-1-1-1 8
 END
 
 test_done

@@ -53,6 +53,10 @@ test_ok "pd-plan(5) has every schedule" '
 	def_names "$PD_SOURCE/lib/plan/schedule_kind.def" >expected
 	page_items "$man/pd-plan.5" Schedules >found
 	same expected found'
+test_ok "pd-plan(5) has every start-up" '
+	def_names "$PD_SOURCE/lib/plan/startup_kind.def" >expected
+	page_items "$man/pd-plan.5" Start-ups >found
+	same expected found'
 test_ok "pd-plan(5) has every kind of weights" '
 	def_names "$PD_SOURCE/lib/plan/weight_kind.def" >expected
 	page_items "$man/pd-plan.5" Weights >found

@@ -183,17 +183,20 @@ static int read_stages(const struct pd_place *root, struct pd_plan *plan, struct
 static int read_plan(const struct pd_place *place, struct pd_plan *plan, struct pd_error *err)
 {
 	static const char *const known[] = { "format", "version", "profile", "topology",
-					     "schedule", "weights", "microbatches", "stages",
-					     "predicted", NULL };
-	struct pd_place profile, topology, predicted;
-	int schedule, weights;
+					     "schedule", "weights", "startup", "microbatches",
+					     "stages", "predicted", NULL };
+	struct pd_place profile, topology, predicted, startup_at = pd_place_key(place, "startup");
+	int schedule, weights, startup = PD_STARTUP_FRUGAL;
 
 	if (pd_json_header(place, "pd-plan", err) < 0 || pd_json_keys(place, known, err) < 0 ||
 	    pd_json_get_choice(place, "schedule", pd_schedule_kind_name, &schedule, err) < 0 ||
-	    pd_json_get_choice(place, "weights", pd_weight_kind_name, &weights, err) < 0)
+	    pd_json_get_choice(place, "weights", pd_weight_kind_name, &weights, err) < 0 ||
+	    (startup_at.value &&
+	     pd_json_get_choice(place, "startup", pd_startup_kind_name, &startup, err) < 0))
 		return -1;
 	plan->schedule = (enum pd_schedule_kind)schedule;
 	plan->weights = (enum pd_weight_kind)weights;
+	plan->startup = (enum pd_startup_kind)startup;
 	plan->microbatches = 1;
 	profile = pd_place_key(place, "profile");
 	topology = pd_place_key(place, "topology");
@@ -252,14 +255,17 @@ static json_t *stage_json(const struct pd_plan *plan, const struct pd_stage *sta
 json_t *pd_plan_json(const struct pd_plan *plan)
 {
 	json_t *stages = json_array();
+	/* what is usual need not be said */
+	json_t *startup = plan->startup == PD_STARTUP_FRUGAL
+		? NULL : json_string(pd_startup_kind_name[plan->startup]);
 
 	for (int s = 0; s < plan->stage_count; s++)
 		json_array_append_new(stages, stage_json(plan, &plan->stages[s]));
-	return json_pack("{ss si so so ss ss sI so so}", "format", "pd-plan", "version", 1,
+	return json_pack("{ss si so so ss ss so* sI so so}", "format", "pd-plan", "version", 1,
 			 "profile", pd_profile_json(plan->profile),
 			 "topology", pd_topology_json(&plan->topology),
 			 "schedule", pd_schedule_kind_name[plan->schedule],
-			 "weights", pd_weight_kind_name[plan->weights],
+			 "weights", pd_weight_kind_name[plan->weights], "startup", startup,
 			 "microbatches", plan->microbatches, "stages", stages,
 			 "predicted", pd_prediction_json(&plan->predicted));
 }

@@ -20,6 +20,13 @@ const char *const pd_weight_kind_name[PD_WEIGHT_KINDS + 1] = {
 	NULL
 };
 
+const char *const pd_startup_kind_name[PD_STARTUP_KINDS + 1] = {
+#define STARTUP_KIND(symbol, name, what) name,
+#include "plan/startup_kind.def"
+#undef STARTUP_KIND
+	NULL
+};
+
 void pd_plan_free(struct pd_plan *plan)
 {
 	if (!plan)
@@ -39,6 +46,31 @@ int pd_plan_warmup(const struct pd_plan *plan, int stage)
 	for (int s = stage; s < plan->stage_count; s++)
 		ranks += plan->stages[s].replicas;
 	return (int)((ranks + replicas - 1) / replicas) - 1;
+}
+
+void pd_plan_first(const struct pd_plan *plan, int *first)
+{
+	int64_t behind = 0;
+
+	for (int s = 0; s < plan->stage_count; s++) {
+		first[s] = plan->stages[s].warmup;
+		behind += plan->stages[s].replicas;
+	}
+	for (int s = 0; s < plan->stage_count && plan->startup == PD_STARTUP_EAGER; s++) {
+		int64_t r = plan->stages[s].replicas, arrives, reach;
+
+		behind -= r;
+		reach = 3 * behind / r;
+		arrives = s > 0 ? first[s - 1] * (int64_t)plan->stages[s - 1].replicas / r : 0;
+		arrives = arrives < reach ? arrives : reach;
+		first[s] = arrives > first[s] ? (int)arrives : first[s];
+	}
+}
+
+int64_t pd_plan_admitted(const struct pd_plan *plan)
+{
+	return plan->startup == PD_STARTUP_EAGER
+		? (plan->stages[0].warmup + INT64_C(1)) * plan->stages[0].replicas : 0;
 }
 
 int pd_plan_stage_of_layer(const struct pd_plan *plan, int layer)

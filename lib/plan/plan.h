@@ -25,8 +25,16 @@ enum pd_weight_kind {
 	PD_WEIGHT_KINDS
 };
 
+enum pd_startup_kind {
+#define STARTUP_KIND(symbol, name, what) PD_STARTUP_##symbol,
+#include "plan/startup_kind.def"
+#undef STARTUP_KIND
+	PD_STARTUP_KINDS
+};
+
 extern const char *const pd_schedule_kind_name[PD_SCHEDULE_KINDS + 1];  /* NULL-terminated */
 extern const char *const pd_weight_kind_name[PD_WEIGHT_KINDS + 1];
+extern const char *const pd_startup_kind_name[PD_STARTUP_KINDS + 1];
 
 enum pd_alternative_kind {
 #define ALTERNATIVE_KIND(symbol, name, what) PD_ALTERNATIVE_##symbol,
@@ -74,6 +82,7 @@ struct pd_plan {
 	struct pd_topology topology;
 	enum pd_schedule_kind schedule;
 	enum pd_weight_kind weights;
+	enum pd_startup_kind startup;
 	int64_t microbatches;
 	int stage_count;
 	struct pd_stage *stages;
@@ -105,6 +114,24 @@ struct pd_plan *pd_plan_new(struct pd_profile *profile, const struct pd_topology
  * (SOSP 2019 section 3.2; NOAM of the input stage is warm-up + 1).
  */
 int pd_plan_warmup(const struct pd_plan *plan, int stage);
+
+/*
+ * The forwards that a replica of each stage does ahead of its backwards while the pipeline
+ * fills, into first (stage_count entries), as warm-ups are counted.  A frugal start-up has
+ * the warm-ups themselves.  An eager one (SOSP 2019, figure 4) has every forward that
+ * arrives before the first backward: the input stage admits what its warm-up says,
+ * pd_plan_admitted microbatches; the first gradient comes back to a stage of r replicas with
+ * R ranks behind it 3 R / r forwards after its own first forward has ended, where all ranks
+ * are equally busy, a backward takes as long as two forwards and transfers take none:
+ *
+ *     first_0 = w_0;  first_s = max(w_s, min(floor(3 R_s / r_s), floor(first_{s-1} r_{s-1} / r_s)))
+ *
+ * From the first microbatch that the input stage does not admit at once, each stage is as far
+ * ahead as its warm-up again.
+ */
+void pd_plan_first(const struct pd_plan *plan, int *first);
+/* 0 where the start-up is frugal. */
+int64_t pd_plan_admitted(const struct pd_plan *plan);
 
 /*
  * Parameters that layers share live in one place: are those layers in one stage?

@@ -116,10 +116,11 @@ static struct pd_plan *plan_of(const struct planner *p, const struct pd_layout *
 	struct pd_plan *plan = plain_plan_of(p, layout);
 	struct pd_schedule *schedule;
 
-	if (pd_planner_plain(request))
+	if (pd_planner_plain(request) && request->startup == PD_STARTUP_FRUGAL)
 		return plan;
 	plan->schedule = request->schedule;
 	plan->weights = request->weights;
+	plan->startup = request->startup;
 	if (request->chunks) {
 		plan->rank_count = layout->stage_count / request->chunks;
 		for (int s = 0; s < plan->stage_count; s++)

@@ -28,6 +28,7 @@ struct pd_plan_request {
 	enum pd_cost_kind cost;
 	enum pd_schedule_kind schedule;
 	enum pd_weight_kind weights;
+	enum pd_startup_kind startup;   /* eager: with 1f1b */
 	int64_t microbatches;           /* per update; 0: what is usual */
 	int chunks;                     /* stages per rank, interleaved; else 0 */
 };

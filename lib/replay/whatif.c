@@ -104,6 +104,8 @@ static int apply_schedule(const struct pd_what_if *what, struct pd_plan *plan,
 		return pd_error_input(err, "--weights: pd-plan(5) has no weights \"%.60s\"",
 				      what->weights);
 	plan->schedule = (enum pd_schedule_kind)schedule;
+	if (plan->schedule != PD_SCHEDULE_1F1B)
+		plan->startup = PD_STARTUP_FRUGAL;
 	plan->weights = (enum pd_weight_kind)weights;
 	if (what->microbatches)
 		plan->microbatches = what->microbatches;

@@ -278,6 +278,13 @@ static int64_t epoch_end(const struct pd_job *job, int64_t b)
 	return !job->lists && end < job->total_minibatches ? end : job->total_minibatches;
 }
 
+int64_t pd_job_into(const struct pd_job *job, const struct pd_schedule *schedule, int64_t step)
+{
+	int64_t into = step % job->epoch_minibatches;
+
+	return schedule->admitted > 0 && into % pd_schedule_unit(schedule) == 0 ? into : 0;
+}
+
 bool pd_job_next(const struct pd_job *job, const struct pd_schedule *schedule,
 		 struct pd_position *position, struct pd_phase *phase_p)
 {
@@ -288,7 +295,9 @@ bool pd_job_next(const struct pd_job *job, const struct pd_schedule *schedule,
 		if (position->next >= job->total_minibatches)
 			return false;
 		*phase_p = (struct pd_phase){ .first = position->next,
-					      .last = epoch_end(job, position->next) };
+					      .last = epoch_end(job, position->next),
+					      .into = pd_job_into(job, schedule,
+								  position->next) };
 		position->next = phase_p->last;
 		position->evaluate_next = job->test_minibatches > 0;
 	}

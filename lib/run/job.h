@@ -68,6 +68,11 @@ struct pd_position {
 };
 
 void pd_job_begin(const struct pd_job *job, struct pd_position *position);
+/*
+ * How far into its epoch's pipeline a run goes on that has trained so many minibatches; 0 where
+ * that makes no difference, or where replicas or updates do not begin again there.
+ */
+int64_t pd_job_into(const struct pd_job *job, const struct pd_schedule *schedule, int64_t step);
 /* The next phase; false when there is none. */
 bool pd_job_next(const struct pd_job *job, const struct pd_schedule *schedule,
 		 struct pd_position *position, struct pd_phase *phase_p);

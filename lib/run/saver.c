@@ -116,6 +116,8 @@ static int take_versions(struct pd_saver *saver, struct pd_error *err)
 		/* low is negative near the beginning, a free buffer's number always */
 		if (v->number >= 0 && v->number >= saver->low && v->number <= saver->step &&
 		    !has_version(saver, v->number) &&
+		    pd_worker_checkpoint_holds(saver->worker, saver->number, saver->step,
+					       v->number) &&
 		    take_version(saver, v->number, v->buffer, err) < 0)
 			return -1;
 	}
@@ -256,22 +258,31 @@ static int import_part(const struct pd_checkpoint *ck, const struct pd_saver *sa
 	return 0;
 }
 
-/* Are the versions those that the stage would have kept: an update apart, and not too many? */
+/*
+ * Are the versions those that the stage would have kept: an update apart but for those that
+ * nobody reads, and not too many?  into: minibatches of the epoch that came before.
+ */
 static bool spaced(const struct pd_schedule *schedule, int s,
-		   const struct pd_checkpoint_stage *held)
+		   const struct pd_checkpoint_stage *held, int64_t into)
 {
+	int64_t group = schedule->group[s], last = held->versions[held->version_count - 1];
+	int64_t floor = held->versions[0] - last + into;
+
 	if (held->version_count > pd_schedule_versions(schedule, s))
 		return false;
 	for (int i = 1; i < held->version_count; i++)
-		if (held->versions[i] - held->versions[i - 1] != schedule->group[s])
-			return false;
+		for (int64_t v = held->versions[i - 1] + group; v != held->versions[i]; v += group)
+			if (v > held->versions[i] ||
+			    pd_schedule_reads(schedule, s, into, floor, v - last + into))
+				return false;
 	return true;
 }
 
 /* The stage of the checkpoint that all layers of a stage come from with the versions that
  * the stage needs, or NULL. */
 static const struct pd_checkpoint_stage *fitting(const struct pd_checkpoint *ck,
-						 const struct pd_schedule *schedule, int s)
+						 const struct pd_schedule *schedule, int s,
+						 int64_t into)
 {
 	const struct pd_plan *plan = schedule->plan;
 	const struct pd_stage *stage = &plan->stages[s];
@@ -290,13 +301,14 @@ static const struct pd_checkpoint_stage *fitting(const struct pd_checkpoint *ck,
 			   (size_t)held->version_count * sizeof(*held->versions)) != 0)
 			return NULL;
 	}
-	return first && spaced(schedule, s, first) ? first : NULL;
+	return first && spaced(schedule, s, first, into) ? first : NULL;
 }
 
 int pd_saver_restore(const struct pd_checkpoint *ck, const struct pd_schedule *schedule,
 		     const struct pd_saver *saver, int64_t *floor_p, struct pd_error *err)
 {
-	const struct pd_checkpoint_stage *held = fitting(ck, schedule, saver->stage);
+	const struct pd_checkpoint_stage *held = fitting(ck, schedule, saver->stage, pd_job_into(
+			saver->job, schedule, pd_checkpoint_info(ck)->step));
 	struct pd_weights *weights = pd_worker_weights(saver->worker, saver->number);
 	void *velocity = pd_worker_velocity(saver->worker, saver->number);
 	void *state = pd_worker_state_arena(saver->worker, saver->number);

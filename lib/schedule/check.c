@@ -281,6 +281,8 @@ static int check_all(const struct pd_lists *lists, struct pd_lists *making,
 	fault.first = pd_calloc((size_t)lists->rank_count + 1, sizeof(*fault.first));
 	fault.first[0] = 2;             /* below the header */
 	fault.leaving = leaving(lists->plan);
+	fault.startup = pd_calloc((size_t)lists->plan->stage_count, sizeof(*fault.startup));
+	pd_plan_first(lists->plan, fault.startup);
 	pd_prices_init(&prices, lists->plan, lists->wiring);
 	for (int r = 0; r < lists->rank_count; r++) {
 		if (making)
@@ -297,6 +299,7 @@ static int check_all(const struct pd_lists *lists, struct pd_lists *making,
 	*count_p = fault.first[lists->rank_count] - 2;
 	free(fault.first);
 	free(fault.leaving);
+	free(fault.startup);
 	return fault.line == INT64_MAX ? 0 : -1;
 }
 

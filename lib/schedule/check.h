@@ -41,6 +41,7 @@ struct pd_fault {
 	int64_t *first;                 /* per rank, and one more: line where no document says */
 	int64_t line;                   /* of the first fault found so far; INT64_MAX: none */
 	int *leaving;                   /* per stage: gradients on their way out, pd_schedule_leaving */
+	int *startup;                   /* per stage: pd_plan_first */
 	struct pd_error *err;
 };
 /* Notes a fault at a rank's n-th operation, op; NULL: at its end. */

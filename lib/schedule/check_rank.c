@@ -50,10 +50,12 @@ static int64_t group_of(const struct pd_plan *plan, int s)
 }
 
 /* Stashing: as many updates before a forward as the stage's warm-up lets through. */
-static int64_t stashed(const struct pd_plan *plan, int s, int64_t b)
+static int64_t stashed(const struct walk *w, int s, int64_t b)
 {
+	const struct pd_plan *plan = w->lists->plan;
 	int64_t group = group_of(plan, s), r = plan->stages[s].replicas, u;
-	int64_t warmup = plan->schedule == PD_SCHEDULE_NONE ? 0 : plan->stages[s].warmup;
+	int64_t warmup = plan->schedule == PD_SCHEDULE_NONE ? 0
+		: b < pd_plan_admitted(plan) ? w->fault->startup[s] : plan->stages[s].warmup;
 
 	if (plan->schedule == PD_SCHEDULE_NF1B)         /* its warm-ups are minibatches */
 		u = b / group - warmup;
@@ -63,15 +65,16 @@ static int64_t stashed(const struct pd_plan *plan, int s, int64_t b)
 }
 
 /* The version that the plan's policy has microbatch b read at stage s; -1: the newest. */
-static int64_t policy_version(const struct pd_plan *plan, int s, int64_t b)
+static int64_t policy_version(const struct walk *w, int s, int64_t b)
 {
+	const struct pd_plan *plan = w->lists->plan;
 	int64_t group = group_of(plan, s);
 
 	switch (plan->weights) {
 	case PD_WEIGHTS_STASH:
-		return stashed(plan, s, b);
+		return stashed(w, s, b);
 	case PD_WEIGHTS_VERTICAL_SYNC:
-		return stashed(plan, 0, b) / group * group;
+		return stashed(w, 0, b) / group * group;
 	case PD_WEIGHTS_2BW:
 		return b < group ? 0 : (b / group - 1) * group;
 	case PD_WEIGHTS_FLUSH:
@@ -192,8 +195,7 @@ static bool check_version(struct walk *w, const struct part *part, const struct 
 
 static bool check_forward(struct walk *w, struct part *part, const struct pd_op *op, int64_t i)
 {
-	const struct pd_plan *plan = w->lists->plan;
-	int64_t version = policy_version(plan, part->s, op->microbatch);
+	int64_t version = policy_version(w, part->s, op->microbatch);
 
 	if (w->lists->wiring->loads[part->s] && !*did(part, PD_OP_load, i))
 		return WRONG(w, "its load does not stand before it");
@@ -384,9 +386,10 @@ static void set_limit(struct walk *w)
 	for (int p = 0; p < w->part_count; p++) {
 		const struct part *part = &w->parts[p];
 		const struct pd_stage_price *price = &w->prices->stages[part->s];
-		__int128 priced = (__int128)price->fixed_bytes + (__int128)part->stage->warmup *
+		int startup = w->fault->startup[part->s];
+		__int128 priced = (__int128)price->fixed_bytes + (__int128)startup *
 			(price->weights_bytes + price->slot_bytes) + price->slot_bytes +
-			((__int128)part->stage->warmup + 2) *
+			((__int128)startup + 2) *
 			(price->loaded_bytes + price->arriving_bytes);
 		int64_t stage_bytes = part->stage->memory_bytes;
 

@@ -22,6 +22,10 @@
  *     forward_s(n)  = (n div N - w_s) span' + (n mod N)     32 S + 16 s + 4
  *     backward_s(n) = (n div N)       span' + (n mod N + N) 32 S + 16 (2S - 1 - s) + 8
  *
+ * An eager start-up (SOSP 2019, figure 4) has another lead, first_s r_s of lib/plan/plan.h, for
+ * the microbatches that the input stage admits at once; both leads fall with s, and the one of
+ * start-up is never less, so all below holds with it too.
+ *
  * Interleaved (Megatron's order): stage c p + q is chunk c of v on position q of p.  With
  * i = n div r, f = (i div p) p v + c p + i mod p, b = (i div p) p v + (v - 1 - c) p + i mod p,
  * w_q = 2 (p - 1 - q) + (v - 1) p, and slots of 64 ticks,
@@ -79,6 +83,13 @@
 static int64_t replicas(const struct pd_schedule *schedule, int s)
 {
 	return schedule->plan->stages[s].replicas;
+}
+
+/* Forwards of stage s ahead of its backwards, all replicas together, at microbatch n. */
+static int64_t lead_at(const struct pd_schedule *schedule, int s, int64_t n)
+{
+	return (n < schedule->admitted ? schedule->first[s] : schedule->warmup[s]) *
+	       replicas(schedule, s);
 }
 
 static bool interleaved(const struct pd_schedule *schedule)
@@ -158,7 +169,7 @@ static int64_t minibatch_time(const struct pd_schedule *schedule, int s, int64_t
 
 int64_t pd_ideal_forward(const struct pd_schedule *schedule, bool evaluate, int s, int64_t n)
 {
-	int64_t begin, lead;
+	int64_t begin;
 
 	if (evaluate)
 		return n * 32 * schedule->stage_count + 16 * s + 4;
@@ -167,8 +178,7 @@ int64_t pd_ideal_forward(const struct pd_schedule *schedule, bool evaluate, int 
 	begin = enter_group(schedule, &n);
 	if (interleaved(schedule))
 		return begin + interleaved_time(schedule, s, n, false);
-	lead = schedule->warmup[s] * replicas(schedule, s);
-	return begin + (n - lead) * schedule->span + 16 * s + 4;
+	return begin + (n - lead_at(schedule, s, n)) * schedule->span + 16 * s + 4;
 }
 
 int64_t pd_ideal_backward(const struct pd_schedule *schedule, int s, int64_t n)
@@ -218,7 +228,7 @@ int64_t pd_ideal_allreduce(const struct pd_schedule *schedule, int s, int64_t u)
 int64_t pd_ideal_version(const struct pd_schedule *schedule, int s, int64_t n, bool backward)
 {
 	int64_t r = replicas(schedule, s), group = schedule->group[s], local = group / r;
-	int64_t i = n / r - schedule->warmup[s], own, tag;
+	int64_t i = n / r - lead_at(schedule, s, n) / r, own, tag;
 
 	/* updates before this forward: i can be negative */
 	own = (i >= 0 ? i / local : -((-i + local - 1) / local)) * group;
@@ -265,6 +275,10 @@ static int check_kind(const struct pd_plan *plan, struct pd_error *err)
 {
 	char known[128] = "";
 
+	if (plan->startup != PD_STARTUP_FRUGAL && plan->schedule != PD_SCHEDULE_1F1B)
+		return pd_error_input(err, "plan: startup \"%s\" goes with schedule \"1f1b\", "
+				      "found \"%s\"", pd_startup_kind_name[plan->startup],
+				      pd_schedule_kind_name[plan->schedule]);
 	if (goes_with(plan->schedule, plan->weights))
 		return 0;
 	for (int w = 0; w < PD_WEIGHT_KINDS; w++)
@@ -303,7 +317,10 @@ static int set_groups(struct pd_schedule *schedule, struct pd_error *err)
 static int set_warmups(struct pd_schedule *schedule, struct pd_error *err)
 {
 	const struct pd_plan *plan = schedule->plan;
+	int *first = schedule->first;
 
+	schedule->admitted = pd_plan_admitted(plan);
+	pd_plan_first(plan, first);
 	for (int s = 0; s < plan->stage_count; s++) {
 		int64_t local = schedule->group[s] / plan->stages[s].replicas;
 		int64_t w = plan->stages[s].warmup;
@@ -316,7 +333,10 @@ static int set_warmups(struct pd_schedule *schedule, struct pd_error *err)
 		if (plan->schedule == PD_SCHEDULE_GPIPE || (schedule->drains && w > local))
 			w = local;
 		schedule->warmup[s] = (int)w;
-		schedule->slots[s] = (int)(schedule->drains && w >= local ? local : w + 1);
+		first[s] = schedule->admitted > 0 ? schedule->drains && first[s] > local
+						    ? (int)local : first[s] : (int)w;
+		schedule->slots[s] = (int)(schedule->drains && first[s] >= local
+					   ? local : first[s] + 1);
 	}
 	for (int s = 1; s < plan->stage_count && plan->schedule != PD_SCHEDULE_INTERLEAVED; s++) {
 		int64_t before = schedule->warmup[s - 1] * replicas(schedule, s - 1);
@@ -400,7 +420,7 @@ static int set_interleaved(struct pd_schedule *schedule, struct pd_error *err)
 			most = f - b > most ? (int)(f - b) : most;
 		}
 		schedule->slots[s] = most;
-		schedule->warmup[s] = most - 1;
+		schedule->warmup[s] = schedule->first[s] = most - 1;
 	}
 	return 0;
 }

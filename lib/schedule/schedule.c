@@ -32,6 +32,45 @@ int pd_schedule_slots(const struct pd_schedule *schedule, int stage, bool evalua
 	return evaluate && slots > EVALUATION_SLOTS ? EVALUATION_SLOTS : slots;
 }
 
+static int64_t at_least(int64_t version, int64_t floor)
+{
+	return version > floor ? version : floor;
+}
+
+/*
+ * Versions that live after update u of stashing: those read by the forwards from u g on, g to
+ * an update, that are done before the last backward of it, and the new one.  The first e
+ * forwards are x ahead of the backwards, the others w: each lot reads one version after the
+ * other, and of those between them nobody reads any.
+ */
+static int64_t live_after(int64_t u, int64_t g, int64_t e, int64_t x, int64_t w)
+{
+	int64_t first = u * g, last = first - 1 + x < e ? first - 1 + x : e - 1, live = 1, read = -1;
+
+	if (first <= last) {
+		read = at_least((last - x) / g, 0);
+		live += read - at_least((first - x) / g, 0) + 1;
+	}
+	first = first > e ? first : e;
+	last = u * g - 1 + w;
+	if (first <= last)
+		live += (last - w) / g - at_least((first - w) / g, read + 1) + 1;
+	return live;
+}
+
+static int stashed_versions(const struct pd_schedule *schedule, int stage)
+{
+	int64_t r = schedule->plan->stages[stage].replicas, g = schedule->group[stage] / r;
+	int64_t x = schedule->first[stage], w = schedule->warmup[stage];
+	int64_t most = (w + g - 1) / g + 1;
+
+	/* of the replicas, some do one more of what is admitted at once */
+	for (int64_t e = schedule->admitted / r; x > w && e <= (schedule->admitted + r - 1) / r; e++)
+		for (int64_t u = 1; (u - 1) * g <= e; u++)
+			most = at_least(live_after(u, g, e, x, w), most);
+	return (int)most;
+}
+
 int pd_schedule_versions(const struct pd_schedule *schedule, int stage)
 {
 	const struct pd_plan *plan = schedule->plan;
@@ -40,9 +79,8 @@ int pd_schedule_versions(const struct pd_schedule *schedule, int stage)
 
 	switch (plan->weights) {
 	case PD_WEIGHTS_STASH:
-		lead = schedule->warmup[stage] * r;
 		return minibatches ? plan->stages[stage].warmup + 1
-				   : (int)((lead + group - 1) / group) + 1;
+				   : stashed_versions(schedule, stage);
 	case PD_WEIGHTS_VERTICAL_SYNC:
 		first = plan->stages[0].replicas;
 		lead = schedule->warmup[0] * first;
@@ -71,6 +109,24 @@ int pd_schedule_stages(const struct pd_schedule *schedule, int rank, int *stages
 int pd_schedule_inboxes(const struct pd_schedule *schedule, int stage, bool evaluate)
 {
 	return pd_schedule_slots(schedule, stage, evaluate) + 1;
+}
+
+bool pd_schedule_reads(const struct pd_schedule *schedule, int stage, int64_t at, int64_t floor,
+		       int64_t version)
+{
+	bool skips = schedule->plan->weights == PD_WEIGHTS_STASH &&
+		     schedule->first[stage] != schedule->warmup[stage];
+	int64_t read = at_least(pd_ideal_version(schedule, stage, at, false), floor);
+
+	for (int64_t n = at; skips && read < version; n++)
+		read = at_least(pd_ideal_version(schedule, stage, n, false), floor);
+	return skips ? read == version : read <= version;
+}
+
+/* From where on a phase counts microbatches. */
+static int64_t began(const struct pd_phase *phase)
+{
+	return phase->first - phase->into;
 }
 
 static int64_t op_time(const struct pd_cursor *c, const struct pd_cursor_stream *stream, int64_t n)
@@ -135,14 +191,14 @@ static void set_key(struct pd_cursor *c, struct pd_cursor_stream *stream)
 	int64_t group = c->schedule->group[stream->stage];
 	int64_t begin = per_group(stream->kind) ? stream->next * group : stream->next;
 
-	stream->key = begin < c->phase.last - c->phase.first
+	stream->key = begin < c->phase.last - began(&c->phase)
 		? op_time(c, stream, stream->next) * c->schedule->scale + op_id(c, stream)
 		: INT64_MAX;
 }
 
 int64_t pd_schedule_next_base(const struct pd_schedule *schedule, const struct pd_phase *phase)
 {
-	int64_t end = phase->last - phase->first, most = 0;
+	int64_t end = phase->last - began(phase), most = 0;
 
 	for (int s = 0; s < schedule->stage_count; s++) {
 		int64_t group = schedule->group[s];
@@ -211,6 +267,7 @@ struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error 
 	schedule->stage_count = plan->stage_count;
 	schedule->group = pd_calloc(n, sizeof(*schedule->group));
 	schedule->warmup = pd_calloc(n, sizeof(*schedule->warmup));
+	schedule->first = pd_calloc(n, sizeof(*schedule->first));
 	schedule->slots = pd_calloc(n, sizeof(*schedule->slots));
 	if (pd_ideal_new(schedule, err) < 0) {
 		pd_schedule_free(schedule);
@@ -230,6 +287,7 @@ void pd_schedule_free(struct pd_schedule *schedule)
 		pd_wiring_free(schedule->wiring);
 	free(schedule->group);
 	free(schedule->warmup);
+	free(schedule->first);
 	free(schedule->slots);
 	free(schedule);
 }
@@ -254,7 +312,10 @@ static void add_stream(struct pd_cursor *c, int stage, enum pd_op_kind kind, int
 	struct pd_cursor_stream *stream = &c->streams[c->stream_count++];
 
 	*stream = (struct pd_cursor_stream){ .kind = kind, .stage = stage, .link = link,
-					     .next = per_group(kind) ? 0 : c->replica };
+					     .next = c->phase.into + c->replica };
+
+	if (per_group(kind))
+		stream->next = c->phase.into / c->schedule->group[stage];
 	set_key(c, stream);
 }
 
@@ -316,14 +377,14 @@ static int64_t version_read(const struct pd_cursor *c, int stage, int64_t n, boo
 
 	if (c->phase.evaluate)
 		return c->floor;
-	version = c->phase.first + pd_ideal_version(c->schedule, stage, n, backward);
-	return version > c->floor ? version : c->floor;
+	version = began(&c->phase) + pd_ideal_version(c->schedule, stage, n, backward);
+	return at_least(version, c->floor);
 }
 
 /* The version that the update of group u writes. */
 static int64_t version_written(const struct pd_cursor *c, int stage, int64_t u)
 {
-	int64_t version = c->phase.first + (u + 1) * c->schedule->group[stage];
+	int64_t version = began(&c->phase) + (u + 1) * c->schedule->group[stage];
 
 	return version < c->phase.last ? version : c->phase.last;
 }
@@ -367,7 +428,7 @@ bool pd_cursor_next(struct pd_cursor *c, struct pd_op *op_p)
 	*op_p = (struct pd_op){
 		.kind = stream->kind, .evaluate = c->phase.evaluate,
 		.rank = c->rank, .stage = stream->stage, .peer = -1, .link = stream->link,
-		.microbatch = c->phase.first + n, .version = -1, .keep = -1, .seq = -1,
+		.microbatch = began(&c->phase) + n, .version = -1, .keep = -1, .seq = -1,
 	};
 	switch (stream->kind) {
 	case PD_OP_forward:
@@ -381,7 +442,7 @@ bool pd_cursor_next(struct pd_cursor *c, struct pd_op *op_p)
 		op_p->keep = version_kept(c, stream->stage, op_p->version);
 		/* fall through */
 	case PD_OP_allreduce:
-		op_p->microbatch = c->phase.first + n * c->schedule->group[stream->stage];
+		op_p->microbatch = began(&c->phase) + n * c->schedule->group[stream->stage];
 		break;
 	default:
 		break;
@@ -413,8 +474,16 @@ int64_t pd_cursor_oldest(const struct pd_cursor *c, int stage, int64_t at)
 
 	if (c->schedule->plan->weights == PD_WEIGHTS_LATEST)
 		return at;
-	version = version_read(c, stage, at - c->phase.first, false);
+	version = version_read(c, stage, at - began(&c->phase), false);
 	return version < at ? version : at;
+}
+
+bool pd_cursor_reads(const struct pd_cursor *c, int stage, int64_t at, int64_t version)
+{
+	int64_t start = began(&c->phase);
+
+	return pd_schedule_reads(c->schedule, stage, at - start, c->floor - start,
+				 version - start);
 }
 
 int64_t pd_cursor_highest(const struct pd_cursor *c)

@@ -57,18 +57,22 @@ struct pd_schedule {
 	bool splits;                    /* backward into backward_input and backward_weight */
 	/* per stage */
 	int64_t *group;                 /* microbatches per update */
-	int *warmup;                    /* forwards of a replica before its first backward */
+	int *warmup;                    /* forwards of a replica ahead of its backwards */
+	int *first;                     /* of the microbatches below `admitted` (pd_plan_first) */
+	int64_t admitted;
 	int *slots;                     /* microbatches that a replica has in flight at most */
 	int64_t span, scale, origin;    /* of the ideal time line, see ideal.c */
 };
 
 /*
  * One stretch of work that begins and ends with an empty pipeline: minibatches
- * first <= b < last, their operations numbered from base on.
+ * first <= b < last, their operations numbered from base on.  Where it goes on after a
+ * checkpoint, `into` minibatches, a multiple of the schedule's unit, came before: its
+ * versions are those of the phase that began with them.
  */
 struct pd_phase {
 	bool evaluate;
-	int64_t first, last;
+	int64_t first, last, into;
 	int64_t base;
 };
 
@@ -90,6 +94,13 @@ int pd_schedule_inboxes(const struct pd_schedule *schedule, int stage, bool eval
  * computed among them.
  */
 int pd_schedule_leaving(const struct pd_schedule *schedule, int stage);
+/*
+ * Does a forward of microbatch `at` or a later one read that version, from floor to at, all
+ * counted from where a phase began?  Every version from the oldest such on, unless an eager
+ * start-up ends in between: then some are skipped.
+ */
+bool pd_schedule_reads(const struct pd_schedule *schedule, int stage, int64_t at, int64_t floor,
+		       int64_t version);
 /* Versions of a stage's weights that live at once, at most. */
 int pd_schedule_versions(const struct pd_schedule *schedule, int stage);
 /* The stages of a rank, in order, into stages (schedule->chunks of them); its replica. */
@@ -133,8 +144,9 @@ void pd_cursor_limit(struct pd_cursor *cursor, int64_t last);
 /* The highest minibatch of which an operation has been taken, or phase.first - 1. */
 int64_t pd_cursor_highest(const struct pd_cursor *cursor);
 
-/* The oldest version of a stage that minibatches from `at` on read. */
+/* The oldest version of a stage that minibatches from `at` on read, and whether they read one. */
 int64_t pd_cursor_oldest(const struct pd_cursor *cursor, int stage, int64_t at);
+bool pd_cursor_reads(const struct pd_cursor *cursor, int stage, int64_t at, int64_t version);
 
 /* "2F0", into buf (at least 32 bytes), returned. */
 const char *pd_op_short(const struct pd_op *op, char *buf);

@@ -384,6 +384,11 @@ int64_t pd_worker_checkpoint_oldest(const struct pd_worker *w, int i, int64_t at
 	return pd_cursor_oldest(&w->cursor, w->chunks[i].index, at);
 }
 
+bool pd_worker_checkpoint_holds(const struct pd_worker *w, int i, int64_t at, int64_t version)
+{
+	return version == at || pd_cursor_reads(&w->cursor, w->chunks[i].index, at, version);
+}
+
 int64_t pd_worker_bytes(const struct pd_worker *w)
 {
 	return w->bytes;

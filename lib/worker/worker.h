@@ -117,6 +117,9 @@ void *pd_worker_velocity(struct pd_worker *worker, int i);
 void *pd_worker_second(struct pd_worker *worker, int i);
 /* The oldest version that a checkpoint at `at` holds of that stage. */
 int64_t pd_worker_checkpoint_oldest(const struct pd_worker *worker, int i, int64_t at);
+/* Does it hold that version, which is from the oldest to `at`? */
+bool pd_worker_checkpoint_holds(const struct pd_worker *worker, int i, int64_t at,
+				int64_t version);
 
 /* Bytes allocated from the device. */
 int64_t pd_worker_bytes(const struct pd_worker *worker);

@@ -13,6 +13,7 @@
  *
  *     stash          max(0, floor((i - w) / (G / r)))            SOSP 2019, section 3.3
  *                    max(0, floor(b / M) - w) with nf1b, whose w counts minibatches
+ *                    with an eager start-up, another w for the first (w_0 + 1) r_0: below
  *     vertical-sync  the newest that has no more microbatches in it than stage 0's by the
  *                    rule of stash, and is not newer than the stage's own by that rule
  *     2bw            max(0, floor(b / M) - 1)                    ICML 2021
@@ -260,10 +261,35 @@ static int64_t floor_div(int64_t a, int64_t b)
 	return a / b - (a % b < 0);
 }
 
+/*
+ * Forwards of a replica ahead of its backwards at microbatch b.  While an eager start-up lasts
+ * (SOSP 2019, figure 4), those of the first stage go on to each stage as far as they arrive
+ * before the first gradient: 3 for each rank behind it, shared by its replicas.
+ */
+static int64_t ahead(const struct pd_plan *plan, const struct pd_stage *stage, int64_t b)
+{
+	const struct pd_stage *first = &plan->stages[0];
+	int64_t all = first->warmup * (int64_t)first->replicas, behind = 0;
+
+	if (plan->startup == PD_STARTUP_FRUGAL || b >= all + first->replicas)
+		return stage->warmup;
+	for (int s = 0; s < plan->stage_count; s++)
+		behind += plan->stages[s].replicas;
+	for (const struct pd_stage *at = first;; at++) {
+		int64_t r = at->replicas, come;
+
+		behind -= r;
+		come = 3 * behind < all ? 3 * behind / r : all / r;
+		all = (come > at->warmup ? come : at->warmup) * r;
+		if (at == stage)
+			return all / r;
+	}
+}
+
 /* The updates that a stage has made before its forward of microbatch b. */
 static int64_t updates_before(const struct pd_plan *plan, const struct pd_stage *stage, int64_t b)
 {
-	int64_t warmup = plan->schedule == PD_SCHEDULE_NONE ? 0 : stage->warmup;
+	int64_t warmup = plan->schedule == PD_SCHEDULE_NONE ? 0 : ahead(plan, stage, b);
 
 	if (plan->schedule == PD_SCHEDULE_NF1B)
 		return b / plan->microbatches - warmup;

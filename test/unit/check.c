@@ -136,7 +136,8 @@ static void try_lengths(const struct pd_plan *plan, const char *name, struct tal
 			try(plan, lengths[i], name, tally);
 }
 
-static void check_kind(enum pd_schedule_kind kind, enum pd_weight_kind weights)
+static void check_kind(enum pd_schedule_kind kind, enum pd_weight_kind weights,
+		       enum pd_startup_kind startup)
 {
 	static const int64_t cuts[] = { 1, 2, 4, 6, 8, 12 };
 	struct tally tally = { 0 };
@@ -151,6 +152,7 @@ static void check_kind(enum pd_schedule_kind kind, enum pd_weight_kind weights)
 						   !can_chunk(&plans[p], chunks)))
 					continue;
 				plan = make_plan(graph ? skips : chain, &plans[p], positions);
+				plan->startup = startup;
 				for (size_t i = 0; i < PD_COUNT(cuts); i++) {
 					use(plan, kind, weights, cuts[i]);
 					try_lengths(plan, plans[p].name, &tally);
@@ -161,10 +163,12 @@ static void check_kind(enum pd_schedule_kind kind, enum pd_weight_kind weights)
 		skip("the generator makes none", pd_schedule_kind_name[kind]);
 		return;
 	}
-	is_int(tally.accepted, tally.made, "%s with %s: all are accepted",
-	       pd_schedule_kind_name[kind], pd_weight_kind_name[weights]);
-	is_int(tally.right, tally.made, "%s with %s: all end with the serial program's weights",
-	       pd_schedule_kind_name[kind], pd_weight_kind_name[weights]);
+	is_int(tally.accepted, tally.made, "%s with %s, %s: all are accepted",
+	       pd_schedule_kind_name[kind], pd_weight_kind_name[weights],
+	       pd_startup_kind_name[startup]);
+	is_int(tally.right, tally.made, "%s with %s, %s: all end with the serial program's weights",
+	       pd_schedule_kind_name[kind], pd_weight_kind_name[weights],
+	       pd_startup_kind_name[startup]);
 }
 
 /*
@@ -864,17 +868,142 @@ static void check_list_cursor(void)
 	pd_plan_free(plan);
 }
 
+/* ---- eager start-ups ---- */
+
+/*
+ * Do two lists do the same from the first forward of a microbatch >= from on, and with the same
+ * versions (backwards of the microbatches before read what their forwards did)?
+ * Of computation alone: what arrives may arrive earlier where there is more room.
+ */
+static bool same_from(const struct pd_list *a, const struct pd_list *b, int64_t from)
+{
+	const struct pd_list *lists[] = { a, b };
+	size_t at[2] = { 0, 0 };
+	bool inside[2] = { false, false };
+
+	for (;;) {
+		const struct pd_op *op[2] = { NULL, NULL };
+
+		for (int i = 0; i < 2; i++)
+			while (at[i] < lists[i]->count && !op[i]) {
+				const struct pd_op *next = &lists[i]->ops[at[i]++];
+
+				inside[i] |= next->kind == PD_OP_forward && next->microbatch >= from;
+				if (inside[i] && (next->kind == PD_OP_forward ||
+						  next->kind == PD_OP_backward ||
+						  next->kind == PD_OP_step))
+					op[i] = next;
+			}
+		if (!op[0] || !op[1])
+			return op[0] == op[1] && inside[0];
+		if (op[0]->kind != op[1]->kind || op[0]->microbatch != op[1]->microbatch ||
+		    op[0]->keep != op[1]->keep ||
+		    (op[0]->version != op[1]->version &&
+		     (op[0]->kind == PD_OP_step || op[0]->microbatch >= from)))
+			return false;
+	}
+}
+
+/* What the memory is made for is what the lists come to hold, and no less is enough. */
+static bool room_is_used(const struct pd_schedule *schedule, const struct pd_lists *lists)
+{
+	struct pd_prices prices;
+	bool right = true;
+
+	for (int versions = 0; versions < 2; versions++) {
+		pd_prices_init(&prices, schedule->plan, lists->wiring);
+		for (int l = 0; l < lists->wiring->link_count; l++)
+			lists->wiring->links[l].bytes = 0;
+		count_only(&prices, versions);
+		for (int s = 0; s < schedule->stage_count; s++) {
+			const struct pd_stage *stage = &schedule->plan->stages[s];
+			int most = 0, made = versions ? pd_schedule_versions(schedule, s)
+						      : pd_schedule_slots(schedule, s, false);
+
+			for (int r = 0; r < stage->replicas; r++) {
+				int held = most_held(lists, &prices, stage->ranks[r]);
+
+				most = held > most ? held : most;
+			}
+			if (most != made)
+				diag("%s: stage %d has room for %d %s, and uses %d", lists->name, s,
+				     made, versions ? "versions" : "microbatches", most);
+			right = right && most == made;
+		}
+		pd_prices_release(&prices);
+	}
+	return right;
+}
+
+static void check_eager_plan(struct pd_plan *plan, const char *name)
+{
+	struct pd_lists *lists[2];
+	struct pd_schedule *schedules[2];
+	struct pd_error err;
+	int64_t admitted, most = 0;
+	bool same = true;
+
+	for (int i = 0; i < 2; i++) {
+		plan->startup = i ? PD_STARTUP_EAGER : PD_STARTUP_FRUGAL;
+		schedules[i] = pd_schedule_new(plan, &err);
+		lists[i] = pd_lists_make(name, schedules[i], 120 / plan->microbatches, &err);
+	}
+	admitted = pd_plan_admitted(plan);
+	for (int s = 0; s < plan->stage_count; s++)
+		most = schedules[1]->first[s] - plan->stages[s].warmup > most
+			? schedules[1]->first[s] - plan->stages[s].warmup : most;
+	for (int r = 0; r < plan->rank_count; r++)
+		same = same && same_from(&lists[0]->ranks[r], &lists[1]->ranks[r], admitted);
+	ok(same, "%s, %d at a time: the same steady state after %d more forwards at first", name,
+	   (int)plan->microbatches, (int)most);
+	ok(room_is_used(schedules[1], lists[1]), "%s, %d at a time: room for what is in flight",
+	   name, (int)plan->microbatches);
+	for (int i = 0; i < 2; i++) {
+		pd_lists_free(lists[i]);
+		pd_schedule_free(schedules[i]);
+	}
+}
+
+static void check_eager(void)
+{
+	struct pd_topology topology;
+	struct pd_error err;
+	int ones[16];
+
+	for (size_t p = 0; p < PD_COUNT(plans); p++) {
+		struct pd_plan *plan = make_plan(chain, &plans[p], plans[p].stages);
+
+		check_eager_plan(plan, plans[p].name);
+		pd_plan_free(plan);
+	}
+	pd_topology_flat(MOST_RANKS, 1000000000, 1000, &topology, &err);
+	for (int s = 0; s < 16; s++)
+		ones[s] = 1;
+	for (int cut = 1; cut <= 4; cut++) {
+		struct pd_plan *plan = pd_plan_new(small_profile(sixteen), &topology, 16, ones, ones,
+						   &err);
+
+		plan->microbatches = cut;
+		check_eager_plan(plan, "16 straight");
+		pd_plan_free(plan);
+	}
+}
+
 int main(void)
 {
 	for (int kind = 0; kind < PD_SCHEDULE_KINDS; kind++)
 		for (int weights = 0; weights < PD_WEIGHT_KINDS; weights++)
-			check_kind((enum pd_schedule_kind)kind, (enum pd_weight_kind)weights);
+			check_kind((enum pd_schedule_kind)kind, (enum pd_weight_kind)weights,
+				   PD_STARTUP_FRUGAL);
+	for (int weights = 0; weights < PD_WEIGHT_KINDS; weights++)
+		check_kind(PD_SCHEDULE_1F1B, (enum pd_weight_kind)weights, PD_STARTUP_EAGER);
 	check_skipped_chunks();
 	check_edits();
 	check_by_hand();
 	check_groups();
 	check_memory();
 	check_peaks();
+	check_eager();
 	check_list_cursor();
 	return done_testing();
 }

@@ -238,6 +238,27 @@ static bool runs(struct machine *m)
 	return ended;
 }
 
+/*
+ * Forwards of stage s before its first backward less one, by the clock: a forward takes as long
+ * as there are replicas, a backward twice that; what the first stage admits at once comes to
+ * stage s one after the other.
+ */
+static int64_t eager(const struct pd_plan *plan, int s)
+{
+	int64_t above = plan->stages[0].warmup * (int64_t)plan->stages[0].replicas;
+
+	for (int i = 1; i <= s; i++) {
+		int64_t r = plan->stages[i].replicas, w = plan->stages[i].warmup, back = r, n = 0;
+
+		for (int k = i + 1; k < plan->stage_count; k++)
+			back += 3 * plan->stages[k].replicas;
+		while ((n + 2) * r <= back && (n + 1) * r <= above)
+			n++;
+		above = (n > w ? n : w) * r;
+	}
+	return above / plan->stages[s].replicas;
+}
+
 /* Versions as published (pipelines of stages without replicas: r = 1), counted in updates. */
 static int64_t published(const struct pd_plan *plan, int s, int64_t b)
 {
@@ -255,6 +276,8 @@ static int64_t published(const struct pd_plan *plan, int s, int64_t b)
 	}
 	if (plan->schedule == PD_SCHEDULE_NONE)
 		w = w0 = 0;
+	if (plan->startup == PD_STARTUP_EAGER && b < (w0 + 1) * r0)
+		w = eager(plan, s);
 	if (plan->weights == PD_WEIGHTS_VERTICAL_SYNC) {
 		/* whole groups of the first stage that were back before b entered it */
 		at = (b / r0 - w0) * r0;

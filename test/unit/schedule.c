@@ -409,7 +409,7 @@ static void check_order(const struct pd_schedule *schedule, int rank, int64_t n,
 	free(got);
 }
 
-/* SOSP 2019, figures 4 (four straight stages) and 8 (2-1), with the frugal start-up. */
+/* SOSP 2019, figures 4 (four straight stages) and 8 (2-1). */
 static void check_figures(void)
 {
 	struct pd_error err;
@@ -422,6 +422,14 @@ static void check_figures(void)
 	check_order(schedule, 2, 6, "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 B5");
 	check_order(schedule, 3, 6, "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5");
 	pd_schedule_free(schedule);
+	/* as printed: every forward that arrives, until the first backward */
+	plan->startup = PD_STARTUP_EAGER;
+	schedule = pd_schedule_new(plan, &err);
+	check_order(schedule, 0, 6, "F0 F1 F2 F3 B0 F4 B1 F5 B2 B3 B4 B5");
+	check_order(schedule, 1, 6, "F0 F1 F2 F3 B0 B1 F4 B2 F5 B3 B4 B5");
+	check_order(schedule, 2, 6, "F0 F1 F2 F3 B0 B1 B2 F4 B3 F5 B4 B5");
+	check_order(schedule, 3, 6, "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5");
+	pd_schedule_free(schedule);
 	pd_plan_free(plan);
 
 	/* ICML 2021, figure 2 (2BW; the same order as 1F1B) and PipeDream-Flush */
@@ -431,6 +439,9 @@ static void check_figures(void)
 	schedule = pd_schedule_new(plan, &err);
 	check_order(schedule, 0, 12, "F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 F8 B5 F9 B6 F10 B7 F11"
 		    " B8 B9 B10 B11");
+	check_order(schedule, 1, 8, "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 F6 B4 F7 B5 B6 B7");
+	check_order(schedule, 2, 8, "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 F6 B5 F7 B6 B7");
+	check_order(schedule, 3, 8, "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7");
 	pd_schedule_free(schedule);
 	plan->weights = PD_WEIGHTS_FLUSH;
 	schedule = pd_schedule_new(plan, &err);
@@ -461,6 +472,7 @@ static void check_figures(void)
 	pd_plan_free(plan);
 
 	plan = make_plan("a<x b<a", 2, (int[]){ 1, 1 }, (int[]){ 2, 1 });
+	plan->startup = PD_STARTUP_EAGER;       /* the same here: all that arrives is one */
 	schedule = pd_schedule_new(plan, &err);
 	check_order(schedule, 0, 8, "F0 F2 B0 F4 B2 F6 B4 B6");
 	check_order(schedule, 1, 8, "F1 F3 B1 F5 B3 F7 B5 B7");
@@ -546,6 +558,10 @@ static void check_refusals(void)
 	plan->schedule = PD_SCHEDULE_GPIPE;
 	ok(!pd_schedule_new(plan, &err) && err.status == PD_EXIT_USAGE,
 	   "what does not go together is refused: %s", err.text);
+	plan->startup = PD_STARTUP_EAGER;
+	ok(!pd_schedule_new(plan, &err) && strstr(err.text, "startup \"eager\" goes with"),
+	   "a start-up too: %s", err.text);
+	plan->startup = PD_STARTUP_FRUGAL;
 	plan->schedule = PD_SCHEDULE_1F1B;
 	plan->weights = PD_WEIGHTS_2BW;
 	plan->stages[0].warmup = 3;

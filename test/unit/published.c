@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the papers say of pipelines, against what the generator makes and the workers do in
+ * virtual time: figures as time lines, and for 2 to 16 equal stages whose transfers take no
+ * time warm-ups, microbatches in flight, bubbles and periods.
+ *
+ *     GPipe        arXiv 1811.06965, section 2.3
+ *     1F1B         SOSP 2019, section 3.2; with flush ICML 2021, section 3.2
+ *     interleaved  SC 2021 (Megatron-LM), section 2.2
+ *     ZB-H1        ICLR 2024 (zero bubble), section 2; the published bubble, (p - 1)(F + B - W),
+ *                  is that where W is no longer than F, and (p - 1) B where it is
+ *
+ * How many versions of the weights live is in test/unit/check.c.
+ */
+#include "tap.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "replay/replay.h"
+#include "schedule/list.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_STAGES 16
+
+struct pipeline {
+	const char *schedule, *weights, *startup;
+	int ranks, chunks;                      /* stages of each rank */
+	int microbatches;                       /* of an update */
+	int64_t forward, input, weight;         /* times of one stage */
+};
+
+static json_t *layers_of(const struct pipeline *pipe)
+{
+	json_t *layers = json_array();
+
+	for (int l = 0; l < pipe->ranks * pipe->chunks; l++) {
+		json_t *inputs = json_array();
+		char *name = pd_format("l%d", l), *before = pd_format("l%d", l - 1);
+
+		if (l > 0)
+			json_array_append_new(inputs, json_string(before));
+		json_array_append_new(layers, json_pack(
+			"{ss so sI sI sI sI si si}", "name", name, "inputs", inputs,
+			"forward_ns", pipe->forward, "backward_ns", pipe->input + pipe->weight,
+			"backward_input_ns", pipe->input, "backward_weight_ns", pipe->weight,
+			"activation_bytes", 0, "parameter_bytes", 4));
+		free(name);
+		free(before);
+	}
+	return layers;
+}
+
+static json_t *stages_of(const struct pipeline *pipe)
+{
+	json_t *stages = json_array();
+
+	for (int s = 0; s < pipe->ranks * pipe->chunks; s++) {
+		char *name = pd_format("l%d", s);
+
+		json_array_append_new(stages, json_pack("{s[s] si s[i]}", "layers", name,
+							"replicas", 1, "ranks", s % pipe->ranks));
+		free(name);
+	}
+	return stages;
+}
+
+static struct pd_plan *plan_of(const struct pipeline *pipe)
+{
+	json_t *json = json_pack(
+		"{ss si s{ss si ss si ss s{ss ss si si} so}"
+		" s{ss si s{si} s[{si si si}]} ss ss ss si so}",
+		"format", "pd-plan", "version", 1,
+		"profile", "format", "pd-profile", "version", 1, "name", "equal",
+		"batch_size", 1, "dtype", "f32",
+		"device", "kind", "cpu", "name", "none", "threads", 1, "memory_bytes", 0,
+		"layers", layers_of(pipe),
+		"topology", "format", "pd-topology", "version", 1, "device", "memory_bytes", 0,
+		"levels", "count", MOST_STAGES, "bandwidth_bytes_per_s", 1000000000, "latency_ns", 0,
+		"schedule", pipe->schedule, "weights", pipe->weights,
+		"startup", pipe->startup ? pipe->startup : "frugal",
+		"microbatches", pipe->microbatches, "stages", stages_of(pipe));
+	struct pd_place place = pd_place_root("equal", json);
+	struct pd_error err;
+	struct pd_plan *plan = pd_plan_parse_at(&place, &err);
+
+	if (!plan)
+		pd_bug("%s", err.text);
+	json_decref(json);
+	return plan;
+}
+
+static struct pd_trace *replayed(const struct pipeline *pipe, int64_t minibatches)
+{
+	struct pd_replay_options with = { .minibatches = minibatches };
+	struct pd_plan *plan = plan_of(pipe);
+	struct pd_error err;
+	struct pd_trace *trace = pd_replay(plan, &with, &err);
+
+	if (!trace)
+		pd_bug("%s", err.text);
+	pd_plan_free(plan);
+	return trace;
+}
+
+/* ---- figures ---- */
+
+/* "F1 . B1 B1": what a rank does in each unit of time, microbatches from 1. */
+static char *row_of(const struct pd_trace *trace, int rank, int units)
+{
+	char (*cells)[16] = pd_calloc((size_t)units, sizeof(*cells));
+	char *text = pd_zalloc((size_t)units * 16 + 1);
+
+	for (int u = 0; u < units; u++)
+		strcpy(cells[u], ".");
+	for (size_t i = 0; i < trace->count; i++) {
+		const struct pd_record *r = &trace->records[i];
+
+		if (r->op.rank != rank || (r->op.kind != PD_OP_forward &&
+					   r->op.kind != PD_OP_backward))
+			continue;
+		for (int64_t u = r->start_ns; u < r->end_ns && u < units; u++)
+			snprintf(cells[u], sizeof(cells[u]), "%c%d",
+				 pd_op_kind_letter[r->op.kind], (int)r->op.microbatch + 1);
+	}
+	for (int u = 0; u < units; u++)
+		sprintf(text + strlen(text), "%s%s", u ? " " : "", cells[u]);
+	free(cells);
+	return text;
+}
+
+static void check_figure(const char *what, const struct pipeline *pipe, int64_t minibatches,
+			 int units, const char *const *rows)
+{
+	struct pd_trace *trace = replayed(pipe, minibatches);
+
+	for (int rank = 0; rank < pipe->ranks; rank++) {
+		char *got = row_of(trace, rank, units);
+
+		is_str(got, rows[rank], "%s, worker %d", what, rank + 1);
+		free(got);
+	}
+	pd_trace_free(trace);
+}
+
+static void check_figures(void)
+{
+	static const struct pipeline stash = {
+		.schedule = "1f1b", .weights = "stash", .startup = "eager", .ranks = 4,
+		.chunks = 1, .microbatches = 1, .forward = 1, .input = 1, .weight = 1,
+	};
+	static const char *const figure4[] = {
+		"F1 F2 F3 F4 . . . . . . B1 B1 F5 B2 B2 F6 B3 B3 F7 B4",
+		". F1 F2 F3 F4 . . . B1 B1 . B2 B2 F5 B3 B3 F6 B4 B4 F7",
+		". . F1 F2 F3 F4 B1 B1 . B2 B2 . B3 B3 F5 B4 B4 F6 B5 B5",
+		". . . F1 B1 B1 F2 B2 B2 F3 B3 B3 F4 B4 B4 F5 B5 B5 F6 B6",
+	};
+	/* fewer warm-up forwards on stages 2 and 3, and the same ever after */
+	static const char *const frugal[] = {
+		"F1 F2 F3 F4 . . . . . . B1 B1 F5 B2 B2 F6 B3 B3 F7 B4",
+		". F1 F2 F3 . . . . B1 B1 F4 B2 B2 F5 B3 B3 F6 B4 B4 F7",
+		". . F1 F2 . . B1 B1 F3 B2 B2 F4 B3 B3 F5 B4 B4 F6 B5 B5",
+		". . . F1 B1 B1 F2 B2 B2 F3 B3 B3 F4 B4 B4 F5 B5 B5 F6 B6",
+	};
+	struct pipeline other = stash;
+
+	check_figure("PipeDream, figure 4", &stash, 12, 20, figure4);
+	other.startup = "frugal";
+	check_figure("the same, frugal", &other, 12, 20, frugal);
+}
+
+/* ---- the table ---- */
+
+struct counted {
+	int warmup;                             /* forwards before the first backward */
+	int flying;                             /* between forward and its last backward, at most */
+};
+
+static struct counted count(const struct pd_schedule *schedule, int rank, int64_t microbatches)
+{
+	struct pd_phase phase = { .last = microbatches };
+	struct counted counted = { .warmup = -1 };
+	struct pd_cursor cursor;
+	int forwards = 0, flying = 0;
+	struct pd_op op;
+
+	pd_cursor_init(&cursor, schedule, rank, &phase, 0);
+	while (pd_cursor_next(&cursor, &op)) {
+		if (op.kind == PD_OP_forward) {
+			forwards++;
+			flying++;
+		}
+		counted.flying = flying > counted.flying ? flying : counted.flying;
+		if (counted.warmup < 0 &&
+		    (op.kind == PD_OP_backward || op.kind == PD_OP_backward_input))
+			counted.warmup = forwards;
+		flying -= op.kind == PD_OP_backward_weight ||
+			  (op.kind == PD_OP_backward && !schedule->splits);
+	}
+	pd_cursor_release(&cursor);
+	return counted;
+}
+
+static int lower(int a, int b)
+{
+	return a < b ? a : b;
+}
+
+/*
+ * Forwards before the first backward: a warm-up and the first of the steady phase, or all
+ * there are of a group.
+ */
+static int published_warmup(const struct pipeline *pipe, int s)
+{
+	int p = pipe->ranks, v = pipe->chunks, m = pipe->microbatches;
+
+	if (strcmp(pipe->schedule, "gpipe") == 0)
+		return m;
+	if (strcmp(pipe->schedule, "interleaved") == 0)
+		return m == p ? m * v : lower(m * v, 2 * (p - 1 - s) + (v - 1) * p + 1);
+	return strcmp(pipe->weights, "flush") == 0 ? lower(p - s, m) : p - s;
+}
+
+static int published_flying(const struct pipeline *pipe, int s)
+{
+	if (strcmp(pipe->schedule, "zb-h1") == 0)
+		return lower(pipe->ranks, pipe->microbatches);
+	return published_warmup(pipe, s);
+}
+
+static bool counts_are_published(const struct pipeline *pipe)
+{
+	struct pd_plan *plan = plan_of(pipe);
+	struct pd_error err;
+	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
+	int64_t last = pipe->microbatches > 1 ? 2 * pipe->microbatches : 60;
+	bool right = schedule != NULL;
+
+	for (int s = 0; schedule && s < pipe->ranks; s++) {
+		struct counted got = count(schedule, s, last);
+		int warmup = published_warmup(pipe, s), flying = published_flying(pipe, s);
+
+		if (got.warmup != warmup || got.flying != flying)
+			diag("%d x %d stages, %d microbatches, rank %d: %d before the first "
+			     "backward, expected %d; %d in flight, expected %d", pipe->ranks,
+			     pipe->chunks, pipe->microbatches, s, got.warmup, warmup, got.flying,
+			     flying);
+		right = right && got.warmup == warmup && got.flying == flying;
+	}
+	pd_schedule_free(schedule);
+	pd_plan_free(plan);
+	return right;
+}
+
+/* From the first forward to the end of a group, less what the first rank computes meanwhile. */
+static int64_t bubble_of(const struct pipeline *pipe)
+{
+	struct pd_trace *trace = replayed(pipe, pipe->microbatches);
+	int64_t busy = 0, end = 0;
+
+	for (size_t i = 0; i < trace->count; i++) {
+		const struct pd_record *r = &trace->records[i];
+
+		if (r->op.rank != 0)
+			continue;
+		end = r->end_ns > end ? r->end_ns : end;
+		if (r->op.kind == PD_OP_forward || r->op.kind == PD_OP_backward ||
+		    r->op.kind == PD_OP_backward_input || r->op.kind == PD_OP_backward_weight)
+			busy += r->end_ns - r->start_ns;
+	}
+	pd_trace_free(trace);
+	return end - busy;
+}
+
+/* With F, B and W the times of a whole device, all its chunks together. */
+static int64_t published_bubble(const struct pipeline *pipe)
+{
+	int64_t p = pipe->ranks, f = pipe->forward, b = pipe->input, w = pipe->weight;
+
+	/* times of a chunk are those of the device over v */
+	return strcmp(pipe->schedule, "zb-h1") == 0 ? (p - 1) * (f + b - (f < w ? f : w))
+						    : (p - 1) * (f + b + w);
+}
+
+static bool bubble_is_published(const struct pipeline *pipe)
+{
+	int64_t got = bubble_of(pipe), expected = published_bubble(pipe);
+
+	if (got != expected)
+		diag("%d x %d stages, %d microbatches: a bubble of %d, expected %d", pipe->ranks,
+		     pipe->chunks, pipe->microbatches, (int)got, (int)expected);
+	return got == expected;
+}
+
+/* Nobody waits in the steady state: a period is a forward and a backward. */
+static bool period_is_published(const struct pipeline *pipe)
+{
+	struct pd_trace *trace = replayed(pipe, 0);
+	double got = pd_replay_period_ns(trace);
+	int64_t expected = pipe->forward + pipe->input + pipe->weight;
+
+	pd_trace_free(trace);
+	if (got != (double)expected)
+		diag("%d stages: a period of %g, expected %d", pipe->ranks, got, (int)expected);
+	return got == (double)expected;
+}
+
+static void check_table(void)
+{
+	static const struct {
+		const char *schedule, *weights;
+		int chunks;
+		int turns[3];                   /* microbatches over stages; 0: one an update */
+	} rows[] = {
+		{ "gpipe", "flush", 1, { 2, 1, 4 } }, { "1f1b", "flush", 1, { 1, 2, 4 } },
+		{ "interleaved", "flush", 2, { 1, 2, 4 } },
+		{ "interleaved", "flush", 3, { 1, 2, 3 } }, { "zb-h1", "flush", 1, { 1, 2, 4 } },
+		{ "1f1b", "stash", 1, { 0 } }, { "1f1b", "vertical-sync", 1, { 0 } },
+		{ "1f1b", "2bw", 1, { 1, 2, 3 } },
+	};
+
+	for (size_t i = 0; i < PD_COUNT(rows); i++) {
+		bool counts = true, times = true, drains = strcmp(rows[i].weights, "flush") == 0;
+
+		for (int p = 2; p <= MOST_STAGES; p++)
+			for (int t = 0; t < 3 && (t == 0 || rows[i].turns[t]); t++) {
+				struct pipeline pipe = {
+					.schedule = rows[i].schedule, .weights = rows[i].weights,
+					.ranks = p, .chunks = rows[i].chunks,
+					.microbatches = rows[i].turns[t] ? rows[i].turns[t] * p : 1,
+					.forward = 6, .input = 7, .weight = t % 2 ? 9 : 5,
+				};
+
+				counts &= counts_are_published(&pipe);
+				times &= drains ? bubble_is_published(&pipe)
+						: period_is_published(&pipe);
+			}
+		ok(counts, "%s with %s, %d chunks, 2 to 16 stages: warm-ups and what is in flight",
+		   rows[i].schedule, rows[i].weights, rows[i].chunks);
+		ok(times, "%s with %s, %d chunks, 2 to 16 stages: %s", rows[i].schedule,
+		   rows[i].weights, rows[i].chunks, drains ? "the bubble" : "no bubble");
+	}
+}
+
+int main(void)
+{
+	check_figures();
+	check_table();
+	return done_testing();
+}
