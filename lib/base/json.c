@@ -29,13 +29,28 @@ void pd_document_close(FILE *in)
 		fclose(in);
 }
 
+/*
+ * A byte at a time, so that nothing behind the document is taken.  The parser overlooks a zero
+ * byte behind a number: it is given one that it does not.
+ */
+static size_t next_byte(void *buffer, size_t size, void *in)
+{
+	int c = getc(in);
+
+	if (c == EOF || size == 0)
+		return 0;
+	*(char *)buffer = (char)(c ? c : '\1');
+	return 1;
+}
+
 json_t *pd_json_load_stream(FILE *in, const char *name, bool more, struct pd_error *err)
 {
 	json_error_t why;
 	json_t *value;
 
 	errno = 0;
-	value = json_loadf(in, JSON_REJECT_DUPLICATES | (more ? JSON_DISABLE_EOF_CHECK : 0), &why);
+	value = json_load_callback(next_byte, in, JSON_REJECT_DUPLICATES |
+				   (more ? JSON_DISABLE_EOF_CHECK : 0), &why);
 	if (!value && ferror(in))
 		pd_error_input(err, "%s: cannot read: %s", name, strerror(errno ? errno : EIO));
 	else if (!value && why.position == 0 &&

@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 static bool is_blank(const char *text, ssize_t length)
 {
@@ -33,6 +34,10 @@ int pd_lines_read(FILE *in, const char *document,
 		if (line == 1) {        /* what follows the header on its line */
 			result = pd_error_input(err, "%s: text after the header: expected one "
 						"object per line", where);
+			break;
+		}
+		if (memchr(text, 0, (size_t)length)) {  /* which the parser may overlook */
+			result = pd_error_input(err, "%s: not JSON: a zero byte", where);
 			break;
 		}
 		place = pd_place_root(where, json_loadb(text, (size_t)length,

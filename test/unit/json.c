@@ -47,6 +47,8 @@ static void test_load(void)
 	}
 	memset(deep, '[', sizeof(deep));
 	ok(!load(deep, sizeof(deep), &err) && strstr(err.text, "depth"), "deep nesting is refused");
+	ok(!load("{\"a\": 10\0, \"b\": 1}", 17, &err) && strstr(err.text, "not JSON"),
+	   "a zero byte behind a number");
 	ok(!pd_json_load("/nowhere/x.json", &err) &&
 	   strstr(err.text, "/nowhere/x.json: cannot open: No such file"), "a missing file");
 	ok(!pd_json_load("/", &err) && strstr(err.text, "cannot read"), "a directory");
