@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/opt.h"
 #include "base/progress.h"
+#include "measure/beside.h"
 #include "measure/layers.h"
 #include "measure/link.h"
 #include "transport/transport.h"
@@ -12,7 +13,7 @@
 
 static const char *device = "auto", *dtype = "f32";
 static bool no_link;
-static int64_t threads;
+static int64_t threads, workers = 1;
 static struct pd_measure_options measure = { .batch_size = 32 };
 
 static const struct pd_opt options[] = {
@@ -22,6 +23,8 @@ static const struct pd_opt options[] = {
 	{ "dtype", 0, PD_OPT_STRING, "TYPE", "f32 (default)", &dtype },
 	{ "threads", 't', PD_OPT_COUNT, "N", "threads of a worker (default: half the processors)",
 	  &threads, 1, 4096 },
+	{ "workers", 'w', PD_OPT_COUNT, "N", "workers at once, one of them timed (default: 1)",
+	  &workers, 1, 4096 },
 	{ "iterations", 'i', PD_OPT_COUNT, "N", "timed steps (default: enough for a stable median)",
 	  &measure.iterations, 1, 100000 },
 	{ "no-link", 0, PD_OPT_FLAG, NULL, "do not measure the link between two workers", &no_link },
@@ -42,46 +45,56 @@ static void show(void *bar, int64_t done, int64_t total)
 	pd_progress_show(bar, done, NULL);
 }
 
-/* As a worker will be: on as many processors as it has threads. */
-static int pin(struct pd_error *err)
+/* A worker's threads: its share of the processors, of which there are two at least. */
+static int choose_threads(struct pd_error *err)
 {
-	cpu_set_t all, mine;
-	int n = 0;
+	int processors;
+	cpu_set_t all;
 
 	sched_getaffinity(0, sizeof(all), &all);
+	processors = CPU_COUNT(&all);
 	if (threads == 0)
-		threads = CPU_COUNT(&all) > 1 ? CPU_COUNT(&all) / 2 : 1;
-	if (threads > CPU_COUNT(&all))
+		threads = processors / (workers > 2 ? workers : 2);
+	if (threads == 0)
+		threads = 1;
+	if (threads * workers <= processors) {
+		measure.threads = (int)threads;
+		return 0;
+	}
+	if (workers == 1)
 		return pd_error_input(err, "--threads=%d: this machine lets us use %d processors",
-				      (int)threads, CPU_COUNT(&all));
-	CPU_ZERO(&mine);
-	for (int i = 0; i < CPU_SETSIZE && n < threads; i++)
-		if (CPU_ISSET(i, &all)) {
-			CPU_SET(i, &mine);
-			n++;
-		}
-	sched_setaffinity(0, sizeof(mine), &mine);
-	measure.threads = (int)threads;
-	return 0;
+				      (int)threads, processors);
+	return pd_error_input(err, "--workers=%d: %d threads each are more than the %d processors "
+			      "that this machine lets us use", (int)workers, (int)threads, processors);
 }
 
 static struct pd_profile *run(const struct pd_model *model, struct pd_error *err)
 {
 	int64_t bandwidth = 0, latency = 0;
 	struct pd_profile *profile;
+	struct pd_beside *beside;
 	struct pd_progress bar;
 
 	/* forks, so before there are threads */
 	if (!no_link && pd_measure_link(pd_transports[0], &bandwidth, &latency, err) < 0)
 		return NULL;
-	if (pin(err) < 0)
+	if (choose_threads(err) < 0)
 		return NULL;
+	beside = pd_beside_start(model, &measure, (int)workers - 1, err);
+	if (!beside)
+		return NULL;
+	pd_measure_pin(0, (int)threads);
 	pd_progress_begin(&bar, "profiling", 1);
 	measure.progress = show;
 	measure.context = &bar;
 	profile = pd_measure_layers(model, &measure, err);
 	pd_progress_end(&bar);
+	if (pd_beside_end(beside, err) < 0) {
+		pd_profile_free(profile);
+		return NULL;
+	}
 	if (profile) {
+		profile->workers = workers;
 		profile->link_bandwidth_bytes_per_s = bandwidth;
 		profile->link_latency_ns = latency;
 	}

@@ -27,6 +27,18 @@ for model in vgg16 resnet50; do
 		reports out 8'
 done
 
+if [ "$(nproc)" -ge 2 ]; then
+	test_ok "a worker is timed beside another, of which nothing is left" '
+		pd-profile --workers=2 --threads=1 --no-link --batch-size=8 --iterations=2 \
+			"$MODELS/lenet5.json" >beside
+		jq -e ".device | .workers == 2 and .threads == 1 and .sum_bytes_per_s > 0" beside'
+else
+	test_skip "a worker is timed beside another" "one processor"
+fi
+test_ok "more workers than processors are refused" '
+	status 2 pd-profile --workers=4096 --threads=1 "$MODELS/lenet5.json" 2>err
+	one_line err && grep -q "^pd-profile: --workers=4096: 1 threads each" err'
+
 profile "$MODELS/fashion-cnn.json" 64 >cnn
 pd-plan --topology=2@10Gbit/s --stages=5x1,10x1 cnn >plan.json
 test_ok "two stages train, with a trace" '

@@ -35,7 +35,7 @@ struct bench {
 	struct pd_loss loss;
 	struct pd_event *events;                /* (parts, layers) */
 	int64_t *samples;                       /* (parts, layers, MOST or iterations) */
-	int64_t *whole;                         /* (MOST or iterations) */
+	int64_t *whole, *sums;                  /* (MOST or iterations) */
 	int64_t room, count;
 };
 
@@ -159,6 +159,7 @@ static void close_bench(struct bench *b)
 	free(b->events);
 	free(b->samples);
 	free(b->whole);
+	free(b->sums);
 }
 
 static int queue(struct bench *b, int part, int from, int count, struct pd_event *ev)
@@ -226,6 +227,22 @@ static int whole_step(struct bench *b, int64_t *ns_p, struct pd_error *err)
 	return b->gate.failed ? pd_error_failed(err, "%s", b->gate.err.text) : 0;
 }
 
+/* As gradients are added to others; the next backward replaces them. */
+static int timed_sum(struct bench *b, int64_t *ns_p, struct pd_error *err)
+{
+	const struct pd_net_sizes *sizes = b->device->ops->net_sizes(b->net);
+	const float *parts[] = { b->gradients, b->weights };
+	struct pd_event ev = { 0 };
+
+	pd_event_arm(&ev);
+	if (b->device->ops->sum(b->stream, b->gradients, parts, 2,
+				sizes->weights_bytes / sizeof(float), &ev) != 0)
+		return pd_error_failed(err, "the device refused a sum");
+	pd_event_wait(&ev, &b->gate);
+	*ns_p = ev.end_ns - ev.start_ns;
+	return b->gate.failed ? pd_error_failed(err, "%s", b->gate.err.text) : 0;
+}
+
 static int compare(const void *a, const void *b)
 {
 	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -257,13 +274,18 @@ static int measure(struct bench *b, struct pd_error *err)
 	b->events = pd_calloc(cells, sizeof(*b->events));
 	b->samples = pd_calloc(cells * (size_t)b->room, sizeof(*b->samples));
 	b->whole = pd_calloc((size_t)b->room, sizeof(*b->whole));
+	b->sums = pd_calloc((size_t)b->room, sizeof(*b->sums));
 	for (int i = 0; i < WARM_UP; i++)
 		if (layered_step(b, err) < 0 || whole_step(b, &ignored, err) < 0)
+			return -1;
+	while (o->endless)
+		if (whole_step(b, &ignored, err) < 0)
 			return -1;
 	begun = pd_now_ns();
 	while (b->count < b->room &&
 	       (o->iterations || b->count < LEAST || pd_now_ns() - begun < ENOUGH_NS)) {
-		if (layered_step(b, err) < 0 || whole_step(b, &b->whole[b->count], err) < 0)
+		if (layered_step(b, err) < 0 || whole_step(b, &b->whole[b->count], err) < 0 ||
+		    timed_sum(b, &b->sums[b->count], err) < 0)
 			return -1;
 		for (int part = 0; part < b->parts; part++)
 			for (int l = 0; l < b->model->layer_count; l++) {
@@ -327,6 +349,14 @@ static void fill_layer(struct bench *b, int l, struct pd_profile_layer *out)
 	out->backward_weight_ns = median(samples_of(b, WEIGHT, l), b->count);
 }
 
+static int64_t sum_bytes_per_s(struct bench *b)
+{
+	double bytes = (double)b->device->ops->net_sizes(b->net)->weights_bytes;
+	int64_t ns = median(b->sums, b->count);
+
+	return ns > 0 ? (int64_t)(bytes * 1e9 / (double)ns) : 0;
+}
+
 static struct pd_profile *make_profile(struct bench *b, struct pd_error *err)
 {
 	struct pd_profile *profile = pd_zalloc(sizeof(*profile));
@@ -345,6 +375,7 @@ static struct pd_profile *make_profile(struct bench *b, struct pd_error *err)
 	profile->device_name = pd_strdup(info.name[0] ? info.name : b->options->device->name);
 	profile->device_threads = info.threads;
 	profile->device_memory_bytes = info.memory_bytes;
+	profile->sum_bytes_per_s = sum_bytes_per_s(b);
 	profile->step_ns = median(b->whole, b->count);
 	profile->layer_count = b->model->layer_count;
 	profile->layers = pd_calloc((size_t)profile->layer_count, sizeof(*profile->layers));

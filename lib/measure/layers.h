@@ -10,11 +10,14 @@
 #include "device/device.h"
 #include "profile/profile.h"
 
+#include <stdbool.h>
+
 struct pd_measure_options {
 	const struct pd_device_ops *device;
 	int64_t batch_size;
 	int threads;
 	int64_t iterations;             /* timed steps; 0: as many as a stable median needs */
+	bool endless;                   /* takes steps until the process is killed */
 	/* one more step is done (of about `total`); may be NULL */
 	void (*progress)(void *context, int64_t done, int64_t total);
 	void *context;

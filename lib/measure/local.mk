@@ -1,2 +1,3 @@
-lib_libpddevice_a_SOURCES += lib/measure/layers.c lib/measure/layers.h
+lib_libpddevice_a_SOURCES += lib/measure/layers.c lib/measure/layers.h \
+	lib/measure/beside.c lib/measure/beside.h
 lib_libpd_a_SOURCES += lib/measure/link.c lib/measure/link.h

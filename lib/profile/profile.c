@@ -329,7 +329,8 @@ static int read_outer_inputs(const struct pd_place *root, struct pd_profile *pro
 static int read_device(const struct pd_place *root, struct pd_profile *profile,
 		       struct pd_error *err)
 {
-	static const char *const known[] = { "kind", "name", "threads", "memory_bytes", NULL };
+	static const char *const known[] = { "kind", "name", "threads", "memory_bytes",
+					     "sum_bytes_per_s", "workers", NULL };
 	struct pd_place device = pd_place_key(root, "device");
 	const char *kind, *name;
 
@@ -341,7 +342,10 @@ static int read_device(const struct pd_place *root, struct pd_profile *profile,
 		return -1;
 	profile->device_kind = pd_strdup(kind);
 	profile->device_name = pd_strdup(name);
-	if (pd_json_opt_int(&device, "threads", 0, 1 << 20, &profile->device_threads, err) < 0)
+	if (pd_json_opt_int(&device, "threads", 0, 1 << 20, &profile->device_threads, err) < 0 ||
+	    pd_json_opt_int(&device, "workers", 0, 1 << 20, &profile->workers, err) < 0 ||
+	    pd_json_opt_int(&device, "sum_bytes_per_s", 0, INT64_MAX, &profile->sum_bytes_per_s,
+			    err) < 0)
 		return -1;
 	return pd_json_opt_int(&device, "memory_bytes", 0, INT64_MAX, &profile->device_memory_bytes,
 			       err);
@@ -475,6 +479,20 @@ static json_t *layer_json(const struct pd_profile *profile, int index)
 	return object;
 }
 
+static json_t *device_json(const struct pd_profile *profile)
+{
+	json_t *device = json_pack("{ss ss sI sI}", "kind", profile->device_kind, "name",
+				   profile->device_name, "threads", profile->device_threads,
+				   "memory_bytes", profile->device_memory_bytes);
+
+	if (profile->sum_bytes_per_s > 0)
+		json_object_set_new(device, "sum_bytes_per_s",
+				    json_integer(profile->sum_bytes_per_s));
+	if (profile->workers > 0)
+		json_object_set_new(device, "workers", json_integer(profile->workers));
+	return device;
+}
+
 json_t *pd_profile_json(const struct pd_profile *profile)
 {
 	json_t *object = json_pack("{ss si ss}", "format", "pd-profile", "version", 1,
@@ -485,10 +503,7 @@ json_t *pd_profile_json(const struct pd_profile *profile)
 		json_object_set(object, "model", profile->model->json);
 	json_object_set_new(object, "batch_size", json_integer(profile->batch_size));
 	json_object_set_new(object, "dtype", json_string(profile->dtype));
-	json_object_set_new(object, "device", json_pack("{ss ss sI sI}", "kind",
-							profile->device_kind,
-			"name", profile->device_name, "threads", profile->device_threads,
-			"memory_bytes", profile->device_memory_bytes));
+	json_object_set_new(object, "device", device_json(profile));
 	if (profile->link_bandwidth_bytes_per_s > 0)
 		json_object_set_new(object, "link", json_pack("{sI sI}", "bandwidth_bytes_per_s",
 				profile->link_bandwidth_bytes_per_s, "latency_ns",
