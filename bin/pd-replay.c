@@ -46,6 +46,9 @@ static const struct pd_opt options[] = {
 	{ .name = "microbatches", .kind = PD_OPT_COUNT, .argument = "M",
 	  .help = "what if: M microbatches per update", .value = &what.microbatches,
 	  .min = 1, .max = 1 << 30 },
+	{ .name = "processors", .kind = PD_OPT_COUNT, .argument = "N",
+	  .help = "what if: all ranks shared N processors", .value = &what.processors,
+	  .min = 1, .max = 1 << 20 },
 	{ .name = NULL }
 };
 
@@ -84,7 +87,10 @@ static void print_report(const struct pd_timeline *timeline, bool measured)
 	struct pd_error err;
 
 	if (measured) {
-		replay = pd_replay(timeline->trace->plan, NULL, &err);
+		struct pd_replay_options with = { .processors = timeline->trace->processors,
+						  .threads = timeline->trace->threads };
+
+		replay = pd_replay(timeline->trace->plan, &with, &err);
 		if (!replay)
 			pd_say("no prediction: %s", err.text);
 	}

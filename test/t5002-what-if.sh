@@ -52,6 +52,25 @@ test_ok 'other links' '
 	[ "$(pd-replay --topology=4@1000GB/s plan.json | line "what if, replayed")" = "3 us" ]
 	pd-replay --topology=4@0.1GB/s --format=trace plan.json | tail -n +2 |
 		jq -e -s "map(select(.op == \"send_activation\")) | all(.[]; .end_ns - .start_ns == 7000)"'
+test_ok 'all ranks on one processor, or two: the sum of their work' '
+	[ "$(pd-replay --processors=1 fast.json | line "what if, replayed")" = "12 us" ]
+	[ "$(pd-replay --processors=2 fast.json | line "what if, replayed")" = "6 us" ]
+	[ "$(pd-replay --processors=4 fast.json | line "what if, replayed")" = "3 us" ]'
+test_ok 'what arrives is copied by a processor of the receiver' '
+	[ "$(pd-replay --processors=1 plan.json | line "what if, replayed")" = "16.2 us" ]
+	[ "$(pd-replay --processors=64 plan.json | line "what if, replayed")" = "$(
+		pd-replay --device-speed=1 plan.json | line "what if, replayed")" ]'
+test_ok 'a plan beside a trace has the processors of the trace' '
+	sed "1s/}$/, \"processors\": 1, \"threads\": 1}/" trace.jsonl >one.jsonl
+	pd-replay one.jsonl | grep "the plan, replayed on 1 processor, takes 16.2 us"
+	pd-replay --compare=plan.json one.jsonl | grep "^forward, stage 0 .* 1 us .*"'
+test_ok 'durations of shared processors are not shared again' '
+	pd-replay --processors=2 trace.jsonl >out
+	status 2 pd-replay --processors=2 one.jsonl 2>err
+	one_line err && grep -q "^pd-replay: one.jsonl: --processors: its 4 ranks" err'
+test_ok 'no processors are refused' '
+	status 2 pd-replay --processors=0 plan.json 2>err && one_line err'
+
 test_ok 'another schedule is that of a plan that has it' '
 	pd-replay --schedule=gpipe --weights=flush --microbatches=8 -f text plan.json >1
 	jq ".schedule = \"gpipe\" | .weights = \"flush\" | .microbatches = 8" plan.json |

@@ -41,6 +41,13 @@ static int share(int index, int count, cpu_set_t *out)
 	return last - first;
 }
 
+int pd_process_processors(void)
+{
+	cpu_set_t cpus;
+
+	return sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+}
+
 int pd_process_share(int index, int count)
 {
 	cpu_set_t cpus;

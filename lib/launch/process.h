@@ -24,6 +24,8 @@ struct pd_process {
  * dealt out in equal shares; with fewer processors than processes, one each, in turn.
  */
 int pd_process_start(struct pd_process *process, int index, int count, struct pd_error *err);
+/* Processors that this process may use, and gives to those it starts. */
+int pd_process_processors(void);
 /* Processors in the share of process `index` of `count`. */
 int pd_process_share(int index, int count);
 /* Kills it if it runs, and waits for its end. */

@@ -67,6 +67,10 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 	if (options->lists)
 		follow_lists(replay, options->lists);
 	replay->sim = pd_sim_new(plan, replay->schedule->wiring);
+	if (options->processors > 0)
+		pd_sim_set_processors(replay->sim, options->processors, options->threads > 0
+				      ? options->threads : plan->profile->device_threads > 0
+				      ? plan->profile->device_threads : 1);
 	replay->fabric = pd_sim_fabric_new(replay->sim, &plan->topology);
 	replay->workers = pd_calloc((size_t)plan->rank_count, sizeof(struct pd_worker *));
 	replay->done = pd_calloc((size_t)plan->rank_count, sizeof(bool));

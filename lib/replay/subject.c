@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "replay/subject.h"
 
+#include "base/json.h"
 #include "base/opt.h"
 #include "replay/replay.h"
 #include "schedule/check.h"
 #include "trace/compare.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 /* Replays plan as it is and as it would be; changes it. */
@@ -13,6 +15,7 @@ static int replay_changed(struct pd_plan *plan, const struct pd_what_if *what,
 			  const struct pd_replay_options *with, struct pd_subject *out_p,
 			  struct pd_error *err)
 {
+	struct pd_replay_options changed = *with;
 	struct pd_trace *before;
 
 	if (!out_p->changed) {
@@ -26,8 +29,26 @@ static int replay_changed(struct pd_plan *plan, const struct pd_what_if *what,
 	pd_trace_free(before);
 	if (pd_what_if_apply(what, plan, err) < 0)
 		return -1;
-	out_p->trace = pd_replay(plan, with, err);
+	changed.processors = what->processors;
+	out_p->trace = pd_replay(plan, &changed, err);
 	return out_p->trace ? 0 : -1;
+}
+
+/*
+ * Durations measured where ranks took turns on a processor contain the turns of others: to
+ * share processors once more would count them twice.
+ */
+static int check_processors(const char *file, const struct pd_trace *trace,
+			    const struct pd_what_if *what, struct pd_error *err)
+{
+	int64_t threads = trace->plan->rank_count * (trace->threads > 0 ? trace->threads : 1);
+
+	if (!what->processors || trace->processors == 0 || threads <= trace->processors)
+		return 0;
+	return pd_error_input(err, "%s: --processors: its %d ranks of %" PRId64 " threads shared "
+			      "%" PRId64 " processors when it was measured: expected its plan",
+			      pd_document_name(file), trace->plan->rank_count,
+			      threads / trace->plan->rank_count, trace->processors);
 }
 
 /* The order is that of the lists: only conditions can be changed.  Takes them over. */
@@ -76,7 +97,8 @@ int pd_subject_read(const char *file, const struct pd_what_if *what, int64_t min
 	}
 	if (trace) {
 		subject.measured_ns = pd_trace_period_ns(trace);
-		plan = pd_plan_measured(trace, err);
+		plan = check_processors(file, trace, what, err) < 0 ? NULL
+		     : pd_plan_measured(trace, err);
 		pd_trace_free(trace);
 		if (!plan)
 			return -1;
@@ -92,7 +114,8 @@ int pd_subject_read_like(const char *file, const struct pd_trace *like,
 			 struct pd_subject *out_p, struct pd_error *err)
 {
 	static const struct pd_what_if nothing;
-	struct pd_replay_options with = { 0 };
+	struct pd_replay_options with = { .processors = like->processors,
+					  .threads = like->threads };
 	struct pd_lists *lists;
 	struct pd_trace *trace;
 	struct pd_plan *plan;

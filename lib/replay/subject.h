@@ -25,7 +25,7 @@ int pd_subject_read(const char *file, const struct pd_what_if *what, int64_t min
 		    struct pd_subject *out_p, struct pd_error *err);
 /*
  * The same for what a trace is compared with: a plan is replayed for the microbatches of
- * `like`, in its phases, where that has a row of them.
+ * `like`, in its phases, where that has a row of them, on as many processors.
  */
 int pd_subject_read_like(const char *file, const struct pd_trace *like,
 			 struct pd_subject *out_p, struct pd_error *err);

@@ -16,7 +16,7 @@
 bool pd_what_if_any(const struct pd_what_if *what)
 {
 	return what->topology || what->schedule || what->weights || what->microbatches > 0 ||
-	       what->device_speed > 0 || what->faster;
+	       what->processors > 0 || what->device_speed > 0 || what->faster;
 }
 
 static int name_in(const char *const *names, const char *name)
@@ -160,7 +160,11 @@ void pd_what_if_print(const struct pd_what_if *what, FILE *out)
 	if (what->weights)
 		fprintf(out, "%sweights %s", separator, what->weights), separator = ", ";
 	if (what->microbatches)
-		fprintf(out, "%s%" PRId64 " microbatches", separator, what->microbatches);
+		fprintf(out, "%s%" PRId64 " microbatches", separator, what->microbatches),
+			separator = ", ";
+	if (what->processors)
+		fprintf(out, "%s%" PRId64 " processor%s", separator, what->processors,
+			what->processors == 1 ? "" : "s");
 }
 
 /* What was measured of one kind of operation in one stage. */

@@ -16,6 +16,7 @@ struct pd_what_if {             /* NULL, 0: as it is */
 	const char *topology;   /* a file or a string (pd_topology_read) */
 	const char *schedule, *weights;
 	int64_t microbatches;
+	int64_t processors;     /* shared by all ranks (struct pd_replay_options) */
 	double device_speed;    /* every device that many times as fast */
 	/* "LAYER:FACTOR,STAGE:FACTOR,...": these so many times as fast, STAGE a number */
 	const char *faster;

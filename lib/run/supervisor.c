@@ -557,18 +557,37 @@ static int append(FILE *out, const char *part, struct pd_error *err)
 	return 0;
 }
 
+/* As many threads as the plan was made for, if there are so many. */
+static int64_t threads_of(const struct supervisor *s, int rank)
+{
+	int64_t share = pd_process_share(rank, s->count);
+	int64_t profiled = s->job->plan->profile->device_threads;
+
+	if (s->job->threads > 0)
+		return s->job->threads;
+	return profiled > 0 && profiled < share ? profiled : share;
+}
+
 static int merge_trace(struct supervisor *s, struct pd_error *err)
 {
+	const struct pd_device_ops *device = pd_device_find(s->job->device, err);
+	struct pd_trace header = { .plan = s->job->plan };
 	struct timespec now;
 	struct pd_file file;
 	int status;
 
+	if (!device)
+		return -1;
+	header.device = (char *)device->name;
+	if (strcmp(device->name, "cpu") == 0) {
+		header.processors = pd_process_processors();
+		header.threads = threads_of(s, 0);
+	}
 	clock_gettime(CLOCK_REALTIME, &now);
 	if (pd_file_create(&file, s->job->trace, err) < 0)
 		return -1;
-	status = pd_trace_write_header(file.stream, s->job->plan, s->job->device,
-				       now.tv_sec * SECOND_NS + now.tv_nsec -
-				       (pd_now_ns() - s->report.begun_ns), err);
+	header.start_ns = now.tv_sec * SECOND_NS + now.tv_nsec - (pd_now_ns() - s->report.begun_ns);
+	status = pd_trace_write_header(file.stream, &header, err);
 	for (int r = 0; r < s->count && status == 0; r++) {
 		char *part = pd_format("%s.rank-%d", s->job->trace, r);
 
@@ -604,15 +623,7 @@ static int start_all(struct supervisor *s, struct pd_error *err)
 		w->heard_ns = pd_now_ns();
 		w->phase = -1;
 		job = pd_job_json(s->job, r);
-		if (s->job->threads == 0) {
-			int64_t share = pd_process_share(r, s->count);
-			int64_t profiled = s->job->plan->profile->device_threads;
-
-			/* as many threads as the plan was made for, if there are so many */
-			json_object_set_new(job, "threads",
-					    json_integer(profiled > 0 && profiled < share ? profiled
-											  : share));
-		}
+		json_object_set_new(job, "threads", json_integer(threads_of(s, r)));
 		tell(s, r, job);
 	}
 	return 0;

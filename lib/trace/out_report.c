@@ -220,16 +220,22 @@ static void print_differences(const struct pd_report *report, const struct pd_re
 static void print_prediction(const struct pd_report *report, const struct pd_report *predicted,
 			     FILE *out)
 {
-	const struct pd_plan *plan = report->timeline->trace->plan;
+	const struct pd_trace *trace = report->timeline->trace;
+	const struct pd_plan *plan = trace->plan;
 	double here = report->steady.period_ns;
 	char a[32];
 
 	if (!report->has_steady)
 		return;
-	if (predicted && predicted->has_steady)
-		fprintf(out, "\nthe plan, replayed, takes %s per minibatch: %+.1f %% measured\n",
+	if (predicted && predicted->has_steady) {
+		fputs("\nthe plan, replayed", out);
+		if (trace->processors > 0)
+			fprintf(out, " on %" PRId64 " processor%s", trace->processors,
+				trace->processors == 1 ? "" : "s");
+		fprintf(out, ", takes %s per minibatch: %+.1f %% measured\n",
 			show_ns(predicted->steady.period_ns, a),
 			100 * (here / predicted->steady.period_ns - 1));
+	}
 	if (plan->predicted.period_ns > 0)
 		fprintf(out, "%sthe planner predicted %s per minibatch: %+.1f %% here\n",
 			predicted && predicted->has_steady ? "" : "\n",

@@ -66,14 +66,18 @@ void pd_trace_sort(struct pd_trace *trace)
 	trace->capacity = trace->count ? trace->count : 1;
 }
 
-int pd_trace_write_header(FILE *out, const struct pd_plan *plan, const char *device,
-			  int64_t start_ns, struct pd_error *err)
+int pd_trace_write_header(FILE *out, const struct pd_trace *trace, struct pd_error *err)
 {
 	json_t *header = json_pack("{ss si so ss sI}", "format", "pd-trace", "version", 1,
-				   "plan", pd_plan_json(plan), "device", device,
-				   "start_ns", start_ns);
-	int result = json_dumpf(header, out, JSON_COMPACT | JSON_REAL_PRECISION(17));
+				   "plan", pd_plan_json(trace->plan), "device", trace->device,
+				   "start_ns", trace->start_ns);
+	int result;
 
+	if (trace->processors > 0) {
+		json_object_set_new(header, "processors", json_integer(trace->processors));
+		json_object_set_new(header, "threads", json_integer(trace->threads));
+	}
+	result = json_dumpf(header, out, JSON_COMPACT | JSON_REAL_PRECISION(17));
 	json_decref(header);
 	if (result < 0 || fputc('\n', out) == EOF)
 		return pd_error_failed(err, "cannot write the trace: %s", strerror(errno));
@@ -103,7 +107,7 @@ void pd_trace_write_record(FILE *out, const struct pd_record *record)
 
 int pd_trace_write(const struct pd_trace *trace, FILE *out, struct pd_error *err)
 {
-	if (pd_trace_write_header(out, trace->plan, trace->device, trace->start_ns, err) < 0)
+	if (pd_trace_write_header(out, trace, err) < 0)
 		return -1;
 	for (size_t i = 0; i < trace->count; i++)
 		pd_trace_write_record(out, &trace->records[i]);

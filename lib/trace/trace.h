@@ -21,6 +21,8 @@ struct pd_record {
 struct pd_trace {
 	struct pd_plan *plan;           /* owned */
 	char *device;                   /* "cpu", "sim" */
+	/* what the ranks shared, all on one machine, and threads of each; 0: unknown, their own */
+	int64_t processors, threads;
 	int64_t start_ns;               /* when training began; records' times count from the same zero */
 	size_t count, capacity;
 	struct pd_record *records;
@@ -42,9 +44,8 @@ int pd_trace_or_plan_read(const char *file, struct pd_trace **trace_p, struct pd
 int pd_trace_or_lists_read(const char *file, struct pd_trace **trace_p, struct pd_plan **plan_p,
 			   struct pd_lists **lists_p, struct pd_error *err);
 
-/* Writing: the header line, then records, line by line. */
-int pd_trace_write_header(FILE *out, const struct pd_plan *plan, const char *device,
-			  int64_t start_ns, struct pd_error *err);
+/* Writing: the header line (of a trace's fields but the records), then records, line by line. */
+int pd_trace_write_header(FILE *out, const struct pd_trace *trace, struct pd_error *err);
 void pd_trace_write_record(FILE *out, const struct pd_record *record);
 int pd_trace_write(const struct pd_trace *trace, FILE *out, struct pd_error *err);
 

@@ -96,6 +96,89 @@ static void test_streams(void)
 	pd_sim_free(sim);
 }
 
+/* Ranks 0 and 2, and 1 and 3, share a processor. */
+static void test_shared_processors(void)
+{
+	const struct pd_device_ops *ops = &pd_device_sim;
+	struct pd_sim *sim = pd_sim_new(&plan, &wiring);
+	struct pd_stream *s = ops->stream_open(pd_sim_device(sim, 0), NULL);
+	struct pd_stream *t = ops->stream_open(pd_sim_device(sim, 2), NULL);
+	struct pd_stream *u = ops->stream_open(pd_sim_device(sim, 1), NULL);
+	struct pd_event f, g, h, k;
+
+	pd_sim_set_processors(sim, 2, 1);
+	pd_event_arm(&f);
+	pd_event_arm(&g);
+	pd_event_arm(&h);
+	pd_event_arm(&k);
+	ops->forward(s, pd_sim_net(sim, 2), NULL, 0, 1, &f);       /* 10 */
+	ops->forward(t, pd_sim_net(sim, 2), NULL, 0, 2, &g);       /* 21 */
+	ops->forward(s, pd_sim_net(sim, 2), NULL, 2, 1, &k);       /* 12 */
+	ops->forward(u, pd_sim_net(sim, 1), NULL, 0, 2, &h);
+	run_out(sim);
+	is_event(&h, 0, 21, "alone on its processor");
+	is_event(&f, 0, 20, "half a processor until the shorter one is done");
+	is_event(&g, 0, 42, "the other goes on beside the next");
+	is_event(&k, 20, 43, "which is alone at last");
+	ops->stream_close(s);
+	ops->stream_close(t);
+	ops->stream_close(u);
+	pd_sim_free(sim);
+}
+
+/* Processors to spare: six for four ranks of two threads, so one each. */
+static void test_own_processors(void)
+{
+	const struct pd_device_ops *ops = &pd_device_sim;
+	struct pd_sim *sim = pd_sim_new(&plan, &wiring);
+	struct pd_topology flat = { .levels = 1, .devices = 4, .level = { {
+		.count = 4, .bandwidth_bytes_per_s = 1000000000 } } };
+	struct pd_sim_fabric *fabric = pd_sim_fabric_new(sim, &flat);
+	struct pd_stream *s = ops->stream_open(pd_sim_device(sim, 0), NULL);
+	struct pd_stream *t = ops->stream_open(pd_sim_device(sim, 2), NULL);
+	struct pd_event f, g, sent, received;
+
+	pd_sim_set_processors(sim, 6, 2);
+	pd_event_arm(&f);
+	pd_event_arm(&g);
+	pd_event_arm(&sent);
+	pd_event_arm(&received);
+	ops->forward(s, pd_sim_net(sim, 2), NULL, 0, 1, &f);
+	ops->forward(t, pd_sim_net(sim, 2), NULL, 0, 2, &g);
+	pd_transport_sim.send(pd_sim_transport(fabric, 0), 2, 1, NULL, 4, NULL, &sent);
+	pd_transport_sim.recv(pd_sim_transport(fabric, 2), 0, 1, NULL, 4, NULL, &received);
+	run_out(sim);
+	is_event(&f, 0, 10, "who sends is not held up");
+	is_event(&received, 0, 8, "what arrives is copied beside a computation");
+	is_event(&g, 0, 25, "and that takes longer");
+	ops->stream_close(s);
+	ops->stream_close(t);
+	pd_sim_fabric_free(fabric);
+	pd_sim_free(sim);
+}
+
+static void test_sums(void)
+{
+	const struct pd_device_ops *ops = &pd_device_sim;
+	struct pd_event f, g;
+	struct pd_stream *s;
+	struct pd_sim *sim;
+
+	profile.sum_bytes_per_s = 1000000000;
+	sim = pd_sim_new(&plan, &wiring);
+	profile.sum_bytes_per_s = 0;
+	s = ops->stream_open(pd_sim_device(sim, 0), NULL);
+	pd_event_arm(&f);
+	pd_event_arm(&g);
+	ops->sum(s, NULL, NULL, 2, 3, &f);
+	ops->sum(s, NULL, NULL, 0, 3, &g);
+	run_out(sim);
+	is_event(&f, 0, 12, "a sum at the profile's rate");
+	is_event(&g, 12, 16, "zeros are only written");
+	ops->stream_close(s);
+	pd_sim_free(sim);
+}
+
 static void test_memory(void)
 {
 	const struct pd_device_ops *ops = &pd_device_sim;
@@ -333,6 +416,9 @@ static void test_order(void)
 int main(void)
 {
 	test_streams();
+	test_shared_processors();
+	test_own_processors();
+	test_sums();
 	test_memory();
 	test_sizes();
 	test_links();

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "device/sim/engine.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,7 +53,7 @@ static void task_begin(struct pd_sim *sim, struct pd_sim_thing *thing)
 
 	task->start_ns = sim->now_ns;
 	thing->next = task_end;
-	pd_sim_at(sim, thing, sim->now_ns + task->duration_ns);
+	pd_sim_work(sim, thing, task->stream->device->rank, sim->threads, task->duration_ns);
 }
 
 static struct task *open_task(struct stream *stream)
@@ -222,13 +223,17 @@ static int sim_net_named(const struct pd_net *net, const struct pd_named **list_
 	return 0;
 }
 
-/* A profile has no figure for these two: they take no time. */
+/* The profile's rate is that of two sources: two arrays read, one written. */
 static int sim_sum(struct pd_stream *stream, float *dst, const float *const *src, int n,
 		   size_t count, struct pd_event *ev)
 {
-	return queue(stream, 0, ev);
+	int64_t rate = device_of(stream->device)->sim->sum_bytes_per_s;
+	double bytes = (double)count * sizeof(float) * (n + 1) / 3;
+
+	return queue(stream, rate > 0 ? llround(bytes * 1e9 / (double)rate) : 0, ev);
 }
 
+/* A profile has no figure for this one: it takes no time. */
 static int sim_copy(struct pd_stream *stream, void *dst, const void *src, size_t bytes,
 		    enum pd_copy way, struct pd_event *ev)
 {

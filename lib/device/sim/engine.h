@@ -53,6 +53,14 @@ static inline void pd_sim_let(struct pd_sim *sim, struct pd_sim_thing *thing)
 void pd_sim_complete(struct pd_sim *sim, int rank, struct pd_event *ev, int64_t start_ns,
 		     int64_t end_ns);
 
+/*
+ * Calls next after the time that work takes which this rank does on so many threads: its
+ * duration, or more where processors are shared (pd_sim_set_processors).
+ */
+void pd_sim_work(struct pd_sim *sim, struct pd_sim_thing *thing, int rank, int64_t threads,
+		 int64_t duration_ns);
+void pd_sim_free_processors(struct pd_sim *sim);
+
 /* One thing to happen. */
 struct pd_sim_due {
 	int64_t when_ns;
@@ -82,7 +90,11 @@ struct pd_sim {
 	size_t heap_count, heap_capacity;
 	struct pd_sim_thing **today;    /* at this very time, after those of the heap: a queue */
 	size_t today_first, today_count, today_capacity;
-	struct pd_pool waiters, tasks;
+	struct pd_pool waiters, tasks, wakes;
+	struct pd_sim_share *shares;    /* of the processors; rank r has share r mod share_count */
+	int share_count;                /* 0: every rank has processors of its own, and to spare */
+	int64_t threads;                /* of a rank's computation */
+	int64_t sum_bytes_per_s;        /* of the profile; 0: sums take no time */
 
 	int rank_count;
 	int32_t *ready;                 /* a queue of ranks, each at most once */

@@ -154,6 +154,7 @@ struct pd_sim *pd_sim_new(const struct pd_plan *plan, const struct pd_wiring *wi
 	sim->input_ns = before_each(plan->profile, pd_profile_input_ns);
 	sim->weight_ns = before_each(plan->profile, pd_profile_weight_ns);
 	sim->update_ns = before_each(plan->profile, update_of);
+	sim->sum_bytes_per_s = plan->profile->sum_bytes_per_s;
 	sim->stage_count = plan->stage_count;
 	sim->sizes = pd_calloc((size_t)sim->stage_count, sizeof(*sim->sizes));
 	for (int s = 0; s < plan->stage_count; s++)
@@ -172,6 +173,7 @@ void pd_sim_free(struct pd_sim *sim)
 	}
 	for (int r = 0; r < sim->rank_count; r++)
 		free(sim->devices[r].blocks);
+	pd_sim_free_processors(sim);
 	pd_pool_release(&sim->waiters);
 	pd_pool_release(&sim->tasks);
 	free(sim->heap);

@@ -24,6 +24,15 @@ struct pd_sim;
 struct pd_sim *pd_sim_new(const struct pd_plan *plan, const struct pd_wiring *wiring);
 void pd_sim_free(struct pd_sim *sim);
 
+/*
+ * Before anything begins: the ranks are processes on one machine with so many processors,
+ * dealt out as pd_process_start does (a share each; one each, in turn, where there are fewer
+ * processors than ranks), and compute with so many threads each, or as many as their share
+ * has.  Who shares a processor takes turns on it, and what arrives is copied by a thread of
+ * the receiver.
+ */
+void pd_sim_set_processors(struct pd_sim *sim, int64_t processors, int64_t threads);
+
 /* Owned by sim; their close functions do nothing. */
 struct pd_device *pd_sim_device(struct pd_sim *sim, int rank);
 /* The net of a stage, on any of its ranks; tensors are numbered by layer (first_tensor 0). */

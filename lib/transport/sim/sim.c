@@ -137,7 +137,7 @@ static void try_start(struct pd_sim *sim, struct transfer *x, bool newcomer)
 	for (int i = 0; i < path.count; i++)
 		path.links[i]->busy = true;
 	x->start_ns = sim->now_ns;
-	pd_sim_at(sim, &x->thing, sim->now_ns + way_ns(x->bytes, path.bandwidth));
+	pd_sim_work(sim, &x->thing, x->to, 1, way_ns(x->bytes, path.bandwidth));
 }
 
 /* Links go to those that wait for them once all that end at this time have ended. */

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Processors that several ranks share.  What runs on the processors of a share runs at one
+ * pace: 1, or where it has more threads than there are processors, processors / threads.
+ * So each share has a clock that goes at this pace; a piece of work ends when that clock has
+ * gone its duration.
+ */
+#include "base/mem.h"
+#include "device/sim/engine.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct job {
+	struct pd_sim_thing *thing;
+	double end;                     /* on the share's clock */
+	int64_t threads;
+};
+
+struct pd_sim_share {
+	int64_t processors;
+	int64_t threads;                /* of its jobs */
+	double clock;
+	int64_t at_ns;                  /* when the clock showed that */
+	uint64_t wake;                  /* number of the one that counts */
+	size_t count, capacity;
+	struct job *jobs;               /* few: the work under way of a few ranks */
+};
+
+struct wake {
+	struct pd_sim_thing thing;
+	struct pd_sim_share *share;
+	uint64_t number;
+};
+
+static double pace(const struct pd_sim_share *share)
+{
+	return share->threads > share->processors
+		? (double)share->processors / (double)share->threads : 1;
+}
+
+static void bring_up_to(struct pd_sim_share *share, int64_t now_ns)
+{
+	share->clock += (double)(now_ns - share->at_ns) * pace(share);
+	share->at_ns = now_ns;
+}
+
+static void wake_up(struct pd_sim *sim, struct pd_sim_thing *thing);
+
+static void plan_wake(struct pd_sim *sim, struct pd_sim_share *share)
+{
+	double next = INFINITY, left;
+	struct wake *wake;
+
+	share->wake++;
+	for (size_t i = 0; i < share->count; i++)
+		next = fmin(next, share->jobs[i].end);
+	if (share->count == 0)
+		return;
+	left = ceil((next - share->clock) / pace(share) - 1e-3);
+	wake = pd_pool_take(&sim->wakes, sizeof(*wake));
+	*wake = (struct wake){ .thing.next = wake_up, .share = share, .number = share->wake };
+	pd_sim_at(sim, &wake->thing, share->at_ns + (left > 0 ? (int64_t)left : 0));
+}
+
+static void wake_up(struct pd_sim *sim, struct pd_sim_thing *thing)
+{
+	struct wake *wake = (struct wake *)thing;
+	struct pd_sim_share *share = wake->share;
+	bool valid = wake->number == share->wake;
+	size_t kept = 0;
+
+	pd_pool_return(&sim->wakes, wake);
+	if (!valid)
+		return;
+	bring_up_to(share, sim->now_ns);
+	for (size_t i = 0; i < share->count; i++) {
+		struct job *job = &share->jobs[i];
+
+		if (job->end > share->clock + 0.5) {
+			share->jobs[kept++] = *job;
+			continue;
+		}
+		share->threads -= job->threads;
+		pd_sim_at(sim, job->thing, sim->now_ns);
+	}
+	share->count = kept;
+	plan_wake(sim, share);
+}
+
+void pd_sim_work(struct pd_sim *sim, struct pd_sim_thing *thing, int rank, int64_t threads,
+		 int64_t duration_ns)
+{
+	struct pd_sim_share *share;
+
+	if (sim->share_count == 0 || duration_ns == 0) {
+		pd_sim_at(sim, thing, sim->now_ns + duration_ns);
+		return;
+	}
+	share = &sim->shares[rank % sim->share_count];
+	bring_up_to(share, sim->now_ns);
+	share->jobs = pd_grow(share->jobs, &share->capacity, share->count + 1,
+			      sizeof(*share->jobs));
+	share->jobs[share->count++] = (struct job){ thing, share->clock + (double)duration_ns,
+						    threads };
+	share->threads += threads;
+	plan_wake(sim, share);
+}
+
+void pd_sim_set_processors(struct pd_sim *sim, int64_t processors, int64_t threads)
+{
+	int64_t each = processors / sim->rank_count;
+
+	sim->share_count = processors < sim->rank_count ? (int)processors : sim->rank_count;
+	sim->shares = pd_calloc((size_t)sim->share_count, sizeof(*sim->shares));
+	for (int i = 0; i < sim->share_count; i++)
+		sim->shares[i].processors = each > 0 ? each : 1;
+	sim->threads = threads < each ? threads : each > 0 ? each : 1;
+}
+
+void pd_sim_free_processors(struct pd_sim *sim)
+{
+	for (int i = 0; i < sim->share_count; i++)
+		free(sim->shares[i].jobs);
+	free(sim->shares);
+	pd_pool_release(&sim->wakes);
+}
