@@ -203,6 +203,14 @@ test_unit_optimizer_SOURCES = test/unit/optimizer.c
 test_unit_optimizer_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_optimizer_LDADD = $(UNIT_LIBS)
 
+# GPUs: what can be seen without one
+check_PROGRAMS += test/unit/cuda-arith
+TESTS += test/unit/cuda-arith test/t9001-gpu.sh
+EXTRA_DIST += test/t9001-gpu.sh
+test_unit_cuda_arith_SOURCES = test/unit/cuda-arith.c
+test_unit_cuda_arith_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_cuda_arith_LDADD = $(UNIT_DEVICE_LIBS)
+
 # measured, not tested
 EXTRA_DIST += test/bench/sum-of-layers.sh test/bench/two-workers.sh \
 	test/bench/convergence.sh test/bench/plot.awk

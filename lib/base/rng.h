@@ -15,6 +15,8 @@
 #ifndef PD_BASE_RNG_H
 #define PD_BASE_RNG_H
 
+#include "base/inline.h"
+
 #include <stdint.h>
 
 #define PD_RNG_PARAMETER (UINT64_C(1) << 32)
@@ -26,11 +28,11 @@ struct pd_random4 {
 	uint32_t v[4];
 };
 
-static inline struct pd_random4 pd_random(uint64_t seed, uint64_t stream,
-					  uint32_t high, uint32_t low)
+PD_INLINE struct pd_random4 pd_random(uint64_t seed, uint64_t stream, uint32_t high, uint32_t low)
 {
 	uint32_t c0 = low, c1 = high, c2 = (uint32_t)stream, c3 = (uint32_t)(stream >> 32);
 	uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+	struct pd_random4 numbers;
 
 	for (int round = 0; round < 10; round++) {
 		uint64_t p0 = (uint64_t)0xD2511F53 * c0, p1 = (uint64_t)0xCD9E8D57 * c2;
@@ -42,11 +44,15 @@ static inline struct pd_random4 pd_random(uint64_t seed, uint64_t stream,
 		k0 += 0x9E3779B9;
 		k1 += 0xBB67AE85;
 	}
-	return (struct pd_random4){ { c0, c1, c2, c3 } };
+	numbers.v[0] = c0;
+	numbers.v[1] = c1;
+	numbers.v[2] = c2;
+	numbers.v[3] = c3;
+	return numbers;
 }
 
 /* In [0, 1), 24 bits. */
-static inline float pd_unit(uint32_t v)
+PD_INLINE float pd_unit(uint32_t v)
 {
 	return (float)(v >> 8) * 0x1p-24f;
 }

@@ -31,6 +31,7 @@ struct pd_net { struct pd_device *device; };
 struct pd_device_config {
 	int ordinal;                    /* which of those usable here */
 	int threads;                    /* 0: as many as the process may use */
+	bool tf32;                      /* products of f32 may be made of shorter numbers */
 	struct pd_gate *gate;           /* NULL in virtual time */
 };
 
@@ -157,13 +158,17 @@ struct pd_named {
 struct pd_device_ops {
 	const char *name;
 	bool splits;                    /* backward can be had in two parts */
-	int (*count)(void);             /* usable here; 0: none */
+	bool apart;                     /* the host cannot read memory from alloc() */
+	int (*count)(struct pd_error *why);     /* usable here; 0: none, and why */
 	struct pd_device *(*open)(const struct pd_device_config *config, struct pd_error *err);
 	void (*close)(struct pd_device *device);
 	void (*describe)(struct pd_device *device, struct pd_device_info *info_p);
 
 	void *(*alloc)(struct pd_device *device, size_t bytes, struct pd_error *err);    /* zeroed */
 	void (*free)(struct pd_device *device, void *ptr);
+	/* Host memory, zeroed, that copies to and from the device are fastest with. */
+	void *(*host_alloc)(struct pd_device *device, size_t bytes, struct pd_error *err);
+	void (*host_free)(struct pd_device *device, void *ptr);
 
 	struct pd_stream *(*stream_open)(struct pd_device *device, struct pd_error *err);
 	/* After its work is done; once an event at the gate has failed, without waiting for
@@ -214,6 +219,6 @@ extern const struct pd_device_ops *const pd_devices[];
 /* "auto": the first that is usable here. */
 const struct pd_device_ops *pd_device_find(const char *name, struct pd_error *err);
 
-extern const struct pd_device_ops pd_device_cpu;
+extern const struct pd_device_ops pd_device_cpu, pd_device_cuda;
 
 #endif

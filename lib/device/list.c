@@ -4,6 +4,7 @@
 #include <string.h>
 
 const struct pd_device_ops *const pd_devices[] = {
+	&pd_device_cuda,
 	&pd_device_cpu,
 	NULL
 };
@@ -11,15 +12,18 @@ const struct pd_device_ops *const pd_devices[] = {
 const struct pd_device_ops *pd_device_find(const char *name, struct pd_error *err)
 {
 	char known[256] = "auto";
+	struct pd_error why;
 
 	for (int i = 0; pd_devices[i]; i++) {
-		if (strcmp(name, "auto") == 0 ? pd_devices[i]->count() > 0
-					      : strcmp(name, pd_devices[i]->name) == 0) {
-			if (pd_devices[i]->count() > 0)
+		bool automatic = strcmp(name, "auto") == 0;
+
+		if (automatic || strcmp(name, pd_devices[i]->name) == 0) {
+			if (pd_devices[i]->count(&why) > 0)
 				return pd_devices[i];
-			pd_error_failed(err, "--device=%s: no such device can be used on this machine",
-					name);
-			return NULL;
+			if (!automatic) {
+				pd_error_failed(err, "--device=%s: %s", name, why.text);
+				return NULL;
+			}
 		}
 		strncat(known, ", ", sizeof(known) - strlen(known) - 1);
 		strncat(known, pd_devices[i]->name, sizeof(known) - strlen(known) - 1);

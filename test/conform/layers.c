@@ -390,7 +390,7 @@ int main(void)
 {
 	test_finite_differences();
 	for (int i = 0; pd_devices[i]; i++)
-		if (pd_devices[i]->count() > 0)
+		if (pd_devices[i]->count(NULL) > 0)
 			test_device(pd_devices[i]);
 	return done_testing();
 }

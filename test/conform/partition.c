@@ -284,7 +284,7 @@ int main(void)
 	struct pd_model *model = branching_model();
 
 	for (int i = 0; pd_devices[i]; i++) {
-		if (pd_devices[i]->count() == 0)
+		if (pd_devices[i]->count(NULL) == 0)
 			continue;
 		test_device(pd_devices[i], model, 1);
 		test_device(pd_devices[i], model, 2);

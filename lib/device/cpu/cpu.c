@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static int cpu_count(void)
+static int cpu_count(struct pd_error *why)
 {
 	return 1;
 }
@@ -96,6 +96,8 @@ const struct pd_device_ops pd_device_cpu = {
 	.describe = cpu_describe,
 	.alloc = cpu_alloc,
 	.free = cpu_free,
+	.host_alloc = cpu_alloc,
+	.host_free = cpu_free,
 	.stream_open = pd_cpu_stream_open,
 	.stream_close = pd_cpu_stream_close,
 	.wait = pd_queue_wait,

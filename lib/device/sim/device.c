@@ -115,7 +115,7 @@ static void stream_close(struct pd_stream *base)
 	free(base);
 }
 
-static int sim_count(void)
+static int sim_count(struct pd_error *why)
 {
 	return 0;
 }

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What one thread of a kernel computes, as functions that compile for the processor as well:
+ * test/unit/cuda-arith.c runs them there, against the CPU device and plain loops.
+ */
+#ifndef PD_DEVICE_CUDA_ARITH_H
+#define PD_DEVICE_CUDA_ARITH_H
+
+#include "base/inline.h"
+#include "base/rng.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- pooling: windows of an output, outputs of an input; axis 0 is the height ---- */
+
+struct pd_pool_shape {
+	int in[2], out[2];
+	int kernel[2], stride[2], padding[2];
+	int adaptive;                   /* adaptive_avgpool2d: the three above are not read */
+	int include_padding;            /* in a mean's divisor */
+};
+
+struct pd_span {
+	int begin, end;
+};
+
+/* The inputs that output number `at` of the axis looks at, without the padding. */
+PD_INLINE struct pd_span pd_pool_window(const struct pd_pool_shape *s, int axis, int at)
+{
+	struct pd_span span;
+
+	if (s->adaptive) {
+		span.begin = (int)((int64_t)at * s->in[axis] / s->out[axis]);
+		span.end = (int)(((int64_t)(at + 1) * s->in[axis] + s->out[axis] - 1) /
+				 s->out[axis]);
+		return span;
+	}
+	span.begin = at * s->stride[axis] - s->padding[axis];
+	span.end = span.begin + s->kernel[axis];
+	if (span.begin < 0)
+		span.begin = 0;
+	if (span.end > s->in[axis])
+		span.end = s->in[axis];
+	return span;
+}
+
+/*
+ * The outputs that look at input number `at` of the axis.  Adaptive: floor(o I / O) <= at
+ * < ceil((o + 1) I / O) is floor(at O / I) <= o < ceil((at + 1) O / I).
+ */
+PD_INLINE struct pd_span pd_pool_outputs(const struct pd_pool_shape *s, int axis, int at)
+{
+	struct pd_span span;
+	int last;
+
+	if (s->adaptive) {
+		span.begin = (int)((int64_t)at * s->out[axis] / s->in[axis]);
+		span.end = (int)(((int64_t)(at + 1) * s->out[axis] + s->in[axis] - 1) /
+				 s->in[axis]);
+		return span;
+	}
+	last = at + s->padding[axis];
+	span.begin = last < s->kernel[axis] ? 0 : (last - s->kernel[axis]) / s->stride[axis] + 1;
+	span.end = last / s->stride[axis] + 1;
+	if (span.end > s->out[axis])
+		span.end = s->out[axis];
+	return span;
+}
+
+/* The largest input of a window, the first where there are several: its place in the plane. */
+PD_INLINE int pd_pool_largest(const struct pd_pool_shape *s, const float *plane, int row,
+			      int column)
+{
+	struct pd_span y = pd_pool_window(s, 0, row), x = pd_pool_window(s, 1, column);
+	int best = y.begin * s->in[1] + x.begin;
+
+	for (int i = y.begin; i < y.end; i++)
+		for (int j = x.begin; j < x.end; j++)
+			if (plane[i * s->in[1] + j] > plane[best])
+				best = i * s->in[1] + j;
+	return best;
+}
+
+/* The gradient of an input of a plane: of the outputs that chose it. */
+PD_INLINE float pd_pool_chosen(const struct pd_pool_shape *s, const float *gradient,
+			       const int32_t *chosen, int row, int column)
+{
+	struct pd_span y = pd_pool_outputs(s, 0, row), x = pd_pool_outputs(s, 1, column);
+	int me = row * s->in[1] + column;
+	float sum = 0;
+
+	for (int i = y.begin; i < y.end; i++)
+		for (int j = x.begin; j < x.end; j++)
+			if (chosen[i * s->out[1] + j] == me)
+				sum += gradient[i * s->out[1] + j];
+	return sum;
+}
+
+PD_INLINE float pd_pool_divisor(const struct pd_pool_shape *s, int row, int column)
+{
+	struct pd_span y = pd_pool_window(s, 0, row), x = pd_pool_window(s, 1, column);
+
+	if (s->include_padding && !s->adaptive)
+		return (float)(s->kernel[0] * s->kernel[1]);
+	return (float)((y.end - y.begin) * (x.end - x.begin));
+}
+
+PD_INLINE float pd_pool_mean(const struct pd_pool_shape *s, const float *plane, int row, int column)
+{
+	struct pd_span y = pd_pool_window(s, 0, row), x = pd_pool_window(s, 1, column);
+	float sum = 0;
+
+	for (int i = y.begin; i < y.end; i++)
+		for (int j = x.begin; j < x.end; j++)
+			sum += plane[i * s->in[1] + j];
+	return sum / pd_pool_divisor(s, row, column);
+}
+
+PD_INLINE float pd_pool_share(const struct pd_pool_shape *s, const float *gradient, int row,
+			      int column)
+{
+	struct pd_span y = pd_pool_outputs(s, 0, row), x = pd_pool_outputs(s, 1, column);
+	float sum = 0;
+
+	for (int i = y.begin; i < y.end; i++)
+		for (int j = x.begin; j < x.end; j++)
+			sum += gradient[i * s->out[1] + j] / pd_pool_divisor(s, i, j);
+	return sum;
+}
+
+/* ---- dropout: eight elements of a sample, from number 8 byte on; a bit each, kept or not ---- */
+
+PD_INLINE unsigned char pd_dropout_byte(uint64_t seed, uint64_t stream, uint32_t sample,
+					int64_t byte, int64_t elements, float p)
+{
+	unsigned char keep = 0;
+
+	for (int half = 0; half < 2; half++) {
+		struct pd_random4 r = pd_random(seed, stream, sample, (uint32_t)(2 * byte + half));
+
+		for (int k = 0; k < 4 && 8 * byte + 4 * half + k < elements; k++)
+			if (pd_unit(r.v[k]) >= p)
+				keep = (unsigned char)(keep | 1 << (4 * half + k));
+	}
+	return keep;
+}
+
+/* ---- softmax cross-entropy of one sample ---- */
+
+PD_INLINE int64_t pd_softmax_largest(const float *x, int64_t classes)
+{
+	int64_t best = 0;
+
+	for (int64_t i = 1; i < classes; i++)
+		if (x[i] > x[best])
+			best = i;
+	return best;
+}
+
+PD_INLINE float pd_softmax_sum(const float *x, int64_t classes, float max)
+{
+	float sum = 0;
+
+	for (int64_t i = 0; i < classes; i++)
+		sum += expf(x[i] - max);
+	return sum;
+}
+
+PD_INLINE float pd_softmax_loss(const float *x, int64_t classes, int64_t label, int64_t *best_p)
+{
+	int64_t best = pd_softmax_largest(x, classes);
+
+	*best_p = best;
+	return logf(pd_softmax_sum(x, classes, x[best])) - (x[label] - x[best]);
+}
+
+/* mean: 1 / batch size */
+PD_INLINE void pd_softmax_gradient(float *dx, const float *x, int64_t classes, int64_t label,
+				   float mean)
+{
+	float max = x[pd_softmax_largest(x, classes)], sum = pd_softmax_sum(x, classes, max);
+
+	for (int64_t i = 0; i < classes; i++)
+		dx[i] = expf(x[i] - max) / sum * mean;
+	dx[label] -= mean;
+}
+
+/* ---- updates of element i; next may be weights ---- */
+
+PD_INLINE void pd_sgd_plain(float *next, const float *weights, const float *gradients, size_t i,
+			    float rate, float decay)
+{
+	next[i] = weights[i] - rate * (gradients[i] + decay * weights[i]);
+}
+
+PD_INLINE void pd_sgd_momentum(float *next, float *velocity, const float *weights,
+			       const float *gradients, size_t i, float rate, float keep,
+			       float decay)
+{
+	velocity[i] = keep * velocity[i] + (gradients[i] + decay * weights[i]);
+	next[i] = weights[i] - rate * velocity[i];
+}
+
+/* The members of struct pd_adam_factors. */
+PD_INLINE void pd_adam_element(float *next, float *first, float *second, const float *weights,
+			       const float *gradients, size_t i, float keep, float decay,
+			       float beta1, float rest1, float beta2, float rest2, float root,
+			       float eps, float step)
+{
+	float w = weights[i], g = gradients[i] + decay * w;
+
+	first[i] = beta1 * first[i] + rest1 * g;
+	second[i] = beta2 * second[i] + rest2 * (g * g);
+	next[i] = keep * w - step * (first[i] / (sqrtf(second[i]) / root + eps));
+}
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * batchnorm2d by cuDNN, which keeps the mean and the inverse deviation in the slot and moves
+ * the running statistics (mean, unbiased variance) as PyTorch does.  One call makes all the
+ * gradients: in two parts the slot keeps those of the parameters.
+ */
+#include "device/cuda/cuda.h"
+
+#include <limits.h>
+
+struct batchnorm {
+	struct pd_cuda_own own;
+	cudnnTensorDescriptor_t x, channels;
+	size_t half;                    /* bytes from the mean to the other */
+};
+
+static void release(void *own)
+{
+	struct batchnorm *b = own;
+
+	if (b->x)
+		cudnnDestroyTensorDescriptor(b->x);
+	if (b->channels)
+		cudnnDestroyTensorDescriptor(b->channels);
+}
+
+static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
+{
+	const struct pd_shape *shape = l->in_shape[0];
+	struct batchnorm *b;
+
+	if (!l->inside)
+		return 0;
+	l->own = b = pd_zalloc(sizeof(*b));
+	b->own.release = release;
+	b->half = pd_align(sizeof(float) * (size_t)shape->size[0]);
+	l->extra_bytes = l->state_bytes = l->split_bytes = 2 * b->half;
+	/* the input's gradient, when nobody wants it */
+	if (!l->wants[0])
+		l->backward_bytes = pd_align(sizeof(float) * pd_cuda_batch_elements(l, shape));
+	if (l->net->batch > INT_MAX)
+		return pd_error_input(err, "a batch of %lld is too large for cuDNN",
+				      (long long)l->net->batch);
+	if (pd_cudnn_check(cudnnCreateTensorDescriptor(&b->x), "a tensor", err) < 0 ||
+	    pd_cudnn_check(cudnnCreateTensorDescriptor(&b->channels), "a tensor", err) < 0 ||
+	    pd_cudnn_check(cudnnSetTensor4dDescriptor(b->x, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT,
+						      (int)l->net->batch, (int)shape->size[0],
+						      (int)shape->size[1], (int)shape->size[2]),
+			   "a tensor", err) < 0)
+		return -1;
+	return pd_cudnn_check(cudnnDeriveBNTensorDescriptor(b->channels, b->x,
+							    CUDNN_BATCHNORM_SPATIAL),
+			      "a tensor", err);
+}
+
+static int check(const struct pd_compiled_layer *l, cudnnStatus_t status, struct pd_error *err)
+{
+	if (status == CUDNN_STATUS_SUCCESS)
+		return 0;
+	return pd_error_failed(err, "layer \"%s\": cuDNN: %s", l->layer->name,
+			       cudnnGetErrorString(status));
+}
+
+static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
+{
+	cudnnHandle_t dnn = pd_cuda_engine(l)->dnn;
+	const float one = 1, zero = 0;
+	struct batchnorm *b = l->own;
+	char *running = l->state, *kept = l->extra;
+
+	if (pass->evaluate)
+		return check(l, cudnnBatchNormalizationForwardInference(
+			dnn, CUDNN_BATCHNORM_SPATIAL, &one, &zero, b->x, l->src[0], b->x, l->dst,
+			b->channels, l->parameters[0], l->parameters[1], running,
+			running + b->half, l->layer->eps), err);
+	return check(l, cudnnBatchNormalizationForwardTraining(
+		dnn, CUDNN_BATCHNORM_SPATIAL, &one, &zero, b->x, l->src[0], b->x, l->dst,
+		b->channels, l->parameters[0], l->parameters[1], l->layer->momentum, running,
+		running + b->half, l->layer->eps, kept, kept + b->half), err);
+}
+
+static int copy(struct pd_compiled_layer *l, void *dst, const void *src, struct pd_error *err)
+{
+	return l->net->device->copy(l->net, dst, src,
+				    sizeof(float) * (size_t)l->in_shape[0]->size[0], err);
+}
+
+static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
+{
+	const float one = 1, zero = 0;
+	struct batchnorm *b = l->own;
+	bool early = pass->part == PD_BACKWARD_INPUT;
+	char *kept = l->extra, *split = l->split;
+
+	if (pass->part == PD_BACKWARD_WEIGHT)
+		return copy(l, l->diff_parameters[0], split, err) < 0 ||
+		       copy(l, l->diff_parameters[1], split + b->half, err) < 0 ? -1 : 0;
+	return check(l, cudnnBatchNormalizationBackward(
+		pd_cuda_engine(l)->dnn, CUDNN_BATCHNORM_SPATIAL, &one, &zero, &one, &zero, b->x,
+		l->src[0], b->x, l->diff_dst, b->x,
+		l->diff_src[0] ? l->diff_src[0] : l->temporary, b->channels, l->parameters[0],
+		early ? split : l->diff_parameters[0],
+		early ? split + b->half : l->diff_parameters[1], l->layer->eps, kept,
+		kept + b->half), err);
+}
+
+const struct pd_compiled_kind pd_cuda_batchnorm2d = {
+	.prepare = prepare,
+	.forward = forward,
+	.backward = backward,
+};

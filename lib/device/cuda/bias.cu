@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device/cuda/both.cuh"
+
+#include "device/cuda/grid.cuh"
+#include "device/cuda/kernels.h"
+
+#define PARTS_MOST 32           /* of a batch, each summed by a block of its own */
+
+/* Where a channel has one element, threads go over all; else a block takes a plane at a time. */
+__global__ static void bias_flat(float *y, const float *bias, size_t count, int64_t channels)
+{
+	PD_FOR_EACH(i, count)
+		y[i] += bias[i % (size_t)channels];
+}
+
+__global__ static void bias_planes(float *y, const float *bias, int64_t planes, int64_t channels,
+				   int64_t area)
+{
+	for (int64_t plane = blockIdx.x; plane < planes; plane += gridDim.x) {
+		float b = bias[plane % channels];
+
+		for (int64_t i = threadIdx.x; i < area; i += blockDim.x)
+			y[plane * area + i] += b;
+	}
+}
+
+cudaError_t pd_kernel_bias(cudaStream_t stream, float *y, const float *bias, int64_t batch,
+			   int64_t channels, int64_t area)
+{
+	int64_t planes = batch * channels;
+
+	if (area == 1)
+		bias_flat<<<pd_blocks((size_t)planes), PD_THREADS, 0, stream>>>(
+			y, bias, (size_t)planes, channels);
+	else
+		bias_planes<<<(unsigned)(planes < PD_BLOCKS_MOST ? planes : PD_BLOCKS_MOST),
+			      PD_THREADS, 0, stream>>>(y, bias, planes, channels, area);
+	return cudaGetLastError();
+}
+
+static int parts_of(int64_t batch)
+{
+	return batch < PARTS_MOST ? (int)batch : PARTS_MOST;
+}
+
+size_t pd_kernel_bias_room(int64_t batch, int64_t channels)
+{
+	return (size_t)channels * (size_t)parts_of(batch);
+}
+
+/*
+ * Block (c, p) sums channel c over the samples of part p: each thread over every so many
+ * elements, then halves are added to halves.
+ */
+__global__ static void bias_parts(float *room, const float *dy, int64_t batch, int64_t channels,
+				  int64_t area)
+{
+	__shared__ float sum[PD_THREADS];
+	int64_t c = blockIdx.x, part = blockIdx.y, parts = gridDim.y;
+	int64_t begin = batch * part / parts, end = batch * (part + 1) / parts;
+	int t = threadIdx.x;
+	float mine = 0;
+
+	for (int64_t n = begin; n < end; n++) {
+		const float *plane = dy + (n * channels + c) * area;
+
+		for (int64_t i = t; i < area; i += PD_THREADS)
+			mine += plane[i];
+	}
+	sum[t] = mine;
+	for (int half = PD_THREADS / 2; half > 0; half /= 2) {
+		__syncthreads();
+		if (t < half)
+			sum[t] += sum[t + half];
+	}
+	if (t == 0)
+		room[c * parts + part] = sum[0];
+}
+
+__global__ static void bias_total(float *db, const float *room, int64_t channels, int parts)
+{
+	PD_FOR_EACH(c, (size_t)channels) {
+		float sum = room[c * parts];
+
+		for (int p = 1; p < parts; p++)
+			sum += room[c * parts + p];
+		db[c] = sum;
+	}
+}
+
+/* A thread per channel, next to each other in memory. */
+__global__ static void bias_columns(float *db, const float *dy, int64_t batch, int64_t channels)
+{
+	PD_FOR_EACH(c, (size_t)channels) {
+		float sum = 0;
+
+		for (int64_t n = 0; n < batch; n++)
+			sum += dy[(size_t)n * channels + c];
+		db[c] = sum;
+	}
+}
+
+cudaError_t pd_kernel_bias_back(cudaStream_t stream, float *db, float *room, const float *dy,
+				int64_t batch, int64_t channels, int64_t area)
+{
+	dim3 grid((unsigned)channels, (unsigned)parts_of(batch));
+	cudaError_t status;
+
+	if (area == 1) {
+		bias_columns<<<pd_blocks((size_t)channels), PD_THREADS, 0, stream>>>(
+			db, dy, batch, channels);
+		return cudaGetLastError();
+	}
+	bias_parts<<<grid, PD_THREADS, 0, stream>>>(room, dy, batch, channels, area);
+	status = cudaGetLastError();
+	if (status != cudaSuccess)
+		return status;
+	bias_total<<<pd_blocks((size_t)channels), PD_THREADS, 0, stream>>>(db, room, channels,
+									   parts_of(batch));
+	return cudaGetLastError();
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The CUDA device: its table of operations, memory, what its errors say. */
+#include "device/cuda/cuda.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int pd_cuda_check(cudaError_t status, const char *what, struct pd_error *err)
+{
+	if (status == cudaSuccess)
+		return 0;
+	return pd_error_failed(err, "the GPU failed: %s: %s", what, cudaGetErrorString(status));
+}
+
+int pd_cudnn_check(cudnnStatus_t status, const char *what, struct pd_error *err)
+{
+	if (status == CUDNN_STATUS_SUCCESS)
+		return 0;
+	return pd_error_failed(err, "cuDNN: %s: %s", what, cudnnGetErrorString(status));
+}
+
+int pd_cublas_check(cublasStatus_t status, const char *what, struct pd_error *err)
+{
+	if (status == CUBLAS_STATUS_SUCCESS)
+		return 0;
+	return pd_error_failed(err, "cuBLAS: %s: %s", what, cublasLtGetStatusString(status));
+}
+
+int pd_cuda_queued(const struct pd_compiled_layer *l, cudaError_t status, struct pd_error *err)
+{
+	if (status == cudaSuccess)
+		return 0;
+	return pd_error_failed(err, "layer \"%s\": the GPU failed: %s", l->layer->name,
+			       cudaGetErrorString(status));
+}
+
+static int cuda_count(struct pd_error *why)
+{
+	int count = 0, driver = 0;
+	cudaError_t status = cudaGetDeviceCount(&count);
+	const char *reason;
+
+	if (status == cudaSuccess && count > 0)
+		return count;
+	reason = status == cudaSuccess ? "there is none" : cudaGetErrorString(status);
+	if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0)
+		reason = "this machine has no NVIDIA driver";
+	cudaGetLastError();     /* said here, and nobody else's */
+	pd_error_failed(why, "no GPU can be used: %s", reason);
+	return 0;
+}
+
+static int open_origin(struct pd_cuda_device *cuda, struct pd_error *err)
+{
+	struct pd_cuda_clock *origin = &cuda->origin;
+	int64_t now_ns;
+	int verdict;
+
+	if (pd_cuda_check(cudaEventCreate(&origin->base), "an event", err) < 0 ||
+	    pd_cuda_check(cudaEventRecord(origin->base, cuda->side), "an event", err) < 0 ||
+	    pd_cuda_check(cudaEventSynchronize(origin->base), "an event", err) < 0)
+		return -1;
+	now_ns = pd_now_ns();
+	verdict = pd_cuda_look(cuda->side, origin->base, &origin->base_ns, err);
+	if (verdict == 0)
+		origin->base_ns = now_ns;       /* about */
+	return verdict < 0 ? -1 : 0;
+}
+
+static void cuda_close(struct pd_device *device)
+{
+	struct pd_cuda_device *cuda = (struct pd_cuda_device *)device;
+
+	if (!cuda)
+		return;
+	cudaSetDevice(cuda->number);
+	if (cuda->origin.base)
+		cudaEventDestroy(cuda->origin.base);
+	if (cuda->side)
+		cudaStreamDestroy(cuda->side);
+	pthread_mutex_destroy(&cuda->lock);
+	free(cuda);
+}
+
+/* More ranks than GPUs share them. */
+static struct pd_device *cuda_open(const struct pd_device_config *config, struct pd_error *err)
+{
+	struct pd_cuda_device *cuda;
+	int count = cuda_count(err);
+
+	if (count == 0)
+		return NULL;
+	cuda = pd_zalloc(sizeof(*cuda));
+	cuda->base.ops = &pd_device_cuda;
+	cuda->number = config->ordinal % count;
+	cuda->tf32 = config->tf32;
+	cuda->gate = config->gate;
+	pthread_mutex_init(&cuda->lock, NULL);
+	if (pd_cuda_check(cudaSetDevice(cuda->number), "it cannot be opened", err) < 0 ||
+	    pd_cuda_check(cudaStreamCreateWithFlags(&cuda->side, cudaStreamNonBlocking),
+			  "a stream", err) < 0 || open_origin(cuda, err) < 0) {
+		cuda_close(&cuda->base);
+		return NULL;
+	}
+	return &cuda->base;
+}
+
+static void cuda_describe(struct pd_device *device, struct pd_device_info *info_p)
+{
+	struct pd_cuda_device *cuda = (struct pd_cuda_device *)device;
+	struct cudaDeviceProp properties;
+
+	memset(info_p, 0, sizeof(*info_p));
+	if (cudaGetDeviceProperties(&properties, cuda->number) != cudaSuccess)
+		return;
+	snprintf(info_p->name, sizeof(info_p->name), "%.127s", properties.name);
+	info_p->memory_bytes = (int64_t)properties.totalGlobalMem;
+}
+
+/* Clears, and waits: what is queued on any stream afterwards finds zeros. */
+static int clear_now(struct pd_cuda_device *cuda, void *ptr, size_t bytes, struct pd_error *err)
+{
+	int status;
+
+	pthread_mutex_lock(&cuda->lock);
+	status = pd_cuda_check(cudaMemsetAsync(ptr, 0, bytes, cuda->side), "clearing memory", err);
+	if (status == 0)
+		status = pd_cuda_check(cudaStreamSynchronize(cuda->side), "clearing memory", err);
+	pthread_mutex_unlock(&cuda->lock);
+	return status;
+}
+
+static void *cuda_alloc(struct pd_device *device, size_t bytes, struct pd_error *err)
+{
+	struct pd_cuda_device *cuda = (struct pd_cuda_device *)device;
+	size_t size = bytes ? bytes : 1;
+	cudaError_t status;
+	void *ptr;
+
+	cudaSetDevice(cuda->number);
+	status = cudaMalloc(&ptr, size);
+	if (status != cudaSuccess) {
+		cudaGetLastError();
+		pd_error_failed(err, "GPU %d: cannot allocate %zu bytes: %s", cuda->number, bytes,
+				cudaGetErrorString(status));
+		return NULL;
+	}
+	if (clear_now(cuda, ptr, size, err) < 0) {
+		cudaFree(ptr);
+		return NULL;
+	}
+	return ptr;
+}
+
+static void cuda_free(struct pd_device *device, void *ptr)
+{
+	cudaSetDevice(((struct pd_cuda_device *)device)->number);
+	cudaFree(ptr);
+}
+
+/* Pinned: the GPU fetches from it by itself. */
+static void *cuda_host_alloc(struct pd_device *device, size_t bytes, struct pd_error *err)
+{
+	cudaError_t status;
+	void *ptr;
+
+	cudaSetDevice(((struct pd_cuda_device *)device)->number);
+	status = cudaHostAlloc(&ptr, bytes ? bytes : 1, cudaHostAllocPortable);
+	if (status != cudaSuccess) {
+		cudaGetLastError();
+		pd_error_failed(err, "cannot allocate %zu bytes of pinned memory: %s", bytes,
+				cudaGetErrorString(status));
+		return NULL;
+	}
+	memset(ptr, 0, bytes);
+	return ptr;
+}
+
+static void cuda_host_free(struct pd_device *device, void *ptr)
+{
+	cudaSetDevice(((struct pd_cuda_device *)device)->number);
+	cudaFreeHost(ptr);
+}
+
+int pd_cuda_copy_now(struct pd_cuda_device *cuda, void *dst, const void *src, size_t bytes,
+		     struct pd_error *err)
+{
+	int status;
+
+	cudaSetDevice(cuda->number);
+	pthread_mutex_lock(&cuda->lock);
+	status = pd_cuda_check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, cuda->side),
+			       "a copy", err);
+	if (status == 0)
+		status = pd_cuda_check(cudaStreamSynchronize(cuda->side), "a copy", err);
+	pthread_mutex_unlock(&cuda->lock);
+	return status;
+}
+
+const struct pd_device_ops pd_device_cuda = {
+	.name = "cuda",
+	.splits = true,
+	.apart = true,
+	.count = cuda_count,
+	.open = cuda_open,
+	.close = cuda_close,
+	.describe = cuda_describe,
+	.alloc = cuda_alloc,
+	.free = cuda_free,
+	.host_alloc = cuda_host_alloc,
+	.host_free = cuda_host_free,
+	.stream_open = pd_cuda_stream_open,
+	.stream_close = pd_cuda_stream_close,
+	.wait = pd_queue_wait,
+	.net_open = pd_cuda_net_open,
+	.net_close = pd_cuda_net_close,
+	.net_sizes = pd_compiled_sizes,
+	.net_layer = pd_compiled_layer_sizes,
+	.net_init = pd_compiled_init,
+	.forward = pd_queue_forward,
+	.backward = pd_queue_backward,
+	.update = pd_queue_update,
+	.net_named = pd_compiled_named,
+	.export = pd_cuda_net_export,
+	.import = pd_cuda_net_import,
+	.sum = pd_queue_sum,
+	.copy = pd_queue_copy,
+};

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The CUDA device, inside.  Tensors are plain (samples, channels, rows, columns) and f32.
+ * Convolution and batch normalisation are cuDNN's, products of matrices cuBLASLt's, the rest
+ * kernels of our own (kernels.h).  A stream is a thread that queues work on a CUDA stream
+ * (stream.c) and another that waits for it to be done, asleep.
+ *
+ * The same bits every time: of the libraries' algorithms only those are taken that promise
+ * it, and the choice follows from the shapes (the libraries' own heuristics), not from a
+ * measurement, so that every rank and every run chooses alike and a profile's bytes are a
+ * run's.
+ */
+#ifndef PD_DEVICE_CUDA_CUDA_H
+#define PD_DEVICE_CUDA_CUDA_H
+
+#include "base/mem.h"
+#include "device/compiled.h"
+#include "device/cuda/kernels.h"
+#include "device/queue.h"
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+#include <pthread.h>
+
+#define PD_CUDA_WORKSPACE_MOST ((size_t)1 << 30)        /* of one layer */
+#define PD_CUDA_ALIGN 256                               /* that libraries ask of a workspace */
+
+/* When an event was on the common clock: so long after an event of which that is known. */
+struct pd_cuda_clock {
+	cudaEvent_t base;
+	int64_t base_ns;
+};
+
+struct pd_cuda_stream;
+
+struct pd_cuda_device {
+	struct pd_device base;
+	int number;                     /* CUDA's */
+	bool tf32;
+	struct pd_gate *gate;
+	cudaStream_t side;              /* copies and clearing that the caller waits for; clocks */
+	struct pd_cuda_clock origin;
+	pthread_mutex_t lock;           /* of the list, streams' heads and tails, side */
+	struct pd_cuda_stream *streams; /* a list */
+};
+
+/* Of a net: a stream's thread runs it at a time. */
+struct pd_cuda_engine {
+	int device;
+	bool tf32;
+	cudnnHandle_t dnn;
+	cublasLtHandle_t blas;
+	cudaStream_t stream;            /* of the pass being queued */
+	struct pd_kernel_loss *loss;    /* where the pass's loss is to be put */
+	const struct pd_compiled_layer *loss_layer;     /* set by the layer that does */
+};
+
+/* What a kind keeps in l->own begins with this. */
+struct pd_cuda_own {
+	void (*release)(void *own);     /* all but the memory itself; may be NULL */
+};
+
+static inline struct pd_cuda_engine *pd_cuda_engine(const struct pd_compiled_layer *l)
+{
+	return l->net->engine;
+}
+
+/* --- cuda.c: 0, or -1 with *err saying what could not be done and why */
+int pd_cuda_check(cudaError_t status, const char *what, struct pd_error *err);
+int pd_cudnn_check(cudnnStatus_t status, const char *what, struct pd_error *err);
+int pd_cublas_check(cublasStatus_t status, const char *what, struct pd_error *err);
+/* A layer's kernel was queued. */
+int pd_cuda_queued(const struct pd_compiled_layer *l, cudaError_t status, struct pd_error *err);
+/* Between device and host memory; done when it returns. */
+int pd_cuda_copy_now(struct pd_cuda_device *cuda, void *dst, const void *src, size_t bytes,
+		     struct pd_error *err);
+
+/* --- clock.c */
+/* event: done, and not before the clock's own. */
+int pd_cuda_clock_ns(const struct pd_cuda_clock *clock, cudaEvent_t event, int64_t *ns_p,
+		     struct pd_error *err);
+/*
+ * The time of an event that has happened, as exactly as two looks at the host's clock allow:
+ * 1; 0: no two were close enough.  side: a stream without work, nobody else's meanwhile.
+ */
+int pd_cuda_look(cudaStream_t side, cudaEvent_t past, int64_t *ns_p, struct pd_error *err);
+
+/* --- stream.c */
+struct pd_stream *pd_cuda_stream_open(struct pd_device *device, struct pd_error *err);
+void pd_cuda_stream_close(struct pd_stream *stream);
+
+/* --- net.c */
+struct pd_net *pd_cuda_net_open(struct pd_device *device, const struct pd_net_config *config,
+				struct pd_error *err);
+void pd_cuda_net_close(struct pd_net *net);
+int pd_cuda_net_export(struct pd_net *net, int named, const void *arena, float *host);
+int pd_cuda_net_import(struct pd_net *net, int named, void *arena, const float *host);
+/* Queues an update of a stage's layers. */
+int pd_cuda_update(cudaStream_t stream, const struct pd_compiled *net,
+		   const struct pd_update *update, int from, int count, struct pd_error *err);
+
+/* Room for a workspace that begins where the libraries want it, and where that is. */
+static inline size_t pd_cuda_room(size_t bytes)
+{
+	return bytes ? bytes + PD_CUDA_ALIGN - PD_ALIGN : 0;
+}
+
+static inline void *pd_cuda_workspace(void *room)
+{
+	return (void *)(((uintptr_t)room + PD_CUDA_ALIGN - 1) & ~(uintptr_t)(PD_CUDA_ALIGN - 1));
+}
+
+static inline size_t pd_cuda_batch_elements(const struct pd_compiled_layer *l,
+					    const struct pd_shape *shape)
+{
+	return (size_t)l->net->batch * (size_t)pd_shape_elements(shape);
+}
+
+extern const struct pd_compiled_kind pd_cuda_conv2d, pd_cuda_linear, pd_cuda_relu, pd_cuda_tanh,
+	pd_cuda_sigmoid, pd_cuda_maxpool2d, pd_cuda_avgpool2d, pd_cuda_adaptive_avgpool2d,
+	pd_cuda_batchnorm2d, pd_cuda_dropout, pd_cuda_add, pd_cuda_concat, pd_cuda_flatten,
+	pd_cuda_softmax_cross_entropy;
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* relu, tanh, sigmoid, dropout: element by element.  See the CPU's on what may lie in place. */
+#include "device/cuda/cuda.h"
+
+/* ---- curves ---- */
+
+static int prepare_curve(struct pd_compiled_layer *l, struct pd_error *err)
+{
+	return 0;
+}
+
+static int curve(struct pd_compiled_layer *l, enum pd_kernel_curve which, struct pd_error *err)
+{
+	return pd_cuda_queued(l, pd_kernel_curve(pd_cuda_engine(l)->stream, which, l->dst,
+						 l->src[0],
+						 pd_cuda_batch_elements(l, l->in_shape[0])), err);
+}
+
+static int curve_back(struct pd_compiled_layer *l, enum pd_kernel_curve which,
+		      struct pd_error *err)
+{
+	if (!l->diff_src[0])
+		return 0;
+	return pd_cuda_queued(l, pd_kernel_curve_back(pd_cuda_engine(l)->stream, which,
+						      l->diff_src[0], l->dst, l->diff_dst,
+						      pd_cuda_batch_elements(l, l->in_shape[0])),
+			      err);
+}
+
+#define CURVE(name, NAME) \
+	static int forward_##name(struct pd_compiled_layer *l, const struct pd_pass *pass, \
+				  struct pd_error *err) \
+	{ \
+		return curve(l, PD_KERNEL_##NAME, err); \
+	} \
+	static int backward_##name(struct pd_compiled_layer *l, const struct pd_pass *pass, \
+				   struct pd_error *err) \
+	{ \
+		return curve_back(l, PD_KERNEL_##NAME, err); \
+	}
+CURVE(relu, RELU)
+CURVE(tanh, TANH)
+CURVE(sigmoid, SIGMOID)
+#undef CURVE
+
+const struct pd_compiled_kind pd_cuda_relu = {
+	.keeps_output = true,
+	.in_place = true,
+	.prepare = prepare_curve,
+	.forward = forward_relu,
+	.backward = backward_relu,
+};
+
+const struct pd_compiled_kind pd_cuda_tanh = {
+	.keeps_output = true,
+	.prepare = prepare_curve,
+	.forward = forward_tanh,
+	.backward = backward_tanh,
+};
+
+const struct pd_compiled_kind pd_cuda_sigmoid = {
+	.keeps_output = true,
+	.prepare = prepare_curve,
+	.forward = forward_sigmoid,
+	.backward = backward_sigmoid,
+};
+
+/* ---- dropout: the mask is the CPU's, bit for bit ---- */
+
+static int prepare_dropout(struct pd_compiled_layer *l, struct pd_error *err)
+{
+	if (l->inside)
+		l->extra_bytes = ((size_t)pd_shape_elements(l->in_shape[0]) + 7) / 8 *
+				 (size_t)l->net->batch;
+	return 0;
+}
+
+static struct pd_kernel_dropout describe(const struct pd_compiled_layer *l,
+					 const struct pd_pass *pass)
+{
+	return (struct pd_kernel_dropout){
+		.seed = l->net->seed, .stream = PD_RNG_DROPOUT + (uint64_t)l->index,
+		.first_sample = pass->first_sample, .samples = l->net->batch,
+		.elements = pd_shape_elements(l->in_shape[0]), .p = (float)l->layer->p,
+		.scale = (float)(1 / (1 - l->layer->p)),
+	};
+}
+
+static int forward_dropout(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			   struct pd_error *err)
+{
+	const struct pd_kernel_dropout d = describe(l, pass);
+
+	if (pass->evaluate)
+		return l->net->device->copy(l->net, l->dst, l->src[0], sizeof(float) *
+					    pd_cuda_batch_elements(l, l->in_shape[0]), err);
+	return pd_cuda_queued(l, pd_kernel_dropout(pd_cuda_engine(l)->stream, &d, l->dst, l->extra,
+						   l->src[0]), err);
+}
+
+static int backward_dropout(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			    struct pd_error *err)
+{
+	const struct pd_kernel_dropout d = describe(l, pass);
+
+	if (!l->diff_src[0])
+		return 0;
+	return pd_cuda_queued(l, pd_kernel_dropout_back(pd_cuda_engine(l)->stream, &d,
+							l->diff_src[0], l->extra, l->diff_dst),
+			      err);
+}
+
+const struct pd_compiled_kind pd_cuda_dropout = {
+	.prepare = prepare_dropout,
+	.forward = forward_dropout,
+	.backward = backward_dropout,
+};

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How many blocks: enough to fill any GPU; each thread then takes every so many elements. */
+#ifndef PD_DEVICE_CUDA_GRID_CUH
+#define PD_DEVICE_CUDA_GRID_CUH
+
+#define PD_THREADS 256
+#define PD_BLOCKS_MOST 16384
+
+static inline unsigned pd_blocks(size_t count)
+{
+	size_t blocks = (count + PD_THREADS - 1) / PD_THREADS;
+
+	return blocks > PD_BLOCKS_MOST ? PD_BLOCKS_MOST : (unsigned)blocks;
+}
+
+#define PD_FOR_EACH(i, count) \
+	for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < (count); \
+	     i += (size_t)gridDim.x * blockDim.x)
+
+#endif

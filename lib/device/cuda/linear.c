@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * linear by cuBLASLt, which counts matrices by columns: what we have by rows, N samples of F
+ * features, is to it a matrix of F rows and N columns, leading dimension F.  So with x (I, N),
+ * y (O, N) and the weight, O rows of I, as W (I, O):
+ *
+ *     forward    y = W' x        gradients    dx = W dy,  dW = x dy'
+ *
+ * The bias is added in the epilogue.  No algorithm that adds up in place: of those that split
+ * the sum only the ones that put the parts apart and add them in a second step.
+ */
+#include "device/cuda/cuda.h"
+
+#define WORKSPACE_MOST ((size_t)32 << 20)
+
+enum { FORWARD, DATA, WEIGHTS, WAYS };
+
+struct product {
+	cublasLtMatmulDescOpaque_t how;
+	cublasLtMatrixLayoutOpaque_t a, b, d;
+	cublasLtMatmulAlgo_t algorithm;
+	size_t workspace;
+};
+
+struct linear {
+	struct pd_cuda_own own;         /* nothing to release: the descriptors lie here */
+	struct product products[WAYS];
+};
+
+static int set_how(struct product *p, bool tf32, bool a_transposed, bool b_transposed, bool bias,
+		   struct pd_error *err)
+{
+	cublasOperation_t a = a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+	cublasOperation_t b = b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+	cublasLtEpilogue_t epilogue = bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+	cublasLtMatmulDesc_t how = &p->how;
+
+	if (pd_cublas_check(cublasLtMatmulDescInit(how, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+							     : CUBLAS_COMPUTE_32F, CUDA_R_32F),
+			    "a product", err) < 0 ||
+	    pd_cublas_check(cublasLtMatmulDescSetAttribute(how, CUBLASLT_MATMUL_DESC_TRANSA, &a,
+							   sizeof(a)), "a product", err) < 0 ||
+	    pd_cublas_check(cublasLtMatmulDescSetAttribute(how, CUBLASLT_MATMUL_DESC_TRANSB, &b,
+							   sizeof(b)), "a product", err) < 0)
+		return -1;
+	return pd_cublas_check(cublasLtMatmulDescSetAttribute(how, CUBLASLT_MATMUL_DESC_EPILOGUE,
+							      &epilogue, sizeof(epilogue)),
+			       "a bias", err);
+}
+
+static int set_matrix(cublasLtMatrixLayoutOpaque_t *m, int64_t rows, int64_t columns,
+		      struct pd_error *err)
+{
+	return pd_cublas_check(cublasLtMatrixLayoutInit(m, CUDA_R_32F, (uint64_t)rows,
+							(uint64_t)columns, rows), "a matrix", err);
+}
+
+static int prefer(cublasLtMatmulPreferenceOpaque_t *p, struct pd_error *err)
+{
+	static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
+		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+	};
+	const uint32_t apart = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, alignment = PD_ALIGN;
+	const uint64_t workspace = WORKSPACE_MOST;
+
+	if (pd_cublas_check(cublasLtMatmulPreferenceInit(p), "a choice", err) < 0 ||
+	    pd_cublas_check(cublasLtMatmulPreferenceSetAttribute(
+				p, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+				sizeof(workspace)), "a choice", err) < 0 ||
+	    pd_cublas_check(cublasLtMatmulPreferenceSetAttribute(
+				p, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &apart,
+				sizeof(apart)), "a choice", err) < 0)
+		return -1;
+	for (size_t i = 0; i < PD_COUNT(aligned); i++)
+		if (pd_cublas_check(cublasLtMatmulPreferenceSetAttribute(p, aligned[i], &alignment,
+									 sizeof(alignment)),
+				    "a choice", err) < 0)
+			return -1;
+	return 0;
+}
+
+static int choose(struct product *p, const struct pd_compiled_layer *l, struct pd_error *err)
+{
+	cublasLtMatmulPreferenceOpaque_t preference;
+	cublasLtMatmulHeuristicResult_t found;
+	int n = 0;
+
+	if (prefer(&preference, err) < 0 ||
+	    pd_cublas_check(cublasLtMatmulAlgoGetHeuristic(pd_cuda_engine(l)->blas, &p->how, &p->a,
+							   &p->b, &p->d, &p->d, &preference, 1,
+							   &found, &n),
+			    "choosing an algorithm", err) < 0)
+		return -1;
+	if (n < 1 || found.state != CUBLAS_STATUS_SUCCESS)
+		return pd_error_failed(err, "layer \"%s\": cuBLAS knows no way to multiply its "
+				       "matrices", l->layer->name);
+	p->algorithm = found.algo;
+	p->workspace = found.workspaceSize;
+	return 0;
+}
+
+static int prepare_ways(struct pd_compiled_layer *l, struct linear *linear, struct pd_error *err)
+{
+	int64_t n = l->net->batch, in = l->in_shape[0]->size[0], out = l->layer->output.size[0];
+	struct product *forward = &linear->products[FORWARD], *data = &linear->products[DATA];
+	struct product *weights = &linear->products[WEIGHTS];
+	bool tf32 = pd_cuda_engine(l)->tf32;
+
+	if (set_how(forward, tf32, true, false, l->layer->bias, err) < 0 ||
+	    set_matrix(&forward->a, in, out, err) < 0 || set_matrix(&forward->b, in, n, err) < 0 ||
+	    set_matrix(&forward->d, out, n, err) < 0 || choose(forward, l, err) < 0)
+		return -1;
+	if (set_how(data, tf32, false, false, false, err) < 0 ||
+	    set_matrix(&data->a, in, out, err) < 0 || set_matrix(&data->b, out, n, err) < 0 ||
+	    set_matrix(&data->d, in, n, err) < 0 ||
+	    (l->wants[0] && choose(data, l, err) < 0))
+		return -1;
+	if (set_how(weights, tf32, false, true, false, err) < 0 ||
+	    set_matrix(&weights->a, in, n, err) < 0 || set_matrix(&weights->b, out, n, err) < 0 ||
+	    set_matrix(&weights->d, in, out, err) < 0)
+		return -1;
+	return choose(weights, l, err);
+}
+
+static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
+{
+	struct linear *linear;
+	size_t back;
+
+	if (l->in_shape[0]->dims != 1)
+		return pd_error_input(err, "layer \"%s\": linear takes a vector per sample",
+				      l->layer->name);
+	if (!l->inside)
+		return 0;
+	l->own = linear = pd_zalloc(sizeof(*linear));
+	if (prepare_ways(l, linear, err) < 0)
+		return -1;
+	back = linear->products[WEIGHTS].workspace;
+	if (linear->products[DATA].workspace > back)
+		back = linear->products[DATA].workspace;
+	l->forward_bytes = pd_cuda_room(linear->products[FORWARD].workspace);
+	l->backward_bytes = pd_cuda_room(back);
+	l->split_bytes = sizeof(float) * pd_cuda_batch_elements(l, &l->layer->output);
+	return 0;
+}
+
+static int multiply(struct pd_compiled_layer *l, struct product *p, const void *a, const void *b,
+		    void *d, struct pd_error *err)
+{
+	const struct pd_cuda_engine *engine = pd_cuda_engine(l);
+	const float one = 1, zero = 0;
+	cublasStatus_t status;
+
+	status = cublasLtMatmul(engine->blas, &p->how, &one, a, &p->a, b, &p->b, &zero, d, &p->d, d,
+				&p->d, &p->algorithm, pd_cuda_workspace(l->temporary),
+				p->workspace, engine->stream);
+	if (status == CUBLAS_STATUS_SUCCESS)
+		return 0;
+	return pd_error_failed(err, "layer \"%s\": cuBLAS: %s", l->layer->name,
+			       cublasLtGetStatusString(status));
+}
+
+static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
+{
+	struct linear *linear = l->own;
+	struct product *p = &linear->products[FORWARD];
+
+	if (l->layer->bias &&
+	    pd_cublas_check(cublasLtMatmulDescSetAttribute(&p->how,
+							   CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+							   &l->parameters[1],
+							   sizeof(l->parameters[1])),
+			    "a bias", err) < 0)
+		return -1;
+	return multiply(l, p, l->parameters[0], l->src[0], l->dst, err);
+}
+
+static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
+{
+	struct linear *linear = l->own;
+
+	if (pass->part != PD_BACKWARD_INPUT) {
+		if (multiply(l, &linear->products[WEIGHTS], l->src[0], l->diff_dst,
+			     l->diff_parameters[0], err) < 0)
+			return -1;
+		if (l->layer->bias &&
+		    pd_cuda_queued(l, pd_kernel_bias_back(pd_cuda_engine(l)->stream,
+							  l->diff_parameters[1], NULL, l->diff_dst,
+							  l->net->batch, l->layer->output.size[0],
+							  1), err) < 0)
+			return -1;
+	}
+	if (pass->part == PD_BACKWARD_WEIGHT || !l->diff_src[0])
+		return 0;
+	return multiply(l, &linear->products[DATA], l->parameters[0], l->diff_dst, l->diff_src[0],
+			err);
+}
+
+const struct pd_compiled_kind pd_cuda_linear = {
+	.splits = true,
+	.prepare = prepare,
+	.forward = forward,
+	.backward = backward,
+};

@@ -1,0 +1,36 @@
+# With CUDA the device, else one that says there is none.  Kernels: nvcc compiles them with
+# multiplications and additions apart, as the CPU's loops are, and tiny numbers taken as zero.
+CUDA_KERNELS = lib/device/cuda/bias.cu lib/device/cuda/eltwise.cu lib/device/cuda/loss.cu \
+	lib/device/cuda/pool.cu lib/device/cuda/update.cu
+CUDA_INCLUDED = lib/device/cuda/arith.h lib/device/cuda/both.cuh lib/device/cuda/grid.cuh \
+	lib/device/cuda/kernels.h
+EXTRA_DIST += $(CUDA_KERNELS) $(CUDA_INCLUDED)
+NVCCFLAGS = -std=c++17 -O3 --fmad=false --ftz=true
+if HAVE_CUDA
+CUDA_OBJECTS = $(CUDA_KERNELS:.cu=.o)
+lib_libpddevice_a_SOURCES += \
+	lib/device/cuda/batchnorm2d.c \
+	lib/device/cuda/clock.c \
+	lib/device/cuda/conv2d.c \
+	lib/device/cuda/cuda.c lib/device/cuda/cuda.h \
+	lib/device/cuda/eltwise.c \
+	lib/device/cuda/linear.c \
+	lib/device/cuda/loss.c \
+	lib/device/cuda/merge.c \
+	lib/device/cuda/net.c \
+	lib/device/cuda/pool2d.c \
+	lib/device/cuda/stream.c
+lib_libpddevice_a_LIBADD = $(CUDA_OBJECTS)
+PD_DEVICE_LIBS += $(CUDA_LDFLAGS) $(CUDA_LIBS)
+CLEANFILES += $(CUDA_OBJECTS)
+
+# what these include, and base/rng.h, base/inline.h: few and seldom changed
+$(CUDA_OBJECTS): $(CUDA_INCLUDED) lib/base/rng.h lib/base/inline.h
+$(CUDA_OBJECTS): %.o: %.cu
+	@$(MKDIR_P) $(@D)
+	$(AM_V_GEN)$(NVCC) $(NVCCFLAGS) $(CUDA_GENCODE) -I$(top_srcdir)/lib \
+		$(NVCC_WERROR) -Xcompiler -Wall,-Wno-unused-parameter,-fno-exceptions,-fno-threadsafe-statics \
+		-c $< -o $@
+else
+lib_libpddevice_a_SOURCES += lib/device/cuda/absent.c
+endif

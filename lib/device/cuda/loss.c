@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * softmax_cross_entropy: see the CPU's.  The sum and the verdicts go to pinned memory, which
+ * the stream's second thread reads once the work is done.
+ */
+#include "device/cuda/cuda.h"
+
+static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
+{
+	if (l->in_shape[0]->dims != 1)
+		return pd_error_input(err, "layer \"%s\": softmax_cross_entropy takes a vector of "
+				      "logits per sample", l->layer->name);
+	if (l->inside)
+		l->extra_bytes = sizeof(int32_t) * (size_t)l->net->batch;
+	return 0;
+}
+
+static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
+{
+	struct pd_cuda_engine *engine = pd_cuda_engine(l);
+
+	engine->loss_layer = l;
+	return pd_cuda_queued(l, pd_kernel_loss(engine->stream, engine->loss, l->dst, l->extra,
+						l->src[0], l->src[1], l->net->batch, pass->valid,
+						l->in_shape[0]->size[0]), err);
+}
+
+static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
+{
+	if (!l->diff_src[0])
+		return 0;
+	return pd_cuda_queued(l, pd_kernel_loss_back(pd_cuda_engine(l)->stream, l->diff_src[0],
+						     l->src[0], l->src[1], l->net->batch,
+						     pass->valid, l->in_shape[0]->size[0]), err);
+}
+
+const struct pd_compiled_kind pd_cuda_softmax_cross_entropy = {
+	.is_loss = true,
+	.prepare = prepare,
+	.forward = forward,
+	.backward = backward,
+};

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A stage on a GPU: the libraries' handles; everything plain; parameters to and from the host. */
+#include "device/adam.h"
+#include "device/cuda/cuda.h"
+
+#include <stdlib.h>
+
+static const struct pd_compiled_kind *const kinds[PD_LAYER_KINDS] = {
+#define LAYER_KIND(name, inputs, attributes, what) [PD_LAYER_##name] = &pd_cuda_##name,
+#include "model/layer_kind.def"
+#undef LAYER_KIND
+};
+
+/* f32 and i32 alike: four bytes. */
+static void set_tensor(struct pd_compiled *net, int t, const struct pd_layout *layout)
+{
+	int64_t elements = pd_shape_elements(pd_model_shape(net->model, t));
+
+	net->tensors[t].bytes = sizeof(float) * (size_t)(net->batch * elements);
+}
+
+static void set_input(struct pd_compiled *net, int t)
+{
+	set_tensor(net, t, NULL);
+}
+
+static void set_parameter(struct pd_compiled *net, struct pd_compiled_layer *l, int p)
+{
+	net->parameters[l->owner][p].bytes =
+		sizeof(float) * (size_t)l->layer->parameters[p].elements;
+}
+
+static void release(struct pd_compiled_layer *l)
+{
+	struct pd_cuda_own *own = l->own;
+
+	if (own->release)
+		own->release(own);
+	free(own);
+}
+
+static int copy(struct pd_compiled *net, void *dst, const void *src, size_t bytes,
+		struct pd_error *err)
+{
+	struct pd_cuda_engine *engine = net->engine;
+
+	return pd_cuda_check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice,
+					     engine->stream), "a copy", err);
+}
+
+static int zero(struct pd_compiled *net, void *dst, size_t bytes, struct pd_error *err)
+{
+	struct pd_cuda_engine *engine = net->engine;
+
+	return pd_cuda_check(cudaMemsetAsync(dst, 0, bytes, engine->stream), "clearing memory",
+			     err);
+}
+
+static int add(struct pd_compiled *net, float *dst, const float *a, const float *b, size_t count,
+	       struct pd_error *err)
+{
+	struct pd_cuda_engine *engine = net->engine;
+
+	return pd_cuda_check(pd_kernel_sum(engine->stream, dst, (const float *const[]){ a, b }, 2,
+					   count), "a sum", err);
+}
+
+static const struct pd_compiled_device how = {
+	.kinds = kinds,
+	.set_tensor = set_tensor,
+	.set_input = set_input,
+	.set_parameter = set_parameter,
+	.release = release,
+	.copy = copy,
+	.zero = zero,
+	.add = add,
+};
+
+static int open_engine(struct pd_compiled *net, struct pd_error *err)
+{
+	const struct pd_cuda_device *cuda = (struct pd_cuda_device *)net->base.device;
+	struct pd_cuda_engine *engine = pd_zalloc(sizeof(*engine));
+
+	net->engine = engine;
+	engine->device = cuda->number;
+	engine->tf32 = cuda->tf32;
+	if (pd_cuda_check(cudaSetDevice(cuda->number), "its device", err) < 0 ||
+	    pd_cudnn_check(cudnnCreate(&engine->dnn), "it cannot be opened", err) < 0)
+		return -1;
+	return pd_cublas_check(cublasLtCreate(&engine->blas), "it cannot be opened", err);
+}
+
+struct pd_net *pd_cuda_net_open(struct pd_device *device, const struct pd_net_config *config,
+				struct pd_error *err)
+{
+	struct pd_compiled *net = pd_compiled_new(device, &how, config, err);
+
+	if (!net)
+		return NULL;
+	if (open_engine(net, err) < 0 || pd_compiled_build(net, err) < 0) {
+		pd_cuda_net_close(&net->base);
+		return NULL;
+	}
+	return &net->base;
+}
+
+void pd_cuda_net_close(struct pd_net *base)
+{
+	struct pd_compiled *net = (struct pd_compiled *)base;
+	struct pd_cuda_engine *engine;
+
+	if (!net)
+		return;
+	engine = net->engine;
+	pd_compiled_free(net);
+	if (!engine)
+		return;
+	cudaSetDevice(engine->device);
+	if (engine->dnn)
+		cudnnDestroy(engine->dnn);
+	if (engine->blas)
+		cublasLtDestroy(engine->blas);
+	free(engine);
+}
+
+int pd_cuda_net_export(struct pd_net *base, int named, const void *arena, float *host)
+{
+	const struct pd_compiled *net = (struct pd_compiled *)base;
+	const struct pd_named *n = &net->named[named];
+	int which;
+	size_t offset = pd_compiled_offset(net, n, &which);
+
+	return pd_cuda_copy_now((struct pd_cuda_device *)base->device, host,
+				(const char *)arena + offset, sizeof(float) * (size_t)n->elements,
+				NULL);
+}
+
+int pd_cuda_net_import(struct pd_net *base, int named, void *arena, const float *host)
+{
+	const struct pd_compiled *net = (struct pd_compiled *)base;
+	const struct pd_named *n = &net->named[named];
+	int which;
+	size_t offset = pd_compiled_offset(net, n, &which);
+
+	return pd_cuda_copy_now((struct pd_cuda_device *)base->device, (char *)arena + offset,
+				host, sizeof(float) * (size_t)n->elements, NULL);
+}
+
+int pd_cuda_update(cudaStream_t stream, const struct pd_compiled *net, const struct pd_update *u,
+		   int from, int count, struct pd_error *err)
+{
+	size_t begin, end;
+
+	pd_compiled_range(net, from, count, &begin, &end);
+	if (u->kind == PD_SGD) {
+		const struct pd_kernel_sgd sgd = {
+			.next = u->next, .velocity = u->velocity, .weights = u->weights,
+			.gradients = u->gradients, .rate = (float)u->rate,
+			.keep = (float)u->momentum, .decay = (float)u->weight_decay,
+		};
+
+		return pd_cuda_check(pd_kernel_sgd(stream, &sgd, begin, end), "an update", err);
+	} else {
+		const struct pd_adam_factors f = pd_adam_factors(u);
+		const struct pd_kernel_adam adam = {
+			.next = u->next, .first = u->velocity, .second = u->second,
+			.weights = u->weights, .gradients = u->gradients,
+			.keep = f.keep, .decay = f.decay, .beta1 = f.beta1, .rest1 = f.rest1,
+			.beta2 = f.beta2, .rest2 = f.rest2, .root = f.root, .eps = f.eps,
+			.step = f.step,
+		};
+
+		return pd_cuda_check(pd_kernel_adam(stream, &adam, begin, end), "an update", err);
+	}
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a thread of our CUDA kernels computes (lib/device/cuda/arith.h), compiled for the
+ * processor: windows of pooling against their definition, masks, losses and updates against
+ * the CPU device's and plain loops.
+ */
+#include "tap.h"
+
+#include "base/mem.h"
+#include "device/adam.h"
+#include "device/cpu/cpu.h"
+#include "device/cuda/arith.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SEED 77
+
+static float random_at(uint32_t stream, int64_t i)
+{
+	return 2 * pd_unit(pd_random(SEED, stream, 0, (uint32_t)i).v[0]) - 1;
+}
+
+/* Input i belongs to output o's window exactly where o belongs to i's outputs. */
+static bool agree(const struct pd_pool_shape *s)
+{
+	for (int i = 0; i < s->in[0]; i++) {
+		struct pd_span outputs = pd_pool_outputs(s, 0, i);
+
+		for (int o = 0; o < s->out[0]; o++) {
+			struct pd_span window = pd_pool_window(s, 0, o);
+			bool seen = i >= window.begin && i < window.end;
+
+			if (seen != (o >= outputs.begin && o < outputs.end)) {
+				diag("in %d, out %d: input %d and output %d", s->in[0], s->out[0],
+				     i, o);
+				return false;
+			}
+		}
+		if (outputs.begin < 0 || outputs.end > s->out[0])
+			return false;
+	}
+	return true;
+}
+
+static void test_windows(void)
+{
+	bool good = true;
+	int count = 0;
+
+	for (int in = 1; in < 14; in++)
+		for (int kernel = 1; kernel <= in; kernel++)
+			for (int stride = 1; stride < 5; stride++)
+				for (int padding = 0; padding <= kernel / 2; padding++) {
+					struct pd_pool_shape s = {
+						.in = { in, 1 }, .kernel = { kernel, 1 },
+						.stride = { stride, 1 }, .padding = { padding, 0 },
+					};
+
+					s.out[0] = (in + 2 * padding - kernel) / stride + 1;
+					good = agree(&s) && good;
+					count++;
+				}
+	ok(good, "windows and outputs agree (%d shapes)", count);
+	good = true;
+	for (int in = 1; in < 30; in++)
+		for (int out = 1; out < 30; out++) {
+			struct pd_pool_shape s = { .in = { in, 1 }, .out = { out, 1 },
+						   .adaptive = true };
+
+			good = agree(&s) && good;
+			for (int o = 0; o < out; o++) {
+				struct pd_span w = pd_pool_window(&s, 0, o);
+
+				good = good && w.begin == (int)floor((double)o * in / out) &&
+				       w.end == (int)ceil((double)(o + 1) * in / out);
+			}
+		}
+	ok(good, "adaptive windows too, and are what they should be");
+}
+
+/* One plane forward, and backward as sums into the inputs, against the functions that gather. */
+static bool pools(const struct pd_pool_shape *s)
+{
+	int ins = s->in[0] * s->in[1], outs = s->out[0] * s->out[1];
+	float *x = pd_calloc((size_t)ins, sizeof(*x)), *dy = pd_calloc((size_t)outs, sizeof(*dy));
+	double *most = pd_calloc((size_t)ins, sizeof(*most));
+	double *mean = pd_calloc((size_t)ins, sizeof(*mean));
+	int32_t *chosen = pd_calloc((size_t)outs, sizeof(*chosen));
+	bool good = true;
+
+	for (int i = 0; i < ins; i++)
+		x[i] = floorf(4 * random_at(1, i));     /* ties */
+	for (int o = 0; o < outs; o++)
+		dy[o] = random_at(2, o);
+	for (int r = 0; r < s->out[0]; r++)
+		for (int c = 0; c < s->out[1]; c++) {
+			struct pd_span y = pd_pool_window(s, 0, r), w = pd_pool_window(s, 1, c);
+			int o = r * s->out[1] + c, best = -1;
+			double sum = 0, n = s->include_padding && !s->adaptive
+				? s->kernel[0] * s->kernel[1]
+				: (y.end - y.begin) * (w.end - w.begin);
+
+			for (int i = y.begin; i < y.end; i++)
+				for (int j = w.begin; j < w.end; j++) {
+					int at = i * s->in[1] + j;
+
+					best = best < 0 || x[at] > x[best] ? at : best;
+					sum += x[at];
+					mean[at] += dy[o] / n;
+				}
+			most[best] += dy[o];
+			chosen[o] = pd_pool_largest(s, x, r, c);
+			good = good && chosen[o] == best &&
+			       fabs(pd_pool_mean(s, x, r, c) - sum / n) < 1e-5;
+		}
+	for (int r = 0; r < s->in[0]; r++)
+		for (int c = 0; c < s->in[1]; c++) {
+			int i = r * s->in[1] + c;
+
+			good = good && fabs(pd_pool_chosen(s, dy, chosen, r, c) - most[i]) < 1e-5 &&
+			       fabs(pd_pool_share(s, dy, r, c) - mean[i]) < 1e-5;
+		}
+	free(x);
+	free(dy);
+	free(most);
+	free(mean);
+	free(chosen);
+	return good;
+}
+
+static void test_pools(void)
+{
+	static const struct pd_pool_shape shapes[] = {
+		{ .in = { 8, 8 }, .out = { 4, 4 }, .kernel = { 2, 2 }, .stride = { 2, 2 } },
+		{ .in = { 7, 9 }, .out = { 4, 10 }, .kernel = { 3, 2 }, .stride = { 2, 1 },
+		  .padding = { 1, 1 } },
+		{ .in = { 7, 9 }, .out = { 4, 5 }, .kernel = { 3, 3 }, .stride = { 2, 2 },
+		  .padding = { 1, 1 }, .include_padding = true },
+		{ .in = { 6, 5 }, .out = { 4, 4 }, .kernel = { 3, 2 }, .stride = { 1, 1 } },
+		{ .in = { 7, 7 }, .out = { 1, 1 }, .adaptive = true },
+		{ .in = { 5, 7 }, .out = { 4, 3 }, .adaptive = true },
+		{ .in = { 2, 3 }, .out = { 5, 4 }, .adaptive = true },
+	};
+
+	for (size_t i = 0; i < PD_COUNT(shapes); i++)
+		ok(pools(&shapes[i]), "pooling of %d x %d to %d x %d%s", shapes[i].in[0],
+		   shapes[i].in[1], shapes[i].out[0], shapes[i].out[1],
+		   shapes[i].adaptive ? ", adaptive" : "");
+}
+
+/* As lib/device/cpu/dropout.c draws. */
+static void test_dropout(void)
+{
+	static const int64_t sizes[] = { 1, 3, 4, 5, 8, 9, 15, 16, 17, 1000 };
+	uint64_t stream = PD_RNG_DROPOUT + 5;
+	bool good = true;
+
+	for (size_t k = 0; k < PD_COUNT(sizes); k++)
+		for (uint32_t sample = 0; sample < 50; sample++)
+			for (int64_t byte = 0; byte < (sizes[k] + 7) / 8; byte++) {
+				unsigned char bits = pd_dropout_byte(SEED, stream, sample, byte,
+								     sizes[k], 0.3f);
+
+				for (int64_t i = 8 * byte; i < 8 * byte + 8; i++) {
+					struct pd_random4 r = pd_random(SEED, stream, sample,
+									(uint32_t)(i / 4));
+					bool keep = i < sizes[k] && pd_unit(r.v[i % 4]) >= 0.3f;
+
+					good = good && keep == (bits >> (i % 8) & 1);
+				}
+			}
+	ok(good, "the mask of dropout is the CPU's");
+}
+
+static void test_softmax(void)
+{
+	enum { CLASSES = 37 };
+	float x[CLASSES], dx[CLASSES];
+	double off = 0;
+	bool good = true;
+
+	for (int64_t n = 0; n < 20; n++) {
+		double sum = 0, most = -INFINITY;
+		int64_t best, label = n * 5 % CLASSES;
+		float loss;
+
+		for (int i = 0; i < CLASSES; i++) {
+			x[i] = 20 * random_at(9, n * CLASSES + i);
+			most = fmax(most, x[i]);
+		}
+		for (int i = 0; i < CLASSES; i++)
+			sum += exp(x[i] - most);
+		loss = pd_softmax_loss(x, CLASSES, label, &best);
+		pd_softmax_gradient(dx, x, CLASSES, label, 1 / 8.0f);
+		off = fmax(off, fabs(loss - (log(sum) - (x[label] - most))));
+		good = good && x[best] == (float)most;
+		for (int i = 0; i < CLASSES; i++)
+			off = fmax(off, fabs(dx[i] - (exp(x[i] - most) / sum - (i == label)) / 8));
+	}
+	if (!ok(good && off < 1e-5, "softmax cross-entropy and its gradient"))
+		diag("off by %g", off);
+}
+
+enum { N = 4099 };
+
+struct arenas {
+	float weights[N], next[N], velocity[N], second[N], gradients[N];
+};
+
+static void fill(struct arenas *a)
+{
+	memset(a, 0, sizeof(*a));
+	for (int i = 0; i < N; i++) {
+		a->weights[i] = random_at(3, i);
+		a->velocity[i] = random_at(4, i);
+		a->second[i] = fabsf(random_at(5, i)) * (i % 3 ? 1 : 1e-12f);
+		a->gradients[i] = random_at(6, i) * (i % 5 ? 1 : 1e-9f);
+	}
+}
+
+static struct pd_update update_of(struct arenas *a, enum pd_update_kind kind)
+{
+	return (struct pd_update){
+		.kind = kind, .weights = a->weights, .next = a->next, .velocity = a->velocity,
+		.second = a->second, .gradients = a->gradients, .rate = 0.013, .momentum = 0.9,
+		.weight_decay = 5e-4, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .count = 3,
+	};
+}
+
+/* Bit for bit: the CPU's loops and a kernel's element. */
+static void test_updates(void)
+{
+	static struct arenas cpu, gpu;
+	struct pd_update u;
+
+	for (int momentum = 0; momentum < 2; momentum++) {
+		fill(&cpu);
+		fill(&gpu);
+		u = update_of(&cpu, PD_SGD);
+		u.velocity = momentum ? cpu.velocity : NULL;
+		pd_cpu_sgd(&u, 0, N);
+		for (size_t i = 0; i < N; i++)
+			if (momentum)
+				pd_sgd_momentum(gpu.next, gpu.velocity, gpu.weights, gpu.gradients,
+						i, (float)u.rate, (float)u.momentum,
+						(float)u.weight_decay);
+			else
+				pd_sgd_plain(gpu.next, gpu.weights, gpu.gradients, i,
+					     (float)u.rate, (float)u.weight_decay);
+		ok(memcmp(&cpu, &gpu, sizeof(cpu)) == 0, "SGD %s momentum: the CPU's bits",
+		   momentum ? "with" : "without");
+	}
+	for (enum pd_update_kind kind = PD_ADAM; kind <= PD_ADAMW; kind++) {
+		struct pd_adam_factors f;
+
+		fill(&cpu);
+		fill(&gpu);
+		u = update_of(&cpu, kind);
+		f = pd_adam_factors(&u);
+		pd_cpu_adam(&u, 0, N);
+		for (size_t i = 0; i < N; i++)
+			pd_adam_element(gpu.next, gpu.velocity, gpu.second, gpu.weights,
+					gpu.gradients, i, f.keep, f.decay, f.beta1, f.rest1,
+					f.beta2, f.rest2, f.root, f.eps, f.step);
+		ok(memcmp(&cpu, &gpu, sizeof(cpu)) == 0, "%s: the CPU's bits",
+		   kind == PD_ADAM ? "Adam" : "AdamW");
+	}
+}
+
+int main(void)
+{
+	test_windows();
+	test_pools();
+	test_dropout();
+	test_softmax();
+	test_updates();
+	return done_testing();
+}
