@@ -29,7 +29,7 @@ static const struct pd_opt options[] = {
 	  .help = "replay N minibatches; of a trace as it is, show the first N",
 	  .value = &minibatches, .min = 1, .max = 1e9 },
 	{ .name = "compare", .letter = 'c', .kind = PD_OPT_STRING, .argument = "OTHER",
-	  .help = "compare with another, operation by operation",
+	  .help = "compare with another, operation by operation, or draw both",
 	  .value = &other_name },
 	{ .name = "topology", .letter = 't', .kind = PD_OPT_STRING, .argument = "FILE|STRING",
 	  .help = "what if: other links, such as 4@12GB/s,4@10Gbit/s", .value = &what.topology },
@@ -112,32 +112,62 @@ static const char *name_of(const char *file, const struct pd_subject *subject, c
 	return buf;
 }
 
+/* Prints how the two differ; returns whether they do what is the same. */
+static bool print_differences(const struct pd_view *views)
+{
+	struct pd_compare *compare = pd_compare_new(views[0].timeline, views[1].timeline);
+	const char *const names[2] = { views[0].name, views[1].name };
+	struct pd_where *where[2];
+	bool same = pd_compare_same(compare);
+
+	pd_compare_print(compare, names, stdout);
+	for (int i = 0; i < 2; i++)
+		where[i] = pd_where_new(views[i].timeline);
+	pd_where_print(views[0].timeline, where[0], where[1], stdout);
+	for (int i = 0; i < 2; i++)
+		pd_where_free(where[i]);
+	pd_compare_free(compare);
+	return same;
+}
+
+static void draw(const struct pd_view *views, int count)
+{
+	switch ((enum format)format) {
+	case TEXT:
+		pd_timeline_text(views, count, columns(), colours(), stdout);
+		break;
+	case SVG:
+		pd_timeline_svg(views, count, stdout);
+		break;
+	case CHROME:
+		pd_timeline_chrome(views, count, stdout);
+		break;
+	case REPORT:
+	case TRACE:
+		break;
+	}
+}
+
 static int compare(const char *file, const struct pd_subject *subject, struct pd_error *err)
 {
-	struct pd_timeline *timelines[2];
-	struct pd_where *where[2];
 	struct pd_subject other;
-	struct pd_compare *compare;
+	struct pd_view views[2];
+	struct pd_timeline *timelines[2];
 	char texts[2][320];
-	bool same;
+	bool same = true;
 
 	if (pd_subject_read_like(other_name, subject->trace, &other, err) < 0)
 		return -1;
 	timelines[0] = pd_timeline_new(subject->trace);
 	timelines[1] = pd_timeline_new(other.trace);
-	compare = pd_compare_new(timelines[0], timelines[1]);
-	pd_compare_print(compare, (const char *const[2]){ name_of(file, subject, texts[0]),
-							  name_of(other_name, &other, texts[1]) },
-			 stdout);
-	same = pd_compare_same(compare);
+	views[0] = (struct pd_view){ timelines[0], name_of(file, subject, texts[0]) };
+	views[1] = (struct pd_view){ timelines[1], name_of(other_name, &other, texts[1]) };
+	if (format == REPORT)
+		same = print_differences(views);
+	else
+		draw(views, 2);
 	for (int i = 0; i < 2; i++)
-		where[i] = pd_where_new(timelines[i]);
-	pd_where_print(timelines[0], where[0], where[1], stdout);
-	for (int i = 0; i < 2; i++) {
-		pd_where_free(where[i]);
 		pd_timeline_free(timelines[i]);
-	}
-	pd_compare_free(compare);
 	pd_subject_release(&other);
 	return same ? PD_EXIT_YES : PD_EXIT_NO;
 }
@@ -147,23 +177,13 @@ static int show(const struct pd_subject *subject, struct pd_error *err)
 	struct pd_timeline *timeline = pd_timeline_new(subject->trace);
 	int result = 0;
 
-	switch ((enum format)format) {
-	case REPORT:
+	if (format == REPORT) {
 		pd_subject_print_change(subject, &what, stdout);
 		print_report(timeline, subject->measured);
-		break;
-	case TEXT:
-		pd_timeline_text(timeline, columns(), colours(), stdout);
-		break;
-	case SVG:
-		pd_timeline_svg(timeline, stdout);
-		break;
-	case CHROME:
-		pd_timeline_chrome(timeline, stdout);
-		break;
-	case TRACE:
+	} else if (format == TRACE) {
 		result = pd_trace_write(subject->trace, stdout, err);
-		break;
+	} else {
+		draw(&(struct pd_view){ timeline, NULL }, 1);
 	}
 	pd_timeline_free(timeline);
 	return result;
@@ -176,8 +196,9 @@ int main(int argc, char **argv)
 	int first = pd_command_parse(&command, argc, argv), status;
 	const char *file = pd_operand(argc, argv, first, 0);
 
-	if (other_name && format != REPORT) {
-		pd_error_input(&err, "--compare writes a report: expected no other --format");
+	if (other_name && format == TRACE) {
+		pd_error_input(&err, "--compare: expected --format=report, text, svg or chrome, "
+			       "found trace");
 		return pd_command_fail(&err);
 	}
 	if (pd_subject_read(file, &what, minibatches, &subject, &err) < 0)

@@ -60,6 +60,13 @@ for model in alexnet vgg16 resnet50; do
 		as_planned'
 	rm large
 done
+test_ok 'what a picture shows of a run peaks at what was predicted' '
+	plan residual 1 1 1 >plan.json
+	as_predicted --minibatches=6 --trace=trace.jsonl
+	pd-replay --format=chrome trace.jsonl >chrome.json
+	jq -ce "[.traceEvents[] | select(.name == \"memory\")] | group_by(.pid)
+		| map(map(.args.bytes) | max)" chrome.json >peaks
+	tail -n 1 out | jq -c .predicted_memory_bytes | cmp - peaks'
 
 # Every schedule with every policy that goes with it.
 for replicas in "1 1" "1 1 1" "2 1" "2 2"; do

@@ -62,9 +62,12 @@ test_ok 'operations of a thread follow each other' '
 		| all(.[]; sort_by(.ts) as \$b | all(range(1; \$b | length);
 			\$b[. - 1].ts + \$b[. - 1].dur <= \$b[.].ts + 1e-6))" chrome.json'
 test_ok 'all that is in flight comes back' '
-	jq -e "[.traceEvents[] | select(.ph == \"C\")] | group_by(.pid)
+	jq -e "[.traceEvents[] | select(.name == \"in flight\")] | group_by(.pid)
 		| length == 6 and all(.[]; .[-1].args.minibatches == 0
 			and all(.[]; .args.minibatches >= 0 and .args.minibatches <= 2))" chrome.json'
+test_ok "memory goes up, and comes down to what is always held" '
+	jq -e "[.traceEvents[] | select(.name == \"memory\")] | group_by(.pid)
+		| length == 6 and all(.[]; map(.args.bytes) | .[-1] == min and max > min)" chrome.json'
 test_ok 'processes and threads have names' '
 	jq -e "[.traceEvents[] | select(.ph == \"M\" and .name == \"process_name\")]
 		| length == 6 and .[5].args.name == \"rank 5: stage 2, replica 0\"" chrome.json'

@@ -105,7 +105,7 @@ test_ok 'what does not go together is refused' '
 	one_line err
 	grep -q "\"gpipe\" does not go with weights \"stash\"" err'
 for wrong in --schedule=x --weights=x --faster=l1 --faster=nothing:2 --faster=4:2 --faster=l1:0 \
-	--faster= --device-speed=0 --topology=2@1GB/s '--compare=trace.jsonl --format=svg'; do
+	--faster= --device-speed=0 --topology=2@1GB/s '--compare=trace.jsonl --format=trace'; do
 	test_ok "refused: $wrong" 'status 2 pd-replay $wrong plan.json 2>err && one_line err'
 done
 
@@ -149,6 +149,24 @@ test_ok 'a run with a pause between epochs compares with its plan' '
 	pd-replay --compare=plan.json two.jsonl >out
 	grep -q "^500 operations in both" out
 	! grep -q "only in" out || false'
+
+test_ok 'a trace and its plan are drawn to one scale' '
+	pd-replay --compare=plan.json --format=svg trace.jsonl >both.svg
+	xmllint --noout both.svg
+	[ "$(grep -c "font-size=\"13\"" both.svg)" = 4 ]
+	grep -q ">trace.jsonl: " both.svg
+	grep -q ">plan.json, replayed: " both.svg
+	COLUMNS=100 pd-replay --compare=plan.json --format=text trace.jsonl >both.txt
+	[ "$(grep -c "one column is" both.txt)" = 4 ]
+	[ "$(sed -n "s/^start-up.*one column/one column/p" both.txt | sort -u | wc -l)" = 1 ]'
+test_ok 'events of both are processes side by side' '
+	pd-replay --compare=plan.json --format=chrome trace.jsonl >both.json
+	jq -e "[.traceEvents[] | select(.name == \"process_name\")] | group_by(.pid)
+		| all(.[]; length == 1) and length == 2 * ($(jq "[.stages[].replicas] | add" plan.json))
+		and (.[0][0].args.name | endswith(\"; trace.jsonl\"))
+		and (.[1][0].args.name | endswith(\"; plan.json, replayed\"))" both.json
+	jq -e "[.traceEvents[] | select(.ph == \"s\" or .ph == \"f\")] | group_by(.id)
+		| all(.[]; length == 2)" both.json'
 
 # 700 ns each way around 3 us of computation; stage 1 alone takes 4 us more
 test_ok 'where the time went adds up' '

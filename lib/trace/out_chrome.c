@@ -16,7 +16,16 @@ struct writer {
 	FILE *out;
 	bool begun;
 	int64_t zero_ns;
+	const char *name;               /* of the view, or NULL */
+	int views, view;                /* how many; which one is being written */
+	size_t arrows;
 };
+
+/* A process per rank; those of a rank in several views follow one another. */
+static int pid_of(const struct writer *w, int rank)
+{
+	return rank * w->views + w->view;
+}
 
 /* Begins an event; the caller writes its other members and the closing brace. */
 static FILE *event(struct writer *w, char phase, int pid, int tid)
@@ -39,24 +48,29 @@ static int tid_of(enum pd_lane_kind lane, int depth)
 
 static void put_names(struct writer *w, const struct pd_timeline *timeline, int rank)
 {
-	char stages[64];
+	int pid = pid_of(w, rank);
+	char stages[64], text[512];
+	json_t *name;
 
-	fprintf(event(w, 'M', rank, 0),
-		",\"name\":\"process_name\",\"args\":{\"name\":"
-		"\"rank %d: stage%s %s, replica %d\"}}",
-		rank, timeline->stage_counts[rank] > 1 ? "s" : "",
-		pd_timeline_stages(timeline, rank, ", ", stages, sizeof(stages)),
-		timeline->replicas[rank]);
-	fprintf(event(w, 'M', rank, 0),
-		",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}", rank);
+	snprintf(text, sizeof(text), "rank %d: stage%s %s, replica %d%s%s", rank,
+		 timeline->stage_counts[rank] > 1 ? "s" : "",
+		 pd_timeline_stages(timeline, rank, ", ", stages, sizeof(stages)),
+		 timeline->replicas[rank], w->name ? "; " : "", w->name ? w->name : "");
+	name = json_string(text);
+	fputs(",\"name\":\"process_name\",\"args\":{\"name\":", event(w, 'M', pid, 0));
+	json_dumpf(name, w->out, JSON_COMPACT | JSON_ENCODE_ANY);
+	fputs("}}", w->out);
+	json_decref(name);
+	fprintf(event(w, 'M', pid, 0),
+		",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}", pid);
 	for (int l = 0; l < PD_LANES; l++)
 		for (int d = 0; d < pd_timeline_lane(timeline, rank, l)->depth; d++) {
 			int tid = tid_of(l, d);
 
-			fprintf(event(w, 'M', rank, tid),
+			fprintf(event(w, 'M', pid, tid),
 				",\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}}",
 				pd_lane_name[l]);
-			fprintf(event(w, 'M', rank, tid),
+			fprintf(event(w, 'M', pid, tid),
 				",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}",
 				tid);
 		}
@@ -72,7 +86,7 @@ static void put_bars(struct writer *w, const struct pd_timeline *timeline, int r
 			const struct pd_op *op = &record->op;
 			char name[32];
 
-			event(w, 'X', rank, tid_of(l, lane->bars[i].depth));
+			event(w, 'X', pid_of(w, rank), tid_of(l, lane->bars[i].depth));
 			put_us(w, "ts", record->start_ns - w->zero_ns);
 			put_us(w, "dur", record->end_ns - record->start_ns);
 			fprintf(w->out, ",\"name\":\"%s\",\"cat\":\"%s\",\"args\":{\"stage\":%d,"
@@ -150,7 +164,7 @@ static struct end *ends_of(const struct pd_timeline *timeline, size_t *count_p)
  */
 static void put_arrows(struct writer *w, const struct pd_timeline *timeline)
 {
-	size_t count, id = 0;
+	size_t count;
 	struct end *ends = ends_of(timeline, &count);
 
 	for (size_t i = 0; i + 1 < count; i++) {
@@ -163,13 +177,16 @@ static void put_arrows(struct writer *w, const struct pd_timeline *timeline)
 		    || s->op.link != r->op.link || s->op.seq != r->op.seq)
 			continue;
 		i++;
-		event(w, 's', s->op.rank, tid_of(pd_lane_of(s->op.kind), send->bar->depth));
+		event(w, 's', pid_of(w, s->op.rank),
+		      tid_of(pd_lane_of(s->op.kind), send->bar->depth));
 		put_us(w, "ts", s->start_ns - w->zero_ns);
-		fprintf(w->out, ",\"id\":%zu,\"name\":\"%s\",\"cat\":\"transfer\"}", id, what);
-		event(w, 'f', r->op.rank, tid_of(pd_lane_of(r->op.kind), recv->bar->depth));
+		fprintf(w->out, ",\"id\":%zu,\"name\":\"%s\",\"cat\":\"transfer\"}", w->arrows,
+			what);
+		event(w, 'f', pid_of(w, r->op.rank),
+		      tid_of(pd_lane_of(r->op.kind), recv->bar->depth));
 		put_us(w, "ts", (r->end_ns > s->start_ns ? r->end_ns : s->start_ns) - w->zero_ns);
 		fprintf(w->out, ",\"bp\":\"e\",\"id\":%zu,\"name\":\"%s\",\"cat\":\"transfer\"}",
-			id++, what);
+			w->arrows++, what);
 	}
 	free(ends);
 }
@@ -189,7 +206,7 @@ static int by_when(const void *a, const void *b)
 }
 
 /* Minibatches between the start of their forward and the end of their backward on a rank. */
-static void put_counter(struct writer *w, const struct pd_timeline *timeline, int rank)
+static void put_in_flight(struct writer *w, const struct pd_timeline *timeline, int rank)
 {
 	const struct pd_lane *lane = pd_timeline_lane(timeline, rank, PD_LANE_COMPUTE);
 	struct change *changes = pd_calloc(lane->count, sizeof(*changes));
@@ -212,7 +229,7 @@ static void put_counter(struct writer *w, const struct pd_timeline *timeline, in
 	qsort(changes, n, sizeof(*changes), by_when);
 	for (size_t i = 0; i < n; i++) {
 		in_flight += changes[i].by;
-		event(w, 'C', rank, 0);
+		event(w, 'C', pid_of(w, rank), 0);
 		put_us(w, "ts", changes[i].when_ns - w->zero_ns);
 		fprintf(w->out, ",\"name\":\"in flight\",\"args\":{\"minibatches\":%d}}",
 			in_flight);
@@ -220,24 +237,64 @@ static void put_counter(struct writer *w, const struct pd_timeline *timeline, in
 	free(changes);
 }
 
-void pd_timeline_chrome(const struct pd_timeline *timeline, FILE *out)
+static void put_memory(struct writer *w, const struct pd_timeline *timeline, int rank)
 {
-	struct writer w = { .out = out, .zero_ns = timeline->begin_ns };
-	const struct pd_plan *plan = timeline->trace->plan;
-	json_t *other = json_pack("{s:s?, s:s?, s:s, s:s}", "name", plan->profile->name,
-				  "device", timeline->trace->device,
-				  "schedule", pd_schedule_kind_name[plan->schedule],
-				  "weights", pd_weight_kind_name[plan->weights]);
+	struct pd_held *held;
+	size_t n = pd_timeline_held(timeline, rank, &held);
 
-	fputs("{\"displayTimeUnit\":\"ms\",\"otherData\":", out);
-	json_dumpf(other, out, JSON_COMPACT);
-	json_decref(other);
-	fputs(",\"traceEvents\":[\n", out);
-	for (int rank = 0; rank < timeline->rank_count; rank++) {
-		put_names(&w, timeline, rank);
-		put_bars(&w, timeline, rank);
-		put_counter(&w, timeline, rank);
+	for (size_t i = 0; i < n; i++) {
+		event(w, 'C', pid_of(w, rank), 0);
+		put_us(w, "ts", held[i].when_ns - w->zero_ns);
+		fprintf(w->out, ",\"name\":\"memory\",\"args\":{\"bytes\":%" PRId64 "}}",
+			held[i].bytes);
 	}
-	put_arrows(&w, timeline);
+	free(held);
+}
+
+static void put_about(const struct pd_view *views, int count, FILE *out)
+{
+	json_t *all = json_array();
+
+	for (int v = 0; v < count; v++) {
+		const struct pd_trace *trace = views[v].timeline->trace;
+		const struct pd_plan *plan = trace->plan;
+		json_t *about = json_pack("{s:s?, s:s?, s:s, s:s}", "name", plan->profile->name,
+					  "device", trace->device,
+					  "schedule", pd_schedule_kind_name[plan->schedule],
+					  "weights", pd_weight_kind_name[plan->weights]);
+
+		if (views[v].name)
+			json_object_set_new(about, "of", json_string(views[v].name));
+		json_array_append_new(all, about);
+	}
+	fputs("\"otherData\":", out);
+	if (count == 1)
+		json_dumpf(json_array_get(all, 0), out, JSON_COMPACT);
+	else
+		fputs("{\"views\":", out), json_dumpf(all, out, JSON_COMPACT), fputs("}", out);
+	json_decref(all);
+}
+
+void pd_timeline_chrome(const struct pd_view *views, int count, FILE *out)
+{
+	struct writer w = { .out = out, .views = count };
+
+	fputs("{\"displayTimeUnit\":\"ms\",", out);
+	put_about(views, count, out);
+	fputs(",\"traceEvents\":[\n", out);
+	for (int v = 0; v < count; v++) {
+		const struct pd_timeline *timeline = views[v].timeline;
+
+		w.view = v;
+		w.name = views[v].name;
+		w.zero_ns = timeline->begin_ns;
+		for (int rank = 0; rank < timeline->rank_count; rank++) {
+			put_names(&w, timeline, rank);
+			put_bars(&w, timeline, rank);
+			put_in_flight(&w, timeline, rank);
+			put_memory(&w, timeline, rank);
+		}
+		put_arrows(&w, timeline);
+	}
 	fputs("\n]}\n", out);
 }

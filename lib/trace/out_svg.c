@@ -212,22 +212,28 @@ static void put_axis(const struct pd_timeline *timeline, const struct pd_window 
 }
 
 /* Entries side by side, on as many lines as they need; returns the y below them. */
-static double put_legend(const struct pd_timeline *timeline, double y, FILE *out)
+static double put_legend(const struct pd_view *views, int count, double y, FILE *out)
 {
 	bool used[PD_OP_KINDS] = { false };
-	int shades = timeline->rank_count ? timeline->stage_counts[0] : 1;
+	int shades = 1;
 	double x = LEFT;
 	char colour[8];
 
-	for (size_t i = 0; i < timeline->trace->count; i++) {
-		const struct pd_record *record = &timeline->trace->records[i];
+	for (int v = 0; v < count; v++) {
+		const struct pd_timeline *timeline = views[v].timeline;
 
-		used[record->op.kind] |= record->end_ns > record->start_ns;
+		if (timeline->rank_count && timeline->stage_counts[0] > shades)
+			shades = timeline->stage_counts[0];
+		for (size_t i = 0; i < timeline->trace->count; i++) {
+			const struct pd_record *record = &timeline->trace->records[i];
+
+			used[record->op.kind] |= record->end_ns > record->start_ns;
+		}
 	}
 	for (size_t i = 0; i < PD_COUNT(legend); i++) {
 		enum pd_op_kind kind = legend[i];
-		int count = pd_lane_of(kind) == PD_LANE_COMPUTE ? shades : 1;
-		double length = 10 * count + 20 + LETTER * (double)strlen(style[kind].name);
+		int boxes = pd_lane_of(kind) == PD_LANE_COMPUTE ? shades : 1;
+		double length = 10 * boxes + 20 + LETTER * (double)strlen(style[kind].name);
 
 		if (!used[kind])
 			continue;
@@ -235,11 +241,11 @@ static double put_legend(const struct pd_timeline *timeline, double y, FILE *out
 			x = LEFT;
 			y += 15;
 		}
-		for (int c = 0; c < count; c++)
+		for (int c = 0; c < boxes; c++)
 			fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"10\" height=\"10\" "
 				"fill=\"%s\"/>", x + 10 * c, y - 9,
-				shade(kind, count > 1 ? PALEST * c / (count - 1) : 0, colour));
-		fprintf(out, "<text x=\"%.1f\" y=\"%.1f\">%s</text>\n", x + 10 * count + 4, y,
+				shade(kind, boxes > 1 ? PALEST * c / (boxes - 1) : 0, colour));
+		fprintf(out, "<text x=\"%.1f\" y=\"%.1f\">%s</text>\n", x + 10 * boxes + 4, y,
 			style[kind].name);
 		x += length;
 	}
@@ -269,36 +275,58 @@ static double put_window(const struct pd_timeline *timeline, const struct pd_win
 	return y + 26;
 }
 
-/* Says what it is above the legend; returns the y below both. */
-static double put_head(const struct pd_timeline *timeline, FILE *out)
+static void put_title(const struct pd_view *view, double y, FILE *out)
 {
-	const struct pd_plan *plan = timeline->trace->plan;
+	const struct pd_plan *plan = view->timeline->trace->plan;
 
-	fprintf(out, "<text x=\"%d\" y=\"18\" font-size=\"13\">", LEFT);
+	fprintf(out, "<text x=\"%d\" y=\"%.1f\" font-size=\"13\">", LEFT, y);
+	if (view->name) {
+		put_text(view->name, out);
+		fputs(": ", out);
+	}
 	put_text(plan->profile->name ? plan->profile->name : "", out);
-	fprintf(out, ": %s, %s, ", pd_schedule_kind_name[plan->schedule],
+	fprintf(out, "%s%s, %s, ", view->name ? ", " : ": ", pd_schedule_kind_name[plan->schedule],
 		pd_weight_kind_name[plan->weights]);
 	if (plan->microbatches > 1)
 		fprintf(out, "%" PRId64 " microbatches, ", plan->microbatches);
-	fprintf(out, "%d ranks, %s</text>\n", timeline->rank_count,
-		strcmp(timeline->trace->device, "sim") == 0 ? "simulated" : "measured");
-	return put_legend(timeline, 36, out);
+	fprintf(out, "%d ranks, %s</text>\n", view->timeline->rank_count,
+		strcmp(view->timeline->trace->device, "sim") == 0 ? "simulated" : "measured");
 }
 
-void pd_timeline_svg(const struct pd_timeline *timeline, FILE *out)
+/* Says what it is above the legend, several above their windows; returns the y below all. */
+static double put_body(const struct pd_view *views, int count, FILE *out)
+{
+	struct pd_window windows[count][2];
+	int n = pd_view_windows(views, count, OPS_PER_ROW, windows);
+	double y = count == 1 ? 36 : 18;
+
+	if (count == 1)
+		put_title(views, 18, out);
+	y = put_legend(views, count, y, out);
+	for (int w = 0; w < n; w++)
+		for (int v = 0; v < count; v++) {
+			if (count > 1) {
+				y += 14;
+				put_title(&views[v], y, out);
+				y += 6;
+			}
+			y = put_window(views[v].timeline, &windows[v][w], y, out);
+		}
+	return y;
+}
+
+void pd_timeline_svg(const struct pd_view *views, int count, FILE *out)
 {
 	char *body;
 	size_t size;
-	struct pd_window windows[2];
-	int n = pd_timeline_windows(timeline, OPS_PER_ROW, windows);
 	FILE *memory = open_memstream(&body, &size);
-	double left = overhang(timeline), y;
+	double left = 0, y;
 
 	if (!memory)
 		pd_bug("no memory for a drawing");
-	y = put_head(timeline, memory);         /* the height is known afterwards */
-	for (int w = 0; w < n; w++)
-		y = put_window(timeline, &windows[w], y, memory);
+	for (int v = 0; v < count; v++)
+		left = fmax(left, overhang(views[v].timeline));
+	y = put_body(views, count, memory);     /* the height is known afterwards */
 	fclose(memory);
 	fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
 		"viewBox=\"%.0f 0 %.0f %.0f\" font-family=\"Helvetica, Arial, sans-serif\" "

@@ -164,7 +164,24 @@ static void print_window(const struct pd_timeline *timeline, const struct pd_win
 	free(cell);
 }
 
-void pd_timeline_text(const struct pd_timeline *timeline, int columns, bool colour, FILE *out)
+/* What an operation needs so that, where there is a choice, one two thirds as long as the
+ * mean has its label; in columns. */
+static double columns_per_op(const struct pd_timeline *timeline)
+{
+	const struct pd_trace *trace = timeline->trace;
+	int64_t highest = 0;
+	double per_op;
+
+	for (size_t i = 0; i < trace->count; i++)
+		if (trace->records[i].op.microbatch > highest)
+			highest = trace->records[i].op.microbatch;
+	per_op = 1.5 * (1 + snprintf(NULL, 0, "%" PRId64, highest));
+	if (timeline->rank_count && timeline->stage_counts[0] > 1)
+		per_op += 1.5 * (1 + snprintf(NULL, 0, "%d", trace->plan->stage_count - 1));
+	return per_op;
+}
+
+static void print_legend(const struct pd_view *views, int count, FILE *out)
 {
 	static const struct { enum pd_op_kind kind; const char *what; } legend[] = {
 		{ PD_OP_forward, "forward" }, { PD_OP_backward, "backward" },
@@ -172,39 +189,44 @@ void pd_timeline_text(const struct pd_timeline *timeline, int columns, bool colo
 		{ PD_OP_backward_weight, "backward, weights" },
 		{ PD_OP_recompute, "recompute" }, { PD_OP_step, "update" },
 	};
-	struct pd_window windows[2];
 	bool used[PD_OP_KINDS] = { false };
-	int64_t highest = 0;
-	double per_op;
-	int label = 0, n;
 
-	for (int r = 0; r < timeline->rank_count; r++) {
-		char name[NAME];
-
-		n = (int)strlen(row_name(timeline, r, name));
-		label = n > label ? n : label;
-	}
-	for (size_t i = 0; i < timeline->trace->count; i++) {
-		const struct pd_op *op = &timeline->trace->records[i].op;
-
-		used[op->kind] = true;
-		if (op->microbatch > highest)
-			highest = op->microbatch;
-	}
-	/* where there is a choice, an operation two thirds as long as the mean has its label */
-	per_op = 1.5 * (1 + snprintf(NULL, 0, "%" PRId64, highest));
-	if (timeline->rank_count && timeline->stage_counts[0] > 1)
-		per_op += 1.5 * (1 + snprintf(NULL, 0, "%d",
-					      timeline->trace->plan->stage_count - 1));
-	n = pd_timeline_windows(timeline, (columns - label - 1) / per_op, windows);
+	for (int v = 0; v < count; v++)
+		for (size_t i = 0; i < views[v].timeline->trace->count; i++)
+			used[views[v].timeline->trace->records[i].op.kind] = true;
 	fputs("stage:rank; ", out);
 	for (size_t i = 0; i < PD_COUNT(legend); i++)
 		if (used[legend[i].kind])
 			fprintf(out, "%c%c %s, ", pd_op_kind_letter[legend[i].kind],
 				filling_of(legend[i].kind), legend[i].what);
 	fputs(". idle\n", out);
-	for (int w = 0; w < n; w++) {
-		putc('\n', out);
-		print_window(timeline, &windows[w], columns, label, colour, out);
+}
+
+void pd_timeline_text(const struct pd_view *views, int count, int columns, bool colour, FILE *out)
+{
+	struct pd_window windows[count][2];
+	double per_op = 0;
+	int label = 0, n;
+
+	for (int v = 0; v < count; v++) {
+		double each = columns_per_op(views[v].timeline);
+
+		per_op = each > per_op ? each : per_op;
+		for (int r = 0; r < views[v].timeline->rank_count; r++) {
+			char name[NAME];
+
+			n = (int)strlen(row_name(views[v].timeline, r, name));
+			label = n > label ? n : label;
+		}
 	}
+	n = pd_view_windows(views, count, (columns - label - 1) / per_op, windows);
+	print_legend(views, count, out);
+	for (int w = 0; w < n; w++)
+		for (int v = 0; v < count; v++) {
+			putc('\n', out);
+			if (views[v].name)
+				fprintf(out, "%s\n", views[v].name);
+			print_window(views[v].timeline, &windows[v][w], columns, label, colour,
+				     out);
+		}
 }

@@ -207,3 +207,31 @@ int pd_timeline_windows(const struct pd_timeline *timeline, double ops, struct p
 	out[1].end_ns = out[1].begin_ns + (int64_t)length;
 	return 2;
 }
+
+int pd_view_windows(const struct pd_view *views, int count, double ops,
+		    struct pd_window (*windows)[2])
+{
+	int64_t length[2] = { 0, 0 };
+	int least = 2, most = 0;
+
+	for (int v = 0; v < count; v++) {
+		int n = pd_timeline_windows(views[v].timeline, ops, windows[v]);
+
+		least = n < least ? n : least;
+		most = n > most ? n : most;
+	}
+	for (int v = 0; v < count && least < 2; v++)    /* not two of each: the whole of all */
+		windows[v][0] = (struct pd_window){ .begin_ns = views[v].timeline->begin_ns,
+						    .end_ns = views[v].timeline->end_ns };
+	most = least < 2 && most > 0 ? 1 : most;
+	for (int w = 0; w < most; w++) {
+		for (int v = 0; v < count; v++) {
+			int64_t own = windows[v][w].end_ns - windows[v][w].begin_ns;
+
+			length[w] = own > length[w] ? own : length[w];
+		}
+		for (int v = 0; v < count; v++)
+			windows[v][w].end_ns = windows[v][w].begin_ns + length[w];
+	}
+	return most;
+}

@@ -77,13 +77,41 @@ struct pd_window {
 };
 int pd_timeline_windows(const struct pd_timeline *timeline, double ops, struct pd_window *out);
 
-/* One row of cells per rank, `columns` wide in all. */
-void pd_timeline_text(const struct pd_timeline *timeline, int columns, bool colour, FILE *out);
-void pd_timeline_svg(const struct pd_timeline *timeline, FILE *out);
+/* The bytes that a rank holds from a moment on. */
+struct pd_held {
+	int64_t when_ns;
+	int64_t bytes;
+};
 /*
- * A process per rank, a thread per lane and depth, arrows from sends to receives, a counter
- * of the minibatches in flight; times in microseconds.
+ * How the memory of a rank grows and shrinks while it trains, as the schedule prices it
+ * (schedule/price.h): what a microbatch keeps from the start of what brings or makes it to
+ * the end of its backward, and the versions of the weights.  Into *held_p the moments at
+ * which it changes, ascending, the first when the timeline begins; freed by the caller.
+ * Returns how many.
  */
-void pd_timeline_chrome(const struct pd_timeline *timeline, FILE *out);
+size_t pd_timeline_held(const struct pd_timeline *timeline, int rank, struct pd_held **held_p);
+
+/* One of the timelines that are drawn together, to the same scale, each from its beginning. */
+struct pd_view {
+	const struct pd_timeline *timeline;
+	const char *name;               /* "plan.json, replayed"; NULL where it is the only one */
+};
+
+/*
+ * The windows of several timelines: windows[v][w] is the w-th of views[v], and those of one w
+ * are equally long.  Returns how many each has (0 to 2).
+ */
+int pd_view_windows(const struct pd_view *views, int count, double ops,
+		    struct pd_window (*windows)[2]);
+
+/* One row of cells per rank, `columns` wide in all. */
+void pd_timeline_text(const struct pd_view *views, int count, int columns, bool colour, FILE *out);
+void pd_timeline_svg(const struct pd_view *views, int count, FILE *out);
+/*
+ * A process per rank (of several timelines, those of a rank follow one another), a thread per
+ * lane and depth, arrows from sends to receives, counters of the minibatches in flight and of
+ * the memory; times in microseconds.
+ */
+void pd_timeline_chrome(const struct pd_view *views, int count, FILE *out);
 
 #endif

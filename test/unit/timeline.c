@@ -158,27 +158,28 @@ static void test_phases(void)
 	is_int(pd_trace_phases(&trace, &bounds), 0, "nothing trained makes none");
 }
 
-static char *drawn(void (*draw)(const struct pd_timeline *, FILE *))
+static char *drawn(void (*draw)(const struct pd_view *, int, FILE *))
 {
 	struct pd_timeline *timeline = pd_timeline_new(&trace);
+	struct pd_view view = { timeline, NULL };
 	char *text;
 	size_t size;
 	FILE *out = open_memstream(&text, &size);
 
-	draw(timeline, out);
+	draw(&view, 1, out);
 	fclose(out);
 	pd_timeline_free(timeline);
 	return text;
 }
 
-static void plain(const struct pd_timeline *timeline, FILE *out)
+static void plain(const struct pd_view *views, int count, FILE *out)
 {
-	pd_timeline_text(timeline, 54, false, out);
+	pd_timeline_text(views, count, 54, false, out);
 }
 
-static void coloured(const struct pd_timeline *timeline, FILE *out)
+static void coloured(const struct pd_view *views, int count, FILE *out)
 {
-	pd_timeline_text(timeline, 54, true, out);
+	pd_timeline_text(views, count, 54, true, out);
 }
 
 static void test_text(void)

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The memory of a rank over time: the schedule's account, entered at the times of a trace. */
+#include "base/mem.h"
+#include "schedule/price.h"
+#include "trace/timeline.h"
+
+#include <stdlib.h>
+
+
+/* As the rank's stream does them: by their ends, and what brings a microbatch before that. */
+static int by_end(const void *a, const void *b)
+{
+	const struct pd_record *x = *(const struct pd_record *const *)a;
+	const struct pd_record *y = *(const struct pd_record *const *)b;
+
+	if (x->end_ns != y->end_ns)
+		return x->end_ns < y->end_ns ? -1 : 1;
+	if (x->op.kind != y->op.kind)
+		return (int)x->op.kind - (int)y->op.kind;
+	return (x > y) - (x < y);
+}
+
+static int by_when(const void *a, const void *b)
+{
+	const struct pd_held *x = a, *y = b;
+
+	if (x->when_ns != y->when_ns)
+		return x->when_ns < y->when_ns ? -1 : 1;
+	return (x->bytes > y->bytes) - (x->bytes < y->bytes);   /* what goes, then what comes */
+}
+
+/* The rank's operations of training that an account knows, and the last microbatch. */
+static size_t gather(const struct pd_timeline *timeline, int rank,
+		     const struct pd_record **records, int64_t *last_p)
+{
+	size_t n = 0;
+
+	*last_p = 0;
+	for (int l = 0; l < PD_LANES; l++) {
+		const struct pd_lane *lane = pd_timeline_lane(timeline, rank, l);
+
+		for (size_t i = 0; i < lane->count; i++) {
+			const struct pd_op *op = &lane->bars[i].record->op;
+
+			if (op->evaluate)
+				continue;
+			records[n++] = lane->bars[i].record;
+			if (op->microbatch > *last_p)
+				*last_p = op->microbatch;
+			if (op->version > *last_p)
+				*last_p = op->version;
+		}
+	}
+	qsort(records, n, sizeof(*records), by_end);
+	return n;
+}
+
+/* Changes into sums, those of one moment into one; returns how many are left. */
+static size_t add_up(struct pd_held *held, size_t count, int64_t begin_ns, int64_t fixed_bytes)
+{
+	size_t n = 0;
+
+	qsort(held + 1, count, sizeof(*held), by_when);
+	held[0] = (struct pd_held){ begin_ns, fixed_bytes };
+	for (size_t i = 1; i <= count; i++) {
+		struct pd_held next = { held[i].when_ns, held[n].bytes + held[i].bytes };
+
+		n += next.when_ns > held[n].when_ns;
+		held[n] = next;
+	}
+	return n + 1;
+}
+
+/* A run that was resumed begins with a version that no step of the trace wrote. */
+static void begin_versions(struct pd_account *account, const struct pd_record **records, size_t n)
+{
+	for (size_t i = n; i-- > 0;)
+		if (records[i]->op.version >= 0 && records[i]->op.kind != PD_OP_step)
+			account->newest[records[i]->op.stage] = records[i]->op.version;
+}
+
+size_t pd_timeline_held(const struct pd_timeline *timeline, int rank, struct pd_held **held_p)
+{
+	const struct pd_trace *trace = timeline->trace;
+	const struct pd_record **records = pd_calloc(trace->count, sizeof(const void *));
+	struct pd_held *held = pd_calloc(trace->count + 1, sizeof(*held));
+	struct pd_wiring *wiring = pd_wiring_new(trace->plan);
+	struct pd_prices prices;
+	struct pd_account account;
+	int64_t last, fixed_bytes;
+	size_t n = gather(timeline, rank, records, &last), count = 0;
+
+	pd_prices_init(&prices, trace->plan, wiring);
+	pd_account_init(&account, &prices, last + 1);
+	for (size_t i = 0; i < n; i++)
+		pd_account_expect(&account, &records[i]->op);
+	fixed_bytes = (int64_t)account.held_bytes;
+	begin_versions(&account, records, n);
+	for (size_t i = 0; i < n; i++) {
+		int64_t delta = pd_account_enter(&account, &records[i]->op);
+
+		if (delta != 0)
+			held[++count] = (struct pd_held){ delta > 0 ? records[i]->start_ns
+							  : records[i]->end_ns, delta };
+	}
+	pd_account_release(&account);
+	pd_prices_release(&prices);
+	pd_wiring_free(wiring);
+	free(records);
+	*held_p = held;
+	return add_up(held, count, timeline->begin_ns, fixed_bytes);
+}
