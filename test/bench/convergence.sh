@@ -22,15 +22,11 @@
 #     latest              as stash in forward; backward takes the newest weights, with which
 #                         forward was not computed
 set -e
-source=$(cd "$(dirname "$0")/../.." && pwd)
-PATH=${PD_BUILD:-$source}/bin:$PATH
+. "$(dirname "$0")/bench-lib.sh"
 data=${DATA:-/usr/share/datasets/fashion-mnist}
 model=$source/share/models/lenet5.json
 lr=${LR:-0.01}
 quarter=$(awk "BEGIN { print $lr / 4 }")
-out=${OUT:-.}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 
 # train NAME PLAN-OF RATE OPTION...: of every seed, lines "NAME seed epoch accuracy".
 train() {
@@ -49,7 +45,6 @@ train() {
 for batch in 16 64; do
 	pd-profile --threads=1 --iterations=3 --batch-size=$batch "$model" >"$work/$batch"
 done
-mkdir -p "$out"
 : >"$out/convergence.tsv"
 cut=2,2,4,5
 train "data parallelism" 16 "$quarter" --stages=13x4

@@ -56,7 +56,7 @@ function down(value, step) { return step * (value < 0 ? -int(-value / step + 0.9
 function up(value, step) { return -down(-value, step) }
 function px(x) { return left + (x - low_x) / (high_x - low_x) * (width - left - right) }
 function py(y) { return height - bottom - (y - low_y) / (high_y - low_y) * (height - top - bottom) }
-function shown(value, step) { return sprintf(step < 0.1 ? "%.2f" : step < 1 ? "%.1f" : "%.0f", value) }
+function shown(value, step) { value = value == 0 ? 0 : value; return sprintf(step < 0.1 ? "%.2f" : step < 1 ? "%.1f" : "%.0f", value) }
 
 function escape(text) {
 	gsub(/&/, "\\&amp;", text)
@@ -128,8 +128,10 @@ function mark(x, y, k, hollow,   c, style) {
 function legend_line(k,   y) {
 	y = top + 12 + (k - 1) * 22
 	line(width - right + 16, y, width - right + 40, y,
-	     sprintf("stroke=\"%s\" stroke-width=\"2\"", colour[(k - 1) % colours + 1]))
-	mark(width - right + 28, y, k)
+	     sprintf("stroke=\"%s\" stroke-width=\"2\"%s", colour[(k - 1) % colours + 1],
+		     twin[k] ? " stroke-dasharray=\"7 7\"" : ""))
+	if (!twin[k])
+		mark(width - right + 28, y, k)
 	words(width - right + 48, y + 4, "start", name_of_series[k])
 }
 
@@ -137,8 +139,11 @@ function curve(k,   i, path, x, y) {
 	for (i = 1; i <= n; i++)
 		if (which[i] == k)
 			path = path sprintf("%s%.1f %.1f", path ? "L" : "M", px(at[i]), py(value[i]))
-	printf "<path d=\"%s\" fill=\"none\" stroke=\"%s\" stroke-width=\"2\" stroke-linejoin=\"round\"/>\n",
-		path, colour[(k - 1) % colours + 1]
+	# one that lies on another lets it be seen
+	printf "<path d=\"%s\" fill=\"none\" stroke=\"%s\" stroke-width=\"2\" stroke-linejoin=\"round\"%s/>\n",
+		path, colour[(k - 1) % colours + 1], path in drawn ? " stroke-dasharray=\"7 7\"" : ""
+	twin[k] = path in drawn
+	drawn[path]
 	for (i = 1; i <= n; i++) {
 		if (which[i] != k)
 			continue
@@ -148,7 +153,8 @@ function curve(k,   i, path, x, y) {
 		if (y > 0)
 			line(x, py(value[i] - y), x, py(value[i] + y),
 			     sprintf("stroke=\"%s\" stroke-opacity=\"0.6\"", colour[(k - 1) % colours + 1]))
-		mark(px(at[i]), py(value[i]), k)
+		if (!twin[k])
+			mark(px(at[i]), py(value[i]), k)
 	}
 	legend_line(k)
 }

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by studies that measure: finds the build, makes $work, says how quiet the machine was.
+source=$(cd "$(dirname "$0")/../.." && pwd)
+PATH=${PD_BUILD:-$source}/bin:$PATH
+LC_ALL=C
+export PATH LC_ALL
+out=${OUT:-.}
+mkdir -p "$out"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+
+# median: of the numbers on standard input, one on a line.
+median() {
+	sort -g | awk 'NF { v[++n] = $1 } END { if (n) print (v[int((n + 1) / 2)] + v[int(n / 2) + 1]) / 2 }'
+}
+
+# Seconds of processor time: all that the machine has spent, and what our children have.
+spent() {
+	times >"$work/times"
+	awk '/^cpu / { print ($2 + $3 + $4 + $7 + $8 + $9) / 100 }' /proc/stat
+	sed -n '2s/[ms]/ /gp' "$work/times" | awk '{ print $1 * 60 + $2 + $3 * 60 + $4 }'
+	cut -d ' ' -f 1 /proc/uptime
+}
+
+# quietly COMMAND...: runs it, and leaves in $others which share of the processors, in percent,
+# others took meanwhile.
+quietly() {
+	spent >"$work/before"
+	"$@"
+	spent >"$work/after"
+	others=$(paste "$work/before" "$work/after" | awk -v n="$(nproc)" '{ d[NR] = $2 - $1 }
+		END { share = 100 * (d[1] - d[2]) / (d[3] * n); printf "%.0f\n", (share > 0 ? share : 0) }')
+}
