@@ -9,12 +9,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static bool check;
+static bool check, compact;
 static int64_t minibatches;
 
 static const struct pd_opt options[] = {
 	{ .name = "minibatches", .letter = 'm', .kind = PD_OPT_COUNT, .argument = "N",
 	  .help = "of a plan: train N minibatches", .value = &minibatches, .min = 1, .max = 1e9 },
+	{ .name = "compact", .kind = PD_OPT_FLAG,
+	  .help = "write what repeats itself once", .value = &compact },
 	{ .name = "check", .letter = 'c', .kind = PD_OPT_FLAG,
 	  .help = "say whether the schedule is right, and write nothing", .value = &check },
 	{ .name = NULL }
@@ -42,7 +44,7 @@ static int from_plan(const char *file, const struct pd_plan *plan, struct pd_err
 	int result = -1;
 
 	if (schedule && !check)
-		result = pd_schedule_write(stdout, schedule, n, err);
+		result = pd_schedule_write(stdout, schedule, n, compact, err);
 	else if (schedule && pd_check_schedule(name, schedule, n, &count, err) == 0)
 		result = correct(count, plan->rank_count);
 	pd_schedule_free(schedule);
@@ -56,7 +58,7 @@ static int from_lists(const struct pd_lists *lists, struct pd_error *err)
 				      "--minibatches is for plans", lists->name,
 				      lists->minibatches);
 	if (!check)
-		return pd_lists_write(stdout, lists, err);
+		return pd_lists_write(stdout, lists, compact, err);
 	return pd_check(lists, err) < 0 ? -1 : correct(pd_lists_count(lists), lists->rank_count);
 }
 

@@ -142,6 +142,56 @@ test_ok 'a deadlock is found, though each list is in order' '
 		| .[\$r] as \$x | .[\$r] = .[\$s] | .[\$s] = \$x | .[]" straight.jsonl >changed.jsonl
 	wrong changed.jsonl'
 
+for made in straight replicas; do
+	test_ok "a steady state once, $made" '
+		pd-schedule -m 500 $made.json >plain && pd-schedule --compact -m 500 $made.json >compact
+		[ "$(wc -c <compact)" -lt 40000 ]
+		[ "$(jq -s "map(select(.repeat)) | length" compact)" -ge 4 ]
+		pd-schedule compact | cmp - plain
+		pd-schedule --compact plain | cmp - compact
+		pd-schedule --check compact
+		pd-replay compact >1 && pd-replay plain | cmp - 1'
+done
+test_ok 'it can be changed: more repetitions, and what is behind them later' '
+	pd-schedule --compact -m 100 straight.json >compact
+	jq -c "if .format then .minibatches += 7
+		else .rank as \$r | if .repeat then .repeat += 7 else . end end" compact >longer
+	status 1 pd-schedule --check longer 2>err
+	jq -c -s ".[0].minibatches += 7 | .[0], (.[1:] | group_by(.rank)[]
+		| (map(has(\"repeat\")) | index(true)) as \$i | .[\$i] as \$block
+		| .[:\$i][], (\$block | .repeat += 7), (.[\$i + 1:][]
+		  | .microbatch += 7 * \$block.microbatch_advance
+		  | if .weight_version then .weight_version += 7 * \$block.weight_version_advance
+		    else . end
+		  | if .seq then .seq += 7 * \$block.seq_advance else . end))" compact >longer
+	pd-schedule --check longer
+	tail -n +2 longer >1
+	pd-schedule --compact -m 107 straight.json | tail -n +2 | cmp - 1'
+test_ok 'what is wrong in it is found where it stands' '
+	jq -c "if .repeat and .rank == 2 then (.operations[] | select(.op == \"forward\")
+		.weight_version) += 1 else . end" compact >changed.jsonl
+	wrong changed.jsonl
+	line=$(jq -r "(.repeat != null) and .rank == 2" changed.jsonl | grep -n true | cut -d: -f1)
+	grep -q "changed.jsonl:$line: rank 2, forward" err'
+test_ok 'what is no repetition' '
+	while IFS=: read -r filter reason; do
+		jq -c "if .repeat and .rank == 1 then $filter else . end" compact >x
+		status 2 pd-schedule --check x 2>err && one_line err
+		cat err
+		grep -q "$reason" err
+	done <<-"END"
+		.repeat = 0:repeat: expected
+		.repeat += 3:its last repetition is of microbatch
+		.microbatch_advance = 0:microbatch_advance: expected
+		.weight_version_advance += 1:its last repetition has version
+		.seq_advance = 9223372036854775807:the seq of its last repetition
+		.operations = []:operations: expected one or more
+		.operations = {}:operations: expected an array
+		.operations[0].rank = 1:unknown key
+		.op = "load":unknown key
+		del(.repeat):repeat: expected
+	END'
+
 test_ok 'what is no schedule' '
 	echo "{}" >x; status 2 pd-schedule x 2>err && one_line err
 	status 2 pd-schedule --check no-such-file 2>err && one_line err
@@ -157,4 +207,9 @@ test_ok 'four thousand ranks stream' '
 	(ulimit -v $limit; pd-schedule --help) >help 2>&1 || limit=unlimited
 	(ulimit -v $limit; pd-schedule -m 20000 many.json) | tail -n 1 >last
 	[ -s last ] && jq -e ".rank == 3999 and .op == \"step\" and .weight_version == 20000" last'
+test_ok 'and in compact form are checked' '
+	pd-schedule --compact -m 100000 many.json >compact
+	[ "$(wc -c <compact)" -lt 40000000 ]
+	pd-schedule --check compact 2>err
+	grep -q " of 4000 ranks: correct" err'
 test_done

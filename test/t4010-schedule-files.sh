@@ -181,6 +181,15 @@ test_ok "from standard input, with a trace" '
 	[ "$(tail -n +2 t.jsonl | wc -l)" -eq "$(tail -n +2 schedule.jsonl | wc -l)" ]
 	pd-replay t.jsonl >report'
 
+test_ok "in compact form it is trained the same" '
+	pd-schedule -m 40 plan.json >schedule.jsonl
+	pd-schedule --compact -m 40 plan.json >compact.jsonl
+	follows schedule.jsonl ck-plain
+	mv out listed
+	follows compact.jsonl ck
+	"$same" "$(at ck-plain 40)" "$(at ck 40)"
+	jq -s -e "map(select(.memory_bytes).memory_bytes) | .[0] == .[1]" listed out'
+
 idx_data data		# 55 minibatches an epoch
 test_ok "a data set, through the end of an epoch, and evaluated once" '
 	data=--data=data

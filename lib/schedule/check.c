@@ -8,14 +8,30 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Where the n-th operation of a list is stored. */
+static size_t stored_at(const struct pd_list *list, size_t n)
+{
+	for (size_t b = 0; b < list->block_count; b++) {
+		const struct pd_block *block = &list->blocks[b];
+		size_t all = block->length * (size_t)block->repeat;
+
+		if (n < block->first)
+			break;
+		if (n < block->first + all)
+			return block->first + (n - block->first) % block->length;
+		n -= all - block->length;
+	}
+	return n;
+}
+
 void pd_fault(struct pd_fault *fault, int rank, size_t n, const struct pd_op *op, const char *fmt,
 	      ...)
 {
 	const struct pd_list *list = &fault->lists->ranks[rank];
 	char what[80] = "at its end", wrong[300];
-	size_t at = op || n == 0 ? n : n - 1;
-	int64_t line = list->notes && at < list->count ? list->notes[at].line
-						       : fault->first[rank] + (int64_t)at;
+	size_t at = op || n == 0 ? n : n - 1, stored = stored_at(list, at);
+	int64_t line = list->notes && stored < list->count ? list->notes[stored].line
+							   : fault->first[rank] + (int64_t)at;
 	va_list ap;
 
 	if (line >= fault->line)
@@ -52,20 +68,22 @@ static const char *number_fault(const struct pd_lists *lists, const struct pd_op
 /* Whatever meets another rank has a number, and a rank's numbers ascend. */
 static bool check_numbers(struct pd_fault *fault, int rank)
 {
-	const struct pd_list *list = &fault->lists->ranks[rank];
+	struct pd_phase phase = { .last = fault->lists->microbatches };
+	struct pd_list_cursor cursor;
 	int64_t before = -1;
+	struct pd_op op;
 
-	for (size_t n = 0; n < list->count; n++) {
-		const struct pd_op *op = &list->ops[n];
-		const char *why = number_fault(fault->lists, op, before);
+	pd_list_begin(&cursor, &fault->lists->ranks[rank], &phase);
+	for (size_t n = 0; pd_list_next(&cursor, &op); n++) {
+		const char *why = number_fault(fault->lists, &op, before);
 
 		if (why) {
-			pd_fault(fault, rank, n, op, "%s; found %" PRId64 ", before it %" PRId64,
-				 why, op->seq, before);
+			pd_fault(fault, rank, n, &op, "%s; found %" PRId64 ", before it %" PRId64,
+				 why, op.seq, before);
 			return false;
 		}
-		if (op->seq >= 0)
-			before = op->seq;
+		if (op.seq >= 0)
+			before = op.seq;
 	}
 	return true;
 }
@@ -206,7 +224,8 @@ static void check_meetings(struct pd_fault *fault, const struct pd_schedule *sch
 
 	for (int r = 0; r < n; r++) {
 		merge.ranks[r].now_n = SIZE_MAX;
-		pd_op_source_begin(&merge.ranks[r].source, schedule, fault->lists, r);
+		pd_op_source_begin(&merge.ranks[r].source, schedule, fault->lists, r,
+				fault->lists->microbatches);
 		if (next_meeting(&merge.ranks[r]))
 			merge.heap[merge.count++] = r;
 	}
@@ -243,16 +262,10 @@ static void make_rank(struct pd_lists *lists, const struct pd_schedule *schedule
 	struct pd_op_source source;
 	struct pd_op op;
 
-	pd_op_source_begin(&source, schedule, lists, rank);
+	pd_op_source_begin(&source, schedule, lists, rank, lists->microbatches);
 	while (pd_op_source_next(&source, &op))
 		pd_lists_add(lists, &op, NULL);
 	pd_op_source_end(&source);
-}
-
-static void forget_rank(struct pd_lists *lists, int rank)
-{
-	free(lists->ranks[rank].ops);
-	lists->ranks[rank] = (struct pd_list){ 0 };
 }
 
 /* As many buffers as a run of the plan has; two where no schedule of ours has the plan. */
@@ -287,11 +300,11 @@ static int check_all(const struct pd_lists *lists, struct pd_lists *making,
 	for (int r = 0; r < lists->rank_count; r++) {
 		if (making)
 			make_rank(making, schedule, r);
-		fault.first[r + 1] = fault.first[r] + (int64_t)lists->ranks[r].count;
+		fault.first[r + 1] = fault.first[r] + pd_list_length(&lists->ranks[r]);
 		pd_check_rank(&fault, &prices, r);
 		ascend = check_numbers(&fault, r) && ascend;
 		if (making)
-			forget_rank(making, r);
+			pd_list_release(&making->ranks[r]);
 	}
 	pd_prices_release(&prices);
 	if (ascend)

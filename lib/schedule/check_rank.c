@@ -27,7 +27,8 @@ struct walk {
 	const struct pd_lists *lists;
 	const struct pd_prices *prices;
 	int rank;
-	size_t n;                       /* the operation at hand */
+	size_t n;                       /* the number of the operation at hand */
+	const struct pd_op *op;         /* NULL: at the end */
 	int64_t limit_bytes;
 	bool device_limit;              /* it is the device's */
 	struct part *parts;
@@ -35,14 +36,7 @@ struct walk {
 	struct pd_account account;
 };
 
-#define WRONG(w, ...) (pd_fault((w)->fault, (w)->rank, (w)->n, at_hand(w), __VA_ARGS__), false)
-
-static const struct pd_op *at_hand(const struct walk *w)
-{
-	const struct pd_list *list = &w->lists->ranks[w->rank];
-
-	return w->n < list->count ? &list->ops[w->n] : NULL;
-}
+#define WRONG(w, ...) (pd_fault((w)->fault, (w)->rank, (w)->n, (w)->op, __VA_ARGS__), false)
 
 static int64_t group_of(const struct pd_plan *plan, int s)
 {
@@ -421,27 +415,43 @@ static bool check_ranges(struct walk *w, const struct pd_op *op)
 	return true;
 }
 
+static bool expect_op(struct walk *w, const struct pd_op *op)
+{
+	if (!check_ranges(w, op))
+		return false;
+	pd_account_expect(&w->account, op);
+	return true;
+}
+
+static bool walk_list(struct walk *w, bool (*each)(struct walk *w, const struct pd_op *op))
+{
+	struct pd_phase phase = { .last = w->lists->microbatches };
+	struct pd_list_cursor cursor;
+	struct pd_op op;
+	bool right = true;
+
+	pd_list_begin(&cursor, &w->lists->ranks[w->rank], &phase);
+	w->op = &op;
+	for (w->n = 0; right && pd_list_next(&cursor, &op); w->n++)
+		right = each(w, &op);
+	w->op = NULL;
+	return right;
+}
+
 void pd_check_rank(struct pd_fault *fault, const struct pd_prices *prices, int rank)
 {
 	const struct pd_lists *lists = fault->lists;
-	const struct pd_list *list = &lists->ranks[rank];
 	const struct pd_seat *seats = &lists->seats[lists->first_seat[rank]];
 	struct walk w = { .fault = fault, .lists = lists, .prices = prices, .rank = rank,
 			  .part_count = lists->first_seat[rank + 1] - lists->first_seat[rank] };
-	bool right = true;
+	bool right;
 
 	w.parts = pd_calloc((size_t)w.part_count, sizeof(*w.parts));
 	for (int p = 0; p < w.part_count; p++)
 		part_init(&w.parts[p], &w, &seats[p]);
 	set_limit(&w);
 	pd_account_init(&w.account, prices, lists->microbatches);
-	for (w.n = 0; w.n < list->count && right; w.n++) {
-		right = check_ranges(&w, &list->ops[w.n]);
-		if (right)
-			pd_account_expect(&w.account, &list->ops[w.n]);
-	}
-	for (w.n = 0; w.n < list->count && right; w.n++)
-		right = check_op(&w, &list->ops[w.n]);
+	right = walk_list(&w, expect_op) && walk_list(&w, check_op);
 	for (int p = 0; p < w.part_count && right; p++)
 		right = check_end(&w, &w.parts[p]);
 	pd_account_release(&w.account);

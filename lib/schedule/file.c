@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading and writing pd-schedule(5): a header, then one small object per line. */
+/* Reading pd-schedule(5): a header, then one small object per line. */
 #include "schedule/file.h"
 
 #include "base/json.h"
 #include "base/lines.h"
 #include "base/mem.h"
-#include "schedule/price.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define MOST_MICROBATCHES (1 << 30)     /* a few bytes for each are needed to check them */
 
 int pd_op_kind_read(const struct pd_place *place, const char *manual, enum pd_op_kind *kind_p,
 		    struct pd_error *err)
@@ -60,8 +61,8 @@ static int find_link(const struct pd_lists *lists, const struct pd_place *place,
 }
 
 /* Whom it meets. */
-static int read_parties(const struct pd_lists *lists, const struct pd_place *place, struct pd_op *op,
-			struct pd_error *err)
+static int read_parties(const struct pd_lists *lists, const struct pd_place *place,
+			struct pd_op *op, struct pd_error *err)
 {
 	const struct pd_plan *plan = lists->plan;
 	int64_t peer = -1, peer_stage = -1, group = -1;
@@ -88,22 +89,101 @@ static int read_parties(const struct pd_lists *lists, const struct pd_place *pla
 static int read_op(const struct pd_lists *lists, const struct pd_place *place, struct pd_op *op,
 		   struct pd_error *err)
 {
-	int64_t rank, stage, most = lists->microbatches;
+	int64_t stage, most = lists->microbatches;
 
-	if (pd_json_get_int(place, "rank", 0, lists->rank_count - 1, &rank, err) < 0 ||
-	    pd_op_kind_read(place, "pd-schedule(5)", &op->kind, err) < 0 ||
+	if (pd_op_kind_read(place, "pd-schedule(5)", &op->kind, err) < 0 ||
 	    pd_json_get_int(place, "stage", 0, lists->plan->stage_count - 1, &stage, err) < 0 ||
 	    pd_json_get_int(place, "microbatch", 0, most - 1, &op->microbatch, err) < 0 ||
 	    pd_json_opt_int(place, "weight_version", 0, most, &op->version, err) < 0 ||
 	    pd_json_opt_int(place, "seq", 0, INT64_MAX, &op->seq, err) < 0)
 		return -1;
-	if (pd_lists_replica(lists, (int)rank, (int)stage) < 0)
-		return pd_place_error(place, err, "rank %" PRId64 " is of stage %d in the plan, "
-				      "found stage %" PRId64, rank,
-				      lists->seats[lists->first_seat[rank]].stage, stage);
-	op->rank = (int32_t)rank;
+	if (pd_lists_replica(lists, op->rank, (int)stage) < 0)
+		return pd_place_error(place, err, "rank %d is of stage %d in the plan, "
+				      "found stage %" PRId64, op->rank,
+				      lists->seats[lists->first_seat[op->rank]].stage, stage);
 	op->stage = (int32_t)stage;
 	return read_parties(lists, place, op, err);
+}
+
+/* An operation of a rank, on a line of its own or of a block. */
+static int add_op(struct pd_lists *lists, const struct pd_place *place, int rank, int64_t line,
+		  struct pd_error *err)
+{
+	struct pd_op op = { .rank = rank, .peer = -1, .link = -1, .version = -1, .keep = -1,
+			    .seq = -1 };
+	struct pd_note note = { .line = line, .duration_ns = -1,
+				.memory_delta_bytes = INT64_MIN };
+
+	if (read_op(lists, place, &op, err) < 0 ||
+	    pd_json_opt_int(place, "duration_ns", 0, PD_MAX_TIME_NS, &note.duration_ns, err) < 0 ||
+	    pd_json_opt_int(place, "memory_delta_bytes", -PD_MAX_BYTES, PD_MAX_BYTES,
+			    &note.memory_delta_bytes, err) < 0)
+		return -1;
+	pd_lists_add(lists, &op, &note);
+	return 0;
+}
+
+/* Does the last repetition still say something of the document's microbatches? */
+static int check_last(const struct pd_lists *lists, const struct pd_place *place,
+		      const struct pd_op *op, const struct pd_block *block, struct pd_error *err)
+{
+	int64_t times = block->repeat - 1, most = lists->microbatches, last;
+
+	if (op->microbatch + times * block->microbatches >= most)
+		return pd_place_error(place, err, "its last repetition is of microbatch %" PRId64
+				      "; there are %" PRId64,
+				      op->microbatch + times * block->microbatches, most);
+	if (op->version >= 0 && op->version + times * block->versions > most)
+		return pd_place_error(place, err, "its last repetition has version %" PRId64
+				      "; there are %" PRId64 " microbatches",
+				      op->version + times * block->versions, most);
+	if (op->seq >= 0 && (!pd_mul(times, block->numbers, &last) ||
+			     !pd_add(op->seq, last, &last)))
+		return pd_place_error(place, err, "the seq of its last repetition is above 2^63");
+	return 0;
+}
+
+static int read_operations(struct pd_lists *lists, const struct pd_place *place, int rank,
+			   int64_t line, struct pd_block *block, struct pd_error *err)
+{
+	static const char *const known[] = { "op", "stage", "microbatch", "weight_version", "peer",
+					     "peer_stage", "group", "seq", "duration_ns",
+					     "memory_delta_bytes", NULL };
+	const struct pd_list *list = &lists->ranks[rank];
+	struct pd_place operations = pd_place_key(place, "operations");
+
+	if (pd_json_array(&operations, &block->length, err) < 0)
+		return -1;
+	if (block->length == 0)
+		return pd_place_error(&operations, err, "expected one or more");
+	for (size_t i = 0; i < block->length; i++) {
+		struct pd_place at = pd_place_index(&operations, i);
+
+		if (pd_json_keys(&at, known, err) < 0 || add_op(lists, &at, rank, line, err) < 0 ||
+		    check_last(lists, &at, &list->ops[list->count - 1], block, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int read_block(struct pd_lists *lists, const struct pd_place *place, int rank,
+		      int64_t line, struct pd_error *err)
+{
+	static const char *const known[] = { "rank", "repeat", "microbatch_advance",
+					     "weight_version_advance", "seq_advance", "operations",
+					     NULL };
+	struct pd_block block = { .versions = 0 };
+	int64_t most = lists->microbatches;
+
+	if (pd_json_keys(place, known, err) < 0 ||
+	    pd_json_get_int(place, "repeat", 1, most, &block.repeat, err) < 0 ||
+	    pd_json_get_int(place, "microbatch_advance", 1, most, &block.microbatches, err) < 0 ||
+	    pd_json_opt_int(place, "weight_version_advance", 0, most, &block.versions, err) < 0 ||
+	    pd_json_opt_int(place, "seq_advance", 0, INT64_MAX, &block.numbers, err) < 0 ||
+	    read_operations(lists, place, rank, line, &block, err) < 0)
+		return -1;
+	pd_lists_repeat(lists, rank, &block);
+	return 0;
 }
 
 static int read_line(void *of, const struct pd_place *place, int64_t line, struct pd_error *err)
@@ -111,19 +191,16 @@ static int read_line(void *of, const struct pd_place *place, int64_t line, struc
 	static const char *const known[] = { "rank", "op", "stage", "microbatch", "weight_version",
 					     "peer", "peer_stage", "group", "seq", "duration_ns",
 					     "memory_delta_bytes", NULL };
-	struct pd_op op = { .peer = -1, .link = -1, .version = -1, .keep = -1,
-			    .seq = -1 };
-	struct pd_note note = { .line = line, .duration_ns = -1,
-				.memory_delta_bytes = INT64_MIN };
+	struct pd_place operations = pd_place_key(place, "operations");
 	struct pd_lists *lists = of;
+	int64_t rank;
 
-	if (pd_json_keys(place, known, err) < 0 || read_op(lists, place, &op, err) < 0 ||
-	    pd_json_opt_int(place, "duration_ns", 0, PD_MAX_TIME_NS, &note.duration_ns, err) < 0 ||
-	    pd_json_opt_int(place, "memory_delta_bytes", -PD_MAX_BYTES, PD_MAX_BYTES,
-			    &note.memory_delta_bytes, err) < 0)
+	/* an unknown key is told before one that is missing */
+	if ((!operations.value && pd_json_keys(place, known, err) < 0) ||
+	    pd_json_get_int(place, "rank", 0, lists->rank_count - 1, &rank, err) < 0)
 		return -1;
-	pd_lists_add(lists, &op, &note);
-	return 0;
+	return operations.value ? read_block(lists, place, (int)rank, line, err)
+				: add_op(lists, place, (int)rank, line, err);
 }
 
 static struct pd_lists *read_header(const struct pd_place *root, struct pd_error *err)
@@ -137,6 +214,13 @@ static struct pd_lists *read_header(const struct pd_place *root, struct pd_error
 	    pd_json_get_int(root, "minibatches", 1, INT64_C(1) << 40, &minibatches, err) < 0)
 		return NULL;
 	plan = pd_plan_parse_at(&at, err);
+	if (plan && (minibatches > MOST_MICROBATCHES ||
+		     minibatches * plan->microbatches > MOST_MICROBATCHES)) {
+		pd_place_error(root, err, "minibatches: expected at most %d microbatches in all",
+			       MOST_MICROBATCHES);
+		pd_plan_free(plan);
+		return NULL;
+	}
 	return plan ? pd_lists_new(root->document, NULL, plan, minibatches, err) : NULL;
 }
 
@@ -182,113 +266,6 @@ int pd_schedule_or_plan_read(const char *file, struct pd_lists **lists_p, struct
 	json_decref(value);
 	pd_document_close(in);
 	return *lists_p || *plan_p ? 0 : -1;
-}
-
-static int write_header(FILE *out, const struct pd_lists *lists, struct pd_error *err)
-{
-	json_t *header = json_pack("{ss si so sI}", "format", "pd-schedule", "version", 1, "plan",
-				   pd_plan_json(lists->plan), "minibatches", lists->minibatches);
-	int result = json_dumpf(header, out, JSON_COMPACT | JSON_REAL_PRECISION(17));
-
-	json_decref(header);
-	if (result < 0 || fputc('\n', out) == EOF)
-		return pd_error_failed(err, "cannot write the schedule: %s", strerror(errno));
-	return 0;
-}
-
-static void write_op(FILE *out, const struct pd_lists *lists, const struct pd_op *op)
-{
-	fprintf(out, "{\"rank\":%" PRId32 ",\"op\":\"%s\",\"stage\":%" PRId32
-		",\"microbatch\":%" PRId64, op->rank, pd_op_kind_name[op->kind], op->stage,
-		op->microbatch);
-	if (op->version >= 0)
-		fprintf(out, ",\"weight_version\":%" PRId64, op->version);
-	if (op->peer >= 0)
-		fprintf(out, ",\"peer\":%" PRId32, op->peer);
-	if (op->link >= 0 && lists->first_seat[op->peer + 1] - lists->first_seat[op->peer] > 1)
-		fprintf(out, ",\"peer_stage\":%d", pd_op_at_end(op->kind)
-			? lists->wiring->links[op->link].from : lists->wiring->links[op->link].to);
-	if (op->kind == PD_OP_allreduce)
-		fprintf(out, ",\"group\":%" PRId32, op->stage);
-	if (op->seq >= 0)
-		fprintf(out, ",\"seq\":%" PRId64, op->seq);
-}
-
-static void write_rank(FILE *out, const struct pd_lists *lists, const struct pd_schedule *schedule,
-		       const struct pd_prices *prices, int rank)
-{
-	const struct pd_note *note = lists->ranks[rank].notes;
-	struct pd_account account;
-	struct pd_op_source source;
-	struct pd_op op;
-
-	pd_account_init(&account, prices, lists->microbatches);
-	pd_op_source_begin(&source, schedule, lists, rank);
-	while (pd_op_source_next(&source, &op))
-		pd_account_expect(&account, &op);
-	pd_op_source_end(&source);
-	pd_op_source_begin(&source, schedule, lists, rank);
-	while (pd_op_source_next(&source, &op) && !ferror(out)) {
-		int64_t duration_ns = note && note->duration_ns >= 0
-			? note->duration_ns : pd_price_duration_ns(prices, &op);
-
-		write_op(out, lists, &op);
-		fprintf(out, ",\"duration_ns\":%" PRId64 ",\"memory_delta_bytes\":%" PRId64 "}\n",
-			duration_ns, pd_account_enter(&account, &op));
-		note += note != NULL;
-	}
-	pd_op_source_end(&source);
-	pd_account_release(&account);
-}
-
-/* From the schedule, or where it is NULL from the lists. */
-static int write_all(FILE *out, const struct pd_lists *lists, const struct pd_schedule *schedule,
-		     struct pd_error *err)
-{
-	struct pd_prices prices;
-
-	if (write_header(out, lists, err) < 0)
-		return -1;
-	pd_prices_init(&prices, lists->plan, lists->wiring);
-	for (int r = 0; r < lists->rank_count && !ferror(out); r++)
-		write_rank(out, lists, schedule, &prices, r);
-	pd_prices_release(&prices);
-	if (fflush(out) != 0 || ferror(out))
-		return pd_error_failed(err, "cannot write the schedule: %s", strerror(errno));
-	return 0;
-}
-
-int pd_schedule_write(FILE *out, const struct pd_schedule *schedule, int64_t minibatches,
-		      struct pd_error *err)
-{
-	struct pd_lists *empty = pd_lists_new("plan", schedule->plan, NULL, minibatches, err);
-	int result = empty ? write_all(out, empty, schedule, err) : -1;
-
-	pd_lists_free(empty);
-	return result;
-}
-
-int pd_lists_write(FILE *out, const struct pd_lists *lists, struct pd_error *err)
-{
-	return write_all(out, lists, NULL, err);
-}
-
-char *pd_lists_text(const struct pd_lists *lists, int rank)
-{
-	const struct pd_list *list = &lists->ranks[rank];
-	char *text = NULL;
-	size_t size;
-	FILE *out = open_memstream(&text, &size);
-
-	if (out)
-		putc('\n', out);        /* where a document has its header */
-	for (size_t n = 0; n < list->count && out; n++) {
-		write_op(out, lists, &list->ops[n]);
-		fputs("}\n", out);
-	}
-	if (!out || fclose(out) != 0)
-		pd_bug("schedule: no memory for a rank's list");
-	return text;
 }
 
 int pd_lists_read_text(struct pd_lists *lists, const char *text, struct pd_error *err)

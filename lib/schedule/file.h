@@ -23,14 +23,15 @@ int pd_op_kind_read(const struct pd_place *place, const char *manual, enum pd_op
 
 /*
  * Writes what the generator makes for so many minibatches, rank after rank; of the
- * operations none is kept.
+ * operations none is kept.  compact: what repeats is written once, so that the length does
+ * not depend on the number of minibatches.
  */
 int pd_schedule_write(FILE *out, const struct pd_schedule *schedule, int64_t minibatches,
-		      struct pd_error *err);
+		      bool compact, struct pd_error *err);
 /* The same for lists; durations that were read stay as they are. */
-int pd_lists_write(FILE *out, const struct pd_lists *lists, struct pd_error *err);
+int pd_lists_write(FILE *out, const struct pd_lists *lists, bool compact, struct pd_error *err);
 
-/* The operations of one rank as text, a line each, the header left empty; free() it. */
+/* The operations of one rank as they are stored, as text, the header left empty; free() it. */
 char *pd_lists_text(const struct pd_lists *lists, int rank);
 /* Such text, into lists that have no operations of its ranks yet. */
 int pd_lists_read_text(struct pd_lists *lists, const char *text, struct pd_error *err);

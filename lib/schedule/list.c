@@ -53,14 +53,22 @@ struct pd_lists *pd_lists_new(const char *name, const struct pd_plan *plan, stru
 	return lists;
 }
 
+void pd_list_release(struct pd_list *list)
+{
+	for (size_t b = 0; b < list->block_count; b++)
+		free(list->blocks[b].behind);
+	free(list->blocks);
+	free(list->ops);
+	free(list->notes);
+	*list = (struct pd_list){ 0 };
+}
+
 void pd_lists_free(struct pd_lists *lists)
 {
 	if (!lists)
 		return;
-	for (int r = 0; lists->ranks && r < lists->rank_count; r++) {
-		free(lists->ranks[r].ops);
-		free(lists->ranks[r].notes);
-	}
+	for (int r = 0; lists->ranks && r < lists->rank_count; r++)
+		pd_list_release(&lists->ranks[r]);
 	if (lists->wiring)
 		pd_wiring_free(lists->wiring);
 	free(lists->ranks);
@@ -71,10 +79,8 @@ void pd_lists_free(struct pd_lists *lists)
 	free(lists);
 }
 
-void pd_lists_add(struct pd_lists *lists, const struct pd_op *op, const struct pd_note *note)
+void pd_list_add(struct pd_list *list, const struct pd_op *op, const struct pd_note *note)
 {
-	struct pd_list *list = &lists->ranks[op->rank];
-
 	list->ops = pd_grow(list->ops, &list->capacity, list->count + 1, sizeof(*list->ops));
 	list->ops[list->count] = *op;
 	if (note) {
@@ -83,6 +89,11 @@ void pd_lists_add(struct pd_lists *lists, const struct pd_op *op, const struct p
 		list->notes[list->count] = *note;
 	}
 	list->count++;
+}
+
+void pd_lists_add(struct pd_lists *lists, const struct pd_op *op, const struct pd_note *note)
+{
+	pd_list_add(&lists->ranks[op->rank], op, note);
 }
 
 struct pd_lists *pd_lists_make(const char *name, const struct pd_schedule *schedule,
@@ -105,20 +116,79 @@ struct pd_lists *pd_lists_make(const char *name, const struct pd_schedule *sched
 	return lists;
 }
 
-/* What a step keeps: walked backwards, the oldest that any forward behind it reads. */
-static void set_keep(const struct pd_lists *lists, struct pd_list *list, int64_t *oldest)
+void pd_lists_repeat(struct pd_lists *lists, int rank, const struct pd_block *block)
 {
-	for (int s = 0; s < lists->plan->stage_count; s++)
-		oldest[s] = INT64_MAX;
-	for (size_t n = list->count; n-- > 0;) {
-		struct pd_op *op = &list->ops[n];
-		int64_t *at = &oldest[op->stage];
+	struct pd_list *list = &lists->ranks[rank];
+	struct pd_block *made;
 
-		op->keep = -1;
-		if (op->kind == PD_OP_forward && op->version < *at)
-			*at = op->version;
-		if (op->kind == PD_OP_step)
-			op->keep = *at < op->version ? *at : op->version;
+	list->blocks = pd_grow(list->blocks, &list->block_room, list->block_count + 1,
+			       sizeof(*list->blocks));
+	made = &list->blocks[list->block_count++];
+	*made = *block;
+	made->first = list->count - block->length;
+	made->behind = NULL;
+	made->behind_count = 0;
+}
+
+/* Walked backwards: the oldest version that any forward from here on reads, per stage. */
+static void keep_of(struct pd_op *op, int64_t *oldest)
+{
+	int64_t *at = &oldest[op->stage];
+
+	op->keep = -1;
+	if (op->kind == PD_OP_forward && op->version < *at)
+		*at = op->version;
+	if (op->kind == PD_OP_step)
+		op->keep = *at < op->version ? *at : op->version;
+}
+
+/*
+ * A block: its operations keep what the next repetition reads, as if there always were one,
+ * and what is behind it.
+ */
+static void set_keep_of_block(const struct pd_lists *lists, int rank, struct pd_list *list,
+			      struct pd_block *block, int64_t *oldest)
+{
+	const struct pd_seat *seats = &lists->seats[lists->first_seat[rank]];
+	int count = lists->first_seat[rank + 1] - lists->first_seat[rank];
+
+	block->behind_count = count;
+	block->behind = pd_calloc((size_t)count, sizeof(*block->behind));
+	for (int i = 0; i < count; i++) {
+		int s = seats[i].stage;
+
+		block->behind[i] = (struct pd_behind){ s, oldest[s] };
+		oldest[s] = INT64_MAX;
+	}
+	for (int pass = 0; pass < 2; pass++) {
+		for (size_t n = block->first + block->length; n-- > block->first;)
+			keep_of(&list->ops[n], oldest);
+		for (int i = 0; i < count && pass == 0; i++)
+			if (oldest[seats[i].stage] < INT64_MAX)
+				oldest[seats[i].stage] += block->versions;
+	}
+	for (int i = 0; i < count; i++)
+		if (block->behind[i].version < oldest[seats[i].stage])
+			oldest[seats[i].stage] = block->behind[i].version;
+}
+
+static void set_keep(const struct pd_lists *lists, int rank, int64_t *oldest)
+{
+	struct pd_list *list = &lists->ranks[rank];
+	size_t block = list->block_count, n = list->count;
+
+	for (int i = lists->first_seat[rank]; i < lists->first_seat[rank + 1]; i++)
+		oldest[lists->seats[i].stage] = INT64_MAX;
+	while (n > 0) {
+		struct pd_block *b = block > 0 ? &list->blocks[block - 1] : NULL;
+
+		if (b && n == b->first + b->length) {
+			set_keep_of_block(lists, rank, list, b, oldest);
+			n = b->first;
+			block--;
+		} else {
+			keep_of(&list->ops[--n], oldest);
+		}
 	}
 }
 
@@ -127,7 +197,7 @@ void pd_lists_end(struct pd_lists *lists)
 	int64_t *oldest = pd_calloc((size_t)lists->plan->stage_count, sizeof(*oldest));
 
 	for (int r = 0; r < lists->rank_count; r++)
-		set_keep(lists, &lists->ranks[r], oldest);
+		set_keep(lists, r, oldest);
 	free(oldest);
 }
 
@@ -144,8 +214,17 @@ int64_t pd_lists_count(const struct pd_lists *lists)
 	int64_t count = 0;
 
 	for (int r = 0; r < lists->rank_count; r++)
-		count += (int64_t)lists->ranks[r].count;
+		count += pd_list_length(&lists->ranks[r]);
 	return count;
+}
+
+int64_t pd_list_length(const struct pd_list *list)
+{
+	int64_t length = (int64_t)list->count;
+
+	for (size_t b = 0; b < list->block_count; b++)
+		length += (list->blocks[b].repeat - 1) * (int64_t)list->blocks[b].length;
+	return length;
 }
 
 void pd_list_begin(struct pd_list_cursor *cursor, const struct pd_list *list,
@@ -155,13 +234,49 @@ void pd_list_begin(struct pd_list_cursor *cursor, const struct pd_list *list,
 					   .highest = phase->first - 1 };
 }
 
+static void keep_behind(const struct pd_block *block, struct pd_op *op)
+{
+	for (int i = 0; i < block->behind_count; i++)
+		if (block->behind[i].stage == op->stage && block->behind[i].version < op->keep)
+			op->keep = block->behind[i].version;
+}
+
+/* An operation of the block that the cursor is in. */
+static void take_repeated(struct pd_list_cursor *cursor, struct pd_op *op)
+{
+	const struct pd_block *block = &cursor->list->blocks[cursor->block];
+	int64_t n = cursor->repetition;
+
+	op->microbatch += n * block->microbatches;
+	if (op->version >= 0)
+		op->version += n * block->versions;
+	if (op->keep >= 0) {
+		op->keep += n * block->versions;
+		keep_behind(block, op);
+	}
+	if (op->seq >= 0)
+		op->seq += n * block->numbers;
+	if (cursor->next < block->first + block->length)
+		return;
+	if (++cursor->repetition < block->repeat) {
+		cursor->next = block->first;
+	} else {
+		cursor->repetition = 0;
+		cursor->block++;
+	}
+}
+
 bool pd_list_next(struct pd_list_cursor *cursor, struct pd_op *op_p)
 {
+	const struct pd_list *list = cursor->list;
 	struct pd_op op;
 
-	if (cursor->next == cursor->list->count)
+	if (cursor->next == list->count)
 		return false;
-	op = cursor->list->ops[cursor->next++];
+	op = list->ops[cursor->next++];
+	cursor->at = cursor->next - 1;
+	if (cursor->block < list->block_count && cursor->at >= list->blocks[cursor->block].first)
+		take_repeated(cursor, &op);
 	op.microbatch += cursor->phase.first;
 	if (op.version >= 0)
 		op.version += cursor->phase.first;
@@ -181,9 +296,9 @@ int64_t pd_list_highest(const struct pd_list_cursor *cursor)
 }
 
 void pd_op_source_begin(struct pd_op_source *source, const struct pd_schedule *schedule,
-		     const struct pd_lists *lists, int rank)
+			const struct pd_lists *lists, int rank, int64_t microbatches)
 {
-	struct pd_phase phase = { .last = lists->microbatches };
+	struct pd_phase phase = { .last = microbatches };
 
 	source->generated = schedule != NULL;
 	if (schedule)

@@ -16,10 +16,30 @@ struct pd_note {
 	int64_t memory_delta_bytes;     /* INT64_MIN: not said */
 };
 
+/* Forwards behind a block read no version of the stage older than this. */
+struct pd_behind {
+	int stage;
+	int64_t version;
+};
+
+/*
+ * Operations first to first + length - 1 of a list, done `repeat` times: each time their
+ * microbatches, versions and sequence numbers are that much further.
+ */
+struct pd_block {
+	size_t first, length;
+	int64_t repeat;
+	int64_t microbatches, versions, numbers;
+	int behind_count;
+	struct pd_behind *behind;       /* by pd_lists_end */
+};
+
 struct pd_list {
-	size_t count, capacity, noted;
+	size_t count, capacity, noted;  /* operations stored: those of a block once */
 	struct pd_op *ops;              /* microbatches and versions from 0 */
 	struct pd_note *notes;          /* as many, or NULL: it was not read from a document */
+	size_t block_count, block_room;
+	struct pd_block *blocks;        /* ascending, apart */
 };
 
 /* A rank's part in a stage; a rank of an interleaved plan has several. */
@@ -51,9 +71,15 @@ struct pd_lists *pd_lists_new(const char *name, const struct pd_plan *plan, stru
 struct pd_lists *pd_lists_make(const char *name, const struct pd_schedule *schedule,
 			       int64_t minibatches, struct pd_error *err);
 void pd_lists_free(struct pd_lists *lists);
+/* Appends; note may be NULL, for all of a list or for none. */
+void pd_list_add(struct pd_list *list, const struct pd_op *op, const struct pd_note *note);
+/* Forgets a rank's operations. */
+void pd_list_release(struct pd_list *list);
 
-/* Appends to the list of op->rank; note may be NULL, for all of a list or for none. */
+/* To the list of op->rank. */
 void pd_lists_add(struct pd_lists *lists, const struct pd_op *op, const struct pd_note *note);
+/* The last block->length operations of a rank are done block->repeat times. */
+void pd_lists_repeat(struct pd_lists *lists, int rank, const struct pd_block *block);
 /* After the last: fills in what a step says of the forwards after it (pd_op's keep). */
 void pd_lists_end(struct pd_lists *lists);
 /* The replica that a rank is in a stage, or -1. */
@@ -61,11 +87,16 @@ int pd_lists_replica(const struct pd_lists *lists, int rank, int stage);
 /* Operations of all ranks. */
 int64_t pd_lists_count(const struct pd_lists *lists);
 
+/* Operations of a list, those of blocks as often as they are done. */
+int64_t pd_list_length(const struct pd_list *list);
+
 /* Takes operations from a list in order, as pd_cursor_next does from the generator. */
 struct pd_list_cursor {
 	const struct pd_list *list;
 	struct pd_phase phase;
-	size_t next;
+	size_t next, at;                /* at: where the one taken last is stored */
+	size_t block;                   /* that it is in, or the next */
+	int64_t repetition;             /* in it, from 0 */
 	int64_t highest;
 };
 
@@ -88,11 +119,11 @@ struct pd_op_source {
 };
 
 /*
- * From schedule, or from the lists where it is NULL; microbatches from 0.  The source must not
- * be moved in memory.
+ * From schedule, for microbatches from 0 to `microbatches` - 1, or from the lists where it is
+ * NULL.  The source must not be moved in memory.
  */
 void pd_op_source_begin(struct pd_op_source *source, const struct pd_schedule *schedule,
-		     const struct pd_lists *lists, int rank);
+			const struct pd_lists *lists, int rank, int64_t microbatches);
 bool pd_op_source_next(struct pd_op_source *source, struct pd_op *op_p);
 void pd_op_source_end(struct pd_op_source *source);
 

@@ -1,6 +1,7 @@
 lib_libpd_a_SOURCES += lib/schedule/ideal.c lib/schedule/ideal.h \
 	lib/schedule/memory.c lib/schedule/memory.h \
-	lib/schedule/room.c lib/schedule/room.h \
+	lib/schedule/period.c lib/schedule/period.h \
+	lib/schedule/room.c lib/schedule/room.h lib/schedule/write.c \
 	lib/schedule/schedule.c lib/schedule/schedule.h lib/schedule/op_kind.def
 lib_libpd_a_SOURCES += lib/schedule/list.c lib/schedule/list.h lib/schedule/price.c \
 	lib/schedule/price.h lib/schedule/file.c lib/schedule/file.h lib/schedule/check.c \

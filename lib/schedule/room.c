@@ -203,16 +203,18 @@ static void follow(struct walk *w, const struct pd_op *op)
 void pd_room_of_list(const struct pd_schedule *schedule, const struct pd_lists *lists, int rank,
 		     bool evaluates, struct pd_room *rooms)
 {
-	const struct pd_list *list = &lists->ranks[rank];
+	struct pd_phase phase = { .last = lists->microbatches };
 	int chunks = schedule->chunks, stages[chunks];
 	struct walk walks[chunks];
+	struct pd_list_cursor cursor;
+	struct pd_op op;
 
 	pd_schedule_stages(schedule, rank, stages);
 	for (int c = 0; c < chunks; c++)
 		walk_init(&walks[c], schedule, lists->microbatches, stages[c], evaluates, &rooms[c]);
-	for (size_t n = 0; n < list->count; n++)
-		follow(&walks[(list->ops[n].stage - stages[0]) / schedule->positions],
-		       &list->ops[n]);
+	pd_list_begin(&cursor, &lists->ranks[rank], &phase);
+	while (pd_list_next(&cursor, &op))
+		follow(&walks[(op.stage - stages[0]) / schedule->positions], &op);
 	for (int c = 0; c < chunks; c++)
 		walk_end(&walks[c]);
 }

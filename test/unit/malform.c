@@ -97,7 +97,8 @@ static const char *const optional[] = {
 	"padding",
 	"dilation", "groups", "bias", "eps", "momentum", "microbatches", "predicted", "warmup",
 	"recompute", "weight_version", "seq", "bytes", "evaluate", "group", "duration_ns",
-	"memory_delta_bytes", "state_bytes", "in_place", NULL
+	"memory_delta_bytes", "state_bytes", "in_place", "weight_version_advance", "seq_advance",
+	NULL
 };
 /* Strings out of a list; "kind" is in some places. */
 static const char *const listed[] = { "format", "dtype", "schedule", "weights", "op", "inputs",

@@ -77,7 +77,7 @@ static int read_schedule(const char *file, struct pd_error *err)
 	int result = pd_schedule_or_plan_read(file, &lists, &plan, err);
 
 	if (lists)
-		result = pd_lists_write(stdout, lists, err);
+		result = pd_lists_write(stdout, lists, false, err);
 	else if (plan)
 		result = write_out(pd_plan_json(plan), err);
 	pd_lists_free(lists);

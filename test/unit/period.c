@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Schedules written with their steady state once: read again they are, byte for byte, the
+ * plain ones, whatever the schedule; their length does not grow with the minibatches; and a
+ * compact document in which something was changed is refused or is what its plain form is.
+ */
+#include "small_profile.h"
+#include "tap.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "replay/replay.h"
+#include "schedule/check.h"
+#include "schedule/file.h"
+#include "schedule/room.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RANKS 16
+#define EDITS 2000
+
+static const char *const chain = "a<x b<a c<b d<c e<d f<e";
+static const char *const skips = "a<x b<a c<ab d<c e<da f<eb";
+
+static const struct {
+	int stages, layers[4], replicas[4];
+	int positions;                  /* stages that have ranks of their own */
+} plans[] = {
+	{ 1, { 6 }, { 1 }, 1 }, { 1, { 6 }, { 4 }, 1 }, { 2, { 3, 3 }, { 1, 1 }, 2 },
+	{ 3, { 2, 2, 2 }, { 1, 1, 1 }, 3 }, { 4, { 1, 2, 2, 1 }, { 1, 1, 1, 1 }, 4 },
+	{ 2, { 3, 3 }, { 2, 1 }, 2 }, { 2, { 3, 3 }, { 1, 2 }, 2 }, { 2, { 3, 3 }, { 3, 2 }, 2 },
+	{ 3, { 2, 2, 2 }, { 3, 2, 1 }, 3 }, { 4, { 1, 2, 2, 1 }, { 2, 1, 3, 1 }, 4 },
+	{ 4, { 1, 2, 2, 1 }, { 1, 1, 1, 1 }, 2 }, { 4, { 1, 2, 2, 1 }, { 2, 2, 2, 2 }, 2 },
+};
+
+static struct pd_plan *make_plan(size_t p, const char *graph)
+{
+	struct pd_topology topology;
+	struct pd_plan *plan;
+	struct pd_error err;
+
+	pd_topology_flat(RANKS, 1000000000, 1000, &topology, &err);
+	plan = pd_plan_new(small_profile(graph), &topology, plans[p].stages, plans[p].layers,
+			   plans[p].replicas, &err);
+	for (int s = plans[p].positions; s < plan->stage_count; s++) {
+		for (int r = 0; r < plan->stages[s].replicas; r++)
+			plan->stages[s].ranks[r] =
+				plan->stages[s % plans[p].positions].ranks[r];
+		plan->rank_count -= plan->stages[s].replicas;
+	}
+	return plan;
+}
+
+struct text {
+	char *bytes;
+	size_t length;
+};
+
+static struct text written(const struct pd_schedule *schedule, const struct pd_lists *lists,
+			   int64_t minibatches, bool compact)
+{
+	struct text text;
+	FILE *out = open_memstream(&text.bytes, &text.length);
+	struct pd_error err;
+	int result = schedule ? pd_schedule_write(out, schedule, minibatches, compact, &err)
+			      : pd_lists_write(out, lists, compact, &err);
+
+	fclose(out);
+	if (result < 0)
+		pd_bug("%s", err.text);
+	return text;
+}
+
+static struct pd_lists *read_again(const struct text *text, struct pd_error *err)
+{
+	FILE *in = fmemopen(text->bytes, text->length, "r");
+	struct pd_place root = pd_place_root("again", NULL);
+	struct pd_lists *lists = NULL;
+
+	root.value = pd_json_load_stream(in, "again", true, err);
+	if (root.value)
+		lists = pd_lists_read_at(in, &root, err);
+	json_decref(root.value);
+	fclose(in);
+	return lists;
+}
+
+static bool same(struct text a, struct text b)
+{
+	bool equal = a.length == b.length && memcmp(a.bytes, b.bytes, a.length) == 0;
+
+	free(a.bytes);
+	free(b.bytes);
+	return equal;
+}
+
+static bool same_rooms(const struct pd_schedule *schedule, const struct pd_lists *a,
+		       const struct pd_lists *b)
+{
+	int chunks = schedule->chunks;
+	bool equal = true;
+
+	for (int r = 0; r < a->rank_count; r++) {
+		struct pd_room x[chunks], y[chunks];
+
+		pd_room_of_list(schedule, a, r, false, x);
+		pd_room_of_list(schedule, b, r, false, y);
+		for (int c = 0; c < chunks; c++)
+			equal &= x[c].slots == y[c].slots && x[c].inboxes == y[c].inboxes &&
+				 x[c].arriving == y[c].arriving &&
+				 x[c].leaving == y[c].leaving && x[c].versions == y[c].versions &&
+				 x[c].load_count == y[c].load_count;
+		pd_rooms_release(x, chunks);
+		pd_rooms_release(y, chunks);
+	}
+	return equal;
+}
+
+struct tally {
+	int made, folded, plain, compact, right, rooms;
+};
+
+static void try(const struct pd_schedule *schedule, int64_t minibatches, struct tally *tally)
+{
+	struct text plain = written(schedule, NULL, minibatches, false);
+	struct text compact = written(schedule, NULL, minibatches, true);
+	struct pd_error err = { 0 };
+	struct pd_lists *again = read_again(&compact, &err), *from = read_again(&plain, &err);
+	bool folded = false;
+
+	tally->made++;
+	if (!again || !from)
+		pd_bug("%s", err.text);
+	for (int r = 0; r < again->rank_count; r++)
+		folded |= again->ranks[r].block_count > 0;
+	tally->folded += folded;
+	tally->rooms += same_rooms(schedule, again, from);
+	tally->right += pd_check(again, &err) == 0 &&
+			pd_lists_count(again) == pd_lists_count(from);
+	tally->compact += same(compact, written(NULL, from, 0, true));
+	tally->plain += same(plain, written(NULL, again, 0, false));
+	pd_lists_free(again);
+	pd_lists_free(from);
+}
+
+static void try_plan(struct pd_plan *plan, struct tally *tally)
+{
+	static const int64_t cuts[] = { 1, 6 }, lengths[] = { 1, 9, 60 };
+	struct pd_error err;
+
+	for (size_t c = 0; c < PD_COUNT(cuts); c++) {
+		struct pd_schedule *schedule;
+
+		plan->microbatches = cuts[c];
+		schedule = pd_schedule_new(plan, &err);
+		for (size_t l = 0; schedule && l < PD_COUNT(lengths); l++)
+			try(schedule, lengths[l], tally);
+		pd_schedule_free(schedule);
+	}
+}
+
+static void check_kind(enum pd_schedule_kind kind, enum pd_weight_kind weights)
+{
+	struct tally tally = { 0 };
+
+	for (size_t p = 0; p < PD_COUNT(plans); p++)
+		for (int graph = 0; graph < 2; graph++) {
+			struct pd_plan *plan = make_plan(p, graph ? skips : chain);
+
+			plan->schedule = kind;
+			plan->weights = weights;
+			if (kind == PD_SCHEDULE_INTERLEAVED ||
+			    plans[p].positions == plans[p].stages)
+				try_plan(plan, &tally);
+			pd_plan_free(plan);
+		}
+	if (tally.made == 0)
+		return;
+	is_int(tally.plain, tally.made, "%s with %s: the plain form comes back",
+	       pd_schedule_kind_name[kind], pd_weight_kind_name[weights]);
+	is_int(tally.compact, tally.made, "and is folded to the same again");
+	is_int(tally.right, tally.made, "it is right as it is stored");
+	is_int(tally.rooms, tally.made, "and needs the same room");
+	ok(3 * tally.folded > tally.made, "%d of %d have something that repeats", tally.folded,
+	   tally.made);
+}
+
+static void check_length(void)
+{
+	struct pd_error err;
+
+	for (size_t p = 2; p < 8; p++) {
+		struct pd_plan *plan = make_plan(p, skips);
+		struct pd_schedule *schedule = pd_schedule_new(plan, &err);
+		struct text few = written(schedule, NULL, 300, true);
+		struct text many = written(schedule, NULL, 30000000, true);
+
+		ok(many.length < few.length + few.length / 8,
+		   "%zu bytes for 300 minibatches, %zu for 30,000,000", few.length, many.length);
+		free(few.bytes);
+		free(many.bytes);
+		pd_schedule_free(schedule);
+		pd_plan_free(plan);
+	}
+}
+
+/* ---- random changes ---- */
+
+static uint32_t drawn;
+
+static size_t draw(size_t below)
+{
+	return pd_random(43, 1, 0, drawn++).v[0] % below;
+}
+
+/* The line that holds an offset: where it begins; where the next one does. */
+static size_t line_of(const struct text *text, size_t at, size_t *end_p)
+{
+	char *end = memchr(text->bytes + at, '\n', text->length - at);
+
+	while (at > 0 && text->bytes[at - 1] != '\n')
+		at--;
+	*end_p = end ? (size_t)(end - text->bytes) + 1 : text->length;
+	return at;
+}
+
+static void splice(struct text *text, size_t from, size_t to, const char *with, size_t length)
+{
+	char *bytes = pd_zalloc(text->length - (to - from) + length + 1);
+
+	memcpy(bytes, text->bytes, from);
+	memcpy(bytes + from, with, length);
+	memcpy(bytes + from + length, text->bytes + to, text->length - to);
+	text->length += length - (to - from);
+	free(text->bytes);
+	text->bytes = bytes;
+}
+
+/* Somewhere below the header. */
+static void edit(struct text *text, size_t header)
+{
+	size_t at = header + draw(text->length - header), end, from = line_of(text, at, &end);
+	char digit = (char)('0' + draw(10)), *copy;
+
+	switch (draw(6)) {
+	case 0:                         /* another digit */
+	case 1:
+		while (at < text->length && !isdigit((unsigned char)text->bytes[at]))
+			at++;
+		if (at < text->length)
+			text->bytes[at] = digit;
+		break;
+	case 2:                         /* one more */
+		while (at < text->length && !isdigit((unsigned char)text->bytes[at]))
+			at++;
+		if (at < text->length)
+			splice(text, at, at, &digit, 1);
+		break;
+	case 3:                         /* a line is missing */
+		splice(text, from, end, "", 0);
+		break;
+	case 4:                         /* or is there twice */
+		copy = strndup(text->bytes + from, end - from);
+		splice(text, from, from, copy, strlen(copy));
+		free(copy);
+		break;
+	default:                        /* any byte */
+		text->bytes[at] = (char)(' ' + draw(95));
+		break;
+	}
+}
+
+struct verdicts {
+	int unread, refused, accepted, differ, stalled;
+};
+
+static void judge(const struct text *text, struct verdicts *verdicts)
+{
+	struct pd_error err = { 0 }, other = { 0 };
+	struct pd_lists *lists = read_again(text, &err), *plain;
+	struct pd_replay_options options = { .lists = lists };
+	struct text expanded;
+	int verdict;
+
+	if (!lists) {
+		verdicts->unread++;
+		return;
+	}
+	verdict = pd_check(lists, &err);
+	expanded = written(NULL, lists, 0, false);
+	plain = read_again(&expanded, &other);
+	verdicts->differ += !plain || pd_check(plain, &other) != verdict;
+	free(expanded.bytes);
+	pd_lists_free(plain);
+	if (verdict == 0) {
+		verdicts->accepted++;
+		verdicts->stalled += pd_replay_run(lists->plan, &options, &err) < 0;
+	} else {
+		verdicts->refused++;
+	}
+	pd_lists_free(lists);
+}
+
+static void check_edits(void)
+{
+	struct verdicts verdicts = { 0 };
+	struct pd_error err;
+	struct pd_plan *plan = make_plan(5, skips);
+	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
+	struct text good = written(schedule, NULL, 60, true);
+	size_t header = (size_t)(strchr(good.bytes, '\n') - good.bytes) + 1;
+
+	for (int i = 0; i < EDITS; i++) {
+		struct text text = { .length = good.length };
+
+		text.bytes = pd_zalloc(good.length + 1);
+		memcpy(text.bytes, good.bytes, good.length);
+		for (size_t n = draw(3) + 1; n > 0; n--)
+			edit(&text, header);
+		judge(&text, &verdicts);
+		free(text.bytes);
+	}
+	ok(verdicts.unread > EDITS / 20 && verdicts.refused > EDITS / 20 &&
+	   verdicts.accepted > EDITS / 50, "of %d changed, %d are not read, %d wrong, %d right",
+	   EDITS, verdicts.unread, verdicts.refused, verdicts.accepted);
+	is_int(verdicts.differ, 0, "of each the plain form is judged the same");
+	is_int(verdicts.stalled, 0, "those that are right can be replayed");
+	free(good.bytes);
+	pd_schedule_free(schedule);
+	pd_plan_free(plan);
+}
+
+int main(void)
+{
+	for (int kind = 0; kind < PD_SCHEDULE_KINDS; kind++)
+		for (int weights = 0; weights < PD_WEIGHT_KINDS; weights++)
+			check_kind((enum pd_schedule_kind)kind, (enum pd_weight_kind)weights);
+	check_length();
+	check_edits();
+	return done_testing();
+}
