@@ -48,6 +48,8 @@ static const struct pd_opt options[] = {
 	{ "lr-power", 0, PD_OPT_REAL, "X", "of polynomial (default: 2)", &job.optimizer.power, 0, 100 },
 	{ "lr-warmup", 0, PD_OPT_COUNT, "N", "minibatches of linear warm-up (default: 0)",
 	  &job.optimizer.warmup, 0, 1e12 },
+	{ "clip-grad-norm", 0, PD_OPT_REAL, "X", "scale gradients down where their global norm exceeds X",
+	  &job.optimizer.clip_norm, 1e-30, 1e30 },
 	{ "seed", 's', PD_OPT_COUNT, "N", "of parameters, order of samples, dropout (default: 1)",
 	  &job.seed },
 	{ "threads", 't', PD_OPT_COUNT, "N", "threads per worker (default: its share of the cores)",

@@ -197,6 +197,10 @@ EXTRA_DIST += test/t3001-schedule.sh test/data/small-schedule.jsonl
 TESTS += test/t4005-memory.sh
 EXTRA_DIST += test/t4005-memory.sh
 
+# updates that all stages agree on
+TESTS += test/t4006-updates.sh
+EXTRA_DIST += test/t4006-updates.sh
+
 # backward in two parts
 TESTS += test/t4004-split.sh
 EXTRA_DIST += test/t4004-split.sh

@@ -15,6 +15,7 @@
 #define PD_DEVICE_DEVICE_H
 
 #include "base/event.h"
+#include "device/agreed.h"
 #include "model/model.h"
 
 #include <stdbool.h>
@@ -118,6 +119,8 @@ struct pd_pass {
 	bool evaluate;                  /* running statistics are used and not changed; no dropout */
 	enum pd_backward_part part;
 	struct pd_loss *loss;           /* NULL, or written by the stage that has the loss */
+	const struct pd_scale *scale;   /* what the loss is multiplied by for backward; device
+					   memory; NULL: 1 */
 };
 
 /*
@@ -129,6 +132,10 @@ struct pd_pass {
  *     v = beta1 * v + (1 - beta1) * g;  s = beta2 * s + (1 - beta2) * g * g
  *     w' = w - rate / (1 - beta1^t) * v / (sqrt(s) / sqrt(1 - beta2^t) + eps)
  * AdamW is Adam with g = gradient, and  w' = (1 - rate * weight_decay) * w - ...  instead.
+ *
+ * Where all ranks agree on it (agreed.vector is not NULL; the whole stage in one call), gradient
+ * is that in the arena times pd_agreed_factor, t is count less the updates skipped before, and
+ * an update that is skipped makes w' = w and leaves the moments alone.
  */
 enum pd_update_kind { PD_SGD, PD_ADAM, PD_ADAMW };
 
@@ -140,6 +147,15 @@ struct pd_update {
 	double rate, momentum, weight_decay;
 	double beta1, beta2, eps;               /* of Adam, AdamW */
 	int64_t count;
+	struct pd_agreed agreed;
+};
+
+/* Of the gradients of a stage, into the vector of lib/device/agreed.h. */
+struct pd_squares {
+	const void *gradients;
+	const struct pd_scale *scale;   /* with which they were made; NULL: there were none */
+	double *vector;                 /* device memory, as all here */
+	bool clear;                     /* first make all of it PD_ABSENT */
 };
 
 enum pd_copy { PD_COPY_TO_DEVICE, PD_COPY_TO_HOST, PD_COPY_WITHIN };
@@ -207,6 +223,12 @@ struct pd_device_ops {
 	 * (queued) */
 	int (*sum)(struct pd_stream *stream, float *dst, const float *const *src, int n,
 		   size_t count, struct pd_event *ev);
+	/* Those of all layers of the stage; and vector[i] = other[i] where vector[i] is PD_ABSENT.
+	 * NULL, both: the device cannot.  (queued) */
+	int (*squares)(struct pd_stream *stream, struct pd_net *net, const struct pd_squares *what,
+		       struct pd_event *ev);
+	int (*unite)(struct pd_stream *stream, double *vector, const double *other, size_t count,
+		     struct pd_event *ev);
 	int (*copy)(struct pd_stream *stream, void *dst, const void *src, size_t bytes,
 		    enum pd_copy way, struct pd_event *ev);
 };

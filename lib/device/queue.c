@@ -147,6 +147,20 @@ int pd_queue_sum(struct pd_stream *stream, float *dst, const float *const *src, 
 	return put(stream, &w);
 }
 
+int pd_queue_squares(struct pd_stream *stream, struct pd_net *net, const struct pd_squares *what,
+		     struct pd_event *ev)
+{
+	return put(stream, &(struct pd_work){ .kind = PD_WORK_SQUARES, .ev = ev, .net = net,
+		   .squares = *what });
+}
+
+int pd_queue_unite(struct pd_stream *stream, double *vector, const double *other, size_t count,
+		   struct pd_event *ev)
+{
+	return put(stream, &(struct pd_work){ .kind = PD_WORK_UNITE, .ev = ev,
+		   .unite = { .vector = vector, .other = other, .count = count } });
+}
+
 int pd_queue_copy(struct pd_stream *stream, void *dst, const void *src, size_t bytes,
 		      enum pd_copy way, struct pd_event *ev)
 {

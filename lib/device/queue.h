@@ -16,8 +16,8 @@
 #define PD_QUEUE 256
 
 enum pd_work_kind {
-	PD_WORK_WAIT, PD_WORK_FORWARD, PD_WORK_BACKWARD, PD_WORK_UPDATE, PD_WORK_SUM, PD_WORK_COPY,
-	PD_WORK_QUIT
+	PD_WORK_WAIT, PD_WORK_FORWARD, PD_WORK_BACKWARD, PD_WORK_UPDATE, PD_WORK_SUM,
+	PD_WORK_SQUARES, PD_WORK_UNITE, PD_WORK_COPY, PD_WORK_QUIT
 };
 
 struct pd_work {
@@ -35,6 +35,12 @@ struct pd_work {
 			int n;
 			size_t count;
 		} sum;
+		struct pd_squares squares;
+		struct {
+			double *vector;
+			const double *other;
+			size_t count;
+		} unite;
 		struct {
 			void *dst;
 			const void *src;
@@ -88,6 +94,10 @@ int pd_queue_update(struct pd_stream *stream, struct pd_net *net, const struct p
 		    int from, int count, struct pd_event *ev);
 int pd_queue_sum(struct pd_stream *stream, float *dst, const float *const *src, int n,
 		 size_t count, struct pd_event *ev);
+int pd_queue_squares(struct pd_stream *stream, struct pd_net *net, const struct pd_squares *what,
+		     struct pd_event *ev);
+int pd_queue_unite(struct pd_stream *stream, double *vector, const double *other, size_t count,
+		   struct pd_event *ev);
 int pd_queue_copy(struct pd_stream *stream, void *dst, const void *src, size_t bytes,
 		  enum pd_copy way, struct pd_event *ev);
 

@@ -184,7 +184,7 @@ static int read_plan(const struct pd_place *place, struct pd_plan *plan, struct 
 {
 	static const char *const known[] = { "format", "version", "profile", "topology",
 					     "schedule", "weights", "startup", "microbatches",
-					     "stages", "predicted", NULL };
+					     "agree", "stages", "predicted", NULL };
 	struct pd_place profile, topology, predicted, startup_at = pd_place_key(place, "startup");
 	int schedule, weights, startup = PD_STARTUP_FRUGAL;
 
@@ -202,6 +202,7 @@ static int read_plan(const struct pd_place *place, struct pd_plan *plan, struct 
 	topology = pd_place_key(place, "topology");
 	if (pd_json_opt_int(place, "microbatches", 1, PD_MAX_EXTENT, &plan->microbatches,
 			    err) < 0 ||
+	    pd_json_opt_bool(place, "agree", &plan->agree, err) < 0 ||
 	    pd_topology_parse_at(&topology, &plan->topology, err) < 0)
 		return -1;
 	plan->profile = pd_profile_parse_at(&profile, err);
@@ -258,14 +259,15 @@ json_t *pd_plan_json(const struct pd_plan *plan)
 	/* what is usual need not be said */
 	json_t *startup = plan->startup == PD_STARTUP_FRUGAL
 		? NULL : json_string(pd_startup_kind_name[plan->startup]);
+	json_t *agree = plan->agree ? json_true() : NULL;
 
 	for (int s = 0; s < plan->stage_count; s++)
 		json_array_append_new(stages, stage_json(plan, &plan->stages[s]));
-	return json_pack("{ss si so so ss ss so* sI so so}", "format", "pd-plan", "version", 1,
+	return json_pack("{ss si so so ss ss so* sI so* so so}", "format", "pd-plan", "version", 1,
 			 "profile", pd_profile_json(plan->profile),
 			 "topology", pd_topology_json(&plan->topology),
 			 "schedule", pd_schedule_kind_name[plan->schedule],
 			 "weights", pd_weight_kind_name[plan->weights], "startup", startup,
-			 "microbatches", plan->microbatches, "stages", stages,
+			 "microbatches", plan->microbatches, "agree", agree, "stages", stages,
 			 "predicted", pd_prediction_json(&plan->predicted));
 }

@@ -73,6 +73,15 @@ int64_t pd_plan_admitted(const struct pd_plan *plan)
 		? (plan->stages[0].warmup + INT64_C(1)) * plan->stages[0].replicas : 0;
 }
 
+int pd_plan_open_groups(const struct pd_plan *plan, int stage)
+{
+	const struct pd_stage *first = &plan->stages[0], *at = &plan->stages[stage];
+
+	return plan->agree && plan->weights == PD_WEIGHTS_2BW && plan->microbatches > 1 &&
+	       (int64_t)at->warmup * at->replicas < (int64_t)first->warmup * first->replicas
+		? 2 : 1;
+}
+
 int pd_plan_stage_of_layer(const struct pd_plan *plan, int layer)
 {
 	int low = 0, high = plan->stage_count - 1;

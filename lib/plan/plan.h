@@ -84,6 +84,7 @@ struct pd_plan {
 	enum pd_weight_kind weights;
 	enum pd_startup_kind startup;
 	int64_t microbatches;
+	bool agree;                     /* all stages agree on every update: op agree */
 	int stage_count;
 	struct pd_stage *stages;
 	int rank_count;                 /* ranks used: 0 to rank_count - 1, each once */
@@ -138,6 +139,13 @@ int64_t pd_plan_admitted(const struct pd_plan *plan);
  * where begins the message.
  */
 int pd_plan_check_shares(const struct pd_plan *plan, const char *where, struct pd_error *err);
+
+/*
+ * How many groups of microbatches a stage sums gradients of at once: where all stages agree on
+ * an update and versions are a group apart (2bw), a stage goes on with the next group while it
+ * waits for the stages before it: 2, else 1.
+ */
+int pd_plan_open_groups(const struct pd_plan *plan, int stage);
 
 /* The stage that holds a layer; the stage and replica of a rank. */
 int pd_plan_stage_of_layer(const struct pd_plan *plan, int layer);

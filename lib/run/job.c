@@ -16,30 +16,35 @@
 
 static json_t *optimizer_json(const struct pd_optimizer *o)
 {
-	return json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:I, s:f, s:f, s:I}",
-			 "kind", o->kind, "rate", o->rate, "momentum", o->momentum,
+	return json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:I, s:f, s:f, s:I, s:f, s:f,"
+			 " s:I}", "kind", o->kind, "rate", o->rate, "momentum", o->momentum,
 			 "beta1", o->beta1, "beta2", o->beta2, "eps", o->eps,
 			 "weight_decay", o->weight_decay, "schedule", o->schedule,
 			 "step_epochs", (json_int_t)o->step_epochs, "gamma", o->gamma,
-			 "power", o->power, "warmup", (json_int_t)o->warmup);
+			 "power", o->power, "warmup", (json_int_t)o->warmup,
+			 "clip_norm", o->clip_norm, "loss_scale", o->loss_scale,
+			 "loss_scale_interval", (json_int_t)o->loss_scale_interval);
 }
 
 static int optimizer_parse(json_t *value, struct pd_optimizer *o)
 {
-	json_int_t step_epochs, warmup;
+	json_int_t step_epochs, warmup, interval;
 	int kind, schedule;
 
-	if (json_unpack(value, "{s:i, s:F, s:F, s:F, s:F, s:F, s:F, s:i, s:I, s:F, s:F, s:I}",
+	if (json_unpack(value, "{s:i, s:F, s:F, s:F, s:F, s:F, s:F, s:i, s:I, s:F, s:F, s:I, s:F, s:F,"
+			" s:I}",
 			"kind", &kind, "rate", &o->rate, "momentum", &o->momentum,
 			"beta1", &o->beta1, "beta2", &o->beta2, "eps", &o->eps,
 			"weight_decay", &o->weight_decay, "schedule", &schedule,
 			"step_epochs", &step_epochs, "gamma", &o->gamma, "power", &o->power,
-			"warmup", &warmup) < 0)
+			"warmup", &warmup, "clip_norm", &o->clip_norm,
+			"loss_scale", &o->loss_scale, "loss_scale_interval", &interval) < 0)
 		return -1;
 	o->kind = (enum pd_update_kind)kind;
 	o->schedule = (enum pd_lr_schedule)schedule;
 	o->step_epochs = step_epochs;
 	o->warmup = warmup;
+	o->loss_scale_interval = interval;
 	return 0;
 }
 
@@ -242,6 +247,27 @@ static int check_order(const struct pd_job *job, struct pd_error *err)
 	return status;
 }
 
+/* What needs all gradients makes all ranks agree on each update. */
+static int set_agree(struct pd_job *job, struct pd_error *err)
+{
+	const char *option = job->optimizer.clip_norm > 0 ? "--clip-grad-norm"
+			   : job->optimizer.loss_scale > 0 ? "--loss-scale" : NULL;
+	struct pd_plan *plan = job->plan;
+
+	if (!option)
+		return 0;
+	if (plan->weights != PD_WEIGHTS_2BW && plan->weights != PD_WEIGHTS_FLUSH)
+		return pd_error_input(err, "%s: a plan with weights \"%s\" updates after every "
+				      "minibatch, and all stages would wait for each other in each; "
+				      "expected one with \"2bw\" or \"flush\"", option,
+				      pd_weight_kind_name[plan->weights]);
+	if (job->lists && !plan->agree)
+		return pd_error_input(err, "%s: the schedule does not have its ranks agree on updates; "
+				      "expected one of a plan with \"agree\": true", option);
+	plan->agree = true;
+	return 0;
+}
+
 int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 {
 	const struct pd_profile *profile = job->plan->profile;
@@ -254,7 +280,7 @@ int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 	if (strcmp(profile->dtype, "f32") != 0)
 		return pd_error_input(err, "plan: dtype: expected \"f32\", found \"%s\"",
 				      profile->dtype);
-	if (check_order(job, err) < 0)
+	if (set_agree(job, err) < 0 || check_order(job, err) < 0)
 		return -1;
 	status = pd_job_data(job, &train, &test, err);
 	pd_dataset_release(&train);

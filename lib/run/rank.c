@@ -95,6 +95,16 @@ static void on_loss(void *context, const struct pd_op *op, const struct pd_loss 
 			    "samples", (json_int_t)loss->samples));
 }
 
+/* All ranks have the same figures: one tells. */
+static void on_updated(void *context, const struct pd_op *step, const struct pd_outcome *outcome)
+{
+	say(context, json_pack("{s:s, s:I, s:o, s:f, s:I}", "event", "updated",
+			       "version", (json_int_t)step->version, "grad_norm",
+			       isfinite(outcome->norm) ? json_real(outcome->norm) : json_null(),
+			       "loss_scale", outcome->loss_scale,
+			       "skipped", (json_int_t)outcome->skipped));
+}
+
 /* ---- setting up ---- */
 
 static int open_loader(struct rank *rank, struct part *part, struct pd_error *err)
@@ -134,6 +144,9 @@ static int open_part(struct rank *rank, struct part *part, struct pd_error *err)
 	if (net.split && !device->splits)
 		return pd_error_input(err, "schedule \"%s\": the %s device cannot split backward in"
 				      " two", pd_schedule_kind_name[plan->schedule], device->name);
+	if (plan->agree && !device->squares)
+		return pd_error_input(err, "plan: agree: the %s device cannot make the norm of"
+				      " gradients", device->name);
 	part->net = device->net_open(rank->device, &net, err);
 	return part->net ? open_loader(rank, part, err) : -1;
 }
@@ -239,7 +252,8 @@ static int open_worker(struct rank *rank, struct pd_error *err)
 		.transport = rank->transport, .gate = &rank->gate,
 		.batch_size = job->plan->profile->batch_size,
 		.optimizer = job->optimizer,
-		.retired = rank->trace ? on_retired : NULL, .loss = on_loss, .context = rank,
+		.retired = rank->trace ? on_retired : NULL, .loss = on_loss,
+		.updated = rank->number == 0 ? on_updated : NULL, .context = rank,
 	};
 
 	for (int i = 0; i < rank->part_count; i++)

@@ -81,10 +81,31 @@ static void evaluated(struct pd_report *report, const json_t *message)
 	report->interval_ns = pd_now_ns();      /* the next rate is of training alone */
 }
 
+void pd_report_update(struct pd_report *report, const json_t *message)
+{
+	const json_t *norm = json_object_get(message, "grad_norm");
+
+	report->updated = true;
+	report->grad_norm = json_is_null(norm) ? NAN : json_real_value(norm);
+	report->loss_scale = json_real_value(json_object_get(message, "loss_scale"));
+	report->skipped = whole(message, "skipped");
+}
+
+/* Of the newest update. */
+static void add_update(const struct pd_report *report, json_t *event)
+{
+	if (!report->updated)
+		return;
+	json_object_set_new(event, "grad_norm", real(report->grad_norm));
+	json_object_set_new(event, "loss_scale", real(report->loss_scale));
+	json_object_set_new(event, "skipped", json_integer(report->skipped));
+}
+
 void pd_report_loss(struct pd_report *report, const json_t *message)
 {
 	int64_t now = pd_now_ns();
 	char note[96];
+	json_t *event;
 
 	if (json_is_true(json_object_get(message, "evaluate"))) {
 		evaluated(report, message);
@@ -102,12 +123,14 @@ void pd_report_loss(struct pd_report *report, const json_t *message)
 	if (report->minibatches < report->every && report->done < report->job->total_minibatches)
 		return;
 	pd_progress_hide(&report->bar);
-	line(json_pack("{s:s, s:I, s:I, s:o, s:f, s:f}", "event", "progress",
-		       "step", (json_int_t)report->done,
-		       "epoch", (json_int_t)((report->done - 1) / report->job->epoch_minibatches + 1),
-		       "loss", real(report->last_loss),
-		       "accuracy", (double)report->correct / (double)report->samples,
-		       "samples_per_s", rate(report->samples, now - report->interval_ns)));
+	event = json_pack("{s:s, s:I, s:I, s:o, s:f, s:f}", "event", "progress",
+			  "step", (json_int_t)report->done, "epoch",
+			  (json_int_t)((report->done - 1) / report->job->epoch_minibatches + 1),
+			  "loss", real(report->last_loss),
+			  "accuracy", (double)report->correct / (double)report->samples,
+			  "samples_per_s", rate(report->samples, now - report->interval_ns));
+	add_update(report, event);
+	line(event);
 	report->sum = 0;
 	report->correct = report->samples = report->minibatches = 0;
 	report->interval_ns = now;
@@ -187,6 +210,7 @@ void pd_report_end(struct pd_report *report, const struct pd_schedule *schedule,
 	report_memory(report, schedule, memory_bytes, event);
 	if (report->done > report->first_done)
 		json_object_set_new(event, "loss", real(report->last_loss));
+	add_update(report, event);
 	if (report->last_accuracy >= 0)
 		json_object_set_new(event, "accuracy", json_real(report->last_accuracy));
 	pd_progress_end(&report->bar);

@@ -20,11 +20,17 @@ struct pd_report {
 	double test_sum;                /* of the evaluation under way */
 	int64_t test_correct, test_samples, test_minibatches;
 	double last_loss, last_accuracy;        /* -1: none yet */
+	/* of the last update, where all ranks agree on them */
+	bool updated;
+	double grad_norm, loss_scale;
+	int64_t skipped;
 };
 
 void pd_report_begin(struct pd_report *report, const struct pd_job *job, int64_t every);
 /* The loss of one minibatch, from the rank that has it. */
 void pd_report_loss(struct pd_report *report, const json_t *message);
+/* What all ranks agreed on about an update, from one of them. */
+void pd_report_update(struct pd_report *report, const json_t *message);
 void pd_report_checkpoint(struct pd_report *report, const char *directory, int64_t step);
 /*
  * The last line.  outcome: "done" or "stopped".  memory_bytes: what each rank has allocated,

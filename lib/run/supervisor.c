@@ -407,6 +407,8 @@ static int on_message(struct supervisor *s, int r, const json_t *message, struct
 	} else if (pd_message_is(message, "loss")) {
 		s->moved_ns = w->heard_ns;
 		pd_report_loss(&s->report, message);
+	} else if (pd_message_is(message, "updated")) {
+		pd_report_update(&s->report, message);
 	} else if (pd_message_is(message, "reached")) {
 		on_reached(s, w, message);
 	} else if (pd_message_is(message, "exported")) {

@@ -49,7 +49,8 @@ void pd_fault(struct pd_fault *fault, int rank, size_t n, const struct pd_op *op
 
 static bool meets(const struct pd_op *op)
 {
-	return pd_op_transfers(op->kind) || op->kind == PD_OP_allreduce;
+	return pd_op_transfers(op->kind) || op->kind == PD_OP_allreduce ||
+	       op->kind == PD_OP_agree;
 }
 
 /* Is the number of an operation one that can follow `before`?  Why not, else NULL. */
@@ -98,6 +99,7 @@ struct meetings {
 struct merge {
 	struct pd_fault *fault;
 	struct meetings *ranks;
+	int64_t agreed;                 /* seq of the last agree at which all were found; -1 */
 	int *heap;                      /* ranks with something left, the lowest number on top */
 	int count;
 };
@@ -172,6 +174,24 @@ static bool check_allreduce(struct merge *merge, const struct meetings *m)
 	return true;
 }
 
+/* All ranks are at it; looked at once. */
+static bool check_agree(struct merge *merge, const struct meetings *m)
+{
+	const struct pd_op *op = &m->now;
+
+	for (int r = 0; r < merge->fault->lists->rank_count && merge->agreed != op->seq; r++) {
+		const struct pd_op *other = with_number(&merge->ranks[r], op->seq);
+
+		if (other && other->kind == PD_OP_agree && other->microbatch == op->microbatch)
+			continue;
+		pd_fault(merge->fault, op->rank, m->now_n, op, "rank %d is not at an agree with its"
+			 " seq, %" PRId64 "; expected the same at all", r, op->seq);
+		return false;
+	}
+	merge->agreed = op->seq;
+	return true;
+}
+
 /*
  * Both ends of a transfer that stays on a rank stand in its list, one after the other:
  * nothing that one of them needs can be between them.  Looked at once both are there.
@@ -191,6 +211,8 @@ static bool check_meeting(struct merge *merge, const struct meetings *m)
 
 	if (op->kind == PD_OP_allreduce)
 		return check_allreduce(merge, m);
+	if (op->kind == PD_OP_agree)
+		return check_agree(merge, m);
 	other = with_number(&merge->ranks[op->peer], op->seq);
 	if (other && is_pair(op, other))
 		return true;
@@ -217,7 +239,7 @@ static bool pass(struct merge *merge, struct meetings *m, bool *more_p)
 static void check_meetings(struct pd_fault *fault, const struct pd_schedule *schedule)
 {
 	int n = fault->lists->rank_count;
-	struct merge merge = { .fault = fault,
+	struct merge merge = { .fault = fault, .agreed = -1,
 			       .ranks = pd_calloc((size_t)n, sizeof(*merge.ranks)),
 			       .heap = pd_calloc((size_t)n, sizeof(*merge.heap)) };
 	bool right = true;

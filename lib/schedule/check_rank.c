@@ -19,7 +19,9 @@ struct part {
 	bool *did;                      /* [activity][local microbatch] */
 	int64_t *version;               /* that forward read, per local microbatch */
 	int *waiting;                   /* per link, first those in: gradients in its buffers */
-	int64_t newest, updates, sums, backwards;       /* backwards: of the group at hand */
+	int64_t newest, updates, sums;
+	int open;                       /* groups whose gradients it adds up at once */
+	int64_t backwards[2];           /* of the groups at hand, by number mod 2 */
 };
 
 struct walk {
@@ -33,6 +35,7 @@ struct walk {
 	bool device_limit;              /* it is the device's */
 	struct part *parts;
 	int part_count;
+	int64_t agreed;                 /* groups about which all ranks have agreed */
 	struct pd_account account;
 };
 
@@ -235,15 +238,15 @@ static bool check_backward(struct walk *w, struct part *part, const struct pd_op
 	return check_same_version(w, part, op, i);
 }
 
-/* What adds to the gradients of the parameters: a group after the other. */
+/* What adds to the gradients of the parameters: a group after the other, or two at once. */
 static bool check_gradient(struct walk *w, struct part *part, const struct pd_op *op)
 {
 	int64_t u = op->microbatch / part->group;
 
-	if (u != part->updates)
+	if (u >= part->updates + part->open)
 		return WRONG(w, "the step of the group before, from microbatch %" PRId64 " on, does"
 			     " not stand before it", part->updates * part->group);
-	part->backwards++;
+	part->backwards[u % 2]++;
 	return true;
 }
 
@@ -277,6 +280,37 @@ static bool check_compute(struct walk *w, struct part *part, const struct pd_op 
 	}
 }
 
+/* The backwards of the group whose turn it is, and their sum. */
+static bool check_group(struct walk *w, const struct part *part, const struct pd_op *op, bool sums)
+{
+	int64_t u = part->updates, size = group_size(w, part, u);
+
+	if (op->microbatch != u * part->group)
+		return WRONG(w, "expected the group that begins with microbatch %" PRId64 " next",
+			     u * part->group);
+	if (part->backwards[u % 2] < size)
+		return WRONG(w, "%" PRId64 " of the %" PRId64 " backwards of its group stand "
+			     "before it; expected all", part->backwards[u % 2], size);
+	return !sums || part->stage->replicas == 1 || part->sums > u ||
+	       WRONG(w, "its allreduce does not stand before it");
+}
+
+/* What all ranks agree on is about all the stages of each. */
+static bool check_agree(struct walk *w, const struct pd_op *op)
+{
+	if (!w->lists->plan->agree)
+		return WRONG(w, "the plan does not have its ranks agree on updates");
+	if (op->stage != w->parts[0].s)
+		return WRONG(w, "expected it at stage %d, the first of the rank", w->parts[0].s);
+	for (int p = 0; p < w->part_count; p++)
+		if (!check_group(w, &w->parts[p], op, true))
+			return false;
+	if (w->agreed > w->parts[0].updates)
+		return WRONG(w, "a second time; expected it once");
+	w->agreed++;
+	return true;
+}
+
 /* An all-reduce or a step: of the groups in turn, after all that is in them. */
 static bool check_update(struct walk *w, struct part *part, const struct pd_op *op)
 {
@@ -284,12 +318,8 @@ static bool check_update(struct walk *w, struct part *part, const struct pd_op *
 
 	if (version > w->lists->microbatches)
 		version = w->lists->microbatches;
-	if (op->microbatch != u * part->group)
-		return WRONG(w, "expected the group that begins with microbatch %" PRId64 " next",
-			     u * part->group);
-	if (part->backwards < group_size(w, part, u))
-		return WRONG(w, "%" PRId64 " of the %" PRId64 " backwards of its group stand "
-			     "before it; expected all", part->backwards, group_size(w, part, u));
+	if (!check_group(w, part, op, op->kind == PD_OP_step))
+		return false;
 	if (op->kind == PD_OP_allreduce) {
 		if (part->stage->replicas == 1)
 			return WRONG(w, "stage %d has one replica, and nothing to sum", part->s);
@@ -298,14 +328,14 @@ static bool check_update(struct walk *w, struct part *part, const struct pd_op *
 		part->sums++;
 		return true;
 	}
-	if (part->stage->replicas > 1 && part->sums <= u)
-		return WRONG(w, "its allreduce does not stand before it");
+	if (w->lists->plan->agree && w->agreed <= u)
+		return WRONG(w, "its agree does not stand before it");
 	if (op->version != version)
 		return WRONG(w, "writes version %" PRId64 "; expected %" PRId64 ", the micro"
 			     "batches whose gradients are in it", op->version, version);
 	part->newest = version;
 	part->updates++;
-	part->backwards = 0;
+	part->backwards[u % 2] = 0;
 	return true;
 }
 
@@ -316,7 +346,10 @@ static bool check_op(struct walk *w, const struct pd_op *op)
 
 	while (part->s != op->stage)
 		part++;
-	if (op->kind == PD_OP_allreduce || op->kind == PD_OP_step) {
+	if (op->kind == PD_OP_agree) {
+		if (!check_agree(w, op))
+			return false;
+	} else if (op->kind == PD_OP_allreduce || op->kind == PD_OP_step) {
 		if (!check_update(w, part, op))
 			return false;
 	} else {
@@ -360,6 +393,7 @@ static void part_init(struct part *part, const struct walk *w, const struct pd_s
 		.ins = w->lists->wiring->in_count[seat->stage],
 		.outs = w->lists->wiring->out_count[seat->stage],
 		.group = group_of(plan, seat->stage),
+		.open = pd_plan_open_groups(plan, seat->stage),
 	};
 	part->count = below(part, w->lists->microbatches);
 	part->did = pd_calloc((size_t)part->count, (size_t)activity_count(part));
@@ -387,6 +421,8 @@ static void set_limit(struct walk *w)
 			(price->loaded_bytes + price->arriving_bytes);
 		int64_t stage_bytes = part->stage->memory_bytes;
 
+		if (stage_bytes > 0)    /* predicted for updates that nobody agrees on */
+			stage_bytes = pd_plus(stage_bytes, price->agree_bytes);
 		if (stage_bytes == 0)
 			stage_bytes = plan->schedule == PD_SCHEDULE_1F1B &&
 				plan->weights == PD_WEIGHTS_STASH && plan->microbatches == 1 &&

@@ -45,6 +45,16 @@
  *     gradient_l(n)   = backward_{s+1}(n) + 2                                      l: s -> t
  *     allreduce_s(u)  = the last backward of group u + 4;  step_s(u) = that + 6
  *
+ * Where all ranks agree on an update (clipping by global norm, loss scaling; 2bw and flush),
+ * they meet once a group, and the step waits for that:
+ *
+ *     agree(u)  = the latest allreduce_s(u) of all stages + 1
+ *     step_s(u) = agree(u) + 1 + delay_s span,  delay_s = min(lead_0 - lead_s, G - 1) with 2bw
+ *                                                       = 0 with flush
+ *
+ * With 2bw a stage that is ahead of the first one in real time thus has other work, of the next
+ * group, while it waits: it adds those gradients up in a second place.
+ *
  * A stage has as many slots as microbatches in flight, and an inbox more: the inbox of n is
  * free after the backward of the microbatch that had it, (slots + 1) r before.  So a transfer
  * is listed where its data exist and its inbox is free.  A gradient that skips stages is
@@ -57,8 +67,15 @@
  *     backward_t(n) < gradient(n) < backward_s(n)
  *     forward_s(n) < backward_s(n)
  *     backwards of the group < allreduce < step
+ *     allreduce of every stage < agree < step < the next agree
  *     step that writes the version that forward_s(n) reads < forward_s(n)
  *     what frees an inbox or a buffer < what fills it
+ *
+ * With agree, too.  Of 2bw, where G >= lead_0: agree(u) is 3 ticks before (u + 1) G span, so
+ * before every backward of the next group.  Its step, at most lead_0 - lead_s spans later, is
+ * before (2 G + u G - lead_s) span, where the first forward begins that reads what it writes;
+ * and before agree(u + 1), since delay_s < G.  Of flush: nothing of the next group but loads
+ * and room for them comes before all of this one is done (group_span).
  *
  * A list is sorted by time, and an operation of several ranks has one time, so the graph
  * of all orders and dependencies has no cycle: no deadlock, even if transfers block.
@@ -224,6 +241,18 @@ int64_t pd_ideal_allreduce(const struct pd_schedule *schedule, int s, int64_t u)
 				 : pd_ideal_backward(schedule, s, last)) + 4;
 }
 
+int64_t pd_ideal_agree(const struct pd_schedule *schedule, int64_t u)
+{
+	return pd_ideal_allreduce(schedule, schedule->last, u) + 1;
+}
+
+int64_t pd_ideal_step(const struct pd_schedule *schedule, int s, int64_t u)
+{
+	return schedule->plan->agree
+		? pd_ideal_agree(schedule, u) + 1 + schedule->delay[s] * schedule->span
+		: pd_ideal_allreduce(schedule, s, u) + 2;
+}
+
 /* Versions, as pipelines with these weights are defined; counted from the phase's beginning. */
 int64_t pd_ideal_version(const struct pd_schedule *schedule, int s, int64_t n, bool backward)
 {
@@ -290,6 +319,35 @@ static int check_kind(const struct pd_plan *plan, struct pd_error *err)
 	return pd_error_input(err, "plan: schedule \"%s\" does not go with weights \"%s\"; expected"
 			      " one of %s", pd_schedule_kind_name[plan->schedule],
 			      pd_weight_kind_name[plan->weights], known);
+}
+
+/*
+ * All ranks wait for each other once a group: with other weights that would be in every
+ * minibatch, and the last stage would wait for the first.
+ */
+static int check_agree(const struct pd_plan *plan, struct pd_error *err)
+{
+	if (!plan->agree || plan->weights == PD_WEIGHTS_2BW || plan->weights == PD_WEIGHTS_FLUSH)
+		return 0;
+	return pd_error_input(err, "plan: agree: weights \"%s\" update after every minibatch, and all"
+			      " stages would wait for each other in each; expected weights \"2bw\" or"
+			      " \"flush\"", pd_weight_kind_name[plan->weights]);
+}
+
+static void set_agree(struct pd_schedule *schedule)
+{
+	int64_t lead = schedule->warmup[0] * replicas(schedule, 0);
+
+	for (int s = 0; s < schedule->stage_count; s++) {
+		int64_t ahead = lead - schedule->warmup[s] * replicas(schedule, s);
+
+		if (schedule->plan->weights == PD_WEIGHTS_2BW)
+			schedule->delay[s] = ahead < common_group(schedule)
+				? ahead : common_group(schedule) - 1;
+		if (pd_ideal_allreduce(schedule, s, 0) >
+		    pd_ideal_allreduce(schedule, schedule->last, 0))
+			schedule->last = s;
+	}
 }
 
 static int set_groups(struct pd_schedule *schedule, struct pd_error *err)
@@ -429,7 +487,7 @@ int pd_ideal_new(struct pd_schedule *schedule, struct pd_error *err)
 {
 	const struct pd_plan *plan = schedule->plan;
 
-	if (check_kind(plan, err) < 0)
+	if (check_kind(plan, err) < 0 || check_agree(plan, err) < 0)
 		return -1;
 	schedule->chunks = 1;
 	schedule->positions = plan->stage_count;
@@ -442,5 +500,9 @@ int pd_ideal_new(struct pd_schedule *schedule, struct pd_error *err)
 		schedule->span *= 2 * plan->microbatches + 1;
 	if (schedule->splits)
 		hold_for_weights(schedule);
-	return plan->schedule == PD_SCHEDULE_INTERLEAVED ? set_interleaved(schedule, err) : 0;
+	if (plan->schedule == PD_SCHEDULE_INTERLEAVED && set_interleaved(schedule, err) < 0)
+		return -1;
+	if (plan->agree)
+		set_agree(schedule);
+	return 0;
 }

@@ -14,8 +14,10 @@ int64_t pd_ideal_backward(const struct pd_schedule *schedule, int s, int64_t n);
 int64_t pd_ideal_backward_weight(const struct pd_schedule *schedule, int s, int64_t n);
 /* When the inbox that it will use is free. */
 int64_t pd_ideal_inbox(const struct pd_schedule *schedule, bool evaluate, int s, int64_t n);
-/* Of the all-reduce of group u; the update comes 2 ticks later. */
+/* Of the all-reduce of group u, of what all ranks agree on, and of the update. */
 int64_t pd_ideal_allreduce(const struct pd_schedule *schedule, int s, int64_t u);
+int64_t pd_ideal_agree(const struct pd_schedule *schedule, int64_t u);
+int64_t pd_ideal_step(const struct pd_schedule *schedule, int s, int64_t u);
 
 /* The version that forward, or backward, of microbatch n reads, counted from the phase's
  * beginning; negative: before it. */

@@ -8,12 +8,14 @@ static void add_stage(const struct pd_schedule *schedule, int s, const struct pd
 		      int moments, const struct pd_stage_memory *stage, struct pd_memory *memory)
 {
 	bool accumulates = schedule->group[s] > schedule->plan->stages[s].replicas;
-	int64_t weights = stage->weights_bytes;
+	int64_t weights = stage->weights_bytes, arenas;
+	int64_t scale = schedule->plan->agree ? PD_ALIGN : 0;   /* of a version */
 
 	/* a stage without parameters still counts its versions */
 	memory->weights_bytes = pd_plus(memory->weights_bytes,
-				     pd_times(room->versions, weights ? weights : PD_ALIGN));
-	memory->gradient_bytes = pd_plus(memory->gradient_bytes, pd_times(accumulates ? 2 : 1, weights));
+				pd_times(room->versions, (weights ? weights : PD_ALIGN) + scale));
+	arenas = pd_plan_open_groups(schedule->plan, s) + accumulates;
+	memory->gradient_bytes = pd_plus(memory->gradient_bytes, pd_times(arenas, weights));
 	memory->optimizer_bytes = pd_plus(memory->optimizer_bytes, pd_times(moments, weights));
 	memory->state_bytes = pd_plus(memory->state_bytes, stage->state_bytes);
 	memory->stash_bytes = pd_plus(memory->stash_bytes,
@@ -26,6 +28,13 @@ static void add_stage(const struct pd_schedule *schedule, int s, const struct pd
 	/* its stages compute one after the other */
 	if (stage->scratch_bytes > memory->scratch_bytes)
 		memory->scratch_bytes = stage->scratch_bytes;
+}
+
+/* What is agreed on, and what comes in each round of that. */
+static int64_t vectors(const struct pd_plan *plan)
+{
+	return (1 + pd_schedule_agree_rounds(plan)) *
+	       (int64_t)pd_align((size_t)pd_schedule_agreed_bytes(plan));
 }
 
 bool pd_schedule_memory_in(const struct pd_schedule *schedule, int rank,
@@ -43,6 +52,8 @@ bool pd_schedule_memory_in(const struct pd_schedule *schedule, int rank,
 		add_stage(schedule, stages[i], &rooms[i], moments, &stage, &memory);
 		exact &= stage.exact;
 	}
+	if (schedule->plan->agree)
+		memory.transfer_bytes = pd_plus(memory.transfer_bytes, vectors(schedule->plan));
 	memory.total_bytes = pd_plus(pd_plus(pd_plus(memory.weights_bytes, memory.gradient_bytes),
 				       pd_plus(memory.optimizer_bytes, memory.state_bytes)),
 				  pd_plus(pd_plus(memory.stash_bytes, memory.transfer_bytes),

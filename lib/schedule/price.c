@@ -89,6 +89,17 @@ static void price_memory(struct pd_stage_price *price, const struct pd_plan *pla
 				  price->weights_bytes);
 }
 
+/* A second sum of gradients, the scale of a version, and the vectors once a rank. */
+static int64_t agree_bytes(const struct pd_plan *plan, int s, int64_t weights_bytes)
+{
+	int64_t bytes = pd_times(pd_plan_open_groups(plan, s) - 1, weights_bytes) + PD_ALIGN;
+	int64_t vector = (int64_t)pd_align((size_t)pd_schedule_agreed_bytes(plan));
+
+	if (pd_plan_stage_of_rank(plan, plan->stages[s].ranks[0], NULL) == s)
+		bytes = pd_plus(bytes, (1 + pd_schedule_agree_rounds(plan)) * vector);
+	return bytes;
+}
+
 void pd_prices_init(struct pd_prices *prices, const struct pd_plan *plan,
 		    const struct pd_wiring *wiring)
 {
@@ -100,6 +111,9 @@ void pd_prices_init(struct pd_prices *prices, const struct pd_plan *plan,
 		price_time(price, plan, s);
 		price_memory(price, plan, wiring, s);
 		price->allreduce_ns = allreduce_ns(plan, &plan->stages[s], price->weights_bytes);
+		if (plan->agree)
+			price->agree_bytes = agree_bytes(plan, s, price->weights_bytes);
+		price->fixed_bytes = pd_plus(price->fixed_bytes, price->agree_bytes);
 	}
 }
 
@@ -107,6 +121,26 @@ void pd_prices_release(struct pd_prices *prices)
 {
 	free(prices->stages);
 	prices->stages = NULL;
+}
+
+/*
+ * A round takes as long as the slower of what the rank sends and what comes (lib/worker/agree.c
+ * says to and from whom).  The sums of squares are in no profile.
+ */
+static int64_t agree_ns(const struct pd_plan *plan, int rank)
+{
+	int64_t bytes = pd_schedule_agreed_bytes(plan), total = 0;
+
+	for (int k = 0; k < pd_schedule_agree_rounds(plan); k++) {
+		int64_t far = INT64_C(1) << k, n = plan->rank_count;
+		int64_t out = pd_topology_transfer_ns(&plan->topology, rank, (rank + far) % n,
+						      bytes);
+		int64_t in = pd_topology_transfer_ns(&plan->topology, (rank - far + n) % n, rank,
+						     bytes);
+
+		total = pd_plus(total, out > in ? out : in);
+	}
+	return total;
 }
 
 int64_t pd_price_duration_ns(const struct pd_prices *prices, const struct pd_op *op)
@@ -125,6 +159,8 @@ int64_t pd_price_duration_ns(const struct pd_prices *prices, const struct pd_op 
 		return price->backward_weight_ns;
 	case PD_OP_allreduce:
 		return price->allreduce_ns;
+	case PD_OP_agree:
+		return agree_ns(prices->plan, op->rank);
 	case PD_OP_step:
 		return price->update_ns;
 	case PD_OP_load:                /* not measured in a profile */

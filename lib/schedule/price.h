@@ -22,6 +22,7 @@ struct pd_stage_price {
 	int64_t loaded_bytes;           /* inputs of the model, of one microbatch */
 	int64_t arriving_bytes;         /* what other stages send, of one microbatch */
 	int64_t fixed_bytes;            /* all that is held from beginning to end */
+	int64_t agree_bytes;            /* of that, what agreeing on updates takes */
 };
 
 struct pd_prices {

@@ -157,8 +157,10 @@ static int64_t op_time(const struct pd_cursor *c, const struct pd_cursor_stream 
 		return pd_ideal_backward_weight(schedule, stream->stage, n);
 	case PD_OP_allreduce:
 		return pd_ideal_allreduce(schedule, stream->stage, n);
+	case PD_OP_agree:
+		return pd_ideal_agree(schedule, n);
 	case PD_OP_step:
-		return pd_ideal_allreduce(schedule, stream->stage, n) + 2;
+		return pd_ideal_step(schedule, stream->stage, n);
 	default:
 		pd_bug("schedule: no time for %s", pd_op_kind_name[stream->kind]);
 	}
@@ -183,7 +185,7 @@ static int64_t op_id(const struct pd_cursor *c, const struct pd_cursor_stream *s
 
 static bool per_group(enum pd_op_kind kind)
 {
-	return kind == PD_OP_allreduce || kind == PD_OP_step;
+	return kind == PD_OP_allreduce || kind == PD_OP_agree || kind == PD_OP_step;
 }
 
 static void set_key(struct pd_cursor *c, struct pd_cursor_stream *stream)
@@ -269,6 +271,7 @@ struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error 
 	schedule->warmup = pd_calloc(n, sizeof(*schedule->warmup));
 	schedule->first = pd_calloc(n, sizeof(*schedule->first));
 	schedule->slots = pd_calloc(n, sizeof(*schedule->slots));
+	schedule->delay = pd_calloc(n, sizeof(*schedule->delay));
 	if (pd_ideal_new(schedule, err) < 0) {
 		pd_schedule_free(schedule);
 		return NULL;
@@ -289,7 +292,23 @@ void pd_schedule_free(struct pd_schedule *schedule)
 	free(schedule->warmup);
 	free(schedule->first);
 	free(schedule->slots);
+	free(schedule->delay);
 	free(schedule);
+}
+
+/* A sum of squares for each layer, and the loss scale. */
+int64_t pd_schedule_agreed_bytes(const struct pd_plan *plan)
+{
+	return ((int64_t)plan->profile->layer_count + 1) * (int64_t)sizeof(double);
+}
+
+int pd_schedule_agree_rounds(const struct pd_plan *plan)
+{
+	int rounds = 0;
+
+	while (INT64_C(1) << rounds < plan->rank_count)
+		rounds++;
+	return rounds;
 }
 
 int64_t pd_schedule_unit(const struct pd_schedule *schedule)
@@ -355,11 +374,13 @@ void pd_cursor_init(struct pd_cursor *c, const struct pd_schedule *schedule, int
 				 .floor = floor, .highest = phase->first - 1 };
 	c->replica = pd_schedule_stages(schedule, rank, stages);
 	for (int i = 0; i < schedule->chunks; i++)
-		need += 6 + 2 * (wiring->in_count[stages[i]] + wiring->out_count[stages[i]]);
+		need += 7 + 2 * (wiring->in_count[stages[i]] + wiring->out_count[stages[i]]);
 	c->streams = need <= PD_CURSOR_STREAMS ? c->few
 					       : pd_calloc((size_t)need, sizeof(*c->streams));
 	for (int i = 0; i < schedule->chunks; i++)
 		add_stage(c, stages[i]);
+	if (schedule->plan->agree && !phase->evaluate)
+		add_stream(c, stages[0], PD_OP_agree, -1);
 }
 
 void pd_cursor_release(struct pd_cursor *c)
@@ -442,6 +463,7 @@ bool pd_cursor_next(struct pd_cursor *c, struct pd_op *op_p)
 		op_p->keep = version_kept(c, stream->stage, op_p->version);
 		/* fall through */
 	case PD_OP_allreduce:
+	case PD_OP_agree:
 		op_p->microbatch = began(&c->phase) + n * c->schedule->group[stream->stage];
 		break;
 	default:
@@ -449,7 +471,7 @@ bool pd_cursor_next(struct pd_cursor *c, struct pd_op *op_p)
 	}
 	if (stream->link >= 0)
 		op_p->peer = peer_of(c, stream, n);
-	if (stream->link >= 0 || stream->kind == PD_OP_allreduce)
+	if (stream->link >= 0 || stream->kind == PD_OP_allreduce || stream->kind == PD_OP_agree)
 		op_p->seq = c->phase.base + c->schedule->origin + stream->key;
 	if (op_p->microbatch > c->highest)
 		c->highest = op_p->microbatch;

@@ -39,10 +39,10 @@ extern const char pd_op_kind_letter[PD_OP_KINDS];
 struct pd_op {
 	enum pd_op_kind kind;
 	bool evaluate;          /* part of an evaluation phase: forward only, state untouched */
-	int32_t rank, stage;
+	int32_t rank, stage;    /* agree: the first of the rank's stages */
 	int32_t peer;           /* the other rank of a transfer, or -1 */
 	int32_t link;           /* of the wiring, for transfers, or -1 */
-	int64_t microbatch;     /* for allreduce and step: the first of the group it updates for */
+	int64_t microbatch;     /* for allreduce, agree and step: the first of the group */
 	int64_t version;        /* of the weights: read (forward, backward) or written (step); else -1 */
 	int64_t keep;           /* step: the oldest version that a later forward reads; else -1 */
 	int64_t seq;            /* of an operation that meets another rank, or -1 */
@@ -61,6 +61,8 @@ struct pd_schedule {
 	int *first;                     /* of the microbatches below `admitted` (pd_plan_first) */
 	int64_t admitted;
 	int *slots;                     /* microbatches that a replica has in flight at most */
+	int64_t *delay;                 /* microbatches that a step comes after its agree */
+	int last;                       /* the stage whose last gradient of a group is the last */
 	int64_t span, scale, origin;    /* of the ideal time line, see ideal.c */
 };
 
@@ -105,6 +107,12 @@ bool pd_schedule_reads(const struct pd_schedule *schedule, int stage, int64_t at
 int pd_schedule_versions(const struct pd_schedule *schedule, int stage);
 /* The stages of a rank, in order, into stages (schedule->chunks of them); its replica. */
 int pd_schedule_stages(const struct pd_schedule *schedule, int rank, int *stages);
+/*
+ * What an agree passes around (lib/worker/agree.c): a vector of so many bytes, in so many
+ * rounds.
+ */
+int64_t pd_schedule_agreed_bytes(const struct pd_plan *plan);
+int pd_schedule_agree_rounds(const struct pd_plan *plan);
 /* A phase can be cut short at any b for which b - first is a multiple of this. */
 int64_t pd_schedule_unit(const struct pd_schedule *schedule);
 

@@ -40,6 +40,7 @@ static enum pd_wait wait_of(enum pd_op_kind kind)
 	case PD_OP_recv_gradient:
 		return PD_WAIT_GRADIENT;
 	case PD_OP_allreduce:
+	case PD_OP_agree:
 		return PD_WAIT_ALLREDUCE;
 	default:
 		return PD_WAIT_OTHER;

@@ -108,7 +108,8 @@ static const struct pd_record *awaited_by(const struct index *index,
 	case PD_OP_backward_input:
 		return arrival(index, record, PD_OP_recv_gradient);
 	case PD_OP_step:
-		return arrival(index, record, PD_OP_allreduce);
+		a = arrival(index, record, PD_OP_agree);
+		return a ? a : arrival(index, record, PD_OP_allreduce);
 	default:
 		return NULL;
 	}
@@ -152,7 +153,7 @@ static void add_gap(struct pd_where *where, size_t *capacity, const struct index
 	where->ns[rank][PD_SPENT_OTHER] += to - until;
 	if (!what)
 		return;
-	if (what->op.kind == PD_OP_allreduce) {
+	if (what->op.kind == PD_OP_allreduce || what->op.kind == PD_OP_agree) {
 		where->ns[rank][PD_SPENT_ALLREDUCE] += until - from;
 	} else if (what->op.kind == PD_OP_load) {
 		where->ns[rank][PD_SPENT_OTHER] += until - from;

@@ -190,6 +190,11 @@ static int steps(const struct pd_collective *c)
 	return 4 * c->n + groups(c) + 1;
 }
 
+bool pd_collective_issued(const struct pd_collective *c)
+{
+	return !c->done || c->step == steps(c);
+}
+
 int pd_collective_progress(struct pd_collective *c)
 {
 	int n = 0;

@@ -20,6 +20,7 @@
 #include "device/device.h"
 #include "transport/transport.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -48,6 +49,9 @@ int pd_collective_start(struct pd_collective *c, float *buf, uint64_t tag_base,
 			const struct pd_event *after, struct pd_event *done);
 /* To be called after the transport's; returns how much it did, -1: broken. */
 int pd_collective_progress(struct pd_collective *c);
+
+/* Is all of the last one on its way to the stream? */
+bool pd_collective_issued(const struct pd_collective *c);
 
 /*
  * When the last all-reduce that is done began: when its first piece left.  (`done` itself

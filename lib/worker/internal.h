@@ -3,6 +3,7 @@
 #ifndef PD_WORKER_INTERNAL_H
 #define PD_WORKER_INTERNAL_H
 
+#include "base/mem.h"
 #include "transport/collective.h"
 #include "worker/worker.h"
 
@@ -57,6 +58,19 @@ struct port {
 	const struct pd_net_tensor **tensors;
 };
 
+/*
+ * Where a stage adds up the gradients of a group.  There are two where it begins a group
+ * before the update of the one before it.
+ */
+#define SUMS 2
+struct sum {
+	void *gradients;                /* of the group so far, or of one microbatch */
+	const struct pd_scale *scale;   /* with which they are made; NULL: none so far */
+	struct mark summed;
+	struct mark *ready;             /* done when all are in it; NULL: none so far */
+	int64_t backwards;              /* of this replica so far */
+};
+
 /* A stage on this rank.  There is one, or with the interleaved schedule several. */
 struct chunk {
 	struct pd_net *net;
@@ -68,7 +82,8 @@ struct chunk {
 
 	struct pd_weights weights;
 	void *state, *velocity, *second;        /* the moments: NULL where there are none */
-	void *gradients;                /* of the group so far, or of one microbatch */
+	struct sum sums[SUMS];
+	int sum_count;
 	void *fresh;                    /* of one microbatch, where a replica has several in a group */
 	struct pd_room room;            /* how many there are of these, and who has which */
 	struct slot *slots;
@@ -78,9 +93,7 @@ struct chunk {
 	int slot_turn, flight_turn;
 	int port_in_count, port_out_count;
 	struct port *ports_in, *ports_out;
-	struct mark summed, allreduce, step;
-	int64_t backwards;              /* of this replica in the group so far */
-	struct mark *ready;             /* done when the group's gradients are; NULL: none so far */
+	struct mark allreduce, step;
 };
 
 struct pd_worker {
@@ -88,6 +101,8 @@ struct pd_worker {
 	int replica, chunk_count;
 	struct chunk *chunks;
 	struct pd_stream *compute, *reduce;
+	struct agreement *agreement;    /* NULL: each stage updates by itself */
+	struct pd_scale first_scale;
 	void *scratch;                  /* of all chunks: they compute one after the other */
 	int64_t bytes;
 
@@ -118,11 +133,42 @@ static inline struct chunk *worker_chunk(struct pd_worker *w, int stage)
 	return c;
 }
 
+/* Of a version of the weights: behind them, where the ranks agree on updates. */
+static inline struct pd_scale *worker_scale(const struct chunk *c, const void *weights)
+{
+	size_t bytes = c->sizes->weights_bytes ? c->sizes->weights_bytes : PD_ALIGN;
+
+	return (struct pd_scale *)((char *)weights + bytes);
+}
+
 /* memory.c */
+int worker_take(struct pd_worker *w, size_t bytes, void *out_p, struct pd_error *err);
+void worker_mark_init(struct mark *mark, int count);
 int worker_memory_new(struct pd_worker *w, struct pd_error *err);
 void worker_memory_free(struct pd_worker *w);
 
 /* issue.c: 1 issued, 0 not yet, -1 failed */
 int worker_issue(struct pd_worker *w, const struct pd_op *op, struct pd_error *err);
+bool worker_may_arm(const struct pd_worker *w, const struct mark *mark);
+struct entry *worker_new_entry(struct pd_worker *w, const struct pd_op *op, struct mark *mark);
+/* Of the operation's group. */
+struct sum *worker_sum_of(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
+
+/* agree.c: nothing of it where the plan does not say so */
+int worker_agree_new(struct pd_worker *w, struct pd_error *err);
+void worker_agree_free(struct pd_worker *w);
+int worker_issue_agree(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
+/* How much it did, -1: broken. */
+int worker_agree_progress(struct pd_worker *w);
+/* Has some of it no place on the stream yet? */
+bool worker_agreeing(const struct pd_worker *w);
+/* The end of the last one; or NULL. */
+struct mark *worker_agreed(struct pd_worker *w);
+/* What an update of a chunk is told. */
+void worker_fill_agreed(struct pd_worker *w, struct chunk *c, const void *from, void *to,
+			struct pd_agreed *agreed);
+/* Once a step that waited for it has retired: what it took, and what came of it; once. */
+bool worker_agree_told(struct pd_worker *w, struct pd_record *record_p,
+		       struct pd_outcome *outcome_p);
 
 #endif

@@ -3,7 +3,7 @@
  * Issuing one operation: state its dependencies, hand it to a stream or the transport.
  *
  * Two rules keep events safe.  Before an operation arms a mark's events, the last
- * operation that armed or waits for them must have retired (may_arm); otherwise the
+ * operation that armed or waits for them must have retired (worker_may_arm); otherwise the
  * operation is not issued yet, and since the list is in an order that cannot deadlock
  * even if every operation blocked, waiting is always safe.  And memory is written only
  * by an operation that waits, through an event or because it is queued behind it on the
@@ -17,7 +17,7 @@
 #define TAG_EVALUATE   (UINT64_C(1) << 46)
 #define TAG_NUMBER     (TAG_EVALUATE - 1)
 
-static bool may_arm(const struct pd_worker *w, const struct mark *mark)
+bool worker_may_arm(const struct pd_worker *w, const struct mark *mark)
 {
 	return mark->last_use < w->retired;
 }
@@ -78,7 +78,7 @@ static struct slot *slot_of(struct pd_worker *w, struct chunk *c, const struct p
 static bool slot_left(const struct pd_worker *w, const struct chunk *c, const struct slot *slot)
 {
 	for (int i = 0; i < c->port_out_count && slot->flight; i++)
-		if (!may_arm(w, &slot->flight->sent[i]))
+		if (!worker_may_arm(w, &slot->flight->sent[i]))
 			return false;
 	return true;
 }
@@ -118,12 +118,19 @@ static uint64_t tag_of(const struct pd_worker *w, const struct pd_op *op, int te
 	       ((id * w->tensors_most + (uint64_t)tensor) & TAG_NUMBER);
 }
 
-static struct entry *new_entry(struct pd_worker *w, const struct pd_op *op, struct mark *mark)
+struct entry *worker_new_entry(struct pd_worker *w, const struct pd_op *op, struct mark *mark)
 {
 	struct entry *entry = &w->entries[w->issued % w->ring];
 
 	*entry = (struct entry){ .op = *op, .mark = mark };
 	return entry;
+}
+
+struct sum *worker_sum_of(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
+{
+	int64_t group = w->config.schedule->group[c->index];
+
+	return &c->sums[(op->microbatch - w->phase.first) / group % c->sum_count];
 }
 
 static int issue_load(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
@@ -133,7 +140,7 @@ static int issue_load(struct pd_worker *w, struct chunk *c, const struct pd_op *
 	struct pd_batch *batch = NULL;
 	int n = 0, k = 0;
 
-	if (!may_arm(w, &flight->loaded))
+	if (!worker_may_arm(w, &flight->loaded))
 		return 0;
 	if (c->loader) {
 		batch = pd_loader_next(c->loader);
@@ -147,7 +154,7 @@ static int issue_load(struct pd_worker *w, struct chunk *c, const struct pd_op *
 	}
 	arm(w, &flight->loaded);
 	flight->batch = batch;
-	new_entry(w, op, &flight->loaded)->flight = flight;
+	worker_new_entry(w, op, &flight->loaded)->flight = flight;
 	for (int i = 0; i < c->sizes->in_count && batch; i++)
 		n += c->sizes->in[i].tensor < w->config.first_tensor;
 	if (n == 0)     /* in virtual time: nothing to bring, but a moment when it is there */
@@ -171,7 +178,8 @@ static void fill_pass(struct pd_worker *w, struct chunk *c, const struct pd_op *
 		      struct flight *flight, const void *weights, struct pd_pass *pass)
 {
 	*pass = (struct pd_pass){
-		.weights = weights, .state = c->state, .gradients = c->gradients,
+		.weights = weights, .state = c->state,
+		.scale = w->agreement ? worker_scale(c, weights) : NULL,
 		.inbox = flight->inbox, .slot = slot_of(w, c, op)->memory, .scratch = w->scratch,
 		.first_sample = op->microbatch * w->config.batch_size,
 		.valid = c->loader ? flight->valid : w->config.batch_size,
@@ -192,7 +200,7 @@ static int issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_o
 	struct pd_pass pass;
 	const void *weights;
 
-	if (!may_arm(w, &flight->forward))
+	if (!worker_may_arm(w, &flight->forward))
 		return 0;
 	if (!slot_left(w, c, slot))
 		return 0;
@@ -208,7 +216,7 @@ static int issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_o
 	if (op->evaluate)
 		flight->ended = &flight->forward;
 	arm(w, &flight->forward);
-	new_entry(w, op, &flight->forward)->flight = flight;
+	worker_new_entry(w, op, &flight->forward)->flight = flight;
 	return w->config.device->ops->forward(w->compute, c->net, &pass, stage->first_layer,
 					      stage->layer_count, &flight->forward.events[0]) == 0
 		? 1 : -1;
@@ -239,18 +247,19 @@ static int64_t group_share(const struct pd_worker *w, const struct chunk *c,
 static int add_gradients(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
 			 struct mark *made)
 {
-	const float *parts[] = { c->gradients, c->fresh };
+	struct sum *sum = worker_sum_of(w, c, op);
+	const float *parts[] = { sum->gradients, c->fresh };
 	struct pd_event *ev = NULL;
 
-	c->ready = made;
-	if (c->backwards++ == 0)
+	sum->ready = made;
+	if (sum->backwards++ == 0)
 		return 0;
-	if (c->backwards == group_share(w, c, op)) {
-		arm(w, &c->summed);
-		c->ready = &c->summed;
-		ev = &c->summed.events[0];
+	if (sum->backwards == group_share(w, c, op)) {
+		arm(w, &sum->summed);
+		sum->ready = &sum->summed;
+		ev = &sum->summed.events[0];
 	}
-	return w->config.device->ops->sum(w->compute, c->gradients, parts, 2,
+	return w->config.device->ops->sum(w->compute, sum->gradients, parts, 2,
 					  c->sizes->weights_bytes / sizeof(float), ev);
 }
 
@@ -258,18 +267,20 @@ static int add_gradients(struct pd_worker *w, struct chunk *c, const struct pd_o
 static void fill_backward(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
 			  struct pd_pass *pass)
 {
+	struct sum *sum = worker_sum_of(w, c, op);
+
 	fill_pass(w, c, op, flight_of(w, c, op),
 		  latest(w) ? pd_weights_newest(&c->weights, NULL)
 			    : pd_weights_find(&c->weights, op->version), pass);
-	if (c->backwards > 0)
-		pass->gradients = c->fresh;
+	pass->gradients = sum->backwards > 0 ? c->fresh : sum->gradients;
+	sum->scale = pass->scale;
 }
 
 static int queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
 			  struct mark *mark, const struct pd_pass *pass)
 {
 	arm(w, mark);
-	new_entry(w, op, mark)->flight = flight_of(w, c, op);
+	worker_new_entry(w, op, mark)->flight = flight_of(w, c, op);
 	return w->config.device->ops->backward(w->compute, c->net, pass, c->stage->first_layer,
 					       c->stage->layer_count, &mark->events[0]);
 }
@@ -280,7 +291,7 @@ static int issue_backward_weight(struct pd_worker *w, struct chunk *c, const str
 	struct mark *mark = &flight_of(w, c, op)->weight;
 	struct pd_pass pass;
 
-	if (!may_arm(w, mark) || !may_arm(w, &c->summed))
+	if (!worker_may_arm(w, mark) || !worker_may_arm(w, &worker_sum_of(w, c, op)->summed))
 		return 0;
 	fill_backward(w, c, op, &pass);
 	pass.part = PD_BACKWARD_WEIGHT;
@@ -300,10 +311,11 @@ static int issue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 	struct passage *in = passage_in(w, c, op), *out = passage_out(w, c, op);
 	struct pd_pass pass;
 
-	if (!may_arm(w, mark) || (whole && !may_arm(w, &c->summed)))
+	if (!worker_may_arm(w, mark) ||
+	    (whole && !worker_may_arm(w, &worker_sum_of(w, c, op)->summed)))
 		return 0;
 	for (int i = 0; i < c->port_in_count; i++)      /* what it overwrites has left */
-		if (!may_arm(w, &out->transfers[i]))
+		if (!worker_may_arm(w, &out->transfers[i]))
 			return 0;
 	for (int i = 0; i < c->port_out_count; i++)
 		if (after(w, w->compute, &in->transfers[i]) < 0)
@@ -325,7 +337,7 @@ static int issue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
  * Activations go straight from slot to inbox, gradients from gradient-out to gradient-in.
  * A receive waits for the last use of its buffer: of an inbox that is the backward of the
  * minibatch that had it before (of two parts the second, in evaluation the forward), of
- * gradient-in the backward that used it before, which may_arm has seen retired.
+ * gradient-in the backward that used it before, which worker_may_arm has seen retired.
  */
 static int issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
@@ -345,14 +357,14 @@ static int issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_
 			      : op->kind == PD_OP_recv_gradient ? NULL : flight->ended;
 	struct entry *entry;
 
-	if (!may_arm(w, mark))
+	if (!worker_may_arm(w, mark))
 		return 0;
 	if (op->kind == PD_OP_recv_activation)
 		for (int i = 0; i < c->port_out_count; i++)
-			if (!may_arm(w, &flight->sent[i]))
+			if (!worker_may_arm(w, &flight->sent[i]))
 				return 0;
 	arm(w, mark);
-	entry = new_entry(w, op, mark);
+	entry = worker_new_entry(w, op, mark);
 	entry->bytes = ports[p].link->bytes;
 	for (int t = 0; t < mark->count; t++) {
 		const struct pd_net_tensor *tensor = ports[p].tensors[t];
@@ -374,29 +386,33 @@ static int issue_allreduce(struct pd_worker *w, struct chunk *c, const struct pd
 {
 	uint64_t number = (uint64_t)op->microbatch * (uint64_t)w->config.schedule->stage_count +
 			  (uint64_t)op->stage;
+	struct sum *sum = worker_sum_of(w, c, op);
 
-	if (!may_arm(w, &c->allreduce) || (!c->ready && !may_arm(w, &c->summed)))
+	if (!worker_may_arm(w, &c->allreduce) || worker_agreeing(w) ||
+	    (!sum->ready && !worker_may_arm(w, &sum->summed)))
 		return 0;
-	if (!c->ready) {        /* nothing of this replica in the last group: it adds nothing */
-		arm(w, &c->summed);
-		c->ready = &c->summed;
-		if (w->config.device->ops->sum(w->compute, c->gradients, NULL, 0,
+	if (!sum->ready) {      /* nothing of this replica in the last group: it adds nothing */
+		arm(w, &sum->summed);
+		sum->ready = &sum->summed;
+		if (w->config.device->ops->sum(w->compute, sum->gradients, NULL, 0,
 					       c->sizes->weights_bytes / sizeof(float),
-					       &c->summed.events[0]) != 0)
+					       &sum->summed.events[0]) != 0)
 			return -1;
 	}
 	arm(w, &c->allreduce);
-	new_entry(w, op, &c->allreduce)->bytes = (int64_t)c->sizes->weights_bytes;
-	return pd_collective_start(c->collective, c->gradients,
+	worker_new_entry(w, op, &c->allreduce)->bytes = (int64_t)c->sizes->weights_bytes;
+	return pd_collective_start(c->collective, sum->gradients,
 				   TAG_COLLECTIVE | ((number << 8) & TAG_NUMBER),
-				   event_of(w, c->ready), &c->allreduce.events[0]) == 0 ? 1 : -1;
+				   event_of(w, sum->ready), &c->allreduce.events[0]) == 0 ? 1 : -1;
 }
 
 static int issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
 	const struct pd_optimizer *o = &w->config.optimizer;
+	struct sum *sum = worker_sum_of(w, c, op);
+	struct mark *before = w->agreement ? worker_agreed(w) : c->collective ? &c->allreduce : NULL;
 	struct pd_update update = {
-		.kind = o->kind, .gradients = c->gradients, .velocity = c->velocity,
+		.kind = o->kind, .gradients = sum->gradients, .velocity = c->velocity,
 		.second = c->second, .rate = pd_optimizer_rate(o, op->version),
 		.momentum = o->momentum, .weight_decay = o->weight_decay, .beta1 = o->beta1,
 		.beta2 = o->beta2, .eps = o->eps,
@@ -405,17 +421,19 @@ static int issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *
 	const void *from;
 	void *to;
 
-	if (!may_arm(w, &c->step))
+	if (!worker_may_arm(w, &c->step))
 		return 0;
-	if (c->collective && after(w, w->compute, &c->allreduce) < 0)
+	if (before && after(w, w->compute, before) < 0)
 		return -1;
 	pd_weights_step(&c->weights, op->version, op->keep, &from, &to);
 	update.weights = from;
 	update.next = to;
-	c->ready = NULL;
-	c->backwards = 0;
+	worker_fill_agreed(w, c, from, to, &update.agreed);
+	sum->ready = NULL;
+	sum->scale = NULL;
+	sum->backwards = 0;
 	arm(w, &c->step);
-	new_entry(w, op, &c->step);
+	worker_new_entry(w, op, &c->step);
 	return w->config.device->ops->update(w->compute, c->net, &update,
 					     c->stage->first_layer, c->stage->layer_count,
 					     &c->step.events[0]) == 0 ? 1 : -1;
@@ -435,6 +453,7 @@ int worker_issue(struct pd_worker *w, const struct pd_op *op, struct pd_error *e
 		[PD_OP_recv_gradient] = issue_transfer,
 		[PD_OP_send_gradient] = issue_transfer,
 		[PD_OP_allreduce] = issue_allreduce,
+		[PD_OP_agree] = worker_issue_agree,
 		[PD_OP_step] = issue_step,
 	};
 	char name[32];

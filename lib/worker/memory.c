@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-static int take(struct pd_worker *w, size_t bytes, void *out_p, struct pd_error *err)
+int worker_take(struct pd_worker *w, size_t bytes, void *out_p, struct pd_error *err)
 {
 	struct pd_device *device = w->config.device;
 
@@ -27,7 +27,7 @@ static void give(struct pd_worker *w, void *ptr)
 		w->config.device->ops->free(w->config.device, ptr);
 }
 
-static void mark_init(struct mark *mark, int count)
+void worker_mark_init(struct mark *mark, int count)
 {
 	mark->events = pd_calloc((size_t)count, sizeof(*mark->events));
 	mark->count = count;
@@ -39,7 +39,7 @@ static struct mark *marks_new(const struct port *ports, int count)
 	struct mark *marks = pd_calloc((size_t)count, sizeof(*marks));
 
 	for (int i = 0; i < count; i++)
-		mark_init(&marks[i], ports[i].link->tensor_count);
+		worker_mark_init(&marks[i], ports[i].link->tensor_count);
 	return marks;
 }
 
@@ -88,7 +88,7 @@ static int slots_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 {
 	c->slots = pd_calloc((size_t)c->room.slots, sizeof(*c->slots));
 	for (int i = 0; i < c->room.slots; i++)
-		if (take(w, c->sizes->slot_bytes, &c->slots[i].memory, err) < 0)
+		if (worker_take(w, c->sizes->slot_bytes, &c->slots[i].memory, err) < 0)
 			return -1;
 	c->flights = pd_calloc((size_t)c->room.inboxes, sizeof(*c->flights));
 	for (int i = 0; i < c->room.inboxes; i++) {
@@ -97,11 +97,11 @@ static int slots_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 		flight->chunk = c;
 		flight->received = marks_new(c->ports_in, c->port_in_count);
 		flight->sent = marks_new(c->ports_out, c->port_out_count);
-		mark_init(&flight->loaded, 1);
-		mark_init(&flight->forward, 1);
-		mark_init(&flight->backward, 1);
-		mark_init(&flight->weight, 1);
-		if (take(w, c->sizes->inbox_bytes, &flight->inbox, err) < 0)
+		worker_mark_init(&flight->loaded, 1);
+		worker_mark_init(&flight->forward, 1);
+		worker_mark_init(&flight->backward, 1);
+		worker_mark_init(&flight->weight, 1);
+		if (worker_take(w, c->sizes->inbox_bytes, &flight->inbox, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -112,13 +112,13 @@ static int passages_new(struct pd_worker *w, struct chunk *c, struct pd_error *e
 	c->in = pd_calloc((size_t)c->room.arriving, sizeof(*c->in));
 	for (int i = 0; i < c->room.arriving; i++) {
 		c->in[i].transfers = marks_new(c->ports_out, c->port_out_count);
-		if (take(w, c->sizes->gradient_in_bytes, &c->in[i].memory, err) < 0)
+		if (worker_take(w, c->sizes->gradient_in_bytes, &c->in[i].memory, err) < 0)
 			return -1;
 	}
 	c->out = pd_calloc((size_t)c->room.leaving, sizeof(*c->out));
 	for (int i = 0; i < c->room.leaving; i++) {
 		c->out[i].transfers = marks_new(c->ports_in, c->port_in_count);
-		if (take(w, c->sizes->gradient_out_bytes, &c->out[i].memory, err) < 0)
+		if (worker_take(w, c->sizes->gradient_out_bytes, &c->out[i].memory, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -132,17 +132,22 @@ static int weights_new(struct pd_worker *w, struct chunk *c, struct pd_error *er
 	int moments = pd_optimizer_moments(&w->config.optimizer);
 
 	/* a stage without parameters still counts its versions */
-	if (pd_weights_init(&c->weights, w->config.device, bytes ? bytes : PD_ALIGN, versions, 0,
-			    err) < 0)
+	size_t version = (bytes ? bytes : PD_ALIGN) + (schedule->plan->agree ? PD_ALIGN : 0);
+
+	if (pd_weights_init(&c->weights, w->config.device, version, versions, 0, err) < 0)
 		return -1;
-	w->bytes += (int64_t)(bytes ? bytes : PD_ALIGN) * versions;
-	if (take(w, bytes, &c->gradients, err) < 0 || take(w, c->sizes->state_bytes, &c->state, err) < 0)
+	w->bytes += (int64_t)version * versions;
+	c->sum_count = pd_plan_open_groups(schedule->plan, c->index);
+	for (int i = 0; i < c->sum_count; i++)
+		if (worker_take(w, bytes, &c->sums[i].gradients, err) < 0)
+			return -1;
+	if (worker_take(w, c->sizes->state_bytes, &c->state, err) < 0)
 		return -1;
-	if (schedule->group[c->index] > c->stage->replicas && take(w, bytes, &c->fresh, err) < 0)
+	if (schedule->group[c->index] > c->stage->replicas && worker_take(w, bytes, &c->fresh, err) < 0)
 		return -1;
-	if (moments > 0 && take(w, bytes, &c->velocity, err) < 0)
+	if (moments > 0 && worker_take(w, bytes, &c->velocity, err) < 0)
 		return -1;
-	return moments > 1 ? take(w, bytes, &c->second, err) : 0;
+	return moments > 1 ? worker_take(w, bytes, &c->second, err) : 0;
 }
 
 static int chunk_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
@@ -156,9 +161,10 @@ static int chunk_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 	c->ports_in = ports_new(w, wiring->in[s], c->port_in_count, sizes->in, sizes->in_count);
 	c->ports_out = ports_new(w, wiring->out[s], c->port_out_count, sizes->out,
 				 sizes->out_count);
-	mark_init(&c->summed, 1);
-	mark_init(&c->allreduce, 1);
-	mark_init(&c->step, 1);
+	for (int i = 0; i < SUMS; i++)
+		worker_mark_init(&c->sums[i].summed, 1);
+	worker_mark_init(&c->allreduce, 1);
+	worker_mark_init(&c->step, 1);
 	return weights_new(w, c, err) < 0 || slots_new(w, c, err) < 0 ||
 	       passages_new(w, c, err) < 0 ? -1 : 0;
 }
@@ -175,7 +181,7 @@ int worker_memory_new(struct pd_worker *w, struct pd_error *err)
 		if (c->sizes->scratch_bytes > scratch)
 			scratch = c->sizes->scratch_bytes;
 	}
-	return take(w, scratch, &w->scratch, err);
+	return worker_take(w, scratch, &w->scratch, err);
 }
 
 static void chunk_free(struct pd_worker *w, struct chunk *c)
@@ -205,13 +211,15 @@ static void chunk_free(struct pd_worker *w, struct chunk *c)
 		give(w, c->out[i].memory);
 	}
 	free(c->out);
-	free(c->summed.events);
+	for (int i = 0; i < SUMS; i++) {
+		free(c->sums[i].summed.events);
+		give(w, c->sums[i].gradients);
+	}
 	free(c->allreduce.events);
 	free(c->step.events);
 	ports_free(c->ports_in, c->port_in_count);
 	ports_free(c->ports_out, c->port_out_count);
 	pd_weights_release(&c->weights);
-	give(w, c->gradients);
 	give(w, c->fresh);
 	give(w, c->velocity);
 	give(w, c->second);

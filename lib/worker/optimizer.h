@@ -26,6 +26,9 @@ struct pd_optimizer {
 	double momentum;                /* SGD; 0: no velocity is kept */
 	double beta1, beta2, eps;       /* Adam, AdamW */
 	double weight_decay;
+	double clip_norm;               /* of all gradients together; 0: they are not clipped */
+	double loss_scale;              /* the first; 0 is 1 */
+	int64_t loss_scale_interval;    /* good updates before it grows; 0: it is constant */
 
 	enum pd_lr_schedule schedule;
 	int64_t step_epochs;            /* step: times gamma after so many epochs */

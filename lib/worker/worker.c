@@ -9,15 +9,8 @@
 
 static int open_collective(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 {
-	const struct pd_device_ops *device = w->config.device->ops;
-
 	if (c->stage->replicas == 1)
 		return 0;
-	/* sums for the all-reduce: beside the computation, not behind what is queued there */
-	if (!w->reduce)
-		w->reduce = device->stream_open(w->config.device, err);
-	if (!w->reduce)
-		return -1;
 	c->collective = pd_collective_new(w->config.transport, w->config.device, w->reduce,
 					  c->stage->ranks, c->stage->replicas, w->replica,
 					  c->sizes->weights_bytes / sizeof(float), err);
@@ -29,8 +22,18 @@ static int open_collective(struct pd_worker *w, struct chunk *c, struct pd_error
 
 static int open_streams(struct pd_worker *w, struct pd_error *err)
 {
-	w->compute = w->config.device->ops->stream_open(w->config.device, err);
+	const struct pd_device_ops *device = w->config.device->ops;
+	bool reduces = w->agreement;
+
+	for (int i = 0; i < w->chunk_count; i++)
+		reduces |= w->chunks[i].stage->replicas > 1;
+	w->compute = device->stream_open(w->config.device, err);
 	if (!w->compute)
+		return -1;
+	/* sums for the all-reduce: beside the computation, not behind what is queued there */
+	if (reduces)
+		w->reduce = device->stream_open(w->config.device, err);
+	if (reduces && !w->reduce)
 		return -1;
 	for (int i = 0; i < w->chunk_count; i++)
 		if (open_collective(w, &w->chunks[i], err) < 0)
@@ -62,6 +65,24 @@ static void set_chunks(struct pd_worker *w)
 	w->config.stages = NULL;        /* the caller's, and may go */
 }
 
+/* The scale of the version that training begins with. */
+static int first_scales(struct pd_worker *w, struct pd_error *err)
+{
+	double scale = w->config.optimizer.loss_scale;
+
+	w->first_scale = (struct pd_scale){ .loss_scale = scale > 0 ? scale : 1 };
+	for (int i = 0; i < w->chunk_count && w->agreement; i++) {
+		struct chunk *c = &w->chunks[i];
+
+		if (w->config.device->ops->copy(w->compute,
+				worker_scale(c, pd_weights_newest(&c->weights, NULL)),
+				&w->first_scale, sizeof(w->first_scale), PD_COPY_TO_DEVICE,
+				NULL) != 0)
+			return pd_error_failed(err, "the device refused to copy");
+	}
+	return 0;
+}
+
 struct pd_worker *pd_worker_new(const struct pd_worker_config *config, struct pd_error *err)
 {
 	struct pd_worker *w = pd_zalloc(sizeof(*w));
@@ -75,7 +96,8 @@ struct pd_worker *pd_worker_new(const struct pd_worker_config *config, struct pd
 	for (int i = 0; i < wiring->link_count; i++)
 		if ((uint64_t)wiring->links[i].tensor_count > w->tensors_most)
 			w->tensors_most = (uint64_t)wiring->links[i].tensor_count;
-	if (worker_memory_new(w, err) < 0 || open_streams(w, err) < 0) {
+	if (worker_memory_new(w, err) < 0 || worker_agree_new(w, err) < 0 ||
+	    open_streams(w, err) < 0 || first_scales(w, err) < 0) {
 		pd_worker_free(w);
 		return NULL;
 	}
@@ -98,6 +120,7 @@ void pd_worker_free(struct pd_worker *w)
 		device->stream_close(w->reduce);
 	if (w->compute)
 		device->stream_close(w->compute);
+	worker_agree_free(w);
 	worker_memory_free(w);
 	free(w->checkpoints);
 	free(w->chunks);
@@ -136,12 +159,30 @@ void pd_worker_begin(struct pd_worker *w, const struct pd_phase *phase, int64_t 
 	for (int i = 0; i < w->chunk_count; i++) {
 		struct chunk *c = &w->chunks[i];
 
-		c->ready = NULL;
-		c->backwards = 0;
+		for (int k = 0; k < SUMS; k++) {
+			c->sums[k].ready = NULL;
+			c->sums[k].scale = NULL;
+			c->sums[k].backwards = 0;
+		}
 		if (!phase->evaluate && floor == phase->first)
 			pd_weights_renumber(&c->weights, phase->first);
 		begin_chunk(w, c);
 	}
+}
+
+/* What all ranks agreed on before this step: told with the first that waited for it. */
+static void tell_agreed(struct pd_worker *w, const struct pd_op *step)
+{
+	const struct pd_worker_config *config = &w->config;
+	struct pd_record record;
+	struct pd_outcome outcome;
+
+	if (!worker_agree_told(w, &record, &outcome))
+		return;
+	if (config->retired)
+		config->retired(config->context, &record);
+	if (config->updated)
+		config->updated(config->context, step, &outcome);
 }
 
 static void retire(struct pd_worker *w, struct entry *entry)
@@ -167,7 +208,9 @@ static void retire(struct pd_worker *w, struct entry *entry)
 	}
 	if (config->loss && entry->op.kind == PD_OP_forward && entry->flight->loss.samples > 0)
 		config->loss(config->context, &entry->op, &entry->flight->loss);
-	if (config->retired)
+	if (entry->op.kind == PD_OP_step)
+		tell_agreed(w, &entry->op);
+	if (config->retired && entry->op.kind != PD_OP_agree)
 		config->retired(config->context, &record);
 }
 
@@ -269,6 +312,13 @@ enum pd_worker_state pd_worker_step(struct pd_worker *w, struct pd_error *err)
 		}
 		moved += more;
 	}
+	retired = worker_agree_progress(w);
+	if (retired < 0) {
+		pd_error_failed(err, "agreeing on an update: %s",
+				w->config.gate ? w->config.gate->err.text : "failed");
+		return PD_WORKER_FAILED;
+	}
+	moved += retired;
 	retired = retire_finished(w, err);
 	if (retired < 0)
 		return PD_WORKER_FAILED;

@@ -52,9 +52,12 @@ struct pd_worker_config {
 	const struct pd_room *rooms;
 	int ring;                       /* operations issued and not retired, at most; 0: enough */
 
-	/* Called from pd_worker_step as operations retire, in list order; may be NULL. */
+	/* Called from pd_worker_step as operations retire, in list order, agree with the step
+	 * that waits for it; may be NULL. */
 	void (*retired)(void *context, const struct pd_record *record);
 	void (*loss)(void *context, const struct pd_op *op, const struct pd_loss *loss);
+	/* Of the rank's first stage to make it, where all ranks agree on updates. */
+	void (*updated)(void *context, const struct pd_op *step, const struct pd_outcome *outcome);
 	void *context;
 };
 

@@ -24,6 +24,14 @@
  * the order of the replicas, with zeros for a replica that has none in the last group.
  * Running statistics are those of a stage's replica 0.
  *
+ * With --clip-grad-norm=X or --loss-scale=X a group is updated for as a whole (2bw and flush).
+ * Backward begins with the loss times the scale S of the version that the group sees.  Let n be
+ * the root of the sum of all squares, a sum per layer, in the order of the layers, over S.  Where
+ * it is not finite the next version is this one; otherwise gradients are multiplied by
+ * min(1, X / (n + 1e-6)) / S.  The scale of the next version is that of this one, but with
+ * --loss-scale-interval=N: where n is not finite S / 2, at least 1, if that is less; after N
+ * finite ones, one after the other, twice as large.
+ *
  * With --switch=K --to=PLAN it goes over to another plan after K minibatches, as a resumed
  * run does: a stage of which every layer had the same warm-up, replicas and G before goes on
  * with the older versions, any other begins with the newest.
@@ -42,15 +50,17 @@
 
 #define SYNTHETIC_MINIBATCHES 10
 
-enum mutation { NONE, VERSION, LATEST, SUM };
+enum mutation { NONE, VERSION, LATEST, SUM, CLIP, SKIP, SCALE };
 
 static const char *data, *output, *other_plan;
 static int64_t minibatches = -1, seed = 1, switch_at = -1;
 static double rate = 0.01, momentum = 0.9, weight_decay;
 static double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, lr_gamma = 0.1, lr_power = 2;
-static int64_t lr_step = 30, lr_warmup;
+static int64_t lr_step = 30, lr_warmup, loss_scale_interval;
+static double clip_norm, loss_scale;
 static int optimizer, lr_schedule, mutation;
-static const char *const mutations[] = { "none", "version", "latest", "sum", NULL };
+static const char *const mutations[] = { "none", "version", "latest", "sum", "clip", "skip",
+					"scale", NULL };
 
 static const struct pd_opt options[] = {
 	{ "data", 0, PD_OPT_STRING, "DIR", "data set (default: synthetic)", &data },
@@ -69,10 +79,13 @@ static const struct pd_opt options[] = {
 	{ "lr-gamma", 0, PD_OPT_REAL, "X", "of step", &lr_gamma, 0, 1 },
 	{ "lr-power", 0, PD_OPT_REAL, "X", "of polynomial", &lr_power, 0, 100 },
 	{ "lr-warmup", 0, PD_OPT_COUNT, "N", "minibatches", &lr_warmup },
+	{ "clip-grad-norm", 0, PD_OPT_REAL, "X", "global norm", &clip_norm, 0, 1e30 },
+	{ "loss-scale", 0, PD_OPT_REAL, "X", "the first", &loss_scale, 0, 1e300 },
+	{ "loss-scale-interval", 0, PD_OPT_COUNT, "N", "dynamic", &loss_scale_interval },
 	{ "seed", 's', PD_OPT_COUNT, "N", "as pd-run's", &seed },
 	{ "switch", 0, PD_OPT_COUNT, "K", "go over to another plan after K minibatches", &switch_at },
 	{ "to", 0, PD_OPT_STRING, "PLAN", "the other plan", &other_plan },
-	{ "mutate", 0, PD_OPT_CHOICE, "WHAT", "break the rule: version, latest, sum", &mutation,
+	{ "mutate", 0, PD_OPT_CHOICE, "WHAT", "break the rule", &mutation,
 	  .choices = mutations },
 	{ "output", 'o', PD_OPT_STRING, "FILE", "where the tensors go", &output },
 	{ 0 }
@@ -89,6 +102,8 @@ struct tensor {
 	const struct pd_named *named;
 	size_t elements;
 	float **versions;               /* parameters: since the epoch began, ascending */
+	double *scales;                 /* of the loss, per version */
+	size_t scales_room;
 	size_t count, capacity;
 	size_t origin;                  /* index of version 0 of the rule */
 	size_t floor;                   /* index of the oldest that may be seen */
@@ -117,6 +132,7 @@ struct trainer {
 	int count;
 	int most_replicas;
 	struct pd_loss loss;
+	int64_t good;                   /* groups since the scale changed or one was skipped */
 };
 
 static void check(bool good, const struct pd_error *err)
@@ -183,8 +199,10 @@ static void open_data(struct trainer *t)
 	check(t->loader != NULL, &err);
 }
 
-static void add_version(struct tensor *v, float *values)
+static void add_version(struct tensor *v, float *values, double scale)
 {
+	v->scales = pd_grow(v->scales, &v->scales_room, v->count + 1, sizeof(*v->scales));
+	v->scales[v->count] = scale;
 	v->versions = pd_grow(v->versions, &v->capacity, v->count + 1, sizeof(*v->versions));
 	v->versions[v->count++] = values;
 }
@@ -207,7 +225,7 @@ static void open_tensors(struct trainer *t)
 			continue;
 		}
 		t->ops->export(t->net, i, t->weights, values);
-		add_version(v, values);
+		add_version(v, values, loss_scale > 0 ? loss_scale : 1);
 		v->gradient = pd_calloc(v->elements, sizeof(float));
 		v->sum = pd_calloc(v->elements, sizeof(float));
 		v->velocity = pd_calloc(v->elements, sizeof(float));
@@ -237,6 +255,7 @@ static void forget(struct tensor *v)
 	for (size_t i = 0; i + 1 < v->count; i++)
 		free(v->versions[i]);
 	v->versions[0] = v->versions[v->count - 1];
+	v->scales[0] = v->scales[v->count - 1];
 	v->count = 1;
 	v->origin = v->floor = 0;
 }
@@ -347,6 +366,16 @@ static void import_versions(struct trainer *t, int64_t b, bool backward)
 	}
 }
 
+/* The first parameter stands for all: they have the same scales. */
+static struct tensor *some_parameter(const struct trainer *t)
+{
+	struct tensor *v = t->tensors;
+
+	while (v->named->part != PD_PART_PARAMETER)
+		v++;
+	return v;
+}
+
 static void compute(struct trainer *t, const struct pd_batch *batch, int64_t b)
 {
 	struct pd_pass pass = {
@@ -355,6 +384,8 @@ static void compute(struct trainer *t, const struct pd_batch *batch, int64_t b)
 		.gradient_in = t->in, .gradient_out = t->out, .first_sample = batch->first_sample,
 		.valid = batch->valid, .loss = &t->loss,
 	};
+	struct pd_scale scale = { .loss_scale = 1 };
+	const struct tensor *v = some_parameter(t);
 	struct pd_event ev;
 	int layers = t->model->layer_count;
 
@@ -366,6 +397,8 @@ static void compute(struct trainer *t, const struct pd_batch *batch, int64_t b)
 	t->ops->forward(t->stream, t->net, &pass, 0, layers, &ev);
 	pd_event_wait(&ev, &t->gate);
 	import_versions(t, b, true);
+	scale.loss_scale = v->scales[version_seen(t, v, b, true)];
+	pass.scale = &scale;
 	pd_event_arm(&ev);
 	t->ops->backward(t->stream, t->net, &pass, 0, layers, &ev);
 	pd_event_wait(&ev, &t->gate);
@@ -423,7 +456,7 @@ static void adam(struct tensor *v, const float *old, float *new, double now)
 }
 
 /* After minibatch b, counted from the beginning. */
-static void update(const struct trainer *t, struct tensor *v, int64_t b)
+static void update(const struct trainer *t, struct tensor *v, int64_t b, double next_scale)
 {
 	const float *old = v->versions[v->count - 1];
 	float *new = pd_calloc(v->elements, sizeof(float));
@@ -433,7 +466,69 @@ static void update(const struct trainer *t, struct tensor *v, int64_t b)
 		adam(v, old, new, rate_after(t, b));
 	else
 		sgd(v, old, new, (float)rate_after(t, b));
-	add_version(v, new);
+	add_version(v, new, next_scale);
+}
+
+/* The sum of all squares of a group's gradients, layer after layer. */
+static double all_squares(struct trainer *t)
+{
+	int layers = t->model->layer_count;
+	double *vector = pd_calloc((size_t)layers + 1, sizeof(*vector)), sum = 0;
+	struct pd_squares what = { .gradients = t->gradients, .vector = vector, .clear = true };
+	struct pd_event ev;
+
+	for (int i = 0; i < t->count; i++)
+		if (t->tensors[i].named->part == PD_PART_PARAMETER)
+			t->ops->import(t->net, i, t->gradients, t->tensors[i].sum);
+	pd_event_arm(&ev);
+	t->ops->squares(t->stream, t->net, &what, &ev);
+	pd_event_wait(&ev, &t->gate);
+	for (int l = 0; l < layers; l++)
+		sum += vector[l] >= 0 || isnan(vector[l]) ? vector[l] : 0;
+	free(vector);
+	return sum;
+}
+
+static double scale_after(struct trainer *t, double used, double now, bool finite)
+{
+	if (loss_scale_interval == 0)
+		return now;
+	t->good = finite ? t->good + 1 : 0;
+	if (!finite)
+		return fmin(now, fmax(used / 2, 1));
+	if (t->good < loss_scale_interval)
+		return now;
+	t->good = 0;
+	return 2 * now;
+}
+
+/* Of all tensors at once, at the end of the group of microbatch b. */
+static void update_all(struct trainer *t, int64_t b)
+{
+	const struct tensor *any = some_parameter(t);
+	double used = any->scales[version_seen(t, any, b, true)], now = any->scales[any->count - 1];
+	double squares = all_squares(t), norm = sqrt(squares) / used, factor = 1 / used, next;
+	bool finite = isfinite(squares) || mutation == SKIP;
+
+	next = scale_after(t, mutation == SCALE ? now / 2 : used, now, finite);
+	if (clip_norm > 0 && clip_norm / (norm + 1e-6) < 1 && mutation != CLIP)
+		factor = clip_norm / (norm + 1e-6) / used;
+	for (int i = 0; i < t->count; i++) {
+		struct tensor *v = &t->tensors[i];
+
+		if (v->named->part != PD_PART_PARAMETER)
+			continue;
+		for (size_t k = 0; k < v->elements; k++)
+			v->sum[k] *= (float)factor;
+		if (finite) {
+			update(t, v, t->first + b, next);
+		} else {
+			float *same = pd_calloc(v->elements, sizeof(float));
+
+			memcpy(same, v->versions[v->count - 1], v->elements * sizeof(float));
+			add_version(v, same, next);
+		}
+	}
 }
 
 /* sum += gradient; the first is taken as it is */
@@ -452,8 +547,9 @@ static void add_replicas(struct tensor *v, int64_t replicas)
 	}
 }
 
-/* After microbatch b, of those up to last that go through before the pipeline is empty. */
-static void learn(struct trainer *t, struct tensor *v, int number, int64_t b, int64_t last)
+/* After microbatch b, of those up to last that go through before the pipeline is empty; is it
+ * the last of a group whose tensors are updated together? */
+static bool learn(struct trainer *t, struct tensor *v, int number, int64_t b, int64_t last)
 {
 	const struct pd_stage *stage = stage_of(t->plan, v);
 	int64_t replicas = stage->replicas, member = b % replicas;
@@ -462,7 +558,7 @@ static void learn(struct trainer *t, struct tensor *v, int number, int64_t b, in
 	if (v->named->part == PD_PART_STATE) {
 		if (member == 0)
 			t->ops->export(t->net, number, t->state, v->state);
-		return;
+		return false;
 	}
 	t->ops->export(t->net, number, t->gradients, v->gradient);
 	if (mutation == SUM)            /* whichever replica they belong to */
@@ -470,9 +566,12 @@ static void learn(struct trainer *t, struct tensor *v, int number, int64_t b, in
 	else
 		add(v->parts[member], v->gradient, v->elements, in_group < replicas);
 	if (in_group < group_of(t->plan, stage) - 1 && b < last)
-		return;
+		return false;
 	add_replicas(v, replicas);
-	update(t, v, t->first + b);
+	if (clip_norm > 0 || loss_scale > 0)
+		return true;
+	update(t, v, t->first + b, 1);
+	return false;
 }
 
 /* Minibatches first to last - 1; the pipeline is empty before and after them. */
@@ -482,12 +581,15 @@ static void stretch(struct trainer *t, int64_t first, int64_t last)
 	pd_loader_plan(t->loader, false, first, 1, last);
 	for (int64_t b = 0; b < last - first; b++) {
 		struct pd_batch *batch = pd_loader_next(t->loader);
+		bool together = false;
 
 		pd_event_wait(&batch->ready, &t->gate);
 		compute(t, batch, b);
 		pd_loader_release(t->loader, batch);
 		for (int i = 0; i < t->count; i++)
-			learn(t, &t->tensors[i], i, b, last - first - 1);
+			together |= learn(t, &t->tensors[i], i, b, last - first - 1);
+		if (together)
+			update_all(t, b);
 	}
 }
 
@@ -585,6 +687,7 @@ static void close_all(struct trainer *t)
 			free(v->parts[k]);
 		free(v->parts);
 		free(v->versions);
+		free(v->scales);
 		free(v->gradient);
 		free(v->sum);
 		free(v->velocity);

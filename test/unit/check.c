@@ -137,7 +137,7 @@ static void try_lengths(const struct pd_plan *plan, const char *name, struct tal
 }
 
 static void check_kind(enum pd_schedule_kind kind, enum pd_weight_kind weights,
-		       enum pd_startup_kind startup)
+		       enum pd_startup_kind startup, bool agree)
 {
 	static const int64_t cuts[] = { 1, 2, 4, 6, 8, 12 };
 	struct tally tally = { 0 };
@@ -155,6 +155,7 @@ static void check_kind(enum pd_schedule_kind kind, enum pd_weight_kind weights,
 				plan->startup = startup;
 				for (size_t i = 0; i < PD_COUNT(cuts); i++) {
 					use(plan, kind, weights, cuts[i]);
+					plan->agree = agree;
 					try_lengths(plan, plans[p].name, &tally);
 				}
 				pd_plan_free(plan);
@@ -163,12 +164,21 @@ static void check_kind(enum pd_schedule_kind kind, enum pd_weight_kind weights,
 		skip("the generator makes none", pd_schedule_kind_name[kind]);
 		return;
 	}
-	is_int(tally.accepted, tally.made, "%s with %s, %s: all are accepted",
+	is_int(tally.accepted, tally.made, "%s with %s, %s%s: all are accepted",
 	       pd_schedule_kind_name[kind], pd_weight_kind_name[weights],
-	       pd_startup_kind_name[startup]);
-	is_int(tally.right, tally.made, "%s with %s, %s: all end with the serial program's weights",
+	       pd_startup_kind_name[startup], agree ? ", agreed on" : "");
+	is_int(tally.right, tally.made, "%s with %s, %s%s: all end with the serial program's weights",
 	       pd_schedule_kind_name[kind], pd_weight_kind_name[weights],
-	       pd_startup_kind_name[startup]);
+	       pd_startup_kind_name[startup], agree ? ", agreed on" : "");
+}
+
+/* And, where that can be, with updates that all ranks agree on. */
+static void check_both(enum pd_schedule_kind kind, enum pd_weight_kind weights,
+		       enum pd_startup_kind startup)
+{
+	check_kind(kind, weights, startup, false);
+	if (weights == PD_WEIGHTS_2BW || weights == PD_WEIGHTS_FLUSH)
+		check_kind(kind, weights, startup, true);
 }
 
 /*
@@ -386,7 +396,8 @@ static bool change(struct pd_lists *lists)
 		break;
 	case VERSION:
 		a = pick(list, has_version);
-		list->ops[a].version = near(list->ops[a].version);
+		/* none at all, which a backward_weight may have, is another matter */
+		list->ops[a].version = (int64_t)labs((long)near(list->ops[a].version));
 		break;
 	case PEER:
 		a = pick(list, has_peer);
@@ -525,7 +536,7 @@ static void check_edits(void)
 		enum pd_schedule_kind kind;
 		enum pd_weight_kind weights;
 		int64_t microbatches, minibatches;
-		bool skip;
+		bool skip, agree;
 	} cases[] = {
 		{ 3, 4, PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 1, 7 },
 		{ 11, 3, PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 1, 10, true },
@@ -538,6 +549,9 @@ static void check_edits(void)
 		{ 3, 2, PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 4, 2, true },
 		{ 3, 4, PD_SCHEDULE_ZB_H1, PD_WEIGHTS_FLUSH, 4, 2, true },
 		{ 2, 2, PD_SCHEDULE_NF1B, PD_WEIGHTS_VERTICAL_SYNC, 2, 4 },
+		{ 3, 4, PD_SCHEDULE_1F1B, PD_WEIGHTS_2BW, 4, 3, false, true },
+		{ 5, 2, PD_SCHEDULE_1F1B, PD_WEIGHTS_2BW, 6, 3, true, true },
+		{ 3, 2, PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 4, 2, true, true },
 	};
 	struct pd_schedule *schedules[PD_COUNT(cases)];
 	struct pd_plan *made[PD_COUNT(cases)];
@@ -551,6 +565,7 @@ static void check_edits(void)
 		made[count] = make_plan(cases[i].skip ? skips : chain, &plans[cases[i].plan],
 					cases[i].positions);
 		use(made[count], cases[i].kind, cases[i].weights, cases[i].microbatches);
+		made[count]->agree = cases[i].agree;
 		minibatches[count] = cases[i].minibatches;
 		schedules[count] = pd_schedule_new(made[count], &err);
 		if (schedules[count])
@@ -622,6 +637,45 @@ static void check_groups(void)
 	   "group's");
 	pd_lists_free(lists);
 	pd_schedule_free(schedule);
+	pd_plan_free(plan);
+}
+
+static bool is_agree(const struct pd_op *op)
+{
+	return op->kind == PD_OP_agree;
+}
+
+/* What all ranks agree on: where the plan says so, after all gradients, before the update. */
+static void check_agreed(void)
+{
+	struct pd_plan *plan = make_plan(chain, &plans[2], 2);
+	struct pd_schedule *schedule;
+	struct pd_lists *lists;
+	struct pd_error err = { 0 };
+	size_t n;
+
+	use(plan, PD_SCHEDULE_1F1B, PD_WEIGHTS_2BW, 2);
+	plan->agree = true;
+	schedule = pd_schedule_new(plan, &err);
+	lists = pd_lists_make("agreed", schedule, 1, &err);
+	n = pick(&lists->ranks[0], is_agree);
+	lists->ranks[0].ops[n].stage = 1;
+	ok(refuses(lists, "expected it at stage 0"), "it is about a rank's first stage");
+	lists->ranks[0].ops[n].stage = 0;
+	lists->ranks[0].ops[n].seq++;
+	ok(refuses(lists, "not at an agree with its seq"), "all ranks are at it");
+	lists->ranks[0].ops[n].seq--;
+	swap(&lists->ranks[0], n, n + 1);
+	ok(refuses(lists, "its agree does not stand before it"), "no update is before it");
+	swap(&lists->ranks[0], n, n + 1);
+	plan->agree = false;
+	ok(refuses(lists, "the plan does not have its ranks agree"), "nor without need");
+	pd_lists_free(lists);
+	pd_schedule_free(schedule);
+	use(plan, PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 1);
+	plan->agree = true;
+	ok(!pd_schedule_new(plan, &err) && strstr(err.text, "\"stash\" update after every"),
+	   "weights that are updated after every minibatch are refused: %s", err.text);
 	pd_plan_free(plan);
 }
 
@@ -993,13 +1047,14 @@ int main(void)
 {
 	for (int kind = 0; kind < PD_SCHEDULE_KINDS; kind++)
 		for (int weights = 0; weights < PD_WEIGHT_KINDS; weights++)
-			check_kind((enum pd_schedule_kind)kind, (enum pd_weight_kind)weights,
+			check_both((enum pd_schedule_kind)kind, (enum pd_weight_kind)weights,
 				   PD_STARTUP_FRUGAL);
 	for (int weights = 0; weights < PD_WEIGHT_KINDS; weights++)
-		check_kind(PD_SCHEDULE_1F1B, (enum pd_weight_kind)weights, PD_STARTUP_EAGER);
+		check_both(PD_SCHEDULE_1F1B, (enum pd_weight_kind)weights, PD_STARTUP_EAGER);
 	check_skipped_chunks();
 	check_edits();
 	check_by_hand();
+	check_agreed();
 	check_groups();
 	check_memory();
 	check_peaks();

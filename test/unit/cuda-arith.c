@@ -240,7 +240,7 @@ static void test_updates(void)
 		fill(&gpu);
 		u = update_of(&cpu, PD_SGD);
 		u.velocity = momentum ? cpu.velocity : NULL;
-		pd_cpu_sgd(&u, 0, N);
+		pd_cpu_sgd(&u, 1, 0, N);
 		for (size_t i = 0; i < N; i++)
 			if (momentum)
 				pd_sgd_momentum(gpu.next, gpu.velocity, gpu.weights, gpu.gradients,
@@ -259,7 +259,7 @@ static void test_updates(void)
 		fill(&gpu);
 		u = update_of(&cpu, kind);
 		f = pd_adam_factors(&u);
-		pd_cpu_adam(&u, 0, N);
+		pd_cpu_adam(&u, 1, 0, N);
 		for (size_t i = 0; i < N; i++)
 			pd_adam_element(gpu.next, gpu.velocity, gpu.second, gpu.weights,
 					gpu.gradients, i, f.keep, f.decay, f.beta1, f.rest1,

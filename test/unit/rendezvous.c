@@ -22,7 +22,8 @@ struct replica {
 	uint64_t *weights;              /* per version */
 	uint64_t *forward, *back;       /* per microbatch; 0: not there */
 	uint64_t *arrived;              /* per link and microbatch: activations, then gradients */
-	uint64_t sum;
+	uint64_t sums[2];               /* of a group, and of the next */
+	uint64_t agreed;                /* by all ranks about the group */
 	int64_t newest;
 	bool *loaded;
 };
@@ -91,11 +92,23 @@ static void backward(struct machine *m, struct replica *replica, int s, int64_t 
 	replica->back[b] = value;
 }
 
-static void step(struct replica *replica, int64_t version)
+static uint64_t *sum_of(const struct machine *m, struct replica *replica, int s, int64_t b)
 {
-	replica->weights[version] = mix(replica->weights[replica->newest], replica->sum);
+	const struct pd_plan *plan = m->lists->plan;
+	int64_t group = plan->microbatches > 1 ? plan->microbatches : plan->stages[s].replicas;
+
+	return &replica->sums[b / group % 2];
+}
+
+/* For the group of microbatch b. */
+static void step(const struct machine *m, struct replica *replica, int s, int64_t b,
+		 int64_t version)
+{
+	uint64_t *sum = sum_of(m, replica, s, b);
+
+	replica->weights[version] = mix(replica->weights[replica->newest], *sum + replica->agreed);
 	replica->newest = version;
-	replica->sum = 0;
+	*sum = 0;
 }
 
 static void compute(struct machine *m, const struct pd_op *op)
@@ -113,13 +126,14 @@ static void compute(struct machine *m, const struct pd_op *op)
 	case PD_OP_backward_input:
 		backward(m, replica, op->stage, op->microbatch, op->version);
 		if (op->kind == PD_OP_backward)
-			replica->sum += replica->back[op->microbatch];
+			*sum_of(m, replica, op->stage, op->microbatch) +=
+				replica->back[op->microbatch];
 		break;
 	case PD_OP_backward_weight:
-		replica->sum += replica->back[op->microbatch];
+		*sum_of(m, replica, op->stage, op->microbatch) += replica->back[op->microbatch];
 		break;
 	case PD_OP_step:
-		step(replica, op->version);
+		step(m, replica, op->stage, op->microbatch, op->version);
 		break;
 	default:
 		break;
@@ -180,12 +194,36 @@ static bool allreduce(struct machine *m, const struct pd_op *op)
 
 		if (!other || other->kind != PD_OP_allreduce || other->stage != op->stage)
 			return false;
-		sum += replica_of(m, stage->ranks[r], op->stage)->sum;
+		sum += *sum_of(m, replica_of(m, stage->ranks[r], op->stage), op->stage,
+			       op->microbatch);
 	}
 	for (int r = 0; r < stage->replicas; r++) {
-		replica_of(m, stage->ranks[r], op->stage)->sum = sum;
+		*sum_of(m, replica_of(m, stage->ranks[r], op->stage), op->stage, op->microbatch) =
+			sum;
 		m->at[stage->ranks[r]]++;
 	}
+	return true;
+}
+
+/* All stages' sums, of the first replica of each. */
+static bool agree(struct machine *m, const struct pd_op *op)
+{
+	const struct pd_lists *lists = m->lists;
+	uint64_t all = 0;
+
+	for (int r = 0; r < lists->rank_count; r++) {
+		const struct pd_op *other = head(m, r);
+
+		if (!other || other->kind != PD_OP_agree)
+			return false;
+	}
+	for (int i = 0; i < lists->seat_count; i++)
+		if (lists->seats[i].replica == 0)
+			all += *sum_of(m, &m->replicas[i], lists->seats[i].stage, op->microbatch);
+	for (int i = 0; i < lists->seat_count; i++)
+		m->replicas[i].agreed = all;
+	for (int r = 0; r < lists->rank_count; r++)
+		m->at[r]++;
 	return true;
 }
 
@@ -200,6 +238,8 @@ static bool advance(struct machine *m, int rank)
 		return transfer(m, op);
 	if (op->kind == PD_OP_allreduce)
 		return allreduce(m, op);
+	if (op->kind == PD_OP_agree)
+		return agree(m, op);
 	compute(m, op);
 	m->at[rank]++;
 	return true;
@@ -321,11 +361,23 @@ static void serial_versions(struct serial *serial, const struct pd_lists *lists)
 		}
 }
 
+/* What all ranks would agree on after microbatch b; no replicas here. */
+static uint64_t serial_agreed(struct serial *serial, int64_t b)
+{
+	struct machine *m = &serial->machine;
+	uint64_t all = 0;
+
+	for (int s = 0; s < m->lists->plan->stage_count && m->lists->plan->agree; s++)
+		all += *sum_of(m, &m->replicas[s], s, b);
+	return all;
+}
+
 static void serial_microbatch(struct serial *serial, int64_t b)
 {
 	struct machine *m = &serial->machine;
 	const struct pd_wiring *wiring = m->lists->wiring;
 	const struct pd_plan *plan = m->lists->plan;
+	uint64_t all;
 
 	for (int s = 0; s < plan->stage_count; s++) {
 		struct replica *replica = &m->replicas[s];
@@ -341,19 +393,24 @@ static void serial_microbatch(struct serial *serial, int64_t b)
 	}
 	for (int s = plan->stage_count - 1; s >= 0; s--) {
 		struct replica *replica = &m->replicas[s];
-		int64_t G = plan->microbatches > 1 ? plan->microbatches
-						   : plan->stages[s].replicas;
 
 		backward(m, replica, s, b, serial->reads[1][s * m->n + b]);
-		replica->sum += replica->back[b];
+		*sum_of(m, replica, s, b) += replica->back[b];
 		for (int i = 0; i < wiring->in_count[s]; i++) {
 			int link = wiring->in[s][i];
 
 			*arrived(m, &m->replicas[wiring->links[link].from], link, true, b) =
 				mix(replica->back[b], 2 * (uint64_t)link + 1);
 		}
+	}
+	all = serial_agreed(serial, b);
+	for (int s = 0; s < plan->stage_count; s++) {
+		int64_t G = plan->microbatches > 1 ? plan->microbatches
+						   : plan->stages[s].replicas;
+
+		m->replicas[s].agreed = all;
 		if ((b + 1) % G == 0 || b + 1 == m->n)
-			step(replica, b + 1);
+			step(m, &m->replicas[s], s, b, b + 1);
 	}
 }
 

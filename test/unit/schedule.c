@@ -120,6 +120,15 @@ static bool runs_blocking(const struct pd_schedule *schedule, const struct list 
 					continue;
 				for (int i = 0; i < stage->replicas; i++)
 					at[stage->ranks[i]]++;
+			} else if (op->kind == PD_OP_agree) {
+				for (int m = 0; m < plan->rank_count; m++)
+					all = all && at[m] < lists[m].count &&
+					      lists[m].ops[at[m]].kind == PD_OP_agree &&
+					      lists[m].ops[at[m]].seq == op->seq;
+				if (!all)
+					continue;
+				for (int m = 0; m < plan->rank_count; m++)
+					at[m]++;
 			} else {
 				at[r]++;
 			}
@@ -310,7 +319,7 @@ static void check_plan(const char *graph, int stages, const int *layers, const i
 }
 
 /* Every schedule with the weights that go with it, on straight and replicated stages. */
-static void check_kinds(const char *graph)
+static void check_kinds(const char *graph, bool agree)
 {
 	static const struct {
 		enum pd_schedule_kind schedule;
@@ -354,6 +363,11 @@ static void check_kinds(const char *graph)
 							 shapes[i].replicas);
 			int p = kinds[k].positions;
 			bool fits = p == 0 || (shapes[i].stages % p == 0 && shapes[i].stages > p);
+
+			if (agree && kinds[k].weights != PD_WEIGHTS_2BW &&
+			    kinds[k].weights != PD_WEIGHTS_FLUSH)
+				fits = false;
+			plan->agree = agree && fits;
 			char name[96];
 
 			plan->schedule = kinds[k].schedule;
@@ -372,10 +386,10 @@ static void check_kinds(const char *graph)
 			}
 			if (p)
 				plan->rank_count = p;
-			snprintf(name, sizeof(name), "%s, %s, %s, %d microbatches",
+			snprintf(name, sizeof(name), "%s, %s, %s, %d microbatches%s",
 				 pd_schedule_kind_name[plan->schedule],
 				 pd_weight_kind_name[plan->weights], shapes[i].name,
-				 kinds[k].microbatches);
+				 kinds[k].microbatches, agree ? ", agreed on" : "");
 			for (int groups = 1; fits && groups <= 4; groups += 3)
 				check_schedule(plan, groups * (kinds[k].microbatches > 1
 							       ? kinds[k].microbatches : 6), name);
@@ -607,8 +621,10 @@ int main(void)
 			check_plan(skips, plans[p].stages, plans[p].layers, plans[p].replicas,
 				   lengths[i], plans[p].name);
 		}
-	check_kinds(graph);
-	check_kinds(skips);
+	check_kinds(graph, false);
+	check_kinds(skips, false);
+	check_kinds(graph, true);
+	check_kinds(skips, true);
 	check_limit();
 	check_floor();
 	check_refusals();

@@ -10,11 +10,11 @@
 /* next may be weights: nothing is carried from one element to another. */
 PD_VECTOR static void adam(float *next, float *restrict first, float *restrict second,
 			   const float *weights, const float *restrict gradients, size_t count,
-			   struct pd_adam_factors f)
+			   float factor, struct pd_adam_factors f)
 {
 #pragma omp simd
 	for (size_t i = 0; i < count; i++) {
-		float w = weights[i], g = gradients[i] + f.decay * w;
+		float w = weights[i], g = factor * gradients[i] + f.decay * w;
 
 		first[i] = f.beta1 * first[i] + f.rest1 * g;
 		second[i] = f.beta2 * second[i] + f.rest2 * (g * g);
@@ -22,9 +22,9 @@ PD_VECTOR static void adam(float *next, float *restrict first, float *restrict s
 	}
 }
 
-void pd_cpu_adam(const struct pd_update *u, size_t at, size_t floats)
+void pd_cpu_adam(const struct pd_update *u, float factor, size_t at, size_t floats)
 {
 	adam((float *)u->next + at, (float *)u->velocity + at, (float *)u->second + at,
 	     (const float *)u->weights + at, (const float *)u->gradients + at, floats,
-	     pd_adam_factors(u));
+	     factor, pd_adam_factors(u));
 }

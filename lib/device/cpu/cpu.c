@@ -113,5 +113,7 @@ const struct pd_device_ops pd_device_cpu = {
 	.export = pd_cpu_net_export,
 	.import = pd_cpu_net_import,
 	.sum = pd_queue_sum,
+	.squares = pd_queue_squares,
+	.unite = pd_queue_unite,
 	.copy = pd_queue_copy,
 };

@@ -12,6 +12,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/onednn.c lib/device/cpu/onednn.h \
 	lib/device/cpu/pool2d.c \
 	lib/device/cpu/sgd.c \
+	lib/device/cpu/squares.c \
 	lib/device/cpu/stream.c \
 	lib/device/cpu/sum.c \
 	lib/device/cpu/update.c \

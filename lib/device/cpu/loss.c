@@ -2,6 +2,7 @@
 /*
  * softmax_cross_entropy.  Of sample n with logits x and label y the loss is
  * log(sum exp(x - max)) - (x[y] - max); its gradient (softmax(x) - onehot(y)) / batch size.
+ * For backward the loss is multiplied by pass->scale.
  * Samples from pass->valid on are padding: no loss, no gradient.
  */
 #include "device/cpu/cpu.h"
@@ -68,7 +69,8 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 	int64_t classes = l->in_shape[0]->size[0], batch = l->net->batch;
 	const float *x = l->src[0];
 	const int32_t *label = l->src[1];
-	float *dx = l->diff_src[0], mean = 1 / (float)batch;
+	float scale = pass->scale ? (float)pass->scale->loss_scale : 1;
+	float *dx = l->diff_src[0], mean = scale / (float)batch;
 
 	if (!dx)
 		return 0;

@@ -1,18 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device/cpu/cpu.h"
 
+#include <string.h>
+
 /* Elementwise: how the pieces fall to threads does not change a bit. */
 #define PIECE 16384
 
-void pd_cpu_update(const struct pd_compiled *net, const struct pd_update *u, int from, int count)
+static void apply(const struct pd_update *u, float factor, size_t begin, size_t end)
 {
-	static void (*const table[])(const struct pd_update *, size_t, size_t) = {
+	static void (*const table[])(const struct pd_update *, float, size_t, size_t) = {
 		[PD_SGD] = pd_cpu_sgd, [PD_ADAM] = pd_cpu_adam, [PD_ADAMW] = pd_cpu_adam,
 	};
-	size_t begin, end;
 
-	pd_compiled_range(net, from, count, &begin, &end);
 #pragma omp parallel for schedule(static)
 	for (size_t at = begin; at < end; at += PIECE)
-		table[u->kind](u, at, end - at < PIECE ? end - at : PIECE);
+		table[u->kind](u, factor, at, end - at < PIECE ? end - at : PIECE);
+}
+
+/* Skipped: the next version is this one. */
+static void keep(const struct pd_update *u, size_t begin, size_t end)
+{
+	if (u->next != u->weights && end > begin)
+		memcpy((float *)u->next + begin, (const float *)u->weights + begin,
+		       (end - begin) * sizeof(float));
+}
+
+void pd_cpu_update(const struct pd_compiled *net, const struct pd_update *update, int from,
+		   int count)
+{
+	struct pd_update u = *update;
+	struct pd_outcome outcome = { .skip = false };
+	struct pd_scale next;
+	size_t begin, end;
+	float factor = 1;
+
+	pd_compiled_range(net, from, count, &begin, &end);
+	if (u.agreed.vector) {
+		u.count -= u.agreed.before->skipped;
+		factor = (float)pd_agreed_factor(&u.agreed, &next, &outcome);
+		*u.agreed.next = next;
+		if (u.agreed.outcome)
+			*u.agreed.outcome = outcome;
+	}
+	if (outcome.skip)
+		keep(&u, begin, end);
+	else
+		apply(&u, factor, begin, end);
 }

@@ -233,7 +233,19 @@ static int sim_sum(struct pd_stream *stream, float *dst, const float *const *src
 	return queue(stream, rate > 0 ? llround(bytes * 1e9 / (double)rate) : 0, ev);
 }
 
-/* A profile has no figure for this one: it takes no time. */
+/* A profile has no figure for these three: they take no time. */
+static int sim_squares(struct pd_stream *stream, struct pd_net *net, const struct pd_squares *what,
+		       struct pd_event *ev)
+{
+	return queue(stream, 0, ev);
+}
+
+static int sim_unite(struct pd_stream *stream, double *vector, const double *other, size_t count,
+		     struct pd_event *ev)
+{
+	return queue(stream, 0, ev);
+}
+
 static int sim_copy(struct pd_stream *stream, void *dst, const void *src, size_t bytes,
 		    enum pd_copy way, struct pd_event *ev)
 {
@@ -267,5 +279,7 @@ const struct pd_device_ops pd_device_sim = {
 	.update = sim_update,
 	.net_named = sim_net_named,
 	.sum = sim_sum,
+	.squares = sim_squares,
+	.unite = sim_unite,
 	.copy = sim_copy,
 };

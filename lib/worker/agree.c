@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * All ranks agree on an update: on the norm of all gradients, and on whether all are finite.
+ *
+ * Every rank makes the sums of squares of its stages' gradients, in a vector that has a place
+ * for every layer of the model; the vectors are united in ceil(log2 N) rounds: in round k,
+ * counted from 0, a rank sends all it knows to the one 2^k above it and takes what the one
+ * 2^k below it knows, modulo N.  Nothing is added on the way, so it does not matter that a
+ * rank hears of some layers twice.  What follows from the vector every rank works out by
+ * itself, from the same bits (lib/device/agreed.h).
+ *
+ * Nothing is read by the host.  All transfers are posted at once, each waiting for the
+ * events before it, and the work goes on a stream beside the computation.  The operation is
+ * retired when what it takes is there: what comes after it in the list goes on, up to the
+ * step, which waits for the end.  Only then is it told about, with its whole time.
+ */
+#include "worker/internal.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+#define TAG_COLLECTIVE (UINT64_C(1) << 47)
+#define TAG_NUMBER     ((UINT64_C(1) << 46) - 1)
+#define TAG_ROUND      2                /* 0 and 1 are the all-reduce's */
+
+struct round {
+	double *arrived;
+	struct pd_event sent, got, united;
+};
+
+struct agreement {
+	char *memory;                   /* the vector, then those that arrive */
+	double *vector;
+	size_t bytes, count;            /* of one vector; doubles in it */
+	int rounds;
+	struct round *round;
+	struct sum **sums;              /* of the group, per chunk */
+	struct mark **ready;            /* when those are complete */
+	struct pd_event own;            /* this rank's part is in the vector */
+	struct mark begun, done;
+	int step;                       /* next thing for the stream; see issue_thing() */
+	bool untold;                    /* its record is still to be given */
+	struct pd_record record;
+	struct pd_outcome outcome;
+};
+
+static int things(const struct pd_worker *w)
+{
+	return 2 * w->chunk_count + 1 + 3 * w->agreement->rounds;
+}
+
+int worker_agree_new(struct pd_worker *w, struct pd_error *err)
+{
+	const struct pd_plan *plan = w->config.schedule->plan;
+	struct agreement *a;
+
+	if (!plan->agree)
+		return 0;
+	a = w->agreement = pd_zalloc(sizeof(*a));
+	a->count = (size_t)plan->profile->layer_count + 1;
+	a->bytes = (size_t)pd_schedule_agreed_bytes(plan);
+	a->rounds = pd_schedule_agree_rounds(plan);
+	a->round = pd_calloc((size_t)a->rounds, sizeof(*a->round));
+	a->sums = pd_calloc((size_t)w->chunk_count, sizeof(*a->sums));
+	a->ready = pd_calloc((size_t)w->chunk_count, sizeof(*a->ready));
+	worker_mark_init(&a->begun, 1);
+	worker_mark_init(&a->done, 1);
+	a->step = things(w);
+	if (worker_take(w, (size_t)(1 + a->rounds) * pd_align(a->bytes), &a->memory, err) < 0)
+		return -1;
+	a->vector = (double *)a->memory;
+	for (int k = 0; k < a->rounds; k++)
+		a->round[k].arrived = (double *)(a->memory + (size_t)(k + 1) * pd_align(a->bytes));
+	return 0;
+}
+
+void worker_agree_free(struct pd_worker *w)
+{
+	struct agreement *a = w->agreement;
+
+	if (!a)
+		return;
+	if (a->memory)
+		w->config.device->ops->free(w->config.device, a->memory);
+	free(a->begun.events);
+	free(a->done.events);
+	free(a->round);
+	free(a->sums);
+	free(a->ready);
+	free(a);
+}
+
+bool worker_agreeing(const struct pd_worker *w)
+{
+	return w->agreement && w->agreement->step < things(w);
+}
+
+struct mark *worker_agreed(struct pd_worker *w)
+{
+	return w->agreement ? &w->agreement->done : NULL;
+}
+
+static int make_squares(struct pd_worker *w, int i)
+{
+	struct agreement *a = w->agreement;
+	bool last = i == w->chunk_count - 1;
+	struct pd_squares what = {
+		.gradients = a->sums[i]->gradients, .scale = a->sums[i]->scale,
+		.vector = a->vector, .clear = i == 0,
+	};
+
+	return w->config.device->ops->squares(w->reduce, w->chunks[i].net, &what, !last ? NULL
+					      : a->rounds > 0 ? &a->own : &a->done.events[0]);
+}
+
+/*
+ * Thing number `step` for the stream: wait for the gradients of each chunk; note that they
+ * are there; their squares, chunk after chunk; then for each round wait for what comes and
+ * for what leaves, and unite.
+ */
+static int issue_thing(struct pd_worker *w)
+{
+	const struct pd_device_ops *device = w->config.device->ops;
+	struct agreement *a = w->agreement;
+	int n = w->chunk_count, rest = a->step - 2 * n - 1, k = rest / 3;
+	struct round *round;
+
+	if (a->step < n)
+		return device->wait(w->reduce, &a->ready[a->step]->events[0]);
+	if (a->step == n)
+		return device->sum(w->reduce, a->sums[0]->gradients, NULL, 0, 0,
+				   &a->begun.events[0]);
+	if (rest < 0)
+		return make_squares(w, a->step - n - 1);
+	round = &a->round[k];
+	if (rest % 3 < 2)
+		return device->wait(w->reduce, rest % 3 ? &round->sent : &round->got);
+	return device->unite(w->reduce, a->vector, round->arrived, a->count,
+			     k == a->rounds - 1 ? &a->done.events[0] : &round->united);
+}
+
+int worker_agree_progress(struct pd_worker *w)
+{
+	struct agreement *a = w->agreement;
+	int n = 0;
+
+	while (a && a->step < things(w)) {
+		int verdict = issue_thing(w);
+
+		if (verdict == PD_AGAIN)
+			break;
+		if (verdict < 0)
+			return -1;
+		a->step++;
+		n++;
+	}
+	return n;
+}
+
+static int post_round(struct pd_worker *w, int k, uint64_t tag)
+{
+	const struct pd_transport_ops *ops = w->config.transport->ops;
+	struct agreement *a = w->agreement;
+	struct round *round = &a->round[k];
+	int64_t ranks = w->config.schedule->plan->rank_count, far = INT64_C(1) << k;
+	int to = (int)((w->config.rank + far) % ranks);
+	int from = (int)((w->config.rank - far + ranks) % ranks);
+
+	pd_event_arm(&round->sent);
+	pd_event_arm(&round->got);
+	pd_event_arm(&round->united);
+	return ops->recv(w->config.transport, from, tag, round->arrived, a->bytes, NULL,
+			 &round->got) < 0 ||
+	       ops->send(w->config.transport, to, tag, a->vector, a->bytes,
+			 k > 0 ? &a->round[k - 1].united : &a->own, &round->sent) < 0 ? -1 : 0;
+}
+
+int worker_issue_agree(struct pd_worker *w, struct chunk *first, const struct pd_op *op)
+{
+	struct agreement *a = w->agreement;
+	uint64_t number = (uint64_t)op->microbatch *
+			  (uint64_t)w->config.schedule->stage_count;
+	uint64_t tag = TAG_COLLECTIVE | ((number << 8) & TAG_NUMBER);
+
+	if (!worker_may_arm(w, &a->begun) || !worker_may_arm(w, &a->done))
+		return 0;
+	/* one after the other on the stream, in the same order everywhere */
+	for (int i = 0; i < w->chunk_count; i++)
+		if (w->chunks[i].collective && !pd_collective_issued(w->chunks[i].collective))
+			return 0;
+	for (int i = 0; i < w->chunk_count; i++) {
+		struct chunk *c = &w->chunks[i];
+
+		a->sums[i] = worker_sum_of(w, c, op);
+		a->ready[i] = c->collective ? &c->allreduce : a->sums[i]->ready;
+		a->ready[i]->last_use = w->issued;
+	}
+	pd_event_arm(&a->own);
+	pd_event_arm(&a->begun.events[0]);
+	pd_event_arm(&a->done.events[0]);
+	a->begun.last_use = a->done.last_use = w->issued;
+	a->record = (struct pd_record){ .op = *op, .bytes = (int64_t)a->bytes * a->rounds };
+	a->untold = true;
+	a->step = 0;
+	for (int k = 0; k < a->rounds; k++)
+		if (post_round(w, k, tag | (uint64_t)(TAG_ROUND + k)) < 0)
+			return -1;
+	worker_new_entry(w, op, &a->begun);
+	return worker_agree_progress(w) < 0 ? -1 : 1;
+}
+
+void worker_fill_agreed(struct pd_worker *w, struct chunk *c, const void *from, void *to,
+			struct pd_agreed *agreed)
+{
+	const struct pd_optimizer *o = &w->config.optimizer;
+	struct agreement *a = w->agreement;
+
+	if (!a)
+		return;
+	*agreed = (struct pd_agreed){
+		.vector = a->vector, .layers = (int)a->count - 1, .clip_norm = o->clip_norm,
+		.growth = 2, .backoff = 0.5, .least = 1, .interval = o->loss_scale_interval,
+		.before = worker_scale(c, from), .next = worker_scale(c, to),
+		.outcome = &a->outcome,
+	};
+}
+
+bool worker_agree_told(struct pd_worker *w, struct pd_record *record_p,
+		       struct pd_outcome *outcome_p)
+{
+	struct agreement *a = w->agreement;
+
+	if (!a || !a->untold)
+		return false;
+	a->untold = false;
+	a->record.start_ns = a->begun.events[0].start_ns;
+	a->record.end_ns = a->done.events[0].end_ns;
+	*record_p = a->record;
+	*outcome_p = a->outcome;
+	return true;
+}
