@@ -306,18 +306,39 @@ static int measure(struct pd_loader *loader, size_t *bytes, struct pd_error *err
 	return 0;
 }
 
+/* Memory that the device's copies are quick with, where there is a device. */
+static void *take_buffer(struct pd_loader *loader, size_t bytes, struct pd_error *err)
+{
+	struct pd_device *device = loader->config.device;
+	void *buffer;
+
+	if (bytes <= PTRDIFF_MAX && device)
+		return device->ops->host_alloc(device, bytes, err);
+	if (bytes <= PTRDIFF_MAX && posix_memalign(&buffer, PD_ALIGN, bytes) == 0)
+		return buffer;
+	pd_error_failed(err, "%zu bytes for a minibatch of input do not fit into memory", bytes);
+	return NULL;
+}
+
+static void give_buffer(struct pd_loader *loader, void *buffer)
+{
+	struct pd_device *device = loader->config.device;
+
+	if (buffer && device)
+		device->ops->host_free(device, buffer);
+	else
+		free(buffer);
+}
+
 static int make_slots(struct pd_loader *loader, const size_t *bytes, struct pd_error *err)
 {
 	for (int i = 0; i < loader->config.ahead; i++) {
 		struct pd_batch *batch = &loader->slots[i].batch;
 
 		for (int k = 0; k < loader->config.input_count; k++) {
-			if (bytes[k] > PTRDIFF_MAX ||
-			    posix_memalign(&batch->buffers[k], PD_ALIGN, bytes[k]) != 0) {
-				batch->buffers[k] = NULL;
-				return pd_error_failed(err, "%zu bytes for a minibatch of input "
-						       "do not fit into memory", bytes[k]);
-			}
+			batch->buffers[k] = take_buffer(loader, bytes[k], err);
+			if (!batch->buffers[k])
+				return -1;
 			batch->bytes[k] = bytes[k];
 		}
 	}
@@ -328,7 +349,7 @@ static void free_loader(struct pd_loader *loader)
 {
 	for (int i = 0; i < loader->config.ahead; i++)
 		for (int k = 0; k < MOST_INPUTS; k++)
-			free(loader->slots[i].batch.buffers[k]);
+			give_buffer(loader, loader->slots[i].batch.buffers[k]);
 	pthread_cond_destroy(&loader->idle);
 	pthread_cond_destroy(&loader->work);
 	pthread_mutex_destroy(&loader->lock);

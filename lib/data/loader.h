@@ -18,6 +18,7 @@
 
 #include "base/event.h"
 #include "data/dataset.h"
+#include "device/device.h"
 #include "model/model.h"
 
 #include <stdbool.h>
@@ -31,6 +32,7 @@ struct pd_loader_config {
 	int input_count;
 	const int *inputs;              /* model inputs (their numbers) that this stage uses */
 	int ahead;                      /* minibatches prepared ahead, at least 2 */
+	struct pd_device *device;       /* that will read the buffers; NULL: only the host */
 	struct pd_gate *gate;
 };
 

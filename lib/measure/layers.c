@@ -86,7 +86,7 @@ static int fill_inputs(struct bench *b, struct pd_error *err)
 	int inputs[4], n = 0;
 	struct pd_loader_config config = {
 		.model = b->model, .train = &b->data, .batch_size = b->options->batch_size,
-		.seed = SEED, .inputs = inputs, .ahead = 2, .gate = &b->gate,
+		.seed = SEED, .inputs = inputs, .ahead = 2, .device = b->device, .gate = &b->gate,
 	};
 	struct pd_event copied = { 0 };
 	struct pd_batch *batch;

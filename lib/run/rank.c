@@ -15,6 +15,7 @@
 #include "launch/pulse.h"
 #include "run/job.h"
 #include "run/saver.h"
+#include "transport/staged.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -117,7 +118,7 @@ static int open_loader(struct rank *rank, struct part *part, struct pd_error *er
 		.test = rank->job->test_minibatches ? &rank->test : NULL,
 		.batch_size = rank->job->plan->profile->batch_size,
 		.seed = (uint64_t)rank->job->seed, .inputs = inputs,
-		.ahead = LOADER_AHEAD, .gate = &rank->gate,
+		.ahead = LOADER_AHEAD, .device = rank->device, .gate = &rank->gate,
 	};
 
 	for (int i = 0; i < sizes->in_count; i++)
@@ -154,7 +155,7 @@ static int open_part(struct rank *rank, struct part *part, struct pd_error *err)
 static int open_device(struct rank *rank, struct pd_error *err)
 {
 	const struct pd_device_ops *ops = pd_device_find(rank->job->device, err);
-	struct pd_device_config config = { .gate = &rank->gate,
+	struct pd_device_config config = { .gate = &rank->gate, .ordinal = rank->number,
 					   .threads = (int)rank->job->threads };
 	struct pd_transport_config ends = { .rank = rank->number,
 					    .ranks = rank->job->plan->rank_count,
@@ -169,6 +170,8 @@ static int open_device(struct rank *rank, struct pd_error *err)
 		if (open_part(rank, &rank->parts[i], err) < 0)
 			return -1;
 	rank->transport = pd_transports[0]->open(&ends, err);
+	if (rank->transport && ops->apart)
+		rank->transport = pd_staged_open(rank->transport, rank->device, &rank->gate, err);
 	return rank->transport ? 0 : -1;
 }
 

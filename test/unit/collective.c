@@ -226,5 +226,8 @@ int main(void)
 	lengths[PD_COUNT(lengths) - 1] = 1;     /* less work for many processes */
 	is_int(run_ranks(18, all_reduce, NULL, -1), 0, "18 members: more than one sum takes");
 	is_int(run_ranks(3, on_cpu, NULL, -1), 0, "3 members with the device of processors");
+	ranks_staged = true;
+	is_int(run_ranks(3, all_reduce, NULL, -1), 0, "3 members, their transfers staged");
+	is_int(run_ranks(3, on_cpu, NULL, -1), 0, "the same, with the device of processors");
 	return done_testing();
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit/ranks.h"
 #include "base/clock.h"
+#include "transport/staged.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -79,6 +80,19 @@ int ranks_recv(struct rank *me, int peer, uint64_t tag, void *buf, size_t bytes,
 	return me->transport->ops->recv(me->transport, peer, tag, buf, bytes, after, done);
 }
 
+bool ranks_staged;
+
+static int stage(struct rank *me, struct pd_error *err)
+{
+	struct pd_device_config config = { .gate = &me->gate, .threads = 1 };
+
+	me->device = pd_device_cpu.open(&config, err);
+	if (!me->device)
+		return -1;
+	me->transport = pd_staged_open(me->transport, me->device, &me->gate, err);
+	return me->transport ? 0 : -1;
+}
+
 static int join(struct rank *me, struct pd_error *err)
 {
 	const struct pd_transport_ops *ops = &pd_transport_ucx;
@@ -91,8 +105,9 @@ static int join(struct rank *me, struct pd_error *err)
 	if (pd_gate_init(&me->gate, err) != 0)
 		return -1;
 	me->transport = ops->open(&config, err);
-	if (!me->transport)
+	if (!me->transport || (ranks_staged && stage(me, err) < 0))
 		return -1;
+	ops = me->transport->ops;
 	ops->address(me->transport, &bytes, &length);
 	if (length > sizeof(me->shared->address[0]))
 		return pd_error_failed(err, "an address of %zu bytes", length);
@@ -119,6 +134,8 @@ static int live(struct rank *me, int (*body)(struct rank *me))
 		fprintf(stderr, "# rank %d: %s\n", me->rank, me->gate.err.text);
 	if (me->transport)
 		me->transport->ops->close(me->transport);
+	if (me->device)
+		me->device->ops->close(me->device);
 	pd_gate_release(&me->gate);
 	return status != 0;
 }

@@ -14,11 +14,16 @@ struct rank {
 	int rank, ranks;
 	struct pd_gate gate;
 	struct pd_transport *transport;
+	struct pd_device *device;       /* of staged transfers */
 	struct shared *shared;
 	double *result;                 /* 16 numbers that the parent sees, RANKS_RESULT */
 };
 
 #define RANKS_RESULT 16
+
+/* From then on transfers are staged through a device that is treated as if the host could
+ * not read its memory. */
+extern bool ranks_staged;
 
 /*
  * Runs body in n processes, connected; a process passes when body returns 0.  Returns how

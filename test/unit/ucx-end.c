@@ -171,18 +171,25 @@ static int overlap(struct rank *me)
 	return bad;
 }
 
+static void test_ends(const char *how)
+{
+	is_int(run_ranks(2, close_unfinished, NULL, -1), 0, "%s: close cancels what is unfinished", how);
+	for (int i = 0; i < 5; i++)
+		is_int(run_ranks(2, peer_dies, NULL, 1), 0, "%s: a peer may die, time %d", how, i + 1);
+	is_int(run_ranks(2, last_words, NULL, -1), 0, "%s: close lets acknowledgements go", how);
+	is_int(run_ranks(2, fewer, NULL, -1), 0, "%s: fewer bytes than expected are an error", how);
+	is_int(run_ranks(2, more, NULL, -1), 0, "%s: more bytes than expected are an error", how);
+	is_int(run_ranks(2, many_more, NULL, -1), 0, "%s: so they are in a large transfer", how);
+}
+
 int main(void)
 {
 	double result[RANKS_MAX * RANKS_RESULT];
 
-	is_int(run_ranks(2, close_unfinished, NULL, -1), 0, "close cancels what is unfinished");
-	for (int i = 0; i < 5; i++)
-		is_int(run_ranks(2, peer_dies, NULL, 1), 0, "a peer may die, time %d", i + 1);
-	is_int(run_ranks(2, last_words, NULL, -1), 0, "close lets acknowledgements go");
-	is_int(run_ranks(2, fewer, NULL, -1), 0, "fewer bytes than expected are an error");
-	is_int(run_ranks(2, more, NULL, -1), 0, "more bytes than expected are an error");
-	is_int(run_ranks(2, many_more, NULL, -1), 0, "so they are in a large transfer");
+	test_ends("ucx");
 	is_int(run_ranks(2, overlap, result, -1), 0, "16 MiB while the receiver computes");
 	diag("in %.1f ms", result[RANKS_RESULT]);
+	ranks_staged = true;
+	test_ends("staged");
 	return done_testing();
 }

@@ -303,20 +303,20 @@ static int steady(struct rank *me)
 	return bad;
 }
 
-int main(void)
+static void test_all(const char *how)
 {
 	double result[RANKS_MAX * RANKS_RESULT];
 
-	is_int(run_ranks(2, sizes, NULL, -1), 0, "0 bytes to 32 MiB, both ways at once");
-	is_int(run_ranks(2, order, NULL, -1), 0, "posted in any order, early or late");
-	is_int(run_ranks(4, pairwise, NULL, -1), 0, "tags are per pair");
-	is_int(run_ranks(1, to_itself, NULL, -1), 0, "a rank sends to itself");
-	is_int(run_ranks(2, after, NULL, -1), 0, "transfers wait for their events");
-	is_int(run_ranks(2, after_failure, NULL, -1), 0, "a failed event fails its transfer");
-	is_int(run_ranks(2, stress, NULL, -1), 0, "2000 random messages, 2 processes");
-	is_int(run_ranks(4, stress, NULL, -1), 0, "2000 random messages, 4 processes");
+	is_int(run_ranks(2, sizes, NULL, -1), 0, "%s: 0 bytes to 32 MiB, both ways at once", how);
+	is_int(run_ranks(2, order, NULL, -1), 0, "%s: posted in any order, early or late", how);
+	is_int(run_ranks(4, pairwise, NULL, -1), 0, "%s: tags are per pair", how);
+	is_int(run_ranks(1, to_itself, NULL, -1), 0, "%s: a rank sends to itself", how);
+	is_int(run_ranks(2, after, NULL, -1), 0, "%s: transfers wait for their events", how);
+	is_int(run_ranks(2, after_failure, NULL, -1), 0, "%s: a failed event fails its transfer", how);
+	is_int(run_ranks(2, stress, NULL, -1), 0, "%s: 2000 random messages, 2 processes", how);
+	is_int(run_ranks(4, stress, NULL, -1), 0, "%s: 2000 random messages, 4 processes", how);
 
-	is_int(run_ranks(2, sleeping, result, -1), 0, "a message wakes a sleeper");
+	is_int(run_ranks(2, sleeping, result, -1), 0, "%s: a message wakes a sleeper", how);
 	for (int large = 0; large < 2; large++) {
 		double *r = result + RANKS_RESULT + 2 * large;
 
@@ -325,10 +325,17 @@ int main(void)
 		ok(r[0] < 50, "%s: sleeping costs less than 50 ms", large ? "1 MiB" : "8 bytes");
 		ok(r[1] < 200, "%s: awake at once", large ? "1 MiB" : "8 bytes");
 	}
-	is_int(run_ranks(2, steady, result, -1), 0, "3000 transfers one after another");
+	is_int(run_ranks(2, steady, result, -1), 0, "%s: 3000 transfers one after another", how);
 	/* UCX's pools grow when one side is late; nothing is allocated for every transfer */
 	diag("the last 2000 allocated %.0f and %.0f bytes", result[0], result[RANKS_RESULT]);
 	ok(result[0] < 4000 * 16 && result[RANKS_RESULT] < 4000 * 16,
 	   "the last 4000 transfers allocate less than 16 bytes each");
+}
+
+int main(void)
+{
+	test_all("ucx");
+	ranks_staged = true;
+	test_all("staged");
 	return done_testing();
 }

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/staged.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+enum phase {
+	WAITING,                        /* send: for what makes the buffer ready */
+	FIRST,                          /* of two events: `first` is under way */
+	SECOND,                         /* `first` is done, `second` is under way */
+};
+
+struct room {                           /* host memory */
+	struct room *next;
+	size_t bytes;
+	void *memory;
+};
+
+struct staged_transfer {
+	struct staged_transfer *next;
+	bool receive;
+	enum phase phase;
+	int peer;
+	uint64_t tag;
+	char *buf;
+	size_t bytes;
+	const struct pd_event *after;
+	struct pd_event *done;
+	struct pd_event first, second;  /* send: copied, sent; receive: received, copied */
+	struct room *room;
+};
+
+struct staged {
+	struct pd_transport base;
+	struct pd_transport *inner;
+	struct pd_device *device;
+	struct pd_stream *stream;
+	struct pd_gate *gate;
+	struct staged_transfer *active, **last;         /* in the order in which they came */
+	struct staged_transfer *idle;
+	struct room *rooms;                             /* not in use */
+};
+
+/* ---- memory ---- */
+
+/* One that fits without wasting more than half. */
+static struct room *take_room(struct staged *s, size_t bytes, struct pd_error *err)
+{
+	struct room **at = &s->rooms, *room;
+
+	while (*at && ((*at)->bytes < bytes || (*at)->bytes / 2 > bytes))
+		at = &(*at)->next;
+	room = *at;
+	if (room) {
+		*at = room->next;
+		return room;
+	}
+	room = pd_zalloc(sizeof(*room));
+	room->bytes = pd_align(bytes ? bytes : 1);
+	room->memory = s->device->ops->host_alloc(s->device, room->bytes, err);
+	if (room->memory)
+		return room;
+	free(room);
+	return NULL;
+}
+
+static void give_room(struct staged *s, struct room *room)
+{
+	room->next = s->rooms;
+	s->rooms = room;
+}
+
+static struct staged_transfer *take_transfer(struct staged *s)
+{
+	struct staged_transfer *x = s->idle;
+
+	if (!x)
+		return pd_zalloc(sizeof(*x));
+	s->idle = x->next;
+	return x;
+}
+
+/* ---- one transfer ---- */
+
+static void complete(struct staged *s, struct staged_transfer *x)
+{
+	pd_event_complete(x->done, x->first.start_ns, x->second.end_ns, s->gate);
+}
+
+static void fail(struct staged *s, struct staged_transfer *x)
+{
+	struct pd_error err;
+
+	pd_error_failed(&err, "%s of %zu bytes %s rank %d: what it waited for failed",
+			x->receive ? "receive" : "send", x->bytes, x->receive ? "from" : "to",
+			x->peer);
+	pd_event_fail(x->done, &err, s->gate);
+}
+
+/* The buffer is ready: to the host, and from there on its way. */
+static int begin_send(struct staged *s, struct staged_transfer *x)
+{
+	const struct pd_device_ops *device = s->device->ops;
+	int status;
+
+	pd_event_arm(&x->first);
+	status = device->copy(s->stream, x->room->memory, x->buf, x->bytes, PD_COPY_TO_HOST,
+			      &x->first);
+	if (status != 0)
+		return status == PD_AGAIN ? 0 : -1;
+	x->phase = FIRST;
+	pd_event_arm(&x->second);
+	return s->inner->ops->send(s->inner, x->peer, x->tag, x->room->memory, x->bytes, &x->first,
+				   &x->second) < 0 ? -1 : 1;
+}
+
+/* It has come: to the device. */
+static int end_receive(struct staged *s, struct staged_transfer *x)
+{
+	int status;
+
+	pd_event_arm(&x->second);
+	status = s->device->ops->copy(s->stream, x->buf, x->room->memory, x->bytes,
+				      PD_COPY_TO_DEVICE, &x->second);
+	if (status != 0)
+		return status == PD_AGAIN ? 0 : -1;
+	x->phase = SECOND;
+	return 1;
+}
+
+/* What it waits for now. */
+static const struct pd_event *pending(const struct staged_transfer *x)
+{
+	return x->phase == WAITING ? x->after : x->phase == FIRST ? &x->first : &x->second;
+}
+
+/* 1: it got further, or ended (*over_p); 0: nothing; -1: transport or device is broken. */
+static int move(struct staged *s, struct staged_transfer *x, bool *over_p)
+{
+	const struct pd_event *ev = pending(x);
+
+	*over_p = false;
+	if (ev && !pd_event_done(ev))
+		return 0;
+	if (ev && pd_event_failed(ev)) {
+		/* the inner transport still has the second event of a send: it will fail, too */
+		if (x->phase == FIRST && !x->receive) {
+			x->phase = SECOND;
+			return 1;
+		}
+		fail(s, x);
+		*over_p = true;
+		return 1;
+	}
+	if (x->phase == WAITING)
+		return begin_send(s, x);
+	if (x->phase == FIRST && x->receive)
+		return end_receive(s, x);
+	if (x->phase == FIRST) {
+		x->phase = SECOND;
+		return 1;
+	}
+	complete(s, x);
+	*over_p = true;
+	return 1;
+}
+
+/* Everything that can get further; how much did. */
+static int move_all(struct staged *s)
+{
+	struct staged_transfer **at = &s->active;
+	int moved = 0;
+
+	while (*at) {
+		struct staged_transfer *x = *at;
+		bool over;
+		int verdict = move(s, x, &over);
+
+		if (verdict < 0)
+			return -1;
+		moved += verdict;
+		if (!over) {
+			at = &x->next;
+			continue;
+		}
+		*at = x->next;
+		if (!*at)
+			s->last = at;
+		give_room(s, x->room);
+		x->next = s->idle;
+		s->idle = x;
+	}
+	return moved;
+}
+
+/* ---- the seam ---- */
+
+static struct staged_transfer *enlist(struct staged *s, const struct staged_transfer *what,
+				      struct pd_error *err)
+{
+	struct room *room = take_room(s, what->bytes, err);
+	struct staged_transfer *x;
+
+	if (!room)
+		return NULL;
+	x = take_transfer(s);
+	*x = *what;
+	x->room = room;
+	*s->last = x;
+	s->last = &x->next;
+	return x;
+}
+
+/* Nothing was posted: the gate says why, the event never comes. */
+static int refuse(struct staged *s, struct pd_event *done, const struct pd_error *why)
+{
+	pd_event_fail(done, why, s->gate);
+	return -1;
+}
+
+static int staged_send(struct pd_transport *base, int peer, uint64_t tag, const void *buf,
+		       size_t bytes, const struct pd_event *after, struct pd_event *done)
+{
+	struct staged *s = (struct staged *)base;
+	struct pd_error err;
+	struct staged_transfer *x = enlist(s, &(struct staged_transfer){
+		.peer = peer, .tag = tag, .buf = (char *)buf, .bytes = bytes, .after = after,
+		.done = done }, &err);
+
+	if (!x)
+		return refuse(s, done, &err);
+	return !after || (pd_event_done(after) && !pd_event_failed(after))
+		? (begin_send(s, x) < 0 ? -1 : 0) : 0;
+}
+
+static int staged_recv(struct pd_transport *base, int peer, uint64_t tag, void *buf, size_t bytes,
+		       const struct pd_event *after, struct pd_event *done)
+{
+	struct staged *s = (struct staged *)base;
+	struct pd_error err;
+	struct staged_transfer *x = enlist(s, &(struct staged_transfer){
+		.receive = true, .phase = FIRST, .peer = peer, .tag = tag, .buf = buf,
+		.bytes = bytes, .done = done }, &err);
+
+	if (!x)
+		return refuse(s, done, &err);
+	pd_event_arm(&x->first);
+	return s->inner->ops->recv(s->inner, peer, tag, x->room->memory, bytes, after, &x->first);
+}
+
+static int staged_progress(struct pd_transport *base)
+{
+	struct staged *s = (struct staged *)base;
+	int inner = s->inner->ops->progress(s->inner), mine = move_all(s);
+
+	/* also of one that is broken: its events have failed */
+	return inner < 0 || mine < 0 ? -1 : inner + mine;
+}
+
+static int staged_arm(struct pd_transport *base)
+{
+	struct staged *s = (struct staged *)base;
+
+	for (const struct staged_transfer *x = s->active; x; x = x->next) {
+		const struct pd_event *ev = pending(x);
+
+		if (!ev || pd_event_done(ev))
+			return 1;
+	}
+	return s->inner->ops->arm(s->inner);
+}
+
+/* Ends at once what has not begun. */
+static void drop_waiting(struct staged *s)
+{
+	for (struct staged_transfer **at = &s->active; *at;) {
+		struct staged_transfer *x = *at;
+
+		if (x->phase != WAITING) {
+			at = &x->next;
+			continue;
+		}
+		*at = x->next;
+		fail(s, x);
+		give_room(s, x->room);
+		free(x);
+	}
+}
+
+/*
+ * What was received when the inner transport closes is still copied; the rest of its events
+ * have failed, and so do the transfers.
+ */
+static void staged_close(struct pd_transport *base)
+{
+	struct staged *s = (struct staged *)base;
+
+	drop_waiting(s);
+	s->inner->ops->close(s->inner);
+	while (move_all(s) > 0)
+		;
+	if (s->stream)
+		s->device->ops->stream_close(s->stream);
+	while (move_all(s) > 0)
+		;
+	for (struct staged_transfer *x = s->active, *next; x; x = next) {
+		next = x->next;
+		fail(s, x);
+		give_room(s, x->room);
+		free(x);
+	}
+	for (struct staged_transfer *x = s->idle, *next; x; x = next) {
+		next = x->next;
+		free(x);
+	}
+	for (struct room *room = s->rooms, *next; room; room = next) {
+		next = room->next;
+		s->device->ops->host_free(s->device, room->memory);
+		free(room);
+	}
+	free(s);
+}
+
+static void staged_address(struct pd_transport *base, const void **bytes_p, size_t *length_p)
+{
+	struct staged *s = (struct staged *)base;
+
+	s->inner->ops->address(s->inner, bytes_p, length_p);
+}
+
+static int staged_connect(struct pd_transport *base, const void *const *addresses,
+			  const size_t *lengths, struct pd_error *err)
+{
+	struct staged *s = (struct staged *)base;
+
+	return s->inner->ops->connect(s->inner, addresses, lengths, err);
+}
+
+static int staged_fd(struct pd_transport *base)
+{
+	struct staged *s = (struct staged *)base;
+
+	return s->inner->ops->fd(s->inner);
+}
+
+static const struct pd_transport_ops staged_ops = {
+	.name = "staged",
+	.close = staged_close,
+	.address = staged_address,
+	.connect = staged_connect,
+	.send = staged_send,
+	.recv = staged_recv,
+	.progress = staged_progress,
+	.fd = staged_fd,
+	.arm = staged_arm,
+};
+
+struct pd_transport *pd_staged_open(struct pd_transport *inner, struct pd_device *device,
+				    struct pd_gate *gate, struct pd_error *err)
+{
+	struct staged *s = pd_zalloc(sizeof(*s));
+
+	s->base.ops = &staged_ops;
+	s->inner = inner;
+	s->device = device;
+	s->gate = gate;
+	s->last = &s->active;
+	s->stream = device->ops->stream_open(device, err);
+	if (s->stream)
+		return &s->base;
+	staged_close(&s->base);
+	return NULL;
+}
