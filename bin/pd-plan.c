@@ -8,9 +8,12 @@ static struct pd_plan_request request;
 static int64_t gpus;
 static const char *topology_name;
 static bool explain, eager;
-static int cost;
+static int cost, format;
 static const char *schedule, *weights;
 static int64_t chunks;
+
+enum { JSON, SVG, DOT };
+static const char *const formats[] = { "json", "svg", "dot", NULL };
 
 static const struct pd_opt options[] = {
 	{ .name = "gpus", .letter = 'g', .kind = PD_OPT_COUNT, .argument = "N",
@@ -41,6 +44,9 @@ static const struct pd_opt options[] = {
 	{ .name = "cost", .letter = 'c', .kind = PD_OPT_CHOICE, .argument = "NAME",
 	  .help = "compare plans by: simulated (default), sosp19", .value = &cost,
 	  .choices = pd_cost_kind_name },
+	{ .name = "format", .letter = 'f', .kind = PD_OPT_CHOICE, .argument = "NAME",
+	  .help = "write the plan (json, the default) or a drawing of it: svg, dot",
+	  .value = &format, .choices = formats },
 	{ .name = "explain", .letter = 'e', .kind = PD_OPT_FLAG,
 	  .help = "say on standard error what the plan is made of", .value = &explain },
 	{ .name = NULL }
@@ -54,13 +60,27 @@ static const struct pd_command command = {
 	.max_operands = 1,
 };
 
+static int write_plan(const struct pd_plan *plan, struct pd_error *err)
+{
+	json_t *json;
+	int status;
+
+	if (format == SVG)
+		return pd_plan_svg(plan, stdout, err);
+	if (format == DOT)
+		return pd_plan_dot(plan, stdout, err);
+	json = pd_plan_json(plan);
+	status = pd_json_write(json, stdout, err);
+	json_decref(json);
+	return status;
+}
+
 int main(int argc, char **argv)
 {
 	struct pd_error err;
 	struct pd_topology topology;
 	struct pd_profile *profile;
 	struct pd_plan *plan = NULL;
-	json_t *json;
 	int first = pd_command_parse(&command, argc, argv), status;
 
 	request.cost = (enum pd_cost_kind)cost;
@@ -78,11 +98,9 @@ int main(int argc, char **argv)
 		pd_profile_free(profile);
 		return pd_command_fail(&err);
 	}
-	json = pd_plan_json(plan);
-	status = pd_json_write(json, stdout, &err);
+	status = write_plan(plan, &err);
 	if (status == 0 && explain)
 		pd_plan_explain(plan, stderr);
-	json_decref(json);
 	pd_plan_free(plan);
 	return status < 0 ? pd_command_fail(&err) : pd_command_end(PD_EXIT_YES);
 }

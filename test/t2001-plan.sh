@@ -218,6 +218,61 @@ test_ok "GPipe cuts 1 2 3 4 5 6 into 1 2 3, 4, 5, 6 ms or 1 2 3, 4 5, 6: the lea
 	pd-plan -t 3@1GB/s six.json | jq -e "[.predicted.alternatives[] |
 		select(.name == \"gpipe\").stages] == [\"3x1,2x1,1x1\"]"'
 
+test_ok "--explain: times, versions, staleness, memory, links" '
+	pd-plan -e -t 4@1GB/s --stages=3,3,3,3 chain.json 2>err >a.json
+	cat err
+	# 3 layers of 3 ms in 9 ms; 4 minibatches ahead at the first stage
+	grep -q "^ *0  *3  *1  *0  *3  *4  *4  *3  l0 to l2$" err
+	grep -q "^ *3  *3  *1  *3  *0  *1  *1  *0  l9 to l11$" err
+	grep -q "^ *0  *3 ms  *6 ms  *0 ns  *0 ns  *9 ms  *100.0%" err
+	grep -q "^limit: .*100% of the period" err
+	grep -q "^out of rank 1, level 0  *2 kB" err
+	grep -q "^gpipe .* 3x1,3x1,3x1,3x1$" err
+	pd-plan -e -t 4@1GB/s --stages=3,3,3,3 --weights=2bw chain.json 2>err >a.json
+	grep -q "^ *0  *3  *1  *0  *3  *4  *2  *1  l0 to l2$" err
+	pd-plan -e -t 2@1GB/s,2@10MB/s --stages=12x4 chain.json 2>err >a.json
+	cat err
+	grep -q "^out of ranks 0-1, level 1 " err'
+test_ok "--explain: the limit is a processor, a link or the way of a minibatch" '
+	pd-plan -e -t 4@1GB/s --stages=9,1,1,1 chain.json 2>err >a.json
+	cat err; grep -q "^limit: the processors of stage 0, busy for 27 ms" err
+	pd-plan -e -t 2@1MB/s --stages=12x2 chain.json 2>err >a.json
+	cat err; grep -q "^limit: the processors of stage 0 with its all-reduce" err
+	jq ".layers[5].activation_bytes = 50000000" chain.json >wide.json
+	pd-plan -e -t 2@1GB/s --stages=6,6 wide.json 2>err >a.json
+	cat err; grep -Eq "^limit: (the link out of rank 0, level 0, busy for 50|the way from stage 0 to stage 1 and back, 68 ms for each of the 2)" err'
+
+pd-plan -f svg -t 3@1GB/s,2@100MB/s chain.json >a.svg
+if command -v xmllint >/dev/null; then
+	test_ok "the drawing is well-formed" "xmllint --noout a.svg"
+elif command -v python3 >/dev/null; then
+	test_ok "the drawing is well-formed" \
+		"python3 -c \"import xml.dom.minidom as m; m.parse(\\\"a.svg\\\")\""
+else
+	test_skip "the drawing is well-formed" "no XML reader here"
+fi
+test_ok "it has every device and every link, and is the same each time" '
+	[ "$(grep -c "<title>rank [0-5], stage" a.svg)" -eq 6 ]
+	[ "$(grep -c "<title>out .*, in .* per minibatch" a.svg)" -eq 8 ]
+	grep -q "1 GB/s each" a.svg; grep -q "100 MB/s each" a.svg
+	! grep -i "nan\|inf" a.svg || false
+	pd-plan --format=svg -t 3@1GB/s,2@100MB/s chain.json | cmp - a.svg
+	pd-plan --format=svg -t 3@1GB/s,2@1GB/s --stages=12x2 chain.json >b.svg
+	[ "$(grep -c "not used" b.svg)" -eq 4 ]'
+test_ok "names are quoted in drawings" '
+	jq ".layers[3].name = \"<\\\"&\" | .layers[4].inputs = [.layers[3].name]" chain.json >odd.json
+	pd-plan -f svg -t 2@1GB/s --stages=3,9 odd.json >odd.svg
+	grep -q ">&lt;.&amp; " odd.svg
+	pd-plan -f dot -t 2@1GB/s --stages=3,9 odd.json | grep -Fq "<\\\"& "'
+test_ok "the graph for dot: stages, what passes, all-reduces" '
+	pd-plan -f dot -t 4@1GB/s --stages=3x3,9 chain.json >a.dot
+	grep -q "^digraph plan {" a.dot; [ "$(tail -n 1 a.dot)" = "}" ]
+	grep -q "s0 .label=\"stage 0 x 3.nl0 \.\.\. l2.nranks 0-2" a.dot
+	grep -q "s0 -> s1 .dir=both, label=\"1 kB\"" a.dot
+	grep -q "s0 -> s0 .style=dashed, label=\"all-reduce of 3 MB\"" a.dot'
+test_ok "a format that is none is refused" '
+	status 2 pd-plan --format=png -t 2@1GB/s chain.json 2>err >out; one_line err; [ ! -s out ]'
+
 profiles=$SHARED/profiles
 if [ -d "$profiles" ]; then
 	for model in vgg16 resnet50 gnmt; do

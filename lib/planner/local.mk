@@ -3,6 +3,7 @@ lib_libpd_a_SOURCES += \
 	lib/planner/baseline.c \
 	lib/planner/bound.c lib/planner/bound.h \
 	lib/planner/cost.c lib/planner/cost.h lib/planner/cost_kind.def \
+	lib/planner/draw_dot.c lib/planner/draw_svg.c \
 	lib/planner/even.c \
 	lib/planner/explain.c \
 	lib/planner/fixed.c \
@@ -17,4 +18,5 @@ lib_libpd_a_SOURCES += \
 	lib/planner/request.c \
 	lib/planner/search.h \
 	lib/planner/sosp19.c \
+	lib/planner/usage.c lib/planner/usage.h \
 	lib/planner/states.c lib/planner/states.h

@@ -62,7 +62,10 @@ bool pd_planner_plain(const struct pd_plan_request *request);
 int pd_planner_topology(const struct pd_profile *profile, int64_t gpus, const char *topology,
 			struct pd_topology *out_p, struct pd_error *err);
 
-/* A table for people: each stage, what limits, the comparison with data parallelism. */
+/* Tables for people: stages, their times and memory, links; what limits; the comparison. */
 void pd_plan_explain(const struct pd_plan *plan, FILE *out);
+/* Drawings.  -1 (usage): there is too much to draw. */
+int pd_plan_svg(const struct pd_plan *plan, FILE *out, struct pd_error *err);
+int pd_plan_dot(const struct pd_plan *plan, FILE *out, struct pd_error *err);
 
 #endif
