@@ -76,22 +76,11 @@ static void carry(struct pd_links *links, int from, int to, const int64_t *way_n
 	}
 }
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-	while (b) {
-		int64_t rest = a % b;
-
-		a = b;
-		b = rest;
-	}
-	return a;
-}
-
 /* Activations one way, gradients the other: replicas meet in turn. */
 static void carry_link(struct pd_links *links, const struct pd_plan *plan, const struct pd_link *link)
 {
 	const struct pd_stage *a = &plan->stages[link->from], *b = &plan->stages[link->to];
-	int64_t round = (int64_t)a->replicas / gcd(a->replicas, b->replicas) * b->replicas;
+	int64_t round = (int64_t)a->replicas / pd_gcd(a->replicas, b->replicas) * b->replicas;
 	int64_t way_ns[PD_MAX_LEVELS] = { 0 };
 
 	if (round > LONGEST_ROUND)

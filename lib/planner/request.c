@@ -78,15 +78,9 @@ int64_t pd_planner_microbatches(const struct pd_plan *plan)
 	    plan->schedule != PD_SCHEDULE_NF1B)
 		return 1;
 	for (int s = 0; s < plan->stage_count; s++) {
-		int64_t r = plan->stages[s].replicas, a = unit, b = r;
+		int64_t r = plan->stages[s].replicas;
 
-		while (b) {
-			int64_t rest = a % b;
-
-			a = b;
-			b = rest;
-		}
-		unit *= r / a;
+		unit *= r / pd_gcd(unit, r);
 		if (unit > PD_MAX_EXTENT)       /* too many: the schedule will say what it needs */
 			return plan->rank_count;
 	}
