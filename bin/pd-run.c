@@ -14,7 +14,7 @@ static struct pd_job job = {
 	.device = "auto", .epochs = -1, .minibatches = -1, .seed = 1, .evaluate = true,
 	.resume_step = -1,
 	.optimizer = { .rate = 0.01, .momentum = 0.9, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,
-		       .step_epochs = 30, .gamma = 0.1, .power = 2 },
+		       .step_epochs = 30, .gamma = 0.1, .power = 2, .discrepancy = -1 },
 };
 static struct pd_supervision how = { .timeout_s = 300, .keep = 2 };
 static bool synthetic, resume, no_evaluate;
@@ -50,6 +50,10 @@ static const struct pd_opt options[] = {
 	  &job.optimizer.warmup, 0, 1e12 },
 	{ "clip-grad-norm", 0, PD_OPT_REAL, "X", "scale gradients down where their global norm exceeds X",
 	  &job.optimizer.clip_norm, 1e-30, 1e30 },
+	{ "lr-reschedule", 0, PD_OPT_COUNT, "N", "PipeMare: lower rates of late stages for N minibatches",
+	  &job.optimizer.reschedule, 1, 1e12 },
+	{ "discrepancy", 0, PD_OPT_REAL, "D", "PipeMare: correct late weights, D from 0 up to below 1",
+	  &job.optimizer.discrepancy, 0, BETA_MOST },
 	{ "seed", 's', PD_OPT_COUNT, "N", "of parameters, order of samples, dropout (default: 1)",
 	  &job.seed },
 	{ "threads", 't', PD_OPT_COUNT, "N", "threads per worker (default: its share of the cores)",
@@ -92,6 +96,7 @@ static int check_options(struct pd_error *err)
 		return pd_error_input(err, "--trace: expected a file, found \"-\": standard output"
 				      " is for reports");
 	job.optimizer.kind = (enum pd_update_kind)optimizer;
+	job.optimizer.corrects = job.optimizer.discrepancy >= 0;
 	job.optimizer.schedule = (enum pd_lr_schedule)schedule;
 	job.evaluate = !no_evaluate;
 	how.keep = (int)keep;

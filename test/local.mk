@@ -194,8 +194,8 @@ TESTS += test/t3001-schedule.sh
 EXTRA_DIST += test/t3001-schedule.sh test/data/small-schedule.jsonl
 
 # memory: predicted and allocated
-TESTS += test/t4005-memory.sh
-EXTRA_DIST += test/t4005-memory.sh
+TESTS += test/t4005-memory.sh test/t4007-pipemare.sh
+EXTRA_DIST += test/t4005-memory.sh test/t4007-pipemare.sh
 
 # updates that all stages agree on
 TESTS += test/t4006-updates.sh

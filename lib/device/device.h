@@ -67,7 +67,7 @@ struct pd_net_tensor {                  /* one that crosses the stage's boundary
 };
 
 struct pd_net_sizes {
-	size_t weights_bytes;           /* = gradient = moments: the same layout, elementwise f32 */
+	size_t weights_bytes;           /* = gradient = moments = delta: the same layout, elementwise f32 */
 	size_t state_bytes;
 	size_t inbox_bytes, slot_bytes;
 	size_t scratch_bytes;
@@ -136,6 +136,9 @@ struct pd_pass {
  * Where all ranks agree on it (agreed.vector is not NULL; the whole stage in one call), gradient
  * is that in the arena times pd_agreed_factor, t is count less the updates skipped before, and
  * an update that is skipped makes w' = w and leaves the moments alone.
+ *
+ * Where delta is not NULL, after any of them, each operation rounded by itself:
+ *     delta = keep * delta + (1 - keep) * (w' - w);  corrected = w' - delay * delta
  */
 enum pd_update_kind { PD_SGD, PD_ADAM, PD_ADAMW };
 
@@ -148,6 +151,8 @@ struct pd_update {
 	double beta1, beta2, eps;               /* of Adam, AdamW */
 	int64_t count;
 	struct pd_agreed agreed;
+	void *delta, *corrected;
+	double keep, delay;
 };
 
 /* Of the gradients of a stage, into the vector of lib/device/agreed.h. */

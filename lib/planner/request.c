@@ -2,6 +2,8 @@
 /* What a user asks for, checked. */
 #include "planner/planner.h"
 
+#include "base/mem.h"
+
 #include <inttypes.h>
 #include <string.h>
 

@@ -16,7 +16,7 @@
 
 static json_t *optimizer_json(const struct pd_optimizer *o)
 {
-	return json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:I, s:f, s:f, s:I, s:f, s:f,"
+	json_t *value = json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:I, s:f, s:f, s:I, s:f, s:f,"
 			 " s:I}", "kind", o->kind, "rate", o->rate, "momentum", o->momentum,
 			 "beta1", o->beta1, "beta2", o->beta2, "eps", o->eps,
 			 "weight_decay", o->weight_decay, "schedule", o->schedule,
@@ -24,6 +24,11 @@ static json_t *optimizer_json(const struct pd_optimizer *o)
 			 "power", o->power, "warmup", (json_int_t)o->warmup,
 			 "clip_norm", o->clip_norm, "loss_scale", o->loss_scale,
 			 "loss_scale_interval", (json_int_t)o->loss_scale_interval);
+
+	json_object_set_new(value, "reschedule", json_integer(o->reschedule));
+	json_object_set_new(value, "corrects", json_boolean(o->corrects));
+	json_object_set_new(value, "discrepancy", json_real(o->discrepancy));
+	return value;
 }
 
 static int optimizer_parse(json_t *value, struct pd_optimizer *o)
@@ -45,6 +50,9 @@ static int optimizer_parse(json_t *value, struct pd_optimizer *o)
 	o->step_epochs = step_epochs;
 	o->warmup = warmup;
 	o->loss_scale_interval = interval;
+	o->reschedule = json_integer_value(json_object_get(value, "reschedule"));
+	o->corrects = json_is_true(json_object_get(value, "corrects"));
+	o->discrepancy = json_real_value(json_object_get(value, "discrepancy"));
 	return 0;
 }
 
@@ -235,6 +243,18 @@ static int check_executable(const struct pd_lists *lists, const struct pd_schedu
 	return 0;
 }
 
+/* PipeMare answers for weights that backward sees newer than forward did. */
+static int check_late(const struct pd_job *job, struct pd_error *err)
+{
+	const char *option = job->optimizer.corrects ? "--discrepancy" :
+			     job->optimizer.reschedule > 0 ? "--lr-reschedule" : NULL;
+
+	if (!option || job->plan->weights == PD_WEIGHTS_LATEST)
+		return 0;
+	return pd_error_input(err, "%s: only with weights \"latest\" are gradients late, found a plan "
+			      "with weights \"%s\"", option, pd_weight_kind_name[job->plan->weights]);
+}
+
 static int check_order(const struct pd_job *job, struct pd_error *err)
 {
 	struct pd_schedule *schedule = pd_schedule_new(job->plan, err);
@@ -280,7 +300,7 @@ int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 	if (strcmp(profile->dtype, "f32") != 0)
 		return pd_error_input(err, "plan: dtype: expected \"f32\", found \"%s\"",
 				      profile->dtype);
-	if (set_agree(job, err) < 0 || check_order(job, err) < 0)
+	if (set_agree(job, err) < 0 || check_late(job, err) < 0 || check_order(job, err) < 0)
 		return -1;
 	status = pd_job_data(job, &train, &test, err);
 	pd_dataset_release(&train);

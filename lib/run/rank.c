@@ -268,7 +268,12 @@ static int open_worker(struct rank *rank, struct pd_error *err)
 		return -1;
 	if (init_weights(rank, err) < 0)
 		return -1;
-	return job->resume_step < 0 ? 0 : restore_weights(rank, err);
+	if (job->resume_step >= 0 && restore_weights(rank, err) < 0)
+		return -1;
+	for (int i = 0; i < rank->part_count; i++)
+		if (pd_worker_correct(rank->worker, i) < 0)
+			return pd_error_failed(err, "parameters cannot be read from the device");
+	return 0;
 }
 
 static int open_trace(struct rank *rank, struct pd_error *err)

@@ -147,7 +147,9 @@ static bool predict_memory(const struct pd_report *report, const struct pd_sched
 			   int rank, struct pd_memory *out_p)
 {
 	const struct pd_job *job = report->job;
-	int moments = pd_optimizer_moments(&job->optimizer);
+	int stage = pd_plan_stage_of_rank(job->plan, rank, NULL);
+	/* where there are several stages on a rank, nothing is corrected */
+	int moments = pd_optimizer_arenas(&job->optimizer, pd_schedule_delay(schedule, stage));
 	struct pd_room rooms[schedule->chunks];
 	bool exact;
 

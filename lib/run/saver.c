@@ -25,11 +25,12 @@ void pd_saver_release(struct pd_saver *saver)
 	free(saver->parameters);
 	free(saver->velocity);
 	free(saver->second);
+	free(saver->delta);
 	free(saver->state);
 	saver->version_count = 0;
 	saver->versions = NULL;
 	saver->parameters = NULL;
-	saver->velocity = saver->second = saver->state = NULL;
+	saver->velocity = saver->second = saver->delta = saver->state = NULL;
 	saver->step = -1;
 }
 
@@ -126,7 +127,9 @@ static int take_versions(struct pd_saver *saver, struct pd_error *err)
 	return take_moment(saver, pd_worker_velocity(saver->worker, saver->number),
 			   &saver->velocity, err) < 0 ||
 	       take_moment(saver, pd_worker_second(saver->worker, saver->number),
-			   &saver->second, err) < 0 ? -1 : 0;
+			   &saver->second, err) < 0 ||
+	       take_moment(saver, pd_worker_delta(saver->worker, saver->number),
+			   &saver->delta, err) < 0 ? -1 : 0;
 }
 
 static int take_state(struct pd_saver *saver, struct pd_error *err)
@@ -196,7 +199,7 @@ int pd_saver_write(struct pd_saver *saver, struct pd_error *err)
 {
 	const struct pd_named *named;
 	size_t room = (size_t)saver->device->ops->net_named(saver->net, &named) *
-		      ((size_t)saver->version_count + 2);
+		      ((size_t)saver->version_count + 3);
 	struct list list = { pd_calloc(room, sizeof(*list.tensors)),
 			     pd_calloc(room, sizeof(*list.data)), 0 };
 	char *path = pd_checkpoint_stage_path(saver->job->checkpoint, saver->step, saver->stage);
@@ -208,6 +211,7 @@ int pd_saver_write(struct pd_saver *saver, struct pd_error *err)
 			 i == saver->version_count - 1 ? -1 : saver->versions[i]);
 	add_part(saver, &list, PD_PART_PARAMETER, saver->velocity, ".velocity", -1);
 	add_part(saver, &list, PD_PART_PARAMETER, saver->second, ".second", -1);
+	add_part(saver, &list, PD_PART_PARAMETER, saver->delta, ".delta", -1);
 	add_part(saver, &list, PD_PART_STATE, saver->state, "", -1);
 	writer = pd_safetensors_create(path, list.tensors, list.count, NULL, err);
 	if (writer) {
@@ -244,8 +248,9 @@ static int import_part(const struct pd_checkpoint *ck, const struct pd_saver *sa
 		if (named[i].part != part)
 			continue;
 		snprintf(name, sizeof(name), "%s%s", named[i].name, what);
-		/* a checkpoint of SGD without momentum: it starts from rest */
-		if (*what && saver->job->optimizer.kind == PD_SGD && !pd_checkpoint_has(ck, name))
+		/* a checkpoint of SGD without momentum, or without correction: it starts from rest */
+		if (*what && (saver->job->optimizer.kind == PD_SGD || strcmp(what, ".delta") == 0) &&
+		    !pd_checkpoint_has(ck, name))
 			continue;
 		host = pd_calloc((size_t)named[i].elements, sizeof(*host));
 		status = pd_checkpoint_read(ck, name, version, named[i].elements, host, err);
@@ -313,6 +318,7 @@ int pd_saver_restore(const struct pd_checkpoint *ck, const struct pd_schedule *s
 	void *velocity = pd_worker_velocity(saver->worker, saver->number);
 	void *state = pd_worker_state_arena(saver->worker, saver->number);
 	void *second = pd_worker_second(saver->worker, saver->number);
+	void *delta = pd_worker_delta(saver->worker, saver->number);
 	int64_t step = pd_checkpoint_info(ck)->step;
 
 	pd_weights_renumber(weights, step);
@@ -324,6 +330,8 @@ int pd_saver_restore(const struct pd_checkpoint *ck, const struct pd_schedule *s
 				    velocity, err) < 0)
 		return -1;
 	if (second && import_part(ck, saver, PD_PART_PARAMETER, ".second", -1, second, err) < 0)
+		return -1;
+	if (delta && import_part(ck, saver, PD_PART_PARAMETER, ".delta", -1, delta, err) < 0)
 		return -1;
 	if (state && import_part(ck, saver, PD_PART_STATE, "", -1, state, err) < 0)
 		return -1;

@@ -23,7 +23,7 @@ struct pd_saver {
 	int version_count;
 	int64_t *versions;
 	float **parameters;             /* per version: all named parameters, one after the other */
-	float *velocity, *second, *state;
+	float *velocity, *second, *delta, *state;
 };
 
 void pd_saver_begin(struct pd_saver *saver, int64_t step, int64_t low);

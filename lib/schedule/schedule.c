@@ -97,6 +97,16 @@ int pd_schedule_versions(const struct pd_schedule *schedule, int stage)
 	}
 }
 
+int64_t pd_schedule_delay(const struct pd_schedule *schedule, int stage)
+{
+	const struct pd_stage *at = &schedule->plan->stages[stage];
+	int64_t group = schedule->group[stage];
+
+	if (schedule->plan->schedule == PD_SCHEDULE_NF1B)       /* its warm-up counts updates */
+		return at->warmup;
+	return ((int64_t)schedule->warmup[stage] * at->replicas + group - 1) / group;
+}
+
 int pd_schedule_stages(const struct pd_schedule *schedule, int rank, int *stages)
 {
 	int replica, first = pd_plan_stage_of_rank(schedule->plan, rank, &replica);

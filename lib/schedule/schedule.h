@@ -105,6 +105,11 @@ bool pd_schedule_reads(const struct pd_schedule *schedule, int stage, int64_t at
 		       int64_t version);
 /* Versions of a stage's weights that live at once, at most. */
 int pd_schedule_versions(const struct pd_schedule *schedule, int stage);
+/*
+ * Updates of a stage between a microbatch's forward and its backward, at most: how old its
+ * weights are by then, where they are not stashed.
+ */
+int64_t pd_schedule_delay(const struct pd_schedule *schedule, int stage);
 /* The stages of a rank, in order, into stages (schedule->chunks of them); its replica. */
 int pd_schedule_stages(const struct pd_schedule *schedule, int rank, int *stages);
 /*

@@ -82,6 +82,8 @@ struct chunk {
 
 	struct pd_weights weights;
 	void *state, *velocity, *second;        /* the moments: NULL where there are none */
+	int64_t delay;                  /* pd_schedule_delay */
+	void *delta, *corrected;        /* of weights that are not stashed, or NULL (correct.c) */
 	struct sum sums[SUMS];
 	int sum_count;
 	void *fresh;                    /* of one microbatch, where a replica has several in a group */

@@ -13,6 +13,8 @@
 
 #include "base/mem.h"
 
+#include <math.h>
+
 #define TAG_COLLECTIVE (UINT64_C(1) << 47)
 #define TAG_EVALUATE   (UINT64_C(1) << 46)
 #define TAG_NUMBER     (TAG_EVALUATE - 1)
@@ -263,15 +265,22 @@ static int add_gradients(struct pd_worker *w, struct chunk *c, const struct pd_o
 					  c->sizes->weights_bytes / sizeof(float), ev);
 }
 
-/* The weights of the microbatch's forward; where nobody's version is kept, the newest. */
+/* The weights of the microbatch's forward; where nobody's version is kept, the newest, or
+ * about those of its forward, worked out from them. */
+static const void *backward_weights(const struct pd_worker *w, const struct chunk *c,
+				    const struct pd_op *op)
+{
+	if (!latest(w))
+		return pd_weights_find(&c->weights, op->version);
+	return c->corrected ? c->corrected : pd_weights_newest(&c->weights, NULL);
+}
+
 static void fill_backward(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
 			  struct pd_pass *pass)
 {
 	struct sum *sum = worker_sum_of(w, c, op);
 
-	fill_pass(w, c, op, flight_of(w, c, op),
-		  latest(w) ? pd_weights_newest(&c->weights, NULL)
-			    : pd_weights_find(&c->weights, op->version), pass);
+	fill_pass(w, c, op, flight_of(w, c, op), backward_weights(w, c, op), pass);
 	pass->gradients = sum->backwards > 0 ? c->fresh : sum->gradients;
 	sum->scale = pass->scale;
 }
@@ -413,7 +422,8 @@ static int issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *
 	struct mark *before = w->agreement ? worker_agreed(w) : c->collective ? &c->allreduce : NULL;
 	struct pd_update update = {
 		.kind = o->kind, .gradients = sum->gradients, .velocity = c->velocity,
-		.second = c->second, .rate = pd_optimizer_rate(o, op->version),
+		.second = c->second, .rate = pd_optimizer_rate(o, op->version) /
+			pd_optimizer_divisor(o, c->delay, op->version),
 		.momentum = o->momentum, .weight_decay = o->weight_decay, .beta1 = o->beta1,
 		.beta2 = o->beta2, .eps = o->eps,
 		.count = pd_optimizer_count(o, w->config.schedule->group[c->index], op->version),
@@ -429,6 +439,12 @@ static int issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *
 	update.weights = from;
 	update.next = to;
 	worker_fill_agreed(w, c, from, to, &update.agreed);
+	if (c->delta) {
+		update.delta = c->delta;
+		update.corrected = c->corrected;
+		update.delay = (double)c->delay;
+		update.keep = pow(o->discrepancy, 1 / update.delay);
+	}
 	sum->ready = NULL;
 	sum->scale = NULL;
 	sum->backwards = 0;

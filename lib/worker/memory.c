@@ -147,7 +147,13 @@ static int weights_new(struct pd_worker *w, struct chunk *c, struct pd_error *er
 		return -1;
 	if (moments > 0 && worker_take(w, bytes, &c->velocity, err) < 0)
 		return -1;
-	return moments > 1 ? worker_take(w, bytes, &c->second, err) : 0;
+	if (moments > 1 && worker_take(w, bytes, &c->second, err) < 0)
+		return -1;
+	c->delay = pd_schedule_delay(schedule, c->index);
+	if (pd_optimizer_arenas(&w->config.optimizer, c->delay) == moments)
+		return 0;
+	return worker_take(w, bytes, &c->delta, err) < 0 ||
+	       worker_take(w, bytes, &c->corrected, err) < 0 ? -1 : 0;
 }
 
 static int chunk_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
@@ -223,6 +229,8 @@ static void chunk_free(struct pd_worker *w, struct chunk *c)
 	give(w, c->fresh);
 	give(w, c->velocity);
 	give(w, c->second);
+	give(w, c->delta);
+	give(w, c->corrected);
 	give(w, c->state);
 }
 

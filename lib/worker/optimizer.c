@@ -17,6 +17,11 @@ int pd_optimizer_moments(const struct pd_optimizer *o)
 	return o->kind != PD_SGD ? 2 : o->momentum != 0 ? 1 : 0;
 }
 
+int pd_optimizer_arenas(const struct pd_optimizer *o, int64_t delay)
+{
+	return pd_optimizer_moments(o) + (o->corrects && delay > 0 ? 2 : 0);
+}
+
 /* How much of the way from the end of the warm-up to the end of the run is done. */
 static double progress(const struct pd_optimizer *o, int64_t t)
 {
@@ -45,6 +50,15 @@ double pd_optimizer_rate(const struct pd_optimizer *o, int64_t version)
 	double rate = o->rate * factor(o, version - 1);
 
 	return version < o->warmup ? rate * ((double)version / (double)o->warmup) : rate;
+}
+
+double pd_optimizer_divisor(const struct pd_optimizer *o, int64_t delay, int64_t version)
+{
+	int64_t t = version - 1;
+
+	if (delay <= 1 || t >= o->reschedule)
+		return 1;
+	return pow((double)delay, 1 - (double)t / (double)o->reschedule);
 }
 
 int64_t pd_optimizer_count(const struct pd_optimizer *o, int64_t group, int64_t version)

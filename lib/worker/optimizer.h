@@ -35,12 +35,18 @@ struct pd_optimizer {
 	double gamma;
 	double power;                   /* polynomial */
 	int64_t warmup;                 /* microbatches */
+	/* of PipeMare, for weights that are not stashed */
+	int64_t reschedule;             /* T1: microbatches until rates are as usual; 0: not done */
+	bool corrects;                  /* T2 */
+	double discrepancy;             /* its D: at least 0, below 1 */
 	int64_t epoch, total;           /* microbatches in one epoch, in the whole run; 0: endless */
 	bool one_phase;                 /* no update is made early at an epoch's end */
 };
 
 /* The arenas that it keeps beside the weights: velocity, second. */
 int pd_optimizer_moments(const struct pd_optimizer *optimizer);
+/* The same and, at a stage whose gradients are `delay` updates late, what corrects that. */
+int pd_optimizer_arenas(const struct pd_optimizer *optimizer, int64_t delay);
 /*
  * The learning rate of the update that writes a version.  With t = version - 1, the number
  * of the last microbatch in it, and p = max(0, t - warmup) / (total - warmup), at most 1:
@@ -49,6 +55,11 @@ int pd_optimizer_moments(const struct pd_optimizer *optimizer);
  * times rate, and times (t + 1) / warmup while that is below 1.
  */
 double pd_optimizer_rate(const struct pd_optimizer *optimizer, int64_t version);
+/*
+ * By what that is divided at a stage whose gradients are `delay` updates late (MLSys 2021,
+ * section 3.1): delay ^ (1 - t / reschedule), 1 from t = reschedule on, and where delay is 0.
+ */
+double pd_optimizer_divisor(const struct pd_optimizer *optimizer, int64_t delay, int64_t version);
 /*
  * The number, from 1, of the update that writes a version, at a stage that makes one after
  * every `group` microbatches and, but for one_phase, at each epoch's end: as if it had done so

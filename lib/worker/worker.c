@@ -429,6 +429,11 @@ void *pd_worker_second(struct pd_worker *w, int i)
 	return w->chunks[i].second;
 }
 
+void *pd_worker_delta(struct pd_worker *w, int i)
+{
+	return w->chunks[i].delta;
+}
+
 int64_t pd_worker_checkpoint_oldest(const struct pd_worker *w, int i, int64_t at)
 {
 	return pd_cursor_oldest(&w->cursor, w->chunks[i].index, at);

@@ -118,6 +118,13 @@ void *pd_worker_state_arena(struct pd_worker *worker, int i);
 /* The moments of the optimizer: the first is NULL in SGD without momentum, the second in SGD. */
 void *pd_worker_velocity(struct pd_worker *worker, int i);
 void *pd_worker_second(struct pd_worker *worker, int i);
+/* How the weights moved of late, where that corrects what backward reads; else NULL. */
+void *pd_worker_delta(struct pd_worker *worker, int i);
+/*
+ * To be called after the newest weights or those were written to: works out what backward will
+ * read.  0, or -1 where the device fails.
+ */
+int pd_worker_correct(struct pd_worker *worker, int i);
 /* The oldest version that a checkpoint at `at` holds of that stage. */
 int64_t pd_worker_checkpoint_oldest(const struct pd_worker *worker, int i, int64_t at);
 /* Does it hold that version, which is from the oldest to `at`? */

@@ -20,6 +20,11 @@
  *     flush          floor(b / M): plain SGD over the sum of M gradients
  *     latest         forward as with stash, backward floor(b / G): whatever is newest then
  *
+ * PipeMare (MLSys 2021) for latest, with t = ceil(w r / G) (w with nf1b) the updates between
+ * forward and backward.  --lr-reschedule=K: the rate over t^(1 - b / K), b counted from the
+ * beginning, while b < K and t > 0.  --discrepancy=D, where t > 0: after each update, with
+ * c = D^(1 / t), d' = c d + (1 - c)(w' - w), and backward sees w - t d.
+ *
  * Each replica adds the gradients of its own microbatches in order; those sums are added in
  * the order of the replicas, with zeros for a replica that has none in the last group.
  * Running statistics are those of a stage's replica 0.
@@ -56,8 +61,8 @@ static const char *data, *output, *other_plan;
 static int64_t minibatches = -1, seed = 1, switch_at = -1;
 static double rate = 0.01, momentum = 0.9, weight_decay;
 static double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, lr_gamma = 0.1, lr_power = 2;
-static int64_t lr_step = 30, lr_warmup, loss_scale_interval;
-static double clip_norm, loss_scale;
+static int64_t lr_step = 30, lr_warmup, loss_scale_interval, lr_reschedule;
+static double clip_norm, loss_scale, discrepancy = -1;
 static int optimizer, lr_schedule, mutation;
 static const char *const mutations[] = { "none", "version", "latest", "sum", "clip", "skip",
 					"scale", NULL };
@@ -82,6 +87,8 @@ static const struct pd_opt options[] = {
 	{ "clip-grad-norm", 0, PD_OPT_REAL, "X", "global norm", &clip_norm, 0, 1e30 },
 	{ "loss-scale", 0, PD_OPT_REAL, "X", "the first", &loss_scale, 0, 1e300 },
 	{ "loss-scale-interval", 0, PD_OPT_COUNT, "N", "dynamic", &loss_scale_interval },
+	{ "lr-reschedule", 0, PD_OPT_COUNT, "N", "minibatches", &lr_reschedule },
+	{ "discrepancy", 0, PD_OPT_REAL, "D", "correction", &discrepancy, 0, 1 },
 	{ "seed", 's', PD_OPT_COUNT, "N", "as pd-run's", &seed },
 	{ "switch", 0, PD_OPT_COUNT, "K", "go over to another plan after K minibatches", &switch_at },
 	{ "to", 0, PD_OPT_STRING, "PLAN", "the other plan", &other_plan },
@@ -108,6 +115,7 @@ struct tensor {
 	size_t origin;                  /* index of version 0 of the rule */
 	size_t floor;                   /* index of the oldest that may be seen */
 	float *gradient, *sum, *velocity, *second;
+	float *delta, *seen;            /* PipeMare's; seen: by backward */
 	float **parts;                  /* of the sum, by replica */
 	int64_t updates;                /* made so far */
 	float *state;                   /* running statistics */
@@ -230,6 +238,9 @@ static void open_tensors(struct trainer *t)
 		v->sum = pd_calloc(v->elements, sizeof(float));
 		v->velocity = pd_calloc(v->elements, sizeof(float));
 		v->second = pd_calloc(v->elements, sizeof(float));
+		v->delta = pd_calloc(v->elements, sizeof(float));
+		v->seen = pd_calloc(v->elements, sizeof(float));
+		memcpy(v->seen, values, v->elements * sizeof(float));
 		v->parts = pd_calloc((size_t)t->most_replicas, sizeof(*v->parts));
 		for (int k = 0; k < t->most_replicas; k++)
 			v->parts[k] = pd_calloc(v->elements, sizeof(float));
@@ -353,14 +364,29 @@ static size_t version_seen(const struct trainer *t, const struct tensor *v, int6
 	return seen > (int64_t)v->floor ? (size_t)seen : v->floor;
 }
 
+/* The updates between a stage's forward and backward. */
+static int64_t lateness(const struct pd_plan *plan, const struct pd_stage *stage)
+{
+	int64_t group = group_of(plan, stage), forwards = stage->warmup * (int64_t)stage->replicas;
+
+	if (plan->schedule == PD_SCHEDULE_NF1B)
+		return stage->warmup;
+	return forwards / group + (forwards % group > 0);
+}
+
+static bool corrected(const struct trainer *t, const struct tensor *v)
+{
+	return discrepancy >= 0 && lateness(t->plan, stage_of(t->plan, v)) > 0;
+}
+
 static void import_versions(struct trainer *t, int64_t b, bool backward)
 {
 	for (int i = 0; i < t->count; i++) {
 		struct tensor *v = &t->tensors[i];
 
 		if (v->named->part == PD_PART_PARAMETER)
-			t->ops->import(t->net, i, t->weights,
-				       v->versions[version_seen(t, v, b, backward)]);
+			t->ops->import(t->net, i, t->weights, backward && corrected(t, v)
+				       ? v->seen : v->versions[version_seen(t, v, b, backward)]);
 		else if (!backward)
 			t->ops->import(t->net, i, t->state, v->state);
 	}
@@ -455,17 +481,35 @@ static void adam(struct tensor *v, const float *old, float *new, double now)
 	}
 }
 
+__attribute__((optimize("fp-contract=off")))
+static void correct(struct tensor *v, const float *old, const float *new, double late)
+{
+	double c = pow(discrepancy, 1 / late);
+
+	for (size_t i = 0; i < v->elements; i++) {
+		v->delta[i] = (float)c * v->delta[i] + (float)(1 - c) * (new[i] - old[i]);
+		v->seen[i] = new[i] - (float)late * v->delta[i];
+	}
+}
+
 /* After minibatch b, counted from the beginning. */
 static void update(const struct trainer *t, struct tensor *v, int64_t b, double next_scale)
 {
 	const float *old = v->versions[v->count - 1];
 	float *new = pd_calloc(v->elements, sizeof(float));
 
+	int64_t late = lateness(t->plan, stage_of(t->plan, v));
+	double now = rate_after(t, b);
+
+	if (late > 0 && b < lr_reschedule)
+		now /= pow((double)late, 1 - (double)b / (double)lr_reschedule);
 	v->updates++;
 	if (optimizer)
-		adam(v, old, new, rate_after(t, b));
+		adam(v, old, new, now);
 	else
-		sgd(v, old, new, (float)rate_after(t, b));
+		sgd(v, old, new, (float)now);
+	if (corrected(t, v))
+		correct(v, old, new, (double)late);
 	add_version(v, new, next_scale);
 }
 
@@ -642,7 +686,7 @@ static void set_tensor(struct pd_tensor *out, const struct pd_named *named, cons
 
 static void write_tensors(struct trainer *t)
 {
-	size_t n = 0, room = 3 * (size_t)t->count + 1;
+	size_t n = 0, room = 4 * (size_t)t->count + 1;
 	struct pd_tensor *list = pd_calloc(room, sizeof(*list));
 	const float **values = pd_calloc(room, sizeof(*values));
 	struct pd_safetensors_writer *writer;
@@ -653,6 +697,10 @@ static void write_tensors(struct trainer *t)
 
 		set_tensor(&list[n], v->named, "");
 		values[n++] = v->state ? v->state : v->versions[v->count - 1];
+		if (!v->state && corrected(t, v)) {
+			set_tensor(&list[n], v->named, ".delta");
+			values[n++] = v->delta;
+		}
 		if (v->state || (!optimizer && momentum == 0))
 			continue;
 		set_tensor(&list[n], v->named, ".velocity");
@@ -692,6 +740,8 @@ static void close_all(struct trainer *t)
 		free(v->sum);
 		free(v->velocity);
 		free(v->second);
+		free(v->delta);
+		free(v->seen);
 		free(v->state);
 	}
 	free(t->tensors);

@@ -68,11 +68,31 @@ static void test_count(int64_t epoch, int64_t group)
 	   "updates counted: epochs of %d, groups of %d", (int)epoch, (int)group);
 }
 
+/* PipeMare's T1: from 1 / delay to 1, along a power. */
+static void test_divisor(void)
+{
+	struct pd_optimizer o = { .reschedule = 100 }, off = { 0 };
+
+	ok(pd_optimizer_divisor(&o, 16, 1) == 16, "at first a late rate is divided by the delay");
+	ok(fabs(pd_optimizer_divisor(&o, 16, 51) - 4) < 1e-14, "half-way by its root");
+	ok(fabs(pd_optimizer_divisor(&o, 16, 76) - 2) < 1e-14, "later by its fourth root");
+	ok(pd_optimizer_divisor(&o, 16, 101) == 1 && pd_optimizer_divisor(&o, 16, 1000) == 1,
+	   "in the end not at all");
+	ok(pd_optimizer_divisor(&o, 0, 1) == 1 && pd_optimizer_divisor(&o, 1, 1) == 1,
+	   "nor where gradients are an update late or none");
+	ok(pd_optimizer_divisor(&off, 16, 1) == 1, "nor where nobody asks for it");
+	is_int(pd_optimizer_arenas(&o, 3), 0, "nothing is kept for that");
+	o.corrects = true;
+	is_int(pd_optimizer_arenas(&o, 3), 2, "two arenas are for a correction");
+	is_int(pd_optimizer_arenas(&o, 0), 0, "and none where there is nothing to correct");
+}
+
 int main(void)
 {
 	struct pd_optimizer endless = { 0 };
 
 	test_schedules();
+	test_divisor();
 	for (int64_t group = 1; group <= 5; group++) {
 		test_count(27, group);
 		test_count(3, group);

@@ -6,15 +6,37 @@
 /* Elementwise: how the pieces fall to threads does not change a bit. */
 #define PIECE 16384
 
-static void apply(const struct pd_update *u, float factor, size_t begin, size_t end)
+PD_VECTOR static void correct(float *restrict corrected, float *restrict delta, const float *old,
+			      const float *next, size_t count, float keep, float rest, float delay)
+{
+#pragma omp simd
+	for (size_t i = 0; i < count; i++) {
+		delta[i] = keep * delta[i] + rest * (next[i] - old[i]);
+		corrected[i] = next[i] - delay * delta[i];
+	}
+}
+
+static void piece(const struct pd_update *u, float factor, size_t at, size_t floats)
 {
 	static void (*const table[])(const struct pd_update *, float, size_t, size_t) = {
 		[PD_SGD] = pd_cpu_sgd, [PD_ADAM] = pd_cpu_adam, [PD_ADAMW] = pd_cpu_adam,
 	};
+	float old[PIECE];
 
+	if (u->delta)
+		memcpy(old, (const float *)u->weights + at, floats * sizeof(*old));
+	table[u->kind](u, factor, at, floats);
+	if (u->delta)
+		correct((float *)u->corrected + at, (float *)u->delta + at, old,
+			(const float *)u->next + at, floats, (float)u->keep, (float)(1 - u->keep),
+			(float)u->delay);
+}
+
+static void apply(const struct pd_update *u, float factor, size_t begin, size_t end)
+{
 #pragma omp parallel for schedule(static)
 	for (size_t at = begin; at < end; at += PIECE)
-		table[u->kind](u, factor, at, end - at < PIECE ? end - at : PIECE);
+		piece(u, factor, at, end - at < PIECE ? end - at : PIECE);
 }
 
 /* Skipped: the next version is this one. */
