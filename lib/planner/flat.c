@@ -35,6 +35,7 @@ void pd_layout_free(struct pd_layout *layout)
 	for (int s = 0; layout->ranks && s < layout->stage_count; s++)
 		free(layout->ranks[s]);
 	free(layout->ranks);
+	free(layout->order);
 	free(layout->layers);
 	free(layout->replicas);
 	free(layout);

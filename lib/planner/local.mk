@@ -9,6 +9,7 @@ lib_libpd_a_SOURCES += \
 	lib/planner/fixed.c \
 	lib/planner/flat.c \
 	lib/planner/lattice.c lib/planner/lattice.h \
+	lib/planner/levels.c lib/planner/levels.h \
 	lib/planner/orders.c \
 	lib/planner/flow.c lib/planner/flow.h \
 	lib/planner/judge.c lib/planner/judge.h \
@@ -19,4 +20,5 @@ lib_libpd_a_SOURCES += \
 	lib/planner/search.h \
 	lib/planner/sosp19.c \
 	lib/planner/usage.c lib/planner/usage.h \
-	lib/planner/states.c lib/planner/states.h
+	lib/planner/states.c lib/planner/states.h \
+	lib/planner/terms.c lib/planner/terms.h

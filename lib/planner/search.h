@@ -15,6 +15,7 @@ struct pd_layout {
 	int stage_count;
 	int *layers, *replicas;
 	int **ranks;                    /* per stage; NULL: given out in order */
+	int *order;                     /* of the layers, by stage; NULL: the profile's */
 };
 
 void pd_layout_free(struct pd_layout *layout);

@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The dynamic programme of PipeDream (SOSP 2019, section 3.1) over states, with the terms of
+ * several formulas (terms.h).
+ *
+ * V_k(i, j) is the least time of the part of the network between states i and j, i inside j,
+ * on one whole component of level k.  V_0(i, j) is its compute time.  With first(x, m) and
+ * later(x, m) what a stage costs whose inside takes x on m components, and cut(s, m) what its
+ * bounds cost,
+ *
+ *     A_k(i, j, m) = min( first(V_{k-1}(i, j), m),
+ *                         min over i < s < j, 1 <= m' < m of
+ *                         max( A_k(i, s, m - m'), later(V_{k-1}(s, j), m'),
+ *                              cut(s, m'), cut(j, m') ) )
+ *     V_k(i, j) = A_k(i, j, M_k)
+ *
+ * where < is "inside and not equal".  The answer is A_L(none, all, m): with all components of
+ * the outermost level, or with the fewest that reach the least time.  (The paper's equation
+ * has chains of layers and lacks the case of one stage, which is in its text.  The released
+ * program has states too, but splits by their numbers, whether or not one is inside the
+ * other.)
+ *
+ * A_k is needed for one i at a time, so all that is kept is V_k: one number per pair of
+ * states and level.  What keeps it fast:
+ *   - A plan over the states of one long chain is found first, in the same way; its time T is
+ *     a limit.  What V_k may be, then, is at most T times the replicas that the levels above
+ *     can have, and everything above that is as good as never.
+ *   - With D devices in a component of level k - 1, a stage with m replicas takes at least
+ *     its compute time over m D.  States are sorted by compute time, so for each m' the s
+ *     that can do better than the best so far are neighbours, mostly few.
+ */
+#include "planner/levels.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COARSE 96               /* states of the plan that is found first */
+
+struct level {
+	struct pd_level_terms at;
+	int m;                          /* components of the level below */
+	double devices;                 /* in each of those */
+	double *first, *later;          /* [m]: all-reduce of m replicas per byte */
+	double *value;                  /* V_k by pair; not of the outermost level */
+	double limit, whole_limit;      /* for V_k: of a part, of the whole network */
+};
+
+struct search {
+	const struct pd_levels *question;
+	int levels, n;                  /* n states, of them */
+	const int *state;               /* which ones, ascending */
+	double *compute, *parameters, *cut;     /* per state */
+	double *zero;                   /* V_0 by pair */
+	struct level level[PD_MAX_LEVELS + 1];  /* 1 to levels */
+};
+
+/* How a pipeline ends: behind which state its last stage begins, and on how many components. */
+struct choice {
+	int split;                      /* -1: it is one stage */
+	int last;
+};
+
+struct row {
+	double *time;                   /* [m][state] */
+	struct choice *choice;          /* the same, or NULL */
+};
+
+/* Pairs i < j: those of one j lie side by side. */
+static size_t pair(int j)
+{
+	return (size_t)j * (size_t)(j - 1) / 2;
+}
+
+static const double *values_below(const struct search *search, int k)
+{
+	return k == 1 ? search->zero : search->level[k - 1].value;
+}
+
+/* The first s >= low with compute[s] > more (or >= more: at least). */
+static int first_above(const struct search *search, int low, int high, double more, bool at_least)
+{
+	const double *compute = search->compute;
+
+	while (low < high) {
+		int middle = low + (high - low) / 2;
+
+		if (compute[middle] > more || (at_least && compute[middle] >= more))
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
+/* One cell of the recurrence: the best so far, and where it ends. */
+struct best {
+	double time;
+	struct choice choice;
+};
+
+/* All s for one number of replicas of the last stage. */
+static void try_splits(const struct search *search, int k, int i, int j, int m, int last,
+		       const struct row *row, struct best *best)
+{
+	const struct level *level = &search->level[k];
+	const struct pd_level_terms *at = &level->at;
+	const double *below = &values_below(search, k)[pair(j)];
+	const double *before = &row->time[(size_t)(m - last) * (size_t)search->n];
+	double allreduce = level->later[last], cut = pd_terms_cut(at, 1, last);
+	double room = best->time * last * level->devices;
+	double room_before = best->time * (m - last) * level->devices;
+	int low = first_above(search, i + 1, j, search->compute[j] - room, false);
+	int high = first_above(search, low, j, search->compute[i] + room_before, true);
+
+	for (int s = low; s < high; s++) {
+		double time;
+
+		if (before[s] >= best->time || below[s] == HUGE_VAL)
+			continue;
+		time = pd_terms_stage(at, below[s], allreduce * (search->parameters[j] -
+								 search->parameters[s]), last);
+		if (cut * search->cut[s] > time)
+			time = cut * search->cut[s];
+		if (before[s] > time)
+			time = before[s];
+		if (time < best->time)
+			*best = (struct best){ time, { s, last } };
+	}
+}
+
+static struct best cell(const struct search *search, int k, int i, int j, int m,
+			const struct row *row, double limit)
+{
+	const struct level *level = &search->level[k];
+	const struct pd_level_terms *at = &level->at;
+	bool straight = search->question->straight;
+	double inside = values_below(search, k)[pair(j) + (size_t)i], time;
+	struct best best = { limit, { -2, 0 } };
+
+	if (inside < HUGE_VAL && !(straight && m > 1)) {
+		time = pd_terms_stage(at, inside, level->first[m] *
+				      (search->parameters[j] - search->parameters[i]), m);
+		if (time < best.time)
+			best = (struct best){ time, { -1, m } };
+	}
+	for (int last = 1; last < m && last < (straight ? 2 : m); last++) {
+		if (at->terms->by_receiver && j < search->n - 1 &&
+		    pd_terms_cut(at, search->cut[j], last) >= best.time)
+			continue;
+		if (at->terms->by_receiver && j < search->n - 1) {
+			struct best tried = best;
+			double out = pd_terms_cut(at, search->cut[j], last);
+
+			try_splits(search, k, i, j, m, last, row, &tried);
+			if (tried.time < best.time) {
+				best = tried;
+				best.time = fmax(tried.time, out);
+			}
+			continue;
+		}
+		try_splits(search, k, i, j, m, last, row, &best);
+	}
+	if (best.choice.split == -2)
+		best.time = HUGE_VAL;
+	return best;
+}
+
+/* A_k(i, j, m) for all m and all j up to `end`; what takes `limit` or longer is never. */
+static void fill_row(const struct search *search, int k, int i, int end, struct row *row,
+		     double limit)
+{
+	size_t n = (size_t)search->n;
+
+	for (int j = i + 1; j <= end; j++)
+		for (int m = 1; m <= search->level[k].m; m++) {
+			struct best best = { HUGE_VAL, { -2, 0 } };
+
+			if (search->zero[pair(j) + (size_t)i] < HUGE_VAL)
+				best = cell(search, k, i, j, m, row, limit);
+			row->time[(size_t)m * n + (size_t)j] = best.time;
+			if (row->choice)
+				row->choice[(size_t)m * n + (size_t)j] = best.choice;
+		}
+}
+
+static void row_init(const struct search *search, int k, struct row *row, bool choices)
+{
+	size_t cells = (size_t)(search->level[k].m + 1) * (size_t)search->n;
+
+	row->time = pd_calloc(cells, sizeof(*row->time));
+	row->choice = choices ? pd_calloc(cells, sizeof(*row->choice)) : NULL;
+}
+
+static void row_release(struct row *row)
+{
+	free(row->time);
+	free(row->choice);
+}
+
+/*
+ * Can a stage of the outermost level begin behind state i?  What is before it needs at least
+ * so many components, what comes then has the rest.
+ */
+static bool can_begin(const struct search *search, int i)
+{
+	const struct level *top = &search->level[search->levels];
+	double each = top->limit * top->devices, all = search->compute[search->n - 1];
+	double before = fmax(1, ceil(search->compute[i] / each));
+
+	return !(before >= top->m || all - search->compute[i] > each * (top->m - before));
+}
+
+/* V_k for all pairs that can be of use. */
+static void fill_level(struct search *search, int k)
+{
+	const struct level *level = &search->level[k];
+	double most = level->limit * level->m * level->devices;
+	int n = search->n;
+	struct row row;
+
+	row_init(search, k, &row, false);
+	for (int i = 0; i < n - 1; i++) {
+		int end = i ? first_above(search, i + 1, n, search->compute[i] + most, false) - 1
+			    : n - 1;
+
+		if (i && k == search->levels - 1 && !can_begin(search, i))
+			end = i;
+		fill_row(search, k, i, end, &row,
+			 i ? level->limit : fmax(level->limit, level->whole_limit));
+		for (int j = i + 1; j < n; j++)
+			level->value[pair(j) + (size_t)i] = j > end ? HUGE_VAL :
+				row.time[(size_t)level->m * (size_t)n + (size_t)j];
+	}
+	row_release(&row);
+}
+
+/*
+ * How much more than the plan's a part's time may be, given the replicas it can have above:
+ * the whole network all of them, a part all but one of some level.  A little more, for a
+ * plan that is just as good must be found.
+ */
+static void set_limits(struct search *search, double time)
+{
+	double whole = time * (1 + 1e-9), part = search->question->straight ? whole : 0;
+
+	search->level[search->levels].limit = search->level[search->levels].whole_limit = whole;
+	for (int k = search->levels; k > 1 && !search->question->straight; k--) {
+		part = fmax(part * search->level[k].m, whole * (search->level[k].m - 1));
+		whole *= search->level[k].m;
+		search->level[k - 1].limit = part;
+		search->level[k - 1].whole_limit = whole;
+	}
+	for (int k = search->levels; k > 1 && search->question->straight; k--)
+		search->level[k - 1].limit = search->level[k - 1].whole_limit = whole;
+}
+
+static void search_init(struct search *search, const struct pd_levels *question,
+			const int *state, int n)
+{
+	const struct pd_states *states = question->states;
+	double devices = 1;
+
+	*search = (struct search){
+		.question = question, .levels = question->topology->levels, .n = n,
+		.state = state,
+		.compute = pd_calloc((size_t)n, sizeof(double)),
+		.parameters = pd_calloc((size_t)n, sizeof(double)),
+		.cut = pd_calloc((size_t)n, sizeof(double)),
+		.zero = pd_calloc(pair(n), sizeof(double)),
+	};
+	for (int s = 0; s < n; s++) {
+		search->compute[s] = (double)states->compute_ns[state[s]];
+		search->parameters[s] = (double)states->parameter_bytes[state[s]];
+		search->cut[s] = (double)states->cut_bytes[state[s]];
+		for (int i = 0; i < s; i++)
+			search->zero[pair(s) + (size_t)i] =
+				pd_states_within(states, state[i], state[s])
+				? search->compute[s] - search->compute[i] : HUGE_VAL;
+	}
+	for (int k = 1; k <= search->levels; k++) {
+		struct level *level = &search->level[k];
+
+		level->at = pd_level_terms(question->kind, question->topology, k - 1);
+		level->m = (int)question->topology->level[k - 1].count;
+		level->devices = devices;
+		devices *= level->m;
+		level->first = pd_calloc((size_t)level->m + 1, sizeof(double));
+		level->later = pd_calloc((size_t)level->m + 1, sizeof(double));
+		for (int m = 1; m <= level->m; m++) {
+			level->first[m] = pd_terms_allreduce(&level->at, m, true);
+			level->later[m] = pd_terms_allreduce(&level->at, m, false);
+		}
+		if (k < search->levels)
+			level->value = pd_calloc(pair(n), sizeof(double));
+	}
+}
+
+static void search_release(struct search *search)
+{
+	free(search->compute);
+	free(search->parameters);
+	free(search->cut);
+	free(search->zero);
+	for (int k = 1; k <= search->levels; k++) {
+		free(search->level[k].first);
+		free(search->level[k].later);
+		free(search->level[k].value);
+	}
+}
+
+/* The time of the best plan, or HUGE_VAL, and how many outermost components it has. */
+static double solve(struct search *search, double limit, int *m_p)
+{
+	int L = search->levels;
+	double least = HUGE_VAL;
+	struct row row;
+
+	set_limits(search, limit);
+	for (int k = 1; k < L; k++)
+		fill_level(search, k);
+	row_init(search, L, &row, false);
+	fill_row(search, L, 0, search->n - 1, &row, search->level[L].limit);
+	for (int m = search->level[L].at.terms->all_used ? search->level[L].m : 1;
+	     m <= search->level[L].m; m++) {
+		double time = row.time[(size_t)m * (size_t)search->n + (size_t)search->n - 1];
+
+		if (time < least) {
+			least = time;
+			*m_p = m;
+		}
+	}
+	row_release(&row);
+	return least;
+}
+
+/* A long chain of states, thinned out: how many, into chain. */
+static int coarse(const struct pd_states *states, int *chain)
+{
+	int count = 0, at = 0, kept = 0;
+
+	for (int s = 0; s < states->count; s++)
+		if (pd_states_within(states, at, s))
+			chain[count++] = at = s;
+	for (int p = 0; count > COARSE && p < COARSE; p++)
+		chain[kept++] = chain[(int64_t)p * (count - 1) / (COARSE - 1)];
+	return count > COARSE ? kept : count;
+}
+
+/* Ranks at which copies of a part begin; copy c does minibatch b with b mod n = c. */
+struct copies {
+	int n;
+	int *base;
+};
+
+static struct copies shift(const struct copies *copies, int64_t by, int m, int64_t apart)
+{
+	struct copies made = { copies->n * m,
+			       pd_calloc((size_t)copies->n * (size_t)m, sizeof(int)) };
+
+	for (int q = 0; q < m; q++)
+		for (int c = 0; c < copies->n; c++)
+			made.base[c + copies->n * q] = (int)(copies->base[c] + by + q * apart);
+	return made;
+}
+
+struct answer {
+	struct pd_layout *layout;
+	int *ends;                      /* states */
+};
+
+static void add_stage(const struct search *search, struct answer *answer, int j,
+		      const struct copies *copies)
+{
+	struct pd_layout *layout = answer->layout;
+	int n = layout->stage_count++;
+
+	answer->ends[n] = search->state[j];
+	layout->replicas[n] = copies->n;
+	layout->ranks[n] = pd_calloc((size_t)copies->n, sizeof(int));
+	memcpy(layout->ranks[n], copies->base, (size_t)copies->n * sizeof(int));
+}
+
+/*
+ * Walks back through A_k(i, j, m), whose copies begin at the given ranks.  The minibatches
+ * of one copy go round its parts in turn, so a stage's replicas are numbered with the
+ * outer component varying fastest, and a minibatch stays inside its component.
+ */
+static void walk(const struct search *search, struct answer *answer, int k, int i, int j, int m,
+		 double limit, const struct copies *copies)
+{
+	const struct level *level = &search->level[k];
+	struct choice *parts;
+	struct row row;
+	int count = 0, used = 0;
+
+	if (!k) {
+		add_stage(search, answer, j, copies);
+		return;
+	}
+	row_init(search, k, &row, true);
+	fill_row(search, k, i, j, &row, limit);
+	parts = pd_calloc((size_t)m, sizeof(*parts));
+	for (int end = j, left = m; left > 0;) {       /* from the last stage to the first */
+		struct choice c = row.choice[(size_t)left * (size_t)search->n + (size_t)end];
+
+		if (c.split == -2)
+			pd_bug("planner: level %d has no plan for states %d to %d", k, i, end);
+		parts[count++] = (struct choice){ end, c.last };
+		left -= c.last;
+		end = c.split;
+	}
+	row_release(&row);
+	for (int from = i; count-- > 0; from = parts[count].split) {
+		struct copies inner = shift(copies, used * (int64_t)level->devices,
+					    parts[count].last, (int64_t)level->devices);
+
+		walk(search, answer, k - 1, from, parts[count].split,
+		     k > 1 ? search->level[k - 1].m : 1, limit * parts[count].last, &inner);
+		used += parts[count].last;
+		free(inner.base);
+	}
+	free(parts);
+}
+
+/* The layers of the stages, and their order where it is not the profile's. */
+static void put_layers(const struct pd_states *states, const struct answer *answer)
+{
+	struct pd_layout *layout = answer->layout;
+	int n = states->profile->layer_count;
+	bool same = true;
+
+	layout->layers = pd_calloc((size_t)layout->stage_count, sizeof(*layout->layers));
+	layout->order = pd_calloc((size_t)n, sizeof(*layout->order));
+	pd_states_order(states, answer->ends, layout->stage_count, layout->order, layout->layers);
+	for (int l = 0; l < n && same; l++)
+		same = layout->order[l] == l;
+	if (same) {
+		free(layout->order);
+		layout->order = NULL;
+	}
+}
+
+static struct pd_layout *lay_out(const struct search *search, int m, double time)
+{
+	struct answer answer = { .layout = pd_zalloc(sizeof(*answer.layout)) };
+	struct pd_layout *layout = answer.layout;
+	struct copies one = { 1, (int[]){ 0 } };
+	size_t most = (size_t)search->n;
+
+	answer.ends = pd_calloc(most, sizeof(*answer.ends));
+	layout->cost_ns = pd_terms_round(time);
+	layout->replicas = pd_calloc(most, sizeof(*layout->replicas));
+	layout->ranks = pd_calloc(most, sizeof(*layout->ranks));
+	walk(search, &answer, search->levels, 0, search->n - 1, m, time * (1 + 1e-9), &one);
+	put_layers(search->question->states, &answer);
+	free(answer.ends);
+	return layout;
+}
+
+struct pd_layout *pd_levels_search(const struct pd_levels *levels, double *time_p)
+{
+	const struct pd_states *states = levels->states;
+	int *state = pd_calloc((size_t)states->count, sizeof(*state)), n, m = 0;
+	struct pd_layout *layout = NULL;
+	double time = HUGE_VAL;
+	struct search search;
+
+	n = coarse(states, state);
+	if (n < states->count) {
+		search_init(&search, levels, state, n);
+		time = solve(&search, HUGE_VAL, &m);
+		search_release(&search);
+	}
+	for (int s = 0; s < states->count; s++)
+		state[s] = s;
+	search_init(&search, levels, state, states->count);
+	time = solve(&search, time, &m);
+	if (time < HUGE_VAL)
+		layout = lay_out(&search, m, time);
+	if (time_p)
+		*time_p = time;
+	search_release(&search);
+	free(state);
+	return layout;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans by levels, best under a published formula; private to this folder. */
+#ifndef PD_PLANNER_LEVELS_H
+#define PD_PLANNER_LEVELS_H
+
+#include "planner/search.h"
+#include "planner/states.h"
+#include "planner/terms.h"
+
+struct pd_levels {
+	const struct pd_states *states;
+	const struct pd_topology *topology;
+	enum pd_cost_kind kind;
+	bool straight;                  /* no stage has replicas */
+};
+
+/*
+ * A plan of least time, or NULL where there is none: without replicas, or with all
+ * components used, a network may have too few layers.  Takes no notice of memory.  Where
+ * not all components have to be used, the fewest of the outermost level.  time_p, if not
+ * NULL: the time unrounded.
+ */
+struct pd_layout *pd_levels_search(const struct pd_levels *levels, double *time_p);
+
+#endif
