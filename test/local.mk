@@ -201,6 +201,10 @@ EXTRA_DIST += test/t4005-memory.sh test/t4007-pipemare.sh
 TESTS += test/t4006-updates.sh
 EXTRA_DIST += test/t4006-updates.sh
 
+# stages that are not runs of layers
+TESTS += test/t4006-order.sh
+EXTRA_DIST += test/t4006-order.sh
+
 # backward in two parts
 TESTS += test/t4004-split.sh
 EXTRA_DIST += test/t4004-split.sh

@@ -5,12 +5,13 @@
  * device, rank, replica and partition draws the same ones.
  *
  * Counters in use (key = the run's seed):
- *   parameters  stream PD_RNG_PARAMETER + 2 * layer index + parameter's index in the layer,
+ *   parameters  stream PD_RNG_PARAMETER + 2 * layer number + parameter's index in the layer,
  *               counter = element / 4 (64 bits), elements in plain order
- *   dropout     stream PD_RNG_DROPOUT + layer index,
+ *   dropout     stream PD_RNG_DROPOUT + layer number,
  *               counter = (global sample number, element within the sample / 4)
  *   data order  stream PD_RNG_SHUFFLE + epoch
  *   synthetic   stream PD_RNG_DATA + input index, counter as dropout
+ * A layer's number is its place in the model, however a plan orders the layers.
  */
 #ifndef PD_BASE_RNG_H
 #define PD_BASE_RNG_H

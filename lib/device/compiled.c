@@ -234,7 +234,8 @@ static void fill_random(const struct pd_compiled *net, const struct pd_named *na
 {
 	int64_t fan_in = named->elements / named->size[0];
 	float bound = sqrtf(6 / (float)fan_in);
-	uint64_t stream = PD_RNG_PARAMETER + 2 * (uint64_t)named->layer + (uint64_t)which;
+	uint64_t number = (uint64_t)pd_model_number(net->model, named->layer);
+	uint64_t stream = PD_RNG_PARAMETER + 2 * number + (uint64_t)which;
 
 	for (int64_t i = 0; i < named->elements; i += 4) {
 		uint64_t counter = (uint64_t)i / 4;

@@ -97,6 +97,7 @@ void pd_model_free(struct pd_model *model)
 	free(model->layers);
 	free(model->name);
 	free(model->gradient);
+	free(model->numbers);
 	pd_uses_release(&model->uses);
 	json_decref(model->names);
 	json_decref(model->json);
@@ -313,13 +314,16 @@ static void reorder(struct pd_model *model, const int *order)
 		json_integer_set(json_object_get(model->names, sorted[n].name),
 				 model->input_count + n);
 	}
-	for (int n = 0; n < count; n++)
+	for (int n = 0; n < count; n++) {
+		if (sorted[n].shares >= 0)
+			sorted[n].shares = now[sorted[n].shares];
 		for (int i = 0; i < sorted[n].input_count; i++) {
 			int *tensor = &sorted[n].inputs[i];
 
 			if (*tensor >= model->input_count)
 				*tensor = model->input_count + now[*tensor - model->input_count];
 		}
+	}
 	free(model->layers);
 	free(now);
 	model->layers = sorted;
@@ -418,6 +422,20 @@ static void index_tensors(struct pd_model *model)
 	pd_uses_init(&model->uses, pd_model_tensors(model), count, inputs, input_counts);
 	free(inputs);
 	free(input_counts);
+}
+
+void pd_model_reorder(struct pd_model *model, const int *order)
+{
+	int *numbers = pd_calloc((size_t)model->layer_count, sizeof(*numbers));
+
+	for (int n = 0; n < model->layer_count; n++)
+		numbers[n] = pd_model_number(model, order[n]);
+	free(model->numbers);
+	model->numbers = numbers;
+	reorder(model, order);
+	free(model->gradient);
+	pd_uses_release(&model->uses);
+	index_tensors(model);
 }
 
 static int read_model(const struct pd_place *place, struct pd_model *model, struct pd_error *err)

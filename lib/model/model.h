@@ -82,6 +82,8 @@ struct pd_model {
 	struct pd_layer *layers;
 	json_t *json;                   /* the document, carried along; owned */
 
+	int *numbers;                   /* per layer, its place before pd_model_reorder; or NULL */
+
 	/* of model.c */
 	json_t *names;                  /* name -> tensor */
 	struct pd_uses uses;            /* tensor -> layers */
@@ -104,6 +106,17 @@ int pd_model_producer(const struct pd_model *model, int tensor);
 const char *pd_model_tensor_name(const struct pd_model *model, int tensor);
 /* Layers that use a tensor: how many; consumers in ascending order into out (may be NULL). */
 int pd_model_consumers(const struct pd_model *model, int tensor, int *out);
+/*
+ * Puts the layers into another topological order: order[n] is the layer that becomes layer n.
+ * The document stays what it was.
+ */
+void pd_model_reorder(struct pd_model *model, const int *order);
+/* The layer's number in the document's order, whatever the order now: what random numbers
+ * are drawn by. */
+static inline int pd_model_number(const struct pd_model *model, int layer)
+{
+	return model->numbers ? model->numbers[layer] : layer;
+}
 /* The layer called name, or -1. */
 int pd_model_find(const struct pd_model *model, const char *name);
 /* Does a gradient flow into this tensor?  (Some layer below it has parameters.) */

@@ -4,43 +4,94 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "plan/order.h"
 #include "plan/prediction.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The stage's layers continue where the stage before ended. */
-static int read_stage_layers(const struct pd_place *place, struct pd_plan *plan,
-			     struct pd_stage *stage, int first, struct pd_error *err)
+/* What is known of the layers while stages are read; numbers are the profile's. */
+struct reading {
+	int *stage;                     /* per layer, or -1 */
+	int *order;                     /* layers, stage by stage */
+	int next;
+};
+
+static int read_layer(const struct pd_place *at, const struct pd_plan *plan, int stage,
+		      struct reading *reading, struct pd_error *err)
 {
-	const struct pd_profile *profile = plan->profile;
+	const struct pd_profile_layer *layers = plan->profile->layers;
+	const char *name;
+	int layer;
+
+	if (pd_json_string(at, &name, err) < 0)
+		return -1;
+	layer = pd_profile_find(plan->profile, name);
+	if (layer < 0)
+		return pd_place_error(at, err, "the profile has no layer \"%.60s\"", name);
+	if (reading->stage[layer] >= 0)
+		return pd_place_error(at, err, "layer \"%.60s\" is there twice", name);
+	for (int i = 0; i < layers[layer].input_count; i++)
+		if (reading->stage[layers[layer].inputs[i]] < 0)
+			return pd_place_error(at, err, "expected layer \"%.60s\", which \"%.60s\" "
+					      "needs, before it",
+					      layers[layers[layer].inputs[i]].name, name);
+	reading->stage[layer] = stage;
+	reading->order[reading->next++] = layer;
+	return 0;
+}
+
+static int read_stage_layers(const struct pd_place *place, struct pd_plan *plan, int index,
+			     struct reading *reading, struct pd_error *err)
+{
 	struct pd_place layers = pd_place_key(place, "layers");
+	struct pd_stage *stage = &plan->stages[index];
 	size_t count;
 
+	stage->first_layer = reading->next;
 	if (pd_json_array(&layers, &count, err) < 0)
 		return -1;
 	if (count < 1)
 		return pd_place_expected(&layers, err, "at least one layer");
 	for (size_t i = 0; i < count; i++) {
 		struct pd_place at = pd_place_index(&layers, i);
-		int layer = first + (int)i;
-		const char *name;
 
-		if (pd_json_string(&at, &name, err) < 0)
+		if (read_layer(&at, plan, index, reading, err) < 0)
 			return -1;
-		if (layer < profile->layer_count && strcmp(name, profile->layers[layer].name) == 0)
-			continue;
-		if (pd_profile_find(profile, name) < 0)
-			return pd_place_error(&at, err, "the profile has no layer \"%.60s\"", name);
-		if (layer >= profile->layer_count)
-			return pd_place_error(&at, err, "layer \"%.60s\" is there twice", name);
-		return pd_place_error(&at, err, "expected layer \"%.60s\", the next in the "
-				      "profile's "
-				      "order, found \"%.60s\"", profile->layers[layer].name, name);
+		if (i && reading->order[reading->next - 1] < reading->order[reading->next - 2])
+			return pd_place_error(&at, err, "expected the layers of a stage in the "
+					      "profile's order, found \"%.60s\" after \"%.60s\"",
+					      json_string_value(at.value), plan->profile->layers[
+					      reading->order[reading->next - 2]].name);
 	}
-	stage->first_layer = first;
 	stage->layer_count = (int)count;
+	return 0;
+}
+
+/* Brings the profile into the stages' order, if it is another. */
+static int take_order(const struct pd_place *stages, struct pd_plan *plan,
+		      const struct reading *reading, struct pd_error *err)
+{
+	struct pd_profile *profile = plan->profile;
+	int tensor, user;
+
+	for (int l = 0; l < profile->layer_count; l++)
+		if (reading->stage[l] < 0)
+			return pd_place_error(stages, err, "the profile's layer \"%.60s\" is in no "
+					      "stage", profile->layers[l].name);
+	for (int l = 0; l < profile->layer_count; l++) {
+		if (reading->order[l] == l)
+			continue;
+		if (!pd_order_keeps_sums(profile, reading->stage, &tensor, &user))
+			return pd_place_error(stages, err, "layer \"%.60s\" is in an earlier stage "
+					      "than one before it that also uses \"%.60s\": gradients "
+					      "would be summed in another order",
+					      profile->layers[user].name,
+					      profile->layers[tensor].name);
+		pd_profile_reorder(profile, reading->order);
+		break;
+	}
 	return 0;
 }
 
@@ -87,8 +138,8 @@ static int read_stage_prediction(const struct pd_place *stage_place, struct pd_s
 	return pd_json_opt_int(&place, "memory_bytes", 0, INT64_MAX, &stage->memory_bytes, err);
 }
 
-static int read_stage(const struct pd_place *place, struct pd_plan *plan, int index, int first,
-		      struct pd_error *err)
+static int read_stage(const struct pd_place *place, struct pd_plan *plan, int index,
+		      struct reading *reading, struct pd_error *err)
 {
 	static const char *const known[] = { "layers", "replicas", "ranks", "warmup", "recompute",
 					     "predicted", NULL };
@@ -96,7 +147,7 @@ static int read_stage(const struct pd_place *place, struct pd_plan *plan, int in
 	int64_t warmup = -1;
 
 	if (pd_json_keys(place, known, err) < 0 ||
-	    read_stage_layers(place, plan, stage, first, err) < 0 ||
+	    read_stage_layers(place, plan, index, reading, err) < 0 ||
 	    read_ranks(place, plan, stage, err) < 0 ||
 	    pd_json_opt_int(place, "warmup", 0, PD_MAX_RANKS, &warmup, err) < 0 ||
 	    pd_json_opt_bool(place, "recompute", &stage->recompute, err) < 0)
@@ -144,11 +195,34 @@ static int check_ranks(const struct pd_place *stages, struct pd_plan *plan, stru
 	return 0;
 }
 
+static int read_stage_list(const struct pd_place *stages, struct pd_plan *plan,
+			   struct pd_error *err)
+{
+	size_t n = (size_t)plan->profile->layer_count;
+	struct reading reading = {
+		.stage = pd_calloc(n, sizeof(*reading.stage)),
+		.order = pd_calloc(n, sizeof(*reading.order)),
+	};
+	int result = 0;
+
+	for (size_t l = 0; l < n; l++)
+		reading.stage[l] = -1;
+	for (int s = 0; s < plan->stage_count && result == 0; s++) {
+		struct pd_place stage = pd_place_index(stages, (size_t)s);
+
+		result = read_stage(&stage, plan, s, &reading, err);
+	}
+	if (result == 0)
+		result = take_order(stages, plan, &reading, err);
+	free(reading.stage);
+	free(reading.order);
+	return result;
+}
+
 static int read_stages(const struct pd_place *root, struct pd_plan *plan, struct pd_error *err)
 {
 	struct pd_place stages = pd_place_key(root, "stages");
 	size_t count;
-	int next = 0;
 	char *where;
 	int result;
 
@@ -159,17 +233,7 @@ static int read_stages(const struct pd_place *root, struct pd_plan *plan, struct
 					 plan->profile->layer_count);
 	plan->stages = pd_calloc(count, sizeof(*plan->stages));
 	plan->stage_count = (int)count;
-	for (size_t s = 0; s < count; s++) {
-		struct pd_place stage = pd_place_index(&stages, s);
-
-		if (read_stage(&stage, plan, (int)s, next, err) < 0)
-			return -1;
-		next += plan->stages[s].layer_count;
-	}
-	if (next < plan->profile->layer_count)
-		return pd_place_error(&stages, err, "the profile's layer \"%.60s\" is in no stage",
-				      plan->profile->layers[next].name);
-	if (check_ranks(&stages, plan, err) < 0)
+	if (read_stage_list(&stages, plan, err) < 0 || check_ranks(&stages, plan, err) < 0)
 		return -1;
 	for (int s = 0; s < plan->stage_count; s++)
 		if (plan->stages[s].warmup < 0)

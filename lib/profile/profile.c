@@ -35,6 +35,7 @@ void pd_profile_free(struct pd_profile *profile)
 	free(profile->dtype);
 	free(profile->device_kind);
 	free(profile->device_name);
+	free(profile->numbers);
 	pd_model_free(profile->model);
 	json_decref(profile->names);
 	json_decref(profile->json);
@@ -249,7 +250,8 @@ static void reorder(struct pd_profile *profile, const int *order)
 	for (int n = 0; n < count; n++) {
 		sorted[n] = profile->layers[order[n]];
 		now[order[n]] = n;
-		json_integer_set(json_object_get(profile->names, sorted[n].name), n);
+		if (profile->names)
+			json_integer_set(json_object_get(profile->names, sorted[n].name), n);
 	}
 	for (int n = 0; n < count; n++)
 		for (int i = 0; i < sorted[n].input_count; i++)
@@ -257,6 +259,19 @@ static void reorder(struct pd_profile *profile, const int *order)
 	free(profile->layers);
 	free(now);
 	profile->layers = sorted;
+}
+
+void pd_profile_reorder(struct pd_profile *profile, const int *order)
+{
+	int *was = pd_calloc((size_t)profile->layer_count, sizeof(*was));
+
+	for (int n = 0; n < profile->layer_count; n++)
+		was[n] = profile->numbers ? profile->numbers[order[n]] : order[n];
+	free(profile->numbers);
+	profile->numbers = was;
+	reorder(profile, order);
+	if (profile->model)
+		pd_model_reorder(profile->model, order);
 }
 
 static int read_layers(const struct pd_place *layers, struct pd_profile *profile,
@@ -498,6 +513,7 @@ json_t *pd_profile_json(const struct pd_profile *profile)
 	json_t *object = json_pack("{ss si ss}", "format", "pd-profile", "version", 1,
 				   "name", profile->name);
 	json_t *layers = json_array();
+	int *now = pd_calloc((size_t)profile->layer_count, sizeof(*now));
 
 	if (profile->model)
 		json_object_set(object, "model", profile->model->json);
@@ -511,7 +527,10 @@ json_t *pd_profile_json(const struct pd_profile *profile)
 	if (profile->step_ns > 0)
 		json_object_set_new(object, "step_ns", json_integer(profile->step_ns));
 	for (int l = 0; l < profile->layer_count; l++)
-		json_array_append_new(layers, layer_json(profile, l));
+		now[profile->numbers ? profile->numbers[l] : l] = l;
+	for (int n = 0; n < profile->layer_count; n++)
+		json_array_append_new(layers, layer_json(profile, now[n]));
+	free(now);
 	json_object_set_new(object, "layers", layers);
 	return object;
 }

@@ -42,6 +42,7 @@ struct pd_profile {
 	int64_t step_ns;                /* one whole training step measured; 0 where absent */
 	int layer_count;
 	struct pd_profile_layer *layers;
+	int *numbers;                   /* per layer, its place before pd_profile_reorder; or NULL */
 	json_t *json;                   /* the document; owned */
 	json_t *names;                  /* name -> layer, -1: input; NULL in one made by hand */
 };
@@ -50,6 +51,11 @@ struct pd_place;
 struct pd_profile *pd_profile_parse_at(const struct pd_place *place, struct pd_error *err);
 struct pd_profile *pd_profile_read(const char *file, struct pd_error *err);
 void pd_profile_free(struct pd_profile *profile);
+/*
+ * Puts the layers, and the model's, into another topological order: order[n] is the layer
+ * that becomes layer n.  Documents keep the old one.
+ */
+void pd_profile_reorder(struct pd_profile *profile, const int *order);
 /*
  * Makes the document from the fields (not from ->json): a new reference.  Without a
  * model the inputs that are not layers are left out, as in the fields.

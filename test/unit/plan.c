@@ -192,9 +192,9 @@ static void test_errors(void)
 #define ONE(layers, ranks) "{'layers': [" layers "], 'replicas': 1, 'ranks': [" ranks "]}"
 		{ STAGES(ONE("'a', 'b', 'c'", "0")), "layer \"d\" is in no stage" },
 		{ STAGES(ONE("'a', 'c', 'b', 'd'", "0")),
-		  "stages[0].layers[1]: expected layer \"b\", the next in the profile's order, "
-		  "found \"c\"" },
-		{ STAGES(ONE("'b', 'c', 'd'", "0") "," ONE("'a'", "1")), "expected layer \"a\"" },
+		  "stages[0].layers[1]: expected layer \"b\", which \"c\" needs, before it" },
+		{ STAGES(ONE("'b', 'c', 'd'", "0") "," ONE("'a'", "1")),
+		  "stages[0].layers[0]: expected layer \"a\", which \"b\" needs, before it" },
 		{ STAGES(ONE("'a', 'b', 'c', 'd'", "0") "," ONE("'a'", "1")),
 		  "stages[1].layers[0]: layer \"a\" is there twice" },
 		{ STAGES(ONE("'a', 'z'", "0")), "stages[0].layers[1]: the profile has no layer "

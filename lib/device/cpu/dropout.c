@@ -36,7 +36,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 static void draw(const struct pd_compiled_layer *l, int64_t sample, unsigned char *keep)
 {
 	int64_t elements = pd_shape_elements(l->in_shape[0]);
-	uint64_t stream = PD_RNG_DROPOUT + (uint64_t)l->index;
+	uint64_t stream = PD_RNG_DROPOUT + (uint64_t)pd_model_number(l->net->model, l->index);
 	float p = (float)l->layer->p;
 
 	memset(keep, 0, row_bytes(l));

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which layers may change places.
+ *
+ * The gradients of the n uses of a tensor are added from the last use to the first, by the
+ * order of layers: stage by stage, and in a stage as in the profile (wiring.h).  So that a
+ * partition changes no bit, uses may not change places: but for the last two, which are added
+ * to each other, and a + b = b + a.
+ */
+#ifndef PD_PLAN_ORDER_H
+#define PD_PLAN_ORDER_H
+
+#include "profile/profile.h"
+
+#include <stdbool.h>
+
+/*
+ * Are all sums of gradients the same when layer l is in stage[l]?  If not: a tensor, and a
+ * layer that uses it in an earlier stage than one before.  Always so without a model: such a
+ * plan does not run.
+ */
+bool pd_order_keeps_sums(const struct pd_profile *profile, const int *stage, int *tensor_p,
+			 int *user_p);
+
+#endif
