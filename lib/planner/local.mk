@@ -16,6 +16,7 @@ lib_libpd_a_SOURCES += \
 	lib/planner/links.c lib/planner/links.h \
 	lib/planner/planner.c lib/planner/planner.h \
 	lib/planner/predict.c lib/planner/predict.h \
+	lib/planner/published.c lib/planner/published.h \
 	lib/planner/request.c \
 	lib/planner/search.h \
 	lib/planner/sosp19.c \

@@ -6,6 +6,7 @@
 #include "planner/alternatives.h"
 #include "planner/bound.h"
 #include "planner/predict.h"
+#include "planner/published.h"
 #include "planner/search.h"
 #include "replay/replay.h"
 #include "schedule/schedule.h"
@@ -39,13 +40,16 @@ struct planner {
 	struct candidate candidates[MOST_CANDIDATES];
 };
 
+/* The published formulas take no notice of memory: only what is said is a limit to them. */
 static int64_t memory_limit(const struct pd_profile *profile, const struct pd_plan_request *request)
 {
+	bool known = profile->device_memory_bytes > 0 && request->cost == PD_COST_SIMULATED;
+
 	if (request->memory_bytes > 0)
 		return request->memory_bytes;
 	if (request->topology->memory_bytes > 0)
 		return request->topology->memory_bytes;
-	return profile->device_memory_bytes > 0 ? profile->device_memory_bytes : INT64_MAX;
+	return known ? profile->device_memory_bytes : INT64_MAX;
 }
 
 /* All devices in a row, joined by the slowest of the links. */
@@ -138,37 +142,11 @@ static struct pd_plan *plan_of(const struct planner *p, const struct pd_layout *
 	return plan;
 }
 
-/*
- * The time by which candidates are sorted.  Under sosp19: the recurrence's own, or for a
- * plan that is not of its making the same terms with the slowest link.
- */
-static int64_t time_of(const struct planner *p, const struct pd_plan *plan,
-		       const struct pd_layout *layout)
+/* The time by which candidates are sorted. */
+static int64_t time_of(const struct planner *p, const struct pd_plan *plan)
 {
-	struct pd_flat flat = flat_of(p, &p->costs, false);
-	int64_t most = 0;
-	struct pd_row row;
-	int u = 0;
-
-	if (p->request->cost == PD_COST_SIMULATED)
-		return pd_predict_period_ns(plan);
-	if (layout->cost_ns != PD_NEVER)
-		return layout->cost_ns;
-	pd_row_init(&row, &p->costs);
-	for (int s = 0; s < layout->stage_count; s++) {
-		int end = plan->stages[s].first_layer + layout->layers[s], v = u;
-		struct pd_work work;
-
-		while (p->costs.first[v] < end)
-			v++;
-		pd_row_set(&row, u);
-		pd_row_work(&row, v, &flat.link, &work);
-		most = pd_max64(most, pd_work_ns(p->costs.kind, &work, &flat.link,
-						 layout->replicas[s]));
-		u = v;
-	}
-	pd_row_release(&row);
-	return most;
+	return p->request->cost == PD_COST_SIMULATED ? pd_predict_period_ns(plan)
+						     : pd_published_ns(p->request->cost, plan);
 }
 
 /* Time, then devices, stages, bytes at the fullest rank; for qsort, which finds no ties. */
@@ -215,7 +193,7 @@ static void consider(struct planner *p, struct pd_layout *layout)
 		pd_layout_free(layout);
 		return;
 	}
-	new.time_ns = time_of(p, new.plan, layout);
+	new.time_ns = time_of(p, new.plan);
 	take = fullest(new.plan, &stage) <= p->limit_bytes;
 	for (int i = 0; i < p->count && take; i++)
 		take = compare(&new, &p->candidates[i]) != 0;
@@ -229,28 +207,24 @@ static void consider(struct planner *p, struct pd_layout *layout)
 static void consider_flat(struct planner *p, bool straight)
 {
 	struct pd_flat flat = flat_of(p, &p->costs, straight);
-	int most = p->request->cost != PD_COST_SIMULATED || straight != p->straight ? 0
+	int most = straight != p->straight ? 0
 		: p->costs.unit_count > MANY_UNITS ? FEW_COUNTS : MOST_COUNTS;
 
 	consider(p, pd_flat_search(&flat, 0));
 	for (int count = 1; count <= most && count <= flat.devices &&
 	     count <= p->costs.unit_count; count++)
 		consider(p, pd_flat_search(&flat, count));
-	if (straight && p->request->cost == PD_COST_SIMULATED)
+	if (straight)
 		consider(p, pd_straight_layout(&p->costs, flat.devices,
 					       flat.link.bandwidth_bytes_per_s));
 }
 
-/* The paper's levels decide under sosp19 unless their plan does not fit. */
 static void search_once(struct planner *p)
 {
-	bool simulated = p->request->cost == PD_COST_SIMULATED;
-
 	if (p->topology->levels > 1)
 		consider(p, pd_sosp19_search(&p->costs, p->topology, p->straight));
-	if (simulated || p->count == 0)
-		consider_flat(p, p->straight);
-	if (simulated && !p->straight) {
+	consider_flat(p, p->straight);
+	if (!p->straight) {
 		consider_flat(p, true);
 		consider(p, pd_data_parallel_layout(&p->costs, p->topology->devices));
 	}
@@ -306,7 +280,7 @@ static int take_only(struct planner *p, struct pd_layout *layout, const char *wh
 
 	only->plan = plan_of(p, layout, err);
 	if (only->plan) {
-		only->time_ns = time_of(p, only->plan, layout);
+		only->time_ns = time_of(p, only->plan);
 		p->count = 1;
 	}
 	pd_layout_free(layout);
@@ -315,6 +289,18 @@ static int take_only(struct planner *p, struct pd_layout *layout, const char *wh
 	if (fullest(only->plan, &stage) <= p->limit_bytes)
 		return 0;
 	return too_large(only->plan, what, p->limit_bytes, err);
+}
+
+/* The profile's order may have changed, and with it where it can be cut. */
+static int by_formula(struct planner *p, struct pd_error *err)
+{
+	struct pd_layout *layout = pd_published_layout(p->profile, p->request, err);
+
+	if (!layout)
+		return -1;
+	pd_costs_release(&p->costs);
+	pd_costs_init(&p->costs, p->profile, p->request->cost, p->limit_bytes);
+	return take_only(p, layout, "--cost: it takes no notice of memory, and its plan needs", err);
 }
 
 static int by_hand(struct planner *p, struct pd_error *err)
@@ -401,40 +387,19 @@ static int by_chunks(struct planner *p, struct pd_error *err)
 	return take_only(p, layout, "no plan fits: interleaved needs", err);
 }
 
-/*
- * A bound for every plan under the options (bound.c).  Under sosp19 on one level it is the
- * recurrence without the limit of memory; on more levels, all compute over all devices, and
- * the largest unit when straight.
- */
+/* A bound for every plan under the options. */
 static int64_t lower_bound(const struct planner *p)
 {
 	const struct pd_plan_request *request = p->request;
-	const struct pd_costs *costs = &p->costs;
-	struct pd_flat flat = flat_of(p, costs, request->straight);
-	struct pd_costs free_costs;
-	int64_t bound;
+	struct pd_bound with = {
+		.topology = p->topology, .schedule = request->schedule,
+		.weights = request->weights, .chunks = request->chunks,
+		.straight = p->straight,
+		.microbatches = pd_planner_plain(request) ? 1 : request->microbatches,
+	};
 
-	if (request->cost == PD_COST_SIMULATED) {
-		struct pd_bound with = {
-			.topology = p->topology, .schedule = request->schedule,
-			.weights = request->weights, .chunks = request->chunks,
-			.straight = p->straight,
-			.microbatches = pd_planner_plain(request) ? 1 : request->microbatches,
-		};
-
-		return pd_bound_ns(costs, &with);
-	}
-	if (p->topology->levels > 1) {
-		bound = costs->compute_ns[costs->unit_count] / p->topology->devices;
-		for (int u = 0; request->straight && u < costs->unit_count; u++)
-			bound = pd_max64(bound, costs->compute_ns[u + 1] - costs->compute_ns[u]);
-		return bound;
-	}
-	pd_costs_init(&free_costs, p->profile, request->cost, INT64_MAX);
-	flat.costs = &free_costs;
-	bound = pd_flat_time(&flat);
-	pd_costs_release(&free_costs);
-	return bound;
+	return request->cost == PD_COST_SIMULATED ? pd_bound_ns(&p->costs, &with)
+						  : pd_published_bound_ns(p->profile, request);
 }
 
 /* What the schedule makes of a plan: the period of a replay in virtual time. */
@@ -481,12 +446,12 @@ static int data_parallel(struct planner *p, struct pd_prediction *predicted, str
 	struct candidate all;
 	int stage = 0, status = 0;
 
-	if (p->request->cost == PD_COST_SOSP19)
-		layout->cost_ns = pd_sosp19_data_parallel_ns(&p->costs, p->topology);
 	all.plan = plain_plan_of(p, layout);
-	all.time_ns = time_of(p, all.plan, layout);
+	all.time_ns = 0;
 	if (p->request->cost == PD_COST_SIMULATED)
 		status = replay(&all, err);
+	else
+		all.time_ns = pd_published_data_parallel_ns(p->profile, p->request);
 	predicted->data_parallel_period_ns = all.time_ns;
 	predicted->data_parallel_memory_bytes = fullest(all.plan, &stage);
 	drop(all.plan);
@@ -529,6 +494,8 @@ struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan
 		status = by_hand(&p, err);
 	} else if (request->chunks) {
 		status = by_chunks(&p, err);
+	} else if (request->cost != PD_COST_SIMULATED) {
+		status = by_formula(&p, err);
 	} else {
 		search(&p);
 		status = p.count > 0 ? 0 : explain_none(&p, err);

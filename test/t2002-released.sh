@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+# pd-plan --cost: the formulas that were published, and the released program's own answers.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+
+# layer NAME INPUTS NS ACTIVATION PARAMETERS
+layer() {
+	printf '%s{"name": "%s", "inputs": [%s], "forward_ns": %s, "backward_ns": 0,' "$comma" \
+		"$1" "$(echo "$2" | sed 's/[^,]\{1,\}/"&"/g')" "$3"
+	printf ' "activation_bytes": %s, "parameter_bytes": %s}\n' "$4" "$5"
+	comma=,
+}
+# document LAYERS...: what they print, as a profile
+document() {
+	comma=
+	echo '{"format": "pd-profile", "version": 1, "name": "x", "batch_size": 1, "layers": ['
+	"$@"
+	echo '], "device": {"kind": "cpu"}}'
+}
+two() {
+	layer a '' 600 1000 1000
+	layer b a 600 0 3000
+}
+document two >two.json
+# period OPTION...
+period() {
+	pd-plan "$@" | jq .predicted.period_ns
+}
+test_ok "the formulas on two layers, by hand: at 1 GB/s a byte takes a nanosecond" '
+	# one stage on two: sosp19 max(1200, 2 * 4000) / 2, the others (1200 + 4 / 2 * 4000) / 2
+	# two stages: 600, cuts of 2 * 1000 where they count
+	[ "$(period -c sosp19 -t 2@1GB/s --stages=2x2 two.json)" = 4000 ]
+	[ "$(period -c released -t 2@1GB/s --stages=2x2 two.json)" = 4600 ]
+	[ "$(period -c released-no-traffic -t 2@1GB/s --stages=2x2 two.json)" = 4600 ]
+	[ "$(period -c sosp19 -t 2@1GB/s --stages=1,1 two.json)" = 2000 ]
+	[ "$(period -c released -t 2@1GB/s --stages=1,1 two.json)" = 2000 ]
+	[ "$(period -c released-no-traffic -t 2@1GB/s --stages=1,1 two.json)" = 600 ]'
+test_ok "the best of them is found; released uses both devices, sosp19 only what helps" '
+	[ "$(period -c released-no-traffic -t 2@1GB/s two.json)" = 600 ]
+	[ "$(period -c released -t 2@1GB/s two.json)" = 2000 ]
+	pd-plan -c sosp19 -t 2@1GB/s two.json |
+		jq -e ".predicted.period_ns == 1200 and (.stages | length) == 1"'
+test_ok "data parallelism by the same formula" '
+	pd-plan -c released -t 2@1GB/s two.json | jq -e ".predicted.data_parallel.period_ns == 4600"
+	pd-plan -c sosp19 -t 2@1GB/s two.json | jq -e ".predicted.data_parallel.period_ns == 4000"'
+test_ok "ranks across components are priced with the slowest link" '
+	# stage of three: (1200 - 600 + 4 * 2/3 * 1000 / B) / 3 with B = 0.5
+	[ "$(period -c released-no-traffic -t 2@1GB/s,2@500MB/s --stages=1x3,1 two.json)" = 1978 ]'
+test_ok "more devices than a network has layers: no plan without replicas" '
+	status 1 pd-plan -c released -t 3@1GB/s --straight two.json 2>err; one_line err
+	grep -q "uses all 3 devices" err
+	pd-plan -c sosp19 -t 3@1GB/s --straight two.json | jq -e ".stages | length == 1"'
+test_ok "memory is a limit when it is said" '
+	status 1 pd-plan -c released -t 2@1GB/s --memory=100 two.json 2>err; one_line err
+	grep -q "takes no notice of memory, and its plan needs" err'
+test_ok "they price 1f1b with stashing" '
+	for cost in sosp19 released released-no-traffic; do
+		status 2 pd-plan -c $cost --weights=2bw -t 2@1GB/s two.json 2>err; one_line err
+		status 2 pd-plan -c $cost --schedule=gpipe -t 2@1GB/s two.json 2>err; one_line err
+		status 2 pd-plan -c $cost --eager -t 2@1GB/s two.json 2>err; one_line err
+	done
+	status 2 pd-plan -c released-yes -t 2@1GB/s two.json 2>err; one_line err'
+
+# Two branches in turn: the best cut is between them.
+branches() {
+	layer a '' 100 10 0
+	for n in 1 2 3 4; do
+		layer l$n "$([ $n = 1 ] && echo a || echo l$((n - 1)))" 100 10 0
+		layer r$n "$([ $n = 1 ] && echo a || echo r$((n - 1)))" 100 1000 0
+	done
+	layer end l4,r4 100 0 0
+}
+document branches >branches.json
+test_ok "stages that are no runs of layers" '
+	pd-plan -c released --straight -t 2@1GB/s branches.json >plan.json
+	jq -e ".predicted.period_ns == 500" plan.json
+	jq -e "[.stages[].layers] == [[\"a\", \"l1\", \"l2\", \"l3\", \"l4\"],
+		[\"r1\", \"r2\", \"r3\", \"r4\", \"end\"]]" plan.json
+	"$PD_BUILD/test/unit/read-document" plan plan.json >again
+	cmp plan.json again
+	pd-replay plan.json >/dev/null
+	pd-schedule plan.json | pd-schedule --check -'
+
+# wide BLOCKS BRANCHES LENGTH
+wide() {
+	layer a '' 1000 100000 0
+	from=a n=0
+	while [ $n -lt "$1" ]; do
+		b=0 ends=
+		while [ $b -lt "$2" ]; do
+			i=0 at=$from
+			while [ $i -lt "$3" ]; do
+				layer n$n-$b-$i $at $((1000 + 37 * i + 11 * b)) $((1000 * (b + 1))) 1000
+				at=n$n-$b-$i
+				i=$((i + 1))
+			done
+			ends=$ends${ends:+,}$at
+			b=$((b + 1))
+		done
+		layer join$n "$ends" 1000 5000 0
+		from=join$n n=$((n + 1))
+	done
+}
+document wide 10 4 8 >wide.json
+test_ok "10 blocks with 4 branches of 8 layers, 65,000 states: a plan near the bound, at once" '
+	pd-plan -c released-no-traffic -t 8@1GB/s wide.json >plan.json
+	jq -e ".predicted.gap >= 0 and .predicted.gap < 0.02" plan.json
+	pd-plan -c released-no-traffic -t 8@1GB/s wide.json | cmp - plan.json
+	pd-plan -c released -t 4@12GB/s,4@1GB/s wide.json >plan.json
+	"$PD_BUILD/test/unit/read-document" plan plan.json >/dev/null'
+
+# The released program's answers; the least that its two counts of a cut can differ by is 1 %.
+profiles=$SHARED/profiles
+if [ -d "$profiles" ]; then
+	tr -d '\r' <"$profiles/released.csv" | sed '1d; s/,"\([^"]*\),\([^"]*\)",/,\1+\2,/' >rows
+	rows=0
+	while IFS=, read -r model topology straight traffic period parallel rest; do
+		rows=$((rows + 1))
+		case $traffic in
+		ignored) cost=released-no-traffic ;;
+		*) cost=released ;;
+		esac
+		least=1 option=
+		# on networks with branches a cut can be cheaper
+		[ $cost = released ] && [ "$model" != vgg16 ] && least=0.99
+		[ "$straight" = yes ] && option=--straight
+		test_ok "$model on $topology, $cost $option: $period s" '
+			pd-plan -c $cost $option -t "$(echo $topology | tr + ,)" \
+				"$profiles/$model.json" >plan.json
+			jq -c .predicted plan.json
+			jq -e "(.predicted.period_ns - $period * 1e9) as \$more |
+				\$more <= 0.5001 and
+				\$more >= -0.5001 - $period * 1e9 * (1 - $least)" plan.json
+			jq -e "(.predicted.data_parallel.period_ns - $parallel * 1e9) | fabs <= 0.5001" \
+				plan.json'
+	done <rows
+	test_ok "those were all rows" '[ $rows -eq "$(wc -l <rows)" ] && [ $rows -ge 30 ]'
+else
+	test_skip "the released program's answers" "not here"
+fi
+test_done
