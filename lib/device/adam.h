@@ -6,9 +6,17 @@
 #ifndef PD_DEVICE_ADAM_H
 #define PD_DEVICE_ADAM_H
 
-#include "device/device.h"
+#include "base/inline.h"
 
 #include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pd_adam {
+	bool decoupled;                 /* AdamW */
+	double rate, weight_decay, beta1, beta2, eps;
+	int64_t count;                  /* number of the update, from 1 */
+};
 
 struct pd_adam_factors {
 	float keep;                     /* of the weight itself: AdamW's decay */
@@ -18,19 +26,20 @@ struct pd_adam_factors {
 	float eps, step;                /* step: rate / (1 - beta1^t) */
 };
 
-static inline struct pd_adam_factors pd_adam_factors(const struct pd_update *u)
+PD_INLINE struct pd_adam_factors pd_adam_factors(const struct pd_adam *a)
 {
-	bool decoupled = u->kind == PD_ADAMW;
+	struct pd_adam_factors f;
 
-	return (struct pd_adam_factors){
-		.keep = decoupled ? (float)(1 - u->rate * u->weight_decay) : 1,
-		.decay = decoupled ? 0 : (float)u->weight_decay,
-		.beta1 = (float)u->beta1, .rest1 = (float)(1 - u->beta1),
-		.beta2 = (float)u->beta2, .rest2 = (float)(1 - u->beta2),
-		.root = (float)sqrt(1 - pow(u->beta2, (double)u->count)),
-		.eps = (float)u->eps,
-		.step = (float)(u->rate / (1 - pow(u->beta1, (double)u->count))),
-	};
+	f.keep = a->decoupled ? (float)(1 - a->rate * a->weight_decay) : 1;
+	f.decay = a->decoupled ? 0 : (float)a->weight_decay;
+	f.beta1 = (float)a->beta1;
+	f.rest1 = (float)(1 - a->beta1);
+	f.beta2 = (float)a->beta2;
+	f.rest2 = (float)(1 - a->beta2);
+	f.root = (float)sqrt(1 - pow(a->beta2, (double)a->count));
+	f.eps = (float)a->eps;
+	f.step = (float)(a->rate / (1 - pow(a->beta1, (double)a->count)));
+	return f;
 }
 
 #endif

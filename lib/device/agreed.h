@@ -16,6 +16,8 @@
 #ifndef PD_DEVICE_AGREED_H
 #define PD_DEVICE_AGREED_H
 
+#include "base/inline.h"
+
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,7 +52,7 @@ struct pd_agreed {
 };
 
 /* A scale that has overflowed may still be in use by the group after: it counts once. */
-static inline void pd_scale_skip(const struct pd_agreed *a, double used, struct pd_scale *scale)
+PD_INLINE void pd_scale_skip(const struct pd_agreed *a, double used, struct pd_scale *scale)
 {
 	double lower = used * a->backoff;
 
@@ -64,7 +66,7 @@ static inline void pd_scale_skip(const struct pd_agreed *a, double used, struct 
 		scale->loss_scale = lower;
 }
 
-static inline void pd_scale_keep(const struct pd_agreed *a, struct pd_scale *scale)
+PD_INLINE void pd_scale_keep(const struct pd_agreed *a, struct pd_scale *scale)
 {
 	scale->good++;
 	if (a->interval == 0 || scale->good < a->interval)
@@ -79,8 +81,8 @@ static inline void pd_scale_keep(const struct pd_agreed *a, struct pd_scale *sca
  * outcome_p->skip: some gradient anywhere is not finite, and nothing but the version and
  * its scale may change.  next_p: the scale of the version that is written.
  */
-static inline double pd_agreed_factor(const struct pd_agreed *a, struct pd_scale *next_p,
-				      struct pd_outcome *outcome_p)
+PD_INLINE double pd_agreed_factor(const struct pd_agreed *a, struct pd_scale *next_p,
+				  struct pd_outcome *outcome_p)
 {
 	double sum = 0, used = a->vector[a->layers], clip = 1;
 

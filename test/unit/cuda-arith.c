@@ -16,6 +16,7 @@
 #include <string.h>
 
 #define SEED 77
+#define FACTOR 0.37f
 
 static float random_at(uint32_t stream, int64_t i)
 {
@@ -240,14 +241,14 @@ static void test_updates(void)
 		fill(&gpu);
 		u = update_of(&cpu, PD_SGD);
 		u.velocity = momentum ? cpu.velocity : NULL;
-		pd_cpu_sgd(&u, 1, 0, N);
+		pd_cpu_sgd(&u, FACTOR, 0, N);
 		for (size_t i = 0; i < N; i++)
 			if (momentum)
 				pd_sgd_momentum(gpu.next, gpu.velocity, gpu.weights, gpu.gradients,
-						i, (float)u.rate, (float)u.momentum,
+						i, FACTOR, (float)u.rate, (float)u.momentum,
 						(float)u.weight_decay);
 			else
-				pd_sgd_plain(gpu.next, gpu.weights, gpu.gradients, i,
+				pd_sgd_plain(gpu.next, gpu.weights, gpu.gradients, i, FACTOR,
 					     (float)u.rate, (float)u.weight_decay);
 		ok(memcmp(&cpu, &gpu, sizeof(cpu)) == 0, "SGD %s momentum: the CPU's bits",
 		   momentum ? "with" : "without");
@@ -258,12 +259,14 @@ static void test_updates(void)
 		fill(&cpu);
 		fill(&gpu);
 		u = update_of(&cpu, kind);
-		f = pd_adam_factors(&u);
-		pd_cpu_adam(&u, 1, 0, N);
+		f = pd_adam_factors(&(struct pd_adam){
+			.decoupled = kind == PD_ADAMW, .rate = u.rate,
+			.weight_decay = u.weight_decay, .beta1 = u.beta1, .beta2 = u.beta2,
+			.eps = u.eps, .count = u.count });
+		pd_cpu_adam(&u, FACTOR, 0, N);
 		for (size_t i = 0; i < N; i++)
 			pd_adam_element(gpu.next, gpu.velocity, gpu.second, gpu.weights,
-					gpu.gradients, i, f.keep, f.decay, f.beta1, f.rest1,
-					f.beta2, f.rest2, f.root, f.eps, f.step);
+					gpu.gradients, i, FACTOR, &f);
 		ok(memcmp(&cpu, &gpu, sizeof(cpu)) == 0, "%s: the CPU's bits",
 		   kind == PD_ADAM ? "Adam" : "AdamW");
 	}

@@ -24,7 +24,13 @@ PD_VECTOR static void adam(float *next, float *restrict first, float *restrict s
 
 void pd_cpu_adam(const struct pd_update *u, float factor, size_t at, size_t floats)
 {
+	const struct pd_adam a = {
+		.decoupled = u->kind == PD_ADAMW, .rate = u->rate,
+		.weight_decay = u->weight_decay, .beta1 = u->beta1, .beta2 = u->beta2,
+		.eps = u->eps, .count = u->count,
+	};
+
 	adam((float *)u->next + at, (float *)u->velocity + at, (float *)u->second + at,
 	     (const float *)u->weights + at, (const float *)u->gradients + at, floats,
-	     factor, pd_adam_factors(u));
+	     factor, pd_adam_factors(&a));
 }

@@ -8,6 +8,7 @@
 
 #include "base/inline.h"
 #include "base/rng.h"
+#include "device/adam.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -187,33 +188,31 @@ PD_INLINE void pd_softmax_gradient(float *dx, const float *x, int64_t classes, i
 	dx[label] -= mean;
 }
 
-/* ---- updates of element i; next may be weights ---- */
+/* ---- updates of element i; next may be weights; gradients times factor ---- */
 
 PD_INLINE void pd_sgd_plain(float *next, const float *weights, const float *gradients, size_t i,
-			    float rate, float decay)
+			    float factor, float rate, float decay)
 {
-	next[i] = weights[i] - rate * (gradients[i] + decay * weights[i]);
+	next[i] = weights[i] - rate * (factor * gradients[i] + decay * weights[i]);
 }
 
 PD_INLINE void pd_sgd_momentum(float *next, float *velocity, const float *weights,
-			       const float *gradients, size_t i, float rate, float keep,
-			       float decay)
+			       const float *gradients, size_t i, float factor, float rate,
+			       float keep, float decay)
 {
-	velocity[i] = keep * velocity[i] + (gradients[i] + decay * weights[i]);
+	velocity[i] = keep * velocity[i] + (factor * gradients[i] + decay * weights[i]);
 	next[i] = weights[i] - rate * velocity[i];
 }
 
-/* The members of struct pd_adam_factors. */
 PD_INLINE void pd_adam_element(float *next, float *first, float *second, const float *weights,
-			       const float *gradients, size_t i, float keep, float decay,
-			       float beta1, float rest1, float beta2, float rest2, float root,
-			       float eps, float step)
+			       const float *gradients, size_t i, float factor,
+			       const struct pd_adam_factors *f)
 {
-	float w = weights[i], g = gradients[i] + decay * w;
+	float w = weights[i], g = factor * gradients[i] + f->decay * w;
 
-	first[i] = beta1 * first[i] + rest1 * g;
-	second[i] = beta2 * second[i] + rest2 * (g * g);
-	next[i] = keep * w - step * (first[i] / (sqrtf(second[i]) / root + eps));
+	first[i] = f->beta1 * first[i] + f->rest1 * g;
+	second[i] = f->beta2 * second[i] + f->rest2 * (g * g);
+	next[i] = f->keep * w - f->step * (first[i] / (sqrtf(second[i]) / f->root + f->eps));
 }
 
 #endif

@@ -228,5 +228,7 @@ const struct pd_device_ops pd_device_cuda = {
 	.export = pd_cuda_net_export,
 	.import = pd_cuda_net_import,
 	.sum = pd_queue_sum,
+	.squares = pd_queue_squares,
+	.unite = pd_queue_unite,
 	.copy = pd_queue_copy,
 };

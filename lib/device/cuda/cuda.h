@@ -97,9 +97,14 @@ struct pd_net *pd_cuda_net_open(struct pd_device *device, const struct pd_net_co
 void pd_cuda_net_close(struct pd_net *net);
 int pd_cuda_net_export(struct pd_net *net, int named, const void *arena, float *host);
 int pd_cuda_net_import(struct pd_net *net, int named, void *arena, const float *host);
-/* Queues an update of a stage's layers. */
+/* Queue an update of a stage's layers, sums of squares.  choice, room: the stream's, in device
+ * memory; outcome: pinned, written where something was agreed on. */
 int pd_cuda_update(cudaStream_t stream, const struct pd_compiled *net,
-		   const struct pd_update *update, int from, int count, struct pd_error *err);
+		   const struct pd_update *update, int from, int count,
+		   struct pd_kernel_choice *choice, struct pd_outcome *outcome,
+		   struct pd_error *err);
+int pd_cuda_squares(cudaStream_t stream, const struct pd_compiled *net,
+		    const struct pd_squares *what, double *room, struct pd_error *err);
 
 /* Room for a workspace that begins where the libraries want it, and where that is. */
 static inline size_t pd_cuda_room(size_t bytes)

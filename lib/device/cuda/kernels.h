@@ -7,6 +7,7 @@
 #ifndef PD_DEVICE_CUDA_KERNELS_H
 #define PD_DEVICE_CUDA_KERNELS_H
 
+#include "device/agreed.h"
 #include "device/cuda/arith.h"
 
 #include <cuda_runtime_api.h>
@@ -58,9 +59,10 @@ struct pd_kernel_loss {                 /* in pinned host memory */
 cudaError_t pd_kernel_loss(cudaStream_t stream, struct pd_kernel_loss *loss, float *out,
 			   int32_t *verdict, const float *x, const int32_t *label, int64_t batch,
 			   int64_t valid, int64_t classes);
+/* scale: in device memory; NULL: 1. */
 cudaError_t pd_kernel_loss_back(cudaStream_t stream, float *dx, const float *x,
-				const int32_t *label, int64_t batch, int64_t valid,
-				int64_t classes);
+				const int32_t *label, const struct pd_scale *scale, int64_t batch,
+				int64_t valid, int64_t classes);
 
 /* --- bias.cu: y[n][c][i] += bias[c]; and its gradient, the sum over n and i */
 cudaError_t pd_kernel_bias(cudaStream_t stream, float *y, const float *bias, int64_t batch,
@@ -71,20 +73,42 @@ cudaError_t pd_kernel_bias_back(cudaStream_t stream, float *db, float *room, con
 				int64_t batch, int64_t channels, int64_t area);
 
 /* --- update.cu: elements begin to end - 1 of the arenas */
+struct pd_kernel_choice {               /* in device memory: what was agreed on */
+	float factor;
+	bool skip;
+	struct pd_adam_factors adam;
+};
+/* One thread of pd_agreed_factor, which also writes the scale that follows; adam->count is
+ * that of all updates.  outcome: pinned host memory. */
+cudaError_t pd_kernel_agree(cudaStream_t stream, const struct pd_agreed *agreed,
+			    const struct pd_adam *adam, struct pd_kernel_choice *choice,
+			    struct pd_outcome *outcome);
 struct pd_kernel_sgd {
 	float *next, *velocity;         /* velocity: NULL without momentum */
 	const float *weights, *gradients;
 	float rate, keep, decay;
+	const struct pd_kernel_choice *choice;  /* NULL: a factor of 1 */
 };
 cudaError_t pd_kernel_sgd(cudaStream_t stream, const struct pd_kernel_sgd *u, size_t begin,
 			  size_t end);
 struct pd_kernel_adam {
 	float *next, *first, *second;
 	const float *weights, *gradients;
-	float keep, decay, beta1, rest1, beta2, rest2, root, eps, step;
+	struct pd_adam_factors factors;         /* without a choice; with one, that has its own */
+	const struct pd_kernel_choice *choice;
 };
 cudaError_t pd_kernel_adam(cudaStream_t stream, const struct pd_kernel_adam *u, size_t begin,
 			   size_t end);
+
+/* --- squares.cu */
+#define PD_KERNEL_PIECES 64
+/* *sum_p = the sum of the squares of count floats; room: PD_KERNEL_PIECES doubles. */
+cudaError_t pd_kernel_squares(cudaStream_t stream, double *sum_p, double *room, const float *g,
+			      size_t count);
+/* vector[i] = value, count of them; vector[i] = other[i] where vector[i] is PD_ABSENT. */
+cudaError_t pd_kernel_fill(cudaStream_t stream, double *vector, double value, size_t count);
+cudaError_t pd_kernel_unite(cudaStream_t stream, double *vector, const double *other,
+			    size_t count);
 
 #ifdef __cplusplus
 }

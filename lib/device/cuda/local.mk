@@ -1,7 +1,7 @@
 # With CUDA the device, else one that says there is none.  Kernels: nvcc compiles them with
 # multiplications and additions apart, as the CPU's loops are, and tiny numbers taken as zero.
 CUDA_KERNELS = lib/device/cuda/bias.cu lib/device/cuda/eltwise.cu lib/device/cuda/loss.cu \
-	lib/device/cuda/pool.cu lib/device/cuda/update.cu
+	lib/device/cuda/pool.cu lib/device/cuda/squares.cu lib/device/cuda/update.cu
 CUDA_INCLUDED = lib/device/cuda/arith.h lib/device/cuda/both.cuh lib/device/cuda/grid.cuh \
 	lib/device/cuda/kernels.h
 EXTRA_DIST += $(CUDA_KERNELS) $(CUDA_INCLUDED)
@@ -24,8 +24,9 @@ lib_libpddevice_a_LIBADD = $(CUDA_OBJECTS)
 PD_DEVICE_LIBS += $(CUDA_LDFLAGS) $(CUDA_LIBS)
 CLEANFILES += $(CUDA_OBJECTS)
 
-# what these include, and base/rng.h, base/inline.h: few and seldom changed
-$(CUDA_OBJECTS): $(CUDA_INCLUDED) lib/base/rng.h lib/base/inline.h
+# what these include: few and seldom changed
+$(CUDA_OBJECTS): $(CUDA_INCLUDED) lib/base/rng.h lib/base/inline.h lib/device/adam.h \
+	lib/device/agreed.h
 $(CUDA_OBJECTS): %.o: %.cu
 	@$(MKDIR_P) $(@D)
 	$(AM_V_GEN)$(NVCC) $(NVCCFLAGS) $(CUDA_GENCODE) -I$(top_srcdir)/lib \

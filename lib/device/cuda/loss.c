@@ -30,8 +30,9 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 	if (!l->diff_src[0])
 		return 0;
 	return pd_cuda_queued(l, pd_kernel_loss_back(pd_cuda_engine(l)->stream, l->diff_src[0],
-						     l->src[0], l->src[1], l->net->batch,
-						     pass->valid, l->in_shape[0]->size[0]), err);
+						     l->src[0], l->src[1], pass->scale,
+						     l->net->batch, pass->valid,
+						     l->in_shape[0]->size[0]), err);
 }
 
 const struct pd_compiled_kind pd_cuda_softmax_cross_entropy = {

@@ -89,16 +89,18 @@ cudaError_t pd_kernel_loss(cudaStream_t stream, struct pd_kernel_loss *loss, flo
 }
 
 /* Where the label is no class, the forward has said so and the gradient matters no more. */
-__global__ static void losses_back(float *dx, const float *x, const int32_t *label, int64_t batch,
-				   int64_t valid, int64_t classes)
+__global__ static void losses_back(float *dx, const float *x, const int32_t *label,
+				   const struct pd_scale *scale, int64_t batch, int64_t valid,
+				   int64_t classes)
 {
 	int64_t n = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+	float factor = scale ? (float)scale->loss_scale : 1;
 
 	if (n >= batch)
 		return;
 	if (n < valid && is_class(label[n], classes)) {
 		pd_softmax_gradient(dx + n * classes, x + n * classes, classes, label[n],
-				    1 / (float)batch);
+				    factor / (float)batch);
 		return;
 	}
 	for (int64_t i = 0; i < classes; i++)
@@ -106,10 +108,10 @@ __global__ static void losses_back(float *dx, const float *x, const int32_t *lab
 }
 
 cudaError_t pd_kernel_loss_back(cudaStream_t stream, float *dx, const float *x,
-				const int32_t *label, int64_t batch, int64_t valid,
-				int64_t classes)
+				const int32_t *label, const struct pd_scale *scale, int64_t batch,
+				int64_t valid, int64_t classes)
 {
-	losses_back<<<sample_blocks(batch), SAMPLES, 0, stream>>>(dx, x, label, batch, valid,
-								  classes);
+	losses_back<<<sample_blocks(batch), SAMPLES, 0, stream>>>(dx, x, label, scale, batch,
+								  valid, classes);
 	return cudaGetLastError();
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A stage on a GPU: the libraries' handles; everything plain; parameters to and from the host. */
-#include "device/adam.h"
 #include "device/cuda/cuda.h"
 
 #include <stdlib.h>
@@ -146,30 +145,61 @@ int pd_cuda_net_import(struct pd_net *base, int named, void *arena, const float 
 				host, sizeof(float) * (size_t)n->elements, NULL);
 }
 
-int pd_cuda_update(cudaStream_t stream, const struct pd_compiled *net, const struct pd_update *u,
-		   int from, int count, struct pd_error *err)
+static int update_sgd(cudaStream_t stream, const struct pd_update *u,
+		      const struct pd_kernel_choice *choice, size_t begin, size_t end,
+		      struct pd_error *err)
 {
+	const struct pd_kernel_sgd sgd = {
+		.next = u->next, .velocity = u->velocity, .weights = u->weights,
+		.gradients = u->gradients, .rate = (float)u->rate, .keep = (float)u->momentum,
+		.decay = (float)u->weight_decay, .choice = choice,
+	};
+
+	return pd_cuda_check(pd_kernel_sgd(stream, &sgd, begin, end), "an update", err);
+}
+
+int pd_cuda_update(cudaStream_t stream, const struct pd_compiled *net, const struct pd_update *u,
+		   int from, int count, struct pd_kernel_choice *choice,
+		   struct pd_outcome *outcome, struct pd_error *err)
+{
+	const struct pd_adam a = {
+		.decoupled = u->kind == PD_ADAMW, .rate = u->rate,
+		.weight_decay = u->weight_decay, .beta1 = u->beta1, .beta2 = u->beta2,
+		.eps = u->eps, .count = u->count,
+	};
+	const struct pd_kernel_adam adam = {
+		.next = u->next, .first = u->velocity, .second = u->second,
+		.weights = u->weights, .gradients = u->gradients,
+		.factors = pd_adam_factors(&a), .choice = u->agreed.vector ? choice : NULL,
+	};
 	size_t begin, end;
 
 	pd_compiled_range(net, from, count, &begin, &end);
-	if (u->kind == PD_SGD) {
-		const struct pd_kernel_sgd sgd = {
-			.next = u->next, .velocity = u->velocity, .weights = u->weights,
-			.gradients = u->gradients, .rate = (float)u->rate,
-			.keep = (float)u->momentum, .decay = (float)u->weight_decay,
-		};
+	if (u->agreed.vector &&
+	    pd_cuda_check(pd_kernel_agree(stream, &u->agreed, &a, choice, outcome), "an update",
+			  err) < 0)
+		return -1;
+	if (u->kind == PD_SGD)
+		return update_sgd(stream, u, adam.choice, begin, end, err);
+	return pd_cuda_check(pd_kernel_adam(stream, &adam, begin, end), "an update", err);
+}
 
-		return pd_cuda_check(pd_kernel_sgd(stream, &sgd, begin, end), "an update", err);
-	} else {
-		const struct pd_adam_factors f = pd_adam_factors(u);
-		const struct pd_kernel_adam adam = {
-			.next = u->next, .first = u->velocity, .second = u->second,
-			.weights = u->weights, .gradients = u->gradients,
-			.keep = f.keep, .decay = f.decay, .beta1 = f.beta1, .rest1 = f.rest1,
-			.beta2 = f.beta2, .rest2 = f.rest2, .root = f.root, .eps = f.eps,
-			.step = f.step,
-		};
+int pd_cuda_squares(cudaStream_t stream, const struct pd_compiled *net,
+		    const struct pd_squares *what, double *room, struct pd_error *err)
+{
+	size_t layers = (size_t)net->model->layer_count;
+	cudaError_t status = cudaSuccess;
 
-		return pd_cuda_check(pd_kernel_adam(stream, &adam, begin, end), "an update", err);
-	}
+	if (what->clear)
+		status = pd_kernel_fill(stream, what->vector, PD_ABSENT, layers + 1);
+	for (int l = net->first; l < net->first + net->count && status == cudaSuccess; l++)
+		if (net->step_bytes[l] > 0)
+			status = pd_kernel_squares(stream, &what->vector[net->layers[l].owner], room,
+						   (const float *)((const char *)what->gradients +
+								   net->step_offset[l]),
+						   net->step_bytes[l] / sizeof(float));
+	if (what->scale && status == cudaSuccess)
+		status = cudaMemcpyAsync(&what->vector[layers], &what->scale->loss_scale,
+					 sizeof(double), cudaMemcpyDeviceToDevice, stream);
+	return pd_cuda_check(status, "sums of squares", err);
 }

@@ -25,6 +25,19 @@ struct flight {
 	struct pd_loss *loss;           /* where the caller wants it, or NULL */
 	const struct pd_compiled_layer *loss_layer;     /* NULL: this work made no loss */
 	int64_t valid;
+	struct pd_outcome *outcome;     /* of an update, where the caller wants it, or NULL */
+};
+
+/* What the GPU says of a piece of work, in pinned memory. */
+struct said {
+	struct pd_kernel_loss loss;
+	struct pd_outcome outcome;
+};
+
+/* The stream's own device memory: of one piece of work, until the next. */
+struct scrap {
+	struct pd_kernel_choice choice;
+	double room[PD_KERNEL_PIECES];
 };
 
 struct pd_cuda_stream {
@@ -34,7 +47,8 @@ struct pd_cuda_stream {
 	pthread_t thread;
 	pthread_cond_t moved;           /* head, tail or closing has; the device's lock */
 	struct flight flights[FLIGHTS];
-	struct pd_kernel_loss *losses;  /* pinned, by flight */
+	struct said *said;              /* by flight */
+	struct scrap *scrap;
 	size_t head, tail;              /* both only grow */
 	bool closing;
 	struct flight *current;         /* what is being put on the CUDA stream, or NULL */
@@ -66,6 +80,7 @@ static struct flight *take_flight(struct pd_cuda_stream *s)
 	f->ev = NULL;
 	f->loss = NULL;
 	f->loss_layer = NULL;
+	f->outcome = NULL;
 	return f;
 }
 
@@ -117,7 +132,7 @@ static int wait_for(struct pd_cuda_stream *s, const struct pd_event *ev, struct 
 
 static int sum(struct pd_cuda_stream *s, const struct pd_work *w, struct pd_error *err)
 {
-	cudaError_t status = w->sum.n == 0
+	cudaError_t status = w->sum.count == 0 ? cudaSuccess : w->sum.n == 0
 		? cudaMemsetAsync(w->sum.dst, 0, w->sum.count * sizeof(float), s->stream)
 		: pd_kernel_sum(s->stream, w->sum.dst, w->sum.src, w->sum.n, w->sum.count);
 
@@ -149,7 +164,7 @@ static int pass(struct pd_cuda_stream *s, const struct pd_work *w, struct pd_err
 	    pd_cudnn_check(cudnnSetStream(engine->dnn, s->stream), "a stream", err) < 0)
 		return -1;
 	engine->stream = s->stream;
-	engine->loss = &s->losses[f - s->flights];
+	engine->loss = &s->said[f - s->flights].loss;
 	engine->loss_layer = NULL;
 	status = w->kind == PD_WORK_FORWARD
 		? pd_compiled_forward(net, &w->pass, w->from, w->count, err)
@@ -158,6 +173,16 @@ static int pass(struct pd_cuda_stream *s, const struct pd_work *w, struct pd_err
 	f->loss_layer = engine->loss_layer;
 	f->valid = w->pass.valid;
 	return status;
+}
+
+static int update(struct pd_cuda_stream *s, const struct pd_work *w, struct pd_error *err)
+{
+	struct flight *f = s->current;
+
+	if (w->update.agreed.vector)
+		f->outcome = w->update.agreed.outcome;
+	return pd_cuda_update(s->stream, (struct pd_compiled *)w->net, &w->update, w->from,
+			      w->count, &s->scrap->choice, &s->said[f - s->flights].outcome, err);
 }
 
 static int begin(struct pd_queue *q, struct pd_error *err)
@@ -184,8 +209,13 @@ static int run(struct pd_queue *q, const struct pd_work *w, struct pd_error *err
 	case PD_WORK_BACKWARD:
 		return pass(s, w, err);
 	case PD_WORK_UPDATE:
-		return pd_cuda_update(s->stream, (struct pd_compiled *)w->net, &w->update, w->from,
-				      w->count, err);
+		return update(s, w, err);
+	case PD_WORK_SQUARES:
+		return pd_cuda_squares(s->stream, (struct pd_compiled *)w->net, &w->squares,
+				       s->scrap->room, err);
+	case PD_WORK_UNITE:
+		return pd_cuda_check(pd_kernel_unite(s->stream, w->unite.vector, w->unite.other,
+						     w->unite.count), "uniting vectors", err);
 	case PD_WORK_SUM:
 		return sum(s, w, err);
 	case PD_WORK_COPY:
@@ -236,12 +266,14 @@ static const struct pd_queue_ops queue_ops = { .begin = begin, .run = run, .done
 
 /* ---- the second thread ---- */
 
-/* What a loss layer left in pinned memory, for the caller. */
-static int take_loss(const struct pd_cuda_stream *s, const struct flight *f, struct pd_error *err)
+/* What a loss layer, or an update, left in pinned memory, for the caller. */
+static int take_said(const struct pd_cuda_stream *s, const struct flight *f, struct pd_error *err)
 {
-	const struct pd_kernel_loss *loss = &s->losses[f - s->flights];
+	const struct pd_kernel_loss *loss = &s->said[f - s->flights].loss;
 	const struct pd_compiled_layer *l = f->loss_layer;
 
+	if (f->outcome)
+		*f->outcome = s->said[f - s->flights].outcome;
 	if (!l)
 		return 0;
 	if (loss->bad_sample >= 0)
@@ -301,7 +333,7 @@ static void finish(struct pd_cuda_stream *s, struct flight *f)
 	struct pd_event *ev = f->ev;
 	int64_t start_ns, end_ns;
 	struct pd_error err;
-	bool good = take_times(s, f, &start_ns, &end_ns, &err) == 0 && take_loss(s, f, &err) == 0;
+	bool good = take_times(s, f, &start_ns, &end_ns, &err) == 0 && take_said(s, f, &err) == 0;
 
 	if (!good)
 		fail(s, &err);
@@ -349,8 +381,10 @@ static void release(struct pd_cuda_stream *s)
 	}
 	if (s->clock.base)
 		cudaEventDestroy(s->clock.base);
-	if (s->losses)
-		cudaFreeHost(s->losses);
+	if (s->said)
+		cudaFreeHost(s->said);
+	if (s->scrap)
+		cudaFree(s->scrap);
 	if (s->stream)
 		cudaStreamDestroy(s->stream);
 	pthread_cond_destroy(&s->moved);
@@ -373,8 +407,9 @@ static int open_cuda(struct pd_cuda_stream *s, struct pd_error *err)
 	if (pd_cuda_check(cudaSetDevice(device_of(s)->number), "its device", err) < 0 ||
 	    pd_cuda_check(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking),
 			  "a stream", err) < 0 ||
-	    pd_cuda_check(cudaHostAlloc((void **)&s->losses, FLIGHTS * sizeof(*s->losses),
-					cudaHostAllocPortable), "pinned memory", err) < 0)
+	    pd_cuda_check(cudaHostAlloc((void **)&s->said, FLIGHTS * sizeof(*s->said),
+					cudaHostAllocPortable), "pinned memory", err) < 0 ||
+	    pd_cuda_check(cudaMalloc((void **)&s->scrap, sizeof(*s->scrap)), "memory", err) < 0)
 		return -1;
 	for (int i = 0; i < FLIGHTS; i++)
 		if (pd_cuda_check(cudaEventCreate(&s->flights[i].start), "an event", err) < 0 ||
