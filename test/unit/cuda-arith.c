@@ -272,8 +272,25 @@ static void test_updates(void)
 	}
 }
 
+/* Against pd_update's formula, as lib/device/cpu/update.c has it. */
+static void test_correction(void)
+{
+	float delta[3] = { 0.5f, -2, 0 }, next[3] = { 1, 2, -3 }, corrected[3];
+	const float old[3] = { 0.9f, 2.5f, -3 };
+	bool good = true;
+
+	for (size_t i = 0; i < 3; i++) {
+		float expected = 0.75f * delta[i] + 0.25f * (next[i] - old[i]);
+
+		pd_correct_element(corrected, delta, old[i], next, i, 0.75f, 0.25f, 3);
+		good = good && delta[i] == expected && corrected[i] == next[i] - 3 * expected;
+	}
+	ok(good, "what backward reads instead of weights that are not stashed");
+}
+
 int main(void)
 {
+	test_correction();
 	test_windows();
 	test_pools();
 	test_dropout();

@@ -215,4 +215,12 @@ PD_INLINE void pd_adam_element(float *next, float *first, float *second, const f
 	next[i] = f->keep * w - f->step * (first[i] / (sqrtf(second[i]) / f->root + f->eps));
 }
 
+/* After it, from the weight `old` that it was made of: what backward reads instead. */
+PD_INLINE void pd_correct_element(float *corrected, float *delta, float old, const float *next,
+				  size_t i, float keep, float rest, float delay)
+{
+	delta[i] = keep * delta[i] + rest * (next[i] - old);
+	corrected[i] = next[i] - delay * delta[i];
+}
+
 #endif

@@ -83,11 +83,16 @@ struct pd_kernel_choice {               /* in device memory: what was agreed on 
 cudaError_t pd_kernel_agree(cudaStream_t stream, const struct pd_agreed *agreed,
 			    const struct pd_adam *adam, struct pd_kernel_choice *choice,
 			    struct pd_outcome *outcome);
+struct pd_kernel_correction {
+	float *delta, *corrected;       /* delta: NULL where there is none */
+	float keep, rest, delay;
+};
 struct pd_kernel_sgd {
 	float *next, *velocity;         /* velocity: NULL without momentum */
 	const float *weights, *gradients;
 	float rate, keep, decay;
 	const struct pd_kernel_choice *choice;  /* NULL: a factor of 1 */
+	struct pd_kernel_correction correction;
 };
 cudaError_t pd_kernel_sgd(cudaStream_t stream, const struct pd_kernel_sgd *u, size_t begin,
 			  size_t end);
@@ -96,6 +101,7 @@ struct pd_kernel_adam {
 	const float *weights, *gradients;
 	struct pd_adam_factors factors;         /* without a choice; with one, that has its own */
 	const struct pd_kernel_choice *choice;
+	struct pd_kernel_correction correction;
 };
 cudaError_t pd_kernel_adam(cudaStream_t stream, const struct pd_kernel_adam *u, size_t begin,
 			   size_t end);

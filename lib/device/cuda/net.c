@@ -145,6 +145,14 @@ int pd_cuda_net_import(struct pd_net *base, int named, void *arena, const float 
 				host, sizeof(float) * (size_t)n->elements, NULL);
 }
 
+static struct pd_kernel_correction correction_of(const struct pd_update *u)
+{
+	return (struct pd_kernel_correction){
+		.delta = u->delta, .corrected = u->corrected, .keep = (float)u->keep,
+		.rest = (float)(1 - u->keep), .delay = (float)u->delay,
+	};
+}
+
 static int update_sgd(cudaStream_t stream, const struct pd_update *u,
 		      const struct pd_kernel_choice *choice, size_t begin, size_t end,
 		      struct pd_error *err)
@@ -153,6 +161,7 @@ static int update_sgd(cudaStream_t stream, const struct pd_update *u,
 		.next = u->next, .velocity = u->velocity, .weights = u->weights,
 		.gradients = u->gradients, .rate = (float)u->rate, .keep = (float)u->momentum,
 		.decay = (float)u->weight_decay, .choice = choice,
+		.correction = correction_of(u),
 	};
 
 	return pd_cuda_check(pd_kernel_sgd(stream, &sgd, begin, end), "an update", err);
@@ -171,6 +180,7 @@ int pd_cuda_update(cudaStream_t stream, const struct pd_compiled *net, const str
 		.next = u->next, .first = u->velocity, .second = u->second,
 		.weights = u->weights, .gradients = u->gradients,
 		.factors = pd_adam_factors(&a), .choice = u->agreed.vector ? choice : NULL,
+		.correction = correction_of(u),
 	};
 	size_t begin, end;
 

@@ -38,12 +38,20 @@ __device__ static bool skipped(const struct pd_kernel_choice *choice, float *nex
 	return true;
 }
 
+__device__ static void correct(const struct pd_kernel_correction &c, float old, const float *next,
+			       size_t i)
+{
+	if (c.delta)
+		pd_correct_element(c.corrected, c.delta, old, next, i, c.keep, c.rest, c.delay);
+}
+
 __global__ static void sgd(struct pd_kernel_sgd u, size_t begin, size_t count)
 {
 	float factor = u.choice ? u.choice->factor : 1;
 
 	PD_FOR_EACH(k, count) {
 		size_t i = begin + k;
+		float old = u.weights[i];
 
 		if (skipped(u.choice, u.next, u.weights, i))
 			continue;
@@ -52,6 +60,7 @@ __global__ static void sgd(struct pd_kernel_sgd u, size_t begin, size_t count)
 					u.rate, u.keep, u.decay);
 		else
 			pd_sgd_plain(u.next, u.weights, u.gradients, i, factor, u.rate, u.decay);
+		correct(u.correction, old, u.next, i);
 	}
 }
 
@@ -68,10 +77,15 @@ __global__ static void adam(struct pd_kernel_adam u, size_t begin, size_t count)
 	const struct pd_adam_factors f = u.choice ? u.choice->adam : u.factors;
 	float factor = u.choice ? u.choice->factor : 1;
 
-	PD_FOR_EACH(k, count)
-		if (!skipped(u.choice, u.next, u.weights, begin + k))
-			pd_adam_element(u.next, u.first, u.second, u.weights, u.gradients,
-					begin + k, factor, &f);
+	PD_FOR_EACH(k, count) {
+		size_t i = begin + k;
+		float old = u.weights[i];
+
+		if (skipped(u.choice, u.next, u.weights, i))
+			continue;
+		pd_adam_element(u.next, u.first, u.second, u.weights, u.gradients, i, factor, &f);
+		correct(u.correction, old, u.next, i);
+	}
 }
 
 cudaError_t pd_kernel_adam(cudaStream_t stream, const struct pd_kernel_adam *u, size_t begin,
