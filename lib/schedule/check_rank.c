@@ -344,7 +344,8 @@ static bool check_op(struct walk *w, const struct pd_op *op)
 	struct part *part = w->parts;
 	int64_t i;
 
-	while (part->s != op->stage)
+	/* an agree is one of the rank, whatever stage it names */
+	while (part->s != op->stage && op->kind != PD_OP_agree)
 		part++;
 	if (op->kind == PD_OP_agree) {
 		if (!check_agree(w, op))
