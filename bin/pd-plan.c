@@ -4,13 +4,15 @@
 #include "base/opt.h"
 #include "planner/planner.h"
 
+#define MOST_PROFILES 64
+
 static struct pd_plan_request request;
 static int64_t gpus;
 static const char *topology_name;
 static bool explain, eager;
 static int cost, format;
 static const char *schedule, *weights;
-static int64_t chunks;
+static int64_t chunks, batch;
 
 enum { JSON, SVG, DOT };
 static const char *const formats[] = { "json", "svg", "dot", NULL };
@@ -31,6 +33,9 @@ static const struct pd_opt options[] = {
 	{ .name = "microbatches", .kind = PD_OPT_COUNT, .argument = "M",
 	  .help = "of each update (default: see pd-plan(1))", .value = &request.microbatches,
 	  .min = 1, .max = 1 << 30 },
+	{ .name = "batch", .letter = 'b', .kind = PD_OPT_COUNT, .argument = "B",
+	  .help = "samples of an update at most, in as many microbatches as that makes",
+	  .value = &batch, .min = 1, .max = PD_MAX_EXTENT },
 	{ .name = "chunks", .kind = PD_OPT_COUNT, .argument = "V",
 	  .help = "stages of each rank, interleaved (default: 2)", .value = &chunks,
 	  .min = 1, .max = 1024 },
@@ -55,10 +60,10 @@ static const struct pd_opt options[] = {
 
 static const struct pd_command command = {
 	.name = "pd-plan",
-	.synopsis = "[OPTION]... [profile.json]",
+	.synopsis = "[OPTION]... [profile.json ...]",
 	.summary = "Divides a network into stages, and stages among devices.",
 	.options = options,
-	.max_operands = 1,
+	.max_operands = MOST_PROFILES,
 };
 
 static int write_plan(const struct pd_plan *plan, struct pd_error *err)
@@ -76,30 +81,70 @@ static int write_plan(const struct pd_plan *plan, struct pd_error *err)
 	return status;
 }
 
+/* All of the operands, or standard input.  0, or -1 with nothing to free. */
+static int read_profiles(int argc, char **argv, int first, struct pd_profile **profiles,
+			 int *count_p, struct pd_error *err)
+{
+	int count = argc > first ? argc - first : 1;
+
+	for (int i = 0; i < count; i++) {
+		const char *file = pd_operand(argc, argv, first, i);
+
+		profiles[i] = pd_profile_read(file, err);
+		for (int k = 0; k < i && profiles[i]; k++)
+			if (pd_planner_same_model(profiles[k], pd_operand(argc, argv, first, k),
+						  profiles[i], file, err) < 0) {
+				pd_profile_free(profiles[i]);
+				profiles[i] = NULL;
+			}
+		if (!profiles[i]) {
+			while (i-- > 0)
+				pd_profile_free(profiles[i]);
+			return -1;
+		}
+	}
+	*count_p = count;
+	return 0;
+}
+
+static struct pd_plan *make_plan(struct pd_profile **profiles, int count,
+				 struct pd_batch_choice *choices, struct pd_error *err)
+{
+	struct pd_plan *plan;
+
+	if (count > 1 || batch)
+		return pd_planner_batch(profiles, count, batch, &request, choices, err);
+	plan = pd_planner_plan(profiles[0], &request, err);
+	if (plan)
+		profiles[0] = NULL;
+	return plan;
+}
+
 int main(int argc, char **argv)
 {
 	struct pd_error err;
 	struct pd_topology topology;
-	struct pd_profile *profile;
+	struct pd_profile *profiles[MOST_PROFILES];
+	struct pd_batch_choice choices[MOST_PROFILES];
 	struct pd_plan *plan = NULL;
-	int first = pd_command_parse(&command, argc, argv), status;
+	int first = pd_command_parse(&command, argc, argv), count, status;
 
 	request.cost = (enum pd_cost_kind)cost;
 	request.chunks = (int)chunks;
 	request.startup = eager ? PD_STARTUP_EAGER : PD_STARTUP_FRUGAL;
-	if (pd_planner_policy(schedule, weights, &request, &err) < 0)
-		return pd_command_fail(&err);
-	profile = pd_profile_read(pd_operand(argc, argv, first, 0), &err);
-	if (!profile)
+	if (pd_planner_policy(schedule, weights, &request, &err) < 0 ||
+	    read_profiles(argc, argv, first, profiles, &count, &err) < 0)
 		return pd_command_fail(&err);
 	request.topology = &topology;
-	if (pd_planner_topology(profile, gpus, topology_name, &topology, &err) == 0)
-		plan = pd_planner_plan(profile, &request, &err);
-	if (!plan) {
-		pd_profile_free(profile);
+	if (pd_planner_topology(profiles[0], gpus, topology_name, &topology, &err) == 0)
+		plan = make_plan(profiles, count, choices, &err);
+	for (int i = 0; i < count; i++)
+		pd_profile_free(profiles[i]);
+	if (!plan)
 		return pd_command_fail(&err);
-	}
 	status = write_plan(plan, &err);
+	if (status == 0 && explain && (count > 1 || batch))
+		pd_batch_explain(choices, count, stderr);
 	if (status == 0 && explain)
 		pd_plan_explain(plan, stderr);
 	pd_plan_free(plan);

@@ -1,6 +1,7 @@
 lib_libpd_a_SOURCES += \
 	lib/planner/alternatives.c lib/planner/alternatives.h \
 	lib/planner/baseline.c \
+	lib/planner/batch.c \
 	lib/planner/bound.c lib/planner/bound.h \
 	lib/planner/cost.c lib/planner/cost.h lib/planner/cost_kind.def \
 	lib/planner/draw_dot.c lib/planner/draw_svg.c \

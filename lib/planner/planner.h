@@ -62,6 +62,28 @@ bool pd_planner_plain(const struct pd_plan_request *request);
 int pd_planner_topology(const struct pd_profile *profile, int64_t gpus, const char *topology,
 			struct pd_topology *out_p, struct pd_error *err);
 
+/* What became of one profile of several. */
+struct pd_batch_choice {
+	int64_t batch_size, microbatches;       /* of its best plan; 0: none fits */
+	double search_samples_per_s;            /* 0: none */
+	double grid_samples_per_s;              /* of `width` equal pipelines of `depth` stages */
+	int width, depth;
+	bool chosen;
+};
+
+/*
+ * The plan with most samples per second of several profiles of one model at different batch
+ * sizes, with at most batch samples per update; 0: as many microbatches as usual (batch.c).
+ * Takes over the profile that it chooses, whose entry becomes NULL.  choices: one for each.
+ */
+struct pd_plan *pd_planner_batch(struct pd_profile **profiles, int count, int64_t batch,
+				 const struct pd_plan_request *request,
+				 struct pd_batch_choice *choices, struct pd_error *err);
+/* Are they?  0, or -1 (usage). */
+int pd_planner_same_model(const struct pd_profile *a, const char *a_file,
+			  const struct pd_profile *b, const char *b_file, struct pd_error *err);
+void pd_batch_explain(const struct pd_batch_choice *choices, int count, FILE *out);
+
 /* Tables for people: stages, their times and memory, links; what limits; the comparison. */
 void pd_plan_explain(const struct pd_plan *plan, FILE *out);
 /* Drawings.  -1 (usage): there is too much to draw. */

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The planner of PipeDream-2BW (ICML 2021, section 4 and appendix A): of several microbatch
+ * sizes, for each of which there is a profile, of width times depth, and of the microbatches
+ * that are added up, whatever gives most samples per second with at most `batch` samples in an
+ * update.
+ *
+ * As in the paper, w pipelines side by side of d equal stages each are all tried, with as many
+ * microbatches as the batch allows, m = batch / b rounded down to a multiple of w; a stage's
+ * replicas sum their gradients.  Where we depart:
+ *   - "Equal" means that the times of the stages have the least variance: networks need not be
+ *     made of equal blocks.  For those that are it is the same.
+ *   - Of the widths for a depth only the largest is tried, and its halves.
+ *   - Memory is that of the worker, to the byte where the profile says enough, not
+ *     2|W|/d + ..., and time that of a replay, not the largest stage's.
+ *   - Other cuts compete: pd_planner_plan with the same number of microbatches.
+ *   - There is no recomputation: this runtime has none.
+ */
+#include "planner/planner.h"
+
+#include "base/mem.h"
+#include "plan/prediction.h"
+#include "planner/alternatives.h"
+#include "planner/flow.h"
+#include "planner/judge.h"
+#include "planner/predict.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_JUDGED 4           /* of the grid: the best by recurrence are replayed */
+#define MOST_TRIES 3            /* numbers of microbatches for the search */
+
+struct point {                  /* of the grid */
+	char *stages;
+	int64_t microbatches, period_ns;
+	int width, depth;
+};
+
+struct grid {
+	struct pd_profile *profile;
+	const struct pd_plan_request *request;
+	int64_t batch, limit_bytes;
+	struct pd_costs costs;
+	int count;
+	struct point points[MOST_JUDGED + 1];   /* by period; one more while a point is added */
+};
+
+/* The most microbatches that a batch is made of, in multiples of `unit`; 0: none. */
+static int64_t microbatches_of(const struct pd_profile *profile, int64_t batch, int64_t unit)
+{
+	return batch / profile->batch_size / unit * unit;
+}
+
+/* The point as a plan, or NULL where it cannot be, or does not fit. */
+static struct pd_plan *plan_of(const struct grid *grid, const struct pd_layout *layout, int width)
+{
+	struct pd_plan *plan;
+	struct pd_schedule *schedule;
+	struct pd_error err;
+	bool fits = true;
+
+	for (int s = 0; s < layout->stage_count; s++)
+		layout->replicas[s] = width;
+	plan = pd_plan_new(grid->profile, grid->request->topology, layout->stage_count,
+			   layout->layers, layout->replicas, &err);
+	if (!plan)
+		return NULL;
+	pd_predict_stages(plan);
+	plan->schedule = grid->request->schedule;
+	plan->weights = grid->request->weights;
+	plan->microbatches = grid->batch ? microbatches_of(grid->profile, grid->batch, width)
+					 : pd_planner_microbatches(plan);
+	schedule = plan->microbatches ? pd_schedule_new(plan, &err) : NULL;
+	if (schedule) {
+		pd_predict_memory(plan, schedule);
+		plan->predicted.period_ns = pd_flow_period_ns(schedule, true);
+		pd_schedule_free(schedule);
+	}
+	for (int s = 0; s < plan->stage_count; s++)
+		fits &= plan->stages[s].memory_bytes <= grid->limit_bytes;
+	if (schedule && fits && plan->predicted.period_ns > 0)
+		return plan;
+	plan->profile = NULL;
+	pd_plan_free(plan);
+	return NULL;
+}
+
+static void add_point(struct grid *grid, const struct pd_plan *plan, int width)
+{
+	struct point new = {
+		.stages = pd_plan_stages_text(plan), .microbatches = plan->microbatches,
+		.period_ns = plan->predicted.period_ns, .width = width,
+		.depth = plan->stage_count,
+	};
+	int at = grid->count++;
+
+	for (; at > 0 && grid->points[at - 1].period_ns > new.period_ns; at--)
+		grid->points[at] = grid->points[at - 1];
+	grid->points[at] = new;
+	if (grid->count > MOST_JUDGED)
+		free(grid->points[--grid->count].stages);
+}
+
+static void fill(struct grid *grid)
+{
+	int64_t devices = grid->request->topology->devices;
+
+	for (int depth = 1; depth <= devices && depth <= grid->costs.unit_count; depth++) {
+		struct pd_layout *layout = pd_even_layout(&grid->costs, depth);
+		int width = grid->request->straight ? 1 : (int)(devices / depth);
+
+		for (; layout && width > 0; width /= 2) {
+			struct pd_plan *plan = plan_of(grid, layout, width);
+
+			if (!plan)
+				continue;
+			add_point(grid, plan, width);
+			plan->profile = NULL;
+			pd_plan_free(plan);
+		}
+		pd_layout_free(layout);
+	}
+}
+
+static int64_t limit_of(const struct pd_profile *profile, const struct pd_plan_request *request)
+{
+	int64_t bytes = request->memory_bytes ? request->memory_bytes
+		: request->topology->memory_bytes ? request->topology->memory_bytes
+		: profile->device_memory_bytes;
+
+	return bytes ? bytes : INT64_MAX;
+}
+
+/* Plans here have the caller's profile: pd_planner_plan only means to take it over. */
+struct best {
+	struct pd_plan *plan;           /* or NULL */
+	struct pd_batch_choice *choice;
+};
+
+static void drop(struct pd_plan *plan)
+{
+	if (plan)
+		plan->profile = NULL;
+	pd_plan_free(plan);
+}
+
+static void take(struct best *best, struct pd_plan *plan)
+{
+	if (!plan)
+		return;
+	if (best->plan && best->plan->predicted.samples_per_s >= plan->predicted.samples_per_s) {
+		drop(plan);
+		return;
+	}
+	drop(best->plan);
+	best->plan = plan;
+}
+
+/* The best point, as pd_planner_plan says it. */
+static int best_of_grid(struct pd_profile *profile, const struct pd_plan_request *request,
+			int64_t batch, struct best *best, struct pd_error *err)
+{
+	struct grid grid = { profile, request, batch, limit_of(profile, request) };
+	struct pd_plan_request by_hand = *request;
+	struct pd_plan *found = NULL;
+
+	pd_costs_init(&grid.costs, profile, request->cost, INT64_MAX);
+	fill(&grid);
+	pd_costs_release(&grid.costs);
+	for (int i = 0; i < grid.count; i++) {
+		struct pd_plan *plan;
+
+		by_hand.stages = grid.points[i].stages;
+		by_hand.microbatches = grid.points[i].microbatches;
+		plan = pd_planner_plan(profile, &by_hand, err);
+		if (plan && (!found ||
+			     plan->predicted.samples_per_s > found->predicted.samples_per_s)) {
+			drop(found);
+			found = plan;
+			best->choice->width = grid.points[i].width;
+			best->choice->depth = grid.points[i].depth;
+			best->choice->grid_samples_per_s = plan->predicted.samples_per_s;
+		} else {
+			drop(plan);
+		}
+		free(grid.points[i].stages);
+	}
+	take(best, found);
+	return found ? 0 : -1;
+}
+
+/* Numbers of microbatches that the search is to try: all of the batch, and what many replicas
+ * can share. */
+static int tries_of(const struct pd_profile *profile, const struct pd_plan_request *request,
+		    int64_t batch, int64_t *tries)
+{
+	int64_t all = batch ? microbatches_of(profile, batch, 1) : request->microbatches;
+	int64_t two = 1, candidates[MOST_TRIES];
+	int count = 0;
+
+	if (!batch) {
+		tries[0] = all;
+		return 1;
+	}
+	while (two <= request->topology->devices / 2 && two <= all / 2)
+		two *= 2;
+	candidates[0] = all;
+	candidates[1] = microbatches_of(profile, batch, request->topology->devices);
+	candidates[2] = all / two * two;
+	for (int i = 0; i < MOST_TRIES; i++) {
+		bool again = candidates[i] == 0;
+
+		for (int k = 0; k < count; k++)
+			again |= tries[k] == candidates[i];
+		if (!again)
+			tries[count++] = candidates[i];
+	}
+	return count;
+}
+
+/* The best plan of one profile, or NULL and why there is none. */
+static struct pd_plan *plan_one(struct pd_profile *profile, const struct pd_plan_request *request,
+				int64_t batch, struct pd_batch_choice *choice, struct pd_error *err)
+{
+	struct pd_plan_request with = *request;
+	struct best best = { .choice = choice };
+	int64_t tries[MOST_TRIES];
+	int count = tries_of(profile, request, batch, tries);
+	struct pd_error ignored;
+
+	for (int i = 0; i < count; i++) {
+		struct pd_plan *plan;
+
+		with.microbatches = tries[i];
+		plan = pd_planner_plan(profile, &with, i || best.plan ? &ignored : err);
+		if (plan && plan->predicted.samples_per_s > choice->search_samples_per_s)
+			choice->search_samples_per_s = plan->predicted.samples_per_s;
+		take(&best, plan);
+	}
+	if (request->cost == PD_COST_SIMULATED && !request->stages && !request->chunks)
+		best_of_grid(profile, request, batch, &best, &ignored);
+	if (best.plan)
+		choice->microbatches = best.plan->microbatches;
+	return best.plan;
+}
+
+static int check(const struct pd_profile *const *profiles, int count, int64_t batch,
+		 const struct pd_plan_request *request, struct pd_error *err)
+{
+	int64_t least = INT64_MAX;
+
+	for (int i = 0; i < count; i++)
+		least = profiles[i]->batch_size < least ? profiles[i]->batch_size : least;
+	if (batch && request->microbatches)
+		return pd_error_input(err, "--batch and --microbatches both say how many samples an "
+				      "update is made of: give one of them");
+	if (batch && request->cost != PD_COST_SIMULATED)
+		return pd_error_input(err, "--batch: --cost=%s prices no update of several "
+				      "microbatches", pd_cost_kind_name[request->cost]);
+	if (batch && batch < least)
+		return pd_error_input(err, "--batch: expected at least the %" PRId64 " samples of a "
+				      "minibatch of profile \"%.60s\", found %" PRId64, least,
+				      profiles[0]->name, batch);
+	return 0;
+}
+
+struct pd_plan *pd_planner_batch(struct pd_profile **profiles, int count, int64_t batch,
+				 const struct pd_plan_request *request,
+				 struct pd_batch_choice *choices, struct pd_error *err)
+{
+	struct pd_plan *best = NULL;
+	struct pd_error why, *first = err;
+	int from = -1;
+
+	if (check((const struct pd_profile *const *)profiles, count, batch, request, err) < 0)
+		return NULL;
+	for (int i = 0; i < count; i++) {
+		struct pd_plan *plan;
+
+		choices[i] = (struct pd_batch_choice){ .batch_size = profiles[i]->batch_size };
+		if (batch && profiles[i]->batch_size > batch)
+			continue;
+		plan = plan_one(profiles[i], request, batch, &choices[i], first);
+		first = &why;           /* the first that cannot be says why */
+		if (plan && (!best ||
+			     plan->predicted.samples_per_s > best->predicted.samples_per_s)) {
+			drop(best);
+			best = plan;
+			from = i;
+		} else {
+			drop(plan);
+		}
+	}
+	if (best) {
+		profiles[from] = NULL;
+		choices[from].chosen = true;
+	}
+	return best;
+}
+
+/* Layer l is the same in both, but for what depends on the batch size. */
+static bool same_layer(const struct pd_profile_layer *a, const struct pd_profile_layer *b)
+{
+	return strcmp(a->name, b->name) == 0 && a->input_count == b->input_count &&
+	       memcmp(a->inputs, b->inputs, (size_t)a->input_count * sizeof(*a->inputs)) == 0 &&
+	       a->parameter_bytes == b->parameter_bytes;
+}
+
+int pd_planner_same_model(const struct pd_profile *a, const char *a_file,
+			  const struct pd_profile *b, const char *b_file, struct pd_error *err)
+{
+	const char *expected = "expected profiles of one model at different batch sizes";
+	int least = a->layer_count < b->layer_count ? a->layer_count : b->layer_count;
+
+	for (int l = 0; l < least; l++)
+		if (!same_layer(&a->layers[l], &b->layers[l]))
+			return pd_error_input(err, "%s: layers[%d]: layer \"%.60s\" is not the same as "
+					      "\"%.60s\" of %s: %s", b_file, l, b->layers[l].name,
+					      a->layers[l].name, a_file, expected);
+	if (a->layer_count != b->layer_count)
+		return pd_error_input(err, "%s: layers: found %d, and %d in %s: %s", b_file,
+				      b->layer_count, a->layer_count, a_file, expected);
+	if (!a->model != !b->model ||
+	    (a->model && !json_equal(json_object_get(a->json, "model"),
+				     json_object_get(b->json, "model"))))
+		return pd_error_input(err, "%s: model: it is not the one of %s: %s", b_file, a_file,
+				      expected);
+	if (strcmp(a->dtype, b->dtype) != 0)
+		return pd_error_input(err, "%s: dtype: found \"%s\", and \"%s\" in %s: %s", b_file,
+				      b->dtype, a->dtype, a_file, expected);
+	if (a->batch_size == b->batch_size)
+		return pd_error_input(err, "%s: batch_size: found %" PRId64 ", as in %s: %s", b_file,
+				      b->batch_size, a_file, expected);
+	return 0;
+}
+
+void pd_batch_explain(const struct pd_batch_choice *choices, int count, FILE *out)
+{
+	fprintf(out, "%10s  %12s  %14s  %14s  %s\n", "microbatch", "microbatches",
+		"search", "grid", "width x depth");
+	for (int i = 0; i < count; i++) {
+		const struct pd_batch_choice *one = &choices[i];
+		char search[32] = "none fits", grid[32] = "none fits", shape[48] = "";
+
+		if (one->search_samples_per_s > 0)
+			snprintf(search, sizeof(search), "%.1f/s", one->search_samples_per_s);
+		if (one->grid_samples_per_s > 0) {
+			snprintf(grid, sizeof(grid), "%.1f/s", one->grid_samples_per_s);
+			snprintf(shape, sizeof(shape), "%d x %d", one->width, one->depth);
+		}
+		fprintf(out, "%10lld  %12lld  %14s  %14s  %s%s\n", (long long)one->batch_size,
+			(long long)one->microbatches, search, grid, shape,
+			one->chosen ? "  (taken)" : "");
+	}
+	fputc('\n', out);
+}
