@@ -236,4 +236,4 @@ test_unit_cuda_arith_LDADD = $(UNIT_DEVICE_LIBS)
 # measured, not tested
 EXTRA_DIST += test/bench/sum-of-layers.sh test/bench/two-workers.sh \
 	test/bench/bench-lib.sh test/bench/plot.awk test/bench/vgg11.json \
-	test/bench/convergence.sh test/bench/memory-time.sh
+	test/bench/convergence.sh test/bench/memory-time.sh test/bench/residuals.sh

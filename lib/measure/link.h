@@ -11,10 +11,10 @@
 #include <stdint.h>
 
 /*
- * latency: median of half a round trip of 8 bytes.  bandwidth: of 16 MiB, what half a round
- * trip takes beyond the latency, median.  Forks: to be called before the process has
- * threads, a device or a transport.  -1 when a process fails or dies, or when it takes
- * longer than half a minute; none is left behind.
+ * latency: half a round trip of 8 bytes.  bandwidth: of 16 MiB, what half a round trip takes
+ * beyond the latency.  Both the lower quartile over many.  Forks: to be called before the
+ * process has threads, a device or a transport.  -1 when a process fails or dies, or when it
+ * takes longer than half a minute; none is left behind.
  */
 int pd_measure_link(const struct pd_transport_ops *ops, int64_t *bandwidth_bytes_per_s_p,
 		    int64_t *latency_ns_p, struct pd_error *err);

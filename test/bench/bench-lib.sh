@@ -17,9 +17,9 @@ median() {
 
 # Seconds of processor time: all that the machine has spent, and what our children have.
 spent() {
-	times >"$work/times"
+	times >"$work/.times"
 	awk '/^cpu / { print ($2 + $3 + $4 + $7 + $8 + $9) / 100 }' /proc/stat
-	sed -n '2s/[ms]/ /gp' "$work/times" | awk '{ print $1 * 60 + $2 + $3 * 60 + $4 }'
+	sed -n '2s/[ms]/ /gp' "$work/.times" | awk '{ print $1 * 60 + $2 + $3 * 60 + $4 }'
 	cut -d ' ' -f 1 /proc/uptime
 }
 

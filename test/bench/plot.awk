@@ -6,7 +6,8 @@
 #     points   SERIES  X  Y  NAME       a mark with a name at it; series "predicted": hollow
 #     bars     SERIES  GROUP  Y  OTHER  a bar per series in each group; a tick at OTHER, which
 #                                       -v other=... names
-# -v zero=1 has the Y axis begin at 0 (bars always do), -v width, -v height: pixels.
+# -v note=... stands above the drawing, at the right; -v zero=1 has the Y axis begin at 0 (bars
+# always do); -v width, -v height: pixels.
 
 BEGIN {
 	FS = "\t"
@@ -24,6 +25,8 @@ BEGIN {
 NF >= 3 && kind == "bars" {
 	if (!($2 in group))
 		name_of_group[group[$2] = ++groups] = $2
+	if (length($2) > longest)
+		longest = length($2)
 	note($1, group[$2], $3, $4)
 	next
 }
@@ -72,6 +75,15 @@ function line(x1, y1, x2, y2, style) {
 	printf "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" %s/>\n", x1, y1, x2, y2, style
 }
 
+# Under a group; where there is little room, aslant.
+function label(x, text) {
+	if (px(2) - px(1) >= 7 * longest)
+		words(x, height - bottom + 18, "middle", text)
+	else
+		printf "<text transform=\"translate(%.1f %.1f) rotate(-35)\" text-anchor=\"end\">%s</text>\n", \
+			x + 4, height - bottom + 16, escape(text)
+}
+
 function axes(   y, x, step_x, step_y) {
 	step_y = step_of(most_y > least_y ? most_y - least_y : 1, 6)
 	low_y = kind == "bars" || zero ? 0 : down(least_y, step_y)
@@ -90,7 +102,7 @@ function axes(   y, x, step_x, step_y) {
 		low_x = 0.5
 		high_x = groups + 0.5
 		for (x = 1; x <= groups; x++)
-			words(px(x), height - bottom + 18, "middle", name_of_group[x])
+			label(px(x), name_of_group[x])
 	} else {
 		step_x = step_of(most_x > least_x ? most_x - least_x : 1, 8)
 		if (kind == "lines" && step_x < 1)
@@ -108,6 +120,7 @@ function axes(   y, x, step_x, step_y) {
 	}
 	line(left, height - bottom, width - right, height - bottom, "stroke=\"#444444\"")
 	words(left, 24, "start", title, " font-size=\"15\" font-weight=\"bold\"")
+	words(width - right, 24, "end", note, " fill=\"#666666\"")
 	words((left + width - right) / 2, height - 14, "middle", xlabel)
 	printf "<text transform=\"translate(18 %.1f) rotate(-90)\" text-anchor=\"middle\">%s</text>\n",
 		(top + height - bottom) / 2, escape(ylabel)
@@ -204,6 +217,8 @@ function bars(   i, x, w, tick, y) {
 }
 
 END {
+	if (kind == "bars" && (width - left - right) / groups < 7 * longest)
+		bottom = 30 + 4 * longest
 	printf "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" " \
 		"font-family=\"Helvetica, Arial, sans-serif\" font-size=\"12\" fill=\"#222222\">\n",
 		width, height, width, height

@@ -1,0 +1,126 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Replay against reality: runs of four networks under several plans, each beside its plan in
+# virtual time.  First the time per minibatch of every run, measured and replayed, and the
+# median of what they differ by; then the operations of every run: the median duration of each
+# kind on each stage.
+#     sh test/bench/residuals.sh [NAME...]
+# NAME: only these of the runs below.
+# PD_BUILD names the build tree, DATA the data set (Debian's Fashion-MNIST; where it is absent,
+# made-up data for all), OUT (.) where residuals.svg goes, ROUNDS (3) how often everything is
+# profiled, planned and run again: figures are medians over the rounds.  About six minutes on
+# two processors.
+#
+# How to read it.  A profile is made anew in each round, of as many workers side by side as
+# the runs keep busy at once, so that it and they meet the same machine.  `others' is the share
+# of the processors, in percent, that went to other processes during the run: a trace of a
+# machine that is busy with something else says little.  More ranks than processors are
+# replayed as what they are, turns on a processor, and so their operations take longer than
+# the profile says, in the replay too.
+set -e
+. "$(dirname "$0")/bench-lib.sh"
+data=${DATA:-/usr/share/datasets/fashion-mnist}
+processors=$(nproc)
+
+# NAME MODEL BATCH MINIBATCHES RANKS OPTION-OF-PD-PLAN...; the cut is that of the first round
+cat >"$work/runs" <<'END'
+lenet5:1 lenet5 64 300 1 --straight
+lenet5:1-1-stash lenet5 64 300 2 --straight
+lenet5:2 lenet5 64 300 2 --stages=13x2
+cnn:1 fashion-cnn 64 40 1 --straight
+cnn:1-1-stash fashion-cnn 64 80 2 --straight
+cnn:1-1-gpipe fashion-cnn 64 80 2 --straight --schedule=gpipe --microbatches=4
+cnn:1-1-2bw fashion-cnn 64 80 2 --straight --weights=2bw --microbatches=2
+cnn:2-1-stash fashion-cnn 64 60 3 --stages=7x2,8x1
+cnn:1-1-1-stash fashion-cnn 64 60 3 --stages=3,4,8
+resnet18:1-1-stash resnet18 4 24 2 --straight
+resnet18:1-1-flush resnet18 4 24 2 --straight --weights=flush --microbatches=4
+vgg11:1-1-vertical-sync vgg11 16 40 2 --straight --weights=vertical-sync
+vgg11:2 vgg11 16 40 2 --stages=30x2
+vgg11:1-1-1-1-stash vgg11 16 40 4 --stages=9,3,4,14
+END
+if [ $# -gt 0 ]; then
+	for name in "$@"; do
+		grep "^$name " "$work/runs"
+	done >"$work/chosen"
+	mv "$work/chosen" "$work/runs"
+fi
+
+model_file() {
+	for file in "$source/share/models/$1.json" "$source/test/bench/$1.json"; do
+		[ ! -f "$file" ] || echo "$file"
+	done
+}
+
+# profile MODEL BATCH WORKERS: once a round.
+profile() {
+	profile=$work/$1-$3.profile
+	[ -f "$profile" ] || pd-profile --threads=1 --workers="$3" --batch-size="$2" \
+		--iterations=9 "$(model_file "$1")" >"$profile"
+}
+
+# once NAME MODEL BATCH MINIBATCHES RANKS OPTION...: a line of $work/times, and of $work/ops one
+# for each kind of operation and stage
+once() {
+	name=$1 model=$2 batch=$3 minibatches=$4 ranks=$5
+	shift 5
+	profile "$model" "$batch" $((ranks < processors ? ranks : processors))
+	[ ! -f "$work/$name.cut" ] || set -- "$@" --stages="$(cat "$work/$name.cut")"
+	pd-plan --gpus="$ranks" "$@" "$profile" >"$work/plan"
+	jq -r '[.stages[] | "\(.layers | length)x\(.replicas)"] | join(",")' "$work/plan" \
+		>"$work/$name.cut"
+	pd-schedule --minibatches="$minibatches" "$work/plan" >"$work/schedule"
+	set -- --synthetic
+	case $model in lenet5|fashion-cnn) [ ! -d "$data" ] || set -- --data="$data" ;; esac
+	quietly pd-run "$@" --threads=1 --trace="$work/trace" "$work/schedule" >"$work/done"
+	pd-replay "$work/trace" | awk -v name="$name" -v others="$others" -v batch="$batch" '
+		/^samples per second/ { ms = 1e3 * batch / $4 }
+		/^the plan, replayed/ { sub(/.*: /, ""); over = $1 / 100 }
+		END { print name, ms, ms / (1 + over), 100 / (1 + over) - 100, others, 1 + over }' >>"$work/times"
+	pd-replay --compare="$work/plan" "$work/trace" | awk -v name="$name" '
+		function ms(number, unit) {
+			return number * (unit == "s" ? 1e3 : unit == "us" ? 1e-3 : unit == "ns" ? 1e-6 : 1)
+		}
+		/^(forward|backward|backward_input|backward_weight|step), stage/ {
+			measured = ms($5, $6)
+			replayed = ms($7, $8)
+			print name, $1 $3, replayed, measured, \
+				(measured > 0 ? 100 * (replayed / measured - 1) : 0)
+		}' >>"$work/ops"
+}
+
+: >"$work/times"
+: >"$work/ops"
+for round in $(seq "${ROUNDS:-3}"); do
+	rm -f "$work"/*.profile
+	while read -r run; do
+		once $run </dev/null
+		echo "round $round: $(tail -n 1 "$work/times" | awk '{ printf "%s measured %.1f ms, " \
+			"replayed %.1f, others %d %%", $1, $2, $3, $5 }')" >&2
+	done <"$work/runs"
+done
+
+# column FILE KEY N [KEY2]: the median of a column over the rounds.
+column() {
+	awk -v key="$2" -v n="$3" -v key2="$4" '$1 == key && (key2 == "" || $2 == key2) { print $n }' \
+		"$work/$1" | median
+}
+printf '%-26s %10s %10s %9s %8s\n' "ms per minibatch" measured replayed difference "others %"
+while read -r name rest; do
+	printf '%-26s %10.2f %10.2f %+8.1f%% %8.0f\n' "$name" "$(column times "$name" 2)" \
+		"$(column times "$name" 3)" "$(column times "$name" 4)" "$(column times "$name" 5)"
+	printf 'measured\t%s\t%s\t1\n' "$name" "$(column times "$name" 6)" >>"$work/drawn"
+	column times "$name" 4 | tr -d - >>"$work/differences"
+done <"$work/runs"
+printf 'median of the differences, whatever their sign: %.1f %% of measured (worst %.1f %%)\n\n' \
+	"$(median <"$work/differences")" "$(sort -g "$work/differences" | tail -n 1)"
+
+printf '%-26s %-20s %10s %10s %9s\n' "ms, medians" "operation, stage" measured replayed difference
+awk -f "$source/test/bench/plot.awk" -v kind=bars -v width=1100 -v other=replayed \
+	-v ylabel="measured over replayed" -v title="Time per minibatch, measured and replayed" \
+	"$work/drawn" >"$out/residuals.svg"
+awk '!(($1, $2) in seen) { seen[$1, $2]; print $1, $2 }' "$work/ops" | while read -r name op; do
+	printf '%-26s %-20s %10.3f %10.3f %+8.1f%%\n' "$name" "$(echo "$op" | tr , ' ')" \
+		"$(column ops "$name" 4 "$op")" "$(column ops "$name" 3 "$op")" \
+		"$(column ops "$name" 5 "$op")"
+done
