@@ -86,5 +86,5 @@ draw -v kind=bars -v ylabel="MB allocated" -v other=predicted \
 	-v title="Memory of each rank: VGG-11, 4 stages" "$work/bars" >"$out/memory.svg"
 draw -v kind=points -v zero=1 -v xlabel="MB allocated by the fullest rank" \
 	-v ylabel="ms per sample" -v title="Memory against time: VGG-11, 4 stages" \
-	-v note="filled: measured, hollow: predicted" \
+	-v remark="filled: measured, hollow: predicted" \
 	"$work/points" >"$out/memory-time.svg"

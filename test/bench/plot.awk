@@ -6,7 +6,7 @@
 #     points   SERIES  X  Y  NAME       a mark with a name at it; series "predicted": hollow
 #     bars     SERIES  GROUP  Y  OTHER  a bar per series in each group; a tick at OTHER, which
 #                                       -v other=... names
-# -v note=... stands above the drawing, at the right; -v zero=1 has the Y axis begin at 0 (bars
+# -v remark=... stands above the drawing, at the right; -v zero=1 has the Y axis begin at 0 (bars
 # always do); -v width, -v height: pixels.
 
 BEGIN {
@@ -120,7 +120,7 @@ function axes(   y, x, step_x, step_y) {
 	}
 	line(left, height - bottom, width - right, height - bottom, "stroke=\"#444444\"")
 	words(left, 24, "start", title, " font-size=\"15\" font-weight=\"bold\"")
-	words(width - right, 24, "end", note, " fill=\"#666666\"")
+	words(width - right, 24, "end", remark, " fill=\"#666666\"")
 	words((left + width - right) / 2, height - 14, "middle", xlabel)
 	printf "<text transform=\"translate(18 %.1f) rotate(-90)\" text-anchor=\"middle\">%s</text>\n",
 		(top + height - bottom) / 2, escape(ylabel)
