@@ -158,6 +158,7 @@ static int compare(const char *file, const struct pd_subject *subject, struct pd
 
 	if (pd_subject_read_like(other_name, subject->trace, &other, err) < 0)
 		return -1;
+	pd_trace_join_transfers(other.trace);
 	timelines[0] = pd_timeline_new(subject->trace);
 	timelines[1] = pd_timeline_new(other.trace);
 	views[0] = (struct pd_view){ timelines[0], name_of(file, subject, texts[0]) };
@@ -203,6 +204,8 @@ int main(int argc, char **argv)
 	}
 	if (pd_subject_read(file, &what, minibatches, &subject, &err) < 0)
 		return pd_command_fail(&err);
+	if (format != TRACE)
+		pd_trace_join_transfers(subject.trace);
 	status = other_name ? compare(file, &subject, &err) : show(&subject, &err);
 	pd_subject_release(&subject);
 	return status < 0 ? pd_command_fail(&err) : pd_command_end(status);

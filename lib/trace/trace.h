@@ -35,6 +35,13 @@ void pd_trace_add(struct pd_trace *trace, const struct pd_record *record);
 void pd_trace_sort(struct pd_trace *trace);
 
 /*
+ * Both sides of a transfer begin when the later of them does: a receive that was posted ahead,
+ * or a send that found no receiver, only waited until then.  For who shows a run; in virtual
+ * time it is so.
+ */
+void pd_trace_join_transfers(struct pd_trace *trace);
+
+/*
  * Is the document's first line a trace's (pd-trace) or a plan?  Reads either: exactly one
  * of *trace_p and *plan_p is set.
  */

@@ -79,6 +79,8 @@ static char *test_round_trip(void)
 	struct pd_plan *plan;
 	char *text, *text_again;
 
+	trace->processors = 3;
+	trace->threads = 2;
 	for (size_t i = 0; i < PD_COUNT(records); i++)
 		pd_trace_add(trace, &records[i]);
 	text = trace_text(trace);
@@ -86,6 +88,8 @@ static char *test_round_trip(void)
 		diag("%s", err.text);
 	is_str(again->device, "sim", "device");
 	is_int(again->start_ns, 4, "start");
+	is_int(again->processors, 3, "processors");
+	is_int(again->threads, 2, "threads");
 	is_int((int64_t)again->count, PD_COUNT(records), "records");
 	for (size_t i = 0; i < PD_COUNT(records) && i < again->count; i++)
 		ok(same(&again->records[i], &records[i]), "record %zu", i);
@@ -181,12 +185,46 @@ static void test_errors(const char *text)
 	}
 }
 
+/* A receive posted ahead; one whose sender was there first; two evaluations; a lonely one. */
+static void test_join_transfers(void)
+{
+	struct pd_trace *trace = pd_trace_new(small_plan(), "cpu", 0);
+	static const struct { enum pd_op_kind kind; int rank, peer, b; bool evaluate;
+			      int start, end, expected; } in[] = {
+		{ PD_OP_recv_activation, 2, 0, 0, false, 1, 20, 10 },
+		{ PD_OP_send_activation, 0, 2, 0, false, 10, 21, 10 },
+		{ PD_OP_recv_gradient, 0, 2, 0, false, 50, 60, 50 },
+		{ PD_OP_send_gradient, 2, 0, 0, false, 40, 60, 50 },
+		{ PD_OP_recv_activation, 2, 0, 1, true, 70, 80, 75 },
+		{ PD_OP_send_activation, 0, 2, 1, true, 75, 80, 75 },
+		{ PD_OP_recv_activation, 2, 0, 1, true, 90, 99, 95 },
+		{ PD_OP_send_activation, 0, 2, 1, true, 95, 98, 95 },
+		{ PD_OP_recv_activation, 2, 0, 4, false, 100, 101, 100 },
+		{ PD_OP_recv_activation, 2, 0, 5, false, 100, 101, 101 },
+		{ PD_OP_send_activation, 0, 2, 5, false, 102, 103, 102 },
+		{ PD_OP_forward, 2, -1, 0, false, 3, 9, 3 },
+	};
+
+	for (size_t i = 0; i < PD_COUNT(in); i++)
+		pd_trace_add(trace, &(struct pd_record){
+			.op = { .kind = in[i].kind, .rank = in[i].rank, .peer = in[i].peer,
+				.microbatch = in[i].b, .evaluate = in[i].evaluate },
+			.start_ns = in[i].start, .end_ns = in[i].end });
+	pd_trace_join_transfers(trace);
+	for (size_t i = 0; i < PD_COUNT(in); i++) {
+		is_int(trace->records[i].start_ns, in[i].expected, "side %zu begins", i);
+		is_int(trace->records[i].end_ns, in[i].end, "and ends when it did");
+	}
+	pd_trace_free(trace);
+}
+
 int main(void)
 {
 	char *text = test_round_trip();
 
 	test_plan();
 	test_sort();
+	test_join_transfers();
 	test_errors(text);
 	free(text);
 	return done_testing();

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The two sides of a transfer, as far as they waited for one another. */
+#include "trace/trace.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+static bool sends(const struct pd_op *op)
+{
+	return op->kind == PD_OP_send_activation || op->kind == PD_OP_send_gradient;
+}
+
+static bool activation(const struct pd_op *op)
+{
+	return op->kind == PD_OP_send_activation || op->kind == PD_OP_recv_activation;
+}
+
+#define ORDER(x, y) if ((x) != (y)) return (x) < (y) ? -1 : 1
+
+/* Both sides of a transfer are equal. */
+static int compare_transfers(const struct pd_op *x, const struct pd_op *y)
+{
+	ORDER(sends(x) ? x->rank : x->peer, sends(y) ? y->rank : y->peer);
+	ORDER(sends(x) ? x->peer : x->rank, sends(y) ? y->peer : y->rank);
+	ORDER(x->link, y->link);
+	ORDER(activation(x), activation(y));
+	ORDER(x->evaluate, y->evaluate);
+	ORDER(x->microbatch, y->microbatch);
+	return 0;
+}
+
+/* Minibatches of evaluations come again: in the order in which they came. */
+static int by_transfer(const void *a, const void *b)
+{
+	const struct pd_record *x = *(const struct pd_record *const *)a;
+	const struct pd_record *y = *(const struct pd_record *const *)b;
+	int order = compare_transfers(&x->op, &y->op);
+
+	if (order)
+		return order;
+	ORDER(sends(&x->op), sends(&y->op));
+	ORDER(x->start_ns, y->start_ns);
+	return x < y ? -1 : x > y;
+}
+
+static void begin_at(struct pd_record *record, int64_t ns)
+{
+	if (record->start_ns < ns)
+		record->start_ns = ns < record->end_ns ? ns : record->end_ns;
+}
+
+/* n records of one transfer, or one of every evaluation: first the receives, then the sends. */
+static void join(struct pd_record **list, size_t n)
+{
+	size_t receives = 0;
+
+	while (receives < n && !sends(&list[receives]->op))
+		receives++;
+	for (size_t i = 0; i < receives && receives + i < n; i++) {
+		struct pd_record *recv = list[i], *send = list[receives + i];
+
+		begin_at(recv, send->start_ns);
+		begin_at(send, recv->start_ns);
+	}
+}
+
+void pd_trace_join_transfers(struct pd_trace *trace)
+{
+	struct pd_record **list = pd_calloc(trace->count, sizeof(struct pd_record *));
+	size_t n = 0;
+
+	for (size_t i = 0; i < trace->count; i++)
+		if (pd_op_transfers(trace->records[i].op.kind))
+			list[n++] = &trace->records[i];
+	qsort(list, n, sizeof(struct pd_record *), by_transfer);
+	for (size_t i = 0, j; i < n; i = j) {
+		for (j = i; j < n && compare_transfers(&list[i]->op, &list[j]->op) == 0;)
+			j++;
+		join(list + i, j - i);
+	}
+	free(list);
+}
