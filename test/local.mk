@@ -227,11 +227,29 @@ test_unit_optimizer_LDADD = $(UNIT_LIBS)
 
 # GPUs: what can be seen without one
 check_PROGRAMS += test/unit/cuda-arith
-TESTS += test/unit/cuda-arith test/t9001-gpu.sh
-EXTRA_DIST += test/t9001-gpu.sh
+TESTS += test/unit/cuda-arith test/t9001-gpu.sh test/t9002-gpu.sh
+EXTRA_DIST += test/t9001-gpu.sh test/t9002-gpu.sh contrib/gpu-bundle.sh contrib/run-here.sh
 test_unit_cuda_arith_SOURCES = test/unit/cuda-arith.c
 test_unit_cuda_arith_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_cuda_arith_LDADD = $(UNIT_DEVICE_LIBS)
+
+# the tests that say most about a GPU; skips where there is none, unless PD_GPU=yes
+GPU_TESTS = $(CONFORM) test/unit/cuda-arith test/t9001-gpu.sh test/t9002-gpu.sh
+.PHONY: check-gpu print-gpu-tests
+check-gpu: all
+	@if bin/pd-profile --device=cuda --no-link -i 1 $(srcdir)/share/models/lenet5.json \
+	    >/dev/null 2>check-gpu.err; then \
+		PD_GPU=yes $(MAKE) $(AM_MAKEFLAGS) check TESTS="$(GPU_TESTS)"; \
+	elif [ "$${PD_GPU-}" != yes ] && grep -q "no GPU can be used" check-gpu.err; then \
+		echo "================================================================"; \
+		echo "check-gpu: SKIPPED, nothing was tested on a GPU:"; cat check-gpu.err; \
+		echo "================================================================"; \
+	else \
+		cat check-gpu.err; exit 1; \
+	fi
+print-gpu-tests:
+	@echo $(GPU_TESTS)
+CLEANFILES += check-gpu.err
 
 # measured, not tested
 EXTRA_DIST += test/bench/sum-of-layers.sh test/bench/two-workers.sh \

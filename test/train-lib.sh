@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced after test-lib.sh by the tests that train: models, data and plans that take little time.
+# PD_TEST_DEVICE: the device that trains, and that serial computes on; else the processors.
 
 serial=$PD_BUILD/test/conform/serial
 same=$PD_BUILD/test/conform/same-tensors
@@ -43,7 +44,7 @@ residual_model() {
 
 # profile MODEL.json BATCH: its costs do not matter here.
 profile() {
-	pd-profile --iterations=1 --no-link --threads=1 --batch-size="$2" "$1"
+	pd-profile --device="${PD_TEST_DEVICE:-cpu}" --iterations=1 --no-link --threads=1 --batch-size="$2" "$1"
 }
 
 # plan PROFILE REPLICAS...: a stage of about as many layers for each number of replicas.
@@ -83,7 +84,7 @@ idx_data() {
 train() {
 	train_into=$1 train_plan=$2
 	shift 2
-	pd-run --threads=1 --checkpoint="$train_into" "$@" "$train_plan"
+	pd-run --device="${PD_TEST_DEVICE:-cpu}" --threads=1 --checkpoint="$train_into" "$@" "$train_plan"
 }
 
 # at CHECKPOINT STEP: the folder.

@@ -96,4 +96,5 @@ def main():
     print(f"{batch / statistics.median(times):.2f} {batch / statistics.median(cpu_times):.2f}")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -41,6 +41,9 @@ struct pd_model *model_of(const char *shape, const char *layers);
 /* One with everything that makes partitions hard: 3 x 8 x 8, 10 classes. */
 struct pd_model *branching_model(void);
 
+/* May the tests use this device?  It is here, and PD_TEST_DEVICE, where set, names it. */
+bool chain_usable(const struct pd_device_ops *ops);
+
 /* Stages begin at layer 0 and at each of cuts, ascending. */
 struct chain *chain_open(const struct pd_device_ops *ops, const struct pd_model *model,
 			 const int *cuts, int cut_count, int64_t batch, uint64_t seed, int threads);

@@ -134,6 +134,9 @@ static bool conforms(const struct pd_device_ops *ops, const struct pd_model *mod
 	int64_t n;
 	bool good;
 
+	/* a GPU's convolutions may go another way (Winograd), at some cost in the last bits */
+	if (ops != &pd_device_cpu)
+		tolerance *= 5;
 	c->valid = r->valid = valid;
 	c->first_sample = r->first_sample = 640;
 	weights = chain_export(c, WEIGHTS, &n);
@@ -390,7 +393,7 @@ int main(void)
 {
 	test_finite_differences();
 	for (int i = 0; pd_devices[i]; i++)
-		if (pd_devices[i]->count(NULL) > 0)
+		if (chain_usable(pd_devices[i]))
 			test_device(pd_devices[i]);
 	return done_testing();
 }

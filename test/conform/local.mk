@@ -1,8 +1,11 @@
 # kernels against plain C, on every device that this machine has
-CONFORM = test/conform/layers test/conform/partition test/conform/stream
+CONFORM = test/conform/devices test/conform/layers test/conform/partition test/conform/stream
 CONFORM_HELPERS = test/conform/chain.c test/conform/chain.h
 check_PROGRAMS += $(CONFORM)
 TESTS += $(CONFORM)
+test_conform_devices_SOURCES = test/conform/devices.c $(CONFORM_HELPERS)
+test_conform_devices_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_conform_devices_LDADD = $(UNIT_DEVICE_LIBS)
 test_conform_layers_SOURCES = test/conform/layers.c test/conform/ref.c test/conform/ref.h \
 	$(CONFORM_HELPERS)
 test_conform_layers_CPPFLAGS = $(UNIT_CPPFLAGS)
@@ -19,4 +22,5 @@ check_PROGRAMS += test/bench/speed
 test_bench_speed_SOURCES = test/bench/speed.c $(CONFORM_HELPERS)
 test_bench_speed_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_bench_speed_LDADD = $(UNIT_DEVICE_LIBS)
-EXTRA_DIST += test/bench/cpu-vs-torch.sh test/bench/cpu-vs-torch.py
+EXTRA_DIST += test/bench/cpu-vs-torch.sh test/bench/cpu-vs-torch.py \
+	test/bench/gpu-vs-torch.sh test/bench/gpu-vs-torch.py

@@ -284,7 +284,7 @@ int main(void)
 	struct pd_model *model = branching_model();
 
 	for (int i = 0; pd_devices[i]; i++) {
-		if (pd_devices[i]->count(NULL) == 0)
+		if (!chain_usable(pd_devices[i]))
 			continue;
 		test_device(pd_devices[i], model, 1);
 		test_device(pd_devices[i], model, 2);

@@ -130,7 +130,7 @@ struct trainer {
 	struct pd_gate gate;
 	struct pd_net *net;
 	const struct pd_net_sizes *sizes;
-	char *weights, *gradients, *state, *inbox, *slot, *scratch, *in, *out;
+	char *weights, *gradients, *state, *inbox, *slot, *scratch, *in, *out, *scale;
 	struct pd_dataset train, test;
 	struct pd_loader *loader;
 	int inputs[4];
@@ -168,7 +168,8 @@ static void open_device(struct trainer *t)
 	struct pd_error err;
 
 	check(pd_gate_init(&t->gate, &err) == 0, &err);
-	t->ops = &pd_device_cpu;
+	t->ops = pd_device_find(getenv("PD_TEST_DEVICE") ? getenv("PD_TEST_DEVICE") : "cpu", &err);
+	check(t->ops != NULL, &err);
 	t->device = t->ops->open(&config, &err);
 	check(t->device != NULL, &err);
 	t->stream = t->ops->stream_open(t->device, &err);
@@ -184,6 +185,7 @@ static void open_device(struct trainer *t)
 	t->scratch = alloc(t, t->sizes->scratch_bytes);
 	t->in = alloc(t, t->sizes->gradient_in_bytes);
 	t->out = alloc(t, t->sizes->gradient_out_bytes);
+	t->scale = alloc(t, sizeof(struct pd_scale));
 	check(t->ops->net_init(t->net, t->weights, t->state, &err) == 0, &err);
 }
 
@@ -424,7 +426,8 @@ static void compute(struct trainer *t, const struct pd_batch *batch, int64_t b)
 	pd_event_wait(&ev, &t->gate);
 	import_versions(t, b, true);
 	scale.loss_scale = v->scales[version_seen(t, v, b, true)];
-	pass.scale = &scale;
+	t->ops->copy(t->stream, t->scale, &scale, sizeof(scale), PD_COPY_TO_DEVICE, NULL);
+	pass.scale = (const struct pd_scale *)t->scale;
 	pd_event_arm(&ev);
 	t->ops->backward(t->stream, t->net, &pass, 0, layers, &ev);
 	pd_event_wait(&ev, &t->gate);
@@ -724,7 +727,7 @@ static void write_tensors(struct trainer *t)
 static void close_all(struct trainer *t)
 {
 	char *const arenas[] = { t->weights, t->gradients, t->state, t->inbox, t->slot, t->scratch,
-				 t->in, t->out };
+				 t->in, t->out, t->scale };
 
 	for (int i = 0; i < t->count; i++) {
 		struct tensor *v = &t->tensors[i];

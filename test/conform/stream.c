@@ -325,6 +325,123 @@ static void test_sgd_range(const struct pd_device_ops *ops, struct chain *c)
 	ops->free(c->device, next);
 }
 
+static void get(const struct pd_device_ops *ops, struct chain *c, void *host, const void *device,
+		size_t bytes)
+{
+	struct pd_event ev;
+
+	pd_event_arm(&ev);
+	ops->copy(c->stream, host, device, bytes, PD_COPY_TO_HOST, &ev);
+	pd_event_wait(&ev, &c->gate);
+}
+
+static char *put(const struct pd_device_ops *ops, struct chain *c, const void *host, size_t bytes)
+{
+	char *device = ops->alloc(c->device, bytes, NULL);
+
+	ops->copy(c->stream, device, host, bytes, PD_COPY_TO_DEVICE, NULL);
+	get(ops, c, NULL, NULL, 0);     /* it is there: the host's may go */
+	return device;
+}
+
+/* The vector that ranks agree on: sums of squares by layer, the scale last; united. */
+static void test_squares(const struct pd_device_ops *ops, struct chain *c)
+{
+	struct stage *s = &c->stages[0];
+	int layers = c->model->layer_count;
+	size_t bytes = sizeof(double) * (size_t)(layers + 1);
+	struct pd_scale scale = { .loss_scale = 4 };
+	double *sums = pd_calloc((size_t)layers + 1, sizeof(*sums)), off = 0;
+	double *got = pd_calloc((size_t)layers + 1, sizeof(*got));
+	char *vector = put(ops, c, sums, bytes), *other, *at = put(ops, c, &scale, sizeof(scale));
+	struct pd_squares what = { .gradients = s->gradients, .clear = true,
+				   .vector = (double *)vector,
+				   .scale = (const struct pd_scale *)at };
+	const struct pd_named *list;
+	int n = ops->net_named(s->net, &list);
+	int64_t count, k = 0;
+	float *g;
+
+	chain_forward(c);
+	chain_backward(c);
+	g = chain_export(c, GRADIENTS, &count);
+	for (int i = 0; i < n; i++)
+		for (int64_t e = 0; list[i].part == PD_PART_PARAMETER && e < list[i].elements; e++, k++)
+			sums[list[i].layer] += (double)g[k] * (double)g[k];
+	ops->squares(c->stream, s->net, &what, NULL);
+	get(ops, c, got, vector, bytes);
+	for (int l = 0; l < layers; l++)
+		off = fmax(off, sums[l] > 0 ? fabs(got[l] / sums[l] - 1)
+					    : fabs(got[l] - PD_ABSENT));
+	if (!ok(off < 1e-12 && got[layers] == 4, "%s: sums of squares by layer", ops->name))
+		diag("off by %g, scale %g", off, got[layers]);
+	for (int l = 0; l <= layers; l++)
+		sums[l] = 100 + l;
+	other = put(ops, c, sums, bytes);
+	ops->unite(c->stream, (double *)vector, (const double *)other, (size_t)layers + 1, NULL);
+	get(ops, c, sums, vector, bytes);
+	off = 0;
+	for (int l = 0; l <= layers; l++)
+		off = fmax(off, fabs(sums[l] - (got[l] == PD_ABSENT ? 100 + l : got[l])));
+	ok(off == 0, "%s: and united", ops->name);
+	ops->free(c->device, vector);
+	ops->free(c->device, other);
+	ops->free(c->device, at);
+	free(g);
+	free(sums);
+	free(got);
+}
+
+/* Agreed updates: one whose gradients are clipped, and one that is skipped. */
+static void test_agreed(const struct pd_device_ops *ops, struct chain *c, bool skip)
+{
+	struct stage *s = &c->stages[0];
+	int layers = c->model->layer_count;
+	double *sums = pd_calloc((size_t)layers + 1, sizeof(*sums)), off = 0;
+	struct pd_scale before = { .loss_scale = 2, .good = 1 }, after;
+	char *vector, *at = put(ops, c, &before, sizeof(before));
+	struct pd_outcome outcome = { 0 };
+	struct pd_update update = {
+		.weights = s->weights, .next = s->weights, .gradients = s->gradients, .rate = 0.5,
+		.agreed = { .layers = layers, .clip_norm = 3, .growth = 2, .backoff = 0.5,
+			    .least = 1, .interval = 2, .before = (const struct pd_scale *)at,
+			    .next = (struct pd_scale *)at, .outcome = &outcome },
+	};
+	float *w = chain_export(c, WEIGHTS, &(int64_t){ 0 }), *g, *got;
+	struct pd_event ev;
+	int64_t n;
+
+	for (int l = 0; l < layers; l++)
+		sums[l] = l == 1 ? 12 * 12 * 4 : skip && l == 2 ? INFINITY : PD_ABSENT;
+	sums[layers] = 2;
+	vector = put(ops, c, sums, sizeof(*sums) * (size_t)(layers + 1));
+	update.agreed.vector = (const double *)vector;
+	pd_event_arm(&ev);
+	ops->update(c->stream, s->net, &update, s->first, s->count, &ev);
+	pd_event_wait(&ev, &c->gate);
+	g = chain_export(c, GRADIENTS, &n);
+	got = chain_export(c, WEIGHTS, &n);
+	for (int64_t i = 0; i < n; i++) {
+		float factor = (float)(3 / (12 + 1e-6) / 2);
+		float expected = skip ? w[i] : w[i] - 0.5f * (factor * g[i]);
+
+		off = fmax(off, fabs((double)expected - (double)got[i]));
+	}
+	get(ops, c, &after, at, sizeof(after));
+	if (!ok(off < 1e-7 && outcome.skip == skip && (skip || outcome.norm == 12) &&
+		outcome.next_loss_scale == (skip ? 1 : 4) && after.skipped == skip &&
+		after.loss_scale == outcome.next_loss_scale && after.good == 0,
+		"%s: an update that is %s, and the scale after it", ops->name,
+		skip ? "skipped" : "clipped"))
+		diag("off by %g, norm %g, scale %g", off, outcome.norm, after.loss_scale);
+	ops->free(c->device, vector);
+	ops->free(c->device, at);
+	free(sums);
+	free(w);
+	free(g);
+	free(got);
+}
+
 /* Last: after it the stream is of no more use. */
 static void test_failure(const struct pd_device_ops *ops, struct chain *c)
 {
@@ -373,6 +490,11 @@ static void test_device(const struct pd_device_ops *ops)
 	test_sgd(ops, c, 0.9f);
 	test_sgd(ops, c, 0);
 	test_sgd_range(ops, c);
+	if (ops->squares) {
+		test_squares(ops, c);
+		test_agreed(ops, c, false);
+		test_agreed(ops, c, true);
+	}
 	chain_close(c);
 	for (enum pd_update_kind kind = PD_ADAM; kind <= PD_ADAMW; kind++) {
 		c = chain_open(ops, model, NULL, 0, 3, 17, 2);
@@ -393,7 +515,7 @@ int main(void)
 {
 	alarm(300);     /* a wait that never ends is a failure, too */
 	for (int i = 0; pd_devices[i]; i++)
-		if (pd_devices[i]->count(NULL) > 0)
+		if (chain_usable(pd_devices[i]))
 			test_device(pd_devices[i]);
 	return done_testing();
 }

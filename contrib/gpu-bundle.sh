@@ -1,0 +1,58 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Puts what `make check-gpu` runs, and the libraries that it needs, into one folder that can be
+# taken to a machine with a GPU and nothing else installed: no packages, no network.
+#
+#     sh contrib/gpu-bundle.sh BUILD OUT      BUILD: configured with CUDA; OUT: made anew
+#     cd OUT && sh run-here.sh                over there
+#
+# CUDA's libraries (cuBLASLt, cuDNN) stay behind: they are large, and a machine with a GPU has
+# them, in /usr/local/cuda or among Python's packages.
+set -eu
+
+[ $# -eq 2 ] || { echo "usage: sh contrib/gpu-bundle.sh BUILD OUT" >&2; exit 2; }
+source=$(cd "$(dirname "$0")/.." && pwd)
+build=$(cd "$1" && pwd)
+out=$2
+
+programs="bin/pd-profile bin/pd-plan bin/pd-run bin/pd-worker bin/pd-schedule bin/pd-replay"
+tests="test/conform/devices test/conform/layers test/conform/partition test/conform/stream
+	test/conform/serial test/conform/same-tensors test/unit/cuda-arith test/bench/speed"
+scripts="test/bench/cpu-vs-torch.py test/test-lib.sh test/train-lib.sh test/t4001-weights.sh test/t4005-memory.sh
+	test/t9001-gpu.sh test/t9002-gpu.sh test/bench/gpu-vs-torch.sh test/bench/gpu-vs-torch.py"
+
+grep -q '^CUDA_LIBS = .*cudnn' "$build/Makefile" ||
+	{ echo "$1: not configured with CUDA" >&2; exit 2; }
+(cd "$build" && make all $tests >/dev/null)
+
+rm -rf "$out"
+mkdir -p "$out/lib/ucx" "$out/share"
+out=$(cd "$out" && pwd)
+for file in $programs $tests; do
+	mkdir -p "$out/$(dirname "$file")"
+	cp "$build/$file" "$out/$file"
+	strip "$out/$file"
+done
+for file in $scripts; do
+	mkdir -p "$out/$(dirname "$file")"
+	cp "$source/$file" "$out/$file"
+done
+cp -R "$source/share/models" "$out/share/"
+cp "$source/contrib/run-here.sh" "$out/"
+if command -v jq >/dev/null; then
+	cp "$(command -v jq)" "$out/bin/"
+fi
+
+# What every Linux has, and what belongs to CUDA, is not taken along.
+for file in "$out"/bin/* $(for t in $tests; do echo "$out/$t"; done); do
+	ldd "$file" | sed -n 's/^.* => \(\/[^ ]*\) .*/\1/p'
+done | sort -u | grep -vE '/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so' |
+	grep -vE '/lib(cu|nv)[A-Za-z]*\.so' | while read -r library; do
+	cp -L "$library" "$out/lib/"
+done
+# UCX loads these by name
+for module in "$(dirname "$(ldd "$build/bin/pd-worker" | sed -n 's/^.*libucp[^ ]* => \([^ ]*\) .*/\1/p')")"/ucx/*.so.0; do
+	[ -e "$module" ] && cp -L "$module" "$out/lib/ucx/"
+done
+strip --strip-unneeded "$out"/lib/*.so* 2>/dev/null || true
+du -sk "$out" | awk '{ printf "%d MiB\n", $1 / 1024 }'

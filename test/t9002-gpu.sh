@@ -1,0 +1,75 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What needs a GPU: workers on it, alone and several sharing it, and the kernels under
+# compute-sanitizer.  PD_GPU=yes: there must be one, and not to find it is a failure.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+
+if ! pd-profile --device=cuda --no-link --iterations=1 --batch-size=4 "$MODELS/lenet5.json" \
+	>profile.json 2>why; then
+	[ "${PD_GPU-}" = yes ] || grep -q "no GPU can be used" why || PD_GPU=yes
+	[ "${PD_GPU-}" = yes ] || test_skip_all "$(cat why)"
+	test_ok "a GPU is there and can be used" 'cat why; false'
+	test_done
+fi
+
+test_ok "pd-profile measures on the GPU" '
+	grep -q "\"kind\": \"cuda\"" profile.json
+	pd-plan --gpus=1 profile.json >plan.json
+'
+
+test_ok "--device=auto takes the GPU" '
+	pd-profile --no-link --iterations=1 --batch-size=4 "$MODELS/lenet5.json" >auto.json
+	grep -q "\"kind\": \"cuda\"" auto.json
+'
+
+test_ok "a worker trains on it, in the memory that was predicted" '
+	pd-run --device=cuda --synthetic --minibatches=20 plan.json >report
+	tail -n 1 report
+	tail -n 1 report | grep -q "\"memory\": \"as predicted\""
+'
+
+test_ok "VGG-16 trains on it" '
+	pd-profile --device=cuda --no-link --iterations=3 --batch-size=32 "$MODELS/vgg16.json" >vgg.json
+	pd-plan --gpus=1 vgg.json >vgg-plan.json
+	pd-run --device=cuda --synthetic --minibatches=10 vgg-plan.json >report
+	tail -n 1 report
+'
+
+# the tests of the CPU device that train, with the serial program on the GPU as well
+for test in t4001-weights t4005-memory; do
+	if ! command -v jq >/dev/null; then
+		test_skip "$test on the GPU" "jq is not installed"
+		continue
+	fi
+	test_ok "$test on the GPU, ranks sharing it" '
+		PD_TEST_DEVICE=cuda sh "$PD_SOURCE/test/$test.sh"
+	'
+done
+
+sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+for tool in memcheck racecheck initcheck; do
+	if [ -z "$sanitizer" ]; then
+		test_skip "$tool" "compute-sanitizer is not installed"
+		continue
+	fi
+	test_ok "$tool finds nothing in the streams' tests" '
+		PD_TEST_DEVICE=cuda "$sanitizer" --tool "$tool" --error-exitcode 9 \
+			"$PD_BUILD/test/conform/stream" >log 2>&1 || { tail -n 60 log; false; }
+	'
+done
+
+data=${PD_FASHION_MNIST:-/usr/share/datasets/fashion-mnist}
+if [ -d "$data" ]; then
+	test_ok "Fashion-MNIST: over 88 % after two epochs" '
+		pd-profile --device=cuda --no-link --iterations=3 --batch-size=64 \
+			"$MODELS/fashion-cnn.json" | pd-plan --gpus=1 >fashion.json
+		pd-run --device=cuda --data="$data" --epochs=2 fashion.json >report
+		grep "\"accuracy\"" report | tail -n 1
+		grep "\"accuracy\"" report | tail -n 1 | sed "s/.*\"accuracy\": \([0-9.]*\).*/\1/" |
+			awk "{ exit !(\$1 > 0.88) }"
+	'
+else
+	test_skip "training on Fashion-MNIST" "no data in $data"
+fi
+
+test_done
