@@ -21,6 +21,9 @@
 #     vertical-sync       updates of 64: 3 at every stage
 #     latest              as stash in forward; backward takes the newest weights, with which
 #                         forward was not computed
+#     latest, PipeMare    the same with both answers of PipeMare: backward takes about what
+#                         forward had (--discrepancy=0.5), and the rates of the first two
+#                         stages begin at a third and a half and rise during the first epoch
 set -e
 . "$(dirname "$0")/bench-lib.sh"
 data=${DATA:-/usr/share/datasets/fashion-mnist}
@@ -28,14 +31,14 @@ model=$source/share/models/lenet5.json
 lr=${LR:-0.01}
 quarter=$(awk "BEGIN { print $lr / 4 }")
 
-# train NAME PLAN-OF RATE OPTION...: of every seed, lines "NAME seed epoch accuracy".
+# train NAME PROFILE RATE OPTION-OF-PD-PLAN...: of every seed, lines "NAME seed epoch accuracy".
 train() {
 	name=$1 profile=$2 rate=$3
 	shift 3
 	pd-plan --gpus=4 "$@" "$work/$profile" >"$work/plan"
 	for seed in ${SEEDS:-1 2 3}; do
 		pd-run --threads=1 --data="$data" --seed="$seed" --epochs="${EPOCHS:-8}" \
-			--lr="$rate" --report-every=1000000 "$work/plan" |
+			--lr="$rate" $pipemare --report-every=1000000 "$work/plan" |
 			jq -r --arg name "$name" --arg seed "$seed" 'select(.event == "evaluation") |
 				"\($name)\t\($seed)\t\(.epoch)\t\(.accuracy * 10000 | round / 100)"' >>"$out/convergence.tsv"
 		echo "$name, seed $seed: $(tail -n 1 "$out/convergence.tsv" | cut -f 4) %" >&2
@@ -47,12 +50,15 @@ for batch in 16 64; do
 done
 : >"$out/convergence.tsv"
 cut=2,2,4,5
+pipemare=
 train "data parallelism" 16 "$quarter" --stages=13x4
 train flush 16 "$quarter" --stages=$cut --weights=flush --microbatches=4
 train 2bw 16 "$quarter" --stages=$cut --weights=2bw --microbatches=4
 train stash 64 "$lr" --stages=$cut --weights=stash
 train vertical-sync 64 "$lr" --stages=$cut --weights=vertical-sync
 train latest 64 "$lr" --stages=$cut --weights=latest
+pipemare="--discrepancy=0.5 --lr-reschedule=937"
+train "latest, PipeMare" 64 "$lr" --stages=$cut --weights=latest
 
 # Mean and half of the range of every NAME and epoch, in the order in which they were trained.
 awk -F '\t' '{
