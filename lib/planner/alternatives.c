@@ -3,16 +3,12 @@
 
 #include "base/mem.h"
 #include "plan/prediction.h"
-#include "planner/flow.h"
 #include "planner/judge.h"
 #include "planner/links.h"
 #include "planner/predict.h"
 #include "schedule/schedule.h"
-#include "trace/steady.h"
 
 #include <stdlib.h>
-
-#define MOST_REPLAYED 200000            /* operations: more would take noticeable time */
 
 struct finder {
 	struct pd_plan *plan;           /* the one that won */
@@ -80,31 +76,6 @@ static struct pd_plan *plan_of(const struct finder *finder, const struct pd_layo
 	return NULL;
 }
 
-/* Operations of the replay that would show the period. */
-static double operations_of(const struct pd_plan *plan)
-{
-	double most = 0;
-
-	for (int s = 0; s < plan->stage_count; s++)
-		most += plan->stages[s].replicas > 1 ? 8 + 4 * (double)plan->stages[s].replicas : 6;
-	return most * (double)pd_steady_minibatches(plan);
-}
-
-static int period_of(const struct pd_plan *plan, int64_t *period_p, struct pd_error *err)
-{
-	struct pd_schedule *schedule;
-
-	*period_p = 0;
-	if (operations_of(plan) > MOST_REPLAYED) {
-		schedule = pd_schedule_new(plan, err);
-		if (!schedule)
-			return -1;
-		*period_p = pd_flow_period_ns(schedule, true);
-		pd_schedule_free(schedule);
-	}
-	return *period_p > 0 ? 0 : pd_judge_period(plan, period_p, err);
-}
-
 /* Adds what plan (or NULL) is; frees it, but not its profile. */
 static int add(struct finder *finder, enum pd_alternative_kind kind, struct pd_plan *plan,
 	       struct pd_error *err)
@@ -126,7 +97,7 @@ static int add(struct finder *finder, enum pd_alternative_kind kind, struct pd_p
 		.fits = most <= finder->costs->memory_limit_bytes,
 	};
 	if (kind != PD_ALTERNATIVE_DATA_PARALLEL)
-		status = period_of(plan, &one->period_ns, err);
+		status = pd_judge_period(plan, &one->period_ns, err);
 	if (status == 0) {
 		one->stages = pd_plan_stages_text(plan);
 		predicted->alternative_count++;

@@ -103,4 +103,9 @@ static inline int64_t pd_max64(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
+static inline int64_t pd_min64(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
 #endif

@@ -38,6 +38,7 @@ void pd_layout_free(struct pd_layout *layout)
 	free(layout->order);
 	free(layout->layers);
 	free(layout->replicas);
+	free(layout->warmups);
 	free(layout);
 }
 

@@ -27,7 +27,8 @@
  * replicas (SOSP 2019: 3-2-1 has 1, 1, 0) are not enough with them.
  *
  * Real transfers wait for links as well, so the period is at least this; and at least what the
- * busiest link carries (links.c).
+ * busiest link carries (links.c).  (Links that are taken in the order of the schedule make a
+ * worse estimate, not a better one: what is listed early need not happen early.)
  */
 #include "planner/flow.h"
 
@@ -42,14 +43,14 @@
 struct flow {
 	const struct pd_schedule *schedule;
 	const struct pd_plan *plan;
-	bool contended;
 	int64_t n;                      /* microbatches */
 	int64_t *forward_end, *backward_end;    /* by stage and microbatch */
 	int64_t *free_ns;               /* per rank */
 	int64_t *forward_ns, *backward_ns, *update_ns;  /* per stage */
-	int64_t *alone_ns, *sends_ns;   /* of all-reduces, per stage and rank: pd_links_allreduce */
-	int64_t size[PD_MAX_LEVELS + 1], width[PD_MAX_LEVELS];
-	int64_t *up[PD_MAX_LEVELS], *down[PD_MAX_LEVELS];       /* when each link is free */
+	int64_t *sends_ns;              /* of all-reduces, per rank of each stage */
+	int64_t *way_ns;                /* of a link's tensors, by outermost level of the way */
+	int *component[PD_MAX_LEVELS];  /* of each rank, above level k */
+	int64_t done;                   /* microbatches that came back */
 };
 
 static void measure(struct flow *flow)
@@ -65,74 +66,69 @@ static void measure(struct flow *flow)
 			flow->update_ns[s] += plan->profile->layers[l].update_ns;
 		}
 		pd_links_allreduce(&plan->topology, stage->ranks, stage->replicas,
-				   pd_stage_parameter_bytes(plan, s), &flow->alone_ns[s],
-				   flow->sends_ns + sends);
+				   pd_stage_parameter_bytes(plan, s), flow->sends_ns + sends);
 		sends += stage->replicas;
 	}
 }
 
-static void flow_init(struct flow *flow, const struct pd_schedule *schedule, bool contended)
+/* Its tensors go one behind the other. */
+static void measure_ways(struct flow *flow)
+{
+	const struct pd_wiring *wiring = flow->schedule->wiring;
+	const struct pd_topology *topology = &flow->plan->topology;
+	int64_t bandwidth = INT64_MAX, *way_ns;
+
+	flow->way_ns = pd_calloc((size_t)wiring->link_count * PD_MAX_LEVELS, sizeof(int64_t));
+	for (int k = 0; k < topology->levels; k++) {
+		bandwidth = pd_min64(bandwidth, topology->level[k].bandwidth_bytes_per_s);
+		way_ns = flow->way_ns + k;
+		for (int l = 0; l < wiring->link_count; l++, way_ns += PD_MAX_LEVELS) {
+			*way_ns = topology->level[k].latency_ns;
+			for (int t = 0; t < wiring->links[l].tensor_count; t++) {
+				int tensor = wiring->links[l].tensors[t];
+
+				*way_ns += pd_bytes_ns(flow->plan->profile->layers[tensor]
+						       .activation_bytes, bandwidth);
+			}
+		}
+	}
+}
+
+static void flow_init(struct flow *flow, const struct pd_schedule *schedule)
 {
 	const struct pd_plan *plan = schedule->plan;
 	const struct pd_topology *topology = &plan->topology;
 	size_t stages = (size_t)plan->stage_count;
-	int64_t bandwidth = INT64_MAX;
+	int64_t size = 1;
 
-	*flow = (struct flow){ .schedule = schedule, .plan = plan, .contended = contended,
+	*flow = (struct flow){ .schedule = schedule, .plan = plan,
 			       .n = pd_steady_minibatches(plan) };
 	flow->forward_end = pd_calloc(stages * (size_t)flow->n, sizeof(int64_t));
 	flow->backward_end = pd_calloc(stages * (size_t)flow->n, sizeof(int64_t));
 	flow->free_ns = pd_calloc((size_t)plan->rank_count, sizeof(int64_t));
-	flow->forward_ns = pd_calloc(4 * stages + (size_t)plan->rank_count, sizeof(int64_t));
+	flow->forward_ns = pd_calloc(3 * stages + (size_t)plan->rank_count, sizeof(int64_t));
 	flow->backward_ns = flow->forward_ns + stages;
 	flow->update_ns = flow->backward_ns + stages;
-	flow->alone_ns = flow->update_ns + stages;
-	flow->sends_ns = flow->alone_ns + stages;
-	flow->size[0] = 1;
-	for (int k = 0; k < topology->levels; k++) {
-		size_t n = (size_t)(plan->rank_count / flow->size[k] + 1);
-
-		flow->size[k + 1] = flow->size[k] * topology->level[k].count;
-		if (topology->level[k].bandwidth_bytes_per_s < bandwidth)
-			bandwidth = topology->level[k].bandwidth_bytes_per_s;
-		flow->width[k] = bandwidth;
-		if (contended) {
-			flow->up[k] = pd_calloc(n, sizeof(int64_t));
-			flow->down[k] = pd_calloc(n, sizeof(int64_t));
-		}
+	flow->sends_ns = flow->update_ns + stages;
+	for (int k = 0; k + 1 < topology->levels; k++) {
+		size *= topology->level[k].count;
+		flow->component[k] = pd_calloc((size_t)plan->rank_count, sizeof(int));
+		for (int r = 0; r < plan->rank_count; r++)
+			flow->component[k][r] = (int)(r / size);
 	}
+	measure_ways(flow);
 	measure(flow);
 }
 
 static void flow_release(struct flow *flow)
 {
-	for (int k = 0; k < flow->plan->topology.levels; k++) {
-		free(flow->up[k]);
-		free(flow->down[k]);
-	}
+	for (int k = 0; k < PD_MAX_LEVELS; k++)
+		free(flow->component[k]);
+	free(flow->way_ns);
 	free(flow->forward_end);
 	free(flow->backward_end);
 	free(flow->free_ns);
 	free(flow->forward_ns);
-}
-
-/* One transfer, of what is ready at a time; returns when it has arrived. */
-static int64_t move(struct flow *flow, int from, int to, int64_t bytes, int64_t ready)
-{
-	const struct pd_topology *topology = &flow->plan->topology;
-	int outermost = pd_topology_level(topology, from, to);
-	int64_t end = ready;
-
-	if (flow->contended)
-		for (int k = 0; k <= outermost; k++) {
-			end = pd_max64(end, flow->up[k][from / flow->size[k]]);
-			end = pd_max64(end, flow->down[k][to / flow->size[k]]);
-		}
-	end += pd_bytes_ns(bytes, flow->width[outermost]);
-	if (flow->contended)
-		for (int k = 0; k <= outermost; k++)
-			flow->up[k][from / flow->size[k]] = flow->down[k][to / flow->size[k]] = end;
-	return end + topology->level[outermost].latency_ns;
 }
 
 /* What a link brings for microbatch n, down the pipeline or (back) up. */
@@ -140,23 +136,15 @@ static int64_t arrival(struct flow *flow, int l, int64_t n, bool back)
 {
 	const struct pd_link *link = &flow->schedule->wiring->links[l];
 	const struct pd_stage *a = &flow->plan->stages[link->from], *b = &flow->plan->stages[link->to];
-	int from = a->ranks[n % a->replicas], to = b->ranks[n % b->replicas];
-	int64_t ready = back ? flow->backward_end[link->to * flow->n + n]
-			     : flow->forward_end[link->from * flow->n + n], end = ready;
+	int from = a->ranks[n % a->replicas], to = b->ranks[n % b->replicas], k = 0;
+	int64_t end = back ? flow->backward_end[link->to * flow->n + n]
+			   : flow->forward_end[link->from * flow->n + n];
 
 	if (from == to)
-		return ready;
-	for (int t = 0; t < link->tensor_count; t++) {
-		int64_t bytes = flow->plan->profile->layers[link->tensors[t]].activation_bytes;
-		int64_t at = back ? move(flow, to, from, bytes, ready)
-				  : move(flow, from, to, bytes, ready);
-
-		if (!flow->contended && t > 0)  /* one behind the other on the same links */
-			at += end - ready - flow->plan->topology.level[
-				pd_topology_level(&flow->plan->topology, from, to)].latency_ns;
-		end = pd_max64(end, at);
-	}
-	return end;
+		return end;
+	while (flow->component[k] && flow->component[k][from] != flow->component[k][to])
+		k++;
+	return end + flow->way_ns[l * PD_MAX_LEVELS + k];
 }
 
 static void forward(struct flow *flow, int s, int64_t n)
@@ -179,23 +167,21 @@ static void update(struct flow *flow, int s)
 {
 	const struct pd_stage *stage = &flow->plan->stages[s];
 	const int64_t *sends_ns = flow->sends_ns;
-	int64_t first = INT64_MAX, last = 0;
+	int64_t last = 0;
 
+	if (stage->replicas == 1) {
+		flow->free_ns[stage->ranks[0]] += flow->update_ns[s];
+		return;
+	}
 	for (int t = 0; t < s; t++)
 		sends_ns += flow->plan->stages[t].replicas;
-	for (int i = 0; i < stage->replicas; i++) {
-		int64_t free_ns = flow->free_ns[stage->ranks[i]];
-
-		first = free_ns < first ? free_ns : first;
-		last = free_ns > last ? free_ns : last;
-	}
+	for (int i = 0; i < stage->replicas; i++)
+		last = pd_max64(last, flow->free_ns[stage->ranks[i]]);
 	for (int i = 0; i < stage->replicas; i++) {
 		int64_t *free_ns = &flow->free_ns[stage->ranks[i]];
 
-		if (flow->alone_ns[s])
+		if (sends_ns[i])
 			*free_ns = pd_max64(*free_ns + sends_ns[i], last + sends_ns[i] / 2);
-		if (flow->alone_ns[s] && flow->contended)
-			*free_ns = pd_max64(*free_ns, first + flow->alone_ns[s]);
 		*free_ns += flow->update_ns[s];
 	}
 }
@@ -214,52 +200,72 @@ static void backward(struct flow *flow, int s, int64_t n)
 		update(flow, s);
 }
 
-/* Microbatches first to last - 1, between which the pipeline does not drain. */
-static void run(struct flow *flow, int64_t first, int64_t last)
+/* What the schedule has at microbatch k of those from first to last - 1, between which the
+ * pipeline does not drain. */
+static void tick(struct flow *flow, int64_t first, int64_t last, int64_t k)
 {
 	const struct pd_schedule *schedule = flow->schedule;
 	int stages = flow->plan->stage_count;
 
-	for (int64_t k = first - schedule->warmup[0] * (int64_t)flow->plan->stages[0].replicas;
-	     k < last; k++) {
-		for (int s = 0; s < stages; s++) {
-			int64_t n = k + schedule->warmup[s] * (int64_t)flow->plan->stages[s].replicas;
+	for (int s = 0; s < stages; s++) {
+		int64_t n = k + schedule->warmup[s] * (int64_t)flow->plan->stages[s].replicas;
 
-			if (n >= first && n < last)
-				forward(flow, s, n);
-		}
-		for (int s = stages - 1; s >= 0 && k >= first; s--)
-			backward(flow, s, k);
+		if (n >= first && n < last)
+			forward(flow, s, n);
 	}
+	for (int s = stages - 1; s >= 0 && k >= first; s--)
+		backward(flow, s, k);
+	flow->done = k + 1;
 }
 
-static bool known(const struct pd_plan *plan)
+/* Until it repeats itself: a look at what came back, from time to time. */
+static void run(struct flow *flow, struct pd_steady *steady)
+{
+	const struct pd_schedule *schedule = flow->schedule;
+	int64_t group = schedule->drains ? schedule->group[0] : flow->n;
+	int64_t lead = schedule->warmup[0] * (int64_t)flow->plan->stages[0].replicas;
+	int64_t look = 4 * pd_steady_in_flight(flow->plan) + 16;
+
+	for (int64_t first = 0; first < flow->n; first += group) {
+		int64_t last = pd_min64(first + group, flow->n);
+
+		for (int64_t k = first - lead; k < last; k++) {
+			tick(flow, first, last, k);
+			if (flow->done < look)
+				continue;
+			look += look / 2;
+			if (pd_steady_of(flow->plan, flow->backward_end, (size_t)flow->done, false,
+					 steady) && steady->cycle > 0)
+				return;
+		}
+	}
+	pd_steady_of(flow->plan, flow->backward_end, (size_t)flow->n, !schedule->drains, steady);
+}
+
+bool pd_flow_knows(const struct pd_plan *plan)
 {
 	return plan->schedule == PD_SCHEDULE_1F1B || plan->schedule == PD_SCHEDULE_GPIPE ||
 	       plan->schedule == PD_SCHEDULE_NONE;
 }
 
-int64_t pd_flow_period_ns(const struct pd_schedule *schedule, bool contended)
+static int64_t period_ns(const struct pd_schedule *schedule)
 {
 	struct pd_steady steady = { .period_ns = 0 };
 	struct flow flow;
-	int64_t group = schedule->group[0];
 
-	if (!known(schedule->plan))
-		return 0;
-	flow_init(&flow, schedule, contended);
-	if (!schedule->drains)
-		run(&flow, 0, flow.n);
-	for (int64_t first = 0; schedule->drains && first < flow.n; first += group)
-		run(&flow, first, first + group < flow.n ? first + group : flow.n);
-	pd_steady_of(schedule->plan, flow.backward_end, (size_t)flow.n, true, &steady);
+	flow_init(&flow, schedule);
+	run(&flow, &steady);
 	flow_release(&flow);
+	if (!steady.cycle)              /* it has not settled: the slope is about right */
+		steady.period_ns *= 0.99;
 	return steady.period_ns < (double)PD_COST_MAX ? (int64_t)floor(steady.period_ns)
 						      : PD_COST_MAX;
 }
 
 int64_t pd_flow_bound_ns(const struct pd_schedule *schedule)
 {
-	return pd_max64(pd_flow_period_ns(schedule, false),
+	if (!pd_flow_knows(schedule->plan))
+		return 0;
+	return pd_max64(period_ns(schedule),
 			pd_links_busiest_ns(schedule->plan, schedule->wiring));
 }

@@ -5,15 +5,14 @@
 
 #include "schedule/schedule.h"
 
-/*
- * A replay in which no transfer waits for a link, only for data: see flow.c.  With
- * `contended`, transfers wait for links in the order in which the schedule lists them: near
- * what the event simulation says.  0 for schedules that it does not know (interleaved, zb-h1,
- * nf1b).
- */
-int64_t pd_flow_period_ns(const struct pd_schedule *schedule, bool contended);
+/* Does it know the plan's schedule?  Not interleaved, zb-h1, nf1b. */
+bool pd_flow_knows(const struct pd_plan *plan);
 
-/* No period of the plan is below it: that of the uncontended flow, and the busiest link. */
+/*
+ * No period of the plan is below it: no transfer waits for a link, only for data; and the
+ * busiest link takes its time.  Where links are not crowded it is what the event simulation
+ * says.  0 for schedules that it does not know.
+ */
 int64_t pd_flow_bound_ns(const struct pd_schedule *schedule);
 
 #endif

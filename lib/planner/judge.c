@@ -3,6 +3,8 @@
 
 #include "base/mem.h"
 #include "planner/cost.h"
+#include "planner/flow.h"
+#include "planner/predict.h"
 #include "replay/replay.h"
 #include "trace/steady.h"
 
@@ -46,7 +48,16 @@ static void retired(void *context, const struct pd_record *record)
 		look(judge);
 }
 
-int pd_judge_period(const struct pd_plan *plan, int64_t *period_ns_p, struct pd_error *err)
+int64_t pd_judge_work(const struct pd_plan *plan)
+{
+	int64_t most = 0;
+
+	for (int s = 0; s < plan->stage_count; s++)
+		most += 8 + (plan->stages[s].replicas > 1 ? 4 * plan->stages[s].replicas : 0);
+	return most * pd_steady_minibatches(plan);
+}
+
+static int by_replay(const struct pd_plan *plan, int64_t *period_ns_p, struct pd_error *err)
 {
 	struct judge judge = { .plan = plan, .total = pd_steady_minibatches(plan) };
 	struct pd_replay_options options = {
@@ -69,4 +80,22 @@ int pd_judge_period(const struct pd_plan *plan, int64_t *period_ns_p, struct pd_
 	free(judge.ends);
 	free(judge.missing);
 	return status;
+}
+
+static int without_replay(const struct pd_plan *plan, int64_t *period_ns_p, struct pd_error *err)
+{
+	struct pd_schedule *schedule = pd_schedule_new(plan, err);
+
+	if (!schedule)
+		return -1;
+	*period_ns_p = pd_flow_knows(plan) ? pd_flow_bound_ns(schedule) : pd_predict_period_ns(plan);
+	pd_schedule_free(schedule);
+	return 0;
+}
+
+int pd_judge_period(const struct pd_plan *plan, int64_t *period_ns_p, struct pd_error *err)
+{
+	if (pd_judge_work(plan) > PD_JUDGE_WORK)
+		return without_replay(plan, period_ns_p, err);
+	return by_replay(plan, period_ns_p, err);
 }

@@ -8,8 +8,13 @@
 
 /*
  * The steady period of a plan, rounded up: replayed until it repeats itself for longer than
- * minibatches are in flight, or for pd_steady_minibatches where it does not.
+ * minibatches are in flight, or for pd_steady_minibatches where it does not.  Where that would be
+ * more than PD_JUDGE_WORK operations it is the bound of flow.c, or what predict.c says.
  */
+#define PD_JUDGE_WORK INT64_C(4000000)
 int pd_judge_period(const struct pd_plan *plan, int64_t *period_ns_p, struct pd_error *err);
+
+/* Operations of that replay, about. */
+int64_t pd_judge_work(const struct pd_plan *plan);
 
 #endif

@@ -2,6 +2,7 @@
 #include "planner/links.h"
 
 #include "base/mem.h"
+#include "base/piece.h"
 #include "planner/cost.h"
 
 #include <math.h>
@@ -99,6 +100,19 @@ static void carry_link(struct pd_links *links, const struct pd_plan *plan, const
 	}
 }
 
+/* Bytes of the shortest piece: what is counted is never too much. */
+static int64_t least_piece(int64_t bytes, int count)
+{
+	size_t floats = (size_t)bytes / sizeof(float), least = floats;
+
+	for (int i = 0; i < count; i++) {
+		size_t piece = pd_piece_begin(floats, count, i + 1) - pd_piece_begin(floats, count, i);
+
+		least = piece < least ? piece : least;
+	}
+	return (int64_t)(least * sizeof(float));
+}
+
 /*
  * Pairs of members are told apart by the level at which their ways part: a component's link
  * carries, for each of its members, the two pieces for each member outside.
@@ -107,13 +121,11 @@ static void carry_allreduce(struct pd_links *links, const int *ranks, int count,
 			    double share)
 {
 	const struct pd_topology *topology = links->topology;
-	int64_t piece = pd_ceil_div(bytes / 4, count) * 4, way_ns[PD_MAX_LEVELS];
+	int64_t piece = least_piece(bytes, count), way_ns[PD_MAX_LEVELS];
 	int *inside[PD_MAX_LEVELS + 1];
 
 	if (count < 2 || bytes == 0)
 		return;
-	if (bytes / 4 % count)          /* the last piece is shorter: never too much */
-		piece = bytes / 4 / count * 4;
 	for (int k = 0; k <= topology->levels; k++) {
 		size_t n = k < topology->levels ? (size_t)links->components[k] : 1;
 
@@ -140,30 +152,12 @@ static void carry_allreduce(struct pd_links *links, const int *ranks, int count,
 		free(inside[k]);
 }
 
-static int outermost_of(const struct pd_topology *topology, const int *ranks, int count)
-{
-	int most = 0;
-
-	for (int i = 1; i < count; i++) {
-		int level = pd_topology_level(topology, ranks[0], ranks[i]);
-
-		most = level > most ? level : most;
-	}
-	return most;
-}
-
-static int64_t capped(double time, int64_t more)
-{
-	return time < (double)PD_COST_MAX ? (int64_t)time + more : PD_COST_MAX;
-}
-
 void pd_links_allreduce(const struct pd_topology *topology, const int *ranks, int count,
-			int64_t bytes, int64_t *alone_p, int64_t *sends_ns)
+			int64_t bytes, int64_t *sends_ns)
 {
 	struct pd_links links;
 	int highest = 0;
 
-	*alone_p = 0;
 	memset(sends_ns, 0, (size_t)count * sizeof(*sends_ns));
 	if (count < 2 || bytes == 0)
 		return;
@@ -171,10 +165,9 @@ void pd_links_allreduce(const struct pd_topology *topology, const int *ranks, in
 		highest = ranks[i] > highest ? ranks[i] : highest;
 	links_init(&links, topology, highest + 1);
 	carry_allreduce(&links, ranks, count, bytes, 1);
-	*alone_p = capped(most_of(&links), 2 * topology->level[outermost_of(topology, ranks, count)]
-			  .latency_ns);
 	for (int i = 0; i < count; i++)
-		sends_ns[i] = capped(links.up[0][ranks[i]].busy_ns, 0);
+		sends_ns[i] = links.up[0][ranks[i]].busy_ns < (double)PD_COST_MAX
+			? (int64_t)links.up[0][ranks[i]].busy_ns : PD_COST_MAX;
 	pd_links_release(&links);
 }
 

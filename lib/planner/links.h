@@ -30,15 +30,13 @@ void pd_links_init(struct pd_links *links, const struct pd_plan *plan,
 void pd_links_release(struct pd_links *links);
 
 /*
- * An all-reduce among these ranks: every pair of them exchanges two pieces each way
- * (lib/transport/collective), parts of sums and then sums, and a link carries one after the
- * other.  *alone_p: how long the busiest link is at work, for it takes no less where all begin
- * at once.  sends_ns[i], per member, is the least that it takes when the others begin earlier:
- * what the member itself sends, counted from its own beginning; half of that, its sums, is what
- * it does at least when the last part has come.
+ * How long each member of an all-reduce sends: every pair of them exchanges two pieces each way
+ * (lib/transport/collective), parts of sums and then sums.  A member cannot go on before it has
+ * sent all that, nor before it has sent the second half of it from when the last one's part has
+ * come.  sends_ns: one per rank.
  */
 void pd_links_allreduce(const struct pd_topology *topology, const int *ranks, int count,
-			int64_t bytes, int64_t *alone_p, int64_t *sends_ns);
+			int64_t bytes, int64_t *sends_ns);
 
 /*
  * How long the busiest direction of any link carries something for one minibatch, in the mean:

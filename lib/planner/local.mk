@@ -3,6 +3,8 @@ lib_libpd_a_SOURCES += \
 	lib/planner/baseline.c \
 	lib/planner/batch.c \
 	lib/planner/bound.c lib/planner/bound.h \
+	lib/planner/candidate.c lib/planner/candidate.h \
+	lib/planner/contest.c lib/planner/contest.h \
 	lib/planner/cost.c lib/planner/cost.h lib/planner/cost_kind.def \
 	lib/planner/draw_dot.c lib/planner/draw_svg.c \
 	lib/planner/even.c \
@@ -13,14 +15,18 @@ lib_libpd_a_SOURCES += \
 	lib/planner/levels.c lib/planner/levels.h \
 	lib/planner/orders.c \
 	lib/planner/flow.c lib/planner/flow.h \
+	lib/planner/hand.c \
 	lib/planner/judge.c lib/planner/judge.h \
+	lib/planner/line.c lib/planner/line.h \
 	lib/planner/links.c lib/planner/links.h \
+	lib/planner/none.c lib/planner/place.c lib/planner/place.h \
 	lib/planner/planner.c lib/planner/planner.h \
 	lib/planner/predict.c lib/planner/predict.h \
 	lib/planner/published.c lib/planner/published.h \
 	lib/planner/request.c \
-	lib/planner/search.h \
+	lib/planner/refine.c lib/planner/search.h lib/planner/simulated.c \
 	lib/planner/sosp19.c \
 	lib/planner/usage.c lib/planner/usage.h \
 	lib/planner/states.c lib/planner/states.h \
-	lib/planner/terms.c lib/planner/terms.h
+	lib/planner/terms.c lib/planner/terms.h \
+	lib/planner/warmup.c lib/planner/warmup.h

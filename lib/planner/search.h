@@ -16,6 +16,7 @@ struct pd_layout {
 	int *layers, *replicas;
 	int **ranks;                    /* per stage; NULL: given out in order */
 	int *order;                     /* of the layers, by stage; NULL: the profile's */
+	int *warmups;                   /* NULL: the usual ones */
 };
 
 void pd_layout_free(struct pd_layout *layout);

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/candidate.h"
+
+#include "base/mem.h"
+#include "planner/predict.h"
+#include "schedule/schedule.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int64_t pd_candidate_fullest(const struct pd_plan *plan, int *stage_p)
+{
+	int64_t most = -1;
+
+	for (int s = 0; s < plan->stage_count; s++)
+		if (plan->stages[s].memory_bytes > most) {
+			most = plan->stages[s].memory_bytes;
+			if (stage_p)
+				*stage_p = s;
+		}
+	return most;
+}
+
+void pd_candidate_drop(struct pd_plan *plan)
+{
+	if (plan)
+		plan->profile = NULL;
+	pd_plan_free(plan);
+}
+
+struct pd_plan *pd_candidate_copy(const struct pd_plan *plan)
+{
+	struct pd_plan *copy = pd_zalloc(sizeof(*copy));
+	size_t stages = (size_t)plan->stage_count;
+
+	*copy = *plan;
+	copy->stages = pd_calloc(stages, sizeof(*copy->stages));
+	memcpy(copy->stages, plan->stages, stages * sizeof(*copy->stages));
+	for (size_t s = 0; s < stages; s++) {
+		size_t bytes = (size_t)plan->stages[s].replicas * sizeof(int);
+
+		copy->stages[s].ranks = pd_calloc(bytes, 1);
+		memcpy(copy->stages[s].ranks, plan->stages[s].ranks, bytes);
+	}
+	return copy;
+}
+
+struct pd_flat pd_task_flat(const struct pd_task *task, const struct pd_costs *costs,
+			    bool straight)
+{
+	const struct pd_topology *topology = task->topology;
+	struct pd_flat flat = { costs, topology->level[0], (int)topology->devices, straight };
+
+	for (int k = 1; k < topology->levels; k++) {
+		const struct pd_level *level = &topology->level[k];
+
+		if (level->bandwidth_bytes_per_s < flat.link.bandwidth_bytes_per_s)
+			flat.link.bandwidth_bytes_per_s = level->bandwidth_bytes_per_s;
+		flat.link.latency_ns = pd_max64(flat.link.latency_ns, level->latency_ns);
+	}
+	if (straight && flat.devices > costs->unit_count)
+		flat.devices = costs->unit_count;
+	return flat;
+}
+
+static struct pd_plan *bare(const struct pd_task *task, const struct pd_layout *layout)
+{
+	struct pd_topology topology = *task->topology;
+	struct pd_error err;
+	struct pd_plan *plan;
+
+	if (task->request->chunks)      /* as if each stage had a device of its own */
+		topology.devices = pd_max64(topology.devices, layout->stage_count);
+	plan = pd_plan_new(task->profile, &topology, layout->stage_count, layout->layers,
+			   layout->replicas, &err);
+	if (!plan)
+		pd_bug("planner: made no valid plan: %s", err.text);
+	plan->topology = *task->topology;
+	for (int s = 0; s < layout->stage_count; s++) {
+		if (layout->ranks)
+			memcpy(plan->stages[s].ranks, layout->ranks[s],
+			       (size_t)layout->replicas[s] * sizeof(int));
+		if (layout->warmups)
+			plan->stages[s].warmup = layout->warmups[s];
+	}
+	return plan;
+}
+
+struct pd_plan *pd_candidate_plain(const struct pd_task *task, const struct pd_layout *layout)
+{
+	struct pd_plan *plan = bare(task, layout);
+
+	pd_predict_stages(plan);
+	return plan;
+}
+
+bool pd_candidate_weigh(struct pd_plan *plan, struct pd_error *err)
+{
+	struct pd_schedule *schedule = pd_schedule_new(plan, err);
+
+	if (!schedule)
+		return false;
+	pd_predict_memory(plan, schedule);
+	pd_schedule_free(schedule);
+	return true;
+}
+
+struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_layout *layout,
+				  struct pd_error *err)
+{
+	const struct pd_plan_request *request = task->request;
+	struct pd_plan *plan = pd_candidate_plain(task, layout);
+
+	if (pd_planner_plain(request) && !layout->warmups &&
+	    request->startup == PD_STARTUP_FRUGAL)
+		return plan;
+	plan->schedule = request->schedule;
+	plan->weights = request->weights;
+	plan->startup = request->startup;
+	if (request->chunks) {
+		plan->rank_count = layout->stage_count / request->chunks;
+		for (int s = 0; s < plan->stage_count; s++)
+			plan->stages[s].ranks[0] = s % plan->rank_count;
+	}
+	plan->microbatches = request->microbatches ? request->microbatches
+						   : pd_planner_microbatches(plan);
+	if (pd_candidate_weigh(plan, err))
+		return plan;
+	pd_candidate_drop(plan);
+	return NULL;
+}
+
+int pd_candidate_compare(const struct pd_plan *x, const struct pd_plan *y)
+{
+	int64_t x_bytes = pd_candidate_fullest(x, NULL), y_bytes = pd_candidate_fullest(y, NULL);
+
+	if (x->rank_count != y->rank_count)
+		return x->rank_count < y->rank_count ? -1 : 1;
+	if (x->stage_count != y->stage_count)
+		return x->stage_count < y->stage_count ? -1 : 1;
+	if (x_bytes != y_bytes)
+		return x_bytes < y_bytes ? -1 : 1;
+	for (int s = 0; s < x->stage_count; s++) {
+		const struct pd_stage *p = &x->stages[s], *q = &y->stages[s];
+		int order;
+
+		if (p->layer_count != q->layer_count)
+			return p->layer_count < q->layer_count ? -1 : 1;
+		if (p->replicas != q->replicas)
+			return p->replicas < q->replicas ? -1 : 1;
+		if (p->warmup != q->warmup)
+			return p->warmup < q->warmup ? -1 : 1;
+		order = memcmp(p->ranks, q->ranks, (size_t)p->replicas * sizeof(int));
+		if (order)
+			return order;
+	}
+	return 0;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans while they compete; private to this folder. */
+#ifndef PD_PLANNER_CANDIDATE_H
+#define PD_PLANNER_CANDIDATE_H
+
+#include "planner/planner.h"
+#include "planner/search.h"
+
+/* What is being planned. */
+struct pd_task {
+	struct pd_profile *profile;     /* borrowed, by its plans too */
+	const struct pd_plan_request *request;
+	const struct pd_topology *topology;
+	struct pd_costs costs;
+	int64_t limit_bytes;            /* of a device */
+	bool straight;
+};
+
+/* All devices in a row, joined by the slowest of the links. */
+struct pd_flat pd_task_flat(const struct pd_task *task, const struct pd_costs *costs,
+			    bool straight);
+
+/* A layout as the plan that the task asks for, with its stages' predictions and warm-ups as
+ * usual or the layout's; NULL where the schedule refuses it. */
+struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_layout *layout,
+				  struct pd_error *err);
+/* The same as 1f1b with stashing, whatever the task asks for; cannot fail. */
+struct pd_plan *pd_candidate_plain(const struct pd_task *task, const struct pd_layout *layout);
+/* Its stages' memory again, after a change of warm-ups; false where the schedule refuses it. */
+bool pd_candidate_weigh(struct pd_plan *plan, struct pd_error *err);
+/* Frees a plan whose profile belongs to somebody else; or NULL. */
+void pd_candidate_drop(struct pd_plan *plan);
+struct pd_plan *pd_candidate_copy(const struct pd_plan *plan);
+
+/* Bytes at the fullest rank, and its stage. */
+int64_t pd_candidate_fullest(const struct pd_plan *plan, int *stage_p);
+
+/*
+ * Which of two equally fast plans is better: fewer devices, then stages, then bytes at the
+ * fullest rank, then shorter first stages; 0 only for the same plan.
+ */
+int pd_candidate_compare(const struct pd_plan *x, const struct pd_plan *y);
+
+/*
+ * What each kind of request makes: a plan that fits, and its time; or NULL.
+ * By a published formula (the profile's order may change, and task->costs with it); with task->request->stages; with chunks; and by replays.
+ */
+struct pd_plan *pd_formula_plan(struct pd_task *task, int64_t *time_ns_p,
+				struct pd_error *err);
+struct pd_plan *pd_hand_plan(const struct pd_task *task, int64_t *time_ns_p, struct pd_error *err);
+struct pd_plan *pd_chunks_plan(const struct pd_task *task, int64_t *time_ns_p,
+			       struct pd_error *err);
+struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p,
+				  struct pd_error *err);
+
+/* The plan does not fit: which stage, by how much. */
+int pd_none_too_large(const struct pd_task *task, const struct pd_plan *plan, const char *what,
+		      struct pd_error *err);
+/* No plan does. */
+void pd_none_explain(const struct pd_task *task, struct pd_error *err);
+
+#endif

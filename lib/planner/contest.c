@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/contest.h"
+
+#include "base/mem.h"
+#include "planner/flow.h"
+#include "planner/judge.h"
+#include "planner/place.h"
+#include "planner/predict.h"
+#include "planner/warmup.h"
+#include "schedule/schedule.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FEW_WORK 8000000        /* estimates above which a layout's own place is enough */
+
+void pd_contest_init(struct pd_contest *contest, const struct pd_task *task)
+{
+	*contest = (struct pd_contest){ .task = task };
+}
+
+void pd_contest_release(struct pd_contest *contest)
+{
+	for (size_t i = 0; i < contest->count; i++)
+		pd_candidate_drop(contest->entries[i].plan);
+	free(contest->entries);
+	*contest = (struct pd_contest){ 0 };
+}
+
+void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, int64_t expected_ns)
+{
+	for (size_t i = 0; i < contest->count; i++)
+		if (pd_candidate_compare(contest->entries[i].plan, plan) == 0) {
+			pd_candidate_drop(plan);
+			return;
+		}
+	contest->entries = pd_grow(contest->entries, &contest->capacity, contest->count + 1,
+				   sizeof(*contest->entries));
+	contest->entries[contest->count++] = (struct pd_entry){
+		.plan = plan, .expected_ns = expected_ns, .time_ns = PD_NEVER };
+}
+
+/* With the warm-ups that it has. */
+static int64_t expect(const struct pd_plan *plan)
+{
+	struct pd_error err;
+	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
+	int64_t ns = PD_COST_MAX;
+
+	if (schedule)
+		ns = pd_flow_knows(plan) ? pd_flow_bound_ns(schedule) : pd_predict_period_ns(plan);
+	pd_schedule_free(schedule);
+	return ns;
+}
+
+/* At one place; takes the plan. */
+static int64_t enter_at(struct pd_contest *contest, struct pd_plan *plan, bool choose)
+{
+	int64_t ns = -1;
+
+	contest->work += plan->stage_count * 64;
+	pd_predict_stages(plan);
+	if (choose && plan->schedule == PD_SCHEDULE_1F1B)
+		ns = pd_warmup_choose(plan, contest->task->limit_bytes, &contest->work);
+	else if (pd_warmup_fit(plan, contest->task->limit_bytes))
+		ns = expect(plan);
+	if (ns < 0) {
+		pd_candidate_drop(plan);
+		return PD_NEVER;
+	}
+	pd_contest_add(contest, plan, ns);
+	return ns;
+}
+
+int64_t pd_contest_enter(struct pd_contest *contest, struct pd_layout *layout)
+{
+	struct pd_plan *plan;
+	int64_t best = PD_NEVER;
+	bool choose;
+
+	if (!layout)
+		return PD_NEVER;
+	plan = pd_candidate_plan(contest->task, layout, &contest->why);
+	choose = !layout->warmups;
+	if (!plan) {
+		contest->refused = true;
+		pd_layout_free(layout);
+		return PD_NEVER;
+	}
+	if (layout->ranks)
+		best = enter_at(contest, pd_candidate_copy(plan), choose);
+	for (int n = 0; n < PD_PLACES && !(layout->ranks && contest->work > FEW_WORK); n++)
+		if (pd_place_differs(plan, n) && pd_place(plan, n)) {
+			int64_t ns = enter_at(contest, pd_candidate_copy(plan), choose);
+
+			best = ns < best ? ns : best;
+		}
+	pd_candidate_drop(plan);
+	pd_layout_free(layout);
+	return best;
+}
+
+static int by_expectation(const void *a, const void *b)
+{
+	const struct pd_entry *x = a, *y = b;
+
+	if (x->expected_ns != y->expected_ns)
+		return x->expected_ns < y->expected_ns ? -1 : 1;
+	return pd_candidate_compare(x->plan, y->plan);
+}
+
+void pd_contest_sort(struct pd_contest *contest)
+{
+	if (contest->count > 0)
+		qsort(contest->entries, contest->count, sizeof(*contest->entries), by_expectation);
+}
+
+/* May x still beat y, whose time is known? */
+static bool may_beat(const struct pd_entry *x, const struct pd_entry *y)
+{
+	if (x->expected_ns != y->time_ns)
+		return x->expected_ns < y->time_ns;
+	return pd_candidate_compare(x->plan, y->plan) < 0;
+}
+
+static bool beats(const struct pd_entry *x, const struct pd_entry *y)
+{
+	if (x->time_ns != y->time_ns)
+		return x->time_ns < y->time_ns;
+	return pd_candidate_compare(x->plan, y->plan) < 0;
+}
+
+/* Warm-ups that are deeper by one on every stage but the last. */
+static struct pd_plan *deeper(const struct pd_contest *contest, const struct pd_plan *plan)
+{
+	struct pd_plan *next = pd_candidate_copy(plan);
+	bool same = true;
+
+	for (int s = 0; s + 1 < next->stage_count; s++)
+		next->stages[s].warmup += next->stages[s].warmup < pd_warmup_most(next, s);
+	if (pd_warmup_fit(next, contest->task->limit_bytes))
+		for (int s = 0; s < next->stage_count; s++)
+			same &= next->stages[s].warmup <= plan->stages[s].warmup;
+	if (!same)
+		return next;
+	pd_candidate_drop(next);
+	return NULL;
+}
+
+/*
+ * Where links are crowded, more minibatches in flight help more than the bound knows.  Deeper
+ * ones are entered as long as each is faster by a part in PD_WARMUP_WORTH: they cost memory.
+ */
+static int deepen(struct pd_contest *contest, size_t from, int64_t *most_work, int64_t *best,
+		  struct pd_error *err)
+{
+	int64_t time_ns = contest->entries[from].time_ns;
+	struct pd_plan *plan = contest->entries[from].plan;
+
+	if (plan->schedule != PD_SCHEDULE_1F1B || plan->stage_count == 1)
+		return 0;
+	while (time_ns > contest->entries[from].expected_ns && *most_work > 0 &&
+	       (plan = deeper(contest, plan))) {
+		size_t count = contest->count;
+		struct pd_entry *entry;
+
+		pd_contest_add(contest, plan, expect(plan));
+		if (contest->count == count)
+			return 0;
+		entry = &contest->entries[count];
+		*most_work -= pd_judge_work(plan);
+		if (pd_judge_period(plan, &entry->time_ns, err) < 0)
+			return -1;
+		if (entry->time_ns > time_ns - time_ns / PD_WARMUP_WORTH)
+			return 0;
+		time_ns = entry->time_ns;
+		if (beats(entry, &contest->entries[*best]))
+			*best = (int64_t)count;
+	}
+	return 0;
+}
+
+int64_t pd_contest_judge(struct pd_contest *contest, int64_t most_work, struct pd_error *err)
+{
+	int64_t best = -1;
+	size_t count = contest->count;
+
+	pd_contest_sort(contest);
+	for (size_t i = 0; i < count && (best < 0 || most_work > 0); i++) {
+		struct pd_entry *entry = &contest->entries[i];
+
+		if (best >= 0 && !may_beat(entry, &contest->entries[best]))
+			continue;
+		if (pd_judge_period(entry->plan, &entry->time_ns, err) < 0)
+			return -1;
+		most_work -= pd_judge_work(entry->plan);
+		if (best < 0 || beats(entry, &contest->entries[best]))
+			best = (int64_t)i;
+		if (deepen(contest, i, &most_work, &best, err) < 0)
+			return -1;
+	}
+	return best;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The search under the cost "simulated"; private to this folder. */
+#ifndef PD_PLANNER_CONTEST_H
+#define PD_PLANNER_CONTEST_H
+
+#include "planner/candidate.h"
+
+/* A plan in the running. */
+struct pd_entry {
+	struct pd_plan *plan;           /* its profile is the task's */
+	int64_t expected_ns;            /* no replay is below it, where flow.c knows the schedule */
+	int64_t time_ns;                /* by the event simulation, or PD_NEVER */
+};
+
+struct pd_contest {
+	const struct pd_task *task;
+	size_t count, capacity;
+	struct pd_entry *entries;       /* no plan twice */
+	bool refused;                   /* a layout, by the schedule: why */
+	struct pd_error why;
+	int64_t work;                   /* what estimates have cost: microbatches times stages */
+};
+
+void pd_contest_init(struct pd_contest *contest, const struct pd_task *task);
+void pd_contest_release(struct pd_contest *contest);
+
+/*
+ * Enters a layout (or NULL), if it fits, at each place (place.h) or only where it says, with
+ * warm-ups of its own or those that are chosen; frees it.  Returns what is expected of the best
+ * of them, or PD_NEVER.
+ */
+int64_t pd_contest_enter(struct pd_contest *contest, struct pd_layout *layout);
+/* Enters a plan that fits unless it is there; takes it. */
+void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, int64_t expected_ns);
+/* By what is expected of them, best first; equal ones by pd_candidate_compare. */
+void pd_contest_sort(struct pd_contest *contest);
+/* Enters what can be had from the first few by small changes: refine.c. */
+void pd_contest_refine(struct pd_contest *contest, int64_t most_work);
+
+/*
+ * Replays entries in order of expectation as far as that can change who wins, as far as most_work
+ * operations go; returns the winner, or -1 for an error.
+ */
+int64_t pd_contest_judge(struct pd_contest *contest, int64_t most_work, struct pd_error *err);
+
+#endif

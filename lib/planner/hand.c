@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans that need no search of ours: by hand, by a published formula, by chunks. */
+#include "planner/candidate.h"
+
+#include "base/mem.h"
+#include "planner/judge.h"
+#include "planner/published.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The only candidate; frees the layout. */
+static struct pd_plan *take_only(const struct pd_task *task, struct pd_layout *layout,
+				 const char *what, int64_t *time_ns_p, struct pd_error *err)
+{
+	struct pd_plan *plan = pd_candidate_plan(task, layout, err);
+	bool simulated = task->request->cost == PD_COST_SIMULATED;
+	int status = 0;
+
+	pd_layout_free(layout);
+	if (!plan)
+		return NULL;
+	if (pd_candidate_fullest(plan, NULL) > task->limit_bytes)
+		status = pd_none_too_large(task, plan, what, err);
+	else if (simulated)
+		status = pd_judge_period(plan, time_ns_p, err);
+	else
+		*time_ns_p = pd_published_ns(task->request->cost, plan);
+	if (status == 0)
+		return plan;
+	pd_candidate_drop(plan);
+	return NULL;
+}
+
+struct pd_plan *pd_formula_plan(struct pd_task *task, int64_t *time_ns_p, struct pd_error *err)
+{
+	struct pd_layout *layout = pd_published_layout(task->profile, task->request, err);
+
+	if (!layout)
+		return NULL;
+	pd_costs_release(&task->costs);
+	pd_costs_init(&task->costs, task->profile, task->request->cost, task->limit_bytes);
+	return take_only(task, layout, "--cost: it takes no notice of memory, and its plan needs",
+			 time_ns_p, err);
+}
+
+struct pd_plan *pd_hand_plan(const struct pd_task *task, int64_t *time_ns_p, struct pd_error *err)
+{
+	const struct pd_plan_request *request = task->request;
+	int64_t most = request->chunks ? request->chunks * task->topology->devices
+				       : task->topology->devices;
+	struct pd_layout *layout = pd_fixed_layout(&task->costs, request->stages, most, err);
+	int status = 0;
+
+	if (!layout)
+		return NULL;
+	if (request->chunks && layout->stage_count % request->chunks != 0)
+		status = pd_error_input(err, "--stages: expected a multiple of the %d chunks of each"
+					" rank, found %d stages", request->chunks,
+					layout->stage_count);
+	for (int s = 0; status == 0 && s < layout->stage_count; s++)
+		if (layout->replicas[s] > 1 && (request->straight || request->chunks))
+			status = pd_error_input(err, "--stages: stage %d has %d replicas, but %s "
+						"allows one", s, layout->replicas[s],
+						request->chunks ? "--chunks" : "--straight");
+	if (status < 0) {
+		pd_layout_free(layout);
+		return NULL;
+	}
+	return take_only(task, layout, "--stages: this plan needs", time_ns_p, err);
+}
+
+/* Cuts stages with the most units in two until there are so many: first[s] is a unit. */
+static void divide(int *first, int stages, int target)
+{
+	for (; stages < target; stages++) {
+		int most = 0;
+
+		for (int s = 1; s < stages; s++)
+			if (first[s + 1] - first[s] > first[most + 1] - first[most])
+				most = s;
+		memmove(&first[most + 2], &first[most + 1],
+			(size_t)(stages - most) * sizeof(*first));
+		first[most + 1] = (first[most] + first[most + 2]) / 2;
+	}
+}
+
+/*
+ * Interleaved: the best straight plan with as many stages as there are chunks, and where
+ * that needs fewer, its longest stages divided: each rank must have all its chunks.
+ */
+struct pd_plan *pd_chunks_plan(const struct pd_task *task, int64_t *time_ns_p,
+			       struct pd_error *err)
+{
+	const struct pd_costs *costs = &task->costs;
+	struct pd_costs free_costs;
+	struct pd_flat flat = pd_task_flat(task, costs, true);
+	int64_t chunks = task->request->chunks, ranks = costs->unit_count / chunks;
+	struct pd_layout *layout;
+	int *first, u = 0;
+
+	if (ranks > task->topology->devices)
+		ranks = task->topology->devices;
+	if (ranks < 1) {
+		pd_error_input(err, "--chunks: the network can be cut into %d stages, expected"
+				      " at least %" PRId64, costs->unit_count, chunks);
+		return NULL;
+	}
+	pd_costs_init(&free_costs, task->profile, task->request->cost, INT64_MAX);
+	flat.costs = &free_costs;
+	flat.devices = (int)(ranks * chunks);
+	layout = pd_flat_search(&flat, flat.devices);
+	first = pd_calloc((size_t)flat.devices + 2, sizeof(*first));
+	for (int s = 0, layer = 0; s < layout->stage_count; s++) {
+		for (layer += layout->layers[s]; costs->first[u] < layer;)
+			u++;
+		first[s + 1] = u;
+	}
+	divide(first, layout->stage_count, flat.devices);
+	pd_layout_free(layout);
+	layout = pd_zalloc(sizeof(*layout));
+	*layout = (struct pd_layout){ .cost_ns = PD_NEVER, .stage_count = flat.devices };
+	layout->layers = pd_calloc((size_t)flat.devices, sizeof(*layout->layers));
+	layout->replicas = pd_calloc((size_t)flat.devices, sizeof(*layout->replicas));
+	for (int s = 0; s < flat.devices; s++) {
+		layout->layers[s] = costs->first[first[s + 1]] - costs->first[first[s]];
+		layout->replicas[s] = 1;
+	}
+	free(first);
+	pd_costs_release(&free_costs);
+	return take_only(task, layout, "no plan fits: interleaved needs", time_ns_p, err);
+}

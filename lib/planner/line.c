@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Plans for devices on a line, servers one behind the other: where a stage is decides which
+ * links it uses.
+ *
+ * As in flat.c the question is the fewest devices on which every stage from unit u on takes at
+ * most a time t,
+ *
+ *     F(u) = min over u < v <= U of  m(u, v, F(v)) + F(v),      F(U) = 0,
+ *
+ * but stage [u, v) now has the devices F(v) to F(v) + m - 1, counted from the end of the line,
+ * so that the links between its replicas and to the stage behind it are known, those which a
+ * component shares among them:
+ *
+ *   - its all-reduce takes as long as the busiest link of those it crosses;
+ *   - of the minibatches that go on to the next stage a component's link carries those that
+ *     are for another component;
+ *   - its warm-up follows from t, from what the stages behind it take and are ahead
+ *     (warmup.c), and with it the bytes of a replica, which must fit.
+ *
+ * F(v) stands for one plan of the units from v on.  What goes on from there may be better with
+ * another: where a server ends makes a difference, so plans of a few more devices are kept
+ * beside the one of fewest, and still this is a search for good plans and not a proof.  Which of
+ * them are best the event simulation says.
+ */
+#include "planner/line.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NONE INT32_MAX
+#define PROBES 48
+
+struct node {                           /* a plan of the units from u on */
+	int devices;                    /* ascending from F(u); or NONE */
+	int next, which;                /* the unit behind its first stage; which of its plans */
+	int stages;
+	int64_t lead;                   /* of its first stage: warm-up times replicas */
+	int64_t behind_ns;              /* G: what the way through all of it takes */
+	double load_ns[PD_MAX_LEVELS];  /* on the link of the component of its last device */
+};
+
+struct search {
+	const struct pd_line *line;
+	const struct pd_costs *costs;
+	struct pd_row row;
+	int kept;                       /* plans per unit */
+	double *reduce;                 /* ns per byte of a piece, by first device and count; < 0:
+					   not known yet; NULL: too many */
+	struct node *nodes;
+	int64_t size[PD_MAX_LEVELS + 1];        /* devices of a component below level k */
+	int64_t width[PD_MAX_LEVELS];           /* bandwidth of a way whose outermost level is k */
+	double ns_per_byte[PD_MAX_LEVELS];
+};
+
+struct span { int begin, end; };        /* devices */
+
+static int64_t inside(const struct span *span, int64_t begin, int64_t end)
+{
+	int64_t a = span->begin > begin ? span->begin : begin, b = span->end < end ? span->end : end;
+
+	return b > a ? b - a : 0;
+}
+
+/* What a component's link at level k carries in an all-reduce: its members' pieces. */
+static double reduce_load(const struct search *search, const struct span *span, int k, int64_t at,
+			  double piece_bytes)
+{
+	int64_t c = at / search->size[k] * search->size[k];
+	int64_t here = inside(span, c, c + search->size[k]), within = here;
+	double load = 0;
+
+	for (int l = k; l < search->line->topology->levels; l++) {
+		int64_t o = at / search->size[l + 1] * search->size[l + 1];
+		int64_t around = inside(span, o, o + search->size[l + 1]);
+
+		load += 2.0 * (double)(around - within) * piece_bytes * search->ns_per_byte[l];
+		within = around;
+	}
+	return load * (double)here;
+}
+
+/* The busiest link of an all-reduce of pieces of one byte: that of an end of the stage, or of a
+ * component that is full. */
+static double busiest(const struct search *search, const struct span *span)
+{
+	double most = 0;
+
+	for (int k = 0; k < search->line->topology->levels; k++) {
+		int64_t full = pd_ceil_div(span->begin, search->size[k]) * search->size[k];
+		int64_t at[] = { span->begin, full < span->end ? full : span->begin,
+				 span->end - 1 };
+
+		for (size_t i = 0; i < PD_COUNT(at); i++) {
+			double load = reduce_load(search, span, k, at[i], 1);
+
+			most = load > most ? load : most;
+		}
+	}
+	return most;
+}
+
+/* How long an all-reduce takes. */
+static int64_t reduce_ns(const struct search *search, const struct span *span, double piece)
+{
+	const struct pd_topology *topology = search->line->topology;
+	size_t D = (size_t)search->line->devices;
+	double none = -1, *known = search->reduce ? &search->reduce[(size_t)span->begin * (D + 1) +
+					(size_t)(span->end - span->begin)] : &none;
+	int outermost;
+
+	if (piece == 0)
+		return 0;
+	if (*known < 0)
+		*known = busiest(search, span);
+	outermost = pd_topology_level(topology, span->begin, span->end - 1);
+	return *known * piece < (double)PD_COST_MAX
+		? (int64_t)(*known * piece) + 2 * topology->level[outermost].latency_ns
+		: PD_COST_MAX;
+}
+
+/* What goes out of (and comes into) the component that contains a device, per minibatch
+ * between two stages: activations of one for replicas outside, gradients of the other. */
+static double pass_load(const struct search *search, const struct span *a, const struct span *b,
+			int k, int64_t at, int64_t bytes)
+{
+	int64_t c = at / search->size[k] * search->size[k];
+	double x = (double)inside(a, c, c + search->size[k]) / (a->end - a->begin);
+	double y = (double)inside(b, c, c + search->size[k]) / (b->end - b->begin);
+
+	return (x * (1 - y) + y * (1 - x)) * (double)bytes * search->ns_per_byte[k];
+}
+
+struct load {                           /* of a stage on links */
+	const struct span *own, *next;
+	int64_t out_bytes;
+	double piece, group;
+};
+
+static double load_at(const struct search *search, const struct load *load, int k, int64_t at)
+{
+	double ns = 0;
+
+	if (load->piece > 0)
+		ns += reduce_load(search, load->own, k, at, load->piece) / load->group;
+	if (load->next)
+		ns += pass_load(search, load->own, load->next, k, at, load->out_bytes);
+	return ns;
+}
+
+/*
+ * Do the links carry the stage within a time?  Where its first device is in a component with
+ * others behind it, what those put on its link comes to it.  What the component of its last
+ * device has to carry so far is left in node_p.
+ */
+static bool links_hold(const struct search *search, const struct load *load,
+		       const struct node *rest, double time, struct node *node_p)
+{
+	for (int k = 0; k < search->line->topology->levels; k++) {
+		int64_t size = search->size[k], first = load->own->begin, last = load->own->end - 1;
+		double here = load_at(search, load, k, first);
+		bool shared = first % size != 0, one = first / size == last / size;
+		int64_t full = pd_ceil_div(first, size) * size;
+
+		if (shared)
+			here += rest->load_ns[k];
+		if (here > time)
+			return false;
+		if (!one && full < last && load_at(search, load, k, full) > time)
+			return false;
+		if (!one)
+			here = load_at(search, load, k, last);
+		if (here > time)
+			return false;
+		/* the last component behind gets more to carry */
+		if (load->next && !shared &&
+		    rest->load_ns[k] + load_at(search, load, k, first - 1) > time)
+			return false;
+		node_p->load_ns[k] = here;
+	}
+	return true;
+}
+
+/* One transfer at its slowest. */
+static int64_t way_ns(const struct search *search, const struct span *a, const struct span *b,
+		      int64_t bytes)
+{
+	const struct pd_topology *topology = search->line->topology;
+	int level = pd_topology_level(topology, a->end - 1, b->begin);
+
+	return topology->level[level].latency_ns + pd_bytes_ns(bytes, search->width[level]);
+}
+
+static int64_t versions(const struct pd_line *line, int64_t warmup, int64_t lead)
+{
+	switch (line->weights) {
+	case PD_WEIGHTS_STASH:
+	case PD_WEIGHTS_VERTICAL_SYNC:
+		return line->group ? pd_ceil_div(lead, line->group) + 1 : warmup + 1;
+	case PD_WEIGHTS_2BW:
+		return 2;
+	default:
+		return 1;
+	}
+}
+
+/* Near what pd_schedule_memory will say; that decides. */
+static bool fits(const struct search *search, int v, int m, int64_t warmup)
+{
+	const struct pd_line *line = search->line;
+	const struct pd_costs *costs = search->costs;
+	int64_t parameters = costs->parameter_bytes[v] - costs->parameter_bytes[search->row.unit];
+	int64_t more = versions(line, warmup, warmup * m) - (warmup + 1);
+
+	if (costs->memory_limit_bytes == INT64_MAX)
+		return true;
+	if (line->group > m)
+		more++;
+	return pd_row_memory(&search->row, v, m, (int)warmup) + more * parameters <=
+		costs->memory_limit_bytes;
+}
+
+static struct node *nodes_of(const struct search *search, int u)
+{
+	return &search->nodes[(size_t)u * (size_t)search->kept];
+}
+
+/* Does the stage [u, v) with m replicas hold before a plan of v?  What it makes is *node_p. */
+static bool stage_holds(const struct search *search, int v, const struct node *rest, int m,
+			int64_t time, struct node *node_p)
+{
+	const struct pd_line *line = search->line;
+	const struct pd_costs *costs = search->costs;
+	struct span own = { rest->devices, rest->devices + m }, next = { 0, rest->devices };
+	bool last = v == costs->unit_count;
+	int u = search->row.unit;
+	int64_t compute = costs->compute_ns[v] - costs->compute_ns[u];
+	int64_t bytes = m > 1 ? costs->parameter_bytes[v] - costs->parameter_bytes[u] : 0;
+	int64_t group = line->group ? line->group : m, reduce, back, lead = 0, warmup = 0, way = 0;
+	struct load load = { &own, last ? NULL : &next, costs->cut_bytes[v],
+			     (double)bytes / m, (double)group };
+
+	reduce = reduce_ns(search, &own, load.piece);
+	if (pd_ceil_div(compute, m) + pd_ceil_div(reduce, group) > time)
+		return false;
+	if (!last) {
+		next.begin = nodes_of(search, rest->next)[rest->which].devices;
+		way = way_ns(search, &next, &own, search->row.out_bytes[v]);
+	}
+	if (!links_hold(search, &load, rest, (double)time, node_p))
+		return false;
+	back = compute + 2 * way + rest->behind_ns;
+	if (!last) {
+		/* a burst of m comes back together where they update together */
+		int64_t need = pd_ceil_div(back + reduce, time > 0 ? time : 1) -
+			(line->together && reduce > 0 ? 1 : m);
+
+		if (line->usual)
+			need = pd_ceil_div(own.end, m) * m - m;
+		lead = pd_max64(need, rest->lead);
+		warmup = pd_ceil_div(lead, m);
+		lead = warmup * m;
+	}
+	if (!fits(search, v, m, warmup))
+		return false;
+	node_p->devices = own.end;
+	node_p->next = v;
+	node_p->which = (int)(rest - nodes_of(search, v));
+	node_p->stages = rest->stages + 1;
+	node_p->lead = lead;
+	node_p->behind_ns = pd_max64(lead * time + compute, back);
+	return true;
+}
+
+/* At least m replicas: as many as compute and reduce within a time. */
+static int64_t enough(const struct search *search, int v, int begin, int64_t m, int64_t time)
+{
+	const struct pd_costs *costs = search->costs;
+	int64_t compute = costs->compute_ns[v] - costs->compute_ns[search->row.unit];
+	int64_t bytes = costs->parameter_bytes[v] - costs->parameter_bytes[search->row.unit];
+
+	while (m > 1 && begin + m <= search->line->devices && !search->line->group) {
+		struct span own = { begin, begin + (int)m };
+		int64_t all = compute + reduce_ns(search, &own, (double)bytes / (double)m);
+
+		if (time == 0 || all <= m * time)
+			break;
+		m = pd_max64(m + 1, pd_ceil_div(all, time));
+	}
+	return m;
+}
+
+/* Keeps a plan if it is among those of fewest devices; of as many, the shortest way. */
+static void keep(const struct search *search, const struct node *node)
+{
+	struct node *list = nodes_of(search, search->row.unit);
+	int i = 0;
+
+	while (i < search->kept && list[i].devices < node->devices)
+		i++;
+	if (i == search->kept)
+		return;
+	if (list[i].devices != node->devices)
+		memmove(&list[i + 1], &list[i], (size_t)(search->kept - 1 - i) * sizeof(*list));
+	else if (list[i].behind_ns <= node->behind_ns)
+		return;
+	list[i] = *node;
+}
+
+/* The plans of the units from u on. */
+static void fill_one(struct search *search, int64_t time)
+{
+	const int64_t *compute = search->costs->compute_ns;
+	const struct node *worst = &nodes_of(search, search->row.unit)[search->kept - 1];
+	int u = search->row.unit, U = search->costs->unit_count;
+	int64_t least = time > 0 ? pd_ceil_div(compute[U] - compute[u], time) : 1;
+	struct node node;
+
+	for (int v = u + 1; v <= U && worst->devices > least; v++)
+		for (int j = 0; j < search->kept; j++) {
+			const struct node *rest = &nodes_of(search, v)[j];
+			int most = (int)pd_min64(search->line->devices, worst->devices) - rest->devices;
+			int64_t m = time > 0 ? pd_ceil_div(compute[v] - compute[u], time) : 1;
+
+			if (rest->devices == NONE)
+				break;
+			if (search->line->straight && most > 1)
+				most = 1;
+			m = pd_max64(m, 1);
+			for (int tries = 0; m <= most && tries < search->line->tries; tries++, m++) {
+				m = enough(search, v, rest->devices, m, time);
+				if (m <= most && stage_holds(search, v, rest, (int)m, time, &node))
+					keep(search, &node);
+			}
+		}
+}
+
+static bool probe(struct search *search, int64_t time)
+{
+	int U = search->costs->unit_count;
+
+	for (int i = 0; i < (U + 1) * search->kept; i++)
+		search->nodes[i].devices = NONE;
+	nodes_of(search, U)[0] = (struct node){ .devices = 0 };
+	for (int u = U - 1; u >= 0; u--) {
+		pd_row_set(&search->row, u);
+		fill_one(search, time);
+	}
+	return nodes_of(search, 0)[0].devices != NONE;
+}
+
+static struct pd_layout *walk(const struct search *search, int64_t time)
+{
+	const struct pd_costs *costs = search->costs;
+	const struct node *node = nodes_of(search, 0);
+	size_t room = (size_t)node->stages;
+	struct pd_layout *layout = pd_zalloc(sizeof(*layout));
+
+	layout->cost_ns = time;
+	layout->layers = pd_calloc(room, sizeof(int));
+	layout->replicas = pd_calloc(room, sizeof(int));
+	layout->ranks = pd_calloc(room, sizeof(*layout->ranks));
+	for (int u = 0; u < costs->unit_count; u = node->next, node = nodes_of(search, u) + node->which) {
+		int s = layout->stage_count++;
+		int rest = nodes_of(search, node->next)[node->which].devices;
+
+		layout->layers[s] = costs->first[node->next] - costs->first[u];
+		layout->replicas[s] = node->devices - rest;
+		layout->ranks[s] = pd_calloc((size_t)layout->replicas[s], sizeof(int));
+		for (int r = 0; r < layout->replicas[s]; r++)
+			layout->ranks[s][r] = rest + r;
+	}
+	return layout;
+}
+
+#define MOST_KNOWN 1100                 /* devices for which there is such a table */
+
+static struct search *search_new(const struct pd_line *line)
+{
+	struct search *search = pd_zalloc(sizeof(*search));
+	int64_t width = INT64_MAX;
+
+	search->line = line;
+	search->costs = line->costs;
+	search->size[0] = 1;
+	for (int k = 0; k < line->topology->levels; k++) {
+		const struct pd_level *level = &line->topology->level[k];
+
+		search->size[k + 1] = search->size[k] * level->count;
+		width = pd_min64(width, level->bandwidth_bytes_per_s);
+		search->width[k] = width;
+		search->ns_per_byte[k] = 1e9 / (double)width;
+	}
+	if (line->devices <= MOST_KNOWN) {
+		size_t n = (size_t)line->devices * ((size_t)line->devices + 1) + 1;
+
+		search->reduce = pd_calloc(n, sizeof(double));
+		for (size_t i = 0; i < n; i++)
+			search->reduce[i] = -1;
+	}
+	pd_row_init(&search->row, line->costs);
+	search->kept = line->kept;
+	search->nodes = pd_calloc(((size_t)line->costs->unit_count + 1) * (size_t)line->kept,
+				  sizeof(*search->nodes));
+	return search;
+}
+
+static void search_free(struct search *search)
+{
+	pd_row_release(&search->row);
+	free(search->reduce);
+	free(search->nodes);
+	free(search);
+}
+
+struct pd_layout *pd_line_search(const struct pd_line *line)
+{
+	struct search *search = search_new(line);
+	const struct pd_costs *costs = line->costs;
+	int64_t low = costs->compute_ns[costs->unit_count] / line->devices, high = PD_COST_MAX;
+	struct pd_layout *layout = NULL;
+
+	for (high = pd_max64(2 * low, 1); high < PD_COST_MAX && !probe(search, high); high *= 2)
+		low = high;
+	if (high < PD_COST_MAX) {
+		for (int i = 0; i < PROBES && low + low / line->precision < high; i++) {
+			int64_t middle = low + (high - low) / 2;
+
+			if (probe(search, middle))
+				high = middle;
+			else
+				low = middle + 1;
+		}
+		probe(search, high);
+		layout = walk(search, high);
+	}
+	search_free(search);
+	return layout;
+}
+
+struct pd_layout *pd_line_at(const struct pd_line *line, int64_t time)
+{
+	struct search *search = search_new(line);
+	struct pd_layout *layout = probe(search, time) ? walk(search, time) : NULL;
+
+	search_free(search);
+	return layout;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans for devices on a line; private to this folder. */
+#ifndef PD_PLANNER_LINE_H
+#define PD_PLANNER_LINE_H
+
+#include "planner/search.h"
+
+struct pd_line {
+	const struct pd_costs *costs;   /* its memory limit is kept to, about */
+	const struct pd_topology *topology;
+	int devices;                    /* at most */
+	bool straight;                  /* no stage has replicas */
+	enum pd_weight_kind weights;
+	int64_t group;                  /* minibatches of an update; 0: one per replica */
+	bool usual;                     /* warm-ups of SOSP 2019, else what the time needs */
+	bool together;                  /* and what bursts of replicas that update together need */
+	int tries;                      /* replicas above the least that are tried, plus 1 */
+	int kept;                       /* plans that are kept for the units from each on */
+	int64_t precision;              /* the time is found to one part in so many */
+};
+
+/* A good plan: the least time found by bisection, and few devices; NULL where none fits. */
+struct pd_layout *pd_line_search(const struct pd_line *line);
+/* One of few devices whose stages take at most a time, or NULL. */
+struct pd_layout *pd_line_at(const struct pd_line *line, int64_t time);
+
+#endif

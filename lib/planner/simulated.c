@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The search under the cost "simulated".
+ *
+ * Plans come from line.c, for the least time it finds and for some above it, with which fewer
+ * devices, stages and minibatches in flight are needed; from the paper's levels; without
+ * replicas; and all devices in parallel.  Each is entered at every place (place.c) with warm-ups
+ * that are worth their memory (warmup.c), the best are changed a little (refine.c), and those
+ * of which most is expected are replayed until none that is left can win.
+ */
+#include "planner/contest.h"
+
+#include "base/mem.h"
+#include "planner/line.h"
+
+#include <stdlib.h>
+
+#define PRECISION 4096          /* of line.c's time */
+#define MANY 8192               /* units times devices: above, fewer plans are looked at */
+/* Stages times minibatches that are estimated, and operations that are replayed, for each unit
+ * and device; so many more, and at most so many. */
+#define ESTIMATED 80
+#define REPLAYED 200
+#define LEAST_WORK 20000
+#define MOST_WORK 8000000
+
+/* Parts in a hundred by which plans may be slower than the best of the line. */
+static const int slower[] = { 2, 5, 10, 20, 40, 80 };
+
+static void enter_line(struct pd_contest *contest, bool straight, int kept)
+{
+	const struct pd_task *task = contest->task;
+	const struct pd_plan_request *request = task->request;
+	struct pd_line line = {
+		.costs = &task->costs, .topology = task->topology,
+		.devices = (int)task->topology->devices, .straight = straight,
+		.weights = request->weights, .group = request->microbatches,
+		.together = true, .tries = 4, .kept = kept, .precision = PRECISION,
+	};
+	struct pd_layout *layout = pd_line_search(&line);
+	int64_t time;
+
+	if (!layout)
+		return;
+	time = layout->cost_ns;
+	pd_contest_enter(contest, layout);
+	for (size_t i = 0; i < PD_COUNT(slower) && time < PD_COST_MAX / 2; i++)
+		pd_contest_enter(contest, pd_line_at(&line, time + time / 100 * slower[i]));
+}
+
+static int64_t work_of(const struct pd_task *task, int64_t each)
+{
+	return pd_min64(LEAST_WORK + each * task->costs.unit_count * task->topology->devices,
+			MOST_WORK);
+}
+
+static void enter_all(struct pd_contest *contest)
+{
+	const struct pd_task *task = contest->task;
+
+	enter_line(contest, task->straight, 1);
+	if ((int64_t)task->costs.unit_count * task->topology->devices <= MANY)
+		enter_line(contest, task->straight, 4);
+	if (!task->straight) {
+		pd_contest_enter(contest, pd_data_parallel_layout(&task->costs,
+								  task->topology->devices));
+		enter_line(contest, true, 1);
+	}
+	if (task->topology->levels > 1 && (int64_t)task->costs.unit_count * task->topology->devices
+	    <= MANY)
+		pd_contest_enter(contest, pd_sosp19_search(&task->costs, task->topology,
+							   task->straight));
+	pd_contest_refine(contest, work_of(task, ESTIMATED));
+}
+
+struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p,
+				  struct pd_error *err)
+{
+	struct pd_contest contest;
+	struct pd_plan *plan = NULL;
+	int64_t winner;
+
+	pd_contest_init(&contest, task);
+	enter_all(&contest);
+	if (contest.count > 0) {
+		winner = pd_contest_judge(&contest, work_of(task, REPLAYED), err);
+		if (winner >= 0) {
+			plan = contest.entries[winner].plan;
+			*time_ns_p = contest.entries[winner].time_ns;
+			contest.entries[winner].plan = NULL;
+		}
+	} else if (contest.refused) {
+		*err = contest.why;
+	} else {
+		pd_none_explain(task, err);
+	}
+	pd_contest_release(&contest);
+	return plan;
+}
