@@ -21,6 +21,10 @@ static bool synthetic, resume, no_evaluate;
 static int64_t keep = 2;
 static int optimizer, schedule;
 
+static const char *loss_scale;
+static double scale_init;
+static int64_t scale_interval;
+
 static const struct pd_opt options[] = {
 	{ "device", 'd', PD_OPT_STRING, "NAME", "auto, cpu or cuda (default: auto)", &job.device },
 	{ "data", 0, PD_OPT_STRING, "DIR", "data set: IDX files or CIFAR-10 binaries", &job.data },
@@ -50,6 +54,12 @@ static const struct pd_opt options[] = {
 	  &job.optimizer.warmup, 0, 1e12 },
 	{ "clip-grad-norm", 0, PD_OPT_REAL, "X", "scale gradients down where their global norm exceeds X",
 	  &job.optimizer.clip_norm, 1e-30, 1e30 },
+	{ "loss-scale", 0, PD_OPT_STRING, "X", "multiply the loss for backward by X, or dynamic",
+	  &loss_scale },
+	{ "loss-scale-init", 0, PD_OPT_REAL, "X", "of dynamic: the first (default: 65536)",
+	  &scale_init, 1, 1e38 },
+	{ "loss-scale-interval", 0, PD_OPT_COUNT, "N",
+	  "of dynamic: updates before it doubles (default: 2000)", &scale_interval, 1, 1e12 },
 	{ "lr-reschedule", 0, PD_OPT_COUNT, "N", "PipeMare: lower rates of late stages for N minibatches",
 	  &job.optimizer.reschedule, 1, 1e12 },
 	{ "discrepancy", 0, PD_OPT_REAL, "D", "PipeMare: correct late weights, D from 0 up to below 1",
@@ -81,6 +91,23 @@ static const struct pd_command command = {
 	.max_operands = 1,
 };
 
+static int set_loss_scale(struct pd_error *err)
+{
+	bool dynamic = loss_scale && strcmp(loss_scale, "dynamic") == 0;
+
+	if ((scale_init > 0 || scale_interval > 0) && !dynamic)
+		return pd_error_input(err, "--loss-scale-%s needs --loss-scale=dynamic",
+				      scale_init > 0 ? "init" : "interval");
+	if (dynamic) {
+		job.optimizer.loss_scale = scale_init > 0 ? scale_init : 65536;
+		job.optimizer.loss_scale_interval = scale_interval > 0 ? scale_interval : 2000;
+	} else if (loss_scale && pd_parse_real(loss_scale, 1e-30, 1e38, &job.optimizer.loss_scale,
+					       err) < 0) {
+		return pd_error_prefix(err, "--loss-scale, which may also be dynamic");
+	}
+	return 0;
+}
+
 static int check_options(struct pd_error *err)
 {
 	if (job.data && synthetic)
@@ -95,6 +122,8 @@ static int check_options(struct pd_error *err)
 	if (job.trace && strcmp(job.trace, "-") == 0)
 		return pd_error_input(err, "--trace: expected a file, found \"-\": standard output"
 				      " is for reports");
+	if (set_loss_scale(err) < 0)
+		return -1;
 	job.optimizer.kind = (enum pd_update_kind)optimizer;
 	job.optimizer.corrects = job.optimizer.discrepancy >= 0;
 	job.optimizer.schedule = (enum pd_lr_schedule)schedule;

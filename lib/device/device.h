@@ -134,7 +134,7 @@ struct pd_pass {
  * AdamW is Adam with g = gradient, and  w' = (1 - rate * weight_decay) * w - ...  instead.
  *
  * Where all ranks agree on it (agreed.vector is not NULL; the whole stage in one call), gradient
- * is that in the arena times pd_agreed_factor, t is count less the updates skipped before, and
+ * is that in the arena times pd_agreed_factor, in double and rounded once, t is count less the updates skipped before, and
  * an update that is skipped makes w' = w and leaves the moments alone.
  *
  * Where delta is not NULL, after any of them, each operation rounded by itself:

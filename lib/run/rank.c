@@ -433,14 +433,20 @@ static void ask_next_checkpoint(struct rank *rank)
 
 static int exported(struct rank *rank, struct part *part, struct pd_saver *saver)
 {
-	json_t *versions = json_array();
+	json_t *versions = json_array(), *scales = rank->job->plan->agree ? json_array() : NULL;
 
 	for (int i = 0; i < saver->version_count; i++)
 		json_array_append_new(versions, json_integer(saver->versions[i]));
+	for (int i = 0; i < saver->version_count && scales; i++)
+		json_array_append_new(scales, json_pack("{s:I, s:f, s:I, s:I}",
+			"version", (json_int_t)saver->versions[i],
+			"loss_scale", saver->scales[i].loss_scale,
+			"good", (json_int_t)saver->scales[i].good,
+			"skipped", (json_int_t)saver->scales[i].skipped));
 	part->exported = saver->step;
-	return say(rank, json_pack("{s:s, s:i, s:I, s:o}", "event", "exported",
+	return say(rank, json_pack("{s:s, s:i, s:I, s:o, s:o*}", "event", "exported",
 				   "stage", saver->stage, "step", (json_int_t)saver->step,
-				   "versions", versions));
+				   "versions", versions, "scales", scales));
 }
 
 static int take_pause_of(struct rank *rank, struct part *part, enum pd_pause pause,

@@ -23,6 +23,7 @@ void pd_saver_release(struct pd_saver *saver)
 		free(saver->parameters[i]);
 	free(saver->versions);
 	free(saver->parameters);
+	free(saver->scales);
 	free(saver->velocity);
 	free(saver->second);
 	free(saver->delta);
@@ -30,6 +31,7 @@ void pd_saver_release(struct pd_saver *saver)
 	saver->version_count = 0;
 	saver->versions = NULL;
 	saver->parameters = NULL;
+	saver->scales = NULL;
 	saver->velocity = saver->second = saver->delta = saver->state = NULL;
 	saver->step = -1;
 }
@@ -75,22 +77,31 @@ static int take_version(struct pd_saver *saver, int64_t number, const void *buff
 {
 	int n = saver->version_count;
 	float *copy = export_part(saver, PD_PART_PARAMETER, buffer, err);
+	struct pd_scale scale = { .loss_scale = 1 };
 
 	if (!copy)
 		return -1;
+	if (saver->job->plan->agree && pd_worker_scale_get(saver->worker, saver->number, buffer,
+							   &scale, err) < 0) {
+		free(copy);
+		return -1;
+	}
 	saver->versions = reallocarray(saver->versions, (size_t)n + 1, sizeof(*saver->versions));
 	saver->parameters = reallocarray(saver->parameters, (size_t)n + 1,
 					 sizeof(*saver->parameters));
-	if (!saver->versions || !saver->parameters)
+	saver->scales = reallocarray(saver->scales, (size_t)n + 1, sizeof(*saver->scales));
+	if (!saver->versions || !saver->parameters || !saver->scales)
 		pd_bug("out of memory");
 	/* ascending: versions kept for later forwards may be met after a newer one */
 	while (n > 0 && saver->versions[n - 1] > number) {
 		saver->versions[n] = saver->versions[n - 1];
 		saver->parameters[n] = saver->parameters[n - 1];
+		saver->scales[n] = saver->scales[n - 1];
 		n--;
 	}
 	saver->versions[n] = number;
 	saver->parameters[n] = copy;
+	saver->scales[n] = scale;
 	saver->version_count++;
 	return 0;
 }
@@ -309,6 +320,38 @@ static const struct pd_checkpoint_stage *fitting(const struct pd_checkpoint *ck,
 	return first && spaced(schedule, s, first, into) ? first : NULL;
 }
 
+/* That of a version in the checkpoint, if it says so; a constant scale is that of this run. */
+static int restore_scale(const struct pd_checkpoint *ck, const struct pd_saver *saver,
+			 int64_t version, void *buffer, struct pd_error *err)
+{
+	const struct pd_optimizer *o = &saver->job->optimizer;
+	struct pd_scale scale = { .loss_scale = o->loss_scale > 0 ? o->loss_scale : 1 };
+	const json_t *list = json_object_get(pd_checkpoint_info(ck)->optimizer, "scales");
+	json_t *one;
+	size_t n;
+
+	if (!saver->job->plan->agree)
+		return 0;
+	json_array_foreach(list, n, one) {
+		json_int_t number, good, skipped;
+		double value;
+
+		if (json_unpack(one, "{s:I, s:F, s:I, s:I}", "version", &number, "loss_scale",
+				&value, "good", &good, "skipped", &skipped) < 0 ||
+		    !(value > 0) || good < 0 || skipped < 0)
+			return pd_error_input(err, "%s: optimizer.scales[%zu]: expected version, "
+					      "loss_scale, good and skipped", saver->job->checkpoint,
+					      n);
+		if (number != version)
+			continue;
+		scale.good = good;
+		scale.skipped = skipped;
+		if (o->loss_scale_interval > 0)
+			scale.loss_scale = value;
+	}
+	return pd_worker_scale_put(saver->worker, saver->number, buffer, &scale, err);
+}
+
 int pd_saver_restore(const struct pd_checkpoint *ck, const struct pd_schedule *schedule,
 		     const struct pd_saver *saver, int64_t *floor_p, struct pd_error *err)
 {
@@ -324,7 +367,8 @@ int pd_saver_restore(const struct pd_checkpoint *ck, const struct pd_schedule *s
 	pd_weights_renumber(weights, step);
 	*floor_p = step;
 	if (import_part(ck, saver, PD_PART_PARAMETER, "", -1,
-			pd_weights_newest(weights, NULL), err) < 0)
+			pd_weights_newest(weights, NULL), err) < 0 ||
+	    restore_scale(ck, saver, step, pd_weights_newest(weights, NULL), err) < 0)
 		return -1;
 	if (velocity && import_part(ck, saver, PD_PART_PARAMETER, ".velocity", -1,
 				    velocity, err) < 0)
@@ -341,7 +385,8 @@ int pd_saver_restore(const struct pd_checkpoint *ck, const struct pd_schedule *s
 		if (i == 0)
 			*floor_p = held->versions[0];
 		if (import_part(ck, saver, PD_PART_PARAMETER, "", held->versions[i],
-				buffer, err) < 0)
+				buffer, err) < 0 ||
+		    restore_scale(ck, saver, held->versions[i], buffer, err) < 0)
 			return -1;
 	}
 	return 0;

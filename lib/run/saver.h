@@ -22,6 +22,7 @@ struct pd_saver {
 	bool has_state, complete;
 	int version_count;
 	int64_t *versions;
+	struct pd_scale *scales;        /* per version, where all ranks agree on updates */
 	float **parameters;             /* per version: all named parameters, one after the other */
 	float *velocity, *second, *delta, *state;
 };

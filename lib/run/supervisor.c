@@ -45,6 +45,7 @@ struct pending {
 	int exported, saved;
 	bool writing;
 	json_t **versions;              /* per stage */
+	json_t *scales;                 /* of the first stage's, which all have; or NULL */
 };
 
 struct supervisor {
@@ -200,6 +201,9 @@ static int finish_checkpoint(struct supervisor *s, struct pending *p, struct pd_
 	};
 	int status;
 
+	if (p->scales)
+		json_object_set_new(info.optimizer, "scales", p->scales);
+	p->scales = NULL;
 	info.stages = pd_calloc((size_t)info.stage_count, sizeof(*info.stages));
 	for (int i = 0; i < info.stage_count; i++) {
 		fill_stage(s, i, p->versions[i], &info.stages[i]);
@@ -226,6 +230,8 @@ static int on_exported(struct supervisor *s, int r, const json_t *message, struc
 	if (!p)
 		p = new_pending(s, step);
 	p->exported++;
+	if (!p->scales)
+		p->scales = json_incref(json_object_get(message, "scales"));
 	p->versions[json_integer_value(json_object_get(message, "stage"))] =
 		json_incref(json_object_get(message, "versions"));
 	return write_next(s, err);
@@ -700,6 +706,7 @@ int pd_supervise(struct pd_job *job, const struct pd_supervision *how, struct pd
 			pd_checkpoint_abandon(job->checkpoint, s.pending[i].step);
 		for (int k = 0; k < job->plan->stage_count; k++)
 			json_decref(s.pending[i].versions[k]);
+		json_decref(s.pending[i].scales);
 		free(s.pending[i].versions);
 	}
 	for (int r = 0; r < s.count; r++)

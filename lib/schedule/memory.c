@@ -16,6 +16,10 @@ static void add_stage(const struct pd_schedule *schedule, int s, const struct pd
 				pd_times(room->versions, (weights ? weights : PD_ALIGN) + scale));
 	arenas = pd_plan_open_groups(schedule->plan, s) + accumulates;
 	memory->gradient_bytes = pd_plus(memory->gradient_bytes, pd_times(arenas, weights));
+	if (schedule->plan->agree)      /* with a sum, too; one of nothing has a place for it */
+		memory->gradient_bytes = pd_plus(memory->gradient_bytes,
+						 pd_plan_open_groups(schedule->plan, s) *
+						 (scale + (weights ? 0 : PD_ALIGN)));
 	memory->optimizer_bytes = pd_plus(memory->optimizer_bytes, pd_times(moments, weights));
 	memory->state_bytes = pd_plus(memory->state_bytes, stage->state_bytes);
 	memory->stash_bytes = pd_plus(memory->stash_bytes,

@@ -89,10 +89,11 @@ static void price_memory(struct pd_stage_price *price, const struct pd_plan *pla
 				  price->weights_bytes);
 }
 
-/* A second sum of gradients, the scale of a version, and the vectors once a rank. */
+/* A second sum of gradients, the scales of a version and of sums, and the vectors once a rank. */
 static int64_t agree_bytes(const struct pd_plan *plan, int s, int64_t weights_bytes)
 {
-	int64_t bytes = pd_times(pd_plan_open_groups(plan, s) - 1, weights_bytes) + PD_ALIGN;
+	int64_t sums = pd_plan_open_groups(plan, s);
+	int64_t bytes = pd_times(sums - 1, weights_bytes) + (1 + sums) * PD_ALIGN;
 	int64_t vector = (int64_t)pd_align((size_t)pd_schedule_agreed_bytes(plan));
 
 	if (pd_plan_stage_of_rank(plan, plan->stages[s].ranks[0], NULL) == s)

@@ -226,6 +226,32 @@ void worker_fill_agreed(struct pd_worker *w, struct chunk *c, const void *from, 
 	};
 }
 
+static int copy_scale(struct pd_worker *w, void *to, const void *from, enum pd_copy way,
+		      struct pd_error *err)
+{
+	struct pd_event ev;
+
+	pd_event_arm(&ev);
+	if (w->config.device->ops->copy(w->compute, to, from, sizeof(struct pd_scale), way,
+					&ev) != 0)
+		return pd_error_failed(err, "the scale of a version: the device refused to copy");
+	pd_event_wait(&ev, w->config.gate);
+	return pd_event_failed(&ev)
+		? pd_error_failed(err, "the scale of a version: %s", w->config.gate->err.text) : 0;
+}
+
+int pd_worker_scale_get(struct pd_worker *w, int i, const void *weights, struct pd_scale *scale_p,
+			struct pd_error *err)
+{
+	return copy_scale(w, scale_p, worker_scale(&w->chunks[i], weights), PD_COPY_TO_HOST, err);
+}
+
+int pd_worker_scale_put(struct pd_worker *w, int i, void *weights, const struct pd_scale *scale,
+			struct pd_error *err)
+{
+	return copy_scale(w, worker_scale(&w->chunks[i], weights), scale, PD_COPY_TO_DEVICE, err);
+}
+
 bool worker_agree_told(struct pd_worker *w, struct pd_record *record_p,
 		       struct pd_outcome *outcome_p)
 {

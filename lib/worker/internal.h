@@ -65,7 +65,9 @@ struct port {
 #define SUMS 2
 struct sum {
 	void *gradients;                /* of the group so far, or of one microbatch */
-	const struct pd_scale *scale;   /* with which they are made; NULL: none so far */
+	/* Behind them, where the ranks agree on updates: with which they are made.  A copy, since
+	 * the version that it is of may go before the group's update.  NULL: none so far. */
+	struct pd_scale *scale;
 	struct mark summed;
 	struct mark *ready;             /* done when all are in it; NULL: none so far */
 	int64_t backwards;              /* of this replica so far */

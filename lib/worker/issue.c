@@ -282,12 +282,19 @@ static void fill_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 
 	fill_pass(w, c, op, flight_of(w, c, op), backward_weights(w, c, op), pass);
 	pass->gradients = sum->backwards > 0 ? c->fresh : sum->gradients;
-	sum->scale = pass->scale;
 }
 
 static int queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
 			  struct mark *mark, const struct pd_pass *pass)
 {
+	struct sum *sum = worker_sum_of(w, c, op);
+
+	if (w->agreement && sum->backwards == 0) {
+		sum->scale = worker_scale(c, sum->gradients);
+		if (w->config.device->ops->copy(w->compute, sum->scale, pass->scale,
+						sizeof(*sum->scale), PD_COPY_WITHIN, NULL) != 0)
+			return -1;
+	}
 	arm(w, mark);
 	worker_new_entry(w, op, mark)->flight = flight_of(w, c, op);
 	return w->config.device->ops->backward(w->compute, c->net, pass, c->stage->first_layer,

@@ -139,7 +139,8 @@ static int weights_new(struct pd_worker *w, struct chunk *c, struct pd_error *er
 	w->bytes += (int64_t)version * versions;
 	c->sum_count = pd_plan_open_groups(schedule->plan, c->index);
 	for (int i = 0; i < c->sum_count; i++)
-		if (worker_take(w, bytes, &c->sums[i].gradients, err) < 0)
+		if (worker_take(w, schedule->plan->agree ? version : bytes,
+				&c->sums[i].gradients, err) < 0)
 			return -1;
 	if (worker_take(w, c->sizes->state_bytes, &c->state, err) < 0)
 		return -1;

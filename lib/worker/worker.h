@@ -125,6 +125,14 @@ void *pd_worker_delta(struct pd_worker *worker, int i);
  * read.  0, or -1 where the device fails.
  */
 int pd_worker_correct(struct pd_worker *worker, int i);
+/*
+ * The scale of a version, given its buffer of stage number i, where all ranks agree on updates.
+ * While the worker is paused, done or new; blocks.
+ */
+int pd_worker_scale_get(struct pd_worker *worker, int i, const void *weights,
+			struct pd_scale *scale_p, struct pd_error *err);
+int pd_worker_scale_put(struct pd_worker *worker, int i, void *weights,
+			const struct pd_scale *scale, struct pd_error *err);
 /* The oldest version that a checkpoint at `at` holds of that stage. */
 int64_t pd_worker_checkpoint_oldest(const struct pd_worker *worker, int i, int64_t at);
 /* Does it hold that version, which is from the oldest to `at`? */

@@ -55,7 +55,7 @@
 
 #define SYNTHETIC_MINIBATCHES 10
 
-enum mutation { NONE, VERSION, LATEST, SUM, CLIP, SKIP, SCALE };
+enum mutation { NONE, VERSION, LATEST, SUM, CLIP, SKIP, SCALE, UNSCALE };
 
 static const char *data, *output, *other_plan;
 static int64_t minibatches = -1, seed = 1, switch_at = -1;
@@ -63,9 +63,10 @@ static double rate = 0.01, momentum = 0.9, weight_decay;
 static double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, lr_gamma = 0.1, lr_power = 2;
 static int64_t lr_step = 30, lr_warmup, loss_scale_interval, lr_reschedule;
 static double clip_norm, loss_scale, discrepancy = -1;
+static const char *loss_scale_text;
 static int optimizer, lr_schedule, mutation;
 static const char *const mutations[] = { "none", "version", "latest", "sum", "clip", "skip",
-					"scale", NULL };
+					"scale", "unscale", NULL };
 
 static const struct pd_opt options[] = {
 	{ "data", 0, PD_OPT_STRING, "DIR", "data set (default: synthetic)", &data },
@@ -85,7 +86,8 @@ static const struct pd_opt options[] = {
 	{ "lr-power", 0, PD_OPT_REAL, "X", "of polynomial", &lr_power, 0, 100 },
 	{ "lr-warmup", 0, PD_OPT_COUNT, "N", "minibatches", &lr_warmup },
 	{ "clip-grad-norm", 0, PD_OPT_REAL, "X", "global norm", &clip_norm, 0, 1e30 },
-	{ "loss-scale", 0, PD_OPT_REAL, "X", "the first", &loss_scale, 0, 1e300 },
+	{ "loss-scale", 0, PD_OPT_STRING, "X", "or dynamic", &loss_scale_text },
+	{ "loss-scale-init", 0, PD_OPT_REAL, "X", "dynamic", &loss_scale, 0, 1e38 },
 	{ "loss-scale-interval", 0, PD_OPT_COUNT, "N", "dynamic", &loss_scale_interval },
 	{ "lr-reschedule", 0, PD_OPT_COUNT, "N", "minibatches", &lr_reschedule },
 	{ "discrepancy", 0, PD_OPT_REAL, "D", "correction", &discrepancy, 0, 1 },
@@ -554,7 +556,7 @@ static void update_all(struct trainer *t, int64_t b)
 {
 	const struct tensor *any = some_parameter(t);
 	double used = any->scales[version_seen(t, any, b, true)], now = any->scales[any->count - 1];
-	double squares = all_squares(t), norm = sqrt(squares) / used, factor = 1 / used, next;
+	double squares = all_squares(t), norm = sqrt(squares) / used, factor = mutation == UNSCALE ? 1 : 1 / used, next;
 	bool finite = isfinite(squares) || mutation == SKIP;
 
 	next = scale_after(t, mutation == SCALE ? now / 2 : used, now, finite);
@@ -566,7 +568,7 @@ static void update_all(struct trainer *t, int64_t b)
 		if (v->named->part != PD_PART_PARAMETER)
 			continue;
 		for (size_t k = 0; k < v->elements; k++)
-			v->sum[k] *= (float)factor;
+			v->sum[k] = (float)(factor * (double)v->sum[k]);
 		if (finite) {
 			update(t, v, t->first + b, next);
 		} else {
@@ -780,6 +782,8 @@ int main(int argc, char **argv)
 			       " and --to");
 		return pd_command_fail(&err);
 	}
+	if (loss_scale_text && strcmp(loss_scale_text, "dynamic") != 0)
+		loss_scale = atof(loss_scale_text);
 	plan = pd_plan_read(pd_operand(argc, argv, first, 0), &err);
 	check(plan != NULL, &err);
 	if (other_plan) {

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define SEED 77
-#define FACTOR 0.37f
+#define FACTOR 0.37
 
 static float random_at(uint32_t stream, int64_t i)
 {
@@ -234,14 +234,18 @@ static struct pd_update update_of(struct arenas *a, enum pd_update_kind kind)
 static void test_updates(void)
 {
 	static struct arenas cpu, gpu;
+	static float scaled[N];
 	struct pd_update u;
 
+	fill(&cpu);
+	for (size_t i = 0; i < N; i++)
+		scaled[i] = (float)(FACTOR * (double)cpu.gradients[i]);
 	for (int momentum = 0; momentum < 2; momentum++) {
 		fill(&cpu);
 		fill(&gpu);
 		u = update_of(&cpu, PD_SGD);
 		u.velocity = momentum ? cpu.velocity : NULL;
-		pd_cpu_sgd(&u, FACTOR, 0, N);
+		pd_cpu_sgd(&u, scaled, 0, N);
 		for (size_t i = 0; i < N; i++)
 			if (momentum)
 				pd_sgd_momentum(gpu.next, gpu.velocity, gpu.weights, gpu.gradients,
@@ -263,7 +267,7 @@ static void test_updates(void)
 			.decoupled = kind == PD_ADAMW, .rate = u.rate,
 			.weight_decay = u.weight_decay, .beta1 = u.beta1, .beta2 = u.beta2,
 			.eps = u.eps, .count = u.count });
-		pd_cpu_adam(&u, FACTOR, 0, N);
+		pd_cpu_adam(&u, scaled, 0, N);
 		for (size_t i = 0; i < N; i++)
 			pd_adam_element(gpu.next, gpu.velocity, gpu.second, gpu.weights,
 					gpu.gradients, i, FACTOR, &f);

@@ -10,11 +10,11 @@
 /* next may be weights: nothing is carried from one element to another. */
 PD_VECTOR static void adam(float *next, float *restrict first, float *restrict second,
 			   const float *weights, const float *restrict gradients, size_t count,
-			   float factor, struct pd_adam_factors f)
+			   struct pd_adam_factors f)
 {
 #pragma omp simd
 	for (size_t i = 0; i < count; i++) {
-		float w = weights[i], g = factor * gradients[i] + f.decay * w;
+		float w = weights[i], g = gradients[i] + f.decay * w;
 
 		first[i] = f.beta1 * first[i] + f.rest1 * g;
 		second[i] = f.beta2 * second[i] + f.rest2 * (g * g);
@@ -22,7 +22,7 @@ PD_VECTOR static void adam(float *next, float *restrict first, float *restrict s
 	}
 }
 
-void pd_cpu_adam(const struct pd_update *u, float factor, size_t at, size_t floats)
+void pd_cpu_adam(const struct pd_update *u, const float *gradients, size_t at, size_t floats)
 {
 	const struct pd_adam a = {
 		.decoupled = u->kind == PD_ADAMW, .rate = u->rate,
@@ -31,6 +31,5 @@ void pd_cpu_adam(const struct pd_update *u, float factor, size_t at, size_t floa
 	};
 
 	adam((float *)u->next + at, (float *)u->velocity + at, (float *)u->second + at,
-	     (const float *)u->weights + at, (const float *)u->gradients + at, floats,
-	     factor, pd_adam_factors(&a));
+	     (const float *)u->weights + at, gradients, floats, pd_adam_factors(&a));
 }

@@ -40,9 +40,9 @@ const struct pd_layout *pd_cpu_plain(struct pd_compiled *net, const struct pd_sh
 void pd_cpu_update(const struct pd_compiled *net, const struct pd_update *update, int from,
 		   int count);
 
-/* --- sgd.c, adam.c: `floats` elements from element `at` of the arenas; gradients times factor */
-void pd_cpu_sgd(const struct pd_update *update, float factor, size_t at, size_t floats);
-void pd_cpu_adam(const struct pd_update *update, float factor, size_t at, size_t floats);
+/* --- sgd.c, adam.c: `floats` elements from element `at` of the arenas; gradients: theirs */
+void pd_cpu_sgd(const struct pd_update *update, const float *gradients, size_t at, size_t floats);
+void pd_cpu_adam(const struct pd_update *update, const float *gradients, size_t at, size_t floats);
 
 /* --- squares.c */
 void pd_cpu_squares(const struct pd_compiled *net, const struct pd_squares *what);

@@ -3,36 +3,32 @@
 
 /* next may be weights: nothing is carried from one element to another. */
 PD_VECTOR static void plain(float *next, const float *weights, const float *gradients,
-			    size_t count, float factor, float rate, float decay)
+			    size_t count, float rate, float decay)
 {
 #pragma omp simd
 	for (size_t i = 0; i < count; i++)
-		next[i] = weights[i] - rate * (factor * gradients[i] + decay * weights[i]);
+		next[i] = weights[i] - rate * (gradients[i] + decay * weights[i]);
 }
 
 PD_VECTOR static void momentum(float *next, float *restrict velocity, const float *weights,
-			       const float *restrict gradients, size_t count, float factor,
-			       float rate, float keep, float decay)
+			       const float *restrict gradients, size_t count, float rate,
+			       float keep, float decay)
 {
 #pragma omp simd
 	for (size_t i = 0; i < count; i++) {
-		velocity[i] = keep * velocity[i] +
-			      (factor * gradients[i] + decay * weights[i]);
+		velocity[i] = keep * velocity[i] + (gradients[i] + decay * weights[i]);
 		next[i] = weights[i] - rate * velocity[i];
 	}
 }
 
-/* Where factor is 1, its product has the gradient's bits. */
-void pd_cpu_sgd(const struct pd_update *u, float factor, size_t at, size_t floats)
+void pd_cpu_sgd(const struct pd_update *u, const float *gradients, size_t at, size_t floats)
 {
 	const float *weights = (const float *)u->weights + at;
-	const float *gradients = (const float *)u->gradients + at;
 	float *next = (float *)u->next + at;
 
 	if (u->velocity)
 		momentum(next, (float *)u->velocity + at, weights, gradients, floats,
-			 factor, (float)u->rate, (float)u->momentum, (float)u->weight_decay);
+			 (float)u->rate, (float)u->momentum, (float)u->weight_decay);
 	else
-		plain(next, weights, gradients, floats, factor, (float)u->rate,
-		      (float)u->weight_decay);
+		plain(next, weights, gradients, floats, (float)u->rate, (float)u->weight_decay);
 }

@@ -16,23 +16,27 @@ PD_VECTOR static void correct(float *restrict corrected, float *restrict delta, 
 	}
 }
 
-static void piece(const struct pd_update *u, float factor, size_t at, size_t floats)
+/* A factor is taken in double: 1 over a large loss scale is no normal float. */
+static void piece(const struct pd_update *u, double factor, size_t at, size_t floats)
 {
-	static void (*const table[])(const struct pd_update *, float, size_t, size_t) = {
+	static void (*const table[])(const struct pd_update *, const float *, size_t, size_t) = {
 		[PD_SGD] = pd_cpu_sgd, [PD_ADAM] = pd_cpu_adam, [PD_ADAMW] = pd_cpu_adam,
 	};
-	float old[PIECE];
+	const float *gradients = (const float *)u->gradients + at;
+	float old[PIECE], scaled[PIECE];
 
+	for (size_t i = 0; i < floats && factor != 1; i++)
+		scaled[i] = (float)(factor * (double)gradients[i]);
 	if (u->delta)
 		memcpy(old, (const float *)u->weights + at, floats * sizeof(*old));
-	table[u->kind](u, factor, at, floats);
+	table[u->kind](u, factor != 1 ? scaled : gradients, at, floats);
 	if (u->delta)
 		correct((float *)u->corrected + at, (float *)u->delta + at, old,
 			(const float *)u->next + at, floats, (float)u->keep, (float)(1 - u->keep),
 			(float)u->delay);
 }
 
-static void apply(const struct pd_update *u, float factor, size_t begin, size_t end)
+static void apply(const struct pd_update *u, double factor, size_t begin, size_t end)
 {
 #pragma omp parallel for schedule(static)
 	for (size_t at = begin; at < end; at += PIECE)
@@ -54,12 +58,12 @@ void pd_cpu_update(const struct pd_compiled *net, const struct pd_update *update
 	struct pd_outcome outcome = { .skip = false };
 	struct pd_scale next;
 	size_t begin, end;
-	float factor = 1;
+	double factor = 1;
 
 	pd_compiled_range(net, from, count, &begin, &end);
 	if (u.agreed.vector) {
 		u.count -= u.agreed.before->skipped;
-		factor = (float)pd_agreed_factor(&u.agreed, &next, &outcome);
+		factor = pd_agreed_factor(&u.agreed, &next, &outcome);
 		*u.agreed.next = next;
 		if (u.agreed.outcome)
 			*u.agreed.outcome = outcome;

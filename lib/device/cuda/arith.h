@@ -188,27 +188,29 @@ PD_INLINE void pd_softmax_gradient(float *dx, const float *x, int64_t classes, i
 	dx[label] -= mean;
 }
 
-/* ---- updates of element i; next may be weights; gradients times factor ---- */
+/* ---- updates of element i; next may be weights; gradients times factor, in double, since 1
+ * over a large loss scale is no normal float ---- */
 
 PD_INLINE void pd_sgd_plain(float *next, const float *weights, const float *gradients, size_t i,
-			    float factor, float rate, float decay)
+			    double factor, float rate, float decay)
 {
-	next[i] = weights[i] - rate * (factor * gradients[i] + decay * weights[i]);
+	next[i] = weights[i] - rate * ((float)(factor * (double)gradients[i]) + decay * weights[i]);
 }
 
 PD_INLINE void pd_sgd_momentum(float *next, float *velocity, const float *weights,
-			       const float *gradients, size_t i, float factor, float rate,
+			       const float *gradients, size_t i, double factor, float rate,
 			       float keep, float decay)
 {
-	velocity[i] = keep * velocity[i] + (factor * gradients[i] + decay * weights[i]);
+	velocity[i] = keep * velocity[i] +
+		      ((float)(factor * (double)gradients[i]) + decay * weights[i]);
 	next[i] = weights[i] - rate * velocity[i];
 }
 
 PD_INLINE void pd_adam_element(float *next, float *first, float *second, const float *weights,
-			       const float *gradients, size_t i, float factor,
+			       const float *gradients, size_t i, double factor,
 			       const struct pd_adam_factors *f)
 {
-	float w = weights[i], g = factor * gradients[i] + f->decay * w;
+	float w = weights[i], g = (float)(factor * (double)gradients[i]) + f->decay * w;
 
 	first[i] = f->beta1 * first[i] + f->rest1 * g;
 	second[i] = f->beta2 * second[i] + f->rest2 * (g * g);

@@ -74,7 +74,7 @@ cudaError_t pd_kernel_bias_back(cudaStream_t stream, float *db, float *room, con
 
 /* --- update.cu: elements begin to end - 1 of the arenas */
 struct pd_kernel_choice {               /* in device memory: what was agreed on */
-	float factor;
+	double factor;
 	bool skip;
 	struct pd_adam_factors adam;
 };

@@ -12,7 +12,7 @@ __global__ static void agree(struct pd_agreed agreed, struct pd_adam adam,
 	struct pd_scale next;
 
 	adam.count -= agreed.before->skipped;
-	choice->factor = (float)pd_agreed_factor(&agreed, &next, &out);
+	choice->factor = pd_agreed_factor(&agreed, &next, &out);
 	choice->skip = out.skip;
 	choice->adam = pd_adam_factors(&adam);
 	*agreed.next = next;
@@ -47,7 +47,7 @@ __device__ static void correct(const struct pd_kernel_correction &c, float old, 
 
 __global__ static void sgd(struct pd_kernel_sgd u, size_t begin, size_t count)
 {
-	float factor = u.choice ? u.choice->factor : 1;
+	double factor = u.choice ? u.choice->factor : 1;
 
 	PD_FOR_EACH(k, count) {
 		size_t i = begin + k;
@@ -75,7 +75,7 @@ cudaError_t pd_kernel_sgd(cudaStream_t stream, const struct pd_kernel_sgd *u, si
 __global__ static void adam(struct pd_kernel_adam u, size_t begin, size_t count)
 {
 	const struct pd_adam_factors f = u.choice ? u.choice->adam : u.factors;
-	float factor = u.choice ? u.choice->factor : 1;
+	double factor = u.choice ? u.choice->factor : 1;
 
 	PD_FOR_EACH(k, count) {
 		size_t i = begin + k;
