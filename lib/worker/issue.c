@@ -384,15 +384,18 @@ static int issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_
 	entry->bytes = ports[p].link->bytes;
 	for (int t = 0; t < mark->count; t++) {
 		const struct pd_net_tensor *tensor = ports[p].tensors[t];
-		char *at = !activation ? passage->memory + tensor->gradient_offset
+		/* of what nothing before it learns from there is no gradient */
+		bool none = !activation && tensor->gradient_offset == SIZE_MAX;
+		size_t bytes = none ? 0 : tensor->bytes;
+		char *at = none ? NULL : !activation ? passage->memory + tensor->gradient_offset
 			   : (tensor->inbox ? flight->inbox : slot_of(w, c, op)->memory) +
 			     tensor->offset;
 		const struct pd_event *ready = before ? event_of(w, before) : NULL;
 
 		if ((sends ? transport->send(w->config.transport, op->peer, tag_of(w, op, t), at,
-					     tensor->bytes, ready, &mark->events[t])
+					     bytes, ready, &mark->events[t])
 			   : transport->recv(w->config.transport, op->peer, tag_of(w, op, t), at,
-					     tensor->bytes, ready, &mark->events[t])) < 0)
+					     bytes, ready, &mark->events[t])) < 0)
 			return -1;
 	}
 	return 1;
