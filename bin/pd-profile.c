@@ -18,6 +18,7 @@ static struct pd_measure_options measure = { .batch_size = 32 };
 
 static const struct pd_opt options[] = {
 	{ "device", 'd', PD_OPT_STRING, "NAME", "auto, cpu or cuda (default: auto)", &device },
+	{ "tf32", 0, PD_OPT_FLAG, NULL, "let a GPU make products of f32 from TF32", &measure.tf32 },
 	{ "batch-size", 'b', PD_OPT_COUNT, "N", "samples in a minibatch (default: 32)",
 	  &measure.batch_size, 1, 1 << 20 },
 	{ "dtype", 0, PD_OPT_STRING, "TYPE", "f32 (default)", &dtype },
@@ -116,6 +117,11 @@ int main(int argc, char **argv)
 	measure.device = pd_device_find(device, &err);
 	if (!measure.device)
 		return pd_command_fail(&err);
+	if (workers > 1 && measure.device->apart) {
+		pd_error_input(&err, "--workers=%d: only processors share a memory; with --device=%s"
+			       " each worker has its own", (int)workers, measure.device->name);
+		return pd_command_fail(&err);
+	}
 	model = pd_model_read(pd_operand(argc, argv, first, 0), &err);
 	if (!model)
 		return pd_command_fail(&err);

@@ -27,6 +27,7 @@ static int64_t scale_interval;
 
 static const struct pd_opt options[] = {
 	{ "device", 'd', PD_OPT_STRING, "NAME", "auto, cpu or cuda (default: auto)", &job.device },
+	{ "tf32", 0, PD_OPT_FLAG, NULL, "let a GPU make products of f32 from TF32", &job.tf32 },
 	{ "data", 0, PD_OPT_STRING, "DIR", "data set: IDX files or CIFAR-10 binaries", &job.data },
 	{ "synthetic", 0, PD_OPT_FLAG, NULL, "made-up data of the model's shape", &synthetic },
 	{ "epochs", 'e', PD_OPT_COUNT, "N", "train N epochs in all (default: 1)", &job.epochs },

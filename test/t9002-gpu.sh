@@ -17,6 +17,12 @@ test_ok "pd-profile measures on the GPU" '
 	pd-plan --gpus=1 profile.json >plan.json
 '
 
+test_ok "workers beside one another are for processors" '
+	status 2 pd-profile --device=cuda --workers=2 "$MODELS/lenet5.json" 2>err
+	cat err
+	one_line err
+'
+
 test_ok "--device=auto takes the GPU" '
 	pd-profile --no-link --iterations=1 --batch-size=4 "$MODELS/lenet5.json" >auto.json
 	grep -q "\"kind\": \"cuda\"" auto.json

@@ -114,7 +114,8 @@ static int fill_inputs(struct bench *b, struct pd_error *err)
 static int open_bench(struct bench *b, struct pd_error *err)
 {
 	const struct pd_device_ops *ops = b->options->device;
-	struct pd_device_config device = { .threads = b->options->threads, .gate = &b->gate };
+	struct pd_device_config device = { .threads = b->options->threads, .gate = &b->gate,
+					   .tf32 = b->options->tf32 };
 	struct pd_net_config net = { .model = b->model, .count = b->model->layer_count,
 				     .batch_size = b->options->batch_size, .seed = SEED };
 

@@ -16,6 +16,7 @@ struct pd_measure_options {
 	const struct pd_device_ops *device;
 	int64_t batch_size;
 	int threads;
+	bool tf32;                      /* see struct pd_device_config */
 	int64_t iterations;             /* timed steps; 0: as many as a stable median needs */
 	bool endless;                   /* takes steps until the process is killed */
 	/* one more step is done (of about `total`); may be NULL */

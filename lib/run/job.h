@@ -22,7 +22,8 @@ struct pd_job {
 	 * whatever epochs it goes through.  A rank has its own list, and the others are empty.
 	 */
 	struct pd_lists *lists;
-	const char *device;             /* "auto", "cpu" */
+	const char *device;             /* "auto", "cpu", "cuda" */
+	bool tf32;                      /* see struct pd_device_config */
 	const char *data;               /* directory, or NULL: synthetic */
 	const char *checkpoint;         /* directory, or NULL */
 	const char *trace;              /* file, or NULL */

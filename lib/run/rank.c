@@ -156,6 +156,7 @@ static int open_device(struct rank *rank, struct pd_error *err)
 {
 	const struct pd_device_ops *ops = pd_device_find(rank->job->device, err);
 	struct pd_device_config config = { .gate = &rank->gate, .ordinal = rank->number,
+					   .tf32 = rank->job->tf32,
 					   .threads = (int)rank->job->threads };
 	struct pd_transport_config ends = { .rank = rank->number,
 					    .ranks = rank->job->plan->rank_count,
