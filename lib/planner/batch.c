@@ -75,7 +75,7 @@ static struct pd_plan *plan_of(const struct grid *grid, const struct pd_layout *
 	schedule = plan->microbatches ? pd_schedule_new(plan, &err) : NULL;
 	if (schedule) {
 		pd_predict_memory(plan, schedule);
-		plan->predicted.period_ns = pd_flow_period_ns(schedule, true);
+		plan->predicted.period_ns = pd_flow_bound_ns(schedule);
 		pd_schedule_free(schedule);
 	}
 	for (int s = 0; s < plan->stage_count; s++)
