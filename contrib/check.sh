@@ -60,6 +60,18 @@ step "build without CUDA, warnings are errors; all tests"
 configure plain --enable-werror --with-cuda=no
 run plain
 
+if [ "${1-}" != quick ] && { command -v nvcc || [ -x /usr/local/cuda/bin/nvcc ]; } >/dev/null; then
+	step "build with CUDA, warnings are errors; what can be seen without a GPU"
+	configure cuda --enable-werror --with-cuda=guess
+	if grep -q '^CUDA_LIBS = .*cudnn' "$build/cuda/Makefile"; then
+		run cuda TESTS="test/unit/cuda-arith test/conform/stream test/t9001-gpu.sh
+			test/t9002-gpu.sh test/t8002-layers.sh" \
+			check_PROGRAMS="test/unit/cuda-arith test/conform/stream"
+	else
+		echo "not built: $(grep "for the CUDA toolkit" "$build/cuda/configure.out")"
+	fi
+fi
+
 if [ "${1-}" != quick ]; then
 	step "address and undefined behaviour sanitizers; the tests that they can follow"
 	configure sanitized --enable-werror --with-cuda=no --enable-asan --enable-ubsan CFLAGS='-g -O1'
