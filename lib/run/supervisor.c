@@ -2,42 +2,16 @@
 #include "run/supervisor.h"
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/mem.h"
 #include "checkpoint/checkpoint.h"
-#include "launch/process.h"
-#include "run/report.h"
-#include "trace/trace.h"
+#include "run/internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <time.h>
 #include <unistd.h>
-
-#define SECOND_NS INT64_C(1000000000)
-#define SILENCE_NS (10 * SECOND_NS)     /* a rank that says nothing for so long hangs */
-#define CAUSE_NS (2 * SECOND_NS)        /* for the rank that another one has lost to be heard of */
-#define GRACE_NS (2 * SECOND_NS)        /* for a rank's own word on why the run fails */
-
-struct watched {
-	struct pd_process process;
-	json_t *address;
-	int64_t memory_bytes;
-	int64_t heard_ns;               /* its last message */
-	int64_t retired;
-	char doing[64];
-	bool computing;
-	bool lost_another;              /* it said so before it ended */
-	/* its answer to stop */
-	bool evaluate;
-	int phase;
-	int64_t highest;
-};
 
 /* A checkpoint that some stages have exported and not all written. */
 struct pending {
@@ -48,23 +22,7 @@ struct pending {
 	json_t *scales;                 /* of the first stage's, which all have; or NULL */
 };
 
-struct supervisor {
-	struct pd_job *job;
-	const struct pd_supervision *how;
-	struct pd_schedule *schedule;
-	struct watched *ranks;
-	int count, ready, done, reached;
-	struct pd_report report;
-	struct pending *pending;
-	size_t pending_count, pending_room;
-	int signal_fd, signals;
-	sigset_t old_mask;
-	bool stop_asked, stop_sent, connected;
-	int64_t moved_ns;               /* when an operation last finished anywhere */
-	int64_t last_checkpoint;
-};
-
-static int stage_of(const struct supervisor *s, int r, int *replica_p)
+int supervisor_stage_of(const struct supervisor *s, int r, int *replica_p)
 {
 	int replica, stage = pd_plan_stage_of_rank(s->job->plan, r, &replica);
 
@@ -73,36 +31,16 @@ static int stage_of(const struct supervisor *s, int r, int *replica_p)
 	return stage;
 }
 
-/* "rank 1 (stage 1 of 2)" */
-static const char *who(const struct supervisor *s, int r, char *buf, size_t size)
-{
-	snprintf(buf, size, "rank %d (stage %d of %d)", r, stage_of(s, r, NULL),
-		 s->job->plan->stage_count);
-	return buf;
-}
-
-static int rank_failed(struct supervisor *s, int r, struct pd_error *err, const char *fate)
-{
-	char name[64], more[160] = "";
-
-	if (s->last_checkpoint >= 0)
-		snprintf(more, sizeof(more), "; --resume goes on from minibatch %" PRId64,
-			 s->last_checkpoint);
-	return pd_error_failed(err, "%s %s%s%s%s", who(s, r, name, sizeof(name)), fate,
-			       s->connected && s->ranks[r].doing[0] ? " during " : "",
-			       s->connected ? s->ranks[r].doing : " while starting", more);
-}
-
 /* One that is gone is noticed where its messages are read. */
-static void tell(struct supervisor *s, int r, json_t *message)
+void supervisor_tell(struct supervisor *s, int r, json_t *message)
 {
 	pd_channel_send(&s->ranks[r].process.channel, message, NULL);
 }
 
-static void tell_all(struct supervisor *s, json_t *message)
+void supervisor_tell_all(struct supervisor *s, json_t *message)
 {
 	for (int r = 0; r < s->count; r++)
-		tell(s, r, json_incref(message));
+		supervisor_tell(s, r, json_incref(message));
 	json_decref(message);
 }
 
@@ -151,9 +89,9 @@ static int write_next(struct supervisor *s, struct pd_error *err)
 	for (int r = 0; r < s->count; r++) {
 		int replica;
 
-		stage_of(s, r, &replica);
+		supervisor_stage_of(s, r, &replica);
 		if (replica == 0)
-			tell(s, r, json_pack("{s:s, s:I}", "event", "write",
+			supervisor_tell(s, r, json_pack("{s:s, s:I}", "event", "write",
 					     "step", (json_int_t)next->step));
 	}
 	return 0;
@@ -280,16 +218,16 @@ static void decide_stop(struct supervisor *s)
 	if (furthest->phase < 0)
 		at = s->job->resume_step < 0 ? 0 : s->job->resume_step;
 	s->job->total_minibatches = at;
-	tell_all(s, json_pack("{s:s, s:i, s:I}", "event", "stop_at", "phase", furthest->phase,
-			      "at", (json_int_t)at));
+	supervisor_tell_all(s, json_pack("{s:s, s:i, s:I}", "event", "stop_at",
+					 "phase", furthest->phase, "at", (json_int_t)at));
 }
 
-static void ask_stop(struct supervisor *s)
+void supervisor_ask_stop(struct supervisor *s)
 {
 	if (s->stop_sent || !s->connected)
 		return;
 	s->stop_sent = true;
-	tell_all(s, json_pack("{s:s}", "event", "stop"));
+	supervisor_tell_all(s, json_pack("{s:s}", "event", "stop"));
 }
 
 /* ---- messages ---- */
@@ -303,10 +241,11 @@ static void connect_all(struct supervisor *s)
 	s->connected = true;
 	s->moved_ns = pd_now_ns();
 	pd_report_begin(&s->report, s->job, s->how->report_every);
-	tell_all(s, json_pack("{s:s, s:o, s:I}", "event", "connect", "addresses", addresses,
-			      "zero_ns", (json_int_t)pd_now_ns()));
+	supervisor_tell_all(s, json_pack("{s:s, s:o, s:I}", "event", "connect",
+					 "addresses", addresses,
+					 "zero_ns", (json_int_t)pd_now_ns()));
 	if (s->stop_asked)
-		ask_stop(s);
+		supervisor_ask_stop(s);
 }
 
 static void on_reached(struct supervisor *s, struct watched *w, const json_t *message)
@@ -316,79 +255,6 @@ static void on_reached(struct supervisor *s, struct watched *w, const json_t *me
 	w->highest = json_integer_value(json_object_get(message, "highest"));
 	if (++s->reached == s->count)
 		decide_stop(s);
-}
-
-/* A rank's process has ended, or its socket has: why? */
-static int on_gone(struct supervisor *s, int r, struct pd_error *err)
-{
-	struct watched *w = &s->ranks[r];
-	int64_t until = pd_now_ns() + GRACE_NS;
-	char fate[96];
-
-	while (!pd_process_ended(&w->process) && pd_now_ns() < until)
-		usleep(1000);
-	if (w->process.pid)
-		return rank_failed(s, r, err, "closed its connection");
-	return rank_failed(s, r, err, pd_process_fate(&w->process, fate));
-}
-
-/*
- * A rank that has lost another one, or whose transfer with it failed (lib/transport/ucx says
- * so in these words), is no cause: that one, dead or with a word of its own, is.
- */
-static bool is_consequence(const char *text)
-{
-	return strstr(text, ": lost rank ") || strstr(text, " bytes from rank ") ||
-	       strstr(text, " bytes to rank ");
-}
-
-/* Another rank than r that has ended without a word, or said why: true, with the error. */
-static bool find_cause(struct supervisor *s, int r, struct pd_error *err)
-{
-	for (int q = 0; q < s->count; q++) {
-		json_t *message = NULL;
-		const char *text;
-		int verdict;
-
-		if (q == r || s->ranks[q].lost_another)
-			continue;
-		while ((verdict = pd_channel_receive(&s->ranks[q].process.channel, &message)) > 0) {
-			text = json_string_value(json_object_get(message, "text"));
-			if (pd_message_is(message, "error") && !is_consequence(text)) {
-				char name[64];
-
-				pd_error_failed(err, "%s: %s", who(s, q, name, sizeof(name)), text);
-				json_decref(message);
-				return true;
-			}
-			s->ranks[q].lost_another |= pd_message_is(message, "error");
-			json_decref(message);
-		}
-		if (verdict < 0 && !s->ranks[q].lost_another) {
-			on_gone(s, q, err);
-			return true;
-		}
-	}
-	return false;
-}
-
-static int on_error(struct supervisor *s, int r, const json_t *message, struct pd_error *err)
-{
-	char name[64];
-	int status = (int)json_integer_value(json_object_get(message, "status"));
-	const char *text = json_string_value(json_object_get(message, "text"));
-
-	/* what is wrong with the input is the same for every rank: its sentence is enough */
-	if (status == PD_EXIT_USAGE)
-		return pd_error_input(err, "%s", text);
-	if (is_consequence(text)) {
-		int64_t until = pd_now_ns() + CAUSE_NS;
-
-		for (; pd_now_ns() < until; usleep(1000))
-			if (find_cause(s, r, err))
-				return -1;
-	}
-	return pd_error_failed(err, "%s: %s", who(s, r, name, sizeof(name)), text);
 }
 
 static int on_message(struct supervisor *s, int r, const json_t *message, struct pd_error *err)
@@ -425,12 +291,12 @@ static int on_message(struct supervisor *s, int r, const json_t *message, struct
 		if (++s->done == s->count)
 			s->report.ended_ns = w->heard_ns;
 	} else if (pd_message_is(message, "error")) {
-		return on_error(s, r, message, err);
+		return supervisor_on_error(s, r, message, err);
 	}
 	return 0;
 }
 
-static int read_rank(struct supervisor *s, int r, struct pd_error *err)
+int supervisor_read_rank(struct supervisor *s, int r, struct pd_error *err)
 {
 	json_t *message;
 	int verdict;
@@ -442,12 +308,10 @@ static int read_rank(struct supervisor *s, int r, struct pd_error *err)
 		if (status < 0)
 			return -1;
 	}
-	return verdict < 0 ? on_gone(s, r, err) : 0;
+	return verdict < 0 ? supervisor_on_gone(s, r, err) : 0;
 }
 
-/* ---- watching ---- */
-
-static bool writes(const struct supervisor *s)
+bool supervisor_writes(const struct supervisor *s)
 {
 	for (size_t i = 0; i < s->pending_count; i++)
 		if (s->pending[i].step >= 0)
@@ -455,118 +319,8 @@ static bool writes(const struct supervisor *s)
 	return false;
 }
 
-static int check_silence(struct supervisor *s, struct pd_error *err)
-{
-	int64_t now = pd_now_ns(), patience = s->how->timeout_s * SECOND_NS;
-	char name[64];
-
-	for (int r = 0; r < s->count; r++) {
-		const struct watched *w = &s->ranks[r];
-
-		if (now - w->heard_ns > SILENCE_NS)
-			return rank_failed(s, r, err, "hangs: it has not answered for seconds");
-	}
-	if (!s->connected || now - s->moved_ns <= patience)
-		return 0;
-	for (int r = 0; r < s->count; r++)
-		if (s->ranks[r].computing)
-			return rank_failed(s, r, err, "hangs: nothing has moved");
-	return pd_error_failed(err, "nothing has moved for %" PRId64 " s; %s waits in %s",
-			       s->how->timeout_s, who(s, 0, name, sizeof(name)), s->ranks[0].doing);
-}
-
-static int on_signal(struct supervisor *s, struct pd_error *err)
-{
-	struct signalfd_siginfo info;
-
-	while (read(s->signal_fd, &info, sizeof(info)) == sizeof(info)) {
-		if (info.ssi_signo == SIGCHLD)
-			continue;       /* the socket tells who */
-		s->stop_asked = true;
-		if (s->job->lists)
-			return pd_error_failed(err, "interrupted: a schedule cannot be cut short; "
-					       "stopped at once");
-		if (++s->signals > 1)
-			return pd_error_failed(err, "interrupted twice: stopped at once");
-		ask_stop(s);
-	}
-	return 0;
-}
-
-static int watch(struct supervisor *s, struct pd_error *err)
-{
-	struct pollfd *fds = pd_calloc((size_t)s->count + 1, sizeof(*fds));
-	int status = 0;
-
-	while (s->done < s->count && status == 0) {
-		for (int r = 0; r < s->count; r++)
-			fds[r] = (struct pollfd){ .fd = s->ranks[r].process.channel.fd,
-						  .events = POLLIN };
-		fds[s->count] = (struct pollfd){ .fd = s->signal_fd, .events = POLLIN };
-		if (poll(fds, (nfds_t)s->count + 1, 1000) < 0 && errno != EINTR) {
-			status = pd_error_failed(err, "poll: %s", strerror(errno));
-			break;
-		}
-		if (fds[s->count].revents)
-			status = on_signal(s, err);
-		for (int r = 0; r < s->count && status == 0; r++)
-			if (fds[r].revents)
-				status = read_rank(s, r, err);
-		if (status == 0)
-			status = check_silence(s, err);
-		/* interrupted while starting: there is nothing to finish */
-		if (status == 0 && s->stop_asked && !s->connected)
-			break;
-	}
-	free(fds);
-	return status;
-}
-
-/* Everybody is done: once every checkpoint is written, they may go. */
-static int settle(struct supervisor *s, struct pd_error *err)
-{
-	while (writes(s)) {
-		for (int r = 0; r < s->count; r++)
-			if (read_rank(s, r, err) < 0)
-				return -1;
-		if (check_silence(s, err) < 0)
-			return -1;
-		usleep(1000);
-	}
-	tell_all(s, json_pack("{s:s}", "event", "exit"));
-	for (int r = 0; r < s->count; r++) {
-		int64_t until = pd_now_ns() + SILENCE_NS;
-		char fate[96], name[64];
-
-		while (!pd_process_ended(&s->ranks[r].process) && pd_now_ns() < until)
-			usleep(500);
-		if (s->ranks[r].process.pid || s->ranks[r].process.status != 0)
-			return pd_error_failed(err, "%s %s after its work was done",
-					       who(s, r, name, sizeof(name)),
-					       s->ranks[r].process.pid ? "hangs"
-					       : pd_process_fate(&s->ranks[r].process, fate));
-	}
-	return 0;
-}
-
-/* ---- the trace ---- */
-
-static int append(FILE *out, const char *part, struct pd_error *err)
-{
-	FILE *in = fopen(part, "re");
-	char buffer[65536];
-	size_t n;
-
-	if (!in)
-		return pd_error_failed(err, "%s: cannot open: %s", part, strerror(errno));
-	while ((n = fread(buffer, 1, sizeof(buffer), in)) > 0)
-		fwrite(buffer, 1, n, out);
-	fclose(in);
-	return 0;
-}
-
 /* As many threads as the plan was made for, if there are so many. */
-static int64_t threads_of(const struct supervisor *s, int rank)
+int64_t supervisor_threads(const struct supervisor *s, int rank)
 {
 	int64_t share = pd_process_share(rank, s->count);
 	int64_t profiled = s->job->plan->profile->device_threads;
@@ -574,48 +328,6 @@ static int64_t threads_of(const struct supervisor *s, int rank)
 	if (s->job->threads > 0)
 		return s->job->threads;
 	return profiled > 0 && profiled < share ? profiled : share;
-}
-
-static int merge_trace(struct supervisor *s, struct pd_error *err)
-{
-	const struct pd_device_ops *device = pd_device_find(s->job->device, err);
-	struct pd_trace header = { .plan = s->job->plan };
-	struct timespec now;
-	struct pd_file file;
-	int status;
-
-	if (!device)
-		return -1;
-	header.device = (char *)device->name;
-	if (strcmp(device->name, "cpu") == 0) {
-		header.processors = pd_process_processors();
-		header.threads = threads_of(s, 0);
-	}
-	clock_gettime(CLOCK_REALTIME, &now);
-	if (pd_file_create(&file, s->job->trace, err) < 0)
-		return -1;
-	header.start_ns = now.tv_sec * SECOND_NS + now.tv_nsec - (pd_now_ns() - s->report.begun_ns);
-	status = pd_trace_write_header(file.stream, &header, err);
-	for (int r = 0; r < s->count && status == 0; r++) {
-		char *part = pd_format("%s.rank-%d", s->job->trace, r);
-
-		status = append(file.stream, part, err);
-		free(part);
-	}
-	if (status == 0)
-		return pd_file_commit(&file, err);
-	pd_file_abandon(&file);
-	return -1;
-}
-
-static void remove_trace_parts(struct supervisor *s)
-{
-	for (int r = 0; r < s->count && s->job->trace; r++) {
-		char *part = pd_format("%s.rank-%d", s->job->trace, r);
-
-		unlink(part);
-		free(part);
-	}
 }
 
 /* ---- all together ---- */
@@ -631,8 +343,8 @@ static int start_all(struct supervisor *s, struct pd_error *err)
 		w->heard_ns = pd_now_ns();
 		w->phase = -1;
 		job = pd_job_json(s->job, r);
-		json_object_set_new(job, "threads", json_integer(threads_of(s, r)));
-		tell(s, r, job);
+		json_object_set_new(job, "threads", json_integer(supervisor_threads(s, r)));
+		supervisor_tell(s, r, job);
 	}
 	return 0;
 }
@@ -656,9 +368,9 @@ static int supervise(struct supervisor *s, struct pd_error *err)
 	int status = start_all(s, err);
 
 	if (status == 0)
-		status = watch(s, err);
+		status = supervisor_watch(s, err);
 	if (status == 0 && s->connected)
-		status = settle(s, err);
+		status = supervisor_settle(s, err);
 	for (int r = 0; r < s->count; r++) {
 		pd_process_kill(&s->ranks[r].process);
 		memory[r] = s->ranks[r].memory_bytes;
@@ -673,8 +385,8 @@ static int supervise(struct supervisor *s, struct pd_error *err)
 		pd_report_end(&s->report, s->schedule, "stopped", memory);
 	}
 	if (status == 0 && s->connected && s->job->trace)
-		status = merge_trace(s, err);
-	remove_trace_parts(s);
+		status = supervisor_merge_trace(s, err);
+	supervisor_remove_trace_parts(s);
 	free(memory);
 	return status;
 }

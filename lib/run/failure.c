@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who has failed, and why. */
+#include "run/internal.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CAUSE_NS (2 * SECOND_NS)        /* for the rank that another one has lost to be heard of */
+#define GRACE_NS (2 * SECOND_NS)        /* for a rank's own word on why the run fails */
+
+/* "rank 1 (stage 1 of 2)" */
+const char *supervisor_who(const struct supervisor *s, int r, char *buf, size_t size)
+{
+	snprintf(buf, size, "rank %d (stage %d of %d)", r, supervisor_stage_of(s, r, NULL),
+		 s->job->plan->stage_count);
+	return buf;
+}
+
+int supervisor_rank_failed(struct supervisor *s, int r, struct pd_error *err, const char *fate)
+{
+	char name[64], more[160] = "";
+
+	if (s->last_checkpoint >= 0)
+		snprintf(more, sizeof(more), "; --resume goes on from minibatch %" PRId64,
+			 s->last_checkpoint);
+	return pd_error_failed(err, "%s %s%s%s%s", supervisor_who(s, r, name, sizeof(name)), fate,
+			       s->connected && s->ranks[r].doing[0] ? " during " : "",
+			       s->connected ? s->ranks[r].doing : " while starting", more);
+}
+
+/* A rank's process has ended, or its socket has: why? */
+int supervisor_on_gone(struct supervisor *s, int r, struct pd_error *err)
+{
+	struct watched *w = &s->ranks[r];
+	int64_t until = pd_now_ns() + GRACE_NS;
+	char fate[96];
+
+	while (!pd_process_ended(&w->process) && pd_now_ns() < until)
+		usleep(1000);
+	if (w->process.pid)
+		return supervisor_rank_failed(s, r, err, "closed its connection");
+	return supervisor_rank_failed(s, r, err, pd_process_fate(&w->process, fate));
+}
+
+/*
+ * A rank that has lost another one, or whose transfer with it failed (lib/transport/ucx says
+ * so in these words), is no cause: that one, dead or with a word of its own, is.
+ */
+static bool is_consequence(const char *text)
+{
+	return strstr(text, ": lost rank ") || strstr(text, " bytes from rank ") ||
+	       strstr(text, " bytes to rank ");
+}
+
+/* Another rank than r that has ended without a word, or said why: true, with the error. */
+static bool find_cause(struct supervisor *s, int r, struct pd_error *err)
+{
+	for (int q = 0; q < s->count; q++) {
+		json_t *message = NULL;
+		const char *text;
+		int verdict;
+
+		if (q == r || s->ranks[q].lost_another)
+			continue;
+		while ((verdict = pd_channel_receive(&s->ranks[q].process.channel, &message)) > 0) {
+			text = json_string_value(json_object_get(message, "text"));
+			if (pd_message_is(message, "error") && !is_consequence(text)) {
+				char name[64];
+
+				pd_error_failed(err, "%s: %s",
+						supervisor_who(s, q, name, sizeof(name)), text);
+				json_decref(message);
+				return true;
+			}
+			s->ranks[q].lost_another |= pd_message_is(message, "error");
+			json_decref(message);
+		}
+		if (verdict < 0 && !s->ranks[q].lost_another) {
+			supervisor_on_gone(s, q, err);
+			return true;
+		}
+	}
+	return false;
+}
+
+int supervisor_on_error(struct supervisor *s, int r, const json_t *message, struct pd_error *err)
+{
+	char name[64];
+	int status = (int)json_integer_value(json_object_get(message, "status"));
+	const char *text = json_string_value(json_object_get(message, "text"));
+
+	/* what is wrong with the input is the same for every rank: its sentence is enough */
+	if (status == PD_EXIT_USAGE)
+		return pd_error_input(err, "%s", text);
+	if (is_consequence(text)) {
+		int64_t until = pd_now_ns() + CAUSE_NS;
+
+		for (; pd_now_ns() < until; usleep(1000))
+			if (find_cause(s, r, err))
+				return -1;
+	}
+	return pd_error_failed(err, "%s: %s", supervisor_who(s, r, name, sizeof(name)), text);
+}

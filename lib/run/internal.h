@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of this folder share: a rank, and the supervisor of all of them.  They talk
+ * in messages.  From the supervisor: job, connect, stop (freeze and say where you are),
+ * stop_at, write (a checkpoint's stage), exit; to it: ready, alive, loss, updated, reached,
+ * exported, saved, done, error.
+ */
+#ifndef PD_RUN_INTERNAL_H
+#define PD_RUN_INTERNAL_H
+
+#include "base/event.h"
+#include "data/loader.h"
+#include "launch/channel.h"
+#include "launch/process.h"
+#include "launch/pulse.h"
+#include "run/job.h"
+#include "run/report.h"
+#include "run/saver.h"
+#include "run/supervisor.h"
+
+#include <signal.h>
+
+#define SECOND_NS INT64_C(1000000000)
+
+/* ---- a rank ---- */
+
+/* One of the rank's stages. */
+struct part {
+	int stage;
+	struct pd_net *net;
+	struct pd_loader *loader;
+	struct pd_saver **savers;
+	size_t saver_count, saver_room;
+	int64_t exported;               /* the last checkpoint step told to the supervisor */
+};
+
+struct rank {
+	int number;
+	struct pd_channel channel;
+	struct pd_pulse pulse;
+	struct pd_gate gate;
+	struct pd_job *job;
+	struct pd_schedule *schedule;
+	int replica, part_count;
+	struct part *parts;
+	struct pd_dataset train, test;
+	struct pd_device *device;
+	struct pd_transport *transport;
+	struct pd_worker *worker;
+	struct pd_list_cursor cursor;   /* of the job's list, where it has one */
+	struct pd_room *rooms;          /* that it needs, per part; or NULL */
+	int64_t floor;                  /* of the first phase */
+	int64_t asked;                  /* the last checkpoint step asked of the worker */
+	int64_t alive_ns;
+	FILE *trace;
+	char *trace_name;
+	int64_t zero_ns;                /* trace times count from here */
+
+	struct pd_position position;
+	struct pd_phase phase;
+	bool in_phase, frozen, stopping, exit;
+	int stop_phase;
+	struct pd_error send_error;
+};
+
+/* To the supervisor. */
+static inline int say(struct rank *rank, json_t *message)
+{
+	return pd_channel_send(&rank->channel, message, &rank->send_error);
+}
+
+/* rank.c: the saver of a step; one of stage number i that is not in use */
+struct pd_saver *rank_saver_of(struct part *part, int64_t step);
+struct pd_saver *rank_free_saver(struct rank *rank, int i);
+void rank_ask_checkpoint(struct rank *rank, int64_t at);
+
+/* setup.c: after the messages job and connect, and what is said between them */
+int rank_set_up(struct rank *rank, json_t *message, struct pd_error *err);
+int rank_say_ready(struct rank *rank);
+int rank_connect(struct rank *rank, const json_t *message, struct pd_error *err);
+
+/* messages.c: those that have come; a word now and then; sleeping until something happens */
+int rank_read_messages(struct rank *rank, struct pd_error *err);
+int rank_say_alive(struct rank *rank);
+void rank_sleep(struct rank *rank);
+
+/* ---- the supervisor ---- */
+
+struct watched {
+	struct pd_process process;
+	json_t *address;
+	int64_t memory_bytes;
+	int64_t heard_ns;               /* its last message */
+	int64_t retired;
+	char doing[64];
+	bool computing;
+	bool lost_another;              /* it said so before it ended */
+	/* its answer to stop */
+	bool evaluate;
+	int phase;
+	int64_t highest;
+};
+
+struct supervisor {
+	struct pd_job *job;
+	const struct pd_supervision *how;
+	struct pd_schedule *schedule;
+	struct watched *ranks;
+	int count, ready, done, reached;
+	struct pd_report report;
+	struct pending *pending;
+	size_t pending_count, pending_room;
+	int signal_fd, signals;
+	sigset_t old_mask;
+	bool stop_asked, stop_sent, connected;
+	int64_t moved_ns;               /* when an operation last finished anywhere */
+	int64_t last_checkpoint;
+};
+
+/* supervisor.c */
+int supervisor_stage_of(const struct supervisor *s, int r, int *replica_p);
+int64_t supervisor_threads(const struct supervisor *s, int rank);
+void supervisor_tell(struct supervisor *s, int r, json_t *message);
+void supervisor_tell_all(struct supervisor *s, json_t *message);
+int supervisor_read_rank(struct supervisor *s, int r, struct pd_error *err);
+void supervisor_ask_stop(struct supervisor *s);
+/* Is a checkpoint being written? */
+bool supervisor_writes(const struct supervisor *s);
+
+/* watch.c: until all are done; until all have gone */
+int supervisor_watch(struct supervisor *s, struct pd_error *err);
+int supervisor_settle(struct supervisor *s, struct pd_error *err);
+
+/* failure.c: "rank 1 (stage 1 of 2)"; the others fill err and return -1 */
+const char *supervisor_who(const struct supervisor *s, int r, char *buf, size_t size);
+int supervisor_rank_failed(struct supervisor *s, int r, struct pd_error *err, const char *fate);
+int supervisor_on_gone(struct supervisor *s, int r, struct pd_error *err);
+int supervisor_on_error(struct supervisor *s, int r, const json_t *message, struct pd_error *err);
+
+/* trace_parts.c */
+int supervisor_merge_trace(struct supervisor *s, struct pd_error *err);
+void supervisor_remove_trace_parts(struct supervisor *s);
+
+#endif

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a rank is told, and says of itself, while it trains. */
+#include "run/internal.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ALIVE_NS SECOND_NS
+
+static int stop_at(struct rank *rank, const json_t *message)
+{
+	int phase = (int)json_integer_value(json_object_get(message, "phase"));
+	int64_t at = json_integer_value(json_object_get(message, "at"));
+
+	rank->stopping = true;
+	rank->frozen = false;
+	rank->stop_phase = phase;
+	if (rank->in_phase && rank->position.number == phase && !rank->phase.evaluate &&
+	    at < rank->phase.last) {
+		for (int i = 0; i < rank->part_count; i++) {
+			struct pd_saver *end = rank_saver_of(&rank->parts[i], rank->phase.last);
+
+			if (end) {
+				pd_worker_checkpoint_done(rank->worker, end->step);
+				pd_saver_release(end);
+			}
+		}
+		/* nothing of the phase has begun: the one before left its checkpoint, if any */
+		if (at > rank->phase.first && !rank_saver_of(&rank->parts[0], at) &&
+		    rank->parts[0].exported < at)
+			rank_ask_checkpoint(rank, at);
+		pd_worker_limit(rank->worker, at);
+		rank->phase.last = at;
+	} else {
+		pd_worker_limit(rank->worker, INT64_MAX);
+	}
+	rank->job->total_minibatches = at;
+	return 0;
+}
+
+static int handle(struct rank *rank, json_t *message, struct pd_error *err)
+{
+	int status = 0;
+
+	if (pd_message_is(message, "stop")) {
+		int64_t highest = pd_worker_freeze(rank->worker);
+
+		rank->frozen = true;
+		status = say(rank, json_pack("{s:s, s:i, s:b, s:I}", "event", "reached",
+					     "phase", rank->position.number,
+					     "evaluate", (int)rank->phase.evaluate,
+					     "highest", (json_int_t)highest));
+	} else if (pd_message_is(message, "stop_at")) {
+		status = stop_at(rank, message);
+	} else if (pd_message_is(message, "write")) {
+		int64_t step = json_integer_value(json_object_get(message, "step"));
+
+		pd_pulse_begin(&rank->pulse, &rank->channel);
+		for (int i = 0; i < rank->part_count && status == 0; i++) {
+			status = pd_saver_write(rank_saver_of(&rank->parts[i], step), err);
+			if (status == 0)
+				status = say(rank, json_pack("{s:s, s:I}", "event", "saved",
+							     "step", (json_int_t)step));
+		}
+		pd_pulse_end(&rank->pulse);
+	} else if (pd_message_is(message, "exit")) {
+		rank->exit = true;
+	}
+	json_decref(message);
+	return status;
+}
+
+int rank_read_messages(struct rank *rank, struct pd_error *err)
+{
+	json_t *message;
+	int verdict;
+
+	while ((verdict = pd_channel_receive(&rank->channel, &message)) > 0)
+		if (handle(rank, message, err) < 0)
+			return -1;
+	return verdict < 0 ? pd_error_failed(err, "the launcher is gone") : 0;
+}
+
+int rank_say_alive(struct rank *rank)
+{
+	int64_t now = pd_now_ns();
+	struct pd_op op;
+	char name[64] = "";
+	bool computing = false;
+
+	if (now - rank->alive_ns < ALIVE_NS)
+		return 0;
+	rank->alive_ns = now;
+	if (pd_worker_oldest(rank->worker, &op)) {
+		snprintf(name, sizeof(name), "%s of minibatch %" PRId64,
+			 pd_op_kind_name[op.kind], op.microbatch);
+		computing = op.peer < 0 && op.kind != PD_OP_allreduce;
+	}
+	return say(rank, json_pack("{s:s, s:I, s:s, s:b}", "event", "alive",
+				   "retired", (json_int_t)pd_worker_retired(rank->worker),
+				   "doing", name, "computing", (int)computing));
+}
+
+/* Sleeps until an event completes, the transport moves, or somebody has something to say. */
+void rank_sleep(struct rank *rank)
+{
+	const struct pd_transport_ops *transport = rank->transport->ops;
+	struct pollfd fds[3] = {
+		{ .fd = rank->gate.fd, .events = POLLIN },
+		{ .fd = rank->channel.fd, .events = POLLIN },
+		{ .fd = transport->fd(rank->transport), .events = POLLIN },
+	};
+	uint64_t count;
+
+	if (transport->arm(rank->transport) == 0)
+		poll(fds, 3, (int)(ALIVE_NS / 1000000));
+	if (read(rank->gate.fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+		pd_bug("eventfd: %s", strerror(errno));
+}

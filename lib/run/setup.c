@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A rank is made ready: data, device, transport, worker, parameters. */
+#include "run/internal.h"
+
+#include "base/mem.h"
+#include "checkpoint/checkpoint.h"
+#include "transport/staged.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOADER_AHEAD 3
+
+static void on_retired(void *context, const struct pd_record *record)
+{
+	struct rank *rank = context;
+	struct pd_record shifted = *record;
+
+	shifted.start_ns -= rank->zero_ns;
+	shifted.end_ns -= rank->zero_ns;
+	pd_trace_write_record(rank->trace, &shifted);
+}
+
+static void on_loss(void *context, const struct pd_op *op, const struct pd_loss *loss)
+{
+	struct rank *rank = context;
+
+	/* JSON has no infinity: the loss of a training that diverges is null */
+	say(rank, json_pack("{s:s, s:I, s:b, s:i, s:o, s:I, s:I}", "event", "loss",
+			    "microbatch", (json_int_t)op->microbatch, "evaluate", (int)op->evaluate,
+			    "phase", rank->position.number, "sum",
+			    isfinite(loss->sum) ? json_real(loss->sum) : json_null(),
+			    "correct", (json_int_t)loss->correct,
+			    "samples", (json_int_t)loss->samples));
+}
+
+/* All ranks have the same figures: one tells. */
+static void on_updated(void *context, const struct pd_op *step, const struct pd_outcome *outcome)
+{
+	say(context, json_pack("{s:s, s:I, s:o, s:f, s:I}", "event", "updated",
+			       "version", (json_int_t)step->version, "grad_norm",
+			       isfinite(outcome->norm) ? json_real(outcome->norm) : json_null(),
+			       "loss_scale", outcome->loss_scale,
+			       "skipped", (json_int_t)outcome->skipped));
+}
+
+static int open_loader(struct rank *rank, struct part *part, struct pd_error *err)
+{
+	const struct pd_model *model = rank->job->plan->profile->model;
+	const struct pd_net_sizes *sizes = rank->device->ops->net_sizes(part->net);
+	int inputs[4], n = 0;
+	struct pd_loader_config config = {
+		.model = model, .train = &rank->train,
+		.test = rank->job->test_minibatches ? &rank->test : NULL,
+		.batch_size = rank->job->plan->profile->batch_size,
+		.seed = (uint64_t)rank->job->seed, .inputs = inputs,
+		.ahead = LOADER_AHEAD, .device = rank->device, .gate = &rank->gate,
+	};
+
+	for (int i = 0; i < sizes->in_count; i++)
+		if (sizes->in[i].tensor < model->input_count && n < 4)
+			inputs[n++] = sizes->in[i].tensor;
+	config.input_count = n;
+	if (n == 0)
+		return 0;
+	part->loader = pd_loader_open(&config, err);
+	return part->loader ? 0 : -1;
+}
+
+static int open_part(struct rank *rank, struct part *part, struct pd_error *err)
+{
+	const struct pd_plan *plan = rank->job->plan;
+	const struct pd_device_ops *device = rank->device->ops;
+	struct pd_net_config net = {
+		.model = plan->profile->model, .batch_size = plan->profile->batch_size,
+		.seed = (uint64_t)rank->job->seed,
+		.first = plan->stages[part->stage].first_layer,
+		.count = plan->stages[part->stage].layer_count, .split = rank->schedule->splits,
+	};
+
+	if (net.split && !device->splits)
+		return pd_error_input(err, "schedule \"%s\": the %s device cannot split backward in"
+				      " two", pd_schedule_kind_name[plan->schedule], device->name);
+	if (plan->agree && !device->squares)
+		return pd_error_input(err, "plan: agree: the %s device cannot make the norm of"
+				      " gradients", device->name);
+	part->net = device->net_open(rank->device, &net, err);
+	return part->net ? open_loader(rank, part, err) : -1;
+}
+
+static int open_device(struct rank *rank, struct pd_error *err)
+{
+	const struct pd_device_ops *ops = pd_device_find(rank->job->device, err);
+	struct pd_device_config config = { .gate = &rank->gate, .ordinal = rank->number,
+					   .tf32 = rank->job->tf32,
+					   .threads = (int)rank->job->threads };
+	struct pd_transport_config ends = { .rank = rank->number,
+					    .ranks = rank->job->plan->rank_count,
+					    .gate = &rank->gate };
+
+	if (!ops)
+		return -1;
+	rank->device = ops->open(&config, err);
+	if (!rank->device)
+		return -1;
+	for (int i = 0; i < rank->part_count; i++)
+		if (open_part(rank, &rank->parts[i], err) < 0)
+			return -1;
+	rank->transport = pd_transports[0]->open(&ends, err);
+	if (rank->transport && ops->apart)
+		rank->transport = pd_staged_open(rank->transport, rank->device, &rank->gate, err);
+	return rank->transport ? 0 : -1;
+}
+
+static int init_weights(struct rank *rank, struct pd_error *err)
+{
+	for (int i = 0; i < rank->part_count; i++)
+		if (rank->device->ops->net_init(rank->parts[i].net,
+				pd_weights_newest(pd_worker_weights(rank->worker, i), NULL),
+				pd_worker_state_arena(rank->worker, i), err) < 0)
+			return -1;
+	return 0;
+}
+
+static int restore_weights(struct rank *rank, struct pd_error *err)
+{
+	struct pd_checkpoint *ck = pd_checkpoint_open(rank->job->checkpoint,
+						      rank->job->resume_step, err);
+	int status = 0;
+
+	if (!ck)
+		return -1;
+	/* several stages on a rank: their schedule drains, and keeps no older versions */
+	for (int i = 0; i < rank->part_count && status == 0; i++)
+		status = pd_saver_restore(ck, rank->schedule, rank_free_saver(rank, i), &rank->floor,
+					  err);
+	pd_checkpoint_close(ck);
+	return status;
+}
+
+static bool next_listed(void *context, struct pd_op *op_p)
+{
+	return pd_list_next(context, op_p);
+}
+
+static void follow_list(struct rank *rank, struct pd_worker_config *config)
+{
+	if (!rank->job->lists)
+		return;
+	rank->rooms = pd_calloc((size_t)rank->part_count, sizeof(*rank->rooms));
+	pd_room_of_list(rank->schedule, rank->job->lists, rank->number,
+			rank->job->test_minibatches > 0, rank->rooms);
+	config->rooms = rank->rooms;
+	config->next = next_listed;
+	config->next_context = &rank->cursor;
+}
+
+static int open_worker(struct rank *rank, struct pd_error *err)
+{
+	const struct pd_job *job = rank->job;
+	struct pd_worker_stage *stages = pd_calloc((size_t)rank->part_count, sizeof(*stages));
+	struct pd_worker_config config = {
+		.schedule = rank->schedule, .rank = rank->number, .device = rank->device,
+		.stages = stages, .first_tensor = job->plan->profile->model->input_count,
+		.transport = rank->transport, .gate = &rank->gate,
+		.batch_size = job->plan->profile->batch_size,
+		.optimizer = job->optimizer,
+		.retired = rank->trace ? on_retired : NULL, .loss = on_loss,
+		.updated = rank->number == 0 ? on_updated : NULL, .context = rank,
+	};
+
+	for (int i = 0; i < rank->part_count; i++)
+		stages[i] = (struct pd_worker_stage){ rank->parts[i].net, rank->parts[i].loader };
+	follow_list(rank, &config);
+	rank->worker = pd_worker_new(&config, err);
+	free(stages);
+	if (!rank->worker)
+		return -1;
+	if (init_weights(rank, err) < 0)
+		return -1;
+	if (job->resume_step >= 0 && restore_weights(rank, err) < 0)
+		return -1;
+	for (int i = 0; i < rank->part_count; i++)
+		if (pd_worker_correct(rank->worker, i) < 0)
+			return pd_error_failed(err, "parameters cannot be read from the device");
+	return 0;
+}
+
+static int open_trace(struct rank *rank, struct pd_error *err)
+{
+	if (!rank->job->trace)
+		return 0;
+	rank->trace_name = pd_format("%s.rank-%d", rank->job->trace, rank->number);
+	rank->trace = fopen(rank->trace_name, "we");
+	if (!rank->trace)
+		return pd_error_failed(err, "%s: cannot create: %s", rank->trace_name,
+				       strerror(errno));
+	return 0;
+}
+
+static void set_parts(struct rank *rank)
+{
+	int stages[rank->schedule->chunks];
+
+	rank->replica = pd_schedule_stages(rank->schedule, rank->number, stages);
+	rank->part_count = rank->schedule->chunks;
+	rank->parts = pd_calloc((size_t)rank->part_count, sizeof(*rank->parts));
+	for (int i = 0; i < rank->part_count; i++)
+		rank->parts[i] = (struct part){ .stage = stages[i],
+						.exported = rank->job->resume_step };
+}
+
+int rank_set_up(struct rank *rank, json_t *message, struct pd_error *err)
+{
+	const struct pd_profile *profile;
+
+	rank->job = pd_job_parse(message, err);
+	if (!rank->job)
+		return -1;
+	profile = rank->job->plan->profile;
+	rank->schedule = pd_schedule_new(rank->job->plan, err);
+	if (!rank->schedule)
+		return -1;
+	set_parts(rank);
+	if (!profile->model)
+		return pd_error_input(err, "the plan's profile has no model: nothing to run");
+	return pd_job_data(rank->job, &rank->train, &rank->test, err) < 0 ||
+	       open_device(rank, err) < 0 || open_trace(rank, err) < 0 ||
+	       open_worker(rank, err) < 0 ? -1 : 0;
+}
+
+static char *to_hex(const unsigned char *bytes, size_t length)
+{
+	char *text = pd_zalloc(length * 2 + 1);
+
+	for (size_t i = 0; i < length; i++)
+		sprintf(text + 2 * i, "%02x", bytes[i]);
+	return text;
+}
+
+int rank_say_ready(struct rank *rank)
+{
+	const void *address;
+	size_t length;
+	char *hex;
+	int status;
+
+	rank->transport->ops->address(rank->transport, &address, &length);
+	hex = to_hex(address, length);
+	status = say(rank, json_pack("{s:s, s:s, s:I}", "event", "ready", "address", hex,
+				     "memory_bytes", (json_int_t)pd_worker_bytes(rank->worker)));
+	free(hex);
+	return status;
+}
+
+static void *from_hex(const char *text, size_t *length_p)
+{
+	unsigned char *bytes;
+
+	*length_p = strlen(text) / 2;
+	bytes = pd_zalloc(*length_p);
+	for (size_t i = 0; i < *length_p; i++)
+		sscanf(text + 2 * i, "%2hhx", &bytes[i]);
+	return bytes;
+}
+
+int rank_connect(struct rank *rank, const json_t *message, struct pd_error *err)
+{
+	const json_t *list = json_object_get(message, "addresses");
+	size_t n = json_array_size(list);
+	void **addresses = pd_calloc(n, sizeof(*addresses));
+	size_t *lengths = pd_calloc(n, sizeof(*lengths));
+	int status;
+
+	for (size_t i = 0; i < n; i++)
+		addresses[i] = from_hex(json_string_value(json_array_get(list, i)), &lengths[i]);
+	rank->zero_ns = json_integer_value(json_object_get(message, "zero_ns"));
+	status = rank->transport->ops->connect(rank->transport, (const void *const *)addresses,
+					       lengths, err);
+	for (size_t i = 0; i < n; i++)
+		free(addresses[i]);
+	free(addresses);
+	free(lengths);
+	return status;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Listening to the ranks, to signals and to the clock, until all is done. */
+#include "run/internal.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#define SILENCE_NS (10 * SECOND_NS)     /* a rank that says nothing for so long hangs */
+
+static int check_silence(struct supervisor *s, struct pd_error *err)
+{
+	int64_t now = pd_now_ns(), patience = s->how->timeout_s * SECOND_NS;
+	char name[64];
+
+	for (int r = 0; r < s->count; r++) {
+		const struct watched *w = &s->ranks[r];
+
+		if (now - w->heard_ns > SILENCE_NS)
+			return supervisor_rank_failed(s, r, err,
+						      "hangs: it has not answered for seconds");
+	}
+	if (!s->connected || now - s->moved_ns <= patience)
+		return 0;
+	for (int r = 0; r < s->count; r++)
+		if (s->ranks[r].computing)
+			return supervisor_rank_failed(s, r, err, "hangs: nothing has moved");
+	return pd_error_failed(err, "nothing has moved for %" PRId64 " s; %s waits in %s",
+			       s->how->timeout_s, supervisor_who(s, 0, name, sizeof(name)),
+			       s->ranks[0].doing);
+}
+
+static int on_signal(struct supervisor *s, struct pd_error *err)
+{
+	struct signalfd_siginfo info;
+
+	while (read(s->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo == SIGCHLD)
+			continue;       /* the socket tells who */
+		s->stop_asked = true;
+		if (s->job->lists)
+			return pd_error_failed(err, "interrupted: a schedule cannot be cut short; "
+					       "stopped at once");
+		if (++s->signals > 1)
+			return pd_error_failed(err, "interrupted twice: stopped at once");
+		supervisor_ask_stop(s);
+	}
+	return 0;
+}
+
+int supervisor_watch(struct supervisor *s, struct pd_error *err)
+{
+	struct pollfd *fds = pd_calloc((size_t)s->count + 1, sizeof(*fds));
+	int status = 0;
+
+	while (s->done < s->count && status == 0) {
+		for (int r = 0; r < s->count; r++)
+			fds[r] = (struct pollfd){ .fd = s->ranks[r].process.channel.fd,
+						  .events = POLLIN };
+		fds[s->count] = (struct pollfd){ .fd = s->signal_fd, .events = POLLIN };
+		if (poll(fds, (nfds_t)s->count + 1, 1000) < 0 && errno != EINTR) {
+			status = pd_error_failed(err, "poll: %s", strerror(errno));
+			break;
+		}
+		if (fds[s->count].revents)
+			status = on_signal(s, err);
+		for (int r = 0; r < s->count && status == 0; r++)
+			if (fds[r].revents)
+				status = supervisor_read_rank(s, r, err);
+		if (status == 0)
+			status = check_silence(s, err);
+		/* interrupted while starting: there is nothing to finish */
+		if (status == 0 && s->stop_asked && !s->connected)
+			break;
+	}
+	free(fds);
+	return status;
+}
+
+/* Everybody is done: once every checkpoint is written, they may go. */
+int supervisor_settle(struct supervisor *s, struct pd_error *err)
+{
+	while (supervisor_writes(s)) {
+		for (int r = 0; r < s->count; r++)
+			if (supervisor_read_rank(s, r, err) < 0)
+				return -1;
+		if (check_silence(s, err) < 0)
+			return -1;
+		usleep(1000);
+	}
+	supervisor_tell_all(s, json_pack("{s:s}", "event", "exit"));
+	for (int r = 0; r < s->count; r++) {
+		int64_t until = pd_now_ns() + SILENCE_NS;
+		char fate[96], name[64];
+
+		while (!pd_process_ended(&s->ranks[r].process) && pd_now_ns() < until)
+			usleep(500);
+		if (s->ranks[r].process.pid || s->ranks[r].process.status != 0)
+			return pd_error_failed(err, "%s %s after its work was done",
+					       supervisor_who(s, r, name, sizeof(name)),
+					       s->ranks[r].process.pid ? "hangs"
+					       : pd_process_fate(&s->ranks[r].process, fate));
+	}
+	return 0;
+}
