@@ -39,7 +39,8 @@ test_ok "two replicas behind one, resumed at 8 and 26" 'resumed plan-1-2 40 8 26
 
 # killed EVERY PLAN N: kills pd-run once it has trained a few minibatches, then resumes.
 killed() {
-	rm -rf ck
+	rm -rf ck out           # not to count the checkpoints of the run before
+	: >out
 	pd-run --threads=1 --checkpoint=ck --checkpoint-every="$1" --report-every=1 $sgd \
 		--data=data --minibatches=100000 "$2" >out &
 	until [ "$(grep -c checkpoint out)" -ge 4 ]; do sleep 0.01; done
