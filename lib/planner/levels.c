@@ -25,9 +25,12 @@
  *   - A plan over the states of one long chain is found first, in the same way; its time T is
  *     a limit.  What V_k may be, then, is at most T times the replicas that the levels above
  *     can have, and everything above that is as good as never.
- *   - With D devices in a component of level k - 1, a stage with m replicas takes at least
- *     its compute time over m D.  States are sorted by compute time, so for each m' the s
- *     that can do better than the best so far are neighbours, mostly few.
+ *   - With D devices in a component of level k - 1, a pipeline on m of them takes at least
+ *     its compute time over m D.
+ *   - A_k(i, s, m) grows with s, nearly, and V_{k-1}(s, j) falls.  With the least of the first
+ *     for s and all later states, and the least of the second for s and all earlier ones, it
+ *     is so exactly, and for each m' the s that can do better than the best so far are
+ *     neighbours: mostly none.
  */
 #include "planner/levels.h"
 
@@ -45,6 +48,7 @@ struct level {
 	double devices;                 /* in each of those */
 	double *first, *later;          /* [m]: all-reduce of m replicas per byte */
 	double *value;                  /* V_k by pair; not of the outermost level */
+	double *least;                  /* of the values for a state and all before it */
 	double limit, whole_limit;      /* for V_k: of a part, of the whole network */
 };
 
@@ -53,6 +57,7 @@ struct search {
 	int levels, n;                  /* n states, of them */
 	const int *state;               /* which ones, ascending */
 	double *compute, *parameters, *cut;     /* per state */
+	double *most_parameters;        /* of a state and all before it */
 	double *zero;                   /* V_0 by pair */
 	struct level level[PD_MAX_LEVELS + 1];  /* 1 to levels */
 };
@@ -65,6 +70,7 @@ struct choice {
 
 struct row {
 	double *time;                   /* [m][state] */
+	double *least;                  /* the same: of a state and all later ones so far */
 	struct choice *choice;          /* the same, or NULL */
 };
 
@@ -79,15 +85,13 @@ static const double *values_below(const struct search *search, int k)
 	return k == 1 ? search->zero : search->level[k - 1].value;
 }
 
-/* The first s >= low with compute[s] > more (or >= more: at least). */
-static int first_above(const struct search *search, int low, int high, double more, bool at_least)
+/* The first s in [low, high) with compute[s] > more, or high. */
+static int first_above(const struct search *search, int low, int high, double more)
 {
-	const double *compute = search->compute;
-
 	while (low < high) {
 		int middle = low + (high - low) / 2;
 
-		if (compute[middle] > more || (at_least && compute[middle] >= more))
+		if (search->compute[middle] > more)
 			high = middle;
 		else
 			low = middle + 1;
@@ -101,6 +105,41 @@ struct best {
 	struct choice choice;
 };
 
+/* The first s in [low, high) behind which a last stage may take less than `time`. */
+static int first_split(const struct search *search, int k, int j, int last, int low, int high,
+		       double time)
+{
+	const struct level *level = &search->level[k];
+	const double *least = k == 1 ? NULL : &search->level[k - 1].least[pair(j)];
+
+	while (low < high) {
+		int s = low + (high - low) / 2;
+		double inside = least ? least[s] : search->compute[j] - search->compute[s];
+		double bytes = search->parameters[j] - search->most_parameters[s];
+
+		if (pd_terms_stage(&level->at, inside, level->later[last] * fmax(bytes, 0),
+				   last) < time)
+			high = s;
+		else
+			low = s + 1;
+	}
+	return low;
+}
+
+/* The first s in [low, high) up to which all that comes before takes `time` or more. */
+static int end_of_splits(const double *least, int low, int high, double time)
+{
+	while (low < high) {
+		int s = low + (high - low) / 2;
+
+		if (least[s] >= time)
+			high = s;
+		else
+			low = s + 1;
+	}
+	return low;
+}
+
 /* All s for one number of replicas of the last stage. */
 static void try_splits(const struct search *search, int k, int i, int j, int m, int last,
 		       const struct row *row, struct best *best)
@@ -108,14 +147,12 @@ static void try_splits(const struct search *search, int k, int i, int j, int m, 
 	const struct level *level = &search->level[k];
 	const struct pd_level_terms *at = &level->at;
 	const double *below = &values_below(search, k)[pair(j)];
-	const double *before = &row->time[(size_t)(m - last) * (size_t)search->n];
+	size_t of_before = (size_t)(m - last) * (size_t)search->n;
+	const double *before = &row->time[of_before];
 	double allreduce = level->later[last], cut = pd_terms_cut(at, 1, last);
-	double room = best->time * last * level->devices;
-	double room_before = best->time * (m - last) * level->devices;
-	int low = first_above(search, i + 1, j, search->compute[j] - room, false);
-	int high = first_above(search, low, j, search->compute[i] + room_before, true);
+	int end = end_of_splits(&row->least[of_before], i + 1, j, best->time);
 
-	for (int s = low; s < high; s++) {
+	for (int s = first_split(search, k, j, last, i + 1, end, best->time); s < end; s++) {
 		double time;
 
 		if (before[s] >= best->time || below[s] == HUGE_VAL)
@@ -146,6 +183,8 @@ static struct best cell(const struct search *search, int k, int i, int j, int m,
 		if (time < best.time)
 			best = (struct best){ time, { -1, m } };
 	}
+	if (search->compute[j] - search->compute[i] >= best.time * m * level->devices)
+		m = 0;          /* no pipeline does better */
 	for (int last = 1; last < m && last < (straight ? 2 : m); last++) {
 		if (at->terms->by_receiver && j < search->n - 1 &&
 		    pd_terms_cut(at, search->cut[j], last) >= best.time)
@@ -168,6 +207,16 @@ static struct best cell(const struct search *search, int k, int i, int j, int m,
 	return best;
 }
 
+/* Of a row's states behind i, j is the last so far. */
+static void put(const struct row *row, size_t first, int i, int j, double time)
+{
+	double *least = &row->least[first];
+
+	row->time[first + (size_t)j] = least[j] = time;
+	while (--j > i && least[j] > time)
+		least[j] = time;
+}
+
 /* A_k(i, j, m) for all m and all j up to `end`; what takes `limit` or longer is never. */
 static void fill_row(const struct search *search, int k, int i, int end, struct row *row,
 		     double limit)
@@ -180,7 +229,7 @@ static void fill_row(const struct search *search, int k, int i, int end, struct 
 
 			if (search->zero[pair(j) + (size_t)i] < HUGE_VAL)
 				best = cell(search, k, i, j, m, row, limit);
-			row->time[(size_t)m * n + (size_t)j] = best.time;
+			put(row, (size_t)m * n, i, j, best.time);
 			if (row->choice)
 				row->choice[(size_t)m * n + (size_t)j] = best.choice;
 		}
@@ -191,12 +240,14 @@ static void row_init(const struct search *search, int k, struct row *row, bool c
 	size_t cells = (size_t)(search->level[k].m + 1) * (size_t)search->n;
 
 	row->time = pd_calloc(cells, sizeof(*row->time));
+	row->least = pd_calloc(cells, sizeof(*row->least));
 	row->choice = choices ? pd_calloc(cells, sizeof(*row->choice)) : NULL;
 }
 
 static void row_release(struct row *row)
 {
 	free(row->time);
+	free(row->least);
 	free(row->choice);
 }
 
@@ -223,16 +274,21 @@ static void fill_level(struct search *search, int k)
 
 	row_init(search, k, &row, false);
 	for (int i = 0; i < n - 1; i++) {
-		int end = i ? first_above(search, i + 1, n, search->compute[i] + most, false) - 1
+		int end = i ? first_above(search, i + 1, n, search->compute[i] + most) - 1
 			    : n - 1;
 
 		if (i && k == search->levels - 1 && !can_begin(search, i))
 			end = i;
 		fill_row(search, k, i, end, &row,
 			 i ? level->limit : fmax(level->limit, level->whole_limit));
-		for (int j = i + 1; j < n; j++)
-			level->value[pair(j) + (size_t)i] = j > end ? HUGE_VAL :
+		for (int j = i + 1; j < n; j++) {
+			double time = j > end ? HUGE_VAL :
 				row.time[(size_t)level->m * (size_t)n + (size_t)j];
+
+			level->value[pair(j) + (size_t)i] = time;
+			level->least[pair(j) + (size_t)i] = i ?
+				fmin(time, level->least[pair(j) + (size_t)i - 1]) : time;
+		}
 	}
 	row_release(&row);
 }
@@ -269,12 +325,15 @@ static void search_init(struct search *search, const struct pd_levels *question,
 		.compute = pd_calloc((size_t)n, sizeof(double)),
 		.parameters = pd_calloc((size_t)n, sizeof(double)),
 		.cut = pd_calloc((size_t)n, sizeof(double)),
+		.most_parameters = pd_calloc((size_t)n, sizeof(double)),
 		.zero = pd_calloc(pair(n), sizeof(double)),
 	};
 	for (int s = 0; s < n; s++) {
 		search->compute[s] = (double)states->compute_ns[state[s]];
 		search->parameters[s] = (double)states->parameter_bytes[state[s]];
 		search->cut[s] = (double)states->cut_bytes[state[s]];
+		search->most_parameters[s] = fmax(search->parameters[s],
+						  s ? search->most_parameters[s - 1] : 0);
 		for (int i = 0; i < s; i++)
 			search->zero[pair(s) + (size_t)i] =
 				pd_states_within(states, state[i], state[s])
@@ -293,8 +352,10 @@ static void search_init(struct search *search, const struct pd_levels *question,
 			level->first[m] = pd_terms_allreduce(&level->at, m, true);
 			level->later[m] = pd_terms_allreduce(&level->at, m, false);
 		}
-		if (k < search->levels)
+		if (k < search->levels) {
 			level->value = pd_calloc(pair(n), sizeof(double));
+			level->least = pd_calloc(pair(n), sizeof(double));
+		}
 	}
 }
 
@@ -303,11 +364,13 @@ static void search_release(struct search *search)
 	free(search->compute);
 	free(search->parameters);
 	free(search->cut);
+	free(search->most_parameters);
 	free(search->zero);
 	for (int k = 1; k <= search->levels; k++) {
 		free(search->level[k].first);
 		free(search->level[k].later);
 		free(search->level[k].value);
+		free(search->level[k].least);
 	}
 }
 

@@ -79,7 +79,8 @@ static struct pd_kernel_dropout describe(const struct pd_compiled_layer *l,
 					 const struct pd_pass *pass)
 {
 	return (struct pd_kernel_dropout){
-		.seed = l->net->seed, .stream = PD_RNG_DROPOUT + (uint64_t)l->index,
+		.seed = l->net->seed, .stream = PD_RNG_DROPOUT +
+			(uint64_t)pd_model_number(l->net->model, l->index),
 		.first_sample = pass->first_sample, .samples = l->net->batch,
 		.elements = pd_shape_elements(l->in_shape[0]), .p = (float)l->layer->p,
 		.scale = (float)(1 / (1 - l->layer->p)),
