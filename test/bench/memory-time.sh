@@ -26,7 +26,8 @@ cut=9,3,4,14
 pd-profile --threads=1 --workers=$(($(nproc) < 4 ? $(nproc) : 4)) --batch-size=16 \
 	"$source/test/bench/vgg11.json" >"$work/profile"
 plan() {
-	pd-plan --gpus=4 --stages=$cut $2 "$work/profile" >"$work/$1.plan"
+	pd-plan --gpus=4 --stages=$cut $2 "$work/profile" |
+		pd-schedule --minibatches=$microbatches >"$work/$1.schedule"
 	echo "$1" >>"$work/kinds"
 }
 plan none "--schedule=none --microbatches=8"
@@ -38,8 +39,8 @@ plan 2bw "--weights=2bw --microbatches=8"
 
 # "KIND samples/s predicted-samples/s others"
 once() {
-	quietly pd-run --synthetic --threads=1 --minibatches=$microbatches --report-every=1000000 \
-		--trace="$work/trace" "$work/$1.plan" >"$work/$1.out"
+	quietly pd-run --synthetic --threads=1 --trace="$work/trace" "$work/$1.schedule" \
+		>"$work/$1.out"
 	pd-replay "$work/trace" | awk -v kind="$1" -v others="$others" '
 		/^samples per second/ { rate = $4 }
 		/^the plan, replayed/ { sub(/.*: /, ""); over = $1 / 100 }
