@@ -44,6 +44,13 @@
  * P; and as m P grows with P, the least P that passes, found by bisection, is the bound.
  * Where the microbatches of an update are given, m divides them.
  *
+ * Networks with branches have many topological orders, and a plan may take any: u and v are then
+ * states (states.h).  Where they are too many, cuts that are in all orders (cuts.c) are firm, and
+ * what is between two firm cuts is cut where the plan likes.  A stage that begins or ends at such
+ * a cut is taken for what it has for sure, the units up to the nearest firm cuts inside it, with
+ * what comes in at a firm beginning and goes out at a firm end, and the cuts of one such region
+ * are one u in the recurrence.
+ *
  * Interleaved ranks have several stages each, to which this does not apply: there it is all
  * compute over all devices, the largest unit, and one microbatch's way through everything
  * over the microbatches of a group.
@@ -59,28 +66,39 @@
 
 #include "base/mem.h"
 #include "base/piece.h"
+#include "planner/cuts.h"
 
 #include <stdlib.h>
 
 #define NONE INT32_MAX
 #define SHORT (8 * PD_PIECE_ALIGN)      /* bytes: twice what pieces are rounded by */
-#define EXACT_UNITS 300         /* with more units the last 1/5000 of the bound is given away */
+#define EXACT_NODES 300         /* with more nodes the last 1/5000 of the bound is given away */
+
+/* Where a stage can begin or end: a cut, or a state. */
+struct node {
+	struct pd_cut cut;              /* of a state: what is in it, and behind it, for sure */
+	/* of a stage that begins here: what is before it at most; that ends: up to it at least */
+	struct sum { int64_t passes_ns, way_ns, update_ns, bytes; } begin, end;
+};
 
 struct bound {
 	const struct pd_costs *costs;
 	const struct pd_bound *with;
 	int units, devices;
-	/* units + 1 entries: of all units before u */
-	int64_t *passes_ns;             /* forward and backward */
+	struct pd_cuts cuts;
+	struct pd_spans spans;          /* count 0: nodes are cuts, not states */
+	int node_count;
+	struct node *nodes;
+	/* units + 1 entries: of what follows each other in any order, up to the last firm cut */
+	int64_t *path_ns;               /* forward and backward */
 	int64_t *way_ns;                /* forward and the input's part of backward, from z on */
-	int64_t *update_ns;
 	int64_t group;                  /* minibatches of an update; 0: any; -1: one per replica */
 	/* ns per parameter byte of an all-reduce among m, never above what it takes */
 	double *own_link;               /* of a replica */
 	double *own_outer;              /* what it sends through outer links, from its backward on */
 	double *outer_link;             /* shared by its component */
 	struct pd_row row;
-	int *fewest;                    /* f(u) */
+	int *fewest;                    /* f, by node */
 };
 
 /* The least, over all placements of m replicas, of the largest k (m - k) of a component. */
@@ -121,17 +139,9 @@ static void price_all_reduce(struct bound *b)
 			b->outer_link[m] = b->outer_link[m + 1];
 }
 
-static int64_t *sums(const struct pd_costs *costs,
-		     int64_t (*time_of)(const struct pd_profile_layer *layer))
+static bool drains(const struct pd_bound *with)
 {
-	int64_t *sum = pd_calloc((size_t)costs->unit_count + 1, sizeof(*sum)), ns = 0;
-
-	for (int u = 0; u < costs->unit_count; u++) {
-		for (int l = costs->first[u]; l < costs->first[u + 1]; l++)
-			ns += time_of(&costs->profile->layers[l]);
-		sum[u + 1] = ns;
-	}
-	return sum;
+	return with->weights == PD_WEIGHTS_FLUSH;
 }
 
 static int64_t passes_of(const struct pd_profile_layer *layer)
@@ -144,25 +154,95 @@ static int64_t way_of(const struct pd_profile_layer *layer)
 	return layer->forward_ns + pd_profile_input_ns(layer);
 }
 
-static int64_t update_of(const struct pd_profile_layer *layer)
+/* Of what follows each other: of a region that may be cut anyhow, its longest layer. */
+static int64_t *path_sums(const struct pd_costs *costs, const struct pd_cuts *cuts,
+			  int64_t (*time_of)(const struct pd_profile_layer *layer))
 {
-	return layer->update_ns;
+	int64_t *sum = pd_calloc((size_t)costs->unit_count + 1, sizeof(*sum)), ns = 0;
+
+	for (int i = 0; i + 1 < cuts->count; i++) {
+		int from = cuts->list[i].last, to = cuts->list[i + 1].last;
+		int64_t all = 0, most = 0;
+
+		if (cuts->list[i].soft)
+			continue;
+		for (int k = i + 1; cuts->list[k].soft; k++)
+			to = cuts->list[k + 1].last;
+		for (int l = costs->first[from]; l < costs->first[to]; l++) {
+			int64_t time = time_of(&costs->profile->layers[l]);
+
+			all += time;
+			most = pd_max64(most, time);
+		}
+		for (int u = from; u < to; u++)
+			sum[u] = ns;
+		ns += cuts->list[i + 1].soft ? most : all;
+		sum[to] = ns;
+	}
+	return sum;
 }
 
-/* Only from the first unit with parameters on. */
-static void begin_with_parameters(const struct pd_costs *costs, int64_t *sum)
+/* Only from the first stage on that has parameters in any case. */
+static void begin_with_parameters(const struct bound *b, int64_t *sum)
 {
-	int z = 0;
+	int z = 0, from = 0;
 
-	while (z < costs->unit_count && costs->parameter_bytes[z + 1] == 0)
+	while (z < b->units && b->costs->parameter_bytes[z + 1] == 0)
 		z++;
-	for (int u = costs->unit_count; u >= 0; u--)
+	for (int i = 0; i < b->cuts.count; i++)
+		if (!b->cuts.list[i].soft && b->cuts.list[i].last <= z)
+			from = i;
+	if (from + 1 < b->cuts.count && b->cuts.list[from + 1].soft)
+		from += 2;
+	z = b->cuts.list[from].last;
+	for (int u = b->units; u >= 0; u--)
 		sum[u] = u > z ? sum[u] - sum[z] : 0;
 }
 
-static bool drains(const struct pd_bound *with)
+static void add_layer(const struct bound *b, int layer, struct sum *sum)
 {
-	return with->weights == PD_WEIGHTS_FLUSH;
+	const struct pd_profile *profile = b->costs->profile;
+	const struct pd_profile_layer *at = &profile->layers[layer];
+
+	sum->passes_ns += passes_of(at);
+	sum->way_ns += b->with->schedule == PD_SCHEDULE_ZB_H1 ? way_of(at) : passes_of(at);
+	sum->update_ns += at->update_ns;
+	if (!profile->model || profile->model->layers[layer].shares < 0)
+		sum->bytes += at->parameter_bytes;
+}
+
+static void nodes_of_cuts(struct bound *b)
+{
+	struct sum *sums = pd_calloc((size_t)b->units + 1, sizeof(*sums)), sum = { 0 };
+
+	for (int u = 0; u < b->units; u++) {
+		for (int l = b->costs->first[u]; l < b->costs->first[u + 1]; l++)
+			add_layer(b, l, &sum);
+		sums[u + 1] = sum;
+	}
+	b->node_count = b->cuts.count;
+	b->nodes = pd_calloc((size_t)b->node_count, sizeof(*b->nodes));
+	for (int i = 0; i < b->node_count; i++)
+		b->nodes[i] = (struct node){ b->cuts.list[i], sums[b->cuts.list[i].first],
+					     sums[b->cuts.list[i].last] };
+	free(sums);
+}
+
+static void nodes_of_states(struct bound *b)
+{
+	const struct pd_states *states = &b->spans.states;
+
+	b->node_count = states->count;
+	b->nodes = pd_calloc((size_t)b->node_count, sizeof(*b->nodes));
+	for (int i = 0; i < b->node_count; i++) {
+		struct node *node = &b->nodes[i];
+
+		pd_cuts_around(&b->cuts, b->costs, states, i, &node->cut);
+		for (int l = 0; l < b->costs->profile->layer_count; l++)
+			if (pd_states_has(states, i, l))
+				add_layer(b, l, &node->begin);
+		node->end = node->begin;
+	}
 }
 
 /* Minibatches of an update, as lib/schedule/ideal.c has them. */
@@ -181,16 +261,21 @@ static void bound_init(struct bound *b, const struct pd_costs *costs, const stru
 	*b = (struct bound){
 		.costs = costs, .with = with, .units = costs->unit_count,
 		.devices = (int)with->topology->devices,
-		.passes_ns = sums(costs, passes_of),
-		.way_ns = sums(costs, with->schedule == PD_SCHEDULE_ZB_H1 ? way_of : passes_of),
-		.update_ns = sums(costs, update_of),
 		.group = group_of(with),
 		.own_link = pd_calloc(ranks, sizeof(*b->own_link)),
 		.own_outer = pd_calloc(ranks, sizeof(*b->own_outer)),
 		.outer_link = pd_calloc(ranks, sizeof(*b->outer_link)),
-		.fewest = pd_calloc((size_t)costs->unit_count + 1, sizeof(*b->fewest)),
 	};
-	begin_with_parameters(costs, b->way_ns);
+	pd_cuts_init(&b->cuts, costs);
+	b->path_ns = path_sums(costs, &b->cuts, passes_of);
+	b->way_ns = path_sums(costs, &b->cuts,
+			      with->schedule == PD_SCHEDULE_ZB_H1 ? way_of : passes_of);
+	begin_with_parameters(b, b->way_ns);
+	if (b->cuts.any_soft && pd_spans_init(&b->spans, costs->profile))
+		nodes_of_states(b);
+	else
+		nodes_of_cuts(b);
+	b->fewest = pd_calloc((size_t)b->node_count, sizeof(*b->fewest));
 	pd_row_init(&b->row, costs);
 	price_all_reduce(b);
 }
@@ -198,49 +283,69 @@ static void bound_init(struct bound *b, const struct pd_costs *costs, const stru
 static void bound_release(struct bound *b)
 {
 	pd_row_release(&b->row);
-	free(b->passes_ns);
+	pd_cuts_release(&b->cuts);
+	pd_spans_release(&b->spans);
+	free(b->nodes);
+	free(b->path_ns);
 	free(b->way_ns);
-	free(b->update_ns);
 	free(b->own_link);
 	free(b->own_outer);
 	free(b->outer_link);
 	free(b->fewest);
 }
 
-/* Is the all-reduce of a stage that begins with unit u between a backward and a forward? */
-static bool is_serial(const struct pd_bound *with, int u)
+/* Is the all-reduce of a stage (of the input stage) between a backward and a forward? */
+static bool is_serial(const struct pd_bound *with, bool input)
 {
 	if (with->schedule == PD_SCHEDULE_NF1B)
 		return false;
 	return with->weights == PD_WEIGHTS_STASH || drains(with) ||
-	       (with->weights == PD_WEIGHTS_VERTICAL_SYNC && u == 0);
+	       (with->weights == PD_WEIGHTS_VERTICAL_SYNC && input);
 }
 
-/* What stage [u, v) makes a replica do, without what depends on m. */
+/* What a stage makes a replica do, without what depends on m. */
 struct stage {
 	int64_t passes_ns, way_ns, update_ns, before_ns, traffic_ns;
 	int64_t bytes, sure_bytes;      /* of its parameters; m times the shortest piece */
 	bool serial;
 };
 
-static struct stage stage_of(const struct bound *b, int u, int v)
+/* What comes and goes between two nodes; the row is that of the first's units. */
+static int64_t traffic(const struct bound *b, int i, int k)
 {
-	const struct pd_level *link = &b->with->topology->level[0];
-	int64_t bytes = b->costs->parameter_bytes[v] - b->costs->parameter_bytes[u];
-	__int128 traffic = b->row.in_bytes[v] + b->row.out_bytes[v];
-	int end = b->with->schedule == PD_SCHEDULE_NONE ? b->units : v;
+	const struct pd_cut *from = &b->nodes[i].cut, *to = &b->nodes[k].cut;
 
-	traffic = traffic * 1000000000 / link->bandwidth_bytes_per_s;
-	return (struct stage){
-		.passes_ns = b->passes_ns[end] - b->passes_ns[u],
-		.way_ns = b->way_ns[end] - b->way_ns[u],
-		.update_ns = b->update_ns[v] - b->update_ns[u],
-		.before_ns = drains(b->with) ? b->way_ns[u] : 0,
-		.traffic_ns = traffic > PD_COST_MAX ? PD_COST_MAX : (int64_t)traffic,
-		.bytes = bytes,
-		.sure_bytes = pd_max64(0, bytes - SHORT * (int64_t)b->devices),
-		.serial = is_serial(b->with, u),
+	if (b->spans.count)
+		return pd_span_bytes(&b->spans, i, k);
+	if (to->last <= from->first)
+		return 0;
+	return (from->soft ? 0 : b->row.in_bytes[to->last]) +
+	       (to->soft ? 0 : b->row.out_bytes[to->last]);
+}
+
+/* From one node to another. */
+static struct stage stage_of(const struct bound *b, int i, int k)
+{
+	int64_t bandwidth = b->with->topology->level[0].bandwidth_bytes_per_s;
+	const struct node *from = &b->nodes[i], *to = &b->nodes[k];
+	bool empty = to->end.passes_ns < from->begin.passes_ns;
+	int64_t bytes = empty ? 0 : pd_max64(0, to->end.bytes - from->begin.bytes);
+	__int128 wire = (__int128)traffic(b, i, k) * 1000000000 / bandwidth;
+	struct stage stage = {
+		.before_ns = drains(b->with) ? b->way_ns[from->cut.last] : 0,
+		.traffic_ns = wire > PD_COST_MAX ? PD_COST_MAX : (int64_t)wire,
+		.bytes = bytes, .sure_bytes = pd_max64(0, bytes - SHORT * (int64_t)b->devices),
+		.serial = is_serial(b->with, i == 0),
 	};
+
+	if (empty)
+		return (struct stage){ 0 };
+	stage.passes_ns = to->end.passes_ns - from->begin.passes_ns;
+	stage.way_ns = pd_max64(0, to->end.way_ns - from->begin.way_ns);
+	stage.update_ns = pd_max64(0, to->end.update_ns - from->begin.update_ns);
+	if (b->with->schedule == PD_SCHEDULE_NONE)
+		stage.passes_ns += b->path_ns[b->units] - b->path_ns[to->cut.first];
+	return stage;
 }
 
 /* The part of what happens once per update that falls to m minibatches. */
@@ -291,43 +396,65 @@ static int least(const struct bound *b, const struct stage *stage, int64_t perio
 
 static bool possible(struct bound *b, int64_t period)
 {
+	const struct node *nodes = b->nodes;
 	int *f = b->fewest;
 
-	f[b->units] = 0;
-	for (int u = b->units - 1; u >= 0; u--) {
+	f[b->node_count - 1] = 0;
+	for (int i = b->node_count - 2; i >= 0; i--) {
 		int most = b->devices;
 
-		f[u] = NONE;
-		pd_row_set(&b->row, u);
-		for (int v = u + 1; v <= b->units; v++) {
+		f[i] = NONE;
+		if (!b->spans.count && nodes[i].cut.first < b->units)
+			pd_row_set(&b->row, nodes[i].cut.first);
+		for (int k = i + 1; k < b->node_count && most > 0; k++) {
 			struct stage stage;
 			int m;
 
-			if ((b->passes_ns[v] - b->passes_ns[u]) / most > period)
-				break;
-			if (f[v] >= most)
-				continue;
-			stage = stage_of(b, u, v);
-			m = least(b, &stage, period, b->with->straight ? 1 : most - f[v]);
-			if (m != NONE) {
-				f[u] = m + f[v];
-				most = f[u] - 1;
-				if (most < 1)
+			if ((nodes[k].end.passes_ns - nodes[i].begin.passes_ns) / most > period) {
+				if (!b->spans.count)
 					break;
+				continue;
+			}
+			if (f[k] >= most || (b->spans.count && pd_span_bytes(&b->spans, i, k) < 0))
+				continue;
+			stage = stage_of(b, i, k);
+			m = least(b, &stage, period, b->with->straight ? 1 : most - f[k]);
+			if (m != NONE) {
+				f[i] = m + f[k];
+				most = f[i] - 1;
 			}
 		}
 	}
 	return f[0] <= b->devices;
 }
 
+/* The longest of what cannot be cut. */
+static int64_t longest(const struct bound *b)
+{
+	const struct pd_profile *profile = b->costs->profile;
+	int64_t most = 0;
+
+	for (int l = 0; l < profile->layer_count; l++)
+		most = pd_max64(most, passes_of(&profile->layers[l]));
+	for (int i = 0; i + 1 < b->node_count && !b->spans.count; i++)
+		if (!b->nodes[i].cut.soft && !b->nodes[i + 1].cut.soft)
+			most = pd_max64(most, b->nodes[i + 1].end.passes_ns -
+					      b->nodes[i].begin.passes_ns);
+	return most;
+}
+
+static int64_t all_passes(const struct bound *b)
+{
+	return b->nodes[b->node_count - 1].end.passes_ns;
+}
+
 /* What holds for the machine as a whole. */
 static int64_t simple(const struct bound *b)
 {
-	bool one_each = b->with->straight || b->with->chunks;
-	int64_t ns = pd_ceil_div(b->passes_ns[b->units], b->devices);
+	int64_t ns = pd_ceil_div(all_passes(b), b->devices);
 
-	for (int u = 0; u < b->units && one_each; u++)
-		ns = pd_max64(ns, b->passes_ns[u + 1] - b->passes_ns[u]);
+	if (b->with->straight || b->with->chunks)
+		ns = pd_max64(ns, longest(b));
 	if (drains(b->with) && b->group > 0)
 		ns = pd_max64(ns, pd_ceil_div(b->way_ns[b->units], b->group));
 	return ns;
@@ -343,7 +470,7 @@ static int64_t bisect(struct bound *b, int64_t low)
 		return low;
 	for (high = 2 * low; high < PD_COST_MAX && !possible(b, high); high = 2 * high)
 		low = high;
-	if (b->units > EXACT_UNITS)
+	if (b->node_count > EXACT_NODES)
 		width = pd_max64(1, low / 5000);
 	while (high - low > width) {
 		int64_t middle = low + (high - low) / 2;
@@ -363,7 +490,7 @@ int64_t pd_bound_ns(const struct pd_costs *costs, const struct pd_bound *with)
 
 	bound_init(&b, costs, with);
 	ns = simple(&b);
-	if (b.passes_ns[b.units] > 0 && !with->chunks)
+	if (all_passes(&b) > 0 && !with->chunks)
 		ns = bisect(&b, ns);
 	bound_release(&b);
 	return ns;

@@ -6,6 +6,7 @@ lib_libpd_a_SOURCES += \
 	lib/planner/candidate.c lib/planner/candidate.h \
 	lib/planner/contest.c lib/planner/contest.h \
 	lib/planner/cost.c lib/planner/cost.h lib/planner/cost_kind.def \
+	lib/planner/cuts.c lib/planner/cuts.h \
 	lib/planner/draw_dot.c lib/planner/draw_svg.c \
 	lib/planner/even.c \
 	lib/planner/explain.c \
@@ -25,6 +26,7 @@ lib_libpd_a_SOURCES += \
 	lib/planner/published.c lib/planner/published.h \
 	lib/planner/request.c \
 	lib/planner/refine.c lib/planner/search.h lib/planner/simulated.c \
+	lib/planner/spans.c \
 	lib/planner/sosp19.c \
 	lib/planner/usage.c lib/planner/usage.h \
 	lib/planner/states.c lib/planner/states.h \

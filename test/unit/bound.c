@@ -18,20 +18,30 @@ static int64_t below(int64_t n)
 	return (int64_t)((state >> 8) % (uint64_t)n);
 }
 
-/* Chains, every other one with skips; computing or sending is the larger part, or neither. */
-static struct pd_profile *random_profile(int layers, bool skips, int64_t parameters)
+enum shape { CHAIN, SKIPS, BRANCHES };
+
+/* Chains, with skips, or any graph; computing or sending is the larger part, or neither. */
+static struct pd_profile *random_profile(int layers, enum shape shape, int64_t parameters)
 {
 	json_t *list = json_array(), *root;
+	bool used[16] = { false };
 	struct pd_profile *profile;
 	struct pd_error err;
 
 	for (int l = 0; l < layers; l++) {
 		json_t *inputs = json_array();
+		int input;
 
-		if (l > 0)
-			json_array_append_new(inputs, json_sprintf("l%d", l - 1));
-		if (skips && l > 1 && below(3) == 0)
-			json_array_append_new(inputs, json_sprintf("l%d", (int)below(l - 1)));
+		/* in the end all come together */
+		for (int i = 0; l == layers - 1 && shape == BRANCHES && i < l - 1; i++)
+			if (!used[i])
+				json_array_append_new(inputs, json_sprintf("l%d", i));
+		input = shape != BRANCHES || l == layers - 1 || below(2) ? l - 1 : (int)below(l + 1) - 1;
+		for (; l > 0 && input >= 0; input = shape != CHAIN && below(4) == 0
+		     ? (int)below(l) : -1) {
+			used[input] = true;
+			json_array_append_new(inputs, json_sprintf("l%d", input));
+		}
 		json_array_append_new(list, json_pack(
 			"{s:o, s:o, s:I, s:I, s:I, s:I, s:I}",
 			"name", json_sprintf("l%d", l), "inputs", inputs,
@@ -118,6 +128,58 @@ static struct pd_plan *random_plan(struct pd_profile *profile, const struct pd_t
 	return plan;
 }
 
+/* Layers in any topological order. */
+static void random_order(const struct pd_profile *profile, int *order)
+{
+	bool done[16] = { false };
+
+	for (int n = 0; n < profile->layer_count;) {
+		int l = (int)below(profile->layer_count);
+		bool ready = !done[l];
+
+		for (int i = 0; i < profile->layers[l].input_count; i++)
+			ready &= done[profile->layers[l].inputs[i]];
+		if (ready) {
+			done[l] = true;
+			order[n++] = l;
+		}
+	}
+}
+
+static int by_number(const void *a, const void *b)
+{
+	return *(const int *)a - *(const int *)b;
+}
+
+/* The same numbers of layers, but others; frees plan, keeps its profile. */
+static struct pd_plan *in_random_order(struct pd_plan *plan)
+{
+	json_t *json = pd_plan_json(plan), *stages = json_object_get(json, "stages");
+	struct pd_place place = pd_place_root("plan", json);
+	struct pd_plan *other;
+	struct pd_error err;
+	int order[16];
+
+	random_order(plan->profile, order);
+	for (int s = 0, n = 0; s < plan->stage_count; s++) {
+		json_t *layers = json_array();
+		int count = plan->stages[s].layer_count;
+
+		qsort(order + n, (size_t)count, sizeof(*order), by_number);
+		for (int i = 0; i < count; i++, n++)
+			json_array_append_new(layers,
+					      json_string(plan->profile->layers[order[n]].name));
+		json_object_set_new(json_array_get(stages, (size_t)s), "layers", layers);
+	}
+	other = pd_plan_parse_at(&place, &err);
+	if (!other)
+		diag("%s", err.text);
+	json_decref(json);
+	plan->profile = NULL;
+	pd_plan_free(plan);
+	return other;
+}
+
 static const struct policy {
 	enum pd_schedule_kind schedule;
 	enum pd_weight_kind weights;
@@ -186,7 +248,8 @@ static void judge(const struct pd_plan *plan, const struct pd_costs *costs, bool
 
 static void random_case(const struct policy *policy, struct tally *tally)
 {
-	struct pd_profile *profile = random_profile(1 + (int)below(9), below(2),
+	enum shape shape = (enum shape)below(3);
+	struct pd_profile *profile = random_profile(1 + (int)below(9), shape,
 						    below(2) ? 1000 : 100000);
 	bool straight = policy->straight || below(4) == 0;
 	struct pd_topology topology;
@@ -197,6 +260,8 @@ static void random_case(const struct policy *policy, struct tally *tally)
 	for (int i = 0; i < 4; i++) {
 		struct pd_plan *plan = random_plan(profile, &topology, straight);
 
+		if (shape == BRANCHES)
+			plan = in_random_order(plan);
 		plan->schedule = policy->schedule;
 		plan->weights = policy->weights;
 		random_warmups(plan);
@@ -209,7 +274,8 @@ static void random_case(const struct policy *policy, struct tally *tally)
 				plan->microbatches += common_multiple(plan);
 		if (plan->microbatches <= 64)
 			judge(plan, &costs, straight, tally);
-		plan->profile = NULL;
+		if (shape != BRANCHES)
+			plan->profile = NULL;
 		pd_plan_free(plan);
 	}
 	pd_costs_release(&costs);
@@ -219,7 +285,7 @@ static void random_case(const struct policy *policy, struct tally *tally)
 static void test_random(const struct policy *policy)
 {
 	struct tally tally = { 0 };
-	int cases = 60;
+	int cases = 50;
 
 	for (int n = 0; n < cases; n++)
 		random_case(policy, &tally);
@@ -234,7 +300,7 @@ static void test_random(const struct policy *policy)
 /* One stage on all devices is what it is: the bound is its period. */
 static void test_exact(void)
 {
-	struct pd_profile *profile = random_profile(1, false, 2);
+	struct pd_profile *profile = random_profile(1, CHAIN, 2);
 	struct pd_topology topology;
 	struct pd_costs costs;
 	struct pd_bound with = { &topology, PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 1, false, 0, false };
@@ -273,7 +339,7 @@ static void test_exact(void)
 /* Six equal layers of 3 us on three devices, three microbatches: (3 + 2) x 6 us per group. */
 static void test_drain(void)
 {
-	struct pd_profile *profile = random_profile(6, false, 2);
+	struct pd_profile *profile = random_profile(6, CHAIN, 2);
 	struct pd_topology topology;
 	struct pd_costs costs;
 	struct pd_bound with = { &topology, PD_SCHEDULE_1F1B, PD_WEIGHTS_FLUSH, 3, false, 0, true };
