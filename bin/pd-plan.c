@@ -81,7 +81,7 @@ static int write_plan(const struct pd_plan *plan, struct pd_error *err)
 	return status;
 }
 
-/* All of the operands, or standard input.  0, or -1 with nothing to free. */
+/* All of the operands, or standard input; *count_p of them have been read also if it fails. */
 static int read_profiles(int argc, char **argv, int first, struct pd_profile **profiles,
 			 int *count_p, struct pd_error *err)
 {
@@ -91,20 +91,23 @@ static int read_profiles(int argc, char **argv, int first, struct pd_profile **p
 		const char *file = pd_operand(argc, argv, first, i);
 
 		profiles[i] = pd_profile_read(file, err);
-		for (int k = 0; k < i && profiles[i]; k++)
-			if (pd_planner_same_model(profiles[k], pd_operand(argc, argv, first, k),
-						  profiles[i], file, err) < 0) {
-				pd_profile_free(profiles[i]);
-				profiles[i] = NULL;
-			}
-		if (!profiles[i]) {
-			while (i-- > 0)
-				pd_profile_free(profiles[i]);
+		if (!profiles[i])
 			return -1;
-		}
+		*count_p = i + 1;
+		if (pd_planner_check(profiles[i], file, err) < 0)
+			return -1;
+		for (int k = 0; k < i; k++)
+			if (pd_planner_same_model(profiles[k], pd_operand(argc, argv, first, k),
+						  profiles[i], file, err) < 0)
+				return -1;
 	}
-	*count_p = count;
 	return 0;
+}
+
+static void free_profiles(struct pd_profile **profiles, int count)
+{
+	for (int i = 0; i < count; i++)
+		pd_profile_free(profiles[i]);
 }
 
 static struct pd_plan *make_plan(struct pd_profile **profiles, int count,
@@ -127,19 +130,18 @@ int main(int argc, char **argv)
 	struct pd_profile *profiles[MOST_PROFILES];
 	struct pd_batch_choice choices[MOST_PROFILES];
 	struct pd_plan *plan = NULL;
-	int first = pd_command_parse(&command, argc, argv), count, status;
+	int first = pd_command_parse(&command, argc, argv), count = 0, status;
 
 	request.cost = (enum pd_cost_kind)cost;
 	request.chunks = (int)chunks;
 	request.startup = eager ? PD_STARTUP_EAGER : PD_STARTUP_FRUGAL;
-	if (pd_planner_policy(schedule, weights, &request, &err) < 0 ||
-	    read_profiles(argc, argv, first, profiles, &count, &err) < 0)
+	if (pd_planner_policy(schedule, weights, &request, &err) < 0)
 		return pd_command_fail(&err);
 	request.topology = &topology;
-	if (pd_planner_topology(profiles[0], gpus, topology_name, &topology, &err) == 0)
+	if (read_profiles(argc, argv, first, profiles, &count, &err) == 0 &&
+	    pd_planner_topology(profiles[0], gpus, topology_name, &topology, &err) == 0)
 		plan = make_plan(profiles, count, choices, &err);
-	for (int i = 0; i < count; i++)
-		pd_profile_free(profiles[i]);
+	free_profiles(profiles, count);
 	if (!plan)
 		return pd_command_fail(&err);
 	status = write_plan(plan, &err);

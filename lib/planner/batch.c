@@ -18,6 +18,7 @@
  */
 #include "planner/planner.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "plan/prediction.h"
 #include "planner/alternatives.h"
@@ -312,27 +313,28 @@ int pd_planner_same_model(const struct pd_profile *a, const char *a_file,
 			  const struct pd_profile *b, const char *b_file, struct pd_error *err)
 {
 	const char *expected = "expected profiles of one model at different batch sizes";
+	const char *a_name = pd_document_name(a_file), *b_name = pd_document_name(b_file);
 	int least = a->layer_count < b->layer_count ? a->layer_count : b->layer_count;
 
 	for (int l = 0; l < least; l++)
 		if (!same_layer(&a->layers[l], &b->layers[l]))
 			return pd_error_input(err, "%s: layers[%d]: layer \"%.60s\" is not the same as "
-					      "\"%.60s\" of %s: %s", b_file, l, b->layers[l].name,
-					      a->layers[l].name, a_file, expected);
+					      "\"%.60s\" of %s: %s", b_name, l, b->layers[l].name,
+					      a->layers[l].name, a_name, expected);
 	if (a->layer_count != b->layer_count)
-		return pd_error_input(err, "%s: layers: found %d, and %d in %s: %s", b_file,
-				      b->layer_count, a->layer_count, a_file, expected);
+		return pd_error_input(err, "%s: layers: found %d, and %d in %s: %s", b_name,
+				      b->layer_count, a->layer_count, a_name, expected);
 	if (!a->model != !b->model ||
 	    (a->model && !json_equal(json_object_get(a->json, "model"),
 				     json_object_get(b->json, "model"))))
-		return pd_error_input(err, "%s: model: it is not the one of %s: %s", b_file, a_file,
+		return pd_error_input(err, "%s: model: it is not the one of %s: %s", b_name, a_name,
 				      expected);
 	if (strcmp(a->dtype, b->dtype) != 0)
-		return pd_error_input(err, "%s: dtype: found \"%s\", and \"%s\" in %s: %s", b_file,
-				      b->dtype, a->dtype, a_file, expected);
+		return pd_error_input(err, "%s: dtype: found \"%s\", and \"%s\" in %s: %s", b_name,
+				      b->dtype, a->dtype, a_name, expected);
 	if (a->batch_size == b->batch_size)
-		return pd_error_input(err, "%s: batch_size: found %" PRId64 ", as in %s: %s", b_file,
-				      b->batch_size, a_file, expected);
+		return pd_error_input(err, "%s: batch_size: found %" PRId64 ", as in %s: %s", b_name,
+				      b->batch_size, a_name, expected);
 	return 0;
 }
 

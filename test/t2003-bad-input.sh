@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+# pd-plan with machines and profiles that cannot be: one line that names the file and the place,
+# exit status 2, and soon.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+
+# chain LAYERS >FILE
+chain() {
+	awk -v n="$1" 'BEGIN {
+		printf "{\"format\": \"pd-profile\", \"version\": 1, \"name\": \"chain\", \"batch_size\": 8,"
+		printf " \"dtype\": \"f32\", \"device\": {\"kind\": \"cpu\", \"name\": \"none\"}, \"layers\": ["
+		for (l = 0; l < n; l++)
+			printf "%s{\"name\": \"l%d\", \"inputs\": [%s], \"forward_ns\": 1000000," \
+				" \"backward_ns\": 2000000, \"activation_bytes\": 1000," \
+				" \"parameter_bytes\": 1000000}", l ? ", " : "", l,
+				l ? "\"l" l - 1 "\"" : ""
+		print "]}"
+	}'
+}
+chain 3 >good.json
+
+# refused WORDS ARGUMENT...
+refused() {
+	words=$1
+	shift
+	status 2 timeout 60 pd-plan "$@" >out 2>err
+	cat err
+	one_line err
+	[ ! -s out ]
+	grep -q -- "$words" err
+}
+
+# profile FILTER WORDS: of bad.json, made from good.json
+profile() {
+	jq "$1" good.json >bad.json
+	refused "^pd-plan: bad.json: $2" -t 2@1GB/s bad.json
+}
+
+# topology TEXT WORDS: a file, machine.json
+topology() {
+	echo "{\"format\": \"pd-topology\", \"version\": 1, \"levels\": $1}" >machine.json
+	refused "^pd-plan: machine.json:$2" -t machine.json good.json
+}
+
+test_ok "no devices, or fewer" '
+	refused "--gpus: expected a whole number from 1" -g 0 good.json
+	refused "--gpus: .*found \"-1\"" -g -1 good.json
+	refused "topology \"0@1GB/s\": .*found \"0\"" -t 0@1GB/s good.json
+	topology "[{\"count\": 0, \"bandwidth_bytes_per_s\": 1}]" " levels.0..count: .*found 0"
+	topology "[{\"count\": -4, \"bandwidth_bytes_per_s\": 1}]" " levels.0..count: .*found -4"
+	topology "[]" " levels: expected 1 to 8 levels"'
+test_ok "a bandwidth of 0, below, or no number" '
+	for rate in 0GB/s 0.0GB/s -1GB/s nanGB/s NaNGB/s infGB/s 1e400B/s GB/s; do
+		refused "topology \"4@$rate\": expected a" -t 4@$rate good.json
+	done
+	topology "[{\"count\": 2, \"bandwidth_bytes_per_s\": 0}]" " levels.0..bandwidth_bytes_per_s: "
+	topology "[{\"count\": 2, \"bandwidth_bytes_per_s\": -1}]" " levels.0..bandwidth_bytes_per_s: "
+	topology "[{\"count\": 2, \"bandwidth_bytes_per_s\": 1.5}]" " levels.0..bandwidth_bytes_per_s: "
+	topology "[{\"count\": 2, \"bandwidth_bytes_per_s\": NaN}]" "1:[0-9]*: not JSON"
+	topology "[{\"count\": 2, \"bandwidth_bytes_per_s\": 1, \"latency_ns\": -1}]" " levels.0..latency_ns: "'
+test_ok "a product of levels that overflows" '
+	refused "at most 8 levels and 1048576 devices" -t 1048576@1GB/s,1048576@1GB/s good.json
+	refused "at most 8 levels" -t 2@1B/s,2@1B/s,2@1B/s,2@1B/s,2@1B/s,2@1B/s,2@1B/s,2@1B/s,2@1B/s good.json
+	refused "expected a whole number" -t 9223372036854775808@1GB/s good.json
+	refused "expected a whole number" -t 99999999999999999999@1GB/s good.json
+	level="{\"count\": 65536, \"bandwidth_bytes_per_s\": 1}"
+	topology "[$level, $level, $level, $level]" " levels.1.: expected at most 1048576 devices"'
+test_ok "times that are negative, no whole numbers, or too many" '
+	for key in forward_ns backward_ns update_ns parameter_bytes activation_bytes stash_bytes; do
+		profile ".layers[1].$key = -1" "layers.1..$key: .*found -1"
+		profile ".layers[1].$key = 1.5" "layers.1..$key: .*found 1.5"
+		profile ".layers[1].$key = 1e30" "layers.1..$key: "
+		profile ".layers[1].$key = \"3\"" "layers.1..$key: "
+	done
+	profile ".layers[].forward_ns = 9007199254740991" "layers: the sum of forward_ns"
+	sed "s/\"forward_ns\": 1000000/\"forward_ns\": NaN/" good.json >bad.json
+	refused "^pd-plan: bad.json:1:[0-9]*: not JSON" -t 2@1GB/s bad.json'
+test_ok "cycles, and names that are not there, or twice" '
+	profile ".layers[0].inputs = [\"l2\"]" "layers.0.: layer \"l0\" lies on a cycle"
+	profile ".layers[1].inputs = [\"l1\"]" "layers.1.: layer \"l1\" lies on a cycle"
+	profile ".layers[1].inputs = [\"x\"]" "layers.1..inputs.0.: no input or layer is called \"x\""
+	profile ".layers[2].name = \"l0\"" "layers.2..name: \"l0\" is the name of an earlier"
+	profile ".layers = []" "layers: expected 1 to"
+	profile ".batch_size = 0" "batch_size: "'
+chain 20000 >many.json
+chain 1000000 >million.json
+test_ok "a million layers; twenty thousand" '
+	refused "^pd-plan: million.json: layers: expected at most 16384 layers .*found 1000000" \
+		-t 4@1GB/s million.json
+	refused "^pd-plan: many.json: layers: expected at most 16384 " --stages=20000 -t 4@1GB/s many.json
+	status 2 timeout 60 pd-plan -t 4@1GB/s <many.json >out 2>err; one_line err; [ ! -s out ]
+	grep -q "^pd-plan: standard input: layers: expected at most" err'
+test_done
