@@ -155,6 +155,11 @@ TESTS += test/t8002-layers.sh
 EXTRA_DIST += test/t8002-layers.sh
 
 # planner
+check_PROGRAMS += test/unit/search
+TESTS += test/unit/search
+test_unit_search_SOURCES = test/unit/search.c
+test_unit_search_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_search_LDADD = $(UNIT_LIBS)
 check_PROGRAMS += test/unit/planner
 TESTS += test/unit/planner
 test_unit_planner_SOURCES = test/unit/planner.c

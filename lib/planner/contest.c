@@ -186,9 +186,15 @@ int64_t pd_contest_judge(struct pd_contest *contest, int64_t most_work, struct p
 	size_t count = contest->count;
 
 	pd_contest_sort(contest);
+	for (size_t i = 0; i < count; i++)
+		if (contest->entries[i].time_ns != PD_NEVER &&
+		    (best < 0 || beats(&contest->entries[i], &contest->entries[best])))
+			best = (int64_t)i;
 	for (size_t i = 0; i < count && (best < 0 || most_work > 0); i++) {
 		struct pd_entry *entry = &contest->entries[i];
 
+		if (entry->time_ns != PD_NEVER)
+			continue;
 		if (best >= 0 && !may_beat(entry, &contest->entries[best]))
 			continue;
 		if (pd_judge_period(entry->plan, &entry->time_ns, err) < 0)
@@ -196,7 +202,7 @@ int64_t pd_contest_judge(struct pd_contest *contest, int64_t most_work, struct p
 		most_work -= pd_judge_work(entry->plan);
 		if (best < 0 || beats(entry, &contest->entries[best]))
 			best = (int64_t)i;
-		if (deepen(contest, i, &most_work, &best, err) < 0)
+		if (!contest->all && deepen(contest, i, &most_work, &best, err) < 0)
 			return -1;
 	}
 	return best;

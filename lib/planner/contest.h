@@ -16,6 +16,7 @@ struct pd_contest {
 	const struct pd_task *task;
 	size_t count, capacity;
 	struct pd_entry *entries;       /* no plan twice */
+	bool all;                       /* entries are all plans that may win */
 	bool refused;                   /* a layout, by the schedule: why */
 	struct pd_error why;
 	int64_t work;                   /* what estimates have cost: microbatches times stages */
@@ -36,6 +37,12 @@ void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, int64_t ex
 void pd_contest_sort(struct pd_contest *contest);
 /* Enters what can be had from the first few by small changes: refine.c. */
 void pd_contest_refine(struct pd_contest *contest, int64_t most_work);
+
+/*
+ * Enters all plans that may be faster than a time, if they are few enough (exhaust.c); else, or
+ * where the work gets too much, false, and some.
+ */
+bool pd_contest_exhaust(struct pd_contest *contest, int64_t time_ns);
 
 /*
  * Replays entries in order of expectation as far as that can change who wins, as far as most_work

@@ -13,39 +13,81 @@
 
 struct judge {
 	const struct pd_plan *plan;
-	int64_t *ends;                  /* of each minibatch's backward at the input stage */
+	int64_t total;                  /* minibatches */
+	int64_t *ends;                  /* by stage and minibatch: of the backward there */
 	int32_t *missing;               /* parts of it that have not been seen */
-	int64_t total, known;           /* minibatches; those of them whose end is known */
+	int64_t *known;                 /* per stage: minibatches whose end is known */
 	int64_t check;                  /* how many must be known before the next look */
 	bool enough;
-	struct pd_steady steady;
+	double period_ns;
 };
 
-/* Has it repeated itself for so long that it always will? */
-static void look(struct judge *judge)
+/*
+ * Minibatches that queue somewhere come back for a while as fast as what is before the queue
+ * goes, so all stages are looked at: the slowest counts, and steady is what they agree on.
+ */
+static bool look(struct judge *judge, int64_t n, bool whole)
 {
-	struct pd_steady *steady = &judge->steady;
+	bool steady = true;
 
-	judge->check += judge->check / 2;
-	judge->enough = pd_steady_of(judge->plan, judge->ends, (size_t)judge->known, false, steady)
-		&& steady->cycle > 0;
+	judge->period_ns = 0;
+	for (int s = 0; s < judge->plan->stage_count; s++) {
+		struct pd_steady stage = { .cycle = 0 };
+
+		pd_steady_of(judge->plan, judge->ends + s * judge->total, (size_t)n, whole, &stage);
+		steady &= stage.cycle > 0 && (s == 0 || stage.period_ns == judge->period_ns);
+		if (stage.period_ns > judge->period_ns)
+			judge->period_ns = stage.period_ns;
+	}
+	return steady;
 }
 
 static void retired(void *context, const struct pd_record *record)
 {
 	struct judge *judge = context;
 	const struct pd_op *op = &record->op;
+	int64_t at = op->stage * judge->total + op->microbatch, *known = &judge->known[op->stage];
 
-	if (op->stage != 0 || (op->kind != PD_OP_backward && op->kind != PD_OP_backward_input &&
-			       op->kind != PD_OP_backward_weight))
+	if (op->kind != PD_OP_backward && op->kind != PD_OP_backward_input &&
+	    op->kind != PD_OP_backward_weight)
 		return;
-	if (record->end_ns > judge->ends[op->microbatch])
-		judge->ends[op->microbatch] = record->end_ns;
-	judge->missing[op->microbatch]--;
-	while (judge->known < judge->total && judge->missing[judge->known] == 0)
-		judge->known++;
-	if (judge->known >= judge->check && !judge->enough)
-		look(judge);
+	if (record->end_ns > judge->ends[at])
+		judge->ends[at] = record->end_ns;
+	judge->missing[at]--;
+	while (*known < judge->total && judge->missing[op->stage * judge->total + *known] == 0)
+		++*known;
+	/* the first stage is the last to know */
+	if (op->stage == 0 && *known >= judge->check && !judge->enough) {
+		judge->check += judge->check / 2;
+		judge->enough = look(judge, *known, false);
+	}
+}
+
+static int by_replay(const struct pd_plan *plan, int64_t *period_ns_p, struct pd_error *err)
+{
+	struct judge judge = { .plan = plan, .total = pd_steady_minibatches(plan) };
+	size_t room = (size_t)judge.total * (size_t)plan->stage_count;
+	struct pd_replay_options options = {
+		.minibatches = judge.total, .retired = retired, .context = &judge,
+		.enough = &judge.enough,
+	};
+	int status;
+
+	judge.check = 4 * pd_steady_in_flight(plan) + 16;
+	judge.ends = pd_calloc(room, sizeof(*judge.ends));
+	judge.missing = pd_calloc(room, sizeof(*judge.missing));
+	judge.known = pd_calloc((size_t)plan->stage_count, sizeof(*judge.known));
+	for (size_t i = 0; i < room; i++)
+		judge.missing[i] = plan->schedule == PD_SCHEDULE_ZB_H1 ? 2 : 1;
+	status = pd_replay_run(plan, &options, err);
+	if (status == 0 && !judge.enough)
+		look(&judge, judge.total, true);
+	*period_ns_p = judge.period_ns < (double)PD_COST_MAX ? (int64_t)ceil(judge.period_ns)
+							     : PD_COST_MAX;
+	free(judge.ends);
+	free(judge.missing);
+	free(judge.known);
+	return status;
 }
 
 int64_t pd_judge_work(const struct pd_plan *plan)
@@ -55,31 +97,6 @@ int64_t pd_judge_work(const struct pd_plan *plan)
 	for (int s = 0; s < plan->stage_count; s++)
 		most += 8 + (plan->stages[s].replicas > 1 ? 4 * plan->stages[s].replicas : 0);
 	return most * pd_steady_minibatches(plan);
-}
-
-static int by_replay(const struct pd_plan *plan, int64_t *period_ns_p, struct pd_error *err)
-{
-	struct judge judge = { .plan = plan, .total = pd_steady_minibatches(plan) };
-	struct pd_replay_options options = {
-		.minibatches = judge.total, .retired = retired, .context = &judge,
-		.enough = &judge.enough,
-	};
-	int status;
-
-	judge.check = pd_steady_in_flight(plan);
-	judge.check = 4 * judge.check + 16;
-	judge.ends = pd_calloc((size_t)judge.total, sizeof(*judge.ends));
-	judge.missing = pd_calloc((size_t)judge.total, sizeof(*judge.missing));
-	for (int64_t b = 0; b < judge.total; b++)
-		judge.missing[b] = plan->schedule == PD_SCHEDULE_ZB_H1 ? 2 : 1;
-	status = pd_replay_run(plan, &options, err);
-	if (status == 0 && !judge.enough)
-		pd_steady_of(plan, judge.ends, (size_t)judge.total, true, &judge.steady);
-	*period_ns_p = judge.steady.period_ns < (double)PD_COST_MAX
-		? (int64_t)ceil(judge.steady.period_ns) : PD_COST_MAX;
-	free(judge.ends);
-	free(judge.missing);
-	return status;
 }
 
 static int without_replay(const struct pd_plan *plan, int64_t *period_ns_p, struct pd_error *err)

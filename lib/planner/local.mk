@@ -9,6 +9,7 @@ lib_libpd_a_SOURCES += \
 	lib/planner/cuts.c lib/planner/cuts.h \
 	lib/planner/draw_dot.c lib/planner/draw_svg.c \
 	lib/planner/even.c \
+	lib/planner/exhaust.c \
 	lib/planner/explain.c \
 	lib/planner/fixed.c \
 	lib/planner/flat.c \

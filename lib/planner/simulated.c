@@ -6,7 +6,8 @@
  * devices, stages and minibatches in flight are needed; from the paper's levels; without
  * replicas; and all devices in parallel.  Each is entered at every place (place.c) with warm-ups
  * that are worth their memory (warmup.c), the best are changed a little (refine.c), and those
- * of which most is expected are replayed until none that is left can win.
+ * of which most is expected are replayed until none that is left can win.  Where plans are few
+ * all of them are looked at then (exhaust.c).
  */
 #include "planner/contest.h"
 
@@ -21,6 +22,7 @@
  * and device; so many more, and at most so many. */
 #define ESTIMATED 80
 #define REPLAYED 200
+#define EXHAUSTED 200000000     /* operations, where all plans are looked at */
 #define LEAST_WORK 20000
 #define MOST_WORK 8000000
 
@@ -84,6 +86,10 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 	enter_all(&contest);
 	if (contest.count > 0) {
 		winner = pd_contest_judge(&contest, work_of(task, REPLAYED), err);
+		if (winner >= 0)
+			contest.all = pd_contest_exhaust(&contest, contest.entries[winner].time_ns);
+		if (contest.all)
+			winner = pd_contest_judge(&contest, EXHAUSTED, err);
 		if (winner >= 0) {
 			plan = contest.entries[winner].plan;
 			*time_ns_p = contest.entries[winner].time_ns;

@@ -84,6 +84,8 @@ static void price_memory(struct pd_stage_price *price, const struct pd_plan *pla
 	     plan->schedule == PD_SCHEDULE_ZB_H1; l++)
 		price->slot_bytes = pd_plus(price->slot_bytes, pd_memory_split(plan->profile, l));
 	price->weights_bytes = two.weights_bytes - one.weights_bytes;
+	if (stage->replicas > 1)        /* the all-reduce stages its pieces, not all of it */
+		one.transfer_bytes = one.transfer_bytes - one.gradient_bytes + exact.staging_bytes;
 	price->fixed_bytes = pd_plus(pd_plus(pd_plus(one.gradient_bytes, one.optimizer_bytes),
 				       pd_plus(one.transfer_bytes, one.scratch_bytes)),
 				  price->weights_bytes);

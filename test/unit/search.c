@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The search against brute force, judged by the event simulation; and what it makes, replayed. */
+#include "base/json.h"
+#include "base/mem.h"
+#include "planner/judge.h"
+#include "planner/planner.h"
+#include "replay/replay.h"
+#include "schedule/check.h"
+#include "schedule/memory.h"
+#include "tap.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* How many; the arguments say otherwise: 1000 500 takes half a minute. */
+#if defined(__SANITIZE_ADDRESS__)
+static int brute_cases = 30, random_cases = 20;
+#else
+static int brute_cases = 300, random_cases = 150;
+#endif
+#define MOST_STAGES 6
+
+static uint32_t state = 7;
+
+static int64_t below(int64_t n)
+{
+	state = state * 1664525 + 1013904223;
+	return (int64_t)((state >> 8) % (uint64_t)n);
+}
+
+/* layers in a chain; with skips, some take a second input from further back */
+static struct pd_profile *random_profile(int layers, bool skips)
+{
+	json_t *list = json_array(), *root;
+	struct pd_profile *profile;
+	struct pd_place place;
+	struct pd_error err;
+
+	for (int l = 0; l < layers; l++) {
+		json_t *inputs = json_array();
+
+		if (l > 0)
+			json_array_append_new(inputs, json_sprintf("l%d", l - 1));
+		if (skips && l > 1 && below(3) == 0)
+			json_array_append_new(inputs, json_sprintf("l%d", (int)below(l - 1)));
+		json_array_append_new(list, json_pack(
+			"{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+			"name", json_sprintf("l%d", l), "inputs", inputs,
+			"forward_ns", (json_int_t)below(1000),
+			"backward_ns", (json_int_t)below(2000),
+			"update_ns", (json_int_t)below(100),
+			"activation_bytes", (json_int_t)below(1000),
+			"parameter_bytes", (json_int_t)(4 * (64 + below(500))),
+			"stash_bytes", (json_int_t)below(1500),
+			"workspace_bytes", (json_int_t)below(300)));
+	}
+	root = json_pack("{s:s, s:i, s:s, s:i, s:s, s:{s:s, s:s}, s:o}", "format", "pd-profile",
+			 "version", 1, "name", "random", "batch_size", 8, "dtype", "f32", "device",
+			 "kind", "cpu", "name", "made up", "layers", list);
+	place = pd_place_root("made up", root);
+	profile = pd_profile_parse_at(&place, &err);
+	if (!profile)
+		diag("%s", err.text);
+	json_decref(root);
+	return profile;
+}
+
+struct brute {
+	struct pd_profile *profile;
+	const struct pd_topology *topology;
+	int64_t limit_bytes, known_ns;
+	int stages, layers[MOST_STAGES], replicas[MOST_STAGES], warmups[MOST_STAGES];
+	int64_t best_ns, replays;
+	int devices, best_stages;
+};
+
+static void judge(struct brute *b, struct pd_plan *plan)
+{
+	struct pd_error err;
+	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
+	int64_t ns;
+	bool fits = schedule != NULL;
+
+	for (int s = 0; s < plan->stage_count && fits; s++) {
+		struct pd_memory memory;
+
+		pd_schedule_memory(schedule, plan->stages[s].ranks[0], 1, &memory);
+		fits = memory.total_bytes <= b->limit_bytes;
+	}
+	pd_schedule_free(schedule);
+	if (!fits || pd_judge_period(plan, &ns, &err) < 0)
+		return;
+	b->replays++;
+	if (ns > b->best_ns || (ns == b->best_ns && (plan->rank_count > b->devices ||
+	    (plan->rank_count == b->devices && plan->stage_count >= b->best_stages))))
+		return;
+	b->best_ns = ns;
+	b->devices = plan->rank_count;
+	b->best_stages = plan->stage_count;
+}
+
+/* Everything that has these stages: places, written down here once more, and warm-ups. */
+static void place(struct brute *b, int how)
+{
+	int inner = (int)b->topology->level[0].count, offset = 0, next = 0, components;
+	struct pd_error err;
+	struct pd_plan *plan = pd_plan_new(b->profile, b->topology, b->stages, b->layers,
+					   b->replicas, &err);
+	bool possible = true;
+
+	components = plan->rank_count / inner;
+	for (int i = 0; i < b->stages; i++) {
+		struct pd_stage *stage = &plan->stages[how == 1 ? b->stages - 1 - i : i];
+
+		possible &= how < 2 || (b->topology->levels == 2 && components > 1 &&
+					plan->rank_count % inner == 0 && inner > 1 &&
+					stage->replicas % components == 0);
+		for (int r = 0; r < stage->replicas && possible; r++)
+			stage->ranks[r] = how < 2 ? next++
+				: r % components * inner + offset + r / components;
+		offset += possible && how == 2 ? stage->replicas / components : 0;
+	}
+	for (int s = 0; s < b->stages; s++)
+		plan->stages[s].warmup = b->warmups[s];
+	if (possible)
+		judge(b, plan);
+	plan->profile = NULL;
+	pd_plan_free(plan);
+}
+
+static void warm(struct brute *b, int s, int behind)
+{
+	int r, most;
+
+	if (s < 0) {
+		for (int how = 0; how < (b->topology->levels > 1 ? 3 : 1); how++)
+			place(b, how);
+		return;
+	}
+	r = b->replicas[s];
+	most = behind ? (2 * behind + r - 1) / r + 1 : 0;
+	for (b->warmups[s] = 0; b->warmups[s] <= most; b->warmups[s]++)
+		if (s + 1 == b->stages ||
+		    b->warmups[s] * r >= b->warmups[s + 1] * b->replicas[s + 1])
+			warm(b, s - 1, behind + r);
+}
+
+/* Stages that alone are slower than the plan to beat are of no interest. */
+static void divide(struct brute *b, int layer, int devices)
+{
+	int64_t sum = 0;
+
+	if (layer == b->profile->layer_count) {
+		warm(b, b->stages - 1, 0);
+		return;
+	}
+	for (int l = layer; l < b->profile->layer_count; l++) {
+		sum += b->profile->layers[l].forward_ns + b->profile->layers[l].backward_ns;
+		for (int m = 1; m <= devices; m++) {
+			if (sum / m > b->known_ns)
+				continue;
+			b->layers[b->stages] = l + 1 - layer;
+			b->replicas[b->stages++] = m;
+			divide(b, l + 1, devices - m);
+			b->stages--;
+		}
+	}
+}
+
+static bool brute_case(int n, int64_t *replays)
+{
+	struct pd_profile *profile = random_profile(2 + (int)below(3), n % 2);
+	struct pd_topology topology = { .levels = 1 + n / 2 % 2, .devices = 1 };
+	struct pd_plan_request request = { .topology = &topology };
+	struct brute b = { .profile = profile, .topology = &topology, .limit_bytes = INT64_MAX,
+			   .best_ns = INT64_MAX, .known_ns = INT64_MAX };
+	struct pd_plan *plan;
+	struct pd_error err;
+	bool good;
+
+	for (int k = 0; k < topology.levels; k++) {
+		topology.level[k] = (struct pd_level){ 2, 200 * (1 + below(20)) * 1000000, below(50) };
+		topology.devices *= 2;
+	}
+	if (topology.levels == 1)
+		topology.devices = topology.level[0].count = 2 + below(2);
+	if (n / 4 % 2)
+		b.limit_bytes = request.memory_bytes = 8000 + below(24000);
+	plan = pd_planner_plan(profile, &request, &err);
+	if (plan)
+		b.known_ns = plan->predicted.period_ns;
+	divide(&b, 0, (int)topology.devices);
+	*replays += b.replays;
+	good = plan ? b.best_ns == b.known_ns && b.devices == plan->rank_count &&
+		b.best_stages == plan->stage_count : b.best_ns == INT64_MAX;
+	if (!good)
+		diag("case %d: %lld ns on %d in %d stages; brute force %lld on %d in %d", n,
+		     plan ? (long long)b.known_ns : -1, plan ? plan->rank_count : 0,
+		     plan ? plan->stage_count : 0, (long long)b.best_ns, b.devices, b.best_stages);
+	if (plan)
+		pd_plan_free(plan);
+	else
+		pd_profile_free(profile);
+	return good;
+}
+
+static void test_brute(void)
+{
+	int64_t replays = 0;
+	int good = 0;
+
+	for (int n = 0; n < brute_cases; n++)
+		good += brute_case(n, &replays);
+	diag("%lld plans replayed by brute force", (long long)replays);
+	is_int(good, brute_cases, "the plan is the best of all, judged by the event simulation");
+}
+
+/* Its lists are right, it runs, and in the time and the memory that were said. */
+static bool runs(const struct pd_plan *plan)
+{
+	struct pd_error err;
+	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
+	struct pd_trace *trace = pd_replay(plan, NULL, &err);
+	double period = trace ? pd_replay_period_ns(trace) : 0;
+	int64_t most = 0, operations;
+	bool good = schedule && trace && pd_check_schedule("plan", schedule,
+			pd_steady_minibatches(plan), &operations, &err) == 0;
+
+	for (int s = 0; s < plan->stage_count && good; s++) {
+		struct pd_memory memory;
+
+		pd_schedule_memory(schedule, plan->stages[s].ranks[0], 1, &memory);
+		most = memory.total_bytes > most ? memory.total_bytes : most;
+		good = memory.total_bytes <= plan->stages[s].memory_bytes;
+	}
+	good = good && most <= plan->predicted.memory_bytes &&
+		/* at the first stage it may still be faster where minibatches queue behind it */
+		period <= 1.001 * (double)plan->predicted.period_ns + 1 &&
+		period >= 0.98 * (double)plan->predicted.period_ns - 1 &&
+		plan->predicted.lower_bound_ns <= plan->predicted.period_ns;
+	if (!good)
+		diag("%s: checked %d, period %.0f, said %lld; %lld bytes, said %lld", trace && schedule && good ? "ran" : err.text, good,
+		     period, (long long)plan->predicted.period_ns, (long long)most,
+		     (long long)plan->predicted.memory_bytes);
+	pd_schedule_free(schedule);
+	pd_trace_free(trace);
+	return good;
+}
+
+static void test_random(void)
+{
+	static const char *const topologies[] = {
+		"7@100MB/s+20ns", "4@1GB/s,3@50MB/s+1us", "2@1GB/s,2@200MB/s,2@50MB/s+30ns",
+		"12@2GB/s",
+	};
+	int plans = 0, good = 0, cases = random_cases;
+
+	for (int n = 0; n < cases; n++) {
+		static const enum pd_weight_kind weights[] = {
+			PD_WEIGHTS_STASH, PD_WEIGHTS_2BW, PD_WEIGHTS_STASH, PD_WEIGHTS_FLUSH,
+			PD_WEIGHTS_VERTICAL_SYNC };
+		struct pd_profile *profile = random_profile(1 + (int)below(12), n % 2);
+		struct pd_plan_request request = {
+			.straight = n % 7 == 0, .weights = weights[n % (int)PD_COUNT(weights)],
+			.memory_bytes = n % 3 ? 0 : 20000 + below(40000) };
+		struct pd_topology topology;
+		struct pd_error err;
+		struct pd_plan *plan;
+
+		pd_topology_parse_string(topologies[n % (int)PD_COUNT(topologies)], &topology, &err);
+		request.topology = &topology;
+		plan = pd_planner_plan(profile, &request, &err);
+		if (!plan) {
+			good += err.status == PD_EXIT_NO && request.memory_bytes > 0;
+			pd_profile_free(profile);
+			continue;
+		}
+		plans++;
+		good += runs(plan) && (!request.memory_bytes ||
+				       plan->predicted.memory_bytes <= request.memory_bytes);
+		pd_plan_free(plan);
+	}
+	ok(plans > cases * 2 / 3, "%d of %d have a plan that fits", plans, cases);
+	is_int(good, cases, "each runs, in the time and memory that were predicted");
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 3) {
+		brute_cases = atoi(argv[1]);
+		random_cases = atoi(argv[2]);
+	}
+	test_brute();
+	test_random();
+	return done_testing();
+}
