@@ -23,7 +23,7 @@ microbatches=48
 cut=9,3,4,14
 
 # rank R mod 2 shares a processor where there are two: the profile is that of two at once
-pd-profile --threads=1 --workers=$(($(nproc) < 4 ? $(nproc) : 4)) --batch-size=16 \
+pd-profile --threads=1 --workers=$(($(nproc) < 4 ? $(nproc) : 4)) --batch-size=16 --iterations=9 \
 	"$source/test/bench/vgg11.json" >"$work/profile"
 plan() {
 	pd-plan --gpus=4 --stages=$cut $2 "$work/profile" |

@@ -56,7 +56,7 @@ model_file() {
 profile() {
 	profile=$work/$1-$3.profile
 	[ -f "$profile" ] || pd-profile --threads=1 --workers="$3" --batch-size="$2" \
-		--iterations=9 "$(model_file "$1")" >"$profile"
+		"$(model_file "$1")" >"$profile"
 }
 
 # once NAME MODEL BATCH MINIBATCHES RANKS OPTION...: a line of $work/times, and of $work/ops one
