@@ -6,7 +6,7 @@
  *
  *     forward    y = W' x        gradients    dx = W dy,  dW = x dy'
  *
- * The bias is added in the epilogue.  No algorithm that adds up in place: of those that split
+ * The bias is added in the epilogue, where the library can.  No algorithm that adds up in place: of those that split
  * the sum only the ones that put the parts apart and add them in a second step.
  */
 #include "device/cuda/cuda.h"
@@ -25,7 +25,15 @@ struct product {
 struct linear {
 	struct pd_cuda_own own;         /* nothing to release: the descriptors lie here */
 	struct product products[WAYS];
+	bool fused;                     /* forward adds the bias */
 };
+
+static int set_bias(struct product *p, const void *bias, struct pd_error *err)
+{
+	return pd_cublas_check(cublasLtMatmulDescSetAttribute(&p->how,
+							      CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+							      &bias, sizeof(bias)), "a bias", err);
+}
 
 static int set_how(struct product *p, bool tf32, bool a_transposed, bool b_transposed, bool bias,
 		   struct pd_error *err)
@@ -33,6 +41,7 @@ static int set_how(struct product *p, bool tf32, bool a_transposed, bool b_trans
 	cublasOperation_t a = a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
 	cublasOperation_t b = b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
 	cublasLtEpilogue_t epilogue = bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+	const void *aligned = (const void *)(uintptr_t)PD_ALIGN;        /* as the bias will be */
 	cublasLtMatmulDesc_t how = &p->how;
 
 	if (pd_cublas_check(cublasLtMatmulDescInit(how, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
@@ -43,9 +52,11 @@ static int set_how(struct product *p, bool tf32, bool a_transposed, bool b_trans
 	    pd_cublas_check(cublasLtMatmulDescSetAttribute(how, CUBLASLT_MATMUL_DESC_TRANSB, &b,
 							   sizeof(b)), "a product", err) < 0)
 		return -1;
-	return pd_cublas_check(cublasLtMatmulDescSetAttribute(how, CUBLASLT_MATMUL_DESC_EPILOGUE,
-							      &epilogue, sizeof(epilogue)),
-			       "a bias", err);
+	if (pd_cublas_check(cublasLtMatmulDescSetAttribute(how, CUBLASLT_MATMUL_DESC_EPILOGUE,
+							   &epilogue, sizeof(epilogue)),
+			    "a bias", err) < 0)
+		return -1;
+	return bias ? set_bias(p, aligned, err) : 0;
 }
 
 static int set_matrix(cublasLtMatrixLayoutOpaque_t *m, int64_t rows, int64_t columns,
@@ -82,24 +93,56 @@ static int prefer(cublasLtMatmulPreferenceOpaque_t *p, struct pd_error *err)
 	return 0;
 }
 
-static int choose(struct product *p, const struct pd_compiled_layer *l, struct pd_error *err)
+/* 1, or 0: there is none. */
+static int find(struct product *p, const struct pd_compiled_layer *l, struct pd_error *err)
 {
 	cublasLtMatmulPreferenceOpaque_t preference;
 	cublasLtMatmulHeuristicResult_t found;
+	cublasStatus_t status;
 	int n = 0;
 
-	if (prefer(&preference, err) < 0 ||
-	    pd_cublas_check(cublasLtMatmulAlgoGetHeuristic(pd_cuda_engine(l)->blas, &p->how, &p->a,
-							   &p->b, &p->d, &p->d, &preference, 1,
-							   &found, &n),
-			    "choosing an algorithm", err) < 0)
+	if (prefer(&preference, err) < 0)
+		return -1;
+	status = cublasLtMatmulAlgoGetHeuristic(pd_cuda_engine(l)->blas, &p->how, &p->a, &p->b,
+						&p->d, &p->d, &preference, 1, &found, &n);
+	if (status == CUBLAS_STATUS_NOT_SUPPORTED)
+		return 0;
+	if (pd_cublas_check(status, "choosing an algorithm", err) < 0)
 		return -1;
 	if (n < 1 || found.state != CUBLAS_STATUS_SUCCESS)
-		return pd_error_failed(err, "layer \"%s\": cuBLAS knows no way to multiply its "
-				       "matrices", l->layer->name);
+		return 0;
 	p->algorithm = found.algo;
 	p->workspace = found.workspaceSize;
-	return 0;
+	return 1;
+}
+
+static int choose(struct product *p, const struct pd_compiled_layer *l, struct pd_error *err)
+{
+	int verdict = find(p, l, err);
+
+	if (verdict == 0)
+		return pd_error_failed(err, "layer \"%s\": cuBLAS knows no way to multiply its "
+				       "matrices", l->layer->name);
+	return verdict < 0 ? -1 : 0;
+}
+
+/* With the bias, if that can be had. */
+static int choose_forward(struct linear *linear, const struct pd_compiled_layer *l,
+			  struct pd_error *err)
+{
+	struct product *p = &linear->products[FORWARD];
+	bool tf32 = pd_cuda_engine(l)->tf32;
+	int verdict = 0;
+
+	linear->fused = l->layer->bias;
+	if (set_how(p, tf32, true, false, linear->fused, err) < 0)
+		return -1;
+	if (linear->fused)
+		verdict = find(p, l, err);
+	if (verdict != 0)
+		return verdict < 0 ? -1 : 0;
+	linear->fused = false;
+	return set_how(p, tf32, true, false, false, err) < 0 ? -1 : choose(p, l, err);
 }
 
 static int prepare_ways(struct pd_compiled_layer *l, struct linear *linear, struct pd_error *err)
@@ -109,9 +152,8 @@ static int prepare_ways(struct pd_compiled_layer *l, struct linear *linear, stru
 	struct product *weights = &linear->products[WEIGHTS];
 	bool tf32 = pd_cuda_engine(l)->tf32;
 
-	if (set_how(forward, tf32, true, false, l->layer->bias, err) < 0 ||
-	    set_matrix(&forward->a, in, out, err) < 0 || set_matrix(&forward->b, in, n, err) < 0 ||
-	    set_matrix(&forward->d, out, n, err) < 0 || choose(forward, l, err) < 0)
+	if (set_matrix(&forward->a, in, out, err) < 0 || set_matrix(&forward->b, in, n, err) < 0 ||
+	    set_matrix(&forward->d, out, n, err) < 0 || choose_forward(linear, l, err) < 0)
 		return -1;
 	if (set_how(data, tf32, false, false, false, err) < 0 ||
 	    set_matrix(&data->a, in, out, err) < 0 || set_matrix(&data->b, out, n, err) < 0 ||
@@ -168,14 +210,14 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 	struct linear *linear = l->own;
 	struct product *p = &linear->products[FORWARD];
 
-	if (l->layer->bias &&
-	    pd_cublas_check(cublasLtMatmulDescSetAttribute(&p->how,
-							   CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-							   &l->parameters[1],
-							   sizeof(l->parameters[1])),
-			    "a bias", err) < 0)
+	if ((linear->fused && set_bias(p, l->parameters[1], err) < 0) ||
+	    multiply(l, p, l->parameters[0], l->src[0], l->dst, err) < 0)
 		return -1;
-	return multiply(l, p, l->parameters[0], l->src[0], l->dst, err);
+	if (!l->layer->bias || linear->fused)
+		return 0;
+	return pd_cuda_queued(l, pd_kernel_bias(pd_cuda_engine(l)->stream, l->dst,
+						l->parameters[1], l->net->batch,
+						l->layer->output.size[0], 1), err);
 }
 
 static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
