@@ -104,7 +104,7 @@ struct pd_worker {
 	struct pd_worker_config config;
 	int replica, chunk_count;
 	struct chunk *chunks;
-	struct pd_stream *compute, *reduce;
+	struct pd_stream *compute, *reduce, *load;      /* load: NULL where copies are on compute */
 	struct agreement *agreement;    /* NULL: each stage updates by itself */
 	struct pd_scale first_scale;
 	void *scratch;                  /* of all chunks: they compute one after the other */

@@ -135,9 +135,11 @@ struct sum *worker_sum_of(struct pd_worker *w, struct chunk *c, const struct pd_
 	return &c->sums[(op->microbatch - w->phase.first) / group % c->sum_count];
 }
 
+/* On a stream of its own where the device has memory of its own: beside the computation. */
 static int issue_load(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
 	const struct pd_device_ops *device = w->config.device->ops;
+	struct pd_stream *stream = w->load ? w->load : w->compute;
 	struct flight *flight = flight_of(w, c, op);
 	struct pd_batch *batch = NULL;
 	int n = 0, k = 0;
@@ -151,23 +153,25 @@ static int issue_load(struct pd_worker *w, struct chunk *c, const struct pd_op *
 		if (batch->microbatch != op->microbatch || batch->evaluate != op->evaluate)
 			pd_bug("loader: out of step with the schedule");
 		flight->valid = batch->valid;
-		if (device->wait(w->compute, &batch->ready) != 0)
+		if (device->wait(stream, &batch->ready) != 0)
 			return -1;
 	}
+	if (w->load && flight->ended && after(w, w->load, flight->ended) < 0)
+		return -1;
 	arm(w, &flight->loaded);
 	flight->batch = batch;
 	worker_new_entry(w, op, &flight->loaded)->flight = flight;
 	for (int i = 0; i < c->sizes->in_count && batch; i++)
 		n += c->sizes->in[i].tensor < w->config.first_tensor;
 	if (n == 0)     /* in virtual time: nothing to bring, but a moment when it is there */
-		return device->copy(w->compute, NULL, NULL, 0, PD_COPY_TO_DEVICE,
+		return device->copy(stream, NULL, NULL, 0, PD_COPY_TO_DEVICE,
 				    &flight->loaded.events[0]) == 0 ? 1 : -1;
 	for (int i = 0; i < c->sizes->in_count; i++) {
 		const struct pd_net_tensor *t = &c->sizes->in[i];
 
 		if (t->tensor >= w->config.first_tensor)
 			continue;
-		if (device->copy(w->compute, flight->inbox + t->offset, batch->buffers[k],
+		if (device->copy(stream, flight->inbox + t->offset, batch->buffers[k],
 				 batch->bytes[k], PD_COPY_TO_DEVICE,
 				 k == n - 1 ? &flight->loaded.events[0] : NULL) != 0)
 			return -1;
@@ -209,6 +213,8 @@ static int issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_o
 	for (int i = 0; i < c->port_in_count; i++)
 		if (after(w, w->compute, &flight->received[i]) < 0)
 			return -1;
+	if (w->load && after(w, w->compute, &flight->loaded) < 0)
+		return -1;
 	/* without stashing nobody's version is kept for its backward */
 	weights = op->evaluate || latest(w) ? pd_weights_newest(&c->weights, NULL)
 					    : pd_weights_read(&c->weights, op->version);

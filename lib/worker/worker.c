@@ -35,6 +35,10 @@ static int open_streams(struct pd_worker *w, struct pd_error *err)
 		w->reduce = device->stream_open(w->config.device, err);
 	if (reduces && !w->reduce)
 		return -1;
+	if (device->apart)
+		w->load = device->stream_open(w->config.device, err);
+	if (device->apart && !w->load)
+		return -1;
 	for (int i = 0; i < w->chunk_count; i++)
 		if (open_collective(w, &w->chunks[i], err) < 0)
 			return -1;
@@ -120,6 +124,8 @@ void pd_worker_free(struct pd_worker *w)
 		device->stream_close(w->reduce);
 	if (w->compute)
 		device->stream_close(w->compute);
+	if (w->load)
+		device->stream_close(w->load);
 	worker_agree_free(w);
 	worker_memory_free(w);
 	free(w->checkpoints);

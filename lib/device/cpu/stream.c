@@ -55,7 +55,8 @@ static int run(struct pd_queue *q, const struct pd_work *w, struct pd_error *err
 		pd_cpu_unite(w->unite.vector, w->unite.other, w->unite.count);
 		return 0;
 	case PD_WORK_COPY:
-		memmove(w->copy.dst, w->copy.src, w->copy.bytes);
+		if (w->copy.bytes > 0)
+			memmove(w->copy.dst, w->copy.src, w->copy.bytes);
 		return 0;
 	case PD_WORK_QUIT:
 		break;
