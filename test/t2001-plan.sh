@@ -62,6 +62,13 @@ test_ok "no plan fits: what is closest, by how much, where" '
 	status 1 pd-plan -m 1MB -t 4@1GB/s chain.json 2>err >out; one_line err; [ ! -s out ]
 	grep -q "closest needs .* on stage .* more than the 1 MB" err
 	status 1 pd-plan -m 1MB --stages=12 -t 4@1GB/s chain.json 2>err; one_line err'
+test_ok "no plan fits: the closest is, and what would make one fit" '
+	status 1 pd-plan -m 9MB -t 4@1GB/s chain.json 2>err
+	grep -q "closest needs 9.01 MB (9011000 bytes) .*; 8 devices would do" err
+	pd-plan -m 9.1MB -t 4@1GB/s chain.json | jq -e "[.stages[].warmup] == [0, 0, 0, 0]"
+	pd-plan -m 9MB -t 8@1GB/s chain.json | jq -e ".predicted.memory_bytes <= 9000000"
+	status 1 pd-plan -m 1MB -t 4@1GB/s chain.json 2>err
+	grep -q "neither other weights nor" err'
 test_ok "a plan keeps to the limit" '
 	pd-plan -t 4@1GB/s -m 25MB chain.json | jq -e ".predicted.memory_bytes <= 25000000 and
 		([.stages[].predicted.memory_bytes] | max) == .predicted.memory_bytes"'

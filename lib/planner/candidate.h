@@ -53,6 +53,9 @@ struct pd_plan *pd_chunks_plan(const struct pd_task *task, int64_t *time_ns_p,
 struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p,
 				  struct pd_error *err);
 
+/* Is there a plan that fits, as far as a quick look tells? */
+bool pd_simulated_fits(const struct pd_task *task);
+
 /* The plan does not fit: which stage, by how much. */
 int pd_none_too_large(const struct pd_task *task, const struct pd_plan *plan, const char *what,
 		      struct pd_error *err);

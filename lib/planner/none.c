@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When no plan fits: which is closest, and by how much it does not. */
+/* When no plan fits: which is closest, by how much it does not, and what would help. */
 #include "planner/candidate.h"
 
+#include "base/mem.h"
 #include "base/opt.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 int pd_none_too_large(const struct pd_task *task, const struct pd_plan *plan, const char *what,
 		      struct pd_error *err)
@@ -23,14 +27,113 @@ int pd_none_too_large(const struct pd_task *task, const struct pd_plan *plan, co
 			   pd_show_bytes(bytes - limit, more), pd_show_bytes(limit, have));
 }
 
+/* Would there be a plan with other weights, or so many times as many devices outside? */
+static bool would_fit(const struct pd_task *task, enum pd_weight_kind weights, int64_t times)
+{
+	struct pd_plan_request request = *task->request;
+	struct pd_topology topology = *task->topology;
+	struct pd_task other = *task;
+
+	if (topology.devices * times > PD_MAX_RANKS || times > task->costs.unit_count)
+		return false;
+	topology.devices *= times;
+	topology.level[topology.levels - 1].count *= times;
+	request.weights = weights;
+	request.topology = &topology;
+	other.request = &request;
+	other.topology = &topology;
+	return pd_simulated_fits(&other);
+}
+
+/* Ends the sentence with what would make a plan fit. */
+static void advise(const struct pd_task *task, struct pd_error *err)
+{
+	static const enum pd_weight_kind lighter[] = { PD_WEIGHTS_2BW, PD_WEIGHTS_FLUSH };
+	enum pd_weight_kind weights = task->request->weights;
+	size_t used = strlen(err->text), room = sizeof(err->text) - used;
+
+	if (task->request->schedule != PD_SCHEDULE_1F1B)
+		return;
+	for (size_t i = 0; i < PD_COUNT(lighter); i++)
+		if (lighter[i] != weights && weights != PD_WEIGHTS_FLUSH &&
+		    would_fit(task, lighter[i], 1)) {
+			snprintf(err->text + used, room, "; --weights=%s would fit",
+				 pd_weight_kind_name[lighter[i]]);
+			return;
+		}
+	for (int64_t times = 2; times <= 8; times *= 2)
+		if (would_fit(task, weights, times)) {
+			snprintf(err->text + used, room, "; %" PRId64 " devices would do",
+				 task->topology->devices * times);
+			return;
+		}
+	snprintf(err->text + used, room, "; neither other weights nor eight times as many devices "
+		 "would do");
+}
+
+/*
+ * The stages whose fullest holds least, one minibatch at a time: for a limit the fewest stages
+ * from each unit on, and the least limit for which they are no more than the devices.
+ */
+static bool divide(const struct pd_task *task, struct pd_row *row, int64_t limit, int *stages,
+		   int *next)
+{
+	int U = task->costs.unit_count;
+
+	stages[U] = 0;
+	for (int u = U - 1; u >= 0; u--) {
+		pd_row_set(row, u);
+		stages[u] = INT32_MAX - 1;
+		for (int v = u + 1; v <= U; v++)
+			if (stages[v] + 1 < stages[u] && pd_row_memory(row, v, 1, 0) <= limit) {
+				stages[u] = stages[v] + 1;
+				next[u] = v;
+			}
+	}
+	return stages[0] <= task->topology->devices;
+}
+
+static struct pd_layout *least_memory(const struct pd_task *task)
+{
+	const struct pd_costs *costs = &task->costs;
+	size_t room = (size_t)costs->unit_count + 1;
+	int *stages = pd_calloc(room, sizeof(int)), *next = pd_calloc(room, sizeof(int));
+	struct pd_layout *layout = pd_zalloc(sizeof(*layout));
+	int64_t low = 0, high = PD_COST_MAX;
+	struct pd_row row;
+
+	pd_row_init(&row, costs);
+	while (low < high) {
+		int64_t middle = low + (high - low) / 2;
+
+		if (divide(task, &row, middle, stages, next))
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	divide(task, &row, high, stages, next);
+	layout->layers = pd_calloc((size_t)stages[0], sizeof(int));
+	layout->replicas = pd_calloc((size_t)stages[0], sizeof(int));
+	layout->warmups = pd_calloc((size_t)stages[0], sizeof(int));
+	for (int u = 0; u < costs->unit_count; u = next[u]) {
+		layout->layers[layout->stage_count] = costs->first[next[u]] - costs->first[u];
+		layout->replicas[layout->stage_count++] = 1;
+	}
+	pd_row_release(&row);
+	free(stages);
+	free(next);
+	return layout;
+}
+
 void pd_none_explain(const struct pd_task *task, struct pd_error *err)
 {
-	struct pd_flat flat = pd_task_flat(task, &task->costs, task->straight);
-	struct pd_layout *layout = pd_flat_least_memory(&flat);
+	struct pd_layout *layout = least_memory(task);
 	struct pd_plan *plan = pd_candidate_plan(task, layout, err);
 
-	if (plan)
+	if (plan) {
 		pd_none_too_large(task, plan, "no plan fits: the closest needs", err);
+		advise(task, err);
+	}
 	pd_candidate_drop(plan);
 	pd_layout_free(layout);
 }

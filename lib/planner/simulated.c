@@ -21,7 +21,7 @@
 /* Stages times minibatches that are estimated, and operations that are replayed, for each unit
  * and device; so many more, and at most so many. */
 #define ESTIMATED 80
-#define REPLAYED 200
+#define REPLAYED 1000
 #define EXHAUSTED 200000000     /* operations, where all plans are looked at */
 #define LEAST_WORK 20000
 #define MOST_WORK 8000000
@@ -102,4 +102,18 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 	}
 	pd_contest_release(&contest);
 	return plan;
+}
+
+bool pd_simulated_fits(const struct pd_task *task)
+{
+	struct pd_contest contest;
+	bool fits;
+
+	pd_contest_init(&contest, task);
+	enter_line(&contest, task->straight, 1);
+	if (contest.count == 0)
+		enter_line(&contest, true, 1);
+	fits = contest.count > 0;
+	pd_contest_release(&contest);
+	return fits;
 }
