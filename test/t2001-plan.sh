@@ -140,6 +140,23 @@ test_ok "less is kept: 2bw and flush against stashing" '
 	done >bytes
 	sort -nr bytes | cmp - bytes
 	[ "$(sort -u bytes | wc -l)" -eq 3 ]'
+test_ok "auto: the fastest of those that fit, no slower than any of them by name" '
+	for limit in 100MB 12MB; do
+		pd-plan -t 4@1GB/s -m $limit --schedule=auto chain.json >auto.json
+		pd-replay auto.json >out
+		for weights in stash vertical-sync 2bw flush; do
+			pd-plan -t 4@1GB/s -m $limit --weights=$weights chain.json >one.json || continue
+			jq -s -e ".[0].predicted.period_ns <= .[1].predicted.period_ns and
+				.[0].predicted.lower_bound_ns <= .[1].predicted.lower_bound_ns" auto.json one.json
+		done
+		jq -e ".weights != \"latest\" and .schedule != \"none\"" auto.json
+	done
+	pd-plan -t 4@1GB/s -m 12MB --weights=auto chain.json | jq -e ".schedule == \"1f1b\""
+	pd-plan -t 4@1GB/s --schedule=auto --weights=flush chain.json | jq -e ".weights == \"flush\""
+	pd-plan -t 4@1GB/s --schedule=gpipe --weights=auto chain.json |
+		jq -e "[.schedule, .weights] == [\"gpipe\", \"flush\"]"
+	status 1 pd-plan -t 4@1GB/s -m 1MB --schedule=auto chain.json 2>err; one_line err
+	refused "prices schedule 1f1b with weights stash" --schedule=auto --cost=sosp19'
 test_ok "an eager start-up is asked for, planned, and takes memory" '
 	planned "has(\"startup\") | not" --stages=3,3,3,3
 	planned ".startup == \"eager\"" --stages=3,3,3,3 --eager

@@ -41,6 +41,14 @@ int64_t pd_candidate_fullest(const struct pd_plan *plan, int *stage_p);
  */
 int pd_candidate_compare(const struct pd_plan *x, const struct pd_plan *y);
 
+/* What the request asks for, its schedule and weights being named. */
+struct pd_plan *pd_task_solve(struct pd_task *task, int64_t *time_ns_p, struct pd_error *err);
+/* The same over all that the request leaves open, and the least of their bounds. */
+struct pd_plan *pd_auto_plan(const struct pd_task *task, int64_t *time_ns_p, int64_t *bound_ns_p,
+			     struct pd_error *err);
+/* A bound for every plan under the options. */
+int64_t pd_task_bound_ns(const struct pd_task *task);
+
 /*
  * What each kind of request makes: a plan that fits, and its time; or NULL.
  * By a published formula (the profile's order may change, and task->costs with it); with task->request->stages; with chunks; and by replays.

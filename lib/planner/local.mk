@@ -1,5 +1,6 @@
 lib_libpd_a_SOURCES += \
 	lib/planner/alternatives.c lib/planner/alternatives.h \
+	lib/planner/auto.c \
 	lib/planner/baseline.c \
 	lib/planner/batch.c \
 	lib/planner/bound.c lib/planner/bound.h \

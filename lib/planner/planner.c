@@ -22,8 +22,7 @@ static int64_t memory_limit(const struct pd_profile *profile, const struct pd_pl
 	return known ? profile->device_memory_bytes : INT64_MAX;
 }
 
-/* A bound for every plan under the options. */
-static int64_t lower_bound(const struct pd_task *task)
+int64_t pd_task_bound_ns(const struct pd_task *task)
 {
 	const struct pd_plan_request *request = task->request;
 	struct pd_bound with = {
@@ -57,7 +56,7 @@ static int data_parallel(const struct pd_task *task, struct pd_prediction *predi
 
 /* All that the document says of the plan as a whole. */
 static int finish(const struct pd_task *task, struct pd_plan *plan, int64_t period,
-		  struct pd_error *err)
+		  int64_t bound, struct pd_error *err)
 {
 	struct pd_prediction *predicted = &plan->predicted;
 
@@ -65,7 +64,7 @@ static int finish(const struct pd_task *task, struct pd_plan *plan, int64_t peri
 		return -1;
 	predicted->period_ns = period;
 	predicted->memory_bytes = pd_candidate_fullest(plan, NULL);
-	predicted->lower_bound_ns = lower_bound(task);
+	predicted->lower_bound_ns = bound;
 	if (period > 0) {
 		predicted->samples_per_s = (double)task->profile->batch_size * 1e9 / (double)period;
 		predicted->gap = 1 - (double)predicted->lower_bound_ns / (double)period;
@@ -77,22 +76,34 @@ static int finish(const struct pd_task *task, struct pd_plan *plan, int64_t peri
 	return pd_alternatives_find(plan, task->request, &task->costs, err);
 }
 
+struct pd_plan *pd_task_solve(struct pd_task *task, int64_t *time_ns_p, struct pd_error *err)
+{
+	const struct pd_plan_request *request = task->request;
+
+	return request->stages ? pd_hand_plan(task, time_ns_p, err)
+	     : request->chunks ? pd_chunks_plan(task, time_ns_p, err)
+	     : request->cost != PD_COST_SIMULATED ? pd_formula_plan(task, time_ns_p, err)
+	     : pd_simulated_plan(task, time_ns_p, err);
+}
+
 struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan_request *request,
 				struct pd_error *err)
 {
 	struct pd_task task = { .profile = profile, .request = request,
 				.topology = request->topology };
 	struct pd_plan *plan;
-	int64_t period = 0;
+	int64_t period = 0, bound = 0;
 
 	task.limit_bytes = memory_limit(profile, request);
 	task.straight = request->straight || request->schedule == PD_SCHEDULE_NF1B;
 	pd_costs_init(&task.costs, profile, request->cost, task.limit_bytes);
-	plan = request->stages ? pd_hand_plan(&task, &period, err)
-	     : request->chunks ? pd_chunks_plan(&task, &period, err)
-	     : request->cost != PD_COST_SIMULATED ? pd_formula_plan(&task, &period, err)
-	     : pd_simulated_plan(&task, &period, err);
-	if (plan && finish(&task, plan, period, err) < 0) {
+	if (request->any_schedule || request->any_weights) {
+		plan = pd_auto_plan(&task, &period, &bound, err);
+	} else {
+		plan = pd_task_solve(&task, &period, err);
+		bound = plan ? pd_task_bound_ns(&task) : 0;
+	}
+	if (plan && finish(&task, plan, period, bound, err) < 0) {
 		pd_candidate_drop(plan);
 		plan = NULL;
 	}

@@ -31,6 +31,7 @@ struct pd_plan_request {
 	enum pd_startup_kind startup;   /* eager: with 1f1b */
 	int64_t microbatches;           /* per update; 0: what is usual */
 	int chunks;                     /* stages per rank, interleaved; else 0 */
+	bool any_schedule, any_weights; /* whichever makes the fastest plan */
 };
 
 /*
@@ -43,7 +44,7 @@ struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan
 
 /*
  * Into request: the schedule and weights of these names, either of which may be NULL (1f1b;
- * what is usual with the schedule), and the chunks that go with them.
+ * what is usual with the schedule) or "auto", and the chunks that go with them.
  */
 int pd_planner_policy(const char *schedule, const char *weights,
 		      struct pd_plan_request *request, struct pd_error *err);

@@ -25,7 +25,8 @@ static int choice(const char *option, const char *name, const char *const *names
 			strcat(known, ", ");
 		strcat(known, names[i]);
 	}
-	return pd_error_input(err, "--%s: expected one of %s, found \"%.60s\"", option, known, name);
+	return pd_error_input(err, "--%s: expected one of %s, auto, found \"%.60s\"", option, known,
+			      name);
 }
 
 /* What goes with a schedule where nothing is said. */
@@ -46,6 +47,12 @@ int pd_planner_policy(const char *schedule, const char *weights,
 {
 	int kind = PD_SCHEDULE_1F1B;
 
+	request->any_schedule = schedule && strcmp(schedule, "auto") == 0;
+	request->any_weights = weights && strcmp(weights, "auto") == 0;
+	if (request->any_schedule)
+		schedule = NULL;
+	if (request->any_weights)
+		weights = NULL;
 	if (schedule && choice("schedule", schedule, pd_schedule_kind_name, &kind, err) < 0)
 		return -1;
 	request->schedule = (enum pd_schedule_kind)kind;
@@ -53,7 +60,10 @@ int pd_planner_policy(const char *schedule, const char *weights,
 	if (weights && choice("weights", weights, pd_weight_kind_name, &kind, err) < 0)
 		return -1;
 	request->weights = (enum pd_weight_kind)kind;
-	if (request->chunks && request->schedule != PD_SCHEDULE_INTERLEAVED)
+	if (request->any_schedule && !weights && !request->any_weights)
+		request->any_weights = true;
+	if (request->chunks && request->schedule != PD_SCHEDULE_INTERLEAVED &&
+	    !request->any_schedule)
 		return pd_error_input(err, "--chunks: only schedule \"interleaved\" has chunks, found "
 				      "\"%s\"", pd_schedule_kind_name[request->schedule]);
 	if (request->schedule == PD_SCHEDULE_INTERLEAVED && !request->chunks)
@@ -62,7 +72,8 @@ int pd_planner_policy(const char *schedule, const char *weights,
 		return pd_error_input(err, "--eager: only schedule \"1f1b\" has a start-up of its own, "
 				      "found \"%s\"", pd_schedule_kind_name[request->schedule]);
 	if (request->cost != PD_COST_SIMULATED &&
-	    (!pd_planner_plain(request) || request->startup != PD_STARTUP_FRUGAL))
+	    (!pd_planner_plain(request) || request->startup != PD_STARTUP_FRUGAL ||
+	     request->any_schedule || request->any_weights))
 		return pd_error_input(err, "--cost: \"%s\" prices schedule 1f1b with weights stash and"
 				      " an update per minibatch of each replica, no other",
 				      pd_cost_kind_name[request->cost]);
