@@ -51,7 +51,8 @@ int64_t pd_task_bound_ns(const struct pd_task *task);
 
 /*
  * What each kind of request makes: a plan that fits, and its time; or NULL.
- * By a published formula (the profile's order may change, and task->costs with it); with task->request->stages; with chunks; and by replays.
+ * By a published formula (the profile's order may change, and task->costs with it); with
+ * task->request->stages; with chunks; and by replays.
  */
 struct pd_plan *pd_formula_plan(struct pd_task *task, int64_t *time_ns_p,
 				struct pd_error *err);

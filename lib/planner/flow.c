@@ -135,7 +135,8 @@ static void flow_release(struct flow *flow)
 static int64_t arrival(struct flow *flow, int l, int64_t n, bool back)
 {
 	const struct pd_link *link = &flow->schedule->wiring->links[l];
-	const struct pd_stage *a = &flow->plan->stages[link->from], *b = &flow->plan->stages[link->to];
+	const struct pd_stage *stages = flow->plan->stages;
+	const struct pd_stage *a = &stages[link->from], *b = &stages[link->to];
 	int from = a->ranks[n % a->replicas], to = b->ranks[n % b->replicas], k = 0;
 	int64_t end = back ? flow->backward_end[link->to * flow->n + n]
 			   : flow->forward_end[link->from * flow->n + n];

@@ -105,7 +105,8 @@ static int without_replay(const struct pd_plan *plan, int64_t *period_ns_p, stru
 
 	if (!schedule)
 		return -1;
-	*period_ns_p = pd_flow_knows(plan) ? pd_flow_bound_ns(schedule) : pd_predict_period_ns(plan);
+	*period_ns_p = pd_flow_knows(plan) ? pd_flow_bound_ns(schedule)
+					   : pd_predict_period_ns(plan);
 	pd_schedule_free(schedule);
 	return 0;
 }

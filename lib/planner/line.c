@@ -59,7 +59,7 @@ struct span { int begin, end; };        /* devices */
 
 static int64_t inside(const struct span *span, int64_t begin, int64_t end)
 {
-	int64_t a = span->begin > begin ? span->begin : begin, b = span->end < end ? span->end : end;
+	int64_t a = pd_max64(span->begin, begin), b = pd_min64(span->end, end);
 
 	return b > a ? b - a : 0;
 }
@@ -255,10 +255,8 @@ static bool stage_holds(const struct search *search, int v, const struct node *r
 	if (!last) {
 		/* a burst of m comes back together where they update together */
 		int64_t need = pd_ceil_div(back + reduce, time > 0 ? time : 1) -
-			(line->together && reduce > 0 ? 1 : m);
+			(reduce > 0 ? 1 : m);
 
-		if (line->usual)
-			need = pd_ceil_div(own.end, m) * m - m;
 		lead = pd_max64(need, rest->lead);
 		warmup = pd_ceil_div(lead, m);
 		lead = warmup * m;
@@ -321,7 +319,8 @@ static void fill_one(struct search *search, int64_t time)
 	for (int v = u + 1; v <= U && worst->devices > least; v++)
 		for (int j = 0; j < search->kept; j++) {
 			const struct node *rest = &nodes_of(search, v)[j];
-			int most = (int)pd_min64(search->line->devices, worst->devices) - rest->devices;
+			int64_t most = pd_min64(search->line->devices, worst->devices) -
+				rest->devices;
 			int64_t m = time > 0 ? pd_ceil_div(compute[v] - compute[u], time) : 1;
 
 			if (rest->devices == NONE)
@@ -329,9 +328,10 @@ static void fill_one(struct search *search, int64_t time)
 			if (search->line->straight && most > 1)
 				most = 1;
 			m = pd_max64(m, 1);
-			for (int tries = 0; m <= most && tries < search->line->tries; tries++, m++) {
+			for (int t = 0; m <= most && t < search->line->tries; t++, m++) {
 				m = enough(search, v, rest->devices, m, time);
-				if (m <= most && stage_holds(search, v, rest, (int)m, time, &node))
+				if (m <= most &&
+				    stage_holds(search, v, rest, (int)m, time, &node))
 					keep(search, &node);
 			}
 		}
@@ -362,9 +362,12 @@ static struct pd_layout *walk(const struct search *search, int64_t time)
 	layout->layers = pd_calloc(room, sizeof(int));
 	layout->replicas = pd_calloc(room, sizeof(int));
 	layout->ranks = pd_calloc(room, sizeof(*layout->ranks));
-	for (int u = 0; u < costs->unit_count; u = node->next, node = nodes_of(search, u) + node->which) {
-		int s = layout->stage_count++;
-		int rest = nodes_of(search, node->next)[node->which].devices;
+	for (int u = 0; u < costs->unit_count; u = node->next) {
+		int s = layout->stage_count++, rest;
+
+		if (u > 0)
+			node = nodes_of(search, u) + node->which;
+		rest = nodes_of(search, node->next)[node->which].devices;
 
 		layout->layers[s] = costs->first[node->next] - costs->first[u];
 		layout->replicas[s] = node->devices - rest;

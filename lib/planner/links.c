@@ -78,7 +78,8 @@ static void carry(struct pd_links *links, int from, int to, const int64_t *way_n
 }
 
 /* Activations one way, gradients the other: replicas meet in turn. */
-static void carry_link(struct pd_links *links, const struct pd_plan *plan, const struct pd_link *link)
+static void carry_link(struct pd_links *links, const struct pd_plan *plan,
+		       const struct pd_link *link)
 {
 	const struct pd_stage *a = &plan->stages[link->from], *b = &plan->stages[link->to];
 	int64_t round = (int64_t)a->replicas / pd_gcd(a->replicas, b->replicas) * b->replicas;
@@ -88,7 +89,8 @@ static void carry_link(struct pd_links *links, const struct pd_plan *plan, const
 		return;
 	for (int k = 0; k < links->topology->levels; k++)
 		for (int t = 0; t < link->tensor_count; t++)
-			way_ns[k] += pd_bytes_ns(plan->profile->layers[link->tensors[t]].activation_bytes,
+			way_ns[k] += pd_bytes_ns(plan->profile->layers[link->tensors[t]]
+						 .activation_bytes,
 						 bandwidth_to(links->topology, k));
 	for (int64_t n = 0; n < round; n++) {
 		int from = a->ranks[n % a->replicas], to = b->ranks[n % b->replicas];
@@ -106,7 +108,8 @@ static int64_t least_piece(int64_t bytes, int count)
 	size_t floats = (size_t)bytes / sizeof(float), least = floats;
 
 	for (int i = 0; i < count; i++) {
-		size_t piece = pd_piece_begin(floats, count, i + 1) - pd_piece_begin(floats, count, i);
+		size_t piece = pd_piece_begin(floats, count, i + 1) -
+			pd_piece_begin(floats, count, i);
 
 		least = piece < least ? piece : least;
 	}

@@ -131,7 +131,8 @@ static void change_stage(struct climb *climb, int s)
 	if (s + 1 < stages) {
 		int together = trial->replicas[s] + trial->replicas[s + 1];
 
-		memmove(&trial->ends[s], &trial->ends[s + 1], (size_t)(stages - s - 1) * sizeof(int));
+		memmove(&trial->ends[s], &trial->ends[s + 1],
+			(size_t)(stages - s - 1) * sizeof(int));
 		memmove(&trial->replicas[s], &trial->replicas[s + 1],
 			(size_t)(stages - s - 1) * sizeof(int));
 		trial->replicas[s] = climb->straight ? 1 : together;

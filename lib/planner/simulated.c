@@ -37,7 +37,7 @@ static void enter_line(struct pd_contest *contest, bool straight, int kept)
 		.costs = &task->costs, .topology = task->topology,
 		.devices = (int)task->topology->devices, .straight = straight,
 		.weights = request->weights, .group = request->microbatches,
-		.together = true, .tries = 4, .kept = kept, .precision = PRECISION,
+		.tries = 4, .kept = kept, .precision = PRECISION,
 	};
 	struct pd_layout *layout = pd_line_search(&line);
 	int64_t time;

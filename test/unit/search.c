@@ -179,7 +179,8 @@ static bool brute_case(int n, int64_t *replays)
 	bool good;
 
 	for (int k = 0; k < topology.levels; k++) {
-		topology.level[k] = (struct pd_level){ 2, 200 * (1 + below(20)) * 1000000, below(50) };
+		topology.level[k] = (struct pd_level){ 2, 200 * (1 + below(20)) * 1000000,
+						       below(50) };
 		topology.devices *= 2;
 	}
 	if (topology.levels == 1)
@@ -218,7 +219,7 @@ static void test_brute(void)
 /* Its lists are right, it runs, and in the time and the memory that were said. */
 static bool runs(const struct pd_plan *plan)
 {
-	struct pd_error err;
+	struct pd_error err = { .text = "" };
 	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
 	struct pd_trace *trace = pd_replay(plan, NULL, &err);
 	double period = trace ? pd_replay_period_ns(trace) : 0;
@@ -239,9 +240,9 @@ static bool runs(const struct pd_plan *plan)
 		period >= 0.98 * (double)plan->predicted.period_ns - 1 &&
 		plan->predicted.lower_bound_ns <= plan->predicted.period_ns;
 	if (!good)
-		diag("%s: checked %d, period %.0f, said %lld; %lld bytes, said %lld", trace && schedule && good ? "ran" : err.text, good,
-		     period, (long long)plan->predicted.period_ns, (long long)most,
-		     (long long)plan->predicted.memory_bytes);
+		diag("period %.0f, said %lld; %lld bytes, said %lld; %s", period,
+		     (long long)plan->predicted.period_ns, (long long)most,
+		     (long long)plan->predicted.memory_bytes, err.text);
 	pd_schedule_free(schedule);
 	pd_trace_free(trace);
 	return good;
@@ -267,7 +268,8 @@ static void test_random(void)
 		struct pd_error err;
 		struct pd_plan *plan;
 
-		pd_topology_parse_string(topologies[n % (int)PD_COUNT(topologies)], &topology, &err);
+		pd_topology_parse_string(topologies[n % (int)PD_COUNT(topologies)], &topology,
+					 &err);
 		request.topology = &topology;
 		plan = pd_planner_plan(profile, &request, &err);
 		if (!plan) {
