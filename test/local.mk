@@ -259,4 +259,5 @@ CLEANFILES += check-gpu.err
 # measured, not tested
 EXTRA_DIST += test/bench/sum-of-layers.sh test/bench/two-workers.sh \
 	test/bench/bench-lib.sh test/bench/plot.awk test/bench/vgg11.json \
-	test/bench/convergence.sh test/bench/memory-time.sh test/bench/residuals.sh
+	test/bench/convergence.sh test/bench/memory-time.sh test/bench/residuals.sh \
+	test/bench/plan-speed.sh test/bench/prediction.sh test/bench/published.sh

@@ -1,0 +1,170 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# How long pd-plan takes: whole processes, from the profile on disk to the plan, medians of
+# RUNS runs (5), and whether 1 GiB of address space is enough.
+#     sh test/bench/plan-speed.sh
+# First, networks of a known size: VGG-16's 40 states on 16 devices (goal 10 ms), a residual
+# network of the size of ResNet-101 on two servers of eight (goal 1 s), and a chain of 1,000
+# layers on 1,024 devices in three levels (goal 10 s and 1 GiB).  The first is the published
+# profile where ../shared has it, else a chain of 40 layers.
+# Then chains of other lengths on other machines, as a table, and as plan-speed.csv and
+# plan-speed.svg.  LAYERS and DEVICES are lists, OUT (.) is where the drawing goes.  PD_BUILD
+# names the build tree.
+set -e
+. "$(dirname "$0")/bench-lib.sh"
+out=$(cd "$out" && pwd)
+cd "$work"
+runs=${RUNS:-5}
+
+# profile LAYERS BRANCHES >FILE: times, activations and parameters as they come; with BRANCHES
+# every tenth layer also takes what entered the nine before it, and every hundredth block of
+# ten has a layer of its own on that way.
+profile() {
+	awk -v n="$1" -v branches="$2" 'BEGIN {
+		srand(1)
+		printf "{\"format\": \"pd-profile\", \"version\": 1, \"name\": \"made up\", \"batch_size\": 8,"
+		printf " \"dtype\": \"f32\", \"device\": {\"kind\": \"cpu\", \"name\": \"none\"}, \"layers\": ["
+		block = ""
+		for (l = 0; l < n; l++) {
+			last = "\"l" l - 1 "\""
+			inputs = l ? last : ""
+			if (branches && l > 10 && l % 10 == 0) {
+				inputs = last ", " block
+				block = "\"l" l "\""
+			} else if (branches && l % 80 == 5 && l > 10) {
+				inputs = block          # beside the block, from its beginning
+				side = last
+			} else if (branches && l % 80 == 6 && l > 10) {
+				block = last
+				inputs = side
+			}
+			if (l % 10 == 0)
+				block = "\"l" l "\""
+			printf "%s{\"name\": \"l%d\", \"inputs\": [%s], \"forward_ns\": %d," \
+				" \"backward_ns\": %d, \"activation_bytes\": %d," \
+				" \"parameter_bytes\": %d}", l ? ", " : "", l, inputs,
+				500000 + int(rand() * 1000000), 1000000 + int(rand() * 2000000),
+				int(rand() * 1000000), 4 * int(rand() * 1000000)
+		}
+		print "]}"
+	}'
+}
+
+# took ARGUMENT...: milliseconds, the median; 60,000 where one run takes a minute or more.
+took() {
+	: >times
+	for run in $(seq "$runs"); do
+		begin=$(date +%s%N)
+		timeout 60 pd-plan "$@" >plan.json || { echo 60000; return; }
+		end=$(date +%s%N)
+		echo "$begin $end" | awk '{ printf "%.2f\n", ($2 - $1) / 1e6 }' >>times
+	done
+	median <times
+}
+
+# line WHAT GOAL-MS ARGUMENT...
+line() {
+	what=$1 goal=$2
+	shift 2
+	ms=$(took "$@")
+	memory=$( (ulimit -v 1048576; pd-plan "$@" >small.json 2>err) && echo "in 1 GiB" ||
+		echo "1 GiB is not enough")
+	awk -v what="$what" -v ms="$ms" -v goal="$goal" -v memory="$memory" 'BEGIN {
+		printf "%-48s %9.1f ms (goal %d ms: %s), %s\n", what, ms, goal,
+			ms <= goal ? "met" : "not met", memory }'
+	jq -r '"    \(.stages | length) stages on \([.stages[].replicas] | add) devices, period " +
+		"\(.predicted.period_ns / 1e6) ms, gap \(100 * .predicted.gap | round) %"' plan.json
+}
+
+begin=$(date +%s%N)
+pd-plan --version >version
+end=$(date +%s%N)
+echo "$begin $end" | awk '{ printf "a process that does nothing takes %.1f ms\n\n", ($2 - $1) / 1e6 }'
+
+profile 40 "" >vgg.json
+name="a chain of 40 layers"
+if [ -e "$source/../shared/profiles/vgg16.json" ]; then
+	cp "$source/../shared/profiles/vgg16.json" vgg.json
+	name="VGG-16, 40 states"
+fi
+line "$name, 16@1.25GB/s" 10 -m 1TB -t 16@1.25GB/s vgg.json
+line "$name, 4@12GB/s,4@1.25GB/s" 10 -m 1TB -t 4@12GB/s,4@1.25GB/s vgg.json
+profile 344 1 >resnet.json
+line "a residual network of 344 layers, 8x2" 1000 -t 8@30GB/s,2@3.125GB/s resnet.json
+profile 1000 "" >long.json
+line "a chain of 1000 layers, 16x8x8 devices" 10000 -t 16@30GB/s,8@10GB/s,8@1GB/s long.json
+
+echo
+echo "milliseconds, by layers (down) and devices (across, servers of 8 but for the first)"
+devices=${DEVICES:-4 16 64 256 1024}
+printf '%8s' layers
+printf '%10s' $devices
+echo
+echo "layers,devices,ms" >plan-speed.csv
+runs=${RUNS:-3}
+for n in ${LAYERS:-10 30 100 300 1000}; do
+	profile "$n" "" >chain.json
+	printf '%8d' "$n"
+	for d in $devices; do
+		case $d in
+		4) topology=4@10GB/s ;;
+		*) topology=8@30GB/s,$((d / 8))@3GB/s ;;
+		esac
+		ms=$(took -t "$topology" chain.json)
+		printf '%10.1f' "$ms"
+		echo "$n,$d,$ms" >>plan-speed.csv
+	done
+	echo
+done
+cp plan-speed.csv "$out"
+
+# Lines in a drawing with logarithms on both axes: one for each number of devices.
+awk -F , '
+	function x(n) { return 70 + 420 * (log(n) - lx) / (hx - lx) }
+	function y(t) { return 320 - 290 * (log(t) - ly) / (hy - ly) }
+	BEGIN { lx = ly = 1e9; hx = hy = -1e9
+		split("#3b6fa8 #ee841c #4d9445 #a66f97 #c8554b #7a6a5a #5fa8a3", colour, " ") }
+	NR > 1 {
+		if (!($2 in at)) { at[$2] = ++lines; names[lines] = $2 }
+		points[$2] = points[$2] " " $1 ":" $3
+		if (log($1) < lx) lx = log($1)
+		if (log($1) > hx) hx = log($1)
+		if (log($3) < ly) ly = log($3)
+		if (log($3) > hy) hy = log($3)
+	}
+	END {
+		ly = log(10) * int(ly / log(10) - (ly < 0)); hy = log(10) * int(hy / log(10) + 1)
+		print "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"620\" height=\"370\" " \
+			"viewBox=\"0 0 620 370\" font-family=\"Helvetica, Arial, sans-serif\" " \
+			"font-size=\"11\"><style>.g{stroke:#000;stroke-opacity:.12}</style>" \
+			"<rect width=\"620\" height=\"370\" fill=\"#fff\"/>"
+		for (t = exp(ly); t <= exp(hy) * 1.01; t *= 10) {
+			printf "<line class=\"g\" x1=\"70\" x2=\"490\" y1=\"%.1f\" y2=\"%.1f\"/>", y(t), y(t)
+			printf "<text x=\"62\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", y(t) + 4,
+				(t >= 1000 ? t / 1000 " s" : t " ms")
+		}
+		for (d = 1; d <= lines; d++) {
+			n = split(substr(points[names[d]], 2), list, " ")
+			path = ""
+			for (i = 1; i <= n; i++) {
+				split(list[i], p, ":")
+				path = path sprintf("%s%.1f %.1f", i > 1 ? "L" : "M", x(p[1]), y(p[2]))
+				printf "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"/>", x(p[1]),
+					y(p[2]), colour[d]
+				if (d == 1) {
+					printf "<line class=\"g\" x1=\"%.1f\" x2=\"%.1f\" y1=\"30\" y2=\"320\"/>",
+						x(p[1]), x(p[1])
+					printf "<text x=\"%.1f\" y=\"335\" text-anchor=\"middle\">%s</text>\n",
+						x(p[1]), p[1]
+				}
+				last = y(p[2])
+			}
+			printf "<path d=\"%s\" fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\"/>", path,
+				colour[d]
+			printf "<line x1=\"505\" x2=\"525\" y1=\"%d\" y2=\"%d\" stroke=\"%s\" " \
+				"stroke-width=\"1.5\"/><text x=\"531\" y=\"%d\">%s devices</text>\n",
+				40 + 18 * d, 40 + 18 * d, colour[d], 44 + 18 * d, names[d]
+		}
+		print "<text x=\"280\" y=\"355\" text-anchor=\"middle\">layers of a chain</text>" \
+			"<text x=\"70\" y=\"18\" font-size=\"13\">pd-plan: time of a whole process</text></svg>"
+	}' plan-speed.csv >"$out/plan-speed.svg"
