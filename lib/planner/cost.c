@@ -56,7 +56,7 @@ int64_t pd_work_total_ns(enum pd_cost_kind kind, const struct pd_work *work,
 	case PD_COST_SIMULATED:         /* backward, all-reduce, step, forward: one by one */
 		return pd_max64(work->compute_ns, work->link_ns) +
 			pd_allreduce_ns(work->parameter_ns, link->latency_ns, m);
-	default:                        /* PD_COST_SOSP19; see sosp19.c */
+	default:                        /* PD_COST_SOSP19; see terms.h */
 		return pd_max64(work->compute_ns, m == 1 ? 0 :
 				saturate((__int128)work->parameter_ns * 2 * (m - 1)));
 	}

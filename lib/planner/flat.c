@@ -2,7 +2,7 @@
 /*
  * Plans for devices in a row, from the last stage to the first.
  *
- * The recurrence of SOSP 2019 (sosp19.c) on one level asks for the least time on a number
+ * The recurrence of SOSP 2019 (levels.c) on one level asks for the least time on a number
  * of devices.  Here the question is turned round, which needs one dimension less: for a
  * time t, the fewest devices on which every stage from unit u on takes at most t,
  *

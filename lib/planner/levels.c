@@ -549,3 +549,16 @@ struct pd_layout *pd_levels_search(const struct pd_levels *levels, double *time_
 	free(state);
 	return layout;
 }
+
+struct pd_layout *pd_levels_of_runs(const struct pd_profile *profile,
+				    const struct pd_topology *topology, bool straight)
+{
+	struct pd_states states;
+	struct pd_levels levels = { &states, topology, PD_COST_SIMULATED, straight };
+	struct pd_layout *layout;
+
+	pd_states_init(&states, profile, PD_STATES_RUNS);
+	layout = pd_levels_search(&levels, NULL);
+	pd_states_release(&states);
+	return layout;
+}

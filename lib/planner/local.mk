@@ -29,7 +29,6 @@ lib_libpd_a_SOURCES += \
 	lib/planner/request.c \
 	lib/planner/refine.c lib/planner/search.h lib/planner/simulated.c \
 	lib/planner/spans.c \
-	lib/planner/sosp19.c \
 	lib/planner/usage.c lib/planner/usage.h \
 	lib/planner/states.c lib/planner/states.h \
 	lib/planner/terms.c lib/planner/terms.h \

@@ -3,13 +3,11 @@
  * From a profile and a topology to a plan: stages, replicas and what they can be
  * expected to do.
  *
- * Plans are searched for by dynamic programming: flat.c for devices in a row, sosp19.c for
- * the paper's levels.  Under the cost "simulated" the best of each number of stages, the
- * best without replicas, the best of the levels and data parallelism are then sorted by
- * predict.c's formula, the first few replayed in virtual time, and the fastest wins; under
- * "sosp19" the paper's recurrence decides alone.  The searches and the formula know 1f1b with
- * stashing; under another schedule or other weights the same candidates are replayed as what
- * they then are.
+ * Under the cost "simulated" plans come from several searches and changes of what they found
+ * (simulated.c), those of which most is expected are replayed in virtual time, and the fastest
+ * wins.  Under a published formula (terms.h) a dynamic programme over the states of the network
+ * decides alone (levels.c), and stages need not be runs of the profile's layers: the plan's
+ * profile is then in another order (pd_profile_reorder).
  */
 #ifndef PD_PLANNER_PLANNER_H
 #define PD_PLANNER_PLANNER_H

@@ -42,19 +42,6 @@ int64_t pd_flat_time(const struct pd_flat *flat);
 /* The plan whose fullest rank holds least, whatever its time and the memory limit. */
 struct pd_layout *pd_flat_least_memory(const struct pd_flat *flat);
 
-/*
- * The hierarchical recurrence of SOSP 2019, section 3.1, under costs->kind; takes no
- * notice of memory.  All devices of a component are used, and the fewest components of
- * the outermost level that reach the least time.  NULL where there is no plan, or its
- * tables would be larger than PD_SOSP19_TABLE_BYTES.
- */
-#define PD_SOSP19_TABLE_BYTES (INT64_C(4) << 30)
-struct pd_layout *pd_sosp19_search(const struct pd_costs *costs,
-				   const struct pd_topology *topology, bool straight);
-/* The same for one stage on all devices: the paper's time of data parallelism. */
-int64_t pd_sosp19_data_parallel_ns(const struct pd_costs *costs,
-				   const struct pd_topology *topology);
-
 /* --stages: "8x1,6" is 8 layers on one rank, then 6 on one. */
 struct pd_layout *pd_fixed_layout(const struct pd_costs *costs, const char *list,
 				  int64_t devices, struct pd_error *err);

@@ -12,6 +12,7 @@
 #include "planner/contest.h"
 
 #include "base/mem.h"
+#include "planner/levels.h"
 #include "planner/line.h"
 
 #include <stdlib.h>
@@ -70,8 +71,8 @@ static void enter_all(struct pd_contest *contest)
 	}
 	if (task->topology->levels > 1 && (int64_t)task->costs.unit_count * task->topology->devices
 	    <= MANY)
-		pd_contest_enter(contest, pd_sosp19_search(&task->costs, task->topology,
-							   task->straight));
+		pd_contest_enter(contest, pd_levels_of_runs(task->profile, task->topology,
+							    task->straight));
 	pd_contest_refine(contest, work_of(task, ESTIMATED));
 }
 

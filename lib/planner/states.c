@@ -188,6 +188,17 @@ static void fill_some(struct pd_lattice *lattice, const struct pd_profile *profi
 		pd_lattice_add_order(lattice, (enum pd_lattice_order)which);
 }
 
+/* Are they all there? */
+static bool fill_runs(struct pd_lattice *lattice)
+{
+	uint64_t *empty = pd_calloc(lattice->words, sizeof(*empty));
+
+	pd_lattice_add(lattice, empty);
+	pd_lattice_add_order(lattice, PD_ORDER_PROFILE);
+	free(empty);
+	return lattice->count == lattice->profile->layer_count + 1;
+}
+
 void pd_states_init(struct pd_states *states, const struct pd_profile *profile,
 		    enum pd_states_rule rule)
 {
@@ -198,8 +209,11 @@ void pd_states_init(struct pd_states *states, const struct pd_profile *profile,
 		.words = ((size_t)profile->layer_count + 63) / 64,
 	};
 	start(&lattice, profile, PD_STATES_MOST);
-	states->whole = pd_lattice_fill(&lattice, rule, false);
-	if (!states->whole) {
+	if (rule == PD_STATES_RUNS)
+		states->whole = fill_runs(&lattice);
+	else
+		states->whole = pd_lattice_fill(&lattice, rule, false);
+	if (!states->whole && rule != PD_STATES_RUNS) {
 		pd_lattice_release(&lattice);
 		fill_some(&lattice, profile);
 	}
