@@ -60,6 +60,18 @@ test_ok "they price 1f1b with stashing" '
 	done
 	status 2 pd-plan -c released-yes -t 2@1GB/s two.json 2>err; one_line err'
 
+nothing() {
+	layer a '' 0 0 0
+	layer b a 0 0 0
+}
+document nothing >nothing.json
+test_ok "a network that takes no time has plans too" '
+	for cost in sosp19 released released-no-traffic; do
+		for t in 1@1GB/s 2@1GB/s 2@1GB/s,2@1GB/s; do
+			[ "$(period -c $cost -t $t nothing.json)" = 0 ]
+		done
+	done'
+
 # Two branches in turn: the best cut is between them.
 branches() {
 	layer a '' 100 10 0

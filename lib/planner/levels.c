@@ -293,14 +293,19 @@ static void fill_level(struct search *search, int k)
 	row_release(&row);
 }
 
+/* A little more, for what is just as good must be found; a time may be 0. */
+static double above(double time)
+{
+	return time * (1 + 1e-9) + 1e-6;
+}
+
 /*
  * How much more than the plan's a part's time may be, given the replicas it can have above:
- * the whole network all of them, a part all but one of some level.  A little more, for a
- * plan that is just as good must be found.
+ * the whole network all of them, a part all but one of some level.
  */
 static void set_limits(struct search *search, double time)
 {
-	double whole = time * (1 + 1e-9), part = search->question->straight ? whole : 0;
+	double whole = above(time), part = search->question->straight ? whole : 0;
 
 	search->level[search->levels].limit = search->level[search->levels].whole_limit = whole;
 	for (int k = search->levels; k > 1 && !search->question->straight; k--) {
@@ -517,7 +522,7 @@ static struct pd_layout *lay_out(const struct search *search, int m, double time
 	layout->cost_ns = pd_terms_round(time);
 	layout->replicas = pd_calloc(most, sizeof(*layout->replicas));
 	layout->ranks = pd_calloc(most, sizeof(*layout->ranks));
-	walk(search, &answer, search->levels, 0, search->n - 1, m, time * (1 + 1e-9), &one);
+	walk(search, &answer, search->levels, 0, search->n - 1, m, above(time), &one);
 	put_layers(search->question->states, &answer);
 	free(answer.ends);
 	return layout;

@@ -24,6 +24,7 @@ static struct pd_profile *random_graph(int layers)
 {
 	struct pd_profile *profile;
 	char text[512] = "", part[16];
+	bool nothing = below(20) == 0;          /* no time, no parameters */
 
 	for (int l = 0; l < layers; l++) {
 		snprintf(part, sizeof(part), "%s%c<", l ? " " : "", 'a' + l);
@@ -37,11 +38,11 @@ static struct pd_profile *random_graph(int layers)
 	}
 	profile = small_profile(text);
 	for (int l = 0; l < layers; l++) {
-		profile->layers[l].forward_ns = below(4) ? below(1000) : 0;
-		profile->layers[l].backward_ns = below(4) ? below(2000) : 0;
-		profile->layers[l].update_ns = below(50);
+		profile->layers[l].forward_ns = !nothing && below(4) ? below(1000) : 0;
+		profile->layers[l].backward_ns = !nothing && below(4) ? below(2000) : 0;
+		profile->layers[l].update_ns = nothing ? 0 : below(50);
 		profile->layers[l].activation_bytes = below(1000);
-		profile->layers[l].parameter_bytes = below(2) * below(2000);
+		profile->layers[l].parameter_bytes = nothing ? 0 : below(2) * below(2000);
 	}
 	return profile;
 }
