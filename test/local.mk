@@ -257,6 +257,10 @@ print-gpu-tests:
 CLEANFILES += check-gpu.err
 
 # measured, not tested
+check_PROGRAMS += test/bench/replay-speed
+test_bench_replay_speed_SOURCES = test/bench/replay-speed.c
+test_bench_replay_speed_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_bench_replay_speed_LDADD = $(UNIT_LIBS)
 EXTRA_DIST += test/bench/sum-of-layers.sh test/bench/two-workers.sh \
 	test/bench/bench-lib.sh test/bench/plot.awk test/bench/vgg11.json \
 	test/bench/convergence.sh test/bench/memory-time.sh test/bench/residuals.sh \
