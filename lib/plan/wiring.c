@@ -62,6 +62,7 @@ static void make_links(struct pd_wiring *wiring, const struct pd_profile *profil
 		       const struct hop *hops, size_t count)
 {
 	wiring->links = pd_calloc(count, sizeof(*wiring->links));
+	wiring->tensors_most = 1;
 	for (size_t h = 0, end; h < count; h = end) {
 		struct pd_link *link = &wiring->links[wiring->link_count++];
 
@@ -71,6 +72,8 @@ static void make_links(struct pd_wiring *wiring, const struct pd_profile *profil
 		link->from = hops[h].from;
 		link->to = hops[h].to;
 		link->tensor_count = (int)(end - h);
+		if (link->tensor_count > wiring->tensors_most)
+			wiring->tensors_most = link->tensor_count;
 		link->tensors = pd_calloc(end - h, sizeof(*link->tensors));
 		for (size_t i = h; i < end; i++) {
 			link->tensors[i - h] = hops[i].tensor;

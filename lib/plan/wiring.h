@@ -26,6 +26,7 @@ struct pd_link {
 struct pd_wiring {
 	int link_count;
 	struct pd_link *links;          /* sorted by (from, to) */
+	int tensors_most;               /* of a link, at least 1 */
 	int stage_count;
 	/* per stage: its links in, ascending by `from`, and out, ascending by `to` */
 	int *in_count, *out_count;

@@ -103,13 +103,18 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 /* Lets a worker do all that it can do at this time. */
 static int drive(struct replay *replay, int rank, struct pd_error *err)
 {
+	struct pd_worker *worker = replay->workers[rank];
+	const struct pd_event *awaited = NULL;
 	enum pd_worker_state state;
 
-	do
-		state = pd_worker_step(replay->workers[rank], err);
-	while (state == PD_WORKER_BUSY);
+	do {
+		state = pd_worker_step(worker, err);
+		if (state != PD_WORKER_FAILED)
+			awaited = pd_worker_awaits(worker);
+	} while (state == PD_WORKER_BUSY && !awaited);
 	if (state == PD_WORKER_FAILED)
 		return pd_error_prefix(err, "rank %d", rank);
+	pd_sim_awaits(replay->sim, rank, awaited);
 	if (state == PD_WORKER_DONE && !replay->done[rank]) {
 		replay->done[rank] = true;
 		replay->live--;

@@ -109,11 +109,21 @@ int64_t pd_schedule_delay(const struct pd_schedule *schedule, int stage)
 
 int pd_schedule_stages(const struct pd_schedule *schedule, int rank, int *stages)
 {
-	int replica, first = pd_plan_stage_of_rank(schedule->plan, rank, &replica);
-
 	for (int c = 0; c < schedule->chunks; c++)
-		stages[c] = first + c * schedule->positions;
-	return replica;
+		stages[c] = schedule->ranks[rank].stage + c * schedule->positions;
+	return schedule->ranks[rank].replica;
+}
+
+static void set_ranks(struct pd_schedule *schedule)
+{
+	const struct pd_plan *plan = schedule->plan;
+
+	schedule->ranks = pd_calloc((size_t)plan->rank_count, sizeof(*schedule->ranks));
+	for (int s = plan->stage_count; s-- > 0;)
+		for (int r = 0; r < plan->stages[s].replicas; r++) {
+			schedule->ranks[plan->stages[s].ranks[r]].stage = s;
+			schedule->ranks[plan->stages[s].ranks[r]].replica = r;
+		}
 }
 
 int pd_schedule_inboxes(const struct pd_schedule *schedule, int stage, bool evaluate)
@@ -277,6 +287,7 @@ struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error 
 
 	schedule->plan = plan;
 	schedule->stage_count = plan->stage_count;
+	set_ranks(schedule);
 	schedule->group = pd_calloc(n, sizeof(*schedule->group));
 	schedule->warmup = pd_calloc(n, sizeof(*schedule->warmup));
 	schedule->first = pd_calloc(n, sizeof(*schedule->first));
@@ -298,6 +309,7 @@ void pd_schedule_free(struct pd_schedule *schedule)
 		return;
 	if (schedule->wiring)
 		pd_wiring_free(schedule->wiring);
+	free(schedule->ranks);
 	free(schedule->group);
 	free(schedule->warmup);
 	free(schedule->first);

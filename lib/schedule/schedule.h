@@ -55,6 +55,8 @@ struct pd_schedule {
 	int chunks, positions;          /* stages per rank; stages / chunks */
 	bool drains;                    /* after every group: an update before the next forward */
 	bool splits;                    /* backward into backward_input and backward_weight */
+	/* per rank: its first stage, and which of its replicas it is */
+	struct { int stage, replica; } *ranks;
 	/* per stage */
 	int64_t *group;                 /* microbatches per update */
 	int *warmup;                    /* forwards of a replica ahead of its backwards */

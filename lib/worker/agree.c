@@ -64,8 +64,8 @@ int worker_agree_new(struct pd_worker *w, struct pd_error *err)
 	a->round = pd_calloc((size_t)a->rounds, sizeof(*a->round));
 	a->sums = pd_calloc((size_t)w->chunk_count, sizeof(*a->sums));
 	a->ready = pd_calloc((size_t)w->chunk_count, sizeof(*a->ready));
-	worker_mark_init(&a->begun, 1);
-	worker_mark_init(&a->done, 1);
+	worker_mark_init(w, &a->begun, 1);
+	worker_mark_init(w, &a->done, 1);
 	a->step = things(w);
 	if (worker_take(w, (size_t)(1 + a->rounds) * pd_align(a->bytes), &a->memory, err) < 0)
 		return -1;
@@ -83,8 +83,6 @@ void worker_agree_free(struct pd_worker *w)
 		return;
 	if (a->memory)
 		w->config.device->ops->free(w->config.device, a->memory);
-	free(a->begun.events);
-	free(a->done.events);
 	free(a->round);
 	free(a->sums);
 	free(a->ready);

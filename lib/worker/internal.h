@@ -47,7 +47,8 @@ struct passage {
 /* An operation issued. */
 struct entry {
 	struct pd_op op;
-	struct mark *mark;              /* its own events: it is finished when they are */
+	struct pd_event *events;        /* its own: it is finished when they are */
+	int event_count;
 	struct flight *flight;
 	int64_t bytes;
 };
@@ -117,16 +118,25 @@ struct pd_worker {
 	uint64_t tensors_most;          /* of a link, for tags */
 
 	int64_t issued, retired;        /* operations since the worker was made */
-	int64_t ring;
-	struct entry *entries;          /* number n in entries[n % ring] */
+	int64_t ring;                   /* between the two, at most */
+	int64_t entry_count;            /* a power of two; grows as far as it is needed */
+	struct entry *entries;          /* number n in entries[n % entry_count] */
 
 	struct checkpoint {
 		int64_t at;             /* -1: none */
 		bool state_seen;
 	} *checkpoints;
 	size_t checkpoint_count, checkpoint_room;
+	struct slab *slabs;             /* see worker_keep */
+	char *slab_at;
+	size_t slab_left;
 	enum pd_pause wanted, paused;   /* wanted: as soon as all that was issued has retired */
 };
+
+static inline struct entry *worker_entry(struct pd_worker *w, int64_t n)
+{
+	return &w->entries[n & (w->entry_count - 1)];
+}
 
 static inline struct chunk *worker_chunk(struct pd_worker *w, int stage)
 {
@@ -147,7 +157,13 @@ static inline struct pd_scale *worker_scale(const struct chunk *c, const void *w
 
 /* memory.c */
 int worker_take(struct pd_worker *w, size_t bytes, void *out_p, struct pd_error *err);
-void worker_mark_init(struct mark *mark, int count);
+void worker_mark_init(struct pd_worker *w, struct mark *mark, int count);
+/*
+ * Host memory, zeroed, for as long as the worker lives.  All of a worker's lies together: a
+ * replay goes from one of thousands to the next.
+ */
+void *worker_keep(struct pd_worker *w, int count, size_t bytes);
+void worker_release_kept(struct pd_worker *w);
 int worker_memory_new(struct pd_worker *w, struct pd_error *err);
 void worker_memory_free(struct pd_worker *w);
 

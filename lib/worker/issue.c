@@ -122,9 +122,9 @@ static uint64_t tag_of(const struct pd_worker *w, const struct pd_op *op, int te
 
 struct entry *worker_new_entry(struct pd_worker *w, const struct pd_op *op, struct mark *mark)
 {
-	struct entry *entry = &w->entries[w->issued % w->ring];
+	struct entry *entry = worker_entry(w, w->issued);
 
-	*entry = (struct entry){ .op = *op, .mark = mark };
+	*entry = (struct entry){ .op = *op, .events = mark->events, .event_count = mark->count };
 	return entry;
 }
 

@@ -27,27 +27,56 @@ static void give(struct pd_worker *w, void *ptr)
 		w->config.device->ops->free(w->config.device, ptr);
 }
 
-void worker_mark_init(struct mark *mark, int count)
+#define SLAB 4000       /* bytes, with what malloc adds a little less than a page */
+
+struct slab {
+	struct slab *next;
+	_Alignas(16) char bytes[];
+};
+
+void *worker_keep(struct pd_worker *w, int count, size_t bytes)
 {
-	mark->events = pd_calloc((size_t)count, sizeof(*mark->events));
+	size_t all = ((size_t)count * bytes + 15) & ~(size_t)15;
+	void *kept;
+
+	if (all > w->slab_left) {
+		size_t size = all > SLAB ? all : SLAB;
+		struct slab *slab = pd_zalloc(sizeof(*slab) + size);
+
+		slab->next = w->slabs;
+		w->slabs = slab;
+		w->slab_at = slab->bytes;
+		w->slab_left = size;
+	}
+	kept = w->slab_at;
+	w->slab_at += all;
+	w->slab_left -= all;
+	return kept;
+}
+
+void worker_release_kept(struct pd_worker *w)
+{
+	for (struct slab *slab = w->slabs, *next; slab; slab = next) {
+		next = slab->next;
+		free(slab);
+	}
+	w->slabs = NULL;
+}
+
+void worker_mark_init(struct pd_worker *w, struct mark *mark, int count)
+{
+	mark->events = worker_keep(w, count, sizeof(*mark->events));
 	mark->count = count;
 	mark->last_use = -1;
 }
 
-static struct mark *marks_new(const struct port *ports, int count)
+static struct mark *marks_new(struct pd_worker *w, const struct port *ports, int count)
 {
-	struct mark *marks = pd_calloc((size_t)count, sizeof(*marks));
+	struct mark *marks = worker_keep(w, count, sizeof(*marks));
 
 	for (int i = 0; i < count; i++)
-		worker_mark_init(&marks[i], ports[i].link->tensor_count);
+		worker_mark_init(w, &marks[i], ports[i].link->tensor_count);
 	return marks;
-}
-
-static void marks_free(struct mark *marks, int count)
-{
-	for (int i = 0; i < count && marks; i++)
-		free(marks[i].events);
-	free(marks);
 }
 
 static const struct pd_net_tensor *find_tensor(const struct pd_net_tensor *list, int count,
@@ -59,17 +88,17 @@ static const struct pd_net_tensor *find_tensor(const struct pd_net_tensor *list,
 	pd_bug("worker: tensor %d does not cross the stage's boundary", tensor);
 }
 
-static struct port *ports_new(const struct pd_worker *w, const int *links, int count,
+static struct port *ports_new(struct pd_worker *w, const int *links, int count,
 			      const struct pd_net_tensor *list, int tensors)
 {
 	const struct pd_wiring *wiring = w->config.schedule->wiring;
-	struct port *ports = pd_calloc((size_t)count, sizeof(*ports));
+	struct port *ports = worker_keep(w, count, sizeof(*ports));
 
 	for (int i = 0; i < count; i++) {
 		const struct pd_link *link = &wiring->links[links[i]];
 
 		ports[i].link = link;
-		ports[i].tensors = pd_calloc((size_t)link->tensor_count, sizeof(*ports[i].tensors));
+		ports[i].tensors = worker_keep(w, link->tensor_count, sizeof(*ports[i].tensors));
 		for (int t = 0; t < link->tensor_count; t++)
 			ports[i].tensors[t] = find_tensor(list, tensors,
 							  w->config.first_tensor + link->tensors[t]);
@@ -77,30 +106,23 @@ static struct port *ports_new(const struct pd_worker *w, const int *links, int c
 	return ports;
 }
 
-static void ports_free(struct port *ports, int count)
-{
-	for (int i = 0; i < count && ports; i++)
-		free(ports[i].tensors);
-	free(ports);
-}
-
 static int slots_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 {
-	c->slots = pd_calloc((size_t)c->room.slots, sizeof(*c->slots));
+	c->slots = worker_keep(w, c->room.slots, sizeof(*c->slots));
 	for (int i = 0; i < c->room.slots; i++)
 		if (worker_take(w, c->sizes->slot_bytes, &c->slots[i].memory, err) < 0)
 			return -1;
-	c->flights = pd_calloc((size_t)c->room.inboxes, sizeof(*c->flights));
+	c->flights = worker_keep(w, c->room.inboxes, sizeof(*c->flights));
 	for (int i = 0; i < c->room.inboxes; i++) {
 		struct flight *flight = &c->flights[i];
 
 		flight->chunk = c;
-		flight->received = marks_new(c->ports_in, c->port_in_count);
-		flight->sent = marks_new(c->ports_out, c->port_out_count);
-		worker_mark_init(&flight->loaded, 1);
-		worker_mark_init(&flight->forward, 1);
-		worker_mark_init(&flight->backward, 1);
-		worker_mark_init(&flight->weight, 1);
+		flight->received = marks_new(w, c->ports_in, c->port_in_count);
+		flight->sent = marks_new(w, c->ports_out, c->port_out_count);
+		worker_mark_init(w, &flight->loaded, 1);
+		worker_mark_init(w, &flight->forward, 1);
+		worker_mark_init(w, &flight->backward, 1);
+		worker_mark_init(w, &flight->weight, 1);
 		if (worker_take(w, c->sizes->inbox_bytes, &flight->inbox, err) < 0)
 			return -1;
 	}
@@ -109,15 +131,15 @@ static int slots_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 
 static int passages_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 {
-	c->in = pd_calloc((size_t)c->room.arriving, sizeof(*c->in));
+	c->in = worker_keep(w, c->room.arriving, sizeof(*c->in));
 	for (int i = 0; i < c->room.arriving; i++) {
-		c->in[i].transfers = marks_new(c->ports_out, c->port_out_count);
+		c->in[i].transfers = marks_new(w, c->ports_out, c->port_out_count);
 		if (worker_take(w, c->sizes->gradient_in_bytes, &c->in[i].memory, err) < 0)
 			return -1;
 	}
-	c->out = pd_calloc((size_t)c->room.leaving, sizeof(*c->out));
+	c->out = worker_keep(w, c->room.leaving, sizeof(*c->out));
 	for (int i = 0; i < c->room.leaving; i++) {
-		c->out[i].transfers = marks_new(c->ports_in, c->port_in_count);
+		c->out[i].transfers = marks_new(w, c->ports_in, c->port_in_count);
 		if (worker_take(w, c->sizes->gradient_out_bytes, &c->out[i].memory, err) < 0)
 			return -1;
 	}
@@ -169,9 +191,9 @@ static int chunk_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 	c->ports_out = ports_new(w, wiring->out[s], c->port_out_count, sizes->out,
 				 sizes->out_count);
 	for (int i = 0; i < SUMS; i++)
-		worker_mark_init(&c->sums[i].summed, 1);
-	worker_mark_init(&c->allreduce, 1);
-	worker_mark_init(&c->step, 1);
+		worker_mark_init(w, &c->sums[i].summed, 1);
+	worker_mark_init(w, &c->allreduce, 1);
+	worker_mark_init(w, &c->step, 1);
 	return weights_new(w, c, err) < 0 || slots_new(w, c, err) < 0 ||
 	       passages_new(w, c, err) < 0 ? -1 : 0;
 }
@@ -195,37 +217,14 @@ static void chunk_free(struct pd_worker *w, struct chunk *c)
 {
 	for (int i = 0; i < c->room.slots && c->slots; i++)
 		give(w, c->slots[i].memory);
-	free(c->slots);
-	for (int i = 0; i < c->room.inboxes && c->flights; i++) {
-		struct flight *flight = &c->flights[i];
-
-		marks_free(flight->received, c->port_in_count);
-		marks_free(flight->sent, c->port_out_count);
-		free(flight->loaded.events);
-		free(flight->forward.events);
-		free(flight->backward.events);
-		free(flight->weight.events);
-		give(w, flight->inbox);
-	}
-	free(c->flights);
-	for (int i = 0; i < c->room.arriving && c->in; i++) {
-		marks_free(c->in[i].transfers, c->port_out_count);
+	for (int i = 0; i < c->room.inboxes && c->flights; i++)
+		give(w, c->flights[i].inbox);
+	for (int i = 0; i < c->room.arriving && c->in; i++)
 		give(w, c->in[i].memory);
-	}
-	free(c->in);
-	for (int i = 0; i < c->room.leaving && c->out; i++) {
-		marks_free(c->out[i].transfers, c->port_in_count);
+	for (int i = 0; i < c->room.leaving && c->out; i++)
 		give(w, c->out[i].memory);
-	}
-	free(c->out);
-	for (int i = 0; i < SUMS; i++) {
-		free(c->sums[i].summed.events);
+	for (int i = 0; i < SUMS; i++)
 		give(w, c->sums[i].gradients);
-	}
-	free(c->allreduce.events);
-	free(c->step.events);
-	ports_free(c->ports_in, c->port_in_count);
-	ports_free(c->ports_out, c->port_out_count);
 	pd_weights_release(&c->weights);
 	give(w, c->fresh);
 	give(w, c->velocity);

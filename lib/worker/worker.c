@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #define DEFAULT_RING 64
+#define FEW_ENTRIES 8                   /* of them, at first */
 
 static int open_collective(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 {
@@ -51,7 +52,7 @@ static void set_chunks(struct pd_worker *w)
 	int stages[schedule->chunks];
 
 	w->chunk_count = schedule->chunks;
-	w->chunks = pd_calloc((size_t)w->chunk_count, sizeof(*w->chunks));
+	w->chunks = worker_keep(w, w->chunk_count, sizeof(*w->chunks));
 	w->replica = pd_schedule_stages(schedule, w->config.rank, stages);
 	for (int i = 0; i < w->chunk_count; i++) {
 		struct chunk *c = &w->chunks[i];
@@ -90,16 +91,13 @@ static int first_scales(struct pd_worker *w, struct pd_error *err)
 struct pd_worker *pd_worker_new(const struct pd_worker_config *config, struct pd_error *err)
 {
 	struct pd_worker *w = pd_zalloc(sizeof(*w));
-	const struct pd_wiring *wiring = config->schedule->wiring;
 
 	w->config = *config;
 	set_chunks(w);
 	w->ring = config->ring ? config->ring : DEFAULT_RING;
-	w->entries = pd_calloc((size_t)w->ring, sizeof(*w->entries));
-	w->tensors_most = 1;
-	for (int i = 0; i < wiring->link_count; i++)
-		if ((uint64_t)wiring->links[i].tensor_count > w->tensors_most)
-			w->tensors_most = (uint64_t)wiring->links[i].tensor_count;
+	w->entry_count = FEW_ENTRIES;
+	w->entries = pd_calloc((size_t)w->entry_count, sizeof(*w->entries));
+	w->tensors_most = (uint64_t)config->schedule->wiring->tensors_most;
 	if (worker_memory_new(w, err) < 0 || worker_agree_new(w, err) < 0 ||
 	    open_streams(w, err) < 0 || first_scales(w, err) < 0) {
 		pd_worker_free(w);
@@ -129,8 +127,8 @@ void pd_worker_free(struct pd_worker *w)
 	worker_agree_free(w);
 	worker_memory_free(w);
 	free(w->checkpoints);
-	free(w->chunks);
 	free(w->entries);
+	worker_release_kept(w);
 	free(w);
 }
 
@@ -196,8 +194,8 @@ static void retire(struct pd_worker *w, struct entry *entry)
 	const struct pd_worker_config *config = &w->config;
 	struct pd_record record = { .op = entry->op, .bytes = entry->bytes };
 
-	for (int i = 0; i < entry->mark->count; i++) {
-		const struct pd_event *ev = &entry->mark->events[i];
+	for (int i = 0; i < entry->event_count; i++) {
+		const struct pd_event *ev = &entry->events[i];
 
 		if (i == 0 || ev->start_ns < record.start_ns)
 			record.start_ns = ev->start_ns;
@@ -226,13 +224,13 @@ static int retire_finished(struct pd_worker *w, struct pd_error *err)
 	int any = 0;
 
 	while (w->retired < w->issued) {
-		struct entry *entry = &w->entries[w->retired % w->ring];
+		struct entry *entry = worker_entry(w, w->retired);
 		char name[32];
 
-		for (int i = 0; i < entry->mark->count; i++) {
-			if (!pd_event_done(&entry->mark->events[i]))
+		for (int i = 0; i < entry->event_count; i++) {
+			if (!pd_event_done(&entry->events[i]))
 				return any;
-			if (pd_event_failed(&entry->mark->events[i]))
+			if (pd_event_failed(&entry->events[i]))
 				return pd_error_failed(err, "%s: %s", pd_op_short(&entry->op, name),
 						       w->config.gate ? w->config.gate->err.text
 								      : "failed");
@@ -270,6 +268,19 @@ static void want_pause_after(struct pd_worker *w, const struct pd_op *op)
 	}
 }
 
+/* Room for twice as many operations that have not retired. */
+static void grow_entries(struct pd_worker *w)
+{
+	int64_t count = 2 * w->entry_count;
+	struct entry *entries = pd_calloc((size_t)count, sizeof(*entries));
+
+	for (int64_t n = w->retired; n < w->issued; n++)
+		entries[n & (count - 1)] = *worker_entry(w, n);
+	free(w->entries);
+	w->entries = entries;
+	w->entry_count = count;
+}
+
 static int issue_ready(struct pd_worker *w, struct pd_error *err)
 {
 	int any = 0;
@@ -286,6 +297,8 @@ static int issue_ready(struct pd_worker *w, struct pd_error *err)
 		want_pause_before(w, w->has_next ? &w->next : NULL);
 		if (w->wanted || !w->has_next)
 			return any;
+		if (w->issued - w->retired == w->entry_count)
+			grow_entries(w);
 		verdict = worker_issue(w, &w->next, err);
 		if (verdict <= 0)
 			return verdict < 0 ? -1 : any;
@@ -345,6 +358,22 @@ enum pd_worker_state pd_worker_step(struct pd_worker *w, struct pd_error *err)
 		return PD_WORKER_DONE;
 	return moved || retired || issued || (w->wanted && w->retired == w->issued)
 		? PD_WORKER_BUSY : PD_WORKER_WAITING;
+}
+
+const struct pd_event *pd_worker_awaits(const struct pd_worker *w)
+{
+	const struct entry *entry;
+
+	if (w->agreement || w->retired == w->issued)
+		return NULL;
+	for (int i = 0; i < w->chunk_count; i++)
+		if (w->chunks[i].collective && !pd_collective_issued(w->chunks[i].collective))
+			return NULL;
+	entry = &w->entries[w->retired & (w->entry_count - 1)];
+	for (int i = 0; i < entry->event_count; i++)
+		if (!pd_event_done(&entry->events[i]))
+			return &entry->events[i];
+	return NULL;
 }
 
 int64_t pd_worker_freeze(struct pd_worker *w)
@@ -463,7 +492,7 @@ int64_t pd_worker_retired(const struct pd_worker *w)
 bool pd_worker_oldest(const struct pd_worker *w, struct pd_op *op_p)
 {
 	if (w->retired < w->issued)
-		*op_p = w->entries[w->retired % w->ring].op;
+		*op_p = w->entries[w->retired & (w->entry_count - 1)].op;
 	else if (w->has_next)
 		*op_p = w->next;
 	else

@@ -87,6 +87,11 @@ void pd_worker_begin(struct pd_worker *worker, const struct pd_phase *phase, int
 enum pd_worker_state pd_worker_step(struct pd_worker *worker, struct pd_error *err);
 
 /*
+ * When waiting: the event without which nothing more can be done where loaders keep nobody
+ * waiting, or NULL: any may help.
+ */
+const struct pd_event *pd_worker_awaits(const struct pd_worker *worker);
+/*
  * Stopping early.  freeze: begin no minibatch that has not begun, and say which is the
  * highest that has (phase.first - 1: none).  limit: end the phase there instead and thaw.
  */

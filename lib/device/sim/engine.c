@@ -135,6 +135,11 @@ static void mark_ready(struct pd_sim *sim, int rank)
 	sim->ready_count++;
 }
 
+void pd_sim_awaits(struct pd_sim *sim, int rank, const struct pd_event *ev)
+{
+	sim->awaited[rank] = ev;
+}
+
 int pd_sim_ready(struct pd_sim *sim)
 {
 	int rank;
@@ -159,7 +164,8 @@ void pd_sim_complete(struct pd_sim *sim, int rank, struct pd_event *ev, int64_t 
 	last = ev->native;
 	ev->native = NULL;
 	pd_event_complete(ev, start_ns, end_ns, NULL);
-	mark_ready(sim, rank);
+	if (!sim->awaited[rank] || sim->awaited[rank] == ev)
+		mark_ready(sim, rank);
 	if (!last)
 		return;
 	next = last->next;

@@ -100,6 +100,7 @@ struct pd_sim {
 	int32_t *ready;                 /* a queue of ranks, each at most once */
 	int ready_first, ready_count;
 	bool *is_ready;
+	const struct pd_event **awaited;        /* per rank: see pd_sim_awaits */
 
 	struct pd_sim_device *devices;
 	struct pd_sim_net *nets;

@@ -149,6 +149,7 @@ struct pd_sim *pd_sim_new(const struct pd_plan *plan, const struct pd_wiring *wi
 	sim->rank_count = plan->rank_count;
 	sim->ready = pd_calloc((size_t)sim->rank_count, sizeof(*sim->ready));
 	sim->is_ready = pd_calloc((size_t)sim->rank_count, sizeof(*sim->is_ready));
+	sim->awaited = pd_calloc((size_t)sim->rank_count, sizeof(*sim->awaited));
 	sim->forward_ns = before_each(plan->profile, forward_of);
 	sim->backward_ns = before_each(plan->profile, backward_of);
 	sim->input_ns = before_each(plan->profile, pd_profile_input_ns);
@@ -180,6 +181,7 @@ void pd_sim_free(struct pd_sim *sim)
 	free(sim->today);
 	free(sim->ready);
 	free(sim->is_ready);
+	free(sim->awaited);
 	free(sim->devices);
 	free(sim->nets);
 	free(sim->sizes);

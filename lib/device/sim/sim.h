@@ -48,6 +48,9 @@ bool pd_sim_advance(struct pd_sim *sim);
  * those completions; -1: none. */
 int pd_sim_ready(struct pd_sim *sim);
 
+/* From now on only this event makes the rank one of pd_sim_ready; NULL: any of its events. */
+void pd_sim_awaits(struct pd_sim *sim, int rank, const struct pd_event *ev);
+
 /* Allocated by a rank: now, and at most at one time. */
 void pd_sim_memory(const struct pd_sim *sim, int rank, int64_t *bytes_p, int64_t *peak_bytes_p);
 
