@@ -213,3 +213,24 @@ void pd_lattice_add_ideals(struct pd_lattice *lattice)
 			break;
 	graph_release(&graph);
 }
+
+/* One more layer than a set that is there; the sets in an order that leaves none out for long. */
+void pd_lattice_add_next(struct pd_lattice *lattice)
+{
+	uint64_t *set, *scratch;
+	struct graph graph;
+	int count = lattice->count;
+	bool room = true;
+
+	if (lattice->profile->layer_count > PD_STATES_MOST)
+		return;
+	graph_init(&graph, lattice->profile, false);
+	set = pd_calloc(lattice->words, sizeof(*set));
+	scratch = pd_calloc(lattice->words, sizeof(*scratch));
+	for (int step = 16, from = 15; from >= 0 && room; from--)
+		for (int at = from; at < count && room; at += step)
+			room = expand(lattice, &graph, at, PD_STATES_ALL, set, scratch);
+	free(set);
+	free(scratch);
+	graph_release(&graph);
+}

@@ -29,6 +29,9 @@ bool pd_lattice_fill(struct pd_lattice *lattice, enum pd_states_rule rule, bool 
 /* Each layer with all it needs, as far as there is room. */
 void pd_lattice_add_ideals(struct pd_lattice *lattice);
 
+/* Each set that is there with one layer more, as far as there is room. */
+void pd_lattice_add_next(struct pd_lattice *lattice);
+
 enum pd_lattice_order {
 	PD_ORDER_PROFILE, PD_ORDER_LEAST_BYTES, PD_ORDER_DEPTH_FIRST, PD_ORDER_LAST_BRANCH_FIRST,
 	PD_ORDERS

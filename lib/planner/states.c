@@ -186,6 +186,10 @@ static void fill_some(struct pd_lattice *lattice, const struct pd_profile *profi
 	free(empty);
 	for (int which = 0; which < PD_ORDERS; which++)
 		pd_lattice_add_order(lattice, (enum pd_lattice_order)which);
+	for (int before = -1; before < lattice->count && lattice->count < lattice->most;) {
+		before = lattice->count;
+		pd_lattice_add_next(lattice);
+	}
 }
 
 /* Are they all there? */
