@@ -306,7 +306,8 @@ static void test_exact(void)
 	struct pd_bound with = { &topology, PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 1, false, 0, false };
 	struct pd_profile_layer *layer = &profile->layers[0];
 
-	*layer = (struct pd_profile_layer){ .name = layer->name, .forward_ns = 400,
+	*layer = (struct pd_profile_layer){ .name = layer->name, .inputs = layer->inputs,
+					    .forward_ns = 400,
 					    .backward_ns = 800, .parameter_bytes = 64000,
 					    .activation_bytes = 4 };
 	pd_topology_parse_string("4@1GB/s", &topology, NULL);
