@@ -26,6 +26,7 @@
 #include "planner/line.h"
 
 #include "base/mem.h"
+#include "planner/map.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,151 +48,9 @@ struct search {
 	const struct pd_costs *costs;
 	struct pd_row row;
 	int kept;                       /* plans per unit */
-	double *reduce;                 /* ns per byte of a piece, by first device and count; < 0:
-					   not known yet; NULL: too many */
 	struct node *nodes;
-	int64_t size[PD_MAX_LEVELS + 1];        /* devices of a component below level k */
-	int64_t width[PD_MAX_LEVELS];           /* bandwidth of a way whose outermost level is k */
-	double ns_per_byte[PD_MAX_LEVELS];
+	struct pd_map map;
 };
-
-struct span { int begin, end; };        /* devices */
-
-static int64_t inside(const struct span *span, int64_t begin, int64_t end)
-{
-	int64_t a = pd_max64(span->begin, begin), b = pd_min64(span->end, end);
-
-	return b > a ? b - a : 0;
-}
-
-/* What a component's link at level k carries in an all-reduce: its members' pieces. */
-static double reduce_load(const struct search *search, const struct span *span, int k, int64_t at,
-			  double piece_bytes)
-{
-	int64_t c = at / search->size[k] * search->size[k];
-	int64_t here = inside(span, c, c + search->size[k]), within = here;
-	double load = 0;
-
-	for (int l = k; l < search->line->topology->levels; l++) {
-		int64_t o = at / search->size[l + 1] * search->size[l + 1];
-		int64_t around = inside(span, o, o + search->size[l + 1]);
-
-		load += 2.0 * (double)(around - within) * piece_bytes * search->ns_per_byte[l];
-		within = around;
-	}
-	return load * (double)here;
-}
-
-/* The busiest link of an all-reduce of pieces of one byte: that of an end of the stage, or of a
- * component that is full. */
-static double busiest(const struct search *search, const struct span *span)
-{
-	double most = 0;
-
-	for (int k = 0; k < search->line->topology->levels; k++) {
-		int64_t full = pd_ceil_div(span->begin, search->size[k]) * search->size[k];
-		int64_t at[] = { span->begin, full < span->end ? full : span->begin,
-				 span->end - 1 };
-
-		for (size_t i = 0; i < PD_COUNT(at); i++) {
-			double load = reduce_load(search, span, k, at[i], 1);
-
-			most = load > most ? load : most;
-		}
-	}
-	return most;
-}
-
-/* How long an all-reduce takes. */
-static int64_t reduce_ns(const struct search *search, const struct span *span, double piece)
-{
-	const struct pd_topology *topology = search->line->topology;
-	size_t D = (size_t)search->line->devices;
-	double none = -1, *known = search->reduce ? &search->reduce[(size_t)span->begin * (D + 1) +
-					(size_t)(span->end - span->begin)] : &none;
-	int outermost;
-
-	if (piece == 0)
-		return 0;
-	if (*known < 0)
-		*known = busiest(search, span);
-	outermost = pd_topology_level(topology, span->begin, span->end - 1);
-	return *known * piece < (double)PD_COST_MAX
-		? (int64_t)(*known * piece) + 2 * topology->level[outermost].latency_ns
-		: PD_COST_MAX;
-}
-
-/* What goes out of (and comes into) the component that contains a device, per minibatch
- * between two stages: activations of one for replicas outside, gradients of the other. */
-static double pass_load(const struct search *search, const struct span *a, const struct span *b,
-			int k, int64_t at, int64_t bytes)
-{
-	int64_t c = at / search->size[k] * search->size[k];
-	double x = (double)inside(a, c, c + search->size[k]) / (a->end - a->begin);
-	double y = (double)inside(b, c, c + search->size[k]) / (b->end - b->begin);
-
-	return (x * (1 - y) + y * (1 - x)) * (double)bytes * search->ns_per_byte[k];
-}
-
-struct load {                           /* of a stage on links */
-	const struct span *own, *next;
-	int64_t out_bytes;
-	double piece, group;
-};
-
-static double load_at(const struct search *search, const struct load *load, int k, int64_t at)
-{
-	double ns = 0;
-
-	if (load->piece > 0)
-		ns += reduce_load(search, load->own, k, at, load->piece) / load->group;
-	if (load->next)
-		ns += pass_load(search, load->own, load->next, k, at, load->out_bytes);
-	return ns;
-}
-
-/*
- * Do the links carry the stage within a time?  Where its first device is in a component with
- * others behind it, what those put on its link comes to it.  What the component of its last
- * device has to carry so far is left in node_p.
- */
-static bool links_hold(const struct search *search, const struct load *load,
-		       const struct node *rest, double time, struct node *node_p)
-{
-	for (int k = 0; k < search->line->topology->levels; k++) {
-		int64_t size = search->size[k], first = load->own->begin, last = load->own->end - 1;
-		double here = load_at(search, load, k, first);
-		bool shared = first % size != 0, one = first / size == last / size;
-		int64_t full = pd_ceil_div(first, size) * size;
-
-		if (shared)
-			here += rest->load_ns[k];
-		if (here > time)
-			return false;
-		if (!one && full < last && load_at(search, load, k, full) > time)
-			return false;
-		if (!one)
-			here = load_at(search, load, k, last);
-		if (here > time)
-			return false;
-		/* the last component behind gets more to carry */
-		if (load->next && !shared &&
-		    rest->load_ns[k] + load_at(search, load, k, first - 1) > time)
-			return false;
-		node_p->load_ns[k] = here;
-	}
-	return true;
-}
-
-/* One transfer at its slowest. */
-static int64_t way_ns(const struct search *search, const struct span *a, const struct span *b,
-		      int64_t bytes)
-{
-	const struct pd_topology *topology = search->line->topology;
-	int level = pd_topology_level(topology, a->end - 1, b->begin);
-
-	return topology->level[level].latency_ns + pd_bytes_ns(bytes, search->width[level]);
-}
 
 static int64_t versions(const struct pd_line *line, int64_t warmup, int64_t lead)
 {
@@ -233,23 +92,23 @@ static bool stage_holds(const struct search *search, int v, const struct node *r
 {
 	const struct pd_line *line = search->line;
 	const struct pd_costs *costs = search->costs;
-	struct span own = { rest->devices, rest->devices + m }, next = { 0, rest->devices };
+	struct pd_span own = { rest->devices, rest->devices + m }, next = { 0, rest->devices };
 	bool last = v == costs->unit_count;
 	int u = search->row.unit;
 	int64_t compute = costs->compute_ns[v] - costs->compute_ns[u];
 	int64_t bytes = m > 1 ? costs->parameter_bytes[v] - costs->parameter_bytes[u] : 0;
 	int64_t group = line->group ? line->group : m, reduce, back, lead = 0, warmup = 0, way = 0;
-	struct load load = { &own, last ? NULL : &next, costs->cut_bytes[v],
+	struct pd_span_load load = { &own, last ? NULL : &next, costs->cut_bytes[v],
 			     (double)bytes / m, (double)group };
 
-	reduce = reduce_ns(search, &own, load.piece);
+	reduce = pd_map_reduce_ns(&search->map, &own, load.piece);
 	if (pd_ceil_div(compute, m) + pd_ceil_div(reduce, group) > time)
 		return false;
 	if (!last) {
 		next.begin = nodes_of(search, rest->next)[rest->which].devices;
-		way = way_ns(search, &next, &own, search->row.out_bytes[v]);
+		way = pd_map_way_ns(&search->map, &next, &own, search->row.out_bytes[v]);
 	}
-	if (!links_hold(search, &load, rest, (double)time, node_p))
+	if (!pd_map_holds(&search->map, &load, rest->load_ns, (double)time, node_p->load_ns))
 		return false;
 	back = compute + 2 * way + rest->behind_ns;
 	if (!last) {
@@ -280,8 +139,9 @@ static int64_t enough(const struct search *search, int v, int begin, int64_t m, 
 	int64_t bytes = costs->parameter_bytes[v] - costs->parameter_bytes[search->row.unit];
 
 	while (m > 1 && begin + m <= search->line->devices && !search->line->group) {
-		struct span own = { begin, begin + (int)m };
-		int64_t all = compute + reduce_ns(search, &own, (double)bytes / (double)m);
+		struct pd_span own = { begin, begin + (int)m };
+		int64_t all = compute + pd_map_reduce_ns(&search->map, &own,
+							 (double)bytes / (double)m);
 
 		if (time == 0 || all <= m * time)
 			break;
@@ -378,31 +238,13 @@ static struct pd_layout *walk(const struct search *search, int64_t time)
 	return layout;
 }
 
-#define MOST_KNOWN 1100                 /* devices for which there is such a table */
-
 static struct search *search_new(const struct pd_line *line)
 {
 	struct search *search = pd_zalloc(sizeof(*search));
-	int64_t width = INT64_MAX;
 
 	search->line = line;
 	search->costs = line->costs;
-	search->size[0] = 1;
-	for (int k = 0; k < line->topology->levels; k++) {
-		const struct pd_level *level = &line->topology->level[k];
-
-		search->size[k + 1] = search->size[k] * level->count;
-		width = pd_min64(width, level->bandwidth_bytes_per_s);
-		search->width[k] = width;
-		search->ns_per_byte[k] = 1e9 / (double)width;
-	}
-	if (line->devices <= MOST_KNOWN) {
-		size_t n = (size_t)line->devices * ((size_t)line->devices + 1) + 1;
-
-		search->reduce = pd_calloc(n, sizeof(double));
-		for (size_t i = 0; i < n; i++)
-			search->reduce[i] = -1;
-	}
+	pd_map_init(&search->map, line->topology, line->devices);
 	pd_row_init(&search->row, line->costs);
 	search->kept = line->kept;
 	search->nodes = pd_calloc(((size_t)line->costs->unit_count + 1) * (size_t)line->kept,
@@ -413,7 +255,7 @@ static struct search *search_new(const struct pd_line *line)
 static void search_free(struct search *search)
 {
 	pd_row_release(&search->row);
-	free(search->reduce);
+	pd_map_release(&search->map);
 	free(search->nodes);
 	free(search);
 }

@@ -22,6 +22,7 @@ lib_libpd_a_SOURCES += \
 	lib/planner/judge.c lib/planner/judge.h \
 	lib/planner/line.c lib/planner/line.h \
 	lib/planner/links.c lib/planner/links.h \
+	lib/planner/map.c lib/planner/map.h \
 	lib/planner/none.c lib/planner/place.c lib/planner/place.h \
 	lib/planner/planner.c lib/planner/planner.h \
 	lib/planner/predict.c lib/planner/predict.h \

@@ -3,11 +3,14 @@
  * From a profile and a topology to a plan: stages, replicas and what they can be
  * expected to do.
  *
- * Under the cost "simulated" plans come from several searches and changes of what they found
- * (simulated.c), those of which most is expected are replayed in virtual time, and the fastest
- * wins.  Under a published formula (terms.h) a dynamic programme over the states of the network
- * decides alone (levels.c), and stages need not be runs of the profile's layers: the plan's
- * profile is then in another order (pd_profile_reorder).
+ * Under the cost "simulated" (simulated.c): line.c finds stages, replicas and their place on a
+ * machine of shared links, place.c puts them elsewhere, warmup.c says how many minibatches are in
+ * flight, refine.c changes what is good, flow.c bounds each plan from below, judge.c replays it,
+ * contest.c decides; exhaust.c looks at all plans where they are few, auto.c at several schedules
+ * and weights.  Under a published formula (terms.h) a dynamic programme over the states of the
+ * network decides alone (levels.c), and stages need not be runs of the profile's layers: the
+ * plan's profile is then in another order (pd_profile_reorder).  bound.c says what no plan can
+ * beat, none.c why there is none.
  */
 #ifndef PD_PLANNER_PLANNER_H
 #define PD_PLANNER_PLANNER_H

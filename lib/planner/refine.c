@@ -178,6 +178,8 @@ void pd_contest_refine(struct pd_contest *contest, int64_t most_work)
 	struct pd_entry first[BEST];
 	int count = contest->count < BEST ? (int)contest->count : BEST;
 
+	if (count == 0)
+		return;
 	shape_init(&climb.at, climb.units);
 	shape_init(&climb.best, climb.units);
 	shape_init(&climb.trial, climb.units);
