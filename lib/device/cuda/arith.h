@@ -188,13 +188,18 @@ PD_INLINE void pd_softmax_gradient(float *dx, const float *x, int64_t classes, i
 	dx[label] -= mean;
 }
 
-/* ---- updates of element i; next may be weights; gradients times factor, in double, since 1
- * over a large loss scale is no normal float ---- */
+/* ---- updates of element i; next may be weights ---- */
+
+/* A gradient times what was agreed on: in double, since 1 over a large scale is no normal float. */
+PD_INLINE float pd_scaled(float gradient, double factor)
+{
+	return factor == 1 ? gradient : (float)(factor * (double)gradient);
+}
 
 PD_INLINE void pd_sgd_plain(float *next, const float *weights, const float *gradients, size_t i,
 			    double factor, float rate, float decay)
 {
-	next[i] = weights[i] - rate * ((float)(factor * (double)gradients[i]) + decay * weights[i]);
+	next[i] = weights[i] - rate * (pd_scaled(gradients[i], factor) + decay * weights[i]);
 }
 
 PD_INLINE void pd_sgd_momentum(float *next, float *velocity, const float *weights,
@@ -202,7 +207,7 @@ PD_INLINE void pd_sgd_momentum(float *next, float *velocity, const float *weight
 			       float keep, float decay)
 {
 	velocity[i] = keep * velocity[i] +
-		      ((float)(factor * (double)gradients[i]) + decay * weights[i]);
+		      (pd_scaled(gradients[i], factor) + decay * weights[i]);
 	next[i] = weights[i] - rate * velocity[i];
 }
 
@@ -210,7 +215,7 @@ PD_INLINE void pd_adam_element(float *next, float *first, float *second, const f
 			       const float *gradients, size_t i, double factor,
 			       const struct pd_adam_factors *f)
 {
-	float w = weights[i], g = (float)(factor * (double)gradients[i]) + f->decay * w;
+	float w = weights[i], g = pd_scaled(gradients[i], factor) + f->decay * w;
 
 	first[i] = f->beta1 * first[i] + f->rest1 * g;
 	second[i] = f->beta2 * second[i] + f->rest2 * (g * g);

@@ -6,8 +6,9 @@
  *
  *     forward    y = W' x        gradients    dx = W dy,  dW = x dy'
  *
- * The bias is added in the epilogue, where the library can.  No algorithm that adds up in place: of those that split
- * the sum only the ones that put the parts apart and add them in a second step.
+ * The bias is added in the epilogue, where the library can.  No algorithm that adds up in
+ * place: of those that split the sum only the ones that put the parts apart and add them in a
+ * second step.
  */
 #include "device/cuda/cuda.h"
 

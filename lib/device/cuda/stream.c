@@ -408,7 +408,7 @@ static int open_cuda(struct pd_cuda_stream *s, struct pd_error *err)
 	    pd_cuda_check(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking),
 			  "a stream", err) < 0 ||
 	    pd_cuda_check(cudaHostAlloc((void **)&s->said, FLIGHTS * sizeof(*s->said),
-					cudaHostAllocPortable), "pinned memory", err) < 0 ||
+					cudaHostAllocMapped), "pinned memory", err) < 0 ||
 	    pd_cuda_check(cudaMalloc((void **)&s->scrap, sizeof(*s->scrap)), "memory", err) < 0)
 		return -1;
 	for (int i = 0; i < FLIGHTS; i++)
