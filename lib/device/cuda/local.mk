@@ -14,12 +14,13 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cuda/conv2d.c \
 	lib/device/cuda/cuda.c lib/device/cuda/cuda.h \
 	lib/device/cuda/eltwise.c \
+	lib/device/cuda/finish.c \
 	lib/device/cuda/linear.c \
 	lib/device/cuda/loss.c \
 	lib/device/cuda/merge.c \
 	lib/device/cuda/net.c \
 	lib/device/cuda/pool2d.c \
-	lib/device/cuda/stream.c
+	lib/device/cuda/stream.c lib/device/cuda/stream.h
 lib_libpddevice_a_LIBADD = $(CUDA_OBJECTS)
 PD_DEVICE_LIBS += $(CUDA_LDFLAGS) $(CUDA_LIBS)
 CLEANFILES += $(CUDA_OBJECTS)

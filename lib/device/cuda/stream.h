@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A stream's two threads, and what they share: stream.c, finish.c. */
+#ifndef PD_DEVICE_CUDA_STREAM_H
+#define PD_DEVICE_CUDA_STREAM_H
+
+#include "device/cuda/cuda.h"
+
+#define PD_CUDA_FLIGHTS 256
+
+struct pd_cuda_flight {
+	cudaEvent_t start, end;         /* CUDA's, used again and again */
+	struct pd_event *ev;            /* may be NULL */
+	struct pd_loss *loss;           /* where the caller wants it, or NULL */
+	const struct pd_compiled_layer *loss_layer;     /* NULL: this work made no loss */
+	int64_t valid;
+	struct pd_outcome *outcome;     /* of an update, where the caller wants it, or NULL */
+};
+
+/* What the GPU says of a piece of work, in pinned memory. */
+struct pd_cuda_said {
+	struct pd_kernel_loss loss;
+	struct pd_outcome outcome;
+};
+
+/* The stream's own device memory: of one piece of work, until the next. */
+struct pd_cuda_scrap {
+	struct pd_kernel_choice choice;
+	double room[PD_KERNEL_PIECES];
+};
+
+struct pd_cuda_stream {
+	struct pd_queue queue;
+	struct pd_cuda_stream *next;    /* the device's list */
+	cudaStream_t stream;
+	pthread_t thread;
+	pthread_cond_t moved;           /* head, tail or closing has; the device's lock */
+	struct pd_cuda_flight flights[PD_CUDA_FLIGHTS];
+	struct pd_cuda_said *said;              /* by flight */
+	struct pd_cuda_scrap *scrap;
+	size_t head, tail;              /* both only grow */
+	bool closing;
+	struct pd_cuda_flight *current;         /* what is being put on the CUDA stream, or NULL */
+	bool broken;                    /* with the device's lock: why */
+	struct pd_error why;
+	/* of the second thread: */
+	struct pd_cuda_clock clock;
+	int64_t last_ns;
+};
+
+static inline struct pd_cuda_device *pd_cuda_device_of(const struct pd_cuda_stream *s)
+{
+	return (struct pd_cuda_device *)s->queue.base.device;
+}
+
+/* --- stream.c: what was found wrong ends the queue's thread, too */
+void pd_cuda_stream_fail(struct pd_cuda_stream *s, const struct pd_error *why);
+
+/* --- finish.c: the second thread; argument: the stream */
+void *pd_cuda_finish_main(void *argument);
+
+#endif
