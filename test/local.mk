@@ -214,6 +214,8 @@ EXTRA_DIST += test/t4005-memory.sh test/t4007-pipemare.sh
 # updates that all stages agree on
 TESTS += test/t4006-updates.sh
 EXTRA_DIST += test/t4006-updates.sh
+TESTS += test/t4007-tied.sh
+EXTRA_DIST += test/t4007-tied.sh
 
 # stages that are not runs of layers
 TESTS += test/t4006-order.sh

@@ -21,7 +21,8 @@ static void layer_init(struct pd_compiled *net, int index)
 	l->kind = net->device->kinds[layer->kind];
 	l->index = index;
 	l->inside = index >= net->first && index < net->first + net->count;
-	l->owner = layer->shares >= 0 ? layer->shares : index;
+	l->group = layer->shares >= 0 ? layer->shares : index;
+	l->owner = net->copies ? index : l->group;
 	l->in = pd_calloc(n, sizeof(*l->in));
 	l->in_shape = pd_calloc(n, sizeof(*l->in_shape));
 	l->wants = pd_calloc(n, sizeof(*l->wants));
@@ -37,8 +38,22 @@ static void find_adders(struct pd_compiled *net)
 {
 	for (int l = 0; l < net->model->layer_count; l++)
 		for (int m = l + 1; m < net->model->layer_count; m++)
-			if (net->layers[m].owner == net->layers[l].owner)
-				net->layers[l].adds = true;
+			if (net->layers[m].group == net->layers[l].group) {
+				net->layers[l].adds = !net->copies;
+				net->layers[l].adds_room = true;
+			}
+}
+
+/* The first layer of those that have these parameters says how they are laid out. */
+static int first_of(const struct pd_compiled *net, int index)
+{
+	int first = 0;
+
+	if (!net->copies)
+		return net->layers[index].owner;
+	while (net->layers[first].group != net->layers[index].group)
+		first++;
+	return first;
 }
 
 static int layer_prepare(struct pd_compiled *net, int index, struct pd_error *err)
@@ -58,7 +73,7 @@ static int layer_prepare(struct pd_compiled *net, int index, struct pd_error *er
 					      "f32", layer->name, pd_model_tensor_name(net->model, t));
 	}
 	for (int p = 0; p < layer->parameter_count; p++)
-		l->parameter[p] = net->parameters[l->owner][p].layout;
+		l->parameter[p] = net->parameters[first_of(net, index)][p].layout;
 	if (l->kind->prepare(l, err) < 0)
 		return -1;
 	net->device->set_tensor(net, net->model->input_count + index, l->out);
@@ -73,7 +88,10 @@ static void named_add(struct pd_compiled *net, int index, enum pd_part part, con
 	const struct pd_layer *layer = &net->model->layers[index];
 	struct pd_named *n = &net->named[net->named_count++];
 
+	if (part == PD_PART_PARAMETER)
+		layer = &net->model->layers[net->layers[index].group];
 	snprintf(n->name, sizeof(n->name), "%s.%s", layer->name, name);
+	n->copy = part == PD_PART_PARAMETER && net->layers[index].group != index;
 	n->part = part;
 	n->layer = index;
 	n->dims = dims;
@@ -90,13 +108,29 @@ static void name_all(struct pd_compiled *net)
 	for (int l = net->first; l < net->first + net->count; l++) {
 		const struct pd_layer *layer = &net->model->layers[l];
 
-		for (int p = 0; layer->shares < 0 && p < layer->parameter_count; p++)
+		for (int p = 0; (net->copies || layer->shares < 0) && p < layer->parameter_count; p++)
 			named_add(net, l, PD_PART_PARAMETER, layer->parameters[p].name,
 				  layer->parameters[p].dims, layer->parameters[p].size);
 		if (net->layers[l].state_bytes > 0) {
 			named_add(net, l, PD_PART_STATE, "running_mean", 1, layer->output.size);
 			named_add(net, l, PD_PART_STATE, "running_var", 1, layer->output.size);
 		}
+	}
+}
+
+static void list_ties(struct pd_compiled *net)
+{
+	net->ties = pd_calloc((size_t)net->count, sizeof(*net->ties));
+	for (int l = net->first; l < net->first + net->count && net->copies; l++) {
+		bool tied = net->layers[l].group != l;
+
+		for (int m = 0; m < net->model->layer_count; m++)
+			tied |= m != l && net->layers[m].group == l;
+		if (tied)
+			net->ties[net->tie_count++] = (struct pd_tie){
+				.layer = l, .owner = net->layers[l].group,
+				.offset = net->step_offset[l], .bytes = net->step_bytes[l],
+			};
 	}
 }
 
@@ -111,6 +145,7 @@ int pd_compiled_build(struct pd_compiled *net, struct pd_error *err)
 	if (pd_compiled_place(net, err) < 0)
 		return -1;
 	name_all(net);
+	list_ties(net);
 	return 0;
 }
 
@@ -139,6 +174,7 @@ struct pd_compiled *pd_compiled_new(struct pd_device *device,
 	net->batch = config->batch_size;
 	net->seed = config->seed;
 	net->split = config->split;
+	net->copies = config->copies;
 	net->layers = pd_calloc(layers, sizeof(*net->layers));
 	net->tensors = pd_calloc((size_t)pd_model_tensors(model), sizeof(*net->tensors));
 	net->parameters = pd_calloc(layers, sizeof(*net->parameters));
@@ -174,6 +210,7 @@ void pd_compiled_free(struct pd_compiled *net)
 	free(net->step_offset);
 	free(net->step_bytes);
 	free(net->named);
+	free(net->ties);
 	free(net->sizes.in);
 	free(net->sizes.out);
 	free(net);
@@ -214,6 +251,14 @@ int pd_compiled_named(const struct pd_net *base, const struct pd_named **list_p)
 	return net->named_count;
 }
 
+int pd_compiled_ties(const struct pd_net *base, const struct pd_tie **list_p)
+{
+	const struct pd_compiled *net = (const struct pd_compiled *)base;
+
+	*list_p = net->ties;
+	return net->tie_count;
+}
+
 size_t pd_compiled_offset(const struct pd_compiled *net, const struct pd_named *named,
 			  int *which_p)
 {
@@ -234,7 +279,8 @@ static void fill_random(const struct pd_compiled *net, const struct pd_named *na
 {
 	int64_t fan_in = named->elements / named->size[0];
 	float bound = sqrtf(6 / (float)fan_in);
-	uint64_t number = (uint64_t)pd_model_number(net->model, named->layer);
+	int group = net->layers[named->layer].group;
+	uint64_t number = (uint64_t)pd_model_number(net->model, group);
 	uint64_t stream = PD_RNG_PARAMETER + 2 * number + (uint64_t)which;
 
 	for (int64_t i = 0; i < named->elements; i += 4) {

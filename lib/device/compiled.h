@@ -56,8 +56,11 @@ struct pd_compiled_layer {
 	const struct pd_compiled_kind *kind;
 	int index;
 	bool inside;
-	int owner;                              /* layer whose parameters it uses */
+	int group;                              /* layer that owns the parameters in the model */
+	int owner;                              /* layer whose parameters it uses: group, or itself
+						   where it has a copy */
 	bool adds;                              /* its parameters' gradients are added */
+	bool adds_room;                         /* or would be, if there were no copies */
 
 	/* known before prepare; arrays by input */
 	const struct pd_layout **in;            /* NULL where not f32 */
@@ -117,7 +120,9 @@ struct pd_compiled {
 	int first, count;
 	int64_t batch;
 	uint64_t seed;
-	bool split;
+	bool split, copies;
+	struct pd_tie *ties;
+	int tie_count;
 	struct pd_compiled_layer *layers;       /* all of the model's */
 	struct pd_compiled_tensor *tensors;
 	struct pd_compiled_parameter (*parameters)[2];  /* by owner */
@@ -141,6 +146,7 @@ void pd_compiled_free(struct pd_compiled *net);
 const struct pd_net_sizes *pd_compiled_sizes(const struct pd_net *net);
 void pd_compiled_layer_sizes(const struct pd_net *net, int layer, struct pd_net_layer *out_p);
 int pd_compiled_named(const struct pd_net *net, const struct pd_named **list_p);
+int pd_compiled_ties(const struct pd_net *net, const struct pd_tie **list_p);
 int pd_compiled_init(struct pd_net *net, void *weights, void *state, struct pd_error *err);
 /* Where a named tensor lies in its arena, and which of its layer's it is. */
 size_t pd_compiled_offset(const struct pd_compiled *net, const struct pd_named *named,

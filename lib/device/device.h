@@ -53,6 +53,7 @@ struct pd_net_config {
 	int first, count;
 	int64_t batch_size;
 	uint64_t seed;                  /* of parameters and dropout masks */
+	bool copies;                    /* each layer that shares parameters has its own */
 	bool split;                     /* slots have room for backward in two parts; devices
 					   that cannot refuse it */
 };
@@ -170,10 +171,17 @@ enum pd_part { PD_PART_PARAMETER, PD_PART_STATE };
 struct pd_named {
 	char name[160];                 /* "conv1.weight", "bn1.running_mean" */
 	enum pd_part part;              /* PARAMETER: in weights, gradients, moments arenas alike */
+	bool copy;                      /* of that name's, in a net with copies: not its owner's */
 	int layer;
 	int dims;
 	int64_t size[4];
 	int64_t elements;
+};
+
+/* In a net with copies: a layer of the stage that shares parameters, or whose others do. */
+struct pd_tie {
+	int layer, owner;
+	size_t offset, bytes;           /* of its parameters, in weights and gradients alike */
 };
 
 struct pd_device_ops {
@@ -218,6 +226,8 @@ struct pd_device_ops {
 		      int from, int count, struct pd_event *ev);
 	/* Named tensors, in layer order; list is owned by the net. */
 	int (*net_named)(const struct pd_net *net, const struct pd_named **list_p);
+	/* In layer order; owned by the net.  NULL: the device has no copies. */
+	int (*net_ties)(const struct pd_net *net, const struct pd_tie **list_p);
 	/* One named tensor between an arena and host memory in plain layout.  The arena must be
 	 * at rest: blocks. */
 	int (*export)(struct pd_net *net, int named, const void *arena, float *host);

@@ -162,7 +162,7 @@ static size_t backward_room(struct pd_compiled *net, struct pd_compiled_layer *l
 {
 	size_t added = 0;
 
-	for (int p = 0; l->adds && p < l->layer->parameter_count; p++)
+	for (int p = 0; l->adds_room && p < l->layer->parameter_count; p++)
 		take(&added, net->parameters[l->owner][p].bytes);
 	l->added_offset = pd_align(l->backward_bytes);
 	return l->added_offset + added;

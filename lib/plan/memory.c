@@ -118,10 +118,22 @@ static int owner_of(const struct pd_profile *profile, int layer)
 	return shares >= 0 ? shares : layer;
 }
 
+/* The profile has them at the first layer that uses them. */
+int64_t pd_memory_copy(const struct pd_profile *profile, int layer)
+{
+	int owner = owner_of(profile, layer);
+	int64_t bytes = 0;
+
+	for (int l = 0; l < profile->layer_count; l++)
+		if (owner_of(profile, l) == owner && profile->layers[l].parameter_bytes > bytes)
+			bytes = profile->layers[l].parameter_bytes;
+	return bytes;
+}
+
 /* Is the gradient of its output needed by the weight part of backward? */
 static bool keeps_gradient(const struct pd_profile *profile, int layer)
 {
-	return profile->layers[owner_of(profile, layer)].parameter_bytes > 0 &&
+	return pd_memory_copy(profile, layer) > 0 &&
 	       (!profile->model || profile->model->layers[layer].kind != PD_LAYER_batchnorm2d);
 }
 
@@ -129,7 +141,7 @@ int64_t pd_memory_split(const struct pd_profile *profile, int layer)
 {
 	return keeps_gradient(profile, layer)
 		? profile->layers[layer].activation_bytes
-		: profile->layers[owner_of(profile, layer)].parameter_bytes;
+		: pd_memory_copy(profile, layer);
 }
 
 /* A stage's tensors in the numbers of pd_scratch_place: what arrives, then its layers' outputs. */
@@ -251,11 +263,14 @@ static void exactly(const struct pd_plan *plan, const struct pd_wiring *wiring, 
 			   .count = plan->stages[stage].layer_count, .memory = memory,
 			   .split = plan->schedule == PD_SCHEDULE_ZB_H1 };
 
+	bool ties = pd_plan_ties(plan);
+
 	for (int l = s.first; l < s.first + s.count; l++) {
 		const struct pd_profile_layer *layer = &s.profile->layers[l];
 
 		/* shared ones count once, at the first layer that has them */
-		memory->weights_bytes += aligned(layer->parameter_bytes);
+		memory->weights_bytes += aligned(ties ? pd_memory_copy(s.profile, l)
+						      : layer->parameter_bytes);
 		memory->state_bytes += aligned(layer->state_bytes);
 		memory->slot_bytes += aligned(layer->stash_bytes);
 		if (s.split)

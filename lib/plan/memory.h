@@ -45,6 +45,8 @@ struct pd_stage_memory {
 void pd_memory_of_stage(const struct pd_plan *plan, const struct pd_wiring *wiring, int stage,
 			struct pd_stage_memory *out_p);
 
+/* The parameters of a layer that has a copy of what it shares (pd_plan_ties). */
+int64_t pd_memory_copy(const struct pd_profile *profile, int layer);
 /*
  * What a layer keeps more, for each microbatch in flight, where backward comes in two parts:
  * the gradient of its output, from which that of its parameters is made later; those of its

@@ -73,11 +73,28 @@ int64_t pd_plan_admitted(const struct pd_plan *plan)
 		? (plan->stages[0].warmup + INT64_C(1)) * plan->stages[0].replicas : 0;
 }
 
+bool pd_plan_ties(const struct pd_plan *plan)
+{
+	const struct pd_model *model = plan->profile->model;
+
+	if (!model || (plan->weights != PD_WEIGHTS_2BW && plan->weights != PD_WEIGHTS_FLUSH))
+		return false;
+	for (int l = 0; l < model->layer_count; l++)
+		if (model->layers[l].shares >= 0)
+			return true;
+	return false;
+}
+
+bool pd_plan_agrees(const struct pd_plan *plan)
+{
+	return plan->agree || pd_plan_ties(plan);
+}
+
 int pd_plan_open_groups(const struct pd_plan *plan, int stage)
 {
 	const struct pd_stage *first = &plan->stages[0], *at = &plan->stages[stage];
 
-	return plan->agree && plan->weights == PD_WEIGHTS_2BW && plan->microbatches > 1 &&
+	return pd_plan_agrees(plan) && plan->weights == PD_WEIGHTS_2BW && plan->microbatches > 1 &&
 	       (int64_t)at->warmup * at->replicas < (int64_t)first->warmup * first->replicas
 		? 2 : 1;
 }
@@ -124,14 +141,14 @@ int pd_plan_check_shares(const struct pd_plan *plan, const char *where, struct p
 {
 	const struct pd_model *model = plan->profile->model;
 
-	for (int l = 0; model && l < model->layer_count; l++) {
+	for (int l = 0; model && l < model->layer_count && !pd_plan_ties(plan); l++) {
 		const struct pd_layer *layer = &model->layers[l];
 
 		if (layer->shares >= 0 && pd_plan_stage_of_layer(plan, l) !=
 		    pd_plan_stage_of_layer(plan, layer->shares))
 			return pd_error_input(err, "%slayers \"%.60s\" and \"%.60s\" share "
-					      "parameters: "
-					      "expected both in one stage", where, layer->name,
+					      "parameters: expected both in one stage, or weights "
+					      "\"2bw\" or \"flush\"", where, layer->name,
 					      model->layers[layer->shares].name);
 	}
 	return 0;

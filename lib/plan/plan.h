@@ -135,7 +135,14 @@ void pd_plan_first(const struct pd_plan *plan, int *first);
 int64_t pd_plan_admitted(const struct pd_plan *plan);
 
 /*
- * Parameters that layers share live in one place: are those layers in one stage?
+ * Has every layer that shares parameters a copy of its own, in whatever stage, whose gradients
+ * are summed with those of the others before each update?  So it is with 2bw and flush.
+ */
+bool pd_plan_ties(const struct pd_plan *plan);
+/* Is every update agreed on by all ranks: because the plan says so, or to sum those? */
+bool pd_plan_agrees(const struct pd_plan *plan);
+/*
+ * Otherwise parameters that layers share live in one place: are those layers in one stage?
  * where begins the message.
  */
 int pd_plan_check_shares(const struct pd_plan *plan, const char *where, struct pd_error *err);

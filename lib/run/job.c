@@ -283,7 +283,7 @@ static int set_agree(struct pd_job *job, struct pd_error *err)
 				      "minibatch, and all stages would wait for each other in each; "
 				      "expected one with \"2bw\" or \"flush\"", option,
 				      pd_weight_kind_name[plan->weights]);
-	if (job->lists && !plan->agree)
+	if (job->lists && !pd_plan_agrees(plan))
 		return pd_error_input(err, "%s: the schedule does not have its ranks agree on updates; "
 				      "expected one of a plan with \"agree\": true", option);
 	plan->agree = true;

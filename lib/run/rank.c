@@ -101,7 +101,7 @@ static void ask_next_checkpoint(struct rank *rank)
 
 static int exported(struct rank *rank, struct part *part, struct pd_saver *saver)
 {
-	json_t *versions = json_array(), *scales = rank->job->plan->agree ? json_array() : NULL;
+	json_t *versions = json_array(), *scales = pd_plan_agrees(rank->job->plan) ? json_array() : NULL;
 
 	for (int i = 0; i < saver->version_count; i++)
 		json_array_append_new(versions, json_integer(saver->versions[i]));

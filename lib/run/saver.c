@@ -47,12 +47,12 @@ static float *export_part(struct pd_saver *saver, enum pd_part part, const void 
 	float *out;
 
 	for (int i = 0; i < count; i++)
-		if (named[i].part == part)
+		if (named[i].part == part && !named[i].copy)
 			total += named[i].elements;
 	out = pd_calloc((size_t)total, sizeof(*out));
 	total = 0;
 	for (int i = 0; i < count; i++) {
-		if (named[i].part != part)
+		if (named[i].part != part || named[i].copy)
 			continue;
 		if (device->export(saver->net, i, arena, out + total) < 0) {
 			pd_error_failed(err, "%s: cannot be read from the device", named[i].name);
@@ -81,7 +81,7 @@ static int take_version(struct pd_saver *saver, int64_t number, const void *buff
 
 	if (!copy)
 		return -1;
-	if (saver->job->plan->agree && pd_worker_scale_get(saver->worker, saver->number, buffer,
+	if (pd_plan_agrees(saver->job->plan) && pd_worker_scale_get(saver->worker, saver->number, buffer,
 							   &scale, err) < 0) {
 		free(copy);
 		return -1;
@@ -198,7 +198,7 @@ static void add_part(struct pd_saver *saver, struct list *list, enum pd_part par
 	int count = saver->device->ops->net_named(saver->net, &named);
 
 	for (int i = 0; i < count && data; i++) {
-		if (named[i].part != part)
+		if (named[i].part != part || named[i].copy)
 			continue;
 		name_tensor(&list->tensors[list->count], &named[i], what, version);
 		list->data[list->count++] = data;
@@ -330,7 +330,7 @@ static int restore_scale(const struct pd_checkpoint *ck, const struct pd_saver *
 	json_t *one;
 	size_t n;
 
-	if (!saver->job->plan->agree)
+	if (!pd_plan_agrees(saver->job->plan))
 		return 0;
 	json_array_foreach(list, n, one) {
 		json_int_t number, good, skipped;

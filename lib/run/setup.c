@@ -79,14 +79,18 @@ static int open_part(struct rank *rank, struct part *part, struct pd_error *err)
 		.seed = (uint64_t)rank->job->seed,
 		.first = plan->stages[part->stage].first_layer,
 		.count = plan->stages[part->stage].layer_count, .split = rank->schedule->splits,
+		.copies = pd_plan_ties(plan),
 	};
 
 	if (net.split && !device->splits)
 		return pd_error_input(err, "schedule \"%s\": the %s device cannot split backward in"
 				      " two", pd_schedule_kind_name[plan->schedule], device->name);
-	if (plan->agree && !device->squares)
+	if (pd_plan_agrees(plan) && !device->squares)
 		return pd_error_input(err, "plan: agree: the %s device cannot make the norm of"
 				      " gradients", device->name);
+	if (net.copies && !device->net_ties)
+		return pd_error_input(err, "parameters that layers share: the %s device has one place"
+				      " for them", device->name);
 	part->net = device->net_open(rank->device, &net, err);
 	return part->net ? open_loader(rank, part, err) : -1;
 }

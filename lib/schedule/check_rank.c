@@ -298,7 +298,7 @@ static bool check_group(struct walk *w, const struct part *part, const struct pd
 /* What all ranks agree on is about all the stages of each. */
 static bool check_agree(struct walk *w, const struct pd_op *op)
 {
-	if (!w->lists->plan->agree)
+	if (!pd_plan_agrees(w->lists->plan))
 		return WRONG(w, "the plan does not have its ranks agree on updates");
 	if (op->stage != w->parts[0].s)
 		return WRONG(w, "expected it at stage %d, the first of the rank", w->parts[0].s);
@@ -328,7 +328,7 @@ static bool check_update(struct walk *w, struct part *part, const struct pd_op *
 		part->sums++;
 		return true;
 	}
-	if (w->lists->plan->agree && w->agreed <= u)
+	if (pd_plan_agrees(w->lists->plan) && w->agreed <= u)
 		return WRONG(w, "its agree does not stand before it");
 	if (op->version != version)
 		return WRONG(w, "writes version %" PRId64 "; expected %" PRId64 ", the micro"

@@ -248,7 +248,7 @@ int64_t pd_ideal_agree(const struct pd_schedule *schedule, int64_t u)
 
 int64_t pd_ideal_step(const struct pd_schedule *schedule, int s, int64_t u)
 {
-	return schedule->plan->agree
+	return schedule->agrees
 		? pd_ideal_agree(schedule, u) + 1 + schedule->delay[s] * schedule->span
 		: pd_ideal_allreduce(schedule, s, u) + 2;
 }
@@ -327,7 +327,7 @@ static int check_kind(const struct pd_plan *plan, struct pd_error *err)
  */
 static int check_agree(const struct pd_plan *plan, struct pd_error *err)
 {
-	if (!plan->agree || plan->weights == PD_WEIGHTS_2BW || plan->weights == PD_WEIGHTS_FLUSH)
+	if (!pd_plan_agrees(plan) || plan->weights == PD_WEIGHTS_2BW || plan->weights == PD_WEIGHTS_FLUSH)
 		return 0;
 	return pd_error_input(err, "plan: agree: weights \"%s\" update after every minibatch, and all"
 			      " stages would wait for each other in each; expected weights \"2bw\" or"
@@ -493,6 +493,7 @@ int pd_ideal_new(struct pd_schedule *schedule, struct pd_error *err)
 	schedule->positions = plan->stage_count;
 	schedule->drains = plan->weights == PD_WEIGHTS_FLUSH;
 	schedule->splits = plan->schedule == PD_SCHEDULE_ZB_H1;
+	schedule->agrees = pd_plan_agrees(plan);
 	if (set_groups(schedule, err) < 0 || set_warmups(schedule, err) < 0)
 		return -1;
 	schedule->span = 32 * (int64_t)plan->stage_count;
@@ -502,7 +503,7 @@ int pd_ideal_new(struct pd_schedule *schedule, struct pd_error *err)
 		hold_for_weights(schedule);
 	if (plan->schedule == PD_SCHEDULE_INTERLEAVED && set_interleaved(schedule, err) < 0)
 		return -1;
-	if (plan->agree)
+	if (pd_plan_agrees(plan))
 		set_agree(schedule);
 	return 0;
 }

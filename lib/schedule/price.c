@@ -114,7 +114,7 @@ void pd_prices_init(struct pd_prices *prices, const struct pd_plan *plan,
 		price_time(price, plan, s);
 		price_memory(price, plan, wiring, s);
 		price->allreduce_ns = allreduce_ns(plan, &plan->stages[s], price->weights_bytes);
-		if (plan->agree)
+		if (pd_plan_agrees(plan))
 			price->agree_bytes = agree_bytes(plan, s, price->weights_bytes);
 		price->fixed_bytes = pd_plus(price->fixed_bytes, price->agree_bytes);
 	}
@@ -124,6 +124,24 @@ void pd_prices_release(struct pd_prices *prices)
 {
 	free(prices->stages);
 	prices->stages = NULL;
+}
+
+/* The gradients of a layer elsewhere that shares parameters with one of the rank's first stage. */
+static int64_t tied_ns(const struct pd_plan *plan, int rank, int l)
+{
+	const struct pd_layer *layers = plan->profile->model->layers;
+	int replica, s = pd_plan_stage_of_rank(plan, rank, &replica);
+	int from = pd_plan_stage_of_layer(plan, l), owner = layers[l].shares >= 0
+		? layers[l].shares : l;
+	const struct pd_stage *stage = &plan->stages[from];
+
+	for (int m = 0; m < plan->profile->layer_count && from != s; m++)
+		if ((m == owner || layers[m].shares == owner) &&
+		    pd_plan_stage_of_layer(plan, m) == s)
+			return pd_topology_transfer_ns(&plan->topology,
+						       stage->ranks[replica % stage->replicas],
+						       rank, pd_memory_copy(plan->profile, l));
+	return 0;
 }
 
 /*
@@ -143,6 +161,8 @@ static int64_t agree_ns(const struct pd_plan *plan, int rank)
 
 		total = pd_plus(total, out > in ? out : in);
 	}
+	for (int l = 0; pd_plan_ties(plan) && l < plan->profile->layer_count; l++)
+		total = pd_plus(total, tied_ns(plan, rank, l));
 	return total;
 }
 

@@ -401,7 +401,7 @@ void pd_cursor_init(struct pd_cursor *c, const struct pd_schedule *schedule, int
 					       : pd_calloc((size_t)need, sizeof(*c->streams));
 	for (int i = 0; i < schedule->chunks; i++)
 		add_stage(c, stages[i]);
-	if (schedule->plan->agree && !phase->evaluate)
+	if (schedule->agrees && !phase->evaluate)
 		add_stream(c, stages[0], PD_OP_agree, -1);
 }
 

@@ -54,6 +54,7 @@ struct pd_schedule {
 	int stage_count;
 	int chunks, positions;          /* stages per rank; stages / chunks */
 	bool drains;                    /* after every group: an update before the next forward */
+	bool agrees;                    /* all ranks on every update */
 	bool splits;                    /* backward into backward_input and backward_weight */
 	/* per rank: its first stage, and which of its replicas it is */
 	struct { int stage, replica; } *ranks;

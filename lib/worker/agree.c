@@ -18,6 +18,7 @@
 
 #include "base/mem.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 #define TAG_COLLECTIVE (UINT64_C(1) << 47)
@@ -47,7 +48,7 @@ struct agreement {
 
 static int things(const struct pd_worker *w)
 {
-	return 2 * w->chunk_count + 1 + 3 * w->agreement->rounds;
+	return 2 * w->chunk_count + 1 + worker_ties_things(w) + 3 * w->agreement->rounds;
 }
 
 int worker_agree_new(struct pd_worker *w, struct pd_error *err)
@@ -55,7 +56,7 @@ int worker_agree_new(struct pd_worker *w, struct pd_error *err)
 	const struct pd_plan *plan = w->config.schedule->plan;
 	struct agreement *a;
 
-	if (!plan->agree)
+	if (!pd_plan_agrees(plan))
 		return 0;
 	a = w->agreement = pd_zalloc(sizeof(*a));
 	a->count = (size_t)plan->profile->layer_count + 1;
@@ -66,7 +67,7 @@ int worker_agree_new(struct pd_worker *w, struct pd_error *err)
 	a->ready = pd_calloc((size_t)w->chunk_count, sizeof(*a->ready));
 	worker_mark_init(w, &a->begun, 1);
 	worker_mark_init(w, &a->done, 1);
-	a->step = things(w);
+	a->step = INT_MAX;              /* nothing is to be done */
 	if (worker_take(w, (size_t)(1 + a->rounds) * pd_align(a->bytes), &a->memory, err) < 0)
 		return -1;
 	a->vector = (double *)a->memory;
@@ -114,14 +115,15 @@ static int make_squares(struct pd_worker *w, int i)
 
 /*
  * Thing number `step` for the stream: wait for the gradients of each chunk; note that they
- * are there; their squares, chunk after chunk; then for each round wait for what comes and
- * for what leaves, and unite.
+ * are there; sum those of shared parameters; their squares, chunk after chunk; then for each
+ * round wait for what comes and for what leaves, and unite.
  */
 static int issue_thing(struct pd_worker *w)
 {
 	const struct pd_device_ops *device = w->config.device->ops;
 	struct agreement *a = w->agreement;
-	int n = w->chunk_count, rest = a->step - 2 * n - 1, k = rest / 3;
+	int n = w->chunk_count, tied = worker_ties_things(w);
+	int rest = a->step - 2 * n - tied - 1, k = rest / 3;
 	struct round *round;
 
 	if (a->step < n)
@@ -129,8 +131,10 @@ static int issue_thing(struct pd_worker *w)
 	if (a->step == n)
 		return device->sum(w->reduce, a->sums[0]->gradients, NULL, 0, 0,
 				   &a->begun.events[0]);
+	if (a->step - n - 1 < tied)
+		return worker_ties_issue(w, a->sums, a->step - n - 1);
 	if (rest < 0)
-		return make_squares(w, a->step - n - 1);
+		return make_squares(w, a->step - n - tied - 1);
 	round = &a->round[k];
 	if (rest % 3 < 2)
 		return device->wait(w->reduce, rest % 3 ? &round->sent : &round->got);
@@ -201,6 +205,8 @@ int worker_issue_agree(struct pd_worker *w, struct chunk *first, const struct pd
 	a->record = (struct pd_record){ .op = *op, .bytes = (int64_t)a->bytes * a->rounds };
 	a->untold = true;
 	a->step = 0;
+	if (worker_ties_post(w, a->sums, tag, &a->begun.events[0]) < 0)
+		return -1;
 	for (int k = 0; k < a->rounds; k++)
 		if (post_round(w, k, tag | (uint64_t)(TAG_ROUND + k)) < 0)
 			return -1;

@@ -106,6 +106,7 @@ struct pd_worker {
 	int replica, chunk_count;
 	struct chunk *chunks;
 	struct pd_stream *compute, *reduce, *load;      /* load: NULL where copies are on compute */
+	struct ties *ties;              /* NULL: no layers have copies of what they share */
 	struct agreement *agreement;    /* NULL: each stage updates by itself */
 	struct pd_scale first_scale;
 	void *scratch;                  /* of all chunks: they compute one after the other */
@@ -173,6 +174,16 @@ bool worker_may_arm(const struct pd_worker *w, const struct mark *mark);
 struct entry *worker_new_entry(struct pd_worker *w, const struct pd_op *op, struct mark *mark);
 /* Of the operation's group. */
 struct sum *worker_sum_of(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
+
+/* tie.c: nothing of it where no parameters are shared */
+int worker_ties_new(struct pd_worker *w, struct pd_error *err);
+void worker_ties_free(struct pd_worker *w);
+/* Gradients of the group (per chunk) on their way, once `ready`. */
+int worker_ties_post(struct pd_worker *w, struct sum **sums, uint64_t tag,
+		     const struct pd_event *ready);
+/* What there is then to do on the stream, and one of that. */
+int worker_ties_things(const struct pd_worker *w);
+int worker_ties_issue(struct pd_worker *w, struct sum **sums, int n);
 
 /* agree.c: nothing of it where the plan does not say so */
 int worker_agree_new(struct pd_worker *w, struct pd_error *err);

@@ -154,14 +154,14 @@ static int weights_new(struct pd_worker *w, struct chunk *c, struct pd_error *er
 	int moments = pd_optimizer_moments(&w->config.optimizer);
 
 	/* a stage without parameters still counts its versions */
-	size_t version = (bytes ? bytes : PD_ALIGN) + (schedule->plan->agree ? PD_ALIGN : 0);
+	size_t version = (bytes ? bytes : PD_ALIGN) + (pd_plan_agrees(schedule->plan) ? PD_ALIGN : 0);
 
 	if (pd_weights_init(&c->weights, w->config.device, version, versions, 0, err) < 0)
 		return -1;
 	w->bytes += (int64_t)version * versions;
 	c->sum_count = pd_plan_open_groups(schedule->plan, c->index);
 	for (int i = 0; i < c->sum_count; i++)
-		if (worker_take(w, schedule->plan->agree ? version : bytes,
+		if (worker_take(w, pd_plan_agrees(schedule->plan) ? version : bytes,
 				&c->sums[i].gradients, err) < 0)
 			return -1;
 	if (worker_take(w, c->sizes->state_bytes, &c->state, err) < 0)

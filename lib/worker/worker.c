@@ -98,7 +98,8 @@ struct pd_worker *pd_worker_new(const struct pd_worker_config *config, struct pd
 	w->entry_count = FEW_ENTRIES;
 	w->entries = pd_calloc((size_t)w->entry_count, sizeof(*w->entries));
 	w->tensors_most = (uint64_t)config->schedule->wiring->tensors_most;
-	if (worker_memory_new(w, err) < 0 || worker_agree_new(w, err) < 0 ||
+	if (worker_memory_new(w, err) < 0 || worker_ties_new(w, err) < 0 ||
+	    worker_agree_new(w, err) < 0 ||
 	    open_streams(w, err) < 0 || first_scales(w, err) < 0) {
 		pd_worker_free(w);
 		return NULL;
@@ -124,6 +125,7 @@ void pd_worker_free(struct pd_worker *w)
 		device->stream_close(w->compute);
 	if (w->load)
 		device->stream_close(w->load);
+	worker_ties_free(w);
 	worker_agree_free(w);
 	worker_memory_free(w);
 	free(w->checkpoints);

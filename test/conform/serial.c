@@ -29,6 +29,9 @@
  * the order of the replicas, with zeros for a replica that has none in the last group.
  * Running statistics are those of a stage's replica 0.
  *
+ * Where layers share parameters, with 2bw and flush each has a copy; their sums are summed, from
+ * the last to the first, before an update of all.
+ *
  * With --clip-grad-norm=X or --loss-scale=X a group is updated for as a whole (2bw and flush).
  * Backward begins with the loss times the scale S of the version that the group sees.  Let n be
  * the root of the sum of all squares, a sum per layer, in the order of the layers, over S.  Where
@@ -55,7 +58,7 @@
 
 #define SYNTHETIC_MINIBATCHES 10
 
-enum mutation { NONE, VERSION, LATEST, SUM, CLIP, SKIP, SCALE, UNSCALE };
+enum mutation { NONE, VERSION, LATEST, SUM, CLIP, SKIP, SCALE, UNSCALE, UNTIED };
 
 static const char *data, *output, *other_plan;
 static int64_t minibatches = -1, seed = 1, switch_at = -1;
@@ -66,7 +69,7 @@ static double clip_norm, loss_scale, discrepancy = -1;
 static const char *loss_scale_text;
 static int optimizer, lr_schedule, mutation;
 static const char *const mutations[] = { "none", "version", "latest", "sum", "clip", "skip",
-					"scale", "unscale", NULL };
+					"scale", "unscale", "untied", NULL };
 
 static const struct pd_opt options[] = {
 	{ "data", 0, PD_OPT_STRING, "DIR", "data set (default: synthetic)", &data },
@@ -160,12 +163,24 @@ static char *alloc(struct trainer *t, size_t bytes)
 	return ptr;
 }
 
+/* Has each layer that shares parameters its own, with gradients that are summed? */
+static bool ties(const struct trainer *t)
+{
+	bool shares = false;
+
+	for (int l = 0; l < t->model->layer_count; l++)
+		shares |= t->model->layers[l].shares >= 0;
+	return shares && (t->plan->weights == PD_WEIGHTS_2BW ||
+			  t->plan->weights == PD_WEIGHTS_FLUSH);
+}
+
 static void open_device(struct trainer *t)
 {
 	struct pd_device_config config = { .threads = 1, .gate = &t->gate };
 	struct pd_net_config net = {
 		.model = t->model, .count = t->model->layer_count,
 		.batch_size = t->plan->profile->batch_size, .seed = (uint64_t)seed,
+		.copies = ties(t),
 	};
 	struct pd_error err;
 
@@ -551,10 +566,36 @@ static double scale_after(struct trainer *t, double used, double now, bool finit
 	return 2 * now;
 }
 
+/* sum += gradient; the first is taken as it is */
+static void add(float *sum, const float *gradient, size_t elements, bool first)
+{
+	for (size_t i = 0; i < elements; i++)
+		sum[i] = first ? gradient[i] : sum[i] + gradient[i];
+}
+
+/* What all layers with this parameter have made, from the last to the first. */
+static void sum_copies(struct trainer *t, struct tensor *owner)
+{
+	struct tensor *copies[16];
+	int n = 0;
+
+	for (int i = t->count - 1; i >= 0; i--)
+		if (strcmp(t->tensors[i].named->name, owner->named->name) == 0)
+			copies[n++] = &t->tensors[i];
+	for (int k = 1; k < n; k++)
+		add(copies[0]->sum, copies[k]->sum, owner->elements, false);
+	for (int k = 1; k < n; k++)
+		memcpy(copies[k]->sum, copies[0]->sum, owner->elements * sizeof(float));
+}
+
 /* Of all tensors at once, at the end of the group of microbatch b. */
 static void update_all(struct trainer *t, int64_t b)
 {
 	const struct tensor *any = some_parameter(t);
+
+	for (int i = 0; i < t->count && mutation != UNTIED; i++)
+		if (t->tensors[i].named->part == PD_PART_PARAMETER && !t->tensors[i].named->copy)
+			sum_copies(t, &t->tensors[i]);
 	double used = any->scales[version_seen(t, any, b, true)], now = any->scales[any->count - 1];
 	double squares = all_squares(t), norm = sqrt(squares) / used, factor = mutation == UNSCALE ? 1 : 1 / used, next;
 	bool finite = isfinite(squares) || mutation == SKIP;
@@ -578,13 +619,6 @@ static void update_all(struct trainer *t, int64_t b)
 			add_version(v, same, next);
 		}
 	}
-}
-
-/* sum += gradient; the first is taken as it is */
-static void add(float *sum, const float *gradient, size_t elements, bool first)
-{
-	for (size_t i = 0; i < elements; i++)
-		sum[i] = first ? gradient[i] : sum[i] + gradient[i];
 }
 
 /* The replicas' sums in their order; those without a microbatch have zeros. */
@@ -617,7 +651,7 @@ static bool learn(struct trainer *t, struct tensor *v, int number, int64_t b, in
 	if (in_group < group_of(t->plan, stage) - 1 && b < last)
 		return false;
 	add_replicas(v, replicas);
-	if (clip_norm > 0 || loss_scale > 0)
+	if (clip_norm > 0 || loss_scale > 0 || ties(t))
 		return true;
 	update(t, v, t->first + b, 1);
 	return false;
@@ -700,6 +734,8 @@ static void write_tensors(struct trainer *t)
 	for (int i = 0; i < t->count; i++) {
 		struct tensor *v = &t->tensors[i];
 
+		if (v->named->copy)
+			continue;
 		set_tensor(&list[n], v->named, "");
 		values[n++] = v->state ? v->state : v->versions[v->count - 1];
 		if (!v->state && corrected(t, v)) {

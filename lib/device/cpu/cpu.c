@@ -110,6 +110,7 @@ const struct pd_device_ops pd_device_cpu = {
 	.backward = pd_queue_backward,
 	.update = pd_queue_update,
 	.net_named = pd_compiled_named,
+	.net_ties = pd_compiled_ties,
 	.export = pd_cpu_net_export,
 	.import = pd_cpu_net_import,
 	.sum = pd_queue_sum,

@@ -225,6 +225,7 @@ const struct pd_device_ops pd_device_cuda = {
 	.backward = pd_queue_backward,
 	.update = pd_queue_update,
 	.net_named = pd_compiled_named,
+	.net_ties = pd_compiled_ties,
 	.export = pd_cuda_net_export,
 	.import = pd_cuda_net_import,
 	.sum = pd_queue_sum,

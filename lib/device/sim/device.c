@@ -233,6 +233,14 @@ static int sim_sum(struct pd_stream *stream, float *dst, const float *const *src
 	return queue(stream, rate > 0 ? llround(bytes * 1e9 / (double)rate) : 0, ev);
 }
 
+static int sim_net_ties(const struct pd_net *base, const struct pd_tie **list_p)
+{
+	const struct pd_sim_net *net = (const struct pd_sim_net *)base;
+
+	*list_p = net->ties;
+	return net->tie_count;
+}
+
 /* A profile has no figure for these three: they take no time. */
 static int sim_squares(struct pd_stream *stream, struct pd_net *net, const struct pd_squares *what,
 		       struct pd_event *ev)
@@ -278,6 +286,7 @@ const struct pd_device_ops pd_device_sim = {
 	.backward = sim_backward,
 	.update = sim_update,
 	.net_named = sim_net_named,
+	.net_ties = sim_net_ties,
 	.sum = sim_sum,
 	.squares = sim_squares,
 	.unite = sim_unite,

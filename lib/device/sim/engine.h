@@ -81,6 +81,8 @@ struct pd_sim_device {
 struct pd_sim_net {
 	struct pd_net base;
 	const struct pd_net_sizes *sizes;       /* of the stage */
+	struct pd_tie *ties;
+	int tie_count;
 };
 
 struct pd_sim {

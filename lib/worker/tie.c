@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Layers that share parameters, each with a copy of its own: before an update the gradients of
+ * all copies are summed, from the last layer to the first as everywhere, and each copy takes
+ * the sum.  The copies begin equal, and so they stay.  It does not matter which of them are in
+ * one stage, so no partition changes a bit.
+ *
+ * A layer's gradients go from replica j mod r of its r replicas to replica j of every stage
+ * that has one of the others, once to each rank.
+ */
+#include "worker/internal.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+#define TAG_TIES 32             /* those of an agree's rounds are below */
+#define MOST_LAYERS 200
+
+struct member {
+	int layer, chunk;               /* chunk: of this rank, or -1 */
+	size_t offset;                  /* there, or of what arrives */
+	int peer;                       /* from which that comes */
+	struct pd_event got;
+};
+
+struct group {
+	size_t bytes;
+	int count, local;               /* local: the first member that is here */
+	struct member members[PD_SUM_SOURCES];
+};
+
+struct leaving {
+	int layer, chunk, peer;
+	size_t offset, bytes;
+	struct pd_event sent;
+};
+
+struct ties {
+	struct group *groups;
+	int group_count;
+	struct leaving *leaving;
+	size_t leaving_count, leaving_room;
+	char *memory;
+	int arrivals, sums;
+};
+
+static const struct pd_model *model_of(const struct pd_worker *w)
+{
+	return w->config.schedule->plan->profile->model;
+}
+
+static int owner_of(const struct pd_model *model, int layer)
+{
+	return model->layers[layer].shares >= 0 ? model->layers[layer].shares : layer;
+}
+
+static int chunk_of(const struct pd_worker *w, int stage)
+{
+	for (int i = 0; i < w->chunk_count; i++)
+		if (w->chunks[i].index == stage)
+			return i;
+	return -1;
+}
+
+static struct group *group_of(struct ties *ties, const struct pd_model *model, int owner)
+{
+	for (int g = 0; g < ties->group_count; g++)
+		if (owner_of(model, ties->groups[g].members[0].layer) == owner)
+			return &ties->groups[g];
+	return NULL;
+}
+
+/* All layers of one owner, from the last to the first as the model has them. */
+static int add_group(struct pd_worker *w, struct ties *ties, int owner, struct pd_error *err)
+{
+	const struct pd_model *model = model_of(w);
+	struct group *group = &ties->groups[ties->group_count++];
+
+	for (int l = 0; l < model->layer_count; l++) {
+		int at = group->count;
+
+		if (owner_of(model, l) != owner)
+			continue;
+		if (group->count++ == PD_SUM_SOURCES)
+			return pd_error_input(err, "more than %d layers share the parameters of "
+					      "\"%.60s\"", PD_SUM_SOURCES, model->layers[owner].name);
+		for (; at > 0 && pd_model_number(model, group->members[at - 1].layer) <
+				 pd_model_number(model, l); at--)
+			group->members[at] = group->members[at - 1];
+		group->members[at] = (struct member){ .layer = l, .chunk = -1 };
+	}
+	return 0;
+}
+
+static void send_to(struct ties *ties, const struct leaving *one)
+{
+	for (size_t i = 0; i < ties->leaving_count; i++)
+		if (ties->leaving[i].layer == one->layer && ties->leaving[i].peer == one->peer)
+			return;
+	ties->leaving = pd_grow(ties->leaving, &ties->leaving_room, ties->leaving_count + 1,
+				sizeof(*ties->leaving));
+	ties->leaving[ties->leaving_count++] = *one;
+}
+
+/* To whom a layer of this rank's goes: where another of the group is. */
+static void find_readers(const struct pd_worker *w, struct ties *ties, const struct group *group,
+			 const struct member *mine)
+{
+	const struct pd_plan *plan = w->config.schedule->plan;
+	int r = w->chunks[mine->chunk].stage->replicas;
+
+	for (int m = 0; m < group->count; m++) {
+		const struct pd_stage *other =
+			&plan->stages[pd_plan_stage_of_layer(plan, group->members[m].layer)];
+
+		for (int j = w->replica; j < other->replicas; j += r)
+			if (other->ranks[j] != w->config.rank)
+				send_to(ties, &(struct leaving){
+					.layer = mine->layer, .chunk = mine->chunk,
+					.peer = other->ranks[j], .offset = mine->offset,
+					.bytes = group->bytes });
+	}
+}
+
+/* Where its members are: here, or from where they come, to places one after the other. */
+static void place_group(struct pd_worker *w, struct ties *ties, struct group *group,
+			size_t *bytes_p)
+{
+	const struct pd_plan *plan = w->config.schedule->plan;
+	int locals = 0;
+
+	for (int m = 0; m < group->count; m++) {
+		struct member *member = &group->members[m];
+		int s = pd_plan_stage_of_layer(plan, member->layer);
+		const struct pd_stage *stage = &plan->stages[s];
+
+		if (chunk_of(w, s) >= 0) {
+			group->local = locals++ > 0 ? group->local : m;
+			continue;
+		}
+		member->peer = stage->ranks[w->replica % stage->replicas];
+		member->offset = *bytes_p;
+		*bytes_p += pd_align(group->bytes);
+		ties->arrivals++;
+	}
+	ties->sums += locals;
+}
+
+static int find_local(struct pd_worker *w, struct ties *ties, int i, struct pd_error *err)
+{
+	const struct pd_model *model = model_of(w);
+	const struct pd_tie *list;
+	int count = w->config.device->ops->net_ties(w->chunks[i].net, &list);
+
+	for (int t = 0; t < count; t++) {
+		struct group *group = group_of(ties, model, list[t].owner);
+
+		if (!group && add_group(w, ties, list[t].owner, err) < 0)
+			return -1;
+		group = group_of(ties, model, list[t].owner);
+		group->bytes = list[t].bytes;
+		for (int m = 0; m < group->count; m++)
+			if (group->members[m].layer == list[t].layer) {
+				group->members[m].chunk = i;
+				group->members[m].offset = list[t].offset;
+			}
+	}
+	return 0;
+}
+
+int worker_ties_new(struct pd_worker *w, struct pd_error *err)
+{
+	struct ties *ties;
+	size_t bytes = 0;
+
+	if (!pd_plan_ties(w->config.schedule->plan))
+		return 0;
+	if (model_of(w)->layer_count > MOST_LAYERS)
+		return pd_error_input(err, "a model of %d layers, some of which share parameters: this "
+				      "version can sum their gradients in models of at most %d",
+				      model_of(w)->layer_count, MOST_LAYERS);
+	ties = w->ties = pd_zalloc(sizeof(*ties));
+	ties->groups = pd_calloc((size_t)model_of(w)->layer_count, sizeof(*ties->groups));
+	for (int i = 0; i < w->chunk_count; i++)
+		if (find_local(w, ties, i, err) < 0)
+			return -1;
+	for (int g = 0; g < ties->group_count; g++) {
+		struct group *group = &ties->groups[g];
+
+		place_group(w, ties, group, &bytes);
+		for (int m = 0; m < group->count; m++)
+			if (group->members[m].chunk >= 0)
+				find_readers(w, ties, group, &group->members[m]);
+	}
+	return worker_take(w, bytes, &ties->memory, err);
+}
+
+void worker_ties_free(struct pd_worker *w)
+{
+	struct ties *ties = w->ties;
+
+	if (!ties)
+		return;
+	if (ties->memory)
+		w->config.device->ops->free(w->config.device, ties->memory);
+	free(ties->groups);
+	free(ties->leaving);
+	free(ties);
+}
+
+int worker_ties_post(struct pd_worker *w, struct sum **sums, uint64_t tag,
+		     const struct pd_event *ready)
+{
+	const struct pd_transport_ops *ops = w->config.transport->ops;
+	struct ties *ties = w->ties;
+
+	for (int g = 0; ties && g < ties->group_count; g++)
+		for (int m = 0; m < ties->groups[g].count; m++) {
+			struct member *member = &ties->groups[g].members[m];
+
+			if (member->chunk >= 0)
+				continue;
+			pd_event_arm(&member->got);
+			if (ops->recv(w->config.transport, member->peer,
+				      tag | (uint64_t)(TAG_TIES + member->layer),
+				      ties->memory + member->offset, ties->groups[g].bytes, NULL,
+				      &member->got) < 0)
+				return -1;
+		}
+	for (size_t i = 0; ties && i < ties->leaving_count; i++) {
+		struct leaving *one = &ties->leaving[i];
+
+		pd_event_arm(&one->sent);
+		if (ops->send(w->config.transport, one->peer,
+			      tag | (uint64_t)(TAG_TIES + one->layer),
+			      (char *)sums[one->chunk]->gradients + one->offset, one->bytes, ready,
+			      &one->sent) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+int worker_ties_things(const struct pd_worker *w)
+{
+	const struct ties *ties = w->ties;
+
+	return ties ? ties->arrivals + (int)ties->leaving_count + ties->sums : 0;
+}
+
+static float *gradients_of(const struct ties *ties, struct sum **sums, const struct member *member)
+{
+	return (float *)(member->chunk >= 0
+			 ? (char *)sums[member->chunk]->gradients + member->offset
+			 : ties->memory + member->offset);
+}
+
+static int wait_arrival(struct pd_worker *w, int n)
+{
+	for (int g = 0; g < w->ties->group_count; g++)
+		for (int m = 0; m < w->ties->groups[g].count; m++) {
+			struct member *member = &w->ties->groups[g].members[m];
+
+			if (member->chunk < 0 && n-- == 0)
+				return w->config.device->ops->wait(w->reduce, &member->got);
+		}
+	pd_bug("worker: no such arrival");
+}
+
+/* The sum to the first member here; from there to the others. */
+static int make_sum(struct pd_worker *w, struct sum **sums, struct group *group, int m)
+{
+	const float *sources[PD_SUM_SOURCES];
+	int count = 0;
+
+	if (m != group->local)
+		sources[count++] = gradients_of(w->ties, sums, &group->members[group->local]);
+	for (int k = 0; m == group->local && k < group->count; k++)
+		sources[count++] = gradients_of(w->ties, sums, &group->members[k]);
+	return w->config.device->ops->sum(w->reduce, gradients_of(w->ties, sums, &group->members[m]),
+					  sources, count, group->bytes / sizeof(float), NULL);
+}
+
+int worker_ties_issue(struct pd_worker *w, struct sum **sums, int n)
+{
+	struct ties *ties = w->ties;
+
+	if (n < ties->arrivals)
+		return wait_arrival(w, n);
+	n -= ties->arrivals;
+	if (n < (int)ties->leaving_count)
+		return w->config.device->ops->wait(w->reduce, &ties->leaving[n].sent);
+	n -= (int)ties->leaving_count;
+	for (int g = 0; g < ties->group_count; g++)
+		for (int m = 0; m < ties->groups[g].count; m++)
+			if (ties->groups[g].members[m].chunk >= 0 && n-- == 0)
+				return make_sum(w, sums, &ties->groups[g], m);
+	pd_bug("worker: no such sum");
+}

@@ -1,0 +1,169 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Layers that share parameters, in one stage or several: with 2bw and flush their gradients are
+# summed before each update, and no partition changes a bit; with other weights they must be in
+# one stage.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+. "$PD_SOURCE/test/train-lib.sh"
+
+sgd="--lr=0.01 --momentum=0.9 --weight-decay=0.001"
+cat >tied.json <<'END'
+{"format": "pd-model", "version": 1, "name": "tied",
+ "inputs": [{"name": "image", "dtype": "f32", "shape": [1, 28, 28]},
+            {"name": "label", "dtype": "i32", "shape": []}],
+ "layers": [
+  {"name": "flat", "kind": "flatten", "inputs": ["image"]},
+  {"name": "in", "kind": "linear", "inputs": ["flat"], "out_features": 20},
+  {"name": "a1", "kind": "tanh", "inputs": ["in"]},
+  {"name": "fc1", "kind": "linear", "inputs": ["a1"], "out_features": 20},
+  {"name": "a2", "kind": "tanh", "inputs": ["fc1"]},
+  {"name": "fc2", "kind": "linear", "inputs": ["a2"], "out_features": 20, "shares": "fc1"},
+  {"name": "a3", "kind": "relu", "inputs": ["fc2"]},
+  {"name": "mid", "kind": "linear", "inputs": ["a3"], "out_features": 20, "shares": "fc4"},
+  {"name": "a4", "kind": "tanh", "inputs": ["mid"]},
+  {"name": "fc3", "kind": "linear", "inputs": ["a4"], "out_features": 20, "shares": "fc1"},
+  {"name": "a5", "kind": "tanh", "inputs": ["fc3"]},
+  {"name": "fc4", "kind": "linear", "inputs": ["a5"], "out_features": 20},
+  {"name": "out", "kind": "linear", "inputs": ["fc4"], "out_features": 10},
+  {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["out", "label"]}]}
+END
+profile tied.json 2 >tied
+
+# cut LAYERSxREPLICAS...: a plan of those stages, which pd-plan would not cut
+cut() {
+	pd-plan --topology="$(echo "$@" | tr ' ' '\n' | awk -Fx '{ n += $2 } END { print n }')"@10Gbit/s \
+		--stages=14 tied | jq --arg cuts "$*" 'del(.stages[].predicted) |
+		[.profile.layers[].name] as $names | .stages = (reduce ($cuts / " ")[] as $cut
+			({list: [], layer: 0, rank: 0}; ($cut / "x" | map(tonumber)) as [$n, $r] |
+			.list += [{layers: $names[.layer:.layer + $n], replicas: $r,
+				ranks: [range(.rank; .rank + $r)]}] |
+			.layer += $n | .rank += $r) | .list)'
+}
+cut 14x1 >1
+cut 4x1 10x1 >1-1
+cut 4x1 3x1 7x1 >1-1-1
+cut 4x1 3x1 3x1 4x1 >1-1-1-1
+cut 6x2 8x1 >2-1
+cut 6x1 8x2 >1-2
+cut 6x2 8x2 >2-2
+cut 6x3 8x1 >3-1
+cut 4x1 3x1 3x1 4x1 | jq '.stages |= [to_entries[] | .value.ranks = [.key % 2] | .value] |
+	.schedule = "interleaved" | .weights = "flush" | .microbatches = 4' >chunks
+
+# pair PLAN SCHEDULE WEIGHTS MICROBATCHES: that plan
+pair() {
+	jq --arg schedule "$2" --arg weights "$3" --argjson m "$4" '.schedule = $schedule |
+		.weights = $weights | .microbatches = $m' "$1"
+}
+
+# trained PLAN OPTION...: pd-run agrees with the serial program, and has the memory predicted
+trained() {
+	trained_plan=$1
+	shift
+	rm -rf ck
+	train ck "$trained_plan" "$@" --minibatches=20 --synthetic --no-evaluate >out
+	tail -n 1 out | jq -e '.memory == "as predicted"'
+	"$serial" "$@" --minibatches=20 --output=serial "$trained_plan"
+	"$same" serial "$(at ck 20)"
+}
+
+while read -r schedule weights microbatches plans; do
+	for plan in $plans; do
+		test_ok "$schedule, $weights, $microbatches at a time, $plan" '
+			pair $plan $schedule $weights $microbatches >plan.json
+			trained plan.json $sgd
+			pd-schedule --check plan.json
+			pd-replay plan.json >report'
+	done
+done <<END
+1f1b 2bw 2 1-1 1-1-1
+1f1b 2bw 3 1-1-1-1
+1f1b 2bw 4 1 1-1-1-1 2-1 1-2 2-2
+1f1b 2bw 6 3-1
+1f1b flush 1 1-1-1
+1f1b flush 4 1 1-1 1-1-1-1 2-1 1-2 2-2
+1f1b flush 6 3-1
+gpipe flush 4 1-1-1 2-1
+none flush 4 1-1-1
+zb-h1 flush 4 1-1-1-1
+interleaved flush 4 chunks
+END
+test_ok "clipped, with a loss scale that adapts, by adam" '
+	pair 1-1-1 1f1b 2bw 3 >plan.json
+	trained plan.json --lr=0.001 --optimizer=adam --clip-grad-norm=2 --loss-scale=dynamic \
+		--loss-scale-init=1e38 --loss-scale-interval=2
+	tail -n 1 out | jq -e ".skipped > 0"'
+
+# bits PLAN...: they end with the same
+bits() {
+	for plan in "$@"; do
+		rm -rf "ck-$plan"
+		train "ck-$plan" "$plan" $sgd --minibatches=20 --synthetic --no-evaluate >out
+		"$same" "$(at "ck-$1" 20)" "$(at "ck-$plan" 20)"
+	done
+}
+while read -r weights microbatches; do
+	test_ok "$weights, $microbatches at a time: no partition changes a bit" '
+		for plan in 1 1-1 1-1-1 1-1-1-1; do
+			pair $plan 1f1b $weights $microbatches >cut-$plan
+		done
+		bits cut-1 cut-1-1 cut-1-1-1 cut-1-1-1-1'
+done <<END
+flush 4
+2bw 4
+END
+test_ok "copies in four stages end with the bits of one place in one stage" '
+	pair 1 1f1b stash 1 >cut-one
+	pair 1-1-1-1 1f1b flush 1 >cut-four
+	bits cut-one cut-four'
+test_ok "gradients that are not summed give other weights" '
+	pair 1-1-1 1f1b flush 4 >plan.json
+	trained plan.json $sgd
+	"$serial" $sgd --minibatches=20 --mutate=untied --output=serial plan.json
+	status 1 "$same" serial "$(at ck 20)"'
+test_ok "a checkpoint has them once, under the name of their owner" '
+	pair 1-1-1 1f1b flush 4 >plan.json
+	trained plan.json $sgd
+	for file in "$(at ck 20)"/*.safetensors; do
+		strings -n 10 $file | head -n 1 | grep -o "\"[a-z0-9]*\.[a-z]*\"" || true
+	done | sort >names
+	[ "$(grep -c "fc1.weight\"" names)" -eq 1 ]
+	[ "$(grep -c "fc4.weight\"" names)" -eq 1 ]
+	! grep -q "fc2\|fc3\|mid" names || false'
+
+idx_data data		# 55 microbatches an epoch
+while read -r weights plan; do
+	test_ok "$weights, $plan: resumed" '
+		pair $plan 1f1b $weights 4 >plan.json
+		rm -rf ck ck-whole
+		train ck-whole plan.json $sgd --minibatches=66 --data=data --no-evaluate >out
+		again=
+		for k in 8 24 55 66; do
+			train ck plan.json $sgd --minibatches=$k --data=data --no-evaluate $again >out
+			again=--resume
+		done
+		diff -r "$(at ck-whole 66)" "$(at ck 66)"'
+done <<END
+2bw 1-1-1-1
+2bw 2-1
+flush 1-1-1
+END
+test_ok "resumed in one stage" '
+	pair 1-1-1 1f1b flush 4 >plan.json
+	pair 1 1f1b flush 4 >one.json
+	rm -rf ck ck-whole
+	train ck-whole plan.json $sgd --minibatches=66 --data=data --no-evaluate >out
+	train ck plan.json $sgd --minibatches=24 --data=data --no-evaluate >out
+	train ck one.json $sgd --minibatches=66 --data=data --no-evaluate --resume >out
+	"$same" "$(at ck-whole 66)" "$(at ck 66)"'
+
+for weights in stash vertical-sync latest; do
+	test_ok "$weights: one stage, or refused" '
+		pair 1-1-1 1f1b $weights 1 >plan.json
+		status 2 pd-schedule plan.json 2>err
+		one_line err
+		grep "share parameters: expected both in one stage, or weights \"2bw\" or \"flush\"" err
+		pair 1 1f1b $weights 1 | pd-schedule --check'
+done
+
+test_done
