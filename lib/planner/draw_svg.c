@@ -306,8 +306,8 @@ static void put_row(const struct drawing *d, int k, int64_t first, int64_t count
 static void put_component(const struct drawing *d, int k, int64_t component, double x, double y)
 {
 	const struct pd_topology *topology = &d->plan->topology;
-	const struct pd_level *level = &topology->level[k - 1];
-	int64_t first = component * (k ? level->count : 1);
+	const struct pd_level *level = &topology->level[k > 0 ? k - 1 : 0];
+	int64_t first = component * level->count;
 	double row, top = y + PAD + 12;
 	char rate[32];
 
