@@ -130,14 +130,17 @@ static bool beats(const struct pd_entry *x, const struct pd_entry *y)
 	return pd_candidate_compare(x->plan, y->plan) < 0;
 }
 
+#define DEEPER 2                /* than pd_warmup_most: the replay says whether that helps */
+
 /* Warm-ups that are deeper by one on every stage but the last. */
 static struct pd_plan *deeper(const struct pd_contest *contest, const struct pd_plan *plan)
 {
 	struct pd_plan *next = pd_candidate_copy(plan);
+	int more = contest->few ? 0 : DEEPER;
 	bool same = true;
 
 	for (int s = 0; s + 1 < next->stage_count; s++)
-		next->stages[s].warmup += next->stages[s].warmup < pd_warmup_most(next, s);
+		next->stages[s].warmup += next->stages[s].warmup < pd_warmup_most(next, s) + more;
 	if (pd_warmup_fit(next, contest->task->limit_bytes))
 		for (int s = 0; s < next->stage_count; s++)
 			same &= next->stages[s].warmup <= plan->stages[s].warmup;

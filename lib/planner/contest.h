@@ -16,6 +16,7 @@ struct pd_contest {
 	const struct pd_task *task;
 	size_t count, capacity;
 	struct pd_entry *entries;       /* no plan twice */
+	bool few;                       /* plans: exhaust.c may look at all */
 	bool all;                       /* entries are all plans that may win */
 	bool refused;                   /* a layout, by the schedule: why */
 	struct pd_error why;
@@ -38,6 +39,8 @@ void pd_contest_sort(struct pd_contest *contest);
 /* Enters what can be had from the first few by small changes: refine.c. */
 void pd_contest_refine(struct pd_contest *contest, int64_t most_work);
 
+/* Are the shapes of plans few enough for that which follows? */
+bool pd_contest_few(const struct pd_task *task);
 /*
  * Enters all plans that may be faster than a time, if they are few enough (exhaust.c); else, or
  * where the work gets too much, false, and some.

@@ -32,8 +32,9 @@ struct exhaust {
 };
 
 /* Sum over S of C(units - 1, S - 1) C(devices, S), or too many. */
-static bool few_shapes(int units, int devices)
+bool pd_contest_few(const struct pd_task *task)
 {
+	int units = task->costs.unit_count, devices = (int)task->topology->devices;
 	double all = 0, cuts = 1, gifts = devices;
 
 	for (int s = 1; s <= units && s <= devices; s++) {
@@ -160,7 +161,7 @@ bool pd_contest_exhaust(struct pd_contest *contest, int64_t time_ns)
 				   .units = task->costs.unit_count,
 				   .devices = (int)task->topology->devices };
 
-	if (!few_shapes(exhaust.units, exhaust.devices))
+	if (!pd_contest_few(task))
 		return false;
 	exhaust.plain = pd_planner_plain(task->request);
 	exhaust.layers = pd_calloc((size_t)exhaust.units, sizeof(int));

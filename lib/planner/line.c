@@ -111,7 +111,7 @@ static bool stage_holds(const struct search *search, int v, const struct node *r
 	if (!pd_map_holds(&search->map, &load, rest->load_ns, (double)time, node_p->load_ns))
 		return false;
 	back = compute + 2 * way + rest->behind_ns;
-	if (!last) {
+	if (!last && !line->least) {
 		/* a burst of m comes back together where they update together */
 		int64_t need = pd_ceil_div(back + reduce, time > 0 ? time : 1) -
 			(reduce > 0 ? 1 : m);

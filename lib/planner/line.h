@@ -12,6 +12,7 @@ struct pd_line {
 	bool straight;                  /* no stage has replicas */
 	enum pd_weight_kind weights;
 	int64_t group;                  /* minibatches of an update; 0: one per replica */
+	bool least;                     /* no warm-ups: what fits at all */
 	int tries;                      /* replicas above the least that are tried, plus 1 */
 	int kept;                       /* plans that are kept for the units from each on */
 	int64_t precision;              /* the time is found to one part in so many */

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BEST 3                  /* plans that are changed */
+#define BEST 8                  /* plans that are changed */
 
 struct shape {                  /* stages over units */
 	int count;

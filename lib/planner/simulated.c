@@ -4,7 +4,8 @@
  *
  * Plans come from line.c, for the least time it finds and for some above it, with which fewer
  * devices, stages and minibatches in flight are needed; from the paper's levels; without
- * replicas; and all devices in parallel.  Each is entered at every place (place.c) with warm-ups
+ * replicas; equal pipelines; and all devices in parallel.  Where memory has a limit, also those
+ * that fit with one minibatch at a time.  Each is entered at every place (place.c) with warm-ups
  * that are worth their memory (warmup.c), the best are changed a little (refine.c), and those
  * of which most is expected are replayed until none that is left can win.  Where plans are few
  * all of them are looked at then (exhaust.c).
@@ -12,17 +13,19 @@
 #include "planner/contest.h"
 
 #include "base/mem.h"
+#include "planner/alternatives.h"
 #include "planner/levels.h"
 #include "planner/line.h"
 
 #include <stdlib.h>
 
+#define MOST_EQUAL 8            /* stages of equal pipelines */
 #define PRECISION 4096          /* of line.c's time */
 #define MANY 8192               /* units times devices: above, fewer plans are looked at */
 /* Stages times minibatches that are estimated, and operations that are replayed, for each unit
  * and device; so many more, and at most so many. */
-#define ESTIMATED 80
-#define REPLAYED 1000
+#define ESTIMATED 240
+#define REPLAYED 2000
 #define EXHAUSTED 200000000     /* operations, where all plans are looked at */
 #define LEAST_WORK 20000
 #define MOST_WORK 8000000
@@ -30,7 +33,7 @@
 /* Parts in a hundred by which plans may be slower than the best of the line. */
 static const int slower[] = { 2, 5, 10, 20, 40, 80 };
 
-static void enter_line(struct pd_contest *contest, bool straight, int kept)
+static void enter_line(struct pd_contest *contest, bool straight, int kept, bool least)
 {
 	const struct pd_task *task = contest->task;
 	const struct pd_plan_request *request = task->request;
@@ -38,7 +41,7 @@ static void enter_line(struct pd_contest *contest, bool straight, int kept)
 		.costs = &task->costs, .topology = task->topology,
 		.devices = (int)task->topology->devices, .straight = straight,
 		.weights = request->weights, .group = request->microbatches,
-		.tries = 4, .kept = kept, .precision = PRECISION,
+		.least = least, .tries = 4, .kept = kept, .precision = PRECISION,
 	};
 	struct pd_layout *layout = pd_line_search(&line);
 	int64_t time;
@@ -57,17 +60,40 @@ static int64_t work_of(const struct pd_task *task, int64_t each)
 			MOST_WORK);
 }
 
+/* Equal pipelines: stages that differ little, each on as many devices. */
+static void enter_equal(struct pd_contest *contest)
+{
+	const struct pd_task *task = contest->task;
+	int devices = (int)task->topology->devices;
+
+	for (int count = 2; count <= MOST_EQUAL && count <= task->costs.unit_count; count++) {
+		struct pd_layout *layout = devices % count ? NULL
+							   : pd_even_layout(&task->costs, count);
+
+		for (int s = 0; layout && s < layout->stage_count; s++)
+			layout->replicas[s] = devices / count;
+		pd_contest_enter(contest, layout);
+	}
+}
+
 static void enter_all(struct pd_contest *contest)
 {
 	const struct pd_task *task = contest->task;
 
-	enter_line(contest, task->straight, 1);
+	enter_line(contest, task->straight, 1, false);
 	if ((int64_t)task->costs.unit_count * task->topology->devices <= MANY)
-		enter_line(contest, task->straight, 4);
+		enter_line(contest, task->straight, 4, false);
 	if (!task->straight) {
 		pd_contest_enter(contest, pd_data_parallel_layout(&task->costs,
 								  task->topology->devices));
-		enter_line(contest, true, 1);
+		enter_line(contest, true, 1, false);
+		if ((int64_t)task->costs.unit_count * task->topology->devices <= MANY)
+			enter_equal(contest);
+	}
+	if (task->limit_bytes != INT64_MAX) {
+		enter_line(contest, task->straight, 1, true);
+		if (!task->straight)
+			enter_line(contest, true, 1, true);
 	}
 	if (task->topology->levels > 1 && (int64_t)task->costs.unit_count * task->topology->devices
 	    <= MANY)
@@ -84,6 +110,7 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 	int64_t winner;
 
 	pd_contest_init(&contest, task);
+	contest.few = pd_contest_few(task);
 	enter_all(&contest);
 	if (contest.count > 0) {
 		winner = pd_contest_judge(&contest, work_of(task, REPLAYED), err);
@@ -111,9 +138,9 @@ bool pd_simulated_fits(const struct pd_task *task)
 	bool fits;
 
 	pd_contest_init(&contest, task);
-	enter_line(&contest, task->straight, 1);
+	enter_line(&contest, task->straight, 1, true);
 	if (contest.count == 0)
-		enter_line(&contest, true, 1);
+		enter_line(&contest, true, 1, true);
 	fits = contest.count > 0;
 	pd_contest_release(&contest);
 	return fits;
