@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int pd_cuda_check(cudaError_t status, const char *what, struct pd_error *err)
 {
@@ -162,28 +163,35 @@ static void cuda_free(struct pd_device *device, void *ptr)
 	cudaFree(ptr);
 }
 
-/* Pinned: the GPU fetches from it by itself. */
+/*
+ * Pinned: the GPU fetches from it by itself.  It is ordinary memory, in pages of its own, that
+ * CUDA is told of, not CUDA's: a transport has other processes read it, which the system
+ * allows of ordinary memory for certain, and of what a driver has mapped not everywhere.
+ * Where it cannot be pinned copies are as right, and slower.
+ */
 static void *cuda_host_alloc(struct pd_device *device, size_t bytes, struct pd_error *err)
 {
-	cudaError_t status;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (bytes / page + 1) * page;
 	void *ptr;
 
 	cudaSetDevice(((struct pd_cuda_device *)device)->number);
-	status = cudaHostAlloc(&ptr, bytes ? bytes : 1, cudaHostAllocPortable);
-	if (status != cudaSuccess) {
-		cudaGetLastError();
-		pd_error_failed(err, "cannot allocate %zu bytes of pinned memory: %s", bytes,
-				cudaGetErrorString(status));
+	if (bytes > PTRDIFF_MAX || posix_memalign(&ptr, page, size) != 0) {
+		pd_error_failed(err, "cannot allocate %zu bytes of host memory", bytes);
 		return NULL;
 	}
-	memset(ptr, 0, bytes);
+	memset(ptr, 0, size);
+	if (cudaHostRegister(ptr, size, cudaHostRegisterPortable) != cudaSuccess)
+		cudaGetLastError();
 	return ptr;
 }
 
 static void cuda_host_free(struct pd_device *device, void *ptr)
 {
 	cudaSetDevice(((struct pd_cuda_device *)device)->number);
-	cudaFreeHost(ptr);
+	/* once nothing copies from it or to it any more */
+	if (cudaHostUnregister(ptr) != cudaSuccess)
+		cudaGetLastError();
+	free(ptr);
 }
 
 int pd_cuda_copy_now(struct pd_cuda_device *cuda, void *dst, const void *src, size_t bytes,
