@@ -19,7 +19,8 @@ programs="bin/pd-profile bin/pd-plan bin/pd-run bin/pd-worker bin/pd-schedule bi
 tests="test/conform/devices test/conform/layers test/conform/partition test/conform/stream
 	test/conform/serial test/conform/same-tensors test/unit/cuda-arith test/bench/speed"
 scripts="test/bench/cpu-vs-torch.py test/test-lib.sh test/train-lib.sh test/t4001-weights.sh test/t4005-memory.sh
-	test/t9001-gpu.sh test/t9002-gpu.sh test/bench/gpu-vs-torch.sh test/bench/gpu-vs-torch.py"
+	test/t9001-gpu.sh test/t9002-gpu.sh test/t9003-sanitizer.sh
+	test/bench/gpu-vs-torch.sh test/bench/gpu-vs-torch.py"
 
 grep -q '^CUDA_LIBS = .*cudnn' "$build/Makefile" ||
 	{ echo "$1: not configured with CUDA" >&2; exit 2; }

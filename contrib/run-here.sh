@@ -5,6 +5,7 @@
 #
 #     sh run-here.sh                          all; ends with "N passed, N failed, N skipped"
 #     sh run-here.sh test/conform/layers      some
+#     PD_TIMEOUT=500 sh run-here.sh ...       no test longer than that; else 900 s each
 #     sh run-here.sh -- bin/pd-profile ...    anything, with the libraries found
 set -u
 
@@ -22,21 +23,23 @@ done
 LD_LIBRARY_PATH=$here/lib$paths${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 UCX_MODULE_DIR=$here/lib/ucx
 PD_SOURCE=$here PD_BUILD=$here PATH=$here/bin:$PATH
-export LD_LIBRARY_PATH UCX_MODULE_DIR PD_SOURCE PD_BUILD PATH
+PD_GPU=${PD_GPU-yes}    # that there is none is a failure
+export LD_LIBRARY_PATH UCX_MODULE_DIR PD_SOURCE PD_BUILD PATH PD_GPU
 
 if [ "${1-}" = -- ]; then
 	shift
 	exec "$@"
 fi
 [ $# -gt 0 ] || set -- test/unit/cuda-arith test/t9001-gpu.sh test/conform/stream \
-	test/conform/layers test/conform/partition test/conform/devices test/t9002-gpu.sh
+	test/conform/layers test/conform/partition test/conform/devices test/t9002-gpu.sh \
+	test/t9003-sanitizer.sh
 
 passed=0 failed=0 skipped=0
 for test in "$@"; do
 	echo "== $test"
 	case $test in
-	*.sh) timeout 900 sh "$here/$test" ;;
-	*) timeout 900 "$here/$test" ;;
+	*.sh) timeout "${PD_TIMEOUT:-900}" sh "$here/$test" ;;
+	*) timeout "${PD_TIMEOUT:-900}" "$here/$test" ;;
 	esac >"$here/out" 2>&1
 	status=$?
 	grep -vE '^ok ' "$here/out"

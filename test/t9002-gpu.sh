@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What needs a GPU: workers on it, alone and several sharing it, and the kernels under
-# compute-sanitizer.  PD_GPU=yes: there must be one, and not to find it is a failure.
+# What needs a GPU: workers on it, alone and several sharing it.  PD_GPU=yes: there must be one,
+# and not to find it is a failure.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 if ! pd-profile --device=cuda --no-link --iterations=1 --batch-size=4 "$MODELS/lenet5.json" \
@@ -49,18 +49,6 @@ for test in t4001-weights t4005-memory; do
 	fi
 	test_ok "$test on the GPU, ranks sharing it" '
 		PD_TEST_DEVICE=cuda sh "$PD_SOURCE/test/$test.sh"
-	'
-done
-
-sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
-for tool in memcheck racecheck initcheck; do
-	if [ -z "$sanitizer" ]; then
-		test_skip "$tool" "compute-sanitizer is not installed"
-		continue
-	fi
-	test_ok "$tool finds nothing in the streams' tests" '
-		PD_TEST_DEVICE=cuda "$sanitizer" --tool "$tool" --error-exitcode 9 \
-			"$PD_BUILD/test/conform/stream" >log 2>&1 || { tail -n 60 log; false; }
 	'
 done
 
