@@ -64,7 +64,8 @@ int pd_plan_dot(const struct pd_plan *plan, FILE *out, struct pd_error *err)
 
 	if (!usage)
 		pd_bug("dot: a plan that has no schedule");
-	fprintf(out, "digraph plan {\n  rankdir=LR;\n  fontname=\"Helvetica\";\n  node [shape=box, fontname=\"Helvetica\"];\n"
+	fprintf(out, "digraph plan {\n  rankdir=LR;\n  fontname=\"Helvetica\";\n"
+		"  node [shape=box, fontname=\"Helvetica\"];\n"
 		"  edge [fontname=\"Helvetica\", fontsize=10];\n  label=\"");
 	put_quoted(plan->profile->name ? plan->profile->name : "", out);
 	fprintf(out, ": %s, %s, %d of %lld devices, %s per minibatch\";\n",

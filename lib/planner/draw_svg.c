@@ -399,9 +399,12 @@ int pd_plan_svg(const struct pd_plan *plan, FILE *out, struct pd_error *err)
 		for (int r = 0; r < plan->stages[s].replicas; r++)
 			d.stage_of[plan->stages[s].ranks[r]] = s;
 	d.card_height = CARD_HEIGHT;
-	for (int k = 0; k < d.usage->schedule->wiring->link_count; k++)
-		if (d.usage->schedule->wiring->links[k].to > d.usage->schedule->wiring->links[k].from + 1)
+	for (int k = 0; k < d.usage->schedule->wiring->link_count; k++) {
+		const struct pd_link *link = &d.usage->schedule->wiring->links[k];
+
+		if (link->to > link->from + 1)
 			d.card_height = CARD_HEIGHT + 15;
+	}
 	measure(&d);
 	height = put_all(&d);           /* known afterwards */
 	fclose(d.out);

@@ -36,7 +36,8 @@ static struct pd_profile *random_profile(int layers, enum shape shape, int64_t p
 		for (int i = 0; l == layers - 1 && shape == BRANCHES && i < l - 1; i++)
 			if (!used[i])
 				json_array_append_new(inputs, json_sprintf("l%d", i));
-		input = shape != BRANCHES || l == layers - 1 || below(2) ? l - 1 : (int)below(l + 1) - 1;
+		input = shape != BRANCHES || l == layers - 1 || below(2)
+			? l - 1 : (int)below(l + 1) - 1;
 		for (; l > 0 && input >= 0; input = shape != CHAIN && below(4) == 0
 		     ? (int)below(l) : -1) {
 			used[input] = true;
