@@ -83,6 +83,7 @@ static void cuda_close(struct pd_device *device)
 		cudaEventDestroy(cuda->origin.base);
 	if (cuda->side)
 		cudaStreamDestroy(cuda->side);
+	pthread_mutex_destroy(&cuda->side_lock);
 	pthread_mutex_destroy(&cuda->lock);
 	free(cuda);
 }
@@ -101,6 +102,7 @@ static struct pd_device *cuda_open(const struct pd_device_config *config, struct
 	cuda->tf32 = config->tf32;
 	cuda->gate = config->gate;
 	pthread_mutex_init(&cuda->lock, NULL);
+	pthread_mutex_init(&cuda->side_lock, NULL);
 	if (pd_cuda_check(cudaSetDevice(cuda->number), "it cannot be opened", err) < 0 ||
 	    pd_cuda_check(cudaStreamCreateWithFlags(&cuda->side, cudaStreamNonBlocking),
 			  "a stream", err) < 0 || open_origin(cuda, err) < 0) {
@@ -127,11 +129,11 @@ static int clear_now(struct pd_cuda_device *cuda, void *ptr, size_t bytes, struc
 {
 	int status;
 
-	pthread_mutex_lock(&cuda->lock);
+	pthread_mutex_lock(&cuda->side_lock);
 	status = pd_cuda_check(cudaMemsetAsync(ptr, 0, bytes, cuda->side), "clearing memory", err);
 	if (status == 0)
 		status = pd_cuda_check(cudaStreamSynchronize(cuda->side), "clearing memory", err);
-	pthread_mutex_unlock(&cuda->lock);
+	pthread_mutex_unlock(&cuda->side_lock);
 	return status;
 }
 
@@ -200,12 +202,12 @@ int pd_cuda_copy_now(struct pd_cuda_device *cuda, void *dst, const void *src, si
 	int status;
 
 	cudaSetDevice(cuda->number);
-	pthread_mutex_lock(&cuda->lock);
+	pthread_mutex_lock(&cuda->side_lock);
 	status = pd_cuda_check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, cuda->side),
 			       "a copy", err);
 	if (status == 0)
 		status = pd_cuda_check(cudaStreamSynchronize(cuda->side), "a copy", err);
-	pthread_mutex_unlock(&cuda->lock);
+	pthread_mutex_unlock(&cuda->side_lock);
 	return status;
 }
 

@@ -42,7 +42,8 @@ struct pd_cuda_device {
 	struct pd_gate *gate;
 	cudaStream_t side;              /* copies and clearing that the caller waits for; clocks */
 	struct pd_cuda_clock origin;
-	pthread_mutex_t lock;           /* of the list, streams' heads and tails, side */
+	pthread_mutex_t lock;           /* of the list, streams' heads and tails */
+	pthread_mutex_t side_lock;      /* held long, while a checkpoint is copied; never with lock */
 	struct pd_cuda_stream *streams; /* a list */
 };
 

@@ -30,7 +30,7 @@ static int take_said(const struct pd_cuda_stream *s, const struct pd_cuda_flight
 	return 0;
 }
 
-/* Once a second: from now on times count from this work's end. */
+/* Once a second, when nobody is copying: from now on times count from this work's end. */
 static int anchor(struct pd_cuda_stream *s, struct pd_cuda_flight *f, struct pd_error *err)
 {
 	struct pd_cuda_device *cuda = pd_cuda_device_of(s);
@@ -38,14 +38,18 @@ static int anchor(struct pd_cuda_stream *s, struct pd_cuda_flight *f, struct pd_
 	int64_t ns;
 	int verdict;
 
-	pthread_mutex_lock(&cuda->lock);
+	if (pthread_mutex_trylock(&cuda->side_lock) != 0)
+		return 0;
 	verdict = pd_cuda_look(cuda->side, f->end, &ns, err);
-	if (verdict > 0) {
-		s->clock = (struct pd_cuda_clock){ f->end, ns };
-		f->end = old;
-	}
+	pthread_mutex_unlock(&cuda->side_lock);
+	if (verdict <= 0)
+		return verdict;
+	/* another stream may be about to wait for this event */
+	pthread_mutex_lock(&cuda->lock);
+	s->clock = (struct pd_cuda_clock){ f->end, ns };
+	f->end = old;
 	pthread_mutex_unlock(&cuda->lock);
-	return verdict < 0 ? -1 : 0;
+	return 0;
 }
 
 /* No piece of work begins before the one before it ended, or ends later than now. */
