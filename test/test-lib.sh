@@ -15,6 +15,16 @@ SHARED=$PD_SOURCE/../shared
 LC_ALL=C
 export PD_SOURCE PD_BUILD PATH MODELS SHARED LC_ALL
 
+# What is said of the processors is tested on them, also where --device=auto would take a GPU.
+case ${0##*/} in
+t9[0-9][0-9][0-9]-*) ;;
+*)
+	if [ "${PD_TEST_DEVICE:-cpu}" = cpu ]; then
+		export CUDA_VISIBLE_DEVICES=
+	fi
+	;;
+esac
+
 test_count=0 test_failed=0
 test_directory=$(mktemp -d "${TMPDIR:-/tmp}/pd-test.XXXXXX") || exit 99
 trap 'cd /; rm -rf "$test_directory"' EXIT
