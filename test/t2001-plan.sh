@@ -2,19 +2,6 @@
 # pd-plan: profiles to plans.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
-# chain LAYERS >FILE: a profile of equal layers of 3 ms and 1 MB parameters.
-chain() {
-	awk -v n="$1" 'BEGIN {
-		printf "{\"format\": \"pd-profile\", \"version\": 1, \"name\": \"chain\", \"batch_size\": 8,"
-		printf " \"dtype\": \"f32\", \"device\": {\"kind\": \"cpu\", \"name\": \"none\"}, \"layers\": ["
-		for (l = 0; l < n; l++)
-			printf "%s{\"name\": \"l%d\", \"inputs\": [%s], \"forward_ns\": 1000000," \
-				" \"backward_ns\": 2000000, \"activation_bytes\": 1000," \
-				" \"parameter_bytes\": 1000000}", l ? ", " : "", l,
-				l ? "\"l" l - 1 "\"" : ""
-		print "]}"
-	}'
-}
 chain 12 >chain.json
 chain 200 >long.json
 

@@ -3,19 +3,6 @@
 # exit status 2, and soon.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
-# chain LAYERS >FILE
-chain() {
-	awk -v n="$1" 'BEGIN {
-		printf "{\"format\": \"pd-profile\", \"version\": 1, \"name\": \"chain\", \"batch_size\": 8,"
-		printf " \"dtype\": \"f32\", \"device\": {\"kind\": \"cpu\", \"name\": \"none\"}, \"layers\": ["
-		for (l = 0; l < n; l++)
-			printf "%s{\"name\": \"l%d\", \"inputs\": [%s], \"forward_ns\": 1000000," \
-				" \"backward_ns\": 2000000, \"activation_bytes\": 1000," \
-				" \"parameter_bytes\": 1000000}", l ? ", " : "", l,
-				l ? "\"l" l - 1 "\"" : ""
-		print "]}"
-	}'
-}
 chain 3 >good.json
 
 # refused WORDS ARGUMENT...

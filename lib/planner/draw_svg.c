@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/opt.h"
+#include "base/xml.h"
 #include "planner/usage.h"
 
 #include <inttypes.h>
@@ -49,21 +50,6 @@ struct drawing {
 	int font;                       /* in a device; 0: nothing is written there */
 };
 
-static void put_text(const char *text, FILE *out)
-{
-	for (; *text; text++)
-		switch (*text) {
-		case '<':
-			fputs("&lt;", out);
-			break;
-		case '&':
-			fputs("&amp;", out);
-			break;
-		default:
-			putc(*text, out);
-		}
-}
-
 /* Stages are paler than kinds of work. */
 static int pale(int part)
 {
@@ -101,7 +87,7 @@ static void put_layers(const struct drawing *d, const struct pd_stage *stage)
 	snprintf(text, sizeof(text), "%.12s%s%.12s", layers[stage->first_layer].name,
 		 several ? " \xe2\x80\xa6 " : "",
 		 several ? layers[stage->first_layer + stage->layer_count - 1].name : "");
-	put_text(text, d->out);
+	pd_put_xml(text, d->out);
 }
 
 static void put_bar(const struct drawing *d, int s, double x, double y)
@@ -365,7 +351,7 @@ static double put_all(const struct drawing *d)
 	double y = 46;
 
 	fprintf(d->out, "<text x=\"%d\" y=\"18\" font-size=\"13\">", MARGIN);
-	put_text(plan->profile->name ? plan->profile->name : "", d->out);
+	pd_put_xml(plan->profile->name ? plan->profile->name : "", d->out);
 	fprintf(d->out, ": %s, %s, %d of %lld devices</text>\n<text class=\"s\" x=\"%d\" y=\"34\">"
 		"%s per minibatch of %lld samples (no plan takes less than %s); data parallelism "
 		"takes %.2f times as long</text>\n", pd_schedule_kind_name[plan->schedule],

@@ -2,6 +2,7 @@
 /* The timeline as a drawing: a row per rank, thin rows below it for what else goes on. */
 #include "base/mem.h"
 #include "base/opt.h"
+#include "base/xml.h"
 #include "trace/timeline.h"
 
 #include <inttypes.h>
@@ -67,21 +68,6 @@ static double white_of(const struct pd_timeline *timeline, const struct pd_op *o
 
 	return count < 2 || pd_lane_of(op->kind) != PD_LANE_COMPUTE
 		? 0 : PALEST * timeline->chunks[op->stage] / (count - 1);
-}
-
-static void put_text(const char *text, FILE *out)
-{
-	for (; *text; text++)
-		switch (*text) {
-		case '<':
-			fputs("&lt;", out);
-			break;
-		case '&':
-			fputs("&amp;", out);
-			break;
-		default:
-			putc(*text, out);
-		}
 }
 
 static double x_of(const struct pd_window *window, int64_t ns)
@@ -282,10 +268,10 @@ static void put_title(const struct pd_view *view, double y, FILE *out)
 
 	fprintf(out, "<text x=\"%d\" y=\"%.1f\" font-size=\"13\">", LEFT, y);
 	if (view->name) {
-		put_text(view->name, out);
+		pd_put_xml(view->name, out);
 		fputs(": ", out);
 	}
-	put_text(plan->profile->name ? plan->profile->name : "", out);
+	pd_put_xml(plan->profile->name ? plan->profile->name : "", out);
 	fprintf(out, "%s%s, %s, ", view->name ? ", " : ": ", pd_schedule_kind_name[plan->schedule],
 		pd_weight_kind_name[plan->weights]);
 	if (plan->microbatches > 1)

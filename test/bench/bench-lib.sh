@@ -10,6 +10,13 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 
+# model_file NAME: of those that are installed, and of the studies' own.
+model_file() {
+	for file in "$source/share/models/$1.json" "$source/test/bench/$1.json"; do
+		[ ! -f "$file" ] || echo "$file"
+	done
+}
+
 # median: of the numbers on standard input, one on a line.
 median() {
 	sort -g | awk 'NF { v[++n] = $1 } END { if (n) print (v[int((n + 1) / 2)] + v[int(n / 2) + 1]) / 2 }'

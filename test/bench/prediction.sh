@@ -32,12 +32,6 @@ if [ $# -gt 0 ]; then
 	mv "$work/chosen" "$work/models"
 fi
 
-model_file() {
-	for file in "$source/share/models/$1.json" "$source/test/bench/$1.json"; do
-		[ ! -f "$file" ] || echo "$file"
-	done
-}
-
 # once MODEL PLAN MINIBATCHES PROFILE OPTION...: a line of $work/times
 once() {
 	model=$1 name=$2 minibatches=$3 profile=$4

@@ -46,12 +46,6 @@ if [ $# -gt 0 ]; then
 	mv "$work/chosen" "$work/runs"
 fi
 
-model_file() {
-	for file in "$source/share/models/$1.json" "$source/test/bench/$1.json"; do
-		[ ! -f "$file" ] || echo "$file"
-	done
-}
-
 # profile MODEL BATCH WORKERS: once a round.
 profile() {
 	profile=$work/$1-$3.profile
