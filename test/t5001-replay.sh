@@ -68,6 +68,12 @@ test_ok 'all that is in flight comes back' '
 test_ok "memory goes up, and comes down to what is always held" '
 	jq -e "[.traceEvents[] | select(.name == \"memory\")] | group_by(.pid)
 		| length == 6 and all(.[]; map(.args.bytes) | .[-1] == min and max > min)" chrome.json'
+test_ok "and comes down when a backward ends, not when it begins" '
+	jq -e "[.traceEvents[] | select(.cat == \"backward\")] | group_by(.pid)
+		| map(map(.ts + .dur) | max)" chrome.json >ends
+	jq -e --slurpfile ends ends "[.traceEvents[] | select(.name == \"memory\")]
+		| group_by(.pid) | map(.[-1].ts) | length == 6 and
+		all(range(6) as \$r | .[\$r] - \$ends[0][\$r] | fabs < 1e-6; .)" chrome.json'
 test_ok 'processes and threads have names' '
 	jq -e "[.traceEvents[] | select(.ph == \"M\" and .name == \"process_name\")]
 		| length == 6 and .[5].args.name == \"rank 5: stage 2, replica 0\"" chrome.json'
