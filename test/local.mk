@@ -217,6 +217,10 @@ EXTRA_DIST += test/t4006-updates.sh
 TESTS += test/t4007-tied.sh
 EXTRA_DIST += test/t4007-tied.sh
 
+# recomputation
+TESTS += test/t4008-recompute.sh
+EXTRA_DIST += test/t4008-recompute.sh
+
 # stages that are not runs of layers
 TESTS += test/t4006-order.sh
 EXTRA_DIST += test/t4006-order.sh

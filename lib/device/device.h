@@ -118,6 +118,8 @@ struct pd_pass {
 	int64_t first_sample;           /* global number of the minibatch's first sample, for dropout */
 	int64_t valid;                  /* samples that count; the rest is padding */
 	bool evaluate;                  /* running statistics are used and not changed; no dropout */
+	bool again;                     /* recomputation: running statistics were moved by the forward
+					   before, and stay */
 	enum pd_backward_part part;
 	struct pd_loss *loss;           /* NULL, or written by the stage that has the loss */
 	const struct pd_scale *scale;   /* what the loss is multiplied by for backward; device

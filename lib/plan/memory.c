@@ -216,6 +216,7 @@ static void find_leaving(struct stage *s, const struct pd_wiring *wiring, int st
 			int layer = link->tensors[n];
 			struct pd_scratch_tensor *tensor = &s->tensors[tensor_of(s, layer)];
 
+			s->memory->outbox_bytes += aligned(s->profile->layers[layer].activation_bytes);
 			tensor->leaves = true;
 			tensor->in_offset = SIZE_MAX;
 			if (!needs_gradient(s->profile, layer))
@@ -308,6 +309,7 @@ static void roughly(const struct pd_plan *plan, const struct pd_wiring *wiring, 
 							   at->layer_count, false)),
 		.scratch_bytes = one.scratch_bytes,
 		.gradient_in_bytes = out_bytes, .gradient_out_bytes = in_bytes,
+		.outbox_bytes = out_bytes,
 	};
 	for (int l = at->first_layer; l < at->first_layer + at->layer_count; l++) {
 		memory->slot_bytes = pd_plus(memory->slot_bytes, plan->profile->layers[l].stash_bytes);

@@ -37,6 +37,7 @@ struct pd_stage_memory {
 	bool exact;                     /* else the profile does not say enough: about so much */
 	int64_t weights_bytes;          /* one version; gradients and velocity are as large */
 	int64_t state_bytes, inbox_bytes, slot_bytes, scratch_bytes;
+	int64_t outbox_bytes;           /* where it recomputes: what leaves after a forward */
 	int64_t gradient_in_bytes, gradient_out_bytes;
 	int64_t staging_bytes;          /* of the all-reduce */
 };

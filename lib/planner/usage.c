@@ -50,12 +50,13 @@ static void use_stage(struct pd_usage *usage, int s)
 	out->serial = plan->schedule != PD_SCHEDULE_NF1B &&
 		(plan->weights == PD_WEIGHTS_STASH || plan->weights == PD_WEIGHTS_FLUSH ||
 		 plan->weights == PD_WEIGHTS_LATEST);
-	out->in_flight = pd_schedule_slots(schedule, s, false);
+	out->in_flight = pd_schedule_in_flight(schedule, s, false);
 	out->versions = pd_schedule_versions(schedule, s);
 	out->stale = stale(schedule, s);
 	pd_schedule_memory(schedule, stage->ranks[0], 1, &out->memory);
 	pd_memory_of_stage(plan, schedule->wiring, s, &one);
-	out->ahead_bytes = (out->in_flight - 1) * (one.slot_bytes + one.inbox_bytes) +
+	out->ahead_bytes = (pd_schedule_slots(schedule, s, false) - 1) * one.slot_bytes +
+			   (out->in_flight - 1) * one.inbox_bytes +
 			   (out->versions - 1) * one.weights_bytes;
 }
 

@@ -422,6 +422,8 @@ static void set_limit(struct walk *w)
 			(price->loaded_bytes + price->arriving_bytes);
 		int64_t stage_bytes = part->stage->memory_bytes;
 
+		if (part->stage->recompute)
+			priced += ((__int128)startup + 1) * price->leaving_bytes;
 		if (stage_bytes > 0)    /* predicted for updates that nobody agrees on */
 			stage_bytes = pd_plus(stage_bytes, price->agree_bytes);
 		if (stage_bytes == 0)

@@ -43,6 +43,7 @@
  *     load_s(n)       = when its inbox is free + 1
  *     activation_l(n) = max(forward_s(n) + 2, when the inbox at t is free + 3)     l: s -> t
  *     gradient_l(n)   = backward_{s+1}(n) + 2                                      l: s -> t
+ *     recompute_s(n)  = backward_s(n) - 5                       where the stage recomputes
  *     allreduce_s(u)  = the last backward of group u + 4;  step_s(u) = that + 6
  *
  * Where all ranks agree on an update (clipping by global norm, loss scaling; 2bw and flush),
@@ -60,12 +61,18 @@
  * is listed where its data exist and its inbox is free.  A gradient that skips stages is
  * listed as if it came from the next one: two buffers are enough.
  *
+ * A stage that recomputes computes nothing else between recompute_s(n) and backward_s(n), and
+ * gradient(n), at least 14 ticks before the latter, is listed before both: one slot is enough
+ * (with ZB-H1 those of the microbatches whose weight gradients wait, too).  What forward makes
+ * for others stays in an outbox until it has left: outboxes_needed counts them.
+ *
  * If lead is non-increasing in s (SOSP's warm-ups are: ceil(R/r) r - r >= R - r, the
  * ranks of all later stages, and less than R), every dependency points forward in time:
  *
  *     forward_s(n) < activation(n) < forward_t(n)         for s < t
  *     backward_t(n) < gradient(n) < backward_s(n)
- *     forward_s(n) < backward_s(n)
+ *     forward_s(n) < recompute_s(n) < backward_s(n)
+ *     step that writes the version that recompute_s(n) reads < recompute_s(n)
  *     backwards of the group < allreduce < step
  *     allreduce of every stage < agree < step < the next agree
  *     step that writes the version that forward_s(n) reads < forward_s(n)
@@ -210,6 +217,11 @@ int64_t pd_ideal_backward(const struct pd_schedule *schedule, int s, int64_t n)
 	return begin + n * schedule->span + 16 * (2 * (int64_t)schedule->stage_count - 1 - s) + 8;
 }
 
+int64_t pd_ideal_recompute(const struct pd_schedule *schedule, int s, int64_t n)
+{
+	return pd_ideal_backward(schedule, s, n) - 5;
+}
+
 int64_t pd_ideal_backward_weight(const struct pd_schedule *schedule, int s, int64_t n)
 {
 	int64_t begin = enter_group(schedule, &n);
@@ -231,6 +243,15 @@ int64_t pd_ideal_inbox(const struct pd_schedule *schedule, bool evaluate, int s,
 	}
 	return schedule->splits ? pd_ideal_backward_weight(schedule, s, n)
 				: pd_ideal_backward(schedule, s, n);
+}
+
+int64_t pd_ideal_activation(const struct pd_schedule *schedule, bool evaluate, int from, int to,
+			    int64_t n)
+{
+	int64_t ready = pd_ideal_forward(schedule, evaluate, from, n) + 2;
+	int64_t room = pd_ideal_inbox(schedule, evaluate, to, n) + 3;
+
+	return ready > room ? ready : room;
 }
 
 int64_t pd_ideal_allreduce(const struct pd_schedule *schedule, int s, int64_t u)

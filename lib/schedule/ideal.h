@@ -11,9 +11,13 @@ int pd_ideal_new(struct pd_schedule *schedule, struct pd_error *err);
 /* Of microbatch n (from 0 in its phase) at stage s. */
 int64_t pd_ideal_forward(const struct pd_schedule *schedule, bool evaluate, int s, int64_t n);
 int64_t pd_ideal_backward(const struct pd_schedule *schedule, int s, int64_t n);
+int64_t pd_ideal_recompute(const struct pd_schedule *schedule, int s, int64_t n);
 int64_t pd_ideal_backward_weight(const struct pd_schedule *schedule, int s, int64_t n);
 /* When the inbox that it will use is free. */
 int64_t pd_ideal_inbox(const struct pd_schedule *schedule, bool evaluate, int s, int64_t n);
+/* When its activations go from one stage to another. */
+int64_t pd_ideal_activation(const struct pd_schedule *schedule, bool evaluate, int from, int to,
+			    int64_t n);
 /* Of the all-reduce of group u, of what all ranks agree on, and of the update. */
 int64_t pd_ideal_allreduce(const struct pd_schedule *schedule, int s, int64_t u);
 int64_t pd_ideal_agree(const struct pd_schedule *schedule, int64_t u);

@@ -25,6 +25,8 @@ static void add_stage(const struct pd_schedule *schedule, int s, const struct pd
 	memory->stash_bytes = pd_plus(memory->stash_bytes,
 				   pd_plus(pd_times(room->slots, stage->slot_bytes),
 					pd_times(room->inboxes, stage->inbox_bytes)));
+	memory->stash_bytes = pd_plus(memory->stash_bytes,
+				   pd_times(room->outboxes, stage->outbox_bytes));
 	memory->transfer_bytes = pd_plus(memory->transfer_bytes,
 				      pd_plus(pd_plus(pd_times(room->arriving, stage->gradient_in_bytes),
 						pd_times(room->leaving, stage->gradient_out_bytes)),

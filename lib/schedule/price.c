@@ -56,7 +56,6 @@ static void price_memory(struct pd_stage_price *price, const struct pd_plan *pla
 			 const struct pd_wiring *wiring, int s)
 {
 	const struct pd_stage *stage = &plan->stages[s];
-	int64_t out_bytes = 0;
 	struct pd_stage_memory exact;
 	struct pd_memory one, two;
 
@@ -64,16 +63,17 @@ static void price_memory(struct pd_stage_price *price, const struct pd_plan *pla
 		price->arriving_bytes = pd_plus(price->arriving_bytes,
 					     wiring->links[wiring->in[s][i]].bytes);
 	for (int i = 0; i < wiring->out_count[s]; i++)
-		out_bytes = pd_plus(out_bytes, wiring->links[wiring->out[s][i]].bytes);
+		price->leaving_bytes = pd_plus(price->leaving_bytes,
+					       wiring->links[wiring->out[s][i]].bytes);
 	pd_memory_of_stage(plan, wiring, s, &exact);
 	if (exact.exact) {
 		price_exactly(price, &exact, wiring->loads[s]);
 		return;
 	}
 	pd_memory_of(plan->profile, stage->first_layer, stage->layer_count, stage->replicas, 0,
-		     price->arriving_bytes, out_bytes, &one);
+		     price->arriving_bytes, price->leaving_bytes, &one);
 	pd_memory_of(plan->profile, stage->first_layer, stage->layer_count, stage->replicas, 1,
-		     price->arriving_bytes, out_bytes, &two);
+		     price->arriving_bytes, price->leaving_bytes, &two);
 	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
 		price->slot_bytes = pd_plus(price->slot_bytes, plan->profile->layers[l].stash_bytes);
 	price->loaded_bytes = two.stash_bytes - one.stash_bytes - price->slot_bytes -
@@ -247,7 +247,10 @@ int64_t pd_account_enter(struct pd_account *account, const struct pd_op *op)
 		delta += account->prices->wiring->links[op->link].bytes;
 		break;
 	case PD_OP_forward:
-		delta += recompute ? 0 : price->slot_bytes;
+		delta += recompute ? price->leaving_bytes : price->slot_bytes;
+		break;
+	case PD_OP_send_activation:
+		delta -= recompute ? account->prices->wiring->links[op->link].bytes : 0;
 		break;
 	case PD_OP_recompute:
 		delta += recompute ? price->slot_bytes : 0;

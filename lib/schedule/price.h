@@ -6,7 +6,8 @@
  * gradients that arrive and leave, scratch and one version of its weights, as
  * lib/plan/memory.h prices them.  What comes and goes is told by operation: what arrives or
  * is loaded from there to the end of the microbatch's backward, what forward (with
- * recomputation: recompute) keeps likewise, and each further version of the weights from
+ * recomputation: recompute) keeps likewise, with recomputation what leaves from forward until
+ * it is sent, and each further version of the weights from
  * the step that writes it while an older one will still be read.
  */
 #ifndef PD_SCHEDULE_PRICE_H
@@ -21,6 +22,7 @@ struct pd_stage_price {
 	int64_t slot_bytes;             /* what one microbatch keeps from forward to backward */
 	int64_t loaded_bytes;           /* inputs of the model, of one microbatch */
 	int64_t arriving_bytes;         /* what other stages send, of one microbatch */
+	int64_t leaving_bytes;          /* what it sends to other stages, of one microbatch */
 	int64_t fixed_bytes;            /* all that is held from beginning to end */
 	int64_t agree_bytes;            /* of that, what agreeing on updates takes */
 };

@@ -13,6 +13,7 @@ void pd_room_of_stage(const struct pd_schedule *schedule, int stage, struct pd_r
 		.slots = pd_schedule_slots(schedule, stage, false),
 		.inboxes = pd_schedule_inboxes(schedule, stage, false),
 		.arriving = PASSAGES, .leaving = pd_schedule_leaving(schedule, stage),
+		.outboxes = pd_schedule_outboxes(schedule, stage),
 		.versions = pd_schedule_versions(schedule, stage),
 	};
 }
@@ -90,11 +91,14 @@ static void step(struct versions *versions, int64_t number, int64_t keep)
 struct walk {
 	const struct pd_schedule *schedule;
 	int stage, ins;                 /* gradients that leave after each backward */
+	int outs;                       /* activations that leave after each forward */
+	bool recompute;
 	int64_t replicas;
 	struct pd_room *room;
-	struct stock inboxes, slots, arriving, leaving;
+	struct stock inboxes, slots, outboxes, arriving, leaving;
 	struct versions versions;
 	int *to_send;                   /* per microbatch: of its gradients, those still here */
+	int *to_leave;                  /* of its activations */
 };
 
 static void walk_init(struct walk *w, const struct pd_schedule *schedule, int64_t microbatches,
@@ -106,12 +110,16 @@ static void walk_init(struct walk *w, const struct pd_schedule *schedule, int64_
 	*room = (struct pd_room){ .buffers = pd_calloc(most, sizeof(*room->buffers)),
 				  .loads = pd_calloc(most, sizeof(*room->loads)) };
 	for (size_t i = 0; i < most; i++)
-		room->buffers[i] = (struct pd_buffers){ -1, -1, -1, -1 };
+		room->buffers[i] = (struct pd_buffers){ -1, -1, -1, -1, -1, -1 };
 	*w = (struct walk){ .schedule = schedule, .stage = stage, .replicas = replicas,
 			    .ins = schedule->wiring->in_count[stage], .room = room,
-			    .to_send = pd_calloc(most, sizeof(int)) };
+			    .outs = schedule->wiring->out_count[stage],
+			    .recompute = schedule->plan->stages[stage].recompute,
+			    .to_send = pd_calloc(most, sizeof(int)),
+			    .to_leave = pd_calloc(most, sizeof(int)) };
 	stock_init(&w->inboxes, evaluates ? pd_schedule_inboxes(schedule, stage, true) : 1);
 	stock_init(&w->slots, evaluates ? pd_schedule_slots(schedule, stage, true) : 1);
+	stock_init(&w->outboxes, evaluates ? pd_schedule_outboxes(schedule, stage) : 0);
 	stock_init(&w->arriving, PASSAGES);
 	stock_init(&w->leaving, PASSAGES);
 	step(&w->versions, 0, 0);       /* the version with which training begins */
@@ -121,15 +129,18 @@ static void walk_end(struct walk *w)
 {
 	w->room->inboxes = w->inboxes.made;
 	w->room->slots = w->slots.made;
+	w->room->outboxes = w->outboxes.made;
 	w->room->arriving = w->arriving.made;
 	w->room->leaving = w->leaving.made;
 	w->room->versions = w->versions.most;
 	free(w->inboxes.free);
 	free(w->slots.free);
+	free(w->outboxes.free);
 	free(w->arriving.free);
 	free(w->leaving.free);
 	free(w->versions.live);
 	free(w->to_send);
+	free(w->to_leave);
 }
 
 static void take_once(struct stock *stock, int32_t *mine)
@@ -146,6 +157,23 @@ static void back(struct walk *w, struct pd_buffers *mine, int64_t i)
 	w->to_send[i] = w->ins;
 	if (w->ins > 0)
 		mine->leaving = take(&w->leaving);
+}
+
+/*
+ * With recomputation a forward only works in a slot, behind all that was there before and
+ * ahead of all that comes: what leaves goes into an outbox.
+ */
+static void forth(struct walk *w, struct pd_buffers *mine, int64_t i)
+{
+	if (!w->recompute) {
+		take_once(&w->slots, &mine->slot);
+		return;
+	}
+	mine->work = take(&w->slots);
+	put_back(&w->slots, mine->work);
+	w->to_leave[i] = w->outs;
+	if (w->outs > 0)
+		mine->outbox = take(&w->outboxes);
 }
 
 /* Nothing of the microbatch is needed any more but gradients on their way. */
@@ -171,9 +199,16 @@ static void follow(struct walk *w, const struct pd_op *op)
 		break;
 	case PD_OP_forward:
 		take_once(&w->inboxes, &mine->inbox);
-		take_once(&w->slots, &mine->slot);
+		forth(w, mine, i);
 		if (w->schedule->plan->weights != PD_WEIGHTS_LATEST)
 			read_version(&w->versions, op->version, 1);
+		break;
+	case PD_OP_send_activation:
+		if (w->recompute && --w->to_leave[i] == 0)
+			put_back(&w->outboxes, mine->outbox);
+		break;
+	case PD_OP_recompute:
+		take_once(&w->slots, &mine->slot);
 		break;
 	case PD_OP_recv_gradient:
 		take_once(&w->arriving, &mine->arriving);

@@ -17,13 +17,16 @@
 /* Which ones a microbatch has. */
 struct pd_buffers {
 	int32_t inbox;                  /* from what arrives first to the end of its backward */
-	int32_t slot;                   /* from its forward to the end of its backward */
+	int32_t slot;                   /* from its forward (recompute) to the end of its backward */
+	int32_t work;                   /* with recomputation, the slot of its forward alone */
+	int32_t outbox;                 /* with recomputation, from its forward to the last send */
 	int32_t arriving;               /* gradients: from the first to the backward that uses them */
 	int32_t leaving;                /* from the backward to the last that is sent */
 };
 
 struct pd_room {
 	int slots, inboxes, arriving, leaving;
+	int outboxes;                   /* 0 where the stage does not recompute */
 	int versions;                   /* of the weights */
 	/* of a list, per microbatch of the replica, from 0; NULL: number i has i mod how many */
 	struct pd_buffers *buffers;

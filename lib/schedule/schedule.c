@@ -25,11 +25,24 @@ const char pd_op_kind_letter[] = {
 #undef OP_KIND
 };
 
+static int evaluated(int count, bool evaluate)
+{
+	return evaluate && count > EVALUATION_SLOTS ? EVALUATION_SLOTS : count;
+}
+
+int pd_schedule_in_flight(const struct pd_schedule *schedule, int stage, bool evaluate)
+{
+	return evaluated(schedule->slots[stage], evaluate);
+}
+
+/* With ZB-H1 the weight gradients of `stage` microbatches wait (ideal.c). */
 int pd_schedule_slots(const struct pd_schedule *schedule, int stage, bool evaluate)
 {
-	int slots = schedule->slots[stage];
+	int slots = schedule->slots[stage], kept = schedule->splits ? stage + 1 : 1;
 
-	return evaluate && slots > EVALUATION_SLOTS ? EVALUATION_SLOTS : slots;
+	if (schedule->plan->stages[stage].recompute && kept < slots)
+		slots = kept;
+	return evaluated(slots, evaluate);
 }
 
 static int64_t at_least(int64_t version, int64_t floor)
@@ -128,7 +141,12 @@ static void set_ranks(struct pd_schedule *schedule)
 
 int pd_schedule_inboxes(const struct pd_schedule *schedule, int stage, bool evaluate)
 {
-	return pd_schedule_slots(schedule, stage, evaluate) + 1;
+	return pd_schedule_in_flight(schedule, stage, evaluate) + 1;
+}
+
+int pd_schedule_outboxes(const struct pd_schedule *schedule, int stage)
+{
+	return schedule->outboxes[stage];
 }
 
 bool pd_schedule_reads(const struct pd_schedule *schedule, int stage, int64_t at, int64_t floor,
@@ -155,7 +173,6 @@ static int64_t op_time(const struct pd_cursor *c, const struct pd_cursor_stream 
 	const struct pd_link *link = stream->link < 0 ? NULL
 						      : &schedule->wiring->links[stream->link];
 	bool evaluate = c->phase.evaluate;
-	int64_t ready, room;
 
 	switch (stream->kind) {
 	case PD_OP_load:
@@ -164,12 +181,12 @@ static int64_t op_time(const struct pd_cursor *c, const struct pd_cursor_stream 
 		return pd_ideal_forward(schedule, evaluate, stream->stage, n);
 	case PD_OP_recv_activation:
 	case PD_OP_send_activation:
-		ready = pd_ideal_forward(schedule, evaluate, link->from, n) + 2;
-		room = pd_ideal_inbox(schedule, evaluate, link->to, n) + 3;
-		return ready > room ? ready : room;
+		return pd_ideal_activation(schedule, evaluate, link->from, link->to, n);
 	case PD_OP_recv_gradient:
 	case PD_OP_send_gradient:
 		return pd_ideal_backward(schedule, link->from + 1, n) + 2;
+	case PD_OP_recompute:
+		return pd_ideal_recompute(schedule, stream->stage, n);
 	case PD_OP_backward:
 	case PD_OP_backward_input:
 		return pd_ideal_backward(schedule, stream->stage, n);
@@ -182,7 +199,7 @@ static int64_t op_time(const struct pd_cursor *c, const struct pd_cursor_stream 
 	case PD_OP_step:
 		return pd_ideal_step(schedule, stream->stage, n);
 	default:
-		pd_bug("schedule: no time for %s", pd_op_kind_name[stream->kind]);
+		pd_bug("schedule: no time for operation %d", (int)stream->kind);
 	}
 }
 
@@ -263,6 +280,52 @@ int pd_schedule_leaving(const struct pd_schedule *schedule, int stage)
 	return most;
 }
 
+/*
+ * So many that what is sent of n is listed before the forward of n + count r.  On the lines of
+ * 1F1B the inbox at t, from which it is free to go, is that of n - (slots_t + 1) r_t, and
+ * everything between the two is a matter of whole spans; where the pipeline drains, groups are
+ * only farther apart.  The others are looked at for as long as they take to repeat themselves.
+ */
+static int64_t outboxes_of_link(const struct pd_schedule *schedule, const struct pd_link *link)
+{
+	enum pd_schedule_kind kind = schedule->plan->schedule;
+	int s = link->from, t = link->to;
+	int64_t r = schedule->plan->stages[s].replicas, far = schedule->plan->stages[t].replicas;
+	int64_t inboxes = pd_schedule_inboxes(schedule, t, false), most = schedule->group[s];
+	int64_t count = 1, spans = schedule->first[s] * r - inboxes * far + 1;
+
+	if (kind != PD_SCHEDULE_INTERLEAVED && kind != PD_SCHEDULE_NF1B) {
+		spans += schedule->splits ? t * far : 0;
+		return spans > 0 ? (spans + r - 1) / r : 1;
+	}
+	if (kind == PD_SCHEDULE_INTERLEAVED && most > (inboxes + 2 * schedule->positions) * r)
+		most = (inboxes + 2 * schedule->positions) * r;
+	for (int64_t n = 0; n < most; n++)
+		while (count < schedule->slots[s] &&
+		       pd_ideal_activation(schedule, false, s, t, n) >=
+		       pd_ideal_forward(schedule, false, s, n + count * r))
+			count++;
+	return count;
+}
+
+/* Two, so that one leaves while the next is made; no more than are in flight. */
+static void set_outboxes(struct pd_schedule *schedule)
+{
+	const struct pd_wiring *wiring = schedule->wiring;
+
+	for (int s = 0; s < schedule->stage_count; s++) {
+		int64_t count = wiring->out_count[s] > 0 ? 2 : 0;
+
+		if (!schedule->plan->stages[s].recompute)
+			continue;
+		for (int i = 0; i < wiring->out_count[s]; i++)
+			count = at_least(count, outboxes_of_link(schedule,
+							&wiring->links[wiring->out[s][i]]));
+		schedule->outboxes[s] = (int)(count < schedule->slots[s] ? count
+									 : schedule->slots[s]);
+	}
+}
+
 /* What makes every key positive: no operation is earlier than one of these. */
 static int64_t origin(const struct pd_schedule *schedule)
 {
@@ -292,6 +355,7 @@ struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error 
 	schedule->warmup = pd_calloc(n, sizeof(*schedule->warmup));
 	schedule->first = pd_calloc(n, sizeof(*schedule->first));
 	schedule->slots = pd_calloc(n, sizeof(*schedule->slots));
+	schedule->outboxes = pd_calloc(n, sizeof(*schedule->outboxes));
 	schedule->delay = pd_calloc(n, sizeof(*schedule->delay));
 	if (pd_ideal_new(schedule, err) < 0) {
 		pd_schedule_free(schedule);
@@ -300,6 +364,7 @@ struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error 
 	schedule->wiring = pd_wiring_new(plan);
 	schedule->scale = 2 * (int64_t)schedule->wiring->link_count + plan->stage_count;
 	schedule->origin = origin(schedule);
+	set_outboxes(schedule);
 	return schedule;
 }
 
@@ -314,6 +379,7 @@ void pd_schedule_free(struct pd_schedule *schedule)
 	free(schedule->warmup);
 	free(schedule->first);
 	free(schedule->slots);
+	free(schedule->outboxes);
 	free(schedule->delay);
 	free(schedule);
 }
@@ -376,6 +442,8 @@ static void add_stage(struct pd_cursor *c, int s)
 		return;
 	for (int i = 0; i < wiring->out_count[s]; i++)
 		add_stream(c, s, PD_OP_recv_gradient, wiring->out[s][i]);
+	if (schedule->plan->stages[s].recompute)
+		add_stream(c, s, PD_OP_recompute, -1);
 	add_stream(c, s, schedule->splits ? PD_OP_backward_input : PD_OP_backward, -1);
 	for (int i = 0; i < wiring->in_count[s]; i++)
 		add_stream(c, s, PD_OP_send_gradient, wiring->in[s][i]);
@@ -396,7 +464,7 @@ void pd_cursor_init(struct pd_cursor *c, const struct pd_schedule *schedule, int
 				 .floor = floor, .highest = phase->first - 1 };
 	c->replica = pd_schedule_stages(schedule, rank, stages);
 	for (int i = 0; i < schedule->chunks; i++)
-		need += 7 + 2 * (wiring->in_count[stages[i]] + wiring->out_count[stages[i]]);
+		need += 8 + 2 * (wiring->in_count[stages[i]] + wiring->out_count[stages[i]]);
 	c->streams = need <= PD_CURSOR_STREAMS ? c->few
 					       : pd_calloc((size_t)need, sizeof(*c->streams));
 	for (int i = 0; i < schedule->chunks; i++)
@@ -475,6 +543,7 @@ bool pd_cursor_next(struct pd_cursor *c, struct pd_op *op_p)
 	};
 	switch (stream->kind) {
 	case PD_OP_forward:
+	case PD_OP_recompute:
 	case PD_OP_backward:
 	case PD_OP_backward_input:
 	case PD_OP_backward_weight:

@@ -64,6 +64,7 @@ struct pd_schedule {
 	int *first;                     /* of the microbatches below `admitted` (pd_plan_first) */
 	int64_t admitted;
 	int *slots;                     /* microbatches that a replica has in flight at most */
+	int *outboxes;                  /* pd_schedule_outboxes */
 	int64_t *delay;                 /* microbatches that a step comes after its agree */
 	int last;                       /* the stage whose last gradient of a group is the last */
 	int64_t span, scale, origin;    /* of the ideal time line, see ideal.c */
@@ -89,11 +90,19 @@ struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error 
 void pd_schedule_free(struct pd_schedule *schedule);
 
 /*
- * Minibatches in flight at a replica of a stage: how many slots it needs.  And inboxes: one
- * more, so that the next minibatch's inputs arrive while the stage computes.
+ * Minibatches in flight at a replica of a stage.  Inboxes: one more, so that the next
+ * minibatch's inputs arrive while the stage computes.  Slots: as many as are in flight, but
+ * where the stage recomputes only those of minibatches between their recompute and the end of
+ * their backward; a forward works in the slot that the next recompute will have.
  */
+int pd_schedule_in_flight(const struct pd_schedule *schedule, int stage, bool evaluate);
 int pd_schedule_slots(const struct pd_schedule *schedule, int stage, bool evaluate);
 int pd_schedule_inboxes(const struct pd_schedule *schedule, int stage, bool evaluate);
+/*
+ * Where a stage recomputes: minibatches whose activations a replica holds on their way to later
+ * stages, since their slot is used again.  0 elsewhere, and where nothing leaves.
+ */
+int pd_schedule_outboxes(const struct pd_schedule *schedule, int stage);
 /*
  * Minibatches whose gradients a replica of a stage holds on their way out: the one being
  * computed among them.

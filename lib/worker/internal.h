@@ -24,7 +24,9 @@ struct flight {
 	char *inbox;
 	struct mark *received;          /* per link in */
 	struct mark *sent;              /* per link out */
-	struct mark loaded, forward;
+	struct mark loaded;
+	struct mark forward;            /* with outboxes two events: the second, of the copy there */
+	struct mark recomputed;
 	struct mark backward, weight;   /* weight: of its own where backward comes in two parts */
 	struct mark *ended;             /* that of the last to use the inbox, or NULL */
 	struct pd_loss loss;
@@ -32,7 +34,7 @@ struct flight {
 	int64_t valid;                  /* samples that count */
 };
 
-/* What a minibatch keeps from forward to backward. */
+/* What a minibatch keeps from forward to backward; or, in an outbox, until it is sent. */
 struct slot {
 	char *memory;
 	struct flight *flight;          /* of the one that had it last, or NULL */
@@ -57,6 +59,7 @@ struct entry {
 struct port {
 	const struct pd_link *link;
 	const struct pd_net_tensor **tensors;
+	size_t *places;                 /* of those that leave, in an outbox */
 };
 
 /*
@@ -92,6 +95,9 @@ struct chunk {
 	void *fresh;                    /* of one microbatch, where a replica has several in a group */
 	struct pd_room room;            /* how many there are of these, and who has which */
 	struct slot *slots;
+	struct slot *outboxes;          /* room.outboxes of them, each of so many bytes */
+	size_t outbox_bytes;
+	int64_t recomputed;             /* microbatches of this phase so far */
 	struct flight *flights;
 	struct passage *in, *out;       /* gradients arriving, leaving */
 	/* how many are taken in turn in this phase; 0: each minibatch has its place */

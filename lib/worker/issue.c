@@ -47,10 +47,11 @@ static int after(struct pd_worker *w, struct pd_stream *stream, struct mark *mar
 	return 0;
 }
 
+/* The last of the mark's, on whatever stream: with it the others are done. */
 static struct pd_event *event_of(struct pd_worker *w, struct mark *mark)
 {
 	mark->last_use = w->issued;
-	return &mark->events[0];
+	return &mark->events[mark->count - 1];
 }
 
 static int64_t local_number(const struct pd_worker *w, const struct chunk *c,
@@ -70,7 +71,21 @@ static struct slot *slot_of(struct pd_worker *w, struct chunk *c, const struct p
 {
 	int64_t i = local_number(w, c, op);
 
+	/* with recomputation a forward leaves nothing there, and the next recompute will */
+	if (c->stage->recompute && op->kind == PD_OP_forward)
+		return &c->slots[c->slot_turn ? c->recomputed % c->slot_turn
+					      : c->room.buffers[i].work];
 	return &c->slots[c->slot_turn ? i % c->slot_turn : c->room.buffers[i].slot];
+}
+
+/* Where what leaves of the minibatch stays until it has: its slot, or an outbox. */
+static struct slot *holder_of(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
+{
+	int64_t i = local_number(w, c, op);
+
+	if (c->room.outboxes == 0)
+		return slot_of(w, c, op);
+	return &c->outboxes[c->slot_turn ? i % c->room.outboxes : c->room.buffers[i].outbox];
 }
 
 /*
@@ -198,17 +213,38 @@ static bool latest(const struct pd_worker *w)
 	return w->config.schedule->plan->weights == PD_WEIGHTS_LATEST;
 }
 
+/* What leaves, into the outbox: with the last of it the forward is done for others. */
+static int fill_outbox(struct pd_worker *w, struct chunk *c, struct flight *flight,
+		       const struct slot *slot, const struct slot *outbox)
+{
+	int last = c->port_out_count - 1;
+
+	for (int p = 0; p <= last; p++)
+		for (int t = 0; t < c->ports_out[p].link->tensor_count; t++) {
+			const struct pd_net_tensor *tensor = c->ports_out[p].tensors[t];
+			bool ends = p == last && t == c->ports_out[p].link->tensor_count - 1;
+
+			if (w->config.device->ops->copy(w->compute,
+					outbox->memory + c->ports_out[p].places[t],
+					(tensor->inbox ? flight->inbox : slot->memory) + tensor->offset,
+					tensor->bytes, PD_COPY_WITHIN,
+					ends ? &flight->forward.events[1] : NULL) != 0)
+				return -1;
+		}
+	return 1;
+}
+
 static int issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
 	const struct pd_stage *stage = c->stage;
 	struct flight *flight = flight_of(w, c, op);
-	struct slot *slot = slot_of(w, c, op);
+	struct slot *holder = holder_of(w, c, op);
 	struct pd_pass pass;
 	const void *weights;
 
 	if (!worker_may_arm(w, &flight->forward))
 		return 0;
-	if (!slot_left(w, c, slot))
+	if (!slot_left(w, c, holder))
 		return 0;
 	for (int i = 0; i < c->port_in_count; i++)
 		if (after(w, w->compute, &flight->received[i]) < 0)
@@ -220,14 +256,15 @@ static int issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_o
 					    : pd_weights_read(&c->weights, op->version);
 	fill_pass(w, c, op, flight, weights, &pass);
 	flight->loss = (struct pd_loss){ 0 };
-	slot->flight = flight;
+	holder->flight = flight;
 	if (op->evaluate)
 		flight->ended = &flight->forward;
 	arm(w, &flight->forward);
 	worker_new_entry(w, op, &flight->forward)->flight = flight;
-	return w->config.device->ops->forward(w->compute, c->net, &pass, stage->first_layer,
-					      stage->layer_count, &flight->forward.events[0]) == 0
-		? 1 : -1;
+	if (w->config.device->ops->forward(w->compute, c->net, &pass, stage->first_layer,
+					   stage->layer_count, &flight->forward.events[0]) != 0)
+		return -1;
+	return c->room.outboxes > 0 ? fill_outbox(w, c, flight, slot_of(w, c, op), holder) : 1;
 }
 
 /* Microbatches of this replica before number n of the phase. */
@@ -305,6 +342,29 @@ static int queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 	worker_new_entry(w, op, mark)->flight = flight_of(w, c, op);
 	return w->config.device->ops->backward(w->compute, c->net, pass, c->stage->first_layer,
 					       c->stage->layer_count, &mark->events[0]);
+}
+
+/*
+ * The forward once more, with the weights that backward will read: what was received and loaded
+ * is there, and all else that the slot served is before it on the stream.  Its outputs stay in
+ * the slot, and what lies in the inbox is written over with the same.
+ */
+static int issue_recompute(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
+{
+	struct flight *flight = flight_of(w, c, op);
+	struct mark *mark = &flight->recomputed;
+	struct pd_pass pass;
+
+	if (!worker_may_arm(w, mark))
+		return 0;
+	fill_pass(w, c, op, flight, backward_weights(w, c, op), &pass);
+	pass.again = true;
+	pass.loss = NULL;
+	arm(w, mark);
+	worker_new_entry(w, op, mark)->flight = flight;
+	c->recomputed++;
+	return w->config.device->ops->forward(w->compute, c->net, &pass, c->stage->first_layer,
+					      c->stage->layer_count, &mark->events[0]) == 0 ? 1 : -1;
 }
 
 /* The second part: the minibatch's slot, inbox and version are free after it. */
@@ -394,6 +454,8 @@ static int issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_
 		bool none = !activation && tensor->gradient_offset == SIZE_MAX;
 		size_t bytes = none ? 0 : tensor->bytes;
 		char *at = none ? NULL : !activation ? passage->memory + tensor->gradient_offset
+			   : sends && c->room.outboxes > 0
+			     ? holder_of(w, c, op)->memory + ports[p].places[t]
 			   : (tensor->inbox ? flight->inbox : slot_of(w, c, op)->memory) +
 			     tensor->offset;
 		const struct pd_event *ready = before ? event_of(w, before) : NULL;
@@ -477,6 +539,7 @@ int worker_issue(struct pd_worker *w, const struct pd_op *op, struct pd_error *e
 					       const struct pd_op *) = {
 		[PD_OP_load] = issue_load,
 		[PD_OP_forward] = issue_forward,
+		[PD_OP_recompute] = issue_recompute,
 		[PD_OP_backward] = issue_backward,
 		[PD_OP_backward_input] = issue_backward,
 		[PD_OP_backward_weight] = issue_backward_weight,

@@ -88,21 +88,28 @@ static const struct pd_net_tensor *find_tensor(const struct pd_net_tensor *list,
 	pd_bug("worker: tensor %d does not cross the stage's boundary", tensor);
 }
 
+/* In *bytes_p what an outbox for them holds. */
 static struct port *ports_new(struct pd_worker *w, const int *links, int count,
-			      const struct pd_net_tensor *list, int tensors)
+			      const struct pd_net_tensor *list, int tensors, size_t *bytes_p)
 {
 	const struct pd_wiring *wiring = w->config.schedule->wiring;
 	struct port *ports = worker_keep(w, count, sizeof(*ports));
+	size_t bytes = 0;
 
 	for (int i = 0; i < count; i++) {
 		const struct pd_link *link = &wiring->links[links[i]];
 
 		ports[i].link = link;
 		ports[i].tensors = worker_keep(w, link->tensor_count, sizeof(*ports[i].tensors));
-		for (int t = 0; t < link->tensor_count; t++)
+		ports[i].places = worker_keep(w, link->tensor_count, sizeof(*ports[i].places));
+		for (int t = 0; t < link->tensor_count; t++) {
 			ports[i].tensors[t] = find_tensor(list, tensors,
 							  w->config.first_tensor + link->tensors[t]);
+			ports[i].places[t] = bytes;
+			bytes += pd_align(ports[i].tensors[t]->bytes);
+		}
 	}
+	*bytes_p = bytes;
 	return ports;
 }
 
@@ -112,6 +119,10 @@ static int slots_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 	for (int i = 0; i < c->room.slots; i++)
 		if (worker_take(w, c->sizes->slot_bytes, &c->slots[i].memory, err) < 0)
 			return -1;
+	c->outboxes = worker_keep(w, c->room.outboxes, sizeof(*c->outboxes));
+	for (int i = 0; i < c->room.outboxes; i++)
+		if (worker_take(w, c->outbox_bytes, &c->outboxes[i].memory, err) < 0)
+			return -1;
 	c->flights = worker_keep(w, c->room.inboxes, sizeof(*c->flights));
 	for (int i = 0; i < c->room.inboxes; i++) {
 		struct flight *flight = &c->flights[i];
@@ -120,7 +131,8 @@ static int slots_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 		flight->received = marks_new(w, c->ports_in, c->port_in_count);
 		flight->sent = marks_new(w, c->ports_out, c->port_out_count);
 		worker_mark_init(w, &flight->loaded, 1);
-		worker_mark_init(w, &flight->forward, 1);
+		worker_mark_init(w, &flight->forward, c->room.outboxes > 0 ? 2 : 1);
+		worker_mark_init(w, &flight->recomputed, 1);
 		worker_mark_init(w, &flight->backward, 1);
 		worker_mark_init(w, &flight->weight, 1);
 		if (worker_take(w, c->sizes->inbox_bytes, &flight->inbox, err) < 0)
@@ -183,13 +195,15 @@ static int chunk_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 {
 	const struct pd_wiring *wiring = w->config.schedule->wiring;
 	const struct pd_net_sizes *sizes = c->sizes;
+	size_t in_bytes;
 	int s = c->index;
 
 	c->port_in_count = wiring->in_count[s];
 	c->port_out_count = wiring->out_count[s];
-	c->ports_in = ports_new(w, wiring->in[s], c->port_in_count, sizes->in, sizes->in_count);
+	c->ports_in = ports_new(w, wiring->in[s], c->port_in_count, sizes->in, sizes->in_count,
+				&in_bytes);
 	c->ports_out = ports_new(w, wiring->out[s], c->port_out_count, sizes->out,
-				 sizes->out_count);
+				 sizes->out_count, &c->outbox_bytes);
 	for (int i = 0; i < SUMS; i++)
 		worker_mark_init(w, &c->sums[i].summed, 1);
 	worker_mark_init(w, &c->allreduce, 1);
@@ -217,6 +231,8 @@ static void chunk_free(struct pd_worker *w, struct chunk *c)
 {
 	for (int i = 0; i < c->room.slots && c->slots; i++)
 		give(w, c->slots[i].memory);
+	for (int i = 0; i < c->room.outboxes && c->outboxes; i++)
+		give(w, c->outboxes[i].memory);
 	for (int i = 0; i < c->room.inboxes && c->flights; i++)
 		give(w, c->flights[i].inbox);
 	for (int i = 0; i < c->room.arriving && c->in; i++)

@@ -141,6 +141,7 @@ static void begin_chunk(struct pd_worker *w, struct chunk *c)
 	const struct pd_phase *phase = &w->phase;
 	bool listed = c->room.buffers && !phase->evaluate;
 
+	c->recomputed = 0;
 	c->slot_turn = listed ? 0 : pd_schedule_slots(schedule, c->index, phase->evaluate);
 	c->flight_turn = listed ? 0 : pd_schedule_inboxes(schedule, c->index, phase->evaluate);
 	if (!c->loader || !schedule->wiring->loads[c->index])

@@ -18,7 +18,8 @@
  *                    rule of stash, and is not newer than the stage's own by that rule
  *     2bw            max(0, floor(b / M) - 1)                    ICML 2021
  *     flush          floor(b / M): plain SGD over the sum of M gradients
- *     latest         forward as with stash, backward floor(b / G): whatever is newest then
+ *     latest         forward as with stash, backward floor(b / G): whatever is newest then, and
+ *                    a forward that is done again sees what backward does
  *
  * PipeMare (MLSys 2021) for latest, with t = ceil(w r / G) (w with nf1b) the updates between
  * forward and backward.  --lr-reschedule=K: the rate over t^(1 - b / K), b counted from the
@@ -135,7 +136,7 @@ struct trainer {
 	struct pd_gate gate;
 	struct pd_net *net;
 	const struct pd_net_sizes *sizes;
-	char *weights, *gradients, *state, *inbox, *slot, *scratch, *in, *out, *scale;
+	char *weights, *gradients, *state, *inbox, *slot, *scratch, *spare, *in, *out, *scale;
 	struct pd_dataset train, test;
 	struct pd_loader *loader;
 	int inputs[4];
@@ -200,6 +201,7 @@ static void open_device(struct trainer *t)
 	t->inbox = alloc(t, t->sizes->inbox_bytes);
 	t->slot = alloc(t, t->sizes->slot_bytes);
 	t->scratch = alloc(t, t->sizes->scratch_bytes);
+	t->spare = alloc(t, t->sizes->scratch_bytes);
 	t->in = alloc(t, t->sizes->gradient_in_bytes);
 	t->out = alloc(t, t->sizes->gradient_out_bytes);
 	t->scale = alloc(t, sizeof(struct pd_scale));
@@ -421,6 +423,30 @@ static struct tensor *some_parameter(const struct trainer *t)
 	return v;
 }
 
+/*
+ * Stage by stage, last first, where that is another thing than all at once: with latest a stage
+ * that recomputes makes its activations anew, with the weights that its backward sees, from the
+ * same inputs.  With other weights nothing would change, and nothing is done.
+ */
+static void back(struct trainer *t, const struct pd_pass *pass, struct pd_event *ev)
+{
+	const struct pd_plan *plan = t->plan;
+	struct pd_pass again = *pass;
+
+	again.again = true;
+	again.loss = NULL;
+	again.scratch = t->spare;
+	for (int s = plan->stage_count - 1; s >= 0; s--) {
+		const struct pd_stage *stage = &plan->stages[s];
+
+		if (stage->recompute && plan->weights == PD_WEIGHTS_LATEST)
+			t->ops->forward(t->stream, t->net, &again, stage->first_layer,
+					stage->layer_count, NULL);
+		t->ops->backward(t->stream, t->net, pass, stage->first_layer, stage->layer_count,
+				 s == 0 ? ev : NULL);
+	}
+}
+
 static void compute(struct trainer *t, const struct pd_batch *batch, int64_t b)
 {
 	struct pd_pass pass = {
@@ -446,7 +472,7 @@ static void compute(struct trainer *t, const struct pd_batch *batch, int64_t b)
 	t->ops->copy(t->stream, t->scale, &scale, sizeof(scale), PD_COPY_TO_DEVICE, NULL);
 	pass.scale = (const struct pd_scale *)t->scale;
 	pd_event_arm(&ev);
-	t->ops->backward(t->stream, t->net, &pass, 0, layers, &ev);
+	back(t, &pass, &ev);
 	pd_event_wait(&ev, &t->gate);
 	check(!pd_event_failed(&ev), &t->gate.err);
 }
@@ -764,7 +790,7 @@ static void write_tensors(struct trainer *t)
 
 static void close_all(struct trainer *t)
 {
-	char *const arenas[] = { t->weights, t->gradients, t->state, t->inbox, t->slot, t->scratch,
+	char *const arenas[] = { t->weights, t->gradients, t->state, t->inbox, t->slot, t->scratch, t->spare,
 				 t->in, t->out, t->scale };
 
 	for (int i = 0; i < t->count; i++) {

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #define MOST_RANKS 32
+#define MOST_LINKS 64
 
 /* A chain with skips: "a<x b<a c<ba d<c ..." so that links leave out stages. */
 static struct pd_plan *make_plan(const char *graph, int stages, const int *layers,
@@ -189,7 +190,7 @@ static int64_t rule(const struct pd_plan *plan, int s, int64_t b, bool backward,
 /*
  * What one rank's list must hold of one stage: forward and backward of each of its
  * microbatches once, in this order, with what comes before and after; the published
- * versions, none of which the updates before had dropped; slots.
+ * versions, none of which the updates before had dropped; slots; with recomputation, outboxes.
  */
 static bool list_is_right(const struct pd_schedule *schedule, const struct list *list, int rank,
 			  int s, const struct pd_phase *phase, const char **why)
@@ -198,11 +199,12 @@ static bool list_is_right(const struct pd_schedule *schedule, const struct list 
 	const struct pd_stage *stage = &plan->stages[s];
 	int64_t n = phase->last - phase->first, steps = 0, next_f, next_b, next_w, group;
 	int64_t newest = phase->first, keep = phase->first;
-	int64_t ins = 0, outs = 0, forwards = 0, backwards = 0, done;
+	int64_t ins = 0, outs = 0, forwards = 0, backwards = 0, next_r, done;
+	int64_t sent[MOST_LINKS] = { 0 }, kept = pd_schedule_outboxes(schedule, s);
 	int stages[8], replica = pd_schedule_stages(schedule, rank, stages), most = 0;
 
 	group = plan->microbatches > 1 ? plan->microbatches : stage->replicas;
-	next_f = next_b = next_w = replica;
+	next_f = next_b = next_w = next_r = replica;
 	for (size_t i = 0; i < list->count; i++) {
 		const struct pd_op *op = &list->ops[i];
 		int64_t b = op->microbatch - phase->first, v, last;
@@ -225,7 +227,20 @@ static bool list_is_right(const struct pd_schedule *schedule, const struct list 
 			    ins > schedule->wiring->in_count[s] *
 				  (forwards + pd_schedule_inboxes(schedule, s, false)))
 				return false;
+			/* what an outbox held before has left */
+			for (int l = 0; l < schedule->wiring->out_count[s] && stage->recompute; l++)
+				if (sent[schedule->wiring->out[s][l]] < forwards - kept)
+					return false;
 			next_f += stage->replicas;
+			break;
+		case PD_OP_send_activation:
+			sent[op->link]++;
+			break;
+		case PD_OP_recompute:
+			if (!stage->recompute || b != next_r || op->version != v || b >= next_f ||
+			    b != next_b)
+				return false;
+			next_r += stage->replicas;
 			break;
 		case PD_OP_recv_gradient:
 			outs++;
@@ -234,7 +249,7 @@ static bool list_is_right(const struct pd_schedule *schedule, const struct list 
 		case PD_OP_backward_input:
 			backwards++;
 			if (b != next_b || op->version != v || b >= next_f ||
-			    outs != schedule->wiring->out_count[s] * backwards)
+			    (stage->recompute && b >= next_r) || outs != schedule->wiring->out_count[s] * backwards)
 				return false;
 			next_b += stage->replicas;
 			break;
@@ -263,11 +278,15 @@ static bool list_is_right(const struct pd_schedule *schedule, const struct list 
 		done = schedule->splits ? next_w : next_b;
 		if ((next_f - done) / stage->replicas > most)
 			most = (int)((next_f - done) / stage->replicas);
+		if (stage->recompute &&
+		    (next_r - done) / stage->replicas > pd_schedule_slots(schedule, s, false))
+			return false;
 	}
 	*why = "the whole";
 	return next_f >= n && next_b >= n && (!schedule->splits || next_w >= n) &&
 	       steps == (n + group - 1) / group &&
-	       most <= pd_schedule_slots(schedule, s, false);
+	       (!stage->recompute || next_r == next_b) &&
+	       most <= pd_schedule_in_flight(schedule, s, false);
 }
 
 static void check_schedule(const struct pd_plan *plan, int64_t minibatches, const char *name)
@@ -319,7 +338,7 @@ static void check_plan(const char *graph, int stages, const int *layers, const i
 }
 
 /* Every schedule with the weights that go with it, on straight and replicated stages. */
-static void check_kinds(const char *graph, bool agree)
+static void check_kinds(const char *graph, bool agree, bool recompute)
 {
 	static const struct {
 		enum pd_schedule_kind schedule;
@@ -374,6 +393,7 @@ static void check_kinds(const char *graph, bool agree)
 			plan->weights = kinds[k].weights;
 			plan->microbatches = kinds[k].microbatches;
 			for (int s = 0; s < plan->stage_count && fits; s++) {
+				plan->stages[s].recompute = recompute;
 				/* 2bw needs what is ahead to fit a batch, nf1b has no replicas */
 				if (plan->weights == PD_WEIGHTS_2BW && plan->stages[s].warmup *
 				    plan->stages[s].replicas > plan->microbatches)
@@ -386,10 +406,11 @@ static void check_kinds(const char *graph, bool agree)
 			}
 			if (p)
 				plan->rank_count = p;
-			snprintf(name, sizeof(name), "%s, %s, %s, %d microbatches%s",
+			snprintf(name, sizeof(name), "%s, %s, %s, %d microbatches%s%s",
 				 pd_schedule_kind_name[plan->schedule],
 				 pd_weight_kind_name[plan->weights], shapes[i].name,
-				 kinds[k].microbatches, agree ? ", agreed on" : "");
+				 kinds[k].microbatches, agree ? ", agreed on" : "",
+				 recompute ? ", recomputed" : "");
 			for (int groups = 1; fits && groups <= 4; groups += 3)
 				check_schedule(plan, groups * (kinds[k].microbatches > 1
 							       ? kinds[k].microbatches : 6), name);
@@ -621,10 +642,10 @@ int main(void)
 			check_plan(skips, plans[p].stages, plans[p].layers, plans[p].replicas,
 				   lengths[i], plans[p].name);
 		}
-	check_kinds(graph, false);
-	check_kinds(skips, false);
-	check_kinds(graph, true);
-	check_kinds(skips, true);
+	for (int i = 0; i < 4; i++) {
+		check_kinds(graph, i & 1, i & 2);
+		check_kinds(skips, i & 1, i & 2);
+	}
 	check_limit();
 	check_floor();
 	check_refusals();

@@ -84,7 +84,7 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 
 	if (pd_op_run(pass->evaluate ? b->evaluate : b->train, args, err) < 0)
 		return -1;
-	if (!pass->evaluate)
+	if (!pass->evaluate && !pass->again)
 		move_running(l, b);
 	return 0;
 }

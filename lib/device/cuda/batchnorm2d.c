@@ -67,6 +67,7 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 	const float one = 1, zero = 0;
 	struct batchnorm *b = l->own;
 	char *running = l->state, *kept = l->extra;
+	char *moved = pass->again ? NULL : running;     /* NULL: cuDNN moves nothing */
 
 	if (pass->evaluate)
 		return check(l, cudnnBatchNormalizationForwardInference(
@@ -75,8 +76,8 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 			running + b->half, l->layer->eps), err);
 	return check(l, cudnnBatchNormalizationForwardTraining(
 		dnn, CUDNN_BATCHNORM_SPATIAL, &one, &zero, b->x, l->src[0], b->x, l->dst,
-		b->channels, l->parameters[0], l->parameters[1], l->layer->momentum, running,
-		running + b->half, l->layer->eps, kept, kept + b->half), err);
+		b->channels, l->parameters[0], l->parameters[1], l->layer->momentum, moved,
+		moved ? moved + b->half : NULL, l->layer->eps, kept, kept + b->half), err);
 }
 
 static int copy(struct pd_compiled_layer *l, void *dst, const void *src, struct pd_error *err)

@@ -1,0 +1,157 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Recomputation: forward is done once more before backward.  The weights are those without, bit
+# for bit, the memory is what is predicted, and less than without where much is in flight.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+. "$PD_SOURCE/test/train-lib.sh"
+
+sgd="--lr=0.002 --momentum=0.9 --weight-decay=0.001"
+residual_model >residual.json
+profile residual.json 2 >residual
+for replicas in "1 1" "1 1 1" "1 1 1 1" "2 1" "1 2" "2 2"; do
+	plan residual $replicas >"$(echo "$replicas" | tr ' ' -)"
+done
+# Two stages on each of two ranks.
+pd-plan --topology=4@10Gbit/s --stages=5,5,5,5 residual |
+	jq '.stages |= [to_entries[] | .value.ranks = [.key % 2] | .value]' >chunks
+
+# again PLAN SCHEDULE WEIGHTS MICROBATCHES STAGES: those stages (all, or a list) recompute.
+again() {
+	jq --arg schedule "$2" --arg weights "$3" --argjson m "$4" --arg which "$5" '
+		.schedule = $schedule | .weights = $weights | .microbatches = $m
+		| .stages |= [to_entries[] | .value.recompute =
+			($which == "all" or (.key as $s | $which | split(",") | index("\($s)") != null))
+			| .value]' "$1"
+}
+
+# equals PLAN N: the weights after N microbatches are those of the serial program, which knows
+# of no recomputation; the last line of pd-run's report is in `last`.
+equals() {
+	rm -rf ck
+	train ck "$1" $sgd --minibatches="$2" --synthetic >out
+	tail -n 1 out >last
+	"$serial" $sgd --minibatches="$2" --output=serial "$1"
+	"$same" serial "$(at ck "$2")"
+	jq -e '.memory == "as predicted" and .memory_bytes == .predicted_memory_bytes' last
+}
+
+while read -r schedule weights microbatches plans; do
+	for plan in $plans; do
+		test_ok "$schedule, $weights, $microbatches at a time, $plan: the weights and the memory" '
+			for which in all 0 1; do
+				echo "stages $which"
+				again $plan $schedule $weights $microbatches $which >plan.json
+				equals plan.json 20
+			done'
+	done
+done <<END
+1f1b stash 1 1-1 1-1-1 2-1 1-2
+1f1b stash 4 1-1-1-1
+1f1b vertical-sync 1 1-1-1 2-1
+1f1b 2bw 4 1-1 1-1-1 2-1 2-2
+1f1b flush 4 1-1 1-1-1-1 2-1
+1f1b latest 1 1-1 1-1-1 2-1
+gpipe flush 4 1-1 1-1-1 2-1
+none flush 2 1-1 1-1-1
+none stash 1 2-1
+interleaved flush 4 chunks 1-1-1-1
+zb-h1 flush 4 1-1 1-1-1 2-1
+zb-h1 flush 8 1-1-1-1
+nf1b vertical-sync 2 1-1 1-1-1
+nf1b stash 2 1-1-1-1
+nf1b latest 2 1-1-1
+END
+test_ok "an eager start-up" '
+	again 1-1-1-1 1f1b stash 1 all | jq ".startup = \"eager\"" >plan.json
+	equals plan.json 20'
+test_ok "with the correction of PipeMare" '
+	again 1-1-1 1f1b latest 1 all >plan.json
+	sgd="$sgd --discrepancy=0.5" && equals plan.json 20'
+test_ok "with clipping" '
+	again 1-1-1 1f1b 2bw 4 all >plan.json
+	sgd="$sgd --clip-grad-norm=0.1" && equals plan.json 20'
+test_ok "to recompute with other weights is another thing" '
+	again 1-1-1 1f1b latest 1 all >plan.json
+	train ck-again plan.json $sgd --minibatches=10 --synthetic --no-evaluate >out
+	again 1-1-1 1f1b latest 1 none >plan.json
+	train ck-once plan.json $sgd --minibatches=10 --synthetic --no-evaluate >out
+	status 1 "$same" "$(at ck-once 10)" "$(at ck-again 10)"'
+
+# Four slots become one, and two places for what leaves.
+test_ok "less memory where more than one is in flight" '
+	for which in none all; do
+		again 1-1-1-1 1f1b 2bw 4 $which >plan.json
+		train ck-$which plan.json --minibatches=8 --synthetic --no-evaluate >out
+		tail -n 1 out >$which
+	done
+	"$same" "$(at ck-none 8)" "$(at ck-all 8)"
+	jq -s -c "map(.memory_bytes)" none all
+	jq -s -e "map(.memory_bytes) | (.[1][0] < .[0][0] * 0.7) and
+		(.[1][1] < .[0][1]) and (.[1][3] == .[0][3])" none all'
+
+# order RANK FILE: its computations.
+order() {
+	jq -j --argjson rank "$1" "select(.rank == \$rank) | (.op | {forward: \"F\", recompute: \"R\",
+		backward: \"B\"}[.]) as \$letter | select(\$letter)
+		| \"\(\$letter)\(.microbatch)@\(.weight_version) \"" "$2"
+}
+again 1-1-1 1f1b stash 1 0,1 >plan.json
+pd-schedule -m 6 plan.json >schedule.jsonl
+test_ok "a recompute stands before each backward, and reads what its forward read" '
+	pd-schedule --check schedule.jsonl
+	order 0 schedule.jsonl
+	[ "$(order 0 schedule.jsonl)" = "F0@0 F1@0 F2@0 R0@0 B0@0 F3@1 R1@0 B1@0 F4@2 R2@0 B2@0 F5@3 R3@1 B3@1 R4@2 B4@2 R5@3 B5@3 " ]
+	[ "$(order 2 schedule.jsonl | tr -d R | wc -c)" = "$(order 2 schedule.jsonl | wc -c)" ]'
+test_ok "the checker finds one that is not there, and one too many" '
+	jq -c "if .op == \"recompute\" and .rank == 1 and .microbatch == 3 then empty else . end" \
+		schedule.jsonl >changed.jsonl
+	status 1 pd-schedule --check changed.jsonl >out 2>&1
+	grep -q "its recompute does not stand before it" out
+	jq -c "., (select(.op == \"recompute\" and .rank == 0 and .microbatch == 3))" \
+		schedule.jsonl >changed.jsonl
+	status 1 pd-schedule --check changed.jsonl >out 2>&1
+	grep -q "a second time" out
+	jq -c "if .op == \"recompute\" and .microbatch == 5 then .weight_version = 4 else . end" \
+		schedule.jsonl >changed.jsonl
+	status 1 pd-schedule --check changed.jsonl >out 2>&1
+	grep -q "as its forward" out'
+for plan in "1-1-1 1f1b stash 1" "1-1 zb-h1 flush 4" "chunks interleaved flush 4" "2-1 1f1b 2bw 2"; do
+	test_ok "a schedule file, $plan: as the plan" '
+		again $plan all | jq "del(.stages[].predicted)" >plan.json
+		set -- $plan
+		pd-schedule -m $((12 / $4)) plan.json >list.jsonl
+		pd-schedule --check list.jsonl
+		rm -rf ck-list ck-plan
+		train ck-list list.jsonl $sgd --synthetic >out
+		tail -n 1 out | jq -e ".memory == \"as predicted\""
+		train ck-plan plan.json $sgd --minibatches=12 --synthetic >out
+		"$same" "$(at ck-list 12)" "$(at ck-plan 12)"'
+done
+# All that recompute stand two places earlier than they need.
+test_ok "a recompute may stand earlier, and takes the room that it then needs" '
+	jq -c -s "reduce range(1; length) as \$i (.; if .[\$i].op == \"recompute\" and .[\$i].rank == 0
+			and .[\$i - 1].op == \"recv_gradient\" then .[\$i] as \$x
+			| .[\$i] = .[\$i - 1] | .[\$i - 1] = \$x else . end) | .[]" \
+		schedule.jsonl | jq -c "del(.plan.stages?[]?.predicted)" >early.jsonl
+	! cmp -s early.jsonl schedule.jsonl || false
+	pd-schedule --check early.jsonl
+	rm -rf ck-list ck-plan
+	train ck-list early.jsonl $sgd --synthetic --no-evaluate >out
+	tail -n 1 out | jq -e ".memory == \"as predicted\""
+	jq "del(.stages[].predicted)" plan.json >p.json
+	again 1-1-1 1f1b stash 1 none >p.json
+	train ck-plan p.json $sgd --minibatches=6 --synthetic --no-evaluate >out
+	"$same" "$(at ck-list 6)" "$(at ck-plan 6)"'
+
+test_ok "a replay prices it: once more the forward" '
+	again 1-1-1 1f1b stash 1 all >plan.json
+	pd-schedule -m 4 plan.json | jq -s -e "map(select(.rank == 1)) |
+		(map(select(.op == \"forward\").duration_ns) | unique) as \$f
+		| (map(select(.op == \"recompute\").duration_ns) | unique) == \$f and \$f[0] > 0"
+	for which in none all; do
+		again 1-1-1 none stash 1 $which >plan.json
+		pd-replay -f json -m 50 plan.json >$which 2>err || pd-replay -m 50 plan.json >$which
+	done
+	! cmp -s none all || false'
+
+test_done
