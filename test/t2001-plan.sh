@@ -154,6 +154,19 @@ test_ok "an eager start-up is asked for, planned, and takes memory" '
 		| [\$frugal[0].stages[].predicted.memory_bytes] as [\$e, \$f, \$g, \$h]
 		| \$a == \$e and \$b > \$f and \$c > \$g and \$d == \$h"
 	refused "only schedule \"1f1b\" has a start-up" --schedule=gpipe --eager'
+test_ok "recomputation is asked for, planned, takes time and saves memory" '
+	planned "all(.stages[]; .recompute | not)" --stages=3,3,3,3
+	planned "[.stages[].recompute] == [true, true, true, false]" --stages=3,3,3,3 --recompute
+	planned "all(.stages[]; .recompute)" --stages=3,3,3,3 --schedule=gpipe --recompute
+	planned "any(.stages[]; .recompute)" --straight --recompute --weights=2bw
+	planned "any(.stages[]; .recompute)" --recompute --schedule=auto
+	pd-plan -t 4@1GB/s --stages=3,3,3,3 chain.json >once.json
+	pd-plan -t 4@1GB/s --stages=3,3,3,3 --recompute chain.json | jq -e --slurpfile once once.json "
+		\$once[0] as \$o | .predicted.period_ns >= \$o.predicted.period_ns and
+		(.stages[0].predicted.memory_bytes < \$o.stages[0].predicted.memory_bytes) and
+		(.stages[3].predicted.memory_bytes == \$o.stages[3].predicted.memory_bytes)"
+	pd-plan -t 4@1GB/s --stages=3,3,3,3 --recompute --explain chain.json 2>&1 >out | grep -q recomputed
+	refused "--cost=sosp19 prices no recomputation" --recompute --cost=sosp19'
 test_ok "a limit under which stashing does not fit, but two versions do" '
 	status 1 pd-plan -t 4@1GB/s --stages=3,3,3,3 -m 16MB chain.json 2>err
 	pd-plan -t 4@1GB/s -m 16MB --straight --weights=2bw chain.json |

@@ -22,6 +22,7 @@
 #include "base/mem.h"
 #include "plan/prediction.h"
 #include "planner/alternatives.h"
+#include "planner/candidate.h"
 #include "planner/flow.h"
 #include "planner/judge.h"
 #include "planner/predict.h"
@@ -73,6 +74,8 @@ static struct pd_plan *plan_of(const struct grid *grid, const struct pd_layout *
 	plan->weights = grid->request->weights;
 	plan->microbatches = grid->batch ? microbatches_of(grid->profile, grid->batch, width)
 					 : pd_planner_microbatches(plan);
+	if (plan->microbatches && grid->request->recompute)
+		pd_candidate_recompute(plan, &err);
 	schedule = plan->microbatches ? pd_schedule_new(plan, &err) : NULL;
 	if (schedule) {
 		pd_predict_memory(plan, schedule);

@@ -105,6 +105,18 @@ bool pd_candidate_weigh(struct pd_plan *plan, struct pd_error *err)
 	return true;
 }
 
+bool pd_candidate_recompute(struct pd_plan *plan, struct pd_error *err)
+{
+	struct pd_schedule *schedule = pd_schedule_new(plan, err);
+
+	if (!schedule)
+		return false;
+	for (int s = 0; s < plan->stage_count; s++)
+		plan->stages[s].recompute = pd_schedule_in_flight(schedule, s, false) > 1;
+	pd_schedule_free(schedule);
+	return true;
+}
+
 struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_layout *layout,
 				  struct pd_error *err)
 {
@@ -112,7 +124,7 @@ struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_la
 	struct pd_plan *plan = pd_candidate_plain(task, layout);
 
 	if (pd_planner_plain(request) && !layout->warmups &&
-	    request->startup == PD_STARTUP_FRUGAL)
+	    request->startup == PD_STARTUP_FRUGAL && !request->recompute)
 		return plan;
 	plan->schedule = request->schedule;
 	plan->weights = request->weights;
@@ -124,7 +136,8 @@ struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_la
 	}
 	plan->microbatches = request->microbatches ? request->microbatches
 						   : pd_planner_microbatches(plan);
-	if (pd_candidate_weigh(plan, err))
+	if ((!request->recompute || pd_candidate_recompute(plan, err)) &&
+	    pd_candidate_weigh(plan, err))
 		return plan;
 	pd_candidate_drop(plan);
 	return NULL;

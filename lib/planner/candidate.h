@@ -26,6 +26,8 @@ struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_la
 				  struct pd_error *err);
 /* The same as 1f1b with stashing, whatever the task asks for; cannot fail. */
 struct pd_plan *pd_candidate_plain(const struct pd_task *task, const struct pd_layout *layout);
+/* Those of its stages recompute that have more than one minibatch in flight; false: refused. */
+bool pd_candidate_recompute(struct pd_plan *plan, struct pd_error *err);
 /* Its stages' memory again, after a change of warm-ups; false where the schedule refuses it. */
 bool pd_candidate_weigh(struct pd_plan *plan, struct pd_error *err);
 /* Frees a plan whose profile belongs to somebody else; or NULL. */

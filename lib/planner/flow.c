@@ -193,6 +193,8 @@ static void backward(struct flow *flow, int s, int64_t n)
 	const struct pd_stage *stage = &flow->plan->stages[s];
 	int64_t *free_ns = &flow->free_ns[stage->ranks[n % stage->replicas]];
 
+	if (stage->recompute)           /* that waits for no gradient */
+		*free_ns += flow->forward_ns[s];
 	for (int i = 0; i < wiring->out_count[s]; i++)
 		*free_ns = pd_max64(*free_ns, arrival(flow, wiring->out[s][i], n, true));
 	*free_ns += flow->backward_ns[s];

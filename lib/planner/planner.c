@@ -98,6 +98,7 @@ struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan
 	task.limit_bytes = memory_limit(profile, request);
 	task.straight = request->straight || request->schedule == PD_SCHEDULE_NF1B;
 	pd_costs_init(&task.costs, profile, request->cost, task.limit_bytes);
+	task.costs.recompute = request->recompute;
 	if (request->any_schedule || request->any_weights) {
 		plan = pd_auto_plan(&task, &period, &bound, err);
 	} else {

@@ -32,6 +32,7 @@ struct pd_plan_request {
 	enum pd_startup_kind startup;   /* eager: with 1f1b */
 	int64_t microbatches;           /* per update; 0: what is usual */
 	int chunks;                     /* stages per rank, interleaved; else 0 */
+	bool recompute;                 /* all stages that have more than one minibatch in flight */
 	bool any_schedule, any_weights; /* whichever makes the fastest plan */
 };
 

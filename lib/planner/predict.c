@@ -144,7 +144,8 @@ static int64_t occupied_ns(const struct pd_plan *plan, int s)
 {
 	const struct pd_stage *stage = &plan->stages[s];
 
-	return stage->forward_ns + stage->backward_ns + update_ns(plan, stage) +
+	return stage->forward_ns * (stage->recompute ? 2 : 1) + stage->backward_ns +
+		update_ns(plan, stage) +
 		stage->allreduce_ns;
 }
 

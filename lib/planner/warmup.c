@@ -147,7 +147,8 @@ static void window_init(struct window *window, const struct pd_plan *plan)
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *stage = &plan->stages[s];
 
-		window->pass_ns[s] = stage->forward_ns + stage->backward_ns;
+		window->pass_ns[s] = stage->forward_ns * (stage->recompute ? 2 : 1) +
+				     stage->backward_ns;
 		window->update_ns[s] = stage->allreduce_ns;
 		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
 			window->update_ns[s] += plan->profile->layers[l].update_ns;
