@@ -438,6 +438,36 @@ void pd_model_reorder(struct pd_model *model, const int *order)
 	index_tensors(model);
 }
 
+struct pd_model *pd_model_in_order(const struct pd_model *model, const int *order)
+{
+	struct pd_model *copy = pd_zalloc(sizeof(*copy));
+	size_t inputs = (size_t)model->input_count, layers = (size_t)model->layer_count;
+
+	copy->name = pd_strdup(model->name);
+	copy->input_count = model->input_count;
+	copy->layer_count = model->layer_count;
+	copy->inputs = pd_calloc(inputs, sizeof(*copy->inputs));
+	for (size_t i = 0; i < inputs; i++) {
+		copy->inputs[i] = model->inputs[i];
+		copy->inputs[i].name = pd_strdup(model->inputs[i].name);
+	}
+	copy->layers = pd_calloc(layers, sizeof(*copy->layers));
+	copy->numbers = pd_calloc(layers, sizeof(*copy->numbers));
+	for (size_t l = 0; l < layers; l++) {
+		struct pd_layer *layer = &copy->layers[l];
+		size_t bytes = (size_t)model->layers[l].input_count * sizeof(int);
+
+		*layer = model->layers[l];
+		layer->name = pd_strdup(layer->name);
+		layer->inputs = pd_calloc(bytes, 1);
+		if (bytes)
+			memcpy(layer->inputs, model->layers[l].inputs, bytes);
+		copy->numbers[l] = pd_model_number(model, (int)l);
+	}
+	pd_model_reorder(copy, order);
+	return copy;
+}
+
 static int read_model(const struct pd_place *place, struct pd_model *model, struct pd_error *err)
 {
 	static const char *const known[] = { "format", "version", "name", "inputs", "layers",

@@ -111,6 +111,8 @@ int pd_model_consumers(const struct pd_model *model, int tensor, int *out);
  * The document stays what it was.
  */
 void pd_model_reorder(struct pd_model *model, const int *order);
+/* A copy in another order, without document and names to find layers by. */
+struct pd_model *pd_model_in_order(const struct pd_model *model, const int *order);
 /* The layer's number in the document's order, whatever the order now: what random numbers
  * are drawn by. */
 static inline int pd_model_number(const struct pd_model *model, int layer)

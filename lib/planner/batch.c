@@ -234,6 +234,7 @@ static struct pd_plan *plan_one(struct pd_profile *profile, const struct pd_plan
 	int count = tries_of(profile, request, batch, tries);
 	struct pd_error ignored;
 
+	with.runs = true;               /* the plans that are compared have one profile */
 	for (int i = 0; i < count; i++) {
 		struct pd_plan *plan;
 

@@ -71,7 +71,9 @@ static struct pd_plan *bare(const struct pd_task *task, const struct pd_layout *
 
 	if (task->request->chunks)      /* as if each stage had a device of its own */
 		topology.devices = pd_max64(topology.devices, layout->stage_count);
-	plan = pd_plan_new(task->profile, &topology, layout->stage_count, layout->layers,
+	plan = pd_plan_new(layout->order ? pd_views_get(task->views, layout->order)
+					 : task->profile,
+			   &topology, layout->stage_count, layout->layers,
 			   layout->replicas, &err);
 	if (!plan)
 		pd_bug("planner: made no valid plan: %s", err.text);
@@ -166,6 +168,12 @@ int pd_candidate_compare(const struct pd_plan *x, const struct pd_plan *y)
 		order = memcmp(p->ranks, q->ranks, (size_t)p->replicas * sizeof(int));
 		if (order)
 			return order;
+	}
+	for (int l = 0; x->profile != y->profile && l < x->profile->layer_count; l++) {
+		int p = pd_profile_number(x->profile, l), q = pd_profile_number(y->profile, l);
+
+		if (p != q)
+			return p < q ? -1 : 1;
 	}
 	return 0;
 }

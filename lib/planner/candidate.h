@@ -5,10 +5,12 @@
 
 #include "planner/planner.h"
 #include "planner/search.h"
+#include "planner/views.h"
 
 /* What is being planned. */
 struct pd_task {
 	struct pd_profile *profile;     /* borrowed, by its plans too */
+	struct pd_views *views;         /* borrowed; NULL: stages are runs of its layers */
 	const struct pd_plan_request *request;
 	const struct pd_topology *topology;
 	struct pd_costs costs;
@@ -39,7 +41,7 @@ int64_t pd_candidate_fullest(const struct pd_plan *plan, int *stage_p);
 
 /*
  * Which of two equally fast plans is better: fewer devices, then stages, then bytes at the
- * fullest rank, then shorter first stages; 0 only for the same plan.
+ * fullest rank, then shorter first stages, then the profile's order; 0 only for the same plan.
  */
 int pd_candidate_compare(const struct pd_plan *x, const struct pd_plan *y);
 

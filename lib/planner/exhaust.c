@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All plans, where they are few: every way to cut the units and to give replicas, every place,
- * every warm-up up to pd_warmup_most.  Stages come one after the other from the first; a stage
+ * All plans, where they are few: every chain of states of the network, every way to give
+ * replicas, every place, every warm-up up to pd_warmup_most.  Stages come one after the other from the first; a stage
  * that alone takes longer than the best plan known ends that branch.  What is left is entered
  * with the bound of flow.c, and contest.c replays it in order of that until no bound is below
  * the best replay: the winner is then the best of all these plans.
@@ -17,6 +17,7 @@
 #include "schedule/schedule.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define MOST_SHAPES 1000        /* cuts and replicas */
 #define MOST_BOUNDS 20000       /* plans whose bound is worked out */
@@ -25,14 +26,15 @@ struct exhaust {
 	struct pd_contest *contest;
 	const struct pd_task *task;
 	int64_t time_ns;                /* of the best plan known */
-	int units, devices;
-	int count, *layers, *replicas;  /* stages so far */
+	struct pd_points *points;
+	int devices;
+	int count, *ends, *replicas;    /* stages so far */
 	int bounds;
 	bool plain;                     /* each minibatch of a replica has its update */
 };
 
 /* Sum over S of C(units - 1, S - 1) C(devices, S), or too many. */
-bool pd_contest_few(const struct pd_task *task)
+static bool few_of_units(const struct pd_task *task)
 {
 	int units = task->costs.unit_count, devices = (int)task->topology->devices;
 	double all = 0, cuts = 1, gifts = devices;
@@ -45,6 +47,39 @@ bool pd_contest_few(const struct pd_task *task)
 		gifts = gifts * (devices - s) / (s + 1);
 	}
 	return true;
+}
+
+/* The same with chains of states for cuts. */
+static bool few_of_states(const struct pd_points *points, int devices)
+{
+	size_t room = (size_t)points->last + 1;
+	double *chains, *next, all = 0, gifts = devices;
+
+	if (points->last > MOST_SHAPES)         /* two stages have more */
+		return false;
+	chains = pd_calloc(2 * room, sizeof(*chains));  /* of s - 1 stages, by where they end */
+	next = chains + room;
+	chains[0] = 1;
+	for (int s = 1; s <= devices && all <= MOST_SHAPES; s++) {
+		for (int v = 0; v <= points->last; v++)
+			next[v] = 0;
+		for (int u = 0; u <= points->last; u++)
+			for (int i = 0; chains[u] > 0 && i < pd_points_ends(points, u); i++)
+				next[pd_points_end(points, u, i)] += chains[u];
+		all += next[points->last] * gifts;
+		gifts = gifts * (devices - s) / (s + 1);
+		memcpy(chains, next, room * sizeof(*chains));
+	}
+	free(chains);
+	return all <= MOST_SHAPES;
+}
+
+bool pd_contest_few(const struct pd_task *task)
+{
+	if (!task->views || !task->views->many)
+		return few_of_units(task);
+	return task->views->states.whole &&
+		few_of_states(&task->views->points, (int)task->topology->devices);
 }
 
 /* Whatever its warm-ups: processors, with what they send themselves, and links. */
@@ -107,11 +142,16 @@ static void vary(struct exhaust *exhaust, struct pd_plan *plan, int s)
 static void place(struct exhaust *exhaust)
 {
 	struct pd_layout layout = { .cost_ns = PD_NEVER, .stage_count = exhaust->count,
-				    .layers = exhaust->layers, .replicas = exhaust->replicas };
-	struct pd_error err;
-	struct pd_plan *plan = pd_candidate_plan(exhaust->task, &layout, &err);
+				    .replicas = exhaust->replicas };
 	struct pd_wiring *wiring;
+	struct pd_error err;
+	struct pd_plan *plan;
 
+	pd_points_layers(exhaust->points, exhaust->ends, exhaust->count, &layout.layers,
+			 &layout.order);
+	plan = pd_candidate_plan(exhaust->task, &layout, &err);
+	free(layout.layers);
+	free(layout.order);
 	if (!plan)
 		return;
 	wiring = pd_wiring_new(plan);
@@ -130,24 +170,25 @@ static void place(struct exhaust *exhaust)
 	pd_candidate_drop(plan);
 }
 
-/* All that can follow when the units before u have their stages. */
+/* All that can follow when what is before u has its stages. */
 static void extend(struct exhaust *exhaust, int u, int devices)
 {
-	const struct pd_costs *costs = &exhaust->task->costs;
+	const struct pd_points *points = exhaust->points;
 
-	if (u == exhaust->units) {
+	if (u == points->last) {
 		place(exhaust);
 		return;
 	}
-	for (int v = u + 1; v <= exhaust->units; v++)
+	for (int i = 0; i < pd_points_ends(points, u); i++)
 		for (int m = 1; m <= (exhaust->task->straight ? 1 : devices); m++) {
-			int64_t compute = costs->compute_ns[v] - costs->compute_ns[u];
+			int v = pd_points_end(points, u, i);
+			int64_t compute = points->compute_ns[v] - points->compute_ns[u];
 
 			if (m > devices || exhaust->bounds > MOST_BOUNDS)
 				break;
 			if (compute / m > exhaust->time_ns && exhaust->plain)
 				continue;
-			exhaust->layers[exhaust->count] = costs->first[v] - costs->first[u];
+			exhaust->ends[exhaust->count] = v;
 			exhaust->replicas[exhaust->count++] = m;
 			extend(exhaust, v, devices - m);
 			exhaust->count--;
@@ -158,16 +199,21 @@ bool pd_contest_exhaust(struct pd_contest *contest, int64_t time_ns)
 {
 	const struct pd_task *task = contest->task;
 	struct exhaust exhaust = { .contest = contest, .task = task, .time_ns = time_ns,
-				   .units = task->costs.unit_count,
 				   .devices = (int)task->topology->devices };
+
+	struct pd_points units;
+	size_t room = (size_t)task->profile->layer_count;
 
 	if (!pd_contest_few(task))
 		return false;
+	pd_points_of_units(&units, &task->costs);
+	exhaust.points = task->views && task->views->many ? &task->views->points : &units;
 	exhaust.plain = pd_planner_plain(task->request);
-	exhaust.layers = pd_calloc((size_t)exhaust.units, sizeof(int));
-	exhaust.replicas = pd_calloc((size_t)exhaust.units, sizeof(int));
+	exhaust.ends = pd_calloc(room, sizeof(int));
+	exhaust.replicas = pd_calloc(room, sizeof(int));
 	extend(&exhaust, 0, exhaust.devices);
-	free(exhaust.layers);
+	pd_points_release(&units);
+	free(exhaust.ends);
 	free(exhaust.replicas);
 	return exhaust.bounds <= MOST_BOUNDS;
 }

@@ -3,10 +3,13 @@
  * Plans for devices on a line, servers one behind the other: where a stage is decides which
  * links it uses.
  *
- * As in flat.c the question is the fewest devices on which every stage from unit u on takes at
+ * As in flat.c the question is the fewest devices on which every stage from point u on takes at
  * most a time t,
  *
  *     F(u) = min over u < v <= U of  m(u, v, F(v)) + F(v),      F(U) = 0,
+ *
+ * where points are the units of the profile's order, or the states of the network, v then being
+ * those that contain u (points.h);
  *
  * but stage [u, v) now has the devices F(v) to F(v) + m - 1, counted from the end of the line,
  * so that the links between its replicas and to the stage behind it are known, those which a
@@ -18,7 +21,7 @@
  *   - its warm-up follows from t, from what the stages behind it take and are ahead
  *     (warmup.c), and with it the bytes of a replica, which must fit.
  *
- * F(v) stands for one plan of the units from v on.  What goes on from there may be better with
+ * F(v) stands for one plan of what is behind v.  What goes on from there may be better with
  * another: where a server ends makes a difference, so plans of a few more devices are kept
  * beside the one of fewest, and still this is a search for good plans and not a proof.  Which of
  * them are best the event simulation says.
@@ -34,9 +37,9 @@
 #define NONE INT32_MAX
 #define PROBES 48
 
-struct node {                           /* a plan of the units from u on */
+struct node {                           /* a plan of what is behind u */
 	int devices;                    /* ascending from F(u); or NONE */
-	int next, which;                /* the unit behind its first stage; which of its plans */
+	int next, which;                /* the point behind its first stage; which of its plans */
 	int stages;
 	int64_t lead;                   /* of its first stage: warm-up times replicas */
 	int64_t behind_ns;              /* G: what the way through all of it takes */
@@ -45,9 +48,9 @@ struct node {                           /* a plan of the units from u on */
 
 struct search {
 	const struct pd_line *line;
-	const struct pd_costs *costs;
-	struct pd_row row;
-	int kept;                       /* plans per unit */
+	struct pd_points *points;
+	int u;                          /* where stages begin now */
+	int kept;                       /* plans per point */
 	struct node *nodes;
 	struct pd_map map;
 };
@@ -69,16 +72,16 @@ static int64_t versions(const struct pd_line *line, int64_t warmup, int64_t lead
 static bool fits(const struct search *search, int v, int m, int64_t warmup)
 {
 	const struct pd_line *line = search->line;
-	const struct pd_costs *costs = search->costs;
-	int64_t parameters = costs->parameter_bytes[v] - costs->parameter_bytes[search->row.unit];
+	const struct pd_points *points = search->points;
+	int64_t parameters = points->parameter_bytes[v] - points->parameter_bytes[search->u];
 	int64_t more = versions(line, warmup, warmup * m) - (warmup + 1);
 
-	if (costs->memory_limit_bytes == INT64_MAX)
+	if (line->memory_limit_bytes == INT64_MAX)
 		return true;
 	if (line->group > m)
 		more++;
-	return pd_row_memory(&search->row, v, m, (int)warmup) + more * parameters <=
-		costs->memory_limit_bytes;
+	return pd_points_memory(points, search->u, v, m, (int)warmup) + more * parameters <=
+		line->memory_limit_bytes;
 }
 
 static struct node *nodes_of(const struct search *search, int u)
@@ -91,14 +94,14 @@ static bool stage_holds(const struct search *search, int v, const struct node *r
 			int64_t time, struct node *node_p)
 {
 	const struct pd_line *line = search->line;
-	const struct pd_costs *costs = search->costs;
+	const struct pd_points *points = search->points;
 	struct pd_span own = { rest->devices, rest->devices + m }, next = { 0, rest->devices };
-	bool last = v == costs->unit_count;
-	int u = search->row.unit;
-	int64_t compute = costs->compute_ns[v] - costs->compute_ns[u];
-	int64_t bytes = m > 1 ? costs->parameter_bytes[v] - costs->parameter_bytes[u] : 0;
+	bool last = v == points->last;
+	int u = search->u;
+	int64_t compute = points->compute_ns[v] - points->compute_ns[u];
+	int64_t bytes = m > 1 ? points->parameter_bytes[v] - points->parameter_bytes[u] : 0;
 	int64_t group = line->group ? line->group : m, reduce, back, lead = 0, warmup = 0, way = 0;
-	struct pd_span_load load = { &own, last ? NULL : &next, costs->cut_bytes[v],
+	struct pd_span_load load = { &own, last ? NULL : &next, points->cut_bytes[v],
 			     (double)bytes / m, (double)group };
 
 	reduce = pd_map_reduce_ns(&search->map, &own, load.piece);
@@ -108,7 +111,7 @@ static bool stage_holds(const struct search *search, int v, const struct node *r
 		return false;
 	if (!last) {
 		next.begin = nodes_of(search, rest->next)[rest->which].devices;
-		way = pd_map_way_ns(&search->map, &next, &own, search->row.out_bytes[v]);
+		way = pd_map_way_ns(&search->map, &next, &own, pd_points_out_bytes(points, v));
 	}
 	if (!pd_map_holds(&search->map, &load, rest->load_ns, (double)time, node_p->load_ns))
 		return false;
@@ -136,9 +139,9 @@ static bool stage_holds(const struct search *search, int v, const struct node *r
 /* At least m replicas: as many as compute and reduce within a time. */
 static int64_t enough(const struct search *search, int v, int begin, int64_t m, int64_t time)
 {
-	const struct pd_costs *costs = search->costs;
-	int64_t compute = costs->compute_ns[v] - costs->compute_ns[search->row.unit];
-	int64_t bytes = costs->parameter_bytes[v] - costs->parameter_bytes[search->row.unit];
+	const struct pd_points *points = search->points;
+	int64_t compute = points->compute_ns[v] - points->compute_ns[search->u];
+	int64_t bytes = points->parameter_bytes[v] - points->parameter_bytes[search->u];
 
 	while (m > 1 && begin + m <= search->line->devices && !search->line->group) {
 		struct pd_span own = { begin, begin + (int)m };
@@ -155,7 +158,7 @@ static int64_t enough(const struct search *search, int v, int begin, int64_t m, 
 /* Keeps a plan if it is among those of fewest devices; of as many, the shortest way. */
 static void keep(const struct search *search, const struct node *node)
 {
-	struct node *list = nodes_of(search, search->row.unit);
+	struct node *list = nodes_of(search, search->u);
 	int i = 0;
 
 	while (i < search->kept && list[i].devices < node->devices)
@@ -169,16 +172,18 @@ static void keep(const struct search *search, const struct node *node)
 	list[i] = *node;
 }
 
-/* The plans of the units from u on. */
+/* The plans of what is behind u. */
 static void fill_one(struct search *search, int64_t time)
 {
-	const int64_t *compute = search->costs->compute_ns;
-	const struct node *worst = &nodes_of(search, search->row.unit)[search->kept - 1];
-	int u = search->row.unit, U = search->costs->unit_count;
-	int64_t least = time > 0 ? pd_ceil_div(compute[U] - compute[u], time) : 1;
+	const struct pd_points *points = search->points;
+	const int64_t *compute = points->compute_ns;
+	const struct node *worst = &nodes_of(search, search->u)[search->kept - 1];
+	int u = search->u, count = pd_points_ends(points, u);
+	int64_t least = time > 0 ? pd_ceil_div(compute[points->last] - compute[u], time) : 1;
 	struct node node;
 
-	for (int v = u + 1; v <= U && worst->devices > least; v++) {
+	for (int i = 0; i < count && worst->devices > least; i++) {
+		int v = pd_points_end(points, u, i);
 		int64_t fewest = time > 0 ? pd_ceil_div(compute[v] - compute[u], time) : 1;
 
 		if (fewest > pd_min64(search->line->devices, worst->devices))
@@ -205,13 +210,14 @@ static void fill_one(struct search *search, int64_t time)
 
 static bool probe(struct search *search, int64_t time)
 {
-	int U = search->costs->unit_count;
+	int U = search->points->last;
 
 	for (int i = 0; i < (U + 1) * search->kept; i++)
 		search->nodes[i].devices = NONE;
 	nodes_of(search, U)[0] = (struct node){ .devices = 0 };
 	for (int u = U - 1; u >= 0; u--) {
-		pd_row_set(&search->row, u);
+		search->u = u;
+		pd_points_set(search->points, u);
 		fill_one(search, time);
 	}
 	return nodes_of(search, 0)[0].devices != NONE;
@@ -219,28 +225,30 @@ static bool probe(struct search *search, int64_t time)
 
 static struct pd_layout *walk(const struct search *search, int64_t time)
 {
-	const struct pd_costs *costs = search->costs;
 	const struct node *node = nodes_of(search, 0);
 	size_t room = (size_t)node->stages;
 	struct pd_layout *layout = pd_zalloc(sizeof(*layout));
+	int *ends = pd_calloc(room, sizeof(*ends));
 
 	layout->cost_ns = time;
-	layout->layers = pd_calloc(room, sizeof(int));
 	layout->replicas = pd_calloc(room, sizeof(int));
 	layout->ranks = pd_calloc(room, sizeof(*layout->ranks));
-	for (int u = 0; u < costs->unit_count; u = node->next) {
+	for (int u = 0; u < search->points->last; u = node->next) {
 		int s = layout->stage_count++, rest;
 
 		if (u > 0)
 			node = nodes_of(search, u) + node->which;
 		rest = nodes_of(search, node->next)[node->which].devices;
 
-		layout->layers[s] = costs->first[node->next] - costs->first[u];
+		ends[s] = node->next;
 		layout->replicas[s] = node->devices - rest;
 		layout->ranks[s] = pd_calloc((size_t)layout->replicas[s], sizeof(int));
 		for (int r = 0; r < layout->replicas[s]; r++)
 			layout->ranks[s][r] = rest + r;
 	}
+	pd_points_layers(search->points, ends, layout->stage_count, &layout->layers,
+			 &layout->order);
+	free(ends);
 	return layout;
 }
 
@@ -249,18 +257,16 @@ static struct search *search_new(const struct pd_line *line)
 	struct search *search = pd_zalloc(sizeof(*search));
 
 	search->line = line;
-	search->costs = line->costs;
+	search->points = line->points;
 	pd_map_init(&search->map, line->topology, line->devices);
-	pd_row_init(&search->row, line->costs);
 	search->kept = line->kept;
-	search->nodes = pd_calloc(((size_t)line->costs->unit_count + 1) * (size_t)line->kept,
+	search->nodes = pd_calloc(((size_t)line->points->last + 1) * (size_t)line->kept,
 				  sizeof(*search->nodes));
 	return search;
 }
 
 static void search_free(struct search *search)
 {
-	pd_row_release(&search->row);
 	pd_map_release(&search->map);
 	free(search->nodes);
 	free(search);
@@ -269,8 +275,8 @@ static void search_free(struct search *search)
 struct pd_layout *pd_line_search(const struct pd_line *line)
 {
 	struct search *search = search_new(line);
-	const struct pd_costs *costs = line->costs;
-	int64_t low = costs->compute_ns[costs->unit_count] / line->devices, high = PD_COST_MAX;
+	const struct pd_points *points = line->points;
+	int64_t low = points->compute_ns[points->last] / line->devices, high = PD_COST_MAX;
 	struct pd_layout *layout = NULL;
 
 	for (high = pd_max64(2 * low, 1); high < PD_COST_MAX && !probe(search, high); high *= 2)

@@ -3,10 +3,12 @@
 #ifndef PD_PLANNER_LINE_H
 #define PD_PLANNER_LINE_H
 
+#include "planner/points.h"
 #include "planner/search.h"
 
 struct pd_line {
-	const struct pd_costs *costs;   /* its memory limit is kept to, about */
+	struct pd_points *points;       /* at which it may be cut */
+	int64_t memory_limit_bytes;     /* kept to, about */
 	const struct pd_topology *topology;
 	int devices;                    /* at most */
 	bool straight;                  /* no stage has replicas */
@@ -14,7 +16,7 @@ struct pd_line {
 	int64_t group;                  /* minibatches of an update; 0: one per replica */
 	bool least;                     /* no warm-ups: what fits at all */
 	int tries;                      /* replicas above the least that are tried, plus 1 */
-	int kept;                       /* plans that are kept for the units from each on */
+	int kept;                       /* plans that are kept for what is behind each point */
 	int64_t precision;              /* the time is found to one part in so many */
 };
 

@@ -25,6 +25,7 @@ lib_libpd_a_SOURCES += \
 	lib/planner/map.c lib/planner/map.h \
 	lib/planner/none.c lib/planner/place.c lib/planner/place.h \
 	lib/planner/planner.c lib/planner/planner.h \
+	lib/planner/points.c lib/planner/points.h \
 	lib/planner/predict.c lib/planner/predict.h \
 	lib/planner/published.c lib/planner/published.h \
 	lib/planner/request.c \
@@ -33,4 +34,5 @@ lib_libpd_a_SOURCES += \
 	lib/planner/usage.c lib/planner/usage.h \
 	lib/planner/states.c lib/planner/states.h \
 	lib/planner/terms.c lib/planner/terms.h \
+	lib/planner/views.c lib/planner/views.h \
 	lib/planner/warmup.c lib/planner/warmup.h

@@ -87,9 +87,24 @@ struct pd_plan *pd_task_solve(struct pd_task *task, int64_t *time_ns_p, struct p
 	     : pd_simulated_plan(task, time_ns_p, err);
 }
 
+/* Brings the profile into the order of the plan. */
+static void take_order(struct pd_task *task, struct pd_plan *plan)
+{
+	int *order = pd_views_order(task->views, plan->profile);
+
+	plan->profile = task->profile;
+	if (!order)
+		return;
+	pd_profile_reorder(task->profile, order);
+	pd_costs_release(&task->costs);
+	pd_costs_init(&task->costs, task->profile, task->request->cost, task->limit_bytes);
+	free(order);
+}
+
 struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan_request *request,
 				struct pd_error *err)
 {
+	struct pd_views views = { .count = 0 };
 	struct pd_task task = { .profile = profile, .request = request,
 				.topology = request->topology };
 	struct pd_plan *plan;
@@ -99,16 +114,23 @@ struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan
 	task.straight = request->straight || request->schedule == PD_SCHEDULE_NF1B;
 	pd_costs_init(&task.costs, profile, request->cost, task.limit_bytes);
 	task.costs.recompute = request->recompute;
+	if (request->cost == PD_COST_SIMULATED && !request->runs && !request->stages) {
+		pd_views_init(&views, profile);
+		task.views = &views;
+	}
 	if (request->any_schedule || request->any_weights) {
 		plan = pd_auto_plan(&task, &period, &bound, err);
 	} else {
 		plan = pd_task_solve(&task, &period, err);
 		bound = plan ? pd_task_bound_ns(&task) : 0;
 	}
+	if (plan && task.views)
+		take_order(&task, plan);
 	if (plan && finish(&task, plan, period, bound, err) < 0) {
 		pd_candidate_drop(plan);
 		plan = NULL;
 	}
 	pd_costs_release(&task.costs);
+	pd_views_release(&views);
 	return plan;
 }

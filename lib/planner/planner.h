@@ -26,6 +26,7 @@ struct pd_plan_request {
 	int64_t memory_bytes;           /* of one device; 0: the topology's, else the profile's */
 	const char *stages;             /* a plan by hand, such as "8x1,6x1"; or NULL */
 	bool straight;                  /* no stage has replicas */
+	bool runs;                      /* stages are runs of the profile's layers */
 	enum pd_cost_kind cost;
 	enum pd_schedule_kind schedule;
 	enum pd_weight_kind weights;

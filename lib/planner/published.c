@@ -55,6 +55,10 @@ struct pd_layout *pd_published_layout(struct pd_profile *profile,
 		layout = search(&states, request, &row, NULL);
 	if (layout && layout->order)
 		pd_profile_reorder(profile, layout->order);
+	if (layout) {                   /* it is the profile's now */
+		free(layout->order);
+		layout->order = NULL;
+	}
 	if (!layout)
 		pd_error_no(err, "--straight: cost \"%s\" uses all %" PRId64 " devices, and the "
 			    "network cannot be cut into so many stages; expected fewer devices, or "

@@ -1,21 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Small changes to good plans: a cut moves, a replica goes from one stage to another, comes or
- * goes, two stages become one, one becomes two.  Of each plan the best change is taken until
- * none is expected to help.
+ * goes, two stages become one, one becomes two, and where the network has branches, a layer goes
+ * over a cut with what it needs or what needs it.  Of each plan the best change is taken until none
+ * is expected to help.
  */
 #include "planner/contest.h"
 
 #include "base/mem.h"
+#include "plan/order.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define BEST 8                  /* plans that are changed */
+#define MOST_MOVED 8            /* layers that go over a cut together */
 
-struct shape {                  /* stages over units */
+struct shape {
+	struct pd_profile *profile;     /* the task's or a view of it: stages are runs of its layers */
 	int count;
-	int *ends, *replicas;   /* room for one more than count */
+	int *ends, *replicas;           /* room for one more than count; ends in layers */
 };
 
 static void shape_init(struct shape *shape, int room)
@@ -33,27 +37,25 @@ static void shape_release(struct shape *shape)
 
 static void shape_copy(struct shape *to, const struct shape *from)
 {
+	to->profile = from->profile;
 	to->count = from->count;
 	memcpy(to->ends, from->ends, (size_t)from->count * sizeof(int));
 	memcpy(to->replicas, from->replicas, (size_t)from->count * sizeof(int));
 }
 
-static void shape_of(struct shape *shape, const struct pd_plan *plan, const struct pd_costs *costs)
+static void shape_of(struct shape *shape, const struct pd_plan *plan)
 {
-	int u = 0;
-
+	shape->profile = plan->profile;
 	shape->count = plan->stage_count;
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *stage = &plan->stages[s];
 
-		while (costs->first[u] < stage->first_layer + stage->layer_count)
-			u++;
-		shape->ends[s] = u;
+		shape->ends[s] = stage->first_layer + stage->layer_count;
 		shape->replicas[s] = stage->replicas;
 	}
 }
 
-static struct pd_layout *layout_of(const struct shape *shape, const struct pd_costs *costs)
+static struct pd_layout *layout_of(const struct shape *shape, const struct pd_task *task)
 {
 	struct pd_layout *layout = pd_zalloc(sizeof(*layout));
 
@@ -61,8 +63,10 @@ static struct pd_layout *layout_of(const struct shape *shape, const struct pd_co
 	layout->stage_count = shape->count;
 	layout->layers = pd_calloc((size_t)shape->count, sizeof(int));
 	layout->replicas = pd_calloc((size_t)shape->count, sizeof(int));
-	for (int s = 0, u = 0; s < shape->count; u = shape->ends[s++]) {
-		layout->layers[s] = costs->first[shape->ends[s]] - costs->first[u];
+	if (shape->profile != task->profile)
+		layout->order = pd_views_order(task->views, shape->profile);
+	for (int s = 0, l = 0; s < shape->count; l = shape->ends[s++]) {
+		layout->layers[s] = shape->ends[s] - l;
 		layout->replicas[s] = shape->replicas[s];
 	}
 	return layout;
@@ -71,7 +75,9 @@ static struct pd_layout *layout_of(const struct shape *shape, const struct pd_co
 struct climb {
 	struct pd_contest *contest;
 	int64_t most_work;
-	int units, devices;
+	const struct pd_costs *costs;   /* of the profile of `at` */
+	struct pd_costs own;            /* that, if it is not the task's */
+	int devices;
 	bool straight;
 	struct shape at, best, trial;
 	int64_t best_ns;
@@ -88,7 +94,7 @@ static bool valid(const struct climb *climb, const struct shape *shape)
 		before = shape->ends[s];
 		devices += shape->replicas[s];
 	}
-	return before == climb->units && devices <= climb->devices;
+	return before == climb->costs->profile->layer_count && devices <= climb->devices;
 }
 
 /* What `trial` is expected to be; then it is what we are at again. */
@@ -98,13 +104,131 @@ static void consider(struct climb *climb)
 
 	if (valid(climb, &climb->trial) && climb->contest->work < climb->most_work) {
 		ns = pd_contest_enter(climb->contest, layout_of(&climb->trial,
-								&climb->contest->task->costs));
+								climb->contest->task));
 		if (ns < climb->best_ns) {
 			climb->best_ns = ns;
 			shape_copy(&climb->best, &climb->trial);
 		}
 	}
 	shape_copy(&climb->trial, &climb->at);
+}
+
+/* The unit that begins with a layer. */
+static int unit_of(const struct climb *climb, int layer)
+{
+	int low = 0, high = climb->costs->unit_count;
+
+	while (low < high) {
+		int middle = (low + high) / 2;
+
+		if (climb->costs->first[middle] < layer)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* Where the unit so many behind begins; 0, where no stage ends, if there is none. */
+static int moved(const struct climb *climb, int layer, int by)
+{
+	int u = unit_of(climb, layer) + by;
+
+	return u < 0 || u > climb->costs->unit_count ? 0 : climb->costs->first[u];
+}
+
+/* A layer of stage `from`, and what of that stage has to go with it to stage `to` beside it. */
+static int gather(const struct climb *climb, int layer, int from, int to, bool *goes)
+{
+	const struct shape *at = &climb->at;
+	const struct pd_profile_layer *layers = at->profile->layers;
+	int first = from > 0 ? at->ends[from - 1] : 0, end = at->ends[from], count = 1;
+
+	memset(goes, 0, (size_t)at->profile->layer_count * sizeof(*goes));
+	goes[layer] = true;
+	for (int l = layer + 1; l < end && to > from; l++) {
+		for (int i = 0; i < layers[l].input_count; i++)
+			goes[l] |= goes[layers[l].inputs[i]];
+		count += goes[l];
+	}
+	for (int l = layer; l >= first && to < from; l--)
+		for (int i = 0; goes[l] && i < layers[l].input_count; i++) {
+			int input = layers[l].inputs[i];
+
+			if (input >= first && !goes[input]) {
+				goes[input] = true;
+				count++;
+			}
+		}
+	return count;
+}
+
+/* Do what layers share, and sums of gradients, stay whole?  stage: by the task's layers. */
+static bool may_be(const struct pd_profile *profile, const int *stage)
+{
+	int tensor, user;
+
+	for (int l = 0; profile->model && l < profile->layer_count; l++) {
+		int shares = profile->model->layers[l].shares;
+
+		if (shares >= 0 && stage[l] != stage[shares])
+			return false;
+	}
+	return pd_order_keeps_sums(profile, stage, &tensor, &user);
+}
+
+/* The shape in which those layers have gone to a stage; false if it may not be. */
+static bool carry_over(struct climb *climb, const bool *goes, int to)
+{
+	const struct pd_task *task = climb->contest->task;
+	struct shape *trial = &climb->trial;
+	int n = task->profile->layer_count, next = 0;
+	int *stage = pd_calloc(2 * (size_t)n, sizeof(*stage)), *order = stage + n;
+	int *place = pd_views_order(task->views, trial->profile);
+	bool good;
+
+	for (int l = 0, s = 0; l < n; l++) {
+		while (l >= trial->ends[s])
+			s++;
+		stage[place ? place[l] : l] = goes[l] ? to : s;
+	}
+	good = may_be(task->profile, stage);
+	for (int s = 0; s < trial->count && good; s++) {
+		for (int l = 0; l < n; l++)
+			if (stage[l] == s)
+				order[next++] = l;
+		trial->ends[s] = next;
+	}
+	if (good)
+		trial->profile = pd_views_get(task->views, order);
+	free(place);
+	free(stage);
+	return good;
+}
+
+/* Over the cut behind stage s: what is not just the layers next to it. */
+static void change_branches(struct climb *climb, int s)
+{
+	const struct shape *at = &climb->at;
+	const struct pd_task *task = climb->contest->task;
+	int begin = s > 0 ? at->ends[s - 1] : 0;
+	bool *goes;
+
+	if (s + 1 >= at->count || !task->views || !task->views->many)
+		return;
+	goes = pd_calloc((size_t)at->profile->layer_count, sizeof(*goes));
+	for (int l = begin; l < at->ends[s + 1]; l++) {
+		bool back = l >= at->ends[s];
+		int count, side;
+
+		if (climb->contest->work >= climb->most_work)
+			break;
+		count = gather(climb, l, s + back, s + !back, goes);
+		side = back ? l + 1 - at->ends[s] : at->ends[s] - l;
+		if (count < side && count <= MOST_MOVED && carry_over(climb, goes, s + !back))
+			consider(climb);
+	}
+	free(goes);
 }
 
 static void change_stage(struct climb *climb, int s)
@@ -114,7 +238,7 @@ static void change_stage(struct climb *climb, int s)
 
 	for (int by = 1; by <= 8 && s + 1 < stages; by *= 2)
 		for (int sign = -1; sign <= 1; sign += 2) {
-			trial->ends[s] += sign * by;
+			trial->ends[s] = moved(climb, trial->ends[s], sign * by);
 			consider(climb);
 		}
 	for (int t = 0; t < stages && trial->replicas[s] > 1; t++) {
@@ -145,7 +269,8 @@ static void change_stage(struct climb *climb, int s)
 		memmove(&trial->ends[s + 1], &trial->ends[s], (size_t)(stages - s) * sizeof(int));
 		memmove(&trial->replicas[s + 1], &trial->replicas[s],
 			(size_t)(stages - s) * sizeof(int));
-		trial->ends[s] = (begin + trial->ends[s + 1]) / 2;
+		begin = (unit_of(climb, begin) + unit_of(climb, trial->ends[s + 1])) / 2;
+		trial->ends[s] = climb->costs->first[begin];
 		trial->replicas[s] = climb->straight ? 1 : (r + 1) / 2;
 		trial->replicas[s + 1] = climb->straight ? 1 : r / 2;
 		trial->count++;
@@ -153,9 +278,29 @@ static void change_stage(struct climb *climb, int s)
 	}
 }
 
+/* Goes to a shape; where it may be cut depends on the order of layers. */
+static void go_to(struct climb *climb, const struct shape *shape)
+{
+	const struct pd_task *task = climb->contest->task;
+
+	if (shape != &climb->at)
+		shape_copy(&climb->at, shape);
+	if (climb->costs && climb->costs->profile == climb->at.profile)
+		return;
+	if (climb->costs == &climb->own)
+		pd_costs_release(&climb->own);
+	climb->costs = &task->costs;
+	if (climb->at.profile == task->profile)
+		return;
+	pd_costs_init(&climb->own, climb->at.profile, task->costs.kind,
+		      task->costs.memory_limit_bytes);
+	climb->costs = &climb->own;
+}
+
 static void climb_from(struct climb *climb, const struct pd_entry *entry)
 {
-	shape_of(&climb->at, entry->plan, &climb->contest->task->costs);
+	shape_of(&climb->at, entry->plan);
+	go_to(climb, &climb->at);
 	climb->best_ns = entry->expected_ns;
 	for (;;) {
 		int64_t before = climb->best_ns;
@@ -163,32 +308,35 @@ static void climb_from(struct climb *climb, const struct pd_entry *entry)
 		shape_copy(&climb->trial, &climb->at);
 		for (int s = 0; s < climb->at.count && climb->contest->work < climb->most_work; s++)
 			change_stage(climb, s);
+		for (int s = 0; s < climb->at.count; s++)
+			change_branches(climb, s);
 		if (climb->best_ns == before || climb->contest->work >= climb->most_work)
 			return;
-		shape_copy(&climb->at, &climb->best);
+		go_to(climb, &climb->best);
 	}
 }
 
 void pd_contest_refine(struct pd_contest *contest, int64_t most_work)
 {
 	const struct pd_task *task = contest->task;
-	struct climb climb = { .contest = contest, .units = task->costs.unit_count,
-			       .devices = (int)task->topology->devices,
+	struct climb climb = { .contest = contest, .devices = (int)task->topology->devices,
 			       .straight = task->straight };
 	struct pd_entry first[BEST];
 	int count = contest->count < BEST ? (int)contest->count : BEST;
 
 	if (count == 0)
 		return;
-	shape_init(&climb.at, climb.units);
-	shape_init(&climb.best, climb.units);
-	shape_init(&climb.trial, climb.units);
+	shape_init(&climb.at, task->profile->layer_count);
+	shape_init(&climb.best, task->profile->layer_count);
+	shape_init(&climb.trial, task->profile->layer_count);
 	pd_contest_sort(contest);
 	memcpy(first, contest->entries, (size_t)count * sizeof(*first));
 	for (int i = 0; i < count; i++) {
 		climb.most_work = contest->work + (most_work - contest->work) / (count - i);
 		climb_from(&climb, &first[i]);
 	}
+	if (climb.costs == &climb.own)
+		pd_costs_release(&climb.own);
 	shape_release(&climb.at);
 	shape_release(&climb.best);
 	shape_release(&climb.trial);

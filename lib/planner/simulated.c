@@ -33,12 +33,14 @@
 /* Parts in a hundred by which plans may be slower than the best of the line. */
 static const int slower[] = { 2, 5, 10, 20, 40, 80 };
 
-static void enter_line(struct pd_contest *contest, bool straight, int kept, bool least)
+static void enter_points(struct pd_contest *contest, struct pd_points *points, bool straight,
+			 int kept, bool least)
 {
 	const struct pd_task *task = contest->task;
 	const struct pd_plan_request *request = task->request;
 	struct pd_line line = {
-		.costs = &task->costs, .topology = task->topology,
+		.points = points, .memory_limit_bytes = task->costs.memory_limit_bytes,
+		.topology = task->topology,
 		.devices = (int)task->topology->devices, .straight = straight,
 		.weights = request->weights, .group = request->microbatches,
 		.least = least, .tries = 4, .kept = kept, .precision = PRECISION,
@@ -52,6 +54,31 @@ static void enter_line(struct pd_contest *contest, bool straight, int kept, bool
 	pd_contest_enter(contest, layout);
 	for (size_t i = 0; i < PD_COUNT(slower) && time < PD_COST_MAX / 2; i++)
 		pd_contest_enter(contest, pd_line_at(&line, time + time / 100 * slower[i]));
+}
+
+/* Stages that are runs of the profile's layers. */
+static void enter_line(struct pd_contest *contest, bool straight, int kept, bool least)
+{
+	struct pd_points points;
+
+	pd_points_of_units(&points, &contest->task->costs);
+	enter_points(contest, &points, straight, kept, least);
+	pd_points_release(&points);
+}
+
+/* Others. */
+static void enter_states(struct pd_contest *contest)
+{
+	const struct pd_task *task = contest->task;
+	struct pd_points *points = task->views ? &task->views->points : NULL;
+
+	if (!points || !task->views->many)
+		return;
+	enter_points(contest, points, task->straight, 1, false);
+	if (!task->straight)
+		enter_points(contest, points, true, 1, false);
+	if (task->limit_bytes != INT64_MAX)
+		enter_points(contest, points, task->straight, 1, true);
 }
 
 static int64_t work_of(const struct pd_task *task, int64_t each)
@@ -99,6 +126,7 @@ static void enter_all(struct pd_contest *contest)
 	    <= MANY)
 		pd_contest_enter(contest, pd_levels_of_runs(task->profile, task->topology,
 							    task->straight));
+	enter_states(contest);
 	pd_contest_refine(contest, work_of(task, ESTIMATED));
 }
 

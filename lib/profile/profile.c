@@ -274,6 +274,37 @@ void pd_profile_reorder(struct pd_profile *profile, const int *order)
 		pd_model_reorder(profile->model, order);
 }
 
+struct pd_profile *pd_profile_in_order(const struct pd_profile *profile, const int *order)
+{
+	struct pd_profile *copy = pd_zalloc(sizeof(*copy));
+	size_t n = (size_t)profile->layer_count;
+
+	*copy = *profile;
+	copy->name = pd_strdup(profile->name);
+	copy->dtype = pd_strdup(profile->dtype);
+	copy->device_kind = pd_strdup(profile->device_kind);
+	copy->device_name = pd_strdup(profile->device_name);
+	copy->json = copy->names = NULL;
+	copy->model = NULL;
+	copy->layers = pd_calloc(n, sizeof(*copy->layers));
+	copy->numbers = pd_calloc(n, sizeof(*copy->numbers));
+	for (size_t l = 0; l < n; l++) {
+		struct pd_profile_layer *layer = &copy->layers[l];
+		size_t bytes = (size_t)profile->layers[l].input_count * sizeof(int);
+
+		*layer = profile->layers[l];
+		layer->name = pd_strdup(layer->name);
+		layer->inputs = pd_calloc(bytes, 1);
+		if (bytes)
+			memcpy(layer->inputs, profile->layers[l].inputs, bytes);
+		copy->numbers[l] = pd_profile_number(profile, (int)l);
+	}
+	pd_profile_reorder(copy, order);
+	if (profile->model)
+		copy->model = pd_model_in_order(profile->model, order);
+	return copy;
+}
+
 static int read_layers(const struct pd_place *layers, struct pd_profile *profile,
 		       struct pd_error *err)
 {

@@ -56,6 +56,13 @@ void pd_profile_free(struct pd_profile *profile);
  * that becomes layer n.  Documents keep the old one.
  */
 void pd_profile_reorder(struct pd_profile *profile, const int *order);
+/* A copy in another order, without document and names to find layers by. */
+struct pd_profile *pd_profile_in_order(const struct pd_profile *profile, const int *order);
+/* A layer's place before pd_profile_reorder. */
+static inline int pd_profile_number(const struct pd_profile *profile, int layer)
+{
+	return profile->numbers ? profile->numbers[layer] : layer;
+}
 /*
  * Makes the document from the fields (not from ->json): a new reference.  Without a
  * model the inputs that are not layers are left out, as in the fields.

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/points.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+void pd_points_of_units(struct pd_points *points, const struct pd_costs *costs)
+{
+	*points = (struct pd_points){
+		.last = costs->unit_count, .compute_ns = costs->compute_ns,
+		.parameter_bytes = costs->parameter_bytes, .cut_bytes = costs->cut_bytes,
+	};
+	pd_row_init(&points->row, costs);
+}
+
+/* Both passes over the pairs: how many, then which. */
+static void find_ends(struct pd_points *points)
+{
+	const struct pd_states *states = points->states;
+	size_t count = 0;
+
+	points->first = pd_calloc((size_t)states->count + 1, sizeof(*points->first));
+	for (int pass = 0; pass < 2; pass++) {
+		count = 0;
+		for (int u = 0; u < states->count; u++) {
+			points->first[u] = count;
+			for (int v = u + 1; v < states->count; v++) {
+				if (!pd_states_within(states, u, v))
+					continue;
+				if (pass)
+					points->next[count] = v;
+				count++;
+			}
+		}
+		points->first[states->count] = count;
+		if (!pass)
+			points->next = pd_calloc(count + 1, sizeof(*points->next));
+	}
+}
+
+static void add_layers(struct pd_points *points)
+{
+	const struct pd_states *states = points->states;
+	size_t n = (size_t)states->count;
+
+	points->stash_bytes = pd_calloc(n, sizeof(int64_t));
+	points->state_bytes = pd_calloc(n, sizeof(int64_t));
+	points->workspace_bytes = pd_calloc(n, sizeof(int64_t));
+	for (int s = 0; s < states->count; s++)
+		for (int l = 0; l < states->profile->layer_count; l++) {
+			const struct pd_profile_layer *layer = &states->profile->layers[l];
+
+			if (!pd_states_has(states, s, l))
+				continue;
+			points->stash_bytes[s] = pd_plus(points->stash_bytes[s],
+							 layer->stash_bytes);
+			points->state_bytes[s] += layer->state_bytes;
+			points->workspace_bytes[s] = pd_max64(points->workspace_bytes[s],
+							      layer->workspace_bytes);
+		}
+}
+
+void pd_points_of_states(struct pd_points *points, const struct pd_states *states)
+{
+	*points = (struct pd_points){
+		.states = states, .last = states->count - 1, .compute_ns = states->compute_ns,
+		.parameter_bytes = states->parameter_bytes, .cut_bytes = states->cut_bytes,
+	};
+	find_ends(points);
+	add_layers(points);
+}
+
+void pd_points_release(struct pd_points *points)
+{
+	if (!points->states)
+		pd_row_release(&points->row);
+	free(points->first);
+	free(points->next);
+	free(points->stash_bytes);
+	free(points->state_bytes);
+	free(points->workspace_bytes);
+	*points = (struct pd_points){ 0 };
+}
+
+void pd_points_set(struct pd_points *points, int u)
+{
+	if (!points->states)
+		pd_row_set(&points->row, u);
+}
+
+/* The sums of pd_memory_of, with all that crosses a cut for what the stage uses of it, and the
+ * largest workspace for what scratch holds. */
+int64_t pd_points_memory(const struct pd_points *points, int u, int v, int replicas, int warmup)
+{
+	int64_t slots = (int64_t)warmup + 1, parameters, stash, in, out;
+	int64_t bytes;
+
+	if (!points->states)
+		return pd_row_memory(&points->row, v, replicas, warmup);
+	parameters = points->parameter_bytes[v] - points->parameter_bytes[u];
+	stash = points->stash_bytes[v] - points->stash_bytes[u];
+	in = points->cut_bytes[u];
+	out = points->cut_bytes[v];
+	bytes = pd_times(slots + 2 + (replicas > 1), parameters);
+	bytes = pd_plus(bytes, pd_plus(pd_times(slots, stash), pd_times(slots + 1, in)));
+	bytes = pd_plus(bytes, pd_times(2, pd_plus(in, out)));
+	bytes = pd_plus(bytes, points->state_bytes[v] - points->state_bytes[u]);
+	return pd_plus(bytes, points->workspace_bytes[v]);
+}
+
+void pd_points_layers(const struct pd_points *points, const int *ends, int stage_count,
+		      int **layers_p, int **order_p)
+{
+	const struct pd_states *states = points->states;
+	int n = states ? states->profile->layer_count : 0;
+	bool same = true;
+
+	*layers_p = pd_calloc((size_t)stage_count, sizeof(**layers_p));
+	*order_p = NULL;
+	if (!states) {
+		const int *first = points->row.costs->first;
+
+		for (int s = 0, u = 0; s < stage_count; u = ends[s++])
+			(*layers_p)[s] = first[ends[s]] - first[u];
+		return;
+	}
+	*order_p = pd_calloc((size_t)n, sizeof(**order_p));
+	pd_states_order(states, ends, stage_count, *order_p, *layers_p);
+	for (int l = 0; l < n && same; l++)
+		same = (*order_p)[l] == l;
+	if (same) {
+		free(*order_p);
+		*order_p = NULL;
+	}
+}

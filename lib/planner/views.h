@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The orders in which a search has looked at a profile; private to this folder.
+ *
+ * A plan's stages are runs of its profile's layers.  A plan whose stages are others has a copy
+ * of the profile in their order, one for each order, so that two plans with the same copy have
+ * the same order; the one that is taken brings the profile itself into it.
+ */
+#ifndef PD_PLANNER_VIEWS_H
+#define PD_PLANNER_VIEWS_H
+
+#include "planner/points.h"
+
+struct pd_views {
+	struct pd_profile *profile;     /* borrowed */
+	bool many;                      /* are there points that are no units? */
+	struct pd_states states;        /* if so */
+	struct pd_points points;        /* of states, if so */
+	size_t count, capacity;
+	struct pd_profile **list;
+};
+
+void pd_views_init(struct pd_views *views, struct pd_profile *profile);
+void pd_views_release(struct pd_views *views);
+/* The profile in an order, or NULL: its own; borrowed from views. */
+struct pd_profile *pd_views_get(struct pd_views *views, const int *order);
+/* The order that makes a view of the profile; the caller's; NULL for the profile itself. */
+int *pd_views_order(const struct pd_views *views, const struct pd_profile *view);
+
+#endif
