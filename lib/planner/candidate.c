@@ -63,6 +63,29 @@ struct pd_flat pd_task_flat(const struct pd_task *task, const struct pd_costs *c
 	return flat;
 }
 
+static int ascending(const void *a, const void *b)
+{
+	return (*(const int *)a > *(const int *)b) - (*(const int *)a < *(const int *)b);
+}
+
+/* In the layout's order, which inside a stage is the profile's. */
+static struct pd_profile *profile_of(const struct pd_task *task, const struct pd_layout *layout)
+{
+	size_t bytes = (size_t)task->profile->layer_count * sizeof(int);
+	struct pd_profile *profile;
+	int *order;
+
+	if (!layout->order)
+		return task->profile;
+	order = pd_calloc(bytes, 1);
+	memcpy(order, layout->order, bytes);
+	for (int s = 0, l = 0; s < layout->stage_count; l += layout->layers[s++])
+		qsort(&order[l], (size_t)layout->layers[s], sizeof(*order), ascending);
+	profile = pd_views_get(task->views, order);
+	free(order);
+	return profile;
+}
+
 static struct pd_plan *bare(const struct pd_task *task, const struct pd_layout *layout)
 {
 	struct pd_topology topology = *task->topology;
@@ -71,9 +94,7 @@ static struct pd_plan *bare(const struct pd_task *task, const struct pd_layout *
 
 	if (task->request->chunks)      /* as if each stage had a device of its own */
 		topology.devices = pd_max64(topology.devices, layout->stage_count);
-	plan = pd_plan_new(layout->order ? pd_views_get(task->views, layout->order)
-					 : task->profile,
-			   &topology, layout->stage_count, layout->layers,
+	plan = pd_plan_new(profile_of(task, layout), &topology, layout->stage_count, layout->layers,
 			   layout->replicas, &err);
 	if (!plan)
 		pd_bug("planner: made no valid plan: %s", err.text);

@@ -28,20 +28,35 @@ static int64_t below(int64_t n)
 	return (int64_t)((state >> 8) % (uint64_t)n);
 }
 
-/* layers in a chain; with skips, some take a second input from further back */
-static struct pd_profile *random_profile(int layers, bool skips)
+enum shape { CHAIN, SKIPS, GRAPH };
+
+/*
+ * Layers in a chain; with skips, some take a second input from further back; in a graph, up to
+ * two from anywhere before, and the last takes what nobody else does.
+ */
+static struct pd_profile *random_profile(int layers, enum shape shape)
 {
 	json_t *list = json_array(), *root;
 	struct pd_profile *profile;
+	unsigned used = 0;
 	struct pd_place place;
 	struct pd_error err;
 
 	for (int l = 0; l < layers; l++) {
 		json_t *inputs = json_array();
 
-		if (l > 0)
+		if (l > 0 && shape != GRAPH)
 			json_array_append_new(inputs, json_sprintf("l%d", l - 1));
-		if (skips && l > 1 && below(3) == 0)
+		for (int i = shape == GRAPH && l > 0 ? (int)below(3) : 0; i > 0; i--) {
+			int input = (int)below(l);
+
+			used |= 1u << input;
+			json_array_append_new(inputs, json_sprintf("l%d", input));
+		}
+		for (int i = 0; shape == GRAPH && l == layers - 1 && i < l; i++)
+			if (!(used >> i & 1))
+				json_array_append_new(inputs, json_sprintf("l%d", i));
+		if (shape == SKIPS && l > 1 && below(3) == 0)
 			json_array_append_new(inputs, json_sprintf("l%d", (int)below(l - 1)));
 		json_array_append_new(list, json_pack(
 			"{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
@@ -69,6 +84,8 @@ struct brute {
 	struct pd_profile *profile;
 	const struct pd_topology *topology;
 	int64_t limit_bytes, known_ns;
+	struct pd_profile *view;        /* in the order of the stages */
+	int order[MOST_STAGES], placed; /* layers that are in stages */
 	int stages, layers[MOST_STAGES], replicas[MOST_STAGES], warmups[MOST_STAGES];
 	int64_t best_ns, replays;
 	int devices, best_stages;
@@ -104,7 +121,7 @@ static void place(struct brute *b, int how)
 {
 	int inner = (int)b->topology->level[0].count, offset = 0, next = 0, components;
 	struct pd_error err;
-	struct pd_plan *plan = pd_plan_new(b->profile, b->topology, b->stages, b->layers,
+	struct pd_plan *plan = pd_plan_new(b->view, b->topology, b->stages, b->layers,
 					   b->replicas, &err);
 	bool possible = true;
 
@@ -145,31 +162,66 @@ static void warm(struct brute *b, int s, int behind)
 			warm(b, s - 1, behind + r);
 }
 
-/* Stages that alone are slower than the plan to beat are of no interest. */
-static void divide(struct brute *b, int layer, int devices)
+/* May those layers, whose set is stage, come after those of done?  What they take, into ns. */
+static bool may_follow(const struct pd_profile *profile, unsigned done, unsigned stage, int64_t *ns)
 {
-	int64_t sum = 0;
+	*ns = 0;
+	for (int l = 0; l < profile->layer_count; l++) {
+		const struct pd_profile_layer *layer = &profile->layers[l];
 
-	if (layer == b->profile->layer_count) {
+		if (!(stage >> l & 1))
+			continue;
+		*ns += layer->forward_ns + layer->backward_ns;
+		for (int i = 0; i < layer->input_count; i++)
+			if (!((done | stage) >> layer->inputs[i] & 1))
+				return false;
+	}
+	return !(done & stage);
+}
+
+/* Stages that alone are slower than the plan to beat are of no interest. */
+static void divide(struct brute *b, unsigned done, int devices)
+{
+	unsigned all = (1u << b->profile->layer_count) - 1;
+	int before = b->placed;
+	int64_t sum;
+
+	if (done == all) {
+		b->view = pd_profile_in_order(b->profile, b->order);
 		warm(b, b->stages - 1, 0);
+		pd_profile_free(b->view);
 		return;
 	}
-	for (int l = layer; l < b->profile->layer_count; l++) {
-		sum += b->profile->layers[l].forward_ns + b->profile->layers[l].backward_ns;
+	for (unsigned stage = 1; stage <= all; stage++) {
+		if (!may_follow(b->profile, done, stage, &sum))
+			continue;
+		for (int l = 0; l < b->profile->layer_count; l++)
+			if (stage >> l & 1)
+				b->order[b->placed++] = l;
 		for (int m = 1; m <= devices; m++) {
 			if (sum / m > b->known_ns)
 				continue;
-			b->layers[b->stages] = l + 1 - layer;
+			b->layers[b->stages] = b->placed - before;
 			b->replicas[b->stages++] = m;
-			divide(b, l + 1, devices - m);
+			divide(b, done | stage, devices - m);
 			b->stages--;
 		}
+		b->placed = before;
 	}
 }
 
-static bool brute_case(int n, int64_t *replays)
+/* Are its stages no runs of the layers as they were? */
+static bool in_other_order(const struct pd_plan *plan)
 {
-	struct pd_profile *profile = random_profile(2 + (int)below(3), n % 2);
+	for (int l = 0; l < plan->profile->layer_count; l++)
+		if (pd_profile_number(plan->profile, l) != l)
+			return true;
+	return false;
+}
+
+static bool brute_case(int n, int64_t *replays, int *others)
+{
+	struct pd_profile *profile = random_profile(2 + (int)below(3), (enum shape)(n % 3));
 	struct pd_topology topology = { .levels = 1 + n / 2 % 2, .devices = 1 };
 	struct pd_plan_request request = { .topology = &topology };
 	struct brute b = { .profile = profile, .topology = &topology, .limit_bytes = INT64_MAX,
@@ -190,6 +242,7 @@ static bool brute_case(int n, int64_t *replays)
 	plan = pd_planner_plan(profile, &request, &err);
 	if (plan)
 		b.known_ns = plan->predicted.period_ns;
+	*others += plan && in_other_order(plan);
 	divide(&b, 0, (int)topology.devices);
 	*replays += b.replays;
 	good = plan ? b.best_ns == b.known_ns && b.devices == plan->rank_count &&
@@ -208,12 +261,14 @@ static bool brute_case(int n, int64_t *replays)
 static void test_brute(void)
 {
 	int64_t replays = 0;
-	int good = 0;
+	int good = 0, others = 0;
 
 	for (int n = 0; n < brute_cases; n++)
-		good += brute_case(n, &replays);
+		good += brute_case(n, &replays, &others);
 	diag("%lld plans replayed by brute force", (long long)replays);
 	is_int(good, brute_cases, "the plan is the best of all, judged by the event simulation");
+	ok(others > brute_cases / 50, "stages of %d of %d are no runs of the profile's layers", others,
+	   brute_cases);
 }
 
 /* Its lists are right, it runs, and in the time and the memory that were said. */
@@ -260,7 +315,7 @@ static void test_random(void)
 		static const enum pd_weight_kind weights[] = {
 			PD_WEIGHTS_STASH, PD_WEIGHTS_2BW, PD_WEIGHTS_STASH, PD_WEIGHTS_FLUSH,
 			PD_WEIGHTS_VERTICAL_SYNC };
-		struct pd_profile *profile = random_profile(1 + (int)below(12), n % 2);
+		struct pd_profile *profile = random_profile(1 + (int)below(12), (enum shape)(n % 3));
 		struct pd_plan_request request = {
 			.straight = n % 7 == 0, .weights = weights[n % (int)PD_COUNT(weights)],
 			.memory_bytes = n % 3 ? 0 : 20000 + below(40000) };
