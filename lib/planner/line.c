@@ -84,6 +84,14 @@ static bool fits(const struct search *search, int v, int m, int64_t warmup)
 		line->memory_limit_bytes;
 }
 
+/* Whatever its replicas and warm-up? */
+static bool may_fit(const struct search *search, int v)
+{
+	int64_t limit = search->line->memory_limit_bytes;
+
+	return limit == INT64_MAX || pd_points_memory(search->points, search->u, v, 1, 0) <= limit;
+}
+
 static struct node *nodes_of(const struct search *search, int u)
 {
 	return &search->nodes[(size_t)u * (size_t)search->kept];
@@ -107,7 +115,8 @@ static bool stage_holds(const struct search *search, int v, const struct node *r
 	reduce = pd_map_reduce_ns(&search->map, &own, load.piece);
 	if (group == m && compute + reduce > (__int128)m * time)    /* without a division */
 		return false;
-	if (pd_ceil_div(compute, m) + pd_ceil_div(reduce, group) > time)
+	if (pd_ceil_div(compute, m) + pd_ceil_div(reduce, group) > time ||
+	    !fits(search, v, m, 0))
 		return false;
 	if (!last) {
 		next.begin = nodes_of(search, rest->next)[rest->which].devices;
@@ -188,6 +197,8 @@ static void fill_one(struct search *search, int64_t time)
 
 		if (fewest > pd_min64(search->line->devices, worst->devices))
 			break;
+		if (!may_fit(search, v))
+			continue;
 		for (int j = 0; j < search->kept; j++) {
 			const struct node *rest = &nodes_of(search, v)[j];
 			int64_t most = pd_min64(search->line->devices, worst->devices) -

@@ -21,6 +21,7 @@
 
 #define MOST_EQUAL 8            /* stages of equal pipelines */
 #define PRECISION 4096          /* of line.c's time */
+#define STATES_PRECISION 256    /* where points are many */
 #define MANY 8192               /* units times devices: above, fewer plans are looked at */
 /* Stages times minibatches that are estimated, and operations that are replayed, for each unit
  * and device; so many more, and at most so many. */
@@ -43,7 +44,8 @@ static void enter_points(struct pd_contest *contest, struct pd_points *points, b
 		.topology = task->topology,
 		.devices = (int)task->topology->devices, .straight = straight,
 		.weights = request->weights, .group = request->microbatches,
-		.least = least, .tries = 4, .kept = kept, .precision = PRECISION,
+		.least = least, .tries = 4, .kept = kept,
+		.precision = points->states ? STATES_PRECISION : PRECISION,
 	};
 	struct pd_layout *layout = pd_line_search(&line);
 	int64_t time;
