@@ -8,9 +8,9 @@
  * flight, refine.c changes what is good, flow.c bounds each plan from below, judge.c replays it,
  * contest.c decides; exhaust.c looks at all plans where they are few, auto.c at several schedules
  * and weights.  Under a published formula (terms.h) a dynamic programme over the states of the
- * network decides alone (levels.c), and stages need not be runs of the profile's layers: the
- * plan's profile is then in another order (pd_profile_reorder).  bound.c says what no plan can
- * beat, none.c why there is none.
+ * network decides alone (levels.c).  Stages need not be runs of the profile's layers (points.h):
+ * the plan's profile is then in another order (views.h, pd_profile_reorder).  bound.c says what no
+ * plan can beat, none.c why there is none.
  */
 #ifndef PD_PLANNER_PLANNER_H
 #define PD_PLANNER_PLANNER_H
