@@ -49,23 +49,16 @@ int64_t pd_allreduce_ns(int64_t parameter_ns, int64_t latency_ns, int64_t m)
 	return pd_ceil_div(parameter_ns * steps, m) + latency_ns * steps;
 }
 
-int64_t pd_work_total_ns(enum pd_cost_kind kind, const struct pd_work *work,
-			 const struct pd_level *link, int64_t m)
+/* Backward, all-reduce, step, forward: one by one. */
+int64_t pd_work_total_ns(const struct pd_work *work, const struct pd_level *link, int64_t m)
 {
-	switch (kind) {
-	case PD_COST_SIMULATED:         /* backward, all-reduce, step, forward: one by one */
-		return pd_max64(work->compute_ns, work->link_ns) +
-			pd_allreduce_ns(work->parameter_ns, link->latency_ns, m);
-	default:                        /* PD_COST_SOSP19; see terms.h */
-		return pd_max64(work->compute_ns, m == 1 ? 0 :
-				saturate((__int128)work->parameter_ns * 2 * (m - 1)));
-	}
+	return pd_max64(work->compute_ns, work->link_ns) +
+		pd_allreduce_ns(work->parameter_ns, link->latency_ns, m);
 }
 
-int64_t pd_work_ns(enum pd_cost_kind kind, const struct pd_work *work, const struct pd_level *link,
-		   int64_t m)
+int64_t pd_work_ns(const struct pd_work *work, const struct pd_level *link, int64_t m)
 {
-	return pd_max64(pd_ceil_div(pd_work_total_ns(kind, work, link, m), m), work->cut_ns);
+	return pd_ceil_div(pd_work_total_ns(work, link, m), m);
 }
 
 /* May the network be cut before layer l?  Not between layers that share parameters. */
@@ -295,9 +288,6 @@ void pd_row_work(const struct pd_row *row, int v, const struct pd_level *link,
 		.compute_ns = costs->compute_ns[v] - costs->compute_ns[u],
 		.parameter_bytes = parameters,
 		.parameter_ns = pd_bytes_ns(parameters, bandwidth),
+		.link_ns = pd_bytes_ns(traffic, bandwidth),
 	};
-	if (costs->kind == PD_COST_SOSP19)
-		work_p->cut_ns = pd_bytes_ns(2 * costs->cut_bytes[v], bandwidth);
-	else
-		work_p->link_ns = pd_bytes_ns(traffic, bandwidth);
 }

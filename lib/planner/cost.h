@@ -71,22 +71,16 @@ struct pd_work {
 	int64_t parameter_bytes;
 	int64_t parameter_ns;   /* to send them over the link once */
 	int64_t link_ns;        /* a replica's link, each way: its activations and gradients */
-	int64_t cut_ns;         /* what the paper charges to the cut after the stage */
 };
 
 void pd_row_work(const struct pd_row *row, int v, const struct pd_level *link,
 		 struct pd_work *work_p);
 
 /* Time in which a stage with m replicas does m minibatches; does not fall with m. */
-int64_t pd_work_total_ns(enum pd_cost_kind kind, const struct pd_work *work,
-			 const struct pd_level *link, int64_t m);
+int64_t pd_work_total_ns(const struct pd_work *work, const struct pd_level *link, int64_t m);
 
-/*
- * Mean time between two minibatches that leave a stage with m replicas, under the cost
- * model.  At least compute / m under each of them.
- */
-int64_t pd_work_ns(enum pd_cost_kind kind, const struct pd_work *work, const struct pd_level *link,
-		   int64_t m);
+/* Mean time between two minibatches that leave a stage with m replicas: at least compute / m. */
+int64_t pd_work_ns(const struct pd_work *work, const struct pd_level *link, int64_t m);
 
 /* One all-reduce among m: a ring, 2 (m - 1) steps of 1/m of the parameters. */
 int64_t pd_allreduce_ns(int64_t parameter_ns, int64_t latency_ns, int64_t m);

@@ -112,15 +112,12 @@ static int least_replicas(struct search *search, int v, int64_t time, int rest, 
 			  int64_t *time_p)
 {
 	const struct pd_level *link = &search->flat->link;
-	enum pd_cost_kind kind = search->costs->kind;
 	struct pd_work work;
 	int64_t m = 1;
 
 	pd_row_work(&search->row, v, link, &work);
-	if (work.cut_ns > time)
-		return NONE;
 	while (m <= most) {
-		int64_t total = pd_work_total_ns(kind, &work, link, m);
+		int64_t total = pd_work_total_ns(&work, link, m);
 		int64_t enough = time > 0 ? pd_ceil_div(total, time) : total > 0 ? NONE : 1;
 
 		if (enough > m) {
@@ -128,7 +125,7 @@ static int least_replicas(struct search *search, int v, int64_t time, int rest, 
 			continue;
 		}
 		if (fits(search, v, (int)m, (int)m + rest)) {
-			*time_p = pd_work_ns(kind, &work, link, m);
+			*time_p = pd_work_ns(&work, link, m);
 			return (int)m;
 		}
 		/* more replicas mean a shorter warm-up, but never less than this */
@@ -244,7 +241,7 @@ static bool edge(struct search *search, int64_t time, int k, int v, int *m_p, in
 	if (search->flat->straight && m > 1)
 		return false;
 	pd_row_work(&search->row, v, &search->flat->link, &work);
-	if (pd_work_ns(search->costs->kind, &work, &search->flat->link, m) > time)
+	if (pd_work_ns(&work, &search->flat->link, m) > time)
 		return false;
 	*m_p = m;
 	*bytes_p = pd_row_memory(&search->row, v, m, (all + m - 1) / m - 1);
@@ -326,15 +323,6 @@ struct pd_layout *pd_flat_search(const struct pd_flat *flat, int count)
 
 	search_free(search);
 	return layout;
-}
-
-int64_t pd_flat_time(const struct pd_flat *flat)
-{
-	struct search *search = search_new(flat, 0);
-	int64_t time = least_time(search, 0);
-
-	search_free(search);
-	return time;
 }
 
 struct pd_layout *pd_flat_least_memory(const struct pd_flat *flat)

@@ -36,9 +36,6 @@ struct pd_flat {
  */
 struct pd_layout *pd_flat_search(const struct pd_flat *flat, int count);
 
-/* The time alone of a plan of any number of stages, or PD_NEVER. */
-int64_t pd_flat_time(const struct pd_flat *flat);
-
 /* The plan whose fullest rank holds least, whatever its time and the memory limit. */
 struct pd_layout *pd_flat_least_memory(const struct pd_flat *flat);
 

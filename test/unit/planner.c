@@ -4,7 +4,6 @@
 #include "base/mem.h"
 #include "planner/planner.h"
 #include "planner/predict.h"
-#include "planner/levels.h"
 #include "planner/search.h"
 #include "tap.h"
 
@@ -103,7 +102,7 @@ static void brute(struct brute *b, int end, int ranks, int stages, int64_t time,
 			pd_memory_of(costs->profile, first, count, m, (ranks + m + m - 1) / m - 1,
 				     b->row.in_bytes[end], b->row.out_bytes[end], &memory);
 			brute(b, u, ranks + m, stages + 1,
-			      pd_max64(time, pd_work_ns(costs->kind, &work, &b->flat->link, m)),
+			      pd_max64(time, pd_work_ns(&work, &b->flat->link, m)),
 			      pd_max64(bytes, memory.total_bytes));
 		}
 }
@@ -148,26 +147,26 @@ static int layout_devices(const struct pd_layout *layout)
 }
 
 static bool same(struct pd_profile *profile, const struct pd_layout *layout,
-		 const struct brute *b, const char *what, int n)
+		 const struct brute *b, int n)
 {
 	if (!layout || b->time == PD_NEVER) {
 		if (!layout && b->time == PD_NEVER)
 			return true;
-		diag("case %d, %s: %s a plan, brute force %s", n, what, layout ? "found" : "no",
+		diag("case %d: %s a plan, brute force %s", n, layout ? "found" : "no",
 		     layout ? "none" : "has one");
 		return false;
 	}
 	if (layout->cost_ns == b->time && layout_devices(layout) == b->devices &&
 	    layout->stage_count == b->stages && layout_bytes(profile, layout) == b->bytes)
 		return true;
-	diag("case %d, %s: %lld ns, %d devices, %d stages, %lld bytes; brute force %lld, %d, %d, "
-	     "%lld", n, what, (long long)layout->cost_ns, layout_devices(layout),
+	diag("case %d: %lld ns, %d devices, %d stages, %lld bytes; brute force %lld, %d, %d, "
+	     "%lld", n, (long long)layout->cost_ns, layout_devices(layout),
 	     layout->stage_count, (long long)layout_bytes(profile, layout), (long long)b->time,
 	     b->devices, b->stages, (long long)b->bytes);
 	return false;
 }
 
-static bool flat_case(int n, enum pd_cost_kind kind, bool straight, bool limited, int stages)
+static bool flat_case(int n, bool straight, bool limited, int stages)
 {
 	struct pd_profile *profile = random_profile(1 + (int)below(7), n % 2);
 	struct pd_costs costs;
@@ -177,10 +176,10 @@ static bool flat_case(int n, enum pd_cost_kind kind, bool straight, bool limited
 	struct brute b;
 	bool good;
 
-	pd_costs_init(&costs, profile, kind, limited ? 4000 + below(20000) : INT64_MAX);
+	pd_costs_init(&costs, profile, PD_COST_SIMULATED, limited ? 4000 + below(20000) : INT64_MAX);
 	b = brute_force(&flat, stages);
 	layout = pd_flat_search(&flat, stages);
-	good = same(profile, layout, &b, pd_cost_kind_name[kind], n);
+	good = same(profile, layout, &b, n);
 	if (!layout && !stages) {
 		layout = pd_flat_least_memory(&flat);
 		good = good && layout_bytes(profile, layout) == b.least_bytes;
@@ -196,39 +195,8 @@ static void test_flat(const char *what, bool straight, bool limited, bool counte
 	int good = 0, cases = 300;
 
 	for (int n = 0; n < cases; n++)
-		good += flat_case(n, n % 3 ? PD_COST_SIMULATED : PD_COST_SOSP19, straight, limited,
-				  counted ? 1 + n % 4 : 0);
+		good += flat_case(n, straight, limited, counted ? 1 + n % 4 : 0);
 	is_int(good, cases, "the search equals brute force: %s", what);
-}
-
-/* One level: the two searches are the same minimum taken from both ends. */
-static void test_one_level(void)
-{
-	int good = 0, cases = 100;
-
-	for (int n = 0; n < cases; n++) {
-		struct pd_profile *profile = random_profile(2 + (int)below(40), n % 2);
-		struct pd_topology topology;
-		struct pd_costs costs;
-		struct pd_states states;
-		struct pd_levels levels = { &states, &topology, PD_COST_SOSP19, n % 3 == 0 };
-		struct pd_layout *layout;
-		struct pd_error err;
-		double time;
-
-		pd_topology_flat(1 + below(12), 50 * (1 + below(40)) * 1000000, 0, &topology, &err);
-		pd_costs_init(&costs, profile, PD_COST_SOSP19, INT64_MAX);
-		struct pd_flat flat = { &costs, topology.level[0], (int)topology.devices, n % 3 == 0 };
-		pd_states_init(&states, profile, PD_STATES_RUNS);
-		layout = pd_levels_search(&levels, &time);
-		/* one rounds up, stage by stage, the other to the nearest */
-		good += layout && llabs(layout->cost_ns - pd_flat_time(&flat)) <= 1 && !layout->order;
-		pd_layout_free(layout);
-		pd_states_release(&states);
-		pd_costs_release(&costs);
-		pd_profile_free(profile);
-	}
-	is_int(good, cases, "on one level both searches find the same time");
 }
 
 static void test_shared(void)
@@ -243,7 +211,7 @@ static void test_shared(void)
 	for (int l = 0; l < 6; l++)
 		layers[l].shares = l == 4 ? 1 : -1;
 	profile->model = &model;
-	pd_costs_init(&costs, profile, PD_COST_SOSP19, INT64_MAX);
+	pd_costs_init(&costs, profile, PD_COST_SIMULATED, INT64_MAX);
 	ok(costs.unit_count == 3 &&
 	   memcmp(costs.first, (int[]){ 0, 1, 5, 6 }, 4 * sizeof(int)) == 0,
 	   "no cut separates layers that share parameters");
@@ -299,7 +267,6 @@ int main(void)
 	test_flat("straight, a memory limit", true, true, false);
 	test_flat("one to four stages", false, false, true);
 	test_flat("one to four stages, a memory limit", false, true, true);
-	test_one_level();
 	test_shared();
 	test_bound();
 	return done_testing();
