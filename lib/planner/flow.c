@@ -49,6 +49,7 @@ struct flow {
 	int64_t *forward_ns, *backward_ns, *update_ns;  /* per stage */
 	int64_t *sends_ns;              /* of all-reduces, per rank of each stage */
 	int64_t *way_ns;                /* of a link's tensors, by outermost level of the way */
+	int64_t *only_ns;               /* the same where no stage of a link has replicas; else -1 */
 	int *component[PD_MAX_LEVELS];  /* of each rank, above level k */
 	int64_t done;                   /* microbatches that came back */
 };
@@ -94,6 +95,32 @@ static void measure_ways(struct flow *flow)
 	}
 }
 
+/* From rank to rank. */
+static int64_t way_ns(const struct flow *flow, int l, int from, int to)
+{
+	int k = 0;
+
+	if (from == to)
+		return 0;
+	while (flow->component[k] && flow->component[k][from] != flow->component[k][to])
+		k++;
+	return flow->way_ns[l * PD_MAX_LEVELS + k];
+}
+
+static void measure_only_ways(struct flow *flow)
+{
+	const struct pd_wiring *wiring = flow->schedule->wiring;
+
+	flow->only_ns = pd_calloc((size_t)wiring->link_count, sizeof(int64_t));
+	for (int l = 0; l < wiring->link_count; l++) {
+		const struct pd_stage *a = &flow->plan->stages[wiring->links[l].from];
+		const struct pd_stage *b = &flow->plan->stages[wiring->links[l].to];
+
+		flow->only_ns[l] = a->replicas > 1 || b->replicas > 1 ? -1
+				 : way_ns(flow, l, a->ranks[0], b->ranks[0]);
+	}
+}
+
 static void flow_init(struct flow *flow, const struct pd_schedule *schedule)
 {
 	const struct pd_plan *plan = schedule->plan;
@@ -117,6 +144,7 @@ static void flow_init(struct flow *flow, const struct pd_schedule *schedule)
 			flow->component[k][r] = (int)(r / size);
 	}
 	measure_ways(flow);
+	measure_only_ways(flow);
 	measure(flow);
 }
 
@@ -125,6 +153,7 @@ static void flow_release(struct flow *flow)
 	for (int k = 0; k < PD_MAX_LEVELS; k++)
 		free(flow->component[k]);
 	free(flow->way_ns);
+	free(flow->only_ns);
 	free(flow->forward_end);
 	free(flow->backward_end);
 	free(flow->free_ns);
@@ -135,24 +164,27 @@ static void flow_release(struct flow *flow)
 static int64_t arrival(struct flow *flow, int l, int64_t n, bool back)
 {
 	const struct pd_link *link = &flow->schedule->wiring->links[l];
-	const struct pd_stage *stages = flow->plan->stages;
-	const struct pd_stage *a = &stages[link->from], *b = &stages[link->to];
-	int from = a->ranks[n % a->replicas], to = b->ranks[n % b->replicas], k = 0;
+	const struct pd_stage *a = &flow->plan->stages[link->from];
+	const struct pd_stage *b = &flow->plan->stages[link->to];
 	int64_t end = back ? flow->backward_end[link->to * flow->n + n]
 			   : flow->forward_end[link->from * flow->n + n];
 
-	if (from == to)
-		return end;
-	while (flow->component[k] && flow->component[k][from] != flow->component[k][to])
-		k++;
-	return end + flow->way_ns[l * PD_MAX_LEVELS + k];
+	if (flow->only_ns[l] >= 0)
+		return end + flow->only_ns[l];
+	return end + way_ns(flow, l, a->ranks[n % a->replicas], b->ranks[n % b->replicas]);
+}
+
+/* When the replica whose turn it is, is free. */
+static int64_t *free_of(struct flow *flow, const struct pd_stage *stage, int64_t n)
+{
+	return &flow->free_ns[stage->ranks[stage->replicas > 1 ? n % stage->replicas : 0]];
 }
 
 static void forward(struct flow *flow, int s, int64_t n)
 {
 	const struct pd_wiring *wiring = flow->schedule->wiring;
 	const struct pd_stage *stage = &flow->plan->stages[s];
-	int64_t *free_ns = &flow->free_ns[stage->ranks[n % stage->replicas]];
+	int64_t *free_ns = free_of(flow, stage, n);
 
 	for (int i = 0; i < wiring->in_count[s]; i++)
 		*free_ns = pd_max64(*free_ns, arrival(flow, wiring->in[s][i], n, false));
@@ -191,7 +223,7 @@ static void backward(struct flow *flow, int s, int64_t n)
 {
 	const struct pd_wiring *wiring = flow->schedule->wiring;
 	const struct pd_stage *stage = &flow->plan->stages[s];
-	int64_t *free_ns = &flow->free_ns[stage->ranks[n % stage->replicas]];
+	int64_t *free_ns = free_of(flow, stage, n);
 
 	if (stage->recompute)           /* that waits for no gradient */
 		*free_ns += flow->forward_ns[s];
@@ -199,7 +231,7 @@ static void backward(struct flow *flow, int s, int64_t n)
 		*free_ns = pd_max64(*free_ns, arrival(flow, wiring->out[s][i], n, true));
 	*free_ns += flow->backward_ns[s];
 	flow->backward_end[s * flow->n + n] = *free_ns;
-	if ((n + 1) % flow->schedule->group[s] == 0)
+	if (flow->schedule->group[s] == 1 || (n + 1) % flow->schedule->group[s] == 0)
 		update(flow, s);
 }
 

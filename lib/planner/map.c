@@ -123,23 +123,22 @@ int64_t pd_map_reduce_ns(const struct pd_map *map, const struct pd_span *span, d
 		: PD_COST_MAX;
 }
 
-/* What goes out of (and comes into) the component that contains a device, per minibatch
- * between two stages: activations of one for replicas outside, gradients of the other. */
-static double pass_load(const struct pd_map *map, const struct pd_span *a, const struct pd_span *b,
-			int k, int at, int64_t bytes)
+/* What passes between two stages, per minibatch. */
+struct pass {
+	const struct pd_span *a, *b;
+	double a_part, b_part;          /* of what passes, each replica's */
+	double bytes;
+};
+
+/* What goes out of (and comes into) the component that contains a device: activations of one
+ * stage for replicas outside, gradients of the other. */
+static double pass_ns(const struct pd_map *map, const struct pass *pass, int k, int at)
 {
 	int64_t c = map->start[k][at];
-	double x = (double)inside(a, c, c + map->size[k]) / (a->end - a->begin);
-	double y = (double)inside(b, c, c + map->size[k]) / (b->end - b->begin);
+	double x = (double)inside(pass->a, c, c + map->size[k]) * pass->a_part;
+	double y = (double)inside(pass->b, c, c + map->size[k]) * pass->b_part;
 
-	return (x * (1 - y) + y * (1 - x)) * (double)bytes * map->ns_per_byte[k];
-}
-
-static double load_at(const struct pd_map *map, const struct pd_span_load *load, int k, int at,
-		      double reduce_ns)
-{
-	return load->next ? reduce_ns + pass_load(map, load->own, load->next, k, at,
-						  load->out_bytes) : reduce_ns;
+	return (x * (1 - y) + y * (1 - x)) * pass->bytes * map->ns_per_byte[k];
 }
 
 bool pd_map_holds(const struct pd_map *map, const struct pd_span_load *load,
@@ -147,13 +146,17 @@ bool pd_map_holds(const struct pd_map *map, const struct pd_span_load *load,
 {
 	static const double none[1 + 3 * PD_MAX_LEVELS];
 	const double *known = load->piece > 0 ? known_of(map, load->own) : none;
+	const struct pd_span *next = load->next ? load->next : load->own;
+	const struct pass pass = {
+		load->own, next, 1.0 / (load->own->end - load->own->begin),
+		1.0 / (next->end - next->begin), load->next ? (double)load->out_bytes : 0 };
 	double each = load->piece / load->group;
 
 	for (int k = 0; k < map->topology->levels; k++) {
 		const int *start = map->start[k];
 		const double *reduce = &known[1 + 3 * k];
 		int first = load->own->begin, last = load->own->end - 1;
-		double here = load_at(map, load, k, first, reduce[0] * each);
+		double here = reduce[0] * each + pass_ns(map, &pass, k, first);
 		bool shared = start[first] != first, one = start[first] == start[last];
 		int full = first_full(map, first, k);
 
@@ -161,15 +164,15 @@ bool pd_map_holds(const struct pd_map *map, const struct pd_span_load *load,
 			here += behind_ns[k];
 		if (here > time)
 			return false;
-		if (!one && full < last && load_at(map, load, k, full, reduce[1] * each) > time)
+		if (!one && full < last && reduce[1] * each + pass_ns(map, &pass, k, full) > time)
 			return false;
 		if (!one)
-			here = load_at(map, load, k, last, reduce[2] * each);
+			here = reduce[2] * each + pass_ns(map, &pass, k, last);
 		if (here > time)
 			return false;
 		/* the last component behind gets more to carry, nothing of it an all-reduce */
 		if (load->next && !shared &&
-		    behind_ns[k] + load_at(map, load, k, first - 1, 0) > time)
+		    behind_ns[k] + pass_ns(map, &pass, k, first - 1) > time)
 			return false;
 		load_ns[k] = here;
 	}

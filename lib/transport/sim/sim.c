@@ -31,7 +31,12 @@ struct link {                           /* one direction of it */
 struct level {
 	uint32_t count;                 /* components of the level below in one of this */
 	int64_t bandwidth, latency_ns;
+	int64_t narrowest;              /* bandwidth of a way up to here; INT64_MAX: takes no time */
 	struct link *up, *down;         /* per component of the level below */
+};
+
+struct hop {                            /* the links of a rank's component at a level */
+	struct link *up, *down;
 };
 
 struct path {
@@ -50,6 +55,7 @@ struct pd_sim_fabric {
 	struct pd_sim *sim;
 	int rank_count, levels;
 	struct level level[PD_MAX_LEVELS];
+	struct hop *hops;               /* per rank and level */
 	struct end *ends;
 	struct pd_pool transfers;
 	uint64_t order;
@@ -81,23 +87,22 @@ static void transfer_arrive(struct pd_sim *sim, struct pd_sim_thing *thing)
 
 static void path_of(const struct transfer *x, struct path *path)
 {
-	uint32_t a = (uint32_t)x->from, b = (uint32_t)x->to;
+	const struct pd_sim_fabric *fabric = x->fabric;
+	const struct hop *a = &fabric->hops[(size_t)x->from * (size_t)fabric->levels];
+	const struct hop *b = &fabric->hops[(size_t)x->to * (size_t)fabric->levels];
+	int l;
 
 	path->count = 0;
 	path->bandwidth = INT64_MAX;
 	path->latency_ns = 0;
-	for (int l = 0; l < x->fabric->levels && a != b; l++) {
-		const struct level *level = &x->fabric->level[l];
-
-		path->latency_ns = level->latency_ns;
-		if (level->bandwidth > 0) {
-			path->links[path->count++] = &level->up[a];
-			path->links[path->count++] = &level->down[b];
-			if (level->bandwidth < path->bandwidth)
-				path->bandwidth = level->bandwidth;
+	for (l = 0; l < fabric->levels && a[l].up != b[l].up; l++)
+		if (fabric->level[l].bandwidth > 0) {
+			path->links[path->count++] = a[l].up;
+			path->links[path->count++] = b[l].down;
 		}
-		a /= level->count;
-		b /= level->count;
+	if (l > 0) {
+		path->bandwidth = fabric->level[l - 1].narrowest;
+		path->latency_ns = fabric->level[l - 1].latency_ns;
 	}
 }
 
@@ -333,10 +338,29 @@ static int sim_arm(struct pd_transport *t)
 	return 0;
 }
 
+/* Which links each rank's component has at each level. */
+static void find_hops(struct pd_sim_fabric *fabric)
+{
+	size_t levels = (size_t)fabric->levels;
+
+	fabric->hops = pd_calloc((size_t)fabric->rank_count * levels, sizeof(*fabric->hops));
+	for (int r = 0; r < fabric->rank_count; r++) {
+		size_t component = (size_t)r;
+
+		for (size_t l = 0; l < levels; l++) {
+			const struct level *level = &fabric->level[l];
+
+			fabric->hops[(size_t)r * levels + l] =
+				(struct hop){ &level->up[component], &level->down[component] };
+			component /= level->count;
+		}
+	}
+}
+
 struct pd_sim_fabric *pd_sim_fabric_new(struct pd_sim *sim, const struct pd_topology *topology)
 {
 	struct pd_sim_fabric *fabric = pd_zalloc(sizeof(*fabric));
-	int64_t components = sim->rank_count;
+	int64_t components = sim->rank_count, narrowest = INT64_MAX;
 
 	fabric->sim = sim;
 	fabric->give_out.next = give_out;
@@ -348,10 +372,14 @@ struct pd_sim_fabric *pd_sim_fabric_new(struct pd_sim *sim, const struct pd_topo
 		level->count = (uint32_t)topology->level[l].count;
 		level->bandwidth = topology->level[l].bandwidth_bytes_per_s;
 		level->latency_ns = topology->level[l].latency_ns;
+		if (level->bandwidth > 0 && level->bandwidth < narrowest)
+			narrowest = level->bandwidth;
+		level->narrowest = narrowest;
 		level->up = pd_calloc((size_t)components, sizeof(*level->up));
 		level->down = pd_calloc((size_t)components, sizeof(*level->down));
 		components = (components + level->count - 1) / level->count;
 	}
+	find_hops(fabric);
 	fabric->bucket_count = FIRST_BUCKETS;
 	fabric->buckets = pd_calloc(fabric->bucket_count, sizeof(*fabric->buckets));
 	fabric->ends = pd_calloc((size_t)fabric->rank_count, sizeof(*fabric->ends));
@@ -371,6 +399,7 @@ void pd_sim_fabric_free(struct pd_sim_fabric *fabric)
 	}
 	pd_pool_release(&fabric->transfers);
 	free(fabric->buckets);
+	free(fabric->hops);
 	free(fabric->ends);
 	free(fabric);
 }
