@@ -13,7 +13,7 @@ static int open_collective(struct pd_worker *w, struct chunk *c, struct pd_error
 	if (c->stage->replicas == 1)
 		return 0;
 	c->collective = pd_collective_new(w->config.transport, w->config.device, w->reduce,
-					  c->stage->ranks, c->stage->replicas, w->replica,
+					  c->stage->ranks, c->stage->replicas, w->replica, false,
 					  c->sizes->weights_bytes / sizeof(float), err);
 	if (!c->collective)
 		return -1;
