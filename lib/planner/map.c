@@ -4,7 +4,9 @@
 #include "base/mem.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#define TYPICAL_BYTES 100000000         /* of an all-reduce, against the latency of its steps */
 #define MOST_KNOWN 1100                 /* devices for which there is a table of all-reduces */
 
 void pd_map_init(struct pd_map *map, const struct pd_topology *topology, int devices)
@@ -25,11 +27,16 @@ void pd_map_init(struct pd_map *map, const struct pd_topology *topology, int dev
 	map->reduce = pd_calloc(n, sizeof(double));
 	for (size_t i = 0; i < n; i++)
 		map->reduce[i] = -1;
+	if (topology->levels == 1)
+		return;
+	map->chains = pd_calloc(n, 1);
+	memset(map->chains, -1, n);
 }
 
 void pd_map_release(struct pd_map *map)
 {
 	free(map->reduce);
+	free(map->chains);
 }
 
 static int64_t inside(const struct pd_span *span, int64_t begin, int64_t end)
@@ -37,6 +44,40 @@ static int64_t inside(const struct pd_span *span, int64_t begin, int64_t end)
 	int64_t a = pd_max64(span->begin, begin), b = pd_min64(span->end, end);
 
 	return b > a ? b - a : 0;
+}
+
+/* Is the all-reduce of a stage a chain?  Of very many devices that is not asked. */
+static bool chained(const struct pd_map *map, const struct pd_span *span)
+{
+	int n = (int)(span->end - span->begin);
+	signed char *known;
+
+	if (!map->chains || n < 3)
+		return false;
+	known = &map->chains[(size_t)span->begin * ((size_t)map->devices + 1) + (size_t)n];
+	if (*known < 0) {
+		int *ranks = pd_calloc((size_t)n, sizeof(int));
+
+		for (int i = 0; i < n; i++)
+			ranks[i] = (int)span->begin + i;
+		*known = pd_topology_chains(map->topology, ranks, n, TYPICAL_BYTES);
+		free(ranks);
+	}
+	return *known;
+}
+
+/* All of the buffer, once for each neighbour of the component's first and last device. */
+static double chain_load(const struct pd_map *map, const struct pd_span *span, int k, int64_t at,
+			 double bytes)
+{
+	int64_t first = at / map->size[k] * map->size[k], end = first + map->size[k];
+	double load = 0;
+
+	if (span->begin < first)
+		load += bytes * map->ns_per_byte[pd_topology_level(map->topology, first - 1, first)];
+	if (end < span->end)
+		load += bytes * map->ns_per_byte[pd_topology_level(map->topology, end - 1, end)];
+	return load;
 }
 
 /* What a component's link at level k carries in an all-reduce: its members' pieces. */
@@ -47,6 +88,9 @@ static double reduce_load(const struct pd_map *map, const struct pd_span *span, 
 	int64_t here = inside(span, c, c + map->size[k]), within = here;
 	double load = 0;
 
+	if (chained(map, span))
+		return chain_load(map, span, k, at,
+				  piece_bytes * (double)(span->end - span->begin));
 	for (int l = k; l < map->topology->levels; l++) {
 		int64_t o = at / map->size[l + 1] * map->size[l + 1];
 		int64_t around = inside(span, o, o + map->size[l + 1]);

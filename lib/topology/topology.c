@@ -199,3 +199,59 @@ int64_t pd_topology_transfer_ns(const struct pd_topology *topology, int64_t rank
 	time = latency + ((__int128)bytes * 1000000000 + bandwidth - 1) / bandwidth;
 	return time > INT64_MAX ? INT64_MAX : (int64_t)time;
 }
+
+/* Ranks of a component of so many are consecutive: how many components, and the most of
+ * a (n - a) where one has a. */
+static int runs_of(const int *ranks, int n, int64_t size, double *most_p)
+{
+	int runs = 0, first = 0;
+
+	*most_p = 0;
+	for (int i = 1; i <= n; i++)
+		if (i == n || ranks[i] / size != ranks[first] / size) {
+			double pairs = (double)(i - first) * (double)(n - (i - first));
+
+			*most_p = pairs > *most_p ? pairs : *most_p;
+			first = i;
+			runs++;
+		}
+	return runs;
+}
+
+/*
+ * With the busiest link of each.  A component with a members sends 2 a (n - a) / n of the buffer
+ * in an exchange; in a chain all of it once for each neighbour it has, and the first piece is
+ * n - 1 steps, and n - 1 steps back, behind the last.
+ */
+bool pd_topology_chains(const struct pd_topology *topology, const int *ranks, int n,
+			int64_t bytes)
+{
+	double exchange_ns = 0, chain_ns = 0, steps_ns = 0, latency_ns = 0, ns = 0, most;
+	int64_t size = 1;
+	int runs = n;
+
+	if (n < 3 || topology->levels == 1)
+		return false;
+	for (int i = 1; i < n; i++)
+		if (ranks[i] <= ranks[i - 1])
+			return false;
+	for (int k = 0; k < topology->levels && runs > 1; k++) {
+		const struct pd_level *level = &topology->level[k];
+		double own = 1e9 / (double)level->bandwidth_bytes_per_s * (double)bytes, busy;
+		int outer;
+
+		ns = own > ns ? own : ns;
+		runs_of(ranks, n, size, &most);
+		busy = 2 * most / n * ns;
+		exchange_ns = busy > exchange_ns ? busy : exchange_ns;
+		busy = (runs > 2 ? 2 : 1) * ns;
+		chain_ns = busy > chain_ns ? busy : chain_ns;
+		size *= level->count;
+		outer = runs_of(ranks, n, size, &most);
+		steps_ns += 2.0 * (runs - outer) *
+			(ns / n + (double)level->latency_ns);
+		latency_ns = 2.0 * (double)level->latency_ns;
+		runs = outer;
+	}
+	return chain_ns + steps_ns < exchange_ns + latency_ns;
+}
