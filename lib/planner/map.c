@@ -4,7 +4,6 @@
 #include "base/mem.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define TYPICAL_BYTES 100000000         /* of an all-reduce, against the latency of its steps */
 #define MOST_KNOWN 1100                 /* devices for which there is a table of all-reduces */
@@ -27,16 +26,11 @@ void pd_map_init(struct pd_map *map, const struct pd_topology *topology, int dev
 	map->reduce = pd_calloc(n, sizeof(double));
 	for (size_t i = 0; i < n; i++)
 		map->reduce[i] = -1;
-	if (topology->levels == 1)
-		return;
-	map->chains = pd_calloc(n, 1);
-	memset(map->chains, -1, n);
 }
 
 void pd_map_release(struct pd_map *map)
 {
 	free(map->reduce);
-	free(map->chains);
 }
 
 static int64_t inside(const struct pd_span *span, int64_t begin, int64_t end)
@@ -46,24 +40,10 @@ static int64_t inside(const struct pd_span *span, int64_t begin, int64_t end)
 	return b > a ? b - a : 0;
 }
 
-/* Is the all-reduce of a stage a chain?  Of very many devices that is not asked. */
 static bool chained(const struct pd_map *map, const struct pd_span *span)
 {
-	int n = (int)(span->end - span->begin);
-	signed char *known;
-
-	if (!map->chains || n < 3)
-		return false;
-	known = &map->chains[(size_t)span->begin * ((size_t)map->devices + 1) + (size_t)n];
-	if (*known < 0) {
-		int *ranks = pd_calloc((size_t)n, sizeof(int));
-
-		for (int i = 0; i < n; i++)
-			ranks[i] = (int)span->begin + i;
-		*known = pd_topology_chains(map->topology, ranks, n, TYPICAL_BYTES);
-		free(ranks);
-	}
-	return *known;
+	return pd_topology_chains_line(map->topology, span->begin, (int)(span->end - span->begin),
+				       TYPICAL_BYTES);
 }
 
 /* All of the buffer, once for each neighbour of the component's first and last device. */

@@ -15,7 +15,6 @@ struct pd_map {
 	double ns_per_byte[PD_MAX_LEVELS];
 	double *reduce;                 /* ns per byte of a piece, by first device and count; < 0:
 					   not known yet; NULL: too many */
-	signed char *chains;            /* is it a chain?  likewise */
 };
 
 struct pd_span { int begin, end; };     /* devices */

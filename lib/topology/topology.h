@@ -48,5 +48,8 @@ int64_t pd_topology_transfer_ns(const struct pd_topology *topology, int64_t rank
  */
 bool pd_topology_chains(const struct pd_topology *topology, const int *ranks, int n,
 			int64_t bytes);
+/* The same of n ranks from `first` on, whatever n is in no time. */
+bool pd_topology_chains_line(const struct pd_topology *topology, int64_t first, int n,
+			     int64_t bytes);
 
 #endif

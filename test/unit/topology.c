@@ -157,6 +157,9 @@ static void test_chains(void)
 		ok(pd_topology_read(cases[i].topology, &t, &err) == 0 &&
 		   pd_topology_chains(&t, ranks, cases[i].n, 100000000) == cases[i].chains,
 		   "%s: %s", cases[i].what, cases[i].chains ? "a chain" : "an exchange");
+		if (cases[i].step == 1)
+			ok(pd_topology_chains_line(&t, cases[i].first, cases[i].n, 100000000) ==
+			   cases[i].chains, "... of a line");
 	}
 }
 
