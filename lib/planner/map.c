@@ -61,14 +61,14 @@ static double chain_load(const struct pd_map *map, const struct pd_span *span, i
 }
 
 /* What a component's link at level k carries in an all-reduce: its members' pieces. */
-static double reduce_load(const struct pd_map *map, const struct pd_span *span, int k, int64_t at,
-			  double piece_bytes)
+static double reduce_load(const struct pd_map *map, const struct pd_span *span, bool chain, int k,
+			  int64_t at, double piece_bytes)
 {
 	int64_t c = at / map->size[k] * map->size[k];
 	int64_t here = inside(span, c, c + map->size[k]), within = here;
 	double load = 0;
 
-	if (chained(map, span))
+	if (chain)
 		return chain_load(map, span, k, at,
 				  piece_bytes * (double)(span->end - span->begin));
 	for (int l = k; l < map->topology->levels; l++) {
@@ -85,6 +85,7 @@ static double reduce_load(const struct pd_map *map, const struct pd_span *span, 
  * component that is full. */
 static double busiest(const struct pd_map *map, const struct pd_span *span)
 {
+	bool chain = chained(map, span);
 	double most = 0;
 
 	for (int k = 0; k < map->topology->levels; k++) {
@@ -93,7 +94,7 @@ static double busiest(const struct pd_map *map, const struct pd_span *span)
 				 span->end - 1 };
 
 		for (size_t i = 0; i < PD_COUNT(at); i++) {
-			double load = reduce_load(map, span, k, at[i], 1);
+			double load = reduce_load(map, span, chain, k, at[i], 1);
 
 			most = load > most ? load : most;
 		}
@@ -132,12 +133,13 @@ static double pass_load(const struct pd_map *map, const struct pd_span *a, const
 	return (x * (1 - y) + y * (1 - x)) * (double)bytes * map->ns_per_byte[k];
 }
 
-static double load_at(const struct pd_map *map, const struct pd_span_load *load, int k, int64_t at)
+static double load_at(const struct pd_map *map, const struct pd_span_load *load, bool chain, int k,
+		      int64_t at)
 {
 	double ns = 0;
 
 	if (load->piece > 0)
-		ns += reduce_load(map, load->own, k, at, load->piece) / load->group;
+		ns += reduce_load(map, load->own, chain, k, at, load->piece) / load->group;
 	if (load->next)
 		ns += pass_load(map, load->own, load->next, k, at, load->out_bytes);
 	return ns;
@@ -146,9 +148,11 @@ static double load_at(const struct pd_map *map, const struct pd_span_load *load,
 bool pd_map_holds(const struct pd_map *map, const struct pd_span_load *load,
 		  const double *behind_ns, double time, double *load_ns)
 {
+	bool chain = load->piece > 0 && chained(map, load->own);
+
 	for (int k = 0; k < map->topology->levels; k++) {
 		int64_t size = map->size[k], first = load->own->begin, last = load->own->end - 1;
-		double here = load_at(map, load, k, first);
+		double here = load_at(map, load, chain, k, first);
 		bool shared = first % size != 0, one = first / size == last / size;
 		int64_t full = pd_ceil_div(first, size) * size;
 
@@ -156,15 +160,15 @@ bool pd_map_holds(const struct pd_map *map, const struct pd_span_load *load,
 			here += behind_ns[k];
 		if (here > time)
 			return false;
-		if (!one && full < last && load_at(map, load, k, full) > time)
+		if (!one && full < last && load_at(map, load, chain, k, full) > time)
 			return false;
 		if (!one)
-			here = load_at(map, load, k, last);
+			here = load_at(map, load, chain, k, last);
 		if (here > time)
 			return false;
 		/* the last component behind gets more to carry */
 		if (load->next && !shared &&
-		    behind_ns[k] + load_at(map, load, k, first - 1) > time)
+		    behind_ns[k] + load_at(map, load, chain, k, first - 1) > time)
 			return false;
 		load_ns[k] = here;
 	}
