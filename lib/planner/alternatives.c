@@ -97,7 +97,7 @@ static int add(struct finder *finder, enum pd_alternative_kind kind, struct pd_p
 		.fits = most <= finder->costs->memory_limit_bytes,
 	};
 	if (kind != PD_ALTERNATIVE_DATA_PARALLEL)
-		status = pd_judge_period(plan, &one->period_ns, err);
+		status = pd_judge_period(plan, PD_NEVER, &one->period_ns, err);
 	if (status == 0) {
 		one->stages = pd_plan_stages_text(plan);
 		predicted->alternative_count++;

@@ -130,6 +130,12 @@ static bool beats(const struct pd_entry *x, const struct pd_entry *y)
 	return pd_candidate_compare(x->plan, y->plan) < 0;
 }
 
+/* What makes a replay superfluous; where all plans are looked at none is. */
+static int64_t rival_ns(const struct pd_contest *contest, int64_t best)
+{
+	return contest->few || best < 0 ? PD_NEVER : contest->entries[best].time_ns;
+}
+
 #define DEEPER 2                /* than pd_warmup_most: the replay says whether that helps */
 
 /* Warm-ups that are deeper by one on every stage but the last. */
@@ -172,7 +178,7 @@ static int deepen(struct pd_contest *contest, size_t from, int64_t *most_work, i
 			return 0;
 		entry = &contest->entries[count];
 		*most_work -= pd_judge_work(plan);
-		if (pd_judge_period(plan, &entry->time_ns, err) < 0)
+		if (pd_judge_period(plan, rival_ns(contest, *best), &entry->time_ns, err) < 0)
 			return -1;
 		if (entry->time_ns > time_ns - time_ns / PD_WARMUP_WORTH)
 			return 0;
@@ -200,7 +206,7 @@ int64_t pd_contest_judge(struct pd_contest *contest, int64_t most_work, struct p
 			continue;
 		if (best >= 0 && !may_beat(entry, &contest->entries[best]))
 			continue;
-		if (pd_judge_period(entry->plan, &entry->time_ns, err) < 0)
+		if (pd_judge_period(entry->plan, rival_ns(contest, best), &entry->time_ns, err) < 0)
 			return -1;
 		most_work -= pd_judge_work(entry->plan);
 		if (best < 0 || beats(entry, &contest->entries[best]))

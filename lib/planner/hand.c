@@ -24,7 +24,7 @@ static struct pd_plan *take_only(const struct pd_task *task, struct pd_layout *l
 	if (pd_candidate_fullest(plan, NULL) > task->limit_bytes)
 		status = pd_none_too_large(task, plan, what, err);
 	else if (simulated)
-		status = pd_judge_period(plan, time_ns_p, err);
+		status = pd_judge_period(plan, PD_NEVER, time_ns_p, err);
 	else
 		*time_ns_p = pd_published_ns(task->request->cost, plan);
 	if (status == 0)

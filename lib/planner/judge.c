@@ -11,6 +11,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#define SLOWER 0.02             /* a part of the period: is_slower */
+
 struct judge {
 	const struct pd_plan *plan;
 	int64_t total;                  /* minibatches */
@@ -18,6 +20,7 @@ struct judge {
 	int32_t *missing;               /* parts of it that have not been seen */
 	int64_t *known;                 /* per stage: minibatches whose end is known */
 	int64_t check;                  /* how many must be known before the next look */
+	int64_t rival_ns;
 	bool enough;
 	double period_ns;
 };
@@ -42,6 +45,13 @@ static bool look(struct judge *judge, int64_t n, bool whole)
 	return steady;
 }
 
+/* By more than what a pipeline that has not settled can still gain. */
+static bool is_slower(const struct judge *judge)
+{
+	return judge->rival_ns != PD_NEVER &&
+	       judge->period_ns > (double)judge->rival_ns * (1 + SLOWER);
+}
+
 static void retired(void *context, const struct pd_record *record)
 {
 	struct judge *judge = context;
@@ -59,13 +69,15 @@ static void retired(void *context, const struct pd_record *record)
 	/* the first stage is the last to know */
 	if (op->stage == 0 && *known >= judge->check && !judge->enough) {
 		judge->check += judge->check / 2;
-		judge->enough = look(judge, *known, false);
+		judge->enough = look(judge, *known, false) || is_slower(judge);
 	}
 }
 
-static int by_replay(const struct pd_plan *plan, int64_t *period_ns_p, struct pd_error *err)
+static int by_replay(const struct pd_plan *plan, int64_t rival_ns, int64_t *period_ns_p,
+		     struct pd_error *err)
 {
-	struct judge judge = { .plan = plan, .total = pd_steady_minibatches(plan) };
+	struct judge judge = { .plan = plan, .total = pd_steady_minibatches(plan),
+			       .rival_ns = rival_ns };
 	size_t room = (size_t)judge.total * (size_t)plan->stage_count;
 	struct pd_replay_options options = {
 		.minibatches = judge.total, .retired = retired, .context = &judge,
@@ -111,9 +123,10 @@ static int without_replay(const struct pd_plan *plan, int64_t *period_ns_p, stru
 	return 0;
 }
 
-int pd_judge_period(const struct pd_plan *plan, int64_t *period_ns_p, struct pd_error *err)
+int pd_judge_period(const struct pd_plan *plan, int64_t rival_ns, int64_t *period_ns_p,
+		    struct pd_error *err)
 {
 	if (pd_judge_work(plan) > PD_JUDGE_WORK)
 		return without_replay(plan, period_ns_p, err);
-	return by_replay(plan, period_ns_p, err);
+	return by_replay(plan, rival_ns, period_ns_p, err);
 }

@@ -5,14 +5,19 @@
 
 #include "base/error.h"
 #include "plan/plan.h"
+#include "planner/search.h"
 
 /*
  * The steady period of a plan, rounded up: replayed until it repeats itself for longer than
  * minibatches are in flight, or for pd_steady_minibatches where it does not.  Where that would be
  * more than PD_JUDGE_WORK operations it is the bound of flow.c, or what predict.c says.
+ *
+ * A plan that is only compared with one of a known time, rival_ns, is replayed until it is clear
+ * that it is slower: the figure is then about right.  PD_NEVER (search.h): as above.
  */
 #define PD_JUDGE_WORK INT64_C(4000000)
-int pd_judge_period(const struct pd_plan *plan, int64_t *period_ns_p, struct pd_error *err);
+int pd_judge_period(const struct pd_plan *plan, int64_t rival_ns, int64_t *period_ns_p,
+		    struct pd_error *err);
 
 /* Operations of that replay, about. */
 int64_t pd_judge_work(const struct pd_plan *plan);

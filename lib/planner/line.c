@@ -102,6 +102,8 @@ static bool stage_holds(const struct search *search, int v, const struct node *r
 			     (double)bytes / m, (double)group };
 
 	reduce = pd_map_reduce_ns(&search->map, &own, load.piece);
+	if (group == m && compute + reduce > (__int128)m * time)    /* without a division */
+		return false;
 	if (pd_ceil_div(compute, m) + pd_ceil_div(reduce, group) > time)
 		return false;
 	if (!last) {
@@ -176,18 +178,21 @@ static void fill_one(struct search *search, int64_t time)
 	int64_t least = time > 0 ? pd_ceil_div(compute[U] - compute[u], time) : 1;
 	struct node node;
 
-	for (int v = u + 1; v <= U && worst->devices > least; v++)
+	for (int v = u + 1; v <= U && worst->devices > least; v++) {
+		int64_t fewest = time > 0 ? pd_ceil_div(compute[v] - compute[u], time) : 1;
+
+		if (fewest > pd_min64(search->line->devices, worst->devices))
+			break;
 		for (int j = 0; j < search->kept; j++) {
 			const struct node *rest = &nodes_of(search, v)[j];
 			int64_t most = pd_min64(search->line->devices, worst->devices) -
 				rest->devices;
-			int64_t m = time > 0 ? pd_ceil_div(compute[v] - compute[u], time) : 1;
+			int64_t m = pd_max64(fewest, 1);
 
 			if (rest->devices == NONE)
 				break;
 			if (search->line->straight && most > 1)
 				most = 1;
-			m = pd_max64(m, 1);
 			for (int t = 0; m <= most && t < search->line->tries; t++, m++) {
 				m = enough(search, v, rest->devices, m, time);
 				if (m <= most &&
@@ -195,6 +200,7 @@ static void fill_one(struct search *search, int64_t time)
 					keep(search, &node);
 			}
 		}
+	}
 }
 
 static bool probe(struct search *search, int64_t time)

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 #define TYPICAL_BYTES 100000000         /* of an all-reduce, against the latency of its steps */
@@ -21,16 +22,30 @@ void pd_map_init(struct pd_map *map, const struct pd_topology *topology, int dev
 		map->width[k] = width;
 		map->ns_per_byte[k] = 1e9 / (double)width;
 	}
-	if (devices > MOST_KNOWN)
-		return;
-	map->reduce = pd_calloc(n, sizeof(double));
-	for (size_t i = 0; i < n; i++)
-		map->reduce[i] = -1;
+	for (int k = 0; k <= topology->levels; k++) {
+		map->start[k] = pd_calloc((size_t)devices + 1, sizeof(int));
+		for (int d = 0; d <= devices; d++)
+			map->start[k][d] = (int)(d / map->size[k] * map->size[k]);
+	}
+	map->stride = 1 + 3 * (size_t)topology->levels;
+	map->known = pd_calloc((devices > MOST_KNOWN ? 1 : n) * map->stride, sizeof(double));
 }
 
 void pd_map_release(struct pd_map *map)
 {
-	free(map->reduce);
+	for (int k = 0; k <= map->topology->levels; k++)
+		free(map->start[k]);
+	free(map->known);
+}
+
+/* The outermost level of the way between two devices. */
+static int level_of(const struct pd_map *map, int a, int b)
+{
+	int k = 0;
+
+	while (k < map->topology->levels - 1 && map->start[k + 1][a] != map->start[k + 1][b])
+		k++;
+	return k;
 }
 
 static int64_t inside(const struct pd_span *span, int64_t begin, int64_t end)
@@ -40,135 +55,140 @@ static int64_t inside(const struct pd_span *span, int64_t begin, int64_t end)
 	return b > a ? b - a : 0;
 }
 
-static bool chained(const struct pd_map *map, const struct pd_span *span)
+/* What a component's link at level k carries in an all-reduce of pieces of one byte: those of its
+ * members. */
+static double reduce_load(const struct pd_map *map, const struct pd_span *span, int k, int at)
 {
-	return pd_topology_chains_line(map->topology, span->begin, (int)(span->end - span->begin),
-				       TYPICAL_BYTES);
-}
-
-/* All of the buffer, once for each neighbour of the component's first and last device. */
-static double chain_load(const struct pd_map *map, const struct pd_span *span, int k, int64_t at,
-			 double bytes)
-{
-	int64_t first = at / map->size[k] * map->size[k], end = first + map->size[k];
-	double load = 0;
-
-	if (span->begin < first)
-		load += bytes * map->ns_per_byte[pd_topology_level(map->topology, first - 1, first)];
-	if (end < span->end)
-		load += bytes * map->ns_per_byte[pd_topology_level(map->topology, end - 1, end)];
-	return load;
-}
-
-/* What a component's link at level k carries in an all-reduce: its members' pieces. */
-static double reduce_load(const struct pd_map *map, const struct pd_span *span, bool chain, int k,
-			  int64_t at, double piece_bytes)
-{
-	int64_t c = at / map->size[k] * map->size[k];
+	int64_t c = map->start[k][at];
 	int64_t here = inside(span, c, c + map->size[k]), within = here;
 	double load = 0;
 
-	if (chain)
-		return chain_load(map, span, k, at,
-				  piece_bytes * (double)(span->end - span->begin));
 	for (int l = k; l < map->topology->levels; l++) {
-		int64_t o = at / map->size[l + 1] * map->size[l + 1];
+		int64_t o = map->start[l + 1][at];
 		int64_t around = inside(span, o, o + map->size[l + 1]);
 
-		load += 2.0 * (double)(around - within) * piece_bytes * map->ns_per_byte[l];
+		load += 2.0 * (double)(around - within) * map->ns_per_byte[l];
 		within = around;
 	}
 	return load * (double)here;
 }
 
-/* The busiest link of an all-reduce of pieces of one byte: that of an end of the stage, or of a
- * component that is full. */
-static double busiest(const struct pd_map *map, const struct pd_span *span)
+/* The same where it is a chain: all of the buffer, once for each neighbour of the component's first
+ * and last device. */
+static double chain_load(const struct pd_map *map, const struct pd_span *span, int k, int at)
 {
-	bool chain = chained(map, span);
-	double most = 0;
+	int64_t first = map->start[k][at], end = first + map->size[k];
+	double load = 0;
 
+	if (span->begin < first)
+		load += map->ns_per_byte[level_of(map, (int)first - 1, (int)first)];
+	if (end < span->end)
+		load += map->ns_per_byte[level_of(map, (int)end - 1, (int)end)];
+	return load * (span->end - span->begin);
+}
+
+/* Where the first component begins that begins at a device or behind it. */
+static int first_full(const struct pd_map *map, int first, int k)
+{
+	int64_t start = map->start[k][first];
+
+	return start == first ? first : (int)pd_min64(start + map->size[k], INT_MAX);
+}
+
+/*
+ * What an all-reduce of pieces of one byte puts on links: first on the busiest, which is that of
+ * an end of the stage, or of a component that is full; then, for each level, on that of the first
+ * device, of the first component that begins in the stage, and of the last device.
+ */
+static const double *known_of(const struct pd_map *map, const struct pd_span *span)
+{
+	bool all = map->devices <= MOST_KNOWN;
+	size_t row = all ? (size_t)span->begin * ((size_t)map->devices + 1) +
+			   (size_t)(span->end - span->begin) : 0;
+	double *known = &map->known[row * map->stride], most = 0;
+	bool chain;
+
+	if (all && known[0] > 0)
+		return known;
+	chain = pd_topology_chains_line(map->topology, span->begin, span->end - span->begin,
+					TYPICAL_BYTES);
 	for (int k = 0; k < map->topology->levels; k++) {
-		int64_t full = pd_ceil_div(span->begin, map->size[k]) * map->size[k];
-		int64_t at[] = { span->begin, full < span->end ? full : span->begin,
-				 span->end - 1 };
+		int full = first_full(map, span->begin, k);
+		int at[] = { span->begin, full < span->end ? full : span->begin,
+			     span->end - 1 };
 
-		for (size_t i = 0; i < PD_COUNT(at); i++) {
-			double load = reduce_load(map, span, chain, k, at[i], 1);
-
-			most = load > most ? load : most;
+		for (int i = 0; i < 3; i++) {
+			known[1 + 3 * k + i] = chain ? chain_load(map, span, k, at[i])
+						     : reduce_load(map, span, k, at[i]);
+			if (known[1 + 3 * k + i] > most)
+				most = known[1 + 3 * k + i];
 		}
 	}
-	return most;
+	known[0] = most;
+	return known;
 }
 
 /* How long an all-reduce takes. */
 int64_t pd_map_reduce_ns(const struct pd_map *map, const struct pd_span *span, double piece)
 {
-	const struct pd_topology *topology = map->topology;
-	size_t D = (size_t)map->devices;
-	double none = -1, *known = map->reduce ? &map->reduce[(size_t)span->begin * (D + 1) +
-					(size_t)(span->end - span->begin)] : &none;
-	int outermost;
+	double ns;
 
 	if (piece == 0)
 		return 0;
-	if (*known < 0)
-		*known = busiest(map, span);
-	outermost = pd_topology_level(topology, span->begin, span->end - 1);
-	return *known * piece < (double)PD_COST_MAX
-		? (int64_t)(*known * piece) + 2 * topology->level[outermost].latency_ns
+	ns = *known_of(map, span) * piece;
+	return ns < (double)PD_COST_MAX
+		? (int64_t)ns +
+		  2 * map->topology->level[level_of(map, span->begin, span->end - 1)].latency_ns
 		: PD_COST_MAX;
 }
 
 /* What goes out of (and comes into) the component that contains a device, per minibatch
  * between two stages: activations of one for replicas outside, gradients of the other. */
 static double pass_load(const struct pd_map *map, const struct pd_span *a, const struct pd_span *b,
-			int k, int64_t at, int64_t bytes)
+			int k, int at, int64_t bytes)
 {
-	int64_t c = at / map->size[k] * map->size[k];
+	int64_t c = map->start[k][at];
 	double x = (double)inside(a, c, c + map->size[k]) / (a->end - a->begin);
 	double y = (double)inside(b, c, c + map->size[k]) / (b->end - b->begin);
 
 	return (x * (1 - y) + y * (1 - x)) * (double)bytes * map->ns_per_byte[k];
 }
 
-static double load_at(const struct pd_map *map, const struct pd_span_load *load, bool chain, int k,
-		      int64_t at)
+static double load_at(const struct pd_map *map, const struct pd_span_load *load, int k, int at,
+		      double reduce_ns)
 {
-	double ns = 0;
-
-	if (load->piece > 0)
-		ns += reduce_load(map, load->own, chain, k, at, load->piece) / load->group;
-	if (load->next)
-		ns += pass_load(map, load->own, load->next, k, at, load->out_bytes);
-	return ns;
+	return load->next ? reduce_ns + pass_load(map, load->own, load->next, k, at,
+						  load->out_bytes) : reduce_ns;
 }
 
 bool pd_map_holds(const struct pd_map *map, const struct pd_span_load *load,
 		  const double *behind_ns, double time, double *load_ns)
 {
-	bool chain = load->piece > 0 && chained(map, load->own);
+	static const double none[1 + 3 * PD_MAX_LEVELS];
+	const double *known = load->piece > 0 ? known_of(map, load->own) : none;
+	double each = load->piece / load->group;
 
 	for (int k = 0; k < map->topology->levels; k++) {
-		int64_t size = map->size[k], first = load->own->begin, last = load->own->end - 1;
-		double here = load_at(map, load, chain, k, first);
-		bool shared = first % size != 0, one = first / size == last / size;
-		int64_t full = pd_ceil_div(first, size) * size;
+		const int *start = map->start[k];
+		const double *reduce = &known[1 + 3 * k];
+		int first = load->own->begin, last = load->own->end - 1;
+		double here = load_at(map, load, k, first, reduce[0] * each);
+		bool shared = start[first] != first, one = start[first] == start[last];
+		int full = first_full(map, first, k);
 
 		if (shared)
 			here += behind_ns[k];
 		if (here > time)
 			return false;
-		if (!one && full < last && load_at(map, load, chain, k, full) > time)
+		if (!one && full < last && load_at(map, load, k, full, reduce[1] * each) > time)
 			return false;
 		if (!one)
-			here = load_at(map, load, chain, k, last);
+			here = load_at(map, load, k, last, reduce[2] * each);
 		if (here > time)
 			return false;
-		/* the last component behind gets more to carry */
+		/* the last component behind gets more to carry, nothing of it an all-reduce */
 		if (load->next && !shared &&
-		    behind_ns[k] + load_at(map, load, chain, k, first - 1) > time)
+		    behind_ns[k] + load_at(map, load, k, first - 1, 0) > time)
 			return false;
 		load_ns[k] = here;
 	}
@@ -179,8 +199,7 @@ bool pd_map_holds(const struct pd_map *map, const struct pd_span_load *load,
 int64_t pd_map_way_ns(const struct pd_map *map, const struct pd_span *a, const struct pd_span *b,
 		      int64_t bytes)
 {
-	const struct pd_topology *topology = map->topology;
-	int level = pd_topology_level(topology, a->end - 1, b->begin);
+	int level = level_of(map, a->end - 1, b->begin);
 
-	return topology->level[level].latency_ns + pd_bytes_ns(bytes, map->width[level]);
+	return map->topology->level[level].latency_ns + pd_bytes_ns(bytes, map->width[level]);
 }

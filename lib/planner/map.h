@@ -11,10 +11,12 @@ struct pd_map {
 	const struct pd_topology *topology;     /* borrowed */
 	int devices;
 	int64_t size[PD_MAX_LEVELS + 1];        /* devices of a component below level k */
+	int *start[PD_MAX_LEVELS + 1];          /* of each device's component: its first device */
 	int64_t width[PD_MAX_LEVELS];           /* bandwidth of a way whose outermost level is k */
 	double ns_per_byte[PD_MAX_LEVELS];
-	double *reduce;                 /* ns per byte of a piece, by first device and count; < 0:
-					   not known yet; NULL: too many */
+	size_t stride;                  /* doubles of a row of `known` */
+	double *known;                  /* a row for each first device and count: map.c; or one
+					   where there are too many */
 };
 
 struct pd_span { int begin, end; };     /* devices */

@@ -44,7 +44,8 @@ static int data_parallel(const struct pd_task *task, struct pd_prediction *predi
 	int status = 0;
 
 	if (task->request->cost == PD_COST_SIMULATED)
-		status = pd_judge_period(all, &predicted->data_parallel_period_ns, err);
+		status = pd_judge_period(all, PD_NEVER, &predicted->data_parallel_period_ns,
+					 err);
 	else
 		predicted->data_parallel_period_ns =
 			pd_published_data_parallel_ns(task->profile, task->request);

@@ -117,12 +117,12 @@ static void change_stage(struct climb *climb, int s)
 			trial->ends[s] += sign * by;
 			consider(climb);
 		}
-	for (int t = 0; t < stages; t++) {
+	for (int t = 0; t < stages && trial->replicas[s] > 1; t++) {
+		if (s == t)
+			continue;
 		trial->replicas[s]--;
 		trial->replicas[t]++;
-		if (s != t)
-			consider(climb);
-		shape_copy(trial, &climb->at);
+		consider(climb);
 	}
 	trial->replicas[s]++;
 	consider(climb);
@@ -161,7 +161,7 @@ static void climb_from(struct climb *climb, const struct pd_entry *entry)
 		int64_t before = climb->best_ns;
 
 		shape_copy(&climb->trial, &climb->at);
-		for (int s = 0; s < climb->at.count; s++)
+		for (int s = 0; s < climb->at.count && climb->contest->work < climb->most_work; s++)
 			change_stage(climb, s);
 		if (climb->best_ns == before || climb->contest->work >= climb->most_work)
 			return;

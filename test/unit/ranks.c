@@ -119,12 +119,14 @@ static int join(struct rank *me, struct pd_error *err)
 	return ops->connect(me->transport, addresses, me->shared->length, err);
 }
 
-static int live(struct rank *me, int (*body)(struct rank *me))
+static int live(struct rank *me, pid_t parent, int (*body)(struct rank *me))
 {
 	struct pd_error err;
 	int status;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)        /* it was gone before it could be said */
+		return 1;
 	if (join(me, &err) != 0) {
 		fprintf(stderr, "# rank %d: %s\n", me->rank, err.text);
 		return 1;
@@ -166,6 +168,7 @@ int run_ranks(int n, int (*body)(struct rank *me), double *results, int victim)
 	struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
 				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pid_t pids[RANKS_MAX];
+	pid_t parent = getpid();
 	int failed;
 
 	fflush(stdout);
@@ -177,7 +180,7 @@ int run_ranks(int n, int (*body)(struct rank *me), double *results, int victim)
 				.result = shared->result[r],
 			};
 
-			exit(live(&me, body));
+			exit(live(&me, parent, body));
 		}
 	}
 	failed = reap(pids, n, victim);

@@ -88,7 +88,7 @@ static void judge(struct brute *b, struct pd_plan *plan)
 		fits = memory.total_bytes <= b->limit_bytes;
 	}
 	pd_schedule_free(schedule);
-	if (!fits || pd_judge_period(plan, &ns, &err) < 0)
+	if (!fits || pd_judge_period(plan, PD_NEVER, &ns, &err) < 0)
 		return;
 	b->replays++;
 	if (ns > b->best_ns || (ns == b->best_ns && (plan->rank_count > b->devices ||
