@@ -38,6 +38,15 @@ for replicas in "1 1" "3" "1 2"; do
 		plan mlp $replicas >plan.json
 		equals 40 --data=data'
 done
+# Replicas on two servers: their all-reduce is a chain, with the same sums.
+test_ok "residual, four replicas on two servers" '
+	layers=$(jq ".layers | length" residual)
+	pd-plan --topology=2@10GB/s,2@1Gbit/s --stages="${layers}x4" residual >plan.json
+	equals 25'
+test_ok "residual, five replicas on two servers and a stage behind them" '
+	layers=$(jq ".layers | length" residual)
+	pd-plan --topology=3@10GB/s,2@1Gbit/s --stages="$((layers - 3))x5,3x1" residual >plan.json
+	equals 25'
 test_ok "without momentum" '
 	plan residual 2 1 >plan.json
 	sgd="--lr=0.002 --momentum=0"

@@ -129,6 +129,12 @@ static void price_all_reduce(struct bound *b)
 				b->own_link[m] = own;
 				continue;
 			}
+			/* a chain sends all of it once through each outer link, twice between
+			 * two others */
+			own = own < ns / 2 ? own : ns / 2;
+			if (all > ns / 2)
+				all = all < ns && m > 2 * capacity ? all :
+				      m > 2 * capacity ? ns : ns / 2;
 			b->own_outer[m] = own > b->own_outer[m] ? own : b->own_outer[m];
 			b->outer_link[m] = all > b->outer_link[m] ? all : b->outer_link[m];
 		}

@@ -116,6 +116,20 @@ static int64_t least_piece(int64_t bytes, int count)
 	return (int64_t)(least * sizeof(float));
 }
 
+/* A chain: all of it from each member to the next, in pieces, and back. */
+static void carry_chain(struct pd_links *links, const int *ranks, int count, int64_t bytes,
+			double share)
+{
+	int64_t piece = least_piece(bytes, count), way_ns[PD_MAX_LEVELS];
+
+	for (int k = 0; k < links->topology->levels; k++)
+		way_ns[k] = count * pd_bytes_ns(piece, bandwidth_to(links->topology, k));
+	for (int i = 1; i < count; i++) {
+		carry(links, ranks[i - 1], ranks[i], way_ns, bytes, share);
+		carry(links, ranks[i], ranks[i - 1], way_ns, bytes, share);
+	}
+}
+
 /*
  * Pairs of members are told apart by the level at which their ways part: a component's link
  * carries, for each of its members, the two pieces for each member outside.
@@ -129,6 +143,10 @@ static void carry_allreduce(struct pd_links *links, const int *ranks, int count,
 
 	if (count < 2 || bytes == 0)
 		return;
+	if (pd_topology_chains(topology, ranks, count, bytes)) {
+		carry_chain(links, ranks, count, bytes, share);
+		return;
+	}
 	for (int k = 0; k <= topology->levels; k++) {
 		size_t n = k < topology->levels ? (size_t)links->components[k] : 1;
 

@@ -31,7 +31,7 @@ void pd_links_release(struct pd_links *links);
 
 /*
  * How long each member of an all-reduce sends: every pair of them exchanges two pieces each way
- * (lib/transport/collective), parts of sums and then sums.  A member cannot go on before it has
+ * (lib/transport/collective), parts of sums and then sums; or, chained, neighbours exchange all.  A member cannot go on before it has
  * sent all that, nor before it has sent the second half of it from when the last one's part has
  * come.  sends_ns: one per rank.
  */

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
+#define TYPICAL_BYTES 100000000         /* of an all-reduce, against the latency of its steps */
 #define MOST_KNOWN 1100                 /* devices for which there is a table of all-reduces */
 
 void pd_map_init(struct pd_map *map, const struct pd_topology *topology, int devices)
@@ -72,6 +73,20 @@ static double reduce_load(const struct pd_map *map, const struct pd_span *span, 
 	return load * (double)here;
 }
 
+/* The same where it is a chain: all of the buffer, once for each neighbour of the component's first
+ * and last device. */
+static double chain_load(const struct pd_map *map, const struct pd_span *span, int k, int at)
+{
+	int64_t first = map->start[k][at], end = first + map->size[k];
+	double load = 0;
+
+	if (span->begin < first)
+		load += map->ns_per_byte[level_of(map, (int)first - 1, (int)first)];
+	if (end < span->end)
+		load += map->ns_per_byte[level_of(map, (int)end - 1, (int)end)];
+	return load * (span->end - span->begin);
+}
+
 /* Where the first component begins that begins at a device or behind it. */
 static int first_full(const struct pd_map *map, int first, int k)
 {
@@ -91,16 +106,20 @@ static const double *known_of(const struct pd_map *map, const struct pd_span *sp
 	size_t row = all ? (size_t)span->begin * ((size_t)map->devices + 1) +
 			   (size_t)(span->end - span->begin) : 0;
 	double *known = &map->known[row * map->stride], most = 0;
+	bool chain;
 
 	if (all && known[0] > 0)
 		return known;
+	chain = pd_topology_chains_line(map->topology, span->begin, span->end - span->begin,
+					TYPICAL_BYTES);
 	for (int k = 0; k < map->topology->levels; k++) {
 		int full = first_full(map, span->begin, k);
 		int at[] = { span->begin, full < span->end ? full : span->begin,
 			     span->end - 1 };
 
 		for (int i = 0; i < 3; i++) {
-			known[1 + 3 * k + i] = reduce_load(map, span, k, at[i]);
+			known[1 + 3 * k + i] = chain ? chain_load(map, span, k, at[i])
+						     : reduce_load(map, span, k, at[i]);
 			if (known[1 + 3 * k + i] > most)
 				most = known[1 + 3 * k + i];
 		}

@@ -199,3 +199,93 @@ int64_t pd_topology_transfer_ns(const struct pd_topology *topology, int64_t rank
 	time = latency + ((__int128)bytes * 1000000000 + bandwidth - 1) / bandwidth;
 	return time > INT64_MAX ? INT64_MAX : (int64_t)time;
 }
+
+/* The components of so many ranks that some are in, and the most of a (n - a) where one has a. */
+struct spread {
+	int64_t runs;
+	double most;
+};
+
+static double pairs_of(int64_t a, int64_t n)
+{
+	return (double)a * (double)(n - a);
+}
+
+static struct spread spread_of(const int *ranks, int n, int64_t size)
+{
+	struct spread spread = { 0, 0 };
+
+	for (int i = 1, first = 0; i <= n; i++)
+		if (i == n || ranks[i] / size != ranks[first] / size) {
+			double pairs = pairs_of(i - first, n);
+
+			spread.most = pairs > spread.most ? pairs : spread.most;
+			spread.runs++;
+			first = i;
+		}
+	return spread;
+}
+
+/* Of ranks one behind the other: those in the first component, in the last, in one between. */
+static struct spread spread_of_line(int64_t first, int64_t n, int64_t size)
+{
+	int64_t last = first + n - 1, runs = last / size - first / size + 1;
+	int64_t parts[] = { runs > 1 ? size - first % size : n, runs > 1 ? last % size + 1 : n,
+			    runs > 2 ? size : 0 };
+	struct spread spread = { runs, 0 };
+
+	for (int i = 0; i < 3; i++)
+		if (pairs_of(parts[i], n) > spread.most)
+			spread.most = pairs_of(parts[i], n);
+	return spread;
+}
+
+/*
+ * With the busiest link of each.  A component with a members sends 2 a (n - a) / n of the buffer
+ * in an exchange; in a chain all of it once for each neighbour it has, and the first piece is
+ * n - 1 steps, and n - 1 steps back, behind the last.
+ */
+static bool quicker(const struct pd_topology *topology, const int *ranks, int64_t first, int n,
+		    int64_t bytes)
+{
+	double exchange_ns = 0, chain_ns = 0, steps_ns = 0, latency_ns = 0, ns = 0;
+	struct spread here = spread_of_line(0, n, 1);
+	int64_t size = 1;
+
+	for (int k = 0; k < topology->levels && here.runs > 1; k++) {
+		const struct pd_level *level = &topology->level[k];
+		double own = 1e9 / (double)level->bandwidth_bytes_per_s * (double)bytes, busy;
+		struct spread outer;
+
+		ns = own > ns ? own : ns;
+		busy = 2 * here.most / n * ns;
+		exchange_ns = busy > exchange_ns ? busy : exchange_ns;
+		busy = (double)(here.runs > 2 ? 2 : 1) * ns;
+		chain_ns = busy > chain_ns ? busy : chain_ns;
+		size *= level->count;
+		outer = ranks ? spread_of(ranks, n, size) : spread_of_line(first, n, size);
+		steps_ns += 2.0 * (double)(here.runs - outer.runs) *
+			(ns / n + (double)level->latency_ns);
+		latency_ns = 2.0 * (double)level->latency_ns;
+		here = outer;
+	}
+	return chain_ns + steps_ns < exchange_ns + latency_ns;
+}
+
+bool pd_topology_chains_line(const struct pd_topology *topology, int64_t first, int n,
+			     int64_t bytes)
+{
+	return n > 2 && topology->levels > 1 && quicker(topology, NULL, first, n, bytes);
+}
+
+bool pd_topology_chains(const struct pd_topology *topology, const int *ranks, int n,
+			int64_t bytes)
+{
+	if (n < 3 || topology->levels == 1)
+		return false;
+	for (int i = 1; i < n; i++)
+		if (ranks[i] <= ranks[i - 1])
+			return false;
+	return quicker(topology, ranks[n - 1] - ranks[0] == n - 1 ? NULL : ranks, ranks[0], n,
+		       bytes);
+}

@@ -14,6 +14,7 @@ struct pair {
 };
 
 struct pd_collective {
+	bool chained;
 	struct pd_transport *transport;
 	struct pd_device *device;
 	struct pd_stream *stream;
@@ -21,7 +22,8 @@ struct pd_collective {
 	int *ranks;
 	size_t floats, piece_most;      /* of the longest piece */
 	float *staging;                 /* n - 1 times piece_most: parts of my piece */
-	struct pair *pairs;             /* by member; that of me is never used */
+	struct pair *pairs;             /* by member; that of me is never used.  Chained: by piece */
+	struct pd_event *sums;          /* chained, by piece: mine is added */
 	/*
 	 * What is added up to the sum of my piece, in groups of PD_SUM_SOURCES: the parts by
 	 * member; each group but the first begins with what the one before made, which is
@@ -78,10 +80,11 @@ size_t pd_collective_staging_bytes(const struct pd_collective *c)
 
 struct pd_collective *pd_collective_new(struct pd_transport *transport, struct pd_device *device,
 					struct pd_stream *stream, const int *ranks, int n, int me,
-					size_t floats, struct pd_error *err)
+					bool chained, size_t floats, struct pd_error *err)
 {
 	struct pd_collective *c = pd_zalloc(sizeof(*c));
 
+	c->chained = chained;
 	c->transport = transport;
 	c->device = device;
 	c->stream = stream;
@@ -91,6 +94,7 @@ struct pd_collective *pd_collective_new(struct pd_transport *transport, struct p
 	c->ranks = pd_calloc((size_t)n, sizeof(*c->ranks));
 	memcpy(c->ranks, ranks, (size_t)n * sizeof(*ranks));
 	c->pairs = pd_calloc((size_t)n, sizeof(*c->pairs));
+	c->sums = pd_calloc((size_t)n, sizeof(*c->sums));
 	c->sources = pd_calloc(2 * (size_t)n, sizeof(*c->sources));
 	c->piece_most = pd_piece_most(floats, n);
 	if (pd_collective_staging_bytes(c) > 0) {
@@ -111,6 +115,7 @@ void pd_collective_free(struct pd_collective *c)
 		c->device->ops->free(c->device, c->staging);
 	free(c->ranks);
 	free(c->pairs);
+	free(c->sums);
 	free(c->sources);
 	free(c);
 }
@@ -157,6 +162,75 @@ static int sum_group(struct pd_collective *c, int group)
 				   last ? &c->summed : NULL);
 }
 
+/* Where what the members before this one made of a piece comes. */
+static float *before_me(const struct pd_collective *c, int piece)
+{
+	return c->staging + (size_t)(piece % (c->n - 1)) * c->piece_most;
+}
+
+/*
+ * A piece on its way along the chain and back.  The last piece takes the place in staging that
+ * the first had.  The sum comes to where what goes on has left.
+ */
+static int post_piece(struct pd_collective *c, int piece, uint64_t tag_base)
+{
+	struct pair *pair = &c->pairs[piece];
+	struct pd_event *sum = &c->sums[piece];
+	size_t floats = piece_floats(c, piece);
+	float *at = c->buf + piece_begin(c, piece);
+	uint64_t tag = tag_base + 2 * (uint64_t)piece;
+	bool first = c->me == 0, last = c->me == c->n - 1;
+
+	if (!first && post(c, false, c->me - 1, tag, before_me(c, piece), floats,
+			   piece == c->n - 1 ? &c->sums[0] : NULL, &pair->part_in) < 0)
+		return -1;
+	if (!last && (post(c, true, c->me + 1, tag, at, floats, first ? c->after : sum,
+			   &pair->part_out) < 0 ||
+		      post(c, false, c->me + 1, tag + 1, at, floats, &pair->part_out,
+			   &pair->sum_in) < 0))
+		return -1;
+	return first ? 0 : post(c, true, c->me - 1, tag + 1, at, floats,
+				last ? sum : &pair->sum_in, &pair->sum_out);
+}
+
+static int start_chain(struct pd_collective *c, uint64_t tag_base)
+{
+	for (int p = 0; p < c->n && c->me > 0; p++) {
+		c->sources[2 * p] = before_me(c, p);
+		c->sources[2 * p + 1] = c->buf + piece_begin(c, p);
+		pd_event_arm(&c->sums[p]);
+	}
+	for (int p = 0; p < c->n; p++)
+		if (post_piece(c, p, tag_base) < 0)
+			return -1;
+	return 0;
+}
+
+/*
+ * As below, chained: wait until mine is ready; for each piece, wait for what comes and add
+ * mine; then, n at a time, wait for what goes on, the sums that leave, those that come.
+ */
+static int issue_chained(struct pd_collective *c)
+{
+	const struct pd_device_ops *ops = c->device->ops;
+	int rest = c->step - 1 - 2 * c->n, piece = rest < 0 ? (c->step - 1) / 2 : rest % c->n;
+	struct pair *pair = &c->pairs[piece];
+
+	if (c->step == 0)
+		return c->after ? ops->wait(c->stream, (struct pd_event *)c->after) : 0;
+	if (rest < 0 && c->me == 0)
+		return 0;
+	if (rest < 0 && c->step % 2 == 1)
+		return ops->wait(c->stream, &pair->part_in);
+	if (rest < 0)
+		return ops->sum(c->stream, c->buf + piece_begin(c, piece), c->sources + 2 * piece,
+				2, piece_floats(c, piece), &c->sums[piece]);
+	if (rest == 3 * c->n)
+		return ops->sum(c->stream, c->buf, NULL, 0, 0, c->done);
+	return ops->wait(c->stream, rest < c->n ? &pair->part_out :
+			 rest < 2 * c->n ? &pair->sum_out : &pair->sum_in);
+}
+
 /*
  * Thing number `step` for the stream: wait for the parts, n things; add them up, one for
  * each group; then, n at a time, wait for the parts that leave, the sums that leave, those
@@ -187,6 +261,8 @@ static int issue(struct pd_collective *c)
 
 static int steps(const struct pd_collective *c)
 {
+	if (c->chained)
+		return 5 * c->n + 2;
 	return 4 * c->n + groups(c) + 1;
 }
 
@@ -202,7 +278,7 @@ int pd_collective_progress(struct pd_collective *c)
 	if (!c->done)
 		return 0;
 	while (c->step < steps(c)) {
-		int verdict = issue(c);
+		int verdict = c->chained ? issue_chained(c) : issue(c);
 
 		if (verdict == PD_AGAIN)
 			break;
@@ -223,6 +299,11 @@ int pd_collective_start(struct pd_collective *c, float *buf, uint64_t tag_base,
 	c->after = after;
 	c->done = done;
 	c->step = 0;
+	if (c->chained) {
+		if (start_chain(c, tag_base) < 0)
+			return -1;
+		return pd_collective_progress(c) < 0 ? -1 : 0;
+	}
 	arrange_sources(c);
 	pd_event_arm(&c->summed);
 	/* not everybody to the same member first */
@@ -232,10 +313,25 @@ int pd_collective_start(struct pd_collective *c, float *buf, uint64_t tag_base,
 	return pd_collective_progress(c) < 0 ? -1 : 0;
 }
 
+static int64_t chain_started_ns(const struct pd_collective *c)
+{
+	int first = 0;
+
+	if (c->n == 1)
+		return c->done->start_ns;
+	if (c->me > 0)
+		return c->sums[0].start_ns;
+	while (first < c->n - 1 && piece_floats(c, first) == 0)
+		first++;
+	return c->pairs[first].part_out.start_ns;
+}
+
 int64_t pd_collective_started_ns(const struct pd_collective *c)
 {
 	int64_t started_ns = c->summed.start_ns;
 
+	if (c->chained)
+		return chain_started_ns(c);
 	for (int i = 0; i < c->n; i++)
 		if (i != c->me && piece_floats(c, i) > 0 &&
 		    c->pairs[i].part_out.start_ns < started_ns)

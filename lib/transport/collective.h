@@ -9,6 +9,12 @@
  * receives 2 (n-1)/n of the buffer, as in a ring, which could not keep that order and takes
  * 2 (n-1) steps, one after the other, where this takes 2.
  *
+ * Where many members share the links between servers most of that crosses them.  Chained, a
+ * piece goes from member to member, each adding its own, and its sum comes back the same way:
+ * the same order, the same bits, and with members in the order of servers each piece leaves a
+ * server once and its sum once.  There are n pieces on their way at once, so this takes the
+ * time of n - 1 of them more than the links are busy.
+ *
  * Nothing is read by the host and nothing is decided when data arrive: start() issues all
  * the transfers and all the work of the stream, each waiting for the events before it, as
  * far as the stream has room; progress() issues the rest.  `done` is completed by the
@@ -29,12 +35,12 @@ struct pd_collective;
 /*
  * ranks: of the n members, in the order in which they are added; copied.  me: this rank's
  * index there.  transport, device and stream are borrowed, the stream is best for this
- * alone: it is blocked while it waits for the others.  Allocates what staging_bytes() says
+ * alone: it is blocked while it waits for the others.  chained: all members alike.  Allocates what staging_bytes() says
  * from the device.  NULL: no memory.
  */
 struct pd_collective *pd_collective_new(struct pd_transport *transport, struct pd_device *device,
 					struct pd_stream *stream, const int *ranks, int n, int me,
-					size_t floats, struct pd_error *err);
+					bool chained, size_t floats, struct pd_error *err);
 /* `done` of the last start is done, or the transport and the streams are at rest. */
 void pd_collective_free(struct pd_collective *c);
 
@@ -42,8 +48,8 @@ size_t pd_collective_staging_bytes(const struct pd_collective *c);
 
 /*
  * Replaces the floats in buf (device memory) by their sum over the members, once `after`
- * (NULL: now) is done.  One at a time; every member uses the same tag_base, and tag_base
- * and tag_base + 1 for nothing else under way.  -1: transport or device is broken.
+ * (NULL: now) is done.  One at a time; every member uses the same tag_base, and the two tags
+ * from there on, chained 2 n, for nothing else under way.  -1: transport or device is broken.
  */
 int pd_collective_start(struct pd_collective *c, float *buf, uint64_t tag_base,
 			const struct pd_event *after, struct pd_event *done);

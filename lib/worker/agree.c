@@ -23,7 +23,7 @@
 
 #define TAG_COLLECTIVE (UINT64_C(1) << 47)
 #define TAG_NUMBER     ((UINT64_C(1) << 46) - 1)
-#define TAG_ROUND      2                /* 0 and 1 are the all-reduce's */
+#define TAG_ROUND      0                /* from TAG_ALLREDUCE on: the all-reduce's */
 
 struct round {
 	double *arrived;
@@ -183,7 +183,7 @@ int worker_issue_agree(struct pd_worker *w, struct chunk *first, const struct pd
 	struct agreement *a = w->agreement;
 	uint64_t number = (uint64_t)op->microbatch *
 			  (uint64_t)w->config.schedule->stage_count;
-	uint64_t tag = TAG_COLLECTIVE | ((number << 8) & TAG_NUMBER);
+	uint64_t tag = TAG_COLLECTIVE | ((number << TAG_PLACES) & TAG_NUMBER);
 
 	if (!worker_may_arm(w, &a->begun) || !worker_may_arm(w, &a->done))
 		return 0;

@@ -7,6 +7,11 @@
 #include "transport/collective.h"
 #include "worker/worker.h"
 
+/* Tags of an all-reduce or agree: its number, above so many bits; an all-reduce's begin at the
+ * half of what these count to, there are two for each replica. */
+#define TAG_PLACES     20
+#define TAG_ALLREDUCE  (UINT64_C(1) << (TAG_PLACES - 1))
+
 /*
  * Events that stand for one use of a buffer, and the last operation that arms them or
  * waits for them.  They may be armed anew only when that operation has retired: then no

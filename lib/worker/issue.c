@@ -489,7 +489,8 @@ static int issue_allreduce(struct pd_worker *w, struct chunk *c, const struct pd
 	arm(w, &c->allreduce);
 	worker_new_entry(w, op, &c->allreduce)->bytes = (int64_t)c->sizes->weights_bytes;
 	return pd_collective_start(c->collective, sum->gradients,
-				   TAG_COLLECTIVE | ((number << 8) & TAG_NUMBER),
+				   TAG_COLLECTIVE | ((number << TAG_PLACES) & TAG_NUMBER) |
+				   TAG_ALLREDUCE,
 				   event_of(w, sum->ready), &c->allreduce.events[0]) == 0 ? 1 : -1;
 }
 

@@ -10,10 +10,15 @@
 
 static int open_collective(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 {
-	if (c->stage->replicas == 1)
+	const struct pd_topology *topology = &w->config.schedule->plan->topology;
+	const struct pd_stage *stage = c->stage;
+	bool chained = pd_topology_chains(topology, stage->ranks, stage->replicas,
+					  c->sizes->weights_bytes);
+
+	if (stage->replicas == 1)
 		return 0;
 	c->collective = pd_collective_new(w->config.transport, w->config.device, w->reduce,
-					  c->stage->ranks, c->stage->replicas, w->replica,
+					  stage->ranks, stage->replicas, w->replica, chained,
 					  c->sizes->weights_bytes / sizeof(float), err);
 	if (!c->collective)
 		return -1;

@@ -119,6 +119,7 @@ static bool is_sum(const float *buf, size_t floats, int n, int round)
 	return true;
 }
 
+static bool chained;
 static size_t lengths[] = {1, 2, 3, 4, 15, 16, 17, 64, 79, 81, 1000, 100003, 1 << 20};
 
 /* stream: NULL when the device works by itself. */
@@ -133,7 +134,7 @@ static int reduce(struct rank *me, struct pd_collective *c, struct fake_stream *
 	pd_event_arm(&done);
 	/* what was there before must not be sent */
 	memset(buf, 0xff, floats * sizeof(float));
-	bad += pd_collective_start(c, buf, 2 * (uint64_t)round, &ready, &done) != 0;
+	bad += pd_collective_start(c, buf, 64 * (uint64_t)round, &ready, &done) != 0;
 	usleep((unsigned)((index * 7 + round * 5) % 11) * 300);
 	for (int i = 0; i < 3; i++) {
 		bad += ranks_step(me, 0) < 0;
@@ -173,7 +174,7 @@ static int all_reduce(struct rank *me)
 
 		device.bytes = 0;
 		c = pd_collective_new(me->transport, &device.base, &stream.base, ranks, me->ranks,
-				      index, floats, &err);
+				      index, chained, floats, &err);
 		bad += !rank_ok(me, device.bytes == pd_collective_staging_bytes(c) &&
 				device.bytes <= ((size_t)me->ranks - 1) * piece * sizeof(float),
 				"staging is n - 1 pieces");
@@ -202,8 +203,8 @@ static int on_cpu(struct rank *me)
 
 	for (int i = 0; i < me->ranks; i++)
 		ranks[i] = i;
-	c = pd_collective_new(me->transport, device, stream, ranks, me->ranks, me->rank, floats,
-			      &err);
+	c = pd_collective_new(me->transport, device, stream, ranks, me->ranks, me->rank,
+			      chained, floats, &err);
 	for (int round = 0; round < 5; round++)
 		bad += reduce(me, c, NULL, buf, floats, me->rank, round);
 	pd_collective_free(c);
@@ -211,6 +212,25 @@ static int on_cpu(struct rank *me)
 	ops->stream_close(stream);
 	ops->close(device);
 	return bad;
+}
+
+static void everything(void)
+{
+	const char *how = chained ? ", chained" : "";
+	size_t longest = lengths[PD_COUNT(lengths) - 1];
+
+	for (int n = 1; n <= 5; n++)
+		is_int(run_ranks(n, all_reduce, NULL, -1), 0, "%d members, 1 to 1048576 floats%s",
+		       n, how);
+	lengths[PD_COUNT(lengths) - 1] = 1;     /* less work for many processes */
+	is_int(run_ranks(18, all_reduce, NULL, -1), 0, "18 members: more than one sum takes%s",
+	       how);
+	is_int(run_ranks(3, on_cpu, NULL, -1), 0, "3 members with the device of processors%s", how);
+	ranks_staged = true;
+	is_int(run_ranks(3, all_reduce, NULL, -1), 0, "3 members, their transfers staged%s", how);
+	is_int(run_ranks(3, on_cpu, NULL, -1), 0, "the same, with the device of processors%s", how);
+	ranks_staged = false;
+	lengths[PD_COUNT(lengths) - 1] = longest;
 }
 
 int main(void)
@@ -221,13 +241,8 @@ int main(void)
 		differs = (value(0, i, 0) + value(1, i, 0)) + value(2, i, 0) !=
 			  (value(2, i, 0) + value(1, i, 0)) + value(0, i, 0);
 	ok(differs, "the numbers of this test feel the order of their sum");
-	for (int n = 1; n <= 5; n++)
-		is_int(run_ranks(n, all_reduce, NULL, -1), 0, "%d members, 1 to 1048576 floats", n);
-	lengths[PD_COUNT(lengths) - 1] = 1;     /* less work for many processes */
-	is_int(run_ranks(18, all_reduce, NULL, -1), 0, "18 members: more than one sum takes");
-	is_int(run_ranks(3, on_cpu, NULL, -1), 0, "3 members with the device of processors");
-	ranks_staged = true;
-	is_int(run_ranks(3, all_reduce, NULL, -1), 0, "3 members, their transfers staged");
-	is_int(run_ranks(3, on_cpu, NULL, -1), 0, "the same, with the device of processors");
+	everything();
+	chained = true;
+	everything();
 	return done_testing();
 }
