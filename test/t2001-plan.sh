@@ -305,11 +305,21 @@ if [ -d "$profiles" ]; then
 	for model in vgg16 resnet50 gnmt; do
 		for topology in 4@1GB/s 16@1.25GB/s 4@12GB/s,4@1.25GB/s; do
 			test_ok "$model on $topology: a valid plan, not above its bound or data parallelism" '
-				pd-plan -m 1TB -t "$topology" "$profiles/$model.json" >a.json
+				pd-plan -t "$topology" "$profiles/$model.json" >a.json
 				"$PD_BUILD/test/unit/read-document" plan a.json >again
 				jq -e ".predicted | .gap >= 0 and .speedup_over_data_parallel >= 1" a.json'
 		done
 	done
+	# shape MODEL REPLICAS: of the plan on four servers of four GPUs of 16 GB
+	shape() {
+		pd-plan -t 4@12GB/s,4@1.25GB/s "$profiles/$1.json" >a.json
+		jq -c "[.stages[].replicas], .predicted.memory_bytes" a.json
+		jq -e "[.stages[].replicas] == $2 and .predicted.memory_bytes <= 16e9" a.json
+	}
+	test_ok "VGG-16, ResNet-50 and GNMT-8 on four servers, within the 16 GB: as published" '
+		shape vgg16 "[15, 1]"
+		shape resnet50 "[16]"
+		shape gnmt "[1, 1, 1, 1, 1, 1, 1, 1, 3, 1]"'
 	test_ok "VGG-16 on 16 devices of 25 Gbit/s: 15-1, as published" '
 		pd-plan -m 1TB -t 16@3.125GB/s -c sosp19 "$profiles/vgg16.json" |
 			jq -e "[.stages[].replicas] == [15, 1]"'

@@ -305,6 +305,37 @@ struct pd_profile *pd_profile_in_order(const struct pd_profile *profile, const i
 	return copy;
 }
 
+/*
+ * A profile recorded elsewhere that names no stash at all, as PipeDream's do not: what is
+ * made in place is counted once.  Those are the outputs of layers without parameters that
+ * have the size of their only input, which nobody else uses (relu, dropout).
+ */
+static void count_in_place_once(const struct pd_place *layers, struct pd_profile *profile)
+{
+	int count = profile->layer_count;
+	int *users = pd_calloc((size_t)count, sizeof(*users));
+	bool named = profile->model;
+
+	for (int l = 0; l < count; l++) {
+		struct pd_place at = pd_place_index(layers, (size_t)l);
+
+		named |= json_object_get(at.value, "stash_bytes") != NULL;
+		for (int i = 0; i < profile->layers[l].input_count; i++)
+			users[profile->layers[l].inputs[i]]++;
+	}
+	for (int l = 0; l < count && !named; l++) {
+		struct pd_place at = pd_place_index(layers, (size_t)l);
+		struct pd_profile_layer *layer = &profile->layers[l];
+
+		if (layer->input_count == 1 && users[layer->inputs[0]] == 1 &&
+		    json_array_size(json_object_get(at.value, "inputs")) == 1 &&
+		    layer->parameter_bytes == 0 &&
+		    layer->activation_bytes == profile->layers[layer->inputs[0]].activation_bytes)
+			layer->stash_bytes = 0;
+	}
+	free(users);
+}
+
 static int read_layers(const struct pd_place *layers, struct pd_profile *profile,
 		       struct pd_error *err)
 {
@@ -331,6 +362,7 @@ static int read_layers(const struct pd_place *layers, struct pd_profile *profile
 	}
 	if (check_sums(layers, profile, err) < 0)
 		return -1;
+	count_in_place_once(layers, profile);
 	order = pd_calloc(count, sizeof(*order));
 	result = profile->model ? order_by_model(layers, profile, order, err)
 				: order_by_inputs(layers, profile, order, err);

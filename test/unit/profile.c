@@ -58,6 +58,42 @@ static void test_fields(void)
 	pd_profile_free(p);
 }
 
+/* A layer of so many bytes of output and of parameters. */
+#define LAYER(name, inputs, bytes, parameters) "{'name': '" name "', 'inputs': [" inputs "], " \
+	"'forward_ns': 1, 'backward_ns': 2, 'activation_bytes': " bytes ", 'parameter_bytes': " \
+	parameters "}"
+/* What may be made in place: relu, and drop over it. */
+#define IN_PLACE(more) "{" HEAD DEVICE "'inputs': ['x'], 'layers': [" \
+	LAYER("first", "'x'", "30", "0") ", " LAYER("conv", "'first'", "30", "40") ", " \
+	LAYER("relu", "'conv'", "30", "0") ", " LAYER("drop", "'relu'", "30", "0") ", " \
+	LAYER("norm", "'drop'", "30", "8") ", " LAYER("mask", "'norm', 'x'", "30", "0") ", " \
+	LAYER("left", "'mask'", "30", "0") ", " LAYER("right", "'mask'", "30", "0") ", " \
+	LAYER("twice", "'right', 'right'", "30", "0") ", " LAYER("add", "'left', 'twice'", "30", "0") \
+	", " LAYER("pool", "'add'", "20", "0") more "]}"
+
+static void is_stash(const char *text, const char *expected)
+{
+	struct pd_profile *p = parse(text, NULL);
+	char said[200] = "";
+
+	for (int l = 0; p && l < p->layer_count; l++)
+		if (p->layers[l].stash_bytes == 0)
+			snprintf(said + strlen(said), sizeof(said) - strlen(said), "%s ",
+				 p->layers[l].name);
+	is_str(said, expected, "made in place: %s", *expected ? expected : "nothing");
+	pd_profile_free(p);
+}
+
+static void test_in_place(void)
+{
+	is_stash(IN_PLACE(""), "relu drop ");
+	is_stash(IN_PLACE(", {'name': 'last', 'inputs': ['pool'], 'stash_bytes': 1, " COST "}"), "");
+	is_stash(IN_PLACE(", {'name': 'last', 'inputs': ['pool'], 'stash_bytes': 0, " COST "}"),
+		 "last ");
+	is_stash("{" HEAD MODEL DEVICE "'layers': [" LAYER("a", "'x'", "30", "0") ", "
+		 LAYER("b", "'a'", "30", "0") "]}", "");
+}
+
 static void test_model(void)
 {
 	struct pd_profile *p = parse("{" HEAD MODEL DEVICE "'link': {'bandwidth_bytes_per_s': 5, "
@@ -159,6 +195,7 @@ static void test_errors(void)
 int main(void)
 {
 	test_fields();
+	test_in_place();
 	test_model();
 	test_errors();
 	return done_testing();
