@@ -110,8 +110,9 @@ int main(int argc, char **argv)
 	struct pd_model *model;
 	json_t *document;
 
-	if (strcmp(dtype, "f32") != 0) {
-		pd_error_input(&err, "--dtype: expected f32, found \"%s\"", dtype);
+	measure.dtype = pd_dtype_find(dtype);
+	if (measure.dtype == PD_DTYPES) {
+		pd_error_input(&err, "--dtype: expected f32, bf16 or f16, found \"%s\"", dtype);
 		return pd_command_fail(&err);
 	}
 	measure.device = pd_device_find(device, &err);

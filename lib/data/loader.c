@@ -8,6 +8,7 @@
 #include "data/loader.h"
 
 #include "base/clock.h"
+#include "base/half.h"
 #include "base/mem.h"
 #include "data/order.h"
 
@@ -31,6 +32,8 @@ struct pd_loader {
 	int inputs[MOST_INPUTS];
 	int64_t elements[MOST_INPUTS];  /* of one sample */
 	float table[MOST_CHANNELS][256];/* a pixel's value, per channel */
+	bool rounds;                    /* to 16 bits */
+	float *sample;                  /* one, before that; the thread's own */
 	uint32_t *order;                /* of samples in epoch order_epoch; the thread's own */
 	int64_t order_epoch;
 	struct slot *slots;
@@ -89,6 +92,26 @@ static void fill_image(const struct pd_loader *loader, const struct pd_dataset *
 	}
 }
 
+static void round_sample(const struct pd_loader *loader, uint16_t *out, int64_t elements)
+{
+	const float *values = loader->sample;
+
+	if (loader->config.dtype == PD_BF16)
+		for (int64_t i = 0; i < elements; i++)
+			out[i] = pd_to_bf16(values[i]);
+	else
+		for (int64_t i = 0; i < elements; i++)
+			out[i] = pd_to_f16(values[i]);
+}
+
+/* Bytes of an element of input number k. */
+static size_t element_bytes(const struct pd_loader *loader, int k)
+{
+	enum pd_dtype dtype = loader->config.model->inputs[loader->inputs[k]].dtype;
+
+	return pd_dtype_bytes(dtype == PD_I32 ? dtype : loader->config.dtype);
+}
+
 static void fill_sample(const struct pd_loader *loader, const struct pd_batch *batch, int k,
 			int64_t i)
 {
@@ -96,7 +119,7 @@ static void fill_sample(const struct pd_loader *loader, const struct pd_batch *b
 	const struct pd_dataset *set = dataset(loader, batch->evaluate);
 	int64_t index = sample_index(loader, batch, i), elements = loader->elements[k];
 	bool whole = config->model->inputs[loader->inputs[k]].dtype == PD_I32;
-	float *values = (float *)batch->buffers[k] + i * elements;
+	float *values = loader->rounds ? loader->sample : (float *)batch->buffers[k] + i * elements;
 	int32_t *labels = (int32_t *)batch->buffers[k] + i * elements;
 
 	if (set->synthetic && whole)
@@ -108,6 +131,8 @@ static void fill_sample(const struct pd_loader *loader, const struct pd_batch *b
 		*labels = set->labels[index];
 	else
 		fill_image(loader, set, index, values);
+	if (loader->rounds && !whole)
+		round_sample(loader, (uint16_t *)batch->buffers[k] + i * elements, elements);
 }
 
 static void fill(struct pd_loader *loader, struct pd_batch *batch)
@@ -124,7 +149,7 @@ static void fill(struct pd_loader *loader, struct pd_batch *batch)
 		loader->order_epoch = epoch;
 	}
 	for (int k = 0; k < config->input_count; k++) {
-		size_t used = (size_t)(batch->valid * loader->elements[k]) * 4;
+		size_t used = (size_t)(batch->valid * loader->elements[k]) * element_bytes(loader, k);
 
 		for (int64_t i = 0; i < batch->valid; i++)
 			fill_sample(loader, batch, k, i);
@@ -264,6 +289,7 @@ static struct pd_loader *new_loader(const struct pd_loader_config *config)
 
 	loader->config = *config;
 	loader->config.inputs = loader->inputs;
+	loader->rounds = config->dtype != PD_F32;
 	for (int k = 0; k < config->input_count; k++)
 		loader->inputs[k] = config->inputs[k];
 	loader->slots = pd_calloc((size_t)config->ahead, sizeof(*loader->slots));
@@ -287,6 +313,7 @@ static int measure(struct pd_loader *loader, size_t *bytes, struct pd_error *err
 {
 	const struct pd_loader_config *config = &loader->config;
 	const struct pd_dataset *set = config->train;
+	int64_t most = 0;
 
 	for (int k = 0; k < config->input_count; k++) {
 		const struct pd_input *input = &config->model->inputs[config->inputs[k]];
@@ -297,12 +324,16 @@ static int measure(struct pd_loader *loader, size_t *bytes, struct pd_error *err
 		    (int64_t)set->channels * set->height * set->width))
 			pd_bug("loader: the data set does not have input \"%s\"", input->name);
 		if (!pd_mul(loader->elements[k], config->batch_size, &total) ||
-		    !pd_mul(total, 4, &total))
+		    !pd_mul(total, (int64_t)element_bytes(loader, k), &total))
 			return pd_error_input(err, "batch size %" PRId64
 					      ": too large for input \"%s\"", config->batch_size,
 					      input->name);
 		bytes[k] = (size_t)total;
+		if (loader->elements[k] > most)
+			most = loader->elements[k];
 	}
+	if (loader->rounds)
+		loader->sample = pd_calloc((size_t)most, sizeof(*loader->sample));
 	return 0;
 }
 
@@ -356,6 +387,7 @@ static void free_loader(struct pd_loader *loader)
 	free(loader->queue);
 	free(loader->slots);
 	free(loader->order);
+	free(loader->sample);
 	free(loader);
 }
 

@@ -4,8 +4,8 @@
  * network computes on this one.
  *
  * A loader serves one rank: of every minibatch that the rank asks for, the model inputs
- * that its stage uses, laid out plainly: f32 samples as (batch, shape...), i32 labels as
- * (batch).  The order of training samples depends on the seed and the epoch alone; a test
+ * that its stage uses, laid out plainly: f32 samples as (batch, shape...), rounded where
+ * config.dtype has 16 bits, i32 labels as (batch).  The order of training samples depends on the seed and the epoch alone; a test
  * set comes in the order of its file.  Pixels come as (pixel / 255 - mean) / deviation of
  * their channel.  A synthetic set is not shuffled: sample n, counted through all epochs,
  * holds what lib/data/order.h makes of n modulo the number of samples.
@@ -28,6 +28,7 @@ struct pd_loader_config {
 	const struct pd_model *model;
 	const struct pd_dataset *train, *test;  /* borrowed; test may be NULL */
 	int64_t batch_size;
+	enum pd_dtype dtype;            /* that the model's f32 inputs come in: f32, bf16 or f16 */
 	uint64_t seed;
 	int input_count;
 	const int *inputs;              /* model inputs (their numbers) that this stage uses */

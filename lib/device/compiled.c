@@ -68,7 +68,7 @@ static int layer_prepare(struct pd_compiled *net, int index, struct pd_error *er
 		l->in_shape[i] = pd_model_shape(net->model, t);
 		l->wants[i] = pd_model_producer(net->model, t) >= 0 &&
 			      pd_model_needs_gradient(net->model, t);
-		if (pd_model_dtype(net->model, t) != PD_F32 && !(l->kind->is_loss && i == 1))
+		if (pd_model_dtype(net->model, t) == PD_I32 && !(l->kind->is_loss && i == 1))
 			return pd_error_input(err, "layer \"%s\": input \"%s\" is i32, expected "
 					      "f32", layer->name, pd_model_tensor_name(net->model, t));
 	}
@@ -172,6 +172,7 @@ struct pd_compiled *pd_compiled_new(struct pd_device *device,
 	net->first = config->first;
 	net->count = config->count;
 	net->batch = config->batch_size;
+	net->dtype = config->dtype;
 	net->seed = config->seed;
 	net->split = config->split;
 	net->copies = config->copies;
@@ -293,7 +294,8 @@ static void fill_random(const struct pd_compiled *net, const struct pd_named *na
 	}
 }
 
-int pd_compiled_init(struct pd_net *base, void *weights, void *state, struct pd_error *err)
+int pd_compiled_init(struct pd_net *base, void *weights, void *master, void *state,
+		     struct pd_error *err)
 {
 	struct pd_compiled *net = (struct pd_compiled *)base;
 
@@ -309,7 +311,10 @@ int pd_compiled_init(struct pd_net *base, void *weights, void *state, struct pd_
 		else if (which == (parameter ? 0 : 1))          /* a scale or a variance */
 			for (int64_t k = 0; k < named->elements; k++)
 				host[k] = 1;
-		status = base->device->ops->import(base, i, parameter ? weights : state, host);
+		status = base->device->ops->import(base, i, parameter ? PD_WORKING : PD_FULL,
+						   parameter ? weights : state, host);
+		if (status == 0 && parameter && master)
+			status = base->device->ops->import(base, i, PD_FULL, master, host);
 		free(host);
 		if (status < 0)
 			return pd_error_failed(err, "%s: it cannot be brought to the device",

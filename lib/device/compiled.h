@@ -45,9 +45,9 @@ struct pd_compiled_device {
 	int (*copy)(struct pd_compiled *net, void *dst, const void *src, size_t bytes,
 		    struct pd_error *err);
 	int (*zero)(struct pd_compiled *net, void *dst, size_t bytes, struct pd_error *err);
-	/* dst = a + b; dst may be one of them. */
-	int (*add)(struct pd_compiled *net, float *dst, const float *a, const float *b,
-		   size_t count, struct pd_error *err);
+	/* dst = a + b, of that type (f32 or the net's); dst may be one of them. */
+	int (*add)(struct pd_compiled *net, enum pd_dtype dtype, void *dst, const void *a,
+		   const void *b, size_t count, struct pd_error *err);
 };
 
 struct pd_compiled_layer {
@@ -63,7 +63,7 @@ struct pd_compiled_layer {
 	bool adds_room;                         /* or would be, if there were no copies */
 
 	/* known before prepare; arrays by input */
-	const struct pd_layout **in;            /* NULL where not f32 */
+	const struct pd_layout **in;            /* NULL where i32 */
 	const struct pd_shape **in_shape;
 	bool *wants;                            /* a gradient of that input is wanted */
 
@@ -107,8 +107,9 @@ struct pd_compiled_tensor {
 
 /* One parameter tensor, kept by the layer that owns it. */
 struct pd_compiled_parameter {
-	const struct pd_layout *layout, *plain;
-	size_t offset, bytes;
+	const struct pd_layout *layout, *plain; /* layout: of the net's type */
+	const struct pd_layout *full;           /* the same of f32; plain is f32 too */
+	size_t offset, bytes;                   /* in an arena of f32 */
 };
 
 struct pd_compiled {
@@ -119,6 +120,7 @@ struct pd_compiled {
 	void *engine;                           /* the device's libraries, as it knows them */
 	int first, count;
 	int64_t batch;
+	enum pd_dtype dtype;
 	uint64_t seed;
 	bool split, copies;
 	struct pd_tie *ties;
@@ -147,8 +149,14 @@ const struct pd_net_sizes *pd_compiled_sizes(const struct pd_net *net);
 void pd_compiled_layer_sizes(const struct pd_net *net, int layer, struct pd_net_layer *out_p);
 int pd_compiled_named(const struct pd_net *net, const struct pd_named **list_p);
 int pd_compiled_ties(const struct pd_net *net, const struct pd_tie **list_p);
-int pd_compiled_init(struct pd_net *net, void *weights, void *state, struct pd_error *err);
-/* Where a named tensor lies in its arena, and which of its layer's it is. */
+int pd_compiled_init(struct pd_net *net, void *weights, void *master, void *state,
+		     struct pd_error *err);
+/* Where something at this offset of an arena of f32 lies in one of the net's type. */
+static inline size_t pd_compiled_working(const struct pd_compiled *net, size_t offset)
+{
+	return offset / sizeof(float) * pd_dtype_bytes(net->dtype);
+}
+/* Where a named tensor lies in its arena (of f32), and which of its layer's it is. */
 size_t pd_compiled_offset(const struct pd_compiled *net, const struct pd_named *named,
 			  int *which_p);
 /* The elements of an arena that an update of these layers goes over: [*begin_p, *end_p). */

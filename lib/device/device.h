@@ -10,6 +10,14 @@
  *
  * Memory from alloc() may not be readable by the host.  All the memory that a network
  * uses belongs to the caller; sizes come from net_sizes().
+ *
+ * A net computes in one type (dtype): f32, or 16 bits (bf16, f16).  Of that type are the
+ * weights that forward and backward read, the floating-point inputs of the model, all
+ * activations and their gradients.  The gradients of parameters, the optimizer's moments and
+ * running statistics are f32 in any net, and every sum inside a kernel is taken in f32 and
+ * rounded once, to nearest even (base/half.h).  What is updated in a net of 16 bits is the
+ * master: f32, one of a stage, in place; an update writes what it becomes, rounded, to the
+ * next version of the weights.
  */
 #ifndef PD_DEVICE_DEVICE_H
 #define PD_DEVICE_DEVICE_H
@@ -52,6 +60,8 @@ struct pd_net_config {
 	const struct pd_model *model;   /* must outlive the net */
 	int first, count;
 	int64_t batch_size;
+	enum pd_dtype dtype;            /* what it computes in; one that the device does not know
+					   is refused by net_open */
 	uint64_t seed;                  /* of parameters and dropout masks */
 	bool copies;                    /* each layer that shares parameters has its own */
 	bool split;                     /* slots have room for backward in two parts; devices
@@ -68,7 +78,12 @@ struct pd_net_tensor {                  /* one that crosses the stage's boundary
 };
 
 struct pd_net_sizes {
-	size_t weights_bytes;           /* = gradient = moments = delta: the same layout, elementwise f32 */
+	/*
+	 * Arenas of parameters come in two forms, alike element by element: f32 (master,
+	 * gradients, moments, delta), and the net's type (weights, corrected).  In a net of f32
+	 * they are one; else an element that is at byte n of one is at n / 2 of the other.
+	 */
+	size_t full_bytes, weights_bytes;
 	size_t state_bytes;
 	size_t inbox_bytes, slot_bytes;
 	size_t scratch_bytes;
@@ -84,7 +99,7 @@ struct pd_net_sizes {
 
 /*
  * What one layer costs.  The slots of the layers add up to slot_bytes; parameters to
- * weights_bytes (shared ones count once, at the first layer).
+ * full_bytes (shared ones count once, at the first layer).
  */
 struct pd_net_layer {
 	size_t parameter_bytes;
@@ -142,6 +157,9 @@ struct pd_pass {
  *
  * Where delta is not NULL, after any of them, each operation rounded by itself:
  *     delta = keep * delta + (1 - keep) * (w' - w);  corrected = w' - delay * delta
+ *
+ * In a net of 16 bits w and w' are those of the master, which is moved in place; next is w'
+ * rounded (also where the update is skipped), corrected is rounded, and weights is not read.
  */
 enum pd_update_kind { PD_SGD, PD_ADAM, PD_ADAMW };
 
@@ -149,6 +167,7 @@ struct pd_update {
 	enum pd_update_kind kind;
 	const void *weights;
 	void *next, *velocity, *second;         /* second: of Adam, AdamW */
+	void *master;                           /* of a net of 16 bits; else NULL */
 	const void *gradients;
 	double rate, momentum, weight_decay;
 	double beta1, beta2, eps;               /* of Adam, AdamW */
@@ -166,13 +185,17 @@ struct pd_squares {
 	bool clear;                     /* first make all of it PD_ABSENT */
 };
 
+/* The form of an arena of parameters: of the net's type, or f32. */
+enum pd_form { PD_WORKING, PD_FULL };
+
 enum pd_copy { PD_COPY_TO_DEVICE, PD_COPY_TO_HOST, PD_COPY_WITHIN };
 
 /* Named tensors of a layer, for checkpoints: host side, plain layout, f32. */
 enum pd_part { PD_PART_PARAMETER, PD_PART_STATE };
 struct pd_named {
 	char name[160];                 /* "conv1.weight", "bn1.running_mean" */
-	enum pd_part part;              /* PARAMETER: in weights, gradients, moments arenas alike */
+	enum pd_part part;              /* PARAMETER: in weights, gradients, moments arenas alike;
+					   STATE: always f32 */
 	bool copy;                      /* of that name's, in a net with copies: not its owner's */
 	int layer;
 	int dims;
@@ -183,7 +206,7 @@ struct pd_named {
 /* In a net with copies: a layer of the stage that shares parameters, or whose others do. */
 struct pd_tie {
 	int layer, owner;
-	size_t offset, bytes;           /* of its parameters, in weights and gradients alike */
+	size_t offset, bytes;           /* of its parameters, in arenas of f32 */
 };
 
 struct pd_device_ops {
@@ -214,8 +237,9 @@ struct pd_device_ops {
 	const struct pd_net_sizes *(*net_sizes)(const struct pd_net *net);
 	/* A layer (model number) of the stage; NULL where the device cannot say. */
 	void (*net_layer)(const struct pd_net *net, int layer, struct pd_net_layer *out_p);
-	/* Initial parameters and state, from the seed. */
-	int (*net_init)(struct pd_net *net, void *weights, void *state, struct pd_error *err);
+	/* Initial parameters and state, from the seed.  master: NULL in a net of f32. */
+	int (*net_init)(struct pd_net *net, void *weights, void *master, void *state,
+			struct pd_error *err);
 	/* Layers from to from + count - 1 (model numbers) of the stage.  (queued) */
 	int (*forward)(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
 		       int from, int count, struct pd_event *ev);
@@ -230,10 +254,13 @@ struct pd_device_ops {
 	int (*net_named)(const struct pd_net *net, const struct pd_named **list_p);
 	/* In layer order; owned by the net.  NULL: the device has no copies. */
 	int (*net_ties)(const struct pd_net *net, const struct pd_tie **list_p);
-	/* One named tensor between an arena and host memory in plain layout.  The arena must be
-	 * at rest: blocks. */
-	int (*export)(struct pd_net *net, int named, const void *arena, float *host);
-	int (*import)(struct pd_net *net, int named, void *arena, const float *host);
+	/* One named tensor between an arena of that form and host memory in plain layout, f32.
+	 * Into one of 16 bits it is rounded as an update rounds.  The arena must be at rest:
+	 * blocks. */
+	int (*export)(struct pd_net *net, int named, enum pd_form form, const void *arena,
+		      float *host);
+	int (*import)(struct pd_net *net, int named, enum pd_form form, void *arena,
+		      const float *host);
 
 	/* dst[i] = src[0][i] + src[1][i] + ... in that order, count floats; dst may be one of
 	 * them; n = 0 makes zeros.

@@ -2,8 +2,8 @@
 /*
  * A place for everything in the caller's buffers.
  *
- * Parameters, gradients, velocity: tensors aligned to PD_ALIGN, in the order in which
- * backward completes their gradients, last layer first; the gaps stay zero.
+ * Parameters, gradients, velocity: tensors aligned to PD_ALIGN, in 16 bits too, in the order
+ * in which backward completes their gradients, last layer first; the gaps stay zero.
  *
  * Inboxes: the tensors that come in.  Slots: for each layer its output and extras.  An output
  * lies in its input's memory where the kind allows that and nobody misses the input; that
@@ -25,6 +25,15 @@ static size_t take(size_t *total_p, size_t bytes)
 	return offset;
 }
 
+/* Of an arena of f32: so that what lies at half the offset is aligned too. */
+static size_t take_parameter(struct pd_compiled *net, size_t bytes)
+{
+	size_t offset = net->sizes.full_bytes, times = sizeof(float) / pd_dtype_bytes(net->dtype);
+
+	net->sizes.full_bytes += times * pd_align((bytes + times - 1) / times);
+	return offset;
+}
+
 static int place_parameters(struct pd_compiled *net, struct pd_error *err)
 {
 	const struct pd_model *model = net->model;
@@ -33,7 +42,7 @@ static int place_parameters(struct pd_compiled *net, struct pd_error *err)
 	for (int l = last; l >= net->first; l--) {
 		int owner = net->layers[l].owner;
 
-		net->step_offset[l] = net->sizes.weights_bytes;
+		net->step_offset[l] = net->sizes.full_bytes;
 		if (net->home[owner] < net->first)
 			return pd_error_input(err, "layers \"%s\" and \"%s\" share parameters and "
 					      "must be in one stage", model->layers[l].name,
@@ -43,10 +52,11 @@ static int place_parameters(struct pd_compiled *net, struct pd_error *err)
 		for (int p = 0; p < model->layers[owner].parameter_count; p++) {
 			struct pd_compiled_parameter *parameter = &net->parameters[owner][p];
 
-			parameter->offset = take(&net->sizes.weights_bytes, parameter->bytes);
+			parameter->offset = take_parameter(net, parameter->bytes);
 		}
-		net->step_bytes[l] = net->sizes.weights_bytes - net->step_offset[l];
+		net->step_bytes[l] = net->sizes.full_bytes - net->step_offset[l];
 	}
+	net->sizes.weights_bytes = pd_compiled_working(net, net->sizes.full_bytes);
 	for (int l = last + 1; l < model->layer_count; l++) {
 		int home = net->home[net->layers[l].owner];
 

@@ -30,7 +30,7 @@ static void point(struct pd_compiled *net, struct pd_compiled_layer *l, const st
 	l->state = (char *)pass->state + l->state_offset;
 	for (int p = 0; p < l->layer->parameter_count; p++)
 		l->parameters[p] = (const char *)pass->weights +
-				   net->parameters[l->owner][p].offset;
+				   pd_compiled_working(net, net->parameters[l->owner][p].offset);
 }
 
 int pd_compiled_forward(struct pd_compiled *net, const struct pd_pass *pass, int from, int count,
@@ -47,10 +47,10 @@ int pd_compiled_forward(struct pd_compiled *net, const struct pd_pass *pass, int
 	return 0;
 }
 
-static int sum_two(struct pd_compiled *net, float *dst, const float *a, const float *b,
-		   size_t bytes, struct pd_error *err)
+static int sum_two(struct pd_compiled *net, enum pd_dtype dtype, void *dst, const void *a,
+		   const void *b, size_t bytes, struct pd_error *err)
 {
-	return net->device->add(net, dst, a, b, bytes / sizeof(float), err);
+	return net->device->add(net, dtype, dst, a, b, bytes / pd_dtype_bytes(dtype), err);
 }
 
 /* Nothing depends on the layer's output: its gradients are zero. */
@@ -97,17 +97,18 @@ static int add_up(struct pd_compiled *net, struct pd_compiled_layer *l,
 		const struct pd_contribution *c = &l->contributions[i];
 
 		if (c->before.buffer != PD_NOWHERE &&
-		    sum_two(net, at(pass, c->sum), at(pass, c->before), at(pass, c->part),
-			    net->tensors[l->layer->inputs[i]].bytes, err) < 0)
+		    sum_two(net, net->dtype, at(pass, c->sum), at(pass, c->before),
+			    at(pass, c->part), net->tensors[l->layer->inputs[i]].bytes, err) < 0)
 			return -1;
 	}
 	if (!l->adds || pass->part == PD_BACKWARD_INPUT)
 		return 0;
 	for (int p = 0; p < l->layer->parameter_count; p++) {
 		const struct pd_compiled_parameter *parameter = &net->parameters[l->owner][p];
-		float *sum = (float *)((char *)pass->gradients + parameter->offset);
+		void *sum = (char *)pass->gradients + parameter->offset;
 
-		if (sum_two(net, sum, sum, l->diff_parameters[p], parameter->bytes, err) < 0)
+		if (sum_two(net, PD_F32, sum, sum, l->diff_parameters[p], parameter->bytes,
+			    err) < 0)
 			return -1;
 	}
 	return 0;

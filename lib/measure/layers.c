@@ -28,7 +28,7 @@ struct bench {
 	struct pd_net *net, *split;             /* split: NULL where the device cannot */
 	struct pd_dataset data;
 	struct pd_loader *loader;
-	void *weights, *gradients, *velocity, *state, *inbox, *slot, *scratch;
+	void *weights, *master, *gradients, *velocity, *state, *inbox, *slot, *scratch;
 	int parts;
 	struct pd_pass pass;
 	struct pd_update update;
@@ -59,8 +59,9 @@ static int open_memory(struct bench *b, struct pd_error *err)
 	const struct pd_net_sizes *split = b->split ? b->device->ops->net_sizes(b->split) : sizes;
 
 	if (take(b, sizes->weights_bytes, &b->weights, err) < 0 ||
-	    take(b, sizes->weights_bytes, &b->gradients, err) < 0 ||
-	    take(b, sizes->weights_bytes, &b->velocity, err) < 0 ||
+	    (b->options->dtype != PD_F32 && take(b, sizes->full_bytes, &b->master, err) < 0) ||
+	    take(b, sizes->full_bytes, &b->gradients, err) < 0 ||
+	    take(b, sizes->full_bytes, &b->velocity, err) < 0 ||
 	    take(b, sizes->state_bytes, &b->state, err) < 0 ||
 	    take(b, sizes->inbox_bytes, &b->inbox, err) < 0 ||
 	    take(b, larger(sizes->slot_bytes, split->slot_bytes), &b->slot, err) < 0 ||
@@ -73,10 +74,11 @@ static int open_memory(struct bench *b, struct pd_error *err)
 	};
 	/* a rate of 0 keeps the parameters where they are and takes the same time */
 	b->update = (struct pd_update){
-		.weights = b->weights, .next = b->weights, .velocity = b->velocity,
+		.weights = b->weights, .next = b->weights, .master = b->master,
+		.velocity = b->velocity,
 		.gradients = b->gradients, .momentum = 0.9f,
 	};
-	return b->device->ops->net_init(b->net, b->weights, b->state, err);
+	return b->device->ops->net_init(b->net, b->weights, b->master, b->state, err);
 }
 
 /* One minibatch of made-up data into the inbox, where it stays. */
@@ -86,7 +88,8 @@ static int fill_inputs(struct bench *b, struct pd_error *err)
 	int inputs[4], n = 0;
 	struct pd_loader_config config = {
 		.model = b->model, .train = &b->data, .batch_size = b->options->batch_size,
-		.seed = SEED, .inputs = inputs, .ahead = 2, .device = b->device, .gate = &b->gate,
+		.dtype = b->options->dtype, .seed = SEED, .inputs = inputs, .ahead = 2,
+		.device = b->device, .gate = &b->gate,
 	};
 	struct pd_event copied = { 0 };
 	struct pd_batch *batch;
@@ -117,7 +120,8 @@ static int open_bench(struct bench *b, struct pd_error *err)
 	struct pd_device_config device = { .threads = b->options->threads, .gate = &b->gate,
 					   .tf32 = b->options->tf32 };
 	struct pd_net_config net = { .model = b->model, .count = b->model->layer_count,
-				     .batch_size = b->options->batch_size, .seed = SEED };
+				     .batch_size = b->options->batch_size, .seed = SEED,
+				     .dtype = b->options->dtype };
 
 	b->device = ops->open(&device, err);
 	if (!b->device)
@@ -139,8 +143,8 @@ static int open_bench(struct bench *b, struct pd_error *err)
 static void close_bench(struct bench *b)
 {
 	const struct pd_device_ops *ops = b->options->device;
-	void *arenas[] = { b->weights, b->gradients, b->velocity, b->state, b->inbox, b->slot,
-			   b->scratch };
+	void *arenas[] = { b->weights, b->master, b->gradients, b->velocity, b->state, b->inbox,
+			   b->slot, b->scratch };
 
 	if (b->stream)
 		ops->stream_close(b->stream);
@@ -232,12 +236,12 @@ static int whole_step(struct bench *b, int64_t *ns_p, struct pd_error *err)
 static int timed_sum(struct bench *b, int64_t *ns_p, struct pd_error *err)
 {
 	const struct pd_net_sizes *sizes = b->device->ops->net_sizes(b->net);
-	const float *parts[] = { b->gradients, b->weights };
+	const float *parts[] = { b->gradients, b->velocity };
 	struct pd_event ev = { 0 };
 
 	pd_event_arm(&ev);
 	if (b->device->ops->sum(b->stream, b->gradients, parts, 2,
-				sizes->weights_bytes / sizeof(float), &ev) != 0)
+				sizes->full_bytes / sizeof(float), &ev) != 0)
 		return pd_error_failed(err, "the device refused a sum");
 	pd_event_wait(&ev, &b->gate);
 	*ns_p = ev.end_ns - ev.start_ns;
@@ -352,7 +356,7 @@ static void fill_layer(struct bench *b, int l, struct pd_profile_layer *out)
 
 static int64_t sum_bytes_per_s(struct bench *b)
 {
-	double bytes = (double)b->device->ops->net_sizes(b->net)->weights_bytes;
+	double bytes = (double)b->device->ops->net_sizes(b->net)->full_bytes;
 	int64_t ns = median(b->sums, b->count);
 
 	return ns > 0 ? (int64_t)(bytes * 1e9 / (double)ns) : 0;
@@ -371,7 +375,7 @@ static struct pd_profile *make_profile(struct bench *b, struct pd_error *err)
 	b->device->ops->describe(b->device, &info);
 	profile->name = pd_strdup(b->model->name);
 	profile->batch_size = b->options->batch_size;
-	profile->dtype = pd_strdup("f32");
+	profile->dtype = b->options->dtype;
 	profile->device_kind = pd_strdup(b->options->device->name);
 	profile->device_name = pd_strdup(info.name[0] ? info.name : b->options->device->name);
 	profile->device_threads = info.threads;

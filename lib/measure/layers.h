@@ -15,6 +15,7 @@
 struct pd_measure_options {
 	const struct pd_device_ops *device;
 	int64_t batch_size;
+	enum pd_dtype dtype;
 	int threads;
 	bool tf32;                      /* see struct pd_device_config */
 	int64_t iterations;             /* timed steps; 0: as many as a stable median needs */

@@ -12,6 +12,7 @@
 #define PD_MODEL_MODEL_H
 
 #include "base/error.h"
+#include "model/dtype.h"
 #include "model/graph.h"
 
 #include <jansson.h>
@@ -26,8 +27,6 @@ enum pd_layer_kind {
 };
 
 extern const char *const pd_layer_kind_name[PD_LAYER_KINDS + 1];   /* NULL-terminated */
-
-enum pd_dtype { PD_F32, PD_I32 };
 
 #define PD_MAX_LAYERS 1000000
 #define PD_MAX_DIMS 3                   /* channels, height, width */

@@ -59,7 +59,9 @@ static int64_t loaded_bytes(const struct pd_profile *profile, int first, int cou
 	int64_t bytes = 0;
 
 	for (int t = 0; model && t < model->input_count; t++) {
-		int64_t input = pd_times(4 * profile->batch_size,
+		size_t each = pd_dtype_bytes(model->inputs[t].dtype == PD_I32 ? PD_I32
+										: profile->dtype);
+		int64_t input = pd_times((int64_t)each * profile->batch_size,
 				      pd_shape_elements(&model->inputs[t].shape));
 		bool used = false;
 
@@ -70,6 +72,16 @@ static int64_t loaded_bytes(const struct pd_profile *profile, int first, int cou
 			bytes = pd_plus(bytes, places ? aligned(input) : input);
 	}
 	return bytes;
+}
+
+int64_t pd_memory_weights(const struct pd_profile *profile, int64_t full_bytes)
+{
+	return full_bytes / (int64_t)sizeof(float) * (int64_t)pd_dtype_bytes(profile->dtype);
+}
+
+int64_t pd_memory_master(const struct pd_profile *profile, int64_t full_bytes)
+{
+	return profile->dtype == PD_F32 ? 0 : full_bytes;
 }
 
 /* A layer that shares another's parameters has none of its own. */
@@ -94,10 +106,10 @@ void pd_memory_of(const struct pd_profile *profile, int first, int count, int re
 		state += layer->state_bytes;
 	}
 	memory = (struct pd_memory){
-		.weights_bytes = pd_times(slots, parameters),
+		.weights_bytes = pd_times(slots, pd_memory_weights(profile, parameters)),
 		.gradient_bytes = parameters,
 		.state_bytes = state,
-		.optimizer_bytes = parameters,
+		.optimizer_bytes = pd_plus(parameters, pd_memory_master(profile, parameters)),
 		.stash_bytes = pd_plus(pd_times(slots, stash), pd_times(slots + 1, inbox)),
 		.transfer_bytes = pd_plus(pd_times(2, pd_plus(in_bytes, out_bytes)),
 				       replicas > 1 ? parameters : 0),
@@ -270,7 +282,7 @@ static void exactly(const struct pd_plan *plan, const struct pd_wiring *wiring, 
 		const struct pd_profile_layer *layer = &s.profile->layers[l];
 
 		/* shared ones count once, at the first layer that has them */
-		memory->weights_bytes += aligned(ties ? pd_memory_copy(s.profile, l)
+		memory->full_bytes += aligned(ties ? pd_memory_copy(s.profile, l)
 						      : layer->parameter_bytes);
 		memory->state_bytes += aligned(layer->state_bytes);
 		memory->slot_bytes += aligned(layer->stash_bytes);
@@ -304,7 +316,7 @@ static void roughly(const struct pd_plan *plan, const struct pd_wiring *wiring, 
 	pd_memory_of(plan->profile, at->first_layer, at->layer_count, 1, 0, in_bytes, out_bytes,
 		     &one);
 	*memory = (struct pd_stage_memory){
-		.weights_bytes = one.weights_bytes, .state_bytes = one.state_bytes,
+		.full_bytes = one.gradient_bytes, .state_bytes = one.state_bytes,
 		.inbox_bytes = pd_plus(in_bytes, loaded_bytes(plan->profile, at->first_layer,
 							   at->layer_count, false)),
 		.scratch_bytes = one.scratch_bytes,
@@ -333,7 +345,9 @@ void pd_memory_of_stage(const struct pd_plan *plan, const struct pd_wiring *wiri
 	else
 		roughly(plan, wiring, stage, out_p);
 	out_p->exact = exact;
+	out_p->weights_bytes = pd_memory_weights(plan->profile, out_p->full_bytes);
+	out_p->master_bytes = pd_memory_master(plan->profile, out_p->full_bytes);
 	if (at->replicas > 1)
 		out_p->staging_bytes = pd_times(at->replicas - 1, (int64_t)(sizeof(float) *
-			pd_piece_most((size_t)out_p->weights_bytes / sizeof(float), at->replicas)));
+			pd_piece_most((size_t)out_p->full_bytes / sizeof(float), at->replicas)));
 }

@@ -17,7 +17,7 @@ struct pd_memory {
 	int64_t weights_bytes;          /* all versions: (warmup + 1) x parameters */
 	int64_t gradient_bytes;
 	int64_t state_bytes;            /* running statistics */
-	int64_t optimizer_bytes;        /* velocity: 1 x parameters */
+	int64_t optimizer_bytes;        /* velocity: 1 x parameters; in 16 bits the master, too */
 	int64_t stash_bytes;            /* (warmup + 1) slots, (warmup + 2) inboxes */
 	int64_t transfer_bytes;         /* gradients arriving and leaving, two each; all-reduce staging */
 	int64_t scratch_bytes;          /* gradients of activations, and a layer's workspace */
@@ -32,10 +32,20 @@ struct pd_memory {
 void pd_memory_of(const struct pd_profile *profile, int first, int count, int replicas,
 		  int warmup, int64_t in_bytes, int64_t out_bytes, struct pd_memory *out_p);
 
+/*
+ * Where a profile's dtype has 16 bits, a version of the weights is half as large as the f32 that
+ * the gradients are, and the parameters that are updated (the master) are beside it.  full_bytes:
+ * of parameters in f32, as the profile's parameter_bytes.
+ */
+int64_t pd_memory_weights(const struct pd_profile *profile, int64_t full_bytes);
+int64_t pd_memory_master(const struct pd_profile *profile, int64_t full_bytes);
+
 /* What a stage needs one of; like struct pd_net_sizes of lib/device/device.h. */
 struct pd_stage_memory {
 	bool exact;                     /* else the profile does not say enough: about so much */
-	int64_t weights_bytes;          /* one version; gradients and velocity are as large */
+	int64_t weights_bytes;          /* one version */
+	int64_t full_bytes;             /* gradients, velocity: f32 */
+	int64_t master_bytes;
 	int64_t state_bytes, inbox_bytes, slot_bytes, scratch_bytes;
 	int64_t outbox_bytes;           /* where it recomputes: what leaves after a forward */
 	int64_t gradient_in_bytes, gradient_out_bytes;

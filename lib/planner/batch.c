@@ -333,9 +333,10 @@ int pd_planner_same_model(const struct pd_profile *a, const char *a_file,
 				     json_object_get(b->json, "model"))))
 		return pd_error_input(err, "%s: model: it is not the one of %s: %s", b_name, a_name,
 				      expected);
-	if (strcmp(a->dtype, b->dtype) != 0)
+	if (a->dtype != b->dtype)
 		return pd_error_input(err, "%s: dtype: found \"%s\", and \"%s\" in %s: %s", b_name,
-				      b->dtype, a->dtype, a_name, expected);
+				      pd_dtype_name[b->dtype], pd_dtype_name[a->dtype], a_name,
+				      expected);
 	if (a->batch_size == b->batch_size)
 		return pd_error_input(err, "%s: batch_size: found %" PRId64 ", as in %s: %s", b_name,
 				      b->batch_size, a_name, expected);

@@ -102,7 +102,9 @@ int64_t pd_points_memory(const struct pd_points *points, int u, int v, int repli
 	stash = points->stash_bytes[v] - points->stash_bytes[u];
 	in = points->cut_bytes[u];
 	out = points->cut_bytes[v];
-	bytes = pd_times(slots + 2 + (replicas > 1), parameters);
+	bytes = pd_times(slots, pd_memory_weights(points->states->profile, parameters));
+	bytes = pd_plus(bytes, pd_times(2 + (replicas > 1), parameters));
+	bytes = pd_plus(bytes, pd_memory_master(points->states->profile, parameters));
 	bytes = pd_plus(bytes, pd_plus(pd_times(slots, stash), pd_times(slots + 1, in)));
 	bytes = pd_plus(bytes, pd_times(2, pd_plus(in, out)));
 	bytes = pd_plus(bytes, points->state_bytes[v] - points->state_bytes[u]);

@@ -32,7 +32,6 @@ void pd_profile_free(struct pd_profile *profile)
 	}
 	free(profile->layers);
 	free(profile->name);
-	free(profile->dtype);
 	free(profile->device_kind);
 	free(profile->device_name);
 	free(profile->numbers);
@@ -281,7 +280,7 @@ struct pd_profile *pd_profile_in_order(const struct pd_profile *profile, const i
 
 	*copy = *profile;
 	copy->name = pd_strdup(profile->name);
-	copy->dtype = pd_strdup(profile->dtype);
+	copy->dtype = profile->dtype;
 	copy->device_kind = pd_strdup(profile->device_kind);
 	copy->device_name = pd_strdup(profile->device_name);
 	copy->json = copy->names = NULL;
@@ -450,9 +449,9 @@ static int read_dtype(const struct pd_place *root, struct pd_profile *profile,
 	struct pd_place at = pd_place_key(root, "dtype");
 	const char *dtype = at.value ? json_string_value(at.value) : "f32";
 
-	if (!dtype || (strcmp(dtype, "f32") != 0 && strcmp(dtype, "bf16") != 0))
-		return pd_place_expected(&at, err, "\"f32\" or \"bf16\"");
-	profile->dtype = pd_strdup(dtype);
+	if (!dtype || pd_dtype_find(dtype) == PD_DTYPES)
+		return pd_place_expected(&at, err, "\"f32\", \"bf16\" or \"f16\"");
+	profile->dtype = pd_dtype_find(dtype);
 	return 0;
 }
 
@@ -581,7 +580,7 @@ json_t *pd_profile_json(const struct pd_profile *profile)
 	if (profile->model)
 		json_object_set(object, "model", profile->model->json);
 	json_object_set_new(object, "batch_size", json_integer(profile->batch_size));
-	json_object_set_new(object, "dtype", json_string(profile->dtype));
+	json_object_set_new(object, "dtype", json_string(pd_dtype_name[profile->dtype]));
 	json_object_set_new(object, "device", device_json(profile));
 	if (profile->link_bandwidth_bytes_per_s > 0)
 		json_object_set_new(object, "link", json_pack("{sI sI}", "bandwidth_bytes_per_s",

@@ -33,7 +33,7 @@ struct pd_profile {
 	char *name;
 	struct pd_model *model;         /* NULL where absent; owned */
 	int64_t batch_size;
-	char *dtype;                    /* "f32" */
+	enum pd_dtype dtype;            /* that forward and backward compute in */
 	char *device_kind, *device_name;
 	int64_t device_threads, device_memory_bytes;    /* 0: unknown */
 	int64_t sum_bytes_per_s;        /* gradients added to others; 0: not measured */

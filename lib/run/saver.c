@@ -37,8 +37,8 @@ void pd_saver_release(struct pd_saver *saver)
 }
 
 /* All named tensors of one part, out of an arena, one after the other. */
-static float *export_part(struct pd_saver *saver, enum pd_part part, const void *arena,
-			  struct pd_error *err)
+static float *export_part(struct pd_saver *saver, enum pd_part part, enum pd_form form,
+			  const void *arena, struct pd_error *err)
 {
 	const struct pd_device_ops *device = saver->device->ops;
 	const struct pd_named *named;
@@ -54,7 +54,7 @@ static float *export_part(struct pd_saver *saver, enum pd_part part, const void 
 	for (int i = 0; i < count; i++) {
 		if (named[i].part != part || named[i].copy)
 			continue;
-		if (device->export(saver->net, i, arena, out + total) < 0) {
+		if (device->export(saver->net, i, form, arena, out + total) < 0) {
 			pd_error_failed(err, "%s: cannot be read from the device", named[i].name);
 			free(out);
 			return NULL;
@@ -72,11 +72,14 @@ static bool has_version(const struct pd_saver *saver, int64_t number)
 	return false;
 }
 
-static int take_version(struct pd_saver *saver, int64_t number, const void *buffer,
+/* newest: of all, and of the checkpoint; that has the master, if there is one. */
+static int take_version(struct pd_saver *saver, int64_t number, const void *buffer, bool newest,
 			struct pd_error *err)
 {
 	int n = saver->version_count;
-	float *copy = export_part(saver, PD_PART_PARAMETER, buffer, err);
+	const void *master = newest ? pd_worker_master(saver->worker, saver->number) : NULL;
+	float *copy = export_part(saver, PD_PART_PARAMETER, master ? PD_FULL : PD_WORKING,
+				  master ? master : buffer, err);
 	struct pd_scale scale = { .loss_scale = 1 };
 
 	if (!copy)
@@ -112,7 +115,7 @@ static int take_moment(struct pd_saver *saver, const void *arena, float **moment
 {
 	if (!arena || *moment_p)
 		return 0;
-	*moment_p = export_part(saver, PD_PART_PARAMETER, arena, err);
+	*moment_p = export_part(saver, PD_PART_PARAMETER, PD_FULL, arena, err);
 	return *moment_p ? 0 : -1;
 }
 
@@ -130,7 +133,8 @@ static int take_versions(struct pd_saver *saver, struct pd_error *err)
 		    !has_version(saver, v->number) &&
 		    pd_worker_checkpoint_holds(saver->worker, saver->number, saver->step,
 					       v->number) &&
-		    take_version(saver, v->number, v->buffer, err) < 0)
+		    take_version(saver, v->number, v->buffer,
+				 v->number == newest && newest == saver->step, err) < 0)
 			return -1;
 	}
 	if (newest != saver->step)
@@ -150,7 +154,7 @@ static int take_state(struct pd_saver *saver, struct pd_error *err)
 	saver->has_state = true;
 	if (!arena)
 		return 0;
-	saver->state = export_part(saver, PD_PART_STATE, arena, err);
+	saver->state = export_part(saver, PD_PART_STATE, PD_FULL, arena, err);
 	return saver->state ? 0 : -1;
 }
 
@@ -244,8 +248,8 @@ int pd_saver_write(struct pd_saver *saver, struct pd_error *err)
 }
 
 static int import_part(const struct pd_checkpoint *ck, const struct pd_saver *saver,
-		       enum pd_part part, const char *what, int64_t version, void *arena,
-		       struct pd_error *err)
+		       enum pd_part part, const char *what, int64_t version, enum pd_form form,
+		       void *arena, struct pd_error *err)
 {
 	const struct pd_device_ops *device = saver->device->ops;
 	const struct pd_named *named;
@@ -265,7 +269,7 @@ static int import_part(const struct pd_checkpoint *ck, const struct pd_saver *sa
 			continue;
 		host = pd_calloc((size_t)named[i].elements, sizeof(*host));
 		status = pd_checkpoint_read(ck, name, version, named[i].elements, host, err);
-		if (status == 0 && device->import(saver->net, i, arena, host) < 0)
+		if (status == 0 && device->import(saver->net, i, form, arena, host) < 0)
 			status = pd_error_failed(err, "%s: cannot be written to the device", name);
 		free(host);
 		if (status < 0)
@@ -359,6 +363,7 @@ int pd_saver_restore(const struct pd_checkpoint *ck, const struct pd_schedule *s
 			saver->job, schedule, pd_checkpoint_info(ck)->step));
 	struct pd_weights *weights = pd_worker_weights(saver->worker, saver->number);
 	void *velocity = pd_worker_velocity(saver->worker, saver->number);
+	void *master = pd_worker_master(saver->worker, saver->number);
 	void *state = pd_worker_state_arena(saver->worker, saver->number);
 	void *second = pd_worker_second(saver->worker, saver->number);
 	void *delta = pd_worker_delta(saver->worker, saver->number);
@@ -366,18 +371,21 @@ int pd_saver_restore(const struct pd_checkpoint *ck, const struct pd_schedule *s
 
 	pd_weights_renumber(weights, step);
 	*floor_p = step;
-	if (import_part(ck, saver, PD_PART_PARAMETER, "", -1,
+	if (import_part(ck, saver, PD_PART_PARAMETER, "", -1, PD_WORKING,
 			pd_weights_newest(weights, NULL), err) < 0 ||
+	    (master && import_part(ck, saver, PD_PART_PARAMETER, "", -1, PD_FULL, master, err) < 0) ||
 	    restore_scale(ck, saver, step, pd_weights_newest(weights, NULL), err) < 0)
 		return -1;
-	if (velocity && import_part(ck, saver, PD_PART_PARAMETER, ".velocity", -1,
+	if (velocity && import_part(ck, saver, PD_PART_PARAMETER, ".velocity", -1, PD_FULL,
 				    velocity, err) < 0)
 		return -1;
-	if (second && import_part(ck, saver, PD_PART_PARAMETER, ".second", -1, second, err) < 0)
+	if (second && import_part(ck, saver, PD_PART_PARAMETER, ".second", -1, PD_FULL, second,
+				  err) < 0)
 		return -1;
-	if (delta && import_part(ck, saver, PD_PART_PARAMETER, ".delta", -1, delta, err) < 0)
+	if (delta && import_part(ck, saver, PD_PART_PARAMETER, ".delta", -1, PD_FULL, delta,
+				 err) < 0)
 		return -1;
-	if (state && import_part(ck, saver, PD_PART_STATE, "", -1, state, err) < 0)
+	if (state && import_part(ck, saver, PD_PART_STATE, "", -1, PD_FULL, state, err) < 0)
 		return -1;
 	for (int i = 0; held && i < held->version_count - 1; i++) {
 		void *buffer = pd_weights_restore(weights, held->versions[i]);
@@ -385,7 +393,7 @@ int pd_saver_restore(const struct pd_checkpoint *ck, const struct pd_schedule *s
 		if (i == 0)
 			*floor_p = held->versions[0];
 		if (import_part(ck, saver, PD_PART_PARAMETER, "", held->versions[i],
-				buffer, err) < 0 ||
+				PD_WORKING, buffer, err) < 0 ||
 		    restore_scale(ck, saver, held->versions[i], buffer, err) < 0)
 			return -1;
 	}

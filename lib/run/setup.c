@@ -56,7 +56,7 @@ static int open_loader(struct rank *rank, struct part *part, struct pd_error *er
 		.model = model, .train = &rank->train,
 		.test = rank->job->test_minibatches ? &rank->test : NULL,
 		.batch_size = rank->job->plan->profile->batch_size,
-		.seed = (uint64_t)rank->job->seed, .inputs = inputs,
+		.dtype = rank->job->plan->profile->dtype, .seed = (uint64_t)rank->job->seed, .inputs = inputs,
 		.ahead = LOADER_AHEAD, .device = rank->device, .gate = &rank->gate,
 	};
 
@@ -76,7 +76,7 @@ static int open_part(struct rank *rank, struct part *part, struct pd_error *err)
 	const struct pd_device_ops *device = rank->device->ops;
 	struct pd_net_config net = {
 		.model = plan->profile->model, .batch_size = plan->profile->batch_size,
-		.seed = (uint64_t)rank->job->seed,
+		.dtype = plan->profile->dtype, .seed = (uint64_t)rank->job->seed,
 		.first = plan->stages[part->stage].first_layer,
 		.count = plan->stages[part->stage].layer_count, .split = rank->schedule->splits,
 		.copies = pd_plan_ties(plan),
@@ -124,6 +124,7 @@ static int init_weights(struct rank *rank, struct pd_error *err)
 	for (int i = 0; i < rank->part_count; i++)
 		if (rank->device->ops->net_init(rank->parts[i].net,
 				pd_weights_newest(pd_worker_weights(rank->worker, i), NULL),
+				pd_worker_master(rank->worker, i),
 				pd_worker_state_arena(rank->worker, i), err) < 0)
 			return -1;
 	return 0;

@@ -8,19 +8,20 @@ static void add_stage(const struct pd_schedule *schedule, int s, const struct pd
 		      int moments, const struct pd_stage_memory *stage, struct pd_memory *memory)
 {
 	bool accumulates = schedule->group[s] > schedule->plan->stages[s].replicas;
-	int64_t weights = stage->weights_bytes, arenas;
+	int64_t weights = stage->weights_bytes, full = stage->full_bytes, arenas;
 	int64_t scale = pd_plan_agrees(schedule->plan) ? PD_ALIGN : 0;   /* of a version */
 
 	/* a stage without parameters still counts its versions */
 	memory->weights_bytes = pd_plus(memory->weights_bytes,
 				pd_times(room->versions, (weights ? weights : PD_ALIGN) + scale));
 	arenas = pd_plan_open_groups(schedule->plan, s) + accumulates;
-	memory->gradient_bytes = pd_plus(memory->gradient_bytes, pd_times(arenas, weights));
+	memory->gradient_bytes = pd_plus(memory->gradient_bytes, pd_times(arenas, full));
 	if (pd_plan_agrees(schedule->plan))      /* with a sum, too; one of nothing has a place for it */
 		memory->gradient_bytes = pd_plus(memory->gradient_bytes,
 						 pd_plan_open_groups(schedule->plan, s) *
-						 (scale + (weights ? 0 : PD_ALIGN)));
-	memory->optimizer_bytes = pd_plus(memory->optimizer_bytes, pd_times(moments, weights));
+						 (scale + (full ? 0 : PD_ALIGN)));
+	memory->optimizer_bytes = pd_plus(memory->optimizer_bytes,
+				      pd_plus(pd_times(moments, full), stage->master_bytes));
 	memory->state_bytes = pd_plus(memory->state_bytes, stage->state_bytes);
 	memory->stash_bytes = pd_plus(memory->stash_bytes,
 				   pd_plus(pd_times(room->slots, stage->slot_bytes),

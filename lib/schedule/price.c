@@ -46,7 +46,9 @@ static void price_exactly(struct pd_stage_price *price, const struct pd_stage_me
 	price->slot_bytes = stage->slot_bytes;
 	price->loaded_bytes = loads ? stage->inbox_bytes - price->arriving_bytes : 0;
 	price->weights_bytes = stage->weights_bytes;
-	price->fixed_bytes = 3 * stage->weights_bytes + stage->state_bytes +
+	price->full_bytes = stage->full_bytes;
+	price->fixed_bytes = stage->weights_bytes + stage->master_bytes +
+			     2 * stage->full_bytes + stage->state_bytes +
 			     2 * (stage->gradient_in_bytes + stage->gradient_out_bytes) +
 			     stage->staging_bytes + stage->scratch_bytes;
 }
@@ -84,6 +86,7 @@ static void price_memory(struct pd_stage_price *price, const struct pd_plan *pla
 	     plan->schedule == PD_SCHEDULE_ZB_H1; l++)
 		price->slot_bytes = pd_plus(price->slot_bytes, pd_memory_split(plan->profile, l));
 	price->weights_bytes = two.weights_bytes - one.weights_bytes;
+	price->full_bytes = one.gradient_bytes;
 	if (stage->replicas > 1)        /* the all-reduce stages its pieces, not all of it */
 		one.transfer_bytes = one.transfer_bytes - one.gradient_bytes + exact.staging_bytes;
 	price->fixed_bytes = pd_plus(pd_plus(pd_plus(one.gradient_bytes, one.optimizer_bytes),
@@ -92,10 +95,10 @@ static void price_memory(struct pd_stage_price *price, const struct pd_plan *pla
 }
 
 /* A second sum of gradients, the scales of a version and of sums, and the vectors once a rank. */
-static int64_t agree_bytes(const struct pd_plan *plan, int s, int64_t weights_bytes)
+static int64_t agree_bytes(const struct pd_plan *plan, int s, int64_t full_bytes)
 {
 	int64_t sums = pd_plan_open_groups(plan, s);
-	int64_t bytes = pd_times(sums - 1, weights_bytes) + (1 + sums) * PD_ALIGN;
+	int64_t bytes = pd_times(sums - 1, full_bytes) + (1 + sums) * PD_ALIGN;
 	int64_t vector = (int64_t)pd_align((size_t)pd_schedule_agreed_bytes(plan));
 
 	if (pd_plan_stage_of_rank(plan, plan->stages[s].ranks[0], NULL) == s)
@@ -113,9 +116,9 @@ void pd_prices_init(struct pd_prices *prices, const struct pd_plan *plan,
 
 		price_time(price, plan, s);
 		price_memory(price, plan, wiring, s);
-		price->allreduce_ns = allreduce_ns(plan, &plan->stages[s], price->weights_bytes);
+		price->allreduce_ns = allreduce_ns(plan, &plan->stages[s], price->full_bytes);
 		if (pd_plan_agrees(plan))
-			price->agree_bytes = agree_bytes(plan, s, price->weights_bytes);
+			price->agree_bytes = agree_bytes(plan, s, price->full_bytes);
 		price->fixed_bytes = pd_plus(price->fixed_bytes, price->agree_bytes);
 	}
 }

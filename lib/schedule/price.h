@@ -19,6 +19,7 @@ struct pd_stage_price {
 	int64_t forward_ns, backward_ns, backward_input_ns, backward_weight_ns;
 	int64_t update_ns, allreduce_ns;
 	int64_t weights_bytes;          /* one version */
+	int64_t full_bytes;             /* its gradients */
 	int64_t slot_bytes;             /* what one microbatch keeps from forward to backward */
 	int64_t loaded_bytes;           /* inputs of the model, of one microbatch */
 	int64_t arriving_bytes;         /* what other stages send, of one microbatch */

@@ -92,6 +92,7 @@ struct chunk {
 	struct pd_collective *collective;
 
 	struct pd_weights weights;
+	void *master;                   /* what is updated, where weights are rounded; or NULL */
 	void *state, *velocity, *second;        /* the moments: NULL where there are none */
 	int64_t delay;                  /* pd_schedule_delay */
 	void *delta, *corrected;        /* of weights that are not stashed, or NULL (correct.c) */
@@ -165,6 +166,14 @@ static inline struct pd_scale *worker_scale(const struct chunk *c, const void *w
 	size_t bytes = c->sizes->weights_bytes ? c->sizes->weights_bytes : PD_ALIGN;
 
 	return (struct pd_scale *)((char *)weights + bytes);
+}
+
+/* Of a sum of gradients, likewise. */
+static inline struct pd_scale *worker_scale_of_sum(const struct chunk *c, const void *gradients)
+{
+	size_t bytes = c->sizes->full_bytes ? c->sizes->full_bytes : PD_ALIGN;
+
+	return (struct pd_scale *)((char *)gradients + bytes);
 }
 
 /* memory.c */

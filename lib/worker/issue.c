@@ -305,7 +305,7 @@ static int add_gradients(struct pd_worker *w, struct chunk *c, const struct pd_o
 		ev = &sum->summed.events[0];
 	}
 	return w->config.device->ops->sum(w->compute, sum->gradients, parts, 2,
-					  c->sizes->weights_bytes / sizeof(float), ev);
+					  c->sizes->full_bytes / sizeof(float), ev);
 }
 
 /* The weights of the microbatch's forward; where nobody's version is kept, the newest, or
@@ -333,7 +333,7 @@ static int queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 	struct sum *sum = worker_sum_of(w, c, op);
 
 	if (w->agreement && sum->backwards == 0) {
-		sum->scale = worker_scale(c, sum->gradients);
+		sum->scale = worker_scale_of_sum(c, sum->gradients);
 		if (w->config.device->ops->copy(w->compute, sum->scale, pass->scale,
 						sizeof(*sum->scale), PD_COPY_WITHIN, NULL) != 0)
 			return -1;
@@ -482,12 +482,12 @@ static int issue_allreduce(struct pd_worker *w, struct chunk *c, const struct pd
 		arm(w, &sum->summed);
 		sum->ready = &sum->summed;
 		if (w->config.device->ops->sum(w->compute, sum->gradients, NULL, 0,
-					       c->sizes->weights_bytes / sizeof(float),
+					       c->sizes->full_bytes / sizeof(float),
 					       &sum->summed.events[0]) != 0)
 			return -1;
 	}
 	arm(w, &c->allreduce);
-	worker_new_entry(w, op, &c->allreduce)->bytes = (int64_t)c->sizes->weights_bytes;
+	worker_new_entry(w, op, &c->allreduce)->bytes = (int64_t)c->sizes->full_bytes;
 	return pd_collective_start(c->collective, sum->gradients,
 				   TAG_COLLECTIVE | ((number << TAG_PLACES) & TAG_NUMBER) |
 				   TAG_ALLREDUCE,
@@ -501,7 +501,7 @@ static int issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *
 	struct mark *before = w->agreement ? worker_agreed(w) : c->collective ? &c->allreduce : NULL;
 	struct pd_update update = {
 		.kind = o->kind, .gradients = sum->gradients, .velocity = c->velocity,
-		.second = c->second, .rate = pd_optimizer_rate(o, op->version) /
+		.second = c->second, .master = c->master, .rate = pd_optimizer_rate(o, op->version) /
 			pd_optimizer_divisor(o, c->delay, op->version),
 		.momentum = o->momentum, .weight_decay = o->weight_decay, .beta1 = o->beta1,
 		.beta2 = o->beta2, .eps = o->eps,

@@ -162,21 +162,24 @@ static int weights_new(struct pd_worker *w, struct chunk *c, struct pd_error *er
 {
 	const struct pd_schedule *schedule = w->config.schedule;
 	int versions = c->room.versions;
-	size_t bytes = c->sizes->weights_bytes;
+	size_t weights = c->sizes->weights_bytes, bytes = c->sizes->full_bytes;
+	size_t scale = pd_plan_agrees(schedule->plan) ? PD_ALIGN : 0;
 	int moments = pd_optimizer_moments(&w->config.optimizer);
 
 	/* a stage without parameters still counts its versions */
-	size_t version = (bytes ? bytes : PD_ALIGN) + (pd_plan_agrees(schedule->plan) ? PD_ALIGN : 0);
+	size_t version = (weights ? weights : PD_ALIGN) + scale;
 
 	if (pd_weights_init(&c->weights, w->config.device, version, versions, 0, err) < 0)
 		return -1;
 	w->bytes += (int64_t)version * versions;
 	c->sum_count = pd_plan_open_groups(schedule->plan, c->index);
 	for (int i = 0; i < c->sum_count; i++)
-		if (worker_take(w, pd_plan_agrees(schedule->plan) ? version : bytes,
+		if (worker_take(w, scale ? (bytes ? bytes : PD_ALIGN) + scale : bytes,
 				&c->sums[i].gradients, err) < 0)
 			return -1;
 	if (worker_take(w, c->sizes->state_bytes, &c->state, err) < 0)
+		return -1;
+	if (schedule->plan->profile->dtype != PD_F32 && worker_take(w, bytes, &c->master, err) < 0)
 		return -1;
 	if (schedule->group[c->index] > c->stage->replicas && worker_take(w, bytes, &c->fresh, err) < 0)
 		return -1;
@@ -188,7 +191,7 @@ static int weights_new(struct pd_worker *w, struct chunk *c, struct pd_error *er
 	if (pd_optimizer_arenas(&w->config.optimizer, c->delay) == moments)
 		return 0;
 	return worker_take(w, bytes, &c->delta, err) < 0 ||
-	       worker_take(w, bytes, &c->corrected, err) < 0 ? -1 : 0;
+	       worker_take(w, weights, &c->corrected, err) < 0 ? -1 : 0;
 }
 
 static int chunk_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
@@ -242,6 +245,7 @@ static void chunk_free(struct pd_worker *w, struct chunk *c)
 	for (int i = 0; i < SUMS; i++)
 		give(w, c->sums[i].gradients);
 	pd_weights_release(&c->weights);
+	give(w, c->master);
 	give(w, c->fresh);
 	give(w, c->velocity);
 	give(w, c->second);

@@ -13,13 +13,13 @@ static int open_collective(struct pd_worker *w, struct chunk *c, struct pd_error
 	const struct pd_topology *topology = &w->config.schedule->plan->topology;
 	const struct pd_stage *stage = c->stage;
 	bool chained = pd_topology_chains(topology, stage->ranks, stage->replicas,
-					  c->sizes->weights_bytes);
+					  c->sizes->full_bytes);
 
 	if (stage->replicas == 1)
 		return 0;
 	c->collective = pd_collective_new(w->config.transport, w->config.device, w->reduce,
 					  stage->ranks, stage->replicas, w->replica, chained,
-					  c->sizes->weights_bytes / sizeof(float), err);
+					  c->sizes->full_bytes / sizeof(float), err);
 	if (!c->collective)
 		return -1;
 	w->bytes += (int64_t)pd_collective_staging_bytes(c->collective);
@@ -455,6 +455,11 @@ enum pd_pause pd_worker_paused(const struct pd_worker *w)
 struct pd_weights *pd_worker_weights(struct pd_worker *w, int i)
 {
 	return &w->chunks[i].weights;
+}
+
+void *pd_worker_master(struct pd_worker *w, int i)
+{
+	return w->chunks[i].master;
 }
 
 void *pd_worker_state_arena(struct pd_worker *w, int i)

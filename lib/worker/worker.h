@@ -120,6 +120,8 @@ int64_t pd_worker_highest(const struct pd_worker *worker);
  * new. */
 struct pd_weights *pd_worker_weights(struct pd_worker *worker, int i);
 void *pd_worker_state_arena(struct pd_worker *worker, int i);
+/* The newest weights in f32, where they are kept in 16 bits; else NULL. */
+void *pd_worker_master(struct pd_worker *worker, int i);
 /* The moments of the optimizer: the first is NULL in SGD without momentum, the second in SGD. */
 void *pd_worker_velocity(struct pd_worker *worker, int i);
 void *pd_worker_second(struct pd_worker *worker, int i);

@@ -114,7 +114,7 @@ static void stage_open(struct chain *c, struct stage *s, uint64_t seed)
 	s->scratch = alloc(c, s->sizes->scratch_bytes);
 	s->in = alloc(c, s->sizes->gradient_in_bytes);
 	s->out = alloc(c, s->sizes->gradient_out_bytes);
-	check(c->ops->net_init(s->net, s->weights, s->state, &err) == 0, &err);
+	check(c->ops->net_init(s->net, s->weights, NULL, s->state, &err) == 0, &err);
 }
 
 static struct chain *open_all(const struct pd_device_ops *ops, const struct pd_model *model,
@@ -355,7 +355,7 @@ float *chain_export(struct chain *c, enum arena arena, int64_t *count_p)
 			if ((list[k].part == PD_PART_STATE) != (arena == STATE))
 				continue;
 			all = pd_grow(all, &capacity, count + elements, sizeof(*all));
-			c->ops->export(s->net, k, from, all + count);
+			c->ops->export(s->net, k, PD_FULL, from, all + count);
 			count += elements;
 		}
 	}

@@ -205,7 +205,7 @@ static void open_device(struct trainer *t)
 	t->in = alloc(t, t->sizes->gradient_in_bytes);
 	t->out = alloc(t, t->sizes->gradient_out_bytes);
 	t->scale = alloc(t, sizeof(struct pd_scale));
-	check(t->ops->net_init(t->net, t->weights, t->state, &err) == 0, &err);
+	check(t->ops->net_init(t->net, t->weights, NULL, t->state, &err) == 0, &err);
 }
 
 static void open_data(struct trainer *t)
@@ -249,11 +249,11 @@ static void open_tensors(struct trainer *t)
 		v->named = &named[i];
 		v->elements = (size_t)named[i].elements;
 		if (named[i].part == PD_PART_STATE) {
-			t->ops->export(t->net, i, t->state, values);
+			t->ops->export(t->net, i, PD_FULL, t->state, values);
 			v->state = values;
 			continue;
 		}
-		t->ops->export(t->net, i, t->weights, values);
+		t->ops->export(t->net, i, PD_FULL, t->weights, values);
 		add_version(v, values, loss_scale > 0 ? loss_scale : 1);
 		v->gradient = pd_calloc(v->elements, sizeof(float));
 		v->sum = pd_calloc(v->elements, sizeof(float));
@@ -406,10 +406,10 @@ static void import_versions(struct trainer *t, int64_t b, bool backward)
 		struct tensor *v = &t->tensors[i];
 
 		if (v->named->part == PD_PART_PARAMETER)
-			t->ops->import(t->net, i, t->weights, backward && corrected(t, v)
+			t->ops->import(t->net, i, PD_FULL, t->weights, backward && corrected(t, v)
 				       ? v->seen : v->versions[version_seen(t, v, b, backward)]);
 		else if (!backward)
-			t->ops->import(t->net, i, t->state, v->state);
+			t->ops->import(t->net, i, PD_FULL, t->state, v->state);
 	}
 }
 
@@ -569,7 +569,7 @@ static double all_squares(struct trainer *t)
 
 	for (int i = 0; i < t->count; i++)
 		if (t->tensors[i].named->part == PD_PART_PARAMETER)
-			t->ops->import(t->net, i, t->gradients, t->tensors[i].sum);
+			t->ops->import(t->net, i, PD_FULL, t->gradients, t->tensors[i].sum);
 	pd_event_arm(&ev);
 	t->ops->squares(t->stream, t->net, &what, &ev);
 	pd_event_wait(&ev, &t->gate);
@@ -666,10 +666,10 @@ static bool learn(struct trainer *t, struct tensor *v, int number, int64_t b, in
 
 	if (v->named->part == PD_PART_STATE) {
 		if (member == 0)
-			t->ops->export(t->net, number, t->state, v->state);
+			t->ops->export(t->net, number, PD_FULL, t->state, v->state);
 		return false;
 	}
-	t->ops->export(t->net, number, t->gradients, v->gradient);
+	t->ops->export(t->net, number, PD_FULL, t->gradients, v->gradient);
 	if (mutation == SUM)            /* whichever replica they belong to */
 		add(v->parts[0], v->gradient, v->elements, in_group == 0);
 	else

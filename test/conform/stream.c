@@ -112,8 +112,8 @@ static void test_named(const struct pd_device_ops *ops, struct chain *c)
 
 		for (int64_t k = 0; k < list[i].elements; k++)
 			host[k] = (float)(k + 1) + (float)i / 64;
-		ops->import(s->net, i, arena, host);
-		ops->export(s->net, i, arena, back);
+		ops->import(s->net, i, PD_FULL, arena, host);
+		ops->export(s->net, i, PD_FULL, arena, back);
 		good = good && memcmp(host, back, (size_t)list[i].elements * 4) == 0;
 		found = strcmp(list[i].name, "n1.running_var") == 0 ? i : found;
 		free(host);
@@ -238,8 +238,8 @@ static bool same_and_finite(const struct pd_device_ops *ops, const struct stage 
 		float *y = pd_calloc((size_t)count, sizeof(*y));
 
 		if (list[i].part == PD_PART_PARAMETER) {
-			ops->export(s->net, i, a, x);
-			ops->export(s->net, i, b, y);
+			ops->export(s->net, i, PD_FULL, a, x);
+			ops->export(s->net, i, PD_FULL, b, y);
 		}
 		for (int64_t k = 0; k < count; k++)
 			good = good && isfinite(x[k]) && x[k] == y[k];
@@ -315,7 +315,7 @@ static void test_sgd_range(const struct pd_device_ops *ops, struct chain *c)
 		bool any = false;
 
 		if (list[i].part == PD_PART_PARAMETER)
-			ops->export(s->net, i, next, host);
+			ops->export(s->net, i, PD_FULL, next, host);
 		for (int64_t k = 0; k < list[i].elements; k++)
 			any |= host[k] != 0;
 		good = good && any == (list[i].layer == c2);

@@ -51,7 +51,7 @@ static void test_fields(void)
 	   b->backward_input_ns == 7 && b->backward_weight_ns == 8 && b->update_ns == 9 &&
 	   b->spread == 0.5 && b->forward_workspace_bytes == 10 &&
 	   b->backward_workspace_bytes == 11 && b->state_bytes == 12 && b->in_place, "every number is where it belongs");
-	is_str(p->dtype, "f32", "dtype");
+	is_str(pd_dtype_name[p->dtype], "f32", "dtype");
 	is_str(p->device_name, "cpu", "a device without a name has its kind's");
 	is_int(pd_profile_find(p, "b"), 1, "find");
 	is_int(pd_profile_find(p, "image"), -1, "an input is not a layer");

@@ -31,8 +31,10 @@ struct pd_cpu_device {
 struct pd_net *pd_cpu_net_open(struct pd_device *device, const struct pd_net_config *config,
 			       struct pd_error *err);
 void pd_cpu_net_close(struct pd_net *net);
-int pd_cpu_net_export(struct pd_net *net, int named, const void *arena, float *host);
-int pd_cpu_net_import(struct pd_net *net, int named, void *arena, const float *host);
+int pd_cpu_net_export(struct pd_net *net, int named, enum pd_form form, const void *arena,
+		      float *host);
+int pd_cpu_net_import(struct pd_net *net, int named, enum pd_form form, void *arena,
+		      const float *host);
 /* The plain layout of one batch of a shape. */
 const struct pd_layout *pd_cpu_plain(struct pd_compiled *net, const struct pd_shape *shape);
 

@@ -57,7 +57,8 @@ static void set_parameter(struct pd_compiled *net, struct pd_compiled_layer *l, 
 
 	parameter->layout = l->parameter[p];
 	parameter->plain = plain_parameter(net, l->layer, p);
-	parameter->bytes = pd_layout_bytes(l->parameter[p]);
+	parameter->full = l->parameter[p];
+	parameter->bytes = pd_layout_bytes(parameter->full);
 }
 
 static int copy(struct pd_compiled *net, void *dst, const void *src, size_t bytes,
@@ -73,8 +74,8 @@ static int zero(struct pd_compiled *net, void *dst, size_t bytes, struct pd_erro
 	return 0;
 }
 
-static int add(struct pd_compiled *net, float *dst, const float *a, const float *b, size_t count,
-	       struct pd_error *err)
+static int add(struct pd_compiled *net, enum pd_dtype dtype, void *dst, const void *a,
+	       const void *b, size_t count, struct pd_error *err)
 {
 	pd_cpu_sum(dst, (const float *const[]){ a, b }, 2, count);
 	return 0;
@@ -99,9 +100,15 @@ static int compile(struct pd_compiled *net, struct pd_error *err)
 struct pd_net *pd_cpu_net_open(struct pd_device *device, const struct pd_net_config *config,
 			       struct pd_error *err)
 {
-	struct pd_compiled *net = pd_compiled_new(device, &how, config, err);
+	struct pd_compiled *net;
 	int threads, failed;
 
+	if (config->dtype != PD_F32) {
+		pd_error_input(err, "dtype %s: the cpu device computes in f32 only",
+			       pd_dtype_name[config->dtype]);
+		return NULL;
+	}
+	net = pd_compiled_new(device, &how, config, err);
 	if (!net)
 		return NULL;
 	/* kernels are made for the number of threads that will run them */
@@ -172,14 +179,16 @@ static int transfer(struct pd_compiled *net, const struct pd_named *named, const
 	return status;
 }
 
-int pd_cpu_net_export(struct pd_net *base, int named, const void *arena, float *host)
+int pd_cpu_net_export(struct pd_net *base, int named, enum pd_form form, const void *arena,
+		      float *host)
 {
 	struct pd_compiled *net = (struct pd_compiled *)base;
 
 	return transfer(net, &net->named[named], arena, host, true);
 }
 
-int pd_cpu_net_import(struct pd_net *base, int named, void *arena, const float *host)
+int pd_cpu_net_import(struct pd_net *base, int named, enum pd_form form, void *arena,
+		      const float *host)
 {
 	struct pd_compiled *net = (struct pd_compiled *)base;
 

@@ -96,8 +96,10 @@ void pd_cuda_stream_close(struct pd_stream *stream);
 struct pd_net *pd_cuda_net_open(struct pd_device *device, const struct pd_net_config *config,
 				struct pd_error *err);
 void pd_cuda_net_close(struct pd_net *net);
-int pd_cuda_net_export(struct pd_net *net, int named, const void *arena, float *host);
-int pd_cuda_net_import(struct pd_net *net, int named, void *arena, const float *host);
+int pd_cuda_net_export(struct pd_net *net, int named, enum pd_form form, const void *arena,
+		       float *host);
+int pd_cuda_net_import(struct pd_net *net, int named, enum pd_form form, void *arena,
+		       const float *host);
 /* Queue an update of a stage's layers, sums of squares.  choice, room: the stream's, in device
  * memory; outcome: pinned, written where something was agreed on. */
 int pd_cuda_update(cudaStream_t stream, const struct pd_compiled *net,

@@ -55,8 +55,8 @@ static int zero(struct pd_compiled *net, void *dst, size_t bytes, struct pd_erro
 			     err);
 }
 
-static int add(struct pd_compiled *net, float *dst, const float *a, const float *b, size_t count,
-	       struct pd_error *err)
+static int add(struct pd_compiled *net, enum pd_dtype dtype, void *dst, const void *a,
+	       const void *b, size_t count, struct pd_error *err)
 {
 	struct pd_cuda_engine *engine = net->engine;
 
@@ -92,8 +92,14 @@ static int open_engine(struct pd_compiled *net, struct pd_error *err)
 struct pd_net *pd_cuda_net_open(struct pd_device *device, const struct pd_net_config *config,
 				struct pd_error *err)
 {
-	struct pd_compiled *net = pd_compiled_new(device, &how, config, err);
+	struct pd_compiled *net;
 
+	if (config->dtype != PD_F32) {
+		pd_error_input(err, "dtype %s: the cuda device computes in f32 only",
+			       pd_dtype_name[config->dtype]);
+		return NULL;
+	}
+	net = pd_compiled_new(device, &how, config, err);
 	if (!net)
 		return NULL;
 	if (open_engine(net, err) < 0 || pd_compiled_build(net, err) < 0) {
@@ -122,7 +128,8 @@ void pd_cuda_net_close(struct pd_net *base)
 	free(engine);
 }
 
-int pd_cuda_net_export(struct pd_net *base, int named, const void *arena, float *host)
+int pd_cuda_net_export(struct pd_net *base, int named, enum pd_form form, const void *arena,
+		       float *host)
 {
 	const struct pd_compiled *net = (struct pd_compiled *)base;
 	const struct pd_named *n = &net->named[named];
@@ -134,7 +141,8 @@ int pd_cuda_net_export(struct pd_net *base, int named, const void *arena, float 
 				NULL);
 }
 
-int pd_cuda_net_import(struct pd_net *base, int named, void *arena, const float *host)
+int pd_cuda_net_import(struct pd_net *base, int named, enum pd_form form, void *arena,
+		       const float *host)
 {
 	const struct pd_compiled *net = (struct pd_compiled *)base;
 	const struct pd_named *n = &net->named[named];

@@ -185,7 +185,8 @@ static const struct pd_net_sizes *sim_net_sizes(const struct pd_net *net)
 	return ((const struct pd_sim_net *)net)->sizes;
 }
 
-static int sim_net_init(struct pd_net *net, void *weights, void *state, struct pd_error *err)
+static int sim_net_init(struct pd_net *net, void *weights, void *master, void *state,
+			struct pd_error *err)
 {
 	return 0;
 }

@@ -122,13 +122,15 @@ static void size_stage(const struct pd_plan *plan, const struct pd_wiring *wirin
 
 		/* a layer that shares another's parameters has none of its own, or a copy */
 		if (pd_plan_ties(plan))
-			sizes->weights_bytes +=
+			sizes->full_bytes +=
 				pd_align((size_t)pd_memory_copy(plan->profile, l));
 		else if (!plan->profile->model || plan->profile->model->layers[l].shares < 0)
-			sizes->weights_bytes += pd_align((size_t)layer->parameter_bytes);
+			sizes->full_bytes += pd_align((size_t)layer->parameter_bytes);
 		if (sizes->scratch_bytes < (size_t)layer->workspace_bytes)
 			sizes->scratch_bytes = (size_t)layer->workspace_bytes;
 	}
+	sizes->weights_bytes = (size_t)pd_memory_weights(plan->profile,
+							 (int64_t)sizes->full_bytes);
 }
 
 /* Parameters lie one after the other, in the order of the layers. */

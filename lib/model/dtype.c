@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/dtype.h"
+
+#include <string.h>
+
+const char *const pd_dtype_name[PD_DTYPES + 1] = {
+#define DTYPE(symbol, name, bytes, what) name,
+#include "model/dtype.def"
+#undef DTYPE
+	NULL
+};
+
+size_t pd_dtype_bytes(enum pd_dtype dtype)
+{
+	static const size_t bytes[PD_DTYPES] = {
+#define DTYPE(symbol, name, bytes, what) bytes,
+#include "model/dtype.def"
+#undef DTYPE
+	};
+
+	return bytes[dtype];
+}
+
+enum pd_dtype pd_dtype_find(const char *name)
+{
+	for (int d = 0; d < PD_DTYPES; d++)
+		if (d != PD_I32 && strcmp(name, pd_dtype_name[d]) == 0)
+			return (enum pd_dtype)d;
+	return PD_DTYPES;
+}
