@@ -7,7 +7,7 @@
 #define MOST_PROFILES 64
 
 static struct pd_plan_request request;
-static int64_t gpus;
+static int64_t gpus, processors;
 static const char *topology_name;
 static bool explain, eager;
 static int cost, format;
@@ -23,6 +23,9 @@ static const struct pd_opt options[] = {
 	  .value = &gpus, .min = 1, .max = PD_MAX_RANKS },
 	{ .name = "topology", .letter = 't', .kind = PD_OPT_STRING, .argument = "FILE|STRING",
 	  .help = "the machine, such as 4@12GB/s,4@10Gbit/s", .value = &topology_name },
+	{ .name = "processors", .kind = PD_OPT_COUNT, .argument = "N",
+	  .help = "all ranks share so many processors of one machine", .value = &processors,
+	  .min = 1, .max = PD_MAX_RANKS },
 	{ .name = "memory", .letter = 'm', .kind = PD_OPT_BYTES, .argument = "BYTES",
 	  .help = "of one device, such as 16GB", .value = &request.memory_bytes },
 	{ .name = "schedule", .kind = PD_OPT_STRING, .argument = "NAME",
@@ -142,8 +145,11 @@ int main(int argc, char **argv)
 		return pd_command_fail(&err);
 	request.topology = &topology;
 	if (read_profiles(argc, argv, first, profiles, &count, &err) == 0 &&
-	    pd_planner_topology(profiles[0], gpus, topology_name, &topology, &err) == 0)
+	    pd_planner_topology(profiles[0], gpus, topology_name, &topology, &err) == 0) {
+		if (processors)
+			topology.processors = processors;
 		plan = make_plan(profiles, count, choices, &err);
+	}
 	free_profiles(profiles, count);
 	if (!plan)
 		return pd_command_fail(&err);

@@ -269,6 +269,37 @@ test_ok "--explain: the limit is a processor, a link or the way of a minibatch" 
 	pd-plan -e -t 2@1GB/s --stages=6,6 wide.json 2>err >a.json
 	cat err; grep -Eq "^limit: (the link out of rank 0, level 0, busy for 50|the way from stage 0 to stage 1 and back, 68 ms for each of the 2)" err'
 
+test_ok "ranks that share processors: the period is what pd-replay says of the same" '
+	# 12 layers of 3 ms: 36 ms on one, 18 on each of two
+	for n in 1 2 3 4; do
+		pd-plan -t 4@1GB/s --stages=3,3,3,3 --processors=$n chain.json >a.json
+		pd-replay a.json | grep "^time per minibatch" >a
+		pd-plan -t 4@1GB/s --stages=3,3,3,3 chain.json | pd-replay --processors=$n |
+			sed -n "s/^ *what if, replayed *\\([0-9.]* ms\\).*/\\1/p" >b
+		cat a b
+		grep "^time per minibatch *$(cat b) " a
+		jq -e ".topology.processors == $n and .predicted.gap >= 0" a.json
+	done
+	pd-plan -e -t 4@1GB/s --stages=3,3,3,3 --processors=2 chain.json 2>err |
+		jq -e ".predicted.period_ns / 18e6 | . >= 1 and . < 1.01"
+	cat err; grep -q "^limit: the processors that ranks share, the busiest for 18 ms" err'
+test_ok "no more ranks than processors where more are not faster" '
+	pd-plan -t 4@1GB/s --processors=1 chain.json |
+		jq -e "[.stages[].replicas] == [1] and .predicted.period_ns == 36000000"
+	pd-plan -t 4@1GB/s --processors=2 chain.json >a.json
+	jq -e "[.stages[].replicas] | add == 2" a.json
+	"$PD_BUILD/test/unit/read-document" plan a.json >again; cmp a.json again
+	jq ".topology | .processors = 2" a.json >machine.json
+	pd-plan -t machine.json chain.json | cmp - a.json'
+test_ok "processors that cannot be are refused" '
+	for n in 0 -1 x 1.5 1048577; do
+		status 2 pd-plan -t 4@1GB/s --processors=$n chain.json 2>err >out; one_line err
+		[ ! -s out ]
+	done
+	pd-plan -t 4@1GB/s chain.json | jq ".topology | .processors = -1" >machine.json
+	status 2 pd-plan -t machine.json chain.json 2>err; one_line err
+	grep -q "^pd-plan: machine.json: processors: expected .* found -1" err'
+
 pd-plan -f svg -t 3@1GB/s,2@100MB/s chain.json >a.svg
 if command -v xmllint >/dev/null; then
 	test_ok "the drawing is well-formed" "xmllint --noout a.svg"

@@ -197,6 +197,10 @@ static void explain_limit(const struct pd_usage *usage, FILE *out)
 			usage->stages[limit->first].allreduce_ns > 0 ? " with its all-reduce" : "",
 			show_ns(limit->ns, time));
 		break;
+	case PD_LIMIT_TURNS:
+		fprintf(out, "the processors that ranks share, the busiest for %s",
+			show_ns(limit->ns, time));
+		break;
 	case PD_LIMIT_LINK:
 		fprintf(out, "the link %s, busy for %s", show_link(usage, limit->level,
 			limit->component, limit->up, where, sizeof(where)),

@@ -35,6 +35,7 @@
 #include "base/mem.h"
 #include "planner/cost.h"
 #include "planner/links.h"
+#include "planner/predict.h"
 #include "trace/steady.h"
 
 #include <math.h>
@@ -301,6 +302,6 @@ int64_t pd_flow_bound_ns(const struct pd_schedule *schedule)
 {
 	if (!pd_flow_knows(schedule->plan))
 		return 0;
-	return pd_max64(period_ns(schedule),
+	return pd_max64(pd_max64(period_ns(schedule), pd_predict_turns_ns(schedule->plan)),
 			pd_links_busiest_ns(schedule->plan, schedule->wiring));
 }

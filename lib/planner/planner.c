@@ -22,6 +22,16 @@ static int64_t memory_limit(const struct pd_profile *profile, const struct pd_pl
 	return known ? profile->device_memory_bytes : INT64_MAX;
 }
 
+/* All that a minibatch computes, by all the processors; 0: devices have their own. */
+static int64_t shared_ns(const struct pd_task *task)
+{
+	int64_t sum = 0, processors = task->topology->processors;
+
+	for (int l = 0; processors && l < task->profile->layer_count; l++)
+		sum += task->profile->layers[l].forward_ns + task->profile->layers[l].backward_ns;
+	return processors ? sum / processors : 0;
+}
+
 int64_t pd_task_bound_ns(const struct pd_task *task)
 {
 	const struct pd_plan_request *request = task->request;
@@ -32,8 +42,9 @@ int64_t pd_task_bound_ns(const struct pd_task *task)
 		.microbatches = pd_planner_plain(request) ? 1 : request->microbatches,
 	};
 
-	return request->cost == PD_COST_SIMULATED ? pd_bound_ns(&task->costs, &with)
-						  : pd_published_bound_ns(task->profile, request);
+	return request->cost == PD_COST_SIMULATED
+		? pd_max64(pd_bound_ns(&task->costs, &with), shared_ns(task))
+		: pd_published_bound_ns(task->profile, request);
 }
 
 static int data_parallel(const struct pd_task *task, struct pd_prediction *predicted,

@@ -162,6 +162,30 @@ int64_t pd_predict_link_ns(const struct pd_plan *plan, int stage, int64_t traffi
 			   at->allreduce_ns, at->replicas);
 }
 
+int64_t pd_predict_turns_ns(const struct pd_plan *plan)
+{
+	int64_t processors = plan->topology.processors, most = 0;
+	int64_t *busy;
+
+	if (processors == 0 || processors >= plan->rank_count)
+		return 0;
+	busy = pd_calloc((size_t)processors, sizeof(*busy));
+	for (int s = 0; s < plan->stage_count; s++) {
+		const struct pd_stage *stage = &plan->stages[s];
+		int64_t ns = 0;
+
+		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
+			ns += plan->profile->layers[l].forward_ns * (stage->recompute ? 2 : 1) +
+			      plan->profile->layers[l].backward_ns;
+		for (int r = 0; r < stage->replicas; r++)
+			busy[stage->ranks[r] % processors] += ns / stage->replicas;
+	}
+	for (int64_t p = 0; p < processors; p++)
+		most = pd_max64(most, busy[p]);
+	free(busy);
+	return most;
+}
+
 /* C_s: the slowest of what goes on from stage s. */
 static int64_t *transfers(const struct pd_plan *plan)
 {
@@ -204,7 +228,8 @@ static int64_t capped(__int128 value)
 
 int64_t pd_predict_period_ns(const struct pd_plan *plan)
 {
-	int64_t *transfer = transfers(plan), period = links_ns(plan);
+	int64_t *transfer = transfers(plan);
+	int64_t period = pd_max64(links_ns(plan), pd_predict_turns_ns(plan));
 
 	for (int s = 0; s < plan->stage_count; s++) {
 		int64_t lead = ((int64_t)plan->stages[s].warmup + 1) * plan->stages[s].replicas;

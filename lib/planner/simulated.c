@@ -35,6 +35,19 @@
 /* Parts in a hundred by which plans may be slower than the best of the line. */
 static const int slower[] = { 2, 5, 10, 20, 40, 80 };
 
+static void enter_found(struct pd_contest *contest, const struct pd_line *line)
+{
+	struct pd_layout *layout = pd_line_search(line);
+	int64_t time;
+
+	if (!layout)
+		return;
+	time = layout->cost_ns;
+	pd_contest_enter(contest, layout);
+	for (size_t i = 0; i < PD_COUNT(slower) && time < PD_COST_MAX / 2; i++)
+		pd_contest_enter(contest, pd_line_at(line, time + time / 100 * slower[i]));
+}
+
 static void enter_points(struct pd_contest *contest, struct pd_points *points, bool straight,
 			 int kept, bool least)
 {
@@ -48,15 +61,13 @@ static void enter_points(struct pd_contest *contest, struct pd_points *points, b
 		.least = least, .tries = 4, .kept = kept,
 		.precision = points->states ? STATES_PRECISION : PRECISION,
 	};
-	struct pd_layout *layout = pd_line_search(&line);
-	int64_t time;
 
-	if (!layout)
-		return;
-	time = layout->cost_ns;
-	pd_contest_enter(contest, layout);
-	for (size_t i = 0; i < PD_COUNT(slower) && time < PD_COST_MAX / 2; i++)
-		pd_contest_enter(contest, pd_line_at(&line, time + time / 100 * slower[i]));
+	enter_found(contest, &line);
+	/* where ranks share processors more of them are rarely faster */
+	if (task->topology->processors > 0 && task->topology->processors < line.devices) {
+		line.devices = (int)task->topology->processors;
+		enter_found(contest, &line);
+	}
 }
 
 /* Stages that are runs of the profile's layers. */

@@ -2,6 +2,7 @@
 #include "planner/usage.h"
 
 #include "base/mem.h"
+#include "planner/predict.h"
 #include "schedule/ideal.h"
 #include "schedule/memory.h"
 
@@ -86,6 +87,8 @@ static void limit_processors(struct pd_usage *usage)
 	for (int s = 0; s < usage->plan->stage_count; s++)
 		limit(usage, (struct pd_limit){ .kind = PD_LIMIT_PROCESSOR, .first = s, .last = s,
 						.ns = pd_usage_busy_ns(usage, s) });
+	limit(usage, (struct pd_limit){ .kind = PD_LIMIT_TURNS,
+					.ns = (double)pd_predict_turns_ns(usage->plan) });
 }
 
 static void limit_links(struct pd_usage *usage)

@@ -18,7 +18,7 @@ struct pd_stage_usage {
 	int64_t ahead_bytes;            /* of it, what more than one minibatch in flight costs */
 };
 
-enum pd_limit_kind { PD_LIMIT_PROCESSOR, PD_LIMIT_LINK, PD_LIMIT_WINDOW };
+enum pd_limit_kind { PD_LIMIT_PROCESSOR, PD_LIMIT_TURNS, PD_LIMIT_LINK, PD_LIMIT_WINDOW };
 
 /* What takes the largest part of the period. */
 struct pd_limit {

@@ -57,6 +57,17 @@ static void follow_lists(struct replay *replay, const struct pd_lists *lists)
 		pd_room_of_list(replay->schedule, lists, r, false, &replay->rooms[r * chunks]);
 }
 
+static void share_processors(struct replay *replay, const struct pd_replay_options *options)
+{
+	int64_t processors = options->processors > 0 ? options->processors
+						     : replay->plan->topology.processors;
+	int64_t threads = options->threads > 0 ? options->threads
+					       : replay->plan->profile->device_threads;
+
+	if (processors > 0)
+		pd_sim_set_processors(replay->sim, processors, threads > 0 ? threads : 1);
+}
+
 static int replay_new(struct replay *replay, const struct pd_plan *plan,
 		      const struct pd_replay_options *options, struct pd_error *err)
 {
@@ -67,10 +78,7 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 	if (options->lists)
 		follow_lists(replay, options->lists);
 	replay->sim = pd_sim_new(plan, replay->schedule->wiring);
-	if (options->processors > 0)
-		pd_sim_set_processors(replay->sim, options->processors, options->threads > 0
-				      ? options->threads : plan->profile->device_threads > 0
-				      ? plan->profile->device_threads : 1);
+	share_processors(replay, options);
 	replay->fabric = pd_sim_fabric_new(replay->sim, &plan->topology);
 	replay->workers = pd_calloc((size_t)plan->rank_count, sizeof(struct pd_worker *));
 	replay->done = pd_calloc((size_t)plan->rank_count, sizeof(bool));

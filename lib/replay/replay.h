@@ -23,8 +23,7 @@ struct pd_replay_options {
 	 * same plan, and right (pd_check). */
 	const struct pd_lists *lists;
 	/* All ranks on one machine with so many processors, each with so many threads
-	 * (pd_sim_set_processors); 0: every rank has its own, and to spare.  threads 0: the
-	 * profile's. */
+	 * (pd_sim_set_processors); 0: as the plan's topology says.  threads 0: the profile's. */
 	int64_t processors, threads;
 	/* Every operation as it retires, each rank's in its order; may be NULL. */
 	void (*retired)(void *context, const struct pd_record *record);

@@ -35,20 +35,28 @@ static int replay_changed(struct pd_plan *plan, const struct pd_what_if *what,
 }
 
 /*
- * Durations measured where ranks took turns on a processor contain the turns of others: to
- * share processors once more would count them twice.
+ * The plan of a trace with the durations that were measured.  Where ranks took turns on a
+ * processor these contain the turns of others: to share processors once more would count them
+ * twice.
  */
-static int check_processors(const char *file, const struct pd_trace *trace,
-			    const struct pd_what_if *what, struct pd_error *err)
+static struct pd_plan *measured_plan(const char *file, const struct pd_trace *trace,
+				     const struct pd_what_if *what, struct pd_error *err)
 {
 	int64_t threads = trace->plan->rank_count * (trace->threads > 0 ? trace->threads : 1);
+	bool shared = trace->processors > 0 && threads > trace->processors;
+	struct pd_plan *plan;
 
-	if (!what->processors || trace->processors == 0 || threads <= trace->processors)
-		return 0;
-	return pd_error_input(err, "%s: --processors: its %d ranks of %" PRId64 " threads shared "
-			      "%" PRId64 " processors when it was measured: expected its plan",
-			      pd_document_name(file), trace->plan->rank_count,
-			      threads / trace->plan->rank_count, trace->processors);
+	if (what->processors && shared) {
+		pd_error_input(err, "%s: --processors: its %d ranks of %" PRId64 " threads shared "
+			       "%" PRId64 " processors when it was measured: expected its plan",
+			       pd_document_name(file), trace->plan->rank_count,
+			       threads / trace->plan->rank_count, trace->processors);
+		return NULL;
+	}
+	plan = pd_plan_measured(trace, err);
+	if (plan && shared)
+		plan->topology.processors = 0;
+	return plan;
 }
 
 /* The order is that of the lists: only conditions can be changed.  Takes them over. */
@@ -97,8 +105,7 @@ int pd_subject_read(const char *file, const struct pd_what_if *what, int64_t min
 	}
 	if (trace) {
 		subject.measured_ns = pd_trace_period_ns(trace);
-		plan = check_processors(file, trace, what, err) < 0 ? NULL
-		     : pd_plan_measured(trace, err);
+		plan = measured_plan(file, trace, what, err);
 		pd_trace_free(trace);
 		if (!plan)
 			return -1;

@@ -121,6 +121,8 @@ static int apply_topology(const char *name, struct pd_plan *plan, struct pd_erro
 	if (topology.devices < plan->rank_count)
 		return pd_error_input(err, "--topology: expected at least the %d devices that the "
 				      "plan uses, found %" PRId64, plan->rank_count, topology.devices);
+	if (!topology.processors)
+		topology.processors = plan->topology.processors;
 	plan->topology = topology;
 	return 0;
 }

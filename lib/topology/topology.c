@@ -47,7 +47,8 @@ static int read_device(const struct pd_place *place, struct pd_topology *topolog
 int pd_topology_parse_at(const struct pd_place *place, struct pd_topology *out_p,
 			 struct pd_error *err)
 {
-	static const char *const known[] = { "format", "version", "device", "levels", NULL };
+	static const char *const known[] = { "format", "version", "device", "processors", "levels",
+					     NULL };
 	struct pd_topology topology = { .devices = 1 };
 	struct pd_place device, levels;
 	size_t count;
@@ -56,7 +57,9 @@ int pd_topology_parse_at(const struct pd_place *place, struct pd_topology *out_p
 		return -1;
 	device = pd_place_key(place, "device");
 	levels = pd_place_key(place, "levels");
-	if (read_device(&device, &topology, err) < 0 || pd_json_array(&levels, &count, err) < 0)
+	if (read_device(&device, &topology, err) < 0 ||
+	    pd_json_opt_int(place, "processors", 0, PD_MAX_RANKS, &topology.processors, err) < 0 ||
+	    pd_json_array(&levels, &count, err) < 0)
 		return -1;
 	if (count < 1 || count > PD_MAX_LEVELS)
 		return pd_place_expected(&levels, err, "1 to %d levels", PD_MAX_LEVELS);
@@ -160,7 +163,7 @@ int pd_topology_flat(int64_t devices, int64_t bandwidth_bytes_per_s, int64_t lat
 
 json_t *pd_topology_json(const struct pd_topology *topology)
 {
-	json_t *levels = json_array();
+	json_t *levels = json_array(), *json;
 
 	for (int l = 0; l < topology->levels; l++) {
 		const struct pd_level *level = &topology->level[l];
@@ -169,8 +172,11 @@ json_t *pd_topology_json(const struct pd_topology *topology)
 				"bandwidth_bytes_per_s", level->bandwidth_bytes_per_s,
 				"latency_ns", level->latency_ns));
 	}
-	return json_pack("{ss si s{sI} so}", "format", "pd-topology", "version", 1,
+	json = json_pack("{ss si s{sI} so}", "format", "pd-topology", "version", 1,
 			 "device", "memory_bytes", topology->memory_bytes, "levels", levels);
+	if (topology->processors > 0)
+		json_object_set_new(json, "processors", json_integer(topology->processors));
+	return json;
 }
 
 int pd_topology_level(const struct pd_topology *topology, int64_t rank_a, int64_t rank_b)

@@ -23,6 +23,7 @@ struct pd_topology {
 	int levels;
 	struct pd_level level[PD_MAX_LEVELS];
 	int64_t devices;                /* product of the counts */
+	int64_t processors;             /* of one machine, shared by all ranks; 0: each has its own */
 };
 
 struct pd_place;

@@ -237,6 +237,8 @@ static bool brute_case(int n, int64_t *replays, int *others)
 	}
 	if (topology.levels == 1)
 		topology.devices = topology.level[0].count = 2 + below(2);
+	if (n % 7 == 6)
+		topology.processors = 1 + n / 7 % 3;
 	if (n / 4 % 2)
 		b.limit_bytes = request.memory_bytes = 8000 + below(24000);
 	plan = pd_planner_plan(profile, &request, &err);

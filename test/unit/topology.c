@@ -36,7 +36,7 @@ static void test_string(void)
 static void test_round_trip(void)
 {
 	static const char text[] = "{'format': 'pd-topology', 'version': 1, 'device': "
-		"{'memory_bytes': 16000000000}, 'levels': [{'count': 4, 'bandwidth_bytes_per_s': "
+		"{'memory_bytes': 16000000000}, 'processors': 2, 'levels': [{'count': 4, 'bandwidth_bytes_per_s': "
 		"12, 'latency_ns': 5}, {'count': 3, 'bandwidth_bytes_per_s': 7, 'latency_ns': 0}]}";
 	json_t *before = document_parse(text, NULL), *after;
 	struct pd_topology t;
@@ -45,6 +45,7 @@ static void test_round_trip(void)
 	after = pd_topology_json(&t);
 	ok(json_equal(before, after), "and written as it was");
 	is_int(t.memory_bytes, 16000000000, "memory");
+	is_int(t.processors, 2, "processors");
 	json_decref(before);
 	json_decref(after);
 }
