@@ -46,6 +46,8 @@ struct pd_device_config {
 
 struct pd_device_info {
 	char name[128];                 /* of the hardware */
+	char place[32];                 /* where that is, as no other is: of ranks that share it the
+					   same; "" where that means nothing */
 	int threads;                    /* 0 where that means nothing */
 	int64_t memory_bytes;
 };
@@ -188,6 +190,18 @@ struct pd_squares {
 /* The form of an arena of parameters: of the net's type, or f32. */
 enum pd_form { PD_WORKING, PD_FULL };
 
+/*
+ * Work that somebody else puts on a stream: post() does, on the stream's thread, given the
+ * device's own handle of the stream (a cudaStream_t), or does it at once where that is NULL;
+ * check(), on whatever thread, says whether it went well, once it is done.  Either returns -1
+ * with *err where not.
+ */
+struct pd_call {
+	int (*post)(void *context, void *native, struct pd_error *err);
+	int (*check)(void *context, struct pd_error *err);
+	void *context;                  /* until check() has returned, or the stream is closed */
+};
+
 enum pd_copy { PD_COPY_TO_DEVICE, PD_COPY_TO_HOST, PD_COPY_WITHIN };
 
 /* Named tensors of a layer, for checkpoints: host side, plain layout, f32. */
@@ -275,6 +289,8 @@ struct pd_device_ops {
 		     struct pd_event *ev);
 	int (*copy)(struct pd_stream *stream, void *dst, const void *src, size_t bytes,
 		    enum pd_copy way, struct pd_event *ev);
+	/* NULL: the device cannot.  (queued) */
+	int (*call)(struct pd_stream *stream, const struct pd_call *call, struct pd_event *ev);
 };
 
 /*

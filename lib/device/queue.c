@@ -167,3 +167,8 @@ int pd_queue_copy(struct pd_stream *stream, void *dst, const void *src, size_t b
 	return put(stream, &(struct pd_work){ .kind = PD_WORK_COPY, .ev = ev,
 		   .copy = { .dst = dst, .src = src, .bytes = bytes, .way = way } });
 }
+
+int pd_queue_call(struct pd_stream *stream, const struct pd_call *call, struct pd_event *ev)
+{
+	return put(stream, &(struct pd_work){ .kind = PD_WORK_CALL, .ev = ev, .call = *call });
+}

@@ -17,7 +17,7 @@
 
 enum pd_work_kind {
 	PD_WORK_WAIT, PD_WORK_FORWARD, PD_WORK_BACKWARD, PD_WORK_UPDATE, PD_WORK_SUM,
-	PD_WORK_SQUARES, PD_WORK_UNITE, PD_WORK_COPY, PD_WORK_QUIT
+	PD_WORK_SQUARES, PD_WORK_UNITE, PD_WORK_COPY, PD_WORK_CALL, PD_WORK_QUIT
 };
 
 struct pd_work {
@@ -47,6 +47,7 @@ struct pd_work {
 			size_t bytes;
 			enum pd_copy way;
 		} copy;
+		struct pd_call call;
 	};
 };
 
@@ -100,5 +101,6 @@ int pd_queue_unite(struct pd_stream *stream, double *vector, const double *other
 		   struct pd_event *ev);
 int pd_queue_copy(struct pd_stream *stream, void *dst, const void *src, size_t bytes,
 		  enum pd_copy way, struct pd_event *ev);
+int pd_queue_call(struct pd_stream *stream, const struct pd_call *call, struct pd_event *ev);
 
 #endif

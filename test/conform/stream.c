@@ -442,6 +442,55 @@ static void test_agreed(const struct pd_device_ops *ops, struct chain *c, bool s
 	free(got);
 }
 
+struct called {
+	int posted, checked;
+	bool refuses;
+};
+
+static int post_it(void *context, void *native, struct pd_error *err)
+{
+	struct called *called = context;
+
+	called->posted++;
+	return 0;
+}
+
+static int check_it(void *context, struct pd_error *err)
+{
+	struct called *called = context;
+
+	called->checked = called->posted;
+	return called->refuses ? pd_error_failed(err, "it did not go well") : 0;
+}
+
+/* Work of somebody else's, between work of the device's. */
+static void test_call(const struct pd_device_ops *ops, struct chain *c)
+{
+	struct pd_stream *other = ops->stream_open(c->device, NULL);
+	struct called called = { 0 };
+	const struct pd_call call = { .post = post_it, .check = check_it, .context = &called };
+	struct pd_event go, done, bad;
+
+	pd_event_arm(&go);
+	pd_event_arm(&done);
+	ops->wait(other, &go);
+	ops->call(other, &call, NULL);
+	ops->call(other, &call, &done);
+	usleep(20000);
+	ok(!pd_event_done(&done), "%s: a call waits for its turn", ops->name);
+	pd_event_complete(&go, 5, 6, &c->gate);
+	pd_event_wait(&done, &c->gate);
+	ok(called.posted == 2 && called.checked == 2 && !pd_event_failed(&done) &&
+	   done.start_ns <= done.end_ns, "%s: and is made and checked", ops->name);
+	called.refuses = true;
+	pd_event_arm(&bad);
+	ops->call(other, &call, &bad);
+	pd_event_wait(&bad, &c->gate);
+	ok(pd_event_failed(&bad) && strstr(c->gate.err.text, "did not go well"),
+	   "%s: one that went wrong fails", ops->name);
+	ops->stream_close(other);
+}
+
 /* Last: after it the stream is of no more use. */
 static void test_failure(const struct pd_device_ops *ops, struct chain *c)
 {
@@ -503,6 +552,9 @@ static void test_device(const struct pd_device_ops *ops)
 		test_adam_extremes(ops, c, kind);
 		chain_close(c);
 	}
+	c = chain_open(ops, model, NULL, 0, 3, 17, 2);
+	test_call(ops, c);
+	chain_close(c);
 	c = chain_open(ops, model, NULL, 0, 3, 17, 2);
 	chain_load(c, x, y);
 	test_failure(ops, c);

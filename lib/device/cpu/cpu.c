@@ -117,4 +117,5 @@ const struct pd_device_ops pd_device_cpu = {
 	.squares = pd_queue_squares,
 	.unite = pd_queue_unite,
 	.copy = pd_queue_copy,
+	.call = pd_queue_call,
 };

@@ -58,6 +58,9 @@ static int run(struct pd_queue *q, const struct pd_work *w, struct pd_error *err
 		if (w->copy.bytes > 0)
 			memmove(w->copy.dst, w->copy.src, w->copy.bytes);
 		return 0;
+	case PD_WORK_CALL:
+		return w->call.post(w->call.context, NULL, err) < 0 ||
+		       w->call.check(w->call.context, err) < 0 ? -1 : 0;
 	case PD_WORK_QUIT:
 		break;
 	}

@@ -122,6 +122,9 @@ static void cuda_describe(struct pd_device *device, struct pd_device_info *info_
 		return;
 	snprintf(info_p->name, sizeof(info_p->name), "%.127s", properties.name);
 	info_p->memory_bytes = (int64_t)properties.totalGlobalMem;
+	if (cudaDeviceGetPCIBusId(info_p->place, sizeof(info_p->place), cuda->number) !=
+	    cudaSuccess)
+		info_p->place[0] = '\0';
 }
 
 /* Clears, and waits: what is queued on any stream afterwards finds zeros. */
@@ -242,4 +245,5 @@ const struct pd_device_ops pd_device_cuda = {
 	.squares = pd_queue_squares,
 	.unite = pd_queue_unite,
 	.copy = pd_queue_copy,
+	.call = pd_queue_call,
 };

@@ -80,7 +80,9 @@ static void finish(struct pd_cuda_stream *s, struct pd_cuda_flight *f)
 	struct pd_event *ev = f->ev;
 	int64_t start_ns, end_ns;
 	struct pd_error err;
-	bool good = take_times(s, f, &start_ns, &end_ns, &err) == 0 && take_said(s, f, &err) == 0;
+	bool good = take_times(s, f, &start_ns, &end_ns, &err) == 0 &&
+		    take_said(s, f, &err) == 0 &&
+		    (!f->call.check || f->call.check(f->call.context, &err) == 0);
 
 	if (!good)
 		pd_cuda_stream_fail(s, &err);

@@ -31,6 +31,7 @@ static struct pd_cuda_flight *take_flight(struct pd_cuda_stream *s)
 	f->loss = NULL;
 	f->loss_layer = NULL;
 	f->outcome = NULL;
+	f->call.check = NULL;
 	return f;
 }
 
@@ -71,7 +72,7 @@ static int wait_there(struct pd_cuda_stream *s, const struct pd_event *ev, struc
 	return 0;
 }
 
-static int wait_for(struct pd_cuda_stream *s, const struct pd_event *ev, struct pd_error *err)
+static int look_there(struct pd_cuda_stream *s, const struct pd_event *ev, struct pd_error *err)
 {
 	struct pd_cuda_device *cuda = pd_cuda_device_of(s);
 	int verdict;
@@ -79,7 +80,34 @@ static int wait_for(struct pd_cuda_stream *s, const struct pd_event *ev, struct 
 	pthread_mutex_lock(&cuda->lock);
 	verdict = wait_there(s, ev, err);
 	pthread_mutex_unlock(&cuda->lock);
+	return verdict;
+}
+
+/*
+ * What is to be put on a stream, but is not there yet (a transfer of which the other side has
+ * not spoken), may soon be: this thread sleeps until then, or until the event is done.  done()
+ * wakes it, through the gate, whose lock comes before the device's.
+ */
+static int wait_for(struct pd_cuda_stream *s, const struct pd_event *ev, struct pd_error *err)
+{
+	struct pd_gate *gate = s->queue.gate;
+	int verdict = look_there(s, ev, err);
+
+	if (verdict != 0)
+		return verdict;
+	pthread_mutex_lock(&gate->lock);
+	while (!pd_event_done(ev) && (verdict = look_there(s, ev, err)) == 0 &&
+	       !(s->queue.closing && atomic_load(&gate->failed)))
+		pthread_cond_wait(&gate->cond, &gate->lock);
+	pthread_mutex_unlock(&gate->lock);
 	return verdict != 0 ? verdict : pd_queue_await(&s->queue, ev, err);
+}
+
+static void tell_waiting(struct pd_gate *gate)
+{
+	pthread_mutex_lock(&gate->lock);
+	pthread_cond_broadcast(&gate->cond);
+	pthread_mutex_unlock(&gate->lock);
 }
 
 static int sum(struct pd_cuda_stream *s, const struct pd_work *w, struct pd_error *err)
@@ -172,6 +200,9 @@ static int run(struct pd_queue *q, const struct pd_work *w, struct pd_error *err
 		return sum(s, w, err);
 	case PD_WORK_COPY:
 		return copy(s, w, err);
+	case PD_WORK_CALL:
+		s->current->call = w->call;
+		return w->call.post(w->call.context, s->stream, err);
 	default:
 		return 0;
 	}
@@ -212,6 +243,8 @@ static void done(struct pd_queue *q, struct pd_event *ev, int64_t start_ns,
 	s->tail++;
 	pthread_cond_broadcast(&s->moved);
 	pthread_mutex_unlock(&cuda->lock);
+	if (ev)
+		tell_waiting(q->gate);
 }
 
 static const struct pd_queue_ops queue_ops = { .begin = begin, .run = run, .done = done };

@@ -14,6 +14,7 @@ struct pd_cuda_flight {
 	const struct pd_compiled_layer *loss_layer;     /* NULL: this work made no loss */
 	int64_t valid;
 	struct pd_outcome *outcome;     /* of an update, where the caller wants it, or NULL */
+	struct pd_call call;            /* check is NULL where it was none */
 };
 
 /* What the GPU says of a piece of work, in pinned memory. */
