@@ -40,6 +40,13 @@ test_unit_ucx_life_LDADD = $(UNIT_DEVICE_LIBS)
 TESTS += test/t6001-ucx-life.sh
 EXTRA_DIST += test/t6001-ucx-life.sh
 
+# NCCL's transport over a double of NCCL
+check_PROGRAMS += test/unit/nccl
+TESTS += test/unit/nccl
+test_unit_nccl_SOURCES = test/unit/nccl.c test/double/nccl.c test/double/nccl.h $(NCCL_TRANSPORT)
+test_unit_nccl_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/double -I$(top_srcdir)/test
+test_unit_nccl_LDADD = $(UNIT_DEVICE_LIBS)
+
 # virtual time, timelines, replay
 check_PROGRAMS += test/unit/sim
 TESTS += test/unit/sim

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* In a build without NCCL. */
+#include "transport/nccl/nccl.h"
+
+char *pd_nccl_ids(int rank, int ranks, const bool *peers, bool distinct, struct pd_error *err)
+{
+	pd_error_failed(err, "this program was built without NCCL");
+	return NULL;
+}
+
+struct pd_transport *pd_nccl_open(const struct pd_nccl_config *config, struct pd_error *err)
+{
+	config->inner->ops->close(config->inner);
+	pd_error_failed(err, "this program was built without NCCL");
+	return NULL;
+}

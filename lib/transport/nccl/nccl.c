@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* NCCL's transport: its lanes are made, moved, watched and ended. */
+#include "transport/nccl/nccl.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "transport/nccl/lane.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define ASK_NS INT64_C(100000000)       /* between two questions whether all is well */
+#define LEAVE_NS INT64_C(1000000000)
+#define NAP_MS 5
+/*
+ * Blocks of threads that a lane may hold on the GPU.  A kernel that waits for its other side
+ * holds them, and all lanes together must find room at once: 64 is half of a large GPU.
+ */
+#define CTAS 4
+#define CTAS_ALL 64
+
+int pd_nccl_give_up(struct nccl *n, const struct pd_error *why)
+{
+	struct pd_event none = { .state = PD_EVENT_PENDING };
+
+	if (!n->broken)
+		pd_event_fail(&none, why, n->gate);
+	n->broken = true;
+	/* kernels that wait for ever end */
+	for (int r = 0; r < n->ranks; r++) {
+		if (n->out[r])
+			pd_nccl_abort(n->out[r]);
+		if (n->in[r])
+			pd_nccl_abort(n->in[r]);
+	}
+	return -1;
+}
+
+/* ---- watching ---- */
+
+static int look_at_processes(struct nccl *n)
+{
+	struct pd_error err;
+
+	for (int r = 0; r < n->ranks; r++) {
+		struct pollfd p = { .fd = n->processes[r], .events = POLLIN };
+
+		if (p.fd < 0 || poll(&p, 1, 0) != 1)
+			continue;
+		pd_error_failed(&err, "rank %d: lost rank %d: its process has ended", n->rank, r);
+		return pd_nccl_give_up(n, &err);
+	}
+	return 0;
+}
+
+static int look_at_lane(struct nccl *n, struct lane *lane)
+{
+	struct pd_error err;
+
+	return !lane || pd_nccl_ask(lane, &err) == 0 ? 0 : pd_nccl_give_up(n, &err);
+}
+
+/* Now and then: is everybody there, and does NCCL complain? */
+static int watch(struct nccl *n)
+{
+	int64_t now_ns = pd_now_ns();
+
+	if (now_ns - n->asked_ns < ASK_NS)
+		return 0;
+	n->asked_ns = now_ns;
+	for (int r = 0; r < n->ranks; r++)
+		if (look_at_lane(n, n->out[r]) < 0 || look_at_lane(n, n->in[r]) < 0)
+			return -1;
+	return look_at_processes(n);
+}
+
+/* ---- the seam ---- */
+
+static int transfer(struct nccl *n, struct lane *lane, bool receives, int peer, uint64_t tag,
+		    void *buf, size_t bytes, const struct pd_event *after, struct pd_event *done)
+{
+	if (peer < 0 || peer >= n->ranks || tag >> PD_TRANSPORT_TAG_BITS ||
+	    (!lane && !(peer == n->rank && n->mirror.stream)))
+		pd_bug("rank %d: transfer with rank %d (of %d), with which it has no business",
+		       n->rank, peer, n->ranks);
+	if (n->broken) {
+		struct pd_error err;
+
+		pd_error_failed(&err, "rank %d: NCCL's transfers have ended", n->rank);
+		pd_event_fail(done, &err, n->gate);
+		return -1;
+	}
+	return lane ? pd_nccl_lane_add(lane, tag, buf, bytes, after, done)
+		    : pd_nccl_mirror_add(n, receives, tag, buf, bytes, after, done);
+}
+
+static int nccl_send(struct pd_transport *base, int peer, uint64_t tag, const void *buf,
+		     size_t bytes, const struct pd_event *after, struct pd_event *done)
+{
+	struct nccl *n = (struct nccl *)base;
+
+	return transfer(n, peer >= 0 && peer < n->ranks ? n->out[peer] : NULL, false, peer, tag,
+			(void *)buf, bytes, after, done);
+}
+
+static int nccl_recv(struct pd_transport *base, int peer, uint64_t tag, void *buf, size_t bytes,
+		     const struct pd_event *after, struct pd_event *done)
+{
+	struct nccl *n = (struct nccl *)base;
+
+	return transfer(n, peer >= 0 && peer < n->ranks ? n->in[peer] : NULL, true, peer, tag, buf,
+			bytes, after, done);
+}
+
+static int nccl_progress(struct pd_transport *base)
+{
+	struct nccl *n = (struct nccl *)base;
+	int moved, more;
+
+	if (n->broken || watch(n) < 0)
+		return -1;
+	moved = n->inner->ops->progress(n->inner);
+	for (int r = 0; r < n->ranks && moved >= 0; r++) {
+		struct lane *both[2] = { n->out[r], n->in[r] };
+
+		for (int k = 0; k < 2 && moved >= 0; k++) {
+			more = both[k] ? pd_nccl_lane_move(both[k]) : 0;
+			moved = more < 0 ? -1 : moved + more;
+		}
+	}
+	more = moved < 0 ? -1 : pd_nccl_mirror_move(n);
+	return more < 0 ? -1 : moved + more;
+}
+
+static int nccl_fd(struct pd_transport *base)
+{
+	struct nccl *n = (struct nccl *)base;
+
+	return n->inner->ops->fd(n->inner);
+}
+
+/* What finishes on a stream is at the gate. */
+static int nccl_arm(struct pd_transport *base)
+{
+	struct nccl *n = (struct nccl *)base;
+
+	for (int r = 0; r < n->ranks; r++)
+		if (n->in[r] && pd_nccl_lane_can_move(n->in[r]))
+			return 1;
+	return n->broken ? 1 : n->inner->ops->arm(n->inner);
+}
+
+/* ---- the end ---- */
+
+static bool is_idle(struct nccl *n)
+{
+	for (int r = 0; r < n->ranks; r++)
+		if ((n->out[r] && !pd_nccl_lane_is_idle(n->out[r])) ||
+		    (n->in[r] && !pd_nccl_lane_is_idle(n->in[r])))
+			return false;
+	return !n->mirror.halves;
+}
+
+static void leave(struct nccl *n)
+{
+	int64_t end_ns = pd_now_ns() + LEAVE_NS;
+
+	for (int r = 0; r < n->ranks; r++) {
+		if (n->out[r])
+			pd_nccl_finish(n->out[r]);
+		if (n->in[r])
+			pd_nccl_finish(n->in[r]);
+	}
+	for (int r = 0; r < n->ranks; r++) {
+		if (n->out[r])
+			pd_nccl_leave(n->out[r], end_ns);
+		if (n->in[r])
+			pd_nccl_leave(n->in[r], end_ns);
+	}
+}
+
+static void nccl_close(struct pd_transport *base)
+{
+	struct nccl *n = (struct nccl *)base;
+	struct pd_error err;
+
+	if (!n->broken && is_idle(n)) {
+		leave(n);
+	} else {
+		pd_error_failed(&err, "rank %d: what is not finished is cancelled", n->rank);
+		pd_nccl_give_up(n, &err);
+	}
+	for (int r = 0; r < n->ranks; r++) {
+		if (n->out[r])
+			pd_nccl_lane_close(n->out[r]);
+		if (n->in[r])
+			pd_nccl_lane_close(n->in[r]);
+		if (n->processes[r] >= 0)
+			close(n->processes[r]);
+	}
+	pd_nccl_mirror_close(n);
+	n->inner->ops->close(n->inner); /* it still knows the words */
+	for (int r = 0; r < n->ranks; r++) {
+		if (n->out[r])
+			pd_nccl_lane_free(n->out[r]);
+		if (n->in[r])
+			pd_nccl_lane_free(n->in[r]);
+	}
+	free(n->processes);
+	free(n->out);
+	free(n->in);
+	free(n);
+}
+
+static const struct pd_transport_ops nccl_ops = {
+	.name = "nccl",
+	.close = nccl_close,
+	.send = nccl_send,
+	.recv = nccl_recv,
+	.progress = nccl_progress,
+	.fd = nccl_fd,
+	.arm = nccl_arm,
+};
+
+/* ---- set-up ---- */
+
+char *pd_nccl_ids(int rank, int ranks, const bool *peers, bool distinct, struct pd_error *err)
+{
+	char *ids = pd_calloc((size_t)ranks, PD_NCCL_ID), name[32];
+
+	/* all ranks are on this machine; what is set already stays */
+	setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+	if (distinct) {
+		snprintf(name, sizeof(name), "pd-rank-%d", rank);
+		setenv("NCCL_HOSTID", name, 0);
+		setenv("NCCL_NET", "Socket", 0);
+	}
+	for (int r = 0; r < ranks; r++) {
+		ncclUniqueId id;
+		ncclResult_t status;
+
+		if (r == rank || !peers[r])
+			continue;
+		status = ncclGetUniqueId(&id);
+		if (status != ncclSuccess) {
+			pd_error_failed(err, "NCCL does not start: %s: %.200s",
+					ncclGetErrorString(status), ncclGetLastError(NULL));
+			free(ids);
+			return NULL;
+		}
+		memcpy(ids + (size_t)r * PD_NCCL_ID, &id, sizeof(id));
+	}
+	return ids;
+}
+
+/* A call of the set-up is at its end, or too long under way, or the peer is gone. */
+static int await(struct nccl *n, struct lane *lane, struct pd_event *ev, int64_t limit_ns,
+		 struct pd_error *err)
+{
+	int64_t end_ns = pd_now_ns() + limit_ns;
+
+	while (!pd_event_done(ev)) {
+		if (pd_now_ns() > end_ns) {
+			pd_error_failed(err, "rank %d: NCCL: no connection with rank %d within "
+					"%.1f s; --transport=staged does without", n->rank,
+					lane->peer, (double)limit_ns / 1e9);
+			return pd_nccl_give_up(n, err);
+		}
+		if (n->inner->ops->progress(n->inner) < 0 || look_at_processes(n) < 0) {
+			*err = n->gate->err;
+			return pd_nccl_give_up(n, err);
+		}
+		poll(NULL, 0, NAP_MS);
+	}
+	if (!pd_event_failed(ev))
+		return 0;
+	*err = n->gate->err;
+	return -1;
+}
+
+/* Makes the communicator; then a byte, so that NCCL makes its connection, too. */
+static int connect_lane(struct nccl *n, struct lane *lane, char *byte, int64_t limit_ns,
+			struct pd_error *err)
+{
+	const struct pd_device_ops *device = n->device->ops;
+	struct transfer first = { .lane = lane, .buf = byte, .bytes = 1 };
+	struct pd_event joined, done;
+	const struct pd_call join = { .post = pd_nccl_join, .check = pd_nccl_joined, .context = lane };
+	const struct pd_call post = { .post = pd_nccl_post, .check = pd_nccl_check,
+				      .context = &first };
+	int status;
+
+	pd_event_arm(&joined);
+	pd_event_arm(&done);
+	if (device->call(lane->stream, &join, &joined) != 0)
+		return pd_error_failed(err, "rank %d: the device refused a call", n->rank);
+	status = await(n, lane, &joined, limit_ns, err);
+	if (status == 0 && device->call(lane->stream, &post, &done) != 0)
+		status = pd_error_failed(err, "rank %d: the device refused a call", n->rank);
+	else if (status == 0)
+		status = await(n, lane, &done, limit_ns, err);
+	/* what lies here is no more looked at when this returns */
+	if (status < 0) {
+		pd_nccl_abort(lane);
+		device->stream_close(lane->stream);
+		lane->stream = NULL;
+	}
+	return status;
+}
+
+static int make_lane(struct nccl *n, const struct pd_nccl_config *config, int from, int to,
+		     char *byte, struct pd_error *err)
+{
+	bool receives = to == n->rank;
+	int peer = receives ? from : to;
+	struct lane **at = receives ? &n->in[peer] : &n->out[peer];
+
+	*at = pd_nccl_lane_new(n, peer, receives, config->ids[from] + (size_t)to * PD_NCCL_ID, err);
+	if (!*at || connect_lane(n, *at, byte, config->limit_ns, err) < 0)
+		return -1;
+	return !receives || pd_nccl_lane_listen(*at) == 0 ? 0
+		: pd_error_failed(err, "%s", n->gate->err.text);
+}
+
+/* Pairs in the order of their lower rank, then of the higher: of all ranks the same. */
+static int make_lanes(struct nccl *n, const struct pd_nccl_config *config, char *byte,
+		      struct pd_error *err)
+{
+	for (int low = 0; low <= n->rank; low++)
+		for (int high = low + 1; high < n->ranks; high++) {
+			int peer = low == n->rank ? high : low;
+
+			if ((low != n->rank && high != n->rank) || !config->peers[peer])
+				continue;
+			if (make_lane(n, config, low, high, byte, err) < 0 ||
+			    make_lane(n, config, high, low, byte, err) < 0)
+				return -1;
+		}
+	return 0;
+}
+
+static void note_processes(struct nccl *n, const struct pd_nccl_config *config)
+{
+	for (int r = 0; r < n->ranks; r++) {
+		bool other = r != n->rank && config->peers[r];
+
+		/* on a kernel without: whoever started it notices */
+		n->processes[r] = other ? (int)syscall(SYS_pidfd_open, config->pids[r], 0) : -1;
+	}
+}
+
+static int share_ctas(const struct pd_nccl_config *config)
+{
+	int lanes = 0, each;
+
+	for (int r = 0; r < config->ranks; r++)
+		lanes += r != config->rank && config->peers[r] ? 2 : 0;
+	each = lanes > 0 ? CTAS_ALL / lanes : CTAS;
+	return each > CTAS ? CTAS : each < 1 ? 1 : each;
+}
+
+struct pd_transport *pd_nccl_open(const struct pd_nccl_config *config, struct pd_error *err)
+{
+	struct nccl *n = pd_zalloc(sizeof(*n));
+	char *byte;
+	int status;
+
+	n->base.ops = &nccl_ops;
+	n->rank = config->rank;
+	n->ranks = config->ranks;
+	n->ctas = share_ctas(config);
+	n->inner = config->inner;
+	n->device = config->device;
+	n->gate = config->gate;
+	n->out = pd_calloc((size_t)n->ranks, sizeof(struct lane *));
+	n->in = pd_calloc((size_t)n->ranks, sizeof(struct lane *));
+	n->processes = pd_calloc((size_t)n->ranks, sizeof(*n->processes));
+	note_processes(n, config);
+	byte = n->device->ops->alloc(n->device, 1, err);
+	status = byte ? make_lanes(n, config, byte, err) : -1;
+	if (status == 0 && config->peers[n->rank])
+		status = pd_nccl_mirror_open(n, err);
+	if (status == 0) {
+		n->device->ops->free(n->device, byte);
+		return &n->base;
+	}
+	/* kernels end first, then what they may still write to */
+	pd_nccl_give_up(n, err);
+	nccl_close(&n->base);
+	if (byte)
+		config->device->ops->free(config->device, byte);
+	return NULL;
+}

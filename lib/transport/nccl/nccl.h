@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Transfers by NCCL between GPUs, point to point; all-reduce is made of them, as everywhere
+ * (lib/transport/collective.h), and has the same bits: NCCL's own adds in an order that follows
+ * from how the GPUs are connected.
+ *
+ * Each direction between two ranks is a lane: a communicator of two, the sender 0 and the
+ * receiver 1, and a stream of its own, on which nothing else is.  NCCL matches what is posted to
+ * a communicator by order alone, and a transfer holds its stream until the other side has posted
+ * it, too.  So the order of a lane is the sender's, that of its list (contrib/HACKING): with
+ * every transfer the sender tells the receiver, in host memory and through another transport,
+ * its tag and length; the receiver posts what it was asked for under that tag.  What does not
+ * fit is found before NCCL hears of it.  Between lanes nothing is ordered but by events.  A
+ * lane's stream waits on the GPU for the event before a transfer, and others wait there for it.
+ *
+ * Set-up is one after the other: each rank goes through its pairs of ranks in one order common
+ * to all, makes both lanes of each and sends a byte through them.  Of the lanes that are not
+ * made, both sides come to the first in that order: it cannot deadlock.  Afterwards NCCL has
+ * no connection left to make, and allocates nothing while kernels wait for one another.
+ *
+ * Communicators do not block: calls return at once, and are asked how they go on.  A lost peer
+ * is noticed by its process having ended, or by what NCCL says; then communicators are
+ * aborted, which ends kernels that wait, and all events fail.
+ */
+#ifndef PD_TRANSPORT_NCCL_NCCL_H
+#define PD_TRANSPORT_NCCL_NCCL_H
+
+#include "device/device.h"
+#include "transport/transport.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#define PD_NCCL_ID 128
+
+struct pd_nccl_config {
+	int rank, ranks;
+	const bool *peers;              /* ranks that this one exchanges with, itself perhaps; as
+					   they see it, too */
+	struct pd_transport *inner;     /* of host memory, connected; it belongs to the result and
+					   is closed with it, or by pd_nccl_open when that fails */
+	struct pd_device *device;       /* borrowed; has pd_device_ops.call */
+	struct pd_gate *gate;
+	const char *const *ids;         /* ids[r]: what pd_nccl_ids made at rank r */
+	const pid_t *pids;              /* pids[r]: the process of rank r, on this machine */
+	int64_t limit_ns;               /* for one lane to be made */
+};
+
+/*
+ * Names for the lanes on which this rank sends: `ranks` of PD_NCCL_ID bytes, by receiver; to be
+ * freed.  distinct: have NCCL take each rank for a machine of its own, where ranks share a GPU.
+ * NULL: NCCL is not in this build, or does not start.
+ */
+char *pd_nccl_ids(int rank, int ranks, const bool *peers, bool distinct, struct pd_error *err);
+
+/* Borrows nothing of config but device and gate.  address(), connect() and open() are not of use. */
+struct pd_transport *pd_nccl_open(const struct pd_nccl_config *config, struct pd_error *err);
+
+#endif

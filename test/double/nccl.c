@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Communicators of two, among threads.  As strict as the real one may be: matched by order
+ * alone, both sides are needed for anything to happen, a lost side is not noticed, nothing may
+ * be begun while something is in progress, and what does not fit is an error (where the real one
+ * hangs).  With no GPU there is no stream: what a call begins is done when it is no longer in
+ * progress.
+ */
+#include "nccl.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum doing { NOTHING, JOINING, SENDING, RECEIVING };
+
+struct ncclComm {
+	struct room *room;
+	int rank;
+	enum doing doing;
+	ncclResult_t status;
+	void *buf;
+	size_t bytes;
+};
+
+struct room {
+	struct room *next;
+	int id;
+	struct ncclComm *sides[2];
+	int joined;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct room *rooms;
+static int ids, living;
+static bool lost;
+
+int double_nccl_living(void)
+{
+	return living;
+}
+
+void double_nccl_lose_all(void)
+{
+	pthread_mutex_lock(&lock);
+	lost = true;
+	pthread_mutex_unlock(&lock);
+}
+
+void double_nccl_reset(void)
+{
+	lost = false;
+	while (rooms) {
+		struct room *room = rooms;
+
+		rooms = room->next;
+		free(room);
+	}
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
+{
+	memset(id, 0, sizeof(*id));
+	pthread_mutex_lock(&lock);
+	snprintf(id->internal, sizeof(id->internal), "%d", ++ids);
+	pthread_mutex_unlock(&lock);
+	return ncclSuccess;
+}
+
+static struct room *room_of(int id)
+{
+	struct room *room = rooms;
+
+	while (room && room->id != id)
+		room = room->next;
+	if (!room) {
+		room = calloc(1, sizeof(*room));
+		room->id = id;
+		room->next = rooms;
+		rooms = room;
+	}
+	return room;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
+				    ncclConfig_t *config)
+{
+	int number = atoi(id.internal);
+	struct room *room;
+
+	if (ranks != 2 || rank < 0 || rank > 1 || number < 1 || config->blocking != 0 ||
+	    config->minCTAs != 1 || config->maxCTAs < 1)
+		return ncclInvalidArgument;
+	pthread_mutex_lock(&lock);
+	room = room_of(number);
+	*comm = calloc(1, sizeof(**comm));
+	**comm = (struct ncclComm){ .room = room, .rank = rank, .doing = JOINING,
+				    .status = room->sides[rank] ? ncclInvalidUsage : ncclInProgress };
+	room->sides[rank] = *comm;
+	room->joined++;
+	living++;
+	pthread_mutex_unlock(&lock);
+	return ncclInProgress;
+}
+
+static void finish(struct ncclComm *comm, ncclResult_t status)
+{
+	comm->doing = NOTHING;
+	comm->status = status;
+}
+
+/* Both sides have begun something: does it fit? */
+static void meet(struct ncclComm *a, struct ncclComm *b)
+{
+	bool fits = a->bytes == b->bytes && ((a->doing == SENDING && b->doing == RECEIVING) ||
+					     (a->doing == RECEIVING && b->doing == SENDING));
+	struct ncclComm *to = a->doing == RECEIVING ? a : b, *from = to == a ? b : a;
+
+	if (fits)
+		memcpy(to->buf, from->buf, to->bytes);
+	finish(a, fits ? ncclSuccess : ncclInternalError);
+	finish(b, fits ? ncclSuccess : ncclInternalError);
+}
+
+static void move(struct ncclComm *comm)
+{
+	struct ncclComm *other = comm->room->sides[1 - comm->rank];
+
+	if (lost)
+		finish(comm, ncclRemoteError);
+	else if (comm->doing == JOINING && comm->room->joined == 2)
+		finish(comm, ncclSuccess);
+	else if ((comm->doing == SENDING || comm->doing == RECEIVING) && other &&
+		 (other->doing == SENDING || other->doing == RECEIVING))
+		meet(comm, other);
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *status)
+{
+	pthread_mutex_lock(&lock);
+	move(comm);
+	*status = comm->status;
+	pthread_mutex_unlock(&lock);
+	return ncclSuccess;
+}
+
+static ncclResult_t begin(ncclComm_t comm, enum doing doing, void *buf, size_t bytes, int peer)
+{
+	ncclResult_t status = ncclInProgress;
+
+	pthread_mutex_lock(&lock);
+	if (comm->status != ncclSuccess || peer != 1 - comm->rank ||
+	    (doing == SENDING) != (comm->rank == 0)) {
+		status = ncclInvalidUsage;
+	} else {
+		comm->doing = doing;
+		comm->status = ncclInProgress;
+		comm->buf = buf;
+		comm->bytes = bytes;
+	}
+	pthread_mutex_unlock(&lock);
+	return status;
+}
+
+ncclResult_t ncclSend(const void *buf, size_t count, ncclDataType_t type, int peer,
+		      ncclComm_t comm, cudaStream_t stream)
+{
+	return begin(comm, SENDING, (void *)buf, count, peer);
+}
+
+ncclResult_t ncclRecv(void *buf, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+		      cudaStream_t stream)
+{
+	return begin(comm, RECEIVING, buf, count, peer);
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm)
+{
+	return comm->status == ncclSuccess ? ncclSuccess : ncclInvalidUsage;
+}
+
+static ncclResult_t end(ncclComm_t comm)
+{
+	pthread_mutex_lock(&lock);
+	comm->room->sides[comm->rank] = NULL;
+	living--;
+	free(comm);
+	pthread_mutex_unlock(&lock);
+	return ncclSuccess;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm)
+{
+	return end(comm);
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm)
+{
+	return end(comm);
+}
+
+const char *ncclGetErrorString(ncclResult_t status)
+{
+	return status == ncclRemoteError ? "remote process exited" : "it does not fit";
+}
+
+const char *ncclGetLastError(ncclComm_t comm)
+{
+	return "";
+}

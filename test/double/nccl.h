@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What lib/transport/nccl uses of NCCL, under the same names, for a test without a GPU: double/
+ * nccl.c does it among the threads of one process.  Never part of a program.
+ */
+#ifndef PD_TEST_DOUBLE_NCCL_H
+#define PD_TEST_DOUBLE_NCCL_H
+
+#include <stddef.h>
+
+typedef struct CUstream_st *cudaStream_t;
+typedef struct ncclComm *ncclComm_t;
+typedef struct { char internal[128]; } ncclUniqueId;
+
+typedef enum {
+	ncclSuccess, ncclUnhandledCudaError, ncclSystemError, ncclInternalError,
+	ncclInvalidArgument, ncclInvalidUsage, ncclRemoteError, ncclInProgress, ncclNumResults
+} ncclResult_t;
+
+typedef enum { ncclUint8 = 1 } ncclDataType_t;
+
+typedef struct { int blocking, minCTAs, maxCTAs; } ncclConfig_t;
+#define NCCL_CONFIG_INITIALIZER { -1, -1, -1 }
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
+				    ncclConfig_t *config);
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *status);
+ncclResult_t ncclCommFinalize(ncclComm_t comm);
+ncclResult_t ncclCommDestroy(ncclComm_t comm);
+ncclResult_t ncclCommAbort(ncclComm_t comm);
+ncclResult_t ncclSend(const void *buf, size_t count, ncclDataType_t type, int peer,
+		      ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclRecv(void *buf, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+		      cudaStream_t stream);
+const char *ncclGetErrorString(ncclResult_t status);
+const char *ncclGetLastError(ncclComm_t comm);
+
+/* --- the double's own */
+
+/* Communicators that were made and neither destroyed nor aborted. */
+int double_nccl_living(void);
+/* From now on every communicator tells that its other side is lost. */
+void double_nccl_lose_all(void);
+/* As at the start. */
+void double_nccl_reset(void);
+
+#endif

@@ -1,0 +1,524 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The transport of GPUs, without one: its code over a double of NCCL (test/double), ranks that
+ * are threads, and the CPU's device, whose streams are threads, too.
+ */
+#include "tap.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "nccl.h"
+#include "transport/apart.h"
+#include "transport/collective.h"
+#include "transport/nccl/nccl.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MOST 4
+#define SECOND_NS INT64_C(1000000000)
+
+struct world;
+
+struct rank {
+	struct world *world;
+	int number, failures;
+	struct pd_gate gate;
+	struct pd_device_ops ops;       /* the CPU's, changed */
+	struct pd_device *device;
+	struct pd_transport *transport;
+	struct pd_error err;
+	bool connected;
+	pthread_t thread;
+};
+
+struct world {
+	int n;
+	enum pd_apart how;
+	int places;                     /* GPUs, so to speak: rank r is on r mod so many */
+	bool chain;                     /* ranks meet their neighbours only */
+	void (*body)(struct rank *me);
+	pthread_barrier_t barrier;
+	const void *addresses[MOST];
+	size_t lengths[MOST];
+	struct rank ranks[MOST];
+};
+
+static struct world world;
+
+/* Of the thread that calls. */
+static __thread struct rank *self;
+
+static int count_places(struct pd_error *why)
+{
+	return world.places;
+}
+
+static void describe(struct pd_device *device, struct pd_device_info *info_p)
+{
+	memset(info_p, 0, sizeof(*info_p));
+	snprintf(info_p->place, sizeof(info_p->place), "place %d", self->number % world.places);
+}
+
+static void expect(struct rank *me, bool good, const char *what)
+{
+	if (good)
+		return;
+	me->failures++;
+	diag("rank %d of %d: not so: %s", me->number, me->world->n, what);
+}
+
+static bool *peers_of(const struct rank *me)
+{
+	bool *peers = pd_calloc(MOST, sizeof(*peers));
+
+	for (int r = 0; r < me->world->n; r++)
+		peers[r] = !me->world->chain || abs(r - me->number) <= 1;
+	return peers;
+}
+
+static void open_rank(struct rank *me)
+{
+	struct pd_device_config device = { .threads = 1, .gate = &me->gate };
+	struct pd_transport_config ends = { .rank = me->number, .ranks = me->world->n,
+					    .gate = &me->gate };
+	bool *peers = peers_of(me);
+	struct pd_apart_config config = {
+		.how = me->world->how, .rank = me->number, .ranks = me->world->n,
+		.peers = peers, .gate = &me->gate,
+	};
+
+	self = me;
+	me->device = pd_device_cpu.open(&device, &me->err);
+	me->ops = pd_device_cpu;
+	me->ops.count = count_places;
+	me->ops.describe = describe;
+	me->device->ops = &me->ops;
+	config.device = me->device;
+	config.inner = pd_transport_ucx.open(&ends, &me->err);
+	me->transport = pd_apart_open(&config);
+	free(peers);
+	me->transport->ops->address(me->transport, &me->world->addresses[me->number],
+				    &me->world->lengths[me->number]);
+}
+
+static void *live(void *argument)
+{
+	struct rank *me = argument;
+	struct world *w = me->world;
+
+	pd_gate_init(&me->gate, &me->err);
+	open_rank(me);
+	pthread_barrier_wait(&w->barrier);
+	me->connected = me->transport->ops->connect(me->transport, w->addresses, w->lengths,
+						    &me->err) == 0;
+	if (me->connected)
+		w->body(me);
+	else
+		expect(me, false, me->err.text);
+	pthread_barrier_wait(&w->barrier);
+	me->transport->ops->close(me->transport);
+	pd_device_cpu.close(me->device);
+	pd_gate_release(&me->gate);
+	return NULL;
+}
+
+/* The number of things that were not as expected. */
+static int run(int n, enum pd_apart how, int places, bool chain, void (*body)(struct rank *me))
+{
+	int failures = 0;
+
+	world = (struct world){ .n = n, .how = how, .places = places, .chain = chain,
+				.body = body };
+	pthread_barrier_init(&world.barrier, NULL, (unsigned)n);
+	for (int r = 0; r < n; r++) {
+		world.ranks[r] = (struct rank){ .world = &world, .number = r };
+		pthread_create(&world.ranks[r].thread, NULL, live, &world.ranks[r]);
+	}
+	for (int r = 0; r < n; r++) {
+		pthread_join(world.ranks[r].thread, NULL);
+		failures += world.ranks[r].failures;
+	}
+	pthread_barrier_destroy(&world.barrier);
+	if (double_nccl_living() != 0) {
+		diag("%d communicators are left", double_nccl_living());
+		failures++;
+	}
+	double_nccl_reset();
+	return failures;
+}
+
+/* As a worker does when it has nothing to do.  -1: broken. */
+static int step(struct rank *me, struct pd_transport *t)
+{
+	struct pollfd fds[2] = { { .fd = me->gate.fd, .events = POLLIN },
+				 { .fd = t->ops->fd(t), .events = POLLIN } };
+	int moved = t->ops->progress(t);
+	uint64_t count;
+
+	if (moved != 0)
+		return moved;
+	if (t->ops->arm(t) == 0)
+		poll(fds, 2, 100);
+	return read(me->gate.fd, &count, sizeof(count)) < 0 ? 0 : 0;
+}
+
+static bool until(struct rank *me, struct pd_event *ev)
+{
+	while (!pd_event_done(ev))
+		if (step(me, me->transport) < 0)
+			break;
+	return pd_event_done(ev) && !pd_event_failed(ev);
+}
+
+/* ---- transfers ---- */
+
+static const size_t sizes[] = { 1, 0, 4099, 64, 1 << 20 };
+#define SIZES PD_COUNT(sizes)
+
+static char content(int from, int to, size_t t, size_t i)
+{
+	return (char)(from * 71 + to * 31 + (int)t * 13 + (int)(i % 251));
+}
+
+struct exchange {
+	char *out[SIZES], *in[SIZES];
+	struct pd_event sent[SIZES], came[SIZES];
+};
+
+static void post_to(struct rank *me, int peer, struct exchange *e, struct pd_event *ready)
+{
+	struct pd_transport *t = me->transport;
+
+	for (size_t k = 0; k < SIZES; k++) {
+		size_t back = SIZES - 1 - k;    /* not in the sender's order */
+
+		e->out[k] = malloc(sizes[k] + 1);
+		e->in[back] = calloc(1, sizes[back] + 1);
+		memset(e->out[k], 0x55, sizes[k]);      /* what must not leave */
+		pd_event_arm(&e->sent[k]);
+		pd_event_arm(&e->came[back]);
+		expect(me, t->ops->send(t, peer, 100 + k, e->out[k], sizes[k], ready,
+					&e->sent[k]) == 0 &&
+		       t->ops->recv(t, peer, 100 + back, e->in[back], sizes[back],
+				    k % 2 ? ready : NULL, &e->came[back]) == 0, "posted");
+	}
+}
+
+static void check_from(struct rank *me, int peer, struct exchange *e)
+{
+	bool good = true;
+
+	for (size_t k = 0; k < SIZES; k++) {
+		expect(me, until(me, &e->sent[k]) && until(me, &e->came[k]), "a transfer is done");
+		expect(me, e->came[k].start_ns <= e->came[k].end_ns, "times");
+		for (size_t i = 0; i < sizes[k]; i++)
+			good = good && e->in[k][i] == content(peer, me->number, k, i);
+		expect(me, e->in[k][sizes[k]] == 0, "nothing behind it");
+		free(e->out[k]);
+		free(e->in[k]);
+	}
+	expect(me, good, "what came is what was sent");
+}
+
+/* Everybody with everybody it meets, itself among them; twice. */
+static void exchange(struct rank *me)
+{
+	struct exchange all[MOST];
+	bool *peers = peers_of(me);
+
+	for (int round = 0; round < 2; round++) {
+		struct pd_event ready;
+
+		pd_event_arm(&ready);
+		for (int r = 0; r < me->world->n; r++)
+			if (peers[r])
+				post_to(me, r, &all[r], &ready);
+		for (int i = 0; i < 5; i++)
+			step(me, me->transport);
+		for (int r = 0; r < me->world->n; r++)
+			for (size_t k = 0; k < SIZES && peers[r]; k++)
+				for (size_t i = 0; i < sizes[k]; i++)
+					all[r].out[k][i] = content(me->number, r, k, i);
+		pd_event_complete(&ready, 1, 2, &me->gate);
+		for (int r = 0; r < me->world->n; r++)
+			if (peers[r])
+				check_from(me, r, &all[r]);
+	}
+	free(peers);
+}
+
+/* ---- many ---- */
+
+enum { MANY = 1000 };
+
+/* More than a stream's queue takes, and than a receiver is ready to hear of. */
+static void many(struct rank *me)
+{
+	struct pd_transport *t = me->transport;
+	struct pd_event *events = pd_calloc(MANY, sizeof(*events)), go;
+	int *numbers = pd_calloc(MANY, sizeof(*numbers)), other = 1 - me->number;
+	bool good = true;
+
+	pd_event_arm(&go);
+	for (int i = 0; i < MANY; i++) {
+		numbers[i] = me->number == 0 ? i * 3 : -1;
+		pd_event_arm(&events[i]);
+		if (me->number == 0)
+			t->ops->send(t, other, (uint64_t)i, &numbers[i], sizeof(int), &go, &events[i]);
+		else
+			t->ops->recv(t, other, (uint64_t)i, &numbers[i], sizeof(int), NULL, &events[i]);
+	}
+	pd_event_complete(&go, 1, 2, &me->gate);
+	for (int i = 0; i < MANY; i++)
+		good = until(me, &events[i]) && numbers[i] == i * 3 && good;
+	expect(me, good, "a thousand transfers");
+	free(events);
+	free(numbers);
+}
+
+/* ---- all-reduce ---- */
+
+static float value(int rank, size_t i)
+{
+	return (float)((int)((i * 2654435761u + (size_t)rank * 40503u) % 16777216u) - 8388608) *
+	       (rank % 2 ? 1.0f / 1048576 : 1);
+}
+
+static void reduce(struct rank *me, bool chained)
+{
+	enum { FLOATS = 10007 };
+	struct pd_stream *stream = me->ops.stream_open(me->device, &me->err);
+	float *buf = pd_calloc(FLOATS, sizeof(*buf));
+	int ranks[MOST] = { 0, 1, 2, 3 };
+	struct pd_collective *c = pd_collective_new(me->transport, me->device, stream, ranks,
+						    me->world->n, me->number, chained, FLOATS,
+						    &me->err);
+	bool good = true;
+
+	for (uint64_t round = 0; round < 3; round++) {
+		struct pd_event done;
+
+		for (size_t i = 0; i < FLOATS; i++)
+			buf[i] = value(me->number, i + round);
+		pd_event_arm(&done);
+		expect(me, pd_collective_start(c, buf, 64 * round, NULL, &done) == 0, "begun");
+		while (!pd_event_done(&done) && step(me, me->transport) >= 0)
+			pd_collective_progress(c);
+		for (size_t i = 0; i < FLOATS; i++) {
+			float sum = value(0, i + round);
+
+			for (int r = 1; r < me->world->n; r++)
+				sum += value(r, i + round);
+			good = good && memcmp(&sum, &buf[i], sizeof(sum)) == 0;
+		}
+	}
+	expect(me, good, "the sum in the order of the ranks, bit for bit");
+	me->ops.stream_close(stream);
+	pd_collective_free(c);
+	free(buf);
+}
+
+static void all_reduce(struct rank *me)
+{
+	reduce(me, false);
+	pthread_barrier_wait(&me->world->barrier);
+	reduce(me, true);
+}
+
+/* ---- what goes wrong ---- */
+
+/* Moves until the transport is broken, ten seconds at most. */
+static bool breaks(struct rank *me, const char *why)
+{
+	int64_t end_ns = pd_now_ns() + 10 * SECOND_NS;
+
+	while (pd_now_ns() < end_ns)
+		if (step(me, me->transport) < 0) {
+			bool said = strstr(me->gate.err.text, why) != NULL;
+
+			if (!said)
+				diag("rank %d: %s", me->number, me->gate.err.text);
+			return said;
+		}
+	return false;
+}
+
+static void mismatch(struct rank *me)
+{
+	struct pd_transport *t = me->transport;
+	struct pd_event ev;
+	int number = 0;
+
+	pd_event_arm(&ev);
+	if (me->number == 0) {
+		t->ops->send(t, 1, 7, &number, 4, NULL, &ev);
+		for (int i = 0; i < 20; i++)
+			step(me, t);
+		pthread_barrier_wait(&me->world->barrier);
+		return;
+	}
+	/* it may be found as soon as it is posted, or later */
+	expect(me, t->ops->recv(t, 0, 7, &number, 2, NULL, &ev) < 0 || breaks(me, "expected 2"),
+	       "the lengths do not fit: that is said");
+	expect(me, strstr(me->gate.err.text, "rank 1: rank 0 sends 4 bytes, expected 2 (tag 0x7)"),
+	       "in these words");
+	expect(me, pd_event_failed(&ev), "its event fails");
+	pthread_barrier_wait(&me->world->barrier);
+}
+
+/* The other one never sends; NCCL finds out that it is lost. */
+static void loses(struct rank *me)
+{
+	struct pd_transport *t = me->transport;
+	struct pd_event ev;
+	int number = 0;
+
+	pthread_barrier_wait(&me->world->barrier);
+	if (me->number == 1) {
+		double_nccl_lose_all();
+	} else {
+		pd_event_arm(&ev);
+		t->ops->recv(t, 1, 7, &number, 4, NULL, &ev);
+		expect(me, breaks(me, "rank 0: lost rank 1: NCCL: remote process exited"),
+		       "a lost rank is noticed");
+		expect(me, t->ops->send(t, 1, 8, &number, 4, NULL, &ev) < 0,
+		       "and nothing is sent any more");
+	}
+	pthread_barrier_wait(&me->world->barrier);
+}
+
+/* Posted, waiting for what never comes, when the transport is closed. */
+static struct pd_event left[MOST][2], never;
+static int left_number[MOST];
+
+static void leaves(struct rank *me)
+{
+	struct pd_transport *t = me->transport;
+
+	for (int k = 0; k < 2; k++)
+		pd_event_arm(&left[me->number][k]);
+	if (me->number == 0)
+		pd_event_arm(&never);
+	pthread_barrier_wait(&me->world->barrier);
+	t->ops->send(t, 1 - me->number, 1, &left_number[me->number], 4, &never,
+		     &left[me->number][0]);
+	t->ops->recv(t, 1 - me->number, 2, &left_number[me->number], 4, NULL,
+		     &left[me->number][1]);
+	for (int i = 0; i < 5; i++)
+		step(me, t);
+}
+
+static void nothing(struct rank *me)
+{
+}
+
+static const char *chosen_name;
+static const char *chosen_why;
+static char chosen_text[256];
+
+static void note_choice(struct rank *me)
+{
+	exchange(me);
+	if (me->number > 0)
+		return;
+	chosen_name = pd_apart_chosen(me->transport, &chosen_why);
+	snprintf(chosen_text, sizeof(chosen_text), "%s", chosen_why ? chosen_why : "");
+}
+
+/* ---- without apart: processes that are not this one ---- */
+
+/* Rank 0 with a rank 1 that is a process, and does nothing, or ends. */
+static struct pd_transport *open_alone(struct rank *me, pid_t other, int64_t limit_ns)
+{
+	const struct pd_device_ops *ops = &pd_device_cpu;
+	struct pd_device_config device = { .threads = 1, .gate = &me->gate };
+	struct pd_transport_config ends = { .ranks = 2, .gate = &me->gate };
+	static const bool peers[2] = { false, true };
+	char *ids = pd_nccl_ids(0, 2, peers, false, &me->err);
+	const char *both[2] = { ids, ids };
+	const pid_t pids[2] = { getpid(), other };
+	struct pd_nccl_config config = {
+		.ranks = 2, .peers = peers, .gate = &me->gate, .ids = both, .pids = pids,
+		.limit_ns = limit_ns,
+	};
+	const void *address, *addresses[2];
+	struct pd_transport *t;
+	size_t lengths[2];
+
+	pd_gate_init(&me->gate, &me->err);
+	me->device = config.device = ops->open(&device, &me->err);
+	config.inner = pd_transport_ucx.open(&ends, &me->err);
+	pd_transport_ucx.address(config.inner, &address, &lengths[0]);
+	addresses[0] = addresses[1] = address;
+	lengths[1] = lengths[0];
+	config.inner->ops->connect(config.inner, addresses, lengths, &me->err);
+	t = pd_nccl_open(&config, &me->err);
+	free(ids);
+	return t;
+}
+
+static void test_absent_peer(bool dies)
+{
+	struct rank me = { .world = &world };
+	int64_t begun_ns = pd_now_ns();
+	pid_t other = fork();
+
+	if (other == 0) {
+		usleep(dies ? 300000 : 30000000);
+		_exit(0);
+	}
+	ok(!open_alone(&me, other, dies ? 30 * SECOND_NS : SECOND_NS / 2),
+	   "no connection with a process that %s", dies ? "ends" : "does nothing");
+	is_str(me.err.text, dies ? "rank 0: lost rank 1: its process has ended"
+	       : "rank 0: NCCL: no connection with rank 1 within 0.5 s; --transport=staged does without",
+	       "that is said");
+	ok(pd_now_ns() - begun_ns < 10 * SECOND_NS, "in time");
+	is_int(double_nccl_living(), 0, "no communicator is left");
+	pd_device_cpu.close(me.device);
+	pd_gate_release(&me.gate);
+	kill(other, SIGKILL);
+	waitpid(other, NULL, 0);
+	double_nccl_reset();
+}
+
+int main(void)
+{
+	alarm(120);     /* a wait that never ends is a failure, too */
+	for (int n = 1; n <= MOST; n++)
+		is_int(run(n, PD_APART_NCCL, n, false, exchange), 0, "%d ranks, all with all", n);
+	is_int(run(4, PD_APART_NCCL, 4, true, exchange), 0, "4 ranks, each with its neighbours");
+	is_int(run(2, PD_APART_NCCL, 2, false, many), 0, "a thousand transfers");
+	for (int n = 2; n <= MOST; n++)
+		is_int(run(n, PD_APART_NCCL, n, false, all_reduce), 0, "all-reduce of %d ranks", n);
+
+	is_int(run(2, PD_APART_NCCL, 2, false, mismatch), 0, "lengths that differ are found");
+	is_int(run(2, PD_APART_NCCL, 2, false, loses), 0, "what NCCL finds wrong is told");
+	is_int(run(2, PD_APART_NCCL, 2, false, leaves), 0, "closed before it is done");
+	for (int i = 0; i < 4; i++)
+		ok(pd_event_failed(&left[i / 2][i % 2]), "what was under way has failed");
+	test_absent_peer(false);
+	test_absent_peer(true);
+
+	is_int(run(3, PD_APART_AUTO, 3, false, note_choice), 0, "each rank has a GPU");
+	is_str(chosen_name, "nccl", "auto is NCCL");
+	is_str(chosen_text, "", "and nothing is to be said");
+	is_int(run(3, PD_APART_AUTO, 2, false, note_choice), 0, "two share one");
+	is_str(chosen_name, "staged", "auto is staged");
+	is_str(chosen_text, "ranks 0 and 2 share GPU place 0", "and why");
+	is_int(run(3, PD_APART_STAGED, 3, false, note_choice), 0, "asked for: staged");
+	is_str(chosen_name, "staged", "it is");
+	is_str(chosen_text, "", "and nothing is to be said");
+	unsetenv("NCCL_HOSTID");
+	is_int(run(2, PD_APART_NCCL, 1, false, note_choice), 0, "asked for, on one GPU: NCCL");
+	is_str(chosen_name, "nccl", "it is");
+	ok(getenv("NCCL_HOSTID") && strncmp(getenv("NCCL_HOSTID"), "pd-rank-", 8) == 0,
+	   "each rank as a machine of its own");
+	is_int(run(2, PD_APART_NCCL, 2, false, nothing), 0, "nothing to do");
+	return done_testing();
+}
