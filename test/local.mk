@@ -255,6 +255,13 @@ test_unit_cuda_arith_SOURCES = test/unit/cuda-arith.c
 test_unit_cuda_arith_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_cuda_arith_LDADD = $(UNIT_DEVICE_LIBS)
 
+check_PROGRAMS += test/unit/cuda-repeat
+TESTS += test/unit/cuda-repeat
+test_unit_cuda_repeat_SOURCES = test/unit/cuda-repeat.c lib/device/cuda/repeat.c \
+	lib/device/cuda/repeat.h
+test_unit_cuda_repeat_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_cuda_repeat_LDADD = $(UNIT_LIBS)
+
 # the tests that say most about a GPU; skips where there is none, unless PD_GPU=yes
 GPU_TESTS = $(CONFORM) test/unit/cuda-arith test/t9001-gpu.sh test/t9002-gpu.sh \
 	test/t9003-sanitizer.sh

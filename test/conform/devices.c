@@ -114,8 +114,15 @@ static void test_model(const struct pd_model *model, int64_t batch)
 
 		ok(memcmp(once.weights, again.weights, (size_t)once.count * sizeof(float)) == 0,
 		   "%s: %s twice, the same bits", model->name, pd_devices[i]->name);
-		release(&once);
 		release(&again);
+		/* and the same where nothing is repeated as a whole (lib/device/cuda/graph.h) */
+		setenv("PD_CUDA_GRAPHS", "no", 1);
+		again = train(pd_devices[i], model, batch, 1);
+		unsetenv("PD_CUDA_GRAPHS");
+		ok(memcmp(once.weights, again.weights, (size_t)once.count * sizeof(float)) == 0,
+		   "%s: %s without graphs, the same bits", model->name, pd_devices[i]->name);
+		release(&again);
+		release(&once);
 	}
 	release(&one);
 }

@@ -34,6 +34,7 @@ struct pd_cuda_clock {
 };
 
 struct pd_cuda_stream;
+struct pd_cuda_graphs;
 
 struct pd_cuda_device {
 	struct pd_device base;
@@ -55,6 +56,8 @@ struct pd_cuda_engine {
 	cublasLtHandle_t blas;
 	cudaStream_t stream;            /* of the pass being queued */
 	struct pd_kernel_loss *loss;    /* where the pass's loss is to be put */
+	struct pd_kernel_now *now;      /* the pass's numbers, in device memory; see graph.h */
+	struct pd_cuda_graphs *graphs;  /* NULL: none */
 	const struct pd_compiled_layer *loss_layer;     /* set by the layer that does */
 };
 

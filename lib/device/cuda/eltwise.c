@@ -75,14 +75,12 @@ static int prepare_dropout(struct pd_compiled_layer *l, struct pd_error *err)
 	return 0;
 }
 
-static struct pd_kernel_dropout describe(const struct pd_compiled_layer *l,
-					 const struct pd_pass *pass)
+static struct pd_kernel_dropout describe(const struct pd_compiled_layer *l)
 {
 	return (struct pd_kernel_dropout){
 		.seed = l->net->seed, .stream = PD_RNG_DROPOUT +
 			(uint64_t)pd_model_number(l->net->model, l->index),
-		.first_sample = pass->first_sample, .samples = l->net->batch,
-		.elements = pd_shape_elements(l->in_shape[0]), .p = (float)l->layer->p,
+		.samples = l->net->batch, .elements = pd_shape_elements(l->in_shape[0]), .p = (float)l->layer->p,
 		.scale = (float)(1 / (1 - l->layer->p)),
 	};
 }
@@ -90,19 +88,20 @@ static struct pd_kernel_dropout describe(const struct pd_compiled_layer *l,
 static int forward_dropout(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			   struct pd_error *err)
 {
-	const struct pd_kernel_dropout d = describe(l, pass);
+	const struct pd_kernel_dropout d = describe(l);
+	const struct pd_cuda_engine *engine = pd_cuda_engine(l);
 
 	if (pass->evaluate)
 		return l->net->device->copy(l->net, l->dst, l->src[0], sizeof(float) *
 					    pd_cuda_batch_elements(l, l->in_shape[0]), err);
-	return pd_cuda_queued(l, pd_kernel_dropout(pd_cuda_engine(l)->stream, &d, l->dst, l->extra,
-						   l->src[0]), err);
+	return pd_cuda_queued(l, pd_kernel_dropout(engine->stream, &d, engine->now, l->dst,
+						   l->extra, l->src[0]), err);
 }
 
 static int backward_dropout(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			    struct pd_error *err)
 {
-	const struct pd_kernel_dropout d = describe(l, pass);
+	const struct pd_kernel_dropout d = describe(l);
 
 	if (!l->diff_src[0])
 		return 0;

@@ -80,16 +80,16 @@ cudaError_t pd_kernel_sum(cudaStream_t stream, float *dst, const float *const *s
 }
 
 /* A thread takes eight elements of one sample: a byte of the mask. */
-__global__ static void dropout(struct pd_kernel_dropout d, float *y, unsigned char *keep,
-			       const float *x)
+__global__ static void dropout(struct pd_kernel_dropout d, const struct pd_kernel_now *now,
+			       float *y, unsigned char *keep, const float *x)
 {
-	int64_t row = (d.elements + 7) / 8;
+	int64_t row = (d.elements + 7) / 8, first = now->first_sample;
 
 	PD_FOR_EACH(i, (size_t)(d.samples * row)) {
 		int64_t sample = (int64_t)i / row, byte = (int64_t)i % row;
 		int64_t at = sample * d.elements + 8 * byte;
 		unsigned char bits = pd_dropout_byte(d.seed, d.stream,
-						     (uint32_t)(d.first_sample + sample), byte,
+						     (uint32_t)(first + sample), byte,
 						     d.elements, d.p);
 
 		keep[i] = bits;
@@ -98,13 +98,14 @@ __global__ static void dropout(struct pd_kernel_dropout d, float *y, unsigned ch
 	}
 }
 
-cudaError_t pd_kernel_dropout(cudaStream_t stream, const struct pd_kernel_dropout *d, float *y,
-			      unsigned char *keep, const float *x)
+cudaError_t pd_kernel_dropout(cudaStream_t stream, const struct pd_kernel_dropout *d,
+			      const struct pd_kernel_now *now, float *y, unsigned char *keep,
+			      const float *x)
 {
 	size_t count = (size_t)(d->samples * ((d->elements + 7) / 8));
 
 	if (count > 0)
-		dropout<<<pd_blocks(count), PD_THREADS, 0, stream>>>(*d, y, keep, x);
+		dropout<<<pd_blocks(count), PD_THREADS, 0, stream>>>(*d, now, y, keep, x);
 	return cudaGetLastError();
 }
 

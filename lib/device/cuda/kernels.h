@@ -16,6 +16,19 @@
 extern "C" {
 #endif
 
+/* --- now.cu: what changes from pass to pass while the addresses stay, in device memory */
+struct pd_kernel_loss {                 /* in pinned host memory */
+	double sum;
+	int64_t correct;
+	int64_t bad_sample, bad_label;  /* the first sample whose label is none; -1: all are */
+};
+struct pd_kernel_now {
+	int64_t first_sample, valid;    /* as struct pd_pass */
+	struct pd_kernel_loss *loss;    /* where it is to go */
+};
+cudaError_t pd_kernel_set_now(cudaStream_t stream, struct pd_kernel_now *now,
+			      const struct pd_kernel_now *value);
+
 /* --- eltwise.cu: count elements; outputs may lie over inputs */
 enum pd_kernel_curve { PD_KERNEL_RELU, PD_KERNEL_TANH, PD_KERNEL_SIGMOID };
 cudaError_t pd_kernel_curve(cudaStream_t stream, enum pd_kernel_curve curve, float *y,
@@ -30,11 +43,12 @@ cudaError_t pd_kernel_sum(cudaStream_t stream, float *dst, const float *const *s
 /* Draws the mask, one bit per element, each sample's from a byte of its own on. */
 struct pd_kernel_dropout {
 	uint64_t seed, stream;
-	int64_t first_sample, samples, elements;        /* of one sample */
+	int64_t samples, elements;      /* of one sample */
 	float p, scale;
 };
-cudaError_t pd_kernel_dropout(cudaStream_t stream, const struct pd_kernel_dropout *d, float *y,
-			      unsigned char *keep, const float *x);
+cudaError_t pd_kernel_dropout(cudaStream_t stream, const struct pd_kernel_dropout *d,
+			      const struct pd_kernel_now *now, float *y, unsigned char *keep,
+			      const float *x);
 cudaError_t pd_kernel_dropout_back(cudaStream_t stream, const struct pd_kernel_dropout *d,
 				   float *dx, const unsigned char *keep, const float *dy);
 
@@ -50,19 +64,14 @@ cudaError_t pd_kernel_meanpool_back(cudaStream_t stream, const struct pd_pool_sh
 				    int64_t planes, float *dx, const float *dy);
 
 /* --- loss.cu */
-struct pd_kernel_loss {                 /* in pinned host memory */
-	double sum;
-	int64_t correct;
-	int64_t bad_sample, bad_label;  /* the first sample whose label is none; -1: all are */
-};
-/* out: one float per sample; those from `valid` on become 0.  verdict: room for as many. */
-cudaError_t pd_kernel_loss(cudaStream_t stream, struct pd_kernel_loss *loss, float *out,
+/* out: one float per sample; those from now->valid on become 0.  verdict: room for as many. */
+cudaError_t pd_kernel_loss(cudaStream_t stream, const struct pd_kernel_now *now, float *out,
 			   int32_t *verdict, const float *x, const int32_t *label, int64_t batch,
-			   int64_t valid, int64_t classes);
+			   int64_t classes);
 /* scale: in device memory; NULL: 1. */
-cudaError_t pd_kernel_loss_back(cudaStream_t stream, float *dx, const float *x,
-				const int32_t *label, const struct pd_scale *scale, int64_t batch,
-				int64_t valid, int64_t classes);
+cudaError_t pd_kernel_loss_back(cudaStream_t stream, const struct pd_kernel_now *now, float *dx,
+				const float *x, const int32_t *label,
+				const struct pd_scale *scale, int64_t batch, int64_t classes);
 
 /* --- bias.cu: y[n][c][i] += bias[c]; and its gradient, the sum over n and i */
 cudaError_t pd_kernel_bias(cudaStream_t stream, float *y, const float *bias, int64_t batch,

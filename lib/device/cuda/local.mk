@@ -1,7 +1,8 @@
 # With CUDA the device, else one that says there is none.  Kernels: nvcc compiles them with
 # multiplications and additions apart, as the CPU's loops are, and tiny numbers taken as zero.
 CUDA_KERNELS = lib/device/cuda/bias.cu lib/device/cuda/eltwise.cu lib/device/cuda/loss.cu \
-	lib/device/cuda/pool.cu lib/device/cuda/squares.cu lib/device/cuda/update.cu
+	lib/device/cuda/now.cu lib/device/cuda/pool.cu lib/device/cuda/squares.cu \
+	lib/device/cuda/update.cu
 CUDA_INCLUDED = lib/device/cuda/arith.h lib/device/cuda/both.cuh lib/device/cuda/grid.cuh \
 	lib/device/cuda/kernels.h
 EXTRA_DIST += $(CUDA_KERNELS) $(CUDA_INCLUDED)
@@ -15,11 +16,13 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cuda/cuda.c lib/device/cuda/cuda.h \
 	lib/device/cuda/eltwise.c \
 	lib/device/cuda/finish.c \
+	lib/device/cuda/graph.c lib/device/cuda/graph.h \
 	lib/device/cuda/linear.c \
 	lib/device/cuda/loss.c \
 	lib/device/cuda/merge.c \
 	lib/device/cuda/net.c \
 	lib/device/cuda/pool2d.c \
+	lib/device/cuda/repeat.c lib/device/cuda/repeat.h \
 	lib/device/cuda/stream.c lib/device/cuda/stream.h
 lib_libpddevice_a_LIBADD = $(CUDA_OBJECTS)
 PD_DEVICE_LIBS += $(CUDA_LDFLAGS) $(CUDA_LIBS)

@@ -20,18 +20,20 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 	struct pd_cuda_engine *engine = pd_cuda_engine(l);
 
 	engine->loss_layer = l;
-	return pd_cuda_queued(l, pd_kernel_loss(engine->stream, engine->loss, l->dst, l->extra,
-						l->src[0], l->src[1], l->net->batch, pass->valid,
+	return pd_cuda_queued(l, pd_kernel_loss(engine->stream, engine->now, l->dst, l->extra,
+						l->src[0], l->src[1], l->net->batch,
 						l->in_shape[0]->size[0]), err);
 }
 
 static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
+	const struct pd_cuda_engine *engine = pd_cuda_engine(l);
+
 	if (!l->diff_src[0])
 		return 0;
-	return pd_cuda_queued(l, pd_kernel_loss_back(pd_cuda_engine(l)->stream, l->diff_src[0],
-						     l->src[0], l->src[1], pass->scale,
-						     l->net->batch, pass->valid,
+	return pd_cuda_queued(l, pd_kernel_loss_back(engine->stream, engine->now,
+						     l->diff_src[0], l->src[0], l->src[1],
+						     pass->scale, l->net->batch,
 						     l->in_shape[0]->size[0]), err);
 }
 

@@ -14,8 +14,8 @@ __device__ static bool is_class(int32_t label, int64_t classes)
 	return label >= 0 && label < classes;
 }
 
-__global__ static void losses(float *out, int32_t *verdict, const float *x, const int32_t *label,
-			      int64_t batch, int64_t valid, int64_t classes)
+__global__ static void losses(const struct pd_kernel_now *now, float *out, int32_t *verdict,
+			      const float *x, const int32_t *label, int64_t batch, int64_t classes)
 {
 	int64_t n = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, best = -1;
 
@@ -23,7 +23,7 @@ __global__ static void losses(float *out, int32_t *verdict, const float *x, cons
 		return;
 	out[n] = 0;
 	verdict[n] = WRONG;
-	if (n >= valid)
+	if (n >= now->valid)
 		return;
 	if (!is_class(label[n], classes)) {
 		verdict[n] = NO_CLASS;
@@ -35,11 +35,13 @@ __global__ static void losses(float *out, int32_t *verdict, const float *x, cons
 }
 
 /* Thread t takes samples t, t + SUMMERS, ...; then halves are added to halves. */
-__global__ static void total(struct pd_kernel_loss *loss, const float *out, const int32_t *verdict,
-			     const int32_t *label, int64_t valid)
+__global__ static void total(const struct pd_kernel_now *now, const float *out,
+			     const int32_t *verdict, const int32_t *label)
 {
 	__shared__ double sum[SUMMERS];
 	__shared__ long long right[SUMMERS], bad[SUMMERS];
+	struct pd_kernel_loss *loss = now->loss;
+	int64_t valid = now->valid;
 	int t = threadIdx.x;
 
 	sum[t] = 0;
@@ -73,32 +75,32 @@ static unsigned sample_blocks(int64_t batch)
 	return (unsigned)((batch + SAMPLES - 1) / SAMPLES);
 }
 
-cudaError_t pd_kernel_loss(cudaStream_t stream, struct pd_kernel_loss *loss, float *out,
+cudaError_t pd_kernel_loss(cudaStream_t stream, const struct pd_kernel_now *now, float *out,
 			   int32_t *verdict, const float *x, const int32_t *label, int64_t batch,
-			   int64_t valid, int64_t classes)
+			   int64_t classes)
 {
 	cudaError_t status;
 
-	losses<<<sample_blocks(batch), SAMPLES, 0, stream>>>(out, verdict, x, label, batch, valid,
+	losses<<<sample_blocks(batch), SAMPLES, 0, stream>>>(now, out, verdict, x, label, batch,
 							     classes);
 	status = cudaGetLastError();
 	if (status != cudaSuccess)
 		return status;
-	total<<<1, SUMMERS, 0, stream>>>(loss, out, verdict, label, valid);
+	total<<<1, SUMMERS, 0, stream>>>(now, out, verdict, label);
 	return cudaGetLastError();
 }
 
 /* Where the label is no class, the forward has said so and the gradient matters no more. */
-__global__ static void losses_back(float *dx, const float *x, const int32_t *label,
-				   const struct pd_scale *scale, int64_t batch, int64_t valid,
-				   int64_t classes)
+__global__ static void losses_back(const struct pd_kernel_now *now, float *dx, const float *x,
+				   const int32_t *label, const struct pd_scale *scale,
+				   int64_t batch, int64_t classes)
 {
 	int64_t n = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 	float factor = scale ? (float)scale->loss_scale : 1;
 
 	if (n >= batch)
 		return;
-	if (n < valid && is_class(label[n], classes)) {
+	if (n < now->valid && is_class(label[n], classes)) {
 		pd_softmax_gradient(dx + n * classes, x + n * classes, classes, label[n],
 				    factor / (float)batch);
 		return;
@@ -107,11 +109,11 @@ __global__ static void losses_back(float *dx, const float *x, const int32_t *lab
 		dx[n * classes + i] = 0;
 }
 
-cudaError_t pd_kernel_loss_back(cudaStream_t stream, float *dx, const float *x,
-				const int32_t *label, const struct pd_scale *scale, int64_t batch,
-				int64_t valid, int64_t classes)
+cudaError_t pd_kernel_loss_back(cudaStream_t stream, const struct pd_kernel_now *now, float *dx,
+				const float *x, const int32_t *label,
+				const struct pd_scale *scale, int64_t batch, int64_t classes)
 {
-	losses_back<<<sample_blocks(batch), SAMPLES, 0, stream>>>(dx, x, label, scale, batch,
-								  valid, classes);
+	losses_back<<<sample_blocks(batch), SAMPLES, 0, stream>>>(now, dx, x, label, scale, batch,
+								  classes);
 	return cudaGetLastError();
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A stage on a GPU: the libraries' handles; everything plain; parameters to and from the host. */
-#include "device/cuda/cuda.h"
+#include "device/cuda/graph.h"
 
 #include <stdlib.h>
 
@@ -83,7 +83,10 @@ static int open_engine(struct pd_compiled *net, struct pd_error *err)
 	net->engine = engine;
 	engine->device = cuda->number;
 	engine->tf32 = cuda->tf32;
+	engine->graphs = pd_cuda_graphs_new();
 	if (pd_cuda_check(cudaSetDevice(cuda->number), "its device", err) < 0 ||
+	    pd_cuda_check(cudaMalloc((void **)&engine->now, sizeof(*engine->now)), "memory",
+			  err) < 0 ||
 	    pd_cudnn_check(cudnnCreate(&engine->dnn), "it cannot be opened", err) < 0)
 		return -1;
 	return pd_cublas_check(cublasLtCreate(&engine->blas), "it cannot be opened", err);
@@ -121,6 +124,9 @@ void pd_cuda_net_close(struct pd_net *base)
 	if (!engine)
 		return;
 	cudaSetDevice(engine->device);
+	pd_cuda_graphs_free(engine->graphs);
+	if (engine->now)
+		cudaFree(engine->now);
 	if (engine->dnn)
 		cudnnDestroy(engine->dnn);
 	if (engine->blas)

@@ -10,6 +10,7 @@
 #include "device/cuda/stream.h"
 
 #include "base/mem.h"
+#include "device/cuda/graph.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -146,9 +147,7 @@ static int pass(struct pd_cuda_stream *s, const struct pd_work *w, struct pd_err
 	engine->stream = s->stream;
 	engine->loss = &s->said[f - s->flights].loss;
 	engine->loss_layer = NULL;
-	status = w->kind == PD_WORK_FORWARD
-		? pd_compiled_forward(net, &w->pass, w->from, w->count, err)
-		: pd_compiled_backward(net, &w->pass, w->from, w->count, err);
+	status = pd_cuda_graphs_pass(net, w, err);
 	f->loss = w->pass.loss;
 	f->loss_layer = engine->loss_layer;
 	f->valid = w->pass.valid;

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a pass puts on a CUDA stream, captured as a graph when the same pass comes for the
+ * second time, and launched as one from then on: the GPU does not wait for the host between
+ * small kernels.  The kernels and their order stay the same, so do the bits.
+ *
+ * A graph has its kernels' arguments in it.  What changes from minibatch to minibatch while the
+ * addresses stay (first sample, samples that count, where the loss goes) therefore lies in
+ * device memory, struct pd_kernel_now, which a kernel of its own sets before.
+ *
+ * PD_CUDA_GRAPHS=no in the environment: every pass is queued kernel by kernel.  The same where
+ * capturing fails, which is said once, and of passes beyond the first PD_REPEATS of a net.
+ */
+#ifndef PD_DEVICE_CUDA_GRAPH_H
+#define PD_DEVICE_CUDA_GRAPH_H
+
+#include "device/cuda/cuda.h"
+
+struct pd_cuda_graphs;
+
+/* NULL: none are wanted. */
+struct pd_cuda_graphs *pd_cuda_graphs_new(void);
+void pd_cuda_graphs_free(struct pd_cuda_graphs *graphs);
+/* Queues a forward or backward on engine->stream: 0, or -1 with *err. */
+int pd_cuda_graphs_pass(struct pd_compiled *net, const struct pd_work *work, struct pd_error *err);
+
+#endif

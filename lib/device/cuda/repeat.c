@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device/cuda/repeat.h"
+
+struct pd_repeat_key pd_repeat_key(const struct pd_pass *pass, bool backward, int from, int count)
+{
+	struct pd_repeat_key key = {
+		.from = from, .count = count, .backward = backward, .weights = pass->weights,
+		.state = pass->state, .inbox = pass->inbox, .slot = pass->slot,
+		.scratch = pass->scratch,
+	};
+
+	if (!backward) {
+		key.evaluate = pass->evaluate;
+		key.again = pass->again;
+		return key;
+	}
+	key.part = pass->part;
+	key.scale = pass->scale;
+	key.gradients = pass->gradients;
+	key.gradient_in = pass->gradient_in;
+	key.gradient_out = pass->gradient_out;
+	return key;
+}
+
+static bool same(const struct pd_repeat_key *a, const struct pd_repeat_key *b)
+{
+	return a->from == b->from && a->count == b->count && a->part == b->part &&
+	       a->backward == b->backward && a->evaluate == b->evaluate && a->again == b->again &&
+	       a->weights == b->weights && a->scale == b->scale && a->state == b->state &&
+	       a->gradients == b->gradients && a->inbox == b->inbox && a->slot == b->slot &&
+	       a->scratch == b->scratch && a->gradient_in == b->gradient_in &&
+	       a->gradient_out == b->gradient_out;
+}
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+	h = (h ^ v) * UINT64_C(0x9E3779B97F4A7C15);
+	return h ^ h >> 29;
+}
+
+/* Of what differs most between the passes of a net. */
+static size_t place_of(const struct pd_repeat_key *k)
+{
+	uint64_t h = mix((uint64_t)k->from << 32 | (uint32_t)k->count,
+			 (uint64_t)k->part << 1 | k->backward);
+
+	h = mix(h, (uintptr_t)k->weights);
+	h = mix(h, (uintptr_t)k->slot);
+	h = mix(h, (uintptr_t)k->inbox);
+	h = mix(h, (uintptr_t)k->gradient_in);
+	h = mix(h, (uintptr_t)k->gradient_out);
+	return (size_t)(h % (2 * PD_REPEATS));
+}
+
+struct pd_repeat *pd_repeats_see(struct pd_repeats *r, const struct pd_repeat_key *key)
+{
+	size_t at = place_of(key);
+
+	/* half of the places stay free: the search ends */
+	while (r->places[at].seen > 0 && !same(&r->places[at].key, key))
+		at = (at + 1) % (2 * PD_REPEATS);
+	if (r->places[at].seen == 0) {
+		if (r->count == PD_REPEATS)
+			return NULL;
+		r->count++;
+		r->places[at].key = *key;
+	}
+	if (r->places[at].seen < 2)
+		r->places[at].seen++;
+	return &r->places[at];
+}

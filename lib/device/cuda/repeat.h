@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Passes that come again and again: a stage's buffers are taken in turns, so the same layers
+ * meet the same addresses every few minibatches.  This keeps apart what differs, counts, and
+ * holds what was made of the passes that are seen again (graph.c); it knows nothing of CUDA.
+ * test/unit/cuda-repeat.c.
+ */
+#ifndef PD_DEVICE_CUDA_REPEAT_H
+#define PD_DEVICE_CUDA_REPEAT_H
+
+#include "device/device.h"
+
+#define PD_REPEATS 256                  /* passes that are told apart; those after are not kept */
+
+/* All that the work of a pass depends on, but for what struct pd_kernel_now holds. */
+struct pd_repeat_key {
+	int from, count;
+	enum pd_backward_part part;
+	bool backward, evaluate, again;
+	const void *weights, *scale;
+	void *state, *gradients, *inbox, *slot, *scratch, *gradient_in, *gradient_out;
+};
+
+struct pd_repeat {
+	struct pd_repeat_key key;
+	int seen;                       /* times; 0: the place is free */
+	bool never;                     /* it is not worth keeping */
+	void *made;                     /* the caller's; NULL before */
+	const void *note;               /* the caller's, too */
+};
+
+struct pd_repeats {
+	int count;
+	struct pd_repeat places[2 * PD_REPEATS];        /* by hash, then the next free */
+};
+
+/* What a forward does not touch does not tell two of them apart; nor backward's the other way. */
+struct pd_repeat_key pd_repeat_key(const struct pd_pass *pass, bool backward, int from,
+				   int count);
+/* One more such pass: its place, with seen one more; NULL: there is no room for another. */
+struct pd_repeat *pd_repeats_see(struct pd_repeats *repeats, const struct pd_repeat_key *key);
+
+#endif

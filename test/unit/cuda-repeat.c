@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which passes the CUDA device takes for the same (lib/device/cuda/repeat.h). */
+#include "tap.h"
+
+#include "device/cuda/repeat.h"
+
+#include <string.h>
+
+static char memory[PD_REPEATS + 64];
+
+static struct pd_pass some_pass(void)
+{
+	return (struct pd_pass){
+		.weights = memory, .state = memory + 1, .gradients = memory + 2,
+		.inbox = memory + 3, .slot = memory + 4, .scratch = memory + 5,
+		.gradient_in = memory + 6, .gradient_out = memory + 7,
+		.first_sample = 640, .valid = 64,
+	};
+}
+
+static struct pd_repeats repeats;
+
+/* How often has it been seen, this time included? */
+static int seen(const struct pd_pass *pass, bool backward, int from, int count)
+{
+	const struct pd_repeat_key key = pd_repeat_key(pass, backward, from, count);
+	const struct pd_repeat *place = pd_repeats_see(&repeats, &key);
+
+	return place ? place->seen : -1;
+}
+
+static void test_same(void)
+{
+	struct pd_loss loss;
+	struct pd_pass pass = some_pass();
+
+	memset(&repeats, 0, sizeof(repeats));
+	ok(seen(&pass, false, 0, 5) == 1 && seen(&pass, false, 0, 5) == 2,
+	   "the same pass is seen again");
+	pass.first_sample = 704;
+	pass.valid = 3;
+	pass.loss = &loss;
+	ok(seen(&pass, false, 0, 5) == 2, "other samples and another place for the loss: the same");
+	pass.gradients = pass.gradient_in = pass.gradient_out = NULL;
+	pass.scale = (const struct pd_scale *)memory;
+	pass.part = PD_BACKWARD_WEIGHT;
+	ok(seen(&pass, false, 0, 5) == 2, "what only backward reads does not tell forwards apart");
+	ok(repeats.count == 1, "one place was taken");
+}
+
+static void test_different(void)
+{
+	struct pd_pass pass = some_pass(), other;
+
+	memset(&repeats, 0, sizeof(repeats));
+	seen(&pass, false, 0, 5);
+	ok(seen(&pass, true, 0, 5) == 1, "backward is another");
+	ok(seen(&pass, false, 0, 4) == 1 && seen(&pass, false, 1, 4) == 1, "so are other layers");
+#define OTHER(backward, field, value) do { \
+		other = pass; \
+		other.field = value; \
+		ok(seen(&other, backward, 0, 5) == 1, "so is another " #field); \
+	} while (0)
+	OTHER(false, weights, memory + 20);
+	OTHER(false, state, memory + 21);
+	OTHER(false, inbox, memory + 22);
+	OTHER(false, slot, memory + 23);
+	OTHER(false, scratch, memory + 24);
+	OTHER(false, evaluate, true);
+	OTHER(false, again, true);
+	OTHER(true, weights, memory + 20);
+	OTHER(true, gradients, memory + 21);
+	OTHER(true, inbox, memory + 22);
+	OTHER(true, slot, memory + 23);
+	OTHER(true, scratch, memory + 24);
+	OTHER(true, gradient_in, memory + 25);
+	OTHER(true, gradient_out, memory + 26);
+	OTHER(true, scale, (const struct pd_scale *)(memory + 27));
+	OTHER(true, part, PD_BACKWARD_INPUT);
+#undef OTHER
+	ok(seen(&pass, false, 0, 5) == 2 && seen(&pass, true, 0, 5) == 2,
+	   "and the first ones are still known");
+}
+
+static void test_full(void)
+{
+	struct pd_pass pass = some_pass();
+	bool once = true, again = true;
+
+	memset(&repeats, 0, sizeof(repeats));
+	for (int i = 0; i < PD_REPEATS; i++) {
+		pass.slot = memory + i;
+		once = once && seen(&pass, i % 2, 0, 1) == 1;
+	}
+	for (int i = 0; i < PD_REPEATS; i++) {
+		pass.slot = memory + i;
+		again = again && seen(&pass, i % 2, 0, 1) == 2;
+	}
+	ok(once && again && repeats.count == PD_REPEATS, "%d are told apart", PD_REPEATS);
+	pass.slot = memory + PD_REPEATS;
+	ok(seen(&pass, false, 0, 1) == -1, "and no more");
+	pass.slot = memory;
+	ok(seen(&pass, false, 0, 1) == 2, "which the others do not mind");
+}
+
+int main(void)
+{
+	test_same();
+	test_different();
+	test_full();
+	return done_testing();
+}
