@@ -15,16 +15,22 @@ struct transfer {
 	int32_t from, to;
 	struct pd_sim_fabric *fabric;
 	uint64_t tag;
-	struct transfer *chain;         /* in a bucket while one side is missing, then at a link */
+	struct transfer *chain;         /* in a bucket while one side is missing */
 	uint64_t order;                 /* in which it was ready to start */
 	int64_t bytes;
 	int64_t start_ns;
 	struct pd_event *send_done, *recv_done;
 };
 
+struct turn {
+	uint64_t order;
+	struct transfer *transfer;
+};
+
 struct link {                           /* one direction of it */
 	bool busy;
-	struct transfer *first, *last;  /* waiting, by order */
+	uint32_t count, capacity;
+	struct turn *waiting;           /* a heap by order, four children per node */
 	struct link *next_freed;        /* in the list of links to be given out again */
 };
 
@@ -32,7 +38,8 @@ struct level {
 	uint32_t count;                 /* components of the level below in one of this */
 	int64_t bandwidth, latency_ns;
 	int64_t narrowest;              /* bandwidth of a way up to here; INT64_MAX: takes no time */
-	struct link *up, *down;         /* per component of the level below */
+	size_t components;              /* of the level below */
+	struct link *up, *down;         /* per component */
 };
 
 struct hop {                            /* the links of a rank's component at a level */
@@ -106,23 +113,46 @@ static void path_of(const struct transfer *x, struct path *path)
 	}
 }
 
-/* Behind those that were ready before it. */
+/*
+ * Those that wait are not always in their order: one that comes from another link keeps its turn.
+ * In an all-reduce of hundreds they are thousands.
+ */
 static void wait_at(struct link *link, struct transfer *x)
 {
-	struct transfer **at = &link->first;
+	uint32_t i = link->count++, parent;
 
-	x->chain = NULL;
-	if (link->last && link->last->order < x->order) {
-		link->last->chain = x;
-		link->last = x;
-		return;
+	if (link->count > link->capacity) {
+		size_t capacity = link->capacity;
+
+		link->waiting = pd_grow(link->waiting, &capacity, link->count,
+					sizeof(*link->waiting));
+		link->capacity = (uint32_t)capacity;
 	}
-	while (*at && (*at)->order < x->order)
-		at = &(*at)->chain;
-	x->chain = *at;
-	*at = x;
-	if (!x->chain)
-		link->last = x;
+	for (; i > 0 && link->waiting[parent = (i - 1) / 4].order > x->order; i = parent)
+		link->waiting[i] = link->waiting[parent];
+	link->waiting[i] = (struct turn){ x->order, x };
+}
+
+/* The one that was ready first. */
+static struct transfer *take_first(struct link *link)
+{
+	struct turn *waiting = link->waiting, last = waiting[--link->count];
+	struct transfer *first = waiting[0].transfer;
+	uint32_t i = 0, child;
+
+	while ((child = 4 * i + 1) < link->count) {
+		uint32_t end = child + 4 < link->count ? child + 4 : link->count, least = child;
+
+		while (++child < end)
+			if (waiting[child].order < waiting[least].order)
+				least = child;
+		if (last.order < waiting[least].order)
+			break;
+		waiting[i] = waiting[least];
+		i = least;
+	}
+	waiting[i] = last;
+	return first;
 }
 
 /*
@@ -135,7 +165,7 @@ static void try_start(struct pd_sim *sim, struct transfer *x, bool newcomer)
 
 	path_of(x, &path);
 	for (int i = 0; i < path.count; i++)
-		if (path.links[i]->busy || (newcomer && path.links[i]->first)) {
+		if (path.links[i]->busy || (newcomer && path.links[i]->count > 0)) {
 			wait_at(path.links[i], x);
 			return;
 		}
@@ -150,16 +180,11 @@ static void give_out(struct pd_sim *sim, struct pd_sim_thing *thing)
 {
 	struct pd_sim_fabric *fabric = (struct pd_sim_fabric *)
 		((char *)thing - offsetof(struct pd_sim_fabric, give_out));
-	struct transfer *x;
 
 	for (struct link *link; (link = fabric->first_freed);) {
 		fabric->first_freed = link->next_freed;
-		while (!link->busy && (x = link->first)) {
-			link->first = x->chain;
-			if (!link->first)
-				link->last = NULL;
-			try_start(sim, x, false);
-		}
+		while (!link->busy && link->count > 0)
+			try_start(sim, take_first(link), false);
 	}
 	fabric->last_freed = NULL;
 }
@@ -167,7 +192,7 @@ static void give_out(struct pd_sim *sim, struct pd_sim_thing *thing)
 static void free_link(struct pd_sim_fabric *fabric, struct link *link)
 {
 	link->busy = false;
-	if (!link->first)
+	if (link->count == 0)
 		return;
 	link->next_freed = NULL;
 	if (fabric->last_freed)
@@ -375,8 +400,9 @@ struct pd_sim_fabric *pd_sim_fabric_new(struct pd_sim *sim, const struct pd_topo
 		if (level->bandwidth > 0 && level->bandwidth < narrowest)
 			narrowest = level->bandwidth;
 		level->narrowest = narrowest;
-		level->up = pd_calloc((size_t)components, sizeof(*level->up));
-		level->down = pd_calloc((size_t)components, sizeof(*level->down));
+		level->components = (size_t)components;
+		level->up = pd_calloc(level->components, sizeof(*level->up));
+		level->down = pd_calloc(level->components, sizeof(*level->down));
 		components = (components + level->count - 1) / level->count;
 	}
 	find_hops(fabric);
@@ -389,14 +415,22 @@ struct pd_sim_fabric *pd_sim_fabric_new(struct pd_sim *sim, const struct pd_topo
 	return fabric;
 }
 
+static void level_release(struct level *level)
+{
+	for (size_t i = 0; i < level->components; i++) {
+		free(level->up[i].waiting);
+		free(level->down[i].waiting);
+	}
+	free(level->up);
+	free(level->down);
+}
+
 void pd_sim_fabric_free(struct pd_sim_fabric *fabric)
 {
 	if (!fabric)
 		return;
-	for (int l = 0; l < fabric->levels; l++) {
-		free(fabric->level[l].up);
-		free(fabric->level[l].down);
-	}
+	for (int l = 0; l < fabric->levels; l++)
+		level_release(&fabric->level[l]);
 	pd_pool_release(&fabric->transfers);
 	free(fabric->buckets);
 	free(fabric->hops);
