@@ -96,12 +96,10 @@ static int read_profiles(int argc, char **argv, int first, struct pd_profile **p
 	for (int i = 0; i < count; i++) {
 		const char *file = pd_operand(argc, argv, first, i);
 
-		profiles[i] = pd_profile_read(file, err);
+		profiles[i] = pd_profile_read(file, PD_PLANNER_LAYERS, err);
 		if (!profiles[i])
 			return -1;
 		*count_p = i + 1;
-		if (pd_planner_check(profiles[i], file, err) < 0)
-			return -1;
 		for (int k = 0; k < i; k++)
 			if (pd_planner_same_model(profiles[k], pd_operand(argc, argv, first, k),
 						  profiles[i], file, err) < 0)

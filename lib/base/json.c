@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/json.h"
 
+#include "base/crowd.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -29,28 +30,44 @@ void pd_document_close(FILE *in)
 		fclose(in);
 }
 
+struct text {
+	FILE *in;
+	struct pd_crowd crowd;
+	const char *crowded;            /* the key of an array that has too many objects */
+};
+
 /*
  * A byte at a time, so that nothing behind the document is taken.  The parser overlooks a zero
  * byte behind a number: it is given one that it does not.
  */
-static size_t next_byte(void *buffer, size_t size, void *in)
+static size_t next_byte(void *buffer, size_t size, void *data)
 {
-	int c = getc(in);
+	struct text *text = data;
+	int c = size > 0 && !text->crowded ? getc(text->in) : EOF;
 
-	if (c == EOF || size == 0)
+	if (c == EOF)
 		return 0;
+	if (text->crowd.most > 0)
+		text->crowded = pd_crowd_next(&text->crowd, (char)c);
 	*(char *)buffer = (char)(c ? c : '\1');
 	return 1;
 }
 
-json_t *pd_json_load_stream(FILE *in, const char *name, bool more, struct pd_error *err)
+static json_t *load(FILE *in, const char *name, bool more, size_t most, struct pd_error *err)
 {
+	struct text text = { .in = in, .crowd.most = most };
 	json_error_t why;
 	json_t *value;
 
 	errno = 0;
-	value = json_load_callback(next_byte, in, JSON_REJECT_DUPLICATES |
+	value = json_load_callback(next_byte, &text, JSON_REJECT_DUPLICATES |
 				   (more ? JSON_DISABLE_EOF_CHECK : 0), &why);
+	if (text.crowded) {
+		json_decref(value);
+		pd_error_input(err, "%s: %s: expected at most %zu of them, found more", name,
+			       text.crowded, most);
+		return NULL;
+	}
 	if (!value && ferror(in))
 		pd_error_input(err, "%s: cannot read: %s", name, strerror(errno ? errno : EIO));
 	else if (!value && why.position == 0 &&
@@ -61,7 +78,12 @@ json_t *pd_json_load_stream(FILE *in, const char *name, bool more, struct pd_err
 	return value;
 }
 
-json_t *pd_json_load(const char *file, struct pd_error *err)
+json_t *pd_json_load_stream(FILE *in, const char *name, bool more, struct pd_error *err)
+{
+	return load(in, name, more, 0, err);
+}
+
+json_t *pd_json_load_most(const char *file, size_t objects, struct pd_error *err)
 {
 	const char *name = pd_document_name(file);
 	FILE *in = pd_document_open(file, err);
@@ -69,9 +91,14 @@ json_t *pd_json_load(const char *file, struct pd_error *err)
 
 	if (!in)
 		return NULL;
-	value = pd_json_load_stream(in, name, false, err);
+	value = load(in, name, false, objects, err);
 	pd_document_close(in);
 	return value;
+}
+
+json_t *pd_json_load(const char *file, struct pd_error *err)
+{
+	return pd_json_load_most(file, 0, err);
 }
 
 struct pd_place pd_place_root(const char *document, json_t *value)

@@ -1,5 +1,6 @@
 lib_libpd_a_SOURCES += \
 	lib/base/clock.h \
+	lib/base/crowd.c lib/base/crowd.h \
 	lib/base/error.c lib/base/error.h \
 	lib/base/event.c lib/base/event.h \
 	lib/base/file.c lib/base/file.h \

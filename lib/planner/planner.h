@@ -85,9 +85,7 @@ struct pd_plan *pd_planner_batch(struct pd_profile **profiles, int count, int64_
 				 struct pd_batch_choice *choices, struct pd_error *err);
 /* More layers than these are not planned for: searches take time by their square. */
 #define PD_PLANNER_LAYERS 16384
-/* Can it be planned for?  0, or -1 (usage) with a message that begins with the file's name. */
-int pd_planner_check(const struct pd_profile *profile, const char *file, struct pd_error *err);
-/* Are they of one model?  The same. */
+/* Are they of one model?  0, or -1 (usage) with a message that begins with a file's name. */
 int pd_planner_same_model(const struct pd_profile *a, const char *a_file,
 			  const struct pd_profile *b, const char *b_file, struct pd_error *err);
 void pd_batch_explain(const struct pd_batch_choice *choices, int count, FILE *out);

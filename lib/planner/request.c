@@ -106,14 +106,6 @@ int64_t pd_planner_microbatches(const struct pd_plan *plan)
 	return (plan->rank_count + unit - 1) / unit * unit;
 }
 
-int pd_planner_check(const struct pd_profile *profile, const char *file, struct pd_error *err)
-{
-	if (profile->layer_count <= PD_PLANNER_LAYERS)
-		return 0;
-	return pd_error_input(err, "%s: layers: expected at most %d layers to plan for, found %d",
-			      pd_document_name(file), PD_PLANNER_LAYERS, profile->layer_count);
-}
-
 int pd_planner_topology(const struct pd_profile *profile, int64_t gpus, const char *topology,
 			struct pd_topology *out_p, struct pd_error *err)
 {

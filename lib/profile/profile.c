@@ -510,9 +510,10 @@ struct pd_profile *pd_profile_parse_at(const struct pd_place *place, struct pd_e
 	return profile;
 }
 
-struct pd_profile *pd_profile_read(const char *file, struct pd_error *err)
+struct pd_profile *pd_profile_read(const char *file, int most_layers, struct pd_error *err)
 {
-	json_t *value = pd_json_load(file, err);
+	json_t *value = pd_json_load_most(file, (size_t)(most_layers ? most_layers : PD_MAX_LAYERS),
+					  err);
 	struct pd_profile *profile;
 	struct pd_place root;
 

@@ -49,7 +49,8 @@ struct pd_profile {
 
 struct pd_place;
 struct pd_profile *pd_profile_parse_at(const struct pd_place *place, struct pd_error *err);
-struct pd_profile *pd_profile_read(const char *file, struct pd_error *err);
+/* most_layers 0: PD_MAX_LAYERS; with more the file is not read to its end. */
+struct pd_profile *pd_profile_read(const char *file, int most_layers, struct pd_error *err);
 void pd_profile_free(struct pd_profile *profile);
 /*
  * Puts the layers, and the model's, into another topological order: order[n] is the layer

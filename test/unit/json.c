@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static json_t *load(const char *text, size_t length, struct pd_error *err)
+static json_t *load_most(const char *text, size_t length, size_t most, struct pd_error *err)
 {
 	char name[] = "/tmp/pd-json.XXXXXX";
 	int fd = mkstemp(name);
@@ -15,9 +15,45 @@ static json_t *load(const char *text, size_t length, struct pd_error *err)
 	json_t *value;
 
 	close(fd);
-	value = written == (ssize_t)length ? pd_json_load(name, err) : NULL;
+	value = written == (ssize_t)length ? pd_json_load_most(name, most, err)
+						  : NULL;
 	unlink(name);
 	return value;
+}
+
+static json_t *load(const char *text, size_t length, struct pd_error *err)
+{
+	return load_most(text, length, 0, err);
+}
+
+static void test_crowd(void)
+{
+	static const struct {
+		const char *text;
+		bool crowded;
+	} cases[] = {
+		{ "{'a': [{}, {'b': [{}, {}]}], 'c': [{}, {}]}", false },
+		{ "{'a': [{}], 'layers': [{}, {'b': [1, 2, 3, [{}]]}, {}]}", true },
+		{ "{'a': [{'layers': [{}, {}, {}]}]}", true },
+		{ "{'a': '[{},{},{}', 'b': ['[{', '\\'{{{[', {}, {}]}", false },
+		{ "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[{}, {}, {}]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]",
+		  false },
+	};
+
+	for (size_t i = 0; i < PD_COUNT(cases); i++) {
+		struct pd_error err = { .text = "" };
+		char *text = strdup(cases[i].text);
+		json_t *value;
+
+		for (char *c = text; *c; c++)
+			*c = *c == '\'' ? '"' : *c;
+		value = load_most(text, strlen(text), 2, &err);
+		ok(cases[i].crowded ? !value && err.status == PD_EXIT_USAGE &&
+		   strstr(err.text, ": layers: expected at most 2 of them, found more") : !!value,
+		   "at most two objects in an array: %s", cases[i].text);
+		json_decref(value);
+		free(text);
+	}
 }
 
 static void test_load(void)
@@ -52,6 +88,7 @@ static void test_load(void)
 	ok(!pd_json_load("/nowhere/x.json", &err) &&
 	   strstr(err.text, "/nowhere/x.json: cannot open: No such file"), "a missing file");
 	ok(!pd_json_load("/", &err) && strstr(err.text, "cannot read"), "a directory");
+	test_crowd();
 	value = load("{\"b\": 1, \"a\": [1.5, true]}", 26, &err);
 	ok(json_is_object(value), "a good one");
 	json_decref(value);

@@ -31,7 +31,7 @@ static int read_model(const char *file, struct pd_error *err)
 
 static int read_profile(const char *file, struct pd_error *err)
 {
-	struct pd_profile *profile = pd_profile_read(file, err);
+	struct pd_profile *profile = pd_profile_read(file, 0, err);
 	int result = profile ? write_out(pd_profile_json(profile), err) : -1;
 
 	pd_profile_free(profile);
