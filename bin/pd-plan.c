@@ -11,7 +11,7 @@ static int64_t gpus, processors;
 static const char *topology_name;
 static bool explain, eager;
 static int cost, format;
-static const char *schedule, *weights;
+static const char *schedule, *weights, *recompute = "auto";
 static int64_t chunks, batch;
 
 enum { JSON, SVG, DOT };
@@ -45,9 +45,8 @@ static const struct pd_opt options[] = {
 	{ .name = "eager", .kind = PD_OPT_FLAG,
 	  .help = "begin with every forward that arrives until the first backward",
 	  .value = &eager },
-	{ .name = "recompute", .kind = PD_OPT_FLAG,
-	  .help = "forward once more before backward, to keep less (pd-plan(5))",
-	  .value = &request.recompute },
+	{ .name = "recompute", .kind = PD_OPT_STRING, .argument = "STAGES", .otherwise = "all",
+	  .help = "forward once more, to keep less: auto (default), none, all, 0,2", .value = &recompute },
 	{ .name = "straight", .letter = 's', .kind = PD_OPT_FLAG,
 	  .help = "one rank per stage: no replicas", .value = &request.straight },
 	{ .name = "stages", .kind = PD_OPT_STRING, .argument = "LIST",
@@ -139,7 +138,8 @@ int main(int argc, char **argv)
 	request.cost = (enum pd_cost_kind)cost;
 	request.chunks = (int)chunks;
 	request.startup = eager ? PD_STARTUP_EAGER : PD_STARTUP_FRUGAL;
-	if (pd_planner_policy(schedule, weights, &request, &err) < 0)
+	if (pd_planner_recompute(recompute, &request, &err) < 0 ||
+	    pd_planner_policy(schedule, weights, &request, &err) < 0)
 		return pd_command_fail(&err);
 	request.topology = &topology;
 	if (read_profiles(argc, argv, first, profiles, &count, &err) == 0 &&

@@ -55,7 +55,7 @@ test_ok "no plan fits: the closest is, and what would make one fit" '
 	pd-plan -m 9.1MB -t 4@1GB/s chain.json | jq -e "[.stages[].warmup] == [0, 0, 0, 0]"
 	pd-plan -m 9MB -t 8@1GB/s chain.json | jq -e ".predicted.memory_bytes <= 9000000"
 	status 1 pd-plan -m 1MB -t 4@1GB/s chain.json 2>err
-	grep -q "neither other weights nor" err'
+	grep -q "neither other weights, recomputation nor" err'
 test_ok "a plan keeps to the limit" '
 	pd-plan -t 4@1GB/s -m 25MB chain.json | jq -e ".predicted.memory_bytes <= 25000000 and
 		([.stages[].predicted.memory_bytes] | max) == .predicted.memory_bytes"'
@@ -167,6 +167,50 @@ test_ok "recomputation is asked for, planned, takes time and saves memory" '
 		(.stages[3].predicted.memory_bytes == \$o.stages[3].predicted.memory_bytes)"
 	pd-plan -t 4@1GB/s --stages=3,3,3,3 --recompute --explain chain.json 2>&1 >out | grep -q recomputed
 	refused "--cost=sosp19 prices no recomputation" --recompute --cost=sosp19'
+jq ".layers[].stash_bytes = 4000000" chain.json >deep.json
+# deep FILTER OPTION...: of a plan for four devices of networks that keep much.
+deep() {
+	filter=$1
+	shift
+	pd-plan -t 4@1GB/s "$@" deep.json >a.json
+	"$PD_BUILD/test/unit/read-document" plan a.json >again
+	cmp a.json again
+	pd-replay a.json >out
+	jq -c "[.predicted.period_ns, .predicted.memory_bytes, .stages[].recompute]" a.json
+	jq -e "$filter" a.json
+}
+test_ok "recomputation is chosen for want of memory, where that is faster" '
+	deep "all(.stages[]; .recompute | not)" -s -m 200MB
+	deep "any(.stages[]; .recompute) and any(.stages[]; .recompute | not)" -s -m 40MB
+	cp a.json auto.json
+	deep "all(.stages[]; .recompute | not)" -s -m 40MB --recompute=none
+	jq -s -e "map(.predicted) | .[0].period_ns < .[1].period_ns and .[0].memory_bytes <= 40000000
+		and .[0].lower_bound_ns == .[1].lower_bound_ns and .[0].lower_bound_ns <= .[0].period_ns
+		" auto.json a.json
+	deep "all(.stages[]; .recompute | not)" -s -m 40MB --weights=latest
+	for options in "--weights=2bw" "--schedule=auto" "--batch=32 --weights=2bw" "--schedule=gpipe"; do
+		deep "any(.stages[]; .recompute) and .predicted.memory_bytes <= 30000000" \
+			-s -m 30MB $options
+	done'
+test_ok "by hand: stages that would not fit recompute, or those that are named" '
+	deep "[.stages[].recompute] == [true, true, false, false]" --stages=3,3,3,3 -m 40MB
+	deep "[.stages[].recompute] == [false, true, false, true]" --stages=3,3,3,3 --recompute=1,3
+	status 1 pd-plan -t 4@1GB/s --stages=3,3,3,3 -m 40MB --recompute=none deep.json 2>err
+	one_line err && grep -q "than the 40 MB of a device; --recompute=auto would fit" err
+	status 1 pd-plan -t 4@1GB/s --stages=3,3,3,3 -m 20MB --recompute=none deep.json 2>err
+	one_line err && ! grep -q "would fit" err || false
+	status 1 pd-plan -t 4@1GB/s -m 30MB -s --schedule=gpipe --recompute=none deep.json 2>err
+	one_line err && grep -q "; --recompute=auto would fit" err
+	refused "go with --stages" --recompute=0,2
+	refused "one of auto, none, all, or numbers of stages such as 0,2, found \"some\"" --recompute=some
+	refused "found \"0,\"" --stages=6,6 --recompute=0,
+	refused "a stage: expected a whole number from 0 to 1, found" --stages=6,6 --recompute=2'
+test_ok "what it is compared with recomputes, too" '
+	deep "[.predicted.alternatives[] | select(.name == \"straight\") | .recompute, .fits]
+		== [\"0,1\", true]" -s -m 40MB --explain 2>err
+	grep -q "^straight .*; recomputed: 0,1$" err
+	pd-plan -t 4@1GB/s -s -m 40MB -f dot deep.json | grep -q "recomputed"
+	deep "all(.predicted.alternatives[]; has(\"recompute\") | not)" -s -m 200MB'
 test_ok "a limit under which stashing does not fit, but two versions do" '
 	status 1 pd-plan -t 4@1GB/s --stages=3,3,3,3 -m 16MB chain.json 2>err
 	pd-plan -t 4@1GB/s -m 16MB --straight --weights=2bw chain.json |

@@ -15,15 +15,25 @@
 
 enum { OPT_HELP = 0x1000, OPT_VERSION, OPT_FIRST };
 
+/* no_argument and so on */
+static int has_argument(const struct pd_opt *o)
+{
+	return o->kind == PD_OPT_FLAG ? no_argument : o->otherwise ? optional_argument
+								     : required_argument;
+}
+
 static void help(const struct pd_command *command)
 {
+	static const char *const before[] = { "", "=", "[=" }, *const after[] = { "", "", "]" };
+
 	printf("Usage: %s %s\n%s\n\n", command->name, command->synopsis, command->summary);
 	for (const struct pd_opt *o = command->options; o->name; o++) {
 		char left[80];
+		int has = has_argument(o);
 
-		snprintf(left, sizeof(left), "  %s%c%s --%s%s%s", o->letter ? "-" : " ",
+		snprintf(left, sizeof(left), "  %s%c%s --%s%s%s%s", o->letter ? "-" : " ",
 			 o->letter ? o->letter : ' ', o->letter ? "," : " ", o->name,
-			 o->kind == PD_OPT_FLAG ? "" : "=", o->kind == PD_OPT_FLAG ? "" : o->argument);
+			 before[has], has == no_argument ? "" : o->argument, after[has]);
 		printf("%-32s  %s\n", left, o->help);
 	}
 	printf("      --help                      show this help and exit\n"
@@ -41,7 +51,7 @@ static int store(const struct pd_opt *o, const char *text, struct pd_error *err)
 		*(bool *)o->value = true;
 		return 0;
 	case PD_OPT_STRING:
-		*(const char **)o->value = text;
+		*(const char **)o->value = text ? text : o->otherwise;
 		return 0;
 	case PD_OPT_COUNT:
 		return pd_parse_count(text, (int64_t)o->min, (int64_t)max, o->value, err);
@@ -103,9 +113,7 @@ int pd_command_parse(const struct pd_command *command, int argc, char **argv)
 	for (int i = 0; i < n; i++) {
 		const struct pd_opt *o = &command->options[i];
 
-		table[i] = (struct option){ o->name, o->kind == PD_OPT_FLAG ? no_argument
-									    : required_argument,
-					    NULL, OPT_FIRST + i };
+		table[i] = (struct option){ o->name, has_argument(o), NULL, OPT_FIRST + i };
 		if (o->letter) {
 			letters[used++] = o->letter;
 			if (o->kind != PD_OPT_FLAG)

@@ -28,6 +28,7 @@ struct pd_opt {
 	void *value;                    /* where it goes, by kind */
 	double min, max;                /* COUNT and REAL; both 0: any non-negative */
 	const char *const *choices;     /* CHOICE: NULL-terminated names */
+	const char *otherwise;          /* STRING: its value where it has no argument; or NULL */
 };
 
 struct pd_command {

@@ -63,6 +63,7 @@ struct pd_alternative {
 	enum pd_weight_kind weights;
 	int64_t microbatches, ranks;
 	char *stages;                   /* as pd-plan --stages takes them: "8x3,6x1"; owned */
+	char *recompute;                /* those that do, as --recompute takes them: "0,2"; or NULL */
 	int64_t period_ns, memory_bytes;
 	double sent_bytes_per_sample;
 	bool fits;                      /* into the memory of the devices */

@@ -25,7 +25,8 @@ const char *const pd_alternative_kind_what[PD_ALTERNATIVE_KINDS + 1] = {
 void pd_prediction_clear(struct pd_prediction *predicted)
 {
 	for (int i = 0; i < predicted->alternative_count; i++)
-		free(predicted->alternatives[i].stages);
+		free(predicted->alternatives[i].stages),
+		free(predicted->alternatives[i].recompute);
 	free(predicted->alternatives);
 	*predicted = (struct pd_prediction){ 0 };
 }
@@ -46,14 +47,15 @@ static int read_alternative(const struct pd_place *place, struct pd_alternative 
 {
 	static const char *const known[] = {
 		"name", "stages", "schedule", "weights", "microbatches", "ranks", "period_ns",
-		"memory_bytes", "sent_bytes_per_sample", "fits", NULL };
+		"memory_bytes", "sent_bytes_per_sample", "fits", "recompute", NULL };
 	int kind, schedule, weights;
-	const char *stages;
+	const char *stages, *recompute = NULL;
 
 	out->microbatches = 1;
 	if (pd_json_keys(place, known, err) < 0 ||
 	    pd_json_get_choice(place, "name", pd_alternative_kind_name, &kind, err) < 0 ||
 	    pd_json_get_string(place, "stages", &stages, err) < 0 ||
+	    pd_json_opt_string(place, "recompute", &recompute, err) < 0 ||
 	    pd_json_get_choice(place, "schedule", pd_schedule_kind_name, &schedule, err) < 0 ||
 	    pd_json_get_choice(place, "weights", pd_weight_kind_name, &weights, err) < 0 ||
 	    pd_json_opt_int(place, "microbatches", 1, PD_MAX_EXTENT, &out->microbatches,
@@ -69,6 +71,7 @@ static int read_alternative(const struct pd_place *place, struct pd_alternative 
 	out->schedule = (enum pd_schedule_kind)schedule;
 	out->weights = (enum pd_weight_kind)weights;
 	out->stages = pd_strdup(stages);
+	out->recompute = recompute ? pd_strdup(recompute) : NULL;
 	return 0;
 }
 
@@ -151,8 +154,9 @@ static double number(double value)
 
 static json_t *alternative_json(const struct pd_alternative *one)
 {
-	return json_pack("{ss ss ss ss sI sI sI sI sf sb}", "name",
-			 pd_alternative_kind_name[one->kind], "stages", one->stages, "schedule",
+	return json_pack("{ss ss ss* ss ss sI sI sI sI sf sb}", "name",
+			 pd_alternative_kind_name[one->kind], "stages", one->stages, "recompute",
+			 one->recompute, "schedule",
 			 pd_schedule_kind_name[one->schedule], "weights",
 			 pd_weight_kind_name[one->weights], "microbatches", one->microbatches,
 			 "ranks", one->ranks, "period_ns", one->period_ns, "memory_bytes",

@@ -3,9 +3,11 @@
 
 #include "base/mem.h"
 #include "plan/prediction.h"
+#include "planner/candidate.h"
 #include "planner/judge.h"
 #include "planner/links.h"
 #include "planner/predict.h"
+#include "planner/recompute.h"
 #include "schedule/schedule.h"
 
 #include <stdlib.h>
@@ -47,6 +49,31 @@ double pd_sent_bytes_per_sample(const struct pd_plan *plan)
 	return sent / (double)plan->profile->batch_size;
 }
 
+/*
+ * Its stages' memory, and the stages that recompute: those that must to fit, where that is left to
+ * the planner or said of the plan's own stages; none where it does not fit anyway.
+ */
+static bool weigh(const struct finder *finder, struct pd_plan *plan, struct pd_error *err)
+{
+	struct pd_plan_request request = *finder->request;
+	int64_t limit_bytes = finder->costs->memory_limit_bytes;
+	bool plain = plan->schedule == PD_SCHEDULE_1F1B && plan->weights == PD_WEIGHTS_STASH &&
+		plan->microbatches <= 1;
+
+	request.weights = plan->weights;
+	if (request.recomputed)
+		request.recomputed = NULL;
+	else if (!pd_recompute_asked(plan, &request, err))
+		return false;
+	if (!(plain && !pd_recompute_any(plan)) && !pd_candidate_weigh(plan, err))
+		return false;
+	if (!pd_recompute_free(&request) || pd_candidate_fullest(plan, NULL) <= limit_bytes ||
+	    pd_recompute_fit(plan, limit_bytes))
+		return true;
+	pd_recompute_clear(plan);
+	return pd_candidate_weigh(plan, err);
+}
+
 static struct pd_plan *plan_of(const struct finder *finder, const struct pd_layout *layout,
 			       enum pd_schedule_kind schedule, enum pd_weight_kind weights,
 			       int64_t microbatches)
@@ -55,7 +82,6 @@ static struct pd_plan *plan_of(const struct finder *finder, const struct pd_layo
 	struct pd_plan *plan = pd_plan_new(finder->plan->profile, &finder->plan->topology,
 					   layout->stage_count, layout->layers, layout->replicas,
 					   &err);
-	struct pd_schedule *list;
 
 	if (!plan)
 		pd_bug("planner: made no valid plan: %s", err.text);
@@ -63,16 +89,9 @@ static struct pd_plan *plan_of(const struct finder *finder, const struct pd_layo
 	plan->schedule = schedule;
 	plan->weights = weights;
 	plan->microbatches = microbatches ? microbatches : pd_planner_microbatches(plan);
-	list = pd_schedule_new(plan, &err);
-	if (list) {
-		if (schedule != PD_SCHEDULE_1F1B || weights != PD_WEIGHTS_STASH ||
-		    plan->microbatches > 1)
-			pd_predict_memory(plan, list);
-		pd_schedule_free(list);
+	if (weigh(finder, plan, &err))
 		return plan;
-	}
-	plan->profile = NULL;
-	pd_plan_free(plan);
+	pd_candidate_drop(plan);
 	return NULL;
 }
 
@@ -100,6 +119,7 @@ static int add(struct finder *finder, enum pd_alternative_kind kind, struct pd_p
 		status = pd_judge_period(plan, PD_NEVER, &one->period_ns, err);
 	if (status == 0) {
 		one->stages = pd_plan_stages_text(plan);
+		one->recompute = pd_recompute_text(plan);
 		predicted->alternative_count++;
 	}
 	plan->profile = NULL;
@@ -197,7 +217,8 @@ static int add_unreplicated(struct finder *finder, struct pd_error *err)
 	int at = predicted->alternative_count, status = 0;
 	struct pd_alternative own = {
 		PD_ALTERNATIVE_UNREPLICATED, finder->plan->schedule, finder->plan->weights,
-		finder->plan->microbatches, finder->plan->rank_count, NULL, predicted->period_ns,
+		finder->plan->microbatches, finder->plan->rank_count, NULL, NULL,
+		predicted->period_ns,
 		predicted->memory_bytes, predicted->sent_bytes_per_sample, true };
 	const struct pd_alternative *best = is_straight(finder->plan) ? &own : NULL;
 
@@ -215,10 +236,13 @@ static int add_unreplicated(struct finder *finder, struct pd_error *err)
 	if (!best || best == last)
 		return 0;
 	free(last->stages);
+	free(last->recompute);
 	*last = *best;
 	last->kind = PD_ALTERNATIVE_UNREPLICATED;
 	last->stages = best == &own ? pd_plan_stages_text(finder->plan)
 				    : pd_strdup(best->stages);
+	last->recompute = best == &own ? pd_recompute_text(finder->plan)
+		: best->recompute ? pd_strdup(best->recompute) : NULL;
 	predicted->alternative_count = at + 1;
 	return 0;
 }

@@ -14,7 +14,8 @@
  *   - Memory is that of the worker, to the byte where the profile says enough, not
  *     2|W|/d + ..., and time that of a replay, not the largest stage's.
  *   - Other cuts compete: pd_planner_plan with the same number of microbatches.
- *   - There is no recomputation: this runtime has none.
+ *   - Recomputation, on or off there, is off where the point fits without, for it only takes time;
+ *     else it is on where stages would not fit, and on none of the others (recompute.c).
  */
 #include "planner/planner.h"
 
@@ -26,6 +27,7 @@
 #include "planner/flow.h"
 #include "planner/judge.h"
 #include "planner/predict.h"
+#include "planner/recompute.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -55,13 +57,23 @@ static int64_t microbatches_of(const struct pd_profile *profile, int64_t batch, 
 	return batch / profile->batch_size / unit * unit;
 }
 
+static bool fit_point(const struct grid *grid, struct pd_plan *plan)
+{
+	struct pd_error err;
+
+	if (pd_recompute_free(grid->request))
+		return pd_recompute_fit(plan, grid->limit_bytes);
+	return pd_recompute_asked(plan, grid->request, &err) && pd_candidate_weigh(plan, &err) &&
+	       pd_candidate_fullest(plan, NULL) <= grid->limit_bytes;
+}
+
 /* The point as a plan, or NULL where it cannot be, or does not fit. */
 static struct pd_plan *plan_of(const struct grid *grid, const struct pd_layout *layout, int width)
 {
 	struct pd_plan *plan;
 	struct pd_schedule *schedule;
 	struct pd_error err;
-	bool fits = true;
+	bool fits;
 
 	for (int s = 0; s < layout->stage_count; s++)
 		layout->replicas[s] = width;
@@ -74,17 +86,12 @@ static struct pd_plan *plan_of(const struct grid *grid, const struct pd_layout *
 	plan->weights = grid->request->weights;
 	plan->microbatches = grid->batch ? microbatches_of(grid->profile, grid->batch, width)
 					 : pd_planner_microbatches(plan);
-	if (plan->microbatches && grid->request->recompute)
-		pd_candidate_recompute(plan, &err);
-	schedule = plan->microbatches ? pd_schedule_new(plan, &err) : NULL;
-	if (schedule) {
-		pd_predict_memory(plan, schedule);
+	fits = plan->microbatches > 0 && fit_point(grid, plan);
+	schedule = fits ? pd_schedule_new(plan, &err) : NULL;
+	if (schedule)
 		plan->predicted.period_ns = pd_flow_bound_ns(schedule);
-		pd_schedule_free(schedule);
-	}
-	for (int s = 0; s < plan->stage_count; s++)
-		fits &= plan->stages[s].memory_bytes <= grid->limit_bytes;
-	if (schedule && fits && plan->predicted.period_ns > 0)
+	pd_schedule_free(schedule);
+	if (schedule && plan->predicted.period_ns > 0)
 		return plan;
 	plan->profile = NULL;
 	pd_plan_free(plan);
@@ -185,6 +192,7 @@ static int best_of_grid(struct pd_profile *profile, const struct pd_plan_request
 			found = plan;
 			best->choice->width = grid.points[i].width;
 			best->choice->depth = grid.points[i].depth;
+			best->choice->recomputed = pd_recompute_any(plan);
 			best->choice->grid_samples_per_s = plan->predicted.samples_per_s;
 		} else {
 			drop(plan);
@@ -355,7 +363,8 @@ void pd_batch_explain(const struct pd_batch_choice *choices, int count, FILE *ou
 			snprintf(search, sizeof(search), "%.1f/s", one->search_samples_per_s);
 		if (one->grid_samples_per_s > 0) {
 			snprintf(grid, sizeof(grid), "%.1f/s", one->grid_samples_per_s);
-			snprintf(shape, sizeof(shape), "%d x %d", one->width, one->depth);
+			snprintf(shape, sizeof(shape), "%d x %d%s", one->width, one->depth,
+				 one->recomputed ? ", recomputed" : "");
 		}
 		fprintf(out, "%10lld  %12lld  %14s  %14s  %s%s\n", (long long)one->batch_size,
 			(long long)one->microbatches, search, grid, shape,

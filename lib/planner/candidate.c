@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "planner/predict.h"
+#include "planner/recompute.h"
 #include "schedule/schedule.h"
 
 #include <stdlib.h>
@@ -128,18 +129,6 @@ bool pd_candidate_weigh(struct pd_plan *plan, struct pd_error *err)
 	return true;
 }
 
-bool pd_candidate_recompute(struct pd_plan *plan, struct pd_error *err)
-{
-	struct pd_schedule *schedule = pd_schedule_new(plan, err);
-
-	if (!schedule)
-		return false;
-	for (int s = 0; s < plan->stage_count; s++)
-		plan->stages[s].recompute = pd_schedule_in_flight(schedule, s, false) > 1;
-	pd_schedule_free(schedule);
-	return true;
-}
-
 struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_layout *layout,
 				  struct pd_error *err)
 {
@@ -147,7 +136,8 @@ struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_la
 	struct pd_plan *plan = pd_candidate_plain(task, layout);
 
 	if (pd_planner_plain(request) && !layout->warmups &&
-	    request->startup == PD_STARTUP_FRUGAL && !request->recompute)
+	    request->startup == PD_STARTUP_FRUGAL && request->recompute != PD_RECOMPUTE_ALL &&
+	    !request->recomputed)
 		return plan;
 	plan->schedule = request->schedule;
 	plan->weights = request->weights;
@@ -159,21 +149,34 @@ struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_la
 	}
 	plan->microbatches = request->microbatches ? request->microbatches
 						   : pd_planner_microbatches(plan);
-	if ((!request->recompute || pd_candidate_recompute(plan, err)) &&
-	    pd_candidate_weigh(plan, err))
+	if (pd_recompute_asked(plan, request, err) && pd_candidate_weigh(plan, err))
 		return plan;
 	pd_candidate_drop(plan);
 	return NULL;
 }
 
+/* How many stages recompute. */
+static int recomputed(const struct pd_plan *plan)
+{
+	int count = 0;
+
+	for (int s = 0; s < plan->stage_count; s++)
+		count += plan->stages[s].recompute;
+	return count;
+}
+
 int pd_candidate_compare(const struct pd_plan *x, const struct pd_plan *y)
 {
+	int again;
 	int64_t x_bytes = pd_candidate_fullest(x, NULL), y_bytes = pd_candidate_fullest(y, NULL);
 
 	if (x->rank_count != y->rank_count)
 		return x->rank_count < y->rank_count ? -1 : 1;
 	if (x->stage_count != y->stage_count)
 		return x->stage_count < y->stage_count ? -1 : 1;
+	again = recomputed(x) - recomputed(y);
+	if (again)
+		return again;
 	if (x_bytes != y_bytes)
 		return x_bytes < y_bytes ? -1 : 1;
 	for (int s = 0; s < x->stage_count; s++) {
@@ -186,6 +189,8 @@ int pd_candidate_compare(const struct pd_plan *x, const struct pd_plan *y)
 			return p->replicas < q->replicas ? -1 : 1;
 		if (p->warmup != q->warmup)
 			return p->warmup < q->warmup ? -1 : 1;
+		if (p->recompute != q->recompute)
+			return p->recompute ? -1 : 1;
 		order = memcmp(p->ranks, q->ranks, (size_t)p->replicas * sizeof(int));
 		if (order)
 			return order;

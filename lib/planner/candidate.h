@@ -28,8 +28,6 @@ struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_la
 				  struct pd_error *err);
 /* The same as 1f1b with stashing, whatever the task asks for; cannot fail. */
 struct pd_plan *pd_candidate_plain(const struct pd_task *task, const struct pd_layout *layout);
-/* Those of its stages recompute that have more than one minibatch in flight; false: refused. */
-bool pd_candidate_recompute(struct pd_plan *plan, struct pd_error *err);
 /* Its stages' memory again, after a change of warm-ups; false where the schedule refuses it. */
 bool pd_candidate_weigh(struct pd_plan *plan, struct pd_error *err);
 /* Frees a plan whose profile belongs to somebody else; or NULL. */
@@ -40,8 +38,9 @@ struct pd_plan *pd_candidate_copy(const struct pd_plan *plan);
 int64_t pd_candidate_fullest(const struct pd_plan *plan, int *stage_p);
 
 /*
- * Which of two equally fast plans is better: fewer devices, then stages, then bytes at the
- * fullest rank, then shorter first stages, then the profile's order; 0 only for the same plan.
+ * Which of two equally fast plans is better: fewer devices, then stages, of these then fewer that
+ * recompute, then bytes at the fullest rank, then shorter first stages, then the profile's order;
+ * 0 only for the same plan.
  */
 int pd_candidate_compare(const struct pd_plan *x, const struct pd_plan *y);
 
@@ -72,6 +71,9 @@ bool pd_simulated_fits(const struct pd_task *task);
 /* The plan does not fit: which stage, by how much. */
 int pd_none_too_large(const struct pd_task *task, const struct pd_plan *plan, const char *what,
 		      struct pd_error *err);
+/* The same of the only plan there is, and whether it would with recomputation. */
+int pd_none_hand(const struct pd_task *task, struct pd_plan *plan, const char *what,
+		 struct pd_error *err);
 /* No plan does. */
 void pd_none_explain(const struct pd_task *task, struct pd_error *err);
 

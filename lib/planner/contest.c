@@ -6,6 +6,7 @@
 #include "planner/judge.h"
 #include "planner/place.h"
 #include "planner/predict.h"
+#include "planner/recompute.h"
 #include "planner/warmup.h"
 #include "schedule/schedule.h"
 
@@ -53,23 +54,48 @@ static int64_t expect(const struct pd_plan *plan)
 	return ns;
 }
 
+/* The best that may be expected of it, its warm-ups being chosen or as they are; or -1. */
+static int64_t fill(struct pd_contest *contest, struct pd_plan *plan, bool choose,
+		    struct pd_warmup_room *room)
+{
+	if (choose && plan->schedule == PD_SCHEDULE_1F1B)
+		return pd_warmup_choose(plan, room, &contest->work);
+	return pd_warmup_fit(plan, room) ? expect(plan) : -1;
+}
+
+/* Where memory is tight a plan whose stages recompute may have more in flight. */
+static int64_t enter_again(struct pd_contest *contest, struct pd_plan *plan, bool choose,
+			   int64_t ns)
+{
+	struct pd_warmup_room room = { contest->task->limit_bytes, true, false };
+	struct pd_plan *again = pd_candidate_copy(plan);
+	int64_t again_ns = fill(contest, again, choose, &room);
+
+	if (again_ns < 0 || !pd_recompute_any(again) || (ns >= 0 && again_ns >= ns)) {
+		pd_candidate_drop(again);
+		return ns;
+	}
+	pd_contest_add(contest, again, again_ns);
+	return again_ns;
+}
+
 /* At one place; takes the plan. */
 static int64_t enter_at(struct pd_contest *contest, struct pd_plan *plan, bool choose)
 {
-	int64_t ns = -1;
+	const struct pd_task *task = contest->task;
+	struct pd_warmup_room room = { task->limit_bytes, false, false };
+	int64_t ns, best;
 
 	contest->work += plan->stage_count * 64;
 	pd_predict_stages(plan);
-	if (choose && plan->schedule == PD_SCHEDULE_1F1B)
-		ns = pd_warmup_choose(plan, contest->task->limit_bytes, &contest->work);
-	else if (pd_warmup_fit(plan, contest->task->limit_bytes))
-		ns = expect(plan);
-	if (ns < 0) {
+	best = ns = fill(contest, plan, choose, &room);
+	if (room.tight && pd_recompute_free(task->request))
+		best = enter_again(contest, plan, choose, ns);
+	if (ns < 0)
 		pd_candidate_drop(plan);
-		return PD_NEVER;
-	}
-	pd_contest_add(contest, plan, ns);
-	return ns;
+	else
+		pd_contest_add(contest, plan, ns);
+	return best < 0 ? PD_NEVER : best;
 }
 
 int64_t pd_contest_enter(struct pd_contest *contest, struct pd_layout *layout)
@@ -141,13 +167,14 @@ static int64_t rival_ns(const struct pd_contest *contest, int64_t best)
 /* Warm-ups that are deeper by one on every stage but the last. */
 static struct pd_plan *deeper(const struct pd_contest *contest, const struct pd_plan *plan)
 {
+	struct pd_warmup_room room = { contest->task->limit_bytes, false, false };
 	struct pd_plan *next = pd_candidate_copy(plan);
 	int more = contest->few ? 0 : DEEPER;
 	bool same = true;
 
 	for (int s = 0; s + 1 < next->stage_count; s++)
 		next->stages[s].warmup += next->stages[s].warmup < pd_warmup_most(next, s) + more;
-	if (pd_warmup_fit(next, contest->task->limit_bytes))
+	if (pd_warmup_fit(next, &room))
 		for (int s = 0; s < next->stage_count; s++)
 			same &= next->stages[s].warmup <= plan->stages[s].warmup;
 	if (!same)

@@ -266,10 +266,6 @@ int64_t pd_row_memory(const struct pd_row *row, int v, int replicas, int warmup)
 		pd_memory_of(costs->profile, first, count, replicas, 1, row->in_bytes[v],
 			     row->out_bytes[v], &memory);
 		known->slot_bytes = saturate(memory.total_bytes) + 1 - *base;
-		for (int l = first; l < first + count && costs->recompute; l++)
-			known->slot_bytes -= costs->profile->layers[l].stash_bytes;
-		if (known->slot_bytes < 0)      /* sizes that do not fit */
-			known->slot_bytes = 0;
 	}
 	return saturate((__int128)known->slot_bytes * warmup + *base - 1);
 }

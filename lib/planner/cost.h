@@ -32,7 +32,6 @@ struct pd_costs {
 	const struct pd_profile *profile;       /* borrowed */
 	enum pd_cost_kind kind;
 	int64_t memory_limit_bytes;             /* INT64_MAX: none */
-	bool recompute;                         /* one slot, whatever the warm-up */
 	int unit_count;
 	/* unit_count + 1 entries each */
 	int *first;                             /* layer at which unit u begins */

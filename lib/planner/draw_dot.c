@@ -35,10 +35,10 @@ static void put_stage(const struct pd_usage *usage, int s, FILE *out)
 		fprintf(out, " ... ");
 		put_quoted(layers[stage->first_layer + stage->layer_count - 1].name, out);
 	}
-	fprintf(out, "\\nrank%s %s\\nbusy %.0f%%, %s\"];\n", stage->replicas > 1 ? "s" : "",
+	fprintf(out, "\\nrank%s %s\\nbusy %.0f%%, %s%s\"];\n", stage->replicas > 1 ? "s" : "",
 		pd_show_ranks(stage, ranks, sizeof(ranks)),
 		100 * pd_usage_part(usage, pd_usage_busy_ns(usage, s)),
-		pd_show_bytes(stage->memory_bytes, bytes));
+		pd_show_bytes(stage->memory_bytes, bytes), stage->recompute ? ", recomputed" : "");
 }
 
 static void put_links(const struct pd_usage *usage, FILE *out)

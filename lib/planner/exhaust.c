@@ -13,6 +13,7 @@
 #include "planner/links.h"
 #include "planner/place.h"
 #include "planner/predict.h"
+#include "planner/recompute.h"
 #include "planner/warmup.h"
 #include "schedule/schedule.h"
 
@@ -97,6 +98,27 @@ static bool hopeless(const struct exhaust *exhaust, const struct pd_plan *plan,
 	return false;
 }
 
+/* With recomputation, where it does not fit otherwise (recompute.c); takes the plan. */
+static void enter_again(struct exhaust *exhaust, struct pd_plan *plan)
+{
+	const struct pd_task *task = exhaust->task;
+	struct pd_schedule *schedule = NULL;
+	int64_t bound = PD_NEVER;
+	struct pd_error err;
+
+	if (pd_recompute_free(task->request) && pd_recompute_fit(plan, task->limit_bytes))
+		schedule = pd_schedule_new(plan, &err);
+	if (schedule) {
+		exhaust->bounds++;
+		bound = pd_flow_bound_ns(schedule);
+	}
+	pd_schedule_free(schedule);
+	if (bound <= exhaust->time_ns)
+		pd_contest_add(exhaust->contest, plan, bound);
+	else
+		pd_candidate_drop(plan);
+}
+
 /* The plan as it is now. */
 static void enter(struct exhaust *exhaust, const struct pd_plan *plan)
 {
@@ -115,7 +137,7 @@ static void enter(struct exhaust *exhaust, const struct pd_plan *plan)
 		if (pd_candidate_fullest(copy, NULL) <= exhaust->task->limit_bytes)
 			pd_contest_add(exhaust->contest, copy, bound);
 		else
-			pd_candidate_drop(copy);
+			enter_again(exhaust, copy);
 	}
 	pd_schedule_free(schedule);
 }

@@ -229,12 +229,14 @@ static void explain_alternatives(const struct pd_plan *plan, FILE *out)
 		const struct pd_alternative *one = &predicted->alternatives[i];
 		char time[32], bytes[32];
 
-		fprintf(out, "%-15s  %10s  %6.2f  %10s  %12.4g  %5lld  %.32s%s%s\n",
+		fprintf(out, "%-15s  %10s  %6.2f  %10s  %12.4g  %5lld  %.32s%s%s%.32s%s\n",
 			pd_alternative_kind_name[one->kind], pd_show_time(one->period_ns, time),
 			predicted->period_ns > 0
 			? (double)one->period_ns / (double)predicted->period_ns : 0,
 			pd_show_bytes(one->memory_bytes, bytes), one->sent_bytes_per_sample / 1e6,
 			(long long)one->ranks, one->stages, strlen(one->stages) > 32 ? "..." : "",
+			one->recompute ? "; recomputed: " : "",
+			one->recompute ? one->recompute : "",
 			one->fits ? "" : "; does not fit");
 	}
 }

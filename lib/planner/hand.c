@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "planner/judge.h"
 #include "planner/published.h"
+#include "planner/recompute.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,8 +22,9 @@ static struct pd_plan *take_only(const struct pd_task *task, struct pd_layout *l
 	pd_layout_free(layout);
 	if (!plan)
 		return NULL;
-	if (pd_candidate_fullest(plan, NULL) > task->limit_bytes)
-		status = pd_none_too_large(task, plan, what, err);
+	if (pd_candidate_fullest(plan, NULL) > task->limit_bytes &&
+	    !(pd_recompute_free(task->request) && pd_recompute_fit(plan, task->limit_bytes)))
+		status = pd_none_hand(task, plan, what, err);
 	else if (simulated)
 		status = pd_judge_period(plan, PD_NEVER, time_ns_p, err);
 	else

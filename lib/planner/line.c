@@ -19,7 +19,8 @@
  *   - of the minibatches that go on to the next stage a component's link carries those that
  *     are for another component;
  *   - its warm-up follows from t, from what the stages behind it take and are ahead
- *     (warmup.c), and with it the bytes of a replica, which must fit.
+ *     (warmup.c), and with it the bytes of a replica, which must fit; where they do not, they may
+ *     when it recomputes, and then it takes a forward longer.
  *
  * F(v) stands for one plan of what is behind v.  What goes on from there may be better with
  * another: where a server ends makes a difference, so plans of a few more devices are kept
@@ -69,19 +70,21 @@ static int64_t versions(const struct pd_line *line, int64_t warmup, int64_t lead
 }
 
 /* Near what pd_schedule_memory will say; that decides. */
-static bool fits(const struct search *search, int v, int m, int64_t warmup)
+static bool fits(const struct search *search, int v, int m, int64_t warmup, bool again)
 {
 	const struct pd_line *line = search->line;
 	const struct pd_points *points = search->points;
 	int64_t parameters = points->parameter_bytes[v] - points->parameter_bytes[search->u];
-	int64_t more = versions(line, warmup, warmup * m) - (warmup + 1);
+	int64_t more = versions(line, warmup, warmup * m) - (warmup + 1), more_bytes = 0;
 
 	if (line->memory_limit_bytes == INT64_MAX)
 		return true;
 	if (line->group > m)
 		more++;
-	return pd_points_memory(points, search->u, v, m, (int)warmup) + more * parameters <=
-		line->memory_limit_bytes;
+	if (again)
+		more_bytes = -pd_points_saved(points, search->u, v, (int)warmup);
+	return pd_points_memory(points, search->u, v, m, (int)warmup) + more * parameters +
+		more_bytes <= line->memory_limit_bytes;
 }
 
 /* Whatever its replicas and warm-up? */
@@ -97,16 +100,22 @@ static struct node *nodes_of(const struct search *search, int u)
 	return &search->nodes[(size_t)u * (size_t)search->kept];
 }
 
-/* Does the stage [u, v) with m replicas hold before a plan of v?  What it makes is *node_p. */
-static bool stage_holds(const struct search *search, int v, const struct node *rest, int m,
-			int64_t time, struct node *node_p)
+enum answer { NO, TOO_LARGE, YES };
+
+/*
+ * Does the stage [u, v) with m replicas, which may do forwards again, hold before a plan of v?
+ * What it makes is *node_p.
+ */
+static enum answer stage_holds(const struct search *search, int v, const struct node *rest, int m,
+			       int64_t time, bool again, struct node *node_p)
 {
 	const struct pd_line *line = search->line;
 	const struct pd_points *points = search->points;
 	struct pd_span own = { rest->devices, rest->devices + m }, next = { 0, rest->devices };
 	bool last = v == points->last;
 	int u = search->u;
-	int64_t compute = points->compute_ns[v] - points->compute_ns[u];
+	int64_t compute = points->compute_ns[v] - points->compute_ns[u] +
+		(again ? points->forward_ns[v] - points->forward_ns[u] : 0);
 	int64_t bytes = m > 1 ? points->parameter_bytes[v] - points->parameter_bytes[u] : 0;
 	int64_t group = line->group ? line->group : m, reduce, back, lead = 0, warmup = 0, way = 0;
 	struct pd_span_load load = { &own, last ? NULL : &next, points->cut_bytes[v],
@@ -114,16 +123,16 @@ static bool stage_holds(const struct search *search, int v, const struct node *r
 
 	reduce = pd_map_reduce_ns(&search->map, &own, load.piece);
 	if (group == m && compute + reduce > (__int128)m * time)    /* without a division */
-		return false;
+		return NO;
 	if (pd_ceil_div(compute, m) + pd_ceil_div(reduce, group) > time ||
-	    !fits(search, v, m, 0))
-		return false;
+	    !fits(search, v, m, 0, false))
+		return NO;
 	if (!last) {
 		next.begin = nodes_of(search, rest->next)[rest->which].devices;
 		way = pd_map_way_ns(&search->map, &next, &own, pd_points_out_bytes(points, v));
 	}
 	if (!pd_map_holds(&search->map, &load, rest->load_ns, (double)time, node_p->load_ns))
-		return false;
+		return NO;
 	back = compute + 2 * way + rest->behind_ns;
 	if (!last && !line->least) {
 		/* a burst of m comes back together where they update together */
@@ -134,15 +143,26 @@ static bool stage_holds(const struct search *search, int v, const struct node *r
 		warmup = pd_ceil_div(lead, m);
 		lead = warmup * m;
 	}
-	if (!fits(search, v, m, warmup))
-		return false;
+	if (!fits(search, v, m, warmup, again))
+		return TOO_LARGE;
 	node_p->devices = own.end;
 	node_p->next = v;
 	node_p->which = (int)(rest - nodes_of(search, v));
 	node_p->stages = rest->stages + 1;
 	node_p->lead = lead;
 	node_p->behind_ns = pd_max64(lead * time + compute, back);
-	return true;
+	return YES;
+}
+
+static bool holds(const struct search *search, int v, const struct node *rest, int m,
+		  int64_t time, struct node *node_p)
+{
+	enum answer once = stage_holds(search, v, rest, m, time, false, node_p);
+
+	if (once != TOO_LARGE || !search->line->tight)
+		return once == YES;
+	*search->line->tight = true;
+	return stage_holds(search, v, rest, m, time, true, node_p) == YES;
 }
 
 /* At least m replicas: as many as compute and reduce within a time. */
@@ -211,8 +231,7 @@ static void fill_one(struct search *search, int64_t time)
 				most = 1;
 			for (int t = 0; m <= most && t < search->line->tries; t++, m++) {
 				m = enough(search, v, rest->devices, m, time);
-				if (m <= most &&
-				    stage_holds(search, v, rest, (int)m, time, &node))
+				if (m <= most && holds(search, v, rest, (int)m, time, &node))
 					keep(search, &node);
 			}
 		}

@@ -14,6 +14,8 @@ struct pd_line {
 	bool straight;                  /* no stage has replicas */
 	enum pd_weight_kind weights;
 	int64_t group;                  /* minibatches of an update; 0: one per replica */
+	bool *tight;                    /* stages may recompute for want of memory, and this is set
+					   where one would have to; or NULL */
 	bool least;                     /* no warm-ups: what fits at all */
 	int tries;                      /* replicas above the least that are tried, plus 1 */
 	int kept;                       /* plans that are kept for what is behind each point */

@@ -28,6 +28,7 @@ lib_libpd_a_SOURCES += \
 	lib/planner/points.c lib/planner/points.h \
 	lib/planner/predict.c lib/planner/predict.h \
 	lib/planner/published.c lib/planner/published.h \
+	lib/planner/recompute.c lib/planner/recompute.h lib/planner/recompute_kind.def \
 	lib/planner/request.c \
 	lib/planner/refine.c lib/planner/search.h lib/planner/simulated.c \
 	lib/planner/spans.c \

@@ -4,8 +4,10 @@
 
 #include "base/mem.h"
 #include "base/opt.h"
+#include "planner/recompute.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +29,45 @@ int pd_none_too_large(const struct pd_task *task, const struct pd_plan *plan, co
 			   pd_show_bytes(bytes - limit, more), pd_show_bytes(limit, have));
 }
 
+/* Was less recomputed than could be, or more than is of use? */
+static bool may_recompute(const struct pd_task *task)
+{
+	struct pd_plan_request request = *task->request;
+
+	request.recompute = PD_RECOMPUTE_AUTO;
+	request.recomputed = NULL;
+	return !pd_recompute_free(task->request) && pd_recompute_free(&request);
+}
+
+#define RECOMPUTED "; --recompute=auto would fit"
+
+/* Ends the sentence with something. */
+static void add(struct pd_error *err, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static void add(struct pd_error *err, const char *fmt, ...)
+{
+	size_t used = strlen(err->text);
+	va_list list;
+
+	va_start(list, fmt);
+	vsnprintf(err->text + used, sizeof(err->text) - used, fmt, list);
+	va_end(list);
+}
+
+int pd_none_hand(const struct pd_task *task, struct pd_plan *plan, const char *what,
+		 struct pd_error *err)
+{
+	int status = pd_none_too_large(task, plan, what, err);
+
+	if (may_recompute(task) && pd_recompute_fit(plan, task->limit_bytes))
+		add(err, RECOMPUTED);
+	return status;
+}
+
 /* Would there be a plan with other weights, or so many times as many devices outside? */
-static bool would_fit(const struct pd_task *task, enum pd_weight_kind weights, int64_t times)
+static bool would_fit(const struct pd_task *task, enum pd_weight_kind weights, int64_t times,
+		      enum pd_recompute_kind recompute)
 {
 	struct pd_plan_request request = *task->request;
 	struct pd_topology topology = *task->topology;
@@ -39,6 +78,7 @@ static bool would_fit(const struct pd_task *task, enum pd_weight_kind weights, i
 	topology.devices *= times;
 	topology.level[topology.levels - 1].count *= times;
 	request.weights = weights;
+	request.recompute = recompute;
 	request.topology = &topology;
 	other.request = &request;
 	other.topology = &topology;
@@ -50,25 +90,26 @@ static void advise(const struct pd_task *task, struct pd_error *err)
 {
 	static const enum pd_weight_kind lighter[] = { PD_WEIGHTS_2BW, PD_WEIGHTS_FLUSH };
 	enum pd_weight_kind weights = task->request->weights;
-	size_t used = strlen(err->text), room = sizeof(err->text) - used;
+	enum pd_recompute_kind recompute = task->request->recompute;
 
+	if (may_recompute(task) && would_fit(task, weights, 1, PD_RECOMPUTE_AUTO)) {
+		add(err, RECOMPUTED);
+		return;
+	}
 	if (task->request->schedule != PD_SCHEDULE_1F1B)
 		return;
 	for (size_t i = 0; i < PD_COUNT(lighter); i++)
 		if (lighter[i] != weights && weights != PD_WEIGHTS_FLUSH &&
-		    would_fit(task, lighter[i], 1)) {
-			snprintf(err->text + used, room, "; --weights=%s would fit",
-				 pd_weight_kind_name[lighter[i]]);
+		    would_fit(task, lighter[i], 1, recompute)) {
+			add(err, "; --weights=%s would fit", pd_weight_kind_name[lighter[i]]);
 			return;
 		}
 	for (int64_t times = 2; times <= 8; times *= 2)
-		if (would_fit(task, weights, times)) {
-			snprintf(err->text + used, room, "; %" PRId64 " devices would do",
-				 task->topology->devices * times);
+		if (would_fit(task, weights, times, recompute)) {
+			add(err, "; %" PRId64 " devices would do", task->topology->devices * times);
 			return;
 		}
-	snprintf(err->text + used, room, "; neither other weights nor eight times as many devices "
-		 "would do");
+	add(err, "; neither other weights, recomputation nor eight times as many devices would do");
 }
 
 /*

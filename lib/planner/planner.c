@@ -124,7 +124,6 @@ struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan
 	task.limit_bytes = memory_limit(profile, request);
 	task.straight = request->straight || request->schedule == PD_SCHEDULE_NF1B;
 	pd_costs_init(&task.costs, profile, request->cost, task.limit_bytes);
-	task.costs.recompute = request->recompute;
 	if (request->cost == PD_COST_SIMULATED && !request->runs && !request->stages) {
 		pd_views_init(&views, profile);
 		task.views = &views;

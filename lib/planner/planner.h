@@ -6,8 +6,8 @@
  * Under the cost "simulated" (simulated.c): line.c finds stages, replicas and their place on a
  * machine of shared links, place.c puts them elsewhere, warmup.c says how many minibatches are in
  * flight, refine.c changes what is good, flow.c bounds each plan from below, judge.c replays it,
- * contest.c decides; exhaust.c looks at all plans where they are few, auto.c at several schedules
- * and weights.  Under a published formula (terms.h) a dynamic programme over the states of the
+ * contest.c decides; recompute.c says which stages do forwards again for want of memory; exhaust.c
+ * looks at all plans where they are few, auto.c at several schedules and weights.  Under a published formula (terms.h) a dynamic programme over the states of the
  * network decides alone (levels.c).  Stages need not be runs of the profile's layers (points.h):
  * the plan's profile is then in another order (views.h, pd_profile_reorder).  bound.c says what no
  * plan can beat, none.c why there is none.
@@ -21,6 +21,15 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+enum pd_recompute_kind {
+#define RECOMPUTE_KIND(symbol, name, what) PD_RECOMPUTE_##symbol,
+#include "planner/recompute_kind.def"
+#undef RECOMPUTE_KIND
+	PD_RECOMPUTE_KINDS
+};
+
+extern const char *const pd_recompute_kind_name[PD_RECOMPUTE_KINDS + 1];        /* NULL-terminated */
+
 struct pd_plan_request {
 	const struct pd_topology *topology;
 	int64_t memory_bytes;           /* of one device; 0: the topology's, else the profile's */
@@ -33,7 +42,8 @@ struct pd_plan_request {
 	enum pd_startup_kind startup;   /* eager: with 1f1b */
 	int64_t microbatches;           /* per update; 0: what is usual */
 	int chunks;                     /* stages per rank, interleaved; else 0 */
-	bool recompute;                 /* all stages that have more than one minibatch in flight */
+	enum pd_recompute_kind recompute;
+	const char *recomputed;         /* with stages: those that recompute, such as "0,2"; or NULL */
 	bool any_schedule, any_weights; /* whichever makes the fastest plan */
 };
 
@@ -51,6 +61,8 @@ struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan
  */
 int pd_planner_policy(const char *schedule, const char *weights,
 		      struct pd_plan_request *request, struct pd_error *err);
+/* Into request, which has its stages: what --recompute says. */
+int pd_planner_recompute(const char *text, struct pd_plan_request *request, struct pd_error *err);
 /*
  * Microbatches of an update where nobody says how many: where all replicas of a stage share a
  * group, one per rank, or as many more as all can share; else 1.
@@ -72,6 +84,7 @@ struct pd_batch_choice {
 	double search_samples_per_s;            /* 0: none */
 	double grid_samples_per_s;              /* of `width` equal pipelines of `depth` stages */
 	int width, depth;
+	bool recomputed;                        /* do stages of that recompute? */
 	bool chosen;
 };
 

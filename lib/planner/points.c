@@ -12,6 +12,17 @@ void pd_points_of_units(struct pd_points *points, const struct pd_costs *costs)
 		.parameter_bytes = costs->parameter_bytes, .cut_bytes = costs->cut_bytes,
 	};
 	pd_row_init(&points->row, costs);
+	points->forward_ns = pd_calloc((size_t)costs->unit_count + 1, sizeof(int64_t));
+	points->stash_bytes = pd_calloc((size_t)costs->unit_count + 1, sizeof(int64_t));
+	for (int u = 0; u < costs->unit_count; u++) {
+		points->forward_ns[u + 1] = points->forward_ns[u];
+		points->stash_bytes[u + 1] = points->stash_bytes[u];
+		for (int l = costs->first[u]; l < costs->first[u + 1]; l++) {
+			points->forward_ns[u + 1] += costs->profile->layers[l].forward_ns;
+			points->stash_bytes[u + 1] = pd_plus(points->stash_bytes[u + 1],
+							     costs->profile->layers[l].stash_bytes);
+		}
+	}
 }
 
 /* Both passes over the pairs: how many, then which. */
@@ -44,6 +55,7 @@ static void add_layers(struct pd_points *points)
 	const struct pd_states *states = points->states;
 	size_t n = (size_t)states->count;
 
+	points->forward_ns = pd_calloc(n, sizeof(int64_t));
 	points->stash_bytes = pd_calloc(n, sizeof(int64_t));
 	points->state_bytes = pd_calloc(n, sizeof(int64_t));
 	points->workspace_bytes = pd_calloc(n, sizeof(int64_t));
@@ -53,6 +65,7 @@ static void add_layers(struct pd_points *points)
 
 			if (!pd_states_has(states, s, l))
 				continue;
+			points->forward_ns[s] += layer->forward_ns;
 			points->stash_bytes[s] = pd_plus(points->stash_bytes[s],
 							 layer->stash_bytes);
 			points->state_bytes[s] += layer->state_bytes;
@@ -77,6 +90,7 @@ void pd_points_release(struct pd_points *points)
 		pd_row_release(&points->row);
 	free(points->first);
 	free(points->next);
+	free(points->forward_ns);
 	free(points->stash_bytes);
 	free(points->state_bytes);
 	free(points->workspace_bytes);
@@ -109,6 +123,15 @@ int64_t pd_points_memory(const struct pd_points *points, int u, int v, int repli
 	bytes = pd_plus(bytes, pd_times(2, pd_plus(in, out)));
 	bytes = pd_plus(bytes, points->state_bytes[v] - points->state_bytes[u]);
 	return pd_plus(bytes, points->workspace_bytes[v]);
+}
+
+/* One slot for all, and two places for what leaves (pd_schedule_outboxes). */
+int64_t pd_points_saved(const struct pd_points *points, int u, int v, int warmup)
+{
+	int64_t out = pd_points_out_bytes(points, v);
+
+	return pd_times(warmup, points->stash_bytes[v] - points->stash_bytes[u]) -
+	       pd_times(pd_min64(warmup + 1, 2), out);
 }
 
 void pd_points_layers(const struct pd_points *points, const int *ends, int stage_count,

@@ -15,13 +15,14 @@ struct pd_points {
 	int last;
 	/* last + 1 entries each, of all before a point; compute ascends */
 	const int64_t *compute_ns, *parameter_bytes, *cut_bytes;
+	int64_t *forward_ns, *stash_bytes;
 	/* units */
 	struct pd_row row;
 	/* states: those that contain state u are next[first[u]] to next[first[u + 1] - 1] */
 	size_t *first;
 	int *next;
 	/* of a state; the workspace is the largest of its layers' */
-	int64_t *stash_bytes, *state_bytes, *workspace_bytes;
+	int64_t *state_bytes, *workspace_bytes;
 };
 
 /* Borrow costs, or states. */
@@ -52,6 +53,8 @@ static inline int64_t pd_points_out_bytes(const struct pd_points *points, int v)
 
 /* Bytes of one replica of stage [u, v): like pd_row_memory; of states, about. */
 int64_t pd_points_memory(const struct pd_points *points, int u, int v, int replicas, int warmup);
+/* How many of them it does without where it recomputes, about. */
+int64_t pd_points_saved(const struct pd_points *points, int u, int v, int warmup);
 
 /*
  * The layers of stages that end at the given points: how many in each, and their order, or

@@ -71,7 +71,8 @@ int pd_planner_policy(const char *schedule, const char *weights,
 	if (request->startup != PD_STARTUP_FRUGAL && request->schedule != PD_SCHEDULE_1F1B)
 		return pd_error_input(err, "--eager: only schedule \"1f1b\" has a start-up of its own, "
 				      "found \"%s\"", pd_schedule_kind_name[request->schedule]);
-	if (request->cost != PD_COST_SIMULATED && request->recompute)
+	if (request->cost != PD_COST_SIMULATED &&
+	    (request->recompute == PD_RECOMPUTE_ALL || request->recomputed))
 		return pd_error_input(err, "--recompute: --cost=%s prices no recomputation",
 				      pd_cost_kind_name[request->cost]);
 	if (request->cost != PD_COST_SIMULATED &&

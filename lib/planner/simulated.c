@@ -17,6 +17,7 @@
 #include "planner/alternatives.h"
 #include "planner/levels.h"
 #include "planner/line.h"
+#include "planner/recompute.h"
 
 #include <stdlib.h>
 
@@ -48,6 +49,18 @@ static void enter_found(struct pd_contest *contest, const struct pd_line *line)
 		pd_contest_enter(contest, pd_line_at(line, time + time / 100 * slower[i]));
 }
 
+/* Where stages would have to recompute also what there is when none may. */
+static void enter_both(struct pd_contest *contest, struct pd_line *line)
+{
+	bool tight = false;
+
+	line->tight = pd_recompute_free(contest->task->request) ? &tight : NULL;
+	enter_found(contest, line);
+	line->tight = NULL;
+	if (tight)
+		enter_found(contest, line);
+}
+
 static void enter_points(struct pd_contest *contest, struct pd_points *points, bool straight,
 			 int kept, bool least)
 {
@@ -62,11 +75,11 @@ static void enter_points(struct pd_contest *contest, struct pd_points *points, b
 		.precision = points->states ? STATES_PRECISION : PRECISION,
 	};
 
-	enter_found(contest, &line);
+	enter_both(contest, &line);
 	/* where ranks share processors more of them are rarely faster */
 	if (task->topology->processors > 0 && task->topology->processors < line.devices) {
 		line.devices = (int)task->topology->processors;
-		enter_found(contest, &line);
+		enter_both(contest, &line);
 	}
 }
 

@@ -23,7 +23,8 @@
  * and the first goes on after that.  So what is ahead for r_s minibatches without replicas is
  * ahead for one, in the worst case: lead_s + 1 in place of lead_s + r_s.  Both are tried, what
  * SOSP 2019 takes too, and the estimate decides; then warm-ups are given back one at a time as
- * long as that costs nothing.
+ * long as that costs nothing, and of stages that recompute as many as that then takes to do
+ * without.
  */
 #include "planner/warmup.h"
 
@@ -32,6 +33,8 @@
 #include "planner/cost.h"
 #include "planner/flow.h"
 #include "planner/links.h"
+#include "planner/predict.h"
+#include "planner/recompute.h"
 #include "schedule/schedule.h"
 #include "trace/steady.h"
 
@@ -63,7 +66,33 @@ static void descend(struct pd_plan *plan)
 	}
 }
 
-bool pd_warmup_fit(struct pd_plan *plan, int64_t limit_bytes)
+/* One less on each stage that does not fit; whether there was any. */
+static bool take_back(struct pd_plan *plan, const struct pd_warmup_room *room)
+{
+	bool fewer = false;
+
+	for (int s = 0; s < plan->stage_count; s++) {
+		struct pd_stage *stage = &plan->stages[s];
+		/* under vertical-sync stages keep what the first one is ahead */
+		bool first = plan->weights == PD_WEIGHTS_VERTICAL_SYNC;
+
+		if (stage->memory_bytes <= room->limit_bytes)
+			continue;
+		if (!stage->warmup && first)
+			stage = &plan->stages[0];
+		if (stage->warmup > 0) {
+			stage->warmup--;
+			fewer = true;
+			/* it may fit without; with one in flight there is nothing to win by it */
+			if (room->recompute ||
+			    (!stage->warmup && plan->schedule == PD_SCHEDULE_1F1B))
+				stage->recompute = false;
+		}
+	}
+	return fewer;
+}
+
+bool pd_warmup_fit(struct pd_plan *plan, struct pd_warmup_room *room)
 {
 	struct pd_error err;
 
@@ -74,28 +103,23 @@ bool pd_warmup_fit(struct pd_plan *plan, int64_t limit_bytes)
 			plan->stages[0].warmup = (int)most;
 	}
 	for (;;) {
-		bool fits = true, fewer = false;
+		struct pd_schedule *schedule;
+		bool fits, again = false;
 
 		descend(plan);
-		if (!pd_candidate_weigh(plan, &err))
+		schedule = pd_schedule_new(plan, &err);
+		if (!schedule)
 			return false;
-		for (int s = 0; s < plan->stage_count; s++) {
-			struct pd_stage *stage = &plan->stages[s];
-			/* under vertical-sync stages keep what the first one is ahead */
-			bool first = plan->weights == PD_WEIGHTS_VERTICAL_SYNC;
-
-			if (stage->memory_bytes <= limit_bytes)
-				continue;
-			fits = false;
-			if (!stage->warmup && first)
-				stage = &plan->stages[0];
-			if (stage->warmup > 0) {
-				stage->warmup--;
-				fewer = true;
-			}
-		}
-		if (fits || !fewer)
-			return fits;
+		pd_predict_memory(plan, schedule);
+		fits = pd_candidate_fullest(plan, NULL) <= room->limit_bytes;
+		if (!fits && room->recompute)
+			again = pd_recompute_more(plan, schedule, room->limit_bytes);
+		pd_schedule_free(schedule);
+		if (fits)
+			return true;
+		room->tight = true;
+		if (!again && !take_back(plan, room))
+			return false;
 	}
 }
 
@@ -136,6 +160,15 @@ struct window {
 	int64_t *pass_ns, *update_ns, *transfer_ns;     /* per stage: t, A, C */
 };
 
+/* What recomputes takes longer. */
+static void window_pass(struct window *window, const struct pd_plan *plan)
+{
+	for (int s = 0; s < plan->stage_count; s++)
+		window->pass_ns[s] = plan->stages[s].forward_ns *
+				     (plan->stages[s].recompute ? 2 : 1) +
+				     plan->stages[s].backward_ns;
+}
+
 static void window_init(struct window *window, const struct pd_plan *plan)
 {
 	struct pd_wiring *wiring = pd_wiring_new(plan);
@@ -144,11 +177,10 @@ static void window_init(struct window *window, const struct pd_plan *plan)
 	window->pass_ns = pd_calloc(3 * stages, sizeof(int64_t));
 	window->update_ns = window->pass_ns + stages;
 	window->transfer_ns = window->update_ns + stages;
+	window_pass(window, plan);
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *stage = &plan->stages[s];
 
-		window->pass_ns[s] = stage->forward_ns * (stage->recompute ? 2 : 1) +
-				     stage->backward_ns;
 		window->update_ns[s] = stage->allreduce_ns;
 		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
 			window->update_ns[s] += plan->profile->layers[l].update_ns;
@@ -181,10 +213,17 @@ static void set_least(struct pd_plan *plan, const struct window *window, int64_t
 	}
 }
 
+/* The warm-up of a stage, and whether it recomputes. */
+struct way {
+	int warmup;
+	bool recompute;
+};
+
 struct choice {
 	struct pd_plan *plan;
-	int64_t limit_bytes, best_ns;
-	int *best;                      /* warm-ups */
+	struct pd_warmup_room *room;
+	int64_t best_ns;
+	struct way *best, *asked;       /* asked: as it recomputes whatever its warm-ups */
 	int64_t work;
 };
 
@@ -194,7 +233,9 @@ static void try(struct choice *choice, bool settle_for_equal)
 	struct pd_plan *plan = choice->plan;
 	int64_t ns;
 
-	if (!pd_warmup_fit(plan, choice->limit_bytes))
+	for (int s = 0; s < plan->stage_count; s++)
+		plan->stages[s].recompute = choice->asked[s].recompute;
+	if (!pd_warmup_fit(plan, choice->room))
 		return;
 	ns = estimate(plan);
 	choice->work += plan->stage_count * (4 * pd_steady_in_flight(plan) + 16);
@@ -202,13 +243,16 @@ static void try(struct choice *choice, bool settle_for_equal)
 		return;
 	choice->best_ns = ns;
 	for (int s = 0; s < plan->stage_count; s++)
-		choice->best[s] = plan->stages[s].warmup;
+		choice->best[s] = (struct way){ plan->stages[s].warmup,
+						plan->stages[s].recompute };
 }
 
 static void restore(struct choice *choice)
 {
-	for (int s = 0; s < choice->plan->stage_count; s++)
-		choice->plan->stages[s].warmup = choice->best[s];
+	for (int s = 0; s < choice->plan->stage_count; s++) {
+		choice->plan->stages[s].warmup = choice->best[s].warmup;
+		choice->plan->stages[s].recompute = choice->best[s].recompute;
+	}
 }
 
 static void give_back(struct choice *choice)
@@ -227,8 +271,25 @@ static void give_back(struct choice *choice)
 			    steps++ >= MOST_STEPS)
 				break;
 			try(choice, true);
-		} while (choice->best[s] == plan->stages[s].warmup);
+		} while (choice->best[s].warmup == plan->stages[s].warmup);
 	}
+}
+
+/* Of a stage that recomputes as many fewer as it takes to do without. */
+static void do_without(struct choice *choice)
+{
+	struct pd_plan *plan = choice->plan;
+	int steps = 0;
+
+	for (int s = 0; s < plan->stage_count && choice->room->recompute; s++)
+		for (int less = 1; choice->best[s].recompute && less <= choice->best[s].warmup &&
+		     steps++ < MOST_STEPS; less++) {
+			restore(choice);
+			plan->stages[s].warmup -= less;
+			try(choice, false);
+			if (!plan->stages[s].recompute)
+				break;
+		}
 }
 
 /* What the slowest stage takes by itself. */
@@ -243,7 +304,7 @@ static int64_t slowest_ns(const struct pd_plan *plan, const struct window *windo
 }
 
 /* By what is expected of several; more than usual only where that is worth the memory. */
-static void compare_some(struct choice *choice, const struct window *window)
+static void compare_some(struct choice *choice, struct window *window)
 {
 	struct pd_plan *plan = choice->plan;
 	int64_t usual, period;
@@ -259,6 +320,8 @@ static void compare_some(struct choice *choice, const struct window *window)
 	choice->best_ns -= usual / PD_WARMUP_WORTH;
 	try(choice, false);
 	period = choice->best_ns;
+	restore(choice);
+	window_pass(window, plan);
 	if (period == usual - usual / PD_WARMUP_WORTH)
 		choice->best_ns = usual;
 	else
@@ -267,14 +330,19 @@ static void compare_some(struct choice *choice, const struct window *window)
 			try(choice, true);
 		}
 	give_back(choice);
+	do_without(choice);
 }
 
-int64_t pd_warmup_choose(struct pd_plan *plan, int64_t limit_bytes, int64_t *work)
+int64_t pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_room *room, int64_t *work)
 {
-	struct choice choice = { plan, limit_bytes, -1, NULL, 0 };
+	struct choice choice = { plan, room, -1, NULL, NULL, 0 };
+	size_t stages = (size_t)plan->stage_count;
 	struct window window;
 
-	choice.best = pd_calloc((size_t)plan->stage_count, sizeof(int));
+	choice.best = pd_calloc(2 * stages, sizeof(*choice.best));
+	choice.asked = choice.best + stages;
+	for (size_t s = 0; s < stages; s++)
+		choice.best[s].recompute = choice.asked[s].recompute = plan->stages[s].recompute;
 	window_init(&window, plan);
 	if ((int64_t)plan->stage_count * plan->rank_count <= LARGE) {
 		compare_some(&choice, &window);
@@ -283,7 +351,7 @@ int64_t pd_warmup_choose(struct pd_plan *plan, int64_t limit_bytes, int64_t *wor
 		try(&choice, false);
 	}
 	restore(&choice);
-	if (!pd_warmup_fit(plan, limit_bytes))
+	if (!pd_warmup_fit(plan, room))
 		choice.best_ns = -1;
 	if (work)
 		*work += choice.work;

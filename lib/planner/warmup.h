@@ -9,19 +9,27 @@
 
 #define PD_WARMUP_WORTH 1000
 
+/* What warm-ups have to fit into. */
+struct pd_warmup_room {
+	int64_t limit_bytes;
+	bool recompute;                 /* stages may recompute for it */
+	bool tight;                     /* set where some that were tried did not fit */
+};
+
 /*
- * Sets the warm-ups of a plan of 1f1b, of those that fit into limit_bytes, to the fewest with
+ * Sets the warm-ups of a plan of 1f1b, of those that fit, to the fewest with
  * which it is expected to be as fast as with any, or to the usual ones or fewer where more are
- * not faster by a part in PD_WARMUP_WORTH; the stages' memory goes with them.  Returns
+ * not faster by a part in PD_WARMUP_WORTH; the stages' memory goes with them.  Stages that
+ * recompute already go on doing so; where others may, those do that would not fit without.  Returns
  * the expected period (pd_flow_bound_ns), or -1 where nothing fits: the warm-ups are then
  * the least there are.  *work (or NULL) grows by what was estimated: stages times minibatches.
  */
-int64_t pd_warmup_choose(struct pd_plan *plan, int64_t limit_bytes, int64_t *work);
+int64_t pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_room *room, int64_t *work);
 
 /* The most of a stage that are considered: enough for what is behind it to be full twice. */
 int pd_warmup_most(const struct pd_plan *plan, int stage);
 
 /* As many as fit, of those that the plan has; false where none do. */
-bool pd_warmup_fit(struct pd_plan *plan, int64_t limit_bytes);
+bool pd_warmup_fit(struct pd_plan *plan, struct pd_warmup_room *room);
 
 #endif

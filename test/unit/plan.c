@@ -115,7 +115,7 @@ static void test_round_trip(void)
 	plan->predicted.alternatives = pd_calloc(1, sizeof(struct pd_alternative));
 	plan->predicted.alternatives[0] = (struct pd_alternative){
 		PD_ALTERNATIVE_GPIPE, PD_SCHEDULE_GPIPE, PD_WEIGHTS_FLUSH, 8, 2,
-		pd_plan_stages_text(plan), 13, 14, 15.5, true };
+		pd_plan_stages_text(plan), pd_strdup("0"), 13, 14, 15.5, true };
 	one = pd_plan_json(plan);
 	again = parse_value(one, &err);
 	if (!ok(again, "what was written is read"))
