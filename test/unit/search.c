@@ -323,6 +323,10 @@ static void test_brute(void)
 		good += brute_case(n, &tally);
 	diag("%lld plans replayed by brute force", (long long)tally.replays);
 	is_int(good, brute_cases, "the plan is the best of all, judged by the event simulation");
+	if (brute_cases < 100) {
+		diag("too few cases to count what kinds of plans there are among them");
+		return;
+	}
 	ok(tally.others > brute_cases / 50, "stages of %d of %d are no runs of the profile's layers",
 	   tally.others, brute_cases);
 	ok(tally.again > brute_cases / 100, "stages of %d recompute", tally.again);
