@@ -52,7 +52,7 @@ test_ok "a product of levels that overflows" '
 	level="{\"count\": 65536, \"bandwidth_bytes_per_s\": 1}"
 	topology "[$level, $level, $level, $level]" " levels.1.: expected at most 1048576 devices"'
 test_ok "times that are negative, no whole numbers, or too many" '
-	for key in forward_ns backward_ns update_ns parameter_bytes activation_bytes stash_bytes; do
+	for key in forward_ns backward_ns update_ns update_apart_ns parameter_bytes activation_bytes stash_bytes; do
 		profile ".layers[1].$key = -1" "layers.1..$key: .*found -1"
 		profile ".layers[1].$key = 1.5" "layers.1..$key: .*found 1.5"
 		profile ".layers[1].$key = 1e30" "layers.1..$key: "

@@ -15,8 +15,11 @@
 #define ENOUGH_NS INT64_C(8000000000)   /* of timed steps, where nobody says how many */
 #define SEED 1
 
-/* The last three on a net of its own that can split backward, where the device has such. */
-enum { FORWARD, BACKWARD, UPDATE, SPLIT_FORWARD, INPUT, WEIGHT, PARTS };
+/*
+ * Three on a net of its own that can split backward, where the device has such.  An update into
+ * another buffer is last, so that it does not find what the one in place has just touched.
+ */
+enum { FORWARD, BACKWARD, UPDATE, SPLIT_FORWARD, INPUT, WEIGHT, APART, PARTS };
 #define WHOLE_PARTS 3
 
 struct bench {
@@ -28,8 +31,7 @@ struct bench {
 	struct pd_net *net, *split;             /* split: NULL where the device cannot */
 	struct pd_dataset data;
 	struct pd_loader *loader;
-	void *weights, *master, *gradients, *velocity, *state, *inbox, *slot, *scratch;
-	int parts;
+	void *weights, *apart, *master, *gradients, *velocity, *state, *inbox, *slot, *scratch;
 	struct pd_pass pass;
 	struct pd_update update;
 	struct pd_loss loss;
@@ -59,6 +61,7 @@ static int open_memory(struct bench *b, struct pd_error *err)
 	const struct pd_net_sizes *split = b->split ? b->device->ops->net_sizes(b->split) : sizes;
 
 	if (take(b, sizes->weights_bytes, &b->weights, err) < 0 ||
+	    take(b, sizes->weights_bytes, &b->apart, err) < 0 ||
 	    (b->options->dtype != PD_F32 && take(b, sizes->full_bytes, &b->master, err) < 0) ||
 	    take(b, sizes->full_bytes, &b->gradients, err) < 0 ||
 	    take(b, sizes->full_bytes, &b->velocity, err) < 0 ||
@@ -133,7 +136,6 @@ static int open_bench(struct bench *b, struct pd_error *err)
 	if (!b->net)
 		return -1;
 	net.split = true;
-	b->parts = ops->splits ? PARTS : WHOLE_PARTS;
 	b->split = ops->splits ? ops->net_open(b->device, &net, err) : NULL;
 	if (ops->splits && !b->split)
 		return -1;
@@ -143,8 +145,8 @@ static int open_bench(struct bench *b, struct pd_error *err)
 static void close_bench(struct bench *b)
 {
 	const struct pd_device_ops *ops = b->options->device;
-	void *arenas[] = { b->weights, b->master, b->gradients, b->velocity, b->state, b->inbox,
-			   b->slot, b->scratch };
+	void *arenas[] = { b->weights, b->apart, b->master, b->gradients, b->velocity, b->state,
+			   b->inbox, b->slot, b->scratch };
 
 	if (b->stream)
 		ops->stream_close(b->stream);
@@ -167,10 +169,16 @@ static void close_bench(struct bench *b)
 	free(b->sums);
 }
 
+static bool on_split(int part)
+{
+	return part == SPLIT_FORWARD || part == INPUT || part == WEIGHT;
+}
+
 static int queue(struct bench *b, int part, int from, int count, struct pd_event *ev)
 {
 	const struct pd_device_ops *ops = b->options->device;
-	struct pd_net *net = part < WHOLE_PARTS ? b->net : b->split;
+	struct pd_net *net = on_split(part) ? b->split : b->net;
+	struct pd_update update = b->update;
 	struct pd_pass pass = b->pass;
 
 	pass.part = part == INPUT ? PD_BACKWARD_INPUT
@@ -183,8 +191,11 @@ static int queue(struct bench *b, int part, int from, int count, struct pd_event
 	case INPUT:
 	case WEIGHT:
 		return ops->backward(b->stream, net, &pass, from, count, ev);
+	case APART:
+		update.next = b->apart;
+		/* fall through */
 	default:
-		return ops->update(b->stream, b->net, &b->update, from, count, ev);
+		return ops->update(b->stream, b->net, &update, from, count, ev);
 	}
 }
 
@@ -205,9 +216,10 @@ static int layered_step(struct bench *b, struct pd_error *err)
 	int n = b->model->layer_count;
 	struct pd_event *last = NULL;
 
-	for (int part = 0; part < b->parts; part++)
-		for (int i = 0; i < n; i++) {
-			int layer = part == BACKWARD || part >= INPUT ? n - 1 - i : i;
+	for (int part = 0; part < PARTS; part++)
+		for (int i = 0; i < n && (b->split || !on_split(part)); i++) {
+			bool back = part == BACKWARD || part == INPUT || part == WEIGHT;
+			int layer = back ? n - 1 - i : i;
 
 			if (queue_layer(b, part, layer, last) < 0)
 				return pd_error_failed(err, "%s: the device refused it",
@@ -272,7 +284,7 @@ static int64_t *samples_of(struct bench *b, int part, int layer)
 static int measure(struct bench *b, struct pd_error *err)
 {
 	const struct pd_measure_options *o = b->options;
-	size_t cells = (size_t)b->parts * (size_t)b->model->layer_count;
+	size_t cells = (size_t)PARTS * (size_t)b->model->layer_count;
 	int64_t begun, ignored;
 
 	b->room = o->iterations ? o->iterations : MOST;
@@ -292,7 +304,7 @@ static int measure(struct bench *b, struct pd_error *err)
 		if (layered_step(b, err) < 0 || whole_step(b, &b->whole[b->count], err) < 0 ||
 		    timed_sum(b, &b->sums[b->count], err) < 0)
 			return -1;
-		for (int part = 0; part < b->parts; part++)
+		for (int part = 0; part < PARTS; part++)
 			for (int l = 0; l < b->model->layer_count; l++) {
 				const struct pd_event *ev =
 					&b->events[part * b->model->layer_count + l];
@@ -348,6 +360,7 @@ static void fill_layer(struct bench *b, int l, struct pd_profile_layer *out)
 	out->forward_ns = median(samples_of(b, FORWARD, l), b->count);
 	out->backward_ns = median(samples_of(b, BACKWARD, l), b->count);
 	out->update_ns = median(samples_of(b, UPDATE, l), b->count);
+	out->update_apart_ns = median(samples_of(b, APART, l), b->count);
 	if (!b->split)
 		return;
 	out->backward_input_ns = median(samples_of(b, INPUT, l), b->count);

@@ -61,11 +61,14 @@ static void measure(struct flow *flow)
 
 	for (int s = 0, sends = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *stage = &plan->stages[s];
+		bool apart = pd_schedule_versions(flow->schedule, s) > 1;
 
 		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
-			flow->forward_ns[s] += plan->profile->layers[l].forward_ns;
-			flow->backward_ns[s] += plan->profile->layers[l].backward_ns;
-			flow->update_ns[s] += plan->profile->layers[l].update_ns;
+			const struct pd_profile_layer *layer = &plan->profile->layers[l];
+
+			flow->forward_ns[s] += layer->forward_ns;
+			flow->backward_ns[s] += layer->backward_ns;
+			flow->update_ns[s] += apart ? pd_profile_apart_ns(layer) : layer->update_ns;
 		}
 		pd_links_allreduce(&plan->topology, stage->ranks, stage->replicas,
 				   pd_stage_parameter_bytes(plan, s), flow->sends_ns + sends);

@@ -26,12 +26,13 @@ static int64_t stale(const struct pd_schedule *schedule, int s)
 	return most;
 }
 
-static int64_t update_ns(const struct pd_plan *plan, const struct pd_stage *stage)
+static int64_t update_ns(const struct pd_plan *plan, const struct pd_stage *stage, bool apart)
 {
 	int64_t sum = 0;
 
 	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
-		sum += plan->profile->layers[l].update_ns;
+		sum += apart ? pd_profile_apart_ns(&plan->profile->layers[l])
+			     : plan->profile->layers[l].update_ns;
 	return sum;
 }
 
@@ -46,13 +47,13 @@ static void use_stage(struct pd_usage *usage, int s)
 
 	out->forward_ns = (double)stage->forward_ns * (stage->recompute ? 2 : 1) / r;
 	out->backward_ns = (double)stage->backward_ns / r;
-	out->update_ns = (double)update_ns(plan, stage) / group;
+	out->versions = pd_schedule_versions(schedule, s);
+	out->update_ns = (double)update_ns(plan, stage, out->versions > 1) / group;
 	out->allreduce_ns = (double)stage->allreduce_ns / group;
 	out->serial = plan->schedule != PD_SCHEDULE_NF1B &&
 		(plan->weights == PD_WEIGHTS_STASH || plan->weights == PD_WEIGHTS_FLUSH ||
 		 plan->weights == PD_WEIGHTS_LATEST);
 	out->in_flight = pd_schedule_in_flight(schedule, s, false);
-	out->versions = pd_schedule_versions(schedule, s);
 	out->stale = stale(schedule, s);
 	pd_schedule_memory(schedule, stage->ranks[0], 1, &out->memory);
 	pd_memory_of_stage(plan, schedule->wiring, s, &one);

@@ -54,6 +54,7 @@ static const struct number {
 	{ "backward_input_ns", offsetof(struct pd_profile_layer, backward_input_ns), UNSPLIT },
 	{ "backward_weight_ns", offsetof(struct pd_profile_layer, backward_weight_ns), UNSPLIT },
 	{ "update_ns", offsetof(struct pd_profile_layer, update_ns), ZERO },
+	{ "update_apart_ns", offsetof(struct pd_profile_layer, update_apart_ns), UNSPLIT },
 	{ "activation_bytes", offsetof(struct pd_profile_layer, activation_bytes), REQUIRED },
 	{ "parameter_bytes", offsetof(struct pd_profile_layer, parameter_bytes), REQUIRED },
 	{ "stash_bytes", offsetof(struct pd_profile_layer, stash_bytes), AS_ACTIVATION },
@@ -101,8 +102,8 @@ static int read_layer(const struct pd_place *place, struct pd_profile *profile, 
 {
 	static const char *const known[] = {
 		"name", "inputs", "forward_ns", "backward_ns", "backward_input_ns",
-		"backward_weight_ns", "update_ns", "activation_bytes", "parameter_bytes",
-		"stash_bytes", "workspace_bytes", "forward_workspace_bytes",
+		"backward_weight_ns", "update_ns", "update_apart_ns", "activation_bytes",
+		"parameter_bytes", "stash_bytes", "workspace_bytes", "forward_workspace_bytes",
 		"backward_workspace_bytes", "state_bytes", "in_place", "spread", NULL
 	};
 	struct pd_profile_layer *layer = &profile->layers[index];
@@ -607,4 +608,10 @@ int64_t pd_profile_input_ns(const struct pd_profile_layer *layer)
 int64_t pd_profile_weight_ns(const struct pd_profile_layer *layer)
 {
 	return layer->backward_weight_ns >= 0 ? layer->backward_weight_ns : layer->backward_ns / 2;
+}
+
+int64_t pd_profile_apart_ns(const struct pd_profile_layer *layer)
+{
+	return layer->update_apart_ns > layer->update_ns ? layer->update_apart_ns
+							 : layer->update_ns;
 }

@@ -19,6 +19,7 @@ struct pd_profile_layer {
 	int64_t forward_ns, backward_ns;
 	int64_t backward_input_ns, backward_weight_ns;  /* -1: not split */
 	int64_t update_ns;              /* the optimizer's step on its parameters; 0 where absent */
+	int64_t update_apart_ns;        /* the same into another buffer; -1: not measured */
 	int64_t activation_bytes, parameter_bytes, stash_bytes, workspace_bytes;
 	/* what the device lays out by, see lib/plan/memory.h; -1: it does not say */
 	int64_t forward_workspace_bytes, backward_workspace_bytes;
@@ -73,6 +74,8 @@ json_t *pd_profile_json(const struct pd_profile *profile);
  * and the rest. */
 int64_t pd_profile_input_ns(const struct pd_profile_layer *layer);
 int64_t pd_profile_weight_ns(const struct pd_profile_layer *layer);
+/* An update that leaves the version it reads where it is; update_ns at least. */
+int64_t pd_profile_apart_ns(const struct pd_profile_layer *layer);
 /* The layer called name, or -1. */
 int pd_profile_find(const struct pd_profile *profile, const char *name);
 

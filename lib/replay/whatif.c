@@ -46,6 +46,7 @@ static void speed_up_layers(struct pd_profile *profile, int first, int count, do
 		speed_up(&layer->backward_input_ns, factor);
 		speed_up(&layer->backward_weight_ns, factor);
 		speed_up(&layer->update_ns, factor);
+		speed_up(&layer->update_apart_ns, factor);
 	}
 }
 
@@ -245,6 +246,8 @@ static void set_stage(struct pd_profile *profile, const struct pd_stage *stage,
 		  median(&times[PD_OP_forward]));
 	share_out(profile, stage, offsetof(struct pd_profile_layer, update_ns),
 		  median(&times[PD_OP_step]));
+	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
+		profile->layers[l].update_apart_ns = -1;        /* whatever its steps were */
 	if (whole < 0 && input >= 0 && weight >= 0) {
 		whole = input + weight;
 		share_out(profile, stage, offsetof(struct pd_profile_layer, backward_input_ns),

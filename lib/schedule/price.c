@@ -36,6 +36,8 @@ static void price_time(struct pd_stage_price *price, const struct pd_plan *plan,
 		price->backward_weight_ns = pd_plus(price->backward_weight_ns,
 						 pd_profile_weight_ns(layer));
 		price->update_ns = pd_plus(price->update_ns, layer->update_ns);
+		price->update_apart_ns = pd_plus(price->update_apart_ns,
+						 pd_profile_apart_ns(layer));
 	}
 }
 
@@ -231,6 +233,13 @@ void pd_account_expect(struct pd_account *account, const struct pd_op *op)
 	}
 	if (reads(op))
 		account->reads[op->stage][op->version]++;
+}
+
+int64_t pd_account_duration_ns(const struct pd_account *account, const struct pd_op *op)
+{
+	if (op->kind == PD_OP_step && account->reads[op->stage][account->newest[op->stage]] > 0)
+		return account->prices->stages[op->stage].update_apart_ns;
+	return pd_price_duration_ns(account->prices, op);
 }
 
 int64_t pd_account_enter(struct pd_account *account, const struct pd_op *op)

@@ -17,7 +17,8 @@
 
 struct pd_stage_price {
 	int64_t forward_ns, backward_ns, backward_input_ns, backward_weight_ns;
-	int64_t update_ns, allreduce_ns;
+	int64_t update_ns, update_apart_ns;     /* in place; where the version it reads stays */
+	int64_t allreduce_ns;
 	int64_t weights_bytes;          /* one version */
 	int64_t full_bytes;             /* its gradients */
 	int64_t slot_bytes;             /* what one microbatch keeps from forward to backward */
@@ -59,6 +60,8 @@ void pd_account_init(struct pd_account *account, const struct pd_prices *prices,
 void pd_account_release(struct pd_account *account);
 /* Of operations whose microbatch and version are from 0 to `microbatches`. */
 void pd_account_expect(struct pd_account *account, const struct pd_op *op);
+/* Of an operation that has not been entered: a step may have to leave a version where it is. */
+int64_t pd_account_duration_ns(const struct pd_account *account, const struct pd_op *op);
 /* What the operation adds, or takes away where negative. */
 int64_t pd_account_enter(struct pd_account *account, const struct pd_op *op);
 

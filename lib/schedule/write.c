@@ -123,7 +123,7 @@ static void each_op(const struct written *from, int rank, int64_t microbatches,
 		struct pd_note note = { .duration_ns = said ? said->duration_ns : -1 };
 
 		if (note.duration_ns < 0)
-			note.duration_ns = pd_price_duration_ns(from->prices, &op);
+			note.duration_ns = pd_account_duration_ns(&account, &op);
 		note.memory_delta_bytes = pd_account_enter(&account, &op);
 		show(context, &op, &note);
 	}

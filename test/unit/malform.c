@@ -93,9 +93,8 @@ static bool among(const char *key, const char *const *keys)
 /* Without these a document is a good one. */
 static const char *const optional[] = {
 	"name", "inputs", "model", "device", "dtype", "link", "latency_ns", "step_ns", "threads",
-	"memory_bytes", "stash_bytes", "workspace_bytes", "update_ns", "spread", "stride",
-	"padding",
-	"dilation", "groups", "bias", "eps", "momentum", "microbatches", "predicted", "warmup",
+	"memory_bytes", "stash_bytes", "workspace_bytes", "update_ns", "update_apart_ns", "spread",
+	"stride", "padding", "dilation", "groups", "bias", "eps", "momentum", "microbatches", "predicted", "warmup",
 	"recompute", "weight_version", "seq", "bytes", "evaluate", "group", "duration_ns",
 	"memory_delta_bytes", "state_bytes", "in_place", "weight_version_advance", "seq_advance",
 	NULL

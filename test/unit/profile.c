@@ -28,7 +28,7 @@ static void test_fields(void)
 		"{'name': 'b', 'inputs': ['a', 'image'], 'forward_ns': 1, 'backward_ns': 2, "
 		"'activation_bytes': 3, 'parameter_bytes': 4, 'stash_bytes': 5, 'workspace_bytes': "
 		"6, "
-		"'backward_input_ns': 7, 'backward_weight_ns': 8, 'update_ns': 9, 'spread': 0.5, "
+		"'backward_input_ns': 7, 'backward_weight_ns': 8, 'update_ns': 9, 'update_apart_ns': 13, 'spread': 0.5, "
 		"'forward_workspace_bytes': 10, 'backward_workspace_bytes': 11, 'state_bytes': 12, "
 		"'in_place': true},"
 		"{'name': 'a', 'inputs': ['image'], " COST "}]}", NULL);
@@ -43,6 +43,8 @@ static void test_fields(void)
 	ok(a->backward_input_ns == -1 && a->backward_weight_ns == -1, "backward is not split");
 	ok(a->forward_workspace_bytes == -1 && a->backward_workspace_bytes == -1 && !a->in_place,
 	   "what the device lays out by is not said");
+	ok(a->update_apart_ns == -1 && pd_profile_apart_ns(a) == 0 && pd_profile_apart_ns(b) == 13,
+	   "an update into another buffer takes as long as one in place, where it is not said");
 	ok(a->workspace_bytes == 0 && a->update_ns == 0 && a->spread == 0, "zero where absent");
 	is_int(a->input_count, 0, "what is not a layer is left out");
 	ok(b->input_count == 1 && b->inputs[0] == 0, "inputs follow the order");

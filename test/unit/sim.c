@@ -11,7 +11,8 @@
 #define MANY 500
 
 static struct pd_profile_layer layers[LAYERS] = {
-	{ .forward_ns = 10, .backward_ns = 20, .update_ns = 3, .activation_bytes = 100,
+	{ .forward_ns = 10, .backward_ns = 20, .update_ns = 3, .update_apart_ns = 8,
+	  .activation_bytes = 100,
 	  .stash_bytes = 200, .parameter_bytes = 1000, .workspace_bytes = 7 },
 	{ .forward_ns = 11, .backward_ns = 21, .update_ns = 4, .activation_bytes = 300,
 	  .stash_bytes = 250, .parameter_bytes = 10, .workspace_bytes = 9 },
@@ -63,18 +64,21 @@ static void test_streams(void)
 	struct pd_sim *sim = pd_sim_new(&plan, &wiring);
 	struct pd_device *a = pd_sim_device(sim, 2), *b = pd_sim_device(sim, 1);
 	struct pd_stream *s = ops->stream_open(a, NULL), *t = ops->stream_open(b, NULL);
-	struct pd_event f, g, h, u;
+	struct pd_update apart = { .weights = "a", .next = sim };
+	struct pd_event f, g, h, u, v;
 
 	pd_event_arm(&f);
 	pd_event_arm(&g);
 	pd_event_arm(&h);
 	pd_event_arm(&u);
+	pd_event_arm(&v);
 	/* b: one wait for what is queued on a only afterwards, one for what is done already */
 	ops->wait(t, &f);
 	ops->backward(t, pd_sim_net(sim, 1), &pass, 2, 1, &g);
 	ops->forward(s, pd_sim_net(sim, 0), NULL, 0, 2, &f);
 	ops->sum(s, NULL, NULL, 2, 5, NULL);
 	ops->update(s, pd_sim_net(sim, 0), NULL, 0, 2, &u);
+	ops->update(s, pd_sim_net(sim, 0), &apart, 0, 2, &v);
 	ok(!pd_event_done(&f), "nothing happens before the clock moves");
 	ok(pd_sim_advance(sim), "something happens");
 	is_int(pd_sim_now_ns(sim), 21, "the clock is at the end of the forward");
@@ -87,6 +91,7 @@ static void test_streams(void)
 	is_event(&g, 21, 43, "backward behind the wait");
 	is_event(&h, 43, 55, "forward behind it on the stream");
 	is_event(&u, 21, 28, "update behind a sum that takes no time");
+	is_event(&v, 28, 40, "an update into another buffer takes its own time");
 	is_int(pd_sim_ready(sim), 2, "update was first");
 	is_int(pd_sim_ready(sim), 1, "then rank 1, once for two events");
 	is_int(pd_sim_ready(sim), -1, "and that is all");

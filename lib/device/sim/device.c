@@ -213,7 +213,9 @@ static int sim_backward(struct pd_stream *stream, struct pd_net *net, const stru
 static int sim_update(struct pd_stream *stream, struct pd_net *net,
 		      const struct pd_update *update, int from, int count, struct pd_event *ev)
 {
-	const int64_t *before = device_of(stream->device)->sim->update_ns;
+	const struct pd_sim *sim = device_of(stream->device)->sim;
+	const int64_t *before = update && update->next != update->weights ? sim->update_apart_ns
+									 : sim->update_ns;
 
 	return queue(stream, before[from + count] - before[from], ev);
 }
