@@ -93,10 +93,13 @@ test_unit_checkpoint_LDADD = $(UNIT_LIBS)
 
 
 # documents
-DOCUMENT_UNITS = test/unit/half test/unit/json test/unit/memory test/unit/model test/unit/number test/unit/plan \
+DOCUMENT_UNITS = test/unit/figures test/unit/half test/unit/json test/unit/memory test/unit/model test/unit/number test/unit/plan \
 	test/unit/profile test/unit/topology test/unit/trace test/unit/wiring
 check_PROGRAMS += $(DOCUMENT_UNITS) test/unit/read-document
 TESTS += $(DOCUMENT_UNITS)
+test_unit_figures_SOURCES = test/unit/figures.c
+test_unit_figures_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_figures_LDADD = $(UNIT_LIBS)
 test_unit_half_SOURCES = test/unit/half.c
 test_unit_half_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_half_LDADD = $(UNIT_LIBS)

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "data/loader.h"
+#include "measure/figures.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,9 @@ struct bench {
 	struct pd_loss loss;
 	struct pd_event *events;                /* (parts, layers) */
 	int64_t *samples;                       /* (parts, layers, MOST or iterations) */
-	int64_t *whole, *sums;                  /* (MOST or iterations) */
+	int64_t *whole;                         /* (WHOLE_PARTS + 1, MOST or iterations): each
+						   part of whole steps, and all of them */
+	int64_t *sums;                          /* (MOST or iterations) */
 	int64_t room, count;
 };
 
@@ -230,7 +233,13 @@ static int layered_step(struct bench *b, struct pd_error *err)
 	return b->gate.failed ? pd_error_failed(err, "%s", b->gate.err.text) : 0;
 }
 
-static int whole_step(struct bench *b, int64_t *ns_p, struct pd_error *err)
+/* Of a part of whole steps, or of all of them. */
+static int64_t *whole_of(struct bench *b, int part)
+{
+	return b->whole + (size_t)part * (size_t)b->room;
+}
+
+static int whole_step(struct bench *b, struct pd_error *err)
 {
 	struct pd_event events[WHOLE_PARTS] = { 0 };
 
@@ -240,7 +249,9 @@ static int whole_step(struct bench *b, int64_t *ns_p, struct pd_error *err)
 			return pd_error_failed(err, "the device refused a step");
 	}
 	pd_event_wait(&events[WHOLE_PARTS - 1], &b->gate);
-	*ns_p = events[WHOLE_PARTS - 1].end_ns - events[0].start_ns;
+	for (int part = 0; part < WHOLE_PARTS; part++)
+		whole_of(b, part)[b->count] = events[part].end_ns - events[part].start_ns;
+	whole_of(b, WHOLE_PARTS)[b->count] = events[WHOLE_PARTS - 1].end_ns - events[0].start_ns;
 	return b->gate.failed ? pd_error_failed(err, "%s", b->gate.err.text) : 0;
 }
 
@@ -260,20 +271,6 @@ static int timed_sum(struct bench *b, int64_t *ns_p, struct pd_error *err)
 	return b->gate.failed ? pd_error_failed(err, "%s", b->gate.err.text) : 0;
 }
 
-static int compare(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* Sorts. */
-static int64_t median(int64_t *values, int64_t n)
-{
-	qsort(values, (size_t)n, sizeof(*values), compare);
-	return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 static int64_t *samples_of(struct bench *b, int part, int layer)
 {
 	size_t layers = (size_t)b->model->layer_count;
@@ -285,23 +282,23 @@ static int measure(struct bench *b, struct pd_error *err)
 {
 	const struct pd_measure_options *o = b->options;
 	size_t cells = (size_t)PARTS * (size_t)b->model->layer_count;
-	int64_t begun, ignored;
+	int64_t begun;
 
 	b->room = o->iterations ? o->iterations : MOST;
 	b->events = pd_calloc(cells, sizeof(*b->events));
 	b->samples = pd_calloc(cells * (size_t)b->room, sizeof(*b->samples));
-	b->whole = pd_calloc((size_t)b->room, sizeof(*b->whole));
+	b->whole = pd_calloc((WHOLE_PARTS + 1) * (size_t)b->room, sizeof(*b->whole));
 	b->sums = pd_calloc((size_t)b->room, sizeof(*b->sums));
 	for (int i = 0; i < WARM_UP; i++)
-		if (layered_step(b, err) < 0 || whole_step(b, &ignored, err) < 0)
+		if (layered_step(b, err) < 0 || whole_step(b, err) < 0)
 			return -1;
 	while (o->endless)
-		if (whole_step(b, &ignored, err) < 0)
+		if (whole_step(b, err) < 0)
 			return -1;
 	begun = pd_now_ns();
 	while (b->count < b->room &&
 	       (o->iterations || b->count < LEAST || pd_now_ns() - begun < ENOUGH_NS)) {
-		if (layered_step(b, err) < 0 || whole_step(b, &b->whole[b->count], err) < 0 ||
+		if (layered_step(b, err) < 0 || whole_step(b, err) < 0 ||
 		    timed_sum(b, &b->sums[b->count], err) < 0)
 			return -1;
 		for (int part = 0; part < PARTS; part++)
@@ -328,7 +325,7 @@ static double spread(struct bench *b, int layer)
 
 	for (int64_t i = 0; i < b->count; i++)
 		both[i] = forward[i] + backward[i];
-	middle = median(both, b->count);
+	middle = pd_median(both, b->count);
 	range = (double)(both[b->count * 3 / 4] - both[b->count / 4]);
 	free(both);
 	return middle > 0 ? range / (double)middle : 0;
@@ -357,22 +354,33 @@ static void fill_layer(struct bench *b, int l, struct pd_profile_layer *out)
 		if (layer->inputs[i] >= b->model->input_count)
 			out->inputs[out->input_count++] = layer->inputs[i] - b->model->input_count;
 	/* after spread, which needs the samples in their order */
-	out->forward_ns = median(samples_of(b, FORWARD, l), b->count);
-	out->backward_ns = median(samples_of(b, BACKWARD, l), b->count);
-	out->update_ns = median(samples_of(b, UPDATE, l), b->count);
-	out->update_apart_ns = median(samples_of(b, APART, l), b->count);
+	out->forward_ns = pd_median(samples_of(b, FORWARD, l), b->count);
+	out->backward_ns = pd_median(samples_of(b, BACKWARD, l), b->count);
+	out->update_ns = pd_median(samples_of(b, UPDATE, l), b->count);
+	out->update_apart_ns = pd_median(samples_of(b, APART, l), b->count);
 	if (!b->split)
 		return;
-	out->backward_input_ns = median(samples_of(b, INPUT, l), b->count);
-	out->backward_weight_ns = median(samples_of(b, WEIGHT, l), b->count);
+	out->backward_input_ns = pd_median(samples_of(b, INPUT, l), b->count);
+	out->backward_weight_ns = pd_median(samples_of(b, WEIGHT, l), b->count);
 }
 
 static int64_t sum_bytes_per_s(struct bench *b)
 {
 	double bytes = (double)b->device->ops->net_sizes(b->net)->full_bytes;
-	int64_t ns = median(b->sums, b->count);
+	int64_t ns = pd_median(b->sums, b->count);
 
 	return ns > 0 ? (int64_t)(bytes * 1e9 / (double)ns) : 0;
+}
+
+static void share_whole(struct bench *b, struct pd_profile *profile)
+{
+	struct pd_whole whole = {
+		.forward_ns = pd_trimmed_mean(whole_of(b, FORWARD), b->count),
+		.backward_ns = pd_trimmed_mean(whole_of(b, BACKWARD), b->count),
+		.update_ns = pd_trimmed_mean(whole_of(b, UPDATE), b->count),
+	};
+
+	pd_share_whole(profile, &whole);
 }
 
 static struct pd_profile *make_profile(struct bench *b, struct pd_error *err)
@@ -394,11 +402,12 @@ static struct pd_profile *make_profile(struct bench *b, struct pd_error *err)
 	profile->device_threads = info.threads;
 	profile->device_memory_bytes = info.memory_bytes;
 	profile->sum_bytes_per_s = sum_bytes_per_s(b);
-	profile->step_ns = median(b->whole, b->count);
+	profile->step_ns = pd_median(whole_of(b, WHOLE_PARTS), b->count);
 	profile->layer_count = b->model->layer_count;
 	profile->layers = pd_calloc((size_t)profile->layer_count, sizeof(*profile->layers));
 	for (int l = 0; l < profile->layer_count; l++)
 		fill_layer(b, l, &profile->layers[l]);
+	share_whole(b, profile);
 	return profile;
 }
 

@@ -26,8 +26,9 @@ struct pd_measure_options {
 };
 
 /*
- * Warms up, then alternates steps timed layer by layer with steps timed as a whole; every
- * figure is a median.  Data are made up.  Takes over nothing: profile->model is a copy of
+ * Warms up, then alternates steps timed layer by layer with steps timed as a whole.  A layer's
+ * share of forward, of backward and of the update is a median, and what is shared out the mean
+ * of the whole.  Data are made up.  Takes over nothing: profile->model is a copy of
  * `model` read again.  The link is left unmeasured.
  */
 struct pd_profile *pd_measure_layers(const struct pd_model *model,
