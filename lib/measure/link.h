@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 /*
- * latency: half a round trip of 8 bytes.  bandwidth: of 16 MiB, what half a round trip takes
- * beyond the latency.  Both the lower quartile over many.  Forks: to be called before the
+ * latency: half a round trip of 8 bytes.  bandwidth: of 1 MiB that the sender has just written,
+ * what half a round trip takes beyond the latency.  Both the lower quartile over many.  Forks: to be called before the
  * process has threads, a device or a transport.  -1 when a process fails or dies, or when it
  * takes longer than half a minute; none is left behind.
  */
