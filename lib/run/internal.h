@@ -52,6 +52,7 @@ struct rank {
 	int64_t floor;                  /* of the first phase */
 	int64_t asked;                  /* the last checkpoint step asked of the worker */
 	int64_t alive_ns;
+	bool heard;                     /* something may have come from the supervisor */
 	FILE *trace;
 	char *trace_name;
 	int64_t zero_ns;                /* trace times count from here */

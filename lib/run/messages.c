@@ -80,9 +80,12 @@ int rank_read_messages(struct rank *rank, struct pd_error *err)
 	json_t *message;
 	int verdict;
 
+	if (!rank->heard)
+		return 0;
 	while ((verdict = pd_channel_receive(&rank->channel, &message)) > 0)
 		if (handle(rank, message, err) < 0)
 			return -1;
+	rank->heard = false;
 	return verdict < 0 ? pd_error_failed(err, "the launcher is gone") : 0;
 }
 
@@ -96,6 +99,7 @@ int rank_say_alive(struct rank *rank)
 	if (now - rank->alive_ns < ALIVE_NS)
 		return 0;
 	rank->alive_ns = now;
+	rank->heard = true;             /* who never sleeps looks now and then */
 	if (pd_worker_oldest(rank->worker, &op)) {
 		snprintf(name, sizeof(name), "%s of minibatch %" PRId64,
 			 pd_op_kind_name[op.kind], op.microbatch);
@@ -117,8 +121,11 @@ void rank_sleep(struct rank *rank)
 	};
 	uint64_t count;
 
-	if (transport->arm(rank->transport) == 0)
-		poll(fds, 3, (int)(ALIVE_NS / 1000000));
-	if (read(rank->gate.fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+	if (transport->arm(rank->transport) != 0)
+		return;
+	if (poll(fds, 3, (int)(ALIVE_NS / 1000000)) < 0)
+		return;
+	rank->heard |= fds[1].revents != 0;
+	if (fds[0].revents && read(rank->gate.fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
 		pd_bug("eventfd: %s", strerror(errno));
 }

@@ -366,7 +366,7 @@ static int run(struct rank *rank, struct pd_error *err)
 
 enum pd_exit pd_rank_main(int number, int fd)
 {
-	struct rank rank = { .number = number };
+	struct rank rank = { .number = number, .heard = true };
 	struct pd_error err = { .status = PD_EXIT_FAILED };
 	int status;
 
