@@ -21,7 +21,7 @@ static const struct pd_opt options[] = {
 	{ "tf32", 0, PD_OPT_FLAG, NULL, "let a GPU make products of f32 from TF32", &measure.tf32 },
 	{ "batch-size", 'b', PD_OPT_COUNT, "N", "samples in a minibatch (default: 32)",
 	  &measure.batch_size, 1, 1 << 20 },
-	{ "dtype", 0, PD_OPT_STRING, "TYPE", "f32 (default)", &dtype },
+	{ "dtype", 0, PD_OPT_STRING, "TYPE", "what is computed in: f32 (default), bf16, f16", &dtype },
 	{ "threads", 't', PD_OPT_COUNT, "N", "threads of a worker (default: half the processors)",
 	  &threads, 1, 4096 },
 	{ "workers", 'w', PD_OPT_COUNT, "N", "workers at once, one of them timed (default: 1)",

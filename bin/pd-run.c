@@ -100,8 +100,9 @@ static int set_loss_scale(struct pd_error *err)
 		return pd_error_input(err, "--loss-scale-%s needs --loss-scale=dynamic",
 				      scale_init > 0 ? "init" : "interval");
 	if (dynamic) {
-		job.optimizer.loss_scale = scale_init > 0 ? scale_init : 65536;
-		job.optimizer.loss_scale_interval = scale_interval > 0 ? scale_interval : 2000;
+		job.optimizer.loss_scale = scale_init > 0 ? scale_init : PD_FIRST_LOSS_SCALE;
+		job.optimizer.loss_scale_interval = scale_interval > 0 ? scale_interval
+								       : PD_LOSS_SCALE_INTERVAL;
 	} else if (loss_scale && pd_parse_real(loss_scale, 1e-30, 1e38, &job.optimizer.loss_scale,
 					       err) < 0) {
 		return pd_error_prefix(err, "--loss-scale, which may also be dynamic");

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced after test-lib.sh by the tests that train: models, data and plans that take little time.
 # PD_TEST_DEVICE: the device that trains, and that serial computes on; else the processors.
+# PD_TEST_DTYPE: what it computes in; else f32.
 
 serial=$PD_BUILD/test/conform/serial
 same=$PD_BUILD/test/conform/same-tensors
@@ -44,7 +45,8 @@ residual_model() {
 
 # profile MODEL.json BATCH: its costs do not matter here.
 profile() {
-	pd-profile --device="${PD_TEST_DEVICE:-cpu}" --iterations=1 --no-link --threads=1 --batch-size="$2" "$1"
+	pd-profile --device="${PD_TEST_DEVICE:-cpu}" --dtype="${PD_TEST_DTYPE:-f32}" --iterations=1 \
+		--no-link --threads=1 --batch-size="$2" "$1"
 }
 
 # plan PROFILE REPLICAS...: a stage of about as many layers for each number of replicas.

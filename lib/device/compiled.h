@@ -11,6 +11,7 @@
 #ifndef PD_DEVICE_COMPILED_H
 #define PD_DEVICE_COMPILED_H
 
+#include "base/mem.h"
 #include "device/device.h"
 #include "plan/scratch.h"
 
@@ -155,6 +156,15 @@ int pd_compiled_init(struct pd_net *net, void *weights, void *master, void *stat
 static inline size_t pd_compiled_working(const struct pd_compiled *net, size_t offset)
 {
 	return offset / sizeof(float) * pd_dtype_bytes(net->dtype);
+}
+/* The room that a parameter tensor has in an arena of f32: what lies at half its offset, in
+ * one of 16 bits, is aligned too.  The gradient of one takes as much where it is kept from one
+ * part of backward to the other (lib/plan/memory: pd_memory_split). */
+static inline size_t pd_compiled_room(const struct pd_compiled *net, size_t bytes)
+{
+	size_t times = sizeof(float) / pd_dtype_bytes(net->dtype);
+
+	return times * pd_align((bytes + times - 1) / times);
 }
 /* Where a named tensor lies in its arena (of f32), and which of its layer's it is. */
 size_t pd_compiled_offset(const struct pd_compiled *net, const struct pd_named *named,

@@ -25,15 +25,6 @@ static size_t take(size_t *total_p, size_t bytes)
 	return offset;
 }
 
-/* Of an arena of f32: so that what lies at half the offset is aligned too. */
-static size_t take_parameter(struct pd_compiled *net, size_t bytes)
-{
-	size_t offset = net->sizes.full_bytes, times = sizeof(float) / pd_dtype_bytes(net->dtype);
-
-	net->sizes.full_bytes += times * pd_align((bytes + times - 1) / times);
-	return offset;
-}
-
 static int place_parameters(struct pd_compiled *net, struct pd_error *err)
 {
 	const struct pd_model *model = net->model;
@@ -52,7 +43,8 @@ static int place_parameters(struct pd_compiled *net, struct pd_error *err)
 		for (int p = 0; p < model->layers[owner].parameter_count; p++) {
 			struct pd_compiled_parameter *parameter = &net->parameters[owner][p];
 
-			parameter->offset = take_parameter(net, parameter->bytes);
+			parameter->offset = net->sizes.full_bytes;
+			net->sizes.full_bytes += pd_compiled_room(net, parameter->bytes);
 		}
 		net->step_bytes[l] = net->sizes.full_bytes - net->step_offset[l];
 	}

@@ -269,11 +269,16 @@ static int check_order(const struct pd_job *job, struct pd_error *err)
 	return status;
 }
 
-/* What needs all gradients makes all ranks agree on each update. */
+/*
+ * What needs all gradients makes all ranks agree on each update.  So does f16: without a scale
+ * small gradients vanish in it, and with one large ones overflow, which all must know of.
+ */
 static int set_agree(struct pd_job *job, struct pd_error *err)
 {
+	bool f16 = job->plan->profile->dtype == PD_F16;
 	const char *option = job->optimizer.clip_norm > 0 ? "--clip-grad-norm"
-			   : job->optimizer.loss_scale > 0 ? "--loss-scale" : NULL;
+			   : job->optimizer.loss_scale > 0 ? "--loss-scale"
+			   : f16 ? "dtype f16, whose loss is scaled" : NULL;
 	struct pd_plan *plan = job->plan;
 
 	if (!option)
@@ -287,6 +292,10 @@ static int set_agree(struct pd_job *job, struct pd_error *err)
 		return pd_error_input(err, "%s: the schedule does not have its ranks agree on updates; "
 				      "expected one of a plan with \"agree\": true", option);
 	plan->agree = true;
+	if (f16 && job->optimizer.loss_scale == 0) {
+		job->optimizer.loss_scale = PD_FIRST_LOSS_SCALE;
+		job->optimizer.loss_scale_interval = PD_LOSS_SCALE_INTERVAL;
+	}
 	return 0;
 }
 

@@ -133,7 +133,7 @@ static int finish_checkpoint(struct supervisor *s, struct pending *p, struct pd_
 		.minibatch = p->step % job->epoch_minibatches, .seed = (uint64_t)job->seed,
 		.batch_size = job->plan->profile->batch_size,
 		.name = pd_strdup(job->plan->profile->name),
-		.dtype = pd_strdup(pd_dtype_name[job->plan->profile->dtype]),
+		.dtype = pd_strdup("f32"),      /* of a master, where weights have 16 bits */
 		.optimizer = describe_optimizer(&job->optimizer),
 		.stage_count = job->plan->stage_count,
 	};

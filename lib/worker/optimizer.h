@@ -20,6 +20,10 @@ enum pd_lr_schedule { PD_LR_CONSTANT, PD_LR_STEP, PD_LR_POLYNOMIAL, PD_LR_COSINE
 extern const char *const pd_update_kind_name[];
 extern const char *const pd_lr_schedule_name[];
 
+/* Of a loss scale that moves, where nothing else is said; those of PyTorch's. */
+#define PD_FIRST_LOSS_SCALE 65536
+#define PD_LOSS_SCALE_INTERVAL 2000
+
 struct pd_optimizer {
 	enum pd_update_kind kind;
 	double rate;

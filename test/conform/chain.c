@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "chain.h"
 
+#include "base/half.h"
 #include "base/mem.h"
+#include "tap.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,6 +86,46 @@ bool chain_usable(const struct pd_device_ops *ops)
 	return (!wanted || strcmp(wanted, ops->name) == 0) && ops->count(NULL) > 0;
 }
 
+enum pd_dtype chain_dtype = PD_F32;
+
+const char *chain_name(const struct pd_device_ops *ops)
+{
+	static char name[64];
+
+	snprintf(name, sizeof(name), chain_dtype == PD_F32 ? "%s" : "%s in %s", ops->name,
+		 pd_dtype_name[chain_dtype]);
+	return name;
+}
+
+bool chain_knows(const struct pd_device_ops *ops, enum pd_dtype dtype)
+{
+	struct pd_model *model = branching_model();
+	struct pd_device_config device = { .threads = 1 };
+	struct pd_net_config config = { .model = model, .count = model->layer_count,
+					.batch_size = 1, .dtype = dtype };
+	struct pd_error err = { .text = "" };
+	struct pd_device *d = ops->open(&device, &err);
+	struct pd_net *net;
+	bool knows;
+
+	check(d != NULL, &err);
+	net = ops->net_open(d, &config, &err);
+	knows = net != NULL;
+	if (!knows)
+		diag("%s", err.text);
+	if (knows)
+		ops->net_close(net);
+	ops->close(d);
+	pd_model_free(model);
+	return knows;
+}
+
+float chain_round(enum pd_dtype dtype, float x)
+{
+	return dtype == PD_BF16 ? pd_from_bf16(pd_to_bf16(x))
+	     : dtype == PD_F16 ? pd_from_f16(pd_to_f16(x)) : x;
+}
+
 static char *alloc(struct chain *c, size_t bytes)
 {
 	struct pd_error err;
@@ -97,7 +139,7 @@ static void stage_open(struct chain *c, struct stage *s, uint64_t seed)
 {
 	struct pd_net_config config = {
 		.model = c->model, .first = s->first, .count = s->count,
-		.batch_size = c->batch, .seed = seed, .split = c->split,
+		.batch_size = c->batch, .seed = seed, .split = c->split, .dtype = c->dtype,
 	};
 	struct pd_error err;
 
@@ -105,16 +147,17 @@ static void stage_open(struct chain *c, struct stage *s, uint64_t seed)
 	check(s->net != NULL, &err);
 	s->sizes = c->ops->net_sizes(s->net);
 	s->weights = alloc(c, s->sizes->weights_bytes);
-	s->gradients = alloc(c, s->sizes->weights_bytes);
-	s->velocity = alloc(c, s->sizes->weights_bytes);
-	s->second = alloc(c, s->sizes->weights_bytes);
+	s->master = c->dtype != PD_F32 ? alloc(c, s->sizes->full_bytes) : NULL;
+	s->gradients = alloc(c, s->sizes->full_bytes);
+	s->velocity = alloc(c, s->sizes->full_bytes);
+	s->second = alloc(c, s->sizes->full_bytes);
 	s->state = alloc(c, s->sizes->state_bytes);
 	s->inbox = alloc(c, s->sizes->inbox_bytes);
 	s->slot = alloc(c, s->sizes->slot_bytes);
 	s->scratch = alloc(c, s->sizes->scratch_bytes);
 	s->in = alloc(c, s->sizes->gradient_in_bytes);
 	s->out = alloc(c, s->sizes->gradient_out_bytes);
-	check(c->ops->net_init(s->net, s->weights, NULL, s->state, &err) == 0, &err);
+	check(c->ops->net_init(s->net, s->weights, s->master, s->state, &err) == 0, &err);
 }
 
 static struct chain *open_all(const struct pd_device_ops *ops, const struct pd_model *model,
@@ -128,6 +171,7 @@ static struct chain *open_all(const struct pd_device_ops *ops, const struct pd_m
 	c->ops = ops;
 	c->model = model;
 	c->split = split;
+	c->dtype = chain_dtype;
 	c->batch = c->valid = batch;
 	check(pd_gate_init(&c->gate, &err) == 0, &err);
 	c->device = ops->open(&config, &err);
@@ -167,6 +211,8 @@ void chain_close(struct chain *c)
 
 		c->ops->net_close(s->net);
 		c->ops->free(c->device, s->weights);
+		if (s->master)
+			c->ops->free(c->device, s->master);
 		c->ops->free(c->device, s->gradients);
 		c->ops->free(c->device, s->velocity);
 		c->ops->free(c->device, s->second);
@@ -192,17 +238,32 @@ static void copy(struct chain *c, void *dst, const void *src, size_t bytes, enum
 	pd_event_wait(&ev, &c->gate);
 }
 
+/* As the loader rounds. */
+static void *rounded(const struct chain *c, const float *x)
+{
+	size_t n = (size_t)(c->batch * pd_shape_elements(&c->model->inputs[0].shape));
+	uint16_t *out = pd_calloc(n, sizeof(*out));
+
+	for (size_t i = 0; i < n; i++)
+		out[i] = c->dtype == PD_BF16 ? pd_to_bf16(x[i]) : pd_to_f16(x[i]);
+	return out;
+}
+
 void chain_load(struct chain *c, const float *x, const int32_t *y)
 {
+	void *narrow = c->dtype != PD_F32 ? rounded(c, x) : NULL;
+
 	for (int i = 0; i < c->stage_count; i++)
 		for (int k = 0; k < c->stages[i].sizes->in_count; k++) {
 			const struct pd_net_tensor *t = &c->stages[i].sizes->in[k];
-			const void *src = t->tensor == 0 ? (const void *)x : y;
+			const void *src = t->tensor != 0 ? (const void *)y
+					  : narrow ? narrow : (const void *)x;
 
 			if (t->tensor < c->model->input_count)
 				copy(c, c->stages[i].inbox + t->offset, src, t->bytes,
 				     PD_COPY_TO_DEVICE);
 		}
+	free(narrow);
 }
 
 static bool pass_once(struct chain *c, struct stage *s, bool back, enum pd_backward_part part)
@@ -322,6 +383,7 @@ void chain_step(struct chain *c, const struct pd_update *how)
 		struct pd_event ev;
 
 		update.weights = update.next = s->weights;
+		update.master = s->master;
 		update.gradients = s->gradients;
 		update.velocity = how->kind != PD_SGD || how->momentum != 0 ? s->velocity : NULL;
 		update.second = s->second;
@@ -345,7 +407,8 @@ float *chain_export(struct chain *c, enum arena arena, int64_t *count_p)
 	for (int i = 0; i < c->stage_count; i++) {
 		struct stage *s = &c->stages[i];
 		const char *from = arena == WEIGHTS ? s->weights : arena == GRADIENTS ? s->gradients
-			: arena == VELOCITY ? s->velocity : s->state;
+			: arena == VELOCITY ? s->velocity : arena == STATE ? s->state
+			: s->master ? s->master : s->weights;
 		const struct pd_named *list;
 		int n = c->ops->net_named(s->net, &list);
 
@@ -355,7 +418,7 @@ float *chain_export(struct chain *c, enum arena arena, int64_t *count_p)
 			if ((list[k].part == PD_PART_STATE) != (arena == STATE))
 				continue;
 			all = pd_grow(all, &capacity, count + elements, sizeof(*all));
-			c->ops->export(s->net, k, PD_FULL, from, all + count);
+			c->ops->export(s->net, k, arena == WEIGHTS ? PD_WORKING : PD_FULL, from, all + count);
 			count += elements;
 		}
 	}

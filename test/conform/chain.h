@@ -12,7 +12,7 @@ struct stage {
 	int first, count;
 	struct pd_net *net;
 	const struct pd_net_sizes *sizes;
-	char *weights, *gradients, *velocity, *second, *state, *inbox, *slot, *scratch, *in, *out;
+	char *weights, *master, *gradients, *velocity, *second, *state, *inbox, *slot, *scratch, *in, *out;
 };
 
 struct chain {
@@ -21,6 +21,7 @@ struct chain {
 	struct pd_stream *stream;
 	struct pd_gate gate;
 	const struct pd_model *model;
+	enum pd_dtype dtype;
 	int64_t batch, first_sample, valid;
 	bool evaluate;
 	bool singly;                    /* each layer in a call of its own */
@@ -44,6 +45,15 @@ struct pd_model *branching_model(void);
 /* May the tests use this device?  It is here, and PD_TEST_DEVICE, where set, names it. */
 bool chain_usable(const struct pd_device_ops *ops);
 
+/* What chains that are opened from now on compute in: f32, unless a test says otherwise. */
+extern enum pd_dtype chain_dtype;
+/* The name of the device and, where that is not f32, of the type. */
+const char *chain_name(const struct pd_device_ops *ops);
+/* Does the device compute in that type on this machine? */
+bool chain_knows(const struct pd_device_ops *ops, enum pd_dtype dtype);
+/* To the numbers of that type. */
+float chain_round(enum pd_dtype dtype, float x);
+
 /* Stages begin at layer 0 and at each of cuts, ascending. */
 struct chain *chain_open(const struct pd_device_ops *ops, const struct pd_model *model,
 			 const int *cuts, int cut_count, int64_t batch, uint64_t seed, int threads);
@@ -61,7 +71,7 @@ bool chain_backward(struct chain *c);
 void chain_step(struct chain *c, const struct pd_update *how);
 void chain_update(struct chain *c, float rate, float momentum, float decay);
 
-enum arena { WEIGHTS, GRADIENTS, VELOCITY, STATE };
+enum arena { WEIGHTS, GRADIENTS, VELOCITY, STATE, MASTER };
 /* All named tensors of that arena, one after the other in the order of the layers. */
 float *chain_export(struct chain *c, enum arena arena, int64_t *count_p);
 

@@ -20,8 +20,8 @@
 #define SEED 99
 
 struct result {
-	float *arenas[4];
-	int64_t counts[4];
+	float *arenas[5];
+	int64_t counts[5];
 	double losses[STEPS + 1];
 };
 
@@ -56,7 +56,7 @@ static struct result train_chain(struct chain *c)
 	load(c, STEPS);
 	chain_forward(c);
 	r.losses[STEPS] = c->loss.sum;
-	for (int a = 0; a < 4; a++)
+	for (int a = 0; a < 5; a++)
 		r.arenas[a] = chain_export(c, (enum arena)a, &r.counts[a]);
 	chain_close(c);
 	return r;
@@ -84,19 +84,20 @@ static struct result train_split(const struct pd_device_ops *ops, const struct p
 
 static void release(struct result *r)
 {
-	for (int a = 0; a < 4; a++)
+	for (int a = 0; a < 5; a++)
 		free(r->arenas[a]);
 }
 
 static bool same(const struct result *a, const struct result *b)
 {
-	static const char *const names[] = { "weights", "gradients", "velocity", "state" };
+	static const char *const names[] = { "weights", "gradients", "velocity", "state",
+					      "master" };
 	bool equal = memcmp(a->losses, b->losses, sizeof(a->losses)) == 0;
 
 	if (!equal)
 		diag("losses %.9g %.9g %.9g, expected %.9g %.9g %.9g", b->losses[0], b->losses[1],
 		     b->losses[STEPS], a->losses[0], a->losses[1], a->losses[STEPS]);
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 5; i++)
 		if (a->counts[i] != b->counts[i] ||
 		    memcmp(a->arenas[i], b->arenas[i], (size_t)a->counts[i] * 4) != 0) {
 			diag("%s differ", names[i]);
@@ -119,21 +120,21 @@ static void test_device(const struct pd_device_ops *ops, const struct pd_model *
 	int all[64], count = 0;
 
 	ok(whole.losses[STEPS - 1] < whole.losses[0] * 1.5 && whole.losses[0] > 0 &&
-	   whole.losses[0] != whole.losses[1], "%s, %d threads: it trains", ops->name, threads);
+	   whole.losses[0] != whole.losses[1], "%s, %d threads: it trains", chain_name(ops), threads);
 	other = train(ops, model, NULL, 0, threads, true);
-	ok(same(&whole, &other), "%s, %d threads: layer by layer", ops->name, threads);
+	ok(same(&whole, &other), "%s, %d threads: layer by layer", chain_name(ops), threads);
 	release(&other);
 	for (int cut = 1; cut < model->layer_count; cut++) {
 		if (!cuttable(model, cut))
 			continue;
 		all[count++] = cut;
 		other = train(ops, model, &cut, 1, threads, false);
-		ok(same(&whole, &other), "%s, %d threads: cut before %s", ops->name, threads,
+		ok(same(&whole, &other), "%s, %d threads: cut before %s", chain_name(ops), threads,
 		   model->layers[cut].name);
 		release(&other);
 	}
 	other = train(ops, model, all, count, threads, true);
-	ok(same(&whole, &other), "%s, %d threads: cut in %d places", ops->name, threads, count);
+	ok(same(&whole, &other), "%s, %d threads: cut in %d places", chain_name(ops), threads, count);
 	release(&other);
 	release(&whole);
 }
@@ -145,11 +146,11 @@ static void test_split(const struct pd_device_ops *ops, const struct pd_model *m
 	int all[64], count = 0;
 
 	other = train_split(ops, model, NULL, 0, threads, false, false);
-	ok(same(&whole, &other), "%s, %d threads: split, and in one", ops->name, threads);
+	ok(same(&whole, &other), "%s, %d threads: split, and in one", chain_name(ops), threads);
 	release(&other);
 	for (int singly = 0; singly < 2; singly++) {
 		other = train_split(ops, model, NULL, 0, threads, true, singly);
-		ok(same(&whole, &other), "%s, %d threads: in two parts%s", ops->name, threads,
+		ok(same(&whole, &other), "%s, %d threads: in two parts%s", chain_name(ops), threads,
 		   singly ? ", layer by layer" : "");
 		release(&other);
 	}
@@ -158,12 +159,12 @@ static void test_split(const struct pd_device_ops *ops, const struct pd_model *m
 			continue;
 		all[count++] = cut;
 		other = train_split(ops, model, &cut, 1, threads, true, false);
-		ok(same(&whole, &other), "%s, %d threads: in two parts, cut before %s", ops->name,
+		ok(same(&whole, &other), "%s, %d threads: in two parts, cut before %s", chain_name(ops),
 		   threads, model->layers[cut].name);
 		release(&other);
 	}
 	other = train_split(ops, model, all, count, threads, true, true);
-	ok(same(&whole, &other), "%s, %d threads: in two parts, cut in %d places", ops->name,
+	ok(same(&whole, &other), "%s, %d threads: in two parts, cut in %d places", chain_name(ops),
 	   threads, count);
 	release(&other);
 	release(&whole);
@@ -198,7 +199,7 @@ static void test_again(const struct pd_device_ops *ops, const struct pd_model *m
 		free(twice);
 		chain_close(c);
 	}
-	ok(equal, "%s: each stage forward twice, backward twice", ops->name);
+	ok(equal, "%s: each stage forward twice, backward twice", chain_name(ops));
 	free(once);
 }
 
@@ -211,9 +212,9 @@ static void test_refusal(const struct pd_device_ops *ops, const struct pd_model 
 	struct pd_net *net = ops->net_open(d, &config, &err);
 
 	ok(!net && strstr(err.text, "\"s1\"") && strstr(err.text, "\"s2\""),
-	   "%s: a stage with half of those that share: %s", ops->name, err.text);
+	   "%s: a stage with half of those that share: %s", chain_name(ops), err.text);
 	config.first = 9;
-	ok(!ops->net_open(d, &config, &err), "%s: and the other half", ops->name);
+	ok(!ops->net_open(d, &config, &err), "%s: and the other half", chain_name(ops));
 	ops->close(d);
 }
 
@@ -237,15 +238,15 @@ static void test_layer_sizes(const struct pd_device_ops *ops, const struct pd_mo
 		more += layer.split_bytes;
 		parameters += layer.parameter_bytes;
 	}
-	is_int((int64_t)slot, (int64_t)sizes->slot_bytes, "%s: layers' slots add up%s", ops->name,
+	is_int((int64_t)slot, (int64_t)sizes->slot_bytes, "%s: layers' slots add up%s", chain_name(ops),
 	       split ? ", split" : "");
-	is_int((int64_t)parameters, (int64_t)sizes->weights_bytes, "%s: parameters too", ops->name);
+	is_int((int64_t)parameters, (int64_t)sizes->full_bytes, "%s: parameters too", chain_name(ops));
 	chain_close(c);
 	if (!split)
 		return;
 	c = chain_open(ops, model, NULL, 0, BATCH, SEED, 1);
 	is_int((int64_t)(slot - c->stages[0].sizes->slot_bytes), (int64_t)more,
-	       "%s: and are larger by what they say", ops->name);
+	       "%s: and are larger by what they say", chain_name(ops));
 	chain_close(c);
 }
 
@@ -273,10 +274,30 @@ static void test_predicted(const struct pd_device_ops *ops, struct pd_model *mod
 		     layers[l].split_bytes);
 		wrong++;
 	}
-	is_int(wrong, 0, "%s: what is kept between the parts, as predicted", ops->name);
+	is_int(wrong, 0, "%s: what is kept between the parts, as predicted", chain_name(ops));
 	chain_close(c);
 	free(layers);
 	free(profile.layers);
+}
+
+/* The same promises in 16 bits: what crosses a cut is rounded there or not, but always alike. */
+static void test_rounded(const struct pd_device_ops *ops, struct pd_model *model)
+{
+	for (chain_dtype = PD_BF16; chain_dtype < PD_I32; chain_dtype++) {
+		if (!chain_knows(ops, chain_dtype)) {
+			skip("not here", chain_name(ops));
+			continue;
+		}
+		test_device(ops, model, 2);
+		test_again(ops, model);
+		test_layer_sizes(ops, model, false);
+		if (!ops->splits)
+			continue;
+		test_split(ops, model, 1);
+		test_layer_sizes(ops, model, true);
+		test_predicted(ops, model);
+	}
+	chain_dtype = PD_F32;
 }
 
 int main(void)
@@ -286,6 +307,7 @@ int main(void)
 	for (int i = 0; pd_devices[i]; i++) {
 		if (!chain_usable(pd_devices[i]))
 			continue;
+		test_rounded(pd_devices[i], model);
 		test_device(pd_devices[i], model, 1);
 		test_device(pd_devices[i], model, 2);
 		test_again(pd_devices[i], model);

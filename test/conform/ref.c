@@ -387,6 +387,14 @@ static void run(struct ref *r, int l, bool back)
 	});
 }
 
+static void round_tensor(const struct ref *r, double *values, int tensor)
+{
+	size_t n = elements(r, tensor);
+
+	for (size_t i = 0; r->round && i < n; i++)
+		values[i] = r->round(values[i]);
+}
+
 void ref_forward(struct ref *r)
 {
 	r->loss = 0;
@@ -396,6 +404,8 @@ void ref_forward(struct ref *r)
 
 		memset(r->x[out], 0, elements(r, out) * sizeof(double));
 		run(r, l, false);
+		if (r->model->layers[l].kind != PD_LAYER_softmax_cross_entropy)
+			round_tensor(r, r->x[out], out);
 	}
 }
 
@@ -407,6 +417,11 @@ void ref_backward(struct ref *r)
 		for (int p = 0; p < r->model->layers[l].parameter_count; p++)
 			memset(r->dw[l][p], 0, sizeof(double) *
 			       (size_t)r->model->layers[l].parameters[p].elements);
-	for (int l = r->model->layer_count - 1; l >= 0; l--)
+	for (int l = r->model->layer_count - 1; l >= 0; l--) {
+		const struct pd_layer *layer = &r->model->layers[l];
+
 		run(r, l, true);
+		for (int i = 0; i < layer->input_count; i++)
+			round_tensor(r, r->dx[layer->inputs[i]], layer->inputs[i]);
+	}
 }

@@ -13,6 +13,7 @@ struct ref {
 	int64_t batch, first_sample, valid;
 	uint64_t seed;
 	bool evaluate;
+	double (*round)(double);        /* what activations and their gradients are rounded by */
 	double **x, **dx;               /* by tensor: [batch][elements] */
 	double *(*w)[2], *(*dw)[2];     /* by layer, parameter; those of the owner for sharers */
 	double *(*running)[2];          /* by layer: batchnorm2d's mean and variance */

@@ -41,6 +41,9 @@
  * --loss-scale-interval=N: where n is not finite S / 2, at least 1, if that is less; after N
  * finite ones, one after the other, twice as large.
  *
+ * In 16 bits all of these versions are f32: what is computed with is rounded from them where it
+ * is brought to the device.
+ *
  * With --switch=K --to=PLAN it goes over to another plan after K minibatches, as a resumed
  * run does: a stage of which every layer had the same warm-up, replicas and G before goes on
  * with the older versions, any other begins with the newest.
@@ -136,7 +139,7 @@ struct trainer {
 	struct pd_gate gate;
 	struct pd_net *net;
 	const struct pd_net_sizes *sizes;
-	char *weights, *gradients, *state, *inbox, *slot, *scratch, *spare, *in, *out, *scale;
+	char *weights, *master, *gradients, *state, *inbox, *slot, *scratch, *spare, *in, *out, *scale;
 	struct pd_dataset train, test;
 	struct pd_loader *loader;
 	int inputs[4];
@@ -181,7 +184,7 @@ static void open_device(struct trainer *t)
 	struct pd_net_config net = {
 		.model = t->model, .count = t->model->layer_count,
 		.batch_size = t->plan->profile->batch_size, .seed = (uint64_t)seed,
-		.copies = ties(t),
+		.copies = ties(t), .dtype = t->plan->profile->dtype,
 	};
 	struct pd_error err;
 
@@ -196,7 +199,8 @@ static void open_device(struct trainer *t)
 	check(t->net != NULL, &err);
 	t->sizes = t->ops->net_sizes(t->net);
 	t->weights = alloc(t, t->sizes->weights_bytes);
-	t->gradients = alloc(t, t->sizes->weights_bytes);
+	t->master = net.dtype != PD_F32 ? alloc(t, t->sizes->full_bytes) : NULL;
+	t->gradients = alloc(t, t->sizes->full_bytes);
 	t->state = alloc(t, t->sizes->state_bytes);
 	t->inbox = alloc(t, t->sizes->inbox_bytes);
 	t->slot = alloc(t, t->sizes->slot_bytes);
@@ -205,7 +209,7 @@ static void open_device(struct trainer *t)
 	t->in = alloc(t, t->sizes->gradient_in_bytes);
 	t->out = alloc(t, t->sizes->gradient_out_bytes);
 	t->scale = alloc(t, sizeof(struct pd_scale));
-	check(t->ops->net_init(t->net, t->weights, NULL, t->state, &err) == 0, &err);
+	check(t->ops->net_init(t->net, t->weights, t->master, t->state, &err) == 0, &err);
 }
 
 static void open_data(struct trainer *t)
@@ -213,7 +217,7 @@ static void open_data(struct trainer *t)
 	int64_t batch = t->plan->profile->batch_size;
 	struct pd_loader_config config = {
 		.model = t->model, .train = &t->train, .batch_size = batch,
-		.seed = (uint64_t)seed, .inputs = t->inputs, .ahead = 2, .gate = &t->gate,
+		.dtype = t->plan->profile->dtype, .seed = (uint64_t)seed, .inputs = t->inputs, .ahead = 2, .gate = &t->gate,
 	};
 	struct pd_error err;
 
@@ -253,7 +257,7 @@ static void open_tensors(struct trainer *t)
 			v->state = values;
 			continue;
 		}
-		t->ops->export(t->net, i, PD_FULL, t->weights, values);
+		t->ops->export(t->net, i, PD_FULL, t->master ? t->master : t->weights, values);
 		add_version(v, values, loss_scale > 0 ? loss_scale : 1);
 		v->gradient = pd_calloc(v->elements, sizeof(float));
 		v->sum = pd_calloc(v->elements, sizeof(float));
@@ -406,7 +410,7 @@ static void import_versions(struct trainer *t, int64_t b, bool backward)
 		struct tensor *v = &t->tensors[i];
 
 		if (v->named->part == PD_PART_PARAMETER)
-			t->ops->import(t->net, i, PD_FULL, t->weights, backward && corrected(t, v)
+			t->ops->import(t->net, i, PD_WORKING, t->weights, backward && corrected(t, v)
 				       ? v->seen : v->versions[version_seen(t, v, b, backward)]);
 		else if (!backward)
 			t->ops->import(t->net, i, PD_FULL, t->state, v->state);
@@ -790,7 +794,7 @@ static void write_tensors(struct trainer *t)
 
 static void close_all(struct trainer *t)
 {
-	char *const arenas[] = { t->weights, t->gradients, t->state, t->inbox, t->slot, t->scratch, t->spare,
+	char *const arenas[] = { t->weights, t->master, t->gradients, t->state, t->inbox, t->slot, t->scratch, t->spare,
 				 t->in, t->out, t->scale };
 
 	for (int i = 0; i < t->count; i++) {
@@ -817,7 +821,8 @@ static void close_all(struct trainer *t)
 	pd_dataset_release(&t->test);
 	t->ops->stream_close(t->stream);
 	for (size_t i = 0; i < PD_COUNT(arenas); i++)
-		t->ops->free(t->device, arenas[i]);
+		if (arenas[i])
+			t->ops->free(t->device, arenas[i]);
 	t->ops->net_close(t->net);
 	t->ops->close(t->device);
 	pd_gate_release(&t->gate);

@@ -5,6 +5,7 @@
  * unbiased.  Evaluation takes the running ones.  A padded minibatch's padding counts.
  *
  * One kernel makes all its gradients: in two parts the slot keeps those of the parameters.
+ * It takes scale and shift in f32; of weights of 16 bits it is given copies in scratch.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
@@ -15,7 +16,9 @@ struct batchnorm {
 	struct pd_op *train, *evaluate, *backward;
 	size_t train_scratch, evaluate_scratch, backward_scratch;
 	size_t half;                    /* bytes from the mean to the variance */
+	size_t kept;                    /* from scale to shift, of gradients kept for later */
 	size_t unwanted;                /* in scratch: the input's gradient, when nobody wants it */
+	size_t wide[2];                 /* in scratch of forward and backward: scale and shift */
 };
 
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
@@ -32,7 +35,9 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 		return 0;
 	l->own = b = pd_zalloc(sizeof(*b));
 	b->half = pd_align(sizeof(float) * (size_t)channels);
-	l->extra_bytes = l->state_bytes = l->split_bytes = 2 * b->half;
+	l->extra_bytes = l->state_bytes = 2 * b->half;
+	b->kept = pd_compiled_room(l->net, sizeof(float) * (size_t)channels);
+	l->split_bytes = 2 * b->kept;
 	b->train = pd_op_batchnorm(dnn, PD_FORWARD, false, l->out, eps, NULL, err);
 	if (!b->train || pd_op_prepare(b->train, &b->train_scratch, &l->forward_bytes, err) < 0)
 		return -1;
@@ -49,7 +54,26 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	b->unwanted = l->backward_bytes;
 	if (!l->wants[0])
 		l->backward_bytes += pd_align(pd_layout_bytes(l->out));
+	if (l->net->dtype == PD_F32)
+		return 0;
+	b->wide[0] = l->forward_bytes;
+	b->wide[1] = l->backward_bytes;
+	l->forward_bytes += 2 * b->half;
+	l->backward_bytes += 2 * b->half;
 	return 0;
+}
+
+/* Scale (0) or shift (1) in f32; back: for backward. */
+static const void *parameter(struct pd_compiled_layer *l, int which, bool back)
+{
+	const struct batchnorm *b = l->own;
+	float *wide;
+
+	if (l->net->dtype == PD_F32)
+		return l->parameters[which];
+	wide = (float *)((char *)l->temporary + b->wide[back] + (size_t)which * b->half);
+	pd_cpu_widen(wide, l->parameters[which], (size_t)l->in_shape[0]->size[0]);
+	return wide;
 }
 
 static void move_running(struct pd_compiled_layer *l, const struct batchnorm *b)
@@ -74,8 +98,8 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 	const void *args[PD_ARGS] = {
 		[PD_ARG_SRC] = l->src[0],
 		[PD_ARG_DST] = l->dst,
-		[PD_ARG_SCALE] = l->parameters[0],
-		[PD_ARG_SHIFT] = l->parameters[1],
+		[PD_ARG_SCALE] = parameter(l, 0, false),
+		[PD_ARG_SHIFT] = parameter(l, 1, false),
 		[PD_ARG_MEAN] = statistics,
 		[PD_ARG_VARIANCE] = statistics + b->half,
 		[PD_ARG_SCRATCH] = (char *)l->temporary +
@@ -93,13 +117,13 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 {
 	struct batchnorm *b = l->own;
 	void *scale = l->diff_parameters[0], *shift = l->diff_parameters[1];
-	void *kept_shift = (char *)l->split + b->half;
+	void *kept_shift = (char *)l->split + b->kept;
 	size_t bytes = sizeof(float) * (size_t)l->in_shape[0]->size[0];
 	bool early = pass->part == PD_BACKWARD_INPUT;
 	const void *args[PD_ARGS] = {
 		[PD_ARG_SRC] = l->src[0],
-		[PD_ARG_SCALE] = l->parameters[0],
-		[PD_ARG_SHIFT] = l->parameters[1],
+		[PD_ARG_SCALE] = parameter(l, 0, true),
+		[PD_ARG_SHIFT] = parameter(l, 1, true),
 		[PD_ARG_MEAN] = l->extra,
 		[PD_ARG_VARIANCE] = (char *)l->extra + b->half,
 		[PD_ARG_DIFF_DST] = l->diff_dst,

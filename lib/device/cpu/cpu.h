@@ -50,8 +50,13 @@ void pd_cpu_adam(const struct pd_update *update, const float *gradients, size_t 
 void pd_cpu_squares(const struct pd_compiled *net, const struct pd_squares *what);
 void pd_cpu_unite(double *vector, const double *other, size_t count);
 
-/* --- sum.c */
+/* --- sum.c: of bf16, in f32 and rounded once */
 void pd_cpu_sum(float *dst, const float *const *src, int n, size_t count);
+void pd_cpu_sum_bf16(void *dst, const void *const *src, int n, size_t count);
+
+/* --- bf16.c: elements of bf16 from and to f32, as base/half.h has it */
+void pd_cpu_widen(float *dst, const void *src, size_t count);
+void pd_cpu_narrow(void *dst, const float *src, size_t count);
 
 /* --- stream.c */
 struct pd_stream *pd_cpu_stream_open(struct pd_device *device, struct pd_error *err);

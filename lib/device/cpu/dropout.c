@@ -4,6 +4,7 @@
  * 1 / (1 - p).  Which are kept follows from the sample's global number and the element's
  * in channels, height, width order (base/rng.h); the slot keeps one bit of each.
  */
+#include "base/half.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "device/cpu/cpu.h"
@@ -57,28 +58,39 @@ PD_VECTOR static void mask(float *dst, const float *src, const unsigned char *ke
 		dst[i] = keep[i / 8] >> (i % 8) & 1 ? src[i] * scale : 0;
 }
 
+PD_VECTOR static void mask_bf16(uint16_t *dst, const uint16_t *src, const unsigned char *keep,
+				int64_t elements, float scale)
+{
+	for (int64_t i = 0; i < elements; i++)
+		dst[i] = keep[i / 8] >> (i % 8) & 1 ? pd_to_bf16(pd_from_bf16(src[i]) * scale) : 0;
+}
+
 /* All samples, the mask drawn first where asked. */
-static void apply(struct pd_compiled_layer *l, float *dst, const float *src,
+static void apply(struct pd_compiled_layer *l, void *dst, const void *src,
 		  const struct pd_pass *pass, bool drawing)
 {
 	int64_t elements = pd_shape_elements(l->in_shape[0]);
+	size_t bytes = pd_dtype_bytes(l->net->dtype) * (size_t)elements;
 	unsigned char *keep = l->extra;
 	float scale = (float)(1 / (1 - l->layer->p));
 
 	for (int64_t n = 0; n < l->net->batch; n++) {
 		if (drawing)
 			draw(l, pass->first_sample + n, keep);
-		mask(dst, src, keep, elements, scale);
+		if (l->net->dtype == PD_F32)
+			mask(dst, src, keep, elements, scale);
+		else
+			mask_bf16(dst, src, keep, elements, scale);
 		keep += row_bytes(l);
-		src += elements;
-		dst += elements;
+		src = (const char *)src + bytes;
+		dst = (char *)dst + bytes;
 	}
 }
 
 static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	struct dropout *d = l->own;
-	const float *src = pd_via_in(l, &d->in, l->src[0], err);
+	const void *src = pd_via_in(l, &d->in, l->src[0], err);
 
 	if (!src)
 		return -1;

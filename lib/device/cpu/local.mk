@@ -1,6 +1,6 @@
 lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/adam.c \
-	lib/device/cpu/batchnorm2d.c \
+	lib/device/cpu/batchnorm2d.c lib/device/cpu/bf16.c \
 	lib/device/cpu/conv2d.c \
 	lib/device/cpu/cpu.c lib/device/cpu/cpu.h \
 	lib/device/cpu/dropout.c \

@@ -3,8 +3,10 @@
  * softmax_cross_entropy.  Of sample n with logits x and label y the loss is
  * log(sum exp(x - max)) - (x[y] - max); its gradient (softmax(x) - onehot(y)) / batch size.
  * For backward the loss is multiplied by pass->scale.
- * Samples from pass->valid on are padding: no loss, no gradient.
+ * Samples from pass->valid on are padding: no loss, no gradient.  Logits of 16 bits are widened
+ * in scratch, a sample at a time, and nothing is rounded but what comes out.
  */
+#include "base/mem.h"
 #include "device/cpu/cpu.h"
 
 #include <inttypes.h>
@@ -17,7 +19,28 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 		return pd_error_input(err, "layer \"%s\": softmax_cross_entropy takes a vector of "
 				      "logits per sample", l->layer->name);
 	l->out = pd_cpu_plain(l->net, &l->layer->output);
+	if (l->net->dtype != PD_F32)    /* logits, and their gradient */
+		l->forward_bytes = l->backward_bytes = 2 * pd_align(sizeof(float) * (size_t)
+			(l->in_shape[0]->size[0] > l->net->batch ? l->in_shape[0]->size[0]
+								  : l->net->batch));
 	return 0;
+}
+
+/* The logits of sample n in f32. */
+static const float *logits_of(const struct pd_compiled_layer *l, int64_t n)
+{
+	int64_t classes = l->in_shape[0]->size[0];
+
+	if (l->net->dtype == PD_F32)
+		return (const float *)l->src[0] + n * classes;
+	pd_cpu_widen(l->temporary, (const uint16_t *)l->src[0] + n * classes, (size_t)classes);
+	return l->temporary;
+}
+
+/* The second half of scratch. */
+static float *made(const struct pd_compiled_layer *l)
+{
+	return (float *)((char *)l->temporary + l->forward_bytes / 2);
 }
 
 static int64_t largest(const float *x, int64_t classes)
@@ -42,13 +65,14 @@ static float sum_exp(const float *x, int64_t classes, float max)
 static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	int64_t classes = l->in_shape[0]->size[0];
-	const float *x = l->src[0];
+	bool f32 = l->net->dtype == PD_F32;
 	const int32_t *label = l->src[1];
 	struct pd_loss loss = { .samples = pass->valid };
-	float *out = l->dst;
+	float *out = f32 ? l->dst : made(l);
 
 	memset(out, 0, sizeof(float) * (size_t)l->net->batch);
-	for (int64_t n = 0; n < pass->valid; n++, x += classes) {
+	for (int64_t n = 0; n < pass->valid; n++) {
+		const float *x = logits_of(l, n);
 		int64_t best = largest(x, classes);
 
 		if (label[n] < 0 || label[n] >= classes)
@@ -59,6 +83,8 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 		loss.sum += out[n];
 		loss.correct += best == label[n];
 	}
+	if (!f32)
+		pd_cpu_narrow(l->dst, out, (size_t)l->net->batch);
 	if (pass->loss)
 		*pass->loss = loss;
 	return 0;
@@ -67,21 +93,26 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	int64_t classes = l->in_shape[0]->size[0], batch = l->net->batch;
-	const float *x = l->src[0];
+	size_t bytes = pd_dtype_bytes(l->net->dtype) * (size_t)classes;
 	const int32_t *label = l->src[1];
 	float scale = pass->scale ? (float)pass->scale->loss_scale : 1;
-	float *dx = l->diff_src[0], mean = scale / (float)batch;
+	float mean = scale / (float)batch;
+	char *to = l->diff_src[0];
 
-	if (!dx)
+	if (!to)
 		return 0;
-	for (int64_t n = 0; n < pass->valid; n++, x += classes, dx += classes) {
+	for (int64_t n = 0; n < pass->valid; n++, to += bytes) {
+		float *dx = l->net->dtype == PD_F32 ? (float *)(void *)to : made(l);
+		const float *x = logits_of(l, n);
 		float max = x[largest(x, classes)], sum = sum_exp(x, classes, max);
 
 		for (int64_t i = 0; i < classes; i++)
 			dx[i] = expf(x[i] - max) / sum * mean;
 		dx[label[n]] -= mean;
+		if (l->net->dtype != PD_F32)
+			pd_cpu_narrow(to, dx, (size_t)classes);
 	}
-	memset(dx, 0, sizeof(float) * (size_t)((batch - pass->valid) * classes));
+	memset(to, 0, bytes * (size_t)(batch - pass->valid));
 	return 0;
 }
 

@@ -69,12 +69,16 @@ static int forward_add(struct pd_compiled_layer *l, const struct pd_pass *pass,
 		       struct pd_error *err)
 {
 	struct merge *m = l->own;
+	size_t count;
 
 	if (convert_inputs(l, m, err) < 0)
 		return -1;
 	/* padding too: zeros */
-	pd_cpu_sum(l->dst, (const float *const *)m->src, l->layer->input_count,
-		   pd_layout_bytes(l->out) / sizeof(float));
+	count = pd_layout_bytes(l->out) / pd_dtype_bytes(l->net->dtype);
+	if (l->net->dtype == PD_F32)
+		pd_cpu_sum(l->dst, (const float *const *)m->src, l->layer->input_count, count);
+	else
+		pd_cpu_sum_bf16(l->dst, m->src, l->layer->input_count, count);
 	return 0;
 }
 

@@ -56,8 +56,8 @@ static void set_parameter(struct pd_compiled *net, struct pd_compiled_layer *l, 
 	struct pd_compiled_parameter *parameter = &net->parameters[l->owner][p];
 
 	parameter->layout = l->parameter[p];
-	parameter->plain = plain_parameter(net, l->layer, p);
-	parameter->full = l->parameter[p];
+	parameter->plain = pd_layout_full(net->engine, plain_parameter(net, l->layer, p));
+	parameter->full = pd_layout_full(net->engine, parameter->layout);
 	parameter->bytes = pd_layout_bytes(parameter->full);
 }
 
@@ -77,7 +77,10 @@ static int zero(struct pd_compiled *net, void *dst, size_t bytes, struct pd_erro
 static int add(struct pd_compiled *net, enum pd_dtype dtype, void *dst, const void *a,
 	       const void *b, size_t count, struct pd_error *err)
 {
-	pd_cpu_sum(dst, (const float *const[]){ a, b }, 2, count);
+	if (dtype == PD_F32)
+		pd_cpu_sum(dst, (const float *const[]){ a, b }, 2, count);
+	else
+		pd_cpu_sum_bf16(dst, (const void *const[]){ a, b }, 2, count);
 	return 0;
 }
 
@@ -93,7 +96,7 @@ static const struct pd_compiled_device how = {
 
 static int compile(struct pd_compiled *net, struct pd_error *err)
 {
-	net->engine = pd_onednn_open(err);
+	net->engine = pd_onednn_open(net->dtype, err);
 	return net->engine ? pd_compiled_build(net, err) : -1;
 }
 
@@ -103,11 +106,6 @@ struct pd_net *pd_cpu_net_open(struct pd_device *device, const struct pd_net_con
 	struct pd_compiled *net;
 	int threads, failed;
 
-	if (config->dtype != PD_F32) {
-		pd_error_input(err, "dtype %s: the cpu device computes in f32 only",
-			       pd_dtype_name[config->dtype]);
-		return NULL;
-	}
 	net = pd_compiled_new(device, &how, config, err);
 	if (!net)
 		return NULL;
@@ -153,44 +151,73 @@ static int convert(const struct pd_layout *from, const void *src, const struct p
  * Ops of their own, since the net's are the stream's.  Called rarely: nothing is kept.
  * Layouts of one pd_onednn can be used with another.
  */
-static int transfer(struct pd_compiled *net, const struct pd_named *named, const void *in,
-		    void *out, bool export)
+static int lay_out(const struct pd_layout *from, const void *src, const struct pd_layout *to,
+		   void *dst, int64_t elements)
 {
-	int which;
-	size_t offset = pd_compiled_offset(net, named, &which);
-	const struct pd_compiled_parameter *parameter = &net->parameters[named->layer][which];
-	const void *src = export ? (const char *)in + offset : in;
-	void *dst = export ? out : (char *)out + offset;
 	struct pd_onednn *dnn;
 	struct pd_error err;
 	int status;
 
-	if (named->part == PD_PART_STATE ||
-	    pd_layout_same(parameter->layout, parameter->plain)) {
-		memcpy(dst, src, sizeof(float) * (size_t)named->elements);
+	if (pd_layout_same(from, to)) {
+		memcpy(dst, src, sizeof(float) * (size_t)elements);
 		return 0;
 	}
-	dnn = pd_onednn_open(&err);
+	dnn = pd_onednn_open(PD_F32, &err);
 	if (!dnn)
 		return -1;
-	status = export ? convert(parameter->layout, src, parameter->plain, dst, dnn, &err)
-			: convert(parameter->plain, src, parameter->layout, dst, dnn, &err);
+	status = convert(from, src, to, dst, dnn, &err);
 	pd_onednn_close(dnn);
 	return status;
 }
 
-int pd_cpu_net_export(struct pd_net *base, int named, enum pd_form form, const void *arena,
+int pd_cpu_net_export(struct pd_net *base, int number, enum pd_form form, const void *arena,
 		      float *host)
 {
 	struct pd_compiled *net = (struct pd_compiled *)base;
+	const struct pd_named *named = &net->named[number];
+	int which;
+	size_t offset = pd_compiled_offset(net, named, &which);
+	const struct pd_compiled_parameter *parameter = &net->parameters[named->layer][which];
+	float *wide;
+	int status;
 
-	return transfer(net, &net->named[named], arena, host, true);
+	if (named->part == PD_PART_STATE) {
+		memcpy(host, (const char *)arena + offset, sizeof(float) * (size_t)named->elements);
+		return 0;
+	}
+	if (form == PD_FULL || net->dtype == PD_F32)
+		return lay_out(parameter->full, (const char *)arena + offset, parameter->plain, host,
+			       named->elements);
+	wide = pd_calloc(1, parameter->bytes);
+	pd_cpu_widen(wide, (const char *)arena + pd_compiled_working(net, offset),
+		     parameter->bytes / sizeof(float));
+	status = lay_out(parameter->full, wide, parameter->plain, host, named->elements);
+	free(wide);
+	return status;
 }
 
-int pd_cpu_net_import(struct pd_net *base, int named, enum pd_form form, void *arena,
+int pd_cpu_net_import(struct pd_net *base, int number, enum pd_form form, void *arena,
 		      const float *host)
 {
 	struct pd_compiled *net = (struct pd_compiled *)base;
+	const struct pd_named *named = &net->named[number];
+	int which;
+	size_t offset = pd_compiled_offset(net, named, &which);
+	const struct pd_compiled_parameter *parameter = &net->parameters[named->layer][which];
+	float *wide;
+	int status;
 
-	return transfer(net, &net->named[named], host, arena, false);
+	if (named->part == PD_PART_STATE) {
+		memcpy((char *)arena + offset, host, sizeof(float) * (size_t)named->elements);
+		return 0;
+	}
+	if (form == PD_FULL || net->dtype == PD_F32)
+		return lay_out(parameter->plain, host, parameter->full, (char *)arena + offset,
+			       named->elements);
+	wide = pd_calloc(1, parameter->bytes);
+	status = lay_out(parameter->plain, host, parameter->full, wide, named->elements);
+	pd_cpu_narrow((char *)arena + pd_compiled_working(net, offset), wide,
+		      parameter->bytes / sizeof(float));
+	free(wide);
+	return status;
 }

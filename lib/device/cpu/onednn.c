@@ -49,6 +49,7 @@ struct pd_op {
 };
 
 struct pd_onednn {
+	dnnl_data_type_t type;
 	dnnl_engine_t engine;
 	dnnl_stream_t stream;
 	dnnl_primitive_attr_t attr;
@@ -81,11 +82,28 @@ static int failed(struct pd_error *err, const char *what, dnnl_status_t status)
 			       (size_t)status < PD_COUNT(names) ? names[status] : "unknown error");
 }
 
-struct pd_onednn *pd_onednn_open(struct pd_error *err)
+/* Whether it has the instructions for bf16 or makes do without: AVX-512 is enough. */
+static int check_type(enum pd_dtype dtype, struct pd_error *err)
 {
-	struct pd_onednn *dnn = pd_zalloc(sizeof(*dnn));
+	if (dtype != PD_F32 && dtype != PD_BF16)
+		return pd_error_input(err, "dtype %s: processors compute in f32 or bf16",
+				      pd_dtype_name[dtype]);
+	if (dtype == PD_BF16 && (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) !=
+	    dnnl_cpu_isa_avx512_core)
+		return pd_error_input(err, "dtype bf16: this processor has no AVX-512, without which "
+				      "oneDNN does not compute in it; expected f32");
+	return 0;
+}
+
+struct pd_onednn *pd_onednn_open(enum pd_dtype dtype, struct pd_error *err)
+{
+	struct pd_onednn *dnn;
 	dnnl_status_t status;
 
+	if (check_type(dtype, err) < 0)
+		return NULL;
+	dnn = pd_zalloc(sizeof(*dnn));
+	dnn->type = dtype == PD_BF16 ? dnnl_bf16 : dnnl_f32;
 	status = dnnl_engine_create(&dnn->engine, dnnl_cpu, 0);
 	if (status == dnnl_success)
 		status = dnnl_stream_create(&dnn->stream, dnn->engine, dnnl_stream_in_order);
@@ -154,23 +172,23 @@ static const struct pd_layout *intern(struct pd_onednn *dnn, const dnnl_memory_d
 	return layout;
 }
 
-static dnnl_memory_desc_t plain_md(int dims, const int64_t *size)
+static dnnl_memory_desc_t plain_md(dnnl_data_type_t type, int dims, const int64_t *size)
 {
 	static const dnnl_format_tag_t tags[] = {
 		dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde
 	};
 	dnnl_memory_desc_t md;
 
-	if (dnnl_memory_desc_init_by_tag(&md, dims, size, dnnl_f32, tags[dims]) != dnnl_success)
+	if (dnnl_memory_desc_init_by_tag(&md, dims, size, type, tags[dims]) != dnnl_success)
 		pd_bug("a plain layout of %d dimensions", dims);
 	return md;
 }
 
-static dnnl_memory_desc_t any_md(int dims, const int64_t *size)
+static dnnl_memory_desc_t any_md(dnnl_data_type_t type, int dims, const int64_t *size)
 {
 	dnnl_memory_desc_t md;
 
-	if (dnnl_memory_desc_init_by_tag(&md, dims, size, dnnl_f32, dnnl_format_tag_any) !=
+	if (dnnl_memory_desc_init_by_tag(&md, dims, size, type, dnnl_format_tag_any) !=
 	    dnnl_success)
 		pd_bug("a layout of %d dimensions", dims);
 	return md;
@@ -178,7 +196,22 @@ static dnnl_memory_desc_t any_md(int dims, const int64_t *size)
 
 const struct pd_layout *pd_layout_plain(struct pd_onednn *dnn, int dims, const int64_t *size)
 {
-	dnnl_memory_desc_t md = plain_md(dims, size);
+	dnnl_memory_desc_t md = plain_md(dnn->type, dims, size);
+
+	return intern(dnn, &md);
+}
+
+static dnnl_memory_desc_t full_md(const struct pd_layout *layout)
+{
+	dnnl_memory_desc_t md = layout->md;
+
+	md.data_type = dnnl_f32;
+	return md;
+}
+
+const struct pd_layout *pd_layout_full(struct pd_onednn *dnn, const struct pd_layout *layout)
+{
+	dnnl_memory_desc_t md = full_md(layout);
 
 	return intern(dnn, &md);
 }
@@ -195,10 +228,11 @@ const struct pd_layout *pd_layout_like(struct pd_onednn *dnn, const struct pd_la
 	if (pd_layout_is_plain(layout))
 		return pd_layout_plain(dnn, dims, size);
 	for (size_t i = 0; dims == 4 && i < PD_COUNT(tags); i++) {
-		if (dnnl_memory_desc_init_by_tag(&md, dims, layout->md.dims, dnnl_f32, tags[i]) !=
+		if (dnnl_memory_desc_init_by_tag(&md, dims, layout->md.dims, layout->md.data_type,
+						tags[i]) !=
 		    dnnl_success || !dnnl_memory_desc_equal(&md, &layout->md))
 			continue;
-		if (dnnl_memory_desc_init_by_tag(&md, dims, size, dnnl_f32, tags[i]) ==
+		if (dnnl_memory_desc_init_by_tag(&md, dims, size, layout->md.data_type, tags[i]) ==
 		    dnnl_success)
 			return intern(dnn, &md);
 	}
@@ -217,7 +251,7 @@ bool pd_layout_same(const struct pd_layout *a, const struct pd_layout *b)
 
 bool pd_layout_is_plain(const struct pd_layout *layout)
 {
-	dnnl_memory_desc_t md = plain_md(layout->md.ndims, layout->md.dims);
+	dnnl_memory_desc_t md = plain_md(layout->md.data_type, layout->md.ndims, layout->md.dims);
 
 	return dnnl_memory_desc_equal(&md, &layout->md);
 }
@@ -240,8 +274,9 @@ bool pd_layout_stacks(const struct pd_layout *layout)
 	if (layout->md.ndims != 4 || is_padded(&layout->md))
 		return false;
 	for (size_t i = 0; i < PD_COUNT(tags); i++)
-		if (dnnl_memory_desc_init_by_tag(&md, 4, layout->md.dims, dnnl_f32, tags[i]) ==
-		    dnnl_success && dnnl_memory_desc_equal(&md, &layout->md))
+		if (dnnl_memory_desc_init_by_tag(&md, 4, layout->md.dims, layout->md.data_type,
+						tags[i]) == dnnl_success &&
+		    dnnl_memory_desc_equal(&md, &layout->md))
 			return true;
 	return false;
 }
@@ -307,10 +342,12 @@ static struct pd_op *conv_op(struct pd_onednn *dnn, enum pd_way way, const struc
 	const int64_t in[] = { c->height, c->width }, out[] = { c->out_height, c->out_width };
 	const int64_t g = c->groups, o = c->out_channels, i = c->channels;
 	const int64_t grouped[] = { g, o / g, i / g, c->kernel[0], c->kernel[1] };
-	dnnl_memory_desc_t src = any_md(4, src_size), dst = any_md(4, dst_size);
-	dnnl_memory_desc_t weights = g > 1 ? any_md(5, grouped)
-		: any_md(4, (const int64_t[]){ o, i, c->kernel[0], c->kernel[1] });
-	dnnl_memory_desc_t bias = any_md(1, &c->out_channels);
+	const dnnl_data_type_t of_weights = way == PD_BACKWARD_WEIGHTS ? dnnl_f32 : dnn->type;
+	dnnl_memory_desc_t src = any_md(dnn->type, 4, src_size);
+	dnnl_memory_desc_t dst = any_md(dnn->type, 4, dst_size);
+	dnnl_memory_desc_t weights = g > 1 ? any_md(of_weights, 5, grouped)
+		: any_md(of_weights, 4, (const int64_t[]){ o, i, c->kernel[0], c->kernel[1] });
+	dnnl_memory_desc_t bias = any_md(of_weights, 1, &c->out_channels);
 	const dnnl_memory_desc_t *bias_p = c->bias ? &bias : NULL;
 	dnnl_dims_t dilate, right;
 	dnnl_convolution_desc_t desc;
@@ -322,7 +359,7 @@ static struct pd_op *conv_op(struct pd_onednn *dnn, enum pd_way way, const struc
 			   in[k] - c->padding[k];
 	}
 	if (fixed)
-		weights = fixed->md;
+		weights = way == PD_BACKWARD_WEIGHTS ? full_md(fixed) : fixed->md;
 	if (way == PD_FORWARD)
 		status = dnnl_dilated_convolution_forward_desc_init(&desc, dnnl_forward_training,
 			dnnl_convolution_direct, &src, &weights, bias_p, &dst, c->stride, dilate,
@@ -357,8 +394,10 @@ static struct pd_op *linear_op(struct pd_onednn *dnn, enum pd_way way,
 			       const struct pd_op *forward, struct pd_error *err)
 {
 	const int64_t size[] = { dst->md.dims[1], src->md.dims[1] };
-	dnnl_memory_desc_t weights = fixed ? fixed->md : any_md(2, size);
-	dnnl_memory_desc_t bias_md = any_md(1, size);
+	const dnnl_data_type_t of_weights = way == PD_BACKWARD_WEIGHTS ? dnnl_f32 : dnn->type;
+	dnnl_memory_desc_t weights = !fixed ? any_md(of_weights, 2, size)
+		: way == PD_BACKWARD_WEIGHTS ? full_md(fixed) : fixed->md;
+	dnnl_memory_desc_t bias_md = any_md(of_weights, 1, size);
 	const dnnl_memory_desc_t *bias_p = bias ? &bias_md : NULL;
 	dnnl_inner_product_desc_t desc;
 	dnnl_status_t status;

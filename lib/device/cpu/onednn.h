@@ -12,6 +12,7 @@
 #define PD_DEVICE_CPU_ONEDNN_H
 
 #include "base/error.h"
+#include "model/dtype.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,11 +22,15 @@ struct pd_onednn;
 struct pd_layout;
 struct pd_op;
 
-struct pd_onednn *pd_onednn_open(struct pd_error *err);
+/* Computes in f32 or bf16: layouts and ops are of that type but where said.  Refuses another,
+ * and bf16 where the processor has no AVX-512, without which oneDNN has no kernels for it. */
+struct pd_onednn *pd_onednn_open(enum pd_dtype dtype, struct pd_error *err);
 void pd_onednn_close(struct pd_onednn *dnn);
 
-/* Row-major f32, up to 5 dimensions.  (Scalars: dims 1.) */
+/* Row-major, up to 5 dimensions.  (Scalars: dims 1.) */
 const struct pd_layout *pd_layout_plain(struct pd_onednn *dnn, int dims, const int64_t *size);
+/* The same with elements of f32: element n of one is element n of the other. */
+const struct pd_layout *pd_layout_full(struct pd_onednn *dnn, const struct pd_layout *layout);
 /* The layout of the same kind (blocking, order of axes) for other extents; NULL: there is none. */
 const struct pd_layout *pd_layout_like(struct pd_onednn *dnn, const struct pd_layout *layout,
 				       const int64_t *size);
@@ -65,10 +70,11 @@ enum pd_curve { PD_CURVE_RELU, PD_CURVE_TANH, PD_CURVE_SIGMOID };
 
 /*
  * Each returns NULL after filling *err.  `forward` is the forward op that a backward one
- * belongs to.  Weights: the layout to take them (or give their gradient) in, or NULL for
+ * belongs to.  Weights: the layout to take them (or, in f32, give their gradient) in, or NULL for
  * whichever is fastest; conv and linear fall back to that when the one asked for has no fast
  * kernel, so ask the op (pd_op_layout) what it got.  Backward of elementwise functions
- * takes the output in PD_ARG_DST, not the input.
+ * takes the output in PD_ARG_DST, not the input.  Gradients of parameters, batch normalisation's
+ * scale and shift and its statistics are f32.
  */
 struct pd_op *pd_op_conv(struct pd_onednn *dnn, enum pd_way way, const struct pd_conv *conv,
 			 const struct pd_layout *weights, const struct pd_op *forward,

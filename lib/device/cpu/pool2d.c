@@ -92,7 +92,21 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 /* Windows of several sizes. */
 struct adaptive {
 	struct pd_via in, diff_in;
+	/* in scratch, of 16 bits: a plane of the input and one of the output in f32; the first
+	 * index: forward, backward */
+	size_t wide[2], wide_out[2];
 };
+
+static void take_planes(struct pd_compiled_layer *l, struct adaptive *a, int way, size_t *bytes_p)
+{
+	const int64_t *in = l->in_shape[0]->size, *out = l->layer->output.size;
+
+	if (l->net->dtype == PD_F32)
+		return;
+	a->wide[way] = *bytes_p;
+	a->wide_out[way] = *bytes_p += pd_align(sizeof(float) * (size_t)(in[1] * in[2]));
+	*bytes_p += pd_align(sizeof(float) * (size_t)(out[1] * out[2]));
+}
 
 static bool is_even(const struct pd_compiled_layer *l)
 {
@@ -117,9 +131,12 @@ static int prepare_adaptive(struct pd_compiled_layer *l, struct pd_error *err)
 	if (!l->inside)
 		return 0;
 	l->own = a = pd_zalloc(sizeof(*a));
-	if (pd_via_prepare(l, &a->in, l->in[0], plain, false, &l->forward_bytes, err) < 0)
+	if (pd_via_prepare(l, &a->in, l->in[0], plain, false, &l->forward_bytes, err) < 0 ||
+	    pd_via_prepare(l, &a->diff_in, plain, l->in[0], true, &l->backward_bytes, err) < 0)
 		return -1;
-	return pd_via_prepare(l, &a->diff_in, plain, l->in[0], true, &l->backward_bytes, err);
+	take_planes(l, a, 0, &l->forward_bytes);
+	take_planes(l, a, 1, &l->backward_bytes);
+	return 0;
 }
 
 struct window {
@@ -141,24 +158,43 @@ static float mean(const float *plane, int64_t width, struct window y, struct win
 	return sum / (float)((y.end - y.begin) * (x.end - x.begin));
 }
 
+static void forward_plane(float *dst, const float *src, const int64_t *in, const int64_t *out)
+{
+	for (int64_t i = 0; i < out[1]; i++)
+		for (int64_t j = 0; j < out[2]; j++)
+			*dst++ = mean(src, in[2], window(i, out[1], in[1]),
+				      window(j, out[2], in[2]));
+}
+
 static int forward_adaptive(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			    struct pd_error *err)
 {
 	const int64_t *in = l->in_shape[0]->size, *out = l->layer->output.size;
+	size_t whole = (size_t)(in[1] * in[2]), means = (size_t)(out[1] * out[2]);
+	size_t each = pd_dtype_bytes(l->net->dtype);
 	struct adaptive *a = l->own;
-	const float *src;
-	float *dst = l->dst;
+	const char *src;
+	char *dst = l->dst;
 
 	if (is_even(l))
 		return forward(l, pass, err);
 	src = pd_via_in(l, &a->in, l->src[0], err);
 	if (!src)
 		return -1;
-	for (int64_t plane = 0; plane < l->net->batch * in[0]; plane++, src += in[1] * in[2])
-		for (int64_t i = 0; i < out[1]; i++)
-			for (int64_t j = 0; j < out[2]; j++)
-				*dst++ = mean(src, in[2], window(i, out[1], in[1]),
-					      window(j, out[2], in[2]));
+	for (int64_t plane = 0; plane < l->net->batch * in[0]; plane++) {
+		const void *from = src + (size_t)plane * whole * each;
+		void *to = dst + (size_t)plane * means * each;
+		float *wide = (float *)((char *)l->temporary + a->wide[0]);
+		float *wide_out = (float *)((char *)l->temporary + a->wide_out[0]);
+
+		if (l->net->dtype == PD_F32) {
+			forward_plane(to, from, in, out);
+			continue;
+		}
+		pd_cpu_widen(wide, from, whole);
+		forward_plane(wide_out, wide, in, out);
+		pd_cpu_narrow(to, wide_out, means);
+	}
 	return 0;
 }
 
@@ -170,26 +206,45 @@ static void spread(float *plane, int64_t width, struct window y, struct window x
 			plane[i * width + j] += gradient;
 }
 
+static void backward_plane(float *diff_src, const float *diff_dst, const int64_t *in,
+			   const int64_t *out)
+{
+	memset(diff_src, 0, sizeof(float) * (size_t)(in[1] * in[2]));
+	for (int64_t i = 0; i < out[1]; i++)
+		for (int64_t j = 0; j < out[2]; j++)
+			spread(diff_src, in[2], window(i, out[1], in[1]),
+			       window(j, out[2], in[2]), *diff_dst++);
+}
+
 static int backward_adaptive(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			     struct pd_error *err)
 {
 	const int64_t *in = l->in_shape[0]->size, *out = l->layer->output.size;
-	int64_t planes = l->net->batch * in[0];
+	size_t whole = (size_t)(in[1] * in[2]), means = (size_t)(out[1] * out[2]);
+	size_t each = pd_dtype_bytes(l->net->dtype);
 	struct adaptive *a = l->own;
-	const float *diff_dst = l->diff_dst;
-	float *diff_src;
+	const char *diff_dst = l->diff_dst;
+	char *diff_src;
 
 	if (is_even(l))
 		return backward(l, pass, err);
 	if (!l->diff_src[0])
 		return 0;
 	diff_src = pd_via_room(l, &a->diff_in, l->diff_src[0]);
-	memset(diff_src, 0, sizeof(float) * (size_t)(planes * in[1] * in[2]));
-	for (int64_t plane = 0; plane < planes; plane++, diff_src += in[1] * in[2])
-		for (int64_t i = 0; i < out[1]; i++)
-			for (int64_t j = 0; j < out[2]; j++)
-				spread(diff_src, in[2], window(i, out[1], in[1]),
-				       window(j, out[2], in[2]), *diff_dst++);
+	for (int64_t plane = 0; plane < l->net->batch * in[0]; plane++) {
+		const void *from = diff_dst + (size_t)plane * means * each;
+		void *to = diff_src + (size_t)plane * whole * each;
+		float *wide = (float *)((char *)l->temporary + a->wide[1]);
+		float *wide_out = (float *)((char *)l->temporary + a->wide_out[1]);
+
+		if (l->net->dtype == PD_F32) {
+			backward_plane(to, from, in, out);
+			continue;
+		}
+		pd_cpu_widen(wide_out, from, means);
+		backward_plane(wide, wide_out, in, out);
+		pd_cpu_narrow(to, wide, whole);
+	}
 	return pd_via_out(l, &a->diff_in, l->diff_src[0], err);
 }
 

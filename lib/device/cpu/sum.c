@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#define PIECE 2048
+
 PD_VECTOR static void add(float *restrict dst, const float *restrict src, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
@@ -11,7 +13,7 @@ PD_VECTOR static void add(float *restrict dst, const float *restrict src, size_t
 
 static void sum_piece(float *dst, const float *const *src, int n, size_t at, size_t floats)
 {
-	float piece[2048];      /* apart, since dst may be any of the sources */
+	float piece[PIECE];      /* apart, since dst may be any of the sources */
 
 	if (n == 0)
 		memset(piece, 0, floats * sizeof(float));
@@ -25,6 +27,25 @@ static void sum_piece(float *dst, const float *const *src, int n, size_t at, siz
 void pd_cpu_sum(float *dst, const float *const *src, int n, size_t count)
 {
 #pragma omp parallel for schedule(static)
-	for (size_t at = 0; at < count; at += 2048)
-		sum_piece(dst, src, n, at, count - at < 2048 ? count - at : 2048);
+	for (size_t at = 0; at < count; at += PIECE)
+		sum_piece(dst, src, n, at, count - at < PIECE ? count - at : PIECE);
+}
+
+static void sum_piece_bf16(uint16_t *dst, const void *const *src, int n, size_t at, size_t count)
+{
+	float piece[PIECE], other[PIECE];
+
+	pd_cpu_widen(piece, (const uint16_t *)src[0] + at, count);
+	for (int k = 1; k < n; k++) {
+		pd_cpu_widen(other, (const uint16_t *)src[k] + at, count);
+		add(piece, other, count);
+	}
+	pd_cpu_narrow(dst + at, piece, count);
+}
+
+void pd_cpu_sum_bf16(void *dst, const void *const *src, int n, size_t count)
+{
+#pragma omp parallel for schedule(static)
+	for (size_t at = 0; at < count; at += PIECE)
+		sum_piece_bf16(dst, src, n, at, count - at < PIECE ? count - at : PIECE);
 }

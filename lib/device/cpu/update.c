@@ -16,24 +16,38 @@ PD_VECTOR static void correct(float *restrict corrected, float *restrict delta, 
 	}
 }
 
+/* What was worked out in f32, for those who read 16 bits. */
+static void publish(const struct pd_update *u, const float *corrected, size_t at, size_t floats)
+{
+	pd_cpu_narrow((uint16_t *)u->next + at, (const float *)u->master + at, floats);
+	if (u->delta)
+		pd_cpu_narrow((uint16_t *)u->corrected + at, corrected, floats);
+}
+
 /* A factor is taken in double: 1 over a large loss scale is no normal float. */
-static void piece(const struct pd_update *u, double factor, size_t at, size_t floats)
+static void piece(const struct pd_update *update, double factor, size_t at, size_t floats)
 {
 	static void (*const table[])(const struct pd_update *, const float *, size_t, size_t) = {
 		[PD_SGD] = pd_cpu_sgd, [PD_ADAM] = pd_cpu_adam, [PD_ADAMW] = pd_cpu_adam,
 	};
-	const float *gradients = (const float *)u->gradients + at;
-	float old[PIECE], scaled[PIECE];
+	const float *gradients = (const float *)update->gradients + at;
+	const float *weights = update->master ? update->master : update->weights;
+	float old[PIECE], scaled[PIECE], corrected[PIECE];
+	struct pd_update u = *update;
 
 	for (size_t i = 0; i < floats && factor != 1; i++)
 		scaled[i] = (float)(factor * (double)gradients[i]);
-	if (u->delta)
-		memcpy(old, (const float *)u->weights + at, floats * sizeof(*old));
-	table[u->kind](u, factor != 1 ? scaled : gradients, at, floats);
-	if (u->delta)
-		correct((float *)u->corrected + at, (float *)u->delta + at, old,
-			(const float *)u->next + at, floats, (float)u->keep, (float)(1 - u->keep),
-			(float)u->delay);
+	if (u.delta)
+		memcpy(old, weights + at, floats * sizeof(*old));
+	if (u.master)
+		u.weights = u.next = u.master;
+	table[u.kind](&u, factor != 1 ? scaled : gradients, at, floats);
+	if (u.delta)
+		correct(u.master ? corrected : (float *)u.corrected + at, (float *)u.delta + at,
+			old, (const float *)u.next + at, floats, (float)u.keep,
+			(float)(1 - u.keep), (float)u.delay);
+	if (u.master)
+		publish(update, corrected, at, floats);
 }
 
 static void apply(const struct pd_update *u, double factor, size_t begin, size_t end)
@@ -46,7 +60,10 @@ static void apply(const struct pd_update *u, double factor, size_t begin, size_t
 /* Skipped: the next version is this one. */
 static void keep(const struct pd_update *u, size_t begin, size_t end)
 {
-	if (u->next != u->weights && end > begin)
+	if (u->master && end > begin)
+		pd_cpu_narrow((uint16_t *)u->next + begin, (const float *)u->master + begin,
+			      end - begin);
+	else if (u->next != u->weights && end > begin)
 		memcpy((float *)u->next + begin, (const float *)u->weights + begin,
 		       (end - begin) * sizeof(float));
 }

@@ -42,7 +42,8 @@ static int prepare_weights(struct pd_compiled_layer *l, struct weighted *w, stru
 	    pd_via_prepare(l, &w->weights_dst, l->out, pd_op_layout(op, PD_ARG_DIFF_DST), false,
 			   &bytes, err) < 0 ||
 	    pd_via_prepare(l, &w->weights_weights, pd_op_layout(op, PD_ARG_DIFF_WEIGHTS),
-			   l->parameter[0], true, &bytes, err) < 0)
+			   pd_layout_full(l->net->engine, l->parameter[0]), true, &bytes,
+			   err) < 0)
 		return -1;
 	/* the two halves of backward use the scratch one after the other */
 	if (bytes > l->backward_bytes)
