@@ -81,10 +81,10 @@ static void test_windows(void)
 	ok(good, "adaptive windows too, and are what they should be");
 }
 
-/* One plane forward, and backward as sums into the inputs, against the functions that gather. */
+/* One plane, of channels that may come last, forward, and backward as sums into the inputs, against the functions that gather. */
 static bool pools(const struct pd_pool_shape *s)
 {
-	int ins = s->in[0] * s->in[1], outs = s->out[0] * s->out[1];
+	int step = s->step, ins = s->in[0] * s->in[1] * step, outs = s->out[0] * s->out[1] * step;
 	float *x = pd_calloc((size_t)ins, sizeof(*x)), *dy = pd_calloc((size_t)outs, sizeof(*dy));
 	double *most = pd_calloc((size_t)ins, sizeof(*most));
 	double *mean = pd_calloc((size_t)ins, sizeof(*mean));
@@ -98,14 +98,14 @@ static bool pools(const struct pd_pool_shape *s)
 	for (int r = 0; r < s->out[0]; r++)
 		for (int c = 0; c < s->out[1]; c++) {
 			struct pd_span y = pd_pool_window(s, 0, r), w = pd_pool_window(s, 1, c);
-			int o = r * s->out[1] + c, best = -1;
+			int o = (r * s->out[1] + c) * step, best = -1;
 			double sum = 0, n = s->include_padding && !s->adaptive
 				? s->kernel[0] * s->kernel[1]
 				: (y.end - y.begin) * (w.end - w.begin);
 
 			for (int i = y.begin; i < y.end; i++)
 				for (int j = w.begin; j < w.end; j++) {
-					int at = i * s->in[1] + j;
+					int at = (i * s->in[1] + j) * step;
 
 					best = best < 0 || x[at] > x[best] ? at : best;
 					sum += x[at];
@@ -113,12 +113,12 @@ static bool pools(const struct pd_pool_shape *s)
 				}
 			most[best] += dy[o];
 			chosen[o] = pd_pool_largest(s, x, r, c);
-			good = good && chosen[o] == best &&
+			good = good && chosen[o] * step == best &&
 			       fabs(pd_pool_mean(s, x, r, c) - sum / n) < 1e-5;
 		}
 	for (int r = 0; r < s->in[0]; r++)
 		for (int c = 0; c < s->in[1]; c++) {
-			int i = r * s->in[1] + c;
+			int i = (r * s->in[1] + c) * step;
 
 			good = good && fabs(pd_pool_chosen(s, dy, chosen, r, c) - most[i]) < 1e-5 &&
 			       fabs(pd_pool_share(s, dy, r, c) - mean[i]) < 1e-5;
@@ -145,10 +145,14 @@ static void test_pools(void)
 		{ .in = { 2, 3 }, .out = { 5, 4 }, .adaptive = true },
 	};
 
-	for (size_t i = 0; i < PD_COUNT(shapes); i++)
-		ok(pools(&shapes[i]), "pooling of %d x %d to %d x %d%s", shapes[i].in[0],
-		   shapes[i].in[1], shapes[i].out[0], shapes[i].out[1],
-		   shapes[i].adaptive ? ", adaptive" : "");
+	for (size_t i = 0; i < 2 * PD_COUNT(shapes); i++) {
+		struct pd_pool_shape s = shapes[i / 2];
+
+		s.step = i % 2 ? 5 : 1;
+		ok(pools(&s), "pooling of %d x %d to %d x %d%s%s", s.in[0], s.in[1], s.out[0],
+		   s.out[1], s.adaptive ? ", adaptive" : "",
+		   s.step > 1 ? ", one channel of several that come last" : "");
+	}
 }
 
 /* As lib/device/cpu/dropout.c draws. */
@@ -286,7 +290,7 @@ static void test_correction(void)
 	for (size_t i = 0; i < 3; i++) {
 		float expected = 0.75f * delta[i] + 0.25f * (next[i] - old[i]);
 
-		pd_correct_element(corrected, delta, old[i], next, i, 0.75f, 0.25f, 3);
+		corrected[i] = pd_corrected(delta, old[i], next[i], i, 0.75f, 0.25f, 3);
 		good = good && delta[i] == expected && corrected[i] == next[i] - 3 * expected;
 	}
 	ok(good, "what backward reads instead of weights that are not stashed");

@@ -14,6 +14,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Of elements of any type, on a GPU; for the processor of f32. */
+#ifdef __cplusplus
+#define PD_TYPED template <typename pd_value> PD_INLINE
+#else
+#define PD_TYPED PD_INLINE
+typedef float pd_value;
+#endif
+
 /* ---- pooling: windows of an output, outputs of an input; axis 0 is the height ---- */
 
 struct pd_pool_shape {
@@ -21,6 +29,7 @@ struct pd_pool_shape {
 	int kernel[2], stride[2], padding[2];
 	int adaptive;                   /* adaptive_avgpool2d: the three above are not read */
 	int include_padding;            /* in a mean's divisor */
+	int step;                       /* from an element of a plane to the next */
 };
 
 struct pd_span {
@@ -71,31 +80,41 @@ PD_INLINE struct pd_span pd_pool_outputs(const struct pd_pool_shape *s, int axis
 }
 
 /* The largest input of a window, the first where there are several: its place in the plane. */
-PD_INLINE int pd_pool_largest(const struct pd_pool_shape *s, const float *plane, int row,
-			      int column)
+PD_TYPED int pd_pool_largest(const struct pd_pool_shape *s, const pd_value *plane, int row,
+			     int column)
 {
 	struct pd_span y = pd_pool_window(s, 0, row), x = pd_pool_window(s, 1, column);
 	int best = y.begin * s->in[1] + x.begin;
+	float most = (float)plane[(int64_t)best * s->step];
 
 	for (int i = y.begin; i < y.end; i++)
-		for (int j = x.begin; j < x.end; j++)
-			if (plane[i * s->in[1] + j] > plane[best])
-				best = i * s->in[1] + j;
+		for (int j = x.begin; j < x.end; j++) {
+			int at = i * s->in[1] + j;
+			float v = (float)plane[(int64_t)at * s->step];
+
+			if (v > most) {
+				best = at;
+				most = v;
+			}
+		}
 	return best;
 }
 
 /* The gradient of an input of a plane: of the outputs that chose it. */
-PD_INLINE float pd_pool_chosen(const struct pd_pool_shape *s, const float *gradient,
-			       const int32_t *chosen, int row, int column)
+PD_TYPED float pd_pool_chosen(const struct pd_pool_shape *s, const pd_value *gradient,
+			      const int32_t *chosen, int row, int column)
 {
 	struct pd_span y = pd_pool_outputs(s, 0, row), x = pd_pool_outputs(s, 1, column);
 	int me = row * s->in[1] + column;
 	float sum = 0;
 
 	for (int i = y.begin; i < y.end; i++)
-		for (int j = x.begin; j < x.end; j++)
-			if (chosen[i * s->out[1] + j] == me)
-				sum += gradient[i * s->out[1] + j];
+		for (int j = x.begin; j < x.end; j++) {
+			int64_t at = (int64_t)(i * s->out[1] + j) * s->step;
+
+			if (chosen[at] == me)
+				sum += (float)gradient[at];
+		}
 	return sum;
 }
 
@@ -108,26 +127,28 @@ PD_INLINE float pd_pool_divisor(const struct pd_pool_shape *s, int row, int colu
 	return (float)((y.end - y.begin) * (x.end - x.begin));
 }
 
-PD_INLINE float pd_pool_mean(const struct pd_pool_shape *s, const float *plane, int row, int column)
+PD_TYPED float pd_pool_mean(const struct pd_pool_shape *s, const pd_value *plane, int row,
+			    int column)
 {
 	struct pd_span y = pd_pool_window(s, 0, row), x = pd_pool_window(s, 1, column);
 	float sum = 0;
 
 	for (int i = y.begin; i < y.end; i++)
 		for (int j = x.begin; j < x.end; j++)
-			sum += plane[i * s->in[1] + j];
+			sum += (float)plane[(int64_t)(i * s->in[1] + j) * s->step];
 	return sum / pd_pool_divisor(s, row, column);
 }
 
-PD_INLINE float pd_pool_share(const struct pd_pool_shape *s, const float *gradient, int row,
-			      int column)
+PD_TYPED float pd_pool_share(const struct pd_pool_shape *s, const pd_value *gradient, int row,
+			     int column)
 {
 	struct pd_span y = pd_pool_outputs(s, 0, row), x = pd_pool_outputs(s, 1, column);
 	float sum = 0;
 
 	for (int i = y.begin; i < y.end; i++)
 		for (int j = x.begin; j < x.end; j++)
-			sum += gradient[i * s->out[1] + j] / pd_pool_divisor(s, i, j);
+			sum += (float)gradient[(int64_t)(i * s->out[1] + j) * s->step] /
+			       pd_pool_divisor(s, i, j);
 	return sum;
 }
 
@@ -150,42 +171,47 @@ PD_INLINE unsigned char pd_dropout_byte(uint64_t seed, uint64_t stream, uint32_t
 
 /* ---- softmax cross-entropy of one sample ---- */
 
-PD_INLINE int64_t pd_softmax_largest(const float *x, int64_t classes)
+PD_TYPED int64_t pd_softmax_largest(const pd_value *x, int64_t classes)
 {
 	int64_t best = 0;
 
 	for (int64_t i = 1; i < classes; i++)
-		if (x[i] > x[best])
+		if ((float)x[i] > (float)x[best])
 			best = i;
 	return best;
 }
 
-PD_INLINE float pd_softmax_sum(const float *x, int64_t classes, float max)
+PD_TYPED float pd_softmax_sum(const pd_value *x, int64_t classes, float max)
 {
 	float sum = 0;
 
 	for (int64_t i = 0; i < classes; i++)
-		sum += expf(x[i] - max);
+		sum += expf((float)x[i] - max);
 	return sum;
 }
 
-PD_INLINE float pd_softmax_loss(const float *x, int64_t classes, int64_t label, int64_t *best_p)
+PD_TYPED float pd_softmax_loss(const pd_value *x, int64_t classes, int64_t label,
+			       int64_t *best_p)
 {
 	int64_t best = pd_softmax_largest(x, classes);
 
 	*best_p = best;
-	return logf(pd_softmax_sum(x, classes, x[best])) - (x[label] - x[best]);
+	return logf(pd_softmax_sum(x, classes, (float)x[best])) -
+	       ((float)x[label] - (float)x[best]);
 }
 
 /* mean: 1 / batch size */
-PD_INLINE void pd_softmax_gradient(float *dx, const float *x, int64_t classes, int64_t label,
-				   float mean)
+PD_TYPED void pd_softmax_gradient(pd_value *dx, const pd_value *x, int64_t classes, int64_t label,
+				  float mean)
 {
-	float max = x[pd_softmax_largest(x, classes)], sum = pd_softmax_sum(x, classes, max);
+	float max = (float)x[pd_softmax_largest(x, classes)];
+	float sum = pd_softmax_sum(x, classes, max);
 
-	for (int64_t i = 0; i < classes; i++)
-		dx[i] = expf(x[i] - max) / sum * mean;
-	dx[label] -= mean;
+	for (int64_t i = 0; i < classes; i++) {
+		float g = expf((float)x[i] - max) / sum * mean;
+
+		dx[i] = (pd_value)(i == label ? g - mean : g);
+	}
 }
 
 /* ---- updates of element i; next may be weights ---- */
@@ -223,11 +249,11 @@ PD_INLINE void pd_adam_element(float *next, float *first, float *second, const f
 }
 
 /* After it, from the weight `old` that it was made of: what backward reads instead. */
-PD_INLINE void pd_correct_element(float *corrected, float *delta, float old, const float *next,
-				  size_t i, float keep, float rest, float delay)
+PD_INLINE float pd_corrected(float *delta, float old, float next, size_t i, float keep, float rest,
+			     float delay)
 {
-	delta[i] = keep * delta[i] + rest * (next[i] - old);
-	corrected[i] = next[i] - delay * delta[i];
+	delta[i] = keep * delta[i] + rest * (next - old);
+	return next - delay * delta[i];
 }
 
 #endif

@@ -2,7 +2,8 @@
 /*
  * batchnorm2d by cuDNN, which keeps the mean and the inverse deviation in the slot and moves
  * the running statistics (mean, unbiased variance) as PyTorch does.  One call makes all the
- * gradients: in two parts the slot keeps those of the parameters.
+ * gradients: in two parts the slot keeps those of the parameters.  In 16 bits, and with channels
+ * last, kernels of ours do the same, and the relu that follows.
  */
 #include "device/cuda/cuda.h"
 
@@ -12,6 +13,8 @@ struct batchnorm {
 	struct pd_cuda_own own;
 	cudnnTensorDescriptor_t x, channels;
 	size_t half;                    /* bytes from the mean to the other */
+	bool ours;
+	struct pd_kernel_norm norm;     /* ours */
 };
 
 static void release(void *own)
@@ -24,17 +27,39 @@ static void release(void *own)
 		cudnnDestroyTensorDescriptor(b->channels);
 }
 
+static void prepare_ours(struct batchnorm *b, struct pd_compiled_layer *l)
+{
+	const struct pd_shape *shape = l->in_shape[0];
+	int64_t samples, area;
+
+	pd_cuda_rows(l, l->out, shape, &samples, &area);
+	b->ours = true;
+	b->norm = (struct pd_kernel_norm){
+		.rows = samples * area, .channels = shape->size[0], .area = area,
+		.half = b->half / sizeof(float), .eps = (float)l->layer->eps,
+		.momentum = (float)l->layer->momentum,
+		.relu = pd_cuda_does_relu(l->net, l->index),
+	};
+	l->forward_bytes = l->backward_bytes =
+		sizeof(float) * pd_kernel_norm_room(b->norm.rows, b->norm.channels);
+}
+
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	const struct pd_shape *shape = l->in_shape[0];
 	struct batchnorm *b;
 
+	l->out = l->in[0];
 	if (!l->inside)
 		return 0;
 	l->own = b = pd_zalloc(sizeof(*b));
 	b->own.release = release;
 	b->half = pd_align(sizeof(float) * (size_t)shape->size[0]);
 	l->extra_bytes = l->state_bytes = l->split_bytes = 2 * b->half;
+	if (pd_cuda_engine(l)->last || l->net->dtype != PD_F32) {
+		prepare_ours(b, l);
+		return 0;
+	}
 	/* the input's gradient, when nobody wants it */
 	if (!l->wants[0])
 		l->backward_bytes = pd_align(sizeof(float) * pd_cuda_batch_elements(l, shape));
@@ -61,6 +86,20 @@ static int check(const struct pd_compiled_layer *l, cudnnStatus_t status, struct
 			       cudnnGetErrorString(status));
 }
 
+static int forward_ours(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			struct pd_error *err)
+{
+	const struct pd_cuda_engine *engine = pd_cuda_engine(l);
+	const struct batchnorm *b = l->own;
+
+	return pd_cuda_queued(l, pass->evaluate
+		? pd_kernel_norm_evaluate(engine->stream, l->net->dtype, &b->norm, l->dst,
+					  l->src[0], l->parameters[0], l->parameters[1], l->state)
+		: pd_kernel_norm(engine->stream, l->net->dtype, &b->norm, l->dst, l->src[0],
+				 l->parameters[0], l->parameters[1], l->extra,
+				 pass->again ? NULL : l->state, l->temporary), err);
+}
+
 static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	cudnnHandle_t dnn = pd_cuda_engine(l)->dnn;
@@ -69,6 +108,8 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 	char *running = l->state, *kept = l->extra;
 	char *moved = pass->again ? NULL : running;     /* NULL: cuDNN moves nothing */
 
+	if (b->ours)
+		return forward_ours(l, pass, err);
 	if (pass->evaluate)
 		return check(l, cudnnBatchNormalizationForwardInference(
 			dnn, CUDNN_BATCHNORM_SPATIAL, &one, &zero, b->x, l->src[0], b->x, l->dst,
@@ -96,6 +137,13 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 	if (pass->part == PD_BACKWARD_WEIGHT)
 		return copy(l, l->diff_parameters[0], split, err) < 0 ||
 		       copy(l, l->diff_parameters[1], split + b->half, err) < 0 ? -1 : 0;
+	if (b->ours)
+		return pd_cuda_queued(l, pd_kernel_norm_back(
+			pd_cuda_engine(l)->stream, l->net->dtype, &b->norm, l->diff_src[0],
+			l->src[0], l->diff_dst, l->parameters[0], (const float *)kept,
+			early ? (float *)split : l->diff_parameters[0],
+			early ? (float *)(split + b->half) : l->diff_parameters[1],
+			l->temporary), err);
 	return check(l, cudnnBatchNormalizationBackward(
 		pd_cuda_engine(l)->dnn, CUDNN_BATCHNORM_SPATIAL, &one, &zero, &one, &zero, b->x,
 		l->src[0], b->x, l->diff_dst, b->x,

@@ -3,38 +3,49 @@
 
 #include "device/cuda/grid.cuh"
 #include "device/cuda/kernels.h"
+#include "device/cuda/typed.cuh"
 
 #define PARTS_MOST 32           /* of a batch, each summed by a block of its own */
 
 /* Where a channel has one element, threads go over all; else a block takes a plane at a time. */
-__global__ static void bias_flat(float *y, const float *bias, size_t count, int64_t channels)
+template <typename T>
+__global__ static void bias_flat(T *y, const T *bias, bool relu, size_t count, int64_t channels)
 {
-	PD_FOR_EACH(i, count)
-		y[i] += bias[i % (size_t)channels];
-}
+	PD_FOR_EACH(i, count) {
+		float v = (float)y[i] + (bias ? (float)bias[i % (size_t)channels] : 0);
 
-__global__ static void bias_planes(float *y, const float *bias, int64_t planes, int64_t channels,
-				   int64_t area)
-{
-	for (int64_t plane = blockIdx.x; plane < planes; plane += gridDim.x) {
-		float b = bias[plane % channels];
-
-		for (int64_t i = threadIdx.x; i < area; i += blockDim.x)
-			y[plane * area + i] += b;
+		y[i] = (T)(relu && v < 0 ? 0 : v);
 	}
 }
 
-cudaError_t pd_kernel_bias(cudaStream_t stream, float *y, const float *bias, int64_t batch,
-			   int64_t channels, int64_t area)
+template <typename T>
+__global__ static void bias_planes(T *y, const T *bias, bool relu, int64_t planes,
+				   int64_t channels, int64_t area)
+{
+	for (int64_t plane = blockIdx.x; plane < planes; plane += gridDim.x) {
+		float b = bias ? (float)bias[plane % channels] : 0;
+
+		for (int64_t i = threadIdx.x; i < area; i += blockDim.x) {
+			float v = (float)y[plane * area + i] + b;
+
+			y[plane * area + i] = (T)(relu && v < 0 ? 0 : v);
+		}
+	}
+}
+
+cudaError_t pd_kernel_bias(cudaStream_t stream, enum pd_dtype dtype, void *y, const void *bias,
+			   bool relu, int64_t batch, int64_t channels, int64_t area)
 {
 	int64_t planes = batch * channels;
+	unsigned blocks = (unsigned)(planes < PD_BLOCKS_MOST ? planes : PD_BLOCKS_MOST);
 
 	if (area == 1)
-		bias_flat<<<pd_blocks((size_t)planes), PD_THREADS, 0, stream>>>(
-			y, bias, (size_t)planes, channels);
+		PD_BY_TYPE(dtype, T, (
+			bias_flat<T><<<pd_blocks((size_t)planes), PD_THREADS, 0, stream>>>(
+				(T *)y, (const T *)bias, relu, (size_t)planes, channels)));
 	else
-		bias_planes<<<(unsigned)(planes < PD_BLOCKS_MOST ? planes : PD_BLOCKS_MOST),
-			      PD_THREADS, 0, stream>>>(y, bias, planes, channels, area);
+		PD_BY_TYPE(dtype, T, (bias_planes<T><<<blocks, PD_THREADS, 0, stream>>>(
+			(T *)y, (const T *)bias, relu, planes, channels, area)));
 	return cudaGetLastError();
 }
 
@@ -52,7 +63,8 @@ size_t pd_kernel_bias_room(int64_t batch, int64_t channels)
  * Block (c, p) sums channel c over the samples of part p: each thread over every so many
  * elements, then halves are added to halves.
  */
-__global__ static void bias_parts(float *room, const float *dy, int64_t batch, int64_t channels,
+template <typename T>
+__global__ static void bias_parts(float *room, const T *dy, int64_t batch, int64_t channels,
 				  int64_t area)
 {
 	__shared__ float sum[PD_THREADS];
@@ -62,10 +74,10 @@ __global__ static void bias_parts(float *room, const float *dy, int64_t batch, i
 	float mine = 0;
 
 	for (int64_t n = begin; n < end; n++) {
-		const float *plane = dy + (n * channels + c) * area;
+		const T *plane = dy + (n * channels + c) * area;
 
 		for (int64_t i = t; i < area; i += PD_THREADS)
-			mine += plane[i];
+			mine += (float)plane[i];
 	}
 	sum[t] = mine;
 	for (int half = PD_THREADS / 2; half > 0; half /= 2) {
@@ -89,29 +101,32 @@ __global__ static void bias_total(float *db, const float *room, int64_t channels
 }
 
 /* A thread per channel, next to each other in memory. */
-__global__ static void bias_columns(float *db, const float *dy, int64_t batch, int64_t channels)
+template <typename T>
+__global__ static void bias_columns(float *db, const T *dy, int64_t batch, int64_t channels)
 {
 	PD_FOR_EACH(c, (size_t)channels) {
 		float sum = 0;
 
 		for (int64_t n = 0; n < batch; n++)
-			sum += dy[(size_t)n * channels + c];
+			sum += (float)dy[(size_t)n * channels + c];
 		db[c] = sum;
 	}
 }
 
-cudaError_t pd_kernel_bias_back(cudaStream_t stream, float *db, float *room, const float *dy,
-				int64_t batch, int64_t channels, int64_t area)
+cudaError_t pd_kernel_bias_back(cudaStream_t stream, enum pd_dtype dtype, float *db, float *room,
+				const void *dy, int64_t batch, int64_t channels, int64_t area)
 {
 	dim3 grid((unsigned)channels, (unsigned)parts_of(batch));
 	cudaError_t status;
 
 	if (area == 1) {
-		bias_columns<<<pd_blocks((size_t)channels), PD_THREADS, 0, stream>>>(
-			db, dy, batch, channels);
+		PD_BY_TYPE(dtype, T, (
+			bias_columns<T><<<pd_blocks((size_t)channels), PD_THREADS, 0, stream>>>(
+				db, (const T *)dy, batch, channels)));
 		return cudaGetLastError();
 	}
-	bias_parts<<<grid, PD_THREADS, 0, stream>>>(room, dy, batch, channels, area);
+	PD_BY_TYPE(dtype, T, (bias_parts<T><<<grid, PD_THREADS, 0, stream>>>(
+		room, (const T *)dy, batch, channels, area)));
 	status = cudaGetLastError();
 	if (status != cudaSuccess)
 		return status;

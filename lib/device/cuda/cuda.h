@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The CUDA device, inside.  Tensors are plain (samples, channels, rows, columns) and f32.
+ * The CUDA device, inside.  Tensors of f32 are plain (samples, channels, rows, columns).  Where
+ * tensor cores do the work (16 bits, TF32) what convolutions make, and what is made of that, has
+ * its channels last (layout.c): the same on both sides of a stage's boundary.
  * Convolution and batch normalisation are cuDNN's, products of matrices cuBLASLt's, the rest
  * kernels of our own (kernels.h).  A stream is a thread that queues work on a CUDA stream
  * (stream.c) and another that waits for it to be done, asleep.
@@ -36,6 +38,11 @@ struct pd_cuda_clock {
 struct pd_cuda_stream;
 struct pd_cuda_graphs;
 
+/* Of a tensor with planes, or of a kernel: channels last.  NULL: plain. */
+struct pd_layout {
+	bool last;
+};
+
 struct pd_cuda_device {
 	struct pd_device base;
 	int number;                     /* CUDA's */
@@ -52,6 +59,7 @@ struct pd_cuda_device {
 struct pd_cuda_engine {
 	int device;
 	bool tf32;
+	bool last;                      /* convolutions want channels last */
 	cudnnHandle_t dnn;
 	cublasLtHandle_t blas;
 	cudaStream_t stream;            /* of the pass being queued */
@@ -70,6 +78,25 @@ static inline struct pd_cuda_engine *pd_cuda_engine(const struct pd_compiled_lay
 {
 	return l->net->engine;
 }
+
+/* --- layout.c */
+extern const struct pd_layout pd_cuda_last;
+/* Do this net's convolutions want channels last?  A matter of its type and of the whole model. */
+bool pd_cuda_wants_last(const struct pd_compiled *net, bool tf32);
+/* Is it the same in both layouts? */
+bool pd_cuda_flat(const struct pd_shape *shape);
+/* Is a tensor of that shape, in one layout, something else in the other? */
+bool pd_cuda_unlike(const struct pd_layout *a, const struct pd_layout *b,
+		    const struct pd_shape *shape);
+/* One batch of a shape, from the other layout into this one. */
+int pd_cuda_turn(struct pd_compiled_layer *l, void *dst, const struct pd_layout *to,
+		 const void *src, const struct pd_shape *shape, struct pd_error *err);
+/* Rows, and elements from one row of channels to the next plane: what kernels by channel want. */
+void pd_cuda_rows(const struct pd_compiled_layer *l, const struct pd_layout *layout,
+		  const struct pd_shape *shape, int64_t *samples_p, int64_t *area_p);
+/* Is the only layer that uses this layer's output a relu, which this layer then does?  Asked of
+ * the whole model, so that the answer is the same whatever the stage. */
+bool pd_cuda_does_relu(const struct pd_compiled *net, int layer);
 
 /* --- cuda.c: 0, or -1 with *err saying what could not be done and why */
 int pd_cuda_check(cudaError_t status, const char *what, struct pd_error *err);
@@ -127,6 +154,12 @@ static inline size_t pd_cuda_batch_elements(const struct pd_compiled_layer *l,
 					    const struct pd_shape *shape)
 {
 	return (size_t)l->net->batch * (size_t)pd_shape_elements(shape);
+}
+
+static inline size_t pd_cuda_batch_bytes(const struct pd_compiled_layer *l,
+					 const struct pd_shape *shape)
+{
+	return pd_dtype_bytes(l->net->dtype) * pd_cuda_batch_elements(l, shape);
 }
 
 extern const struct pd_compiled_kind pd_cuda_conv2d, pd_cuda_linear, pd_cuda_relu, pd_cuda_tanh,

@@ -6,13 +6,20 @@
 
 static int prepare_curve(struct pd_compiled_layer *l, struct pd_error *err)
 {
+	l->out = l->in[0];
 	return 0;
 }
 
 static int curve(struct pd_compiled_layer *l, enum pd_kernel_curve which, struct pd_error *err)
 {
-	return pd_cuda_queued(l, pd_kernel_curve(pd_cuda_engine(l)->stream, which, l->dst,
-						 l->src[0],
+	int before = pd_model_producer(l->net->model, l->layer->inputs[0]);
+
+	/* the layer before may have done it */
+	if (which == PD_KERNEL_RELU && l->dst == l->src[0] && before >= 0 &&
+	    pd_cuda_does_relu(l->net, before))
+		return 0;
+	return pd_cuda_queued(l, pd_kernel_curve(pd_cuda_engine(l)->stream, l->net->dtype, which,
+						 l->dst, l->src[0],
 						 pd_cuda_batch_elements(l, l->in_shape[0])), err);
 }
 
@@ -21,8 +28,8 @@ static int curve_back(struct pd_compiled_layer *l, enum pd_kernel_curve which,
 {
 	if (!l->diff_src[0])
 		return 0;
-	return pd_cuda_queued(l, pd_kernel_curve_back(pd_cuda_engine(l)->stream, which,
-						      l->diff_src[0], l->dst, l->diff_dst,
+	return pd_cuda_queued(l, pd_kernel_curve_back(pd_cuda_engine(l)->stream, l->net->dtype,
+						      which, l->diff_src[0], l->dst, l->diff_dst,
 						      pd_cuda_batch_elements(l, l->in_shape[0])),
 			      err);
 }
@@ -69,6 +76,7 @@ const struct pd_compiled_kind pd_cuda_sigmoid = {
 
 static int prepare_dropout(struct pd_compiled_layer *l, struct pd_error *err)
 {
+	l->out = l->in[0];
 	if (l->inside)
 		l->extra_bytes = ((size_t)pd_shape_elements(l->in_shape[0]) + 7) / 8 *
 				 (size_t)l->net->batch;
@@ -77,10 +85,15 @@ static int prepare_dropout(struct pd_compiled_layer *l, struct pd_error *err)
 
 static struct pd_kernel_dropout describe(const struct pd_compiled_layer *l)
 {
+	const struct pd_shape *shape = l->in_shape[0];
+	bool last = l->in[0] && !pd_cuda_flat(shape);
+
 	return (struct pd_kernel_dropout){
 		.seed = l->net->seed, .stream = PD_RNG_DROPOUT +
 			(uint64_t)pd_model_number(l->net->model, l->index),
-		.samples = l->net->batch, .elements = pd_shape_elements(l->in_shape[0]), .p = (float)l->layer->p,
+		.samples = l->net->batch, .elements = pd_shape_elements(shape),
+		.area = last ? shape->size[1] * shape->size[2] : pd_shape_elements(shape),
+		.channels = last ? shape->size[0] : 1, .p = (float)l->layer->p,
 		.scale = (float)(1 / (1 - l->layer->p)),
 	};
 }
@@ -92,10 +105,10 @@ static int forward_dropout(struct pd_compiled_layer *l, const struct pd_pass *pa
 	const struct pd_cuda_engine *engine = pd_cuda_engine(l);
 
 	if (pass->evaluate)
-		return l->net->device->copy(l->net, l->dst, l->src[0], sizeof(float) *
-					    pd_cuda_batch_elements(l, l->in_shape[0]), err);
-	return pd_cuda_queued(l, pd_kernel_dropout(engine->stream, &d, engine->now, l->dst,
-						   l->extra, l->src[0]), err);
+		return l->net->device->copy(l->net, l->dst, l->src[0],
+					    pd_cuda_batch_bytes(l, l->in_shape[0]), err);
+	return pd_cuda_queued(l, pd_kernel_dropout(engine->stream, l->net->dtype, &d, engine->now,
+						   l->dst, l->extra, l->src[0]), err);
 }
 
 static int backward_dropout(struct pd_compiled_layer *l, const struct pd_pass *pass,
@@ -105,8 +118,8 @@ static int backward_dropout(struct pd_compiled_layer *l, const struct pd_pass *p
 
 	if (!l->diff_src[0])
 		return 0;
-	return pd_cuda_queued(l, pd_kernel_dropout_back(pd_cuda_engine(l)->stream, &d,
-							l->diff_src[0], l->extra, l->diff_dst),
+	return pd_cuda_queued(l, pd_kernel_dropout_back(pd_cuda_engine(l)->stream, l->net->dtype,
+							&d, l->diff_src[0], l->extra, l->diff_dst),
 			      err);
 }
 

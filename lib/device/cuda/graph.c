@@ -131,8 +131,8 @@ int pd_cuda_graphs_pass(struct pd_compiled *net, const struct pd_work *w, struct
 			return -1;
 	}
 	if (graphs) {
-		const struct pd_repeat_key key = pd_repeat_key(&w->pass, w->kind == PD_WORK_BACKWARD,
-							       w->from, w->count);
+		const struct pd_repeat_key key =
+			pd_repeat_key(&w->pass, w->kind == PD_WORK_BACKWARD, w->from, w->count);
 
 		place = pd_repeats_see(&graphs->repeats, &key);
 	}

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kernels of our own, as C calls them: each queues on the stream and returns.  All tensors
- * are plain, f32, in device memory.  No kernel uses atomics: what is summed is summed in
- * one order.
+ * Kernels of our own, as C calls them: each queues on the stream and returns.  Tensors are in
+ * device memory, of the type that dtype names where that is given, else as said.  No kernel
+ * uses atomics: what is summed is summed in one order.
  */
 #ifndef PD_DEVICE_CUDA_KERNELS_H
 #define PD_DEVICE_CUDA_KERNELS_H
 
 #include "device/agreed.h"
 #include "device/cuda/arith.h"
+#include "model/dtype.h"
 
 #include <cuda_runtime_api.h>
+#include <stdbool.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -31,57 +33,99 @@ cudaError_t pd_kernel_set_now(cudaStream_t stream, struct pd_kernel_now *now,
 
 /* --- eltwise.cu: count elements; outputs may lie over inputs */
 enum pd_kernel_curve { PD_KERNEL_RELU, PD_KERNEL_TANH, PD_KERNEL_SIGMOID };
-cudaError_t pd_kernel_curve(cudaStream_t stream, enum pd_kernel_curve curve, float *y,
-			    const float *x, size_t count);
+cudaError_t pd_kernel_curve(cudaStream_t stream, enum pd_dtype dtype, enum pd_kernel_curve curve,
+			    void *y, const void *x, size_t count);
 /* From the output. */
-cudaError_t pd_kernel_curve_back(cudaStream_t stream, enum pd_kernel_curve curve, float *dx,
-				 const float *y, const float *dy, size_t count);
-/* dst = src[0] + src[1] + ..., in that order; n of 1 to PD_KERNEL_SOURCES. */
+cudaError_t pd_kernel_curve_back(cudaStream_t stream, enum pd_dtype dtype,
+				 enum pd_kernel_curve curve, void *dx, const void *y,
+				 const void *dy, size_t count);
+/* dst = src[0] + src[1] + ..., in that order, then relu; n of 1 to PD_KERNEL_SOURCES. */
 #define PD_KERNEL_SOURCES 16
-cudaError_t pd_kernel_sum(cudaStream_t stream, float *dst, const float *const *src, int n,
-			  size_t count);
+cudaError_t pd_kernel_sum(cudaStream_t stream, enum pd_dtype dtype, void *dst,
+			  const void *const *src, int n, size_t count, bool relu);
 /* Draws the mask, one bit per element, each sample's from a byte of its own on. */
 struct pd_kernel_dropout {
 	uint64_t seed, stream;
 	int64_t samples, elements;      /* of one sample */
+	int64_t area, channels;         /* of one sample: element k lies at k % area * channels +
+					   k / area; plain: elements, 1 */
 	float p, scale;
 };
-cudaError_t pd_kernel_dropout(cudaStream_t stream, const struct pd_kernel_dropout *d,
-			      const struct pd_kernel_now *now, float *y, unsigned char *keep,
-			      const float *x);
-cudaError_t pd_kernel_dropout_back(cudaStream_t stream, const struct pd_kernel_dropout *d,
-				   float *dx, const unsigned char *keep, const float *dy);
+cudaError_t pd_kernel_dropout(cudaStream_t stream, enum pd_dtype dtype,
+			      const struct pd_kernel_dropout *d, const struct pd_kernel_now *now,
+			      void *y, unsigned char *keep, const void *x);
+cudaError_t pd_kernel_dropout_back(cudaStream_t stream, enum pd_dtype dtype,
+				   const struct pd_kernel_dropout *d, void *dx,
+				   const unsigned char *keep, const void *dy);
 
 /* --- pool.cu: planes of shape->in and shape->out */
-cudaError_t pd_kernel_maxpool(cudaStream_t stream, const struct pd_pool_shape *shape,
-			      int64_t planes, float *y, int32_t *chosen, const float *x);
-cudaError_t pd_kernel_maxpool_back(cudaStream_t stream, const struct pd_pool_shape *shape,
-				   int64_t planes, float *dx, const int32_t *chosen,
-				   const float *dy);
-cudaError_t pd_kernel_meanpool(cudaStream_t stream, const struct pd_pool_shape *shape,
-			       int64_t planes, float *y, const float *x);
-cudaError_t pd_kernel_meanpool_back(cudaStream_t stream, const struct pd_pool_shape *shape,
-				    int64_t planes, float *dx, const float *dy);
+cudaError_t pd_kernel_maxpool(cudaStream_t stream, enum pd_dtype dtype,
+			      const struct pd_pool_shape *shape, int64_t planes, void *y,
+			      int32_t *chosen, const void *x);
+cudaError_t pd_kernel_maxpool_back(cudaStream_t stream, enum pd_dtype dtype,
+				   const struct pd_pool_shape *shape, int64_t planes, void *dx,
+				   const int32_t *chosen, const void *dy);
+cudaError_t pd_kernel_meanpool(cudaStream_t stream, enum pd_dtype dtype,
+			       const struct pd_pool_shape *shape, int64_t planes, void *y,
+			       const void *x);
+cudaError_t pd_kernel_meanpool_back(cudaStream_t stream, enum pd_dtype dtype,
+				    const struct pd_pool_shape *shape, int64_t planes, void *dx,
+				    const void *dy);
+
+/* --- layout.cu: samples of (channels, area) to (area, channels), or back; to f32 */
+cudaError_t pd_kernel_turn(cudaStream_t stream, enum pd_dtype dtype, void *dst, const void *src,
+			   int64_t samples, int64_t channels, int64_t area, bool to_last);
+cudaError_t pd_kernel_widen(cudaStream_t stream, enum pd_dtype dtype, float *dst, const void *src,
+			    size_t count);
+
+/* --- norm.cu: batch normalisation */
+struct pd_kernel_norm {
+	int64_t rows, channels;         /* rows: samples times their area */
+	int64_t area;                   /* of a plane; 1: the channels are next to one another */
+	size_t half;                    /* floats from a mean to what belongs to it */
+	float eps, momentum;
+	bool relu;                      /* of what comes out */
+};
+/* Floats of room that forward and backward take. */
+size_t pd_kernel_norm_room(int64_t rows, int64_t channels);
+/* kept: mean and inverse deviation, written; running: mean and variance, moved; or NULL. */
+cudaError_t pd_kernel_norm(cudaStream_t stream, enum pd_dtype dtype, const struct pd_kernel_norm *n,
+			   void *y, const void *x, const void *scale, const void *bias, float *kept,
+			   float *running, float *room);
+cudaError_t pd_kernel_norm_evaluate(cudaStream_t stream, enum pd_dtype dtype,
+				    const struct pd_kernel_norm *n, void *y, const void *x,
+				    const void *scale, const void *bias, const float *running);
+/* dx: NULL where nobody wants it. */
+cudaError_t pd_kernel_norm_back(cudaStream_t stream, enum pd_dtype dtype,
+				const struct pd_kernel_norm *n, void *dx, const void *x,
+				const void *dy, const void *scale, const float *kept,
+				float *d_scale, float *d_bias, float *room);
+/* The sum over many rows of each channel; room as for these. */
+cudaError_t pd_kernel_columns(cudaStream_t stream, enum pd_dtype dtype, float *sums, float *room,
+			      const void *dy, int64_t rows, int64_t channels);
 
 /* --- loss.cu */
 /* out: one float per sample; those from now->valid on become 0.  verdict: room for as many. */
-cudaError_t pd_kernel_loss(cudaStream_t stream, const struct pd_kernel_now *now, float *out,
-			   int32_t *verdict, const float *x, const int32_t *label, int64_t batch,
-			   int64_t classes);
+cudaError_t pd_kernel_loss(cudaStream_t stream, enum pd_dtype dtype,
+			   const struct pd_kernel_now *now, float *out, int32_t *verdict,
+			   const void *x, const int32_t *label, int64_t batch, int64_t classes);
 /* scale: in device memory; NULL: 1. */
-cudaError_t pd_kernel_loss_back(cudaStream_t stream, const struct pd_kernel_now *now, float *dx,
-				const float *x, const int32_t *label,
-				const struct pd_scale *scale, int64_t batch, int64_t classes);
+cudaError_t pd_kernel_loss_back(cudaStream_t stream, enum pd_dtype dtype,
+				const struct pd_kernel_now *now, void *dx, const void *x,
+				const int32_t *label, const struct pd_scale *scale, int64_t batch,
+				int64_t classes);
 
-/* --- bias.cu: y[n][c][i] += bias[c]; and its gradient, the sum over n and i */
-cudaError_t pd_kernel_bias(cudaStream_t stream, float *y, const float *bias, int64_t batch,
-			   int64_t channels, int64_t area);
+/* --- bias.cu: y[n][c][i] += bias[c], then relu; and its gradient, the sum over n and i */
+/* bias: NULL where there is none. */
+cudaError_t pd_kernel_bias(cudaStream_t stream, enum pd_dtype dtype, void *y, const void *bias,
+			   bool relu, int64_t batch, int64_t channels, int64_t area);
 /* Floats of room that the gradient takes. */
 size_t pd_kernel_bias_room(int64_t batch, int64_t channels);
-cudaError_t pd_kernel_bias_back(cudaStream_t stream, float *db, float *room, const float *dy,
-				int64_t batch, int64_t channels, int64_t area);
+/* room: not needed where area is 1, which is for few samples. */
+cudaError_t pd_kernel_bias_back(cudaStream_t stream, enum pd_dtype dtype, float *db, float *room,
+				const void *dy, int64_t batch, int64_t channels, int64_t area);
 
-/* --- update.cu: elements begin to end - 1 of the arenas */
+/* --- update.cu: elements begin to end - 1 of the arenas; dtype: of next and corrected */
 struct pd_kernel_choice {               /* in device memory: what was agreed on */
 	double factor;
 	bool skip;
@@ -93,27 +137,32 @@ cudaError_t pd_kernel_agree(cudaStream_t stream, const struct pd_agreed *agreed,
 			    const struct pd_adam *adam, struct pd_kernel_choice *choice,
 			    struct pd_outcome *outcome);
 struct pd_kernel_correction {
-	float *delta, *corrected;       /* delta: NULL where there is none */
+	float *delta;                   /* NULL where there is none */
+	void *corrected;
 	float keep, rest, delay;
 };
 struct pd_kernel_sgd {
-	float *next, *velocity;         /* velocity: NULL without momentum */
-	const float *weights, *gradients;
+	void *next;
+	float *velocity, *master;       /* NULL without momentum; in f32 */
+	const void *weights;            /* not read where there is a master */
+	const float *gradients;
 	float rate, keep, decay;
 	const struct pd_kernel_choice *choice;  /* NULL: a factor of 1 */
 	struct pd_kernel_correction correction;
 };
-cudaError_t pd_kernel_sgd(cudaStream_t stream, const struct pd_kernel_sgd *u, size_t begin,
-			  size_t end);
+cudaError_t pd_kernel_sgd(cudaStream_t stream, enum pd_dtype dtype, const struct pd_kernel_sgd *u,
+			  size_t begin, size_t end);
 struct pd_kernel_adam {
-	float *next, *first, *second;
-	const float *weights, *gradients;
+	void *next;
+	float *first, *second, *master;
+	const void *weights;
+	const float *gradients;
 	struct pd_adam_factors factors;         /* without a choice; with one, that has its own */
 	const struct pd_kernel_choice *choice;
 	struct pd_kernel_correction correction;
 };
-cudaError_t pd_kernel_adam(cudaStream_t stream, const struct pd_kernel_adam *u, size_t begin,
-			   size_t end);
+cudaError_t pd_kernel_adam(cudaStream_t stream, enum pd_dtype dtype,
+			   const struct pd_kernel_adam *u, size_t begin, size_t end);
 
 /* --- squares.cu */
 #define PD_KERNEL_PIECES 64

@@ -6,7 +6,8 @@
  *
  *     forward    y = W' x        gradients    dx = W dy,  dW = x dy'
  *
- * The bias is added in the epilogue, where the library can.  No algorithm that adds up in
+ * The bias, and the relu that follows, are added in the epilogue, where the library can.  In 16
+ * bits the gradient of the weights is f32 nevertheless.  No algorithm that adds up in
  * place: of those that split the sum only the ones that put the parts apart and add them in a
  * second step.
  */
@@ -26,8 +27,15 @@ struct product {
 struct linear {
 	struct pd_cuda_own own;         /* nothing to release: the descriptors lie here */
 	struct product products[WAYS];
-	bool fused;                     /* forward adds the bias */
+	bool fused;                     /* forward adds the bias and does the relu */
+	bool relu;
 };
+
+static cudaDataType type_of(const struct pd_compiled_layer *l)
+{
+	return l->net->dtype == PD_BF16 ? CUDA_R_16BF : l->net->dtype == PD_F16 ? CUDA_R_16F
+										 : CUDA_R_32F;
+}
 
 static int set_bias(struct product *p, const void *bias, struct pd_error *err)
 {
@@ -36,12 +44,11 @@ static int set_bias(struct product *p, const void *bias, struct pd_error *err)
 							      &bias, sizeof(bias)), "a bias", err);
 }
 
-static int set_how(struct product *p, bool tf32, bool a_transposed, bool b_transposed, bool bias,
-		   struct pd_error *err)
+static int set_how(struct product *p, bool tf32, bool a_transposed, bool b_transposed,
+		   cublasLtEpilogue_t epilogue, struct pd_error *err)
 {
 	cublasOperation_t a = a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
 	cublasOperation_t b = b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-	cublasLtEpilogue_t epilogue = bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 	const void *aligned = (const void *)(uintptr_t)PD_ALIGN;        /* as the bias will be */
 	cublasLtMatmulDesc_t how = &p->how;
 
@@ -57,13 +64,13 @@ static int set_how(struct product *p, bool tf32, bool a_transposed, bool b_trans
 							   &epilogue, sizeof(epilogue)),
 			    "a bias", err) < 0)
 		return -1;
-	return bias ? set_bias(p, aligned, err) : 0;
+	return epilogue & CUBLASLT_EPILOGUE_BIAS ? set_bias(p, aligned, err) : 0;
 }
 
-static int set_matrix(cublasLtMatrixLayoutOpaque_t *m, int64_t rows, int64_t columns,
-		      struct pd_error *err)
+static int set_matrix(cublasLtMatrixLayoutOpaque_t *m, cudaDataType type, int64_t rows,
+		      int64_t columns, struct pd_error *err)
 {
-	return pd_cublas_check(cublasLtMatrixLayoutInit(m, CUDA_R_32F, (uint64_t)rows,
+	return pd_cublas_check(cublasLtMatrixLayoutInit(m, type, (uint64_t)rows,
 							(uint64_t)columns, rows), "a matrix", err);
 }
 
@@ -127,23 +134,25 @@ static int choose(struct product *p, const struct pd_compiled_layer *l, struct p
 	return verdict < 0 ? -1 : 0;
 }
 
-/* With the bias, if that can be had. */
+/* With the bias and the relu, if that can be had. */
 static int choose_forward(struct linear *linear, const struct pd_compiled_layer *l,
 			  struct pd_error *err)
 {
 	struct product *p = &linear->products[FORWARD];
-	bool tf32 = pd_cuda_engine(l)->tf32;
-	int verdict = 0;
+	bool tf32 = pd_cuda_engine(l)->tf32 && l->net->dtype == PD_F32;
+	cublasLtEpilogue_t epilogue = linear->relu
+		? l->layer->bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU
+		: l->layer->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+	int verdict;
 
-	linear->fused = l->layer->bias;
-	if (set_how(p, tf32, true, false, linear->fused, err) < 0)
+	if (set_how(p, tf32, true, false, epilogue, err) < 0)
 		return -1;
-	if (linear->fused)
-		verdict = find(p, l, err);
+	verdict = find(p, l, err);
+	linear->fused = verdict > 0;
 	if (verdict != 0)
 		return verdict < 0 ? -1 : 0;
-	linear->fused = false;
-	return set_how(p, tf32, true, false, false, err) < 0 ? -1 : choose(p, l, err);
+	return set_how(p, tf32, true, false, CUBLASLT_EPILOGUE_DEFAULT, err) < 0
+		? -1 : choose(p, l, err);
 }
 
 static int prepare_ways(struct pd_compiled_layer *l, struct linear *linear, struct pd_error *err)
@@ -151,19 +160,23 @@ static int prepare_ways(struct pd_compiled_layer *l, struct linear *linear, stru
 	int64_t n = l->net->batch, in = l->in_shape[0]->size[0], out = l->layer->output.size[0];
 	struct product *forward = &linear->products[FORWARD], *data = &linear->products[DATA];
 	struct product *weights = &linear->products[WEIGHTS];
-	bool tf32 = pd_cuda_engine(l)->tf32;
+	bool tf32 = pd_cuda_engine(l)->tf32 && l->net->dtype == PD_F32;
+	cudaDataType type = type_of(l);
 
-	if (set_matrix(&forward->a, in, out, err) < 0 || set_matrix(&forward->b, in, n, err) < 0 ||
-	    set_matrix(&forward->d, out, n, err) < 0 || choose_forward(linear, l, err) < 0)
+	if (set_matrix(&forward->a, type, in, out, err) < 0 ||
+	    set_matrix(&forward->b, type, in, n, err) < 0 ||
+	    set_matrix(&forward->d, type, out, n, err) < 0 || choose_forward(linear, l, err) < 0)
 		return -1;
-	if (set_how(data, tf32, false, false, false, err) < 0 ||
-	    set_matrix(&data->a, in, out, err) < 0 || set_matrix(&data->b, out, n, err) < 0 ||
-	    set_matrix(&data->d, in, n, err) < 0 ||
+	if (set_how(data, tf32, false, false, CUBLASLT_EPILOGUE_DEFAULT, err) < 0 ||
+	    set_matrix(&data->a, type, in, out, err) < 0 ||
+	    set_matrix(&data->b, type, out, n, err) < 0 ||
+	    set_matrix(&data->d, type, in, n, err) < 0 ||
 	    (l->wants[0] && choose(data, l, err) < 0))
 		return -1;
-	if (set_how(weights, tf32, false, true, false, err) < 0 ||
-	    set_matrix(&weights->a, in, n, err) < 0 || set_matrix(&weights->b, out, n, err) < 0 ||
-	    set_matrix(&weights->d, in, out, err) < 0)
+	if (set_how(weights, tf32, false, true, CUBLASLT_EPILOGUE_DEFAULT, err) < 0 ||
+	    set_matrix(&weights->a, type, in, n, err) < 0 ||
+	    set_matrix(&weights->b, type, out, n, err) < 0 ||
+	    set_matrix(&weights->d, CUDA_R_32F, in, out, err) < 0)
 		return -1;
 	return choose(weights, l, err);
 }
@@ -179,6 +192,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	if (!l->inside)
 		return 0;
 	l->own = linear = pd_zalloc(sizeof(*linear));
+	linear->relu = pd_cuda_does_relu(l->net, l->index);
 	if (prepare_ways(l, linear, err) < 0)
 		return -1;
 	back = linear->products[WEIGHTS].workspace;
@@ -186,7 +200,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 		back = linear->products[DATA].workspace;
 	l->forward_bytes = pd_cuda_room(linear->products[FORWARD].workspace);
 	l->backward_bytes = pd_cuda_room(back);
-	l->split_bytes = sizeof(float) * pd_cuda_batch_elements(l, &l->layer->output);
+	l->split_bytes = pd_cuda_batch_bytes(l, &l->layer->output);
 	return 0;
 }
 
@@ -211,13 +225,14 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 	struct linear *linear = l->own;
 	struct product *p = &linear->products[FORWARD];
 
-	if ((linear->fused && set_bias(p, l->parameters[1], err) < 0) ||
+	if ((linear->fused && l->layer->bias && set_bias(p, l->parameters[1], err) < 0) ||
 	    multiply(l, p, l->parameters[0], l->src[0], l->dst, err) < 0)
 		return -1;
-	if (!l->layer->bias || linear->fused)
+	if (linear->fused || (!l->layer->bias && !linear->relu))
 		return 0;
-	return pd_cuda_queued(l, pd_kernel_bias(pd_cuda_engine(l)->stream, l->dst,
-						l->parameters[1], l->net->batch,
+	return pd_cuda_queued(l, pd_kernel_bias(pd_cuda_engine(l)->stream, l->net->dtype, l->dst,
+						l->layer->bias ? l->parameters[1] : NULL,
+						linear->relu, l->net->batch,
 						l->layer->output.size[0], 1), err);
 }
 
@@ -231,9 +246,9 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 			return -1;
 		if (l->layer->bias &&
 		    pd_cuda_queued(l, pd_kernel_bias_back(pd_cuda_engine(l)->stream,
-							  l->diff_parameters[1], NULL, l->diff_dst,
-							  l->net->batch, l->layer->output.size[0],
-							  1), err) < 0)
+							  l->net->dtype, l->diff_parameters[1],
+							  NULL, l->diff_dst, l->net->batch,
+							  l->layer->output.size[0], 1), err) < 0)
 			return -1;
 	}
 	if (pass->part == PD_BACKWARD_WEIGHT || !l->diff_src[0])

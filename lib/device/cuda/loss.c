@@ -20,8 +20,9 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 	struct pd_cuda_engine *engine = pd_cuda_engine(l);
 
 	engine->loss_layer = l;
-	return pd_cuda_queued(l, pd_kernel_loss(engine->stream, engine->now, l->dst, l->extra,
-						l->src[0], l->src[1], l->net->batch,
+	return pd_cuda_queued(l, pd_kernel_loss(engine->stream, l->net->dtype, engine->now,
+						l->dst, l->extra, l->src[0], l->src[1],
+						l->net->batch,
 						l->in_shape[0]->size[0]), err);
 }
 
@@ -31,7 +32,7 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 
 	if (!l->diff_src[0])
 		return 0;
-	return pd_cuda_queued(l, pd_kernel_loss_back(engine->stream, engine->now,
+	return pd_cuda_queued(l, pd_kernel_loss_back(engine->stream, l->net->dtype, engine->now,
 						     l->diff_src[0], l->src[0], l->src[1],
 						     pass->scale, l->net->batch,
 						     l->in_shape[0]->size[0]), err);

@@ -3,6 +3,7 @@
 #include "device/cuda/both.cuh"
 
 #include "device/cuda/kernels.h"
+#include "device/cuda/typed.cuh"
 
 #define SAMPLES 32              /* of a block */
 #define SUMMERS 128             /* a power of two */
@@ -14,8 +15,9 @@ __device__ static bool is_class(int32_t label, int64_t classes)
 	return label >= 0 && label < classes;
 }
 
+template <typename T>
 __global__ static void losses(const struct pd_kernel_now *now, float *out, int32_t *verdict,
-			      const float *x, const int32_t *label, int64_t batch, int64_t classes)
+			      const T *x, const int32_t *label, int64_t batch, int64_t classes)
 {
 	int64_t n = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, best = -1;
 
@@ -75,14 +77,14 @@ static unsigned sample_blocks(int64_t batch)
 	return (unsigned)((batch + SAMPLES - 1) / SAMPLES);
 }
 
-cudaError_t pd_kernel_loss(cudaStream_t stream, const struct pd_kernel_now *now, float *out,
-			   int32_t *verdict, const float *x, const int32_t *label, int64_t batch,
-			   int64_t classes)
+cudaError_t pd_kernel_loss(cudaStream_t stream, enum pd_dtype dtype,
+			   const struct pd_kernel_now *now, float *out, int32_t *verdict,
+			   const void *x, const int32_t *label, int64_t batch, int64_t classes)
 {
 	cudaError_t status;
 
-	losses<<<sample_blocks(batch), SAMPLES, 0, stream>>>(now, out, verdict, x, label, batch,
-							     classes);
+	PD_BY_TYPE(dtype, T, (losses<T><<<sample_blocks(batch), SAMPLES, 0, stream>>>(
+		now, out, verdict, (const T *)x, label, batch, classes)));
 	status = cudaGetLastError();
 	if (status != cudaSuccess)
 		return status;
@@ -91,7 +93,8 @@ cudaError_t pd_kernel_loss(cudaStream_t stream, const struct pd_kernel_now *now,
 }
 
 /* Where the label is no class, the forward has said so and the gradient matters no more. */
-__global__ static void losses_back(const struct pd_kernel_now *now, float *dx, const float *x,
+template <typename T>
+__global__ static void losses_back(const struct pd_kernel_now *now, T *dx, const T *x,
 				   const int32_t *label, const struct pd_scale *scale,
 				   int64_t batch, int64_t classes)
 {
@@ -106,14 +109,15 @@ __global__ static void losses_back(const struct pd_kernel_now *now, float *dx, c
 		return;
 	}
 	for (int64_t i = 0; i < classes; i++)
-		dx[n * classes + i] = 0;
+		dx[n * classes + i] = (T)0.0f;
 }
 
-cudaError_t pd_kernel_loss_back(cudaStream_t stream, const struct pd_kernel_now *now, float *dx,
-				const float *x, const int32_t *label,
-				const struct pd_scale *scale, int64_t batch, int64_t classes)
+cudaError_t pd_kernel_loss_back(cudaStream_t stream, enum pd_dtype dtype,
+				const struct pd_kernel_now *now, void *dx, const void *x,
+				const int32_t *label, const struct pd_scale *scale, int64_t batch,
+				int64_t classes)
 {
-	losses_back<<<sample_blocks(batch), SAMPLES, 0, stream>>>(now, dx, x, label, scale, batch,
-								  classes);
+	PD_BY_TYPE(dtype, T, (losses_back<T><<<sample_blocks(batch), SAMPLES, 0, stream>>>(
+		now, (T *)dx, (const T *)x, label, scale, batch, classes)));
 	return cudaGetLastError();
 }

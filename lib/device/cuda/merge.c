@@ -1,29 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* add, concat, flatten: plain tensors are put together and taken apart by copying. */
+/*
+ * add, concat, flatten: tensors are put together and taken apart by copying.  What comes out of
+ * add and concat has its channels last if one of the inputs has; the others are turned first,
+ * and their gradients back.
+ */
 #include "device/cuda/cuda.h"
 
-static int prepare_none(struct pd_compiled_layer *l, struct pd_error *err)
+static bool unlike(const struct pd_compiled_layer *l, int i)
 {
+	return pd_cuda_unlike(l->in[i], l->out, l->in_shape[i]);
+}
+
+/* Room to turn an input, or its gradient. */
+static int prepare_merge(struct pd_compiled_layer *l, struct pd_error *err)
+{
+	for (int i = 0; i < l->layer->input_count; i++)
+		if (l->in[i])
+			l->out = l->in[i];
+	for (int i = 0; i < l->layer->input_count && l->inside; i++) {
+		size_t bytes = pd_align(pd_cuda_batch_bytes(l, l->in_shape[i]));
+
+		if (unlike(l, i) && bytes > l->forward_bytes)
+			l->forward_bytes = l->backward_bytes = bytes;
+	}
 	return 0;
 }
 
-/* More inputs than a sum takes at once: the sum so far is the first of the next. */
+/* An input as it is to be read: itself, or turned, in the scratch. */
+static const void *read(struct pd_compiled_layer *l, int i, struct pd_error *err)
+{
+	if (!unlike(l, i))
+		return l->src[i];
+	return pd_cuda_turn(l, l->temporary, l->out, l->src[i], l->in_shape[i], err) < 0
+		? NULL : l->temporary;
+}
+
+/*
+ * More inputs than a sum takes at once: the sum so far is the first of the next.  One that has to
+ * be turned is the last of its sum, so that the room is free for the next.
+ */
 static int forward_add(struct pd_compiled_layer *l, const struct pd_pass *pass,
 		       struct pd_error *err)
 {
+	bool relu = pd_cuda_does_relu(l->net, l->index);
 	size_t count = pd_cuda_batch_elements(l, l->in_shape[0]);
 	int done = 0;
 
 	while (done < l->layer->input_count) {
-		const float *src[PD_KERNEL_SOURCES];
+		const void *src[PD_KERNEL_SOURCES];
+		bool turned = false;
 		int n = 0;
 
 		if (done > 0)
 			src[n++] = l->dst;
-		while (n < PD_KERNEL_SOURCES && done < l->layer->input_count)
-			src[n++] = l->src[done++];
-		if (pd_cuda_queued(l, pd_kernel_sum(pd_cuda_engine(l)->stream, l->dst, src, n,
-						    count), err) < 0)
+		while (n < PD_KERNEL_SOURCES && done < l->layer->input_count && !turned) {
+			turned = unlike(l, done);
+			src[n] = read(l, done++, err);
+			if (!src[n++])
+				return -1;
+		}
+		if (pd_cuda_queued(l, pd_kernel_sum(pd_cuda_engine(l)->stream, l->net->dtype,
+						    l->dst, src, n, count,
+						    relu && done == l->layer->input_count),
+				   err) < 0)
 			return -1;
 	}
 	return 0;
@@ -32,38 +71,58 @@ static int forward_add(struct pd_compiled_layer *l, const struct pd_pass *pass,
 static int backward_add(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			struct pd_error *err)
 {
-	size_t bytes = sizeof(float) * pd_cuda_batch_elements(l, l->in_shape[0]);
+	size_t bytes = pd_cuda_batch_bytes(l, l->in_shape[0]);
 
-	for (int i = 0; i < l->layer->input_count; i++)
-		if (l->diff_src[i] && l->diff_src[i] != l->diff_dst &&
-		    l->net->device->copy(l->net, l->diff_src[i], l->diff_dst, bytes, err) < 0)
+	for (int i = 0; i < l->layer->input_count; i++) {
+		int status = 0;
+
+		if (!l->diff_src[i])
+			continue;
+		if (unlike(l, i))
+			status = pd_cuda_turn(l, l->diff_src[i], l->in[i], l->diff_dst,
+					      l->in_shape[i], err);
+		else if (l->diff_src[i] != l->diff_dst)
+			status = l->net->device->copy(l->net, l->diff_src[i], l->diff_dst, bytes,
+						      err);
+		if (status < 0)
 			return -1;
+	}
 	return 0;
 }
 
-/* A sample's inputs follow one another in its output: rows of a matrix. */
+/*
+ * A sample's inputs follow one another in its output, or, with the channels last, at each place
+ * of the plane: rows of a matrix.
+ */
 static int rows(struct pd_compiled_layer *l, void *to, size_t to_row, const void *from,
 		size_t from_row, size_t bytes, struct pd_error *err)
 {
+	int64_t samples, area;
+
+	pd_cuda_rows(l, l->out, &l->layer->output, &samples, &area);
 	return pd_cuda_queued(l, cudaMemcpy2DAsync(to, to_row, from, from_row, bytes,
-						   (size_t)l->net->batch, cudaMemcpyDeviceToDevice,
+						   (size_t)samples, cudaMemcpyDeviceToDevice,
 						   pd_cuda_engine(l)->stream), err);
 }
 
-static size_t row_bytes(const struct pd_shape *shape)
+static size_t row_bytes(const struct pd_compiled_layer *l, const struct pd_shape *shape)
 {
-	return sizeof(float) * (size_t)pd_shape_elements(shape);
+	int64_t samples, area;
+
+	pd_cuda_rows(l, l->out, shape, &samples, &area);
+	return pd_dtype_bytes(l->net->dtype) * (size_t)(shape->size[0] * area);
 }
 
 static int forward_concat(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			  struct pd_error *err)
 {
-	size_t row = row_bytes(&l->layer->output), at = 0;
+	size_t row = row_bytes(l, &l->layer->output), at = 0;
 
 	for (int i = 0; i < l->layer->input_count; i++) {
-		size_t bytes = row_bytes(l->in_shape[i]);
+		size_t bytes = row_bytes(l, l->in_shape[i]);
+		const void *src = read(l, i, err);
 
-		if (rows(l, (char *)l->dst + at, row, l->src[i], bytes, bytes, err) < 0)
+		if (!src || rows(l, (char *)l->dst + at, row, src, bytes, bytes, err) < 0)
 			return -1;
 		at += bytes;
 	}
@@ -73,29 +132,37 @@ static int forward_concat(struct pd_compiled_layer *l, const struct pd_pass *pas
 static int backward_concat(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			   struct pd_error *err)
 {
-	size_t row = row_bytes(&l->layer->output), at = 0;
+	size_t row = row_bytes(l, &l->layer->output), at = 0;
 
 	for (int i = 0; i < l->layer->input_count; i++) {
-		size_t bytes = row_bytes(l->in_shape[i]);
+		size_t bytes = row_bytes(l, l->in_shape[i]);
+		void *to = unlike(l, i) ? l->temporary : l->diff_src[i];
+		const char *from = (const char *)l->diff_dst + at;
 
-		if (l->diff_src[i] && rows(l, l->diff_src[i], bytes,
-					   (const char *)l->diff_dst + at, row, bytes, err) < 0)
-			return -1;
 		at += bytes;
+		if (!l->diff_src[i])
+			continue;
+		if (rows(l, to, bytes, from, row, bytes, err) < 0 ||
+		    (to != l->diff_src[i] && pd_cuda_turn(l, l->diff_src[i], l->in[i], to,
+							  l->in_shape[i], err) < 0))
+			return -1;
 	}
 	return 0;
 }
 
+/* A vector's elements are in plain order. */
 static int prepare_flatten(struct pd_compiled_layer *l, struct pd_error *err)
 {
-	l->same_memory = true;
+	l->same_memory = !pd_cuda_unlike(l->in[0], NULL, l->in_shape[0]);
 	return 0;
 }
 
 static int forward_flatten(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			   struct pd_error *err)
 {
-	return 0;
+	if (l->same_memory)
+		return 0;
+	return pd_cuda_turn(l, l->dst, NULL, l->src[0], l->in_shape[0], err);
 }
 
 static int backward_flatten(struct pd_compiled_layer *l, const struct pd_pass *pass,
@@ -103,19 +170,20 @@ static int backward_flatten(struct pd_compiled_layer *l, const struct pd_pass *p
 {
 	if (!l->diff_src[0] || l->diff_src[0] == l->diff_dst)
 		return 0;
+	if (!l->same_memory)
+		return pd_cuda_turn(l, l->diff_src[0], l->in[0], l->diff_dst, l->in_shape[0], err);
 	return l->net->device->copy(l->net, l->diff_src[0], l->diff_dst,
-				    sizeof(float) * pd_cuda_batch_elements(l, l->in_shape[0]),
-				    err);
+				    pd_cuda_batch_bytes(l, l->in_shape[0]), err);
 }
 
 const struct pd_compiled_kind pd_cuda_add = {
-	.prepare = prepare_none,
+	.prepare = prepare_merge,
 	.forward = forward_add,
 	.backward = backward_add,
 };
 
 const struct pd_compiled_kind pd_cuda_concat = {
-	.prepare = prepare_none,
+	.prepare = prepare_merge,
 	.forward = forward_concat,
 	.backward = backward_concat,
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stage on a GPU: the libraries' handles; everything plain; parameters to and from the host. */
+/* A stage on a GPU: the libraries' handles; sizes; parameters to and from the host; updates. */
+#include "base/half.h"
 #include "device/cuda/graph.h"
 
 #include <stdlib.h>
@@ -10,12 +11,17 @@ static const struct pd_compiled_kind *const kinds[PD_LAYER_KINDS] = {
 #undef LAYER_KIND
 };
 
-/* f32 and i32 alike: four bytes. */
+/* Labels are i32 and losses f32, whatever the net's type. */
 static void set_tensor(struct pd_compiled *net, int t, const struct pd_layout *layout)
 {
 	int64_t elements = pd_shape_elements(pd_model_shape(net->model, t));
+	int producer = pd_model_producer(net->model, t);
+	bool four = pd_model_dtype(net->model, t) == PD_I32 ||
+		    (producer >= 0 && net->layers[producer].kind->is_loss);
 
-	net->tensors[t].bytes = sizeof(float) * (size_t)(net->batch * elements);
+	net->tensors[t].layout = layout;
+	net->tensors[t].bytes = (four ? sizeof(float) : pd_dtype_bytes(net->dtype)) *
+				(size_t)(net->batch * elements);
 }
 
 static void set_input(struct pd_compiled *net, int t)
@@ -25,6 +31,7 @@ static void set_input(struct pd_compiled *net, int t)
 
 static void set_parameter(struct pd_compiled *net, struct pd_compiled_layer *l, int p)
 {
+	net->parameters[l->owner][p].layout = l->parameter[p];
 	net->parameters[l->owner][p].bytes =
 		sizeof(float) * (size_t)l->layer->parameters[p].elements;
 }
@@ -60,8 +67,9 @@ static int add(struct pd_compiled *net, enum pd_dtype dtype, void *dst, const vo
 {
 	struct pd_cuda_engine *engine = net->engine;
 
-	return pd_cuda_check(pd_kernel_sum(engine->stream, dst, (const float *const[]){ a, b }, 2,
-					   count), "a sum", err);
+	return pd_cuda_check(pd_kernel_sum(engine->stream, dtype, dst,
+					   (const void *const[]){ a, b }, 2, count, false),
+			     "a sum", err);
 }
 
 static const struct pd_compiled_device how = {
@@ -83,6 +91,7 @@ static int open_engine(struct pd_compiled *net, struct pd_error *err)
 	net->engine = engine;
 	engine->device = cuda->number;
 	engine->tf32 = cuda->tf32;
+	engine->last = pd_cuda_wants_last(net, cuda->tf32);
 	engine->graphs = pd_cuda_graphs_new();
 	if (pd_cuda_check(cudaSetDevice(cuda->number), "its device", err) < 0 ||
 	    pd_cuda_check(cudaMalloc((void **)&engine->now, sizeof(*engine->now)), "memory",
@@ -95,14 +104,8 @@ static int open_engine(struct pd_compiled *net, struct pd_error *err)
 struct pd_net *pd_cuda_net_open(struct pd_device *device, const struct pd_net_config *config,
 				struct pd_error *err)
 {
-	struct pd_compiled *net;
+	struct pd_compiled *net = pd_compiled_new(device, &how, config, err);
 
-	if (config->dtype != PD_F32) {
-		pd_error_input(err, "dtype %s: the cuda device computes in f32 only",
-			       pd_dtype_name[config->dtype]);
-		return NULL;
-	}
-	net = pd_compiled_new(device, &how, config, err);
 	if (!net)
 		return NULL;
 	if (open_engine(net, err) < 0 || pd_compiled_build(net, err) < 0) {
@@ -134,17 +137,73 @@ void pd_cuda_net_close(struct pd_net *base)
 	free(engine);
 }
 
+/* ---- parameters and state to and from the host ---- */
+
+static float to_float(const void *at, size_t i, enum pd_dtype dtype)
+{
+	return dtype == PD_F32 ? ((const float *)at)[i]
+		: dtype == PD_BF16 ? pd_from_bf16(((const uint16_t *)at)[i])
+		: pd_from_f16(((const uint16_t *)at)[i]);
+}
+
+static void from_float(void *at, size_t i, enum pd_dtype dtype, float value)
+{
+	if (dtype == PD_F32)
+		((float *)at)[i] = value;
+	else
+		((uint16_t *)at)[i] = dtype == PD_BF16 ? pd_to_bf16(value) : pd_to_f16(value);
+}
+
+/* Where a tensor is in its arena, of what type, and in what layout. */
+struct found {
+	size_t offset, bytes;
+	enum pd_dtype dtype;
+	int64_t channels, area;         /* of each of the rest; area 1: it is plain */
+};
+
+static struct found find(const struct pd_compiled *net, const struct pd_named *n,
+			 enum pd_form form)
+{
+	struct found f = { .dtype = PD_F32, .channels = 1, .area = 1 };
+	int which;
+
+	f.offset = pd_compiled_offset(net, n, &which);
+	if (form == PD_WORKING && n->part == PD_PART_PARAMETER) {
+		f.dtype = net->dtype;
+		f.offset = pd_compiled_working(net, f.offset);
+	}
+	f.bytes = pd_dtype_bytes(f.dtype) * (size_t)n->elements;
+	if (n->part == PD_PART_PARAMETER && n->dims == 4 &&
+	    net->parameters[net->layers[n->layer].owner][which].layout) {
+		f.channels = n->size[1];
+		f.area = n->size[2] * n->size[3];
+	}
+	return f;
+}
+
+/* Where element i of the arena's order is in plain order. */
+static size_t plain_place(const struct found *f, size_t i)
+{
+	size_t channels = (size_t)f->channels, area = (size_t)f->area;
+	size_t c = i % channels, rest = i / channels;
+
+	return (rest / area * channels + c) * area + rest % area;
+}
+
 int pd_cuda_net_export(struct pd_net *base, int named, enum pd_form form, const void *arena,
 		       float *host)
 {
 	const struct pd_compiled *net = (struct pd_compiled *)base;
 	const struct pd_named *n = &net->named[named];
-	int which;
-	size_t offset = pd_compiled_offset(net, n, &which);
+	const struct found f = find(net, n, form);
+	void *raw = pd_calloc(1, f.bytes);
+	int status = pd_cuda_copy_now((struct pd_cuda_device *)base->device, raw,
+				      (const char *)arena + f.offset, f.bytes, NULL);
 
-	return pd_cuda_copy_now((struct pd_cuda_device *)base->device, host,
-				(const char *)arena + offset, sizeof(float) * (size_t)n->elements,
-				NULL);
+	for (size_t i = 0; i < (size_t)n->elements; i++)
+		host[plain_place(&f, i)] = to_float(raw, i, f.dtype);
+	free(raw);
+	return status;
 }
 
 int pd_cuda_net_import(struct pd_net *base, int named, enum pd_form form, void *arena,
@@ -152,12 +211,19 @@ int pd_cuda_net_import(struct pd_net *base, int named, enum pd_form form, void *
 {
 	const struct pd_compiled *net = (struct pd_compiled *)base;
 	const struct pd_named *n = &net->named[named];
-	int which;
-	size_t offset = pd_compiled_offset(net, n, &which);
+	const struct found f = find(net, n, form);
+	void *raw = pd_calloc(1, f.bytes);
+	int status;
 
-	return pd_cuda_copy_now((struct pd_cuda_device *)base->device, (char *)arena + offset,
-				host, sizeof(float) * (size_t)n->elements, NULL);
+	for (size_t i = 0; i < (size_t)n->elements; i++)
+		from_float(raw, i, f.dtype, host[plain_place(&f, i)]);
+	status = pd_cuda_copy_now((struct pd_cuda_device *)base->device,
+				  (char *)arena + f.offset, raw, f.bytes, NULL);
+	free(raw);
+	return status;
 }
+
+/* ---- updates ---- */
 
 static struct pd_kernel_correction correction_of(const struct pd_update *u)
 {
@@ -167,18 +233,19 @@ static struct pd_kernel_correction correction_of(const struct pd_update *u)
 	};
 }
 
-static int update_sgd(cudaStream_t stream, const struct pd_update *u,
+static int update_sgd(cudaStream_t stream, enum pd_dtype dtype, const struct pd_update *u,
 		      const struct pd_kernel_choice *choice, size_t begin, size_t end,
 		      struct pd_error *err)
 {
 	const struct pd_kernel_sgd sgd = {
-		.next = u->next, .velocity = u->velocity, .weights = u->weights,
-		.gradients = u->gradients, .rate = (float)u->rate, .keep = (float)u->momentum,
+		.next = u->next, .velocity = u->velocity, .master = u->master,
+		.weights = u->weights, .gradients = u->gradients, .rate = (float)u->rate,
+		.keep = (float)u->momentum,
 		.decay = (float)u->weight_decay, .choice = choice,
 		.correction = correction_of(u),
 	};
 
-	return pd_cuda_check(pd_kernel_sgd(stream, &sgd, begin, end), "an update", err);
+	return pd_cuda_check(pd_kernel_sgd(stream, dtype, &sgd, begin, end), "an update", err);
 }
 
 int pd_cuda_update(cudaStream_t stream, const struct pd_compiled *net, const struct pd_update *u,
@@ -192,7 +259,7 @@ int pd_cuda_update(cudaStream_t stream, const struct pd_compiled *net, const str
 	};
 	const struct pd_kernel_adam adam = {
 		.next = u->next, .first = u->velocity, .second = u->second,
-		.weights = u->weights, .gradients = u->gradients,
+		.master = u->master, .weights = u->weights, .gradients = u->gradients,
 		.factors = pd_adam_factors(&a), .choice = u->agreed.vector ? choice : NULL,
 		.correction = correction_of(u),
 	};
@@ -204,8 +271,9 @@ int pd_cuda_update(cudaStream_t stream, const struct pd_compiled *net, const str
 			  err) < 0)
 		return -1;
 	if (u->kind == PD_SGD)
-		return update_sgd(stream, u, adam.choice, begin, end, err);
-	return pd_cuda_check(pd_kernel_adam(stream, &adam, begin, end), "an update", err);
+		return update_sgd(stream, net->dtype, u, adam.choice, begin, end, err);
+	return pd_cuda_check(pd_kernel_adam(stream, net->dtype, &adam, begin, end), "an update",
+			     err);
 }
 
 int pd_cuda_squares(cudaStream_t stream, const struct pd_compiled *net,

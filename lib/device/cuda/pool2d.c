@@ -9,6 +9,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	const int64_t *in = l->in_shape[0]->size, *out = l->layer->output.size;
 
+	l->out = l->in[0];
 	if (in[1] * in[2] > INT_MAX || out[1] * out[2] > INT_MAX)
 		return pd_error_input(err, "layer \"%s\": a plane of more than 2^31 - 1 elements "
 				      "is too large for a GPU", l->layer->name);
@@ -34,6 +35,7 @@ static struct pd_pool_shape shape_of(const struct pd_compiled_layer *l)
 		.padding = { (int)a->padding[0], (int)a->padding[1] },
 		.adaptive = a->kind == PD_LAYER_adaptive_avgpool2d,
 		.include_padding = a->count_include_pad,
+		.step = l->in[0] ? (int)in[0] : 1,
 	};
 }
 
@@ -47,8 +49,8 @@ static int forward_max(struct pd_compiled_layer *l, const struct pd_pass *pass,
 {
 	const struct pd_pool_shape shape = shape_of(l);
 
-	return pd_cuda_queued(l, pd_kernel_maxpool(pd_cuda_engine(l)->stream, &shape, planes(l),
-						   l->dst, l->extra, l->src[0]), err);
+	return pd_cuda_queued(l, pd_kernel_maxpool(pd_cuda_engine(l)->stream, l->net->dtype, &shape,
+						   planes(l), l->dst, l->extra, l->src[0]), err);
 }
 
 static int backward_max(struct pd_compiled_layer *l, const struct pd_pass *pass,
@@ -58,8 +60,8 @@ static int backward_max(struct pd_compiled_layer *l, const struct pd_pass *pass,
 
 	if (!l->diff_src[0])
 		return 0;
-	return pd_cuda_queued(l, pd_kernel_maxpool_back(pd_cuda_engine(l)->stream, &shape,
-							planes(l), l->diff_src[0], l->extra,
+	return pd_cuda_queued(l, pd_kernel_maxpool_back(pd_cuda_engine(l)->stream, l->net->dtype,
+							&shape, planes(l), l->diff_src[0], l->extra,
 							l->diff_dst), err);
 }
 
@@ -68,8 +70,8 @@ static int forward_mean(struct pd_compiled_layer *l, const struct pd_pass *pass,
 {
 	const struct pd_pool_shape shape = shape_of(l);
 
-	return pd_cuda_queued(l, pd_kernel_meanpool(pd_cuda_engine(l)->stream, &shape, planes(l),
-						    l->dst, l->src[0]), err);
+	return pd_cuda_queued(l, pd_kernel_meanpool(pd_cuda_engine(l)->stream, l->net->dtype,
+						    &shape, planes(l), l->dst, l->src[0]), err);
 }
 
 static int backward_mean(struct pd_compiled_layer *l, const struct pd_pass *pass,
@@ -79,9 +81,9 @@ static int backward_mean(struct pd_compiled_layer *l, const struct pd_pass *pass
 
 	if (!l->diff_src[0])
 		return 0;
-	return pd_cuda_queued(l, pd_kernel_meanpool_back(pd_cuda_engine(l)->stream, &shape,
-							 planes(l), l->diff_src[0], l->diff_dst),
-			      err);
+	return pd_cuda_queued(l, pd_kernel_meanpool_back(pd_cuda_engine(l)->stream, l->net->dtype,
+							 &shape, planes(l), l->diff_src[0],
+							 l->diff_dst), err);
 }
 
 const struct pd_compiled_kind pd_cuda_maxpool2d = {

@@ -115,7 +115,8 @@ static int sum(struct pd_cuda_stream *s, const struct pd_work *w, struct pd_erro
 {
 	cudaError_t status = w->sum.count == 0 ? cudaSuccess : w->sum.n == 0
 		? cudaMemsetAsync(w->sum.dst, 0, w->sum.count * sizeof(float), s->stream)
-		: pd_kernel_sum(s->stream, w->sum.dst, w->sum.src, w->sum.n, w->sum.count);
+		: pd_kernel_sum(s->stream, PD_F32, w->sum.dst, (const void *const *)w->sum.src,
+				w->sum.n, w->sum.count, false);
 
 	return pd_cuda_check(status, "a sum", err);
 }

@@ -4,6 +4,7 @@
 
 #include "device/cuda/grid.cuh"
 #include "device/cuda/kernels.h"
+#include "device/cuda/typed.cuh"
 
 __global__ static void agree(struct pd_agreed agreed, struct pd_adam adam,
 			     struct pd_kernel_choice *choice, struct pd_outcome *outcome)
@@ -27,71 +28,104 @@ cudaError_t pd_kernel_agree(cudaStream_t stream, const struct pd_agreed *agreed,
 	return cudaGetLastError();
 }
 
+/*
+ * What is moved: weights of f32 into the next version, or the master, in place, of which the
+ * next version of T is made.
+ */
+template <typename T>
+struct moved {
+	const float *from;
+	float *to;
+	T *next;                        /* NULL where `to` is that */
+};
+
+template <typename T>
+__device__ static struct moved<T> moved_of(const void *weights, float *master, void *next)
+{
+	struct moved<T> m = { master ? master : (const float *)weights,
+			      master ? master : (float *)next, master ? (T *)next : NULL };
+
+	return m;
+}
+
 /* Skipped: the next version is this one. */
-__device__ static bool skipped(const struct pd_kernel_choice *choice, float *next,
-			       const float *weights, size_t i)
+template <typename T>
+__device__ static bool skipped(const struct pd_kernel_choice *choice, const struct moved<T> &m,
+			       size_t i)
 {
 	if (!choice || !choice->skip)
 		return false;
-	if (next != weights)
-		next[i] = weights[i];
+	if (m.to != m.from)
+		m.to[i] = m.from[i];
+	if (m.next)
+		m.next[i] = (T)m.from[i];
 	return true;
 }
 
-__device__ static void correct(const struct pd_kernel_correction &c, float old, const float *next,
-			       size_t i)
+template <typename T>
+__device__ static void finish(const struct pd_kernel_correction &c, const struct moved<T> &m,
+			      float old, size_t i)
 {
+	if (m.next)
+		m.next[i] = (T)m.to[i];
 	if (c.delta)
-		pd_correct_element(c.corrected, c.delta, old, next, i, c.keep, c.rest, c.delay);
+		((T *)c.corrected)[i] = (T)pd_corrected(c.delta, old, m.to[i], i, c.keep, c.rest,
+							c.delay);
 }
 
+template <typename T>
 __global__ static void sgd(struct pd_kernel_sgd u, size_t begin, size_t count)
 {
+	const struct moved<T> m = moved_of<T>(u.weights, u.master, u.next);
 	double factor = u.choice ? u.choice->factor : 1;
 
 	PD_FOR_EACH(k, count) {
 		size_t i = begin + k;
-		float old = u.weights[i];
+		float old = m.from[i];
 
-		if (skipped(u.choice, u.next, u.weights, i))
+		if (skipped(u.choice, m, i))
 			continue;
 		if (u.velocity)
-			pd_sgd_momentum(u.next, u.velocity, u.weights, u.gradients, i, factor,
-					u.rate, u.keep, u.decay);
+			pd_sgd_momentum(m.to, u.velocity, m.from, u.gradients, i, factor, u.rate,
+					u.keep, u.decay);
 		else
-			pd_sgd_plain(u.next, u.weights, u.gradients, i, factor, u.rate, u.decay);
-		correct(u.correction, old, u.next, i);
+			pd_sgd_plain(m.to, m.from, u.gradients, i, factor, u.rate, u.decay);
+		finish(u.correction, m, old, i);
 	}
 }
 
-cudaError_t pd_kernel_sgd(cudaStream_t stream, const struct pd_kernel_sgd *u, size_t begin,
-			  size_t end)
+cudaError_t pd_kernel_sgd(cudaStream_t stream, enum pd_dtype dtype, const struct pd_kernel_sgd *u,
+			  size_t begin, size_t end)
 {
 	if (end > begin)
-		sgd<<<pd_blocks(end - begin), PD_THREADS, 0, stream>>>(*u, begin, end - begin);
+		PD_BY_TYPE(dtype, T, (sgd<T><<<pd_blocks(end - begin), PD_THREADS, 0, stream>>>(
+			*u, begin, end - begin)));
 	return cudaGetLastError();
 }
 
+template <typename T>
 __global__ static void adam(struct pd_kernel_adam u, size_t begin, size_t count)
 {
+	const struct moved<T> m = moved_of<T>(u.weights, u.master, u.next);
 	const struct pd_adam_factors f = u.choice ? u.choice->adam : u.factors;
 	double factor = u.choice ? u.choice->factor : 1;
 
 	PD_FOR_EACH(k, count) {
 		size_t i = begin + k;
-		float old = u.weights[i];
+		float old = m.from[i];
 
-		if (skipped(u.choice, u.next, u.weights, i))
+		if (skipped(u.choice, m, i))
 			continue;
-		pd_adam_element(u.next, u.first, u.second, u.weights, u.gradients, i, factor, &f);
-		correct(u.correction, old, u.next, i);
+		pd_adam_element(m.to, u.first, u.second, m.from, u.gradients, i, factor, &f);
+		finish(u.correction, m, old, i);
 	}
 }
 
-cudaError_t pd_kernel_adam(cudaStream_t stream, const struct pd_kernel_adam *u, size_t begin,
-			   size_t end)
+cudaError_t pd_kernel_adam(cudaStream_t stream, enum pd_dtype dtype,
+			   const struct pd_kernel_adam *u, size_t begin, size_t end)
 {
 	if (end > begin)
-		adam<<<pd_blocks(end - begin), PD_THREADS, 0, stream>>>(*u, begin, end - begin);
+		PD_BY_TYPE(dtype, T, (adam<T><<<pd_blocks(end - begin), PD_THREADS, 0, stream>>>(
+			*u, begin, end - begin)));
 	return cudaGetLastError();
 }

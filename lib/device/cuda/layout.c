@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which tensors have their channels last, and what follows from that. */
+#include "device/cuda/cuda.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const struct pd_layout pd_cuda_last = { true };
+
+/*
+ * Tensor cores take channels last; with channels first the library would turn everything
+ * around and back.  Not every group of channels can be had that way, so that a model with
+ * grouped convolutions stays plain.  PD_CUDA_LAYOUT, for comparisons: last, plain.
+ */
+bool pd_cuda_wants_last(const struct pd_compiled *net, bool tf32)
+{
+	const char *wish = getenv("PD_CUDA_LAYOUT");
+
+	for (int l = 0; l < net->model->layer_count; l++)
+		if (net->model->layers[l].kind == PD_LAYER_conv2d &&
+		    net->model->layers[l].groups > 1)
+			return false;
+	if (wish && strcmp(wish, "last") == 0)
+		return true;
+	if (wish && strcmp(wish, "plain") == 0)
+		return false;
+	return net->dtype != PD_F32 || tf32;
+}
+
+bool pd_cuda_flat(const struct pd_shape *shape)
+{
+	return shape->dims != 3 || shape->size[0] == 1 || shape->size[1] * shape->size[2] == 1;
+}
+
+bool pd_cuda_unlike(const struct pd_layout *a, const struct pd_layout *b,
+		    const struct pd_shape *shape)
+{
+	return (a != NULL) != (b != NULL) && !pd_cuda_flat(shape);
+}
+
+int pd_cuda_turn(struct pd_compiled_layer *l, void *dst, const struct pd_layout *to,
+		 const void *src, const struct pd_shape *shape, struct pd_error *err)
+{
+	return pd_cuda_queued(l, pd_kernel_turn(pd_cuda_engine(l)->stream, l->net->dtype, dst, src,
+						l->net->batch, shape->size[0],
+						shape->size[1] * shape->size[2], to != NULL), err);
+}
+
+void pd_cuda_rows(const struct pd_compiled_layer *l, const struct pd_layout *layout,
+		  const struct pd_shape *shape, int64_t *samples_p, int64_t *area_p)
+{
+	int64_t area = pd_shape_elements(shape) / shape->size[0];
+
+	*samples_p = layout ? l->net->batch * area : l->net->batch;
+	*area_p = layout ? 1 : area;
+}
+
+bool pd_cuda_does_relu(const struct pd_compiled *net, int layer)
+{
+	const struct pd_cuda_engine *engine = net->engine;
+	const struct pd_model *model = net->model;
+	int tensor = model->input_count + layer, consumer;
+
+	switch (model->layers[layer].kind) {
+	case PD_LAYER_batchnorm2d:
+		if (!engine->last && net->dtype == PD_F32)
+			return false;           /* cuDNN's */
+		break;
+	case PD_LAYER_conv2d:
+	case PD_LAYER_linear:
+	case PD_LAYER_add:
+		break;
+	default:
+		return false;
+	}
+	if (pd_model_consumers(model, tensor, NULL) != 1)
+		return false;
+	pd_model_consumers(model, tensor, &consumer);
+	return model->layers[consumer].kind == PD_LAYER_relu;
+}

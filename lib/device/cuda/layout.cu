@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between layouts and between types. */
+#include "device/cuda/both.cuh"
+
+#include "device/cuda/grid.cuh"
+#include "device/cuda/kernels.h"
+#include "device/cuda/typed.cuh"
+
+/* A thread writes the next element to the one that its neighbour writes. */
+template <typename T>
+__global__ static void turn(T *dst, const T *src, size_t count, int64_t channels, int64_t area,
+			    bool to_last)
+{
+	int64_t inner = to_last ? channels : area, outer = to_last ? area : channels;
+
+	PD_FOR_EACH(i, count) {
+		int64_t k = (int64_t)i % inner, rest = (int64_t)i / inner;
+		int64_t m = rest % outer, sample = rest / outer;
+
+		dst[i] = src[(sample * inner + k) * outer + m];
+	}
+}
+
+cudaError_t pd_kernel_turn(cudaStream_t stream, enum pd_dtype dtype, void *dst, const void *src,
+			   int64_t samples, int64_t channels, int64_t area, bool to_last)
+{
+	size_t count = (size_t)(samples * channels * area);
+
+	if (count > 0)
+		PD_BY_TYPE(dtype, T, (turn<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
+			(T *)dst, (const T *)src, count, channels, area, to_last)));
+	return cudaGetLastError();
+}
+
+template <typename T>
+__global__ static void widen(float *dst, const T *src, size_t count)
+{
+	PD_FOR_EACH(i, count)
+		dst[i] = (float)src[i];
+}
+
+cudaError_t pd_kernel_widen(cudaStream_t stream, enum pd_dtype dtype, float *dst, const void *src,
+			    size_t count)
+{
+	if (count > 0)
+		PD_BY_TYPE(dtype, T, (widen<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
+			dst, (const T *)src, count)));
+	return cudaGetLastError();
+}

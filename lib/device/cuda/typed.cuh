@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels over elements of several types: read as f32, computed in f32, rounded once. */
+#ifndef PD_DEVICE_CUDA_TYPED_CUH
+#define PD_DEVICE_CUDA_TYPED_CUH
+
+#include "model/dtype.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+/* The statement, with T as the type that dtype names. */
+#define PD_BY_TYPE(dtype, T, ...) do { \
+		if ((dtype) == PD_BF16) { \
+			typedef __nv_bfloat16 T; \
+			__VA_ARGS__; \
+		} else if ((dtype) == PD_F16) { \
+			typedef __half T; \
+			__VA_ARGS__; \
+		} else { \
+			typedef float T; \
+			__VA_ARGS__; \
+		} \
+	} while (0)
+
+#endif
