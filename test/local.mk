@@ -213,12 +213,19 @@ TESTS += $(TRAIN_SH)
 EXTRA_DIST += $(TRAIN_SH) test/train-lib.sh
 
 # schedules as documents
-check_PROGRAMS += test/unit/check
-TESTS += test/unit/check
-test_unit_check_SOURCES = test/unit/check.c test/unit/rendezvous.c test/unit/rendezvous.h \
-	test/unit/small_profile.h
+TABLE = test/unit/table.c test/unit/table.h test/unit/small_profile.h
+RENDEZVOUS = test/unit/rendezvous.c test/unit/rendezvous.h
+check_PROGRAMS += test/unit/check test/unit/edits test/unit/held
+TESTS += test/unit/check test/unit/edits test/unit/held
+test_unit_check_SOURCES = test/unit/check.c $(TABLE) $(RENDEZVOUS)
 test_unit_check_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_check_LDADD = $(UNIT_LIBS)
+test_unit_edits_SOURCES = test/unit/edits.c $(TABLE) $(RENDEZVOUS)
+test_unit_edits_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_edits_LDADD = $(UNIT_LIBS)
+test_unit_held_SOURCES = test/unit/held.c $(TABLE)
+test_unit_held_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_held_LDADD = $(UNIT_LIBS)
 TESTS += test/t3001-schedule.sh
 EXTRA_DIST += test/t3001-schedule.sh test/data/small-schedule.jsonl
 

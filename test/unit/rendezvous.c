@@ -21,6 +21,7 @@ static uint64_t mix(uint64_t a, uint64_t b)
 struct replica {
 	uint64_t *weights;              /* per version */
 	uint64_t *forward, *back;       /* per microbatch; 0: not there */
+	uint64_t *kept;                 /* what backward needs: of the forward, or once more */
 	uint64_t *arrived;              /* per link and microbatch: activations, then gradients */
 	uint64_t sums[2];               /* of a group, and of the next */
 	uint64_t agreed;                /* by all ranks about the group */
@@ -56,6 +57,7 @@ static void replica_init(struct machine *m, struct replica *replica, int stage)
 	replica->weights = pd_calloc(n + 1, sizeof(uint64_t));
 	replica->forward = pd_calloc(n, sizeof(uint64_t));
 	replica->back = pd_calloc(n, sizeof(uint64_t));
+	replica->kept = pd_calloc(n, sizeof(uint64_t));
 	replica->loaded = pd_calloc(n, sizeof(bool));
 	replica->arrived = pd_calloc(2 * n, (size_t)(m->lists->wiring->link_count + 1) * 8);
 	replica->weights[0] = mix(7, (uint64_t)stage);
@@ -66,11 +68,13 @@ static void replica_free(struct replica *replica)
 	free(replica->weights);
 	free(replica->forward);
 	free(replica->back);
+	free(replica->kept);
 	free(replica->loaded);
 	free(replica->arrived);
 }
 
-static void forward(struct machine *m, struct replica *replica, int s, int64_t b, int64_t version)
+static uint64_t activation(struct machine *m, struct replica *replica, int s, int64_t b,
+			   int64_t version)
 {
 	const struct pd_wiring *wiring = m->lists->wiring;
 	uint64_t value = mix(replica->weights[version], (uint64_t)b);
@@ -79,17 +83,26 @@ static void forward(struct machine *m, struct replica *replica, int s, int64_t b
 		value = mix(value, replica->loaded[b]);
 	for (int i = 0; i < wiring->in_count[s]; i++)
 		value = mix(value, *arrived(m, replica, wiring->in[s][i], false, b));
-	replica->forward[b] = value;
+	return value;
+}
+
+/* Where it is done once more, only what is sent stays of the first time. */
+static void forward(struct machine *m, struct replica *replica, int s, int64_t b, int64_t version)
+{
+	replica->forward[b] = activation(m, replica, s, b, version);
+	if (!m->lists->plan->stages[s].recompute)
+		replica->kept[b] = replica->forward[b];
 }
 
 static void backward(struct machine *m, struct replica *replica, int s, int64_t b, int64_t version)
 {
 	const struct pd_wiring *wiring = m->lists->wiring;
-	uint64_t value = mix(mix(replica->weights[version], replica->forward[b]), 3);
+	uint64_t value = mix(mix(replica->weights[version], replica->kept[b]), 3);
 
 	for (int i = 0; i < wiring->out_count[s]; i++)
 		value = mix(value, *arrived(m, replica, wiring->out[s][i], true, b));
 	replica->back[b] = value;
+	replica->kept[b] = 0;
 }
 
 static uint64_t *sum_of(const struct machine *m, struct replica *replica, int s, int64_t b)
@@ -121,6 +134,10 @@ static void compute(struct machine *m, const struct pd_op *op)
 		break;
 	case PD_OP_forward:
 		forward(m, replica, op->stage, op->microbatch, op->version);
+		break;
+	case PD_OP_recompute:
+		replica->kept[op->microbatch] = activation(m, replica, op->stage, op->microbatch,
+							   op->version);
 		break;
 	case PD_OP_backward:
 	case PD_OP_backward_input:
@@ -334,30 +351,44 @@ static int64_t published(const struct pd_plan *plan, int s, int64_t b)
  */
 struct serial {
 	struct machine machine;         /* one replica per stage: seat s is used for stage s */
-	int64_t *reads[2];              /* per stage and microbatch: forward, backward */
+	int64_t *reads[3];              /* per stage and microbatch: forward, once more, backward */
 };
+
+static int read_of(enum pd_op_kind kind)
+{
+	switch (kind) {
+	case PD_OP_forward:
+		return 0;
+	case PD_OP_recompute:
+		return 1;
+	case PD_OP_backward:
+	case PD_OP_backward_input:
+		return 2;
+	default:
+		return -1;
+	}
+}
 
 static void serial_versions(struct serial *serial, const struct pd_lists *lists)
 {
 	int64_t n = lists->microbatches;
 	size_t cells = (size_t)(n * lists->plan->stage_count);
 
-	serial->reads[0] = pd_calloc(cells, sizeof(int64_t));
-	serial->reads[1] = pd_calloc(cells, sizeof(int64_t));
-	for (int s = 0; s < lists->plan->stage_count; s++)
-		for (int64_t b = 0; b < n; b++)
-			serial->reads[0][s * n + b] = serial->reads[1][s * n + b] =
-				published(lists->plan, s, b);
+	for (int i = 0; i < 3; i++) {
+		serial->reads[i] = pd_calloc(cells, sizeof(int64_t));
+		for (int s = 0; s < lists->plan->stage_count; s++)
+			for (int64_t b = 0; b < n; b++)
+				serial->reads[i][s * n + b] = published(lists->plan, s, b);
+	}
 	if (lists->plan->weights != PD_WEIGHTS_LATEST)
 		return;
 	for (int r = 0; r < lists->rank_count; r++)
 		for (size_t i = 0; i < lists->ranks[r].count; i++) {
 			const struct pd_op *op = &lists->ranks[r].ops[i];
 
-			if (op->kind == PD_OP_forward || op->kind == PD_OP_backward ||
-			    op->kind == PD_OP_backward_input)
-				serial->reads[op->kind != PD_OP_forward][op->stage * n +
-					op->microbatch] = op->version;
+			if (read_of(op->kind) >= 0)
+				serial->reads[read_of(op->kind)][op->stage * n + op->microbatch] =
+					op->version;
 		}
 }
 
@@ -394,7 +425,10 @@ static void serial_microbatch(struct serial *serial, int64_t b)
 	for (int s = plan->stage_count - 1; s >= 0; s--) {
 		struct replica *replica = &m->replicas[s];
 
-		backward(m, replica, s, b, serial->reads[1][s * m->n + b]);
+		if (plan->stages[s].recompute)
+			replica->kept[b] = activation(m, replica, s, b,
+						      serial->reads[1][s * m->n + b]);
+		backward(m, replica, s, b, serial->reads[2][s * m->n + b]);
 		*sum_of(m, replica, s, b) += replica->back[b];
 		for (int i = 0; i < wiring->in_count[s]; i++) {
 			int link = wiring->in[s][i];
@@ -437,8 +471,8 @@ static bool same_weights(const struct machine *m)
 	for (size_t s = 0; s < stages; s++)
 		replica_free(&serial.machine.replicas[s]);
 	free(serial.machine.replicas);
-	free(serial.reads[0]);
-	free(serial.reads[1]);
+	for (int i = 0; i < 3; i++)
+		free(serial.reads[i]);
 	return same;
 }
 

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans, and small changes to lists, that the tests of schedules share. */
+#ifndef PD_TEST_TABLE_H
+#define PD_TEST_TABLE_H
+
+#include "schedule/list.h"
+
+#define MOST_RANKS 32
+
+extern const char *const chain, *const sixteen, *const skips;   /* small_profile.h */
+
+struct table_plan {
+	const char *name;
+	int stages, layers[8], replicas[8];
+};
+
+#define TABLE_PLANS 17
+extern const struct table_plan plans[TABLE_PLANS];
+
+/* Stages s and s + positions on the same ranks; positions = stages: none are. */
+struct pd_plan *make_plan(const char *graph, const struct table_plan *from, int positions);
+void use(struct pd_plan *plan, enum pd_schedule_kind schedule, enum pd_weight_kind weights,
+	 int64_t microbatches);
+/* Those of a set recompute: bit s for stage s. */
+void recompute_in(struct pd_plan *plan, unsigned set);
+
+void swap(struct pd_list *list, size_t a, size_t b);
+void move(struct pd_list *list, size_t from, size_t to);
+/* The first one wanted from `at` on, round the end; the one at `at` where there is none. */
+size_t pick(const struct pd_list *list, size_t at, bool (*wanted)(const struct pd_op *));
+bool same_op(const struct pd_op *a, const struct pd_op *b);
+
+#endif
