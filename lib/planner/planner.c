@@ -47,8 +47,14 @@ int64_t pd_task_bound_ns(const struct pd_task *task)
 		: pd_published_bound_ns(task->profile, request);
 }
 
-static int data_parallel(const struct pd_task *task, struct pd_prediction *predicted,
-			 struct pd_error *err)
+/* A time that comes from no replay is an estimate: not one below what no plan can beat. */
+static int64_t at_least(const struct pd_plan *plan, int64_t period, int64_t bound)
+{
+	return pd_judge_work(plan) > PD_JUDGE_WORK ? pd_max64(period, bound) : period;
+}
+
+static int data_parallel(const struct pd_task *task, int64_t bound,
+			 struct pd_prediction *predicted, struct pd_error *err)
 {
 	struct pd_layout *layout = pd_data_parallel_layout(&task->costs, task->topology->devices);
 	struct pd_plan *all = pd_candidate_plain(task, layout);
@@ -60,6 +66,9 @@ static int data_parallel(const struct pd_task *task, struct pd_prediction *predi
 	else
 		predicted->data_parallel_period_ns =
 			pd_published_data_parallel_ns(task->profile, task->request);
+	if (task->request->cost == PD_COST_SIMULATED && pd_planner_plain(task->request))
+		predicted->data_parallel_period_ns =
+			at_least(all, predicted->data_parallel_period_ns, bound);
 	predicted->data_parallel_memory_bytes = pd_candidate_fullest(all, NULL);
 	pd_candidate_drop(all);
 	pd_layout_free(layout);
@@ -72,9 +81,9 @@ static int finish(const struct pd_task *task, struct pd_plan *plan, int64_t peri
 {
 	struct pd_prediction *predicted = &plan->predicted;
 
-	if (data_parallel(task, predicted, err) < 0)
+	if (data_parallel(task, bound, predicted, err) < 0)
 		return -1;
-	predicted->period_ns = period;
+	predicted->period_ns = period = at_least(plan, period, bound);
 	predicted->memory_bytes = pd_candidate_fullest(plan, NULL);
 	predicted->lower_bound_ns = bound;
 	if (period > 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Small changes to good plans: a cut moves, a replica goes from one stage to another, comes or
- * goes, two stages become one, one becomes two, and where the network has branches, a layer goes
+ * goes, all that are idle come, two stages become one, one becomes two, and where the network has branches, a layer goes
  * over a cut with what it needs or what needs it.  Of each plan the best change is taken until none
  * is expected to help.
  */
@@ -234,8 +234,10 @@ static void change_branches(struct climb *climb, int s)
 static void change_stage(struct climb *climb, int s)
 {
 	struct shape *trial = &climb->trial;
-	int stages = climb->at.count;
+	int stages = climb->at.count, idle = climb->devices;
 
+	for (int t = 0; t < stages; t++)
+		idle -= trial->replicas[t];
 	for (int by = 1; by <= 8 && s + 1 < stages; by *= 2)
 		for (int sign = -1; sign <= 1; sign += 2) {
 			trial->ends[s] = moved(climb, trial->ends[s], sign * by);
@@ -252,6 +254,11 @@ static void change_stage(struct climb *climb, int s)
 	consider(climb);
 	trial->replicas[s]--;
 	consider(climb);
+	if (idle > 1) {
+		/* one more may share a link with others, where all of them fill a component */
+		trial->replicas[s] += idle;
+		consider(climb);
+	}
 	if (s + 1 < stages) {
 		int together = trial->replicas[s] + trial->replicas[s + 1];
 

@@ -27,8 +27,8 @@
 #define MANY 8192               /* units times devices: above, fewer plans are looked at */
 /* Stages times minibatches that are estimated, and operations that are replayed, for each unit
  * and device; so many more, and at most so many. */
-#define ESTIMATED 240
-#define REPLAYED 2000
+#define ESTIMATED 1000
+#define REPLAYED 10000
 #define EXHAUSTED 200000000     /* operations, where all plans are looked at */
 #define LEAST_WORK 20000
 #define MOST_WORK 8000000
@@ -154,7 +154,7 @@ static void enter_all(struct pd_contest *contest)
 		pd_contest_enter(contest, pd_levels_of_runs(task->profile, task->topology,
 							    task->straight));
 	enter_states(contest);
-	pd_contest_refine(contest, work_of(task, ESTIMATED));
+	pd_contest_refine(contest, contest->work + work_of(task, ESTIMATED));
 }
 
 struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p,
