@@ -19,7 +19,7 @@ static struct pd_job job = {
 static struct pd_supervision how = { .timeout_s = 300, .keep = 2 };
 static bool synthetic, resume, no_evaluate;
 static int64_t keep = 2;
-static int optimizer, schedule;
+static int optimizer, schedule, transport;
 
 static const char *loss_scale;
 static double scale_init;
@@ -28,6 +28,8 @@ static int64_t scale_interval;
 static const struct pd_opt options[] = {
 	{ "device", 'd', PD_OPT_STRING, "NAME", "auto, cpu or cuda (default: auto)", &job.device },
 	{ "tf32", 0, PD_OPT_FLAG, NULL, "let a GPU make products of f32 from TF32", &job.tf32 },
+	{ "transport", 0, PD_OPT_CHOICE, "NAME", "between GPUs: auto (default), nccl or staged",
+	  &transport, .choices = pd_apart_name },
 	{ "data", 0, PD_OPT_STRING, "DIR", "data set: IDX files or CIFAR-10 binaries", &job.data },
 	{ "synthetic", 0, PD_OPT_FLAG, NULL, "made-up data of the model's shape", &synthetic },
 	{ "epochs", 'e', PD_OPT_COUNT, "N", "train N epochs in all (default: 1)", &job.epochs },
@@ -127,6 +129,7 @@ static int check_options(struct pd_error *err)
 	if (set_loss_scale(err) < 0)
 		return -1;
 	job.optimizer.kind = (enum pd_update_kind)optimizer;
+	job.transport = (enum pd_apart)transport;
 	job.optimizer.corrects = job.optimizer.discrepancy >= 0;
 	job.optimizer.schedule = (enum pd_lr_schedule)schedule;
 	job.evaluate = !no_evaluate;

@@ -2,8 +2,8 @@
 /*
  * What the files of this folder share: a rank, and the supervisor of all of them.  They talk
  * in messages.  From the supervisor: job, connect, stop (freeze and say where you are),
- * stop_at, write (a checkpoint's stage), exit; to it: ready, alive, loss, updated, reached,
- * exported, saved, done, error.
+ * stop_at, write (a checkpoint's stage), exit; to it: ready, staged (why transfers are), alive,
+ * loss, updated, reached, exported, saved, done, error.
  */
 #ifndef PD_RUN_INTERNAL_H
 #define PD_RUN_INTERNAL_H
@@ -46,6 +46,7 @@ struct rank {
 	struct pd_dataset train, test;
 	struct pd_device *device;
 	struct pd_transport *transport;
+	struct pd_transport *apart;     /* the same, where it is such a one; or NULL */
 	struct pd_worker *worker;
 	struct pd_list_cursor cursor;   /* of the job's list, where it has one */
 	struct pd_room *rooms;          /* that it needs, per part; or NULL */

@@ -9,6 +9,7 @@
 #include "data/dataset.h"
 #include "plan/plan.h"
 #include "schedule/list.h"
+#include "transport/apart.h"
 #include "worker/worker.h"
 
 #include <jansson.h>
@@ -24,6 +25,7 @@ struct pd_job {
 	struct pd_lists *lists;
 	const char *device;             /* "auto", "cpu", "cuda" */
 	bool tf32;                      /* see struct pd_device_config */
+	enum pd_apart transport;        /* between devices with memory of their own */
 	const char *data;               /* directory, or NULL: synthetic */
 	const char *checkpoint;         /* directory, or NULL */
 	const char *trace;              /* file, or NULL */

@@ -191,7 +191,11 @@ static int share_state(struct rank *rank, int i, struct pd_error *err)
 					&events[k]);
 	}
 	while (pending) {
-		struct pollfd p = { .fd = transport->fd(rank->transport), .events = POLLIN };
+		struct pollfd fds[2] = {
+			{ .fd = transport->fd(rank->transport), .events = POLLIN },
+			{ .fd = rank->gate.fd, .events = POLLIN },
+		};
+		uint64_t count;
 
 		pending = false;
 		if (transport->progress(rank->transport) < 0) {
@@ -201,7 +205,9 @@ static int share_state(struct rank *rank, int i, struct pd_error *err)
 		for (int k = 1; k < stage->replicas; k++)
 			pending |= !pd_event_done(&events[k]);
 		if (pending && transport->arm(rank->transport) == 0)
-			poll(&p, 1, 100);
+			poll(fds, 2, 100);
+		if (read(rank->gate.fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+			pd_bug("eventfd: %s", strerror(errno));
 	}
 	free(events);
 	return 0;

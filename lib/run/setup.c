@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "checkpoint/checkpoint.h"
-#include "transport/staged.h"
+#include "schedule/meet.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -95,6 +95,22 @@ static int open_part(struct rank *rank, struct part *part, struct pd_error *err)
 	return part->net ? open_loader(rank, part, err) : -1;
 }
 
+/* Around the transport of host memory, one for devices that have their own. */
+static void open_apart(struct rank *rank)
+{
+	int ranks = rank->job->plan->rank_count;
+	bool *peers = pd_calloc((size_t)ranks, sizeof(*peers));
+	struct pd_apart_config config = {
+		.how = rank->job->transport, .rank = rank->number, .ranks = ranks, .peers = peers,
+		.inner = rank->transport, .device = rank->device, .gate = &rank->gate,
+	};
+
+	for (int r = 0; r < ranks; r++)
+		peers[r] = pd_schedule_meet(rank->schedule, rank->number, r);
+	rank->transport = rank->apart = pd_apart_open(&config);
+	free(peers);
+}
+
 static int open_device(struct rank *rank, struct pd_error *err)
 {
 	const struct pd_device_ops *ops = pd_device_find(rank->job->device, err);
@@ -107,6 +123,10 @@ static int open_device(struct rank *rank, struct pd_error *err)
 
 	if (!ops)
 		return -1;
+	if (!ops->apart && rank->job->transport != PD_APART_AUTO)
+		return pd_error_input(err, "--transport=%s: the %s device's workers share a memory,"
+				      " and pass everything through that",
+				      pd_apart_name[rank->job->transport], ops->name);
 	rank->device = ops->open(&config, err);
 	if (!rank->device)
 		return -1;
@@ -115,7 +135,7 @@ static int open_device(struct rank *rank, struct pd_error *err)
 			return -1;
 	rank->transport = pd_transports[0]->open(&ends, err);
 	if (rank->transport && ops->apart)
-		rank->transport = pd_staged_open(rank->transport, rank->device, &rank->gate, err);
+		open_apart(rank);
 	return rank->transport ? 0 : -1;
 }
 
@@ -272,6 +292,17 @@ static void *from_hex(const char *text, size_t *length_p)
 	return bytes;
 }
 
+/* Where GPUs cannot pass things to each other, one rank says why. */
+static int say_transport(struct rank *rank)
+{
+	const char *why;
+
+	if (!rank->apart || rank->number != 0)
+		return 0;
+	pd_apart_chosen(rank->apart, &why);
+	return why ? say(rank, json_pack("{s:s, s:s}", "event", "staged", "why", why)) : 0;
+}
+
 int rank_connect(struct rank *rank, const json_t *message, struct pd_error *err)
 {
 	const json_t *list = json_object_get(message, "addresses");
@@ -289,5 +320,5 @@ int rank_connect(struct rank *rank, const json_t *message, struct pd_error *err)
 		free(addresses[i]);
 	free(addresses);
 	free(lengths);
-	return status;
+	return status < 0 || say_transport(rank) < 0 ? -1 : 0;
 }

@@ -279,6 +279,10 @@ static int on_message(struct supervisor *s, int r, const json_t *message, struct
 	} else if (pd_message_is(message, "loss")) {
 		s->moved_ns = w->heard_ns;
 		pd_report_loss(&s->report, message);
+	} else if (pd_message_is(message, "staged")) {
+		pd_progress_hide(&s->report.bar);
+		pd_say("what GPUs exchange goes through host memory: %s",
+		       json_string_value(json_object_get(message, "why")));
 	} else if (pd_message_is(message, "updated")) {
 		pd_report_update(&s->report, message);
 	} else if (pd_message_is(message, "reached")) {

@@ -8,6 +8,7 @@
 #include "tap.h"
 
 #include "base/mem.h"
+#include "schedule/meet.h"
 #include "schedule/schedule.h"
 
 #include <stdlib.h>
@@ -289,6 +290,35 @@ static bool list_is_right(const struct pd_schedule *schedule, const struct list 
 	       most <= pd_schedule_in_flight(schedule, s, false);
 }
 
+/*
+ * Ranks that exchange something meet; in a long phase, where nothing but links and all-reduce
+ * brings them together, no others do.
+ */
+static bool meets_are_right(const struct pd_schedule *schedule, const struct list *lists,
+			    bool exactly)
+{
+	static bool seen[MOST_RANKS][MOST_RANKS];
+	int ranks = schedule->plan->rank_count;
+	bool good = true;
+
+	memset(seen, 0, sizeof(seen));
+	for (int r = 0; r < ranks; r++)
+		for (size_t i = 0; i < lists[r].count; i++) {
+			const struct pd_op *op = &lists[r].ops[i];
+			const struct pd_stage *stage = &schedule->plan->stages[op->stage];
+
+			if (op->peer >= 0)
+				seen[r][op->peer] = seen[op->peer][r] = true;
+			for (int k = 0; op->kind == PD_OP_allreduce && k < stage->replicas; k++)
+				seen[r][stage->ranks[k]] |= stage->ranks[k] != r;
+		}
+	for (int a = 0; a < ranks; a++)
+		for (int b = 0; b < ranks; b++)
+			good = good && (exactly ? seen[a][b] == pd_schedule_meet(schedule, a, b)
+					: !seen[a][b] || pd_schedule_meet(schedule, a, b));
+	return good;
+}
+
 static void check_schedule(const struct pd_plan *plan, int64_t minibatches, const char *name)
 {
 	struct pd_error err;
@@ -318,6 +348,8 @@ static void check_schedule(const struct pd_plan *plan, int64_t minibatches, cons
 	ok(ascending, "%s, %d minibatches: sequence numbers ascend", name, (int)minibatches);
 	ok(runs_blocking(schedule, lists), "%s, %d minibatches: no deadlock when all blocks", name,
 	   (int)minibatches);
+	ok(meets_are_right(schedule, lists, minibatches > 35 && !pd_plan_agrees(plan)),
+	   "%s, %d minibatches: who meets whom", name, (int)minibatches);
 	free_lists(lists, plan->rank_count);
 
 	phase.evaluate = true;

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "schedule/meet.h"
+
+static int common_divisor(int a, int b)
+{
+	while (b != 0) {
+		int rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
+/* The replica that a rank is of a stage, or -1. */
+static int replica_of(const struct pd_schedule *schedule, int rank, int stage)
+{
+	const struct pd_stage *s = &schedule->plan->stages[stage];
+
+	for (int i = 0; i < s->replicas; i++)
+		if (s->ranks[i] == rank)
+			return i;
+	return -1;
+}
+
+/* Minibatch n is at replica n mod r of each. */
+static bool link_joins(const struct pd_schedule *schedule, const struct pd_link *link, int a,
+		       int b)
+{
+	int i = replica_of(schedule, a, link->from), j = replica_of(schedule, b, link->to);
+	int from = schedule->plan->stages[link->from].replicas;
+	int to = schedule->plan->stages[link->to].replicas;
+
+	return i >= 0 && j >= 0 && (i - j) % common_divisor(from, to) == 0;
+}
+
+/* In round k of an agree, from a rank to the one 2^k above it (lib/worker/agree.c). */
+static bool agree_joins(const struct pd_schedule *schedule, int a, int b)
+{
+	int ranks = schedule->plan->rank_count, far = (b - a + ranks) % ranks;
+
+	for (int k = 0; k < pd_schedule_agree_rounds(schedule->plan); k++)
+		if (far == 1 << k)
+			return true;
+	return false;
+}
+
+static bool joins(const struct pd_schedule *schedule, int a, int b)
+{
+	for (int i = 0; i < schedule->wiring->link_count; i++)
+		if (link_joins(schedule, &schedule->wiring->links[i], a, b))
+			return true;
+	return pd_plan_agrees(schedule->plan) && agree_joins(schedule, a, b);
+}
+
+bool pd_schedule_meet(const struct pd_schedule *schedule, int a, int b)
+{
+	if (joins(schedule, a, b) || joins(schedule, b, a))
+		return true;
+	if (a == b)
+		return false;
+	for (int s = 0; s < schedule->stage_count; s++)
+		if (replica_of(schedule, a, s) >= 0 && replica_of(schedule, b, s) >= 0)
+			return true;
+	/* of layers that share parameters, any may be anywhere */
+	return pd_plan_ties(schedule->plan);
+}
