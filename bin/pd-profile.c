@@ -13,6 +13,7 @@
 
 static const char *device = "auto", *dtype = "f32";
 static bool no_link;
+static int transport;
 static int64_t threads, workers = 1;
 static struct pd_measure_options measure = { .batch_size = 32 };
 
@@ -28,6 +29,8 @@ static const struct pd_opt options[] = {
 	  &workers, 1, 4096 },
 	{ "iterations", 'i', PD_OPT_COUNT, "N", "timed steps (default: enough for a stable median)",
 	  &measure.iterations, 1, 100000 },
+	{ "transport", 0, PD_OPT_CHOICE, "NAME", "between GPUs: auto (default), nccl or staged",
+	  &transport, .choices = pd_apart_name },
 	{ "no-link", 0, PD_OPT_FLAG, NULL, "do not measure the link between two workers", &no_link },
 	{ 0 }
 };
@@ -69,6 +72,26 @@ static int choose_threads(struct pd_error *err)
 			      "that this machine lets us use", (int)workers, (int)threads, processors);
 }
 
+/* Forks, so before there are threads, and before a GPU is asked for: its driver does not fork. */
+static int measure_link(int64_t *bandwidth_p, int64_t *latency_p, struct pd_error *err)
+{
+	const struct pd_link_ends ends = { .transport = pd_transports[0], .device = device,
+					   .how = (enum pd_apart)transport };
+
+	return no_link ? 0 : pd_measure_link(&ends, bandwidth_p, latency_p, err);
+}
+
+static int find_device(struct pd_error *err)
+{
+	measure.device = pd_device_find(device, err);
+	if (!measure.device)
+		return -1;
+	if (workers == 1 || !measure.device->apart)
+		return 0;
+	return pd_error_input(err, "--workers=%d: only processors share a memory; with --device=%s"
+			      " each worker has its own", (int)workers, measure.device->name);
+}
+
 static struct pd_profile *run(const struct pd_model *model, struct pd_error *err)
 {
 	int64_t bandwidth = 0, latency = 0;
@@ -76,8 +99,7 @@ static struct pd_profile *run(const struct pd_model *model, struct pd_error *err
 	struct pd_beside *beside;
 	struct pd_progress bar;
 
-	/* forks, so before there are threads */
-	if (!no_link && pd_measure_link(pd_transports[0], &bandwidth, &latency, err) < 0)
+	if (measure_link(&bandwidth, &latency, err) < 0 || find_device(err) < 0)
 		return NULL;
 	if (choose_threads(err) < 0)
 		return NULL;
@@ -113,14 +135,6 @@ int main(int argc, char **argv)
 	measure.dtype = pd_dtype_find(dtype);
 	if (measure.dtype == PD_DTYPES) {
 		pd_error_input(&err, "--dtype: expected f32, bf16 or f16, found \"%s\"", dtype);
-		return pd_command_fail(&err);
-	}
-	measure.device = pd_device_find(device, &err);
-	if (!measure.device)
-		return pd_command_fail(&err);
-	if (workers > 1 && measure.device->apart) {
-		pd_error_input(&err, "--workers=%d: only processors share a memory; with --device=%s"
-			       " each worker has its own", (int)workers, measure.device->name);
 		return pd_command_fail(&err);
 	}
 	model = pd_model_read(pd_operand(argc, argv, first, 0), &err);

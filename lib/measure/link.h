@@ -6,21 +6,34 @@
 #ifndef PD_MEASURE_LINK_H
 #define PD_MEASURE_LINK_H
 
+#include "transport/apart.h"
 #include "transport/transport.h"
 
 #include <stdint.h>
 
+struct pd_link_ends {
+	const struct pd_transport_ops *transport;       /* of host memory */
+	const char *device;             /* its name (pd_device_find); NULL: memory is the host's */
+	enum pd_apart how;              /* of a device with memory of its own */
+};
+
 /*
  * latency: half a round trip of 8 bytes.  bandwidth: of 1 MiB that the sender has just written,
- * what half a round trip takes beyond the latency.  Both the lower quartile over many.  Forks: to be called before the
- * process has threads, a device or a transport.  -1 when a process fails or dies, or when it
- * takes longer than half a minute; none is left behind.
+ * what half a round trip takes beyond the latency.  Both the lower quartile over many.
+ *
+ * Where each end is a device with memory of its own, the messages are there, and both devices
+ * add up arrays all the while; for the bandwidth both ends send 16 MiB at once, and it is that of
+ * one direction.  Process r has the device's number r, as rank r of a run.
+ *
+ * Forks: to be called before the process has threads, a transport, or has asked for a device.
+ * -1 when a process fails or dies, or when it takes longer than half a minute, with a device
+ * three; none is left behind.
  */
-int pd_measure_link(const struct pd_transport_ops *ops, int64_t *bandwidth_bytes_per_s_p,
+int pd_measure_link(const struct pd_link_ends *ends, int64_t *bandwidth_bytes_per_s_p,
 		    int64_t *latency_ns_p, struct pd_error *err);
 
 /* The same with another limit. */
-int pd_measure_link_within(const struct pd_transport_ops *ops, int64_t limit_ns,
+int pd_measure_link_within(const struct pd_link_ends *ends, int64_t limit_ns,
 			   int64_t *bandwidth_bytes_per_s_p, int64_t *latency_ns_p,
 			   struct pd_error *err);
 

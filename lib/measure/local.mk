@@ -1,4 +1,4 @@
 lib_libpddevice_a_SOURCES += lib/measure/layers.c lib/measure/layers.h \
-	lib/measure/beside.c lib/measure/beside.h
-lib_libpd_a_SOURCES += lib/measure/link.c lib/measure/link.h \
-	lib/measure/figures.c lib/measure/figures.h
+	lib/measure/beside.c lib/measure/beside.h \
+	lib/measure/end.c lib/measure/end.h lib/measure/link.c lib/measure/link.h
+lib_libpd_a_SOURCES += lib/measure/figures.c lib/measure/figures.h

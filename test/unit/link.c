@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "measure/link.h"
 #include "base/clock.h"
+#include "device/device.h"
 #include "tap.h"
 
 #include <signal.h>
@@ -34,6 +35,42 @@ static struct pd_transport *open_hangs(const struct pd_transport_config *config,
 	return pd_transport_ucx.open(config, err);
 }
 
+/*
+ * In place of the list of devices: the CPU's, as if the host could not read its memory.  Two
+ * ends share it, so that their messages are staged.
+ */
+static struct pd_device_ops device_apart;
+const struct pd_device_ops *const pd_devices[] = { NULL };
+
+const struct pd_device_ops *pd_device_find(const char *name, struct pd_error *err)
+{
+	if (strcmp(name, "apart") != 0) {
+		pd_error_failed(err, "--device=%s: no such device today", name);
+		return NULL;
+	}
+	device_apart = pd_device_cpu;
+	device_apart.apart = true;
+	return &device_apart;
+}
+
+static void test_device(void)
+{
+	struct pd_link_ends ends = { .transport = &pd_transport_ucx, .device = "apart" };
+	int64_t bandwidth = 0, latency_ns = 0;
+	struct pd_error err = { .text = "" };
+
+	is_int(pd_measure_link(&ends, &bandwidth, &latency_ns, &err), 0,
+	       "measured between devices that have something to do");
+	diag("%s latency %.1f us, bandwidth %.2f GB/s", err.text, (double)latency_ns / 1e3,
+	     (double)bandwidth / 1e9);
+	ok(latency_ns > 100 && latency_ns < 200000000, "latency between 0.1 us and 200 ms");
+	ok(bandwidth > 2000000 && bandwidth < 500000000000, "0.002 to 500 GB/s");
+	is_int(waitpid(-1, NULL, WNOHANG), -1, "no child is left");
+	ends.device = "none";
+	is_int(pd_measure_link(&ends, &bandwidth, &latency_ns, &err), -1, "a device that is none");
+	is_str(err.text, "--device=none: no such device today", "is told");
+}
+
 static int died_after;
 
 static int send_then_die(struct pd_transport *t, int peer, uint64_t tag, const void *buf,
@@ -62,8 +99,8 @@ static void fails(const struct pd_transport_ops *ops, int64_t limit_ns, const ch
 	int64_t bandwidth = -7, latency_ns = -7, begun_ns = pd_now_ns();
 	struct pd_error err = {.text = ""};
 
-	is_int(pd_measure_link_within(ops, limit_ns, &bandwidth, &latency_ns, &err), -1,
-	       "an error");
+	is_int(pd_measure_link_within(&(struct pd_link_ends){ .transport = ops }, limit_ns,
+				      &bandwidth, &latency_ns, &err), -1, "an error");
 	is_str(err.text, why, "its reason");
 	ok(bandwidth == -7 && latency_ns == -7, "no result");
 	ok(pd_now_ns() - begun_ns < limit_ns + 3000000000, "in time");
@@ -79,7 +116,8 @@ int main(void)
 	int fds = dup(0);
 
 	close(fds);
-	is_int(pd_measure_link(&pd_transport_ucx, &bandwidth, &latency_ns, &err), 0, "measured");
+	is_int(pd_measure_link(&(struct pd_link_ends){ .transport = &pd_transport_ucx },
+			       &bandwidth, &latency_ns, &err), 0, "measured");
 	diag("latency %.1f us, bandwidth %.2f GB/s", (double)latency_ns / 1e3,
 	     (double)bandwidth / 1e9);
 	ok(latency_ns > 100 && latency_ns < 20000000, "latency between 0.1 us and 20 ms");
@@ -96,6 +134,7 @@ int main(void)
 	middle.send = send_then_die;
 	ops.open = open_middle;
 	fails(&ops, 30 * second_ns, "link: process 2 of 2 died");
+	test_device();
 	is_int(dup(0), fds, "no descriptor is left");
 	return done_testing();
 }

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "measure/end.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define SMALL_BYTES 8
+#define SMALL_ROUNDS 2000
+#define LARGE_BYTES ((size_t)1024 * 1024)
+#define LARGE_ROUNDS 100
+#define PLACES 16                       /* for large messages: each finds another one */
+#define ALL_BYTES (PLACES * LARGE_BYTES)
+#define ALL_ROUNDS 40
+#define WARM_UP(rounds) ((rounds) / 5)
+#define LOAD_FLOATS ((size_t)16 * 1024 * 1024)
+#define LOAD_DEPTH 3
+
+/* What keeps a device busy: sums, a few of them queued at any time. */
+struct load {
+	struct pd_stream *stream;       /* NULL: it is not to be busy */
+	float *numbers;                 /* LOAD_FLOATS */
+	struct pd_event done[LOAD_DEPTH];
+};
+
+/* One of the two children. */
+struct end {
+	int rank;
+	struct pd_gate gate;
+	struct pd_device *device;       /* that has the memory; NULL: the host */
+	struct pd_transport *transport;
+	struct load load;
+	char ready;
+	char *in, *out;                 /* ALL_BYTES each */
+};
+
+static int move(int fd, void *buf, size_t bytes, bool out, struct pd_error *err)
+{
+	while (bytes > 0) {
+		ssize_t n = out ? send(fd, buf, bytes, MSG_NOSIGNAL) : read(fd, buf, bytes);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return pd_error_failed(err, "link: no address from the other process: %s",
+					       n < 0 ? strerror(errno) : "it has ended");
+		buf = (char *)buf + n;
+		bytes -= (size_t)n;
+	}
+	return 0;
+}
+
+/* Gives the other one this end's address, and connects with both. */
+static int meet(struct end *end, int socket, struct pd_error *err)
+{
+	const struct pd_transport_ops *ops = end->transport->ops;
+	const void *addresses[2], *mine;
+	size_t lengths[2];
+	char *other;
+	int status;
+
+	ops->address(end->transport, &mine, &lengths[end->rank]);
+	if (move(socket, &lengths[end->rank], sizeof(lengths[0]), true, err) < 0 ||
+	    move(socket, (void *)mine, lengths[end->rank], true, err) < 0 ||
+	    move(socket, &lengths[1 - end->rank], sizeof(lengths[0]), false, err) < 0)
+		return -1;
+	other = pd_zalloc(lengths[1 - end->rank]);
+	status = move(socket, other, lengths[1 - end->rank], false, err);
+	addresses[end->rank] = mine;
+	addresses[1 - end->rank] = other;
+	if (status == 0)
+		status = ops->connect(end->transport, addresses, lengths, err);
+	free(other);
+	return status;
+}
+
+static int keep_busy(struct end *end, struct pd_error *err)
+{
+	struct load *load = &end->load;
+	const float *parts[2] = { load->numbers, load->numbers };
+
+	for (int i = 0; i < LOAD_DEPTH && load->stream; i++) {
+		if (!pd_event_done(&load->done[i]))
+			continue;
+		pd_event_arm(&load->done[i]);
+		if (end->device->ops->sum(load->stream, load->numbers, parts, 2, LOAD_FLOATS,
+					  &load->done[i]) != 0)
+			return pd_error_failed(err, "link: the device refused a sum");
+	}
+	return 0;
+}
+
+static int until(struct end *end, const struct pd_event *ev, struct pd_error *err)
+{
+	struct pd_transport *t = end->transport;
+	struct pollfd fds[2] = {
+		{.fd = end->gate.fd, .events = POLLIN}, {.fd = t->ops->fd(t), .events = POLLIN},
+	};
+
+	while (!pd_event_done(ev)) {
+		uint64_t count;
+		int n;
+
+		if (keep_busy(end, err) < 0)
+			return -1;
+		n = t->ops->progress(t);
+		if (n < 0)
+			break;
+		if (n > 0 || t->ops->arm(t) != 0)
+			continue;
+		poll(fds, 2, -1);
+		if (fds[0].revents && read(end->gate.fd, &count, sizeof(count)) < 0 &&
+		    errno != EAGAIN)
+			break;
+	}
+	if (pd_event_done(ev) && !pd_event_failed(ev))
+		return 0;
+	return pd_error_failed(err, "link: %s", end->gate.err.text);
+}
+
+static int by_value(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/*
+ * What is sent has just been computed, and so lies in the sender's caches; what is received goes
+ * where something else was a while ago.  Rank 0 begins when rank 1 has written its message too.
+ * (A device has no such caches; and the host could not write there.)
+ */
+static int make_message(struct end *end, char *out, size_t bytes, int round, struct pd_error *err)
+{
+	const struct pd_transport_ops *ops = end->transport->ops;
+	struct pd_event ready;
+	int status;
+
+	if (end->device)
+		return 0;
+	memset(out, round + 1, bytes);
+	pd_event_arm(&ready);
+	status = end->rank == 0 ? ops->recv(end->transport, 1, 1, &end->ready, 1, NULL, &ready)
+				: ops->send(end->transport, 0, 1, &end->ready, 1, NULL, &ready);
+	return status < 0 ? -1 : until(end, &ready, err);
+}
+
+/*
+ * Rank 0 begins, rank 1 answers.  Half a round trip, the lower quartile: what the machine does
+ * for others meanwhile only adds, and a round trip needs both processes to be let alone.
+ */
+static int ping_pong(struct end *end, size_t bytes, int rounds, int64_t *half_ns_p,
+		     struct pd_error *err)
+{
+	const struct pd_transport_ops *ops = end->transport->ops;
+	int64_t *took_ns = pd_calloc((size_t)rounds, sizeof(*took_ns));
+	int status = 0;
+
+	for (int i = -WARM_UP(rounds); i < rounds && status == 0; i++) {
+		size_t place = (size_t)(i + rounds) % PLACES * bytes;
+		struct pd_event sent, received;
+		int64_t begun_ns;
+
+		status = make_message(end, end->out + place, bytes, i, err);
+		begun_ns = pd_now_ns();
+		pd_event_arm(&sent);
+		pd_event_arm(&received);
+		if (status == 0)
+			status = ops->recv(end->transport, 1 - end->rank, 0, end->in + place, bytes,
+					   NULL, &received);
+		if (status == 0 && end->rank == 1)
+			status = until(end, &received, err);
+		if (status == 0)
+			status = ops->send(end->transport, 1 - end->rank, 0, end->out + place, bytes,
+					   NULL, &sent);
+		if (status == 0)
+			status = until(end, &received, err);
+		if (i >= 0)
+			took_ns[i] = pd_now_ns() - begun_ns;
+		if (status == 0)
+			status = until(end, &sent, err);
+	}
+	qsort(took_ns, (size_t)rounds, sizeof(*took_ns), by_value);
+	*half_ns_p = took_ns[rounds / 4] / 2;
+	free(took_ns);
+	return status;
+}
+
+/*
+ * Both send at once.  The lower quartile of the times from there until all has been sent and
+ * received; each round begins with a word from the other side.
+ */
+static int both_ways(struct end *end, size_t bytes, int rounds, int64_t *ns_p,
+		     struct pd_error *err)
+{
+	const struct pd_transport_ops *ops = end->transport->ops;
+	int64_t *took_ns = pd_calloc((size_t)rounds, sizeof(*took_ns));
+	int other = 1 - end->rank, status = 0;
+
+	for (int i = -WARM_UP(rounds); i < rounds && status == 0; i++) {
+		struct pd_event events[4];
+		int64_t begun_ns = 0;
+
+		for (int k = 0; k < 4; k++)
+			pd_event_arm(&events[k]);
+		if (ops->recv(end->transport, other, 0, end->in, SMALL_BYTES, NULL,
+			      &events[0]) < 0 ||
+		    ops->send(end->transport, other, 0, end->out, SMALL_BYTES, NULL,
+			      &events[1]) < 0)
+			status = pd_error_failed(err, "link: %s", end->gate.err.text);
+		for (int k = 0; k < 4 && status == 0; k++) {
+			if (k == 2) {
+				begun_ns = pd_now_ns();
+				if (ops->recv(end->transport, other, 1, end->in, bytes, NULL,
+					      &events[2]) < 0 ||
+				    ops->send(end->transport, other, 1, end->out, bytes, NULL,
+					      &events[3]) < 0) {
+					status = pd_error_failed(err, "link: %s",
+								 end->gate.err.text);
+					break;
+				}
+			}
+			status = until(end, &events[k], err);
+		}
+		if (i >= 0)
+			took_ns[i] = pd_now_ns() - begun_ns;
+	}
+	qsort(took_ns, (size_t)rounds, sizeof(*took_ns), by_value);
+	*ns_p = took_ns[rounds / 4];
+	free(took_ns);
+	return status;
+}
+
+static int measure(struct end *end, struct pd_link_answer *answer)
+{
+	size_t bytes = end->device ? ALL_BYTES : LARGE_BYTES;
+	int64_t half_ns = 0;
+	int status = ping_pong(end, SMALL_BYTES, SMALL_ROUNDS, &answer->latency_ns, &answer->err);
+
+	if (status == 0 && end->device)
+		status = both_ways(end, bytes, ALL_ROUNDS, &half_ns, &answer->err);
+	else if (status == 0)
+		status = ping_pong(end, bytes, LARGE_ROUNDS, &half_ns, &answer->err);
+	if (status < 0)
+		return -1;
+	if (half_ns <= answer->latency_ns)
+		return pd_error_failed(&answer->err, "link: %zu bytes take no longer than %d",
+				       bytes, SMALL_BYTES);
+	answer->bandwidth_bytes_per_s =
+		(int64_t)((double)bytes * 1e9 / (double)(half_ns - answer->latency_ns));
+	return 0;
+}
+
+static char *take(struct end *end, size_t bytes, struct pd_error *err)
+{
+	char *memory = end->device ? end->device->ops->alloc(end->device, bytes, err)
+				   : pd_zalloc(bytes);
+
+	/* all zeros, but of memory of its own */
+	if (!end->device)
+		memset(memory, 1, bytes);
+	return memory;
+}
+
+/* A device with memory of its own, and something for it to do meanwhile. */
+static int open_device(struct end *end, const struct pd_device_ops *ops, enum pd_apart how,
+		       struct pd_error *err)
+{
+	struct pd_device_config config = { .ordinal = end->rank, .gate = &end->gate };
+	struct pd_apart_config apart = { .how = how, .rank = end->rank, .ranks = 2,
+					 .inner = end->transport, .gate = &end->gate };
+
+	end->device = apart.device = ops->open(&config, err);
+	if (!end->device)
+		return -1;
+	end->transport = pd_apart_open(&apart);
+	end->load.stream = ops->stream_open(end->device, err);
+	end->load.numbers = ops->alloc(end->device, LOAD_FLOATS * sizeof(float), err);
+	return end->load.stream && end->load.numbers ? 0 : -1;
+}
+
+int pd_link_end_live(const struct pd_link_ends *ends, int rank, int socket,
+		     struct pd_link_answer *answer)
+{
+	struct end end = {.rank = rank};
+	struct pd_transport_config config = {.rank = rank, .ranks = 2, .gate = &end.gate};
+	const struct pd_device_ops *device = NULL;
+	int status;
+
+	if (pd_gate_init(&end.gate, &answer->err) < 0)
+		return -1;
+	if (ends->device && !(device = pd_device_find(ends->device, &answer->err)))
+		return -1;
+	if (device && !device->apart && ends->how != PD_APART_AUTO)
+		return pd_error_input(&answer->err, "--transport=%s: the %s device's workers share a"
+				      " memory, and pass everything through that",
+				      pd_apart_name[ends->how], device->name);
+	end.transport = ends->transport->open(&config, &answer->err);
+	if (!end.transport)
+		return -1;
+	if (device && device->apart && open_device(&end, device, ends->how, &answer->err) < 0)
+		return -1;
+	end.in = take(&end, ALL_BYTES, &answer->err);
+	end.out = take(&end, ALL_BYTES, &answer->err);
+	if (!end.in || !end.out)
+		return -1;
+	status = meet(&end, socket, &answer->err);
+	if (status < 0)
+		answer->ending = PD_LINK_LONELY;
+	else
+		status = measure(&end, answer);
+	if (!end.device)
+		end.transport->ops->close(end.transport);
+	return status;
+}

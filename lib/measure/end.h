@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One of the two processes that measure a link (link.c). */
+#ifndef PD_MEASURE_END_H
+#define PD_MEASURE_END_H
+
+#include "measure/link.h"
+
+/* How one ended; what matters more for the message last. */
+enum pd_link_ending { PD_LINK_GOOD, PD_LINK_SILENT, PD_LINK_LONELY, PD_LINK_FAILED, PD_LINK_DIED };
+
+/* What it says at its end; short enough to arrive in one piece. */
+struct pd_link_answer {
+	enum pd_link_ending ending;
+	int64_t bandwidth_bytes_per_s;
+	int64_t latency_ns;
+	struct pd_error err;
+};
+
+/*
+ * The life of process `rank`; socket leads to the other one.  -1: answer->err says why.  What
+ * it has goes with the process: a device is not closed.
+ */
+int pd_link_end_live(const struct pd_link_ends *ends, int rank, int socket,
+		     struct pd_link_answer *answer);
+
+#endif
