@@ -37,6 +37,23 @@ test_ok "pd-run --device=cuda says so too, and ends" '
 	grep -q "^pd-run: .*--device=cuda: no GPU can be used: " err
 '
 
+test_ok "how GPUs exchange is no question for processors" '
+	pd-plan --gpus=1 profile.json >plan.json
+	for program in "pd-run --synthetic --minibatches=2" pd-profile; do
+		case $program in
+		pd-run*) file=plan.json ;;
+		*) file=$MODELS/mlp.json ;;
+		esac
+		status 2 $program --device=cpu --transport=nccl "$file" >out 2>err
+		cat err
+		one_line err
+		grep -q "transport=nccl: the cpu device.s workers share a memory" err
+		status 2 $program --device=cpu --transport=tcp "$file" >out 2>err
+		cat err
+		grep -q "transport.*auto.*nccl.*staged" err
+	done
+'
+
 test_ok "a device that nobody knows is bad input" '
 	status 2 pd-profile --device=gpu "$MODELS/mlp.json" 2>err
 	cat err

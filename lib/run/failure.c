@@ -49,13 +49,14 @@ int supervisor_on_gone(struct supervisor *s, int r, struct pd_error *err)
 
 /*
  * A rank that has lost another one, or could not reach it, or whose transfer with it failed
- * (lib/transport/ucx says so in these words), is no cause: that one, dead or with a word of
- * its own, is.
+ * (lib/transport/ucx and nccl say so in these words), is no cause: that one, dead or with a word
+ * of its own, is.
  */
 static bool is_consequence(const char *text)
 {
 	return strstr(text, ": lost rank ") || strstr(text, " bytes from rank ") ||
-	       strstr(text, " bytes to rank ") || strstr(text, ": UCX cannot reach rank ");
+	       strstr(text, " bytes to rank ") || strstr(text, ": UCX cannot reach rank ") ||
+	       strstr(text, ": NCCL: ");
 }
 
 /* Another rank than r that has ended without a word, or said why: true, with the error. */
