@@ -1,15 +1,20 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Training on one GPU, ours and PyTorch's (eager and compiled), in turn on the same GPU, f32
-# with TF32 allowed: samples per second, and ours over the better of PyTorch's.  Ours twice: a
-# step on data that lie on the GPU (pd-profile's step_ns), as PyTorch's is timed, and a whole
-# run of pd-run with its loader.  Not a test: it says what it measured.
+# Training on one GPU, ours and PyTorch's, in turn on the same GPU: samples per second, ours over
+# the best of PyTorch's, and the share of the matrix rate that this GPU showed in a large product
+# of the same type.  Ours twice: a step on data that lie on the GPU (pd-profile's step_ns), as
+# PyTorch's is timed, and a whole run of pd-run with its loader.  PyTorch three times: eager,
+# compiled, and, in 16 bits, all of the net in that type (pure) where the first two are autocast;
+# channels last in 16 bits.  Not a test: it says what it measured.
 #     sh test/bench/gpu-vs-torch.sh [MODEL BATCH-SIZE]...
-# PD_BUILD names the build tree, PYTHON a Python that has PyTorch, STEPS how many (30).
+# PD_BUILD names the build tree, PYTHON a Python that has PyTorch, STEPS how many (30), TYPES
+# which of f32, tf32, bf16, f16 (tf32 bf16; f32 is without TF32 on either side).
 source=$(cd "$(dirname "$0")/../.." && pwd)
 build=${PD_BUILD:-$source}
 python=${PYTHON:-python3}
 steps=${STEPS:-30}
+types=${TYPES:-tf32 bf16}
+theirs=$source/test/bench/gpu-vs-torch.py
 
 "$python" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null ||
 	{ echo "$0: $python has no PyTorch that sees a GPU" >&2; exit 3; }
@@ -17,22 +22,45 @@ work=$(mktemp -d) || exit 3
 trap 'rm -rf "$work"' EXIT
 [ $# -gt 0 ] || set -- vgg16 64 vgg16 128 vgg16 256 resnet50 64 resnet50 128 resnet50 256
 
-printf '%-10s %5s %10s %10s %10s %10s %6s\n' model batch step pd-run eager compiled ratio
-while [ $# -ge 2 ]; do
+# one MODEL BATCH-SIZE TYPE
+one() {
 	model=$source/share/models/$1.json
-	"$build/bin/pd-profile" --device=cuda --tf32 --no-link --iterations="$steps" \
-		--batch-size="$2" "$model" >"$work/profile.json" || exit 3
+	case $3 in
+	tf32) dtype=f32 flags=--tf32 ;;
+	*) dtype=$3 flags= ;;
+	esac
+	# the loss of f16 is scaled, which not every kind of weights goes with
+	weights=
+	[ "$3" = f16 ] && weights=--weights=flush
+	"$build/bin/pd-profile" --device=cuda --dtype="$dtype" $flags --no-link \
+		--iterations="$steps" --batch-size="$2" "$model" >"$work/profile.json" || exit 3
 	step=$(sed -n 's/.*"step_ns": \([0-9]*\).*/\1/p' "$work/profile.json" | head -n 1)
 	ours=$(awk "BEGIN { printf \"%.1f\", $2 * 1e9 / $step }")
-	"$build/bin/pd-plan" --gpus=1 "$work/profile.json" >"$work/plan.json" &&
-		"$build/bin/pd-run" --device=cuda --tf32 --synthetic --no-evaluate \
+	"$build/bin/pd-plan" --gpus=1 $weights "$work/profile.json" >"$work/plan.json" &&
+		"$build/bin/pd-run" --device=cuda $flags --synthetic --no-evaluate \
 			--minibatches="$((steps + 20))" "$work/plan.json" >"$work/report" || exit 3
 	run=$(tail -n 1 "$work/report" | sed 's/.*"samples_per_s": \([0-9.]*\).*/\1/')
-	eager=$("$python" "$source/test/bench/gpu-vs-torch.py" "$model" "$2" "$steps" eager) || exit 3
-	compiled=$("$python" "$source/test/bench/gpu-vs-torch.py" "$model" "$2" "$steps" compiled) ||
-		compiled=0
-	printf '%-10s %5s %10s %10.1f %10s %10s %6s\n' "$1" "$2" "$ours" "$run" "$eager" \
-		"$compiled" "$(awk "BEGIN { b = $eager > $compiled ? $eager : $compiled
-			printf \"%.2f\", $ours / b }")"
+	eager=$("$python" "$theirs" "$model" "$2" "$steps" eager "$3") || exit 3
+	compiled=$("$python" "$theirs" "$model" "$2" "$steps" compiled "$3") || compiled=0
+	pure=0
+	case $3 in
+	bf16) pure=$("$python" "$theirs" "$model" "$2" "$steps" pure "$3") || pure=0 ;;
+	esac
+	rate=$("$python" "$theirs" "$model" "$2" "$steps" rate "$3") || exit 3
+	work_flop=$("$python" "$theirs" "$model" "$2" "$steps" work "$3") || exit 3
+	printf '%-10s %5s %5s %10s %10.1f %10s %10s %10s %6s %8s %6s\n' "$1" "$2" "$3" "$ours" \
+		"$run" "$eager" "$compiled" "$pure" \
+		"$(awk "BEGIN { b = $eager; if ($compiled > b) b = $compiled
+			if ($pure > b) b = $pure; printf \"%.2f\", $ours / b }")" \
+		"$(awk "BEGIN { printf \"%.0f\", $rate / 1e12 }")" \
+		"$(awk "BEGIN { printf \"%.0f%%\", 100 * $ours * $work_flop / $rate }")"
+}
+
+printf '%-10s %5s %5s %10s %10s %10s %10s %10s %6s %8s %6s\n' model batch type step pd-run eager \
+	compiled pure ratio TFLOP/s share
+while [ $# -ge 2 ]; do
+	for type in $types; do
+		one "$1" "$2" "$type"
+	done
 	shift 2
 done
