@@ -267,8 +267,11 @@ test_unit_cuda_arith_SOURCES = test/unit/cuda-arith.c
 test_unit_cuda_arith_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_cuda_arith_LDADD = $(UNIT_DEVICE_LIBS)
 
-check_PROGRAMS += test/unit/cuda-repeat
-TESTS += test/unit/cuda-repeat
+check_PROGRAMS += test/unit/cuda-choice test/unit/cuda-repeat
+TESTS += test/unit/cuda-choice test/unit/cuda-repeat
+test_unit_cuda_choice_SOURCES = test/unit/cuda-choice.c
+test_unit_cuda_choice_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_cuda_choice_LDADD = $(UNIT_LIBS)
 test_unit_cuda_repeat_SOURCES = test/unit/cuda-repeat.c lib/device/cuda/repeat.c \
 	lib/device/cuda/repeat.h
 test_unit_cuda_repeat_CPPFLAGS = $(UNIT_CPPFLAGS)

@@ -183,8 +183,11 @@ struct pd_compiled *pd_compiled_new(struct pd_device *device,
 	net->step_offset = pd_calloc(layers, sizeof(*net->step_offset));
 	net->step_bytes = pd_calloc(layers, sizeof(*net->step_bytes));
 	memset(net->home, -1, layers * sizeof(*net->home));
-	for (int l = 0; l < model->layer_count; l++)
+	net->measure = config->measure;
+	for (int l = 0; l < model->layer_count; l++) {
 		layer_init(net, l);
+		net->layers[l].recorded = config->algorithms ? config->algorithms[l] : 0;
+	}
 	return net;
 }
 
@@ -239,7 +242,7 @@ void pd_compiled_layer_sizes(const struct pd_net *base, int layer, struct pd_net
 		.state_bytes = pd_align(l->state_bytes),
 		.forward_bytes = l->forward_bytes,
 		.backward_bytes = l->backward_room,
-		.in_place = l->same_memory || l->kind->in_place,
+		.in_place = l->same_memory || l->kind->in_place, .algorithms = l->algorithms,
 		.activation_bytes = net->tensors[out].bytes,
 	};
 }

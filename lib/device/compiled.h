@@ -63,6 +63,9 @@ struct pd_compiled_layer {
 	bool adds;                              /* its parameters' gradients are added */
 	bool adds_room;                         /* or would be, if there were no copies */
 
+	int64_t recorded;                       /* which algorithms: the plan's wish; 0: none */
+	int64_t algorithms;                     /* those taken, where not as ever; by prepare */
+
 	/* known before prepare; arrays by input */
 	const struct pd_layout **in;            /* NULL where i32 */
 	const struct pd_shape **in_shape;
@@ -123,7 +126,7 @@ struct pd_compiled {
 	int64_t batch;
 	enum pd_dtype dtype;
 	uint64_t seed;
-	bool split, copies;
+	bool split, copies, measure;
 	struct pd_tie *ties;
 	int tie_count;
 	struct pd_compiled_layer *layers;       /* all of the model's */

@@ -68,6 +68,10 @@ struct pd_net_config {
 	bool copies;                    /* each layer that shares parameters has its own */
 	bool split;                     /* slots have room for backward in two parts; devices
 					   that cannot refuse it */
+	/* Which algorithms: those in pd_net_layer.algorithms of a net that measured (by model
+	 * layer; only read by net_open), or NULL; and whether to measure where there is none. */
+	const int64_t *algorithms;
+	bool measure;
 };
 
 struct pd_net_tensor {                  /* one that crosses the stage's boundary */
@@ -113,6 +117,7 @@ struct pd_net_layer {
 	/* from these and the rest lib/plan/memory makes the sizes of any stage, to the byte */
 	size_t forward_bytes, backward_bytes;   /* scratch_bytes, and room for gradients added */
 	bool in_place;                  /* its input's gradient may be made over its output's */
+	int64_t algorithms;             /* the device's own number; 0: those that it takes anyway */
 };
 
 struct pd_loss {                        /* of one minibatch; in host memory, valid once the event is done */

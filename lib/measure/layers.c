@@ -127,7 +127,8 @@ static int open_bench(struct bench *b, struct pd_error *err)
 					   .tf32 = b->options->tf32 };
 	struct pd_net_config net = { .model = b->model, .count = b->model->layer_count,
 				     .batch_size = b->options->batch_size, .seed = SEED,
-				     .dtype = b->options->dtype };
+				     .dtype = b->options->dtype, .measure = true };
+	int64_t *algorithms;
 
 	b->device = ops->open(&device, err);
 	if (!b->device)
@@ -138,8 +139,19 @@ static int open_bench(struct bench *b, struct pd_error *err)
 	b->net = ops->net_open(b->device, &net, err);
 	if (!b->net)
 		return -1;
+	/* the other one computes as this does */
+	algorithms = pd_calloc((size_t)net.count, sizeof(*algorithms));
+	for (int l = 0; l < net.count; l++) {
+		struct pd_net_layer layer;
+
+		ops->net_layer(b->net, l, &layer);
+		algorithms[l] = layer.algorithms;
+	}
 	net.split = true;
+	net.measure = false;
+	net.algorithms = algorithms;
 	b->split = ops->splits ? ops->net_open(b->device, &net, err) : NULL;
+	free(algorithms);
 	if (ops->splits && !b->split)
 		return -1;
 	return open_memory(b, err) < 0 ? -1 : fill_inputs(b, err);
@@ -348,6 +360,7 @@ static void fill_layer(struct bench *b, int l, struct pd_profile_layer *out)
 		.forward_workspace_bytes = (int64_t)bytes.forward_bytes,
 		.backward_workspace_bytes = (int64_t)bytes.backward_bytes,
 		.state_bytes = (int64_t)bytes.state_bytes, .in_place = bytes.in_place,
+		.algorithms = bytes.algorithms,
 		.spread = spread(b, l),
 	};
 	for (int i = 0; i < layer->input_count; i++)

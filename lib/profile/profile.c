@@ -64,6 +64,7 @@ static const struct number {
 	{ "backward_workspace_bytes", offsetof(struct pd_profile_layer, backward_workspace_bytes),
 	  UNSPLIT },
 	{ "state_bytes", offsetof(struct pd_profile_layer, state_bytes), ZERO },
+	{ "algorithms", offsetof(struct pd_profile_layer, algorithms), ZERO },
 };
 
 static int64_t *field(struct pd_profile_layer *layer, size_t n)
@@ -104,7 +105,7 @@ static int read_layer(const struct pd_place *place, struct pd_profile *profile, 
 		"name", "inputs", "forward_ns", "backward_ns", "backward_input_ns",
 		"backward_weight_ns", "update_ns", "update_apart_ns", "activation_bytes",
 		"parameter_bytes", "stash_bytes", "workspace_bytes", "forward_workspace_bytes",
-		"backward_workspace_bytes", "state_bytes", "in_place", "spread", NULL
+		"backward_workspace_bytes", "state_bytes", "algorithms", "in_place", "spread", NULL
 	};
 	struct pd_profile_layer *layer = &profile->layers[index];
 	struct pd_place at;

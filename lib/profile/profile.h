@@ -24,6 +24,7 @@ struct pd_profile_layer {
 	/* what the device lays out by, see lib/plan/memory.h; -1: it does not say */
 	int64_t forward_workspace_bytes, backward_workspace_bytes;
 	int64_t state_bytes;            /* running statistics */
+	int64_t algorithms;             /* which the device took: its own number; 0: as ever */
 	bool in_place;                  /* its input's gradient may be made over its output's */
 	bool needs_gradient;            /* its output: it or a layer before it has parameters */
 	double spread;                  /* of forward_ns + backward_ns over the runs: interquartile

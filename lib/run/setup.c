@@ -81,6 +81,7 @@ static int open_part(struct rank *rank, struct part *part, struct pd_error *err)
 		.count = plan->stages[part->stage].layer_count, .split = rank->schedule->splits,
 		.copies = pd_plan_ties(plan),
 	};
+	int64_t *algorithms;
 
 	if (net.split && !device->splits)
 		return pd_error_input(err, "schedule \"%s\": the %s device cannot split backward in"
@@ -91,7 +92,12 @@ static int open_part(struct rank *rank, struct part *part, struct pd_error *err)
 	if (net.copies && !device->net_ties)
 		return pd_error_input(err, "parameters that layers share: the %s device has one place"
 				      " for them", device->name);
+	algorithms = pd_calloc((size_t)plan->profile->layer_count, sizeof(*algorithms));
+	for (int l = 0; l < plan->profile->layer_count; l++)
+		algorithms[l] = plan->profile->layers[l].algorithms;
+	net.algorithms = algorithms;
 	part->net = device->net_open(rank->device, &net, err);
+	free(algorithms);
 	return part->net ? open_loader(rank, part, err) : -1;
 }
 

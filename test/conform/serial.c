@@ -186,8 +186,12 @@ static void open_device(struct trainer *t)
 		.batch_size = t->plan->profile->batch_size, .seed = (uint64_t)seed,
 		.copies = ties(t), .dtype = t->plan->profile->dtype,
 	};
+	int64_t *algorithms = pd_calloc((size_t)net.count, sizeof(*algorithms));
 	struct pd_error err;
 
+	for (int l = 0; l < net.count; l++)
+		algorithms[l] = t->plan->profile->layers[l].algorithms;
+	net.algorithms = algorithms;
 	check(pd_gate_init(&t->gate, &err) == 0, &err);
 	t->ops = pd_device_find(getenv("PD_TEST_DEVICE") ? getenv("PD_TEST_DEVICE") : "cpu", &err);
 	check(t->ops != NULL, &err);
@@ -197,6 +201,7 @@ static void open_device(struct trainer *t)
 	check(t->stream != NULL, &err);
 	t->net = t->ops->net_open(t->device, &net, &err);
 	check(t->net != NULL, &err);
+	free(algorithms);
 	t->sizes = t->ops->net_sizes(t->net);
 	t->weights = alloc(t, t->sizes->weights_bytes);
 	t->master = net.dtype != PD_F32 ? alloc(t, t->sizes->full_bytes) : NULL;

@@ -30,7 +30,7 @@ static void test_fields(void)
 		"6, "
 		"'backward_input_ns': 7, 'backward_weight_ns': 8, 'update_ns': 9, 'update_apart_ns': 13, 'spread': 0.5, "
 		"'forward_workspace_bytes': 10, 'backward_workspace_bytes': 11, 'state_bytes': 12, "
-		"'in_place': true},"
+		"'algorithms': 20103, 'in_place': true},"
 		"{'name': 'a', 'inputs': ['image'], " COST "}]}", NULL);
 	const struct pd_profile_layer *a, *b;
 
@@ -52,7 +52,8 @@ static void test_fields(void)
 	   b->parameter_bytes == 4 && b->stash_bytes == 5 && b->workspace_bytes == 6 &&
 	   b->backward_input_ns == 7 && b->backward_weight_ns == 8 && b->update_ns == 9 &&
 	   b->spread == 0.5 && b->forward_workspace_bytes == 10 &&
-	   b->backward_workspace_bytes == 11 && b->state_bytes == 12 && b->in_place, "every number is where it belongs");
+	   b->backward_workspace_bytes == 11 && b->state_bytes == 12 && b->in_place &&
+	   b->algorithms == 20103 && a->algorithms == 0, "every number is where it belongs");
 	is_str(pd_dtype_name[p->dtype], "f32", "dtype");
 	is_str(p->device_name, "cpu", "a device without a name has its kind's");
 	is_int(pd_profile_find(p, "b"), 1, "find");

@@ -1,36 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * conv2d by cuDNN.  Of the algorithms that its heuristics propose, best first, the first that
- * is deterministic, keeps to the arithmetic that was asked for and does with the workspace.
+ * conv2d by cuDNN.
  *
  * Bias, and the relu that follows, are added by the same call where the library can, else by
  * a kernel of ours.  With channels last an input that is plain is turned first.  In 16 bits
  * the library makes the gradient of the weights in that type, and it is widened.
  */
-#include "device/cuda/cuda.h"
+#include "device/cuda/conv2d.h"
 
 #include <limits.h>
 
-enum { FORWARD, DATA, WEIGHTS, WAYS };
-
-struct conv {
-	struct pd_cuda_own own;
-	cudnnTensorDescriptor_t x, y, bias;
-	cudnnFilterDescriptor_t w;
-	cudnnActivationDescriptor_t after;
-	cudnnConvolutionDescriptor_t conv[WAYS];        /* each with its own arithmetic */
-	cudnnConvolutionFwdAlgo_t forward;
-	cudnnConvolutionBwdDataAlgo_t data;
-	cudnnConvolutionBwdFilterAlgo_t weights;
-	size_t workspace[WAYS];
-	bool relu, fused;               /* fused: one call does all of forward */
-	size_t turned_bytes;            /* of the input in the other layout; 0: it is as wanted */
-	size_t narrow_bytes;            /* of the weights' gradient as it is made; 0: f32 */
-};
-
 static void release(void *own)
 {
-	struct conv *c = own;
+	struct pd_cuda_conv *c = own;
 
 	if (c->x)
 		cudnnDestroyTensorDescriptor(c->x);
@@ -42,7 +24,7 @@ static void release(void *own)
 		cudnnDestroyFilterDescriptor(c->w);
 	if (c->after)
 		cudnnDestroyActivationDescriptor(c->after);
-	for (int way = 0; way < WAYS; way++)
+	for (int way = 0; way < PD_WAYS; way++)
 		if (c->conv[way])
 			cudnnDestroyConvolutionDescriptor(c->conv[way]);
 }
@@ -68,7 +50,7 @@ static int set_tensor(cudnnTensorDescriptor_t *p, const struct pd_compiled_layer
 			      "a tensor", err);
 }
 
-static int set_conv(struct conv *c, int way, const struct pd_compiled_layer *l,
+static int set_conv(struct pd_cuda_conv *c, int way, const struct pd_compiled_layer *l,
 		    struct pd_error *err)
 {
 	bool cores = pd_cuda_engine(l)->tf32 || l->net->dtype != PD_F32;
@@ -88,7 +70,7 @@ static int set_conv(struct conv *c, int way, const struct pd_compiled_layer *l,
 			      "the arithmetic", err);
 }
 
-static int set_after(struct conv *c, struct pd_error *err)
+static int set_after(struct pd_cuda_conv *c, struct pd_error *err)
 {
 	if (pd_cudnn_check(cudnnCreateActivationDescriptor(&c->after), "a relu", err) < 0)
 		return -1;
@@ -98,7 +80,7 @@ static int set_after(struct conv *c, struct pd_error *err)
 				CUDNN_NOT_PROPAGATE_NAN, 0), "a relu", err);
 }
 
-static int describe(struct conv *c, const struct pd_compiled_layer *l, struct pd_error *err)
+static int describe(struct pd_cuda_conv *c, const struct pd_compiled_layer *l, struct pd_error *err)
 {
 	const int64_t *w = l->layer->parameters[0].size, batch = l->net->batch;
 	const int64_t *x = l->in_shape[0]->size, *y = l->layer->output.size;
@@ -114,25 +96,10 @@ static int describe(struct conv *c, const struct pd_compiled_layer *l, struct pd
 						      (int)w[1], (int)w[2], (int)w[3]),
 			   "a kernel", err) < 0)
 		return -1;
-	for (int way = 0; way < WAYS; way++)
+	for (int way = 0; way < PD_WAYS; way++)
 		if (set_conv(c, way, l, err) < 0)
 			return -1;
 	return 0;
-}
-
-/* May it be taken?  Its arithmetic then is the one that the descriptor says. */
-static bool suits(const struct pd_compiled_layer *l, cudnnConvolutionDescriptor_t conv,
-		  cudnnStatus_t status, cudnnDeterminism_t determinism, cudnnMathType_t math)
-{
-	if (status != CUDNN_STATUS_SUCCESS || determinism != CUDNN_DETERMINISTIC)
-		return false;
-	if (l->net->dtype != PD_F32)
-		return cudnnSetConvolutionMathType(conv, math) == CUDNN_STATUS_SUCCESS;
-	/* without tf32 none but FMA; with it, none that makes f16 of f32 */
-	if (!pd_cuda_engine(l)->tf32)
-		return math == CUDNN_FMA_MATH || math == CUDNN_DEFAULT_MATH;
-	return math != CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION &&
-	       cudnnSetConvolutionMathType(conv, math) == CUDNN_STATUS_SUCCESS;
 }
 
 static size_t bias_room(const struct pd_compiled_layer *l)
@@ -145,106 +112,29 @@ static size_t bias_room(const struct pd_compiled_layer *l)
 		      : pd_kernel_bias_room(samples, out->size[0]);
 }
 
-static int none(const struct pd_compiled_layer *l, const char *way, struct pd_error *err)
-{
-	return pd_error_failed(err, "layer \"%s\": cuDNN knows no deterministic algorithm for its "
-			       "%s with at most %zu bytes of workspace", l->layer->name, way,
-			       PD_CUDA_WORKSPACE_MOST);
-}
-
-static int choose_forward(struct conv *c, const struct pd_compiled_layer *l, struct pd_error *err)
-{
-	cudnnHandle_t dnn = pd_cuda_engine(l)->dnn;
-	cudnnConvolutionFwdAlgoPerf_t found[2 * CUDNN_CONVOLUTION_FWD_ALGO_COUNT];
-	size_t *bytes = &c->workspace[FORWARD];
-	int n = 0;
-
-	if (pd_cudnn_check(cudnnGetConvolutionForwardAlgorithm_v7(
-				dnn, c->x, c->w, c->conv[FORWARD], c->y,
-				(int)PD_COUNT(found), &n, found), "choosing an algorithm", err) < 0)
-		return -1;
-	for (int i = 0; i < n; i++)
-		if (suits(l, c->conv[FORWARD], found[i].status, found[i].determinism,
-			  found[i].mathType) &&
-		    cudnnGetConvolutionForwardWorkspaceSize(dnn, c->x, c->w, c->conv[FORWARD],
-							    c->y, found[i].algo, bytes) ==
-			    CUDNN_STATUS_SUCCESS && *bytes <= PD_CUDA_WORKSPACE_MOST) {
-			c->forward = found[i].algo;
-			return 0;
-		}
-	return none(l, "forward", err);
-}
-
-static int choose_data(struct conv *c, const struct pd_compiled_layer *l, struct pd_error *err)
-{
-	cudnnHandle_t dnn = pd_cuda_engine(l)->dnn;
-	cudnnConvolutionBwdDataAlgoPerf_t found[2 * CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT];
-	size_t *bytes = &c->workspace[DATA];
-	int n = 0;
-
-	if (pd_cudnn_check(cudnnGetConvolutionBackwardDataAlgorithm_v7(
-				dnn, c->w, c->y, c->conv[DATA], c->x,
-				(int)PD_COUNT(found), &n, found), "choosing an algorithm", err) < 0)
-		return -1;
-	for (int i = 0; i < n; i++)
-		if (suits(l, c->conv[DATA], found[i].status, found[i].determinism,
-			  found[i].mathType) &&
-		    cudnnGetConvolutionBackwardDataWorkspaceSize(dnn, c->w, c->y, c->conv[DATA],
-								 c->x, found[i].algo, bytes) ==
-			    CUDNN_STATUS_SUCCESS && *bytes <= PD_CUDA_WORKSPACE_MOST) {
-			c->data = found[i].algo;
-			return 0;
-		}
-	return none(l, "gradient of the input", err);
-}
-
-static int choose_weights(struct conv *c, const struct pd_compiled_layer *l, struct pd_error *err)
-{
-	cudnnHandle_t dnn = pd_cuda_engine(l)->dnn;
-	cudnnConvolutionBwdFilterAlgoPerf_t found[2 * CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT];
-	size_t *bytes = &c->workspace[WEIGHTS];
-	int n = 0;
-
-	if (pd_cudnn_check(cudnnGetConvolutionBackwardFilterAlgorithm_v7(
-				dnn, c->x, c->y, c->conv[WEIGHTS], c->w,
-				(int)PD_COUNT(found), &n, found), "choosing an algorithm", err) < 0)
-		return -1;
-	for (int i = 0; i < n; i++)
-		if (suits(l, c->conv[WEIGHTS], found[i].status, found[i].determinism,
-			  found[i].mathType) &&
-		    cudnnGetConvolutionBackwardFilterWorkspaceSize(dnn, c->x, c->y,
-								   c->conv[WEIGHTS], c->w,
-								   found[i].algo, bytes) ==
-			    CUDNN_STATUS_SUCCESS && *bytes <= PD_CUDA_WORKSPACE_MOST) {
-			c->weights = found[i].algo;
-			return 0;
-		}
-	return none(l, "gradient of the weights", err);
-}
-
 /* The ways follow one another: they share the scratch.  The bias' gradient has its own. */
-static void size(struct conv *c, struct pd_compiled_layer *l)
+static void size(struct pd_cuda_conv *c, struct pd_compiled_layer *l)
 {
 	const struct pd_shape *out = &l->layer->output;
 	size_t ways = l->layer->bias ? sizeof(float) * bias_room(l) : 0;
 
-	if (c->workspace[WEIGHTS] > ways)
-		ways = c->workspace[WEIGHTS];
-	if (l->wants[0] && c->workspace[DATA] > ways)
-		ways = c->workspace[DATA];
+	if (c->workspace[PD_WAY_WEIGHTS] > ways)
+		ways = c->workspace[PD_WAY_WEIGHTS];
+	if (l->wants[0] && c->workspace[PD_WAY_DATA] > ways)
+		ways = c->workspace[PD_WAY_DATA];
 	if (pd_cuda_unlike(l->in[0], l->out, l->in_shape[0]))
 		c->turned_bytes = pd_align(pd_cuda_batch_bytes(l, l->in_shape[0]));
 	if (l->net->dtype != PD_F32)
 		c->narrow_bytes = pd_align(pd_dtype_bytes(l->net->dtype) *
 					   (size_t)l->layer->parameters[0].elements);
-	l->forward_bytes = c->turned_bytes + pd_cuda_room(c->workspace[FORWARD]);
+	l->forward_bytes = c->turned_bytes + pd_cuda_room(c->workspace[PD_WAY_FORWARD]);
 	l->backward_bytes = c->turned_bytes + c->narrow_bytes + pd_cuda_room(ways);
 	l->split_bytes = pd_cuda_batch_bytes(l, out);
 }
 
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
-	struct conv *c;
+	struct pd_cuda_conv *c;
 
 	if (pd_cuda_engine(l)->last)
 		l->out = l->parameter[0] = &pd_cuda_last;
@@ -253,12 +143,12 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	l->own = c = pd_zalloc(sizeof(*c));
 	c->own.release = release;
 	c->relu = pd_cuda_does_relu(l->net, l->index);
-	if (describe(c, l, err) < 0 || choose_forward(c, l, err) < 0 ||
-	    choose_weights(c, l, err) < 0 || (l->wants[0] && choose_data(c, l, err) < 0))
+	if (describe(c, l, err) < 0 || pd_cuda_conv_choose(c, l, err) < 0)
 		return -1;
 	/* without a relu the library has it for this algorithm alone */
 	c->fused = l->layer->bias &&
-		   (c->relu || c->forward == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM);
+		   (c->relu || c->algorithm[PD_WAY_FORWARD] ==
+					  CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM);
 	size(c, l);
 	return 0;
 }
@@ -274,7 +164,7 @@ static int check(const struct pd_compiled_layer *l, cudnnStatus_t status, struct
 /* The input in the layout that is wanted: itself, or turned, at the beginning of the scratch. */
 static const void *input(struct pd_compiled_layer *l, struct pd_error *err)
 {
-	const struct conv *c = l->own;
+	const struct pd_cuda_conv *c = l->own;
 
 	if (c->turned_bytes == 0)
 		return l->src[0];
@@ -287,10 +177,11 @@ static int forward_fused(struct pd_compiled_layer *l, const void *x, void *works
 			 struct pd_error *err)
 {
 	const float one = 1, zero = 0;
-	struct conv *c = l->own;
+	struct pd_cuda_conv *c = l->own;
 	cudnnStatus_t status = cudnnConvolutionBiasActivationForward(
-		pd_cuda_engine(l)->dnn, &one, c->x, x, c->w, l->parameters[0], c->conv[FORWARD],
-		c->forward, workspace, c->workspace[FORWARD], &zero, c->y, l->dst, c->bias,
+		pd_cuda_engine(l)->dnn, &one, c->x, x, c->w, l->parameters[0],
+		c->conv[PD_WAY_FORWARD], (cudnnConvolutionFwdAlgo_t)c->algorithm[PD_WAY_FORWARD],
+		workspace, c->workspace[PD_WAY_FORWARD], &zero, c->y, l->dst, c->bias,
 		l->parameters[1], c->after, c->y, l->dst);
 
 	if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED ||
@@ -304,7 +195,7 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 	const struct pd_cuda_engine *engine = pd_cuda_engine(l);
 	const struct pd_shape *out = &l->layer->output;
 	const float one = 1, zero = 0;
-	struct conv *c = l->own;
+	struct pd_cuda_conv *c = l->own;
 	void *workspace = pd_cuda_workspace((char *)l->temporary + c->turned_bytes);
 	const void *x = input(l, err);
 	int64_t samples, area;
@@ -318,9 +209,11 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 			return verdict < 0 ? -1 : 0;
 		c->fused = false;       /* nor the next time */
 	}
-	if (check(l, cudnnConvolutionForward(engine->dnn, &one, c->x, x, c->w, l->parameters[0],
-					     c->conv[FORWARD], c->forward, workspace,
-					     c->workspace[FORWARD], &zero, c->y, l->dst), err) < 0)
+	if (check(l, cudnnConvolutionForward(
+			engine->dnn, &one, c->x, x, c->w, l->parameters[0],
+			c->conv[PD_WAY_FORWARD],
+			(cudnnConvolutionFwdAlgo_t)c->algorithm[PD_WAY_FORWARD], workspace,
+			c->workspace[PD_WAY_FORWARD], &zero, c->y, l->dst), err) < 0)
 		return -1;
 	if (!l->layer->bias && !c->relu)
 		return 0;
@@ -348,17 +241,16 @@ static int backward_weights(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	const struct pd_cuda_engine *engine = pd_cuda_engine(l);
 	const float one = 1, zero = 0;
-	struct conv *c = l->own;
+	struct pd_cuda_conv *c = l->own;
 	char *narrow = (char *)l->temporary + c->turned_bytes;
 	void *workspace = pd_cuda_workspace(narrow + c->narrow_bytes);
 	void *dw = c->narrow_bytes ? narrow : l->diff_parameters[0];
 	const void *x = input(l, err);
 
-	if (!x || check(l, cudnnConvolutionBackwardFilter(engine->dnn, &one, c->x, x, c->y,
-							  l->diff_dst, c->conv[WEIGHTS],
-							  c->weights, workspace,
-							  c->workspace[WEIGHTS], &zero, c->w, dw),
-			err) < 0)
+	if (!x || check(l, cudnnConvolutionBackwardFilter(
+			engine->dnn, &one, c->x, x, c->y, l->diff_dst, c->conv[PD_WAY_WEIGHTS],
+			(cudnnConvolutionBwdFilterAlgo_t)c->algorithm[PD_WAY_WEIGHTS], workspace,
+			c->workspace[PD_WAY_WEIGHTS], &zero, c->w, dw), err) < 0)
 		return -1;
 	if (c->narrow_bytes &&
 	    pd_cuda_queued(l, pd_kernel_widen(engine->stream, l->net->dtype,
@@ -371,7 +263,7 @@ static int backward_weights(struct pd_compiled_layer *l, struct pd_error *err)
 static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	const float one = 1, zero = 0;
-	struct conv *c = l->own;
+	struct pd_cuda_conv *c = l->own;
 	void *workspace, *dx;
 
 	if (pass->part != PD_BACKWARD_INPUT && backward_weights(l, err) < 0)
@@ -380,10 +272,11 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 		return 0;
 	workspace = pd_cuda_workspace((char *)l->temporary + c->turned_bytes);
 	dx = c->turned_bytes ? l->temporary : l->diff_src[0];
-	if (check(l, cudnnConvolutionBackwardData(pd_cuda_engine(l)->dnn, &one, c->w,
-						  l->parameters[0], c->y, l->diff_dst,
-						  c->conv[DATA], c->data, workspace,
-						  c->workspace[DATA], &zero, c->x, dx), err) < 0)
+	if (check(l, cudnnConvolutionBackwardData(
+			pd_cuda_engine(l)->dnn, &one, c->w, l->parameters[0], c->y, l->diff_dst,
+			c->conv[PD_WAY_DATA],
+			(cudnnConvolutionBwdDataAlgo_t)c->algorithm[PD_WAY_DATA], workspace,
+			c->workspace[PD_WAY_DATA], &zero, c->x, dx), err) < 0)
 		return -1;
 	return dx == l->diff_src[0] ? 0
 		: pd_cuda_turn(l, l->diff_src[0], l->in[0], dx, l->in_shape[0], err);

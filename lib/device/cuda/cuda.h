@@ -8,9 +8,9 @@
  * (stream.c) and another that waits for it to be done, asleep.
  *
  * The same bits every time: of the libraries' algorithms only those are taken that promise
- * it, and the choice follows from the shapes (the libraries' own heuristics), not from a
- * measurement, so that every rank and every run chooses alike and a profile's bytes are a
- * run's.
+ * it, and what is chosen is a function of the shapes (the libraries' own heuristics) and of the
+ * plan, in which a measurement of pd-profile's is written down (choice.h): so every rank and
+ * every run chooses alike, and a profile's bytes are a run's.
  */
 #ifndef PD_DEVICE_CUDA_CUDA_H
 #define PD_DEVICE_CUDA_CUDA_H
@@ -78,6 +78,21 @@ static inline struct pd_cuda_engine *pd_cuda_engine(const struct pd_compiled_lay
 {
 	return l->net->engine;
 }
+
+/* --- choice.c */
+/* How a candidate is put on the default stream, to be timed: 0, or -1. */
+struct pd_cuda_trial {
+	int (*queue)(void *context, int candidate);
+	void *context;
+};
+/*
+ * Which of n candidates, best first, each with its code: the recorded one; where the net
+ * measures, the fastest, which is put into l->algorithms; else the first.
+ */
+int pd_cuda_choose(struct pd_compiled_layer *l, int way, const int *codes, int n,
+		   const struct pd_cuda_trial *trial);
+/* Device memory for a trial, cleared: 0, or -1. */
+int pd_cuda_trial_memory(void *out_p, size_t bytes);
 
 /* --- layout.c */
 extern const struct pd_layout pd_cuda_last;

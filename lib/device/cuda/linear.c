@@ -11,11 +11,10 @@
  * place: of those that split the sum only the ones that put the parts apart and add them in a
  * second step.
  */
+#include "device/cuda/choice.h"
 #include "device/cuda/cuda.h"
 
 #define WORKSPACE_MOST ((size_t)32 << 20)
-
-enum { FORWARD, DATA, WEIGHTS, WAYS };
 
 struct product {
 	cublasLtMatmulDescOpaque_t how;
@@ -26,7 +25,7 @@ struct product {
 
 struct linear {
 	struct pd_cuda_own own;         /* nothing to release: the descriptors lie here */
-	struct product products[WAYS];
+	struct product products[PD_WAYS];
 	bool fused;                     /* forward adds the bias and does the relu */
 	bool relu;
 };
@@ -101,32 +100,87 @@ static int prefer(cublasLtMatmulPreferenceOpaque_t *p, struct pd_error *err)
 	return 0;
 }
 
+/* What a candidate is timed with. */
+struct trial {
+	const struct product *p;
+	const cublasLtMatmulHeuristicResult_t *found;
+	cublasLtHandle_t blas;
+	void *a, *b, *d, *workspace;
+};
+
+static int queue(void *context, int candidate)
+{
+	const struct trial *t = context;
+	const cublasLtMatmulHeuristicResult_t *found = &t->found[candidate];
+	cublasLtMatmulDescOpaque_t how = t->p->how;
+	cublasLtMatrixLayoutOpaque_t a = t->p->a, b = t->p->b, d = t->p->d;
+	const float one = 1, zero = 0;
+
+	return cublasLtMatmul(t->blas, &how, &one, t->a, &a, t->b, &b, &zero, t->d, &d, t->d, &d,
+			      &found->algo, pd_cuda_workspace(t->workspace), found->workspaceSize,
+			      0) == CUBLAS_STATUS_SUCCESS ? 0 : -1;
+}
+
+/* Of the n that were found; where there is no memory to time them in, the first. */
+static int pick(struct product *p, struct pd_compiled_layer *l, int way,
+		const cublasLtMatmulHeuristicResult_t *found, int n)
+{
+	size_t x = sizeof(float) * pd_cuda_batch_elements(l, l->in_shape[0]);
+	size_t y = sizeof(float) * pd_cuda_batch_elements(l, &l->layer->output);
+	size_t w = sizeof(float) * (size_t)l->layer->parameters[0].elements;
+	size_t a = way == PD_WAY_WEIGHTS ? x : w, b = way == PD_WAY_FORWARD ? x : y;
+	size_t d = way == PD_WAY_FORWARD ? y : way == PD_WAY_DATA ? x : w;
+	struct trial t = { .p = p, .found = found, .blas = pd_cuda_engine(l)->blas };
+	int codes[PD_CHOICES], best = 0;
+	size_t most = 0;
+
+	for (int i = 0; i < n; i++) {
+		codes[i] = 1 + i;
+		most = found[i].workspaceSize > most ? found[i].workspaceSize : most;
+	}
+	/* the bias is as long as a column of what comes out: it may as well be that */
+	if (!l->net->measure ||
+	    (pd_cuda_trial_memory(&t.a, a) == 0 && pd_cuda_trial_memory(&t.b, b) == 0 &&
+	     pd_cuda_trial_memory(&t.d, d) == 0 &&
+	     pd_cuda_trial_memory(&t.workspace, pd_cuda_room(most)) == 0 &&
+	     set_bias(p, t.d, NULL) == 0))
+		best = pd_cuda_choose(l, way, codes, n, &(struct pd_cuda_trial){ queue, &t });
+	cudaFree(t.a);
+	cudaFree(t.b);
+	cudaFree(t.d);
+	cudaFree(t.workspace);
+	return best;
+}
+
 /* 1, or 0: there is none. */
-static int find(struct product *p, const struct pd_compiled_layer *l, struct pd_error *err)
+static int find(struct product *p, struct pd_compiled_layer *l, int way, struct pd_error *err)
 {
 	cublasLtMatmulPreferenceOpaque_t preference;
-	cublasLtMatmulHeuristicResult_t found;
+	cublasLtMatmulHeuristicResult_t found[PD_CHOICES];
 	cublasStatus_t status;
-	int n = 0;
+	int n = 0, good = 0, best;
 
 	if (prefer(&preference, err) < 0)
 		return -1;
 	status = cublasLtMatmulAlgoGetHeuristic(pd_cuda_engine(l)->blas, &p->how, &p->a, &p->b,
-						&p->d, &p->d, &preference, 1, &found, &n);
+						&p->d, &p->d, &preference, PD_CHOICES, found, &n);
 	if (status == CUBLAS_STATUS_NOT_SUPPORTED)
 		return 0;
 	if (pd_cublas_check(status, "choosing an algorithm", err) < 0)
 		return -1;
-	if (n < 1 || found.state != CUBLAS_STATUS_SUCCESS)
+	while (good < n && found[good].state == CUBLAS_STATUS_SUCCESS)
+		good++;
+	if (good == 0)
 		return 0;
-	p->algorithm = found.algo;
-	p->workspace = found.workspaceSize;
+	best = pick(p, l, way, found, good);
+	p->algorithm = found[best].algo;
+	p->workspace = found[best].workspaceSize;
 	return 1;
 }
 
-static int choose(struct product *p, const struct pd_compiled_layer *l, struct pd_error *err)
+static int choose(struct product *p, struct pd_compiled_layer *l, int way, struct pd_error *err)
 {
-	int verdict = find(p, l, err);
+	int verdict = find(p, l, way, err);
 
 	if (verdict == 0)
 		return pd_error_failed(err, "layer \"%s\": cuBLAS knows no way to multiply its "
@@ -135,10 +189,10 @@ static int choose(struct product *p, const struct pd_compiled_layer *l, struct p
 }
 
 /* With the bias and the relu, if that can be had. */
-static int choose_forward(struct linear *linear, const struct pd_compiled_layer *l,
+static int choose_forward(struct linear *linear, struct pd_compiled_layer *l,
 			  struct pd_error *err)
 {
-	struct product *p = &linear->products[FORWARD];
+	struct product *p = &linear->products[PD_WAY_FORWARD];
 	bool tf32 = pd_cuda_engine(l)->tf32 && l->net->dtype == PD_F32;
 	cublasLtEpilogue_t epilogue = linear->relu
 		? l->layer->bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU
@@ -147,19 +201,20 @@ static int choose_forward(struct linear *linear, const struct pd_compiled_layer 
 
 	if (set_how(p, tf32, true, false, epilogue, err) < 0)
 		return -1;
-	verdict = find(p, l, err);
+	verdict = find(p, l, PD_WAY_FORWARD, err);
 	linear->fused = verdict > 0;
 	if (verdict != 0)
 		return verdict < 0 ? -1 : 0;
 	return set_how(p, tf32, true, false, CUBLASLT_EPILOGUE_DEFAULT, err) < 0
-		? -1 : choose(p, l, err);
+		? -1 : choose(p, l, PD_WAY_FORWARD, err);
 }
 
 static int prepare_ways(struct pd_compiled_layer *l, struct linear *linear, struct pd_error *err)
 {
 	int64_t n = l->net->batch, in = l->in_shape[0]->size[0], out = l->layer->output.size[0];
-	struct product *forward = &linear->products[FORWARD], *data = &linear->products[DATA];
-	struct product *weights = &linear->products[WEIGHTS];
+	struct product *forward = &linear->products[PD_WAY_FORWARD];
+	struct product *data = &linear->products[PD_WAY_DATA];
+	struct product *weights = &linear->products[PD_WAY_WEIGHTS];
 	bool tf32 = pd_cuda_engine(l)->tf32 && l->net->dtype == PD_F32;
 	cudaDataType type = type_of(l);
 
@@ -171,14 +226,14 @@ static int prepare_ways(struct pd_compiled_layer *l, struct linear *linear, stru
 	    set_matrix(&data->a, type, in, out, err) < 0 ||
 	    set_matrix(&data->b, type, out, n, err) < 0 ||
 	    set_matrix(&data->d, type, in, n, err) < 0 ||
-	    (l->wants[0] && choose(data, l, err) < 0))
+	    (l->wants[0] && choose(data, l, PD_WAY_DATA, err) < 0))
 		return -1;
 	if (set_how(weights, tf32, false, true, CUBLASLT_EPILOGUE_DEFAULT, err) < 0 ||
 	    set_matrix(&weights->a, type, in, n, err) < 0 ||
 	    set_matrix(&weights->b, type, out, n, err) < 0 ||
 	    set_matrix(&weights->d, CUDA_R_32F, in, out, err) < 0)
 		return -1;
-	return choose(weights, l, err);
+	return choose(weights, l, PD_WAY_WEIGHTS, err);
 }
 
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
@@ -195,10 +250,10 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	linear->relu = pd_cuda_does_relu(l->net, l->index);
 	if (prepare_ways(l, linear, err) < 0)
 		return -1;
-	back = linear->products[WEIGHTS].workspace;
-	if (linear->products[DATA].workspace > back)
-		back = linear->products[DATA].workspace;
-	l->forward_bytes = pd_cuda_room(linear->products[FORWARD].workspace);
+	back = linear->products[PD_WAY_WEIGHTS].workspace;
+	if (linear->products[PD_WAY_DATA].workspace > back)
+		back = linear->products[PD_WAY_DATA].workspace;
+	l->forward_bytes = pd_cuda_room(linear->products[PD_WAY_FORWARD].workspace);
 	l->backward_bytes = pd_cuda_room(back);
 	l->split_bytes = pd_cuda_batch_bytes(l, &l->layer->output);
 	return 0;
@@ -223,7 +278,7 @@ static int multiply(struct pd_compiled_layer *l, struct product *p, const void *
 static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	struct linear *linear = l->own;
-	struct product *p = &linear->products[FORWARD];
+	struct product *p = &linear->products[PD_WAY_FORWARD];
 
 	if ((linear->fused && l->layer->bias && set_bias(p, l->parameters[1], err) < 0) ||
 	    multiply(l, p, l->parameters[0], l->src[0], l->dst, err) < 0)
@@ -241,7 +296,7 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 	struct linear *linear = l->own;
 
 	if (pass->part != PD_BACKWARD_INPUT) {
-		if (multiply(l, &linear->products[WEIGHTS], l->src[0], l->diff_dst,
+		if (multiply(l, &linear->products[PD_WAY_WEIGHTS], l->src[0], l->diff_dst,
 			     l->diff_parameters[0], err) < 0)
 			return -1;
 		if (l->layer->bias &&
@@ -253,8 +308,8 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 	}
 	if (pass->part == PD_BACKWARD_WEIGHT || !l->diff_src[0])
 		return 0;
-	return multiply(l, &linear->products[DATA], l->parameters[0], l->diff_dst, l->diff_src[0],
-			err);
+	return multiply(l, &linear->products[PD_WAY_DATA], l->parameters[0], l->diff_dst,
+			l->diff_src[0], err);
 }
 
 const struct pd_compiled_kind pd_cuda_linear = {

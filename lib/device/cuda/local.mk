@@ -12,8 +12,9 @@ if HAVE_CUDA
 CUDA_OBJECTS = $(CUDA_KERNELS:.cu=.o)
 lib_libpddevice_a_SOURCES += \
 	lib/device/cuda/batchnorm2d.c \
+	lib/device/cuda/choice.c lib/device/cuda/choice.h \
 	lib/device/cuda/clock.c \
-	lib/device/cuda/conv2d.c \
+	lib/device/cuda/conv2d.c lib/device/cuda/conv2d.h lib/device/cuda/conv2d_choose.c \
 	lib/device/cuda/cuda.c lib/device/cuda/cuda.h \
 	lib/device/cuda/eltwise.c \
 	lib/device/cuda/finish.c \
