@@ -7,7 +7,8 @@
 #     cd OUT && sh run-here.sh                over there
 #
 # CUDA's libraries (cuBLASLt, cuDNN) stay behind: they are large, and a machine with a GPU has
-# them, in /usr/local/cuda or among Python's packages.
+# them, in /usr/local/cuda or among Python's packages.  NCCL is taken along, some 200 MiB, where the
+# build has it; PD_BUNDLE_NCCL=no leaves it behind, too, for a machine that has it there.
 set -eu
 
 [ $# -eq 2 ] || { echo "usage: sh contrib/gpu-bundle.sh BUILD OUT" >&2; exit 2; }
@@ -17,9 +18,9 @@ out=$2
 
 programs="bin/pd-profile bin/pd-plan bin/pd-run bin/pd-worker bin/pd-schedule bin/pd-replay"
 tests="test/conform/devices test/conform/layers test/conform/partition test/conform/stream
-	test/conform/serial test/conform/same-tensors test/unit/cuda-arith test/bench/speed"
+	test/conform/transfers test/conform/serial test/conform/same-tensors test/unit/cuda-arith test/bench/speed"
 scripts="test/bench/cpu-vs-torch.py test/test-lib.sh test/train-lib.sh test/t4001-weights.sh test/t4005-memory.sh
-	test/t9001-gpu.sh test/t9002-gpu.sh test/t9003-sanitizer.sh
+	test/t9001-gpu.sh test/t9002-gpu.sh test/t9003-sanitizer.sh test/t9004-nccl.sh
 	test/bench/gpu-vs-torch.sh test/bench/gpu-vs-torch.py"
 
 grep -q '^CUDA_LIBS = .*cudnn' "$build/Makefile" ||
@@ -49,6 +50,9 @@ for file in "$out"/bin/* $(for t in $tests; do echo "$out/$t"; done); do
 	ldd "$file" | sed -n 's/^.* => \(\/[^ ]*\) .*/\1/p'
 done | sort -u | grep -vE '/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so' |
 	grep -vE '/lib(cu|nv)[A-Za-z]*\.so' | while read -r library; do
+	case $library,${PD_BUNDLE_NCCL-yes} in
+	*/libnccl.so*,no) continue ;;
+	esac
 	cp -L "$library" "$out/lib/"
 done
 # UCX loads these by name

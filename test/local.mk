@@ -260,8 +260,10 @@ test_unit_optimizer_LDADD = $(UNIT_LIBS)
 
 # GPUs: what can be seen without one
 check_PROGRAMS += test/unit/cuda-arith
-TESTS += test/unit/cuda-arith test/t9001-gpu.sh test/t9002-gpu.sh test/t9003-sanitizer.sh
-EXTRA_DIST += test/t9001-gpu.sh test/t9002-gpu.sh test/t9003-sanitizer.sh contrib/gpu-bundle.sh \
+TESTS += test/unit/cuda-arith test/t9001-gpu.sh test/t9002-gpu.sh test/t9003-sanitizer.sh \
+	test/t9004-nccl.sh
+EXTRA_DIST += test/t9001-gpu.sh test/t9002-gpu.sh test/t9003-sanitizer.sh test/t9004-nccl.sh \
+	contrib/gpu-bundle.sh \
 	contrib/run-here.sh
 test_unit_cuda_arith_SOURCES = test/unit/cuda-arith.c
 test_unit_cuda_arith_CPPFLAGS = $(UNIT_CPPFLAGS)
@@ -279,7 +281,7 @@ test_unit_cuda_repeat_LDADD = $(UNIT_LIBS)
 
 # the tests that say most about a GPU; skips where there is none, unless PD_GPU=yes
 GPU_TESTS = $(CONFORM) test/unit/cuda-arith test/t9001-gpu.sh test/t9002-gpu.sh \
-	test/t9003-sanitizer.sh
+	test/t9003-sanitizer.sh test/t9004-nccl.sh
 .PHONY: check-gpu print-gpu-tests
 check-gpu: all
 	@if bin/pd-profile --device=cuda --no-link -i 1 $(srcdir)/share/models/lenet5.json \

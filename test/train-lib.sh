@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced after test-lib.sh by the tests that train: models, data and plans that take little time.
 # PD_TEST_DEVICE: the device that trains, and that serial computes on; else the processors.
+# PD_TEST_TRANSPORT: pd-run's --transport.
 # PD_TEST_DTYPE: what it computes in; else f32.
 
 serial=$PD_BUILD/test/conform/serial
@@ -86,7 +87,8 @@ idx_data() {
 train() {
 	train_into=$1 train_plan=$2
 	shift 2
-	pd-run --device="${PD_TEST_DEVICE:-cpu}" --threads=1 --checkpoint="$train_into" "$@" "$train_plan"
+	pd-run --device="${PD_TEST_DEVICE:-cpu}" --transport="${PD_TEST_TRANSPORT:-auto}" \
+		--threads=1 --checkpoint="$train_into" "$@" "$train_plan"
 }
 
 # at CHECKPOINT STEP: the folder.

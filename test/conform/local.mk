@@ -1,5 +1,6 @@
 # kernels against plain C, on every device that this machine has
-CONFORM = test/conform/devices test/conform/layers test/conform/partition test/conform/stream
+CONFORM = test/conform/devices test/conform/layers test/conform/partition test/conform/stream \
+	test/conform/transfers
 CONFORM_HELPERS = test/conform/chain.c test/conform/chain.h
 check_PROGRAMS += $(CONFORM)
 TESTS += $(CONFORM)
@@ -16,6 +17,9 @@ test_conform_partition_LDADD = $(UNIT_DEVICE_LIBS)
 test_conform_stream_SOURCES = test/conform/stream.c $(CONFORM_HELPERS)
 test_conform_stream_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_conform_stream_LDADD = $(UNIT_DEVICE_LIBS)
+test_conform_transfers_SOURCES = test/conform/transfers.c test/unit/ranks.c test/unit/ranks.h
+test_conform_transfers_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_conform_transfers_LDADD = $(UNIT_DEVICE_LIBS)
 
 # measured, not tested: test/bench/cpu-vs-torch.sh
 check_PROGRAMS += test/bench/speed

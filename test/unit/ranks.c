@@ -13,8 +13,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LIMIT_S 60
-
 struct shared {
 	_Atomic int arrived;
 	size_t length[RANKS_MAX];
@@ -81,14 +79,24 @@ int ranks_recv(struct rank *me, int peer, uint64_t tag, void *buf, size_t bytes,
 }
 
 bool ranks_staged;
+const struct pd_device_ops *ranks_device;
+enum pd_apart ranks_how;
+int ranks_limit_s = 60;
 
 static int stage(struct rank *me, struct pd_error *err)
 {
-	struct pd_device_config config = { .gate = &me->gate, .threads = 1 };
+	struct pd_device_config config = { .gate = &me->gate, .threads = 1, .ordinal = me->rank };
+	struct pd_apart_config apart = { .how = ranks_how, .rank = me->rank, .ranks = me->ranks,
+					 .inner = me->transport, .gate = &me->gate };
 
-	me->device = pd_device_cpu.open(&config, err);
+	me->device = (ranks_device ? ranks_device : &pd_device_cpu)->open(&config, err);
 	if (!me->device)
 		return -1;
+	apart.device = me->device;
+	if (ranks_device)
+		me->transport = pd_apart_open(&apart);
+	if (ranks_device)
+		return 0;
 	me->transport = pd_staged_open(me->transport, me->device, &me->gate, err);
 	return me->transport ? 0 : -1;
 }
@@ -105,7 +113,7 @@ static int join(struct rank *me, struct pd_error *err)
 	if (pd_gate_init(&me->gate, err) != 0)
 		return -1;
 	me->transport = ops->open(&config, err);
-	if (!me->transport || (ranks_staged && stage(me, err) < 0))
+	if (!me->transport || ((ranks_staged || ranks_device) && stage(me, err) < 0))
 		return -1;
 	ops = me->transport->ops;
 	ops->address(me->transport, &bytes, &length);
@@ -144,7 +152,7 @@ static int live(struct rank *me, pid_t parent, int (*body)(struct rank *me))
 
 static int reap(const pid_t *pids, int n, int victim)
 {
-	int64_t limit_ns = pd_now_ns() + LIMIT_S * INT64_C(1000000000);
+	int64_t limit_ns = pd_now_ns() + ranks_limit_s * INT64_C(1000000000);
 	int failed = 0;
 
 	for (int r = 0; r < n; r++) {

@@ -3,6 +3,7 @@
 #ifndef PD_TEST_RANKS_H
 #define PD_TEST_RANKS_H
 
+#include "transport/apart.h"
 #include "transport/transport.h"
 
 #include <stdbool.h>
@@ -24,10 +25,15 @@ struct rank {
 /* From then on transfers are staged through a device that is treated as if the host could
  * not read its memory. */
 extern bool ranks_staged;
+/* Or, where not NULL, a device with memory of its own: rank r has number r, and messages are in
+ * that memory. */
+extern const struct pd_device_ops *ranks_device;
+extern enum pd_apart ranks_how;
+extern int ranks_limit_s;               /* 60 */
 
 /*
  * Runs body in n processes, connected; a process passes when body returns 0.  Returns how
- * many failed; all are killed after a minute.  results (or NULL): n * RANKS_RESULT numbers.
+ * many failed; all are killed after ranks_limit_s.  results (or NULL): n * RANKS_RESULT numbers.
  * A process whose number is `victim` may die as it likes; -1: none.
  */
 int run_ranks(int n, int (*body)(struct rank *me), double *results, int victim);
