@@ -375,6 +375,32 @@ test_ok "the graph for dot: stages, what passes, all-reduces" '
 test_ok "a format that is none is refused" '
 	status 2 pd-plan --format=png -t 2@1GB/s chain.json 2>err >out; one_line err; [ ! -s out ]'
 
+# conv NAME INPUT MS BYTES PARAMETERS: forward and twice that backward
+conv() {
+	printf '%s{"name": "%s", "inputs": [%s], "forward_ns": %s00000, "backward_ns": %s00000,' \
+		"$4" "$1" "$2" "$3" "$(($3 * 2))"
+	printf ' "activation_bytes": %s, "parameter_bytes": %s}' "$5" "$6"
+}
+{
+	echo '{"format": "pd-profile", "version": 1, "name": "convolutions and large layers",'
+	echo '"batch_size": 256, "device": {"kind": "cpu"}, "layers": ['
+	conv a '' 50 '' 50000000 1000000
+	conv b '"a"' 90 , 40000000 4000000
+	conv c '"b"' 80 , 9437184 5000000
+	conv f1 '"c"' 12 , 4194304 151000000
+	conv f2 '"f1"' 5 , 4194304 67000000
+	conv f3 '"f2"' 1 , 1024000 16000000
+	echo ']}'
+} >large.json
+test_ok "a stage takes all of a server, where one device more is worse than none" '
+	t=4@12GB/s,4@1.25GB/s
+	pd-plan -t $t large.json >a.json
+	jq -e "[.stages[].replicas] == [15, 1]" a.json
+	for n in 12 13 14 15; do
+		pd-plan -t $t --stages=3x$n,3 large.json >b.json
+		jq -s -e ".[0].predicted.period_ns < .[1].predicted.period_ns" a.json b.json
+	done'
+
 profiles=$SHARED/profiles
 if [ -d "$profiles" ]; then
 	for model in vgg16 resnet50 gnmt; do

@@ -31,9 +31,9 @@ void pd_links_release(struct pd_links *links);
 
 /*
  * How long each member of an all-reduce sends: every pair of them exchanges two pieces each way
- * (lib/transport/collective), parts of sums and then sums; or, chained, neighbours exchange all.  A member cannot go on before it has
- * sent all that, nor before it has sent the second half of it from when the last one's part has
- * come.  sends_ns: one per rank.
+ * (lib/transport/collective), parts of sums and then sums; or, chained, neighbours exchange all.
+ * A member cannot go on before it has sent all that, nor before it has sent the second half of it
+ * from when the last one's part has come.  sends_ns: one per rank.
  */
 void pd_links_allreduce(const struct pd_topology *topology, const int *ranks, int count,
 			int64_t bytes, int64_t *sends_ns);

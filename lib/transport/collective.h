@@ -35,8 +35,8 @@ struct pd_collective;
 /*
  * ranks: of the n members, in the order in which they are added; copied.  me: this rank's
  * index there.  transport, device and stream are borrowed, the stream is best for this
- * alone: it is blocked while it waits for the others.  chained: all members alike.  Allocates what staging_bytes() says
- * from the device.  NULL: no memory.
+ * alone: it is blocked while it waits for the others.  chained: all members alike
+ * (pd_topology_chains).  Allocates what staging_bytes() says from the device.  NULL: no memory.
  */
 struct pd_collective *pd_collective_new(struct pd_transport *transport, struct pd_device *device,
 					struct pd_stream *stream, const int *ranks, int n, int me,

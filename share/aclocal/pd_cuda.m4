@@ -16,14 +16,16 @@ AC_DEFUN([PD_CUDA], [
 	pd_cuda_missing=
 	AS_IF([test "x$with_cuda" != xno], [
 		AS_CASE([$with_cuda],
-			[yes|guess], [pd_cuda_dir=${CUDA_HOME:-/usr/local/cuda}],
-			[pd_cuda_dir=$with_cuda])
+			[yes|guess], [pd_cuda_dir=${CUDA_HOME:-/usr/local/cuda} pd_path=$PATH],
+			[pd_cuda_dir=$with_cuda pd_path=$with_cuda/bin
+			 AS_IF([test ! -d "$with_cuda/include"], [AC_MSG_ERROR([--with-cuda=$with_cuda: \
+no toolkit there: expected yes, no, guess or a folder with bin, include and lib64])])])
 		pd_save_CPPFLAGS=$CPPFLAGS pd_save_LDFLAGS=$LDFLAGS pd_save_LIBS=$LIBS
 		CUDA_CPPFLAGS="-isystem $pd_cuda_dir/include"
 		CUDA_LDFLAGS="-L$pd_cuda_dir/lib64 -Wl,--enable-new-dtags,-rpath,$pd_cuda_dir/lib64"
 		CUDA_LIBS="-ldl -lrt"
 		CPPFLAGS="$CPPFLAGS $CUDA_CPPFLAGS" LDFLAGS="$LDFLAGS $CUDA_LDFLAGS"
-		AC_PATH_PROG([NVCC], [nvcc], [], [$pd_cuda_dir/bin:$PATH])
+		AC_PATH_PROG([NVCC], [nvcc], [], [$pd_cuda_dir/bin:$pd_path])
 		AS_IF([test -z "$NVCC"], [pd_cuda_missing="nvcc"])
 		m4_foreach([pd_part], [[[cuda_runtime_api.h], [cudart_static], [cudaGetDeviceCount]],
 				       [[cublasLt.h], [cublasLt], [cublasLtCreate]],
