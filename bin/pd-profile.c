@@ -6,6 +6,7 @@
 #include "measure/beside.h"
 #include "measure/layers.h"
 #include "measure/link.h"
+#include "measure/operation.h"
 #include "transport/transport.h"
 
 #include <sched.h>
@@ -31,7 +32,7 @@ static const struct pd_opt options[] = {
 	  &measure.iterations, 1, 100000 },
 	{ "transport", 0, PD_OPT_CHOICE, "NAME", "between GPUs: auto (default), nccl or staged",
 	  &transport, .choices = pd_apart_name },
-	{ "no-link", 0, PD_OPT_FLAG, NULL, "do not measure the link between two workers", &no_link },
+	{ "no-link", 0, PD_OPT_FLAG, NULL, "do not measure the link, nor a worker's own time", &no_link },
 	{ 0 }
 };
 
@@ -94,12 +95,15 @@ static int find_device(struct pd_error *err)
 
 static struct pd_profile *run(const struct pd_model *model, struct pd_error *err)
 {
-	int64_t bandwidth = 0, latency = 0;
+	int64_t bandwidth = 0, latency = 0, operation = 0;
 	struct pd_profile *profile;
 	struct pd_beside *beside;
 	struct pd_progress bar;
 
 	if (measure_link(&bandwidth, &latency, err) < 0 || find_device(err) < 0)
+		return NULL;
+	if (!no_link && !measure.device->apart &&
+	    pd_measure_operation(measure.device->name, &operation, err) < 0)
 		return NULL;
 	if (choose_threads(err) < 0)
 		return NULL;
@@ -120,6 +124,7 @@ static struct pd_profile *run(const struct pd_model *model, struct pd_error *err
 		profile->workers = workers;
 		profile->link_bandwidth_bytes_per_s = bandwidth;
 		profile->link_latency_ns = latency;
+		profile->operation_ns = operation;
 	}
 	return profile;
 }

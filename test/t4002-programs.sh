@@ -27,6 +27,14 @@ for model in vgg16 resnet50; do
 		reports out 8'
 done
 
+test_ok "the link and what an operation costs are measured" '
+	pd-profile --threads=1 --batch-size=8 --iterations=1 "$MODELS/mlp.json" >whole
+	jq -e ".link.bandwidth_bytes_per_s > 0 and .device.operation_ns > 0 and
+		.device.operation_ns < 10000000" whole &&
+	pd-plan --gpus=2 --processors=2 whole | jq -e --slurpfile from whole \
+		".profile.device.operation_ns == \$from[0].device.operation_ns" &&
+	jq ".device.operation_ns = -1" whole >bad && status 2 pd-plan --gpus=2 bad 2>err &&
+	one_line err && grep -q "device.operation_ns: .*found -1" err'
 if [ "$(nproc)" -ge 2 ]; then
 	test_ok "a worker is timed beside another, of which nothing is left" '
 		pd-profile --workers=2 --threads=1 --no-link --batch-size=8 --iterations=2 \

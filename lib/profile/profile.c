@@ -409,7 +409,8 @@ static int read_device(const struct pd_place *root, struct pd_profile *profile,
 		       struct pd_error *err)
 {
 	static const char *const known[] = { "kind", "name", "threads", "memory_bytes",
-					     "sum_bytes_per_s", "workers", NULL };
+					     "sum_bytes_per_s", "operation_ns", "workers",
+					     NULL };
 	struct pd_place device = pd_place_key(root, "device");
 	const char *kind, *name;
 
@@ -422,6 +423,8 @@ static int read_device(const struct pd_place *root, struct pd_profile *profile,
 	profile->device_kind = pd_strdup(kind);
 	profile->device_name = pd_strdup(name);
 	if (pd_json_opt_int(&device, "threads", 0, 1 << 20, &profile->device_threads, err) < 0 ||
+	    pd_json_opt_int(&device, "operation_ns", 0, PD_MAX_TIME_NS, &profile->operation_ns,
+			    err) < 0 ||
 	    pd_json_opt_int(&device, "workers", 0, 1 << 20, &profile->workers, err) < 0 ||
 	    pd_json_opt_int(&device, "sum_bytes_per_s", 0, INT64_MAX, &profile->sum_bytes_per_s,
 			    err) < 0)
@@ -568,6 +571,8 @@ static json_t *device_json(const struct pd_profile *profile)
 	if (profile->sum_bytes_per_s > 0)
 		json_object_set_new(device, "sum_bytes_per_s",
 				    json_integer(profile->sum_bytes_per_s));
+	if (profile->operation_ns > 0)
+		json_object_set_new(device, "operation_ns", json_integer(profile->operation_ns));
 	if (profile->workers > 0)
 		json_object_set_new(device, "workers", json_integer(profile->workers));
 	return device;

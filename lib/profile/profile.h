@@ -39,6 +39,7 @@ struct pd_profile {
 	char *device_kind, *device_name;
 	int64_t device_threads, device_memory_bytes;    /* 0: unknown */
 	int64_t sum_bytes_per_s;        /* gradients added to others; 0: not measured */
+	int64_t operation_ns;           /* of a worker, besides computing; 0: not measured */
 	int64_t workers;                /* that were timed side by side; 0: unknown */
 	int64_t link_bandwidth_bytes_per_s, link_latency_ns;    /* bandwidth 0: not measured */
 	int64_t step_ns;                /* one whole training step measured; 0 where absent */

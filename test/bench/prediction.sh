@@ -6,18 +6,21 @@
 # measured, medians of ROUNDS (3) rounds; then the median error, and whether the preferred plan is
 # the fastest measured, or within 5 % of it.
 #     sh test/bench/prediction.sh [MODEL...]
+# OTHERS (5): a profile or run of which others took more of the processors than so many percent is
+# made again, up to TRIES (4) times.
 # PD_BUILD names the build tree, DATA the data set (Debian's Fashion-MNIST; where it is absent,
 # made-up data for all), OUT (.) where prediction.svg goes.  About six minutes on two processors.
 #
-# A plan is predicted as if each rank had a device of its own.  Here a device is a processor, so
-# with two of them plans have at most two ranks; more would take turns, which pd-plan does not
-# foresee (pd-replay does, see residuals.sh).  Each round profiles anew, as many workers side by
+# pd-plan is told how many processors there are: what arrives at a rank is copied by the one that
+# computes there.  Plans have at most two ranks, as many as processors for who has two; more would
+# take turns (residuals.sh has such).  Each round profiles anew, as many workers side by
 # side as the plan keeps busy, since they share caches and memory.  `others' is the share of the
 # processors, in percent, that went to other processes during the run: where it is more than a
 # few, the figures are of them.
 set -e
 . "$(dirname "$0")/bench-lib.sh"
 data=${DATA:-/usr/share/datasets/fashion-mnist}
+processors=$(nproc)
 
 # MODEL BATCH MINIBATCHES CUT-ELSEWHERE-IN-PERCENT-OF-LAYERS
 cat >"$work/models" <<'END'
@@ -38,15 +41,15 @@ once() {
 	shift 4
 	cut=$work/$model-$name.cut
 	[ ! -f "$cut" ] || set -- --gpus=2 --stages="$(cat "$cut")"
-	pd-plan "$@" "$profile" >"$work/plan"
+	pd-plan --processors="$processors" "$@" "$profile" >"$work/plan"
 	# the same plan in all rounds
 	jq -r '[.stages[] | "\(.layers | length)x\(.replicas)"] | join(",")' "$work/plan" >"$cut"
 	set -- --synthetic
 	case $model in
 	lenet5|fashion-cnn) [ ! -d "$data" ] || set -- --data="$data" --no-evaluate ;;
 	esac
-	quietly pd-run "$@" --threads=1 --minibatches="$minibatches" --report-every=1000000 \
-		--trace="$work/trace" "$work/plan" >"$work/done"
+	undisturbed "$work/done" pd-run "$@" --threads=1 --minibatches="$minibatches" \
+		--report-every=1000000 --trace="$work/trace" "$work/plan"
 	measured=$(pd-replay "$work/trace" | awk '/^samples per second/ { print $4 }')
 	jq -r --arg model "$model" --arg name "$name" --argjson rate "$measured" \
 		--arg others "$others" '
@@ -61,8 +64,8 @@ once() {
 for round in $(seq "${ROUNDS:-3}"); do
 	while read -r model batch minibatches part; do
 		for workers in 1 2; do
-			pd-profile --threads=1 --workers=$workers --batch-size="$batch" --iterations=9 \
-				"$(model_file "$model")" >"$work/$workers.profile" </dev/null
+			undisturbed "$work/$workers.profile" pd-profile --threads=1 --workers=$workers \
+				--batch-size="$batch" --iterations=9 "$(model_file "$model")" </dev/null
 		done
 		layers=$(jq '.layers | length' "$work/1.profile")
 		other=$((layers * part / 100))

@@ -6,6 +6,8 @@
 # kind on each stage.
 #     sh test/bench/residuals.sh [NAME...]
 # NAME: only these of the runs below.
+# OTHERS (5): a profile or run of which others took more of the processors than so many percent is
+# made again, up to TRIES (4) times.
 # PD_BUILD names the build tree, DATA the data set (Debian's Fashion-MNIST; where it is absent,
 # made-up data for all), OUT (.) where residuals.svg goes, ROUNDS (3) how often everything is
 # profiled, planned and run again: figures are medians over the rounds.  About six minutes on
@@ -49,8 +51,8 @@ fi
 # profile MODEL BATCH WORKERS: once a round.
 profile() {
 	profile=$work/$1-$3.profile
-	[ -f "$profile" ] || pd-profile --threads=1 --workers="$3" --batch-size="$2" \
-		"$(model_file "$1")" >"$profile"
+	[ -f "$profile" ] || undisturbed "$profile" pd-profile --threads=1 --workers="$3" \
+		--batch-size="$2" "$(model_file "$1")"
 }
 
 # once NAME MODEL BATCH MINIBATCHES RANKS OPTION...: a line of $work/times, and of $work/ops one
@@ -66,7 +68,7 @@ once() {
 	pd-schedule --minibatches="$minibatches" "$work/plan" >"$work/schedule"
 	set -- --synthetic
 	case $model in lenet5|fashion-cnn) [ ! -d "$data" ] || set -- --data="$data" ;; esac
-	quietly pd-run "$@" --threads=1 --trace="$work/trace" "$work/schedule" >"$work/done"
+	undisturbed "$work/done" pd-run "$@" --threads=1 --trace="$work/trace" "$work/schedule"
 	pd-replay "$work/trace" | awk -v name="$name" -v others="$others" -v batch="$batch" '
 		/^samples per second/ { ms = 1e3 * batch / $4 }
 		/^the plan, replayed/ { sub(/.*: /, ""); over = $1 / 100 }

@@ -94,7 +94,8 @@ static bool among(const char *key, const char *const *keys)
 static const char *const optional[] = {
 	"name", "inputs", "model", "device", "dtype", "link", "latency_ns", "step_ns", "threads",
 	"memory_bytes", "stash_bytes", "workspace_bytes", "update_ns", "update_apart_ns", "spread",
-	"stride", "padding", "dilation", "groups", "bias", "eps", "momentum", "microbatches", "predicted", "warmup",
+	"operation_ns", "stride", "padding", "dilation", "groups", "bias", "eps", "momentum",
+	"microbatches", "predicted", "warmup",
 	"recompute", "weight_version", "seq", "bytes", "evaluate", "group", "duration_ns",
 	"memory_delta_bytes", "state_bytes", "in_place", "weight_version_advance", "seq_advance",
 	NULL

@@ -131,6 +131,36 @@ static void test_shared_processors(void)
 	pd_sim_free(sim);
 }
 
+/* What a worker does for an operation is done beside the next. */
+static void test_operations(void)
+{
+	const struct pd_device_ops *ops = &pd_device_sim;
+	struct pd_event f, g, h;
+	struct pd_stream *s;
+	struct pd_sim *sim;
+
+	profile.operation_ns = 4;
+	for (int shared = 0; shared < 2; shared++) {
+		sim = pd_sim_new(&plan, &wiring);
+		s = ops->stream_open(pd_sim_device(sim, 0), NULL);
+		if (shared)
+			pd_sim_set_processors(sim, 2, 1);
+		pd_event_arm(&f);
+		pd_event_arm(&g);
+		pd_event_arm(&h);
+		ops->forward(s, pd_sim_net(sim, 2), NULL, 0, 1, &f);       /* 10 */
+		ops->forward(s, pd_sim_net(sim, 2), NULL, 0, 2, &g);       /* 21 */
+		ops->forward(s, pd_sim_net(sim, 2), NULL, 2, 1, &h);       /* 12 */
+		run_out(sim);
+		is_event(&f, 0, 10, "nothing is before the first");
+		is_event(&g, 10, shared ? 35 : 31, "the second");
+		is_event(&h, shared ? 35 : 31, shared ? 51 : 43, "the third");
+		ops->stream_close(s);
+		pd_sim_free(sim);
+	}
+	profile.operation_ns = 0;
+}
+
 /* Processors to spare: six for four ranks of two threads, so one each. */
 static void test_own_processors(void)
 {
@@ -422,6 +452,7 @@ int main(void)
 {
 	test_streams();
 	test_shared_processors();
+	test_operations();
 	test_own_processors();
 	test_sums();
 	test_memory();

@@ -164,6 +164,8 @@ void pd_sim_complete(struct pd_sim *sim, int rank, struct pd_event *ev, int64_t 
 	last = ev->native;
 	ev->native = NULL;
 	pd_event_complete(ev, start_ns, end_ns, NULL);
+	if (sim->share_count > 0 && sim->operation_ns > 0)
+		pd_sim_work_aside(sim, rank);
 	if (!sim->awaited[rank] || sim->awaited[rank] == ev)
 		mark_ready(sim, rank);
 	if (!last)

@@ -59,6 +59,8 @@ void pd_sim_complete(struct pd_sim *sim, int rank, struct pd_event *ev, int64_t 
  */
 void pd_sim_work(struct pd_sim *sim, struct pd_sim_thing *thing, int rank, int64_t threads,
 		 int64_t duration_ns);
+/* The worker's own time for an operation of the rank that ends now: nobody waits for it. */
+void pd_sim_work_aside(struct pd_sim *sim, int rank);
 void pd_sim_free_processors(struct pd_sim *sim);
 
 /* One thing to happen. */
@@ -92,10 +94,11 @@ struct pd_sim {
 	size_t heap_count, heap_capacity;
 	struct pd_sim_thing **today;    /* at this very time, after those of the heap: a queue */
 	size_t today_first, today_count, today_capacity;
-	struct pd_pool waiters, tasks, wakes;
+	struct pd_pool waiters, tasks, wakes, asides;
 	struct pd_sim_share *shares;    /* of the processors; rank r has share r mod share_count */
 	int share_count;                /* 0: every rank has processors of its own, and to spare */
 	int64_t threads;                /* of a rank's computation */
+	int64_t operation_ns;           /* of the profile; counts where processors are shared */
 	int64_t sum_bytes_per_s;        /* of the profile; 0: sums take no time */
 
 	int rank_count;

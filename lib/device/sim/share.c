@@ -107,6 +107,19 @@ void pd_sim_work(struct pd_sim *sim, struct pd_sim_thing *thing, int rank, int64
 	plan_wake(sim, share);
 }
 
+static void aside_end(struct pd_sim *sim, struct pd_sim_thing *thing)
+{
+	pd_pool_return(&sim->asides, thing);
+}
+
+void pd_sim_work_aside(struct pd_sim *sim, int rank)
+{
+	struct pd_sim_thing *thing = pd_pool_take(&sim->asides, sizeof(*thing));
+
+	*thing = (struct pd_sim_thing){ .next = aside_end };
+	pd_sim_work(sim, thing, rank, 1, sim->operation_ns);
+}
+
 void pd_sim_set_processors(struct pd_sim *sim, int64_t processors, int64_t threads)
 {
 	int64_t each = processors / sim->rank_count;
@@ -124,4 +137,5 @@ void pd_sim_free_processors(struct pd_sim *sim)
 		free(sim->shares[i].jobs);
 	free(sim->shares);
 	pd_pool_release(&sim->wakes);
+	pd_pool_release(&sim->asides);
 }

@@ -28,8 +28,9 @@ void pd_sim_free(struct pd_sim *sim);
  * Before anything begins: the ranks are processes on one machine with so many processors,
  * dealt out as pd_process_start does (a share each; one each, in turn, where there are fewer
  * processors than ranks), and compute with so many threads each, or as many as their share
- * has.  Who shares a processor takes turns on it, and what arrives is copied by a thread of
- * the receiver.
+ * has.  Who shares a processor takes turns on it, what arrives is copied by a thread of the
+ * receiver, and an operation takes time of the rank's processors besides what it computes, where
+ * the profile says how much.
  */
 void pd_sim_set_processors(struct pd_sim *sim, int64_t processors, int64_t threads);
 

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "measure/operation.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "measure/figures.h"
+#include "run/supervisor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define FEW 50                  /* minibatches: of two runs, what one has more is what counts */
+#define MANY 1050
+#define PAIRS 3
+#define OPERATIONS 12           /* of a minibatch: load, forward, backward, step and two transfers
+				   of each of two workers */
+#define TIMEOUT_S 30
+
+struct answer {
+	int status;
+	int64_t operation_ns;
+	struct pd_error err;
+};
+
+/* With 'single quotes' for double ones. */
+static const char plan_text[] =
+	"{'format': 'pd-plan', 'version': 1, 'schedule': '1f1b', 'weights': 'stash',"
+	" 'microbatches': 1, 'topology': {'format': 'pd-topology', 'version': 1,"
+	"  'levels': [{'count': 2, 'bandwidth_bytes_per_s': 1000000000}]},"
+	" 'stages': ["
+	"  {'layers': ['a'], 'replicas': 1, 'ranks': [0], 'warmup': 1, 'recompute': false},"
+	"  {'layers': ['b', 'loss'], 'replicas': 1, 'ranks': [1], 'warmup': 0,"
+	"   'recompute': false}],"
+	" 'profile': {'format': 'pd-profile', 'version': 1, 'name': 'tiny', 'batch_size': 1,"
+	"  'device': {'kind': 'cpu'},"
+	"  'model': {'format': 'pd-model', 'version': 1, 'name': 'tiny', 'inputs': ["
+	"    {'name': 'x', 'dtype': 'f32', 'shape': [4]},"
+	"    {'name': 'y', 'dtype': 'i32', 'shape': []}],"
+	"   'layers': ["
+	"    {'name': 'a', 'kind': 'linear', 'inputs': ['x'], 'out_features': 4},"
+	"    {'name': 'b', 'kind': 'linear', 'inputs': ['a'], 'out_features': 4},"
+	"    {'name': 'loss', 'kind': 'softmax_cross_entropy', 'inputs': ['b', 'y']}]},"
+	"  'layers': ["
+	"   {'name': 'a', 'inputs': ['x'], 'forward_ns': 1, 'backward_ns': 1,"
+	"    'activation_bytes': 16, 'parameter_bytes': 80},"
+	"   {'name': 'b', 'inputs': ['a'], 'forward_ns': 1, 'backward_ns': 1,"
+	"    'activation_bytes': 16, 'parameter_bytes': 80},"
+	"   {'name': 'loss', 'inputs': ['b', 'y'], 'forward_ns': 1, 'backward_ns': 1,"
+	"    'activation_bytes': 4, 'parameter_bytes': 0}]}}";
+
+static struct pd_plan *tiny_plan(struct pd_error *err)
+{
+	char *text = pd_strdup(plan_text);
+	struct pd_plan *plan;
+	struct pd_place root;
+	json_t *json;
+
+	for (char *c = text; *c; c++)
+		if (*c == '\'')
+			*c = '"';
+	json = json_loads(text, 0, NULL);
+	free(text);
+	root = pd_place_root("measure", json);
+	plan = pd_plan_parse_at(&root, err);
+	json_decref(json);
+	return plan;
+}
+
+static int64_t microseconds(const struct timeval *t)
+{
+	return (int64_t)t->tv_sec * 1000000 + t->tv_usec;
+}
+
+/* Of this process and of those that it started and that have ended. */
+static int64_t spent_ns(void)
+{
+	struct rusage self, children;
+
+	getrusage(RUSAGE_SELF, &self);
+	getrusage(RUSAGE_CHILDREN, &children);
+	return 1000 * (microseconds(&self.ru_utime) + microseconds(&self.ru_stime) +
+		       microseconds(&children.ru_utime) + microseconds(&children.ru_stime));
+}
+
+static int train(const char *device, int64_t minibatches, int64_t *spent_ns_p,
+		 struct pd_error *err)
+{
+	const struct pd_supervision how = { .timeout_s = TIMEOUT_S, .report_every = MANY, .keep = 1 };
+	struct pd_job job = {
+		.device = device, .epochs = -1, .minibatches = minibatches, .seed = 1, .threads = 1,
+		.resume_step = -1,
+		.optimizer = { .rate = 0.01, .momentum = 0.9, .discrepancy = -1 },
+	};
+	int64_t before_ns = spent_ns();
+	int status = -1;
+
+	job.plan = tiny_plan(err);
+	if (job.plan && pd_job_check(&job, false, err) == 0)
+		status = pd_supervise(&job, &how, err);
+	pd_plan_free(job.plan);
+	*spent_ns_p = spent_ns() - before_ns;
+	return status;
+}
+
+static int measure(const char *device, int64_t *operation_ns_p, struct pd_error *err)
+{
+	int64_t figures[PAIRS], few_ns, many_ns;
+
+	for (int i = 0; i < PAIRS; i++) {
+		if (train(device, FEW, &few_ns, err) < 0 || train(device, MANY, &many_ns, err) < 0)
+			return -1;
+		figures[i] = (many_ns - few_ns) / (OPERATIONS * (MANY - FEW));
+	}
+	*operation_ns_p = pd_median(figures, PAIRS);
+	if (*operation_ns_p < 0)
+		*operation_ns_p = 0;
+	return 0;
+}
+
+/* The life of the child: what a run says is for nobody. */
+static void live(const char *device, int out)
+{
+	struct answer answer = { 0 };
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	dup2(null, STDOUT_FILENO);
+	dup2(null, STDERR_FILENO);
+	answer.status = measure(device, &answer.operation_ns, &answer.err);
+	_exit(write(out, &answer, sizeof(answer)) != sizeof(answer));
+}
+
+int pd_measure_operation(const char *device, int64_t *operation_ns_p, struct pd_error *err)
+{
+	pid_t parent = getpid(), pid;
+	struct answer answer;
+	int ends[2];
+	ssize_t n;
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return pd_error_failed(err, "no pipe: %s", strerror(errno));
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent)
+			_exit(1);
+		live(device, ends[1]);
+	}
+	close(ends[1]);
+	n = pid < 0 ? 0 : read(ends[0], &answer, sizeof(answer));
+	close(ends[0]);
+	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		continue;
+	if (n != sizeof(answer))
+		return pd_error_failed(err, "two workers that were to be timed: their supervisor died");
+	if (answer.status < 0) {
+		*err = answer.err;
+		return pd_error_prefix(err, "two workers that were to be timed");
+	}
+	*operation_ns_p = answer.operation_ns;
+	return 0;
+}
