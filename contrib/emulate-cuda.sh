@@ -1,0 +1,34 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Makes a folder that configure takes for a CUDA toolkit, in which the processor does what a GPU
+# would (test/emulated/emulated.h): what lib/device/cuda computes from what, where it puts it, its
+# layouts, graphs and choices can then be tested where there is no GPU.  Not its libraries, its
+# speed or its bits.  Needs the headers of a real toolkit (CUDA_HOME, /usr/local/cuda), with
+# cuDNN's; g++ and Python; x86-64.
+#
+#     sh contrib/emulate-cuda.sh OUT          OUT: made anew
+#     configure --with-cuda=OUT LIBS=-lstdc++; make
+#     PD_TEST_DEVICE=cuda make check TESTS='test/conform/layers test/conform/stream'
+#
+# PD_EMULATED_NO_CAPTURE=1: no work can be captured in graphs; PD_EMULATED_NO_FUSION=1: the
+# libraries have no bias or relu behind a product.
+set -eu
+
+[ $# -eq 1 ] || { echo "usage: sh contrib/emulate-cuda.sh OUT" >&2; exit 2; }
+source=$(cd "$(dirname "$0")/.." && pwd)
+cuda=${CUDA_HOME:-/usr/local/cuda}
+[ -e "$cuda/include/cuda_runtime_api.h" ] || { echo "$cuda: no headers of CUDA" >&2; exit 3; }
+
+rm -rf "$1"
+mkdir -p "$1/bin" "$1/lib64"
+out=$(cd "$1" && pwd)
+ln -s "$cuda/include" "$out/include"
+cp -R "$source/test/emulated" "$out/emulated"
+cp "$source/test/emulated/nvcc" "$out/bin/nvcc"
+chmod +x "$out/bin/nvcc"
+for part in runtime:cudart_static cudnn:cudnn cublaslt:cublasLt; do
+	${CXX:-g++} -std=c++17 -O2 -g -Wall -isystem "$out/include" -I"$source/lib" \
+		-c "$out/emulated/${part%:*}.cc" -o "$out/lib64/${part%:*}.o"
+	ar rcs "$out/lib64/lib${part#*:}.a" "$out/lib64/${part%:*}.o"
+done
+echo "$out"

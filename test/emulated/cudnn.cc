@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The part of cuDNN that lib/device/cuda uses, by definition; sums are taken in f32. */
+#include "emulated.h"
+#include "number.h"
+
+#include <cudnn.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <vector>
+
+/* Samples, channels, rows, columns; of a kernel: outputs, inputs, rows, columns. */
+struct array {
+	enum number type;
+	int size[4];
+	int64_t step[4];
+};
+
+struct cudnnContext {
+	cudaStream_t stream;
+};
+struct cudnnTensorStruct : array {
+};
+struct cudnnFilterStruct : array {
+};
+struct cudnnConvolutionStruct {
+	int padding[2], stride[2], dilation[2], groups;
+	cudnnMathType_t math;
+};
+struct cudnnActivationStruct {
+	bool relu;
+};
+
+static void describe(array *a, cudnnTensorFormat_t format, cudnnDataType_t type, int n, int c,
+		     int h, int w)
+{
+	*a = { type == CUDNN_DATA_HALF ? F16 : type == CUDNN_DATA_BFLOAT16 ? BF16 : F32,
+	       { n, c, h, w }, {} };
+	if (format == CUDNN_TENSOR_NHWC) {
+		a->step[1] = 1;
+		a->step[3] = c;
+		a->step[2] = (int64_t)w * c;
+	} else {
+		a->step[3] = 1;
+		a->step[2] = w;
+		a->step[1] = (int64_t)h * w;
+	}
+	a->step[0] = (int64_t)c * h * w;
+}
+
+static int64_t place(const array &a, int n, int c, int h, int w)
+{
+	return n * a.step[0] + c * a.step[1] + h * a.step[2] + w * a.step[3];
+}
+
+static size_t elements(const array &a)
+{
+	return (size_t)a.size[0] * a.size[1] * a.size[2] * a.size[3];
+}
+
+/* A workspace holds nothing afterwards that anybody may read. */
+static void soil(void *workspace, size_t bytes)
+{
+	memset(workspace, 0xff, bytes);
+}
+
+/* visit(channel, place) for each element, channels first. */
+template <typename Visit> static void each_element(const array &x, Visit visit)
+{
+	int64_t area = (int64_t)x.size[2] * x.size[3];
+
+	for (int64_t i = 0; i < (int64_t)elements(x); i++)
+		visit(i / area % x.size[1], i);
+}
+
+/* ---- convolutions ---- */
+
+/* Do they fit together?  Layouts too, where there is a difference. */
+static bool fits(const array &x, const array &w, const cudnnConvolutionStruct &c, const array &y)
+{
+	bool flat = w.size[1] == 1 || w.size[2] * w.size[3] == 1 || x.size[1] == 1;
+
+	if (x.type != w.type || x.type != y.type || x.size[0] != y.size[0] ||
+	    w.size[0] != y.size[1] || w.size[1] * c.groups != x.size[1])
+		return false;
+	for (int i = 0; i < 2; i++) {
+		int kernel = (w.size[2 + i] - 1) * c.dilation[i] + 1;
+
+		if ((x.size[2 + i] + 2 * c.padding[i] - kernel) / c.stride[i] + 1 != y.size[2 + i])
+			return false;
+	}
+	return flat || (x.step[1] == 1) == (w.step[1] == 1);
+}
+
+/* visit(place in x, in w, in y) for each product of the convolution. */
+template <typename Visit>
+static void each(const array &x, const array &w, const cudnnConvolutionStruct &c, const array &y,
+		 Visit visit)
+{
+	int outputs = w.size[0] / c.groups, area = w.size[2] * w.size[3];
+
+	for (int n = 0; n < y.size[0]; n++)
+		for (int k = 0; k < y.size[1]; k++)
+			for (int at = 0; at < y.size[2] * y.size[3]; at++)
+				for (int i = 0; i < w.size[1] * area; i++) {
+					int row = at / y.size[3], column = at % y.size[3];
+					int channel = i / area, a = i % area / w.size[3];
+					int b = i % w.size[3];
+					int p = row * c.stride[0] - c.padding[0] +
+						a * c.dilation[0];
+					int q = column * c.stride[1] - c.padding[1] +
+						b * c.dilation[1];
+
+					if (p < 0 || q < 0 || p >= x.size[2] || q >= x.size[3])
+						continue;
+					visit(place(x, n, k / outputs * w.size[1] + channel, p, q),
+					      place(w, k, channel, a, b),
+					      place(y, n, k, row, column));
+				}
+}
+
+enum way { FORWARD, DATA, WEIGHTS };
+
+/* x, w, y: one of them is made of the other two. */
+struct convolution {
+	array x, w, y;
+	cudnnConvolutionStruct how;
+	const void *px, *pw, *py, *bias;
+	bool relu;
+};
+
+static void compute(const convolution &c, enum way way, void *out)
+{
+	const array &made = way == FORWARD ? c.y : way == DATA ? c.x : c.w;
+	std::vector<float> sums(elements(made));
+
+	each(c.x, c.w, c.how, c.y, [&](int64_t x, int64_t w, int64_t y) {
+		if (way == FORWARD)
+			sums[y] += number_read(c.px, x, c.x.type) * number_read(c.pw, w, c.w.type);
+		else if (way == DATA)
+			sums[x] += number_read(c.py, y, c.y.type) * number_read(c.pw, w, c.w.type);
+		else
+			sums[w] += number_read(c.px, x, c.x.type) * number_read(c.py, y, c.y.type);
+	});
+	for (size_t i = 0; i < sums.size(); i++) {
+		size_t channel = i / made.step[1] % made.size[1];
+		float v = sums[i] + (c.bias ? number_read(c.bias, channel, c.y.type) : 0);
+
+		number_write(out, i, made.type, c.relu && v < 0 ? 0 : v);
+	}
+}
+
+static cudnnStatus_t queue(cudnnHandle_t handle, const convolution &c, enum way way, void *out,
+			   void *workspace, size_t bytes)
+{
+	if (!fits(c.x, c.w, c.how, c.y))
+		return CUDNN_STATUS_BAD_PARAM;
+	emulated_queue(handle->stream, [=]() {
+		soil(workspace, bytes);
+		compute(c, way, out);
+	});
+	return CUDNN_STATUS_SUCCESS;
+}
+
+/* Three algorithms; where one is not deterministic, it is the first. */
+template <typename Perf>
+static cudnnStatus_t propose(Perf *found, int room, int *count, cudnnConvolutionDescriptor_t conv,
+			     bool deterministic)
+{
+	for (*count = 0; *count < 3 && *count < room; ++*count) {
+		Perf *p = &found[*count];
+
+		memset(p, 0, sizeof(*p));
+		p->algo = (decltype(p->algo))*count;
+		p->status = CUDNN_STATUS_SUCCESS;
+		p->determinism = *count == 0 && !deterministic ? CUDNN_NON_DETERMINISTIC
+							       : CUDNN_DETERMINISTIC;
+		p->mathType = conv->math;
+	}
+	return CUDNN_STATUS_SUCCESS;
+}
+
+static cudnnStatus_t needs(int algorithm, size_t *bytes, bool possible)
+{
+	*bytes = 100 + 500 * (size_t)algorithm;
+	return possible ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
+}
+
+/* ---- the functions, as in cudnn.h ---- */
+
+extern "C" {
+
+const char *cudnnGetErrorString(cudnnStatus_t status)
+{
+	return status == CUDNN_STATUS_SUCCESS ? "success" : "an emulated failure";
+}
+
+cudnnStatus_t cudnnCreate(cudnnHandle_t *handle)
+{
+	*handle = new cudnnContext();
+	return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnDestroy(cudnnHandle_t handle)
+{
+	delete handle;
+	return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream)
+{
+	handle->stream = stream;
+	return CUDNN_STATUS_SUCCESS;
+}
+
+#define DESCRIPTOR(Name, Struct) \
+	cudnnStatus_t cudnnCreate##Name##Descriptor(struct Struct **p) \
+	{ \
+		*p = new Struct(); \
+		return CUDNN_STATUS_SUCCESS; \
+	} \
+	cudnnStatus_t cudnnDestroy##Name##Descriptor(struct Struct *p) \
+	{ \
+		delete p; \
+		return CUDNN_STATUS_SUCCESS; \
+	}
+DESCRIPTOR(Tensor, cudnnTensorStruct)
+DESCRIPTOR(Filter, cudnnFilterStruct)
+DESCRIPTOR(Convolution, cudnnConvolutionStruct)
+DESCRIPTOR(Activation, cudnnActivationStruct)
+#undef DESCRIPTOR
+
+cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t x, cudnnTensorFormat_t format,
+					 cudnnDataType_t type, int n, int c, int h, int w)
+{
+	describe(x, format, type, n, c, h, w);
+	return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t x, cudnnDataType_t type,
+					 cudnnTensorFormat_t format, int k, int c, int h, int w)
+{
+	describe(x, format, type, k, c, h, w);
+	return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t conv, int pad_h,
+					      int pad_w, int u, int v, int dilation_h,
+					      int dilation_w, cudnnConvolutionMode_t mode,
+					      cudnnDataType_t type)
+{
+	*conv = { { pad_h, pad_w }, { u, v }, { dilation_h, dilation_w }, 1, CUDNN_DEFAULT_MATH };
+	return mode == CUDNN_CROSS_CORRELATION && type == CUDNN_DATA_FLOAT
+		? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
+}
+
+cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t conv, int groups)
+{
+	conv->groups = groups;
+	return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t conv, cudnnMathType_t math)
+{
+	conv->math = math;
+	return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t activation,
+					   cudnnActivationMode_t mode, cudnnNanPropagation_t,
+					   double)
+{
+	activation->relu = mode == CUDNN_ACTIVATION_RELU;
+	return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(
+	cudnnHandle_t, const cudnnTensorDescriptor_t, const cudnnFilterDescriptor_t,
+	const cudnnConvolutionDescriptor_t conv, const cudnnTensorDescriptor_t, const int room,
+	int *count, cudnnConvolutionFwdAlgoPerf_t *found)
+{
+	return propose(found, room, count, conv, true);
+}
+
+cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
+	cudnnHandle_t, const cudnnFilterDescriptor_t, const cudnnTensorDescriptor_t,
+	const cudnnConvolutionDescriptor_t conv, const cudnnTensorDescriptor_t, const int room,
+	int *count, cudnnConvolutionBwdDataAlgoPerf_t *found)
+{
+	return propose(found, room, count, conv, false);
+}
+
+cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
+	cudnnHandle_t, const cudnnTensorDescriptor_t, const cudnnTensorDescriptor_t,
+	const cudnnConvolutionDescriptor_t conv, const cudnnFilterDescriptor_t, const int room,
+	int *count, cudnnConvolutionBwdFilterAlgoPerf_t *found)
+{
+	return propose(found, room, count, conv, false);
+}
+
+cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(
+	cudnnHandle_t, const cudnnTensorDescriptor_t x, const cudnnFilterDescriptor_t w,
+	const cudnnConvolutionDescriptor_t conv, const cudnnTensorDescriptor_t y,
+	cudnnConvolutionFwdAlgo_t algorithm, size_t *bytes)
+{
+	return needs(algorithm, bytes, fits(*x, *w, *conv, *y));
+}
+
+cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(
+	cudnnHandle_t, const cudnnFilterDescriptor_t w, const cudnnTensorDescriptor_t y,
+	const cudnnConvolutionDescriptor_t conv, const cudnnTensorDescriptor_t x,
+	cudnnConvolutionBwdDataAlgo_t algorithm, size_t *bytes)
+{
+	return needs(algorithm, bytes, fits(*x, *w, *conv, *y));
+}
+
+cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(
+	cudnnHandle_t, const cudnnTensorDescriptor_t x, const cudnnTensorDescriptor_t y,
+	const cudnnConvolutionDescriptor_t conv, const cudnnFilterDescriptor_t w,
+	cudnnConvolutionBwdFilterAlgo_t algorithm, size_t *bytes)
+{
+	return needs(algorithm, bytes, fits(*x, *w, *conv, *y));
+}
+
+cudnnStatus_t cudnnConvolutionForward(
+	cudnnHandle_t handle, const void *, const cudnnTensorDescriptor_t x, const void *px,
+	const cudnnFilterDescriptor_t w, const void *pw, const cudnnConvolutionDescriptor_t conv,
+	cudnnConvolutionFwdAlgo_t, void *workspace, size_t bytes, const void *,
+	const cudnnTensorDescriptor_t y, void *py)
+{
+	return queue(handle, { *x, *w, *y, *conv, px, pw, NULL, NULL, false }, FORWARD, py,
+		     workspace, bytes);
+}
+
+cudnnStatus_t cudnnConvolutionBiasActivationForward(
+	cudnnHandle_t handle, const void *, const cudnnTensorDescriptor_t x, const void *px,
+	const cudnnFilterDescriptor_t w, const void *pw, const cudnnConvolutionDescriptor_t conv,
+	cudnnConvolutionFwdAlgo_t algorithm, void *workspace, size_t bytes, const void *,
+	const cudnnTensorDescriptor_t, const void *, const cudnnTensorDescriptor_t bias,
+	const void *pb, const cudnnActivationDescriptor_t activation,
+	const cudnnTensorDescriptor_t y, void *py)
+{
+	if (getenv("PD_EMULATED_NO_FUSION") ||
+	    (!activation->relu && algorithm != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM))
+		return CUDNN_STATUS_NOT_SUPPORTED;
+	if (elements(*bias) != (size_t)y->size[1] || bias->size[1] != y->size[1])
+		return CUDNN_STATUS_BAD_PARAM;
+	return queue(handle, { *x, *w, *y, *conv, px, pw, NULL, pb, activation->relu }, FORWARD,
+		     py, workspace, bytes);
+}
+
+cudnnStatus_t cudnnConvolutionBackwardData(
+	cudnnHandle_t handle, const void *, const cudnnFilterDescriptor_t w, const void *pw,
+	const cudnnTensorDescriptor_t y, const void *py, const cudnnConvolutionDescriptor_t conv,
+	cudnnConvolutionBwdDataAlgo_t, void *workspace, size_t bytes, const void *,
+	const cudnnTensorDescriptor_t x, void *px)
+{
+	return queue(handle, { *x, *w, *y, *conv, NULL, pw, py, NULL, false }, DATA, px, workspace,
+		     bytes);
+}
+
+cudnnStatus_t cudnnConvolutionBackwardFilter(
+	cudnnHandle_t handle, const void *, const cudnnTensorDescriptor_t x, const void *px,
+	const cudnnTensorDescriptor_t y, const void *py, const cudnnConvolutionDescriptor_t conv,
+	cudnnConvolutionBwdFilterAlgo_t, void *workspace, size_t bytes, const void *,
+	const cudnnFilterDescriptor_t w, void *pw)
+{
+	return queue(handle, { *x, *w, *y, *conv, px, NULL, py, NULL, false }, WEIGHTS, pw,
+		     workspace, bytes);
+}
+
+/* ---- batch normalisation, of f32 and channels first ---- */
+
+cudnnStatus_t cudnnDeriveBNTensorDescriptor(cudnnTensorDescriptor_t derived,
+					    const cudnnTensorDescriptor_t x, cudnnBatchNormMode_t)
+{
+	describe(derived, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, x->size[1], 1, 1);
+	return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBatchNormalizationForwardInference(
+	cudnnHandle_t handle, cudnnBatchNormMode_t, const void *, const void *,
+	const cudnnTensorDescriptor_t desc, const void *px, const cudnnTensorDescriptor_t,
+	void *py, const cudnnTensorDescriptor_t, const void *scale, const void *bias,
+	const void *mean, const void *variance, double eps)
+{
+	const float *x = (const float *)px, *g = (const float *)scale, *b = (const float *)bias;
+	const float *m = (const float *)mean, *v = (const float *)variance;
+	float *y = (float *)py;
+	array shape = *desc;
+
+	emulated_queue(handle->stream, [=]() {
+		each_element(shape, [&](int64_t c, int64_t i) {
+			y[i] = (x[i] - m[c]) / sqrtf(v[c] + (float)eps) * g[c] + b[c];
+		});
+	});
+	return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBatchNormalizationForwardTraining(
+	cudnnHandle_t handle, cudnnBatchNormMode_t, const void *, const void *,
+	const cudnnTensorDescriptor_t desc, const void *px, const cudnnTensorDescriptor_t,
+	void *py, const cudnnTensorDescriptor_t, const void *scale, const void *bias,
+	double factor, void *running_mean, void *running_variance, double eps, void *saved_mean,
+	void *saved_inverse)
+{
+	const float *x = (const float *)px, *g = (const float *)scale, *b = (const float *)bias;
+	float *y = (float *)py, *rm = (float *)running_mean, *rv = (float *)running_variance;
+	float *m = (float *)saved_mean, *k = (float *)saved_inverse;
+	array shape = *desc;
+
+	emulated_queue(handle->stream, [=]() {
+		std::vector<double> sum(shape.size[1]), squares(shape.size[1]);
+		double n = (double)elements(shape) / shape.size[1];
+
+		each_element(shape, [&](int64_t c, int64_t i) { sum[c] += x[i]; });
+		each_element(shape, [&](int64_t c, int64_t i) {
+			squares[c] += (x[i] - sum[c] / n) * (x[i] - sum[c] / n);
+		});
+		for (int c = 0; c < shape.size[1]; c++) {
+			double spread = n > 1 ? squares[c] / (n - 1) : squares[c] / n;
+
+			m[c] = (float)(sum[c] / n);
+			k[c] = (float)(1 / sqrt(squares[c] / n + eps));
+			if (!rm)
+				continue;
+			rm[c] = (float)((1 - factor) * rm[c] + factor * sum[c] / n);
+			rv[c] = (float)((1 - factor) * rv[c] + factor * spread);
+		}
+		each_element(shape, [&](int64_t c, int64_t i) {
+			y[i] = (x[i] - m[c]) * k[c] * g[c] + b[c];
+		});
+	});
+	return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBatchNormalizationBackward(
+	cudnnHandle_t handle, cudnnBatchNormMode_t, const void *, const void *, const void *,
+	const void *, const cudnnTensorDescriptor_t desc, const void *px,
+	const cudnnTensorDescriptor_t, const void *pdy, const cudnnTensorDescriptor_t, void *pdx,
+	const cudnnTensorDescriptor_t, const void *scale, void *d_scale, void *d_bias, double,
+	const void *saved_mean, const void *saved_inverse)
+{
+	const float *x = (const float *)px, *dy = (const float *)pdy, *g = (const float *)scale;
+	const float *m = (const float *)saved_mean, *k = (const float *)saved_inverse;
+	float *dx = (float *)pdx, *dg = (float *)d_scale, *db = (float *)d_bias;
+	array shape = *desc;
+
+	emulated_queue(handle->stream, [=]() {
+		std::vector<double> sum(shape.size[1]), product(shape.size[1]);
+		double n = (double)elements(shape) / shape.size[1];
+
+		each_element(shape, [&](int64_t c, int64_t i) {
+			sum[c] += dy[i];
+			product[c] += (double)dy[i] * ((x[i] - m[c]) * k[c]);
+		});
+		each_element(shape, [&](int64_t c, int64_t i) {
+			double hat = (x[i] - m[c]) * k[c];
+
+			dx[i] = (float)(g[c] * k[c] *
+					(dy[i] - sum[c] / n - hat * product[c] / n));
+		});
+		for (int c = 0; c < shape.size[1]; c++) {
+			dg[c] = (float)product[c];
+			db[c] = (float)sum[c];
+		}
+	});
+	return CUDNN_STATUS_SUCCESS;
+}
+}

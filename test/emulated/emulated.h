@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a GPU does, done by the processor: streams run their work at once, in the thread that
+ * queues it; captured work is kept and run when its graph is launched; kernels are loops over
+ * blocks and threads, and a thread that comes to a barrier lets the next one run.  For tests of
+ * lib/device/cuda on machines without a GPU (contrib/emulate-cuda.sh): what is computed from
+ * what, and where it lies, is that of a GPU; the libraries' bits, times and limits are not.
+ */
+#ifndef PD_TEST_EMULATED_H
+#define PD_TEST_EMULATED_H
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <tuple>
+
+#undef __global__
+#undef __device__
+#undef __host__
+#undef __shared__
+#define __global__
+#define __device__
+#define __host__
+#define __shared__ static thread_local
+
+struct emulated_index {
+	unsigned x, y, z;
+};
+extern thread_local emulated_index threadIdx, blockIdx, blockDim, gridDim;
+
+void emulated_barrier(void);
+#define __syncthreads() emulated_barrier()
+
+/* Runs it, or keeps it in the graph that the stream is being captured in. */
+void emulated_queue(cudaStream_t stream, std::function<void()> work);
+/* barrier: threads meet in it, so that each needs a stack of its own. */
+void emulated_grid(dim3 grid, dim3 block, bool barrier, const std::function<void()> &thread);
+
+/* kernel<<<grid, block, 0, stream>>>(arguments); bin/nvcc makes this of that. */
+template <typename Kernel, typename... Arguments>
+void emulated_launch(bool barrier, dim3 grid, dim3 block, cudaStream_t stream, Kernel kernel,
+		     Arguments... arguments)
+{
+	std::tuple<Arguments...> values(arguments...);
+
+	emulated_queue(stream, [=]() {
+		emulated_grid(grid, block, barrier, [&]() { std::apply(kernel, values); });
+	});
+}
+
+#endif
