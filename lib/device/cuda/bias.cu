@@ -12,7 +12,7 @@ template <typename T>
 __global__ static void bias_flat(T *y, const T *bias, bool relu, size_t count, int64_t channels)
 {
 	PD_FOR_EACH(i, count) {
-		float v = (float)y[i] + (bias ? (float)bias[i % (size_t)channels] : 0);
+		float v = (float)y[i] + (bias ? (float)bias[pd_rest(i, (size_t)channels)] : 0);
 
 		y[i] = (T)(relu && v < 0 ? 0 : v);
 	}

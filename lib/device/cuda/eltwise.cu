@@ -5,46 +5,96 @@
 #include "device/cuda/kernels.h"
 #include "device/cuda/typed.cuh"
 
-template <typename T>
+/*
+ * N elements at a time, 16 bytes, where all of the arrays begin at a multiple of that; else one.
+ * The last few, less than N, are thread 0's.
+ */
+template <typename T, int N>
+struct alignas(N * sizeof(T)) pack {
+	T v[N];
+};
+
+static bool packs(const void *a, const void *b, const void *c)
+{
+	return (((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) & 15) == 0;
+}
+
+/* The statement, with N as how many of T are taken at a time. */
+#define BY_PACK(T, packed, N, ...) do { \
+		if (packed) { \
+			constexpr int N = 16 / (int)sizeof(T); \
+			__VA_ARGS__; \
+		} else { \
+			constexpr int N = 1; \
+			__VA_ARGS__; \
+		} \
+	} while (0)
+
+/* pack_at(i) for N elements from i on, one_at(i) for those that are left. */
+template <int N, typename Pack, typename One>
+__device__ static void for_packs(size_t count, Pack pack_at, One one_at)
+{
+	size_t first = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
+
+	for (size_t k = first; k < count / N; k += (size_t)gridDim.x * blockDim.x)
+		pack_at(k * N);
+	for (size_t i = count / N * N; i < count && first == 0; i++)
+		one_at(i);
+}
+
+__device__ static float curved(enum pd_kernel_curve which, float v)
+{
+	if (which == PD_KERNEL_RELU)
+		return v < 0 ? 0 : v;
+	return which == PD_KERNEL_TANH ? tanhf(v) : 1 / (1 + expf(-v));
+}
+
+template <typename T, int N>
 __global__ static void curve(enum pd_kernel_curve which, T *y, const T *x, size_t count)
 {
-	PD_FOR_EACH(i, count) {
-		float v = (float)x[i];
+	for_packs<N>(count, [&](size_t i) {
+		struct pack<T, N> p = *(const struct pack<T, N> *)&x[i];
 
-		if (which == PD_KERNEL_RELU)
-			v = v < 0 ? 0 : v;
-		else if (which == PD_KERNEL_TANH)
-			v = tanhf(v);
-		else
-			v = 1 / (1 + expf(-v));
-		y[i] = (T)v;
-	}
+		for (int k = 0; k < N; k++)
+			p.v[k] = (T)curved(which, (float)p.v[k]);
+		*(struct pack<T, N> *)&y[i] = p;
+	}, [&](size_t i) {
+		y[i] = (T)curved(which, (float)x[i]);
+	});
 }
 
 cudaError_t pd_kernel_curve(cudaStream_t stream, enum pd_dtype dtype, enum pd_kernel_curve which,
 			    void *y, const void *x, size_t count)
 {
 	if (count > 0)
-		PD_BY_TYPE(dtype, T, (curve<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
-			which, (T *)y, (const T *)x, count)));
+		PD_BY_TYPE(dtype, T, BY_PACK(T, packs(y, x, x), N, (
+			curve<T, N><<<pd_blocks((count + N - 1) / N), PD_THREADS, 0, stream>>>(
+				which, (T *)y, (const T *)x, count))));
 	return cudaGetLastError();
 }
 
-template <typename T>
+/* From the output. */
+__device__ static float slope(enum pd_kernel_curve which, float v, float g)
+{
+	if (which == PD_KERNEL_RELU)
+		return v > 0 ? g : 0;
+	return which == PD_KERNEL_TANH ? g * (1 - v * v) : g * (v * (1 - v));
+}
+
+template <typename T, int N>
 __global__ static void curve_back(enum pd_kernel_curve which, T *dx, const T *y, const T *dy,
 				  size_t count)
 {
-	PD_FOR_EACH(i, count) {
-		float v = (float)y[i], g = (float)dy[i];
+	for_packs<N>(count, [&](size_t i) {
+		struct pack<T, N> p = *(const struct pack<T, N> *)&y[i];
+		struct pack<T, N> g = *(const struct pack<T, N> *)&dy[i];
 
-		if (which == PD_KERNEL_RELU)
-			g = v > 0 ? g : 0;
-		else if (which == PD_KERNEL_TANH)
-			g = g * (1 - v * v);
-		else
-			g = g * (v * (1 - v));
-		dx[i] = (T)g;
-	}
+		for (int k = 0; k < N; k++)
+			g.v[k] = (T)slope(which, (float)p.v[k], (float)g.v[k]);
+		*(struct pack<T, N> *)&dx[i] = g;
+	}, [&](size_t i) {
+		dx[i] = (T)slope(which, (float)y[i], (float)dy[i]);
+	});
 }
 
 cudaError_t pd_kernel_curve_back(cudaStream_t stream, enum pd_dtype dtype,
@@ -52,8 +102,10 @@ cudaError_t pd_kernel_curve_back(cudaStream_t stream, enum pd_dtype dtype,
 				 const void *dy, size_t count)
 {
 	if (count > 0)
-		PD_BY_TYPE(dtype, T, (curve_back<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
-			which, (T *)dx, (const T *)y, (const T *)dy, count)));
+		PD_BY_TYPE(dtype, T, BY_PACK(T, packs(dx, y, dy), N, (
+			curve_back<T, N>
+				<<<pd_blocks((count + N - 1) / N), PD_THREADS, 0, stream>>>(
+				which, (T *)dx, (const T *)y, (const T *)dy, count))));
 	return cudaGetLastError();
 }
 
@@ -61,38 +113,57 @@ struct sources {
 	const void *src[PD_KERNEL_SOURCES];
 };
 
-/* dst may be any of the sources: an element is read from all before it is written. */
-template <typename T>
+/* dst may be any of the sources: elements are read from all before they are written. */
+template <typename T, int N>
 __global__ static void sum(T *dst, struct sources from, int n, size_t count, bool relu)
 {
-	PD_FOR_EACH(i, count) {
+	for_packs<N>(count, [&](size_t i) {
+		struct pack<T, N> p = *(const struct pack<T, N> *)&((const T *)from.src[0])[i];
+		float total[N];
+
+		for (int k = 0; k < N; k++)
+			total[k] = (float)p.v[k];
+		for (int s = 1; s < n; s++) {
+			p = *(const struct pack<T, N> *)&((const T *)from.src[s])[i];
+			for (int k = 0; k < N; k++)
+				total[k] += (float)p.v[k];
+		}
+		for (int k = 0; k < N; k++)
+			p.v[k] = (T)(relu && total[k] < 0 ? 0 : total[k]);
+		*(struct pack<T, N> *)&dst[i] = p;
+	}, [&](size_t i) {
 		float total = (float)((const T *)from.src[0])[i];
 
-		for (int k = 1; k < n; k++)
-			total += (float)((const T *)from.src[k])[i];
+		for (int s = 1; s < n; s++)
+			total += (float)((const T *)from.src[s])[i];
 		dst[i] = (T)(relu && total < 0 ? 0 : total);
-	}
+	});
 }
 
 cudaError_t pd_kernel_sum(cudaStream_t stream, enum pd_dtype dtype, void *dst,
 			  const void *const *src, int n, size_t count, bool relu)
 {
+	bool packed = packs(dst, dst, dst);
 	struct sources from;
 
 	if (n < 1 || n > PD_KERNEL_SOURCES)
 		return cudaErrorInvalidValue;
-	for (int k = 0; k < PD_KERNEL_SOURCES; k++)
+	for (int k = 0; k < PD_KERNEL_SOURCES; k++) {
 		from.src[k] = src[k < n ? k : 0];
+		packed = packed && packs(from.src[k], dst, dst);
+	}
 	if (count > 0)
-		PD_BY_TYPE(dtype, T, (sum<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
-			(T *)dst, from, n, count, relu)));
+		PD_BY_TYPE(dtype, T, BY_PACK(T, packed, N, (
+			sum<T, N><<<pd_blocks((count + N - 1) / N), PD_THREADS, 0, stream>>>(
+				(T *)dst, from, n, count, relu))));
 	return cudaGetLastError();
 }
 
 /* Where element number k of a sample lies in it. */
 __device__ static int64_t place_of(const struct pd_kernel_dropout &d, int64_t k)
 {
-	return k % d.area * d.channels + k / d.area;
+	return (int64_t)(pd_rest((size_t)k, (size_t)d.area) * (size_t)d.channels +
+			 pd_times((size_t)k, (size_t)d.area));
 }
 
 /* A thread takes eight elements of one sample: a byte of the mask. */

@@ -13,6 +13,17 @@ static inline unsigned pd_blocks(size_t count)
 	return blocks > PD_BLOCKS_MOST ? PD_BLOCKS_MOST : (unsigned)blocks;
 }
 
+/* n % d and n / d, where d fits in 32 bits: of 64 they take many times as long. */
+__device__ static inline size_t pd_rest(size_t n, size_t d)
+{
+	return n >> 32 ? n % d : (unsigned)n % (unsigned)d;
+}
+
+__device__ static inline size_t pd_times(size_t n, size_t d)
+{
+	return n >> 32 ? n / d : (unsigned)n / (unsigned)d;
+}
+
 #define PD_FOR_EACH(i, count) \
 	for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < (count); \
 	     i += (size_t)gridDim.x * blockDim.x)

@@ -11,11 +11,11 @@ template <typename T>
 __global__ static void turn(T *dst, const T *src, size_t count, int64_t channels, int64_t area,
 			    bool to_last)
 {
-	int64_t inner = to_last ? channels : area, outer = to_last ? area : channels;
+	size_t inner = to_last ? channels : area, outer = to_last ? area : channels;
 
 	PD_FOR_EACH(i, count) {
-		int64_t k = (int64_t)i % inner, rest = (int64_t)i / inner;
-		int64_t m = rest % outer, sample = rest / outer;
+		size_t k = pd_rest(i, inner), rest = pd_times(i, inner);
+		size_t m = pd_rest(rest, outer), sample = pd_times(rest, outer);
 
 		dst[i] = src[(sample * inner + k) * outer + m];
 	}

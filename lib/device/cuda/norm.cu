@@ -18,6 +18,7 @@
 #define ROWS 8
 #define ROWS_OF_A_PART 64       /* at least, where there are so many */
 #define PARTS_MOST 256
+#define APPLY_MOST 4096         /* blocks over the rows of a channel */
 
 static int parts_of(int64_t rows)
 {
@@ -31,8 +32,11 @@ size_t pd_kernel_norm_room(int64_t rows, int64_t channels)
 	return 2 * (size_t)channels * (size_t)(parts_of(rows) + 1);
 }
 
+/* Divisions cost more than memory does: none where the channels are last. */
 __device__ static size_t place_of(const struct pd_kernel_norm &n, int64_t row, int64_t c)
 {
+	if (n.area == 1)
+		return (size_t)(row * n.channels + c);
 	return (size_t)((row / n.area * n.channels + c) * n.area + row % n.area);
 }
 
@@ -120,18 +124,29 @@ __global__ static void norm_total(struct pd_kernel_norm n, const T *x, const flo
 	}
 }
 
-/* Of evaluation, which has no room to keep anything: made anew for each element. */
+/*
+ * A thread keeps to its channel: what that is multiplied with, and added to, is worked out once.
+ * inverse: NULL in evaluation, which has no room to keep anything.
+ */
 template <typename T>
-__global__ static void norm_apply(struct pd_kernel_norm n, size_t count, T *y, const T *x,
-				  const T *scale, const T *bias, const float *mean,
-				  const float *inverse, const float *variance)
+__global__ static void norm_apply(struct pd_kernel_norm n, T *y, const T *x, const T *scale,
+				  const T *bias, const float *mean, const float *inverse,
+				  const float *variance)
 {
-	PD_FOR_EACH(i, count) {
-		size_t c = i / (size_t)n.area % (size_t)n.channels;
-		float k = inverse ? inverse[c] : 1 / sqrtf(variance[c] + n.eps);
-		float v = ((float)x[i] - mean[c]) * k * (float)scale[c] + (float)bias[c];
+	int64_t c = blockIdx.x * (int64_t)COLUMNS + threadIdx.x;
+	int64_t row = blockIdx.y * (int64_t)ROWS + threadIdx.y;
+	float middle, times, plus;
 
-		y[i] = (T)(n.relu && v < 0 ? 0 : v);
+	if (c >= n.channels)
+		return;
+	middle = mean[c];
+	times = inverse ? inverse[c] : 1 / sqrtf(variance[c] + n.eps);
+	plus = (float)bias[c];
+	for (; row < n.rows; row += gridDim.y * (int64_t)ROWS) {
+		size_t at = place_of(n, row, c);
+		float v = ((float)x[at] - middle) * times * (float)scale[c] + plus;
+
+		y[at] = (T)(n.relu && v < 0 ? 0 : v);
 	}
 }
 
@@ -140,13 +155,21 @@ static dim3 grid_of(const struct pd_kernel_norm *n)
 	return dim3((unsigned)((n->channels + COLUMNS - 1) / COLUMNS), (unsigned)parts_of(n->rows));
 }
 
+/* Of a pass over all elements: more rows in the air than their sums take. */
+static dim3 apply_grid(const struct pd_kernel_norm *n)
+{
+	int64_t rows = (n->rows + ROWS - 1) / ROWS;
+
+	return dim3((unsigned)((n->channels + COLUMNS - 1) / COLUMNS),
+		    (unsigned)(rows < APPLY_MOST ? rows : APPLY_MOST));
+}
+
 cudaError_t pd_kernel_norm(cudaStream_t stream, enum pd_dtype dtype, const struct pd_kernel_norm *n,
 			   void *y, const void *x, const void *scale, const void *bias, float *kept,
 			   float *running, float *room)
 {
 	dim3 grid = grid_of(n), block(COLUMNS, ROWS);
 	float *inverse = kept + n->half, *variance = running ? running + n->half : NULL;
-	size_t count = (size_t)(n->rows * n->channels);
 	int parts = parts_of(n->rows);
 	const float *none = NULL;
 
@@ -154,8 +177,8 @@ cudaError_t pd_kernel_norm(cudaStream_t stream, enum pd_dtype dtype, const struc
 	PD_BY_TYPE(dtype, T, (
 		norm_total<T><<<pd_blocks((size_t)n->channels), PD_THREADS, 0, stream>>>(
 			*n, (const T *)x, room, parts, kept, inverse, running, variance)));
-	PD_BY_TYPE(dtype, T, (norm_apply<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
-		*n, count, (T *)y, (const T *)x, (const T *)scale, (const T *)bias, kept, inverse,
+	PD_BY_TYPE(dtype, T, (norm_apply<T><<<apply_grid(n), block, 0, stream>>>(
+		*n, (T *)y, (const T *)x, (const T *)scale, (const T *)bias, kept, inverse,
 		none)));
 	return cudaGetLastError();
 }
@@ -164,11 +187,11 @@ cudaError_t pd_kernel_norm_evaluate(cudaStream_t stream, enum pd_dtype dtype,
 				    const struct pd_kernel_norm *n, void *y, const void *x,
 				    const void *scale, const void *bias, const float *running)
 {
-	size_t count = (size_t)(n->rows * n->channels);
+	dim3 block(COLUMNS, ROWS);
 	const float *none = NULL;
 
-	PD_BY_TYPE(dtype, T, (norm_apply<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
-		*n, count, (T *)y, (const T *)x, (const T *)scale, (const T *)bias, running, none,
+	PD_BY_TYPE(dtype, T, (norm_apply<T><<<apply_grid(n), block, 0, stream>>>(
+		*n, (T *)y, (const T *)x, (const T *)scale, (const T *)bias, running, none,
 		running + n->half)));
 	return cudaGetLastError();
 }
@@ -209,16 +232,26 @@ __global__ static void norm_back_total(struct pd_kernel_norm n, const float *roo
 }
 
 template <typename T>
-__global__ static void norm_back_apply(struct pd_kernel_norm n, size_t count, T *dx, const T *x,
-				       const T *dy, const T *scale, const float *mean,
-				       const float *inverse, const float *means)
+__global__ static void norm_back_apply(struct pd_kernel_norm n, T *dx, const T *x, const T *dy,
+				       const T *scale, const float *mean, const float *inverse,
+				       const float *means)
 {
-	PD_FOR_EACH(i, count) {
-		size_t c = i / (size_t)n.area % (size_t)n.channels;
-		float hat = ((float)x[i] - mean[c]) * inverse[c];
+	int64_t c = blockIdx.x * (int64_t)COLUMNS + threadIdx.x;
+	int64_t row = blockIdx.y * (int64_t)ROWS + threadIdx.y;
+	float middle, times, factor, first, second;
 
-		dx[i] = (T)((float)scale[c] * inverse[c] *
-			    ((float)dy[i] - means[2 * c] - hat * means[2 * c + 1]));
+	if (c >= n.channels)
+		return;
+	middle = mean[c];
+	times = inverse[c];
+	factor = (float)scale[c] * times;
+	first = means[2 * c];
+	second = means[2 * c + 1];
+	for (; row < n.rows; row += gridDim.y * (int64_t)ROWS) {
+		size_t at = place_of(n, row, c);
+		float hat = ((float)x[at] - middle) * times;
+
+		dx[at] = (T)(factor * ((float)dy[at] - first - hat * second));
 	}
 }
 
@@ -229,7 +262,6 @@ cudaError_t pd_kernel_norm_back(cudaStream_t stream, enum pd_dtype dtype,
 {
 	dim3 grid = grid_of(n), block(COLUMNS, ROWS);
 	const float *inverse = kept + n->half;
-	size_t count = (size_t)(n->rows * n->channels);
 	int parts = parts_of(n->rows);
 	float *means = room + 2 * (size_t)parts * (size_t)n->channels;
 
@@ -239,8 +271,8 @@ cudaError_t pd_kernel_norm_back(cudaStream_t stream, enum pd_dtype dtype,
 		*n, room, parts, means, d_scale, d_bias);
 	if (dx)
 		PD_BY_TYPE(dtype, T, (
-			norm_back_apply<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
-				*n, count, (T *)dx, (const T *)x, (const T *)dy, (const T *)scale,
+			norm_back_apply<T><<<apply_grid(n), block, 0, stream>>>(
+				*n, (T *)dx, (const T *)x, (const T *)dy, (const T *)scale,
 				kept, inverse, means)));
 	return cudaGetLastError();
 }

@@ -17,8 +17,9 @@ __device__ static struct place place_of(const struct pd_pool_shape &s, size_t i,
 {
 	struct place p;
 	size_t step = (size_t)s.step, area = (size_t)size[0] * size[1];
-	size_t channel = i % step, rest = i / step, number = rest / area;
-	int within = (int)(rest % area);
+	size_t channel = pd_rest(i, step), rest = pd_times(i, step);
+	size_t number = pd_times(rest, area);
+	int within = (int)pd_rest(rest, area);
 
 	p.plane = number * step * other[0] * other[1] + channel;
 	p.row = within / size[1];
