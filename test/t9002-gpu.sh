@@ -41,6 +41,27 @@ test_ok "VGG-16 trains on it" '
 	tail -n 1 report
 '
 
+test_ok "what was measured to be fastest computes the same, every time, with graphs and without" '
+	grep -q "\"algorithms\"" plan.json
+	for i in 1 2 3; do
+		[ $i -lt 3 ] || export PD_CUDA_GRAPHS=no
+		pd-run --device=cuda --synthetic --minibatches=20 plan.json >report$i
+		tail -n 1 report$i | sed "s/.*\"loss\": \([-+.e0-9]*\).*/\1/" >loss$i
+	done
+	cat loss1
+	[ -s loss1 ] && cmp loss1 loss2 && cmp loss1 loss3
+'
+
+for dtype in bf16 f16; do
+	test_ok "a worker trains in $dtype, in the memory that was predicted" '
+		pd-profile --device=cuda --dtype=$dtype --no-link --iterations=3 --batch-size=16 \
+			"$MODELS/resnet18.json" | pd-plan --gpus=1 --weights=flush >$dtype.json
+		pd-run --device=cuda --synthetic --minibatches=10 $dtype.json >report
+		tail -n 1 report
+		tail -n 1 report | grep -q "\"memory\": \"as predicted\""
+	'
+done
+
 # the tests of the CPU device that train, with the serial program on the GPU as well
 for test in t4001-weights t4005-memory; do
 	if ! command -v jq >/dev/null; then
@@ -54,14 +75,18 @@ done
 
 data=${PD_FASHION_MNIST:-/usr/share/datasets/fashion-mnist}
 if [ -d "$data" ]; then
-	test_ok "Fashion-MNIST: over 88 % after two epochs" '
-		pd-profile --device=cuda --no-link --iterations=3 --batch-size=64 \
-			"$MODELS/fashion-cnn.json" | pd-plan --gpus=1 >fashion.json
-		pd-run --device=cuda --data="$data" --epochs=2 fashion.json >report
-		grep "\"accuracy\"" report | tail -n 1
-		grep "\"accuracy\"" report | tail -n 1 | sed "s/.*\"accuracy\": \([0-9.]*\).*/\1/" |
-			awk "{ exit !(\$1 > 0.88) }"
-	'
+	for dtype in f32 bf16 f16; do
+		test_ok "Fashion-MNIST in $dtype: over 88 % after two epochs" '
+			pd-profile --device=cuda --dtype=$dtype --no-link --iterations=3 \
+				--batch-size=64 "$MODELS/fashion-cnn.json" |
+				pd-plan --gpus=1 --weights=flush >fashion.json
+			pd-run --device=cuda --data="$data" --epochs=2 fashion.json >report
+			grep "\"accuracy\"" report | tail -n 1
+			grep "\"accuracy\"" report | tail -n 1 |
+				sed "s/.*\"accuracy\": \([0-9.]*\).*/\1/" |
+				awk "{ exit !(\$1 > 0.88) }"
+		'
+	done
 else
 	test_skip "training on Fashion-MNIST" "no data in $data"
 fi

@@ -56,7 +56,18 @@ struct fiber {
 	emulated_index index;
 };
 
-static thread_local std::vector<fiber> *fibers;
+/* Of a host thread, kept from kernel to kernel. */
+struct stacks {
+	std::vector<fiber> all;
+
+	~stacks()
+	{
+		for (fiber &f : all)
+			munmap(f.stack, STACK_BYTES);
+	}
+};
+
+static thread_local stacks fibers;
 static thread_local fiber *current;
 static thread_local void *outside;
 static thread_local const std::function<void()> *body;
@@ -129,20 +140,18 @@ static void run_block(dim3 block, const std::function<void()> &thread)
 	unsigned count = block.x * block.y * block.z;
 	bool more = true;
 
-	if (!fibers)
-		fibers = new std::vector<fiber>();
-	while (fibers->size() < count)
-		fibers->push_back({ nullptr, (char *)mmap(nullptr, STACK_BYTES,
-							  PROT_READ | PROT_WRITE,
-							  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
-				    false, {} });
+	while (fibers.all.size() < count)
+		fibers.all.push_back({ nullptr, (char *)mmap(nullptr, STACK_BYTES,
+							     PROT_READ | PROT_WRITE,
+							     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+				       false, {} });
 	body = &thread;
 	for (unsigned t = 0; t < count; t++)
-		fiber_begin(&(*fibers)[t], index_of(t, block));
+		fiber_begin(&fibers.all[t], index_of(t, block));
 	while (more) {
 		more = false;
 		for (unsigned t = 0; t < count; t++) {
-			current = &(*fibers)[t];
+			current = &fibers.all[t];
 			if (current->done)
 				continue;
 			threadIdx = current->index;
