@@ -130,7 +130,8 @@ int pd_cuda_graphs_pass(struct pd_compiled *net, const struct pd_work *w, struct
 				  "a minibatch's numbers", err) < 0)
 			return -1;
 	}
-	if (graphs) {
+	/* of a whole stage: pd-profile's layers one by one would take all the places */
+	if (graphs && w->from == net->first && w->count == net->count) {
 		const struct pd_repeat_key key =
 			pd_repeat_key(&w->pass, w->kind == PD_WORK_BACKWARD, w->from, w->count);
 

@@ -9,7 +9,8 @@
  * device memory, struct pd_kernel_now, which a kernel of its own sets before.
  *
  * PD_CUDA_GRAPHS=no in the environment: every pass is queued kernel by kernel.  The same where
- * capturing fails, which is said once, and of passes beyond the first PD_REPEATS of a net.
+ * capturing fails, which is said once, of passes over some of a stage's layers, and of those
+ * beyond the first PD_REPEATS of a net.
  */
 #ifndef PD_DEVICE_CUDA_GRAPH_H
 #define PD_DEVICE_CUDA_GRAPH_H
