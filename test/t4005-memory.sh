@@ -26,8 +26,21 @@ paired() {
 	as_predicted --minibatches=$(($3 * 2))
 }
 
+# again PROFILE REPLICAS...: as planned with recomputation, too.
+again() {
+	plan_with=--recompute
+	plan "$@" >plan.json
+	plan_with=
+	as_predicted --minibatches=1
+	as_planned
+	jq -e ".stages[0].recompute" plan.json
+}
+
 for model in mlp lenet5 fashion-cnn; do
 	profile "$MODELS/$model.json" 3 >"$model"
+	test_ok "$model, recomputed" "
+		again $model 1 1 1
+		again $model 2 1 1"
 	for replicas in "1" "1 1" "2 1" "1 3" "3 2 1" "1 1 1 1"; do
 		test_ok "$model, replicas $replicas" '
 			plan $model $replicas >plan.json
@@ -50,14 +63,16 @@ for batch in 1 2; do
 			plan resnet18 $replicas >plan.json
 			as_predicted --minibatches=1
 			as_planned
-		done'
+		done
+		again resnet18 1 1 1'
 done
 for model in alexnet vgg16 resnet50; do
 	profile "$MODELS/$model.json" 1 >large
 	test_ok "$model" '
 		plan large 1 1 1 >plan.json
 		as_predicted --minibatches=1
-		as_planned'
+		as_planned
+		again large 1 1 1'
 	rm large
 done
 # A run may happen to need less than it has room for at once; with these times a replay does not.

@@ -8,7 +8,7 @@
 sgd="--lr=0.002 --momentum=0.9 --weight-decay=0.001"
 residual_model >residual.json
 profile residual.json 2 >residual
-for replicas in "1 1" "1 1 1" "1 1 1 1" "2 1" "1 2" "2 2"; do
+for replicas in "1 1" "1 1 1" "1 1 1 1" "2 1" "1 2" "2 2" "3 1"; do
 	plan residual $replicas >"$(echo "$replicas" | tr ' ' -)"
 done
 # Two stages on each of two ranks.
@@ -42,18 +42,18 @@ while read -r schedule weights microbatches which plans; do
 			equals plan.json 20'
 	done
 done <<END
-1f1b stash 1 all 1-1 1-1-1 2-1 1-2
+1f1b stash 1 all 1-1 1-1-1 2-1 1-2 2-2 3-1
 1f1b stash 1 0 2-1
 1f1b stash 1 1 1-1
 1f1b stash 1 0,2 1-1-1
 1f1b stash 4 all 1-1-1-1
-1f1b vertical-sync 1 all 1-1-1 2-1
-1f1b 2bw 4 all 1-1 1-1-1 2-1
+1f1b vertical-sync 1 all 1-1-1 2-1 3-1
+1f1b 2bw 4 all 1-1 1-1-1 2-1 2-2
 1f1b 2bw 4 1,2 1-1-1
 1f1b flush 4 all 1-1-1-1 2-1
 1f1b flush 4 0 2-1
 1f1b latest 1 all 1-1 1-1-1 2-1
-gpipe flush 4 all 1-1-1 2-1
+gpipe flush 4 all 1-1-1 2-1 2-2
 none flush 2 all 1-1-1
 none stash 1 all 2-1
 interleaved flush 4 all chunks 1-1-1-1
@@ -80,6 +80,19 @@ test_ok "to recompute with other weights is another thing" '
 	again 1-1-1 1f1b latest 1 none >plan.json
 	train ck-once plan.json $sgd --minibatches=10 --synthetic --no-evaluate >out
 	status 1 "$same" "$(at ck-once 10)" "$(at ck-again 10)"'
+
+test_ok "statistics are added to once, and the masks of dropout are those of the first time" '
+	jq -e "[.layers[].name] | index(\"bn1\") < 5 and index(\"drop1\") > 9 and index(\"drop2\") > 16
+		" residual
+	for which in none all; do
+		again 1-1-1 1f1b flush 4 $which >plan.json
+		rm -rf ck-$which
+		train ck-$which plan.json $sgd --minibatches=20 --synthetic >out
+		tail -n 1 out | jq .evaluation >evaluation-$which
+	done
+	grep -aq "bn1\.running_mean" "$(at ck-all 20)"/*
+	diff -r "$(at ck-none 20)" "$(at ck-all 20)"
+	cmp evaluation-none evaluation-all'
 
 # Four slots become one, and two places for what leaves.
 test_ok "less memory where more than one is in flight" '

@@ -4,6 +4,7 @@
 # PD_TEST_TRANSPORT: pd-run's --transport.
 # PD_TEST_DTYPE: what it computes in; else f32.
 
+plan_with=
 serial=$PD_BUILD/test/conform/serial
 same=$PD_BUILD/test/conform/same-tensors
 [ -x "$serial" ] && [ -x "$same" ] ||
@@ -50,7 +51,8 @@ profile() {
 		--no-link --threads=1 --batch-size="$2" "$1"
 }
 
-# plan PROFILE REPLICAS...: a stage of about as many layers for each number of replicas.
+# plan PROFILE REPLICAS...: a stage of about as many layers for each number of replicas; plan_with
+# has further options.
 plan() {
 	plan_profile=$1
 	shift
@@ -60,7 +62,7 @@ plan() {
 			for (i = 1; i <= n; i++)
 				printf "%s%dx%d", (i > 1 ? "," : ""),
 					int($1 * i / n) - int($1 * (i - 1) / n), r[i]
-		}')" "$plan_profile"
+		}')" $plan_with "$plan_profile"
 }
 
 # idx_bytes COUNT FIRST LAST: COUNT bytes between FIRST and LAST, 1 or more.

@@ -10,7 +10,7 @@
  *     ZB-H1        ICLR 2024 (zero bubble), section 2; the published bubble, (p - 1)(F + B - W),
  *                  is that where W is no longer than F, and (p - 1) B where it is
  *
- * How many versions of the weights live is in test/unit/check.c.
+ * How many versions of the weights live is in test/unit/held.c.
  */
 #include "tap.h"
 
