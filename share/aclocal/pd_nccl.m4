@@ -17,10 +17,13 @@ AC_DEFUN([PD_NCCL], [
 		pd_save_CPPFLAGS=$CPPFLAGS pd_save_LDFLAGS=$LDFLAGS pd_save_LIBS=$LIBS
 		CPPFLAGS="$CPPFLAGS $NCCL_CPPFLAGS $CUDA_CPPFLAGS"
 		LDFLAGS="$LDFLAGS $NCCL_LDFLAGS $CUDA_LDFLAGS"
-		AC_CHECK_HEADER([nccl.h],
+		AS_CASE([$with_nccl], [yes|guess], [],
+			[test -r "$with_nccl/include/nccl.h" ||
+				pd_nccl_missing="$with_nccl/include/nccl.h"])
+		AS_IF([test -z "$pd_nccl_missing"], [AC_CHECK_HEADER([nccl.h],
 			[AC_CHECK_LIB([nccl], [ncclCommInitRankConfig], [pd_nccl_found=yes],
 				[pd_nccl_missing=libnccl], [$CUDA_LIBS])],
-			[pd_nccl_missing=nccl.h])
+			[pd_nccl_missing=nccl.h])])
 		CPPFLAGS=$pd_save_CPPFLAGS LDFLAGS=$pd_save_LDFLAGS LIBS=$pd_save_LIBS
 	])
 	AC_MSG_CHECKING([for NCCL])
