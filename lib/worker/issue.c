@@ -21,7 +21,14 @@
 
 bool worker_may_arm(const struct pd_worker *w, const struct mark *mark)
 {
-	return mark->last_use < w->retired;
+	if (mark->last_use >= w->retired)
+		return false;
+	/* where a GPU's streams wait for each other by themselves, who waited may be known to be
+	 * done before that for which it did */
+	for (int i = 0; i < mark->count && w->config.gate; i++)
+		if (!pd_event_done(&mark->events[i]))
+			return false;
+	return true;
 }
 
 static void arm(struct pd_worker *w, struct mark *mark)

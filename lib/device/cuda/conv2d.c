@@ -10,6 +10,10 @@
 
 #include <limits.h>
 
+#ifndef CUDNN_STATUS_CATEGORY         /* before cuDNN 9 a status was one */
+#define CUDNN_STATUS_CATEGORY(status) (status)
+#endif
+
 static void release(void *own)
 {
 	struct pd_cuda_conv *c = own;
