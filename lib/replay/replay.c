@@ -17,6 +17,7 @@ struct replay {
 	struct pd_schedule *schedule;
 	struct pd_sim *sim;
 	struct pd_sim_fabric *fabric;
+	struct pd_arena arena;          /* of the workers */
 	struct pd_worker **workers;     /* per rank */
 	struct pd_list_cursor *cursors; /* per rank, or NULL */
 	struct pd_room *rooms;          /* per rank and chunk, or NULL */
@@ -33,6 +34,7 @@ static void replay_free(struct replay *replay)
 				 replay->plan->rank_count * replay->schedule->chunks);
 	free(replay->rooms);
 	free(replay->workers);
+	pd_arena_release(&replay->arena);
 	free(replay->cursors);
 	free(replay->done);
 	pd_sim_fabric_free(replay->fabric);
@@ -68,6 +70,13 @@ static void share_processors(struct replay *replay, const struct pd_replay_optio
 		pd_sim_set_processors(replay->sim, processors, threads > 0 ? threads : 1);
 }
 
+static void ahead(void *context, int rank, int step)
+{
+	struct replay *replay = context;
+
+	pd_worker_prefetch(replay->workers[rank], step);
+}
+
 static int replay_new(struct replay *replay, const struct pd_plan *plan,
 		      const struct pd_replay_options *options, struct pd_error *err)
 {
@@ -94,7 +103,7 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 			.next = options->lists ? next_listed : NULL,
 			.next_context = options->lists ? &replay->cursors[r] : NULL,
 			.rooms = options->lists ? &replay->rooms[r * chunks] : NULL,
-			.retired = options->retired, .context = options->context,
+			.arena = &replay->arena, .retired = options->retired, .context = options->context,
 		};
 
 		pd_schedule_stages(replay->schedule, r, stages);
@@ -105,6 +114,7 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 		if (!replay->workers[r])
 			return -1;
 	}
+	pd_sim_look_ahead(replay->sim, ahead, replay);
 	return 0;
 }
 

@@ -19,8 +19,9 @@
  */
 struct mark {
 	struct pd_event *events;
-	int count;
 	int64_t last_use;               /* number of that operation, -1: none */
+	int count;
+	struct pd_event own;            /* `events` where there is one; so it must not be moved */
 };
 
 /* A minibatch on its way through the stage: its events, and where its inputs come in. */
@@ -29,14 +30,13 @@ struct flight {
 	char *inbox;
 	struct mark *received;          /* per link in */
 	struct mark *sent;              /* per link out */
-	struct mark loaded;
-	struct mark forward;            /* with outboxes two events: the second, of the copy there */
-	struct mark recomputed;
-	struct mark backward, weight;   /* weight: of its own where backward comes in two parts */
 	struct mark *ended;             /* that of the last to use the inbox, or NULL */
-	struct pd_loss loss;
 	struct pd_batch *batch;
 	int64_t valid;                  /* samples that count */
+	struct pd_loss loss;
+	struct mark forward;            /* with outboxes two events: the second, of the copy there */
+	struct mark backward, weight;   /* weight: of its own where backward comes in two parts */
+	struct mark loaded, recomputed;
 };
 
 /* What a minibatch keeps from forward to backward; or, in an outbox, until it is sent. */
@@ -51,13 +51,10 @@ struct passage {
 	struct mark *transfers;         /* per link */
 };
 
-/* An operation issued. */
+/* An operation issued: a cache line. */
 struct entry {
 	struct pd_op op;
-	struct pd_event *events;        /* its own: it is finished when they are */
-	int event_count;
-	struct flight *flight;
-	int64_t bytes;
+	struct mark *mark;              /* it is finished when the events are */
 };
 
 /* A link as this rank sees it: where each tensor lies. */
@@ -140,9 +137,7 @@ struct pd_worker {
 		bool state_seen;
 	} *checkpoints;
 	size_t checkpoint_count, checkpoint_room;
-	struct slab *slabs;             /* see worker_keep */
-	char *slab_at;
-	size_t slab_left;
+	struct pd_arena arena;          /* where the configuration names none: holds this, too */
 	enum pd_pause wanted, paused;   /* wanted: as soon as all that was issued has retired */
 };
 
@@ -151,13 +146,28 @@ static inline struct entry *worker_entry(struct pd_worker *w, int64_t n)
 	return &w->entries[n & (w->entry_count - 1)];
 }
 
-static inline struct chunk *worker_chunk(struct pd_worker *w, int stage)
+static inline struct chunk *worker_chunk(const struct pd_worker *w, int stage)
 {
 	struct chunk *c = w->chunks;
 
 	while (c->index != stage)
 		c++;
 	return c;
+}
+
+/* Which of the replica's microbatches of this phase, from 0. */
+static inline int64_t worker_local_number(const struct pd_worker *w, const struct chunk *c,
+					  const struct pd_op *op)
+{
+	return (op->microbatch - w->phase.first) / c->stage->replicas;
+}
+
+static inline struct flight *worker_flight(const struct pd_worker *w, const struct chunk *c,
+					   const struct pd_op *op)
+{
+	int64_t i = worker_local_number(w, c, op);
+
+	return &c->flights[c->flight_turn ? i % c->flight_turn : c->room.buffers[i].inbox];
 }
 
 /* Of a version of the weights: behind them, where the ranks agree on updates. */
@@ -179,19 +189,15 @@ static inline struct pd_scale *worker_scale_of_sum(const struct chunk *c, const 
 /* memory.c */
 int worker_take(struct pd_worker *w, size_t bytes, void *out_p, struct pd_error *err);
 void worker_mark_init(struct pd_worker *w, struct mark *mark, int count);
-/*
- * Host memory, zeroed, for as long as the worker lives.  All of a worker's lies together: a
- * replay goes from one of thousands to the next.
- */
+/* Host memory, zeroed, for as long as the worker lives. */
 void *worker_keep(struct pd_worker *w, int count, size_t bytes);
-void worker_release_kept(struct pd_worker *w);
 int worker_memory_new(struct pd_worker *w, struct pd_error *err);
 void worker_memory_free(struct pd_worker *w);
 
 /* issue.c: 1 issued, 0 not yet, -1 failed */
 int worker_issue(struct pd_worker *w, const struct pd_op *op, struct pd_error *err);
 bool worker_may_arm(const struct pd_worker *w, const struct mark *mark);
-struct entry *worker_new_entry(struct pd_worker *w, const struct pd_op *op, struct mark *mark);
+void worker_new_entry(struct pd_worker *w, const struct pd_op *op, struct mark *mark);
 /* Of the operation's group. */
 struct sum *worker_sum_of(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
 

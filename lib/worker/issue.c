@@ -61,22 +61,9 @@ static struct pd_event *event_of(struct pd_worker *w, struct mark *mark)
 	return &mark->events[mark->count - 1];
 }
 
-static int64_t local_number(const struct pd_worker *w, const struct chunk *c,
-			    const struct pd_op *op)
-{
-	return (op->microbatch - w->phase.first) / c->stage->replicas;
-}
-
-static struct flight *flight_of(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
-{
-	int64_t i = local_number(w, c, op);
-
-	return &c->flights[c->flight_turn ? i % c->flight_turn : c->room.buffers[i].inbox];
-}
-
 static struct slot *slot_of(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
-	int64_t i = local_number(w, c, op);
+	int64_t i = worker_local_number(w, c, op);
 
 	/* with recomputation a forward leaves nothing there, and the next recompute will */
 	if (c->stage->recompute && op->kind == PD_OP_forward)
@@ -88,7 +75,7 @@ static struct slot *slot_of(struct pd_worker *w, struct chunk *c, const struct p
 /* Where what leaves of the minibatch stays until it has: its slot, or an outbox. */
 static struct slot *holder_of(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
-	int64_t i = local_number(w, c, op);
+	int64_t i = worker_local_number(w, c, op);
 
 	if (c->room.outboxes == 0)
 		return slot_of(w, c, op);
@@ -109,7 +96,7 @@ static bool slot_left(const struct pd_worker *w, const struct chunk *c, const st
 
 static struct passage *passage_in(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
-	int64_t i = local_number(w, c, op);
+	int64_t i = worker_local_number(w, c, op);
 	int64_t k = c->flight_turn ? i % c->room.arriving : c->room.buffers[i].arriving;
 
 	/* nothing arrives for the last stage */
@@ -118,7 +105,7 @@ static struct passage *passage_in(struct pd_worker *w, struct chunk *c, const st
 
 static struct passage *passage_out(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
-	int64_t i = local_number(w, c, op);
+	int64_t i = worker_local_number(w, c, op);
 	int64_t k = c->flight_turn ? i % c->room.leaving : c->room.buffers[i].leaving;
 
 	return &c->out[k < 0 ? 0 : k];
@@ -142,12 +129,9 @@ static uint64_t tag_of(const struct pd_worker *w, const struct pd_op *op, int te
 	       ((id * w->tensors_most + (uint64_t)tensor) & TAG_NUMBER);
 }
 
-struct entry *worker_new_entry(struct pd_worker *w, const struct pd_op *op, struct mark *mark)
+void worker_new_entry(struct pd_worker *w, const struct pd_op *op, struct mark *mark)
 {
-	struct entry *entry = worker_entry(w, w->issued);
-
-	*entry = (struct entry){ .op = *op, .events = mark->events, .event_count = mark->count };
-	return entry;
+	*worker_entry(w, w->issued) = (struct entry){ .op = *op, .mark = mark };
 }
 
 struct sum *worker_sum_of(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
@@ -162,7 +146,7 @@ static int issue_load(struct pd_worker *w, struct chunk *c, const struct pd_op *
 {
 	const struct pd_device_ops *device = w->config.device->ops;
 	struct pd_stream *stream = w->load ? w->load : w->compute;
-	struct flight *flight = flight_of(w, c, op);
+	struct flight *flight = worker_flight(w, c, op);
 	struct pd_batch *batch = NULL;
 	int n = 0, k = 0;
 
@@ -182,7 +166,7 @@ static int issue_load(struct pd_worker *w, struct chunk *c, const struct pd_op *
 		return -1;
 	arm(w, &flight->loaded);
 	flight->batch = batch;
-	worker_new_entry(w, op, &flight->loaded)->flight = flight;
+	worker_new_entry(w, op, &flight->loaded);
 	for (int i = 0; i < c->sizes->in_count && batch; i++)
 		n += c->sizes->in[i].tensor < w->config.first_tensor;
 	if (n == 0)     /* in virtual time: nothing to bring, but a moment when it is there */
@@ -244,7 +228,7 @@ static int fill_outbox(struct pd_worker *w, struct chunk *c, struct flight *flig
 static int issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
 	const struct pd_stage *stage = c->stage;
-	struct flight *flight = flight_of(w, c, op);
+	struct flight *flight = worker_flight(w, c, op);
 	struct slot *holder = holder_of(w, c, op);
 	struct pd_pass pass;
 	const void *weights;
@@ -267,7 +251,7 @@ static int issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_o
 	if (op->evaluate)
 		flight->ended = &flight->forward;
 	arm(w, &flight->forward);
-	worker_new_entry(w, op, &flight->forward)->flight = flight;
+	worker_new_entry(w, op, &flight->forward);
 	if (w->config.device->ops->forward(w->compute, c->net, &pass, stage->first_layer,
 					   stage->layer_count, &flight->forward.events[0]) != 0)
 		return -1;
@@ -330,7 +314,7 @@ static void fill_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 {
 	struct sum *sum = worker_sum_of(w, c, op);
 
-	fill_pass(w, c, op, flight_of(w, c, op), backward_weights(w, c, op), pass);
+	fill_pass(w, c, op, worker_flight(w, c, op), backward_weights(w, c, op), pass);
 	pass->gradients = sum->backwards > 0 ? c->fresh : sum->gradients;
 }
 
@@ -346,7 +330,7 @@ static int queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 			return -1;
 	}
 	arm(w, mark);
-	worker_new_entry(w, op, mark)->flight = flight_of(w, c, op);
+	worker_new_entry(w, op, mark);
 	return w->config.device->ops->backward(w->compute, c->net, pass, c->stage->first_layer,
 					       c->stage->layer_count, &mark->events[0]);
 }
@@ -358,7 +342,7 @@ static int queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
  */
 static int issue_recompute(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
-	struct flight *flight = flight_of(w, c, op);
+	struct flight *flight = worker_flight(w, c, op);
 	struct mark *mark = &flight->recomputed;
 	struct pd_pass pass;
 
@@ -368,7 +352,7 @@ static int issue_recompute(struct pd_worker *w, struct chunk *c, const struct pd
 	pass.again = true;
 	pass.loss = NULL;
 	arm(w, mark);
-	worker_new_entry(w, op, mark)->flight = flight;
+	worker_new_entry(w, op, mark);
 	c->recomputed++;
 	return w->config.device->ops->forward(w->compute, c->net, &pass, c->stage->first_layer,
 					      c->stage->layer_count, &mark->events[0]) == 0 ? 1 : -1;
@@ -377,7 +361,7 @@ static int issue_recompute(struct pd_worker *w, struct chunk *c, const struct pd
 /* The second part: the minibatch's slot, inbox and version are free after it. */
 static int issue_backward_weight(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
-	struct mark *mark = &flight_of(w, c, op)->weight;
+	struct mark *mark = &worker_flight(w, c, op)->weight;
 	struct pd_pass pass;
 
 	if (!worker_may_arm(w, mark) || !worker_may_arm(w, &worker_sum_of(w, c, op)->summed))
@@ -386,7 +370,7 @@ static int issue_backward_weight(struct pd_worker *w, struct chunk *c, const str
 	pass.part = PD_BACKWARD_WEIGHT;
 	if (!latest(w))
 		pd_weights_done(&c->weights, op->version);
-	flight_of(w, c, op)->ended = mark;
+	worker_flight(w, c, op)->ended = mark;
 	if (queue_backward(w, c, op, mark, &pass) != 0)
 		return -1;
 	return add_gradients(w, c, op, mark) < 0 ? -1 : 1;
@@ -396,7 +380,7 @@ static int issue_backward_weight(struct pd_worker *w, struct chunk *c, const str
 static int issue_backward(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
 	bool whole = op->kind == PD_OP_backward;
-	struct mark *mark = &flight_of(w, c, op)->backward;
+	struct mark *mark = &worker_flight(w, c, op)->backward;
 	struct passage *in = passage_in(w, c, op), *out = passage_out(w, c, op);
 	struct pd_pass pass;
 
@@ -416,7 +400,7 @@ static int issue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 	if (whole && !latest(w))
 		pd_weights_done(&c->weights, op->version);
 	if (whole)
-		flight_of(w, c, op)->ended = mark;
+		worker_flight(w, c, op)->ended = mark;
 	if (queue_backward(w, c, op, mark, &pass) != 0)
 		return -1;
 	return whole && add_gradients(w, c, op, mark) < 0 ? -1 : 1;
@@ -437,14 +421,13 @@ static int issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_
 	bool link_in = op->kind == PD_OP_recv_activation || op->kind == PD_OP_send_gradient;
 	struct port *ports = link_in ? c->ports_in : c->ports_out;
 	int p = port_of(ports, link_in ? c->port_in_count : c->port_out_count, wiring, op->link);
-	struct flight *flight = flight_of(w, c, op);
+	struct flight *flight = worker_flight(w, c, op);
 	struct passage *passage = link_in ? passage_out(w, c, op) : passage_in(w, c, op);
 	struct mark *mark = !activation ? &passage->transfers[p]
 			    : sends ? &flight->sent[p] : &flight->received[p];
 	struct mark *before = op->kind == PD_OP_send_activation ? &flight->forward
 			      : op->kind == PD_OP_send_gradient ? &flight->backward
 			      : op->kind == PD_OP_recv_gradient ? NULL : flight->ended;
-	struct entry *entry;
 
 	if (!worker_may_arm(w, mark))
 		return 0;
@@ -453,8 +436,7 @@ static int issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_
 			if (!worker_may_arm(w, &flight->sent[i]))
 				return 0;
 	arm(w, mark);
-	entry = worker_new_entry(w, op, mark);
-	entry->bytes = ports[p].link->bytes;
+	worker_new_entry(w, op, mark);
 	for (int t = 0; t < mark->count; t++) {
 		const struct pd_net_tensor *tensor = ports[p].tensors[t];
 		/* of what nothing before it learns from there is no gradient */
@@ -494,7 +476,7 @@ static int issue_allreduce(struct pd_worker *w, struct chunk *c, const struct pd
 			return -1;
 	}
 	arm(w, &c->allreduce);
-	worker_new_entry(w, op, &c->allreduce)->bytes = (int64_t)c->sizes->full_bytes;
+	worker_new_entry(w, op, &c->allreduce);
 	return pd_collective_start(c->collective, sum->gradients,
 				   TAG_COLLECTIVE | ((number << TAG_PLACES) & TAG_NUMBER) |
 				   TAG_ALLREDUCE,

@@ -27,45 +27,14 @@ static void give(struct pd_worker *w, void *ptr)
 		w->config.device->ops->free(w->config.device, ptr);
 }
 
-#define SLAB 4000       /* bytes, with what malloc adds a little less than a page */
-
-struct slab {
-	struct slab *next;
-	_Alignas(16) char bytes[];
-};
-
 void *worker_keep(struct pd_worker *w, int count, size_t bytes)
 {
-	size_t all = ((size_t)count * bytes + 15) & ~(size_t)15;
-	void *kept;
-
-	if (all > w->slab_left) {
-		size_t size = all > SLAB ? all : SLAB;
-		struct slab *slab = pd_zalloc(sizeof(*slab) + size);
-
-		slab->next = w->slabs;
-		w->slabs = slab;
-		w->slab_at = slab->bytes;
-		w->slab_left = size;
-	}
-	kept = w->slab_at;
-	w->slab_at += all;
-	w->slab_left -= all;
-	return kept;
-}
-
-void worker_release_kept(struct pd_worker *w)
-{
-	for (struct slab *slab = w->slabs, *next; slab; slab = next) {
-		next = slab->next;
-		free(slab);
-	}
-	w->slabs = NULL;
+	return pd_arena_take(w->config.arena ? w->config.arena : &w->arena, (size_t)count, bytes);
 }
 
 void worker_mark_init(struct pd_worker *w, struct mark *mark, int count)
 {
-	mark->events = worker_keep(w, count, sizeof(*mark->events));
+	mark->events = count == 1 ? &mark->own : worker_keep(w, count, sizeof(*mark->events));
 	mark->count = count;
 	mark->last_use = -1;
 }

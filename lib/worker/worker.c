@@ -95,8 +95,10 @@ static int first_scales(struct pd_worker *w, struct pd_error *err)
 
 struct pd_worker *pd_worker_new(const struct pd_worker_config *config, struct pd_error *err)
 {
-	struct pd_worker *w = pd_zalloc(sizeof(*w));
+	struct pd_arena own = { 0 };
+	struct pd_worker *w = pd_arena_take(config->arena ? config->arena : &own, 1, sizeof(*w));
 
+	w->arena = own;
 	w->config = *config;
 	set_chunks(w);
 	w->ring = config->ring ? config->ring : DEFAULT_RING;
@@ -115,6 +117,7 @@ struct pd_worker *pd_worker_new(const struct pd_worker_config *config, struct pd
 void pd_worker_free(struct pd_worker *w)
 {
 	const struct pd_device_ops *device;
+	struct pd_arena own;
 
 	if (!w)
 		return;
@@ -135,8 +138,8 @@ void pd_worker_free(struct pd_worker *w)
 	worker_memory_free(w);
 	free(w->checkpoints);
 	free(w->entries);
-	worker_release_kept(w);
-	free(w);
+	own = w->arena;
+	pd_arena_release(&own);
 }
 
 /* What the chunk's minibatches load, and which buffers they have. */
@@ -197,29 +200,48 @@ static void tell_agreed(struct pd_worker *w, const struct pd_op *step)
 		config->updated(config->context, step, &outcome);
 }
 
+static int64_t bytes_of(struct pd_worker *w, const struct pd_op *op)
+{
+	if (op->link >= 0)
+		return w->config.schedule->wiring->links[op->link].bytes;
+	return op->kind == PD_OP_allreduce ? (int64_t)worker_chunk(w, op->stage)->sizes->full_bytes
+					   : 0;
+}
+
+static void release_batch(struct flight *flight)
+{
+	if (flight->batch)
+		pd_loader_release(flight->chunk->loader, flight->batch);
+	flight->batch = NULL;
+}
+
+static void tell_loss(const struct pd_worker *w, const struct pd_op *op, const struct flight *flight)
+{
+	if (w->config.loss && flight->loss.samples > 0)
+		w->config.loss(w->config.context, op, &flight->loss);
+}
+
 static void retire(struct pd_worker *w, struct entry *entry)
 {
 	const struct pd_worker_config *config = &w->config;
-	struct pd_record record = { .op = entry->op, .bytes = entry->bytes };
+	const struct pd_event *events = entry->mark->events;
+	struct pd_record record = { .op = entry->op, .start_ns = events[0].start_ns,
+				    .end_ns = events[0].end_ns, .bytes = bytes_of(w, &entry->op) };
 
-	for (int i = 0; i < entry->event_count; i++) {
-		const struct pd_event *ev = &entry->events[i];
-
-		if (i == 0 || ev->start_ns < record.start_ns)
-			record.start_ns = ev->start_ns;
-		if (i == 0 || ev->end_ns > record.end_ns)
-			record.end_ns = ev->end_ns;
+	for (int i = 1; i < entry->mark->count; i++) {
+		if (events[i].start_ns < record.start_ns)
+			record.start_ns = events[i].start_ns;
+		if (events[i].end_ns > record.end_ns)
+			record.end_ns = events[i].end_ns;
 	}
 	/* its event is the last thing on the stream, and tells nothing of the beginning */
 	if (entry->op.kind == PD_OP_allreduce)
 		record.start_ns =
 			pd_collective_started_ns(worker_chunk(w, entry->op.stage)->collective);
-	if (entry->flight && entry->flight->batch && entry->op.kind == PD_OP_load) {
-		pd_loader_release(entry->flight->chunk->loader, entry->flight->batch);
-		entry->flight->batch = NULL;
-	}
-	if (config->loss && entry->op.kind == PD_OP_forward && entry->flight->loss.samples > 0)
-		config->loss(config->context, &entry->op, &entry->flight->loss);
+	if (entry->op.kind == PD_OP_load)
+		release_batch(pd_container(entry->mark, struct flight, loaded));
+	if (entry->op.kind == PD_OP_forward)
+		tell_loss(w, &entry->op, pd_container(entry->mark, struct flight, forward));
 	if (entry->op.kind == PD_OP_step)
 		tell_agreed(w, &entry->op);
 	if (config->retired && entry->op.kind != PD_OP_agree)
@@ -233,12 +255,13 @@ static int retire_finished(struct pd_worker *w, struct pd_error *err)
 
 	while (w->retired < w->issued) {
 		struct entry *entry = worker_entry(w, w->retired);
+		const struct mark *mark = entry->mark;
 		char name[32];
 
-		for (int i = 0; i < entry->event_count; i++) {
-			if (!pd_event_done(&entry->events[i]))
+		for (int i = 0; i < mark->count; i++) {
+			if (!pd_event_done(&mark->events[i]))
 				return any;
-			if (pd_event_failed(&entry->events[i]))
+			if (pd_event_failed(&mark->events[i]))
 				return pd_error_failed(err, "%s: %s", pd_op_short(&entry->op, name),
 						       w->config.gate ? w->config.gate->err.text
 								      : "failed");
@@ -370,18 +393,48 @@ enum pd_worker_state pd_worker_step(struct pd_worker *w, struct pd_error *err)
 
 const struct pd_event *pd_worker_awaits(const struct pd_worker *w)
 {
-	const struct entry *entry;
+	const struct mark *mark;
 
 	if (w->agreement || w->retired == w->issued)
 		return NULL;
 	for (int i = 0; i < w->chunk_count; i++)
 		if (w->chunks[i].collective && !pd_collective_issued(w->chunks[i].collective))
 			return NULL;
-	entry = &w->entries[w->retired & (w->entry_count - 1)];
-	for (int i = 0; i < entry->event_count; i++)
-		if (!pd_event_done(&entry->events[i]))
-			return &entry->events[i];
+	mark = w->entries[w->retired & (w->entry_count - 1)].mark;
+	for (int i = 0; i < mark->count; i++)
+		if (!pd_event_done(&mark->events[i]))
+			return &mark->events[i];
 	return NULL;
+}
+
+static void prefetch(const void *at, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i += 64)
+		__builtin_prefetch((const char *)at + i, 1);
+}
+
+void pd_worker_prefetch(const struct pd_worker *w, int step)
+{
+	const struct entry *oldest;
+
+	if (step == 0) {
+		prefetch(w, sizeof(*w));
+		return;
+	}
+	oldest = &w->entries[w->retired & (w->entry_count - 1)];
+	if (step == 1) {
+		prefetch(w->chunks, sizeof(*w->chunks));
+		prefetch(oldest, 4 * sizeof(*oldest));
+		prefetch(&w->entries[w->issued & (w->entry_count - 1)], 3 * sizeof(*oldest));
+		prefetch(w->config.transport, 1);
+		prefetch(w->compute, 1);
+	} else if (step == 2) {
+		for (int i = 0; i < 4; i++)
+			prefetch(oldest[i].mark, sizeof(struct mark));
+		if (w->has_next)
+			prefetch(worker_flight(w, worker_chunk(w, w->next.stage), &w->next),
+				 sizeof(struct flight));
+	}
 }
 
 int64_t pd_worker_freeze(struct pd_worker *w)

@@ -14,6 +14,7 @@
 #ifndef PD_WORKER_WORKER_H
 #define PD_WORKER_WORKER_H
 
+#include "base/arena.h"
 #include "data/loader.h"
 #include "device/device.h"
 #include "schedule/room.h"
@@ -50,6 +51,7 @@ struct pd_worker_config {
 	bool (*next)(void *next_context, struct pd_op *op_p);
 	void *next_context;
 	const struct pd_room *rooms;
+	struct pd_arena *arena;         /* where it keeps what it knows, for longer than it; or NULL */
 	int ring;                       /* operations issued and not retired, at most; 0: enough */
 
 	/* Called from pd_worker_step as operations retire, in list order, agree with the step
@@ -91,6 +93,12 @@ enum pd_worker_state pd_worker_step(struct pd_worker *worker, struct pd_error *e
  * waiting, or NULL: any may help.
  */
 const struct pd_event *pd_worker_awaits(const struct pd_worker *worker);
+/*
+ * Asks for memory that the next step of the worker will use, in steps from 0 to 2, each of which
+ * finds there what the one before asked for.
+ */
+void pd_worker_prefetch(const struct pd_worker *worker, int step);
+
 /*
  * Stopping early.  freeze: begin no minibatch that has not begun, and say which is the
  * highest that has (phase.first - 1: none).  limit: end the phase there instead and thaw.

@@ -17,7 +17,6 @@ struct task {
 	struct pd_sim_thing thing;
 	struct stream *stream;
 	struct task *after;             /* the next one on the stream */
-	struct pd_event *event;
 	int64_t duration_ns, start_ns;
 };
 
@@ -41,7 +40,7 @@ static void task_end(struct pd_sim *sim, struct pd_sim_thing *thing)
 	stream->first = task->after;
 	if (!stream->first)
 		stream->last = NULL;
-	pd_sim_complete(sim, stream->device->rank, task->event, task->start_ns, sim->now_ns);
+	pd_sim_complete(sim, thing->rank, thing->event, task->start_ns, sim->now_ns);
 	pd_pool_return(&sim->tasks, task);
 	if (stream->first)
 		pd_sim_let(sim, &stream->first->thing);
@@ -53,7 +52,7 @@ static void task_begin(struct pd_sim *sim, struct pd_sim_thing *thing)
 
 	task->start_ns = sim->now_ns;
 	thing->next = task_end;
-	pd_sim_work(sim, thing, task->stream->device->rank, sim->threads, task->duration_ns);
+	pd_sim_work(sim, thing, thing->rank, sim->threads, task->duration_ns);
 }
 
 static struct task *open_task(struct stream *stream)
@@ -62,7 +61,8 @@ static struct task *open_task(struct stream *stream)
 
 	if (!task) {
 		task = pd_pool_take(&stream->device->sim->tasks, sizeof(*task));
-		*task = (struct task){ .thing = { .next = task_begin, .waits = 1 },
+		*task = (struct task){ .thing = { .next = task_begin, .waits = 1,
+						  .rank = stream->device->rank },
 				       .stream = stream };
 	}
 	return task;
@@ -75,7 +75,7 @@ static int queue(struct pd_stream *base, int64_t duration_ns, struct pd_event *e
 
 	stream->open = NULL;
 	task->duration_ns = duration_ns;
-	task->event = ev;
+	task->thing.event = ev;
 	if (stream->last) {
 		stream->last->after = task;
 		stream->last = task;
@@ -99,7 +99,8 @@ static int stream_wait(struct pd_stream *base, struct pd_event *ev)
 
 static struct pd_stream *stream_open(struct pd_device *device, struct pd_error *err)
 {
-	struct stream *stream = pd_zalloc(sizeof(*stream));
+	struct stream *stream = pd_arena_take(&device_of(device)->sim->streams, 1,
+					      sizeof(*stream));
 
 	stream->base.device = device;
 	stream->device = device_of(device);
@@ -107,12 +108,11 @@ static struct pd_stream *stream_open(struct pd_device *device, struct pd_error *
 }
 
 /*
- * Tasks stay with the pool: an event may still point to an open one, and after a run that
- * failed there are others, which nobody will advance to.
+ * Streams and tasks stay until the end: an event may still point to an open one, and after a
+ * run that failed there are others, which nobody will advance to.
  */
 static void stream_close(struct pd_stream *base)
 {
-	free(base);
 }
 
 static int sim_count(struct pd_error *why)

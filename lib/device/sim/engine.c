@@ -13,22 +13,16 @@ struct waiter {
 };
 
 #define FIRST_SLAB 64
-
-struct slab {
-	struct slab *next;
-	_Alignas(16) char objects[];
-};
+#define MANY_RANKS 256          /* that have no room in a processor's own cache */
 
 static void pool_fill(struct pd_pool *pool, size_t bytes)
 {
 	size_t count = (size_t)FIRST_SLAB << (pool->slab_count < 10 ? pool->slab_count : 10);
-	struct slab *slab = pd_zalloc(sizeof(*slab) + count * bytes);
+	char *objects = pd_arena_take(&pool->arena, count, bytes);
 
-	slab->next = pool->slabs;
-	pool->slabs = slab;
 	pool->slab_count++;
 	while (count-- > 0)
-		pd_pool_return(pool, slab->objects + count * bytes);
+		pd_pool_return(pool, objects + count * bytes);
 }
 
 void *pd_pool_take(struct pd_pool *pool, size_t bytes)
@@ -44,11 +38,8 @@ void *pd_pool_take(struct pd_pool *pool, size_t bytes)
 
 void pd_pool_release(struct pd_pool *pool)
 {
-	for (struct slab *slab = pool->slabs, *next; slab; slab = next) {
-		next = slab->next;
-		free(slab);
-	}
-	pool->slabs = pool->unused = NULL;
+	pd_arena_release(&pool->arena);
+	pool->unused = NULL;
 }
 
 static bool before(const struct pd_sim_due *a, const struct pd_sim_due *b)
@@ -69,10 +60,10 @@ static void heap_push(struct pd_sim *sim, const struct pd_sim_due *due)
 	sim->heap[i] = *due;
 }
 
-static struct pd_sim_thing *heap_pop(struct pd_sim *sim)
+static struct pd_sim_due heap_pop(struct pd_sim *sim)
 {
 	struct pd_sim_due *heap = sim->heap;
-	struct pd_sim_thing *first = heap[0].thing;
+	struct pd_sim_due first = heap[0];
 	size_t n = --sim->heap_count, i = 0;
 	struct pd_sim_due last = heap[n];
 
@@ -91,12 +82,86 @@ static struct pd_sim_thing *heap_pop(struct pd_sim *sim)
 	return first;
 }
 
+static struct pd_sim_due *soon(struct pd_sim *sim, uint32_t i)
+{
+	return &sim->soon[(sim->soon_first + i) % PD_SIM_SOON];
+}
+
+/*
+ * With thousands of ranks nearly all that an event touches has left the processor's caches
+ * since it was touched last.  What comes next is known, so it is asked for while there is other
+ * work, step by step, since each step finds its addresses in what the one before asked for.
+ */
+static void look_ahead(struct pd_sim *sim, const struct pd_sim_due *due, int step)
+{
+	const struct pd_sim_thing *thing = due->thing;
+	const struct pd_event *event;
+
+	if (step == 0) {
+		__builtin_prefetch(thing, 1);
+		return;
+	}
+	event = thing->event;
+	if (step == 1)
+		__builtin_prefetch(event, 1);
+	else if (step == 2 && event)
+		__builtin_prefetch(event->native, 1);
+	else if (step == 3 && event && event->native)
+		__builtin_prefetch(((const struct waiter *)event->native)->thing, 1);
+	if (sim->ahead && step < 4)
+		sim->ahead(sim->ahead_context, thing->rank, step - 1);
+}
+
+static void refill(struct pd_sim *sim)
+{
+	while (sim->heap_count > 0 && sim->soon_count < PD_SIM_SOON) {
+		*soon(sim, sim->soon_count++) = heap_pop(sim);
+	}
+}
+
+/* Into its place among those that come soonest, if that is where it belongs. */
+static bool comes_soon(struct pd_sim *sim, const struct pd_sim_due *due)
+{
+	uint32_t i = sim->soon_count;
+
+	if (i == 0 ? sim->heap_count > 0 : sim->heap_count > 0 && !before(due, soon(sim, i - 1)))
+		return false;
+	if (i == PD_SIM_SOON) {
+		if (!before(due, soon(sim, i - 1)))
+			return false;
+		heap_push(sim, soon(sim, --i));
+	} else {
+		sim->soon_count++;
+	}
+	for (; i > 0 && before(due, soon(sim, i - 1)); i--)
+		*soon(sim, i) = *soon(sim, i - 1);
+	*soon(sim, i) = *due;
+	return true;
+}
+
+static struct pd_sim_thing *take_soonest(struct pd_sim *sim)
+{
+	struct pd_sim_thing *thing = soon(sim, 0)->thing;
+
+	sim->soon_first = (sim->soon_first + 1) % PD_SIM_SOON;
+	sim->soon_count--;
+	refill(sim);
+	for (uint32_t i = 0; sim->many && i < sim->soon_count; i++) {
+		struct pd_sim_due *due = soon(sim, i);
+
+		if (due->step < PD_SIM_STEPS)
+			look_ahead(sim, due, due->step++);
+	}
+	return thing;
+}
+
 void pd_sim_at(struct pd_sim *sim, struct pd_sim_thing *thing, int64_t when_ns)
 {
 	struct pd_sim_due due = { .when_ns = when_ns, .order = sim->order++, .thing = thing };
 
 	if (when_ns > sim->now_ns) {
-		heap_push(sim, &due);
+		if (!comes_soon(sim, &due))
+			heap_push(sim, &due);
 		return;
 	}
 	sim->today = pd_grow(sim->today, &sim->today_capacity, sim->today_count + 1,
@@ -138,6 +203,14 @@ static void mark_ready(struct pd_sim *sim, int rank)
 void pd_sim_awaits(struct pd_sim *sim, int rank, const struct pd_event *ev)
 {
 	sim->awaited[rank] = ev;
+}
+
+void pd_sim_look_ahead(struct pd_sim *sim, void (*ahead)(void *context, int rank, int step),
+		       void *context)
+{
+	sim->ahead = ahead;
+	sim->ahead_context = context;
+	sim->many = sim->rank_count >= MANY_RANKS;
 }
 
 int pd_sim_ready(struct pd_sim *sim)
@@ -187,12 +260,12 @@ bool pd_sim_advance(struct pd_sim *sim)
 	struct pd_sim_thing *thing;
 
 	if (sim->today_count == 0) {
-		if (sim->heap_count == 0)
+		if (sim->soon_count == 0)
 			return false;
-		sim->now_ns = sim->heap[0].when_ns;
+		sim->now_ns = soon(sim, 0)->when_ns;
 	}
-	while (sim->heap_count > 0 && sim->heap[0].when_ns == sim->now_ns) {
-		thing = heap_pop(sim);
+	while (sim->soon_count > 0 && soon(sim, 0)->when_ns == sim->now_ns) {
+		thing = take_soonest(sim);
 		thing->next(sim, thing);
 	}
 	while (sim->today_first < sim->today_count) {

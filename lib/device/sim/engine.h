@@ -14,12 +14,13 @@
 #ifndef PD_DEVICE_SIM_ENGINE_H
 #define PD_DEVICE_SIM_ENGINE_H
 
+#include "base/arena.h"
 #include "device/sim/sim.h"
 
 /* Objects of one size, never given back before the end. */
 struct pd_pool {
 	void *unused;                   /* a list */
-	void *slabs;
+	struct pd_arena arena;
 	int slab_count;                 /* the first ones double in size */
 };
 
@@ -35,8 +36,13 @@ static inline void pd_pool_return(struct pd_pool *pool, void *object)
 
 struct pd_sim_thing {
 	void (*next)(struct pd_sim *sim, struct pd_sim_thing *thing);
+	struct pd_event *event;         /* that `next` completes, or NULL */
 	int32_t waits;
+	int32_t rank;                   /* whose event it is */
 };
+
+#define PD_SIM_SOON  16                 /* a power of two */
+#define PD_SIM_STEPS 5
 
 /* Calls next at a time, now or later. */
 void pd_sim_at(struct pd_sim *sim, struct pd_sim_thing *thing, int64_t when_ns);
@@ -68,6 +74,7 @@ struct pd_sim_due {
 	int64_t when_ns;
 	uint64_t order;                 /* of insertion: breaks ties */
 	struct pd_sim_thing *thing;
+	int step;
 };
 
 struct pd_sim_device {
@@ -90,16 +97,25 @@ struct pd_sim_net {
 struct pd_sim {
 	int64_t now_ns;
 	uint64_t order;
-	struct pd_sim_due *heap;        /* later than now */
+	/* later than now: those that come soonest, in order, from soon_first on; then the others */
+	struct pd_sim_due soon[PD_SIM_SOON], *heap;
+	uint32_t soon_first, soon_count;
 	size_t heap_count, heap_capacity;
 	struct pd_sim_thing **today;    /* at this very time, after those of the heap: a queue */
 	size_t today_first, today_count, today_capacity;
 	struct pd_pool waiters, tasks, wakes, asides;
+	struct pd_arena streams;
+	struct pd_sim_fabric *fabric;   /* between the devices, or NULL */
 	struct pd_sim_share *shares;    /* of the processors; rank r has share r mod share_count */
 	int share_count;                /* 0: every rank has processors of its own, and to spare */
 	int64_t threads;                /* of a rank's computation */
 	int64_t operation_ns;           /* of the profile; counts where processors are shared */
 	int64_t sum_bytes_per_s;        /* of the profile; 0: sums take no time */
+
+	/* see pd_sim_look_ahead */
+	void (*ahead)(void *context, int rank, int step);
+	void *ahead_context;
+	bool many;
 
 	int rank_count;
 	int32_t *ready;                 /* a queue of ranks, each at most once */

@@ -209,6 +209,7 @@ void pd_sim_free(struct pd_sim *sim)
 	pd_sim_free_processors(sim);
 	pd_pool_release(&sim->waiters);
 	pd_pool_release(&sim->tasks);
+	pd_arena_release(&sim->streams);
 	free(sim->heap);
 	free(sim->today);
 	free(sim->ready);

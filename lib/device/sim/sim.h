@@ -49,6 +49,14 @@ bool pd_sim_advance(struct pd_sim *sim);
  * those completions; -1: none. */
 int pd_sim_ready(struct pd_sim *sim);
 
+/*
+ * Where there are many ranks: `ahead` is called some time before an event of a rank is completed,
+ * for every step from 0 to 2, to ask for memory that will then be used (__builtin_prefetch), each
+ * step for what the addresses that the one before asked for point to.
+ */
+void pd_sim_look_ahead(struct pd_sim *sim, void (*ahead)(void *context, int rank, int step),
+		       void *context);
+
 /* From now on only this event makes the rank one of pd_sim_ready; NULL: any of its events. */
 void pd_sim_awaits(struct pd_sim *sim, int rank, const struct pd_event *ev);
 

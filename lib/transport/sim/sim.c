@@ -8,18 +8,23 @@
 #include <stdlib.h>
 
 #define FIRST_BUCKETS 256
+#define LEAST_SPREAD  4
 
+/* A cache line: there are many, most of them waiting for the other side. */
 struct transfer {
-	struct pd_sim_thing thing;
+	struct pd_sim_thing thing;      /* of the sender until it has left */
+	int32_t to;
 	bool sent, received;            /* posted by the sender, the receiver */
-	int32_t from, to;
-	struct pd_sim_fabric *fabric;
-	uint64_t tag;
-	struct transfer *chain;         /* in a bucket while one side is missing */
-	uint64_t order;                 /* in which it was ready to start */
+	union {
+		uint64_t tag;           /* until both sides have posted it and it is ready */
+		uint64_t order;         /* in which it was ready to start */
+	};
+	union {
+		struct transfer *chain; /* in a bucket while one side is missing */
+		int64_t start_ns;
+	};
 	int64_t bytes;
-	int64_t start_ns;
-	struct pd_event *send_done, *recv_done;
+	struct pd_event *recv_done;     /* the sender's is the thing's */
 };
 
 struct turn {
@@ -70,6 +75,7 @@ struct pd_sim_fabric {
 	struct link *first_freed, *last_freed;
 	struct transfer **buckets;
 	size_t bucket_count, unmatched;         /* a power of two */
+	int spread;                             /* bits: buckets of two neighbours */
 };
 
 /* Rounded up, as pd_topology_transfer_ns does. */
@@ -88,14 +94,14 @@ static void transfer_arrive(struct pd_sim *sim, struct pd_sim_thing *thing)
 {
 	struct transfer *x = (struct transfer *)thing;
 
-	pd_sim_complete(sim, x->to, x->recv_done, x->start_ns, sim->now_ns);
-	pd_pool_return(&x->fabric->transfers, x);
+	pd_sim_complete(sim, x->to, thing->event, x->start_ns, sim->now_ns);
+	pd_pool_return(&sim->fabric->transfers, x);
 }
 
-static void path_of(const struct transfer *x, struct path *path)
+static void path_of(const struct pd_sim_fabric *fabric, const struct transfer *x,
+		    struct path *path)
 {
-	const struct pd_sim_fabric *fabric = x->fabric;
-	const struct hop *a = &fabric->hops[(size_t)x->from * (size_t)fabric->levels];
+	const struct hop *a = &fabric->hops[(size_t)x->thing.rank * (size_t)fabric->levels];
 	const struct hop *b = &fabric->hops[(size_t)x->to * (size_t)fabric->levels];
 	int l;
 
@@ -163,7 +169,7 @@ static void try_start(struct pd_sim *sim, struct transfer *x, bool newcomer)
 {
 	struct path path;
 
-	path_of(x, &path);
+	path_of(sim->fabric, x, &path);
 	for (int i = 0; i < path.count; i++)
 		if (path.links[i]->busy || (newcomer && path.links[i]->count > 0)) {
 			wait_at(path.links[i], x);
@@ -178,8 +184,7 @@ static void try_start(struct pd_sim *sim, struct transfer *x, bool newcomer)
 /* Links go to those that wait for them once all that end at this time have ended. */
 static void give_out(struct pd_sim *sim, struct pd_sim_thing *thing)
 {
-	struct pd_sim_fabric *fabric = (struct pd_sim_fabric *)
-		((char *)thing - offsetof(struct pd_sim_fabric, give_out));
+	struct pd_sim_fabric *fabric = pd_container(thing, struct pd_sim_fabric, give_out);
 
 	for (struct link *link; (link = fabric->first_freed);) {
 		fabric->first_freed = link->next_freed;
@@ -209,11 +214,13 @@ static void transfer_left(struct pd_sim *sim, struct pd_sim_thing *thing)
 	struct transfer *x = (struct transfer *)thing;
 	struct path path;
 
-	path_of(x, &path);
+	path_of(sim->fabric, x, &path);
 	for (int i = 0; i < path.count; i++)
-		free_link(x->fabric, path.links[i]);
-	pd_sim_complete(sim, x->from, x->send_done, x->start_ns, sim->now_ns);
+		free_link(sim->fabric, path.links[i]);
+	pd_sim_complete(sim, thing->rank, thing->event, x->start_ns, sim->now_ns);
 	thing->next = transfer_arrive;
+	thing->event = x->recv_done;
+	thing->rank = x->to;
 	if (path.latency_ns > 0)
 		pd_sim_at(sim, thing, sim->now_ns + path.latency_ns);
 	else
@@ -224,19 +231,32 @@ static void transfer_ready(struct pd_sim *sim, struct pd_sim_thing *thing)
 {
 	struct transfer *x = (struct transfer *)thing;
 
-	x->order = x->fabric->order++;
+	x->order = sim->fabric->order++;
 	thing->next = transfer_left;
 	try_start(sim, x, true);
 }
 
+/*
+ * Those of two neighbours lie together, beside those of the next two: where stages follow each
+ * other they are used one after the other.
+ */
 static struct transfer **bucket_of(const struct pd_sim_fabric *fabric, int from, int to,
 				   uint64_t tag)
 {
-	uint64_t h = tag * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)from;
+	uint64_t low = (uint64_t)(from < to ? from : to), apart = (uint64_t)abs(to - from) - 1;
+	uint64_t h = (2 * tag + (from < to)) * UINT64_C(0x9e3779b97f4a7c15);
 
-	h = (h ^ h >> 32) * UINT64_C(0xd6e8feb86659fd93) + (uint64_t)to;
-	h = (h ^ h >> 32) * UINT64_C(0xd6e8feb86659fd93);
-	return &fabric->buckets[(h ^ h >> 32) & (fabric->bucket_count - 1)];
+	h = h >> (64 - fabric->spread) | (low + apart * UINT64_C(0x9e3779b1)) << fabric->spread;
+	return &fabric->buckets[h & (fabric->bucket_count - 1)];
+}
+
+static void set_buckets(struct pd_sim_fabric *fabric, size_t count)
+{
+	fabric->bucket_count = count;
+	fabric->buckets = pd_calloc(count, sizeof(*fabric->buckets));
+	fabric->spread = LEAST_SPREAD;
+	while ((size_t)fabric->rank_count << (fabric->spread + 1) <= count)
+		fabric->spread++;
 }
 
 static void grow_buckets(struct pd_sim_fabric *fabric)
@@ -244,12 +264,11 @@ static void grow_buckets(struct pd_sim_fabric *fabric)
 	struct transfer **old = fabric->buckets, **bucket;
 	size_t n = fabric->bucket_count;
 
-	fabric->bucket_count = 2 * n;
-	fabric->buckets = pd_calloc(2 * n, sizeof(*old));
+	set_buckets(fabric, 2 * n);
 	for (size_t i = 0; i < n; i++)
 		for (struct transfer *x = old[i], *chain; x; x = chain) {
 			chain = x->chain;
-			bucket = bucket_of(fabric, x->from, x->to, x->tag);
+			bucket = bucket_of(fabric, x->thing.rank, x->to, x->tag);
 			x->chain = *bucket;
 			*bucket = x;
 		}
@@ -262,7 +281,7 @@ static struct transfer *match(struct pd_sim_fabric *fabric, int from, int to, ui
 	struct transfer **at = bucket_of(fabric, from, to, tag), *x;
 
 	for (; (x = *at); at = &x->chain)
-		if (x->from == from && x->to == to && x->tag == tag) {
+		if (x->thing.rank == from && x->to == to && x->tag == tag) {
 			*at = x->chain;
 			fabric->unmatched--;
 			return x;
@@ -271,8 +290,9 @@ static struct transfer *match(struct pd_sim_fabric *fabric, int from, int to, ui
 		grow_buckets(fabric);
 	at = bucket_of(fabric, from, to, tag);
 	x = pd_pool_take(&fabric->transfers, sizeof(*x));
-	*x = (struct transfer){ .thing = { .next = transfer_ready, .waits = 2 }, .from = from,
-				.to = to, .tag = tag, .fabric = fabric, .chain = *at };
+	*x = (struct transfer){ .thing = { .next = transfer_ready, .waits = 2,
+					   .rank = from },
+				.to = to, .tag = tag, .chain = *at };
 	*at = x;
 	return x;
 }
@@ -297,7 +317,7 @@ static void post(struct end *end, int from, int to, uint64_t tag, size_t bytes, 
 	x->bytes = (int64_t)bytes;
 	if (send) {
 		x->sent = true;
-		x->send_done = done;
+		x->thing.event = done;
 	} else {
 		x->received = true;
 		x->recv_done = done;
@@ -388,6 +408,7 @@ struct pd_sim_fabric *pd_sim_fabric_new(struct pd_sim *sim, const struct pd_topo
 	int64_t components = sim->rank_count, narrowest = INT64_MAX;
 
 	fabric->sim = sim;
+	sim->fabric = fabric;
 	fabric->give_out.next = give_out;
 	fabric->rank_count = sim->rank_count;
 	fabric->levels = topology->levels;
@@ -406,8 +427,7 @@ struct pd_sim_fabric *pd_sim_fabric_new(struct pd_sim *sim, const struct pd_topo
 		components = (components + level->count - 1) / level->count;
 	}
 	find_hops(fabric);
-	fabric->bucket_count = FIRST_BUCKETS;
-	fabric->buckets = pd_calloc(fabric->bucket_count, sizeof(*fabric->buckets));
+	set_buckets(fabric, FIRST_BUCKETS);
 	fabric->ends = pd_calloc((size_t)fabric->rank_count, sizeof(*fabric->ends));
 	for (int r = 0; r < fabric->rank_count; r++)
 		fabric->ends[r] = (struct end){ .base.ops = &pd_transport_sim, .fabric = fabric,
