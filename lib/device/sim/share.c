@@ -116,7 +116,7 @@ void pd_sim_work_aside(struct pd_sim *sim, int rank)
 {
 	struct pd_sim_thing *thing = pd_pool_take(&sim->asides, sizeof(*thing));
 
-	*thing = (struct pd_sim_thing){ .next = aside_end };
+	*thing = (struct pd_sim_thing){ .next = aside_end, .rank = rank };
 	pd_sim_work(sim, thing, rank, 1, sim->operation_ns);
 }
 
