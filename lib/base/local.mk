@@ -1,5 +1,5 @@
 lib_libpd_a_SOURCES += \
-	lib/base/clock.h \
+	lib/base/arena.c lib/base/arena.h lib/base/clock.h lib/base/container.h \
 	lib/base/crowd.c lib/base/crowd.h \
 	lib/base/error.c lib/base/error.h \
 	lib/base/event.c lib/base/event.h \
@@ -7,7 +7,7 @@ lib_libpd_a_SOURCES += \
 	lib/base/half.h \
 	lib/base/json.c lib/base/json.h \
 	lib/base/lines.c lib/base/lines.h \
-	lib/base/arena.c lib/base/arena.h lib/base/mem.c lib/base/mem.h \
+	lib/base/mem.c lib/base/mem.h \
 	lib/base/number.c lib/base/opt.c lib/base/opt.h \
 	lib/base/piece.h lib/base/progress.c lib/base/progress.h \
 	lib/base/inline.h lib/base/rng.h lib/base/xml.h

@@ -17,8 +17,6 @@ char *pd_strdup(const char *text);
 char *pd_format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 #define PD_COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define pd_container(pointer, type, member) \
-	((type *)((char *)(pointer) - offsetof(type, member)))
 #define PD_ALIGN 64                                /* every buffer in an arena */
 
 static inline size_t pd_align(size_t bytes)

@@ -85,7 +85,7 @@ struct chunk {
 	struct pd_loader *loader;
 	const struct pd_net_sizes *sizes;
 	const struct pd_stage *stage;
-	int index;                      /* of the stage */
+	int index, replicas;            /* of the stage */
 	struct pd_collective *collective;
 
 	struct pd_weights weights;
@@ -159,7 +159,7 @@ static inline struct chunk *worker_chunk(const struct pd_worker *w, int stage)
 static inline int64_t worker_local_number(const struct pd_worker *w, const struct chunk *c,
 					  const struct pd_op *op)
 {
-	return (op->microbatch - w->phase.first) / c->stage->replicas;
+	return (op->microbatch - w->phase.first) / c->replicas;
 }
 
 static inline struct flight *worker_flight(const struct pd_worker *w, const struct chunk *c,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/internal.h"
 
+#include "base/container.h"
 #include "base/mem.h"
 
 #include <stdlib.h>
@@ -64,6 +65,7 @@ static void set_chunks(struct pd_worker *w)
 
 		c->index = stages[i];
 		c->stage = &schedule->plan->stages[stages[i]];
+		c->replicas = c->stage->replicas;
 		c->net = w->config.stages[i].net;
 		c->loader = w->config.stages[i].loader;
 		c->sizes = w->config.device->ops->net_sizes(c->net);
@@ -413,24 +415,19 @@ static void prefetch(const void *at, size_t bytes)
 		__builtin_prefetch((const char *)at + i, 1);
 }
 
-void pd_worker_prefetch(const struct pd_worker *w, int step)
+void pd_worker_prefetch(struct pd_worker *w, int step)
 {
-	const struct entry *oldest;
-
 	if (step == 0) {
 		prefetch(w, sizeof(*w));
-		return;
-	}
-	oldest = &w->entries[w->retired & (w->entry_count - 1)];
-	if (step == 1) {
+	} else if (step == 1) {
 		prefetch(w->chunks, sizeof(*w->chunks));
-		prefetch(oldest, 4 * sizeof(*oldest));
-		prefetch(&w->entries[w->issued & (w->entry_count - 1)], 3 * sizeof(*oldest));
+		prefetch(worker_entry(w, w->retired), 4 * sizeof(struct entry));
+		prefetch(worker_entry(w, w->issued), 3 * sizeof(struct entry));
 		prefetch(w->config.transport, 1);
 		prefetch(w->compute, 1);
 	} else if (step == 2) {
 		for (int i = 0; i < 4; i++)
-			prefetch(oldest[i].mark, sizeof(struct mark));
+			prefetch(worker_entry(w, w->retired + i)->mark, sizeof(struct mark));
 		if (w->has_next)
 			prefetch(worker_flight(w, worker_chunk(w, w->next.stage), &w->next),
 				 sizeof(struct flight));

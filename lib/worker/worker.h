@@ -97,7 +97,7 @@ const struct pd_event *pd_worker_awaits(const struct pd_worker *worker);
  * Asks for memory that the next step of the worker will use, in steps from 0 to 2, each of which
  * finds there what the one before asked for.
  */
-void pd_worker_prefetch(const struct pd_worker *worker, int step);
+void pd_worker_prefetch(struct pd_worker *worker, int step);
 
 /*
  * Stopping early.  freeze: begin no minibatch that has not begun, and say which is the

@@ -128,7 +128,7 @@ static void measure(const char *what)
 
 int main(int argc, char **argv)
 {
-	static char *all[] = { "4x1", "64x256:4096", "256x64:2048:flush", NULL };
+	static char *all[] = { "4x1", "16384x1:64:flush", "4096x4:256:flush", NULL };
 
 	for (char **what = argc > 1 ? argv + 1 : all; *what; what++) {
 		pid_t child = fork();   /* its memory is its own */

@@ -86,7 +86,7 @@ static struct pd_plan *plan_of(const struct shape *shape)
 		"device", "kind", "cpu", "name", "none", "threads", 1, "memory_bytes", 0,
 		"layers", layers_of(shape),
 		"topology", "format", "pd-topology", "version", 1, "device", "memory_bytes", 0,
-		"levels", "count", 64, "bandwidth_bytes_per_s", INT64_C(1000000000),
+		"levels", "count", 512, "bandwidth_bytes_per_s", INT64_C(1000000000),
 		"latency_ns", shape->latency_ns,
 		"schedule", shape->schedule ? shape->schedule : "1f1b",
 		"weights", shape->schedule ? "flush" : "stash",
@@ -249,25 +249,23 @@ static void compare(void *context, const struct pd_record *record)
 		check->wrong++;
 }
 
-static void test_order(void)
+static void check_order(const struct shape *shape, int64_t minibatches)
 {
-	const struct shape shape = { .stages = 3, .replicas = { 3, 2, 1 }, .warmup = { -1 },
-				     .forward = { 5, 2, 1 }, .backward = { 9, 4, 3 },
-				     .activation_bytes = 7, .parameter_bytes = 100,
-				     .latency_ns = 2 };
-	const struct pd_phase phase = { .first = 0, .last = 50 };
-	struct pd_plan *plan = plan_of(&shape);
+	const struct pd_phase phase = { .first = 0, .last = minibatches };
+	struct pd_plan *plan = plan_of(shape);
 	struct pd_error err;
 	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
-	struct check check = { .cursors = pd_calloc(6, sizeof(struct pd_cursor)) };
-	struct pd_replay_options with = { .minibatches = 50, .retired = compare,
+	struct check check = {
+		.cursors = pd_calloc((size_t)plan->rank_count, sizeof(struct pd_cursor)) };
+	struct pd_replay_options with = { .minibatches = minibatches, .retired = compare,
 					  .context = &check };
 	struct pd_op op;
 	int64_t left = 0;
 
 	for (int r = 0; r < plan->rank_count; r++)
 		pd_cursor_init(&check.cursors[r], schedule, r, &phase, 0);
-	is_int(pd_replay_run(plan, &with, &err), 0, "50 minibatches (groups of 3 do not fill up)");
+	is_int(pd_replay_run(plan, &with, &err), 0, "%" PRId64 " minibatches on %d ranks",
+	       minibatches, plan->rank_count);
 	is_int(check.wrong, 0, "every rank follows its list");
 	for (int r = 0; r < plan->rank_count; r++) {
 		while (pd_cursor_next(&check.cursors[r], &op))
@@ -275,10 +273,24 @@ static void test_order(void)
 		pd_cursor_release(&check.cursors[r]);
 	}
 	is_int(left, 0, "to its end");
-	ok(check.count > 50 * 3 * 2, "%" PRId64 " operations", check.count);
+	ok(check.count > minibatches * shape->stages * 2, "%" PRId64 " operations", check.count);
 	free(check.cursors);
 	pd_schedule_free(schedule);
 	pd_plan_free(plan);
+}
+
+/* Groups do not fill up; and so many ranks that memory is asked for ahead. */
+static void test_order(void)
+{
+	struct shape shape = { .stages = 3, .replicas = { 3, 2, 1 }, .warmup = { -1 },
+			       .forward = { 5, 2, 1 }, .backward = { 9, 4, 3 },
+			       .activation_bytes = 7, .parameter_bytes = 100, .latency_ns = 2 };
+
+	check_order(&shape, 50);
+	shape.replicas[0] = 200;
+	shape.replicas[1] = 100;
+	shape.parameter_bytes = 0;
+	check_order(&shape, 1000);
 }
 
 /* Dependencies hold in time, transfers take what they must, shares add up to the window. */

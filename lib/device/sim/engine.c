@@ -33,6 +33,7 @@ void *pd_pool_take(struct pd_pool *pool, size_t bytes)
 		pool_fill(pool, bytes);
 	object = pool->unused;
 	pool->unused = *(void **)object;
+	__builtin_prefetch(pool->unused, 1);    /* for the next one */
 	return object;
 }
 
@@ -114,9 +115,8 @@ static void look_ahead(struct pd_sim *sim, const struct pd_sim_due *due, int ste
 
 static void refill(struct pd_sim *sim)
 {
-	while (sim->heap_count > 0 && sim->soon_count < PD_SIM_SOON) {
+	while (sim->heap_count > 0 && sim->soon_count < PD_SIM_SOON)
 		*soon(sim, sim->soon_count++) = heap_pop(sim);
-	}
 }
 
 /* Into its place among those that come soonest, if that is where it belongs. */

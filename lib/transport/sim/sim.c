@@ -2,6 +2,7 @@
 /* Transfers in virtual time: matching, links, arrival. */
 #include "transport/sim/sim.h"
 
+#include "base/container.h"
 #include "base/mem.h"
 #include "device/sim/engine.h"
 

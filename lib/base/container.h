@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The struct of which a pointer points to a member. */
+#ifndef PD_BASE_CONTAINER_H
+#define PD_BASE_CONTAINER_H
+
+#include <stddef.h>
+
+#define pd_container(pointer, type, member) \
+	((type *)((char *)(pointer) - offsetof(type, member)))
+
+#endif
