@@ -97,6 +97,7 @@ test_ok "statistics are added to once, and the masks of dropout are those of the
 # Four slots become one, and two places for what leaves.
 test_ok "less memory where more than one is in flight" '
 	for which in none all; do
+		rm -rf ck-$which
 		again 1-1-1-1 1f1b 2bw 4 $which >plan.json
 		train ck-$which plan.json --minibatches=8 --synthetic --no-evaluate >out
 		tail -n 1 out >$which
