@@ -47,6 +47,8 @@ static const struct pd_opt options[] = {
 	  .value = &eager },
 	{ .name = "recompute", .kind = PD_OPT_STRING, .argument = "STAGES", .otherwise = "all",
 	  .help = "forward once more, to keep less: auto (default), none, all, 0,2", .value = &recompute },
+	{ .name = "agree", .kind = PD_OPT_FLAG,
+	  .help = "all stages agree on every update, as to clip gradients", .value = &request.agree },
 	{ .name = "straight", .letter = 's', .kind = PD_OPT_FLAG,
 	  .help = "one rank per stage: no replicas", .value = &request.straight },
 	{ .name = "stages", .kind = PD_OPT_STRING, .argument = "LIST",

@@ -335,6 +335,22 @@ test_ok "no more ranks than processors where more are not faster" '
 	"$PD_BUILD/test/unit/read-document" plan a.json >again; cmp a.json again
 	jq ".topology | .processors = 2" a.json >machine.json
 	pd-plan -t machine.json chain.json | cmp - a.json'
+test_ok "--agree: the plan says so, and has the memory of it" '
+	for o in --weights=2bw --weights=flush --schedule=gpipe --weights=auto; do
+		pd-plan -t 4@1GB/s --stages=6x2,6 $o chain.json >a.json
+		pd-plan -t 4@1GB/s --stages=6x2,6 $o --agree chain.json >b.json
+		jq -e ".agree == true and (.weights == \"2bw\" or .weights == \"flush\")" b.json
+		jq -e "has(\"agree\") | not" a.json
+		pd-schedule b.json | pd-schedule --check -
+		[ $o = --weights=auto ] || jq -s -e \
+			".[0].predicted.memory_bytes < .[1].predicted.memory_bytes" a.json b.json
+	done
+	jq ".dtype = \"f16\"" chain.json >f16.json
+	pd-plan -t 4@1GB/s --weights=2bw f16.json | jq -e .agree
+	for o in --weights=stash --weights=vertical-sync --cost=sosp19 --schedule=1f1b; do
+		status 2 pd-plan -t 4@1GB/s --agree $o chain.json 2>err; cat err; one_line err
+		grep -q "^pd-plan: --agree: expected weights" err
+	done'
 test_ok "processors that cannot be are refused" '
 	for n in 0 -1 x 1.5 1048577; do
 		status 2 pd-plan -t 4@1GB/s --processors=$n chain.json 2>err >out; one_line err

@@ -88,6 +88,7 @@ static struct pd_plan *plan_of(const struct finder *finder, const struct pd_layo
 	pd_predict_stages(plan);
 	plan->schedule = schedule;
 	plan->weights = weights;
+	plan->agree = pd_planner_agrees(finder->request, plan->profile, weights);
 	plan->microbatches = microbatches ? microbatches : pd_planner_microbatches(plan);
 	if (weigh(finder, plan, &err))
 		return plan;

@@ -84,6 +84,7 @@ static struct pd_plan *plan_of(const struct grid *grid, const struct pd_layout *
 	pd_predict_stages(plan);
 	plan->schedule = grid->request->schedule;
 	plan->weights = grid->request->weights;
+	plan->agree = pd_planner_agrees(grid->request, grid->profile, plan->weights);
 	plan->microbatches = grid->batch ? microbatches_of(grid->profile, grid->batch, width)
 					 : pd_planner_microbatches(plan);
 	fits = plan->microbatches > 0 && fit_point(grid, plan);

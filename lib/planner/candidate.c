@@ -135,12 +135,14 @@ struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_la
 	const struct pd_plan_request *request = task->request;
 	struct pd_plan *plan = pd_candidate_plain(task, layout);
 
-	if (pd_planner_plain(request) && !layout->warmups &&
+	if (pd_planner_plain(request) && !layout->warmups && !request->agree &&
 	    request->startup == PD_STARTUP_FRUGAL && request->recompute != PD_RECOMPUTE_ALL &&
 	    !request->recomputed)
 		return plan;
 	plan->schedule = request->schedule;
 	plan->weights = request->weights;
+	/* asked for with weights that cannot: refused where the schedule is made */
+	plan->agree = request->agree || pd_planner_agrees(request, task->profile, plan->weights);
 	plan->startup = request->startup;
 	if (request->chunks) {
 		plan->rank_count = layout->stage_count / request->chunks;

@@ -42,6 +42,7 @@ struct pd_plan_request {
 	enum pd_startup_kind startup;   /* eager: with 1f1b */
 	int64_t microbatches;           /* per update; 0: what is usual */
 	int chunks;                     /* stages per rank, interleaved; else 0 */
+	bool agree;                     /* all stages on every update: 2bw and flush */
 	enum pd_recompute_kind recompute;
 	const char *recomputed;         /* with stages: those that recompute, such as "0,2"; or NULL */
 	bool any_schedule, any_weights; /* whichever makes the fastest plan */
@@ -68,6 +69,9 @@ int pd_planner_recompute(const char *text, struct pd_plan_request *request, stru
  * group, one per rank, or as many more as all can share; else 1.
  */
 int64_t pd_planner_microbatches(const struct pd_plan *plan);
+/* Does a plan with these weights agree on updates: as asked, and as pd-run has f16 do it. */
+bool pd_planner_agrees(const struct pd_plan_request *request, const struct pd_profile *profile,
+		       enum pd_weight_kind weights);
 /* 1f1b with stashing, one minibatch of each replica per update. */
 bool pd_planner_plain(const struct pd_plan_request *request);
 

@@ -71,6 +71,11 @@ int pd_planner_policy(const char *schedule, const char *weights,
 	if (request->startup != PD_STARTUP_FRUGAL && request->schedule != PD_SCHEDULE_1F1B)
 		return pd_error_input(err, "--eager: only schedule \"1f1b\" has a start-up of its own, "
 				      "found \"%s\"", pd_schedule_kind_name[request->schedule]);
+	if (request->agree && !request->any_weights && request->weights != PD_WEIGHTS_2BW &&
+	    request->weights != PD_WEIGHTS_FLUSH)
+		return pd_error_input(err, "--agree: expected weights \"2bw\" or \"flush\", with which "
+				      "all stages can wait for each other before an update, found "
+				      "\"%s\"", pd_weight_kind_name[request->weights]);
 	if (request->cost != PD_COST_SIMULATED &&
 	    (request->recompute == PD_RECOMPUTE_ALL || request->recomputed))
 		return pd_error_input(err, "--recompute: --cost=%s prices no recomputation",
@@ -82,6 +87,13 @@ int pd_planner_policy(const char *schedule, const char *weights,
 				      " an update per minibatch of each replica, no other",
 				      pd_cost_kind_name[request->cost]);
 	return 0;
+}
+
+bool pd_planner_agrees(const struct pd_plan_request *request, const struct pd_profile *profile,
+		       enum pd_weight_kind weights)
+{
+	return (request->agree || profile->dtype == PD_F16) &&
+	       (weights == PD_WEIGHTS_2BW || weights == PD_WEIGHTS_FLUSH);
 }
 
 bool pd_planner_plain(const struct pd_plan_request *request)
