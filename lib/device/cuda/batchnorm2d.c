@@ -13,6 +13,7 @@ struct batchnorm {
 	struct pd_cuda_own own;
 	cudnnTensorDescriptor_t x, channels;
 	size_t half;                    /* bytes from the mean to the other */
+	size_t kept;                    /* from scale to shift, of gradients kept for later */
 	bool ours;
 	struct pd_kernel_norm norm;     /* ours */
 };
@@ -55,7 +56,9 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	l->own = b = pd_zalloc(sizeof(*b));
 	b->own.release = release;
 	b->half = pd_align(sizeof(float) * (size_t)shape->size[0]);
-	l->extra_bytes = l->state_bytes = l->split_bytes = 2 * b->half;
+	l->extra_bytes = l->state_bytes = 2 * b->half;
+	b->kept = pd_compiled_room(l->net, sizeof(float) * (size_t)shape->size[0]);
+	l->split_bytes = 2 * b->kept;
 	if (pd_cuda_engine(l)->last || l->net->dtype != PD_F32) {
 		prepare_ours(b, l);
 		return 0;
@@ -136,20 +139,20 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 
 	if (pass->part == PD_BACKWARD_WEIGHT)
 		return copy(l, l->diff_parameters[0], split, err) < 0 ||
-		       copy(l, l->diff_parameters[1], split + b->half, err) < 0 ? -1 : 0;
+		       copy(l, l->diff_parameters[1], split + b->kept, err) < 0 ? -1 : 0;
 	if (b->ours)
 		return pd_cuda_queued(l, pd_kernel_norm_back(
 			pd_cuda_engine(l)->stream, l->net->dtype, &b->norm, l->diff_src[0],
 			l->src[0], l->diff_dst, l->parameters[0], (const float *)kept,
 			early ? (float *)split : l->diff_parameters[0],
-			early ? (float *)(split + b->half) : l->diff_parameters[1],
+			early ? (float *)(split + b->kept) : l->diff_parameters[1],
 			l->temporary), err);
 	return check(l, cudnnBatchNormalizationBackward(
 		pd_cuda_engine(l)->dnn, CUDNN_BATCHNORM_SPATIAL, &one, &zero, &one, &zero, b->x,
 		l->src[0], b->x, l->diff_dst, b->x,
 		l->diff_src[0] ? l->diff_src[0] : l->temporary, b->channels, l->parameters[0],
 		early ? split : l->diff_parameters[0],
-		early ? split + b->half : l->diff_parameters[1], l->layer->eps, kept,
+		early ? split + b->kept : l->diff_parameters[1], l->layer->eps, kept,
 		kept + b->half), err);
 }
 
