@@ -52,6 +52,7 @@ struct search {
 	struct pd_points *points;
 	int u;                          /* where stages begin now */
 	int kept;                       /* plans per point */
+	int64_t roomy;                  /* a warm-up with which any stage fits; -1: none */
 	struct node *nodes;
 	struct pd_map map;
 };
@@ -74,17 +75,18 @@ static bool fits(const struct search *search, int v, int m, int64_t warmup, bool
 {
 	const struct pd_line *line = search->line;
 	const struct pd_points *points = search->points;
-	int64_t parameters = points->parameter_bytes[v] - points->parameter_bytes[search->u];
-	int64_t more = versions(line, warmup, warmup * m) - (warmup + 1), more_bytes = 0;
+	int64_t parameters, more, saved = 0;
 
-	if (line->memory_limit_bytes == INT64_MAX)
+	if (warmup <= search->roomy)
 		return true;
+	parameters = points->parameter_bytes[v] - points->parameter_bytes[search->u];
+	more = versions(line, warmup, warmup * m) - (warmup + 1);
 	if (line->group > m)
 		more++;
 	if (again)
-		more_bytes = -pd_points_saved(points, search->u, v, (int)warmup);
-	return pd_points_memory(points, search->u, v, m, (int)warmup) + more * parameters +
-		more_bytes <= line->memory_limit_bytes;
+		saved = pd_points_saved(points, search->u, v, (int)warmup);
+	return pd_points_memory(points, search->u, v, m, (int)warmup) + more * parameters - saved <=
+	       line->memory_limit_bytes;
 }
 
 /* Whatever its replicas and warm-up? */
@@ -92,7 +94,7 @@ static bool may_fit(const struct search *search, int v)
 {
 	int64_t limit = search->line->memory_limit_bytes;
 
-	return limit == INT64_MAX || pd_points_memory(search->points, search->u, v, 1, 0) <= limit;
+	return search->roomy >= 0 || pd_points_memory(search->points, search->u, v, 1, 0) <= limit;
 }
 
 static struct node *nodes_of(const struct search *search, int u)
@@ -100,88 +102,114 @@ static struct node *nodes_of(const struct search *search, int u)
 	return &search->nodes[(size_t)u * (size_t)search->kept];
 }
 
+/* Would keep() drop a plan of so many devices, the way through which takes at least behind_ns? */
+static bool superfluous(const struct search *search, int64_t devices, int64_t behind_ns)
+{
+	const struct node *list = nodes_of(search, search->u);
+	int i = 0;
+
+	while (i < search->kept && list[i].devices < devices)
+		i++;
+	return i == search->kept ||
+	       (list[i].devices == devices && list[i].behind_ns <= behind_ns);
+}
+
+/* The stage [u, v) with m replicas before a plan of v: where it is, its time for m minibatches. */
+struct try {
+	const struct node *rest;
+	struct pd_span own, next;
+	int64_t compute, reduce;
+	double piece;                   /* of its parameters, each replica's */
+	bool again;                     /* it does forwards again */
+};
+
+/* Its warm-up and the way through it: *node_p. */
+static void lead(const struct search *search, int v, const struct try *try, int64_t time,
+		 struct node *node_p)
+{
+	int64_t m = try->own.end - try->own.begin, way, back = try->compute, need;
+
+	node_p->lead = 0;
+	if (v != search->points->last) {
+		way = pd_map_way_ns(&search->map, &try->next, &try->own,
+				    pd_points_out_bytes(search->points, v));
+		back += 2 * way + try->rest->behind_ns;
+		/* a burst of m comes back together where they update together */
+		need = pd_ceil_div(back + try->reduce, time > 0 ? time : 1) -
+			(try->reduce > 0 ? 1 : m);
+		if (!search->line->least)
+			node_p->lead = pd_ceil_div(pd_max64(need, try->rest->lead), m) * m;
+	}
+	node_p->behind_ns = pd_max64(node_p->lead * time + try->compute, back);
+}
+
 enum answer { NO, TOO_LARGE, YES };
 
-/*
- * Does the stage [u, v) with m replicas, which may do forwards again, hold before a plan of v?
- * What it makes is *node_p.
- */
-static enum answer stage_holds(const struct search *search, int v, const struct node *rest, int m,
-			       int64_t time, bool again, struct node *node_p)
+/* Does it hold?  What it makes is *node_p.  Not of interest if keep() would drop that. */
+static enum answer stage_holds(const struct search *search, int v, const struct try *try, int64_t time,
+			       struct node *node_p)
 {
 	const struct pd_line *line = search->line;
 	const struct pd_points *points = search->points;
-	struct pd_span own = { rest->devices, rest->devices + m }, next = { 0, rest->devices };
-	bool last = v == points->last;
-	int u = search->u;
-	int64_t compute = points->compute_ns[v] - points->compute_ns[u] +
-		(again ? points->forward_ns[v] - points->forward_ns[u] : 0);
-	int64_t bytes = m > 1 ? points->parameter_bytes[v] - points->parameter_bytes[u] : 0;
-	int64_t group = line->group ? line->group : m, reduce, back, lead = 0, warmup = 0, way = 0;
-	struct pd_span_load load = { &own, last ? NULL : &next, points->cut_bytes[v],
-			     (double)bytes / m, (double)group };
+	int m = try->own.end - try->own.begin;
+	int64_t group = line->group ? line->group : m;
+	struct pd_span_load load = { &try->own, v == points->last ? NULL : &try->next,
+				     points->cut_bytes[v], try->piece, (double)group };
 
-	reduce = pd_map_reduce_ns(&search->map, &own, load.piece);
-	if (group == m && compute + reduce > (__int128)m * time)    /* without a division */
+	if (group == m && try->compute + try->reduce > (__int128)m * time)
+		return NO;              /* without a division */
+	if (pd_ceil_div(try->compute, m) + pd_ceil_div(try->reduce, group) > time)
 		return NO;
-	if (pd_ceil_div(compute, m) + pd_ceil_div(reduce, group) > time ||
-	    !fits(search, v, m, 0, false))
+	lead(search, v, try, time, node_p);
+	if (superfluous(search, try->own.end, node_p->behind_ns) ||
+	    !fits(search, v, m, 0, false) ||
+	    !pd_map_holds(&search->map, &load, try->rest->load_ns, (double)time, node_p->load_ns))
 		return NO;
-	if (!last) {
-		next.begin = nodes_of(search, rest->next)[rest->which].devices;
-		way = pd_map_way_ns(&search->map, &next, &own, pd_points_out_bytes(points, v));
-	}
-	if (!pd_map_holds(&search->map, &load, rest->load_ns, (double)time, node_p->load_ns))
-		return NO;
-	back = compute + 2 * way + rest->behind_ns;
-	if (!last && !line->least) {
-		/* a burst of m comes back together where they update together */
-		int64_t need = pd_ceil_div(back + reduce, time > 0 ? time : 1) -
-			(reduce > 0 ? 1 : m);
-
-		lead = pd_max64(need, rest->lead);
-		warmup = pd_ceil_div(lead, m);
-		lead = warmup * m;
-	}
-	if (!fits(search, v, m, warmup, again))
+	if (!fits(search, v, m, node_p->lead / m, try->again))
 		return TOO_LARGE;
-	node_p->devices = own.end;
+	node_p->devices = try->own.end;
 	node_p->next = v;
-	node_p->which = (int)(rest - nodes_of(search, v));
-	node_p->stages = rest->stages + 1;
-	node_p->lead = lead;
-	node_p->behind_ns = pd_max64(lead * time + compute, back);
+	node_p->which = (int)(try->rest - nodes_of(search, v));
+	node_p->stages = try->rest->stages + 1;
 	return YES;
 }
 
-static bool holds(const struct search *search, int v, const struct node *rest, int m,
-		  int64_t time, struct node *node_p)
+/* The same, where it may do forwards again. */
+static bool holds(const struct search *search, int v, const struct try *try, int64_t time,
+		  struct node *node_p)
 {
-	enum answer once = stage_holds(search, v, rest, m, time, false, node_p);
+	const struct pd_points *points = search->points;
+	enum answer once = stage_holds(search, v, try, time, node_p);
+	struct try again = *try;
 
 	if (once != TOO_LARGE || !search->line->tight)
 		return once == YES;
 	*search->line->tight = true;
-	return stage_holds(search, v, rest, m, time, true, node_p) == YES;
+	again.again = true;
+	again.compute += points->forward_ns[v] - points->forward_ns[search->u];
+	return stage_holds(search, v, &again, time, node_p) == YES;
 }
 
-/* At least m replicas: as many as compute and reduce within a time. */
-static int64_t enough(const struct search *search, int v, int begin, int64_t m, int64_t time)
+/* At least m replicas, as many as compute and reduce within a time; and what they reduce. */
+static int64_t enough(const struct search *search, int v, int64_t m, int64_t time,
+		      struct try *try)
 {
 	const struct pd_points *points = search->points;
-	int64_t compute = points->compute_ns[v] - points->compute_ns[search->u];
 	int64_t bytes = points->parameter_bytes[v] - points->parameter_bytes[search->u];
+	int64_t room = search->line->devices - try->own.begin;
 
-	while (m > 1 && begin + m <= search->line->devices && !search->line->group) {
-		struct pd_span own = { begin, begin + (int)m };
-		int64_t all = compute + pd_map_reduce_ns(&search->map, &own,
-							 (double)bytes / (double)m);
-
-		if (time == 0 || all <= m * time)
-			break;
-		m = pd_max64(m + 1, pd_ceil_div(all, time));
+	for (;; m = pd_max64(m + 1, pd_ceil_div(try->compute + try->reduce, time))) {
+		try->reduce = 0;
+		try->piece = m > 1 ? (double)bytes / (double)m : 0;
+		if (m > room)
+			return m;
+		try->own.end = try->own.begin + (int)m;
+		if (m > 1)
+			try->reduce = pd_map_reduce_ns(&search->map, &try->own, try->piece);
+		if (m == 1 || search->line->group || time == 0 ||
+		    try->compute + try->reduce <= m * time)
+			return m;
 	}
-	return m;
 }
 
 /* Keeps a plan if it is among those of fewest devices; of as many, the shortest way. */
@@ -201,6 +229,31 @@ static void keep(const struct search *search, const struct node *node)
 	list[i] = *node;
 }
 
+/* Those that begin with [u, v) before a plan of v, on at least m devices. */
+static void fill_stage(const struct search *search, int v, const struct node *rest, int64_t m,
+		       int64_t time)
+{
+	const struct pd_line *line = search->line;
+	const struct pd_points *points = search->points;
+	const struct node *worst = &nodes_of(search, search->u)[search->kept - 1];
+	int64_t most = pd_min64(line->devices, worst->devices) - rest->devices;
+	struct try try = { .rest = rest, .own.begin = rest->devices, .next.end = rest->devices,
+			   .compute = points->compute_ns[v] - points->compute_ns[search->u] };
+	struct node node;
+
+	if (v != points->last)
+		try.next.begin = nodes_of(search, rest->next)[rest->which].devices;
+	if (line->straight && most > 1)
+		most = 1;
+	for (int t = 0; m <= most && t < line->tries; t++, m++) {
+		m = enough(search, v, m, time, &try);
+		if (m <= most &&
+		    !superfluous(search, try.own.end, rest->behind_ns + try.compute) &&
+		    holds(search, v, &try, time, &node))
+			keep(search, &node);
+	}
+}
+
 /* The plans of what is behind u. */
 static void fill_one(struct search *search, int64_t time)
 {
@@ -209,7 +262,6 @@ static void fill_one(struct search *search, int64_t time)
 	const struct node *worst = &nodes_of(search, search->u)[search->kept - 1];
 	int u = search->u, count = pd_points_ends(points, u);
 	int64_t least = time > 0 ? pd_ceil_div(compute[points->last] - compute[u], time) : 1;
-	struct node node;
 
 	for (int i = 0; i < count && worst->devices > least; i++) {
 		int v = pd_points_end(points, u, i);
@@ -221,19 +273,10 @@ static void fill_one(struct search *search, int64_t time)
 			continue;
 		for (int j = 0; j < search->kept; j++) {
 			const struct node *rest = &nodes_of(search, v)[j];
-			int64_t most = pd_min64(search->line->devices, worst->devices) -
-				rest->devices;
-			int64_t m = pd_max64(fewest, 1);
 
 			if (rest->devices == NONE)
 				break;
-			if (search->line->straight && most > 1)
-				most = 1;
-			for (int t = 0; m <= most && t < search->line->tries; t++, m++) {
-				m = enough(search, v, rest->devices, m, time);
-				if (m <= most && holds(search, v, rest, (int)m, time, &node))
-					keep(search, &node);
-			}
+			fill_stage(search, v, rest, pd_max64(fewest, 1), time);
 		}
 	}
 }
@@ -282,12 +325,32 @@ static struct pd_layout *walk(const struct search *search, int64_t time)
 	return layout;
 }
 
+/* The whole network, its parameters once more, and the largest cut for all that passes bounds. */
+static int64_t roomy_warmup(const struct pd_line *line)
+{
+	struct pd_points *points = line->points;
+	int64_t cut = 0, bytes[2], each;
+
+	if (line->memory_limit_bytes == INT64_MAX)
+		return INT64_MAX;
+	for (int u = 0; u <= points->last; u++)
+		cut = pd_max64(cut, points->cut_bytes[u]);
+	pd_points_set(points, 0);
+	for (int w = 0; w < 2; w++)
+		bytes[w] = pd_points_memory(points, 0, points->last, 2, w) +
+			pd_times(2, points->parameter_bytes[points->last]) + pd_times(8, cut);
+	each = pd_plus(bytes[1] - bytes[0] + 1, pd_times(2, cut));
+	return bytes[0] > line->memory_limit_bytes ? -1
+		: (line->memory_limit_bytes - bytes[0]) / each;
+}
+
 static struct search *search_new(const struct pd_line *line)
 {
 	struct search *search = pd_zalloc(sizeof(*search));
 
 	search->line = line;
 	search->points = line->points;
+	search->roomy = roomy_warmup(line);
 	pd_map_init(&search->map, line->topology, line->devices);
 	search->kept = line->kept;
 	search->nodes = pd_calloc(((size_t)line->points->last + 1) * (size_t)line->kept,

@@ -36,7 +36,15 @@
 /* Parts in a hundred by which plans may be slower than the best of the line. */
 static const int slower[] = { 2, 5, 10, 20, 40, 80 };
 
-static void enter_found(struct pd_contest *contest, const struct pd_line *line)
+/* How a line is searched. */
+struct way {
+	bool straight, least;
+	int kept;
+	bool alone;                     /* only the plan of the least time is taken */
+};
+
+static void enter_found(struct pd_contest *contest, const struct pd_line *line,
+			const struct way *way)
 {
 	struct pd_layout *layout = pd_line_search(line);
 	int64_t time;
@@ -45,51 +53,54 @@ static void enter_found(struct pd_contest *contest, const struct pd_line *line)
 		return;
 	time = layout->cost_ns;
 	pd_contest_enter(contest, layout);
-	for (size_t i = 0; i < PD_COUNT(slower) && time < PD_COST_MAX / 2; i++)
+	for (size_t i = 0; i < PD_COUNT(slower) && time < PD_COST_MAX / 2 && !way->alone; i++)
 		pd_contest_enter(contest, pd_line_at(line, time + time / 100 * slower[i]));
 }
 
 /* Where stages would have to recompute also what there is when none may. */
-static void enter_both(struct pd_contest *contest, struct pd_line *line)
+static void enter_both(struct pd_contest *contest, struct pd_line *line, const struct way *way)
 {
 	bool tight = false;
 
 	line->tight = pd_recompute_free(contest->task->request) ? &tight : NULL;
-	enter_found(contest, line);
+	enter_found(contest, line, way);
 	line->tight = NULL;
 	if (tight)
-		enter_found(contest, line);
+		enter_found(contest, line, way);
 }
 
-static void enter_points(struct pd_contest *contest, struct pd_points *points, bool straight,
-			 int kept, bool least)
+static void enter_points(struct pd_contest *contest, struct pd_points *points,
+			 const struct way *way)
 {
 	const struct pd_task *task = contest->task;
 	const struct pd_plan_request *request = task->request;
 	struct pd_line line = {
 		.points = points, .memory_limit_bytes = task->costs.memory_limit_bytes,
 		.topology = task->topology,
-		.devices = (int)task->topology->devices, .straight = straight,
+		.devices = (int)task->topology->devices, .straight = way->straight,
 		.weights = request->weights, .group = request->microbatches,
-		.least = least, .tries = 4, .kept = kept,
+		.least = way->least, .tries = 4, .kept = way->kept,
 		.precision = points->states ? STATES_PRECISION : PRECISION,
 	};
 
-	enter_both(contest, &line);
+	enter_both(contest, &line, way);
 	/* where ranks share processors more of them are rarely faster */
 	if (task->topology->processors > 0 && task->topology->processors < line.devices) {
+		struct way all = { .straight = way->straight, .least = way->least,
+				   .kept = way->kept };
+
 		line.devices = (int)task->topology->processors;
-		enter_both(contest, &line);
+		enter_both(contest, &line, &all);
 	}
 }
 
 /* Stages that are runs of the profile's layers. */
-static void enter_line(struct pd_contest *contest, bool straight, int kept, bool least)
+static void enter_line(struct pd_contest *contest, const struct way *way)
 {
 	struct pd_points points;
 
 	pd_points_of_units(&points, &contest->task->costs);
-	enter_points(contest, &points, straight, kept, least);
+	enter_points(contest, &points, way);
 	pd_points_release(&points);
 }
 
@@ -101,11 +112,12 @@ static void enter_states(struct pd_contest *contest)
 
 	if (!points || !task->views->many)
 		return;
-	enter_points(contest, points, task->straight, 1, false);
+	enter_points(contest, points, &(struct way){ .straight = task->straight, .kept = 1 });
 	if (!task->straight)
-		enter_points(contest, points, true, 1, false);
+		enter_points(contest, points, &(struct way){ .straight = true, .kept = 1 });
 	if (task->limit_bytes != INT64_MAX)
-		enter_points(contest, points, task->straight, 1, true);
+		enter_points(contest, points, &(struct way){ .straight = task->straight, .kept = 1,
+							     .least = true });
 }
 
 static int64_t work_of(const struct pd_task *task, int64_t each)
@@ -133,24 +145,27 @@ static void enter_equal(struct pd_contest *contest)
 static void enter_all(struct pd_contest *contest)
 {
 	const struct pd_task *task = contest->task;
+	bool many = (int64_t)task->costs.unit_count * task->topology->devices > MANY;
+	struct way way = { .straight = task->straight, .kept = 1, .alone = !many };
 
-	enter_line(contest, task->straight, 1, false);
-	if ((int64_t)task->costs.unit_count * task->topology->devices <= MANY)
-		enter_line(contest, task->straight, 4, false);
+	enter_line(contest, &way);
+	if (!many)
+		enter_line(contest, &(struct way){ .straight = task->straight, .kept = 4 });
 	if (!task->straight) {
 		pd_contest_enter(contest, pd_data_parallel_layout(&task->costs,
 								  task->topology->devices));
-		enter_line(contest, true, 1, false);
-		if ((int64_t)task->costs.unit_count * task->topology->devices <= MANY)
+		enter_line(contest, &(struct way){ .straight = true, .kept = 1 });
+		if (!many)
 			enter_equal(contest);
 	}
 	if (task->limit_bytes != INT64_MAX) {
-		enter_line(contest, task->straight, 1, true);
+		enter_line(contest, &(struct way){ .straight = task->straight, .kept = 1,
+						   .least = true });
 		if (!task->straight)
-			enter_line(contest, true, 1, true);
+			enter_line(contest, &(struct way){ .straight = true, .kept = 1,
+							   .least = true });
 	}
-	if (task->topology->levels > 1 && (int64_t)task->costs.unit_count * task->topology->devices
-	    <= MANY)
+	if (task->topology->levels > 1 && !many)
 		pd_contest_enter(contest, pd_levels_of_runs(task->profile, task->topology,
 							    task->straight));
 	enter_states(contest);
@@ -193,9 +208,9 @@ bool pd_simulated_fits(const struct pd_task *task)
 	bool fits;
 
 	pd_contest_init(&contest, task);
-	enter_line(&contest, task->straight, 1, true);
+	enter_line(&contest, &(struct way){ .straight = task->straight, .kept = 1, .least = true });
 	if (contest.count == 0)
-		enter_line(&contest, true, 1, true);
+		enter_line(&contest, &(struct way){ .straight = true, .kept = 1, .least = true });
 	fits = contest.count > 0;
 	pd_contest_release(&contest);
 	return fits;
