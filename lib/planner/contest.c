@@ -113,7 +113,8 @@ int64_t pd_contest_enter(struct pd_contest *contest, struct pd_layout *layout)
 		pd_layout_free(layout);
 		return PD_NEVER;
 	}
-	if (layout->ranks)
+	/* where all links are alike places differ in nothing but the order of what is equal */
+	if (layout->ranks && (contest->few || plan->topology.levels > 1))
 		best = enter_at(contest, pd_candidate_copy(plan), choose);
 	for (int n = 0; n < PD_PLACES && !(layout->ranks && contest->work > FEW_WORK); n++)
 		if (pd_place_differs(plan, n) && pd_place(plan, n)) {
@@ -183,35 +184,49 @@ static struct pd_plan *deeper(const struct pd_contest *contest, const struct pd_
 	return NULL;
 }
 
+/* Replays an entry; how it compares with the best so far is in *best. */
+static int judge(struct pd_contest *contest, size_t at, int64_t *most_work, int64_t *best,
+		 struct pd_error *err)
+{
+	struct pd_entry *entry = &contest->entries[at];
+
+	*most_work -= pd_judge_work(entry->plan);
+	if (pd_judge_period(entry->plan, rival_ns(contest, *best), &entry->time_ns, err) < 0)
+		return -1;
+	if (*best < 0 || beats(entry, &contest->entries[*best]))
+		*best = (int64_t)at;
+	return 0;
+}
+
 /*
  * Where links are crowded, more minibatches in flight help more than the bound knows.  Deeper
- * ones are entered as long as each is faster by a part in PD_WARMUP_WORTH: they cost memory.
+ * ones than an entry are entered as long as each is faster by a part in PD_WARMUP_WORTH: they
+ * cost memory.
  */
 static int deepen(struct pd_contest *contest, size_t from, int64_t *most_work, int64_t *best,
 		  struct pd_error *err)
 {
-	int64_t time_ns = contest->entries[from].time_ns;
-	struct pd_plan *plan = contest->entries[from].plan;
+	const struct pd_plan *plan = contest->entries[from].plan;
+	size_t at = from;
 
 	if (plan->schedule != PD_SCHEDULE_1F1B || plan->stage_count == 1)
 		return 0;
-	while (time_ns > contest->entries[from].expected_ns && *most_work > 0 &&
-	       (plan = deeper(contest, plan))) {
+	while (contest->entries[at].time_ns > contest->entries[from].expected_ns &&
+	       *most_work > 0) {
+		int64_t before_ns = contest->entries[at].time_ns;
 		size_t count = contest->count;
-		struct pd_entry *entry;
+		struct pd_plan *next = deeper(contest, contest->entries[at].plan);
 
-		pd_contest_add(contest, plan, expect(plan));
+		if (!next)
+			break;
+		pd_contest_add(contest, next, expect(next));
 		if (contest->count == count)
-			return 0;
-		entry = &contest->entries[count];
-		*most_work -= pd_judge_work(plan);
-		if (pd_judge_period(plan, rival_ns(contest, *best), &entry->time_ns, err) < 0)
+			break;
+		if (judge(contest, count, most_work, best, err) < 0)
 			return -1;
-		if (entry->time_ns > time_ns - time_ns / PD_WARMUP_WORTH)
-			return 0;
-		time_ns = entry->time_ns;
-		if (beats(entry, &contest->entries[*best]))
-			*best = (int64_t)count;
+		at = count;
+		if (contest->entries[at].time_ns > before_ns - before_ns / PD_WARMUP_WORTH)
+			break;
 	}
 	return 0;
 }
@@ -227,18 +242,12 @@ int64_t pd_contest_judge(struct pd_contest *contest, int64_t most_work, struct p
 		    (best < 0 || beats(&contest->entries[i], &contest->entries[best])))
 			best = (int64_t)i;
 	for (size_t i = 0; i < count && (best < 0 || most_work > 0); i++) {
-		struct pd_entry *entry = &contest->entries[i];
-
-		if (entry->time_ns != PD_NEVER)
+		if (contest->entries[i].time_ns != PD_NEVER)
 			continue;
-		if (best >= 0 && !may_beat(entry, &contest->entries[best]))
+		if (best >= 0 && !may_beat(&contest->entries[i], &contest->entries[best]))
 			continue;
-		if (pd_judge_period(entry->plan, rival_ns(contest, best), &entry->time_ns, err) < 0)
-			return -1;
-		most_work -= pd_judge_work(entry->plan);
-		if (best < 0 || beats(entry, &contest->entries[best]))
-			best = (int64_t)i;
-		if (!contest->all && deepen(contest, i, &most_work, &best, err) < 0)
+		if (judge(contest, i, &most_work, &best, err) < 0 ||
+		    (!contest->all && deepen(contest, i, &most_work, &best, err) < 0))
 			return -1;
 	}
 	return best;

@@ -257,14 +257,17 @@ static void tick(struct flow *flow, int64_t first, int64_t last, int64_t k)
 	flow->done = k + 1;
 }
 
-/* Until it repeats itself: a look at what came back, from time to time. */
-static void run(struct flow *flow, struct pd_steady *steady)
+/* Until it repeats itself: a look at what came back, from time to time.  Returns the period. */
+static double run(struct flow *flow)
 {
 	const struct pd_schedule *schedule = flow->schedule;
 	int64_t group = schedule->drains ? schedule->group[0] : flow->n;
-	int64_t lead = schedule->warmup[0] * (int64_t)flow->plan->stages[0].replicas;
-	int64_t look = 4 * pd_steady_in_flight(flow->plan) + 16;
+	int64_t lead = schedule->warmup[0] * (int64_t)flow->plan->stages[0].replicas, look;
+	struct pd_progress progress;
+	struct pd_steady steady = { .period_ns = 0 };
 
+	pd_progress_init(&progress, flow->plan, flow->backward_end, flow->n);
+	look = pd_progress_first(&progress);
 	for (int64_t first = 0; first < flow->n; first += group) {
 		int64_t last = pd_min64(first + group, flow->n);
 
@@ -272,13 +275,14 @@ static void run(struct flow *flow, struct pd_steady *steady)
 			tick(flow, first, last, k);
 			if (flow->done < look)
 				continue;
-			look += look / 2;
-			if (pd_steady_of(flow->plan, flow->backward_end, (size_t)flow->done, false,
-					 steady) && steady->cycle > 0)
-				return;
+			look = pd_progress_next(&progress, flow->done);
+			if (pd_steady_repeats(&progress, flow->done, &steady.period_ns))
+				return steady.period_ns;
 		}
 	}
-	pd_steady_of(flow->plan, flow->backward_end, (size_t)flow->n, !schedule->drains, steady);
+	pd_steady_of(flow->plan, flow->backward_end, (size_t)flow->n, !schedule->drains, &steady);
+	return steady.cycle ? steady.period_ns
+			    : steady.period_ns * 0.99;  /* not settled: the slope is about right */
 }
 
 bool pd_flow_knows(const struct pd_plan *plan)
@@ -289,16 +293,13 @@ bool pd_flow_knows(const struct pd_plan *plan)
 
 static int64_t period_ns(const struct pd_schedule *schedule)
 {
-	struct pd_steady steady = { .period_ns = 0 };
 	struct flow flow;
+	double ns;
 
 	flow_init(&flow, schedule);
-	run(&flow, &steady);
+	ns = run(&flow);
 	flow_release(&flow);
-	if (!steady.cycle)              /* it has not settled: the slope is about right */
-		steady.period_ns *= 0.99;
-	return steady.period_ns < (double)PD_COST_MAX ? (int64_t)floor(steady.period_ns)
-						      : PD_COST_MAX;
+	return ns < (double)PD_COST_MAX ? (int64_t)floor(ns) : PD_COST_MAX;
 }
 
 int64_t pd_flow_bound_ns(const struct pd_schedule *schedule)

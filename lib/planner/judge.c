@@ -11,7 +11,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define SLOWER 0.02             /* a part of the period: is_slower */
+/* Parts of the period, for is_slower(): of a pipeline that has just begun, that may have settled,
+ * and that must have. */
+#define FAR_SLOWER 0.3
+#define MUCH_SLOWER 0.1
+#define SLOWER 0.02
 
 struct judge {
 	const struct pd_plan *plan;
@@ -19,37 +23,37 @@ struct judge {
 	int64_t *ends;                  /* by stage and minibatch: of the backward there */
 	int32_t *missing;               /* parts of it that have not been seen */
 	int64_t *known;                 /* per stage: minibatches whose end is known */
+	struct pd_progress progress;
 	int64_t check;                  /* how many must be known before the next look */
 	int64_t rival_ns;
 	bool enough;
 	double period_ns;
 };
 
-/*
- * Minibatches that queue somewhere come back for a while as fast as what is before the queue
- * goes, so all stages are looked at: the slowest counts, and steady is what they agree on.
- */
-static bool look(struct judge *judge, int64_t n, bool whole)
+/* The slowest stage, where they do not repeat themselves. */
+static void look(struct judge *judge, int64_t n, bool whole)
 {
-	bool steady = true;
-
 	judge->period_ns = 0;
 	for (int s = 0; s < judge->plan->stage_count; s++) {
 		struct pd_steady stage = { .cycle = 0 };
 
 		pd_steady_of(judge->plan, judge->ends + s * judge->total, (size_t)n, whole, &stage);
-		steady &= stage.cycle > 0 && (s == 0 || stage.period_ns == judge->period_ns);
 		if (stage.period_ns > judge->period_ns)
 			judge->period_ns = stage.period_ns;
 	}
-	return steady;
 }
 
 /* By more than what a pipeline that has not settled can still gain. */
-static bool is_slower(const struct judge *judge)
+static bool is_slower(struct judge *judge, int64_t n)
 {
-	return judge->rival_ns != PD_NEVER &&
-	       judge->period_ns > (double)judge->rival_ns * (1 + SLOWER);
+	int64_t filled = judge->progress.in_flight + judge->progress.turn;
+	double part = n < 2 * filled ? FAR_SLOWER
+		    : n < 4 * judge->progress.in_flight + 16 ? MUCH_SLOWER : SLOWER;
+
+	if (judge->rival_ns == PD_NEVER || n < filled)
+		return false;
+	look(judge, n, false);
+	return judge->period_ns > (double)judge->rival_ns * (1 + part);
 }
 
 static void retired(void *context, const struct pd_record *record)
@@ -68,8 +72,9 @@ static void retired(void *context, const struct pd_record *record)
 		++*known;
 	/* the first stage is the last to know */
 	if (op->stage == 0 && *known >= judge->check && !judge->enough) {
-		judge->check += judge->check / 2;
-		judge->enough = look(judge, *known, false) || is_slower(judge);
+		judge->check = pd_progress_next(&judge->progress, *known);
+		judge->enough = pd_steady_repeats(&judge->progress, *known, &judge->period_ns) ||
+			is_slower(judge, *known);
 	}
 }
 
@@ -85,9 +90,11 @@ static int by_replay(const struct pd_plan *plan, int64_t rival_ns, int64_t *peri
 	};
 	int status;
 
-	judge.check = 4 * pd_steady_in_flight(plan) + 16;
 	judge.ends = pd_calloc(room, sizeof(*judge.ends));
 	judge.missing = pd_calloc(room, sizeof(*judge.missing));
+	pd_progress_init(&judge.progress, plan, judge.ends, judge.total);
+	judge.check = rival_ns == PD_NEVER ? pd_progress_first(&judge.progress)
+					   : judge.progress.in_flight + judge.progress.turn;
 	judge.known = pd_calloc((size_t)plan->stage_count, sizeof(*judge.known));
 	for (size_t i = 0; i < room; i++)
 		judge.missing[i] = plan->schedule == PD_SCHEDULE_ZB_H1 ? 2 : 1;

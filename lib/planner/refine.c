@@ -15,6 +15,8 @@
 
 #define BEST 8                  /* plans that are changed */
 #define MOST_MOVED 8            /* layers that go over a cut together */
+#define WORSE 10                /* part by which what is worth a look may be slower */
+#define SEEN 4096               /* shapes that are remembered, at most half as many */
 
 struct shape {
 	struct pd_profile *profile;     /* the task's or a view of it: stages are runs of its layers */
@@ -81,7 +83,56 @@ struct climb {
 	bool straight;
 	struct shape at, best, trial;
 	int64_t best_ns;
+	uint64_t *seen;                 /* marks of shapes of the task's profile; 0: free */
+	int seen_count;
 };
+
+static uint64_t mark_of(const struct shape *shape)
+{
+	uint64_t h = (uint64_t)shape->count;
+
+	for (int s = 0; s < shape->count; s++) {
+		h = (h ^ (uint64_t)shape->ends[s]) * UINT64_C(0x9e3779b97f4a7c15);
+		h = (h ^ h >> 29 ^ (uint64_t)shape->replicas[s]) * UINT64_C(0xd6e8feb86659fd93);
+		h ^= h >> 32;
+	}
+	return h ? h : 1;
+}
+
+/* Was it looked at from another plan? */
+static bool seen_before(struct climb *climb, const struct shape *shape)
+{
+	uint64_t mark = mark_of(shape), *at = &climb->seen[mark % SEEN];
+
+	if (shape->profile != climb->contest->task->profile)
+		return false;
+	while (*at && *at != mark)
+		at = at + 1 < climb->seen + SEEN ? at + 1 : climb->seen;
+	if (*at)
+		return true;
+	if (climb->seen_count < SEEN / 2) {
+		*at = mark;
+		climb->seen_count++;
+	}
+	return false;
+}
+
+/* Does its computation alone take much longer than the plan that we are at? */
+static bool too_slow(const struct climb *climb, const struct shape *shape)
+{
+	const struct pd_profile_layer *layers = shape->profile->layers;
+	int64_t limit = climb->best_ns + climb->best_ns / WORSE;
+
+	for (int s = 0, l = 0; s < shape->count; s++) {
+		int64_t sum = 0;
+
+		for (; l < shape->ends[s]; l++)
+			sum += layers[l].forward_ns + layers[l].backward_ns;
+		if (sum / shape->replicas[s] > limit)
+			return true;
+	}
+	return false;
+}
 
 static bool valid(const struct climb *climb, const struct shape *shape)
 {
@@ -102,7 +153,9 @@ static void consider(struct climb *climb)
 {
 	int64_t ns;
 
-	if (valid(climb, &climb->trial) && climb->contest->work < climb->most_work) {
+	climb->contest->work += climb->trial.count;
+	if (valid(climb, &climb->trial) && climb->contest->work < climb->most_work &&
+	    !too_slow(climb, &climb->trial) && !seen_before(climb, &climb->trial)) {
 		ns = pd_contest_enter(climb->contest, layout_of(&climb->trial,
 								climb->contest->task));
 		if (ns < climb->best_ns) {
@@ -338,12 +391,14 @@ void pd_contest_refine(struct pd_contest *contest, int64_t most_work)
 	shape_init(&climb.trial, task->profile->layer_count);
 	pd_contest_sort(contest);
 	memcpy(first, contest->entries, (size_t)count * sizeof(*first));
+	climb.seen = pd_calloc(SEEN, sizeof(*climb.seen));
 	for (int i = 0; i < count; i++) {
 		climb.most_work = contest->work + (most_work - contest->work) / (count - i);
 		climb_from(&climb, &first[i]);
 	}
 	if (climb.costs == &climb.own)
 		pd_costs_release(&climb.own);
+	free(climb.seen);
 	shape_release(&climb.at);
 	shape_release(&climb.best);
 	shape_release(&climb.trial);

@@ -92,7 +92,8 @@ static bool take_back(struct pd_plan *plan, const struct pd_warmup_room *room)
 	return fewer;
 }
 
-bool pd_warmup_fit(struct pd_plan *plan, struct pd_warmup_room *room)
+/* The schedule of as many as fit, or NULL. */
+static struct pd_schedule *fit(struct pd_plan *plan, struct pd_warmup_room *room)
 {
 	struct pd_error err;
 
@@ -109,31 +110,26 @@ bool pd_warmup_fit(struct pd_plan *plan, struct pd_warmup_room *room)
 		descend(plan);
 		schedule = pd_schedule_new(plan, &err);
 		if (!schedule)
-			return false;
+			return NULL;
 		pd_predict_memory(plan, schedule);
 		fits = pd_candidate_fullest(plan, NULL) <= room->limit_bytes;
 		if (!fits && room->recompute)
 			again = pd_recompute_more(plan, schedule, room->limit_bytes);
-		pd_schedule_free(schedule);
 		if (fits)
-			return true;
+			return schedule;
+		pd_schedule_free(schedule);
 		room->tight = true;
 		if (!again && !take_back(plan, room))
-			return false;
+			return NULL;
 	}
 }
 
-static int64_t estimate(const struct pd_plan *plan)
+bool pd_warmup_fit(struct pd_plan *plan, struct pd_warmup_room *room)
 {
-	struct pd_error err;
-	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
-	int64_t ns;
+	struct pd_schedule *schedule = fit(plan, room);
 
-	if (!schedule)
-		return PD_COST_MAX;
-	ns = pd_flow_bound_ns(schedule);
 	pd_schedule_free(schedule);
-	return ns;
+	return schedule != NULL;
 }
 
 /* To the stage behind, at its slowest. */
@@ -158,6 +154,9 @@ static int64_t transfer_ns(const struct pd_plan *plan, const struct pd_wiring *w
 /* What the windows say, for a period. */
 struct window {
 	int64_t *pass_ns, *update_ns, *transfer_ns;     /* per stage: t, A, C */
+	int64_t *once_ns;       /* t where no stage recomputes but those that must */
+	int64_t *sends_ns;      /* of A, what a replica sends, at least */
+	int64_t busiest_ns;     /* of links */
 };
 
 /* What recomputes takes longer. */
@@ -169,18 +168,41 @@ static void window_pass(struct window *window, const struct pd_plan *plan)
 				     plan->stages[s].backward_ns;
 }
 
+/* What a replica sends for an update, if each of its minibatches has one; at least. */
+static int64_t own_sends_ns(const struct pd_plan *plan, int s)
+{
+	const struct pd_stage *stage = &plan->stages[s];
+	int64_t *sends_ns, least = INT64_MAX;
+
+	if (stage->replicas == 1 || plan->microbatches > 1 ||
+	    (plan->weights != PD_WEIGHTS_STASH && plan->weights != PD_WEIGHTS_VERTICAL_SYNC))
+		return 0;
+	sends_ns = pd_calloc((size_t)stage->replicas, sizeof(*sends_ns));
+	pd_links_allreduce(&plan->topology, stage->ranks, stage->replicas,
+			   pd_stage_parameter_bytes(plan, s), sends_ns);
+	for (int i = 0; i < stage->replicas; i++)
+		least = pd_min64(least, sends_ns[i]);
+	free(sends_ns);
+	return least;
+}
+
 static void window_init(struct window *window, const struct pd_plan *plan)
 {
 	struct pd_wiring *wiring = pd_wiring_new(plan);
 	size_t stages = (size_t)plan->stage_count;
 
-	window->pass_ns = pd_calloc(3 * stages, sizeof(int64_t));
+	window->pass_ns = pd_calloc(5 * stages, sizeof(int64_t));
 	window->update_ns = window->pass_ns + stages;
 	window->transfer_ns = window->update_ns + stages;
+	window->once_ns = window->transfer_ns + stages;
+	window->sends_ns = window->once_ns + stages;
+	window->busiest_ns = pd_links_busiest_ns(plan, wiring);
 	window_pass(window, plan);
+	memcpy(window->once_ns, window->pass_ns, stages * sizeof(int64_t));
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *stage = &plan->stages[s];
 
+		window->sends_ns[s] = own_sends_ns(plan, s);
 		window->update_ns[s] = stage->allreduce_ns;
 		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
 			window->update_ns[s] += plan->profile->layers[l].update_ns;
@@ -219,8 +241,38 @@ struct way {
 	bool recompute;
 };
 
+/*
+ * No estimate is below it, with the warm-ups that the plan has: the busiest link, and the cycles
+ * of flow.c that climb from s to e and come back, with the transfers that have one way only.
+ */
+static int64_t least_ns(const struct pd_plan *plan, const struct window *window)
+{
+	int64_t most = window->busiest_ns;
+
+	for (int s = 0; s < plan->stage_count; s++) {
+		const struct pd_stage *first = &plan->stages[s];
+		int64_t lead = ((int64_t)first->warmup + 1) * first->replicas, time = 0;
+
+		most = pd_max64(most, (window->once_ns[s] + window->sends_ns[s]) /
+				first->replicas);
+		for (int e = s; e < plan->stage_count; e++) {
+			const struct pd_stage *last = &plan->stages[e];
+			int64_t tokens = lead - (int64_t)last->warmup * last->replicas;
+
+			time += window->once_ns[e];
+			if (tokens > 0)
+				most = pd_max64(most, time / tokens);
+			if (last->replicas == 1 && e + 1 < plan->stage_count &&
+			    last[1].replicas == 1)
+				time += 2 * window->transfer_ns[e];
+		}
+	}
+	return most;
+}
+
 struct choice {
 	struct pd_plan *plan;
+	const struct window *window;
 	struct pd_warmup_room *room;
 	int64_t best_ns;
 	struct way *best, *asked;       /* asked: as it recomputes whatever its warm-ups */
@@ -231,13 +283,20 @@ struct choice {
 static void try(struct choice *choice, bool settle_for_equal)
 {
 	struct pd_plan *plan = choice->plan;
+	struct pd_schedule *schedule;
 	int64_t ns;
 
 	for (int s = 0; s < plan->stage_count; s++)
 		plan->stages[s].recompute = choice->asked[s].recompute;
-	if (!pd_warmup_fit(plan, choice->room))
+	/* fewer that fit do not make it faster */
+	if (choice->best_ns >= 0 &&
+	    least_ns(plan, choice->window) >= choice->best_ns + settle_for_equal)
 		return;
-	ns = estimate(plan);
+	schedule = fit(plan, choice->room);
+	if (!schedule)
+		return;
+	ns = pd_flow_bound_ns(schedule);
+	pd_schedule_free(schedule);
 	choice->work += plan->stage_count * (4 * pd_steady_in_flight(plan) + 16);
 	if (choice->best_ns >= 0 && ns >= choice->best_ns + settle_for_equal)
 		return;
@@ -335,9 +394,9 @@ static void compare_some(struct choice *choice, struct window *window)
 
 int64_t pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_room *room, int64_t *work)
 {
-	struct choice choice = { plan, room, -1, NULL, NULL, 0 };
-	size_t stages = (size_t)plan->stage_count;
 	struct window window;
+	struct choice choice = { plan, &window, room, -1, NULL, NULL, 0 };
+	size_t stages = (size_t)plan->stage_count;
 
 	choice.best = pd_calloc(2 * stages, sizeof(*choice.best));
 	choice.asked = choice.best + stages;

@@ -197,6 +197,64 @@ bool pd_trace_steady(const struct pd_trace *trace, struct pd_steady *out_p)
 	return steady;
 }
 
+#define LEAST_REPEATED 4        /* minibatches that show that it does */
+
+/* All stages' minibatches before n, from those of `first` on, as `cycle` before? */
+static bool repeat(const struct pd_progress *progress, int64_t n, int64_t first, int64_t cycle)
+{
+	int64_t difference = progress->ends[n - 1] - progress->ends[n - 1 - cycle];
+
+	for (int s = 0; s < progress->stage_count; s++) {
+		const int64_t *ends = progress->ends + s * progress->stride;
+
+		for (int64_t b = n - 1; b >= first; b--)
+			if (ends[b] - ends[b - cycle] != difference)
+				return false;
+	}
+	return true;
+}
+
+bool pd_steady_repeats(const struct pd_progress *progress, int64_t n, double *period_ns_p)
+{
+	int64_t turn = progress->turn, more = turn > LEAST_REPEATED ? turn : LEAST_REPEATED;
+
+	for (int64_t cycle = turn; 3 * cycle <= n; cycle += turn) {
+		int64_t longer = cycle > progress->in_flight ? cycle : progress->in_flight;
+		int64_t first = n - longer - more;
+
+		if (first < cycle)
+			break;
+		if (repeat(progress, n, first, cycle)) {
+			*period_ns_p = (double)(progress->ends[n - 1] -
+						progress->ends[n - 1 - cycle]) / (double)cycle;
+			return true;
+		}
+	}
+	return false;
+}
+
+void pd_progress_init(struct pd_progress *progress, const struct pd_plan *plan,
+		      const int64_t *ends, int64_t stride)
+{
+	*progress = (struct pd_progress){ .ends = ends, .stride = stride,
+					  .stage_count = plan->stage_count };
+	pipeline_of(plan, &progress->in_flight, &progress->turn);
+	if (plan->schedule == PD_SCHEDULE_NONE)         /* each waits for the one before it */
+		progress->in_flight = 1;
+}
+
+int64_t pd_progress_first(const struct pd_progress *progress)
+{
+	return progress->in_flight + 2 * progress->turn + LEAST_REPEATED;
+}
+
+int64_t pd_progress_next(const struct pd_progress *progress, int64_t n)
+{
+	int64_t step = progress->in_flight / 4 + 1;
+
+	return n + (step > progress->turn ? step : progress->turn);
+}
+
 void pd_trace_limit(struct pd_trace *trace, int64_t minibatches)
 {
 	int64_t first = INT64_MAX;

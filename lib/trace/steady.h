@@ -47,6 +47,30 @@ int64_t pd_steady_minibatches(const struct pd_plan *plan);
 /* The most minibatches that are in flight at a stage, all its replicas together. */
 int64_t pd_steady_in_flight(const struct pd_plan *plan);
 
+/* What is known of a pipeline while it is simulated. */
+struct pd_progress {
+	const int64_t *ends;            /* of backwards: minibatch b of stage s at s stride + b */
+	int64_t stride;
+	int stage_count;
+	int64_t in_flight, turn;        /* minibatches: at most; until stages begin with their
+					   first replica and a new update, all of them */
+};
+
+void pd_progress_init(struct pd_progress *progress, const struct pd_plan *plan,
+		      const int64_t *ends, int64_t stride);
+
+/*
+ * Of n minibatches that came back: has everything repeated itself, some turns later, for a turn
+ * and longer than a minibatch is in flight?  What happens next depends on nothing older, so it will
+ * go on, and the period is known, exactly.  Minibatches that queue somewhere come back for a while
+ * as fast as what is before the queue goes, so all stages are looked at.
+ */
+bool pd_steady_repeats(const struct pd_progress *progress, int64_t n, double *period_ns_p);
+
+/* With how many that is worth a look, first and after a look at n. */
+int64_t pd_progress_first(const struct pd_progress *progress);
+int64_t pd_progress_next(const struct pd_progress *progress, int64_t n);
+
 /* Keeps the operations of the first `minibatches` trained minibatches, and no evaluation. */
 void pd_trace_limit(struct pd_trace *trace, int64_t minibatches);
 
