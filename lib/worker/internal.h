@@ -33,10 +33,12 @@ struct flight {
 	struct mark *ended;             /* that of the last to use the inbox, or NULL */
 	struct pd_batch *batch;
 	int64_t valid;                  /* samples that count */
-	struct pd_loss loss;
 	struct mark forward;            /* with outboxes two events: the second, of the copy there */
-	struct mark backward, weight;   /* weight: of its own where backward comes in two parts */
+	struct mark backward;
+	/* less often used from here on */
+	struct mark weight;             /* of its own where backward comes in two parts */
 	struct mark loaded, recomputed;
+	struct pd_loss loss;
 };
 
 /* What a minibatch keeps from forward to backward; or, in an outbox, until it is sent. */
@@ -81,64 +83,65 @@ struct sum {
 
 /* A stage on this rank.  There is one, or with the interleaved schedule several. */
 struct chunk {
-	struct pd_net *net;
-	struct pd_loader *loader;
 	const struct pd_net_sizes *sizes;
 	const struct pd_stage *stage;
 	int index, replicas;            /* of the stage */
-	struct pd_collective *collective;
-
-	struct pd_weights weights;
-	void *master;                   /* what is updated, where weights are rounded; or NULL */
-	void *state, *velocity, *second;        /* the moments: NULL where there are none */
-	int64_t delay;                  /* pd_schedule_delay */
-	void *delta, *corrected;        /* of weights that are not stashed, or NULL (correct.c) */
-	struct sum sums[SUMS];
-	int sum_count;
-	void *fresh;                    /* of one microbatch, where a replica has several in a group */
-	struct pd_room room;            /* how many there are of these, and who has which */
+	struct flight *flights;
 	struct slot *slots;
 	struct slot *outboxes;          /* room.outboxes of them, each of so many bytes */
-	size_t outbox_bytes;
-	int64_t recomputed;             /* microbatches of this phase so far */
-	struct flight *flights;
 	struct passage *in, *out;       /* gradients arriving, leaving */
 	/* how many are taken in turn in this phase; 0: each minibatch has its place */
 	int slot_turn, flight_turn;
 	int port_in_count, port_out_count;
 	struct port *ports_in, *ports_out;
+	int64_t recomputed;             /* microbatches of this phase so far */
+	struct pd_room room;            /* how many there are of these, and who has which */
+	struct pd_net *net;
+	struct pd_loader *loader;
+	struct pd_collective *collective;
+	struct pd_weights weights;
+	void *fresh;                    /* of one microbatch, where a replica has several in a group */
+	struct sum sums[SUMS];
+	/* less often used from here on, and the second sum */
+	int sum_count;
+	size_t outbox_bytes;
+	void *master;                   /* what is updated, where weights are rounded; or NULL */
+	void *state, *velocity, *second;        /* the moments: NULL where there are none */
+	int64_t delay;                  /* pd_schedule_delay */
+	void *delta, *corrected;        /* of weights that are not stashed, or NULL (correct.c) */
 	struct mark allreduce, step;
 };
 
 struct pd_worker {
-	struct pd_worker_config config;
 	int replica, chunk_count;
 	struct chunk *chunks;
 	struct pd_stream *compute, *reduce, *load;      /* load: NULL where copies are on compute */
 	struct ties *ties;              /* NULL: no layers have copies of what they share */
 	struct agreement *agreement;    /* NULL: each stage updates by itself */
-	struct pd_scale first_scale;
-	void *scratch;                  /* of all chunks: they compute one after the other */
-	int64_t bytes;
-
-	struct pd_phase phase;
-	struct pd_cursor cursor;
-	bool running, exhausted, frozen, held, has_next;
-	struct pd_op next;              /* taken from the cursor, not yet issued */
-	uint64_t tensors_most;          /* of a link, for tags */
-
 	int64_t issued, retired;        /* operations since the worker was made */
 	int64_t ring;                   /* between the two, at most */
 	int64_t entry_count;            /* a power of two; grows as far as it is needed */
 	struct entry *entries;          /* number n in entries[n % entry_count] */
+	enum pd_pause wanted, paused;   /* wanted: as soon as all that was issued has retired */
+	uint64_t tensors_most;          /* of a link, for tags */
+	void *scratch;                  /* of all chunks: they compute one after the other */
+	size_t checkpoint_count;
 
+	bool running, exhausted, frozen, held, has_next;
+	struct pd_op next;              /* taken from the cursor, not yet issued */
+	struct pd_phase phase;
+	struct pd_cursor cursor;
+	struct pd_worker_config config; /* the optimizer is its last */
+
+	/* less often used from here on */
+	struct pd_scale first_scale;
+	int64_t bytes;
 	struct checkpoint {
 		int64_t at;             /* -1: none */
 		bool state_seen;
 	} *checkpoints;
-	size_t checkpoint_count, checkpoint_room;
+	size_t checkpoint_room;
 	struct pd_arena arena;          /* where the configuration names none: holds this, too */
-	enum pd_pause wanted, paused;   /* wanted: as soon as all that was issued has retired */
 };
 
 static inline struct entry *worker_entry(struct pd_worker *w, int64_t n)

@@ -418,9 +418,9 @@ static void prefetch(const void *at, size_t bytes)
 void pd_worker_prefetch(struct pd_worker *w, int step)
 {
 	if (step == 0) {
-		prefetch(w, sizeof(*w));
+		prefetch(w, offsetof(struct pd_worker, config.optimizer));
 	} else if (step == 1) {
-		prefetch(w->chunks, sizeof(*w->chunks));
+		prefetch(w->chunks, offsetof(struct chunk, sums[1]));
 		prefetch(worker_entry(w, w->retired), 4 * sizeof(struct entry));
 		prefetch(worker_entry(w, w->issued), 3 * sizeof(struct entry));
 		prefetch(w->config.transport, 1);
@@ -430,7 +430,7 @@ void pd_worker_prefetch(struct pd_worker *w, int step)
 			prefetch(worker_entry(w, w->retired + i)->mark, sizeof(struct mark));
 		if (w->has_next)
 			prefetch(worker_flight(w, worker_chunk(w, w->next.stage), &w->next),
-				 sizeof(struct flight));
+				 offsetof(struct flight, weight));
 	}
 }
 

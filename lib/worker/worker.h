@@ -41,7 +41,6 @@ struct pd_worker_config {
 	struct pd_transport *transport;
 	struct pd_gate *gate;           /* NULL in virtual time */
 	int64_t batch_size;
-	struct pd_optimizer optimizer;
 	/*
 	 * Where not NULL, the operations of training phases come from here (false at the end)
 	 * instead of from the generator, and rooms (of each of the rank's stages; borrowed) is
@@ -61,6 +60,7 @@ struct pd_worker_config {
 	/* Of the rank's first stage to make it, where all ranks agree on updates. */
 	void (*updated)(void *context, const struct pd_op *step, const struct pd_outcome *outcome);
 	void *context;
+	struct pd_optimizer optimizer;
 };
 
 enum pd_worker_state {

@@ -86,7 +86,7 @@ static struct pd_plan *plan_of(const struct shape *shape)
 		"device", "kind", "cpu", "name", "none", "threads", 1, "memory_bytes", 0,
 		"layers", layers_of(shape),
 		"topology", "format", "pd-topology", "version", 1, "device", "memory_bytes", 0,
-		"levels", "count", 512, "bandwidth_bytes_per_s", INT64_C(1000000000),
+		"levels", "count", 2048, "bandwidth_bytes_per_s", INT64_C(1000000000),
 		"latency_ns", shape->latency_ns,
 		"schedule", shape->schedule ? shape->schedule : "1f1b",
 		"weights", shape->schedule ? "flush" : "stash",
@@ -287,10 +287,10 @@ static void test_order(void)
 			       .activation_bytes = 7, .parameter_bytes = 100, .latency_ns = 2 };
 
 	check_order(&shape, 50);
-	shape.replicas[0] = 200;
-	shape.replicas[1] = 100;
+	shape.replicas[0] = 700;
+	shape.replicas[1] = 350;
 	shape.parameter_bytes = 0;
-	check_order(&shape, 1000);
+	check_order(&shape, 2000);
 }
 
 /* Dependencies hold in time, transfers take what they must, shares add up to the window. */

@@ -38,7 +38,9 @@ static void task_end(struct pd_sim *sim, struct pd_sim_thing *thing)
 	struct stream *stream = task->stream;
 
 	stream->first = task->after;
-	if (!stream->first)
+	if (stream->first)
+		__builtin_prefetch(stream->first, 1);
+	else
 		stream->last = NULL;
 	pd_sim_complete(sim, thing->rank, thing->event, task->start_ns, sim->now_ns);
 	pd_pool_return(&sim->tasks, task);

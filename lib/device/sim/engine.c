@@ -13,7 +13,7 @@ struct waiter {
 };
 
 #define FIRST_SLAB 64
-#define MANY_RANKS 256          /* that have no room in a processor's own cache */
+#define MANY_RANKS 1024         /* that have no room in a processor's own cache */
 
 static void pool_fill(struct pd_pool *pool, size_t bytes)
 {
@@ -109,7 +109,8 @@ static void look_ahead(struct pd_sim *sim, const struct pd_sim_due *due, int ste
 		__builtin_prefetch(event->native, 1);
 	else if (step == 3 && event && event->native)
 		__builtin_prefetch(((const struct waiter *)event->native)->thing, 1);
-	if (sim->ahead && step < 4)
+	/* who waits for something else is not woken by it */
+	if (sim->ahead && (!sim->awaited[thing->rank] || sim->awaited[thing->rank] == event))
 		sim->ahead(sim->ahead_context, thing->rank, step - 1);
 }
 

@@ -42,7 +42,7 @@ struct pd_sim_thing {
 };
 
 #define PD_SIM_SOON  16                 /* a power of two */
-#define PD_SIM_STEPS 5
+#define PD_SIM_STEPS 4
 
 /* Calls next at a time, now or later. */
 void pd_sim_at(struct pd_sim *sim, struct pd_sim_thing *thing, int64_t when_ns);
