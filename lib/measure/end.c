@@ -315,6 +315,9 @@ int pd_link_end_live(const struct pd_link_ends *ends, int rank, int socket,
 		answer->ending = PD_LINK_LONELY;
 	else
 		status = measure(&end, answer);
+	/* the last sums end at a gate that is no more once this returns */
+	if (end.load.stream)
+		end.device->ops->stream_close(end.load.stream);
 	if (!end.device)
 		end.transport->ops->close(end.transport);
 	return status;
