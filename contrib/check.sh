@@ -67,8 +67,8 @@ if [ "${1-}" != quick ] && { command -v nvcc || [ -x /usr/local/cuda/bin/nvcc ];
 		run cuda TESTS="test/unit/cuda-arith test/conform/stream test/t9001-gpu.sh
 			test/t9002-gpu.sh test/t9003-sanitizer.sh test/t9004-nccl.sh
 			test/unit/nccl test/conform/transfers test/t8002-layers.sh" \
-			check_PROGRAMS="test/unit/cuda-arith test/conform/stream
-			test/unit/nccl test/conform/transfers"
+			check_PROGRAMS="$(echo test/unit/cuda-arith test/conform/stream \
+				test/unit/nccl test/conform/transfers)"
 	else
 		echo "not built: $(grep "for the CUDA toolkit" "$build/cuda/configure.out")"
 	fi
