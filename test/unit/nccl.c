@@ -349,26 +349,30 @@ static bool breaks(struct rank *me, const char *why)
 	return false;
 }
 
+/* What a broken transport has yet to end, it ends when it is closed: these live until then. */
+static struct pd_event late[MOST][2];
+static int late_number[MOST];
+
 static void mismatch(struct rank *me)
 {
 	struct pd_transport *t = me->transport;
-	struct pd_event ev;
-	int number = 0;
+	struct pd_event *ev = &late[me->number][0];
+	int *number = &late_number[me->number];
 
-	pd_event_arm(&ev);
+	pd_event_arm(ev);
 	if (me->number == 0) {
-		t->ops->send(t, 1, 7, &number, 4, NULL, &ev);
+		t->ops->send(t, 1, 7, number, 4, NULL, ev);
 		for (int i = 0; i < 20; i++)
 			step(me, t);
 		pthread_barrier_wait(&me->world->barrier);
 		return;
 	}
 	/* it may be found as soon as it is posted, or later */
-	expect(me, t->ops->recv(t, 0, 7, &number, 2, NULL, &ev) < 0 || breaks(me, "expected 2"),
+	expect(me, t->ops->recv(t, 0, 7, number, 2, NULL, ev) < 0 || breaks(me, "expected 2"),
 	       "the lengths do not fit: that is said");
 	expect(me, strstr(me->gate.err.text, "rank 1: rank 0 sends 4 bytes, expected 2 (tag 0x7)"),
 	       "in these words");
-	expect(me, pd_event_failed(&ev), "its event fails");
+	expect(me, pd_event_failed(ev), "its event fails");
 	pthread_barrier_wait(&me->world->barrier);
 }
 
@@ -376,18 +380,19 @@ static void mismatch(struct rank *me)
 static void loses(struct rank *me)
 {
 	struct pd_transport *t = me->transport;
-	struct pd_event ev;
-	int number = 0;
+	struct pd_event *ev = late[me->number];
+	int *number = &late_number[me->number];
 
 	pthread_barrier_wait(&me->world->barrier);
 	if (me->number == 1) {
 		double_nccl_lose_all();
 	} else {
-		pd_event_arm(&ev);
-		t->ops->recv(t, 1, 7, &number, 4, NULL, &ev);
+		pd_event_arm(&ev[0]);
+		pd_event_arm(&ev[1]);
+		t->ops->recv(t, 1, 7, number, 4, NULL, &ev[0]);
 		expect(me, breaks(me, "rank 0: lost rank 1: NCCL: remote process exited"),
 		       "a lost rank is noticed");
-		expect(me, t->ops->send(t, 1, 8, &number, 4, NULL, &ev) < 0,
+		expect(me, t->ops->send(t, 1, 8, number, 4, NULL, &ev[1]) < 0,
 		       "and nothing is sent any more");
 	}
 	pthread_barrier_wait(&me->world->barrier);
