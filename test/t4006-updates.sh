@@ -135,7 +135,9 @@ test_ok "2bw: agreeing takes no time from the pipeline" '
 		grep "in steady state\|over all" a b
 		[ "$(sed -n "s/^\(time per.*state\) .*/\1/p" a)" = \
 			"$(sed -n "s/^\(time per.*state\) .*/\1/p" b)" ]
-		[ "$(grep "over all" a)" = "$(grep "over all" b)" ]
+		# the last update waits for microseconds, which may round to another millisecond
+		cat a b | sed -n "s/.* over all of \([0-9]*\) ms.*/\1/p" | paste -s - |
+			awk "{ print; exit !(NF == 2 && \$1 > 500 && \$2 - \$1 <= 1 && \$1 <= \$2) }"
 	done'
 test_ok "no operation agree where nobody asks for it, and one a group at every rank" '
 	pair 2-1 1f1b 2bw 4 >plan.json

@@ -107,13 +107,18 @@ static void open_rank(struct rank *me)
 				    &me->world->lengths[me->number]);
 }
 
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+
 static void *live(void *argument)
 {
 	struct rank *me = argument;
 	struct world *w = me->world;
 
 	pd_gate_init(&me->gate, &me->err);
+	/* one by one: each says in the environment, which a process has to itself, what NCCL reads */
+	pthread_mutex_lock(&opening);
 	open_rank(me);
+	pthread_mutex_unlock(&opening);
 	pthread_barrier_wait(&w->barrier);
 	me->connected = me->transport->ops->connect(me->transport, w->addresses, w->lengths,
 						    &me->err) == 0;
