@@ -5,6 +5,7 @@
 #include "base/container.h"
 #include "base/mem.h"
 #include "device/sim/engine.h"
+#include "transport/sim/link.h"
 
 #include <stdlib.h>
 
@@ -28,34 +29,22 @@ struct transfer {
 	struct pd_event *recv_done;     /* the sender's is the thing's */
 };
 
-struct turn {
-	uint64_t order;
-	struct transfer *transfer;
-};
-
-struct link {                           /* one direction of it */
-	bool busy;
-	uint32_t count, capacity;
-	struct turn *waiting;           /* a heap by order, four children per node */
-	struct link *next_freed;        /* in the list of links to be given out again */
-};
-
 struct level {
 	uint32_t count;                 /* components of the level below in one of this */
 	int64_t bandwidth, latency_ns;
 	int64_t narrowest;              /* bandwidth of a way up to here; INT64_MAX: takes no time */
 	size_t components;              /* of the level below */
-	struct link *up, *down;         /* per component */
+	struct pd_sim_link *up, *down;         /* per component */
 };
 
 struct hop {                            /* the links of a rank's component at a level */
-	struct link *up, *down;
+	struct pd_sim_link *up, *down;
 };
 
 struct path {
 	int count;
 	int64_t bandwidth, latency_ns;  /* INT64_MAX: takes no time */
-	struct link *links[2 * PD_MAX_LEVELS];
+	struct pd_sim_link *links[2 * PD_MAX_LEVELS];
 };
 
 struct end {
@@ -72,8 +61,10 @@ struct pd_sim_fabric {
 	struct end *ends;
 	struct pd_pool transfers;
 	uint64_t order;
+	bool two;                       /* every way has two links, or none */
+	uint64_t passes;                /* see link.h */
 	struct pd_sim_thing give_out;
-	struct link *first_freed, *last_freed;
+	struct pd_sim_link *first_freed, *last_freed;
 	struct transfer **buckets;
 	size_t bucket_count, unmatched;         /* a power of two */
 	int spread;                             /* bits: buckets of two neighbours */
@@ -120,46 +111,21 @@ static void path_of(const struct pd_sim_fabric *fabric, const struct transfer *x
 	}
 }
 
-/*
- * Those that wait are not always in their order: one that comes from another link keeps its turn.
- * In an all-reduce of hundreds they are thousands.
- */
-static void wait_at(struct link *link, struct transfer *x)
+static void start(struct pd_sim *sim, struct transfer *x, const struct path *path)
 {
-	uint32_t i = link->count++, parent;
-
-	if (link->count > link->capacity) {
-		size_t capacity = link->capacity;
-
-		link->waiting = pd_grow(link->waiting, &capacity, link->count,
-					sizeof(*link->waiting));
-		link->capacity = (uint32_t)capacity;
-	}
-	for (; i > 0 && link->waiting[parent = (i - 1) / 4].order > x->order; i = parent)
-		link->waiting[i] = link->waiting[parent];
-	link->waiting[i] = (struct turn){ x->order, x };
+	for (int i = 0; i < path->count; i++)
+		path->links[i]->busy = true;
+	x->start_ns = sim->now_ns;
+	pd_sim_work(sim, &x->thing, x->to, 1, way_ns(x->bytes, path->bandwidth));
 }
 
-/* The one that was ready first. */
-static struct transfer *take_first(struct link *link)
+static void wait_at(struct pd_sim_fabric *fabric, struct transfer *x, const struct path *path, int i)
 {
-	struct turn *waiting = link->waiting, last = waiting[--link->count];
-	struct transfer *first = waiting[0].transfer;
-	uint32_t i = 0, child;
-
-	while ((child = 4 * i + 1) < link->count) {
-		uint32_t end = child + 4 < link->count ? child + 4 : link->count, least = child;
-
-		while (++child < end)
-			if (waiting[child].order < waiting[least].order)
-				least = child;
-		if (last.order < waiting[least].order)
-			break;
-		waiting[i] = waiting[least];
-		i = least;
-	}
-	waiting[i] = last;
-	return first;
+	if (fabric->two)
+		pd_sim_link_wait_two(path->links[i], path->links[1 - i], x->order, x,
+				     fabric->passes);
+	else
+		pd_sim_link_wait(path->links[i], x->order, x);
 }
 
 /*
@@ -172,34 +138,36 @@ static void try_start(struct pd_sim *sim, struct transfer *x, bool newcomer)
 
 	path_of(sim->fabric, x, &path);
 	for (int i = 0; i < path.count; i++)
-		if (path.links[i]->busy || (newcomer && path.links[i]->count > 0)) {
-			wait_at(path.links[i], x);
+		if (path.links[i]->busy || (newcomer && path.links[i]->freed)) {
+			wait_at(sim->fabric, x, &path, i);
 			return;
 		}
-	for (int i = 0; i < path.count; i++)
-		path.links[i]->busy = true;
-	x->start_ns = sim->now_ns;
-	pd_sim_work(sim, &x->thing, x->to, 1, way_ns(x->bytes, path.bandwidth));
+	start(sim, x, &path);
 }
 
 /* Links go to those that wait for them once all that end at this time have ended. */
 static void give_out(struct pd_sim *sim, struct pd_sim_thing *thing)
 {
 	struct pd_sim_fabric *fabric = pd_container(thing, struct pd_sim_fabric, give_out);
+	struct transfer *x;
 
-	for (struct link *link; (link = fabric->first_freed);) {
+	for (struct pd_sim_link *link; (link = fabric->first_freed);) {
 		fabric->first_freed = link->next_freed;
+		link->freed = false;
 		while (!link->busy && link->count > 0)
-			try_start(sim, take_first(link), false);
+			try_start(sim, pd_sim_link_take(link), false);
+		if (fabric->two && !link->busy && (x = pd_sim_link_offer(link, ++fabric->passes)))
+			try_start(sim, x, false);
 	}
 	fabric->last_freed = NULL;
 }
 
-static void free_link(struct pd_sim_fabric *fabric, struct link *link)
+static void free_link(struct pd_sim_fabric *fabric, struct pd_sim_link *link)
 {
 	link->busy = false;
-	if (link->count == 0)
+	if (fabric->two ? !pd_sim_link_awaited(link) : link->count == 0)
 		return;
+	link->freed = true;
 	link->next_freed = NULL;
 	if (fabric->last_freed)
 		fabric->last_freed->next_freed = link;
@@ -239,7 +207,8 @@ static void transfer_ready(struct pd_sim *sim, struct pd_sim_thing *thing)
 
 /*
  * Those of two neighbours lie together, beside those of the next two: where stages follow each
- * other they are used one after the other.
+ * other they are used one after the other.  Those of others lie anywhere: an all-reduce has few
+ * tags, and all pairs of its members.
  */
 static struct transfer **bucket_of(const struct pd_sim_fabric *fabric, int from, int to,
 				   uint64_t tag)
@@ -247,7 +216,8 @@ static struct transfer **bucket_of(const struct pd_sim_fabric *fabric, int from,
 	uint64_t low = (uint64_t)(from < to ? from : to), apart = (uint64_t)abs(to - from) - 1;
 	uint64_t h = (2 * tag + (from < to)) * UINT64_C(0x9e3779b97f4a7c15);
 
-	h = h >> (64 - fabric->spread) | (low + apart * UINT64_C(0x9e3779b1)) << fabric->spread;
+	h = h >> (64 - fabric->spread) | low << fabric->spread;
+	h ^= apart * UINT64_C(0x9e3779b97f4a7c15) >> 20;
 	return &fabric->buckets[h & (fabric->bucket_count - 1)];
 }
 
@@ -407,6 +377,7 @@ struct pd_sim_fabric *pd_sim_fabric_new(struct pd_sim *sim, const struct pd_topo
 {
 	struct pd_sim_fabric *fabric = pd_zalloc(sizeof(*fabric));
 	int64_t components = sim->rank_count, narrowest = INT64_MAX;
+	int timed = 0;                  /* levels */
 
 	fabric->sim = sim;
 	sim->fabric = fabric;
@@ -422,11 +393,13 @@ struct pd_sim_fabric *pd_sim_fabric_new(struct pd_sim *sim, const struct pd_topo
 		if (level->bandwidth > 0 && level->bandwidth < narrowest)
 			narrowest = level->bandwidth;
 		level->narrowest = narrowest;
+		timed += level->bandwidth > 0;
 		level->components = (size_t)components;
 		level->up = pd_calloc(level->components, sizeof(*level->up));
 		level->down = pd_calloc(level->components, sizeof(*level->down));
 		components = (components + level->count - 1) / level->count;
 	}
+	fabric->two = timed == 1;
 	find_hops(fabric);
 	set_buckets(fabric, FIRST_BUCKETS);
 	fabric->ends = pd_calloc((size_t)fabric->rank_count, sizeof(*fabric->ends));
@@ -439,8 +412,8 @@ struct pd_sim_fabric *pd_sim_fabric_new(struct pd_sim *sim, const struct pd_topo
 static void level_release(struct level *level)
 {
 	for (size_t i = 0; i < level->components; i++) {
-		free(level->up[i].waiting);
-		free(level->down[i].waiting);
+		pd_sim_link_release(&level->up[i]);
+		pd_sim_link_release(&level->down[i]);
 	}
 	free(level->up);
 	free(level->down);

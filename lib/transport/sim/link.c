@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who waits for a link. */
+#include "transport/sim/link.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FEW_GONE 16
+
+static void *grow(void *array, uint32_t *capacity, uint32_t need, size_t bytes)
+{
+	size_t room = *capacity;
+
+	if (need <= *capacity)
+		return array;
+	array = pd_grow(array, &room, need, bytes);
+	*capacity = (uint32_t)room;
+	return array;
+}
+
+void pd_sim_link_release(struct pd_sim_link *link)
+{
+	free(link->waiting);
+	free(link->entries);
+	free(link->passes);
+}
+
+/* They are not always in their order: one that comes from another link keeps its turn. */
+void pd_sim_link_wait(struct pd_sim_link *link, uint64_t order, struct transfer *x)
+{
+	uint32_t i = link->count++, parent;
+
+	link->waiting = grow(link->waiting, &link->capacity, link->count, sizeof(*link->waiting));
+	for (; i > 0 && link->waiting[parent = (i - 1) / 4].order > order; i = parent)
+		link->waiting[i] = link->waiting[parent];
+	link->waiting[i] = (struct pd_sim_turn){ order, x };
+}
+
+struct transfer *pd_sim_link_take(struct pd_sim_link *link)
+{
+	struct pd_sim_turn *waiting = link->waiting, last = waiting[--link->count];
+	struct transfer *first = waiting[0].transfer;
+	uint32_t i = 0, child;
+
+	while ((child = 4 * i + 1) < link->count) {
+		uint32_t end = child + 4 < link->count ? child + 4 : link->count, least = child;
+
+		while (++child < end)
+			if (waiting[child].order < waiting[least].order)
+				least = child;
+		if (last.order < waiting[least].order)
+			break;
+		waiting[i] = waiting[least];
+		i = least;
+	}
+	waiting[i] = last;
+	return first;
+}
+
+static void add_entry(struct pd_sim_link *link, const struct pd_sim_entry *entry)
+{
+	link->entries = grow(link->entries, &link->entry_capacity, link->end + 1,
+			     sizeof(*link->entries));
+	link->entries[link->end++] = *entry;
+}
+
+void pd_sim_link_wait_two(struct pd_sim_link *at, struct pd_sim_link *other, uint64_t order,
+			  struct transfer *x, uint64_t passes)
+{
+	struct pd_sim_entry entry = { order, x, other, passes, true };
+
+	add_entry(at, &entry);
+	entry.other = at;
+	entry.here = false;
+	add_entry(other, &entry);
+}
+
+/* The number of the last pass of this turn, 0: none. */
+static uint64_t passed(const struct pd_sim_link *link, uint64_t order)
+{
+	for (uint32_t i = link->pass_count; i-- > 0;)
+		if (link->passes[i].order > order)
+			return link->passes[i].number;
+	return 0;
+}
+
+static bool waits_here(const struct pd_sim_link *link, const struct pd_sim_entry *entry)
+{
+	uint64_t here = passed(link, entry->order), there = passed(entry->other, entry->order);
+
+	if (here <= entry->since && there <= entry->since)
+		return entry->here;
+	return there > here;
+}
+
+/* The newest was passed over least. */
+bool pd_sim_link_awaited(const struct pd_sim_link *link)
+{
+	for (uint32_t i = link->end; i-- > link->first;)
+		if (link->entries[i].transfer && waits_here(link, &link->entries[i]))
+			return true;
+	return false;
+}
+
+static void pass(struct pd_sim_link *link, uint64_t order, uint64_t number)
+{
+	while (link->pass_count > 0 && link->passes[link->pass_count - 1].order <= order)
+		link->pass_count--;
+	link->passes = grow(link->passes, &link->pass_capacity, link->pass_count + 1,
+			    sizeof(*link->passes));
+	link->passes[link->pass_count++] = (struct pd_sim_pass){ order, number };
+}
+
+static void remove_entry(struct pd_sim_link *link, uint32_t i)
+{
+	uint32_t kept = 0;
+
+	link->entries[i].transfer = NULL;
+	link->gone++;
+	for (; link->first < link->end && !link->entries[link->first].transfer; link->first++)
+		link->gone--;
+	if (link->first + link->gone <= FEW_GONE + link->end / 2)
+		return;
+	for (uint32_t k = link->first; k < link->end; k++)
+		if (link->entries[k].transfer)
+			link->entries[kept++] = link->entries[k];
+	link->first = link->gone = 0;
+	link->end = kept;
+}
+
+static uint32_t find_entry(const struct pd_sim_link *link, uint64_t order)
+{
+	uint32_t low = link->first, high = link->end;
+
+	while (high - low > 1) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (link->entries[middle].order <= order)
+			low = middle;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+struct transfer *pd_sim_link_offer(struct pd_sim_link *link, uint64_t number)
+{
+	for (uint32_t i = link->first; i < link->end; i++) {
+		struct pd_sim_entry entry = link->entries[i];
+
+		/* at one that is free, and not to be given out after this, nobody waits */
+		if (!entry.transfer || entry.other->busy ||
+		    (entry.other->freed && !waits_here(link, &entry)))
+			continue;
+		pass(link, entry.order, number);
+		remove_entry(link, i);
+		remove_entry(entry.other, find_entry(entry.other, entry.order));
+		return entry.transfer;
+	}
+	pass(link, UINT64_MAX, number);
+	return NULL;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One direction of a link, and the transfers that wait for it.  Only for the simulated transport.
+ *
+ * A transfer waits at one link, and when that is given out while another one on its way is busy,
+ * it goes on to wait at that, keeping its turn.  Where each has two links, one up and one down
+ * (a topology with one level that takes time), nothing needs to be moved: who is passed over
+ * waits at the other one of its two from then on, so that where it waits follows from which of
+ * them passed over its turn last, and is worked out only when somebody asks.  In an all-reduce of
+ * hundreds nearly everybody waits, and would move at nearly every end of a transfer.
+ */
+#ifndef PD_TRANSPORT_SIM_LINK_H
+#define PD_TRANSPORT_SIM_LINK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct transfer;
+struct pd_sim_link;
+
+struct pd_sim_turn {
+	uint64_t order;                 /* in which it was ready to start */
+	struct transfer *transfer;
+};
+
+/* One of two links: a turn of both.  NULL: it has gone. */
+struct pd_sim_entry {
+	uint64_t order;
+	struct transfer *transfer;
+	struct pd_sim_link *other;
+	uint64_t since;                 /* what was passed over until then does not concern it */
+	bool here;                      /* it came to wait here, not at the other */
+};
+
+/* The link was given out, or offered, and all turns before `order` were passed over. */
+struct pd_sim_pass {
+	uint64_t order, number;         /* numbers ascend from 1, over all links */
+};
+
+struct pd_sim_link {
+	bool busy;
+	bool freed;                     /* in the list of links to be given out again */
+	uint32_t count, capacity;
+	struct pd_sim_turn *waiting;    /* those at it: a heap by order, four children per node */
+	struct pd_sim_link *next_freed;
+	/* with two links on every way, instead of `waiting`: */
+	uint32_t first, end, gone, entry_capacity;
+	struct pd_sim_entry *entries;   /* from first to end - 1, ascending; so many have gone */
+	uint32_t pass_count, pass_capacity;
+	struct pd_sim_pass *passes;     /* numbers ascend, orders descend: others tell nothing */
+};
+
+void pd_sim_link_release(struct pd_sim_link *link);
+
+/* One link at a time. */
+void pd_sim_link_wait(struct pd_sim_link *link, uint64_t order, struct transfer *x);
+/* The one that was ready first, which waits here no longer. */
+struct transfer *pd_sim_link_take(struct pd_sim_link *link);
+
+/*
+ * Two.  The newest waits at `at`, and for `other` too; passes: the number of the last pass.
+ */
+void pd_sim_link_wait_two(struct pd_sim_link *at, struct pd_sim_link *other, uint64_t order,
+			  struct transfer *x, uint64_t passes);
+/* Does anybody wait at this one? */
+bool pd_sim_link_awaited(const struct pd_sim_link *link);
+/*
+ * Of those that wait at this one, which is free, the first whose other link is free: it waits no
+ * longer.  NULL: all wait for the other.  pass: the number of this one.
+ */
+struct transfer *pd_sim_link_offer(struct pd_sim_link *link, uint64_t pass);
+
+#endif
