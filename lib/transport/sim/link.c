@@ -69,7 +69,8 @@ static void add_entry(struct pd_sim_link *link, const struct pd_sim_entry *entry
 void pd_sim_link_wait_two(struct pd_sim_link *at, struct pd_sim_link *other, uint64_t order,
 			  struct transfer *x, uint64_t passes)
 {
-	struct pd_sim_entry entry = { order, x, other, passes, true };
+	struct pd_sim_entry entry = { .order = order, .transfer = x, .other = other, .here = true,
+				      .since = passes };
 
 	add_entry(at, &entry);
 	entry.other = at;
@@ -78,7 +79,7 @@ void pd_sim_link_wait_two(struct pd_sim_link *at, struct pd_sim_link *other, uin
 }
 
 /* The number of the last pass of this turn, 0: none. */
-static uint64_t passed(const struct pd_sim_link *link, uint64_t order)
+static inline uint64_t passed(const struct pd_sim_link *link, uint64_t order)
 {
 	for (uint32_t i = link->pass_count; i-- > 0;)
 		if (link->passes[i].order > order)
@@ -86,7 +87,7 @@ static uint64_t passed(const struct pd_sim_link *link, uint64_t order)
 	return 0;
 }
 
-static bool waits_here(const struct pd_sim_link *link, const struct pd_sim_entry *entry)
+static inline bool waits_here(const struct pd_sim_link *link, const struct pd_sim_entry *entry)
 {
 	uint64_t here = passed(link, entry->order), there = passed(entry->other, entry->order);
 
@@ -95,11 +96,16 @@ static bool waits_here(const struct pd_sim_link *link, const struct pd_sim_entry
 	return there > here;
 }
 
-/* The newest was passed over least. */
+static bool found_here(const struct pd_sim_link *link, uint32_t i)
+{
+	return link->entries[i].transfer && waits_here(link, &link->entries[i]);
+}
+
+/* From both ends: the newest are where they came to wait, the oldest were passed over there. */
 bool pd_sim_link_awaited(const struct pd_sim_link *link)
 {
-	for (uint32_t i = link->end; i-- > link->first;)
-		if (link->entries[i].transfer && waits_here(link, &link->entries[i]))
+	for (uint32_t i = link->first, k = link->end; i < k; i++)
+		if (found_here(link, --k) || found_here(link, i))
 			return true;
 	return false;
 }
@@ -148,16 +154,17 @@ static uint32_t find_entry(const struct pd_sim_link *link, uint64_t order)
 struct transfer *pd_sim_link_offer(struct pd_sim_link *link, uint64_t number)
 {
 	for (uint32_t i = link->first; i < link->end; i++) {
-		struct pd_sim_entry entry = link->entries[i];
+		const struct pd_sim_entry *entry = &link->entries[i];
+		struct pd_sim_link *other = entry->other;
+		struct transfer *x = entry->transfer;
 
 		/* at one that is free, and not to be given out after this, nobody waits */
-		if (!entry.transfer || entry.other->busy ||
-		    (entry.other->freed && !waits_here(link, &entry)))
+		if (!x || other->busy || (other->freed && !waits_here(link, entry)))
 			continue;
-		pass(link, entry.order, number);
+		pass(link, entry->order, number);
+		remove_entry(other, find_entry(other, entry->order));
 		remove_entry(link, i);
-		remove_entry(entry.other, find_entry(entry.other, entry.order));
-		return entry.transfer;
+		return x;
 	}
 	pass(link, UINT64_MAX, number);
 	return NULL;

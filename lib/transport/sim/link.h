@@ -28,8 +28,8 @@ struct pd_sim_entry {
 	uint64_t order;
 	struct transfer *transfer;
 	struct pd_sim_link *other;
-	uint64_t since;                 /* what was passed over until then does not concern it */
-	bool here;                      /* it came to wait here, not at the other */
+	uint64_t here : 1;              /* it came to wait here, not at the other */
+	uint64_t since : 63;            /* passes until then do not concern it */
 };
 
 /* The link was given out, or offered, and all turns before `order` were passed over. */

@@ -150,14 +150,17 @@ static void give_out(struct pd_sim *sim, struct pd_sim_thing *thing)
 {
 	struct pd_sim_fabric *fabric = pd_container(thing, struct pd_sim_fabric, give_out);
 	struct transfer *x;
+	struct path path;
 
 	for (struct pd_sim_link *link; (link = fabric->first_freed);) {
 		fabric->first_freed = link->next_freed;
 		link->freed = false;
 		while (!link->busy && link->count > 0)
 			try_start(sim, pd_sim_link_take(link), false);
-		if (fabric->two && !link->busy && (x = pd_sim_link_offer(link, ++fabric->passes)))
-			try_start(sim, x, false);
+		if (fabric->two && !link->busy && (x = pd_sim_link_offer(link, ++fabric->passes))) {
+			path_of(fabric, x, &path);
+			start(sim, x, &path);
+		}
 	}
 	fabric->last_freed = NULL;
 }
