@@ -72,8 +72,8 @@ EXTRA_DIST += test/t4009-mixed.sh
 TESTS += test/t4009-mixed.sh
 EXTRA_DIST += test/t4010-schedule-files.sh
 TESTS += test/t4010-schedule-files.sh
-EXTRA_DIST += test/t5001-replay.sh test/t5002-what-if.sh
-TESTS += test/t5001-replay.sh test/t5002-what-if.sh
+EXTRA_DIST += test/t5001-replay.sh test/t5002-what-if.sh test/t5003-links.sh
+TESTS += test/t5001-replay.sh test/t5002-what-if.sh test/t5003-links.sh
 
 # data and checkpoints
 DATA_UNITS = test/unit/dataset test/unit/loader test/unit/safetensors test/unit/checkpoint
