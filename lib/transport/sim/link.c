@@ -24,6 +24,7 @@ void pd_sim_link_release(struct pd_sim_link *link)
 {
 	free(link->waiting);
 	free(link->entries);
+	free(link->others);
 	free(link->passes);
 }
 
@@ -63,6 +64,9 @@ static void add_entry(struct pd_sim_link *link, const struct pd_sim_entry *entry
 {
 	link->entries = grow(link->entries, &link->entry_capacity, link->end + 1,
 			     sizeof(*link->entries));
+	link->others = grow(link->others, &link->others_capacity, link->end + 1,
+			    sizeof(*link->others));
+	link->others[link->end] = entry->other->number;
 	link->entries[link->end++] = *entry;
 }
 
@@ -124,14 +128,17 @@ static void remove_entry(struct pd_sim_link *link, uint32_t i)
 	uint32_t kept = 0;
 
 	link->entries[i].transfer = NULL;
+	link->others[i] = 0;
 	link->gone++;
 	for (; link->first < link->end && !link->entries[link->first].transfer; link->first++)
 		link->gone--;
 	if (link->first + link->gone <= FEW_GONE + link->end / 2)
 		return;
 	for (uint32_t k = link->first; k < link->end; k++)
-		if (link->entries[k].transfer)
+		if (link->entries[k].transfer) {
+			link->others[kept] = link->others[k];
 			link->entries[kept++] = link->entries[k];
+		}
 	link->first = link->gone = 0;
 	link->end = kept;
 }
@@ -151,18 +158,18 @@ static uint32_t find_entry(const struct pd_sim_link *link, uint64_t order)
 	return low;
 }
 
-struct transfer *pd_sim_link_offer(struct pd_sim_link *link, uint64_t number)
+struct transfer *pd_sim_link_offer(struct pd_sim_link *link, const bool *busy, uint64_t number)
 {
 	for (uint32_t i = link->first; i < link->end; i++) {
 		const struct pd_sim_entry *entry = &link->entries[i];
-		struct pd_sim_link *other = entry->other;
-		struct transfer *x = entry->transfer;
+		struct transfer *x;
 
 		/* at one that is free, and not to be given out after this, nobody waits */
-		if (!x || other->busy || (other->freed && !waits_here(link, entry)))
+		if (busy[link->others[i]] || (entry->other->freed && !waits_here(link, entry)))
 			continue;
+		x = entry->transfer;
 		pass(link, entry->order, number);
-		remove_entry(other, find_entry(other, entry->order));
+		remove_entry(entry->other, find_entry(entry->other, entry->order));
 		remove_entry(link, i);
 		return x;
 	}

@@ -38,13 +38,14 @@ struct pd_sim_pass {
 };
 
 struct pd_sim_link {
-	bool busy;
+	uint32_t number;                /* from 1 */
 	bool freed;                     /* in the list of links to be given out again */
 	uint32_t count, capacity;
 	struct pd_sim_turn *waiting;    /* those at it: a heap by order, four children per node */
 	struct pd_sim_link *next_freed;
 	/* with two links on every way, instead of `waiting`: */
 	uint32_t first, end, gone, entry_capacity;
+	uint32_t others_capacity, *others;      /* numbers of those of the entries; 0: gone */
 	struct pd_sim_entry *entries;   /* from first to end - 1, ascending; so many have gone */
 	uint32_t pass_count, pass_capacity;
 	struct pd_sim_pass *passes;     /* numbers ascend, orders descend: others tell nothing */
@@ -66,8 +67,9 @@ void pd_sim_link_wait_two(struct pd_sim_link *at, struct pd_sim_link *other, uin
 bool pd_sim_link_awaited(const struct pd_sim_link *link);
 /*
  * Of those that wait at this one, which is free, the first whose other link is free: it waits no
- * longer.  NULL: all wait for the other.  pass: the number of this one.
+ * longer.  NULL: all wait for the other.  busy: links by number, 0 for ever; pass: the number of
+ * this one.
  */
-struct transfer *pd_sim_link_offer(struct pd_sim_link *link, uint64_t pass);
+struct transfer *pd_sim_link_offer(struct pd_sim_link *link, const bool *busy, uint64_t pass);
 
 #endif

@@ -61,6 +61,7 @@ struct pd_sim_fabric {
 	struct end *ends;
 	struct pd_pool transfers;
 	uint64_t order;
+	bool *busy;                     /* links by number */
 	bool two;                       /* every way has two links, or none */
 	uint64_t passes;                /* see link.h */
 	struct pd_sim_thing give_out;
@@ -114,7 +115,7 @@ static void path_of(const struct pd_sim_fabric *fabric, const struct transfer *x
 static void start(struct pd_sim *sim, struct transfer *x, const struct path *path)
 {
 	for (int i = 0; i < path->count; i++)
-		path->links[i]->busy = true;
+		sim->fabric->busy[path->links[i]->number] = true;
 	x->start_ns = sim->now_ns;
 	pd_sim_work(sim, &x->thing, x->to, 1, way_ns(x->bytes, path->bandwidth));
 }
@@ -138,7 +139,7 @@ static void try_start(struct pd_sim *sim, struct transfer *x, bool newcomer)
 
 	path_of(sim->fabric, x, &path);
 	for (int i = 0; i < path.count; i++)
-		if (path.links[i]->busy || (newcomer && path.links[i]->freed)) {
+		if (sim->fabric->busy[path.links[i]->number] || (newcomer && path.links[i]->freed)) {
 			wait_at(sim->fabric, x, &path, i);
 			return;
 		}
@@ -155,9 +156,10 @@ static void give_out(struct pd_sim *sim, struct pd_sim_thing *thing)
 	for (struct pd_sim_link *link; (link = fabric->first_freed);) {
 		fabric->first_freed = link->next_freed;
 		link->freed = false;
-		while (!link->busy && link->count > 0)
+		while (!fabric->busy[link->number] && link->count > 0)
 			try_start(sim, pd_sim_link_take(link), false);
-		if (fabric->two && !link->busy && (x = pd_sim_link_offer(link, ++fabric->passes))) {
+		if (fabric->two && !fabric->busy[link->number] &&
+		    (x = pd_sim_link_offer(link, fabric->busy, ++fabric->passes))) {
 			path_of(fabric, x, &path);
 			start(sim, x, &path);
 		}
@@ -167,7 +169,7 @@ static void give_out(struct pd_sim *sim, struct pd_sim_thing *thing)
 
 static void free_link(struct pd_sim_fabric *fabric, struct pd_sim_link *link)
 {
-	link->busy = false;
+	fabric->busy[link->number] = false;
 	if (fabric->two ? !pd_sim_link_awaited(link) : link->count == 0)
 		return;
 	link->freed = true;
@@ -376,6 +378,20 @@ static void find_hops(struct pd_sim_fabric *fabric)
 	}
 }
 
+/* From 1 on: 0, which is no link, is always busy. */
+static void number_links(struct pd_sim_fabric *fabric)
+{
+	uint32_t number = 0;
+
+	for (int l = 0; l < fabric->levels; l++)
+		for (size_t i = 0; i < fabric->level[l].components; i++) {
+			fabric->level[l].up[i].number = ++number;
+			fabric->level[l].down[i].number = ++number;
+		}
+	fabric->busy = pd_calloc((size_t)number + 1, sizeof(*fabric->busy));
+	fabric->busy[0] = true;
+}
+
 struct pd_sim_fabric *pd_sim_fabric_new(struct pd_sim *sim, const struct pd_topology *topology)
 {
 	struct pd_sim_fabric *fabric = pd_zalloc(sizeof(*fabric));
@@ -403,6 +419,7 @@ struct pd_sim_fabric *pd_sim_fabric_new(struct pd_sim *sim, const struct pd_topo
 		components = (components + level->count - 1) / level->count;
 	}
 	fabric->two = timed == 1;
+	number_links(fabric);
 	find_hops(fabric);
 	set_buckets(fabric, FIRST_BUCKETS);
 	fabric->ends = pd_calloc((size_t)fabric->rank_count, sizeof(*fabric->ends));
@@ -431,6 +448,7 @@ void pd_sim_fabric_free(struct pd_sim_fabric *fabric)
 	pd_pool_release(&fabric->transfers);
 	free(fabric->buckets);
 	free(fabric->hops);
+	free(fabric->busy);
 	free(fabric->ends);
 	free(fabric);
 }
