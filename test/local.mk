@@ -18,6 +18,10 @@ UNIT_DEVICE_LIBS = test/libtap.a $(PD_DEVICE_LIBS)
 
 include test/conform/local.mk
 
+# all programs
+TESTS += test/t0001-streams.sh
+EXTRA_DIST += test/t0001-streams.sh
+
 # transports
 check_PROGRAMS += test/unit/ucx test/unit/ucx-end test/unit/collective test/unit/link
 TESTS += test/unit/ucx test/unit/ucx-end test/unit/collective test/unit/link

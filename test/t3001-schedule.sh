@@ -203,7 +203,14 @@ test_ok 'what is no schedule' '
 	{ head -n 1 straight.jsonl; echo "{\"rank\": 0, \"op\": \"dance\"}"; } >x
 	status 2 pd-schedule --check x 2>err && grep -q "x:2: op: expected" err'
 test_ok 'minibatches are for plans' 'status 2 pd-schedule -m 3 straight.jsonl 2>err && one_line err'
-test_ok 'a full disk' '[ ! -c /dev/full ] || { status 3 pd-schedule straight.json 2>err >/dev/full && one_line err; }'
+test_ok 'a step that does not say what it writes: copied as it is, and not right' '
+	sed "s/\\(\"op\":\"step\".*\\),\"weight_version\":[0-9]*/\\1/" straight.jsonl >x
+	! cmp -s x straight.jsonl || false
+	pd-schedule x >copy
+	jq -e "select(.op == \"step\") | has(\"weight_version\") | not" copy >out
+	pd-schedule --compact x >copy
+	status 1 pd-schedule --check x 2>err && one_line err
+	grep -q "step of microbatch 0 at stage 0: expected a weight_version, 1$" err'
 test_ok 'four thousand ranks stream' '
 	plan "[4000]" "[0]" ".topology.levels[0].count = 4096" >many.json
 	limit=150000    # KiB; a sanitizer wants more than that for itself

@@ -35,6 +35,16 @@ test_ok "the link and what an operation costs are measured" '
 		".profile.device.operation_ns == \$from[0].device.operation_ns" &&
 	jq ".device.operation_ns = -1" whole >bad && status 2 pd-plan --gpus=2 bad 2>err &&
 	one_line err && grep -q "device.operation_ns: .*found -1" err'
+test_ok "places where nothing can be written are refused before anything is trained" '
+	pd-profile --no-link --threads=1 --batch-size=8 --iterations=1 "$MODELS/mlp.json" |
+		pd-plan -t 1@1GB/s >one
+	: >file
+	status 2 pd-run --synthetic --checkpoint=file one >out 2>err && one_line err && [ ! -s out ]
+	grep -q "^pd-run: --checkpoint: file: expected a directory, found a file" err
+	mkdir folder
+	status 2 pd-run --synthetic --trace=folder one >out 2>err && one_line err && [ ! -s out ]
+	grep -q "^pd-run: --trace: folder: expected a file, found a directory" err
+	[ -z "$(ls folder.* 2>/dev/null)" ]'
 if [ "$(nproc)" -ge 2 ]; then
 	test_ok "a worker is timed beside another, of which nothing is left" '
 		pd-profile --workers=2 --threads=1 --no-link --batch-size=8 --iterations=2 \

@@ -29,10 +29,11 @@ cat >tied.json <<'END'
 END
 profile tied.json 2 >tied
 
-# cut LAYERSxREPLICAS...: a plan of those stages, which pd-plan would not cut
+# cut LAYERSxREPLICAS...: a plan of those stages of $cut_from, which pd-plan would not cut
+cut_from=tied
 cut() {
 	pd-plan --topology="$(echo "$@" | tr ' ' '\n' | awk -Fx '{ n += $2 } END { print n }')"@10Gbit/s \
-		--stages=14 tied | jq --arg cuts "$*" 'del(.stages[].predicted) |
+		--stages="$(jq ".layers | length" $cut_from)" $cut_from | jq --arg cuts "$*" 'del(.stages[].predicted) |
 		[.profile.layers[].name] as $names | .stages = (reduce ($cuts / " ")[] as $cut
 			({list: [], layer: 0, rank: 0}; ($cut / "x" | map(tonumber)) as [$n, $r] |
 			.list += [{layers: $names[.layer:.layer + $n], replicas: $r,
@@ -165,5 +166,15 @@ for weights in stash vertical-sync latest; do
 		grep "share parameters: expected both in one stage, or weights \"2bw\" or \"flush\"" err
 		pair 1 1f1b $weights 1 | pd-schedule --check'
 done
+# A chain so long that a layer's number alone would not fit into a byte.
+jq '.layers = .layers[:3] + [range(260) | {name: "r\(.)", kind: "relu",
+		inputs: [if . == 0 then "a1" else "r\(. - 1)" end]}] + .layers[3:]
+	| .layers |= map(if .name == "fc1" then .inputs = ["r259"] else . end)' tied.json >long.json
+profile long.json 2 >long
+test_ok "far apart in a long network" '
+	cut_from=long cut 267x1 7x1 >long-1-1
+	jq -e ".stages[0].layers | index(\"fc2\") and (index(\"fc3\") | not)" long-1-1
+	pair long-1-1 1f1b 2bw 2 >plan.json
+	trained plan.json $sgd'
 
 test_done

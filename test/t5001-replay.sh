@@ -122,5 +122,22 @@ test_ok 'a document that is neither' 'echo "{}" >x; status 2 pd-replay x 2>err &
 test_ok 'a pipeline that would deadlock' '
 	jq ".stages[0].warmup = 0 | .stages[1].warmup = 2" straight.json >x
 	status 2 pd-replay x 2>err && one_line err && grep -q "stages\[1\].warmup" err'
-test_ok 'a full disk' '[ ! -c /dev/full ] || { status 3 pd-replay straight.json 2>err >/dev/full && one_line err; }'
+# traced RECORD...: a trace of them
+traced() {
+	pd-replay -f trace -m 1 straight.json | head -n 1
+	printf '%s\n' "$@"
+}
+test_ok 'microbatches and versions as high as can be, and steps without a version: drawn' '
+	traced "{\"rank\":0,\"op\":\"forward\",\"stage\":0,\"microbatch\":9223372036854775807,\"weight_version\":9223372036854775807,\"start_ns\":0,\"end_ns\":5}" \
+		"{\"rank\":0,\"op\":\"step\",\"stage\":0,\"microbatch\":0,\"start_ns\":5,\"end_ns\":6}" \
+		"{\"rank\":0,\"op\":\"step\",\"stage\":0,\"microbatch\":1,\"start_ns\":6,\"end_ns\":7}" >x
+	for format in report text svg chrome trace; do
+		pd-replay -f $format x >out
+	done
+	pd-replay -f chrome x | jq -e "[.traceEvents[] | select(.name == \"memory\" and .pid == 0)]
+		| length > 0"'
+test_ok 'a moment that cannot be counted to' '
+	traced "{\"rank\":0,\"op\":\"forward\",\"stage\":0,\"microbatch\":0,\"start_ns\":0,\"end_ns\":9223372036854775807}" >x
+	status 2 pd-replay x 2>err && one_line err
+	grep -q "x:2: end_ns: expected a whole number from 0 to 9007199254740991, found" err'
 test_done

@@ -123,7 +123,25 @@ test_ok "pd-run killed: its workers go with it" '
 	rm -f trace.rank-* ck/.step*/* && rmdir ck/.step* || :
 	clean "$workers"'
 
-# full FILE-SYSTEM: a run that meets a full disk, for what is written there
+test_ok "the terminal goes: stopped in order; under nohup nothing is" '
+	rm -rf ck
+	begin plan-2 --minibatches=1000000
+	sleep 0.5
+	kill -HUP "$run"
+	ended 5
+	[ "$ended" -eq 0 ]
+	[ "$(tail -n 1 out | jq -r .outcome)" = stopped ]
+	pd-replay trace >report
+	rm trace
+	clean "$workers"
+	(trap "" HUP; exec pd-run --threads=1 --synthetic --minibatches=3000 plan-1) >out 2>err &
+	run=$!
+	sleep 0.3
+	kill -HUP "$run"
+	ended 60
+	[ "$(tail -n 1 out | jq -r .outcome)" = done ]'
+
+# full: a run that met a full disk says so.
 full() {
 	one_line err
 	cat err

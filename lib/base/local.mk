@@ -10,4 +10,4 @@ lib_libpd_a_SOURCES += \
 	lib/base/mem.c lib/base/mem.h \
 	lib/base/number.c lib/base/opt.c lib/base/opt.h \
 	lib/base/piece.h lib/base/progress.c lib/base/progress.h \
-	lib/base/inline.h lib/base/rng.h lib/base/xml.h
+	lib/base/inline.h lib/base/rng.h lib/base/sort.h lib/base/xml.h

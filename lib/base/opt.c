@@ -83,16 +83,15 @@ static void usage_error(const struct pd_command *command, const char *fmt, const
 	exit(PD_EXIT_USAGE);
 }
 
-/* A closed standard descriptor would be taken by the next file opened. */
+/*
+ * A closed standard descriptor would be taken by the next file opened.  What takes its place can
+ * only be used the other way, so that a document written to nowhere is an error.
+ */
 static void restore_descriptors(void)
 {
-	int fd;
-
-	do
-		fd = open("/dev/null", O_RDWR);
-	while (fd >= 0 && fd <= 2);
-	if (fd > 2)
-		close(fd);
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
 int pd_command_parse(const struct pd_command *command, int argc, char **argv)

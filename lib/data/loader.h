@@ -5,10 +5,11 @@
  *
  * A loader serves one rank: of every minibatch that the rank asks for, the model inputs
  * that its stage uses, laid out plainly: f32 samples as (batch, shape...), rounded where
- * config.dtype has 16 bits, i32 labels as (batch).  The order of training samples depends on the seed and the epoch alone; a test
- * set comes in the order of its file.  Pixels come as (pixel / 255 - mean) / deviation of
- * their channel.  A synthetic set is not shuffled: sample n, counted through all epochs,
- * holds what lib/data/order.h makes of n modulo the number of samples.
+ * config.dtype has 16 bits, i32 labels as (batch).  The order of training samples depends on
+ * the seed and the epoch alone; a test set comes in the order of its file.  Pixels come as
+ * (pixel / 255 - mean) / deviation of their channel.  A synthetic set is not shuffled: sample
+ * n, counted through all epochs, holds what lib/data/order.h makes of n modulo the number of
+ * samples.
  *
  * All calls are for one thread, which none of them keeps waiting, but for pd_loader_plan:
  * it lets the minibatch that is being prepared be finished.

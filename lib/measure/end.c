@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/sort.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -124,13 +125,6 @@ static int until(struct end *end, const struct pd_event *ev, struct pd_error *er
 	return pd_error_failed(err, "link: %s", end->gate.err.text);
 }
 
-static int by_value(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 /*
  * What is sent has just been computed, and so lies in the sender's caches; what is received goes
  * where something else was a while ago.  Rank 0 begins when rank 1 has written its message too.
@@ -186,7 +180,7 @@ static int ping_pong(struct end *end, size_t bytes, int rounds, int64_t *half_ns
 		if (status == 0)
 			status = until(end, &sent, err);
 	}
-	qsort(took_ns, (size_t)rounds, sizeof(*took_ns), by_value);
+	qsort(took_ns, (size_t)rounds, sizeof(*took_ns), pd_by_value);
 	*half_ns_p = took_ns[rounds / 4] / 2;
 	free(took_ns);
 	return status;
@@ -231,7 +225,7 @@ static int both_ways(struct end *end, size_t bytes, int rounds, int64_t *ns_p,
 		if (i >= 0)
 			took_ns[i] = pd_now_ns() - begun_ns;
 	}
-	qsort(took_ns, (size_t)rounds, sizeof(*took_ns), by_value);
+	qsort(took_ns, (size_t)rounds, sizeof(*took_ns), pd_by_value);
 	*ns_p = took_ns[rounds / 4];
 	free(took_ns);
 	return status;

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
+#include "base/sort.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -176,19 +177,12 @@ struct times {
 	int64_t *ns;
 };
 
-static int by_value(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* -1: none. */
 static int64_t median(struct times *times)
 {
 	if (times->count == 0)
 		return -1;
-	qsort(times->ns, times->count, sizeof(*times->ns), by_value);
+	qsort(times->ns, times->count, sizeof(*times->ns), pd_by_value);
 	return (times->ns[(times->count - 1) / 2] + times->ns[times->count / 2]) / 2;
 }
 

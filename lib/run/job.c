@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define SYNTHETIC_MINIBATCHES 10
 
@@ -301,6 +302,20 @@ static int set_agree(struct pd_job *job, struct pd_error *err)
 	return 0;
 }
 
+/* What would be found out only when it is to be written. */
+static int check_outputs(const struct pd_job *job, struct pd_error *err)
+{
+	struct stat st;
+
+	if (job->checkpoint && stat(job->checkpoint, &st) == 0 && !S_ISDIR(st.st_mode))
+		return pd_error_input(err, "--checkpoint: %s: expected a directory, found a file",
+				      job->checkpoint);
+	if (job->trace && stat(job->trace, &st) == 0 && S_ISDIR(st.st_mode))
+		return pd_error_input(err, "--trace: %s: expected a file, found a directory",
+				      job->trace);
+	return 0;
+}
+
 int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 {
 	const struct pd_profile *profile = job->plan->profile;
@@ -310,7 +325,7 @@ int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 	if (!profile->model)
 		return pd_error_input(err, "the plan's profile has no model: it can be replayed, not"
 				      " run");
-	if (set_agree(job, err) < 0 || check_late(job, err) < 0 || check_order(job, err) < 0)
+	if (check_outputs(job, err) < 0 || set_agree(job, err) < 0 || check_late(job, err) < 0 || check_order(job, err) < 0)
 		return -1;
 	status = pd_job_data(job, &train, &test, err);
 	pd_dataset_release(&train);

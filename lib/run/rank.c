@@ -174,7 +174,7 @@ static int share_state(struct rank *rank, int i, struct pd_error *err)
 	void *state = pd_worker_state_arena(rank->worker, i);
 	uint64_t tag = TAG_STATE + (uint64_t)i;
 	struct pd_event *events;
-	bool pending = true;
+	bool pending = true, failed = false;
 
 	if (stage->replicas == 1 || bytes == 0)
 		return 0;
@@ -183,14 +183,14 @@ static int share_state(struct rank *rank, int i, struct pd_error *err)
 		if (rank->replica != 0 && rank->replica != k)
 			continue;
 		pd_event_arm(&events[k]);
-		if (rank->replica == 0)
-			transport->send(rank->transport, stage->ranks[k], tag, state, bytes, NULL,
-					&events[k]);
-		else
-			transport->recv(rank->transport, stage->ranks[0], tag, state, bytes, NULL,
-					&events[k]);
+		if ((rank->replica == 0
+		     ? transport->send(rank->transport, stage->ranks[k], tag, state, bytes, NULL,
+				       &events[k])
+		     : transport->recv(rank->transport, stage->ranks[0], tag, state, bytes, NULL,
+				       &events[k])) < 0)
+			failed = true;
 	}
-	while (pending) {
+	while (pending && !failed) {
 		struct pollfd fds[2] = {
 			{ .fd = transport->fd(rank->transport), .events = POLLIN },
 			{ .fd = rank->gate.fd, .events = POLLIN },
@@ -198,19 +198,18 @@ static int share_state(struct rank *rank, int i, struct pd_error *err)
 		uint64_t count;
 
 		pending = false;
-		if (transport->progress(rank->transport) < 0) {
-			free(events);
-			return pd_error_failed(err, "transport: %s", rank->gate.err.text);
-		}
-		for (int k = 1; k < stage->replicas; k++)
+		failed = transport->progress(rank->transport) < 0;
+		for (int k = 1; k < stage->replicas; k++) {
 			pending |= !pd_event_done(&events[k]);
+			failed |= pd_event_done(&events[k]) && pd_event_failed(&events[k]);
+		}
 		if (pending && transport->arm(rank->transport) == 0)
 			poll(fds, 2, 100);
 		if (read(rank->gate.fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
 			pd_bug("eventfd: %s", strerror(errno));
 	}
 	free(events);
-	return 0;
+	return failed ? pd_error_failed(err, "transport: %s", rank->gate.err.text) : 0;
 }
 
 /* The end of an epoch or of the run: the newest version is all there is to keep. */

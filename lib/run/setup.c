@@ -56,7 +56,8 @@ static int open_loader(struct rank *rank, struct part *part, struct pd_error *er
 		.model = model, .train = &rank->train,
 		.test = rank->job->test_minibatches ? &rank->test : NULL,
 		.batch_size = rank->job->plan->profile->batch_size,
-		.dtype = rank->job->plan->profile->dtype, .seed = (uint64_t)rank->job->seed, .inputs = inputs,
+		.dtype = rank->job->plan->profile->dtype, .seed = (uint64_t)rank->job->seed,
+		.inputs = inputs,
 		.ahead = LOADER_AHEAD, .device = rank->device, .gate = &rank->gate,
 	};
 

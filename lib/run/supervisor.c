@@ -355,12 +355,16 @@ static int start_all(struct supervisor *s, struct pd_error *err)
 
 static int catch_signals(struct supervisor *s, struct pd_error *err)
 {
+	struct sigaction hangup;
 	sigset_t set;
 
 	sigemptyset(&set);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGCHLD);
+	/* the terminal is gone; nohup has it ignored, and that it stays */
+	if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
+		sigaddset(&set, SIGHUP);
 	sigprocmask(SIG_BLOCK, &set, &s->old_mask);
 	s->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 	return s->signal_fd < 0 ? pd_error_failed(err, "signalfd: %s", strerror(errno)) : 0;

@@ -17,14 +17,17 @@ static int append(FILE *out, const char *part, struct pd_error *err)
 {
 	FILE *in = fopen(part, "re");
 	char buffer[65536];
+	int status = 0;
 	size_t n;
 
 	if (!in)
 		return pd_error_failed(err, "%s: cannot open: %s", part, strerror(errno));
 	while ((n = fread(buffer, 1, sizeof(buffer), in)) > 0)
-		fwrite(buffer, 1, n, out);
+		fwrite(buffer, 1, n, out);      /* whether it could is told when it is committed */
+	if (ferror(in))
+		status = pd_error_failed(err, "%s: cannot read: %s", part, strerror(errno));
 	fclose(in);
-	return 0;
+	return status;
 }
 
 int supervisor_merge_trace(struct supervisor *s, struct pd_error *err)

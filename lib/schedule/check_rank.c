@@ -330,6 +330,8 @@ static bool check_update(struct walk *w, struct part *part, const struct pd_op *
 	}
 	if (pd_plan_agrees(w->lists->plan) && w->agreed <= u)
 		return WRONG(w, "its agree does not stand before it");
+	if (op->version < 0)
+		return WRONG(w, "expected a weight_version, %" PRId64, version);
 	if (op->version != version)
 		return WRONG(w, "writes version %" PRId64 "; expected %" PRId64 ", the micro"
 			     "batches whose gradients are in it", op->version, version);

@@ -64,7 +64,8 @@
  * A stage that recomputes computes nothing else between recompute_s(n) and backward_s(n), and
  * gradient(n), at least 14 ticks before the latter, is listed before both: one slot is enough
  * (with ZB-H1 those of the microbatches whose weight gradients wait, too).  What forward makes
- * for others stays in an outbox until it has left: outboxes_needed counts them.
+ * for others stays in an outbox until it has left: set_outboxes (schedule.c)
+ * counts them.
  *
  * If lead is non-increasing in s (SOSP's warm-ups are: ceil(R/r) r - r >= R - r, the
  * ranks of all later stages, and less than R), every dependency points forward in time:

@@ -5,7 +5,10 @@
 
 #include "schedule/schedule.h"
 
-/* Works out drains, splits, chunks, warmup, slots and span from the plan; or refuses it. */
+/*
+ * Works out what struct pd_schedule has from the plan but ranks, wiring, outboxes, scale and
+ * origin; or refuses it.
+ */
 int pd_ideal_new(struct pd_schedule *schedule, struct pd_error *err);
 
 /* Of microbatch n (from 0 in its phase) at stage s. */

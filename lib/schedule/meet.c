@@ -1,16 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/meet.h"
 
-static int common_divisor(int a, int b)
-{
-	while (b != 0) {
-		int rest = a % b;
-
-		a = b;
-		b = rest;
-	}
-	return a;
-}
+#include "base/mem.h"
 
 /* The replica that a rank is of a stage, or -1. */
 static int replica_of(const struct pd_schedule *schedule, int rank, int stage)
@@ -31,7 +22,7 @@ static bool link_joins(const struct pd_schedule *schedule, const struct pd_link 
 	int from = schedule->plan->stages[link->from].replicas;
 	int to = schedule->plan->stages[link->to].replicas;
 
-	return i >= 0 && j >= 0 && (i - j) % common_divisor(from, to) == 0;
+	return i >= 0 && j >= 0 && (i - j) % pd_gcd(from, to) == 0;
 }
 
 /* In round k of an agree, from a rank to the one 2^k above it (lib/worker/agree.c). */

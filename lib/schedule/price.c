@@ -274,7 +274,8 @@ int64_t pd_account_enter(struct pd_account *account, const struct pd_op *op)
 		break;
 	case PD_OP_step:
 		delta += to_come[*newest] > 0 ? price->weights_bytes : 0;
-		*newest = op->version;
+		if (op->version >= 0)   /* a document need not say */
+			*newest = op->version;
 		break;
 	default:
 		break;

@@ -7,8 +7,8 @@
  * lib/plan/memory.h prices them.  What comes and goes is told by operation: what arrives or
  * is loaded from there to the end of the microbatch's backward, what forward (with
  * recomputation: recompute) keeps likewise, with recomputation what leaves from forward until
- * it is sent, and each further version of the weights from
- * the step that writes it while an older one will still be read.
+ * it is sent, and each further version of the weights from the step that writes it while an
+ * older one will still be read.
  */
 #ifndef PD_SCHEDULE_PRICE_H
 #define PD_SCHEDULE_PRICE_H

@@ -2,6 +2,7 @@
 #include "trace/compare.h"
 
 #include "base/mem.h"
+#include "base/sort.h"
 
 #include <stdlib.h>
 
@@ -121,13 +122,6 @@ static int by_place(const void *a, const void *b)
 	return (x->stage > y->stage) - (x->stage < y->stage);
 }
 
-static int by_value(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* Of n sorted values, the one that a share of them is below. */
 static int64_t quantile(const int64_t *values, size_t n, double share)
 {
@@ -144,12 +138,12 @@ static void add_residual(struct pd_compare *compare, const struct pair *pairs, s
 	for (int which = 0; which < 2; which++) {
 		for (size_t i = 0; i < n; i++)
 			values[i] = pairs[i].ns[which];
-		qsort(values, n, sizeof(*values), by_value);
+		qsort(values, n, sizeof(*values), pd_by_value);
 		residual->median_ns[which] = quantile(values, n, 0.5);
 	}
 	for (size_t i = 0; i < n; i++)
 		values[i] = pairs[i].ns[0] - pairs[i].ns[1];
-	qsort(values, n, sizeof(*values), by_value);
+	qsort(values, n, sizeof(*values), pd_by_value);
 	residual->low_ns = quantile(values, n, 0.05);
 	residual->middle_ns = quantile(values, n, 0.5);
 	residual->high_ns = quantile(values, n, 0.95);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The memory of a rank over time: the schedule's account, entered at the times of a trace. */
 #include "base/mem.h"
+#include "base/sort.h"
 #include "schedule/price.h"
 #include "trace/timeline.h"
 
 #include <stdlib.h>
-
 
 /* As the rank's stream does them: by their ends, and what brings a microbatch before that. */
 static int by_end(const void *a, const void *b)
@@ -29,30 +29,52 @@ static int by_when(const void *a, const void *b)
 	return (x->bytes > y->bytes) - (x->bytes < y->bytes);   /* what goes, then what comes */
 }
 
-/* The rank's operations of training that an account knows, and the last microbatch. */
+/* The rank's operations of training that an account knows. */
 static size_t gather(const struct pd_timeline *timeline, int rank,
-		     const struct pd_record **records, int64_t *last_p)
+		     const struct pd_record **records)
 {
 	size_t n = 0;
 
-	*last_p = 0;
 	for (int l = 0; l < PD_LANES; l++) {
 		const struct pd_lane *lane = pd_timeline_lane(timeline, rank, l);
 
 		for (size_t i = 0; i < lane->count; i++) {
 			const struct pd_op *op = &lane->bars[i].record->op;
 
-			if (op->evaluate)
-				continue;
-			records[n++] = lane->bars[i].record;
-			if (op->microbatch > *last_p)
-				*last_p = op->microbatch;
-			if (op->version > *last_p)
-				*last_p = op->version;
+			if (!op->evaluate)
+				records[n++] = lane->bars[i].record;
 		}
 	}
 	qsort(records, n, sizeof(*records), by_end);
 	return n;
+}
+
+/* The versions that are read or written, ascending; a run that was resumed has high ones. */
+static int64_t *versions_of(const struct pd_record **records, size_t n, size_t *count_p)
+{
+	int64_t *versions = pd_calloc(n, sizeof(*versions));
+	size_t count = 0, kept = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (records[i]->op.version >= 0)
+			versions[count++] = records[i]->op.version;
+	qsort(versions, count, sizeof(*versions), pd_by_value);
+	for (size_t i = 0; i < count; i++)
+		if (i == 0 || versions[i] != versions[i - 1])
+			versions[kept++] = versions[i];
+	*count_p = kept;
+	return versions;
+}
+
+/* The operation with its version's number among those; to an account only that matters. */
+static struct pd_op numbered(const struct pd_op *op, const int64_t *versions, size_t count)
+{
+	struct pd_op out = *op;
+	const int64_t *found = op->version < 0 ? NULL
+		: bsearch(&op->version, versions, count, sizeof(*versions), pd_by_value);
+
+	out.version = found ? found - versions : -1;
+	return out;
 }
 
 /* Changes into sums, those of one moment into one; returns how many are left. */
@@ -72,11 +94,40 @@ static size_t add_up(struct pd_held *held, size_t count, int64_t begin_ns, int64
 }
 
 /* A run that was resumed begins with a version that no step of the trace wrote. */
-static void begin_versions(struct pd_account *account, const struct pd_record **records, size_t n)
+static void begin_versions(struct pd_account *account, const struct pd_op *ops, size_t n)
 {
 	for (size_t i = n; i-- > 0;)
-		if (records[i]->op.version >= 0 && records[i]->op.kind != PD_OP_step)
-			account->newest[records[i]->op.stage] = records[i]->op.version;
+		if (ops[i].version >= 0 && ops[i].kind != PD_OP_step)
+			account->newest[ops[i].stage] = ops[i].version;
+}
+
+/* Into held[1] and on, how much each of n operations adds or takes; returns how many do. */
+static size_t changes(const struct pd_prices *prices, const struct pd_record **records, size_t n,
+		      struct pd_held *held)
+{
+	struct pd_account account;
+	struct pd_op *ops = pd_calloc(n, sizeof(*ops));
+	size_t versions, count = 0;
+	int64_t *version = versions_of(records, n, &versions);
+
+	pd_account_init(&account, prices, (int64_t)versions);
+	for (size_t i = 0; i < n; i++) {
+		ops[i] = numbered(&records[i]->op, version, versions);
+		pd_account_expect(&account, &ops[i]);
+	}
+	held[0].bytes = (int64_t)account.held_bytes;
+	begin_versions(&account, ops, n);
+	for (size_t i = 0; i < n; i++) {
+		int64_t delta = pd_account_enter(&account, &ops[i]);
+
+		if (delta != 0)
+			held[++count] = (struct pd_held){ delta > 0 ? records[i]->start_ns
+							  : records[i]->end_ns, delta };
+	}
+	pd_account_release(&account);
+	free(version);
+	free(ops);
+	return count;
 }
 
 size_t pd_timeline_held(const struct pd_timeline *timeline, int rank, struct pd_held **held_p)
@@ -86,27 +137,13 @@ size_t pd_timeline_held(const struct pd_timeline *timeline, int rank, struct pd_
 	struct pd_held *held = pd_calloc(trace->count + 1, sizeof(*held));
 	struct pd_wiring *wiring = pd_wiring_new(trace->plan);
 	struct pd_prices prices;
-	struct pd_account account;
-	int64_t last, fixed_bytes;
-	size_t n = gather(timeline, rank, records, &last), count = 0;
+	size_t count;
 
 	pd_prices_init(&prices, trace->plan, wiring);
-	pd_account_init(&account, &prices, last + 1);
-	for (size_t i = 0; i < n; i++)
-		pd_account_expect(&account, &records[i]->op);
-	fixed_bytes = (int64_t)account.held_bytes;
-	begin_versions(&account, records, n);
-	for (size_t i = 0; i < n; i++) {
-		int64_t delta = pd_account_enter(&account, &records[i]->op);
-
-		if (delta != 0)
-			held[++count] = (struct pd_held){ delta > 0 ? records[i]->start_ns
-							  : records[i]->end_ns, delta };
-	}
-	pd_account_release(&account);
+	count = changes(&prices, records, gather(timeline, rank, records), held);
 	pd_prices_release(&prices);
 	pd_wiring_free(wiring);
 	free(records);
 	*held_p = held;
-	return add_up(held, count, timeline->begin_ns, fixed_bytes);
+	return add_up(held, count, timeline->begin_ns, held[0].bytes);
 }

@@ -2,6 +2,7 @@
 #include "trace/steady.h"
 
 #include "base/mem.h"
+#include "base/sort.h"
 
 #include <stdlib.h>
 
@@ -16,13 +17,6 @@ static int by_microbatch(const void *a, const void *b)
 	if (x->microbatch != y->microbatch)
 		return x->microbatch < y->microbatch ? -1 : 1;
 	return (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns);
-}
-
-static int by_value(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
 }
 
 /* All of them, ascending; of several parts of a backward the last to end. */
@@ -55,7 +49,7 @@ static int64_t *evaluations_of(const struct pd_trace *trace, size_t *count_p)
 	for (size_t i = 0; i < trace->count; i++)
 		if (trace->records[i].op.evaluate && trace->records[i].op.stage == 0)
 			starts[n++] = trace->records[i].start_ns;
-	qsort(starts, n, sizeof(*starts), by_value);
+	qsort(starts, n, sizeof(*starts), pd_by_value);
 	*count_p = n;
 	return starts;
 }

@@ -21,9 +21,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-#define TAG_COLLECTIVE (UINT64_C(1) << 47)
-#define TAG_NUMBER     ((UINT64_C(1) << 46) - 1)
-#define TAG_ROUND      0                /* from TAG_ALLREDUCE on: the all-reduce's */
+#define TAG_ROUND 0             /* tie.c's follow, then the all-reduce's */
 
 struct round {
 	double *arrived;

@@ -7,8 +7,13 @@
 #include "transport/collective.h"
 #include "worker/worker.h"
 
-/* Tags of an all-reduce or agree: its number, above so many bits; an all-reduce's begin at the
- * half of what these count to, there are two for each replica. */
+/*
+ * Tags of an all-reduce or agree: its number, above so many bits; an all-reduce's begin at the
+ * half of what these count to, there are two for each replica.
+ */
+#define TAG_COLLECTIVE (UINT64_C(1) << 47)
+#define TAG_EVALUATE   (UINT64_C(1) << 46)
+#define TAG_NUMBER     (TAG_EVALUATE - 1)
 #define TAG_PLACES     20
 #define TAG_ALLREDUCE  (UINT64_C(1) << (TAG_PLACES - 1))
 

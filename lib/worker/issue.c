@@ -15,10 +15,6 @@
 
 #include <math.h>
 
-#define TAG_COLLECTIVE (UINT64_C(1) << 47)
-#define TAG_EVALUATE   (UINT64_C(1) << 46)
-#define TAG_NUMBER     (TAG_EVALUATE - 1)
-
 bool worker_may_arm(const struct pd_worker *w, const struct mark *mark)
 {
 	if (mark->last_use >= w->retired)

@@ -14,8 +14,8 @@
 
 #include <stdlib.h>
 
-#define TAG_TIES 32             /* those of an agree's rounds are below */
-#define MOST_LAYERS 200
+#define TAG_TIES 32             /* those of an agree's rounds are below, an all-reduce's above */
+#define MOST_LAYERS ((int)TAG_ALLREDUCE - TAG_TIES)
 
 struct member {
 	int layer, chunk;               /* chunk: of this rank, or -1 */

@@ -217,7 +217,8 @@ static void release_batch(struct flight *flight)
 	flight->batch = NULL;
 }
 
-static void tell_loss(const struct pd_worker *w, const struct pd_op *op, const struct flight *flight)
+static void tell_loss(const struct pd_worker *w, const struct pd_op *op,
+		      const struct flight *flight)
 {
 	if (w->config.loss && flight->loss.samples > 0)
 		w->config.loss(w->config.context, op, &flight->loss);

@@ -27,7 +27,7 @@ static const struct pd_record records[] = {
 	{ { PD_OP_recv_gradient, false, 2, 1, 3, 1, 0, -1, 19 }, 20, 22, 300 },
 	{ { PD_OP_send_gradient, false, 3, 2, 2, 1, 0, -1, 19 }, 20, 22, 300 },
 	{ { PD_OP_allreduce, false, 1, 0, -1, -1, 1, -1, 21 }, 30, 31, 1000 },
-	{ { PD_OP_step, false, 1, 0, -1, -1, 1, 2, -1 }, 31, INT64_MAX, 0 },
+	{ { PD_OP_step, false, 1, 0, -1, -1, 1, 2, -1 }, 31, PD_MAX_TIME_NS, 0 },
 };
 
 static char *write_file(const char *text)

@@ -1,0 +1,75 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Every program: options that are none, files that are none, an output that takes nothing.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+
+programs="pd-profile pd-plan pd-schedule pd-run pd-replay"
+chain 6 >chain.json
+pd-plan -t 2@1GB/s --stages=3,3 chain.json >plan.json
+pd-schedule -m 6 plan.json >schedule.jsonl
+pd-replay -f trace -m 6 plan.json >trace.jsonl
+: >empty
+mkdir folder
+head -c 200 plan.json >half.json
+
+# refused PROGRAM WORDS ARGUMENT...: in one line that begins with its name.
+refused() {
+	program=$1 words=$2
+	shift 2
+	[ "$program" != pd-run ] || set -- --synthetic "$@"
+	status 2 timeout 20 "$program" "$@" 2>err >out </dev/null
+	cat err
+	one_line err && grep -q "^$program: .*$words" err && [ ! -s out ]
+}
+
+for program in $programs; do
+	test_ok "$program: an option that is none, operands that are too many" '
+		refused $program "unknown or ambiguous option --nonsense" --nonsense plan.json
+		refused $program "unexpected operand" plan.json plan.json $(seq 100)'
+	test_ok "$program: nothing, an empty file, a folder, half a document, none" '
+		refused $program "standard input: empty"
+		refused $program "empty: empty: expected a JSON object" empty
+		refused $program "folder: cannot read: Is a directory" folder
+		refused $program "half.json:[0-9]*:[0-9]*: not JSON" half.json
+		refused $program "absent: cannot open: No such file" absent'
+done
+
+# lost WORDS COMMAND...: its output, which goes where nothing can be written, is missed.
+lost() {
+	words=$1
+	shift
+	status 3 "$@" 2>err
+	cat err >&2
+	one_line err && grep -q "^$1: .*$words" err
+}
+while read -r command; do
+	set -- $command
+	test_ok "$command: a full disk, and an output that is closed" '
+		[ ! -c /dev/full ] || lost "No space left on device" $command >/dev/full
+		lost "Bad file descriptor" $command >&-'
+done <<END
+pd-profile --help
+pd-plan --help
+pd-schedule --help
+pd-run --version
+pd-replay --version
+pd-plan -t 2@1GB/s --stages=3,3 chain.json
+pd-plan -f svg -t 2@1GB/s --stages=3,3 chain.json
+pd-schedule -m 6 plan.json
+pd-schedule --compact schedule.jsonl
+pd-replay plan.json
+pd-replay -f text schedule.jsonl
+pd-replay -f svg trace.jsonl
+pd-replay -f chrome trace.jsonl
+pd-replay -f trace trace.jsonl
+END
+test_ok "what writes nothing does not mind; an input that is closed is told" '
+	pd-schedule --check schedule.jsonl >&- 2>err
+	one_line err && grep -q ": correct" err
+	for program in $programs; do
+		[ $program = pd-run ] && with=--synthetic || with=
+		status 2 $program $with <&- 2>err >out
+		one_line err
+	done'
+
+test_done
