@@ -3,13 +3,13 @@
 #include "base/json.h"
 #include "base/opt.h"
 #include "base/progress.h"
+#include "launch/process.h"
 #include "measure/beside.h"
 #include "measure/layers.h"
 #include "measure/link.h"
 #include "measure/operation.h"
 #include "transport/transport.h"
 
-#include <sched.h>
 #include <string.h>
 
 static const char *device = "auto", *dtype = "f32";
@@ -53,11 +53,8 @@ static void show(void *bar, int64_t done, int64_t total)
 /* A worker's threads: its share of the processors, of which there are two at least. */
 static int choose_threads(struct pd_error *err)
 {
-	int processors;
-	cpu_set_t all;
+	int processors = pd_process_processors();
 
-	sched_getaffinity(0, sizeof(all), &all);
-	processors = CPU_COUNT(&all);
 	if (threads == 0)
 		threads = processors / (workers > 2 ? workers : 2);
 	if (threads == 0)

@@ -109,7 +109,11 @@ test_ok "microbatches are what all replicas can share" '
 test_ok "a plan that is searched for" '
 	planned ".weights == \"2bw\"" --weights=2bw
 	planned "[.stages[].replicas] | max == 1" --schedule=nf1b
-	planned "[.stages[].ranks] == [[0], [1], [2], [3], [0], [1], [2], [3]]" --schedule=interleaved'
+	planned "[.stages[].ranks] == [[0], [1], [2], [3], [0], [1], [2], [3]]" --schedule=interleaved
+	jq ".topology.levels[0].count = 8 | .stages[].ranks |= map(if . == 3 then 7 else . end)" \
+		a.json >gap.json
+	status 2 pd-replay gap.json 2>err; one_line err
+	grep -q "gap.json: stages: expected each rank from 0 to 7 in one of them, rank 3 is in none" err'
 test_ok "chunks: every rank has as many, cut or not cut by hand" '
 	planned "[.stages[].ranks[0]] == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3] and .microbatches == 8" \
 		--schedule=interleaved --chunks=3 --microbatches=8

@@ -68,6 +68,13 @@ test_ok "cycles, and names that are not there, or twice" '
 	profile ".layers[2].name = \"l0\"" "layers.2..name: \"l0\" is the name of an earlier"
 	profile ".layers = []" "layers: expected 1 to"
 	profile ".batch_size = 0" "batch_size: "'
+test_ok "options that are unknown, want a value or take none; a name that is empty" '
+	refused "unknown or ambiguous option --nosuch" --nosuch good.json
+	refused "option --gpus needs an argument" good.json --gpus
+	refused "option --straight=3 takes no value" -t 2@1GB/s --straight=3 good.json
+	refused "^pd-plan: \"\": cannot open" -t "" good.json
+	profile ".layers[1].nosuch = 1" "layers.1.: unknown key \"nosuch\"; expected one of .*spread"
+	profile ".layers[1].nosuch = 1" ".* algorithms$"'
 chain 20000 >many.json
 # Of processor time, which others on the machine do not lengthen.
 five_seconds() { (ulimit -t 5; "$@"); }

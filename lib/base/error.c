@@ -9,15 +9,20 @@
 const char *pd_program = "pd";
 
 /* One line whatever the names and the documents in it contain. */
+static void make_one_line(char *text)
+{
+	for (char *c = text; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 127)
+			*c = '?';
+}
+
 static void fill(struct pd_error *err, enum pd_exit status, const char *fmt, va_list ap)
 {
 	if (!err)
 		return;
 	err->status = status;
 	vsnprintf(err->text, sizeof(err->text), fmt, ap);
-	for (char *c = err->text; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 127)
-			*c = '?';
+	make_one_line(err->text);
 }
 
 #define DEFINE(name, status_) \
@@ -47,6 +52,7 @@ int pd_error_prefix(struct pd_error *err, const char *fmt, ...)
 	memcpy(text, err->text, sizeof(text));
 	snprintf(err->text, sizeof(err->text), "%s: %.*s", prefix,
 		 (int)(sizeof(err->text) - strlen(prefix) - 3), text);
+	make_one_line(err->text);
 	return -1;
 }
 

@@ -12,9 +12,34 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Under another name in the same directory, file->temporary; NULL with errno. */
+static FILE *open_beside(struct pd_file *file)
+{
+	mode_t mask = umask(0);
+	FILE *stream = NULL;
+	int fd, why;
+
+	umask(mask);
+	file->temporary = pd_format("%s.XXXXXX", file->name);
+	fd = mkostemp(file->temporary, O_CLOEXEC);
+	if (fd >= 0 && fchmod(fd, 0666 & ~mask) == 0)
+		stream = fdopen(fd, "w");
+	if (stream)
+		return stream;
+	why = errno;
+	if (fd >= 0) {
+		close(fd);
+		unlink(file->temporary);
+	}
+	free(file->temporary);
+	file->temporary = NULL;
+	errno = why;
+	return NULL;
+}
+
 int pd_file_create(struct pd_file *file, const char *name, struct pd_error *err)
 {
-	int fd;
+	struct stat st;
 
 	*file = (struct pd_file){ 0 };
 	if (!name || strcmp(name, "-") == 0) {
@@ -23,29 +48,15 @@ int pd_file_create(struct pd_file *file, const char *name, struct pd_error *err)
 	}
 	file->name = pd_strdup(name);
 	/* what is not a regular file (/dev/null, a pipe) is written as it is */
-	struct stat st;
-	if (stat(name, &st) == 0 && !S_ISREG(st.st_mode)) {
-		file->stream = fopen(name, "w");
-	} else {
-		file->temporary = pd_format("%s.XXXXXX", name);
-		fd = mkostemp(file->temporary, O_CLOEXEC);
-		if (fd >= 0) {
-			mode_t mask = umask(0);
-
-			umask(mask);
-			if (fchmod(fd, 0666 & ~mask) == 0)
-				file->stream = fdopen(fd, "w");
-		} else {
-			free(file->temporary);
-			file->temporary = NULL;
-		}
-	}
-	if (!file->stream) {
-		pd_error_failed(err, "%s: cannot create: %s", name, strerror(errno));
-		pd_file_abandon(file);
-		return -1;
-	}
-	return 0;
+	if (stat(name, &st) == 0 && !S_ISREG(st.st_mode))
+		file->stream = fopen(name, "we");
+	else
+		file->stream = open_beside(file);
+	if (file->stream)
+		return 0;
+	pd_error_failed(err, "%s: cannot create: %s", name, strerror(errno));
+	pd_file_abandon(file);
+	return -1;
 }
 
 int pd_file_commit(struct pd_file *file, struct pd_error *err)

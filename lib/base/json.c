@@ -20,7 +20,8 @@ FILE *pd_document_open(const char *file, struct pd_error *err)
 	FILE *in = !file || strcmp(file, "-") == 0 ? stdin : fopen(file, "re");
 
 	if (!in)
-		pd_error_input(err, "%s: cannot open: %s", file, strerror(errno));
+		pd_error_input(err, "%s: cannot open: %s", *file ? file : "\"\"",
+			       strerror(errno));
 	return in;
 }
 
@@ -145,7 +146,7 @@ static int place_error(const struct pd_place *place, struct pd_error *err, const
 
 int pd_place_error(const struct pd_place *place, struct pd_error *err, const char *fmt, ...)
 {
-	char text[384];
+	char text[480];
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -213,7 +214,7 @@ int pd_json_keys(const struct pd_place *object, const char *const *known, struct
 		while (known[i] && strcmp(known[i], key) != 0)
 			i++;
 		if (!known[i]) {
-			char list[256] = "";
+			char list[384] = "";
 
 			for (i = 0; known[i]; i++) {
 				strncat(list, i ? ", " : "", sizeof(list) - strlen(list) - 1);

@@ -37,7 +37,7 @@ struct pd_place {
 json_t *pd_json_load(const char *file, struct pd_error *err);
 /* The same, refused while it is read if an array in it has more than so many objects. */
 json_t *pd_json_load_most(const char *file, size_t objects, struct pd_error *err);
-/* The same as pd_json_load from an open stream, called name; with `more`, other text may follow the value. */
+/* From an open stream, called name; with `more`, other text may follow the value. */
 json_t *pd_json_load_stream(FILE *in, const char *name, bool more, struct pd_error *err);
 /* How messages call that file. */
 const char *pd_document_name(const char *file);

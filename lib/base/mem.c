@@ -25,7 +25,6 @@ void *pd_zalloc(size_t bytes)
 	return pd_calloc(1, bytes);
 }
 
-/* Room for at least `need` elements; new ones are zero. */
 void *pd_grow(void *array, size_t *capacity, size_t need, size_t bytes)
 {
 	size_t n = *capacity ? *capacity : 8;
@@ -39,6 +38,15 @@ void *pd_grow(void *array, size_t *capacity, size_t need, size_t bytes)
 	memset(grown + *capacity * bytes, 0, (n - *capacity) * bytes);
 	*capacity = n;
 	return grown;
+}
+
+void *pd_memdup(const void *from, size_t bytes)
+{
+	void *copy = pd_zalloc(bytes);
+
+	if (bytes > 0)
+		memcpy(copy, from, bytes);
+	return copy;
 }
 
 char *pd_strdup(const char *text)

@@ -12,7 +12,10 @@
 
 void *pd_zalloc(size_t bytes);                     /* zeroed; free() it */
 void *pd_calloc(size_t count, size_t bytes);       /* zeroed, product checked */
+/* Room for at least `need` elements of so many bytes; new ones are zero. */
 void *pd_grow(void *array, size_t *capacity, size_t need, size_t bytes);
+/* A copy of so many bytes; of none, something to free() all the same. */
+void *pd_memdup(const void *from, size_t bytes);
 char *pd_strdup(const char *text);
 char *pd_format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

@@ -136,6 +136,8 @@ int pd_command_parse(const struct pd_command *command, int argc, char **argv)
 		}
 		if (c == ':')
 			usage_error(command, "option %s needs an argument", argv[optind - 1]);
+		if (c == '?' && optopt >= OPT_HELP)
+			usage_error(command, "option %s takes no value", argv[optind - 1]);
 		if (c == '?')
 			usage_error(command, "unknown or ambiguous option %s", argv[optind - 1]);
 		if (c < OPT_FIRST)

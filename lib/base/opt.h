@@ -56,7 +56,8 @@ int pd_command_end(enum pd_exit status);
 int pd_command_fail(const struct pd_error *err);
 
 /* One parser each for numbers with units.  0, or -1 with *err saying what was expected. */
-int pd_parse_count(const char *text, int64_t min, int64_t max, int64_t *out_p, struct pd_error *err);
+int pd_parse_count(const char *text, int64_t min, int64_t max, int64_t *out_p,
+		   struct pd_error *err);
 int pd_parse_real(const char *text, double min, double max, double *out_p, struct pd_error *err);
 /* 1500, 16GB, 12MiB (kB = 1000, KiB = 1024) */
 int pd_parse_bytes(const char *text, int64_t *out_p, struct pd_error *err);

@@ -70,7 +70,11 @@ static int take_line(struct pd_channel *channel, json_t **message_p)
 	*message_p = json_loadb(channel->buffer, length, 0, NULL);
 	channel->used -= length + 1;
 	memmove(channel->buffer, end + 1, channel->used);
-	return json_is_object(*message_p) ? 1 : -1;
+	if (json_is_object(*message_p))
+		return 1;
+	json_decref(*message_p);
+	*message_p = NULL;
+	return -1;
 }
 
 int pd_channel_receive(struct pd_channel *channel, json_t **message_p)

@@ -113,18 +113,18 @@ int pd_process_start(struct pd_process *process, int index, int count, struct pd
 {
 	pid_t parent = getpid();
 	char path[PATH_MAX];
-	cpu_set_t cpus, all;
+	cpu_set_t cpus;
 	int pair[2], threads;
 
 	if (find_worker(path, sizeof(path), err) < 0)
 		return -1;
 	threads = share(index, count, &cpus);
-	sched_getaffinity(0, sizeof(all), &all);
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
 		return pd_error_failed(err, "socketpair: %s", strerror(errno));
 	process->pid = fork();
 	if (process->pid == 0)
-		child(path, pair[1], parent, &cpus, threads * count > CPU_COUNT(&all), index);
+		child(path, pair[1], parent, &cpus, threads * count > pd_process_processors(),
+		      index);
 	close(pair[1]);
 	if (process->pid < 0) {
 		process->pid = 0;

@@ -97,6 +97,28 @@ static int keep_busy(struct end *end, struct pd_error *err)
 	return 0;
 }
 
+static int broken(const struct end *end, struct pd_error *err)
+{
+	return pd_error_failed(err, "link: %s", end->gate.err.text);
+}
+
+/* A message to the other end, or from it; *ev is its end. */
+static int give(struct end *end, uint64_t tag, const char *out, size_t bytes, struct pd_event *ev,
+		struct pd_error *err)
+{
+	pd_event_arm(ev);
+	return end->transport->ops->send(end->transport, 1 - end->rank, tag, out, bytes, NULL, ev) < 0
+		? broken(end, err) : 0;
+}
+
+static int get(struct end *end, uint64_t tag, char *in, size_t bytes, struct pd_event *ev,
+	       struct pd_error *err)
+{
+	pd_event_arm(ev);
+	return end->transport->ops->recv(end->transport, 1 - end->rank, tag, in, bytes, NULL, ev) < 0
+		? broken(end, err) : 0;
+}
+
 static int until(struct end *end, const struct pd_event *ev, struct pd_error *err)
 {
 	struct pd_transport *t = end->transport;
@@ -120,9 +142,7 @@ static int until(struct end *end, const struct pd_event *ev, struct pd_error *er
 		    errno != EAGAIN)
 			break;
 	}
-	if (pd_event_done(ev) && !pd_event_failed(ev))
-		return 0;
-	return pd_error_failed(err, "link: %s", end->gate.err.text);
+	return pd_event_done(ev) && !pd_event_failed(ev) ? 0 : broken(end, err);
 }
 
 /*
@@ -132,16 +152,14 @@ static int until(struct end *end, const struct pd_event *ev, struct pd_error *er
  */
 static int make_message(struct end *end, char *out, size_t bytes, int round, struct pd_error *err)
 {
-	const struct pd_transport_ops *ops = end->transport->ops;
 	struct pd_event ready;
 	int status;
 
 	if (end->device)
 		return 0;
 	memset(out, round + 1, bytes);
-	pd_event_arm(&ready);
-	status = end->rank == 0 ? ops->recv(end->transport, 1, 1, &end->ready, 1, NULL, &ready)
-				: ops->send(end->transport, 0, 1, &end->ready, 1, NULL, &ready);
+	status = end->rank == 0 ? get(end, 1, &end->ready, 1, &ready, err)
+				: give(end, 1, &end->ready, 1, &ready, err);
 	return status < 0 ? -1 : until(end, &ready, err);
 }
 
@@ -152,7 +170,6 @@ static int make_message(struct end *end, char *out, size_t bytes, int round, str
 static int ping_pong(struct end *end, size_t bytes, int rounds, int64_t *half_ns_p,
 		     struct pd_error *err)
 {
-	const struct pd_transport_ops *ops = end->transport->ops;
 	int64_t *took_ns = pd_calloc((size_t)rounds, sizeof(*took_ns));
 	int status = 0;
 
@@ -163,16 +180,12 @@ static int ping_pong(struct end *end, size_t bytes, int rounds, int64_t *half_ns
 
 		status = make_message(end, end->out + place, bytes, i, err);
 		begun_ns = pd_now_ns();
-		pd_event_arm(&sent);
-		pd_event_arm(&received);
 		if (status == 0)
-			status = ops->recv(end->transport, 1 - end->rank, 0, end->in + place, bytes,
-					   NULL, &received);
+			status = get(end, 0, end->in + place, bytes, &received, err);
 		if (status == 0 && end->rank == 1)
 			status = until(end, &received, err);
 		if (status == 0)
-			status = ops->send(end->transport, 1 - end->rank, 0, end->out + place, bytes,
-					   NULL, &sent);
+			status = give(end, 0, end->out + place, bytes, &sent, err);
 		if (status == 0)
 			status = until(end, &received, err);
 		if (i >= 0)
@@ -186,6 +199,17 @@ static int ping_pong(struct end *end, size_t bytes, int rounds, int64_t *half_ns
 	return status;
 }
 
+/* Both ways, until all has been sent and received. */
+static int exchange(struct end *end, uint64_t tag, size_t bytes, struct pd_error *err)
+{
+	struct pd_event received, sent;
+
+	if (get(end, tag, end->in, bytes, &received, err) < 0 ||
+	    give(end, tag, end->out, bytes, &sent, err) < 0 || until(end, &received, err) < 0)
+		return -1;
+	return until(end, &sent, err);
+}
+
 /*
  * Both send at once.  The lower quartile of the times from there until all has been sent and
  * received; each round begins with a word from the other side.
@@ -193,35 +217,14 @@ static int ping_pong(struct end *end, size_t bytes, int rounds, int64_t *half_ns
 static int both_ways(struct end *end, size_t bytes, int rounds, int64_t *ns_p,
 		     struct pd_error *err)
 {
-	const struct pd_transport_ops *ops = end->transport->ops;
-	int64_t *took_ns = pd_calloc((size_t)rounds, sizeof(*took_ns));
-	int other = 1 - end->rank, status = 0;
+	int64_t *took_ns = pd_calloc((size_t)rounds, sizeof(*took_ns)), begun_ns;
+	int status = 0;
 
 	for (int i = -WARM_UP(rounds); i < rounds && status == 0; i++) {
-		struct pd_event events[4];
-		int64_t begun_ns = 0;
-
-		for (int k = 0; k < 4; k++)
-			pd_event_arm(&events[k]);
-		if (ops->recv(end->transport, other, 0, end->in, SMALL_BYTES, NULL,
-			      &events[0]) < 0 ||
-		    ops->send(end->transport, other, 0, end->out, SMALL_BYTES, NULL,
-			      &events[1]) < 0)
-			status = pd_error_failed(err, "link: %s", end->gate.err.text);
-		for (int k = 0; k < 4 && status == 0; k++) {
-			if (k == 2) {
-				begun_ns = pd_now_ns();
-				if (ops->recv(end->transport, other, 1, end->in, bytes, NULL,
-					      &events[2]) < 0 ||
-				    ops->send(end->transport, other, 1, end->out, bytes, NULL,
-					      &events[3]) < 0) {
-					status = pd_error_failed(err, "link: %s",
-								 end->gate.err.text);
-					break;
-				}
-			}
-			status = until(end, &events[k], err);
-		}
+		status = exchange(end, 0, SMALL_BYTES, err);
+		begun_ns = pd_now_ns();
+		if (status == 0)
+			status = exchange(end, 1, bytes, err);
 		if (i >= 0)
 			took_ns[i] = pd_now_ns() - begun_ns;
 	}
@@ -312,7 +315,8 @@ int pd_link_end_live(const struct pd_link_ends *ends, int rank, int socket,
 	/* the last sums end at a gate that is no more once this returns */
 	if (end.load.stream)
 		end.device->ops->stream_close(end.load.stream);
-	if (!end.device)
+	/* after a failure transfers may be left, whose events are gone */
+	if (!end.device && status == 0)
 		end.transport->ops->close(end.transport);
 	return status;
 }

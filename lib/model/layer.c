@@ -254,9 +254,8 @@ static int infer_conv2d(const struct pd_place *place, struct pd_layer *layer,
 
 	if (in->size[0] % layer->groups || out % layer->groups)
 		return complain(place, layer, err, "has %" PRId64 " groups: expected a divisor of "
-				"its %"
-				PRId64 " input and %" PRId64 " output channels", layer->groups,
-				in->size[0], out);
+				"its %" PRId64 " input and %" PRId64 " output channels",
+				layer->groups, in->size[0], out);
 	layer->output = (struct pd_shape){ 3, { out } };
 	for (int axis = 0; axis < 2; axis++)
 		if (windows(place, layer, axis, in->size[1 + axis], &layer->output.size[1 + axis],
@@ -348,8 +347,7 @@ static int infer_loss(const struct pd_place *place, const struct pd_model *model
 				"flatten layer", pd_shape_text(logits, text));
 	if (pd_model_dtype(model, layer->inputs[1]) != PD_I32 || label->dims != 0)
 		return complain(place, layer, err, "needs a scalar i32 input of the model as its "
-				"label, "
-				"found \"%.60s\"", pd_model_tensor_name(model, layer->inputs[1]));
+				"label, found \"%.60s\"", pd_model_tensor_name(model, layer->inputs[1]));
 	layer->output = (struct pd_shape){ 0 };
 	return 0;
 }
@@ -415,8 +413,7 @@ static int infer(const struct pd_place *place, const struct pd_model *model,
 	case PD_LAYER_batchnorm2d:
 		if (in->dims != 3)
 			return complain(place, layer, err, "needs an input of three dimensions "
-					"(channels x "
-					"height x width), found %s", pd_shape_text(in, text));
+					"(channels x height x width), found %s", pd_shape_text(in, text));
 		if (layer->kind == PD_LAYER_conv2d)
 			return infer_conv2d(place, layer, in, err);
 		if (layer->kind == PD_LAYER_batchnorm2d)

@@ -172,8 +172,8 @@ static int check_ranks(const struct pd_place *stages, struct pd_plan *plan, stru
 					total = plan->stages[s].ranks[r] + 1;
 	if (total > plan->topology.devices)
 		return pd_place_error(stages, err, "the stages have %" PRId64 " ranks, the "
-				      "topology "
-				      "has %" PRId64 " devices", total, plan->topology.devices);
+				      "topology has %" PRId64 " devices", total,
+				      plan->topology.devices);
 	plan->rank_count = (int)total;
 	used = pd_calloc((size_t)total, sizeof(*used));
 	for (int s = 0; s < plan->stage_count; s++)
@@ -190,6 +190,12 @@ static int check_ranks(const struct pd_place *stages, struct pd_plan *plan, stru
 			free(used);
 			return pd_place_expected(&at, err, "each rank from 0 to %" PRId64 " once",
 						 total - 1);
+		}
+	for (int rank = 0; rank < total; rank++)
+		if (!used[rank]) {
+			free(used);
+			return pd_place_error(stages, err, "expected each rank from 0 to %" PRId64
+					      " in one of them, rank %d is in none", total - 1, rank);
 		}
 	free(used);
 	return 0;
@@ -289,7 +295,7 @@ struct pd_plan *pd_plan_parse_at(const struct pd_place *place, struct pd_error *
 
 struct pd_plan *pd_plan_read(const char *file, struct pd_error *err)
 {
-	json_t *value = pd_json_load(file, err);
+	json_t *value = pd_json_load_most(file, PD_MAX_LAYERS, err);
 	struct pd_place root;
 	struct pd_plan *plan;
 

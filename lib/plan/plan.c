@@ -163,8 +163,7 @@ static int check_counts(const struct pd_plan *plan, const int *layer_counts, con
 	for (int s = 0; s < plan->stage_count; s++) {
 		if (layer_counts[s] < 1 || replicas[s] < 1)
 			return pd_error_input(err, "stage %d has %d layers and %d replicas: "
-					      "expected at "
-					      "least one of each", s, layer_counts[s], replicas[s]);
+					      "expected at least one of each", s, layer_counts[s], replicas[s]);
 		layers += layer_counts[s];
 		ranks += replicas[s];
 	}
@@ -173,8 +172,7 @@ static int check_counts(const struct pd_plan *plan, const int *layer_counts, con
 				      layers, plan->profile->layer_count);
 	if (ranks > plan->topology.devices)
 		return pd_error_input(err, "the stages have %" PRId64 " ranks, the topology has "
-				      "%" PRId64
-				      " devices", ranks, plan->topology.devices);
+				      "%" PRId64 " devices", ranks, plan->topology.devices);
 	return 0;
 }
 

@@ -24,9 +24,10 @@ const char *const pd_alternative_kind_what[PD_ALTERNATIVE_KINDS + 1] = {
 
 void pd_prediction_clear(struct pd_prediction *predicted)
 {
-	for (int i = 0; i < predicted->alternative_count; i++)
-		free(predicted->alternatives[i].stages),
+	for (int i = 0; i < predicted->alternative_count; i++) {
+		free(predicted->alternatives[i].stages);
 		free(predicted->alternatives[i].recompute);
+	}
 	free(predicted->alternatives);
 	*predicted = (struct pd_prediction){ 0 };
 }

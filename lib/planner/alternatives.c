@@ -123,8 +123,7 @@ static int add(struct finder *finder, enum pd_alternative_kind kind, struct pd_p
 		one->recompute = pd_recompute_text(plan);
 		predicted->alternative_count++;
 	}
-	plan->profile = NULL;
-	pd_plan_free(plan);
+	pd_candidate_drop(plan);
 	return status;
 }
 

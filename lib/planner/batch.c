@@ -94,8 +94,7 @@ static struct pd_plan *plan_of(const struct grid *grid, const struct pd_layout *
 	pd_schedule_free(schedule);
 	if (schedule && plan->predicted.period_ns > 0)
 		return plan;
-	plan->profile = NULL;
-	pd_plan_free(plan);
+	pd_candidate_drop(plan);
 	return NULL;
 }
 
@@ -129,20 +128,10 @@ static void fill(struct grid *grid)
 			if (!plan)
 				continue;
 			add_point(grid, plan, width);
-			plan->profile = NULL;
-			pd_plan_free(plan);
+			pd_candidate_drop(plan);
 		}
 		pd_layout_free(layout);
 	}
-}
-
-static int64_t limit_of(const struct pd_profile *profile, const struct pd_plan_request *request)
-{
-	int64_t bytes = request->memory_bytes ? request->memory_bytes
-		: request->topology->memory_bytes ? request->topology->memory_bytes
-		: profile->device_memory_bytes;
-
-	return bytes ? bytes : INT64_MAX;
 }
 
 /* Plans here have the caller's profile: pd_planner_plan only means to take it over. */
@@ -151,22 +140,15 @@ struct best {
 	struct pd_batch_choice *choice;
 };
 
-static void drop(struct pd_plan *plan)
-{
-	if (plan)
-		plan->profile = NULL;
-	pd_plan_free(plan);
-}
-
 static void take(struct best *best, struct pd_plan *plan)
 {
 	if (!plan)
 		return;
 	if (best->plan && best->plan->predicted.samples_per_s >= plan->predicted.samples_per_s) {
-		drop(plan);
+		pd_candidate_drop(plan);
 		return;
 	}
-	drop(best->plan);
+	pd_candidate_drop(best->plan);
 	best->plan = plan;
 }
 
@@ -174,7 +156,7 @@ static void take(struct best *best, struct pd_plan *plan)
 static int best_of_grid(struct pd_profile *profile, const struct pd_plan_request *request,
 			int64_t batch, struct best *best, struct pd_error *err)
 {
-	struct grid grid = { profile, request, batch, limit_of(profile, request) };
+	struct grid grid = { profile, request, batch, pd_task_limit_bytes(profile, request) };
 	struct pd_plan_request by_hand = *request;
 	struct pd_plan *found = NULL;
 
@@ -189,14 +171,14 @@ static int best_of_grid(struct pd_profile *profile, const struct pd_plan_request
 		plan = pd_planner_plan(profile, &by_hand, err);
 		if (plan && (!found ||
 			     plan->predicted.samples_per_s > found->predicted.samples_per_s)) {
-			drop(found);
+			pd_candidate_drop(found);
 			found = plan;
 			best->choice->width = grid.points[i].width;
 			best->choice->depth = grid.points[i].depth;
 			best->choice->recomputed = pd_recompute_any(plan);
 			best->choice->grid_samples_per_s = plan->predicted.samples_per_s;
 		} else {
-			drop(plan);
+			pd_candidate_drop(plan);
 		}
 		free(grid.points[i].stages);
 	}
@@ -300,11 +282,11 @@ struct pd_plan *pd_planner_batch(struct pd_profile **profiles, int count, int64_
 		first = &why;           /* the first that cannot be says why */
 		if (plan && (!best ||
 			     plan->predicted.samples_per_s > best->predicted.samples_per_s)) {
-			drop(best);
+			pd_candidate_drop(best);
 			best = plan;
 			from = i;
 		} else {
-			drop(plan);
+			pd_candidate_drop(plan);
 		}
 	}
 	if (best) {

@@ -35,14 +35,10 @@ struct pd_plan *pd_candidate_copy(const struct pd_plan *plan)
 	size_t stages = (size_t)plan->stage_count;
 
 	*copy = *plan;
-	copy->stages = pd_calloc(stages, sizeof(*copy->stages));
-	memcpy(copy->stages, plan->stages, stages * sizeof(*copy->stages));
-	for (size_t s = 0; s < stages; s++) {
-		size_t bytes = (size_t)plan->stages[s].replicas * sizeof(int);
-
-		copy->stages[s].ranks = pd_calloc(bytes, 1);
-		memcpy(copy->stages[s].ranks, plan->stages[s].ranks, bytes);
-	}
+	copy->stages = pd_memdup(plan->stages, stages * sizeof(*copy->stages));
+	for (size_t s = 0; s < stages; s++)
+		copy->stages[s].ranks = pd_memdup(plan->stages[s].ranks,
+						  (size_t)plan->stages[s].replicas * sizeof(int));
 	return copy;
 }
 
@@ -78,8 +74,7 @@ static struct pd_profile *profile_of(const struct pd_task *task, const struct pd
 
 	if (!layout->order)
 		return task->profile;
-	order = pd_calloc(bytes, 1);
-	memcpy(order, layout->order, bytes);
+	order = pd_memdup(layout->order, bytes);
 	for (int s = 0, l = 0; s < layout->stage_count; l += layout->layers[s++])
 		qsort(&order[l], (size_t)layout->layers[s], sizeof(*order), ascending);
 	profile = pd_views_get(task->views, order);

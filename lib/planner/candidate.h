@@ -49,6 +49,12 @@ struct pd_plan *pd_task_solve(struct pd_task *task, int64_t *time_ns_p, struct p
 /* The same over all that the request leaves open, and the least of their bounds. */
 struct pd_plan *pd_auto_plan(const struct pd_task *task, int64_t *time_ns_p, int64_t *bound_ns_p,
 			     struct pd_error *err);
+/*
+ * What a device holds: as asked, else as the topology says, else the profile; INT64_MAX: nobody
+ * does.  The published formulas take no notice of memory: there the profile's is no limit.
+ */
+int64_t pd_task_limit_bytes(const struct pd_profile *profile,
+			    const struct pd_plan_request *request);
 /* A bound for every plan under the options. */
 int64_t pd_task_bound_ns(const struct pd_task *task);
 
@@ -68,10 +74,8 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 /* Is there a plan that fits, as far as a quick look tells? */
 bool pd_simulated_fits(const struct pd_task *task);
 
-/* The plan does not fit: which stage, by how much. */
-int pd_none_too_large(const struct pd_task *task, const struct pd_plan *plan, const char *what,
-		      struct pd_error *err);
-/* The same of the only plan there is, and whether it would with recomputation. */
+/* The only plan there is does not fit: which stage, by how much, and whether it would with
+ * recomputation. */
 int pd_none_hand(const struct pd_task *task, struct pd_plan *plan, const char *what,
 		 struct pd_error *err);
 /* No plan does. */

@@ -12,8 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-int pd_none_too_large(const struct pd_task *task, const struct pd_plan *plan, const char *what,
-		      struct pd_error *err)
+/* The plan does not fit: which stage, by how much. */
+static int too_large(const struct pd_task *task, const struct pd_plan *plan, const char *what,
+		     struct pd_error *err)
 {
 	const struct pd_stage *stage;
 	char need[32], have[32], more[32];
@@ -58,7 +59,7 @@ static void add(struct pd_error *err, const char *fmt, ...)
 int pd_none_hand(const struct pd_task *task, struct pd_plan *plan, const char *what,
 		 struct pd_error *err)
 {
-	int status = pd_none_too_large(task, plan, what, err);
+	int status = too_large(task, plan, what, err);
 
 	if (may_recompute(task) && pd_recompute_fit(plan, task->limit_bytes))
 		add(err, RECOMPUTED);
@@ -172,7 +173,7 @@ void pd_none_explain(const struct pd_task *task, struct pd_error *err)
 	struct pd_plan *plan = pd_candidate_plan(task, layout, err);
 
 	if (plan) {
-		pd_none_too_large(task, plan, "no plan fits: the closest needs", err);
+		too_large(task, plan, "no plan fits: the closest needs", err);
 		advise(task, err);
 	}
 	pd_candidate_drop(plan);

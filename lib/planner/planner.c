@@ -10,8 +10,7 @@
 
 #include <stdlib.h>
 
-/* The published formulas take no notice of memory: only what is said is a limit to them. */
-static int64_t memory_limit(const struct pd_profile *profile, const struct pd_plan_request *request)
+int64_t pd_task_limit_bytes(const struct pd_profile *profile, const struct pd_plan_request *request)
 {
 	bool known = profile->device_memory_bytes > 0 && request->cost == PD_COST_SIMULATED;
 
@@ -130,7 +129,7 @@ struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan
 	struct pd_plan *plan;
 	int64_t period = 0, bound = 0;
 
-	task.limit_bytes = memory_limit(profile, request);
+	task.limit_bytes = pd_task_limit_bytes(profile, request);
 	task.straight = request->straight || request->schedule == PD_SCHEDULE_NF1B;
 	pd_costs_init(&task.costs, profile, request->cost, task.limit_bytes);
 	if (request->cost == PD_COST_SIMULATED && !request->runs && !request->stages) {

@@ -22,6 +22,7 @@
 #include "plan/memory.h"
 #include "plan/wiring.h"
 #include "planner/cost.h"
+#include "planner/links.h"
 #include "schedule/memory.h"
 
 #include <stdlib.h>
@@ -32,17 +33,6 @@ static int64_t update_ns(const struct pd_plan *plan, const struct pd_stage *stag
 
 	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
 		sum += plan->profile->layers[l].update_ns;
-	return sum;
-}
-
-static int64_t parameter_bytes(const struct pd_plan *plan, const struct pd_stage *stage)
-{
-	const struct pd_model *model = plan->profile->model;
-	int64_t sum = 0;
-
-	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
-		if (!model || model->layers[l].shares < 0)
-			sum += plan->profile->layers[l].parameter_bytes;
 	return sum;
 }
 
@@ -72,7 +62,8 @@ static struct pd_level worst_link(const struct pd_topology *topology, const int 
 	return link;
 }
 
-void pd_predict_traffic(const struct pd_plan *plan, int64_t *in_bytes, int64_t *out_bytes)
+/* Bytes that come to and leave a stage per minibatch, one way, into arrays of stages. */
+static void traffic(const struct pd_plan *plan, int64_t *in_bytes, int64_t *out_bytes)
 {
 	struct pd_wiring *wiring = pd_wiring_new(plan);
 
@@ -105,7 +96,7 @@ void pd_predict_stages(struct pd_plan *plan)
 	int64_t *in = pd_calloc((size_t)plan->stage_count, sizeof(*in));
 	int64_t *out = pd_calloc((size_t)plan->stage_count, sizeof(*out));
 
-	pd_predict_traffic(plan, in, out);
+	traffic(plan, in, out);
 	for (int s = 0; s < plan->stage_count; s++) {
 		struct pd_stage *stage = &plan->stages[s];
 		struct pd_level link = worst_link(&plan->topology, stage->ranks, stage->replicas,
@@ -117,7 +108,7 @@ void pd_predict_stages(struct pd_plan *plan)
 			stage->forward_ns += plan->profile->layers[l].forward_ns;
 			stage->backward_ns += plan->profile->layers[l].backward_ns;
 		}
-		stage->allreduce_ns = pd_allreduce_ns(pd_bytes_ns(parameter_bytes(plan, stage),
+		stage->allreduce_ns = pd_allreduce_ns(pd_bytes_ns(pd_stage_parameter_bytes(plan, s),
 								  link.bandwidth_bytes_per_s),
 						      link.latency_ns, stage->replicas);
 		pd_memory_of(plan->profile, stage->first_layer, stage->layer_count, stage->replicas,
@@ -149,12 +140,8 @@ static int64_t occupied_ns(const struct pd_plan *plan, int s)
 		stage->allreduce_ns;
 }
 
-int64_t pd_predict_busy_ns(const struct pd_plan *plan, int stage)
-{
-	return pd_ceil_div(occupied_ns(plan, stage), plan->stages[stage].replicas);
-}
-
-int64_t pd_predict_link_ns(const struct pd_plan *plan, int stage, int64_t traffic_bytes)
+/* What a stage takes of a link, each way, of the time between two minibatches. */
+static int64_t link_ns(const struct pd_plan *plan, int stage, int64_t traffic_bytes)
 {
 	const struct pd_stage *at = &plan->stages[stage];
 
@@ -213,9 +200,9 @@ static int64_t links_ns(const struct pd_plan *plan)
 	int64_t *out = pd_calloc((size_t)plan->stage_count, sizeof(*out));
 	int64_t most = 0;
 
-	pd_predict_traffic(plan, in, out);
+	traffic(plan, in, out);
 	for (int s = 0; s < plan->stage_count; s++)
-		most = pd_max64(most, pd_predict_link_ns(plan, s, in[s] + out[s]));
+		most = pd_max64(most, link_ns(plan, s, in[s] + out[s]));
 	free(in);
 	free(out);
 	return most;

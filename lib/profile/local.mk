@@ -1,1 +1,3 @@
-lib_libpd_a_SOURCES += lib/profile/profile.c lib/profile/profile.h
+lib_libpd_a_SOURCES += \
+	lib/profile/document.c lib/profile/layers.c lib/profile/layers.h \
+	lib/profile/profile.c lib/profile/profile.h

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading and writing pd-profile(5). */
+#include "profile/profile.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "profile/layers.h"
+
+#include <stdlib.h>
+
+/* The names that layers may use besides layers: -1 in the table. */
+static int read_outer_inputs(const struct pd_place *root, struct pd_profile *profile,
+			     struct pd_error *err)
+{
+	struct pd_place inputs = pd_place_key(root, "inputs");
+	size_t count = 0;
+
+	if (profile->model) {
+		for (int i = 0; i < profile->model->input_count; i++)
+			json_object_set_new(profile->names, profile->model->inputs[i].name,
+					    json_integer(-1));
+		if (inputs.value)
+			return pd_place_error(&inputs, err, "expected only where there is no "
+					      "model, which says them");
+		return 0;
+	}
+	if (inputs.value && pd_json_array(&inputs, &count, err) < 0)
+		return -1;
+	for (size_t i = 0; i < count; i++) {
+		struct pd_place at = pd_place_index(&inputs, i);
+		const char *name;
+
+		if (pd_json_string(&at, &name, err) < 0)
+			return -1;
+		if (json_object_get(profile->names, name))
+			return pd_place_error(&at, err, "\"%.60s\" is the name of an earlier input",
+					      name);
+		json_object_set_new(profile->names, name, json_integer(-1));
+	}
+	return 0;
+}
+
+static int read_device(const struct pd_place *root, struct pd_profile *profile,
+		       struct pd_error *err)
+{
+	static const char *const known[] = { "kind", "name", "threads", "memory_bytes",
+					     "sum_bytes_per_s", "operation_ns", "workers",
+					     NULL };
+	struct pd_place device = pd_place_key(root, "device");
+	const char *kind, *name;
+
+	if (pd_json_keys(&device, known, err) < 0 ||
+	    pd_json_get_string(&device, "kind", &kind, err) < 0)
+		return -1;
+	name = kind;
+	if (pd_json_opt_string(&device, "name", &name, err) < 0)
+		return -1;
+	profile->device_kind = pd_strdup(kind);
+	profile->device_name = pd_strdup(name);
+	if (pd_json_opt_int(&device, "threads", 0, 1 << 20, &profile->device_threads, err) < 0 ||
+	    pd_json_opt_int(&device, "operation_ns", 0, PD_MAX_TIME_NS, &profile->operation_ns,
+			    err) < 0 ||
+	    pd_json_opt_int(&device, "workers", 0, 1 << 20, &profile->workers, err) < 0 ||
+	    pd_json_opt_int(&device, "sum_bytes_per_s", 0, INT64_MAX, &profile->sum_bytes_per_s,
+			    err) < 0)
+		return -1;
+	return pd_json_opt_int(&device, "memory_bytes", 0, INT64_MAX, &profile->device_memory_bytes,
+			       err);
+}
+
+static int read_link(const struct pd_place *root, struct pd_profile *profile, struct pd_error *err)
+{
+	static const char *const known[] = { "bandwidth_bytes_per_s", "latency_ns", NULL };
+	struct pd_place link = pd_place_key(root, "link");
+
+	if (!link.value)
+		return 0;
+	if (pd_json_keys(&link, known, err) < 0 ||
+	    pd_json_get_int(&link, "bandwidth_bytes_per_s", 0, INT64_MAX,
+			    &profile->link_bandwidth_bytes_per_s, err) < 0)
+		return -1;
+	return pd_json_opt_int(&link, "latency_ns", 0, PD_MAX_TIME_NS, &profile->link_latency_ns,
+			       err);
+}
+
+static int read_dtype(const struct pd_place *root, struct pd_profile *profile,
+		      struct pd_error *err)
+{
+	struct pd_place at = pd_place_key(root, "dtype");
+	const char *dtype = at.value ? json_string_value(at.value) : "f32";
+
+	if (!dtype || pd_dtype_find(dtype) == PD_DTYPES)
+		return pd_place_expected(&at, err, "\"f32\", \"bf16\" or \"f16\"");
+	profile->dtype = pd_dtype_find(dtype);
+	return 0;
+}
+
+static void find_gradients(struct pd_profile *profile)
+{
+	for (int l = 0; l < profile->layer_count; l++) {
+		struct pd_profile_layer *layer = &profile->layers[l];
+
+		layer->needs_gradient = layer->parameter_bytes > 0;
+		for (int i = 0; i < layer->input_count; i++)
+			layer->needs_gradient |= profile->layers[layer->inputs[i]].needs_gradient;
+	}
+}
+
+static int read_profile(const struct pd_place *place, struct pd_profile *profile,
+			struct pd_error *err)
+{
+	static const char *const known[] = { "format", "version", "name", "model", "batch_size",
+					     "dtype", "device", "link", "step_ns", "inputs",
+					     "layers", NULL };
+	struct pd_place model, layers;
+	const char *name;
+
+	if (pd_json_header(place, "pd-profile", err) < 0 || pd_json_keys(place, known, err) < 0 ||
+	    pd_json_get_string(place, "name", &name, err) < 0)
+		return -1;
+	profile->name = pd_strdup(name);
+	if (pd_json_get_int(place, "batch_size", 1, PD_MAX_EXTENT, &profile->batch_size, err) < 0 ||
+	    pd_json_opt_int(place, "step_ns", 0, PD_MAX_TIME_NS, &profile->step_ns, err) < 0 ||
+	    read_dtype(place, profile, err) < 0 || read_device(place, profile, err) < 0 ||
+	    read_link(place, profile, err) < 0)
+		return -1;
+	model = pd_place_key(place, "model");
+	if (model.value) {
+		profile->model = pd_model_parse_at(&model, err);
+		if (!profile->model)
+			return -1;
+	}
+	layers = pd_place_key(place, "layers");
+	if (read_outer_inputs(place, profile, err) < 0 ||
+	    pd_profile_read_layers(&layers, profile, err) < 0)
+		return -1;
+	find_gradients(profile);
+	return 0;
+}
+
+struct pd_profile *pd_profile_parse_at(const struct pd_place *place, struct pd_error *err)
+{
+	struct pd_profile *profile = pd_zalloc(sizeof(*profile));
+
+	profile->names = json_object();
+	if (read_profile(place, profile, err) < 0) {
+		pd_profile_free(profile);
+		return NULL;
+	}
+	profile->json = json_incref(place->value);
+	return profile;
+}
+
+struct pd_profile *pd_profile_read(const char *file, int most_layers, struct pd_error *err)
+{
+	json_t *value = pd_json_load_most(file, (size_t)(most_layers ? most_layers : PD_MAX_LAYERS),
+					  err);
+	struct pd_profile *profile;
+	struct pd_place root;
+
+	if (!value)
+		return NULL;
+	root = pd_place_root(pd_document_name(file), value);
+	profile = pd_profile_parse_at(&root, err);
+	json_decref(value);
+	return profile;
+}
+
+static json_t *device_json(const struct pd_profile *profile)
+{
+	json_t *device = json_pack("{ss ss sI sI}", "kind", profile->device_kind, "name",
+				   profile->device_name, "threads", profile->device_threads,
+				   "memory_bytes", profile->device_memory_bytes);
+
+	if (profile->sum_bytes_per_s > 0)
+		json_object_set_new(device, "sum_bytes_per_s",
+				    json_integer(profile->sum_bytes_per_s));
+	if (profile->operation_ns > 0)
+		json_object_set_new(device, "operation_ns", json_integer(profile->operation_ns));
+	if (profile->workers > 0)
+		json_object_set_new(device, "workers", json_integer(profile->workers));
+	return device;
+}
+
+json_t *pd_profile_json(const struct pd_profile *profile)
+{
+	json_t *object = json_pack("{ss si ss}", "format", "pd-profile", "version", 1,
+				   "name", profile->name);
+	json_t *layers = json_array();
+	int *now = pd_calloc((size_t)profile->layer_count, sizeof(*now));
+
+	if (profile->model)
+		json_object_set(object, "model", profile->model->json);
+	json_object_set_new(object, "batch_size", json_integer(profile->batch_size));
+	json_object_set_new(object, "dtype", json_string(pd_dtype_name[profile->dtype]));
+	json_object_set_new(object, "device", device_json(profile));
+	if (profile->link_bandwidth_bytes_per_s > 0)
+		json_object_set_new(object, "link", json_pack("{sI sI}", "bandwidth_bytes_per_s",
+				profile->link_bandwidth_bytes_per_s, "latency_ns",
+				profile->link_latency_ns));
+	if (profile->step_ns > 0)
+		json_object_set_new(object, "step_ns", json_integer(profile->step_ns));
+	for (int l = 0; l < profile->layer_count; l++)
+		now[profile->numbers ? profile->numbers[l] : l] = l;
+	for (int n = 0; n < profile->layer_count; n++)
+		json_array_append_new(layers, pd_profile_layer_json(profile, now[n]));
+	free(now);
+	json_object_set_new(object, "layers", layers);
+	return object;
+}

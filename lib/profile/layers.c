@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The layers of pd-profile(5), read and written. */
+#include "profile/layers.h"
+
+#include "base/mem.h"
+#include "model/graph.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The integers of a layer: which key, where it goes, what an absent one means. */
+enum absent { REQUIRED, ZERO, AS_ACTIVATION, UNSPLIT };
+
+static const struct number {
+	const char *key;
+	size_t at;
+	enum absent absent;
+} numbers[] = {
+	{ "forward_ns", offsetof(struct pd_profile_layer, forward_ns), REQUIRED },
+	{ "backward_ns", offsetof(struct pd_profile_layer, backward_ns), REQUIRED },
+	{ "backward_input_ns", offsetof(struct pd_profile_layer, backward_input_ns), UNSPLIT },
+	{ "backward_weight_ns", offsetof(struct pd_profile_layer, backward_weight_ns), UNSPLIT },
+	{ "update_ns", offsetof(struct pd_profile_layer, update_ns), ZERO },
+	{ "update_apart_ns", offsetof(struct pd_profile_layer, update_apart_ns), UNSPLIT },
+	{ "activation_bytes", offsetof(struct pd_profile_layer, activation_bytes), REQUIRED },
+	{ "parameter_bytes", offsetof(struct pd_profile_layer, parameter_bytes), REQUIRED },
+	{ "stash_bytes", offsetof(struct pd_profile_layer, stash_bytes), AS_ACTIVATION },
+	{ "workspace_bytes", offsetof(struct pd_profile_layer, workspace_bytes), ZERO },
+	{ "forward_workspace_bytes", offsetof(struct pd_profile_layer, forward_workspace_bytes),
+	  UNSPLIT },
+	{ "backward_workspace_bytes", offsetof(struct pd_profile_layer, backward_workspace_bytes),
+	  UNSPLIT },
+	{ "state_bytes", offsetof(struct pd_profile_layer, state_bytes), ZERO },
+	{ "algorithms", offsetof(struct pd_profile_layer, algorithms), ZERO },
+};
+
+static int64_t *field(struct pd_profile_layer *layer, size_t n)
+{
+	return (int64_t *)((char *)layer + numbers[n].at);
+}
+
+static int read_numbers(const struct pd_place *place, struct pd_profile_layer *layer,
+			struct pd_error *err)
+{
+	for (size_t n = 0; n < PD_COUNT(numbers); n++) {
+		struct pd_place at = pd_place_key(place, numbers[n].key);
+		int64_t *out_p = field(layer, n);
+
+		if (numbers[n].absent == AS_ACTIVATION)
+			*out_p = layer->activation_bytes;
+		else if (numbers[n].absent == UNSPLIT)
+			*out_p = -1;
+		if ((at.value || numbers[n].absent == REQUIRED) &&
+		    pd_json_int(&at, 0, PD_MAX_TIME_NS, out_p, err) < 0)
+			return -1;
+	}
+	if ((layer->backward_input_ns < 0) != (layer->backward_weight_ns < 0))
+		return pd_place_error(place, err, "expected both of backward_input_ns and "
+				      "backward_weight_ns, or neither");
+	if ((layer->forward_workspace_bytes < 0) != (layer->backward_workspace_bytes < 0))
+		return pd_place_error(place, err, "expected both of forward_workspace_bytes and "
+				      "backward_workspace_bytes, or neither");
+	if (pd_json_opt_bool(place, "in_place", &layer->in_place, err) < 0)
+		return -1;
+	return pd_json_opt_real(place, "spread", 0, HUGE_VAL, &layer->spread, err);
+}
+
+static int read_layer(const struct pd_place *place, struct pd_profile *profile, int index,
+		      struct pd_error *err)
+{
+	const char *known[PD_COUNT(numbers) + 5] = { "name", "inputs", "in_place", "spread" };
+	struct pd_profile_layer *layer = &profile->layers[index];
+	struct pd_place at;
+	const char *name;
+
+	for (size_t n = 0; n < PD_COUNT(numbers); n++)
+		known[4 + n] = numbers[n].key;
+	if (pd_json_keys(place, known, err) < 0)
+		return -1;
+	at = pd_place_key(place, "name");
+	if (pd_json_string(&at, &name, err) < 0)
+		return -1;
+	if (json_object_get(profile->names, name))
+		return pd_place_error(&at, err, "\"%.60s\" is the name of an earlier input or "
+				      "layer: expected a name of its own", name);
+	json_object_set_new(profile->names, name, json_integer(index));
+	layer->name = pd_strdup(name);
+	return read_numbers(place, layer, err);
+}
+
+/*
+ * The times of all layers together, and their sizes, keep to the same bound as one: what
+ * adds up layers need not check.
+ */
+static int check_sums(const struct pd_place *layers, struct pd_profile *profile,
+		      struct pd_error *err)
+{
+	for (size_t n = 0; n < PD_COUNT(numbers); n++) {
+		int64_t sum = 0;
+
+		for (int l = 0; l < profile->layer_count; l++) {
+			int64_t value = *field(&profile->layers[l], n);
+
+			sum += value > 0 ? value : 0;
+			if (sum > PD_MAX_TIME_NS)
+				return pd_place_error(layers, err, "the sum of %s over the layers "
+						      "is 2^53 or more", numbers[n].key);
+		}
+	}
+	return 0;
+}
+
+/* One layer's inputs: the layers among them are kept, in the document's numbers. */
+static int read_layer_inputs(const struct pd_place *place, struct pd_profile *profile, int index,
+			     struct pd_error *err)
+{
+	struct pd_profile_layer *layer = &profile->layers[index];
+	struct pd_place inputs = pd_place_key(place, "inputs");
+	size_t count;
+
+	if (pd_json_array(&inputs, &count, err) < 0)
+		return -1;
+	if (count > PD_MAX_LAYERS)
+		return pd_place_expected(&inputs, err, "at most %d inputs", PD_MAX_LAYERS);
+	layer->inputs = pd_calloc(count, sizeof(*layer->inputs));
+	for (size_t i = 0; i < count; i++) {
+		struct pd_place at = pd_place_index(&inputs, i);
+		const char *name;
+		json_t *found;
+
+		if (pd_json_string(&at, &name, err) < 0)
+			return -1;
+		found = json_object_get(profile->names, name);
+		if (!found)
+			return pd_place_error(&at, err, "no input or layer is called \"%.60s\"",
+					      name);
+		if (json_integer_value(found) >= 0)
+			layer->inputs[layer->input_count++] = (int)json_integer_value(found);
+	}
+	return 0;
+}
+
+/* Does this layer say the same inputs as the model's? */
+static int compare_inputs(const struct pd_place *place, const struct pd_model *model,
+			  const struct pd_layer *layer, struct pd_error *err)
+{
+	struct pd_place inputs = pd_place_key(place, "inputs");
+	size_t count = json_array_size(inputs.value);
+	bool same = count == (size_t)layer->input_count;
+
+	for (size_t i = 0; same && i < count; i++)
+		same = strcmp(json_string_value(json_array_get(inputs.value, i)),
+			      pd_model_tensor_name(model, layer->inputs[i])) == 0;
+	if (!same)
+		return pd_place_error(&inputs, err, "layer \"%.60s\" has other inputs in the model",
+				      layer->name);
+	return 0;
+}
+
+/* The layers are the model's, all of them: order[n] is where the document has layer n. */
+static int order_by_model(const struct pd_place *layers, const struct pd_profile *profile,
+			  int *order, struct pd_error *err)
+{
+	const struct pd_model *model = profile->model;
+
+	for (int d = 0; d < profile->layer_count; d++) {
+		struct pd_place place = pd_place_index(layers, (size_t)d);
+		int l = pd_model_find(model, profile->layers[d].name);
+
+		if (l < 0)
+			return pd_place_error(&place, err, "layer \"%.60s\" is not in the model",
+					      profile->layers[d].name);
+		if (compare_inputs(&place, model, &model->layers[l], err) < 0)
+			return -1;
+		order[l] = d;
+	}
+	if (profile->layer_count < model->layer_count)
+		for (int l = 0; l < model->layer_count; l++)
+			if (pd_profile_find(profile, model->layers[l].name) < 0)
+				return pd_place_error(layers, err, "the model's layer \"%.60s\" is "
+						      "missing",
+						      model->layers[l].name);
+	return 0;
+}
+
+static int order_by_inputs(const struct pd_place *layers, const struct pd_profile *profile,
+			   int *order, struct pd_error *err)
+{
+	int count = profile->layer_count, cycle;
+	int **inputs = pd_calloc((size_t)count, sizeof(*inputs));
+	int *input_counts = pd_calloc((size_t)count, sizeof(*input_counts));
+
+	for (int l = 0; l < count; l++) {
+		inputs[l] = profile->layers[l].inputs;
+		input_counts[l] = profile->layers[l].input_count;
+	}
+	cycle = pd_graph_order(count, inputs, input_counts, order);
+	free(inputs);
+	free(input_counts);
+	if (cycle >= 0) {
+		struct pd_place place = pd_place_index(layers, (size_t)cycle);
+
+		return pd_place_error(&place, err, "layer \"%.60s\" lies on a cycle: expected an "
+				      "acyclic graph", profile->layers[cycle].name);
+	}
+	return 0;
+}
+
+/*
+ * A profile recorded elsewhere that names no stash at all, as PipeDream's do not: what is
+ * made in place is counted once.  Those are the outputs of layers without parameters that
+ * have the size of their only input, which nobody else uses (relu, dropout).
+ */
+static void count_in_place_once(const struct pd_place *layers, struct pd_profile *profile)
+{
+	int count = profile->layer_count;
+	int *users = pd_calloc((size_t)count, sizeof(*users));
+	bool named = profile->model;
+
+	for (int l = 0; l < count; l++) {
+		struct pd_place at = pd_place_index(layers, (size_t)l);
+
+		named |= json_object_get(at.value, "stash_bytes") != NULL;
+		for (int i = 0; i < profile->layers[l].input_count; i++)
+			users[profile->layers[l].inputs[i]]++;
+	}
+	for (int l = 0; l < count && !named; l++) {
+		struct pd_place at = pd_place_index(layers, (size_t)l);
+		struct pd_profile_layer *layer = &profile->layers[l];
+
+		if (layer->input_count == 1 && users[layer->inputs[0]] == 1 &&
+		    json_array_size(json_object_get(at.value, "inputs")) == 1 &&
+		    layer->parameter_bytes == 0 &&
+		    layer->activation_bytes == profile->layers[layer->inputs[0]].activation_bytes)
+			layer->stash_bytes = 0;
+	}
+	free(users);
+}
+
+int pd_profile_read_layers(const struct pd_place *layers, struct pd_profile *profile,
+			   struct pd_error *err)
+{
+	size_t count;
+	int *order, result;
+
+	if (pd_json_array(layers, &count, err) < 0)
+		return -1;
+	if (count < 1 || count > PD_MAX_LAYERS)
+		return pd_place_expected(layers, err, "1 to %d layers", PD_MAX_LAYERS);
+	profile->layers = pd_calloc(count, sizeof(*profile->layers));
+	profile->layer_count = (int)count;
+	for (size_t l = 0; l < count; l++) {
+		struct pd_place place = pd_place_index(layers, l);
+
+		if (read_layer(&place, profile, (int)l, err) < 0)
+			return -1;
+	}
+	for (size_t l = 0; l < count; l++) {
+		struct pd_place place = pd_place_index(layers, l);
+
+		if (read_layer_inputs(&place, profile, (int)l, err) < 0)
+			return -1;
+	}
+	if (check_sums(layers, profile, err) < 0)
+		return -1;
+	count_in_place_once(layers, profile);
+	order = pd_calloc(count, sizeof(*order));
+	result = profile->model ? order_by_model(layers, profile, order, err)
+				: order_by_inputs(layers, profile, order, err);
+	if (result == 0)
+		pd_profile_sort(profile, order);
+	free(order);
+	return result;
+}
+
+json_t *pd_profile_layer_json(const struct pd_profile *profile, int index)
+{
+	struct pd_profile_layer *layer = &profile->layers[index];
+	json_t *object = json_object(), *inputs = json_array();
+
+	if (profile->model) {
+		const struct pd_layer *of_model = &profile->model->layers[index];
+
+		for (int i = 0; i < of_model->input_count; i++)
+			json_array_append_new(inputs,
+					      json_string(pd_model_tensor_name(profile->model,
+							of_model->inputs[i])));
+	} else {
+		for (int i = 0; i < layer->input_count; i++)
+			json_array_append_new(inputs,
+					json_string(profile->layers[layer->inputs[i]].name));
+	}
+	json_object_set_new(object, "name", json_string(layer->name));
+	json_object_set_new(object, "inputs", inputs);
+	for (size_t n = 0; n < PD_COUNT(numbers); n++) {
+		int64_t value = *field(layer, n);
+
+		if (value > 0 || (value == 0 && numbers[n].absent != ZERO))
+			json_object_set_new(object, numbers[n].key, json_integer(value));
+	}
+	if (layer->in_place)
+		json_object_set_new(object, "in_place", json_true());
+	if (layer->spread > 0 && isfinite(layer->spread))
+		json_object_set_new(object, "spread", json_real(layer->spread));
+	return object;
+}
