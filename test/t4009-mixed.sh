@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Training in 16 bits: weights, activations and their gradients in bf16, masters and sums in f32.
+# Training in 16 bits: weights, activations and their gradients in bf16 or f16, masters and sums in
+# f32.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
@@ -22,11 +23,14 @@ test_ok "a type that there is not" '
 	refused 2 "^pd-profile: --dtype: expected f32, bf16 or f16, found \"i32\"$" \
 		pd-profile --dtype=i32 "$MODELS/mlp.json"'
 if [ "${PD_TEST_DEVICE:-cpu}" = cpu ]; then
-	test_ok "processors do not compute in f16" '
-		refused 2 "dtype f16: processors compute in f32 or bf16$" \
-			pd-profile --device=cpu --dtype=f16 "$MODELS/mlp.json"'
-	test_ok "nor in bf16 without AVX-512" '
-		DNNL_MAX_CPU_ISA=AVX2 refused 2 "dtype bf16: this processor has no AVX-512" \
+	test_ok "processors without AVX-512 compute in 16 bits too, with kernels of f32" '
+		for type in bf16 f16; do
+			DNNL_MAX_CPU_ISA=AVX2 PD_TEST_DTYPE=$type profile residual.json 2 |
+				jq -e --arg type $type ".dtype == \$type"
+		done'
+	test_ok "but those of bf16 they have not" '
+		PD_CPU_BF16=native DNNL_MAX_CPU_ISA=AVX2 refused 2 \
+			"dtype bf16: PD_CPU_BF16 is \"native\", and this processor has no AVX-512" \
 			pd-profile --device=cpu --dtype=bf16 "$MODELS/mlp.json"'
 fi
 profile residual.json 2 >f32
@@ -147,6 +151,105 @@ test_ok "another type goes on from a checkpoint, which has the master" '
 	train ck wide.json $sgd --minibatches=12 --synthetic --no-evaluate --resume >out
 	train ck residual-1-1 $sgd --minibatches=18 --synthetic --no-evaluate --resume >out
 	tail -n 1 out | jq -e ".step == 18"'
+
+# The kernels of bf16, where the others are taken by themselves, and the other way round.
+for way in native wide; do
+	export PD_CPU_BF16=$way
+	if [ "${PD_TEST_DEVICE:-cpu}" != cpu ] ||
+	   ! PD_TEST_DTYPE=bf16 profile residual.json 2 >bf16-$way 2>why; then
+		test_skip "bf16, $way" "$(cat why)"
+		unset PD_CPU_BF16
+		continue
+	fi
+	test_ok "bf16 by kernels that are $way" '
+		plan bf16-$way 1 1 1 >plan.json
+		equals 12 plan.json
+		mv "$(at ck 12)" ck-$way'
+	unset PD_CPU_BF16
+done
+if [ -d ck-native ] && [ -d ck-wide ]; then
+	test_ok "they are not the same kernels" 'status 1 "$same" ck-native ck-wide'
+fi
+
+if ! PD_TEST_DTYPE=f16 profile residual.json 2 >f16 2>why; then
+	test_skip "f16" "$(cat why)"
+	test_done
+fi
+cat >tied.json <<'END'
+{"format": "pd-model", "version": 1, "name": "tied",
+ "inputs": [{"name": "image", "dtype": "f32", "shape": [1, 28, 28]},
+            {"name": "label", "dtype": "i32", "shape": []}],
+ "layers": [
+  {"name": "flat", "kind": "flatten", "inputs": ["image"]},
+  {"name": "in", "kind": "linear", "inputs": ["flat"], "out_features": 20},
+  {"name": "a1", "kind": "tanh", "inputs": ["in"]},
+  {"name": "fc1", "kind": "linear", "inputs": ["a1"], "out_features": 20},
+  {"name": "a2", "kind": "sigmoid", "inputs": ["fc1"]},
+  {"name": "fc2", "kind": "linear", "inputs": ["a2"], "out_features": 20, "shares": "fc1"},
+  {"name": "a3", "kind": "relu", "inputs": ["fc2"]},
+  {"name": "fc3", "kind": "linear", "inputs": ["a3"], "out_features": 20, "shares": "fc1"},
+  {"name": "out", "kind": "linear", "inputs": ["fc3"], "out_features": 10},
+  {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["out", "label"]}]}
+END
+PD_TEST_DTYPE=f16 profile tied.json 2 >tied
+PD_TEST_DTYPE=f16 profile "$MODELS/lenet5.json" 2 >lenet5
+for replicas in "1 1" "1 1 1" "1 1 1 1" "2 1" "1 2"; do
+	plan f16 $replicas >"f16-$(echo "$replicas" | tr ' ' -)"
+done
+# in three stages, as pd-plan would not cut it
+pd-plan --topology=3@10Gbit/s --weights=flush --stages=10 tied | jq 'del(.stages[].predicted) |
+	.stages = ([.profile.layers[].name] | [.[:4], .[4:7], .[7:]] | to_entries |
+		map({layers: .value, replicas: 1, ranks: [.key]}))' >tied-1-1-1
+plan lenet5 2 1 >lenet5-2-1
+# what pd-run takes by itself
+scale="--loss-scale=dynamic --loss-scale-init=65536 --loss-scale-interval=2000"
+while read -r schedule weights microbatches plans; do
+	for plan in $plans; do
+		test_ok "f16: $schedule, $weights, $microbatches at a time, $plan" '
+			pair $plan $schedule $weights $microbatches >plan.json
+			equals 12 plan.json $scale'
+	done
+done <<END
+1f1b 2bw 4 f16-1-1-1-1 f16-1-2
+1f1b flush 4 f16-2-1 tied-1-1-1
+gpipe flush 4 f16-1-1-1
+zb-h1 flush 4 f16-1-1
+none flush 2 lenet5-2-1
+END
+test_ok "f16: recomputed forwards, adam, clipped" '
+	sgd="--optimizer=adam --lr=0.003 --weight-decay=0.01"
+	pair f16-1-1-1 1f1b 2bw 4 | jq ".stages[].recompute = true" >plan.json
+	equals 12 plan.json $scale --clip-grad-norm=0.5'
+test_ok "f16: scaled as said without being asked" '
+	pair f16-1-1-1 1f1b 2bw 4 >plan.json
+	rm -rf ck
+	train ck plan.json $sgd --minibatches=12 --synthetic --no-evaluate >out
+	"$serial" $sgd --minibatches=12 --output=serial $scale plan.json
+	"$same" serial "$(at ck 12)"'
+# Gradients of f16 that are too large are infinite, in the stages behind which they arise: all skip
+# the update, and halve the scale from 2^20 on.
+large="--loss-scale=dynamic --loss-scale-init=1048576 --loss-scale-interval=5"
+for weights in flush 2bw; do
+	test_ok "f16, $weights: what overflows is skipped by all stages, and the scale halved" '
+		pair f16-1-1-1 1f1b $weights 4 >plan.json
+		equals 48 plan.json $large
+		tail -n 1 out | jq -e ".skipped >= 1 and .skipped < 12 and .loss_scale < 1048576"
+		for mutation in skip scale; do
+			"$serial" $sgd --minibatches=48 $large --mutate=$mutation --output=other plan.json
+			status 1 "$same" other "$(at ck 48)"
+		done'
+done
+test_ok "f16: resumed, with the scale that it had" '
+	again=
+	rm -rf ck ck-whole
+	pair f16-2-1 1f1b 2bw 4 >plan.json
+	train ck-whole plan.json $sgd $large --minibatches=24 --synthetic --no-evaluate >out
+	for k in 8 24; do
+		train ck plan.json $sgd $large --minibatches=$k --synthetic --no-evaluate $again >out
+		again=--resume
+	done
+	diff -r "$(at ck-whole 24)" "$(at ck 24)"'
+
 test_ok "replayed in virtual time, in the memory that it takes" '
 	pd-replay --minibatches=8 --format=report residual-2-1 >out
 	grep -q . out'

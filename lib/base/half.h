@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Numbers of 16 bits, to and from f32: rounded to nearest, ties to even; what is too large
- * becomes infinite, and not a number stays that.  Integer arithmetic: the same bits on every
- * machine, whatever the processor does with denormal numbers.
+ * becomes infinite, and not a number stays that, of its payload what there is room for.  Integer
+ * arithmetic: the same bits on every machine, whatever the processor does with denormal numbers,
+ * and those of its instructions for f16 (F16C).
  */
 #ifndef PD_BASE_HALF_H
 #define PD_BASE_HALF_H
@@ -46,7 +47,7 @@ static inline uint16_t pd_to_f16(float x)
 	uint32_t value, rest, half, shift = 13;
 
 	if (most > 0x7f800000)
-		return (uint16_t)(sign | 0x7e00);
+		return (uint16_t)(sign | 0x7e00 | (most >> 13 & 0x1ff));
 	if (most >= 0x47800000)                 /* 65536 and more */
 		return (uint16_t)(sign | 0x7c00);
 	if (most < 0x33000000)                  /* less than half of the least */
@@ -69,7 +70,8 @@ static inline float pd_from_f16(uint16_t x)
 	uint32_t fraction = x & 0x3ff;
 
 	if (exponent == 0x1f)
-		return pd_bits_float(sign | 0x7f800000 | fraction << 13);
+		return pd_bits_float(sign | 0x7f800000 | fraction << 13 |
+				     (fraction ? 0x400000 : 0));
 	if (exponent > 0)
 		return pd_bits_float(sign | (exponent + 112) << 23 | fraction << 13);
 	while (fraction && !(fraction & 0x400)) {

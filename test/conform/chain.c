@@ -88,16 +88,25 @@ bool chain_usable(const struct pd_device_ops *ops)
 
 enum pd_dtype chain_dtype = PD_F32;
 
+static const struct {
+	enum pd_dtype dtype;
+	const char *way;                /* the CPU's kernels */
+} types[CHAIN_TYPES] = {
+	{ PD_F32, NULL }, { PD_BF16, "native" }, { PD_BF16, "wide" }, { PD_F16, NULL },
+};
+
+static const char *chain_way;           /* that was taken */
+
 const char *chain_name(const struct pd_device_ops *ops)
 {
 	static char name[64];
 
-	snprintf(name, sizeof(name), chain_dtype == PD_F32 ? "%s" : "%s in %s", ops->name,
-		 pd_dtype_name[chain_dtype]);
+	snprintf(name, sizeof(name), chain_dtype == PD_F32 ? "%s" : "%s in %s%s%s", ops->name,
+		 pd_dtype_name[chain_dtype], chain_way ? ", " : "", chain_way ? chain_way : "");
 	return name;
 }
 
-bool chain_knows(const struct pd_device_ops *ops, enum pd_dtype dtype)
+static bool knows_type(const struct pd_device_ops *ops, enum pd_dtype dtype)
 {
 	struct pd_model *model = branching_model();
 	struct pd_device_config device = { .threads = 1 };
@@ -118,6 +127,21 @@ bool chain_knows(const struct pd_device_ops *ops, enum pd_dtype dtype)
 	ops->close(d);
 	pd_model_free(model);
 	return knows;
+}
+
+bool chain_take(const struct pd_device_ops *ops, int number)
+{
+	bool cpu = ops == &pd_device_cpu;
+
+	chain_dtype = types[number].dtype;
+	chain_way = cpu ? types[number].way : NULL;
+	if (chain_way)
+		setenv("PD_CPU_BF16", chain_way, 1);
+	else
+		unsetenv("PD_CPU_BF16");
+	if (!cpu && types[number].way && strcmp(types[number].way, "wide") == 0)
+		return false;
+	return chain_dtype == PD_F32 || knows_type(ops, chain_dtype);
 }
 
 float chain_round(enum pd_dtype dtype, float x)

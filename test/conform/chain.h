@@ -49,8 +49,13 @@ bool chain_usable(const struct pd_device_ops *ops);
 extern enum pd_dtype chain_dtype;
 /* The name of the device and, where that is not f32, of the type. */
 const char *chain_name(const struct pd_device_ops *ops);
-/* Does the device compute in that type on this machine? */
-bool chain_knows(const struct pd_device_ops *ops, enum pd_dtype dtype);
+/*
+ * Sets chain_dtype to the type of that number, and which kernels the CPU has for it (the
+ * environment's PD_CPU_BF16).  False where the device does not compute in it on this machine, or
+ * has no such choice.  0 is f32, which all have.
+ */
+#define CHAIN_TYPES 4
+bool chain_take(const struct pd_device_ops *ops, int number);
 /* To the numbers of that type. */
 float chain_round(enum pd_dtype dtype, float x);
 

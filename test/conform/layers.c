@@ -413,9 +413,8 @@ int main(void)
 {
 	test_finite_differences();
 	for (int i = 0; pd_devices[i]; i++)
-		for (chain_dtype = PD_F32; chain_dtype < PD_I32 && chain_usable(pd_devices[i]);
-		     chain_dtype++)
-			if (chain_dtype == PD_F32 || chain_knows(pd_devices[i], chain_dtype))
+		for (int type = 0; type < CHAIN_TYPES && chain_usable(pd_devices[i]); type++)
+			if (chain_take(pd_devices[i], type))
 				test_device(pd_devices[i]);
 			else
 				skip("not here", chain_name(pd_devices[i]));

@@ -1,12 +1,15 @@
 # kernels against plain C, on every device that this machine has
-CONFORM = test/conform/devices test/conform/layers test/conform/partition test/conform/stream \
-	test/conform/transfers
+CONFORM = test/conform/devices test/conform/half test/conform/layers test/conform/partition \
+	test/conform/stream test/conform/transfers
 CONFORM_HELPERS = test/conform/chain.c test/conform/chain.h
 check_PROGRAMS += $(CONFORM)
 TESTS += $(CONFORM)
 test_conform_devices_SOURCES = test/conform/devices.c $(CONFORM_HELPERS)
 test_conform_devices_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_conform_devices_LDADD = $(UNIT_DEVICE_LIBS)
+test_conform_half_SOURCES = test/conform/half.c
+test_conform_half_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_conform_half_LDADD = $(UNIT_DEVICE_LIBS)
 test_conform_layers_SOURCES = test/conform/layers.c test/conform/ref.c test/conform/ref.h \
 	$(CONFORM_HELPERS)
 test_conform_layers_CPPFLAGS = $(UNIT_CPPFLAGS)

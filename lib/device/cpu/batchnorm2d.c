@@ -17,9 +17,23 @@ struct batchnorm {
 	size_t train_scratch, evaluate_scratch, backward_scratch;
 	size_t half;                    /* bytes from the mean to the variance */
 	size_t kept;                    /* from scale to shift, of gradients kept for later */
+	struct pd_via src, dst, saved, diff_dst, diff_src;
 	size_t unwanted;                /* in scratch: the input's gradient, when nobody wants it */
 	size_t wide[2];                 /* in scratch of forward and backward: scale and shift */
 };
+
+static int prepare_vias(struct pd_compiled_layer *l, struct batchnorm *b, struct pd_error *err)
+{
+	const struct pd_layout *op = pd_op_layout(b->train, PD_ARG_DST);
+
+	return pd_via_prepare(l, &b->src, l->in[0], op, false, &l->forward_bytes, err) < 0 ||
+	       pd_via_prepare(l, &b->dst, op, l->out, true, &l->forward_bytes, err) < 0 ||
+	       pd_via_prepare(l, &b->saved, l->in[0], op, false, &l->backward_bytes, err) < 0 ||
+	       pd_via_prepare(l, &b->diff_dst, l->out, op, false, &l->backward_bytes, err) < 0 ||
+	       (l->wants[0] && pd_via_prepare(l, &b->diff_src, op, l->in[0], true,
+					      &l->backward_bytes, err) < 0)
+		? -1 : 0;
+}
 
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
@@ -53,7 +67,9 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 		return -1;
 	b->unwanted = l->backward_bytes;
 	if (!l->wants[0])
-		l->backward_bytes += pd_align(pd_layout_bytes(l->out));
+		l->backward_bytes += pd_align(pd_layout_bytes(pd_op_layout(b->train, PD_ARG_DST)));
+	if (prepare_vias(l, b, err) < 0)
+		return -1;
 	if (l->net->dtype == PD_F32)
 		return 0;
 	b->wide[0] = l->forward_bytes;
@@ -72,7 +88,7 @@ static const void *parameter(struct pd_compiled_layer *l, int which, bool back)
 	if (l->net->dtype == PD_F32)
 		return l->parameters[which];
 	wide = (float *)((char *)l->temporary + b->wide[back] + (size_t)which * b->half);
-	pd_cpu_widen(wide, l->parameters[which], (size_t)l->in_shape[0]->size[0]);
+	pd_cpu_widen(l->net->dtype, wide, l->parameters[which], (size_t)l->in_shape[0]->size[0]);
 	return wide;
 }
 
@@ -96,8 +112,8 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 	struct batchnorm *b = l->own;
 	char *statistics = pass->evaluate ? l->state : l->extra;
 	const void *args[PD_ARGS] = {
-		[PD_ARG_SRC] = l->src[0],
-		[PD_ARG_DST] = l->dst,
+		[PD_ARG_SRC] = pd_via_in(l, &b->src, l->src[0], err),
+		[PD_ARG_DST] = pd_via_room(l, &b->dst, l->dst),
 		[PD_ARG_SCALE] = parameter(l, 0, false),
 		[PD_ARG_SHIFT] = parameter(l, 1, false),
 		[PD_ARG_MEAN] = statistics,
@@ -106,7 +122,8 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 			(pass->evaluate ? b->evaluate_scratch : b->train_scratch),
 	};
 
-	if (pd_op_run(pass->evaluate ? b->evaluate : b->train, args, err) < 0)
+	if (!args[PD_ARG_SRC] || pd_op_run(pass->evaluate ? b->evaluate : b->train, args, err) < 0 ||
+	    pd_via_out(l, &b->dst, l->dst, err) < 0)
 		return -1;
 	if (!pass->evaluate && !pass->again)
 		move_running(l, b);
@@ -120,25 +137,29 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 	void *kept_shift = (char *)l->split + b->kept;
 	size_t bytes = sizeof(float) * (size_t)l->in_shape[0]->size[0];
 	bool early = pass->part == PD_BACKWARD_INPUT;
+	void *unwanted = (char *)l->temporary + b->unwanted;
 	const void *args[PD_ARGS] = {
-		[PD_ARG_SRC] = l->src[0],
-		[PD_ARG_SCALE] = parameter(l, 0, true),
-		[PD_ARG_SHIFT] = parameter(l, 1, true),
 		[PD_ARG_MEAN] = l->extra,
 		[PD_ARG_VARIANCE] = (char *)l->extra + b->half,
-		[PD_ARG_DIFF_DST] = l->diff_dst,
-		[PD_ARG_DIFF_SRC] = l->diff_src[0] ? l->diff_src[0]
-						   : (char *)l->temporary + b->unwanted,
+		[PD_ARG_DIFF_SRC] = l->diff_src[0] ? pd_via_room(l, &b->diff_src, l->diff_src[0])
+						   : unwanted,
 		[PD_ARG_DIFF_SCALE] = early ? l->split : scale,
 		[PD_ARG_DIFF_SHIFT] = early ? kept_shift : shift,
 		[PD_ARG_SCRATCH] = (char *)l->temporary + b->backward_scratch,
 	};
 
-	if (pass->part != PD_BACKWARD_WEIGHT)
-		return pd_op_run(b->backward, args, err);
-	memcpy(scale, l->split, bytes);
-	memcpy(shift, kept_shift, bytes);
-	return 0;
+	if (pass->part == PD_BACKWARD_WEIGHT) {
+		memcpy(scale, l->split, bytes);
+		memcpy(shift, kept_shift, bytes);
+		return 0;
+	}
+	args[PD_ARG_SRC] = pd_via_in(l, &b->saved, l->src[0], err);
+	args[PD_ARG_DIFF_DST] = pd_via_in(l, &b->diff_dst, l->diff_dst, err);
+	args[PD_ARG_SCALE] = parameter(l, 0, true);
+	args[PD_ARG_SHIFT] = parameter(l, 1, true);
+	if (!args[PD_ARG_SRC] || !args[PD_ARG_DIFF_DST] || pd_op_run(b->backward, args, err) < 0)
+		return -1;
+	return l->diff_src[0] ? pd_via_out(l, &b->diff_src, l->diff_src[0], err) : 0;
 }
 
 const struct pd_compiled_kind pd_cpu_batchnorm2d = {

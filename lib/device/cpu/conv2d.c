@@ -26,11 +26,11 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	ops.forward = pd_op_conv(dnn, PD_FORWARD, &conv, l->parameter[0], NULL, err);
 	if (!ops.forward)
 		return -1;
-	l->out = pd_op_layout(ops.forward, PD_ARG_DST);
+	l->out = pd_layout_stored(dnn, pd_op_layout(ops.forward, PD_ARG_DST));
 	if (!l->parameter[0])
-		l->parameter[0] = pd_op_layout(ops.forward, PD_ARG_WEIGHTS);
+		l->parameter[0] = pd_layout_stored(dnn, pd_op_layout(ops.forward, PD_ARG_WEIGHTS));
 	if (layer->bias)
-		l->parameter[1] = pd_op_layout(ops.forward, PD_ARG_BIAS);
+		l->parameter[1] = pd_layout_stored(dnn, pd_op_layout(ops.forward, PD_ARG_BIAS));
 	if (!l->inside)
 		return 0;
 	ops.weights = pd_op_conv(dnn, PD_BACKWARD_WEIGHTS, &conv, l->parameter[0], ops.forward,

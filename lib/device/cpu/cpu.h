@@ -50,25 +50,33 @@ void pd_cpu_adam(const struct pd_update *update, const float *gradients, size_t 
 void pd_cpu_squares(const struct pd_compiled *net, const struct pd_squares *what);
 void pd_cpu_unite(double *vector, const double *other, size_t count);
 
-/* --- sum.c: of bf16, in f32 and rounded once */
+/* --- sum.c: of 16 bits, in f32 and rounded once */
 void pd_cpu_sum(float *dst, const float *const *src, int n, size_t count);
-void pd_cpu_sum_bf16(void *dst, const void *const *src, int n, size_t count);
+void pd_cpu_sum_narrow(enum pd_dtype dtype, void *dst, const void *const *src, int n,
+		       size_t count);
 
-/* --- bf16.c: elements of bf16 from and to f32, as base/half.h has it */
-void pd_cpu_widen(float *dst, const void *src, size_t count);
-void pd_cpu_narrow(void *dst, const float *src, size_t count);
+/* --- half.c: elements of 16 bits from and to f32, as base/half.h has it */
+void pd_cpu_widen(enum pd_dtype dtype, float *dst, const void *src, size_t count);
+void pd_cpu_narrow(enum pd_dtype dtype, void *dst, const float *src, size_t count);
 
 /* --- stream.c */
 struct pd_stream *pd_cpu_stream_open(struct pd_device *device, struct pd_error *err);
 void pd_cpu_stream_close(struct pd_stream *stream);
 
-/* --- via.c: an argument that an op wants in another layout than it has */
+/* --- via.c: an argument that an op wants in another layout or type than it has */
 struct pd_via {
-	struct pd_op *reorder;                  /* NULL: it is right as it is */
+	bool converts;                          /* else it is right as it is */
+	size_t widens, narrows;                 /* elements, before and after the reorder */
+	struct pd_op *reorder;                  /* or NULL */
 	size_t offset, scratch_offset;          /* in the layer's scratch */
+	size_t wide_from, wide_to;              /* there too */
 };
 
-/* Takes room from *bytes_p on, and moves that up. */
+/* Each takes room from *bytes_p on, and moves that up; _between only what the way there needs. */
+int pd_via_between(struct pd_compiled_layer *l, struct pd_via *via, const struct pd_layout *from,
+		   const struct pd_layout *to, size_t *bytes_p, struct pd_error *err);
+int pd_via_convert(struct pd_compiled_layer *l, const struct pd_via *via, const void *from,
+		   void *to, struct pd_error *err);
 int pd_via_prepare(struct pd_compiled_layer *l, struct pd_via *via, const struct pd_layout *from,
 		   const struct pd_layout *to, bool output, size_t *bytes_p, struct pd_error *err);
 /* An input: converts it, and says where it is; NULL with *err. */

@@ -4,12 +4,13 @@
  * 1 / (1 - p).  Which are kept follows from the sample's global number and the element's
  * in channels, height, width order (base/rng.h); the slot keeps one bit of each.
  */
-#include "base/half.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "device/cpu/cpu.h"
 
 #include <string.h>
+
+#define PIECE 2048                      /* a multiple of 8 */
 
 struct dropout {
 	struct pd_via in, diff_in;
@@ -58,11 +59,19 @@ PD_VECTOR static void mask(float *dst, const float *src, const unsigned char *ke
 		dst[i] = keep[i / 8] >> (i % 8) & 1 ? src[i] * scale : 0;
 }
 
-PD_VECTOR static void mask_bf16(uint16_t *dst, const uint16_t *src, const unsigned char *keep,
-				int64_t elements, float scale)
+/* Of 16 bits: in pieces, since a sample may be large. */
+static void mask_narrow(enum pd_dtype dtype, uint16_t *dst, const uint16_t *src,
+			const unsigned char *keep, int64_t elements, float scale)
 {
-	for (int64_t i = 0; i < elements; i++)
-		dst[i] = keep[i / 8] >> (i % 8) & 1 ? pd_to_bf16(pd_from_bf16(src[i]) * scale) : 0;
+	float wide[PIECE];
+
+	for (int64_t at = 0; at < elements; at += PIECE) {
+		int64_t n = elements - at < PIECE ? elements - at : PIECE;
+
+		pd_cpu_widen(dtype, wide, src + at, (size_t)n);
+		mask(wide, wide, keep + at / 8, n, scale);
+		pd_cpu_narrow(dtype, dst + at, wide, (size_t)n);
+	}
 }
 
 /* All samples, the mask drawn first where asked. */
@@ -80,7 +89,7 @@ static void apply(struct pd_compiled_layer *l, void *dst, const void *src,
 		if (l->net->dtype == PD_F32)
 			mask(dst, src, keep, elements, scale);
 		else
-			mask_bf16(dst, src, keep, elements, scale);
+			mask_narrow(l->net->dtype, dst, src, keep, elements, scale);
 		keep += row_bytes(l);
 		src = (const char *)src + bytes;
 		dst = (char *)dst + bytes;

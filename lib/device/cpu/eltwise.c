@@ -2,15 +2,31 @@
 /*
  * relu, tanh, sigmoid: backward reads the output.  relu may lie in its input's place,
  * since a second relu changes nothing: a forward that is run again (recomputation, the
- * profiler) gives the same bits.  The others and dropout would not.
+ * profiler) gives the same bits.  The others and dropout would not.  In 16 bits relu is done
+ * on the bits as they are: one of sign, all others ascending with the number.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
 
+#define PIECE 32768
+
 struct eltwise {
 	struct pd_op *forward, *backward;
 	size_t forward_scratch, backward_scratch;
+	struct pd_via src, dst, kept, diff_dst, diff_src;
 };
+
+static int prepare_vias(struct pd_compiled_layer *l, struct eltwise *e, struct pd_error *err)
+{
+	const struct pd_layout *op = pd_op_layout(e->forward, PD_ARG_DST);
+
+	return pd_via_prepare(l, &e->src, l->out, op, false, &l->forward_bytes, err) < 0 ||
+	       pd_via_prepare(l, &e->dst, op, l->out, true, &l->forward_bytes, err) < 0 ||
+	       pd_via_prepare(l, &e->kept, l->out, op, false, &l->backward_bytes, err) < 0 ||
+	       pd_via_prepare(l, &e->diff_dst, l->out, op, false, &l->backward_bytes, err) < 0 ||
+	       pd_via_prepare(l, &e->diff_src, op, l->out, true, &l->backward_bytes, err) < 0
+		? -1 : 0;
+}
 
 static int prepare(struct pd_compiled_layer *l, enum pd_curve curve, struct pd_error *err)
 {
@@ -26,14 +42,18 @@ static int prepare(struct pd_compiled_layer *l, enum pd_curve curve, struct pd_e
 	    pd_op_prepare(e->forward, &e->forward_scratch, &l->forward_bytes, err) < 0)
 		return -1;
 	e->backward = pd_op_eltwise(dnn, PD_BACKWARD_DATA, curve, l->out, e->forward, err);
-	if (!e->backward)
+	if (!e->backward ||
+	    pd_op_prepare(e->backward, &e->backward_scratch, &l->backward_bytes, err) < 0)
 		return -1;
-	return pd_op_prepare(e->backward, &e->backward_scratch, &l->backward_bytes, err);
+	return prepare_vias(l, e, err);
 }
 
 static int prepare_relu(struct pd_compiled_layer *l, struct pd_error *err)
 {
-	return prepare(l, PD_CURVE_RELU, err);
+	if (l->net->dtype == PD_F32)
+		return prepare(l, PD_CURVE_RELU, err);
+	l->out = l->in[0];
+	return 0;
 }
 
 static int prepare_tanh(struct pd_compiled_layer *l, struct pd_error *err)
@@ -50,33 +70,84 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 {
 	struct eltwise *e = l->own;
 	const void *args[PD_ARGS] = {
-		[PD_ARG_SRC] = l->src[0],
-		[PD_ARG_DST] = l->dst,
+		[PD_ARG_SRC] = pd_via_in(l, &e->src, l->src[0], err),
+		[PD_ARG_DST] = pd_via_room(l, &e->dst, l->dst),
 		[PD_ARG_SCRATCH] = (char *)l->temporary + e->forward_scratch,
 	};
 
-	return pd_op_run(e->forward, args, err);
+	return !args[PD_ARG_SRC] || pd_op_run(e->forward, args, err) < 0
+		? -1 : pd_via_out(l, &e->dst, l->dst, err);
 }
 
 static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	struct eltwise *e = l->own;
-	const void *args[PD_ARGS] = {
-		[PD_ARG_DST] = l->dst,
-		[PD_ARG_DIFF_DST] = l->diff_dst,
-		[PD_ARG_DIFF_SRC] = l->diff_src[0],
-		[PD_ARG_SCRATCH] = (char *)l->temporary + e->backward_scratch,
-	};
+	const void *args[PD_ARGS] = { NULL };
 
-	return l->diff_src[0] ? pd_op_run(e->backward, args, err) : 0;
+	if (!l->diff_src[0])
+		return 0;
+	args[PD_ARG_DST] = pd_via_in(l, &e->kept, l->dst, err);
+	args[PD_ARG_DIFF_DST] = pd_via_in(l, &e->diff_dst, l->diff_dst, err);
+	args[PD_ARG_DIFF_SRC] = pd_via_room(l, &e->diff_src, l->diff_src[0]);
+	args[PD_ARG_SCRATCH] = (char *)l->temporary + e->backward_scratch;
+	return !args[PD_ARG_DST] || !args[PD_ARG_DIFF_DST] ||
+	       pd_op_run(e->backward, args, err) < 0
+		? -1 : pd_via_out(l, &e->diff_src, l->diff_src[0], err);
+}
+
+/* dst may be src. */
+PD_VECTOR static void rectify(int16_t *dst, const int16_t *src, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		dst[i] = src[i] > 0 ? src[i] : 0;
+}
+
+PD_VECTOR static void pass_on(int16_t *diff_src, const int16_t *diff_dst, const int16_t *dst,
+			      size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		diff_src[i] = dst[i] > 0 ? diff_dst[i] : 0;
+}
+
+static int forward_relu(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			struct pd_error *err)
+{
+	size_t count = pd_layout_bytes(l->out) / sizeof(int16_t);
+	const int16_t *src = l->src[0];
+	int16_t *dst = l->dst;
+
+	if (l->net->dtype == PD_F32)
+		return forward(l, pass, err);
+#pragma omp parallel for schedule(static) if (count > PIECE)
+	for (size_t at = 0; at < count; at += PIECE)
+		rectify(dst + at, src + at, count - at < PIECE ? count - at : PIECE);
+	return 0;
+}
+
+static int backward_relu(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			 struct pd_error *err)
+{
+	size_t count = pd_layout_bytes(l->out) / sizeof(int16_t);
+	const int16_t *dst = l->dst, *diff_dst = l->diff_dst;
+	int16_t *diff_src = l->diff_src[0];
+
+	if (l->net->dtype == PD_F32)
+		return backward(l, pass, err);
+	if (!diff_src)
+		return 0;
+#pragma omp parallel for schedule(static) if (count > PIECE)
+	for (size_t at = 0; at < count; at += PIECE)
+		pass_on(diff_src + at, diff_dst + at, dst + at,
+			count - at < PIECE ? count - at : PIECE);
+	return 0;
 }
 
 const struct pd_compiled_kind pd_cpu_relu = {
 	.keeps_output = true,
 	.in_place = true,
 	.prepare = prepare_relu,
-	.forward = forward,
-	.backward = backward,
+	.forward = forward_relu,
+	.backward = backward_relu,
 };
 
 const struct pd_compiled_kind pd_cpu_tanh = {

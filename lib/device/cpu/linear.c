@@ -18,9 +18,9 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	if (!ops.forward)
 		return -1;
 	if (!l->parameter[0])
-		l->parameter[0] = pd_op_layout(ops.forward, PD_ARG_WEIGHTS);
+		l->parameter[0] = pd_layout_stored(dnn, pd_op_layout(ops.forward, PD_ARG_WEIGHTS));
 	if (bias)
-		l->parameter[1] = pd_op_layout(ops.forward, PD_ARG_BIAS);
+		l->parameter[1] = pd_layout_stored(dnn, pd_op_layout(ops.forward, PD_ARG_BIAS));
 	if (!l->inside)
 		return 0;
 	ops.weights = pd_op_linear(dnn, PD_BACKWARD_WEIGHTS, src, dst, l->parameter[0], bias,

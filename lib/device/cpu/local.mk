@@ -1,16 +1,21 @@
 lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/adam.c \
-	lib/device/cpu/batchnorm2d.c lib/device/cpu/bf16.c \
+	lib/device/cpu/batchnorm2d.c \
 	lib/device/cpu/conv2d.c \
 	lib/device/cpu/cpu.c lib/device/cpu/cpu.h \
+	lib/device/cpu/dnn.h \
 	lib/device/cpu/dropout.c \
 	lib/device/cpu/eltwise.c \
+	lib/device/cpu/half.c \
+	lib/device/cpu/layout.c \
 	lib/device/cpu/linear.c \
 	lib/device/cpu/loss.c \
 	lib/device/cpu/merge.c \
 	lib/device/cpu/net.c \
 	lib/device/cpu/onednn.c lib/device/cpu/onednn.h \
+	lib/device/cpu/op.c \
 	lib/device/cpu/pool2d.c \
+	lib/device/cpu/primitives.c \
 	lib/device/cpu/sgd.c \
 	lib/device/cpu/squares.c \
 	lib/device/cpu/stream.c \

@@ -33,7 +33,8 @@ static const float *logits_of(const struct pd_compiled_layer *l, int64_t n)
 
 	if (l->net->dtype == PD_F32)
 		return (const float *)l->src[0] + n * classes;
-	pd_cpu_widen(l->temporary, (const uint16_t *)l->src[0] + n * classes, (size_t)classes);
+	pd_cpu_widen(l->net->dtype, l->temporary, (const uint16_t *)l->src[0] + n * classes,
+		     (size_t)classes);
 	return l->temporary;
 }
 
@@ -84,7 +85,7 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 		loss.correct += best == label[n];
 	}
 	if (!f32)
-		pd_cpu_narrow(l->dst, out, (size_t)l->net->batch);
+		pd_cpu_narrow(l->net->dtype, l->dst, out, (size_t)l->net->batch);
 	if (pass->loss)
 		*pass->loss = loss;
 	return 0;
@@ -110,7 +111,7 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 			dx[i] = expf(x[i] - max) / sum * mean;
 		dx[label[n]] -= mean;
 		if (l->net->dtype != PD_F32)
-			pd_cpu_narrow(to, dx, (size_t)classes);
+			pd_cpu_narrow(l->net->dtype, to, dx, (size_t)classes);
 	}
 	memset(to, 0, bytes * (size_t)(batch - pass->valid));
 	return 0;

@@ -10,8 +10,7 @@
 #include <string.h>
 
 struct merge {
-	struct pd_op *flatten, *unflatten;
-	size_t flatten_scratch, unflatten_scratch;
+	struct pd_via flatten, unflatten;
 	/* by input: the layout that merging takes, and the ways there and back */
 	const struct pd_layout **layouts;
 	struct pd_via *in, *out;
@@ -78,7 +77,7 @@ static int forward_add(struct pd_compiled_layer *l, const struct pd_pass *pass,
 	if (l->net->dtype == PD_F32)
 		pd_cpu_sum(l->dst, (const float *const *)m->src, l->layer->input_count, count);
 	else
-		pd_cpu_sum_bf16(l->dst, m->src, l->layer->input_count, count);
+		pd_cpu_sum_narrow(l->net->dtype, l->dst, m->src, l->layer->input_count, count);
 	return 0;
 }
 
@@ -182,33 +181,23 @@ static int prepare_flatten(struct pd_compiled_layer *l, struct pd_error *err)
 	if (!l->inside || l->same_memory)
 		return 0;
 	l->own = m = merge_new(0);
-	m->flatten = pd_op_reorder(l->net->engine, l->in[0], plain, err);
-	if (!m->flatten ||
-	    pd_op_prepare(m->flatten, &m->flatten_scratch, &l->forward_bytes, err) < 0)
+	if (pd_via_between(l, &m->flatten, l->in[0], plain, &l->forward_bytes, err) < 0)
 		return -1;
-	m->unflatten = pd_op_reorder(l->net->engine, plain, l->in[0], err);
-	if (!m->unflatten)
-		return -1;
-	return pd_op_prepare(m->unflatten, &m->unflatten_scratch, &l->backward_bytes, err);
+	return pd_via_between(l, &m->unflatten, plain, l->in[0], &l->backward_bytes, err);
 }
 
 static int forward_flatten(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			   struct pd_error *err)
 {
 	struct merge *m = l->own;
-	const void *args[PD_ARGS] = { [PD_ARG_SRC] = l->src[0], [PD_ARG_DST] = l->dst };
 
-	if (l->same_memory)
-		return 0;
-	args[PD_ARG_SCRATCH] = (char *)l->temporary + m->flatten_scratch;
-	return pd_op_run(m->flatten, args, err);
+	return l->same_memory ? 0 : pd_via_convert(l, &m->flatten, l->src[0], l->dst, err);
 }
 
 static int backward_flatten(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			    struct pd_error *err)
 {
 	struct merge *m = l->own;
-	const void *args[PD_ARGS] = { [PD_ARG_SRC] = l->diff_dst, [PD_ARG_DST] = l->diff_src[0] };
 
 	if (!l->diff_src[0])
 		return 0;
@@ -217,8 +206,7 @@ static int backward_flatten(struct pd_compiled_layer *l, const struct pd_pass *p
 			memcpy(l->diff_src[0], l->diff_dst, pd_layout_bytes(l->out));
 		return 0;
 	}
-	args[PD_ARG_SCRATCH] = (char *)l->temporary + m->unflatten_scratch;
-	return pd_op_run(m->unflatten, args, err);
+	return pd_via_convert(l, &m->unflatten, l->diff_dst, l->diff_src[0], err);
 }
 
 const struct pd_compiled_kind pd_cpu_add = {

@@ -80,7 +80,7 @@ static int add(struct pd_compiled *net, enum pd_dtype dtype, void *dst, const vo
 	if (dtype == PD_F32)
 		pd_cpu_sum(dst, (const float *const[]){ a, b }, 2, count);
 	else
-		pd_cpu_sum_bf16(dst, (const void *const[]){ a, b }, 2, count);
+		pd_cpu_sum_narrow(dtype, dst, (const void *const[]){ a, b }, 2, count);
 	return 0;
 }
 
@@ -189,7 +189,7 @@ int pd_cpu_net_export(struct pd_net *base, int number, enum pd_form form, const 
 		return lay_out(parameter->full, (const char *)arena + offset, parameter->plain, host,
 			       named->elements);
 	wide = pd_calloc(1, parameter->bytes);
-	pd_cpu_widen(wide, (const char *)arena + pd_compiled_working(net, offset),
+	pd_cpu_widen(net->dtype, wide, (const char *)arena + pd_compiled_working(net, offset),
 		     parameter->bytes / sizeof(float));
 	status = lay_out(parameter->full, wide, parameter->plain, host, named->elements);
 	free(wide);
@@ -216,7 +216,7 @@ int pd_cpu_net_import(struct pd_net *base, int number, enum pd_form form, void *
 			       named->elements);
 	wide = pd_calloc(1, parameter->bytes);
 	status = lay_out(parameter->plain, host, parameter->full, wide, named->elements);
-	pd_cpu_narrow((char *)arena + pd_compiled_working(net, offset), wide,
+	pd_cpu_narrow(net->dtype, (char *)arena + pd_compiled_working(net, offset), wide,
 		      parameter->bytes / sizeof(float));
 	free(wide);
 	return status;

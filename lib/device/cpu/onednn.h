@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * oneDNN, as much of it as the CPU device uses.  What depends on the version of its
- * interface (2.6 here) is in onednn.c and nowhere else.
+ * interface (2.6 here) is in the files that include dnn.h and nowhere else.
  *
  * A layout is how a tensor lies in memory, perhaps blocked and padded.  An op is one
  * primitive, ready to be given pointers.  Both belong to the pd_onednn that made them and
@@ -22,15 +22,22 @@ struct pd_onednn;
 struct pd_layout;
 struct pd_op;
 
-/* Computes in f32 or bf16: layouts and ops are of that type but where said.  Refuses another,
- * and bf16 where the processor has no AVX-512, without which oneDNN has no kernels for it. */
+/*
+ * Layouts are of that type but where said.  So are ops, where oneDNN's kernels for it are the
+ * quickest of this processor; else ops are f32, and what they take and give is widened and rounded
+ * around them (via.c).  NULL with *err.
+ */
 struct pd_onednn *pd_onednn_open(enum pd_dtype dtype, struct pd_error *err);
+/* Are ops f32, and the type another? */
+bool pd_onednn_widens(const struct pd_onednn *dnn);
 void pd_onednn_close(struct pd_onednn *dnn);
 
 /* Row-major, up to 5 dimensions.  (Scalars: dims 1.) */
 const struct pd_layout *pd_layout_plain(struct pd_onednn *dnn, int dims, const int64_t *size);
-/* The same with elements of f32: element n of one is element n of the other. */
+/* The same with elements of f32, or of the type: element n of one is element n of the other. */
 const struct pd_layout *pd_layout_full(struct pd_onednn *dnn, const struct pd_layout *layout);
+const struct pd_layout *pd_layout_stored(struct pd_onednn *dnn, const struct pd_layout *layout);
+bool pd_layout_is_full(const struct pd_layout *layout);
 /* The layout of the same kind (blocking, order of axes) for other extents; NULL: there is none. */
 const struct pd_layout *pd_layout_like(struct pd_onednn *dnn, const struct pd_layout *layout,
 				       const int64_t *size);

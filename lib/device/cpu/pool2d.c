@@ -11,7 +11,20 @@
 struct pool {
 	struct pd_op *forward, *backward;
 	size_t forward_scratch, backward_scratch;
+	struct pd_via src, dst, diff_dst, diff_src;
 };
+
+static int prepare_vias(struct pd_compiled_layer *l, struct pool *p, struct pd_error *err)
+{
+	const struct pd_layout *src = pd_op_layout(p->forward, PD_ARG_SRC);
+	const struct pd_layout *dst = pd_op_layout(p->forward, PD_ARG_DST);
+
+	return pd_via_prepare(l, &p->src, l->in[0], src, false, &l->forward_bytes, err) < 0 ||
+	       pd_via_prepare(l, &p->dst, dst, l->out, true, &l->forward_bytes, err) < 0 ||
+	       pd_via_prepare(l, &p->diff_dst, l->out, dst, false, &l->backward_bytes, err) < 0 ||
+	       pd_via_prepare(l, &p->diff_src, src, l->in[0], true, &l->backward_bytes, err) < 0
+		? -1 : 0;
+}
 
 static int prepare(struct pd_compiled_layer *l, const struct pd_pool *pool, struct pd_error *err)
 {
@@ -34,9 +47,10 @@ static int prepare(struct pd_compiled_layer *l, const struct pd_pool *pool, stru
 	if (pd_op_layout(p->forward, PD_ARG_WORKSPACE))
 		l->extra_bytes = pd_layout_bytes(pd_op_layout(p->forward, PD_ARG_WORKSPACE));
 	p->backward = pd_op_pool(dnn, PD_BACKWARD_DATA, pool, l->in[0], l->out, p->forward, err);
-	if (!p->backward)
+	if (!p->backward ||
+	    pd_op_prepare(p->backward, &p->backward_scratch, &l->backward_bytes, err) < 0)
 		return -1;
-	return pd_op_prepare(p->backward, &p->backward_scratch, &l->backward_bytes, err);
+	return prepare_vias(l, p, err);
 }
 
 static int prepare_window(struct pd_compiled_layer *l, bool max, struct pd_error *err)
@@ -67,26 +81,30 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 {
 	struct pool *p = l->own;
 	const void *args[PD_ARGS] = {
-		[PD_ARG_SRC] = l->src[0],
-		[PD_ARG_DST] = l->dst,
+		[PD_ARG_SRC] = pd_via_in(l, &p->src, l->src[0], err),
+		[PD_ARG_DST] = pd_via_room(l, &p->dst, l->dst),
 		[PD_ARG_WORKSPACE] = l->extra,
 		[PD_ARG_SCRATCH] = (char *)l->temporary + p->forward_scratch,
 	};
 
-	return pd_op_run(p->forward, args, err);
+	return !args[PD_ARG_SRC] || pd_op_run(p->forward, args, err) < 0
+		? -1 : pd_via_out(l, &p->dst, l->dst, err);
 }
 
 static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	struct pool *p = l->own;
 	const void *args[PD_ARGS] = {
-		[PD_ARG_DIFF_DST] = l->diff_dst,
-		[PD_ARG_DIFF_SRC] = l->diff_src[0],
 		[PD_ARG_WORKSPACE] = l->extra,
 		[PD_ARG_SCRATCH] = (char *)l->temporary + p->backward_scratch,
 	};
 
-	return l->diff_src[0] ? pd_op_run(p->backward, args, err) : 0;
+	if (!l->diff_src[0])
+		return 0;
+	args[PD_ARG_DIFF_DST] = pd_via_in(l, &p->diff_dst, l->diff_dst, err);
+	args[PD_ARG_DIFF_SRC] = pd_via_room(l, &p->diff_src, l->diff_src[0]);
+	return !args[PD_ARG_DIFF_DST] || pd_op_run(p->backward, args, err) < 0
+		? -1 : pd_via_out(l, &p->diff_src, l->diff_src[0], err);
 }
 
 /* Windows of several sizes. */
@@ -191,9 +209,9 @@ static int forward_adaptive(struct pd_compiled_layer *l, const struct pd_pass *p
 			forward_plane(to, from, in, out);
 			continue;
 		}
-		pd_cpu_widen(wide, from, whole);
+		pd_cpu_widen(l->net->dtype, wide, from, whole);
 		forward_plane(wide_out, wide, in, out);
-		pd_cpu_narrow(to, wide_out, means);
+		pd_cpu_narrow(l->net->dtype, to, wide_out, means);
 	}
 	return 0;
 }
@@ -241,9 +259,9 @@ static int backward_adaptive(struct pd_compiled_layer *l, const struct pd_pass *
 			backward_plane(to, from, in, out);
 			continue;
 		}
-		pd_cpu_widen(wide_out, from, means);
+		pd_cpu_widen(l->net->dtype, wide_out, from, means);
 		backward_plane(wide, wide_out, in, out);
-		pd_cpu_narrow(to, wide, whole);
+		pd_cpu_narrow(l->net->dtype, to, wide, whole);
 	}
 	return pd_via_out(l, &a->diff_in, l->diff_src[0], err);
 }

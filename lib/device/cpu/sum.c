@@ -31,21 +31,24 @@ void pd_cpu_sum(float *dst, const float *const *src, int n, size_t count)
 		sum_piece(dst, src, n, at, count - at < PIECE ? count - at : PIECE);
 }
 
-static void sum_piece_bf16(uint16_t *dst, const void *const *src, int n, size_t at, size_t count)
+static void sum_piece_narrow(enum pd_dtype dtype, uint16_t *dst, const void *const *src, int n,
+			     size_t at, size_t count)
 {
 	float piece[PIECE], other[PIECE];
 
-	pd_cpu_widen(piece, (const uint16_t *)src[0] + at, count);
+	pd_cpu_widen(dtype, piece, (const uint16_t *)src[0] + at, count);
 	for (int k = 1; k < n; k++) {
-		pd_cpu_widen(other, (const uint16_t *)src[k] + at, count);
+		pd_cpu_widen(dtype, other, (const uint16_t *)src[k] + at, count);
 		add(piece, other, count);
 	}
-	pd_cpu_narrow(dst + at, piece, count);
+	pd_cpu_narrow(dtype, dst + at, piece, count);
 }
 
-void pd_cpu_sum_bf16(void *dst, const void *const *src, int n, size_t count)
+void pd_cpu_sum_narrow(enum pd_dtype dtype, void *dst, const void *const *src, int n,
+		       size_t count)
 {
 #pragma omp parallel for schedule(static)
 	for (size_t at = 0; at < count; at += PIECE)
-		sum_piece_bf16(dst, src, n, at, count - at < PIECE ? count - at : PIECE);
+		sum_piece_narrow(dtype, dst, src, n, at,
+				  count - at < PIECE ? count - at : PIECE);
 }

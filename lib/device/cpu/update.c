@@ -17,15 +17,17 @@ PD_VECTOR static void correct(float *restrict corrected, float *restrict delta, 
 }
 
 /* What was worked out in f32, for those who read 16 bits. */
-static void publish(const struct pd_update *u, const float *corrected, size_t at, size_t floats)
+static void publish(const struct pd_update *u, enum pd_dtype dtype, const float *corrected,
+		    size_t at, size_t floats)
 {
-	pd_cpu_narrow((uint16_t *)u->next + at, (const float *)u->master + at, floats);
+	pd_cpu_narrow(dtype, (uint16_t *)u->next + at, (const float *)u->master + at, floats);
 	if (u->delta)
-		pd_cpu_narrow((uint16_t *)u->corrected + at, corrected, floats);
+		pd_cpu_narrow(dtype, (uint16_t *)u->corrected + at, corrected, floats);
 }
 
 /* A factor is taken in double: 1 over a large loss scale is no normal float. */
-static void piece(const struct pd_update *update, double factor, size_t at, size_t floats)
+static void piece(const struct pd_update *update, enum pd_dtype dtype, double factor, size_t at,
+		  size_t floats)
 {
 	static void (*const table[])(const struct pd_update *, const float *, size_t, size_t) = {
 		[PD_SGD] = pd_cpu_sgd, [PD_ADAM] = pd_cpu_adam, [PD_ADAMW] = pd_cpu_adam,
@@ -47,21 +49,22 @@ static void piece(const struct pd_update *update, double factor, size_t at, size
 			old, (const float *)u.next + at, floats, (float)u.keep,
 			(float)(1 - u.keep), (float)u.delay);
 	if (u.master)
-		publish(update, corrected, at, floats);
+		publish(update, dtype, corrected, at, floats);
 }
 
-static void apply(const struct pd_update *u, double factor, size_t begin, size_t end)
+static void apply(const struct pd_update *u, enum pd_dtype dtype, double factor, size_t begin,
+		  size_t end)
 {
 #pragma omp parallel for schedule(static)
 	for (size_t at = begin; at < end; at += PIECE)
-		piece(u, factor, at, end - at < PIECE ? end - at : PIECE);
+		piece(u, dtype, factor, at, end - at < PIECE ? end - at : PIECE);
 }
 
 /* Skipped: the next version is this one. */
-static void keep(const struct pd_update *u, size_t begin, size_t end)
+static void keep(const struct pd_update *u, enum pd_dtype dtype, size_t begin, size_t end)
 {
 	if (u->master && end > begin)
-		pd_cpu_narrow((uint16_t *)u->next + begin, (const float *)u->master + begin,
+		pd_cpu_narrow(dtype, (uint16_t *)u->next + begin, (const float *)u->master + begin,
 			      end - begin);
 	else if (u->next != u->weights && end > begin)
 		memcpy((float *)u->next + begin, (const float *)u->weights + begin,
@@ -86,7 +89,7 @@ void pd_cpu_update(const struct pd_compiled *net, const struct pd_update *update
 			*u.agreed.outcome = outcome;
 	}
 	if (outcome.skip)
-		keep(&u, begin, end);
+		keep(&u, net->dtype, begin, end);
 	else
-		apply(&u, factor, begin, end);
+		apply(&u, net->dtype, factor, begin, end);
 }

@@ -9,7 +9,7 @@
 struct weighted {
 	struct pd_weighted_ops ops;
 	size_t forward_scratch, data_scratch, weights_scratch;
-	struct pd_via src, weights, dst;                /* forward */
+	struct pd_via src, weights, bias, dst;          /* forward */
 	struct pd_via data_weights, data_dst, data_src; /* gradient of the input */
 	struct pd_via weights_src, weights_dst, weights_weights;
 };
@@ -68,6 +68,10 @@ int pd_weighted_prepare(struct pd_compiled_layer *l, const struct pd_weighted_op
 	    pd_via_prepare(l, &w->dst, pd_op_layout(ops->forward, PD_ARG_DST), l->out, true,
 			   &l->forward_bytes, err) < 0)
 		return -1;
+	if (l->parameter[1] &&
+	    pd_via_prepare(l, &w->bias, l->parameter[1], pd_op_layout(ops->forward, PD_ARG_BIAS),
+			   false, &l->forward_bytes, err) < 0)
+		return -1;
 	if (ops->data && prepare_data(l, w, err) < 0)
 		return -1;
 	return prepare_weights(l, w, err);
@@ -80,7 +84,7 @@ int pd_weighted_forward(struct pd_compiled_layer *l, const struct pd_pass *pass,
 	const void *args[PD_ARGS] = {
 		[PD_ARG_SRC] = pd_via_in(l, &w->src, l->src[0], err),
 		[PD_ARG_WEIGHTS] = pd_via_in(l, &w->weights, l->parameters[0], err),
-		[PD_ARG_BIAS] = l->parameters[1],
+		[PD_ARG_BIAS] = pd_via_in(l, &w->bias, l->parameters[1], err),
 		[PD_ARG_DST] = pd_via_room(l, &w->dst, l->dst),
 		[PD_ARG_SCRATCH] = (char *)l->temporary + w->forward_scratch,
 	};

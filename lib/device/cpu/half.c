@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Between 16 bits and f32, as base/half.h has it on every processor.  bf16 in integer arithmetic:
+ * the instructions for it take denormal numbers for zero.  Those for f16 do not, and what they
+ * give are the bits of base/half.h.
+ */
+#include "base/half.h"
+#include "device/cpu/cpu.h"
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#define F16C __attribute__((target("avx2,f16c")))
+#endif
+
+#define PIECE 32768
+
+PD_VECTOR static void widen_bf16(float *restrict dst, const uint16_t *restrict src, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		dst[i] = pd_from_bf16(src[i]);
+}
+
+PD_VECTOR static void narrow_bf16(uint16_t *restrict dst, const float *restrict src, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		dst[i] = pd_to_bf16(src[i]);
+}
+
+#ifdef F16C
+static bool has_f16c(void)
+{
+	return __builtin_cpu_supports("avx2");  /* none has that without F16C */
+}
+
+/* Eights; how many elements that were. */
+F16C static size_t widen_eights(float *restrict dst, const uint16_t *restrict src, size_t count)
+{
+	for (size_t i = 0; i + 8 <= count; i += 8)
+		_mm256_storeu_ps(dst + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(src + i))));
+	return count & ~(size_t)7;
+}
+
+F16C static size_t narrow_eights(uint16_t *restrict dst, const float *restrict src, size_t count)
+{
+	for (size_t i = 0; i + 8 <= count; i += 8)
+		_mm_storeu_si128((void *)(dst + i), _mm256_cvtps_ph(_mm256_loadu_ps(src + i),
+								    _MM_FROUND_TO_NEAREST_INT));
+	return count & ~(size_t)7;
+}
+#else
+static bool has_f16c(void)
+{
+	return false;
+}
+
+static size_t widen_eights(float *dst, const uint16_t *src, size_t count)
+{
+	return 0;
+}
+
+static size_t narrow_eights(uint16_t *dst, const float *src, size_t count)
+{
+	return 0;
+}
+#endif
+
+static void widen_f16(float *restrict dst, const uint16_t *restrict src, size_t count)
+{
+	for (size_t i = has_f16c() ? widen_eights(dst, src, count) : 0; i < count; i++)
+		dst[i] = pd_from_f16(src[i]);
+}
+
+static void narrow_f16(uint16_t *restrict dst, const float *restrict src, size_t count)
+{
+	for (size_t i = has_f16c() ? narrow_eights(dst, src, count) : 0; i < count; i++)
+		dst[i] = pd_to_f16(src[i]);
+}
+
+void pd_cpu_widen(enum pd_dtype dtype, float *dst, const void *src, size_t count)
+{
+	const uint16_t *from = src;
+
+#pragma omp parallel for schedule(static) if (count > PIECE)
+	for (size_t at = 0; at < count; at += PIECE) {
+		size_t n = count - at < PIECE ? count - at : PIECE;
+
+		if (dtype == PD_BF16)
+			widen_bf16(dst + at, from + at, n);
+		else
+			widen_f16(dst + at, from + at, n);
+	}
+}
+
+void pd_cpu_narrow(enum pd_dtype dtype, void *dst, const float *src, size_t count)
+{
+	uint16_t *to = dst;
+
+#pragma omp parallel for schedule(static) if (count > PIECE)
+	for (size_t at = 0; at < count; at += PIECE) {
+		size_t n = count - at < PIECE ? count - at : PIECE;
+
+		if (dtype == PD_BF16)
+			narrow_bf16(to + at, src + at, n);
+		else
+			narrow_f16(to + at, src + at, n);
+	}
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An op: a primitive of oneDNN, its arguments, and running it. */
+#include "device/cpu/dnn.h"
+
+#include <stdlib.h>
+
+#define CACHE 16
+
+/*
+ * One argument of an op.  oneDNN writes zeros into the padding of a padded tensor whenever
+ * a pointer is given to a memory object.  That would cost a pass over the borders at each
+ * call, and so there is an object per pointer (a slot, a version of the weights); when
+ * there are more than CACHE, the eldest changes its pointer.
+ */
+struct argument {
+	enum pd_arg arg;
+	int native;                     /* DNNL_ARG_... */
+	bool padded;
+	const struct pd_layout *layout;
+	struct {
+		const void *ptr;
+		dnnl_memory_t memory;
+	} cache[CACHE];
+	int used, next;
+};
+
+struct pd_op {
+	const char *what;
+	struct pd_onednn *dnn;
+	dnnl_primitive_desc_t desc;
+	dnnl_primitive_t primitive;
+	size_t scratch_bytes;
+	int count;
+	struct argument *args[PD_ARGS]; /* those it takes */
+	struct pd_op *next;
+};
+
+static const int native_arg[PD_ARGS] = {
+	[PD_ARG_SRC] = DNNL_ARG_SRC, [PD_ARG_DST] = DNNL_ARG_DST,
+	[PD_ARG_WEIGHTS] = DNNL_ARG_WEIGHTS, [PD_ARG_BIAS] = DNNL_ARG_BIAS,
+	[PD_ARG_SCALE] = DNNL_ARG_SCALE, [PD_ARG_SHIFT] = DNNL_ARG_SHIFT,
+	[PD_ARG_MEAN] = DNNL_ARG_MEAN, [PD_ARG_VARIANCE] = DNNL_ARG_VARIANCE,
+	[PD_ARG_WORKSPACE] = DNNL_ARG_WORKSPACE,
+	[PD_ARG_DIFF_SRC] = DNNL_ARG_DIFF_SRC, [PD_ARG_DIFF_DST] = DNNL_ARG_DIFF_DST,
+	[PD_ARG_DIFF_WEIGHTS] = DNNL_ARG_DIFF_WEIGHTS, [PD_ARG_DIFF_BIAS] = DNNL_ARG_DIFF_BIAS,
+	[PD_ARG_DIFF_SCALE] = DNNL_ARG_DIFF_SCALE, [PD_ARG_DIFF_SHIFT] = DNNL_ARG_DIFF_SHIFT,
+	[PD_ARG_SCRATCH] = DNNL_ARG_SCRATCHPAD,
+};
+
+struct pd_op *pd_dnn_op(struct pd_onednn *dnn, const char *what, dnnl_primitive_desc_t desc)
+{
+	struct pd_op *op = pd_zalloc(sizeof(*op));
+
+	op->what = what;
+	op->dnn = dnn;
+	op->desc = desc;
+	op->next = dnn->ops;
+	dnn->ops = op;
+	for (int arg = 0; arg < PD_ARGS; arg++) {
+		const dnnl_memory_desc_t *md;
+		struct argument *a;
+
+		md = dnnl_primitive_desc_query_md(desc, dnnl_query_exec_arg_md, native_arg[arg]);
+		if (!md || md->ndims == 0 || dnnl_memory_desc_get_size(md) == 0)
+			continue;
+		a = pd_zalloc(sizeof(*a));
+		a->arg = arg;
+		a->native = native_arg[arg];
+		a->padded = pd_dnn_is_padded(md);
+		a->layout = pd_dnn_layout(dnn, md);
+		op->args[op->count++] = a;
+		if (arg == PD_ARG_SCRATCH)
+			op->scratch_bytes = dnnl_memory_desc_get_size(md);
+	}
+	return op;
+}
+
+dnnl_primitive_desc_t pd_dnn_desc(const struct pd_op *op)
+{
+	return op->desc;
+}
+
+struct pd_op *pd_dnn_next(const struct pd_op *op)
+{
+	return op->next;
+}
+
+void pd_dnn_op_free(struct pd_op *op)
+{
+	for (int i = 0; i < op->count; i++) {
+		for (int k = 0; k < op->args[i]->used; k++)
+			dnnl_memory_destroy(op->args[i]->cache[k].memory);
+		free(op->args[i]);
+	}
+	if (op->primitive)
+		dnnl_primitive_destroy(op->primitive);
+	dnnl_primitive_desc_destroy(op->desc);
+	free(op);
+}
+
+const struct pd_layout *pd_op_layout(const struct pd_op *op, enum pd_arg arg)
+{
+	for (int i = 0; i < op->count; i++)
+		if (op->args[i]->arg == arg)
+			return op->args[i]->layout;
+	return NULL;
+}
+
+size_t pd_op_scratch_bytes(const struct pd_op *op)
+{
+	return op->scratch_bytes;
+}
+
+int pd_op_compile(struct pd_op *op, struct pd_error *err)
+{
+	dnnl_status_t status = dnnl_primitive_create(&op->primitive, op->desc);
+
+	return status == dnnl_success ? 0 : pd_dnn_failed(err, op->what, status);
+}
+
+/* The memory object of an argument at ptr. */
+static dnnl_status_t memory_at(struct pd_op *op, struct argument *a, const void *ptr,
+			       dnnl_memory_t *memory_p)
+{
+	int k, size = a->padded ? CACHE : 1;
+	dnnl_status_t status;
+
+	for (k = 0; k < a->used; k++)
+		if (a->cache[k].ptr == ptr) {
+			*memory_p = a->cache[k].memory;
+			return dnnl_success;
+		}
+	if (a->used < size) {
+		k = a->used;
+		status = dnnl_memory_create(&a->cache[k].memory, &a->layout->md, op->dnn->engine,
+					    (void *)ptr);
+		a->used += status == dnnl_success;
+	} else {
+		k = a->next;
+		a->next = (k + 1) % size;
+		status = dnnl_memory_set_data_handle_v2(a->cache[k].memory, (void *)ptr,
+							op->dnn->stream);
+	}
+	a->cache[k].ptr = status == dnnl_success ? ptr : NULL;
+	*memory_p = a->cache[k].memory;
+	return status;
+}
+
+int pd_op_run(struct pd_op *op, const void *const args[PD_ARGS], struct pd_error *err)
+{
+	dnnl_exec_arg_t exec[PD_ARGS];
+	dnnl_status_t status = dnnl_success;
+
+	for (int i = 0; i < op->count && status == dnnl_success; i++) {
+		exec[i].arg = op->args[i]->native;
+		status = memory_at(op, op->args[i], args[op->args[i]->arg], &exec[i].memory);
+	}
+	if (status == dnnl_success)
+		status = dnnl_primitive_execute(op->primitive, op->dnn->stream, op->count, exec);
+	if (status == dnnl_success)
+		status = dnnl_stream_wait(op->dnn->stream);
+	return status == dnnl_success ? 0 : pd_dnn_failed(err, op->what, status);
+}
