@@ -315,6 +315,6 @@ test_bench_replay_speed_SOURCES = test/bench/replay-speed.c
 test_bench_replay_speed_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_bench_replay_speed_LDADD = $(UNIT_LIBS)
 EXTRA_DIST += test/bench/mixed.sh test/bench/sum-of-layers.sh test/bench/two-workers.sh \
-	test/bench/bench-lib.sh test/bench/plot.awk test/bench/vgg11.json \
+	test/bench/bench-lib.sh test/bench/plot.awk test/bench/vgg11.json test/bench/wide-mlp.json \
 	test/bench/convergence.sh test/bench/memory-time.sh test/bench/residuals.sh \
 	test/bench/plan-speed.sh test/bench/prediction.sh test/bench/published.sh

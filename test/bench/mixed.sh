@@ -1,49 +1,68 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# bf16 against f32 on this machine, in turn: the time of a training step on one thread, medians of
-# RUNS profiles (5) of each, what the layers of each kind take of it, and the bytes of activations.
+# 16 bits against f32 on this machine, in turn: the time of a training step on one thread, medians
+# of RUNS profiles (5) of each, what the layers of each kind take of it, the bytes of activations,
+# and what a microbatch takes where MICROBATCHES (4) share an update.
 #     sh test/bench/mixed.sh [MODEL BATCH-SIZE]...
+# wide-mlp with small batches has next to nothing but weights to read and write.
 # With EPOCHS=N and DATA (Debian's Fashion-MNIST) the first MODEL is also trained, two workers, in
-# both, and the accuracies after each epoch are shown; the default, fashion-cnn, fits that.
-# PD_BUILD names the build tree; DEVICE and TYPES (bf16 f16) what is compared with f32.
+# each, and the accuracies after each epoch are shown; the default, fashion-cnn, fits that.
+# PD_BUILD names the build tree; DEVICE and TYPES what is compared with f32: bf16, f16, and of the
+# CPU bf16-native and bf16-wide (PD_CPU_BF16).
 set -e
 . "$(dirname "$0")/bench-lib.sh"
 [ $# -gt 0 ] || set -- fashion-cnn 64
-device=${DEVICE:-cpu} first=$1
+device=${DEVICE:-cpu} first=$1 microbatches=${MICROBATCHES:-4}
+[ "$device" != cpu ] || types="bf16-native bf16-wide f16"
+types="f32 ${TYPES:-${types:-bf16 f16}}"
+
+# as TYPE COMMAND...: with the kernels that it asks for
+as() {
+	case $1 in
+	*-*) PD_CPU_BF16=${1#*-} ;;
+	*) PD_CPU_BF16= ;;
+	esac
+	export PD_CPU_BF16
+	shift
+	"$@"
+}
 
 step() {
-	pd-profile --device="$device" --dtype="$1" --threads=1 --no-link \
+	as "$1" pd-profile --device="$device" --dtype="${1%-*}" --threads=1 --no-link \
 		--iterations="${ITERATIONS:-7}" --batch-size="$3" "$(model_file "$2")"
 }
 
 while [ $# -ge 2 ]; do
 	for run in $(seq "${RUNS:-5}"); do
-		for type in f32 ${TYPES:-bf16}; do
+		for type in $types; do
 			step "$type" "$1" "$2" >"$work/$1-$type-$run"
 			jq .step_ns "$work/$1-$type-$run" >>"$work/$1-$type"
+			jq --argjson m "$microbatches" '[.layers[] | .forward_ns + .backward_ns +
+				(.update_ns // 0) / $m] | add' "$work/$1-$type-$run" >>"$work/$1-$type-m"
 		done
 	done
-	for type in f32 ${TYPES:-bf16}; do
-		echo "$1, $2 samples, $type: $(median <"$work/$1-$type" |
-			awk '{ printf "%.2f", $1 / 1e6 }') ms a step"
+	for type in $types; do
+		echo "$1, $2 samples, $type: $(cat "$work/$1-$type" | median |
+			awk '{ printf "%.2f", $1 / 1e6 }') ms a step; layers, $microbatches an update:" \
+			"$(cat "$work/$1-$type-m" | median | awk '{ printf "%.2f", $1 / 1e6 }') ms each"
 		# of the last run: by kind of layer, forward + backward and update
 		jq -r '(.model.layers | map({key: .name, value: .kind}) | from_entries) as $kind |
 			[.layers[] | .kind = $kind[.name]] | group_by(.kind)[] |
-			[.[0].kind, (map(.forward_ns + .backward_ns) | add / 1e6),
+			[.[0].kind, (map(.forward_ns) | add / 1e6), (map(.backward_ns) | add / 1e6),
 			 (map(.update_ns // 0) | add / 1e6), (map(.activation_bytes) | add)] | @tsv' \
 			"$work/$1-$type-$run" |
-			awk -F '\t' '{ printf "    %-24s %10.3f ms, update %8.3f ms, %11d bytes\n",
-				$1, $2, $3, $4 }'
+			awk -F '\t' '{ printf "    %-24s %9.3f + %9.3f ms, update %8.3f ms, %11d bytes\n",
+				$1, $2, $3, $4, $5 }'
 	done
 	shift 2
 done
 
 [ -n "$EPOCHS" ] || exit 0
-for type in f32 ${TYPES:-bf16}; do
+for type in $types; do
 	weights=--weights=stash
 	[ "$type" != f16 ] || weights="--weights=2bw --microbatches=2"
 	pd-plan --straight $weights --topology=2@10GB/s "$work/$first-$type-1" >"$work/plan"
-	pd-run --device="$device" --threads=1 --epochs="$EPOCHS" \
+	as "$type" pd-run --device="$device" --threads=1 --epochs="$EPOCHS" \
 		--data="${DATA:-/usr/share/datasets/fashion-mnist}" "$work/plan" |
 		jq -r --arg type "$type" 'select(.event == "evaluation") |
 			"\($type), epoch \(.epoch): accuracy \(.accuracy)"'
