@@ -386,6 +386,19 @@ test_ok "names are quoted in drawings" '
 	pd-plan -f svg -t 2@1GB/s --stages=3,9 odd.json >odd.svg
 	grep -q ">&lt;.&amp; " odd.svg
 	pd-plan -f dot -t 2@1GB/s --stages=3,9 odd.json | grep -Fq "<\\\"& "'
+test_ok "long names are cut, but not inside a character" '
+	name=$(printf "\316\261\316\262%.0s" 1 2 3 4 5 6 7 8 9)
+	jq --arg name "$name" ".layers[3].name = \$name | .layers[4].inputs = [\$name]" chain.json >odd.json
+	pd-plan -f svg -t 2@1GB/s --stages=3,9 odd.json >odd.svg
+	grep -q ">$(echo "$name" | cut -b 1-28) " odd.svg
+	iconv -f UTF-8 -t UTF-8 <odd.svg >/dev/null'
+test_ok "that data parallelism does not fit is said with its time" '
+	pd-plan -e -t 4@1GB/s --memory=20MB chain.json 2>err >out
+	jq -e ".predicted.alternatives[] | select(.name == \"data-parallel\") | .fits == false" out
+	jq -e ".predicted | .data_parallel.memory_bytes == .alternatives[0].memory_bytes" out
+	grep -q "^data parallelism .* on each, which does not fit; this plan" err
+	pd-plan -f svg -t 4@1GB/s --memory=20MB chain.json | grep -q "data parallelism, which does not fit,"
+	pd-plan -e -t 4@1GB/s chain.json 2>&1 >out | grep -q "^data parallelism .* on each; this plan"'
 test_ok "the graph for dot: stages, what passes, all-reduces" '
 	pd-plan -f dot -t 4@1GB/s --stages=3x3,9 chain.json >a.dot
 	grep -q "^digraph plan {" a.dot; [ "$(tail -n 1 a.dot)" = "}" ]

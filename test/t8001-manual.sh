@@ -98,6 +98,29 @@ test_ok "the string in pd-topology(5) is the document above it" '
 	"$reader" topology doc | grep -o "\"levels.*" >two
 	same one two'
 
+# examples WHAT: commands from standard input, one after the other in one directory.
+examples() {
+	rm -rf examples
+	mkdir examples
+	ln -s "$PD_SOURCE/share" examples/share
+	while read -r line; do
+		data=$(echo "$line" | grep -o '/usr/share/[^ ]*' | head -n 1)
+		missing=
+		for word in $(echo "$line" | tr '|' '\n' | awk '{ print $1 }'); do
+			case $word in
+			pd-*) [ -x "$PD_BUILD/bin/$word" ] || missing=$word ;;
+			esac
+		done
+		if [ -n "$missing" ]; then
+			test_skip "$1: $line" "$missing is not built"
+		elif [ -n "$data" ] && ! [ -e "$data" ]; then
+			test_skip "$1: $line" "there is no $data"
+		else
+			test_ok "$1: $line" 'cd examples && eval "$line"'
+		fi
+	done
+}
+
 # Options: "f format" for each, in --help and in the page.
 for page in "$man"/*.1; do
 	program=$(basename "$page" .1)
@@ -119,7 +142,7 @@ for page in "$man"/*.1; do
 				}
 		}" | sort >found
 		same expected found'
-	# Commands, one after the other in one directory; a backslash at the end goes on.
+	# a backslash at the end goes on
 	awk '/^\.Sh/ { inside = /EXAMPLES/ }
 		inside && /^\.Bd/ { literal = 1 }
 		/^\.Ed/ { literal = 0; more = 0 }
@@ -127,24 +150,12 @@ for page in "$man"/*.1; do
 			sub(/^\$ /, ""); gsub(/\\e/, "\\"); gsub(/\\-/, "-")
 			more = sub(/\\$/, ""); printf "%s%s", $0, more ? "" : "\n"
 		}' "$page" >commands
-	rm -rf examples
-	mkdir examples
-	ln -s "$PD_SOURCE/share" examples/share
-	while read -r line; do
-		data=$(echo "$line" | grep -o '/usr/share/[^ ]*' | head -n 1)
-		missing=
-		for word in $(echo "$line" | tr '|' '\n' | awk '{ print $1 }'); do
-			case $word in
-			pd-*) [ -x "$PD_BUILD/bin/$word" ] || missing=$word ;;
-			esac
-		done
-		if [ -n "$missing" ]; then
-			test_skip "$program: $line" "$missing is not built"
-		elif [ -n "$data" ] && ! [ -e "$data" ]; then
-			test_skip "$program: $line" "there is no $data"
-		else
-			test_ok "$program: $line" 'cd examples && eval "$line"'
-		fi
-	done <commands
+	examples "$program" <commands
 done
+
+# README's, with a run of seconds in place of one of minutes.
+sed -n '/^    pd-[a-z]* [^ ]/s/^ *//p' "$PD_SOURCE/README" >commands
+test_ok "README has commands" '[ "$(wc -l <commands)" -ge 4 ] && grep -q "^pd-run .*--epochs=4 " commands'
+sed 's/--epochs=4/--minibatches=20/' commands >shorter
+examples README <shorter
 test_done

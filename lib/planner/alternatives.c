@@ -57,15 +57,13 @@ static bool weigh(const struct finder *finder, struct pd_plan *plan, struct pd_e
 {
 	struct pd_plan_request request = *finder->request;
 	int64_t limit_bytes = finder->costs->memory_limit_bytes;
-	bool plain = plan->schedule == PD_SCHEDULE_1F1B && plan->weights == PD_WEIGHTS_STASH &&
-		plan->microbatches <= 1;
 
 	request.weights = plan->weights;
 	if (request.recomputed)
 		request.recomputed = NULL;
 	else if (!pd_recompute_asked(plan, &request, err))
 		return false;
-	if (!(plain && !pd_recompute_any(plan)) && !pd_candidate_weigh(plan, err))
+	if (!pd_candidate_weigh(plan, err))
 		return false;
 	if (!pd_recompute_free(&request) || pd_candidate_fullest(plan, NULL) <= limit_bytes ||
 	    pd_recompute_fit(plan, limit_bytes))

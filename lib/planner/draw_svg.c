@@ -15,16 +15,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WIDTH 860
+#define WIDTH 940
 #define MARGIN 14
-#define CARD 178                /* of a stage */
-#define CARD_HEIGHT 69         /* and a line for tensors that skip stages */
+#define CARD 198                /* of a stage */
+#define CARD_HEIGHT 69          /* and a line for tensors that skip stages */
 #define CARD_GAP 38             /* with an arrow */
 #define CARDS_PER_ROW 4
 #define MOST_CARDS 48
 #define MOST_DEVICES 4096
 #define STUB 20                 /* length of a link */
 #define PAD 8
+#define MOST_CHARACTERS 14      /* of a layer's name */
 
 static const struct { int red, green, blue; } palette[] = {
 	{ 0x3b, 0x6f, 0xa8 }, { 0xee, 0x84, 0x1c }, { 0x4d, 0x94, 0x45 }, { 0xa6, 0x6f, 0x97 },
@@ -77,17 +78,29 @@ static double load_width(double part)
 	return 1 + 6 * (part > 1 ? 1 : part);
 }
 
-/* "conv1 ... fc3", cut to fit. */
+/* A layer's name, cut to fit, but not inside a character. */
+static void put_name(const struct drawing *d, int layer)
+{
+	char *name = pd_strdup(d->plan->profile->layers[layer].name);
+	int characters = 0;
+
+	for (char *c = name; *c; c++)
+		if ((*c & 0xc0) != 0x80 && characters++ == MOST_CHARACTERS) {
+			*c = '\0';
+			break;
+		}
+	pd_put_xml(name, d->out);
+	free(name);
+}
+
+/* "conv1 ... fc3" */
 static void put_layers(const struct drawing *d, const struct pd_stage *stage)
 {
-	const struct pd_profile_layer *layers = d->plan->profile->layers;
-	char text[64];
-	bool several = stage->layer_count > 1;
-
-	snprintf(text, sizeof(text), "%.12s%s%.12s", layers[stage->first_layer].name,
-		 several ? " \xe2\x80\xa6 " : "",
-		 several ? layers[stage->first_layer + stage->layer_count - 1].name : "");
-	pd_put_xml(text, d->out);
+	put_name(d, stage->first_layer);
+	if (stage->layer_count == 1)
+		return;
+	fputs(" \xe2\x80\xa6 ", d->out);
+	put_name(d, stage->first_layer + stage->layer_count - 1);
 }
 
 static void put_bar(const struct drawing *d, int s, double x, double y)
@@ -353,11 +366,12 @@ static double put_all(const struct drawing *d)
 	fprintf(d->out, "<text x=\"%d\" y=\"18\" font-size=\"13\">", MARGIN);
 	pd_put_xml(plan->profile->name ? plan->profile->name : "", d->out);
 	fprintf(d->out, ": %s, %s, %d of %lld devices</text>\n<text class=\"s\" x=\"%d\" y=\"34\">"
-		"%s per minibatch of %lld samples (no plan takes less than %s); data parallelism "
+		"%s per minibatch of %lld samples (no plan takes less than %s); data parallelism%s "
 		"takes %.2f times as long</text>\n", pd_schedule_kind_name[plan->schedule],
 		pd_weight_kind_name[plan->weights], plan->rank_count,
 		(long long)plan->topology.devices, MARGIN, pd_show_time(predicted->period_ns, time),
 		(long long)plan->profile->batch_size, pd_show_time(predicted->lower_bound_ns, bound),
+		pd_data_parallel_fits(plan) ? "" : ", which does not fit,",
 		predicted->speedup_over_data_parallel);
 	y = put_cards(d, y) + 4;
 	put_component(d, plan->topology.levels, 0, MARGIN, y);

@@ -257,9 +257,10 @@ void pd_plan_explain(const struct pd_plan *plan, FILE *out)
 	explain_limit(usage, out);
 	fprintf(out, "bound: no plan takes less than %s: at most %.1f%% could be gained\n",
 		pd_show_time(predicted->lower_bound_ns, time), 100 * predicted->gap);
-	fprintf(out, "data parallelism on all devices: %s per minibatch, %s on each; this plan is "
+	fprintf(out, "data parallelism on all devices: %s per minibatch, %s on each%s; this plan is "
 		"%.2f times as fast\n", pd_show_time(predicted->data_parallel_period_ns, time),
 		pd_show_bytes(predicted->data_parallel_memory_bytes, bytes),
+		pd_data_parallel_fits(plan) ? "" : ", which does not fit",
 		predicted->speedup_over_data_parallel);
 	explain_alternatives(plan, out);
 	pd_usage_free(usage);

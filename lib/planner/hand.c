@@ -20,6 +20,10 @@ static struct pd_plan *take_only(const struct pd_task *task, struct pd_layout *l
 	int status = 0;
 
 	pd_layout_free(layout);
+	if (plan && !pd_candidate_weigh(plan, err)) {
+		pd_candidate_drop(plan);
+		plan = NULL;
+	}
 	if (!plan)
 		return NULL;
 	if (pd_candidate_fullest(plan, NULL) > task->limit_bytes &&

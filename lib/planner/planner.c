@@ -60,8 +60,8 @@ static int data_parallel(const struct pd_task *task, int64_t bound,
 	int status = 0;
 
 	if (task->request->cost == PD_COST_SIMULATED)
-		status = pd_judge_period(all, PD_NEVER, &predicted->data_parallel_period_ns,
-					 err);
+		status = !pd_candidate_weigh(all, err) ? -1
+			: pd_judge_period(all, PD_NEVER, &predicted->data_parallel_period_ns, err);
 	else
 		predicted->data_parallel_period_ns =
 			pd_published_data_parallel_ns(task->profile, task->request);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Small changes to good plans: a cut moves, a replica goes from one stage to another, comes or
- * goes, all that are idle come, two stages become one, one becomes two, and where the network has branches, a layer goes
- * over a cut with what it needs or what needs it.  Of each plan the best change is taken until none
- * is expected to help.
+ * goes, all that are idle come, two stages become one, one becomes two, and where the network has
+ * branches, a layer goes over a cut with what it needs or what needs it.  Of each plan the best
+ * change is taken until none is expected to help.
  */
 #include "planner/contest.h"
 

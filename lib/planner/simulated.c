@@ -4,12 +4,11 @@
  *
  * Plans come from line.c, over the profile's order and over the states of the network, for the
  * least time it finds and for some above it, with which fewer devices, stages and minibatches in
- * flight are needed; from the paper's levels; without
- * replicas; equal pipelines; and all devices in parallel.  Where memory has a limit, also those
- * that fit with one minibatch at a time.  Each is entered at every place (place.c) with warm-ups
- * that are worth their memory (warmup.c), the best are changed a little (refine.c), and those
- * of which most is expected are replayed until none that is left can win.  Where plans are few
- * all of them are looked at then (exhaust.c).
+ * flight are needed; from the paper's levels; without replicas; equal pipelines; and all devices
+ * in parallel.  Where memory has a limit, also those that fit with one minibatch at a time.  Each
+ * is entered at every place (place.c) with warm-ups that are worth their memory (warmup.c), the
+ * best are changed a little (refine.c), and those of which most is expected are replayed until
+ * none that is left can win.  Where plans are few all of them are looked at then (exhaust.c).
  */
 #include "planner/contest.h"
 

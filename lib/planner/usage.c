@@ -201,6 +201,16 @@ void pd_usage_free(struct pd_usage *usage)
 	free(usage);
 }
 
+bool pd_data_parallel_fits(const struct pd_plan *plan)
+{
+	const struct pd_prediction *predicted = &plan->predicted;
+
+	for (int i = 0; i < predicted->alternative_count; i++)
+		if (predicted->alternatives[i].kind == PD_ALTERNATIVE_DATA_PARALLEL)
+			return predicted->alternatives[i].fits;
+	return true;
+}
+
 const char *pd_show_ranks(const struct pd_stage *stage, char *buf, size_t room)
 {
 	size_t used = 0;

@@ -47,6 +47,9 @@ double pd_usage_part(const struct pd_usage *usage, double ns);
 /* What a stage's processors do for a minibatch, with the all-reduce where that is serial. */
 double pd_usage_busy_ns(const struct pd_usage *usage, int stage);
 
+/* Does data parallelism fit into the devices' memory?  So where nobody has looked. */
+bool pd_data_parallel_fits(const struct pd_plan *plan);
+
 /* "0-2,4" for ranks, runs joined, cut short with "..."; into buf, returned. */
 const char *pd_show_ranks(const struct pd_stage *stage, char *buf, size_t room);
 
