@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/order.h"
 
-#include "base/mem.h"
-
-#include <stdlib.h>
-
 /* The first of a tensor's users that comes before another's place, or -1. */
 static int too_early(const int *users, size_t count, const int *stage)
 {
@@ -21,22 +17,15 @@ bool pd_order_keeps_sums(const struct pd_profile *profile, const int *stage, int
 			 int *user_p)
 {
 	size_t n = (size_t)profile->layer_count;
-	int **inputs = pd_calloc(n, sizeof(*inputs)), *counts = pd_calloc(n, sizeof(*counts));
 	struct pd_uses uses;
 
 	*user_p = -1;
-	for (size_t l = 0; l < n; l++) {
-		inputs[l] = profile->layers[l].inputs;
-		counts[l] = profile->layers[l].input_count;
-	}
-	pd_uses_init(&uses, (int)n, (int)n, inputs, counts);
+	pd_profile_uses(profile, &uses);
 	for (size_t t = 0; profile->model && t < n && *user_p < 0; t++) {
 		*tensor_p = (int)t;
 		*user_p = too_early(&uses.users[uses.first[t]], uses.first[t + 1] - uses.first[t],
 				    stage);
 	}
 	pd_uses_release(&uses);
-	free(inputs);
-	free(counts);
 	return *user_p < 0;
 }

@@ -66,7 +66,7 @@
 
 #include "base/mem.h"
 #include "base/piece.h"
-#include "planner/cuts.h"
+#include "planner/nodes.h"
 
 #include <stdlib.h>
 
@@ -74,24 +74,11 @@
 #define SHORT (8 * PD_PIECE_ALIGN)      /* bytes: twice what pieces are rounded by */
 #define EXACT_NODES 300         /* with more nodes the last 1/5000 of the bound is given away */
 
-/* Where a stage can begin or end: a cut, or a state. */
-struct node {
-	struct pd_cut cut;              /* of a state: what is in it, and behind it, for sure */
-	/* of a stage that begins here: what is before it at most; that ends: up to it at least */
-	struct sum { int64_t passes_ns, way_ns, update_ns, bytes; } begin, end;
-};
-
 struct bound {
 	const struct pd_costs *costs;
 	const struct pd_bound *with;
 	int units, devices;
-	struct pd_cuts cuts;
-	struct pd_spans spans;          /* count 0: nodes are cuts, not states */
-	int node_count;
-	struct node *nodes;
-	/* units + 1 entries: of what follows each other in any order, up to the last firm cut */
-	int64_t *path_ns;               /* forward and backward */
-	int64_t *way_ns;                /* forward and the input's part of backward, from z on */
+	struct pd_nodes nodes;
 	int64_t group;                  /* minibatches of an update; 0: any; -1: one per replica */
 	/* ns per parameter byte of an all-reduce among m, never above what it takes */
 	double *own_link;               /* of a replica */
@@ -150,107 +137,6 @@ static bool drains(const struct pd_bound *with)
 	return with->weights == PD_WEIGHTS_FLUSH;
 }
 
-static int64_t passes_of(const struct pd_profile_layer *layer)
-{
-	return layer->forward_ns + layer->backward_ns;
-}
-
-static int64_t way_of(const struct pd_profile_layer *layer)
-{
-	return layer->forward_ns + pd_profile_input_ns(layer);
-}
-
-/* Of what follows each other: of a region that may be cut anyhow, its longest layer. */
-static int64_t *path_sums(const struct pd_costs *costs, const struct pd_cuts *cuts,
-			  int64_t (*time_of)(const struct pd_profile_layer *layer))
-{
-	int64_t *sum = pd_calloc((size_t)costs->unit_count + 1, sizeof(*sum)), ns = 0;
-
-	for (int i = 0; i + 1 < cuts->count; i++) {
-		int from = cuts->list[i].last, to = cuts->list[i + 1].last;
-		int64_t all = 0, most = 0;
-
-		if (cuts->list[i].soft)
-			continue;
-		for (int k = i + 1; cuts->list[k].soft; k++)
-			to = cuts->list[k + 1].last;
-		for (int l = costs->first[from]; l < costs->first[to]; l++) {
-			int64_t time = time_of(&costs->profile->layers[l]);
-
-			all += time;
-			most = pd_max64(most, time);
-		}
-		for (int u = from; u < to; u++)
-			sum[u] = ns;
-		ns += cuts->list[i + 1].soft ? most : all;
-		sum[to] = ns;
-	}
-	return sum;
-}
-
-/* Only from the first stage on that has parameters in any case. */
-static void begin_with_parameters(const struct bound *b, int64_t *sum)
-{
-	int z = 0, from = 0;
-
-	while (z < b->units && b->costs->parameter_bytes[z + 1] == 0)
-		z++;
-	for (int i = 0; i < b->cuts.count; i++)
-		if (!b->cuts.list[i].soft && b->cuts.list[i].last <= z)
-			from = i;
-	if (from + 1 < b->cuts.count && b->cuts.list[from + 1].soft)
-		from += 2;
-	z = b->cuts.list[from].last;
-	for (int u = b->units; u >= 0; u--)
-		sum[u] = u > z ? sum[u] - sum[z] : 0;
-}
-
-static void add_layer(const struct bound *b, int layer, struct sum *sum)
-{
-	const struct pd_profile *profile = b->costs->profile;
-	const struct pd_profile_layer *at = &profile->layers[layer];
-
-	sum->passes_ns += passes_of(at);
-	sum->way_ns += b->with->schedule == PD_SCHEDULE_ZB_H1 ? way_of(at) : passes_of(at);
-	sum->update_ns += at->update_ns;
-	if (!profile->model || profile->model->layers[layer].shares < 0)
-		sum->bytes += at->parameter_bytes;
-}
-
-static void nodes_of_cuts(struct bound *b)
-{
-	struct sum *sums = pd_calloc((size_t)b->units + 1, sizeof(*sums)), sum = { 0 };
-
-	for (int u = 0; u < b->units; u++) {
-		for (int l = b->costs->first[u]; l < b->costs->first[u + 1]; l++)
-			add_layer(b, l, &sum);
-		sums[u + 1] = sum;
-	}
-	b->node_count = b->cuts.count;
-	b->nodes = pd_calloc((size_t)b->node_count, sizeof(*b->nodes));
-	for (int i = 0; i < b->node_count; i++)
-		b->nodes[i] = (struct node){ b->cuts.list[i], sums[b->cuts.list[i].first],
-					     sums[b->cuts.list[i].last] };
-	free(sums);
-}
-
-static void nodes_of_states(struct bound *b)
-{
-	const struct pd_states *states = &b->spans.states;
-
-	b->node_count = states->count;
-	b->nodes = pd_calloc((size_t)b->node_count, sizeof(*b->nodes));
-	for (int i = 0; i < b->node_count; i++) {
-		struct node *node = &b->nodes[i];
-
-		pd_cuts_around(&b->cuts, b->costs, states, i, &node->cut);
-		for (int l = 0; l < b->costs->profile->layer_count; l++)
-			if (pd_states_has(states, i, l))
-				add_layer(b, l, &node->begin);
-		node->end = node->begin;
-	}
-}
-
 /* Minibatches of an update, as lib/schedule/ideal.c has them. */
 static int64_t group_of(const struct pd_bound *with)
 {
@@ -272,16 +158,8 @@ static void bound_init(struct bound *b, const struct pd_costs *costs, const stru
 		.own_outer = pd_calloc(ranks, sizeof(*b->own_outer)),
 		.outer_link = pd_calloc(ranks, sizeof(*b->outer_link)),
 	};
-	pd_cuts_init(&b->cuts, costs);
-	b->path_ns = path_sums(costs, &b->cuts, passes_of);
-	b->way_ns = path_sums(costs, &b->cuts,
-			      with->schedule == PD_SCHEDULE_ZB_H1 ? way_of : passes_of);
-	begin_with_parameters(b, b->way_ns);
-	if (b->cuts.any_soft && pd_spans_init(&b->spans, costs->profile))
-		nodes_of_states(b);
-	else
-		nodes_of_cuts(b);
-	b->fewest = pd_calloc((size_t)b->node_count, sizeof(*b->fewest));
+	pd_nodes_init(&b->nodes, costs, with->schedule);
+	b->fewest = pd_calloc((size_t)b->nodes.count, sizeof(*b->fewest));
 	pd_row_init(&b->row, costs);
 	price_all_reduce(b);
 }
@@ -289,11 +167,7 @@ static void bound_init(struct bound *b, const struct pd_costs *costs, const stru
 static void bound_release(struct bound *b)
 {
 	pd_row_release(&b->row);
-	pd_cuts_release(&b->cuts);
-	pd_spans_release(&b->spans);
-	free(b->nodes);
-	free(b->path_ns);
-	free(b->way_ns);
+	pd_nodes_release(&b->nodes);
 	free(b->own_link);
 	free(b->own_outer);
 	free(b->outer_link);
@@ -319,10 +193,10 @@ struct stage {
 /* What comes and goes between two nodes; the row is that of the first's units. */
 static int64_t traffic(const struct bound *b, int i, int k)
 {
-	const struct pd_cut *from = &b->nodes[i].cut, *to = &b->nodes[k].cut;
+	const struct pd_cut *from = &b->nodes.list[i].cut, *to = &b->nodes.list[k].cut;
 
-	if (b->spans.count)
-		return pd_span_bytes(&b->spans, i, k);
+	if (b->nodes.spans.count)
+		return pd_span_bytes(&b->nodes.spans, i, k);
 	if (to->last <= from->first)
 		return 0;
 	return (from->soft ? 0 : b->row.in_bytes[to->last]) +
@@ -333,12 +207,12 @@ static int64_t traffic(const struct bound *b, int i, int k)
 static struct stage stage_of(const struct bound *b, int i, int k)
 {
 	int64_t bandwidth = b->with->topology->level[0].bandwidth_bytes_per_s;
-	const struct node *from = &b->nodes[i], *to = &b->nodes[k];
+	const struct pd_node *from = &b->nodes.list[i], *to = &b->nodes.list[k];
 	bool empty = to->end.passes_ns < from->begin.passes_ns;
 	int64_t bytes = empty ? 0 : pd_max64(0, to->end.bytes - from->begin.bytes);
 	__int128 wire = (__int128)traffic(b, i, k) * 1000000000 / bandwidth;
 	struct stage stage = {
-		.before_ns = drains(b->with) ? b->way_ns[from->cut.last] : 0,
+		.before_ns = drains(b->with) ? b->nodes.way_ns[from->cut.last] : 0,
 		.traffic_ns = wire > PD_COST_MAX ? PD_COST_MAX : (int64_t)wire,
 		.bytes = bytes, .sure_bytes = pd_max64(0, bytes - SHORT * (int64_t)b->devices),
 		.serial = is_serial(b->with, i == 0),
@@ -350,7 +224,7 @@ static struct stage stage_of(const struct bound *b, int i, int k)
 	stage.way_ns = pd_max64(0, to->end.way_ns - from->begin.way_ns);
 	stage.update_ns = pd_max64(0, to->end.update_ns - from->begin.update_ns);
 	if (b->with->schedule == PD_SCHEDULE_NONE)
-		stage.passes_ns += b->path_ns[b->units] - b->path_ns[to->cut.first];
+		stage.passes_ns += b->nodes.path_ns[b->units] - b->nodes.path_ns[to->cut.first];
 	return stage;
 }
 
@@ -402,26 +276,26 @@ static int least(const struct bound *b, const struct stage *stage, int64_t perio
 
 static bool possible(struct bound *b, int64_t period)
 {
-	const struct node *nodes = b->nodes;
+	const struct pd_node *nodes = b->nodes.list;
 	int *f = b->fewest;
 
-	f[b->node_count - 1] = 0;
-	for (int i = b->node_count - 2; i >= 0; i--) {
+	f[b->nodes.count - 1] = 0;
+	for (int i = b->nodes.count - 2; i >= 0; i--) {
 		int most = b->devices;
 
 		f[i] = NONE;
-		if (!b->spans.count && nodes[i].cut.first < b->units)
+		if (!b->nodes.spans.count && nodes[i].cut.first < b->units)
 			pd_row_set(&b->row, nodes[i].cut.first);
-		for (int k = i + 1; k < b->node_count && most > 0; k++) {
+		for (int k = i + 1; k < b->nodes.count && most > 0; k++) {
 			struct stage stage;
 			int m;
 
 			if ((nodes[k].end.passes_ns - nodes[i].begin.passes_ns) / most > period) {
-				if (!b->spans.count)
+				if (!b->nodes.spans.count)
 					break;
 				continue;
 			}
-			if (f[k] >= most || (b->spans.count && pd_span_bytes(&b->spans, i, k) < 0))
+			if (f[k] >= most || (b->nodes.spans.count && pd_span_bytes(&b->nodes.spans, i, k) < 0))
 				continue;
 			stage = stage_of(b, i, k);
 			m = least(b, &stage, period, b->with->straight ? 1 : most - f[k]);
@@ -441,17 +315,17 @@ static int64_t longest(const struct bound *b)
 	int64_t most = 0;
 
 	for (int l = 0; l < profile->layer_count; l++)
-		most = pd_max64(most, passes_of(&profile->layers[l]));
-	for (int i = 0; i + 1 < b->node_count && !b->spans.count; i++)
-		if (!b->nodes[i].cut.soft && !b->nodes[i + 1].cut.soft)
-			most = pd_max64(most, b->nodes[i + 1].end.passes_ns -
-					      b->nodes[i].begin.passes_ns);
+		most = pd_max64(most, pd_passes_ns(&profile->layers[l]));
+	for (int i = 0; i + 1 < b->nodes.count && !b->nodes.spans.count; i++)
+		if (!b->nodes.list[i].cut.soft && !b->nodes.list[i + 1].cut.soft)
+			most = pd_max64(most, b->nodes.list[i + 1].end.passes_ns -
+					      b->nodes.list[i].begin.passes_ns);
 	return most;
 }
 
 static int64_t all_passes(const struct bound *b)
 {
-	return b->nodes[b->node_count - 1].end.passes_ns;
+	return b->nodes.list[b->nodes.count - 1].end.passes_ns;
 }
 
 /* What holds for the machine as a whole. */
@@ -462,7 +336,7 @@ static int64_t simple(const struct bound *b)
 	if (b->with->straight || b->with->chunks)
 		ns = pd_max64(ns, longest(b));
 	if (drains(b->with) && b->group > 0)
-		ns = pd_max64(ns, pd_ceil_div(b->way_ns[b->units], b->group));
+		ns = pd_max64(ns, pd_ceil_div(b->nodes.way_ns[b->units], b->group));
 	return ns;
 }
 
@@ -476,7 +350,7 @@ static int64_t bisect(struct bound *b, int64_t low)
 		return low;
 	for (high = 2 * low; high < PD_COST_MAX && !possible(b, high); high = 2 * high)
 		low = high;
-	if (b->node_count > EXACT_NODES)
+	if (b->nodes.count > EXACT_NODES)
 		width = pd_max64(1, low / 5000);
 	while (high - low > width) {
 		int64_t middle = low + (high - low) / 2;

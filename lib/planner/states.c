@@ -13,21 +13,6 @@ struct tests {
 	struct pd_uses uses;            /* of each layer's output, by layer */
 };
 
-static void tests_init(struct tests *tests, const struct pd_profile *profile)
-{
-	size_t n = (size_t)profile->layer_count;
-	int **inputs = pd_calloc(n, sizeof(*inputs)), *counts = pd_calloc(n, sizeof(*counts));
-
-	tests->profile = profile;
-	for (size_t l = 0; l < n; l++) {
-		inputs[l] = profile->layers[l].inputs;
-		counts[l] = profile->layers[l].input_count;
-	}
-	pd_uses_init(&tests->uses, (int)n, (int)n, inputs, counts);
-	free(inputs);
-	free(counts);
-}
-
 static bool keeps_shares(const struct tests *tests, const uint64_t *set)
 {
 	const struct pd_model *model = tests->profile->model;
@@ -105,9 +90,9 @@ static struct entry entry_of(const struct pd_lattice *lattice, int number)
 static void take(struct pd_states *states, const struct pd_lattice *lattice)
 {
 	struct entry *entries = pd_calloc((size_t)lattice->count, sizeof(*entries));
-	struct tests tests;
+	struct tests tests = { .profile = lattice->profile };
 
-	tests_init(&tests, lattice->profile);
+	pd_profile_uses(tests.profile, &tests.uses);
 	for (int i = 0; i < lattice->count; i++) {
 		const uint64_t *set = &lattice->sets[(size_t)i * lattice->words];
 

@@ -99,6 +99,21 @@ struct pd_profile *pd_profile_in_order(const struct pd_profile *profile, const i
 	return copy;
 }
 
+void pd_profile_uses(const struct pd_profile *profile, struct pd_uses *uses)
+{
+	int n = profile->layer_count;
+	int **inputs = pd_calloc((size_t)n, sizeof(*inputs));
+	int *counts = pd_calloc((size_t)n, sizeof(*counts));
+
+	for (int l = 0; l < n; l++) {
+		inputs[l] = profile->layers[l].inputs;
+		counts[l] = profile->layers[l].input_count;
+	}
+	pd_uses_init(uses, n, n, inputs, counts);
+	free(inputs);
+	free(counts);
+}
+
 int64_t pd_profile_input_ns(const struct pd_profile_layer *layer)
 {
 	return layer->backward_input_ns >= 0 ? layer->backward_input_ns

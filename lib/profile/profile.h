@@ -72,6 +72,8 @@ static inline int pd_profile_number(const struct pd_profile *profile, int layer)
  * model the inputs that are not layers are left out, as in the fields.
  */
 json_t *pd_profile_json(const struct pd_profile *profile);
+/* Who uses each layer's output, by layer; pd_uses_release() ends it. */
+void pd_profile_uses(const struct pd_profile *profile, struct pd_uses *uses);
 /* The parts of a layer's backward; where the device could not split it, half (rounded up)
  * and the rest. */
 int64_t pd_profile_input_ns(const struct pd_profile_layer *layer);

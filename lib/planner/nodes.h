@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where stages can begin and end, and what lies between for sure, whatever the order of the
+ * layers: what bound.c goes through.  Private to this folder.
+ */
+#ifndef PD_PLANNER_NODES_H
+#define PD_PLANNER_NODES_H
+
+#include "plan/plan.h"
+#include "planner/cuts.h"
+
+/* Of layers together. */
+struct pd_node_sum {
+	int64_t passes_ns;              /* forward and backward */
+	int64_t way_ns;                 /* the same, with the input's part of a split backward */
+	int64_t update_ns, bytes;       /* of parameters */
+};
+
+/* A cut, or a state. */
+struct pd_node {
+	struct pd_cut cut;              /* of a state: what is in it, and behind it, for sure */
+	/* of a stage that begins here: what is before it at most; that ends: up to it at least */
+	struct pd_node_sum begin, end;
+};
+
+struct pd_nodes {
+	int count;
+	struct pd_node *list;
+	struct pd_cuts cuts;
+	struct pd_spans spans;          /* count 0: nodes are cuts, not states */
+	/* unit_count + 1 entries: of what follows each other in any order, up to the last firm cut */
+	int64_t *path_ns;               /* passes */
+	int64_t *way_ns;                /* way, from the first unit with parameters on */
+};
+
+void pd_nodes_init(struct pd_nodes *nodes, const struct pd_costs *costs,
+		   enum pd_schedule_kind schedule);
+void pd_nodes_release(struct pd_nodes *nodes);
+
+static inline int64_t pd_passes_ns(const struct pd_profile_layer *layer)
+{
+	return layer->forward_ns + layer->backward_ns;
+}
+
+#endif
