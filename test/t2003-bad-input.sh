@@ -35,6 +35,10 @@ test_ok "no devices, or fewer" '
 	topology "[{\"count\": 0, \"bandwidth_bytes_per_s\": 1}]" " levels.0..count: .*found 0"
 	topology "[{\"count\": -4, \"bandwidth_bytes_per_s\": 1}]" " levels.0..count: .*found -4"
 	topology "[]" " levels: expected 1 to 8 levels"'
+test_ok "no memory, or less" '
+	for bytes in 0 0GB 0.2B -1 -1GB nan 1e30 GB 16gb; do
+		refused "--memory: expected .*found \"$bytes\"" -t 2@1GB/s --memory=$bytes good.json
+	done'
 test_ok "a bandwidth of 0, below, or no number" '
 	for rate in 0GB/s 0.0GB/s -1GB/s nanGB/s NaNGB/s infGB/s 1e400B/s GB/s; do
 		refused "topology \"4@$rate\": expected a" -t 4@$rate good.json

@@ -56,7 +56,11 @@ static int store(const struct pd_opt *o, const char *text, struct pd_error *err)
 	case PD_OPT_COUNT:
 		return pd_parse_count(text, (int64_t)o->min, (int64_t)max, o->value, err);
 	case PD_OPT_BYTES:
-		return pd_parse_bytes(text, o->value, err);
+		if (pd_parse_bytes(text, o->value, err) < 0)
+			return -1;
+		return *(int64_t *)o->value >= (int64_t)o->min ? 0 :
+			pd_error_input(err, "expected at least %lld bytes, found \"%.60s\"",
+				       (long long)o->min, text);
 	case PD_OPT_REAL:
 		return pd_parse_real(text, o->min, max, o->value, err);
 	case PD_OPT_CHOICE:

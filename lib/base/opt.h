@@ -14,7 +14,7 @@ enum pd_opt_kind {
 	PD_OPT_FLAG,            /* bool * */
 	PD_OPT_STRING,          /* const char ** */
 	PD_OPT_COUNT,           /* int64_t *; min to max */
-	PD_OPT_BYTES,           /* int64_t *; 16GB, 12MiB, 4096 */
+	PD_OPT_BYTES,           /* int64_t *; 16GB, 12MiB, 4096; min or more */
 	PD_OPT_REAL,            /* double *; finite, min to max */
 	PD_OPT_CHOICE,          /* int *; index into choices */
 };
@@ -26,7 +26,7 @@ struct pd_opt {
 	const char *argument;           /* how --help calls it, such as "N" */
 	const char *help;               /* one line */
 	void *value;                    /* where it goes, by kind */
-	double min, max;                /* COUNT and REAL; both 0: any non-negative */
+	double min, max;                /* COUNT, REAL, BYTES; both 0: any non-negative */
 	const char *const *choices;     /* CHOICE: NULL-terminated names */
 	const char *otherwise;          /* STRING: its value where it has no argument; or NULL */
 };
