@@ -35,374 +35,13 @@
 #include "planner/levels.h"
 
 #include "base/mem.h"
+#include "planner/levels_table.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define COARSE 96               /* states of the plan that is found first */
-
-struct level {
-	struct pd_level_terms at;
-	int m;                          /* components of the level below */
-	double devices;                 /* in each of those */
-	double *first, *later;          /* [m]: all-reduce of m replicas per byte */
-	double *value;                  /* V_k by pair; not of the outermost level */
-	double *least;                  /* of the values for a state and all before it */
-	double limit, whole_limit;      /* for V_k: of a part, of the whole network */
-};
-
-struct search {
-	const struct pd_levels *question;
-	int levels, n;                  /* n states, of them */
-	const int *state;               /* which ones, ascending */
-	double *compute, *parameters, *cut;     /* per state */
-	double *most_parameters;        /* of a state and all before it */
-	double *zero;                   /* V_0 by pair */
-	struct level level[PD_MAX_LEVELS + 1];  /* 1 to levels */
-};
-
-/* How a pipeline ends: behind which state its last stage begins, and on how many components. */
-struct choice {
-	int split;                      /* -1: it is one stage */
-	int last;
-};
-
-struct row {
-	double *time;                   /* [m][state] */
-	double *least;                  /* the same: of a state and all later ones so far */
-	struct choice *choice;          /* the same, or NULL */
-};
-
-/* Pairs i < j: those of one j lie side by side. */
-static size_t pair(int j)
-{
-	return (size_t)j * (size_t)(j - 1) / 2;
-}
-
-static const double *values_below(const struct search *search, int k)
-{
-	return k == 1 ? search->zero : search->level[k - 1].value;
-}
-
-/* The first s in [low, high) with compute[s] > more, or high. */
-static int first_above(const struct search *search, int low, int high, double more)
-{
-	while (low < high) {
-		int middle = low + (high - low) / 2;
-
-		if (search->compute[middle] > more)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return low;
-}
-
-/* One cell of the recurrence: the best so far, and where it ends. */
-struct best {
-	double time;
-	struct choice choice;
-};
-
-/* The first s in [low, high) behind which a last stage may take less than `time`. */
-static int first_split(const struct search *search, int k, int j, int last, int low, int high,
-		       double time)
-{
-	const struct level *level = &search->level[k];
-	const double *least = k == 1 ? NULL : &search->level[k - 1].least[pair(j)];
-
-	while (low < high) {
-		int s = low + (high - low) / 2;
-		double inside = least ? least[s] : search->compute[j] - search->compute[s];
-		double bytes = search->parameters[j] - search->most_parameters[s];
-
-		if (pd_terms_stage(&level->at, inside, level->later[last] * fmax(bytes, 0),
-				   last) < time)
-			high = s;
-		else
-			low = s + 1;
-	}
-	return low;
-}
-
-/* The first s in [low, high) up to which all that comes before takes `time` or more. */
-static int end_of_splits(const double *least, int low, int high, double time)
-{
-	while (low < high) {
-		int s = low + (high - low) / 2;
-
-		if (least[s] >= time)
-			high = s;
-		else
-			low = s + 1;
-	}
-	return low;
-}
-
-/* All s for one number of replicas of the last stage. */
-static void try_splits(const struct search *search, int k, int i, int j, int m, int last,
-		       const struct row *row, struct best *best)
-{
-	const struct level *level = &search->level[k];
-	const struct pd_level_terms *at = &level->at;
-	const double *below = &values_below(search, k)[pair(j)];
-	size_t of_before = (size_t)(m - last) * (size_t)search->n;
-	const double *before = &row->time[of_before];
-	double allreduce = level->later[last], cut = pd_terms_cut(at, 1, last);
-	int end = end_of_splits(&row->least[of_before], i + 1, j, best->time);
-
-	for (int s = first_split(search, k, j, last, i + 1, end, best->time); s < end; s++) {
-		double time;
-
-		if (before[s] >= best->time || below[s] == HUGE_VAL)
-			continue;
-		time = pd_terms_stage(at, below[s], allreduce * (search->parameters[j] -
-								 search->parameters[s]), last);
-		if (cut * search->cut[s] > time)
-			time = cut * search->cut[s];
-		if (before[s] > time)
-			time = before[s];
-		if (time < best->time)
-			*best = (struct best){ time, { s, last } };
-	}
-}
-
-static struct best cell(const struct search *search, int k, int i, int j, int m,
-			const struct row *row, double limit)
-{
-	const struct level *level = &search->level[k];
-	const struct pd_level_terms *at = &level->at;
-	bool straight = search->question->straight;
-	double inside = values_below(search, k)[pair(j) + (size_t)i], time;
-	struct best best = { limit, { -2, 0 } };
-
-	if (inside < HUGE_VAL && !(straight && m > 1)) {
-		time = pd_terms_stage(at, inside, level->first[m] *
-				      (search->parameters[j] - search->parameters[i]), m);
-		if (time < best.time)
-			best = (struct best){ time, { -1, m } };
-	}
-	if (search->compute[j] - search->compute[i] >= best.time * m * level->devices)
-		m = 0;          /* no pipeline does better */
-	for (int last = 1; last < m && last < (straight ? 2 : m); last++) {
-		if (at->terms->by_receiver && j < search->n - 1 &&
-		    pd_terms_cut(at, search->cut[j], last) >= best.time)
-			continue;
-		if (at->terms->by_receiver && j < search->n - 1) {
-			struct best tried = best;
-			double out = pd_terms_cut(at, search->cut[j], last);
-
-			try_splits(search, k, i, j, m, last, row, &tried);
-			if (tried.time < best.time) {
-				best = tried;
-				best.time = fmax(tried.time, out);
-			}
-			continue;
-		}
-		try_splits(search, k, i, j, m, last, row, &best);
-	}
-	if (best.choice.split == -2)
-		best.time = HUGE_VAL;
-	return best;
-}
-
-/* Of a row's states behind i, j is the last so far. */
-static void put(const struct row *row, size_t first, int i, int j, double time)
-{
-	double *least = &row->least[first];
-
-	row->time[first + (size_t)j] = least[j] = time;
-	while (--j > i && least[j] > time)
-		least[j] = time;
-}
-
-/* A_k(i, j, m) for all m and all j up to `end`; what takes `limit` or longer is never. */
-static void fill_row(const struct search *search, int k, int i, int end, struct row *row,
-		     double limit)
-{
-	size_t n = (size_t)search->n;
-
-	for (int j = i + 1; j <= end; j++)
-		for (int m = 1; m <= search->level[k].m; m++) {
-			struct best best = { HUGE_VAL, { -2, 0 } };
-
-			if (search->zero[pair(j) + (size_t)i] < HUGE_VAL)
-				best = cell(search, k, i, j, m, row, limit);
-			put(row, (size_t)m * n, i, j, best.time);
-			if (row->choice)
-				row->choice[(size_t)m * n + (size_t)j] = best.choice;
-		}
-}
-
-static void row_init(const struct search *search, int k, struct row *row, bool choices)
-{
-	size_t cells = (size_t)(search->level[k].m + 1) * (size_t)search->n;
-
-	row->time = pd_calloc(cells, sizeof(*row->time));
-	row->least = pd_calloc(cells, sizeof(*row->least));
-	row->choice = choices ? pd_calloc(cells, sizeof(*row->choice)) : NULL;
-}
-
-static void row_release(struct row *row)
-{
-	free(row->time);
-	free(row->least);
-	free(row->choice);
-}
-
-/*
- * Can a stage of the outermost level begin behind state i?  What is before it needs at least
- * so many components, what comes then has the rest.
- */
-static bool can_begin(const struct search *search, int i)
-{
-	const struct level *top = &search->level[search->levels];
-	double each = top->limit * top->devices, all = search->compute[search->n - 1];
-	double before = fmax(1, ceil(search->compute[i] / each));
-
-	return !(before >= top->m || all - search->compute[i] > each * (top->m - before));
-}
-
-/* V_k for all pairs that can be of use. */
-static void fill_level(struct search *search, int k)
-{
-	const struct level *level = &search->level[k];
-	double most = level->limit * level->m * level->devices;
-	int n = search->n;
-	struct row row;
-
-	row_init(search, k, &row, false);
-	for (int i = 0; i < n - 1; i++) {
-		int end = i ? first_above(search, i + 1, n, search->compute[i] + most) - 1
-			    : n - 1;
-
-		if (i && k == search->levels - 1 && !can_begin(search, i))
-			end = i;
-		fill_row(search, k, i, end, &row,
-			 i ? level->limit : fmax(level->limit, level->whole_limit));
-		for (int j = i + 1; j < n; j++) {
-			double time = j > end ? HUGE_VAL :
-				row.time[(size_t)level->m * (size_t)n + (size_t)j];
-
-			level->value[pair(j) + (size_t)i] = time;
-			level->least[pair(j) + (size_t)i] = i ?
-				fmin(time, level->least[pair(j) + (size_t)i - 1]) : time;
-		}
-	}
-	row_release(&row);
-}
-
-/* A little more, for what is just as good must be found; a time may be 0. */
-static double above(double time)
-{
-	return time * (1 + 1e-9) + 1e-6;
-}
-
-/*
- * How much more than the plan's a part's time may be, given the replicas it can have above:
- * the whole network all of them, a part all but one of some level.
- */
-static void set_limits(struct search *search, double time)
-{
-	double whole = above(time), part = search->question->straight ? whole : 0;
-
-	search->level[search->levels].limit = search->level[search->levels].whole_limit = whole;
-	for (int k = search->levels; k > 1 && !search->question->straight; k--) {
-		part = fmax(part * search->level[k].m, whole * (search->level[k].m - 1));
-		whole *= search->level[k].m;
-		search->level[k - 1].limit = part;
-		search->level[k - 1].whole_limit = whole;
-	}
-	for (int k = search->levels; k > 1 && search->question->straight; k--)
-		search->level[k - 1].limit = search->level[k - 1].whole_limit = whole;
-}
-
-static void search_init(struct search *search, const struct pd_levels *question,
-			const int *state, int n)
-{
-	const struct pd_states *states = question->states;
-	double devices = 1;
-
-	*search = (struct search){
-		.question = question, .levels = question->topology->levels, .n = n,
-		.state = state,
-		.compute = pd_calloc((size_t)n, sizeof(double)),
-		.parameters = pd_calloc((size_t)n, sizeof(double)),
-		.cut = pd_calloc((size_t)n, sizeof(double)),
-		.most_parameters = pd_calloc((size_t)n, sizeof(double)),
-		.zero = pd_calloc(pair(n), sizeof(double)),
-	};
-	for (int s = 0; s < n; s++) {
-		search->compute[s] = (double)states->compute_ns[state[s]];
-		search->parameters[s] = (double)states->parameter_bytes[state[s]];
-		search->cut[s] = (double)states->cut_bytes[state[s]];
-		search->most_parameters[s] = fmax(search->parameters[s],
-						  s ? search->most_parameters[s - 1] : 0);
-		for (int i = 0; i < s; i++)
-			search->zero[pair(s) + (size_t)i] =
-				pd_states_within(states, state[i], state[s])
-				? search->compute[s] - search->compute[i] : HUGE_VAL;
-	}
-	for (int k = 1; k <= search->levels; k++) {
-		struct level *level = &search->level[k];
-
-		level->at = pd_level_terms(question->kind, question->topology, k - 1);
-		level->m = (int)question->topology->level[k - 1].count;
-		level->devices = devices;
-		devices *= level->m;
-		level->first = pd_calloc((size_t)level->m + 1, sizeof(double));
-		level->later = pd_calloc((size_t)level->m + 1, sizeof(double));
-		for (int m = 1; m <= level->m; m++) {
-			level->first[m] = pd_terms_allreduce(&level->at, m, true);
-			level->later[m] = pd_terms_allreduce(&level->at, m, false);
-		}
-		if (k < search->levels) {
-			level->value = pd_calloc(pair(n), sizeof(double));
-			level->least = pd_calloc(pair(n), sizeof(double));
-		}
-	}
-}
-
-static void search_release(struct search *search)
-{
-	free(search->compute);
-	free(search->parameters);
-	free(search->cut);
-	free(search->most_parameters);
-	free(search->zero);
-	for (int k = 1; k <= search->levels; k++) {
-		free(search->level[k].first);
-		free(search->level[k].later);
-		free(search->level[k].value);
-		free(search->level[k].least);
-	}
-}
-
-/* The time of the best plan, or HUGE_VAL, and how many outermost components it has. */
-static double solve(struct search *search, double limit, int *m_p)
-{
-	int L = search->levels;
-	double least = HUGE_VAL;
-	struct row row;
-
-	set_limits(search, limit);
-	for (int k = 1; k < L; k++)
-		fill_level(search, k);
-	row_init(search, L, &row, false);
-	fill_row(search, L, 0, search->n - 1, &row, search->level[L].limit);
-	for (int m = search->level[L].at.terms->all_used ? search->level[L].m : 1;
-	     m <= search->level[L].m; m++) {
-		double time = row.time[(size_t)m * (size_t)search->n + (size_t)search->n - 1];
-
-		if (time < least) {
-			least = time;
-			*m_p = m;
-		}
-	}
-	row_release(&row);
-	return least;
-}
 
 /* A long chain of states, thinned out: how many, into chain. */
 static int coarse(const struct pd_states *states, int *chain)
@@ -468,8 +107,8 @@ static void walk(const struct search *search, struct answer *answer, int k, int 
 		add_stage(search, answer, j, copies);
 		return;
 	}
-	row_init(search, k, &row, true);
-	fill_row(search, k, i, j, &row, limit);
+	pd_levels_row_init(search, k, &row, true);
+	pd_levels_fill(search, k, i, j, &row, limit);
 	parts = pd_calloc((size_t)m, sizeof(*parts));
 	for (int end = j, left = m; left > 0;) {       /* from the last stage to the first */
 		struct choice c = row.choice[(size_t)left * (size_t)search->n + (size_t)end];
@@ -480,7 +119,7 @@ static void walk(const struct search *search, struct answer *answer, int k, int 
 		left -= c.last;
 		end = c.split;
 	}
-	row_release(&row);
+	pd_levels_row_release(&row);
 	for (int from = i; count-- > 0; from = parts[count].split) {
 		struct copies inner = shift(copies, used * (int64_t)level->devices,
 					    parts[count].last, (int64_t)level->devices);
@@ -491,24 +130,6 @@ static void walk(const struct search *search, struct answer *answer, int k, int 
 		free(inner.base);
 	}
 	free(parts);
-}
-
-/* The layers of the stages, and their order where it is not the profile's. */
-static void put_layers(const struct pd_states *states, const struct answer *answer)
-{
-	struct pd_layout *layout = answer->layout;
-	int n = states->profile->layer_count;
-	bool same = true;
-
-	layout->layers = pd_calloc((size_t)layout->stage_count, sizeof(*layout->layers));
-	layout->order = pd_calloc((size_t)n, sizeof(*layout->order));
-	pd_states_order(states, answer->ends, layout->stage_count, layout->order, layout->layers);
-	for (int l = 0; l < n && same; l++)
-		same = layout->order[l] == l;
-	if (same) {
-		free(layout->order);
-		layout->order = NULL;
-	}
 }
 
 static struct pd_layout *lay_out(const struct search *search, int m, double time)
@@ -522,8 +143,9 @@ static struct pd_layout *lay_out(const struct search *search, int m, double time
 	layout->cost_ns = pd_terms_round(time);
 	layout->replicas = pd_calloc(most, sizeof(*layout->replicas));
 	layout->ranks = pd_calloc(most, sizeof(*layout->ranks));
-	walk(search, &answer, search->levels, 0, search->n - 1, m, above(time), &one);
-	put_layers(search->question->states, &answer);
+	walk(search, &answer, search->levels, 0, search->n - 1, m, pd_levels_above(time), &one);
+	pd_states_layers(search->question->states, answer.ends, layout->stage_count,
+			 &layout->layers, &layout->order);
 	free(answer.ends);
 	return layout;
 }
@@ -538,19 +160,19 @@ struct pd_layout *pd_levels_search(const struct pd_levels *levels, double *time_
 
 	n = coarse(states, state);
 	if (n < states->count) {
-		search_init(&search, levels, state, n);
-		time = solve(&search, HUGE_VAL, &m);
-		search_release(&search);
+		pd_levels_init(&search, levels, state, n);
+		time = pd_levels_solve(&search, HUGE_VAL, &m);
+		pd_levels_release(&search);
 	}
 	for (int s = 0; s < states->count; s++)
 		state[s] = s;
-	search_init(&search, levels, state, states->count);
-	time = solve(&search, time, &m);
+	pd_levels_init(&search, levels, state, states->count);
+	time = pd_levels_solve(&search, time, &m);
 	if (time < HUGE_VAL)
 		layout = lay_out(&search, m, time);
 	if (time_p)
 		*time_p = time;
-	search_release(&search);
+	pd_levels_release(&search);
 	free(state);
 	return layout;
 }

@@ -19,7 +19,8 @@ lib_libpd_a_SOURCES += \
 	lib/planner/fixed.c \
 	lib/planner/flat.c \
 	lib/planner/lattice.c lib/planner/lattice.h \
-	lib/planner/levels.c lib/planner/levels.h \
+	lib/planner/levels.c lib/planner/levels.h lib/planner/levels_table.c \
+	lib/planner/levels_table.h \
 	lib/planner/orders.c \
 	lib/planner/flow.c lib/planner/flow.h \
 	lib/planner/hand.c \

@@ -137,25 +137,15 @@ int64_t pd_points_saved(const struct pd_points *points, int u, int v, int warmup
 void pd_points_layers(const struct pd_points *points, const int *ends, int stage_count,
 		      int **layers_p, int **order_p)
 {
-	const struct pd_states *states = points->states;
-	int n = states ? states->profile->layer_count : 0;
-	bool same = true;
+	const int *first;
 
-	*layers_p = pd_calloc((size_t)stage_count, sizeof(**layers_p));
-	*order_p = NULL;
-	if (!states) {
-		const int *first = points->row.costs->first;
-
-		for (int s = 0, u = 0; s < stage_count; u = ends[s++])
-			(*layers_p)[s] = first[ends[s]] - first[u];
+	if (points->states) {
+		pd_states_layers(points->states, ends, stage_count, layers_p, order_p);
 		return;
 	}
-	*order_p = pd_calloc((size_t)n, sizeof(**order_p));
-	pd_states_order(states, ends, stage_count, *order_p, *layers_p);
-	for (int l = 0; l < n && same; l++)
-		same = (*order_p)[l] == l;
-	if (same) {
-		free(*order_p);
-		*order_p = NULL;
-	}
+	first = points->row.costs->first;
+	*layers_p = pd_calloc((size_t)stage_count, sizeof(**layers_p));
+	*order_p = NULL;
+	for (int s = 0, u = 0; s < stage_count; u = ends[s++])
+		(*layers_p)[s] = first[ends[s]] - first[u];
 }

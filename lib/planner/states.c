@@ -246,3 +246,19 @@ void pd_states_order(const struct pd_states *states, const int *ends, int stage_
 			layer_counts[s] = at - first;
 	}
 }
+
+void pd_states_layers(const struct pd_states *states, const int *ends, int stage_count,
+		      int **layers_p, int **order_p)
+{
+	int n = states->profile->layer_count, l = 0;
+
+	*layers_p = pd_calloc((size_t)stage_count, sizeof(**layers_p));
+	*order_p = pd_calloc((size_t)n, sizeof(**order_p));
+	pd_states_order(states, ends, stage_count, *order_p, *layers_p);
+	while (l < n && (*order_p)[l] == l)
+		l++;
+	if (l < n)
+		return;
+	free(*order_p);
+	*order_p = NULL;
+}

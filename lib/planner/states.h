@@ -85,5 +85,8 @@ bool pd_states_within(const struct pd_states *states, int a, int b);
  */
 void pd_states_order(const struct pd_states *states, const int *ends, int stage_count,
 		     int *order, int *layer_counts);
+/* The same in arrays that are the caller's; the order is NULL where it is the profile's. */
+void pd_states_layers(const struct pd_states *states, const int *ends, int stage_count,
+		      int **layers_p, int **order_p);
 
 #endif
