@@ -275,7 +275,7 @@ EXTRA_DIST += test/t9001-gpu.sh test/t9002-gpu.sh test/t9003-sanitizer.sh test/t
 	contrib/gpu-bundle.sh \
 	contrib/run-here.sh contrib/emulate-cuda.sh test/emulated/nvcc test/emulated/emulated.h \
 	test/emulated/number.h test/emulated/runtime.cc test/emulated/cudnn.cc \
-	test/emulated/cublaslt.cc
+	test/emulated/cublaslt.cc test/emulated/graph.h
 test_unit_cuda_arith_SOURCES = test/unit/cuda-arith.c
 test_unit_cuda_arith_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_cuda_arith_LDADD = $(UNIT_DEVICE_LIBS)

@@ -187,6 +187,7 @@ struct pd_compiled *pd_compiled_new(struct pd_device *device,
 	for (int l = 0; l < model->layer_count; l++) {
 		layer_init(net, l);
 		net->layers[l].recorded = config->algorithms ? config->algorithms[l] : 0;
+		net->layers[l].recorded_engines = config->engines ? config->engines[l] : NULL;
 	}
 	return net;
 }
@@ -206,6 +207,7 @@ void pd_compiled_free(struct pd_compiled *net)
 		free(l->contributions);
 		free(l->src);
 		free(l->diff_src);
+		free(l->engines);
 	}
 	free(net->layers);
 	free(net->tensors);
@@ -243,6 +245,7 @@ void pd_compiled_layer_sizes(const struct pd_net *base, int layer, struct pd_net
 		.forward_bytes = l->forward_bytes,
 		.backward_bytes = l->backward_room,
 		.in_place = l->same_memory || l->kind->in_place, .algorithms = l->algorithms,
+		.engines = l->engines,
 		.activation_bytes = net->tensors[out].bytes,
 	};
 }

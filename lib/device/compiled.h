@@ -65,6 +65,8 @@ struct pd_compiled_layer {
 
 	int64_t recorded;                       /* which algorithms: the plan's wish; 0: none */
 	int64_t algorithms;                     /* those taken, where not as ever; by prepare */
+	const char *recorded_engines;           /* the same in words; NULL: none; for prepare */
+	char *engines;                          /* NULL: none; by prepare */
 
 	/* known before prepare; arrays by input */
 	const struct pd_layout **in;            /* NULL where i32 */

@@ -71,6 +71,7 @@ struct pd_net_config {
 	/* Which algorithms: those in pd_net_layer.algorithms of a net that measured (by model
 	 * layer; only read by net_open), or NULL; and whether to measure where there is none. */
 	const int64_t *algorithms;
+	const char *const *engines;     /* likewise; NULL, or NULL for a layer: none */
 	bool measure;
 };
 
@@ -118,6 +119,7 @@ struct pd_net_layer {
 	size_t forward_bytes, backward_bytes;   /* scratch_bytes, and room for gradients added */
 	bool in_place;                  /* its input's gradient may be made over its output's */
 	int64_t algorithms;             /* the device's own number; 0: those that it takes anyway */
+	const char *engines;            /* and its own words; NULL: none; the net's */
 };
 
 struct pd_loss {                        /* of one minibatch; in host memory, valid once the event is done */

@@ -128,6 +128,7 @@ static int open_bench(struct bench *b, struct pd_error *err)
 	struct pd_net_config net = { .model = b->model, .count = b->model->layer_count,
 				     .batch_size = b->options->batch_size, .seed = SEED,
 				     .dtype = b->options->dtype, .measure = true };
+	const char **engines;
 	int64_t *algorithms;
 
 	b->device = ops->open(&device, err);
@@ -141,17 +142,21 @@ static int open_bench(struct bench *b, struct pd_error *err)
 		return -1;
 	/* the other one computes as this does */
 	algorithms = pd_calloc((size_t)net.count, sizeof(*algorithms));
+	engines = pd_calloc((size_t)net.count, sizeof(*engines));
 	for (int l = 0; l < net.count; l++) {
 		struct pd_net_layer layer;
 
 		ops->net_layer(b->net, l, &layer);
 		algorithms[l] = layer.algorithms;
+		engines[l] = layer.engines;
 	}
 	net.split = true;
 	net.measure = false;
 	net.algorithms = algorithms;
+	net.engines = engines;
 	b->split = ops->splits ? ops->net_open(b->device, &net, err) : NULL;
 	free(algorithms);
+	free(engines);
 	if (ops->splits && !b->split)
 		return -1;
 	return open_memory(b, err) < 0 ? -1 : fill_inputs(b, err);
@@ -361,6 +366,7 @@ static void fill_layer(struct bench *b, int l, struct pd_profile_layer *out)
 		.backward_workspace_bytes = (int64_t)bytes.backward_bytes,
 		.state_bytes = (int64_t)bytes.state_bytes, .in_place = bytes.in_place,
 		.algorithms = bytes.algorithms,
+		.engines = bytes.engines ? pd_strdup(bytes.engines) : NULL,
 		.spread = spread(b, l),
 	};
 	for (int i = 0; i < layer->input_count; i++)

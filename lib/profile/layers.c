@@ -70,13 +70,14 @@ static int read_numbers(const struct pd_place *place, struct pd_profile_layer *l
 static int read_layer(const struct pd_place *place, struct pd_profile *profile, int index,
 		      struct pd_error *err)
 {
-	const char *known[PD_COUNT(numbers) + 5] = { "name", "inputs", "in_place", "spread" };
+	const char *known[PD_COUNT(numbers) + 6] = { "name", "inputs", "in_place", "spread",
+						     "engines" };
 	struct pd_profile_layer *layer = &profile->layers[index];
 	struct pd_place at;
 	const char *name;
 
 	for (size_t n = 0; n < PD_COUNT(numbers); n++)
-		known[4 + n] = numbers[n].key;
+		known[5 + n] = numbers[n].key;
 	if (pd_json_keys(place, known, err) < 0)
 		return -1;
 	at = pd_place_key(place, "name");
@@ -87,6 +88,10 @@ static int read_layer(const struct pd_place *place, struct pd_profile *profile, 
 				      "layer: expected a name of its own", name);
 	json_object_set_new(profile->names, name, json_integer(index));
 	layer->name = pd_strdup(name);
+	name = NULL;
+	if (pd_json_opt_string(place, "engines", &name, err) < 0)
+		return -1;
+	layer->engines = name ? pd_strdup(name) : NULL;
 	return read_numbers(place, layer, err);
 }
 
@@ -300,6 +305,8 @@ json_t *pd_profile_layer_json(const struct pd_profile *profile, int index)
 		if (value > 0 || (value == 0 && numbers[n].absent != ZERO))
 			json_object_set_new(object, numbers[n].key, json_integer(value));
 	}
+	if (layer->engines)
+		json_object_set_new(object, "engines", json_string(layer->engines));
 	if (layer->in_place)
 		json_object_set_new(object, "in_place", json_true());
 	if (layer->spread > 0 && isfinite(layer->spread))

@@ -26,6 +26,7 @@ void pd_profile_free(struct pd_profile *profile)
 	for (int l = 0; l < profile->layer_count; l++) {
 		free(profile->layers[l].name);
 		free(profile->layers[l].inputs);
+		free(profile->layers[l].engines);
 	}
 	free(profile->layers);
 	free(profile->name);
@@ -90,6 +91,7 @@ struct pd_profile *pd_profile_in_order(const struct pd_profile *profile, const i
 
 		*layer = profile->layers[l];
 		layer->name = pd_strdup(layer->name);
+		layer->engines = layer->engines ? pd_strdup(layer->engines) : NULL;
 		layer->inputs = pd_memdup(layer->inputs, bytes);
 		copy->numbers[l] = pd_profile_number(profile, (int)l);
 	}

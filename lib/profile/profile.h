@@ -25,6 +25,7 @@ struct pd_profile_layer {
 	int64_t forward_workspace_bytes, backward_workspace_bytes;
 	int64_t state_bytes;            /* running statistics */
 	int64_t algorithms;             /* which the device took: its own number; 0: as ever */
+	char *engines;                  /* the same in the device's own words; NULL: none */
 	bool in_place;                  /* its input's gradient may be made over its output's */
 	bool needs_gradient;            /* its output: it or a layer before it has parameters */
 	double spread;                  /* of forward_ns + backward_ns over the runs: interquartile

@@ -82,6 +82,7 @@ static int open_part(struct rank *rank, struct part *part, struct pd_error *err)
 		.count = plan->stages[part->stage].layer_count, .split = rank->schedule->splits,
 		.copies = pd_plan_ties(plan),
 	};
+	const char **engines;
 	int64_t *algorithms;
 
 	if (net.split && !device->splits)
@@ -94,11 +95,16 @@ static int open_part(struct rank *rank, struct part *part, struct pd_error *err)
 		return pd_error_input(err, "parameters that layers share: the %s device has one place"
 				      " for them", device->name);
 	algorithms = pd_calloc((size_t)plan->profile->layer_count, sizeof(*algorithms));
-	for (int l = 0; l < plan->profile->layer_count; l++)
+	engines = pd_calloc((size_t)plan->profile->layer_count, sizeof(*engines));
+	for (int l = 0; l < plan->profile->layer_count; l++) {
 		algorithms[l] = plan->profile->layers[l].algorithms;
+		engines[l] = plan->profile->layers[l].engines;
+	}
 	net.algorithms = algorithms;
+	net.engines = engines;
 	part->net = device->net_open(rank->device, &net, err);
 	free(algorithms);
+	free(engines);
 	return part->net ? open_loader(rank, part, err) : -1;
 }
 

@@ -159,6 +159,29 @@ static char *alloc(struct chain *c, size_t bytes)
 	return ptr;
 }
 
+int chain_engines;
+
+/* PD_TEST_ENGINES: what the plan would have recorded for each layer. */
+static struct pd_net *net_open(struct chain *c, struct pd_net_config *config, struct pd_error *err)
+{
+	size_t layers = (size_t)c->model->layer_count;
+	const char **engines = pd_calloc(layers, sizeof(*engines));
+	struct pd_net *net;
+
+	for (size_t l = 0; l < layers; l++)
+		engines[l] = getenv("PD_TEST_ENGINES");
+	config->engines = engines;
+	net = c->ops->net_open(c->device, config, err);
+	for (int l = config->first; net && l < config->first + config->count; l++) {
+		struct pd_net_layer layer;
+
+		c->ops->net_layer(net, l, &layer);
+		chain_engines += layer.engines != NULL;
+	}
+	free(engines);
+	return net;
+}
+
 static void stage_open(struct chain *c, struct stage *s, uint64_t seed)
 {
 	struct pd_net_config config = {
@@ -167,7 +190,7 @@ static void stage_open(struct chain *c, struct stage *s, uint64_t seed)
 	};
 	struct pd_error err;
 
-	s->net = c->ops->net_open(c->device, &config, &err);
+	s->net = net_open(c, &config, &err);
 	check(s->net != NULL, &err);
 	s->sizes = c->ops->net_sizes(s->net);
 	s->weights = alloc(c, s->sizes->weights_bytes);

@@ -46,6 +46,8 @@ struct pd_model *branching_model(void);
 bool chain_usable(const struct pd_device_ops *ops);
 
 /* What chains that are opened from now on compute in: f32, unless a test says otherwise. */
+/* Layers opened that took an engine of those that PD_TEST_ENGINES names. */
+extern int chain_engines;
 extern enum pd_dtype chain_dtype;
 /* The name of the device and, where that is not f32, of the type. */
 const char *chain_name(const struct pd_device_ops *ops);

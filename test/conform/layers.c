@@ -418,5 +418,7 @@ int main(void)
 				test_device(pd_devices[i]);
 			else
 				skip("not here", chain_name(pd_devices[i]));
+	if (getenv("PD_TEST_ENGINES"))
+		ok(chain_engines > 0, "layers took the engines that were recorded");
 	return done_testing();
 }

@@ -187,11 +187,15 @@ static void open_device(struct trainer *t)
 		.copies = ties(t), .dtype = t->plan->profile->dtype,
 	};
 	int64_t *algorithms = pd_calloc((size_t)net.count, sizeof(*algorithms));
+	const char **engines = pd_calloc((size_t)net.count, sizeof(*engines));
 	struct pd_error err;
 
-	for (int l = 0; l < net.count; l++)
+	for (int l = 0; l < net.count; l++) {
 		algorithms[l] = t->plan->profile->layers[l].algorithms;
+		engines[l] = t->plan->profile->layers[l].engines;
+	}
 	net.algorithms = algorithms;
+	net.engines = engines;
 	check(pd_gate_init(&t->gate, &err) == 0, &err);
 	t->ops = pd_device_find(getenv("PD_TEST_DEVICE") ? getenv("PD_TEST_DEVICE") : "cpu", &err);
 	check(t->ops != NULL, &err);
@@ -202,6 +206,7 @@ static void open_device(struct trainer *t)
 	t->net = t->ops->net_open(t->device, &net, &err);
 	check(t->net != NULL, &err);
 	free(algorithms);
+	free(engines);
 	t->sizes = t->ops->net_sizes(t->net);
 	t->weights = alloc(t, t->sizes->weights_bytes);
 	t->master = net.dtype != PD_F32 ? alloc(t, t->sizes->full_bytes) : NULL;

@@ -2,7 +2,7 @@
 /* How the CUDA device writes down which algorithms it took (lib/device/cuda/choice.h). */
 #include "tap.h"
 
-#include "device/cuda/choice.h"
+#include "device/cuda/engine_name.h"
 
 static void test_codes(void)
 {
@@ -34,8 +34,56 @@ static void test_fastest(void)
 	ok(pd_choice_fastest((float[]){ 0 }, 1) == 0, "the only one");
 }
 
+static bool reads(const char *text, int way, int64_t index, int knobs)
+{
+	struct pd_engine_name name;
+
+	return pd_engine_find(text, way, &name) && name.index == index &&
+	       name.knob_count == knobs;
+}
+
+static void test_engines(void)
+{
+	static const char *const bad[] = {
+		"", "forward", "forward ", "forward x", "forward -1", "forward 29 2", "forward 29 2=",
+		"forward 29 =5", "forward 29 2=5,", "forward 29  2=5", "forwards 29", " forward 29",
+		"forward 99999999999999999999", "forward 29 99999999999=1", "data 29", "forward 2 2=-1",
+	};
+	const char *text = "forward 29 2=5 14=3; weights 12";
+	struct pd_engine_name many = { .index = INT64_MAX / 1000 }, name;
+	char written[PD_ENGINE_TEXT], long_one[PD_ENGINE_TEXT + 16];
+	bool good = true;
+
+	ok(reads(text, PD_WAY_FORWARD, 29, 2) && reads(text, PD_WAY_WEIGHTS, 12, 0),
+	   "the engines of two ways");
+	ok(!pd_engine_find(text, PD_WAY_DATA, &name) && !pd_engine_find(NULL, PD_WAY_DATA, &name),
+	   "none where there is none");
+	pd_engine_find(text, PD_WAY_FORWARD, &name);
+	ok(name.knobs[0].type == 2 && name.knobs[0].value == 5 && name.knobs[1].type == 14 &&
+	   name.knobs[1].value == 3, "knobs and their values");
+	pd_engine_print(written, PD_WAY_FORWARD, &name);
+	is_str(written, "forward 29 2=5 14=3", "written as it was read");
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		if (pd_engine_find(bad[i], PD_WAY_FORWARD, &name)) {
+			diag("\"%s\" was taken", bad[i]);
+			good = false;
+		}
+	ok(good, "what is no engine is none");
+	for (many.knob_count = 0; many.knob_count < PD_ENGINE_KNOBS; many.knob_count++) {
+		many.knobs[many.knob_count].type = many.knob_count;
+		many.knobs[many.knob_count].value = INT64_MAX / 1000;
+	}
+	pd_engine_print(written, PD_WAY_DATA, &many);
+	snprintf(long_one, sizeof(long_one), "forward 1; %s", written);
+	ok(reads(long_one, PD_WAY_DATA, many.index, PD_ENGINE_KNOBS) &&
+	   reads(long_one, PD_WAY_FORWARD, 1, 0), "the longest fits");
+	strcat(long_one, " 2=5");
+	ok(!pd_engine_find(long_one, PD_WAY_DATA, &name), "not more knobs than there are");
+}
+
 int main(void)
 {
+	test_engines();
 	test_codes();
 	test_fastest();
 	return done_testing();

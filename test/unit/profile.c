@@ -30,7 +30,7 @@ static void test_fields(void)
 		"6, "
 		"'backward_input_ns': 7, 'backward_weight_ns': 8, 'update_ns': 9, 'update_apart_ns': 13, 'spread': 0.5, "
 		"'forward_workspace_bytes': 10, 'backward_workspace_bytes': 11, 'state_bytes': 12, "
-		"'algorithms': 20103, 'in_place': true},"
+		"'algorithms': 20103, 'engines': 'data 7 2=5', 'in_place': true},"
 		"{'name': 'a', 'inputs': ['image'], " COST "}]}", NULL);
 	const struct pd_profile_layer *a, *b;
 
@@ -54,6 +54,8 @@ static void test_fields(void)
 	   b->spread == 0.5 && b->forward_workspace_bytes == 10 &&
 	   b->backward_workspace_bytes == 11 && b->state_bytes == 12 && b->in_place &&
 	   b->algorithms == 20103 && a->algorithms == 0, "every number is where it belongs");
+	is_str(b->engines, "data 7 2=5", "the device's words");
+	ok(!a->engines, "none where absent");
 	is_str(pd_dtype_name[p->dtype], "f32", "dtype");
 	is_str(p->device_name, "cpu", "a device without a name has its kind's");
 	is_int(pd_profile_find(p, "b"), 1, "find");
@@ -101,7 +103,7 @@ static void test_model(void)
 {
 	struct pd_profile *p = parse("{" HEAD MODEL DEVICE "'link': {'bandwidth_bytes_per_s': 5, "
 		"'latency_ns': 6}, 'step_ns': 70, 'layers': [{'name': 'b', 'inputs': ['a'], "
-		"" COST "},"
+		"'engines': 'forward 1', " COST "},"
 		"{'name': 'a', 'inputs': ['x'], " COST "}]}", NULL), *again;
 	struct pd_error err = { 0 };
 	struct pd_place root;
@@ -119,6 +121,8 @@ static void test_model(void)
 	ok(two && json_equal(one, two), "and written the same");
 	ok(again && again->step_ns == 70 && again->link_latency_ns == 6 &&
 	   again->link_bandwidth_bytes_per_s == 5 && again->batch_size == 8, "with all numbers");
+	is_str(again && again->layers[1].engines ? again->layers[1].engines : "", "forward 1",
+	       "and words");
 	json_decref(one);
 	json_decref(two);
 	pd_profile_free(p);
@@ -156,6 +160,8 @@ static void test_errors(void)
 		  "expected both of forward_workspace_bytes and backward_workspace_bytes" },
 		{ LAYERS("{'name': 'a', 'inputs': [], 'in_place': 1, " COST "}"),
 		  "layers[0].in_place: expected" },
+		{ LAYERS("{'name': 'a', 'inputs': [], 'engines': 1, " COST "}"),
+		  "layers[0].engines: expected" },
 		{ LAYERS("{'name': 'a', 'inputs': [], 'spread': -1, " COST "}"),
 		  "layers[0].spread" },
 		{ LAYERS("{'name': 'a', 'inputs': [], 'forward_ns': 9007199254740991, "

@@ -7,7 +7,8 @@
  *
  * Three ways (forward, the gradient of the input, that of the weights), two decimal digits each:
  * a code that the library's part gives its candidates; 0: as the heuristics say, and so where
- * nothing that is known has that code any more.
+ * nothing that is known has that code any more.  What has no code is written down in words:
+ * engine_name.h.
  */
 #ifndef PD_DEVICE_CUDA_CHOICE_H
 #define PD_DEVICE_CUDA_CHOICE_H

@@ -2,9 +2,11 @@
 /*
  * conv2d by cuDNN.
  *
- * Bias, and the relu that follows, are added by the same call where the library can, else by
- * a kernel of ours.  With channels last an input that is plain is turned first.  In 16 bits
- * the library makes the gradient of the weights in that type, and it is widened.
+ * Each way is an algorithm of the library's older calls, or an engine of its graph API
+ * (conv2d_graph.c).  Bias, and the relu that follows, are added by the same call where the
+ * library can, else by a kernel of ours.  With channels last an input that is plain is turned
+ * first.  In 16 bits an algorithm makes the gradient of the weights in that type, and it is
+ * widened; an engine makes it in f32.
  */
 #include "device/cuda/conv2d.h"
 
@@ -28,9 +30,12 @@ static void release(void *own)
 		cudnnDestroyFilterDescriptor(c->w);
 	if (c->after)
 		cudnnDestroyActivationDescriptor(c->after);
-	for (int way = 0; way < PD_WAYS; way++)
+	for (int way = 0; way < PD_WAYS; way++) {
 		if (c->conv[way])
 			cudnnDestroyConvolutionDescriptor(c->conv[way]);
+		pd_dnn_engine_close(&c->engine[way]);
+		pd_dnn_graph_close(&c->graph[way]);
+	}
 }
 
 static cudnnDataType_t type_of(const struct pd_compiled_layer *l)
@@ -128,7 +133,7 @@ static void size(struct pd_cuda_conv *c, struct pd_compiled_layer *l)
 		ways = c->workspace[PD_WAY_DATA];
 	if (pd_cuda_unlike(l->in[0], l->out, l->in_shape[0]))
 		c->turned_bytes = pd_align(pd_cuda_batch_bytes(l, l->in_shape[0]));
-	if (l->net->dtype != PD_F32)
+	if (l->net->dtype != PD_F32 && !c->engine[PD_WAY_WEIGHTS].plan)
 		c->narrow_bytes = pd_align(pd_dtype_bytes(l->net->dtype) *
 					   (size_t)l->layer->parameters[0].elements);
 	l->forward_bytes = c->turned_bytes + pd_cuda_room(c->workspace[PD_WAY_FORWARD]);
@@ -149,10 +154,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	c->relu = pd_cuda_does_relu(l->net, l->index);
 	if (describe(c, l, err) < 0 || pd_cuda_conv_choose(c, l, err) < 0)
 		return -1;
-	/* without a relu the library has it for this algorithm alone */
-	c->fused = l->layer->bias &&
-		   (c->relu || c->algorithm[PD_WAY_FORWARD] ==
-					  CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM);
+	c->fused = pd_cuda_conv_fuses(c, l, c->algorithm[PD_WAY_FORWARD]);
 	size(c, l);
 	return 0;
 }
@@ -174,6 +176,19 @@ static const void *input(struct pd_compiled_layer *l, struct pd_error *err)
 		return l->src[0];
 	return pd_cuda_turn(l, l->temporary, l->out, l->src[0], l->in_shape[0], err) < 0
 		? NULL : l->temporary;
+}
+
+/* By the way's engine; forward with all that follows. */
+static int run(struct pd_compiled_layer *l, int way, const void *x, const void *w, const void *y,
+	       void *workspace, struct pd_error *err)
+{
+	const struct pd_cuda_conv *c = l->own;
+	const struct pd_dnn_data data = {
+		.x = x, .w = w, .y = y, .workspace = workspace,
+		.bias = c->engine[way].bias ? l->parameters[1] : NULL,
+	};
+
+	return check(l, pd_dnn_run(&c->engine[way], pd_cuda_engine(l)->dnn, &data), err);
 }
 
 /* 1: done; 0: the library has no such thing. */
@@ -206,6 +221,8 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 
 	if (!x)
 		return -1;
+	if (c->engine[PD_WAY_FORWARD].plan)
+		return run(l, PD_WAY_FORWARD, x, l->parameters[0], l->dst, workspace, err);
 	if (c->fused) {
 		int verdict = forward_fused(l, x, workspace, err);
 
@@ -251,11 +268,17 @@ static int backward_weights(struct pd_compiled_layer *l, struct pd_error *err)
 	void *dw = c->narrow_bytes ? narrow : l->diff_parameters[0];
 	const void *x = input(l, err);
 
-	if (!x || check(l, cudnnConvolutionBackwardFilter(
+	if (!x)
+		return -1;
+	if (c->engine[PD_WAY_WEIGHTS].plan) {
+		if (run(l, PD_WAY_WEIGHTS, x, dw, l->diff_dst, workspace, err) < 0)
+			return -1;
+	} else if (check(l, cudnnConvolutionBackwardFilter(
 			engine->dnn, &one, c->x, x, c->y, l->diff_dst, c->conv[PD_WAY_WEIGHTS],
 			(cudnnConvolutionBwdFilterAlgo_t)c->algorithm[PD_WAY_WEIGHTS], workspace,
-			c->workspace[PD_WAY_WEIGHTS], &zero, c->w, dw), err) < 0)
+			c->workspace[PD_WAY_WEIGHTS], &zero, c->w, dw), err) < 0) {
 		return -1;
+	}
 	if (c->narrow_bytes &&
 	    pd_cuda_queued(l, pd_kernel_widen(engine->stream, l->net->dtype,
 					      l->diff_parameters[0], dw,
@@ -276,12 +299,16 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 		return 0;
 	workspace = pd_cuda_workspace((char *)l->temporary + c->turned_bytes);
 	dx = c->turned_bytes ? l->temporary : l->diff_src[0];
-	if (check(l, cudnnConvolutionBackwardData(
+	if (c->engine[PD_WAY_DATA].plan) {
+		if (run(l, PD_WAY_DATA, dx, l->parameters[0], l->diff_dst, workspace, err) < 0)
+			return -1;
+	} else if (check(l, cudnnConvolutionBackwardData(
 			pd_cuda_engine(l)->dnn, &one, c->w, l->parameters[0], c->y, l->diff_dst,
 			c->conv[PD_WAY_DATA],
 			(cudnnConvolutionBwdDataAlgo_t)c->algorithm[PD_WAY_DATA], workspace,
-			c->workspace[PD_WAY_DATA], &zero, c->x, dx), err) < 0)
+			c->workspace[PD_WAY_DATA], &zero, c->x, dx), err) < 0) {
 		return -1;
+	}
 	return dx == l->diff_src[0] ? 0
 		: pd_cuda_turn(l, l->diff_src[0], l->in[0], dx, l->in_shape[0], err);
 }

@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Of the algorithms that cuDNN's heuristics propose, best first, those that are deterministic,
- * keep to the arithmetic that was asked for and do with the workspace; of these choice.h's.
+ * keep to the arithmetic that was asked for and do with the workspace; behind them, where it is
+ * measured or there are none, the engines of its graph API that do; of these choice.h's.  An
+ * engine that was recorded is made of its name alone (engine_name.h), before anybody is asked.
  */
 #include "device/cuda/conv2d.h"
+
+#include <stdlib.h>
 
 struct candidates {
 	int n;
 	int algorithm[PD_CHOICES], codes[PD_CHOICES];
 	cudnnMathType_t math[PD_CHOICES];
+	struct pd_dnn_engine *engine[PD_CHOICES];       /* NULL: it is an algorithm */
 	size_t workspace[PD_CHOICES], most;     /* most: of them */
 };
 
@@ -18,7 +23,8 @@ struct trial {
 	const struct candidates *found;
 	cudnnHandle_t dnn;
 	int way;
-	void *x, *y, *w, *workspace;
+	const struct pd_compiled_layer *l;
+	void *x, *y, *w, *bias, *wide, *workspace;      /* wide: w of f32 */
 };
 
 /* May it be taken?  *math_p: with what arithmetic. */
@@ -92,6 +98,85 @@ LIST(weights, cudnnConvolutionBwdFilterAlgoPerf_t, CUDNN_CONVOLUTION_BWD_FILTER_
 						    &bytes))
 #undef LIST
 
+/* Those that follow those that are there. */
+static void list_engines(struct pd_cuda_conv *c, const struct pd_compiled_layer *l, int way,
+			 struct candidates *all)
+{
+	struct pd_engine_name *names;
+	int n;
+
+	if (!c->graph[way].graph &&
+	    pd_dnn_graph_open(&c->graph[way], l, way, c->relu) < 0)
+		return;
+	names = pd_calloc(PD_DNN_ENGINES, sizeof(*names));
+	n = pd_dnn_propose(&c->graph[way], names);
+	for (int i = 0; i < n && all->n < PD_CHOICES; i++) {
+		struct pd_dnn_engine *e = pd_zalloc(sizeof(*e));
+
+		if (pd_dnn_engine_open(e, &c->graph[way], pd_cuda_engine(l)->dnn, &names[i]) < 0) {
+			free(e);
+			continue;
+		}
+		all->codes[all->n] = 0;
+		all->workspace[all->n] = e->workspace;
+		all->engine[all->n++] = e;
+		if (e->workspace > all->most)
+			all->most = e->workspace;
+	}
+	free(names);
+}
+
+static void close_engines(struct candidates *all)
+{
+	for (int i = 0; i < all->n; i++)
+		if (all->engine[i]) {
+			pd_dnn_engine_close(all->engine[i]);
+			free(all->engine[i]);
+		}
+}
+
+static cudnnStatus_t queue_engine(const struct trial *t, const struct pd_dnn_engine *engine)
+{
+	const struct pd_dnn_data data = {
+		.x = t->x, .w = t->way == PD_WAY_WEIGHTS ? t->wide : t->w, .y = t->y,
+		.bias = t->bias, .workspace = pd_cuda_workspace(t->workspace),
+	};
+
+	return pd_dnn_run(engine, t->dnn, &data);
+}
+
+/* 1: bias and relu are in it; 0: the library has no such thing. */
+static int queue_fused(const struct trial *t, int algorithm, void *workspace, size_t bytes)
+{
+	const struct pd_cuda_conv *c = t->c;
+	const float one = 1, zero = 0;
+
+	return pd_cuda_conv_fuses(c, t->l, algorithm) &&
+	       cudnnConvolutionBiasActivationForward(
+			t->dnn, &one, c->x, t->x, c->w, t->w, c->conv[PD_WAY_FORWARD],
+			(cudnnConvolutionFwdAlgo_t)algorithm, workspace, bytes, &zero, c->y, t->y,
+			c->bias, t->bias, c->after, c->y, t->y) == CUDNN_STATUS_SUCCESS;
+}
+
+/* What an algorithm leaves to do, and an engine does not. */
+static int queue_rest(const struct trial *t)
+{
+	const struct pd_compiled_layer *l = t->l;
+	const struct pd_shape *out = &l->layer->output;
+	int64_t samples, area;
+	cudaError_t status = cudaSuccess;
+
+	if (t->way == PD_WAY_FORWARD && (l->layer->bias || t->c->relu)) {
+		pd_cuda_rows(l, l->out, out, &samples, &area);
+		status = pd_kernel_bias(0, l->net->dtype, t->y, l->layer->bias ? t->bias : NULL,
+					t->c->relu, samples, out->size[0], area);
+	} else if (t->way == PD_WAY_WEIGHTS && l->net->dtype != PD_F32) {
+		status = pd_kernel_widen(0, l->net->dtype, t->wide, t->w,
+					 (size_t)l->layer->parameters[0].elements);
+	}
+	return status == cudaSuccess ? 0 : -1;
+}
+
 static int queue(void *context, int candidate)
 {
 	const struct trial *t = context;
@@ -101,7 +186,15 @@ static int queue(void *context, int candidate)
 	size_t bytes = t->found->workspace[candidate];
 	void *workspace = pd_cuda_workspace(t->workspace);
 	const float one = 1, zero = 0;
-	cudnnStatus_t status = cudnnSetConvolutionMathType(conv, t->found->math[candidate]);
+	cudnnStatus_t status;
+
+	if (t->found->engine[candidate])
+		return queue_engine(t, t->found->engine[candidate]) == CUDNN_STATUS_SUCCESS ? 0
+											    : -1;
+	status = cudnnSetConvolutionMathType(conv, t->found->math[candidate]);
+	if (status == CUDNN_STATUS_SUCCESS && t->way == PD_WAY_FORWARD &&
+	    queue_fused(t, algorithm, workspace, bytes))
+		return 0;
 
 	if (status == CUDNN_STATUS_SUCCESS && t->way == PD_WAY_FORWARD)
 		status = cudnnConvolutionForward(t->dnn, &one, c->x, t->x, c->w, t->w, conv,
@@ -115,32 +208,84 @@ static int queue(void *context, int candidate)
 		status = cudnnConvolutionBackwardFilter(t->dnn, &one, c->x, t->x, c->y, t->y, conv,
 							(cudnnConvolutionBwdFilterAlgo_t)algorithm,
 							workspace, bytes, &zero, c->w, t->w);
-	return status == CUDNN_STATUS_SUCCESS ? 0 : -1;
+	return status == CUDNN_STATUS_SUCCESS ? queue_rest(t) : -1;
 }
 
 /* Where there is no memory to time them in, the first. */
 static int choose(const struct pd_cuda_conv *c, struct pd_compiled_layer *l, int way,
 		  const struct candidates *found)
 {
-	size_t w = pd_dtype_bytes(l->net->dtype) * (size_t)l->layer->parameters[0].elements;
-	struct trial t = { .c = c, .found = found, .dnn = pd_cuda_engine(l)->dnn, .way = way };
+	size_t elements = (size_t)l->layer->parameters[0].elements;
+	size_t bytes = pd_dtype_bytes(l->net->dtype), bias = (size_t)l->layer->output.size[0];
+	struct trial t = {
+		.c = c, .found = found, .dnn = pd_cuda_engine(l)->dnn, .way = way, .l = l,
+	};
 	int best = 0;
 
 	if (!l->net->measure ||
 	    (pd_cuda_trial_memory(&t.x, pd_cuda_batch_bytes(l, l->in_shape[0])) == 0 &&
 	     pd_cuda_trial_memory(&t.y, pd_cuda_batch_bytes(l, &l->layer->output)) == 0 &&
-	     pd_cuda_trial_memory(&t.w, w) == 0 &&
+	     pd_cuda_trial_memory(&t.w, bytes * elements) == 0 &&
+	     pd_cuda_trial_memory(&t.bias, bytes * bias) == 0 &&
+	     pd_cuda_trial_memory(&t.wide, sizeof(float) * elements) == 0 &&
 	     pd_cuda_trial_memory(&t.workspace, pd_cuda_room(found->most)) == 0))
 		best = pd_cuda_choose(l, way, found->codes, found->n,
 				      &(struct pd_cuda_trial){ queue, &t });
 	cudaFree(t.x);
 	cudaFree(t.y);
 	cudaFree(t.w);
+	cudaFree(t.bias);
+	cudaFree(t.wide);
 	cudaFree(t.workspace);
 	return best;
 }
 
-int pd_cuda_conv_choose(struct pd_cuda_conv *c, struct pd_compiled_layer *l, struct pd_error *err)
+/* Writes down that the way has the engine that it has. */
+static void record(const struct pd_cuda_conv *c, struct pd_compiled_layer *l, int way)
+{
+	char text[PD_ENGINE_TEXT];
+	size_t before = l->engines ? strlen(l->engines) : 0, room = before + sizeof(text) + 2;
+	char *joined = pd_calloc(1, room);
+
+	pd_engine_print(text, way, &c->engine[way].name);
+	snprintf(joined, room, "%s%s%s", before ? l->engines : "", before ? "; " : "", text);
+	free(l->engines);
+	l->engines = joined;
+}
+
+/* The engine that was written down: is it there, and can it be had? */
+static bool recorded(struct pd_cuda_conv *c, struct pd_compiled_layer *l, int way)
+{
+	struct pd_engine_name name;
+
+	if (!pd_engine_find(l->recorded_engines, way, &name) ||
+	    pd_dnn_graph_open(&c->graph[way], l, way, c->relu) < 0 ||
+	    pd_dnn_engine_open(&c->engine[way], &c->graph[way], pd_cuda_engine(l)->dnn, &name) < 0)
+		return false;
+	c->workspace[way] = c->engine[way].workspace;
+	record(c, l, way);
+	return true;
+}
+
+/* One of the candidates becomes the way's. */
+static int take(struct pd_cuda_conv *c, struct pd_compiled_layer *l, int way,
+		struct candidates *found, int best, struct pd_error *err)
+{
+	c->workspace[way] = found->workspace[best];
+	if (found->engine[best]) {
+		c->engine[way] = *found->engine[best];
+		free(found->engine[best]);
+		found->engine[best] = NULL;
+		record(c, l, way);
+		return 0;
+	}
+	c->algorithm[way] = found->algorithm[best];
+	return pd_cudnn_check(cudnnSetConvolutionMathType(c->conv[way], found->math[best]),
+			      "the arithmetic", err);
+}
+
+static int choose_way(struct pd_cuda_conv *c, struct pd_compiled_layer *l, int way,
+		      struct pd_error *err)
 {
 	static int (*const list[PD_WAYS])(const struct pd_cuda_conv *,
 					  const struct pd_compiled_layer *,
@@ -151,26 +296,29 @@ int pd_cuda_conv_choose(struct pd_cuda_conv *c, struct pd_compiled_layer *l, str
 	static const char *const what[PD_WAYS] = {
 		"forward", "gradient of the input", "gradient of the weights"
 	};
+	bool engines = pd_dnn_wanted(l);
+	struct candidates found = { 0 };
+	int status;
 
-	for (int way = 0; way < PD_WAYS; way++) {
-		struct candidates found = { 0 };
-		int best;
+	if (engines && recorded(c, l, way))
+		return 0;
+	if (list[way](c, l, c->conv[way], &found, err) < 0)
+		return -1;
+	if (engines && (l->net->measure || found.n == 0))
+		list_engines(c, l, way, &found);
+	if (found.n == 0)
+		return pd_error_failed(err, "layer \"%s\": cuDNN knows no deterministic "
+				       "algorithm for its %s with at most %zu bytes of workspace",
+				       l->layer->name, what[way], PD_CUDA_WORKSPACE_MOST);
+	status = take(c, l, way, &found, choose(c, l, way, &found), err);
+	close_engines(&found);
+	return status;
+}
 
-		if (way == PD_WAY_DATA && !l->wants[0])
-			continue;
-		if (list[way](c, l, c->conv[way], &found, err) < 0)
+int pd_cuda_conv_choose(struct pd_cuda_conv *c, struct pd_compiled_layer *l, struct pd_error *err)
+{
+	for (int way = 0; way < PD_WAYS; way++)
+		if ((way != PD_WAY_DATA || l->wants[0]) && choose_way(c, l, way, err) < 0)
 			return -1;
-		if (found.n == 0)
-			return pd_error_failed(err, "layer \"%s\": cuDNN knows no deterministic "
-					       "algorithm for its %s with at most %zu bytes of "
-					       "workspace", l->layer->name, what[way],
-					       PD_CUDA_WORKSPACE_MOST);
-		best = choose(c, l, way, &found);
-		c->algorithm[way] = found.algorithm[best];
-		c->workspace[way] = found.workspace[best];
-		if (pd_cudnn_check(cudnnSetConvolutionMathType(c->conv[way], found.math[best]),
-				   "the arithmetic", err) < 0)
-			return -1;
-	}
 	return 0;
 }

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An engine of cuDNN's graph API and what was set on it, in words, so that a profile can say
+ * which one a layer takes ("engines") and a run make just that one: for each way that has one
+ * its number among the engines of such operations, and its knobs, type=value, as cuDNN counts
+ * both:
+ *
+ *     forward 29 2=5 14=3; weights 12
+ */
+#ifndef PD_DEVICE_CUDA_ENGINE_NAME_H
+#define PD_DEVICE_CUDA_ENGINE_NAME_H
+
+#include "device/cuda/choice.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PD_ENGINE_KNOBS 48      /* the library has fewer types */
+#define PD_ENGINE_TEXT 2048     /* bytes that one way's text fits into */
+
+struct pd_engine_name {
+	int64_t index;
+	int knob_count;
+	struct {
+		int type;
+		int64_t value;
+	} knobs[PD_ENGINE_KNOBS];
+};
+
+static inline const char *pd_engine_way(int way)
+{
+	return way == PD_WAY_FORWARD ? "forward" : way == PD_WAY_DATA ? "data" : "weights";
+}
+
+/* One way's text, without an end of its own. */
+static inline void pd_engine_print(char text[PD_ENGINE_TEXT], int way,
+				   const struct pd_engine_name *name)
+{
+	int n = snprintf(text, PD_ENGINE_TEXT, "%s %lld", pd_engine_way(way),
+			 (long long)name->index);
+
+	for (int k = 0; k < name->knob_count; k++)
+		n += snprintf(text + n, PD_ENGINE_TEXT - (size_t)n, " %d=%lld",
+			      name->knobs[k].type, (long long)name->knobs[k].value);
+}
+
+/* Digits alone, at *p, which is moved behind them; -1: there are none, or too many. */
+static inline int64_t pd_engine_number(const char **p)
+{
+	int64_t value = -1;
+
+	for (; **p >= '0' && **p <= '9'; ++*p) {
+		if (value > INT64_MAX / 100)
+			return -1;
+		value = (value < 0 ? 0 : value) * 10 + (**p - '0');
+	}
+	return value;
+}
+
+/* What stands behind the way's name. */
+static inline bool pd_engine_parse(const char *p, struct pd_engine_name *name)
+{
+	name->knob_count = 0;
+	name->index = pd_engine_number(&p);
+	while (name->index >= 0 && *p == ' ' && name->knob_count < PD_ENGINE_KNOBS) {
+		int64_t type, value;
+
+		p++;
+		type = pd_engine_number(&p);
+		if (type < 0 || type > INT32_MAX || *p++ != '=')
+			return false;
+		value = pd_engine_number(&p);
+		if (value < 0)
+			return false;
+		name->knobs[name->knob_count].type = (int)type;
+		name->knobs[name->knob_count++].value = value;
+	}
+	return name->index >= 0 && (*p == '\0' || *p == ';');
+}
+
+/* The engine that a layer's text (NULL: there is none) names for a way; false: none, or not
+ * in words that we know. */
+static inline bool pd_engine_find(const char *text, int way, struct pd_engine_name *name)
+{
+	const char *word = pd_engine_way(way);
+	size_t length = strlen(word);
+
+	while (text) {
+		if (strncmp(text, word, length) == 0 && text[length] == ' ')
+			return pd_engine_parse(text + length + 1, name);
+		text = strchr(text, ';');
+		if (text)
+			text += strspn(text, "; ");
+	}
+	return false;
+}
+
+#endif

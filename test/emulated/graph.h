@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The graph API, as far as convolutions go: a descriptor is a list of attributes, in a plan all
+ * is found that leads to it.  Engine 0 is not deterministic, engine 1 has knobs, engine 2 has
+ * none.  Included by cudnn.cc.
+ */
+#include <map>
+
+struct descriptor {
+	cudnnBackendDescriptorType_t type;
+	bool whole;
+	std::map<int, std::vector<char>> values;
+
+	template <typename T> std::vector<T> all(int name) const
+	{
+		auto found = values.find(name);
+
+		if (found == values.end())
+			return {};
+		const T *first = (const T *)found->second.data();
+		return std::vector<T>(first, first + found->second.size() / sizeof(T));
+	}
+	template <typename T> T one(int name) const
+	{
+		std::vector<T> list = all<T>(name);
+
+		return list.size() == 1 ? list[0] : T();
+	}
+	const descriptor &part(int name) const
+	{
+		return *one<const descriptor *>(name);
+	}
+	template <typename T> void put(int name, const std::vector<T> &list)
+	{
+		const char *first = (const char *)list.data();
+
+		values[name] = std::vector<char>(first, first + list.size() * sizeof(T));
+	}
+};
+
+static const std::map<int, size_t> attribute_sizes = {
+	{ CUDNN_TYPE_HANDLE, sizeof(void *) }, { CUDNN_TYPE_DATA_TYPE, sizeof(cudnnDataType_t) },
+	{ CUDNN_TYPE_BOOLEAN, sizeof(bool) }, { CUDNN_TYPE_INT64, sizeof(int64_t) },
+	{ CUDNN_TYPE_FLOAT, sizeof(float) }, { CUDNN_TYPE_VOID_PTR, sizeof(void *) },
+	{ CUDNN_TYPE_CONVOLUTION_MODE, sizeof(cudnnConvolutionMode_t) },
+	{ CUDNN_TYPE_HEUR_MODE, sizeof(cudnnBackendHeurMode_t) },
+	{ CUDNN_TYPE_KNOB_TYPE, sizeof(cudnnBackendKnobType_t) },
+	{ CUDNN_TYPE_NUMERICAL_NOTE, sizeof(cudnnBackendNumericalNote_t) },
+	{ CUDNN_TYPE_POINTWISE_MODE, sizeof(cudnnPointwiseMode_t) },
+	{ CUDNN_TYPE_BACKEND_DESCRIPTOR, sizeof(void *) },
+};
+
+static array array_of(const descriptor &tensor)
+{
+	std::vector<int64_t> size = tensor.all<int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS);
+	std::vector<int64_t> step = tensor.all<int64_t>(CUDNN_ATTR_TENSOR_STRIDES);
+	cudnnDataType_t type = tensor.one<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE);
+	array a = {};
+
+	a.type = type == CUDNN_DATA_HALF ? F16 : type == CUDNN_DATA_BFLOAT16 ? BF16 : F32;
+	for (int i = 0; i < 4; i++) {
+		a.size[i] = (int)size[i];
+		a.step[i] = step[i];
+	}
+	return a;
+}
+
+static int64_t id_of(const descriptor &tensor)
+{
+	return tensor.one<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL)
+		? 0 : tensor.one<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID);
+}
+
+/* A graph in the terms of a convolution, and the ids of what lies in memory (0: it does not). */
+struct meaning {
+	convolution c;
+	enum way way;
+	int64_t x, w, y, bias, out;
+};
+
+static bool convolution_of(const descriptor &op, meaning *m)
+{
+	static const struct {
+		cudnnBackendDescriptorType_t type;
+		int how, x, w, y;
+	} ways[] = {
+		{ CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+		  CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+		  CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+		  CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+		  CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y },
+		{ CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+		  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+		  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+		  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+		  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY },
+		{ CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+		  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+		  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+		  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+		  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY },
+	};
+
+	for (int way = 0; way < 3; way++) {
+		if (op.type != ways[way].type)
+			continue;
+		const descriptor &how = op.part(ways[way].how), &x = op.part(ways[way].x);
+		const descriptor &w = op.part(ways[way].w), &y = op.part(ways[way].y);
+
+		m->way = (enum way)way;
+		m->c = { array_of(x), array_of(w), array_of(y), {}, NULL, NULL, NULL, NULL, false };
+		m->x = id_of(x);
+		m->w = id_of(w);
+		m->y = id_of(y);
+		m->out = way == FORWARD ? m->y : way == DATA ? m->x : m->w;
+		for (int i = 0; i < 2; i++) {
+			m->c.how.padding[i] =
+				(int)how.all<int64_t>(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS)[i];
+			m->c.how.stride[i] =
+				(int)how.all<int64_t>(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES)[i];
+			m->c.how.dilation[i] =
+				(int)how.all<int64_t>(CUDNN_ATTR_CONVOLUTION_DILATIONS)[i];
+		}
+		m->c.how.groups = m->c.x.size[1] / m->c.w.size[1];
+		return how.one<cudnnDataType_t>(CUDNN_ATTR_CONVOLUTION_COMP_TYPE) ==
+		       CUDNN_DATA_FLOAT;
+	}
+	return false;
+}
+
+/* What follows a convolution forward: each operation reads what the one before it made. */
+static bool follow(const descriptor &op, const descriptor **from, meaning *m)
+{
+	const descriptor &how = op.part(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
+	const descriptor &y = op.part(CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+
+	if (op.type != CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR || m->c.relu ||
+	    &op.part(CUDNN_ATTR_OPERATION_POINTWISE_XDESC) != *from || id_of(**from) != 0)
+		return false;
+	if (how.one<cudnnPointwiseMode_t>(CUDNN_ATTR_POINTWISE_MODE) == CUDNN_POINTWISE_RELU_FWD)
+		m->c.relu = true;
+	else
+		m->bias = id_of(op.part(CUDNN_ATTR_OPERATION_POINTWISE_BDESC));
+	*from = &y;
+	m->out = m->y = id_of(y);
+	m->c.y = array_of(y);
+	return true;
+}
+
+static bool meaning_of(const descriptor &graph, meaning *m)
+{
+	std::vector<descriptor *> ops = graph.all<descriptor *>(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+	const descriptor *from = NULL;
+
+	*m = {};
+	if (ops.empty() || !convolution_of(*ops[0], m))
+		return false;
+	if (m->way == FORWARD)
+		from = &ops[0]->part(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y);
+	for (size_t i = 1; i < ops.size(); i++)
+		if (m->way != FORWARD || !follow(*ops[i], &from, m))
+			return false;
+	array x = m->c.x, w = m->c.w, y = m->c.y;
+	x.type = w.type = y.type;
+	return m->x && m->w && m->y && fits(x, w, m->c.how, y) &&
+	       !(ops.size() > 1 && getenv("PD_EMULATED_NO_FUSION"));
+}
+
+/* The heuristics' answer i, as a configuration. */
+static void propose_engine(const descriptor &heuristics, int64_t i, descriptor *config)
+{
+	auto *engine = new descriptor{ CUDNN_BACKEND_ENGINE_DESCRIPTOR, true, {} };
+
+	engine->put(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, std::vector<int64_t>{ i });
+	engine->put(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, std::vector<const descriptor *>{
+		&heuristics.part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH) });
+	config->put(CUDNN_ATTR_ENGINECFG_ENGINE, std::vector<descriptor *>{ engine });
+	if (i == 1) {
+		auto *knob = new descriptor{ CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, true, {} };
+
+		knob->put(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE,
+			  std::vector<cudnnBackendKnobType_t>{ CUDNN_KNOB_TYPE_STAGES });
+		knob->put(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, std::vector<int64_t>{ 3 });
+		config->put(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, std::vector<descriptor *>{ knob });
+	}
+	config->whole = true;
+}
+
+extern "C" {
+
+cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
+					   cudnnBackendDescriptor_t *p)
+{
+	*p = new descriptor{ type, false, {} };
+	return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t p)
+{
+	delete (descriptor *)p;
+	return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t p, cudnnBackendAttributeName_t name,
+				       cudnnBackendAttributeType_t type, int64_t count,
+				       const void *values)
+{
+	descriptor *d = (descriptor *)p;
+	const char *first = (const char *)values;
+
+	if (d->whole || !attribute_sizes.count(type) || count < 1)
+		return CUDNN_STATUS_BAD_PARAM;
+	for (int64_t i = 0; i < count && type == CUDNN_TYPE_BACKEND_DESCRIPTOR; i++)
+		if (!((descriptor *const *)values)[i]->whole)
+			return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
+	d->values[name] = std::vector<char>(first, first + count * attribute_sizes.at(type));
+	return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t p)
+{
+	descriptor *d = (descriptor *)p;
+	meaning m;
+
+	if (d->type == CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR && !meaning_of(*d, &m))
+		return CUDNN_STATUS_NOT_SUPPORTED;
+	if (d->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR &&
+	    d->one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX) > 2)
+		return CUDNN_STATUS_NOT_SUPPORTED;
+	if (d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
+		const descriptor &config = d->part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+		int64_t i = config.part(CUDNN_ATTR_ENGINECFG_ENGINE)
+				.one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+
+		/* without its knob it is another */
+		if ((i == 1) != (config.values.count(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES) == 1))
+			return CUDNN_STATUS_BAD_PARAM;
+		d->put(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+		       std::vector<int64_t>{ 77 + 1000 * i });
+	}
+	if (d->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR &&
+	    d->one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX) == 0)
+		d->put(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, std::vector<cudnnBackendNumericalNote_t>{
+			CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC });
+	d->whole = true;
+	return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const p,
+				       cudnnBackendAttributeName_t name,
+				       cudnnBackendAttributeType_t type, int64_t room,
+				       int64_t *count, void *values)
+{
+	const descriptor *d = (const descriptor *)p;
+	auto found = d->values.find(name);
+
+	*count = 0;
+	if (!d->whole)
+		return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
+	if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) {
+		for (; *count < 3 && *count < room; ++*count)
+			propose_engine(*d, *count, ((descriptor **)values)[*count]);
+		return CUDNN_STATUS_SUCCESS;
+	}
+	if (found == d->values.end())
+		return CUDNN_STATUS_SUCCESS;
+	*count = (int64_t)(found->second.size() / attribute_sizes.at(type));
+	if (*count > room)
+		return CUDNN_STATUS_BAD_PARAM;
+	if (type != CUDNN_TYPE_BACKEND_DESCRIPTOR)
+		memcpy(values, found->second.data(), found->second.size());
+	else    /* into descriptors that are there */
+		for (int64_t i = 0; i < *count; i++)
+			*((descriptor **)values)[i] = *((descriptor **)found->second.data())[i];
+	return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+				  cudnnBackendDescriptor_t pack)
+{
+	const descriptor *d = (const descriptor *)plan, *v = (const descriptor *)pack;
+	std::vector<int64_t> ids = v->all<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+	std::vector<void *> at = v->all<void *>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+	void *workspace = v->one<void *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+	int64_t bytes = d->one<int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+	meaning m;
+
+	if (!d->whole || !v->whole || ids.size() != at.size() ||
+	    !meaning_of(d->part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)
+				.part(CUDNN_ATTR_ENGINECFG_ENGINE)
+				.part(CUDNN_ATTR_ENGINE_OPERATION_GRAPH), &m))
+		return CUDNN_STATUS_BAD_PARAM;
+	std::map<int64_t, void *> place;
+	for (size_t i = 0; i < ids.size(); i++)
+		place[ids[i]] = at[i];
+	if (!place[m.x] || !place[m.w] || !place[m.y] || (m.bias && !place[m.bias]))
+		return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
+	m.c.px = place[m.x];
+	m.c.pw = place[m.w];
+	m.c.py = place[m.y];
+	m.c.bias = m.bias ? place[m.bias] : NULL;
+	emulated_queue(handle->stream, [=, out = place[m.out]]() {
+		soil(workspace, (size_t)bytes);
+		compute(m.c, m.way, out);
+	});
+	return CUDNN_STATUS_SUCCESS;
+}
+
+}
