@@ -45,9 +45,9 @@ struct pd_model *branching_model(void);
 /* May the tests use this device?  It is here, and PD_TEST_DEVICE, where set, names it. */
 bool chain_usable(const struct pd_device_ops *ops);
 
-/* What chains that are opened from now on compute in: f32, unless a test says otherwise. */
 /* Layers opened that took an engine of those that PD_TEST_ENGINES names. */
 extern int chain_engines;
+/* What chains that are opened from now on compute in: f32, unless a test says otherwise. */
 extern enum pd_dtype chain_dtype;
 /* The name of the device and, where that is not f32, of the type. */
 const char *chain_name(const struct pd_device_ops *ops);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions by cuDNN's graph API: conv2d_graph.c.  What it does not offer is no error: -1,
- * and the caller takes the library's other calls.
+ * Convolutions by cuDNN's graph API: conv2d_graph.c, and the engines for them: conv2d_engine.c.
+ * What it does not offer is no error: -1, and the caller takes the library's other calls.
  */
 #ifndef PD_DEVICE_CUDA_CONV2D_GRAPH_H
 #define PD_DEVICE_CUDA_CONV2D_GRAPH_H
@@ -11,7 +11,7 @@
 
 #include <cudnn_backend.h>
 
-#define PD_DNN_ENGINES 8        /* of one way that are looked at */
+#define PD_DNN_ENGINES 16       /* of one way that are looked at: many are not deterministic */
 
 /* Descriptors that live and go together. */
 struct pd_dnn_bag {

@@ -57,6 +57,7 @@ static void give_up(struct pd_cuda_graphs *graphs, const char *why)
 	static atomic_flag said = ATOMIC_FLAG_INIT;
 
 	graphs->off = true;
+	cudaGetLastError();     /* said here, and nobody else's */
 	if (!atomic_flag_test_and_set(&said))
 		fprintf(stderr, "the GPU's work cannot be captured in graphs (%s): every kernel is "
 			"launched by itself\n", why);
@@ -78,7 +79,6 @@ static cudaGraph_t capture(struct pd_compiled *net, const struct pd_work *w, str
 		pd_error_failed(why, "%s", cudaGetErrorString(cudaGetLastError()));
 		good = false;
 	}
-	cudaGetLastError();     /* said here, and nobody else's */
 	if (good && graph)
 		return graph;
 	if (graph)
@@ -108,7 +108,6 @@ static void make(struct pd_compiled *net, const struct pd_work *w, struct pd_rep
 		place->never = true;
 	} else if (pd_cuda_check(cudaGraphInstantiateWithFlags(&made, graph, 0), "a graph",
 				 &why) < 0) {
-		cudaGetLastError();
 		give_up(engine->graphs, why.text);
 	} else {
 		place->made = made;

@@ -15,8 +15,9 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cuda/choice.c lib/device/cuda/choice.h \
 	lib/device/cuda/clock.c \
 	lib/device/cuda/conv2d.c lib/device/cuda/conv2d.h lib/device/cuda/conv2d_choose.c \
+	lib/device/cuda/conv2d_engine.c \
 	lib/device/cuda/conv2d_graph.c lib/device/cuda/conv2d_graph.h \
-	lib/device/cuda/engine_name.h \
+	lib/device/cuda/descriptor.h lib/device/cuda/engine_name.h \
 	lib/device/cuda/cuda.c lib/device/cuda/cuda.h \
 	lib/device/cuda/eltwise.c \
 	lib/device/cuda/finish.c \

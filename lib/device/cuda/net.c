@@ -123,11 +123,14 @@ void pd_cuda_net_close(struct pd_net *base)
 	if (!net)
 		return;
 	engine = net->engine;
+	/* graphs have kernels in them that go with the layers */
+	if (engine) {
+		cudaSetDevice(engine->device);
+		pd_cuda_graphs_free(engine->graphs);
+	}
 	pd_compiled_free(net);
 	if (!engine)
 		return;
-	cudaSetDevice(engine->device);
-	pd_cuda_graphs_free(engine->graphs);
 	if (engine->now)
 		cudaFree(engine->now);
 	if (engine->dnn)
