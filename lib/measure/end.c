@@ -298,6 +298,8 @@ int pd_link_end_live(const struct pd_link_ends *ends, int rank, int socket,
 		return pd_error_input(&answer->err, "--transport=%s: the %s device's workers share a"
 				      " memory, and pass everything through that",
 				      pd_apart_name[ends->how], device->name);
+	if (device && device->apart)
+		pd_apart_environment(ends->how, device, rank, config.ranks);
 	end.transport = ends->transport->open(&config, &answer->err);
 	if (!end.transport)
 		return -1;

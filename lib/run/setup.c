@@ -140,6 +140,8 @@ static int open_device(struct rank *rank, struct pd_error *err)
 		return pd_error_input(err, "--transport=%s: the %s device's workers share a memory,"
 				      " and pass everything through that",
 				      pd_apart_name[rank->job->transport], ops->name);
+	if (ops->apart)
+		pd_apart_environment(rank->job->transport, ops, rank->number, ends.ranks);
 	rank->device = ops->open(&config, err);
 	if (!rank->device)
 		return -1;

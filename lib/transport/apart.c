@@ -33,11 +33,19 @@ struct apart {
 };
 
 /* Must some ranks share a GPU? */
-static bool is_crowded(const struct apart *a)
+static bool is_crowded(const struct pd_device_ops *device, int ranks)
 {
 	struct pd_error err;
 
-	return a->config.device->ops->count(&err) < a->config.ranks;
+	return device->count(&err) < ranks;
+}
+
+void pd_apart_environment(enum pd_apart how, const struct pd_device_ops *device, int rank,
+			  int ranks)
+{
+	/* where ranks share a GPU only who asks for NCCL gets it */
+	if (how != PD_APART_STAGED)
+		pd_nccl_environment(rank, how == PD_APART_NCCL && is_crowded(device, ranks));
 }
 
 static void write_address(struct apart *a)
@@ -52,8 +60,9 @@ static void write_address(struct apart *a)
 
 	a->config.device->ops->describe(a->config.device, &info);
 	memcpy(head.place, info.place, sizeof(head.place));
-	if (how == PD_APART_NCCL || (how == PD_APART_AUTO && !is_crowded(a)))
-		a->ids = pd_nccl_ids(a->config.rank, a->config.ranks, a->peers, is_crowded(a), &err);
+	if (how == PD_APART_NCCL ||
+	    (how == PD_APART_AUTO && !is_crowded(a->config.device->ops, a->config.ranks)))
+		a->ids = pd_nccl_ids(a->config.rank, a->config.ranks, a->peers, &err);
 	else
 		pd_error_failed(&err, "there are more workers than GPUs");
 	if (a->ids)

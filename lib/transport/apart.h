@@ -30,6 +30,12 @@ struct pd_apart_config {
 	struct pd_gate *gate;
 };
 
+/*
+ * Sets in the environment what NCCL reads there: before the process has threads that read it, so
+ * before device or transports are opened.  how: as in the config.
+ */
+void pd_apart_environment(enum pd_apart how, const struct pd_device_ops *device, int rank,
+			  int ranks);
 /* Which it is to be is decided in connect(), by all ranks alike. */
 struct pd_transport *pd_apart_open(const struct pd_apart_config *config);
 

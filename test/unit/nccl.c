@@ -107,18 +107,13 @@ static void open_rank(struct rank *me)
 				    &me->world->lengths[me->number]);
 }
 
-static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
-
 static void *live(void *argument)
 {
 	struct rank *me = argument;
 	struct world *w = me->world;
 
 	pd_gate_init(&me->gate, &me->err);
-	/* one by one: each says in the environment, which a process has to itself, what NCCL reads */
-	pthread_mutex_lock(&opening);
 	open_rank(me);
-	pthread_mutex_unlock(&opening);
 	pthread_barrier_wait(&w->barrier);
 	me->connected = me->transport->ops->connect(me->transport, w->addresses, w->lengths,
 						    &me->err) == 0;
@@ -136,11 +131,14 @@ static void *live(void *argument)
 /* The number of things that were not as expected. */
 static int run(int n, enum pd_apart how, int places, bool chain, void (*body)(struct rank *me))
 {
+	const struct pd_device_ops counts = { .count = count_places };
 	int failures = 0;
 
 	world = (struct world){ .n = n, .how = how, .places = places, .chain = chain,
 				.body = body };
 	pthread_barrier_init(&world.barrier, NULL, (unsigned)n);
+	/* each process has an environment: here that of rank 0 for all */
+	pd_apart_environment(how, &counts, 0, n);
 	for (int r = 0; r < n; r++) {
 		world.ranks[r] = (struct rank){ .world = &world, .number = r };
 		pthread_create(&world.ranks[r].thread, NULL, live, &world.ranks[r]);
@@ -450,7 +448,7 @@ static struct pd_transport *open_alone(struct rank *me, pid_t other, int64_t lim
 	struct pd_device_config device = { .threads = 1, .gate = &me->gate };
 	struct pd_transport_config ends = { .ranks = 2, .gate = &me->gate };
 	static const bool peers[2] = { false, true };
-	char *ids = pd_nccl_ids(0, 2, peers, false, &me->err);
+	char *ids = pd_nccl_ids(0, 2, peers, &me->err);
 	const char *both[2] = { ids, ids };
 	const pid_t pids[2] = { getpid(), other };
 	struct pd_nccl_config config = {
@@ -499,6 +497,8 @@ static void test_absent_peer(bool dies)
 
 int main(void)
 {
+	unsetenv("NCCL_HOSTID");
+	unsetenv("NCCL_SOCKET_IFNAME");
 	alarm(120);     /* a wait that never ends is a failure, too */
 	for (int n = 1; n <= MOST; n++)
 		is_int(run(n, PD_APART_NCCL, n, false, exchange), 0, "%d ranks, all with all", n);
@@ -524,11 +524,16 @@ int main(void)
 	is_int(run(3, PD_APART_STAGED, 3, false, note_choice), 0, "asked for: staged");
 	is_str(chosen_name, "staged", "it is");
 	is_str(chosen_text, "", "and nothing is to be said");
-	unsetenv("NCCL_HOSTID");
+	ok(getenv("NCCL_SOCKET_IFNAME") && strcmp(getenv("NCCL_SOCKET_IFNAME"), "lo") == 0,
+	   "NCCL listens on the loopback interface");
+	ok(!getenv("NCCL_HOSTID"), "all on one machine");
 	is_int(run(2, PD_APART_NCCL, 1, false, note_choice), 0, "asked for, on one GPU: NCCL");
 	is_str(chosen_name, "nccl", "it is");
-	ok(getenv("NCCL_HOSTID") && strncmp(getenv("NCCL_HOSTID"), "pd-rank-", 8) == 0,
+	ok(getenv("NCCL_HOSTID") && strcmp(getenv("NCCL_HOSTID"), "pd-rank-0") == 0,
 	   "each rank as a machine of its own");
+	setenv("NCCL_HOSTID", "mine", 1);
+	is_int(run(2, PD_APART_NCCL, 1, false, nothing), 0, "again");
+	is_str(getenv("NCCL_HOSTID"), "mine", "what is set already stays");
 	is_int(run(2, PD_APART_NCCL, 2, false, nothing), 0, "nothing to do");
 	return done_testing();
 }

@@ -2,7 +2,11 @@
 /* In a build without NCCL. */
 #include "transport/nccl/nccl.h"
 
-char *pd_nccl_ids(int rank, int ranks, const bool *peers, bool distinct, struct pd_error *err)
+void pd_nccl_environment(int rank, bool distinct)
+{
+}
+
+char *pd_nccl_ids(int rank, int ranks, const bool *peers, struct pd_error *err)
 {
 	pd_error_failed(err, "this program was built without NCCL");
 	return NULL;

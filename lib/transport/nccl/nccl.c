@@ -228,17 +228,23 @@ static const struct pd_transport_ops nccl_ops = {
 
 /* ---- set-up ---- */
 
-char *pd_nccl_ids(int rank, int ranks, const bool *peers, bool distinct, struct pd_error *err)
+void pd_nccl_environment(int rank, bool distinct)
 {
-	char *ids = pd_calloc((size_t)ranks, PD_NCCL_ID), name[32];
+	char name[32];
 
 	/* all ranks are on this machine; what is set already stays */
 	setenv("NCCL_SOCKET_IFNAME", "lo", 0);
-	if (distinct) {
-		snprintf(name, sizeof(name), "pd-rank-%d", rank);
-		setenv("NCCL_HOSTID", name, 0);
-		setenv("NCCL_NET", "Socket", 0);
-	}
+	if (!distinct)
+		return;
+	snprintf(name, sizeof(name), "pd-rank-%d", rank);
+	setenv("NCCL_HOSTID", name, 0);
+	setenv("NCCL_NET", "Socket", 0);
+}
+
+char *pd_nccl_ids(int rank, int ranks, const bool *peers, struct pd_error *err)
+{
+	char *ids = pd_calloc((size_t)ranks, PD_NCCL_ID);
+
 	for (int r = 0; r < ranks; r++) {
 		ncclUniqueId id;
 		ncclResult_t status;

@@ -47,11 +47,16 @@ struct pd_nccl_config {
 };
 
 /*
- * Names for the lanes on which this rank sends: `ranks` of PD_NCCL_ID bytes, by receiver; to be
- * freed.  distinct: have NCCL take each rank for a machine of its own, where ranks share a GPU.
- * NULL: NCCL is not in this build, or does not start.
+ * Sets in the environment what NCCL is to read there and nobody has set.  distinct: have NCCL take
+ * each rank for a machine of its own, where ranks share a GPU.  Before the process has threads
+ * that read it.
  */
-char *pd_nccl_ids(int rank, int ranks, const bool *peers, bool distinct, struct pd_error *err);
+void pd_nccl_environment(int rank, bool distinct);
+/*
+ * Names for the lanes on which this rank sends: `ranks` of PD_NCCL_ID bytes, by receiver; to be
+ * freed.  NULL: NCCL is not in this build, or does not start.
+ */
+char *pd_nccl_ids(int rank, int ranks, const bool *peers, struct pd_error *err);
 
 /* Borrows nothing of config but device and gate.  address(), connect() and open() are not of use. */
 struct pd_transport *pd_nccl_open(const struct pd_nccl_config *config, struct pd_error *err);
