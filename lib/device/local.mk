@@ -1,7 +1,8 @@
 lib_libpd_a_SOURCES += lib/device/agreed.h lib/device/device.h
 lib_libpddevice_a_SOURCES += lib/device/list.c \
 	lib/device/adam.h lib/device/compiled.c lib/device/compiled.h lib/device/place.c \
-	lib/device/queue.c lib/device/queue.h lib/device/run.c
+	lib/device/queue.c lib/device/queue.h lib/device/rehearse.c lib/device/rehearse.h \
+	lib/device/run.c
 
 include lib/device/cpu/local.mk
 include lib/device/sim/local.mk

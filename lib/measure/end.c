@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/sort.h"
+#include "device/rehearse.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -279,7 +280,9 @@ static int open_device(struct end *end, const struct pd_device_ops *ops, enum pd
 	end->transport = pd_apart_open(&apart);
 	end->load.stream = ops->stream_open(end->device, err);
 	end->load.numbers = ops->alloc(end->device, LOAD_FLOATS * sizeof(float), err);
-	return end->load.stream && end->load.numbers ? 0 : -1;
+	if (!end->load.stream || !end->load.numbers)
+		return -1;
+	return pd_rehearse_sum(end->device, end->load.stream, &end->gate, err);
 }
 
 int pd_link_end_live(const struct pd_link_ends *ends, int rank, int socket,

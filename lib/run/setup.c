@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "checkpoint/checkpoint.h"
+#include "device/rehearse.h"
 #include "schedule/meet.h"
 
 #include <errno.h>
@@ -105,7 +106,13 @@ static int open_part(struct rank *rank, struct part *part, struct pd_error *err)
 	part->net = device->net_open(rank->device, &net, err);
 	free(algorithms);
 	free(engines);
-	return part->net ? open_loader(rank, part, err) : -1;
+	if (!part->net)
+		return -1;
+	/* before a transfer of this rank's can wait on the device for another's */
+	if (device->apart && plan->rank_count > 1 &&
+	    pd_rehearse(rank->device, part->net, &net, &rank->gate, err) < 0)
+		return -1;
+	return open_loader(rank, part, err);
 }
 
 /* Around the transport of host memory, one for devices that have their own. */

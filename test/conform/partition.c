@@ -3,13 +3,14 @@
  * A partition does not change a bit: a network that branches, cut at every place and at
  * many places at once, trains to the same weights, statistics and losses as in one piece;
  * so it does when each layer is run by a call of its own, or forward is run twice, or
- * backward in two parts.
+ * backward in two parts, or all was rehearsed.
  */
 #include "chain.h"
 #include "tap.h"
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "device/rehearse.h"
 #include "plan/memory.h"
 
 #include <stdlib.h>
@@ -82,6 +83,24 @@ static struct result train_split(const struct pd_device_ops *ops, const struct p
 	return train_chain(c);
 }
 
+static struct result train_rehearsed(const struct pd_device_ops *ops, const struct pd_model *model,
+				     int threads, bool split)
+{
+	const struct pd_net_config config = {
+		.model = model, .count = model->layer_count, .batch_size = BATCH,
+		.dtype = chain_dtype, .split = split,
+	};
+	struct chain *c = split ? chain_open_split(ops, model, NULL, 0, BATCH, SEED, threads)
+				: chain_open(ops, model, NULL, 0, BATCH, SEED, threads);
+	struct pd_error err;
+
+	ok(pd_rehearse(c->device, c->stages[0].net, &config, &c->gate, &err) == 0 &&
+	   pd_rehearse_sum(c->device, c->stream, &c->gate, &err) == 0, "%s, %d threads: rehearsal%s",
+	   chain_name(ops), threads, split ? " in two parts" : "");
+	c->parts = split;
+	return train_chain(c);
+}
+
 static void release(struct result *r)
 {
 	for (int a = 0; a < 5; a++)
@@ -124,6 +143,9 @@ static void test_device(const struct pd_device_ops *ops, const struct pd_model *
 	other = train(ops, model, NULL, 0, threads, true);
 	ok(same(&whole, &other), "%s, %d threads: layer by layer", chain_name(ops), threads);
 	release(&other);
+	other = train_rehearsed(ops, model, threads, false);
+	ok(same(&whole, &other), "%s, %d threads: rehearsed", chain_name(ops), threads);
+	release(&other);
 	for (int cut = 1; cut < model->layer_count; cut++) {
 		if (!cuttable(model, cut))
 			continue;
@@ -147,6 +169,10 @@ static void test_split(const struct pd_device_ops *ops, const struct pd_model *m
 
 	other = train_split(ops, model, NULL, 0, threads, false, false);
 	ok(same(&whole, &other), "%s, %d threads: split, and in one", chain_name(ops), threads);
+	release(&other);
+	other = train_rehearsed(ops, model, threads, true);
+	ok(same(&whole, &other), "%s, %d threads: in two parts, rehearsed", chain_name(ops),
+	   threads);
 	release(&other);
 	for (int singly = 0; singly < 2; singly++) {
 		other = train_split(ops, model, NULL, 0, threads, true, singly);

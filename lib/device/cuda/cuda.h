@@ -63,6 +63,7 @@ struct pd_cuda_engine {
 	cudnnHandle_t dnn;
 	cublasLtHandle_t blas;
 	cudaStream_t stream;            /* of the pass being queued */
+	uint64_t stream_serial;         /* the stream's that dnn was told of; 0: none */
 	struct pd_kernel_loss *loss;    /* where the pass's loss is to be put */
 	struct pd_kernel_now *now;      /* the pass's numbers, in device memory; see graph.h */
 	struct pd_cuda_graphs *graphs;  /* NULL: none */

@@ -142,10 +142,11 @@ static int pass(struct pd_cuda_stream *s, const struct pd_work *w, struct pd_err
 	struct pd_cuda_flight *f = s->current;
 	int status;
 
-	if (engine->stream != s->stream &&
+	if (engine->stream_serial != s->serial &&
 	    pd_cudnn_check(cudnnSetStream(engine->dnn, s->stream), "a stream", err) < 0)
 		return -1;
 	engine->stream = s->stream;
+	engine->stream_serial = s->serial;
 	engine->loss = &s->said[f - s->flights].loss;
 	engine->loss_layer = NULL;
 	status = pd_cuda_graphs_pass(net, w, err);
@@ -328,10 +329,12 @@ static void enlist(struct pd_cuda_stream *s, bool in)
 
 struct pd_stream *pd_cuda_stream_open(struct pd_device *device, struct pd_error *err)
 {
+	static _Atomic uint64_t serials;
 	struct pd_cuda_stream *s = pd_zalloc(sizeof(*s));
 	int status;
 
 	s->queue.base.device = device;
+	s->serial = atomic_fetch_add(&serials, 1) + 1;
 	pthread_cond_init(&s->moved, NULL);
 	if (open_cuda(s, err) < 0) {
 		release(s);

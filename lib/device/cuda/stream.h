@@ -33,6 +33,7 @@ struct pd_cuda_stream {
 	struct pd_queue queue;
 	struct pd_cuda_stream *next;    /* the device's list */
 	cudaStream_t stream;
+	uint64_t serial;                /* no other stream's, unlike CUDA's name for one; from 1 */
 	pthread_t thread;
 	pthread_cond_t moved;           /* head, tail or closing has; the device's lock */
 	struct pd_cuda_flight flights[PD_CUDA_FLIGHTS];

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device/rehearse.h"
+
+#include "base/mem.h"
+
+#define TAKEN 16
+#define TIMES 2                 /* what a device keeps of work that comes again is made then */
+#define FLOATS 1024             /* of a sum */
+
+struct rehearsal {
+	struct pd_device *device;
+	const struct pd_device_ops *ops;
+	struct pd_net *net;
+	const struct pd_net_config *config;
+	struct pd_gate *gate;
+	struct pd_stream *stream;
+	void *taken[TAKEN];
+	int count;
+	struct pd_event done;
+};
+
+/* Memory until the end; the one that cannot be had is NULL, and so are all that follow. */
+static void *take(struct rehearsal *r, size_t bytes, struct pd_error *err)
+{
+	void *memory = NULL;
+
+	if (r->count == 0 || r->taken[r->count - 1])
+		memory = r->ops->alloc(r->device, bytes, err);
+	r->taken[r->count++] = memory;
+	return memory;
+}
+
+static struct pd_event *arm(struct rehearsal *r)
+{
+	pd_event_arm(&r->done);
+	return &r->done;
+}
+
+/* status: of queueing what completes the event. */
+static int finish(struct rehearsal *r, int status, struct pd_error *err)
+{
+	if (status != 0)
+		return pd_error_failed(err, "the %s device refused work", r->ops->name);
+	pd_event_wait(&r->done, r->gate);
+	if (!pd_event_failed(&r->done))
+		return 0;
+	*err = r->gate->err;
+	return -1;
+}
+
+static int passes(struct rehearsal *r, struct pd_pass pass, struct pd_error *err)
+{
+	const struct pd_net_config *c = r->config;
+	enum pd_backward_part from = c->split ? PD_BACKWARD_INPUT : PD_BACKWARD_ALL;
+	enum pd_backward_part to = c->split ? PD_BACKWARD_WEIGHT : PD_BACKWARD_ALL;
+
+	for (int evaluate = 1; evaluate >= 0; evaluate--) {
+		pass.evaluate = evaluate;
+		if (finish(r, r->ops->forward(r->stream, r->net, &pass, c->first, c->count,
+					      arm(r)), err) < 0)
+			return -1;
+	}
+	pass.loss = NULL;
+	for (pass.part = from; pass.part <= to; pass.part++)
+		if (finish(r, r->ops->backward(r->stream, r->net, &pass, c->first, c->count,
+					       arm(r)), err) < 0)
+			return -1;
+	return 0;
+}
+
+/* What comes of it does not matter: moments lie where the gradients are. */
+static int updates(struct rehearsal *r, struct pd_update update, struct pd_scale *scale,
+		   struct pd_error *err)
+{
+	static const enum pd_update_kind kinds[] = { PD_SGD, PD_ADAM };
+	const struct pd_squares squares = {
+		.gradients = update.gradients, .scale = scale, .clear = true,
+		.vector = (double *)update.agreed.vector,
+	};
+
+	if (r->ops->squares &&
+	    (finish(r, r->ops->squares(r->stream, r->net, &squares, arm(r)), err) < 0 ||
+	     finish(r, r->ops->unite(r->stream, squares.vector, squares.vector,
+				     (size_t)update.agreed.layers + 1, arm(r)), err) < 0))
+		return -1;
+	for (size_t k = 0; k < PD_COUNT(kinds); k++) {
+		update.kind = kinds[k];
+		if (finish(r, r->ops->update(r->stream, r->net, &update, r->config->first,
+					     r->config->count, arm(r)), err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int sums(struct rehearsal *r, float *numbers, struct pd_error *err)
+{
+	/* at the beginning, and where nothing is aligned to more than a float */
+	for (int skew = 0; skew <= 1; skew++) {
+		const float *parts[2] = { numbers + skew, numbers + skew };
+
+		if (finish(r, r->ops->sum(r->stream, numbers + skew, parts, 2, FLOATS - 1,
+					  arm(r)), err) < 0)
+			return -1;
+	}
+	return finish(r, r->ops->copy(r->stream, numbers, numbers + FLOATS / 2,
+				      FLOATS / 2 * sizeof(float), PD_COPY_WITHIN, arm(r)), err);
+}
+
+static int all(struct rehearsal *r, struct pd_error *err)
+{
+	const struct pd_net_sizes *sizes = r->ops->net_sizes(r->net);
+	int layers = r->config->model->layer_count;
+	bool half = r->config->dtype != PD_F32;
+	struct pd_outcome outcome;
+	struct pd_loss loss;
+	struct pd_pass pass = {
+		.weights = take(r, sizes->weights_bytes, err),
+		.state = take(r, sizes->state_bytes, err),
+		.gradients = take(r, sizes->full_bytes, err),
+		.inbox = take(r, sizes->inbox_bytes, err),
+		.slot = take(r, sizes->slot_bytes, err),
+		.scratch = take(r, sizes->scratch_bytes, err),
+		.gradient_in = take(r, sizes->gradient_in_bytes, err),
+		.gradient_out = take(r, sizes->gradient_out_bytes, err),
+		.scale = take(r, sizeof(struct pd_scale), err),
+		.valid = r->config->batch_size, .loss = &loss,
+	};
+	struct pd_update update = {
+		.weights = pass.weights, .next = (void *)pass.weights, .gradients = pass.gradients,
+		.velocity = pass.gradients, .second = pass.gradients,
+		.delta = pass.gradients, .corrected = (void *)pass.weights,
+		.master = half ? take(r, sizes->full_bytes, err) : NULL,
+		.agreed = {
+			.vector = take(r, ((size_t)layers + 1) * sizeof(double), err),
+			.layers = layers, .outcome = &outcome,
+			.before = pass.scale, .next = (struct pd_scale *)pass.scale,
+		},
+		.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .count = 1,
+	};
+	float *numbers = take(r, 2 * FLOATS * sizeof(float), err);
+
+	if (!numbers)
+		return -1;
+	if (!r->ops->squares)
+		update.agreed.vector = NULL;
+	for (int i = 0; i < TIMES; i++)
+		if (passes(r, pass, err) < 0 ||
+		    updates(r, update, (struct pd_scale *)pass.scale, err) < 0)
+			return -1;
+	return sums(r, numbers, err);
+}
+
+int pd_rehearse(struct pd_device *device, struct pd_net *net, const struct pd_net_config *config,
+		struct pd_gate *gate, struct pd_error *err)
+{
+	struct rehearsal r = { .device = device, .ops = device->ops, .net = net,
+			       .config = config, .gate = gate };
+	int status = -1;
+
+	r.stream = r.ops->stream_open(device, err);
+	if (r.stream) {
+		status = all(&r, err);
+		r.ops->stream_close(r.stream);
+	}
+	while (r.count > 0)
+		if (r.taken[--r.count])
+			r.ops->free(device, r.taken[r.count]);
+	return status;
+}
+
+int pd_rehearse_sum(struct pd_device *device, struct pd_stream *stream, struct pd_gate *gate,
+		    struct pd_error *err)
+{
+	struct rehearsal r = { .device = device, .ops = device->ops, .gate = gate,
+			       .stream = stream };
+	float *numbers = take(&r, 2 * FLOATS * sizeof(float), err);
+	int status = numbers ? sums(&r, numbers, err) : -1;
+
+	if (numbers)
+		r.ops->free(device, numbers);
+	return status;
+}
