@@ -100,6 +100,9 @@ static void child(const char *path, int fd, pid_t parent, const cpu_set_t *cpus,
 		setenv("OMP_WAIT_POLICY", "passive", 0);
 	/* UCX makes a named segment of shared memory while it loads, unless told not to */
 	setenv("UCX_MEM_EVENTS", "n", 0);
+	/* a GPU's streams get queues of their own: one whose transfer waits for another rank must
+	 * not stand before one that this other rank waits for */
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 	if (fd == PD_WORKER_FD)
 		fcntl(fd, F_SETFD, 0);
 	else if (dup2(fd, PD_WORKER_FD) < 0)

@@ -499,6 +499,7 @@ int main(void)
 {
 	unsetenv("NCCL_HOSTID");
 	unsetenv("NCCL_SOCKET_IFNAME");
+	unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
 	alarm(120);     /* a wait that never ends is a failure, too */
 	for (int n = 1; n <= MOST; n++)
 		is_int(run(n, PD_APART_NCCL, n, false, exchange), 0, "%d ranks, all with all", n);
@@ -526,6 +527,7 @@ int main(void)
 	is_str(chosen_text, "", "and nothing is to be said");
 	ok(getenv("NCCL_SOCKET_IFNAME") && strcmp(getenv("NCCL_SOCKET_IFNAME"), "lo") == 0,
 	   "NCCL listens on the loopback interface");
+	ok(getenv("CUDA_DEVICE_MAX_CONNECTIONS") != NULL, "streams get queues of their own");
 	ok(!getenv("NCCL_HOSTID"), "all on one machine");
 	is_int(run(2, PD_APART_NCCL, 1, false, note_choice), 0, "asked for, on one GPU: NCCL");
 	is_str(chosen_name, "nccl", "it is");

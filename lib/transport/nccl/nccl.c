@@ -234,6 +234,8 @@ void pd_nccl_environment(int rank, bool distinct)
 
 	/* all ranks are on this machine; what is set already stays */
 	setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+	/* lanes' streams share no queue of the GPU's with others, as far as it has them */
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 	if (!distinct)
 		return;
 	snprintf(name, sizeof(name), "pd-rank-%d", rank);
