@@ -32,22 +32,8 @@ static float element(const matrix &m, const void *at, bool transposed, int64_t r
 
 extern "C" {
 
-const char *cublasLtGetStatusString(cublasStatus_t status)
-{
-	return status == CUBLAS_STATUS_SUCCESS ? "success" : "an emulated failure";
-}
-
-cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
-{
-	*handle = new cublasLtContext();
-	return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
-{
-	delete handle;
-	return CUBLAS_STATUS_SUCCESS;
-}
+EMULATED_LIBRARY(cublasStatus_t, CUBLAS_STATUS_SUCCESS, cublasLtGetStatusString, cublasLtCreate,
+		 cublasLtDestroy, cublasLtHandle_t, cublasLtContext)
 
 cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t layout, size_t,
 						 cudaDataType type, uint64_t rows,

@@ -193,22 +193,8 @@ static cudnnStatus_t needs(int algorithm, size_t *bytes, bool possible)
 
 extern "C" {
 
-const char *cudnnGetErrorString(cudnnStatus_t status)
-{
-	return status == CUDNN_STATUS_SUCCESS ? "success" : "an emulated failure";
-}
-
-cudnnStatus_t cudnnCreate(cudnnHandle_t *handle)
-{
-	*handle = new cudnnContext();
-	return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t cudnnDestroy(cudnnHandle_t handle)
-{
-	delete handle;
-	return CUDNN_STATUS_SUCCESS;
-}
+EMULATED_LIBRARY(cudnnStatus_t, CUDNN_STATUS_SUCCESS, cudnnGetErrorString, cudnnCreate, cudnnDestroy,
+		 cudnnHandle_t, cudnnContext)
 
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream)
 {
@@ -277,53 +263,26 @@ cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t activatio
 	return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(
-	cudnnHandle_t, const cudnnTensorDescriptor_t, const cudnnFilterDescriptor_t,
-	const cudnnConvolutionDescriptor_t conv, const cudnnTensorDescriptor_t, const int room,
-	int *count, cudnnConvolutionFwdAlgoPerf_t *found)
-{
-	return propose(found, room, count, conv, true);
-}
-
-cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
-	cudnnHandle_t, const cudnnFilterDescriptor_t, const cudnnTensorDescriptor_t,
-	const cudnnConvolutionDescriptor_t conv, const cudnnTensorDescriptor_t, const int room,
-	int *count, cudnnConvolutionBwdDataAlgoPerf_t *found)
-{
-	return propose(found, room, count, conv, false);
-}
-
-cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
-	cudnnHandle_t, const cudnnTensorDescriptor_t, const cudnnTensorDescriptor_t,
-	const cudnnConvolutionDescriptor_t conv, const cudnnFilterDescriptor_t, const int room,
-	int *count, cudnnConvolutionBwdFilterAlgoPerf_t *found)
-{
-	return propose(found, room, count, conv, false);
-}
-
-cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(
-	cudnnHandle_t, const cudnnTensorDescriptor_t x, const cudnnFilterDescriptor_t w,
-	const cudnnConvolutionDescriptor_t conv, const cudnnTensorDescriptor_t y,
-	cudnnConvolutionFwdAlgo_t algorithm, size_t *bytes)
-{
-	return needs(algorithm, bytes, fits(*x, *w, *conv, *y));
-}
-
-cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(
-	cudnnHandle_t, const cudnnFilterDescriptor_t w, const cudnnTensorDescriptor_t y,
-	const cudnnConvolutionDescriptor_t conv, const cudnnTensorDescriptor_t x,
-	cudnnConvolutionBwdDataAlgo_t algorithm, size_t *bytes)
-{
-	return needs(algorithm, bytes, fits(*x, *w, *conv, *y));
-}
-
-cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(
-	cudnnHandle_t, const cudnnTensorDescriptor_t x, const cudnnTensorDescriptor_t y,
-	const cudnnConvolutionDescriptor_t conv, const cudnnFilterDescriptor_t w,
-	cudnnConvolutionBwdFilterAlgo_t algorithm, size_t *bytes)
-{
-	return needs(algorithm, bytes, fits(*x, *w, *conv, *y));
-}
+/* Of each way what is proposed, and what that needs; x, w, y in the library's order. */
+#define WAY(name, Algo, A, B, C, deterministic) \
+	cudnnStatus_t cudnnGetConvolution##name##Algorithm_v7( \
+		cudnnHandle_t, const A, const B, const cudnnConvolutionDescriptor_t conv, const C, \
+		const int room, int *count, cudnnConvolution##Algo##AlgoPerf_t *found) \
+	{ \
+		return propose(found, room, count, conv, deterministic); \
+	} \
+	cudnnStatus_t cudnnGetConvolution##name##WorkspaceSize( \
+		cudnnHandle_t, const A, const B, const cudnnConvolutionDescriptor_t conv, const C, \
+		cudnnConvolution##Algo##Algo_t algorithm, size_t *bytes) \
+	{ \
+		return needs(algorithm, bytes, fits(*x, *w, *conv, *y)); \
+	}
+WAY(Forward, Fwd, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w, cudnnTensorDescriptor_t y, true)
+WAY(BackwardData, BwdData, cudnnFilterDescriptor_t w, cudnnTensorDescriptor_t y,
+    cudnnTensorDescriptor_t x, false)
+WAY(BackwardFilter, BwdFilter, cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t y,
+    cudnnFilterDescriptor_t w, false)
+#undef WAY
 
 cudnnStatus_t cudnnConvolutionForward(
 	cudnnHandle_t handle, const void *, const cudnnTensorDescriptor_t x, const void *px,

@@ -34,6 +34,23 @@ extern thread_local emulated_index threadIdx, blockIdx, blockDim, gridDim;
 void emulated_barrier(void);
 #define __syncthreads() emulated_barrier()
 
+/* What says in words how a call went, and makes and ends what a library is known by. */
+#define EMULATED_LIBRARY(Status, success, words, create, destroy, Handle, Context) \
+	const char *words(Status status) \
+	{ \
+		return status == success ? "success" : "an emulated failure"; \
+	} \
+	Status create(Handle *handle) \
+	{ \
+		*handle = new Context(); \
+		return success; \
+	} \
+	Status destroy(Handle handle) \
+	{ \
+		delete handle; \
+		return success; \
+	}
+
 /* Runs it, or keeps it in the graph that the stream is being captured in. */
 void emulated_queue(cudaStream_t stream, std::function<void()> work);
 /* barrier: threads meet in it, so that each needs a stack of its own. */

@@ -360,10 +360,14 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode)
 {
+	const char *wish = getenv("PD_EMULATED_NO_CAPTURE");
+
 	if (stream->captured)
 		return say(cudaErrorIllegalState);
+	if (wish && strcmp(wish, "begin") == 0)
+		return say(cudaErrorStreamCaptureUnsupported);
 	stream->captured = new CUgraph_st();
-	stream->broken = getenv("PD_EMULATED_NO_CAPTURE") != NULL;
+	stream->broken = wish != NULL;
 	return cudaSuccess;
 }
 

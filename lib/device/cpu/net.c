@@ -170,28 +170,48 @@ static int lay_out(const struct pd_layout *from, const void *src, const struct p
 	return status;
 }
 
+/* A named tensor in an arena; parameter: NULL of state, which lies there as it is. */
+struct found {
+	const struct pd_compiled *net;
+	const struct pd_compiled_parameter *parameter;
+	size_t offset;                  /* in an arena of f32 */
+	int64_t elements;
+	bool rounded;                   /* the arena is one of 16 bits */
+};
+
+static struct found find(struct pd_net *base, int number, enum pd_form form)
+{
+	const struct pd_compiled *net = (struct pd_compiled *)base;
+	const struct pd_named *named = &net->named[number];
+	struct found f = { .net = net, .elements = named->elements,
+			   .rounded = form == PD_WORKING && net->dtype != PD_F32 };
+	int which;
+
+	f.offset = pd_compiled_offset(net, named, &which);
+	if (named->part == PD_PART_PARAMETER)
+		f.parameter = &net->parameters[named->layer][which];
+	return f;
+}
+
 int pd_cpu_net_export(struct pd_net *base, int number, enum pd_form form, const void *arena,
 		      float *host)
 {
-	struct pd_compiled *net = (struct pd_compiled *)base;
-	const struct pd_named *named = &net->named[number];
-	int which;
-	size_t offset = pd_compiled_offset(net, named, &which);
-	const struct pd_compiled_parameter *parameter = &net->parameters[named->layer][which];
+	const struct found f = find(base, number, form);
 	float *wide;
 	int status;
 
-	if (named->part == PD_PART_STATE) {
-		memcpy(host, (const char *)arena + offset, sizeof(float) * (size_t)named->elements);
+	if (!f.parameter) {
+		memcpy(host, (const char *)arena + f.offset, sizeof(float) * (size_t)f.elements);
 		return 0;
 	}
-	if (form == PD_FULL || net->dtype == PD_F32)
-		return lay_out(parameter->full, (const char *)arena + offset, parameter->plain, host,
-			       named->elements);
-	wide = pd_calloc(1, parameter->bytes);
-	pd_cpu_widen(net->dtype, wide, (const char *)arena + pd_compiled_working(net, offset),
-		     parameter->bytes / sizeof(float));
-	status = lay_out(parameter->full, wide, parameter->plain, host, named->elements);
+	if (!f.rounded)
+		return lay_out(f.parameter->full, (const char *)arena + f.offset,
+			       f.parameter->plain, host, f.elements);
+	wide = pd_calloc(1, f.parameter->bytes);
+	pd_cpu_widen(f.net->dtype, wide,
+		     (const char *)arena + pd_compiled_working(f.net, f.offset),
+		     f.parameter->bytes / sizeof(float));
+	status = lay_out(f.parameter->full, wide, f.parameter->plain, host, f.elements);
 	free(wide);
 	return status;
 }
@@ -199,25 +219,21 @@ int pd_cpu_net_export(struct pd_net *base, int number, enum pd_form form, const 
 int pd_cpu_net_import(struct pd_net *base, int number, enum pd_form form, void *arena,
 		      const float *host)
 {
-	struct pd_compiled *net = (struct pd_compiled *)base;
-	const struct pd_named *named = &net->named[number];
-	int which;
-	size_t offset = pd_compiled_offset(net, named, &which);
-	const struct pd_compiled_parameter *parameter = &net->parameters[named->layer][which];
+	const struct found f = find(base, number, form);
 	float *wide;
 	int status;
 
-	if (named->part == PD_PART_STATE) {
-		memcpy((char *)arena + offset, host, sizeof(float) * (size_t)named->elements);
+	if (!f.parameter) {
+		memcpy((char *)arena + f.offset, host, sizeof(float) * (size_t)f.elements);
 		return 0;
 	}
-	if (form == PD_FULL || net->dtype == PD_F32)
-		return lay_out(parameter->plain, host, parameter->full, (char *)arena + offset,
-			       named->elements);
-	wide = pd_calloc(1, parameter->bytes);
-	status = lay_out(parameter->plain, host, parameter->full, wide, named->elements);
-	pd_cpu_narrow(net->dtype, (char *)arena + pd_compiled_working(net, offset), wide,
-		      parameter->bytes / sizeof(float));
+	if (!f.rounded)
+		return lay_out(f.parameter->plain, host, f.parameter->full,
+			       (char *)arena + f.offset, f.elements);
+	wide = pd_calloc(1, f.parameter->bytes);
+	status = lay_out(f.parameter->plain, host, f.parameter->full, wide, f.elements);
+	pd_cpu_narrow(f.net->dtype, (char *)arena + pd_compiled_working(f.net, f.offset), wide,
+		      f.parameter->bytes / sizeof(float));
 	free(wide);
 	return status;
 }

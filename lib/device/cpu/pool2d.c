@@ -184,38 +184,6 @@ static void forward_plane(float *dst, const float *src, const int64_t *in, const
 				      window(j, out[2], in[2]));
 }
 
-static int forward_adaptive(struct pd_compiled_layer *l, const struct pd_pass *pass,
-			    struct pd_error *err)
-{
-	const int64_t *in = l->in_shape[0]->size, *out = l->layer->output.size;
-	size_t whole = (size_t)(in[1] * in[2]), means = (size_t)(out[1] * out[2]);
-	size_t each = pd_dtype_bytes(l->net->dtype);
-	struct adaptive *a = l->own;
-	const char *src;
-	char *dst = l->dst;
-
-	if (is_even(l))
-		return forward(l, pass, err);
-	src = pd_via_in(l, &a->in, l->src[0], err);
-	if (!src)
-		return -1;
-	for (int64_t plane = 0; plane < l->net->batch * in[0]; plane++) {
-		const void *from = src + (size_t)plane * whole * each;
-		void *to = dst + (size_t)plane * means * each;
-		float *wide = (float *)((char *)l->temporary + a->wide[0]);
-		float *wide_out = (float *)((char *)l->temporary + a->wide_out[0]);
-
-		if (l->net->dtype == PD_F32) {
-			forward_plane(to, from, in, out);
-			continue;
-		}
-		pd_cpu_widen(l->net->dtype, wide, from, whole);
-		forward_plane(wide_out, wide, in, out);
-		pd_cpu_narrow(l->net->dtype, to, wide_out, means);
-	}
-	return 0;
-}
-
 static void spread(float *plane, int64_t width, struct window y, struct window x, float gradient)
 {
 	gradient /= (float)((y.end - y.begin) * (x.end - x.begin));
@@ -234,14 +202,50 @@ static void backward_plane(float *diff_src, const float *diff_dst, const int64_t
 			       window(j, out[2], in[2]), *diff_dst++);
 }
 
+/* Plane by plane, in 16 bits by way of f32. */
+static void each_plane(struct pd_compiled_layer *l, bool back, char *to, const char *from)
+{
+	const int64_t *in = l->in_shape[0]->size, *out = l->layer->output.size;
+	const size_t elements[2] = { (size_t)(in[1] * in[2]), (size_t)(out[1] * out[2]) };
+	size_t each = pd_dtype_bytes(l->net->dtype);
+	const struct adaptive *a = l->own;
+	float *wide[2] = { (float *)((char *)l->temporary + a->wide[back]),
+			   (float *)((char *)l->temporary + a->wide_out[back]) };
+	void (*plane)(float *, const float *, const int64_t *, const int64_t *) =
+		back ? backward_plane : forward_plane;
+
+	for (int64_t n = 0; n < l->net->batch * in[0]; n++) {
+		if (l->net->dtype == PD_F32) {
+			plane((float *)to, (const float *)from, in, out);
+		} else {
+			pd_cpu_widen(l->net->dtype, wide[back], from, elements[back]);
+			plane(wide[!back], wide[back], in, out);
+			pd_cpu_narrow(l->net->dtype, to, wide[!back], elements[!back]);
+		}
+		from += elements[back] * each;
+		to += elements[!back] * each;
+	}
+}
+
+static int forward_adaptive(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			    struct pd_error *err)
+{
+	struct adaptive *a = l->own;
+	const char *src;
+
+	if (is_even(l))
+		return forward(l, pass, err);
+	src = pd_via_in(l, &a->in, l->src[0], err);
+	if (!src)
+		return -1;
+	each_plane(l, false, l->dst, src);
+	return 0;
+}
+
 static int backward_adaptive(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			     struct pd_error *err)
 {
-	const int64_t *in = l->in_shape[0]->size, *out = l->layer->output.size;
-	size_t whole = (size_t)(in[1] * in[2]), means = (size_t)(out[1] * out[2]);
-	size_t each = pd_dtype_bytes(l->net->dtype);
 	struct adaptive *a = l->own;
-	const char *diff_dst = l->diff_dst;
 	char *diff_src;
 
 	if (is_even(l))
@@ -249,20 +253,7 @@ static int backward_adaptive(struct pd_compiled_layer *l, const struct pd_pass *
 	if (!l->diff_src[0])
 		return 0;
 	diff_src = pd_via_room(l, &a->diff_in, l->diff_src[0]);
-	for (int64_t plane = 0; plane < l->net->batch * in[0]; plane++) {
-		const void *from = diff_dst + (size_t)plane * means * each;
-		void *to = diff_src + (size_t)plane * whole * each;
-		float *wide = (float *)((char *)l->temporary + a->wide[1]);
-		float *wide_out = (float *)((char *)l->temporary + a->wide_out[1]);
-
-		if (l->net->dtype == PD_F32) {
-			backward_plane(to, from, in, out);
-			continue;
-		}
-		pd_cpu_widen(l->net->dtype, wide_out, from, means);
-		backward_plane(wide, wide_out, in, out);
-		pd_cpu_narrow(l->net->dtype, to, wide, whole);
-	}
+	each_plane(l, true, diff_src, l->diff_dst);
 	return pd_via_out(l, &a->diff_in, l->diff_src[0], err);
 }
 

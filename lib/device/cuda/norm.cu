@@ -40,6 +40,12 @@ __device__ static size_t place_of(const struct pd_kernel_norm &n, int64_t row, i
 	return (size_t)((row / n.area * n.channels + c) * n.area + row % n.area);
 }
 
+/* This thread's channel, which may be none. */
+__device__ static int64_t channel_here(void)
+{
+	return blockIdx.x * (int64_t)COLUMNS + threadIdx.x;
+}
+
 /* The sums of a block's ROWS threads of a channel, in the first. */
 __device__ static void add_rows(float (*sum)[COLUMNS], float mine)
 {
@@ -56,7 +62,7 @@ __device__ static void put_parts(const struct pd_kernel_norm &n, float first, fl
 				 float *room)
 {
 	__shared__ float sum[ROWS][COLUMNS];
-	int64_t c = blockIdx.x * (int64_t)COLUMNS + threadIdx.x;
+	int64_t c = channel_here();
 	float *at = room + 2 * (blockIdx.y * n.channels + c);
 
 	add_rows(sum, first);
@@ -70,7 +76,7 @@ __device__ static void put_parts(const struct pd_kernel_norm &n, float first, fl
 template <typename T>
 __global__ static void norm_parts(struct pd_kernel_norm n, const T *x, float *room)
 {
-	int64_t c = blockIdx.x * (int64_t)COLUMNS + threadIdx.x;
+	int64_t c = channel_here();
 	int64_t begin = n.rows * blockIdx.y / gridDim.y;
 	int64_t end = n.rows * (blockIdx.y + 1) / gridDim.y;
 	float first = 0, second = 0;
@@ -124,6 +130,16 @@ __global__ static void norm_total(struct pd_kernel_norm n, const T *x, const flo
 	}
 }
 
+/* each(place) for this thread's rows of the channel. */
+template <typename Each>
+__device__ static void for_rows(const struct pd_kernel_norm &n, int64_t c, Each each)
+{
+	int64_t row = blockIdx.y * (int64_t)ROWS + threadIdx.y;
+
+	for (; row < n.rows; row += gridDim.y * (int64_t)ROWS)
+		each(place_of(n, row, c));
+}
+
 /*
  * A thread keeps to its channel: what that is multiplied with, and added to, is worked out once.
  * inverse: NULL in evaluation, which has no room to keep anything.
@@ -133,8 +149,7 @@ __global__ static void norm_apply(struct pd_kernel_norm n, T *y, const T *x, con
 				  const T *bias, const float *mean, const float *inverse,
 				  const float *variance)
 {
-	int64_t c = blockIdx.x * (int64_t)COLUMNS + threadIdx.x;
-	int64_t row = blockIdx.y * (int64_t)ROWS + threadIdx.y;
+	int64_t c = channel_here();
 	float middle, times, plus;
 
 	if (c >= n.channels)
@@ -142,12 +157,11 @@ __global__ static void norm_apply(struct pd_kernel_norm n, T *y, const T *x, con
 	middle = mean[c];
 	times = inverse ? inverse[c] : 1 / sqrtf(variance[c] + n.eps);
 	plus = (float)bias[c];
-	for (; row < n.rows; row += gridDim.y * (int64_t)ROWS) {
-		size_t at = place_of(n, row, c);
+	for_rows(n, c, [&](size_t at) {
 		float v = ((float)x[at] - middle) * times * (float)scale[c] + plus;
 
 		y[at] = (T)(n.relu && v < 0 ? 0 : v);
-	}
+	});
 }
 
 static dim3 grid_of(const struct pd_kernel_norm *n)
@@ -200,7 +214,7 @@ template <typename T>
 __global__ static void norm_back_parts(struct pd_kernel_norm n, const T *x, const T *dy,
 				       const float *mean, const float *inverse, float *room)
 {
-	int64_t c = blockIdx.x * (int64_t)COLUMNS + threadIdx.x;
+	int64_t c = channel_here();
 	int64_t begin = n.rows * blockIdx.y / gridDim.y;
 	int64_t end = n.rows * (blockIdx.y + 1) / gridDim.y;
 	float first = 0, second = 0;
@@ -236,8 +250,7 @@ __global__ static void norm_back_apply(struct pd_kernel_norm n, T *dx, const T *
 				       const T *scale, const float *mean, const float *inverse,
 				       const float *means)
 {
-	int64_t c = blockIdx.x * (int64_t)COLUMNS + threadIdx.x;
-	int64_t row = blockIdx.y * (int64_t)ROWS + threadIdx.y;
+	int64_t c = channel_here();
 	float middle, times, factor, first, second;
 
 	if (c >= n.channels)
@@ -247,12 +260,11 @@ __global__ static void norm_back_apply(struct pd_kernel_norm n, T *dx, const T *
 	factor = (float)scale[c] * times;
 	first = means[2 * c];
 	second = means[2 * c + 1];
-	for (; row < n.rows; row += gridDim.y * (int64_t)ROWS) {
-		size_t at = place_of(n, row, c);
+	for_rows(n, c, [&](size_t at) {
 		float hat = ((float)x[at] - middle) * times;
 
 		dx[at] = (T)(factor * ((float)dy[at] - first - hat * second));
-	}
+	});
 }
 
 cudaError_t pd_kernel_norm_back(cudaStream_t stream, enum pd_dtype dtype,
@@ -281,7 +293,7 @@ cudaError_t pd_kernel_norm_back(cudaStream_t stream, enum pd_dtype dtype,
 template <typename T>
 __global__ static void column_parts(struct pd_kernel_norm n, const T *dy, float *room)
 {
-	int64_t c = blockIdx.x * (int64_t)COLUMNS + threadIdx.x;
+	int64_t c = channel_here();
 	int64_t begin = n.rows * blockIdx.y / gridDim.y;
 	int64_t end = n.rows * (blockIdx.y + 1) / gridDim.y;
 	float first = 0;
