@@ -94,7 +94,7 @@ test_ok "statistics are added to once, and the masks of dropout are those of the
 	diff -r "$(at ck-none 20)" "$(at ck-all 20)"
 	cmp evaluation-none evaluation-all'
 
-# Four slots become one, and two places for what leaves.
+# Four slots become one, and two places for what leaves; workspaces, the device's, stay.
 test_ok "less memory where more than one is in flight" '
 	for which in none all; do
 		rm -rf ck-$which
@@ -104,7 +104,7 @@ test_ok "less memory where more than one is in flight" '
 	done
 	"$same" "$(at ck-none 8)" "$(at ck-all 8)"
 	jq -s -c "map(.memory_bytes)" none all
-	jq -s -e "map(.memory_bytes) | (.[1][0] < .[0][0] * 0.7) and
+	jq -s -e "map(.memory_bytes) | (.[1][0] < .[0][0] * 0.75) and
 		(.[1][1] < .[0][1]) and (.[1][3] == .[0][3])" none all'
 
 # order RANK FILE: its computations.
