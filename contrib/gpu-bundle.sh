@@ -5,6 +5,7 @@
 #
 #     sh contrib/gpu-bundle.sh BUILD OUT      BUILD: configured with CUDA; OUT: made anew
 #     cd OUT && sh run-here.sh                over there
+#     cd OUT && sh run-here.sh -- sh gpu-first.sh     the same and more, what matters most first
 #
 # CUDA's libraries (cuBLASLt, cuDNN) stay behind: they are large, and a machine with a GPU has
 # them, in /usr/local/cuda or among Python's packages.  NCCL is taken along, some 200 MiB, where the
@@ -18,8 +19,12 @@ out=$2
 
 programs="bin/pd-profile bin/pd-plan bin/pd-run bin/pd-worker bin/pd-schedule bin/pd-replay"
 tests="test/conform/devices test/conform/layers test/conform/partition test/conform/stream
-	test/conform/transfers test/conform/serial test/conform/same-tensors test/unit/cuda-arith test/bench/speed"
-scripts="test/bench/cpu-vs-torch.py test/test-lib.sh test/train-lib.sh test/t4001-weights.sh test/t4005-memory.sh
+	test/conform/transfers test/conform/serial test/conform/same-tensors test/unit/cuda-arith
+	test/unit/read-document test/bench/speed"
+scripts="test/bench/cpu-vs-torch.py test/test-lib.sh test/train-lib.sh test/t4001-weights.sh
+	test/t4003-pairs.sh test/t4004-split.sh test/t4005-memory.sh test/t4006-order.sh
+	test/t4006-updates.sh test/t4007-pipemare.sh test/t4007-tied.sh test/t4008-recompute.sh
+	test/t4009-mixed.sh test/t4010-schedule-files.sh
 	test/t9001-gpu.sh test/t9002-gpu.sh test/t9003-sanitizer.sh test/t9004-nccl.sh
 	test/bench/gpu-vs-torch.sh test/bench/gpu-vs-torch.py"
 
@@ -40,7 +45,7 @@ for file in $scripts; do
 	cp "$source/$file" "$out/$file"
 done
 cp -R "$source/share/models" "$out/share/"
-cp "$source/contrib/run-here.sh" "$out/"
+cp "$source/contrib/run-here.sh" "$source/contrib/gpu-first.sh" "$out/"
 if command -v jq >/dev/null; then
 	cp "$(command -v jq)" "$out/bin/"
 fi

@@ -272,7 +272,7 @@ check_PROGRAMS += test/unit/cuda-arith
 TESTS += test/unit/cuda-arith test/t9001-gpu.sh test/t9002-gpu.sh test/t9003-sanitizer.sh \
 	test/t9004-nccl.sh
 EXTRA_DIST += test/t9001-gpu.sh test/t9002-gpu.sh test/t9003-sanitizer.sh test/t9004-nccl.sh \
-	contrib/gpu-bundle.sh \
+	contrib/gpu-bundle.sh contrib/gpu-first.sh \
 	contrib/run-here.sh contrib/emulate-cuda.sh test/emulated/nvcc test/emulated/emulated.h \
 	test/emulated/number.h test/emulated/runtime.cc test/emulated/cudnn.cc \
 	test/emulated/cublaslt.cc test/emulated/graph.h
