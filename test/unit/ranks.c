@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit/ranks.h"
 #include "base/clock.h"
+#include "device/rehearse.h"
 #include "transport/staged.h"
 
 #include <poll.h>
@@ -83,6 +84,17 @@ const struct pd_device_ops *ranks_device;
 enum pd_apart ranks_how;
 int ranks_limit_s = 60;
 
+/* The sums of an all-reduce. */
+static int rehearse(struct rank *me, struct pd_error *err)
+{
+	struct pd_stream *stream = me->device->ops->stream_open(me->device, err);
+	int status = stream ? pd_rehearse_sum(me->device, stream, &me->gate, err) : -1;
+
+	if (stream)
+		me->device->ops->stream_close(stream);
+	return status;
+}
+
 static int stage(struct rank *me, struct pd_error *err)
 {
 	struct pd_device_config config = { .gate = &me->gate, .threads = 1, .ordinal = me->rank };
@@ -93,10 +105,10 @@ static int stage(struct rank *me, struct pd_error *err)
 	if (!me->device)
 		return -1;
 	apart.device = me->device;
-	if (ranks_device)
+	if (ranks_device) {
 		me->transport = pd_apart_open(&apart);
-	if (ranks_device)
-		return 0;
+		return rehearse(me, err);
+	}
 	me->transport = pd_staged_open(me->transport, me->device, &me->gate, err);
 	return me->transport ? 0 : -1;
 }
@@ -112,6 +124,8 @@ static int join(struct rank *me, struct pd_error *err)
 
 	if (pd_gate_init(&me->gate, err) != 0)
 		return -1;
+	if (ranks_device)
+		pd_apart_environment(ranks_how, ranks_device, me->rank, me->ranks);
 	me->transport = ops->open(&config, err);
 	if (!me->transport || ((ranks_staged || ranks_device) && stage(me, err) < 0))
 		return -1;
