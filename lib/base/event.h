@@ -60,6 +60,14 @@ static inline bool pd_event_failed(const struct pd_event *ev)
 	return atomic_load_explicit(&ev->state, memory_order_acquire) == PD_EVENT_FAILED;
 }
 
+/* Completes the event where there is no gate. */
+static inline void pd_event_end(struct pd_event *ev, int64_t start_ns, int64_t end_ns)
+{
+	ev->start_ns = start_ns;
+	ev->end_ns = end_ns;
+	atomic_store_explicit(&ev->state, PD_EVENT_DONE, memory_order_release);
+}
+
 /* Completes the event and wakes whoever waits at the gate (which may be NULL). */
 void pd_event_complete(struct pd_event *ev, int64_t start_ns, int64_t end_ns,
 		       struct pd_gate *gate);

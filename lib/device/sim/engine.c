@@ -7,15 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* For a thing whose ring is taken.  Where a ring leads to one of these, its lowest bit is set. */
 struct waiter {
-	struct waiter *next;
+	void *ring;                     /* as in a thing */
 	struct pd_sim_thing *thing;
 };
 
 #define FIRST_SLAB 64
 #define MANY_RANKS 1024         /* that have no room in a processor's own cache */
+#define CHILDREN 4
 
-static void pool_fill(struct pd_pool *pool, size_t bytes)
+void pd_pool_fill(struct pd_pool *pool, size_t bytes)
 {
 	size_t count = (size_t)FIRST_SLAB << (pool->slab_count < 10 ? pool->slab_count : 10);
 	char *objects = pd_arena_take(&pool->arena, count, bytes);
@@ -25,169 +27,170 @@ static void pool_fill(struct pd_pool *pool, size_t bytes)
 		pd_pool_return(pool, objects + count * bytes);
 }
 
-void *pd_pool_take(struct pd_pool *pool, size_t bytes)
-{
-	void *object;
-
-	if (!pool->unused)
-		pool_fill(pool, bytes);
-	object = pool->unused;
-	pool->unused = *(void **)object;
-	__builtin_prefetch(pool->unused, 1);    /* for the next one */
-	return object;
-}
-
 void pd_pool_release(struct pd_pool *pool)
 {
 	pd_arena_release(&pool->arena);
 	pool->unused = NULL;
 }
 
-static bool before(const struct pd_sim_due *a, const struct pd_sim_due *b)
+static inline bool before(const struct pd_sim_due *a, const struct pd_sim_due *b)
 {
-	return a->when_ns < b->when_ns || (a->when_ns == b->when_ns && a->order < b->order);
+	unsigned __int128 x = (unsigned __int128)(uint64_t)a->when_ns << 64 | a->order;
+	unsigned __int128 y = (unsigned __int128)(uint64_t)b->when_ns << 64 | b->order;
+
+	return x < y;
+}
+
+/* Behind the last there are always as many as a node has children that never come. */
+static void heap_grow(struct pd_sim *sim)
+{
+	size_t old = sim->heap_capacity;
+
+	sim->heap = pd_grow(sim->heap, &sim->heap_capacity, sim->heap_count + CHILDREN + 1,
+			    sizeof(*sim->heap));
+	for (size_t i = old; i < sim->heap_capacity; i++)
+		sim->heap[i].when_ns = INT64_MAX;
 }
 
 /* Four children per node: half the levels of a binary heap, and one cache line or two each. */
 static void heap_push(struct pd_sim *sim, const struct pd_sim_due *due)
 {
-	size_t i = sim->heap_count++;
+	size_t i = sim->heap_count;
 
-	sim->heap = pd_grow(sim->heap, &sim->heap_capacity, sim->heap_count, sizeof(*sim->heap));
-	while (i > 0 && before(due, &sim->heap[(i - 1) / 4])) {
-		sim->heap[i] = sim->heap[(i - 1) / 4];
-		i = (i - 1) / 4;
+	if (i + CHILDREN + 1 > sim->heap_capacity)
+		heap_grow(sim);
+	sim->heap_count++;
+	while (i > 0 && before(due, &sim->heap[(i - 1) / CHILDREN])) {
+		sim->heap[i] = sim->heap[(i - 1) / CHILDREN];
+		i = (i - 1) / CHILDREN;
 	}
 	sim->heap[i] = *due;
 }
 
-static struct pd_sim_due heap_pop(struct pd_sim *sim)
+static struct pd_sim_thing *heap_pop(struct pd_sim *sim)
 {
-	struct pd_sim_due *heap = sim->heap;
-	struct pd_sim_due first = heap[0];
+	struct pd_sim_due *heap = sim->heap, *child;
+	struct pd_sim_thing *first = heap[0].thing;
 	size_t n = --sim->heap_count, i = 0;
 	struct pd_sim_due last = heap[n];
 
-	for (size_t child; (child = 4 * i + 1) < n;) {
-		size_t end = child + 4 < n ? child + 4 : n, least = child;
+	heap[n].when_ns = INT64_MAX;
+	for (; CHILDREN * i + 1 < n; i = (size_t)(child - heap)) {
+		struct pd_sim_due *a = &heap[CHILDREN * i + 1], *b = a + 2;
 
-		while (++child < end)
-			if (before(&heap[child], &heap[least]))
-				least = child;
-		if (!before(&heap[least], &last))
+		a += before(a + 1, a);
+		b += before(b + 1, b);
+		child = before(b, a) ? b : a;
+		if (!before(child, &last))
 			break;
-		heap[i] = heap[least];
-		i = least;
+		heap[i] = *child;
 	}
-	heap[i] = last;
+	if (n > 0)
+		heap[i] = last;
 	return first;
 }
 
-static struct pd_sim_due *soon(struct pd_sim *sim, uint32_t i)
+static void *ring_of(struct pd_sim_thing *thing)
 {
-	return &sim->soon[(sim->soon_first + i) % PD_SIM_SOON];
+	return thing;
+}
+
+static void *ring_of_waiter(struct waiter *waiter)
+{
+	return (void *)((uintptr_t)waiter | 1);
+}
+
+/* The waiter that a ring leads to, or NULL: it is a thing itself. */
+static inline struct waiter *waiter_of(void *ring)
+{
+	uintptr_t address = (uintptr_t)ring;
+
+	return address & 1 ? (struct waiter *)(address - 1) : NULL;
+}
+
+/* Where the one that a ring leads to says where it goes on. */
+static inline void **goes_on(void *ring)
+{
+	struct waiter *waiter = waiter_of(ring);
+
+	return waiter ? &waiter->ring : &((struct pd_sim_thing *)ring)->ring;
 }
 
 /*
  * With thousands of ranks nearly all that an event touches has left the processor's caches
- * since it was touched last.  What comes next is known, so it is asked for while there is other
- * work, step by step, since each step finds its addresses in what the one before asked for.
+ * since it was touched last.  When it is known that an event will come, what it touches is asked
+ * for while there is other work: step by step, one for each event that comes to be known, since
+ * each step finds its addresses in what the one before asked for.
  */
-static void look_ahead(struct pd_sim *sim, const struct pd_sim_due *due, int step)
+static void look_ahead(struct pd_sim *sim, const struct pd_sim_thing *thing)
 {
-	const struct pd_sim_thing *thing = due->thing;
-	const struct pd_event *event;
+	uint32_t newest = sim->coming = (sim->coming + 1) % PD_SIM_COMING;
 
-	if (step == 0) {
-		__builtin_prefetch(thing, 1);
-		return;
+	sim->comings[newest].event = thing->event;
+	sim->comings[newest].rank = thing->rank;
+	for (int step = 0; step < PD_SIM_COMING; step++) {
+		uint32_t i = (newest - (uint32_t)step) % PD_SIM_COMING;
+		const struct pd_event *event = sim->comings[i].event;
+		int rank = sim->comings[i].rank;
+		const void *ring;
+
+		if (!event)
+			continue;
+		if (step == 0) {
+			__builtin_prefetch(event, 1);
+		} else if (step == 1 && !pd_event_done(event)) {
+			ring = event->native;
+			__builtin_prefetch((const void *)((uintptr_t)ring & ~(uintptr_t)1), 1);
+		}
+		/* who waits for something else is not woken by it */
+		if (sim->ahead && step < 3 &&
+		    (!sim->awaited[rank] || sim->awaited[rank] == event))
+			sim->ahead(sim->ahead_context, rank, step);
 	}
-	event = thing->event;
-	if (step == 1)
-		__builtin_prefetch(event, 1);
-	else if (step == 2 && event)
-		__builtin_prefetch(event->native, 1);
-	else if (step == 3 && event && event->native)
-		__builtin_prefetch(((const struct waiter *)event->native)->thing, 1);
-	/* who waits for something else is not woken by it */
-	if (sim->ahead && (!sim->awaited[thing->rank] || sim->awaited[thing->rank] == event))
-		sim->ahead(sim->ahead_context, thing->rank, step - 1);
-}
-
-static void refill(struct pd_sim *sim)
-{
-	while (sim->heap_count > 0 && sim->soon_count < PD_SIM_SOON)
-		*soon(sim, sim->soon_count++) = heap_pop(sim);
-}
-
-/* Into its place among those that come soonest, if that is where it belongs. */
-static bool comes_soon(struct pd_sim *sim, const struct pd_sim_due *due)
-{
-	uint32_t i = sim->soon_count;
-
-	if (i == 0 ? sim->heap_count > 0 : sim->heap_count > 0 && !before(due, soon(sim, i - 1)))
-		return false;
-	if (i == PD_SIM_SOON) {
-		if (!before(due, soon(sim, i - 1)))
-			return false;
-		heap_push(sim, soon(sim, --i));
-	} else {
-		sim->soon_count++;
-	}
-	for (; i > 0 && before(due, soon(sim, i - 1)); i--)
-		*soon(sim, i) = *soon(sim, i - 1);
-	*soon(sim, i) = *due;
-	return true;
-}
-
-static struct pd_sim_thing *take_soonest(struct pd_sim *sim)
-{
-	struct pd_sim_thing *thing = soon(sim, 0)->thing;
-
-	sim->soon_first = (sim->soon_first + 1) % PD_SIM_SOON;
-	sim->soon_count--;
-	refill(sim);
-	for (uint32_t i = 0; sim->many && i < sim->soon_count; i++) {
-		struct pd_sim_due *due = soon(sim, i);
-
-		if (due->step < PD_SIM_STEPS)
-			look_ahead(sim, due, due->step++);
-	}
-	return thing;
 }
 
 void pd_sim_at(struct pd_sim *sim, struct pd_sim_thing *thing, int64_t when_ns)
 {
-	struct pd_sim_due due = { .when_ns = when_ns, .order = sim->order++, .thing = thing };
-
 	if (when_ns > sim->now_ns) {
-		if (!comes_soon(sim, &due))
-			heap_push(sim, &due);
+		struct pd_sim_due due = { .when_ns = when_ns, .order = sim->order++,
+					  .thing = thing };
+
+		heap_push(sim, &due);
+		if (sim->many)
+			look_ahead(sim, thing);
 		return;
 	}
-	sim->today = pd_grow(sim->today, &sim->today_capacity, sim->today_count + 1,
-			     sizeof(*sim->today));
+	if (sim->today_count == sim->today_capacity)
+		sim->today = pd_grow(sim->today, &sim->today_capacity, sim->today_count + 1,
+				     sizeof(*sim->today));
 	sim->today[sim->today_count++] = thing;
 }
 
 void pd_sim_await(struct pd_sim *sim, struct pd_sim_thing *thing, const struct pd_event *ev)
 {
 	struct pd_event *event = (struct pd_event *)ev;         /* only native changes */
-	struct waiter *w, *last;
+	struct waiter *waiter;
+	void *ring, **last;
 
 	if (!ev || pd_event_done(ev))
 		return;
 	thing->waits++;
-	w = pd_pool_take(&sim->waiters, sizeof(*w));
-	w->thing = thing;
-	last = event->native;
-	if (last) {
-		w->next = last->next;
-		last->next = w;
+	if (!thing->ringed) {
+		thing->ringed = true;
+		ring = ring_of(thing);
 	} else {
-		w->next = w;
+		waiter = pd_pool_take(&sim->waiters, sizeof(*waiter));
+		waiter->thing = thing;
+		ring = ring_of_waiter(waiter);
 	}
-	event->native = w;
+	if (event->native) {
+		last = goes_on(event->native);
+		*goes_on(ring) = *last;
+		*last = ring;
+	} else {
+		*goes_on(ring) = ring;
+	}
+	event->native = ring;
 }
 
 static void mark_ready(struct pd_sim *sim, int rank)
@@ -228,32 +231,41 @@ int pd_sim_ready(struct pd_sim *sim)
 	return rank;
 }
 
+/* In the order in which they came. */
+static void let_waiters(struct pd_sim *sim, void *last)
+{
+	void *next = *goes_on(last), *ring;
+
+	do {
+		struct waiter *waiter = waiter_of(next);
+		struct pd_sim_thing *thing = waiter ? waiter->thing : next;
+
+		ring = next;
+		next = *goes_on(ring);
+		if (waiter)
+			pd_pool_return(&sim->waiters, waiter);
+		else
+			thing->ringed = false;
+		pd_sim_let(sim, thing);
+	} while (ring != last);
+}
+
 void pd_sim_complete(struct pd_sim *sim, int rank, struct pd_event *ev, int64_t start_ns,
 		     int64_t end_ns)
 {
-	struct waiter *last, *w, *next;
+	void *last;
 
 	if (!ev)
 		return;
 	last = ev->native;
 	ev->native = NULL;
-	pd_event_complete(ev, start_ns, end_ns, NULL);
+	pd_event_end(ev, start_ns, end_ns);
 	if (sim->share_count > 0 && sim->operation_ns > 0)
 		pd_sim_work_aside(sim, rank);
 	if (!sim->awaited[rank] || sim->awaited[rank] == ev)
 		mark_ready(sim, rank);
-	if (!last)
-		return;
-	next = last->next;
-	do {
-		struct pd_sim_thing *thing;
-
-		w = next;
-		next = w->next;
-		thing = w->thing;
-		pd_pool_return(&sim->waiters, w);
-		pd_sim_let(sim, thing);
-	} while (w != last);
+	if (last)
+		let_waiters(sim, last);
 }
 
 bool pd_sim_advance(struct pd_sim *sim)
@@ -261,12 +273,12 @@ bool pd_sim_advance(struct pd_sim *sim)
 	struct pd_sim_thing *thing;
 
 	if (sim->today_count == 0) {
-		if (sim->soon_count == 0)
+		if (sim->heap_count == 0)
 			return false;
-		sim->now_ns = soon(sim, 0)->when_ns;
+		sim->now_ns = sim->heap[0].when_ns;
 	}
-	while (sim->soon_count > 0 && soon(sim, 0)->when_ns == sim->now_ns) {
-		thing = take_soonest(sim);
+	while (sim->heap_count > 0 && sim->heap[0].when_ns == sim->now_ns) {
+		thing = heap_pop(sim);
 		thing->next(sim, thing);
 	}
 	while (sim->today_first < sim->today_count) {

@@ -8,8 +8,9 @@
  * No function called so completes an event before pd_sim_advance runs, therefore nothing
  * here recurses.
  *
- * A pending event's `native` points to the last of its waiters, a ring, so that they go on
- * in the order in which they came.
+ * A pending event's `native` leads to the last of its waiters, a ring, so that they go on in the
+ * order in which they came.  A waiter is the thing itself, by its `ring`, or, where that is
+ * taken, something that names the thing.
  */
 #ifndef PD_DEVICE_SIM_ENGINE_H
 #define PD_DEVICE_SIM_ENGINE_H
@@ -24,9 +25,21 @@ struct pd_pool {
 	int slab_count;                 /* the first ones double in size */
 };
 
-/* Contents undefined; bytes: always the same, of a struct that holds pointers. */
-void *pd_pool_take(struct pd_pool *pool, size_t bytes);
+void pd_pool_fill(struct pd_pool *pool, size_t bytes);
 void pd_pool_release(struct pd_pool *pool);
+
+/* Contents undefined; bytes: always the same, of a struct that holds pointers. */
+static inline void *pd_pool_take(struct pd_pool *pool, size_t bytes)
+{
+	void *object;
+
+	if (!pool->unused)
+		pd_pool_fill(pool, bytes);
+	object = pool->unused;
+	pool->unused = *(void **)object;
+	__builtin_prefetch(pool->unused, 1);    /* for the next one */
+	return object;
+}
 
 static inline void pd_pool_return(struct pd_pool *pool, void *object)
 {
@@ -37,12 +50,13 @@ static inline void pd_pool_return(struct pd_pool *pool, void *object)
 struct pd_sim_thing {
 	void (*next)(struct pd_sim *sim, struct pd_sim_thing *thing);
 	struct pd_event *event;         /* that `next` completes, or NULL */
-	int32_t waits;
+	void *ring;                     /* of waiters, while `ringed` is set; or its owner's, who set it */
 	int32_t rank;                   /* whose event it is */
+	uint32_t waits : 31;
+	uint32_t ringed : 1;
 };
 
-#define PD_SIM_SOON  16                 /* a power of two */
-#define PD_SIM_STEPS 4
+#define PD_SIM_COMING 4                 /* a power of two: events looked ahead at */
 
 /* Calls next at a time, now or later. */
 void pd_sim_at(struct pd_sim *sim, struct pd_sim_thing *thing, int64_t when_ns);
@@ -59,12 +73,9 @@ static inline void pd_sim_let(struct pd_sim *sim, struct pd_sim_thing *thing)
 void pd_sim_complete(struct pd_sim *sim, int rank, struct pd_event *ev, int64_t start_ns,
 		     int64_t end_ns);
 
-/*
- * Calls next after the time that work takes which this rank does on so many threads: its
- * duration, or more where processors are shared (pd_sim_set_processors).
- */
-void pd_sim_work(struct pd_sim *sim, struct pd_sim_thing *thing, int rank, int64_t threads,
-		 int64_t duration_ns);
+/* pd_sim_work where processors are shared, and it is any work. */
+void pd_sim_work_shared(struct pd_sim *sim, struct pd_sim_thing *thing, int rank, int64_t threads,
+			int64_t duration_ns);
 /* The worker's own time for an operation of the rank that ends now: nobody waits for it. */
 void pd_sim_work_aside(struct pd_sim *sim, int rank);
 void pd_sim_free_processors(struct pd_sim *sim);
@@ -74,7 +85,6 @@ struct pd_sim_due {
 	int64_t when_ns;
 	uint64_t order;                 /* of insertion: breaks ties */
 	struct pd_sim_thing *thing;
-	int step;
 };
 
 struct pd_sim_device {
@@ -97,9 +107,7 @@ struct pd_sim_net {
 struct pd_sim {
 	int64_t now_ns;
 	uint64_t order;
-	/* later than now: those that come soonest, in order, from soon_first on; then the others */
-	struct pd_sim_due soon[PD_SIM_SOON], *heap;
-	uint32_t soon_first, soon_count;
+	struct pd_sim_due *heap;        /* later than now; what is behind them never comes */
 	size_t heap_count, heap_capacity;
 	struct pd_sim_thing **today;    /* at this very time, after those of the heap: a queue */
 	size_t today_first, today_count, today_capacity;
@@ -116,6 +124,8 @@ struct pd_sim {
 	void (*ahead)(void *context, int rank, int step);
 	void *ahead_context;
 	bool many;
+	uint32_t coming;                /* the newest of these */
+	struct { const struct pd_event *event; int rank; } comings[PD_SIM_COMING];
 
 	int rank_count;
 	int32_t *ready;                 /* a queue of ranks, each at most once */
@@ -131,5 +141,18 @@ struct pd_sim {
 	int64_t *forward_ns, *backward_ns, *update_ns, *update_apart_ns;
 	int64_t *input_ns, *weight_ns;  /* the parts of backward */
 };
+
+/*
+ * Calls next after the time that work takes which this rank does on so many threads: its
+ * duration, or more where processors are shared (pd_sim_set_processors).
+ */
+static inline void pd_sim_work(struct pd_sim *sim, struct pd_sim_thing *thing, int rank,
+			       int64_t threads, int64_t duration_ns)
+{
+	if (sim->share_count == 0 || duration_ns == 0)
+		pd_sim_at(sim, thing, sim->now_ns + duration_ns);
+	else
+		pd_sim_work_shared(sim, thing, rank, threads, duration_ns);
+}
 
 #endif

@@ -88,16 +88,11 @@ static void wake_up(struct pd_sim *sim, struct pd_sim_thing *thing)
 	plan_wake(sim, share);
 }
 
-void pd_sim_work(struct pd_sim *sim, struct pd_sim_thing *thing, int rank, int64_t threads,
-		 int64_t duration_ns)
+void pd_sim_work_shared(struct pd_sim *sim, struct pd_sim_thing *thing, int rank, int64_t threads,
+			int64_t duration_ns)
 {
-	struct pd_sim_share *share;
+	struct pd_sim_share *share = &sim->shares[rank % sim->share_count];
 
-	if (sim->share_count == 0 || duration_ns == 0) {
-		pd_sim_at(sim, thing, sim->now_ns + duration_ns);
-		return;
-	}
-	share = &sim->shares[rank % sim->share_count];
 	bring_up_to(share, sim->now_ns);
 	share->jobs = pd_grow(share->jobs, &share->capacity, share->count + 1,
 			      sizeof(*share->jobs));

@@ -12,7 +12,10 @@
 #define FIRST_BUCKETS 256
 #define LEAST_SPREAD  4
 
-/* A cache line: there are many, most of them waiting for the other side. */
+/*
+ * A cache line: there are many, most of them waiting for the other side, in a bucket: the thing's
+ * ring is then the next one there.
+ */
 struct transfer {
 	struct pd_sim_thing thing;      /* of the sender until it has left */
 	int32_t to;
@@ -20,10 +23,7 @@ struct transfer {
 	union {
 		uint64_t tag;           /* until both sides have posted it and it is ready */
 		uint64_t order;         /* in which it was ready to start */
-	};
-	union {
-		struct transfer *chain; /* in a bucket while one side is missing */
-		int64_t start_ns;
+		int64_t start_ns;       /* since it has started */
 	};
 	int64_t bytes;
 	struct pd_event *recv_done;     /* the sender's is the thing's */
@@ -242,10 +242,10 @@ static void grow_buckets(struct pd_sim_fabric *fabric)
 
 	set_buckets(fabric, 2 * n);
 	for (size_t i = 0; i < n; i++)
-		for (struct transfer *x = old[i], *chain; x; x = chain) {
-			chain = x->chain;
+		for (struct transfer *x = old[i], *next; x; x = next) {
+			next = x->thing.ring;
 			bucket = bucket_of(fabric, x->thing.rank, x->to, x->tag);
-			x->chain = *bucket;
+			x->thing.ring = *bucket;
 			*bucket = x;
 		}
 	free(old);
@@ -254,11 +254,15 @@ static void grow_buckets(struct pd_sim_fabric *fabric)
 /* The transfer that the other side has posted, taken out of its bucket, or a new one in it. */
 static struct transfer *match(struct pd_sim_fabric *fabric, int from, int to, uint64_t tag)
 {
-	struct transfer **at = bucket_of(fabric, from, to, tag), *x;
+	struct transfer **at = bucket_of(fabric, from, to, tag), *x, *before = NULL;
 
-	for (; (x = *at); at = &x->chain)
+	for (x = *at; x; before = x, x = x->thing.ring)
 		if (x->thing.rank == from && x->to == to && x->tag == tag) {
-			*at = x->chain;
+			if (before)
+				before->thing.ring = x->thing.ring;
+			else
+				*at = x->thing.ring;
+			x->thing.ringed = false;
 			fabric->unmatched--;
 			return x;
 		}
@@ -266,9 +270,9 @@ static struct transfer *match(struct pd_sim_fabric *fabric, int from, int to, ui
 		grow_buckets(fabric);
 	at = bucket_of(fabric, from, to, tag);
 	x = pd_pool_take(&fabric->transfers, sizeof(*x));
-	*x = (struct transfer){ .thing = { .next = transfer_ready, .waits = 2,
-					   .rank = from },
-				.to = to, .tag = tag, .chain = *at };
+	*x = (struct transfer){ .thing = { .next = transfer_ready, .waits = 2, .rank = from,
+					   .ringed = true, .ring = *at },
+				.to = to, .tag = tag };
 	*at = x;
 	return x;
 }
