@@ -158,14 +158,15 @@ static uint32_t find_entry(const struct pd_sim_link *link, uint64_t order)
 	return low;
 }
 
-struct transfer *pd_sim_link_offer(struct pd_sim_link *link, const bool *busy, uint64_t number)
+struct transfer *pd_sim_link_offer(struct pd_sim_link *link, const uint8_t *states, uint64_t number)
 {
 	for (uint32_t i = link->first; i < link->end; i++) {
 		const struct pd_sim_entry *entry = &link->entries[i];
+		uint8_t other = states[link->others[i]];
 		struct transfer *x;
 
 		/* at one that is free, and not to be given out after this, nobody waits */
-		if (busy[link->others[i]] || (entry->other->freed && !waits_here(link, entry)))
+		if ((other & PD_SIM_BUSY) || ((other & PD_SIM_FREED) && !waits_here(link, entry)))
 			continue;
 		x = entry->transfer;
 		pass(link, entry->order, number);

@@ -37,9 +37,15 @@ struct pd_sim_pass {
 	uint64_t order, number;         /* numbers ascend from 1, over all links */
 };
 
+/* Of a link, by its number, in one small array: nearly always all that is asked. */
+enum {
+	PD_SIM_BUSY = 1,
+	PD_SIM_FREED = 2,               /* in the list of links to be given out again */
+	PD_SIM_KNOWN = 4,               /* somebody waits for it, or did: ask the link */
+};
+
 struct pd_sim_link {
 	uint32_t number;                /* from 1 */
-	bool freed;                     /* in the list of links to be given out again */
 	uint32_t count, capacity;
 	struct pd_sim_turn *waiting;    /* those at it: a heap by order, four children per node */
 	struct pd_sim_link *next_freed;
@@ -67,9 +73,9 @@ void pd_sim_link_wait_two(struct pd_sim_link *at, struct pd_sim_link *other, uin
 bool pd_sim_link_awaited(const struct pd_sim_link *link);
 /*
  * Of those that wait at this one, which is free, the first whose other link is free: it waits no
- * longer.  NULL: all wait for the other.  busy: links by number, 0 for ever; pass: the number of
- * this one.
+ * longer.  NULL: all wait for the other.  states: of links by number, 0 busy for ever; pass: the
+ * number of this one.
  */
-struct transfer *pd_sim_link_offer(struct pd_sim_link *link, const bool *busy, uint64_t pass);
+struct transfer *pd_sim_link_offer(struct pd_sim_link *link, const uint8_t *states, uint64_t pass);
 
 #endif

@@ -34,17 +34,13 @@ struct level {
 	int64_t bandwidth, latency_ns;
 	int64_t narrowest;              /* bandwidth of a way up to here; INT64_MAX: takes no time */
 	size_t components;              /* of the level below */
-	struct pd_sim_link *up, *down;         /* per component */
-};
-
-struct hop {                            /* the links of a rank's component at a level */
-	struct pd_sim_link *up, *down;
+	uint32_t first;                 /* number of the first one's link up, its link down is next */
 };
 
 struct path {
 	int count;
 	int64_t bandwidth, latency_ns;  /* INT64_MAX: takes no time */
-	struct pd_sim_link *links[2 * PD_MAX_LEVELS];
+	uint32_t links[2 * PD_MAX_LEVELS];      /* numbers */
 };
 
 struct end {
@@ -57,11 +53,13 @@ struct pd_sim_fabric {
 	struct pd_sim *sim;
 	int rank_count, levels;
 	struct level level[PD_MAX_LEVELS];
-	struct hop *hops;               /* per rank and level */
+	uint32_t *hops;                 /* per rank and level: its component's link up */
 	struct end *ends;
 	struct pd_pool transfers;
 	uint64_t order;
-	bool *busy;                     /* links by number */
+	uint8_t *states;                /* of links by number: see link.h */
+	struct pd_sim_link *links;      /* by number, from 1 on */
+	uint32_t link_count;
 	bool two;                       /* every way has two links, or none */
 	uint64_t passes;                /* see link.h */
 	struct pd_sim_thing give_out;
@@ -94,17 +92,17 @@ static void transfer_arrive(struct pd_sim *sim, struct pd_sim_thing *thing)
 static void path_of(const struct pd_sim_fabric *fabric, const struct transfer *x,
 		    struct path *path)
 {
-	const struct hop *a = &fabric->hops[(size_t)x->thing.rank * (size_t)fabric->levels];
-	const struct hop *b = &fabric->hops[(size_t)x->to * (size_t)fabric->levels];
+	const uint32_t *a = &fabric->hops[(size_t)x->thing.rank * (size_t)fabric->levels];
+	const uint32_t *b = &fabric->hops[(size_t)x->to * (size_t)fabric->levels];
 	int l;
 
 	path->count = 0;
 	path->bandwidth = INT64_MAX;
 	path->latency_ns = 0;
-	for (l = 0; l < fabric->levels && a[l].up != b[l].up; l++)
+	for (l = 0; l < fabric->levels && a[l] != b[l]; l++)
 		if (fabric->level[l].bandwidth > 0) {
-			path->links[path->count++] = a[l].up;
-			path->links[path->count++] = b[l].down;
+			path->links[path->count++] = a[l];
+			path->links[path->count++] = b[l] + 1;
 		}
 	if (l > 0) {
 		path->bandwidth = fabric->level[l - 1].narrowest;
@@ -115,18 +113,23 @@ static void path_of(const struct pd_sim_fabric *fabric, const struct transfer *x
 static void start(struct pd_sim *sim, struct transfer *x, const struct path *path)
 {
 	for (int i = 0; i < path->count; i++)
-		sim->fabric->busy[path->links[i]->number] = true;
+		sim->fabric->states[path->links[i]] |= PD_SIM_BUSY;
 	x->start_ns = sim->now_ns;
 	pd_sim_work(sim, &x->thing, x->to, 1, way_ns(x->bytes, path->bandwidth));
 }
 
 static void wait_at(struct pd_sim_fabric *fabric, struct transfer *x, const struct path *path, int i)
 {
-	if (fabric->two)
-		pd_sim_link_wait_two(path->links[i], path->links[1 - i], x->order, x,
+	struct pd_sim_link *at = &fabric->links[path->links[i]];
+
+	fabric->states[path->links[i]] |= PD_SIM_KNOWN;
+	if (fabric->two) {
+		fabric->states[path->links[1 - i]] |= PD_SIM_KNOWN;
+		pd_sim_link_wait_two(at, &fabric->links[path->links[1 - i]], x->order, x,
 				     fabric->passes);
-	else
-		pd_sim_link_wait(path->links[i], x->order, x);
+	} else {
+		pd_sim_link_wait(at, x->order, x);
+	}
 }
 
 /*
@@ -135,11 +138,12 @@ static void wait_at(struct pd_sim_fabric *fabric, struct transfer *x, const stru
  */
 static void try_start(struct pd_sim *sim, struct transfer *x, bool newcomer)
 {
+	uint8_t taken = newcomer ? PD_SIM_BUSY | PD_SIM_FREED : PD_SIM_BUSY;
 	struct path path;
 
 	path_of(sim->fabric, x, &path);
 	for (int i = 0; i < path.count; i++)
-		if (sim->fabric->busy[path.links[i]->number] || (newcomer && path.links[i]->freed)) {
+		if (sim->fabric->states[path.links[i]] & taken) {
 			wait_at(sim->fabric, x, &path, i);
 			return;
 		}
@@ -154,12 +158,14 @@ static void give_out(struct pd_sim *sim, struct pd_sim_thing *thing)
 	struct path path;
 
 	for (struct pd_sim_link *link; (link = fabric->first_freed);) {
+		uint8_t *state = &fabric->states[link->number];
+
 		fabric->first_freed = link->next_freed;
-		link->freed = false;
-		while (!fabric->busy[link->number] && link->count > 0)
+		*state &= (uint8_t)~PD_SIM_FREED;
+		while (!(*state & PD_SIM_BUSY) && link->count > 0)
 			try_start(sim, pd_sim_link_take(link), false);
-		if (fabric->two && !fabric->busy[link->number] &&
-		    (x = pd_sim_link_offer(link, fabric->busy, ++fabric->passes))) {
+		if (fabric->two && !(*state & PD_SIM_BUSY) &&
+		    (x = pd_sim_link_offer(link, fabric->states, ++fabric->passes))) {
 			path_of(fabric, x, &path);
 			start(sim, x, &path);
 		}
@@ -167,12 +173,19 @@ static void give_out(struct pd_sim *sim, struct pd_sim_thing *thing)
 	fabric->last_freed = NULL;
 }
 
-static void free_link(struct pd_sim_fabric *fabric, struct pd_sim_link *link)
+static void free_link(struct pd_sim_fabric *fabric, uint32_t number)
 {
-	fabric->busy[link->number] = false;
-	if (fabric->two ? !pd_sim_link_awaited(link) : link->count == 0)
+	struct pd_sim_link *link = &fabric->links[number];
+
+	fabric->states[number] &= (uint8_t)~PD_SIM_BUSY;
+	if (!(fabric->states[number] & PD_SIM_KNOWN))
 		return;
-	link->freed = true;
+	if (fabric->two ? !pd_sim_link_awaited(link) : link->count == 0) {
+		if (link->first == link->end)
+			fabric->states[number] &= (uint8_t)~PD_SIM_KNOWN;
+		return;
+	}
+	fabric->states[number] |= PD_SIM_FREED;
 	link->next_freed = NULL;
 	if (fabric->last_freed)
 		fabric->last_freed->next_freed = link;
@@ -376,24 +389,25 @@ static void find_hops(struct pd_sim_fabric *fabric)
 			const struct level *level = &fabric->level[l];
 
 			fabric->hops[(size_t)r * levels + l] =
-				(struct hop){ &level->up[component], &level->down[component] };
+				level->first + 2 * (uint32_t)component;
 			component /= level->count;
 		}
 	}
 }
 
 /* From 1 on: 0, which is no link, is always busy. */
-static void number_links(struct pd_sim_fabric *fabric)
+static void make_links(struct pd_sim_fabric *fabric)
 {
-	uint32_t number = 0;
-
-	for (int l = 0; l < fabric->levels; l++)
-		for (size_t i = 0; i < fabric->level[l].components; i++) {
-			fabric->level[l].up[i].number = ++number;
-			fabric->level[l].down[i].number = ++number;
-		}
-	fabric->busy = pd_calloc((size_t)number + 1, sizeof(*fabric->busy));
-	fabric->busy[0] = true;
+	fabric->link_count = 0;
+	for (int l = 0; l < fabric->levels; l++) {
+		fabric->level[l].first = fabric->link_count + 1;
+		fabric->link_count += 2 * (uint32_t)fabric->level[l].components;
+	}
+	fabric->links = pd_calloc((size_t)fabric->link_count + 1, sizeof(*fabric->links));
+	for (uint32_t i = 1; i <= fabric->link_count; i++)
+		fabric->links[i].number = i;
+	fabric->states = pd_calloc((size_t)fabric->link_count + 1, sizeof(*fabric->states));
+	fabric->states[0] = PD_SIM_BUSY;
 }
 
 struct pd_sim_fabric *pd_sim_fabric_new(struct pd_sim *sim, const struct pd_topology *topology)
@@ -418,12 +432,10 @@ struct pd_sim_fabric *pd_sim_fabric_new(struct pd_sim *sim, const struct pd_topo
 		level->narrowest = narrowest;
 		timed += level->bandwidth > 0;
 		level->components = (size_t)components;
-		level->up = pd_calloc(level->components, sizeof(*level->up));
-		level->down = pd_calloc(level->components, sizeof(*level->down));
 		components = (components + level->count - 1) / level->count;
 	}
 	fabric->two = timed == 1;
-	number_links(fabric);
+	make_links(fabric);
 	find_hops(fabric);
 	set_buckets(fabric, FIRST_BUCKETS);
 	fabric->ends = pd_calloc((size_t)fabric->rank_count, sizeof(*fabric->ends));
@@ -433,26 +445,17 @@ struct pd_sim_fabric *pd_sim_fabric_new(struct pd_sim *sim, const struct pd_topo
 	return fabric;
 }
 
-static void level_release(struct level *level)
-{
-	for (size_t i = 0; i < level->components; i++) {
-		pd_sim_link_release(&level->up[i]);
-		pd_sim_link_release(&level->down[i]);
-	}
-	free(level->up);
-	free(level->down);
-}
-
 void pd_sim_fabric_free(struct pd_sim_fabric *fabric)
 {
 	if (!fabric)
 		return;
-	for (int l = 0; l < fabric->levels; l++)
-		level_release(&fabric->level[l]);
+	for (uint32_t i = 1; i <= fabric->link_count; i++)
+		pd_sim_link_release(&fabric->links[i]);
 	pd_pool_release(&fabric->transfers);
 	free(fabric->buckets);
 	free(fabric->hops);
-	free(fabric->busy);
+	free(fabric->links);
+	free(fabric->states);
 	free(fabric->ends);
 	free(fabric);
 }
