@@ -275,6 +275,30 @@ int64_t pd_ideal_step(const struct pd_schedule *schedule, int s, int64_t u)
 		: pd_ideal_allreduce(schedule, s, u) + 2;
 }
 
+int64_t pd_ideal_pitch(const struct pd_schedule *schedule, bool evaluate)
+{
+	if (evaluate)
+		return 32 * (int64_t)schedule->stage_count;
+	return interleaved(schedule) || schedule->plan->schedule == PD_SCHEDULE_NF1B
+		? 0 : schedule->span;
+}
+
+int64_t pd_ideal_even_until(const struct pd_schedule *schedule, bool evaluate, int64_t n,
+			    int64_t behind)
+{
+	int64_t until = INT64_MAX, local = n - behind;
+
+	if (evaluate)
+		return until;
+	if (schedule->drains) {
+		enter_group(schedule, &local);
+		until = n + common_group(schedule) - local;
+	}
+	if (local < schedule->admitted && n - local + schedule->admitted < until)
+		until = n - local + schedule->admitted;
+	return until;
+}
+
 /* Versions, as pipelines with these weights are defined; counted from the phase's beginning. */
 int64_t pd_ideal_version(const struct pd_schedule *schedule, int s, int64_t n, bool backward)
 {

@@ -26,6 +26,15 @@ int64_t pd_ideal_allreduce(const struct pd_schedule *schedule, int s, int64_t u)
 int64_t pd_ideal_agree(const struct pd_schedule *schedule, int64_t u);
 int64_t pd_ideal_step(const struct pd_schedule *schedule, int s, int64_t u);
 
+/*
+ * Ticks from what is done of one microbatch to the same of the next, on the lines on which that is
+ * always the same but where a group or the start-up ends; 0 on others.
+ */
+int64_t pd_ideal_pitch(const struct pd_schedule *schedule, bool evaluate);
+/* The first microbatch after n for which that is not so, of times that depend on n - behind. */
+int64_t pd_ideal_even_until(const struct pd_schedule *schedule, bool evaluate, int64_t n,
+			    int64_t behind);
+
 /* The version that forward, or backward, of microbatch n reads, counted from the phase's
  * beginning; negative: before it. */
 int64_t pd_ideal_version(const struct pd_schedule *schedule, int s, int64_t n, bool backward);

@@ -225,14 +225,45 @@ static bool per_group(enum pd_op_kind kind)
 	return kind == PD_OP_allreduce || kind == PD_OP_agree || kind == PD_OP_step;
 }
 
-static void set_key(struct pd_cursor *c, struct pd_cursor_stream *stream)
+/* From where on its keys are not `pitch` apart, though they are from n to there. */
+static int64_t even_until(const struct pd_cursor *c, const struct pd_cursor_stream *stream)
 {
+	const struct pd_schedule *schedule = c->schedule;
+	bool evaluate = c->phase.evaluate;
+	int64_t until = pd_ideal_even_until(schedule, evaluate, stream->next, 0), room;
+	int s = stream->stage;
+
+	if (stream->kind == PD_OP_recv_activation || stream->kind == PD_OP_send_activation)
+		s = schedule->wiring->links[stream->link].to;
+	else if (stream->kind != PD_OP_load)
+		return until;
+	room = pd_ideal_even_until(schedule, evaluate, stream->next,
+				   (int64_t)pd_schedule_inboxes(schedule, s, evaluate) *
+				   schedule->plan->stages[s].replicas);
+	return room < until ? room : until;
+}
+
+/* Works out the key of a stream's next operation, and how those behind it follow. */
+static void set_key(struct pd_cursor *c, int i)
+{
+	struct pd_cursor_stream *stream = &c->streams[i];
 	int64_t group = c->schedule->group[stream->stage];
 	int64_t begin = per_group(stream->kind) ? stream->next * group : stream->next;
 
-	stream->key = begin < c->phase.last - began(&c->phase)
-		? op_time(c, stream, stream->next) * c->schedule->scale + op_id(c, stream)
-		: INT64_MAX;
+	stream->until = 0;
+	if (begin >= c->phase.last - began(&c->phase)) {
+		c->keys[i] = INT64_MAX;
+		return;
+	}
+	c->keys[i] = op_time(c, stream, stream->next) * c->schedule->scale + op_id(c, stream);
+	if (per_group(stream->kind))
+		return;
+	stream->pitch = pd_ideal_pitch(c->schedule, c->phase.evaluate) * stream->stride *
+			c->schedule->scale;
+	if (stream->pitch > 0)
+		stream->until = even_until(c, stream);
+	if (stream->until > c->phase.last - began(&c->phase))
+		stream->until = c->phase.last - began(&c->phase);
 }
 
 int64_t pd_schedule_next_base(const struct pd_schedule *schedule, const struct pd_phase *phase)
@@ -414,16 +445,32 @@ int64_t pd_schedule_unit(const struct pd_schedule *schedule)
 	return unit;
 }
 
+/* Of a transfer. */
+static const struct pd_stage *other_stage(const struct pd_cursor *c,
+					  const struct pd_cursor_stream *stream)
+{
+	const struct pd_link *link = &c->schedule->wiring->links[stream->link];
+	bool up = stream->kind == PD_OP_recv_activation || stream->kind == PD_OP_send_gradient;
+
+	return &c->schedule->plan->stages[up ? link->from : link->to];
+}
+
 static void add_stream(struct pd_cursor *c, int stage, enum pd_op_kind kind, int link)
 {
 	struct pd_cursor_stream *stream = &c->streams[c->stream_count++];
 
-	*stream = (struct pd_cursor_stream){ .kind = kind, .stage = stage, .link = link,
-					     .next = c->phase.into + c->replica };
+	*stream = (struct pd_cursor_stream){
+			.kind = kind, .stage = stage, .link = link,
+			.next = c->phase.into + c->replica, .peer = -1,
+			.stride = c->schedule->plan->stages[stage].replicas };
 
-	if (per_group(kind))
+	if (per_group(kind)) {
 		stream->next = c->phase.into / c->schedule->group[stage];
-	set_key(c, stream);
+		stream->stride = 1;
+	}
+	if (link >= 0 && other_stage(c, stream)->replicas == 1)
+		stream->peer = other_stage(c, stream)->ranks[0];
+	set_key(c, c->stream_count - 1);
 }
 
 static void add_stage(struct pd_cursor *c, int s)
@@ -465,8 +512,12 @@ void pd_cursor_init(struct pd_cursor *c, const struct pd_schedule *schedule, int
 	c->replica = pd_schedule_stages(schedule, rank, stages);
 	for (int i = 0; i < schedule->chunks; i++)
 		need += 8 + 2 * (wiring->in_count[stages[i]] + wiring->out_count[stages[i]]);
-	c->streams = need <= PD_CURSOR_STREAMS ? c->few
-					       : pd_calloc((size_t)need, sizeof(*c->streams));
+	c->streams = c->few;
+	c->keys = c->few_keys;
+	if (need > PD_CURSOR_STREAMS) {
+		c->streams = pd_calloc((size_t)need, sizeof(*c->streams));
+		c->keys = pd_calloc((size_t)need, sizeof(*c->keys));
+	}
 	for (int i = 0; i < schedule->chunks; i++)
 		add_stage(c, stages[i]);
 	if (schedule->agrees && !phase->evaluate)
@@ -475,8 +526,10 @@ void pd_cursor_init(struct pd_cursor *c, const struct pd_schedule *schedule, int
 
 void pd_cursor_release(struct pd_cursor *c)
 {
-	if (c->streams != c->few)
+	if (c->streams != c->few) {
 		free(c->streams);
+		free(c->keys);
+	}
 	c->streams = NULL;
 	c->stream_count = 0;
 }
@@ -508,7 +561,7 @@ static int64_t version_kept(const struct pd_cursor *c, int stage, int64_t newest
 		int64_t version;
 
 		if (stream->stage != stage || stream->kind != PD_OP_forward ||
-		    stream->key == INT64_MAX || c->schedule->plan->weights == PD_WEIGHTS_LATEST)
+		    c->keys[i] == INT64_MAX || c->schedule->plan->weights == PD_WEIGHTS_LATEST)
 			continue;
 		version = version_read(c, stage, stream->next, false);
 		return version < newest ? version : newest;
@@ -518,24 +571,41 @@ static int64_t version_kept(const struct pd_cursor *c, int stage, int64_t newest
 
 static int peer_of(const struct pd_cursor *c, const struct pd_cursor_stream *stream, int64_t n)
 {
-	const struct pd_link *link = &c->schedule->wiring->links[stream->link];
-	bool up = stream->kind == PD_OP_recv_activation || stream->kind == PD_OP_send_gradient;
-	const struct pd_stage *other = &c->schedule->plan->stages[up ? link->from : link->to];
+	const struct pd_stage *other = other_stage(c, stream);
 
 	return other->ranks[n % other->replicas];
 }
 
-bool pd_cursor_next(struct pd_cursor *c, struct pd_op *op_p)
+/* The stream that comes next: the one with the lowest key, of equal ones the first. */
+static int first_stream(const struct pd_cursor *c)
 {
-	struct pd_cursor_stream *stream = &c->streams[0];
-	int64_t n;
+	const int64_t *keys = c->keys;
+	int least = 0;
 
 	for (int i = 1; i < c->stream_count; i++)
-		if (c->streams[i].key < stream->key)
-			stream = &c->streams[i];
-	if (stream->key == INT64_MAX)
+		least = keys[i] < keys[least] ? i : least;
+	return least;
+}
+
+static void advance(struct pd_cursor *c, int i)
+{
+	struct pd_cursor_stream *stream = &c->streams[i];
+
+	stream->next += stream->stride;
+	if (stream->next < stream->until)
+		c->keys[i] += stream->pitch;
+	else
+		set_key(c, i);
+}
+
+bool pd_cursor_next(struct pd_cursor *c, struct pd_op *op_p)
+{
+	int i = first_stream(c);
+	const struct pd_cursor_stream *stream = &c->streams[i];
+	int64_t key = c->keys[i], n = stream->next;
+
+	if (key == INT64_MAX)
 		return false;
-	n = stream->next;
 	*op_p = (struct pd_op){
 		.kind = stream->kind, .evaluate = c->phase.evaluate,
 		.rank = c->rank, .stage = stream->stage, .peer = -1, .link = stream->link,
@@ -561,13 +631,12 @@ bool pd_cursor_next(struct pd_cursor *c, struct pd_op *op_p)
 		break;
 	}
 	if (stream->link >= 0)
-		op_p->peer = peer_of(c, stream, n);
+		op_p->peer = stream->peer >= 0 ? stream->peer : peer_of(c, stream, n);
 	if (stream->link >= 0 || stream->kind == PD_OP_allreduce || stream->kind == PD_OP_agree)
-		op_p->seq = c->phase.base + c->schedule->origin + stream->key;
+		op_p->seq = c->phase.base + c->schedule->origin + key;
 	if (op_p->microbatch > c->highest)
 		c->highest = op_p->microbatch;
-	stream->next += per_group(stream->kind) ? 1 : c->schedule->plan->stages[stream->stage].replicas;
-	set_key(c, stream);
+	advance(c, i);
 	return true;
 }
 
@@ -578,7 +647,7 @@ void pd_cursor_limit(struct pd_cursor *c, int64_t last)
 		       c->highest, last);
 	c->phase.last = last;
 	for (int i = 0; i < c->stream_count; i++)
-		set_key(c, &c->streams[i]);
+		set_key(c, i);
 }
 
 int64_t pd_cursor_oldest(const struct pd_cursor *c, int stage, int64_t at)

@@ -136,10 +136,12 @@ int64_t pd_schedule_unit(const struct pd_schedule *schedule);
 #define PD_CURSOR_STREAMS 8             /* more are allocated */
 
 struct pd_cursor_stream {
-	enum pd_op_kind kind;
-	int stage, link;
 	int64_t next;                   /* its next minibatch (allreduce, step: group), from 0 */
-	int64_t key;                    /* of that operation; INT64_MAX at the end */
+	int64_t until, pitch;           /* below `until` each key is so much above the one before */
+	int stage, link;
+	int stride;                     /* from one of `next` to the one after it */
+	int peer;                       /* of transfers, where it is always the same; else -1 */
+	enum pd_op_kind kind;
 };
 
 struct pd_cursor {
@@ -148,6 +150,8 @@ struct pd_cursor {
 	int64_t floor, highest;
 	int rank, replica;
 	int stream_count;
+	/* per stream: of its next operation; INT64_MAX at the end */
+	int64_t *keys, few_keys[PD_CURSOR_STREAMS];
 	struct pd_cursor_stream *streams, few[PD_CURSOR_STREAMS];
 };
 
