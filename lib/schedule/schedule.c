@@ -258,9 +258,7 @@ static void set_key(struct pd_cursor *c, int i)
 	c->keys[i] = op_time(c, stream, stream->next) * c->schedule->scale + op_id(c, stream);
 	if (per_group(stream->kind))
 		return;
-	stream->pitch = pd_ideal_pitch(c->schedule, c->phase.evaluate) * stream->stride *
-			c->schedule->scale;
-	if (stream->pitch > 0)
+	if (c->pitch > 0)
 		stream->until = even_until(c, stream);
 	if (stream->until > c->phase.last - began(&c->phase))
 		stream->until = c->phase.last - began(&c->phase);
@@ -501,17 +499,27 @@ static void add_stage(struct pd_cursor *c, int s)
 	add_stream(c, s, PD_OP_step, -1);
 }
 
+/* That add_stage adds, at most. */
+static int streams_of_stage(const struct pd_schedule *schedule, int s)
+{
+	const struct pd_stage *stage = &schedule->plan->stages[s];
+	const struct pd_wiring *wiring = schedule->wiring;
+
+	return 3 + wiring->loads[s] + 2 * (wiring->in_count[s] + wiring->out_count[s]) +
+	       stage->recompute + schedule->splits + (stage->replicas > 1);
+}
+
 void pd_cursor_init(struct pd_cursor *c, const struct pd_schedule *schedule, int rank,
 		    const struct pd_phase *phase, int64_t floor)
 {
-	const struct pd_wiring *wiring = schedule->wiring;
-	int stages[schedule->chunks], need = 0;
+	int stages[schedule->chunks], need = schedule->agrees;
 
 	*c = (struct pd_cursor){ .schedule = schedule, .phase = *phase, .rank = rank,
 				 .floor = floor, .highest = phase->first - 1 };
 	c->replica = pd_schedule_stages(schedule, rank, stages);
+	c->pitch = pd_ideal_pitch(schedule, phase->evaluate) * schedule->scale;
 	for (int i = 0; i < schedule->chunks; i++)
-		need += 8 + 2 * (wiring->in_count[stages[i]] + wiring->out_count[stages[i]]);
+		need += streams_of_stage(schedule, stages[i]);
 	c->streams = c->few;
 	c->keys = c->few_keys;
 	if (need > PD_CURSOR_STREAMS) {
@@ -593,7 +601,7 @@ static void advance(struct pd_cursor *c, int i)
 
 	stream->next += stream->stride;
 	if (stream->next < stream->until)
-		c->keys[i] += stream->pitch;
+		c->keys[i] += c->pitch * stream->stride;
 	else
 		set_key(c, i);
 }

@@ -137,7 +137,7 @@ int64_t pd_schedule_unit(const struct pd_schedule *schedule);
 
 struct pd_cursor_stream {
 	int64_t next;                   /* its next minibatch (allreduce, step: group), from 0 */
-	int64_t until, pitch;           /* below `until` each key is so much above the one before */
+	int64_t until;                  /* below it keys are stride times the cursor's pitch apart */
 	int stage, link;
 	int stride;                     /* from one of `next` to the one after it */
 	int peer;                       /* of transfers, where it is always the same; else -1 */
@@ -147,7 +147,7 @@ struct pd_cursor_stream {
 struct pd_cursor {
 	const struct pd_schedule *schedule;
 	struct pd_phase phase;
-	int64_t floor, highest;
+	int64_t floor, highest, pitch;
 	int rank, replica;
 	int stream_count;
 	/* per stream: of its next operation; INT64_MAX at the end */
