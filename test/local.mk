@@ -214,7 +214,8 @@ test_unit_states_LDADD = $(UNIT_LIBS)
 # training: right, stopped, killed, resumed
 TRAIN_SH = test/t4001-weights.sh test/t4002-programs.sh test/t4003-pairs.sh test/t7001-resume.sh test/t7002-kill.sh
 check_PROGRAMS += test/conform/serial test/conform/same-tensors
-test_conform_serial_SOURCES = test/conform/serial.c
+test_conform_serial_SOURCES = test/conform/serial.c test/conform/serial.h \
+	test/conform/serial_rule.c test/conform/serial_tensor.c test/conform/serial_update.c
 test_conform_serial_LDADD = $(PD_DEVICE_LIBS)
 test_conform_same_tensors_SOURCES = test/conform/same-tensors.c
 test_conform_same_tensors_LDADD = $(PD_LIBS)

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "serial.h"
+
+#include "base/mem.h"
+#include "checkpoint/safetensors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void serial_add_version(struct tensor *v, float *values, double scale)
+{
+	v->scales = pd_grow(v->scales, &v->scales_room, v->count + 1, sizeof(*v->scales));
+	v->scales[v->count] = scale;
+	v->versions = pd_grow(v->versions, &v->capacity, v->count + 1, sizeof(*v->versions));
+	v->versions[v->count++] = values;
+}
+
+void serial_tensors_open(struct trainer *t)
+{
+	const struct pd_named *named;
+
+	t->count = t->ops->net_named(t->net, &named);
+	t->tensors = pd_calloc((size_t)t->count, sizeof(*t->tensors));
+	for (int i = 0; i < t->count; i++) {
+		struct tensor *v = &t->tensors[i];
+		float *values = pd_calloc((size_t)named[i].elements, sizeof(float));
+
+		v->named = &named[i];
+		v->elements = (size_t)named[i].elements;
+		if (named[i].part == PD_PART_STATE) {
+			t->ops->export(t->net, i, PD_FULL, t->state, values);
+			v->state = values;
+			continue;
+		}
+		t->ops->export(t->net, i, PD_FULL, t->master ? t->master : t->weights, values);
+		serial_add_version(v, values, asked.loss_scale > 0 ? asked.loss_scale : 1);
+		v->gradient = pd_calloc(v->elements, sizeof(float));
+		v->sum = pd_calloc(v->elements, sizeof(float));
+		v->velocity = pd_calloc(v->elements, sizeof(float));
+		v->second = pd_calloc(v->elements, sizeof(float));
+		v->delta = pd_calloc(v->elements, sizeof(float));
+		v->seen = pd_calloc(v->elements, sizeof(float));
+		memcpy(v->seen, values, v->elements * sizeof(float));
+		v->parts = pd_calloc((size_t)t->most_replicas, sizeof(*v->parts));
+		for (int k = 0; k < t->most_replicas; k++)
+			v->parts[k] = pd_calloc(v->elements, sizeof(float));
+	}
+}
+
+void serial_forget(struct tensor *v)
+{
+	for (size_t i = 0; i + 1 < v->count; i++)
+		free(v->versions[i]);
+	v->versions[0] = v->versions[v->count - 1];
+	v->scales[0] = v->scales[v->count - 1];
+	v->count = 1;
+	v->origin = v->floor = 0;
+}
+
+struct tensor *serial_parameter(const struct trainer *t)
+{
+	struct tensor *v = t->tensors;
+
+	while (v->named->part != PD_PART_PARAMETER)
+		v++;
+	return v;
+}
+
+void serial_tensors_close(struct trainer *t)
+{
+	for (int i = 0; i < t->count; i++) {
+		struct tensor *v = &t->tensors[i];
+
+		for (size_t k = 0; k < v->count; k++)
+			free(v->versions[k]);
+		for (int k = 0; k < t->most_replicas && v->parts; k++)
+			free(v->parts[k]);
+		free(v->parts);
+		free(v->versions);
+		free(v->scales);
+		free(v->gradient);
+		free(v->sum);
+		free(v->velocity);
+		free(v->second);
+		free(v->delta);
+		free(v->seen);
+		free(v->state);
+	}
+	free(t->tensors);
+}
+
+static void set_tensor(struct pd_tensor *out, const struct pd_named *named, const char *what)
+{
+	*out = (struct pd_tensor){ .name = pd_format("%s%s", named->name, what), .f32 = true,
+				   .dims = named->dims, .elements = named->elements };
+	memcpy(out->size, named->size, sizeof(named->size));
+}
+
+void serial_tensors_write(struct trainer *t)
+{
+	size_t n = 0, room = 4 * (size_t)t->count + 1;
+	struct pd_tensor *list = pd_calloc(room, sizeof(*list));
+	const float **values = pd_calloc(room, sizeof(*values));
+	struct pd_safetensors_writer *writer;
+	struct pd_error err;
+
+	for (int i = 0; i < t->count; i++) {
+		struct tensor *v = &t->tensors[i];
+
+		if (v->named->copy)
+			continue;
+		set_tensor(&list[n], v->named, "");
+		values[n++] = v->state ? v->state : v->versions[v->count - 1];
+		if (!v->state && serial_corrects(t, v)) {
+			set_tensor(&list[n], v->named, ".delta");
+			values[n++] = v->delta;
+		}
+		if (v->state || (!asked.optimizer && asked.momentum == 0))
+			continue;
+		set_tensor(&list[n], v->named, ".velocity");
+		values[n++] = v->velocity;
+		if (!asked.optimizer)
+			continue;
+		set_tensor(&list[n], v->named, ".second");
+		values[n++] = v->second;
+	}
+	writer = pd_safetensors_create(asked.output, list, n, NULL, &err);
+	serial_check(writer != NULL, &err);
+	for (size_t i = 0; i < n; i++) {
+		serial_check(pd_safetensors_put(writer, values[i], &err) == 0, &err);
+		free(list[i].name);
+	}
+	serial_check(pd_safetensors_commit(writer, &err) == 0, &err);
+	free(list);
+	free(values);
+}

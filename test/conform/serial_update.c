@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Updates of the weights (serial.c states them), and the sums of gradients before them. */
+#include "serial.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The rate after minibatch b, counted from the beginning (pd-run's manual). */
+static double rate_after(const struct trainer *t, int64_t b)
+{
+	int64_t before = asked.lr_warmup;
+	double part = b > before ? (double)(b - before) / (double)(asked.minibatches - before) : 0;
+	double now = asked.rate;
+
+	if (asked.lr_schedule == 1)
+		now *= pow(asked.lr_gamma, (double)(b / (asked.lr_step * t->epoch)));
+	if (asked.lr_schedule == 2)
+		now *= pow(1 - part, asked.lr_power);
+	if (asked.lr_schedule == 3)
+		now *= (1 + cos(M_PI * part)) / 2;
+	return b + 1 < asked.lr_warmup ? now * ((double)(b + 1) / (double)asked.lr_warmup) : now;
+}
+
+/* g = sum + decay w;  v = momentum v + g;  w' = w - rate v */
+__attribute__((optimize("fp-contract=off")))
+static void sgd(struct tensor *v, const float *old, float *new, float step)
+{
+	for (size_t i = 0; i < v->elements; i++) {
+		float g = v->sum[i] + (float)asked.weight_decay * old[i];
+
+		v->velocity[i] = (float)asked.momentum * v->velocity[i] + g;
+		new[i] = old[i] - step * v->velocity[i];
+	}
+}
+
+/*
+ * v and s the moments, each divided by what is missing in it after so many updates:
+ *     w' = w - now v / (1 - beta1^n) / (sqrt(s / (1 - beta2^n)) + epsilon)
+ * The decay is in the gradient; with adamw, it is taken off w.
+ */
+__attribute__((optimize("fp-contract=off")))
+static void adam(struct tensor *v, const float *old, float *new, double now)
+{
+	bool apart = asked.optimizer == 2;
+	double n = (double)v->updates;
+	float step = (float)(now / (1 - pow(asked.beta1, n))), root = (float)sqrt(1 - pow(asked.beta2, n));
+	float keep = apart ? (float)(1 - now * asked.weight_decay) : 1;
+
+	for (size_t i = 0; i < v->elements; i++) {
+		float g = v->sum[i] + (apart ? 0 : (float)asked.weight_decay) * old[i];
+
+		v->velocity[i] = (float)asked.beta1 * v->velocity[i] + (float)(1 - asked.beta1) * g;
+		v->second[i] = (float)asked.beta2 * v->second[i] + (float)(1 - asked.beta2) * (g * g);
+		new[i] = keep * old[i] - step * (v->velocity[i] / (sqrtf(v->second[i]) / root +
+								   (float)asked.epsilon));
+	}
+}
+
+__attribute__((optimize("fp-contract=off")))
+static void correct(struct tensor *v, const float *old, const float *new, double late)
+{
+	double c = pow(asked.discrepancy, 1 / late);
+
+	for (size_t i = 0; i < v->elements; i++) {
+		v->delta[i] = (float)c * v->delta[i] + (float)(1 - c) * (new[i] - old[i]);
+		v->seen[i] = new[i] - (float)late * v->delta[i];
+	}
+}
+
+/* After minibatch b, counted from the beginning. */
+static void update(const struct trainer *t, struct tensor *v, int64_t b, double next_scale)
+{
+	const float *old = v->versions[v->count - 1];
+	float *new = pd_calloc(v->elements, sizeof(float));
+
+	int64_t late = serial_lateness(t->plan, serial_stage_of(t->plan, v));
+	double now = rate_after(t, b);
+
+	if (late > 0 && b < asked.lr_reschedule)
+		now /= pow((double)late, 1 - (double)b / (double)asked.lr_reschedule);
+	v->updates++;
+	if (asked.optimizer)
+		adam(v, old, new, now);
+	else
+		sgd(v, old, new, (float)now);
+	if (serial_corrects(t, v))
+		correct(v, old, new, (double)late);
+	serial_add_version(v, new, next_scale);
+}
+
+/* The sum of all squares of a group's gradients, layer after layer. */
+static double all_squares(struct trainer *t)
+{
+	int layers = t->model->layer_count;
+	double *vector = pd_calloc((size_t)layers + 1, sizeof(*vector)), sum = 0;
+	struct pd_squares what = { .gradients = t->gradients, .vector = vector, .clear = true };
+	struct pd_event ev;
+
+	for (int i = 0; i < t->count; i++)
+		if (t->tensors[i].named->part == PD_PART_PARAMETER)
+			t->ops->import(t->net, i, PD_FULL, t->gradients, t->tensors[i].sum);
+	pd_event_arm(&ev);
+	t->ops->squares(t->stream, t->net, &what, &ev);
+	pd_event_wait(&ev, &t->gate);
+	for (int l = 0; l < layers; l++)
+		sum += vector[l] >= 0 || isnan(vector[l]) ? vector[l] : 0;
+	free(vector);
+	return sum;
+}
+
+static double scale_after(struct trainer *t, double used, double now, bool finite)
+{
+	if (asked.loss_scale_interval == 0)
+		return now;
+	t->good = finite ? t->good + 1 : 0;
+	if (!finite)
+		return fmin(now, fmax(used / 2, 1));
+	if (t->good < asked.loss_scale_interval)
+		return now;
+	t->good = 0;
+	return 2 * now;
+}
+
+/* sum += gradient; the first is taken as it is */
+static void add(float *sum, const float *gradient, size_t elements, bool first)
+{
+	for (size_t i = 0; i < elements; i++)
+		sum[i] = first ? gradient[i] : sum[i] + gradient[i];
+}
+
+/* What all layers with this parameter have made, from the last to the first. */
+static void sum_copies(struct trainer *t, struct tensor *owner)
+{
+	struct tensor *copies[16];
+	int n = 0;
+
+	for (int i = t->count - 1; i >= 0; i--)
+		if (strcmp(t->tensors[i].named->name, owner->named->name) == 0)
+			copies[n++] = &t->tensors[i];
+	for (int k = 1; k < n; k++)
+		add(copies[0]->sum, copies[k]->sum, owner->elements, false);
+	for (int k = 1; k < n; k++)
+		memcpy(copies[k]->sum, copies[0]->sum, owner->elements * sizeof(float));
+}
+
+/* Of all tensors at once, at the end of the group of microbatch b. */
+static void update_all(struct trainer *t, int64_t b)
+{
+	const struct tensor *any = serial_parameter(t);
+	double used = any->scales[serial_version(t, any, b, true)];
+	double now = any->scales[any->count - 1], squares, norm, factor, next;
+	bool finite;
+
+	for (int i = 0; i < t->count && asked.mutation != UNTIED; i++)
+		if (t->tensors[i].named->part == PD_PART_PARAMETER && !t->tensors[i].named->copy)
+			sum_copies(t, &t->tensors[i]);
+	squares = all_squares(t);
+	norm = sqrt(squares) / used;
+	factor = asked.mutation == UNSCALE ? 1 : 1 / used;
+	finite = isfinite(squares) || asked.mutation == SKIP;
+	next = scale_after(t, asked.mutation == SCALE ? now / 2 : used, now, finite);
+	if (asked.clip_norm > 0 && asked.clip_norm / (norm + 1e-6) < 1 && asked.mutation != CLIP)
+		factor = asked.clip_norm / (norm + 1e-6) / used;
+	for (int i = 0; i < t->count; i++) {
+		struct tensor *v = &t->tensors[i];
+
+		if (v->named->part != PD_PART_PARAMETER)
+			continue;
+		for (size_t k = 0; k < v->elements; k++)
+			v->sum[k] = (float)(factor * (double)v->sum[k]);
+		if (finite) {
+			update(t, v, t->first + b, next);
+		} else {
+			float *same = pd_calloc(v->elements, sizeof(float));
+
+			memcpy(same, v->versions[v->count - 1], v->elements * sizeof(float));
+			serial_add_version(v, same, next);
+		}
+	}
+}
+
+/* The replicas' sums in their order; those without a microbatch have zeros. */
+static void add_replicas(struct tensor *v, int64_t replicas)
+{
+	for (int64_t k = 0; k < replicas; k++) {
+		add(v->sum, v->parts[k], v->elements, k == 0);
+		memset(v->parts[k], 0, v->elements * sizeof(float));
+	}
+}
+
+/* After microbatch b, of those up to last that go through before the pipeline is empty; is it
+ * the last of a group whose tensors are updated together? */
+static bool learn(struct trainer *t, struct tensor *v, int number, int64_t b, int64_t last)
+{
+	const struct pd_stage *stage = serial_stage_of(t->plan, v);
+	int64_t replicas = stage->replicas, member = b % replicas;
+	int64_t in_group = b % serial_group(t->plan, stage);
+
+	if (v->named->part == PD_PART_STATE) {
+		if (member == 0)
+			t->ops->export(t->net, number, PD_FULL, t->state, v->state);
+		return false;
+	}
+	t->ops->export(t->net, number, PD_FULL, t->gradients, v->gradient);
+	if (asked.mutation == SUM)            /* whichever replica they belong to */
+		add(v->parts[0], v->gradient, v->elements, in_group == 0);
+	else
+		add(v->parts[member], v->gradient, v->elements, in_group < replicas);
+	if (in_group < serial_group(t->plan, stage) - 1 && b < last)
+		return false;
+	add_replicas(v, replicas);
+	if (asked.clip_norm > 0 || asked.loss_scale > 0 || serial_ties(t))
+		return true;
+	update(t, v, t->first + b, 1);
+	return false;
+}
+
+void serial_learn(struct trainer *t, int64_t b, int64_t last)
+{
+	bool together = false;
+
+	for (int i = 0; i < t->count; i++)
+		together |= learn(t, &t->tensors[i], i, b, last);
+	if (together)
+		update_all(t, b);
+}
