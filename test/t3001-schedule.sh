@@ -53,7 +53,7 @@ test_ok 'ranks may be mixed in any way' '
 	{ head -n 1 replicas.jsonl
 	  tail -n +2 replicas.jsonl | jq -s -c "to_entries | sort_by(.value.rank % 2, .key)
 		| map(.value) | .[]"; } >mixed.jsonl
-	! cmp -s mixed.jsonl replicas.jsonl
+	! cmp -s mixed.jsonl replicas.jsonl || false
 	pd-schedule --check mixed.jsonl && pd-schedule mixed.jsonl | cmp - replicas.jsonl'
 test_ok 'predictions may be left out, and are filled in' '
 	jq -c "del(.duration_ns, .memory_delta_bytes, .group)" straight.jsonl >short.jsonl
@@ -203,10 +203,19 @@ test_ok 'what is no schedule' '
 	{ head -n 1 straight.jsonl; echo "{\"rank\": 0, \"op\": \"dance\"}"; } >x
 	status 2 pd-schedule --check x 2>err && grep -q "x:2: op: expected" err'
 test_ok 'minibatches are for plans' 'status 2 pd-schedule -m 3 straight.jsonl 2>err && one_line err'
+test_ok 'an update takes its time: in place, or where the version before it is still read' '
+	jq ".profile.layers[] += {update_ns: 10, update_apart_ns: 35}" straight.json >apart.json
+	pd-schedule -m 8 apart.json >x
+	jq -s -e "map(select(.op == \"step\")) | group_by(.rank) | map(map(.duration_ns))
+		| .[3] == [range(8) | 10] and .[0][0] == 35 and .[0][7] == 10
+		and (.[0] | unique) == [10, 35]" x'
 test_ok 'a step that does not say what it writes: copied as it is, and not right' '
 	sed "s/\\(\"op\":\"step\".*\\),\"weight_version\":[0-9]*/\\1/" straight.jsonl >x
 	! cmp -s x straight.jsonl || false
 	pd-schedule x >copy
+	# the first version stays as long as anybody reads it
+	jq -s -e "[.[] | select(.op == \"step\" and .rank == 0).memory_delta_bytes]
+		| .[:3] == [640, 640, 640] and .[-1] == 0" copy
 	jq -e "select(.op == \"step\") | has(\"weight_version\") | not" copy >out
 	pd-schedule --compact x >copy
 	status 1 pd-schedule --check x 2>err && one_line err

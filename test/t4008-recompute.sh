@@ -84,11 +84,12 @@ test_ok "to recompute with other weights is another thing" '
 test_ok "statistics are added to once, and the masks of dropout are those of the first time" '
 	jq -e "[.layers[].name] | index(\"bn1\") < 5 and index(\"drop1\") > 9 and index(\"drop2\") > 16
 		" residual
+	idx_data data
 	for which in none all; do
 		again 1-1-1 1f1b flush 4 $which >plan.json
 		rm -rf ck-$which
-		train ck-$which plan.json $sgd --minibatches=20 --synthetic >out
-		tail -n 1 out | jq .evaluation >evaluation-$which
+		train ck-$which plan.json $sgd --minibatches=20 --data=data >out
+		grep "\"evaluation\"" out >evaluation-$which
 	done
 	grep -aq "bn1\.running_mean" "$(at ck-all 20)"/*
 	diff -r "$(at ck-none 20)" "$(at ck-all 20)"
@@ -141,9 +142,14 @@ for plan in "1-1-1 1f1b stash 1" "1-1 zb-h1 flush 4" "chunks interleaved flush 4
 		pd-schedule --check list.jsonl
 		rm -rf ck-list ck-plan
 		train ck-list list.jsonl $sgd --synthetic >out
-		tail -n 1 out | jq -e ".memory == \"as predicted\""
+		tail -n 1 out >listed
+		jq -e ".memory == \"as predicted\"" listed
 		train ck-plan plan.json $sgd --minibatches=8 --synthetic >out
-		"$same" "$(at ck-list 8)" "$(at ck-plan 8)"'
+		"$same" "$(at ck-list 8)" "$(at ck-plan 8)"
+		# and in no more room: a forward leaves nothing in the slot that it works in
+		tail -n 1 out | jq -s -c "map(.memory_bytes)" listed -
+		tail -n 1 out | jq -s -e "map(.memory_bytes) | transpose | all(.[]; .[0] <= .[1])" \
+			listed -'
 done
 test_ok "a recompute may stand earlier, and takes the room that it then needs" '
 	jq -c -s "reduce range(1; length) as \$i (.; if .[\$i].op == \"recompute\" and .[\$i].rank == 0

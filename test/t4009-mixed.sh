@@ -131,14 +131,7 @@ idx_data data		# 55 microbatches an epoch
 while read -r schedule weights microbatches plan stops; do
 	test_ok "$schedule, $weights, $plan: resumed at $stops" '
 		pair $plan $schedule $weights $microbatches >plan.json
-		rm -rf ck ck-whole
-		train ck-whole plan.json $sgd --minibatches=60 --data=data --no-evaluate >out
-		again=
-		for k in $stops 60; do
-			train ck plan.json $sgd --minibatches=$k --data=data --no-evaluate $again >out
-			again=--resume
-		done
-		diff -r "$(at ck-whole 60)" "$(at ck 60)"'
+		resumed plan.json 60 $stops -- $sgd --data=data'
 done <<END
 1f1b stash 1 residual-1-1-1 3 57
 1f1b 2bw 4 residual-2-1 4 20
@@ -240,18 +233,18 @@ for weights in flush 2bw; do
 		done'
 done
 test_ok "f16: resumed, with the scale that it had" '
-	again=
-	rm -rf ck ck-whole
 	pair f16-2-1 1f1b 2bw 4 >plan.json
-	train ck-whole plan.json $sgd $large --minibatches=24 --synthetic --no-evaluate >out
-	for k in 8 24; do
-		train ck plan.json $sgd $large --minibatches=$k --synthetic --no-evaluate $again >out
-		again=--resume
-	done
-	diff -r "$(at ck-whole 24)" "$(at ck 24)"'
+	resumed plan.json 24 8 -- $sgd $large --synthetic'
 
-test_ok "replayed in virtual time, in the memory that it takes" '
-	pd-replay --minibatches=8 --format=report residual-2-1 >out
-	grep -q . out'
+test_ok "replayed in virtual time, in less memory than f32" '
+	jq --slurpfile f32 f32 ".profile = (\$f32[0] | .layers |= map(del(.forward_workspace_bytes,
+		.backward_workspace_bytes)))" residual-2-1 >wide.json
+	for p in residual-2-1 wide.json; do
+		pd-replay --minibatches=8 --format=report $p | grep "8 minibatches of 2 samples, simulated"
+		pd-replay --minibatches=8 --format=chrome $p |
+			jq "[.traceEvents[] | select(.name == \"memory\" and .pid == 0).args.bytes] | max"
+	done >out
+	cat out
+	grep -v simulated out | jq -s -e "length == 2 and .[0] < .[1]"'
 
 test_done

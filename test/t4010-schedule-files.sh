@@ -71,9 +71,10 @@ edit() {
 		def is(\$op; \$b): .op == \$op and .microbatch == \$b;
 		.[0], (.[1:] | group_by(.rank)[] | ($1) | .[])"
 }
-# right PLAN-SCHEDULE-WEIGHTS-MICROBATCHES N: edited.jsonl ends with the serial program weights
+# right N: edited.jsonl is another order than schedule.jsonl, and ends with the weights that the
+# serial program has after N microbatches
 right() {
-	! cmp -s schedule.jsonl edited.jsonl
+	! cmp -s schedule.jsonl edited.jsonl || false
 	pd-schedule --check edited.jsonl
 	follows edited.jsonl ck
 	"$serial" $sgd --minibatches="$1" --output=serial plan.json

@@ -93,6 +93,26 @@ train() {
 		--threads=1 --checkpoint="$train_into" "$@" "$train_plan"
 }
 
+# resumed PLAN N STOP... -- OPTION...: stopped there and resumed, the checkpoint after N microbatches
+# is that of a run that was not: the whole folder, the older versions too.
+resumed() {
+	resumed_plan=$1 resumed_n=$2 resumed_stops=
+	shift 2
+	while [ "$1" != -- ]; do
+		resumed_stops="$resumed_stops $1"
+		shift
+	done
+	shift
+	rm -rf ck ck-whole
+	train ck-whole "$resumed_plan" --minibatches="$resumed_n" --no-evaluate "$@" >out
+	again=
+	for k in $resumed_stops $resumed_n; do
+		train ck "$resumed_plan" --minibatches="$k" --no-evaluate $again "$@" >out
+		again=--resume
+	done
+	diff -r "$(at ck-whole "$resumed_n")" "$(at ck "$resumed_n")"
+}
+
 # at CHECKPOINT STEP: the folder.
 at() {
 	printf '%s/step-%012d' "$1" "$2"

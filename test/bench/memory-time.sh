@@ -6,7 +6,7 @@
 #     sh test/bench/memory-time.sh
 # PD_BUILD names the build tree, OUT (.) where memory.svg (bytes of every rank, with what the
 # plan predicted as a tick) and memory-time.svg (the fullest rank against the time of a sample)
-# go.  RUNS (3) rounds, all kinds in each; medians.  Some two minutes on two processors.
+# go.  RUNS (3) rounds, all kinds in each; medians.  Some two minutes a round on two processors.
 #
 # How to read it.  A microbatch has 16 samples.  none (model parallelism), gpipe, flush (1f1b)
 # and 2bw make an update of 8 of them, and need a second buffer of gradients to add them up;

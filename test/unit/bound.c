@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lower bound against random plans of every kind, judged by replays. */
+#include "made_up.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "planner/bound.h"
@@ -23,10 +24,8 @@ enum shape { CHAIN, SKIPS, BRANCHES };
 /* Chains, with skips, or any graph; computing or sending is the larger part, or neither. */
 static struct pd_profile *random_profile(int layers, enum shape shape, int64_t parameters)
 {
-	json_t *list = json_array(), *root;
+	json_t *list = json_array();
 	bool used[16] = { false };
-	struct pd_profile *profile;
-	struct pd_error err;
 
 	for (int l = 0; l < layers; l++) {
 		json_t *inputs = json_array();
@@ -52,15 +51,7 @@ static struct pd_profile *random_profile(int layers, enum shape shape, int64_t p
 			"activation_bytes", (json_int_t)below(20000),
 			"parameter_bytes", (json_int_t)(below(2) * 4 * below(parameters))));
 	}
-	root = json_pack("{s:s, s:i, s:s, s:i, s:s, s:{s:s, s:s}, s:o}", "format", "pd-profile",
-			 "version", 1, "name", "random", "batch_size", 8, "dtype", "f32", "device",
-			 "kind", "cpu", "name", "made up", "layers", list);
-	struct pd_place place = pd_place_root("made up", root);
-	profile = pd_profile_parse_at(&place, &err);
-	if (!profile)
-		diag("%s", err.text);
-	json_decref(root);
-	return profile;
+	return made_up_profile(list);
 }
 
 static void random_topology(struct pd_topology *topology)

@@ -103,8 +103,35 @@ static void test_full(void)
 	ok(seen(&pass, false, 0, 1) == 2, "which the others do not mind");
 }
 
+/* So many that differ in one thing alone that some begin to be looked for at the same place. */
+static void test_crowded(const char *what, size_t field)
+{
+	struct pd_pass pass = some_pass();
+	bool once = true;
+
+	memset(&repeats, 0, sizeof(repeats));
+	for (int i = 0; i < PD_REPEATS; i++) {
+		void *at = memory + i;
+
+		memcpy((char *)&pass + field, &at, sizeof(at));
+		once = once && seen(&pass, true, 0, 1) == 1;
+	}
+	ok(once, "%d that differ in %s are told apart", PD_REPEATS, what);
+}
+
 int main(void)
 {
+#define CROWDED(field) test_crowded(#field, offsetof(struct pd_pass, field))
+	CROWDED(weights);
+	CROWDED(state);
+	CROWDED(inbox);
+	CROWDED(slot);
+	CROWDED(scratch);
+	CROWDED(scale);
+	CROWDED(gradients);
+	CROWDED(gradient_in);
+	CROWDED(gradient_out);
+#undef CROWDED
 	test_same();
 	test_different();
 	test_full();

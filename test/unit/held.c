@@ -56,6 +56,52 @@ static void check_memory(void)
 	}
 }
 
+/* Is what a rank held more than always, but never less, when its list is done? */
+static bool comes_down(const struct pd_lists *lists, const struct pd_prices *prices, int rank)
+{
+	const struct pd_list *list = &lists->ranks[rank];
+	struct pd_account account;
+	__int128 always;
+	bool right = true;
+
+	pd_account_init(&account, prices, lists->microbatches);
+	for (size_t n = 0; n < list->count; n++)
+		pd_account_expect(&account, &list->ops[n]);
+	always = account.held_bytes;
+	for (size_t n = 0; n < list->count; n++) {
+		pd_account_enter(&account, &list->ops[n]);
+		right = right && account.held_bytes >= always;
+	}
+	right = right && account.held_bytes == always;
+	pd_account_release(&account);
+	return right;
+}
+
+static void check_return(unsigned recompute)
+{
+	for (size_t p = 0; p < PD_COUNT(plans); p++) {
+		struct pd_plan *plan = make_plan(skips, &plans[p], plans[p].stages);
+		struct pd_error err = { 0 };
+		struct pd_schedule *schedule;
+		struct pd_lists *lists;
+		struct pd_prices prices;
+		bool right = true;
+
+		recompute_in(plan, recompute);
+		schedule = pd_schedule_new(plan, &err);
+		lists = pd_lists_make("return", schedule, 40, &err);
+		pd_prices_init(&prices, plan, lists->wiring);
+		for (int r = 0; r < plan->rank_count; r++)
+			right = right && comes_down(lists, &prices, r);
+		ok(right, "%s: at the end as much is held as at the beginning%s", plans[p].name,
+		   recompute ? ", recomputed" : "");
+		pd_prices_release(&prices);
+		pd_lists_free(lists);
+		pd_schedule_free(schedule);
+		pd_plan_free(plan);
+	}
+}
+
 /* ---- what is in flight, how many versions ---- */
 
 /* The most that one rank holds, of what the prices count. */
@@ -313,6 +359,8 @@ static void check_eager(void)
 int main(void)
 {
 	check_memory();
+	check_return(0);
+	check_return(~0u);
 	check_peaks();
 	check_eager();
 	return done_testing();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data/loader.h"
 
+#include "base/half.h"
 #include "base/rng.h"
 #include "data/order.h"
 #include "small_model.h"
@@ -38,11 +39,13 @@ static void make_set(struct pd_dataset *set, int samples)
 	}
 }
 
+static enum pd_dtype loader_dtype = PD_F32;
+
 static struct pd_loader *open_loader(uint64_t seed, int ahead)
 {
 	struct pd_loader_config config = {
 		.model = small_model(&store, CHANNELS, 2, 3, 10), .train = &train, .test = &test,
-		.batch_size = BATCH, .seed = seed, .input_count = 2, .inputs = both, .ahead = ahead,
+		.batch_size = BATCH, .dtype = loader_dtype, .seed = seed, .input_count = 2, .inputs = both, .ahead = ahead,
 		.gate = &gate,
 	};
 	struct pd_error err = { 0 };
@@ -256,6 +259,37 @@ static void test_interrupted(void)
 	pd_loader_close(loader);
 }
 
+/* In 16 bits: the same samples, each pixel rounded to nearest; labels as they are. */
+static void test_rounded(enum pd_dtype dtype, uint16_t (*round)(float x))
+{
+	struct pd_loader *plain = open_loader(3, 2), *rounded;
+	int wrong = 0, changed = 0;
+
+	loader_dtype = dtype;
+	rounded = open_loader(3, 2);
+	loader_dtype = PD_F32;
+	pd_loader_plan(plain, false, 0, 1, PER_EPOCH);
+	pd_loader_plan(rounded, false, 0, 1, PER_EPOCH);
+	for (int m = 0; m < PER_EPOCH; m++) {
+		struct pd_batch *a = take(plain), *b = take(rounded);
+		const float *from = a->buffers[0];
+		const uint16_t *to = b->buffers[0];
+
+		wrong += b->bytes[0] * 2 != a->bytes[0] || b->bytes[1] != a->bytes[1];
+		wrong += memcmp(a->buffers[1], b->buffers[1], a->bytes[1]) != 0;
+		for (int e = 0; e < BATCH * CHANNELS * PLANE; e++) {
+			wrong += to[e] != round(from[e]);
+			changed += round(from[e]) != pd_float_bits(from[e]) >> 16;
+		}
+		pd_loader_release(plain, a);
+		pd_loader_release(rounded, b);
+	}
+	is_int(wrong, 0, "%s: pixels are rounded to nearest, labels are not", pd_dtype_name[dtype]);
+	ok(changed > 0, "%s: which is another thing than to cut off", pd_dtype_name[dtype]);
+	pd_loader_close(plain);
+	pd_loader_close(rounded);
+}
+
 static void test_synthetic(void)
 {
 	struct pd_dataset set = { .samples = 10, .channels = CHANNELS, .height = 2, .width = 3,
@@ -348,6 +382,8 @@ int main(void)
 	test_evaluate();
 	test_ahead();
 	test_interrupted();
+	test_rounded(PD_BF16, pd_to_bf16);
+	test_rounded(PD_F16, pd_to_f16);
 	test_synthetic();
 	test_unbiased();
 	test_refused();

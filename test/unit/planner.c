@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The searches against brute force over all contiguous plans. */
+#include "made_up.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "planner/planner.h"
@@ -23,9 +24,7 @@ static int64_t below(int64_t n)
 /* layers in a chain; with skips, some take a second input from further back */
 static struct pd_profile *random_profile(int layers, bool skips)
 {
-	json_t *list = json_array(), *root;
-	struct pd_profile *profile;
-	struct pd_error err;
+	json_t *list = json_array();
 
 	for (int l = 0; l < layers; l++) {
 		json_t *inputs = json_array();
@@ -45,15 +44,7 @@ static struct pd_profile *random_profile(int layers, bool skips)
 			"stash_bytes", (json_int_t)below(1500),
 			"workspace_bytes", (json_int_t)below(300)));
 	}
-	root = json_pack("{s:s, s:i, s:s, s:i, s:s, s:{s:s, s:s}, s:o}", "format", "pd-profile",
-			 "version", 1, "name", "random", "batch_size", 8, "dtype", "f32", "device",
-			 "kind", "cpu", "name", "made up", "layers", list);
-	struct pd_place place = pd_place_root("made up", root);
-	profile = pd_profile_parse_at(&place, &err);
-	if (!profile)
-		diag("%s", err.text);
-	json_decref(root);
-	return profile;
+	return made_up_profile(list);
 }
 
 /*

@@ -12,6 +12,7 @@
  *
  * How many versions of the weights live is in test/unit/held.c.
  */
+#include "replayed.h"
 #include "tap.h"
 
 #include "base/json.h"
@@ -93,15 +94,7 @@ static struct pd_plan *plan_of(const struct pipeline *pipe)
 
 static struct pd_trace *replayed(const struct pipeline *pipe, int64_t minibatches)
 {
-	struct pd_replay_options with = { .minibatches = minibatches };
-	struct pd_plan *plan = plan_of(pipe);
-	struct pd_error err;
-	struct pd_trace *trace = pd_replay(plan, &with, &err);
-
-	if (!trace)
-		pd_bug("%s", err.text);
-	pd_plan_free(plan);
-	return trace;
+	return replayed_plan(plan_of(pipe), minibatches);
 }
 
 /* ---- figures ---- */

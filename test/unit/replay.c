@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "replay/replay.h"
+#include "replayed.h"
 #include "tap.h"
 #include "trace/report.h"
 
@@ -104,15 +105,7 @@ static struct pd_plan *plan_of(const struct shape *shape)
 
 static struct pd_trace *replayed(const struct shape *shape, int64_t minibatches)
 {
-	struct pd_replay_options with = { .minibatches = minibatches };
-	struct pd_plan *plan = plan_of(shape);
-	struct pd_error err;
-	struct pd_trace *trace = pd_replay(plan, &with, &err);
-
-	if (!trace)
-		pd_bug("%s", err.text);
-	pd_plan_free(plan);
-	return trace;
+	return replayed_plan(plan_of(shape), minibatches);
 }
 
 static uint32_t next_random(void)

@@ -5,6 +5,7 @@
  * equal at all parties and ascending, no more in flight than slots, versions as published.
  */
 #include "small_profile.h"
+#include "table.h"
 #include "tap.h"
 
 #include "base/mem.h"
@@ -14,23 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_RANKS 32
 #define MOST_LINKS 64
-
-/* A chain with skips: "a<x b<a c<ba d<c ..." so that links leave out stages. */
-static struct pd_plan *make_plan(const char *graph, int stages, const int *layers,
-				 const int *replicas)
-{
-	struct pd_topology topology;
-	struct pd_plan *plan;
-	struct pd_error err;
-
-	pd_topology_flat(MOST_RANKS, 1000000000, 1000, &topology, &err);
-	plan = pd_plan_new(small_profile(graph), &topology, stages, layers, replicas, &err);
-	if (!plan)
-		diag("%s", err.text);
-	return plan;
-}
 
 struct list {
 	struct pd_op *ops;
@@ -238,8 +223,9 @@ static bool list_is_right(const struct pd_schedule *schedule, const struct list 
 			sent[op->link]++;
 			break;
 		case PD_OP_recompute:
+			/* with what its backward waits for there: nothing is between the two */
 			if (!stage->recompute || b != next_r || op->version != v || b >= next_f ||
-			    b != next_b)
+			    b != next_b || outs != schedule->wiring->out_count[s] * (backwards + 1))
 				return false;
 			next_r += stage->replicas;
 			break;
@@ -250,7 +236,8 @@ static bool list_is_right(const struct pd_schedule *schedule, const struct list 
 		case PD_OP_backward_input:
 			backwards++;
 			if (b != next_b || op->version != v || b >= next_f ||
-			    (stage->recompute && b >= next_r) || outs != schedule->wiring->out_count[s] * backwards)
+			    (stage->recompute && b >= next_r) ||
+			    outs != schedule->wiring->out_count[s] * backwards)
 				return false;
 			next_b += stage->replicas;
 			break;
@@ -363,7 +350,7 @@ static void check_schedule(const struct pd_plan *plan, int64_t minibatches, cons
 static void check_plan(const char *graph, int stages, const int *layers, const int *replicas,
 		       int64_t minibatches, const char *name)
 {
-	struct pd_plan *plan = make_plan(graph, stages, layers, replicas);
+	struct pd_plan *plan = plan_of(graph, stages, layers, replicas);
 
 	check_schedule(plan, minibatches, name);
 	pd_plan_free(plan);
@@ -410,7 +397,7 @@ static void check_kinds(const char *graph, bool agree, bool recompute)
 
 	for (size_t k = 0; k < PD_COUNT(kinds); k++)
 		for (size_t i = 0; i < PD_COUNT(shapes); i++) {
-			struct pd_plan *plan = make_plan(graph, shapes[i].stages, shapes[i].layers,
+			struct pd_plan *plan = plan_of(graph, shapes[i].stages, shapes[i].layers,
 							 shapes[i].replicas);
 			int p = kinds[k].positions;
 			bool fits = p == 0 || (shapes[i].stages % p == 0 && shapes[i].stages > p);
@@ -480,7 +467,7 @@ static void check_order(const struct pd_schedule *schedule, int rank, int64_t n,
 static void check_figures(void)
 {
 	struct pd_error err;
-	struct pd_plan *plan = make_plan("a<x b<a c<b d<c", 4, (int[]){ 1, 1, 1, 1 },
+	struct pd_plan *plan = plan_of("a<x b<a c<b d<c", 4, (int[]){ 1, 1, 1, 1 },
 					 (int[]){ 1, 1, 1, 1 });
 	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
 
@@ -500,7 +487,7 @@ static void check_figures(void)
 	pd_plan_free(plan);
 
 	/* ICML 2021, figure 2 (2BW; the same order as 1F1B) and PipeDream-Flush */
-	plan = make_plan("a<x b<a c<b d<c", 4, (int[]){ 1, 1, 1, 1 }, (int[]){ 1, 1, 1, 1 });
+	plan = plan_of("a<x b<a c<b d<c", 4, (int[]){ 1, 1, 1, 1 }, (int[]){ 1, 1, 1, 1 });
 	plan->weights = PD_WEIGHTS_2BW;
 	plan->microbatches = 4;
 	schedule = pd_schedule_new(plan, &err);
@@ -527,7 +514,7 @@ static void check_figures(void)
 	pd_plan_free(plan);
 
 	/* TiMePReSt, figure 2c: three stages, two microbatches to a minibatch */
-	plan = make_plan("a<x b<a c<b", 3, (int[]){ 1, 1, 1 }, (int[]){ 1, 1, 1 });
+	plan = plan_of("a<x b<a c<b", 3, (int[]){ 1, 1, 1 }, (int[]){ 1, 1, 1 });
 	plan->schedule = PD_SCHEDULE_NF1B;
 	plan->weights = PD_WEIGHTS_VERTICAL_SYNC;
 	plan->microbatches = 2;
@@ -538,7 +525,7 @@ static void check_figures(void)
 	pd_schedule_free(schedule);
 	pd_plan_free(plan);
 
-	plan = make_plan("a<x b<a", 2, (int[]){ 1, 1 }, (int[]){ 2, 1 });
+	plan = plan_of("a<x b<a", 2, (int[]){ 1, 1 }, (int[]){ 2, 1 });
 	plan->startup = PD_STARTUP_EAGER;       /* the same here: all that arrives is one */
 	schedule = pd_schedule_new(plan, &err);
 	check_order(schedule, 0, 8, "F0 F2 B0 F4 B2 F6 B4 B6");
@@ -549,17 +536,11 @@ static void check_figures(void)
 	pd_plan_free(plan);
 }
 
-static bool same_op(const struct pd_op *a, const struct pd_op *b)
-{
-	return a->kind == b->kind && a->peer == b->peer && a->link == b->link &&
-	       a->microbatch == b->microbatch && a->version == b->version && a->seq == b->seq;
-}
-
 /* A limit set on the way gives the list of a phase that was as short from the start. */
 static void check_limit(void)
 {
 	struct pd_error err;
-	struct pd_plan *plan = make_plan("a<x b<a c<b", 3, (int[]){ 1, 1, 1 }, (int[]){ 1, 2, 1 });
+	struct pd_plan *plan = plan_of("a<x b<a c<b", 3, (int[]){ 1, 1, 1 }, (int[]){ 1, 2, 1 });
 	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
 	struct pd_phase long_phase = { .last = 40 }, short_phase = { .last = 12 };
 	bool same = true;
@@ -593,7 +574,7 @@ static void check_limit(void)
 static void check_floor(void)
 {
 	struct pd_error err;
-	struct pd_plan *plan = make_plan("a<x b<a c<b", 3, (int[]){ 1, 1, 1 }, (int[]){ 1, 1, 1 });
+	struct pd_plan *plan = plan_of("a<x b<a c<b", 3, (int[]){ 1, 1, 1 }, (int[]){ 1, 1, 1 });
 	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
 	struct pd_phase phase = { .first = 10, .last = 20 };
 	int64_t expected[] = { 8, 9, 10, 11 };
@@ -615,7 +596,7 @@ static void check_floor(void)
 static void check_refusals(void)
 {
 	struct pd_error err = { 0 };
-	struct pd_plan *plan = make_plan("a<x b<a", 2, (int[]){ 1, 1 }, (int[]){ 1, 1 });
+	struct pd_plan *plan = plan_of("a<x b<a", 2, (int[]){ 1, 1 }, (int[]){ 1, 1 });
 
 	plan->stages[0].warmup = 0;
 	plan->stages[1].warmup = 1;
@@ -640,42 +621,18 @@ static void check_refusals(void)
 
 int main(void)
 {
-	static const char *const graph = "a<x b<a c<b d<c e<d f<e g<f h<g";
-	static const char *const skips = "a<x b<a c<ab d<c e<da f<eb g<fa h<gac";
-	static const struct {
-		const char *name;
-		int stages, layers[8], replicas[8];
-	} plans[] = {
-		{ "1", 1, { 8 }, { 1 } },
-		{ "4 (data parallel)", 1, { 8 }, { 4 } },
-		{ "1-1", 2, { 4, 4 }, { 1, 1 } },
-		{ "1-1-1-1", 4, { 2, 2, 2, 2 }, { 1, 1, 1, 1 } },
-		{ "8 straight", 8, { 1, 1, 1, 1, 1, 1, 1, 1 }, { 1, 1, 1, 1, 1, 1, 1, 1 } },
-		{ "2-1", 2, { 4, 4 }, { 2, 1 } },
-		{ "1-2", 2, { 4, 4 }, { 1, 2 } },
-		{ "2-2", 2, { 4, 4 }, { 2, 2 } },
-		{ "3-1", 2, { 5, 3 }, { 3, 1 } },
-		{ "1-3", 2, { 3, 5 }, { 1, 3 } },
-		{ "3-2", 2, { 5, 3 }, { 3, 2 } },
-		{ "3-2-1", 3, { 3, 3, 2 }, { 3, 2, 1 } },
-		{ "1-2-3", 3, { 3, 3, 2 }, { 1, 2, 3 } },
-		{ "15-1", 2, { 7, 1 }, { 15, 1 } },
-		{ "1-15", 2, { 1, 7 }, { 1, 15 } },
-		{ "5-3-7", 3, { 2, 3, 3 }, { 5, 3, 7 } },
-		{ "1-8-3-1", 4, { 1, 3, 3, 1 }, { 1, 8, 3, 1 } },
-	};
 	static const int64_t lengths[] = { 1, 2, 7, 30, 61 };
 
 	check_figures();
 	for (size_t p = 0; p < PD_COUNT(plans); p++)
 		for (size_t i = 0; i < PD_COUNT(lengths); i++) {
-			check_plan(graph, plans[p].stages, plans[p].layers, plans[p].replicas,
+			check_plan(chain, plans[p].stages, plans[p].layers, plans[p].replicas,
 				   lengths[i], plans[p].name);
 			check_plan(skips, plans[p].stages, plans[p].layers, plans[p].replicas,
 				   lengths[i], plans[p].name);
 		}
 	for (int i = 0; i < 4; i++) {
-		check_kinds(graph, i & 1, i & 2);
+		check_kinds(chain, i & 1, i & 2);
 		check_kinds(skips, i & 1, i & 2);
 	}
 	check_limit();

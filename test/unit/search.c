@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The search against brute force, judged by the event simulation; and what it makes, replayed. */
+#include "made_up.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "planner/judge.h"
@@ -37,11 +38,8 @@ enum shape { CHAIN, SKIPS, GRAPH };
  */
 static struct pd_profile *random_profile(int layers, enum shape shape, int64_t most_stash)
 {
-	json_t *list = json_array(), *root;
-	struct pd_profile *profile;
+	json_t *list = json_array();
 	unsigned used = 0;
-	struct pd_place place;
-	struct pd_error err;
 
 	for (int l = 0; l < layers; l++) {
 		json_t *inputs = json_array();
@@ -70,15 +68,7 @@ static struct pd_profile *random_profile(int layers, enum shape shape, int64_t m
 			"stash_bytes", (json_int_t)below(most_stash),
 			"workspace_bytes", (json_int_t)below(300)));
 	}
-	root = json_pack("{s:s, s:i, s:s, s:i, s:s, s:{s:s, s:s}, s:o}", "format", "pd-profile",
-			 "version", 1, "name", "random", "batch_size", 8, "dtype", "f32", "device",
-			 "kind", "cpu", "name", "made up", "layers", list);
-	place = pd_place_root("made up", root);
-	profile = pd_profile_parse_at(&place, &err);
-	if (!profile)
-		diag("%s", err.text);
-	json_decref(root);
-	return profile;
+	return made_up_profile(list);
 }
 
 struct brute {

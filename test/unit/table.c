@@ -31,20 +31,24 @@ const struct table_plan plans[TABLE_PLANS] = {
 	{ "1-8-3-1", 4, { 1, 3, 3, 1 }, { 1, 8, 3, 1 } },
 };
 
-struct pd_plan *make_plan(const char *graph, const struct table_plan *from, int positions)
+struct pd_plan *plan_of(const char *graph, int stages, const int *layers, const int *replicas)
 {
 	struct pd_topology topology;
 	struct pd_plan *plan;
 	struct pd_error err;
 
 	pd_topology_flat(MOST_RANKS, 1000000000, 1000, &topology, &err);
-	plan = pd_plan_new(small_profile(graph), &topology, from->stages, from->layers,
-			   from->replicas, &err);
-	if (!plan) {
+	plan = pd_plan_new(small_profile(graph), &topology, stages, layers, replicas, &err);
+	if (!plan)
 		diag("%s", err.text);
-		return NULL;
-	}
-	for (int s = positions; s < plan->stage_count; s++) {
+	return plan;
+}
+
+struct pd_plan *make_plan(const char *graph, const struct table_plan *from, int positions)
+{
+	struct pd_plan *plan = plan_of(graph, from->stages, from->layers, from->replicas);
+
+	for (int s = positions; plan && s < plan->stage_count; s++) {
 		for (int r = 0; r < plan->stages[s].replicas; r++)
 			plan->stages[s].ranks[r] = plan->stages[s % positions].ranks[r];
 		plan->rank_count -= plan->stages[s].replicas;

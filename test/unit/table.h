@@ -17,6 +17,8 @@ struct table_plan {
 #define TABLE_PLANS 17
 extern const struct table_plan plans[TABLE_PLANS];
 
+/* So many layers and replicas per stage; NULL, and why, where that is no plan. */
+struct pd_plan *plan_of(const char *graph, int stages, const int *layers, const int *replicas);
 /* Stages s and s + positions on the same ranks; positions = stages: none are. */
 struct pd_plan *make_plan(const char *graph, const struct table_plan *from, int positions);
 void use(struct pd_plan *plan, enum pd_schedule_kind schedule, enum pd_weight_kind weights,
