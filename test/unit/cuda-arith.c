@@ -90,6 +90,7 @@ static bool pools(const struct pd_pool_shape *s)
 	double *mean = pd_calloc((size_t)ins, sizeof(*mean));
 	int32_t *chosen = pd_calloc((size_t)outs, sizeof(*chosen));
 	bool good = true;
+	float made;
 
 	for (int i = 0; i < ins; i++)
 		x[i] = floorf(4 * random_at(1, i));     /* ties */
@@ -112,15 +113,16 @@ static bool pools(const struct pd_pool_shape *s)
 					mean[at] += dy[o] / n;
 				}
 			most[best] += dy[o];
-			chosen[o] = pd_pool_largest(s, x, r, c);
-			good = good && chosen[o] * step == best &&
+			pd_pool_largest(s, x, r, c, &made, &chosen[o]);
+			good = good && chosen[o] * step == best && made == x[best] &&
 			       fabs(pd_pool_mean(s, x, r, c) - sum / n) < 1e-5;
 		}
 	for (int r = 0; r < s->in[0]; r++)
 		for (int c = 0; c < s->in[1]; c++) {
 			int i = (r * s->in[1] + c) * step;
 
-			good = good && fabs(pd_pool_chosen(s, dy, chosen, r, c) - most[i]) < 1e-5 &&
+			pd_pool_chosen(s, dy, chosen, r, c, &made);
+			good = good && fabs(made - most[i]) < 1e-5 &&
 			       fabs(pd_pool_share(s, dy, r, c) - mean[i]) < 1e-5;
 		}
 	free(x);

@@ -14,11 +14,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of elements of any type, on a GPU; for the processor of f32. */
+/*
+ * Of elements of any type, on a GPU; for the processor of f32.  PD_LANED: of so many at once that
+ * lie next to one another, and begin where a pack of them may; for the processor of one.
+ */
 #ifdef __cplusplus
 #define PD_TYPED template <typename pd_value> PD_INLINE
+#define PD_LANED template <int pd_lanes, typename pd_value> PD_INLINE
+template <typename T, int N>
+struct alignas(N * sizeof(T)) pd_pack {
+	T v[N];
+};
+#define PD_PACK(type) pd_pack<type, pd_lanes>
 #else
 #define PD_TYPED PD_INLINE
+#define PD_LANED PD_INLINE
+#define pd_lanes 1
+#define PD_PACK(type) struct { type v[1]; }
 typedef float pd_value;
 #endif
 
@@ -79,43 +91,53 @@ PD_INLINE struct pd_span pd_pool_outputs(const struct pd_pool_shape *s, int axis
 	return span;
 }
 
-/* The largest input of a window, the first where there are several: its place in the plane. */
-PD_TYPED int pd_pool_largest(const struct pd_pool_shape *s, const pd_value *plane, int row,
-			     int column)
+/* The largest input of a window, the first where there are several, and its place in the plane. */
+PD_LANED void pd_pool_largest(const struct pd_pool_shape *s, const pd_value *plane, int row,
+			      int column, float *most, int32_t *best)
 {
+	typedef PD_PACK(pd_value) pack;
 	struct pd_span y = pd_pool_window(s, 0, row), x = pd_pool_window(s, 1, column);
-	int best = y.begin * s->in[1] + x.begin;
-	float most = (float)plane[(int64_t)best * s->step];
+	int first = y.begin * s->in[1] + x.begin;
+	pack p = *(const pack *)&plane[(int64_t)first * s->step];
 
+	for (int k = 0; k < pd_lanes; k++) {
+		most[k] = (float)p.v[k];
+		best[k] = first;
+	}
 	for (int i = y.begin; i < y.end; i++)
 		for (int j = x.begin; j < x.end; j++) {
 			int at = i * s->in[1] + j;
-			float v = (float)plane[(int64_t)at * s->step];
 
-			if (v > most) {
-				best = at;
-				most = v;
-			}
+			p = *(const pack *)&plane[(int64_t)at * s->step];
+			for (int k = 0; k < pd_lanes; k++)
+				if ((float)p.v[k] > most[k]) {
+					most[k] = (float)p.v[k];
+					best[k] = at;
+				}
 		}
-	return best;
 }
 
 /* The gradient of an input of a plane: of the outputs that chose it. */
-PD_TYPED float pd_pool_chosen(const struct pd_pool_shape *s, const pd_value *gradient,
-			      const int32_t *chosen, int row, int column)
+PD_LANED void pd_pool_chosen(const struct pd_pool_shape *s, const pd_value *gradient,
+			     const int32_t *chosen, int row, int column, float *sum)
 {
+	typedef PD_PACK(pd_value) pack;
+	typedef PD_PACK(int32_t) places;
 	struct pd_span y = pd_pool_outputs(s, 0, row), x = pd_pool_outputs(s, 1, column);
 	int me = row * s->in[1] + column;
-	float sum = 0;
 
+	for (int k = 0; k < pd_lanes; k++)
+		sum[k] = 0;
 	for (int i = y.begin; i < y.end; i++)
 		for (int j = x.begin; j < x.end; j++) {
 			int64_t at = (int64_t)(i * s->out[1] + j) * s->step;
+			places by = *(const places *)&chosen[at];
+			pack p = *(const pack *)&gradient[at];
 
-			if (chosen[at] == me)
-				sum += (float)gradient[at];
+			for (int k = 0; k < pd_lanes; k++)
+				if (by.v[k] == me)
+					sum[k] += (float)p.v[k];
 		}
-	return sum;
 }
 
 PD_INLINE float pd_pool_divisor(const struct pd_pool_shape *s, int row, int column)

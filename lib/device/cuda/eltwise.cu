@@ -9,26 +9,10 @@
  * N elements at a time, 16 bytes, where all of the arrays begin at a multiple of that; else one.
  * The last few, less than N, are thread 0's.
  */
-template <typename T, int N>
-struct alignas(N * sizeof(T)) pack {
-	T v[N];
-};
-
 static bool packs(const void *a, const void *b, const void *c)
 {
 	return (((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) & 15) == 0;
 }
-
-/* The statement, with N as how many of T are taken at a time. */
-#define BY_PACK(T, packed, N, ...) do { \
-		if (packed) { \
-			constexpr int N = 16 / (int)sizeof(T); \
-			__VA_ARGS__; \
-		} else { \
-			constexpr int N = 1; \
-			__VA_ARGS__; \
-		} \
-	} while (0)
 
 /* pack_at(i) for N elements from i on, one_at(i) for those that are left. */
 template <int N, typename Pack, typename One>
@@ -53,11 +37,11 @@ template <typename T, int N>
 __global__ static void curve(enum pd_kernel_curve which, T *y, const T *x, size_t count)
 {
 	for_packs<N>(count, [&](size_t i) {
-		struct pack<T, N> p = *(const struct pack<T, N> *)&x[i];
+		struct pd_pack<T, N> p = *(const struct pd_pack<T, N> *)&x[i];
 
 		for (int k = 0; k < N; k++)
 			p.v[k] = (T)curved(which, (float)p.v[k]);
-		*(struct pack<T, N> *)&y[i] = p;
+		*(struct pd_pack<T, N> *)&y[i] = p;
 	}, [&](size_t i) {
 		y[i] = (T)curved(which, (float)x[i]);
 	});
@@ -67,7 +51,7 @@ cudaError_t pd_kernel_curve(cudaStream_t stream, enum pd_dtype dtype, enum pd_ke
 			    void *y, const void *x, size_t count)
 {
 	if (count > 0)
-		PD_BY_TYPE(dtype, T, BY_PACK(T, packs(y, x, x), N, (
+		PD_BY_TYPE(dtype, T, PD_BY_PACK(T, packs(y, x, x), N, (
 			curve<T, N><<<pd_blocks((count + N - 1) / N), PD_THREADS, 0, stream>>>(
 				which, (T *)y, (const T *)x, count))));
 	return cudaGetLastError();
@@ -86,12 +70,12 @@ __global__ static void curve_back(enum pd_kernel_curve which, T *dx, const T *y,
 				  size_t count)
 {
 	for_packs<N>(count, [&](size_t i) {
-		struct pack<T, N> p = *(const struct pack<T, N> *)&y[i];
-		struct pack<T, N> g = *(const struct pack<T, N> *)&dy[i];
+		struct pd_pack<T, N> p = *(const struct pd_pack<T, N> *)&y[i];
+		struct pd_pack<T, N> g = *(const struct pd_pack<T, N> *)&dy[i];
 
 		for (int k = 0; k < N; k++)
 			g.v[k] = (T)slope(which, (float)p.v[k], (float)g.v[k]);
-		*(struct pack<T, N> *)&dx[i] = g;
+		*(struct pd_pack<T, N> *)&dx[i] = g;
 	}, [&](size_t i) {
 		dx[i] = (T)slope(which, (float)y[i], (float)dy[i]);
 	});
@@ -102,7 +86,7 @@ cudaError_t pd_kernel_curve_back(cudaStream_t stream, enum pd_dtype dtype,
 				 const void *dy, size_t count)
 {
 	if (count > 0)
-		PD_BY_TYPE(dtype, T, BY_PACK(T, packs(dx, y, dy), N, (
+		PD_BY_TYPE(dtype, T, PD_BY_PACK(T, packs(dx, y, dy), N, (
 			curve_back<T, N>
 				<<<pd_blocks((count + N - 1) / N), PD_THREADS, 0, stream>>>(
 				which, (T *)dx, (const T *)y, (const T *)dy, count))));
@@ -118,19 +102,19 @@ template <typename T, int N>
 __global__ static void sum(T *dst, struct sources from, int n, size_t count, bool relu)
 {
 	for_packs<N>(count, [&](size_t i) {
-		struct pack<T, N> p = *(const struct pack<T, N> *)&((const T *)from.src[0])[i];
+		struct pd_pack<T, N> p = *(const struct pd_pack<T, N> *)&((const T *)from.src[0])[i];
 		float total[N];
 
 		for (int k = 0; k < N; k++)
 			total[k] = (float)p.v[k];
 		for (int s = 1; s < n; s++) {
-			p = *(const struct pack<T, N> *)&((const T *)from.src[s])[i];
+			p = *(const struct pd_pack<T, N> *)&((const T *)from.src[s])[i];
 			for (int k = 0; k < N; k++)
 				total[k] += (float)p.v[k];
 		}
 		for (int k = 0; k < N; k++)
 			p.v[k] = (T)(relu && total[k] < 0 ? 0 : total[k]);
-		*(struct pack<T, N> *)&dst[i] = p;
+		*(struct pd_pack<T, N> *)&dst[i] = p;
 	}, [&](size_t i) {
 		float total = (float)((const T *)from.src[0])[i];
 
@@ -153,7 +137,7 @@ cudaError_t pd_kernel_sum(cudaStream_t stream, enum pd_dtype dtype, void *dst,
 		packed = packed && packs(from.src[k], dst, dst);
 	}
 	if (count > 0)
-		PD_BY_TYPE(dtype, T, BY_PACK(T, packed, N, (
+		PD_BY_TYPE(dtype, T, PD_BY_PACK(T, packed, N, (
 			sum<T, N><<<pd_blocks((count + N - 1) / N), PD_THREADS, 0, stream>>>(
 				(T *)dst, from, n, count, relu))));
 	return cudaGetLastError();

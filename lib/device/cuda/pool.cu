@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread per element: of the output forward, of the input backward, so that none is shared. */
+/*
+ * A thread per element: of the output forward, of the input backward, so that none is shared.  Where
+ * channels are last the largest is found for as many of them at a time as 16 bytes hold: most
+ * of the work is to find out where one is.
+ */
 #include "device/cuda/both.cuh"
 
 #include "device/cuda/grid.cuh"
@@ -12,12 +16,13 @@ struct place {
 	int row, column;
 };
 
+/* i: number of the element, or of the pack of so many. */
 __device__ static struct place place_of(const struct pd_pool_shape &s, size_t i, const int *size,
-					const int *other)
+					const int *other, int lanes = 1)
 {
 	struct place p;
-	size_t step = (size_t)s.step, area = (size_t)size[0] * size[1];
-	size_t channel = pd_rest(i, step), rest = pd_times(i, step);
+	size_t step = (size_t)s.step, packs = step / lanes, area = (size_t)size[0] * size[1];
+	size_t channel = pd_rest(i, packs) * lanes, rest = pd_times(i, packs);
 	size_t number = pd_times(rest, area);
 	int within = (int)pd_rest(rest, area);
 
@@ -32,17 +37,30 @@ static size_t elements(const int *size, int64_t planes)
 	return (size_t)planes * (size_t)size[0] * (size_t)size[1];
 }
 
-template <typename T>
+template <typename T, int N>
 __global__ static void maxpool(struct pd_pool_shape s, size_t count, T *y, int32_t *chosen,
 			       const T *x)
 {
-	PD_FOR_EACH(i, count) {
-		struct place p = place_of(s, i, s.out, s.in);
-		int best = pd_pool_largest(&s, x + p.plane, p.row, p.column);
+	PD_FOR_EACH(i, count / N) {
+		struct place p = place_of(s, i, s.out, s.in, N);
+		struct pd_pack<int32_t, N> best;
+		struct pd_pack<T, N> made;
+		float most[N];
 
-		chosen[i] = best;
-		y[i] = x[p.plane + (size_t)best * s.step];
+		pd_pool_largest<N>(&s, x + p.plane, p.row, p.column, most, best.v);
+		for (int k = 0; k < N; k++)
+			made.v[k] = (T)most[k];
+		*(struct pd_pack<int32_t, N> *)&chosen[i * N] = best;
+		*(struct pd_pack<T, N> *)&y[i * N] = made;
 	}
+}
+
+/* Are there packs of these, of so many elements? */
+static bool packs(const struct pd_pool_shape *s, int lanes, const void *a, const void *b,
+		  const int32_t *chosen)
+{
+	return s->step % lanes == 0 && (((uintptr_t)a | (uintptr_t)b) & 15) == 0 &&
+	       ((uintptr_t)chosen & (lanes * sizeof(*chosen) - 1)) == 0;
 }
 
 cudaError_t pd_kernel_maxpool(cudaStream_t stream, enum pd_dtype dtype,
@@ -52,19 +70,25 @@ cudaError_t pd_kernel_maxpool(cudaStream_t stream, enum pd_dtype dtype,
 	size_t count = elements(shape->out, planes);
 
 	if (count > 0)
-		PD_BY_TYPE(dtype, T, (maxpool<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
-			*shape, count, (T *)y, chosen, (const T *)x)));
+		PD_BY_TYPE(dtype, T, PD_BY_PACK(T, packs(shape, N, y, x, chosen), N, (
+			maxpool<T, N><<<pd_blocks(count / N), PD_THREADS, 0, stream>>>(
+				*shape, count, (T *)y, chosen, (const T *)x))));
 	return cudaGetLastError();
 }
 
-template <typename T>
+template <typename T, int N>
 __global__ static void maxpool_back(struct pd_pool_shape s, size_t count, T *dx,
 				    const int32_t *chosen, const T *dy)
 {
-	PD_FOR_EACH(i, count) {
-		struct place p = place_of(s, i, s.in, s.out);
+	PD_FOR_EACH(i, count / N) {
+		struct place p = place_of(s, i, s.in, s.out, N);
+		struct pd_pack<T, N> made;
+		float sum[N];
 
-		dx[i] = (T)pd_pool_chosen(&s, dy + p.plane, chosen + p.plane, p.row, p.column);
+		pd_pool_chosen<N>(&s, dy + p.plane, chosen + p.plane, p.row, p.column, sum);
+		for (int k = 0; k < N; k++)
+			made.v[k] = (T)sum[k];
+		*(struct pd_pack<T, N> *)&dx[i * N] = made;
 	}
 }
 
@@ -75,8 +99,9 @@ cudaError_t pd_kernel_maxpool_back(cudaStream_t stream, enum pd_dtype dtype,
 	size_t count = elements(shape->in, planes);
 
 	if (count > 0)
-		PD_BY_TYPE(dtype, T, (maxpool_back<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
-			*shape, count, (T *)dx, chosen, (const T *)dy)));
+		PD_BY_TYPE(dtype, T, PD_BY_PACK(T, packs(shape, N, dx, dy, chosen), N, (
+			maxpool_back<T, N><<<pd_blocks(count / N), PD_THREADS, 0, stream>>>(
+				*shape, count, (T *)dx, chosen, (const T *)dy))));
 	return cudaGetLastError();
 }
 

@@ -22,4 +22,23 @@
 		} \
 	} while (0)
 
+/* The statement, with N as how many of T are taken at a time: 16 bytes of them where that can be
+ * (a condition, which may ask for N), else one. */
+#define PD_BY_PACK(T, can, N, ...) do { \
+		constexpr int pd_most = 16 / (int)sizeof(T); \
+		bool pd_can; \
+		{ \
+			constexpr int N = pd_most; \
+			(void)N; \
+			pd_can = (can); \
+		} \
+		if (pd_can) { \
+			constexpr int N = pd_most; \
+			__VA_ARGS__; \
+		} else { \
+			constexpr int N = 1; \
+			__VA_ARGS__; \
+		} \
+	} while (0)
+
 #endif
