@@ -122,13 +122,8 @@ script nccl 600 t9004-nccl.sh ||
 		sh "$PD_SOURCE/test/t9004-nccl.sh"
 
 # how fast
-if "${PYTHON:-python3}" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null
-then
-	step torch 600 sh "$PD_SOURCE/test/bench/gpu-vs-torch.sh" vgg16 64 resnet50 64
-	grep -v '^#' "$logs/torch.log" 2>/dev/null
-else
-	say torch "not run: ${PYTHON:-python3} has no PyTorch that sees a GPU"
-fi
+step torch 600 sh "$PD_SOURCE/test/bench/gpu-vs-torch.sh" vgg16 64 resnet50 64
+grep '[0-9]%$' "$logs/torch.log" 2>/dev/null
 
 # the rest
 step devices 300 "$PD_BUILD/test/conform/devices"
