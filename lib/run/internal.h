@@ -110,7 +110,7 @@ struct supervisor {
 	struct watched *ranks;
 	int count, ready, done, reached;
 	struct pd_report report;
-	struct pending *pending;
+	struct pending *pending;        /* checkpoints that are not whole yet (pending.c) */
 	size_t pending_count, pending_room;
 	int signal_fd, signals;
 	sigset_t old_mask;
@@ -126,8 +126,13 @@ void supervisor_tell(struct supervisor *s, int r, json_t *message);
 void supervisor_tell_all(struct supervisor *s, json_t *message);
 int supervisor_read_rank(struct supervisor *s, int r, struct pd_error *err);
 void supervisor_ask_stop(struct supervisor *s);
-/* Is a checkpoint being written? */
+
+/* pending.c: a stage has exported a checkpoint; has written it; is one being written? */
+int supervisor_exported(struct supervisor *s, const json_t *message, struct pd_error *err);
+int supervisor_saved(struct supervisor *s, const json_t *message, struct pd_error *err);
 bool supervisor_writes(const struct supervisor *s);
+/* Abandons the one that is being written, and frees all. */
+void supervisor_forget_pending(struct supervisor *s);
 
 /* watch.c: until all are done; until all have gone */
 int supervisor_watch(struct supervisor *s, struct pd_error *err);

@@ -325,7 +325,8 @@ int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 	if (!profile->model)
 		return pd_error_input(err, "the plan's profile has no model: it can be replayed, not"
 				      " run");
-	if (check_outputs(job, err) < 0 || set_agree(job, err) < 0 || check_late(job, err) < 0 || check_order(job, err) < 0)
+	if (check_outputs(job, err) < 0 || set_agree(job, err) < 0 || check_late(job, err) < 0 ||
+	    check_order(job, err) < 0)
 		return -1;
 	status = pd_job_data(job, &train, &test, err);
 	pd_dataset_release(&train);

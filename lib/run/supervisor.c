@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "checkpoint/checkpoint.h"
 #include "run/internal.h"
 
 #include <errno.h>
@@ -12,15 +11,6 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
-
-/* A checkpoint that some stages have exported and not all written. */
-struct pending {
-	int64_t step;                   /* -1: free */
-	int exported, saved;
-	bool writing;
-	json_t **versions;              /* per stage */
-	json_t *scales;                 /* of the first stage's, which all have; or NULL */
-};
 
 int supervisor_stage_of(const struct supervisor *s, int r, int *replica_p)
 {
@@ -42,146 +32,6 @@ void supervisor_tell_all(struct supervisor *s, json_t *message)
 	for (int r = 0; r < s->count; r++)
 		supervisor_tell(s, r, json_incref(message));
 	json_decref(message);
-}
-
-/* ---- checkpoints ---- */
-
-static struct pending *pending_of(struct supervisor *s, int64_t step)
-{
-	for (size_t i = 0; i < s->pending_count; i++)
-		if (s->pending[i].step == step)
-			return &s->pending[i];
-	return NULL;
-}
-
-static struct pending *new_pending(struct supervisor *s, int64_t step)
-{
-	struct pending *p = pending_of(s, -1);
-
-	if (!p) {
-		s->pending = pd_grow(s->pending, &s->pending_room, s->pending_count + 1,
-				     sizeof(*s->pending));
-		p = &s->pending[s->pending_count++];
-		p->versions = pd_calloc((size_t)s->job->plan->stage_count, sizeof(json_t *));
-	}
-	p->step = step;
-	return p;
-}
-
-/* One at a time, lowest step first: its folder is made, then its stages are told to write. */
-static int write_next(struct supervisor *s, struct pd_error *err)
-{
-	struct pending *next = NULL;
-
-	for (size_t i = 0; i < s->pending_count; i++) {
-		struct pending *p = &s->pending[i];
-
-		if (p->writing)
-			return 0;
-		if (p->step >= 0 && (!next || p->step < next->step))
-			next = p;
-	}
-	if (!next || next->exported < s->job->plan->stage_count)
-		return 0;
-	if (pd_checkpoint_begin(s->job->checkpoint, next->step, err) < 0)
-		return -1;
-	next->writing = true;
-	for (int r = 0; r < s->count; r++) {
-		int replica;
-
-		supervisor_stage_of(s, r, &replica);
-		if (replica == 0)
-			supervisor_tell(s, r, json_pack("{s:s, s:I}", "event", "write",
-					     "step", (json_int_t)next->step));
-	}
-	return 0;
-}
-
-static void fill_stage(const struct supervisor *s, int stage, const json_t *versions,
-		       struct pd_checkpoint_stage *out)
-{
-	const struct pd_stage *from = &s->job->plan->stages[stage];
-
-	out->layer_count = from->layer_count;
-	out->layers = pd_calloc((size_t)from->layer_count, sizeof(*out->layers));
-	for (int l = 0; l < from->layer_count; l++)
-		out->layers[l] = pd_strdup(s->job->plan->profile->layers[from->first_layer + l].name);
-	out->warmup = from->warmup;
-	out->replicas = from->replicas;
-	out->version_count = (int)json_array_size(versions);
-	out->versions = pd_calloc((size_t)out->version_count, sizeof(*out->versions));
-	for (int i = 0; i < out->version_count; i++)
-		out->versions[i] = json_integer_value(json_array_get(versions, (size_t)i));
-}
-
-static json_t *describe_optimizer(const struct pd_optimizer *o)
-{
-	const char *kind = pd_update_kind_name[o->kind];
-
-	if (o->kind == PD_SGD)
-		return json_pack("{s:s, s:f, s:f, s:f}", "kind", kind, "lr", o->rate, "momentum",
-				 o->momentum, "weight_decay", o->weight_decay);
-	return json_pack("{s:s, s:f, s:[f, f], s:f, s:f}", "kind", kind, "lr", o->rate, "betas",
-			 o->beta1, o->beta2, "eps", o->eps, "weight_decay", o->weight_decay);
-}
-
-static int finish_checkpoint(struct supervisor *s, struct pending *p, struct pd_error *err)
-{
-	const struct pd_job *job = s->job;
-	struct pd_checkpoint_info info = {
-		.step = p->step, .epoch = p->step / job->epoch_minibatches,
-		.minibatch = p->step % job->epoch_minibatches, .seed = (uint64_t)job->seed,
-		.batch_size = job->plan->profile->batch_size,
-		.name = pd_strdup(job->plan->profile->name),
-		.dtype = pd_strdup("f32"),      /* of a master, where weights have 16 bits */
-		.optimizer = describe_optimizer(&job->optimizer),
-		.stage_count = job->plan->stage_count,
-	};
-	int status;
-
-	if (p->scales)
-		json_object_set_new(info.optimizer, "scales", p->scales);
-	p->scales = NULL;
-	info.stages = pd_calloc((size_t)info.stage_count, sizeof(*info.stages));
-	for (int i = 0; i < info.stage_count; i++) {
-		fill_stage(s, i, p->versions[i], &info.stages[i]);
-		json_decref(p->versions[i]);
-		p->versions[i] = NULL;
-	}
-	status = pd_checkpoint_finish(job->checkpoint, &info, s->how->keep, err);
-	pd_checkpoint_info_release(&info);
-	if (status == 0) {
-		s->last_checkpoint = p->step;
-		pd_report_checkpoint(&s->report, job->checkpoint, p->step);
-	}
-	p->step = -1;
-	p->exported = p->saved = 0;
-	p->writing = false;
-	return status < 0 ? -1 : write_next(s, err);
-}
-
-static int on_exported(struct supervisor *s, int r, const json_t *message, struct pd_error *err)
-{
-	int64_t step = json_integer_value(json_object_get(message, "step"));
-	struct pending *p = pending_of(s, step);
-
-	if (!p)
-		p = new_pending(s, step);
-	p->exported++;
-	if (!p->scales)
-		p->scales = json_incref(json_object_get(message, "scales"));
-	p->versions[json_integer_value(json_object_get(message, "stage"))] =
-		json_incref(json_object_get(message, "versions"));
-	return write_next(s, err);
-}
-
-static int on_saved(struct supervisor *s, const json_t *message, struct pd_error *err)
-{
-	struct pending *p = pending_of(s, json_integer_value(json_object_get(message, "step")));
-
-	if (p && ++p->saved == s->job->plan->stage_count)
-		return finish_checkpoint(s, p, err);
-	return 0;
 }
 
 /* ---- stopping ---- */
@@ -288,9 +138,9 @@ static int on_message(struct supervisor *s, int r, const json_t *message, struct
 	} else if (pd_message_is(message, "reached")) {
 		on_reached(s, w, message);
 	} else if (pd_message_is(message, "exported")) {
-		return on_exported(s, r, message, err);
+		return supervisor_exported(s, message, err);
 	} else if (pd_message_is(message, "saved")) {
-		return on_saved(s, message, err);
+		return supervisor_saved(s, message, err);
 	} else if (pd_message_is(message, "done")) {
 		if (++s->done == s->count)
 			s->report.ended_ns = w->heard_ns;
@@ -313,14 +163,6 @@ int supervisor_read_rank(struct supervisor *s, int r, struct pd_error *err)
 			return -1;
 	}
 	return verdict < 0 ? supervisor_on_gone(s, r, err) : 0;
-}
-
-bool supervisor_writes(const struct supervisor *s)
-{
-	for (size_t i = 0; i < s->pending_count; i++)
-		if (s->pending[i].step >= 0)
-			return true;
-	return false;
 }
 
 /* As many threads as the plan was made for, if there are so many. */
@@ -421,17 +263,9 @@ int pd_supervise(struct pd_job *job, const struct pd_supervision *how, struct pd
 		close(s.signal_fd);
 	}
 	sigprocmask(SIG_SETMASK, &s.old_mask, NULL);
-	for (size_t i = 0; i < s.pending_count; i++) {
-		if (s.pending[i].writing)
-			pd_checkpoint_abandon(job->checkpoint, s.pending[i].step);
-		for (int k = 0; k < job->plan->stage_count; k++)
-			json_decref(s.pending[i].versions[k]);
-		json_decref(s.pending[i].scales);
-		free(s.pending[i].versions);
-	}
+	supervisor_forget_pending(&s);
 	for (int r = 0; r < s.count; r++)
 		json_decref(s.ranks[r].address);
-	free(s.pending);
 	free(s.ranks);
 	pd_schedule_free(s.schedule);
 	return status;

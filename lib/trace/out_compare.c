@@ -164,8 +164,8 @@ void pd_where_print(const struct pd_timeline *timeline, const struct pd_where *f
 	fprintf(out, "\nwhere the time went, in %% of %s\n%-27s %7s %7s %s %18s\n"
 		"%-27s %7s %7s %11s %9s %9s %10s %6s\n",
 		first->has_steady ? "the steady period" : "all", "", "", "",
-		"  waiting for a rank", "exposed", "", "compute", "bubble", "activations", "gradients", "transfers",
-		"all-reduce", "other");
+		"  waiting for a rank", "exposed", "", "compute", "bubble", "activations",
+		"gradients", "transfers", "all-reduce", "other");
 	for (int i = 0; i < first->rank_count && i < RANKS_SHOWN; i++) {
 		int rank = timeline->rows[i];
 		char stages[32], name[80];

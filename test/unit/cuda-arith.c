@@ -81,7 +81,10 @@ static void test_windows(void)
 	ok(good, "adaptive windows too, and are what they should be");
 }
 
-/* One plane, of channels that may come last, forward, and backward as sums into the inputs, against the functions that gather. */
+/*
+ * One plane, of channels that may come last, forward, and backward as sums into the inputs,
+ * against the functions that gather.
+ */
 static bool pools(const struct pd_pool_shape *s)
 {
 	int step = s->step, ins = s->in[0] * s->in[1] * step, outs = s->out[0] * s->out[1] * step;

@@ -45,8 +45,8 @@ static struct pd_loader *open_loader(uint64_t seed, int ahead)
 {
 	struct pd_loader_config config = {
 		.model = small_model(&store, CHANNELS, 2, 3, 10), .train = &train, .test = &test,
-		.batch_size = BATCH, .dtype = loader_dtype, .seed = seed, .input_count = 2, .inputs = both, .ahead = ahead,
-		.gate = &gate,
+		.batch_size = BATCH, .dtype = loader_dtype, .seed = seed, .input_count = 2,
+		.inputs = both, .ahead = ahead, .gate = &gate,
 	};
 	struct pd_error err = { 0 };
 	struct pd_loader *loader = pd_loader_open(&config, &err);

@@ -237,7 +237,9 @@ static void test_bound(void)
 		}
 		plans++;
 		if (plan->predicted.gap < 0)
-			diag("case %d: gap %g cost %d levels %d straight %d", n, plan->predicted.gap, (int)request.cost, topology.levels, request.straight);
+			diag("case %d: gap %g cost %d levels %d straight %d", n,
+			     plan->predicted.gap, (int)request.cost, topology.levels,
+			     request.straight);
 		good += plan->predicted.lower_bound_ns <= plan->predicted.period_ns &&
 			(request.straight || plan->predicted.lower_bound_ns <=
 			 plan->predicted.data_parallel_period_ns) &&

@@ -455,7 +455,8 @@ static char *order(const struct pd_schedule *schedule, int rank, int64_t minibat
 	return text;
 }
 
-static void check_order(const struct pd_schedule *schedule, int rank, int64_t n, const char *expected)
+static void check_order(const struct pd_schedule *schedule, int rank, int64_t n,
+			const char *expected)
 {
 	char *got = order(schedule, rank, n);
 
