@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What conv2d and linear have in common: three ops, and weights that stay in the layout
- * that forward prefers.  Where backward wants another, it converts in its scratch.
+ * that forward prefers.  Where backward wants another, it converts in its scratch: the gradient
+ * of the output once, if both its halves want the same.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
@@ -12,18 +13,37 @@ struct weighted {
 	struct pd_via src, weights, bias, dst;          /* forward */
 	struct pd_via data_weights, data_dst, data_src; /* gradient of the input */
 	struct pd_via weights_src, weights_dst, weights_weights;
+	bool shared;                                    /* data_dst is weights_dst */
 };
 
-static int prepare_data(struct pd_compiled_layer *l, struct weighted *w, struct pd_error *err)
+/* What both halves read is before what each has for itself, from *bytes_p on. */
+static int prepare_shared(struct pd_compiled_layer *l, struct weighted *w, size_t *bytes_p,
+			  struct pd_error *err)
+{
+	const struct pd_layout *to = pd_op_layout(w->ops.weights, PD_ARG_DIFF_DST);
+
+	*bytes_p = 0;
+	w->shared = w->ops.data &&
+		    pd_layout_same(to, pd_op_layout(w->ops.data, PD_ARG_DIFF_DST));
+	if (!w->shared)
+		return 0;
+	if (pd_via_prepare(l, &w->weights_dst, l->out, to, false, bytes_p, err) < 0)
+		return -1;
+	w->data_dst = w->weights_dst;
+	return 0;
+}
+
+static int prepare_data(struct pd_compiled_layer *l, struct weighted *w, size_t bytes,
+			struct pd_error *err)
 {
 	const struct pd_op *op = w->ops.data;
-	size_t bytes = 0;
 
 	if (pd_op_prepare(w->ops.data, &w->data_scratch, &bytes, err) < 0 ||
 	    pd_via_prepare(l, &w->data_weights, l->parameter[0],
 			   pd_op_layout(op, PD_ARG_WEIGHTS), false, &bytes, err) < 0 ||
-	    pd_via_prepare(l, &w->data_dst, l->out, pd_op_layout(op, PD_ARG_DIFF_DST), false,
-			   &bytes, err) < 0 ||
+	    (!w->shared && pd_via_prepare(l, &w->data_dst, l->out,
+					  pd_op_layout(op, PD_ARG_DIFF_DST), false, &bytes,
+					  err) < 0) ||
 	    pd_via_prepare(l, &w->data_src, pd_op_layout(op, PD_ARG_DIFF_SRC), l->in[0], true,
 			   &bytes, err) < 0)
 		return -1;
@@ -31,16 +51,17 @@ static int prepare_data(struct pd_compiled_layer *l, struct weighted *w, struct 
 	return 0;
 }
 
-static int prepare_weights(struct pd_compiled_layer *l, struct weighted *w, struct pd_error *err)
+static int prepare_weights(struct pd_compiled_layer *l, struct weighted *w, size_t bytes,
+			   struct pd_error *err)
 {
 	const struct pd_op *op = w->ops.weights;
-	size_t bytes = 0;
 
 	if (pd_op_prepare(w->ops.weights, &w->weights_scratch, &bytes, err) < 0 ||
 	    pd_via_prepare(l, &w->weights_src, l->in[0], pd_op_layout(op, PD_ARG_SRC), false,
 			   &bytes, err) < 0 ||
-	    pd_via_prepare(l, &w->weights_dst, l->out, pd_op_layout(op, PD_ARG_DIFF_DST), false,
-			   &bytes, err) < 0 ||
+	    (!w->shared && pd_via_prepare(l, &w->weights_dst, l->out,
+					  pd_op_layout(op, PD_ARG_DIFF_DST), false, &bytes,
+					  err) < 0) ||
 	    pd_via_prepare(l, &w->weights_weights, pd_op_layout(op, PD_ARG_DIFF_WEIGHTS),
 			   pd_layout_full(l->net->engine, l->parameter[0]), true, &bytes,
 			   err) < 0)
@@ -55,6 +76,7 @@ int pd_weighted_prepare(struct pd_compiled_layer *l, const struct pd_weighted_op
 			struct pd_error *err)
 {
 	struct weighted *w = pd_zalloc(sizeof(*w));
+	size_t shared;
 
 	l->own = w;
 	l->split_bytes = pd_layout_bytes(l->out);
@@ -72,9 +94,10 @@ int pd_weighted_prepare(struct pd_compiled_layer *l, const struct pd_weighted_op
 	    pd_via_prepare(l, &w->bias, l->parameter[1], pd_op_layout(ops->forward, PD_ARG_BIAS),
 			   false, &l->forward_bytes, err) < 0)
 		return -1;
-	if (ops->data && prepare_data(l, w, err) < 0)
+	if (prepare_shared(l, w, &shared, err) < 0 ||
+	    (ops->data && prepare_data(l, w, shared, err) < 0))
 		return -1;
-	return prepare_weights(l, w, err);
+	return prepare_weights(l, w, shared, err);
 }
 
 int pd_weighted_forward(struct pd_compiled_layer *l, const struct pd_pass *pass,
@@ -95,33 +118,33 @@ int pd_weighted_forward(struct pd_compiled_layer *l, const struct pd_pass *pass,
 	return pd_via_out(l, &w->dst, l->dst, err);
 }
 
-static int backward_weights(struct pd_compiled_layer *l, struct weighted *w, struct pd_error *err)
+static int backward_weights(struct pd_compiled_layer *l, struct weighted *w, const void *diff_dst,
+			    struct pd_error *err)
 {
 	const void *args[PD_ARGS] = {
 		[PD_ARG_SRC] = pd_via_in(l, &w->weights_src, l->src[0], err),
-		[PD_ARG_DIFF_DST] = pd_via_in(l, &w->weights_dst, l->diff_dst, err),
+		[PD_ARG_DIFF_DST] = diff_dst,
 		[PD_ARG_DIFF_WEIGHTS] = pd_via_room(l, &w->weights_weights, l->diff_parameters[0]),
 		[PD_ARG_DIFF_BIAS] = l->diff_parameters[1],
 		[PD_ARG_SCRATCH] = (char *)l->temporary + w->weights_scratch,
 	};
 
-	if (!args[PD_ARG_SRC] || !args[PD_ARG_DIFF_DST] ||
-	    pd_op_run(w->ops.weights, args, err) < 0)
+	if (!args[PD_ARG_SRC] || pd_op_run(w->ops.weights, args, err) < 0)
 		return -1;
 	return pd_via_out(l, &w->weights_weights, l->diff_parameters[0], err);
 }
 
-static int backward_data(struct pd_compiled_layer *l, struct weighted *w, struct pd_error *err)
+static int backward_data(struct pd_compiled_layer *l, struct weighted *w, const void *diff_dst,
+			 struct pd_error *err)
 {
 	const void *args[PD_ARGS] = {
 		[PD_ARG_WEIGHTS] = pd_via_in(l, &w->data_weights, l->parameters[0], err),
-		[PD_ARG_DIFF_DST] = pd_via_in(l, &w->data_dst, l->diff_dst, err),
+		[PD_ARG_DIFF_DST] = diff_dst,
 		[PD_ARG_DIFF_SRC] = pd_via_room(l, &w->data_src, l->diff_src[0]),
 		[PD_ARG_SCRATCH] = (char *)l->temporary + w->data_scratch,
 	};
 
-	if (!args[PD_ARG_WEIGHTS] || !args[PD_ARG_DIFF_DST] ||
-	    pd_op_run(w->ops.data, args, err) < 0)
+	if (!args[PD_ARG_WEIGHTS] || pd_op_run(w->ops.data, args, err) < 0)
 		return -1;
 	return pd_via_out(l, &w->data_src, l->diff_src[0], err);
 }
@@ -129,9 +152,19 @@ static int backward_data(struct pd_compiled_layer *l, struct weighted *w, struct
 int pd_weighted_backward(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			 struct pd_error *err)
 {
-	if (pass->part != PD_BACKWARD_INPUT && backward_weights(l, l->own, err) < 0)
-		return -1;
-	if (pass->part == PD_BACKWARD_WEIGHT || !l->diff_src[0])
+	bool weights = pass->part != PD_BACKWARD_INPUT;
+	bool data = pass->part != PD_BACKWARD_WEIGHT && l->diff_src[0];
+	struct weighted *w = l->own;
+	const void *diff_dst = NULL;
+
+	if (weights) {
+		diff_dst = pd_via_in(l, &w->weights_dst, l->diff_dst, err);
+		if (!diff_dst || backward_weights(l, w, diff_dst, err) < 0)
+			return -1;
+	}
+	if (!data)
 		return 0;
-	return backward_data(l, l->own, err);
+	if (!weights || !w->shared)
+		diff_dst = pd_via_in(l, &w->data_dst, l->diff_dst, err);
+	return diff_dst ? backward_data(l, w, diff_dst, err) : -1;
 }
