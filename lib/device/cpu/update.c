@@ -3,8 +3,9 @@
 
 #include <string.h>
 
-/* Elementwise: how the pieces fall to threads does not change a bit. */
-#define PIECE 16384
+/* Elementwise: how the pieces fall to threads does not change a bit.  In 16 bits a piece is read
+ * again where it is rounded: it stays in the first-level cache. */
+#define PIECE 2048
 
 PD_VECTOR static void correct(float *restrict corrected, float *restrict delta, const float *old,
 			      const float *next, size_t count, float keep, float rest, float delay)
@@ -14,6 +15,13 @@ PD_VECTOR static void correct(float *restrict corrected, float *restrict delta, 
 		delta[i] = keep * delta[i] + rest * (next[i] - old[i]);
 		corrected[i] = next[i] - delay * delta[i];
 	}
+}
+
+PD_VECTOR static void multiply(float *restrict scaled, const float *restrict gradients,
+			       size_t count, double factor)
+{
+	for (size_t i = 0; i < count; i++)
+		scaled[i] = (float)(factor * (double)gradients[i]);
 }
 
 /* What was worked out in f32, for those who read 16 bits. */
@@ -37,8 +45,8 @@ static void piece(const struct pd_update *update, enum pd_dtype dtype, double fa
 	float old[PIECE], scaled[PIECE], corrected[PIECE];
 	struct pd_update u = *update;
 
-	for (size_t i = 0; i < floats && factor != 1; i++)
-		scaled[i] = (float)(factor * (double)gradients[i]);
+	if (factor != 1)
+		multiply(scaled, gradients, floats, factor);
 	if (u.delta)
 		memcpy(old, weights + at, floats * sizeof(*old));
 	if (u.master)
