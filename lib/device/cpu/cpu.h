@@ -101,6 +101,12 @@ int pd_weighted_forward(struct pd_compiled_layer *l, const struct pd_pass *pass,
 int pd_weighted_backward(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			 struct pd_error *err);
 
+/* --- panel.c: linear, where ops are f32 and the net is not */
+void pd_panel_prepare(struct pd_compiled_layer *l);     /* l->out is set */
+int pd_panel_forward(struct pd_compiled_layer *l, struct pd_error *err);
+int pd_panel_backward(struct pd_compiled_layer *l, const struct pd_pass *pass,
+		      struct pd_error *err);
+
 extern const struct pd_compiled_kind pd_cpu_conv2d, pd_cpu_linear, pd_cpu_relu, pd_cpu_tanh,
 	pd_cpu_sigmoid, pd_cpu_maxpool2d, pd_cpu_avgpool2d, pd_cpu_adaptive_avgpool2d,
 	pd_cpu_batchnorm2d, pd_cpu_dropout, pd_cpu_add, pd_cpu_concat, pd_cpu_flatten,

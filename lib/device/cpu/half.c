@@ -76,32 +76,42 @@ static void narrow_f16(uint16_t *restrict dst, const float *restrict src, size_t
 		dst[i] = pd_to_f16(src[i]);
 }
 
+static void widen(enum pd_dtype dtype, float *dst, const uint16_t *src, size_t count)
+{
+	if (dtype == PD_BF16)
+		widen_bf16(dst, src, count);
+	else
+		widen_f16(dst, src, count);
+}
+
+static void narrow(enum pd_dtype dtype, uint16_t *dst, const float *src, size_t count)
+{
+	if (dtype == PD_BF16)
+		narrow_bf16(dst, src, count);
+	else
+		narrow_f16(dst, src, count);
+}
+
 void pd_cpu_widen(enum pd_dtype dtype, float *dst, const void *src, size_t count)
 {
-	const uint16_t *from = src;
-
-#pragma omp parallel for schedule(static) if (count > PIECE)
-	for (size_t at = 0; at < count; at += PIECE) {
-		size_t n = count - at < PIECE ? count - at : PIECE;
-
-		if (dtype == PD_BF16)
-			widen_bf16(dst + at, from + at, n);
-		else
-			widen_f16(dst + at, from + at, n);
+	if (count <= PIECE) {           /* even one thread costs something to begin */
+		widen(dtype, dst, src, count);
+		return;
 	}
+#pragma omp parallel for schedule(static)
+	for (size_t at = 0; at < count; at += PIECE)
+		widen(dtype, dst + at, (const uint16_t *)src + at,
+		      count - at < PIECE ? count - at : PIECE);
 }
 
 void pd_cpu_narrow(enum pd_dtype dtype, void *dst, const float *src, size_t count)
 {
-	uint16_t *to = dst;
-
-#pragma omp parallel for schedule(static) if (count > PIECE)
-	for (size_t at = 0; at < count; at += PIECE) {
-		size_t n = count - at < PIECE ? count - at : PIECE;
-
-		if (dtype == PD_BF16)
-			narrow_bf16(to + at, src + at, n);
-		else
-			narrow_f16(to + at, src + at, n);
+	if (count <= PIECE) {
+		narrow(dtype, dst, src, count);
+		return;
 	}
+#pragma omp parallel for schedule(static)
+	for (size_t at = 0; at < count; at += PIECE)
+		narrow(dtype, (uint16_t *)dst + at, src + at,
+		       count - at < PIECE ? count - at : PIECE);
 }

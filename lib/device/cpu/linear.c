@@ -14,6 +14,10 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 				      l->layer->name);
 	src = pd_cpu_plain(l->net, l->in_shape[0]);
 	dst = l->out = pd_cpu_plain(l->net, &l->layer->output);
+	if (pd_onednn_widens(dnn)) {
+		pd_panel_prepare(l);
+		return 0;
+	}
 	ops.forward = pd_op_linear(dnn, PD_FORWARD, src, dst, l->parameter[0], bias, NULL, err);
 	if (!ops.forward)
 		return -1;
@@ -36,9 +40,21 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	return pd_weighted_prepare(l, &ops, err);
 }
 
+static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
+{
+	return pd_onednn_widens(l->net->engine) ? pd_panel_forward(l, err)
+						: pd_weighted_forward(l, pass, err);
+}
+
+static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
+{
+	return pd_onednn_widens(l->net->engine) ? pd_panel_backward(l, pass, err)
+						: pd_weighted_backward(l, pass, err);
+}
+
 const struct pd_compiled_kind pd_cpu_linear = {
 	.splits = true,
 	.prepare = prepare,
-	.forward = pd_weighted_forward,
-	.backward = pd_weighted_backward,
+	.forward = forward,
+	.backward = backward,
 };

@@ -102,6 +102,20 @@ struct pd_op *pd_op_batchnorm(struct pd_onednn *dnn, enum pd_way way, bool globa
 struct pd_op *pd_op_reorder(struct pd_onednn *dnn, const struct pd_layout *from,
 			    const struct pd_layout *to, struct pd_error *err);
 
+/*
+ * C = A B, or C += A B, of f32, row-major; A is m x k, B is k x n, each perhaps stored the other
+ * way round.  From one row to the next are lda, ldb, ldc elements.  -1 with *err.
+ */
+struct pd_gemm {
+	int64_t m, n, k;
+	const float *a, *b;
+	float *c;
+	int64_t lda, ldb, ldc;
+	bool transposed_a, transposed_b, adds;
+};
+
+int pd_onednn_gemm(const struct pd_gemm *gemm, struct pd_error *err);
+
 /* What an op takes as an argument; NULL when it takes none such. */
 const struct pd_layout *pd_op_layout(const struct pd_op *op, enum pd_arg arg);
 /* Bytes that PD_ARG_SCRATCH must have. */

@@ -211,3 +211,12 @@ struct pd_op *pd_op_reorder(struct pd_onednn *dnn, const struct pd_layout *from,
 	}
 	return pd_dnn_op(dnn, "reorder", desc);
 }
+
+int pd_onednn_gemm(const struct pd_gemm *g, struct pd_error *err)
+{
+	dnnl_status_t status = dnnl_sgemm(g->transposed_a ? 'T' : 'N', g->transposed_b ? 'T' : 'N',
+					  g->m, g->n, g->k, 1, g->a, g->lda, g->b, g->ldb,
+					  g->adds, g->c, g->ldc);
+
+	return status == dnnl_success ? 0 : pd_dnn_failed(err, "matrix product", status);
+}
