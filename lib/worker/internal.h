@@ -133,6 +133,7 @@ struct pd_worker {
 	size_t checkpoint_count;
 
 	bool running, exhausted, frozen, held, has_next;
+	bool reducing;                  /* some of an all-reduce may have no place on the stream yet */
 	struct pd_op next;              /* taken from the cursor, not yet issued */
 	struct pd_phase phase;
 	struct pd_cursor cursor;

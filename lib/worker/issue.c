@@ -473,6 +473,7 @@ static int issue_allreduce(struct pd_worker *w, struct chunk *c, const struct pd
 	}
 	arm(w, &c->allreduce);
 	worker_new_entry(w, op, &c->allreduce);
+	w->reducing = true;
 	return pd_collective_start(c->collective, sum->gradients,
 				   TAG_COLLECTIVE | ((number << TAG_PLACES) & TAG_NUMBER) |
 				   TAG_ALLREDUCE,

@@ -343,6 +343,24 @@ static int issue_ready(struct pd_worker *w, struct pd_error *err)
 	return any;
 }
 
+/* How much it did, -1: broken. */
+static int reduce(struct pd_worker *w)
+{
+	int moved = 0;
+
+	w->reducing = false;
+	for (int i = 0; i < w->chunk_count; i++) {
+		struct pd_collective *collective = w->chunks[i].collective;
+		int more = collective ? pd_collective_progress(collective) : 0;
+
+		if (more < 0)
+			return -1;
+		moved += more;
+		w->reducing |= collective && !pd_collective_issued(collective);
+	}
+	return moved;
+}
+
 enum pd_worker_state pd_worker_step(struct pd_worker *w, struct pd_error *err)
 {
 	int moved, retired, issued;
@@ -354,18 +372,14 @@ enum pd_worker_state pd_worker_step(struct pd_worker *w, struct pd_error *err)
 				w->config.gate ? w->config.gate->err.text : "failed");
 		return PD_WORKER_FAILED;
 	}
-	for (int i = 0; i < w->chunk_count; i++) {
-		struct pd_collective *collective = w->chunks[i].collective;
-		int more = collective ? pd_collective_progress(collective) : 0;
-
-		if (more < 0) {
-			pd_error_failed(err, "all-reduce: %s",
-					w->config.gate ? w->config.gate->err.text : "failed");
-			return PD_WORKER_FAILED;
-		}
-		moved += more;
+	retired = w->reducing ? reduce(w) : 0;
+	if (retired < 0) {
+		pd_error_failed(err, "all-reduce: %s",
+				w->config.gate ? w->config.gate->err.text : "failed");
+		return PD_WORKER_FAILED;
 	}
-	retired = worker_agree_progress(w);
+	moved += retired;
+	retired = w->agreement ? worker_agree_progress(w) : 0;
 	if (retired < 0) {
 		pd_error_failed(err, "agreeing on an update: %s",
 				w->config.gate ? w->config.gate->err.text : "failed");
@@ -400,7 +414,7 @@ const struct pd_event *pd_worker_awaits(const struct pd_worker *w)
 
 	if (w->agreement || w->retired == w->issued)
 		return NULL;
-	for (int i = 0; i < w->chunk_count; i++)
+	for (int i = 0; i < w->chunk_count && w->reducing; i++)
 		if (w->chunks[i].collective && !pd_collective_issued(w->chunks[i].collective))
 			return NULL;
 	mark = w->entries[w->retired & (w->entry_count - 1)].mark;
