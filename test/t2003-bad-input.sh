@@ -79,6 +79,12 @@ test_ok "options that are unknown, want a value or take none; a name that is emp
 	refused "^pd-plan: \"\": cannot open" -t "" good.json
 	profile ".layers[1].nosuch = 1" "layers.1.: unknown key \"nosuch\"; expected one of .*spread"
 	profile ".layers[1].nosuch = 1" ".* algorithms$"'
+test_ok "links so slow that no clock shows it" '
+	jq ".layers[].activation_bytes = 13000000" good.json >large.json
+	pd-plan -t 3@1B/s --stages=1,1,1 large.json >slow.json
+	status 2 timeout 60 pd-replay --minibatches=1000 slow.json >out 2>err
+	cat err; one_line err; [ ! -s out ]
+	grep -q "^pd-replay: the replay takes more than 73 years of virtual time" err'
 chain 20000 >many.json
 # Of processor time, which others on the machine do not lengthen.
 five_seconds() { (ulimit -t 5; "$@"); }
