@@ -4,6 +4,7 @@
  * is found that leads to it.  Engine 0 is not deterministic, engine 1 has knobs, engine 2 has
  * none.  Included by cudnn.cc.
  */
+#include <list>
 #include <map>
 
 struct descriptor {
@@ -166,17 +167,26 @@ static bool meaning_of(const descriptor &graph, meaning *m)
 	       !(ops.size() > 1 && getenv("PD_EMULATED_NO_FUSION"));
 }
 
+/* One that others refer to for as long as they like. */
+static descriptor *kept(cudnnBackendDescriptorType_t type)
+{
+	static std::list<descriptor> all;
+
+	all.push_back({ type, true, {} });
+	return &all.back();
+}
+
 /* The heuristics' answer i, as a configuration. */
 static void propose_engine(const descriptor &heuristics, int64_t i, descriptor *config)
 {
-	auto *engine = new descriptor{ CUDNN_BACKEND_ENGINE_DESCRIPTOR, true, {} };
+	descriptor *engine = kept(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
 
 	engine->put(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, std::vector<int64_t>{ i });
 	engine->put(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, std::vector<const descriptor *>{
 		&heuristics.part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH) });
 	config->put(CUDNN_ATTR_ENGINECFG_ENGINE, std::vector<descriptor *>{ engine });
 	if (i == 1) {
-		auto *knob = new descriptor{ CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, true, {} };
+		descriptor *knob = kept(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
 
 		knob->put(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE,
 			  std::vector<cudnnBackendKnobType_t>{ CUDNN_KNOB_TYPE_STAGES });
