@@ -37,6 +37,11 @@ test_unit_ucx_end_LDADD = $(UNIT_DEVICE_LIBS)
 test_unit_collective_SOURCES = test/unit/collective.c test/unit/ranks.c test/unit/ranks.h
 test_unit_collective_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_collective_LDADD = $(UNIT_DEVICE_LIBS)
+check_PROGRAMS += test/unit/allreduce
+TESTS += test/unit/allreduce
+test_unit_allreduce_SOURCES = test/unit/allreduce.c
+test_unit_allreduce_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_allreduce_LDADD = $(UNIT_DEVICE_LIBS)
 check_PROGRAMS += test/unit/ucx-life
 test_unit_ucx_life_SOURCES = test/unit/ucx-life.c test/unit/ranks.c test/unit/ranks.h
 test_unit_ucx_life_CPPFLAGS = $(UNIT_CPPFLAGS)
@@ -76,8 +81,8 @@ EXTRA_DIST += test/t4009-mixed.sh
 TESTS += test/t4009-mixed.sh
 EXTRA_DIST += test/t4010-schedule-files.sh
 TESTS += test/t4010-schedule-files.sh
-EXTRA_DIST += test/t5001-replay.sh test/t5002-what-if.sh test/t5003-links.sh
-TESTS += test/t5001-replay.sh test/t5002-what-if.sh test/t5003-links.sh
+EXTRA_DIST += test/t5001-replay.sh test/t5002-what-if.sh test/t5003-links.sh test/t5004-wide.sh
+TESTS += test/t5001-replay.sh test/t5002-what-if.sh test/t5003-links.sh test/t5004-wide.sh
 
 # data and checkpoints
 DATA_UNITS = test/unit/dataset test/unit/loader test/unit/safetensors test/unit/checkpoint

@@ -79,6 +79,16 @@ nf1b latest 2 residual-1-1 residual-1-1-1-1
 nf1b latest 3 residual-1-1-1
 END
 
+# Two servers with a slow link between them, and long ways inside: where a chain of eight and an
+# exchange take twice as long, two groups of four (lib/topology/allreduce).
+plan residual 8 | jq --argjson bytes "$(jq '[.layers[].parameter_bytes] | add' residual)" '
+	.topology.levels = [{count: 4, bandwidth_bytes_per_s: 12000000000, latency_ns: 20000000},
+			    {count: 2, bandwidth_bytes_per_s: (10 * $bytes), latency_ns: 0}]' >wide
+test_ok "eight replicas in two groups, stash" 'equals 20 wide'
+test_ok "the same, 2bw" '
+	pair wide 1f1b 2bw 8 >plan.json
+	equals 20 plan.json'
+
 # The start-up of SOSP 2019, figure 4: other versions at first.
 eager() {
 	pair "$@" | jq '.startup = "eager"'

@@ -20,17 +20,15 @@ static inline size_t pd_piece_begin(size_t floats, int n, int i)
 	return begin < floats ? begin : floats;
 }
 
-/* Of the longest. */
+/* Of the longest.  Some have a line more than others, the last among them, which may end early. */
 static inline size_t pd_piece_most(size_t floats, int n)
 {
-	size_t most = 0;
+	size_t lines = (floats + PD_PIECE_ALIGN - 1) / PD_PIECE_ALIGN, rest = lines % (size_t)n;
+	size_t least = lines / (size_t)n * PD_PIECE_ALIGN, last = floats - (size_t)(n - 1) * least;
 
-	for (int i = 0; i < n; i++) {
-		size_t piece = pd_piece_begin(floats, n, i + 1) - pd_piece_begin(floats, n, i);
-
-		most = piece > most ? piece : most;
-	}
-	return most;
+	if (rest > 1)
+		return least + PD_PIECE_ALIGN;
+	return last > least || n == 1 ? last : least;
 }
 
 #endif

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/piece.h"
 #include "plan/scratch.h"
+#include "topology/allreduce.h"
 
 #include <stdlib.h>
 
@@ -331,6 +332,17 @@ static void roughly(const struct pd_plan *plan, const struct pd_wiring *wiring, 
 	}
 }
 
+/* Of the all-reduce. */
+static int64_t staging_bytes(const struct pd_plan *plan, const struct pd_stage *stage,
+			     int64_t full_bytes)
+{
+	struct pd_allreduce how = pd_allreduce_choose(&plan->topology, stage->ranks,
+						      stage->replicas, full_bytes);
+
+	return pd_times(pd_allreduce_slots(&how), (int64_t)(sizeof(float) *
+			pd_piece_most((size_t)full_bytes / sizeof(float), how.pieces)));
+}
+
 void pd_memory_of_stage(const struct pd_plan *plan, const struct pd_wiring *wiring, int stage,
 			struct pd_stage_memory *out_p)
 {
@@ -347,7 +359,5 @@ void pd_memory_of_stage(const struct pd_plan *plan, const struct pd_wiring *wiri
 	out_p->exact = exact;
 	out_p->weights_bytes = pd_memory_weights(plan->profile, out_p->full_bytes);
 	out_p->master_bytes = pd_memory_master(plan->profile, out_p->full_bytes);
-	if (at->replicas > 1)
-		out_p->staging_bytes = pd_times(at->replicas - 1, (int64_t)(sizeof(float) *
-			pd_piece_most((size_t)out_p->full_bytes / sizeof(float), at->replicas)));
+	out_p->staging_bytes = staging_bytes(plan, at, out_p->full_bytes);
 }

@@ -116,8 +116,11 @@ static void price_all_reduce(struct bound *b)
 				b->own_link[m] = own;
 				continue;
 			}
-			/* a chain sends all of it once through each outer link, twice between
-			 * two others */
+			/* a chain, of members or of groups of them, sends all of it once through
+			 * each outer link, twice between two others: what a component has
+			 * added up goes on, and sums for those behind it come back.  (Those with
+			 * the most of a group in the middle, or of the larger one of two, send
+			 * at least what they would in an exchange.) */
 			own = own < ns / 2 ? own : ns / 2;
 			if (all > ns / 2)
 				all = all < ns && m > 2 * capacity ? all :

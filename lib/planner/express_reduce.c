@@ -11,7 +11,7 @@
 #include "planner/express_time.h"
 
 #include "base/mem.h"
-#include "topology/topology.h"
+#include "topology/allreduce.h"
 #include "transport/collective.h"
 
 #include <math.h>
@@ -220,7 +220,7 @@ static const struct pd_device_ops note_device = { .alloc = note_alloc, .free = n
 						  .wait = note_wait, .sum = note_sum };
 
 /* What a member does; false: not all at once. */
-static bool ask(struct pd_reduce *reduce, int member, bool chained, size_t floats)
+static bool ask(struct pd_reduce *reduce, int member, const struct pd_allreduce *how, size_t floats)
 {
 	struct pd_error err;
 	struct pd_collective *c;
@@ -232,7 +232,7 @@ static bool ask(struct pd_reduce *reduce, int member, bool chained, size_t float
 	pd_event_arm(&reduce->ends);
 	reduce->members[member].after = event_of(reduce, &reduce->begins);
 	c = pd_collective_new(&reduce->transport, &reduce->device, &reduce->stream, reduce->ranks,
-			      reduce->n, member, chained, floats, &err);
+			      member, how, floats, &err);
 	issued = c && pd_collective_start(c, ADDRESS, 0, &reduce->begins, &reduce->ends) == 0 &&
 		 pd_collective_issued(c);
 	pd_collective_free(c);
@@ -292,7 +292,8 @@ struct pd_reduce *pd_reduce_new(struct pd_express_clock *clock, const struct pd_
 {
 	const struct pd_stage *at = &plan->stages[stage];
 	struct pd_reduce *reduce = pd_zalloc(sizeof(*reduce));
-	bool chained = pd_topology_chains(&plan->topology, at->ranks, at->replicas, bytes);
+	struct pd_allreduce how = pd_allreduce_choose(&plan->topology, at->ranks, at->replicas,
+						      bytes);
 	bool known = true;
 
 	reduce->clock = clock;
@@ -303,12 +304,11 @@ struct pd_reduce *pd_reduce_new(struct pd_express_clock *clock, const struct pd_
 	reduce->stream.device = &reduce->device;
 	reduce->sum_bytes_per_s = plan->profile->sum_bytes_per_s;
 	reduce->members = pd_calloc((size_t)reduce->n, sizeof(*reduce->members));
-	for (reduce->bucket_count = 64; reduce->bucket_count < 4 * (size_t)reduce->n *
-	     (size_t)reduce->n;)
+	for (reduce->bucket_count = 64; reduce->bucket_count < 2 * pd_allreduce_messages(&how);)
 		reduce->bucket_count *= 2;
 	reduce->buckets = pd_calloc(reduce->bucket_count, sizeof(int));
 	for (int m = 0; m < reduce->n && known; m++)
-		known = ask(reduce, m, chained, (size_t)bytes / sizeof(float));
+		known = ask(reduce, m, &how, (size_t)bytes / sizeof(float));
 	free(reduce->buckets);
 	reduce->buckets = NULL;
 	if (known) {

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/piece.h"
 #include "planner/cost.h"
+#include "topology/allreduce.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -102,61 +103,75 @@ static void carry_link(struct pd_links *links, const struct pd_plan *plan,
 	}
 }
 
-/* Bytes of the shortest piece: what is counted is never too much. */
-static int64_t least_piece(int64_t bytes, int count)
+/* An all-reduce as it lies on the machine, and how much of it counts. */
+struct summing {
+	struct pd_allreduce how;
+	const int *ranks;
+	int64_t bytes;
+	double share;
+};
+
+static int64_t begin_bytes(const struct summing *sum, int piece)
 {
-	size_t floats = (size_t)bytes / sizeof(float), least = floats;
-
-	for (int i = 0; i < count; i++) {
-		size_t piece = pd_piece_begin(floats, count, i + 1) -
-			pd_piece_begin(floats, count, i);
-
-		least = piece < least ? piece : least;
-	}
-	return (int64_t)(least * sizeof(float));
+	return (int64_t)(sizeof(float) * pd_piece_begin((size_t)sum->bytes / sizeof(float),
+							sum->how.pieces, piece));
 }
 
-/* A chain: all of it from each member to the next, in pieces, and back. */
-static void carry_chain(struct pd_links *links, const int *ranks, int count, int64_t bytes,
-			double share)
+/* Bytes of the shortest of what each member of a group of so many owns, or of the pieces: what is
+ * counted is never too much. */
+static int64_t least_share(const struct summing *sum, int size)
 {
-	int64_t piece = least_piece(bytes, count), way_ns[PD_MAX_LEVELS];
+	int64_t least = INT64_MAX;
 
-	for (int k = 0; k < links->topology->levels; k++)
-		way_ns[k] = count * pd_bytes_ns(piece, bandwidth_to(links->topology, k));
-	for (int i = 1; i < count; i++) {
-		carry(links, ranks[i - 1], ranks[i], way_ns, bytes, share);
-		carry(links, ranks[i], ranks[i - 1], way_ns, bytes, share);
+	for (int i = 0; i < size; i++) {
+		int from = pd_allreduce_piece_begin(&sum->how, size, i);
+		int to = pd_allreduce_piece_begin(&sum->how, size, i + 1);
+
+		least = pd_min64(least, begin_bytes(sum, to) - begin_bytes(sum, from));
+	}
+	return least;
+}
+
+/* Owners of two groups that follow each other: each piece from one to the other, and back. */
+static void carry_chain(struct pd_links *links, const struct summing *sum, const int64_t *piece_ns,
+			int group)
+{
+	const struct pd_allreduce *how = &sum->how;
+	int a = pd_allreduce_group_begin(how, group), b = pd_allreduce_group_begin(how, group + 1);
+	int a_size = b - a, b_size = pd_allreduce_group_begin(how, group + 2) - b;
+
+	for (int p = 0, end; p < how->pieces; p = end) {
+		int i = pd_allreduce_owner(how, a_size, p), k = pd_allreduce_owner(how, b_size, p);
+		int64_t way_ns[PD_MAX_LEVELS];
+
+		end = (int)pd_min64(pd_allreduce_piece_begin(how, a_size, i + 1),
+				    pd_allreduce_piece_begin(how, b_size, k + 1));
+		for (int l = 0; l < links->topology->levels; l++)
+			way_ns[l] = (end - p) * piece_ns[l];
+		carry(links, sum->ranks[a + i], sum->ranks[b + k], way_ns,
+		      begin_bytes(sum, end) - begin_bytes(sum, p), sum->share);
+		carry(links, sum->ranks[b + k], sum->ranks[a + i], way_ns,
+		      begin_bytes(sum, end) - begin_bytes(sum, p), sum->share);
 	}
 }
 
 /*
- * Pairs of members are told apart by the level at which their ways part: a component's link
- * carries, for each of its members, the two pieces for each member outside.
+ * Pairs of members of a group are told apart by the level at which their ways part: a component's
+ * link carries, for each of its members, two shares for each member outside.  inside: by level and
+ * component, zeros.
  */
-static void carry_allreduce(struct pd_links *links, const int *ranks, int count, int64_t bytes,
-			    double share)
+static void carry_group(struct pd_links *links, const struct summing *sum, int *const *inside,
+			const int *ranks, int size)
 {
 	const struct pd_topology *topology = links->topology;
-	int64_t piece = least_piece(bytes, count), way_ns[PD_MAX_LEVELS];
-	int *inside[PD_MAX_LEVELS + 1];
+	int64_t least = least_share(sum, size), way_ns[PD_MAX_LEVELS];
 
-	if (count < 2 || bytes == 0)
-		return;
-	if (pd_topology_chains(topology, ranks, count, bytes)) {
-		carry_chain(links, ranks, count, bytes, share);
-		return;
-	}
-	for (int k = 0; k <= topology->levels; k++) {
-		size_t n = k < topology->levels ? (size_t)links->components[k] : 1;
-
-		inside[k] = pd_calloc(n, sizeof(int));
-		for (int i = 0; i < count; i++)
+	for (int k = 0; k < topology->levels; k++)
+		way_ns[k] = pd_bytes_ns(least, bandwidth_to(topology, k));
+	for (int k = 0; k <= topology->levels; k++)
+		for (int i = 0; i < size; i++)
 			inside[k][ranks[i] / links->size[k]]++;
-		if (k < topology->levels)
-			way_ns[k] = pd_bytes_ns(piece, bandwidth_to(topology, k));
-	}
-	for (int i = 0; i < count; i++) {
+	for (int i = 0; i < size; i++) {
 		double time = 0, sent = 0;
 
 		for (int k = topology->levels - 1; k >= 0; k--) {
@@ -164,11 +179,43 @@ static void carry_allreduce(struct pd_links *links, const int *ranks, int count,
 				inside[k][ranks[i] / links->size[k]];
 
 			time += 2.0 * outside * (double)way_ns[k];
-			sent += 2.0 * outside * (double)bytes / count;
-			load(&links->up[k][ranks[i] / links->size[k]], share * time, share * sent);
-			load(&links->down[k][ranks[i] / links->size[k]], share * time, share * sent);
+			sent += 2.0 * outside * (double)sum->bytes / size;
+			load(&links->up[k][ranks[i] / links->size[k]], sum->share * time,
+			     sum->share * sent);
+			load(&links->down[k][ranks[i] / links->size[k]], sum->share * time,
+			     sum->share * sent);
 		}
 	}
+	for (int k = 0; k <= topology->levels; k++)
+		for (int i = 0; i < size; i++)
+			inside[k][ranks[i] / links->size[k]] = 0;
+}
+
+static void carry_allreduce(struct pd_links *links, const int *ranks, int count, int64_t bytes,
+			    double share)
+{
+	const struct pd_topology *topology = links->topology;
+	struct summing sum = { .ranks = ranks, .bytes = bytes, .share = share };
+	int64_t piece_ns[PD_MAX_LEVELS];
+	int *inside[PD_MAX_LEVELS + 1];
+
+	if (count < 2 || bytes == 0)
+		return;
+	sum.how = pd_allreduce_choose(topology, ranks, count, bytes);
+	for (int k = 0; k <= topology->levels; k++)
+		inside[k] = pd_calloc(k < topology->levels ? (size_t)links->components[k] : 1,
+				      sizeof(int));
+	for (int g = 0; g < sum.how.groups && sum.how.groups < count; g++) {
+		int from = pd_allreduce_group_begin(&sum.how, g);
+
+		carry_group(links, &sum, inside, ranks + from,
+			    pd_allreduce_group_begin(&sum.how, g + 1) - from);
+	}
+	for (int k = 0; k < topology->levels && sum.how.groups > 1; k++)
+		piece_ns[k] = pd_bytes_ns(least_share(&sum, sum.how.pieces),
+					  bandwidth_to(topology, k));
+	for (int g = 0; g + 1 < sum.how.groups; g++)
+		carry_chain(links, &sum, piece_ns, g);
 	for (int k = 0; k <= topology->levels; k++)
 		free(inside[k]);
 }

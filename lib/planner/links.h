@@ -30,8 +30,9 @@ void pd_links_init(struct pd_links *links, const struct pd_plan *plan,
 void pd_links_release(struct pd_links *links);
 
 /*
- * How long each member of an all-reduce sends: every pair of them exchanges two pieces each way
- * (lib/transport/collective), parts of sums and then sums; or, chained, neighbours exchange all.
+ * How long each member of an all-reduce sends: every two members of a group exchange two shares
+ * each way (lib/topology/allreduce), parts of sums and then sums, and owners of two groups that
+ * follow each other what both own.
  * A member cannot go on before it has sent all that, nor before it has sent the second half of it
  * from when the last one's part has come.  sends_ns: one per rank.
  */

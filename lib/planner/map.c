@@ -2,6 +2,7 @@
 #include "planner/map.h"
 
 #include "base/mem.h"
+#include "topology/allreduce.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -73,18 +74,40 @@ static double reduce_load(const struct pd_map *map, const struct pd_span *span, 
 	return load * (double)here;
 }
 
-/* The same where it is a chain: all of the buffer, once for each neighbour of the component's first
- * and last device. */
-static double chain_load(const struct pd_map *map, const struct pd_span *span, int k, int at)
+/* The members of a group that a device of the stage is in. */
+static struct pd_span group_span(const struct pd_allreduce *how, const struct pd_span *span, int at)
 {
-	int64_t first = map->start[k][at], end = first + map->size[k];
-	double load = 0;
+	int group = pd_allreduce_group_of(how, at - span->begin);
 
-	if (span->begin < first)
-		load += map->ns_per_byte[level_of(map, (int)first - 1, (int)first)];
-	if (end < span->end)
-		load += map->ns_per_byte[level_of(map, (int)end - 1, (int)end)];
-	return load * (span->end - span->begin);
+	return (struct pd_span){ span->begin + pd_allreduce_group_begin(how, group),
+				 span->begin + pd_allreduce_group_begin(how, group + 1) };
+}
+
+/*
+ * The same in groups: what those of the first and of the last device in the component exchange,
+ * whose members own so many times such a piece; and what the owners at either end, as many as a
+ * group has at most, pass on to the next group and back.
+ */
+static double grouped_load(const struct pd_map *map, const struct pd_allreduce *how,
+			   const struct pd_span *span, int k, int at)
+{
+	int first = (int)pd_max64(map->start[k][at], span->begin);
+	int last = (int)pd_min64(map->start[k][at] + map->size[k], span->end) - 1;
+	struct pd_span a = group_span(how, span, first), b = group_span(how, span, last);
+	int size = a.end - a.begin;
+	double owned = (double)how->members / size, exchange = 0, ways = 0;
+
+	if (size > 1)
+		exchange += reduce_load(map, &a, k, first);
+	if (b.begin != a.begin && b.end - b.begin > 1)
+		exchange += reduce_load(map, &b, k, last);
+	if (a.begin > span->begin)
+		ways += map->ns_per_byte[level_of(map, (int)pd_max64(first - size, span->begin),
+						  first)];
+	if (b.end < span->end)
+		ways += map->ns_per_byte[level_of(map, last, (int)pd_min64(last + size,
+									   span->end - 1))];
+	return owned * exchange + ways * owned * (double)pd_min64(last - first + 1, size);
 }
 
 /* Where the first component begins that begins at a device or behind it. */
@@ -106,20 +129,21 @@ static const double *known_of(const struct pd_map *map, const struct pd_span *sp
 	size_t row = all ? (size_t)span->begin * ((size_t)map->devices + 1) +
 			   (size_t)(span->end - span->begin) : 0;
 	double *known = &map->known[row * map->stride], most = 0;
-	bool chain;
+	struct pd_allreduce how;
 
 	if (all && known[0] > 0)
 		return known;
-	chain = pd_topology_chains_line(map->topology, span->begin, span->end - span->begin,
-					TYPICAL_BYTES);
+	how = pd_allreduce_choose_line(map->topology, span->begin, span->end - span->begin,
+				       TYPICAL_BYTES);
 	for (int k = 0; k < map->topology->levels; k++) {
 		int full = first_full(map, span->begin, k);
 		int at[] = { span->begin, full < span->end ? full : span->begin,
 			     span->end - 1 };
 
 		for (int i = 0; i < 3; i++) {
-			known[1 + 3 * k + i] = chain ? chain_load(map, span, k, at[i])
-						     : reduce_load(map, span, k, at[i]);
+			known[1 + 3 * k + i] = how.groups > 1
+				? grouped_load(map, &how, span, k, at[i])
+				: reduce_load(map, span, k, at[i]);
 			if (known[1 + 3 * k + i] > most)
 				most = known[1 + 3 * k + i];
 		}

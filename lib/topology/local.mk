@@ -1,1 +1,2 @@
-lib_libpd_a_SOURCES += lib/topology/topology.c lib/topology/topology.h
+lib_libpd_a_SOURCES += lib/topology/topology.c lib/topology/topology.h \
+	lib/topology/allreduce.c lib/topology/allreduce.h

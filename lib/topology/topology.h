@@ -43,14 +43,5 @@ int pd_topology_level(const struct pd_topology *topology, int64_t rank_a, int64_
 /* Time of one transfer alone on its way: latency of that level + bytes / least bandwidth. */
 int64_t pd_topology_transfer_ns(const struct pd_topology *topology, int64_t rank_a,
 				int64_t rank_b, int64_t bytes);
-/*
- * Is an all-reduce of so many bytes among n ranks quicker as a chain than as an exchange between
- * all pairs (lib/transport/collective)?  Only ranks in ascending order cross each link once.
- */
-bool pd_topology_chains(const struct pd_topology *topology, const int *ranks, int n,
-			int64_t bytes);
-/* The same of n ranks from `first` on, whatever n is in no time. */
-bool pd_topology_chains_line(const struct pd_topology *topology, int64_t first, int n,
-			     int64_t bytes);
 
 #endif

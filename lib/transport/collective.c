@@ -5,33 +5,37 @@
 #include "base/piece.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-/* The events of what passes between this member and another one. */
+/* The events of what passes between this member and another one of its group. */
 struct pair {
-	struct pd_event part_out, part_in;      /* mine of its piece, its of mine */
-	struct pd_event sum_out, sum_in;        /* the sum of my piece, of its */
+	struct pd_event part_out, part_in;      /* mine of its pieces, its of mine */
+	struct pd_event sum_out, sum_in;        /* the sums of my pieces, of its */
+};
+
+/* Of a piece that this member owns. */
+struct owned {
+	int piece;
+	struct pd_event before, on;     /* comes from the group before; goes on to the next */
+	struct pd_event sum, back;      /* the sum comes from the next group; goes back */
+	struct pd_event added;          /* my group's parts are in it */
 };
 
 struct pd_collective {
-	bool chained;
+	struct pd_allreduce how;
 	struct pd_transport *transport;
 	struct pd_device *device;
 	struct pd_stream *stream;
-	int n, me;
-	int *ranks;
+	const int *ranks;
 	size_t floats, piece_most;      /* of the longest piece */
-	float *staging;                 /* n - 1 times piece_most: parts of my piece */
-	struct pair *pairs;             /* by member; that of me is never used.  Chained: by piece */
-	struct pd_event *sums;          /* chained, by piece: mine is added */
-	/*
-	 * What is added up to the sum of my piece, in groups of PD_SUM_SOURCES: the parts by
-	 * member; each group but the first begins with what the one before made, which is
-	 * where member 0's part was.
-	 */
-	const float **sources;
-	int source_count;
-	struct pd_event summed;
+	int me, group, first, size;     /* my group, its first member, how many it has */
+	int owned_first, owned_count;   /* my pieces */
+	int sums, steps;                /* for each of these; in all */
+	/* of the others' parts of my pieces, member by member; then of what comes from the group
+	 * before: times piece_most */
+	float *staging;
+	struct pair *pairs;             /* by member of the group; that of me is never used */
+	struct owned *owned;            /* in the order in which they go */
+	struct pd_event summed;         /* they are sums of all; of one group, the last is added */
 
 	/* the one under way */
 	float *buf;
@@ -40,32 +44,10 @@ struct pd_collective {
 	int step;                       /* next thing for the stream; see issue() */
 };
 
-/* Where piece i begins; piece n begins at the end. */
+/* Where piece i begins; the one behind the last begins at the end. */
 static size_t piece_begin(const struct pd_collective *c, int i)
 {
-	return pd_piece_begin(c->floats, c->n, i);
-}
-
-/* Where a member's part of my piece is, or comes. */
-static float *part(const struct pd_collective *c, int member)
-{
-	return member == c->me ? c->buf + piece_begin(c, c->me)
-			       : c->staging + (size_t)(member - (member > c->me)) * c->piece_most;
-}
-
-static void arrange_sources(struct pd_collective *c)
-{
-	c->source_count = 0;
-	for (int i = 0; i < c->n; i++) {
-		if (i > 0 && c->source_count % PD_SUM_SOURCES == 0)
-			c->sources[c->source_count++] = part(c, 0);
-		c->sources[c->source_count++] = part(c, i);
-	}
-}
-
-static int groups(const struct pd_collective *c)
-{
-	return (c->source_count + PD_SUM_SOURCES - 1) / PD_SUM_SOURCES;
+	return pd_piece_begin(c->floats, c->how.pieces, i);
 }
 
 static size_t piece_floats(const struct pd_collective *c, int i)
@@ -73,30 +55,155 @@ static size_t piece_floats(const struct pd_collective *c, int i)
 	return piece_begin(c, i + 1) - piece_begin(c, i);
 }
 
+/* Where the pieces begin that member i of my group owns, and how much that is. */
+static size_t share_begin(const struct pd_collective *c, int i)
+{
+	return piece_begin(c, pd_allreduce_piece_begin(&c->how, c->size, i));
+}
+
+static size_t share_floats(const struct pd_collective *c, int i)
+{
+	return share_begin(c, i + 1) - share_begin(c, i);
+}
+
+static bool is_first(const struct pd_collective *c)
+{
+	return c->group == 0;
+}
+
+static bool is_last(const struct pd_collective *c)
+{
+	return c->group == c->how.groups - 1;
+}
+
+/* Where what the groups before made of one of my pieces comes. */
+static float *before_me(const struct pd_collective *c, int i)
+{
+	size_t parts = (size_t)(c->size - 1) * (size_t)c->owned_count;
+	int places = c->owned_count > 1 ? c->owned_count - 1 : 1;
+
+	return c->staging + (parts + (size_t)(i % places)) * c->piece_most;
+}
+
+/* Where the parts of another member of my group come. */
+static float *parts_of(const struct pd_collective *c, int member)
+{
+	int others = member - (member > c->me - c->first);
+
+	return c->staging + (size_t)others * (size_t)c->owned_count * c->piece_most;
+}
+
+/* Where a member's part of one of my pieces is. */
+static float *part(const struct pd_collective *c, int member, int i)
+{
+	int mine = c->me - c->first;
+	size_t begin = piece_begin(c, c->owned[i].piece);
+
+	return member == mine ? c->buf + begin
+			      : parts_of(c, member) + begin - share_begin(c, mine);
+}
+
+/* What is added up, in this order, to one of my pieces. */
+static float *source(const struct pd_collective *c, int i, int n)
+{
+	if (is_first(c))
+		return part(c, n, i);
+	return n == 0 ? before_me(c, i) : part(c, n - 1, i);
+}
+
+static int source_count(const struct pd_collective *c)
+{
+	return c->size + !is_first(c);
+}
+
+/* Sums that make one; the first member of a chain has nothing to add. */
+static int count_sums(const struct pd_collective *c)
+{
+	int more = source_count(c) - PD_SUM_SOURCES;
+
+	if (source_count(c) == 1 && c->how.groups > 1)
+		return 0;
+	return more <= 0 ? 1 : 1 + (more + PD_SUM_SOURCES - 2) / (PD_SUM_SOURCES - 1);
+}
+
+/* Of a piece: what comes, and sums. */
+static int steps_of_piece(const struct pd_collective *c)
+{
+	return c->sums + !is_first(c);
+}
+
+/* My pieces that go from owner to owner. */
+static int chained(const struct pd_collective *c)
+{
+	return c->how.groups > 1 ? c->owned_count : 0;
+}
+
+/* Those of which others in my group get the sum. */
+static int gathered(const struct pd_collective *c)
+{
+	return c->size > 1 ? chained(c) : 0;
+}
+
+static int count_steps(const struct pd_collective *c)
+{
+	return c->size + c->owned_count * steps_of_piece(c) +
+		(gathered(c) > 0 ? gathered(c) + 1 : 0) + 3 * (c->size + chained(c)) + 1;
+}
+
 size_t pd_collective_staging_bytes(const struct pd_collective *c)
 {
-	return (size_t)(c->n - 1) * c->piece_most * sizeof(float);
+	return (size_t)pd_allreduce_slots(&c->how) * c->piece_most * sizeof(float);
+}
+
+/*
+ * The first of each owner in the largest groups, then the second of each: all groups have them on
+ * their way in the same order, also where a smaller group's owners have those of several.
+ */
+static void arrange(struct pd_collective *c)
+{
+	const struct pd_allreduce *how = &c->how;
+	int most = (how->members + how->groups - 1) / how->groups, n = 0;
+	int end = c->owned_first + c->owned_count;
+	int from = pd_allreduce_owner(how, most, c->owned_first);
+	int to = pd_allreduce_owner(how, most, end - 1);
+
+	for (int k = 0; n < c->owned_count; k++)
+		for (int i = from; i <= to; i++) {
+			int piece = pd_allreduce_piece_begin(how, most, i) + k;
+
+			if (piece >= c->owned_first && piece < end &&
+			    piece < pd_allreduce_piece_begin(how, most, i + 1))
+				c->owned[n++].piece = piece;
+		}
 }
 
 struct pd_collective *pd_collective_new(struct pd_transport *transport, struct pd_device *device,
-					struct pd_stream *stream, const int *ranks, int n, int me,
-					bool chained, size_t floats, struct pd_error *err)
+					struct pd_stream *stream, const int *ranks, int me,
+					const struct pd_allreduce *how, size_t floats,
+					struct pd_error *err)
 {
 	struct pd_collective *c = pd_zalloc(sizeof(*c));
+	int end;
 
-	c->chained = chained;
+	c->how = *how;
 	c->transport = transport;
 	c->device = device;
 	c->stream = stream;
-	c->n = n;
+	c->ranks = ranks;
 	c->me = me;
 	c->floats = floats;
-	c->ranks = pd_calloc((size_t)n, sizeof(*c->ranks));
-	memcpy(c->ranks, ranks, (size_t)n * sizeof(*ranks));
-	c->pairs = pd_calloc((size_t)n, sizeof(*c->pairs));
-	c->sums = pd_calloc((size_t)n, sizeof(*c->sums));
-	c->sources = pd_calloc(2 * (size_t)n, sizeof(*c->sources));
-	c->piece_most = pd_piece_most(floats, n);
+	c->piece_most = pd_piece_most(floats, how->pieces);
+	c->group = pd_allreduce_group_of(how, me);
+	c->first = pd_allreduce_group_begin(how, c->group);
+	c->size = pd_allreduce_group_begin(how, c->group + 1) - c->first;
+	c->owned_first = pd_allreduce_piece_begin(how, c->size, me - c->first);
+	end = pd_allreduce_piece_begin(how, c->size, me - c->first + 1);
+	c->owned_count = end - c->owned_first;
+	c->sums = count_sums(c);
+	c->steps = count_steps(c);
+	c->pairs = pd_calloc((size_t)c->size, sizeof(*c->pairs));
+	c->owned = pd_calloc((size_t)c->owned_count, sizeof(*c->owned));
+	arrange(c);
 	if (pd_collective_staging_bytes(c) > 0) {
 		c->staging = device->ops->alloc(device, pd_collective_staging_bytes(c), err);
 		if (!c->staging) {
@@ -113,10 +220,8 @@ void pd_collective_free(struct pd_collective *c)
 		return;
 	if (c->staging)
 		c->device->ops->free(c->device, c->staging);
-	free(c->ranks);
 	free(c->pairs);
-	free(c->sums);
-	free(c->sources);
+	free(c->owned);
 	free(c);
 }
 
@@ -134,141 +239,138 @@ static int post(struct pd_collective *c, bool send, int member, uint64_t tag, fl
 }
 
 /*
- * All that passes between this member and `other`.  The sum of its piece may come to where
- * my part of it is: it can only be made when that has left.
+ * All that passes between this member and another one of its group.  The sum of its pieces may
+ * come to where my parts of them are: it can only be made when these have left.  With other groups
+ * it has to wait until my pieces are through, for which others wait in turn: a long transfer would
+ * hold up short ones.
  */
 static int post_pair(struct pd_collective *c, int other, uint64_t tag_base)
 {
 	struct pair *pair = &c->pairs[other];
-	float *mine = c->buf + piece_begin(c, c->me), *its = c->buf + piece_begin(c, other);
-	size_t mine_floats = piece_floats(c, c->me), its_floats = piece_floats(c, other);
+	int mine = c->me - c->first, peer = c->first + other;
+	const struct pd_event *summed = c->how.groups > 1 ? &c->summed
+							  : &c->owned[c->owned_count - 1].added;
+	float *own = c->buf + share_begin(c, mine), *its = c->buf + share_begin(c, other);
+	size_t own_floats = share_floats(c, mine), its_floats = share_floats(c, other);
 
-	if (post(c, false, other, tag_base, part(c, other), mine_floats, NULL, &pair->part_in) < 0 ||
-	    post(c, true, other, tag_base, its, its_floats, c->after, &pair->part_out) < 0 ||
-	    post(c, true, other, tag_base + 1, mine, mine_floats, &c->summed,
-		 &pair->sum_out) < 0 ||
-	    post(c, false, other, tag_base + 1, its, its_floats, c->after, &pair->sum_in) < 0)
+	if (post(c, false, peer, tag_base, parts_of(c, other), own_floats, NULL,
+		 &pair->part_in) < 0 ||
+	    post(c, true, peer, tag_base, its, its_floats, c->after, &pair->part_out) < 0 ||
+	    post(c, true, peer, tag_base + 1, own, own_floats, summed, &pair->sum_out) < 0 ||
+	    post(c, false, peer, tag_base + 1, its, its_floats,
+		 c->how.groups > 1 ? &c->summed : c->after, &pair->sum_in) < 0)
 		return -1;
 	return 0;
 }
 
-static int sum_group(struct pd_collective *c, int group)
+/* Who owns a piece in the group before (-1) or behind (1) mine. */
+static int owner_beside(const struct pd_collective *c, int way, int piece)
 {
-	int first = group * PD_SUM_SOURCES, left = c->source_count - first;
-	bool last = left <= PD_SUM_SOURCES;
+	int first = pd_allreduce_group_begin(&c->how, c->group + way);
+	int size = pd_allreduce_group_begin(&c->how, c->group + way + 1) - first;
 
-	return c->device->ops->sum(c->stream, part(c, last ? c->me : 0), c->sources + first,
-				   last ? left : PD_SUM_SOURCES, piece_floats(c, c->me),
-				   last ? &c->summed : NULL);
-}
-
-/* Where what the members before this one made of a piece comes. */
-static float *before_me(const struct pd_collective *c, int piece)
-{
-	return c->staging + (size_t)(piece % (c->n - 1)) * c->piece_most;
+	return first + pd_allreduce_owner(&c->how, size, piece);
 }
 
 /*
- * A piece on its way along the chain and back.  The last piece takes the place in staging that
- * the first had.  The sum comes to where what goes on has left.
+ * One of my pieces on its way along the groups and back.  The last one takes the place in staging
+ * that the first had.  The sum comes to where what goes on has left.
  */
-static int post_piece(struct pd_collective *c, int piece, uint64_t tag_base)
+static int post_owned(struct pd_collective *c, int i, uint64_t tag_base)
 {
-	struct pair *pair = &c->pairs[piece];
-	struct pd_event *sum = &c->sums[piece];
+	struct owned *owned = &c->owned[i];
+	int piece = owned->piece;
+	int before = is_first(c) ? -1 : owner_beside(c, -1, piece);
+	int next = is_last(c) ? -1 : owner_beside(c, 1, piece);
+	bool again = i > 0 && i == c->owned_count - 1;
 	size_t floats = piece_floats(c, piece);
 	float *at = c->buf + piece_begin(c, piece);
 	uint64_t tag = tag_base + 2 * (uint64_t)piece;
-	bool first = c->me == 0, last = c->me == c->n - 1;
 
-	if (!first && post(c, false, c->me - 1, tag, before_me(c, piece), floats,
-			   piece == c->n - 1 ? &c->sums[0] : NULL, &pair->part_in) < 0)
+	if (before >= 0 && post(c, false, before, tag, before_me(c, i), floats,
+				again ? &c->owned[0].added : NULL, &owned->before) < 0)
 		return -1;
-	if (!last && (post(c, true, c->me + 1, tag, at, floats, first ? c->after : sum,
-			   &pair->part_out) < 0 ||
-		      post(c, false, c->me + 1, tag + 1, at, floats, &pair->part_out,
-			   &pair->sum_in) < 0))
+	if (next >= 0 && (post(c, true, next, tag, at, floats,
+			       c->sums > 0 ? &owned->added : c->after, &owned->on) < 0 ||
+			  post(c, false, next, tag + 1, at, floats, &owned->on,
+			       &owned->sum) < 0))
 		return -1;
-	return first ? 0 : post(c, true, c->me - 1, tag + 1, at, floats,
-				last ? sum : &pair->sum_in, &pair->sum_out);
+	return before < 0 ? 0 : post(c, true, before, tag + 1, at, floats,
+				     next < 0 ? &owned->added : &owned->sum, &owned->back);
 }
 
-static int start_chain(struct pd_collective *c, uint64_t tag_base)
+/* Sum number k of those that make one of my pieces; the last but goes to where the first source
+ * was, and is the first one of the next. */
+static int add(struct pd_collective *c, int i, int k)
 {
-	for (int p = 0; p < c->n && c->me > 0; p++) {
-		c->sources[2 * p] = before_me(c, p);
-		c->sources[2 * p + 1] = c->buf + piece_begin(c, p);
-		pd_event_arm(&c->sums[p]);
-	}
-	for (int p = 0; p < c->n; p++)
-		if (post_piece(c, p, tag_base) < 0)
-			return -1;
-	return 0;
+	const float *from[PD_SUM_SOURCES];
+	int next = k * (PD_SUM_SOURCES - 1) + (k > 0), n = 0;
+	bool last = k == c->sums - 1;
+
+	if (k > 0)
+		from[n++] = source(c, i, 0);
+	while (n < PD_SUM_SOURCES && next < source_count(c))
+		from[n++] = source(c, i, next++);
+	return c->device->ops->sum(c->stream, last ? part(c, c->me - c->first, i)
+						   : source(c, i, 0),
+				   from, n, piece_floats(c, c->owned[i].piece),
+				   !last ? NULL : &c->owned[i].added);
 }
 
-/*
- * As below, chained: wait until mine is ready; for each piece, wait for what comes and add
- * mine; then, n at a time, wait for what goes on, the sums that leave, those that come.
- */
-static int issue_chained(struct pd_collective *c)
+static int wait_for(struct pd_collective *c, const struct pd_event *ev)
 {
-	const struct pd_device_ops *ops = c->device->ops;
-	int rest = c->step - 1 - 2 * c->n, piece = rest < 0 ? (c->step - 1) / 2 : rest % c->n;
-	struct pair *pair = &c->pairs[piece];
+	return ev ? c->device->ops->wait(c->stream, (struct pd_event *)ev) : 0;
+}
 
-	if (c->step == 0)
-		return c->after ? ops->wait(c->stream, (struct pd_event *)c->after) : 0;
-	if (rest < 0 && c->me == 0)
+/* What leaves and comes, by kind: member by member of the group, then piece by piece. */
+static int wait_left(struct pd_collective *c, int step)
+{
+	int each = c->size + chained(c), kind = step / each, i = step % each;
+	struct pair *pair;
+	struct owned *owned;
+
+	if (i == c->me - c->first)
 		return 0;
-	if (rest < 0 && c->step % 2 == 1)
-		return ops->wait(c->stream, &pair->part_in);
-	if (rest < 0)
-		return ops->sum(c->stream, c->buf + piece_begin(c, piece), c->sources + 2 * piece,
-				2, piece_floats(c, piece), &c->sums[piece]);
-	if (rest == 3 * c->n)
-		return ops->sum(c->stream, c->buf, NULL, 0, 0, c->done);
-	return ops->wait(c->stream, rest < c->n ? &pair->part_out :
-			 rest < 2 * c->n ? &pair->sum_out : &pair->sum_in);
+	if (i < c->size) {
+		pair = &c->pairs[i];
+		return wait_for(c, kind == 0 ? &pair->part_out :
+				   kind == 1 ? &pair->sum_out : &pair->sum_in);
+	}
+	owned = &c->owned[i - c->size];
+	return wait_for(c, kind == 0 ? &owned->on : kind == 1 ? &owned->back : &owned->sum);
 }
 
 /*
- * Thing number `step` for the stream: wait for the parts, n things; add them up, one for
- * each group; then, n at a time, wait for the parts that leave, the sums that leave, those
- * that come; at last nothing, with `done`.
+ * Thing number `step` for the stream: wait for the parts of the group, and until mine are ready;
+ * for each piece, wait for what comes from the group before, and add up; where others wait for more
+ * than that, wait for the sums of my pieces and note that; wait for the parts that leave, the sums
+ * that leave, those that come; at last nothing, with `done`.
  */
 static int issue(struct pd_collective *c)
 {
-	int rest = c->step - c->n - groups(c), member = c->step;
-	struct pair *pair;
-	struct pd_event *ev;
+	int each = steps_of_piece(c), own = gathered(c), step = c->step;
 
-	if (c->step >= c->n && rest < 0)
-		return sum_group(c, c->step - c->n);
-	if (rest == 3 * c->n)
-		return c->device->ops->sum(c->stream, c->buf, NULL, 0, 0, c->done);
-	if (rest >= 0)
-		member = rest % c->n;
-	pair = &c->pairs[member];
-	if (member == c->me)
-		ev = rest < 0 ? (struct pd_event *)c->after : NULL;
-	else if (rest < 0)
-		ev = &pair->part_in;
-	else
-		ev = rest < c->n ? &pair->part_out :
-		     rest < 2 * c->n ? &pair->sum_out : &pair->sum_in;
-	return ev ? c->device->ops->wait(c->stream, ev) : 0;
-}
+	if (step < c->size)
+		return wait_for(c, c->first + step == c->me ? c->after : &c->pairs[step].part_in);
+	step -= c->size;
+	if (step < c->owned_count * each) {
+		int i = step / each, k = step % each - !is_first(c);
 
-static int steps(const struct pd_collective *c)
-{
-	if (c->chained)
-		return 5 * c->n + 2;
-	return 4 * c->n + groups(c) + 1;
+		return k < 0 ? wait_for(c, &c->owned[i].before) : add(c, i, k);
+	}
+	step -= c->owned_count * each;
+	if (own > 0 && step <= own)
+		return step < own ? wait_for(c, &c->owned[step].sum)
+				  : c->device->ops->sum(c->stream, c->buf, NULL, 0, 0, &c->summed);
+	step -= own > 0 ? own + 1 : 0;
+	if (step < 3 * (c->size + chained(c)))
+		return wait_left(c, step);
+	return c->device->ops->sum(c->stream, c->buf, NULL, 0, 0, c->done);
 }
 
 bool pd_collective_issued(const struct pd_collective *c)
 {
-	return !c->done || c->step == steps(c);
+	return !c->done || c->step == c->steps;
 }
 
 int pd_collective_progress(struct pd_collective *c)
@@ -277,8 +379,8 @@ int pd_collective_progress(struct pd_collective *c)
 
 	if (!c->done)
 		return 0;
-	while (c->step < steps(c)) {
-		int verdict = c->chained ? issue_chained(c) : issue(c);
+	while (c->step < c->steps) {
+		int verdict = issue(c);
 
 		if (verdict == PD_AGAIN)
 			break;
@@ -293,48 +395,35 @@ int pd_collective_progress(struct pd_collective *c)
 int pd_collective_start(struct pd_collective *c, float *buf, uint64_t tag_base,
 			const struct pd_event *after, struct pd_event *done)
 {
-	if (c->done && c->step < steps(c))
+	if (!pd_collective_issued(c))
 		pd_bug("an all-reduce begins before the last one is done");
 	c->buf = buf;
 	c->after = after;
 	c->done = done;
 	c->step = 0;
-	if (c->chained) {
-		if (start_chain(c, tag_base) < 0)
-			return -1;
-		return pd_collective_progress(c) < 0 ? -1 : 0;
-	}
-	arrange_sources(c);
 	pd_event_arm(&c->summed);
+	for (int i = 0; i < c->owned_count && c->sums > 0; i++)
+		pd_event_arm(&c->owned[i].added);
 	/* not everybody to the same member first */
-	for (int k = 1; k < c->n; k++)
-		if (post_pair(c, (c->me + k) % c->n, tag_base) < 0)
+	for (int k = 1; k < c->size; k++)
+		if (post_pair(c, (c->me - c->first + k) % c->size, tag_base) < 0)
+			return -1;
+	for (int i = 0; i < chained(c); i++)
+		if (post_owned(c, i, tag_base) < 0)
 			return -1;
 	return pd_collective_progress(c) < 0 ? -1 : 0;
 }
 
-static int64_t chain_started_ns(const struct pd_collective *c)
-{
-	int first = 0;
-
-	if (c->n == 1)
-		return c->done->start_ns;
-	if (c->me > 0)
-		return c->sums[0].start_ns;
-	while (first < c->n - 1 && piece_floats(c, first) == 0)
-		first++;
-	return c->pairs[first].part_out.start_ns;
-}
-
 int64_t pd_collective_started_ns(const struct pd_collective *c)
 {
-	int64_t started_ns = c->summed.start_ns;
+	int64_t started_ns = c->sums > 0 ? c->owned[0].added.start_ns : INT64_MAX;
 
-	if (c->chained)
-		return chain_started_ns(c);
-	for (int i = 0; i < c->n; i++)
-		if (i != c->me && piece_floats(c, i) > 0 &&
+	for (int i = 0; i < c->size; i++)
+		if (c->first + i != c->me && share_floats(c, i) > 0 &&
 		    c->pairs[i].part_out.start_ns < started_ns)
 			started_ns = c->pairs[i].part_out.start_ns;
+	for (int i = 0; i < c->owned_count && c->sums == 0; i++)
+		if (piece_floats(c, c->owned[i].piece) > 0 && c->owned[i].on.start_ns < started_ns)
+			started_ns = c->owned[i].on.start_ns;
 	return started_ns;
 }

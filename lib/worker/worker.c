@@ -13,13 +13,13 @@ static int open_collective(struct pd_worker *w, struct chunk *c, struct pd_error
 {
 	const struct pd_topology *topology = &w->config.schedule->plan->topology;
 	const struct pd_stage *stage = c->stage;
-	bool chained = pd_topology_chains(topology, stage->ranks, stage->replicas,
-					  c->sizes->full_bytes);
+	struct pd_allreduce how;
 
 	if (stage->replicas == 1)
 		return 0;
+	how = pd_allreduce_choose(topology, stage->ranks, stage->replicas, c->sizes->full_bytes);
 	c->collective = pd_collective_new(w->config.transport, w->config.device, w->reduce,
-					  stage->ranks, stage->replicas, w->replica, chained,
+					  stage->ranks, w->replica, &how,
 					  c->sizes->full_bytes / sizeof(float), err);
 	if (!c->collective)
 		return -1;

@@ -122,7 +122,7 @@ static float value(int rank, size_t i)
 	       (rank % 2 ? 1.0f / 1048576 : 1);
 }
 
-static int reduce(struct rank *me, bool chained, size_t floats)
+static int reduce(struct rank *me, struct pd_allreduce how, size_t floats)
 {
 	const struct pd_device_ops *ops = me->device->ops;
 	struct pd_stream *stream = ops->stream_open(me->device, NULL);
@@ -131,7 +131,7 @@ static int reduce(struct rank *me, bool chained, size_t floats)
 	int ranks[] = { 0, 1, 2, 3 };
 	struct pd_error err;
 	struct pd_collective *c = pd_collective_new(me->transport, me->device, stream, ranks,
-						    me->ranks, me->rank, chained, floats, &err);
+						    me->rank, &how, floats, &err);
 	struct pd_event done;
 	bool good = true;
 
@@ -159,14 +159,18 @@ static int reduce(struct rank *me, bool chained, size_t floats)
 
 static int reductions(struct rank *me)
 {
+	const struct pd_allreduce kinds[] = {
+		pd_allreduce_direct(me->ranks), pd_allreduce_chain(me->ranks),
+		{ me->ranks, (me->ranks + 1) / 2, 6 },
+	};
 	int bad = 0;
 
-	for (int chained = 0; chained < 2; chained++) {
-		bad += reduce(me, chained, 1);
+	for (size_t i = 0; i < PD_COUNT(kinds); i++) {
+		bad += reduce(me, kinds[i], 1);
 		ranks_meet(me);
-		bad += reduce(me, chained, 100003);
+		bad += reduce(me, kinds[i], 100003);
 		ranks_meet(me);
-		bad += reduce(me, chained, (size_t)1 << 22);
+		bad += reduce(me, kinds[i], (size_t)1 << 22);
 		ranks_meet(me);
 	}
 	return bad;

@@ -16,8 +16,8 @@
  */
 struct fake_stream {
 	struct pd_stream base;
-	struct { struct pd_event *wait; float *dst; const float *const *src; int n; size_t count;
-		 struct pd_event *ev; } queue[3];
+	struct { struct pd_event *wait; float *dst; const float *src[PD_SUM_SOURCES]; int n;
+		 size_t count; struct pd_event *ev; } queue[3];
 	int queued;
 	struct pd_gate *gate;
 };
@@ -61,7 +61,8 @@ static int fake_sum(struct pd_stream *stream, float *dst, const float *const *sr
 		return PD_AGAIN;
 	s->queue[i].wait = NULL;
 	s->queue[i].dst = dst;
-	s->queue[i].src = src;
+	for (int k = 0; k < n; k++)
+		s->queue[i].src[k] = src[k];
 	s->queue[i].n = n;
 	s->queue[i].count = count;
 	s->queue[i].ev = ev;
@@ -119,8 +120,14 @@ static bool is_sum(const float *buf, size_t floats, int n, int round)
 	return true;
 }
 
-static bool chained;
+static enum { DIRECT, CHAIN, GROUPS } kind;
 static size_t lengths[] = {1, 2, 3, 4, 15, 16, 17, 64, 79, 81, 1000, 100003, 1 << 20};
+
+static struct pd_allreduce how(int n)
+{
+	return kind == DIRECT ? pd_allreduce_direct(n) : kind == CHAIN ? pd_allreduce_chain(n)
+		: (struct pd_allreduce){ n, (n + 1) / 2, n < 3 ? n : 7 };
+}
 
 /* stream: NULL when the device works by itself. */
 static int reduce(struct rank *me, struct pd_collective *c, struct fake_stream *stream,
@@ -163,6 +170,7 @@ static int all_reduce(struct rank *me)
 	struct fake_device device = {.base.ops = &fake_ops};
 	struct fake_stream stream = {.base.device = &device.base, .gate = &me->gate};
 	int ranks[RANKS_MAX], index = me->ranks - 1 - me->rank, bad = 0;
+	const struct pd_allreduce all = how(me->ranks);
 	struct pd_error err;
 
 	for (int i = 0; i < me->ranks; i++)
@@ -173,10 +181,11 @@ static int all_reduce(struct rank *me)
 		struct pd_collective *c;
 
 		device.bytes = 0;
-		c = pd_collective_new(me->transport, &device.base, &stream.base, ranks, me->ranks,
-				      index, chained, floats, &err);
+		c = pd_collective_new(me->transport, &device.base, &stream.base, ranks, index,
+				      &all, floats, &err);
 		bad += !rank_ok(me, device.bytes == pd_collective_staging_bytes(c) &&
-				device.bytes <= ((size_t)me->ranks - 1) * piece * sizeof(float),
+				(kind == GROUPS || device.bytes <=
+				 ((size_t)me->ranks - 1) * piece * sizeof(float)),
 				"staging is n - 1 pieces");
 		buf[floats] = 42;
 		for (int round = 0; round < 3; round++)
@@ -193,6 +202,7 @@ static int on_cpu(struct rank *me)
 {
 	const struct pd_device_ops *ops = &pd_device_cpu;
 	struct pd_device_config config = {.threads = 1, .gate = &me->gate};
+	const struct pd_allreduce all = how(me->ranks);
 	int ranks[RANKS_MAX], bad = 0;
 	size_t floats = 300001;
 	struct pd_error err;
@@ -203,8 +213,8 @@ static int on_cpu(struct rank *me)
 
 	for (int i = 0; i < me->ranks; i++)
 		ranks[i] = i;
-	c = pd_collective_new(me->transport, device, stream, ranks, me->ranks, me->rank,
-			      chained, floats, &err);
+	c = pd_collective_new(me->transport, device, stream, ranks, me->rank,
+			      &all, floats, &err);
 	for (int round = 0; round < 5; round++)
 		bad += reduce(me, c, NULL, buf, floats, me->rank, round);
 	pd_collective_free(c);
@@ -216,19 +226,19 @@ static int on_cpu(struct rank *me)
 
 static void everything(void)
 {
-	const char *how = chained ? ", chained" : "";
+	const char *name = kind == DIRECT ? "" : kind == CHAIN ? ", chained" : ", in groups";
 	size_t longest = lengths[PD_COUNT(lengths) - 1];
 
 	for (int n = 1; n <= 5; n++)
 		is_int(run_ranks(n, all_reduce, NULL, -1), 0, "%d members, 1 to 1048576 floats%s",
-		       n, how);
+		       n, name);
 	lengths[PD_COUNT(lengths) - 1] = 1;     /* less work for many processes */
 	is_int(run_ranks(18, all_reduce, NULL, -1), 0, "18 members: more than one sum takes%s",
-	       how);
-	is_int(run_ranks(3, on_cpu, NULL, -1), 0, "3 members with the device of processors%s", how);
+	       name);
+	is_int(run_ranks(3, on_cpu, NULL, -1), 0, "3 members with the device of processors%s", name);
 	ranks_staged = true;
-	is_int(run_ranks(3, all_reduce, NULL, -1), 0, "3 members, their transfers staged%s", how);
-	is_int(run_ranks(3, on_cpu, NULL, -1), 0, "the same, with the device of processors%s", how);
+	is_int(run_ranks(3, all_reduce, NULL, -1), 0, "3 members, their transfers staged%s", name);
+	is_int(run_ranks(3, on_cpu, NULL, -1), 0, "the same, with the device of processors%s", name);
 	ranks_staged = false;
 	lengths[PD_COUNT(lengths) - 1] = longest;
 }
@@ -241,8 +251,7 @@ int main(void)
 		differs = (value(0, i, 0) + value(1, i, 0)) + value(2, i, 0) !=
 			  (value(2, i, 0) + value(1, i, 0)) + value(0, i, 0);
 	ok(differs, "the numbers of this test feel the order of their sum");
-	everything();
-	chained = true;
-	everything();
+	for (kind = DIRECT; kind <= GROUPS; kind++)
+		everything();
 	return done_testing();
 }

@@ -293,15 +293,14 @@ static float value(int rank, size_t i)
 	       (rank % 2 ? 1.0f / 1048576 : 1);
 }
 
-static void reduce(struct rank *me, bool chained)
+static void reduce(struct rank *me, struct pd_allreduce how)
 {
 	enum { FLOATS = 10007 };
 	struct pd_stream *stream = me->ops.stream_open(me->device, &me->err);
 	float *buf = pd_calloc(FLOATS, sizeof(*buf));
 	int ranks[MOST] = { 0, 1, 2, 3 };
 	struct pd_collective *c = pd_collective_new(me->transport, me->device, stream, ranks,
-						    me->world->n, me->number, chained, FLOATS,
-						    &me->err);
+						    me->number, &how, FLOATS, &me->err);
 	bool good = true;
 
 	for (uint64_t round = 0; round < 3; round++) {
@@ -329,9 +328,13 @@ static void reduce(struct rank *me, bool chained)
 
 static void all_reduce(struct rank *me)
 {
-	reduce(me, false);
+	int n = me->world->n;
+
+	reduce(me, pd_allreduce_direct(n));
 	pthread_barrier_wait(&me->world->barrier);
-	reduce(me, true);
+	reduce(me, pd_allreduce_chain(n));
+	pthread_barrier_wait(&me->world->barrier);
+	reduce(me, (struct pd_allreduce){ n, (n + 1) / 2, 6 });
 }
 
 /* ---- what goes wrong ---- */

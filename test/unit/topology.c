@@ -127,46 +127,8 @@ static void test_errors(void)
 	}
 }
 
-/* Servers of four, slow links between them: a chain where enough members share a link. */
-static void test_chains(void)
-{
-	static const struct {
-		int first, step, n;
-		const char *topology;
-		bool chains;
-		const char *what;
-	} cases[] = {
-		{ 0, 1, 16, "4@12GB/s,4@1.25GB/s", true, "four servers of four" },
-		{ 0, 1, 8, "4@12GB/s,4@1.25GB/s", true, "two of them" },
-		{ 2, 1, 4, "4@12GB/s,4@1.25GB/s", true, "half of two" },
-		{ 0, 1, 4, "4@12GB/s,4@1.25GB/s", false, "one server" },
-		{ 0, 4, 4, "4@12GB/s,4@1.25GB/s", false, "one member on each server" },
-		{ 3, 1, 2, "4@12GB/s,4@1.25GB/s", false, "two members on two servers" },
-		{ 15, -1, 16, "4@12GB/s,4@1.25GB/s", false, "another order than that of the servers" },
-		{ 0, 1, 16, "16@1.25GB/s", false, "no servers" },
-		{ 0, 1, 16, "4@12GB/s,4@1.25GB/s+1s", false, "steps that take long" },
-		{ 0, 1, 64, "4@12GB/s,4@12GB/s,4@1.25GB/s", true, "three levels" },
-	};
-	struct pd_error err;
-
-	for (size_t i = 0; i < PD_COUNT(cases); i++) {
-		struct pd_topology t;
-		int ranks[64];
-
-		for (int r = 0; r < cases[i].n; r++)
-			ranks[r] = cases[i].first + r * cases[i].step;
-		ok(pd_topology_read(cases[i].topology, &t, &err) == 0 &&
-		   pd_topology_chains(&t, ranks, cases[i].n, 100000000) == cases[i].chains,
-		   "%s: %s", cases[i].what, cases[i].chains ? "a chain" : "an exchange");
-		if (cases[i].step == 1)
-			ok(pd_topology_chains_line(&t, cases[i].first, cases[i].n, 100000000) ==
-			   cases[i].chains, "... of a line");
-	}
-}
-
 int main(void)
 {
-	test_chains();
 	test_string();
 	test_round_trip();
 	test_transfers();

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "topology/allreduce.h"
+
+#include "base/piece.h"
+
+#include <math.h>
+
+/*
+ * What a message costs its sender whatever its length, as communication libraries on fast links
+ * do: it says how short pieces may be.
+ */
+#define MESSAGE_NS 2000.0
+#define MOST_MESSAGES 128       /* that a member sends each way, in a grouped all-reduce */
+#define LARGEST_GROUP 64
+#define CROWDED 1.2             /* times as long takes an exchange among many, who get in the way
+				   of each other; with other groups to wait for they do so less */
+
+/* What lies between members whose ways part at one level. */
+struct crossing {
+	double ns;                      /* the whole buffer over the slowest link of the way */
+	double latency_ns;
+	int64_t runs, outer;            /* components with members, below the level and above */
+	double most;                    /* of a (n - a), where a component has a members */
+};
+
+struct crossings {
+	int n, count;
+	struct crossing at[PD_MAX_LEVELS];
+	int64_t lines;                  /* of the buffer: no more pieces than that */
+};
+
+struct pd_allreduce pd_allreduce_direct(int members)
+{
+	return (struct pd_allreduce){ members, 1, members };
+}
+
+struct pd_allreduce pd_allreduce_chain(int members)
+{
+	return (struct pd_allreduce){ members, members, members };
+}
+
+/* The components of so many ranks that some are in, and the most of a (n - a) where one has a. */
+struct spread {
+	int64_t runs;
+	double most;
+};
+
+static double pairs_of(int64_t a, int64_t n)
+{
+	return (double)a * (double)(n - a);
+}
+
+static struct spread spread_of(const int *ranks, int n, int64_t size)
+{
+	struct spread spread = { 0, 0 };
+
+	for (int i = 1, first = 0; i <= n; i++)
+		if (i == n || ranks[i] / size != ranks[first] / size) {
+			double pairs = pairs_of(i - first, n);
+
+			spread.most = pairs > spread.most ? pairs : spread.most;
+			spread.runs++;
+			first = i;
+		}
+	return spread;
+}
+
+/* Of ranks one behind the other: those in the first component, in the last, in one between. */
+static struct spread spread_of_line(int64_t first, int64_t n, int64_t size)
+{
+	int64_t last = first + n - 1, runs = last / size - first / size + 1;
+	int64_t parts[] = { runs > 1 ? size - first % size : n, runs > 1 ? last % size + 1 : n,
+			    runs > 2 ? size : 0 };
+	struct spread spread = { runs, 0 };
+
+	for (int i = 0; i < 3; i++)
+		if (pairs_of(parts[i], n) > spread.most)
+			spread.most = pairs_of(parts[i], n);
+	return spread;
+}
+
+/* ranks: NULL where they are one behind the other. */
+static void measure(const struct pd_topology *topology, const int *ranks, int64_t first, int n,
+		    int64_t bytes, struct crossings *crossings)
+{
+	struct spread here = spread_of_line(0, n, 1), outer;
+	int64_t size = 1;
+	double ns = 0;
+
+	*crossings = (struct crossings){ .n = n, .lines = bytes / 4 / PD_PIECE_ALIGN };
+	for (int k = 0; k < topology->levels && here.runs > 1; k++) {
+		const struct pd_level *level = &topology->level[k];
+		double own = 1e9 / (double)level->bandwidth_bytes_per_s * (double)bytes;
+
+		ns = own > ns ? own : ns;
+		size *= level->count;
+		outer = ranks ? spread_of(ranks, n, size) : spread_of_line(first, n, size);
+		crossings->at[crossings->count++] = (struct crossing){
+			ns, (double)level->latency_ns, here.runs, outer.runs, here.most,
+		};
+		here = outer;
+	}
+}
+
+/* A component with a members sends 2 a (n - a) / n of the buffer. */
+static double direct_ns(const struct crossings *c)
+{
+	double most = 0;
+
+	for (int k = 0; k < c->count; k++)
+		most = fmax(most, 2 * c->at[k].most / c->n * c->at[k].ns);
+	return most + 2 * c->at[c->count - 1].latency_ns;
+}
+
+/* It sends all of it once for each neighbour it has, and the first piece is n - 1 steps, and n - 1
+ * steps back, behind the last. */
+static double chain_ns(const struct crossings *c)
+{
+	double most = 0, steps = 0;
+
+	for (int k = 0; k < c->count; k++) {
+		const struct crossing *at = &c->at[k];
+
+		most = fmax(most, (double)(at->runs > 2 ? 2 : 1) * at->ns);
+		steps += 2.0 * (double)(at->runs - at->outer) * (at->ns / c->n + at->latency_ns);
+	}
+	return most + steps;
+}
+
+/*
+ * Groups of `size` members.  Where components have S each, a group inside of one or of several
+ * whole ones puts nothing on their links, or 2 S (a - S) / a of the buffer; others are cut, two at
+ * each component, in halves for all we know.  The chain's part is what S, at most a, owners send
+ * there and back.  Pieces: as many as make up for what each message costs.
+ */
+static double grouped_ns(const struct crossings *c, int size, struct pd_allreduce *how_p)
+{
+	int groups = (c->n + size - 1) / size, owned, room;
+	double a = (c->n + groups - 1) / groups, most = 0, fill = 0, steps = 0, inside = 0;
+
+	for (int k = 0; k < c->count; k++) {
+		const struct crossing *at = &c->at[k];
+		double S = (double)((c->n + at->runs - 1) / at->runs);
+		bool fits = S <= 1 || (c->n % at->runs == 0 && c->n % groups == 0 &&
+				       (a < S ? fmod(S, a) : fmod(a, S)) == 0);
+		double cross = fmin(1, S / a);
+		double load = !fits ? a / 2 * fmin(2, S / a + 1)
+			    : S < a ? 2 * S * (a - S) / a : 0;
+		int64_t bounds = (at->runs < groups ? at->runs : groups) -
+				 (at->outer < groups ? at->outer : groups);
+
+		most = fmax(most, (load + cross * (groups > 2 ? 2 : 1)) * at->ns);
+		fill += 2.0 * (double)bounds * cross * at->ns;
+		steps += 2.0 * (double)bounds * (at->latency_ns + MESSAGE_NS);
+		if (S < a)
+			inside = 2 * at->latency_ns;
+	}
+	room = MOST_MESSAGES + 1 - (int)a;
+	owned = (int)fmin(fmin(sqrt(fill / (2 * MESSAGE_NS)), room), (double)c->lines / a);
+	owned = owned > 1 ? owned : 1;
+	*how_p = (struct pd_allreduce){ c->n, groups, owned * (int)a };
+	return most + fill / owned + steps + inside + MESSAGE_NS * (2 * (a - 1) + 2 * owned);
+}
+
+/* Of groups of two and more: as many as there are in a component, or a power of two. */
+static double best_grouped_ns(const struct crossings *c, struct pd_allreduce *how_p)
+{
+	struct pd_allreduce how;
+	double best_ns = INFINITY;
+	int64_t size = 1;
+
+	for (int k = 0; k < 2 * PD_MAX_LEVELS; k++) {
+		double ns;
+
+		if (k < PD_MAX_LEVELS)
+			size = 2 * size;
+		else if (k - PD_MAX_LEVELS < c->count)
+			size = c->n / c->at[k - PD_MAX_LEVELS].runs;
+		else
+			break;
+		if (size < 2 || size > LARGEST_GROUP || size >= c->n)
+			continue;
+		ns = grouped_ns(c, (int)size, &how);
+		if (ns < best_ns) {
+			best_ns = ns;
+			*how_p = how;
+		}
+	}
+	return best_ns;
+}
+
+static struct pd_allreduce choose(const struct pd_topology *topology, const int *ranks,
+				  int64_t first, int n, int64_t bytes)
+{
+	struct crossings crossings;
+	struct pd_allreduce best, grouped = { 0 };
+	double direct, chain;
+
+	measure(topology, ranks, first, n, bytes, &crossings);
+	direct = direct_ns(&crossings);
+	chain = chain_ns(&crossings);
+	if (n > PD_ALLREDUCE_FEW) {
+		direct = CROWDED * direct + 2 * MESSAGE_NS * (n - 1);
+		chain += 2 * MESSAGE_NS * (2 * n - 1);
+	} else {                /* what would be little better is not worth it */
+		direct /= 2;
+		chain /= 2;
+	}
+	best = chain < direct ? pd_allreduce_chain(n) : pd_allreduce_direct(n);
+	if (best_grouped_ns(&crossings, &grouped) < fmin(direct, chain) || n > MOST_MESSAGES)
+		best = grouped;
+	return best;
+}
+
+struct pd_allreduce pd_allreduce_choose_line(const struct pd_topology *topology, int64_t first,
+					     int n, int64_t bytes)
+{
+	if (n < 3 || (topology->levels == 1 && n <= PD_ALLREDUCE_FEW))
+		return pd_allreduce_direct(n);
+	return choose(topology, NULL, first, n, bytes);
+}
+
+struct pd_allreduce pd_allreduce_choose(const struct pd_topology *topology, const int *ranks, int n,
+					int64_t bytes)
+{
+	if (topology->levels == 1)
+		return pd_allreduce_choose_line(topology, 0, n, bytes);
+	for (int i = 1; i < n; i++)
+		if (ranks[i] <= ranks[i - 1])
+			return pd_allreduce_direct(n);
+	if (n < 3)
+		return pd_allreduce_direct(n);
+	return choose(topology, ranks[n - 1] - ranks[0] == n - 1 ? NULL : ranks, ranks[0], n,
+		      bytes);
+}
+
+int64_t pd_allreduce_slots(const struct pd_allreduce *how)
+{
+	int64_t slots = 0;
+
+	/* groups have one of two sizes */
+	for (int up = 0; up < 2; up++) {
+		int size = (how->members + up * (how->groups - 1)) / how->groups;
+		int owned = (how->pieces + size - 1) / size;
+		/* of its own pieces as they come from the group before: the last takes the place
+		 * of the first */
+		int before = how->groups == 1 ? 0 : owned > 1 ? owned - 1 : 1;
+		int64_t here = (int64_t)(size - 1) * owned + before;
+
+		slots = here > slots ? here : slots;
+	}
+	return slots;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How the replicas of a stage sum their gradients up: who sends what to whom.
+ *
+ * The members, in the order in which they are added, are cut into groups as even as can be, and
+ * the buffer into pieces (lib/base/piece.h).  In each group every member owns some of the pieces,
+ * one behind the other.  The members of a group send its owner their parts of a piece; the owner
+ * in the first group adds them up and sends the sum to the owner in the next one, who adds those of
+ * his group to it, one by one; and so on to the last.  From there the sum goes back the same way,
+ * and from each owner to the other members of his group.  Every sum is thus
+ * (...((g0 + g1) + g2) + ...) + g(n-1), with any groups and pieces: the bits do not depend on them.
+ *
+ * One group is an exchange among all: two steps, in which each sends 2 (n - 1) messages, and sums
+ * are made everywhere at once.  n groups of one are a chain of all, in 2 (n - 1) steps, that
+ * crosses each link between servers once and back.  Between them, with a members in a group, g
+ * groups and p pieces of each owner, B bytes take on links of one kind
+ *
+ *     2 ((a - 1)/a B/b + l + (B/a)/b (p + g - 2)/p + (g - 1) l)
+ *
+ * and each member sends 2 (a - 1) + 2 p messages, however many there are.
+ */
+#ifndef PD_TOPOLOGY_ALLREDUCE_H
+#define PD_TOPOLOGY_ALLREDUCE_H
+
+#include "topology/topology.h"
+
+#include <stddef.h>
+
+struct pd_allreduce {
+	int members;
+	int groups;
+	int pieces;                     /* at least as many as the largest group has members */
+};
+
+/* All members in one group; each in one of its own. */
+struct pd_allreduce pd_allreduce_direct(int members);
+struct pd_allreduce pd_allreduce_chain(int members);
+
+/*
+ * The quickest for so many bytes among n ranks, by the topology; the same at all of them.  Up to
+ * PD_ALLREDUCE_FEW members it is an exchange or a chain, unless groups take half the time, and on
+ * one level an exchange.  Above, no member sends more than a few hundred messages; but an exchange
+ * it is where ranks are in no ascending order and there is more than one level.
+ */
+#define PD_ALLREDUCE_FEW 32
+struct pd_allreduce pd_allreduce_choose(const struct pd_topology *topology, const int *ranks, int n,
+					int64_t bytes);
+/* The same of n ranks from `first` on, whatever n is in no time. */
+struct pd_allreduce pd_allreduce_choose_line(const struct pd_topology *topology, int64_t first,
+					     int n, int64_t bytes);
+
+/* Of all members together, at most. */
+static inline size_t pd_allreduce_messages(const struct pd_allreduce *how)
+{
+	size_t most = ((size_t)how->members + (size_t)how->groups - 1) / (size_t)how->groups;
+
+	return 2 * (size_t)how->members * (most - 1) +
+	       2 * (size_t)how->pieces * (size_t)(how->groups - 1);
+}
+
+/* For how many pieces of others a member has to have room. */
+int64_t pd_allreduce_slots(const struct pd_allreduce *how);
+
+/* The largest i with begin_of(i) <= x, where begin_of(i) = i * all / parts, rounded down. */
+static inline int pd_allreduce_part_of(int all, int parts, int x)
+{
+	return (int)((((int64_t)x + 1) * parts - 1) / all);
+}
+
+/* The first member of a group; of the one behind the last: how many members there are. */
+static inline int pd_allreduce_group_begin(const struct pd_allreduce *how, int group)
+{
+	return (int)((int64_t)group * how->members / how->groups);
+}
+
+static inline int pd_allreduce_group_of(const struct pd_allreduce *how, int member)
+{
+	return pd_allreduce_part_of(how->members, how->groups, member);
+}
+
+/* The first piece of owner i of a group with so many members; of i = size: how many there are. */
+static inline int pd_allreduce_piece_begin(const struct pd_allreduce *how, int size, int i)
+{
+	return (int)((int64_t)i * how->pieces / size);
+}
+
+/* Which member of such a group owns a piece. */
+static inline int pd_allreduce_owner(const struct pd_allreduce *how, int size, int piece)
+{
+	return pd_allreduce_part_of(how->pieces, size, piece);
+}
+
+#endif

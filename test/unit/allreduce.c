@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * All-reduces of up to 33 members, in every number of groups, in one process: bits, bytes kept, and
+ * that they end although transfers from one rank to another take place one by one, in the order in
+ * which the sender gave them to the transport, and otherwise in any.  Then, which are chosen.
+ */
+#include "base/mem.h"
+#include "base/piece.h"
+#include "tap.h"
+#include "topology/allreduce.h"
+#include "transport/collective.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MEMBERS 33
+#define QUEUE   3
+
+struct mail {
+	int from, to;
+	uint64_t tag;
+	const void *src;
+	void *dst;
+	size_t bytes;
+	const struct pd_event *src_after, *dst_after;
+	struct pd_event *sent, *received;
+	uint64_t order;                 /* in which it was sent; 0: only awaited so far */
+};
+
+static struct {
+	struct mail *mail;
+	int count;
+	size_t room;
+	uint64_t order, rng;
+	int wrong;
+} post;
+
+static unsigned any(unsigned n)
+{
+	post.rng = post.rng * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	return (unsigned)(post.rng >> 33) % n;
+}
+
+struct end {
+	struct pd_transport base;
+	int rank;
+};
+
+static struct mail *letter(int from, int to, uint64_t tag, size_t bytes, bool send)
+{
+	for (int i = 0; i < post.count; i++) {
+		struct mail *mail = &post.mail[i];
+
+		if (mail->from == from && mail->to == to && mail->tag == tag) {
+			post.wrong += mail->bytes != bytes || (send ? mail->sent : mail->received);
+			return mail;
+		}
+	}
+	post.mail = pd_grow(post.mail, &post.room, (size_t)post.count + 1, sizeof(*post.mail));
+	post.mail[post.count] = (struct mail){ .from = from, .to = to, .tag = tag, .bytes = bytes };
+	return &post.mail[post.count++];
+}
+
+static int send(struct pd_transport *t, int peer, uint64_t tag, const void *buf, size_t bytes,
+		const struct pd_event *after, struct pd_event *done)
+{
+	struct mail *mail = letter(((struct end *)t)->rank, peer, tag, bytes, true);
+
+	mail->src = buf;
+	mail->src_after = after;
+	mail->sent = done;
+	mail->order = ++post.order;
+	return 0;
+}
+
+static int receive(struct pd_transport *t, int peer, uint64_t tag, void *buf, size_t bytes,
+		   const struct pd_event *after, struct pd_event *done)
+{
+	struct mail *mail = letter(peer, ((struct end *)t)->rank, tag, bytes, false);
+
+	mail->dst = buf;
+	mail->dst_after = after;
+	mail->received = done;
+	return 0;
+}
+
+static bool may_go(const struct mail *mail)
+{
+	if (!mail->sent || !mail->received ||
+	    (mail->src_after && !pd_event_done(mail->src_after)) ||
+	    (mail->dst_after && !pd_event_done(mail->dst_after)))
+		return false;
+	for (int i = 0; i < post.count; i++) {
+		const struct mail *other = &post.mail[i];
+
+		if (other->from == mail->from && other->to == mail->to && other->order > 0 &&
+		    other->order < mail->order)
+			return false;
+	}
+	return true;
+}
+
+static bool deliver(void)
+{
+	int start = post.count > 0 ? (int)any((unsigned)post.count) : 0;
+
+	for (int n = 0; n < post.count; n++) {
+		struct mail *mail = &post.mail[(start + n) % post.count];
+
+		if (!may_go(mail))
+			continue;
+		memcpy(mail->dst, mail->src, mail->bytes);
+		pd_event_complete(mail->sent, 0, 0, NULL);
+		pd_event_complete(mail->received, 0, 0, NULL);
+		*mail = post.mail[--post.count];
+		return true;
+	}
+	return false;
+}
+
+/* A device whose only stream does a thing when told to. */
+struct stream {
+	struct pd_stream base;
+	struct thing {
+		struct pd_event *wait, *done;
+		float *dst;
+		const float *src[PD_SUM_SOURCES];
+		int n;
+		size_t count;
+	} queue[QUEUE];
+	int queued;
+};
+
+static size_t allocated;
+
+static void *take(struct pd_device *device, size_t bytes, struct pd_error *err)
+{
+	allocated += bytes;
+	return pd_zalloc(bytes);
+}
+
+static void give(struct pd_device *device, void *ptr)
+{
+	free(ptr);
+}
+
+static int enqueue(struct stream *s, const struct thing *thing)
+{
+	if (s->queued == QUEUE)
+		return PD_AGAIN;
+	s->queue[s->queued++] = *thing;
+	return 0;
+}
+
+static int await(struct pd_stream *stream, struct pd_event *ev)
+{
+	return enqueue((struct stream *)stream, &(struct thing){ .wait = ev });
+}
+
+static int sum(struct pd_stream *stream, float *dst, const float *const *src, int n, size_t count,
+	       struct pd_event *ev)
+{
+	struct thing thing = { .dst = dst, .n = n, .count = count, .done = ev };
+
+	if (n > PD_SUM_SOURCES)
+		return -1;
+	for (int i = 0; i < n; i++)
+		thing.src[i] = src[i];
+	return enqueue((struct stream *)stream, &thing);
+}
+
+static bool work(struct stream *s)
+{
+	struct thing *thing = s->queue;
+
+	if (s->queued == 0 || (thing->wait && !pd_event_done(thing->wait)))
+		return false;
+	for (size_t i = 0; i < thing->count; i++) {
+		float all = thing->src[0][i];
+
+		for (int k = 1; k < thing->n; k++)
+			all += thing->src[k][i];
+		thing->dst[i] = all;
+	}
+	if (thing->done)
+		pd_event_complete(thing->done, 0, 0, NULL);
+	memmove(thing, thing + 1, sizeof(*thing) * (size_t)--s->queued);
+	return true;
+}
+
+static const struct pd_transport_ops transport_ops = { .send = send, .recv = receive };
+static const struct pd_device_ops device_ops = { .alloc = take, .free = give, .wait = await,
+						 .sum = sum };
+
+/* Sums of these depend on their order. */
+static float value(int member, size_t i)
+{
+	uint32_t x = (uint32_t)i * 2654435761u ^ (uint32_t)(member * 40503 + 1);
+
+	x ^= x >> 15;
+	x *= 0x2c1b3c6d;
+	x ^= x >> 12;
+	return ((float)(x & 0xffffff) - 8388608.0f) * (float)(1 << x % 24);
+}
+
+struct all {
+	struct pd_device device;
+	struct end ends[MEMBERS];
+	struct stream streams[MEMBERS];
+	struct pd_collective *c[MEMBERS];
+	struct pd_event ready[MEMBERS], done[MEMBERS];
+	float *buf[MEMBERS];
+	int ranks[MEMBERS];
+};
+
+static bool move(struct all *all, int n)
+{
+	bool moved = deliver();
+
+	for (int k = 0, m = (int)any((unsigned)n); k < n; k++, m = (m + 1) % n) {
+		moved |= pd_collective_progress(all->c[m]) > 0;
+		moved |= any(3) > 0 && work(&all->streams[m]);
+		if (!pd_event_done(&all->ready[m]) && any(40) == 0) {
+			pd_event_complete(&all->ready[m], 0, 0, NULL);
+			moved = true;
+		}
+	}
+	return moved;
+}
+
+/* Each begins when it likes. */
+static bool reduce(struct all *all, const struct pd_allreduce *how, size_t floats)
+{
+	int idle = 0, done = 0, n = how->members;
+
+	for (int m = 0; m < n; m++) {
+		pd_event_arm(&all->ready[m]);
+		pd_event_arm(&all->done[m]);
+		for (size_t i = 0; i < floats; i++)
+			all->buf[m][i] = value(m, i);
+		all->buf[m][floats] = 42;
+		if (pd_collective_start(all->c[m], all->buf[m], 1000, &all->ready[m],
+					&all->done[m]) < 0)
+			return false;
+	}
+	while (done < n && idle < 2000) {
+		idle = move(all, n) ? 0 : idle + 1;
+		while (done < n && pd_event_done(&all->done[done]))
+			done++;
+	}
+	return done == n && post.count == 0 && post.wrong == 0;
+}
+
+static bool is_right(const struct all *all, int n, size_t floats)
+{
+	for (size_t i = 0; i < floats; i++) {
+		float right = value(0, i);
+
+		for (int m = 1; m < n; m++)
+			right += value(m, i);
+		for (int m = 0; m < n; m++)
+			if (memcmp(&right, &all->buf[m][i], sizeof(right)) != 0)
+				return false;
+	}
+	for (int m = 0; m < n; m++)
+		if (all->buf[m][floats] != 42)
+			return false;
+	return true;
+}
+
+static bool try(int n, int groups, int pieces, size_t floats)
+{
+	struct pd_allreduce how = { n, groups, pieces };
+	struct all all = { .device.ops = &device_ops };
+	size_t slots = (size_t)pd_allreduce_slots(&how) * pd_piece_most(floats, pieces);
+	bool good = true;
+	struct pd_error err;
+
+	for (int m = 0; m < n; m++) {
+		all.ends[m] = (struct end){ { &transport_ops }, m };
+		all.streams[m].base.device = &all.device;
+		all.ranks[m] = m;
+		all.buf[m] = pd_calloc(floats + 1, sizeof(float));
+		allocated = 0;
+		all.c[m] = pd_collective_new(&all.ends[m].base, &all.device, &all.streams[m].base,
+					     all.ranks, m, &how, floats, &err);
+		good = good && allocated == slots * sizeof(float) &&
+			allocated == pd_collective_staging_bytes(all.c[m]);
+	}
+	for (int round = 0; round < 2 && good; round++)
+		good = reduce(&all, &how, floats) && is_right(&all, n, floats);
+	for (int m = 0; m < n; m++) {
+		pd_collective_free(all.c[m]);
+		free(all.buf[m]);
+	}
+	if (!good)
+		diag("%d members, %d groups, %d pieces, %zu floats", n, groups, pieces, floats);
+	post.count = post.wrong = 0;
+	return good;
+}
+
+static void test_bits(void)
+{
+	static const size_t lengths[] = { 1, 90, 1000, 3001 };
+
+	for (int n = 2; n <= MEMBERS; n++) {
+		int bad = 0, tried = 0;
+
+		for (int groups = 1; groups <= n; groups += 1 + (n > 16 && groups > 3) * 2) {
+			int size = (n + groups - 1) / groups;
+
+			bad += !try(n, groups, size, lengths[tried++ % 4]);
+			bad += !try(n, groups, 2 * size, lengths[tried++ % 4]);
+			bad += !try(n, groups, 3 * size + 2, lengths[tried++ % 4]);
+		}
+		bad += !try(n, n, n, 1000);
+		is_int(bad, 0, "%d members, 1 to %d groups, %d ways", n, n, tried + 1);
+	}
+}
+
+/* Every piece has one owner in each group, and every member is in one. */
+static void test_parts(void)
+{
+	int bad = 0;
+
+	for (int n = 1; n < 70; n++)
+		for (int groups = 1; groups <= n; groups++) {
+			struct pd_allreduce how = { n, groups, 2 * n + 5 };
+			int size = (n + groups - 1) / groups;
+
+			for (int m = 0; m < n; m++) {
+				int g = pd_allreduce_group_of(&how, m);
+
+				bad += m < pd_allreduce_group_begin(&how, g) ||
+				       m >= pd_allreduce_group_begin(&how, g + 1);
+			}
+			for (int p = 0; p < how.pieces; p++) {
+				int i = pd_allreduce_owner(&how, size, p);
+
+				bad += p < pd_allreduce_piece_begin(&how, size, i) ||
+				       p >= pd_allreduce_piece_begin(&how, size, i + 1);
+			}
+			for (int g = 0; g < groups; g++) {
+				int here = pd_allreduce_group_begin(&how, g + 1) -
+					pd_allreduce_group_begin(&how, g);
+
+				bad += here != size && here != size - 1;
+			}
+		}
+	is_int(bad, 0, "who is in which group, who owns which piece");
+}
+
+/* How many groups there are for 100 MB, between two numbers. */
+static const struct choice {
+	int first, step, n, low, high;
+	const char *topology, *what;
+} choices[] = {
+	{ 0, 1, 16, 16, 16, "4@12GB/s,4@1.25GB/s", "four servers of four" },
+	{ 0, 1, 8, 8, 8, "4@12GB/s,4@1.25GB/s", "two of them" },
+	{ 2, 1, 4, 4, 4, "4@12GB/s,4@1.25GB/s", "half of two" },
+	{ 0, 1, 4, 1, 1, "4@12GB/s,4@1.25GB/s", "one server" },
+	{ 0, 4, 4, 1, 1, "4@12GB/s,4@1.25GB/s", "one member on each server" },
+	{ 3, 1, 2, 1, 1, "4@12GB/s,4@1.25GB/s", "two members on two servers" },
+	{ 15, -1, 16, 1, 1, "4@12GB/s,4@1.25GB/s", "another order than that of the servers" },
+	{ 0, 1, 16, 1, 1, "16@1.25GB/s", "no servers" },
+	{ 0, 1, 16, 1, 1, "4@12GB/s,4@1.25GB/s+1s", "steps that take long" },
+	{ 0, 1, 32, 1, 1, "32@1GB/s", "few members" },
+	{ 0, 1, 32, 32, 32, "8@12GB/s,4@1.25GB/s", "four servers of eight" },
+	{ 0, 1, 64, 4, 16, "4@12GB/s,4@12GB/s,4@1.25GB/s", "three levels" },
+	{ 0, 1, 96, 2, 4, "96@1GB/s", "some more members than few" },
+	{ 0, 1, 8, 2, 2, "4@12GB/s+20ms,2@1GB/s", "few members, but both others far slower" },
+	{ 0, 1, 1024, 8, 64, "1024@1GB/s", "a thousand" },
+	{ 1023, -1, 1024, 8, 64, "1024@1GB/s", "the same in another order" },
+	{ 0, 1, 16384, 128, 512, "16384@1GB/s", "sixteen thousand" },
+	{ 0, 1, 1 << 20, 8192, 1 << 16, "1048576@1GB/s", "a million" },
+	{ 0, 1, 512, 64, 64, "8@100GB/s,64@10GB/s", "sixty-four servers of eight" },
+	{ 0, 1, 4096, 32, 64, "4096@1GB/s+5ms", "four thousand, in steps that take long" },
+};
+
+static void test_choice(void)
+{
+	for (size_t i = 0; i < PD_COUNT(choices); i++) {
+		const struct choice *at = &choices[i];
+		int *ranks = pd_calloc((size_t)at->n, sizeof(*ranks)), size;
+		struct pd_allreduce how, line;
+		struct pd_topology t;
+		struct pd_error err;
+
+		for (int r = 0; r < at->n; r++)
+			ranks[r] = at->first + r * at->step;
+		if (pd_topology_read(at->topology, &t, &err) < 0)
+			pd_bug("%s", err.text);
+		how = pd_allreduce_choose(&t, ranks, at->n, 100000000);
+		line = pd_allreduce_choose_line(&t, at->first, at->n, 100000000);
+		size = (how.members + how.groups - 1) / how.groups;
+		if (!ok(how.groups >= at->low && how.groups <= at->high && how.pieces >= size &&
+			(at->step != 1 || memcmp(&how, &line, sizeof(how)) == 0) &&
+			(at->n <= PD_ALLREDUCE_FEW || how.groups == 1 ||
+			 size + how.pieces / size <= 129),
+			"%s: groups of %d", at->what, size))
+			diag("%d groups, %d pieces", how.groups, how.pieces);
+		free(ranks);
+	}
+}
+
+/* What is short takes as long as its steps: as few of them one after the other as can be. */
+static void test_short(void)
+{
+	struct pd_allreduce how;
+	struct pd_topology t;
+	struct pd_error err;
+
+	pd_topology_read("4096@1GB/s+5us", &t, &err);
+	how = pd_allreduce_choose_line(&t, 0, 4096, 64);
+	if (!ok(how.groups <= 128 && how.pieces == (how.members + how.groups - 1) / how.groups,
+		"a few bytes: large groups, no more pieces than owners"))
+		diag("%d groups, %d pieces", how.groups, how.pieces);
+}
+
+int main(void)
+{
+	post.rng = 1;
+	test_parts();
+	test_choice();
+	test_short();
+	test_bits();
+	free(post.mail);
+	return done_testing();
+}
