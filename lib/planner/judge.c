@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "planner/cost.h"
-#include "planner/express.h"
 #include "planner/flow.h"
 #include "planner/predict.h"
 #include "replay/replay.h"
@@ -11,7 +10,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Parts of the period, for is_slower(): of a pipeline that has just begun, that may have settled,
  * and that must have. */
@@ -80,36 +78,6 @@ static void retired(void *context, const struct pd_record *record)
 	}
 }
 
-/* Nothing has been seen. */
-static void begin(struct judge *judge, int64_t check)
-{
-	size_t stages = (size_t)judge->plan->stage_count, room = stages * (size_t)judge->total;
-
-	memset(judge->ends, 0, room * sizeof(*judge->ends));
-	memset(judge->known, 0, stages * sizeof(*judge->known));
-	for (size_t i = 0; i < room; i++)
-		judge->missing[i] = judge->plan->schedule == PD_SCHEDULE_ZB_H1 ? 2 : 1;
-	judge->check = check;
-	judge->enough = false;
-}
-
-/* With workers only where it cannot be had without. */
-static int replay(struct judge *judge, const struct pd_replay_options *options,
-		  struct pd_error *err)
-{
-	int64_t check = judge->rival_ns == PD_NEVER
-		? pd_progress_first(&judge->progress)
-		: judge->progress.in_flight + judge->progress.turn;
-	int known;
-
-	begin(judge, check);
-	known = pd_express_run(judge->plan, options, err);
-	if (known != 0)
-		return known < 0 ? -1 : 0;
-	begin(judge, check);
-	return pd_replay_run(judge->plan, options, err);
-}
-
 static int by_replay(const struct pd_plan *plan, int64_t rival_ns, int64_t *period_ns_p,
 		     struct pd_error *err)
 {
@@ -125,8 +93,12 @@ static int by_replay(const struct pd_plan *plan, int64_t rival_ns, int64_t *peri
 	judge.ends = pd_calloc(room, sizeof(*judge.ends));
 	judge.missing = pd_calloc(room, sizeof(*judge.missing));
 	pd_progress_init(&judge.progress, plan, judge.ends, judge.total);
+	judge.check = rival_ns == PD_NEVER ? pd_progress_first(&judge.progress)
+					   : judge.progress.in_flight + judge.progress.turn;
 	judge.known = pd_calloc((size_t)plan->stage_count, sizeof(*judge.known));
-	status = replay(&judge, &options, err);
+	for (size_t i = 0; i < room; i++)
+		judge.missing[i] = plan->schedule == PD_SCHEDULE_ZB_H1 ? 2 : 1;
+	status = pd_replay_run(plan, &options, err);
 	if (status == 0 && !judge.enough)
 		look(&judge, judge.total, true);
 	*period_ns_p = judge.period_ns < (double)PD_COST_MAX ? (int64_t)ceil(judge.period_ns)

@@ -12,10 +12,6 @@ lib_libpd_a_SOURCES += \
 	lib/planner/even.c \
 	lib/planner/exhaust.c \
 	lib/planner/explain.c \
-	lib/planner/express.c lib/planner/express.h \
-	lib/planner/express_issue.c lib/planner/express_rank.h \
-	lib/planner/express_reduce.c \
-	lib/planner/express_time.c lib/planner/express_time.h \
 	lib/planner/fixed.c \
 	lib/planner/flat.c \
 	lib/planner/lattice.c lib/planner/lattice.h \
