@@ -454,6 +454,10 @@ if [ -d "$profiles" ]; then
 		shape vgg16 "[15, 1]"
 		shape resnet50 "[16]"
 		shape gnmt "[1, 1, 1, 1, 1, 1, 1, 1, 3, 1]"'
+	test_ok "a pipeline that is slow at first is replayed until it is not" '
+		pd-plan -t 2@12GB/s,2@6GB/s,2@1.25GB/s "$profiles/vgg16.json" >a.json
+		jq -c "[.stages[] | .replicas, .warmup], .predicted.period_ns" a.json
+		jq -e ".predicted.period_ns < 116.72e6" a.json'
 	test_ok "VGG-16 on 16 devices of 25 Gbit/s: 15-1, as published" '
 		pd-plan -m 1TB -t 16@3.125GB/s -c sosp19 "$profiles/vgg16.json" |
 			jq -e "[.stages[].replicas] == [15, 1]"'

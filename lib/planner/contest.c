@@ -25,6 +25,7 @@ void pd_contest_release(struct pd_contest *contest)
 	for (size_t i = 0; i < contest->count; i++)
 		pd_candidate_drop(contest->entries[i].plan);
 	free(contest->entries);
+	free(contest->seen);
 	*contest = (struct pd_contest){ 0 };
 }
 
@@ -63,11 +64,42 @@ static int64_t fill(struct pd_contest *contest, struct pd_plan *plan, bool choos
 	return pd_warmup_fit(plan, room) ? expect(plan) : -1;
 }
 
+/* What is expected of the last of the entries that refine.c will change, as far as is known. */
+static int64_t worst_changed_ns(const struct pd_contest *contest)
+{
+	int64_t best[PD_CONTEST_CHANGED];
+	int count = 0;
+
+	for (size_t i = 0; i < contest->count; i++) {
+		int64_t ns = contest->entries[i].expected_ns;
+		int at;
+
+		if (contest->entries[i].deeper)
+			continue;
+		at = count < PD_CONTEST_CHANGED ? count++ : PD_CONTEST_CHANGED;
+		for (; at > 0 && best[at - 1] > ns; at--)
+			if (at < PD_CONTEST_CHANGED)
+				best[at] = best[at - 1];
+		if (at < PD_CONTEST_CHANGED)
+			best[at] = ns;
+	}
+	return count < PD_CONTEST_CHANGED ? PD_NEVER : best[PD_CONTEST_CHANGED - 1];
+}
+
+/* A plan of which less is expected can neither win nor lead to one that does; 0: any may. */
+static int64_t limit_ns(const struct pd_contest *contest)
+{
+	int64_t ns = contest->changed_ns > 0 ? contest->changed_ns : worst_changed_ns(contest);
+
+	return contest->most_ns > 0 && ns < PD_NEVER ? pd_max64(contest->most_ns, ns) : 0;
+}
+
 /* Where memory is tight a plan whose stages recompute may have more in flight. */
 static int64_t enter_again(struct pd_contest *contest, struct pd_plan *plan, bool choose,
 			   int64_t ns)
 {
-	struct pd_warmup_room room = { contest->task->limit_bytes, true, false };
+	struct pd_warmup_room room = { contest->task->limit_bytes, true, false,
+				       limit_ns(contest) };
 	struct pd_plan *again = pd_candidate_copy(plan);
 	int64_t again_ns = fill(contest, again, choose, &room);
 
@@ -83,7 +115,7 @@ static int64_t enter_again(struct pd_contest *contest, struct pd_plan *plan, boo
 static int64_t enter_at(struct pd_contest *contest, struct pd_plan *plan, bool choose)
 {
 	const struct pd_task *task = contest->task;
-	struct pd_warmup_room room = { task->limit_bytes, false, false };
+	struct pd_warmup_room room = { task->limit_bytes, false, false, limit_ns(contest) };
 	int64_t ns, best;
 
 	contest->work += plan->stage_count * 64;
@@ -168,7 +200,7 @@ static int64_t rival_ns(const struct pd_contest *contest, int64_t best)
 /* Warm-ups that are deeper by one on every stage but the last. */
 static struct pd_plan *deeper(const struct pd_contest *contest, const struct pd_plan *plan)
 {
-	struct pd_warmup_room room = { contest->task->limit_bytes, false, false };
+	struct pd_warmup_room room = { contest->task->limit_bytes, false, false, 0 };
 	struct pd_plan *next = pd_candidate_copy(plan);
 	int more = contest->few ? 0 : DEEPER;
 	bool same = true;
@@ -211,7 +243,7 @@ static int deepen(struct pd_contest *contest, size_t from, int64_t *most_work, i
 
 	if (plan->schedule != PD_SCHEDULE_1F1B || plan->stage_count == 1)
 		return 0;
-	while (contest->entries[at].time_ns > contest->entries[from].expected_ns &&
+	while (contest->entries[at].time_ns > contest->entries[at].expected_ns &&
 	       *most_work > 0) {
 		int64_t before_ns = contest->entries[at].time_ns;
 		size_t count = contest->count;
@@ -222,12 +254,28 @@ static int deepen(struct pd_contest *contest, size_t from, int64_t *most_work, i
 		pd_contest_add(contest, next, expect(next));
 		if (contest->count == count)
 			break;
+		contest->entries[count].deeper = true;
 		if (judge(contest, count, most_work, best, err) < 0)
 			return -1;
 		at = count;
 		if (contest->entries[at].time_ns > before_ns - before_ns / PD_WARMUP_WORTH)
 			break;
 	}
+	return 0;
+}
+
+int pd_contest_scout(struct pd_contest *contest, struct pd_error *err)
+{
+	int64_t best = -1, work = PD_JUDGE_WORK;
+
+	if (contest->few || contest->count == 0)
+		return 0;
+	pd_contest_sort(contest);
+	if (pd_judge_work(contest->entries[0].plan) > PD_JUDGE_WORK)
+		return 0;
+	if (judge(contest, 0, &work, &best, err) < 0 || deepen(contest, 0, &work, &best, err) < 0)
+		return -1;
+	contest->most_ns = contest->entries[best].time_ns;
 	return 0;
 }
 

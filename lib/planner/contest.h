@@ -5,21 +5,28 @@
 
 #include "planner/candidate.h"
 
+#define PD_CONTEST_CHANGED 8    /* entries that refine.c changes: the best */
+
 /* A plan in the running. */
 struct pd_entry {
 	struct pd_plan *plan;           /* its profile is the task's */
 	int64_t expected_ns;            /* no replay is below it, where flow.c knows the schedule */
 	int64_t time_ns;                /* by the event simulation, or PD_NEVER */
+	bool deeper;                    /* than another that is the same otherwise: to be judged */
 };
 
 struct pd_contest {
 	const struct pd_task *task;
 	size_t count, capacity;
 	struct pd_entry *entries;       /* no plan twice */
+	uint64_t *seen;                 /* marks of shapes that refine.c looked at; 0: free */
+	int seen_count;
 	bool few;                       /* plans: exhaust.c may look at all */
 	bool all;                       /* entries are all plans that may win */
 	bool refused;                   /* a layout, by the schedule: why */
 	struct pd_error why;
+	int64_t most_ns;                /* slower ones cannot win; 0: none was replayed */
+	int64_t changed_ns;             /* what is expected of the plan that is changed; or 0 */
 	int64_t work;                   /* what estimates have cost: microbatches times stages */
 };
 
@@ -38,6 +45,15 @@ void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, int64_t ex
 void pd_contest_sort(struct pd_contest *contest);
 /* Enters what can be had from the first few by small changes: refine.c. */
 void pd_contest_refine(struct pd_contest *contest, int64_t most_work);
+
+/* Enters what can be had from the winner by one change, if it may be faster; how many. */
+size_t pd_contest_refine_winner(struct pd_contest *contest, size_t winner, int64_t most_work);
+
+/*
+ * Replays the entry of which most is expected, so that what cannot be faster need not be looked
+ * at.  Not where all plans may be looked at.
+ */
+int pd_contest_scout(struct pd_contest *contest, struct pd_error *err);
 
 /* Are the shapes of plans few enough for that which follows? */
 bool pd_contest_few(const struct pd_task *task);

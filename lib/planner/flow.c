@@ -164,6 +164,15 @@ static void flow_release(struct flow *flow)
 	free(flow->forward_ns);
 }
 
+/* Whose turn it is.  (Division of 32 bits is much faster.) */
+static int turn(const struct pd_stage *stage, int64_t n)
+{
+	if (stage->replicas == 1)
+		return stage->ranks[0];
+	return stage->ranks[n <= UINT32_MAX ? (uint32_t)n % (uint32_t)stage->replicas
+					    : n % stage->replicas];
+}
+
 /* What a link brings for microbatch n, down the pipeline or (back) up. */
 static int64_t arrival(struct flow *flow, int l, int64_t n, bool back)
 {
@@ -175,13 +184,13 @@ static int64_t arrival(struct flow *flow, int l, int64_t n, bool back)
 
 	if (flow->only_ns[l] >= 0)
 		return end + flow->only_ns[l];
-	return end + way_ns(flow, l, a->ranks[n % a->replicas], b->ranks[n % b->replicas]);
+	return end + way_ns(flow, l, turn(a, n), turn(b, n));
 }
 
 /* When the replica whose turn it is, is free. */
 static int64_t *free_of(struct flow *flow, const struct pd_stage *stage, int64_t n)
 {
-	return &flow->free_ns[stage->ranks[stage->replicas > 1 ? n % stage->replicas : 0]];
+	return &flow->free_ns[turn(stage, n)];
 }
 
 static void forward(struct flow *flow, int s, int64_t n)

@@ -11,11 +11,15 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Parts of the period, for is_slower(): of a pipeline that has just begun, that may have settled,
- * and that must have. */
-#define FAR_SLOWER 0.3
-#define MUCH_SLOWER 0.1
-#define SLOWER 0.02
+/*
+ * By so much more than in the end minibatches may take in the second half of what has come back so
+ * far: of as many as are in flight and a turn, in quarters.  (So it is in 99 of 100 of 18,000 looks
+ * at replays of random plans and of those of published profiles.)
+ */
+static const struct { int quarters; double part; } unsettled[] = {
+	{ 5, 0.45 }, { 8, 0.35 }, { 10, 0.25 }, { 12, 0.15 }, { 16, 0.12 }, { 24, 0.08 },
+	{ 32, 0.04 }, { 0, 0.02 },
+};
 
 struct judge {
 	const struct pd_plan *plan;
@@ -47,13 +51,14 @@ static void look(struct judge *judge, int64_t n, bool whole)
 static bool is_slower(struct judge *judge, int64_t n)
 {
 	int64_t filled = judge->progress.in_flight + judge->progress.turn;
-	double part = n < 2 * filled ? FAR_SLOWER
-		    : n < 4 * judge->progress.in_flight + 16 ? MUCH_SLOWER : SLOWER;
+	int i = 0;
 
 	if (judge->rival_ns == PD_NEVER || n < filled)
 		return false;
+	while (unsettled[i].quarters > 0 && 4 * n >= unsettled[i].quarters * filled)
+		i++;
 	look(judge, n, false);
-	return judge->period_ns > (double)judge->rival_ns * (1 + part);
+	return judge->period_ns > (double)judge->rival_ns * (1 + unsettled[i].part);
 }
 
 static void retired(void *context, const struct pd_record *record)

@@ -51,6 +51,7 @@ struct search {
 	const struct pd_line *line;
 	struct pd_points *points;
 	int u;                          /* where stages begin now */
+	int room;                       /* devices that what is before u leaves, at most */
 	int kept;                       /* plans per point */
 	int64_t roomy;                  /* a warm-up with which any stage fits; -1: none */
 	struct node *nodes;
@@ -196,7 +197,7 @@ static int64_t enough(const struct search *search, int v, int64_t m, int64_t tim
 {
 	const struct pd_points *points = search->points;
 	int64_t bytes = points->parameter_bytes[v] - points->parameter_bytes[search->u];
-	int64_t room = search->line->devices - try->own.begin;
+	int64_t room = search->room - try->own.begin;
 
 	for (;; m = pd_max64(m + 1, pd_ceil_div(try->compute + try->reduce, time))) {
 		try->reduce = 0;
@@ -236,7 +237,7 @@ static void fill_stage(const struct search *search, int v, const struct node *re
 	const struct pd_line *line = search->line;
 	const struct pd_points *points = search->points;
 	const struct node *worst = &nodes_of(search, search->u)[search->kept - 1];
-	int64_t most = pd_min64(line->devices, worst->devices) - rest->devices;
+	int64_t most = pd_min64(search->room, worst->devices) - rest->devices;
 	struct try try = { .rest = rest, .own.begin = rest->devices, .next.end = rest->devices,
 			   .compute = points->compute_ns[v] - points->compute_ns[search->u] };
 	struct node node;
@@ -254,6 +255,17 @@ static void fill_stage(const struct search *search, int v, const struct node *re
 	}
 }
 
+/* What is before u computes too, and no device for longer than that time. */
+static int room_for(const struct search *search, int u, int64_t time)
+{
+	int64_t before = search->points->compute_ns[u];
+
+	if (before == 0)
+		return search->line->devices;
+	before = time > 0 ? pd_ceil_div(before, time) : INT32_MAX;
+	return (int)pd_max64(0, search->line->devices - before);
+}
+
 /* The plans of what is behind u. */
 static void fill_one(struct search *search, int64_t time)
 {
@@ -267,7 +279,7 @@ static void fill_one(struct search *search, int64_t time)
 		int v = pd_points_end(points, u, i);
 		int64_t fewest = time > 0 ? pd_ceil_div(compute[v] - compute[u], time) : 1;
 
-		if (fewest > pd_min64(search->line->devices, worst->devices))
+		if (fewest > pd_min64(search->room, worst->devices))
 			break;
 		if (!may_fit(search, v))
 			continue;
@@ -290,6 +302,9 @@ static bool probe(struct search *search, int64_t time)
 	nodes_of(search, U)[0] = (struct node){ .devices = 0 };
 	for (int u = U - 1; u >= 0; u--) {
 		search->u = u;
+		search->room = room_for(search, u, time);
+		if (search->room == 0)
+			continue;
 		pd_points_set(search->points, u);
 		fill_one(search, time);
 	}

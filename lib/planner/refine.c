@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BEST 8                  /* plans that are changed */
 #define MOST_MOVED 8            /* layers that go over a cut together */
 #define WORSE 10                /* part by which what is worth a look may be slower */
 #define SEEN 4096               /* shapes that are remembered, at most half as many */
@@ -83,8 +82,6 @@ struct climb {
 	bool straight;
 	struct shape at, best, trial;
 	int64_t best_ns;
-	uint64_t *seen;                 /* marks of shapes of the task's profile; 0: free */
-	int seen_count;
 };
 
 static uint64_t mark_of(const struct shape *shape)
@@ -102,17 +99,21 @@ static uint64_t mark_of(const struct shape *shape)
 /* Was it looked at from another plan? */
 static bool seen_before(struct climb *climb, const struct shape *shape)
 {
-	uint64_t mark = mark_of(shape), *at = &climb->seen[mark % SEEN];
+	struct pd_contest *contest = climb->contest;
+	uint64_t mark = mark_of(shape), *at;
 
-	if (shape->profile != climb->contest->task->profile)
+	if (shape->profile != contest->task->profile)
 		return false;
+	if (!contest->seen)
+		contest->seen = pd_calloc(SEEN, sizeof(*contest->seen));
+	at = &contest->seen[mark % SEEN];
 	while (*at && *at != mark)
-		at = at + 1 < climb->seen + SEEN ? at + 1 : climb->seen;
+		at = at + 1 < contest->seen + SEEN ? at + 1 : contest->seen;
 	if (*at)
 		return true;
-	if (climb->seen_count < SEEN / 2) {
+	if (contest->seen_count < SEEN / 2) {
 		*at = mark;
-		climb->seen_count++;
+		contest->seen_count++;
 	}
 	return false;
 }
@@ -156,6 +157,7 @@ static void consider(struct climb *climb)
 	climb->contest->work += climb->trial.count;
 	if (valid(climb, &climb->trial) && climb->contest->work < climb->most_work &&
 	    !too_slow(climb, &climb->trial) && !seen_before(climb, &climb->trial)) {
+		climb->contest->changed_ns = climb->best_ns;
 		ns = pd_contest_enter(climb->contest, layout_of(&climb->trial,
 								climb->contest->task));
 		if (ns < climb->best_ns) {
@@ -357,6 +359,16 @@ static void go_to(struct climb *climb, const struct shape *shape)
 	climb->costs = &climb->own;
 }
 
+/* Every change of the plan that we are at. */
+static void change_once(struct climb *climb)
+{
+	shape_copy(&climb->trial, &climb->at);
+	for (int s = 0; s < climb->at.count && climb->contest->work < climb->most_work; s++)
+		change_stage(climb, s);
+	for (int s = 0; s < climb->at.count; s++)
+		change_branches(climb, s);
+}
+
 static void climb_from(struct climb *climb, const struct pd_entry *entry)
 {
 	shape_of(&climb->at, entry->plan);
@@ -365,41 +377,63 @@ static void climb_from(struct climb *climb, const struct pd_entry *entry)
 	for (;;) {
 		int64_t before = climb->best_ns;
 
-		shape_copy(&climb->trial, &climb->at);
-		for (int s = 0; s < climb->at.count && climb->contest->work < climb->most_work; s++)
-			change_stage(climb, s);
-		for (int s = 0; s < climb->at.count; s++)
-			change_branches(climb, s);
+		change_once(climb);
 		if (climb->best_ns == before || climb->contest->work >= climb->most_work)
 			return;
 		go_to(climb, &climb->best);
 	}
 }
 
-void pd_contest_refine(struct pd_contest *contest, int64_t most_work)
+static void climb_init(struct climb *climb, struct pd_contest *contest, int64_t most_work)
 {
 	const struct pd_task *task = contest->task;
-	struct climb climb = { .contest = contest, .devices = (int)task->topology->devices,
-			       .straight = task->straight };
-	struct pd_entry first[BEST];
-	int count = contest->count < BEST ? (int)contest->count : BEST;
 
-	if (count == 0)
+	*climb = (struct climb){ .contest = contest, .devices = (int)task->topology->devices,
+				 .straight = task->straight, .most_work = most_work };
+	shape_init(&climb->at, task->profile->layer_count);
+	shape_init(&climb->best, task->profile->layer_count);
+	shape_init(&climb->trial, task->profile->layer_count);
+}
+
+static void climb_release(struct climb *climb)
+{
+	if (climb->costs == &climb->own)
+		pd_costs_release(&climb->own);
+	shape_release(&climb->at);
+	shape_release(&climb->best);
+	shape_release(&climb->trial);
+}
+
+void pd_contest_refine(struct pd_contest *contest, int64_t most_work)
+{
+	struct pd_entry first[PD_CONTEST_CHANGED];
+	struct climb climb;
+	int count = 0;
+
+	if (contest->count == 0)
 		return;
-	shape_init(&climb.at, task->profile->layer_count);
-	shape_init(&climb.best, task->profile->layer_count);
-	shape_init(&climb.trial, task->profile->layer_count);
+	climb_init(&climb, contest, most_work);
 	pd_contest_sort(contest);
-	memcpy(first, contest->entries, (size_t)count * sizeof(*first));
-	climb.seen = pd_calloc(SEEN, sizeof(*climb.seen));
+	for (size_t i = 0; i < contest->count && count < PD_CONTEST_CHANGED; i++)
+		if (!contest->entries[i].deeper)
+			first[count++] = contest->entries[i];
 	for (int i = 0; i < count; i++) {
 		climb.most_work = contest->work + (most_work - contest->work) / (count - i);
 		climb_from(&climb, &first[i]);
 	}
-	if (climb.costs == &climb.own)
-		pd_costs_release(&climb.own);
-	free(climb.seen);
-	shape_release(&climb.at);
-	shape_release(&climb.best);
-	shape_release(&climb.trial);
+	climb_release(&climb);
+}
+
+size_t pd_contest_refine_winner(struct pd_contest *contest, size_t winner, int64_t most_work)
+{
+	size_t before = contest->count;
+	struct climb climb;
+
+	climb_init(&climb, contest, most_work);
+	shape_of(&climb.at, contest->entries[winner].plan);
+	go_to(&climb, &climb.at);
+	climb.best_ns = contest->most_ns = contest->entries[winner].time_ns;
+	change_once(&climb);
+	climb_release(&climb);
+	return contest->count - before;
 }

@@ -28,6 +28,8 @@
  * and device; so many more, and at most so many. */
 #define ESTIMATED 1000
 #define REPLAYED 10000
+#define HOPELESS 3              /* part by which the line's plan is slower than one replayed */
+#define MOST_CHANGES 4          /* of a winner, one behind the other */
 #define EXHAUSTED 200000000     /* operations, where all plans are looked at */
 #define LEAST_WORK 20000
 #define MOST_WORK 8000000
@@ -52,8 +54,14 @@ static void enter_found(struct pd_contest *contest, const struct pd_line *line,
 		return;
 	time = layout->cost_ns;
 	pd_contest_enter(contest, layout);
-	for (size_t i = 0; i < PD_COUNT(slower) && time < PD_COST_MAX / 2 && !way->alone; i++)
-		pd_contest_enter(contest, pd_line_at(line, time + time / 100 * slower[i]));
+	for (size_t i = 0; i < PD_COUNT(slower) && time < PD_COST_MAX / 2 && !way->alone; i++) {
+		int64_t at = time + time / 100 * slower[i];
+
+		/* from such a plan changes lead to none that can win */
+		if (contest->most_ns > 0 && at > contest->most_ns + contest->most_ns / HOPELESS)
+			break;
+		pd_contest_enter(contest, pd_line_at(line, at));
+	}
 }
 
 /* Where stages would have to recompute also what there is when none may. */
@@ -141,13 +149,15 @@ static void enter_equal(struct pd_contest *contest)
 	}
 }
 
-static void enter_all(struct pd_contest *contest)
+static int enter_all(struct pd_contest *contest, struct pd_error *err)
 {
 	const struct pd_task *task = contest->task;
 	bool many = (int64_t)task->costs.unit_count * task->topology->devices > MANY;
 	struct way way = { .straight = task->straight, .kept = 1, .alone = !many };
 
 	enter_line(contest, &way);
+	if (pd_contest_scout(contest, err) < 0)
+		return -1;
 	if (!many)
 		enter_line(contest, &(struct way){ .straight = task->straight, .kept = 4 });
 	if (!task->straight) {
@@ -169,6 +179,26 @@ static void enter_all(struct pd_contest *contest)
 							    task->straight));
 	enter_states(contest);
 	pd_contest_refine(contest, contest->work + work_of(task, ESTIMATED));
+	return 0;
+}
+
+/* The winner, and while a change of it wins, that one. */
+static int64_t judge_and_change(struct pd_contest *contest, struct pd_error *err)
+{
+	const struct pd_task *task = contest->task;
+	int64_t work = work_of(task, REPLAYED), winner = pd_contest_judge(contest, work, err);
+
+	for (int i = 0; i < MOST_CHANGES && winner >= 0 && contest->most_ns > 0; i++) {
+		int64_t before_ns = contest->entries[winner].time_ns;
+
+		if (pd_contest_refine_winner(contest, (size_t)winner, contest->work +
+					     work_of(task, ESTIMATED) / MOST_CHANGES) == 0)
+			break;
+		winner = pd_contest_judge(contest, work / MOST_CHANGES, err);
+		if (winner >= 0 && contest->entries[winner].time_ns == before_ns)
+			break;
+	}
+	return winner;
 }
 
 struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p,
@@ -180,9 +210,12 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 
 	pd_contest_init(&contest, task);
 	contest.few = pd_contest_few(task);
-	enter_all(&contest);
+	if (enter_all(&contest, err) < 0) {
+		pd_contest_release(&contest);
+		return NULL;
+	}
 	if (contest.count > 0) {
-		winner = pd_contest_judge(&contest, work_of(task, REPLAYED), err);
+		winner = judge_and_change(&contest, err);
 		if (winner >= 0)
 			contest.all = pd_contest_exhaust(&contest, contest.entries[winner].time_ns);
 		if (contest.all)

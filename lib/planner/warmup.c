@@ -241,20 +241,29 @@ struct way {
 	bool recompute;
 };
 
+/* No estimate is below it, whatever the warm-ups: the busiest link, and what a replica does. */
+static int64_t without_warmups_ns(const struct pd_plan *plan, const struct window *window)
+{
+	int64_t most = window->busiest_ns;
+
+	for (int s = 0; s < plan->stage_count; s++)
+		most = pd_max64(most, (window->once_ns[s] + window->sends_ns[s]) /
+				plan->stages[s].replicas);
+	return most;
+}
+
 /*
- * No estimate is below it, with the warm-ups that the plan has: the busiest link, and the cycles
- * of flow.c that climb from s to e and come back, with the transfers that have one way only.
+ * The same with the warm-ups that the plan has: also the cycles of flow.c that climb from s to e
+ * and come back, with the transfers that have one way only.
  */
 static int64_t least_ns(const struct pd_plan *plan, const struct window *window)
 {
-	int64_t most = window->busiest_ns;
+	int64_t most = without_warmups_ns(plan, window);
 
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *first = &plan->stages[s];
 		int64_t lead = ((int64_t)first->warmup + 1) * first->replicas, time = 0;
 
-		most = pd_max64(most, (window->once_ns[s] + window->sends_ns[s]) /
-				first->replicas);
 		for (int e = s; e < plan->stage_count; e++) {
 			const struct pd_stage *last = &plan->stages[e];
 			int64_t tokens = lead - (int64_t)last->warmup * last->replicas;
@@ -403,6 +412,11 @@ int64_t pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_room *room, int6
 	for (size_t s = 0; s < stages; s++)
 		choice.best[s].recompute = choice.asked[s].recompute = plan->stages[s].recompute;
 	window_init(&window, plan);
+	if (room->most_ns > 0 && without_warmups_ns(plan, &window) > room->most_ns) {
+		free(window.pass_ns);
+		free(choice.best);
+		return -1;
+	}
 	if ((int64_t)plan->stage_count * plan->rank_count <= LARGE) {
 		compare_some(&choice, &window);
 	} else {

@@ -14,6 +14,7 @@ struct pd_warmup_room {
 	int64_t limit_bytes;
 	bool recompute;                 /* stages may recompute for it */
 	bool tight;                     /* set where some that were tried did not fit */
+	int64_t most_ns;                /* slower plans are of no interest; 0: all are */
 };
 
 /*
@@ -21,8 +22,9 @@ struct pd_warmup_room {
  * which it is expected to be as fast as with any, or to the usual ones or fewer where more are
  * not faster by a part in PD_WARMUP_WORTH; the stages' memory goes with them.  Stages that
  * recompute already go on doing so; where others may, those do that would not fit without.  Returns
- * the expected period (pd_flow_bound_ns), or -1 where nothing fits: the warm-ups are then
- * the least there are.  *work (or NULL) grows by what was estimated: stages times minibatches.
+ * the expected period (pd_flow_bound_ns), or -1 where nothing fits, the warm-ups being then the
+ * least there are, or nothing can be of interest.  *work (or NULL) grows by what was estimated:
+ * stages times minibatches.
  */
 int64_t pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_room *room, int64_t *work);
 
