@@ -159,14 +159,18 @@ const char *pd_timeline_stages(const struct pd_timeline *timeline, int rank,
 			       const char *separator, char *buf, size_t size)
 {
 	const struct pd_plan *plan = timeline->trace->plan;
+	int left = timeline->stage_counts[rank];
 	size_t used = 0;
 
 	*buf = '\0';
-	for (int s = timeline->stages[rank]; s < plan->stage_count && used + 1 < size; s++)
-		if (plan->stages[s].replicas > timeline->replicas[rank] &&
-		    plan->stages[s].ranks[timeline->replicas[rank]] == rank)
-			used += (size_t)snprintf(buf + used, size - used, "%s%d",
-						 used ? separator : "", s);
+	for (int s = timeline->stages[rank]; left > 0 && s < plan->stage_count && used + 1 < size;
+	     s++) {
+		if (plan->stages[s].replicas <= timeline->replicas[rank] ||
+		    plan->stages[s].ranks[timeline->replicas[rank]] != rank)
+			continue;
+		used += (size_t)snprintf(buf + used, size - used, "%s%d", used ? separator : "", s);
+		left--;
+	}
 	return buf;
 }
 
