@@ -193,18 +193,24 @@ bool pd_trace_steady(const struct pd_trace *trace, struct pd_steady *out_p)
 
 #define LEAST_REPEATED 4        /* minibatches that show that it does */
 
-/* All stages' minibatches before n, from those of `first` on, as `cycle` before? */
+/*
+ * All stages' minibatches before n, from those of `first` on, as `cycle` before?  Where not, it
+ * mostly shows at the oldest of some stage, or at the newest.
+ */
 static bool repeat(const struct pd_progress *progress, int64_t n, int64_t first, int64_t cycle)
 {
 	int64_t difference = progress->ends[n - 1] - progress->ends[n - 1 - cycle];
+	const int64_t *ends = progress->ends;
 
-	for (int s = 0; s < progress->stage_count; s++) {
-		const int64_t *ends = progress->ends + s * progress->stride;
-
-		for (int64_t b = n - 1; b >= first; b--)
+	for (int s = 0; s < progress->stage_count; s++, ends += progress->stride)
+		if (ends[first] - ends[first - cycle] != difference ||
+		    ends[n - 1] - ends[n - 1 - cycle] != difference)
+			return false;
+	ends = progress->ends;
+	for (int s = 0; s < progress->stage_count; s++, ends += progress->stride)
+		for (int64_t b = n - 2; b > first; b--)
 			if (ends[b] - ends[b - cycle] != difference)
 				return false;
-	}
 	return true;
 }
 
