@@ -235,6 +235,16 @@ int pd_json_array(const struct pd_place *place, size_t *count_p, struct pd_error
 	return 0;
 }
 
+int pd_json_some(const struct pd_place *place, int most, const char *things, size_t *count_p,
+		 struct pd_error *err)
+{
+	if (pd_json_array(place, count_p, err) < 0)
+		return -1;
+	if (*count_p < 1 || *count_p > (size_t)most)
+		return pd_place_expected(place, err, "1 to %d %s", most, things);
+	return 0;
+}
+
 int pd_json_int(const struct pd_place *place, int64_t min, int64_t max, int64_t *out_p,
 		struct pd_error *err)
 {

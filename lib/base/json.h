@@ -64,6 +64,9 @@ int pd_json_header(const struct pd_place *root, const char *format, struct pd_er
 int pd_json_keys(const struct pd_place *object, const char *const *known, struct pd_error *err);
 /* Is an array; its length. */
 int pd_json_array(const struct pd_place *place, size_t *count_p, struct pd_error *err);
+/* Of 1 to so many of what a message calls `things`. */
+int pd_json_some(const struct pd_place *place, int most, const char *things, size_t *count_p,
+		 struct pd_error *err);
 
 int pd_json_int(const struct pd_place *place, int64_t min, int64_t max, int64_t *out_p,
 		struct pd_error *err);

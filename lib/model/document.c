@@ -75,10 +75,8 @@ static int read_inputs(const struct pd_place *root, struct pd_model *model, stru
 	struct pd_place inputs = pd_place_key(root, "inputs");
 	size_t count;
 
-	if (pd_json_array(&inputs, &count, err) < 0)
+	if (pd_json_some(&inputs, PD_MAX_LAYERS, "inputs", &count, err) < 0)
 		return -1;
-	if (count < 1 || count > PD_MAX_LAYERS)
-		return pd_place_expected(&inputs, err, "1 to %d inputs", PD_MAX_LAYERS);
 	model->inputs = pd_calloc(count, sizeof(*model->inputs));
 	model->input_count = (int)count;
 	for (size_t i = 0; i < count; i++) {
@@ -160,10 +158,8 @@ static int read_layers(const struct pd_place *layers, struct pd_model *model, st
 {
 	size_t count;
 
-	if (pd_json_array(layers, &count, err) < 0)
+	if (pd_json_some(layers, PD_MAX_LAYERS, "layers", &count, err) < 0)
 		return -1;
-	if (count < 1 || count > PD_MAX_LAYERS)
-		return pd_place_expected(layers, err, "1 to %d layers", PD_MAX_LAYERS);
 	model->layers = pd_calloc(count, sizeof(*model->layers));
 	model->layer_count = (int)count;
 	for (size_t l = 0; l < count; l++) {

@@ -232,11 +232,9 @@ static int read_stages(const struct pd_place *root, struct pd_plan *plan, struct
 	char *where;
 	int result;
 
-	if (pd_json_array(&stages, &count, err) < 0)
+	if (pd_json_some(&stages, plan->profile->layer_count, "stages, the number of layers",
+			 &count, err) < 0)
 		return -1;
-	if (count < 1 || count > (size_t)plan->profile->layer_count)
-		return pd_place_expected(&stages, err, "1 to %d stages, the number of layers",
-					 plan->profile->layer_count);
 	plan->stages = pd_calloc(count, sizeof(*plan->stages));
 	plan->stage_count = (int)count;
 	if (read_stage_list(&stages, plan, err) < 0 || check_ranks(&stages, plan, err) < 0)

@@ -250,10 +250,8 @@ int pd_profile_read_layers(const struct pd_place *layers, struct pd_profile *pro
 	size_t count;
 	int *order, result;
 
-	if (pd_json_array(layers, &count, err) < 0)
+	if (pd_json_some(layers, PD_MAX_LAYERS, "layers", &count, err) < 0)
 		return -1;
-	if (count < 1 || count > PD_MAX_LAYERS)
-		return pd_place_expected(layers, err, "1 to %d layers", PD_MAX_LAYERS);
 	profile->layers = pd_calloc(count, sizeof(*profile->layers));
 	profile->layer_count = (int)count;
 	for (size_t l = 0; l < count; l++) {

@@ -59,10 +59,8 @@ int pd_topology_parse_at(const struct pd_place *place, struct pd_topology *out_p
 	levels = pd_place_key(place, "levels");
 	if (read_device(&device, &topology, err) < 0 ||
 	    pd_json_opt_int(place, "processors", 0, PD_MAX_RANKS, &topology.processors, err) < 0 ||
-	    pd_json_array(&levels, &count, err) < 0)
+	    pd_json_some(&levels, PD_MAX_LEVELS, "levels", &count, err) < 0)
 		return -1;
-	if (count < 1 || count > PD_MAX_LEVELS)
-		return pd_place_expected(&levels, err, "1 to %d levels", PD_MAX_LEVELS);
 	for (size_t l = 0; l < count; l++) {
 		struct pd_place at = pd_place_index(&levels, l);
 		struct pd_level level = { 0 };
