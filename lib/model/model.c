@@ -5,7 +5,6 @@
 #include "model/order.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 int pd_model_tensors(const struct pd_model *model)
 {

@@ -25,7 +25,6 @@
 #include "planner/alternatives.h"
 #include "planner/candidate.h"
 #include "planner/flow.h"
-#include "planner/judge.h"
 #include "planner/predict.h"
 #include "planner/recompute.h"
 

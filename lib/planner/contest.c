@@ -2,16 +2,13 @@
 #include "planner/contest.h"
 
 #include "base/mem.h"
-#include "planner/flow.h"
 #include "planner/judge.h"
 #include "planner/place.h"
 #include "planner/predict.h"
 #include "planner/recompute.h"
 #include "planner/warmup.h"
-#include "schedule/schedule.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define FEW_WORK 8000000        /* estimates above which a layout's own place is enough */
 
@@ -46,13 +43,9 @@ void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, int64_t ex
 static int64_t expect(const struct pd_plan *plan)
 {
 	struct pd_error err;
-	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
-	int64_t ns = PD_COST_MAX;
+	int64_t ns;
 
-	if (schedule)
-		ns = pd_flow_knows(plan) ? pd_flow_bound_ns(schedule) : pd_predict_period_ns(plan);
-	pd_schedule_free(schedule);
-	return ns;
+	return pd_judge_expect(plan, &ns, &err) < 0 ? PD_COST_MAX : ns;
 }
 
 /* The best that may be expected of it, its warm-ups being chosen or as they are; or -1. */
@@ -86,7 +79,7 @@ static int64_t worst_changed_ns(const struct pd_contest *contest)
 	return count < PD_CONTEST_CHANGED ? PD_NEVER : best[PD_CONTEST_CHANGED - 1];
 }
 
-/* A plan of which less is expected can neither win nor lead to one that does; 0: any may. */
+/* A plan that is expected to take longer can neither win nor lead to one that does; 0: any may. */
 static int64_t limit_ns(const struct pd_contest *contest)
 {
 	int64_t ns = contest->changed_ns > 0 ? contest->changed_ns : worst_changed_ns(contest);
@@ -98,8 +91,8 @@ static int64_t limit_ns(const struct pd_contest *contest)
 static int64_t enter_again(struct pd_contest *contest, struct pd_plan *plan, bool choose,
 			   int64_t ns)
 {
-	struct pd_warmup_room room = { contest->task->limit_bytes, true, false,
-				       limit_ns(contest) };
+	struct pd_warmup_room room = { .limit_bytes = contest->task->limit_bytes,
+				       .recompute = true, .most_ns = limit_ns(contest) };
 	struct pd_plan *again = pd_candidate_copy(plan);
 	int64_t again_ns = fill(contest, again, choose, &room);
 
@@ -115,7 +108,8 @@ static int64_t enter_again(struct pd_contest *contest, struct pd_plan *plan, boo
 static int64_t enter_at(struct pd_contest *contest, struct pd_plan *plan, bool choose)
 {
 	const struct pd_task *task = contest->task;
-	struct pd_warmup_room room = { task->limit_bytes, false, false, limit_ns(contest) };
+	struct pd_warmup_room room = { .limit_bytes = task->limit_bytes,
+				       .most_ns = limit_ns(contest) };
 	int64_t ns, best;
 
 	contest->work += plan->stage_count * 64;
@@ -200,7 +194,7 @@ static int64_t rival_ns(const struct pd_contest *contest, int64_t best)
 /* Warm-ups that are deeper by one on every stage but the last. */
 static struct pd_plan *deeper(const struct pd_contest *contest, const struct pd_plan *plan)
 {
-	struct pd_warmup_room room = { contest->task->limit_bytes, false, false, 0 };
+	struct pd_warmup_room room = { .limit_bytes = contest->task->limit_bytes };
 	struct pd_plan *next = pd_candidate_copy(plan);
 	int more = contest->few ? 0 : DEEPER;
 	bool same = true;

@@ -9,7 +9,7 @@
 
 /* A plan in the running. */
 struct pd_entry {
-	struct pd_plan *plan;           /* its profile is the task's */
+	struct pd_plan *plan;           /* its profile is the task's or a view of it */
 	int64_t expected_ns;            /* no replay is below it, where flow.c knows the schedule */
 	int64_t time_ns;                /* by the event simulation, or PD_NEVER */
 	bool deeper;                    /* than another that is the same otherwise: to be judged */

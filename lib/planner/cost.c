@@ -4,7 +4,6 @@
 #include "base/mem.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define KNOWN_UNITS 4096                /* above, bytes of stages are worked out every time */
 

@@ -2,12 +2,8 @@
 /* A plan as a graph for Graphviz: stages, what passes between them, where they are. */
 #include "planner/planner.h"
 
-#include "base/mem.h"
 #include "base/opt.h"
 #include "planner/usage.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 /* Of a label in double quotes. */
 static void put_quoted(const char *text, FILE *out)

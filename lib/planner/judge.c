@@ -123,7 +123,7 @@ int64_t pd_judge_work(const struct pd_plan *plan)
 	return most * pd_steady_minibatches(plan);
 }
 
-static int without_replay(const struct pd_plan *plan, int64_t *period_ns_p, struct pd_error *err)
+int pd_judge_expect(const struct pd_plan *plan, int64_t *period_ns_p, struct pd_error *err)
 {
 	struct pd_schedule *schedule = pd_schedule_new(plan, err);
 
@@ -139,6 +139,6 @@ int pd_judge_period(const struct pd_plan *plan, int64_t rival_ns, int64_t *perio
 		    struct pd_error *err)
 {
 	if (pd_judge_work(plan) > PD_JUDGE_WORK)
-		return without_replay(plan, period_ns_p, err);
+		return pd_judge_expect(plan, period_ns_p, err);
 	return by_replay(plan, rival_ns, period_ns_p, err);
 }

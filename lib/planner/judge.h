@@ -10,7 +10,7 @@
 /*
  * The steady period of a plan, rounded up: replayed until it repeats itself for longer than
  * minibatches are in flight, or for pd_steady_minibatches where it does not.  Where that would be
- * more than PD_JUDGE_WORK operations it is the bound of flow.c, or what predict.c says.
+ * more than PD_JUDGE_WORK operations it is what pd_judge_expect says.
  *
  * A plan that is only compared with one of a known time, rival_ns, is replayed until it is clear
  * that it is slower: the figure is then about right.  PD_NEVER (search.h): as above.
@@ -21,5 +21,9 @@ int pd_judge_period(const struct pd_plan *plan, int64_t rival_ns, int64_t *perio
 
 /* Operations of that replay, about. */
 int64_t pd_judge_work(const struct pd_plan *plan);
+
+/* Without a replay: the bound of flow.c, or where that does not know the schedule what predict.c
+ * says. */
+int pd_judge_expect(const struct pd_plan *plan, int64_t *period_ns_p, struct pd_error *err);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "planner/planner.h"
 
-#include "base/mem.h"
 #include "planner/alternatives.h"
 #include "planner/bound.h"
 #include "planner/candidate.h"

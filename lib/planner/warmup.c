@@ -401,34 +401,39 @@ static void compare_some(struct choice *choice, struct window *window)
 	do_without(choice);
 }
 
+/* Makes the plan the best; what is expected of it, or -1. */
+static int64_t choose(struct choice *choice, struct window *window)
+{
+	struct pd_plan *plan = choice->plan;
+	struct pd_warmup_room *room = choice->room;
+
+	if (room->most_ns > 0 && without_warmups_ns(plan, window) > room->most_ns)
+		return -1;
+	if ((int64_t)plan->stage_count * plan->rank_count <= LARGE) {
+		compare_some(choice, window);
+	} else {
+		set_least(plan, window, slowest_ns(plan, window), true);
+		try(choice, false);
+	}
+	restore(choice);
+	return pd_warmup_fit(plan, room) ? choice->best_ns : -1;
+}
+
 int64_t pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_room *room, int64_t *work)
 {
 	struct window window;
-	struct choice choice = { plan, &window, room, -1, NULL, NULL, 0 };
+	struct choice choice = { .plan = plan, .window = &window, .room = room, .best_ns = -1 };
 	size_t stages = (size_t)plan->stage_count;
+	int64_t ns;
 
 	choice.best = pd_calloc(2 * stages, sizeof(*choice.best));
 	choice.asked = choice.best + stages;
 	for (size_t s = 0; s < stages; s++)
 		choice.best[s].recompute = choice.asked[s].recompute = plan->stages[s].recompute;
 	window_init(&window, plan);
-	if (room->most_ns > 0 && without_warmups_ns(plan, &window) > room->most_ns) {
-		free(window.pass_ns);
-		free(choice.best);
-		return -1;
-	}
-	if ((int64_t)plan->stage_count * plan->rank_count <= LARGE) {
-		compare_some(&choice, &window);
-	} else {
-		set_least(plan, &window, slowest_ns(plan, &window), true);
-		try(&choice, false);
-	}
-	restore(&choice);
-	if (!pd_warmup_fit(plan, room))
-		choice.best_ns = -1;
-	if (work)
-		*work += choice.work;
+	ns = choose(&choice, &window);
+	*work += choice.work;
 	free(window.pass_ns);
 	free(choice.best);
-	return choice.best_ns;
+	return ns;
 }
