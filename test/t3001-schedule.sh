@@ -3,24 +3,10 @@
 # pd-schedule: schedules as documents, written, read, changed by hand and checked.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
-# plan REPLICAS WARMUPS [FILTER]: a layer per stage, forward 1 us, backward 2 us; then changed
+# plan REPLICAS WARMUPS [FILTER]: what is sent and updated takes time; then changed
 plan() {
-	jq -n --argjson replicas "$1" --argjson warmups "$2" '
-		($replicas | length) as $n
-		| {format: "pd-plan", version: 1,
-		   profile: {format: "pd-profile", version: 1, name: "made", batch_size: 8,
-			     dtype: "f32", device: {kind: "cpu", name: "none", threads: 1},
-			     layers: [range($n) | {name: "l\(.)",
-				      inputs: (if . == 0 then [] else ["l\(. - 1)"] end),
-				      forward_ns: 1000, backward_ns: 2000, update_ns: 10,
-				      activation_bytes: 700, parameter_bytes: 640}]},
-		   topology: {format: "pd-topology", version: 1, device: {memory_bytes: 0},
-			      levels: [{count: 16, bandwidth_bytes_per_s: 1000000000,
-					latency_ns: 300}]},
-		   schedule: "1f1b", weights: "stash", microbatches: 1,
-		   stages: [range($n) as $s | {layers: ["l\($s)"], replicas: $replicas[$s],
-			    ranks: [range($replicas[$s]) + ([$replicas[:$s][]] | add // 0)],
-			    warmup: $warmups[$s], recompute: false}]}' | jq "${3:-.}"
+	made_up "$1" "$2" '.profile.layers[] += {update_ns: 10, activation_bytes: 700}
+		| .topology.levels[0] += {count: 16, latency_ns: 300}' | jq "${3:-.}"
 }
 plan '[1,1,1,1]' '[3,2,1,0]' >straight.json
 plan '[3,2,1]' '[1,1,0]' >replicas.json

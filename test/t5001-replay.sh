@@ -3,27 +3,13 @@
 # pd-replay: a plan in virtual time, its report and its pictures.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
-# plan REPLICAS WARMUPS ACTIVATION_BYTES LATENCY: a layer per stage, forward 1 us, backward 2 us
+# plan REPLICAS WARMUPS ACTIVATION_BYTES LATENCY: up to four servers of four
 plan() {
-	jq -n --argjson replicas "$1" --argjson warmups "$2" --argjson bytes "$3" --argjson latency "$4" '
-		($replicas | length) as $n
-		| {format: "pd-plan", version: 1,
-		   profile: {format: "pd-profile", version: 1, name: "made <up> & \"quoted\"",
-			     batch_size: 8, dtype: "f32",
-			     device: {kind: "cpu", name: "none", threads: 1, memory_bytes: 0},
-			     layers: [range($n) | {name: "l\(.)",
-				      inputs: (if . == 0 then [] else ["l\(. - 1)"] end),
-				      forward_ns: 1000, backward_ns: 2000,
-				      activation_bytes: $bytes, parameter_bytes: 640}]},
-		   topology: {format: "pd-topology", version: 1, device: {memory_bytes: 0},
-			      levels: [{count: 4, bandwidth_bytes_per_s: 1000000000,
-					latency_ns: $latency},
-				       {count: 4, bandwidth_bytes_per_s: 500000000,
-					latency_ns: $latency}]},
-		   schedule: "1f1b", weights: "stash", microbatches: 1,
-		   stages: [range($n) as $s | {layers: ["l\($s)"], replicas: $replicas[$s],
-			    ranks: [range($replicas[$s]) + ([$replicas[:$s][]] | add // 0)],
-			    warmup: $warmups[$s], recompute: false}]}'
+	made_up "$1" "$2" ".profile.name = \"made <up> & \\\"quoted\\\"\"
+		| .profile.layers[].activation_bytes = $3
+		| .topology.levels = [
+			{count: 4, bandwidth_bytes_per_s: 1000000000, latency_ns: $4},
+			{count: 4, bandwidth_bytes_per_s: 500000000, latency_ns: $4}]"
 }
 plan '[1,1,1,1]' '[3,2,1,0]' 0 0 >straight.json
 plan '[3,2,1]' '[1,1,0]' 700 300 >replicas.json

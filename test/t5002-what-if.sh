@@ -2,27 +2,8 @@
 # A plan or a trace under other conditions; two of them side by side; several stages on a rank.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
-# plan STAGES ACTIVATION_BYTES: one layer and rank per stage, forward 1 us, backward 2 us,
-# 1 byte per ns
-plan() {
-	jq -n --argjson n "$1" --argjson bytes "$2" '
-		{format: "pd-plan", version: 1,
-		 profile: {format: "pd-profile", version: 1, name: "made up", batch_size: 8,
-			   dtype: "f32",
-			   device: {kind: "cpu", name: "none", threads: 1, memory_bytes: 0},
-			   layers: [range($n) | {name: "l\(.)",
-				    inputs: (if . == 0 then [] else ["l\(. - 1)"] end),
-				    forward_ns: 1000, backward_ns: 2000,
-				    activation_bytes: $bytes, parameter_bytes: 640}]},
-		 topology: {format: "pd-topology", version: 1, device: {memory_bytes: 0},
-			    levels: [{count: $n, bandwidth_bytes_per_s: 1000000000,
-				      latency_ns: 0}]},
-		 schedule: "1f1b", weights: "stash", microbatches: 1,
-		 stages: [range($n) | {layers: ["l\(.)"], replicas: 1, ranks: [.],
-			  warmup: ($n - 1 - .), recompute: false}]}'
-}
-plan 4 0 >fast.json
-plan 4 700 >plan.json
+made_up '[1,1,1,1]' '[3,2,1,0]' >fast.json
+made_up '[1,1,1,1]' '[3,2,1,0]' '.profile.layers[].activation_bytes = 700' >plan.json
 pd-replay --format=trace plan.json >trace.jsonl
 jq '.schedule = "interleaved" | .weights = "flush" | .microbatches = 8
     | .stages[2].ranks = [0] | .stages[3].ranks = [1]' plan.json >chunks.json

@@ -4,26 +4,10 @@
 # they move from one link to the next.  A second level of one component is the same machine.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
-# plan REPLICAS WARMUPS BYTES PARAMETERS: a layer per stage, forward 1 us, backward 2 us
+# plan REPLICAS WARMUPS BYTES PARAMETERS: each forward a little longer than the one before
 plan() {
-	jq -n --argjson replicas "$1" --argjson warmups "$2" --argjson bytes "$3" \
-		--argjson parameters "$4" '
-		($replicas | length) as $n | ($replicas | add) as $ranks
-		| {format: "pd-plan", version: 1,
-		   profile: {format: "pd-profile", version: 1, name: "made up", batch_size: 8,
-			     dtype: "f32",
-			     device: {kind: "cpu", name: "none", threads: 1, memory_bytes: 0},
-			     layers: [range($n) | {name: "l\(.)",
-				      inputs: (if . == 0 then [] else ["l\(. - 1)"] end),
-				      forward_ns: (1000 + 7 * .), backward_ns: 2000,
-				      activation_bytes: $bytes, parameter_bytes: $parameters}]},
-		   topology: {format: "pd-topology", version: 1, device: {memory_bytes: 0},
-			      levels: [{count: $ranks, bandwidth_bytes_per_s: 1000000000,
-					latency_ns: 0}]},
-		   schedule: "1f1b", weights: "stash", microbatches: 1,
-		   stages: [range($n) as $s | {layers: ["l\($s)"], replicas: $replicas[$s],
-			    ranks: [range($replicas[$s]) + ([$replicas[:$s][]] | add // 0)],
-			    warmup: $warmups[$s], recompute: false}]}'
+	made_up "$1" "$2" ".profile.layers |= [to_entries[] | .key as \$l | .value
+		+ {forward_ns: (1000 + 7 * \$l), activation_bytes: $3, parameter_bytes: $4}]"
 }
 
 # alike MINIBATCHES TOPOLOGY: the same times

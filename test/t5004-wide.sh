@@ -4,21 +4,9 @@
 # time in which links can carry it; and what the plan says is what every rank allocates.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
-# plan REPLICAS PARAMETER_BYTES: one layer on all of them, forward 1 us, backward 2 us
+# plan REPLICAS PARAMETER_BYTES: one layer on all of them
 plan() {
-	jq -n --argjson n "$1" --argjson bytes "$2" '
-		{format: "pd-plan", version: 1,
-		 profile: {format: "pd-profile", version: 1, name: "made up", batch_size: 8,
-			   dtype: "f32",
-			   device: {kind: "cpu", name: "none", threads: 1, memory_bytes: 0},
-			   layers: [{name: "l", inputs: [], forward_ns: 1000, backward_ns: 2000,
-				     activation_bytes: 0, parameter_bytes: $bytes}]},
-		 topology: {format: "pd-topology", version: 1, device: {memory_bytes: 0},
-			    levels: [{count: $n, bandwidth_bytes_per_s: 1000000000,
-				      latency_ns: 0}]},
-		 schedule: "1f1b", weights: "stash", microbatches: 1,
-		 stages: [{layers: ["l"], replicas: $n, ranks: [range($n)], warmup: 0,
-			   recompute: false}]}'
+	made_up "[$1]" '[0]' ".profile.layers[].parameter_bytes = $2"
 }
 
 # reduced MINIBATCHES TOPOLOGY: nanoseconds from the first backward to the end of all-reduces

@@ -92,3 +92,25 @@ chain() {
 		print "]}"
 	}'
 }
+
+# made_up REPLICAS WARMUPS [FILTER] >FILE: a plan of one layer per stage, forward 1 us, backward 2 us,
+# 640 bytes of parameters, nothing to send, on links of 1 byte per ns; then changed.
+made_up() {
+	jq -n --argjson replicas "$1" --argjson warmups "$2" '
+		($replicas | length) as $n | ($replicas | add) as $ranks
+		| {format: "pd-plan", version: 1,
+		   profile: {format: "pd-profile", version: 1, name: "made up", batch_size: 8,
+			     dtype: "f32",
+			     device: {kind: "cpu", name: "none", threads: 1, memory_bytes: 0},
+			     layers: [range($n) | {name: "l\(.)",
+				      inputs: (if . == 0 then [] else ["l\(. - 1)"] end),
+				      forward_ns: 1000, backward_ns: 2000,
+				      activation_bytes: 0, parameter_bytes: 640}]},
+		   topology: {format: "pd-topology", version: 1, device: {memory_bytes: 0},
+			      levels: [{count: $ranks, bandwidth_bytes_per_s: 1000000000,
+					latency_ns: 0}]},
+		   schedule: "1f1b", weights: "stash", microbatches: 1,
+		   stages: [range($n) as $s | {layers: ["l\($s)"], replicas: $replicas[$s],
+			    ranks: [range($replicas[$s]) + ([$replicas[:$s][]] | add // 0)],
+			    warmup: $warmups[$s], recompute: false}]}' | jq "${3:-.}"
+}
