@@ -324,28 +324,3 @@ struct pd_layout *pd_flat_search(const struct pd_flat *flat, int count)
 	search_free(search);
 	return layout;
 }
-
-struct pd_layout *pd_flat_least_memory(const struct pd_flat *flat)
-{
-	struct pd_costs costs = *flat->costs;
-	struct pd_flat limited = *flat;
-	int64_t low = 0, high = INT64_MAX - 1;
-	struct pd_layout *layout;
-	struct search *search;
-
-	limited.costs = &costs;
-	search = search_new(&limited, 0);
-	while (low < high) {
-		costs.memory_limit_bytes = low + (high - low) / 2;
-		probe(search, PD_COST_MAX, 0);
-		if (search->layers[0].devices[0] == NONE)
-			low = costs.memory_limit_bytes + 1;
-		else
-			high = costs.memory_limit_bytes;
-	}
-	costs.memory_limit_bytes = high;
-	probe(search, PD_COST_MAX, 0);
-	layout = walk(search, PD_COST_MAX, 0);
-	search_free(search);
-	return layout;
-}

@@ -36,9 +36,6 @@ struct pd_flat {
  */
 struct pd_layout *pd_flat_search(const struct pd_flat *flat, int count);
 
-/* The plan whose fullest rank holds least, whatever its time and the memory limit. */
-struct pd_layout *pd_flat_least_memory(const struct pd_flat *flat);
-
 /* --stages: "8x1,6" is 8 layers on one rank, then 6 on one. */
 struct pd_layout *pd_fixed_layout(const struct pd_costs *costs, const char *list,
 				  int64_t devices, struct pd_error *err);

@@ -24,8 +24,6 @@
 
 #include "topology/topology.h"
 
-#include <stddef.h>
-
 struct pd_allreduce {
 	int members;
 	int groups;
@@ -48,15 +46,6 @@ struct pd_allreduce pd_allreduce_choose(const struct pd_topology *topology, cons
 /* The same of n ranks from `first` on, whatever n is in no time. */
 struct pd_allreduce pd_allreduce_choose_line(const struct pd_topology *topology, int64_t first,
 					     int n, int64_t bytes);
-
-/* Of all members together, at most. */
-static inline size_t pd_allreduce_messages(const struct pd_allreduce *how)
-{
-	size_t most = ((size_t)how->members + (size_t)how->groups - 1) / (size_t)how->groups;
-
-	return 2 * (size_t)how->members * (most - 1) +
-	       2 * (size_t)how->pieces * (size_t)(how->groups - 1);
-}
 
 /* For how many pieces of others a member has to have room. */
 int64_t pd_allreduce_slots(const struct pd_allreduce *how);

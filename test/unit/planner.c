@@ -55,7 +55,7 @@ struct brute {
 	const struct pd_flat *flat;
 	struct pd_row row;
 	int stages_limit;       /* 0: none */
-	int64_t time, bytes, least_bytes;
+	int64_t time, bytes;
 	int devices, stages;
 };
 
@@ -64,8 +64,6 @@ static void brute(struct brute *b, int end, int ranks, int stages, int64_t time,
 	const struct pd_costs *costs = b->flat->costs;
 
 	if (end == 0) {
-		if (bytes < b->least_bytes)
-			b->least_bytes = bytes;
 		if (bytes > costs->memory_limit_bytes)
 			return;
 		if (time < b->time || (time == b->time &&
@@ -100,8 +98,7 @@ static void brute(struct brute *b, int end, int ranks, int stages, int64_t time,
 
 static struct brute brute_force(const struct pd_flat *flat, int stages_limit)
 {
-	struct brute b = { .flat = flat, .stages_limit = stages_limit, .time = PD_NEVER,
-			   .least_bytes = INT64_MAX };
+	struct brute b = { .flat = flat, .stages_limit = stages_limit, .time = PD_NEVER };
 
 	pd_row_init(&b.row, flat->costs);
 	brute(&b, flat->costs->unit_count, 0, 0, 0, 0);
@@ -171,10 +168,6 @@ static bool flat_case(int n, bool straight, bool limited, int stages)
 	b = brute_force(&flat, stages);
 	layout = pd_flat_search(&flat, stages);
 	good = same(profile, layout, &b, n);
-	if (!layout && !stages) {
-		layout = pd_flat_least_memory(&flat);
-		good = good && layout_bytes(profile, layout) == b.least_bytes;
-	}
 	pd_layout_free(layout);
 	pd_costs_release(&costs);
 	pd_profile_free(profile);
