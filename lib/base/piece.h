@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A buffer of floats cut into n pieces, one for each member of an all-reduce: as even as
- * whole cache lines allow.
+ * A buffer of floats cut into n pieces, as an all-reduce does (lib/topology/allreduce): as even
+ * as whole cache lines allow.
  */
 #ifndef PD_BASE_PIECE_H
 #define PD_BASE_PIECE_H

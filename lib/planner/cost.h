@@ -81,7 +81,7 @@ int64_t pd_work_total_ns(const struct pd_work *work, const struct pd_level *link
 /* Mean time between two minibatches that leave a stage with m replicas: at least compute / m. */
 int64_t pd_work_ns(const struct pd_work *work, const struct pd_level *link, int64_t m);
 
-/* One all-reduce among m: a ring, 2 (m - 1) steps of 1/m of the parameters. */
+/* One all-reduce among m, each with a link to itself: 2 (m - 1) steps of 1/m of the parameters. */
 int64_t pd_allreduce_ns(int64_t parameter_ns, int64_t latency_ns, int64_t m);
 
 /* Bytes over a link without latency; PD_COST_MAX when the bandwidth is 0 and bytes are not. */

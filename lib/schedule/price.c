@@ -6,7 +6,10 @@
 
 #include <stdlib.h>
 
-/* A ring: 2 (m - 1) steps of one m-th of the bytes, as fast as its slowest link. */
+/*
+ * 2 (m - 1) steps of one m-th of the bytes, as fast as the slowest link between the replicas: what
+ * pd-plan says of one, too.  Which way the pieces go, and that links are shared, is a replay's.
+ */
 static int64_t allreduce_ns(const struct pd_plan *plan, const struct pd_stage *stage, int64_t bytes)
 {
 	int64_t m = stage->replicas, steps = 2 * (m - 1), low, high, step_ns;

@@ -9,7 +9,7 @@
 
 /*
  * Tags of an all-reduce or agree: its number, above so many bits; an all-reduce's begin at the
- * half of what these count to, there are two for each replica.
+ * half of what these count to, there are two for each of its pieces.
  */
 #define TAG_COLLECTIVE (UINT64_C(1) << 47)
 #define TAG_EVALUATE   (UINT64_C(1) << 46)

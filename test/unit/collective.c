@@ -2,6 +2,7 @@
 #include "transport/collective.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/piece.h"
 #include "tap.h"
 #include "unit/ranks.h"
 
@@ -171,6 +172,7 @@ static int all_reduce(struct rank *me)
 	struct fake_stream stream = {.base.device = &device.base, .gate = &me->gate};
 	int ranks[RANKS_MAX], index = me->ranks - 1 - me->rank, bad = 0;
 	const struct pd_allreduce all = how(me->ranks);
+	size_t slots = (size_t)pd_allreduce_slots(&all);
 	struct pd_error err;
 
 	for (int i = 0; i < me->ranks; i++)
@@ -184,9 +186,11 @@ static int all_reduce(struct rank *me)
 		c = pd_collective_new(me->transport, &device.base, &stream.base, ranks, index,
 				      &all, floats, &err);
 		bad += !rank_ok(me, device.bytes == pd_collective_staging_bytes(c) &&
-				(kind == GROUPS || device.bytes <=
-				 ((size_t)me->ranks - 1) * piece * sizeof(float)),
-				"staging is n - 1 pieces");
+				device.bytes == slots * pd_piece_most(floats, all.pieces) *
+				sizeof(float), "staging is as many pieces as there are slots");
+		bad += kind != GROUPS && !rank_ok(me, device.bytes <=
+						  ((size_t)me->ranks - 1) * piece * sizeof(float),
+						  "n - 1 pieces at most");
 		buf[floats] = 42;
 		for (int round = 0; round < 3; round++)
 			bad += reduce(me, c, &stream, buf, floats, index, round);

@@ -225,8 +225,8 @@ static void transfer_ready(struct pd_sim *sim, struct pd_sim_thing *thing)
 
 /*
  * Those of two neighbours lie together, beside those of the next two: where stages follow each
- * other they are used one after the other.  Those of others lie anywhere: an all-reduce has few
- * tags, and all pairs of its members.
+ * other they are used one after the other.  Those of others lie anywhere: where an all-reduce has
+ * few tags, it has all pairs of its members.
  */
 static struct transfer **bucket_of(const struct pd_sim_fabric *fabric, int from, int to,
 				   uint64_t tag)
