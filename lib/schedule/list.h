@@ -7,7 +7,7 @@
 #ifndef PD_SCHEDULE_LIST_H
 #define PD_SCHEDULE_LIST_H
 
-#include "schedule/schedule.h"
+#include "schedule/cursor.h"
 
 /* What a document says of an operation beside what it is. */
 struct pd_note {

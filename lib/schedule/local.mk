@@ -1,4 +1,5 @@
-lib_libpd_a_SOURCES += lib/schedule/ideal.c lib/schedule/ideal.h \
+lib_libpd_a_SOURCES += lib/schedule/cursor.c lib/schedule/cursor.h \
+	lib/schedule/ideal.c lib/schedule/ideal.h \
 	lib/schedule/meet.c lib/schedule/meet.h \
 	lib/schedule/memory.c lib/schedule/memory.h \
 	lib/schedule/period.c lib/schedule/period.h \

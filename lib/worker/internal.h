@@ -4,6 +4,7 @@
 #define PD_WORKER_INTERNAL_H
 
 #include "base/mem.h"
+#include "schedule/cursor.h"
 #include "transport/collective.h"
 #include "worker/worker.h"
 

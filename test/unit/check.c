@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "schedule/check.h"
+#include "schedule/cursor.h"
 #include "schedule/file.h"
 
 #include <inttypes.h>

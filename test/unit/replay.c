@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "replay/replay.h"
 #include "replayed.h"
+#include "schedule/cursor.h"
 #include "tap.h"
 #include "trace/report.h"
 

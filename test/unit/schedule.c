@@ -9,8 +9,8 @@
 #include "tap.h"
 
 #include "base/mem.h"
+#include "schedule/cursor.h"
 #include "schedule/meet.h"
-#include "schedule/schedule.h"
 
 #include <stdlib.h>
 #include <string.h>

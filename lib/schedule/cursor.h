@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The operations of one rank in a phase, in order, made one at a time. */
+#ifndef PD_SCHEDULE_CURSOR_H
+#define PD_SCHEDULE_CURSOR_H
+
+#include "schedule/schedule.h"
+
+#define PD_CURSOR_STREAMS 8             /* more are allocated */
+
+struct pd_cursor_stream {
+	int64_t next;                   /* its next minibatch (allreduce, step: group), from 0 */
+	int64_t until;                  /* below it keys are stride times the cursor's pitch apart */
+	int stage, link;
+	int stride;                     /* from one of `next` to the one after it */
+	int peer;                       /* of transfers, where it is always the same; else -1 */
+	enum pd_op_kind kind;
+};
+
+struct pd_cursor {
+	const struct pd_schedule *schedule;
+	struct pd_phase phase;
+	int64_t floor, highest, pitch;
+	int rank, replica;
+	int stream_count;
+	/* per stream: of its next operation; INT64_MAX at the end */
+	int64_t *keys, few_keys[PD_CURSOR_STREAMS];
+	struct pd_cursor_stream *streams, few[PD_CURSOR_STREAMS];
+};
+
+/*
+ * floor: the oldest version of the stage's weights that may be read, phase->first unless
+ * the phase goes on after a checkpoint inside an epoch, which holds older ones.
+ * The cursor must not be moved in memory.
+ */
+void pd_cursor_init(struct pd_cursor *cursor, const struct pd_schedule *schedule, int rank,
+		    const struct pd_phase *phase, int64_t floor);
+void pd_cursor_release(struct pd_cursor *cursor);
+/* False at the end. */
+bool pd_cursor_next(struct pd_cursor *cursor, struct pd_op *op_p);
+/* Ends the phase earlier; nothing of a minibatch >= last may have been taken yet. */
+void pd_cursor_limit(struct pd_cursor *cursor, int64_t last);
+/* The highest minibatch of which an operation has been taken, or phase.first - 1. */
+int64_t pd_cursor_highest(const struct pd_cursor *cursor);
+
+/* The oldest version of a stage that minibatches from `at` on read, and whether they read one. */
+int64_t pd_cursor_oldest(const struct pd_cursor *cursor, int stage, int64_t at);
+bool pd_cursor_reads(const struct pd_cursor *cursor, int stage, int64_t at, int64_t version);
+
+#endif
