@@ -5,12 +5,6 @@
 
 #include "schedule/schedule.h"
 
-/*
- * Works out what struct pd_schedule has from the plan but ranks, wiring, outboxes, scale and
- * origin; or refuses it.
- */
-int pd_ideal_new(struct pd_schedule *schedule, struct pd_error *err);
-
 /* Of microbatch n (from 0 in its phase) at stage s. */
 int64_t pd_ideal_forward(const struct pd_schedule *schedule, bool evaluate, int s, int64_t n);
 int64_t pd_ideal_backward(const struct pd_schedule *schedule, int s, int64_t n);

@@ -4,7 +4,8 @@ lib_libpd_a_SOURCES += lib/schedule/cursor.c lib/schedule/cursor.h \
 	lib/schedule/memory.c lib/schedule/memory.h \
 	lib/schedule/period.c lib/schedule/period.h \
 	lib/schedule/room.c lib/schedule/room.h lib/schedule/write.c \
-	lib/schedule/schedule.c lib/schedule/schedule.h lib/schedule/op_kind.def
+	lib/schedule/schedule.c lib/schedule/schedule.h lib/schedule/op_kind.def \
+	lib/schedule/shape.c lib/schedule/shape.h
 lib_libpd_a_SOURCES += lib/schedule/list.c lib/schedule/list.h lib/schedule/price.c \
 	lib/schedule/price.h lib/schedule/file.c lib/schedule/file.h lib/schedule/check.c \
 	lib/schedule/check_rank.c lib/schedule/check.h

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "schedule/ideal.h"
+#include "schedule/shape.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -281,7 +282,7 @@ struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error 
 	schedule->slots = pd_calloc(n, sizeof(*schedule->slots));
 	schedule->outboxes = pd_calloc(n, sizeof(*schedule->outboxes));
 	schedule->delay = pd_calloc(n, sizeof(*schedule->delay));
-	if (pd_ideal_new(schedule, err) < 0) {
+	if (pd_shape_set(schedule, err) < 0) {
 		pd_schedule_free(schedule);
 		return NULL;
 	}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "schedule/shape.h"
+
+#include "schedule/ideal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static int64_t replicas(const struct pd_schedule *schedule, int s)
+{
+	return schedule->plan->stages[s].replicas;
+}
+
+/* Microbatches per update, where every stage has the same. */
+static int64_t common_group(const struct pd_schedule *schedule)
+{
+	return schedule->group[0];
+}
+
+/* Which weights a schedule can be combined with. */
+static bool goes_with(enum pd_schedule_kind schedule, enum pd_weight_kind weights)
+{
+	switch (schedule) {
+	case PD_SCHEDULE_1F1B:
+		return true;
+	case PD_SCHEDULE_NONE:
+		return weights == PD_WEIGHTS_FLUSH || weights == PD_WEIGHTS_STASH;
+	case PD_SCHEDULE_NF1B:
+		return weights == PD_WEIGHTS_VERTICAL_SYNC || weights == PD_WEIGHTS_STASH ||
+		       weights == PD_WEIGHTS_LATEST;
+	default:
+		return weights == PD_WEIGHTS_FLUSH;
+	}
+}
+
+static int check_kind(const struct pd_plan *plan, struct pd_error *err)
+{
+	char known[128] = "";
+
+	if (plan->startup != PD_STARTUP_FRUGAL && plan->schedule != PD_SCHEDULE_1F1B)
+		return pd_error_input(err, "plan: startup \"%s\" goes with schedule \"1f1b\", "
+				      "found \"%s\"", pd_startup_kind_name[plan->startup],
+				      pd_schedule_kind_name[plan->schedule]);
+	if (goes_with(plan->schedule, plan->weights))
+		return 0;
+	for (int w = 0; w < PD_WEIGHT_KINDS; w++)
+		if (goes_with(plan->schedule, (enum pd_weight_kind)w)) {
+			if (*known)
+				strcat(known, ", ");
+			strcat(known, pd_weight_kind_name[w]);
+		}
+	return pd_error_input(err, "plan: schedule \"%s\" does not go with weights \"%s\"; expected"
+			      " one of %s", pd_schedule_kind_name[plan->schedule],
+			      pd_weight_kind_name[plan->weights], known);
+}
+
+/*
+ * All ranks wait for each other once a group: with other weights that would be in every
+ * minibatch, and the last stage would wait for the first.
+ */
+static int check_agree(const struct pd_plan *plan, struct pd_error *err)
+{
+	if (!pd_plan_agrees(plan) || plan->weights == PD_WEIGHTS_2BW || plan->weights == PD_WEIGHTS_FLUSH)
+		return 0;
+	return pd_error_input(err, "plan: agree: weights \"%s\" update after every minibatch, and all"
+			      " stages would wait for each other in each; expected weights \"2bw\" or"
+			      " \"flush\"", pd_weight_kind_name[plan->weights]);
+}
+
+static void set_agree(struct pd_schedule *schedule)
+{
+	int64_t lead = schedule->warmup[0] * replicas(schedule, 0);
+
+	for (int s = 0; s < schedule->stage_count; s++) {
+		int64_t ahead = lead - schedule->warmup[s] * replicas(schedule, s);
+
+		if (schedule->plan->weights == PD_WEIGHTS_2BW)
+			schedule->delay[s] = ahead < common_group(schedule)
+				? ahead : common_group(schedule) - 1;
+		if (pd_ideal_allreduce(schedule, s, 0) >
+		    pd_ideal_allreduce(schedule, schedule->last, 0))
+			schedule->last = s;
+	}
+}
+
+static int set_groups(struct pd_schedule *schedule, struct pd_error *err)
+{
+	const struct pd_plan *plan = schedule->plan;
+	bool common = schedule->drains || plan->weights == PD_WEIGHTS_2BW ||
+		      plan->schedule == PD_SCHEDULE_NF1B;
+
+	for (int s = 0; s < plan->stage_count; s++) {
+		int64_t r = plan->stages[s].replicas;
+
+		schedule->group[s] = plan->microbatches > 1 || common ? plan->microbatches : r;
+		if (schedule->group[s] % r != 0)
+			return pd_error_input(err, "plan: microbatches: expected a multiple of the %"
+					      PRId64 " replicas of stages[%d], found %" PRId64, r, s,
+					      plan->microbatches);
+		if (plan->schedule == PD_SCHEDULE_NF1B && r != 1)
+			return pd_error_input(err, "plan: stages[%d].replicas: schedule \"nf1b\" is"
+					      " for unreplicated stages, found %" PRId64, s, r);
+	}
+	return 0;
+}
+
+/* The warm-ups that the schedule really has, from those of the plan. */
+static int set_warmups(struct pd_schedule *schedule, struct pd_error *err)
+{
+	const struct pd_plan *plan = schedule->plan;
+	int *first = schedule->first;
+
+	schedule->admitted = pd_plan_admitted(plan);
+	pd_plan_first(plan, first);
+	for (int s = 0; s < plan->stage_count; s++) {
+		int64_t local = schedule->group[s] / plan->stages[s].replicas;
+		int64_t w = plan->stages[s].warmup;
+
+		if (plan->schedule == PD_SCHEDULE_NONE)
+			w = 0;
+		if (plan->schedule == PD_SCHEDULE_NF1B)
+			w = (w + 1) * plan->microbatches - 1;
+		/* all forwards of a group before its first backward: the same lead everywhere */
+		if (plan->schedule == PD_SCHEDULE_GPIPE || (schedule->drains && w > local))
+			w = local;
+		schedule->warmup[s] = (int)w;
+		first[s] = schedule->admitted > 0 ? schedule->drains && first[s] > local
+						    ? (int)local : first[s] : (int)w;
+		schedule->slots[s] = (int)(schedule->drains && first[s] >= local
+					   ? local : first[s] + 1);
+	}
+	for (int s = 1; s < plan->stage_count && plan->schedule != PD_SCHEDULE_INTERLEAVED; s++) {
+		int64_t before = schedule->warmup[s - 1] * replicas(schedule, s - 1);
+
+		if (schedule->warmup[s] * replicas(schedule, s) > before)
+			return pd_error_input(err, "plan: stages[%d].warmup: %d x %d replicas is more "
+					      "than the %" PRId64 " minibatches that stage %d admits "
+					      "before its first backward: the pipeline would deadlock",
+					      s, schedule->warmup[s], plan->stages[s].replicas, before,
+					      s - 1);
+	}
+	if (plan->weights == PD_WEIGHTS_2BW &&
+	    schedule->warmup[0] * replicas(schedule, 0) > common_group(schedule))
+		return pd_error_input(err, "plan: microbatches: 2bw needs at least the %" PRId64
+				      " that are ahead at the first stage, found %" PRId64,
+				      schedule->warmup[0] * replicas(schedule, 0),
+				      plan->microbatches);
+	return 0;
+}
+
+/* ZB-H1 keeps a microbatch until its weight gradient, s microbatches after its backward. */
+static void hold_for_weights(struct pd_schedule *schedule)
+{
+	for (int s = 0; s < schedule->stage_count; s++) {
+		int64_t local = common_group(schedule) / replicas(schedule, s);
+		int64_t held = schedule->warmup[s] + 1 + s;
+
+		schedule->slots[s] = (int)(held < local ? held : local);
+	}
+}
+
+/* Stages p apart are on the same ranks. */
+static int set_chunks(struct pd_schedule *schedule, struct pd_error *err)
+{
+	const struct pd_plan *plan = schedule->plan;
+	int p;
+
+	for (p = 1; p < plan->stage_count; p++)
+		if (plan->stages[p].ranks[0] == plan->stages[0].ranks[0])
+			break;
+	schedule->positions = p;
+	schedule->chunks = plan->stage_count / p;
+	if (plan->stage_count % p != 0)
+		return pd_error_input(err, "plan: stages: expected a multiple of the %d stages that "
+				      "have ranks of their own, found %d", p, plan->stage_count);
+	for (int s = 0; s < plan->stage_count; s++) {
+		const struct pd_stage *a = &plan->stages[s % p], *b = &plan->stages[s];
+
+		if (b->replicas != plan->stages[0].replicas ||
+		    memcmp(a->ranks, b->ranks, (size_t)a->replicas * sizeof(*a->ranks)) != 0)
+			return pd_error_input(err, "plan: stages[%d].ranks: schedule \"interleaved\" "
+					      "puts stage s on the ranks of stage s mod %d, as many "
+					      "everywhere", s, p);
+	}
+	return 0;
+}
+
+static int set_interleaved(struct pd_schedule *schedule, struct pd_error *err)
+{
+	int64_t local = common_group(schedule) / replicas(schedule, 0);
+	int p;
+
+	if (set_chunks(schedule, err) < 0)
+		return -1;
+	p = schedule->positions;
+	if (local % p != 0)
+		return pd_error_input(err, "plan: microbatches: schedule \"interleaved\" needs a "
+				      "multiple of %d (stages on a rank's path x replicas), found %"
+				      PRId64, p * (int)replicas(schedule, 0), schedule->plan->microbatches);
+	for (int s = 0; s < schedule->stage_count; s++) {
+		int64_t r = replicas(schedule, s), f = 0, b = 0;
+		int most = 0;
+
+		/* merge the two ascending sequences of times */
+		while (f < local) {
+			if (b < f && pd_ideal_backward(schedule, s, b * r) <
+				     pd_ideal_forward(schedule, false, s, f * r))
+				b++;
+			else
+				f++;
+			most = f - b > most ? (int)(f - b) : most;
+		}
+		schedule->slots[s] = most;
+		schedule->warmup[s] = schedule->first[s] = most - 1;
+	}
+	return 0;
+}
+
+int pd_shape_set(struct pd_schedule *schedule, struct pd_error *err)
+{
+	const struct pd_plan *plan = schedule->plan;
+
+	if (check_kind(plan, err) < 0 || check_agree(plan, err) < 0)
+		return -1;
+	schedule->chunks = 1;
+	schedule->positions = plan->stage_count;
+	schedule->drains = plan->weights == PD_WEIGHTS_FLUSH;
+	schedule->splits = plan->schedule == PD_SCHEDULE_ZB_H1;
+	schedule->agrees = pd_plan_agrees(plan);
+	if (set_groups(schedule, err) < 0 || set_warmups(schedule, err) < 0)
+		return -1;
+	schedule->span = 32 * (int64_t)plan->stage_count;
+	if (plan->schedule == PD_SCHEDULE_NF1B)
+		schedule->span *= 2 * plan->microbatches + 1;
+	if (schedule->splits)
+		hold_for_weights(schedule);
+	if (plan->schedule == PD_SCHEDULE_INTERLEAVED && set_interleaved(schedule, err) < 0)
+		return -1;
+	if (pd_plan_agrees(plan))
+		set_agree(schedule);
+	return 0;
+}
