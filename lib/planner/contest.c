@@ -15,6 +15,7 @@
 void pd_contest_init(struct pd_contest *contest, const struct pd_task *task)
 {
 	*contest = (struct pd_contest){ .task = task };
+	pd_map_init(&contest->map, task->topology, (int)task->topology->devices);
 }
 
 void pd_contest_release(struct pd_contest *contest)
@@ -23,6 +24,7 @@ void pd_contest_release(struct pd_contest *contest)
 		pd_candidate_drop(contest->entries[i].plan);
 	free(contest->entries);
 	free(contest->seen);
+	pd_map_release(&contest->map);
 	*contest = (struct pd_contest){ 0 };
 }
 

@@ -4,6 +4,7 @@
 #define PD_PLANNER_CONTEST_H
 
 #include "planner/candidate.h"
+#include "planner/map.h"
 
 #define PD_CONTEST_CHANGED 8    /* entries that refine.c changes: the best */
 
@@ -25,6 +26,7 @@ struct pd_contest {
 	bool all;                       /* entries are all plans that may win */
 	bool refused;                   /* a layout, by the schedule: why */
 	struct pd_error why;
+	struct pd_map map;              /* of the task's machine */
 	int64_t most_ns;                /* slower ones cannot win; 0: none was replayed */
 	int64_t changed_ns;             /* what is expected of the plan that is changed; or 0 */
 	int64_t work;                   /* what estimates have cost: microbatches times stages */

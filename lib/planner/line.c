@@ -30,7 +30,6 @@
 #include "planner/line.h"
 
 #include "base/mem.h"
-#include "planner/map.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,8 +53,8 @@ struct search {
 	int room;                       /* devices that what is before u leaves, at most */
 	int kept;                       /* plans per point */
 	int64_t roomy;                  /* a warm-up with which any stage fits; -1: none */
+	const struct pd_map *map;
 	struct node *nodes;
-	struct pd_map map;
 };
 
 static int64_t versions(const struct pd_line *line, int64_t warmup, int64_t lead)
@@ -132,7 +131,7 @@ static void lead(const struct search *search, int v, const struct try *try, int6
 
 	node_p->lead = 0;
 	if (v != search->points->last) {
-		way = pd_map_way_ns(&search->map, &try->next, &try->own,
+		way = pd_map_way_ns(search->map, &try->next, &try->own,
 				    pd_points_out_bytes(search->points, v));
 		back += 2 * way + try->rest->behind_ns;
 		/* a burst of m comes back together where they update together */
@@ -164,7 +163,7 @@ static enum answer stage_holds(const struct search *search, int v, const struct 
 	lead(search, v, try, time, node_p);
 	if (superfluous(search, try->own.end, node_p->behind_ns) ||
 	    !fits(search, v, m, 0, false) ||
-	    !pd_map_holds(&search->map, &load, try->rest->load_ns, (double)time, node_p->load_ns))
+	    !pd_map_holds(search->map, &load, try->rest->load_ns, (double)time, node_p->load_ns))
 		return NO;
 	if (!fits(search, v, m, node_p->lead / m, try->again))
 		return TOO_LARGE;
@@ -206,7 +205,7 @@ static int64_t enough(const struct search *search, int v, int64_t m, int64_t tim
 			return m;
 		try->own.end = try->own.begin + (int)m;
 		if (m > 1)
-			try->reduce = pd_map_reduce_ns(&search->map, &try->own, try->piece);
+			try->reduce = pd_map_reduce_ns(search->map, &try->own, try->piece);
 		if (m == 1 || search->line->group || time == 0 ||
 		    try->compute + try->reduce <= m * time)
 			return m;
@@ -366,7 +365,7 @@ static struct search *search_new(const struct pd_line *line)
 	search->line = line;
 	search->points = line->points;
 	search->roomy = roomy_warmup(line);
-	pd_map_init(&search->map, line->topology, line->devices);
+	search->map = line->map;
 	search->kept = line->kept;
 	search->nodes = pd_calloc(((size_t)line->points->last + 1) * (size_t)line->kept,
 				  sizeof(*search->nodes));
@@ -375,7 +374,6 @@ static struct search *search_new(const struct pd_line *line)
 
 static void search_free(struct search *search)
 {
-	pd_map_release(&search->map);
 	free(search->nodes);
 	free(search);
 }

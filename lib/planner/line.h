@@ -3,13 +3,14 @@
 #ifndef PD_PLANNER_LINE_H
 #define PD_PLANNER_LINE_H
 
+#include "planner/map.h"
 #include "planner/points.h"
 #include "planner/search.h"
 
 struct pd_line {
 	struct pd_points *points;       /* at which it may be cut */
 	int64_t memory_limit_bytes;     /* kept to, about */
-	const struct pd_topology *topology;
+	const struct pd_map *map;       /* borrowed: of these devices or more */
 	int devices;                    /* at most */
 	bool straight;                  /* no stage has replicas */
 	enum pd_weight_kind weights;

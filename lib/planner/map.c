@@ -8,12 +8,12 @@
 #include <stdlib.h>
 
 #define TYPICAL_BYTES 100000000         /* of an all-reduce, against the latency of its steps */
-#define MOST_KNOWN 1100                 /* devices for which there is a table of all-reduces */
+#define MOST_KNOWN (1 << 20)            /* all-reduces for which there is a table */
 
 void pd_map_init(struct pd_map *map, const struct pd_topology *topology, int devices)
 {
 	int64_t width = INT64_MAX;
-	size_t n = (size_t)devices * ((size_t)devices + 1) + 1;
+	int64_t n;
 
 	*map = (struct pd_map){ .topology = topology, .devices = devices };
 	map->size[0] = 1;
@@ -28,14 +28,22 @@ void pd_map_init(struct pd_map *map, const struct pd_topology *topology, int dev
 		for (int d = 0; d <= devices; d++)
 			map->start[k][d] = (int)(d / map->size[k] * map->size[k]);
 	}
-	map->stride = 1 + 3 * (size_t)topology->levels;
-	map->known = pd_calloc((devices > MOST_KNOWN ? 1 : n) * map->stride, sizeof(double));
+	map->unit = (int)pd_min64(map->size[topology->levels - 1], devices);
+	n = (int64_t)map->unit * (devices + 1);
+	if (n > MOST_KNOWN) {
+		map->unit = 0;
+		n = 1;
+	}
+	map->stride = 3 * (size_t)topology->levels;
+	map->most = pd_calloc((size_t)n, sizeof(double));
+	map->known = pd_calloc((size_t)n * map->stride, sizeof(double));
 }
 
 void pd_map_release(struct pd_map *map)
 {
 	for (int k = 0; k <= map->topology->levels; k++)
 		free(map->start[k]);
+	free(map->most);
 	free(map->known);
 }
 
@@ -119,20 +127,20 @@ static int first_full(const struct pd_map *map, int first, int k)
 }
 
 /*
- * What an all-reduce of pieces of one byte puts on links: first on the busiest, which is that of
- * an end of the stage, or of a component that is full; then, for each level, on that of the first
- * device, of the first component that begins in the stage, and of the last device.
+ * What an all-reduce of pieces of one byte puts on links: for each level, on that of the first
+ * device, of the first component that begins in the stage, and of the last device.  `most` has what
+ * it puts on the busiest, which is that of an end of the stage, or of a component that is full.
+ * Components of the outermost level are all alike: where a stage begins in its own is enough.
  */
-static const double *known_of(const struct pd_map *map, const struct pd_span *span)
+static size_t known_of(const struct pd_map *map, const struct pd_span *span)
 {
-	bool all = map->devices <= MOST_KNOWN;
-	size_t row = all ? (size_t)span->begin * ((size_t)map->devices + 1) +
-			   (size_t)(span->end - span->begin) : 0;
+	size_t row = map->unit ? (size_t)(span->begin % map->unit) * ((size_t)map->devices + 1) +
+				 (size_t)(span->end - span->begin) : 0;
 	double *known = &map->known[row * map->stride], most = 0;
 	struct pd_allreduce how;
 
-	if (all && known[0] > 0)
-		return known;
+	if (map->unit && map->most[row] > 0)
+		return row;
 	how = pd_allreduce_choose_line(map->topology, span->begin, span->end - span->begin,
 				       TYPICAL_BYTES);
 	for (int k = 0; k < map->topology->levels; k++) {
@@ -141,15 +149,15 @@ static const double *known_of(const struct pd_map *map, const struct pd_span *sp
 			     span->end - 1 };
 
 		for (int i = 0; i < 3; i++) {
-			known[1 + 3 * k + i] = how.groups > 1
+			known[3 * k + i] = how.groups > 1
 				? grouped_load(map, &how, span, k, at[i])
 				: reduce_load(map, span, k, at[i]);
-			if (known[1 + 3 * k + i] > most)
-				most = known[1 + 3 * k + i];
+			if (known[3 * k + i] > most)
+				most = known[3 * k + i];
 		}
 	}
-	known[0] = most;
-	return known;
+	map->most[row] = most;
+	return row;
 }
 
 /* How long an all-reduce takes. */
@@ -159,7 +167,7 @@ int64_t pd_map_reduce_ns(const struct pd_map *map, const struct pd_span *span, d
 
 	if (piece == 0)
 		return 0;
-	ns = *known_of(map, span) * piece;
+	ns = map->most[known_of(map, span)] * piece;
 	return ns < (double)PD_COST_MAX
 		? (int64_t)ns +
 		  2 * map->topology->level[level_of(map, span->begin, span->end - 1)].latency_ns
@@ -187,8 +195,9 @@ static double pass_ns(const struct pd_map *map, const struct pass *pass, int k, 
 bool pd_map_holds(const struct pd_map *map, const struct pd_span_load *load,
 		  const double *behind_ns, double time, double *load_ns)
 {
-	static const double none[1 + 3 * PD_MAX_LEVELS];
-	const double *known = load->piece > 0 ? known_of(map, load->own) : none;
+	static const double none[3 * PD_MAX_LEVELS];
+	const double *known = load->piece > 0
+		? &map->known[known_of(map, load->own) * map->stride] : none;
 	const struct pd_span *next = load->next ? load->next : load->own;
 	const struct pass pass = {
 		load->own, next, 1.0 / (load->own->end - load->own->begin),
@@ -197,7 +206,7 @@ bool pd_map_holds(const struct pd_map *map, const struct pd_span_load *load,
 
 	for (int k = 0; k < map->topology->levels; k++) {
 		const int *start = map->start[k];
-		const double *reduce = &known[1 + 3 * k];
+		const double *reduce = &known[3 * k];
 		int first = load->own->begin, last = load->own->end - 1;
 		double here = reduce[0] * each + pass_ns(map, &pass, k, first);
 		bool shared = start[first] != first, one = start[first] == start[last];

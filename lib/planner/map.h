@@ -14,9 +14,10 @@ struct pd_map {
 	int *start[PD_MAX_LEVELS + 1];          /* of each device's component: its first device */
 	int64_t width[PD_MAX_LEVELS];           /* bandwidth of a way whose outermost level is k */
 	double ns_per_byte[PD_MAX_LEVELS];
+	int unit;                       /* devices after which all-reduces are the same again */
+	/* For each first device, up to unit, and count; or once, where there are too many: map.c. */
+	double *most, *known;
 	size_t stride;                  /* doubles of a row of `known` */
-	double *known;                  /* a row for each first device and count: map.c; or one
-					   where there are too many */
 };
 
 struct pd_span { int begin, end; };     /* devices */

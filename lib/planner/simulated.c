@@ -83,7 +83,7 @@ static void enter_points(struct pd_contest *contest, struct pd_points *points,
 	const struct pd_plan_request *request = task->request;
 	struct pd_line line = {
 		.points = points, .memory_limit_bytes = task->costs.memory_limit_bytes,
-		.topology = task->topology,
+		.map = &contest->map,
 		.devices = (int)task->topology->devices, .straight = way->straight,
 		.weights = request->weights, .group = request->microbatches,
 		.least = way->least, .tries = 4, .kept = way->kept,
