@@ -84,7 +84,22 @@ test_ok "links so slow that no clock shows it" '
 	pd-plan -t 3@1B/s --stages=1,1,1 large.json >slow.json
 	status 2 timeout 60 pd-replay --minibatches=1000 slow.json >out 2>err
 	cat err; one_line err; [ ! -s out ]
-	grep -q "^pd-replay: the replay takes more than 73 years of virtual time" err'
+	grep -q "^pd-replay: the replay takes more than 73 years of virtual time" err
+	# one transfer, one sum alone: more nanoseconds than 63 bits hold
+	made_up "[1,1]" "[1,0]" ".profile.layers[].activation_bytes = 2251799813685248
+		| .topology.levels[0].bandwidth_bytes_per_s = 1" >slow.json
+	made_up "[4,1]" "[0,0]" ".profile.layers[].parameter_bytes = 2251799813685248
+		| .profile.device.sum_bytes_per_s = 1" >sums.json
+	for how in slow.json sums.json "--processors=1 sums.json"; do
+		status 2 timeout 60 pd-replay --minibatches=2 $how >out 2>err
+		cat err; one_line err; [ ! -s out ]
+		grep -q "^pd-replay: the replay takes more than 73 years" err
+	done'
+test_ok "more memory than can be said" '
+	made_up "[1,1]" "[8191,0]" ".profile.layers[].parameter_bytes = 2251799813685248" >large.json
+	status 2 timeout 60 pd-replay --minibatches=2 large.json >out 2>err
+	cat err; one_line err; [ ! -s out ]
+	grep -q "^pd-replay: rank 0 holds 2^63 bytes or more" err'
 chain 20000 >many.json
 # Of processor time, which others on the machine do not lengthen.
 five_seconds() { (ulimit -t 5; "$@"); }

@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_NS (INT64_MAX / 4)        /* of virtual time: sums of two times still fit */
-
 struct replay {
 	const struct pd_plan *plan;
 	struct pd_schedule *schedule;
@@ -171,7 +169,7 @@ static int train_phase(struct replay *replay, const struct pd_phase *phase, cons
 	while (replay->live > 0 && !(enough && *enough)) {
 		if (!pd_sim_advance(replay->sim))
 			return stalled(replay, err);
-		if (pd_sim_now_ns(replay->sim) > MOST_NS)
+		if (pd_sim_now_ns(replay->sim) >= PD_SIM_MOST_NS)
 			return pd_error_input(err, "the replay takes more than 73 years of virtual "
 					      "time: expected faster links or layers");
 		for (int r; (r = pd_sim_ready(replay->sim)) >= 0;)

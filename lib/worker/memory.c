@@ -17,8 +17,10 @@ int worker_take(struct pd_worker *w, size_t bytes, void *out_p, struct pd_error 
 	if (bytes == 0)
 		return 0;
 	*(void **)out_p = device->ops->alloc(device, bytes, err);
+	if (!*(void **)out_p)
+		return -1;
 	w->bytes += (int64_t)bytes;
-	return *(void **)out_p ? 0 : -1;
+	return 0;
 }
 
 static void give(struct pd_worker *w, void *ptr)

@@ -235,6 +235,34 @@ static void test_memory(void)
 	pd_sim_free(sim);
 }
 
+/* In whatever order they are given back, and with others made in between. */
+static void test_blocks(void)
+{
+	const struct pd_device_ops *ops = &pd_device_sim;
+	struct pd_sim *sim = pd_sim_new(&plan, &wiring);
+	struct pd_device *device = pd_sim_device(sim, 0);
+	int64_t bytes, peak, held = 0;
+	void *at[101] = { NULL };
+	struct pd_error err;
+	bool right = true;
+
+	for (int64_t n = 0; n < 1000; n++) {
+		int64_t i = n * 37 % 101, was = at[i] ? i + 1 : 0;
+
+		ops->free(device, at[i]);
+		at[i] = n < 800 && n % 3 > 0 ? ops->alloc(device, (size_t)i + 1, &err) : NULL;
+		held += (at[i] ? i + 1 : 0) - was;
+		pd_sim_memory(sim, 0, &bytes, &peak);
+		right = right && bytes == held;
+	}
+	ok(right && held == 0, "bytes held while a thousand blocks come and go");
+	at[0] = ops->alloc(device, INT64_MAX, &err);
+	ok(at[0] && !ops->alloc(device, 1, &err), "no more than can be said");
+	is_str(err.text, "rank 0 holds 2^63 bytes or more", "says so");
+	ops->free(device, at[0]);
+	pd_sim_free(sim);
+}
+
 static void test_sizes(void)
 {
 	struct pd_sim *sim = pd_sim_new(&plan, &wiring);
@@ -456,6 +484,7 @@ int main(void)
 	test_own_processors();
 	test_sums();
 	test_memory();
+	test_blocks();
 	test_sizes();
 	test_links();
 	test_turns();

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define GIVEN_BACK (-1)
+
 struct stream;
 
 /*
@@ -55,7 +57,6 @@ static void task_end(struct pd_sim *sim, struct pd_sim_thing *thing)
 static void task_begin(struct pd_sim *sim, struct pd_sim_thing *thing)
 {
 	struct task *task = (struct task *)thing;
-
 	int64_t duration_ns = task->duration_ns;
 
 	task->start_ns = sim->now_ns;
@@ -148,33 +149,56 @@ static void *sim_alloc(struct pd_device *base, size_t bytes, struct pd_error *er
 {
 	struct pd_sim_device *device = device_of(base);
 	struct pd_sim_block *block;
+	int64_t held;
 
+	if (bytes > INT64_MAX || !pd_add(device->bytes, (int64_t)bytes, &held)) {
+		pd_error_input(err, "rank %d holds 2^63 bytes or more", device->rank);
+		return NULL;
+	}
 	device->blocks = pd_grow(device->blocks, &device->block_capacity,
 				 device->block_count + 1, sizeof(*device->blocks));
 	block = &device->blocks[device->block_count++];
-	block->address = (void *)(uintptr_t)device->next_address;
-	block->bytes = bytes;
+	block->address = device->next_address;
+	block->bytes = (int64_t)bytes;
 	device->next_address += pd_align(bytes) + PD_ALIGN;
-	device->bytes += (int64_t)bytes;
+	device->bytes = held;
 	if (device->bytes > device->peak_bytes)
 		device->peak_bytes = device->bytes;
-	return block->address;
+	return (void *)(uintptr_t)block->address;
 }
 
+/* The last block that does not begin behind an address; there is one. */
+static struct pd_sim_block *find_block(const struct pd_sim_device *device, uint64_t address)
+{
+	size_t low = 0, high = device->block_count;
+
+	while (high - low > 1) {
+		size_t middle = low + (high - low) / 2;
+
+		if (device->blocks[middle].address <= address)
+			low = middle;
+		else
+			high = middle;
+	}
+	return &device->blocks[low];
+}
+
+/* One that is given back keeps its place while others are behind it. */
 static void sim_release(struct pd_device *base, void *ptr)
 {
 	struct pd_sim_device *device = device_of(base);
+	struct pd_sim_block *block;
 
 	if (!ptr)
 		return;
-	for (size_t i = 0; i < device->block_count; i++) {
-		if (device->blocks[i].address != ptr)
-			continue;
-		device->bytes -= (int64_t)device->blocks[i].bytes;
-		device->blocks[i] = device->blocks[--device->block_count];
-		return;
-	}
-	pd_bug("rank %d: frees simulated memory that it does not hold", device->rank);
+	block = device->block_count > 0 ? find_block(device, (uintptr_t)ptr) : NULL;
+	if (!block || block->address != (uintptr_t)ptr || block->bytes == GIVEN_BACK)
+		pd_bug("rank %d: frees simulated memory that it does not hold", device->rank);
+	device->bytes -= block->bytes;
+	block->bytes = GIVEN_BACK;
+	while (device->block_count > 0 &&
+	       device->blocks[device->block_count - 1].bytes == GIVEN_BACK)
+		device->block_count--;
 }
 
 static struct pd_net *sim_net_open(struct pd_device *device, const struct pd_net_config *config,
@@ -240,8 +264,9 @@ static int sim_sum(struct pd_stream *stream, float *dst, const float *const *src
 {
 	int64_t rate = device_of(stream->device)->sim->sum_bytes_per_s;
 	double bytes = (double)count * sizeof(float) * (n + 1) / 3;
+	double ns = rate > 0 ? bytes * 1e9 / (double)rate : 0;
 
-	return queue(stream, rate > 0 ? llround(bytes * 1e9 / (double)rate) : 0, ev);
+	return queue(stream, ns < (double)PD_SIM_MOST_NS ? llround(ns) : PD_SIM_MOST_NS, ev);
 }
 
 static int sim_net_ties(const struct pd_net *base, const struct pd_tie **list_p)

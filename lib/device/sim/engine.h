@@ -94,7 +94,7 @@ struct pd_sim_device {
 	int64_t bytes, peak_bytes;
 	uint64_t next_address;
 	size_t block_count, block_capacity;
-	struct pd_sim_block { void *address; size_t bytes; } *blocks;
+	struct pd_sim_block { uint64_t address; int64_t bytes; } *blocks;    /* ascending */
 };
 
 struct pd_sim_net {

@@ -18,6 +18,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Nothing takes longer, 73 years: what begins by then ends at a time that can be said. */
+#define PD_SIM_MOST_NS (INT64_MAX / 4)
+
 struct pd_sim;
 
 /* Devices for ranks 0 to plan->rank_count - 1, clock at 0.  Both are borrowed. */

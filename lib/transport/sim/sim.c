@@ -73,12 +73,14 @@ struct pd_sim_fabric {
 static int64_t way_ns(int64_t bytes, int64_t bandwidth)
 {
 	int64_t scaled;
+	__int128 ns;
 
 	if (bandwidth == INT64_MAX)
 		return 0;
 	if (pd_mul(bytes, 1000000000, &scaled) && pd_add(scaled, bandwidth - 1, &scaled))
 		return scaled / bandwidth;
-	return (int64_t)(((__int128)bytes * 1000000000 + bandwidth - 1) / bandwidth);
+	ns = ((__int128)bytes * 1000000000 + bandwidth - 1) / bandwidth;
+	return ns < PD_SIM_MOST_NS ? (int64_t)ns : PD_SIM_MOST_NS;
 }
 
 static void transfer_arrive(struct pd_sim *sim, struct pd_sim_thing *thing)
