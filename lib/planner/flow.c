@@ -41,87 +41,132 @@
 #include <math.h>
 #include <stdlib.h>
 
+struct link {                          /* between two stages */
+	const struct pd_stage *from, *to;
+	const struct stage *behind;     /* `to` */
+	int64_t way_ns[PD_MAX_LEVELS];  /* of its tensors, by outermost level of the way */
+	int64_t only_ns;                /* the same where neither stage has replicas; else -1 */
+	int turn;                       /* which replica the next that goes down is for */
+	int64_t *arrival_ns;            /* of those on their way down: microbatch n at n & mask */
+	int64_t mask;
+};
+
+struct stage {
+	const struct pd_stage *plan;
+	int in_count, out_count;
+	const int *in, *out;            /* links */
+	int64_t forward_ns, backward_ns, update_ns;
+	int64_t again_ns;               /* a forward before each backward */
+	const int64_t *sends_ns;        /* in an all-reduce, by replica */
+	int64_t lead;                   /* microbatches that forwards are ahead of backwards */
+	int64_t group, left;            /* microbatches of an update; until the next one */
+	int down, up;                   /* which replica does the next forward, the next backward */
+	int rank;                       /* of the last backward, */
+	int64_t end_ns;                 /* and its end */
+};
+
 struct flow {
 	const struct pd_schedule *schedule;
 	const struct pd_plan *plan;
 	int64_t n;                      /* microbatches */
-	int64_t *forward_end, *backward_end;    /* by stage and microbatch */
+	struct stage *stages;
+	struct link *links;
+	int64_t *sends_ns, *arrival_ns; /* all stages', all links' */
 	int64_t *free_ns;               /* per rank */
-	int64_t *forward_ns, *backward_ns, *update_ns;  /* per stage */
-	int64_t *sends_ns;              /* of all-reduces, per rank of each stage */
-	int64_t *way_ns;                /* of a link's tensors, by outermost level of the way */
-	int64_t *only_ns;               /* the same where no stage of a link has replicas; else -1 */
 	int *component[PD_MAX_LEVELS];  /* of each rank, above level k */
-	int64_t done;                   /* microbatches that came back */
+	int64_t *backward_end;          /* by microbatch and stage */
+	int64_t *front;                 /* of the first stage alone */
 };
 
-static void measure(struct flow *flow)
+static void measure_stages(struct flow *flow)
 {
+	const struct pd_schedule *schedule = flow->schedule;
 	const struct pd_plan *plan = flow->plan;
+	int64_t *sends_ns = flow->sends_ns;
 
-	for (int s = 0, sends = 0; s < plan->stage_count; s++) {
-		const struct pd_stage *stage = &plan->stages[s];
-		bool apart = pd_schedule_versions(flow->schedule, s) > 1;
+	for (int s = 0; s < plan->stage_count; s++) {
+		const struct pd_stage *at = &plan->stages[s];
+		bool apart = pd_schedule_versions(schedule, s) > 1;
+		struct stage *stage = &flow->stages[s];
 
-		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
+		*stage = (struct stage){
+			.plan = at, .in_count = schedule->wiring->in_count[s],
+			.out_count = schedule->wiring->out_count[s],
+			.in = schedule->wiring->in[s], .out = schedule->wiring->out[s],
+			.lead = schedule->warmup[s] * (int64_t)at->replicas,
+			.group = schedule->group[s], .left = schedule->group[s],
+			.sends_ns = sends_ns,
+		};
+		for (int l = at->first_layer; l < at->first_layer + at->layer_count; l++) {
 			const struct pd_profile_layer *layer = &plan->profile->layers[l];
 
-			flow->forward_ns[s] += layer->forward_ns;
-			flow->backward_ns[s] += layer->backward_ns;
-			flow->update_ns[s] += apart ? pd_profile_apart_ns(layer) : layer->update_ns;
+			stage->forward_ns += layer->forward_ns;
+			stage->backward_ns += layer->backward_ns;
+			stage->update_ns += apart ? pd_profile_apart_ns(layer) : layer->update_ns;
 		}
-		pd_links_allreduce(&plan->topology, stage->ranks, stage->replicas,
-				   pd_stage_parameter_bytes(plan, s), flow->sends_ns + sends);
-		sends += stage->replicas;
-	}
-}
-
-/* Its tensors go one behind the other. */
-static void measure_ways(struct flow *flow)
-{
-	const struct pd_wiring *wiring = flow->schedule->wiring;
-	const struct pd_topology *topology = &flow->plan->topology;
-	int64_t bandwidth = INT64_MAX, *way_ns;
-
-	flow->way_ns = pd_calloc((size_t)wiring->link_count * PD_MAX_LEVELS, sizeof(int64_t));
-	for (int k = 0; k < topology->levels; k++) {
-		bandwidth = pd_min64(bandwidth, topology->level[k].bandwidth_bytes_per_s);
-		way_ns = flow->way_ns + k;
-		for (int l = 0; l < wiring->link_count; l++, way_ns += PD_MAX_LEVELS) {
-			*way_ns = topology->level[k].latency_ns;
-			for (int t = 0; t < wiring->links[l].tensor_count; t++) {
-				int tensor = wiring->links[l].tensors[t];
-
-				*way_ns += pd_bytes_ns(flow->plan->profile->layers[tensor]
-						       .activation_bytes, bandwidth);
-			}
-		}
+		stage->again_ns = at->recompute ? stage->forward_ns : 0;
+		pd_links_allreduce(&plan->topology, at->ranks, at->replicas,
+				   pd_stage_parameter_bytes(plan, s), sends_ns);
+		sends_ns += at->replicas;
 	}
 }
 
 /* From rank to rank. */
-static int64_t way_ns(const struct flow *flow, int l, int from, int to)
+static int64_t way_ns(const struct flow *flow, const struct link *link, int from, int to)
 {
 	int k = 0;
 
+	if (link->only_ns >= 0)
+		return link->only_ns;
 	if (from == to)
 		return 0;
 	while (flow->component[k] && flow->component[k][from] != flow->component[k][to])
 		k++;
-	return flow->way_ns[l * PD_MAX_LEVELS + k];
+	return link->way_ns[k];
 }
 
-static void measure_only_ways(struct flow *flow)
+/* Its tensors go one behind the other. */
+static void measure_way(const struct flow *flow, const struct pd_link *at, struct link *link)
+{
+	const struct pd_topology *topology = &flow->plan->topology;
+	int64_t bandwidth = INT64_MAX;
+
+	for (int k = 0; k < topology->levels; k++) {
+		bandwidth = pd_min64(bandwidth, topology->level[k].bandwidth_bytes_per_s);
+		link->way_ns[k] = topology->level[k].latency_ns;
+		for (int t = 0; t < at->tensor_count; t++)
+			link->way_ns[k] += pd_bytes_ns(flow->plan->profile->layers[at->tensors[t]]
+						       .activation_bytes, bandwidth);
+	}
+	link->only_ns = -1;
+	if (link->from->replicas == 1 && link->to->replicas == 1)
+		link->only_ns = way_ns(flow, link, link->from->ranks[0], link->to->ranks[0]);
+}
+
+/* Stages let in no more than those before them, so what is on its way down a link is what the
+ * one is ahead of the other. */
+static void measure_links(struct flow *flow)
 {
 	const struct pd_wiring *wiring = flow->schedule->wiring;
+	size_t room = 0;
 
-	flow->only_ns = pd_calloc((size_t)wiring->link_count, sizeof(int64_t));
 	for (int l = 0; l < wiring->link_count; l++) {
-		const struct pd_stage *a = &flow->plan->stages[wiring->links[l].from];
-		const struct pd_stage *b = &flow->plan->stages[wiring->links[l].to];
+		const struct pd_link *at = &wiring->links[l];
+		int64_t ahead = flow->stages[at->from].lead - flow->stages[at->to].lead, size = 1;
+		struct link *link = &flow->links[l];
 
-		flow->only_ns[l] = a->replicas > 1 || b->replicas > 1 ? -1
-				 : way_ns(flow, l, a->ranks[0], b->ranks[0]);
+		while (size <= ahead)
+			size *= 2;
+		*link = (struct link){ .from = flow->stages[at->from].plan,
+				       .to = flow->stages[at->to].plan,
+				       .behind = &flow->stages[at->to], .mask = size - 1 };
+		measure_way(flow, at, link);
+		room += (size_t)size;
+	}
+	flow->arrival_ns = pd_calloc(room, sizeof(int64_t));
+	for (int l = wiring->link_count - 1; l >= 0; l--) {
+		room -= (size_t)flow->links[l].mask + 1;
+		flow->links[l].arrival_ns = flow->arrival_ns + room;
 	}
 }
 
@@ -129,167 +174,178 @@ static void flow_init(struct flow *flow, const struct pd_schedule *schedule)
 {
 	const struct pd_plan *plan = schedule->plan;
 	const struct pd_topology *topology = &plan->topology;
-	size_t stages = (size_t)plan->stage_count;
+	size_t stages = (size_t)plan->stage_count, ranks = (size_t)plan->rank_count;
 	int64_t size = 1;
 
 	*flow = (struct flow){ .schedule = schedule, .plan = plan,
 			       .n = pd_steady_minibatches(plan) };
-	flow->forward_end = pd_calloc(stages * (size_t)flow->n, sizeof(int64_t));
+	flow->stages = pd_calloc(stages, sizeof(*flow->stages));
+	flow->links = pd_calloc((size_t)schedule->wiring->link_count, sizeof(*flow->links));
+	flow->sends_ns = pd_calloc(ranks, sizeof(int64_t));
+	flow->free_ns = pd_calloc(ranks, sizeof(int64_t));
 	flow->backward_end = pd_calloc(stages * (size_t)flow->n, sizeof(int64_t));
-	flow->free_ns = pd_calloc((size_t)plan->rank_count, sizeof(int64_t));
-	flow->forward_ns = pd_calloc(3 * stages + (size_t)plan->rank_count, sizeof(int64_t));
-	flow->backward_ns = flow->forward_ns + stages;
-	flow->update_ns = flow->backward_ns + stages;
-	flow->sends_ns = flow->update_ns + stages;
+	flow->front = pd_calloc((size_t)flow->n, sizeof(int64_t));
 	for (int k = 0; k + 1 < topology->levels; k++) {
 		size *= topology->level[k].count;
-		flow->component[k] = pd_calloc((size_t)plan->rank_count, sizeof(int));
+		flow->component[k] = pd_calloc(ranks, sizeof(int));
 		for (int r = 0; r < plan->rank_count; r++)
 			flow->component[k][r] = (int)(r / size);
 	}
-	measure_ways(flow);
-	measure_only_ways(flow);
-	measure(flow);
+	measure_stages(flow);
+	measure_links(flow);
 }
 
 static void flow_release(struct flow *flow)
 {
 	for (int k = 0; k < PD_MAX_LEVELS; k++)
 		free(flow->component[k]);
-	free(flow->way_ns);
-	free(flow->only_ns);
-	free(flow->forward_end);
-	free(flow->backward_end);
+	free(flow->stages);
+	free(flow->links);
+	free(flow->sends_ns);
+	free(flow->arrival_ns);
 	free(flow->free_ns);
-	free(flow->forward_ns);
+	free(flow->backward_end);
+	free(flow->front);
 }
 
-/* Whose turn it is.  (Division of 32 bits is much faster.) */
-static int turn(const struct pd_stage *stage, int64_t n)
+/* Takes turns among a stage's replicas: returns the one whose turn it is.  (A division takes
+ * longer than all else that a microbatch does.) */
+static int take_turn(const struct pd_stage *stage, int *turn)
 {
-	if (stage->replicas == 1)
-		return stage->ranks[0];
-	return stage->ranks[n <= UINT32_MAX ? (uint32_t)n % (uint32_t)stage->replicas
-					    : n % stage->replicas];
+	int rank = stage->ranks[*turn];
+
+	if (++*turn == stage->replicas)
+		*turn = 0;
+	return rank;
 }
 
-/* What a link brings for microbatch n, down the pipeline or (back) up. */
-static int64_t arrival(struct flow *flow, int l, int64_t n, bool back)
+/* Microbatches from `first` on come next. */
+static void set_turns(struct flow *flow, int64_t first)
 {
-	const struct pd_link *link = &flow->schedule->wiring->links[l];
-	const struct pd_stage *a = &flow->plan->stages[link->from];
-	const struct pd_stage *b = &flow->plan->stages[link->to];
-	int64_t end = back ? flow->backward_end[link->to * flow->n + n]
-			   : flow->forward_end[link->from * flow->n + n];
+	for (int s = 0; s < flow->plan->stage_count; s++) {
+		struct stage *stage = &flow->stages[s];
 
-	if (flow->only_ns[l] >= 0)
-		return end + flow->only_ns[l];
-	return end + way_ns(flow, l, turn(a, n), turn(b, n));
+		stage->down = stage->up = (int)(first % stage->plan->replicas);
+		stage->left = stage->group - first % stage->group;
+	}
+	for (int l = 0; l < flow->schedule->wiring->link_count; l++)
+		flow->links[l].turn = (int)(first % flow->links[l].to->replicas);
 }
 
-/* When the replica whose turn it is, is free. */
-static int64_t *free_of(struct flow *flow, const struct pd_stage *stage, int64_t n)
+static void forward(struct flow *flow, struct stage *stage, int64_t n)
 {
-	return &flow->free_ns[turn(stage, n)];
-}
+	int rank = take_turn(stage->plan, &stage->down);
+	int64_t end_ns = flow->free_ns[rank];
 
-static void forward(struct flow *flow, int s, int64_t n)
-{
-	const struct pd_wiring *wiring = flow->schedule->wiring;
-	const struct pd_stage *stage = &flow->plan->stages[s];
-	int64_t *free_ns = free_of(flow, stage, n);
+	for (int i = 0; i < stage->in_count; i++) {
+		const struct link *link = &flow->links[stage->in[i]];
 
-	for (int i = 0; i < wiring->in_count[s]; i++)
-		*free_ns = pd_max64(*free_ns, arrival(flow, wiring->in[s][i], n, false));
-	*free_ns += flow->forward_ns[s];
-	flow->forward_end[s * flow->n + n] = *free_ns;
+		end_ns = pd_max64(end_ns, link->arrival_ns[n & link->mask]);
+	}
+	end_ns += stage->forward_ns;
+	flow->free_ns[rank] = end_ns;
+	for (int i = 0; i < stage->out_count; i++) {
+		struct link *link = &flow->links[stage->out[i]];
+
+		link->arrival_ns[n & link->mask] =
+			end_ns + way_ns(flow, link, rank, take_turn(link->to, &link->turn));
+	}
 }
 
 /*
  * All-reduce and step behind the last backward of a group.  Without parameters there is nothing
  * for which replicas would wait for each other.
  */
-static void update(struct flow *flow, int s)
+static void update(struct flow *flow, const struct stage *stage)
 {
-	const struct pd_stage *stage = &flow->plan->stages[s];
-	const int64_t *sends_ns = flow->sends_ns;
+	const struct pd_stage *at = stage->plan;
 	int64_t last = 0;
 
-	if (stage->replicas == 1) {
-		flow->free_ns[stage->ranks[0]] += flow->update_ns[s];
+	if (at->replicas == 1) {
+		flow->free_ns[at->ranks[0]] += stage->update_ns;
 		return;
 	}
-	for (int t = 0; t < s; t++)
-		sends_ns += flow->plan->stages[t].replicas;
-	for (int i = 0; i < stage->replicas; i++)
-		last = pd_max64(last, flow->free_ns[stage->ranks[i]]);
-	for (int i = 0; i < stage->replicas; i++) {
-		int64_t *free_ns = &flow->free_ns[stage->ranks[i]];
+	for (int i = 0; i < at->replicas; i++)
+		last = pd_max64(last, flow->free_ns[at->ranks[i]]);
+	for (int i = 0; i < at->replicas; i++) {
+		int64_t *free_ns = &flow->free_ns[at->ranks[i]], sends_ns = stage->sends_ns[i];
 
-		if (sends_ns[i])
-			*free_ns = pd_max64(*free_ns + sends_ns[i], last + sends_ns[i] / 2);
-		*free_ns += flow->update_ns[s];
+		if (sends_ns)
+			*free_ns = pd_max64(*free_ns + sends_ns, last + sends_ns / 2);
+		*free_ns += stage->update_ns;
 	}
 }
 
-static void backward(struct flow *flow, int s, int64_t n)
+static void backward(struct flow *flow, struct stage *stage)
 {
-	const struct pd_wiring *wiring = flow->schedule->wiring;
-	const struct pd_stage *stage = &flow->plan->stages[s];
-	int64_t *free_ns = free_of(flow, stage, n);
+	int rank = take_turn(stage->plan, &stage->up);
+	int64_t end_ns = flow->free_ns[rank] + stage->again_ns; /* that waits for no gradient */
 
-	if (stage->recompute)           /* that waits for no gradient */
-		*free_ns += flow->forward_ns[s];
-	for (int i = 0; i < wiring->out_count[s]; i++)
-		*free_ns = pd_max64(*free_ns, arrival(flow, wiring->out[s][i], n, true));
-	*free_ns += flow->backward_ns[s];
-	flow->backward_end[s * flow->n + n] = *free_ns;
-	if (flow->schedule->group[s] == 1 || (n + 1) % flow->schedule->group[s] == 0)
-		update(flow, s);
+	for (int i = 0; i < stage->out_count; i++) {
+		const struct link *link = &flow->links[stage->out[i]];
+
+		end_ns = pd_max64(end_ns, link->behind->end_ns +
+				  way_ns(flow, link, rank, link->behind->rank));
+	}
+	end_ns += stage->backward_ns;
+	flow->free_ns[rank] = stage->end_ns = end_ns;
+	stage->rank = rank;
+	if (--stage->left == 0) {
+		stage->left = stage->group;
+		update(flow, stage);
+	}
 }
 
 /* What the schedule has at microbatch k of those from first to last - 1, between which the
  * pipeline does not drain. */
 static void tick(struct flow *flow, int64_t first, int64_t last, int64_t k)
 {
-	const struct pd_schedule *schedule = flow->schedule;
 	int stages = flow->plan->stage_count;
+	int64_t *ends;
 
 	for (int s = 0; s < stages; s++) {
-		int64_t n = k + schedule->warmup[s] * (int64_t)flow->plan->stages[s].replicas;
+		struct stage *stage = &flow->stages[s];
+		int64_t n = k + stage->lead;
 
 		if (n >= first && n < last)
-			forward(flow, s, n);
+			forward(flow, stage, n);
 	}
-	for (int s = stages - 1; s >= 0 && k >= first; s--)
-		backward(flow, s, k);
-	flow->done = k + 1;
+	if (k < first)
+		return;
+	ends = &flow->backward_end[k * stages];
+	for (int s = stages - 1; s >= 0; s--) {
+		backward(flow, &flow->stages[s]);
+		ends[s] = flow->stages[s].end_ns;
+	}
+	flow->front[k] = ends[0];
 }
 
 /* Until it repeats itself: a look at what came back, from time to time.  Returns the period. */
 static double run(struct flow *flow)
 {
 	const struct pd_schedule *schedule = flow->schedule;
-	int64_t group = schedule->drains ? schedule->group[0] : flow->n;
-	int64_t lead = schedule->warmup[0] * (int64_t)flow->plan->stages[0].replicas, look;
+	int64_t group = schedule->drains ? schedule->group[0] : flow->n, look;
 	struct pd_progress progress;
 	struct pd_steady steady = { .period_ns = 0 };
 
-	pd_progress_init(&progress, flow->plan, flow->backward_end, flow->n);
+	pd_progress_init(&progress, flow->plan, flow->backward_end, 1);
+	progress.step = flow->plan->stage_count;
+	progress.front = flow->front;
 	look = pd_progress_first(&progress);
 	for (int64_t first = 0; first < flow->n; first += group) {
 		int64_t last = pd_min64(first + group, flow->n);
 
-		for (int64_t k = first - lead; k < last; k++) {
+		set_turns(flow, first);
+		for (int64_t k = first - flow->stages[0].lead; k < last; k++) {
 			tick(flow, first, last, k);
-			if (flow->done < look)
+			if (k + 1 < look)
 				continue;
-			look = pd_progress_next(&progress, flow->done);
-			if (pd_steady_repeats(&progress, flow->done, &steady.period_ns))
+			look = pd_progress_next(&progress, k + 1);
+			if (pd_steady_repeats(&progress, k + 1, &steady.period_ns))
 				return steady.period_ns;
 		}
 	}
-	pd_steady_of(flow->plan, flow->backward_end, (size_t)flow->n, !schedule->drains, &steady);
+	pd_steady_of(flow->plan, flow->front, (size_t)flow->n, !schedule->drains, &steady);
 	return steady.cycle ? steady.period_ns
 			    : steady.period_ns * 0.99;  /* not settled: the slope is about right */
 }
