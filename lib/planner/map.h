@@ -15,7 +15,7 @@ struct pd_map {
 	int64_t width[PD_MAX_LEVELS];           /* bandwidth of a way whose outermost level is k */
 	double ns_per_byte[PD_MAX_LEVELS];
 	int unit;                       /* devices after which all-reduces are the same again */
-	/* For each first device, up to unit, and count; or once, where there are too many: map.c. */
+	/* for each first device below unit and count; once, where these are too many: map.c */
 	double *most, *known;
 	size_t stride;                  /* doubles of a row of `known` */
 };

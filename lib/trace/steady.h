@@ -49,7 +49,7 @@ int64_t pd_steady_in_flight(const struct pd_plan *plan);
 
 /* What is known of a pipeline while it is simulated. */
 struct pd_progress {
-	const int64_t *ends;            /* of backwards: minibatch b of stage s at s stride + b step */
+	const int64_t *ends;            /* of backwards: b of stage s at s stride + b step */
 	int64_t stride, step;
 	const int64_t *front;           /* of the first stage: minibatch b at b */
 	int stage_count;
