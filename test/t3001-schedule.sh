@@ -217,4 +217,13 @@ test_ok 'and in compact form are checked' '
 	[ "$(wc -c <compact)" -lt 40000000 ]
 	pd-schedule --check compact 2>err
 	grep -q " of 4000 ranks: correct" err'
+test_ok 'numbers of operations that do not fit in 63 bits' '
+	ones=$(yes 1 | head -1024 | paste -sd,) none=$(yes 0 | head -1024 | paste -sd,)
+	made_up "[$ones]" "[$none]" ".weights = \"flush\"" >deep.json
+	status 2 pd-schedule --compact -m 1000000000 deep.json >out 2>err
+	cat err; [ ! -s out ]
+	grep -q "^pd-schedule: plan: 1000000000 microbatches on 1024 stages: the numbers" err
+	status 2 pd-schedule --check -m 1000000000 deep.json
+	pd-schedule --compact -m 40000000 deep.json | tail -n +2 |
+		jq -se "all(.[]; .repeat == null or .seq_advance > 0)"'
 test_done

@@ -349,8 +349,10 @@ int pd_check_schedule(const char *name, const struct pd_schedule *schedule, int6
 		      int64_t *count_p, struct pd_error *err)
 {
 	struct pd_lists *lists = pd_lists_new(name, schedule->plan, NULL, minibatches, err);
-	int result = lists ? check_all(lists, lists, schedule, count_p, err) : -1;
+	int result = lists ? pd_schedule_fits(schedule, lists->microbatches, err) : -1;
 
+	if (result == 0)
+		result = check_all(lists, lists, schedule, count_p, err);
 	pd_lists_free(lists);
 	return result;
 }

@@ -175,6 +175,25 @@ int64_t pd_schedule_next_base(const struct pd_schedule *schedule, const struct p
 	return phase->base + schedule->origin + (most + 16) * schedule->scale;
 }
 
+/* All groups take as long as a few take more than half as many. */
+int pd_schedule_fits(const struct pd_schedule *schedule, int64_t microbatches,
+		     struct pd_error *err)
+{
+	struct pd_phase few = { .last = schedule->admitted };
+	int64_t more;
+
+	for (int s = 0; s < schedule->stage_count; s++)
+		few.last = at_least(few.last, schedule->group[s]);
+	more = -pd_schedule_next_base(schedule, &few);
+	few.last *= 2;
+	more += pd_schedule_next_base(schedule, &few);
+	if ((double)microbatches / (double)few.last * 2 * (double)more < 0x1p62)
+		return 0;
+	return pd_error_input(err, "plan: %" PRId64 " microbatches on %d stages: the numbers of "
+			      "their operations would not fit in 63 bits; expected fewer",
+			      microbatches, schedule->stage_count);
+}
+
 /*
  * A gradient that skips stages leaves after the backward of the stage below which it
  * arrives (ideal.c).  On the interleaved time line those of several microbatches wait for

@@ -136,6 +136,10 @@ int64_t pd_schedule_unit(const struct pd_schedule *schedule);
 /* The base of the phase that follows one: above all its sequence numbers. */
 int64_t pd_schedule_next_base(const struct pd_schedule *schedule, const struct pd_phase *phase);
 
+/* Refuses a phase of so many microbatches whose numbers would not fit in 63 bits. */
+int pd_schedule_fits(const struct pd_schedule *schedule, int64_t microbatches,
+		     struct pd_error *err);
+
 /* "2F0", into buf (at least 32 bytes), returned. */
 const char *pd_op_short(const struct pd_op *op, char *buf);
 

@@ -185,6 +185,29 @@ static int set_chunks(struct pd_schedule *schedule, struct pd_error *err)
 	return 0;
 }
 
+/*
+ * A forward is ahead of its backward by less than 4 p v slots, in each 2 v of which there is one
+ * more of each (ideal.c): after 2 p microbatches and a round of p what follows repeats itself.
+ */
+#define ENOUGH 8        /* rounds */
+
+/* Of the first `count` microbatches of a replica: more forwards than backwards, by the times. */
+static int most_in_flight(const struct pd_schedule *schedule, int s, int64_t count)
+{
+	int64_t r = replicas(schedule, s), f = 0, b = 0, most = 0;
+
+	/* merge the two ascending sequences */
+	while (f < count) {
+		if (b < f && pd_ideal_backward(schedule, s, b * r) <
+			     pd_ideal_forward(schedule, false, s, f * r))
+			b++;
+		else
+			f++;
+		most = f - b > most ? f - b : most;
+	}
+	return (int)most;
+}
+
 static int set_interleaved(struct pd_schedule *schedule, struct pd_error *err)
 {
 	int64_t local = common_group(schedule) / replicas(schedule, 0);
@@ -198,20 +221,9 @@ static int set_interleaved(struct pd_schedule *schedule, struct pd_error *err)
 				      "multiple of %d (stages on a rank's path x replicas), found %"
 				      PRId64, p * (int)replicas(schedule, 0), schedule->plan->microbatches);
 	for (int s = 0; s < schedule->stage_count; s++) {
-		int64_t r = replicas(schedule, s), f = 0, b = 0;
-		int most = 0;
-
-		/* merge the two ascending sequences of times */
-		while (f < local) {
-			if (b < f && pd_ideal_backward(schedule, s, b * r) <
-				     pd_ideal_forward(schedule, false, s, f * r))
-				b++;
-			else
-				f++;
-			most = f - b > most ? (int)(f - b) : most;
-		}
-		schedule->slots[s] = most;
-		schedule->warmup[s] = schedule->first[s] = most - 1;
+		schedule->slots[s] = most_in_flight(schedule, s, local < ENOUGH * p ? local
+										    : ENOUGH * p);
+		schedule->warmup[s] = schedule->first[s] = schedule->slots[s] - 1;
 	}
 	return 0;
 }

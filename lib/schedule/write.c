@@ -192,8 +192,10 @@ int pd_schedule_write(FILE *out, const struct pd_schedule *schedule, int64_t min
 		      bool compact, struct pd_error *err)
 {
 	struct pd_lists *empty = pd_lists_new("plan", schedule->plan, NULL, minibatches, err);
-	int result = empty ? write_all(out, empty, schedule, compact, err) : -1;
+	int result = empty ? pd_schedule_fits(schedule, empty->microbatches, err) : -1;
 
+	if (result == 0)
+		result = write_all(out, empty, schedule, compact, err);
 	pd_lists_free(empty);
 	return result;
 }

@@ -381,6 +381,7 @@ static void check_kinds(const char *graph, bool agree, bool recompute)
 		{ PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 4, 4 },
 		{ PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 24, 4 },
 		{ PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 16, 8 },
+		{ PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 40, 4 },
 	};
 	static const struct {
 		const char *name;
@@ -620,6 +621,35 @@ static void check_refusals(void)
 	pd_plan_free(plan);
 }
 
+/* A group of a thousand million microbatches has no more in flight than one of a few rounds. */
+static void check_long_group(void)
+{
+	static const int layers[8] = { 1, 1, 1, 1, 1, 1, 1, 1 };
+	struct pd_schedule *schedules[2];
+	struct pd_plan *plans_of[2];
+	struct pd_error err;
+	bool same = true;
+
+	for (int i = 0; i < 2; i++) {
+		struct pd_plan *plan = plans_of[i] = plan_of(chain, 8, layers, layers);
+
+		plan->schedule = PD_SCHEDULE_INTERLEAVED;
+		plan->weights = PD_WEIGHTS_FLUSH;
+		plan->microbatches = i == 0 ? 28 : 1 << 30;
+		plan->rank_count = 4;
+		for (int s = 0; s < 8; s++)
+			plan->stages[s].ranks[0] = s % 4;
+		schedules[i] = pd_schedule_new(plan, &err);
+	}
+	for (int s = 0; s < 8; s++)
+		same = same && schedules[0]->slots[s] == schedules[1]->slots[s];
+	ok(same, "interleaved: as many in flight, however long a group is");
+	for (int i = 0; i < 2; i++) {
+		pd_schedule_free(schedules[i]);
+		pd_plan_free(plans_of[i]);
+	}
+}
+
 int main(void)
 {
 	static const int64_t lengths[] = { 1, 2, 7, 30, 61 };
@@ -636,6 +666,7 @@ int main(void)
 		check_kinds(chain, i & 1, i & 2);
 		check_kinds(skips, i & 1, i & 2);
 	}
+	check_long_group();
 	check_limit();
 	check_floor();
 	check_refusals();
