@@ -19,6 +19,15 @@ test_ok 'the plan on standard input' 'pd-replay <straight.json | cmp - out'
 test_ok 'twice the same' 'pd-replay -f chrome replicas.json >1 && pd-replay -f chrome replicas.json >2 && cmp 1 2'
 test_ok 'as many minibatches as wanted' 'pd-replay --minibatches=7 straight.json | grep -q "; 7 minibatches"'
 
+test_ok 'how long stages compute again, where any does' '
+	! grep -q recompute out || false
+	jq ".stages[1].recompute = true" straight.json | pd-replay >again
+	sed -n "/ recompute /,/^$/p" again >table
+	cat table
+	awk "NR == 1 { exit !(\$2 == \"recompute\" && \$3 == \"backward\") }" table
+	awk "\$1 == \"stage\" { print \$2, \$3 \$4, \$5 \$6 }" table | head -2 >times
+	printf "0 1us -2\n1 1us 1us\n" | cmp - times'
+
 test_ok 'a timeline of the start' '
 	COLUMNS=77 pd-replay -f text -m 4 straight.json >out
 	cat out

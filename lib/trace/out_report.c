@@ -176,13 +176,22 @@ static void print_pair(double predicted, double measured, FILE *out)
 		fprintf(out, " %8s", "-");
 }
 
+static bool recomputes(const struct pd_plan *plan)
+{
+	for (int s = 0; s < plan->stage_count; s++)
+		if (plan->stages[s].recompute)
+			return true;
+	return false;
+}
+
 /* Means of one minibatch on one replica. */
 static void print_stages(const struct pd_report *report, FILE *out)
 {
 	const struct pd_plan *plan = report->timeline->trace->plan;
+	bool again = recomputes(plan);
 
-	fprintf(out, "\n%-8s %10s %10s %10s %10s  layers\n", "", "forward", "backward", "update",
-		"all-reduce");
+	fprintf(out, "\n%-8s %10s%s %10s %10s %10s  layers\n", "", "forward",
+		again ? "  recompute" : "", "backward", "update", "all-reduce");
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage_report *means = &report->stages[s];
 		const struct pd_stage *stage = &plan->stages[s];
@@ -190,6 +199,8 @@ static void print_stages(const struct pd_report *report, FILE *out)
 
 		fprintf(out, "stage %-2d", s);
 		print_time(means->forward_ns, out);
+		if (again)
+			print_time(means->recompute_ns, out);
 		print_time(means->backward_ns, out);
 		print_time(means->step_ns, out);
 		print_time(means->allreduce_ns, out);

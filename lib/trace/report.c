@@ -225,6 +225,7 @@ static void add_stages(struct pd_report *report)
 		stage->minibatches = whole + parts;
 		stage->allreduces = count[s][PD_OP_allreduce];
 		stage->forward_ns = mean(sum[s][PD_OP_forward], count[s][PD_OP_forward]);
+		stage->recompute_ns = mean(sum[s][PD_OP_recompute], count[s][PD_OP_recompute]);
 		stage->backward_ns = mean(sum[s][PD_OP_backward] + sum[s][PD_OP_backward_input]
 					  + sum[s][PD_OP_backward_weight], whole + parts);
 		stage->step_ns = mean(sum[s][PD_OP_step], count[s][PD_OP_step]);

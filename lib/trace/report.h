@@ -36,7 +36,7 @@ struct pd_rank_report {
 };
 
 struct pd_stage_report {                /* means over the training operations of the trace */
-	double forward_ns, backward_ns, step_ns, allreduce_ns;
+	double forward_ns, recompute_ns, backward_ns, step_ns, allreduce_ns;
 	int64_t allreduces, allreduce_bytes;    /* how many, summed over ranks; bytes of one */
 	int64_t minibatches;            /* backwards seen */
 };
