@@ -425,5 +425,5 @@ int64_t pd_collective_started_ns(const struct pd_collective *c)
 	for (int i = 0; i < c->owned_count && c->sums == 0; i++)
 		if (piece_floats(c, c->owned[i].piece) > 0 && c->owned[i].on.start_ns < started_ns)
 			started_ns = c->owned[i].on.start_ns;
-	return started_ns;
+	return started_ns < INT64_MAX ? started_ns : c->done->start_ns;
 }

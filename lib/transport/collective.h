@@ -65,8 +65,8 @@ int pd_collective_progress(struct pd_collective *c);
 bool pd_collective_issued(const struct pd_collective *c);
 
 /*
- * When the last all-reduce that is done began: when its first piece left.  (`done` itself
- * tells only of the last thing on the stream.)
+ * When the last all-reduce that is done began: when its first piece left; of no floats, when it
+ * ended.  (`done` itself tells only of the last thing on the stream.)
  */
 int64_t pd_collective_started_ns(const struct pd_collective *c);
 
