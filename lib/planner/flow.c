@@ -18,8 +18,9 @@
  * period is the largest ratio of time to tokens over its cycles.  Without replicas these climb
  * from F_s to F_e, turn, come down from B_e and close at s:
  *
- *     max over s <= e of ( sum_{s..e} t + 2 sum_{s..e-1} C ) / ( w_s + 1 - w_e )
+ *     max over s <= e of ( sum_{s..e} t + 2 sum_{s..e-1} C + u_s ) / ( w_s + 1 - w_e )
  *
+ * which is the answer where all links go to the next stage: no microbatch need be gone through.
  * With replicas the same cycle has (w_s + 1) r_s - w_e r_e tokens, but it is not the only one:
  * replicas update together, so the last backward of a group leads to the first forward after
  * it on any of them.  A cycle that comes back to s as the last of a group and goes on as the
@@ -33,6 +34,7 @@
 #include "planner/flow.h"
 
 #include "base/mem.h"
+#include "base/rng.h"
 #include "planner/cost.h"
 #include "planner/links.h"
 #include "planner/predict.h"
@@ -61,6 +63,7 @@ struct stage {
 	int64_t lead;                   /* microbatches that forwards are ahead of backwards */
 	int64_t group, left;            /* microbatches of an update; until the next one */
 	int down, up;                   /* which replica does the next forward, the next backward */
+	uint64_t weight;                /* in marks */
 	int rank;                       /* of the last backward, */
 	int64_t end_ns;                 /* and its end */
 };
@@ -74,9 +77,18 @@ struct flow {
 	int64_t *sends_ns, *arrival_ns; /* all stages', all links' */
 	int64_t *free_ns;               /* per rank */
 	int *component[PD_MAX_LEVELS];  /* of each rank, above level k */
-	int64_t *backward_end;          /* by microbatch and stage */
-	int64_t *front;                 /* of the first stage alone */
+	int64_t *backward_end;          /* of the first stage, by microbatch */
+	uint64_t *marks;                /* of the others', by microbatch: tick() */
+	uint64_t weights;               /* of all stages */
 };
+
+/* Odd, and as if drawn by chance. */
+static uint64_t weight_of(int stage)
+{
+	struct pd_random4 numbers = pd_random(0, 0, 0, (uint32_t)stage);
+
+	return (uint64_t)numbers.v[0] << 32 | numbers.v[1] | 1;
+}
 
 static void measure_stages(struct flow *flow)
 {
@@ -105,6 +117,8 @@ static void measure_stages(struct flow *flow)
 			stage->update_ns += apart ? pd_profile_apart_ns(layer) : layer->update_ns;
 		}
 		stage->again_ns = at->recompute ? stage->forward_ns : 0;
+		stage->weight = weight_of(s);
+		flow->weights += stage->weight;
 		pd_links_allreduce(&plan->topology, at->ranks, at->replicas,
 				   pd_stage_parameter_bytes(plan, s), sends_ns);
 		sends_ns += at->replicas;
@@ -183,8 +197,8 @@ static void flow_init(struct flow *flow, const struct pd_schedule *schedule)
 	flow->links = pd_calloc((size_t)schedule->wiring->link_count, sizeof(*flow->links));
 	flow->sends_ns = pd_calloc(ranks, sizeof(int64_t));
 	flow->free_ns = pd_calloc(ranks, sizeof(int64_t));
-	flow->backward_end = pd_calloc(stages * (size_t)flow->n, sizeof(int64_t));
-	flow->front = pd_calloc((size_t)flow->n, sizeof(int64_t));
+	flow->backward_end = pd_calloc((size_t)flow->n, sizeof(int64_t));
+	flow->marks = pd_calloc((size_t)flow->n, sizeof(*flow->marks));
 	for (int k = 0; k + 1 < topology->levels; k++) {
 		size *= topology->level[k].count;
 		flow->component[k] = pd_calloc(ranks, sizeof(int));
@@ -205,7 +219,7 @@ static void flow_release(struct flow *flow)
 	free(flow->arrival_ns);
 	free(flow->free_ns);
 	free(flow->backward_end);
-	free(flow->front);
+	free(flow->marks);
 }
 
 /* Takes turns among a stage's replicas: returns the one whose turn it is.  (A division takes
@@ -296,12 +310,16 @@ static void backward(struct flow *flow, struct stage *stage)
 	}
 }
 
-/* What the schedule has at microbatch k of those from first to last - 1, between which the
- * pipeline does not drain. */
+/*
+ * What the schedule has at microbatch k of those from first to last - 1, between which the
+ * pipeline does not drain.  To keep when every stage's backward ended would take more time than to
+ * work it out.  So that is summed up, with weights, from the first stage's on; two microbatches of
+ * which it is not the same have equal sums by a chance of 1 in 2^64.
+ */
 static void tick(struct flow *flow, int64_t first, int64_t last, int64_t k)
 {
 	int stages = flow->plan->stage_count;
-	int64_t *ends;
+	uint64_t sum = 0;
 
 	for (int s = 0; s < stages; s++) {
 		struct stage *stage = &flow->stages[s];
@@ -312,12 +330,14 @@ static void tick(struct flow *flow, int64_t first, int64_t last, int64_t k)
 	}
 	if (k < first)
 		return;
-	ends = &flow->backward_end[k * stages];
 	for (int s = stages - 1; s >= 0; s--) {
-		backward(flow, &flow->stages[s]);
-		ends[s] = flow->stages[s].end_ns;
+		struct stage *stage = &flow->stages[s];
+
+		backward(flow, stage);
+		sum += stage->weight * (uint64_t)stage->end_ns;
 	}
-	flow->front[k] = ends[0];
+	flow->backward_end[k] = flow->stages[0].end_ns;
+	flow->marks[k] = sum - flow->weights * (uint64_t)flow->stages[0].end_ns;
 }
 
 /* Until it repeats itself: a look at what came back, from time to time.  Returns the period. */
@@ -328,9 +348,8 @@ static double run(struct flow *flow)
 	struct pd_progress progress;
 	struct pd_steady steady = { .period_ns = 0 };
 
-	pd_progress_init(&progress, flow->plan, flow->backward_end, 1);
-	progress.step = flow->plan->stage_count;
-	progress.front = flow->front;
+	pd_progress_init(&progress, flow->plan, flow->backward_end, flow->n);
+	progress.marks = flow->marks;
 	look = pd_progress_first(&progress);
 	for (int64_t first = 0; first < flow->n; first += group) {
 		int64_t last = pd_min64(first + group, flow->n);
@@ -345,9 +364,51 @@ static double run(struct flow *flow)
 				return steady.period_ns;
 		}
 	}
-	pd_steady_of(flow->plan, flow->front, (size_t)flow->n, !schedule->drains, &steady);
+	pd_steady_of(flow->plan, flow->backward_end, (size_t)flow->n, !schedule->drains, &steady);
 	return steady.cycle ? steady.period_ns
 			    : steady.period_ns * 0.99;  /* not settled: the slope is about right */
+}
+
+/* Do the cycles have the form above?  No replicas, one link to the next stage, and updates that
+ * come after every microbatch. */
+static bool is_chain(const struct flow *flow)
+{
+	for (int s = 0; s < flow->plan->stage_count; s++) {
+		const struct stage *stage = &flow->stages[s];
+		bool last = s + 1 == flow->plan->stage_count;
+
+		if (stage->plan->replicas > 1 || (stage->group > 1 && stage->update_ns > 0) ||
+		    stage->out_count != !last ||
+		    (!last && flow->links[stage->out[0]].behind != stage + 1))
+			return false;
+	}
+	return !flow->schedule->drains;
+}
+
+/*
+ * The largest ratio of a chain's cycles, rounded down.  A stage that recomputes does so where the
+ * cycle turns: elsewhere before the gradient is there.
+ */
+static int64_t cycles_ns(const struct flow *flow)
+{
+	int stages = flow->plan->stage_count;
+	int64_t most = 0;
+
+	for (int s = 0; s < stages; s++) {
+		int64_t time = flow->stages[s].update_ns, lead = flow->stages[s].lead + 1;
+
+		for (int e = s; e < stages; e++) {
+			const struct stage *last = &flow->stages[e];
+			int64_t tokens = lead - last->lead;
+
+			time += last->forward_ns + last->backward_ns;
+			if ((__int128)tokens * (most + 1) <= time + last->again_ns)
+				most = (time + last->again_ns) / tokens;
+			if (last->out_count > 0)
+				time += 2 * flow->links[last->out[0]].only_ns;
+		}
+	}
+	return most;
 }
 
 bool pd_flow_knows(const struct pd_plan *plan)
@@ -362,7 +423,7 @@ static int64_t period_ns(const struct pd_schedule *schedule)
 	double ns;
 
 	flow_init(&flow, schedule);
-	ns = run(&flow);
+	ns = is_chain(&flow) ? (double)cycles_ns(&flow) : run(&flow);
 	flow_release(&flow);
 	return ns < (double)PD_COST_MAX ? (int64_t)floor(ns) : PD_COST_MAX;
 }

@@ -5,6 +5,7 @@
 #include "base/sort.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct back {                           /* a minibatch that came back to the input stage */
 	int64_t microbatch, end_ns;
@@ -193,27 +194,41 @@ bool pd_trace_steady(const struct pd_trace *trace, struct pd_steady *out_p)
 
 #define LEAST_REPEATED 4        /* minibatches that show that it does */
 
+/* Did the first stage's minibatches before n, from those of `first` on, end as `cycle` before? */
+static bool front_repeats(const struct pd_progress *progress, int64_t n, int64_t first,
+			  int64_t cycle)
+{
+	const int64_t *ends = progress->ends;
+	int64_t difference = ends[n - 1] - ends[n - 1 - cycle];
+
+	for (int64_t b = first; b < n - 1; b++)
+		if (ends[b] - ends[b - cycle] != difference)
+			return false;
+	return true;
+}
+
 /*
- * All stages' minibatches before n, from those of `first` on, as `cycle` before?  Where not, it
- * mostly shows at the first stage, or at the oldest of some stage, or at the newest.
+ * And all others'?  Where not, it mostly shows at the first stage, or at the oldest of some stage,
+ * or at the newest.
  */
 static bool repeat(const struct pd_progress *progress, int64_t n, int64_t first, int64_t cycle)
 {
-	const int64_t *front = progress->front, *ends = progress->ends;
-	int64_t step = progress->step, back = cycle * step;
-	int64_t difference = front[n - 1] - front[n - 1 - cycle];
+	int64_t difference = progress->ends[n - 1] - progress->ends[n - 1 - cycle];
+	const int64_t *ends = progress->ends;
 
-	for (int64_t b = first; b < n - 1; b++)
-		if (front[b] - front[b - cycle] != difference)
-			return false;
+	if (!front_repeats(progress, n, first, cycle))
+		return false;
+	if (progress->marks)
+		return memcmp(progress->marks + first, progress->marks + first - cycle,
+			      (size_t)(n - first) * sizeof(*progress->marks)) == 0;
 	for (int s = 0; s < progress->stage_count; s++, ends += progress->stride)
-		if (ends[first * step] - ends[first * step - back] != difference ||
-		    ends[(n - 1) * step] - ends[(n - 1) * step - back] != difference)
+		if (ends[first] - ends[first - cycle] != difference ||
+		    ends[n - 1] - ends[n - 1 - cycle] != difference)
 			return false;
 	ends = progress->ends;
 	for (int s = 0; s < progress->stage_count; s++, ends += progress->stride)
-		for (int64_t b = (n - 2) * step; b > first * step; b -= step)
-			if (ends[b] - ends[b - back] != difference)
+		for (int64_t b = n - 2; b > first; b--)
+			if (ends[b] - ends[b - cycle] != difference)
 				return false;
 	return true;
 }
@@ -229,8 +244,8 @@ bool pd_steady_repeats(const struct pd_progress *progress, int64_t n, double *pe
 		if (first < cycle)
 			break;
 		if (repeat(progress, n, first, cycle)) {
-			*period_ns_p = (double)(progress->front[n - 1] -
-						progress->front[n - 1 - cycle]) / (double)cycle;
+			*period_ns_p = (double)(progress->ends[n - 1] -
+						progress->ends[n - 1 - cycle]) / (double)cycle;
 			return true;
 		}
 	}
@@ -240,8 +255,7 @@ bool pd_steady_repeats(const struct pd_progress *progress, int64_t n, double *pe
 void pd_progress_init(struct pd_progress *progress, const struct pd_plan *plan,
 		      const int64_t *ends, int64_t stride)
 {
-	*progress = (struct pd_progress){ .ends = ends, .front = ends,
-					  .stride = stride, .step = 1,
+	*progress = (struct pd_progress){ .ends = ends, .stride = stride,
 					  .stage_count = plan->stage_count };
 	pipeline_of(plan, &progress->in_flight, &progress->turn);
 	if (plan->schedule == PD_SCHEDULE_NONE)         /* each waits for the one before it */

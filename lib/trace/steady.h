@@ -49,15 +49,15 @@ int64_t pd_steady_in_flight(const struct pd_plan *plan);
 
 /* What is known of a pipeline while it is simulated. */
 struct pd_progress {
-	const int64_t *ends;            /* of backwards: b of stage s at s stride + b step */
-	int64_t stride, step;
-	const int64_t *front;           /* of the first stage: minibatch b at b */
+	const int64_t *ends;            /* of backwards: minibatch b of stage s at s stride + b */
+	int64_t stride;
+	const uint64_t *marks;          /* NULL, or instead of those of later stages: per minibatch,
+					   of how long before the first stage's each of them is */
 	int stage_count;
 	int64_t in_flight, turn;        /* minibatches: at most; until stages begin with their
 					   first replica and a new update, all of them */
 };
 
-/* A stage's minibatches being next to each other: step is 1, front is ends. */
 void pd_progress_init(struct pd_progress *progress, const struct pd_plan *plan,
 		      const int64_t *ends, int64_t stride);
 
