@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Data parallelism over thousands of ranks: an all-reduce in groups ends, in not much more than the
-# time in which links can carry it; and what the plan says is what every rank allocates.
+# Data parallelism over many ranks: an all-reduce ends in the time in which links can carry it, and in
+# not much more in groups, where there are thousands; and what the plan says is what every rank allocates.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 # plan REPLICAS PARAMETER_BYTES: one layer on all of them
@@ -16,6 +16,14 @@ reduced() {
 			(map(.end_ns) | max) - (map(.start_ns) | min)'
 }
 
+# Each of n sends (n - 1)/n of it twice, and no link ever waits for another.
+for n in 3 8 15 100; do
+	test_ok "an exchange among $n goes in rounds" "
+		plan $n 100000000 >plan.json
+		ns=\$(reduced $n $n@1GB/s)
+		test \$ns -ge \$((200000000 * ($n - 1) / $n))
+		test \$ns -lt \$((200200000 * ($n - 1) / $n))"
+done
 # 100 MB at 1 GB/s: 200 ms there and back
 for n in 256 1000 4096; do
 	test_ok "an all-reduce among $n" "

@@ -12,8 +12,6 @@
 #define MESSAGE_NS 2000.0
 #define MOST_MESSAGES 128       /* that a member sends each way, in a grouped all-reduce */
 #define LARGEST_GROUP 64
-#define CROWDED 1.2             /* times as long takes an exchange among many, who get in the way
-				   of each other; with other groups to wait for they do so less */
 
 /* What lies between members whose ways part at one level. */
 struct crossing {
@@ -200,7 +198,7 @@ static struct pd_allreduce choose(const struct pd_topology *topology, const int 
 	direct = direct_ns(&crossings);
 	chain = chain_ns(&crossings);
 	if (n > PD_ALLREDUCE_FEW) {
-		direct = CROWDED * direct + 2 * MESSAGE_NS * (n - 1);
+		direct += 2 * MESSAGE_NS * (n - 1);
 		chain += 2 * MESSAGE_NS * (2 * n - 1);
 	} else {                /* what would be little better is not worth it */
 		direct /= 2;

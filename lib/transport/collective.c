@@ -238,28 +238,42 @@ static int post(struct pd_collective *c, bool send, int member, uint64_t tag, fl
 		    : ops->recv(c->transport, c->ranks[member], tag, at, bytes, after, ev);
 }
 
-/*
- * All that passes between this member and another one of its group.  The sum of its pieces may
- * come to where my parts of them are: it can only be made when these have left.  With other groups
- * it has to wait until my pieces are through, for which others wait in turn: a long transfer would
- * hold up short ones.
- */
-static int post_pair(struct pd_collective *c, int other, uint64_t tag_base)
-{
-	struct pair *pair = &c->pairs[other];
-	int mine = c->me - c->first, peer = c->first + other;
-	const struct pd_event *summed = c->how.groups > 1 ? &c->summed
-							  : &c->owned[c->owned_count - 1].added;
-	float *own = c->buf + share_begin(c, mine), *its = c->buf + share_begin(c, other);
-	size_t own_floats = share_floats(c, mine), its_floats = share_floats(c, other);
+/* After which the next part and the next sum leave: events of the round before. */
+struct turn {
+	const struct pd_event *part, *sum;
+};
 
-	if (post(c, false, peer, tag_base, parts_of(c, other), own_floats, NULL,
-		 &pair->part_in) < 0 ||
-	    post(c, true, peer, tag_base, its, its_floats, c->after, &pair->part_out) < 0 ||
-	    post(c, true, peer, tag_base + 1, own, own_floats, summed, &pair->sum_out) < 0 ||
-	    post(c, false, peer, tag_base + 1, its, its_floats,
-		 c->how.groups > 1 ? &c->summed : c->after, &pair->sum_in) < 0)
+/*
+ * Round k of the exchange in a group: to the k-th member behind this one, from the k-th before it.
+ * A sum may come to where my part of it is: it can only be made when that has left.
+ *
+ * Without other groups a member sends one thing after the other.  Members that begin together are
+ * then at every moment each the only one that sends to its receiver; all at once, those who come
+ * first at a link leave others with links that wait for them, half as long again in all.  With
+ * other groups sums have to wait until my pieces are through, for which others wait in turn: a long
+ * transfer would hold up short ones.
+ */
+static int post_round(struct pd_collective *c, int k, uint64_t tag_base, struct turn *turn)
+{
+	bool alone = c->how.groups == 1;
+	int mine = c->me - c->first, to = (mine + k) % c->size, from = (mine + c->size - k) % c->size;
+	float *own = c->buf + share_begin(c, mine);
+	size_t own_floats = share_floats(c, mine);
+	struct pair *out = &c->pairs[to], *in = &c->pairs[from];
+
+	if (post(c, false, c->first + from, tag_base, parts_of(c, from), own_floats, NULL,
+		 &in->part_in) < 0 ||
+	    post(c, true, c->first + to, tag_base, c->buf + share_begin(c, to),
+		 share_floats(c, to), turn->part, &out->part_out) < 0 ||
+	    post(c, true, c->first + to, tag_base + 1, own, own_floats, turn->sum,
+		 &out->sum_out) < 0 ||
+	    post(c, false, c->first + from, tag_base + 1, c->buf + share_begin(c, from),
+		 share_floats(c, from), alone ? c->after : &c->summed, &in->sum_in) < 0)
 		return -1;
+	if (alone && share_floats(c, to) > 0)
+		turn->part = &out->part_out;
+	if (alone && own_floats > 0)
+		turn->sum = &out->sum_out;
 	return 0;
 }
 
@@ -395,6 +409,9 @@ int pd_collective_progress(struct pd_collective *c)
 int pd_collective_start(struct pd_collective *c, float *buf, uint64_t tag_base,
 			const struct pd_event *after, struct pd_event *done)
 {
+	struct turn turn = { after, c->how.groups > 1 ? &c->summed
+						      : &c->owned[c->owned_count - 1].added };
+
 	if (!pd_collective_issued(c))
 		pd_bug("an all-reduce begins before the last one is done");
 	c->buf = buf;
@@ -404,9 +421,8 @@ int pd_collective_start(struct pd_collective *c, float *buf, uint64_t tag_base,
 	pd_event_arm(&c->summed);
 	for (int i = 0; i < c->owned_count && c->sums > 0; i++)
 		pd_event_arm(&c->owned[i].added);
-	/* not everybody to the same member first */
 	for (int k = 1; k < c->size; k++)
-		if (post_pair(c, (c->me - c->first + k) % c->size, tag_base) < 0)
+		if (post_round(c, k, tag_base, &turn) < 0)
 			return -1;
 	for (int i = 0; i < chained(c); i++)
 		if (post_owned(c, i, tag_base) < 0)
