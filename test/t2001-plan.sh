@@ -458,6 +458,10 @@ if [ -d "$profiles" ]; then
 		pd-plan -t 2@12GB/s,2@6GB/s,2@1.25GB/s "$profiles/vgg16.json" >a.json
 		jq -c "[.stages[] | .replicas, .warmup], .predicted.period_ns" a.json
 		jq -e ".predicted.period_ns < 116.72e6" a.json'
+	test_ok "VGG-16 on 16 devices of 10 Gbit/s: 15-1, and nothing is faster" '
+		pd-plan -m 1TB -t 16@1.25GB/s "$profiles/vgg16.json" >a.json
+		jq -c "[.stages[] | .replicas, .warmup], .predicted.period_ns" a.json
+		jq -e "[.stages[].replicas] == [15, 1] and .predicted.gap < 0.00001" a.json'
 	test_ok "VGG-16 on 16 devices of 25 Gbit/s: 15-1, as published" '
 		pd-plan -m 1TB -t 16@3.125GB/s -c sosp19 "$profiles/vgg16.json" |
 			jq -e "[.stages[].replicas] == [15, 1]"'

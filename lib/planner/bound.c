@@ -366,6 +366,20 @@ static int64_t bisect(struct bound *b, int64_t low)
 	return low + 1;
 }
 
+int pd_bound_devices(const struct pd_costs *costs, const struct pd_bound *with, int64_t period_ns)
+{
+	struct bound b;
+	int fewest = 1;
+
+	bound_init(&b, costs, with);
+	if (period_ns < simple(&b))
+		fewest = b.devices + 1;
+	else if (all_passes(&b) > 0 && !with->chunks)
+		fewest = possible(&b, pd_max64(period_ns, 1)) ? b.fewest[0] : b.devices + 1;
+	bound_release(&b);
+	return fewest;
+}
+
 int64_t pd_bound_ns(const struct pd_costs *costs, const struct pd_bound *with)
 {
 	struct bound b;

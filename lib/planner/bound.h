@@ -27,4 +27,8 @@ struct pd_bound {
  */
 int64_t pd_bound_ns(const struct pd_costs *costs, const struct pd_bound *bound);
 
+/* The fewest devices that such a plan may have whose replay takes no longer than that between two
+ * minibatches; more than there are where none does.  1 with chunks. */
+int pd_bound_devices(const struct pd_costs *costs, const struct pd_bound *bound, int64_t period_ns);
+
 #endif

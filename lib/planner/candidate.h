@@ -57,6 +57,9 @@ int64_t pd_task_limit_bytes(const struct pd_profile *profile,
 			    const struct pd_plan_request *request);
 /* A bound for every plan under the options. */
 int64_t pd_task_bound_ns(const struct pd_task *task);
+/* Of the cost "simulated": no plan takes less than that by a part in 100,000, nor as little on
+ * fewer devices. */
+bool pd_task_proves(const struct pd_task *task, int64_t period_ns, int devices);
 
 /*
  * What each kind of request makes: a plan that fits, and its time; or NULL.

@@ -212,6 +212,13 @@ static struct pd_plan *deeper(const struct pd_contest *contest, const struct pd_
 	return NULL;
 }
 
+/* Can none win?  Where plans are few, all that are as good are compared. */
+static bool is_proven(const struct pd_contest *contest, const struct pd_entry *entry)
+{
+	return !contest->few && pd_judge_work(entry->plan) <= PD_JUDGE_WORK &&
+	       pd_task_proves(contest->task, entry->time_ns, entry->plan->rank_count);
+}
+
 /* Replays an entry; how it compares with the best so far is in *best. */
 static int judge(struct pd_contest *contest, size_t at, int64_t *most_work, int64_t *best,
 		 struct pd_error *err)
@@ -221,8 +228,10 @@ static int judge(struct pd_contest *contest, size_t at, int64_t *most_work, int6
 	*most_work -= pd_judge_work(entry->plan);
 	if (pd_judge_period(entry->plan, rival_ns(contest, *best), &entry->time_ns, err) < 0)
 		return -1;
-	if (*best < 0 || beats(entry, &contest->entries[*best]))
+	if (*best < 0 || beats(entry, &contest->entries[*best])) {
 		*best = (int64_t)at;
+		contest->proven = is_proven(contest, entry);
+	}
 	return 0;
 }
 
@@ -240,7 +249,7 @@ static int deepen(struct pd_contest *contest, size_t from, int64_t *most_work, i
 	if (plan->schedule != PD_SCHEDULE_1F1B || plan->stage_count == 1)
 		return 0;
 	while (contest->entries[at].time_ns > contest->entries[at].expected_ns &&
-	       *most_work > 0) {
+	       *most_work > 0 && !contest->proven) {
 		int64_t before_ns = contest->entries[at].time_ns;
 		size_t count = contest->count;
 		struct pd_plan *next = deeper(contest, contest->entries[at].plan);
@@ -285,7 +294,7 @@ int64_t pd_contest_judge(struct pd_contest *contest, int64_t most_work, struct p
 		if (contest->entries[i].time_ns != PD_NEVER &&
 		    (best < 0 || beats(&contest->entries[i], &contest->entries[best])))
 			best = (int64_t)i;
-	for (size_t i = 0; i < count && (best < 0 || most_work > 0); i++) {
+	for (size_t i = 0; i < count && (best < 0 || most_work > 0) && !contest->proven; i++) {
 		if (contest->entries[i].time_ns != PD_NEVER)
 			continue;
 		if (best >= 0 && !may_beat(&contest->entries[i], &contest->entries[best]))

@@ -24,6 +24,7 @@ struct pd_contest {
 	int seen_count;
 	bool few;                       /* plans: exhaust.c may look at all */
 	bool all;                       /* entries are all plans that may win */
+	bool proven;                    /* an entry that was replayed: no other is better */
 	bool refused;                   /* a layout, by the schedule: why */
 	struct pd_error why;
 	struct pd_map map;              /* of the task's machine */

@@ -30,19 +30,37 @@ static int64_t shared_ns(const struct pd_task *task)
 	return processors ? sum / processors : 0;
 }
 
-int64_t pd_task_bound_ns(const struct pd_task *task)
+static struct pd_bound options_of(const struct pd_task *task)
 {
 	const struct pd_plan_request *request = task->request;
-	struct pd_bound with = {
+
+	return (struct pd_bound){
 		.topology = task->topology, .schedule = request->schedule,
 		.weights = request->weights, .chunks = request->chunks,
 		.straight = task->straight,
 		.microbatches = pd_planner_plain(request) ? 1 : request->microbatches,
 	};
+}
 
-	return request->cost == PD_COST_SIMULATED
+int64_t pd_task_bound_ns(const struct pd_task *task)
+{
+	struct pd_bound with = options_of(task);
+
+	return task->request->cost == PD_COST_SIMULATED
 		? pd_max64(pd_bound_ns(&task->costs, &with), shared_ns(task))
-		: pd_published_bound_ns(task->profile, request);
+		: pd_published_bound_ns(task->profile, task->request);
+}
+
+#define PROVEN 100000           /* part by which no plan is faster */
+
+bool pd_task_proves(const struct pd_task *task, int64_t period_ns, int devices)
+{
+	struct pd_bound with = options_of(task);
+	int64_t less_ns = period_ns - pd_ceil_div(period_ns, PROVEN);
+
+	return pd_bound_devices(&task->costs, &with, period_ns) >= devices &&
+	       (less_ns < shared_ns(task) ||
+		pd_bound_devices(&task->costs, &with, less_ns) > task->topology->devices);
 }
 
 /* A time that comes from no replay is an estimate: not one below what no plan can beat. */

@@ -158,6 +158,8 @@ static int enter_all(struct pd_contest *contest, struct pd_error *err)
 	enter_line(contest, &way);
 	if (pd_contest_scout(contest, err) < 0)
 		return -1;
+	if (contest->proven)
+		return 0;
 	if (!many)
 		enter_line(contest, &(struct way){ .straight = task->straight, .kept = 4 });
 	if (!task->straight) {
@@ -188,7 +190,8 @@ static int64_t judge_and_change(struct pd_contest *contest, struct pd_error *err
 	const struct pd_task *task = contest->task;
 	int64_t work = work_of(task, REPLAYED), winner = pd_contest_judge(contest, work, err);
 
-	for (int i = 0; i < MOST_CHANGES && winner >= 0 && contest->most_ns > 0; i++) {
+	for (int i = 0; i < MOST_CHANGES && winner >= 0 && contest->most_ns > 0 &&
+	     !contest->proven; i++) {
 		int64_t before_ns = contest->entries[winner].time_ns;
 
 		if (pd_contest_refine_winner(contest, (size_t)winner, contest->work +

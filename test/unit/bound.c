@@ -203,6 +203,7 @@ static int64_t common_multiple(const struct pd_plan *plan)
 
 struct tally {
 	int plans, beaten, forgotten;   /* below the bound; bounds that rise with more freedom */
+	int apart;                      /* the fewest devices do not go with the bound, or the plan */
 	double best;                    /* the largest bound / period */
 };
 
@@ -222,6 +223,9 @@ static void judge(const struct pd_plan *plan, const struct pd_costs *costs, bool
 		return;
 	period = pd_replay_period_ns(trace);
 	pd_trace_free(trace);
+	tally->apart += pd_bound_devices(costs, &with, bound) > plan->topology.devices ||
+			pd_bound_devices(costs, &with, bound - 1) <= plan->topology.devices ||
+			pd_bound_devices(costs, &with, (int64_t)ceil(period)) > plan->rank_count;
 	with.fewer = true;
 	loose = pd_bound_ns(costs, &with);
 	with.microbatches = 0;
@@ -285,6 +289,7 @@ static void test_random(const struct policy *policy)
 	   pd_schedule_kind_name[policy->schedule], pd_weight_kind_name[policy->weights],
 	   policy->group ? ", microbatches" : "", tally.plans);
 	is_int(tally.beaten, 0, "none is faster than the bound");
+	is_int(tally.apart, 0, "nor has fewer devices than any that is as fast");
 	is_int(tally.forgotten, 0, "which does not rise where the microbatches are left open");
 	ok(tally.best > 0.97, "the nearest took 1/%.3f of it", tally.best);
 }
@@ -315,6 +320,7 @@ static void test_exact(void)
 	is_int(pd_bound_ns(&costs, &with), 2400 / 4, "the same beside computing: the link");
 	with.fewer = true;
 	is_int(pd_bound_ns(&costs, &with), 533, "or fewer: three replicas, 2133 x 3/4 each");
+	is_int(pd_bound_devices(&costs, &with, 533), 3, "which takes those three");
 	with.fewer = false;
 	with.microbatches = 8;
 	is_int(pd_bound_ns(&costs, &with), 1200 / 4, "every eighth time: the processors");
