@@ -95,6 +95,19 @@ test_ok "links so slow that no clock shows it" '
 		cat err; one_line err; [ ! -s out ]
 		grep -q "^pd-replay: the replay takes more than 73 years" err
 	done'
+test_ok "links so slow that another plan is better, or none" '
+	jq ".layers[] += {activation_bytes: 250000000, parameter_bytes: 500000000}" good.json >large.json
+	pd-plan -t 4@1B/s large.json | jq -e "[.stages[].replicas] == [1] and
+		.predicted.data_parallel.period_ns > 1e17"
+	pd-plan -t 3@1B/s --stages=1,1,1 large.json | jq .predicted.period_ns >years
+	pd-plan -t 3@1kB/s --stages=1,1,1 large.json | jq .predicted.period_ns >days
+	echo $(cat years days) | awk "{ print; exit !(\$1 > 999 * \$2 && \$1 < 1001 * \$2) }"
+	jq ".layers[].activation_bytes = 2251799813685248" good.json >larger.json
+	refused "^pd-plan: the best plan found takes more than 73 years" --stages=1,1,1 -t 3@1B/s \
+		larger.json
+	refused "^pd-plan: the best plan found takes more than 73 years" --cost=sosp19 --stages=1,1,1 \
+		-t 3@1B/s larger.json
+	pd-plan -t 3@1B/s --cost=sosp19 larger.json | jq -e "[.stages[].replicas] == [1]"'
 test_ok "more memory than can be said" '
 	made_up "[1,1]" "[8191,0]" ".profile.layers[].parameter_bytes = 2251799813685248" >large.json
 	status 2 timeout 60 pd-replay --minibatches=2 large.json >out 2>err

@@ -234,9 +234,12 @@ static struct stage stage_of(const struct bound *b, int i, int k)
 /* The part of what happens once per update that falls to m minibatches. */
 static int64_t share(const struct bound *b, int64_t ns, int64_t m)
 {
+	__int128 part;
+
 	if (b->group <= 0)
 		return b->group < 0 ? ns : 0;
-	return (int64_t)((__int128)ns * m / b->group);
+	part = (__int128)ns * m / b->group;
+	return part < PD_COST_MAX ? (int64_t)part : PD_COST_MAX;
 }
 
 static int64_t reduce_ns(int64_t bytes, double ns_per_byte)

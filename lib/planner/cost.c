@@ -42,7 +42,7 @@ int64_t pd_allreduce_ns(int64_t parameter_ns, int64_t latency_ns, int64_t m)
 
 	if (m == 1 || !parameter_ns)
 		return 0;
-	if (parameter_ns > INT64_MAX / 4 / steps || latency_ns > INT64_MAX / 4 / steps)
+	if (parameter_ns > PD_COST_MAX / 2 / steps || latency_ns > PD_COST_MAX / 2 / steps)
 		return saturate(((__int128)parameter_ns * steps + m - 1) / m +
 				(__int128)latency_ns * steps);
 	return pd_ceil_div(parameter_ns * steps, m) + latency_ns * steps;

@@ -148,9 +148,11 @@ static void measure_way(const struct flow *flow, const struct pd_link *at, struc
 	for (int k = 0; k < topology->levels; k++) {
 		bandwidth = pd_min64(bandwidth, topology->level[k].bandwidth_bytes_per_s);
 		link->way_ns[k] = topology->level[k].latency_ns;
-		for (int t = 0; t < at->tensor_count; t++)
+		for (int t = 0; t < at->tensor_count; t++) {
 			link->way_ns[k] += pd_bytes_ns(flow->plan->profile->layers[at->tensors[t]]
 						       .activation_bytes, bandwidth);
+			link->way_ns[k] = pd_min64(link->way_ns[k], PD_COST_MAX);
+		}
 	}
 	link->only_ns = -1;
 	if (link->from->replicas == 1 && link->to->replicas == 1)
@@ -417,13 +419,56 @@ bool pd_flow_knows(const struct pd_plan *plan)
 	       plan->schedule == PD_SCHEDULE_NONE;
 }
 
+/* All of a minibatch, one behind the other. */
+static double longest_ns(const struct flow *flow)
+{
+	double ns = 0;
+
+	for (int s = 0; s < flow->plan->stage_count; s++)
+		ns += 2 * (double)flow->stages[s].forward_ns + (double)flow->stages[s].backward_ns +
+		      (double)flow->stages[s].update_ns;
+	for (int r = 0; r < flow->plan->rank_count; r++)
+		ns += (double)flow->sends_ns[r];
+	for (int l = 0; l < flow->schedule->wiring->link_count; l++)
+		for (int k = 0; k < flow->plan->topology.levels; k++)
+			ns += 2 * (double)flow->links[l].way_ns[k];
+	return ns;
+}
+
+/* Takes times whose sums would not fit in units of so many nanoseconds, rounded down. */
+static int64_t scale(struct flow *flow)
+{
+	double all = longest_ns(flow) * (double)flow->n;
+	int64_t unit = 1;
+
+	while (all / (double)unit > (double)PD_COST_MAX)
+		unit *= 2;
+	for (int s = 0; s < flow->plan->stage_count && unit > 1; s++) {
+		flow->stages[s].forward_ns /= unit;
+		flow->stages[s].again_ns /= unit;
+		flow->stages[s].backward_ns /= unit;
+		flow->stages[s].update_ns /= unit;
+	}
+	for (int r = 0; r < flow->plan->rank_count && unit > 1; r++)
+		flow->sends_ns[r] /= unit;
+	for (int l = 0; l < flow->schedule->wiring->link_count && unit > 1; l++) {
+		struct link *link = &flow->links[l];
+
+		for (int k = 0; k < PD_MAX_LEVELS; k++)
+			link->way_ns[k] /= unit;
+		link->only_ns = link->only_ns < 0 ? -1 : link->only_ns / unit;
+	}
+	return unit;
+}
+
 static int64_t period_ns(const struct pd_schedule *schedule)
 {
 	struct flow flow;
 	double ns;
 
 	flow_init(&flow, schedule);
-	ns = is_chain(&flow) ? (double)cycles_ns(&flow) : run(&flow);
+	ns = (double)scale(&flow);
+	ns *= is_chain(&flow) ? (double)cycles_ns(&flow) : run(&flow);
 	flow_release(&flow);
 	return ns < (double)PD_COST_MAX ? (int64_t)floor(ns) : PD_COST_MAX;
 }

@@ -30,7 +30,7 @@ struct judge {
 	struct pd_progress progress;
 	int64_t check;                  /* how many must be known before the next look */
 	int64_t rival_ns;
-	bool enough;
+	bool enough, too_long;
 	double period_ns;
 };
 
@@ -91,7 +91,7 @@ static int by_replay(const struct pd_plan *plan, int64_t rival_ns, int64_t *peri
 	size_t room = (size_t)judge.total * (size_t)plan->stage_count;
 	struct pd_replay_options options = {
 		.minibatches = judge.total, .retired = retired, .context = &judge,
-		.enough = &judge.enough,
+		.enough = &judge.enough, .too_long = &judge.too_long,
 	};
 	int status;
 
@@ -111,7 +111,7 @@ static int by_replay(const struct pd_plan *plan, int64_t rival_ns, int64_t *peri
 	free(judge.ends);
 	free(judge.missing);
 	free(judge.known);
-	return status;
+	return judge.too_long ? pd_judge_expect(plan, period_ns_p, err) : status;
 }
 
 int64_t pd_judge_work(const struct pd_plan *plan)

@@ -36,6 +36,7 @@
 
 #define NONE INT32_MAX
 #define PROBES 48
+#define MOST_LEAD (4 * PD_MAX_RANKS)     /* more than warmup.c ever takes */
 
 struct node {                           /* a plan of what is behind u */
 	int devices;                    /* ascending from F(u); or NONE */
@@ -85,8 +86,8 @@ static bool fits(const struct search *search, int v, int m, int64_t warmup, bool
 		more++;
 	if (again)
 		saved = pd_points_saved(points, search->u, v, (int)warmup);
-	return pd_points_memory(points, search->u, v, m, (int)warmup) + more * parameters - saved <=
-	       line->memory_limit_bytes;
+	return (__int128)more * parameters - saved +
+	       pd_points_memory(points, search->u, v, m, (int)warmup) <= line->memory_limit_bytes;
 }
 
 /* Whatever its replicas and warm-up? */
@@ -133,14 +134,16 @@ static void lead(const struct search *search, int v, const struct try *try, int6
 	if (v != search->points->last) {
 		way = pd_map_way_ns(search->map, &try->next, &try->own,
 				    pd_points_out_bytes(search->points, v));
-		back += 2 * way + try->rest->behind_ns;
+		back = pd_min64(back + 2 * way + try->rest->behind_ns, PD_COST_MAX);
 		/* a burst of m comes back together where they update together */
 		need = pd_ceil_div(back + try->reduce, time > 0 ? time : 1) -
 			(try->reduce > 0 ? 1 : m);
+		need = pd_max64(pd_min64(need, MOST_LEAD), try->rest->lead);
 		if (!search->line->least)
-			node_p->lead = pd_ceil_div(pd_max64(need, try->rest->lead), m) * m;
+			node_p->lead = pd_ceil_div(need, m) * m;
 	}
-	node_p->behind_ns = pd_max64(node_p->lead * time + try->compute, back);
+	node_p->behind_ns = pd_min64(pd_times(node_p->lead, time), PD_COST_MAX) + try->compute;
+	node_p->behind_ns = pd_max64(node_p->behind_ns, back);
 }
 
 enum answer { NO, TOO_LARGE, YES };
@@ -207,7 +210,7 @@ static int64_t enough(const struct search *search, int v, int64_t m, int64_t tim
 		if (m > 1)
 			try->reduce = pd_map_reduce_ns(search->map, &try->own, try->piece);
 		if (m == 1 || search->line->group || time == 0 ||
-		    try->compute + try->reduce <= m * time)
+		    try->compute + try->reduce <= pd_times(m, time))
 			return m;
 	}
 }

@@ -90,9 +90,9 @@ static void carry_link(struct pd_links *links, const struct pd_plan *plan,
 		return;
 	for (int k = 0; k < links->topology->levels; k++)
 		for (int t = 0; t < link->tensor_count; t++)
-			way_ns[k] += pd_bytes_ns(plan->profile->layers[link->tensors[t]]
-						 .activation_bytes,
-						 bandwidth_to(links->topology, k));
+			way_ns[k] = pd_plus(way_ns[k], pd_bytes_ns(
+					plan->profile->layers[link->tensors[t]].activation_bytes,
+					bandwidth_to(links->topology, k)));
 	for (int64_t n = 0; n < round; n++) {
 		int from = a->ranks[n % a->replicas], to = b->ranks[n % b->replicas];
 
@@ -147,7 +147,7 @@ static void carry_chain(struct pd_links *links, const struct summing *sum, const
 		end = (int)pd_min64(pd_allreduce_piece_begin(how, a_size, i + 1),
 				    pd_allreduce_piece_begin(how, b_size, k + 1));
 		for (int l = 0; l < links->topology->levels; l++)
-			way_ns[l] = (end - p) * piece_ns[l];
+			way_ns[l] = pd_times(end - p, piece_ns[l]);
 		carry(links, sum->ranks[a + i], sum->ranks[b + k], way_ns,
 		      begin_bytes(sum, end) - begin_bytes(sum, p), sum->share);
 		carry(links, sum->ranks[b + k], sum->ranks[a + i], way_ns,

@@ -97,6 +97,9 @@ static int finish(const struct pd_task *task, struct pd_plan *plan, int64_t peri
 {
 	struct pd_prediction *predicted = &plan->predicted;
 
+	if (period >= PD_COST_MAX)
+		return pd_error_input(err, "the best plan found takes more than 73 years: expected "
+				      "faster links or layers");
 	if (data_parallel(task, bound, predicted, err) < 0)
 		return -1;
 	predicted->period_ns = period = at_least(plan, period, bound);

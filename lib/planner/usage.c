@@ -57,9 +57,10 @@ static void use_stage(struct pd_usage *usage, int s)
 	out->stale = stale(schedule, s);
 	pd_schedule_memory(schedule, stage->ranks[0], 1, &out->memory);
 	pd_memory_of_stage(plan, schedule->wiring, s, &one);
-	out->ahead_bytes = (pd_schedule_slots(schedule, s, false) - 1) * one.slot_bytes +
-			   (out->in_flight - 1) * one.inbox_bytes +
-			   (out->versions - 1) * one.weights_bytes;
+	out->ahead_bytes = pd_plus(pd_times(pd_schedule_slots(schedule, s, false) - 1,
+					    one.slot_bytes),
+				   pd_plus(pd_times(out->in_flight - 1, one.inbox_bytes),
+					   pd_times(out->versions - 1, one.weights_bytes)));
 }
 
 double pd_usage_part(const struct pd_usage *usage, double ns)

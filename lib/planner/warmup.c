@@ -148,7 +148,7 @@ static int64_t transfer_ns(const struct pd_plan *plan, const struct pd_wiring *w
 					a->ranks[n % a->replicas], b->ranks[n % b->replicas],
 					link->bytes));
 	}
-	return most;
+	return pd_min64(most, PD_COST_MAX);
 }
 
 /* What the windows say, for a period. */
@@ -220,18 +220,21 @@ static void set_least(struct pd_plan *plan, const struct window *window, int64_t
 		period = 1;
 	for (int s = plan->stage_count - 1; s >= 0; s--) {
 		struct pd_stage *stage = &plan->stages[s];
-		int64_t r = stage->replicas, back, need;
+		int64_t r = stage->replicas, back, need, warmup;
 		int most = pd_warmup_most(plan, s);
 
-		back = window->pass_ns[s] + 2 * window->transfer_ns[s] + behind;
+		back = pd_min64(window->pass_ns[s] + 2 * window->transfer_ns[s] + behind,
+				PD_COST_MAX);
 		need = pd_ceil_div(back + window->update_ns[s], period) -
 			(together && window->update_ns[s] > 0 ? 1 : r);
 		need = s == plan->stage_count - 1 ? 0 : pd_max64(need, lead);
-		stage->warmup = (int)pd_ceil_div(need, r);
-		if (stage->warmup > most)
-			stage->warmup = (int)pd_max64(most, pd_ceil_div(lead, r));
-		lead = stage->warmup * r;
-		behind = pd_max64(lead * period + window->pass_ns[s], back);
+		warmup = pd_ceil_div(need, r);
+		if (warmup > most)
+			warmup = pd_max64(most, pd_ceil_div(lead, r));
+		stage->warmup = (int)warmup;
+		lead = warmup * r;
+		behind = pd_min64(pd_times(lead, period), PD_COST_MAX) + window->pass_ns[s];
+		behind = pd_max64(behind, back);
 	}
 }
 
@@ -273,7 +276,7 @@ static int64_t least_ns(const struct pd_plan *plan, const struct window *window)
 				most = pd_max64(most, time / tokens);
 			if (last->replicas == 1 && e + 1 < plan->stage_count &&
 			    last[1].replicas == 1)
-				time += 2 * window->transfer_ns[e];
+				time = pd_min64(time + 2 * window->transfer_ns[e], PD_COST_MAX);
 		}
 	}
 	return most;

@@ -156,8 +156,17 @@ static int stalled(const struct replay *replay, struct pd_error *err)
 			       used ? text + 1 : "");
 }
 
-static int train_phase(struct replay *replay, const struct pd_phase *phase, const bool *enough,
-		       struct pd_error *err)
+static int too_long(const struct pd_replay_options *options, struct pd_error *err)
+{
+	if (!options->too_long)
+		return pd_error_input(err, "the replay takes more than 73 years of virtual time: "
+				      "expected faster links or layers");
+	*options->too_long = true;
+	return 0;
+}
+
+static int train_phase(struct replay *replay, const struct pd_phase *phase,
+		       const struct pd_replay_options *options, struct pd_error *err)
 {
 	replay->live = replay->plan->rank_count;
 	memset(replay->done, 0, (size_t)replay->plan->rank_count * sizeof(bool));
@@ -166,12 +175,11 @@ static int train_phase(struct replay *replay, const struct pd_phase *phase, cons
 		if (drive(replay, r, err) < 0)
 			return -1;
 	}
-	while (replay->live > 0 && !(enough && *enough)) {
+	while (replay->live > 0 && !(options->enough && *options->enough)) {
 		if (!pd_sim_advance(replay->sim))
 			return stalled(replay, err);
 		if (pd_sim_now_ns(replay->sim) >= PD_SIM_MOST_NS)
-			return pd_error_input(err, "the replay takes more than 73 years of virtual "
-					      "time: expected faster links or layers");
+			return too_long(options, err);
 		for (int r; (r = pd_sim_ready(replay->sim)) >= 0;)
 			if (drive(replay, r, err) < 0)
 				return -1;
@@ -192,11 +200,11 @@ static int train(struct replay *replay, const struct pd_replay_options *options,
 			pd_list_begin(&replay->cursors[r], &options->lists->ranks[r], &phase);
 	}
 	if (options->phase_count == 0)
-		return train_phase(replay, &phase, options->enough, err);
+		return train_phase(replay, &phase, options, err);
 	for (int p = 0; p < options->phase_count; p++) {
 		phase.first = options->bounds[p];
 		phase.last = options->bounds[p + 1];
-		if (train_phase(replay, &phase, options->enough, err) < 0)
+		if (train_phase(replay, &phase, options, err) < 0)
 			return -1;
 		phase.base = pd_schedule_next_base(replay->schedule, &phase);
 	}

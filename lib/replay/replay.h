@@ -29,6 +29,9 @@ struct pd_replay_options {
 	void (*retired)(void *context, const struct pd_record *record);
 	void *context;
 	const bool *enough;             /* set in `retired`: end here; or NULL */
+	/* Set where virtual time ends first (PD_SIM_MOST_NS), in the one phase that there is; NULL:
+	 * that is an error. */
+	bool *too_long;
 };
 
 /*

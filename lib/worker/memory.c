@@ -19,7 +19,7 @@ int worker_take(struct pd_worker *w, size_t bytes, void *out_p, struct pd_error 
 	*(void **)out_p = device->ops->alloc(device, bytes, err);
 	if (!*(void **)out_p)
 		return -1;
-	w->bytes += (int64_t)bytes;
+	w->bytes = pd_plus(w->bytes, (int64_t)bytes);
 	return 0;
 }
 
@@ -142,7 +142,7 @@ static int weights_new(struct pd_worker *w, struct chunk *c, struct pd_error *er
 
 	if (pd_weights_init(&c->weights, w->config.device, version, versions, 0, err) < 0)
 		return -1;
-	w->bytes += (int64_t)version * versions;
+	w->bytes = pd_plus(w->bytes, pd_times((int64_t)version, versions));
 	c->sum_count = pd_plan_open_groups(schedule->plan, c->index);
 	for (int i = 0; i < c->sum_count; i++)
 		if (worker_take(w, scale ? (bytes ? bytes : PD_ALIGN) + scale : bytes,

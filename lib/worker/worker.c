@@ -23,7 +23,7 @@ static int open_collective(struct pd_worker *w, struct chunk *c, struct pd_error
 					  c->sizes->full_bytes / sizeof(float), err);
 	if (!c->collective)
 		return -1;
-	w->bytes += (int64_t)pd_collective_staging_bytes(c->collective);
+	w->bytes = pd_plus(w->bytes, (int64_t)pd_collective_staging_bytes(c->collective));
 	return 0;
 }
 

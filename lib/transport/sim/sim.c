@@ -78,8 +78,9 @@ static int64_t way_ns(int64_t bytes, int64_t bandwidth)
 	if (bandwidth == INT64_MAX)
 		return 0;
 	if (pd_mul(bytes, 1000000000, &scaled) && pd_add(scaled, bandwidth - 1, &scaled))
-		return scaled / bandwidth;
-	ns = ((__int128)bytes * 1000000000 + bandwidth - 1) / bandwidth;
+		ns = scaled / bandwidth;
+	else
+		ns = ((__int128)bytes * 1000000000 + bandwidth - 1) / bandwidth;
 	return ns < PD_SIM_MOST_NS ? (int64_t)ns : PD_SIM_MOST_NS;
 }
 
