@@ -8,7 +8,9 @@
  * in parallel.  Where memory has a limit, also those that fit with one minibatch at a time.  Each
  * is entered at every place (place.c) with warm-ups that are worth their memory (warmup.c), the
  * best are changed a little (refine.c), and those of which most is expected are replayed until
- * none that is left can win.  Where plans are few all of them are looked at then (exhaust.c).
+ * none that is left can win, or one is that no plan at all can beat (bound.c): the first one that
+ * is found is replayed before others are looked for.  Where plans are few all of them are looked at
+ * then (exhaust.c).
  */
 #include "planner/contest.h"
 
