@@ -446,6 +446,22 @@ void chain_update(struct chain *c, float rate, float momentum, float decay)
 					   .weight_decay = decay });
 }
 
+static char *arena_of(const struct stage *s, enum arena arena)
+{
+	switch (arena) {
+	case WEIGHTS:
+		return s->weights;
+	case GRADIENTS:
+		return s->gradients;
+	case VELOCITY:
+		return s->velocity;
+	case STATE:
+		return s->state;
+	default:
+		return s->master ? s->master : s->weights;
+	}
+}
+
 float *chain_export(struct chain *c, enum arena arena, int64_t *count_p)
 {
 	float *all = NULL;
@@ -453,9 +469,6 @@ float *chain_export(struct chain *c, enum arena arena, int64_t *count_p)
 
 	for (int i = 0; i < c->stage_count; i++) {
 		struct stage *s = &c->stages[i];
-		const char *from = arena == WEIGHTS ? s->weights : arena == GRADIENTS ? s->gradients
-			: arena == VELOCITY ? s->velocity : arena == STATE ? s->state
-			: s->master ? s->master : s->weights;
 		const struct pd_named *list;
 		int n = c->ops->net_named(s->net, &list);
 
@@ -465,10 +478,27 @@ float *chain_export(struct chain *c, enum arena arena, int64_t *count_p)
 			if ((list[k].part == PD_PART_STATE) != (arena == STATE))
 				continue;
 			all = pd_grow(all, &capacity, count + elements, sizeof(*all));
-			c->ops->export(s->net, k, arena == WEIGHTS ? PD_WORKING : PD_FULL, from, all + count);
+			c->ops->export(s->net, k, arena == WEIGHTS ? PD_WORKING : PD_FULL,
+				       arena_of(s, arena), all + count);
 			count += elements;
 		}
 	}
 	*count_p = (int64_t)count;
 	return all;
+}
+
+void chain_import_weights(struct chain *c, const float *all)
+{
+	for (int i = 0; i < c->stage_count; i++) {
+		struct stage *s = &c->stages[i];
+		const struct pd_named *list;
+		int n = c->ops->net_named(s->net, &list);
+
+		for (int k = 0; k < n; k++) {
+			if (list[k].part == PD_PART_STATE)
+				continue;
+			c->ops->import(s->net, k, PD_WORKING, s->weights, all);
+			all += list[k].elements;
+		}
+	}
 }

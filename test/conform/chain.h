@@ -81,5 +81,7 @@ void chain_update(struct chain *c, float rate, float momentum, float decay);
 enum arena { WEIGHTS, GRADIENTS, VELOCITY, STATE, MASTER };
 /* All named tensors of that arena, one after the other in the order of the layers. */
 float *chain_export(struct chain *c, enum arena arena, int64_t *count_p);
+/* The other way, of what forward reads; a master stays as it is. */
+void chain_import_weights(struct chain *c, const float *all);
 
 #endif
