@@ -4,13 +4,16 @@
 
 #include <string.h>
 
-static struct pd_op *op_make(struct pd_onednn *dnn, const char *what, const void *op_desc,
-			     const struct pd_op *forward, struct pd_error *err)
+/* status: of what made op_desc. */
+static struct pd_op *op_make(struct pd_onednn *dnn, const char *what, dnnl_status_t status,
+			     const void *op_desc, const struct pd_op *forward,
+			     struct pd_error *err)
 {
 	dnnl_primitive_desc_t desc;
-	dnnl_status_t status = dnnl_primitive_desc_create(&desc, op_desc, dnn->attr, dnn->engine,
-							  forward ? pd_dnn_desc(forward) : NULL);
 
+	if (status == dnnl_success)
+		status = dnnl_primitive_desc_create(&desc, op_desc, dnn->attr, dnn->engine,
+						    forward ? pd_dnn_desc(forward) : NULL);
 	if (status != dnnl_success) {
 		pd_dnn_failed(err, what, status);
 		return NULL;
@@ -66,11 +69,7 @@ static struct pd_op *conv_op(struct pd_onednn *dnn, enum pd_way way, const struc
 		status = dnnl_dilated_convolution_backward_weights_desc_init(&desc,
 			dnnl_convolution_direct, &src, &weights, bias_p, &dst, c->stride, dilate,
 			c->padding, right);
-	if (status != dnnl_success) {
-		pd_dnn_failed(err, "convolution", status);
-		return NULL;
-	}
-	return op_make(dnn, "convolution", &desc, forward, err);
+	return op_make(dnn, "convolution", status, &desc, forward, err);
 }
 
 struct pd_op *pd_op_conv(struct pd_onednn *dnn, enum pd_way way, const struct pd_conv *conv,
@@ -105,11 +104,7 @@ static struct pd_op *linear_op(struct pd_onednn *dnn, enum pd_way way,
 	else
 		status = dnnl_inner_product_backward_weights_desc_init(&desc, &from, &weights,
 			bias_p, &to);
-	if (status != dnnl_success) {
-		pd_dnn_failed(err, "inner product", status);
-		return NULL;
-	}
-	return op_make(dnn, "inner product", &desc, forward, err);
+	return op_make(dnn, "inner product", status, &desc, forward, err);
 }
 
 struct pd_op *pd_op_linear(struct pd_onednn *dnn, enum pd_way way, const struct pd_layout *src,
@@ -140,11 +135,7 @@ struct pd_op *pd_op_eltwise(struct pd_onednn *dnn, enum pd_way way, enum pd_curv
 			algorithm[curve], &md, 0, 0);
 	else
 		status = dnnl_eltwise_backward_desc_init(&desc, algorithm[curve], &md, &md, 0, 0);
-	if (status != dnnl_success) {
-		pd_dnn_failed(err, "elementwise function", status);
-		return NULL;
-	}
-	return op_make(dnn, "elementwise function", &desc, forward, err);
+	return op_make(dnn, "elementwise function", status, &desc, forward, err);
 }
 
 struct pd_op *pd_op_pool(struct pd_onednn *dnn, enum pd_way way, const struct pd_pool *pool,
@@ -168,11 +159,7 @@ struct pd_op *pd_op_pool(struct pd_onednn *dnn, enum pd_way way, const struct pd
 	else
 		status = dnnl_pooling_backward_desc_init(&desc, algorithm, &from, &to,
 			pool->stride, pool->kernel, pool->padding, right);
-	if (status != dnnl_success) {
-		pd_dnn_failed(err, "pooling", status);
-		return NULL;
-	}
-	return op_make(dnn, "pooling", &desc, forward, err);
+	return op_make(dnn, "pooling", status, &desc, forward, err);
 }
 
 struct pd_op *pd_op_batchnorm(struct pd_onednn *dnn, enum pd_way way, bool global,
@@ -191,11 +178,7 @@ struct pd_op *pd_op_batchnorm(struct pd_onednn *dnn, enum pd_way way, bool globa
 	else
 		status = dnnl_batch_normalization_backward_desc_init(&desc, dnnl_backward,
 			&md, &md, eps, flags);
-	if (status != dnnl_success) {
-		pd_dnn_failed(err, "batch normalisation", status);
-		return NULL;
-	}
-	return op_make(dnn, "batch normalisation", &desc, forward, err);
+	return op_make(dnn, "batch normalisation", status, &desc, forward, err);
 }
 
 struct pd_op *pd_op_reorder(struct pd_onednn *dnn, const struct pd_layout *from,
