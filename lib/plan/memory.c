@@ -92,35 +92,46 @@ static int64_t parameter_bytes(const struct pd_profile *profile, int l)
 		? profile->layers[l].parameter_bytes : 0;
 }
 
-void pd_memory_of(const struct pd_profile *profile, int first, int count, int replicas,
-		  int warmup, int64_t in_bytes, int64_t out_bytes, struct pd_memory *out_p)
+void pd_memory_price(const struct pd_profile *profile, const struct pd_memory_sums *sums,
+		     int replicas, int warmup, int64_t in_bytes, int64_t out_bytes,
+		     struct pd_memory *out_p)
 {
-	int64_t parameters = 0, stash = 0, state = 0, slots = (int64_t)warmup + 1;
-	int64_t inbox = pd_plus(in_bytes, loaded_bytes(profile, first, count, false));
-	struct pd_memory memory;
-
-	for (int l = first; l < first + count; l++) {
-		const struct pd_profile_layer *layer = &profile->layers[l];
-
-		parameters += parameter_bytes(profile, l);
-		stash = pd_plus(stash, layer->stash_bytes);
-		state += layer->state_bytes;
-	}
-	memory = (struct pd_memory){
+	int64_t parameters = sums->parameters, slots = (int64_t)warmup + 1;
+	int64_t inbox = pd_plus(in_bytes, sums->loaded);
+	struct pd_memory memory = {
 		.weights_bytes = pd_times(slots, pd_memory_weights(profile, parameters)),
 		.gradient_bytes = parameters,
-		.state_bytes = state,
+		.state_bytes = sums->state,
 		.optimizer_bytes = pd_plus(parameters, pd_memory_master(profile, parameters)),
-		.stash_bytes = pd_plus(pd_times(slots, stash), pd_times(slots + 1, inbox)),
+		.stash_bytes = pd_plus(pd_times(slots, sums->stash), pd_times(slots + 1, inbox)),
 		.transfer_bytes = pd_plus(pd_times(2, pd_plus(in_bytes, out_bytes)),
 				       replicas > 1 ? parameters : 0),
-		.scratch_bytes = scratch_peak(profile, first, count),
+		.scratch_bytes = sums->scratch,
 	};
+
 	memory.total_bytes = pd_plus(pd_plus(pd_plus(memory.weights_bytes, memory.gradient_bytes),
 				       pd_plus(memory.optimizer_bytes, memory.stash_bytes)),
 				  pd_plus(pd_plus(memory.transfer_bytes, memory.scratch_bytes),
 				       memory.state_bytes));
 	*out_p = memory;
+}
+
+void pd_memory_of(const struct pd_profile *profile, int first, int count, int replicas,
+		  int warmup, int64_t in_bytes, int64_t out_bytes, struct pd_memory *out_p)
+{
+	struct pd_memory_sums sums = {
+		.loaded = loaded_bytes(profile, first, count, false),
+		.scratch = scratch_peak(profile, first, count),
+	};
+
+	for (int l = first; l < first + count; l++) {
+		const struct pd_profile_layer *layer = &profile->layers[l];
+
+		sums.parameters += parameter_bytes(profile, l);
+		sums.stash = pd_plus(sums.stash, layer->stash_bytes);
+		sums.state += layer->state_bytes;
+	}
+	pd_memory_price(profile, &sums, replicas, warmup, in_bytes, out_bytes, out_p);
 }
 
 /* Whose parameters the layer uses. */

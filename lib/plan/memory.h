@@ -32,6 +32,17 @@ struct pd_memory {
 void pd_memory_of(const struct pd_profile *profile, int first, int count, int replicas,
 		  int warmup, int64_t in_bytes, int64_t out_bytes, struct pd_memory *out_p);
 
+/* What that adds up of the layers, and the price of it. */
+struct pd_memory_sums {
+	int64_t parameters, stash, state;       /* bytes */
+	int64_t loaded;                 /* of the model's inputs */
+	int64_t scratch;                /* at one time */
+};
+
+void pd_memory_price(const struct pd_profile *profile, const struct pd_memory_sums *sums,
+		     int replicas, int warmup, int64_t in_bytes, int64_t out_bytes,
+		     struct pd_memory *out_p);
+
 /*
  * Where a profile's dtype has 16 bits, a version of the weights is half as large as the f32 that
  * the gradients are, and the parameters that are updated (the master) are beside it.  full_bytes:

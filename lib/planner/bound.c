@@ -202,8 +202,8 @@ static int64_t traffic(const struct bound *b, int i, int k)
 		return pd_span_bytes(&b->nodes.spans, i, k);
 	if (to->last <= from->first)
 		return 0;
-	return (from->soft ? 0 : b->row.in_bytes[to->last]) +
-	       (to->soft ? 0 : b->row.out_bytes[to->last]);
+	return (from->soft ? 0 : pd_row_in_bytes(&b->row, to->last)) +
+	       (to->soft ? 0 : pd_row_out_bytes(&b->row, to->last));
 }
 
 /* From one node to another. */

@@ -2,10 +2,12 @@
 #include "planner/cost.h"
 
 #include "base/mem.h"
+#include "planner/chain.h"
 
 #include <stdlib.h>
 
-#define KNOWN_UNITS 4096                /* above, bytes of stages are worked out every time */
+#define KNOWN_UNITS 4096                /* above, bytes of stages are worked out every time; */
+#define KNOWN_CHAIN 1024                /* for a chain that is done in no time */
 
 struct pd_known {                       /* of a replica without warm-up, plus 1 */
 	int64_t bytes[2];               /* alone; one of several */
@@ -156,7 +158,8 @@ void pd_costs_init(struct pd_costs *costs, const struct pd_profile *profile,
 	};
 	cut_bytes(profile, costs->last_use, cut);
 	add_up(costs, legal, cut);
-	if (costs->unit_count <= KNOWN_UNITS)
+	costs->chain = pd_chain_new(profile);
+	if (costs->unit_count <= (costs->chain ? KNOWN_CHAIN : KNOWN_UNITS))
 		costs->known = pd_calloc((size_t)costs->unit_count *
 					 ((size_t)costs->unit_count + 1) / 2,
 					 sizeof(*costs->known));
@@ -172,6 +175,7 @@ void pd_costs_release(struct pd_costs *costs)
 	free(costs->cut_bytes);
 	free(costs->last_use);
 	free(costs->known);
+	pd_chain_free(costs->chain);
 	*costs = (struct pd_costs){ 0 };
 }
 
@@ -232,6 +236,8 @@ void pd_row_set(struct pd_row *row, int unit)
 	struct tally tally = { 0 };
 
 	row->unit = unit;
+	if (costs->chain)
+		return;
 	row->stamp++;
 	for (int v = unit; v < costs->unit_count; v++) {
 		for (int l = costs->first[v]; l < costs->first[v + 1]; l++) {
@@ -247,24 +253,37 @@ void pd_row_set(struct pd_row *row, int unit)
 	}
 }
 
+static int64_t work_out_memory(const struct pd_row *row, int v, int replicas, int warmup)
+{
+	const struct pd_costs *costs = row->costs;
+	int first = costs->first[row->unit], count = costs->first[v] - first;
+	int64_t in_bytes = pd_row_in_bytes(row, v), out_bytes = pd_row_out_bytes(row, v);
+	struct pd_memory_sums sums;
+	struct pd_memory memory;
+
+	if (costs->chain) {
+		pd_chain_sums(costs->chain, first, count, &sums);
+		pd_memory_price(costs->profile, &sums, replicas, warmup, in_bytes, out_bytes,
+				&memory);
+	} else {
+		pd_memory_of(costs->profile, first, count, replicas, warmup, in_bytes, out_bytes,
+			     &memory);
+	}
+	return saturate(memory.total_bytes);
+}
+
 /* Linear in the warm-up, and the same for any number of replicas above one. */
 int64_t pd_row_memory(const struct pd_row *row, int v, int replicas, int warmup)
 {
 	const struct pd_costs *costs = row->costs;
 	size_t u = (size_t)row->unit, U = (size_t)costs->unit_count;
-	int first = costs->first[u], count = costs->first[v] - first;
-	struct pd_memory memory;
 	struct pd_known own = { 0 }, *known = costs->known
 		? &costs->known[u * U - u * (u + 1) / 2 + (size_t)v - 1] : &own;
 	int64_t *base = &known->bytes[replicas > 1];
 
-	if (!*base) {
-		pd_memory_of(costs->profile, first, count, replicas, 0, row->in_bytes[v],
-			     row->out_bytes[v], &memory);
-		*base = saturate(memory.total_bytes) + 1;       /* 0 is "not known yet" */
-		pd_memory_of(costs->profile, first, count, replicas, 1, row->in_bytes[v],
-			     row->out_bytes[v], &memory);
-		known->slot_bytes = saturate(memory.total_bytes) + 1 - *base;
+	if (!*base) {                                   /* 0 is "not known yet" */
+		*base = work_out_memory(row, v, replicas, 0) + 1;
+		known->slot_bytes = work_out_memory(row, v, replicas, 1) + 1 - *base;
 	}
 	return saturate((__int128)known->slot_bytes * warmup + *base - 1);
 }
@@ -277,7 +296,7 @@ void pd_row_work(const struct pd_row *row, int v, const struct pd_level *link,
 	int u = row->unit;
 
 	int64_t parameters = costs->parameter_bytes[v] - costs->parameter_bytes[u];
-	int64_t traffic = row->in_bytes[v] + row->out_bytes[v];
+	int64_t traffic = pd_row_in_bytes(row, v) + pd_row_out_bytes(row, v);
 
 	*work_p = (struct pd_work){
 		.compute_ns = costs->compute_ns[v] - costs->compute_ns[u],

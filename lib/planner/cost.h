@@ -40,6 +40,7 @@ struct pd_costs {
 	int64_t *cut_bytes;                     /* of the tensors made before u and used at or after */
 	int *last_use;                          /* per layer: the last that uses its output, or -1 */
 	struct pd_known *known;                 /* bytes of stages, as far as they were asked for */
+	struct pd_chain *chain;                 /* or NULL */
 };
 
 /* Sums fit: lib/profile checks.  Borrows profile. */
@@ -51,8 +52,8 @@ void pd_costs_release(struct pd_costs *costs);
 struct pd_row {
 	const struct pd_costs *costs;
 	int unit;                               /* u */
-	/* unit_count + 1 entries; [v] is for the stage [u, v) */
-	int64_t *in_bytes, *out_bytes;          /* to and from other stages per minibatch, one way */
+	/* unit_count + 1 entries; [v] is for the stage [u, v); of a chain, unused */
+	int64_t *in_bytes, *out_bytes;
 	int64_t *seen, stamp;                   /* per layer: when an input of the stage was last met */
 };
 
@@ -60,6 +61,17 @@ void pd_row_init(struct pd_row *row, const struct pd_costs *costs);
 void pd_row_release(struct pd_row *row);
 /* Goes to unit u. */
 void pd_row_set(struct pd_row *row, int unit);
+
+/* To and from other stages per minibatch, one way, of stage [u, v). */
+static inline int64_t pd_row_in_bytes(const struct pd_row *row, int v)
+{
+	return row->costs->chain ? row->costs->cut_bytes[row->unit] : row->in_bytes[v];
+}
+
+static inline int64_t pd_row_out_bytes(const struct pd_row *row, int v)
+{
+	return row->costs->chain ? row->costs->cut_bytes[v] : row->out_bytes[v];
+}
 
 /* Bytes of one replica of stage [u, v); the same as pd_memory_of. */
 int64_t pd_row_memory(const struct pd_row *row, int v, int replicas, int warmup);

@@ -115,11 +115,13 @@ static int64_t *stage_times(const struct pd_costs *costs, int64_t bandwidth_byte
 	pd_row_init(&row, costs);
 	for (int u = 0; u < costs->unit_count; u++) {
 		pd_row_set(&row, u);
-		for (int v = u + 1; v <= costs->unit_count; v++)
+		for (int v = u + 1; v <= costs->unit_count; v++) {
+			int64_t bytes = pd_row_in_bytes(&row, v) + pd_row_out_bytes(&row, v);
+
 			times[(size_t)u * room + (size_t)v] =
 				pd_max64(costs->compute_ns[v] - costs->compute_ns[u],
-					 pd_bytes_ns(row.in_bytes[v] + row.out_bytes[v],
-						     bandwidth_bytes_per_s));
+					 pd_bytes_ns(bytes, bandwidth_bytes_per_s));
+		}
 	}
 	pd_row_release(&row);
 	return times;

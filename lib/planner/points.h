@@ -48,7 +48,7 @@ static inline int pd_points_end(const struct pd_points *points, int u, int i)
 /* What leaves stage [u, v) per minibatch, one way; of states, all that crosses the cut. */
 static inline int64_t pd_points_out_bytes(const struct pd_points *points, int v)
 {
-	return points->states ? points->cut_bytes[v] : points->row.out_bytes[v];
+	return points->states ? points->cut_bytes[v] : pd_row_out_bytes(&points->row, v);
 }
 
 /* Bytes of one replica of stage [u, v): like pd_row_memory; of states, about. */

@@ -89,7 +89,8 @@ static void brute(struct brute *b, int end, int ranks, int stages, int64_t time,
 			pd_row_set(&b->row, u);
 			pd_row_work(&b->row, end, &b->flat->link, &work);
 			pd_memory_of(costs->profile, first, count, m, (ranks + m + m - 1) / m - 1,
-				     b->row.in_bytes[end], b->row.out_bytes[end], &memory);
+				     pd_row_in_bytes(&b->row, end), pd_row_out_bytes(&b->row, end),
+				     &memory);
 			brute(b, u, ranks + m, stages + 1,
 			      pd_max64(time, pd_work_ns(&work, &b->flat->link, m)),
 			      pd_max64(bytes, memory.total_bytes));
@@ -245,8 +246,57 @@ static void test_bound(void)
 	is_int(good, cases, "no plan is faster than the bound, none slower than data parallelism");
 }
 
+/* How many stages of a profile have other bytes than pd_memory_of adds up. */
+static int wrong_stages(struct pd_profile *profile)
+{
+	struct pd_costs costs;
+	struct pd_row row;
+	int wrong = 0;
+
+	pd_costs_init(&costs, profile, PD_COST_SIMULATED, INT64_MAX);
+	pd_row_init(&row, &costs);
+	for (int u = 0; u < costs.unit_count; u++) {
+		pd_row_set(&row, u);
+		for (int v = u + 1; v <= costs.unit_count; v++) {
+			int replicas = 1 + (int)below(3), warmup = (int)below(5);
+			struct pd_memory memory;
+
+			pd_memory_of(profile, costs.first[u], costs.first[v] - costs.first[u],
+				     replicas, warmup, pd_row_in_bytes(&row, v),
+				     pd_row_out_bytes(&row, v), &memory);
+			wrong += pd_row_memory(&row, v, replicas, warmup) != memory.total_bytes ||
+				pd_row_in_bytes(&row, v) != (u > 0 ? profile->layers[u - 1]
+							     .activation_bytes : 0);
+		}
+	}
+	pd_row_release(&row);
+	pd_costs_release(&costs);
+	return wrong;
+}
+
+/* Of chains they are not added up layer by layer. */
+static void test_chain_memory(void)
+{
+	int wrong = 0;
+
+	for (int n = 0; n < 60; n++) {
+		struct pd_profile *profile = random_profile(1 + n / 2, false);
+
+		for (int l = 0; l < profile->layer_count; l++) {
+			struct pd_profile_layer *layer = &profile->layers[l];
+
+			layer->stash_bytes *= below(3) > 0;
+			layer->needs_gradient = below(4) > 0;
+		}
+		wrong += wrong_stages(profile);
+		pd_profile_free(profile);
+	}
+	is_int(wrong, 0, "the bytes of all stages of chains are those that their layers add up to");
+}
+
 int main(void)
 {
+	test_chain_memory();
 	test_flat("any number of stages", false, false, false);
 	test_flat("straight", true, false, false);
 	test_flat("a memory limit", false, true, false);
