@@ -293,15 +293,18 @@ static bool possible(struct bound *b, int64_t period)
 		if (!b->nodes.spans.count && nodes[i].cut.first < b->units)
 			pd_row_set(&b->row, nodes[i].cut.first);
 		for (int k = i + 1; k < b->nodes.count && most > 0; k++) {
+			__int128 passes = nodes[k].end.passes_ns - nodes[i].begin.passes_ns;
 			struct stage stage;
 			int m;
 
-			if ((nodes[k].end.passes_ns - nodes[i].begin.passes_ns) / most > period) {
+			if (passes >= (__int128)(period + 1) * most) {
 				if (!b->nodes.spans.count)
 					break;
 				continue;
 			}
-			if (f[k] >= most || (b->nodes.spans.count && pd_span_bytes(&b->nodes.spans, i, k) < 0))
+			/* each of the devices that are left does its part of that */
+			if (f[k] >= most || passes > (__int128)period * (most - f[k]) ||
+			    (b->nodes.spans.count && pd_span_bytes(&b->nodes.spans, i, k) < 0))
 				continue;
 			stage = stage_of(b, i, k);
 			m = least(b, &stage, period, b->with->straight ? 1 : most - f[k]);

@@ -150,6 +150,8 @@ static void fill_one(struct search *search, int64_t time, const struct layer *ne
 		int64_t here;
 		int m;
 
+		if ((__int128)time * most < compute[v] - compute[u])
+			break;
 		if (rest >= room)
 			continue;
 		room -= rest;

@@ -36,6 +36,7 @@
 
 #define NONE INT32_MAX
 #define PROBES 48
+#define BLOCK 64                        /* points of which the fewest devices are known together */
 #define MOST_LEAD (4 * PD_MAX_RANKS)     /* more than warmup.c ever takes */
 
 struct node {                           /* a plan of what is behind u */
@@ -56,6 +57,7 @@ struct search {
 	int64_t roomy;                  /* a warm-up with which any stage fits; -1: none */
 	const struct pd_map *map;
 	struct node *nodes;
+	int *devices, *fewest;          /* F of each point; the least of each block of them */
 };
 
 static int64_t versions(const struct pd_line *line, int64_t warmup, int64_t lead)
@@ -268,6 +270,12 @@ static int room_for(const struct search *search, int u, int64_t time)
 	return (int)pd_max64(0, search->line->devices - before);
 }
 
+/* May a stage be enough that computes so long, where `devices` are left for it? */
+static bool may_do(int64_t compute_ns, int64_t time, int64_t devices)
+{
+	return devices > 0 && (time == 0 || compute_ns <= (__int128)devices * time);
+}
+
 /* The plans of what is behind u. */
 static void fill_one(struct search *search, int64_t time)
 {
@@ -279,12 +287,19 @@ static void fill_one(struct search *search, int64_t time)
 
 	for (int i = 0; i < count && worst->devices > least; i++) {
 		int v = pd_points_end(points, u, i);
-		int64_t fewest = time > 0 ? pd_ceil_div(compute[v] - compute[u], time) : 1;
+		int64_t ns = compute[v] - compute[u], most = pd_min64(search->room, worst->devices);
+		int64_t fewest;
 
-		if (fewest > pd_min64(search->room, worst->devices))
+		if (!may_do(ns, time, most))
 			break;
-		if (!may_fit(search, v))
+		if (!points->states && v % BLOCK == 0 &&
+		    !may_do(ns, time, most - search->fewest[v / BLOCK])) {
+			i += BLOCK - 1;
 			continue;
+		}
+		if (!may_do(ns, time, most - search->devices[v]) || !may_fit(search, v))
+			continue;
+		fewest = time > 0 ? pd_ceil_div(ns, time) : 1;
 		for (int j = 0; j < search->kept; j++) {
 			const struct node *rest = &nodes_of(search, v)[j];
 
@@ -295,6 +310,19 @@ static void fill_one(struct search *search, int64_t time)
 	}
 }
 
+/* F of u, and of the block that begins with it. */
+static void note_fewest(struct search *search, int u)
+{
+	int *fewest = &search->fewest[u / BLOCK];
+
+	search->devices[u] = nodes_of(search, u)[0].devices;
+	if (u % BLOCK != 0)
+		return;
+	*fewest = NONE;
+	for (int v = u; v < u + BLOCK && v <= search->points->last; v++)
+		*fewest = search->devices[v] < *fewest ? search->devices[v] : *fewest;
+}
+
 static bool probe(struct search *search, int64_t time)
 {
 	int U = search->points->last;
@@ -302,15 +330,17 @@ static bool probe(struct search *search, int64_t time)
 	for (int i = 0; i < (U + 1) * search->kept; i++)
 		search->nodes[i].devices = NONE;
 	nodes_of(search, U)[0] = (struct node){ .devices = 0 };
+	note_fewest(search, U);
 	for (int u = U - 1; u >= 0; u--) {
 		search->u = u;
 		search->room = room_for(search, u, time);
-		if (search->room == 0)
-			continue;
-		pd_points_set(search->points, u);
-		fill_one(search, time);
+		if (search->room > 0) {
+			pd_points_set(search->points, u);
+			fill_one(search, time);
+		}
+		note_fewest(search, u);
 	}
-	return nodes_of(search, 0)[0].devices != NONE;
+	return search->devices[0] != NONE;
 }
 
 static struct pd_layout *walk(const struct search *search, int64_t time)
@@ -372,12 +402,16 @@ static struct search *search_new(const struct pd_line *line)
 	search->kept = line->kept;
 	search->nodes = pd_calloc(((size_t)line->points->last + 1) * (size_t)line->kept,
 				  sizeof(*search->nodes));
+	search->devices = pd_calloc((size_t)line->points->last + 1, sizeof(int));
+	search->fewest = pd_calloc((size_t)line->points->last / BLOCK + 1, sizeof(int));
 	return search;
 }
 
 static void search_free(struct search *search)
 {
 	free(search->nodes);
+	free(search->devices);
+	free(search->fewest);
 	free(search);
 }
 
