@@ -72,6 +72,7 @@
 
 #define NONE INT32_MAX
 #define SHORT (8 * PD_PIECE_ALIGN)      /* bytes: twice what pieces are rounded by */
+#define BLOCK 64                /* nodes of which the least f is known together */
 #define EXACT_NODES 300         /* with more nodes the last 1/5000 of the bound is given away */
 
 struct bound {
@@ -86,6 +87,7 @@ struct bound {
 	double *outer_link;             /* shared by its component */
 	struct pd_row row;
 	int *fewest;                    /* f, by node */
+	int *least;                     /* of each block of them */
 };
 
 /* The least, over all placements of m replicas, of the largest k (m - k) of a component. */
@@ -163,6 +165,7 @@ static void bound_init(struct bound *b, const struct pd_costs *costs, const stru
 	};
 	pd_nodes_init(&b->nodes, costs, with->schedule);
 	b->fewest = pd_calloc((size_t)b->nodes.count, sizeof(*b->fewest));
+	b->least = pd_calloc((size_t)b->nodes.count / BLOCK + 1, sizeof(*b->least));
 	pd_row_init(&b->row, costs);
 	price_all_reduce(b);
 }
@@ -175,6 +178,7 @@ static void bound_release(struct bound *b)
 	free(b->own_outer);
 	free(b->outer_link);
 	free(b->fewest);
+	free(b->least);
 }
 
 /* Is the all-reduce of a stage (of the input stage) between a backward and a forward? */
@@ -280,12 +284,25 @@ static int least(const struct bound *b, const struct stage *stage, int64_t perio
 	return NONE;
 }
 
+/* Where a block begins with node i. */
+static void note_least(struct bound *b, int i)
+{
+	int *least = &b->least[i / BLOCK];
+
+	if (i % BLOCK != 0)
+		return;
+	*least = NONE;
+	for (int k = i; k < i + BLOCK && k < b->nodes.count; k++)
+		*least = b->fewest[k] < *least ? b->fewest[k] : *least;
+}
+
 static bool possible(struct bound *b, int64_t period)
 {
 	const struct pd_node *nodes = b->nodes.list;
 	int *f = b->fewest;
 
 	f[b->nodes.count - 1] = 0;
+	note_least(b, b->nodes.count - 1);
 	for (int i = b->nodes.count - 2; i >= 0; i--) {
 		int most = b->devices;
 
@@ -303,6 +320,11 @@ static bool possible(struct bound *b, int64_t period)
 				continue;
 			}
 			/* each of the devices that are left does its part of that */
+			if (k % BLOCK == 0 && !b->nodes.spans.count &&
+			    passes > (__int128)period * (most - b->least[k / BLOCK])) {
+				k += BLOCK - 1;
+				continue;
+			}
 			if (f[k] >= most || passes > (__int128)period * (most - f[k]) ||
 			    (b->nodes.spans.count && pd_span_bytes(&b->nodes.spans, i, k) < 0))
 				continue;
@@ -313,6 +335,7 @@ static bool possible(struct bound *b, int64_t period)
 				most = f[i] - 1;
 			}
 		}
+		note_least(b, i);
 	}
 	return f[0] <= b->devices;
 }
