@@ -63,18 +63,16 @@ static struct spread spread_of(const int *ranks, int n, int64_t size)
 	return spread;
 }
 
-/* Of ranks one behind the other: those in the first component, in the last, in one between. */
+/*
+ * Of ranks one behind the other: one between, where there is, has the most, else the first as much
+ * as the last.
+ */
 static struct spread spread_of_line(int64_t first, int64_t n, int64_t size)
 {
-	int64_t last = first + n - 1, runs = last / size - first / size + 1;
-	int64_t parts[] = { runs > 1 ? size - first % size : n, runs > 1 ? last % size + 1 : n,
-			    runs > 2 ? size : 0 };
-	struct spread spread = { runs, 0 };
+	int64_t runs = (first + n - 1) / size - first / size + 1;
+	int64_t most = runs > 2 ? size : runs > 1 ? size - first % size : n;
 
-	for (int i = 0; i < 3; i++)
-		if (pairs_of(parts[i], n) > spread.most)
-			spread.most = pairs_of(parts[i], n);
-	return spread;
+	return (struct spread){ runs, pairs_of(most, n) };
 }
 
 /* ranks: NULL where they are one behind the other. */

@@ -32,6 +32,8 @@ static struct {
 	int count;
 	size_t room;
 	uint64_t order, rng;
+	int64_t clock;                  /* ticks: everything at a time of its own */
+	int64_t first[MEMBERS];         /* when a member's first letter left, or first sum was made */
 	int wrong;
 } post;
 
@@ -100,6 +102,16 @@ static bool may_go(const struct mail *mail)
 	return true;
 }
 
+/* first: the member who did it, where that is what began an all-reduce if nothing did before. */
+static void complete(struct pd_event *ev, int first)
+{
+	int64_t start_ns = ++post.clock;
+
+	if (first >= 0 && post.first[first] == 0)
+		post.first[first] = start_ns;
+	pd_event_complete(ev, start_ns, ++post.clock, NULL);
+}
+
 static bool deliver(void)
 {
 	int start = post.count > 0 ? (int)any((unsigned)post.count) : 0;
@@ -110,8 +122,8 @@ static bool deliver(void)
 		if (!may_go(mail))
 			continue;
 		memcpy(mail->dst, mail->src, mail->bytes);
-		pd_event_complete(mail->sent, 0, 0, NULL);
-		pd_event_complete(mail->received, 0, 0, NULL);
+		complete(mail->sent, mail->from);
+		complete(mail->received, -1);
 		*mail = post.mail[--post.count];
 		return true;
 	}
@@ -121,6 +133,7 @@ static bool deliver(void)
 /* A device whose only stream does a thing when told to. */
 struct stream {
 	struct pd_stream base;
+	int member;
 	struct thing {
 		struct pd_event *wait, *done;
 		float *dst;
@@ -183,7 +196,7 @@ static bool work(struct stream *s)
 		thing->dst[i] = all;
 	}
 	if (thing->done)
-		pd_event_complete(thing->done, 0, 0, NULL);
+		complete(thing->done, thing->n > 0 ? s->member : -1);
 	memmove(thing, thing + 1, sizeof(*thing) * (size_t)--s->queued);
 	return true;
 }
@@ -209,6 +222,7 @@ struct all {
 	struct stream streams[MEMBERS];
 	struct pd_collective *c[MEMBERS];
 	struct pd_event ready[MEMBERS], done[MEMBERS];
+	bool over[MEMBERS];
 	float *buf[MEMBERS];
 	int ranks[MEMBERS];
 };
@@ -221,51 +235,58 @@ static bool move(struct all *all, int n)
 		moved |= pd_collective_progress(all->c[m]) > 0;
 		moved |= any(3) > 0 && work(&all->streams[m]);
 		if (!pd_event_done(&all->ready[m]) && any(40) == 0) {
-			pd_event_complete(&all->ready[m], 0, 0, NULL);
+			complete(&all->ready[m], -1);
 			moved = true;
 		}
 	}
 	return moved;
 }
 
-/* Each begins when it likes. */
-static bool reduce(struct all *all, const struct pd_allreduce *how, size_t floats)
+static void add_up(float *right, int n, size_t floats)
 {
-	int idle = 0, done = 0, n = how->members;
+	for (size_t i = 0; i < floats; i++) {
+		right[i] = value(0, i);
+		for (int m = 1; m < n; m++)
+			right[i] += value(m, i);
+	}
+}
 
+static void begin(struct all *all, int n, size_t floats)
+{
 	for (int m = 0; m < n; m++) {
 		pd_event_arm(&all->ready[m]);
 		pd_event_arm(&all->done[m]);
+		all->over[m] = false;
+		post.first[m] = 0;
 		for (size_t i = 0; i < floats; i++)
 			all->buf[m][i] = value(m, i);
 		all->buf[m][floats] = 42;
 		if (pd_collective_start(all->c[m], all->buf[m], 1000, &all->ready[m],
 					&all->done[m]) < 0)
-			return false;
+			post.wrong++;
 	}
-	while (done < n && idle < 2000) {
-		idle = move(all, n) ? 0 : idle + 1;
-		while (done < n && pd_event_done(&all->done[done]))
-			done++;
-	}
-	return done == n && post.count == 0 && post.wrong == 0;
 }
 
-static bool is_right(const struct all *all, int n, size_t floats)
+/* Each begins when it likes; where it is done the sum is there, and its buffer nobody's. */
+static bool reduce(struct all *all, int n, const float *right, size_t floats)
 {
-	for (size_t i = 0; i < floats; i++) {
-		float right = value(0, i);
+	int idle = 0, done = 0;
 
-		for (int m = 1; m < n; m++)
-			right += value(m, i);
-		for (int m = 0; m < n; m++)
-			if (memcmp(&right, &all->buf[m][i], sizeof(right)) != 0)
-				return false;
+	begin(all, n, floats);
+	while (done < n && idle < 2000) {
+		idle = move(all, n) ? 0 : idle + 1;
+		for (int m = 0; m < n; m++) {
+			if (all->over[m] || !pd_event_done(&all->done[m]))
+				continue;
+			all->over[m] = true;
+			done++;
+			post.wrong += memcmp(all->buf[m], right, floats * sizeof(float)) != 0 ||
+				      all->buf[m][floats] != 42 ||
+				      pd_collective_started_ns(all->c[m]) != post.first[m];
+			memset(all->buf[m], 0xff, floats * sizeof(float));
+		}
 	}
-	for (int m = 0; m < n; m++)
-		if (all->buf[m][floats] != 42)
-			return false;
-	return true;
+	return done == n && post.count == 0 && post.wrong == 0;
 }
 
 static bool try(int n, int groups, int pieces, size_t floats)
@@ -273,12 +294,15 @@ static bool try(int n, int groups, int pieces, size_t floats)
 	struct pd_allreduce how = { n, groups, pieces };
 	struct all all = { .device.ops = &device_ops };
 	size_t slots = (size_t)pd_allreduce_slots(&how) * pd_piece_most(floats, pieces);
+	float *right = pd_calloc(floats, sizeof(*right));
 	bool good = true;
 	struct pd_error err;
 
+	add_up(right, n, floats);
 	for (int m = 0; m < n; m++) {
 		all.ends[m] = (struct end){ { &transport_ops }, m };
 		all.streams[m].base.device = &all.device;
+		all.streams[m].member = m;
 		all.ranks[m] = m;
 		all.buf[m] = pd_calloc(floats + 1, sizeof(float));
 		allocated = 0;
@@ -288,11 +312,12 @@ static bool try(int n, int groups, int pieces, size_t floats)
 			allocated == pd_collective_staging_bytes(all.c[m]);
 	}
 	for (int round = 0; round < 2 && good; round++)
-		good = reduce(&all, &how, floats) && is_right(&all, n, floats);
+		good = reduce(&all, n, right, floats);
 	for (int m = 0; m < n; m++) {
 		pd_collective_free(all.c[m]);
 		free(all.buf[m]);
 	}
+	free(right);
 	if (!good)
 		diag("%d members, %d groups, %d pieces, %zu floats", n, groups, pieces, floats);
 	post.count = post.wrong = 0;
@@ -376,6 +401,11 @@ static const struct choice {
 	{ 0, 1, 1 << 20, 8192, 1 << 16, "1048576@1GB/s", "a million" },
 	{ 0, 1, 512, 64, 64, "8@100GB/s,64@10GB/s", "sixty-four servers of eight" },
 	{ 0, 1, 4096, 32, 64, "4096@1GB/s+5ms", "four thousand, in steps that take long" },
+	{ 0, 2, 10, 10, 10, "4@12GB/s,16@1.25GB/s", "every second device" },
+	{ 0, 1, 42, 7, 7, "6@12GB/s,8@1.25GB/s", "servers of six" },
+	{ 0, 1, 107, 107, 107, "8@100GB/s,64@10GB/s", "the last server not full: no groups fit" },
+	{ 0, 1, 12, 12, 12, "4@1GB/s,4@12GB/s", "servers with slow links inside" },
+	{ 0, 1, 8, 8, 8, "4@12GB/s,4@1.25GB/s+1s", "two servers far from each other" },
 };
 
 static void test_choice(void)
@@ -407,15 +437,25 @@ static void test_choice(void)
 /* What is short takes as long as its steps: as few of them one after the other as can be. */
 static void test_short(void)
 {
-	struct pd_allreduce how;
-	struct pd_topology t;
-	struct pd_error err;
+	static const struct { const char *topology; int n, bytes, most, pieces; } all[] = {
+		{ "4096@1GB/s+5us", 4096, 64, 128, 1 },         /* pieces: of each owner */
+		{ "8@12GB/s,16@1.25GB/s", 94, 1000, 6, 1 },
+		{ "6@12GB/s+5us,30@1.25GB/s+20us", 55, 100000, 14, 19 },
+	};
 
-	pd_topology_read("4096@1GB/s+5us", &t, &err);
-	how = pd_allreduce_choose_line(&t, 0, 4096, 64);
-	if (!ok(how.groups <= 128 && how.pieces == (how.members + how.groups - 1) / how.groups,
-		"a few bytes: large groups, no more pieces than owners"))
-		diag("%d groups, %d pieces", how.groups, how.pieces);
+	for (size_t i = 0; i < PD_COUNT(all); i++) {
+		struct pd_allreduce how;
+		struct pd_topology t;
+		struct pd_error err;
+		int size;
+
+		pd_topology_read(all[i].topology, &t, &err);
+		how = pd_allreduce_choose_line(&t, 0, all[i].n, all[i].bytes);
+		size = (how.members + how.groups - 1) / how.groups;
+		if (!ok(how.groups <= all[i].most && how.pieces == all[i].pieces * size,
+			"%d bytes among %d: groups of %d", all[i].bytes, all[i].n, size))
+			diag("%d groups, %d pieces", how.groups, how.pieces);
+	}
 }
 
 int main(void)
