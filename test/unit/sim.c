@@ -476,9 +476,44 @@ static void test_order(void)
 	pd_sim_free(sim);
 }
 
+/* Who waits for the same goes on in the order in which they came, also with more to wait for. */
+static void test_waiters(void)
+{
+	static const int order[] = { 3, 1, 0 };
+	const struct pd_device_ops *ops = &pd_device_sim;
+	struct pd_sim *sim = pd_sim_new(&plan, &wiring);
+	struct pd_stream *s = ops->stream_open(pd_sim_device(sim, 2), NULL);
+	struct pd_stream *t = ops->stream_open(pd_sim_device(sim, 2), NULL), *waiting[3];
+	struct pd_event f, g, done[3];
+
+	pd_event_arm(&f);
+	pd_event_arm(&g);
+	for (int i = 0; i < 3; i++) {
+		waiting[i] = ops->stream_open(pd_sim_device(sim, order[i]), NULL);
+		pd_event_arm(&done[i]);
+		if (i == 1)
+			ops->wait(waiting[i], &g);
+		ops->wait(waiting[i], &f);
+		ops->copy(waiting[i], NULL, NULL, 0, PD_COPY_WITHIN, &done[i]);
+	}
+	ops->forward(s, pd_sim_net(sim, 0), NULL, 0, 2, &f);
+	ops->copy(t, NULL, NULL, 0, PD_COPY_WITHIN, &g);
+	run_out(sim);
+	is_int(pd_sim_ready(sim), 2, "what three wait for");
+	for (int i = 0; i < 3; i++) {
+		is_event(&done[i], 21, 21, "one that waited");
+		is_int(pd_sim_ready(sim), order[i], "number %d to come is number %d to go on", i, i);
+		ops->stream_close(waiting[i]);
+	}
+	ops->stream_close(s);
+	ops->stream_close(t);
+	pd_sim_free(sim);
+}
+
 int main(void)
 {
 	test_streams();
+	test_waiters();
 	test_shared_processors();
 	test_operations();
 	test_own_processors();
