@@ -42,6 +42,11 @@ test_ok "servers of eight, whose links all of it crosses twice each way" '
 	ns=$(reduced 512 8@12GB/s,64@10GB/s)
 	test $ns -ge 20000000
 	test $ns -lt 60000000'
+test_ok "two servers of four: once each way over the link between them, and little more" '
+	plan 8 100000000 >plan.json
+	ns=$(reduced 8 4@25GB/s,2@12.5GB/s)
+	test $ns -ge 8000000
+	test $ns -lt 16000000'
 test_ok "a few bytes, in steps that take long" '
 	plan 4096 64 >plan.json
 	test $(reduced 4096 4096@1GB/s+5us) -lt 1500000'

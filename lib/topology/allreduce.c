@@ -10,7 +10,8 @@
  * do: it says how short pieces may be.
  */
 #define MESSAGE_NS 2000.0
-#define MOST_MESSAGES 128       /* that a member sends each way, in a grouped all-reduce */
+#define MOST_MESSAGES 128       /* that a member sends each way, in a grouped all-reduce; and */
+#define FEW_MESSAGES 48         /* among few, where more would gain little */
 #define LARGEST_GROUP 64
 
 /* What lies between members whose ways part at one level. */
@@ -30,11 +31,6 @@ struct crossings {
 struct pd_allreduce pd_allreduce_direct(int members)
 {
 	return (struct pd_allreduce){ members, 1, members };
-}
-
-struct pd_allreduce pd_allreduce_chain(int members)
-{
-	return (struct pd_allreduce){ members, members, members };
 }
 
 /* The components of so many ranks that some are in, and the most of a (n - a) where one has a. */
@@ -105,34 +101,22 @@ static double direct_ns(const struct crossings *c)
 
 	for (int k = 0; k < c->count; k++)
 		most = fmax(most, 2 * c->at[k].most / c->n * c->at[k].ns);
-	return most + 2 * c->at[c->count - 1].latency_ns;
-}
-
-/* It sends all of it once for each neighbour it has, and the first piece is n - 1 steps, and n - 1
- * steps back, behind the last. */
-static double chain_ns(const struct crossings *c)
-{
-	double most = 0, steps = 0;
-
-	for (int k = 0; k < c->count; k++) {
-		const struct crossing *at = &c->at[k];
-
-		most = fmax(most, (double)(at->runs > 2 ? 2 : 1) * at->ns);
-		steps += 2.0 * (double)(at->runs - at->outer) * (at->ns / c->n + at->latency_ns);
-	}
-	return most + steps;
+	return most + 2 * (c->at[c->count - 1].latency_ns + MESSAGE_NS * (c->n - 1));
 }
 
 /*
  * Groups of `size` members.  Where components have S each, a group inside of one or of several
  * whole ones puts nothing on their links, or 2 S (a - S) / a of the buffer; others are cut, two at
- * each component, in halves for all we know.  The chain's part is what S, at most a, owners send
- * there and back.  Pieces: as many as make up for what each message costs.
+ * each component, in halves for all we know.  The chain's part, before and after which that takes
+ * place, is what S, at most a, owners send there and back; between two others they do both on the
+ * same way.  Pieces: as many as make up for what each message costs.
  */
 static double grouped_ns(const struct crossings *c, int size, struct pd_allreduce *how_p)
 {
 	int groups = (c->n + size - 1) / size, owned, room;
-	double a = (c->n + groups - 1) / groups, most = 0, fill = 0, steps = 0, inside = 0;
+	int messages = c->n > PD_ALLREDUCE_FEW ? MOST_MESSAGES : FEW_MESSAGES;
+	double a = (c->n + groups - 1) / groups;
+	double exchange = 0, chain = 0, fill = 0, steps = 0, inside = 0;
 
 	for (int k = 0; k < c->count; k++) {
 		const struct crossing *at = &c->at[k];
@@ -145,36 +129,38 @@ static double grouped_ns(const struct crossings *c, int size, struct pd_allreduc
 		int64_t bounds = (at->runs < groups ? at->runs : groups) -
 				 (at->outer < groups ? at->outer : groups);
 
-		most = fmax(most, (load + cross * (groups > 2 ? 2 : 1)) * at->ns);
+		exchange = fmax(exchange, load * at->ns);
+		chain = fmax(chain, cross * (at->runs > 2 && groups > 2 ? 2 : 1) * at->ns);
 		fill += 2.0 * (double)bounds * cross * at->ns;
 		steps += 2.0 * (double)bounds * (at->latency_ns + MESSAGE_NS);
 		if (S < a)
 			inside = 2 * at->latency_ns;
 	}
-	room = MOST_MESSAGES + 1 - (int)a;
+	room = messages + 1 - (int)a;
 	owned = (int)fmin(fmin(sqrt(fill / (2 * MESSAGE_NS)), room), (double)c->lines / a);
 	owned = owned > 1 ? owned : 1;
 	*how_p = (struct pd_allreduce){ c->n, groups, owned * (int)a };
-	return most + fill / owned + steps + inside + MESSAGE_NS * (2 * (a - 1) + 2 * owned);
+	return exchange + chain + fill / owned + steps + inside +
+		2 * MESSAGE_NS * (a - 1 + owned);
 }
 
-/* Of groups of two and more: as many as there are in a component, or a power of two. */
+/* Of groups of one and more: as many as there are in a component, or a power of two. */
 static double best_grouped_ns(const struct crossings *c, struct pd_allreduce *how_p)
 {
 	struct pd_allreduce how;
 	double best_ns = INFINITY;
-	int64_t size = 1;
+	int64_t size;
 
 	for (int k = 0; k < 2 * PD_MAX_LEVELS; k++) {
 		double ns;
 
 		if (k < PD_MAX_LEVELS)
-			size = 2 * size;
+			size = (int64_t)1 << k;
 		else if (k - PD_MAX_LEVELS < c->count)
 			size = c->n / c->at[k - PD_MAX_LEVELS].runs;
 		else
 			break;
-		if (size < 2 || size > LARGEST_GROUP || size >= c->n)
+		if (size > LARGEST_GROUP || size >= c->n)
 			continue;
 		ns = grouped_ns(c, (int)size, &how);
 		if (ns < best_ns) {
@@ -188,24 +174,15 @@ static double best_grouped_ns(const struct crossings *c, struct pd_allreduce *ho
 static struct pd_allreduce choose(const struct pd_topology *topology, const int *ranks,
 				  int64_t first, int n, int64_t bytes)
 {
+	struct pd_allreduce grouped = { 0 };
 	struct crossings crossings;
-	struct pd_allreduce best, grouped = { 0 };
-	double direct, chain;
 
 	measure(topology, ranks, first, n, bytes, &crossings);
-	direct = direct_ns(&crossings);
-	chain = chain_ns(&crossings);
-	if (n > PD_ALLREDUCE_FEW) {
-		direct += 2 * MESSAGE_NS * (n - 1);
-		chain += 2 * MESSAGE_NS * (2 * n - 1);
-	} else {                /* what would be little better is not worth it */
-		direct /= 2;
-		chain /= 2;
-	}
-	best = chain < direct ? pd_allreduce_chain(n) : pd_allreduce_direct(n);
-	if (best_grouped_ns(&crossings, &grouped) < fmin(direct, chain) || n > MOST_MESSAGES)
-		best = grouped;
-	return best;
+	if (n <= PD_ALLREDUCE_FEW && crossings.count == 1)
+		return pd_allreduce_direct(n);
+	if (best_grouped_ns(&crossings, &grouped) < direct_ns(&crossings) || n > MOST_MESSAGES)
+		return grouped;
+	return pd_allreduce_direct(n);
 }
 
 struct pd_allreduce pd_allreduce_choose_line(const struct pd_topology *topology, int64_t first,

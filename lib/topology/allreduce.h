@@ -30,15 +30,14 @@ struct pd_allreduce {
 	int pieces;                     /* at least as many as the largest group has members */
 };
 
-/* All members in one group; each in one of its own. */
+/* All members in one group. */
 struct pd_allreduce pd_allreduce_direct(int members);
-struct pd_allreduce pd_allreduce_chain(int members);
 
 /*
  * The quickest for so many bytes among n ranks, by the topology; the same at all of them.  Up to
- * PD_ALLREDUCE_FEW members it is an exchange or a chain, unless groups take half the time, and on
- * one level an exchange.  Above, no member sends more than a few hundred messages; but an exchange
- * it is where ranks are in no ascending order and there is more than one level.
+ * PD_ALLREDUCE_FEW members whose links are alike it is an exchange, and so it is where ranks are in
+ * no ascending order on several levels.  Else no member sends more than a few hundred messages,
+ * among few not more than a hundred.
  */
 #define PD_ALLREDUCE_FEW 32
 struct pd_allreduce pd_allreduce_choose(const struct pd_topology *topology, const int *ranks, int n,

@@ -287,8 +287,9 @@ static int owner_beside(const struct pd_collective *c, int way, int piece)
 }
 
 /*
- * One of my pieces on its way along the groups and back.  The last one takes the place in staging
- * that the first had.  The sum comes to where what goes on has left.
+ * One of my pieces on its way along the groups and back.  They are taken in one after the other, so
+ * that what goes back gets to its links between them; the last one takes the place in staging that
+ * the first had.  The sum comes to where what goes on has left.
  */
 static int post_owned(struct pd_collective *c, int i, uint64_t tag_base)
 {
@@ -300,9 +301,11 @@ static int post_owned(struct pd_collective *c, int i, uint64_t tag_base)
 	size_t floats = piece_floats(c, piece);
 	float *at = c->buf + piece_begin(c, piece);
 	uint64_t tag = tag_base + 2 * (uint64_t)piece;
+	const struct pd_event *room = again ? &c->owned[0].added
+				    : i > 0 ? &c->owned[i - 1].before : NULL;
 
-	if (before >= 0 && post(c, false, before, tag, before_me(c, i), floats,
-				again ? &c->owned[0].added : NULL, &owned->before) < 0)
+	if (before >= 0 && post(c, false, before, tag, before_me(c, i), floats, room,
+				&owned->before) < 0)
 		return -1;
 	if (next >= 0 && (post(c, true, next, tag, at, floats,
 			       c->sums > 0 ? &owned->added : c->after, &owned->on) < 0 ||

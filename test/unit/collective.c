@@ -126,7 +126,8 @@ static size_t lengths[] = {0, 1, 2, 3, 4, 15, 16, 17, 64, 79, 81, 1000, 100003, 
 
 static struct pd_allreduce how(int n)
 {
-	return kind == DIRECT ? pd_allreduce_direct(n) : kind == CHAIN ? pd_allreduce_chain(n)
+	return kind == DIRECT ? pd_allreduce_direct(n) : kind == CHAIN
+		? (struct pd_allreduce){ n, n, n + n / 2 }
 		: (struct pd_allreduce){ n, (n + 1) / 2, n < 3 ? n : 7 };
 }
 
@@ -188,7 +189,7 @@ static int all_reduce(struct rank *me)
 		bad += !rank_ok(me, device.bytes == pd_collective_staging_bytes(c) &&
 				device.bytes == slots * pd_piece_most(floats, all.pieces) *
 				sizeof(float), "staging is as many pieces as there are slots");
-		bad += kind != GROUPS && !rank_ok(me, device.bytes <=
+		bad += kind == DIRECT && !rank_ok(me, device.bytes <=
 						  ((size_t)me->ranks - 1) * piece * sizeof(float),
 						  "n - 1 pieces at most");
 		buf[floats] = 42;

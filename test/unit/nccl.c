@@ -332,7 +332,7 @@ static void all_reduce(struct rank *me)
 
 	reduce(me, pd_allreduce_direct(n));
 	pthread_barrier_wait(&me->world->barrier);
-	reduce(me, pd_allreduce_chain(n));
+	reduce(me, (struct pd_allreduce){ n, n, n + 1 });
 	pthread_barrier_wait(&me->world->barrier);
 	reduce(me, (struct pd_allreduce){ n, (n + 1) / 2, 6 });
 }
