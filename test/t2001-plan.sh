@@ -31,6 +31,24 @@ test_ok "--gpus takes the measured link" '
 test_ok "--straight has no replicas" '
 	pd-plan --straight -t 4@1GB/s chain.json |
 		jq -e "[.stages[].replicas] == [1, 1, 1, 1] and [.stages[].layers | length] == [3, 3, 3, 3]"'
+# Of three stages the replicas begin together again only after 2,090 minibatches.
+test_ok "replicas of one minibatch each are no faster than can be" '
+	pd-plan --schedule=none --stages=3x11,6x19,3x10 -t 40@9GB/s chain.json | jq -e "
+		.predicted.period_ns >= .predicted.lower_bound_ns and
+		.predicted.period_ns > 3200000 and .predicted.period_ns < 3700000"'
+# What is expected of pipelines here is far too good: where tensors skip stages, gradients wait.
+cat >far.jq <<'END'
+def put(k; v): reduce range(8) as $i (.; .layers[$i][k] = v[$i]);
+put("forward_ns"; [516, 26, 81, 47, 1720, 3, 6, 2] | map(1000 * .)) |
+put("backward_ns"; [6, 1682, 9, 155, 1741, 4441, 1389, 91] | map(1000 * .)) |
+put("activation_bytes"; [4, 4, 77, 71, 0, 3296, 14, 2577] | map(1000 * .)) |
+put("parameter_bytes"; [3706, 97, 238, 87337, 0, 0, 0, 10874] | map(1000 * .)) |
+.layers[3].inputs = ["l2", "l1"] | .layers[7].inputs = ["l6", "l1"]
+END
+test_ok "no plan takes longer than data parallelism, if that fits" '
+	chain 8 | jq -f far.jq >far.json
+	pd-plan -t 40@4GB/s,3@7GB/s+5us far.json | jq -c .predicted >out; cat out
+	jq -e ".period_ns <= .data_parallel.period_ns" out'
 test_ok "no device is used for nothing" '
 	pd-plan --straight -t 7@1GB/s -c sosp19 chain.json | jq -e ".stages | length == 6"'
 test_ok "--stages is taken as it is" '

@@ -258,8 +258,12 @@ void pd_progress_init(struct pd_progress *progress, const struct pd_plan *plan,
 	*progress = (struct pd_progress){ .ends = ends, .stride = stride,
 					  .stage_count = plan->stage_count };
 	pipeline_of(plan, &progress->in_flight, &progress->turn);
-	if (plan->schedule == PD_SCHEDULE_NONE)         /* each waits for the one before it */
-		progress->in_flight = 1;
+	if (plan->schedule != PD_SCHEDULE_NONE)
+		return;
+	progress->in_flight = 1;        /* each waits for the one before it of its replica */
+	for (int s = 0; s < plan->stage_count; s++)
+		if (plan->stages[s].replicas > progress->in_flight)
+			progress->in_flight = plan->stages[s].replicas;
 }
 
 int64_t pd_progress_first(const struct pd_progress *progress)
