@@ -31,6 +31,14 @@ test_ok 'a schedule is right' '
 	grep -qx "pd-schedule: $(($(wc -l <straight.jsonl) - 1)) operations of 4 ranks: correct" err'
 test_ok 'on replicas too, and from a plan' '
 	pd-schedule -c replicas.jsonl && pd-schedule -c replicas.json && pd-schedule -c -m 1 replicas.json'
+test_ok 'a send that is missing: where its receiver waits, and what the sender is at' '
+	! grep -v "\"rank\":0,\"op\":\"send_activation\",\"stage\":0,\"microbatch\":2," straight.jsonl |
+		pd-schedule --check 2>err || false
+	grep "rank 1, recv_activation of microbatch 2 at stage 1: its peer, rank 0, is not" err |
+		grep -q "but at send_activation of microbatch 3$"
+	! grep -v "\"rank\":1,\"op\":\"send_gradient\",\"stage\":1,\"microbatch\":7," straight.jsonl |
+		pd-schedule --check 2>err || false
+	grep "rank 0, recv_gradient of microbatch 7" err | grep -q "but at its end$"'
 test_ok 'from standard input' 'pd-schedule --check <straight.jsonl'
 test_ok 'what is written is read and written the same' '
 	pd-schedule straight.jsonl | cmp - straight.jsonl
@@ -226,4 +234,12 @@ test_ok 'numbers of operations that do not fit in 63 bits' '
 	status 2 pd-schedule --check -m 1000000000 deep.json
 	pd-schedule --compact -m 40000000 deep.json | tail -n +2 |
 		jq -se "all(.[]; .repeat == null or .seq_advance > 0)"'
+test_ok 'a rank of too many stages' '
+	made_up "[1]" "[0]" ".schedule = \"interleaved\" | .weights = \"flush\"
+		| .profile.layers = [.profile.layers[0] as \$l | range(4097) as \$i | \$l
+			+ {name: \"l\\(\$i)\", inputs: [range([\$i, 1] | min) | \"l\\(\$i - 1)\"]}]
+		| .stages = [.stages[0] as \$s | range(4097) as \$i | \$s
+			+ {layers: [\"l\\(\$i)\"]}]" >stack.json
+	status 2 pd-schedule stack.json 2>err; cat err; one_line err
+	grep -q "stages: expected at most 4096 on a rank, found 4097" err'
 test_done

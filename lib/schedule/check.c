@@ -208,16 +208,22 @@ static bool check_own(struct merge *merge, const struct meetings *m, const struc
 static bool check_meeting(struct merge *merge, const struct meetings *m)
 {
 	const struct pd_op *op = &m->now, *other;
+	const struct meetings *peer;
+	char place[80] = "at its end";
 
 	if (op->kind == PD_OP_allreduce)
 		return check_allreduce(merge, m);
 	if (op->kind == PD_OP_agree)
 		return check_agree(merge, m);
-	other = with_number(&merge->ranks[op->peer], op->seq);
+	peer = &merge->ranks[op->peer];
+	other = with_number(peer, op->seq);
 	if (other && is_pair(op, other))
 		return true;
+	if (peer->now_n != SIZE_MAX)
+		snprintf(place, sizeof(place), "at %s of microbatch %" PRId64,
+			 pd_op_kind_name[peer->now.kind], peer->now.microbatch);
 	pd_fault(merge->fault, op->rank, m->now_n, op, "its peer, rank %d, is not at the other end "
-		 "of it with the same seq, %" PRId64, op->peer, op->seq);
+		 "of it with the same seq, %" PRId64 ", but %s", op->peer, op->seq, place);
 	return false;
 }
 

@@ -6,6 +6,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#define MOST_CHUNKS 4096        /* of a rank: arrays of them lie on the stack */
+
 static int64_t replicas(const struct pd_schedule *schedule, int s)
 {
 	return schedule->plan->stages[s].replicas;
@@ -170,6 +172,9 @@ static int set_chunks(struct pd_schedule *schedule, struct pd_error *err)
 			break;
 	schedule->positions = p;
 	schedule->chunks = plan->stage_count / p;
+	if (schedule->chunks > MOST_CHUNKS)
+		return pd_error_input(err, "plan: stages: expected at most %d on a rank, found %d",
+				      MOST_CHUNKS, schedule->chunks);
 	if (plan->stage_count % p != 0)
 		return pd_error_input(err, "plan: stages: expected a multiple of the %d stages that "
 				      "have ranks of their own, found %d", p, plan->stage_count);
