@@ -402,7 +402,7 @@ static const struct choice {
 	{ 0, 1, 512, 64, 128, "8@100GB/s,64@10GB/s", "sixty-four servers of eight" },
 	{ 0, 1, 4096, 32, 64, "4096@1GB/s+5ms", "four thousand, in steps that take long" },
 	{ 0, 2, 10, 10, 10, "4@12GB/s,16@1.25GB/s", "every second device" },
-	{ 0, 1, 42, 7, 7, "6@12GB/s,8@1.25GB/s", "servers of six" },
+	{ 0, 1, 42, 7, 42, "6@12GB/s,8@1.25GB/s", "servers of six" },
 	{ 0, 1, 107, 107, 107, "8@100GB/s,64@10GB/s", "the last server not full: no groups fit" },
 	{ 0, 1, 12, 12, 12, "4@1GB/s,4@12GB/s", "servers with slow links inside" },
 	{ 0, 1, 8, 8, 8, "4@12GB/s,4@1.25GB/s+1s", "two servers far from each other" },
