@@ -36,6 +36,15 @@ test_ok "replicas of one minibatch each are no faster than can be" '
 	pd-plan --schedule=none --stages=3x11,6x19,3x10 -t 40@9GB/s chain.json | jq -e "
 		.predicted.period_ns >= .predicted.lower_bound_ns and
 		.predicted.period_ns > 3200000 and .predicted.period_ns < 3700000"'
+test_ok "updates of thousands of microbatches, with all that they take" '
+	for m in 1000 1028 4000 40000; do
+		pd-plan --schedule=gpipe --microbatches=$m --stages=3,3,3,3 -t 4@1GB/s chain.json |
+			jq -e ".predicted.period_ns > 9000000 and .predicted.period_ns < 9028000"
+	done
+	for schedule in gpipe 1f1b zb-h1 none; do
+		pd-plan --schedule=$schedule --weights=flush --microbatches=100000 --stages=3,3,3,3 \
+			-t 4@1GB/s chain.json | jq -e ".predicted | .period_ns >= .lower_bound_ns"
+	done'
 # What is expected of pipelines here is far too good: where tensors skip stages, gradients wait.
 cat >far.jq <<'END'
 def put(k; v): reduce range(8) as $i (.; .layers[$i][k] = v[$i]);

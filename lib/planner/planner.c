@@ -6,6 +6,7 @@
 #include "planner/candidate.h"
 #include "planner/judge.h"
 #include "planner/published.h"
+#include "trace/steady.h"
 
 #include <stdlib.h>
 
@@ -63,10 +64,13 @@ bool pd_task_proves(const struct pd_task *task, int64_t period_ns, int devices)
 		pd_bound_devices(&task->costs, &with, less_ns) > task->topology->devices);
 }
 
-/* A time that comes from no replay is an estimate: not one below what no plan can beat. */
+/* A time that comes from no replay, or of no whole update, is an estimate: not one below what no
+ * plan can beat. */
 static int64_t at_least(const struct pd_plan *plan, int64_t period, int64_t bound)
 {
-	return pd_judge_work(plan) > PD_JUDGE_WORK ? pd_max64(period, bound) : period;
+	bool exact = pd_judge_work(plan) <= PD_JUDGE_WORK && pd_steady_shows_updates(plan);
+
+	return exact ? period : pd_max64(period, bound);
 }
 
 static int data_parallel(const struct pd_task *task, int64_t bound,

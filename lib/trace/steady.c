@@ -94,12 +94,23 @@ static size_t cycle_of(const int64_t *ends, size_t n)
 }
 
 #define LONGEST_TURN 1024
+#define LONGEST_GPIPE 65536     /* there backwards alone show nothing of what forwards take */
+
+static int64_t longest_turn(const struct pd_plan *plan)
+{
+	return plan->schedule == PD_SCHEDULE_GPIPE ? LONGEST_GPIPE : LONGEST_TURN;
+}
+
+bool pd_steady_shows_updates(const struct pd_plan *plan)
+{
+	return plan->microbatches <= longest_turn(plan);
+}
 
 /* Minibatches in flight, and after how many all stages begin again with their first replica
  * and a new update (1 where that is too many to be of use). */
 static void pipeline_of(const struct pd_plan *plan, int64_t *in_flight_p, int64_t *turn_p)
 {
-	*in_flight_p = *turn_p = plan->microbatches <= LONGEST_TURN ? plan->microbatches : 1;
+	*in_flight_p = *turn_p = pd_steady_shows_updates(plan) ? plan->microbatches : 1;
 	for (int s = 0; s < plan->stage_count; s++) {
 		int64_t r = plan->stages[s].replicas;
 		int64_t here = ((int64_t)plan->stages[s].warmup + 1) * r;
@@ -108,10 +119,10 @@ static void pipeline_of(const struct pd_plan *plan, int64_t *in_flight_p, int64_
 			here *= plan->microbatches;
 		if (here > *in_flight_p)
 			*in_flight_p = here;
-		if (*turn_p <= LONGEST_TURN)
+		if (*turn_p <= longest_turn(plan))
 			*turn_p *= r / pd_gcd(*turn_p, r);
 	}
-	if (*turn_p > LONGEST_TURN)
+	if (*turn_p > longest_turn(plan))
 		*turn_p = 1;
 }
 

@@ -43,6 +43,9 @@ bool pd_steady_of(const struct pd_plan *plan, const int64_t *ends, size_t n, boo
 
 /* How many minibatches of a plan show its start-up and enough of its steady state. */
 int64_t pd_steady_minibatches(const struct pd_plan *plan);
+/* Does that have whole updates?  Not where one has thousands of microbatches: then what comes once
+ * per update is not in the period. */
+bool pd_steady_shows_updates(const struct pd_plan *plan);
 
 /* The most minibatches that are in flight at a stage, all its replicas together. */
 int64_t pd_steady_in_flight(const struct pd_plan *plan);
