@@ -135,4 +135,11 @@ test_ok 'a moment that cannot be counted to' '
 	traced "{\"rank\":0,\"op\":\"forward\",\"stage\":0,\"microbatch\":0,\"start_ns\":0,\"end_ns\":9223372036854775807}" >x
 	status 2 pd-replay x 2>err && one_line err
 	grep -q "x:2: end_ns: expected a whole number from 0 to 9007199254740991, found" err'
+test_ok 'bytes that cannot be counted, and sums of many that can' '
+	pd-replay -f trace -m 2000 straight.json | sed "s/\"seq\"/\"bytes\":9007199254740991,&/" >x
+	pd-replay x >out
+	grep -q "^activations, stage 0 to 1  *4.61 PB  *9.22e+03 PB " out
+	sed "s/9007199254740991/9007199254740992/" x >y
+	status 2 pd-replay y 2>err && one_line err
+	grep -q "bytes: expected a whole number from 0 to 9007199254740991, found" err'
 test_done

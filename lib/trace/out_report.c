@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A report for people: what counts first, tables below. */
+#include "base/json.h"
+#include "base/mem.h"
 #include "base/opt.h"
 #include "trace/report.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #define RANKS_SHOWN 64
@@ -122,13 +125,14 @@ static void print_use(const struct pd_report *report, FILE *out)
 static void print_moved(const char *name, int64_t count, int64_t bytes, double each_ns, FILE *out)
 {
 	char a[32], b[32], c[32], d[32];
+	double rate = (double)bytes / (double)count * 1e9 / each_ns;
 
 	if (count == 0)
 		return;
 	fprintf(out, "%-32s %12s %12s %12s", name, pd_show_bytes(bytes / count, a),
 		pd_show_bytes(bytes, b), show_ns(each_ns, c));
 	fprintf(out, " %12s\n", each_ns >= 1
-		? pd_show_rate((int64_t)((double)bytes / (double)count * 1e9 / each_ns), d) : "-");
+		? pd_show_rate((int64_t)fmin(rate, (double)PD_MAX_BYTES), d) : "-");
 }
 
 static void print_links(const struct pd_report *report, FILE *out)
@@ -154,7 +158,8 @@ static void print_links(const struct pd_report *report, FILE *out)
 			continue;
 		snprintf(name, sizeof(name), "all-reduce, stage %d of %d ranks", s,
 			 plan->stages[s].replicas);
-		print_moved(name, stage->allreduces, stage->allreduces * stage->allreduce_bytes,
+		print_moved(name, stage->allreduces,
+			    pd_times(stage->allreduces, stage->allreduce_bytes),
 			    stage->allreduce_ns, out);
 	}
 }

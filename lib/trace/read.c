@@ -93,7 +93,7 @@ static int read_record(void *of, const struct pd_place *place, int64_t line, str
 
 	(void)line;
 	if (pd_json_keys(place, known, err) < 0 || read_op(reader, place, &record.op, err) < 0 ||
-	    pd_json_opt_int(place, "bytes", 0, INT64_MAX, &record.bytes, err) < 0 ||
+	    pd_json_opt_int(place, "bytes", 0, PD_MAX_BYTES, &record.bytes, err) < 0 ||
 	    pd_json_get_int(place, "start_ns", 0, PD_MAX_TIME_NS, &record.start_ns, err) < 0 ||
 	    pd_json_get_int(place, "end_ns", record.start_ns, PD_MAX_TIME_NS, &record.end_ns,
 			    err) < 0)

@@ -259,13 +259,13 @@ static void add_links(struct pd_report *report)
 		if (op->kind == PD_OP_send_activation) {
 			link->from = op->stage;
 			link->to = timeline->stages[op->peer];
-			link->activation_bytes += record->bytes;
+			link->activation_bytes = pd_plus(link->activation_bytes, record->bytes);
 			link->activations++;
 			link->activation_ns += time;
 		} else {
 			link->from = timeline->stages[op->peer];
 			link->to = op->stage;
-			link->gradient_bytes += record->bytes;
+			link->gradient_bytes = pd_plus(link->gradient_bytes, record->bytes);
 			link->gradients++;
 			link->gradient_ns += time;
 		}
