@@ -461,6 +461,12 @@ test_ok "a stage takes all of a server, where one device more is worse than none
 		jq -s -e ".[0].predicted.period_ns < .[1].predicted.period_ns" a.json b.json
 	done'
 
+# An update is after as many minibatches as there are replicas: so many, or twice, are a period.
+test_ok "4,096 replicas take what they compute and sum up, and no more" '
+	pd-plan -t 4096@10GB/s --stages=12x4096 chain.json >a.json
+	jq -c ".predicted | .period_ns, .lower_bound_ns" a.json
+	jq -e ".predicted.gap < 0.001" a.json'
+
 profiles=$SHARED/profiles
 if [ -d "$profiles" ]; then
 	for model in vgg16 resnet50 gnmt; do

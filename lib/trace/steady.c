@@ -93,7 +93,7 @@ static size_t cycle_of(const int64_t *ends, size_t n)
 	return 0;
 }
 
-#define LONGEST_TURN 1024
+#define LONGEST_TURN 1024       /* where no more are in flight */
 #define LONGEST_GPIPE 65536     /* there backwards alone show nothing of what forwards take */
 
 static int64_t longest_turn(const struct pd_plan *plan)
@@ -110,7 +110,9 @@ bool pd_steady_shows_updates(const struct pd_plan *plan)
  * and a new update (1 where that is too many to be of use). */
 static void pipeline_of(const struct pd_plan *plan, int64_t *in_flight_p, int64_t *turn_p)
 {
-	*in_flight_p = *turn_p = pd_steady_shows_updates(plan) ? plan->microbatches : 1;
+	int64_t turn, longest = longest_turn(plan);
+
+	*in_flight_p = pd_steady_shows_updates(plan) ? plan->microbatches : 1;
 	for (int s = 0; s < plan->stage_count; s++) {
 		int64_t r = plan->stages[s].replicas;
 		int64_t here = ((int64_t)plan->stages[s].warmup + 1) * r;
@@ -119,11 +121,16 @@ static void pipeline_of(const struct pd_plan *plan, int64_t *in_flight_p, int64_
 			here *= plan->microbatches;
 		if (here > *in_flight_p)
 			*in_flight_p = here;
-		if (*turn_p <= longest_turn(plan))
-			*turn_p *= r / pd_gcd(*turn_p, r);
 	}
-	if (*turn_p > longest_turn(plan))
-		*turn_p = 1;
+	if (*in_flight_p > longest)
+		longest = *in_flight_p;
+	turn = plan->microbatches <= longest ? plan->microbatches : 1;
+	for (int s = 0; s < plan->stage_count && turn <= longest; s++) {
+		int64_t r = plan->stages[s].replicas;
+
+		turn *= r / pd_gcd(turn, r);
+	}
+	*turn_p = turn <= longest ? turn : 1;
 }
 
 int64_t pd_steady_minibatches(const struct pd_plan *plan)
@@ -131,7 +138,8 @@ int64_t pd_steady_minibatches(const struct pd_plan *plan)
 	int64_t in_flight, turn;
 
 	pipeline_of(plan, &in_flight, &turn);
-	return 8 * in_flight + 48 + 8 * (turn - 1);
+	/* a longer turn is no longer than what is in flight: three of it are behind the start-up */
+	return 8 * in_flight + 48 + (turn <= longest_turn(plan) ? 8 * (turn - 1) : 0);
 }
 
 int64_t pd_steady_in_flight(const struct pd_plan *plan)
