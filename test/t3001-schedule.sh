@@ -219,7 +219,9 @@ test_ok 'four thousand ranks stream' '
 	limit=150000    # KiB; a sanitizer wants more than that for itself
 	(ulimit -v $limit; pd-schedule --help) >help 2>&1 || limit=unlimited
 	(ulimit -v $limit; pd-schedule -m 20000 many.json) | tail -n 1 >last
-	[ -s last ] && jq -e ".rank == 3999 and .op == \"step\" and .weight_version == 20000" last'
+	[ -s last ] && jq -e ".rank == 3999 and .op == \"step\" and .weight_version == 20000" last
+	# and are checked without being kept
+	(ulimit -v $limit; pd-schedule --check -m 400000 straight.json)'
 test_ok 'and in compact form are checked' '
 	pd-schedule --compact -m 100000 many.json >compact
 	[ "$(wc -c <compact)" -lt 40000000 ]

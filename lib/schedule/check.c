@@ -69,24 +69,23 @@ static const char *number_fault(const struct pd_lists *lists, const struct pd_op
 /* Whatever meets another rank has a number, and a rank's numbers ascend. */
 static bool check_numbers(struct pd_fault *fault, int rank)
 {
-	struct pd_phase phase = { .last = fault->lists->microbatches };
-	struct pd_list_cursor cursor;
+	struct pd_op_source source;
+	const char *why = NULL;
 	int64_t before = -1;
 	struct pd_op op;
 
-	pd_list_begin(&cursor, &fault->lists->ranks[rank], &phase);
-	for (size_t n = 0; pd_list_next(&cursor, &op); n++) {
-		const char *why = number_fault(fault->lists, &op, before);
-
-		if (why) {
+	pd_op_source_begin(&source, fault->schedule, fault->lists, rank,
+			   fault->lists->microbatches);
+	for (size_t n = 0; !why && pd_op_source_next(&source, &op); n++) {
+		why = number_fault(fault->lists, &op, before);
+		if (why)
 			pd_fault(fault, rank, n, &op, "%s; found %" PRId64 ", before it %" PRId64,
 				 why, op.seq, before);
-			return false;
-		}
 		if (op.seq >= 0)
 			before = op.seq;
 	}
-	return true;
+	pd_op_source_end(&source);
+	return !why;
 }
 
 /* A rank's way through its operations that meet another rank. */
@@ -242,7 +241,7 @@ static bool pass(struct merge *merge, struct meetings *m, bool *more_p)
 }
 
 /* In the order of the numbers: whoever is next has all its parties at the same place. */
-static void check_meetings(struct pd_fault *fault, const struct pd_schedule *schedule)
+static void check_meetings(struct pd_fault *fault)
 {
 	int n = fault->lists->rank_count;
 	struct merge merge = { .fault = fault, .agreed = -1,
@@ -252,8 +251,8 @@ static void check_meetings(struct pd_fault *fault, const struct pd_schedule *sch
 
 	for (int r = 0; r < n; r++) {
 		merge.ranks[r].now_n = SIZE_MAX;
-		pd_op_source_begin(&merge.ranks[r].source, schedule, fault->lists, r,
-				fault->lists->microbatches);
+		pd_op_source_begin(&merge.ranks[r].source, fault->schedule, fault->lists, r,
+				   fault->lists->microbatches);
 		if (next_meeting(&merge.ranks[r]))
 			merge.heap[merge.count++] = r;
 	}
@@ -284,16 +283,21 @@ static int check_plan(const struct pd_plan *plan, struct pd_error *err)
 	return 0;
 }
 
-/* The lists of a schedule are made for one rank at a time, and forgotten. */
-static void make_rank(struct pd_lists *lists, const struct pd_schedule *schedule, int rank)
+/* Operations of a rank. */
+static int64_t count_of(const struct pd_fault *fault, int rank)
 {
 	struct pd_op_source source;
+	int64_t count = 0;
 	struct pd_op op;
 
-	pd_op_source_begin(&source, schedule, lists, rank, lists->microbatches);
+	if (!fault->schedule)
+		return pd_list_length(&fault->lists->ranks[rank]);
+	pd_op_source_begin(&source, fault->schedule, fault->lists, rank,
+			   fault->lists->microbatches);
 	while (pd_op_source_next(&source, &op))
-		pd_lists_add(lists, &op, NULL);
+		count++;
 	pd_op_source_end(&source);
+	return count;
 }
 
 /* As many buffers as a run of the plan has; two where no schedule of ours has the plan. */
@@ -309,11 +313,12 @@ static int *leaving(const struct pd_plan *plan)
 	return buffers;
 }
 
-/* `making` is lists, where they are to be made from schedule, or NULL with it. */
-static int check_all(const struct pd_lists *lists, struct pd_lists *making,
-		     const struct pd_schedule *schedule, int64_t *count_p, struct pd_error *err)
+/* schedule: makes the operations, and the lists have none; or NULL. */
+static int check_all(const struct pd_lists *lists, const struct pd_schedule *schedule,
+		     int64_t *count_p, struct pd_error *err)
 {
-	struct pd_fault fault = { .lists = lists, .line = INT64_MAX, .err = err };
+	struct pd_fault fault = { .lists = lists, .schedule = schedule, .line = INT64_MAX,
+				  .err = err };
 	struct pd_prices prices;
 	bool ascend = true;
 
@@ -326,17 +331,13 @@ static int check_all(const struct pd_lists *lists, struct pd_lists *making,
 	pd_plan_first(lists->plan, fault.startup);
 	pd_prices_init(&prices, lists->plan, lists->wiring);
 	for (int r = 0; r < lists->rank_count; r++) {
-		if (making)
-			make_rank(making, schedule, r);
-		fault.first[r + 1] = fault.first[r] + pd_list_length(&lists->ranks[r]);
+		fault.first[r + 1] = fault.first[r] + count_of(&fault, r);
 		pd_check_rank(&fault, &prices, r);
 		ascend = check_numbers(&fault, r) && ascend;
-		if (making)
-			pd_list_release(&making->ranks[r]);
 	}
 	pd_prices_release(&prices);
 	if (ascend)
-		check_meetings(&fault, schedule);
+		check_meetings(&fault);
 	*count_p = fault.first[lists->rank_count] - 2;
 	free(fault.first);
 	free(fault.leaving);
@@ -348,7 +349,7 @@ int pd_check(const struct pd_lists *lists, struct pd_error *err)
 {
 	int64_t count;
 
-	return check_all(lists, NULL, NULL, &count, err);
+	return check_all(lists, NULL, &count, err);
 }
 
 int pd_check_schedule(const char *name, const struct pd_schedule *schedule, int64_t minibatches,
@@ -358,7 +359,7 @@ int pd_check_schedule(const char *name, const struct pd_schedule *schedule, int6
 	int result = lists ? pd_schedule_fits(schedule, lists->microbatches, err) : -1;
 
 	if (result == 0)
-		result = check_all(lists, lists, schedule, count_p, err);
+		result = check_all(lists, schedule, count_p, err);
 	pd_lists_free(lists);
 	return result;
 }

@@ -28,8 +28,8 @@
 int pd_check(const struct pd_lists *lists, struct pd_error *err);
 /*
  * The same for what the generator makes for so many minibatches; lines are those that
- * pd_schedule_write would write.  Holds one rank's operations at a time; *count_p: how many
- * there are of all ranks.
+ * pd_schedule_write would write.  They are made again for each look at them, and not kept; a few
+ * bytes are, for each microbatch, of one rank at a time.  *count_p: how many there are of all ranks.
  */
 int pd_check_schedule(const char *name, const struct pd_schedule *schedule, int64_t minibatches,
 		      int64_t *count_p, struct pd_error *err);
@@ -38,6 +38,7 @@ int pd_check_schedule(const char *name, const struct pd_schedule *schedule, int6
 struct pd_prices;
 struct pd_fault {
 	const struct pd_lists *lists;
+	const struct pd_schedule *schedule;     /* the operations are this one's; NULL: the lists' */
 	int64_t *first;                 /* per rank, and one more: line where no document says */
 	int64_t line;                   /* of the first fault found so far; INT64_MAX: none */
 	int *leaving;                   /* per stage: gradients on their way out, pd_schedule_leaving */

@@ -466,16 +466,16 @@ static bool expect_op(struct walk *w, const struct pd_op *op)
 
 static bool walk_list(struct walk *w, bool (*each)(struct walk *w, const struct pd_op *op))
 {
-	struct pd_phase phase = { .last = w->lists->microbatches };
-	struct pd_list_cursor cursor;
+	struct pd_op_source source;
 	struct pd_op op;
 	bool right = true;
 
-	pd_list_begin(&cursor, &w->lists->ranks[w->rank], &phase);
+	pd_op_source_begin(&source, w->fault->schedule, w->lists, w->rank, w->lists->microbatches);
 	w->op = &op;
-	for (w->n = 0; right && pd_list_next(&cursor, &op); w->n++)
+	for (w->n = 0; right && pd_op_source_next(&source, &op); w->n++)
 		right = each(w, &op);
 	w->op = NULL;
+	pd_op_source_end(&source);
 	return right;
 }
 
