@@ -49,33 +49,29 @@ static double most_of(const struct pd_links *links)
 	return most;
 }
 
-/* Bandwidth of a way whose outermost level is k. */
-static int64_t bandwidth_to(const struct pd_topology *topology, int k)
-{
-	int64_t least = INT64_MAX;
-
-	for (int l = 0; l <= k; l++)
-		if (topology->level[l].bandwidth_bytes_per_s < least)
-			least = topology->level[l].bandwidth_bytes_per_s;
-	return least;
-}
-
 static void load(struct pd_load *at, double busy_ns, double bytes)
 {
 	at->busy_ns += busy_ns;
 	at->bytes += bytes;
 }
 
-static void carry(struct pd_links *links, int from, int to, const int64_t *way_ns, int64_t bytes,
+/* ns: of the bytes on a link of each level. */
+static void carry(struct pd_links *links, int from, int to, const int64_t *ns, int64_t bytes,
 		  double share)
 {
 	int outermost = pd_topology_level(links->topology, from, to);
-	double time = share * (double)way_ns[outermost], part = share * (double)bytes;
 
 	for (int k = 0; k <= outermost; k++) {
+		double time = share * (double)ns[k], part = share * (double)bytes;
+
 		load(&links->up[k][from / links->size[k]], time, part);
 		load(&links->down[k][to / links->size[k]], time, part);
 	}
+}
+
+static int64_t link_ns(const struct pd_links *links, int k, int64_t bytes)
+{
+	return pd_bytes_ns(bytes, links->topology->level[k].bandwidth_bytes_per_s);
 }
 
 /* Activations one way, gradients the other: replicas meet in turn. */
@@ -84,22 +80,21 @@ static void carry_link(struct pd_links *links, const struct pd_plan *plan,
 {
 	const struct pd_stage *a = &plan->stages[link->from], *b = &plan->stages[link->to];
 	int64_t round = (int64_t)a->replicas / pd_gcd(a->replicas, b->replicas) * b->replicas;
-	int64_t way_ns[PD_MAX_LEVELS] = { 0 };
+	int64_t ns[PD_MAX_LEVELS] = { 0 };
 
 	if (round > LONGEST_ROUND)
 		return;
 	for (int k = 0; k < links->topology->levels; k++)
 		for (int t = 0; t < link->tensor_count; t++)
-			way_ns[k] = pd_plus(way_ns[k], pd_bytes_ns(
-					plan->profile->layers[link->tensors[t]].activation_bytes,
-					bandwidth_to(links->topology, k)));
+			ns[k] = pd_plus(ns[k], link_ns(links, k,
+					plan->profile->layers[link->tensors[t]].activation_bytes));
 	for (int64_t n = 0; n < round; n++) {
 		int from = a->ranks[n % a->replicas], to = b->ranks[n % b->replicas];
 
 		if (from == to)
 			continue;
-		carry(links, from, to, way_ns, link->bytes, 1.0 / (double)round);
-		carry(links, to, from, way_ns, link->bytes, 1.0 / (double)round);
+		carry(links, from, to, ns, link->bytes, 1.0 / (double)round);
+		carry(links, to, from, ns, link->bytes, 1.0 / (double)round);
 	}
 }
 
@@ -109,7 +104,15 @@ struct summing {
 	const int *ranks;
 	int64_t bytes;
 	double share;
+	double *sends_ns;               /* by member and level: that it sends there; or NULL */
 };
+
+static void send(const struct pd_links *links, const struct summing *sum, int member, int k,
+		 double ns)
+{
+	if (sum->sends_ns)
+		sum->sends_ns[member * links->topology->levels + k] += ns;
+}
 
 static int64_t begin_bytes(const struct summing *sum, int piece)
 {
@@ -142,87 +145,83 @@ static void carry_chain(struct pd_links *links, const struct summing *sum, const
 
 	for (int p = 0, end; p < how->pieces; p = end) {
 		int i = pd_allreduce_owner(how, a_size, p), k = pd_allreduce_owner(how, b_size, p);
-		int64_t way_ns[PD_MAX_LEVELS];
+		int from = sum->ranks[a + i], to = sum->ranks[b + k];
+		int64_t ns[PD_MAX_LEVELS], bytes;
 
 		end = (int)pd_min64(pd_allreduce_piece_begin(how, a_size, i + 1),
 				    pd_allreduce_piece_begin(how, b_size, k + 1));
 		for (int l = 0; l < links->topology->levels; l++)
-			way_ns[l] = pd_times(end - p, piece_ns[l]);
-		carry(links, sum->ranks[a + i], sum->ranks[b + k], way_ns,
-		      begin_bytes(sum, end) - begin_bytes(sum, p), sum->share);
-		carry(links, sum->ranks[b + k], sum->ranks[a + i], way_ns,
-		      begin_bytes(sum, end) - begin_bytes(sum, p), sum->share);
+			ns[l] = pd_times(end - p, piece_ns[l]);
+		bytes = begin_bytes(sum, end) - begin_bytes(sum, p);
+		carry(links, from, to, ns, bytes, sum->share);
+		carry(links, to, from, ns, bytes, sum->share);
+		for (int l = pd_topology_level(links->topology, from, to); l >= 0; l--) {
+			send(links, sum, a + i, l, (double)ns[l]);
+			send(links, sum, b + k, l, (double)ns[l]);
+		}
 	}
 }
 
 /*
- * Pairs of members of a group are told apart by the level at which their ways part: a component's
- * link carries, for each of its members, two shares for each member outside.  inside: by level and
- * component, zeros.
+ * A component's link carries, for each of its members, two shares for each member of the group that
+ * is outside.  inside: by level and component, zeros.
  */
 static void carry_group(struct pd_links *links, const struct summing *sum, int *const *inside,
-			const int *ranks, int size)
+			int first, int size)
 {
 	const struct pd_topology *topology = links->topology;
-	int64_t least = least_share(sum, size), way_ns[PD_MAX_LEVELS];
+	const int *ranks = sum->ranks + first;
+	int64_t least = least_share(sum, size);
 
 	for (int k = 0; k < topology->levels; k++)
-		way_ns[k] = pd_bytes_ns(least, bandwidth_to(topology, k));
-	for (int k = 0; k <= topology->levels; k++)
 		for (int i = 0; i < size; i++)
 			inside[k][ranks[i] / links->size[k]]++;
-	for (int i = 0; i < size; i++) {
-		double time = 0, sent = 0;
+	for (int k = 0; k < topology->levels; k++)
+		for (int i = 0; i < size; i++) {
+			int64_t c = ranks[i] / links->size[k];
+			double twice = 2.0 * (size - inside[k][c]);
+			double time = twice * (double)link_ns(links, k, least);
+			double sent = twice * (double)sum->bytes / size;
 
-		for (int k = topology->levels - 1; k >= 0; k--) {
-			int outside = inside[k + 1][ranks[i] / links->size[k + 1]] -
-				inside[k][ranks[i] / links->size[k]];
-
-			time += 2.0 * outside * (double)way_ns[k];
-			sent += 2.0 * outside * (double)sum->bytes / size;
-			load(&links->up[k][ranks[i] / links->size[k]], sum->share * time,
-			     sum->share * sent);
-			load(&links->down[k][ranks[i] / links->size[k]], sum->share * time,
-			     sum->share * sent);
+			load(&links->up[k][c], sum->share * time, sum->share * sent);
+			load(&links->down[k][c], sum->share * time, sum->share * sent);
+			send(links, sum, first + i, k, time);
 		}
-	}
-	for (int k = 0; k <= topology->levels; k++)
+	for (int k = 0; k < topology->levels; k++)
 		for (int i = 0; i < size; i++)
 			inside[k][ranks[i] / links->size[k]] = 0;
 }
 
-static void carry_allreduce(struct pd_links *links, const int *ranks, int count, int64_t bytes,
-			    double share)
+static void carry_allreduce(struct pd_links *links, struct summing *sum, int count)
 {
 	const struct pd_topology *topology = links->topology;
-	struct summing sum = { .ranks = ranks, .bytes = bytes, .share = share };
 	int64_t piece_ns[PD_MAX_LEVELS];
-	int *inside[PD_MAX_LEVELS + 1];
+	int *inside[PD_MAX_LEVELS];
 
-	if (count < 2 || bytes == 0)
+	if (count < 2 || sum->bytes == 0)
 		return;
-	sum.how = pd_allreduce_choose(topology, ranks, count, bytes);
-	for (int k = 0; k <= topology->levels; k++)
-		inside[k] = pd_calloc(k < topology->levels ? (size_t)links->components[k] : 1,
-				      sizeof(int));
-	for (int g = 0; g < sum.how.groups && sum.how.groups < count; g++) {
-		int from = pd_allreduce_group_begin(&sum.how, g);
+	sum->how = pd_allreduce_choose(topology, sum->ranks, count, sum->bytes);
+	for (int k = 0; k < topology->levels; k++)
+		inside[k] = pd_calloc((size_t)links->components[k], sizeof(int));
+	for (int g = 0; g < sum->how.groups && sum->how.groups < count; g++) {
+		int from = pd_allreduce_group_begin(&sum->how, g);
 
-		carry_group(links, &sum, inside, ranks + from,
-			    pd_allreduce_group_begin(&sum.how, g + 1) - from);
+		carry_group(links, sum, inside, from,
+			    pd_allreduce_group_begin(&sum->how, g + 1) - from);
 	}
-	for (int k = 0; k < topology->levels && sum.how.groups > 1; k++)
-		piece_ns[k] = pd_bytes_ns(least_share(&sum, sum.how.pieces),
-					  bandwidth_to(topology, k));
-	for (int g = 0; g + 1 < sum.how.groups; g++)
-		carry_chain(links, &sum, piece_ns, g);
-	for (int k = 0; k <= topology->levels; k++)
+	for (int k = 0; k < topology->levels && sum->how.groups > 1; k++)
+		piece_ns[k] = link_ns(links, k, least_share(sum, sum->how.pieces));
+	for (int g = 0; g + 1 < sum->how.groups; g++)
+		carry_chain(links, sum, piece_ns, g);
+	for (int k = 0; k < topology->levels; k++)
 		free(inside[k]);
 }
 
 void pd_links_allreduce(const struct pd_topology *topology, const int *ranks, int count,
 			int64_t bytes, int64_t *sends_ns)
 {
+	size_t levels = (size_t)topology->levels;
+	struct summing sum = { .ranks = ranks, .bytes = bytes, .share = 1 };
 	struct pd_links links;
 	int highest = 0;
 
@@ -232,10 +231,16 @@ void pd_links_allreduce(const struct pd_topology *topology, const int *ranks, in
 	for (int i = 0; i < count; i++)
 		highest = ranks[i] > highest ? ranks[i] : highest;
 	links_init(&links, topology, highest + 1);
-	carry_allreduce(&links, ranks, count, bytes, 1);
+	sum.sends_ns = pd_calloc((size_t)count * levels, sizeof(*sum.sends_ns));
+	carry_allreduce(&links, &sum, count);
 	for (int i = 0; i < count; i++)
-		sends_ns[i] = links.up[0][ranks[i]].busy_ns < (double)PD_COST_MAX
-			? (int64_t)links.up[0][ranks[i]].busy_ns : PD_COST_MAX;
+		for (size_t k = 0; k < levels; k++) {
+			double ns = sum.sends_ns[(size_t)i * levels + k];
+
+			sends_ns[i] = pd_max64(sends_ns[i], ns < (double)PD_COST_MAX
+							    ? (int64_t)ns : PD_COST_MAX);
+		}
+	free(sum.sends_ns);
 	pd_links_release(&links);
 }
 
@@ -263,9 +268,10 @@ void pd_links_init(struct pd_links *links, const struct pd_plan *plan,
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *stage = &plan->stages[s];
 		int64_t group = groups ? plan->microbatches : stage->replicas;
+		struct summing sum = { .ranks = stage->ranks, .share = 1.0 / (double)group,
+				       .bytes = pd_stage_parameter_bytes(plan, s) };
 
-		carry_allreduce(links, stage->ranks, stage->replicas,
-				pd_stage_parameter_bytes(plan, s), 1.0 / (double)group);
+		carry_allreduce(links, &sum, stage->replicas);
 	}
 }
 

@@ -9,8 +9,8 @@
 /* One direction of a link, per minibatch, in the mean. */
 struct pd_load {
 	double bytes;
-	double busy_ns;                 /* a transfer holds all links of its way as long as the
-					   slowest of them needs (lib/transport/sim) */
+	double busy_ns;                 /* a transfer holds each link of its way as long as that
+					   needs for it (lib/transport/sim) */
 };
 
 /*
@@ -30,7 +30,7 @@ void pd_links_init(struct pd_links *links, const struct pd_plan *plan,
 void pd_links_release(struct pd_links *links);
 
 /*
- * How long each member of an all-reduce sends: every two members of a group exchange two shares
+ * How long each member of an all-reduce sends over the link that it takes longest at: every two members of a group exchange two shares
  * each way (lib/topology/allreduce), parts of sums and then sums, and owners of two groups that
  * follow each other what both own.
  * A member cannot go on before it has sent all that, nor before it has sent the second half of it
@@ -41,9 +41,8 @@ void pd_links_allreduce(const struct pd_topology *topology, const int *ranks, in
 
 /*
  * How long the busiest direction of any link carries something for one minibatch, in the mean:
- * no plan's period is below it.  A transfer takes all links of its way for as long as the
- * slowest of them needs (lib/transport/sim); a component's link carries what crosses it for all
- * that are inside.
+ * no plan's period is below it.  A component's link carries what crosses it for all that are
+ * inside.
  */
 int64_t pd_links_busiest_ns(const struct pd_plan *plan, const struct pd_wiring *wiring);
 

@@ -21,7 +21,7 @@ void pd_map_init(struct pd_map *map, const struct pd_topology *topology, int dev
 		map->size[k + 1] = map->size[k] * topology->level[k].count;
 		width = pd_min64(width, topology->level[k].bandwidth_bytes_per_s);
 		map->width[k] = width;
-		map->ns_per_byte[k] = 1e9 / (double)width;
+		map->ns_per_byte[k] = 1e9 / (double)topology->level[k].bandwidth_bytes_per_s;
 	}
 	for (int k = 0; k <= topology->levels; k++) {
 		map->start[k] = pd_calloc((size_t)devices + 1, sizeof(int));
@@ -64,22 +64,14 @@ static int64_t inside(const struct pd_span *span, int64_t begin, int64_t end)
 	return b > a ? b - a : 0;
 }
 
-/* What a component's link at level k carries in an all-reduce of pieces of one byte: those of its
- * members. */
+/* How long a component's link at level k carries an all-reduce of pieces of one byte: those that its
+ * members send to others. */
 static double reduce_load(const struct pd_map *map, const struct pd_span *span, int k, int at)
 {
-	int64_t c = map->start[k][at];
-	int64_t here = inside(span, c, c + map->size[k]), within = here;
-	double load = 0;
+	int64_t c = map->start[k][at], n = span->end - span->begin;
+	int64_t here = inside(span, c, c + map->size[k]);
 
-	for (int l = k; l < map->topology->levels; l++) {
-		int64_t o = map->start[l + 1][at];
-		int64_t around = inside(span, o, o + map->size[l + 1]);
-
-		load += 2.0 * (double)(around - within) * map->ns_per_byte[l];
-		within = around;
-	}
-	return load * (double)here;
+	return 2.0 * (double)(n - here) * (double)here * map->ns_per_byte[k];
 }
 
 /* The members of a group that a device of the stage is in. */
@@ -103,19 +95,16 @@ static double grouped_load(const struct pd_map *map, const struct pd_allreduce *
 	int last = (int)pd_min64(map->start[k][at] + map->size[k], span->end) - 1;
 	struct pd_span a = group_span(how, span, first), b = group_span(how, span, last);
 	int size = a.end - a.begin;
-	double owned = (double)how->members / size, exchange = 0, ways = 0;
+	double owned = (double)how->members / size, exchange = 0;
+	int ways;
 
 	if (size > 1)
 		exchange += reduce_load(map, &a, k, first);
 	if (b.begin != a.begin && b.end - b.begin > 1)
 		exchange += reduce_load(map, &b, k, last);
-	if (a.begin > span->begin)
-		ways += map->ns_per_byte[level_of(map, (int)pd_max64(first - size, span->begin),
-						  first)];
-	if (b.end < span->end)
-		ways += map->ns_per_byte[level_of(map, last, (int)pd_min64(last + size,
-									   span->end - 1))];
-	return owned * exchange + ways * owned * (double)pd_min64(last - first + 1, size);
+	ways = (a.begin > span->begin) + (b.end < span->end);
+	return owned * exchange + ways * map->ns_per_byte[k] * owned *
+				  (double)pd_min64(last - first + 1, size);
 }
 
 /* Where the first component begins that begins at a device or behind it. */

@@ -13,7 +13,7 @@ struct pd_map {
 	int64_t size[PD_MAX_LEVELS + 1];        /* devices of a component below level k */
 	int *start[PD_MAX_LEVELS + 1];          /* of each device's component: its first device */
 	int64_t width[PD_MAX_LEVELS];           /* bandwidth of a way whose outermost level is k */
-	double ns_per_byte[PD_MAX_LEVELS];
+	double ns_per_byte[PD_MAX_LEVELS];      /* of a link of level k */
 	int unit;                       /* devices after which all-reduces are the same again */
 	/* for each first device below unit and count; once, where these are too many: map.c */
 	double *most, *known;

@@ -332,6 +332,13 @@ static void test_links(void)
 	is_event(&far.sent, 220, 420, "from another device, behind that on the server's link");
 	is_event(&behind.sent, 100, 110, "what waits there holds up nobody on the device's link");
 	is_event(&back.sent, 0, 200, "the other way round is free");
+	move(fabric, 0, 2, 3, 100, &far);
+	move(fabric, 0, 1, 3, 10, &near);
+	move(fabric, 1, 3, 3, 10, &other);
+	run_out(sim);
+	is_event(&far.sent, 470, 670, "again between servers");
+	is_event(&near.sent, 570, 580, "the device's own link is free when it is through there");
+	is_event(&other.sent, 670, 690, "the server's when it is through that");
 	pd_sim_fabric_free(fabric);
 	pd_sim_free(sim);
 }

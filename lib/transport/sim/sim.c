@@ -29,6 +29,12 @@ struct transfer {
 	struct pd_event *recv_done;     /* the sender's is the thing's */
 };
 
+/* Two links of one level that are done with a transfer before others on its way. */
+struct relief {
+	struct pd_sim_thing thing;
+	uint32_t links[2];
+};
+
 struct level {
 	uint32_t count;                 /* components of the level below in one of this */
 	int64_t bandwidth, latency_ns;
@@ -40,6 +46,7 @@ struct level {
 struct path {
 	int count;
 	int64_t bandwidth, latency_ns;  /* INT64_MAX: takes no time */
+	int64_t own[PD_MAX_LEVELS];     /* bandwidth of each two of the links */
 	uint32_t links[2 * PD_MAX_LEVELS];      /* numbers */
 };
 
@@ -55,7 +62,7 @@ struct pd_sim_fabric {
 	struct level level[PD_MAX_LEVELS];
 	uint32_t *hops;                 /* per rank and level: its component's link up */
 	struct end *ends;
-	struct pd_pool transfers;
+	struct pd_pool transfers, reliefs;
 	uint64_t order;
 	uint8_t *states;                /* of links by number: see link.h */
 	struct pd_sim_link *links;      /* by number, from 1 on */
@@ -104,6 +111,7 @@ static void path_of(const struct pd_sim_fabric *fabric, const struct transfer *x
 	path->latency_ns = 0;
 	for (l = 0; l < fabric->levels && a[l] != b[l]; l++)
 		if (fabric->level[l].bandwidth > 0) {
+			path->own[path->count / 2] = fabric->level[l].bandwidth;
 			path->links[path->count++] = a[l];
 			path->links[path->count++] = b[l] + 1;
 		}
@@ -113,10 +121,55 @@ static void path_of(const struct pd_sim_fabric *fabric, const struct transfer *x
 	}
 }
 
+static void free_link(struct pd_sim_fabric *fabric, uint32_t number)
+{
+	struct pd_sim_link *link = &fabric->links[number];
+
+	fabric->states[number] &= (uint8_t)~PD_SIM_BUSY;
+	if (!(fabric->states[number] & PD_SIM_KNOWN))
+		return;
+	if (fabric->two ? !pd_sim_link_awaited(link) : link->count == 0) {
+		if (link->first == link->end)
+			fabric->states[number] &= (uint8_t)~PD_SIM_KNOWN;
+		return;
+	}
+	fabric->states[number] |= PD_SIM_FREED;
+	link->next_freed = NULL;
+	if (fabric->last_freed)
+		fabric->last_freed->next_freed = link;
+	else
+		fabric->first_freed = link;
+	if (!fabric->last_freed)
+		pd_sim_at(fabric->sim, &fabric->give_out, fabric->sim->now_ns);
+	fabric->last_freed = link;
+}
+
+static void relieve(struct pd_sim *sim, struct pd_sim_thing *thing)
+{
+	struct relief *relief = (struct relief *)thing;
+
+	for (int i = 0; i < 2; i++)
+		free_link(sim->fabric, relief->links[i]);
+	pd_pool_return(&sim->fabric->reliefs, relief);
+}
+
+/* Those that are faster than the slowest are free again before it has left. */
+static void relieve_later(struct pd_sim *sim, const uint32_t *links, int64_t when_ns)
+{
+	struct relief *relief = pd_pool_take(&sim->fabric->reliefs, sizeof(*relief));
+
+	*relief = (struct relief){ .thing = { .next = relieve }, .links = { links[0], links[1] } };
+	pd_sim_at(sim, &relief->thing, when_ns);
+}
+
 static void start(struct pd_sim *sim, struct transfer *x, const struct path *path)
 {
 	for (int i = 0; i < path->count; i++)
 		sim->fabric->states[path->links[i]] |= PD_SIM_BUSY;
+	for (int i = 0; i < path->count; i += 2)
+		if (path->own[i / 2] > path->bandwidth)
+			relieve_later(sim, &path->links[i],
+				      sim->now_ns + way_ns(x->bytes, path->own[i / 2]));
 	x->start_ns = sim->now_ns;
 	pd_sim_work(sim, &x->thing, x->to, 1, way_ns(x->bytes, path->bandwidth));
 }
@@ -176,29 +229,6 @@ static void give_out(struct pd_sim *sim, struct pd_sim_thing *thing)
 	fabric->last_freed = NULL;
 }
 
-static void free_link(struct pd_sim_fabric *fabric, uint32_t number)
-{
-	struct pd_sim_link *link = &fabric->links[number];
-
-	fabric->states[number] &= (uint8_t)~PD_SIM_BUSY;
-	if (!(fabric->states[number] & PD_SIM_KNOWN))
-		return;
-	if (fabric->two ? !pd_sim_link_awaited(link) : link->count == 0) {
-		if (link->first == link->end)
-			fabric->states[number] &= (uint8_t)~PD_SIM_KNOWN;
-		return;
-	}
-	fabric->states[number] |= PD_SIM_FREED;
-	link->next_freed = NULL;
-	if (fabric->last_freed)
-		fabric->last_freed->next_freed = link;
-	else
-		fabric->first_freed = link;
-	if (!fabric->last_freed)
-		pd_sim_at(fabric->sim, &fabric->give_out, fabric->sim->now_ns);
-	fabric->last_freed = link;
-}
-
 static void transfer_left(struct pd_sim *sim, struct pd_sim_thing *thing)
 {
 	struct transfer *x = (struct transfer *)thing;
@@ -206,7 +236,8 @@ static void transfer_left(struct pd_sim *sim, struct pd_sim_thing *thing)
 
 	path_of(sim->fabric, x, &path);
 	for (int i = 0; i < path.count; i++)
-		free_link(sim->fabric, path.links[i]);
+		if (path.own[i / 2] <= path.bandwidth)
+			free_link(sim->fabric, path.links[i]);
 	pd_sim_complete(sim, thing->rank, thing->event, x->start_ns, sim->now_ns);
 	thing->next = transfer_arrive;
 	thing->event = x->recv_done;
@@ -455,6 +486,7 @@ void pd_sim_fabric_free(struct pd_sim_fabric *fabric)
 	for (uint32_t i = 1; i <= fabric->link_count; i++)
 		pd_sim_link_release(&fabric->links[i]);
 	pd_pool_release(&fabric->transfers);
+	pd_pool_release(&fabric->reliefs);
 	free(fabric->buckets);
 	free(fabric->hops);
 	free(fabric->links);

@@ -5,10 +5,11 @@
  * A transfer is ready when both sides have posted it and the events it follows are done.
  * On its way lie, in each direction a link of its own, the link of its device and those of
  * the components that hold it, up to the level at which the two ranks meet, and down again.
- * It starts when all of them are free, the first that was ready first, holds them for
- * bytes / the least of their bandwidths, at whose end the sender's event is done, and
- * arrives the latency of the outermost level later.  One that waits for a link holds up
- * nobody at another.  A level with bandwidth 0 holds nothing up.
+ * It starts when all of them are free, the first that was ready first, and holds each for
+ * bytes / its bandwidth: what is slow on a link between servers leaves room for others on a
+ * device's own.  When the slowest has let it go the sender's event is done, and it arrives the
+ * latency of the outermost level later.  One that waits for a link holds up nobody at another.
+ * A level with bandwidth 0 holds nothing up.
  */
 #ifndef PD_TRANSPORT_SIM_SIM_H
 #define PD_TRANSPORT_SIM_SIM_H
