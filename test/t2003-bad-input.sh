@@ -102,6 +102,10 @@ test_ok "links so slow that another plan is better, or none" '
 	pd-plan -t 3@1B/s --stages=1,1,1 large.json | jq .predicted.period_ns >years
 	pd-plan -t 3@1kB/s --stages=1,1,1 large.json | jq .predicted.period_ns >days
 	echo $(cat years days) | awk "{ print; exit !(\$1 > 999 * \$2 && \$1 < 1001 * \$2) }"
+	for rate in 1 2; do
+		pd-plan -t 5@${rate}B/s --stages=1,1x3,1 large.json | jq .predicted.period_ns
+	done >years
+	echo $(cat years) | awk "{ print; exit !(\$2 > 1e17 && \$1 > 1.99 * \$2 && \$1 < 2.01 * \$2) }"
 	jq ".layers[].activation_bytes = 2251799813685248" good.json >larger.json
 	refused "^pd-plan: the best plan found takes more than 73 years" --stages=1,1,1 -t 3@1B/s \
 		larger.json
