@@ -211,6 +211,11 @@ void worker_new_entry(struct pd_worker *w, const struct pd_op *op, struct mark *
 /* Of the operation's group. */
 struct sum *worker_sum_of(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
 
+/* checkpoint.c: must everything come to rest before this operation (NULL: before the end), or
+ * after it?  Where there are none it need not. */
+void worker_pause_before(struct pd_worker *w, const struct pd_op *op);
+void worker_pause_after(struct pd_worker *w, const struct pd_op *op);
+
 /* tie.c: nothing of it where no parameters are shared */
 int worker_ties_new(struct pd_worker *w, struct pd_error *err);
 void worker_ties_free(struct pd_worker *w);

@@ -231,3 +231,38 @@ void worker_memory_free(struct pd_worker *w)
 		chunk_free(w, &w->chunks[i]);
 	give(w, w->scratch);
 }
+
+struct pd_weights *pd_worker_weights(struct pd_worker *w, int i)
+{
+	return &w->chunks[i].weights;
+}
+
+void *pd_worker_master(struct pd_worker *w, int i)
+{
+	return w->chunks[i].master;
+}
+
+void *pd_worker_state_arena(struct pd_worker *w, int i)
+{
+	return w->chunks[i].state;
+}
+
+void *pd_worker_velocity(struct pd_worker *w, int i)
+{
+	return w->chunks[i].velocity;
+}
+
+void *pd_worker_second(struct pd_worker *w, int i)
+{
+	return w->chunks[i].second;
+}
+
+void *pd_worker_delta(struct pd_worker *w, int i)
+{
+	return w->chunks[i].delta;
+}
+
+int64_t pd_worker_bytes(const struct pd_worker *w)
+{
+	return w->bytes;
+}

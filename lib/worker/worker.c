@@ -276,32 +276,6 @@ static int retire_finished(struct pd_worker *w, struct pd_error *err)
 	return any;
 }
 
-/* Must everything come to rest before this operation (NULL: before the end)? */
-static void want_pause_before(struct pd_worker *w, const struct pd_op *op)
-{
-	for (size_t i = 0; i < w->checkpoint_count && !w->wanted && !w->phase.evaluate; i++) {
-		struct checkpoint *c = &w->checkpoints[i];
-
-		if (c->at < 0 || c->state_seen)
-			continue;
-		if (!op || (op->kind == PD_OP_forward && op->microbatch >= c->at)) {
-			c->state_seen = true;
-			w->wanted = PD_PAUSE_STATE;
-		}
-	}
-}
-
-static void want_pause_after(struct pd_worker *w, const struct pd_op *op)
-{
-	for (size_t i = 0; i < w->checkpoint_count; i++) {
-		const struct checkpoint *c = &w->checkpoints[i];
-
-		if (c->at >= 0 && op->kind == PD_OP_step && op->version <= c->at &&
-		    op->version >= pd_cursor_oldest(&w->cursor, op->stage, c->at))
-			w->wanted = PD_PAUSE_VERSION;
-	}
-}
-
 /* Room for twice as many operations that have not retired. */
 static void grow_entries(struct pd_worker *w)
 {
@@ -328,7 +302,8 @@ static int issue_ready(struct pd_worker *w, struct pd_error *err)
 				: pd_cursor_next(&w->cursor, &w->next);
 			w->exhausted = !w->has_next;
 		}
-		want_pause_before(w, w->has_next ? &w->next : NULL);
+		if (w->checkpoint_count > 0)
+			worker_pause_before(w, w->has_next ? &w->next : NULL);
 		if (w->wanted || !w->has_next)
 			return any;
 		if (w->issued - w->retired == w->entry_count)
@@ -338,7 +313,8 @@ static int issue_ready(struct pd_worker *w, struct pd_error *err)
 			return verdict < 0 ? -1 : any;
 		any = 1;
 		w->has_next = false;
-		want_pause_after(w, &w->next);
+		if (w->checkpoint_count > 0)
+			worker_pause_after(w, &w->next);
 	}
 	return any;
 }
@@ -470,96 +446,9 @@ void pd_worker_hold(struct pd_worker *w, bool held)
 	w->held = held;
 }
 
-void pd_worker_checkpoint(struct pd_worker *w, int64_t at)
-{
-	struct checkpoint *c = NULL;
-
-	for (size_t i = 0; i < w->checkpoint_count && !c; i++)
-		if (w->checkpoints[i].at < 0)
-			c = &w->checkpoints[i];
-	if (!c) {
-		w->checkpoints = pd_grow(w->checkpoints, &w->checkpoint_room,
-					 w->checkpoint_count + 1, sizeof(*c));
-		c = &w->checkpoints[w->checkpoint_count++];
-	}
-	*c = (struct checkpoint){ .at = at };
-	for (int k = 0; k < w->chunk_count; k++) {
-		int64_t newest;
-
-		pd_weights_newest(&w->chunks[k].weights, &newest);
-		if (newest >= pd_worker_checkpoint_oldest(w, k, at))
-			w->wanted = PD_PAUSE_VERSION;
-	}
-}
-
-void pd_worker_checkpoint_done(struct pd_worker *w, int64_t at)
-{
-	for (size_t i = 0; i < w->checkpoint_count; i++)
-		if (w->checkpoints[i].at == at)
-			w->checkpoints[i].at = -1;
-}
-
-bool pd_worker_state_reached(const struct pd_worker *w, int64_t at)
-{
-	for (size_t i = 0; i < w->checkpoint_count; i++)
-		if (w->checkpoints[i].at == at)
-			return w->checkpoints[i].state_seen;
-	return false;
-}
-
 int64_t pd_worker_highest(const struct pd_worker *w)
 {
 	return w->running ? pd_cursor_highest(&w->cursor) : w->phase.last - 1;
-}
-
-enum pd_pause pd_worker_paused(const struct pd_worker *w)
-{
-	return w->paused;
-}
-
-struct pd_weights *pd_worker_weights(struct pd_worker *w, int i)
-{
-	return &w->chunks[i].weights;
-}
-
-void *pd_worker_master(struct pd_worker *w, int i)
-{
-	return w->chunks[i].master;
-}
-
-void *pd_worker_state_arena(struct pd_worker *w, int i)
-{
-	return w->chunks[i].state;
-}
-
-void *pd_worker_velocity(struct pd_worker *w, int i)
-{
-	return w->chunks[i].velocity;
-}
-
-void *pd_worker_second(struct pd_worker *w, int i)
-{
-	return w->chunks[i].second;
-}
-
-void *pd_worker_delta(struct pd_worker *w, int i)
-{
-	return w->chunks[i].delta;
-}
-
-int64_t pd_worker_checkpoint_oldest(const struct pd_worker *w, int i, int64_t at)
-{
-	return pd_cursor_oldest(&w->cursor, w->chunks[i].index, at);
-}
-
-bool pd_worker_checkpoint_holds(const struct pd_worker *w, int i, int64_t at, int64_t version)
-{
-	return version == at || pd_cursor_reads(&w->cursor, w->chunks[i].index, at, version);
-}
-
-int64_t pd_worker_bytes(const struct pd_worker *w)
-{
-	return w->bytes;
 }
 
 int64_t pd_worker_retired(const struct pd_worker *w)
