@@ -43,7 +43,7 @@ test_ok "20 kills at any moment leave nothing behind" '
 	! left_behind before'
 
 test_ok "a hang-up ends them, as it does without UCX" '
-	"$life" idle 20 &
+	env --default-signal=HUP "$life" idle 20 &
 	sleep 0.3
 	kill -HUP $!
 	status 129 wait $!'

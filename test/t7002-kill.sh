@@ -47,8 +47,9 @@ begin() {
 	begin_plan=$1
 	shift
 	rm -rf trace
-	pd-run --threads=1 --synthetic --checkpoint=ck --checkpoint-every=20 --trace=trace \
-		"$@" "$begin_plan" >out 2>err &
+	# as a terminal starts it, also where these tests run under nohup
+	env --default-signal=HUP pd-run --threads=1 --synthetic --checkpoint=ck \
+		--checkpoint-every=20 --trace=trace "$@" "$begin_plan" >out 2>err &
 	run=$!
 	workers=
 	until [ "$(echo "$workers" | wc -w)" -eq "$(jq '[.stages[].replicas] | add' "$begin_plan")" ]
