@@ -2,7 +2,6 @@
 #include "base/json.h"
 
 #include "base/crowd.h"
-#include "base/mem.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,7 +2,6 @@
 #include "measure/layers.h"
 
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/mem.h"
 #include "data/loader.h"
 #include "measure/figures.h"

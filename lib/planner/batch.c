@@ -20,7 +20,6 @@
 #include "planner/planner.h"
 
 #include "base/json.h"
-#include "base/mem.h"
 #include "plan/prediction.h"
 #include "planner/alternatives.h"
 #include "planner/candidate.h"

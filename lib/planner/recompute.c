@@ -10,7 +10,6 @@
  */
 #include "planner/recompute.h"
 
-#include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
 #include "planner/candidate.h"

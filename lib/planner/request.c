@@ -4,8 +4,6 @@
 
 #include "base/mem.h"
 
-#include "base/json.h"
-
 #include <inttypes.h>
 #include <string.h>
 
