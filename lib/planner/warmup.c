@@ -143,7 +143,7 @@ static int64_t transfer_ns(const struct pd_plan *plan, const struct pd_wiring *w
 
 		if (link->to != s + 1)
 			continue;
-		for (int n = 0; n < MOST_PAIRS && n < a->replicas * b->replicas; n++)
+		for (int64_t n = 0; n < MOST_PAIRS && n < (int64_t)a->replicas * b->replicas; n++)
 			most = pd_max64(most, pd_topology_transfer_ns(&plan->topology,
 					a->ranks[n % a->replicas], b->ranks[n % b->replicas],
 					link->bytes));
