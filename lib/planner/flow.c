@@ -85,6 +85,11 @@ static void forward(struct pd_flow *flow, struct pd_flow_stage *stage, int64_t n
 	}
 }
 
+static int64_t rest_of(const struct pd_reduce *reduce, int last)
+{
+	return last <= reduce->until ? pd_max64(reduce->both_ns, reduce->rest_ns) : reduce->rest_ns;
+}
+
 /*
  * All-reduce and step behind the last backward of a group.  Without parameters there is nothing
  * for which replicas would wait for each other.
@@ -92,19 +97,25 @@ static void forward(struct pd_flow *flow, struct pd_flow_stage *stage, int64_t n
 static void update(struct pd_flow *flow, const struct pd_flow_stage *stage)
 {
 	const struct pd_stage *at = stage->plan;
-	int64_t last = 0;
+	int64_t last_ns = 0;
+	int last = 0;
 
 	if (at->replicas == 1) {
 		flow->free_ns[at->ranks[0]] += stage->update_ns;
 		return;
 	}
 	for (int i = 0; i < at->replicas; i++)
-		last = pd_max64(last, flow->free_ns[at->ranks[i]]);
+		if (flow->free_ns[at->ranks[i]] > last_ns) {
+			last_ns = flow->free_ns[at->ranks[i]];
+			last = i;
+		}
 	for (int i = 0; i < at->replicas; i++) {
-		int64_t *free_ns = &flow->free_ns[at->ranks[i]], sends_ns = stage->sends_ns[i];
+		const struct pd_reduce *reduce = &stage->reduces[i];
+		int64_t *free_ns = &flow->free_ns[at->ranks[i]];
 
-		if (sends_ns)
-			*free_ns = pd_max64(*free_ns + sends_ns, last + sends_ns / 2);
+		if (reduce->sends_ns)
+			*free_ns = pd_max64(*free_ns + reduce->sends_ns,
+					    last_ns + rest_of(reduce, last));
 		*free_ns += stage->update_ns;
 	}
 }
@@ -246,7 +257,7 @@ static double longest_ns(const struct pd_flow *flow)
 		ns += 2 * (double)flow->stages[s].forward_ns + (double)flow->stages[s].backward_ns +
 		      (double)flow->stages[s].update_ns;
 	for (int r = 0; r < flow->plan->rank_count; r++)
-		ns += (double)flow->sends_ns[r];
+		ns += (double)flow->reduces[r].sends_ns + (double)flow->reduces[r].both_ns;
 	for (int l = 0; l < flow->schedule->wiring->link_count; l++)
 		for (int k = 0; k < flow->plan->topology.levels; k++)
 			ns += 2 * (double)flow->links[l].way_ns[k];
@@ -267,8 +278,11 @@ static int64_t scale(struct pd_flow *flow)
 		flow->stages[s].backward_ns /= unit;
 		flow->stages[s].update_ns /= unit;
 	}
-	for (int r = 0; r < flow->plan->rank_count && unit > 1; r++)
-		flow->sends_ns[r] /= unit;
+	for (int r = 0; r < flow->plan->rank_count && unit > 1; r++) {
+		flow->reduces[r].sends_ns /= unit;
+		flow->reduces[r].rest_ns /= unit;
+		flow->reduces[r].both_ns /= unit;
+	}
 	for (int l = 0; l < flow->schedule->wiring->link_count && unit > 1; l++) {
 		struct pd_flow_link *link = &flow->links[l];
 

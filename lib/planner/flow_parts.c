@@ -21,7 +21,7 @@ static void measure_stages(struct pd_flow *flow)
 {
 	const struct pd_schedule *schedule = flow->schedule;
 	const struct pd_plan *plan = flow->plan;
-	int64_t *sends_ns = flow->sends_ns;
+	struct pd_reduce *reduces = flow->reduces;
 
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *at = &plan->stages[s];
@@ -34,7 +34,7 @@ static void measure_stages(struct pd_flow *flow)
 			.in = schedule->wiring->in[s], .out = schedule->wiring->out[s],
 			.lead = schedule->warmup[s] * (int64_t)at->replicas,
 			.group = schedule->group[s], .left = schedule->group[s],
-			.sends_ns = sends_ns,
+			.reduces = reduces,
 		};
 		for (int l = at->first_layer; l < at->first_layer + at->layer_count; l++) {
 			const struct pd_profile_layer *layer = &plan->profile->layers[l];
@@ -47,8 +47,8 @@ static void measure_stages(struct pd_flow *flow)
 		stage->weight = weight_of(s);
 		flow->weights += stage->weight;
 		pd_links_allreduce(&plan->topology, at->ranks, at->replicas,
-				   pd_stage_parameter_bytes(plan, s), sends_ns);
-		sends_ns += at->replicas;
+				   pd_stage_parameter_bytes(plan, s), reduces);
+		reduces += at->replicas;
 	}
 }
 
@@ -112,7 +112,7 @@ void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule)
 			       .n = pd_steady_minibatches(plan) };
 	flow->stages = pd_calloc(stages, sizeof(*flow->stages));
 	flow->links = pd_calloc((size_t)schedule->wiring->link_count, sizeof(*flow->links));
-	flow->sends_ns = pd_calloc(ranks, sizeof(int64_t));
+	flow->reduces = pd_calloc(ranks, sizeof(*flow->reduces));
 	flow->free_ns = pd_calloc(ranks, sizeof(int64_t));
 	flow->backward_end = pd_calloc((size_t)flow->n, sizeof(int64_t));
 	flow->marks = pd_calloc((size_t)flow->n, sizeof(*flow->marks));
@@ -132,7 +132,7 @@ void pd_flow_release(struct pd_flow *flow)
 		free(flow->component[k]);
 	free(flow->stages);
 	free(flow->links);
-	free(flow->sends_ns);
+	free(flow->reduces);
 	free(flow->arrival_ns);
 	free(flow->free_ns);
 	free(flow->backward_end);

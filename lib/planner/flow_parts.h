@@ -3,6 +3,7 @@
 #ifndef PD_PLANNER_FLOW_PARTS_H
 #define PD_PLANNER_FLOW_PARTS_H
 
+#include "planner/links.h"
 #include "schedule/schedule.h"
 
 struct pd_flow_link {                   /* between two stages */
@@ -21,7 +22,7 @@ struct pd_flow_stage {
 	const int *in, *out;            /* links */
 	int64_t forward_ns, backward_ns, update_ns;
 	int64_t again_ns;               /* a forward before each backward */
-	const int64_t *sends_ns;        /* in an all-reduce, by replica */
+	const struct pd_reduce *reduces;        /* by replica */
 	int64_t lead;                   /* microbatches that forwards are ahead of backwards */
 	int64_t group, left;            /* microbatches of an update; until the next one */
 	int down, up;                   /* which replica does the next forward, the next backward */
@@ -36,7 +37,8 @@ struct pd_flow {
 	int64_t n;                      /* microbatches */
 	struct pd_flow_stage *stages;
 	struct pd_flow_link *links;
-	int64_t *sends_ns, *arrival_ns; /* all stages', all links' */
+	struct pd_reduce *reduces;      /* all stages' */
+	int64_t *arrival_ns;            /* all links' */
 	int64_t *free_ns;               /* per rank */
 	int *component[PD_MAX_LEVELS];  /* of each rank, above level k */
 	int64_t *backward_end;          /* of the first stage, by microbatch */

@@ -217,15 +217,53 @@ static void carry_allreduce(struct pd_links *links, struct summing *sum, int cou
 		free(inside[k]);
 }
 
+/* Both ways over one link of a component that has others before and behind it: from first to last. */
+static void pass_both(struct pd_reduce *reduces, int back, int until, int64_t ns)
+{
+	for (int i = 0; i <= back; i++)
+		if (ns > reduces[i].both_ns || (ns == reduces[i].both_ns && until > reduces[i].until)) {
+			reduces[i].both_ns = ns;
+			reduces[i].until = until;
+		}
+}
+
+/* Member i is done when the sum has come from the one behind it and gone to the one before. */
+static void bound_chain(const struct pd_links *links, const int *ranks, int count, int64_t bytes,
+			struct pd_reduce *reduces)
+{
+	const struct pd_topology *topology = links->topology;
+	int64_t rest_ns = 0;
+
+	for (int i = count - 1; i > 0; i--) {
+		for (int k = pd_topology_level(topology, ranks[i - 1], ranks[i]); k >= 0; k--)
+			rest_ns = pd_max64(rest_ns, link_ns(links, k, bytes));
+		reduces[i].rest_ns = rest_ns;
+	}
+	reduces[0].rest_ns = rest_ns;
+	for (int k = 0; k < topology->levels; k++)
+		for (int first = 0, last; first < count; first = last + 1) {
+			int64_t ns = pd_times(2, link_ns(links, k, bytes));
+
+			for (last = first; last + 1 < count && ranks[last + 1] / links->size[k] ==
+							       ranks[first] / links->size[k];)
+				last++;
+			if (first == 0 || last == count - 1)
+				continue;
+			pass_both(reduces, first, last, ns);            /* out: on, and back */
+			pass_both(reduces, last + 1, first - 1, ns);    /* in */
+		}
+}
+
 void pd_links_allreduce(const struct pd_topology *topology, const int *ranks, int count,
-			int64_t bytes, int64_t *sends_ns)
+			int64_t bytes, struct pd_reduce *reduces)
 {
 	size_t levels = (size_t)topology->levels;
 	struct summing sum = { .ranks = ranks, .bytes = bytes, .share = 1 };
 	struct pd_links links;
 	int highest = 0;
 
-	memset(sends_ns, 0, (size_t)count * sizeof(*sends_ns));
+	for (int i = 0; i < count; i++)
+		reduces[i] = (struct pd_reduce){ .until = -1 };
 	if (count < 2 || bytes == 0)
 		return;
 	for (int i = 0; i < count; i++)
@@ -233,13 +271,18 @@ void pd_links_allreduce(const struct pd_topology *topology, const int *ranks, in
 	links_init(&links, topology, highest + 1);
 	sum.sends_ns = pd_calloc((size_t)count * levels, sizeof(*sum.sends_ns));
 	carry_allreduce(&links, &sum, count);
-	for (int i = 0; i < count; i++)
+	for (int i = 0; i < count; i++) {
 		for (size_t k = 0; k < levels; k++) {
 			double ns = sum.sends_ns[(size_t)i * levels + k];
 
-			sends_ns[i] = pd_max64(sends_ns[i], ns < (double)PD_COST_MAX
-							    ? (int64_t)ns : PD_COST_MAX);
+			reduces[i].sends_ns = pd_max64(reduces[i].sends_ns,
+						       ns < (double)PD_COST_MAX ? (int64_t)ns
+										: PD_COST_MAX);
 		}
+		reduces[i].rest_ns = reduces[i].sends_ns / 2;
+	}
+	if (sum.how.groups == count)
+		bound_chain(&links, ranks, count, bytes, reduces);
 	free(sum.sends_ns);
 	pd_links_release(&links);
 }

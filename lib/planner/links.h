@@ -29,15 +29,25 @@ void pd_links_init(struct pd_links *links, const struct pd_plan *plan,
 		   const struct pd_wiring *wiring);
 void pd_links_release(struct pd_links *links);
 
+/* What keeps a member of an all-reduce from going on, at least. */
+struct pd_reduce {
+	int64_t sends_ns;               /* all that it sends, over the link that it takes longest at,
+					   from its own last backward on */
+	int64_t rest_ns;                /* what is left when the last member's part is there; */
+	int64_t both_ns;                /* where that is not one behind `until` */
+	int until;                      /* by number; -1: that says nothing */
+};
+
 /*
- * How long each member of an all-reduce sends over the link that it takes longest at: every two members of a group exchange two shares
- * each way (lib/topology/allreduce), parts of sums and then sums, and owners of two groups that
- * follow each other what both own.
- * A member cannot go on before it has sent all that, nor before it has sent the second half of it
- * from when the last one's part has come.  sends_ns: one per rank.
+ * Every two members of a group exchange two shares each way (lib/topology/allreduce), parts of sums
+ * and then sums, so that half of what one sends is left when the last part has come; and owners of
+ * two groups that follow each other what both own.  In a chain of members nothing goes on from the
+ * last one before its part is there, and from then on all of the buffer has to go from each one
+ * behind that to the next, and back along all of them: a link that both pass takes twice as long.
+ * reduces: one per rank.
  */
 void pd_links_allreduce(const struct pd_topology *topology, const int *ranks, int count,
-			int64_t bytes, int64_t *sends_ns);
+			int64_t bytes, struct pd_reduce *reduces);
 
 /*
  * How long the busiest direction of any link carries something for one minibatch, in the mean:

@@ -172,17 +172,18 @@ static void window_pass(struct window *window, const struct pd_plan *plan)
 static int64_t own_sends_ns(const struct pd_plan *plan, int s)
 {
 	const struct pd_stage *stage = &plan->stages[s];
-	int64_t *sends_ns, least = INT64_MAX;
+	struct pd_reduce *reduces;
+	int64_t least = INT64_MAX;
 
 	if (stage->replicas == 1 || plan->microbatches > 1 ||
 	    (plan->weights != PD_WEIGHTS_STASH && plan->weights != PD_WEIGHTS_VERTICAL_SYNC))
 		return 0;
-	sends_ns = pd_calloc((size_t)stage->replicas, sizeof(*sends_ns));
+	reduces = pd_calloc((size_t)stage->replicas, sizeof(*reduces));
 	pd_links_allreduce(&plan->topology, stage->ranks, stage->replicas,
-			   pd_stage_parameter_bytes(plan, s), sends_ns);
+			   pd_stage_parameter_bytes(plan, s), reduces);
 	for (int i = 0; i < stage->replicas; i++)
-		least = pd_min64(least, sends_ns[i]);
-	free(sends_ns);
+		least = pd_min64(least, pd_max64(reduces[i].sends_ns, reduces[i].rest_ns));
+	free(reduces);
 	return least;
 }
 

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "planner/bound.h"
+#include "planner/flow.h"
 #include "replay/replay.h"
 #include "tap.h"
 
@@ -203,6 +204,7 @@ static int64_t common_multiple(const struct pd_plan *plan)
 
 struct tally {
 	int plans, beaten, forgotten;   /* below the bound; bounds that rise with more freedom */
+	int above;                      /* expected without a replay, but for the period */
 	int apart;                      /* the fewest devices do not go with the bound, or the plan */
 	double best;                    /* the largest bound / period */
 };
@@ -226,6 +228,19 @@ static void judge(const struct pd_plan *plan, const struct pd_costs *costs, bool
 	tally->apart += pd_bound_devices(costs, &with, bound) > plan->topology.devices ||
 			pd_bound_devices(costs, &with, bound - 1) <= plan->topology.devices ||
 			pd_bound_devices(costs, &with, (int64_t)ceil(period)) > plan->rank_count;
+	if (pd_flow_knows(plan)) {
+		struct pd_schedule *schedule = pd_schedule_new(plan, &err);
+
+		/* the mean of what does not repeat itself is not exact */
+		if ((double)pd_flow_bound_ns(schedule) > ceil(1.0005 * period)) {
+			tally->above++;
+			diag("%s: expected %lld, period %.1f, %d stages on %d ranks, %d levels",
+			     pd_weight_kind_name[plan->weights],
+			     (long long)pd_flow_bound_ns(schedule), period, plan->stage_count,
+			     plan->rank_count, plan->topology.levels);
+		}
+		pd_schedule_free(schedule);
+	}
 	with.fewer = true;
 	loose = pd_bound_ns(costs, &with);
 	with.microbatches = 0;
@@ -289,6 +304,7 @@ static void test_random(const struct policy *policy)
 	   pd_schedule_kind_name[policy->schedule], pd_weight_kind_name[policy->weights],
 	   policy->group ? ", microbatches" : "", tally.plans);
 	is_int(tally.beaten, 0, "none is faster than the bound");
+	is_int(tally.above, 0, "nor than what is expected of it");
 	is_int(tally.apart, 0, "nor has fewer devices than any that is as fast");
 	is_int(tally.forgotten, 0, "which does not rise where the microbatches are left open");
 	ok(tally.best > 0.97, "the nearest took 1/%.3f of it", tally.best);
