@@ -47,6 +47,15 @@ test_ok "two servers of four: once each way over the link between them, and litt
 	ns=$(reduced 8 4@25GB/s,2@12.5GB/s)
 	test $ns -ge 8000000
 	test $ns -lt 16000000'
+test_ok "what goes back gets to a link between what goes on" '
+	plan 8 100000000 >plan.json
+	ns=$(reduced 8 2@12GB/s,2@6GB/s,2@1.25GB/s)
+	test $ns -ge 80000000
+	test $ns -lt 93000000
+	plan 64 100000000 >plan.json
+	ns=$(reduced 64 8@12GB/s,8@1.25GB/s)
+	test $ns -ge 160000000
+	test $ns -lt 220000000'
 test_ok "a few bytes, in steps that take long" '
 	plan 4096 64 >plan.json
 	test $(reduced 4096 4096@1GB/s+5us) -lt 1500000'
