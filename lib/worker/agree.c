@@ -14,7 +14,7 @@
  * retired when what it takes is there: what comes after it in the list goes on, up to the
  * step, which waits for the end.  Only then is it told about, with its whole time.
  */
-#include "worker/internal.h"
+#include "worker/issue.h"
 
 #include "base/mem.h"
 

@@ -206,10 +206,6 @@ void worker_memory_free(struct pd_worker *w);
 
 /* issue.c: 1 issued, 0 not yet, -1 failed */
 int worker_issue(struct pd_worker *w, const struct pd_op *op, struct pd_error *err);
-bool worker_may_arm(const struct pd_worker *w, const struct mark *mark);
-void worker_new_entry(struct pd_worker *w, const struct pd_op *op, struct mark *mark);
-/* Of the operation's group. */
-struct sum *worker_sum_of(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
 
 /* checkpoint.c: must everything come to rest before this operation (NULL: before the end), or
  * after it?  Where there are none it need not. */
@@ -229,7 +225,6 @@ int worker_ties_issue(struct pd_worker *w, struct sum **sums, int n);
 /* agree.c: nothing of it where the plan does not say so */
 int worker_agree_new(struct pd_worker *w, struct pd_error *err);
 void worker_agree_free(struct pd_worker *w);
-int worker_issue_agree(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
 /* How much it did, -1: broken. */
 int worker_agree_progress(struct pd_worker *w);
 /* Has some of it no place on the stream yet? */

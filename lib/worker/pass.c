@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Passes of a minibatch through a stage: forward, forward once more, backward whole or in two
+ * parts.  Each is queued on the compute stream, behind what brings its inputs.
+ */
+#include "worker/issue.h"
+
+/*
+ * Has what the minibatch before in a slot made there left?  Its flight may have another one
+ * by now: then its sends have retired, and to wait for those of the other does no harm.
+ */
+static bool slot_left(const struct pd_worker *w, const struct chunk *c, const struct slot *slot)
+{
+	for (int i = 0; i < c->port_out_count && slot->flight; i++)
+		if (!worker_may_arm(w, &slot->flight->sent[i]))
+			return false;
+	return true;
+}
+
+static void fill_pass(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
+		      struct flight *flight, const void *weights, struct pd_pass *pass)
+{
+	*pass = (struct pd_pass){
+		.weights = weights, .state = c->state,
+		.scale = w->agreement ? worker_scale(c, weights) : NULL,
+		.inbox = flight->inbox, .slot = worker_slot(w, c, op)->memory, .scratch = w->scratch,
+		.first_sample = op->microbatch * w->config.batch_size,
+		.valid = c->loader ? flight->valid : w->config.batch_size,
+		.evaluate = op->evaluate, .loss = &flight->loss,
+	};
+}
+
+static bool latest(const struct pd_worker *w)
+{
+	return w->config.schedule->plan->weights == PD_WEIGHTS_LATEST;
+}
+
+/* What leaves, into the outbox: with the last of it the forward is done for others. */
+static int fill_outbox(struct pd_worker *w, struct chunk *c, struct flight *flight,
+		       const struct slot *slot, const struct slot *outbox)
+{
+	int last = c->port_out_count - 1;
+
+	for (int p = 0; p <= last; p++)
+		for (int t = 0; t < c->ports_out[p].link->tensor_count; t++) {
+			const struct pd_net_tensor *tensor = c->ports_out[p].tensors[t];
+			bool ends = p == last && t == c->ports_out[p].link->tensor_count - 1;
+
+			if (w->config.device->ops->copy(w->compute,
+					outbox->memory + c->ports_out[p].places[t],
+					(tensor->inbox ? flight->inbox : slot->memory) + tensor->offset,
+					tensor->bytes, PD_COPY_WITHIN,
+					ends ? &flight->forward.events[1] : NULL) != 0)
+				return -1;
+		}
+	return 1;
+}
+
+int worker_issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
+{
+	const struct pd_stage *stage = c->stage;
+	struct flight *flight = worker_flight(w, c, op);
+	struct slot *holder = worker_holder(w, c, op);
+	struct pd_pass pass;
+	const void *weights;
+
+	if (!worker_may_arm(w, &flight->forward))
+		return 0;
+	if (!slot_left(w, c, holder))
+		return 0;
+	for (int i = 0; i < c->port_in_count; i++)
+		if (worker_after(w, w->compute, &flight->received[i]) < 0)
+			return -1;
+	if (w->load && worker_after(w, w->compute, &flight->loaded) < 0)
+		return -1;
+	/* without stashing nobody's version is kept for its backward */
+	weights = op->evaluate || latest(w) ? pd_weights_newest(&c->weights, NULL)
+					    : pd_weights_read(&c->weights, op->version);
+	fill_pass(w, c, op, flight, weights, &pass);
+	flight->loss = (struct pd_loss){ 0 };
+	holder->flight = flight;
+	if (op->evaluate)
+		flight->ended = &flight->forward;
+	worker_arm(w, &flight->forward);
+	worker_new_entry(w, op, &flight->forward);
+	if (w->config.device->ops->forward(w->compute, c->net, &pass, stage->first_layer,
+					   stage->layer_count, &flight->forward.events[0]) != 0)
+		return -1;
+	return c->room.outboxes > 0 ? fill_outbox(w, c, flight, worker_slot(w, c, op), holder) : 1;
+}
+
+/* The weights of the microbatch's forward; where nobody's version is kept, the newest, or
+ * about those of its forward, worked out from them. */
+static const void *backward_weights(const struct pd_worker *w, const struct chunk *c,
+				    const struct pd_op *op)
+{
+	if (!latest(w))
+		return pd_weights_find(&c->weights, op->version);
+	return c->corrected ? c->corrected : pd_weights_newest(&c->weights, NULL);
+}
+
+static void fill_backward(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
+			  struct pd_pass *pass)
+{
+	struct sum *sum = worker_sum_of(w, c, op);
+
+	fill_pass(w, c, op, worker_flight(w, c, op), backward_weights(w, c, op), pass);
+	pass->gradients = sum->backwards > 0 ? c->fresh : sum->gradients;
+}
+
+static int queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
+			  struct mark *mark, const struct pd_pass *pass)
+{
+	struct sum *sum = worker_sum_of(w, c, op);
+
+	if (w->agreement && sum->backwards == 0) {
+		sum->scale = worker_scale_of_sum(c, sum->gradients);
+		if (w->config.device->ops->copy(w->compute, sum->scale, pass->scale,
+						sizeof(*sum->scale), PD_COPY_WITHIN, NULL) != 0)
+			return -1;
+	}
+	worker_arm(w, mark);
+	worker_new_entry(w, op, mark);
+	return w->config.device->ops->backward(w->compute, c->net, pass, c->stage->first_layer,
+					       c->stage->layer_count, &mark->events[0]);
+}
+
+/*
+ * The forward once more, with the weights that backward will read: what was received and loaded
+ * is there, and all else that the slot served is before it on the stream.  Its outputs stay in
+ * the slot, and what lies in the inbox is written over with the same.
+ */
+int worker_issue_recompute(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
+{
+	struct flight *flight = worker_flight(w, c, op);
+	struct mark *mark = &flight->recomputed;
+	struct pd_pass pass;
+
+	if (!worker_may_arm(w, mark))
+		return 0;
+	fill_pass(w, c, op, flight, backward_weights(w, c, op), &pass);
+	pass.again = true;
+	pass.loss = NULL;
+	worker_arm(w, mark);
+	worker_new_entry(w, op, mark);
+	c->recomputed++;
+	return w->config.device->ops->forward(w->compute, c->net, &pass, c->stage->first_layer,
+					      c->stage->layer_count, &mark->events[0]) == 0 ? 1 : -1;
+}
+
+int worker_issue_backward_weight(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
+{
+	struct mark *mark = &worker_flight(w, c, op)->weight;
+	struct pd_pass pass;
+
+	if (!worker_may_arm(w, mark) || !worker_may_arm(w, &worker_sum_of(w, c, op)->summed))
+		return 0;
+	fill_backward(w, c, op, &pass);
+	pass.part = PD_BACKWARD_WEIGHT;
+	if (!latest(w))
+		pd_weights_done(&c->weights, op->version);
+	worker_flight(w, c, op)->ended = mark;
+	if (queue_backward(w, c, op, mark, &pass) != 0)
+		return -1;
+	return worker_add_gradients(w, c, op, mark) < 0 ? -1 : 1;
+}
+
+int worker_issue_backward(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
+{
+	bool whole = op->kind == PD_OP_backward;
+	struct mark *mark = &worker_flight(w, c, op)->backward;
+	struct passage *in = worker_passage_in(w, c, op), *out = worker_passage_out(w, c, op);
+	struct pd_pass pass;
+
+	if (!worker_may_arm(w, mark) ||
+	    (whole && !worker_may_arm(w, &worker_sum_of(w, c, op)->summed)))
+		return 0;
+	for (int i = 0; i < c->port_in_count; i++)      /* what it overwrites has left */
+		if (!worker_may_arm(w, &out->transfers[i]))
+			return 0;
+	for (int i = 0; i < c->port_out_count; i++)
+		if (worker_after(w, w->compute, &in->transfers[i]) < 0)
+			return -1;
+	fill_backward(w, c, op, &pass);
+	pass.gradient_in = in->memory;
+	pass.gradient_out = out->memory;
+	pass.part = whole ? PD_BACKWARD_ALL : PD_BACKWARD_INPUT;
+	if (whole && !latest(w))
+		pd_weights_done(&c->weights, op->version);
+	if (whole)
+		worker_flight(w, c, op)->ended = mark;
+	if (queue_backward(w, c, op, mark, &pass) != 0)
+		return -1;
+	return whole && worker_add_gradients(w, c, op, mark) < 0 ? -1 : 1;
+}

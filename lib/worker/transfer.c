@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What comes into a stage and what leaves it: from the data set, from and to other ranks. */
+#include "worker/issue.h"
+
+/* On a stream of its own where the device has memory of its own: beside the computation. */
+int worker_issue_load(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
+{
+	const struct pd_device_ops *device = w->config.device->ops;
+	struct pd_stream *stream = w->load ? w->load : w->compute;
+	struct flight *flight = worker_flight(w, c, op);
+	struct pd_batch *batch = NULL;
+	int n = 0, k = 0;
+
+	if (!worker_may_arm(w, &flight->loaded))
+		return 0;
+	if (c->loader) {
+		batch = pd_loader_next(c->loader);
+		if (!batch)
+			return 0;
+		if (batch->microbatch != op->microbatch || batch->evaluate != op->evaluate)
+			pd_bug("loader: out of step with the schedule");
+		flight->valid = batch->valid;
+		if (device->wait(stream, &batch->ready) != 0)
+			return -1;
+	}
+	if (w->load && flight->ended && worker_after(w, w->load, flight->ended) < 0)
+		return -1;
+	worker_arm(w, &flight->loaded);
+	flight->batch = batch;
+	worker_new_entry(w, op, &flight->loaded);
+	for (int i = 0; i < c->sizes->in_count && batch; i++)
+		n += c->sizes->in[i].tensor < w->config.first_tensor;
+	if (n == 0)     /* in virtual time: nothing to bring, but a moment when it is there */
+		return device->copy(stream, NULL, NULL, 0, PD_COPY_TO_DEVICE,
+				    &flight->loaded.events[0]) == 0 ? 1 : -1;
+	for (int i = 0; i < c->sizes->in_count; i++) {
+		const struct pd_net_tensor *t = &c->sizes->in[i];
+
+		if (t->tensor >= w->config.first_tensor)
+			continue;
+		if (device->copy(stream, flight->inbox + t->offset, batch->buffers[k],
+				 batch->bytes[k], PD_COPY_TO_DEVICE,
+				 k == n - 1 ? &flight->loaded.events[0] : NULL) != 0)
+			return -1;
+		k++;
+	}
+	return 1;
+}
+
+static int port_of(const struct port *ports, int count, const struct pd_wiring *wiring, int link)
+{
+	for (int i = 0; i < count; i++)
+		if (ports[i].link == &wiring->links[link])
+			return i;
+	pd_bug("worker: link %d does not touch the stage", link);
+}
+
+static uint64_t tag_of(const struct pd_worker *w, const struct pd_op *op, int tensor)
+{
+	bool gradient = op->kind == PD_OP_send_gradient || op->kind == PD_OP_recv_gradient;
+	uint64_t links = 2 * (uint64_t)w->config.schedule->wiring->link_count;
+	uint64_t id = (uint64_t)op->microbatch * links + 2 * (uint64_t)op->link + gradient;
+
+	return (op->evaluate ? TAG_EVALUATE : 0) |
+	       ((id * w->tensors_most + (uint64_t)tensor) & TAG_NUMBER);
+}
+
+/*
+ * Activations go straight from slot to inbox, gradients from gradient-out to gradient-in.
+ * A receive waits for the last use of its buffer: of an inbox that is the backward of the
+ * minibatch that had it before (of two parts the second, in evaluation the forward), of
+ * gradient-in the backward that used it before, which worker_may_arm has seen retired.
+ */
+int worker_issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
+{
+	const struct pd_wiring *wiring = w->config.schedule->wiring;
+	const struct pd_transport_ops *transport = w->config.transport->ops;
+	bool sends = op->kind == PD_OP_send_activation || op->kind == PD_OP_send_gradient;
+	bool activation = op->kind == PD_OP_send_activation || op->kind == PD_OP_recv_activation;
+	bool link_in = op->kind == PD_OP_recv_activation || op->kind == PD_OP_send_gradient;
+	struct port *ports = link_in ? c->ports_in : c->ports_out;
+	int p = port_of(ports, link_in ? c->port_in_count : c->port_out_count, wiring, op->link);
+	struct flight *flight = worker_flight(w, c, op);
+	struct passage *passage = link_in ? worker_passage_out(w, c, op) : worker_passage_in(w, c, op);
+	struct mark *mark = !activation ? &passage->transfers[p]
+			    : sends ? &flight->sent[p] : &flight->received[p];
+	struct mark *before = op->kind == PD_OP_send_activation ? &flight->forward
+			      : op->kind == PD_OP_send_gradient ? &flight->backward
+			      : op->kind == PD_OP_recv_gradient ? NULL : flight->ended;
+
+	if (!worker_may_arm(w, mark))
+		return 0;
+	if (op->kind == PD_OP_recv_activation)
+		for (int i = 0; i < c->port_out_count; i++)
+			if (!worker_may_arm(w, &flight->sent[i]))
+				return 0;
+	worker_arm(w, mark);
+	worker_new_entry(w, op, mark);
+	for (int t = 0; t < mark->count; t++) {
+		const struct pd_net_tensor *tensor = ports[p].tensors[t];
+		/* of what nothing before it learns from there is no gradient */
+		bool none = !activation && tensor->gradient_offset == SIZE_MAX;
+		size_t bytes = none ? 0 : tensor->bytes;
+		char *at = none ? NULL : !activation ? passage->memory + tensor->gradient_offset
+			   : sends && c->room.outboxes > 0
+			     ? worker_holder(w, c, op)->memory + ports[p].places[t]
+			   : (tensor->inbox ? flight->inbox : worker_slot(w, c, op)->memory) +
+			     tensor->offset;
+		const struct pd_event *ready = before ? worker_event_of(w, before) : NULL;
+
+		if ((sends ? transport->send(w->config.transport, op->peer, tag_of(w, op, t), at,
+					     bytes, ready, &mark->events[t])
+			   : transport->recv(w->config.transport, op->peer, tag_of(w, op, t), at,
+					     bytes, ready, &mark->events[t])) < 0)
+			return -1;
+	}
+	return 1;
+}

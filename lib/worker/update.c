@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An update: the gradients of a group are added up as its backwards make them, summed with
+ * those of the other replicas, and taken into the weights.
+ */
+#include "worker/issue.h"
+
+#include <math.h>
+
+/* Microbatches of this replica before number n of the phase. */
+static int64_t before(const struct pd_worker *w, const struct chunk *c, int64_t n)
+{
+	return n > w->replica ? (n - w->replica - 1) / c->stage->replicas + 1 : 0;
+}
+
+/* Of this replica in the group of an operation. */
+static int64_t group_share(const struct pd_worker *w, const struct chunk *c,
+			   const struct pd_op *op)
+{
+	int64_t group = w->config.schedule->group[c->index];
+	int64_t begin = (op->microbatch - w->phase.first) / group * group, end = begin + group;
+
+	if (end > w->phase.last - w->phase.first)
+		end = w->phase.last - w->phase.first;
+	return before(w, c, end) - before(w, c, begin);
+}
+
+/*
+ * The first microbatch of a group leaves its gradients in their place, every other one is
+ * added to them: g0 + g1 + g2 ..., the same order for every schedule of the generator.
+ */
+int worker_add_gradients(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
+			 struct mark *made)
+{
+	struct sum *sum = worker_sum_of(w, c, op);
+	const float *parts[] = { sum->gradients, c->fresh };
+	struct pd_event *ev = NULL;
+
+	sum->ready = made;
+	if (sum->backwards++ == 0)
+		return 0;
+	if (sum->backwards == group_share(w, c, op)) {
+		worker_arm(w, &sum->summed);
+		sum->ready = &sum->summed;
+		ev = &sum->summed.events[0];
+	}
+	return w->config.device->ops->sum(w->compute, sum->gradients, parts, 2,
+					  c->sizes->full_bytes / sizeof(float), ev);
+}
+
+int worker_issue_allreduce(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
+{
+	uint64_t number = (uint64_t)op->microbatch * (uint64_t)w->config.schedule->stage_count +
+			  (uint64_t)op->stage;
+	struct sum *sum = worker_sum_of(w, c, op);
+
+	if (!worker_may_arm(w, &c->allreduce) || worker_agreeing(w) ||
+	    (!sum->ready && !worker_may_arm(w, &sum->summed)))
+		return 0;
+	if (!sum->ready) {      /* nothing of this replica in the last group: it adds nothing */
+		worker_arm(w, &sum->summed);
+		sum->ready = &sum->summed;
+		if (w->config.device->ops->sum(w->compute, sum->gradients, NULL, 0,
+					       c->sizes->full_bytes / sizeof(float),
+					       &sum->summed.events[0]) != 0)
+			return -1;
+	}
+	worker_arm(w, &c->allreduce);
+	worker_new_entry(w, op, &c->allreduce);
+	w->reducing = true;
+	return pd_collective_start(c->collective, sum->gradients,
+				   TAG_COLLECTIVE | ((number << TAG_PLACES) & TAG_NUMBER) |
+				   TAG_ALLREDUCE,
+				   worker_event_of(w, sum->ready), &c->allreduce.events[0]) == 0 ? 1 : -1;
+}
+
+int worker_issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
+{
+	const struct pd_optimizer *o = &w->config.optimizer;
+	struct sum *sum = worker_sum_of(w, c, op);
+	struct mark *before = w->agreement ? worker_agreed(w) : c->collective ? &c->allreduce : NULL;
+	struct pd_update update = {
+		.kind = o->kind, .gradients = sum->gradients, .velocity = c->velocity,
+		.second = c->second, .master = c->master, .rate = pd_optimizer_rate(o, op->version) /
+			pd_optimizer_divisor(o, c->delay, op->version),
+		.momentum = o->momentum, .weight_decay = o->weight_decay, .beta1 = o->beta1,
+		.beta2 = o->beta2, .eps = o->eps,
+		.count = pd_optimizer_count(o, w->config.schedule->group[c->index], op->version),
+	};
+	const void *from;
+	void *to;
+
+	if (!worker_may_arm(w, &c->step))
+		return 0;
+	if (before && worker_after(w, w->compute, before) < 0)
+		return -1;
+	pd_weights_step(&c->weights, op->version, op->keep, &from, &to);
+	update.weights = from;
+	update.next = to;
+	worker_fill_agreed(w, c, from, to, &update.agreed);
+	if (c->delta) {
+		update.delta = c->delta;
+		update.corrected = c->corrected;
+		update.delay = (double)c->delay;
+		update.keep = pow(o->discrepancy, 1 / update.delay);
+	}
+	sum->ready = NULL;
+	sum->scale = NULL;
+	sum->backwards = 0;
+	worker_arm(w, &c->step);
+	worker_new_entry(w, op, &c->step);
+	return w->config.device->ops->update(w->compute, c->net, &update,
+					     c->stage->first_layer, c->stage->layer_count,
+					     &c->step.events[0]) == 0 ? 1 : -1;
+}
