@@ -11,11 +11,13 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 struct shared {
 	_Atomic int arrived;
+	_Atomic pid_t pid[RANKS_MAX];
 	size_t length[RANKS_MAX];
 	char address[RANKS_MAX][4096];
 	double result[RANKS_MAX][RANKS_RESULT];
@@ -55,6 +57,20 @@ void ranks_meet(struct rank *me)
 	while (atomic_load(&me->shared->arrived) < wanted)
 		if (!me->transport || ranks_step(me, 1) < 0)
 			usleep(1000);
+}
+
+void ranks_outlive(struct rank *me, int other)
+{
+	struct pollfd end = {
+		.fd = (int)syscall(SYS_pidfd_open, atomic_load(&me->shared->pid[other]), 0),
+		.events = POLLIN,
+	};
+
+	/* its parent may have seen it end before */
+	if (end.fd < 0)
+		return;
+	poll(&end, 1, -1);
+	close(end.fd);
 }
 
 int ranks_until(struct rank *me, struct pd_event *ev)
@@ -147,6 +163,7 @@ static int live(struct rank *me, pid_t parent, int (*body)(struct rank *me))
 	int status;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	atomic_store(&me->shared->pid[me->rank], getpid());
 	if (getppid() != parent)        /* it was gone before it could be said */
 		return 1;
 	if (join(me, &err) != 0) {

@@ -40,6 +40,8 @@ int run_ranks(int n, int (*body)(struct rank *me), double *results, int victim);
 
 /* Waits, moving transfers, until all ranks have come here. */
 void ranks_meet(struct rank *me);
+/* Waits until that rank's process has ended, memory and sockets; nothing is moved meanwhile. */
+void ranks_outlive(struct rank *me, int other);
 /* What a worker does when it has nothing to do: progress, arm, sleep; -1: broken. */
 int ranks_step(struct rank *me, int timeout_ms);
 /* ... until ev is done; 0, or -1 when it or the transport failed. */
