@@ -151,7 +151,7 @@ struct pd_worker {
 	struct pd_arena arena;          /* where the configuration names none: holds this, too */
 };
 
-static inline struct entry *worker_entry(struct pd_worker *w, int64_t n)
+static inline struct entry *worker_entry(const struct pd_worker *w, int64_t n)
 {
 	return &w->entries[n & (w->entry_count - 1)];
 }
@@ -204,8 +204,11 @@ void *worker_keep(struct pd_worker *w, int count, size_t bytes);
 int worker_memory_new(struct pd_worker *w, struct pd_error *err);
 void worker_memory_free(struct pd_worker *w);
 
-/* issue.c: 1 issued, 0 not yet, -1 failed */
-int worker_issue(struct pd_worker *w, const struct pd_op *op, struct pd_error *err);
+/* issue.c: issues what can be, in order; 1 something, 0 nothing, -1 failed */
+int worker_issue(struct pd_worker *w, struct pd_error *err);
+
+/* retire.c: retires what has finished, in order; 1 something, 0 nothing, -1 one failed */
+int worker_retire(struct pd_worker *w, struct pd_error *err);
 
 /* checkpoint.c: must everything come to rest before this operation (NULL: before the end), or
  * after it?  Where there are none it need not. */

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Issuing one operation: which file does it for which kind. */
+/* Taking operations from the list and issuing them: which file does it for which kind. */
 #include "worker/issue.h"
 
-int worker_issue(struct pd_worker *w, const struct pd_op *op, struct pd_error *err)
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+/* 1 issued, 0 not yet, -1 failed. */
+static int issue(struct pd_worker *w, const struct pd_op *op, struct pd_error *err)
 {
 	static int (*const table[PD_OP_KINDS])(struct pd_worker *, struct chunk *,
 					       const struct pd_op *) = {
@@ -24,8 +29,7 @@ int worker_issue(struct pd_worker *w, const struct pd_op *op, struct pd_error *e
 	int verdict;
 
 	if (!table[op->kind])
-		return pd_error_failed(err, "this version does not execute %s",
-				       pd_op_kind_name[op->kind]);
+		pd_bug("worker: nothing issues %s", pd_op_kind_name[op->kind]);
 	verdict = table[op->kind](w, worker_chunk(w, op->stage), op);
 	if (verdict > 0)
 		w->issued++;
@@ -34,4 +38,47 @@ int worker_issue(struct pd_worker *w, const struct pd_op *op, struct pd_error *e
 				w->config.gate && w->config.gate->failed ? w->config.gate->err.text
 								       : "device or transport");
 	return verdict;
+}
+
+/* Room for twice as many operations that have not retired. */
+static void grow_entries(struct pd_worker *w)
+{
+	int64_t count = 2 * w->entry_count;
+	struct entry *entries = pd_calloc((size_t)count, sizeof(*entries));
+
+	for (int64_t n = w->retired; n < w->issued; n++)
+		entries[n & (count - 1)] = *worker_entry(w, n);
+	free(w->entries);
+	w->entries = entries;
+	w->entry_count = count;
+}
+
+int worker_issue(struct pd_worker *w, struct pd_error *err)
+{
+	int any = 0;
+
+	while (!w->wanted && !w->frozen && !w->held && w->issued - w->retired < w->ring) {
+		int verdict;
+
+		if (!w->has_next && !w->exhausted) {
+			w->has_next = w->config.next && !w->phase.evaluate
+				? w->config.next(w->config.next_context, &w->next)
+				: pd_cursor_next(&w->cursor, &w->next);
+			w->exhausted = !w->has_next;
+		}
+		if (w->checkpoint_count > 0)
+			worker_pause_before(w, w->has_next ? &w->next : NULL);
+		if (w->wanted || !w->has_next)
+			return any;
+		if (w->issued - w->retired == w->entry_count)
+			grow_entries(w);
+		verdict = issue(w, &w->next, err);
+		if (verdict <= 0)
+			return verdict < 0 ? -1 : any;
+		any = 1;
+		w->has_next = false;
+		if (w->checkpoint_count > 0)
+			worker_pause_after(w, &w->next);
+	}
+	return any;
 }

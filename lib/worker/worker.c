@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/internal.h"
 
-#include "base/container.h"
 #include "base/mem.h"
 
 #include <stdlib.h>
@@ -187,138 +186,6 @@ void pd_worker_begin(struct pd_worker *w, const struct pd_phase *phase, int64_t 
 	}
 }
 
-/* What all ranks agreed on before this step: told with the first that waited for it. */
-static void tell_agreed(struct pd_worker *w, const struct pd_op *step)
-{
-	const struct pd_worker_config *config = &w->config;
-	struct pd_record record;
-	struct pd_outcome outcome;
-
-	if (!worker_agree_told(w, &record, &outcome))
-		return;
-	if (config->retired)
-		config->retired(config->context, &record);
-	if (config->updated)
-		config->updated(config->context, step, &outcome);
-}
-
-static int64_t bytes_of(struct pd_worker *w, const struct pd_op *op)
-{
-	if (op->link >= 0)
-		return w->config.schedule->wiring->links[op->link].bytes;
-	return op->kind == PD_OP_allreduce ? (int64_t)worker_chunk(w, op->stage)->sizes->full_bytes
-					   : 0;
-}
-
-static void release_batch(struct flight *flight)
-{
-	if (flight->batch)
-		pd_loader_release(flight->chunk->loader, flight->batch);
-	flight->batch = NULL;
-}
-
-static void tell_loss(const struct pd_worker *w, const struct pd_op *op,
-		      const struct flight *flight)
-{
-	if (w->config.loss && flight->loss.samples > 0)
-		w->config.loss(w->config.context, op, &flight->loss);
-}
-
-static void retire(struct pd_worker *w, struct entry *entry)
-{
-	const struct pd_worker_config *config = &w->config;
-	const struct pd_event *events = entry->mark->events;
-	struct pd_record record = { .op = entry->op, .start_ns = events[0].start_ns,
-				    .end_ns = events[0].end_ns, .bytes = bytes_of(w, &entry->op) };
-
-	for (int i = 1; i < entry->mark->count; i++) {
-		if (events[i].start_ns < record.start_ns)
-			record.start_ns = events[i].start_ns;
-		if (events[i].end_ns > record.end_ns)
-			record.end_ns = events[i].end_ns;
-	}
-	/* its event is the last thing on the stream, and tells nothing of the beginning */
-	if (entry->op.kind == PD_OP_allreduce)
-		record.start_ns =
-			pd_collective_started_ns(worker_chunk(w, entry->op.stage)->collective);
-	if (entry->op.kind == PD_OP_load)
-		release_batch(pd_container(entry->mark, struct flight, loaded));
-	if (entry->op.kind == PD_OP_forward)
-		tell_loss(w, &entry->op, pd_container(entry->mark, struct flight, forward));
-	if (entry->op.kind == PD_OP_step)
-		tell_agreed(w, &entry->op);
-	if (config->retired && entry->op.kind != PD_OP_agree)
-		config->retired(config->context, &record);
-}
-
-/* Retires what has finished, in order; 1 something, 0 nothing, -1 an operation failed. */
-static int retire_finished(struct pd_worker *w, struct pd_error *err)
-{
-	int any = 0;
-
-	while (w->retired < w->issued) {
-		struct entry *entry = worker_entry(w, w->retired);
-		const struct mark *mark = entry->mark;
-		char name[32];
-
-		for (int i = 0; i < mark->count; i++) {
-			if (!pd_event_done(&mark->events[i]))
-				return any;
-			if (pd_event_failed(&mark->events[i]))
-				return pd_error_failed(err, "%s: %s", pd_op_short(&entry->op, name),
-						       w->config.gate ? w->config.gate->err.text
-								      : "failed");
-		}
-		retire(w, entry);
-		w->retired++;
-		any = 1;
-	}
-	return any;
-}
-
-/* Room for twice as many operations that have not retired. */
-static void grow_entries(struct pd_worker *w)
-{
-	int64_t count = 2 * w->entry_count;
-	struct entry *entries = pd_calloc((size_t)count, sizeof(*entries));
-
-	for (int64_t n = w->retired; n < w->issued; n++)
-		entries[n & (count - 1)] = *worker_entry(w, n);
-	free(w->entries);
-	w->entries = entries;
-	w->entry_count = count;
-}
-
-static int issue_ready(struct pd_worker *w, struct pd_error *err)
-{
-	int any = 0;
-
-	while (!w->wanted && !w->frozen && !w->held && w->issued - w->retired < w->ring) {
-		int verdict;
-
-		if (!w->has_next && !w->exhausted) {
-			w->has_next = w->config.next && !w->phase.evaluate
-				? w->config.next(w->config.next_context, &w->next)
-				: pd_cursor_next(&w->cursor, &w->next);
-			w->exhausted = !w->has_next;
-		}
-		if (w->checkpoint_count > 0)
-			worker_pause_before(w, w->has_next ? &w->next : NULL);
-		if (w->wanted || !w->has_next)
-			return any;
-		if (w->issued - w->retired == w->entry_count)
-			grow_entries(w);
-		verdict = worker_issue(w, &w->next, err);
-		if (verdict <= 0)
-			return verdict < 0 ? -1 : any;
-		any = 1;
-		w->has_next = false;
-		if (w->checkpoint_count > 0)
-			worker_pause_after(w, &w->next);
-	}
-	return any;
-}
-
 /* How much it did, -1: broken. */
 static int reduce(struct pd_worker *w)
 {
@@ -362,7 +229,7 @@ enum pd_worker_state pd_worker_step(struct pd_worker *w, struct pd_error *err)
 		return PD_WORKER_FAILED;
 	}
 	moved += retired;
-	retired = retire_finished(w, err);
+	retired = worker_retire(w, err);
 	if (retired < 0)
 		return PD_WORKER_FAILED;
 	if (w->running && w->wanted && w->retired == w->issued) {
@@ -370,7 +237,7 @@ enum pd_worker_state pd_worker_step(struct pd_worker *w, struct pd_error *err)
 		w->wanted = PD_PAUSE_NONE;
 		return PD_WORKER_PAUSED;
 	}
-	issued = w->running ? issue_ready(w, err) : 0;
+	issued = w->running ? worker_issue(w, err) : 0;
 	if (issued < 0)
 		return PD_WORKER_FAILED;
 	if (w->running && w->exhausted && !w->frozen && !w->wanted && w->retired == w->issued) {
@@ -393,7 +260,7 @@ const struct pd_event *pd_worker_awaits(const struct pd_worker *w)
 	for (int i = 0; i < w->chunk_count && w->reducing; i++)
 		if (w->chunks[i].collective && !pd_collective_issued(w->chunks[i].collective))
 			return NULL;
-	mark = w->entries[w->retired & (w->entry_count - 1)].mark;
+	mark = worker_entry(w, w->retired)->mark;
 	for (int i = 0; i < mark->count; i++)
 		if (!pd_event_done(&mark->events[i]))
 			return &mark->events[i];
@@ -459,7 +326,7 @@ int64_t pd_worker_retired(const struct pd_worker *w)
 bool pd_worker_oldest(const struct pd_worker *w, struct pd_op *op_p)
 {
 	if (w->retired < w->issued)
-		*op_p = w->entries[w->retired & (w->entry_count - 1)].op;
+		*op_p = worker_entry(w, w->retired)->op;
 	else if (w->has_next)
 		*op_p = w->next;
 	else

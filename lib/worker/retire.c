@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Retiring an operation that has finished: who waits for it is told, in the order of the list. */
+#include "worker/internal.h"
+
+#include "base/container.h"
+
+/* What all ranks agreed on before this step: told with the first that waited for it. */
+static void tell_agreed(struct pd_worker *w, const struct pd_op *step)
+{
+	const struct pd_worker_config *config = &w->config;
+	struct pd_record record;
+	struct pd_outcome outcome;
+
+	if (!worker_agree_told(w, &record, &outcome))
+		return;
+	if (config->retired)
+		config->retired(config->context, &record);
+	if (config->updated)
+		config->updated(config->context, step, &outcome);
+}
+
+static int64_t bytes_of(struct pd_worker *w, const struct pd_op *op)
+{
+	if (op->link >= 0)
+		return w->config.schedule->wiring->links[op->link].bytes;
+	return op->kind == PD_OP_allreduce ? (int64_t)worker_chunk(w, op->stage)->sizes->full_bytes
+					   : 0;
+}
+
+static void release_batch(struct flight *flight)
+{
+	if (flight->batch)
+		pd_loader_release(flight->chunk->loader, flight->batch);
+	flight->batch = NULL;
+}
+
+static void tell_loss(const struct pd_worker *w, const struct pd_op *op,
+		      const struct flight *flight)
+{
+	if (w->config.loss && flight->loss.samples > 0)
+		w->config.loss(w->config.context, op, &flight->loss);
+}
+
+static void retire(struct pd_worker *w, struct entry *entry)
+{
+	const struct pd_worker_config *config = &w->config;
+	const struct pd_event *events = entry->mark->events;
+	struct pd_record record = { .op = entry->op, .start_ns = events[0].start_ns,
+				    .end_ns = events[0].end_ns, .bytes = bytes_of(w, &entry->op) };
+
+	for (int i = 1; i < entry->mark->count; i++) {
+		if (events[i].start_ns < record.start_ns)
+			record.start_ns = events[i].start_ns;
+		if (events[i].end_ns > record.end_ns)
+			record.end_ns = events[i].end_ns;
+	}
+	/* its event is the last thing on the stream, and tells nothing of the beginning */
+	if (entry->op.kind == PD_OP_allreduce)
+		record.start_ns =
+			pd_collective_started_ns(worker_chunk(w, entry->op.stage)->collective);
+	if (entry->op.kind == PD_OP_load)
+		release_batch(pd_container(entry->mark, struct flight, loaded));
+	if (entry->op.kind == PD_OP_forward)
+		tell_loss(w, &entry->op, pd_container(entry->mark, struct flight, forward));
+	if (entry->op.kind == PD_OP_step)
+		tell_agreed(w, &entry->op);
+	if (config->retired && entry->op.kind != PD_OP_agree)
+		config->retired(config->context, &record);
+}
+
+int worker_retire(struct pd_worker *w, struct pd_error *err)
+{
+	int any = 0;
+
+	while (w->retired < w->issued) {
+		struct entry *entry = worker_entry(w, w->retired);
+		const struct mark *mark = entry->mark;
+		char name[32];
+
+		for (int i = 0; i < mark->count; i++) {
+			if (!pd_event_done(&mark->events[i]))
+				return any;
+			if (pd_event_failed(&mark->events[i]))
+				return pd_error_failed(err, "%s: %s", pd_op_short(&entry->op, name),
+						       w->config.gate ? w->config.gate->err.text
+								      : "failed");
+		}
+		retire(w, entry);
+		w->retired++;
+		any = 1;
+	}
+	return any;
+}
