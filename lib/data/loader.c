@@ -8,18 +8,14 @@
 #include "data/loader.h"
 
 #include "base/clock.h"
-#include "base/half.h"
 #include "base/mem.h"
-#include "data/order.h"
+#include "data/samples.h"
 
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MOST_INPUTS 4
-#define MOST_CHANNELS 4
 
 struct slot {
 	struct pd_batch batch;          /* first: the batch is the slot */
@@ -29,13 +25,8 @@ struct slot {
 
 struct pd_loader {
 	struct pd_loader_config config;
-	int inputs[MOST_INPUTS];
-	int64_t elements[MOST_INPUTS];  /* of one sample */
-	float table[MOST_CHANNELS][256];/* a pixel's value, per channel */
-	bool rounds;                    /* to 16 bits */
-	float *sample;                  /* one, before that; the thread's own */
-	uint32_t *order;                /* of samples in epoch order_epoch; the thread's own */
-	int64_t order_epoch;
+	int inputs[PD_LOADER_INPUTS];
+	struct pd_samples samples;      /* the thread's own */
 	struct slot *slots;
 
 	pthread_t thread;
@@ -65,97 +56,12 @@ static const struct pd_dataset *dataset(const struct pd_loader *loader, bool eva
 	return evaluate ? loader->config.test : loader->config.train;
 }
 
-/* Sample number i of a minibatch, as an index into the data set. */
-static int64_t sample_index(const struct pd_loader *loader, const struct pd_batch *batch, int64_t i)
-{
-	const struct pd_dataset *set = dataset(loader, batch->evaluate);
-
-	if (set->synthetic)
-		return (batch->first_sample + i) % set->samples;
-	if (batch->evaluate)
-		return batch->first_sample + i;
-	return loader->order[batch->microbatch % pd_loader_epoch(set, loader->config.batch_size) *
-			     loader->config.batch_size + i];
-}
-
-static void fill_image(const struct pd_loader *loader, const struct pd_dataset *set, int64_t index,
-		       float *out)
-{
-	int64_t plane = (int64_t)set->height * set->width;
-	const uint8_t *pixel = set->pixels + index * set->channels * plane;
-
-	for (int c = 0; c < set->channels; c++) {
-		const float *table = loader->table[c];
-
-		for (int64_t i = 0; i < plane; i++)
-			*out++ = table[*pixel++];
-	}
-}
-
-static void round_sample(const struct pd_loader *loader, uint16_t *out, int64_t elements)
-{
-	const float *values = loader->sample;
-
-	if (loader->config.dtype == PD_BF16)
-		for (int64_t i = 0; i < elements; i++)
-			out[i] = pd_to_bf16(values[i]);
-	else
-		for (int64_t i = 0; i < elements; i++)
-			out[i] = pd_to_f16(values[i]);
-}
-
-/* Bytes of an element of input number k. */
-static size_t element_bytes(const struct pd_loader *loader, int k)
-{
-	enum pd_dtype dtype = loader->config.model->inputs[loader->inputs[k]].dtype;
-
-	return pd_dtype_bytes(dtype == PD_I32 ? dtype : loader->config.dtype);
-}
-
-static void fill_sample(const struct pd_loader *loader, const struct pd_batch *batch, int k,
-			int64_t i)
-{
-	const struct pd_loader_config *config = &loader->config;
-	const struct pd_dataset *set = dataset(loader, batch->evaluate);
-	int64_t index = sample_index(loader, batch, i), elements = loader->elements[k];
-	bool whole = config->model->inputs[loader->inputs[k]].dtype == PD_I32;
-	float *values = loader->rounds ? loader->sample : (float *)batch->buffers[k] + i * elements;
-	int32_t *labels = (int32_t *)batch->buffers[k] + i * elements;
-
-	if (set->synthetic && whole)
-		pd_synthetic_i32(config->seed, loader->inputs[k], index, elements, set->classes,
-				 labels);
-	else if (set->synthetic)
-		pd_synthetic_f32(config->seed, loader->inputs[k], index, elements, values);
-	else if (whole)
-		*labels = set->labels[index];
-	else
-		fill_image(loader, set, index, values);
-	if (loader->rounds && !whole)
-		round_sample(loader, (uint16_t *)batch->buffers[k] + i * elements, elements);
-}
-
 static void fill(struct pd_loader *loader, struct pd_batch *batch)
 {
-	const struct pd_loader_config *config = &loader->config;
-	const struct pd_dataset *set = dataset(loader, batch->evaluate);
 	int64_t start_ns = pd_now_ns();
 
-	if (!batch->evaluate && !set->synthetic) {
-		int64_t epoch = batch->microbatch / pd_loader_epoch(set, config->batch_size);
-
-		if (epoch != loader->order_epoch)
-			pd_order_shuffle(config->seed, epoch, set->samples, loader->order);
-		loader->order_epoch = epoch;
-	}
-	for (int k = 0; k < config->input_count; k++) {
-		size_t used = (size_t)(batch->valid * loader->elements[k]) * element_bytes(loader, k);
-
-		for (int64_t i = 0; i < batch->valid; i++)
-			fill_sample(loader, batch, k, i);
-		memset((char *)batch->buffers[k] + used, 0, batch->bytes[k] - used);
-	}
-	pd_event_complete(&batch->ready, start_ns, pd_now_ns(), config->gate);
+	pd_samples_fill(&loader->samples, batch);
+	pd_event_complete(&batch->ready, start_ns, pd_now_ns(), loader->config.gate);
 }
 
 static void *prepare(void *context)
@@ -284,12 +190,10 @@ void pd_loader_release(struct pd_loader *loader, struct pd_batch *batch)
 
 static struct pd_loader *new_loader(const struct pd_loader_config *config)
 {
-	const struct pd_dataset *set = config->train;
 	struct pd_loader *loader = pd_zalloc(sizeof(*loader));
 
 	loader->config = *config;
 	loader->config.inputs = loader->inputs;
-	loader->rounds = config->dtype != PD_F32;
 	for (int k = 0; k < config->input_count; k++)
 		loader->inputs[k] = config->inputs[k];
 	loader->slots = pd_calloc((size_t)config->ahead, sizeof(*loader->slots));
@@ -297,44 +201,8 @@ static struct pd_loader *new_loader(const struct pd_loader_config *config)
 	pthread_mutex_init(&loader->lock, NULL);
 	pthread_cond_init(&loader->work, NULL);
 	pthread_cond_init(&loader->idle, NULL);
-	loader->order_epoch = -1;
-	if (!set->synthetic) {
-		loader->order = pd_calloc((size_t)set->samples, sizeof(*loader->order));
-		for (int c = 0; c < set->channels; c++)
-			for (int v = 0; v < 256; v++)
-				loader->table[c][v] = ((float)v / 255.0f - set->mean[c]) /
-						      set->deviation[c];
-	}
+	pd_samples_init(&loader->samples, &loader->config);
 	return loader;
-}
-
-/* Sizes of the buffers; the data set's shape was checked when it was opened. */
-static int measure(struct pd_loader *loader, size_t *bytes, struct pd_error *err)
-{
-	const struct pd_loader_config *config = &loader->config;
-	const struct pd_dataset *set = config->train;
-	int64_t most = 0;
-
-	for (int k = 0; k < config->input_count; k++) {
-		const struct pd_input *input = &config->model->inputs[config->inputs[k]];
-		int64_t total;
-
-		loader->elements[k] = pd_shape_elements(&input->shape);
-		if (!set->synthetic && loader->elements[k] != (input->dtype == PD_I32 ? 1 :
-		    (int64_t)set->channels * set->height * set->width))
-			pd_bug("loader: the data set does not have input \"%s\"", input->name);
-		if (!pd_mul(loader->elements[k], config->batch_size, &total) ||
-		    !pd_mul(total, (int64_t)element_bytes(loader, k), &total))
-			return pd_error_input(err, "batch size %" PRId64
-					      ": too large for input \"%s\"", config->batch_size,
-					      input->name);
-		bytes[k] = (size_t)total;
-		if (loader->elements[k] > most)
-			most = loader->elements[k];
-	}
-	if (loader->rounds)
-		loader->sample = pd_calloc((size_t)most, sizeof(*loader->sample));
-	return 0;
 }
 
 /* Memory that the device's copies are quick with, where there is a device. */
@@ -379,15 +247,14 @@ static int make_slots(struct pd_loader *loader, const size_t *bytes, struct pd_e
 static void free_loader(struct pd_loader *loader)
 {
 	for (int i = 0; i < loader->config.ahead; i++)
-		for (int k = 0; k < MOST_INPUTS; k++)
+		for (int k = 0; k < PD_LOADER_INPUTS; k++)
 			give_buffer(loader, loader->slots[i].batch.buffers[k]);
 	pthread_cond_destroy(&loader->idle);
 	pthread_cond_destroy(&loader->work);
 	pthread_mutex_destroy(&loader->lock);
 	free(loader->queue);
 	free(loader->slots);
-	free(loader->order);
-	free(loader->sample);
+	pd_samples_release(&loader->samples);
 	free(loader);
 }
 
@@ -409,25 +276,24 @@ struct pd_loader *pd_loader_open(const struct pd_loader_config *config, struct p
 {
 	const struct pd_dataset *set = config->train;
 	struct pd_loader *loader;
-	size_t bytes[MOST_INPUTS];
+	size_t bytes[PD_LOADER_INPUTS];
 
-	if (config->batch_size < 1 || config->ahead < 2 ||
-	    (!set->synthetic && set->channels > MOST_CHANNELS))
-		pd_bug("loader: batch size %" PRId64 ", %d ahead, %d channels", config->batch_size,
-		       config->ahead, set->channels);
+	if (config->batch_size < 1 || config->ahead < 2)
+		pd_bug("loader: batch size %" PRId64 ", %d ahead", config->batch_size,
+		       config->ahead);
 	if (pd_loader_epoch(set, config->batch_size) < 1) {
 		pd_error_input(err, "batch size %" PRId64 ": the training set has only %" PRId64
 			       " samples", config->batch_size, set->samples);
 		return NULL;
 	}
-	if (config->input_count > MOST_INPUTS) {
+	if (config->input_count > PD_LOADER_INPUTS) {
 		pd_error_input(err, "a stage takes %d inputs of the model: expected at most %d",
-			       config->input_count, MOST_INPUTS);
+			       config->input_count, PD_LOADER_INPUTS);
 		return NULL;
 	}
 	loader = new_loader(config);
-	if (measure(loader, bytes, err) < 0 || make_slots(loader, bytes, err) < 0 ||
-	    start(loader, err) < 0) {
+	if (pd_samples_measure(&loader->samples, bytes, err) < 0 ||
+	    make_slots(loader, bytes, err) < 0 || start(loader, err) < 0) {
 		free_loader(loader);
 		return NULL;
 	}

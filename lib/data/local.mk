@@ -2,7 +2,8 @@
 lib_libpd_a_SOURCES += \
 	lib/data/dataset.h \
 	lib/data/loader.c lib/data/loader.h \
-	lib/data/order.c lib/data/order.h
+	lib/data/order.c lib/data/order.h \
+	lib/data/samples.c lib/data/samples.h
 lib_libpddevice_a_SOURCES += \
 	lib/data/cifar.c \
 	lib/data/dataset.c \

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/samples.h"
+
+#include "base/half.h"
+#include "base/mem.h"
+#include "data/order.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct pd_dataset *dataset(const struct pd_samples *samples, bool evaluate)
+{
+	return evaluate ? samples->config->test : samples->config->train;
+}
+
+static const struct pd_input *input_of(const struct pd_samples *samples, int k)
+{
+	return &samples->config->model->inputs[samples->config->inputs[k]];
+}
+
+static void fill_table(struct pd_samples *samples, const struct pd_dataset *set)
+{
+	for (int c = 0; c < set->channels; c++)
+		for (int v = 0; v < 256; v++)
+			samples->table[c][v] = ((float)v / 255.0f - set->mean[c]) /
+					       set->deviation[c];
+}
+
+void pd_samples_init(struct pd_samples *samples, const struct pd_loader_config *config)
+{
+	const struct pd_dataset *set = config->train;
+
+	*samples = (struct pd_samples){ .config = config, .order_epoch = -1 };
+	if (set->synthetic)
+		return;
+	if (set->channels > PD_SAMPLES_CHANNELS)
+		pd_bug("loader: images of %d channels", set->channels);
+	samples->order = pd_calloc((size_t)set->samples, sizeof(*samples->order));
+	fill_table(samples, set);
+}
+
+void pd_samples_release(struct pd_samples *samples)
+{
+	free(samples->order);
+	free(samples->unrounded);
+}
+
+/* Bytes of an element of input number k. */
+static size_t element_bytes(const struct pd_samples *samples, int k)
+{
+	enum pd_dtype dtype = input_of(samples, k)->dtype;
+
+	return pd_dtype_bytes(dtype == PD_I32 ? dtype : samples->config->dtype);
+}
+
+int pd_samples_measure(struct pd_samples *samples, size_t *bytes, struct pd_error *err)
+{
+	const struct pd_loader_config *config = samples->config;
+	const struct pd_dataset *set = config->train;
+	int64_t most = 0;
+
+	for (int k = 0; k < config->input_count; k++) {
+		const struct pd_input *input = input_of(samples, k);
+		int64_t total;
+
+		samples->elements[k] = pd_shape_elements(&input->shape);
+		if (!set->synthetic && samples->elements[k] != (input->dtype == PD_I32 ? 1 :
+		    (int64_t)set->channels * set->height * set->width))
+			pd_bug("loader: the data set does not have input \"%s\"", input->name);
+		if (!pd_mul(samples->elements[k], config->batch_size, &total) ||
+		    !pd_mul(total, (int64_t)element_bytes(samples, k), &total))
+			return pd_error_input(err, "batch size %" PRId64
+					      ": too large for input \"%s\"", config->batch_size,
+					      input->name);
+		bytes[k] = (size_t)total;
+		if (samples->elements[k] > most)
+			most = samples->elements[k];
+	}
+	if (config->dtype != PD_F32)
+		samples->unrounded = pd_calloc((size_t)most, sizeof(*samples->unrounded));
+	return 0;
+}
+
+/* Sample number i of a minibatch, as an index into the data set. */
+static int64_t sample_index(const struct pd_samples *samples, const struct pd_batch *batch,
+			    int64_t i)
+{
+	const struct pd_dataset *set = dataset(samples, batch->evaluate);
+	int64_t batch_size = samples->config->batch_size;
+
+	if (set->synthetic)
+		return (batch->first_sample + i) % set->samples;
+	if (batch->evaluate)
+		return batch->first_sample + i;
+	return samples->order[batch->microbatch % pd_loader_epoch(set, batch_size) * batch_size + i];
+}
+
+static void fill_image(const struct pd_samples *samples, const struct pd_dataset *set,
+		       int64_t index, float *out)
+{
+	int64_t plane = (int64_t)set->height * set->width;
+	const uint8_t *pixel = set->pixels + index * set->channels * plane;
+
+	for (int c = 0; c < set->channels; c++) {
+		const float *table = samples->table[c];
+
+		for (int64_t i = 0; i < plane; i++)
+			*out++ = table[*pixel++];
+	}
+}
+
+static void round_sample(const struct pd_samples *samples, uint16_t *out, int64_t elements)
+{
+	const float *values = samples->unrounded;
+
+	if (samples->config->dtype == PD_BF16)
+		for (int64_t i = 0; i < elements; i++)
+			out[i] = pd_to_bf16(values[i]);
+	else
+		for (int64_t i = 0; i < elements; i++)
+			out[i] = pd_to_f16(values[i]);
+}
+
+static void fill_sample(const struct pd_samples *samples, const struct pd_batch *batch, int k,
+			int64_t i)
+{
+	const struct pd_loader_config *config = samples->config;
+	const struct pd_dataset *set = dataset(samples, batch->evaluate);
+	int64_t index = sample_index(samples, batch, i), elements = samples->elements[k];
+	bool whole = input_of(samples, k)->dtype == PD_I32, rounds = samples->unrounded && !whole;
+	float *values = rounds ? samples->unrounded : (float *)batch->buffers[k] + i * elements;
+	int32_t *labels = (int32_t *)batch->buffers[k] + i * elements;
+
+	if (set->synthetic && whole)
+		pd_synthetic_i32(config->seed, config->inputs[k], index, elements, set->classes,
+				 labels);
+	else if (set->synthetic)
+		pd_synthetic_f32(config->seed, config->inputs[k], index, elements, values);
+	else if (whole)
+		*labels = set->labels[index];
+	else
+		fill_image(samples, set, index, values);
+	if (rounds)
+		round_sample(samples, (uint16_t *)batch->buffers[k] + i * elements, elements);
+}
+
+/* The order of the training samples in the epoch of a minibatch. */
+static void bring_order(struct pd_samples *samples, const struct pd_batch *batch)
+{
+	const struct pd_loader_config *config = samples->config;
+	const struct pd_dataset *set = config->train;
+	int64_t epoch = batch->microbatch / pd_loader_epoch(set, config->batch_size);
+
+	if (epoch != samples->order_epoch)
+		pd_order_shuffle(config->seed, epoch, set->samples, samples->order);
+	samples->order_epoch = epoch;
+}
+
+void pd_samples_fill(struct pd_samples *samples, const struct pd_batch *batch)
+{
+	if (!batch->evaluate && samples->order)
+		bring_order(samples, batch);
+	for (int k = 0; k < samples->config->input_count; k++) {
+		size_t used = (size_t)(batch->valid * samples->elements[k]) *
+			      element_bytes(samples, k);
+
+		for (int64_t i = 0; i < batch->valid; i++)
+			fill_sample(samples, batch, k, i);
+		memset((char *)batch->buffers[k] + used, 0, batch->bytes[k] - used);
+	}
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Private to this folder: the samples of a minibatch, as they lie in a loader's buffers: in the
+ * order of their epoch, pixels scaled, rounded to 16 bits where the network computes with those.
+ */
+#ifndef PD_DATA_SAMPLES_H
+#define PD_DATA_SAMPLES_H
+
+#include "data/loader.h"
+
+#define PD_SAMPLES_CHANNELS 4
+
+struct pd_samples {
+	const struct pd_loader_config *config;
+	int64_t elements[PD_LOADER_INPUTS];     /* of one sample */
+	float table[PD_SAMPLES_CHANNELS][256];  /* a pixel's value, per channel */
+	float *unrounded;               /* one sample before it is rounded; NULL: none is */
+	uint32_t *order;                /* of samples in epoch order_epoch; NULL: synthetic */
+	int64_t order_epoch;
+};
+
+/* config: borrowed. */
+void pd_samples_init(struct pd_samples *samples, const struct pd_loader_config *config);
+void pd_samples_release(struct pd_samples *samples);
+/*
+ * In bytes[] what the buffers of a minibatch take, per input of the config; the data set's shape
+ * was checked when it was opened.  0, or -1: too many to count.
+ */
+int pd_samples_measure(struct pd_samples *samples, size_t *bytes, struct pd_error *err);
+/* The batch's valid samples into its buffers, zeros behind them.  For one thread at a time. */
+void pd_samples_fill(struct pd_samples *samples, const struct pd_batch *batch);
+
+#endif
