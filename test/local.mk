@@ -159,6 +159,12 @@ TESTS += test/unit/schedule test/unit/weights
 test_unit_schedule_SOURCES = test/unit/schedule.c $(TABLE)
 test_unit_schedule_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_schedule_LDADD = $(UNIT_LIBS)
+check_PROGRAMS += test/unit/recurrence
+TESTS += test/unit/recurrence
+test_unit_recurrence_SOURCES = test/unit/recurrence.c test/unit/small_profile.h
+test_unit_recurrence_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_recurrence_LDADD = $(UNIT_LIBS)
+
 check_PROGRAMS += test/unit/period
 TESTS += test/unit/period
 test_unit_period_SOURCES = test/unit/period.c test/unit/small_profile.h

@@ -6,6 +6,7 @@
 #include "planner/flow.h"
 #include "planner/predict.h"
 #include "replay/replay.h"
+#include "trace/recurrence.h"
 #include "trace/steady.h"
 
 #include <math.h>
@@ -28,6 +29,7 @@ struct judge {
 	int32_t *missing;               /* parts of it that have not been seen */
 	int64_t *known;                 /* per stage: minibatches whose end is known */
 	struct pd_progress progress;
+	struct pd_recurrence recurrence;
 	int64_t check;                  /* how many must be known before the next look */
 	int64_t rival_ns;
 	bool enough, too_long;
@@ -61,6 +63,18 @@ static bool is_slower(struct judge *judge, int64_t n)
 	return judge->period_ns > (double)judge->rival_ns * (1 + unsettled[i].part);
 }
 
+/* Enough, with n minibatches that have come back? */
+static bool knows(struct judge *judge, int64_t n, int64_t now_ns)
+{
+	while (n >= (judge->recurrence.count + 1) * judge->recurrence.turn)
+		if (pd_recurrence_turn(&judge->recurrence, now_ns, &judge->period_ns))
+			return true;
+	if (n < judge->check)
+		return false;
+	judge->check = pd_progress_next(&judge->progress, n);
+	return pd_steady_repeats(&judge->progress, n, &judge->period_ns) || is_slower(judge, n);
+}
+
 static void retired(void *context, const struct pd_record *record)
 {
 	struct judge *judge = context;
@@ -76,11 +90,8 @@ static void retired(void *context, const struct pd_record *record)
 	while (*known < judge->total && judge->missing[op->stage * judge->total + *known] == 0)
 		++*known;
 	/* the first stage is the last to know */
-	if (op->stage == 0 && *known >= judge->check && !judge->enough) {
-		judge->check = pd_progress_next(&judge->progress, *known);
-		judge->enough = pd_steady_repeats(&judge->progress, *known, &judge->period_ns) ||
-			is_slower(judge, *known);
-	}
+	if (op->stage == 0 && !judge->enough)
+		judge->enough = knows(judge, *known, record->end_ns);
 }
 
 static int by_replay(const struct pd_plan *plan, int64_t rival_ns, int64_t *period_ns_p,
@@ -92,12 +103,14 @@ static int by_replay(const struct pd_plan *plan, int64_t rival_ns, int64_t *peri
 	struct pd_replay_options options = {
 		.minibatches = judge.total, .retired = retired, .context = &judge,
 		.enough = &judge.enough, .too_long = &judge.too_long,
+		.recurrence = &judge.recurrence,
 	};
 	int status;
 
 	judge.ends = pd_calloc(room, sizeof(*judge.ends));
 	judge.missing = pd_calloc(room, sizeof(*judge.missing));
 	pd_progress_init(&judge.progress, plan, judge.ends, judge.total);
+	pd_recurrence_init(&judge.recurrence, judge.progress.turn);
 	judge.check = rival_ns == PD_NEVER ? pd_progress_first(&judge.progress)
 					   : judge.progress.in_flight + judge.progress.turn;
 	judge.known = pd_calloc((size_t)plan->stage_count, sizeof(*judge.known));
@@ -108,6 +121,7 @@ static int by_replay(const struct pd_plan *plan, int64_t rival_ns, int64_t *peri
 		look(&judge, judge.total, true);
 	*period_ns_p = judge.period_ns < (double)PD_COST_MAX ? (int64_t)ceil(judge.period_ns)
 							     : PD_COST_MAX;
+	pd_recurrence_release(&judge.recurrence);
 	free(judge.ends);
 	free(judge.missing);
 	free(judge.known);

@@ -14,6 +14,7 @@
 
 struct replay {
 	const struct pd_plan *plan;
+	const struct pd_replay_options *options;
 	struct pd_schedule *schedule;
 	struct pd_sim *sim;
 	struct pd_sim_fabric *fabric;
@@ -77,10 +78,21 @@ static void ahead(void *context, int rank, int step)
 	pd_worker_prefetch(replay->workers[rank], step);
 }
 
+static void note(void *context, const struct pd_record *record)
+{
+	struct replay *replay = context;
+	const struct pd_replay_options *options = replay->options;
+
+	pd_recurrence_note(options->recurrence, record,
+			   pd_worker_ahead(replay->workers[record->op.rank]));
+	if (options->retired)
+		options->retired(options->context, record);
+}
+
 static int replay_new(struct replay *replay, const struct pd_plan *plan,
 		      const struct pd_replay_options *options, struct pd_error *err)
 {
-	*replay = (struct replay){ .plan = plan };
+	*replay = (struct replay){ .plan = plan, .options = options };
 	replay->schedule = pd_schedule_new(plan, err);
 	if (!replay->schedule)
 		return -1;
@@ -103,7 +115,9 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 			.next = options->lists ? next_listed : NULL,
 			.next_context = options->lists ? &replay->cursors[r] : NULL,
 			.rooms = options->lists ? &replay->rooms[r * chunks] : NULL,
-			.arena = &replay->arena, .retired = options->retired, .context = options->context,
+			.arena = &replay->arena, 
+			.retired = options->recurrence ? note : options->retired,
+			.context = options->recurrence ? replay : options->context,
 		};
 
 		pd_schedule_stages(replay->schedule, r, stages);

@@ -8,6 +8,7 @@
 
 #include "plan/plan.h"
 #include "schedule/list.h"
+#include "trace/recurrence.h"
 #include "trace/steady.h"
 #include "trace/trace.h"
 
@@ -29,6 +30,7 @@ struct pd_replay_options {
 	void (*retired)(void *context, const struct pd_record *record);
 	void *context;
 	const bool *enough;             /* set in `retired`: end here; or NULL */
+	struct pd_recurrence *recurrence;       /* every operation is noted there first; or NULL */
 	/* Set where virtual time ends first (PD_SIM_MOST_NS), in the one phase that there is; NULL:
 	 * that is an error. */
 	bool *too_long;

@@ -318,6 +318,11 @@ int64_t pd_worker_highest(const struct pd_worker *w)
 	return w->running ? pd_cursor_highest(&w->cursor) : w->phase.last - 1;
 }
 
+int64_t pd_worker_ahead(const struct pd_worker *w)
+{
+	return w->issued - w->retired;
+}
+
 int64_t pd_worker_retired(const struct pd_worker *w)
 {
 	return w->retired;

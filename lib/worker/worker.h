@@ -156,6 +156,8 @@ bool pd_worker_checkpoint_holds(const struct pd_worker *worker, int i, int64_t a
 
 /* Bytes allocated from the device. */
 int64_t pd_worker_bytes(const struct pd_worker *worker);
+/* Operations that have been issued and have not retired. */
+int64_t pd_worker_ahead(const struct pd_worker *worker);
 /* Operations retired since pd_worker_new, and the oldest that has not (for messages). */
 int64_t pd_worker_retired(const struct pd_worker *worker);
 bool pd_worker_oldest(const struct pd_worker *worker, struct pd_op *op_p);

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trace/recurrence.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+#define LONGEST 64                      /* turns after which it may repeat itself */
+
+void pd_recurrence_init(struct pd_recurrence *recurrence, int64_t turn)
+{
+	*recurrence = (struct pd_recurrence){ .turn = turn };
+}
+
+void pd_recurrence_release(struct pd_recurrence *recurrence)
+{
+	free(recurrence->turns);
+	*recurrence = (struct pd_recurrence){ 0 };
+}
+
+/* What was before counts, and where it was. */
+static uint64_t mix(uint64_t mark, uint64_t more)
+{
+	mark = (mark ^ more) * UINT64_C(0x9e3779b97f4a7c15);
+	return mark ^ mark >> 29;
+}
+
+void pd_recurrence_note(struct pd_recurrence *recurrence, const struct pd_record *record,
+			int64_t ahead)
+{
+	const struct pd_op *op = &record->op;
+	uint64_t mark = mix(recurrence->mark, (uint64_t)ahead);
+
+	mark = mix(mark, (uint64_t)op->kind << 32 | (uint32_t)op->rank);
+	mark = mix(mark, (uint64_t)(uint32_t)op->link << 32 | (uint32_t)op->stage);
+	mark = mix(mark, (uint64_t)(op->microbatch - recurrence->count * recurrence->turn));
+	mark = mix(mark, (uint64_t)(record->start_ns - recurrence->begin_ns));
+	recurrence->mark = mix(mark, (uint64_t)(record->end_ns - recurrence->begin_ns));
+	if (record->end_ns - record->start_ns > recurrence->longest_ns)
+		recurrence->longest_ns = record->end_ns - record->start_ns;
+}
+
+/* Did the same happen in those that reach back as far as what goes on now, and in as many up to
+ * turn number `before`? */
+static bool same(const struct pd_recurrence *recurrence, int64_t before)
+{
+	const struct pd_recurrence_turn *now = &recurrence->turns[recurrence->count - 1];
+	const struct pd_recurrence_turn *then = &recurrence->turns[before];
+	int64_t since_ns = now->end_ns - now->longest_ns;
+
+	for (; before >= 0; before--, now--, then--) {
+		if (now->mark != then->mark)
+			return false;
+		if (before > 0 && now[-1].end_ns <= since_ns)
+			return true;
+	}
+	return false;
+}
+
+bool pd_recurrence_turn(struct pd_recurrence *recurrence, int64_t now_ns, double *period_ns_p)
+{
+	int64_t last = recurrence->count;
+
+	if (last == recurrence->room) {
+		size_t room = (size_t)recurrence->room;
+
+		recurrence->turns = pd_grow(recurrence->turns, &room, room + 1,
+					    sizeof(*recurrence->turns));
+		recurrence->room = (int64_t)room;
+	}
+	recurrence->turns[last] = (struct pd_recurrence_turn){
+		.mark = recurrence->mark, .end_ns = now_ns,
+		.longest_ns = recurrence->longest_ns };
+	recurrence->count++;
+	recurrence->mark = 0;
+	recurrence->begin_ns = now_ns;
+	recurrence->longest_ns = 0;
+	for (int64_t before = last - 1; before >= 0 && before >= last - LONGEST; before--)
+		if (same(recurrence, before)) {
+			*period_ns_p = (double)(now_ns - recurrence->turns[before].end_ns) /
+				       (double)((last - before) * recurrence->turn);
+			return true;
+		}
+	return false;
+}
