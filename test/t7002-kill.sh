@@ -142,6 +142,36 @@ test_ok "the terminal goes: stopped in order; under nohup nothing is" '
 	ended 60
 	[ "$(tail -n 1 out | jq -r .outcome)" = done ]'
 
+test_ok "standard output that takes nothing: nothing is trained" '
+	rm -rf ck
+	[ ! -c /dev/full ] || {
+		status 3 pd-run --synthetic --checkpoint=ck plan-1 >/dev/full 2>err
+		one_line err && grep -q "standard output.*No space left on device" err
+	}
+	status 3 pd-run --synthetic --checkpoint=ck plan-1 >&- 2>err
+	one_line err && grep -q "standard output.*Bad file descriptor" err
+	[ ! -e ck ]'
+
+# unheard COMMAND...: it ends in order, though nobody hears any more how it goes: what has been
+# trained is in a checkpoint, which the last sentence names, and the trace is whole.
+unheard() {
+	status 3 "$@" --threads=1 --synthetic --minibatches=1000000 --checkpoint=ck --trace=trace \
+		plan-2 2>err
+	cat err >&2
+	one_line err
+	step=$(ls ck | tail -n 1 | sed "s/step-0*//")
+	grep -q "^pd-run: standard output: cannot write: .*; stopped after $step minibatches; .*$step\$" err
+	pd-replay trace >report
+	rm trace
+}
+test_ok "who reads standard output leaves: stopped in order" '
+	rm -rf ck
+	mkfifo pipe
+	head -n 1 pipe >first &
+	unheard pd-run >pipe
+	[ "$(jq -r .event first)" = progress ]
+	wait'
+
 # full: a run that met a full disk says so.
 full() {
 	one_line err
@@ -175,6 +205,12 @@ if [ "$(id -u)" -eq 0 ] && mkdir small && mount -t tmpfs -o size=4m none small 2
 			plan-2 2>err >out
 		full
 		[ "$(ls -A small)" = rest ]'
+	test_ok "no room for what is reported: stopped in order" '
+		rm -rf small/* ck
+		head -c 4200000 /dev/zero >small/rest || :
+		truncate -s -4096 small/rest
+		unheard pd-run --report-every=10 >small/out
+		head -n 1 small/out | jq -e .step'
 else
 	test_skip "no room for a checkpoint" "a small file system cannot be mounted here"
 fi

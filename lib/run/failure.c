@@ -21,16 +21,33 @@ const char *supervisor_who(const struct supervisor *s, int r, char *buf, size_t 
 	return buf;
 }
 
+/* "; --resume goes on from minibatch 20", or nothing. */
+static const char *way_on(const struct supervisor *s, char *buf, size_t size)
+{
+	buf[0] = 0;
+	if (s->last_checkpoint >= 0)
+		snprintf(buf, size, "; --resume goes on from minibatch %" PRId64,
+			 s->last_checkpoint);
+	return buf;
+}
+
+int supervisor_lost_output(const struct supervisor *s, struct pd_error *err)
+{
+	char more[160];
+
+	return pd_error_failed(err, "standard output: cannot write: %s; stopped after %" PRId64
+			       " minibatches%s", strerror(s->report.lost), s->report.done,
+			       way_on(s, more, sizeof(more)));
+}
+
 int supervisor_rank_failed(struct supervisor *s, int r, struct pd_error *err, const char *fate)
 {
-	char name[64], more[160] = "";
+	char name[64], more[160];
 
-	if (s->last_checkpoint >= 0)
-		snprintf(more, sizeof(more), "; --resume goes on from minibatch %" PRId64,
-			 s->last_checkpoint);
 	return pd_error_failed(err, "%s %s%s%s%s", supervisor_who(s, r, name, sizeof(name)), fate,
 			       s->connected && s->ranks[r].doing[0] ? " during " : "",
-			       s->connected ? s->ranks[r].doing : " while starting", more);
+			       s->connected ? s->ranks[r].doing : " while starting",
+			       way_on(s, more, sizeof(more)));
 }
 
 /* A rank's process has ended, or its socket has: why? */

@@ -141,6 +141,7 @@ int supervisor_settle(struct supervisor *s, struct pd_error *err);
 /* failure.c: "rank 1 (stage 1 of 2)"; the others fill err and return -1 */
 const char *supervisor_who(const struct supervisor *s, int r, char *buf, size_t size);
 int supervisor_rank_failed(struct supervisor *s, int r, struct pd_error *err, const char *fate);
+int supervisor_lost_output(const struct supervisor *s, struct pd_error *err);
 int supervisor_on_gone(struct supervisor *s, int r, struct pd_error *err);
 int supervisor_on_error(struct supervisor *s, int r, const json_t *message, struct pd_error *err);
 

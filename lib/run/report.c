@@ -5,19 +5,45 @@
 #include "base/mem.h"
 #include "schedule/memory.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
-static void line(json_t *event)
+/*
+ * Past stdio, so that a reason is not lost and a line is whole.  After one that could not be
+ * written none is: what is there would look complete.
+ */
+static void line(struct pd_report *report, json_t *event)
 {
 	char *text = json_dumps(event, JSON_REAL_PRECISION(9));
+	size_t length = strlen(text), written = 0;
 
 	json_decref(event);
-	puts(text);
-	fflush(stdout);
+	text[length++] = '\n';          /* in place of the final zero */
+	while (written < length && !report->lost) {
+		ssize_t n = write(STDOUT_FILENO, text + written, length - written);
+
+		if (n >= 0)
+			written += (size_t)n;
+		else if (errno == EAGAIN)       /* somebody shares it who does not wait */
+			poll(&(struct pollfd){ .fd = STDOUT_FILENO, .events = POLLOUT }, 1, -1);
+		else if (errno != EINTR)
+			report->lost = errno;
+	}
 	free(text);
+}
+
+int pd_report_check(struct pd_error *err)
+{
+	/* of nothing at all: a pipe does not mind, what never takes anything says so */
+	if (write(STDOUT_FILENO, "", 0) < 0 && errno != EAGAIN && errno != EINTR)
+		return pd_error_failed(err, "standard output: cannot write: %s", strerror(errno));
+	return 0;
 }
 
 void pd_report_begin(struct pd_report *report, const struct pd_job *job, int64_t every)
@@ -71,7 +97,7 @@ static void evaluated(struct pd_report *report, const json_t *message)
 	if (report->evaluated > report->job->total_minibatches)
 		report->evaluated = report->job->total_minibatches;
 	pd_progress_hide(&report->bar);
-	line(json_pack("{s:s, s:I, s:I, s:o, s:f, s:I}", "event", "evaluation",
+	line(report, json_pack("{s:s, s:I, s:I, s:o, s:f, s:I}", "event", "evaluation",
 		       "step", (json_int_t)report->evaluated, "epoch", (json_int_t)epoch,
 		       "loss", real(report->test_sum / (double)report->test_samples),
 		       "accuracy", report->last_accuracy,
@@ -130,7 +156,7 @@ void pd_report_loss(struct pd_report *report, const json_t *message)
 			  "accuracy", (double)report->correct / (double)report->samples,
 			  "samples_per_s", rate(report->samples, now - report->interval_ns));
 	add_update(report, event);
-	line(event);
+	line(report, event);
 	report->sum = 0;
 	report->correct = report->samples = report->minibatches = 0;
 	report->interval_ns = now;
@@ -139,7 +165,7 @@ void pd_report_loss(struct pd_report *report, const json_t *message)
 void pd_report_checkpoint(struct pd_report *report, const char *directory, int64_t step)
 {
 	pd_progress_hide(&report->bar);
-	line(json_pack("{s:s, s:I, s:s}", "event", "checkpoint", "step", (json_int_t)step,
+	line(report, json_pack("{s:s, s:I, s:s}", "event", "checkpoint", "step", (json_int_t)step,
 		       "directory", directory));
 }
 
@@ -225,5 +251,5 @@ void pd_report_end(struct pd_report *report, const struct pd_schedule *schedule,
 	if (report->last_accuracy >= 0)
 		json_object_set_new(event, "accuracy", json_real(report->last_accuracy));
 	pd_progress_end(&report->bar);
-	line(event);
+	line(report, event);
 }

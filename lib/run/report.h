@@ -24,7 +24,11 @@ struct pd_report {
 	bool updated;
 	double grad_norm, loss_scale;
 	int64_t skipped;
+	int lost;                       /* why a line could not be written (errno); 0: all were */
 };
+
+/* Before anything is trained: can standard output be written to at all? */
+int pd_report_check(struct pd_error *err);
 
 void pd_report_begin(struct pd_report *report, const struct pd_job *job, int64_t every);
 /* The loss of one minibatch, from the rank that has it. */

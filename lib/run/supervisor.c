@@ -236,6 +236,8 @@ static int supervise(struct supervisor *s, struct pd_error *err)
 	}
 	if (status == 0 && s->connected && s->job->trace)
 		status = supervisor_merge_trace(s, err);
+	if (status == 0 && s->report.lost)
+		status = supervisor_lost_output(s, err);
 	supervisor_remove_trace_parts(s);
 	free(memory);
 	return status;
@@ -247,6 +249,8 @@ int pd_supervise(struct pd_job *job, const struct pd_supervision *how, struct pd
 				.last_checkpoint = job->resume_step, .signal_fd = -1 };
 	int status = -1;
 
+	if (pd_report_check(err) < 0)
+		return -1;
 	s.schedule = pd_schedule_new(job->plan, err);
 	if (!s.schedule)
 		return -1;

@@ -18,6 +18,7 @@ struct pd_supervision {
  * Runs the job to its end: reports on standard output, a progress bar on standard error.
  * SIGINT and SIGTERM end it at the next minibatch, with a checkpoint where the job has them;
  * a second one at once, and the first where the job has lists, which cannot be cut short.
+ * A report that cannot be written also ends it in order, and is an error then.
  * Returns 0, or -1 with the error; no rank is left running.
  */
 int pd_supervise(struct pd_job *job, const struct pd_supervision *how, struct pd_error *err);

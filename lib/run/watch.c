@@ -56,6 +56,21 @@ static int on_signal(struct supervisor *s, struct pd_error *err)
 	return 0;
 }
 
+/*
+ * Nobody hears any more how the training goes.  What has been trained is not thrown away: it
+ * ends as when asked to stop, and the last sentence says why (supervisor_lost_output).
+ */
+static int on_lost_output(struct supervisor *s, struct pd_error *err)
+{
+	if (s->stop_asked)
+		return 0;
+	if (s->job->lists)
+		return supervisor_lost_output(s, err);
+	s->stop_asked = true;
+	supervisor_ask_stop(s);
+	return 0;
+}
+
 int supervisor_watch(struct supervisor *s, struct pd_error *err)
 {
 	struct pollfd *fds = pd_calloc((size_t)s->count + 1, sizeof(*fds));
@@ -77,6 +92,8 @@ int supervisor_watch(struct supervisor *s, struct pd_error *err)
 				status = supervisor_read_rank(s, r, err);
 		if (status == 0)
 			status = check_silence(s, err);
+		if (status == 0 && s->report.lost)
+			status = on_lost_output(s, err);
 		/* interrupted while starting: there is nothing to finish */
 		if (status == 0 && s->stop_asked && !s->connected)
 			break;
