@@ -27,6 +27,25 @@ for model in vgg16 resnet50; do
 		reports out 8'
 done
 
+cat >six.json <<'END'
+{"format": "pd-model", "version": 1, "name": "six",
+ "inputs": [{"name": "a", "dtype": "f32", "shape": [3]},
+            {"name": "b", "dtype": "f32", "shape": [3]},
+            {"name": "c", "dtype": "f32", "shape": [3]},
+            {"name": "d", "dtype": "f32", "shape": [3]},
+            {"name": "e", "dtype": "f32", "shape": [3]},
+            {"name": "label", "dtype": "i32", "shape": []}],
+ "layers": [
+  {"name": "all", "kind": "concat", "inputs": ["a", "b", "c", "d", "e"]},
+  {"name": "fc", "kind": "linear", "inputs": ["all"], "out_features": 10},
+  {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["fc", "label"]}]}
+END
+test_ok "a network, and a stage, of more inputs than most have" '
+	profile six.json 4 >six && plan six 1 >one && plan six 1 1 >two
+	pd-run --synthetic --minibatches=2 one >out.one && reports out.one 2
+	pd-run --synthetic --minibatches=2 two >out.two && reports out.two 2
+	[ "$(jq -s ".[0].loss" out.one)" = "$(jq -s ".[0].loss" out.two)" ]'
+
 test_ok "the link and what an operation costs are measured" '
 	pd-profile --threads=1 --batch-size=8 --iterations=1 "$MODELS/mlp.json" >whole
 	jq -e ".link.bandwidth_bytes_per_s > 0 and .device.operation_ns > 0 and

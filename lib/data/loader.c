@@ -25,7 +25,7 @@ struct slot {
 
 struct pd_loader {
 	struct pd_loader_config config;
-	int inputs[PD_LOADER_INPUTS];
+	int *inputs;
 	struct pd_samples samples;      /* the thread's own */
 	struct slot *slots;
 
@@ -193,7 +193,8 @@ static struct pd_loader *new_loader(const struct pd_loader_config *config)
 	struct pd_loader *loader = pd_zalloc(sizeof(*loader));
 
 	loader->config = *config;
-	loader->config.inputs = loader->inputs;
+	loader->config.inputs = loader->inputs =
+		pd_calloc((size_t)config->input_count, sizeof(*loader->inputs));
 	for (int k = 0; k < config->input_count; k++)
 		loader->inputs[k] = config->inputs[k];
 	loader->slots = pd_calloc((size_t)config->ahead, sizeof(*loader->slots));
@@ -229,16 +230,19 @@ static void give_buffer(struct pd_loader *loader, void *buffer)
 		free(buffer);
 }
 
-static int make_slots(struct pd_loader *loader, const size_t *bytes, struct pd_error *err)
+static int make_slots(struct pd_loader *loader, struct pd_error *err)
 {
+	int count = loader->config.input_count;
+
 	for (int i = 0; i < loader->config.ahead; i++) {
 		struct pd_batch *batch = &loader->slots[i].batch;
 
-		for (int k = 0; k < loader->config.input_count; k++) {
-			batch->buffers[k] = take_buffer(loader, bytes[k], err);
+		batch->bytes = loader->samples.bytes;
+		batch->buffers = pd_calloc((size_t)count, sizeof(*batch->buffers));
+		for (int k = 0; k < count; k++) {
+			batch->buffers[k] = take_buffer(loader, batch->bytes[k], err);
 			if (!batch->buffers[k])
 				return -1;
-			batch->bytes[k] = bytes[k];
 		}
 	}
 	return 0;
@@ -246,14 +250,19 @@ static int make_slots(struct pd_loader *loader, const size_t *bytes, struct pd_e
 
 static void free_loader(struct pd_loader *loader)
 {
-	for (int i = 0; i < loader->config.ahead; i++)
-		for (int k = 0; k < PD_LOADER_INPUTS; k++)
-			give_buffer(loader, loader->slots[i].batch.buffers[k]);
+	for (int i = 0; i < loader->config.ahead; i++) {
+		void **buffers = loader->slots[i].batch.buffers;
+
+		for (int k = 0; buffers && k < loader->config.input_count; k++)
+			give_buffer(loader, buffers[k]);
+		free(buffers);
+	}
 	pthread_cond_destroy(&loader->idle);
 	pthread_cond_destroy(&loader->work);
 	pthread_mutex_destroy(&loader->lock);
 	free(loader->queue);
 	free(loader->slots);
+	free(loader->inputs);
 	pd_samples_release(&loader->samples);
 	free(loader);
 }
@@ -276,7 +285,6 @@ struct pd_loader *pd_loader_open(const struct pd_loader_config *config, struct p
 {
 	const struct pd_dataset *set = config->train;
 	struct pd_loader *loader;
-	size_t bytes[PD_LOADER_INPUTS];
 
 	if (config->batch_size < 1 || config->ahead < 2)
 		pd_bug("loader: batch size %" PRId64 ", %d ahead", config->batch_size,
@@ -286,14 +294,9 @@ struct pd_loader *pd_loader_open(const struct pd_loader_config *config, struct p
 			       " samples", config->batch_size, set->samples);
 		return NULL;
 	}
-	if (config->input_count > PD_LOADER_INPUTS) {
-		pd_error_input(err, "a stage takes %d inputs of the model: expected at most %d",
-			       config->input_count, PD_LOADER_INPUTS);
-		return NULL;
-	}
 	loader = new_loader(config);
-	if (pd_samples_measure(&loader->samples, bytes, err) < 0 ||
-	    make_slots(loader, bytes, err) < 0 || start(loader, err) < 0) {
+	if (pd_samples_measure(&loader->samples, err) < 0 || make_slots(loader, err) < 0 ||
+	    start(loader, err) < 0) {
 		free_loader(loader);
 		return NULL;
 	}

@@ -25,8 +25,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PD_LOADER_INPUTS 4              /* of the model that a stage may use, at most */
-
 struct pd_loader_config {
 	const struct pd_model *model;
 	const struct pd_dataset *train, *test;  /* borrowed; test may be NULL */
@@ -47,8 +45,8 @@ struct pd_batch {
 	bool evaluate;
 	int64_t first_sample;           /* microbatch x batch_size: a global sample number */
 	int64_t valid;                  /* samples that count, before zeros (end of a test set) */
-	void *buffers[PD_LOADER_INPUTS];        /* per config->inputs */
-	size_t bytes[PD_LOADER_INPUTS];
+	void **buffers;                 /* per config->inputs */
+	const size_t *bytes;            /* of each */
 };
 
 /* Errors: a batch larger than the training set or than memory; no thread to be had. */

@@ -32,6 +32,8 @@ void pd_samples_init(struct pd_samples *samples, const struct pd_loader_config *
 	const struct pd_dataset *set = config->train;
 
 	*samples = (struct pd_samples){ .config = config, .order_epoch = -1 };
+	samples->elements = pd_calloc((size_t)config->input_count, sizeof(*samples->elements));
+	samples->bytes = pd_calloc((size_t)config->input_count, sizeof(*samples->bytes));
 	if (set->synthetic)
 		return;
 	if (set->channels > PD_SAMPLES_CHANNELS)
@@ -42,6 +44,8 @@ void pd_samples_init(struct pd_samples *samples, const struct pd_loader_config *
 
 void pd_samples_release(struct pd_samples *samples)
 {
+	free(samples->elements);
+	free(samples->bytes);
 	free(samples->order);
 	free(samples->unrounded);
 }
@@ -54,7 +58,7 @@ static size_t element_bytes(const struct pd_samples *samples, int k)
 	return pd_dtype_bytes(dtype == PD_I32 ? dtype : samples->config->dtype);
 }
 
-int pd_samples_measure(struct pd_samples *samples, size_t *bytes, struct pd_error *err)
+int pd_samples_measure(struct pd_samples *samples, struct pd_error *err)
 {
 	const struct pd_loader_config *config = samples->config;
 	const struct pd_dataset *set = config->train;
@@ -73,7 +77,7 @@ int pd_samples_measure(struct pd_samples *samples, size_t *bytes, struct pd_erro
 			return pd_error_input(err, "batch size %" PRId64
 					      ": too large for input \"%s\"", config->batch_size,
 					      input->name);
-		bytes[k] = (size_t)total;
+		samples->bytes[k] = (size_t)total;
 		if (samples->elements[k] > most)
 			most = samples->elements[k];
 	}

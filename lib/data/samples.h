@@ -12,7 +12,8 @@
 
 struct pd_samples {
 	const struct pd_loader_config *config;
-	int64_t elements[PD_LOADER_INPUTS];     /* of one sample */
+	int64_t *elements;                      /* of one sample, per input */
+	size_t *bytes;                          /* of a minibatch, per input */
 	float table[PD_SAMPLES_CHANNELS][256];  /* a pixel's value, per channel */
 	float *unrounded;               /* one sample before it is rounded; NULL: none is */
 	uint32_t *order;                /* of samples in epoch order_epoch; NULL: synthetic */
@@ -23,10 +24,10 @@ struct pd_samples {
 void pd_samples_init(struct pd_samples *samples, const struct pd_loader_config *config);
 void pd_samples_release(struct pd_samples *samples);
 /*
- * In bytes[] what the buffers of a minibatch take, per input of the config; the data set's shape
- * was checked when it was opened.  0, or -1: too many to count.
+ * Fills in elements and bytes; the data set's shape was checked when it was opened.  0, or -1:
+ * too many bytes to count.
  */
-int pd_samples_measure(struct pd_samples *samples, size_t *bytes, struct pd_error *err);
+int pd_samples_measure(struct pd_samples *samples, struct pd_error *err);
 /* The batch's valid samples into its buffers, zeros behind them.  For one thread at a time. */
 void pd_samples_fill(struct pd_samples *samples, const struct pd_batch *batch);
 

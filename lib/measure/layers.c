@@ -90,20 +90,20 @@ static int open_memory(struct bench *b, struct pd_error *err)
 static int fill_inputs(struct bench *b, struct pd_error *err)
 {
 	const struct pd_net_sizes *sizes = b->device->ops->net_sizes(b->net);
-	int inputs[4], n = 0;
+	int n = sizes->in_count, *inputs = pd_calloc((size_t)n, sizeof(*inputs));
 	struct pd_loader_config config = {
 		.model = b->model, .train = &b->data, .batch_size = b->options->batch_size,
-		.dtype = b->options->dtype, .seed = SEED, .inputs = inputs, .ahead = 2,
-		.device = b->device, .gate = &b->gate,
+		.dtype = b->options->dtype, .seed = SEED,
+		.input_count = n, .inputs = inputs, .ahead = 2, .device = b->device, .gate = &b->gate,
 	};
 	struct pd_event copied = { 0 };
 	struct pd_batch *batch;
 
 	pd_dataset_synthetic(b->model, b->options->batch_size, &b->data);
-	for (int i = 0; i < sizes->in_count && n < 4; i++)
-		inputs[n++] = sizes->in[i].tensor;
-	config.input_count = n;
+	for (int i = 0; i < n; i++)
+		inputs[i] = sizes->in[i].tensor;
 	b->loader = pd_loader_open(&config, err);
+	free(inputs);
 	if (!b->loader)
 		return -1;
 	pd_loader_plan(b->loader, false, 0, 1, 1);

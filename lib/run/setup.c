@@ -52,7 +52,7 @@ static int open_loader(struct rank *rank, struct part *part, struct pd_error *er
 {
 	const struct pd_model *model = rank->job->plan->profile->model;
 	const struct pd_net_sizes *sizes = rank->device->ops->net_sizes(part->net);
-	int inputs[4], n = 0;
+	int *inputs = pd_calloc((size_t)model->input_count, sizeof(*inputs)), n = 0;
 	struct pd_loader_config config = {
 		.model = model, .train = &rank->train,
 		.test = rank->job->test_minibatches ? &rank->test : NULL,
@@ -63,13 +63,13 @@ static int open_loader(struct rank *rank, struct part *part, struct pd_error *er
 	};
 
 	for (int i = 0; i < sizes->in_count; i++)
-		if (sizes->in[i].tensor < model->input_count && n < 4)
+		if (sizes->in[i].tensor < model->input_count)
 			inputs[n++] = sizes->in[i].tensor;
 	config.input_count = n;
-	if (n == 0)
-		return 0;
-	part->loader = pd_loader_open(&config, err);
-	return part->loader ? 0 : -1;
+	if (n > 0)
+		part->loader = pd_loader_open(&config, err);
+	free(inputs);
+	return n == 0 || part->loader ? 0 : -1;
 }
 
 static int open_part(struct rank *rank, struct part *part, struct pd_error *err)
