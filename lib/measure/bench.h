@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private to this folder: a network on a device, with all that its steps need, to be timed. */
+#ifndef PD_MEASURE_BENCH_H
+#define PD_MEASURE_BENCH_H
+
+#include "data/loader.h"
+#include "measure/layers.h"
+
+/*
+ * What is timed, in this order.  Three are on a net of its own that can split backward, where the
+ * device has such.  An update into another buffer is last, so that it does not find what the one
+ * in place has just touched.
+ */
+enum bench_part {
+	BENCH_FORWARD, BENCH_BACKWARD, BENCH_UPDATE,
+	BENCH_SPLIT_FORWARD, BENCH_INPUT, BENCH_WEIGHT,
+	BENCH_APART,
+	BENCH_PARTS
+};
+#define BENCH_WHOLE_PARTS 3             /* of these a whole step is made */
+
+struct pd_bench {
+	const struct pd_measure_options *options;
+	const struct pd_model *model;
+	struct pd_gate gate;
+	struct pd_device *device;
+	struct pd_stream *stream;
+	struct pd_net *net, *split;     /* split: NULL where the device cannot */
+	struct pd_dataset data;
+	struct pd_loader *loader;
+	void *weights, *apart, *master, *gradients, *velocity, *state, *inbox, *slot, *scratch;
+	struct pd_pass pass;
+	struct pd_update update;
+	struct pd_loss loss;
+};
+
+/* 0, or -1 with nothing left open: the device, its memory or the data failed. */
+int pd_bench_open(struct pd_bench *bench, const struct pd_model *model,
+		  const struct pd_measure_options *options, struct pd_error *err);
+void pd_bench_close(struct pd_bench *bench);
+/* Can it be timed here? */
+bool pd_bench_has(const struct pd_bench *bench, enum bench_part part);
+/* Of `count` layers from `from` on; as the device's calls return, PD_AGAIN, too. */
+int pd_bench_queue(struct pd_bench *bench, enum bench_part part, int from, int count,
+		   struct pd_event *ev);
+/* As gradients are added to others; the next backward replaces them. */
+int pd_bench_queue_sum(struct pd_bench *bench, struct pd_event *ev);
+/* 0, or -1: something of what was queued has failed. */
+int pd_bench_wait(struct pd_bench *bench, struct pd_event *ev, struct pd_error *err);
+
+#endif
