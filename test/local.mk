@@ -217,6 +217,11 @@ TESTS += test/unit/states
 test_unit_states_SOURCES = test/unit/states.c test/unit/small_profile.h
 test_unit_states_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_states_LDADD = $(UNIT_LIBS)
+check_PROGRAMS += test/unit/views
+TESTS += test/unit/views
+test_unit_views_SOURCES = test/unit/views.c test/unit/small_profile.h
+test_unit_views_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_views_LDADD = $(UNIT_LIBS)
 
 # training: right, stopped, killed, resumed
 TRAIN_SH = test/t4001-weights.sh test/t4002-programs.sh test/t4003-pairs.sh test/t7001-resume.sh test/t7002-kill.sh

@@ -14,7 +14,8 @@
 
 void pd_contest_init(struct pd_contest *contest, const struct pd_task *task)
 {
-	*contest = (struct pd_contest){ .task = task };
+	*contest = (struct pd_contest){ .task = task,
+					.views = task->views ? task->views->count : 0 };
 	pd_map_init(&contest->map, task->topology, (int)task->topology->devices);
 }
 

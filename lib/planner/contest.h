@@ -22,6 +22,7 @@ struct pd_contest {
 	struct pd_entry *entries;       /* no plan twice */
 	uint64_t *seen;                 /* marks of shapes that refine.c looked at; 0: free */
 	int seen_count;
+	size_t views;                   /* of the task that are not the contest's to free */
 	bool few;                       /* plans: exhaust.c may look at all */
 	bool all;                       /* entries are all plans that may win */
 	bool proven;                    /* an entry that was replayed: no other is better */

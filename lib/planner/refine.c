@@ -16,6 +16,7 @@
 #define MOST_MOVED 8            /* layers that go over a cut together */
 #define WORSE 10                /* part by which what is worth a look may be slower */
 #define SEEN 4096               /* shapes that are remembered, at most half as many */
+#define UNUSED_VIEWS 128        /* of the profile, at most */
 
 struct shape {
 	struct pd_profile *profile;     /* the task's or a view of it: stages are runs of its layers */
@@ -82,6 +83,7 @@ struct climb {
 	bool straight;
 	struct shape at, best, trial;
 	int64_t best_ns;
+	size_t views;                   /* that were in use when that was looked at last */
 };
 
 static uint64_t mark_of(const struct shape *shape)
@@ -261,6 +263,30 @@ static bool carry_over(struct climb *climb, const bool *goes, int to)
 	return good;
 }
 
+static bool uses_view(const void *user, const struct pd_profile *view)
+{
+	const struct climb *climb = user;
+	const struct pd_contest *contest = climb->contest;
+
+	if (climb->at.profile == view || climb->best.profile == view)
+		return true;
+	for (size_t i = 0; i < contest->count; i++)
+		if (contest->entries[i].plan->profile == view)
+			return true;
+	return false;
+}
+
+/* Most changes are no entries; an order of a thousand layers takes hundreds of kilobytes. */
+static void forget_views(struct climb *climb)
+{
+	struct pd_views *views = climb->contest->task->views;
+
+	if (views->count <= climb->views + UNUSED_VIEWS)
+		return;
+	pd_views_sweep(views, climb->contest->views, uses_view, climb);
+	climb->views = views->count;
+}
+
 /* Over the cut behind stage s: what is not just the layers next to it. */
 static void change_branches(struct climb *climb, int s)
 {
@@ -280,8 +306,10 @@ static void change_branches(struct climb *climb, int s)
 			break;
 		count = gather(climb, l, s + back, s + !back, goes);
 		side = back ? l + 1 - at->ends[s] : at->ends[s] - l;
-		if (count < side && count <= MOST_MOVED && carry_over(climb, goes, s + !back))
+		if (count < side && count <= MOST_MOVED && carry_over(climb, goes, s + !back)) {
 			consider(climb);
+			forget_views(climb);
+		}
 	}
 	free(goes);
 }

@@ -18,12 +18,20 @@ struct pd_views {
 	struct pd_points points;        /* of states, if so */
 	size_t count, capacity;
 	struct pd_profile **list;
+	uint64_t *marks;                /* of their orders */
 };
 
 void pd_views_init(struct pd_views *views, struct pd_profile *profile);
 void pd_views_release(struct pd_views *views);
 /* The profile in an order, or NULL: its own; borrowed from views. */
 struct pd_profile *pd_views_get(struct pd_views *views, const int *order);
+/*
+ * Frees the views that were made last, number `from` and later, but for those that are used; the
+ * others keep their places among themselves.
+ */
+void pd_views_sweep(struct pd_views *views, size_t from,
+		    bool (*used)(const void *user, const struct pd_profile *view),
+		    const void *user);
 /* The order that makes a view of the profile; the caller's; NULL for the profile itself. */
 int *pd_views_order(const struct pd_views *views, const struct pd_profile *view);
 

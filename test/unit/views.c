@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The orders in which a search has looked at a profile: each once, until it is swept. */
+#include "planner/views.h"
+#include "small_profile.h"
+#include "tap.h"
+
+#include <string.h>
+
+#define ORDERS 20               /* of a, then b to g in turn: 720 there are */
+
+/* The n-th permutation of the six in the middle. */
+static void order_of(int n, int *order)
+{
+	int left[6] = { 1, 2, 3, 4, 5, 6 };
+
+	order[0] = 0;
+	order[7] = 7;
+	for (int at = 6; at > 0; n /= at--) {
+		order[7 - at] = left[n % at];
+		memmove(&left[n % at], &left[n % at + 1], (size_t)(at - 1 - n % at) * sizeof(int));
+	}
+}
+
+/* Every third of those in the list. */
+static bool is_third(const void *user, const struct pd_profile *view)
+{
+	struct pd_profile *const *list = user;
+
+	for (int n = 0; n < ORDERS; n += 3)
+		if (list[n] == view)
+			return true;
+	return false;
+}
+
+static bool has_order(const struct pd_profile *view, const int *order)
+{
+	for (int l = 0; l < view->layer_count; l++)
+		if (pd_profile_number(view, l) != order[l] ||
+		    view->layers[l].forward_ns != 10 * (order[l] + 1))
+			return false;
+	return true;
+}
+
+int main(void)
+{
+	struct pd_profile *profile = small_profile("a<x b<a c<a d<a e<a f<a g<a h<bcdefg");
+	struct pd_profile *list[ORDERS];
+	struct pd_views views;
+	int order[8], good = 0, same = 0, kept = 0;
+
+	pd_views_init(&views, profile);
+	ok(views.many, "a network with branches has more than one order");
+	ok(pd_views_get(&views, NULL) == profile, "no order is the profile's");
+	for (int n = 0; n < ORDERS; n++) {
+		order_of(n + 1, order);
+		list[n] = pd_views_get(&views, order);
+		good += has_order(list[n], order);
+	}
+	is_int(good, ORDERS, "every view has its order");
+	for (int n = ORDERS - 1; n >= 0; n--) {
+		order_of(n + 1, order);
+		same += pd_views_get(&views, order) == list[n];
+	}
+	ok(same == ORDERS && views.count == ORDERS, "who asks again gets the same");
+	pd_views_sweep(&views, 5, is_third, list);
+	is_int((int)views.count, 10, "five are not swept, and of those behind, five are used");
+	for (int n = 0; n < ORDERS; n++)
+		if (n < 5 || n % 3 == 0) {
+			order_of(n + 1, order);
+			kept += pd_views_get(&views, order) == list[n] && has_order(list[n], order);
+		}
+	ok(kept == 10 && views.count == 10, "those are where they were");
+	order_of(8, order);
+	ok(has_order(pd_views_get(&views, order), order) && views.count == 11,
+	   "one that is gone is made again");
+	pd_views_release(&views);
+	pd_profile_free(profile);
+	return done_testing();
+}
