@@ -9,9 +9,6 @@
 /* Sizes in elements stay below this, so that bytes, and sums over layers, fit 64 bits. */
 #define PD_MAX_ELEMENTS (INT64_C(1) << 40)
 
-/* "3 x 224 x 224" or "one number" into buf (at least 64 bytes), returned. */
-const char *pd_shape_text(const struct pd_shape *shape, char *buf);
-
 /* The kind called name, or -1. */
 int pd_layer_kind_find(const char *name);
 
@@ -21,8 +18,11 @@ int pd_layer_kind_find(const char *name);
  */
 int pd_layer_read(const struct pd_place *place, struct pd_layer *layer, struct pd_error *err);
 
+/* In shape.c: "3 x 224 x 224" or "a scalar" into buf (at least 64 bytes), returned. */
+const char *pd_shape_text(const struct pd_shape *shape, char *buf);
+
 /*
- * Checks the inputs, whose tensors' shapes are known, and works out the shapes of the
+ * In shape.c.  Checks the inputs, whose tensors' shapes are known, and works out the shapes of the
  * output and the parameters.  place is the layer's, for messages.
  */
 int pd_layer_infer(const struct pd_place *place, const struct pd_model *model,
