@@ -34,7 +34,7 @@ int pd_check(const struct pd_lists *lists, struct pd_error *err);
 int pd_check_schedule(const char *name, const struct pd_schedule *schedule, int64_t minibatches,
 		      int64_t *count_p, struct pd_error *err);
 
-/* Private to this folder: what was found, and the part that looks at one rank by itself. */
+/* Private to this folder: what was found, and who looks for it. */
 struct pd_prices;
 struct pd_fault {
 	const struct pd_lists *lists;
@@ -48,6 +48,11 @@ struct pd_fault {
 /* Notes a fault at a rank's n-th operation, op; NULL: at its end. */
 void pd_fault(struct pd_fault *fault, int rank, size_t n, const struct pd_op *op, const char *fmt,
 	      ...) __attribute__((format(printf, 5, 6)));
+/* One rank by itself. */
 void pd_check_rank(struct pd_fault *fault, const struct pd_prices *prices, int rank);
+/* Has all that meets another rank a number, and do the rank's ascend? */
+bool pd_check_numbers(struct pd_fault *fault, int rank);
+/* All ranks together, whose numbers ascend. */
+void pd_check_meetings(struct pd_fault *fault);
 
 #endif

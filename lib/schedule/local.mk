@@ -8,4 +8,5 @@ lib_libpd_a_SOURCES += lib/schedule/cursor.c lib/schedule/cursor.h \
 	lib/schedule/shape.c lib/schedule/shape.h
 lib_libpd_a_SOURCES += lib/schedule/list.c lib/schedule/list.h lib/schedule/price.c \
 	lib/schedule/price.h lib/schedule/file.c lib/schedule/file.h lib/schedule/check.c \
-	lib/schedule/check_rank.c lib/schedule/check.h
+	lib/schedule/check.h lib/schedule/check_meetings.c lib/schedule/check_microbatch.c \
+	lib/schedule/check_rank.c lib/schedule/check_rank.h

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One microbatch on its way through a stage: once each, after what it needs, which weights. */
+#include "schedule/check_rank.h"
+
+#include "base/error.h"
+
+#include <inttypes.h>
+
+#define BUFFERS 2       /* for gradients that arrive, per link */
+
+/* Stashing: as many updates before a forward as the stage's warm-up lets through. */
+static int64_t stashed(const struct walk *w, int s, int64_t b)
+{
+	const struct pd_plan *plan = w->lists->plan;
+	int64_t group = check_group_of(plan, s), r = plan->stages[s].replicas, u;
+	int64_t warmup = plan->schedule == PD_SCHEDULE_NONE ? 0
+		: b < pd_plan_admitted(plan) ? w->fault->startup[s] : plan->stages[s].warmup;
+
+	if (plan->schedule == PD_SCHEDULE_NF1B)         /* its warm-ups are minibatches */
+		u = b / group - warmup;
+	else
+		u = b / r < warmup ? 0 : (b / r - warmup) / (group / r);
+	return u > 0 ? u * group : 0;
+}
+
+/* The version that the plan's policy has microbatch b read at stage s; -1: the newest. */
+static int64_t policy_version(const struct walk *w, int s, int64_t b)
+{
+	const struct pd_plan *plan = w->lists->plan;
+	int64_t group = check_group_of(plan, s);
+
+	switch (plan->weights) {
+	case PD_WEIGHTS_STASH:
+		return stashed(w, s, b);
+	case PD_WEIGHTS_VERTICAL_SYNC:
+		return stashed(w, 0, b) / group * group;
+	case PD_WEIGHTS_2BW:
+		return b < group ? 0 : (b / group - 1) * group;
+	case PD_WEIGHTS_FLUSH:
+		return b / group * group;
+	default:
+		return -1;
+	}
+}
+
+/* Position of a link among the part's, those in first. */
+static int link_position(const struct walk *w, const struct part *part, int link)
+{
+	const struct pd_wiring *wiring = w->lists->wiring;
+
+	for (int i = 0; i < part->ins; i++)
+		if (wiring->in[part->s][i] == link)
+			return i;
+	for (int i = 0; i < part->outs; i++)
+		if (wiring->out[part->s][i] == link)
+			return part->ins + i;
+	pd_bug("check: link %d does not touch stage %d", link, part->s);
+}
+
+static int link_at(const struct walk *w, const struct part *part, int position)
+{
+	const struct pd_wiring *wiring = w->lists->wiring;
+
+	return position < part->ins ? wiring->in[part->s][position]
+				    : wiring->out[part->s][position - part->ins];
+}
+
+static int other_stage(const struct walk *w, const struct part *part, int position)
+{
+	const struct pd_link *link = &w->lists->wiring->links[link_at(w, part, position)];
+
+	return position < part->ins ? link->from : link->to;
+}
+
+static bool *did(const struct part *part, int activity, int64_t i)
+{
+	return &part->did[activity * part->count + i];
+}
+
+static int transfer(int position, bool gradient)
+{
+	return PD_OP_KINDS + 2 * position + gradient;
+}
+
+static bool check_transfer(struct walk *w, struct part *part, const struct pd_op *op, int64_t i)
+{
+	const struct pd_plan *plan = w->lists->plan;
+	int p = link_position(w, part, op->link), far = other_stage(w, part, p);
+	int peer = plan->stages[far].ranks[op->microbatch % plan->stages[far].replicas];
+	bool gradient = op->kind == PD_OP_recv_gradient || op->kind == PD_OP_send_gradient;
+	bool *done = did(part, transfer(p, gradient), i);
+
+	if (op->peer != peer)
+		return WRONG(w, "its peer is rank %d; expected %d, which has the microbatch at "
+			     "stage %d", op->peer, peer, far);
+	if (*done)
+		return WRONG(w, "a second time; expected it once");
+	*done = true;
+	switch (op->kind) {
+	case PD_OP_send_activation:
+		if (!*did(part, PD_OP_forward, i))
+			return WRONG(w, "its forward does not stand before it");
+		break;
+	case PD_OP_recv_gradient:
+		if (++part->waiting[p] > BUFFERS)
+			return WRONG(w, "%d gradients wait from stage %d; expected a backward "
+				     "between, there are %d buffers", part->waiting[p], far,
+				     BUFFERS);
+		break;
+	case PD_OP_send_gradient:
+		if (!*did(part, PD_OP_backward, i) && !*did(part, PD_OP_backward_input, i))
+			return WRONG(w, "its backward does not stand before it");
+		part->waiting[p]--;
+		break;
+	default:
+		break;
+	}
+	return true;
+}
+
+static bool check_version(struct walk *w, const struct part *part, const struct pd_op *op,
+			  int64_t expected, const char *why)
+{
+	if (op->version < 0)
+		return WRONG(w, "expected a weight_version, %" PRId64, expected);
+	if (op->version != expected)
+		return WRONG(w, "reads version %" PRId64 "; expected %" PRId64 ", %s", op->version,
+			     expected, why);
+	if (op->version > part->newest)
+		return WRONG(w, "reads version %" PRId64 ", which no step before it has written; "
+			     "the newest is %" PRId64, op->version, part->newest);
+	return true;
+}
+
+static bool check_forward(struct walk *w, struct part *part, const struct pd_op *op, int64_t i)
+{
+	int64_t version = policy_version(w, part->s, op->microbatch);
+
+	if (w->lists->wiring->loads[part->s] && !*did(part, PD_OP_load, i))
+		return WRONG(w, "its load does not stand before it");
+	for (int p = 0; p < part->ins; p++)
+		if (!*did(part, transfer(p, false), i))
+			return WRONG(w, "the recv_activation from stage %d does not stand before "
+				     "it", other_stage(w, part, p));
+	part->version[i] = op->version;
+	return version < 0 ? check_version(w, part, op, part->newest, "the newest")
+			   : check_version(w, part, op, version, "by the plan's weights");
+}
+
+/* Forward and backward see the same, and what does not must see the newest. */
+static bool check_same_version(struct walk *w, const struct part *part, const struct pd_op *op,
+			       int64_t i)
+{
+	return w->lists->plan->weights == PD_WEIGHTS_LATEST
+		? check_version(w, part, op, part->newest, "the newest")
+		: check_version(w, part, op, part->version[i], "as its forward");
+}
+
+/* Both of a backward in one and of one's input part. */
+static bool check_backward(struct walk *w, struct part *part, const struct pd_op *op, int64_t i)
+{
+	if (*did(part, op->kind == PD_OP_backward ? PD_OP_backward_input : PD_OP_backward, i))
+		return WRONG(w, "its backward is there already; expected it whole or in two parts");
+	if (!*did(part, PD_OP_forward, i))
+		return WRONG(w, "its forward does not stand before it");
+	if (part->stage->recompute && !*did(part, PD_OP_recompute, i))
+		return WRONG(w, "its recompute does not stand before it");
+	for (int p = part->ins; p < part->ins + part->outs; p++) {
+		if (!*did(part, transfer(p, true), i))
+			return WRONG(w, "the recv_gradient from stage %d does not stand before it",
+				     other_stage(w, part, p));
+		part->waiting[p]--;
+	}
+	for (int p = 0; p < part->ins; p++)
+		if (++part->waiting[p] > w->fault->leaving[part->s])
+			return WRONG(w, "%d gradients wait to go to stage %d; expected a "
+				     "send_gradient between, there are %d buffers",
+				     part->waiting[p], other_stage(w, part, p),
+				     w->fault->leaving[part->s]);
+	return check_same_version(w, part, op, i);
+}
+
+/* What adds to the gradients of the parameters: a group after the other, or two at once. */
+static bool check_gradient(struct walk *w, struct part *part, const struct pd_op *op)
+{
+	int64_t u = op->microbatch / part->group;
+
+	if (u >= part->updates + part->open)
+		return WRONG(w, "the step of the group before, from microbatch %" PRId64 " on, does"
+			     " not stand before it", part->updates * part->group);
+	part->backwards[u % 2]++;
+	return true;
+}
+
+static bool check_compute(struct walk *w, struct part *part, const struct pd_op *op, int64_t i)
+{
+	if (*did(part, op->kind, i))
+		return WRONG(w, "a second time; expected it once");
+	*did(part, op->kind, i) = true;
+	switch (op->kind) {
+	case PD_OP_load:
+		return w->lists->wiring->loads[part->s] ||
+		       WRONG(w, "stage %d uses no inputs of the model", part->s);
+	case PD_OP_forward:
+		return check_forward(w, part, op, i);
+	case PD_OP_recompute:
+		if (!part->stage->recompute)
+			return WRONG(w, "the plan does not have stage %d recompute", part->s);
+		if (!*did(part, PD_OP_forward, i))
+			return WRONG(w, "its forward does not stand before it");
+		return check_same_version(w, part, op, i);
+	case PD_OP_backward:
+		return check_backward(w, part, op, i) && check_gradient(w, part, op);
+	case PD_OP_backward_input:
+		return check_backward(w, part, op, i);
+	case PD_OP_backward_weight:
+		if (!*did(part, PD_OP_backward_input, i))
+			return WRONG(w, "its backward_input does not stand before it");
+		return check_same_version(w, part, op, i) && check_gradient(w, part, op);
+	default:
+		return true;
+	}
+}
+
+bool pd_check_microbatch(struct walk *w, struct part *part, const struct pd_op *op, int64_t i)
+{
+	return pd_op_transfers(op->kind) ? check_transfer(w, part, op, i)
+					 : check_compute(w, part, op, i);
+}
