@@ -22,6 +22,8 @@ static void measure_stages(struct pd_flow *flow)
 	const struct pd_schedule *schedule = flow->schedule;
 	const struct pd_plan *plan = flow->plan;
 	struct pd_reduce *reduces = flow->reduces;
+	/* more forwards are not ahead where that many are all: GPipe's of a long update */
+	int64_t most = schedule->drains ? pd_min64(schedule->group[0], flow->n) : flow->n;
 
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *at = &plan->stages[s];
@@ -32,7 +34,7 @@ static void measure_stages(struct pd_flow *flow)
 			.plan = at, .in_count = schedule->wiring->in_count[s],
 			.out_count = schedule->wiring->out_count[s],
 			.in = schedule->wiring->in[s], .out = schedule->wiring->out[s],
-			.lead = schedule->warmup[s] * (int64_t)at->replicas,
+			.lead = pd_min64(schedule->warmup[s] * (int64_t)at->replicas, most),
 			.group = schedule->group[s], .left = schedule->group[s],
 			.reduces = reduces,
 		};

@@ -60,6 +60,29 @@ static void follow_lists(struct replay *replay, const struct pd_lists *lists)
 		pd_room_of_list(replay->schedule, lists, r, false, &replay->rooms[r * chunks]);
 }
 
+/*
+ * As much as the generator's lists need, but for no more microbatches than are replayed: with GPipe
+ * many more of a long update may be in flight.
+ */
+static void rooms_of_stages(const struct replay *replay, const struct pd_replay_options *options,
+			    const int *stages, struct pd_room *rooms)
+{
+	const struct pd_plan *plan = replay->plan;
+	int64_t minibatches = options->minibatches ? options->minibatches
+						   : pd_steady_minibatches(plan);
+
+	for (int i = 0; i < replay->schedule->chunks; i++) {
+		struct pd_room *room = &rooms[i];
+		int64_t most = minibatches / plan->stages[stages[i]].replicas + 2;
+
+		pd_room_of_stage(replay->schedule, stages[i], room);
+		if (options->phase_count > 0)
+			continue;
+		room->slots = room->slots < most ? room->slots : (int)most;
+		room->inboxes = room->inboxes < most ? room->inboxes : (int)most;
+	}
+}
+
 static void share_processors(struct replay *replay, const struct pd_replay_options *options)
 {
 	int64_t processors = options->processors > 0 ? options->processors
@@ -106,6 +129,7 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 	for (int r = 0; r < plan->rank_count; r++) {
 		int chunks = replay->schedule->chunks, stages[chunks];
 		struct pd_worker_stage nets[chunks];
+		struct pd_room rooms[chunks];
 		struct pd_worker_config config = {
 			.schedule = replay->schedule, .rank = r,
 			.device = pd_sim_device(replay->sim, r), .stages = nets,
@@ -114,13 +138,14 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 			.optimizer = { .momentum = 1 },       /* its buffer counts as memory */
 			.next = options->lists ? next_listed : NULL,
 			.next_context = options->lists ? &replay->cursors[r] : NULL,
-			.rooms = options->lists ? &replay->rooms[r * chunks] : NULL,
-			.arena = &replay->arena, 
+			.rooms = options->lists ? &replay->rooms[r * chunks] : rooms,
+			.arena = &replay->arena,
 			.retired = options->recurrence ? note : options->retired,
 			.context = options->recurrence ? replay : options->context,
 		};
 
 		pd_schedule_stages(replay->schedule, r, stages);
+		rooms_of_stages(replay, options, stages, rooms);
 		for (int i = 0; i < chunks; i++)
 			nets[i] = (struct pd_worker_stage){
 				.net = pd_sim_net(replay->sim, stages[i]) };

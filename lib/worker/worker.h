@@ -43,9 +43,9 @@ struct pd_worker_config {
 	int64_t batch_size;
 	/*
 	 * Where not NULL, the operations of training phases come from here (false at the end)
-	 * instead of from the generator, and rooms (of each of the rank's stages; borrowed) is
-	 * what they need.  Such a phase begins with microbatch 0, has no checkpoint inside and
-	 * cannot be cut short.
+	 * instead of from the generator.  Such a phase begins with microbatch 0, has no checkpoint
+	 * inside and cannot be cut short.  rooms (of each of the rank's stages; borrowed), where
+	 * not NULL, is what the operations need, instead of what the generator's do.
 	 */
 	bool (*next)(void *next_context, struct pd_op *op_p);
 	void *next_context;
