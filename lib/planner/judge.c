@@ -30,6 +30,7 @@ struct judge {
 	int64_t *known;                 /* per stage: minibatches whose end is known */
 	struct pd_progress progress;
 	struct pd_recurrence recurrence;
+	bool turns;
 	int64_t check;                  /* how many must be known before the next look */
 	int64_t rival_ns;
 	bool enough, too_long;
@@ -63,10 +64,22 @@ static bool is_slower(struct judge *judge, int64_t n)
 	return judge->period_ns > (double)judge->rival_ns * (1 + unsettled[i].part);
 }
 
+/* Do all stages begin with their first replica and a new update where a turn ends?  Not where that
+ * would take too many minibatches (lib/trace/steady). */
+static bool has_turns(const struct judge *judge)
+{
+	int64_t turn = judge->progress.turn;
+
+	for (int s = 0; s < judge->plan->stage_count; s++)
+		if (turn % judge->plan->stages[s].replicas != 0)
+			return false;
+	return turn % judge->plan->microbatches == 0;
+}
+
 /* Enough, with n minibatches that have come back? */
 static bool knows(struct judge *judge, int64_t n, int64_t now_ns)
 {
-	while (n >= (judge->recurrence.count + 1) * judge->recurrence.turn)
+	while (judge->turns && n >= (judge->recurrence.count + 1) * judge->recurrence.turn)
 		if (pd_recurrence_turn(&judge->recurrence, now_ns, &judge->period_ns))
 			return true;
 	if (n < judge->check)
@@ -110,6 +123,7 @@ static int by_replay(const struct pd_plan *plan, int64_t rival_ns, int64_t *peri
 	judge.ends = pd_calloc(room, sizeof(*judge.ends));
 	judge.missing = pd_calloc(room, sizeof(*judge.missing));
 	pd_progress_init(&judge.progress, plan, judge.ends, judge.total);
+	judge.turns = has_turns(&judge);
 	pd_recurrence_init(&judge.recurrence, judge.progress.turn);
 	judge.check = rival_ns == PD_NEVER ? pd_progress_first(&judge.progress)
 					   : judge.progress.in_flight + judge.progress.turn;

@@ -68,8 +68,9 @@ bool pd_recurrence_turn(struct pd_recurrence *recurrence, int64_t now_ns, double
 					    sizeof(*recurrence->turns));
 		recurrence->room = (int64_t)room;
 	}
+	/* one that ended with the one before it, by which nothing can be told, is like no other */
 	recurrence->turns[last] = (struct pd_recurrence_turn){
-		.mark = recurrence->mark, .end_ns = now_ns,
+		.mark = recurrence->mark ? recurrence->mark : mix(0, (uint64_t)last + 1), .end_ns = now_ns,
 		.longest_ns = recurrence->longest_ns };
 	recurrence->count++;
 	recurrence->mark = 0;

@@ -223,6 +223,14 @@ static void test_by_hand(void)
 	is_int(found, 5, "three turns that follow each other");
 	ok(period == 10, "are a period of three");
 	pd_recurrence_release(&recurrence);
+	pd_recurrence_init(&recurrence, 1);
+	for (int n = found = 0; n < 10; n++) {
+		found += turn(&recurrence, 3 * n, n, &period);
+		found += pd_recurrence_turn(&recurrence, 30 * n + 10, &period);
+		found += pd_recurrence_turn(&recurrence, 30 * n + 10, &period);
+	}
+	is_int(found, 0, "turns that end with another one are no period of nothing");
+	pd_recurrence_release(&recurrence);
 }
 
 int main(int argc, char **argv)
