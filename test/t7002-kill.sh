@@ -121,8 +121,46 @@ test_ok "pd-run killed: its workers go with it" '
 	sleep 0.7
 	kill -KILL "$run"
 	ended 5 || :
-	rm -f trace.rank-* ck/.step*/* && rmdir ck/.step* || :
+	rm -f ck/.step*/* && rmdir ck/.step* || :
 	clean "$workers"'
+
+# alone: of a trace nothing is here but what has its name.
+alone() {
+	ls -A >names
+	cat names
+	! grep trace names | grep -vx trace || false
+}
+test_ok "pd-run killed: the trace of before stays, and nothing of the new one" '
+	rm -rf ck
+	pd-run --threads=1 --synthetic --minibatches=20 --trace=trace plan-2 >out
+	cp trace kept
+	begin plan-2 --minibatches=1000000
+	mv kept trace
+	sleep 0.5
+	alone
+	kill -KILL "$run"
+	ended 5 || :
+	alone
+	pd-replay trace >report
+	rm trace'
+test_ok "and killed while it puts the trace together" '
+	for try in 1 2 3; do
+		rm -rf ck
+		begin plan-2 --minibatches=1000
+		until grep -q outcome out; do sleep 0.01; done
+		sleep 0.00$try
+		kill -KILL "$run" || :
+		ended 5 || :
+		alone
+		[ ! -e trace ] || { pd-replay trace >report && echo whole; }
+		rm -f trace
+	done'
+test_ok "a trace that goes into a pipe" '
+	mkfifo stream
+	cat stream >copy &
+	pd-run --threads=1 --synthetic --minibatches=20 --trace=stream plan-2 >out
+	wait $!
+	pd-replay copy >report'
 
 test_ok "the terminal goes: stopped in order; under nohup nothing is" '
 	rm -rf ck

@@ -12,20 +12,52 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Under another name in the same directory, file->temporary; NULL with errno. */
-static FILE *open_beside(struct pd_file *file)
+/* Of a file of that name; freed by the caller. */
+static char *directory_of(const char *name)
+{
+	const char *slash = strrchr(name, '/');
+
+	return slash ? pd_format("%.*s", slash > name ? (int)(slash - name) : 1, name)
+		     : pd_strdup(".");
+}
+
+/* -1 with errno, EOPNOTSUPP where a file system has no such files. */
+static int open_nameless(const char *directory, mode_t mode)
+{
+	int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
+
+	if (fd < 0 && errno == EISDIR)
+		errno = EOPNOTSUPP;
+	return fd;
+}
+
+int pd_file_nameless(const char *name)
+{
+	char *directory = directory_of(name), *temporary;
+	int fd = open_nameless(directory, 0600);
+
+	free(directory);
+	if (fd >= 0 || errno != EOPNOTSUPP)
+		return fd;
+	temporary = pd_format("%s.XXXXXX", name);
+	fd = mkostemp(temporary, O_CLOEXEC);
+	if (fd >= 0)
+		unlink(temporary);
+	free(temporary);
+	return fd;
+}
+
+/* Under another name in the same directory, file->temporary; -1 with errno. */
+static int open_named(struct pd_file *file)
 {
 	mode_t mask = umask(0);
-	FILE *stream = NULL;
 	int fd, why;
 
 	umask(mask);
 	file->temporary = pd_format("%s.XXXXXX", file->name);
 	fd = mkostemp(file->temporary, O_CLOEXEC);
 	if (fd >= 0 && fchmod(fd, 0666 & ~mask) == 0)
-		stream = fdopen(fd, "w");
-	if (stream)
-		return stream;
+		return fd;
 	why = errno;
 	if (fd >= 0) {
 		close(fd);
@@ -34,7 +66,50 @@ static FILE *open_beside(struct pd_file *file)
 	free(file->temporary);
 	file->temporary = NULL;
 	errno = why;
-	return NULL;
+	return -1;
+}
+
+/* In the same directory, without a name where that can be given later; NULL with errno. */
+static FILE *open_beside(struct pd_file *file)
+{
+	char *directory = directory_of(file->name);
+	int fd = -1;
+
+	errno = EOPNOTSUPP;
+	if (access("/proc/self/fd", X_OK) == 0)
+		fd = open_nameless(directory, 0666);
+	free(directory);
+	file->nameless = fd >= 0;
+	if (fd < 0 && errno == EOPNOTSUPP)
+		fd = open_named(file);
+	return fd >= 0 ? fdopen(fd, "w") : NULL;
+}
+
+/*
+ * Its name, at once where there was no such file.  What is replaced is so by a rename: between
+ * these two calls alone something is left behind if the process is killed, and that is whole.
+ */
+static int give_name(const struct pd_file *file)
+{
+	char *self = pd_format("/proc/self/fd/%d", fileno(file->stream)), *temporary;
+	int bad = linkat(AT_FDCWD, self, AT_FDCWD, file->name, AT_SYMLINK_FOLLOW);
+
+	for (int i = 0; bad && errno == EEXIST && i < 1000; i++) {
+		temporary = pd_format("%s.%ld-%d", file->name, (long)getpid(), i);
+		bad = linkat(AT_FDCWD, self, AT_FDCWD, temporary, AT_SYMLINK_FOLLOW);
+		if (!bad && rename(temporary, file->name) != 0) {
+			int why = errno;
+
+			unlink(temporary);
+			free(temporary);
+			free(self);
+			errno = why;
+			return -1;
+		}
+		free(temporary);
+	}
+	free(self);
+	return bad;
 }
 
 int pd_file_create(struct pd_file *file, const char *name, struct pd_error *err)
@@ -64,8 +139,10 @@ int pd_file_commit(struct pd_file *file, struct pd_error *err)
 	const char *name = file->name ? file->name : "standard output";
 	bool bad = ferror(file->stream) || fflush(file->stream) != 0;
 
-	if (!bad && file->temporary)
+	if (!bad && (file->temporary || file->nameless))
 		bad = fsync(fileno(file->stream)) != 0;
+	if (!bad && file->nameless)
+		bad = give_name(file) != 0;
 	if (!bad && file->name) {
 		bad = fclose(file->stream) != 0;
 		file->stream = NULL;

@@ -1,26 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files that are either whole or not there: written under a temporary name in the
- * same directory, flushed to the disk, then renamed.
+ * Files that are either whole or not there: written without a name, in the same directory,
+ * flushed to the disk, then named; so whoever is killed leaves nothing behind.  File systems
+ * without such files (NFS) have them written under a temporary name.
  */
 #ifndef PD_BASE_FILE_H
 #define PD_BASE_FILE_H
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 
 struct pd_file {
 	FILE *stream;           /* write here */
 	char *name, *temporary;
+	bool nameless;
 };
 
 /* "-" or NULL is standard output, which is flushed and checked but not renamed. */
 int pd_file_create(struct pd_file *file, const char *name, struct pd_error *err);
-/* Flush, fsync, rename.  On failure the temporary is removed. */
+/* Flush, fsync, name.  On failure nothing is left, and what had the name before stays. */
 int pd_file_commit(struct pd_file *file, struct pd_error *err);
-/* Gives up: removes the temporary.  A no-op after a commit. */
+/* Gives up: nothing is left.  A no-op after a commit. */
 void pd_file_abandon(struct pd_file *file);
+
+/*
+ * A file to be written and read back that never has a name, in the directory of `name`: a
+ * descriptor, or -1 with errno.  It is gone when the last who has it open is.
+ */
+int pd_file_nameless(const char *name);
 
 /* fsync a directory, so that a rename in it survives a crash. */
 int pd_sync_directory(const char *name, struct pd_error *err);

@@ -81,8 +81,19 @@ static int find_worker(char *path, size_t size, struct pd_error *err)
 			       PD_LIBEXECDIR);
 }
 
-static void child(const char *path, int fd, pid_t parent, const cpu_set_t *cpus, bool shared,
-		  int index)
+/* Descriptors of pd-worker: its socket, and file, or none (-1). */
+static int pass(int fd, int file)
+{
+	/* out of the way: it may be where the socket goes */
+	if (file >= 0 && (file = fcntl(file, F_DUPFD_CLOEXEC, PD_WORKER_FILE_FD + 1)) < 0)
+		return -1;
+	if (fd == PD_WORKER_FD ? fcntl(fd, F_SETFD, 0) < 0 : dup2(fd, PD_WORKER_FD) < 0)
+		return -1;
+	return file < 0 || dup2(file, PD_WORKER_FILE_FD) >= 0 ? 0 : -1;
+}
+
+static void child(const char *path, int fd, int file, pid_t parent, const cpu_set_t *cpus,
+		  bool shared, int index)
 {
 	sigset_t none;
 	char number[16];
@@ -103,16 +114,15 @@ static void child(const char *path, int fd, pid_t parent, const cpu_set_t *cpus,
 	/* a GPU's streams get queues of their own: one whose transfer waits for another rank must
 	 * not stand before one that this other rank waits for */
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-	if (fd == PD_WORKER_FD)
-		fcntl(fd, F_SETFD, 0);
-	else if (dup2(fd, PD_WORKER_FD) < 0)
+	if (pass(fd, file) < 0)
 		_exit(PD_EXIT_FAILED);
 	snprintf(number, sizeof(number), "%d", index);
 	execl(path, WORKER, number, (char *)NULL);
 	_exit(PD_EXIT_FAILED);
 }
 
-int pd_process_start(struct pd_process *process, int index, int count, struct pd_error *err)
+int pd_process_start(struct pd_process *process, int index, int count, int file,
+		     struct pd_error *err)
 {
 	pid_t parent = getpid();
 	char path[PATH_MAX];
@@ -126,8 +136,8 @@ int pd_process_start(struct pd_process *process, int index, int count, struct pd
 		return pd_error_failed(err, "socketpair: %s", strerror(errno));
 	process->pid = fork();
 	if (process->pid == 0)
-		child(path, pair[1], parent, &cpus, threads * count > pd_process_processors(),
-		      index);
+		child(path, pair[1], file, parent, &cpus,
+		      threads * count > pd_process_processors(), index);
 	close(pair[1]);
 	if (process->pid < 0) {
 		process->pid = 0;

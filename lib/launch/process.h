@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #define PD_WORKER_FD 3
+#define PD_WORKER_FILE_FD 4             /* what else it was given, or nothing */
 
 struct pd_process {
 	pid_t pid;                      /* 0: not running */
@@ -22,8 +23,10 @@ struct pd_process {
 /*
  * Starts process number `index` of `count`.  The processors that this process may use are
  * dealt out in equal shares; with fewer processors than processes, one each, in turn.
+ * file: a descriptor that it gets too, as PD_WORKER_FILE_FD; -1: none.
  */
-int pd_process_start(struct pd_process *process, int index, int count, struct pd_error *err);
+int pd_process_start(struct pd_process *process, int index, int count, int file,
+		     struct pd_error *err);
 /* Processors that this process may use, and gives to those it starts. */
 int pd_process_processors(void);
 /* Processors in the share of process `index` of `count`. */

@@ -54,8 +54,7 @@ struct rank {
 	int64_t asked;                  /* the last checkpoint step asked of the worker */
 	int64_t alive_ns;
 	bool heard;                     /* something may have come from the supervisor */
-	FILE *trace;
-	char *trace_name;
+	FILE *trace;                    /* the rank's part, which the supervisor opened */
 	int64_t zero_ns;                /* trace times count from here */
 
 	struct pd_position position;
@@ -90,6 +89,7 @@ void rank_sleep(struct rank *rank);
 
 struct watched {
 	struct pd_process process;
+	int trace;                      /* its part of the trace, a file without a name; -1: none */
 	json_t *address;
 	int64_t memory_bytes;
 	int64_t heard_ns;               /* its last message */
@@ -146,7 +146,8 @@ int supervisor_on_gone(struct supervisor *s, int r, struct pd_error *err);
 int supervisor_on_error(struct supervisor *s, int r, const json_t *message, struct pd_error *err);
 
 /* trace_parts.c */
+int supervisor_open_trace(struct supervisor *s, int r, struct pd_error *err);
 int supervisor_merge_trace(struct supervisor *s, struct pd_error *err);
-void supervisor_remove_trace_parts(struct supervisor *s);
+void supervisor_close_trace(struct supervisor *s);
 
 #endif

@@ -280,7 +280,7 @@ static int train(struct rank *rank, struct pd_error *err)
 		if (!rank->in_phase && !rank->frozen && !finished && !next_phase(rank)) {
 			finished = true;
 			if (rank->trace && (fflush(rank->trace) != 0 || ferror(rank->trace)))
-				return pd_error_failed(err, "%s: cannot write: %s", rank->trace_name,
+				return pd_error_failed(err, "%s: cannot write: %s", rank->job->trace,
 						       strerror(errno));
 			if (say(rank, json_pack("{s:s}", "event", "done")) < 0)
 				return -1;
@@ -344,7 +344,6 @@ static void tear_down(struct rank *rank)
 	pd_job_free(rank->job);
 	if (rank->trace)
 		fclose(rank->trace);
-	free(rank->trace_name);
 	pd_gate_release(&rank->gate);
 	pd_channel_release(&rank->channel);
 }

@@ -240,10 +240,9 @@ static int open_trace(struct rank *rank, struct pd_error *err)
 {
 	if (!rank->job->trace)
 		return 0;
-	rank->trace_name = pd_format("%s.rank-%d", rank->job->trace, rank->number);
-	rank->trace = fopen(rank->trace_name, "we");
+	rank->trace = fdopen(PD_WORKER_FILE_FD, "w");
 	if (!rank->trace)
-		return pd_error_failed(err, "%s: cannot create: %s", rank->trace_name,
+		return pd_error_failed(err, "%s: cannot write: %s", rank->job->trace,
 				       strerror(errno));
 	return 0;
 }

@@ -184,7 +184,8 @@ static int start_all(struct supervisor *s, struct pd_error *err)
 		struct watched *w = &s->ranks[r];
 		json_t *job;
 
-		if (pd_process_start(&w->process, r, s->count, err) < 0)
+		if (supervisor_open_trace(s, r, err) < 0 ||
+		    pd_process_start(&w->process, r, s->count, w->trace, err) < 0)
 			return -1;
 		w->heard_ns = pd_now_ns();
 		w->phase = -1;
@@ -238,7 +239,7 @@ static int supervise(struct supervisor *s, struct pd_error *err)
 		status = supervisor_merge_trace(s, err);
 	if (status == 0 && s->report.lost)
 		status = supervisor_lost_output(s, err);
-	supervisor_remove_trace_parts(s);
+	supervisor_close_trace(s);
 	free(memory);
 	return status;
 }
@@ -256,7 +257,7 @@ int pd_supervise(struct pd_job *job, const struct pd_supervision *how, struct pd
 		return -1;
 	s.ranks = pd_calloc((size_t)s.count, sizeof(*s.ranks));
 	for (int r = 0; r < s.count; r++)
-		s.ranks[r].process.channel.fd = -1;
+		s.ranks[r].process.channel.fd = s.ranks[r].trace = -1;
 	if (catch_signals(&s, err) == 0) {
 		struct signalfd_siginfo late;
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each rank writes its part of the trace; they are put together at the end. */
+/*
+ * Each rank writes its part of the trace; they are put together at the end.  Parts are files
+ * without names, so nothing of them is left, whoever is killed.
+ */
 #include "run/internal.h"
 
 #include "base/clock.h"
@@ -10,24 +13,45 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-static int append(FILE *out, const char *part, struct pd_error *err)
+/*
+ * Where the trace will be, which has the room for it if any place has; or, where that is no
+ * regular file, where temporary files are.
+ */
+int supervisor_open_trace(struct supervisor *s, int r, struct pd_error *err)
 {
-	FILE *in = fopen(part, "re");
-	char buffer[65536];
-	int status = 0;
-	size_t n;
+	const char *temporary = getenv("TMPDIR");
+	char *name = NULL;
+	struct stat st;
 
-	if (!in)
-		return pd_error_failed(err, "%s: cannot open: %s", part, strerror(errno));
-	while ((n = fread(buffer, 1, sizeof(buffer), in)) > 0)
-		fwrite(buffer, 1, n, out);      /* whether it could is told when it is committed */
-	if (ferror(in))
-		status = pd_error_failed(err, "%s: cannot read: %s", part, strerror(errno));
-	fclose(in);
-	return status;
+	if (!s->job->trace)
+		return 0;
+	if (stat(s->job->trace, &st) == 0 && !S_ISREG(st.st_mode))
+		name = pd_format("%s/pd-trace", temporary && *temporary ? temporary : "/tmp");
+	s->ranks[r].trace = pd_file_nameless(name ? name : s->job->trace);
+	if (s->ranks[r].trace < 0)
+		pd_error_failed(err, "%s: cannot create: %s", name ? name : s->job->trace,
+				strerror(errno));
+	free(name);
+	return s->ranks[r].trace < 0 ? -1 : 0;
+}
+
+static int append(FILE *out, int part, const char *name, struct pd_error *err)
+{
+	char buffer[65536];
+	off_t at = 0;
+	ssize_t n;
+
+	/* whether it could be written is told when it is committed */
+	while ((n = pread(part, buffer, sizeof(buffer), at)) > 0) {
+		fwrite(buffer, 1, (size_t)n, out);
+		at += n;
+	}
+	return n < 0 ? pd_error_failed(err, "%s: cannot read what was written: %s", name,
+				       strerror(errno)) : 0;
 }
 
 int supervisor_merge_trace(struct supervisor *s, struct pd_error *err)
@@ -50,24 +74,17 @@ int supervisor_merge_trace(struct supervisor *s, struct pd_error *err)
 		return -1;
 	header.start_ns = now.tv_sec * SECOND_NS + now.tv_nsec - (pd_now_ns() - s->report.begun_ns);
 	status = pd_trace_write_header(file.stream, &header, err);
-	for (int r = 0; r < s->count && status == 0; r++) {
-		char *part = pd_format("%s.rank-%d", s->job->trace, r);
-
-		status = append(file.stream, part, err);
-		free(part);
-	}
+	for (int r = 0; r < s->count && status == 0; r++)
+		status = append(file.stream, s->ranks[r].trace, s->job->trace, err);
 	if (status == 0)
 		return pd_file_commit(&file, err);
 	pd_file_abandon(&file);
 	return -1;
 }
 
-void supervisor_remove_trace_parts(struct supervisor *s)
+void supervisor_close_trace(struct supervisor *s)
 {
-	for (int r = 0; r < s->count && s->job->trace; r++) {
-		char *part = pd_format("%s.rank-%d", s->job->trace, r);
-
-		unlink(part);
-		free(part);
-	}
+	for (int r = 0; r < s->count; r++)
+		if (s->ranks[r].trace >= 0)
+			close(s->ranks[r].trace);
 }
