@@ -9,7 +9,9 @@ lib_libpd_a_SOURCES += \
 	lib/planner/chain.c lib/planner/chain.h \
 	lib/planner/cost.c lib/planner/cost.h lib/planner/cost_kind.def \
 	lib/planner/cuts.c lib/planner/cuts.h \
-	lib/planner/draw_dot.c lib/planner/draw_svg.c \
+	lib/planner/draw_dot.c \
+	lib/planner/draw_svg.c lib/planner/draw_svg.h \
+	lib/planner/draw_machine.c lib/planner/draw_stages.c \
 	lib/planner/even.c \
 	lib/planner/exhaust.c \
 	lib/planner/explain.c \
