@@ -42,4 +42,5 @@ lib_libpd_a_SOURCES += \
 	lib/planner/states.c lib/planner/states.h \
 	lib/planner/terms.c lib/planner/terms.h \
 	lib/planner/views.c lib/planner/views.h \
-	lib/planner/warmup.c lib/planner/warmup.h
+	lib/planner/warmup.c lib/planner/warmup.h \
+	lib/planner/window.c lib/planner/window.h

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Windows: how much a stage has to be ahead for a period to be possible; private to this folder.
+ *
+ * For a period P the least warm-ups follow from the cycles of flow.c.  Let lead_s = w_s r_s,
+ * t_s = forward + backward, A_s the all-reduce and update, C_s the transfer to s + 1.  What
+ * comes back to s from the stages behind it takes, with
+ *
+ *     X_s = t_s + 2 C_s + G_{s+1},     G_s = max( lead_s P + t_s,  X_s ),     G_S = 0,
+ *
+ * at least X_s (the cycle that turns at e takes lead_e P less, for as many minibatches overtake
+ * it there), so
+ *
+ *     (lead_s + r_s) P >= X_s + A_s
+ *
+ * and lead_s >= lead_{s+1}, or the pipeline would deadlock.  Replicas that update together
+ * begin together: minibatches come to s + 1 in bursts of r_s, of which the last comes back last
+ * and the first goes on after that.  So what is ahead for r_s minibatches without replicas is
+ * ahead for one, in the worst case: lead_s + 1 in place of lead_s + r_s.
+ */
+#ifndef PD_PLANNER_WINDOW_H
+#define PD_PLANNER_WINDOW_H
+
+#include "plan/plan.h"
+
+#include <stdbool.h>
+
+/* What the windows say, for a period. */
+struct pd_window {
+	int64_t *pass_ns, *update_ns, *transfer_ns;     /* per stage: t, A, C */
+	int64_t *once_ns;       /* t where no stage recomputes but those that must */
+	int64_t *sends_ns;      /* of A, what a replica sends, at least */
+	int64_t busiest_ns;     /* of links */
+};
+
+void pd_window_init(struct pd_window *window, const struct pd_plan *plan);
+void pd_window_release(struct pd_window *window);
+/* To be called when other stages recompute: those take longer. */
+void pd_window_pass(struct pd_window *window, const struct pd_plan *plan);
+
+/*
+ * Gives the plan the least warm-ups for a period, or the most that are considered (warmup.h).
+ * together: for replicas that begin together where they update; else each begins by itself.
+ */
+void pd_window_set_least(struct pd_plan *plan, const struct pd_window *window, int64_t period,
+			 bool together);
+
+/* No estimate is below it, whatever the warm-ups: the busiest link, and what a replica does. */
+int64_t pd_window_floor_ns(const struct pd_plan *plan, const struct pd_window *window);
+/*
+ * The same with the warm-ups that the plan has: also the cycles of flow.c that climb from s to e
+ * and come back, with the transfers that have one way only.
+ */
+int64_t pd_window_least_ns(const struct pd_plan *plan, const struct pd_window *window);
+/* What the slowest stage takes by itself. */
+int64_t pd_window_slowest_ns(const struct pd_plan *plan, const struct pd_window *window);
+
+#endif
