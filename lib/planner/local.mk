@@ -36,7 +36,8 @@ lib_libpd_a_SOURCES += \
 	lib/planner/published.c lib/planner/published.h \
 	lib/planner/recompute.c lib/planner/recompute.h lib/planner/recompute_kind.def \
 	lib/planner/request.c \
-	lib/planner/refine.c lib/planner/search.h lib/planner/simulated.c \
+	lib/planner/refine.c lib/planner/refine.h lib/planner/refine_branches.c \
+	lib/planner/search.h lib/planner/simulated.c \
 	lib/planner/spans.c \
 	lib/planner/usage.c lib/planner/usage.h \
 	lib/planner/states.c lib/planner/states.h \

@@ -5,24 +5,15 @@
  * branches, a layer goes over a cut with what it needs or what needs it.  Of each plan the best
  * change is taken until none is expected to help.
  */
-#include "planner/contest.h"
+#include "planner/refine.h"
 
 #include "base/mem.h"
-#include "plan/order.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_MOVED 8            /* layers that go over a cut together */
 #define WORSE 10                /* part by which what is worth a look may be slower */
 #define SEEN 4096               /* shapes that are remembered, at most half as many */
-#define UNUSED_VIEWS 128        /* of the profile, at most */
-
-struct shape {
-	struct pd_profile *profile;     /* the task's or a view of it: stages are runs of its layers */
-	int count;
-	int *ends, *replicas;           /* room for one more than count; ends in layers */
-};
 
 static void shape_init(struct shape *shape, int room)
 {
@@ -73,18 +64,6 @@ static struct pd_layout *layout_of(const struct shape *shape, const struct pd_ta
 	}
 	return layout;
 }
-
-struct climb {
-	struct pd_contest *contest;
-	int64_t most_work;
-	const struct pd_costs *costs;   /* of the profile of `at` */
-	struct pd_costs own;            /* that, if it is not the task's */
-	int devices;
-	bool straight;
-	struct shape at, best, trial;
-	int64_t best_ns;
-	size_t views;                   /* that were in use when that was looked at last */
-};
 
 static uint64_t mark_of(const struct shape *shape)
 {
@@ -151,8 +130,7 @@ static bool valid(const struct climb *climb, const struct shape *shape)
 	return before == climb->costs->profile->layer_count && devices <= climb->devices;
 }
 
-/* What `trial` is expected to be; then it is what we are at again. */
-static void consider(struct climb *climb)
+void pd_refine_consider(struct climb *climb)
 {
 	int64_t ns;
 
@@ -194,126 +172,6 @@ static int moved(const struct climb *climb, int layer, int by)
 	return u < 0 || u > climb->costs->unit_count ? 0 : climb->costs->first[u];
 }
 
-/* A layer of stage `from`, and what of that stage has to go with it to stage `to` beside it. */
-static int gather(const struct climb *climb, int layer, int from, int to, bool *goes)
-{
-	const struct shape *at = &climb->at;
-	const struct pd_profile_layer *layers = at->profile->layers;
-	int first = from > 0 ? at->ends[from - 1] : 0, end = at->ends[from], count = 1;
-
-	memset(goes, 0, (size_t)at->profile->layer_count * sizeof(*goes));
-	goes[layer] = true;
-	for (int l = layer + 1; l < end && to > from; l++) {
-		for (int i = 0; i < layers[l].input_count; i++)
-			goes[l] |= goes[layers[l].inputs[i]];
-		count += goes[l];
-	}
-	for (int l = layer; l >= first && to < from; l--)
-		for (int i = 0; goes[l] && i < layers[l].input_count; i++) {
-			int input = layers[l].inputs[i];
-
-			if (input >= first && !goes[input]) {
-				goes[input] = true;
-				count++;
-			}
-		}
-	return count;
-}
-
-/* Do what layers share, and sums of gradients, stay whole?  stage: by the task's layers. */
-static bool may_be(const struct pd_profile *profile, const int *stage)
-{
-	int tensor, user;
-
-	for (int l = 0; profile->model && l < profile->layer_count; l++) {
-		int shares = profile->model->layers[l].shares;
-
-		if (shares >= 0 && stage[l] != stage[shares])
-			return false;
-	}
-	return pd_order_keeps_sums(profile, stage, &tensor, &user);
-}
-
-/* The shape in which those layers have gone to a stage; false if it may not be. */
-static bool carry_over(struct climb *climb, const bool *goes, int to)
-{
-	const struct pd_task *task = climb->contest->task;
-	struct shape *trial = &climb->trial;
-	int n = task->profile->layer_count, next = 0;
-	int *stage = pd_calloc(2 * (size_t)n, sizeof(*stage)), *order = stage + n;
-	int *place = pd_views_order(task->views, trial->profile);
-	bool good;
-
-	for (int l = 0, s = 0; l < n; l++) {
-		while (l >= trial->ends[s])
-			s++;
-		stage[place ? place[l] : l] = goes[l] ? to : s;
-	}
-	good = may_be(task->profile, stage);
-	for (int s = 0; s < trial->count && good; s++) {
-		for (int l = 0; l < n; l++)
-			if (stage[l] == s)
-				order[next++] = l;
-		trial->ends[s] = next;
-	}
-	if (good)
-		trial->profile = pd_views_get(task->views, order);
-	free(place);
-	free(stage);
-	return good;
-}
-
-static bool uses_view(const void *user, const struct pd_profile *view)
-{
-	const struct climb *climb = user;
-	const struct pd_contest *contest = climb->contest;
-
-	if (climb->at.profile == view || climb->best.profile == view)
-		return true;
-	for (size_t i = 0; i < contest->count; i++)
-		if (contest->entries[i].plan->profile == view)
-			return true;
-	return false;
-}
-
-/* Most changes are no entries; an order of a thousand layers takes hundreds of kilobytes. */
-static void forget_views(struct climb *climb)
-{
-	struct pd_views *views = climb->contest->task->views;
-
-	if (views->count <= climb->views + UNUSED_VIEWS)
-		return;
-	pd_views_sweep(views, climb->contest->views, uses_view, climb);
-	climb->views = views->count;
-}
-
-/* Over the cut behind stage s: what is not just the layers next to it. */
-static void change_branches(struct climb *climb, int s)
-{
-	const struct shape *at = &climb->at;
-	const struct pd_task *task = climb->contest->task;
-	int begin = s > 0 ? at->ends[s - 1] : 0;
-	bool *goes;
-
-	if (s + 1 >= at->count || !task->views || !task->views->many)
-		return;
-	goes = pd_calloc((size_t)at->profile->layer_count, sizeof(*goes));
-	for (int l = begin; l < at->ends[s + 1]; l++) {
-		bool back = l >= at->ends[s];
-		int count, side;
-
-		if (climb->contest->work >= climb->most_work)
-			break;
-		count = gather(climb, l, s + back, s + !back, goes);
-		side = back ? l + 1 - at->ends[s] : at->ends[s] - l;
-		if (count < side && count <= MOST_MOVED && carry_over(climb, goes, s + !back)) {
-			consider(climb);
-			forget_views(climb);
-		}
-	}
-	free(goes);
-}
-
 static void change_stage(struct climb *climb, int s)
 {
 	struct shape *trial = &climb->trial;
@@ -324,23 +182,23 @@ static void change_stage(struct climb *climb, int s)
 	for (int by = 1; by <= 8 && s + 1 < stages; by *= 2)
 		for (int sign = -1; sign <= 1; sign += 2) {
 			trial->ends[s] = moved(climb, trial->ends[s], sign * by);
-			consider(climb);
+			pd_refine_consider(climb);
 		}
 	for (int t = 0; t < stages && trial->replicas[s] > 1; t++) {
 		if (s == t)
 			continue;
 		trial->replicas[s]--;
 		trial->replicas[t]++;
-		consider(climb);
+		pd_refine_consider(climb);
 	}
 	trial->replicas[s]++;
-	consider(climb);
+	pd_refine_consider(climb);
 	trial->replicas[s]--;
-	consider(climb);
+	pd_refine_consider(climb);
 	if (idle > 1) {
 		/* one more may share a link with others, where all of them fill a component */
 		trial->replicas[s] += idle;
-		consider(climb);
+		pd_refine_consider(climb);
 	}
 	if (s + 1 < stages) {
 		int together = trial->replicas[s] + trial->replicas[s + 1];
@@ -351,7 +209,7 @@ static void change_stage(struct climb *climb, int s)
 			(size_t)(stages - s - 1) * sizeof(int));
 		trial->replicas[s] = climb->straight ? 1 : together;
 		trial->count--;
-		consider(climb);
+		pd_refine_consider(climb);
 	}
 	if (trial->replicas[s] > 1 || climb->straight) {
 		int begin = s > 0 ? trial->ends[s - 1] : 0, r = trial->replicas[s];
@@ -364,7 +222,7 @@ static void change_stage(struct climb *climb, int s)
 		trial->replicas[s] = climb->straight ? 1 : (r + 1) / 2;
 		trial->replicas[s + 1] = climb->straight ? 1 : r / 2;
 		trial->count++;
-		consider(climb);
+		pd_refine_consider(climb);
 	}
 }
 
@@ -394,7 +252,7 @@ static void change_once(struct climb *climb)
 	for (int s = 0; s < climb->at.count && climb->contest->work < climb->most_work; s++)
 		change_stage(climb, s);
 	for (int s = 0; s < climb->at.count; s++)
-		change_branches(climb, s);
+		pd_refine_branches(climb, s);
 }
 
 static void climb_from(struct climb *climb, const struct pd_entry *entry)
