@@ -17,12 +17,8 @@
  *     into a component of level k, 2 (m - D_k) W/m / b_k.
  *  3. Its link carries, each way, what comes and goes for a minibatch, the activations one
  *     way and the gradients the other, and 2 (m - 1) W/m for each update.
- *  4. If k_i of the replicas are in component i below level k, the link of that component
- *     carries 2 k_i (m - k_i) W/m for each update.  With S components of D devices the
- *     largest of them is least either where all have a = ceil(m/S) or fewer, or where one has
- *     D, so that its own load is 2 D (m - D) W/m: f = min(a (m - a), D (m - D)); the latter
- *     only where D >= m - D, for the rest of the replicas must be few enough elsewhere.
- *     (k (m - k) rises up to m/2 and falls after it.)  Level 0 is the link of 3.
+ *  4. The links of the components in which the replicas are carry the all-reduce of each update:
+ *     at least so much, wherever the replicas are (reduce_bound.h).
  *  5. Where the pipeline drains (flush), the replicas of a stage with parameters begin a group
  *     when all of them have ended the last one.  Let z be the first unit with parameters.  The
  *     first forward of a group comes to [u, v) after a forward of the units from z to u, and
@@ -67,6 +63,7 @@
 #include "base/mem.h"
 #include "base/piece.h"
 #include "planner/nodes.h"
+#include "planner/reduce_bound.h"
 
 #include <stdlib.h>
 
@@ -81,61 +78,11 @@ struct bound {
 	int units, devices;
 	struct pd_nodes nodes;
 	int64_t group;                  /* minibatches of an update; 0: any; -1: one per replica */
-	/* ns per parameter byte of an all-reduce among m, never above what it takes */
-	double *own_link;               /* of a replica */
-	double *own_outer;              /* what it sends through outer links, from its backward on */
-	double *outer_link;             /* shared by its component */
+	struct pd_reduce_bound reduce;
 	struct pd_row row;
 	int *fewest;                    /* f, by node */
 	int *least;                     /* of each block of them */
 };
-
-/* The least, over all placements of m replicas, of the largest k (m - k) of a component. */
-static double spread(int64_t m, int64_t components, int64_t capacity)
-{
-	int64_t a = (m + components - 1) / components;
-	double even = (double)a * (double)(m - a), full = (double)capacity * (double)(m - capacity);
-
-	if (m <= capacity)
-		return 0;
-	return capacity >= m - capacity && full < even ? full : even;
-}
-
-static void price_all_reduce(struct bound *b)
-{
-	const struct pd_topology *topology = b->with->topology;
-	int64_t capacity = 1;
-	const double down = 1 - 1e-12;  /* for the rounding of double */
-
-	for (int k = 0; k < topology->levels; k++) {
-		double ns = 2e9 / (double)topology->level[k].bandwidth_bytes_per_s * down;
-
-		for (int m = 2; m <= b->devices; m++) {
-			double own = m > capacity ? ns * (double)(m - capacity) / m : 0;
-			double all = ns * spread(m, topology->devices / capacity, capacity) / m;
-
-			if (k == 0) {
-				b->own_link[m] = own;
-				continue;
-			}
-			/* a chain, of members or of groups of them, sends all of it once through
-			 * each outer link, twice between two others: what a component has
-			 * added up goes on, and sums for those behind it come back.  (Those with
-			 * the most of a group in the middle, or of the larger one of two, send
-			 * at least what they would in an exchange.) */
-			own = own < ns / 2 ? own : ns / 2;
-			if (all > ns / 2)
-				all = all < ns && m > 2 * capacity ? all :
-				      m > 2 * capacity ? ns : ns / 2;
-			b->own_outer[m] = own > b->own_outer[m] ? own : b->own_outer[m];
-			b->outer_link[m] = all > b->outer_link[m] ? all : b->outer_link[m];
-		}
-		capacity *= topology->level[k].count;
-	}
-	for (int m = b->devices - 1; m >= 2; m--)       /* never falls with m */
-		if (b->outer_link[m] > b->outer_link[m + 1])
-			b->outer_link[m] = b->outer_link[m + 1];
-}
 
 static bool drains(const struct pd_bound *with)
 {
@@ -153,30 +100,22 @@ static int64_t group_of(const struct pd_bound *with)
 
 static void bound_init(struct bound *b, const struct pd_costs *costs, const struct pd_bound *with)
 {
-	size_t ranks = (size_t)with->topology->devices + 2;
-
 	*b = (struct bound){
 		.costs = costs, .with = with, .units = costs->unit_count,
-		.devices = (int)with->topology->devices,
-		.group = group_of(with),
-		.own_link = pd_calloc(ranks, sizeof(*b->own_link)),
-		.own_outer = pd_calloc(ranks, sizeof(*b->own_outer)),
-		.outer_link = pd_calloc(ranks, sizeof(*b->outer_link)),
+		.devices = (int)with->topology->devices, .group = group_of(with),
 	};
 	pd_nodes_init(&b->nodes, costs, with->schedule);
 	b->fewest = pd_calloc((size_t)b->nodes.count, sizeof(*b->fewest));
 	b->least = pd_calloc((size_t)b->nodes.count / BLOCK + 1, sizeof(*b->least));
 	pd_row_init(&b->row, costs);
-	price_all_reduce(b);
+	pd_reduce_bound_init(&b->reduce, with->topology);
 }
 
 static void bound_release(struct bound *b)
 {
 	pd_row_release(&b->row);
 	pd_nodes_release(&b->nodes);
-	free(b->own_link);
-	free(b->own_outer);
-	free(b->outer_link);
+	pd_reduce_bound_release(&b->reduce);
 	free(b->fewest);
 	free(b->least);
 }
@@ -256,9 +195,9 @@ static int64_t reduce_ns(int64_t bytes, double ns_per_byte)
 /* What it makes a replica do in m minibatches. */
 static int64_t total_ns(const struct bound *b, const struct stage *stage, int64_t m)
 {
-	int64_t own = reduce_ns(stage->bytes, b->own_link[m]);
-	int64_t outer = reduce_ns(stage->sure_bytes, b->own_outer[m]);
-	int64_t shared = reduce_ns(stage->sure_bytes, b->outer_link[m]);
+	int64_t own = reduce_ns(stage->bytes, b->reduce.own_link[m]);
+	int64_t outer = reduce_ns(stage->sure_bytes, b->reduce.own_outer[m]);
+	int64_t shared = reduce_ns(stage->sure_bytes, b->reduce.outer_link[m]);
 	int64_t update = stage->update_ns + (stage->serial ? pd_max64(own, outer) : 0);
 	int64_t busy = stage->passes_ns + share(b, update, m);
 	int64_t wire = stage->traffic_ns + share(b, own, m);

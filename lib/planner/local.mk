@@ -35,6 +35,7 @@ lib_libpd_a_SOURCES += \
 	lib/planner/predict.c lib/planner/predict.h \
 	lib/planner/published.c lib/planner/published.h \
 	lib/planner/recompute.c lib/planner/recompute.h lib/planner/recompute_kind.def \
+	lib/planner/reduce_bound.c lib/planner/reduce_bound.h \
 	lib/planner/request.c \
 	lib/planner/refine.c lib/planner/refine.h lib/planner/refine_branches.c \
 	lib/planner/search.h lib/planner/simulated.c \
