@@ -310,12 +310,30 @@ static void fill_one(struct search *search, int64_t time)
 	}
 }
 
-/* F of u, and of the block that begins with it. */
-static void note_fewest(struct search *search, int u)
+/* Can any stage be before it? */
+static bool goes_on(const struct search *search, int u, const struct node *node, int64_t time)
 {
-	int *fewest = &search->fewest[u / BLOCK];
+	struct pd_span own = { 0, node->devices };
 
-	search->devices[u] = nodes_of(search, u)[0].devices;
+	if (u == search->points->last)
+		return true;
+	own.begin = nodes_of(search, node->next)[node->which].devices;
+	return pd_map_takes(search->map, &own, search->points->cut_bytes[u], node->load_ns,
+			    (double)time);
+}
+
+/* F of u, of those plans that something can be before, and of the block that begins with it. */
+static void note_fewest(struct search *search, int u, int64_t time)
+{
+	int *fewest = &search->fewest[u / BLOCK], kept = 0;
+	struct node *list = nodes_of(search, u);
+
+	for (int i = 0; i < search->kept && list[i].devices != NONE; i++)
+		if (u == 0 || goes_on(search, u, &list[i], time))
+			list[kept++] = list[i];
+	if (kept < search->kept)
+		list[kept].devices = NONE;
+	search->devices[u] = list[0].devices;
 	if (u % BLOCK != 0)
 		return;
 	*fewest = NONE;
@@ -330,7 +348,7 @@ static bool probe(struct search *search, int64_t time)
 	for (int i = 0; i < (U + 1) * search->kept; i++)
 		search->nodes[i].devices = NONE;
 	nodes_of(search, U)[0] = (struct node){ .devices = 0 };
-	note_fewest(search, U);
+	note_fewest(search, U, time);
 	for (int u = U - 1; u >= 0; u--) {
 		search->u = u;
 		search->room = room_for(search, u, time);
@@ -338,7 +356,7 @@ static bool probe(struct search *search, int64_t time)
 			pd_points_set(search->points, u);
 			fill_one(search, time);
 		}
-		note_fewest(search, u);
+		note_fewest(search, u, time);
 	}
 	return search->devices[0] != NONE;
 }

@@ -45,4 +45,12 @@ int64_t pd_map_way_ns(const struct pd_map *map, const struct pd_span *a, const s
 bool pd_map_holds(const struct pd_map *map, const struct pd_span_load *load,
 		  const double *behind_ns, double time, double *load_ns);
 
+/*
+ * Do the links of components that end with a stage carry what comes to it from the one before, with
+ * what they have to carry so far, load_ns as left by pd_map_holds?  If not, that says no of every
+ * stage before it.
+ */
+bool pd_map_takes(const struct pd_map *map, const struct pd_span *own, int64_t in_bytes,
+		  const double *load_ns, double time);
+
 #endif
