@@ -116,8 +116,8 @@ void pd_memory_price(const struct pd_profile *profile, const struct pd_memory_su
 	*out_p = memory;
 }
 
-void pd_memory_of(const struct pd_profile *profile, int first, int count, int replicas,
-		  int warmup, int64_t in_bytes, int64_t out_bytes, struct pd_memory *out_p)
+void pd_memory_add_up(const struct pd_profile *profile, int first, int count,
+		      struct pd_memory_sums *sums_p)
 {
 	struct pd_memory_sums sums = {
 		.loaded = loaded_bytes(profile, first, count, false),
@@ -131,6 +131,15 @@ void pd_memory_of(const struct pd_profile *profile, int first, int count, int re
 		sums.stash = pd_plus(sums.stash, layer->stash_bytes);
 		sums.state += layer->state_bytes;
 	}
+	*sums_p = sums;
+}
+
+void pd_memory_of(const struct pd_profile *profile, int first, int count, int replicas,
+		  int warmup, int64_t in_bytes, int64_t out_bytes, struct pd_memory *out_p)
+{
+	struct pd_memory_sums sums;
+
+	pd_memory_add_up(profile, first, count, &sums);
 	pd_memory_price(profile, &sums, replicas, warmup, in_bytes, out_bytes, out_p);
 }
 

@@ -39,6 +39,8 @@ struct pd_memory_sums {
 	int64_t scratch;                /* at one time */
 };
 
+void pd_memory_add_up(const struct pd_profile *profile, int first, int count,
+		      struct pd_memory_sums *sums_p);
 void pd_memory_price(const struct pd_profile *profile, const struct pd_memory_sums *sums,
 		     int replicas, int warmup, int64_t in_bytes, int64_t out_bytes,
 		     struct pd_memory *out_p);

@@ -253,23 +253,29 @@ void pd_row_set(struct pd_row *row, int unit)
 	}
 }
 
-static int64_t work_out_memory(const struct pd_row *row, int v, int replicas, int warmup)
+static int64_t price(const struct pd_row *row, int v, const struct pd_memory_sums *sums,
+		     int replicas, int warmup)
+{
+	struct pd_memory memory;
+
+	pd_memory_price(row->costs->profile, sums, replicas, warmup, pd_row_in_bytes(row, v),
+			pd_row_out_bytes(row, v), &memory);
+	return saturate(memory.total_bytes);
+}
+
+static void work_out_memory(const struct pd_row *row, int v, struct pd_known *known)
 {
 	const struct pd_costs *costs = row->costs;
 	int first = costs->first[row->unit], count = costs->first[v] - first;
-	int64_t in_bytes = pd_row_in_bytes(row, v), out_bytes = pd_row_out_bytes(row, v);
 	struct pd_memory_sums sums;
-	struct pd_memory memory;
 
-	if (costs->chain) {
+	if (costs->chain)
 		pd_chain_sums(costs->chain, first, count, &sums);
-		pd_memory_price(costs->profile, &sums, replicas, warmup, in_bytes, out_bytes,
-				&memory);
-	} else {
-		pd_memory_of(costs->profile, first, count, replicas, warmup, in_bytes, out_bytes,
-			     &memory);
-	}
-	return saturate(memory.total_bytes);
+	else
+		pd_memory_add_up(costs->profile, first, count, &sums);
+	for (int many = 0; many < 2; many++)
+		known->bytes[many] = price(row, v, &sums, 1 + many, 0) + 1;
+	known->slot_bytes = price(row, v, &sums, 1, 1) + 1 - known->bytes[0];
 }
 
 /* Linear in the warm-up, and the same for any number of replicas above one. */
@@ -279,13 +285,10 @@ int64_t pd_row_memory(const struct pd_row *row, int v, int replicas, int warmup)
 	size_t u = (size_t)row->unit, U = (size_t)costs->unit_count;
 	struct pd_known own = { 0 }, *known = costs->known
 		? &costs->known[u * U - u * (u + 1) / 2 + (size_t)v - 1] : &own;
-	int64_t *base = &known->bytes[replicas > 1];
 
-	if (!*base) {                                   /* 0 is "not known yet" */
-		*base = work_out_memory(row, v, replicas, 0) + 1;
-		known->slot_bytes = work_out_memory(row, v, replicas, 1) + 1 - *base;
-	}
-	return saturate((__int128)known->slot_bytes * warmup + *base - 1);
+	if (!known->bytes[0])                           /* 0 is "not known yet" */
+		work_out_memory(row, v, known);
+	return saturate((__int128)known->slot_bytes * warmup + known->bytes[replicas > 1] - 1);
 }
 
 void pd_row_work(const struct pd_row *row, int v, const struct pd_level *link,
