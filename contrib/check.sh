@@ -19,11 +19,12 @@ die() {
 	exit 1
 }
 
-# run NAME MAKE-ARGUMENTS: make check in ./NAME; adds up what it says.
+# run NAME MAKE-ARGUMENTS: make check in ./NAME, as many tests at once as there are processors;
+# adds up what it says.
 run() {
 	name=$1
 	shift
-	(cd "$build/$name" && make check "$@" >check.out 2>&1)
+	(cd "$build/$name" && make check -j"$(nproc)" "$@" >check.out 2>&1)
 	status=$?
 	count() { sed -n "s/^# $1: *//p" "$build/$name/check.out" | tail -n 1; }
 	grep -E '^(PASS|FAIL|ERROR|XPASS|SKIP):' "$build/$name/check.out" |
@@ -80,7 +81,7 @@ if [ "${1-}" != quick ]; then
 	run sanitized TESTS="$(cd "$build/sanitized" && make -s print-sanitized-tests)"
 
 	step "distribution: builds from its own tarball, installs, uninstalls"
-	if (cd "$build/plain" && make distcheck DISTCHECK_CONFIGURE_FLAGS=--with-cuda=no \
+	if (cd "$build/plain" && make distcheck -j"$(nproc)" DISTCHECK_CONFIGURE_FLAGS=--with-cuda=no \
 	    TESTS= >distcheck.out 2>&1); then
 		passed=$((passed + 1))
 	else
