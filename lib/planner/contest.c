@@ -10,6 +10,8 @@
 
 #include <stdlib.h>
 
+#define NEAR 0.03               /* how much a plan may be slower than the best, at least, */
+#define TRIED 4                 /* after so many, not to be looked at any deeper */
 #define FEW_WORK 8000000        /* estimates above which a layout's own place is enough */
 
 void pd_contest_init(struct pd_contest *contest, const struct pd_task *task)
@@ -29,13 +31,21 @@ void pd_contest_release(struct pd_contest *contest)
 	*contest = (struct pd_contest){ 0 };
 }
 
+static size_t find(const struct pd_contest *contest, const struct pd_plan *plan)
+{
+	size_t i = 0;
+
+	while (i < contest->count && pd_candidate_compare(contest->entries[i].plan, plan) != 0)
+		i++;
+	return i;
+}
+
 void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, int64_t expected_ns)
 {
-	for (size_t i = 0; i < contest->count; i++)
-		if (pd_candidate_compare(contest->entries[i].plan, plan) == 0) {
-			pd_candidate_drop(plan);
-			return;
-		}
+	if (find(contest, plan) < contest->count) {
+		pd_candidate_drop(plan);
+		return;
+	}
 	contest->entries = pd_grow(contest->entries, &contest->capacity, contest->count + 1,
 				   sizeof(*contest->entries));
 	contest->entries[contest->count++] = (struct pd_entry){
@@ -70,7 +80,7 @@ static int64_t worst_changed_ns(const struct pd_contest *contest)
 		int64_t ns = contest->entries[i].expected_ns;
 		int at;
 
-		if (contest->entries[i].deeper)
+		if (contest->entries[i].depth > 0)
 			continue;
 		at = count < PD_CONTEST_CHANGED ? count++ : PD_CONTEST_CHANGED;
 		for (; at > 0 && best[at - 1] > ns; at--)
@@ -220,12 +230,14 @@ static bool is_proven(const struct pd_contest *contest, const struct pd_entry *e
 	       pd_task_proves(contest->task, entry->time_ns, entry->plan->rank_count);
 }
 
-/* Replays an entry; how it compares with the best so far is in *best. */
+/* Replays an entry, if it was not; how it compares with the best so far is in *best. */
 static int judge(struct pd_contest *contest, size_t at, int64_t *most_work, int64_t *best,
 		 struct pd_error *err)
 {
 	struct pd_entry *entry = &contest->entries[at];
 
+	if (entry->time_ns != PD_NEVER)
+		return 0;
 	*most_work -= pd_judge_work(entry->plan);
 	if (pd_judge_period(entry->plan, rival_ns(contest, *best), &entry->time_ns, err) < 0)
 		return -1;
@@ -237,36 +249,87 @@ static int judge(struct pd_contest *contest, size_t at, int64_t *most_work, int6
 }
 
 /*
- * Where links are crowded, more minibatches in flight help more than the bound knows.  Deeper
- * ones than an entry are entered as long as each is faster by a part in PD_WARMUP_WORTH: they
- * cost memory.
+ * Where links are crowded, more minibatches in flight help more than the bound knows.  The entry
+ * that has those of another and so many more on every stage but the last, or as many more as there
+ * may be.
  */
-static int deepen(struct pd_contest *contest, size_t from, int64_t *most_work, int64_t *best,
-		  struct pd_error *err)
+static size_t enter_deeper(struct pd_contest *contest, size_t from, int by)
 {
-	const struct pd_plan *plan = contest->entries[from].plan;
-	size_t at = from;
+	struct pd_plan *plan = pd_candidate_copy(contest->entries[from].plan), *next;
+	int depth = contest->entries[from].depth;
+	size_t at;
 
-	if (plan->schedule != PD_SCHEDULE_1F1B || plan->stage_count == 1)
-		return 0;
+	for (; by > 0 && plan->schedule == PD_SCHEDULE_1F1B && plan->stage_count > 1 &&
+	       (next = deeper(contest, plan)); by--) {
+		pd_candidate_drop(plan);
+		plan = next;
+		depth++;
+	}
+	at = find(contest, plan);
+	if (at < contest->count) {
+		pd_candidate_drop(plan);
+		return at;
+	}
+	pd_contest_add(contest, plan, expect(plan));
+	contest->entries[at].depth = depth;
+	return at;
+}
+
+/* Deeper ones than an entry, as long as each is faster by a part in PD_WARMUP_WORTH: they cost
+ * memory.  In *least_ns the time of the fastest of them, if that is less. */
+static int deepen(struct pd_contest *contest, size_t at, int64_t *most_work, int64_t *best,
+		  int64_t *least_ns, struct pd_error *err)
+{
 	while (contest->entries[at].time_ns > contest->entries[at].expected_ns &&
 	       *most_work > 0 && !contest->proven) {
 		int64_t before_ns = contest->entries[at].time_ns;
-		size_t count = contest->count;
-		struct pd_plan *next = deeper(contest, contest->entries[at].plan);
+		size_t next = enter_deeper(contest, at, 1);
 
-		if (!next)
+		if (contest->entries[next].depth != contest->entries[at].depth + 1)
 			break;
-		pd_contest_add(contest, next, expect(next));
-		if (contest->count == count)
-			break;
-		contest->entries[count].deeper = true;
-		if (judge(contest, count, most_work, best, err) < 0)
+		if (judge(contest, next, most_work, best, err) < 0)
 			return -1;
-		at = count;
+		at = next;
+		*least_ns = pd_min64(*least_ns, contest->entries[at].time_ns);
 		if (contest->entries[at].time_ns > before_ns - before_ns / PD_WARMUP_WORTH)
 			break;
 	}
+	return 0;
+}
+
+/*
+ * An entry, and deeper ones.  After a few, one that is as deep as the best so far, and slower than
+ * it by more than any was that then turned out to be faster more or less deep, is not looked at
+ * so: others can be instead.
+ */
+static int judge_entry(struct pd_contest *contest, size_t i, int64_t *most_work, int64_t *best,
+		       struct pd_error *err)
+{
+	bool first = *best < 0;
+	int64_t first_ns, least_ns;
+	size_t at = i;
+
+	if (!first && !contest->few) {
+		int64_t best_ns = contest->entries[*best].time_ns;
+
+		at = enter_deeper(contest, i, contest->entries[*best].depth);
+		if (judge(contest, at, most_work, best, err) < 0)
+			return -1;
+		if (contest->tried >= TRIED && (double)contest->entries[at].time_ns >
+					       (double)best_ns * (contest->gain + NEAR))
+			return 0;
+	}
+	if (judge(contest, i, most_work, best, err) < 0)
+		return -1;
+	if (contest->all)
+		return 0;
+	first_ns = contest->entries[at].time_ns;
+	least_ns = contest->entries[i].time_ns;
+	if (deepen(contest, i, most_work, best, &least_ns, err) < 0)
+		return -1;
+	contest->tried++;
+	if (!first && (double)first_ns > contest->gain * (double)least_ns)
+		contest->gain = (double)first_ns / (double)least_ns;
 	return 0;
 }
 
@@ -279,7 +342,7 @@ int pd_contest_scout(struct pd_contest *contest, struct pd_error *err)
 	pd_contest_sort(contest);
 	if (pd_judge_work(contest->entries[0].plan) > PD_JUDGE_WORK)
 		return 0;
-	if (judge(contest, 0, &work, &best, err) < 0 || deepen(contest, 0, &work, &best, err) < 0)
+	if (judge_entry(contest, 0, &work, &best, err) < 0)
 		return -1;
 	contest->most_ns = contest->entries[best].time_ns;
 	return 0;
@@ -303,8 +366,7 @@ int64_t pd_contest_judge(struct pd_contest *contest, int64_t most_work, struct p
 			continue;
 		if (best >= 0 && !may_beat(&contest->entries[i], &contest->entries[best]))
 			continue;
-		if (judge(contest, i, &most_work, &best, err) < 0 ||
-		    (!contest->all && deepen(contest, i, &most_work, &best, err) < 0))
+		if (judge_entry(contest, i, &most_work, &best, err) < 0)
 			return -1;
 	}
 	return best;

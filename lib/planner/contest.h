@@ -13,7 +13,9 @@ struct pd_entry {
 	struct pd_plan *plan;           /* its profile is the task's or a view of it */
 	int64_t expected_ns;            /* no replay is below it, where flow.c knows the schedule */
 	int64_t time_ns;                /* by the event simulation, or PD_NEVER */
-	bool deeper;                    /* than another that is the same otherwise: to be judged */
+	int depth;                      /* so many warm-ups more than another that was entered; 0:
+					   those that it was entered with */
+	bool changed;                   /* refine.c has looked at its changes, as the best */
 };
 
 struct pd_contest {
@@ -29,6 +31,8 @@ struct pd_contest {
 	bool refused;                   /* a layout, by the schedule: why */
 	struct pd_error why;
 	struct pd_map map;              /* of the task's machine */
+	int tried;                      /* entries of which deeper ones were looked at */
+	double gain;                    /* how much faster they were than others as deep, at most */
 	int64_t most_ns;                /* slower ones cannot win; 0: none was replayed */
 	int64_t changed_ns;             /* what is expected of the plan that is changed; or 0 */
 	int64_t work;                   /* what estimates have cost: microbatches times stages */
@@ -50,8 +54,12 @@ void pd_contest_sort(struct pd_contest *contest);
 /* Enters what can be had from the first few by small changes: refine.c. */
 void pd_contest_refine(struct pd_contest *contest, int64_t most_work);
 
-/* Enters what can be had from the winner by one change, if it may be faster; how many. */
-size_t pd_contest_refine_winner(struct pd_contest *contest, size_t winner, int64_t most_work);
+/*
+ * Enters what can be had by one change from the fastest entry that was replayed and was not changed
+ * so before, nor another of the same shape, if it may be faster than the winner; how many, or -1:
+ * there is no such entry.
+ */
+int pd_contest_refine_next(struct pd_contest *contest, size_t winner, int64_t most_work);
 
 /*
  * Replays the entry of which most is expected, so that what cannot be faster need not be looked

@@ -301,7 +301,7 @@ void pd_contest_refine(struct pd_contest *contest, int64_t most_work)
 	climb_init(&climb, contest, most_work);
 	pd_contest_sort(contest);
 	for (size_t i = 0; i < contest->count && count < PD_CONTEST_CHANGED; i++)
-		if (!contest->entries[i].deeper)
+		if (contest->entries[i].depth == 0)
 			first[count++] = contest->entries[i];
 	for (int i = 0; i < count; i++) {
 		climb.most_work = contest->work + (most_work - contest->work) / (count - i);
@@ -310,16 +310,46 @@ void pd_contest_refine(struct pd_contest *contest, int64_t most_work)
 	climb_release(&climb);
 }
 
-size_t pd_contest_refine_winner(struct pd_contest *contest, size_t winner, int64_t most_work)
+static bool same_shape(const struct pd_plan *a, const struct pd_plan *b)
 {
-	size_t before = contest->count;
+	if (a->profile != b->profile || a->stage_count != b->stage_count)
+		return false;
+	for (int s = 0; s < a->stage_count; s++)
+		if (a->stages[s].layer_count != b->stages[s].layer_count ||
+		    a->stages[s].replicas != b->stages[s].replicas)
+			return false;
+	return true;
+}
+
+static bool was_changed(const struct pd_contest *contest, const struct pd_plan *plan)
+{
+	for (size_t i = 0; i < contest->count; i++)
+		if (contest->entries[i].changed && same_shape(contest->entries[i].plan, plan))
+			return true;
+	return false;
+}
+
+int pd_contest_refine_next(struct pd_contest *contest, size_t winner, int64_t most_work)
+{
+	int64_t before = (int64_t)contest->count, from = -1;
 	struct climb climb;
 
+	for (int64_t i = 0; i < before; i++) {
+		const struct pd_entry *entry = &contest->entries[i];
+
+		if (entry->time_ns != PD_NEVER &&
+		    (from < 0 || entry->time_ns < contest->entries[from].time_ns) &&
+		    !was_changed(contest, entry->plan))
+			from = i;
+	}
+	if (from < 0)
+		return -1;
+	contest->entries[from].changed = true;
 	climb_init(&climb, contest, most_work);
-	shape_of(&climb.at, contest->entries[winner].plan);
+	shape_of(&climb.at, contest->entries[from].plan);
 	go_to(&climb, &climb.at);
 	climb.best_ns = contest->most_ns = contest->entries[winner].time_ns;
 	change_once(&climb);
 	climb_release(&climb);
-	return contest->count - before;
+	return (int)((int64_t)contest->count - before);
 }

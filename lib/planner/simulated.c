@@ -31,7 +31,9 @@
 #define ESTIMATED 1000
 #define REPLAYED 10000
 #define HOPELESS 3              /* part by which the line's plan is slower than one replayed */
-#define MOST_CHANGES 4          /* of a winner, one behind the other */
+#define CHANGED 4               /* part of the work that goes into changes of one plan, */
+#define MOST_CHANGES 12          /* of so many, */
+#define MOST_VAIN 5             /* of which so many led to no faster one */
 #define EXHAUSTED 200000000     /* operations, where all plans are looked at */
 #define LEAST_WORK 20000
 #define MOST_WORK 8000000
@@ -186,22 +188,26 @@ static int enter_all(struct pd_contest *contest, struct pd_error *err)
 	return 0;
 }
 
-/* The winner, and while a change of it wins, that one. */
+/* The winner; what it can be changed to, and while a change wins, that; and then of the next ones,
+ * for one that is slower may be nearer to a faster one. */
 static int64_t judge_and_change(struct pd_contest *contest, struct pd_error *err)
 {
 	const struct pd_task *task = contest->task;
 	int64_t work = work_of(task, REPLAYED), winner = pd_contest_judge(contest, work, err);
+	int left = MOST_VAIN;
 
-	for (int i = 0; i < MOST_CHANGES && winner >= 0 && contest->most_ns > 0 &&
+	for (int i = 0; i < MOST_CHANGES && left > 0 && winner >= 0 && contest->most_ns > 0 &&
 	     !contest->proven; i++) {
 		int64_t before_ns = contest->entries[winner].time_ns;
+		int more = pd_contest_refine_next(contest, (size_t)winner, contest->work +
+						  work_of(task, ESTIMATED) / CHANGED);
 
-		if (pd_contest_refine_winner(contest, (size_t)winner, contest->work +
-					     work_of(task, ESTIMATED) / MOST_CHANGES) == 0)
+		if (more < 0)
 			break;
-		winner = pd_contest_judge(contest, work / MOST_CHANGES, err);
+		if (more > 0)
+			winner = pd_contest_judge(contest, work / CHANGED, err);
 		if (winner >= 0 && contest->entries[winner].time_ns == before_ns)
-			break;
+			left--;
 	}
 	return winner;
 }
