@@ -9,254 +9,32 @@
  *     F(u) = min over u < v <= U of  m(u, v, F(v)) + F(v),      F(U) = 0,
  *
  * where points are the units of the profile's order, or the states of the network, v then being
- * those that contain u (points.h);
+ * those that contain u (points.h).
  *
- * but stage [u, v) now has the devices F(v) to F(v) + m - 1, counted from the end of the line,
+ * But stage [u, v) now has the devices F(v) to F(v) + m - 1, counted from the end of the line,
  * so that the links between its replicas and to the stage behind it are known, those which a
- * component shares among them:
- *
- *   - its all-reduce takes as long as the busiest link of those it crosses;
- *   - of the minibatches that go on to the next stage a component's link carries those that
- *     are for another component;
- *   - its warm-up follows from t, from what the stages behind it take and are ahead
- *     (warmup.c), and with it the bytes of a replica, which must fit; where they do not, they may
- *     when it recomputes, and then it takes a forward longer.
+ * component shares among them (line_stage.c).
  *
  * F(v) stands for one plan of what is behind v.  What goes on from there may be better with
  * another: where a server ends makes a difference, so plans of a few more devices are kept
  * beside the one of fewest, and still this is a search for good plans and not a proof.  Which of
  * them are best the event simulation says.
  */
-#include "planner/line.h"
+#include "planner/line_search.h"
 
 #include "base/mem.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#define NONE INT32_MAX
 #define PROBES 48
 #define BLOCK 64                        /* points of which the fewest devices are known together */
-#define MOST_LEAD (4 * PD_MAX_RANKS)     /* more than warmup.c ever takes */
 
-struct node {                           /* a plan of what is behind u */
-	int devices;                    /* ascending from F(u); or NONE */
-	int next, which;                /* the point behind its first stage; which of its plans */
-	int stages;
-	int64_t lead;                   /* of its first stage: warm-up times replicas */
-	int64_t behind_ns;              /* G: what the way through all of it takes */
-	double load_ns[PD_MAX_LEVELS];  /* on the link of the component of its last device */
-};
-
-struct search {
-	const struct pd_line *line;
-	struct pd_points *points;
-	int u;                          /* where stages begin now */
-	int room;                       /* devices that what is before u leaves, at most */
-	int kept;                       /* plans per point */
-	int64_t roomy;                  /* a warm-up with which any stage fits; -1: none */
-	const struct pd_map *map;
-	struct node *nodes;
-	int *devices, *fewest;          /* F of each point; the least of each block of them */
-};
-
-static int64_t versions(const struct pd_line *line, int64_t warmup, int64_t lead)
-{
-	switch (line->weights) {
-	case PD_WEIGHTS_STASH:
-	case PD_WEIGHTS_VERTICAL_SYNC:
-		return line->group ? pd_ceil_div(lead, line->group) + 1 : warmup + 1;
-	case PD_WEIGHTS_2BW:
-		return 2;
-	default:
-		return 1;
-	}
-}
-
-/* Near what pd_schedule_memory will say; that decides. */
-static bool fits(const struct search *search, int v, int m, int64_t warmup, bool again)
-{
-	const struct pd_line *line = search->line;
-	const struct pd_points *points = search->points;
-	int64_t parameters, more, saved = 0;
-
-	if (warmup <= search->roomy)
-		return true;
-	parameters = points->parameter_bytes[v] - points->parameter_bytes[search->u];
-	more = versions(line, warmup, warmup * m) - (warmup + 1);
-	if (line->group > m)
-		more++;
-	if (again)
-		saved = pd_points_saved(points, search->u, v, (int)warmup);
-	return (__int128)more * parameters - saved +
-	       pd_points_memory(points, search->u, v, m, (int)warmup) <= line->memory_limit_bytes;
-}
-
-/* Whatever its replicas and warm-up? */
+/* Does the stage [u, v) fit, whatever its replicas and warm-up? */
 static bool may_fit(const struct search *search, int v)
 {
 	int64_t limit = search->line->memory_limit_bytes;
 
 	return search->roomy >= 0 || pd_points_memory(search->points, search->u, v, 1, 0) <= limit;
-}
-
-static struct node *nodes_of(const struct search *search, int u)
-{
-	return &search->nodes[(size_t)u * (size_t)search->kept];
-}
-
-/* Would keep() drop a plan of so many devices, the way through which takes at least behind_ns? */
-static bool superfluous(const struct search *search, int64_t devices, int64_t behind_ns)
-{
-	const struct node *list = nodes_of(search, search->u);
-	int i = 0;
-
-	while (i < search->kept && list[i].devices < devices)
-		i++;
-	return i == search->kept ||
-	       (list[i].devices == devices && list[i].behind_ns <= behind_ns);
-}
-
-/* The stage [u, v) with m replicas before a plan of v: where it is, its time for m minibatches. */
-struct try {
-	const struct node *rest;
-	struct pd_span own, next;
-	int64_t compute, reduce;
-	double piece;                   /* of its parameters, each replica's */
-	bool again;                     /* it does forwards again */
-};
-
-/* Its warm-up and the way through it: *node_p. */
-static void lead(const struct search *search, int v, const struct try *try, int64_t time,
-		 struct node *node_p)
-{
-	int64_t m = try->own.end - try->own.begin, way, back = try->compute, need;
-
-	node_p->lead = 0;
-	if (v != search->points->last) {
-		way = pd_map_way_ns(search->map, &try->next, &try->own,
-				    pd_points_out_bytes(search->points, v));
-		back = pd_min64(back + 2 * way + try->rest->behind_ns, PD_COST_MAX);
-		/* a burst of m comes back together where they update together */
-		need = pd_ceil_div(back + try->reduce, time > 0 ? time : 1) -
-			(try->reduce > 0 ? 1 : m);
-		need = pd_max64(pd_min64(need, MOST_LEAD), try->rest->lead);
-		if (!search->line->least)
-			node_p->lead = pd_ceil_div(need, m) * m;
-	}
-	node_p->behind_ns = pd_min64(pd_times(node_p->lead, time), PD_COST_MAX) + try->compute;
-	node_p->behind_ns = pd_max64(node_p->behind_ns, back);
-}
-
-enum answer { NO, TOO_LARGE, YES };
-
-/* Does it hold?  What it makes is *node_p.  Not of interest if keep() would drop that. */
-static enum answer stage_holds(const struct search *search, int v, const struct try *try, int64_t time,
-			       struct node *node_p)
-{
-	const struct pd_line *line = search->line;
-	const struct pd_points *points = search->points;
-	int m = try->own.end - try->own.begin;
-	int64_t group = line->group ? line->group : m;
-	struct pd_span_load load = { &try->own, v == points->last ? NULL : &try->next,
-				     points->cut_bytes[v], try->piece, (double)group };
-
-	if (group == m && try->compute + try->reduce > (__int128)m * time)
-		return NO;              /* without a division */
-	if (pd_ceil_div(try->compute, m) + pd_ceil_div(try->reduce, group) > time)
-		return NO;
-	lead(search, v, try, time, node_p);
-	if (superfluous(search, try->own.end, node_p->behind_ns) ||
-	    !fits(search, v, m, 0, false) ||
-	    !pd_map_holds(search->map, &load, try->rest->load_ns, (double)time, node_p->load_ns))
-		return NO;
-	if (!fits(search, v, m, node_p->lead / m, try->again))
-		return TOO_LARGE;
-	node_p->devices = try->own.end;
-	node_p->next = v;
-	node_p->which = (int)(try->rest - nodes_of(search, v));
-	node_p->stages = try->rest->stages + 1;
-	return YES;
-}
-
-/* The same, where it may do forwards again. */
-static bool holds(const struct search *search, int v, const struct try *try, int64_t time,
-		  struct node *node_p)
-{
-	const struct pd_points *points = search->points;
-	enum answer once = stage_holds(search, v, try, time, node_p);
-	struct try again = *try;
-
-	if (once != TOO_LARGE || !search->line->tight)
-		return once == YES;
-	*search->line->tight = true;
-	again.again = true;
-	again.compute += points->forward_ns[v] - points->forward_ns[search->u];
-	return stage_holds(search, v, &again, time, node_p) == YES;
-}
-
-/* At least m replicas, as many as compute and reduce within a time; and what they reduce. */
-static int64_t enough(const struct search *search, int v, int64_t m, int64_t time,
-		      struct try *try)
-{
-	const struct pd_points *points = search->points;
-	int64_t bytes = points->parameter_bytes[v] - points->parameter_bytes[search->u];
-	int64_t room = search->room - try->own.begin;
-
-	for (;; m = pd_max64(m + 1, pd_ceil_div(try->compute + try->reduce, time))) {
-		try->reduce = 0;
-		try->piece = m > 1 ? (double)bytes / (double)m : 0;
-		if (m > room)
-			return m;
-		try->own.end = try->own.begin + (int)m;
-		if (m > 1)
-			try->reduce = pd_map_reduce_ns(search->map, &try->own, try->piece);
-		if (m == 1 || search->line->group || time == 0 ||
-		    try->compute + try->reduce <= pd_times(m, time))
-			return m;
-	}
-}
-
-/* Keeps a plan if it is among those of fewest devices; of as many, the shortest way. */
-static void keep(const struct search *search, const struct node *node)
-{
-	struct node *list = nodes_of(search, search->u);
-	int i = 0;
-
-	while (i < search->kept && list[i].devices < node->devices)
-		i++;
-	if (i == search->kept)
-		return;
-	if (list[i].devices != node->devices)
-		memmove(&list[i + 1], &list[i], (size_t)(search->kept - 1 - i) * sizeof(*list));
-	else if (list[i].behind_ns <= node->behind_ns)
-		return;
-	list[i] = *node;
-}
-
-/* Those that begin with [u, v) before a plan of v, on at least m devices. */
-static void fill_stage(const struct search *search, int v, const struct node *rest, int64_t m,
-		       int64_t time)
-{
-	const struct pd_line *line = search->line;
-	const struct pd_points *points = search->points;
-	const struct node *worst = &nodes_of(search, search->u)[search->kept - 1];
-	int64_t most = pd_min64(search->room, worst->devices) - rest->devices;
-	struct try try = { .rest = rest, .own.begin = rest->devices, .next.end = rest->devices,
-			   .compute = points->compute_ns[v] - points->compute_ns[search->u] };
-	struct node node;
-
-	if (v != points->last)
-		try.next.begin = nodes_of(search, rest->next)[rest->which].devices;
-	if (line->straight && most > 1)
-		most = 1;
-	for (int t = 0; m <= most && t < line->tries; t++, m++) {
-		m = enough(search, v, m, time, &try);
-		if (m <= most &&
-		    !superfluous(search, try.own.end, rest->behind_ns + try.compute) &&
-		    holds(search, v, &try, time, &node))
-			keep(search, &node);
-	}
 }
 
 /* What is before u computes too, and no device for longer than that time. */
@@ -281,14 +59,13 @@ static void fill_one(struct search *search, int64_t time)
 {
 	const struct pd_points *points = search->points;
 	const int64_t *compute = points->compute_ns;
-	const struct node *worst = &nodes_of(search, search->u)[search->kept - 1];
+	const struct node *worst = &line_nodes(search, search->u)[search->kept - 1];
 	int u = search->u, count = pd_points_ends(points, u);
 	int64_t least = time > 0 ? pd_ceil_div(compute[points->last] - compute[u], time) : 1;
 
 	for (int i = 0; i < count && worst->devices > least; i++) {
 		int v = pd_points_end(points, u, i);
 		int64_t ns = compute[v] - compute[u], most = pd_min64(search->room, worst->devices);
-		int64_t fewest;
 
 		if (!may_do(ns, time, most))
 			break;
@@ -299,14 +76,7 @@ static void fill_one(struct search *search, int64_t time)
 		}
 		if (!may_do(ns, time, most - search->devices[v]) || !may_fit(search, v))
 			continue;
-		fewest = time > 0 ? pd_ceil_div(ns, time) : 1;
-		for (int j = 0; j < search->kept; j++) {
-			const struct node *rest = &nodes_of(search, v)[j];
-
-			if (rest->devices == NONE)
-				break;
-			fill_stage(search, v, rest, pd_max64(fewest, 1), time);
-		}
+		pd_line_fill_stage(search, v, time);
 	}
 }
 
@@ -317,7 +87,7 @@ static bool goes_on(const struct search *search, int u, const struct node *node,
 
 	if (u == search->points->last)
 		return true;
-	own.begin = nodes_of(search, node->next)[node->which].devices;
+	own.begin = line_nodes(search, node->next)[node->which].devices;
 	return pd_map_takes(search->map, &own, search->points->cut_bytes[u], node->load_ns,
 			    (double)time);
 }
@@ -326,7 +96,7 @@ static bool goes_on(const struct search *search, int u, const struct node *node,
 static void note_fewest(struct search *search, int u, int64_t time)
 {
 	int *fewest = &search->fewest[u / BLOCK], kept = 0;
-	struct node *list = nodes_of(search, u);
+	struct node *list = line_nodes(search, u);
 
 	for (int i = 0; i < search->kept && list[i].devices != NONE; i++)
 		if (u == 0 || goes_on(search, u, &list[i], time))
@@ -347,7 +117,7 @@ static bool probe(struct search *search, int64_t time)
 
 	for (int i = 0; i < (U + 1) * search->kept; i++)
 		search->nodes[i].devices = NONE;
-	nodes_of(search, U)[0] = (struct node){ .devices = 0 };
+	line_nodes(search, U)[0] = (struct node){ .devices = 0 };
 	note_fewest(search, U, time);
 	for (int u = U - 1; u >= 0; u--) {
 		search->u = u;
@@ -363,7 +133,7 @@ static bool probe(struct search *search, int64_t time)
 
 static struct pd_layout *walk(const struct search *search, int64_t time)
 {
-	const struct node *node = nodes_of(search, 0);
+	const struct node *node = line_nodes(search, 0);
 	size_t room = (size_t)node->stages;
 	struct pd_layout *layout = pd_zalloc(sizeof(*layout));
 	int *ends = pd_calloc(room, sizeof(*ends));
@@ -375,8 +145,8 @@ static struct pd_layout *walk(const struct search *search, int64_t time)
 		int s = layout->stage_count++, rest;
 
 		if (u > 0)
-			node = nodes_of(search, u) + node->which;
-		rest = nodes_of(search, node->next)[node->which].devices;
+			node = line_nodes(search, u) + node->which;
+		rest = line_nodes(search, node->next)[node->which].devices;
 
 		ends[s] = node->next;
 		layout->replicas[s] = node->devices - rest;

@@ -26,6 +26,7 @@ lib_libpd_a_SOURCES += \
 	lib/planner/hand.c \
 	lib/planner/judge.c lib/planner/judge.h \
 	lib/planner/line.c lib/planner/line.h \
+	lib/planner/line_search.h lib/planner/line_stage.c \
 	lib/planner/links.c lib/planner/links.h \
 	lib/planner/map.c lib/planner/map.h \
 	lib/planner/nodes.c lib/planner/nodes.h \
