@@ -19,30 +19,43 @@ die() {
 	exit 1
 }
 
-# run NAME MAKE-ARGUMENTS: make check in ./NAME, as many tests at once as there are processors;
-# adds up what it says.
-run() {
-	name=$1
-	shift
-	(cd "$build/$name" && make check -j"$(nproc)" "$@" >check.out 2>&1)
+# check NAME WHAT TESTS MAKE-ARGUMENTS: make check in ./NAME of these; adds up what it says.
+check() {
+	name=$1 out=$build/$1/check-$2.out tests=$3
+	shift 3
+	[ -n "$tests" ] || return 0
+	(cd "$build/$name" && make check TESTS="$tests" "$@" >"$out" 2>&1)
 	status=$?
-	count() { sed -n "s/^# $1: *//p" "$build/$name/check.out" | tail -n 1; }
-	grep -E '^(PASS|FAIL|ERROR|XPASS|SKIP):' "$build/$name/check.out" |
-		grep -Ev '^PASS:' | head -50
+	count() { sed -n "s/^# $1: *//p" "$out" | tail -n 1; }
+	grep -E '^(PASS|FAIL|ERROR|XPASS|SKIP):' "$out" | grep -Ev '^PASS:' | head -50
 	p=$(count PASS) f=$(count FAIL) e=$(count ERROR) s=$(count SKIP)
 	passed=$((passed + ${p:-0})) skipped=$((skipped + ${s:-0}))
 	failed=$((failed + ${f:-0} + ${e:-0}))
 	if [ $status -ne 0 ]; then
 		[ "$((${f:-0} + ${e:-0}))" -gt 0 ] || failed=$((failed + 1))
-		tail -n 30 "$build/$name/check.out"
-		for log in $(sed -n 's/^FAIL: \([^ ]*\) .*/\1/p; s/^ERROR: \([^ ]*\).*/\1/p' \
-			     "$build/$name/check.out" | sort -u | head -5); do
+		tail -n 30 "$out"
+		for log in $(sed -n 's/^FAIL: \([^ ]*\) .*/\1/p; s/^ERROR: \([^ ]*\).*/\1/p' "$out" |
+			     sort -u | head -5); do
 			echo "-- $log"
 			grep -A20 -E '^not ok|^ERROR|Sanitizer' \
 				"$build/$name/${log%.sh}.log" 2>/dev/null | head -60
 		done
 	fi
 	echo "$name: ${p:-0} passed, $((${f:-0} + ${e:-0})) failed, ${s:-0} skipped"
+}
+
+# run NAME TESTS MAKE-ARGUMENTS: all of those, or all there are.  Those of several processes, which
+# wait for each other and cost more beside others, come one after the other; of the rest as many at
+# once as there are processors.
+run() {
+	name=$1 all=$2
+	shift 2
+	[ -n "$all" ] || all=$(cd "$build/$name" &&
+			       printf 'all-tests:\n\t@echo $(TESTS)\n' | make -s -f Makefile -f - all-tests)
+	several='/t[479][0-9]*-|/ucx|/nccl|/rendezvous|/conform/'
+	check "$name" together "$(printf '%s\n' $all | grep -Ev "$several" | tr '\n' ' ')" \
+		-j"$(nproc)" "$@"
+	check "$name" alone "$(printf '%s\n' $all | grep -E "$several" | tr '\n' ' ')" "$@"
 }
 
 configure() {
@@ -59,13 +72,13 @@ sh "$source/contrib/packages.sh" build test >/dev/null || die "packages cannot b
 
 step "build without CUDA, warnings are errors; all tests"
 configure plain --enable-werror --with-cuda=no
-run plain
+run plain ""
 
 if [ "${1-}" != quick ] && { command -v nvcc || [ -x /usr/local/cuda/bin/nvcc ]; } >/dev/null; then
 	step "build with CUDA, warnings are errors; what can be seen without a GPU"
 	configure cuda --enable-werror --with-cuda=guess
 	if grep -q '^CUDA_LIBS = .*cudnn' "$build/cuda/Makefile"; then
-		run cuda TESTS="test/unit/cuda-arith test/conform/stream test/t9001-gpu.sh
+		run cuda "test/unit/cuda-arith test/conform/stream test/t9001-gpu.sh
 			test/t9002-gpu.sh test/t9003-sanitizer.sh test/t9004-nccl.sh
 			test/unit/nccl test/conform/transfers test/t8002-layers.sh" \
 			check_PROGRAMS="$(echo test/unit/cuda-arith test/conform/stream \
@@ -78,7 +91,7 @@ fi
 if [ "${1-}" != quick ]; then
 	step "address and undefined behaviour sanitizers; the tests that they can follow"
 	configure sanitized --enable-werror --with-cuda=no --enable-asan --enable-ubsan CFLAGS='-g -O1'
-	run sanitized TESTS="$(cd "$build/sanitized" && make -s print-sanitized-tests)"
+	run sanitized "$(cd "$build/sanitized" && make -s print-sanitized-tests)"
 
 	step "distribution: builds from its own tarball, installs, uninstalls"
 	if (cd "$build/plain" && make distcheck -j"$(nproc)" DISTCHECK_CONFIGURE_FLAGS=--with-cuda=no \
