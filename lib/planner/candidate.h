@@ -16,6 +16,7 @@ struct pd_task {
 	struct pd_costs costs;
 	int64_t limit_bytes;            /* of a device */
 	bool straight;
+	int64_t bound_ns;               /* pd_task_bound_ns(), once that was asked; or 0 */
 };
 
 /* All devices in a row, joined by the slowest of the links. */
@@ -56,10 +57,11 @@ struct pd_plan *pd_auto_plan(const struct pd_task *task, int64_t *time_ns_p, int
 int64_t pd_task_limit_bytes(const struct pd_profile *profile,
 			    const struct pd_plan_request *request);
 /* A bound for every plan under the options. */
-int64_t pd_task_bound_ns(const struct pd_task *task);
-/* Of the cost "simulated": no plan takes less than that by a part in 100,000, nor as little on
- * fewer devices. */
-bool pd_task_proves(const struct pd_task *task, int64_t period_ns, int devices);
+int64_t pd_task_bound_ns(struct pd_task *task);
+/* Of the cost "simulated": no plan takes less than that by such a part, nor as little on fewer
+ * devices. */
+#define PD_PROVEN 100000
+bool pd_task_proves(const struct pd_task *task, int64_t period_ns, int devices, int64_t part);
 
 /*
  * What each kind of request makes: a plan that fits, and its time; or NULL.

@@ -15,19 +15,31 @@ struct pd_entry {
 	int64_t time_ns;                /* by the event simulation, or PD_NEVER */
 	int depth;                      /* so many warm-ups more than another that was entered; 0:
 					   those that it was entered with */
+	size_t family;                  /* its number */
+	bool passed;                    /* pd_contest_judge() has come to it */
 	bool changed;                   /* refine.c has looked at its changes, as the best */
+};
+
+/* Entries that have as many stages, as many replicas each, and recompute the same. */
+struct pd_family {
+	uint64_t mark;
+	double slower;                  /* the nearest of them to what was expected of it took so
+					   many times that; 0: none was replayed */
 };
 
 struct pd_contest {
 	const struct pd_task *task;
 	size_t count, capacity;
 	struct pd_entry *entries;       /* no plan twice */
+	size_t family_count, family_capacity;
+	struct pd_family *families;
 	uint64_t *seen;                 /* marks of shapes that refine.c looked at; 0: free */
 	int seen_count;
 	size_t views;                   /* of the task that are not the contest's to free */
 	bool few;                       /* plans: exhaust.c may look at all */
 	bool all;                       /* entries are all plans that may win */
-	bool proven;                    /* an entry that was replayed: no other is better */
+	bool proven;                    /* an entry that was replayed: no other is better, */
+	bool nearly;                    /* or by so little that none is looked for any more */
 	bool refused;                   /* a layout, by the schedule: why */
 	struct pd_error why;
 	struct pd_map map;              /* of the task's machine */
@@ -49,6 +61,10 @@ void pd_contest_release(struct pd_contest *contest);
 int64_t pd_contest_enter(struct pd_contest *contest, struct pd_layout *layout);
 /* Enters a plan that fits unless it is there; takes it. */
 void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, int64_t expected_ns);
+/* The number of the entry that is a plan, or the count of them. */
+size_t pd_contest_find(const struct pd_contest *contest, const struct pd_plan *plan);
+/* What is expected of a plan with the warm-ups that it has. */
+int64_t pd_contest_expect(const struct pd_plan *plan);
 /* By what is expected of them, best first; equal ones by pd_candidate_compare. */
 void pd_contest_sort(struct pd_contest *contest);
 /* Enters what can be had from the first few by small changes: refine.c. */
@@ -61,12 +77,6 @@ void pd_contest_refine(struct pd_contest *contest, int64_t most_work);
  */
 int pd_contest_refine_next(struct pd_contest *contest, size_t winner, int64_t most_work);
 
-/*
- * Replays the entry of which most is expected, so that what cannot be faster need not be looked
- * at.  Not where all plans may be looked at.
- */
-int pd_contest_scout(struct pd_contest *contest, struct pd_error *err);
-
 /* Are the shapes of plans few enough for that which follows? */
 bool pd_contest_few(const struct pd_task *task);
 /*
@@ -75,9 +85,18 @@ bool pd_contest_few(const struct pd_task *task);
  */
 bool pd_contest_exhaust(struct pd_contest *contest, int64_t time_ns);
 
+/* contest_replays.c */
 /*
- * Replays entries in order of expectation as far as that can change who wins, as far as most_work
- * operations go; returns the winner, or -1 for an error.
+ * Replays the entry of which most is expected, so that what cannot be faster need not be looked
+ * at.  Not where all plans may be looked at.
+ */
+int pd_contest_scout(struct pd_contest *contest, struct pd_error *err);
+
+/* The same with a few: those that follow. */
+int pd_contest_look(struct pd_contest *contest, struct pd_error *err);
+/*
+ * Replays entries as far as that can change who wins, as far as most_work operations go; returns
+ * the winner, or -1 for an error.
  */
 int64_t pd_contest_judge(struct pd_contest *contest, int64_t most_work, struct pd_error *err);
 

@@ -3,7 +3,7 @@
  * All plans, where they are few: every chain of states of the network, every way to give
  * replicas, every place, every warm-up up to pd_warmup_most.  Stages come one after the other
  * from the first; a stage that alone takes longer than the best plan known ends that branch.
- * What is left is entered with the bound of flow.c, and contest.c replays it in order of that
+ * What is left is entered with the bound of flow.c, and contest_replays.c replays it in order of that
  * until no bound is below the best replay: the winner is then the best of all these plans.
  */
 #include "planner/contest.h"

@@ -27,6 +27,7 @@
 #include <stdlib.h>
 
 #define PROBES 48
+#define LITTLE 256                      /* part of the bound */
 #define BLOCK 64                        /* points of which the fewest devices are known together */
 
 /* Does the stage [u, v) fit, whatever its replicas and warm-up? */
@@ -131,9 +132,10 @@ static bool probe(struct search *search, int64_t time)
 	return search->devices[0] != NONE;
 }
 
+/* What was found for a time. */
 static struct pd_layout *walk(const struct search *search, int64_t time)
 {
-	const struct node *node = line_nodes(search, 0);
+	const struct node *nodes = search->found, *node = nodes;
 	size_t room = (size_t)node->stages;
 	struct pd_layout *layout = pd_zalloc(sizeof(*layout));
 	int *ends = pd_calloc(room, sizeof(*ends));
@@ -145,8 +147,8 @@ static struct pd_layout *walk(const struct search *search, int64_t time)
 		int s = layout->stage_count++, rest;
 
 		if (u > 0)
-			node = line_nodes(search, u) + node->which;
-		rest = line_nodes(search, node->next)[node->which].devices;
+			node = &nodes[u * search->kept + node->which];
+		rest = nodes[node->next * search->kept + node->which].devices;
 
 		ends[s] = node->next;
 		layout->replicas[s] = node->devices - rest;
@@ -188,8 +190,10 @@ static struct search *search_new(const struct pd_line *line)
 	search->roomy = roomy_warmup(line);
 	search->map = line->map;
 	search->kept = line->kept;
-	search->nodes = pd_calloc(((size_t)line->points->last + 1) * (size_t)line->kept,
-				  sizeof(*search->nodes));
+	for (int i = 0; i < 2; i++)
+		search->of[i] = pd_calloc(((size_t)line->points->last + 1) * (size_t)line->kept,
+					  sizeof(*search->nodes));
+	search->nodes = search->of[0];
 	search->devices = pd_calloc((size_t)line->points->last + 1, sizeof(int));
 	search->fewest = pd_calloc((size_t)line->points->last / BLOCK + 1, sizeof(int));
 	return search;
@@ -197,31 +201,54 @@ static struct search *search_new(const struct pd_line *line)
 
 static void search_free(struct search *search)
 {
-	free(search->nodes);
+	free(search->of[0]);
+	free(search->of[1]);
 	free(search->devices);
 	free(search->fewest);
 	free(search);
+}
+
+/* Keeps what it finds: the next probe takes other nodes. */
+static bool finds(struct search *search, int64_t time)
+{
+	bool found = probe(search, time);
+
+	if (found) {
+		search->found = search->nodes;
+		search->nodes = search->of[search->nodes == search->of[0]];
+	}
+	return found;
+}
+
+/* Often little above the bound; else up to twice as much, or twice that. */
+static int64_t above(struct search *search, int64_t *low_p)
+{
+	int64_t part = *low_p / LITTLE, high = *low_p + part;
+
+	if (part > 0 && finds(search, high))
+		return high;
+	for (high = pd_max64(2 * *low_p, 1); high < PD_COST_MAX && !finds(search, high); high *= 2)
+		*low_p = high;
+	return high;
 }
 
 struct pd_layout *pd_line_search(const struct pd_line *line)
 {
 	struct search *search = search_new(line);
 	const struct pd_points *points = line->points;
-	int64_t low = points->compute_ns[points->last] / line->devices, high = PD_COST_MAX;
+	int64_t low = pd_max64(points->compute_ns[points->last] / line->devices, line->bound_ns);
+	int64_t high = above(search, &low);
 	struct pd_layout *layout = NULL;
 
-	for (high = pd_max64(2 * low, 1); high < PD_COST_MAX && !probe(search, high); high *= 2)
-		low = high;
 	if (high < PD_COST_MAX) {
 		for (int i = 0; i < PROBES && low + low / line->precision < high; i++) {
 			int64_t middle = low + (high - low) / 2;
 
-			if (probe(search, middle))
+			if (finds(search, middle))
 				high = middle;
 			else
 				low = middle + 1;
 		}
-		probe(search, high);
 		layout = walk(search, high);
 	}
 	search_free(search);
@@ -231,7 +258,7 @@ struct pd_layout *pd_line_search(const struct pd_line *line)
 struct pd_layout *pd_line_at(const struct pd_line *line, int64_t time)
 {
 	struct search *search = search_new(line);
-	struct pd_layout *layout = probe(search, time) ? walk(search, time) : NULL;
+	struct pd_layout *layout = finds(search, time) ? walk(search, time) : NULL;
 
 	search_free(search);
 	return layout;

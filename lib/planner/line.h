@@ -20,6 +20,7 @@ struct pd_line {
 	bool least;                     /* no warm-ups: what fits at all */
 	int tries;                      /* replicas above the least that are tried, plus 1 */
 	int kept;                       /* plans that are kept for what is behind each point */
+	int64_t bound_ns;               /* no plan takes less */
 	int64_t precision;              /* the time is found to one part in so many */
 };
 

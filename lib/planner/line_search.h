@@ -24,7 +24,8 @@ struct search {
 	int kept;                       /* plans per point */
 	int64_t roomy;                  /* a warm-up with which any stage fits; -1: none */
 	const struct pd_map *map;
-	struct node *nodes;
+	struct node *of[2], *nodes;     /* one of these two: what is looked at */
+	const struct node *found;       /* or the other: what was found last; or NULL */
 	int *devices, *fewest;          /* F of each point; the least of each block of them */
 };
 

@@ -43,21 +43,21 @@ static struct pd_bound options_of(const struct pd_task *task)
 	};
 }
 
-int64_t pd_task_bound_ns(const struct pd_task *task)
+int64_t pd_task_bound_ns(struct pd_task *task)
 {
 	struct pd_bound with = options_of(task);
 
-	return task->request->cost == PD_COST_SIMULATED
-		? pd_max64(pd_bound_ns(&task->costs, &with), shared_ns(task))
-		: pd_published_bound_ns(task->profile, task->request);
+	if (task->bound_ns == 0)
+		task->bound_ns = task->request->cost == PD_COST_SIMULATED
+			? pd_max64(pd_bound_ns(&task->costs, &with), shared_ns(task))
+			: pd_published_bound_ns(task->profile, task->request);
+	return task->bound_ns;
 }
 
-#define PROVEN 100000           /* part by which no plan is faster */
-
-bool pd_task_proves(const struct pd_task *task, int64_t period_ns, int devices)
+bool pd_task_proves(const struct pd_task *task, int64_t period_ns, int devices, int64_t part)
 {
 	struct pd_bound with = options_of(task);
-	int64_t less_ns = period_ns - pd_ceil_div(period_ns, PROVEN);
+	int64_t less_ns = period_ns - pd_ceil_div(period_ns, part);
 
 	return pd_bound_devices(&task->costs, &with, period_ns) >= devices &&
 	       (less_ns < shared_ns(task) ||
@@ -124,6 +124,8 @@ struct pd_plan *pd_task_solve(struct pd_task *task, int64_t *time_ns_p, struct p
 {
 	const struct pd_plan_request *request = task->request;
 
+	if (!request->stages && !request->chunks && request->cost == PD_COST_SIMULATED)
+		pd_task_bound_ns(task);
 	return request->stages ? pd_hand_plan(task, time_ns_p, err)
 	     : request->chunks ? pd_chunks_plan(task, time_ns_p, err)
 	     : request->cost != PD_COST_SIMULATED ? pd_formula_plan(task, time_ns_p, err)

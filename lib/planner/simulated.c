@@ -7,10 +7,10 @@
  * flight are needed; from the paper's levels; without replicas; equal pipelines; and all devices
  * in parallel.  Where memory has a limit, also those that fit with one minibatch at a time.  Each
  * is entered at every place (place.c) with warm-ups that are worth their memory (warmup.c), the
- * best are changed a little (refine.c), and those of which most is expected are replayed until
- * none that is left can win, or one is that no plan at all can beat (bound.c): the first one that
- * is found is replayed before others are looked for.  Where plans are few all of them are looked at
- * then (exhaust.c).
+ * best are changed a little (refine.c), and entries are replayed until none that is left can win
+ * (contest_replays.c), or one is that no plan at all can beat (bound.c).  So the first ones that are
+ * found are replayed before others are looked for, and if one is within half a percent of that bound
+ * none are.  Where plans are few all of them are looked at then (exhaust.c).
  */
 #include "planner/contest.h"
 
@@ -90,7 +90,7 @@ static void enter_points(struct pd_contest *contest, struct pd_points *points,
 		.map = &contest->map,
 		.devices = (int)task->topology->devices, .straight = way->straight,
 		.weights = request->weights, .group = request->microbatches,
-		.least = way->least, .tries = 4, .kept = way->kept,
+		.least = way->least, .tries = 4, .kept = way->kept, .bound_ns = task->bound_ns,
 		.precision = points->states ? STATES_PRECISION : PRECISION,
 	};
 
@@ -164,8 +164,13 @@ static int enter_all(struct pd_contest *contest, struct pd_error *err)
 		return -1;
 	if (contest->proven)
 		return 0;
-	if (!many)
+	if (!many) {
 		enter_line(contest, &(struct way){ .straight = task->straight, .kept = 4 });
+		if (pd_contest_look(contest, err) < 0)
+			return -1;
+		if (contest->nearly)
+			return 0;
+	}
 	if (!task->straight) {
 		pd_contest_enter(contest, pd_data_parallel_layout(&task->costs,
 								  task->topology->devices));
@@ -184,7 +189,10 @@ static int enter_all(struct pd_contest *contest, struct pd_error *err)
 		pd_contest_enter(contest, pd_levels_of_runs(task->profile, task->topology,
 							    task->straight));
 	enter_states(contest);
-	pd_contest_refine(contest, contest->work + work_of(task, ESTIMATED));
+	if (pd_contest_look(contest, err) < 0)
+		return -1;
+	if (!contest->nearly)
+		pd_contest_refine(contest, contest->work + work_of(task, ESTIMATED));
 	return 0;
 }
 
@@ -194,11 +202,11 @@ static int64_t judge_and_change(struct pd_contest *contest, struct pd_error *err
 {
 	const struct pd_task *task = contest->task;
 	int64_t work = work_of(task, REPLAYED), winner = pd_contest_judge(contest, work, err);
-	int left = MOST_VAIN;
+	int left = contest->nearly ? 1 : MOST_VAIN;
 
 	for (int i = 0; i < MOST_CHANGES && left > 0 && winner >= 0 && contest->most_ns > 0 &&
 	     !contest->proven; i++) {
-		int64_t before_ns = contest->entries[winner].time_ns;
+		const struct pd_plan *before = contest->entries[winner].plan;
 		int more = pd_contest_refine_next(contest, (size_t)winner, contest->work +
 						  work_of(task, ESTIMATED) / CHANGED);
 
@@ -206,7 +214,7 @@ static int64_t judge_and_change(struct pd_contest *contest, struct pd_error *err
 			break;
 		if (more > 0)
 			winner = pd_contest_judge(contest, work / CHANGED, err);
-		if (winner >= 0 && contest->entries[winner].time_ns == before_ns)
+		if (winner >= 0 && contest->entries[winner].plan == before)
 			left--;
 	}
 	return winner;

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which entries of a contest are replayed, and in which order.
+ *
+ * No replay is faster than what is expected of an entry, so those of which most is expected come
+ * first, and none of which less is expected than the best takes.  But where links are crowded most
+ * take longer than expected, and of many that are expected to take about as long and hardly differ
+ * all might be replayed before others.  So every second one is that of which most is to be hoped by
+ * what others took that have as many replicas, stage by stage: hoped, since it is taken to be as
+ * near to what is expected as the nearest of them.
+ */
+#include "planner/contest.h"
+
+#include "base/mem.h"
+#include "planner/judge.h"
+#include "planner/warmup.h"
+
+#include <limits.h>
+
+#define NEAR 0.03               /* how much a plan may be slower than the best, at least, */
+#define TRIED 3                 /* after so many, not to be looked at any deeper */
+#define MORE 2                  /* than were tried have the deepest, to be tried */
+#define NEARLY 200              /* part by which no plan is faster: it is not worth a search */
+#define LOOKED 3                /* entries that are replayed before others are looked for */
+
+/* May x still beat y, whose time is known? */
+static bool may_beat(const struct pd_entry *x, const struct pd_entry *y)
+{
+	if (x->expected_ns != y->time_ns)
+		return x->expected_ns < y->time_ns;
+	return pd_candidate_compare(x->plan, y->plan) < 0;
+}
+
+static bool beats(const struct pd_entry *x, const struct pd_entry *y)
+{
+	if (x->time_ns != y->time_ns)
+		return x->time_ns < y->time_ns;
+	return pd_candidate_compare(x->plan, y->plan) < 0;
+}
+
+/* What makes a replay superfluous; where all plans are looked at none is. */
+static int64_t rival_ns(const struct pd_contest *contest, int64_t best)
+{
+	return contest->few || best < 0 ? PD_NEVER : contest->entries[best].time_ns;
+}
+
+#define DEEPER 2                /* than pd_warmup_most: the replay says whether that helps */
+
+/* Warm-ups that are deeper by one on every stage but the last. */
+static struct pd_plan *deeper(const struct pd_contest *contest, const struct pd_plan *plan)
+{
+	struct pd_warmup_room room = { .limit_bytes = contest->task->limit_bytes };
+	struct pd_plan *next = pd_candidate_copy(plan);
+	int more = contest->few ? 0 : DEEPER;
+	bool same = true;
+
+	for (int s = 0; s + 1 < next->stage_count; s++)
+		next->stages[s].warmup += next->stages[s].warmup < pd_warmup_most(next, s) + more;
+	if (pd_warmup_fit(next, &room))
+		for (int s = 0; s < next->stage_count; s++)
+			same &= next->stages[s].warmup <= plan->stages[s].warmup;
+	if (!same)
+		return next;
+	pd_candidate_drop(next);
+	return NULL;
+}
+
+/* If a plan takes such a time, can none win by such a part?  Where plans are few, all that are as
+ * good are compared. */
+static bool is_proven(const struct pd_contest *contest, const struct pd_plan *plan, int64_t time_ns,
+		      int64_t part)
+{
+	return !contest->few && pd_judge_work(plan) <= PD_JUDGE_WORK &&
+	       pd_task_proves(contest->task, time_ns, plan->rank_count, part);
+}
+
+/* How much longer than was expected those of a family take, at least. */
+static void learn(struct pd_contest *contest, const struct pd_entry *entry)
+{
+	struct pd_family *family = &contest->families[entry->family];
+	double slower = (double)entry->time_ns / (double)pd_max64(entry->expected_ns, 1);
+
+	if (family->slower == 0 || slower < family->slower)
+		family->slower = slower;
+}
+
+static double likely_ns(const struct pd_contest *contest, const struct pd_entry *entry)
+{
+	double slower = contest->families[entry->family].slower;
+
+	return (double)entry->expected_ns * (slower > 0 ? slower : 1);
+}
+
+/* Replays an entry, if it was not; how it compares with the best so far is in *best. */
+static int judge(struct pd_contest *contest, size_t at, int64_t *most_work, int64_t *best,
+		 struct pd_error *err)
+{
+	struct pd_entry *entry = &contest->entries[at];
+
+	if (entry->time_ns != PD_NEVER)
+		return 0;
+	*most_work -= pd_judge_work(entry->plan);
+	if (pd_judge_period(entry->plan, rival_ns(contest, *best), &entry->time_ns, err) < 0)
+		return -1;
+	learn(contest, entry);
+	if (*best < 0 || beats(entry, &contest->entries[*best])) {
+		*best = (int64_t)at;
+		contest->nearly = is_proven(contest, entry->plan, entry->time_ns, NEARLY);
+		contest->proven = contest->nearly &&
+			is_proven(contest, entry->plan, entry->time_ns, PD_PROVEN);
+	}
+	return 0;
+}
+
+/*
+ * Where links are crowded, more minibatches in flight help more than the bound knows.  The entry
+ * that has those of another and so many more on every stage but the last, or as many more as there
+ * may be; the other one where that is less than `least` more.
+ */
+static size_t enter_deeper(struct pd_contest *contest, size_t from, int least, int by)
+{
+	struct pd_plan *plan = pd_candidate_copy(contest->entries[from].plan), *next;
+	int depth = contest->entries[from].depth;
+	size_t at;
+
+	for (; by > 0 && plan->schedule == PD_SCHEDULE_1F1B && plan->stage_count > 1 &&
+	       (next = deeper(contest, plan)); by--) {
+		pd_candidate_drop(plan);
+		plan = next;
+		depth++;
+	}
+	at = depth < contest->entries[from].depth + least ? from : pd_contest_find(contest, plan);
+	if (at < contest->count) {
+		pd_candidate_drop(plan);
+		return at;
+	}
+	pd_contest_add(contest, plan, pd_contest_expect(plan));
+	contest->entries[at].depth = depth;
+	return at;
+}
+
+/* Was one of those that are deeper than an entry replayed?  *least_ns: of the fastest of them. */
+struct deeper {
+	size_t at;
+	int64_t least_ns;
+};
+
+/* Replays one if it may win; whether it was.  -1: an error. */
+static int judge_deeper(struct pd_contest *contest, struct deeper *deeper, size_t next,
+			int64_t *most_work, int64_t *best, struct pd_error *err)
+{
+	if (!may_beat(&contest->entries[next], &contest->entries[*best]))
+		return 0;
+	if (judge(contest, next, most_work, best, err) < 0)
+		return -1;
+	deeper->at = next;
+	deeper->least_ns = pd_min64(deeper->least_ns, contest->entries[next].time_ns);
+	return 1;
+}
+
+/* Do warm-ups that an entry has not still promise anything? */
+static bool may_deepen(const struct pd_contest *contest, size_t at, int64_t most_work)
+{
+	const struct pd_entry *entry = &contest->entries[at];
+
+	return entry->time_ns > entry->expected_ns && most_work > 0 && !contest->nearly;
+}
+
+/* Deeper ones than an entry, as long as each is faster by a part in PD_WARMUP_WORTH: they cost
+ * memory. */
+static int deepen(struct pd_contest *contest, struct deeper *deeper, int64_t *most_work,
+		  int64_t *best, struct pd_error *err)
+{
+	while (may_deepen(contest, deeper->at, *most_work)) {
+		const struct pd_entry *entry = &contest->entries[deeper->at];
+		int64_t before_ns = entry->time_ns;
+		int depth = entry->depth, status;
+		size_t next = enter_deeper(contest, deeper->at, 1, 1);
+
+		if (contest->entries[next].depth != depth + 1)
+			break;
+		status = judge_deeper(contest, deeper, next, most_work, best, err);
+		if (status <= 0)
+			return status;
+		if (contest->entries[next].time_ns > before_ns - before_ns / PD_WARMUP_WORTH)
+			break;
+	}
+	return 0;
+}
+
+/* A few may not help where many do: the deepest, if they are more by some, and less deep ones while
+ * each is the best. */
+static int deepen_most(struct pd_contest *contest, struct deeper *deeper, size_t from,
+		       int64_t *most_work, int64_t *best, struct pd_error *err)
+{
+	int least = contest->entries[deeper->at].depth - contest->entries[from].depth + MORE;
+	size_t next = from;
+
+	if (may_deepen(contest, from, *most_work))
+		next = enter_deeper(contest, from, least, INT_MAX);
+	while (contest->entries[next].time_ns == PD_NEVER) {
+		int status = judge_deeper(contest, deeper, next, most_work, best, err);
+
+		if (status <= 0)
+			return status;
+		if (*best != (int64_t)next)
+			break;
+		next = enter_deeper(contest, from, 1, contest->entries[next].depth -
+						      contest->entries[from].depth - 1);
+	}
+	return 0;
+}
+
+/*
+ * An entry, and deeper ones.  After a few, one that is as deep as the best so far, and slower than
+ * it by more than any was that then turned out to be faster more or less deep, is not looked at
+ * so: others can be instead.
+ */
+static int judge_entry(struct pd_contest *contest, size_t i, int64_t *most_work, int64_t *best,
+		       struct pd_error *err)
+{
+	bool first = *best < 0;
+	struct deeper deeper = { .at = i };
+	int64_t first_ns;
+	size_t at = i;
+
+	if (!first && !contest->few) {
+		int64_t best_ns = contest->entries[*best].time_ns;
+
+		at = enter_deeper(contest, i, 0, contest->entries[*best].depth);
+		if (!may_beat(&contest->entries[at], &contest->entries[*best]))
+			at = i;
+		if (judge(contest, at, most_work, best, err) < 0)
+			return -1;
+		if (contest->tried >= TRIED && (double)contest->entries[at].time_ns >
+					       (double)best_ns * (contest->gain + NEAR))
+			return 0;
+	}
+	if (judge(contest, i, most_work, best, err) < 0)
+		return -1;
+	if (contest->all)
+		return 0;
+	first_ns = contest->entries[at].time_ns;
+	deeper.least_ns = contest->entries[i].time_ns;
+	if (deepen(contest, &deeper, most_work, best, err) < 0 ||
+	    (!contest->few && deepen_most(contest, &deeper, i, most_work, best, err) < 0))
+		return -1;
+	contest->tried++;
+	if (!first && (double)first_ns > contest->gain * (double)deeper.least_ns)
+		contest->gain = (double)first_ns / (double)deeper.least_ns;
+	return 0;
+}
+
+int pd_contest_scout(struct pd_contest *contest, struct pd_error *err)
+{
+	int64_t best = -1, work = PD_JUDGE_WORK;
+
+	if (contest->few || contest->count == 0)
+		return 0;
+	pd_contest_sort(contest);
+	if (pd_judge_work(contest->entries[0].plan) > PD_JUDGE_WORK)
+		return 0;
+	if (judge_entry(contest, 0, &work, &best, err) < 0)
+		return -1;
+	contest->most_ns = contest->entries[best].time_ns;
+	return 0;
+}
+
+/* Of those that were replayed, or -1. */
+static int64_t best_of(const struct pd_contest *contest)
+{
+	int64_t best = -1;
+
+	for (size_t i = 0; i < contest->count; i++)
+		if (contest->entries[i].time_ns != PD_NEVER &&
+		    (best < 0 || beats(&contest->entries[i], &contest->entries[best])))
+			best = (int64_t)i;
+	return best;
+}
+
+int pd_contest_look(struct pd_contest *contest, struct pd_error *err)
+{
+	int64_t best, work = LOOKED * PD_JUDGE_WORK;
+	size_t count = contest->count;
+	int left = LOOKED;
+
+	if (contest->few)
+		return 0;
+	pd_contest_sort(contest);
+	best = best_of(contest);
+	for (size_t i = 0; i < count && left > 0 && !contest->nearly; i++) {
+		const struct pd_entry *entry = &contest->entries[i];
+
+		if (entry->time_ns != PD_NEVER)
+			continue;
+		if (best >= 0 && !may_beat(entry, &contest->entries[best]))
+			break;
+		if (judge_entry(contest, i, &work, &best, err) < 0)
+			return -1;
+		contest->most_ns = contest->entries[best].time_ns;
+		left--;
+	}
+	return 0;
+}
+
+/* Need it be replayed at all? */
+static bool is_open(const struct pd_contest *contest, const struct pd_entry *entry, int64_t best,
+		    int64_t most_work)
+{
+	if (entry->passed || entry->time_ns != PD_NEVER)
+		return false;
+	if (best < 0)
+		return true;
+	if (contest->nearly &&
+	    entry->plan->stage_count >= contest->entries[best].plan->stage_count)
+		return false;
+	/* one stage takes about what is expected, others may take far longer */
+	if (most_work <= 0 && entry->plan->stage_count > 1)
+		return false;
+	return may_beat(entry, &contest->entries[best]);
+}
+
+/* Of the first `count`, which are sorted: by what is expected, or by what is likely; -1: none. */
+static int64_t next_of(const struct pd_contest *contest, size_t count, int64_t best,
+		       int64_t most_work, bool likely)
+{
+	int64_t next = -1;
+	double least_ns = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct pd_entry *entry = &contest->entries[i];
+
+		/* none is likely to take less than is expected */
+		if (next >= 0 && (!likely || (double)entry->expected_ns >= least_ns))
+			break;
+		if (!is_open(contest, entry, best, most_work))
+			continue;
+		if (next < 0 || likely_ns(contest, entry) < least_ns) {
+			next = (int64_t)i;
+			least_ns = likely_ns(contest, entry);
+		}
+	}
+	return next;
+}
+
+int64_t pd_contest_judge(struct pd_contest *contest, int64_t most_work, struct pd_error *err)
+{
+	size_t count = contest->count;
+	int64_t best, next;
+	bool likely = false;
+
+	pd_contest_sort(contest);
+	best = best_of(contest);
+	for (size_t i = 0; i < count; i++)
+		contest->entries[i].passed = false;
+	while (!contest->proven &&
+	       (next = next_of(contest, count, best, most_work, likely)) >= 0) {
+		contest->entries[next].passed = true;
+		if (judge_entry(contest, (size_t)next, &most_work, &best, err) < 0)
+			return -1;
+		likely = !likely && !contest->few;
+	}
+	return best;
+}
