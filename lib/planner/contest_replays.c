@@ -245,7 +245,7 @@ static int judge_entry(struct pd_contest *contest, size_t i, int64_t *most_work,
 	if (deepen(contest, &deeper, most_work, best, err) < 0 ||
 	    (!contest->few && deepen_most(contest, &deeper, i, most_work, best, err) < 0))
 		return -1;
-	contest->tried++;
+	contest->tried += contest->entries[i].plan->stage_count > 1;
 	if (!first && (double)first_ns > contest->gain * (double)deeper.least_ns)
 		contest->gain = (double)first_ns / (double)deeper.least_ns;
 	return 0;
