@@ -220,15 +220,20 @@ static bool finds(struct search *search, int64_t time)
 	return found;
 }
 
-/* Often little above the bound; else up to twice as much, or twice that. */
+/* Often little above the bound; else up to twice as much, or twice that, or what is the most. */
 static int64_t above(struct search *search, int64_t *low_p)
 {
-	int64_t part = *low_p / LITTLE, high = *low_p + part;
+	int64_t part = *low_p / LITTLE, high = *low_p + part, most = search->line->most_ns;
 
 	if (part > 0 && finds(search, high))
 		return high;
-	for (high = pd_max64(2 * *low_p, 1); high < PD_COST_MAX && !finds(search, high); high *= 2)
+	if (most > 0 && most < 2 * *low_p)
+		return finds(search, most) ? most : PD_COST_MAX;
+	for (high = pd_max64(2 * *low_p, 1); high < PD_COST_MAX && !finds(search, high); high *= 2) {
+		if (most > 0 && high >= most)
+			return PD_COST_MAX;
 		*low_p = high;
+	}
 	return high;
 }
 

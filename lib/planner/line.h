@@ -21,6 +21,7 @@ struct pd_line {
 	int tries;                      /* replicas above the least that are tried, plus 1 */
 	int kept;                       /* plans that are kept for what is behind each point */
 	int64_t bound_ns;               /* no plan takes less */
+	int64_t most_ns;                /* one that takes more is of no interest; 0: any is */
 	int64_t precision;              /* the time is found to one part in so many */
 };
 

@@ -48,6 +48,12 @@ struct way {
 	bool alone;                     /* only the plan of the least time is taken */
 };
 
+/* From a plan of the line that takes longer changes lead to none that can win; 0: any may. */
+static int64_t hopeful_ns(const struct pd_contest *contest)
+{
+	return contest->most_ns + contest->most_ns / HOPELESS;
+}
+
 static void enter_found(struct pd_contest *contest, const struct pd_line *line,
 			const struct way *way)
 {
@@ -61,8 +67,7 @@ static void enter_found(struct pd_contest *contest, const struct pd_line *line,
 	for (size_t i = 0; i < PD_COUNT(slower) && time < PD_COST_MAX / 2 && !way->alone; i++) {
 		int64_t at = time + time / 100 * slower[i];
 
-		/* from such a plan changes lead to none that can win */
-		if (contest->most_ns > 0 && at > contest->most_ns + contest->most_ns / HOPELESS)
+		if (line->most_ns > 0 && at > line->most_ns)
 			break;
 		pd_contest_enter(contest, pd_line_at(line, at));
 	}
@@ -91,6 +96,7 @@ static void enter_points(struct pd_contest *contest, struct pd_points *points,
 		.devices = (int)task->topology->devices, .straight = way->straight,
 		.weights = request->weights, .group = request->microbatches,
 		.least = way->least, .tries = 4, .kept = way->kept, .bound_ns = task->bound_ns,
+		.most_ns = hopeful_ns(contest),
 		.precision = points->states ? STATES_PRECISION : PRECISION,
 	};
 
