@@ -202,6 +202,13 @@ static int by_expectation(const void *a, const void *b)
 	return pd_candidate_compare(x->plan, y->plan);
 }
 
+bool pd_contest_gains_little(const struct pd_contest *contest)
+{
+	int64_t most_ns = contest->most_ns;
+
+	return most_ns > 0 && most_ns - most_ns / PD_CONTEST_LITTLE < contest->task->bound_ns;
+}
+
 void pd_contest_sort(struct pd_contest *contest)
 {
 	if (contest->count > 0)

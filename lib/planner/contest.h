@@ -77,6 +77,11 @@ void pd_contest_refine(struct pd_contest *contest, int64_t most_work);
  */
 int pd_contest_refine_next(struct pd_contest *contest, size_t winner, int64_t most_work);
 
+/* By such a part at most plans may be faster than the best that was replayed, if that returns true.
+ * Those that are expected to be slower by as much are then not worth a look. */
+#define PD_CONTEST_LITTLE 8
+bool pd_contest_gains_little(const struct pd_contest *contest);
+
 /* Are the shapes of plans few enough for that which follows? */
 bool pd_contest_few(const struct pd_task *task);
 /*

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #define WORSE 10                /* part by which what is worth a look may be slower */
-#define LITTLE 8                /* part by which plans may be faster, and slower */
 #define SEEN 4096               /* shapes that are remembered, at most half as many */
 
 static void shape_init(struct shape *shape, int room)
@@ -291,17 +290,11 @@ static void climb_release(struct climb *climb)
 	shape_release(&climb->trial);
 }
 
-/* Where there is little to be gained, what is far from the best is not changed. */
-static int64_t most_worth_ns(const struct pd_contest *contest)
-{
-	int64_t most_ns = contest->most_ns, little_ns = most_ns / LITTLE;
-
-	return most_ns - little_ns < contest->task->bound_ns ? most_ns + little_ns : PD_NEVER;
-}
-
 void pd_contest_refine(struct pd_contest *contest, int64_t most_work)
 {
 	struct pd_entry first[PD_CONTEST_CHANGED];
+	int64_t most_ns = pd_contest_gains_little(contest)
+		? contest->most_ns + contest->most_ns / PD_CONTEST_LITTLE : PD_NEVER;
 	struct climb climb;
 	int count = 0;
 
@@ -310,8 +303,7 @@ void pd_contest_refine(struct pd_contest *contest, int64_t most_work)
 	climb_init(&climb, contest, most_work);
 	pd_contest_sort(contest);
 	for (size_t i = 0; i < contest->count && count < PD_CONTEST_CHANGED; i++)
-		if (contest->entries[i].depth == 0 &&
-		    contest->entries[i].expected_ns <= most_worth_ns(contest))
+		if (contest->entries[i].depth == 0 && contest->entries[i].expected_ns <= most_ns)
 			first[count++] = contest->entries[i];
 	for (int i = 0; i < count; i++) {
 		climb.most_work = contest->work + (most_work - contest->work) / (count - i);

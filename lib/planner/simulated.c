@@ -51,7 +51,8 @@ struct way {
 /* From a plan of the line that takes longer changes lead to none that can win; 0: any may. */
 static int64_t hopeful_ns(const struct pd_contest *contest)
 {
-	return contest->most_ns + contest->most_ns / HOPELESS;
+	return contest->most_ns + contest->most_ns / (pd_contest_gains_little(contest)
+						      ? PD_CONTEST_LITTLE : HOPELESS);
 }
 
 static void enter_found(struct pd_contest *contest, const struct pd_line *line,
