@@ -79,6 +79,22 @@ one_line() {
 	[ "$(wc -l <"$1")" -eq 1 ] && [ -n "$(cat "$1")" ]
 }
 
+# jq whose -e says no where there is nothing: before 1.7 it says yes to that, and a program that
+# ends before it has written anything would pass.
+jq() {
+	case " $* " in
+	*" -e "* | *" -"[a-z]"e "*) ;;
+	*)
+		command jq "$@"
+		return
+		;;
+	esac
+	jq_status=0
+	jq_out=$(command jq "$@") || jq_status=$?
+	printf '%s\n' "$jq_out"
+	[ "$jq_status" -eq 0 ] && [ -n "$jq_out" ]
+}
+
 # chain LAYERS >FILE: a profile of equal layers of 3 ms and 1 MB parameters.
 chain() {
 	awk -v n="$1" 'BEGIN {
