@@ -118,7 +118,7 @@ test_ok "four stages stash versions of half the size, and have a master each" '
 	PD_TEST_DTYPE=f32 profile "$MODELS/mlp.json" 2 >wide
 	plan wide 1 1 1 1 >wide.json
 	for p in narrow wide; do
-		train ck-$p $p.json $sgd --minibatches=2 --synthetic --no-evaluate |
+		train of-$p $p.json $sgd --minibatches=2 --synthetic --no-evaluate |
 			tail -n 1 >last-$p
 	done
 	# of each parameter on the first: in f32 four versions, gradient, velocity, 24 bytes; in

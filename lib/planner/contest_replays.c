@@ -139,10 +139,10 @@ static size_t enter_deeper(struct pd_contest *contest, size_t from, int least, i
 	return at;
 }
 
-/* Was one of those that are deeper than an entry replayed?  *least_ns: of the fastest of them. */
+/* An entry and those that are deeper. */
 struct deeper {
-	size_t at;
-	int64_t least_ns;
+	size_t at;                      /* the one that was replayed last */
+	int64_t least_ns;               /* of the fastest */
 };
 
 /* Replays one if it may win; whether it was.  -1: an error. */
