@@ -6,8 +6,8 @@
 # First, networks of a known size: VGG-16's 40 states on 16 devices (goal 10 ms), a residual
 # network of the size of ResNet-101 on two servers of eight (goal 1 s), and a chain of 1,000
 # layers on 1,024 devices in three levels (goal 10 s and 1 GiB).  The first is the published
-# profile where ../shared has it, else a chain of 40 layers; beside it what it takes where links
-# are shared or memory is tight, and no bound says soon that nothing is faster.
+# profile where ../shared has it, else a chain of 40 layers, also where links are shared or memory is
+# tight, and no bound says soon that nothing is faster.
 # Then chains of other lengths on other machines, as a table, and as plan-speed.csv and
 # plan-speed.svg.  LAYERS and DEVICES are lists, OUT (.) is where the drawing goes.  PD_BUILD
 # names the build tree.
@@ -83,9 +83,8 @@ line() {
 	memory=$( (ulimit -v 1048576; pd-plan "$@" >small.json 2>err) && echo "in 1 GiB" ||
 		echo "1 GiB is not enough")
 	awk -v what="$what" -v ms="$ms" -v goal="$goal" -v memory="$memory" 'BEGIN {
-		if (goal != "")
-			memory = sprintf("goal %d ms: %s, %s", goal, ms <= goal ? "met" : "not met", memory)
-		printf "%-48s %9.1f ms (%s)\n", what, ms, memory }'
+		printf "%-48s %9.1f ms (goal %d ms: %s), %s\n", what, ms, goal,
+			ms <= goal ? "met" : "not met", memory }'
 	jq -r '"    \(.stages | length) stages on \([.stages[].replicas] | add) devices, period " +
 		"\(.predicted.period_ns / 1e6) ms, gap \(100 * .predicted.gap | round) %"' plan.json
 }
@@ -100,9 +99,9 @@ if [ -e "$source/../shared/profiles/vgg16.json" ]; then
 fi
 line "$name, 16@1.25GB/s" 10 -m 1TB -t 16@1.25GB/s vgg.json
 line "$name, 16@12GB/s" 10 -m 1TB -t 16@12GB/s vgg.json
-line "$name, 4@12GB/s,4@1.25GB/s" "" -m 1TB -t 4@12GB/s,4@1.25GB/s vgg.json
-line "$name, 16@1.25GB/s, 16 GB" "" -m 16GB -t 16@1.25GB/s vgg.json
-line "$name, 16@12GB/s, 16 GB" "" -m 16GB -t 16@12GB/s vgg.json
+line "$name, 4@12GB/s,4@1.25GB/s" 10 -m 1TB -t 4@12GB/s,4@1.25GB/s vgg.json
+line "$name, 16@1.25GB/s, 16 GB" 10 -m 16GB -t 16@1.25GB/s vgg.json
+line "$name, 16@12GB/s, 16 GB" 10 -m 16GB -t 16@12GB/s vgg.json
 profile 344 1 >resnet.json
 line "a residual network of 344 layers, 8x2" 1000 -t 8@30GB/s,2@3.125GB/s resnet.json
 profile 1000 "" >long.json
