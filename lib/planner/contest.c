@@ -39,31 +39,29 @@ size_t pd_contest_find(const struct pd_contest *contest, const struct pd_plan *p
 	return i;
 }
 
-/* By the replicas of its stages, one behind the other, and whether they recompute. */
-static uint64_t mark_of(const struct pd_plan *plan)
+/* Have they as many replicas, stage by stage, and do the same stages recompute? */
+static bool alike(const struct pd_plan *a, const struct pd_plan *b)
 {
-	uint64_t h = (uint64_t)plan->stage_count;
-
-	for (int s = 0; s < plan->stage_count; s++) {
-		h ^= 2 * (uint64_t)plan->stages[s].replicas + plan->stages[s].recompute;
-		h *= UINT64_C(0x9e3779b97f4a7c15);
-		h ^= h >> 29;
-	}
-	return h;
+	if (a->stage_count != b->stage_count)
+		return false;
+	for (int s = 0; s < a->stage_count; s++)
+		if (a->stages[s].replicas != b->stages[s].replicas ||
+		    a->stages[s].recompute != b->stages[s].recompute)
+			return false;
+	return true;
 }
 
 static size_t family_of(struct pd_contest *contest, const struct pd_plan *plan)
 {
-	uint64_t mark = mark_of(plan);
 	size_t i = 0;
 
-	while (i < contest->family_count && contest->families[i].mark != mark)
+	while (i < contest->family_count && !alike(contest->families[i].first, plan))
 		i++;
 	if (i < contest->family_count)
 		return i;
 	contest->families = pd_grow(contest->families, &contest->family_capacity, i + 1,
 				    sizeof(*contest->families));
-	contest->families[i] = (struct pd_family){ .mark = mark };
+	contest->families[i] = (struct pd_family){ .first = plan };
 	return contest->family_count++;
 }
 

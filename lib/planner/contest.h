@@ -22,7 +22,7 @@ struct pd_entry {
 
 /* Entries that have as many stages, as many replicas each, and recompute the same. */
 struct pd_family {
-	uint64_t mark;
+	const struct pd_plan *first;    /* of an entry */
 	double slower;                  /* the nearest of them to what was expected of it took so
 					   many times that; 0: none was replayed */
 };
@@ -92,13 +92,10 @@ bool pd_contest_exhaust(struct pd_contest *contest, int64_t time_ns);
 
 /* contest_replays.c */
 /*
- * Replays the entry of which most is expected, so that what cannot be faster need not be looked
- * at.  Not where all plans may be looked at.
+ * Replays the entries of which most is expected, so many at most, so that what cannot be faster need
+ * not be looked at.  Not where all plans may be looked at.
  */
-int pd_contest_scout(struct pd_contest *contest, struct pd_error *err);
-
-/* The same with a few: those that follow. */
-int pd_contest_look(struct pd_contest *contest, struct pd_error *err);
+int pd_contest_look(struct pd_contest *contest, int most, struct pd_error *err);
 /*
  * Replays entries as far as that can change who wins, as far as most_work operations go; returns
  * the winner, or -1 for an error.

@@ -21,7 +21,6 @@
 #define TRIED 3                 /* after so many, not to be looked at any deeper */
 #define MORE 2                  /* than were tried have the deepest, to be tried */
 #define NEARLY 200              /* part by which no plan is faster: it is not worth a search */
-#define LOOKED 3                /* entries that are replayed before others are looked for */
 
 /* May x still beat y, whose time is known? */
 static bool may_beat(const struct pd_entry *x, const struct pd_entry *y)
@@ -251,21 +250,6 @@ static int judge_entry(struct pd_contest *contest, size_t i, int64_t *most_work,
 	return 0;
 }
 
-int pd_contest_scout(struct pd_contest *contest, struct pd_error *err)
-{
-	int64_t best = -1, work = PD_JUDGE_WORK;
-
-	if (contest->few || contest->count == 0)
-		return 0;
-	pd_contest_sort(contest);
-	if (pd_judge_work(contest->entries[0].plan) > PD_JUDGE_WORK)
-		return 0;
-	if (judge_entry(contest, 0, &work, &best, err) < 0)
-		return -1;
-	contest->most_ns = contest->entries[best].time_ns;
-	return 0;
-}
-
 /* Of those that were replayed, or -1. */
 static int64_t best_of(const struct pd_contest *contest)
 {
@@ -278,11 +262,11 @@ static int64_t best_of(const struct pd_contest *contest)
 	return best;
 }
 
-int pd_contest_look(struct pd_contest *contest, struct pd_error *err)
+int pd_contest_look(struct pd_contest *contest, int most, struct pd_error *err)
 {
-	int64_t best, work = LOOKED * PD_JUDGE_WORK;
+	int64_t best, work = most * PD_JUDGE_WORK;
 	size_t count = contest->count;
-	int left = LOOKED;
+	int left = most;
 
 	if (contest->few)
 		return 0;

@@ -31,6 +31,7 @@
 #define ESTIMATED 1000
 #define REPLAYED 10000
 #define HOPELESS 3              /* part by which the line's plan is slower than one replayed */
+#define LOOKED 3                /* plans that are replayed before others are looked for */
 #define CHANGED 4               /* part of the work that goes into changes of one plan, */
 #define MOST_CHANGES 12          /* of so many, */
 #define MOST_VAIN 5             /* of which so many led to no faster one */
@@ -167,13 +168,13 @@ static int enter_all(struct pd_contest *contest, struct pd_error *err)
 	struct way way = { .straight = task->straight, .kept = 1, .alone = !many };
 
 	enter_line(contest, &way);
-	if (pd_contest_scout(contest, err) < 0)
+	if (pd_contest_look(contest, 1, err) < 0)
 		return -1;
 	if (contest->proven)
 		return 0;
 	if (!many) {
 		enter_line(contest, &(struct way){ .straight = task->straight, .kept = 4 });
-		if (pd_contest_look(contest, err) < 0)
+		if (pd_contest_look(contest, LOOKED, err) < 0)
 			return -1;
 		if (contest->nearly)
 			return 0;
@@ -196,7 +197,7 @@ static int enter_all(struct pd_contest *contest, struct pd_error *err)
 		pd_contest_enter(contest, pd_levels_of_runs(task->profile, task->topology,
 							    task->straight));
 	enter_states(contest);
-	if (pd_contest_look(contest, err) < 0)
+	if (pd_contest_look(contest, LOOKED, err) < 0)
 		return -1;
 	if (!contest->nearly)
 		pd_contest_refine(contest, contest->work + work_of(task, ESTIMATED));
