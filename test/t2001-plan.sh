@@ -471,6 +471,14 @@ test_ok "not slower than stages by hand, where slow links decide" '
 		jq -s -e ".[0].predicted.period_ns < .[1].predicted.period_ns" a.json b.json
 	done'
 
+# With one minibatch ahead, enough if links were not crowded, these stages take a third longer.
+test_ok "not slower than stages by hand with more minibatches in flight" '
+	pd-plan -t 8@12GB/s,2@1GB/s large.json >a.json
+	pd-plan -t 8@12GB/s,2@1GB/s --stages=3x10,3 large.json | jq ".stages[0].warmup = 2 |
+		.stages[0].ranks = [range(1; 11)] | .stages[1].ranks = [0]" >b.json
+	rate=$(pd-replay b.json | sed -n "s/^samples per second  *\([0-9.]*\) in steady state.*/\1/p")
+	jq -e --arg rate "$rate" ".predicted.samples_per_s > (\$rate | tonumber) - 1" a.json'
+
 # An update is after as many minibatches as there are replicas: so many, or twice, are a period.
 test_ok "4,096 replicas take what they compute and sum up, and no more" '
 	pd-plan -t 4096@10GB/s --stages=12x4096 chain.json >a.json
