@@ -26,7 +26,7 @@ static struct pd_arena_block *map_block(size_t bytes)
 	struct pd_arena_block *block;
 
 	if (begin == MAP_FAILED)
-		pd_bug("out of memory");
+		pd_mem_exhausted(all);
 	block = (void *)(((uintptr_t)begin + LARGE_PAGE - 1) & ~(uintptr_t)(LARGE_PAGE - 1));
 	madvise(block, bytes, MADV_HUGEPAGE);   /* it may say no */
 	block->mapped = all;
@@ -59,7 +59,7 @@ void *pd_arena_take(struct pd_arena *arena, size_t count, size_t bytes)
 	char *taken;
 
 	if (!pd_mul((int64_t)count, (int64_t)bytes, &all) || all > INT64_MAX / 4)
-		pd_bug("out of memory");
+		pd_mem_exhausted(SIZE_MAX);
 	skip = -(uintptr_t)arena->at & (align - 1);
 	if (skip + (size_t)all > arena->left) {
 		add_block(arena, (size_t)all);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,12 +17,58 @@ static void make_one_line(char *text)
 			*c = '?';
 }
 
+static bool is_continuation(char c)
+{
+	return ((unsigned char)c & 0xc0) == 0x80;
+}
+
+/*
+ * Copies a sentence, less its middle where there is no room for all of it: a file's name stands at
+ * its beginning, what is wrong at its end, and either may be long.
+ */
+static void fit(char *to, size_t size, const char *text)
+{
+	static const char gap[] = " ... ";
+	size_t length = strlen(text), head = length, tail = 0;
+
+	if (length >= size) {
+		tail = (size - sizeof(gap)) / 2;
+		head = size - sizeof(gap) - tail;
+		/* a character of several bytes is left out as a whole */
+		while (head > 0 && is_continuation(text[head]))
+			head--;
+		while (tail > 0 && is_continuation(text[length - tail]))
+			tail--;
+	}
+	memcpy(to, text, head);
+	to[head] = '\0';
+	if (head < length) {
+		strcat(to, gap);
+		strcat(to, text + length - tail);
+	}
+}
+
+static void print(char *to, size_t size, const char *fmt, va_list ap)
+{
+	va_list again;
+	char *text;
+
+	va_copy(again, ap);
+	if (vasprintf(&text, fmt, ap) >= 0) {
+		fit(to, size, text);
+		free(text);
+	} else {
+		vsnprintf(to, size, fmt, again);
+	}
+	va_end(again);
+}
+
 static void fill(struct pd_error *err, enum pd_exit status, const char *fmt, va_list ap)
 {
 	if (!err)
 		return;
 	err->status = status;
-	vsnprintf(err->text, sizeof(err->text), fmt, ap);
+	print(err->text, sizeof(err->text), fmt, ap);
 	make_one_line(err->text);
 }
 
@@ -41,17 +88,16 @@ DEFINE(pd_error_failed, PD_EXIT_FAILED)
 
 int pd_error_prefix(struct pd_error *err, const char *fmt, ...)
 {
-	char prefix[256], text[sizeof(err->text)];
+	char prefix[sizeof(err->text)], both[2 * sizeof(err->text) + 2];
 	va_list ap;
 
 	if (!err)
 		return -1;
 	va_start(ap, fmt);
-	vsnprintf(prefix, sizeof(prefix), fmt, ap);
+	print(prefix, sizeof(prefix), fmt, ap);
 	va_end(ap);
-	memcpy(text, err->text, sizeof(text));
-	snprintf(err->text, sizeof(err->text), "%s: %.*s", prefix,
-		 (int)(sizeof(err->text) - strlen(prefix) - 3), text);
+	snprintf(both, sizeof(both), "%s: %s", prefix, err->text);
+	fit(err->text, sizeof(err->text), both);
 	make_one_line(err->text);
 	return -1;
 }
@@ -61,7 +107,7 @@ static void say(const char *what, const char *fmt, va_list ap)
 	char line[1024];
 	int n = snprintf(line, sizeof(line), "%s: %s", pd_program, what);
 
-	vsnprintf(line + n, sizeof(line) - (size_t)n - 1, fmt, ap);
+	print(line + n, sizeof(line) - (size_t)n - 1, fmt, ap);
 	strcat(line, "\n");
 	/* one write, so that lines of several processes do not mix */
 	if (write(STDERR_FILENO, line, strlen(line)) < 0)

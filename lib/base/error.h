@@ -21,7 +21,7 @@ enum pd_exit {
 
 struct pd_error {
 	enum pd_exit status;
-	char text[512];
+	char text[512];         /* a longer sentence loses its middle */
 };
 
 /* Each fills *err (unless err is NULL) and returns -1. */

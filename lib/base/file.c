@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,17 @@ static char *directory_of(const char *name)
 
 	return slash ? pd_format("%.*s", slash > name ? (int)(slash - name) : 1, name)
 		     : pd_strdup(".");
+}
+
+/* The part of a file's name that can have something added to it. */
+#define ROOM_FOR_MORE 200
+
+/* Another name in the directory of `name`, not too long where that is not: .NAME.MORE */
+static char *name_beside(const char *name, const char *more)
+{
+	const char *slash = strrchr(name, '/'), *last = slash ? slash + 1 : name;
+
+	return pd_format("%.*s.%.*s.%s", (int)(last - name), name, ROOM_FOR_MORE, last, more);
 }
 
 /* -1 with errno, EOPNOTSUPP where a file system has no such files. */
@@ -39,7 +51,7 @@ int pd_file_nameless(const char *name)
 	free(directory);
 	if (fd >= 0 || errno != EOPNOTSUPP)
 		return fd;
-	temporary = pd_format("%s.XXXXXX", name);
+	temporary = name_beside(name, "XXXXXX");
 	fd = mkostemp(temporary, O_CLOEXEC);
 	if (fd >= 0)
 		unlink(temporary);
@@ -54,7 +66,7 @@ static int open_named(struct pd_file *file)
 	int fd, why;
 
 	umask(mask);
-	file->temporary = pd_format("%s.XXXXXX", file->name);
+	file->temporary = name_beside(file->name, "XXXXXX");
 	fd = mkostemp(file->temporary, O_CLOEXEC);
 	if (fd >= 0 && fchmod(fd, 0666 & ~mask) == 0)
 		return fd;
@@ -91,11 +103,12 @@ static FILE *open_beside(struct pd_file *file)
  */
 static int give_name(const struct pd_file *file)
 {
-	char *self = pd_format("/proc/self/fd/%d", fileno(file->stream)), *temporary;
+	char *self = pd_format("/proc/self/fd/%d", fileno(file->stream)), *temporary, more[48];
 	int bad = linkat(AT_FDCWD, self, AT_FDCWD, file->name, AT_SYMLINK_FOLLOW);
 
 	for (int i = 0; bad && errno == EEXIST && i < 1000; i++) {
-		temporary = pd_format("%s.%ld-%d", file->name, (long)getpid(), i);
+		snprintf(more, sizeof(more), "%ld-%d", (long)getpid(), i);
+		temporary = name_beside(file->name, more);
 		bad = linkat(AT_FDCWD, self, AT_FDCWD, temporary, AT_SYMLINK_FOLLOW);
 		if (!bad && rename(temporary, file->name) != 0) {
 			int why = errno;
@@ -110,6 +123,32 @@ static int give_name(const struct pd_file *file)
 	}
 	free(self);
 	return bad;
+}
+
+int pd_file_check(const char *name, struct pd_error *err)
+{
+	char *directory;
+	struct stat st;
+	int status = 0;
+
+	if (!name || strcmp(name, "-") == 0)
+		return 0;
+	if (!*name)
+		return pd_error_input(err, "expected the name of a file, found none");
+	if (stat(name, &st) == 0 && S_ISDIR(st.st_mode))
+		return pd_error_input(err, "%s: expected a file, found a directory", name);
+	/* written as it is */
+	if (stat(name, &st) == 0 && !S_ISREG(st.st_mode))
+		return access(name, W_OK) == 0 ? 0 :
+			pd_error_input(err, "%s: cannot write: %s", name, strerror(errno));
+	/* the name itself: too long, or a directory of it that is none, or a loop of links */
+	if (lstat(name, &st) != 0 && errno != ENOENT)
+		return pd_error_input(err, "%s: cannot create: %s", name, strerror(errno));
+	directory = directory_of(name);
+	if (access(directory, W_OK | X_OK) != 0)
+		status = pd_error_input(err, "%s: cannot create: %s", name, strerror(errno));
+	free(directory);
+	return status;
 }
 
 int pd_file_create(struct pd_file *file, const char *name, struct pd_error *err)
@@ -170,6 +209,52 @@ void pd_file_abandon(struct pd_file *file)
 	free(file->temporary);
 	free(file->name);
 	*file = (struct pd_file){ 0 };
+}
+
+/* Up to so many bytes of an open file; how many there were, or -1 with errno. */
+static int64_t read_bytes(int fd, char *text, int64_t most_bytes)
+{
+	int64_t done = 0;
+
+	while (done < most_bytes) {
+		ssize_t got = read(fd, text + done, (size_t)(most_bytes - done));
+
+		if (got < 0)
+			return -1;
+		if (got == 0)
+			break;
+		done += got;
+	}
+	return done;
+}
+
+char *pd_file_read(const char *name, int64_t most_bytes, size_t *bytes_p, struct pd_error *err)
+{
+	int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	char *text = NULL;
+	struct stat st;
+	int64_t bytes;
+
+	if (fd < 0 || fstat(fd, &st) != 0) {
+		pd_error_input(err, "%s: cannot open: %s", name, strerror(errno));
+	} else if (!S_ISREG(st.st_mode)) {
+		pd_error_input(err, "%s: expected a file, found a directory, pipe or device", name);
+	} else if (st.st_size > most_bytes) {
+		pd_error_input(err, "%s: %" PRId64 " bytes: expected at most %" PRId64, name,
+			       (int64_t)st.st_size, most_bytes);
+	} else {
+		text = pd_zalloc((size_t)st.st_size + 1);
+		bytes = read_bytes(fd, text, st.st_size);
+		*bytes_p = (size_t)bytes;
+		if (bytes < 0) {
+			pd_error_input(err, "%s: cannot read: %s", name, strerror(errno));
+			free(text);
+			text = NULL;
+		}
+	}
+	if (fd >= 0)
+		close(fd);
+	return text;
 }
 
 int pd_sync_directory(const char *name, struct pd_error *err)

@@ -10,6 +10,8 @@
 #include "base/error.h"
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 struct pd_file {
@@ -18,6 +20,11 @@ struct pd_file {
 	bool nameless;
 };
 
+/*
+ * Before the work whose result it will be: can a file of that name be created, as far as that is
+ * known without making one?  Errors: input.  "-" or NULL is fine.
+ */
+int pd_file_check(const char *name, struct pd_error *err);
 /* "-" or NULL is standard output, which is flushed and checked but not renamed. */
 int pd_file_create(struct pd_file *file, const char *name, struct pd_error *err);
 /* Flush, fsync, name.  On failure nothing is left, and what had the name before stays. */
@@ -30,6 +37,12 @@ void pd_file_abandon(struct pd_file *file);
  * descriptor, or -1 with errno.  It is gone when the last who has it open is.
  */
 int pd_file_nameless(const char *name);
+
+/*
+ * All of a regular file of at most so many bytes, and a zero behind it; free() it.  Anything else
+ * that has the name, such as a pipe, is refused and not waited for.  Errors: input.
+ */
+char *pd_file_read(const char *name, int64_t most_bytes, size_t *bytes_p, struct pd_error *err);
 
 /* fsync a directory, so that a rename in it survives a crash. */
 int pd_sync_directory(const char *name, struct pd_error *err);

@@ -2,6 +2,7 @@
 #include "base/json.h"
 
 #include "base/crowd.h"
+#include "base/ration.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -53,6 +54,29 @@ static size_t next_byte(void *buffer, size_t size, void *data)
 	return 1;
 }
 
+static int too_large(const char *name, struct pd_error *err)
+{
+	return pd_error_input(err, "%s: too large: its values take more than %d MiB of memory", name,
+			      PD_RATION_BYTES >> 20);
+}
+
+json_t *pd_json_load_text(const char *text, size_t bytes, const char *name, struct pd_error *err)
+{
+	json_error_t why;
+	json_t *value;
+
+	pd_ration_begin();
+	value = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why);
+	if (pd_ration_end()) {
+		json_decref(value);
+		too_large(name, err);
+		return NULL;
+	}
+	if (!value)
+		pd_error_input(err, "%s:%d: not JSON: %s", name, why.column, why.text);
+	return value;
+}
+
 static json_t *load(FILE *in, const char *name, bool more, size_t most, struct pd_error *err)
 {
 	struct text text = { .in = in, .crowd.most = most };
@@ -60,8 +84,14 @@ static json_t *load(FILE *in, const char *name, bool more, size_t most, struct p
 	json_t *value;
 
 	errno = 0;
+	pd_ration_begin();
 	value = json_load_callback(next_byte, &text, JSON_REJECT_DUPLICATES |
 				   (more ? JSON_DISABLE_EOF_CHECK : 0), &why);
+	if (pd_ration_end()) {
+		json_decref(value);
+		too_large(name, err);
+		return NULL;
+	}
 	if (text.crowded) {
 		json_decref(value);
 		pd_error_input(err, "%s: %s: expected at most %zu of them, found more", name,
@@ -190,14 +220,21 @@ int pd_place_expected(const struct pd_place *place, struct pd_error *err, const 
 
 int pd_json_header(const struct pd_place *root, const char *format, struct pd_error *err)
 {
-	struct pd_place name = pd_place_key(root, "format");
 	int64_t version;
+
+	return pd_json_header_of(root, format, 1, &version, err);
+}
+
+int pd_json_header_of(const struct pd_place *root, const char *format, int64_t newest,
+		      int64_t *version_p, struct pd_error *err)
+{
+	struct pd_place name = pd_place_key(root, "format");
 
 	if (!json_is_object(root->value))
 		return pd_place_expected(root, err, "a %s document, which is a JSON object", format);
 	if (!json_is_string(name.value) || strcmp(json_string_value(name.value), format) != 0)
 		return pd_place_expected(&name, err, "\"%s\"", format);
-	return pd_json_get_int(root, "version", 1, 1, &version, err);
+	return pd_json_get_int(root, "version", 1, newest, version_p, err);
 }
 
 int pd_json_keys(const struct pd_place *object, const char *const *known, struct pd_error *err)

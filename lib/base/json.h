@@ -31,12 +31,15 @@ struct pd_place {
 
 /*
  * Reads a whole document: a file's name, or NULL or "-" for standard input (called
- * "standard input" in messages).  Duplicate keys and trailing text are errors.
+ * "standard input" in messages).  Duplicate keys, trailing text and values that take more memory
+ * than any document needs (base/ration.h) are errors.
  * Returns a new reference.
  */
 json_t *pd_json_load(const char *file, struct pd_error *err);
 /* The same, refused while it is read if an array in it has more than so many objects. */
 json_t *pd_json_load_most(const char *file, size_t objects, struct pd_error *err);
+/* From memory: one value, without anything behind it; name is that of its line. */
+json_t *pd_json_load_text(const char *text, size_t bytes, const char *name, struct pd_error *err);
 /* From an open stream, called name; with `more`, other text may follow the value. */
 json_t *pd_json_load_stream(FILE *in, const char *name, bool more, struct pd_error *err);
 /* How messages call that file. */
@@ -60,6 +63,9 @@ int pd_place_expected(const struct pd_place *place, struct pd_error *err, const 
 
 /* Is an object, and has "format": format and "version": 1. */
 int pd_json_header(const struct pd_place *root, const char *format, struct pd_error *err);
+/* The same for versions up to `newest`; which it is. */
+int pd_json_header_of(const struct pd_place *root, const char *format, int64_t newest,
+		      int64_t *version_p, struct pd_error *err);
 /* Is an object whose keys are all among `known`, a NULL-terminated list. */
 int pd_json_keys(const struct pd_place *object, const char *const *known, struct pd_error *err);
 /* Is an array; its length. */

@@ -1,12 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/lines.h"
 
+#include "base/mem.h"
+
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_blank(const char *text, ssize_t length)
+#define LINE_BYTES_MOST ((size_t)1 << 20)       /* an operation takes some two hundred */
+
+struct line {
+	char *text;
+	size_t length, capacity;
+};
+
+/* The next one, its end included; more than LINE_BYTES_MOST: it is longer.  0: there is none. */
+static size_t next_line(FILE *in, struct line *line)
+{
+	int c = 0;
+
+	line->length = 0;
+	while (line->length <= LINE_BYTES_MOST && c != '\n' && (c = getc_unlocked(in)) != EOF) {
+		line->text = pd_grow(line->text, &line->capacity, line->length + 1, 1);
+		line->text[line->length++] = (char)c;
+	}
+	return line->length;
+}
+
+static bool is_blank(const char *text, size_t length)
 {
 	while (length > 0 && isspace((unsigned char)text[length - 1]))
 		length--;
@@ -18,38 +40,41 @@ int pd_lines_read(FILE *in, const char *document,
 			      struct pd_error *err),
 		  void *of, struct pd_error *err)
 {
-	char *text = NULL, where[300];
+	struct line text = { .text = NULL };
 	int64_t line = 1;
-	size_t size = 0;
-	ssize_t length;
+	char *where = NULL;
 	int result = 0;
 
-	for (; result == 0 && (length = getline(&text, &size, in)) > 0; line++) {
+	for (; result == 0 && next_line(in, &text) > 0; line++) {
 		struct pd_place place;
-		json_error_t why;
 
-		if (is_blank(text, length))
+		if (is_blank(text.text, text.length))
 			continue;
-		snprintf(where, sizeof(where), "%.250s:%" PRId64, document, line);
+		free(where);
+		where = pd_format("%s:%" PRId64, document, line);
 		if (line == 1) {        /* what follows the header on its line */
 			result = pd_error_input(err, "%s: text after the header: expected one "
 						"object per line", where);
 			break;
 		}
-		if (memchr(text, 0, (size_t)length)) {  /* which the parser may overlook */
+		if (text.length > LINE_BYTES_MOST) {
+			result = pd_error_input(err, "%s: longer than %zu bytes: expected one object "
+						"per line", where, LINE_BYTES_MOST);
+			break;
+		}
+		if (memchr(text.text, 0, text.length)) {  /* which the parser may overlook */
 			result = pd_error_input(err, "%s: not JSON: a zero byte", where);
 			break;
 		}
-		place = pd_place_root(where, json_loadb(text, (size_t)length,
-							JSON_REJECT_DUPLICATES, &why));
-		result = place.value ? each(of, &place, line, err)
-				     : pd_error_input(err, "%s:%d: not JSON: %s", where,
-						      why.column, why.text);
+		place = pd_place_root(where, pd_json_load_text(text.text, text.length, where,
+								 err));
+		result = place.value ? each(of, &place, line, err) : -1;
 		json_decref(place.value);
 	}
 	if (result == 0 && ferror(in))
 		result = pd_error_input(err, "%s: cannot read: %m", document);
-	free(text);
+	free(where);
+	free(text.text);
 	return result;
 }
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Host memory.  Running out of it is not handled: these say so and abort, except
- * where sizes come from a document, which is checked when it is read.
+ * Host memory.  Where there is no more these do not return: they call what the program has said is
+ * to be done then (base/program.h, run/rank.h), which says so in a sentence and ends the process.
+ * Nothing in the library has to be undone for that: files have their names when they are whole, and
+ * workers go with their supervisor.  Memory of a device is the exception, see device.h.
  */
 #ifndef PD_BASE_MEM_H
 #define PD_BASE_MEM_H
@@ -9,11 +11,37 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+
+/* To do when `bytes` more (0: that is not known) could not be had; does not allocate, nor return. */
+typedef void pd_mem_end(size_t bytes);
+void pd_mem_on_end(pd_mem_end *end);
+/* What those say who have asked another library for memory, in vain. */
+void pd_mem_exhausted(size_t bytes) __attribute__((noreturn));
+/*
+ * Goes on only if so much more could be had.  Before a call of a library that fails by a signal or an
+ * exit() of its own where memory is short, with what it may need.
+ */
+void pd_mem_expect(size_t bytes);
+/*
+ * Says what the memory that is asked for from now on is for, such as "the plan", and returns what it
+ * was for until now; a constant.  For the sentence alone.
+ */
+const char *pd_mem_for(const char *what);
+/* "out of memory: 12.3 MB more for the plan", without allocating. */
+#define PD_MEM_TEXT 160
+const char *pd_mem_sentence(size_t bytes, char text[PD_MEM_TEXT]);
+
+/* open_memstream(3), and its end, when all that was written is there. */
+FILE *pd_mem_stream(char **text_p, size_t *size_p);
+void pd_mem_stream_close(FILE *stream);
 
 void *pd_zalloc(size_t bytes);                     /* zeroed; free() it */
 void *pd_calloc(size_t count, size_t bytes);       /* zeroed, product checked */
 /* Room for at least `need` elements of so many bytes; new ones are zero. */
 void *pd_grow(void *array, size_t *capacity, size_t need, size_t bytes);
+/* The array with another number of elements; new ones hold anything. */
+void *pd_regrow(void *array, size_t count, size_t bytes);
 /* A copy of so many bytes; of none, something to free() all the same. */
 void *pd_memdup(const void *from, size_t bytes);
 char *pd_strdup(const char *text);

@@ -2,10 +2,10 @@
 #include "base/opt.h"
 
 #include "base/mem.h"
+#include "base/program.h"
 #include "config.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
@@ -87,17 +87,6 @@ static void usage_error(const struct pd_command *command, const char *fmt, const
 	exit(PD_EXIT_USAGE);
 }
 
-/*
- * A closed standard descriptor would be taken by the next file opened.  What takes its place can
- * only be used the other way, so that a document written to nowhere is an error.
- */
-static void restore_descriptors(void)
-{
-	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
-		if (fcntl(fd, F_GETFD) < 0)
-			open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
-}
-
 int pd_command_parse(const struct pd_command *command, int argc, char **argv)
 {
 	struct option *table;
@@ -105,9 +94,11 @@ int pd_command_parse(const struct pd_command *command, int argc, char **argv)
 	struct pd_error err;
 	int n = 0, c, used = 0;
 
-	pd_program = command->name;
-	restore_descriptors();
-	signal(SIGPIPE, SIG_IGN);
+	pd_program_begin(command->name);
+	if (argc == 2 && strcmp(argv[1], "--completion") == 0) {
+		pd_command_completion(command);
+		exit(pd_command_end(PD_EXIT_YES));
+	}
 	while (command->options[n].name)
 		n++;
 	table = pd_calloc((size_t)n + 3, sizeof(*table));
@@ -119,7 +110,7 @@ int pd_command_parse(const struct pd_command *command, int argc, char **argv)
 		table[i] = (struct option){ o->name, has_argument(o), NULL, OPT_FIRST + i };
 		if (o->letter) {
 			letters[used++] = o->letter;
-			if (o->kind != PD_OPT_FLAG)
+			if (has_argument(o) == required_argument)
 				letters[used++] = ':';
 		}
 	}
@@ -166,6 +157,14 @@ const char *pd_operand(int argc, char **argv, int first, int n)
 	return first + n < argc ? argv[first + n] : NULL;
 }
 
+int pd_output_check(struct pd_error *err)
+{
+	/* of nothing at all: a pipe does not mind, what never takes anything says so */
+	if (write(STDOUT_FILENO, "", 0) < 0 && errno != EAGAIN && errno != EINTR)
+		return pd_error_failed(err, "standard output: cannot write: %s", strerror(errno));
+	return 0;
+}
+
 int pd_command_end(enum pd_exit status)
 {
 	bool bad = ferror(stdout);
@@ -180,6 +179,19 @@ int pd_command_end(enum pd_exit status)
 		return PD_EXIT_FAILED;
 	}
 	return (int)status;
+}
+
+int pd_command_end_by(int number)
+{
+	sigset_t set;
+
+	fflush(stdout);
+	sigemptyset(&set);
+	sigaddset(&set, number);
+	signal(number, SIG_DFL);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+	raise(number);
+	return 128 + number;
 }
 
 int pd_command_fail(const struct pd_error *err)

@@ -28,7 +28,8 @@ struct pd_opt {
 	void *value;                    /* where it goes, by kind */
 	double min, max;                /* COUNT, REAL, BYTES; both 0: any non-negative */
 	const char *const *choices;     /* CHOICE: NULL-terminated names */
-	const char *otherwise;          /* STRING: its value where it has no argument; or NULL */
+	const char *otherwise;          /* STRING: its value where it has no argument; or NULL.  The
+					   letter then takes none */
 };
 
 struct pd_command {
@@ -42,16 +43,27 @@ struct pd_command {
 /*
  * Parses; prints --help or --version and exits 0 for those (the one place where
  * library code exits, called from main alone); on a usage error prints one line and
- * exits 2.  Returns the index of the first operand.  Sets pd_program, restores the
- * standard descriptors if closed.
+ * exits 2.  Returns the index of the first operand.  Does pd_program_begin() first.
  */
 int pd_command_parse(const struct pd_command *command, int argc, char **argv);
+
+/* Prints what makes bash complete the command line; what the build installs.  The whole command line
+ * "PROGRAM --completion" is that, and no option. */
+void pd_command_completion(const struct pd_command *command);
 
 /* Operand n, or NULL (standard input). */
 const char *pd_operand(int argc, char **argv, int first, int n);
 
+/* Before any work: can standard output be written to at all? */
+int pd_output_check(struct pd_error *err);
 /* The end of main: flushes and checks standard output; returns the exit status. */
 int pd_command_end(enum pd_exit status);
+/*
+ * The end of main after a signal was answered in order: ends by that signal, so that a shell knows
+ * that what follows is not wanted either.  Returns what a shell would make of it where no signal
+ * ends this process, the first of a container.
+ */
+int pd_command_end_by(int number);
 /* Prints the error; the same as pd_command_end with its status. */
 int pd_command_fail(const struct pd_error *err);
 

@@ -18,18 +18,17 @@ static int columns(void)
 	return 80;
 }
 
-void pd_progress_begin(struct pd_progress *bar, const char *what, int64_t total)
+void pd_progress_begin(struct pd_progress *bar, const char *what, int64_t total, bool hidden)
 {
 	*bar = (struct pd_progress){ .what = what, .total = total, .begun_ns = pd_now_ns() };
-	bar->shown = isatty(STDERR_FILENO);
-	pd_progress_show(bar, 0, NULL);
+	bar->shown = !hidden && isatty(STDERR_FILENO);
 }
 
 void pd_progress_show(struct pd_progress *bar, int64_t done, const char *note)
 {
 	int64_t now = pd_now_ns();
 	double part = bar->total > 0 ? (double)done / (double)bar->total : 0;
-	int width, full;
+	int most, width, full;
 	char cells[64];
 
 	if (!bar->shown || (bar->drawn_ns && now - bar->drawn_ns < 100000000 && done < bar->total))
@@ -37,17 +36,19 @@ void pd_progress_show(struct pd_progress *bar, int64_t done, const char *note)
 	bar->drawn_ns = now;
 	if (part > 1)
 		part = 1;
-	width = columns() - (int)strlen(bar->what) - 12 - (note ? (int)strlen(note) + 1 : 0);
+	most = columns() - (int)strlen(bar->what) - 9;  /* for bar and note; the last column stays */
+	width = most - (note ? (int)strlen(note) + 1 : 0);
 	if (width > 40)
 		width = 40;
 	if (width < 4)
 		width = 4;
+	most -= width + 1;
 	full = (int)(part * width);
 	for (int i = 0; i < width; i++)
 		cells[i] = i < full ? '#' : '.';
 	cells[width] = 0;
-	fprintf(stderr, "\r%s [%s] %3d%%%s%s\033[K", bar->what, cells, (int)(part * 100),
-		note ? " " : "", note ? note : "");
+	fprintf(stderr, "\r%s [%s] %3d%%%s%.*s\033[K", bar->what, cells, (int)(part * 100),
+		note ? " " : "", most > 0 ? most : 0, note ? note : "");
 	fflush(stderr);
 }
 

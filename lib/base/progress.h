@@ -3,6 +3,7 @@
 #ifndef PD_BASE_PROGRESS_H
 #define PD_BASE_PROGRESS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct pd_progress {
@@ -12,8 +13,10 @@ struct pd_progress {
 	int shown;
 };
 
-void pd_progress_begin(struct pd_progress *bar, const char *what, int64_t total);
-/* At most ten times a second; `note` (or NULL) stands after the bar. */
+/* `what` stands before the bar and is borrowed.  hidden: also not on a terminal. */
+void pd_progress_begin(struct pd_progress *bar, const char *what, int64_t total, bool hidden);
+/* At most ten times a second; `note` (or NULL) stands after the bar, as much as the line has room
+ * for. */
 void pd_progress_show(struct pd_progress *bar, int64_t done, const char *note);
 /* Takes it off the screen until it is shown again, so that a line can be written. */
 void pd_progress_hide(struct pd_progress *bar);

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Time during which this process ran, for limits on how long others may be silent.  While it is
+ * stopped (Ctrl-Z, SIGSTOP), suspended with its machine, or kept in a write that nobody takes, it
+ * hears nothing; that time says nothing about the others, who may have been stopped too, and does
+ * not count.
+ */
+#ifndef PD_BASE_AWAKE_H
+#define PD_BASE_AWAKE_H
+
+#include "base/clock.h"
+
+#define PD_AWAKE_GAP_NS INT64_C(1500000000)     /* between two looks: it stood still if it is more */
+
+struct pd_awake {                       /* begins as zeroes */
+	int64_t ns, seen_ns;
+};
+
+/* Nanoseconds since the first call; to be called once a second at least, or nothing counts. */
+static inline int64_t pd_awake_ns(struct pd_awake *awake)
+{
+	int64_t now = pd_now_ns(), passed = awake->seen_ns ? now - awake->seen_ns : 0;
+
+	awake->ns += passed < PD_AWAKE_GAP_NS ? passed : 0;
+	awake->seen_ns = now;
+	return awake->ns;
+}
+
+#endif

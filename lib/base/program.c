@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/program.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/ration.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/*
+ * A closed standard descriptor would be taken by the next file opened.  What takes its place can
+ * only be used the other way, so that a document written to nowhere is an error.
+ */
+static void restore_descriptors(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+/* What has not been written stays so: half a document is none. */
+static void end(size_t bytes)
+{
+	char text[PD_MEM_TEXT];
+
+	pd_say("%s", pd_mem_sentence(bytes, text));
+	_exit(PD_EXIT_FAILED);
+}
+
+void pd_program_begin(const char *name)
+{
+	pd_program = name;
+	restore_descriptors();
+	signal(SIGPIPE, SIG_IGN);
+	pd_mem_on_end(end);
+	pd_ration_install();
+}
