@@ -26,6 +26,8 @@ static void layer_init(struct pd_compiled *net, int index)
 	l->in = pd_calloc(n, sizeof(*l->in));
 	l->in_shape = pd_calloc(n, sizeof(*l->in_shape));
 	l->wants = pd_calloc(n, sizeof(*l->wants));
+	l->completes = pd_calloc(n, sizeof(*l->completes));
+	l->before = pd_calloc(n, sizeof(*l->before));
 	l->contributions = pd_calloc(n, sizeof(*l->contributions));
 	l->src = pd_calloc(n, sizeof(*l->src));
 	l->diff_src = pd_calloc(n, sizeof(*l->diff_src));
@@ -82,18 +84,19 @@ static int layer_prepare(struct pd_compiled *net, int index, struct pd_error *er
 	return 0;
 }
 
-static void named_add(struct pd_compiled *net, int index, enum pd_part part, const char *name,
-		      int dims, const int64_t *size)
+static void named_add(struct pd_compiled *net, int index, enum pd_part part, int which,
+		      const char *name, int dims, const int64_t *size)
 {
 	const struct pd_layer *layer = &net->model->layers[index];
 	struct pd_named *n = &net->named[net->named_count++];
 
 	if (part == PD_PART_PARAMETER)
 		layer = &net->model->layers[net->layers[index].group];
-	snprintf(n->name, sizeof(n->name), "%s.%s", layer->name, name);
+	n->name = pd_format("%s.%s", layer->name, name);
 	n->copy = part == PD_PART_PARAMETER && net->layers[index].group != index;
 	n->part = part;
 	n->layer = index;
+	n->which = which;
 	n->dims = dims;
 	n->elements = 1;
 	for (int d = 0; d < dims; d++) {
@@ -109,11 +112,11 @@ static void name_all(struct pd_compiled *net)
 		const struct pd_layer *layer = &net->model->layers[l];
 
 		for (int p = 0; (net->copies || layer->shares < 0) && p < layer->parameter_count; p++)
-			named_add(net, l, PD_PART_PARAMETER, layer->parameters[p].name,
+			named_add(net, l, PD_PART_PARAMETER, p, layer->parameters[p].name,
 				  layer->parameters[p].dims, layer->parameters[p].size);
 		if (net->layers[l].state_bytes > 0) {
-			named_add(net, l, PD_PART_STATE, "running_mean", 1, layer->output.size);
-			named_add(net, l, PD_PART_STATE, "running_var", 1, layer->output.size);
+			named_add(net, l, PD_PART_STATE, 0, "running_mean", 1, layer->output.size);
+			named_add(net, l, PD_PART_STATE, 1, "running_var", 1, layer->output.size);
 		}
 	}
 }
@@ -172,6 +175,7 @@ struct pd_compiled *pd_compiled_new(struct pd_device *device,
 	net->first = config->first;
 	net->count = config->count;
 	net->batch = config->batch_size;
+	net->minibatch = config->batch_size * (config->microbatches ? config->microbatches : 1);
 	net->dtype = config->dtype;
 	net->seed = config->seed;
 	net->split = config->split;
@@ -188,6 +192,8 @@ struct pd_compiled *pd_compiled_new(struct pd_device *device,
 		layer_init(net, l);
 		net->layers[l].recorded = config->algorithms ? config->algorithms[l] : 0;
 		net->layers[l].recorded_engines = config->engines ? config->engines[l] : NULL;
+		net->layers[l].loss = net->sizes.loss_count;
+		net->sizes.loss_count += net->layers[l].inside && net->layers[l].kind->is_loss;
 	}
 	return net;
 }
@@ -204,6 +210,8 @@ void pd_compiled_free(struct pd_compiled *net)
 		free(l->in);
 		free(l->in_shape);
 		free(l->wants);
+		free(l->completes);
+		free(l->before);
 		free(l->contributions);
 		free(l->src);
 		free(l->diff_src);
@@ -215,6 +223,8 @@ void pd_compiled_free(struct pd_compiled *net)
 	free(net->home);
 	free(net->step_offset);
 	free(net->step_bytes);
+	for (int i = 0; i < net->named_count; i++)
+		free(net->named[i].name);
 	free(net->named);
 	free(net->ties);
 	free(net->sizes.in);
@@ -244,8 +254,9 @@ void pd_compiled_layer_sizes(const struct pd_net *base, int layer, struct pd_net
 		.state_bytes = pd_align(l->state_bytes),
 		.forward_bytes = l->forward_bytes,
 		.backward_bytes = l->backward_room,
-		.in_place = l->same_memory || l->kind->in_place, .algorithms = l->algorithms,
-		.engines = l->engines,
+		.in_place = l->same_memory || l->kind->in_place,
+		.passes_gradient = l->passes, .algorithms = l->algorithms,
+		.engines = l->engines, .slow_kernel = l->slow_kernel,
 		.activation_bytes = net->tensors[out].bytes,
 	};
 }
@@ -266,29 +277,23 @@ int pd_compiled_ties(const struct pd_net *base, const struct pd_tie **list_p)
 	return net->tie_count;
 }
 
-size_t pd_compiled_offset(const struct pd_compiled *net, const struct pd_named *named,
-			  int *which_p)
+size_t pd_compiled_offset(const struct pd_compiled *net, const struct pd_named *named)
 {
-	const char *name = strrchr(named->name, '.') + 1;
-	size_t half = pd_align(sizeof(float) * (size_t)named->elements);
+	size_t each = pd_align(sizeof(float) * (size_t)named->elements);
 
-	if (named->part == PD_PART_STATE) {
-		*which_p = strcmp(name, "running_var") == 0;
-		return net->layers[named->layer].state_offset + (*which_p ? half : 0);
-	}
-	*which_p = strcmp(name, net->model->layers[named->layer].parameters[0].name) != 0;
-	return net->parameters[named->layer][*which_p].offset;
+	if (named->part == PD_PART_STATE)
+		return net->layers[named->layer].state_offset + (size_t)named->which * each;
+	return net->parameters[named->layer][named->which].offset;
 }
 
 /* Uniform in [-bound, bound): He et al. 2015, for the fan-in. */
-static void fill_random(const struct pd_compiled *net, const struct pd_named *named, int which,
-			float *host)
+static void fill_random(const struct pd_compiled *net, const struct pd_named *named, float *host)
 {
 	int64_t fan_in = named->elements / named->size[0];
 	float bound = sqrtf(6 / (float)fan_in);
 	int group = net->layers[named->layer].group;
 	uint64_t number = (uint64_t)pd_model_number(net->model, group);
-	uint64_t stream = PD_RNG_PARAMETER + 2 * number + (uint64_t)which;
+	uint64_t stream = PD_RNG_PARAMETER + 2 * number + (uint64_t)named->which;
 
 	for (int64_t i = 0; i < named->elements; i += 4) {
 		uint64_t counter = (uint64_t)i / 4;
@@ -309,12 +314,11 @@ int pd_compiled_init(struct pd_net *base, void *weights, void *master, void *sta
 		const struct pd_named *named = &net->named[i];
 		float *host = pd_calloc((size_t)named->elements, sizeof(*host));
 		bool parameter = named->part == PD_PART_PARAMETER;
-		int which, status;
+		int status;
 
-		pd_compiled_offset(net, named, &which);
-		if (parameter && which == 0 && named->dims > 1)
-			fill_random(net, named, which, host);
-		else if (which == (parameter ? 0 : 1))          /* a scale or a variance */
+		if (parameter && named->which == 0 && named->dims > 1)
+			fill_random(net, named, host);
+		else if (named->which == (parameter ? 0 : 1))          /* a scale or a variance */
 			for (int64_t k = 0; k < named->elements; k++)
 				host[k] = 1;
 		status = base->device->ops->import(base, i, parameter ? PD_WORKING : PD_FULL,

@@ -49,6 +49,10 @@ struct pd_compiled_device {
 	/* dst = a + b, of that type (f32 or the net's); dst may be one of them. */
 	int (*add)(struct pd_compiled *net, enum pd_dtype dtype, void *dst, const void *a,
 		   const void *b, size_t count, struct pd_error *err);
+	/* The same, but 0 where y, a relu's output, is not positive; of the net's type.  NULL: a
+	 * relu's backward is always a pass of its own. */
+	int (*add_relu)(struct pd_compiled *net, void *dst, const void *a, const void *b,
+			const void *y, size_t count, struct pd_error *err);
 };
 
 struct pd_compiled_layer {
@@ -57,6 +61,7 @@ struct pd_compiled_layer {
 	const struct pd_compiled_kind *kind;
 	int index;
 	bool inside;
+	int loss;                               /* which of the stage's loss layers, from 0 */
 	int group;                              /* layer that owns the parameters in the model */
 	int owner;                              /* layer whose parameters it uses: group, or itself
 						   where it has a copy */
@@ -67,6 +72,7 @@ struct pd_compiled_layer {
 	int64_t algorithms;                     /* those taken, where not as ever; by prepare */
 	const char *recorded_engines;           /* the same in words; NULL: none; for prepare */
 	char *engines;                          /* NULL: none; by prepare */
+	const char *slow_kernel;                /* NULL: none; by prepare; lives as long as the net */
 
 	/* known before prepare; arrays by input */
 	const struct pd_layout **in;            /* NULL where i32 */
@@ -77,6 +83,10 @@ struct pd_compiled_layer {
 	const struct pd_layout *out;
 	const struct pd_layout *parameter[2];   /* by the first layer of those that share them */
 	bool same_memory;                       /* the output is the input, under another shape */
+	bool passes;                            /* the inputs' gradients are the output's: where
+						   both have the same place, backward does nothing */
+	bool sums;                              /* backward adds to what came before: diff_src is
+						   the sum of that and of l->before */
 	size_t extra_bytes;                     /* in the slot, besides the output */
 	size_t split_bytes;                     /* there too, from one part of backward to the other */
 	size_t state_bytes;
@@ -86,6 +96,9 @@ struct pd_compiled_layer {
 	/* set by place.c */
 	struct pd_where scratch;                /* of backward; that of forward is at 0 */
 	struct pd_contribution *contributions;
+	bool *completes;                        /* by input: its part makes the gradient of a relu's
+						   output whole, and the sum does the relu's part */
+	bool completed;                         /* of a relu: somebody does so */
 	struct pd_where diff_dst_at;
 	struct pd_where diff_dst_from;          /* copied from here, if that is anywhere */
 	size_t extra_offset, split_offset, state_offset, added_offset, backward_room;
@@ -95,6 +108,7 @@ struct pd_compiled_layer {
 	void *dst, *extra, *split, *state, *temporary;
 	const void *parameters[2];
 	void **diff_src;
+	const void **before;                    /* by input; NULL: nothing; only where it sums */
 	const void *diff_dst;
 	void *diff_parameters[2];
 };
@@ -126,6 +140,7 @@ struct pd_compiled {
 	void *engine;                           /* the device's libraries, as it knows them */
 	int first, count;
 	int64_t batch;
+	int64_t minibatch;                      /* its samples: the mean over them is trained */
 	enum pd_dtype dtype;
 	uint64_t seed;
 	bool split, copies, measure;
@@ -171,9 +186,8 @@ static inline size_t pd_compiled_room(const struct pd_compiled *net, size_t byte
 
 	return times * pd_align((bytes + times - 1) / times);
 }
-/* Where a named tensor lies in its arena (of f32), and which of its layer's it is. */
-size_t pd_compiled_offset(const struct pd_compiled *net, const struct pd_named *named,
-			  int *which_p);
+/* Where a named tensor lies in its arena (of f32). */
+size_t pd_compiled_offset(const struct pd_compiled *net, const struct pd_named *named);
 /* The elements of an arena that an update of these layers goes over: [*begin_p, *end_p). */
 void pd_compiled_range(const struct pd_compiled *net, int from, int count, size_t *begin_p,
 		       size_t *end_p);

@@ -41,6 +41,9 @@ struct pd_device_config {
 	int ordinal;                    /* which of those usable here */
 	int threads;                    /* 0: as many as the process may use */
 	bool tf32;                      /* products of f32 may be made of shorter numbers */
+	bool untimed;                   /* nobody looks at the times of events: it is enough that
+					   those of a stream ascend and are about right, which
+					   may cost less */
 	struct pd_gate *gate;           /* NULL in virtual time */
 };
 
@@ -61,7 +64,10 @@ struct pd_device_info {
 struct pd_net_config {
 	const struct pd_model *model;   /* must outlive the net */
 	int first, count;
-	int64_t batch_size;
+	int64_t batch_size;             /* of a microbatch */
+	/* That a minibatch is made of; 0: 1.  Backward begins with the gradient of the mean over all
+	 * their samples, so that what the microbatches of a minibatch add up to is that of its loss. */
+	int64_t microbatches;
 	enum pd_dtype dtype;            /* what it computes in; one that the device does not know
 					   is refused by net_open */
 	uint64_t seed;                  /* of parameters and dropout masks */
@@ -102,6 +108,7 @@ struct pd_net_sizes {
 	 */
 	int in_count, out_count;
 	struct pd_net_tensor *in, *out;
+	int loss_count;                 /* loss layers of the stage */
 };
 
 /*
@@ -118,11 +125,15 @@ struct pd_net_layer {
 	/* from these and the rest lib/plan/memory makes the sizes of any stage, to the byte */
 	size_t forward_bytes, backward_bytes;   /* scratch_bytes, and room for gradients added */
 	bool in_place;                  /* its input's gradient may be made over its output's */
+	bool passes_gradient;           /* its inputs' gradients are its output's */
 	int64_t algorithms;             /* the device's own number; 0: those that it takes anyway */
 	const char *engines;            /* and its own words; NULL: none; the net's */
+	const char *slow_kernel;        /* the library's name of a kernel that this layer runs on
+					   although it is many times slower than the others;
+					   NULL: there is none; the net's */
 };
 
-struct pd_loss {                        /* of one minibatch; in host memory, valid once the event is done */
+struct pd_loss {                /* of one microbatch; in host memory, valid once the event is done */
 	double sum;                     /* over the valid samples */
 	int64_t correct, samples;
 };
@@ -145,8 +156,9 @@ struct pd_pass {
 	bool again;                     /* recomputation: running statistics were moved by the forward
 					   before, and stay */
 	enum pd_backward_part part;
-	struct pd_loss *loss;           /* NULL, or written by the stage that has the loss */
-	const struct pd_scale *scale;   /* what the loss is multiplied by for backward; device
+	struct pd_loss *losses;         /* NULL, or written by the stage's loss layers: one each, in
+					   their order */
+	const struct pd_scale *scale;   /* what each loss is multiplied by for backward; device
 					   memory; NULL: 1 */
 };
 
@@ -214,11 +226,13 @@ enum pd_copy { PD_COPY_TO_DEVICE, PD_COPY_TO_HOST, PD_COPY_WITHIN };
 /* Named tensors of a layer, for checkpoints: host side, plain layout, f32. */
 enum pd_part { PD_PART_PARAMETER, PD_PART_STATE };
 struct pd_named {
-	char name[160];                 /* "conv1.weight", "bn1.running_mean" */
+	char *name;                     /* "conv1.weight", "bn1.running_mean"; the net's */
 	enum pd_part part;              /* PARAMETER: in weights, gradients, moments arenas alike;
 					   STATE: always f32 */
 	bool copy;                      /* of that name's, in a net with copies: not its owner's */
 	int layer;
+	int which;                      /* of that layer's parameters (struct pd_layer), from 0; of its
+					   state: 0 the mean, 1 the variance */
 	int dims;
 	int64_t size[4];
 	int64_t elements;
@@ -271,6 +285,13 @@ struct pd_device_ops {
 			int from, int count, struct pd_event *ev);
 	int (*update)(struct pd_stream *stream, struct pd_net *net, const struct pd_update *update,
 		      int from, int count, struct pd_event *ev);
+	/*
+	 * The end of a rehearsal (device/rehearse.h): every kind of pass over all layers of the net
+	 * has been run twice, and nothing is on a stream.  From now on passes of the net make
+	 * nothing for which the device would have to be idle: what they may need is made here.
+	 * Blocks.  NULL: they never do.
+	 */
+	int (*net_settle)(struct pd_net *net, struct pd_error *err);
 	/* Named tensors, in layer order; list is owned by the net. */
 	int (*net_named)(const struct pd_net *net, const struct pd_named **list_p);
 	/* In layer order; owned by the net.  NULL: the device has no copies. */

@@ -193,6 +193,7 @@ static void place_scratch(struct pd_compiled *net)
 		layers[i] = (struct pd_scratch_layer){
 			.input_count = l->layer->input_count, .inputs = l->layer->inputs,
 			.wants = l->wants, .in_place = l->same_memory || l->kind->in_place,
+			.passes = l->passes,
 			.forward_bytes = l->forward_bytes, .backward_bytes = l->backward_room,
 			.contributions = l->contributions,
 		};
@@ -210,6 +211,38 @@ static void place_scratch(struct pd_compiled *net)
 	free(tensors);
 }
 
+/*
+ * Of the parts of a tensor's gradient, which are added from the last layer that uses it to the
+ * first, the last one taken: its layer and input.  NULL: there is none in this stage.
+ */
+static struct pd_compiled_layer *last_part(struct pd_compiled *net, int tensor, int *input_p)
+{
+	int producer = pd_model_producer(net->model, tensor);
+
+	for (int l = producer + 1; l < net->first + net->count; l++)
+		for (int i = 0; i < net->layers[l].layer->input_count; i++)
+			if (net->layers[l].layer->inputs[i] == tensor && net->layers[l].wants[i]) {
+				*input_p = i;
+				return &net->layers[l];
+			}
+	return NULL;
+}
+
+/* Which sums do a relu's part of backward: those that make the gradient of its output whole. */
+static void place_relus(struct pd_compiled *net)
+{
+	for (int r = net->first; r < net->first + net->count && net->device->add_relu; r++) {
+		struct pd_compiled_layer *last;
+		int i;
+
+		if (net->model->layers[r].kind != PD_LAYER_relu)
+			continue;
+		last = last_part(net, net->model->input_count + r, &i);
+		if (last && !last->sums && last->contributions[i].before.buffer != PD_NOWHERE)
+			last->completes[i] = net->layers[r].completed = true;
+	}
+}
+
 int pd_compiled_place(struct pd_compiled *net, struct pd_error *err)
 {
 	if (place_parameters(net, err) < 0)
@@ -219,5 +252,6 @@ int pd_compiled_place(struct pd_compiled *net, struct pd_error *err)
 	net->sizes.in = list(net, true, &net->sizes.in_count);
 	net->sizes.out = list(net, false, &net->sizes.out_count);
 	place_scratch(net);
+	place_relus(net);
 	return 0;
 }

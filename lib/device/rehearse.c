@@ -54,13 +54,15 @@ static int passes(struct rehearsal *r, struct pd_pass pass, struct pd_error *err
 	enum pd_backward_part from = c->split ? PD_BACKWARD_INPUT : PD_BACKWARD_ALL;
 	enum pd_backward_part to = c->split ? PD_BACKWARD_WEIGHT : PD_BACKWARD_ALL;
 
-	for (int evaluate = 1; evaluate >= 0; evaluate--) {
-		pass.evaluate = evaluate;
+	/* evaluation, training, recomputation */
+	for (int k = 0; k < 3; k++) {
+		pass.evaluate = k == 0;
+		pass.again = k == 2;
 		if (finish(r, r->ops->forward(r->stream, r->net, &pass, c->first, c->count,
 					      arm(r)), err) < 0)
 			return -1;
 	}
-	pass.loss = NULL;
+	pass.again = false;
 	for (pass.part = from; pass.part <= to; pass.part++)
 		if (finish(r, r->ops->backward(r->stream, r->net, &pass, c->first, c->count,
 					       arm(r)), err) < 0)
@@ -102,6 +104,9 @@ static int sums(struct rehearsal *r, float *numbers, struct pd_error *err)
 					  arm(r)), err) < 0)
 			return -1;
 	}
+	/* zeros, of who has no gradients */
+	if (finish(r, r->ops->sum(r->stream, numbers, NULL, 0, FLOATS, arm(r)), err) < 0)
+		return -1;
 	return finish(r, r->ops->copy(r->stream, numbers, numbers + FLOATS / 2,
 				      FLOATS / 2 * sizeof(float), PD_COPY_WITHIN, arm(r)), err);
 }
@@ -112,7 +117,6 @@ static int all(struct rehearsal *r, struct pd_error *err)
 	int layers = r->config->model->layer_count;
 	bool half = r->config->dtype != PD_F32;
 	struct pd_outcome outcome;
-	struct pd_loss loss;
 	struct pd_pass pass = {
 		.weights = take(r, sizes->weights_bytes, err),
 		.state = take(r, sizes->state_bytes, err),
@@ -123,7 +127,7 @@ static int all(struct rehearsal *r, struct pd_error *err)
 		.gradient_in = take(r, sizes->gradient_in_bytes, err),
 		.gradient_out = take(r, sizes->gradient_out_bytes, err),
 		.scale = take(r, sizeof(struct pd_scale), err),
-		.valid = r->config->batch_size, .loss = &loss,
+		.valid = r->config->batch_size,
 	};
 	struct pd_update update = {
 		.weights = pass.weights, .next = (void *)pass.weights, .gradients = pass.gradients,
@@ -147,7 +151,9 @@ static int all(struct rehearsal *r, struct pd_error *err)
 		if (passes(r, pass, err) < 0 ||
 		    updates(r, update, (struct pd_scale *)pass.scale, err) < 0)
 			return -1;
-	return sums(r, numbers, err);
+	if (sums(r, numbers, err) < 0)
+		return -1;
+	return r->ops->net_settle ? r->ops->net_settle(r->net, err) : 0;
 }
 
 int pd_rehearse(struct pd_device *device, struct pd_net *net, const struct pd_net_config *config,

@@ -47,6 +47,12 @@ int pd_compiled_forward(struct pd_compiled *net, const struct pd_pass *pass, int
 	return 0;
 }
 
+/* Does the layer itself add to what came before?  Not where its gradients are just cleared. */
+static bool sums(const struct pd_compiled_layer *l)
+{
+	return l->sums && l->diff_dst_at.buffer != PD_NOWHERE;
+}
+
 static int sum_two(struct pd_compiled *net, enum pd_dtype dtype, void *dst, const void *a,
 		   const void *b, size_t bytes, struct pd_error *err)
 {
@@ -77,8 +83,12 @@ static void point_back(struct pd_compiled *net, struct pd_compiled_layer *l,
 
 	l->temporary = at(pass, l->scratch);
 	l->diff_dst = at(pass, l->diff_dst_at);
-	for (int i = 0; i < l->layer->input_count; i++)
-		l->diff_src[i] = at(pass, l->contributions[i].part);
+	for (int i = 0; i < l->layer->input_count; i++) {
+		const struct pd_contribution *c = &l->contributions[i];
+
+		l->diff_src[i] = at(pass, sums(l) ? c->sum : c->part);
+		l->before[i] = sums(l) ? at(pass, c->before) : NULL;
+	}
 	for (int p = 0; p < l->layer->parameter_count; p++) {
 		const struct pd_compiled_parameter *parameter = &net->parameters[l->owner][p];
 
@@ -90,17 +100,31 @@ static void point_back(struct pd_compiled *net, struct pd_compiled_layer *l,
 	}
 }
 
+/* What the layer gives to the gradient of an input, to what others gave. */
+static int add_input(struct pd_compiled *net, struct pd_compiled_layer *l, int i,
+		     const struct pd_pass *pass, struct pd_error *err)
+{
+	const struct pd_contribution *c = &l->contributions[i];
+	size_t bytes = net->tensors[l->layer->inputs[i]].bytes;
+	void *sum = at(pass, c->sum);
+	const void *before = at(pass, c->before), *part = at(pass, c->part);
+
+	if (l->completes[i])
+		return net->device->add_relu(net, sum, before, part,
+					     in_slot(net, pass, l->layer->inputs[i]),
+					     bytes / pd_dtype_bytes(net->dtype), err);
+	return sum_two(net, net->dtype, sum, before, part, bytes, err);
+}
+
 static int add_up(struct pd_compiled *net, struct pd_compiled_layer *l,
 		  const struct pd_pass *pass, struct pd_error *err)
 {
-	for (int i = l->layer->input_count - 1; i >= 0 && pass->part != PD_BACKWARD_WEIGHT; i--) {
-		const struct pd_contribution *c = &l->contributions[i];
+	bool own = sums(l) || pass->part == PD_BACKWARD_WEIGHT;
 
-		if (c->before.buffer != PD_NOWHERE &&
-		    sum_two(net, net->dtype, at(pass, c->sum), at(pass, c->before),
-			    at(pass, c->part), net->tensors[l->layer->inputs[i]].bytes, err) < 0)
+	for (int i = l->layer->input_count - 1; i >= 0 && !own; i--)
+		if (l->contributions[i].before.buffer != PD_NOWHERE &&
+		    add_input(net, l, i, pass, err) < 0)
 			return -1;
-	}
 	if (!l->adds || pass->part == PD_BACKWARD_INPUT)
 		return 0;
 	for (int p = 0; p < l->layer->parameter_count; p++) {

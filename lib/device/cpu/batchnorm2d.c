@@ -43,7 +43,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	size_t evaluate_bytes = 0;
 	struct batchnorm *b;
 
-	l->out = l->in[0];
+	l->out = pd_layout_quick(dnn, l->in[0]);
 	l->parameter[0] = l->parameter[1] = pd_layout_plain(dnn, 1, &channels);
 	if (!l->inside)
 		return 0;
@@ -53,17 +53,17 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	b->kept = pd_compiled_room(l->net, sizeof(float) * (size_t)channels);
 	l->split_bytes = 2 * b->kept;
 	b->train = pd_op_batchnorm(dnn, PD_FORWARD, false, l->out, eps, NULL, err);
-	if (!b->train || pd_op_prepare(b->train, &b->train_scratch, &l->forward_bytes, err) < 0)
+	if (!b->train || pd_op_prepare(l, b->train, &b->train_scratch, &l->forward_bytes, err) < 0)
 		return -1;
 	b->evaluate = pd_op_batchnorm(dnn, PD_FORWARD, true, l->out, eps, NULL, err);
 	if (!b->evaluate ||
-	    pd_op_prepare(b->evaluate, &b->evaluate_scratch, &evaluate_bytes, err) < 0)
+	    pd_op_prepare(l, b->evaluate, &b->evaluate_scratch, &evaluate_bytes, err) < 0)
 		return -1;
 	if (evaluate_bytes > l->forward_bytes)
 		l->forward_bytes = evaluate_bytes;
 	b->backward = pd_op_batchnorm(dnn, PD_BACKWARD_DATA, false, l->out, eps, b->train, err);
 	if (!b->backward ||
-	    pd_op_prepare(b->backward, &b->backward_scratch, &l->backward_bytes, err) < 0)
+	    pd_op_prepare(l, b->backward, &b->backward_scratch, &l->backward_bytes, err) < 0)
 		return -1;
 	b->unwanted = l->backward_bytes;
 	if (!l->wants[0])

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conv2d: the layout of its output is whichever its kernel prefers. */
+/*
+ * conv2d: the layout of its output is whichever its kernel prefers, where the layers that follow
+ * have quick kernels for that, too.
+ */
 #include "device/cpu/cpu.h"
 
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
@@ -26,7 +29,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	ops.forward = pd_op_conv(dnn, PD_FORWARD, &conv, l->parameter[0], NULL, err);
 	if (!ops.forward)
 		return -1;
-	l->out = pd_layout_stored(dnn, pd_op_layout(ops.forward, PD_ARG_DST));
+	l->out = pd_layout_quick(dnn, pd_layout_stored(dnn, pd_op_layout(ops.forward, PD_ARG_DST)));
 	if (!l->parameter[0])
 		l->parameter[0] = pd_layout_stored(dnn, pd_op_layout(ops.forward, PD_ARG_WEIGHTS));
 	if (layer->bias)

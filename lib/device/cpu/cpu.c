@@ -69,11 +69,11 @@ static void *cpu_alloc(struct pd_device *device, size_t bytes, struct pd_error *
 {
 	size_t page = (size_t)1 << 21, align = bytes >= page ? page : PD_ALIGN;
 	void *ptr;
-	int status;
 
-	status = posix_memalign(&ptr, align, bytes ? bytes : 1);
-	if (status != 0) {
-		pd_error_failed(err, "cannot allocate %zu bytes: %s", bytes, strerror(status));
+	if (posix_memalign(&ptr, align, bytes ? bytes : 1) != 0) {
+		char text[PD_MEM_TEXT];
+
+		pd_error_failed(err, "%s", pd_mem_sentence(bytes, text));
 		return NULL;
 	}
 	if (align == page)

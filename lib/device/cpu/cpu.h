@@ -86,8 +86,9 @@ const void *pd_via_in(struct pd_compiled_layer *l, const struct pd_via *via, con
 void *pd_via_room(const struct pd_compiled_layer *l, const struct pd_via *via, void *ptr);
 int pd_via_out(struct pd_compiled_layer *l, const struct pd_via *via, void *ptr,
 	       struct pd_error *err);
-/* Room for an op's own scratch; compiles it. */
-int pd_op_prepare(struct pd_op *op, size_t *offset_p, size_t *bytes_p, struct pd_error *err);
+/* Room for the own scratch of an op of that layer; compiles it, and notes a slow one. */
+int pd_op_prepare(struct pd_compiled_layer *l, struct pd_op *op, size_t *offset_p, size_t *bytes_p,
+		  struct pd_error *err);
 
 /* --- weighted.c: what conv2d and linear have in common */
 struct pd_weighted_ops {

@@ -39,11 +39,11 @@ static int prepare(struct pd_compiled_layer *l, enum pd_curve curve, struct pd_e
 	l->own = e = pd_zalloc(sizeof(*e));
 	e->forward = pd_op_eltwise(dnn, PD_FORWARD, curve, l->out, NULL, err);
 	if (!e->forward ||
-	    pd_op_prepare(e->forward, &e->forward_scratch, &l->forward_bytes, err) < 0)
+	    pd_op_prepare(l, e->forward, &e->forward_scratch, &l->forward_bytes, err) < 0)
 		return -1;
 	e->backward = pd_op_eltwise(dnn, PD_BACKWARD_DATA, curve, l->out, e->forward, err);
 	if (!e->backward ||
-	    pd_op_prepare(e->backward, &e->backward_scratch, &l->backward_bytes, err) < 0)
+	    pd_op_prepare(l, e->backward, &e->backward_scratch, &l->backward_bytes, err) < 0)
 		return -1;
 	return prepare_vias(l, e, err);
 }

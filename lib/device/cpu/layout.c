@@ -2,74 +2,146 @@
 /* How tensors lie in memory, as oneDNN describes it. */
 #include "device/cpu/dnn.h"
 
-const struct pd_layout *pd_dnn_layout(struct pd_onednn *dnn, const dnnl_memory_desc_t *md)
+int pd_dnn_dims(const_dnnl_memory_desc_t md)
+{
+	int dims;
+
+	dnnl_memory_desc_query(md, dnnl_query_ndims_s32, &dims);
+	return dims;
+}
+
+const int64_t *pd_dnn_size(const_dnnl_memory_desc_t md)
+{
+	const dnnl_dims_t *size;
+
+	dnnl_memory_desc_query(md, dnnl_query_dims, &size);
+	return *size;
+}
+
+static dnnl_data_type_t type_of(const_dnnl_memory_desc_t md)
+{
+	dnnl_data_type_t type;
+
+	dnnl_memory_desc_query(md, dnnl_query_data_type, &type);
+	return type;
+}
+
+const struct pd_layout *pd_dnn_layout(struct pd_onednn *dnn, const_dnnl_memory_desc_t md)
 {
 	struct pd_layout *layout;
 
 	for (layout = dnn->layouts; layout; layout = layout->next)
-		if (dnnl_memory_desc_equal(&layout->md, md))
+		if (dnnl_memory_desc_equal(layout->md, md))
 			return layout;
 	layout = pd_zalloc(sizeof(*layout));
-	layout->md = *md;
+	if (dnnl_memory_desc_clone(&layout->md, md) != dnnl_success)
+		pd_bug("no copy of a layout");
 	layout->next = dnn->layouts;
 	dnn->layouts = layout;
 	return layout;
 }
 
-static dnnl_memory_desc_t plain_md(dnnl_data_type_t type, int dims, const int64_t *size)
+static const dnnl_format_tag_t plain_tags[] = {
+	dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde
+};
+
+/* NULL where the tag has another number of dimensions. */
+static const struct pd_layout *made(struct pd_onednn *dnn, dnnl_data_type_t type, int dims,
+				    const int64_t *size, dnnl_format_tag_t tag)
 {
-	static const dnnl_format_tag_t tags[] = {
-		dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde
-	};
+	const struct pd_layout *layout;
 	dnnl_memory_desc_t md;
 
-	if (dnnl_memory_desc_init_by_tag(&md, dims, size, type, tags[dims]) != dnnl_success)
-		pd_bug("a plain layout of %d dimensions", dims);
-	return md;
+	if (dnnl_memory_desc_create_with_tag(&md, dims, size, type, tag) != dnnl_success)
+		return NULL;
+	layout = pd_dnn_layout(dnn, md);
+	dnnl_memory_desc_destroy(md);
+	return layout;
 }
 
-dnnl_memory_desc_t pd_dnn_any(dnnl_data_type_t type, int dims, const int64_t *size)
+/* Does that tag, for that tensor, mean that layout? */
+static bool is_tagged(const struct pd_layout *layout, dnnl_format_tag_t tag)
 {
-	dnnl_memory_desc_t md;
+	const_dnnl_memory_desc_t md = layout->md;
+	dnnl_memory_desc_t other;
+	bool same;
 
-	if (dnnl_memory_desc_init_by_tag(&md, dims, size, type, dnnl_format_tag_any) !=
-	    dnnl_success)
+	if (dnnl_memory_desc_create_with_tag(&other, pd_dnn_dims(md), pd_dnn_size(md), type_of(md),
+					     tag) != dnnl_success)
+		return false;
+	same = dnnl_memory_desc_equal(md, other);
+	dnnl_memory_desc_destroy(other);
+	return same;
+}
+
+const_dnnl_memory_desc_t pd_dnn_any(struct pd_onednn *dnn, dnnl_data_type_t type, int dims,
+				    const int64_t *size)
+{
+	const struct pd_layout *layout = made(dnn, type, dims, size, dnnl_format_tag_any);
+
+	if (!layout)
 		pd_bug("a layout of %d dimensions", dims);
-	return md;
+	return layout->md;
 }
 
 const struct pd_layout *pd_layout_plain(struct pd_onednn *dnn, int dims, const int64_t *size)
 {
-	dnnl_memory_desc_t md = plain_md(dnn->type, dims, size);
+	const struct pd_layout *layout = made(dnn, dnn->type, dims, size, plain_tags[dims]);
 
-	return pd_dnn_layout(dnn, &md);
+	if (!layout)
+		pd_bug("a plain layout of %d dimensions", dims);
+	return layout;
 }
 
-dnnl_memory_desc_t pd_dnn_as(dnnl_data_type_t type, const struct pd_layout *layout)
+const struct pd_layout *pd_dnn_tagged(struct pd_onednn *dnn, const struct pd_layout *layout,
+				      dnnl_format_tag_t tag)
 {
-	dnnl_memory_desc_t md = layout->md;
+	return made(dnn, type_of(layout->md), pd_dnn_dims(layout->md), pd_dnn_size(layout->md), tag);
+}
 
-	md.data_type = type;
-	return md;
+/*
+ * The same layout of elements of that type.  oneDNN has no way to ask for that: it is that of the
+ * same tag, and the tag is looked for.
+ */
+static const struct pd_layout *retyped(struct pd_onednn *dnn, dnnl_data_type_t type,
+				       const struct pd_layout *layout)
+{
+	struct pd_layout *asked = (struct pd_layout *)layout;
+	dnnl_format_tag_t tag;
+
+	if (type_of(layout->md) == type)
+		return layout;
+	if (asked->retyped && type_of(asked->retyped->md) == type)
+		return asked->retyped;
+	for (tag = dnnl_format_tag_any + 1; tag < dnnl_format_tag_last; tag++)
+		if (is_tagged(layout, tag))
+			break;
+	if (tag == dnnl_format_tag_last)
+		pd_bug("oneDNN has a layout of %d dimensions that no tag describes",
+		       pd_dnn_dims(layout->md));
+	asked->retyped = made(dnn, type, pd_dnn_dims(layout->md), pd_dnn_size(layout->md), tag);
+	return asked->retyped;
+}
+
+const_dnnl_memory_desc_t pd_dnn_as(struct pd_onednn *dnn, dnnl_data_type_t type,
+				   const struct pd_layout *layout)
+{
+	return retyped(dnn, type, layout)->md;
 }
 
 const struct pd_layout *pd_layout_full(struct pd_onednn *dnn, const struct pd_layout *layout)
 {
-	dnnl_memory_desc_t md = pd_dnn_as(dnnl_f32, layout);
-
-	return pd_dnn_layout(dnn, &md);
+	return retyped(dnn, dnnl_f32, layout);
 }
 
 const struct pd_layout *pd_layout_stored(struct pd_onednn *dnn, const struct pd_layout *layout)
 {
-	dnnl_memory_desc_t md = pd_dnn_as(dnn->type, layout);
-
-	return pd_dnn_layout(dnn, &md);
+	return retyped(dnn, dnn->type, layout);
 }
 
 bool pd_layout_is_full(const struct pd_layout *layout)
 {
-	return layout->md.data_type == dnnl_f32;
+	return type_of(layout->md) == dnnl_f32;
 }
 
 const struct pd_layout *pd_layout_like(struct pd_onednn *dnn, const struct pd_layout *layout,
@@ -78,44 +150,39 @@ const struct pd_layout *pd_layout_like(struct pd_onednn *dnn, const struct pd_la
 	static const dnnl_format_tag_t tags[] = {
 		dnnl_nchw, dnnl_nhwc, dnnl_nChw16c, dnnl_nChw8c, dnnl_nChw4c
 	};
-	int dims = layout->md.ndims;
-	dnnl_memory_desc_t md;
+	int dims = pd_dnn_dims(layout->md);
 
 	if (pd_layout_is_plain(layout))
 		return pd_layout_plain(dnn, dims, size);
-	for (size_t i = 0; dims == 4 && i < PD_COUNT(tags); i++) {
-		if (dnnl_memory_desc_init_by_tag(&md, dims, layout->md.dims, layout->md.data_type,
-						tags[i]) !=
-		    dnnl_success || !dnnl_memory_desc_equal(&md, &layout->md))
-			continue;
-		if (dnnl_memory_desc_init_by_tag(&md, dims, size, layout->md.data_type, tags[i]) ==
-		    dnnl_success)
-			return pd_dnn_layout(dnn, &md);
-	}
+	for (size_t i = 0; dims == 4 && i < PD_COUNT(tags); i++)
+		if (is_tagged(layout, tags[i]))
+			return made(dnn, type_of(layout->md), dims, size, tags[i]);
 	return NULL;
 }
 
 size_t pd_layout_bytes(const struct pd_layout *layout)
 {
-	return dnnl_memory_desc_get_size(&layout->md);
+	return dnnl_memory_desc_get_size(layout->md);
 }
 
 bool pd_layout_same(const struct pd_layout *a, const struct pd_layout *b)
 {
-	return a == b || dnnl_memory_desc_equal(&a->md, &b->md);
+	return a == b || dnnl_memory_desc_equal(a->md, b->md);
 }
 
 bool pd_layout_is_plain(const struct pd_layout *layout)
 {
-	dnnl_memory_desc_t md = plain_md(layout->md.data_type, layout->md.ndims, layout->md.dims);
-
-	return dnnl_memory_desc_equal(&md, &layout->md);
+	return is_tagged(layout, plain_tags[pd_dnn_dims(layout->md)]);
 }
 
-bool pd_dnn_is_padded(const dnnl_memory_desc_t *md)
+bool pd_dnn_is_padded(const_dnnl_memory_desc_t md)
 {
-	for (int i = 0; i < md->ndims; i++)
-		if (md->padded_dims[i] != md->dims[i])
+	const int64_t *size = pd_dnn_size(md);
+	const dnnl_dims_t *padded;
+
+	dnnl_memory_desc_query(md, dnnl_query_padded_dims, &padded);
+	for (int i = 0; i < pd_dnn_dims(md); i++)
+		if ((*padded)[i] != size[i])
 			return true;
 	return false;
 }
@@ -123,16 +190,13 @@ bool pd_dnn_is_padded(const dnnl_memory_desc_t *md)
 bool pd_layout_stacks(const struct pd_layout *layout)
 {
 	static const dnnl_format_tag_t tags[] = { dnnl_nChw16c, dnnl_nChw8c, dnnl_nChw4c };
-	dnnl_memory_desc_t md;
 
 	if (pd_layout_is_plain(layout))
 		return true;
-	if (layout->md.ndims != 4 || pd_dnn_is_padded(&layout->md))
+	if (pd_dnn_dims(layout->md) != 4 || pd_dnn_is_padded(layout->md))
 		return false;
 	for (size_t i = 0; i < PD_COUNT(tags); i++)
-		if (dnnl_memory_desc_init_by_tag(&md, 4, layout->md.dims, layout->md.data_type,
-						tags[i]) == dnnl_success &&
-		    dnnl_memory_desc_equal(&md, &layout->md))
+		if (is_tagged(layout, tags[i]))
 			return true;
 	return false;
 }

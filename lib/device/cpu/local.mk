@@ -3,7 +3,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/batchnorm2d.c \
 	lib/device/cpu/conv2d.c \
 	lib/device/cpu/cpu.c lib/device/cpu/cpu.h \
-	lib/device/cpu/dnn.h \
+	lib/device/cpu/dnn.h lib/device/cpu/dnnl2.h \
 	lib/device/cpu/dropout.c \
 	lib/device/cpu/eltwise.c \
 	lib/device/cpu/half.c \
@@ -17,6 +17,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/panel.c \
 	lib/device/cpu/pool2d.c \
 	lib/device/cpu/primitives.c \
+	lib/device/cpu/quick.c \
 	lib/device/cpu/sgd.c \
 	lib/device/cpu/squares.c \
 	lib/device/cpu/stream.c \
@@ -27,5 +28,5 @@ lib_libpddevice_a_SOURCES += \
 # oneDNN's threads are OpenMP's, and are counted with it; a square root that sets errno
 # is not vectorised
 lib_libpddevice_a_CFLAGS = $(AM_CFLAGS) -fopenmp -fno-math-errno
-lib_libpddevice_a_CPPFLAGS = $(AM_CPPFLAGS) $(NCCL_CPPFLAGS) $(CUDA_CPPFLAGS)
+lib_libpddevice_a_CPPFLAGS = $(AM_CPPFLAGS) $(ONEDNN_CPPFLAGS) $(NCCL_CPPFLAGS) $(CUDA_CPPFLAGS)
 PD_DEVICE_LIBS += -lgomp

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * softmax_cross_entropy.  Of sample n with logits x and label y the loss is
- * log(sum exp(x - max)) - (x[y] - max); its gradient (softmax(x) - onehot(y)) / batch size.
+ * log(sum exp(x - max)) - (x[y] - max); its gradient (softmax(x) - onehot(y)) / N, where N is
+ * the number of samples in a minibatch, all its microbatches together (pd(7)).
  * For backward the loss is multiplied by pass->scale.
  * Samples from pass->valid on are padding: no loss, no gradient.  Logits of 16 bits are widened
  * in scratch, a sample at a time, and nothing is rounded but what comes out.
@@ -86,8 +87,8 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 	}
 	if (!f32)
 		pd_cpu_narrow(l->net->dtype, l->dst, out, (size_t)l->net->batch);
-	if (pass->loss)
-		*pass->loss = loss;
+	if (pass->losses)
+		pass->losses[l->loss] = loss;
 	return 0;
 }
 
@@ -97,7 +98,7 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 	size_t bytes = pd_dtype_bytes(l->net->dtype) * (size_t)classes;
 	const int32_t *label = l->src[1];
 	float scale = pass->scale ? (float)pass->scale->loss_scale : 1;
-	float mean = scale / (float)batch;
+	float mean = scale / (float)l->net->minibatch;
 	char *to = l->diff_src[0];
 
 	if (!to)

@@ -100,6 +100,15 @@ static int compile(struct pd_compiled *net, struct pd_error *err)
 	return net->engine ? pd_compiled_build(net, err) : -1;
 }
 
+/* Has this thread's OpenMP loops run on the device's threads; returns how many it had before. */
+static int take_threads(const struct pd_device *device)
+{
+	int before = omp_get_max_threads();
+
+	omp_set_num_threads(((const struct pd_cpu_device *)device)->threads);
+	return before;
+}
+
 struct pd_net *pd_cpu_net_open(struct pd_device *device, const struct pd_net_config *config,
 			       struct pd_error *err)
 {
@@ -110,8 +119,7 @@ struct pd_net *pd_cpu_net_open(struct pd_device *device, const struct pd_net_con
 	if (!net)
 		return NULL;
 	/* kernels are made for the number of threads that will run them */
-	threads = omp_get_max_threads();
-	omp_set_num_threads(((struct pd_cpu_device *)device)->threads);
+	threads = take_threads(device);
 	failed = compile(net, err);
 	omp_set_num_threads(threads);
 	if (failed < 0) {
@@ -148,8 +156,8 @@ static int convert(const struct pd_layout *from, const void *src, const struct p
 }
 
 /*
- * Ops of their own, since the net's are the stream's.  Called rarely: nothing is kept.
- * Layouts of one pd_onednn can be used with another.
+ * Takes ops of its own, since the net's belong to the stream, and keeps nothing, since it is
+ * called rarely.  Layouts of one pd_onednn can be used with another.
  */
 static int lay_out(const struct pd_layout *from, const void *src, const struct pd_layout *to,
 		   void *dst, int64_t elements)
@@ -185,16 +193,15 @@ static struct found find(struct pd_net *base, int number, enum pd_form form)
 	const struct pd_named *named = &net->named[number];
 	struct found f = { .net = net, .elements = named->elements,
 			   .rounded = form == PD_WORKING && net->dtype != PD_F32 };
-	int which;
 
-	f.offset = pd_compiled_offset(net, named, &which);
+	f.offset = pd_compiled_offset(net, named);
 	if (named->part == PD_PART_PARAMETER)
-		f.parameter = &net->parameters[named->layer][which];
+		f.parameter = &net->parameters[named->layer][named->which];
 	return f;
 }
 
-int pd_cpu_net_export(struct pd_net *base, int number, enum pd_form form, const void *arena,
-		      float *host)
+static int export(struct pd_net *base, int number, enum pd_form form, const void *arena,
+		  float *host)
 {
 	const struct found f = find(base, number, form);
 	float *wide;
@@ -216,8 +223,18 @@ int pd_cpu_net_export(struct pd_net *base, int number, enum pd_form form, const 
 	return status;
 }
 
-int pd_cpu_net_import(struct pd_net *base, int number, enum pd_form form, void *arena,
-		      const float *host)
+int pd_cpu_net_export(struct pd_net *base, int number, enum pd_form form, const void *arena,
+		      float *host)
+{
+	int threads = take_threads(base->device);
+	int status = export(base, number, form, arena, host);
+
+	omp_set_num_threads(threads);
+	return status;
+}
+
+static int import(struct pd_net *base, int number, enum pd_form form, void *arena,
+		  const float *host)
 {
 	const struct found f = find(base, number, form);
 	float *wide;
@@ -235,5 +252,15 @@ int pd_cpu_net_import(struct pd_net *base, int number, enum pd_form form, void *
 	pd_cpu_narrow(f.net->dtype, (char *)arena + pd_compiled_working(f.net, f.offset), wide,
 		      f.parameter->bytes / sizeof(float));
 	free(wide);
+	return status;
+}
+
+int pd_cpu_net_import(struct pd_net *base, int number, enum pd_form form, void *arena,
+		      const float *host)
+{
+	int threads = take_threads(base->device);
+	int status = import(base, number, form, arena, host);
+
+	omp_set_num_threads(threads);
 	return status;
 }

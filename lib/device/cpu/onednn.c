@@ -10,7 +10,7 @@ int pd_dnn_failed(struct pd_error *err, const char *what, dnnl_status_t status)
 	static const char *const names[] = {
 		[dnnl_success] = "success", [dnnl_out_of_memory] = "out of memory",
 		[dnnl_invalid_arguments] = "invalid arguments",
-		[dnnl_unimplemented] = "not implemented", [dnnl_iterator_ends] = "no kernel",
+		[dnnl_unimplemented] = "not implemented", [dnnl_last_impl_reached] = "no kernel",
 		[dnnl_runtime_error] = "runtime error", [dnnl_not_required] = "not required",
 	};
 
@@ -65,6 +65,7 @@ struct pd_onednn *pd_onednn_open(enum pd_dtype dtype, struct pd_error *err)
 	dnn = pd_zalloc(sizeof(*dnn));
 	dnn->type = dtype == PD_BF16 ? dnnl_bf16 : dtype == PD_F16 ? dnnl_f16 : dnnl_f32;
 	dnn->of_ops = of_ops;
+	pd_mem_expect(PD_DNN_ROOM);
 	status = dnnl_engine_create(&dnn->engine, dnnl_cpu, 0);
 	if (status == dnnl_success)
 		status = dnnl_stream_create(&dnn->stream, dnn->engine, dnnl_stream_in_order);
@@ -99,6 +100,7 @@ void pd_onednn_close(struct pd_onednn *dnn)
 		struct pd_layout *layout = dnn->layouts;
 
 		dnn->layouts = layout->next;
+		dnnl_memory_desc_destroy(layout->md);
 		free(layout);
 	}
 	if (dnn->attr)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * oneDNN, as much of it as the CPU device uses.  What depends on the version of its
- * interface (2.6 here) is in the files that include dnn.h and nowhere else.
+ * oneDNN, as much of it as the CPU device uses.  Its interface (version 3, or 2.6) is known to the
+ * files that include dnn.h and to nobody else.
  *
  * A layout is how a tensor lies in memory, perhaps blocked and padded.  An op is one
  * primitive, ready to be given pointers.  Both belong to the pd_onednn that made them and
@@ -44,6 +44,11 @@ const struct pd_layout *pd_layout_like(struct pd_onednn *dnn, const struct pd_la
 size_t pd_layout_bytes(const struct pd_layout *layout);
 bool pd_layout_same(const struct pd_layout *a, const struct pd_layout *b);
 bool pd_layout_is_plain(const struct pd_layout *layout);
+/*
+ * The layout in which batch normalisation and pooling of this tensor have quick kernels: this one
+ * if they have, else a blocked one or channels last.  This one, too, where no layout helps.
+ */
+const struct pd_layout *pd_layout_quick(struct pd_onednn *dnn, const struct pd_layout *layout);
 /*
  * Samples follow each other, and within one sample channels (in blocks without padding) come
  * first: such tensors can be put side by side along the channels by copying each sample.
@@ -118,6 +123,10 @@ int pd_onednn_gemm(const struct pd_gemm *gemm, struct pd_error *err);
 
 /* What an op takes as an argument; NULL when it takes none such. */
 const struct pd_layout *pd_op_layout(const struct pd_op *op, enum pd_arg arg);
+/* oneDNN's name of the op's kernel; it lives as long as the op. */
+const char *pd_op_kernel(const struct pd_op *op);
+/* Is that one of oneDNN's plain loops, which can be a hundred times slower than its generated code? */
+bool pd_op_is_slow(const struct pd_op *op);
 /* Bytes that PD_ARG_SCRATCH must have. */
 size_t pd_op_scratch_bytes(const struct pd_op *op);
 /* Generates the code; an op that is only asked for its layouts can do without. */

@@ -2,12 +2,15 @@
 /* An op: a primitive of oneDNN, its arguments, and running it. */
 #include "device/cpu/dnn.h"
 
+#include <omp.h>
+#include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define CACHE 16
 
 /*
- * One argument of an op.  oneDNN writes zeros into the padding of a padded tensor whenever
+ * One argument of an op.  oneDNN 2 writes zeros into the padding of a padded tensor whenever
  * a pointer is given to a memory object.  That would cost a pass over the borders at each
  * call, and so there is an object per pointer (a slot, a version of the weights); when
  * there are more than CACHE, the eldest changes its pointer.
@@ -47,21 +50,34 @@ static const int native_arg[PD_ARGS] = {
 	[PD_ARG_SCRATCH] = DNNL_ARG_SCRATCHPAD,
 };
 
+/* Is it the backward of a batch normalisation?  oneDNN 3 describes a shift for that, and takes
+ * none. */
+static bool gives_shift(dnnl_primitive_desc_t desc)
+{
+	const_dnnl_memory_desc_t md = dnnl_primitive_desc_query_md(desc, dnnl_query_exec_arg_md,
+								   DNNL_ARG_DIFF_SHIFT);
+
+	return md && dnnl_memory_desc_get_size(md) > 0;
+}
+
 struct pd_op *pd_dnn_op(struct pd_onednn *dnn, const char *what, dnnl_primitive_desc_t desc)
 {
 	struct pd_op *op = pd_zalloc(sizeof(*op));
 
+	pd_mem_expect(PD_DNN_ROOM);
 	op->what = what;
 	op->dnn = dnn;
 	op->desc = desc;
 	op->next = dnn->ops;
 	dnn->ops = op;
 	for (int arg = 0; arg < PD_ARGS; arg++) {
-		const dnnl_memory_desc_t *md;
+		const_dnnl_memory_desc_t md;
 		struct argument *a;
 
 		md = dnnl_primitive_desc_query_md(desc, dnnl_query_exec_arg_md, native_arg[arg]);
-		if (!md || md->ndims == 0 || dnnl_memory_desc_get_size(md) == 0)
+		if (arg == PD_ARG_SHIFT && !PD_DNN_BACKWARD_TAKES_SHIFT && gives_shift(desc))
+			continue;
+		if (!md || pd_dnn_dims(md) == 0 || dnnl_memory_desc_get_size(md) == 0)
 			continue;
 		a = pd_zalloc(sizeof(*a));
 		a->arg = arg;
@@ -98,6 +114,31 @@ void pd_dnn_op_free(struct pd_op *op)
 	free(op);
 }
 
+void pd_dnn_op_drop(struct pd_op *op)
+{
+	op->dnn->ops = op->next;
+	pd_dnn_op_free(op);
+}
+
+const char *pd_op_kernel(const struct pd_op *op)
+{
+	const char *name = NULL;
+
+	return dnnl_primitive_desc_query(op->desc, dnnl_query_impl_info_str, 0, &name) ==
+	       dnnl_success && name ? name : "unnamed";
+}
+
+bool pd_op_is_slow(const struct pd_op *op)
+{
+	static const char *const quick[] = { "jit", "brg", "gemm" };
+	const char *name = pd_op_kernel(op);
+
+	for (size_t i = 0; i < PD_COUNT(quick); i++)
+		if (strstr(name, quick[i]))
+			return false;
+	return true;
+}
+
 const struct pd_layout *pd_op_layout(const struct pd_op *op, enum pd_arg arg)
 {
 	for (int i = 0; i < op->count; i++)
@@ -113,9 +154,25 @@ size_t pd_op_scratch_bytes(const struct pd_op *op)
 
 int pd_op_compile(struct pd_op *op, struct pd_error *err)
 {
-	dnnl_status_t status = dnnl_primitive_create(&op->primitive, op->desc);
+	dnnl_status_t status;
+
+	pd_mem_expect(PD_DNN_ROOM);
+	status = dnnl_primitive_create(&op->primitive, op->desc);
 
 	return status == dnnl_success ? 0 : pd_dnn_failed(err, op->what, status);
+}
+
+/* Of the threads that the first run of all starts. */
+static size_t stacks_bytes(void)
+{
+	pthread_attr_t attr;
+	size_t bytes = 0;
+
+	if (pthread_attr_init(&attr) == 0) {
+		pthread_attr_getstacksize(&attr, &bytes);
+		pthread_attr_destroy(&attr);
+	}
+	return bytes * (size_t)(omp_get_max_threads() - 1);
 }
 
 /* The memory object of an argument at ptr. */
@@ -131,15 +188,15 @@ static dnnl_status_t memory_at(struct pd_op *op, struct argument *a, const void 
 			return dnnl_success;
 		}
 	if (a->used < size) {
+		pd_mem_expect(PD_DNN_ROOM + stacks_bytes());
 		k = a->used;
-		status = dnnl_memory_create(&a->cache[k].memory, &a->layout->md, op->dnn->engine,
+		status = dnnl_memory_create(&a->cache[k].memory, a->layout->md, op->dnn->engine,
 					    (void *)ptr);
 		a->used += status == dnnl_success;
 	} else {
 		k = a->next;
 		a->next = (k + 1) % size;
-		status = dnnl_memory_set_data_handle_v2(a->cache[k].memory, (void *)ptr,
-							op->dnn->stream);
+		status = dnnl_memory_set_data_handle(a->cache[k].memory, (void *)ptr);
 	}
 	a->cache[k].ptr = status == dnnl_success ? ptr : NULL;
 	*memory_p = a->cache[k].memory;

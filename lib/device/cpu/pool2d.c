@@ -31,24 +31,25 @@ static int prepare(struct pd_compiled_layer *l, const struct pd_pool *pool, stru
 	const struct pd_shape *out = &l->layer->output;
 	const int64_t size[] = { l->net->batch, out->size[0], out->size[1], out->size[2] };
 	struct pd_onednn *dnn = l->net->engine;
+	const struct pd_layout *in = pd_layout_quick(dnn, l->in[0]);
 	struct pool *p;
 
-	l->out = pd_layout_like(dnn, l->in[0], size);
+	l->out = pd_layout_like(dnn, in, size);
 	if (!l->out)
 		return pd_error_failed(err, "layer \"%s\": its input has a layout that pooling "
 				       "does not know", l->layer->name);
 	if (!l->inside)
 		return 0;
 	l->own = p = pd_zalloc(sizeof(*p));
-	p->forward = pd_op_pool(dnn, PD_FORWARD, pool, l->in[0], l->out, NULL, err);
+	p->forward = pd_op_pool(dnn, PD_FORWARD, pool, in, l->out, NULL, err);
 	if (!p->forward ||
-	    pd_op_prepare(p->forward, &p->forward_scratch, &l->forward_bytes, err) < 0)
+	    pd_op_prepare(l, p->forward, &p->forward_scratch, &l->forward_bytes, err) < 0)
 		return -1;
 	if (pd_op_layout(p->forward, PD_ARG_WORKSPACE))
 		l->extra_bytes = pd_layout_bytes(pd_op_layout(p->forward, PD_ARG_WORKSPACE));
-	p->backward = pd_op_pool(dnn, PD_BACKWARD_DATA, pool, l->in[0], l->out, p->forward, err);
+	p->backward = pd_op_pool(dnn, PD_BACKWARD_DATA, pool, in, l->out, p->forward, err);
 	if (!p->backward ||
-	    pd_op_prepare(p->backward, &p->backward_scratch, &l->backward_bytes, err) < 0)
+	    pd_op_prepare(l, p->backward, &p->backward_scratch, &l->backward_bytes, err) < 0)
 		return -1;
 	return prepare_vias(l, p, err);
 }

@@ -2,32 +2,20 @@
 /* Each kind of op, as oneDNN wants it described. */
 #include "device/cpu/dnn.h"
 
-#include <string.h>
-
-/* status: of what made op_desc. */
+/* status: of what made the primitive descriptor. */
 static struct pd_op *op_make(struct pd_onednn *dnn, const char *what, dnnl_status_t status,
-			     const void *op_desc, const struct pd_op *forward,
-			     struct pd_error *err)
+			     dnnl_primitive_desc_t desc, struct pd_error *err)
 {
-	dnnl_primitive_desc_t desc;
-
 	if (status == dnnl_success)
-		status = dnnl_primitive_desc_create(&desc, op_desc, dnn->attr, dnn->engine,
-						    forward ? pd_dnn_desc(forward) : NULL);
-	if (status != dnnl_success) {
-		pd_dnn_failed(err, what, status);
-		return NULL;
-	}
-	return pd_dnn_op(dnn, what, desc);
+		return pd_dnn_op(dnn, what, desc);
+	pd_dnn_failed(err, what, status);
+	return NULL;
 }
 
-/* oneDNN's plain loops, orders of magnitude slower than the rest. */
-static bool is_slow(const struct pd_op *op)
+/* The descriptor of the forward op that a backward one belongs to. */
+static const_dnnl_primitive_desc_t hint(const struct pd_op *forward)
 {
-	const char *name = NULL;
-
-	return dnnl_primitive_desc_query(pd_dnn_desc(op), dnnl_query_impl_info_str, 0, &name) !=
-	       dnnl_success || strncmp(name, "ref", 3) == 0;
+	return forward ? pd_dnn_desc(forward) : NULL;
 }
 
 static struct pd_op *conv_op(struct pd_onednn *dnn, enum pd_way way, const struct pd_conv *c,
@@ -40,14 +28,16 @@ static struct pd_op *conv_op(struct pd_onednn *dnn, enum pd_way way, const struc
 	const int64_t g = c->groups, o = c->out_channels, i = c->channels;
 	const int64_t grouped[] = { g, o / g, i / g, c->kernel[0], c->kernel[1] };
 	const dnnl_data_type_t of_weights = way == PD_BACKWARD_WEIGHTS ? dnnl_f32 : dnn->of_ops;
-	dnnl_memory_desc_t src = pd_dnn_any(dnn->of_ops, 4, src_size);
-	dnnl_memory_desc_t dst = pd_dnn_any(dnn->of_ops, 4, dst_size);
-	dnnl_memory_desc_t weights = g > 1 ? pd_dnn_any(of_weights, 5, grouped)
-		: pd_dnn_any(of_weights, 4, (const int64_t[]){ o, i, c->kernel[0], c->kernel[1] });
-	dnnl_memory_desc_t bias = pd_dnn_any(of_weights, 1, &c->out_channels);
-	const dnnl_memory_desc_t *bias_p = c->bias ? &bias : NULL;
+	const int64_t whole[] = { o, i, c->kernel[0], c->kernel[1] };
+	const_dnnl_memory_desc_t src = pd_dnn_any(dnn, dnn->of_ops, 4, src_size);
+	const_dnnl_memory_desc_t dst = pd_dnn_any(dnn, dnn->of_ops, 4, dst_size);
+	const_dnnl_memory_desc_t weights = fixed ? pd_dnn_as(dnn, of_weights, fixed)
+		: g > 1 ? pd_dnn_any(dnn, of_weights, 5, grouped)
+		: pd_dnn_any(dnn, of_weights, 4, whole);
+	const_dnnl_memory_desc_t bias =
+		c->bias ? pd_dnn_any(dnn, of_weights, 1, &c->out_channels) : NULL;
 	dnnl_dims_t dilate, right;
-	dnnl_convolution_desc_t desc;
+	dnnl_primitive_desc_t desc = NULL;
 	dnnl_status_t status;
 
 	for (int k = 0; k < 2; k++) {
@@ -55,21 +45,19 @@ static struct pd_op *conv_op(struct pd_onednn *dnn, enum pd_way way, const struc
 		right[k] = (out[k] - 1) * c->stride[k] + (c->kernel[k] - 1) * c->dilation[k] + 1 -
 			   in[k] - c->padding[k];
 	}
-	if (fixed)
-		weights = pd_dnn_as(of_weights, fixed);
 	if (way == PD_FORWARD)
-		status = dnnl_dilated_convolution_forward_desc_init(&desc, dnnl_forward_training,
-			dnnl_convolution_direct, &src, &weights, bias_p, &dst, c->stride, dilate,
-			c->padding, right);
+		status = dnnl_convolution_forward_primitive_desc_create(&desc, dnn->engine,
+			dnnl_forward_training, dnnl_convolution_direct, src, weights, bias, dst,
+			c->stride, dilate, c->padding, right, dnn->attr);
 	else if (way == PD_BACKWARD_DATA)
-		status = dnnl_dilated_convolution_backward_data_desc_init(&desc,
-			dnnl_convolution_direct, &src, &weights, &dst, c->stride, dilate,
-			c->padding, right);
+		status = dnnl_convolution_backward_data_primitive_desc_create(&desc, dnn->engine,
+			dnnl_convolution_direct, src, weights, dst, c->stride, dilate, c->padding,
+			right, hint(forward), dnn->attr);
 	else
-		status = dnnl_dilated_convolution_backward_weights_desc_init(&desc,
-			dnnl_convolution_direct, &src, &weights, bias_p, &dst, c->stride, dilate,
-			c->padding, right);
-	return op_make(dnn, "convolution", status, &desc, forward, err);
+		status = dnnl_convolution_backward_weights_primitive_desc_create(&desc,
+			dnn->engine, dnnl_convolution_direct, src, weights, bias, dst, c->stride,
+			dilate, c->padding, right, hint(forward), dnn->attr);
+	return op_make(dnn, "convolution", status, desc, err);
 }
 
 struct pd_op *pd_op_conv(struct pd_onednn *dnn, enum pd_way way, const struct pd_conv *conv,
@@ -78,7 +66,7 @@ struct pd_op *pd_op_conv(struct pd_onednn *dnn, enum pd_way way, const struct pd
 {
 	struct pd_op *op = weights ? conv_op(dnn, way, conv, weights, forward, NULL) : NULL;
 
-	return op && !is_slow(op) ? op : conv_op(dnn, way, conv, NULL, forward, err);
+	return op && !pd_op_is_slow(op) ? op : conv_op(dnn, way, conv, NULL, forward, err);
 }
 
 static struct pd_op *linear_op(struct pd_onednn *dnn, enum pd_way way,
@@ -86,25 +74,26 @@ static struct pd_op *linear_op(struct pd_onednn *dnn, enum pd_way way,
 			       const struct pd_layout *fixed, bool bias,
 			       const struct pd_op *forward, struct pd_error *err)
 {
-	const int64_t size[] = { dst->md.dims[1], src->md.dims[1] };
+	const int64_t size[] = { pd_dnn_size(dst->md)[1], pd_dnn_size(src->md)[1] };
 	const dnnl_data_type_t of_weights = way == PD_BACKWARD_WEIGHTS ? dnnl_f32 : dnn->of_ops;
-	dnnl_memory_desc_t weights = fixed ? pd_dnn_as(of_weights, fixed)
-					   : pd_dnn_any(of_weights, 2, size);
-	dnnl_memory_desc_t from = pd_dnn_as(dnn->of_ops, src), to = pd_dnn_as(dnn->of_ops, dst);
-	dnnl_memory_desc_t bias_md = pd_dnn_any(of_weights, 1, size);
-	const dnnl_memory_desc_t *bias_p = bias ? &bias_md : NULL;
-	dnnl_inner_product_desc_t desc;
+	const_dnnl_memory_desc_t weights_md = fixed ? pd_dnn_as(dnn, of_weights, fixed)
+						    : pd_dnn_any(dnn, of_weights, 2, size);
+	const_dnnl_memory_desc_t from = pd_dnn_as(dnn, dnn->of_ops, src);
+	const_dnnl_memory_desc_t to = pd_dnn_as(dnn, dnn->of_ops, dst);
+	const_dnnl_memory_desc_t bias_md = bias ? pd_dnn_any(dnn, of_weights, 1, size) : NULL;
+	dnnl_primitive_desc_t desc = NULL;
 	dnnl_status_t status;
 
 	if (way == PD_FORWARD)
-		status = dnnl_inner_product_forward_desc_init(&desc, dnnl_forward_training,
-			&from, &weights, bias_p, &to);
+		status = dnnl_inner_product_forward_primitive_desc_create(&desc, dnn->engine,
+			dnnl_forward_training, from, weights_md, bias_md, to, dnn->attr);
 	else if (way == PD_BACKWARD_DATA)
-		status = dnnl_inner_product_backward_data_desc_init(&desc, &from, &weights, &to);
+		status = dnnl_inner_product_backward_data_primitive_desc_create(&desc,
+			dnn->engine, from, weights_md, to, hint(forward), dnn->attr);
 	else
-		status = dnnl_inner_product_backward_weights_desc_init(&desc, &from, &weights,
-			bias_p, &to);
-	return op_make(dnn, "inner product", status, &desc, forward, err);
+		status = dnnl_inner_product_backward_weights_primitive_desc_create(&desc,
+			dnn->engine, from, weights_md, bias_md, to, hint(forward), dnn->attr);
+	return op_make(dnn, "inner product", status, desc, err);
 }
 
 struct pd_op *pd_op_linear(struct pd_onednn *dnn, enum pd_way way, const struct pd_layout *src,
@@ -114,7 +103,7 @@ struct pd_op *pd_op_linear(struct pd_onednn *dnn, enum pd_way way, const struct 
 	struct pd_op *op = weights ? linear_op(dnn, way, src, dst, weights, bias, forward, NULL)
 				   : NULL;
 
-	return op && !is_slow(op) ? op : linear_op(dnn, way, src, dst, NULL, bias, forward, err);
+	return op && !pd_op_is_slow(op) ? op : linear_op(dnn, way, src, dst, NULL, bias, forward, err);
 }
 
 struct pd_op *pd_op_eltwise(struct pd_onednn *dnn, enum pd_way way, enum pd_curve curve,
@@ -126,16 +115,17 @@ struct pd_op *pd_op_eltwise(struct pd_onednn *dnn, enum pd_way way, enum pd_curv
 		[PD_CURVE_TANH] = dnnl_eltwise_tanh_use_dst_for_bwd,
 		[PD_CURVE_SIGMOID] = dnnl_eltwise_logistic_use_dst_for_bwd,
 	};
-	dnnl_memory_desc_t md = pd_dnn_as(dnn->of_ops, layout);
-	dnnl_eltwise_desc_t desc;
+	const_dnnl_memory_desc_t md = pd_dnn_as(dnn, dnn->of_ops, layout);
+	dnnl_primitive_desc_t desc = NULL;
 	dnnl_status_t status;
 
 	if (way == PD_FORWARD)
-		status = dnnl_eltwise_forward_desc_init(&desc, dnnl_forward_training,
-			algorithm[curve], &md, 0, 0);
+		status = dnnl_eltwise_forward_primitive_desc_create(&desc, dnn->engine,
+			dnnl_forward_training, algorithm[curve], md, md, 0, 0, dnn->attr);
 	else
-		status = dnnl_eltwise_backward_desc_init(&desc, algorithm[curve], &md, &md, 0, 0);
-	return op_make(dnn, "elementwise function", status, &desc, forward, err);
+		status = dnnl_eltwise_backward_primitive_desc_create(&desc, dnn->engine,
+			algorithm[curve], md, md, md, 0, 0, hint(forward), dnn->attr);
+	return op_make(dnn, "elementwise function", status, desc, err);
 }
 
 struct pd_op *pd_op_pool(struct pd_onednn *dnn, enum pd_way way, const struct pd_pool *pool,
@@ -145,21 +135,25 @@ struct pd_op *pd_op_pool(struct pd_onednn *dnn, enum pd_way way, const struct pd
 	dnnl_alg_kind_t algorithm = pool->max ? dnnl_pooling_max
 		: pool->count_include_pad ? dnnl_pooling_avg_include_padding
 		: dnnl_pooling_avg_exclude_padding;
-	dnnl_memory_desc_t from = pd_dnn_as(dnn->of_ops, src), to = pd_dnn_as(dnn->of_ops, dst);
+	const_dnnl_memory_desc_t from = pd_dnn_as(dnn, dnn->of_ops, src);
+	const_dnnl_memory_desc_t to = pd_dnn_as(dnn, dnn->of_ops, dst);
+	const dnnl_dims_t dilate = { 0, 0 };
 	dnnl_dims_t right;
-	dnnl_pooling_desc_t desc;
+	dnnl_primitive_desc_t desc = NULL;
 	dnnl_status_t status;
 
 	for (int k = 0; k < 2; k++)
-		right[k] = (dst->md.dims[2 + k] - 1) * pool->stride[k] + pool->kernel[k] -
-			   src->md.dims[2 + k] - pool->padding[k];
+		right[k] = (pd_dnn_size(to)[2 + k] - 1) * pool->stride[k] + pool->kernel[k] -
+			   pd_dnn_size(from)[2 + k] - pool->padding[k];
 	if (way == PD_FORWARD)
-		status = dnnl_pooling_forward_desc_init(&desc, dnnl_forward_training, algorithm,
-			&from, &to, pool->stride, pool->kernel, pool->padding, right);
+		status = dnnl_pooling_forward_primitive_desc_create(&desc, dnn->engine,
+			dnnl_forward_training, algorithm, from, to, pool->stride, pool->kernel,
+			dilate, pool->padding, right, dnn->attr);
 	else
-		status = dnnl_pooling_backward_desc_init(&desc, algorithm, &from, &to,
-			pool->stride, pool->kernel, pool->padding, right);
-	return op_make(dnn, "pooling", status, &desc, forward, err);
+		status = dnnl_pooling_backward_primitive_desc_create(&desc, dnn->engine,
+			algorithm, from, to, pool->stride, pool->kernel, dilate, pool->padding,
+			right, hint(forward), dnn->attr);
+	return op_make(dnn, "pooling", status, desc, err);
 }
 
 struct pd_op *pd_op_batchnorm(struct pd_onednn *dnn, enum pd_way way, bool global,
@@ -167,32 +161,29 @@ struct pd_op *pd_op_batchnorm(struct pd_onednn *dnn, enum pd_way way, bool globa
 			      const struct pd_op *forward, struct pd_error *err)
 {
 	unsigned flags = dnnl_use_scale | dnnl_use_shift | (global ? dnnl_use_global_stats : 0);
-	dnnl_memory_desc_t md = pd_dnn_as(dnn->of_ops, layout);
-	dnnl_batch_normalization_desc_t desc;
+	const_dnnl_memory_desc_t md = pd_dnn_as(dnn, dnn->of_ops, layout);
+	dnnl_primitive_desc_t desc = NULL;
 	dnnl_status_t status;
 
 	if (way == PD_FORWARD)
-		status = dnnl_batch_normalization_forward_desc_init(&desc,
-			global ? dnnl_forward_inference : dnnl_forward_training, &md, eps,
-			flags);
+		status = dnnl_batch_normalization_forward_primitive_desc_create(&desc, dnn->engine,
+			global ? dnnl_forward_inference : dnnl_forward_training, md, md, eps,
+			flags, dnn->attr);
 	else
-		status = dnnl_batch_normalization_backward_desc_init(&desc, dnnl_backward,
-			&md, &md, eps, flags);
-	return op_make(dnn, "batch normalisation", status, &desc, forward, err);
+		status = dnnl_batch_normalization_backward_primitive_desc_create(&desc,
+			dnn->engine, dnnl_backward, md, md, md, eps, flags, hint(forward),
+			dnn->attr);
+	return op_make(dnn, "batch normalisation", status, desc, err);
 }
 
 struct pd_op *pd_op_reorder(struct pd_onednn *dnn, const struct pd_layout *from,
 			    const struct pd_layout *to, struct pd_error *err)
 {
-	dnnl_primitive_desc_t desc;
-	dnnl_status_t status = dnnl_reorder_primitive_desc_create(&desc, &from->md, dnn->engine,
-								  &to->md, dnn->engine, dnn->attr);
+	dnnl_primitive_desc_t desc = NULL;
+	dnnl_status_t status = dnnl_reorder_primitive_desc_create(&desc, from->md, dnn->engine,
+								  to->md, dnn->engine, dnn->attr);
 
-	if (status != dnnl_success) {
-		pd_dnn_failed(err, "reorder", status);
-		return NULL;
-	}
-	return pd_dnn_op(dnn, "reorder", desc);
+	return op_make(dnn, "reorder", status, desc, err);
 }
 
 int pd_onednn_gemm(const struct pd_gemm *g, struct pd_error *err)

@@ -14,8 +14,11 @@ static size_t take(size_t *bytes_p, size_t bytes)
 	return offset;
 }
 
-int pd_op_prepare(struct pd_op *op, size_t *offset_p, size_t *bytes_p, struct pd_error *err)
+int pd_op_prepare(struct pd_compiled_layer *l, struct pd_op *op, size_t *offset_p, size_t *bytes_p,
+		  struct pd_error *err)
 {
+	if (!l->slow_kernel && pd_op_is_slow(op))
+		l->slow_kernel = pd_op_kernel(op);
 	*offset_p = take(bytes_p, pd_op_scratch_bytes(op));
 	return pd_op_compile(op, err);
 }
@@ -44,7 +47,7 @@ int pd_via_between(struct pd_compiled_layer *l, struct pd_via *via, const struct
 	if (pd_layout_same(from, to))
 		return 0;
 	via->reorder = pd_op_reorder(dnn, from, to, err);
-	return via->reorder ? pd_op_prepare(via->reorder, &via->scratch_offset, bytes_p, err) : -1;
+	return via->reorder ? pd_op_prepare(l, via->reorder, &via->scratch_offset, bytes_p, err) : -1;
 }
 
 int pd_via_prepare(struct pd_compiled_layer *l, struct pd_via *via, const struct pd_layout *from,

@@ -38,7 +38,7 @@ static int prepare_data(struct pd_compiled_layer *l, struct weighted *w, size_t 
 {
 	const struct pd_op *op = w->ops.data;
 
-	if (pd_op_prepare(w->ops.data, &w->data_scratch, &bytes, err) < 0 ||
+	if (pd_op_prepare(l, w->ops.data, &w->data_scratch, &bytes, err) < 0 ||
 	    pd_via_prepare(l, &w->data_weights, l->parameter[0],
 			   pd_op_layout(op, PD_ARG_WEIGHTS), false, &bytes, err) < 0 ||
 	    (!w->shared && pd_via_prepare(l, &w->data_dst, l->out,
@@ -56,7 +56,7 @@ static int prepare_weights(struct pd_compiled_layer *l, struct weighted *w, size
 {
 	const struct pd_op *op = w->ops.weights;
 
-	if (pd_op_prepare(w->ops.weights, &w->weights_scratch, &bytes, err) < 0 ||
+	if (pd_op_prepare(l, w->ops.weights, &w->weights_scratch, &bytes, err) < 0 ||
 	    pd_via_prepare(l, &w->weights_src, l->in[0], pd_op_layout(op, PD_ARG_SRC), false,
 			   &bytes, err) < 0 ||
 	    (!w->shared && pd_via_prepare(l, &w->weights_dst, l->out,
@@ -81,7 +81,7 @@ int pd_weighted_prepare(struct pd_compiled_layer *l, const struct pd_weighted_op
 	l->own = w;
 	l->split_bytes = pd_layout_bytes(l->out);
 	w->ops = *ops;
-	if (pd_op_prepare(ops->forward, &w->forward_scratch, &l->forward_bytes, err) < 0 ||
+	if (pd_op_prepare(l, ops->forward, &w->forward_scratch, &l->forward_bytes, err) < 0 ||
 	    pd_via_prepare(l, &w->src, l->in[0], pd_op_layout(ops->forward, PD_ARG_SRC), false,
 			   &l->forward_bytes, err) < 0 ||
 	    pd_via_prepare(l, &w->weights, l->parameter[0],
