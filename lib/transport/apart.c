@@ -97,14 +97,16 @@ static bool find_shared(const struct head *heads, int ranks, int *a_p, int *b_p)
 static int choose(struct apart *a, const struct head *heads, struct pd_error *err)
 {
 	int ranks = a->config.ranks, one, other;
+	bool shared;
 
 	if (a->config.how == PD_APART_STAGED || ranks == 1)
 		return 0;
-	if (a->config.how == PD_APART_AUTO && find_shared(heads, ranks, &one, &other)) {
+	shared = find_shared(heads, ranks, &one, &other);
+	if (shared)
 		snprintf(a->why, sizeof(a->why), "ranks %d and %d share GPU %.31s", one, other,
 			 heads[one].place);
+	if (shared && a->config.how == PD_APART_AUTO)
 		return 0;
-	}
 	for (int r = 0; r < ranks; r++) {
 		if (heads[r].ids_bytes > 0)
 			continue;

@@ -4,8 +4,9 @@
  * rank has a GPU to itself, else staged through the host.
  *
  * NCCL takes no two ranks on one GPU, unless it is made to believe that each is a machine of
- * its own; then it passes everything through sockets.  That is what asking for NCCL does there,
- * and why nobody else gets it.
+ * its own; then it passes everything through sockets.  And a transfer is a kernel that waits for
+ * the other rank's, which shares the GPU: it runs when the driver gives the GPU to that process,
+ * one time slice later.  That is what asking for NCCL does there, and why nobody else gets it.
  */
 #ifndef PD_TRANSPORT_APART_H
 #define PD_TRANSPORT_APART_H
@@ -39,7 +40,11 @@ void pd_apart_environment(enum pd_apart how, const struct pd_device_ops *device,
 /* Which it is to be is decided in connect(), by all ranks alike. */
 struct pd_transport *pd_apart_open(const struct pd_apart_config *config);
 
-/* Once connected: "nccl" or "staged"; and why it is not NCCL, where nobody asked for that, or NULL. */
+/*
+ * Once connected: "nccl" or "staged", and in *why_p what the user should know about that, or NULL:
+ * why it is staged where nobody asked for that; which ranks share a GPU where it is NCCL.  Belongs
+ * to the transport.
+ */
 const char *pd_apart_chosen(const struct pd_transport *t, const char **why_p);
 
 #endif

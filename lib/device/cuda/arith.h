@@ -191,45 +191,59 @@ PD_INLINE unsigned char pd_dropout_byte(uint64_t seed, uint64_t stream, uint32_t
 	return keep;
 }
 
-/* ---- softmax cross-entropy of one sample ---- */
+/*
+ * ---- softmax cross-entropy of one sample: what one of `step` threads does, which takes elements
+ * `from`, from + step, ...  What they find is brought together by pd_softmax_larger and sums.
+ */
 
-PD_TYPED int64_t pd_softmax_largest(const pd_value *x, int64_t classes)
+struct pd_softmax_best {
+	float value;
+	int64_t at;                     /* of the first that is so large; classes: there is none */
+};
+
+PD_TYPED struct pd_softmax_best pd_softmax_largest(const pd_value *x, int64_t classes,
+						   int64_t from, int64_t step)
 {
-	int64_t best = 0;
+	struct pd_softmax_best best = { 0, classes };
 
-	for (int64_t i = 1; i < classes; i++)
-		if ((float)x[i] > (float)x[best])
-			best = i;
+	for (int64_t i = from; i < classes; i += step)
+		if (best.at == classes || (float)x[i] > best.value) {
+			best.value = (float)x[i];
+			best.at = i;
+		}
 	return best;
 }
 
-PD_TYPED float pd_softmax_sum(const pd_value *x, int64_t classes, float max)
+PD_INLINE struct pd_softmax_best pd_softmax_larger(struct pd_softmax_best a,
+						   struct pd_softmax_best b, int64_t classes)
+{
+	if (b.at == classes)
+		return a;
+	if (a.at == classes || b.value > a.value || (b.value == a.value && b.at < a.at))
+		return b;
+	return a;
+}
+
+PD_TYPED float pd_softmax_sum(const pd_value *x, int64_t classes, int64_t from, int64_t step,
+			      float max)
 {
 	float sum = 0;
 
-	for (int64_t i = 0; i < classes; i++)
+	for (int64_t i = from; i < classes; i += step)
 		sum += expf((float)x[i] - max);
 	return sum;
 }
 
-PD_TYPED float pd_softmax_loss(const pd_value *x, int64_t classes, int64_t label,
-			       int64_t *best_p)
+PD_TYPED float pd_softmax_loss(const pd_value *x, int64_t label, float max, float sum)
 {
-	int64_t best = pd_softmax_largest(x, classes);
-
-	*best_p = best;
-	return logf(pd_softmax_sum(x, classes, (float)x[best])) -
-	       ((float)x[label] - (float)x[best]);
+	return logf(sum) - ((float)x[label] - max);
 }
 
 /* mean: 1 / batch size */
-PD_TYPED void pd_softmax_gradient(pd_value *dx, const pd_value *x, int64_t classes, int64_t label,
-				  float mean)
+PD_TYPED void pd_softmax_gradient(pd_value *dx, const pd_value *x, int64_t classes, int64_t from,
+				  int64_t step, int64_t label, float max, float sum, float mean)
 {
-	float max = (float)x[pd_softmax_largest(x, classes)];
-	float sum = pd_softmax_sum(x, classes, max);
-
-	for (int64_t i = 0; i < classes; i++) {
+	for (int64_t i = from; i < classes; i += step) {
 		float g = expf((float)x[i] - max) / sum * mean;
 
 		dx[i] = (pd_value)(i == label ? g - mean : g);

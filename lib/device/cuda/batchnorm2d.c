@@ -3,7 +3,7 @@
  * batchnorm2d by cuDNN, which keeps the mean and the inverse deviation in the slot and moves
  * the running statistics (mean, unbiased variance) as PyTorch does.  One call makes all the
  * gradients: in two parts the slot keeps those of the parameters.  In 16 bits, and with channels
- * last, kernels of ours do the same, and the relu that follows.
+ * last, kernels of ours do the same, and the relu that follows, forward and backward.
  */
 #include "device/cuda/cuda.h"
 
@@ -34,13 +34,15 @@ static void prepare_ours(struct batchnorm *b, struct pd_compiled_layer *l)
 	int64_t samples, area;
 
 	pd_cuda_rows(l, l->out, shape, &samples, &area);
-	b->ours = true;
+	b->ours = l->sums = true;
 	b->norm = (struct pd_kernel_norm){
 		.rows = samples * area, .channels = shape->size[0], .area = area,
 		.half = b->half / sizeof(float), .eps = (float)l->layer->eps,
 		.momentum = (float)l->layer->momentum,
 		.relu = pd_cuda_does_relu(l->net, l->index),
 	};
+	/* mean, inverse deviation; the relu's backward needs forward's scale and bias */
+	l->extra_bytes = (b->norm.relu ? 4 : 2) * b->half;
 	l->forward_bytes = l->backward_bytes =
 		sizeof(float) * pd_kernel_norm_room(b->norm.rows, b->norm.channels);
 }
@@ -143,7 +145,7 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 	if (b->ours)
 		return pd_cuda_queued(l, pd_kernel_norm_back(
 			pd_cuda_engine(l)->stream, l->net->dtype, &b->norm, l->diff_src[0],
-			l->src[0], l->diff_dst, l->parameters[0], (const float *)kept,
+			l->before[0], l->src[0], l->diff_dst, l->parameters[0], (const float *)kept,
 			early ? (float *)split : l->diff_parameters[0],
 			early ? (float *)(split + b->kept) : l->diff_parameters[1],
 			l->temporary), err);

@@ -13,11 +13,15 @@
 #ifndef PD_DEVICE_CUDA_CHOICE_H
 #define PD_DEVICE_CUDA_CHOICE_H
 
+#include <math.h>
 #include <stdint.h>
 
 enum { PD_WAY_FORWARD, PD_WAY_DATA, PD_WAY_WEIGHTS, PD_WAYS };
 
-#define PD_CHOICES 16                   /* candidates of one way that are looked at */
+#define PD_CHOICES 32                   /* candidates of one way that are looked at */
+#define PD_CHOICE_WARM_MS 50            /* of work before times count: clocks take that to rise */
+#define PD_CHOICE_WARM_ROUNDS 1000      /* and no more, however short they are */
+#define PD_CHOICE_ROUNDS 5              /* that count */
 
 static inline int64_t pd_choice_unit(int way)
 {
@@ -33,6 +37,55 @@ static inline int pd_choice_code(int64_t algorithms, int way)
 static inline int64_t pd_choice_with(int64_t algorithms, int way, int code)
 {
 	return algorithms + code * pd_choice_unit(way);
+}
+
+/* Runs a candidate and waits for it: the milliseconds that the GPU took; below 0: it failed. */
+struct pd_choice_timer {
+	float (*time)(void *context, int candidate);
+	void *context;
+};
+
+/* Runs each candidate once that has not failed and is not twice as slow as the fastest so far;
+ * returns the milliseconds that all took.  shortest: their times so far, changed where counted. */
+static inline float pd_choice_round(float *shortest, int n, const struct pd_choice_timer *timer,
+				    int counted)
+{
+	float best = HUGE_VALF, sum = 0;
+
+	for (int i = 0; i < n; i++)
+		if (shortest[i] >= 0 && shortest[i] < best)
+			best = shortest[i];
+	for (int i = 0; i < n; i++) {
+		float ms;
+
+		if (shortest[i] < 0 || shortest[i] > 2 * best)
+			continue;
+		ms = timer->time(timer->context, i);
+		if (ms < 0)
+			shortest[i] = -1;
+		else if (counted && ms < shortest[i])
+			shortest[i] = ms;
+		sum += ms < 0 ? 0 : ms;
+	}
+	return sum;
+}
+
+/*
+ * The shortest time of each of n candidates, below 0 where it failed.  They take turns, so that
+ * what else goes on meets all alike.  Not counted are the first round, in which code is loaded and
+ * compiled, and those that follow until the GPU has been busy long enough to run at full speed.
+ */
+static inline void pd_choice_measure(float *shortest, int n, const struct pd_choice_timer *timer)
+{
+	float busy_ms = 0;
+
+	for (int i = 0; i < n; i++)
+		shortest[i] = HUGE_VALF;
+	pd_choice_round(shortest, n, timer, 0);
+	for (int i = 0; i < PD_CHOICE_WARM_ROUNDS && busy_ms < PD_CHOICE_WARM_MS; i++)
+		busy_ms += pd_choice_round(shortest, n, timer, 0);
+	for (int i = 0; i < PD_CHOICE_ROUNDS; i++)
+		pd_choice_round(shortest, n, timer, 1);
 }
 
 /*

@@ -11,6 +11,7 @@
 
 #define LOOKS 4
 #define CLOSE_NS 100000         /* between the two looks at the host's clock */
+#define LOOK_NS 1000000         /* for one that is not close, until it is given up */
 
 int pd_cuda_clock_ns(const struct pd_cuda_clock *clock, cudaEvent_t event, int64_t *ns_p,
 		     struct pd_error *err)
@@ -24,44 +25,62 @@ int pd_cuda_clock_ns(const struct pd_cuda_clock *clock, cudaEvent_t event, int64
 	return 0;
 }
 
-/* An event on a stream that has nothing else to do is stamped between before and after. */
-static int look(cudaStream_t side, cudaEvent_t now, cudaEvent_t past, int64_t *ns_p,
-		int64_t *width_p, struct pd_error *err)
+/* 1: the event is done; 0: it is not within LOOK_NS. */
+static int await(cudaEvent_t event, int64_t before, struct pd_error *err)
 {
-	int64_t before = pd_now_ns(), after;
-	float ms;
+	cudaError_t status;
 
-	if (pd_cuda_check(cudaEventRecord(now, side), "an event", err) < 0 ||
-	    pd_cuda_check(cudaEventSynchronize(now), "an event", err) < 0)
-		return -1;
-	after = pd_now_ns();
-	if (pd_cuda_check(cudaEventElapsedTime(&ms, past, now), "times of its events", err) < 0)
-		return -1;
-	*ns_p = before + (after - before) / 2 - (int64_t)((double)ms * 1e6);
-	*width_p = after - before;
+	while ((status = cudaEventQuery(event)) == cudaErrorNotReady)
+		if (pd_now_ns() - before > LOOK_NS)
+			break;
+	if (status != cudaErrorNotReady)
+		return pd_cuda_check(status, "an event", err) < 0 ? -1 : 1;
+	cudaGetLastError();
 	return 0;
 }
 
-int pd_cuda_look(cudaStream_t side, cudaEvent_t past, int64_t *ns_p, struct pd_error *err)
+/*
+ * An event on a stream that has nothing else to do is stamped between before and after.  It is
+ * there within microseconds; unless the stream shares a queue of the GPU's with one that waits.
+ */
+static int look(const struct pd_cuda_look *with, cudaEvent_t past, int64_t *ns_p,
+		int64_t *width_p, struct pd_error *err)
+{
+	int64_t before = pd_now_ns(), after;
+	int verdict;
+	float ms;
+
+	if (pd_cuda_check(cudaEventRecord(with->now, with->side), "an event", err) < 0)
+		return -1;
+	verdict = await(with->now, before, err);
+	if (verdict <= 0)
+		return verdict;
+	after = pd_now_ns();
+	if (pd_cuda_check(cudaEventElapsedTime(&ms, past, with->now), "times of its events",
+			  err) < 0)
+		return -1;
+	*ns_p = before + (after - before) / 2 - (int64_t)((double)ms * 1e6);
+	*width_p = after - before;
+	return 1;
+}
+
+int pd_cuda_look(const struct pd_cuda_look *with, cudaEvent_t past, int64_t *ns_p,
+		 struct pd_error *err)
 {
 	int64_t narrowest = CLOSE_NS;
-	cudaEvent_t now;
-	int verdict = 0;
+	int found = 0;
 
-	/* not one that sleeps: it is there within microseconds */
-	if (pd_cuda_check(cudaEventCreate(&now), "an event", err) < 0)
-		return -1;
-	for (int i = 0; i < LOOKS && verdict >= 0; i++) {
+	for (int i = 0; i < LOOKS; i++) {
 		int64_t ns, width;
+		int verdict = look(with, past, &ns, &width, err);
 
-		if (look(side, now, past, &ns, &width, err) < 0) {
-			verdict = -1;
-		} else if (width < narrowest) {
+		if (verdict <= 0)
+			return verdict < 0 ? -1 : found;
+		if (width < narrowest) {
 			narrowest = width;
 			*ns_p = ns;
-			verdict = 1;
+			found = 1;
 		}
 	}
-	cudaEventDestroy(now);
-	return verdict;
+	return found;
 }

@@ -5,16 +5,13 @@
  * Each way is an algorithm of the library's older calls, or an engine of its graph API
  * (conv2d_graph.c).  Bias, and the relu that follows, are added by the same call where the
  * library can, else by a kernel of ours.  With channels last an input that is plain is turned
- * first.  In 16 bits an algorithm makes the gradient of the weights in that type, and it is
- * widened; an engine makes it in f32.
+ * first.  In 16 bits cuDNN writes the gradient of the weights in that type, too; a kernel of ours
+ * widens it (conv2d_widen.c), and what follows is f32.
  */
 #include "device/cuda/conv2d.h"
 
+#include <float.h>
 #include <limits.h>
-
-#ifndef CUDNN_STATUS_CATEGORY         /* before cuDNN 9 a status was one */
-#define CUDNN_STATUS_CATEGORY(status) (status)
-#endif
 
 static void release(void *own)
 {
@@ -79,6 +76,7 @@ static int set_conv(struct pd_cuda_conv *c, int way, const struct pd_compiled_la
 			      "the arithmetic", err);
 }
 
+/* The last argument is the most that a relu lets through. */
 static int set_after(struct pd_cuda_conv *c, struct pd_error *err)
 {
 	if (pd_cudnn_check(cudnnCreateActivationDescriptor(&c->after), "a relu", err) < 0)
@@ -86,7 +84,7 @@ static int set_after(struct pd_cuda_conv *c, struct pd_error *err)
 	return pd_cudnn_check(cudnnSetActivationDescriptor(
 				c->after, c->relu ? CUDNN_ACTIVATION_RELU
 						  : CUDNN_ACTIVATION_IDENTITY,
-				CUDNN_NOT_PROPAGATE_NAN, 0), "a relu", err);
+				CUDNN_NOT_PROPAGATE_NAN, DBL_MAX), "a relu", err);
 }
 
 static int describe(struct pd_cuda_conv *c, const struct pd_compiled_layer *l, struct pd_error *err)
@@ -133,7 +131,7 @@ static void size(struct pd_cuda_conv *c, struct pd_compiled_layer *l)
 		ways = c->workspace[PD_WAY_DATA];
 	if (pd_cuda_unlike(l->in[0], l->out, l->in_shape[0]))
 		c->turned_bytes = pd_align(pd_cuda_batch_bytes(l, l->in_shape[0]));
-	if (l->net->dtype != PD_F32 && !c->engine[PD_WAY_WEIGHTS].plan)
+	if (l->net->dtype != PD_F32)
 		c->narrow_bytes = pd_align(pd_dtype_bytes(l->net->dtype) *
 					   (size_t)l->layer->parameters[0].elements);
 	l->forward_bytes = c->turned_bytes + pd_cuda_room(c->workspace[PD_WAY_FORWARD]);
@@ -178,7 +176,7 @@ static const void *input(struct pd_compiled_layer *l, struct pd_error *err)
 		? NULL : l->temporary;
 }
 
-/* By the way's engine; forward with all that follows. */
+/* By the way's engine. */
 static int run(struct pd_compiled_layer *l, int way, const void *x, const void *w, const void *y,
 	       void *workspace, struct pd_error *err)
 {
@@ -209,20 +207,44 @@ static int forward_fused(struct pd_compiled_layer *l, const void *x, void *works
 	return check(l, status, err) < 0 ? -1 : 1;
 }
 
-static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
+static int forward_algorithm(struct pd_compiled_layer *l, const void *x, void *workspace,
+			     struct pd_error *err)
 {
-	const struct pd_cuda_engine *engine = pd_cuda_engine(l);
-	const struct pd_shape *out = &l->layer->output;
 	const float one = 1, zero = 0;
 	struct pd_cuda_conv *c = l->own;
+
+	return check(l, cudnnConvolutionForward(
+			pd_cuda_engine(l)->dnn, &one, c->x, x, c->w, l->parameters[0],
+			c->conv[PD_WAY_FORWARD],
+			(cudnnConvolutionFwdAlgo_t)c->algorithm[PD_WAY_FORWARD], workspace,
+			c->workspace[PD_WAY_FORWARD], &zero, c->y, l->dst), err);
+}
+
+static int forward_rest(struct pd_compiled_layer *l, bool bias, bool relu, struct pd_error *err)
+{
+	const struct pd_shape *out = &l->layer->output;
+	int64_t samples, area;
+
+	if (!bias && !relu)
+		return 0;
+	pd_cuda_rows(l, l->out, out, &samples, &area);
+	return pd_cuda_queued(l, pd_kernel_bias(pd_cuda_engine(l)->stream, l->net->dtype, l->dst,
+						bias ? l->parameters[1] : NULL, relu, samples,
+						out->size[0], area), err);
+}
+
+static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
+{
+	struct pd_cuda_conv *c = l->own;
+	const struct pd_dnn_engine *engine = &c->engine[PD_WAY_FORWARD];
 	void *workspace = pd_cuda_workspace((char *)l->temporary + c->turned_bytes);
 	const void *x = input(l, err);
-	int64_t samples, area;
 
 	if (!x)
 		return -1;
-	if (c->engine[PD_WAY_FORWARD].plan)
-		return run(l, PD_WAY_FORWARD, x, l->parameters[0], l->dst, workspace, err);
+	if (engine->plan)
+		return run(l, PD_WAY_FORWARD, x, l->parameters[0], l->dst, workspace, err) < 0
+			? -1 : forward_rest(l, false, c->relu && !engine->relu, err);
 	if (c->fused) {
 		int verdict = forward_fused(l, x, workspace, err);
 
@@ -230,18 +252,8 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 			return verdict < 0 ? -1 : 0;
 		c->fused = false;       /* nor the next time */
 	}
-	if (check(l, cudnnConvolutionForward(
-			engine->dnn, &one, c->x, x, c->w, l->parameters[0],
-			c->conv[PD_WAY_FORWARD],
-			(cudnnConvolutionFwdAlgo_t)c->algorithm[PD_WAY_FORWARD], workspace,
-			c->workspace[PD_WAY_FORWARD], &zero, c->y, l->dst), err) < 0)
-		return -1;
-	if (!l->layer->bias && !c->relu)
-		return 0;
-	pd_cuda_rows(l, l->out, out, &samples, &area);
-	return pd_cuda_queued(l, pd_kernel_bias(engine->stream, l->net->dtype, l->dst,
-						l->layer->bias ? l->parameters[1] : NULL, c->relu,
-						samples, out->size[0], area), err);
+	return forward_algorithm(l, x, workspace, err) < 0
+		? -1 : forward_rest(l, l->layer->bias, c->relu, err);
 }
 
 static int backward_bias(struct pd_compiled_layer *l, void *room, struct pd_error *err)
@@ -258,14 +270,15 @@ static int backward_bias(struct pd_compiled_layer *l, void *room, struct pd_erro
 				      l->diff_dst, samples, out->size[0], area), err);
 }
 
-static int backward_weights(struct pd_compiled_layer *l, struct pd_error *err)
+static int backward_weights(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			    struct pd_error *err)
 {
 	const struct pd_cuda_engine *engine = pd_cuda_engine(l);
 	const float one = 1, zero = 0;
 	struct pd_cuda_conv *c = l->own;
 	char *narrow = (char *)l->temporary + c->turned_bytes;
 	void *workspace = pd_cuda_workspace(narrow + c->narrow_bytes);
-	void *dw = c->narrow_bytes ? narrow : l->diff_parameters[0];
+	void *dw = c->narrow_bytes ? pd_cuda_conv_narrow(l, pass, narrow) : l->diff_parameters[0];
 	const void *x = input(l, err);
 
 	if (!x)
@@ -279,10 +292,7 @@ static int backward_weights(struct pd_compiled_layer *l, struct pd_error *err)
 			c->workspace[PD_WAY_WEIGHTS], &zero, c->w, dw), err) < 0) {
 		return -1;
 	}
-	if (c->narrow_bytes &&
-	    pd_cuda_queued(l, pd_kernel_widen(engine->stream, l->net->dtype,
-					      l->diff_parameters[0], dw,
-					      (size_t)l->layer->parameters[0].elements), err) < 0)
+	if (c->narrow_bytes && pd_cuda_conv_widen(l, pass, dw, err) < 0)
 		return -1;
 	return l->layer->bias ? backward_bias(l, workspace, err) : 0;
 }
@@ -293,7 +303,7 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 	struct pd_cuda_conv *c = l->own;
 	void *workspace, *dx;
 
-	if (pass->part != PD_BACKWARD_INPUT && backward_weights(l, err) < 0)
+	if (pass->part != PD_BACKWARD_INPUT && backward_weights(l, pass, err) < 0)
 		return -1;
 	if (pass->part == PD_BACKWARD_WEIGHT || !l->diff_src[0])
 		return 0;

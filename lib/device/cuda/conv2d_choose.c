@@ -4,6 +4,10 @@
  * keep to the arithmetic that was asked for and do with the workspace; behind them, where it is
  * measured or there are none, the engines of its graph API that do; of these choice.h's.  An
  * engine that was recorded is made of its name alone (engine_name.h), before anybody is asked.
+ *
+ * There is no convolution of our own for when nothing is left.  The library keeps engines for that
+ * case, and of every shape that it was asked for (test/unit/cudnn.c) one of them is deterministic,
+ * in every type and with little workspace.
  */
 #include "device/cuda/conv2d.h"
 
@@ -24,7 +28,7 @@ struct trial {
 	cudnnHandle_t dnn;
 	int way;
 	const struct pd_compiled_layer *l;
-	void *x, *y, *w, *bias, *wide, *workspace;      /* wide: w of f32 */
+	void *x, *y, *w, *bias, *wide, *workspace;      /* wide: the gradient of w in f32 */
 };
 
 /* May it be taken?  *math_p: with what arithmetic. */
@@ -44,6 +48,14 @@ static bool suits(const struct pd_compiled_layer *l, cudnnStatus_t status,
 	return true;
 }
 
+/* In 16 bits what is made before the bias is added is rounded, too, where that is not one call. */
+static bool rounds_twice(const struct pd_cuda_conv *c, const struct pd_compiled_layer *l, int way,
+			 int algorithm)
+{
+	return way == PD_WAY_FORWARD && l->net->dtype != PD_F32 && l->layer->bias &&
+	       !pd_cuda_conv_fuses(c, l, algorithm);
+}
+
 static void add(struct candidates *all, int algorithm, cudnnMathType_t math, size_t workspace)
 {
 	if (all->n == PD_CHOICES || workspace > PD_CUDA_WORKSPACE_MOST)
@@ -58,9 +70,9 @@ static void add(struct candidates *all, int algorithm, cudnnMathType_t math, siz
 
 /*
  * The three ways differ in names and in the order of arguments: proposed() fills found and n,
- * needs() tells the workspace of an algorithm.
+ * needs() tells the workspace of an algorithm.  None may be proposed at all.
  */
-#define LIST(name, perf, most, proposed, needs) \
+#define LIST(name, way, perf, most, proposed, needs) \
 	static int list_##name(const struct pd_cuda_conv *c, const struct pd_compiled_layer *l, \
 			       cudnnConvolutionDescriptor_t conv, struct candidates *all, \
 			       struct pd_error *err) \
@@ -68,30 +80,35 @@ static void add(struct candidates *all, int algorithm, cudnnMathType_t math, siz
 		cudnnHandle_t dnn = pd_cuda_engine(l)->dnn; \
 		perf found[2 * (most)]; \
 		int n = 0; \
+		cudnnStatus_t status = proposed; \
 		\
-		if (pd_cudnn_check(proposed, "choosing an algorithm", err) < 0) \
+		if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) \
+			return 0; \
+		if (pd_cudnn_check(status, "choosing an algorithm", err) < 0) \
 			return -1; \
 		for (int i = 0; i < n; i++) { \
 			cudnnMathType_t math = found[i].mathType; \
 			size_t bytes = 0; \
 			\
 			if (suits(l, found[i].status, found[i].determinism, &math) && \
+			    !rounds_twice(c, l, way, (int)found[i].algo) && \
 			    cudnnSetConvolutionMathType(conv, math) == CUDNN_STATUS_SUCCESS && \
 			    (needs) == CUDNN_STATUS_SUCCESS) \
 				add(all, (int)found[i].algo, math, bytes); \
 		} \
 		return 0; \
 	}
-LIST(forward, cudnnConvolutionFwdAlgoPerf_t, CUDNN_CONVOLUTION_FWD_ALGO_COUNT,
+LIST(forward, PD_WAY_FORWARD, cudnnConvolutionFwdAlgoPerf_t, CUDNN_CONVOLUTION_FWD_ALGO_COUNT,
      cudnnGetConvolutionForwardAlgorithm_v7(dnn, c->x, c->w, conv, c->y, (int)PD_COUNT(found), &n,
 					    found),
      cudnnGetConvolutionForwardWorkspaceSize(dnn, c->x, c->w, conv, c->y, found[i].algo, &bytes))
-LIST(data, cudnnConvolutionBwdDataAlgoPerf_t, CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT,
+LIST(data, PD_WAY_DATA, cudnnConvolutionBwdDataAlgoPerf_t, CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT,
      cudnnGetConvolutionBackwardDataAlgorithm_v7(dnn, c->w, c->y, conv, c->x,
 						 (int)PD_COUNT(found), &n, found),
      cudnnGetConvolutionBackwardDataWorkspaceSize(dnn, c->w, c->y, conv, c->x, found[i].algo,
 						  &bytes))
-LIST(weights, cudnnConvolutionBwdFilterAlgoPerf_t, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT,
+LIST(weights, PD_WAY_WEIGHTS, cudnnConvolutionBwdFilterAlgoPerf_t,
+     CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT,
      cudnnGetConvolutionBackwardFilterAlgorithm_v7(dnn, c->x, c->y, conv, c->w,
 						   (int)PD_COUNT(found), &n, found),
      cudnnGetConvolutionBackwardFilterWorkspaceSize(dnn, c->x, c->y, conv, c->w, found[i].algo,
@@ -135,16 +152,6 @@ static void close_engines(struct candidates *all)
 		}
 }
 
-static cudnnStatus_t queue_engine(const struct trial *t, const struct pd_dnn_engine *engine)
-{
-	const struct pd_dnn_data data = {
-		.x = t->x, .w = t->way == PD_WAY_WEIGHTS ? t->wide : t->w, .y = t->y,
-		.bias = t->bias, .workspace = pd_cuda_workspace(t->workspace),
-	};
-
-	return pd_dnn_run(engine, t->dnn, &data);
-}
-
 /* 1: bias and relu are in it; 0: the library has no such thing. */
 static int queue_fused(const struct trial *t, int algorithm, void *workspace, size_t bytes)
 {
@@ -158,28 +165,48 @@ static int queue_fused(const struct trial *t, int algorithm, void *workspace, si
 			c->bias, t->bias, c->after, c->y, t->y) == CUDNN_STATUS_SUCCESS;
 }
 
-/* What an algorithm leaves to do, and an engine does not. */
-static int queue_rest(const struct trial *t)
+/* What is left to do forward. */
+static int queue_rest(const struct trial *t, bool bias, bool relu)
 {
 	const struct pd_compiled_layer *l = t->l;
 	const struct pd_shape *out = &l->layer->output;
 	int64_t samples, area;
-	cudaError_t status = cudaSuccess;
 
-	if (t->way == PD_WAY_FORWARD && (l->layer->bias || t->c->relu)) {
-		pd_cuda_rows(l, l->out, out, &samples, &area);
-		status = pd_kernel_bias(0, l->net->dtype, t->y, l->layer->bias ? t->bias : NULL,
-					t->c->relu, samples, out->size[0], area);
-	} else if (t->way == PD_WAY_WEIGHTS && l->net->dtype != PD_F32) {
-		status = pd_kernel_widen(0, l->net->dtype, t->wide, t->w,
-					 (size_t)l->layer->parameters[0].elements);
-	}
-	return status == cudaSuccess ? 0 : -1;
+	if (!bias && !relu)
+		return 0;
+	pd_cuda_rows(l, l->out, out, &samples, &area);
+	return pd_kernel_bias(0, l->net->dtype, t->y, bias ? t->bias : NULL, relu, samples,
+			      out->size[0], area) == cudaSuccess ? 0 : -1;
 }
 
-static int queue(void *context, int candidate)
+/* What is left to do for the gradient of the weights. */
+static int queue_widening(const struct trial *t)
 {
-	const struct trial *t = context;
+	const struct pd_compiled_layer *l = t->l;
+	const struct pd_kernel_widen w = {
+		.n = 1,
+		.arrays = { { t->wide, t->w, (size_t)l->layer->parameters[0].elements } },
+	};
+
+	if (l->net->dtype == PD_F32)
+		return 0;
+	return pd_kernel_widen(0, l->net->dtype, &w) == cudaSuccess ? 0 : -1;
+}
+
+static int queue_engine(const struct trial *t, const struct pd_dnn_engine *engine)
+{
+	const struct pd_dnn_data data = {
+		.x = t->x, .w = t->w, .y = t->y, .bias = t->bias,
+		.workspace = pd_cuda_workspace(t->workspace),
+	};
+
+	if (pd_dnn_run(engine, t->dnn, &data) != CUDNN_STATUS_SUCCESS)
+		return -1;
+	return t->way == PD_WAY_FORWARD ? queue_rest(t, false, t->c->relu && !engine->relu) : 0;
+}
+
+static int queue_algorithm(const struct trial *t, int candidate)
+{
 	const struct pd_cuda_conv *c = t->c;
 	cudnnConvolutionDescriptor_t conv = c->conv[t->way];
 	int algorithm = t->found->algorithm[candidate];
@@ -188,27 +215,36 @@ static int queue(void *context, int candidate)
 	const float one = 1, zero = 0;
 	cudnnStatus_t status;
 
-	if (t->found->engine[candidate])
-		return queue_engine(t, t->found->engine[candidate]) == CUDNN_STATUS_SUCCESS ? 0
-											    : -1;
-	status = cudnnSetConvolutionMathType(conv, t->found->math[candidate]);
-	if (status == CUDNN_STATUS_SUCCESS && t->way == PD_WAY_FORWARD &&
-	    queue_fused(t, algorithm, workspace, bytes))
-		return 0;
-
-	if (status == CUDNN_STATUS_SUCCESS && t->way == PD_WAY_FORWARD)
+	if (cudnnSetConvolutionMathType(conv, t->found->math[candidate]) != CUDNN_STATUS_SUCCESS)
+		return -1;
+	if (t->way == PD_WAY_FORWARD) {
+		if (queue_fused(t, algorithm, workspace, bytes))
+			return 0;
 		status = cudnnConvolutionForward(t->dnn, &one, c->x, t->x, c->w, t->w, conv,
 						 (cudnnConvolutionFwdAlgo_t)algorithm, workspace,
 						 bytes, &zero, c->y, t->y);
-	else if (status == CUDNN_STATUS_SUCCESS && t->way == PD_WAY_DATA)
+		return status == CUDNN_STATUS_SUCCESS ? queue_rest(t, t->l->layer->bias, c->relu)
+						      : -1;
+	}
+	if (t->way == PD_WAY_DATA)
 		status = cudnnConvolutionBackwardData(t->dnn, &one, c->w, t->w, c->y, t->y, conv,
 						      (cudnnConvolutionBwdDataAlgo_t)algorithm,
 						      workspace, bytes, &zero, c->x, t->x);
-	else if (status == CUDNN_STATUS_SUCCESS)
+	else
 		status = cudnnConvolutionBackwardFilter(t->dnn, &one, c->x, t->x, c->y, t->y, conv,
 							(cudnnConvolutionBwdFilterAlgo_t)algorithm,
 							workspace, bytes, &zero, c->w, t->w);
-	return status == CUDNN_STATUS_SUCCESS ? queue_rest(t) : -1;
+	return status == CUDNN_STATUS_SUCCESS ? 0 : -1;
+}
+
+static int queue(void *context, int candidate)
+{
+	const struct trial *t = context;
+	const struct pd_dnn_engine *engine = t->found->engine[candidate];
+
+	if ((engine ? queue_engine(t, engine) : queue_algorithm(t, candidate)) < 0)
+		return -1;
+	return t->way == PD_WAY_WEIGHTS ? queue_widening(t) : 0;
 }
 
 /* Where there is no memory to time them in, the first. */
@@ -216,19 +252,21 @@ static int choose(const struct pd_cuda_conv *c, struct pd_compiled_layer *l, int
 		  const struct candidates *found)
 {
 	size_t elements = (size_t)l->layer->parameters[0].elements;
-	size_t bytes = pd_dtype_bytes(l->net->dtype), bias = (size_t)l->layer->output.size[0];
+	size_t channels = (size_t)l->layer->output.size[0];
+	enum pd_dtype type = l->net->dtype;
+	size_t bytes = pd_dtype_bytes(type);
 	struct trial t = {
 		.c = c, .found = found, .dnn = pd_cuda_engine(l)->dnn, .way = way, .l = l,
 	};
 	int best = 0;
 
 	if (!l->net->measure ||
-	    (pd_cuda_trial_memory(&t.x, pd_cuda_batch_bytes(l, l->in_shape[0])) == 0 &&
-	     pd_cuda_trial_memory(&t.y, pd_cuda_batch_bytes(l, &l->layer->output)) == 0 &&
-	     pd_cuda_trial_memory(&t.w, bytes * elements) == 0 &&
-	     pd_cuda_trial_memory(&t.bias, bytes * bias) == 0 &&
-	     pd_cuda_trial_memory(&t.wide, sizeof(float) * elements) == 0 &&
-	     pd_cuda_trial_memory(&t.workspace, pd_cuda_room(found->most)) == 0))
+	    (pd_cuda_trial_memory(&t.x, type, pd_cuda_batch_bytes(l, l->in_shape[0])) == 0 &&
+	     pd_cuda_trial_memory(&t.y, type, pd_cuda_batch_bytes(l, &l->layer->output)) == 0 &&
+	     pd_cuda_trial_memory(&t.w, type, bytes * elements) == 0 &&
+	     pd_cuda_trial_memory(&t.bias, type, bytes * channels) == 0 &&
+	     pd_cuda_trial_memory(&t.wide, PD_F32, sizeof(float) * elements) == 0 &&
+	     pd_cuda_trial_memory(&t.workspace, type, pd_cuda_room(found->most)) == 0))
 		best = pd_cuda_choose(l, way, found->codes, found->n,
 				      &(struct pd_cuda_trial){ queue, &t });
 	cudaFree(t.x);
@@ -296,7 +334,7 @@ static int choose_way(struct pd_cuda_conv *c, struct pd_compiled_layer *l, int w
 	static const char *const what[PD_WAYS] = {
 		"forward", "gradient of the input", "gradient of the weights"
 	};
-	bool engines = pd_dnn_wanted(l);
+	bool engines = pd_dnn_allowed();
 	struct candidates found = { 0 };
 	int status;
 
@@ -304,12 +342,16 @@ static int choose_way(struct pd_cuda_conv *c, struct pd_compiled_layer *l, int w
 		return 0;
 	if (list[way](c, l, c->conv[way], &found, err) < 0)
 		return -1;
-	if (engines && (l->net->measure || found.n == 0))
+	if (engines && (found.n == 0 || (l->net->measure && pd_dnn_worth_timing(l))))
 		list_engines(c, l, way, &found);
 	if (found.n == 0)
-		return pd_error_failed(err, "layer \"%s\": cuDNN knows no deterministic "
-				       "algorithm for its %s with at most %zu bytes of workspace",
-				       l->layer->name, what[way], PD_CUDA_WORKSPACE_MOST);
+		return pd_error_failed(err, "layer \"%s\": cuDNN has no %s for its %s in %s, %lld "
+				       "samples, that is deterministic and needs at most %zu bytes "
+				       "of workspace", l->layer->name,
+				       engines ? "algorithm or engine"
+					       : "algorithm (and PD_CUDA_ENGINES=no)", what[way],
+				       pd_dtype_name[l->net->dtype], (long long)l->net->batch,
+				       PD_CUDA_WORKSPACE_MOST);
 	status = take(c, l, way, &found, choose(c, l, way, &found), err);
 	close_engines(&found);
 	return status;

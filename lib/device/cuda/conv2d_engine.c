@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Engines for a convolution's graph: those that cuDNN's heuristics propose (modes A and B), and
- * one by its name.  They are always made anew of their names, so that what is timed is what a run
+ * Engines for a convolution's graph: those that cuDNN's heuristics propose, and one by its name.
+ * They are always made anew of their names, so that what is timed is what a run
  * makes.
  */
 #include "device/cuda/descriptor.h"
@@ -31,7 +31,7 @@ static int read_name(cudnnBackendDescriptor_t config, struct pd_engine_name *nam
 		good = get(knobs[k], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1,
 			   &got, &type) &&
 		       get(knobs[k], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &got,
-			   &name->knobs[k].value) && name->knobs[k].value >= 0;
+			   &name->knobs[k].value);
 		name->knobs[k].type = (int)type;
 	}
 	name->knob_count = (int)n;
@@ -49,12 +49,13 @@ static bool same_name(const struct pd_engine_name *a, const struct pd_engine_nam
 	return same;
 }
 
-/* Adds up to half of what there is room for. */
+/* Behind n names those that one mode of the heuristics adds, until there are `most`: how many there
+ * are then. */
 static int propose(const struct pd_dnn_graph *g, cudnnBackendHeurMode_t mode,
-		   struct pd_engine_name *names, int n)
+		   struct pd_engine_name *names, int n, int most)
 {
 	struct pd_dnn_bag bag = { .count = 0 };
-	cudnnBackendDescriptor_t found[PD_DNN_ENGINES / 2], d;
+	cudnnBackendDescriptor_t found[PD_DNN_ENGINES], d;
 	int64_t count = 0;
 	bool good;
 
@@ -69,7 +70,7 @@ static int propose(const struct pd_dnn_graph *g, cudnnBackendHeurMode_t mode,
 	if (!good || !get(d, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
 			  (int64_t)PD_COUNT(found), &count, found))
 		count = 0;
-	for (int64_t i = 0; i < count && i < (int64_t)PD_COUNT(found); i++) {
+	for (int64_t i = 0; i < count && i < (int64_t)PD_COUNT(found) && n < most; i++) {
 		bool known = read_name(found[i], &names[n]) < 0;
 
 		for (int k = 0; k < n && !known; k++)
@@ -82,11 +83,16 @@ static int propose(const struct pd_dnn_graph *g, cudnnBackendHeurMode_t mode,
 
 int pd_dnn_propose(const struct pd_dnn_graph *g, struct pd_engine_name names[PD_DNN_ENGINES])
 {
-	return propose(g, CUDNN_HEUR_MODE_B, names, propose(g, CUDNN_HEUR_MODE_A, names, 0));
+	int n = propose(g, CUDNN_HEUR_MODE_A, names, 0, PD_DNN_ENGINES / 2);
+
+	/* what B proposes is often what A does; the last have always room left */
+	n = propose(g, CUDNN_HEUR_MODE_B, names, n, PD_DNN_ENGINES * 3 / 4);
+	return propose(g, CUDNN_HEUR_MODE_FALLBACK, names, n, PD_DNN_ENGINES);
 }
 
-/* Does it promise the same bits every time, of the arithmetic that was asked for? */
-static bool keeps(cudnnBackendDescriptor_t engine)
+/* Does it promise the same bits every time, of the arithmetic that was asked for?  Of f32 tensor
+ * cores make TF32. */
+static bool keeps(cudnnBackendDescriptor_t engine, bool exact)
 {
 	cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
 	int64_t n = 0;
@@ -97,6 +103,7 @@ static bool keeps(cudnnBackendDescriptor_t engine)
 	for (int64_t i = 0; i < n && i < CUDNN_NUMERICAL_NOTE_TYPE_COUNT; i++)
 		if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC ||
 		    notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
+		    (exact && notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE) ||
 		    notes[i] == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)
 			return false;
 	return true;
@@ -132,10 +139,11 @@ int pd_dnn_engine_open(struct pd_dnn_engine *e, const struct pd_dnn_graph *g, cu
 	int64_t bytes = -1, n = 0;
 
 	e->bias = g->bias;
+	e->relu = g->relu;
 	e->name = *name;
 	engine = finish(engine, set_part(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, g->graph) &&
 			set_int(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, name->index));
-	if (engine && keeps(engine)) {
+	if (engine && keeps(engine, g->exact)) {
 		cudnnBackendDescriptor_t config = configure(&e->bag, engine, name);
 
 		d = create(&e->bag, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);

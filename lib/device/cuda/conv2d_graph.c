@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A convolution as an operation graph of cuDNN's: forward is followed by the addition of the
- * bias and the relu, between which there are only virtual tensors, of f32; the gradient of the
- * weights is made in f32, whatever the net's type.
+ * bias and the relu, between which there are only virtual tensors, of f32; no engine does a relu
+ * where there is no bias.  All that lies in
+ * memory is of the net's type, the gradient of the weights too: cuDNN adds it up in f32, and of
+ * inputs of 16 bits has no engine that writes it in f32, not even with a conversion behind it.
  */
 #include "device/cuda/descriptor.h"
 
@@ -125,22 +127,21 @@ static int forward(const struct builder *b, cudnnBackendDescriptor_t x,
 		   cudnnBackendDescriptor_t w, const int64_t size[DIMS], bool relu,
 		   cudnnBackendDescriptor_t made[3])
 {
-	cudnnBackendDescriptor_t y = tensor(b, 'y', b->type, size, false), from, to;
-	bool bias = b->l->layer->bias;
+	cudnnBackendDescriptor_t y = tensor(b, 'y', b->type, size, false), sum, biased;
+	const int64_t channels[DIMS] = { 1, size[1], 1, 1 };
 	int n = 0;
 
-	to = bias || relu ? tensor(b, 'c', CUDNN_DATA_FLOAT, size, true) : y;
-	made[n++] = convolve(b, PD_WAY_FORWARD, x, w, to);
-	if (bias) {
-		const int64_t channels[DIMS] = { 1, size[1], 1, 1 };
-
-		from = to;
-		to = relu ? tensor(b, 'a', CUDNN_DATA_FLOAT, size, true) : y;
-		made[n++] = pointwise(b, CUDNN_POINTWISE_ADD, from,
-				      tensor(b, 'b', b->type, channels, false), to);
+	if (!b->l->layer->bias) {
+		made[0] = convolve(b, PD_WAY_FORWARD, x, w, y);
+		return made[0] ? 1 : 0;
 	}
+	sum = tensor(b, 'c', CUDNN_DATA_FLOAT, size, true);
+	biased = relu ? tensor(b, 'a', CUDNN_DATA_FLOAT, size, true) : y;
+	made[n++] = convolve(b, PD_WAY_FORWARD, x, w, sum);
+	made[n++] = pointwise(b, CUDNN_POINTWISE_ADD, sum,
+			      tensor(b, 'b', b->type, channels, false), biased);
 	if (relu)
-		made[n++] = pointwise(b, CUDNN_POINTWISE_RELU_FWD, to, NULL, y);
+		made[n++] = pointwise(b, CUDNN_POINTWISE_RELU_FWD, biased, NULL, y);
 	for (int i = 0; i < n; i++)
 		if (!made[i])
 			return 0;
@@ -156,8 +157,7 @@ static int build(const struct builder *b, int way, bool relu, cudnnBackendDescri
 	const int64_t y_size[DIMS] = { b->l->net->batch, out[0], out[1], out[2] };
 	const int64_t w_size[DIMS] = { kernel[0], kernel[1], kernel[2], kernel[3] };
 	cudnnBackendDescriptor_t x = tensor(b, 'x', b->type, x_size, false);
-	cudnnBackendDescriptor_t w = tensor(b, 'w', way == PD_WAY_WEIGHTS ? CUDNN_DATA_FLOAT
-								     : b->type, w_size, false);
+	cudnnBackendDescriptor_t w = tensor(b, 'w', b->type, w_size, false);
 
 	if (way == PD_WAY_FORWARD)
 		return forward(b, x, w, y_size, relu, made);
@@ -165,13 +165,15 @@ static int build(const struct builder *b, int way, bool relu, cudnnBackendDescri
 	return made[0] ? 1 : 0;
 }
 
-/* PD_CUDA_ENGINES=no, for comparisons: none. */
-bool pd_dnn_wanted(const struct pd_compiled_layer *l)
+bool pd_dnn_allowed(void)
 {
 	const char *wish = getenv("PD_CUDA_ENGINES");
 
-	if (wish && strcmp(wish, "no") == 0)
-		return false;
+	return !wish || strcmp(wish, "no") != 0;
+}
+
+bool pd_dnn_worth_timing(const struct pd_compiled_layer *l)
+{
 	return l->net->dtype != PD_F32 || pd_cuda_engine(l)->tf32;
 }
 
@@ -185,9 +187,12 @@ int pd_dnn_graph_open(struct pd_dnn_graph *g, const struct pd_compiled_layer *l,
 	};
 	cudnnBackendDescriptor_t made[3], d;
 	cudnnHandle_t dnn = pd_cuda_engine(l)->dnn;
-	int n = build(&b, way, relu, made);
+	int n;
 
 	g->bias = way == PD_WAY_FORWARD && l->layer->bias;
+	g->relu = g->bias && relu;
+	g->exact = l->net->dtype == PD_F32 && !pd_cuda_engine(l)->tf32;
+	n = build(&b, way, g->relu, made);
 	if (n > 0) {
 		d = create(&g->bag, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
 		g->graph = finish(d, set(d, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE,

@@ -55,6 +55,7 @@ static int cuda_count(struct pd_error *why)
 	return 0;
 }
 
+/* What times are taken with. */
 static int open_origin(struct pd_cuda_device *cuda, struct pd_error *err)
 {
 	struct pd_cuda_clock *origin = &cuda->origin;
@@ -62,11 +63,12 @@ static int open_origin(struct pd_cuda_device *cuda, struct pd_error *err)
 	int verdict;
 
 	if (pd_cuda_check(cudaEventCreate(&origin->base), "an event", err) < 0 ||
-	    pd_cuda_check(cudaEventRecord(origin->base, cuda->side), "an event", err) < 0 ||
+	    pd_cuda_check(cudaEventCreate(&cuda->look.now), "an event", err) < 0 ||
+	    pd_cuda_check(cudaEventRecord(origin->base, cuda->look.side), "an event", err) < 0 ||
 	    pd_cuda_check(cudaEventSynchronize(origin->base), "an event", err) < 0)
 		return -1;
 	now_ns = pd_now_ns();
-	verdict = pd_cuda_look(cuda->side, origin->base, &origin->base_ns, err);
+	verdict = pd_cuda_look(&cuda->look, origin->base, &origin->base_ns, err);
 	if (verdict == 0)
 		origin->base_ns = now_ns;       /* about */
 	return verdict < 0 ? -1 : 0;
@@ -79,10 +81,14 @@ static void cuda_close(struct pd_device *device)
 	if (!cuda)
 		return;
 	cudaSetDevice(cuda->number);
+	pd_cuda_finish_close(cuda);
 	if (cuda->origin.base)
 		cudaEventDestroy(cuda->origin.base);
-	if (cuda->side)
-		cudaStreamDestroy(cuda->side);
+	if (cuda->look.now)
+		cudaEventDestroy(cuda->look.now);
+	if (cuda->look.side)
+		cudaStreamDestroy(cuda->look.side);
+	pthread_cond_destroy(&cuda->work);
 	pthread_mutex_destroy(&cuda->side_lock);
 	pthread_mutex_destroy(&cuda->lock);
 	free(cuda);
@@ -100,12 +106,16 @@ static struct pd_device *cuda_open(const struct pd_device_config *config, struct
 	cuda->base.ops = &pd_device_cuda;
 	cuda->number = config->ordinal % count;
 	cuda->tf32 = config->tf32;
+	cuda->untimed = config->untimed;
 	cuda->gate = config->gate;
+	pthread_cond_init(&cuda->work, NULL);
 	pthread_mutex_init(&cuda->lock, NULL);
 	pthread_mutex_init(&cuda->side_lock, NULL);
 	if (pd_cuda_check(cudaSetDevice(cuda->number), "it cannot be opened", err) < 0 ||
-	    pd_cuda_check(cudaStreamCreateWithFlags(&cuda->side, cudaStreamNonBlocking),
-			  "a stream", err) < 0 || open_origin(cuda, err) < 0) {
+	    pd_cuda_check(cudaStreamCreateWithFlags(&cuda->look.side, cudaStreamNonBlocking),
+			  "a stream", err) < 0 ||
+	    (!cuda->untimed && open_origin(cuda, err) < 0) ||
+	    pd_cuda_finish_open(cuda, err) < 0) {
 		cuda_close(&cuda->base);
 		return NULL;
 	}
@@ -133,9 +143,11 @@ static int clear_now(struct pd_cuda_device *cuda, void *ptr, size_t bytes, struc
 	int status;
 
 	pthread_mutex_lock(&cuda->side_lock);
-	status = pd_cuda_check(cudaMemsetAsync(ptr, 0, bytes, cuda->side), "clearing memory", err);
+	status = pd_cuda_check(cudaMemsetAsync(ptr, 0, bytes, cuda->look.side), "clearing memory",
+			       err);
 	if (status == 0)
-		status = pd_cuda_check(cudaStreamSynchronize(cuda->side), "clearing memory", err);
+		status = pd_cuda_check(cudaStreamSynchronize(cuda->look.side), "clearing memory",
+				       err);
 	pthread_mutex_unlock(&cuda->side_lock);
 	return status;
 }
@@ -206,10 +218,10 @@ int pd_cuda_copy_now(struct pd_cuda_device *cuda, void *dst, const void *src, si
 
 	cudaSetDevice(cuda->number);
 	pthread_mutex_lock(&cuda->side_lock);
-	status = pd_cuda_check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, cuda->side),
+	status = pd_cuda_check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, cuda->look.side),
 			       "a copy", err);
 	if (status == 0)
-		status = pd_cuda_check(cudaStreamSynchronize(cuda->side), "a copy", err);
+		status = pd_cuda_check(cudaStreamSynchronize(cuda->look.side), "a copy", err);
 	pthread_mutex_unlock(&cuda->side_lock);
 	return status;
 }
@@ -237,6 +249,7 @@ const struct pd_device_ops pd_device_cuda = {
 	.forward = pd_queue_forward,
 	.backward = pd_queue_backward,
 	.update = pd_queue_update,
+	.net_settle = pd_cuda_net_settle,
 	.net_named = pd_compiled_named,
 	.net_ties = pd_compiled_ties,
 	.export = pd_cuda_net_export,

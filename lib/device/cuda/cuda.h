@@ -5,7 +5,7 @@
  * its channels last (layout.c): the same on both sides of a stage's boundary.
  * Convolution and batch normalisation are cuDNN's, products of matrices cuBLASLt's, the rest
  * kernels of our own (kernels.h).  A stream is a thread that queues work on a CUDA stream
- * (stream.c) and another that waits for it to be done, asleep.
+ * (stream.c); one thread of the device completes the events of all streams (finish.c).
  *
  * The same bits every time: of the libraries' algorithms only those are taken that promise
  * it, and what is chosen is a function of the shapes (the libraries' own heuristics) and of the
@@ -35,6 +35,12 @@ struct pd_cuda_clock {
 	int64_t base_ns;
 };
 
+/* What the clock is looked at with. */
+struct pd_cuda_look {
+	cudaStream_t side;              /* without work; nobody else's meanwhile */
+	cudaEvent_t now;                /* made once: to make one may wait for the GPU */
+};
+
 struct pd_cuda_stream;
 struct pd_cuda_graphs;
 
@@ -46,13 +52,20 @@ struct pd_layout {
 struct pd_cuda_device {
 	struct pd_device base;
 	int number;                     /* CUDA's */
-	bool tf32;
+	bool tf32, untimed;
 	struct pd_gate *gate;
-	cudaStream_t side;              /* copies and clearing that the caller waits for; clocks */
+	struct pd_cuda_look look;       /* side also has copies and clearing that the caller waits for */
 	struct pd_cuda_clock origin;
 	pthread_mutex_t lock;           /* of the list, streams' heads and tails */
 	pthread_mutex_t side_lock;      /* held long, while a checkpoint is copied; never with lock */
 	struct pd_cuda_stream *streams; /* a list */
+	/* --- of finish.c, with lock */
+	pthread_t finisher;
+	bool has_finisher, closing;
+	pthread_cond_t work;            /* something is in flight, or closing is true */
+	struct pd_cuda_stream *finishing;       /* of which work is being completed, or NULL */
+	struct pd_cuda_stream *served;  /* the last of which work was completed, or NULL */
+	_Atomic int waiting;            /* threads that look for an event to be in flight */
 };
 
 /* Of a net: a stream's thread runs it at a time. */
@@ -63,11 +76,14 @@ struct pd_cuda_engine {
 	cudnnHandle_t dnn;
 	cublasLtHandle_t blas;
 	cudaStream_t stream;            /* of the pass being queued */
+	bool whole;                     /* it is over all of the stage's layers */
 	uint64_t stream_serial;         /* the stream's that dnn was told of; 0: none */
-	struct pd_kernel_loss *loss;    /* where the pass's loss is to be put */
+	struct pd_kernel_loss *losses;  /* of all passes in flight, in pinned memory: one for each
+					   loss layer of each; NULL where there is none */
+	struct pd_kernel_loss *loss;    /* where the pass's first is to be put */
 	struct pd_kernel_now *now;      /* the pass's numbers, in device memory; see graph.h */
 	struct pd_cuda_graphs *graphs;  /* NULL: none */
-	const struct pd_compiled_layer *loss_layer;     /* set by the layer that does */
+	bool loses;                     /* set by a layer that puts one there */
 };
 
 /* What a kind keeps in l->own begins with this. */
@@ -92,8 +108,8 @@ struct pd_cuda_trial {
  */
 int pd_cuda_choose(struct pd_compiled_layer *l, int way, const int *codes, int n,
 		   const struct pd_cuda_trial *trial);
-/* Device memory for a trial, cleared: 0, or -1. */
-int pd_cuda_trial_memory(void *out_p, size_t bytes);
+/* Device memory for a trial, full of random numbers of that type: 0, or -1. */
+int pd_cuda_trial_memory(void *out_p, enum pd_dtype dtype, size_t bytes);
 
 /* --- layout.c */
 extern const struct pd_layout pd_cuda_last;
@@ -130,18 +146,24 @@ int pd_cuda_clock_ns(const struct pd_cuda_clock *clock, cudaEvent_t event, int64
 		     struct pd_error *err);
 /*
  * The time of an event that has happened, as exactly as two looks at the host's clock allow:
- * 1; 0: no two were close enough.  side: a stream without work, nobody else's meanwhile.
+ * 1; 0: no two were close enough.  Takes a few milliseconds at most.
  */
-int pd_cuda_look(cudaStream_t side, cudaEvent_t past, int64_t *ns_p, struct pd_error *err);
+int pd_cuda_look(const struct pd_cuda_look *with, cudaEvent_t past, int64_t *ns_p,
+		 struct pd_error *err);
 
 /* --- stream.c */
 struct pd_stream *pd_cuda_stream_open(struct pd_device *device, struct pd_error *err);
 void pd_cuda_stream_close(struct pd_stream *stream);
 
+/* --- finish.c: the device's thread that completes events begins, or ends; all streams closed */
+int pd_cuda_finish_open(struct pd_cuda_device *cuda, struct pd_error *err);
+void pd_cuda_finish_close(struct pd_cuda_device *cuda);
+
 /* --- net.c */
 struct pd_net *pd_cuda_net_open(struct pd_device *device, const struct pd_net_config *config,
 				struct pd_error *err);
 void pd_cuda_net_close(struct pd_net *net);
+int pd_cuda_net_settle(struct pd_net *net, struct pd_error *err);
 int pd_cuda_net_export(struct pd_net *net, int named, enum pd_form form, const void *arena,
 		       float *host);
 int pd_cuda_net_import(struct pd_net *net, int named, enum pd_form form, void *arena,

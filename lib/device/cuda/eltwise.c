@@ -23,10 +23,24 @@ static int curve(struct pd_compiled_layer *l, enum pd_kernel_curve which, struct
 						 pd_cuda_batch_elements(l, l->in_shape[0])), err);
 }
 
+/* Does the layer before leave out, in its backward, what this relu lets no gradient through? */
+static bool left_to_norm(const struct pd_compiled_layer *l)
+{
+	int before = pd_model_producer(l->net->model, l->layer->inputs[0]);
+
+	return before >= 0 &&
+	       l->net->model->layers[before].kind == PD_LAYER_batchnorm2d &&
+	       pd_cuda_does_relu(l->net, before);
+}
+
 static int curve_back(struct pd_compiled_layer *l, enum pd_kernel_curve which,
 		      struct pd_error *err)
 {
 	if (!l->diff_src[0])
+		return 0;
+	/* one before or after has done it, or will */
+	if (which == PD_KERNEL_RELU && l->diff_src[0] == l->diff_dst &&
+	    (l->completed || left_to_norm(l)))
 		return 0;
 	return pd_cuda_queued(l, pd_kernel_curve_back(pd_cuda_engine(l)->stream, l->net->dtype,
 						      which, l->diff_src[0], l->dst, l->diff_dst,

@@ -11,7 +11,7 @@
  */
 static bool packs(const void *a, const void *b, const void *c)
 {
-	return (((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) & 15) == 0;
+	return pd_packs(a) && pd_packs(b) && pd_packs(c);
 }
 
 /* pack_at(i) for N elements from i on, one_at(i) for those that are left. */
@@ -140,6 +140,37 @@ cudaError_t pd_kernel_sum(cudaStream_t stream, enum pd_dtype dtype, void *dst,
 		PD_BY_TYPE(dtype, T, PD_BY_PACK(T, packed, N, (
 			sum<T, N><<<pd_blocks((count + N - 1) / N), PD_THREADS, 0, stream>>>(
 				(T *)dst, from, n, count, relu))));
+	return cudaGetLastError();
+}
+
+/* dst may be a or b. */
+template <typename T, int N>
+__global__ static void sum_relu(T *dst, const T *a, const T *b, const T *__restrict__ y,
+				size_t count)
+{
+	for_packs<N>(count, [&](size_t i) {
+		struct pd_pack<T, N> p = *(const struct pd_pack<T, N> *)&a[i];
+		const struct pd_pack<T, N> q = *(const struct pd_pack<T, N> *)&b[i];
+		const struct pd_pack<T, N> r = *(const struct pd_pack<T, N> *)&y[i];
+
+#pragma unroll
+		for (int k = 0; k < N; k++)
+			p.v[k] = (T)((float)r.v[k] > 0 ? (float)p.v[k] + (float)q.v[k] : 0);
+		*(struct pd_pack<T, N> *)&dst[i] = p;
+	}, [&](size_t i) {
+		dst[i] = (T)((float)y[i] > 0 ? (float)a[i] + (float)b[i] : 0);
+	});
+}
+
+cudaError_t pd_kernel_sum_relu(cudaStream_t stream, enum pd_dtype dtype, void *dst, const void *a,
+			       const void *b, const void *y, size_t count)
+{
+	bool packed = packs(dst, a, b) && pd_packs(y);
+
+	if (count > 0)
+		PD_BY_TYPE(dtype, T, PD_BY_PACK(T, packed, N, (
+			sum_relu<T, N><<<pd_blocks((count + N - 1) / N), PD_THREADS, 0, stream>>>(
+				(T *)dst, (const T *)a, (const T *)b, (const T *)y, count))));
 	return cudaGetLastError();
 }
 

@@ -3,9 +3,9 @@
  * An engine of cuDNN's graph API and what was set on it, in words, so that a profile can say
  * which one a layer takes ("engines") and a run make just that one: for each way that has one
  * its number among the engines of such operations, and its knobs, type=value, as cuDNN counts
- * both:
+ * both (of values some are below 0):
  *
- *     forward 29 2=5 14=3; weights 12
+ *     forward 29 2=5 14=-1; weights 12
  */
 #ifndef PD_DEVICE_CUDA_ENGINE_NAME_H
 #define PD_DEVICE_CUDA_ENGINE_NAME_H
@@ -46,38 +46,39 @@ static inline void pd_engine_print(char text[PD_ENGINE_TEXT], int way,
 			      name->knobs[k].type, (long long)name->knobs[k].value);
 }
 
-/* Digits alone, at *p, which is moved behind them; -1: there are none, or too many. */
-static inline int64_t pd_engine_number(const char **p)
+/* A number at *p, which is moved behind it: digits, and perhaps a minus before them; false: there
+ * is none, or it is too large. */
+static inline bool pd_engine_number(const char **p, int64_t *value_p)
 {
+	bool negative = **p == '-';
 	int64_t value = -1;
 
-	for (; **p >= '0' && **p <= '9'; ++*p) {
+	for (*p += negative; **p >= '0' && **p <= '9'; ++*p) {
 		if (value > INT64_MAX / 100)
-			return -1;
+			return false;
 		value = (value < 0 ? 0 : value) * 10 + (**p - '0');
 	}
-	return value;
+	*value_p = negative ? -value : value;
+	return value >= 0;
 }
 
 /* What stands behind the way's name. */
 static inline bool pd_engine_parse(const char *p, struct pd_engine_name *name)
 {
 	name->knob_count = 0;
-	name->index = pd_engine_number(&p);
-	while (name->index >= 0 && *p == ' ' && name->knob_count < PD_ENGINE_KNOBS) {
+	if (!pd_engine_number(&p, &name->index) || name->index < 0)
+		return false;
+	while (*p == ' ' && name->knob_count < PD_ENGINE_KNOBS) {
 		int64_t type, value;
 
 		p++;
-		type = pd_engine_number(&p);
-		if (type < 0 || type > INT32_MAX || *p++ != '=')
-			return false;
-		value = pd_engine_number(&p);
-		if (value < 0)
+		if (!pd_engine_number(&p, &type) || type < 0 || type > INT32_MAX || *p++ != '=' ||
+		    !pd_engine_number(&p, &value))
 			return false;
 		name->knobs[name->knob_count].type = (int)type;
 		name->knobs[name->knob_count++].value = value;
 	}
-	return name->index >= 0 && (*p == '\0' || *p == ';');
+	return *p == '\0' || *p == ';';
 }
 
 /* The engine that a layer's text (NULL: there is none) names for a way; false: none, or not

@@ -10,9 +10,23 @@
 
 #define NODES_LEAST 2           /* fewer are launched singly as fast */
 
+#define KINDS 8                 /* of passes that one net may see; there are five */
+
+/* Passes of a kind have the same kernels in the same order. */
+struct kind {
+	bool backward, evaluate, again;
+	enum pd_backward_part part;
+	cudaGraph_t model;              /* the first that was captured */
+	cudaGraphExec_t spares[PD_CUDA_SPARES];
+	int spare_count;
+};
+
 struct pd_cuda_graphs {
 	struct pd_repeats repeats;
 	bool off;                       /* one could not be captured */
+	bool settled;
+	struct kind kinds[KINDS];
+	int kind_count;
 };
 
 struct pd_cuda_graphs *pd_cuda_graphs_new(void)
@@ -23,14 +37,77 @@ struct pd_cuda_graphs *pd_cuda_graphs_new(void)
 					       : pd_zalloc(sizeof(struct pd_cuda_graphs));
 }
 
+static void forget_repeats(struct pd_cuda_graphs *graphs)
+{
+	for (size_t i = 0; i < PD_COUNT(graphs->repeats.places); i++)
+		if (graphs->repeats.places[i].made)
+			cudaGraphExecDestroy(graphs->repeats.places[i].made);
+	graphs->repeats = (struct pd_repeats){ 0 };
+}
+
 void pd_cuda_graphs_free(struct pd_cuda_graphs *graphs)
 {
 	if (!graphs)
 		return;
-	for (size_t i = 0; i < PD_COUNT(graphs->repeats.places); i++)
-		if (graphs->repeats.places[i].made)
-			cudaGraphExecDestroy(graphs->repeats.places[i].made);
+	forget_repeats(graphs);
+	for (int k = 0; k < graphs->kind_count; k++) {
+		struct kind *kind = &graphs->kinds[k];
+
+		for (int i = 0; i < kind->spare_count; i++)
+			cudaGraphExecDestroy(kind->spares[i]);
+		cudaGraphDestroy(kind->model);
+	}
 	free(graphs);
+}
+
+/* That of a pass, or NULL. */
+static struct kind *find_kind(struct pd_cuda_graphs *graphs, const struct pd_repeat_key *key)
+{
+	for (int k = 0; k < graphs->kind_count; k++) {
+		struct kind *kind = &graphs->kinds[k];
+
+		if (kind->backward == key->backward && kind->evaluate == key->evaluate &&
+		    kind->again == key->again && kind->part == key->part)
+			return kind;
+	}
+	return NULL;
+}
+
+/* The graph is the kind's model, where there is none so far: true. */
+static bool keep_model(struct pd_cuda_graphs *graphs, const struct pd_repeat_key *key,
+		       cudaGraph_t graph)
+{
+	if (graphs->settled || graphs->kind_count == KINDS || find_kind(graphs, key))
+		return false;
+	graphs->kinds[graphs->kind_count++] = (struct kind){
+		.backward = key->backward, .evaluate = key->evaluate, .again = key->again,
+		.part = key->part, .model = graph,
+	};
+	return true;
+}
+
+static int add_spare(struct kind *kind, cudaStream_t stream, struct pd_error *err)
+{
+	cudaGraphExec_t made;
+
+	if (pd_cuda_check(cudaGraphInstantiateWithFlags(&made, kind->model, 0), "a graph", err) < 0)
+		return -1;
+	kind->spares[kind->spare_count++] = made;
+	return pd_cuda_check(cudaGraphUpload(made, stream), "a graph", err);
+}
+
+int pd_cuda_graphs_settle(struct pd_cuda_graphs *graphs, cudaStream_t stream,
+			  struct pd_error *err)
+{
+	if (!graphs || graphs->settled)
+		return 0;
+	forget_repeats(graphs);
+	for (int k = 0; k < graphs->kind_count; k++)
+		while (graphs->kinds[k].spare_count < PD_CUDA_SPARES)
+			if (add_spare(&graphs->kinds[k], stream, err) < 0)
+				return -1;
+	graphs->settled = true;
+	return pd_cuda_check(cudaStreamSynchronize(stream), "a graph", err);
 }
 
 /* Is anything in these layers of what struct pd_kernel_now holds? */
@@ -88,31 +165,62 @@ static cudaGraph_t capture(struct pd_compiled *net, const struct pd_work *w, str
 	return NULL;
 }
 
+/* Instantiates the graph, or has one of the kind's spares become it.  NULL: there is none. */
+static cudaGraphExec_t instance_of(struct pd_cuda_graphs *graphs, const struct pd_repeat_key *key,
+				   cudaGraph_t graph)
+{
+	cudaGraphExecUpdateResultInfo info;
+	cudaGraphExec_t made = NULL;
+	struct pd_error why;
+	struct kind *kind;
+
+	if (!graphs->settled) {
+		if (pd_cuda_check(cudaGraphInstantiateWithFlags(&made, graph, 0), "a graph",
+				  &why) < 0)
+			give_up(graphs, why.text);
+		return made;
+	}
+	kind = find_kind(graphs, key);
+	made = kind->spares[--kind->spare_count];
+	if (cudaGraphExecUpdate(made, graph, &info) == cudaSuccess)
+		return made;
+	cudaGetLastError();
+	kind->spare_count++;
+	return NULL;
+}
+
 /* Leaves place->made, or place->never, or neither, and no graph will be made any more. */
 static void make(struct pd_compiled *net, const struct pd_work *w, struct pd_repeat *place)
 {
 	struct pd_cuda_engine *engine = net->engine;
+	struct pd_cuda_graphs *graphs = engine->graphs;
 	struct pd_error why;
-	cudaGraph_t graph = capture(net, w, &why);
-	cudaGraphExec_t made = NULL;
+	cudaGraph_t graph;
 	size_t nodes = 0;
 
+	if (graphs->settled) {
+		const struct kind *kind = find_kind(graphs, &place->key);
+
+		place->never = !kind || kind->spare_count == 0;
+		if (place->never)
+			return;
+	}
+	graph = capture(net, w, &why);
 	if (!graph) {
-		give_up(engine->graphs, why.text);
+		give_up(graphs, why.text);
 		return;
 	}
-	place->note = engine->loss_layer;
+	place->note = engine->loses ? net : NULL;
 	if (pd_cuda_check(cudaGraphGetNodes(graph, NULL, &nodes), "a graph", &why) < 0) {
-		give_up(engine->graphs, why.text);
+		give_up(graphs, why.text);
 	} else if (nodes < NODES_LEAST) {
 		place->never = true;
-	} else if (pd_cuda_check(cudaGraphInstantiateWithFlags(&made, graph, 0), "a graph",
-				 &why) < 0) {
-		give_up(engine->graphs, why.text);
 	} else {
-		place->made = made;
+		place->made = instance_of(graphs, &place->key, graph);
+		place->never = !place->made;
 	}
-	cudaGraphDestroy(graph);
+	if (!place->made || !keep_model(graphs, &place->key, graph))
+		cudaGraphDestroy(graph);
 }
 
 int pd_cuda_graphs_pass(struct pd_compiled *net, const struct pd_work *w, struct pd_error *err)
@@ -130,7 +238,7 @@ int pd_cuda_graphs_pass(struct pd_compiled *net, const struct pd_work *w, struct
 			return -1;
 	}
 	/* of a whole stage: pd-profile's layers one by one would take all the places */
-	if (graphs && w->from == net->first && w->count == net->count) {
+	if (graphs && engine->whole) {
 		const struct pd_repeat_key key =
 			pd_repeat_key(&w->pass, w->kind == PD_WORK_BACKWARD, w->from, w->count);
 
@@ -141,6 +249,6 @@ int pd_cuda_graphs_pass(struct pd_compiled *net, const struct pd_work *w, struct
 		make(net, w, place);
 	if (!place || !place->made)
 		return queue(net, w, err);
-	engine->loss_layer = place->note;
+	engine->loses = place->note != NULL;
 	return pd_cuda_check(cudaGraphLaunch(place->made, engine->stream), "a graph", err);
 }

@@ -8,14 +8,21 @@
  * addresses stay (first sample, samples that count, where the loss goes) therefore lies in
  * device memory, struct pd_kernel_now, which a kernel of its own sets before.
  *
+ * To instantiate a graph may have to wait until the GPU is idle.  A net that has been rehearsed
+ * (device/rehearse.h) is settled: for each kind of pass that was seen, as many graphs are
+ * instantiated as may be used, and from then on what is captured only updates one of those.
+ *
  * PD_CUDA_GRAPHS=no in the environment: every pass is queued kernel by kernel.  The same where
  * capturing fails, which is said once, of passes over some of a stage's layers, and of those
- * beyond the first PD_REPEATS of a net.
+ * beyond the first PD_REPEATS of a net; in one that is settled, of each kind beyond the first
+ * PD_CUDA_SPARES.
  */
 #ifndef PD_DEVICE_CUDA_GRAPH_H
 #define PD_DEVICE_CUDA_GRAPH_H
 
 #include "device/cuda/cuda.h"
+
+#define PD_CUDA_SPARES 64
 
 struct pd_cuda_graphs;
 
@@ -24,5 +31,8 @@ struct pd_cuda_graphs *pd_cuda_graphs_new(void);
 void pd_cuda_graphs_free(struct pd_cuda_graphs *graphs);
 /* Queues a forward or backward on engine->stream: 0, or -1 with *err. */
 int pd_cuda_graphs_pass(struct pd_compiled *net, const struct pd_work *work, struct pd_error *err);
+/* Nothing is instantiated from now on; see above.  stream: nobody else's meanwhile.  0, or -1. */
+int pd_cuda_graphs_settle(struct pd_cuda_graphs *graphs, cudaStream_t stream,
+			  struct pd_error *err);
 
 #endif

@@ -26,7 +26,7 @@ struct pd_kernel_loss {                 /* in pinned host memory */
 };
 struct pd_kernel_now {
 	int64_t first_sample, valid;    /* as struct pd_pass */
-	struct pd_kernel_loss *loss;    /* where it is to go */
+	struct pd_kernel_loss *loss;    /* where the first is to go */
 };
 cudaError_t pd_kernel_set_now(cudaStream_t stream, struct pd_kernel_now *now,
 			      const struct pd_kernel_now *value);
@@ -43,6 +43,9 @@ cudaError_t pd_kernel_curve_back(cudaStream_t stream, enum pd_dtype dtype,
 #define PD_KERNEL_SOURCES 16
 cudaError_t pd_kernel_sum(cudaStream_t stream, enum pd_dtype dtype, void *dst,
 			  const void *const *src, int n, size_t count, bool relu);
+/* dst = a + b, but 0 where y, a relu's output, is not positive. */
+cudaError_t pd_kernel_sum_relu(cudaStream_t stream, enum pd_dtype dtype, void *dst, const void *a,
+			       const void *b, const void *y, size_t count);
 /* Draws the mask, one bit per element, each sample's from a byte of its own on. */
 struct pd_kernel_dropout {
 	uint64_t seed, stream;
@@ -72,48 +75,68 @@ cudaError_t pd_kernel_meanpool_back(cudaStream_t stream, enum pd_dtype dtype,
 				    const struct pd_pool_shape *shape, int64_t planes, void *dx,
 				    const void *dy);
 
-/* --- layout.cu: samples of (channels, area) to (area, channels), or back; to f32 */
+/* --- layout.cu: samples of (channels, area) to (area, channels), or back */
 cudaError_t pd_kernel_turn(cudaStream_t stream, enum pd_dtype dtype, void *dst, const void *src,
 			   int64_t samples, int64_t channels, int64_t area, bool to_last);
-cudaError_t pd_kernel_widen(cudaStream_t stream, enum pd_dtype dtype, float *dst, const void *src,
-			    size_t count);
 
-/* --- norm.cu: batch normalisation */
+/* --- widen.cu: arrays of dtype to f32, all of them by one kernel; none lies over another */
+#define PD_KERNEL_WIDENED 64
+struct pd_kernel_widened {
+	float *dst;
+	const void *src;
+	size_t count;
+};
+struct pd_kernel_widen {
+	int n;                          /* 1 to PD_KERNEL_WIDENED */
+	struct pd_kernel_widened arrays[PD_KERNEL_WIDENED];
+};
+cudaError_t pd_kernel_widen(cudaStream_t stream, enum pd_dtype dtype,
+			    const struct pd_kernel_widen *w);
+
+/* --- norm.cu, norm_back.cu: batch normalisation */
 struct pd_kernel_norm {
 	int64_t rows, channels;         /* rows: samples times their area */
 	int64_t area;                   /* of a plane; 1: the channels are next to one another */
 	size_t half;                    /* floats from a mean to what belongs to it */
 	float eps, momentum;
-	bool relu;                      /* of what comes out */
+	bool relu;                      /* of what comes out; backward does its part, too */
 };
 /* Floats of room that forward and backward take. */
 size_t pd_kernel_norm_room(int64_t rows, int64_t channels);
-/* kept: mean and inverse deviation, written; running: mean and variance, moved; or NULL. */
+/*
+ * kept: mean and inverse deviation, and with a relu the scale and the bias that forward read,
+ * each n->half floats behind the one before; written.  running: mean and variance, moved; or NULL.
+ */
 cudaError_t pd_kernel_norm(cudaStream_t stream, enum pd_dtype dtype, const struct pd_kernel_norm *n,
 			   void *y, const void *x, const void *scale, const void *bias, float *kept,
 			   float *running, float *room);
 cudaError_t pd_kernel_norm_evaluate(cudaStream_t stream, enum pd_dtype dtype,
 				    const struct pd_kernel_norm *n, void *y, const void *x,
 				    const void *scale, const void *bias, const float *running);
-/* dx: NULL where nobody wants it. */
+/*
+ * dx: NULL where nobody wants it; before: what it is added to, or NULL.  dx may lie over before or
+ * dy.  dy: with a relu the gradient of what comes out of that.
+ */
 cudaError_t pd_kernel_norm_back(cudaStream_t stream, enum pd_dtype dtype,
-				const struct pd_kernel_norm *n, void *dx, const void *x,
-				const void *dy, const void *scale, const float *kept,
-				float *d_scale, float *d_bias, float *room);
+				const struct pd_kernel_norm *n, void *dx, const void *before,
+				const void *x, const void *dy, const void *scale,
+				const float *kept, float *d_scale, float *d_bias, float *room);
 /* The sum over many rows of each channel; room as for these. */
 cudaError_t pd_kernel_columns(cudaStream_t stream, enum pd_dtype dtype, float *sums, float *room,
 			      const void *dy, int64_t rows, int64_t channels);
 
 /* --- loss.cu */
-/* out: one float per sample; those from now->valid on become 0.  verdict: room for as many. */
+/* out: one float per sample; those from now->valid on become 0.  verdict: room for as many.
+ * number: which of the stage's losses. */
 cudaError_t pd_kernel_loss(cudaStream_t stream, enum pd_dtype dtype,
-			   const struct pd_kernel_now *now, float *out, int32_t *verdict,
-			   const void *x, const int32_t *label, int64_t batch, int64_t classes);
-/* scale: in device memory; NULL: 1. */
+			   const struct pd_kernel_now *now, int number, float *out,
+			   int32_t *verdict, const void *x, const int32_t *label, int64_t batch,
+			   int64_t classes);
+/* scale: in device memory; NULL: 1.  minibatch: over so many samples the mean is taken. */
 cudaError_t pd_kernel_loss_back(cudaStream_t stream, enum pd_dtype dtype,
 				const struct pd_kernel_now *now, void *dx, const void *x,
-				const int32_t *label, const struct pd_scale *scale, int64_t batch,
-				int64_t classes);
+				const int32_t *label, const struct pd_scale *scale,
+				int64_t minibatch, int64_t batch, int64_t classes);
 
 /* --- bias.cu: y[n][c][i] += bias[c], then relu; and its gradient, the sum over n and i */
 /* bias: NULL where there is none. */

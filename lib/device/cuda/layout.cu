@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between layouts and between types. */
+/* Between layouts. */
 #include "device/cuda/both.cuh"
 
 #include "device/cuda/grid.cuh"
@@ -29,21 +29,5 @@ cudaError_t pd_kernel_turn(cudaStream_t stream, enum pd_dtype dtype, void *dst, 
 	if (count > 0)
 		PD_BY_TYPE(dtype, T, (turn<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
 			(T *)dst, (const T *)src, count, channels, area, to_last)));
-	return cudaGetLastError();
-}
-
-template <typename T>
-__global__ static void widen(float *dst, const T *src, size_t count)
-{
-	PD_FOR_EACH(i, count)
-		dst[i] = (float)src[i];
-}
-
-cudaError_t pd_kernel_widen(cudaStream_t stream, enum pd_dtype dtype, float *dst, const void *src,
-			    size_t count)
-{
-	if (count > 0)
-		PD_BY_TYPE(dtype, T, (widen<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
-			dst, (const T *)src, count)));
 	return cudaGetLastError();
 }

@@ -15,6 +15,7 @@
 #include "device/cuda/cuda.h"
 
 #define WORKSPACE_MOST ((size_t)32 << 20)
+#define PRODUCTS 16                     /* that the library is asked for; PD_CHOICES at most */
 
 struct product {
 	cublasLtMatmulDescOpaque_t how;
@@ -131,6 +132,7 @@ static int pick(struct product *p, struct pd_compiled_layer *l, int way,
 	size_t a = way == PD_WAY_WEIGHTS ? x : w, b = way == PD_WAY_FORWARD ? x : y;
 	size_t d = way == PD_WAY_FORWARD ? y : way == PD_WAY_DATA ? x : w;
 	struct trial t = { .p = p, .found = found, .blas = pd_cuda_engine(l)->blas };
+	enum pd_dtype type = l->net->dtype;
 	int codes[PD_CHOICES], best = 0;
 	size_t most = 0;
 
@@ -140,9 +142,10 @@ static int pick(struct product *p, struct pd_compiled_layer *l, int way,
 	}
 	/* the bias is as long as a column of what comes out: it may as well be that */
 	if (!l->net->measure ||
-	    (pd_cuda_trial_memory(&t.a, a) == 0 && pd_cuda_trial_memory(&t.b, b) == 0 &&
-	     pd_cuda_trial_memory(&t.d, d) == 0 &&
-	     pd_cuda_trial_memory(&t.workspace, pd_cuda_room(most)) == 0 &&
+	    (pd_cuda_trial_memory(&t.a, type, a) == 0 &&
+	     pd_cuda_trial_memory(&t.b, type, b) == 0 &&
+	     pd_cuda_trial_memory(&t.d, type, d) == 0 &&
+	     pd_cuda_trial_memory(&t.workspace, type, pd_cuda_room(most)) == 0 &&
 	     set_bias(p, t.d, NULL) == 0))
 		best = pd_cuda_choose(l, way, codes, n, &(struct pd_cuda_trial){ queue, &t });
 	cudaFree(t.a);
@@ -156,14 +159,14 @@ static int pick(struct product *p, struct pd_compiled_layer *l, int way,
 static int find(struct product *p, struct pd_compiled_layer *l, int way, struct pd_error *err)
 {
 	cublasLtMatmulPreferenceOpaque_t preference;
-	cublasLtMatmulHeuristicResult_t found[PD_CHOICES];
+	cublasLtMatmulHeuristicResult_t found[PRODUCTS];
 	cublasStatus_t status;
 	int n = 0, good = 0, best;
 
 	if (prefer(&preference, err) < 0)
 		return -1;
 	status = cublasLtMatmulAlgoGetHeuristic(pd_cuda_engine(l)->blas, &p->how, &p->a, &p->b,
-						&p->d, &p->d, &preference, PD_CHOICES, found, &n);
+						&p->d, &p->d, &preference, PRODUCTS, found, &n);
 	if (status == CUBLAS_STATUS_NOT_SUPPORTED)
 		return 0;
 	if (pd_cublas_check(status, "choosing an algorithm", err) < 0)

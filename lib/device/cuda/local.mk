@@ -2,9 +2,10 @@
 # multiplications and additions apart, as the CPU's loops are, and tiny numbers taken as zero.
 CUDA_KERNELS = lib/device/cuda/bias.cu lib/device/cuda/eltwise.cu \
 	lib/device/cuda/layout.cu lib/device/cuda/loss.cu lib/device/cuda/norm.cu \
-	lib/device/cuda/now.cu lib/device/cuda/pool.cu lib/device/cuda/squares.cu \
-	lib/device/cuda/update.cu
-CUDA_INCLUDED = lib/device/cuda/arith.h lib/device/cuda/both.cuh lib/device/cuda/grid.cuh \
+	lib/device/cuda/norm_back.cu lib/device/cuda/now.cu lib/device/cuda/pool.cu lib/device/cuda/squares.cu \
+	lib/device/cuda/update.cu lib/device/cuda/widen.cu
+CUDA_INCLUDED = lib/device/cuda/arith.h lib/device/cuda/both.cuh lib/device/cuda/columns.cuh \
+	lib/device/cuda/grid.cuh \
 	lib/device/cuda/kernels.h lib/device/cuda/typed.cuh lib/model/dtype.h lib/model/dtype.def
 EXTRA_DIST += $(CUDA_KERNELS) $(CUDA_INCLUDED)
 NVCCFLAGS = -std=c++17 -O3 --fmad=false --ftz=true
@@ -17,6 +18,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cuda/conv2d.c lib/device/cuda/conv2d.h lib/device/cuda/conv2d_choose.c \
 	lib/device/cuda/conv2d_engine.c \
 	lib/device/cuda/conv2d_graph.c lib/device/cuda/conv2d_graph.h \
+	lib/device/cuda/conv2d_widen.c \
 	lib/device/cuda/descriptor.h lib/device/cuda/engine_name.h \
 	lib/device/cuda/cuda.c lib/device/cuda/cuda.h \
 	lib/device/cuda/eltwise.c \

@@ -19,9 +19,9 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 {
 	struct pd_cuda_engine *engine = pd_cuda_engine(l);
 
-	engine->loss_layer = l;
+	engine->loses = true;
 	return pd_cuda_queued(l, pd_kernel_loss(engine->stream, l->net->dtype, engine->now,
-						l->dst, l->extra, l->src[0], l->src[1],
+						l->loss, l->dst, l->extra, l->src[0], l->src[1],
 						l->net->batch,
 						l->in_shape[0]->size[0]), err);
 }
@@ -34,8 +34,8 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 		return 0;
 	return pd_cuda_queued(l, pd_kernel_loss_back(engine->stream, l->net->dtype, engine->now,
 						     l->diff_src[0], l->src[0], l->src[1],
-						     pass->scale, l->net->batch,
-						     l->in_shape[0]->size[0]), err);
+						     pass->scale, l->net->minibatch,
+						     l->net->batch, l->in_shape[0]->size[0]), err);
 }
 
 const struct pd_compiled_kind pd_cuda_softmax_cross_entropy = {

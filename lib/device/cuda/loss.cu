@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread per sample, which sums in the CPU's order; then one block for the whole batch. */
+/*
+ * A block per sample, whose threads take every so many classes: what they find is brought together
+ * in an order that follows from the number of classes alone.  Then one block for the whole batch.
+ */
 #include "device/cuda/both.cuh"
 
 #include "device/cuda/kernels.h"
 #include "device/cuda/typed.cuh"
 
-#define SAMPLES 32              /* of a block */
+#define THREADS 128             /* of a sample; a power of two */
 #define SUMMERS 128             /* a power of two */
 
 enum verdict { WRONG, RIGHT, NO_CLASS };
@@ -15,34 +18,58 @@ __device__ static bool is_class(int32_t label, int64_t classes)
 	return label >= 0 && label < classes;
 }
 
+/* The largest of a sample's logits, and the sum that is its softmax's denominator, in every thread
+ * of the block. */
+template <typename T>
+__device__ static struct pd_softmax_best denominator(const T *x, int64_t classes, float *sum_p)
+{
+	__shared__ struct pd_softmax_best best[THREADS];
+	__shared__ float sum[THREADS];
+	int t = threadIdx.x;
+
+	best[t] = pd_softmax_largest(x, classes, t, THREADS);
+	for (int half = THREADS / 2; half > 0; half /= 2) {
+		__syncthreads();
+		if (t < half)
+			best[t] = pd_softmax_larger(best[t], best[t + half], classes);
+	}
+	__syncthreads();
+	sum[t] = pd_softmax_sum(x, classes, t, THREADS, best[0].value);
+	for (int half = THREADS / 2; half > 0; half /= 2) {
+		__syncthreads();
+		if (t < half)
+			sum[t] += sum[t + half];
+	}
+	__syncthreads();
+	*sum_p = sum[0];
+	return best[0];
+}
+
 template <typename T>
 __global__ static void losses(const struct pd_kernel_now *now, float *out, int32_t *verdict,
-			      const T *x, const int32_t *label, int64_t batch, int64_t classes)
+			      const T *__restrict__ x, const int32_t *label, int64_t classes)
 {
-	int64_t n = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, best = -1;
+	int64_t n = blockIdx.x;
+	bool valid = n < now->valid, good = valid && is_class(label[n], classes);
+	struct pd_softmax_best best = { 0, classes };
+	float sum = 1;
 
-	if (n >= batch)
+	/* one sample, one answer: all threads of the block go the same way */
+	if (good)
+		best = denominator(x + n * classes, classes, &sum);
+	if (threadIdx.x != 0)
 		return;
-	out[n] = 0;
-	verdict[n] = WRONG;
-	if (n >= now->valid)
-		return;
-	if (!is_class(label[n], classes)) {
-		verdict[n] = NO_CLASS;
-		return;
-	}
-	out[n] = pd_softmax_loss(x + n * classes, classes, label[n], &best);
-	if (best == label[n])
-		verdict[n] = RIGHT;
+	out[n] = good ? pd_softmax_loss(x + n * classes, label[n], best.value, sum) : 0;
+	verdict[n] = good && best.at == label[n] ? RIGHT : valid && !good ? NO_CLASS : WRONG;
 }
 
 /* Thread t takes samples t, t + SUMMERS, ...; then halves are added to halves. */
-__global__ static void total(const struct pd_kernel_now *now, const float *out,
+__global__ static void total(const struct pd_kernel_now *now, int number, const float *out,
 			     const int32_t *verdict, const int32_t *label)
 {
 	__shared__ double sum[SUMMERS];
 	__shared__ long long right[SUMMERS], bad[SUMMERS];
-	struct pd_kernel_loss *loss = now->loss;
+	struct pd_kernel_loss *loss = now->loss + number;
 	int64_t valid = now->valid;
 	int t = threadIdx.x;
 
@@ -72,52 +99,51 @@ __global__ static void total(const struct pd_kernel_now *now, const float *out,
 	loss->bad_label = bad[0] < valid ? label[bad[0]] : 0;
 }
 
-static unsigned sample_blocks(int64_t batch)
-{
-	return (unsigned)((batch + SAMPLES - 1) / SAMPLES);
-}
-
 cudaError_t pd_kernel_loss(cudaStream_t stream, enum pd_dtype dtype,
-			   const struct pd_kernel_now *now, float *out, int32_t *verdict,
-			   const void *x, const int32_t *label, int64_t batch, int64_t classes)
+			   const struct pd_kernel_now *now, int number, float *out,
+			   int32_t *verdict, const void *x, const int32_t *label, int64_t batch,
+			   int64_t classes)
 {
 	cudaError_t status;
 
-	PD_BY_TYPE(dtype, T, (losses<T><<<sample_blocks(batch), SAMPLES, 0, stream>>>(
-		now, out, verdict, (const T *)x, label, batch, classes)));
+	PD_BY_TYPE(dtype, T, (losses<T><<<(unsigned)batch, THREADS, 0, stream>>>(
+		now, out, verdict, (const T *)x, label, classes)));
 	status = cudaGetLastError();
 	if (status != cudaSuccess)
 		return status;
-	total<<<1, SUMMERS, 0, stream>>>(now, out, verdict, label);
+	total<<<1, SUMMERS, 0, stream>>>(now, number, out, verdict, label);
 	return cudaGetLastError();
 }
 
 /* Where the label is no class, the forward has said so and the gradient matters no more. */
 template <typename T>
-__global__ static void losses_back(const struct pd_kernel_now *now, T *dx, const T *x,
-				   const int32_t *label, const struct pd_scale *scale,
-				   int64_t batch, int64_t classes)
+__global__ static void losses_back(const struct pd_kernel_now *now, T *__restrict__ dx,
+				   const T *__restrict__ x, const int32_t *label,
+				   const struct pd_scale *scale, int64_t minibatch,
+				   int64_t classes)
 {
-	int64_t n = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-	float factor = scale ? (float)scale->loss_scale : 1;
+	int64_t n = blockIdx.x;
+	float factor = scale ? (float)scale->loss_scale : 1, sum;
+	struct pd_softmax_best best;
 
-	if (n >= batch)
-		return;
+	dx += n * classes;
+	x += n * classes;
 	if (n < now->valid && is_class(label[n], classes)) {
-		pd_softmax_gradient(dx + n * classes, x + n * classes, classes, label[n],
-				    factor / (float)batch);
+		best = denominator(x, classes, &sum);
+		pd_softmax_gradient(dx, x, classes, threadIdx.x, THREADS, label[n], best.value,
+				    sum, factor / (float)minibatch);
 		return;
 	}
-	for (int64_t i = 0; i < classes; i++)
-		dx[n * classes + i] = (T)0.0f;
+	for (int64_t i = threadIdx.x; i < classes; i += THREADS)
+		dx[i] = (T)0.0f;
 }
 
 cudaError_t pd_kernel_loss_back(cudaStream_t stream, enum pd_dtype dtype,
 				const struct pd_kernel_now *now, void *dx, const void *x,
-				const int32_t *label, const struct pd_scale *scale, int64_t batch,
-				int64_t classes)
+				const int32_t *label, const struct pd_scale *scale,
+				int64_t minibatch, int64_t batch, int64_t classes)
 {
-	PD_BY_TYPE(dtype, T, (losses_back<T><<<sample_blocks(batch), SAMPLES, 0, stream>>>(
-		now, (T *)dx, (const T *)x, label, scale, batch, classes)));
+	PD_BY_TYPE(dtype, T, (losses_back<T><<<(unsigned)batch, THREADS, 0, stream>>>(
+		now, (T *)dx, (const T *)x, label, scale, minibatch, classes)));
 	return cudaGetLastError();
 }

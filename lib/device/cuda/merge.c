@@ -12,7 +12,7 @@ static bool unlike(const struct pd_compiled_layer *l, int i)
 }
 
 /* Room to turn an input, or its gradient. */
-static int prepare_merge(struct pd_compiled_layer *l, struct pd_error *err)
+static int prepare_concat(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	for (int i = 0; i < l->layer->input_count; i++)
 		if (l->in[i])
@@ -23,6 +23,17 @@ static int prepare_merge(struct pd_compiled_layer *l, struct pd_error *err)
 		if (unlike(l, i) && bytes > l->forward_bytes)
 			l->forward_bytes = l->backward_bytes = bytes;
 	}
+	return 0;
+}
+
+/* Its inputs' gradients are its output's, where all have the same layout. */
+static int prepare_add(struct pd_compiled_layer *l, struct pd_error *err)
+{
+	if (prepare_concat(l, err) < 0)
+		return -1;
+	l->passes = true;
+	for (int i = 0; i < l->layer->input_count; i++)
+		l->passes &= !unlike(l, i);
 	return 0;
 }
 
@@ -177,13 +188,13 @@ static int backward_flatten(struct pd_compiled_layer *l, const struct pd_pass *p
 }
 
 const struct pd_compiled_kind pd_cuda_add = {
-	.prepare = prepare_merge,
+	.prepare = prepare_add,
 	.forward = forward_add,
 	.backward = backward_add,
 };
 
 const struct pd_compiled_kind pd_cuda_concat = {
-	.prepare = prepare_merge,
+	.prepare = prepare_concat,
 	.forward = forward_concat,
 	.backward = backward_concat,
 };

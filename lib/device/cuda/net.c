@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A stage on a GPU: the libraries' handles; sizes; parameters to and from the host; updates. */
 #include "base/half.h"
+#include "device/cuda/conv2d.h"
 #include "device/cuda/graph.h"
+#include "device/cuda/stream.h"
 
 #include <stdlib.h>
 
@@ -72,6 +74,15 @@ static int add(struct pd_compiled *net, enum pd_dtype dtype, void *dst, const vo
 			     "a sum", err);
 }
 
+static int add_relu(struct pd_compiled *net, void *dst, const void *a, const void *b,
+		    const void *y, size_t count, struct pd_error *err)
+{
+	struct pd_cuda_engine *engine = net->engine;
+
+	return pd_cuda_check(pd_kernel_sum_relu(engine->stream, net->dtype, dst, a, b, y, count),
+			     "a sum", err);
+}
+
 static const struct pd_compiled_device how = {
 	.kinds = kinds,
 	.set_tensor = set_tensor,
@@ -81,7 +92,19 @@ static const struct pd_compiled_device how = {
 	.copy = copy,
 	.zero = zero,
 	.add = add,
+	.add_relu = add_relu,
 };
+
+/* Pinned memory for what the loss layers of every pass in flight say. */
+static int take_losses(struct pd_compiled *net, struct pd_error *err)
+{
+	struct pd_cuda_engine *engine = net->engine;
+	size_t count = PD_CUDA_FLIGHTS * (size_t)net->sizes.loss_count;
+
+	return count == 0 ? 0 : pd_cuda_check(cudaHostAlloc((void **)&engine->losses,
+							     count * sizeof(*engine->losses),
+							     cudaHostAllocMapped), "memory", err);
+}
 
 static int open_engine(struct pd_compiled *net, struct pd_error *err)
 {
@@ -96,6 +119,7 @@ static int open_engine(struct pd_compiled *net, struct pd_error *err)
 	if (pd_cuda_check(cudaSetDevice(cuda->number), "its device", err) < 0 ||
 	    pd_cuda_check(cudaMalloc((void **)&engine->now, sizeof(*engine->now)), "memory",
 			  err) < 0 ||
+	    take_losses(net, err) < 0 ||
 	    pd_cudnn_check(cudnnCreate(&engine->dnn), "it cannot be opened", err) < 0)
 		return -1;
 	return pd_cublas_check(cublasLtCreate(&engine->blas), "it cannot be opened", err);
@@ -112,6 +136,7 @@ struct pd_net *pd_cuda_net_open(struct pd_device *device, const struct pd_net_co
 		pd_cuda_net_close(&net->base);
 		return NULL;
 	}
+	pd_cuda_conv_group(net);
 	return &net->base;
 }
 
@@ -133,11 +158,26 @@ void pd_cuda_net_close(struct pd_net *base)
 		return;
 	if (engine->now)
 		cudaFree(engine->now);
+	if (engine->losses)
+		cudaFreeHost(engine->losses);
 	if (engine->dnn)
 		cudnnDestroy(engine->dnn);
 	if (engine->blas)
 		cublasLtDestroy(engine->blas);
 	free(engine);
+}
+
+int pd_cuda_net_settle(struct pd_net *base, struct pd_error *err)
+{
+	struct pd_cuda_device *cuda = (struct pd_cuda_device *)base->device;
+	struct pd_cuda_engine *engine = ((struct pd_compiled *)base)->engine;
+	int status;
+
+	cudaSetDevice(cuda->number);
+	pthread_mutex_lock(&cuda->side_lock);
+	status = pd_cuda_graphs_settle(engine->graphs, cuda->look.side, err);
+	pthread_mutex_unlock(&cuda->side_lock);
+	return status;
 }
 
 /* ---- parameters and state to and from the host ---- */
@@ -168,16 +208,15 @@ static struct found find(const struct pd_compiled *net, const struct pd_named *n
 			 enum pd_form form)
 {
 	struct found f = { .dtype = PD_F32, .channels = 1, .area = 1 };
-	int which;
 
-	f.offset = pd_compiled_offset(net, n, &which);
+	f.offset = pd_compiled_offset(net, n);
 	if (form == PD_WORKING && n->part == PD_PART_PARAMETER) {
 		f.dtype = net->dtype;
 		f.offset = pd_compiled_working(net, f.offset);
 	}
 	f.bytes = pd_dtype_bytes(f.dtype) * (size_t)n->elements;
 	if (n->part == PD_PART_PARAMETER && n->dims == 4 &&
-	    net->parameters[net->layers[n->layer].owner][which].layout) {
+	    net->parameters[net->layers[n->layer].owner][n->which].layout) {
 		f.channels = n->size[1];
 		f.area = n->size[2] * n->size[3];
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stream: the queue's thread puts work on a CUDA stream and goes on; a second thread sleeps
- * until the oldest of it is done and completes its event, with times that the GPU took.
+ * A stream: the queue's thread puts work on a CUDA stream and goes on; the device's second thread
+ * (finish.c) finds out when the oldest of it is done, and completes its event.
  *
  * Work in flight is in a ring: the queue's thread writes at the tail, the second reads at the
  * head.  The device's lock guards both numbers, so that a stream that is told to wait for an
@@ -9,6 +9,7 @@
  */
 #include "device/cuda/stream.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "device/cuda/graph.h"
 
@@ -29,10 +30,10 @@ static struct pd_cuda_flight *take_flight(struct pd_cuda_stream *s)
 	f = &s->flights[s->tail % PD_CUDA_FLIGHTS];
 	pthread_mutex_unlock(&cuda->lock);
 	f->ev = NULL;
-	f->loss = NULL;
-	f->loss_layer = NULL;
+	f->net = NULL;
 	f->outcome = NULL;
 	f->call.check = NULL;
+	f->given_ns = pd_now_ns();
 	return f;
 }
 
@@ -91,15 +92,19 @@ static int look_there(struct pd_cuda_stream *s, const struct pd_event *ev, struc
  */
 static int wait_for(struct pd_cuda_stream *s, const struct pd_event *ev, struct pd_error *err)
 {
+	struct pd_cuda_device *cuda = pd_cuda_device_of(s);
 	struct pd_gate *gate = s->queue.gate;
 	int verdict = look_there(s, ev, err);
 
 	if (verdict != 0)
 		return verdict;
 	pthread_mutex_lock(&gate->lock);
+	/* before it looks, so that what is put in flight after that is told */
+	atomic_fetch_add(&cuda->waiting, 1);
 	while (!pd_event_done(ev) && (verdict = look_there(s, ev, err)) == 0 &&
 	       !(s->queue.closing && atomic_load(&gate->failed)))
 		pthread_cond_wait(&gate->cond, &gate->lock);
+	atomic_fetch_sub(&cuda->waiting, 1);
 	pthread_mutex_unlock(&gate->lock);
 	return verdict != 0 ? verdict : pd_queue_await(&s->queue, ev, err);
 }
@@ -147,11 +152,13 @@ static int pass(struct pd_cuda_stream *s, const struct pd_work *w, struct pd_err
 		return -1;
 	engine->stream = s->stream;
 	engine->stream_serial = s->serial;
-	engine->loss = &s->said[f - s->flights].loss;
-	engine->loss_layer = NULL;
+	engine->whole = w->from == net->first && w->count == net->count;
+	engine->loss = engine->losses + (f - s->flights) * net->sizes.loss_count;
+	engine->loses = false;
 	status = pd_cuda_graphs_pass(net, w, err);
-	f->loss = w->pass.loss;
-	f->loss_layer = engine->loss_layer;
+	f->net = engine->loses ? net : NULL;
+	f->made = engine->loss;
+	f->losses = w->pass.losses;
 	f->valid = w->pass.valid;
 	return status;
 }
@@ -183,7 +190,8 @@ static int run(struct pd_queue *q, const struct pd_work *w, struct pd_error *err
 	if (w->kind == PD_WORK_WAIT)
 		return wait_for(s, w->awaited, err) < 0 ? -1 : 0;
 	s->current = take_flight(s);
-	if (pd_cuda_check(cudaEventRecord(s->current->start, s->stream), "an event", err) < 0)
+	if (s->current->start &&
+	    pd_cuda_check(cudaEventRecord(s->current->start, s->stream), "an event", err) < 0)
 		return -1;
 	switch (w->kind) {
 	case PD_WORK_FORWARD:
@@ -242,9 +250,9 @@ static void done(struct pd_queue *q, struct pd_event *ev, int64_t start_ns,
 	f->ev = ev;
 	pthread_mutex_lock(&cuda->lock);
 	s->tail++;
-	pthread_cond_broadcast(&s->moved);
+	pthread_cond_signal(&cuda->work);
 	pthread_mutex_unlock(&cuda->lock);
-	if (ev)
+	if (ev && atomic_load(&cuda->waiting) > 0)
 		tell_waiting(q->gate);
 }
 
@@ -275,13 +283,28 @@ static void release(struct pd_cuda_stream *s)
 /* An event now, on the clock that the device's counts from. */
 static int open_clock(struct pd_cuda_stream *s, struct pd_error *err)
 {
-	if (pd_cuda_check(cudaEventCreateWithFlags(&s->clock.base, cudaEventBlockingSync),
-			  "an event", err) < 0 ||
+	if (pd_cuda_check(cudaEventCreate(&s->clock.base), "an event", err) < 0 ||
 	    pd_cuda_check(cudaEventRecord(s->clock.base, s->stream), "an event", err) < 0 ||
 	    pd_cuda_check(cudaEventSynchronize(s->clock.base), "an event", err) < 0)
 		return -1;
 	return pd_cuda_clock_ns(&pd_cuda_device_of(s)->origin, s->clock.base, &s->clock.base_ns,
 				err);
+}
+
+static int open_events(struct pd_cuda_stream *s, struct pd_error *err)
+{
+	bool untimed = pd_cuda_device_of(s)->untimed;
+	unsigned how = untimed ? cudaEventDisableTiming : cudaEventDefault;
+
+	for (int i = 0; i < PD_CUDA_FLIGHTS; i++) {
+		struct pd_cuda_flight *f = &s->flights[i];
+
+		if (pd_cuda_check(cudaEventCreateWithFlags(&f->end, how), "an event", err) < 0 ||
+		    (!untimed &&
+		     pd_cuda_check(cudaEventCreate(&f->start), "an event", err) < 0))
+			return -1;
+	}
+	return untimed ? 0 : open_clock(s, err);
 }
 
 static int open_cuda(struct pd_cuda_stream *s, struct pd_error *err)
@@ -293,24 +316,18 @@ static int open_cuda(struct pd_cuda_stream *s, struct pd_error *err)
 					cudaHostAllocMapped), "pinned memory", err) < 0 ||
 	    pd_cuda_check(cudaMalloc((void **)&s->scrap, sizeof(*s->scrap)), "memory", err) < 0)
 		return -1;
-	for (int i = 0; i < PD_CUDA_FLIGHTS; i++)
-		if (pd_cuda_check(cudaEventCreate(&s->flights[i].start), "an event", err) < 0 ||
-		    pd_cuda_check(cudaEventCreateWithFlags(&s->flights[i].end,
-							   cudaEventBlockingSync),
-				  "an event", err) < 0)
-			return -1;
-	return open_clock(s, err);
+	return open_events(s, err);
 }
 
-static void stop_second(struct pd_cuda_stream *s)
+/* Until the events of all that was queued are completed. */
+static void await_end(struct pd_cuda_stream *s)
 {
 	struct pd_cuda_device *cuda = pd_cuda_device_of(s);
 
 	pthread_mutex_lock(&cuda->lock);
-	s->closing = true;
-	pthread_cond_broadcast(&s->moved);
+	while (s->head != s->tail || cuda->finishing == s)
+		pthread_cond_wait(&s->moved, &cuda->lock);
 	pthread_mutex_unlock(&cuda->lock);
-	pthread_join(s->thread, NULL);
 }
 
 static void enlist(struct pd_cuda_stream *s, bool in)
@@ -324,6 +341,8 @@ static void enlist(struct pd_cuda_stream *s, bool in)
 	if (in)
 		s->next = *at;
 	*at = in ? s : s->next;
+	if (cuda->served == s)
+		cuda->served = NULL;
 	pthread_mutex_unlock(&cuda->lock);
 }
 
@@ -331,23 +350,12 @@ struct pd_stream *pd_cuda_stream_open(struct pd_device *device, struct pd_error 
 {
 	static _Atomic uint64_t serials;
 	struct pd_cuda_stream *s = pd_zalloc(sizeof(*s));
-	int status;
 
 	s->queue.base.device = device;
 	s->serial = atomic_fetch_add(&serials, 1) + 1;
 	pthread_cond_init(&s->moved, NULL);
-	if (open_cuda(s, err) < 0) {
-		release(s);
-		return NULL;
-	}
-	status = pthread_create(&s->thread, NULL, pd_cuda_finish_main, s);
-	if (status != 0) {
-		pd_error_failed(err, "a stream's thread: %s", strerror(status));
-		release(s);
-		return NULL;
-	}
-	if (pd_queue_open(&s->queue, device, pd_cuda_device_of(s)->gate, &queue_ops, err) < 0) {
-		stop_second(s);
+	if (open_cuda(s, err) < 0 ||
+	    pd_queue_open(&s->queue, device, pd_cuda_device_of(s)->gate, &queue_ops, err) < 0) {
 		release(s);
 		return NULL;
 	}
@@ -363,7 +371,7 @@ void pd_cuda_stream_close(struct pd_stream *stream)
 		return;
 	cudaSetDevice(pd_cuda_device_of(s)->number);
 	pd_queue_close(&s->queue);
-	stop_second(s);
+	await_end(s);
 	enlist(s, false);
 	release(s);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stream's two threads, and what they share: stream.c, finish.c. */
+/* What a stream's thread and the device's second thread share: stream.c, finish.c. */
 #ifndef PD_DEVICE_CUDA_STREAM_H
 #define PD_DEVICE_CUDA_STREAM_H
 
@@ -8,10 +8,12 @@
 #define PD_CUDA_FLIGHTS 256
 
 struct pd_cuda_flight {
-	cudaEvent_t start, end;         /* CUDA's, used again and again */
+	cudaEvent_t start, end;         /* CUDA's, used again and again; start: NULL if untimed */
+	int64_t given_ns;               /* when it was put on the CUDA stream */
 	struct pd_event *ev;            /* may be NULL */
-	struct pd_loss *loss;           /* where the caller wants it, or NULL */
-	const struct pd_compiled_layer *loss_layer;     /* NULL: this work made no loss */
+	const struct pd_compiled *net;  /* whose losses this work made; NULL: none */
+	const struct pd_kernel_loss *made;      /* them, in pinned memory */
+	struct pd_loss *losses;         /* where the caller wants them, or NULL */
 	int64_t valid;
 	struct pd_outcome *outcome;     /* of an update, where the caller wants it, or NULL */
 	struct pd_call call;            /* check is NULL where it was none */
@@ -19,7 +21,6 @@ struct pd_cuda_flight {
 
 /* What the GPU says of a piece of work, in pinned memory. */
 struct pd_cuda_said {
-	struct pd_kernel_loss loss;
 	struct pd_outcome outcome;
 };
 
@@ -34,18 +35,17 @@ struct pd_cuda_stream {
 	struct pd_cuda_stream *next;    /* the device's list */
 	cudaStream_t stream;
 	uint64_t serial;                /* no other stream's, unlike CUDA's name for one; from 1 */
-	pthread_t thread;
-	pthread_cond_t moved;           /* head, tail or closing has; the device's lock */
+	pthread_cond_t moved;           /* head or tail has; the device's lock */
 	struct pd_cuda_flight flights[PD_CUDA_FLIGHTS];
 	struct pd_cuda_said *said;              /* by flight */
 	struct pd_cuda_scrap *scrap;
 	size_t head, tail;              /* both only grow */
-	bool closing;
 	struct pd_cuda_flight *current;         /* what is being put on the CUDA stream, or NULL */
 	bool broken;                    /* with the device's lock: why */
 	struct pd_error why;
-	/* of the second thread: */
+	/* of the device's second thread: */
 	struct pd_cuda_clock clock;
+	int64_t anchored_ns;            /* when the clock was last looked at */
 	int64_t last_ns;
 };
 
@@ -56,8 +56,5 @@ static inline struct pd_cuda_device *pd_cuda_device_of(const struct pd_cuda_stre
 
 /* --- stream.c: what was found wrong ends the queue's thread, too */
 void pd_cuda_stream_fail(struct pd_cuda_stream *s, const struct pd_error *why);
-
-/* --- finish.c: the second thread; argument: the stream */
-void *pd_cuda_finish_main(void *argument);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <stdint.h>
 
 /* The statement, with T as the type that dtype names. */
 #define PD_BY_TYPE(dtype, T, ...) do { \
@@ -40,5 +41,14 @@
 			__VA_ARGS__; \
 		} \
 	} while (0)
+
+/* Does an array begin where 16 bytes can be read at once? */
+static inline bool pd_packs(const void *array)
+{
+	return ((uintptr_t)array & 15) == 0;
+}
+
+/* Of n floats next to one another, as many as are read at once. */
+#define PD_FLOATS(n) ((n) % 4 == 0 ? 4 : 1)
 
 #endif

@@ -159,14 +159,16 @@ int pd_nccl_check(void *context, struct pd_error *err)
 	return 0;
 }
 
-void pd_nccl_abort(struct lane *lane)
+ncclComm_t pd_nccl_take(struct lane *lane)
 {
+	ncclComm_t comm;
+
 	pthread_mutex_lock(&lane->lock);
-	if (lane->comm && !lane->gone)
-		ncclCommAbort(lane->comm);
+	comm = lane->comm;
 	lane->gone = true;
 	lane->comm = NULL;
 	pthread_mutex_unlock(&lane->lock);
+	return comm;
 }
 
 void pd_nccl_finish(struct lane *lane)
@@ -187,11 +189,10 @@ void pd_nccl_leave(struct lane *lane, int64_t end_ns)
 		if (ncclCommGetAsyncError(lane->comm, &status) != ncclSuccess)
 			status = ncclInternalError;
 	}
-	if (lane->comm && status == ncclSuccess)
-		ncclCommDestroy(lane->comm);
-	else if (lane->comm)
-		ncclCommAbort(lane->comm);
 	lane->gone = true;
-	lane->comm = NULL;
+	if (lane->comm && status == ncclSuccess) {
+		ncclCommDestroy(lane->comm);
+		lane->comm = NULL;
+	}
 	pthread_mutex_unlock(&lane->lock);
 }

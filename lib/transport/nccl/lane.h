@@ -81,6 +81,13 @@ struct nccl {
 	int *processes;                 /* by peer: a descriptor that tells its end, or -1 */
 	int64_t asked_ns;               /* when NCCL was last asked for errors */
 	bool broken;
+	struct {
+		bool begun;
+		bool threaded;          /* `thread` has to be joined */
+		pthread_t thread;
+		ncclComm_t *comms;      /* taken from their lanes */
+		int count;
+	} abort;
 };
 
 /* The whole transport fails: the gate says why.  Returns -1. */
@@ -93,11 +100,23 @@ int pd_nccl_post(void *transfer, void *native, struct pd_error *err);
 int pd_nccl_check(void *transfer, struct pd_error *err);
 /* What NCCL has found wrong since: 0, or -1. */
 int pd_nccl_ask(struct lane *lane, struct pd_error *err);
-/* Ends kernels that wait; nothing more is posted. */
-void pd_nccl_abort(struct lane *lane);
-/* The end of a communicator with nothing under way: begun; waited for until then at most. */
+/* Takes the communicator, which may be NULL, away from the lane: nothing more is posted. */
+ncclComm_t pd_nccl_take(struct lane *lane);
+/* The end of a communicator with nothing under way: begun; waited for until then at most, and
+ * where it is not over by then the lane keeps it, for pd_nccl_abort. */
 void pd_nccl_finish(struct lane *lane);
 void pd_nccl_leave(struct lane *lane, int64_t end_ns);
+
+/* --- abort.c */
+/* 0, or -1 where this NCCL cannot abort several communicators at once. */
+int pd_nccl_can_abort(struct pd_error *err);
+/*
+ * Begins to abort the communicators of all lanes, which ends kernels that wait, and returns at
+ * once.  Nothing more is posted from then on.  A second call does nothing.
+ */
+void pd_nccl_abort(struct nccl *n);
+/* Blocks until it is done; returns at once where it was not begun. */
+void pd_nccl_aborted(struct nccl *n);
 
 /* --- lane.c.  NULL: no stream. */
 struct lane *pd_nccl_lane_new(struct nccl *n, int peer, bool receives, const char *id,

@@ -30,13 +30,7 @@ int pd_nccl_give_up(struct nccl *n, const struct pd_error *why)
 	if (!n->broken)
 		pd_event_fail(&none, why, n->gate);
 	n->broken = true;
-	/* kernels that wait for ever end */
-	for (int r = 0; r < n->ranks; r++) {
-		if (n->out[r])
-			pd_nccl_abort(n->out[r]);
-		if (n->in[r])
-			pd_nccl_abort(n->in[r]);
-	}
+	pd_nccl_abort(n);
 	return -1;
 }
 
@@ -181,6 +175,7 @@ static void leave(struct nccl *n)
 		if (n->in[r])
 			pd_nccl_leave(n->in[r], end_ns);
 	}
+	pd_nccl_abort(n);
 }
 
 static void nccl_close(struct pd_transport *base)
@@ -194,6 +189,7 @@ static void nccl_close(struct pd_transport *base)
 		pd_error_failed(&err, "rank %d: what is not finished is cancelled", n->rank);
 		pd_nccl_give_up(n, &err);
 	}
+	pd_nccl_aborted(n);
 	for (int r = 0; r < n->ranks; r++) {
 		if (n->out[r])
 			pd_nccl_lane_close(n->out[r]);
@@ -234,6 +230,8 @@ void pd_nccl_environment(int rank, bool distinct)
 
 	/* all ranks are on this machine; what is set already stays */
 	setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+	/* no thread that talks to those of other ranks about their health: the launcher does that */
+	setenv("NCCL_RAS_ENABLE", "0", 0);
 	/* lanes' streams share no queue of the GPU's with others, as far as it has them */
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 	if (!distinct)
@@ -245,8 +243,11 @@ void pd_nccl_environment(int rank, bool distinct)
 
 char *pd_nccl_ids(int rank, int ranks, const bool *peers, struct pd_error *err)
 {
-	char *ids = pd_calloc((size_t)ranks, PD_NCCL_ID);
+	char *ids;
 
+	if (pd_nccl_can_abort(err) < 0)
+		return NULL;
+	ids = pd_calloc((size_t)ranks, PD_NCCL_ID);
 	for (int r = 0; r < ranks; r++) {
 		ncclUniqueId id;
 		ncclResult_t status;
@@ -313,7 +314,8 @@ static int connect_lane(struct nccl *n, struct lane *lane, char *byte, int64_t l
 		status = await(n, lane, &done, limit_ns, err);
 	/* what lies here is no more looked at when this returns */
 	if (status < 0) {
-		pd_nccl_abort(lane);
+		pd_nccl_give_up(n, err);
+		pd_nccl_aborted(n);
 		device->stream_close(lane->stream);
 		lane->stream = NULL;
 	}

@@ -20,7 +20,7 @@
  *
  * Communicators do not block: calls return at once, and are asked how they go on.  A lost peer
  * is noticed by its process having ended, or by what NCCL says; then communicators are
- * aborted, which ends kernels that wait, and all events fail.
+ * aborted, all at once (abort.c), which ends kernels that wait, and all events fail.
  */
 #ifndef PD_TRANSPORT_NCCL_NCCL_H
 #define PD_TRANSPORT_NCCL_NCCL_H
@@ -54,7 +54,7 @@ struct pd_nccl_config {
 void pd_nccl_environment(int rank, bool distinct);
 /*
  * Names for the lanes on which this rank sends: `ranks` of PD_NCCL_ID bytes, by receiver; to be
- * freed.  NULL: NCCL is not in this build, or does not start.
+ * freed.  NULL: NCCL is not in this build, is older than 2.22, or does not start.
  */
 char *pd_nccl_ids(int rank, int ranks, const bool *peers, struct pd_error *err);
 

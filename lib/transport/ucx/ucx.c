@@ -35,23 +35,39 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <ucs/config/global_opts.h>
 #include <ucs/debug/debug.h>
 
 #define FLUSH_NS INT64_C(1000000000)
+#define ROOM ((size_t)48 << 20)         /* that UCX is given to start with; it does not survive less */
 #define MAX_RANKS (1 << (64 - PD_TRANSPORT_TAG_BITS))
 
-/*
- * UCX, as soon as it is loaded, takes SIGHUP for turning on its own log: a program with
- * this transport would outlive its terminal.  Before main() nobody else has a handler.
- */
-__attribute__((constructor))
-static void give_back_hangup(void)
+static void give_back(int signal)
 {
 	struct sigaction action;
 
-	if (sigaction(SIGHUP, NULL, &action) == 0 && action.sa_handler != SIG_DFL &&
+	if (sigaction(signal, NULL, &action) == 0 && action.sa_handler != SIG_DFL &&
 	    action.sa_handler != SIG_IGN)
-		ucs_debug_disable_signal(SIGHUP);
+		ucs_debug_disable_signal(signal);
+}
+
+/*
+ * UCX, as soon as it is loaded, takes SIGHUP for turning on its own log: a program with
+ * this transport would outlive its terminal.  It also takes the signals of a program that fails,
+ * and prints a backtrace, which says where in which library and not what for; who wants to see it
+ * sets UCX_HANDLE_ERRORS.  Before main() nobody else has a handler.
+ */
+__attribute__((constructor))
+static void give_back_signals(void)
+{
+	static const int failures[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
+
+	give_back(SIGHUP);
+	if (getenv("UCX_HANDLE_ERRORS"))
+		return;
+	ucs_global_opts_set_value("HANDLE_ERRORS", "none");
+	for (size_t i = 0; i < PD_COUNT(failures); i++)
+		give_back(failures[i]);
 }
 
 static int ucx_send(struct pd_transport *t, int peer, uint64_t tag, const void *buf, size_t bytes,
@@ -132,6 +148,7 @@ static int ucx_connect(struct pd_transport *t, const void *const *addresses, con
 {
 	struct ucx *u = (struct ucx *)t;
 
+	pd_mem_expect(ROOM);
 	u->peers = pd_calloc((size_t)u->ranks, sizeof(*u->peers));
 	for (int r = 0; r < u->ranks; r++) {
 		ucp_ep_params_t params = {
@@ -227,6 +244,7 @@ static ucs_status_t start(struct ucx *u)
 	ucp_config_t *config;
 	ucs_status_t status;
 
+	pd_mem_expect(ROOM);
 	pd_ucx_nameless();
 	status = ucp_config_read(NULL, NULL, &config);
 	if (status != UCS_OK)

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Communicators are aborted together.
+ *
+ * ncclCommAbort tells the kernels of its communicator to end, and then frees memory, for which
+ * CUDA waits until every kernel on the GPU has ended.  Kernels of other lanes, which wait for a
+ * peer that may be lost, end only when their own communicators are aborted.  So one call after the
+ * other would never return from the first.  Between ncclGroupStart and ncclGroupEnd every call
+ * only tells its kernels to end, and the memory is freed at the end of the group.
+ *
+ * That blocks nevertheless, for as long as the kernels need to end.  It is done by a thread of its
+ * own: the thread that owns the transport goes on, and can tell why it failed.
+ */
+#include "transport/nccl/lane.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+#define VERSION_LEAST 22200             /* since when a group takes ncclCommAbort */
+
+int pd_nccl_can_abort(struct pd_error *err)
+{
+	int version = 0;
+
+	if (ncclGetVersion(&version) == ncclSuccess && version >= VERSION_LEAST)
+		return 0;
+	/* until 2.8 the number was 2800, then 20900 */
+	return pd_error_failed(err, "NCCL %d.%d is too old: from 2.22 on several connections can be "
+			       "ended together", version / (version < 10000 ? 1000 : 10000),
+			       version / 100 % (version < 10000 ? 10 : 100));
+}
+
+static void *abort_main(void *argument)
+{
+	struct nccl *n = argument;
+
+	ncclGroupStart();
+	for (int i = 0; i < n->abort.count; i++)
+		ncclCommAbort(n->abort.comms[i]);
+	ncclGroupEnd();
+	return NULL;
+}
+
+static void take(struct nccl *n, struct lane *lane)
+{
+	ncclComm_t comm = lane ? pd_nccl_take(lane) : NULL;
+
+	if (comm)
+		n->abort.comms[n->abort.count++] = comm;
+}
+
+void pd_nccl_abort(struct nccl *n)
+{
+	if (n->abort.begun)
+		return;
+	n->abort.begun = true;
+	n->abort.comms = pd_calloc(2 * (size_t)n->ranks, sizeof(*n->abort.comms));
+	for (int r = 0; r < n->ranks; r++) {
+		take(n, n->out[r]);
+		take(n, n->in[r]);
+	}
+	if (n->abort.count == 0)
+		return;
+	n->abort.threaded = pthread_create(&n->abort.thread, NULL, abort_main, n) == 0;
+	if (!n->abort.threaded)
+		abort_main(n);
+}
+
+void pd_nccl_aborted(struct nccl *n)
+{
+	if (n->abort.threaded)
+		pthread_join(n->abort.thread, NULL);
+	n->abort.threaded = false;
+	free(n->abort.comms);
+	n->abort.comms = NULL;
+}
