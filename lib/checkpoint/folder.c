@@ -57,6 +57,15 @@ int64_t pd_checkpoint_folder_step(const char *name)
 	return errno ? -1 : step;
 }
 
+bool pd_checkpoint_exists(const char *directory, int64_t step)
+{
+	char *folder = pd_checkpoint_folder(directory, step);
+	bool exists = access(folder, F_OK) == 0;
+
+	free(folder);
+	return exists;
+}
+
 bool pd_checkpoint_unfinished(const char *name)
 {
 	size_t length = strlen(name);

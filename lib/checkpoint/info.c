@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "checkpoint/info.h"
 
+#include "base/checksum.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MOST 1000000                    /* warmup, replicas: more than any machine has */
+#define VERSION 2                       /* 1 had no checksums */
+#define DOCUMENT_BYTES_MOST 100000000
+#define CHECKSUM_KEY "\"checksum\": \""
+#define NO_CHECKSUM "0000000000000000"  /* stands where the document's own will */
 
 char *pd_checkpoint_stage_name(int stage)
 {
@@ -27,47 +33,80 @@ static json_t *strings(char *const *list, int count)
 
 static json_t *stage_json(const struct pd_checkpoint_stage *stage, int number)
 {
-	char *file = pd_checkpoint_stage_name(number);
+	char *file = pd_checkpoint_stage_name(number), sum[PD_CHECKSUM_DIGITS + 1];
 	json_t *versions = json_array(), *json;
 
 	for (int i = 0; i < stage->version_count; i++)
 		json_array_append_new(versions, json_integer(stage->versions[i]));
-	json = json_pack("{s:s, s:o, s:i, s:i, s:o}", "file", file, "layers",
+	json = json_pack("{s:s, s:o, s:i, s:i, s:o, s:s}", "file", file, "layers",
 			 strings(stage->layers, stage->layer_count), "warmup", stage->warmup,
-			 "replicas", stage->replicas, "versions", versions);
+			 "replicas", stage->replicas, "versions", versions, "header_checksum",
+			 pd_checksum_text(stage->checksum, sum));
 	free(file);
 	return json;
 }
 
-int pd_checkpoint_info_write(const char *folder, const struct pd_checkpoint_info *info,
-			     struct pd_error *err)
+static json_t *info_json(const struct pd_checkpoint_info *info)
 {
-	char *name = pd_format("%s/" PD_CHECKPOINT_DOCUMENT, folder);
 	json_t *stages = json_array(), *json;
-	struct pd_file file;
-	int status;
 
 	if (info->seed > INT64_MAX)
 		pd_bug("checkpoint: seed %" PRIu64, info->seed);
 	for (int i = 0; i < info->stage_count; i++)
 		json_array_append_new(stages, stage_json(&info->stages[i], i));
-	json = json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:O, s:o}",
-			 "format", "pd-checkpoint", "version", 1, "step", (json_int_t)info->step,
+	json = json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:O, s:o, s:s}",
+			 "format", "pd-checkpoint", "version", VERSION,
+			 "step", (json_int_t)info->step,
 			 "epoch", (json_int_t)info->epoch, "minibatch", (json_int_t)info->minibatch,
 			 "seed", (json_int_t)info->seed, "batch_size", (json_int_t)info->batch_size,
 			 "name", info->name, "dtype", info->dtype, "optimizer", info->optimizer,
-			 "stages", stages);
+			 "stages", stages, "checksum", NO_CHECKSUM);
 	if (!json)
 		pd_bug("checkpoint: a document that cannot be made");
+	return json;
+}
+
+/* The digits of the document's own checksum, its last key; NULL where they are not there. */
+static char *own_checksum(char *text)
+{
+	char *at = NULL;
+
+	for (char *next = text; (next = strstr(next, CHECKSUM_KEY)); at = next)
+		next += strlen(CHECKSUM_KEY);
+	return at && strnlen(at, PD_CHECKSUM_DIGITS) == PD_CHECKSUM_DIGITS ? at : NULL;
+}
+
+/* The text of the document; free() it. */
+static char *info_text(const struct pd_checkpoint_info *info, size_t *bytes_p)
+{
+	char sum[PD_CHECKSUM_DIGITS + 1], *text = NULL;
+	FILE *stream = pd_mem_stream(&text, bytes_p);
+	json_t *json = info_json(info);
+
+	if (pd_json_write(json, stream, NULL) < 0)
+		pd_mem_exhausted(0);
+	pd_mem_stream_close(stream);
+	json_decref(json);
+	pd_checksum_text(pd_checksum(0, text, *bytes_p), sum);
+	memcpy(own_checksum(text), sum, PD_CHECKSUM_DIGITS);
+	return text;
+}
+
+int pd_checkpoint_info_write(const char *folder, const struct pd_checkpoint_info *info,
+			     struct pd_error *err)
+{
+	char *name = pd_format("%s/" PD_CHECKPOINT_DOCUMENT, folder), *text;
+	struct pd_file file;
+	size_t bytes;
+	int status;
+
 	status = pd_file_create(&file, name, err);
 	if (status == 0) {
-		status = pd_json_write(json, file.stream, err);
-		if (status == 0)
-			status = pd_file_commit(&file, err);
-		else
-			pd_file_abandon(&file);
+		text = info_text(info, &bytes);
+		fwrite(text, 1, bytes, file.stream);    /* a failure is found by the commit */
+		free(text);
+		status = pd_file_commit(&file, err);
 	}
-	json_decref(json);
 	free(name);
 	return status;
 }
@@ -134,10 +173,22 @@ static int parse_versions(const struct pd_place *place, struct pd_checkpoint_sta
 	return 0;
 }
 
-static int parse_stage(const struct pd_place *place, json_t *seen, int number,
+static int parse_checksum(const struct pd_place *stage, uint64_t *checksum_p, struct pd_error *err)
+{
+	struct pd_place place = pd_place_key(stage, "header_checksum");
+
+	if (pd_checksum_parse(json_string_value(place.value), checksum_p))
+		return 0;
+	return pd_place_expected(&place, err, "%d hexadecimal digits", PD_CHECKSUM_DIGITS);
+}
+
+static int parse_stage(const struct pd_place *place, bool checksums, json_t *seen, int number,
 		       struct pd_checkpoint_stage *stage, struct pd_error *err)
 {
 	static const char *const keys[] = {
+		"file", "layers", "warmup", "replicas", "versions", "header_checksum", NULL
+	};
+	static const char *const old_keys[] = {
 		"file", "layers", "warmup", "replicas", "versions", NULL
 	};
 	struct pd_place file_place, layers, versions;
@@ -146,7 +197,8 @@ static int parse_stage(const struct pd_place *place, json_t *seen, int number,
 	char *expected;
 	bool same;
 
-	if (pd_json_keys(place, keys, err) < 0)
+	if (pd_json_keys(place, checksums ? keys : old_keys, err) < 0 ||
+	    (checksums && parse_checksum(place, &stage->checksum, err) < 0))
 		return -1;
 	file_place = pd_place_key(place, "file");
 	layers = pd_place_key(place, "layers");
@@ -184,7 +236,8 @@ static int parse_stages(const struct pd_place *place, struct pd_checkpoint_info 
 	for (size_t i = 0; i < count && status == 0; i++) {
 		struct pd_place item = pd_place_index(place, i);
 
-		status = parse_stage(&item, seen, (int)i, &info->stages[info->stage_count++], err);
+		status = parse_stage(&item, info->checksums, seen, (int)i,
+				     &info->stages[info->stage_count++], err);
 	}
 	json_decref(seen);
 	return status;
@@ -194,14 +247,21 @@ static int parse(const struct pd_place *root, struct pd_checkpoint_info *info, s
 {
 	static const char *const keys[] = {
 		"format", "version", "step", "epoch", "minibatch", "seed", "batch_size", "name",
+		"dtype", "optimizer", "stages", "checksum", NULL
+	};
+	static const char *const old_keys[] = {
+		"format", "version", "step", "epoch", "minibatch", "seed", "batch_size", "name",
 		"dtype", "optimizer", "stages", NULL
 	};
 	struct pd_place optimizer = pd_place_key(root, "optimizer");
 	struct pd_place stages = pd_place_key(root, "stages");
 	const char *name, *dtype;
-	int64_t seed;
+	int64_t seed, version;
 
-	if (pd_json_header(root, "pd-checkpoint", err) < 0 || pd_json_keys(root, keys, err) < 0 ||
+	if (pd_json_header_of(root, "pd-checkpoint", VERSION, &version, err) < 0)
+		return -1;
+	info->checksums = version > 1;
+	if (pd_json_keys(root, info->checksums ? keys : old_keys, err) < 0 ||
 	    pd_json_get_int(root, "step", 0, INT64_MAX, &info->step, err) < 0 ||
 	    pd_json_get_int(root, "epoch", 0, INT64_MAX, &info->epoch, err) < 0 ||
 	    pd_json_get_int(root, "minibatch", 0, INT64_MAX, &info->minibatch, err) < 0 ||
@@ -219,12 +279,50 @@ static int parse(const struct pd_place *root, struct pd_checkpoint_info *info, s
 	return parse_stages(&stages, info, err);
 }
 
+/* That of the text with zeros in the place of its own digits. */
+static int check_own(const char *name, char *text, size_t bytes, struct pd_error *err)
+{
+	char *at = own_checksum(text), was[PD_CHECKSUM_DIGITS + 1], is[PD_CHECKSUM_DIGITS + 1];
+	uint64_t found;
+
+	if (!at)
+		return pd_error_input(err, "%s: checksum: expected \"checksum\" as its last key",
+				      name);
+	memcpy(was, at, PD_CHECKSUM_DIGITS);
+	was[PD_CHECKSUM_DIGITS] = 0;
+	memcpy(at, NO_CHECKSUM, PD_CHECKSUM_DIGITS);
+	found = pd_checksum(0, text, bytes);
+	if (strcmp(pd_checksum_text(found, is), was) == 0)
+		return 0;
+	return pd_error_input(err, "%s: damaged, or changed since it was written: checksum %s, "
+			      "expected %.16s", name, is, was);
+}
+
+static json_t *parse_text(const char *name, char *text, size_t bytes, struct pd_error *err)
+{
+	FILE *in;
+	json_t *json;
+
+	if (bytes == 0) {
+		pd_error_input(err, "%s: empty: expected a JSON object", name);
+		return NULL;
+	}
+	in = fmemopen(text, bytes, "r");
+	if (!in)
+		pd_mem_exhausted(0);
+	json = pd_json_load_stream(in, name, false, err);
+	fclose(in);
+	return json;
+}
+
 int pd_checkpoint_info_read(const char *folder, struct pd_checkpoint_info *info_p,
 			    struct pd_error *err)
 {
 	struct pd_checkpoint_info info = { 0 };
 	char *name = pd_format("%s/" PD_CHECKPOINT_DOCUMENT, folder);
-	json_t *json = pd_json_load(name, err);
+	size_t bytes = 0;
+	char *text = pd_file_read(name, DOCUMENT_BYTES_MOST, &bytes, err);
+	json_t *json = text ? parse_text(name, text, bytes, err) : NULL;
 	int status = -1;
 
 	if (json) {
@@ -233,6 +331,9 @@ int pd_checkpoint_info_read(const char *folder, struct pd_checkpoint_info *info_
 		status = parse(&root, &info, err);
 		json_decref(json);
 	}
+	if (status == 0 && info.checksums)
+		status = check_own(name, text, bytes, err);
+	free(text);
 	free(name);
 	if (status < 0)
 		pd_checkpoint_info_release(&info);

@@ -7,6 +7,8 @@
 
 #define PD_CHECKPOINT_DOCUMENT "checkpoint.json"
 
+/* Where a stage's tensors are written, in the folder that is not finished; free() it. */
+char *pd_checkpoint_stage_path(const char *directory, int64_t step, int stage);
 /* "stage-K.safetensors"; free() it. */
 char *pd_checkpoint_stage_name(int stage);
 /* DIRECTORY/step-N; free() it. */

@@ -2,6 +2,9 @@ lib_libpd_a_SOURCES += \
 	lib/checkpoint/checkpoint.h \
 	lib/checkpoint/folder.c \
 	lib/checkpoint/info.c lib/checkpoint/info.h \
+	lib/checkpoint/initial.c lib/checkpoint/initial.h \
+	lib/checkpoint/lock.c lib/checkpoint/lock.h \
 	lib/checkpoint/open.c \
 	lib/checkpoint/safetensors.c lib/checkpoint/safetensors.h \
-	lib/checkpoint/safetensors_write.c
+	lib/checkpoint/safetensors_write.c \
+	lib/checkpoint/stage.c lib/checkpoint/stage.h

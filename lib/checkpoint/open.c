@@ -3,7 +3,7 @@
 #include "checkpoint/info.h"
 
 #include "base/mem.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/stage.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -39,13 +39,14 @@ static int open_stages(struct pd_checkpoint *ck, struct pd_error *err)
 		ck->stages[i] = pd_safetensors_open(path, err);
 		free(path);
 		free(name);
-		if (!ck->stages[i])
+		if (!ck->stages[i] || pd_stage_check(ck->stages[i], &ck->info, i, err) < 0)
 			return -1;
 	}
 	return 0;
 }
 
-static struct pd_checkpoint *open_step(const char *directory, int64_t step, struct pd_error *err)
+struct pd_checkpoint *pd_checkpoint_open(const char *directory, int64_t step,
+					 struct pd_error *err)
 {
 	struct pd_checkpoint *ck = pd_zalloc(sizeof(*ck));
 
@@ -65,8 +66,16 @@ fail:
 	return NULL;
 }
 
+int pd_checkpoint_verify(const struct pd_checkpoint *ck, struct pd_error *err)
+{
+	for (int i = 0; i < ck->info.stage_count; i++)
+		if (pd_stage_verify(ck->stages[i], &ck->info, i, err) < 0)
+			return -1;
+	return 0;
+}
+
 /* The highest step below `below` that a folder is named after, -1 when there is none. */
-static int64_t newest(const char *directory, int64_t below, struct pd_error *err)
+static int64_t highest(const char *directory, int64_t below, struct pd_error *err)
 {
 	DIR *dir = opendir(directory);
 	struct dirent *entry;
@@ -88,27 +97,45 @@ static int64_t newest(const char *directory, int64_t below, struct pd_error *err
 	return best;
 }
 
-struct pd_checkpoint *pd_checkpoint_open(const char *directory, int64_t step,
-					 struct pd_error *err)
+int64_t pd_checkpoint_highest(const char *directory)
 {
-	struct pd_error first = { 0 }, why;
-	struct pd_checkpoint *ck;
+	return highest(directory, INT64_MAX, NULL);
+}
 
-	if (step >= 0)
-		return open_step(directory, step, err);
-	for (step = INT64_MAX; (step = newest(directory, step, &why)) >= 0;) {
-		ck = open_step(directory, step, &why);
-		if (ck)
-			return ck;
-		if (!*first.text)
-			first = why;
+struct passed {
+	int64_t step;
+	struct pd_error why;
+};
+
+struct pd_checkpoint *pd_checkpoint_newest(const char *directory,
+					   void (*passed_over)(void *context, int64_t step,
+							       const struct pd_error *why),
+					   void *context, struct pd_error *err)
+{
+	struct pd_checkpoint *ck = NULL;
+	struct passed *passed = NULL;
+	size_t count = 0, room = 0;
+	int64_t step = INT64_MAX;
+	struct pd_error why;
+
+	while (!ck && (step = highest(directory, step, &why)) >= 0) {
+		ck = pd_checkpoint_open(directory, step, &why);
+		if (ck && pd_checkpoint_verify(ck, &why) == 0)
+			break;
+		pd_checkpoint_close(ck);
+		ck = NULL;
+		passed = pd_grow(passed, &room, count + 1, sizeof(*passed));
+		passed[count++] = (struct passed){ step, why };
 	}
-	if (*first.text)
+	for (size_t i = 0; ck && i < count; i++)
+		passed_over(context, passed[i].step, &passed[i].why);
+	if (!ck && count > 0)
 		pd_error_input(err, "%s: no complete checkpoint found: %.400s", directory,
-			       first.text);
-	else if (err)
+			       passed[0].why.text);
+	else if (!ck && err)
 		*err = why;
-	return NULL;
+	free(passed);
+	return ck;
 }
 
 const struct pd_checkpoint_info *pd_checkpoint_info(const struct pd_checkpoint *ck)
@@ -170,5 +197,5 @@ int pd_checkpoint_read(const struct pd_checkpoint *ck, const char *name, int64_t
 		return pd_error_input(err, "%s: \"%.120s\" has %" PRId64 " elements: expected %"
 				      PRId64, pd_safetensors_file(ck->stages[stage]), name,
 				      tensor->elements, elements);
-	return pd_safetensors_read(ck->stages[stage], tensor, out, err);
+	return pd_stage_read(ck->stages[stage], &ck->info, stage, tensor, out, err);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "checkpoint/safetensors.h"
 
+#include "base/checksum.h"
+#include "base/half.h"
 #include "base/json.h"
 #include "base/mem.h"
 
@@ -15,6 +17,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the format is little-endian");
 
 #define HEADER_BYTES_MOST 100000000     /* as other readers of the format have it */
+#define PIECE_BYTES (1 << 18)           /* read at once for a checksum: stays in a core's cache */
 
 struct pd_safetensors {
 	char *file;
@@ -24,15 +27,18 @@ struct pd_safetensors {
 	struct pd_tensor *tensors;              /* in the order of the data */
 	const struct pd_tensor **by_name;
 	json_t *metadata;                       /* owned; may be NULL */
+	uint64_t header_checksum;
 };
 
-static const struct {
+static const struct element_type {
 	const char *name;
 	int bytes;
-} dtypes[] = {
-	{ "F32", 4 }, { "F16", 2 }, { "BF16", 2 }, { "F64", 8 }, { "F8_E4M3", 1 }, { "F8_E5M2", 1 },
-	{ "I8", 1 }, { "U8", 1 }, { "I16", 2 }, { "U16", 2 }, { "I32", 4 }, { "U32", 4 },
-	{ "I64", 8 }, { "U64", 8 }, { "BOOL", 1 },
+	float (*from_half)(uint16_t x);         /* of those of 16 bits that are floats */
+} types[] = {
+	{ "F32", 4, NULL }, { "F16", 2, pd_from_f16 }, { "BF16", 2, pd_from_bf16 },
+	{ "F64", 8, NULL }, { "F8_E4M3", 1, NULL }, { "F8_E5M2", 1, NULL }, { "I8", 1, NULL },
+	{ "U8", 1, NULL }, { "I16", 2, NULL }, { "U16", 2, NULL }, { "I32", 4, NULL },
+	{ "U32", 4, NULL }, { "I64", 8, NULL }, { "U64", 8, NULL }, { "BOOL", 1, NULL },
 };
 
 static int read_at(const struct pd_safetensors *st, void *buf, int64_t bytes, int64_t offset,
@@ -56,13 +62,12 @@ static int read_at(const struct pd_safetensors *st, void *buf, int64_t bytes, in
 	return 0;
 }
 
-/* Bytes of an element, 0 when unknown. */
-static int element_bytes(const char *dtype)
+static const struct element_type *find_type(const char *dtype)
 {
-	for (size_t i = 0; i < PD_COUNT(dtypes); i++)
-		if (strcmp(dtypes[i].name, dtype) == 0)
-			return dtypes[i].bytes;
-	return 0;
+	for (size_t i = 0; i < PD_COUNT(types); i++)
+		if (strcmp(types[i].name, dtype) == 0)
+			return &types[i];
+	return NULL;
 }
 
 static int parse_shape(const struct pd_place *place, struct pd_tensor *tensor, struct pd_error *err)
@@ -108,6 +113,7 @@ static int parse_tensor(const struct pd_place *place, int64_t data_bytes, struct
 {
 	static const char *const keys[] = { "dtype", "shape", "data_offsets", NULL };
 	struct pd_place dtype, shape, offsets;
+	const struct element_type *element;
 	const char *type;
 	int64_t bytes;
 
@@ -118,13 +124,14 @@ static int parse_tensor(const struct pd_place *place, int64_t data_bytes, struct
 	offsets = pd_place_key(place, "data_offsets");
 	if (pd_json_string(&dtype, &type, err) < 0)
 		return -1;
-	if (!element_bytes(type))
+	element = find_type(type);
+	if (!element)
 		return pd_place_expected(&dtype, err, "an element type such as \"F32\"");
-	tensor->f32 = strcmp(type, "F32") == 0;
+	tensor->dtype = element->name;
 	if (parse_shape(&shape, tensor, err) < 0 ||
 	    parse_offsets(&offsets, data_bytes, tensor, err) < 0)
 		return -1;
-	if (!pd_mul(tensor->elements, element_bytes(type), &bytes) ||
+	if (!pd_mul(tensor->elements, element->bytes, &bytes) ||
 	    bytes != tensor->end_bytes - tensor->begin_bytes)
 		return pd_place_error(&offsets, err, "%" PRId64 " bytes: expected those of %" PRId64
 				      " elements of %s", tensor->end_bytes - tensor->begin_bytes,
@@ -222,9 +229,9 @@ static int read_header(struct pd_safetensors *st, struct pd_error *err)
 {
 	struct stat info;
 	uint64_t length = 0;
-	json_error_t why;
+	struct pd_checksum sum;
 	json_t *json;
-	char *text;
+	char *text, *name;
 	int status;
 
 	if (fstat(st->fd, &info) != 0 || !S_ISREG(info.st_mode))
@@ -247,10 +254,16 @@ static int read_header(struct pd_safetensors *st, struct pd_error *err)
 		free(text);
 		return -1;
 	}
-	json = json_loadb(text, length, JSON_REJECT_DUPLICATES, &why);
+	pd_checksum_begin(&sum, 0);
+	pd_checksum_add(&sum, &length, sizeof(length));
+	pd_checksum_add(&sum, text, length);
+	st->header_checksum = pd_checksum_end(&sum);
+	name = pd_format("%s: header", st->file);
+	json = pd_json_load_text(text, length, name, err);
+	free(name);
 	free(text);
 	if (!json)
-		return pd_error_input(err, "%s: the header is not JSON: %s", st->file, why.text);
+		return -1;
 	status = parse_header(st, json, err);
 	json_decref(json);
 	return status;
@@ -310,14 +323,62 @@ const struct pd_tensor *pd_safetensors_find(const struct pd_safetensors *st, con
 int pd_safetensors_read(const struct pd_safetensors *st, const struct pd_tensor *tensor, float *out,
 			struct pd_error *err)
 {
-	if (!tensor->f32)
-		return pd_error_input(err, "%s: \"%.60s\": expected elements of type F32", st->file,
-				      tensor->name);
-	return read_at(st, out, tensor->end_bytes - tensor->begin_bytes,
-		       st->data_offset + tensor->begin_bytes, err);
+	const struct element_type *type = find_type(tensor->dtype);
+	int64_t offset = st->data_offset + tensor->begin_bytes;
+	int64_t bytes = tensor->end_bytes - tensor->begin_bytes;
+	char *halves = (char *)out + bytes;
+
+	if (strcmp(type->name, "F32") == 0)
+		return read_at(st, out, bytes, offset, err);
+	if (!type->from_half)
+		return pd_error_input(err, "%s: \"%.60s\": expected elements of type F32, F16 or "
+				      "BF16, found %s", st->file, tensor->name, type->name);
+	/* into the second half of out: an element is written where those before it were read */
+	if (read_at(st, halves, bytes, offset, err) < 0)
+		return -1;
+	for (int64_t i = 0; i < tensor->elements; i++) {
+		uint16_t half;
+
+		memcpy(&half, halves + 2 * i, sizeof(half));
+		out[i] = type->from_half(half);
+	}
+	return 0;
+}
+
+int pd_safetensors_checksum(const struct pd_safetensors *st, const struct pd_tensor *tensor,
+			    uint64_t seed, uint64_t *checksum_p, struct pd_error *err)
+{
+	int64_t at = tensor->begin_bytes;
+	char *piece = pd_zalloc(PIECE_BYTES);
+	struct pd_checksum sum;
+	int status = 0;
+
+	pd_checksum_begin(&sum, seed);
+	while (at < tensor->end_bytes && status == 0) {
+		int64_t bytes = tensor->end_bytes - at < PIECE_BYTES ? tensor->end_bytes - at
+								     : PIECE_BYTES;
+
+		status = read_at(st, piece, bytes, st->data_offset + at, err);
+		if (status == 0)
+			pd_checksum_add(&sum, piece, (size_t)bytes);
+		at += bytes;
+	}
+	free(piece);
+	*checksum_p = pd_checksum_end(&sum);
+	return status;
+}
+
+uint64_t pd_safetensors_header_checksum(const struct pd_safetensors *st)
+{
+	return st->header_checksum;
 }
 
 const char *pd_safetensors_metadata(const struct pd_safetensors *st, const char *key)
 {
 	return json_string_value(json_object_get(st->metadata, key));
+}
+
+json_t *pd_safetensors_all_metadata(const struct pd_safetensors *st)
+{
+	return st->metadata;
 }

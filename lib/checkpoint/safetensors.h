@@ -7,8 +7,8 @@
  *      "__metadata__": {"KEY": "TEXT"}}
  *
  * filled up with spaces so that the data after it are aligned to eight bytes, then the
- * data, tensor after tensor without gaps, each in C order.  Written: F32 only.  Read: any
- * element type is accepted in a file, tensors of F32 can be read.
+ * data, tensor after tensor without gaps, each in C order.  Written: F32 only.  Any element
+ * type is accepted in a file; tensors of F32, F16 and BF16 can be read, as floats.
  */
 #ifndef PD_CHECKPOINT_SAFETENSORS_H
 #define PD_CHECKPOINT_SAFETENSORS_H
@@ -24,7 +24,7 @@
 
 struct pd_tensor {
 	char *name;
-	bool f32;
+	const char *dtype;              /* "F32", as the format names it; not read by the writer */
 	int dims;                       /* 0: a scalar */
 	int64_t size[PD_TENSOR_DIMS];
 	int64_t elements;
@@ -42,11 +42,19 @@ const char *pd_safetensors_file(const struct pd_safetensors *st);
 size_t pd_safetensors_list(const struct pd_safetensors *st, const struct pd_tensor **list_p);
 /* NULL when there is none of that name. */
 const struct pd_tensor *pd_safetensors_find(const struct pd_safetensors *st, const char *name);
-/* Its elements into out (tensor->elements floats).  Errors: input; not F32, not readable. */
+/* Its elements into out (tensor->elements floats).  Errors: input; of another type than F32, F16
+ * and BF16, not readable. */
 int pd_safetensors_read(const struct pd_safetensors *st, const struct pd_tensor *tensor, float *out,
 			struct pd_error *err);
+/* XXH64 of its elements as they lie in the file.  Errors: input; not readable. */
+int pd_safetensors_checksum(const struct pd_safetensors *st, const struct pd_tensor *tensor,
+			    uint64_t seed, uint64_t *checksum_p, struct pd_error *err);
+/* XXH64 of all that stands before the data, with seed 0. */
+uint64_t pd_safetensors_header_checksum(const struct pd_safetensors *st);
 /* The value of a key of __metadata__, or NULL. */
 const char *pd_safetensors_metadata(const struct pd_safetensors *st, const char *key);
+/* The whole __metadata__, an object of strings; NULL where there is none; borrowed. */
+json_t *pd_safetensors_all_metadata(const struct pd_safetensors *st);
 
 /* A file being written: under a temporary name until it is committed. */
 struct pd_safetensors_writer;
@@ -58,6 +66,8 @@ struct pd_safetensors_writer;
 struct pd_safetensors_writer *pd_safetensors_create(const char *file,
 						    const struct pd_tensor *tensors, size_t count,
 						    json_t *metadata, struct pd_error *err);
+/* As pd_safetensors_header_checksum() will have it. */
+uint64_t pd_safetensors_written_header(const struct pd_safetensors_writer *writer);
 /* The elements of the next tensor in the list's order. */
 int pd_safetensors_put(struct pd_safetensors_writer *writer, const float *data,
 		       struct pd_error *err);

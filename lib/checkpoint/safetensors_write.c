@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "checkpoint/safetensors.h"
 
+#include "base/checksum.h"
 #include "base/file.h"
 #include "base/mem.h"
 
@@ -14,6 +15,7 @@ struct pd_safetensors_writer {
 	char *name;
 	size_t count, put;
 	int64_t *elements;
+	uint64_t header_checksum;
 };
 
 /* {"dtype": "F32", "shape": [...], "data_offsets": [begin, end]} */
@@ -34,12 +36,14 @@ static json_t *describe(const struct pd_tensor *tensor, int64_t begin, int64_t *
 			 (json_int_t)begin, (json_int_t)*end_p);
 }
 
+/* Eight bytes with the length of what follows, and that, filled up to a multiple of eight. */
 static char *make_header(struct pd_safetensors_writer *writer, const struct pd_tensor *tensors,
-			 json_t *metadata)
+			 json_t *metadata, size_t *bytes_p)
 {
 	json_t *header = json_object();
 	int64_t at = 0;
-	char *text;
+	uint64_t padded;
+	char *text, *whole;
 
 	if (metadata)
 		json_object_set(header, "__metadata__", metadata);
@@ -54,7 +58,14 @@ static char *make_header(struct pd_safetensors_writer *writer, const struct pd_t
 	if (!text)
 		pd_bug("safetensors: a header that cannot be written");
 	json_decref(header);
-	return text;
+	padded = (strlen(text) + 7) & ~UINT64_C(7);
+	*bytes_p = sizeof(padded) + padded;
+	whole = pd_zalloc(*bytes_p);
+	memset(whole, ' ', *bytes_p);
+	memcpy(whole, &padded, sizeof(padded));
+	memcpy(whole + sizeof(padded), text, strlen(text));
+	free(text);
+	return whole;
 }
 
 static int failed(const struct pd_safetensors_writer *writer, struct pd_error *err)
@@ -68,7 +79,7 @@ struct pd_safetensors_writer *pd_safetensors_create(const char *file,
 						    json_t *metadata, struct pd_error *err)
 {
 	struct pd_safetensors_writer *writer = pd_zalloc(sizeof(*writer));
-	uint64_t length, padded;
+	size_t bytes;
 	char *header;
 	bool bad;
 
@@ -79,12 +90,10 @@ struct pd_safetensors_writer *pd_safetensors_create(const char *file,
 		pd_safetensors_abandon(writer);
 		return NULL;
 	}
-	header = make_header(writer, tensors, metadata);
-	length = strlen(header);
-	padded = (length + 7) & ~UINT64_C(7);
+	header = make_header(writer, tensors, metadata, &bytes);
+	writer->header_checksum = pd_checksum(0, header, bytes);
 	errno = 0;
-	bad = fwrite(&padded, 8, 1, writer->file.stream) != 1 ||
-	      fprintf(writer->file.stream, "%s%*s", header, (int)(padded - length), "") < 0;
+	bad = fwrite(header, 1, bytes, writer->file.stream) != bytes;
 	free(header);
 	if (bad) {
 		failed(writer, err);
@@ -92,6 +101,11 @@ struct pd_safetensors_writer *pd_safetensors_create(const char *file,
 		return NULL;
 	}
 	return writer;
+}
+
+uint64_t pd_safetensors_written_header(const struct pd_safetensors_writer *writer)
+{
+	return writer->header_checksum;
 }
 
 int pd_safetensors_put(struct pd_safetensors_writer *writer, const float *data,
