@@ -11,13 +11,21 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Classes of the loss layer's input, 1 in a network without a loss. */
+/* Classes that every loss layer's input has, 1 in a network without a loss. */
 static int64_t model_classes(const struct pd_model *model)
 {
-	for (int i = 0; i < model->layer_count; i++)
-		if (model->layers[i].kind == PD_LAYER_softmax_cross_entropy)
-			return pd_shape_elements(pd_model_shape(model, model->layers[i].inputs[0]));
-	return 1;
+	int64_t classes = 0;
+
+	for (int i = 0; i < model->layer_count; i++) {
+		int64_t own;
+
+		if (model->layers[i].kind != PD_LAYER_softmax_cross_entropy)
+			continue;
+		own = pd_shape_elements(pd_model_shape(model, model->layers[i].inputs[0]));
+		if (classes == 0 || own < classes)
+			classes = own;
+	}
+	return classes ? classes : 1;
 }
 
 /* A network that labelled images can feed: one f32 input and one label. */
@@ -60,14 +68,17 @@ static void statistics(struct pd_dataset *set)
 	}
 }
 
-static int read_sets(const char *directory, const struct pd_model *model, struct pd_dataset *train,
-		     struct pd_dataset *test, struct pd_error *err)
+static const char *const train_files[] = {
+	"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+	"data_batch_5.bin", NULL
+};
+static const char *const test_files[] = { "test_batch.bin", NULL };
+
+enum format { IDX, CIFAR };
+
+/* What a directory holds, by the names of its files; -1: nothing that is known. */
+static int recognise(const char *directory, struct pd_error *err)
 {
-	static const char *const train_files[] = {
-		"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
-		"data_batch_5.bin", NULL
-	};
-	static const char *const test_files[] = { "test_batch.bin", NULL };
 	struct stat st;
 
 	if (stat(directory, &st) != 0)
@@ -76,14 +87,22 @@ static int read_sets(const char *directory, const struct pd_model *model, struct
 		return pd_error_input(err, "%s: expected a directory with a data set, found a file",
 				      directory);
 	if (pd_source_exists(directory, "train-images-idx3-ubyte"))
-		return pd_idx_read(directory, "train", model, train, err) < 0 ||
-		       pd_idx_read(directory, "t10k", model, test, err) < 0 ? -1 : 0;
+		return IDX;
 	if (pd_source_exists(directory, train_files[0]))
-		return pd_cifar_read(directory, train_files, model, train, err) < 0 ||
-		       pd_cifar_read(directory, test_files, model, test, err) < 0 ? -1 : 0;
+		return CIFAR;
 	return pd_error_input(err, "%s: no data set found: expected train-images-idx3-ubyte[.gz] "
 			      "and its like (IDX), or data_batch_1.bin and its like (CIFAR-10)",
 			      directory);
+}
+
+static int read_sets(const char *directory, enum format format, const struct pd_model *model,
+		     struct pd_dataset *train, struct pd_dataset *test, struct pd_error *err)
+{
+	if (format == IDX)
+		return pd_idx_read(directory, "train", model, train, err) < 0 ||
+		       pd_idx_read(directory, "t10k", model, test, err) < 0 ? -1 : 0;
+	return pd_cifar_read(directory, train_files, model, train, err) < 0 ||
+	       pd_cifar_read(directory, test_files, model, test, err) < 0 ? -1 : 0;
 }
 
 int pd_dataset_open(const char *directory, const struct pd_model *model,
@@ -91,12 +110,13 @@ int pd_dataset_open(const char *directory, const struct pd_model *model,
 {
 	struct pd_dataset train = { 0 }, test = { 0 };
 	int64_t classes = model_classes(model);
+	int format = recognise(directory, err);
 
-	if (check_inputs(directory, model, err) < 0)
+	if (format < 0 || check_inputs(directory, model, err) < 0)
 		return -1;
 	/* labels are bytes */
 	train.classes = test.classes = classes < 256 ? (int)classes : 256;
-	if (read_sets(directory, model, &train, &test, err) < 0) {
+	if (read_sets(directory, (enum format)format, model, &train, &test, err) < 0) {
 		pd_dataset_release(&train);
 		pd_dataset_release(&test);
 		return -1;

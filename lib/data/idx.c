@@ -49,8 +49,8 @@ static uint8_t *elements(struct pd_source *source, int64_t bytes, const char *wh
 	}
 	data = malloc((size_t)bytes);
 	if (!data) {
-		pd_error_input(err, "%s: %" PRId64 " bytes of %s do not fit into memory",
-			       source->name, bytes, what);
+		pd_error_failed(err, "out of memory: %s: %" PRId64 " bytes of %s do not fit",
+				source->name, bytes, what);
 		return NULL;
 	}
 	if (pd_source_fill(source, data, bytes, what, err) < 0 || pd_source_end(source, err) < 0) {

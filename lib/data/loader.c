@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A slot is a batch and its buffers.  It is free, or assigned a minibatch and in the
+ * A slot is a batch and its buffers.  It is free, or assigned a microbatch and in the
  * queue, or out (with the worker).  Slots are assigned as soon as they are free, in the
  * order of the plan; the thread fills the queue in that order.  So what is handed out may
  * still be in the making, and its event says when it is made.
@@ -20,6 +20,7 @@
 struct slot {
 	struct pd_batch batch;          /* first: the batch is the slot */
 	struct slot *next_free;
+	void **own;                     /* buffers; NULL where those of `made` are handed out */
 	bool out;
 };
 
@@ -28,12 +29,14 @@ struct pd_loader {
 	int *inputs;
 	struct pd_samples samples;      /* the thread's own */
 	struct slot *slots;
+	void ***made;                   /* buffers of the minibatches of a synthetic set */
+	int64_t made_count;             /* 0: none are made ahead */
 
 	pthread_t thread;
 	pthread_mutex_t lock;           /* of all below */
 	pthread_cond_t work, idle;
 	bool evaluate, busy, closing;
-	int64_t next, stride, last;     /* the plan, from the first minibatch not yet assigned */
+	int64_t next, stride, last;     /* the plan, from the first microbatch not yet assigned */
 	const int64_t *listed;          /* if not NULL, those are indices into it */
 	struct slot *free;
 	struct slot **queue;            /* a ring of `ahead`; these count from the plan's start: */
@@ -41,9 +44,9 @@ struct pd_loader {
 	int out;
 };
 
-int64_t pd_loader_epoch(const struct pd_dataset *train, int64_t batch_size)
+int64_t pd_loader_epoch(const struct pd_dataset *train, int64_t batch_size, int64_t microbatches)
 {
-	return train->samples / batch_size;
+	return train->samples / batch_size / microbatches * microbatches;
 }
 
 int64_t pd_loader_tests(const struct pd_dataset *test, int64_t batch_size)
@@ -60,7 +63,8 @@ static void fill(struct pd_loader *loader, struct pd_batch *batch)
 {
 	int64_t start_ns = pd_now_ns();
 
-	pd_samples_fill(&loader->samples, batch);
+	if (loader->made_count == 0)
+		pd_samples_fill(&loader->samples, batch);
 	pd_event_complete(&batch->ready, start_ns, pd_now_ns(), loader->config.gate);
 }
 
@@ -88,7 +92,7 @@ static void *prepare(void *context)
 	return NULL;
 }
 
-/* Gives free slots their minibatches.  With the lock held. */
+/* Gives free slots their microbatches.  With the lock held. */
 static void assign(struct pd_loader *loader)
 {
 	const struct pd_dataset *set = dataset(loader, loader->evaluate);
@@ -105,6 +109,9 @@ static void assign(struct pd_loader *loader)
 		batch->first_sample = batch->microbatch * batch_size;
 		left = set->samples - batch->first_sample;
 		batch->valid = loader->evaluate && left < batch_size ? left : batch_size;
+		batch->buffers = slot->own;
+		if (loader->made_count > 0)
+			batch->buffers = loader->made[batch->microbatch % loader->made_count];
 		pd_event_arm(&batch->ready);
 		loader->queue[loader->assigned++ % loader->config.ahead] = slot;
 		loader->next += loader->stride;
@@ -117,7 +124,7 @@ static void begin_plan(struct pd_loader *loader, bool evaluate, const int64_t *l
 {
 	pthread_mutex_lock(&loader->lock);
 	if (loader->out)
-		pd_bug("loader: a new plan while %d minibatches are out", loader->out);
+		pd_bug("loader: a new plan while %d microbatches are out", loader->out);
 	/* what the plan before prepared and nobody took is dropped, all but the one in hand */
 	loader->filled = loader->assigned;
 	while (loader->busy)
@@ -144,7 +151,7 @@ void pd_loader_plan(struct pd_loader *loader, bool evaluate, int64_t first, int6
 
 	if (first < 0 || stride < 1 || last < 0 || !set ||
 	    (evaluate && last > pd_loader_tests(set, loader->config.batch_size)))
-		pd_bug("loader: no minibatches %" PRId64 " to %" PRId64 " by %" PRId64
+		pd_bug("loader: no microbatches %" PRId64 " to %" PRId64 " by %" PRId64
 		       " in the %s set", first, last, stride, evaluate ? "test" : "training");
 	begin_plan(loader, evaluate, NULL, first, stride, last);
 }
@@ -164,7 +171,7 @@ struct pd_batch *pd_loader_next(struct pd_loader *loader)
 		slot->out = true;
 		loader->out++;
 	} else if (loader->next >= loader->last) {
-		pd_bug("loader: asked for more minibatches than were planned");
+		pd_bug("loader: asked for more microbatches than were planned");
 	}
 	pthread_mutex_unlock(&loader->lock);
 	return slot ? &slot->batch : NULL;
@@ -175,11 +182,11 @@ void pd_loader_release(struct pd_loader *loader, struct pd_batch *batch)
 	struct slot *slot = (struct slot *)batch;
 
 	if (!pd_event_done(&batch->ready))
-		pd_bug("loader: minibatch %" PRId64 " released before it was ready",
+		pd_bug("loader: microbatch %" PRId64 " released before it was ready",
 		       batch->microbatch);
 	pthread_mutex_lock(&loader->lock);
 	if (!slot->out)
-		pd_bug("loader: minibatch %" PRId64 " released twice", batch->microbatch);
+		pd_bug("loader: microbatch %" PRId64 " released twice", batch->microbatch);
 	slot->out = false;
 	loader->out--;
 	slot->next_free = loader->free;
@@ -193,6 +200,8 @@ static struct pd_loader *new_loader(const struct pd_loader_config *config)
 	struct pd_loader *loader = pd_zalloc(sizeof(*loader));
 
 	loader->config = *config;
+	if (!config->microbatches)
+		loader->config.microbatches = 1;
 	loader->config.inputs = loader->inputs =
 		pd_calloc((size_t)config->input_count, sizeof(*loader->inputs));
 	for (int k = 0; k < config->input_count; k++)
@@ -216,7 +225,8 @@ static void *take_buffer(struct pd_loader *loader, size_t bytes, struct pd_error
 		return device->ops->host_alloc(device, bytes, err);
 	if (bytes <= PTRDIFF_MAX && posix_memalign(&buffer, PD_ALIGN, bytes) == 0)
 		return buffer;
-	pd_error_failed(err, "%zu bytes for a minibatch of input do not fit into memory", bytes);
+	pd_error_failed(err, "out of memory: %zu bytes for a microbatch of input could not be had",
+			bytes);
 	return NULL;
 }
 
@@ -230,33 +240,78 @@ static void give_buffer(struct pd_loader *loader, void *buffer)
 		free(buffer);
 }
 
-static int make_slots(struct pd_loader *loader, struct pd_error *err)
+static void give_buffers(struct pd_loader *loader, void **buffers)
+{
+	for (int k = 0; buffers && k < loader->config.input_count; k++)
+		give_buffer(loader, buffers[k]);
+	free(buffers);
+}
+
+/* One for each input; NULL: there is no memory. */
+static void **take_buffers(struct pd_loader *loader, struct pd_error *err)
 {
 	int count = loader->config.input_count;
+	void **buffers = pd_calloc((size_t)count, sizeof(*buffers));
 
+	for (int k = 0; k < count; k++) {
+		buffers[k] = take_buffer(loader, loader->samples.bytes[k], err);
+		if (buffers[k])
+			continue;
+		give_buffers(loader, buffers);
+		return NULL;
+	}
+	return buffers;
+}
+
+/* Whole minibatches of a synthetic set, before it repeats itself; there is no other set. */
+static int64_t count_made(const struct pd_loader *loader)
+{
+	int64_t distinct = loader->samples.distinct, batch = loader->config.batch_size;
+
+	return loader->config.train->synthetic && !loader->config.test && distinct % batch == 0
+		? distinct / batch : 0;
+}
+
+static int make_minibatches(struct pd_loader *loader, struct pd_error *err)
+{
+	int64_t batch_size = loader->config.batch_size;
+
+	loader->made = pd_calloc((size_t)loader->made_count, sizeof(*loader->made));
+	for (int64_t m = 0; m < loader->made_count; m++) {
+		struct pd_batch batch = {
+			.microbatch = m, .first_sample = m * batch_size, .valid = batch_size,
+			.bytes = loader->samples.bytes,
+		};
+
+		loader->made[m] = take_buffers(loader, err);
+		if (!loader->made[m])
+			return -1;
+		batch.buffers = loader->made[m];
+		pd_samples_fill(&loader->samples, &batch);
+	}
+	return 0;
+}
+
+static int make_slots(struct pd_loader *loader, struct pd_error *err)
+{
 	for (int i = 0; i < loader->config.ahead; i++) {
-		struct pd_batch *batch = &loader->slots[i].batch;
+		struct slot *slot = &loader->slots[i];
 
-		batch->bytes = loader->samples.bytes;
-		batch->buffers = pd_calloc((size_t)count, sizeof(*batch->buffers));
-		for (int k = 0; k < count; k++) {
-			batch->buffers[k] = take_buffer(loader, batch->bytes[k], err);
-			if (!batch->buffers[k])
-				return -1;
-		}
+		slot->batch.bytes = loader->samples.bytes;
+		slot->own = loader->made_count > 0 ? NULL : take_buffers(loader, err);
+		if (!slot->own && loader->made_count == 0)
+			return -1;
 	}
 	return 0;
 }
 
 static void free_loader(struct pd_loader *loader)
 {
-	for (int i = 0; i < loader->config.ahead; i++) {
-		void **buffers = loader->slots[i].batch.buffers;
-
-		for (int k = 0; buffers && k < loader->config.input_count; k++)
-			give_buffer(loader, buffers[k]);
-		free(buffers);
-	}
+	for (int i = 0; i < loader->config.ahead; i++)
+		give_buffers(loader, loader->slots[i].own);
+	for (int64_t m = 0; loader->made && m < loader->made_count; m++)
+		give_buffers(loader, loader->made[m]);
+	free(loader->made);
 	pthread_cond_destroy(&loader->idle);
 	pthread_cond_destroy(&loader->work);
 	pthread_mutex_destroy(&loader->lock);
@@ -289,18 +344,20 @@ struct pd_loader *pd_loader_open(const struct pd_loader_config *config, struct p
 	if (config->batch_size < 1 || config->ahead < 2)
 		pd_bug("loader: batch size %" PRId64 ", %d ahead", config->batch_size,
 		       config->ahead);
-	if (pd_loader_epoch(set, config->batch_size) < 1) {
+	if (pd_loader_epoch(set, config->batch_size, 1) < 1) {
 		pd_error_input(err, "batch size %" PRId64 ": the training set has only %" PRId64
 			       " samples", config->batch_size, set->samples);
 		return NULL;
 	}
 	loader = new_loader(config);
-	if (pd_samples_measure(&loader->samples, err) < 0 || make_slots(loader, err) < 0 ||
-	    start(loader, err) < 0) {
-		free_loader(loader);
-		return NULL;
+	if (pd_samples_measure(&loader->samples, err) == 0) {
+		loader->made_count = count_made(loader);
+		if (make_minibatches(loader, err) == 0 && make_slots(loader, err) == 0 &&
+		    start(loader, err) == 0)
+			return loader;
 	}
-	return loader;
+	free_loader(loader);
+	return NULL;
 }
 
 void pd_loader_close(struct pd_loader *loader)

@@ -50,6 +50,25 @@ void pd_samples_release(struct pd_samples *samples)
 	free(samples->unrounded);
 }
 
+/*
+ * A synthetic set repeats itself after all its samples, or after as many whole minibatches as are
+ * PD_SYNTHETIC_BYTES of all the model's inputs, in f32: the same for every rank, whatever inputs it
+ * has.
+ */
+static int64_t distinct_samples(const struct pd_loader_config *config)
+{
+	const struct pd_model *model = config->model;
+	double bytes = 0;
+	int64_t minibatches;
+
+	for (int i = 0; i < model->input_count; i++)
+		bytes += (double)sizeof(float) * (double)config->batch_size *
+			 (double)pd_shape_elements(&model->inputs[i].shape);
+	minibatches = bytes < PD_SYNTHETIC_BYTES ? (int64_t)(PD_SYNTHETIC_BYTES / bytes) : 1;
+	return minibatches < config->train->samples / config->batch_size
+		? minibatches * config->batch_size : config->train->samples;
+}
+
 /* Bytes of an element of input number k. */
 static size_t element_bytes(const struct pd_samples *samples, int k)
 {
@@ -64,6 +83,8 @@ int pd_samples_measure(struct pd_samples *samples, struct pd_error *err)
 	const struct pd_dataset *set = config->train;
 	int64_t most = 0;
 
+	if (set->synthetic)
+		samples->distinct = distinct_samples(config);
 	for (int k = 0; k < config->input_count; k++) {
 		const struct pd_input *input = input_of(samples, k);
 		int64_t total;
@@ -86,18 +107,19 @@ int pd_samples_measure(struct pd_samples *samples, struct pd_error *err)
 	return 0;
 }
 
-/* Sample number i of a minibatch, as an index into the data set. */
+/* Sample number i of a microbatch, as an index into the data set. */
 static int64_t sample_index(const struct pd_samples *samples, const struct pd_batch *batch,
 			    int64_t i)
 {
 	const struct pd_dataset *set = dataset(samples, batch->evaluate);
-	int64_t batch_size = samples->config->batch_size;
+	int64_t epoch;
 
 	if (set->synthetic)
-		return (batch->first_sample + i) % set->samples;
+		return (batch->first_sample + i) % samples->distinct;
 	if (batch->evaluate)
 		return batch->first_sample + i;
-	return samples->order[batch->microbatch % pd_loader_epoch(set, batch_size) * batch_size + i];
+	epoch = pd_loader_epoch(set, samples->config->batch_size, samples->config->microbatches);
+	return samples->order[batch->microbatch % epoch * samples->config->batch_size + i];
 }
 
 static void fill_image(const struct pd_samples *samples, const struct pd_dataset *set,
@@ -149,12 +171,13 @@ static void fill_sample(const struct pd_samples *samples, const struct pd_batch 
 		round_sample(samples, (uint16_t *)batch->buffers[k] + i * elements, elements);
 }
 
-/* The order of the training samples in the epoch of a minibatch. */
+/* The order of the training samples in the epoch of a microbatch. */
 static void bring_order(struct pd_samples *samples, const struct pd_batch *batch)
 {
 	const struct pd_loader_config *config = samples->config;
 	const struct pd_dataset *set = config->train;
-	int64_t epoch = batch->microbatch / pd_loader_epoch(set, config->batch_size);
+	int64_t epoch = batch->microbatch / pd_loader_epoch(set, config->batch_size,
+							    config->microbatches);
 
 	if (epoch != samples->order_epoch)
 		pd_order_shuffle(config->seed, epoch, set->samples, samples->order);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to this folder: the samples of a minibatch, as they lie in a loader's buffers: in the
+ * Private to this folder: the samples of a microbatch, as they lie in a loader's buffers: in the
  * order of their epoch, pixels scaled, rounded to 16 bits where the network computes with those.
  */
 #ifndef PD_DATA_SAMPLES_H
@@ -13,9 +13,10 @@
 struct pd_samples {
 	const struct pd_loader_config *config;
 	int64_t *elements;                      /* of one sample, per input */
-	size_t *bytes;                          /* of a minibatch, per input */
+	size_t *bytes;                          /* of a microbatch, per input */
 	float table[PD_SAMPLES_CHANNELS][256];  /* a pixel's value, per channel */
 	float *unrounded;               /* one sample before it is rounded; NULL: none is */
+	int64_t distinct;               /* of a synthetic set: after so many samples it repeats itself */
 	uint32_t *order;                /* of samples in epoch order_epoch; NULL: synthetic */
 	int64_t order_epoch;
 };

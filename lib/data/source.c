@@ -61,7 +61,7 @@ int pd_source_open(struct pd_source *source, const char *directory, const char *
 	}
 	source->in = gzdopen(fd, "rb");
 	if (!source->in)
-		pd_bug("out of memory");
+		pd_mem_exhausted(0);
 	gzbuffer(source->in, 1 << 18);
 	size = st.st_size;
 	if (gzdirect(source->in))
@@ -93,6 +93,9 @@ int64_t pd_source_read(struct pd_source *source, void *buf, int64_t bytes, struc
 		int got = gzread(source->in, (char *)buf + done, (unsigned int)want);
 		int code;
 		const char *why = gzerror(source->in, &code);
+
+		if (code == Z_MEM_ERROR)
+			pd_mem_exhausted(0);
 
 		/* a gzip file that ends early is told apart by Z_BUF_ERROR */
 		if (got < 0 || (code != Z_OK && code != Z_STREAM_END))

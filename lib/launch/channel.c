@@ -5,16 +5,15 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define SEND_TIMEOUT_S 10
-
-void pd_channel_init(struct pd_channel *channel, int fd)
+void pd_channel_init(struct pd_channel *channel, int fd, int patience_s)
 {
-	struct timeval timeout = { .tv_sec = SEND_TIMEOUT_S };
+	struct timeval timeout = { .tv_sec = patience_s };
 
 	*channel = (struct pd_channel){ .fd = fd };
 	pthread_mutex_init(&channel->sending, NULL);
@@ -56,6 +55,19 @@ int pd_channel_send(struct pd_channel *channel, json_t *message, struct pd_error
 	pthread_mutex_unlock(&channel->sending);
 	free(text);
 	return status;
+}
+
+void pd_channel_last_word(struct pd_channel *channel, const char *text, int status)
+{
+	char line[512];
+	int n = snprintf(line, sizeof(line), "{\"event\": \"error\", \"text\": \"%.400s\","
+			 " \"status\": %d}\n", text, status);
+
+	/* this thread may itself be the one */
+	for (int i = 0; i < 100 && pthread_mutex_trylock(&channel->sending) != 0; i++)
+		usleep(1000);
+	if (send(channel->fd, line, (size_t)n, MSG_NOSIGNAL) < 0)
+		return;                 /* nobody is there any more */
 }
 
 /* A whole line at the front of the buffer, as a message. */

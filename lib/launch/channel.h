@@ -16,11 +16,17 @@ struct pd_channel {
 	size_t used, capacity;
 };
 
-void pd_channel_init(struct pd_channel *channel, int fd);
+/* Takes over fd.  A send waits for room at most so many seconds; 0: as long as it takes. */
+void pd_channel_init(struct pd_channel *channel, int fd, int patience_s);
 void pd_channel_release(struct pd_channel *channel);         /* closes fd */
 
-/* Sends; takes over message.  Waits for room at most ten seconds. */
+/* Sends; takes over message. */
 int pd_channel_send(struct pd_channel *channel, json_t *message, struct pd_error *err);
+/*
+ * The last thing that a process says, {"event": "error", "text": text, "status": status}: without
+ * allocating, and without waiting long for a thread that is sending.
+ */
+void pd_channel_last_word(struct pd_channel *channel, const char *text, int status);
 /* 1 and a new reference, 0: nothing whole yet, -1: the other side is gone (or talks nonsense). */
 int pd_channel_receive(struct pd_channel *channel, json_t **message_p);
 /* The same, waiting up to timeout_ms (-1: for ever). */

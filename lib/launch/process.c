@@ -11,12 +11,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define WORKER "pd-worker"
+#define SEND_PATIENCE_S 10              /* for a worker to take what it is told */
 
 /* The processors of share `index` of `count`; returns how many. */
 static int share(int index, int count, cpu_set_t *out)
@@ -81,27 +83,64 @@ static int find_worker(char *path, size_t size, struct pd_error *err)
 			       PD_LIBEXECDIR);
 }
 
-/* Descriptors of pd-worker: its socket, and file, or none (-1). */
-static int pass(int fd, int file)
+/*
+ * Descriptors of pd-worker: its socket; file, or none (-1); and, where its words are listened to
+ * before its main(), what was standard error before.
+ */
+static int pass(int fd, int file, int words)
 {
-	/* out of the way: it may be where the socket goes */
-	if (file >= 0 && (file = fcntl(file, F_DUPFD_CLOEXEC, PD_WORKER_FILE_FD + 1)) < 0)
+	int error = -1;
+
+	/* out of the way: it may be where another goes */
+	if (file >= 0 && (file = fcntl(file, F_DUPFD_CLOEXEC, PD_WORKER_ERROR_FD + 1)) < 0)
 		return -1;
-	if (fd == PD_WORKER_FD ? fcntl(fd, F_SETFD, 0) < 0 : dup2(fd, PD_WORKER_FD) < 0)
+	if ((fd = fcntl(fd, F_DUPFD_CLOEXEC, PD_WORKER_ERROR_FD + 1)) < 0)
 		return -1;
-	return file < 0 || dup2(file, PD_WORKER_FILE_FD) >= 0 ? 0 : -1;
+	if (words >= 0 && ((words = fcntl(words, F_DUPFD_CLOEXEC, PD_WORKER_ERROR_FD + 1)) < 0 ||
+			   (error = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, PD_WORKER_ERROR_FD + 1)) < 0))
+		return -1;
+	if (dup2(fd, PD_WORKER_FD) < 0 || (file >= 0 && dup2(file, PD_WORKER_FILE_FD) < 0))
+		return -1;
+	return words < 0 || (dup2(error, PD_WORKER_ERROR_FD) >= 0 && dup2(words, STDERR_FILENO) >= 0)
+	       ? 0 : -1;
 }
 
-static void child(const char *path, int fd, int file, pid_t parent, const cpu_set_t *cpus,
-		  bool shared, int index)
+void pd_process_begun(void)
+{
+	char text[4096];
+	off_t at = 0;
+	ssize_t n;
+
+	if (fcntl(PD_WORKER_ERROR_FD, F_GETFD) < 0)
+		return;
+	while ((n = pread(STDERR_FILENO, text, sizeof(text), at)) > 0) {
+		if (write(PD_WORKER_ERROR_FD, text, (size_t)n) != n)
+			break;
+		at += n;
+	}
+	if (ftruncate(STDERR_FILENO, 0) == 0)
+		dup2(PD_WORKER_ERROR_FD, STDERR_FILENO);
+	close(PD_WORKER_ERROR_FD);
+}
+
+/*
+ * What asks a program to end.  It reaches the whole process group from a terminal, timeout(1) or a
+ * batch system, and every process from systemd: the launcher alone decides what becomes of it.
+ * SIGTSTP is not among them: a worker stops with the others, and goes on with them.
+ */
+static const int launchers[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
+
+static void child(const char *path, int fd, int file, int words, pid_t parent,
+		  const cpu_set_t *cpus, bool shared, int index)
 {
 	sigset_t none;
 	char number[16];
 
+	/* before they are let through: one that is waiting is forgotten */
+	for (size_t i = 0; i < PD_COUNT(launchers); i++)
+		signal(launchers[i], SIG_IGN);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	/* Ctrl-C reaches the whole terminal: the launcher decides what becomes of us */
-	signal(SIGINT, SIG_IGN);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(PD_EXIT_FAILED);
@@ -114,7 +153,7 @@ static void child(const char *path, int fd, int file, pid_t parent, const cpu_se
 	/* a GPU's streams get queues of their own: one whose transfer waits for another rank must
 	 * not stand before one that this other rank waits for */
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-	if (pass(fd, file) < 0)
+	if (pass(fd, file, words) < 0)
 		_exit(PD_EXIT_FAILED);
 	snprintf(number, sizeof(number), "%d", index);
 	execl(path, WORKER, number, (char *)NULL);
@@ -134,9 +173,10 @@ int pd_process_start(struct pd_process *process, int index, int count, int file,
 	threads = share(index, count, &cpus);
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
 		return pd_error_failed(err, "socketpair: %s", strerror(errno));
+	process->words = memfd_create("words", MFD_CLOEXEC);
 	process->pid = fork();
 	if (process->pid == 0)
-		child(path, pair[1], file, parent, &cpus,
+		child(path, pair[1], file, process->words, parent, &cpus,
 		      threads * count > pd_process_processors(), index);
 	close(pair[1]);
 	if (process->pid < 0) {
@@ -144,8 +184,15 @@ int pd_process_start(struct pd_process *process, int index, int count, int file,
 		close(pair[0]);
 		return pd_error_failed(err, "fork: %s", strerror(errno));
 	}
-	pd_channel_init(&process->channel, pair[0]);
+	pd_channel_init(&process->channel, pair[0], SEND_PATIENCE_S);
 	return 0;
+}
+
+void pd_process_works(struct pd_process *process)
+{
+	if (process->words > 0)
+		close(process->words);
+	process->words = -1;
 }
 
 bool pd_process_ended(struct pd_process *process)
@@ -164,14 +211,38 @@ void pd_process_kill(struct pd_process *process)
 		process->pid = 0;
 	}
 	pd_channel_release(&process->channel);
+	pd_process_works(process);
 }
 
-const char *pd_process_fate(const struct pd_process *process, char *buf)
+/* The last line of what it said, without its end; "" if there is none. */
+static void last_line(int words, char *line, size_t size)
 {
+	off_t end = words > 0 ? lseek(words, 0, SEEK_END) : 0;
+	ssize_t n = end > 0 ? pread(words, line, size - 1, end < (off_t)size ? 0 : end - (off_t)size + 1)
+			    : 0;
+	char *begin;
+
+	line[n > 0 ? n : 0] = 0;
+	while (n > 0 && line[n - 1] == '\n')
+		line[--n] = 0;
+	begin = strrchr(line, '\n');
+	if (begin)
+		memmove(line, begin + 1, strlen(begin));
+}
+
+const char *pd_process_fate(const struct pd_process *process, char buf[PD_FATE_TEXT])
+{
+	char line[160];
+	int n;
+
 	if (WIFSIGNALED(process->status))
-		snprintf(buf, 96, "was killed by signal %d (%s)", WTERMSIG(process->status),
-			 strsignal(WTERMSIG(process->status)));
+		n = snprintf(buf, PD_FATE_TEXT, "was killed by signal %d (%s)",
+			     WTERMSIG(process->status), strsignal(WTERMSIG(process->status)));
 	else
-		snprintf(buf, 96, "exited with status %d", WEXITSTATUS(process->status));
+		n = snprintf(buf, PD_FATE_TEXT, "exited with status %d",
+			     WEXITSTATUS(process->status));
+	last_line(process->words, line, sizeof(line));
+	if (line[0])
+		snprintf(buf + n, PD_FATE_TEXT - (size_t)n, " (%s)", line);
 	return buf;
 }

@@ -13,11 +13,13 @@
 
 #define PD_WORKER_FD 3
 #define PD_WORKER_FILE_FD 4             /* what else it was given, or nothing */
+#define PD_WORKER_ERROR_FD 5            /* the launcher's standard error, or nothing */
 
 struct pd_process {
 	pid_t pid;                      /* 0: not running */
 	int status;                     /* of waitpid, once it has ended */
 	struct pd_channel channel;
+	int words;                      /* what it said before its main(); -1: nobody listens */
 };
 
 /*
@@ -31,11 +33,20 @@ int pd_process_start(struct pd_process *process, int index, int count, int file,
 int pd_process_processors(void);
 /* Processors in the share of process `index` of `count`. */
 int pd_process_share(int index, int count);
+/* It has begun its work: what it says no longer has to be listened to. */
+void pd_process_works(struct pd_process *process);
 /* Kills it if it runs, and waits for its end. */
 void pd_process_kill(struct pd_process *process);
 /* Has it ended?  (does not wait) */
 bool pd_process_ended(struct pd_process *process);
-/* "was killed by signal 9 (Killed)", "exited with status 3", into buf of 96 bytes. */
-const char *pd_process_fate(const struct pd_process *process, char *buf);
+/*
+ * "was killed by signal 9 (Killed)", "exited with status 3", into buf; of one that did not come as
+ * far as its main(), also the last line that it said, such as that a library could not be loaded.
+ */
+#define PD_FATE_TEXT 256
+const char *pd_process_fate(const struct pd_process *process, char buf[PD_FATE_TEXT]);
+
+/* In the process that was started, first of all: its standard error is that of the launcher. */
+void pd_process_begun(void);
 
 #endif

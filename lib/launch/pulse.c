@@ -9,9 +9,10 @@ static void *pulse_main(void *argument)
 	struct pd_pulse *pulse = argument;
 	struct timespec until;
 
-	clock_gettime(CLOCK_REALTIME, &until);
 	pthread_mutex_lock(&pulse->lock);
 	while (!pulse->stop) {
+		/* from now on: a process that was stopped for long does not catch up */
+		clock_gettime(CLOCK_MONOTONIC, &until);
 		until.tv_sec++;
 		while (!pulse->stop &&
 		       pthread_cond_timedwait(&pulse->ended, &pulse->lock, &until) != ETIMEDOUT)
@@ -25,9 +26,15 @@ static void *pulse_main(void *argument)
 
 void pd_pulse_begin(struct pd_pulse *pulse, struct pd_channel *channel)
 {
+	pthread_condattr_t monotonic;
+
 	*pulse = (struct pd_pulse){ .channel = channel };
 	pthread_mutex_init(&pulse->lock, NULL);
-	pthread_cond_init(&pulse->ended, NULL);
+	/* whoever sets the time of day does not stop the heartbeat */
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&pulse->ended, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 	/* without it, the work had better be quick */
 	pulse->running = pthread_create(&pulse->thread, NULL, pulse_main, pulse) == 0;
 }

@@ -60,6 +60,15 @@ bool pd_model_needs_gradient(const struct pd_model *model, int tensor)
 	return model->gradient[tensor];
 }
 
+int pd_model_losses(const struct pd_model *model, int first, int count)
+{
+	int losses = 0;
+
+	for (int l = first; l < first + count; l++)
+		losses += model->layers[l].kind == PD_LAYER_softmax_cross_entropy;
+	return losses;
+}
+
 int pd_model_label_input(const struct pd_model *model)
 {
 	for (int i = 0; i < model->input_count; i++)

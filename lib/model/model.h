@@ -122,6 +122,8 @@ static inline int pd_model_number(const struct pd_model *model, int layer)
 int pd_model_find(const struct pd_model *model, const char *name);
 /* Does a gradient flow into this tensor?  (Some layer below it has parameters.) */
 bool pd_model_needs_gradient(const struct pd_model *model, int tensor);
+/* How many of `count` layers from `first` on are losses, what training makes small. */
+int pd_model_losses(const struct pd_model *model, int first, int count);
 /*
  * The index of the image-like input (f32) and of the label input (i32, scalar) of a
  * classification network, or -1.

@@ -2,7 +2,6 @@
 /* Who has failed, and why. */
 #include "run/internal.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
 
 #include <inttypes.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #define CAUSE_NS (2 * SECOND_NS)        /* for the rank that another one has lost to be heard of */
+#define LATE_NS (2 * SECOND_NS)         /* ranks say something every second */
 #define GRACE_NS (2 * SECOND_NS)        /* for a rank's own word on why the run fails */
 
 /* "rank 1 (stage 1 of 2)" */
@@ -50,14 +50,57 @@ int supervisor_rank_failed(struct supervisor *s, int r, struct pd_error *err, co
 			       way_on(s, more, sizeof(more)));
 }
 
+/* The rank whose last message is the oldest, if it should have sent one since; or -1. */
+static int silent_rank(struct supervisor *s)
+{
+	int64_t now = pd_awake_ns(&s->awake);
+	int silent = 0;
+
+	for (int r = 1; r < s->count; r++)
+		if (s->ranks[r].heard_ns < s->ranks[silent].heard_ns)
+			silent = r;
+	return now - s->ranks[silent].heard_ns > LATE_NS ? silent : -1;
+}
+
+/* Where it leads to go from each rank to the one that it waits for. */
+static int waited_for(const struct supervisor *s)
+{
+	int r = 0;
+
+	for (int steps = 0; steps < s->count && s->ranks[r].peer >= 0; steps++)
+		r = s->ranks[r].peer;
+	return r;
+}
+
+/* All the others wait, one for the other, for a rank that is silent, or does what does not end. */
+int supervisor_nothing_moves(struct supervisor *s, struct pd_error *err)
+{
+	char name[64];
+	int r = silent_rank(s);
+
+	if (r >= 0)
+		return supervisor_rank_failed(s, r, err, "hangs: it has not answered for seconds");
+	for (r = 0; r < s->count; r++)
+		if (s->ranks[r].computing && !s->ranks[r].busy)
+			return supervisor_rank_failed(s, r, err, "hangs: nothing has moved");
+	for (r = 0; r < s->count; r++)
+		if (s->ranks[r].busy)
+			return pd_error_failed(err, "%s hangs in a checkpoint: nothing has moved",
+					       supervisor_who(s, r, name, sizeof(name)));
+	r = waited_for(s);
+	return pd_error_failed(err, "nothing has moved for %" PRId64 " s; %s waits in %s",
+			       s->how->timeout_s, supervisor_who(s, r, name, sizeof(name)),
+			       s->ranks[r].doing);
+}
+
 /* A rank's process has ended, or its socket has: why? */
 int supervisor_on_gone(struct supervisor *s, int r, struct pd_error *err)
 {
 	struct watched *w = &s->ranks[r];
-	int64_t until = pd_now_ns() + GRACE_NS;
-	char fate[96];
+	int64_t until = pd_awake_ns(&s->awake) + GRACE_NS;
+	char fate[PD_FATE_TEXT];
 
-	while (!pd_process_ended(&w->process) && pd_now_ns() < until)
+	while (!pd_process_ended(&w->process) && pd_awake_ns(&s->awake) < until)
 		usleep(1000);
 	if (w->process.pid)
 		return supervisor_rank_failed(s, r, err, "closed its connection");
@@ -117,9 +160,9 @@ int supervisor_on_error(struct supervisor *s, int r, const json_t *message, stru
 	if (status == PD_EXIT_USAGE)
 		return pd_error_input(err, "%s", text);
 	if (is_consequence(text)) {
-		int64_t until = pd_now_ns() + CAUSE_NS;
+		int64_t until = pd_awake_ns(&s->awake) + CAUSE_NS;
 
-		for (; pd_now_ns() < until; usleep(1000))
+		for (; pd_awake_ns(&s->awake) < until; usleep(1000))
 			if (find_cause(s, r, err))
 				return -1;
 	}

@@ -3,11 +3,12 @@
  * What the files of this folder share: a rank, and the supervisor of all of them.  They talk
  * in messages.  From the supervisor: job, connect, stop (freeze and say where you are),
  * stop_at, write (a checkpoint's stage), exit; to it: ready, staged (why transfers are), alive,
- * loss, updated, reached, exported, saved, done, error.
+ * losses, updated, reached, exported, saved, done, error.
  */
 #ifndef PD_RUN_INTERNAL_H
 #define PD_RUN_INTERNAL_H
 
+#include "base/awake.h"
 #include "base/event.h"
 #include "data/loader.h"
 #include "launch/channel.h"
@@ -80,6 +81,9 @@ int rank_set_up(struct rank *rank, json_t *message, struct pd_error *err);
 int rank_say_ready(struct rank *rank);
 int rank_connect(struct rank *rank, const json_t *message, struct pd_error *err);
 
+/* begin.c: the parameters that training begins with, random or out of the job's file */
+int rank_begin_weights(struct rank *rank, struct pd_error *err);
+
 /* messages.c: those that have come; a word now and then; sleeping until something happens */
 int rank_read_messages(struct rank *rank, struct pd_error *err);
 int rank_say_alive(struct rank *rank);
@@ -92,10 +96,12 @@ struct watched {
 	int trace;                      /* its part of the trace, a file without a name; -1: none */
 	json_t *address;
 	int64_t memory_bytes;
-	int64_t heard_ns;               /* its last message */
+	int64_t heard_ns;               /* its last message; this and moved_ns by pd_awake */
 	int64_t retired;
-	char doing[64];
-	bool computing;
+	char doing[64];                 /* the oldest operation that has not finished */
+	bool computing;                 /* it needs no other rank */
+	int peer;                       /* the rank that it is with, or -1 */
+	bool busy;                      /* the rank is between operations: it takes or writes a checkpoint */
 	bool lost_another;              /* it said so before it ended */
 	/* its answer to stop */
 	bool evaluate;
@@ -112,9 +118,13 @@ struct supervisor {
 	struct pd_report report;
 	struct pending *pending;        /* checkpoints that are not whole yet (pending.c) */
 	size_t pending_count, pending_room;
-	int signal_fd, signals;
+	struct pd_awake awake;
+	int signal_fd;
+	int signal;                     /* the last that asked for an end, or 0 */
+	int64_t wished_ns;              /* when the first of them came */
 	sigset_t old_mask;
 	bool stop_asked, stop_sent, connected;
+	bool at_once;                   /* a signal ended it, not in order */
 	int64_t moved_ns;               /* when an operation last finished anywhere */
 	int64_t last_checkpoint;
 };
@@ -134,13 +144,19 @@ bool supervisor_writes(const struct supervisor *s);
 /* Abandons the one that is being written, and frees all. */
 void supervisor_forget_pending(struct supervisor *s);
 
-/* watch.c: until all are done; until all have gone */
+/* watch.c: until all are done; until all have gone; both end early where at_once is set */
 int supervisor_watch(struct supervisor *s, struct pd_error *err);
 int supervisor_settle(struct supervisor *s, struct pd_error *err);
+
+/* signals.c */
+int supervisor_catch_signals(struct supervisor *s, struct pd_error *err);
+void supervisor_read_signals(struct supervisor *s);
+void supervisor_release_signals(struct supervisor *s);
 
 /* failure.c: "rank 1 (stage 1 of 2)"; the others fill err and return -1 */
 const char *supervisor_who(const struct supervisor *s, int r, char *buf, size_t size);
 int supervisor_rank_failed(struct supervisor *s, int r, struct pd_error *err, const char *fate);
+int supervisor_nothing_moves(struct supervisor *s, struct pd_error *err);
 int supervisor_lost_output(const struct supervisor *s, struct pd_error *err);
 int supervisor_on_gone(struct supervisor *s, int r, struct pd_error *err);
 int supervisor_on_error(struct supervisor *s, int r, const json_t *message, struct pd_error *err);

@@ -2,8 +2,11 @@
 #include "run/job.h"
 
 #include "base/json.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/initial.h"
+#include "checkpoint/lock.h"
 #include "data/loader.h"
 #include "schedule/check.h"
 #include "schedule/file.h"
@@ -12,8 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define SYNTHETIC_MINIBATCHES 10
+#define MOST_SAMPLES (INT64_C(1) << 40)         /* of a minibatch */
+#define MOST_MICROBATCHES (INT64_C(1) << 40)    /* of a run */
 
 static json_t *optimizer_json(const struct pd_optimizer *o)
 {
@@ -80,6 +86,8 @@ json_t *pd_job_json(const struct pd_job *job, int rank)
 			 "evaluate", (int)job->evaluate,
 			 "resume_step", (json_int_t)job->resume_step);
 
+	if (job->init)
+		json_object_set_new(value, "init", json_string(job->init));
 	json_object_set_new(value, "tf32", json_boolean(job->tf32));
 	json_object_set_new(value, "transport", json_integer(job->transport));
 	if (job->lists)
@@ -109,6 +117,7 @@ struct pd_job *pd_job_parse(json_t *value, struct pd_error *err)
 	int evaluate;
 
 	job->json = json_incref(value);
+	job->init = json_string_value(json_object_get(value, "init"));
 	job->tf32 = json_is_true(json_object_get(value, "tf32"));
 	job->transport = (enum pd_apart)json_integer_value(json_object_get(value, "transport"));
 	if (json_unpack(value, "{s:s, s?s, s?s, s?s, s:I, s:I, s:I, s:I, s:I, s:o, s:b, s:I}",
@@ -151,28 +160,32 @@ int pd_job_data(struct pd_job *job, struct pd_dataset *train_p, struct pd_datase
 		struct pd_error *err)
 {
 	const struct pd_profile *profile = job->plan->profile;
-	int64_t total;
+	int64_t microbatches = job->plan->microbatches, size, total, all;
 
+	if (!pd_mul(profile->batch_size, microbatches, &size) || size > MOST_SAMPLES)
+		return pd_error_input(err, "plan: microbatches: %" PRId64 " of %" PRId64 " samples are"
+				      " more than a minibatch of this version holds, 2^40",
+				      microbatches, profile->batch_size);
 	*train_p = *test_p = (struct pd_dataset){ 0 };
 	if (job->data) {
 		if (pd_dataset_open(job->data, profile->model, train_p, test_p, err) < 0)
 			return -1;
-		job->epoch_minibatches = pd_loader_epoch(train_p, profile->batch_size);
-		job->test_minibatches = job->evaluate && test_p->samples
+		job->epoch_minibatches = pd_job_minibatches(job, pd_loader_epoch(train_p,
+				profile->batch_size, microbatches));
+		job->test_microbatches = job->evaluate && test_p->samples
 			? pd_loader_tests(test_p, profile->batch_size) : 0;
 	} else {
-		pd_dataset_synthetic(profile->model, SYNTHETIC_MINIBATCHES * profile->batch_size,
-				     train_p);
+		pd_dataset_synthetic(profile->model, SYNTHETIC_MINIBATCHES * size, train_p);
 		job->epoch_minibatches = SYNTHETIC_MINIBATCHES;
-		job->test_minibatches = 0;
+		job->test_microbatches = 0;
 	}
 	if (job->epoch_minibatches == 0)
 		return pd_error_input(err, "%s: %" PRId64 " samples are fewer than one minibatch of %"
-				      PRId64, job->data, train_p->samples, profile->batch_size);
+				      PRId64, job->data, train_p->samples, size);
 	total = job->minibatches;
 	if (job->epochs >= 0 && !pd_mul(job->epochs, job->epoch_minibatches, &total))
 		return pd_error_input(err, "--epochs=%" PRId64 ": too many", job->epochs);
-	if (total > INT64_C(1) << 40)
+	if (!pd_mul(total, microbatches, &all) || all > MOST_MICROBATCHES)
 		return pd_error_input(err, "%" PRId64 " minibatches are more than this version counts",
 				      total);
 	job->total_minibatches = total;
@@ -182,51 +195,163 @@ int pd_job_data(struct pd_job *job, struct pd_dataset *train_p, struct pd_datase
 	return 0;
 }
 
+/* Checkpoints that are there, whole or damaged, are nobody's to write over unasked. */
 static int check_fresh(const struct pd_job *job, struct pd_error *err)
+{
+	int64_t step = pd_checkpoint_highest(job->checkpoint);
+
+	return step < 0 ? 0 : pd_error_input(err, "%s: holds checkpoints, the newest of step %" PRId64
+					     ": --resume goes on from them, or give another "
+					     "directory", job->checkpoint, step);
+}
+
+static void pass_over(void *context, int64_t step, const struct pd_error *why)
+{
+	struct pd_job *job = context;
+
+	job->passed_over = pd_grow(job->passed_over, &job->passed_room, job->passed_count + 1,
+				   sizeof(*job->passed_over));
+	job->passed_over[job->passed_count++] = step;
+	pd_say("%s: passes over the checkpoint of step %" PRId64 ": %.400s", job->checkpoint, step,
+	       why->text);
+}
+
+/* That of resume_step, or the newest; all of it is verified. */
+static struct pd_checkpoint *open_resumed(struct pd_job *job, struct pd_error *err)
 {
 	struct pd_checkpoint *ck;
 
-	if (!job->checkpoint)
-		return 0;
-	ck = pd_checkpoint_open(job->checkpoint, -1, NULL);
-	if (!ck)
-		return 0;
-	pd_checkpoint_close(ck);
-	return pd_error_input(err, "%s: holds checkpoints: --resume goes on from them, or give"
-			      " another directory", job->checkpoint);
+	if (job->resume_step < 0)
+		return pd_checkpoint_newest(job->checkpoint, pass_over, job, err);
+	ck = pd_checkpoint_open(job->checkpoint, job->resume_step, err);
+	if (!ck || pd_checkpoint_verify(ck, err) < 0) {
+		pd_checkpoint_close(ck);
+		pd_error_prefix(err, "--resume=%" PRId64, job->resume_step);
+		return NULL;
+	}
+	return ck;
+}
+
+static int check_same_run(const struct pd_job *job, const struct pd_checkpoint_info *info,
+			  struct pd_error *err)
+{
+	const char *wanted = pd_update_kind_name[job->optimizer.kind];
+	const char *kind = json_string_value(json_object_get(info->optimizer, "kind"));
+	const struct pd_profile *profile = job->plan->profile;
+
+	/* what the order of the samples and every random number depend on */
+	if (info->seed != (uint64_t)job->seed)
+		return pd_error_input(err, "%s: trained with --seed=%" PRIu64 ", found --seed=%" PRId64,
+				      job->checkpoint, info->seed, job->seed);
+	if (info->batch_size != pd_job_microbatches(job, profile->batch_size))
+		return pd_error_input(err, "%s: trained with minibatches of %" PRId64 " samples"
+				      ", found a plan for %" PRId64 " (%" PRId64 " x %" PRId64 ")",
+				      job->checkpoint, info->batch_size,
+				      pd_job_microbatches(job, profile->batch_size),
+				      job->plan->microbatches, profile->batch_size);
+	if (info->step > MOST_MICROBATCHES / job->plan->microbatches)
+		return pd_error_input(err, "%s: step %" PRId64 ": more minibatches than this version"
+				      " counts", job->checkpoint, info->step);
+	if (strcmp(info->name, profile->name) != 0)
+		return pd_error_input(err, "%s: a checkpoint of \"%s\", found a plan for \"%s\"",
+				      job->checkpoint, info->name, profile->name);
+	if (!kind || strcmp(kind, wanted) != 0)
+		/* its moments would mean something else */
+		return pd_error_input(err, "%s: trained with --optimizer=%.60s, found"
+				      " --optimizer=%s", job->checkpoint, kind ? kind : "(none)",
+				      wanted);
+	return 0;
+}
+
+/* Are the replicas of every stage those that the checkpoint was trained with? */
+static bool same_replicas(const struct pd_plan *plan, const struct pd_checkpoint *ck)
+{
+	for (int s = 0; s < plan->stage_count; s++) {
+		const struct pd_stage *stage = &plan->stages[s];
+
+		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
+			const struct pd_checkpoint_stage *held =
+				pd_checkpoint_stage_of(ck, plan->profile->layers[l].name);
+
+			if (!held || held->replicas != stage->replicas)
+				return false;
+		}
+	}
+	return true;
+}
+
+/*
+ * Where a stage adds the minibatches of its replicas, a run that ended between two of them made its
+ * last update of fewer, which one that went on would not have made.
+ */
+static int note_cut(const struct pd_job *job, const struct pd_checkpoint *ck, struct pd_error *err)
+{
+	struct pd_schedule *schedule = pd_schedule_new(job->plan, err);
+	int64_t into, unit;
+
+	if (!schedule)
+		return -1;
+	unit = pd_schedule_unit(schedule);
+	into = pd_job_microbatches(job, job->resume_step % job->epoch_minibatches);
+	if (into % unit != 0 && same_replicas(job->plan, ck))
+		pd_say("%s: step %" PRId64 " is inside an update of a stage with replicas, and the run"
+		       " before made it of fewer minibatches: weights will not be those of a run"
+		       " without a stop; those of a stop at a multiple of %" PRId64 " are",
+		       job->checkpoint, job->resume_step, unit);
+	pd_schedule_free(schedule);
+	return 0;
 }
 
 static int check_resume(struct pd_job *job, struct pd_error *err)
 {
-	const struct pd_profile *profile = job->plan->profile;
-	struct pd_checkpoint *ck = pd_checkpoint_open(job->checkpoint, -1, err);
-	const char *wanted = pd_update_kind_name[job->optimizer.kind], *kind;
+	struct pd_checkpoint *ck = open_resumed(job, err);
 	const struct pd_checkpoint_info *info;
-	int status = 0;
+	int status;
 
 	if (!ck)
 		return -1;
 	info = pd_checkpoint_info(ck);
-	kind = json_string_value(json_object_get(info->optimizer, "kind"));
+	status = check_same_run(job, info, err);
 	job->resume_step = info->step;
-	/* what the order of the samples and every random number depend on */
-	if (info->seed != (uint64_t)job->seed)
-		status = pd_error_input(err, "%s: trained with --seed=%" PRIu64 ", found --seed=%" PRId64,
-					job->checkpoint, info->seed, job->seed);
-	else if (info->batch_size != profile->batch_size)
-		status = pd_error_input(err, "%s: trained with minibatches of %" PRId64
-					", found a plan for %" PRId64, job->checkpoint,
-					info->batch_size, profile->batch_size);
-	else if (strcmp(info->name, profile->name) != 0)
-		status = pd_error_input(err, "%s: a checkpoint of \"%s\", found a plan for \"%s\"",
-					job->checkpoint, info->name, profile->name);
-	else if (!kind || strcmp(kind, wanted) != 0)
-		/* its moments would mean something else */
-		status = pd_error_input(err, "%s: trained with --optimizer=%.60s, found"
-					" --optimizer=%s", job->checkpoint, kind ? kind : "(none)",
-					wanted);
+	if (status == 0 && !job->quiet)
+		pd_say("%s: goes on from step %" PRId64 "%s", job->checkpoint, info->step,
+		       info->checksums ? "" : ", whose checkpoint is of an earlier version and has no"
+		       " checksums: damaged numbers in it would not be noticed");
+	if (status == 0)
+		status = note_cut(job, ck, err);
 	pd_checkpoint_close(ck);
 	return status;
+}
+
+static int check_init(const struct pd_job *job, struct pd_error *err)
+{
+	struct pd_initial *initial;
+
+	if (!job->init)
+		return 0;
+	initial = pd_initial_open(job->init, job->plan->profile->model, err);
+	pd_initial_close(initial);
+	return initial ? 0 : pd_error_prefix(err, "--init");
+}
+
+/*
+ * The directory of checkpoints is this run's from here on.  One that is to be resumed from must
+ * exist, and is not made.
+ */
+static int claim_checkpoints(struct pd_job *job, bool resume, struct pd_error *err)
+{
+	char *what;
+
+	if (!job->checkpoint)
+		return 0;
+	if (!resume || access(job->checkpoint, F_OK) == 0) {
+		what = pd_format("%s (%s)", job->file, job->plan->profile->name);
+		job->lock = pd_checkpoint_lock(job->checkpoint, what, err);
+		free(what);
+		if (!job->lock)
+			return -1;
+	}
+	return resume ? check_resume(job, err) : check_fresh(job, err);
 }
 
 /* What the checker allows and no worker does. */
@@ -310,9 +435,8 @@ static int check_outputs(const struct pd_job *job, struct pd_error *err)
 	if (job->checkpoint && stat(job->checkpoint, &st) == 0 && !S_ISDIR(st.st_mode))
 		return pd_error_input(err, "--checkpoint: %s: expected a directory, found a file",
 				      job->checkpoint);
-	if (job->trace && stat(job->trace, &st) == 0 && S_ISDIR(st.st_mode))
-		return pd_error_input(err, "--trace: %s: expected a file, found a directory",
-				      job->trace);
+	if (pd_file_check(job->trace, err) < 0)
+		return pd_error_prefix(err, "--trace");
 	return 0;
 }
 
@@ -320,39 +444,51 @@ int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 {
 	const struct pd_profile *profile = job->plan->profile;
 	struct pd_dataset train, test;
+	const char *before;
 	int status;
 
 	if (!profile->model)
 		return pd_error_input(err, "the plan's profile has no model: it can be replayed, not"
 				      " run");
+	if (pd_model_losses(profile->model, 0, profile->model->layer_count) == 0)
+		return pd_error_input(err, "model \"%s\" has no loss, so there is nothing to make small"
+				      " by training: expected a layer of kind"
+				      " softmax_cross_entropy", profile->model->name);
 	if (check_outputs(job, err) < 0 || set_agree(job, err) < 0 || check_late(job, err) < 0 ||
-	    check_order(job, err) < 0)
+	    check_order(job, err) < 0 || check_init(job, err) < 0)
 		return -1;
+	before = pd_mem_for("the data set");
 	status = pd_job_data(job, &train, &test, err);
+	pd_mem_for(before);
 	pd_dataset_release(&train);
 	pd_dataset_release(&test);
 	if (status < 0)
 		return -1;
-	return resume ? check_resume(job, err) : check_fresh(job, err);
+	return claim_checkpoints(job, resume, err);
 }
 
 void pd_job_begin(const struct pd_job *job, struct pd_position *position)
 {
-	*position = (struct pd_position){ .number = -1,
-					  .next = job->resume_step < 0 ? 0 : job->resume_step };
+	*position = (struct pd_position){ .number = -1, .next = pd_job_first(job) };
 }
 
-/* The end of the epoch that minibatch b belongs to, or of the run. */
+static int64_t epoch_microbatches(const struct pd_job *job)
+{
+	return pd_job_microbatches(job, job->epoch_minibatches);
+}
+
+/* The end of the epoch that microbatch b belongs to, or of the run. */
 static int64_t epoch_end(const struct pd_job *job, int64_t b)
 {
-	int64_t end = (b / job->epoch_minibatches + 1) * job->epoch_minibatches;
+	int64_t end = (b / epoch_microbatches(job) + 1) * epoch_microbatches(job);
+	int64_t total = pd_job_microbatches(job, job->total_minibatches);
 
-	return !job->lists && end < job->total_minibatches ? end : job->total_minibatches;
+	return !job->lists && end < total ? end : total;
 }
 
-int64_t pd_job_into(const struct pd_job *job, const struct pd_schedule *schedule, int64_t step)
+int64_t pd_job_into(const struct pd_job *job, const struct pd_schedule *schedule, int64_t at)
 {
-	int64_t into = step % job->epoch_minibatches;
+	int64_t into = at % epoch_microbatches(job);
 
 	return schedule->admitted > 0 && into % pd_schedule_unit(schedule) == 0 ? into : 0;
 }
@@ -361,17 +497,17 @@ bool pd_job_next(const struct pd_job *job, const struct pd_schedule *schedule,
 		 struct pd_position *position, struct pd_phase *phase_p)
 {
 	if (position->evaluate_next) {
-		*phase_p = (struct pd_phase){ .evaluate = true, .last = job->test_minibatches };
+		*phase_p = (struct pd_phase){ .evaluate = true, .last = job->test_microbatches };
 		position->evaluate_next = false;
 	} else {
-		if (position->next >= job->total_minibatches)
+		if (position->next >= pd_job_microbatches(job, job->total_minibatches))
 			return false;
 		*phase_p = (struct pd_phase){ .first = position->next,
 					      .last = epoch_end(job, position->next),
 					      .into = pd_job_into(job, schedule,
 								  position->next) };
 		position->next = phase_p->last;
-		position->evaluate_next = job->test_minibatches > 0;
+		position->evaluate_next = job->test_microbatches > 0;
 	}
 	phase_p->base = position->base;
 	position->base = pd_schedule_next_base(schedule, phase_p);
@@ -380,18 +516,19 @@ bool pd_job_next(const struct pd_job *job, const struct pd_schedule *schedule,
 }
 
 int64_t pd_job_next_checkpoint(const struct pd_job *job, const struct pd_schedule *schedule,
-			       const struct pd_phase *phase, int64_t step)
+			       const struct pd_phase *phase, int64_t after)
 {
-	int64_t epoch = phase->first / job->epoch_minibatches * job->epoch_minibatches;
-	int64_t unit = pd_schedule_unit(schedule), every = job->checkpoint_every, at;
+	int64_t epoch = phase->first / epoch_microbatches(job) * epoch_microbatches(job);
+	int64_t unit = pd_schedule_unit(schedule), at;
+	int64_t every = pd_job_microbatches(job, job->checkpoint_every);
 
-	if (!job->checkpoint || step >= phase->last)
+	if (!job->checkpoint || after >= phase->last)
 		return -1;
 	if (every == 0 || unit > phase->last - phase->first)
 		return phase->last;
 	/* counted from the epoch's beginning, and only where every stage has just updated: at
 	 * the next multiple of the unit from where the pipeline was empty */
-	at = epoch + ((step - epoch) / every + 1) * every;
+	at = epoch + ((after - epoch) / every + 1) * every;
 	at = phase->first + (at - phase->first + unit - 1) / unit * unit;
 	return at < phase->last ? at : phase->last;
 }

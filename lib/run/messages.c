@@ -2,6 +2,7 @@
 /* What a rank is told, and says of itself, while it trains. */
 #include "run/internal.h"
 
+#include "base/checksum.h"
 #include "base/clock.h"
 
 #include <errno.h>
@@ -39,7 +40,24 @@ static int stop_at(struct rank *rank, const json_t *message)
 	} else {
 		pd_worker_limit(rank->worker, INT64_MAX);
 	}
-	rank->job->total_minibatches = at;
+	rank->job->total_minibatches = pd_job_minibatches(rank->job, at);
+	return 0;
+}
+
+static int write_checkpoint(struct rank *rank, int64_t step, struct pd_error *err)
+{
+	int64_t at = pd_job_microbatches(rank->job, step);
+
+	for (int i = 0; i < rank->part_count; i++) {
+		char text[PD_CHECKSUM_DIGITS + 1];
+		uint64_t checksum;
+
+		if (pd_saver_write(rank_saver_of(&rank->parts[i], at), &checksum, err) < 0 ||
+		    say(rank, json_pack("{s:s, s:I, s:i, s:s}", "event", "saved",
+					"step", (json_int_t)step, "stage", rank->parts[i].stage,
+					"checksum", pd_checksum_text(checksum, text))) < 0)
+			return -1;
+	}
 	return 0;
 }
 
@@ -58,15 +76,9 @@ static int handle(struct rank *rank, json_t *message, struct pd_error *err)
 	} else if (pd_message_is(message, "stop_at")) {
 		status = stop_at(rank, message);
 	} else if (pd_message_is(message, "write")) {
-		int64_t step = json_integer_value(json_object_get(message, "step"));
-
 		pd_pulse_begin(&rank->pulse, &rank->channel);
-		for (int i = 0; i < rank->part_count && status == 0; i++) {
-			status = pd_saver_write(rank_saver_of(&rank->parts[i], step), err);
-			if (status == 0)
-				status = say(rank, json_pack("{s:s, s:I}", "event", "saved",
-							     "step", (json_int_t)step));
-		}
+		status = write_checkpoint(rank, json_integer_value(json_object_get(message, "step")),
+					  err);
 		pd_pulse_end(&rank->pulse);
 	} else if (pd_message_is(message, "exit")) {
 		rank->exit = true;
@@ -92,7 +104,7 @@ int rank_read_messages(struct rank *rank, struct pd_error *err)
 int rank_say_alive(struct rank *rank)
 {
 	int64_t now = pd_now_ns();
-	struct pd_op op;
+	struct pd_op op = { .peer = -1 };
 	char name[64] = "";
 	bool computing = false;
 
@@ -101,13 +113,14 @@ int rank_say_alive(struct rank *rank)
 	rank->alive_ns = now;
 	rank->heard = true;             /* who never sleeps looks now and then */
 	if (pd_worker_oldest(rank->worker, &op)) {
-		snprintf(name, sizeof(name), "%s of minibatch %" PRId64,
+		snprintf(name, sizeof(name), "%s of microbatch %" PRId64,
 			 pd_op_kind_name[op.kind], op.microbatch);
-		computing = op.peer < 0 && op.kind != PD_OP_allreduce;
+		computing = op.seq < 0;
 	}
-	return say(rank, json_pack("{s:s, s:I, s:s, s:b}", "event", "alive",
+	return say(rank, json_pack("{s:s, s:I, s:s, s:b, s:i}", "event", "alive",
 				   "retired", (json_int_t)pd_worker_retired(rank->worker),
-				   "doing", name, "computing", (int)computing));
+				   "doing", name, "computing", (int)computing,
+				   "peer", (int)op.peer));
 }
 
 /* Sleeps until an event completes, the transport moves, or somebody has something to say. */

@@ -5,8 +5,10 @@
  */
 #include "run/internal.h"
 
+#include "base/checksum.h"
 #include "base/mem.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/lock.h"
 
 #include <stdlib.h>
 
@@ -16,6 +18,7 @@ struct pending {
 	int exported, saved;
 	bool writing;
 	json_t **versions;              /* per stage */
+	uint64_t *checksums;            /* per stage, of those that are saved */
 	json_t *scales;                 /* of the first stage's, which all have; or NULL */
 };
 
@@ -36,6 +39,7 @@ static struct pending *new_pending(struct supervisor *s, int64_t step)
 				     sizeof(*s->pending));
 		p = &s->pending[s->pending_count++];
 		p->versions = pd_calloc((size_t)s->job->plan->stage_count, sizeof(json_t *));
+		p->checksums = pd_calloc((size_t)s->job->plan->stage_count, sizeof(uint64_t));
 	}
 	p->step = step;
 	return p;
@@ -56,7 +60,8 @@ static int write_next(struct supervisor *s, struct pd_error *err)
 	}
 	if (!next || next->exported < s->job->plan->stage_count)
 		return 0;
-	if (pd_checkpoint_begin(s->job->checkpoint, next->step, err) < 0)
+	if (pd_checkpoint_lock_keep(s->job->lock, err) < 0 ||
+	    pd_checkpoint_begin(s->job->checkpoint, next->step, err) < 0)
 		return -1;
 	next->writing = true;
 	for (int r = 0; r < s->count; r++) {
@@ -98,13 +103,24 @@ static json_t *describe_optimizer(const struct pd_optimizer *o)
 			 o->beta1, o->beta2, "eps", o->eps, "weight_decay", o->weight_decay);
 }
 
+/* How many are kept when that of a step is written: damaged ones take no place of whole ones. */
+static int kept(const struct supervisor *s, int64_t step)
+{
+	int count = s->how->keep;
+
+	for (size_t i = 0; i < s->job->passed_count; i++)
+		if (s->job->passed_over[i] < step)
+			count += pd_checkpoint_exists(s->job->checkpoint, s->job->passed_over[i]);
+	return count;
+}
+
 static int finish_checkpoint(struct supervisor *s, struct pending *p, struct pd_error *err)
 {
 	const struct pd_job *job = s->job;
 	struct pd_checkpoint_info info = {
 		.step = p->step, .epoch = p->step / job->epoch_minibatches,
 		.minibatch = p->step % job->epoch_minibatches, .seed = (uint64_t)job->seed,
-		.batch_size = job->plan->profile->batch_size,
+		.batch_size = pd_job_microbatches(job, job->plan->profile->batch_size),
 		.name = pd_strdup(job->plan->profile->name),
 		.dtype = pd_strdup("f32"),      /* of a master, where weights have 16 bits */
 		.optimizer = describe_optimizer(&job->optimizer),
@@ -118,10 +134,11 @@ static int finish_checkpoint(struct supervisor *s, struct pending *p, struct pd_
 	info.stages = pd_calloc((size_t)info.stage_count, sizeof(*info.stages));
 	for (int i = 0; i < info.stage_count; i++) {
 		fill_stage(s, i, p->versions[i], &info.stages[i]);
+		info.stages[i].checksum = p->checksums[i];
 		json_decref(p->versions[i]);
 		p->versions[i] = NULL;
 	}
-	status = pd_checkpoint_finish(job->checkpoint, &info, s->how->keep, err);
+	status = pd_checkpoint_finish(job->checkpoint, &info, kept(s, p->step), err);
 	pd_checkpoint_info_release(&info);
 	if (status == 0) {
 		s->last_checkpoint = p->step;
@@ -152,6 +169,9 @@ int supervisor_saved(struct supervisor *s, const json_t *message, struct pd_erro
 {
 	struct pending *p = pending_of(s, json_integer_value(json_object_get(message, "step")));
 
+	if (p)
+		pd_checksum_parse(json_string_value(json_object_get(message, "checksum")),
+				  &p->checksums[json_integer_value(json_object_get(message, "stage"))]);
 	if (p && ++p->saved == s->job->plan->stage_count)
 		return finish_checkpoint(s, p, err);
 	return 0;
@@ -176,6 +196,7 @@ void supervisor_forget_pending(struct supervisor *s)
 			json_decref(p->versions[k]);
 		json_decref(p->scales);
 		free(p->versions);
+		free(p->checksums);
 	}
 	free(s->pending);
 }

@@ -69,14 +69,14 @@ void rank_ask_checkpoint(struct rank *rank, int64_t at)
 	pd_worker_checkpoint(rank->worker, at);
 }
 
-/* Minibatches that the first stage is ahead of its backwards. */
+/* Microbatches that the first stage is ahead of its backwards. */
 static int64_t most_ahead(const struct rank *rank)
 {
 	return (int64_t)rank->schedule->slots[0] * rank->job->plan->stages[0].replicas;
 }
 
 /*
- * Checkpoints inside the phase are asked for before any of their minibatches can be issued:
+ * Checkpoints inside the phase are asked for before any of their microbatches can be issued:
  * in one step the worker gets no further than its slots reach.
  */
 static void ask_next_checkpoint(struct rank *rank)
@@ -99,21 +99,25 @@ static void ask_next_checkpoint(struct rank *rank)
 	}
 }
 
+/* Told as checkpoints count: in minibatches. */
 static int exported(struct rank *rank, struct part *part, struct pd_saver *saver)
 {
-	json_t *versions = json_array(), *scales = pd_plan_agrees(rank->job->plan) ? json_array() : NULL;
+	const struct pd_job *job = rank->job;
+	json_t *versions = json_array(), *scales = pd_plan_agrees(job->plan) ? json_array() : NULL;
 
 	for (int i = 0; i < saver->version_count; i++)
-		json_array_append_new(versions, json_integer(saver->versions[i]));
+		json_array_append_new(versions,
+				      json_integer(pd_job_minibatches(job, saver->versions[i])));
 	for (int i = 0; i < saver->version_count && scales; i++)
 		json_array_append_new(scales, json_pack("{s:I, s:f, s:I, s:I}",
-			"version", (json_int_t)saver->versions[i],
+			"version", (json_int_t)pd_job_minibatches(job, saver->versions[i]),
 			"loss_scale", saver->scales[i].loss_scale,
 			"good", (json_int_t)saver->scales[i].good,
 			"skipped", (json_int_t)saver->scales[i].skipped));
 	part->exported = saver->step;
 	return say(rank, json_pack("{s:s, s:i, s:I, s:o, s:o*}", "event", "exported",
-				   "stage", saver->stage, "step", (json_int_t)saver->step,
+				   "stage", saver->stage, "step",
+				   (json_int_t)pd_job_minibatches(job, saver->step),
 				   "versions", versions, "scales", scales));
 }
 
@@ -262,7 +266,7 @@ static bool next_phase(struct rank *rank)
 	rank->in_phase = true;
 	/* who goes on inside an epoch needs the older versions too */
 	if (!rank->phase.evaluate && !rank->job->lists &&
-	    rank->phase.last % rank->job->epoch_minibatches != 0)
+	    !pd_job_epoch_ends(rank->job, rank->phase.last))
 		rank_ask_checkpoint(rank, rank->phase.last);
 	return true;
 }
@@ -365,7 +369,19 @@ static int run(struct rank *rank, struct pd_error *err)
 	status = rank_connect(rank, message, err);
 	json_decref(message);
 	pd_pulse_end(&rank->pulse);
+	pd_mem_for("training and its checkpoints");
 	return status < 0 ? -1 : train(rank, err);
+}
+
+static struct pd_channel *to_supervisor;
+
+/* The supervisor says it, with this rank's name. */
+static void out_of_memory(size_t bytes)
+{
+	char text[PD_MEM_TEXT];
+
+	pd_channel_last_word(to_supervisor, pd_mem_sentence(bytes, text), PD_EXIT_FAILED);
+	_exit(PD_EXIT_FAILED);
 }
 
 enum pd_exit pd_rank_main(int number, int fd)
@@ -374,7 +390,10 @@ enum pd_exit pd_rank_main(int number, int fd)
 	struct pd_error err = { .status = PD_EXIT_FAILED };
 	int status;
 
-	pd_channel_init(&rank.channel, fd);
+	/* a supervisor that is stopped goes on some time; one that ends takes this process along */
+	pd_channel_init(&rank.channel, fd, 0);
+	to_supervisor = &rank.channel;
+	pd_mem_on_end(out_of_memory);
 	if (pd_gate_init(&rank.gate, &err) < 0)
 		return PD_EXIT_FAILED;
 	err.text[0] = 0;

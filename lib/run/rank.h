@@ -5,8 +5,10 @@
 
 #include "base/error.h"
 
-/* `number` is this process among those started; fd leads to the launcher.  Returns the
- * exit status. */
+/*
+ * `number` is this process among those started; fd leads to the launcher.  Returns the exit status.
+ * What goes wrong is told to the launcher, and running out of memory too (pd_mem_on_end).
+ */
 enum pd_exit pd_rank_main(int number, int fd);
 
 #endif

@@ -20,8 +20,9 @@
  */
 static void line(struct pd_report *report, json_t *event)
 {
+	bool last = strcmp(json_string_value(json_object_get(event, "event")), "done") == 0;
 	char *text = json_dumps(event, JSON_REAL_PRECISION(9));
-	size_t length = strlen(text), written = 0;
+	size_t length = strlen(text), written = report->quiet && !last ? length + 1 : 0;
 
 	json_decref(event);
 	text[length++] = '\n';          /* in place of the final zero */
@@ -38,25 +39,121 @@ static void line(struct pd_report *report, json_t *event)
 	free(text);
 }
 
-int pd_report_check(struct pd_error *err)
+void pd_report_starting(struct pd_report *report, int ready, int workers, bool quiet)
 {
-	/* of nothing at all: a pipe does not mind, what never takes anything says so */
-	if (write(STDOUT_FILENO, "", 0) < 0 && errno != EAGAIN && errno != EINTR)
-		return pd_error_failed(err, "standard output: cannot write: %s", strerror(errno));
-	return 0;
+	char note[64];
+
+	snprintf(note, sizeof(note), "%d worker%s, %d ready", workers, workers == 1 ? "" : "s",
+		 ready);
+	if (ready == 0)
+		pd_progress_begin(&report->bar, "starting", workers, quiet);
+	pd_progress_show(&report->bar, ready, note);
 }
 
-void pd_report_begin(struct pd_report *report, const struct pd_job *job, int64_t every)
+/* what: of the newest minibatch, or what goes on instead. */
+static void show_bar(struct pd_report *report, const char *what)
 {
+	char note[256], pace[96] = "";
+	size_t used = pd_pace_place(&report->pace, report->done, note, sizeof(note));
+
+	pd_pace_rate(&report->pace, report->done, pace, sizeof(pace));
+	snprintf(note + used, sizeof(note) - used, ", %s%s", what, pace);
+	pd_progress_show(&report->bar, report->done, note);
+}
+
+/* A minibatch more is trained. */
+static void show_trained(struct pd_report *report)
+{
+	int64_t trained = report->done - report->first_done;
+	char loss[32];
+
+	pd_pace_measure(&report->pace, report->done,
+			pd_job_microbatches(report->job, trained) *
+			report->job->plan->profile->batch_size);
+	snprintf(loss, sizeof(loss), "loss %.4f", report->last_loss);
+	show_bar(report, loss);
+}
+
+/* The layer of the plan's order that is loss number `loss`. */
+static int loss_layer(const struct pd_report *report, int loss)
+{
+	const struct pd_model *model = report->job->plan->profile->model;
+	int l = 0;
+
+	while (pd_model_losses(model, 0, l + 1) <= loss)
+		l++;
+	return l;
+}
+
+static int find_main_loss(const struct pd_report *report)
+{
+	const struct pd_model *model = report->job->plan->profile->model;
+	int last = 0;
+
+	for (int k = 1; k < report->losses; k++)
+		if (pd_model_number(model, loss_layer(report, k)) >
+		    pd_model_number(model, loss_layer(report, last)))
+			last = k;
+	return last;
+}
+
+static void sums_open(struct pd_sums *sums, int losses)
+{
+	sums->sum = pd_calloc((size_t)losses, sizeof(*sums->sum));
+	sums->correct = pd_calloc((size_t)losses, sizeof(*sums->correct));
+}
+
+static void sums_clear(struct pd_sums *sums, int losses)
+{
+	memset(sums->sum, 0, (size_t)losses * sizeof(*sums->sum));
+	memset(sums->correct, 0, (size_t)losses * sizeof(*sums->correct));
+	sums->samples = sums->microbatches = 0;
+}
+
+/* Every loss of a microbatch is of the same samples. */
+static void sums_add(struct pd_sums *sums, const struct pd_loss *values, int losses)
+{
+	for (int k = 0; k < losses; k++) {
+		sums->sum[k] += values[k].sum;
+		sums->correct[k] += values[k].correct;
+	}
+	sums->samples += values[0].samples;
+	sums->microbatches++;
+}
+
+/* The mean over the samples of what is trained: the sum of all losses. */
+static double mean_loss(const struct pd_sums *sums, int losses)
+{
+	double sum = 0;
+
+	for (int k = 0; k < losses; k++)
+		sum += sums->sum[k];
+	return sum / (double)sums->samples;
+}
+
+void pd_report_begin(struct pd_report *report, const struct pd_job *job, int64_t every,
+		     bool quiet)
+{
+	const struct pd_model *model = job->plan->profile->model;
 	int64_t first = job->resume_step < 0 ? 0 : job->resume_step;
 
 	*report = (struct pd_report){ .job = job, .every = every, .done = first,
 				      .evaluated = first, .first_done = first, .last_loss = -1,
 				      .last_accuracy = -1 };
+	report->losses = pd_model_losses(model, 0, model->layer_count);
+	report->main_loss = find_main_loss(report);
+	sums_open(&report->training, report->losses);
+	sums_open(&report->evaluation, report->losses);
+	pd_tally_begin(&report->trained, report->losses, pd_job_first(job));
+	pd_tally_begin(&report->tested, report->losses, 0);
 	if (report->every == 0)
 		report->every = job->epoch_minibatches > 10 ? job->epoch_minibatches / 10 : 1;
 	report->begun_ns = report->interval_ns = pd_now_ns();
-	pd_progress_begin(&report->bar, "training", job->total_minibatches);
+	report->quiet = quiet;
+	report->pace.total = job->total_minibatches;
+	report->pace.epoch_minibatches = job->epoch_minibatches;
+	pd_progress_begin(&report->bar, "training", job->total_minibatches, quiet);
+	show_bar(report, "connecting");
 }
 
 static double rate(int64_t samples, int64_t ns)
@@ -70,40 +167,48 @@ static json_t *real(double value)
 	return isfinite(value) ? json_real(value) : json_null();
 }
 
-static double sum_of(const json_t *message)
-{
-	const json_t *sum = json_object_get(message, "sum");
-
-	return json_is_null(sum) ? NAN : json_real_value(sum);
-}
-
 static int64_t whole(const json_t *message, const char *key)
 {
 	return json_integer_value(json_object_get(message, key));
 }
 
-/* Replicas that have done their part may be in the next epoch by now: done says too much. */
-static void evaluated(struct pd_report *report, const json_t *message)
+/* What was lost and what was right, and where there are several losses each by its name. */
+static void add_losses(const struct pd_report *report, const struct pd_sums *sums, json_t *event)
 {
-	int64_t epoch = report->evaluated / report->job->epoch_minibatches + 1;
+	const struct pd_layer *layers = report->job->plan->profile->model->layers;
+	double samples = (double)sums->samples;
+	json_t *each = json_object();
 
-	report->test_sum += sum_of(message);
-	report->test_correct += whole(message, "correct");
-	report->test_samples += whole(message, "samples");
-	if (++report->test_minibatches < report->job->test_minibatches)
-		return;
-	report->last_accuracy = (double)report->test_correct / (double)report->test_samples;
+	json_object_set_new(event, "loss", real(mean_loss(sums, report->losses)));
+	json_object_set_new(event, "accuracy",
+			    json_real((double)sums->correct[report->main_loss] / samples));
+	for (int k = 0; k < report->losses; k++)
+		json_object_set_new(each, layers[loss_layer(report, k)].name,
+				    json_pack("{s:o, s:f}", "loss", real(sums->sum[k] / samples),
+					      "accuracy", (double)sums->correct[k] / samples));
+	if (report->losses > 1)
+		json_object_set(event, "losses", each);
+	json_decref(each);
+}
+
+/* Replicas that have done their part may be in the next epoch by now: done says too much. */
+static void evaluated(struct pd_report *report)
+{
+	const struct pd_sums *sums = &report->evaluation;
+	int64_t epoch = report->evaluated / report->job->epoch_minibatches + 1;
+	json_t *event;
+
+	report->last_accuracy = (double)sums->correct[report->main_loss] / (double)sums->samples;
 	report->evaluated = epoch * report->job->epoch_minibatches;
 	if (report->evaluated > report->job->total_minibatches)
 		report->evaluated = report->job->total_minibatches;
 	pd_progress_hide(&report->bar);
-	line(report, json_pack("{s:s, s:I, s:I, s:o, s:f, s:I}", "event", "evaluation",
-		       "step", (json_int_t)report->evaluated, "epoch", (json_int_t)epoch,
-		       "loss", real(report->test_sum / (double)report->test_samples),
-		       "accuracy", report->last_accuracy,
-		       "samples", (json_int_t)report->test_samples));
-	report->test_sum = 0;
-	report->test_correct = report->test_samples = report->test_minibatches = 0;
+	event = json_pack("{s:s, s:I, s:I}", "event", "evaluation",
+			  "step", (json_int_t)report->evaluated, "epoch", (json_int_t)epoch);
+	add_losses(report, sums, event);
+	json_object_set_new(event, "samples", json_integer(sums->samples));
+	line(report, event);
+	sums_clear(&report->evaluation, report->losses);
 	report->interval_ns = pd_now_ns();      /* the next rate is of training alone */
 }
 
@@ -127,39 +232,84 @@ static void add_update(const struct pd_report *report, json_t *event)
 	json_object_set_new(event, "skipped", json_integer(report->skipped));
 }
 
-void pd_report_loss(struct pd_report *report, const json_t *message)
+static void minibatch_done(struct pd_report *report)
 {
-	int64_t now = pd_now_ns();
-	char note[96];
+	struct pd_sums *sums = &report->training;
+	int64_t now = pd_now_ns(), size = pd_job_microbatches(report->job, 1);
 	json_t *event;
 
-	if (json_is_true(json_object_get(message, "evaluate"))) {
-		evaluated(report, message);
-		return;
-	}
 	report->done++;
-	report->minibatches++;
-	report->sum += sum_of(message);
-	report->correct += whole(message, "correct");
-	report->samples += whole(message, "samples");
-	report->last_loss = report->sum / (double)report->samples;
-	snprintf(note, sizeof(note), "%" PRId64 "/%" PRId64 " loss %.4f", report->done,
-		 report->job->total_minibatches, report->last_loss);
-	pd_progress_show(&report->bar, report->done, note);
-	if (report->minibatches < report->every && report->done < report->job->total_minibatches)
+	report->last_loss = mean_loss(sums, report->losses);
+	show_trained(report);
+	if (sums->microbatches / size < report->every &&
+	    report->done < report->job->total_minibatches)
 		return;
 	pd_progress_hide(&report->bar);
-	event = json_pack("{s:s, s:I, s:I, s:o, s:f, s:f}", "event", "progress",
+	event = json_pack("{s:s, s:I, s:I}", "event", "progress",
 			  "step", (json_int_t)report->done, "epoch",
-			  (json_int_t)((report->done - 1) / report->job->epoch_minibatches + 1),
-			  "loss", real(report->last_loss),
-			  "accuracy", (double)report->correct / (double)report->samples,
-			  "samples_per_s", rate(report->samples, now - report->interval_ns));
+			  (json_int_t)((report->done - 1) / report->job->epoch_minibatches + 1));
+	add_losses(report, sums, event);
+	json_object_set_new(event, "samples_per_s",
+			    json_real(rate(sums->samples, now - report->interval_ns)));
 	add_update(report, event);
 	line(report, event);
-	report->sum = 0;
-	report->correct = report->samples = report->minibatches = 0;
+	sums_clear(sums, report->losses);
 	report->interval_ns = now;
+}
+
+/* Those of one stage's loss layers.  An evaluation's microbatches are counted on from the one
+ * before: a stage may be in the next while another's last have not come. */
+static void note(struct pd_report *report, const json_t *message, bool evaluates)
+{
+	int64_t b = whole(message, "microbatch");
+	int first = (int)whole(message, "first");
+	json_t *value;
+	size_t k;
+
+	if (evaluates)  /* every second phase is one */
+		b += whole(message, "phase") / 2 * report->job->test_microbatches;
+	json_array_foreach(json_object_get(message, "losses"), k, value) {
+		json_t *sum = json_object_get(value, "sum");
+		struct pd_loss loss = {
+			.sum = json_is_null(sum) ? NAN : json_real_value(sum),
+			.correct = whole(value, "correct"), .samples = whole(value, "samples"),
+		};
+
+		pd_tally_add(evaluates ? &report->tested : &report->trained, b, first + (int)k,
+			     &loss);
+	}
+}
+
+void pd_report_losses(struct pd_report *report, const json_t *message)
+{
+	bool evaluates = json_is_true(json_object_get(message, "evaluate"));
+	struct pd_tally *tally = evaluates ? &report->tested : &report->trained;
+	struct pd_sums *sums = evaluates ? &report->evaluation : &report->training;
+	int64_t size = pd_job_microbatches(report->job, 1);
+	const struct pd_loss *values;
+
+	note(report, message, evaluates);
+	if (evaluates)
+		pd_pace_interrupt(&report->pace);
+	while ((values = pd_tally_take(tally))) {
+		sums_add(sums, values, report->losses);
+		if (evaluates && sums->microbatches == report->job->test_microbatches)
+			evaluated(report);
+		else if (!evaluates && sums->microbatches % size == 0)
+			minibatch_done(report);
+		else if (evaluates)
+			show_bar(report, "evaluating");
+	}
+}
+
+void pd_report_release(struct pd_report *report)
+{
+	pd_tally_release(&report->trained);
+	pd_tally_release(&report->tested);
+	free(report->training.sum);
+	free(report->training.correct);
+	free(report->evaluation.sum);
+	free(report->evaluation.correct);
 }
 
 void pd_report_checkpoint(struct pd_report *report, const char *directory, int64_t step)
@@ -181,7 +331,7 @@ static bool predict_memory(const struct pd_report *report, const struct pd_sched
 	bool exact;
 
 	if (job->lists) {
-		pd_room_of_list(schedule, job->lists, rank, job->test_minibatches > 0, rooms);
+		pd_room_of_list(schedule, job->lists, rank, job->test_microbatches > 0, rooms);
 		exact = pd_schedule_memory_in(schedule, rank, rooms, moments, out_p);
 		pd_rooms_release(rooms, schedule->chunks);
 	} else {
@@ -242,7 +392,8 @@ void pd_report_end(struct pd_report *report, const struct pd_schedule *schedule,
 	json_t *event = json_pack("{s:s, s:s, s:I, s:I, s:f}", "event", "done", "outcome", outcome,
 				  "step", (json_int_t)report->done, "elapsed_ns", (json_int_t)ns,
 				  "samples_per_s",
-				  rate(trained * report->job->plan->profile->batch_size, ns));
+				  rate(pd_job_microbatches(report->job, trained) *
+				       report->job->plan->profile->batch_size, ns));
 
 	report_memory(report, schedule, memory_bytes, event);
 	if (report->done > report->first_done)

@@ -2,7 +2,6 @@
 #include "run/saver.h"
 
 #include "base/mem.h"
-#include "checkpoint/safetensors.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -89,12 +88,9 @@ static int take_version(struct pd_saver *saver, int64_t number, const void *buff
 		free(copy);
 		return -1;
 	}
-	saver->versions = reallocarray(saver->versions, (size_t)n + 1, sizeof(*saver->versions));
-	saver->parameters = reallocarray(saver->parameters, (size_t)n + 1,
-					 sizeof(*saver->parameters));
-	saver->scales = reallocarray(saver->scales, (size_t)n + 1, sizeof(*saver->scales));
-	if (!saver->versions || !saver->parameters || !saver->scales)
-		pd_bug("out of memory");
+	saver->versions = pd_regrow(saver->versions, (size_t)n + 1, sizeof(*saver->versions));
+	saver->parameters = pd_regrow(saver->parameters, (size_t)n + 1, sizeof(*saver->parameters));
+	saver->scales = pd_regrow(saver->scales, (size_t)n + 1, sizeof(*saver->scales));
 	/* ascending: versions kept for later forwards may be met after a newer one */
 	while (n > 0 && saver->versions[n - 1] > number) {
 		saver->versions[n] = saver->versions[n - 1];
@@ -183,7 +179,6 @@ static void name_tensor(struct pd_tensor *t, const struct pd_named *named, const
 	if (version >= 0)
 		snprintf(suffix, sizeof(suffix), "@%" PRId64, version);
 	t->name = pd_format("%s%s%s", named->name, what, suffix);
-	t->f32 = true;
 	t->dims = named->dims;
 	memcpy(t->size, named->size, sizeof(named->size));
 	t->elements = named->elements;
@@ -210,39 +205,30 @@ static void add_part(struct pd_saver *saver, struct list *list, enum pd_part par
 	}
 }
 
-int pd_saver_write(struct pd_saver *saver, struct pd_error *err)
+int pd_saver_write(struct pd_saver *saver, uint64_t *checksum_p, struct pd_error *err)
 {
 	const struct pd_named *named;
 	size_t room = (size_t)saver->device->ops->net_named(saver->net, &named) *
 		      ((size_t)saver->version_count + 3);
 	struct list list = { pd_calloc(room, sizeof(*list.tensors)),
 			     pd_calloc(room, sizeof(*list.data)), 0 };
-	char *path = pd_checkpoint_stage_path(saver->job->checkpoint, saver->step, saver->stage);
-	struct pd_safetensors_writer *writer;
-	int status = -1;
+	int status;
 
 	for (int i = 0; i < saver->version_count; i++)
 		add_part(saver, &list, PD_PART_PARAMETER, saver->parameters[i], "",
-			 i == saver->version_count - 1 ? -1 : saver->versions[i]);
+			 i == saver->version_count - 1
+			 ? -1 : pd_job_minibatches(saver->job, saver->versions[i]));
 	add_part(saver, &list, PD_PART_PARAMETER, saver->velocity, ".velocity", -1);
 	add_part(saver, &list, PD_PART_PARAMETER, saver->second, ".second", -1);
 	add_part(saver, &list, PD_PART_PARAMETER, saver->delta, ".delta", -1);
 	add_part(saver, &list, PD_PART_STATE, saver->state, "", -1);
-	writer = pd_safetensors_create(path, list.tensors, list.count, NULL, err);
-	if (writer) {
-		status = 0;
-		for (size_t i = 0; i < list.count && status == 0; i++)
-			status = pd_safetensors_put(writer, list.data[i], err);
-		if (status == 0)
-			status = pd_safetensors_commit(writer, err);
-		else
-			pd_safetensors_abandon(writer);
-	}
+	status = pd_checkpoint_write_stage(saver->job->checkpoint,
+					   pd_job_minibatches(saver->job, saver->step), saver->stage,
+					   list.tensors, list.data, list.count, checksum_p, err);
 	for (size_t i = 0; i < list.count; i++)
 		free(list.tensors[i].name);
 	free(list.tensors);
 	free(list.data);
-	free(path);
 	pd_saver_release(saver);
 	return status;
 }
@@ -256,43 +242,55 @@ static int import_part(const struct pd_checkpoint *ck, const struct pd_saver *sa
 	int count = device->net_named(saver->net, &named);
 
 	for (int i = 0; i < count; i++) {
-		char name[256];
+		char *name;
 		float *host;
 		int status;
 
 		if (named[i].part != part)
 			continue;
-		snprintf(name, sizeof(name), "%s%s", named[i].name, what);
+		name = pd_format("%s%s", named[i].name, what);
 		/* a checkpoint of SGD without momentum, or without correction: it starts from rest */
 		if (*what && (saver->job->optimizer.kind == PD_SGD || strcmp(what, ".delta") == 0) &&
-		    !pd_checkpoint_has(ck, name))
+		    !pd_checkpoint_has(ck, name)) {
+			free(name);
 			continue;
+		}
 		host = pd_calloc((size_t)named[i].elements, sizeof(*host));
 		status = pd_checkpoint_read(ck, name, version, named[i].elements, host, err);
 		if (status == 0 && device->import(saver->net, i, form, arena, host) < 0)
 			status = pd_error_failed(err, "%s: cannot be written to the device", name);
 		free(host);
+		free(name);
 		if (status < 0)
 			return -1;
 	}
 	return 0;
 }
 
+/* A version of a checkpoint, in microbatches. */
+static int64_t held_version(const struct pd_plan *plan, const struct pd_checkpoint_stage *held,
+			    int i)
+{
+	return held->versions[i] * plan->microbatches;
+}
+
 /*
  * Are the versions those that the stage would have kept: an update apart but for those that
- * nobody reads, and not too many?  into: minibatches of the epoch that came before.
+ * nobody reads, and not too many?  into: microbatches of the epoch that came before.
  */
 static bool spaced(const struct pd_schedule *schedule, int s,
 		   const struct pd_checkpoint_stage *held, int64_t into)
 {
-	int64_t group = schedule->group[s], last = held->versions[held->version_count - 1];
-	int64_t floor = held->versions[0] - last + into;
+	const struct pd_plan *plan = schedule->plan;
+	int64_t group = schedule->group[s], last = held_version(plan, held, held->version_count - 1);
+	int64_t floor = held_version(plan, held, 0) - last + into;
 
 	if (held->version_count > pd_schedule_versions(schedule, s))
 		return false;
 	for (int i = 1; i < held->version_count; i++)
-		for (int64_t v = held->versions[i - 1] + group; v != held->versions[i]; v += group)
-			if (v > held->versions[i] ||
+		for (int64_t v = held_version(plan, held, i - 1) + group;
+		     v != held_version(plan, held, i); v += group)
+			if (v > held_version(plan, held, i) ||
 			    pd_schedule_reads(schedule, s, into, floor, v - last + into))
 				return false;
 	return true;
@@ -359,22 +357,22 @@ static int restore_scale(const struct pd_checkpoint *ck, const struct pd_saver *
 int pd_saver_restore(const struct pd_checkpoint *ck, const struct pd_schedule *schedule,
 		     const struct pd_saver *saver, int64_t *floor_p, struct pd_error *err)
 {
+	int64_t done = pd_checkpoint_info(ck)->step, step = pd_job_microbatches(saver->job, done);
 	const struct pd_checkpoint_stage *held = fitting(ck, schedule, saver->stage, pd_job_into(
-			saver->job, schedule, pd_checkpoint_info(ck)->step));
+			saver->job, schedule, step));
 	struct pd_weights *weights = pd_worker_weights(saver->worker, saver->number);
 	void *velocity = pd_worker_velocity(saver->worker, saver->number);
 	void *master = pd_worker_master(saver->worker, saver->number);
 	void *state = pd_worker_state_arena(saver->worker, saver->number);
 	void *second = pd_worker_second(saver->worker, saver->number);
 	void *delta = pd_worker_delta(saver->worker, saver->number);
-	int64_t step = pd_checkpoint_info(ck)->step;
 
 	pd_weights_renumber(weights, step);
 	*floor_p = step;
 	if (import_part(ck, saver, PD_PART_PARAMETER, "", -1, PD_WORKING,
 			pd_weights_newest(weights, NULL), err) < 0 ||
 	    (master && import_part(ck, saver, PD_PART_PARAMETER, "", -1, PD_FULL, master, err) < 0) ||
-	    restore_scale(ck, saver, step, pd_weights_newest(weights, NULL), err) < 0)
+	    restore_scale(ck, saver, done, pd_weights_newest(weights, NULL), err) < 0)
 		return -1;
 	if (velocity && import_part(ck, saver, PD_PART_PARAMETER, ".velocity", -1, PD_FULL,
 				    velocity, err) < 0)
@@ -388,10 +386,11 @@ int pd_saver_restore(const struct pd_checkpoint *ck, const struct pd_schedule *s
 	if (state && import_part(ck, saver, PD_PART_STATE, "", -1, PD_FULL, state, err) < 0)
 		return -1;
 	for (int i = 0; held && i < held->version_count - 1; i++) {
-		void *buffer = pd_weights_restore(weights, held->versions[i]);
+		int64_t number = held_version(saver->job->plan, held, i);
+		void *buffer = pd_weights_restore(weights, number);
 
 		if (i == 0)
-			*floor_p = held->versions[0];
+			*floor_p = number;
 		if (import_part(ck, saver, PD_PART_PARAMETER, "", held->versions[i],
 				PD_WORKING, buffer, err) < 0 ||
 		    restore_scale(ck, saver, held->versions[i], buffer, err) < 0)

@@ -17,7 +17,7 @@ struct pd_saver {
 	struct pd_worker *worker;
 	int number;                     /* of the stage among the rank's */
 	int stage;
-	int64_t step;                   /* -1: not in use */
+	int64_t step;                   /* microbatches, as versions are; -1: not in use */
 	int64_t low;                    /* oldest version it needs */
 	bool has_state, complete;
 	int version_count;
@@ -32,8 +32,9 @@ void pd_saver_begin(struct pd_saver *saver, int64_t step, int64_t low);
 int pd_saver_take(struct pd_saver *saver, enum pd_pause pause, struct pd_error *err);
 /* Takes everything at the end of a phase: the newest version alone. */
 int pd_saver_take_all(struct pd_saver *saver, struct pd_error *err);
-/* Writes the stage's file; afterwards the saver is free again. */
-int pd_saver_write(struct pd_saver *saver, struct pd_error *err);
+/* Writes the stage's file, whose checksum checkpoint.json is to have; afterwards the saver is free
+ * again. */
+int pd_saver_write(struct pd_saver *saver, uint64_t *checksum_p, struct pd_error *err);
 void pd_saver_release(struct pd_saver *saver);
 
 /*

@@ -25,17 +25,25 @@ static void on_retired(void *context, const struct pd_record *record)
 	pd_trace_write_record(rank->trace, &shifted);
 }
 
-static void on_loss(void *context, const struct pd_op *op, const struct pd_loss *loss)
+static void on_losses(void *context, const struct pd_op *op, const struct pd_loss *losses,
+		      int count)
 {
 	struct rank *rank = context;
+	const struct pd_plan *plan = rank->job->plan;
+	json_t *list = json_array();
 
 	/* JSON has no infinity: the loss of a training that diverges is null */
-	say(rank, json_pack("{s:s, s:I, s:b, s:i, s:o, s:I, s:I}", "event", "loss",
+	for (int k = 0; k < count; k++)
+		json_array_append_new(list, json_pack("{s:o, s:I, s:I}", "sum",
+			isfinite(losses[k].sum) ? json_real(losses[k].sum) : json_null(),
+			"correct", (json_int_t)losses[k].correct,
+			"samples", (json_int_t)losses[k].samples));
+	say(rank, json_pack("{s:s, s:I, s:b, s:i, s:i, s:o}", "event", "losses",
 			    "microbatch", (json_int_t)op->microbatch, "evaluate", (int)op->evaluate,
-			    "phase", rank->position.number, "sum",
-			    isfinite(loss->sum) ? json_real(loss->sum) : json_null(),
-			    "correct", (json_int_t)loss->correct,
-			    "samples", (json_int_t)loss->samples));
+			    "phase", rank->position.number, "first",
+			    pd_model_losses(plan->profile->model, 0,
+					    plan->stages[op->stage].first_layer),
+			    "losses", list));
 }
 
 /* All ranks have the same figures: one tells. */
@@ -55,8 +63,9 @@ static int open_loader(struct rank *rank, struct part *part, struct pd_error *er
 	int *inputs = pd_calloc((size_t)model->input_count, sizeof(*inputs)), n = 0;
 	struct pd_loader_config config = {
 		.model = model, .train = &rank->train,
-		.test = rank->job->test_minibatches ? &rank->test : NULL,
+		.test = rank->job->test_microbatches ? &rank->test : NULL,
 		.batch_size = rank->job->plan->profile->batch_size,
+		.microbatches = rank->job->plan->microbatches,
 		.dtype = rank->job->plan->profile->dtype, .seed = (uint64_t)rank->job->seed,
 		.inputs = inputs,
 		.ahead = LOADER_AHEAD, .device = rank->device, .gate = &rank->gate,
@@ -78,6 +87,7 @@ static int open_part(struct rank *rank, struct part *part, struct pd_error *err)
 	const struct pd_device_ops *device = rank->device->ops;
 	struct pd_net_config net = {
 		.model = plan->profile->model, .batch_size = plan->profile->batch_size,
+		.microbatches = plan->microbatches,
 		.dtype = plan->profile->dtype, .seed = (uint64_t)rank->job->seed,
 		.first = plan->stages[part->stage].first_layer,
 		.count = plan->stages[part->stage].layer_count, .split = rank->schedule->splits,
@@ -136,6 +146,7 @@ static int open_device(struct rank *rank, struct pd_error *err)
 	const struct pd_device_ops *ops = pd_device_find(rank->job->device, err);
 	struct pd_device_config config = { .gate = &rank->gate, .ordinal = rank->number,
 					   .tf32 = rank->job->tf32,
+					   .untimed = !rank->job->trace,
 					   .threads = (int)rank->job->threads };
 	struct pd_transport_config ends = { .rank = rank->number,
 					    .ranks = rank->job->plan->rank_count,
@@ -152,24 +163,15 @@ static int open_device(struct rank *rank, struct pd_error *err)
 	rank->device = ops->open(&config, err);
 	if (!rank->device)
 		return -1;
+	pd_mem_for("layers, and data that are loaded");
 	for (int i = 0; i < rank->part_count; i++)
 		if (open_part(rank, &rank->parts[i], err) < 0)
 			return -1;
+	pd_mem_for("what workers exchange");
 	rank->transport = pd_transports[0]->open(&ends, err);
 	if (rank->transport && ops->apart)
 		open_apart(rank);
 	return rank->transport ? 0 : -1;
-}
-
-static int init_weights(struct rank *rank, struct pd_error *err)
-{
-	for (int i = 0; i < rank->part_count; i++)
-		if (rank->device->ops->net_init(rank->parts[i].net,
-				pd_weights_newest(pd_worker_weights(rank->worker, i), NULL),
-				pd_worker_master(rank->worker, i),
-				pd_worker_state_arena(rank->worker, i), err) < 0)
-			return -1;
-	return 0;
 }
 
 static int restore_weights(struct rank *rank, struct pd_error *err)
@@ -199,7 +201,7 @@ static void follow_list(struct rank *rank, struct pd_worker_config *config)
 		return;
 	rank->rooms = pd_calloc((size_t)rank->part_count, sizeof(*rank->rooms));
 	pd_room_of_list(rank->schedule, rank->job->lists, rank->number,
-			rank->job->test_minibatches > 0, rank->rooms);
+			rank->job->test_microbatches > 0, rank->rooms);
 	config->rooms = rank->rooms;
 	config->next = next_listed;
 	config->next_context = &rank->cursor;
@@ -215,18 +217,20 @@ static int open_worker(struct rank *rank, struct pd_error *err)
 		.transport = rank->transport, .gate = &rank->gate,
 		.batch_size = job->plan->profile->batch_size,
 		.optimizer = job->optimizer,
-		.retired = rank->trace ? on_retired : NULL, .loss = on_loss,
+		.retired = rank->trace ? on_retired : NULL, .losses = on_losses,
 		.updated = rank->number == 0 ? on_updated : NULL, .context = rank,
 	};
 
 	for (int i = 0; i < rank->part_count; i++)
 		stages[i] = (struct pd_worker_stage){ rank->parts[i].net, rank->parts[i].loader };
 	follow_list(rank, &config);
+	pd_mem_for("weights, activations and gradients");
 	rank->worker = pd_worker_new(&config, err);
 	free(stages);
 	if (!rank->worker)
 		return -1;
-	if (init_weights(rank, err) < 0)
+	pd_mem_for("parameters");
+	if (rank_begin_weights(rank, err) < 0)
 		return -1;
 	if (job->resume_step >= 0 && restore_weights(rank, err) < 0)
 		return -1;
@@ -256,13 +260,15 @@ static void set_parts(struct rank *rank)
 	rank->parts = pd_calloc((size_t)rank->part_count, sizeof(*rank->parts));
 	for (int i = 0; i < rank->part_count; i++)
 		rank->parts[i] = (struct part){ .stage = stages[i],
-						.exported = rank->job->resume_step };
+						.exported = rank->job->resume_step < 0 ? -1
+							    : pd_job_first(rank->job) };
 }
 
 int rank_set_up(struct rank *rank, json_t *message, struct pd_error *err)
 {
 	const struct pd_profile *profile;
 
+	pd_mem_for("the plan");
 	rank->job = pd_job_parse(message, err);
 	if (!rank->job)
 		return -1;
@@ -273,6 +279,7 @@ int rank_set_up(struct rank *rank, json_t *message, struct pd_error *err)
 	set_parts(rank);
 	if (!profile->model)
 		return pd_error_input(err, "the plan's profile has no model: nothing to run");
+	pd_mem_for("the data set");
 	return pd_job_data(rank->job, &rank->train, &rank->test, err) < 0 ||
 	       open_device(rank, err) < 0 || open_trace(rank, err) < 0 ||
 	       open_worker(rank, err) < 0 ? -1 : 0;
@@ -313,15 +320,16 @@ static void *from_hex(const char *text, size_t *length_p)
 	return bytes;
 }
 
-/* Where GPUs cannot pass things to each other, one rank says why. */
+/* Where GPUs do not pass things to each other as fast as they could, one rank says why. */
 static int say_transport(struct rank *rank)
 {
-	const char *why;
+	const char *name, *why;
 
 	if (!rank->apart || rank->number != 0)
 		return 0;
-	pd_apart_chosen(rank->apart, &why);
-	return why ? say(rank, json_pack("{s:s, s:s}", "event", "staged", "why", why)) : 0;
+	name = pd_apart_chosen(rank->apart, &why);
+	return why ? say(rank, json_pack("{s:s, s:s, s:s}", "event", "exchange", "transport", name,
+					 "why", why)) : 0;
 }
 
 int rank_connect(struct rank *rank, const json_t *message, struct pd_error *err)
@@ -334,6 +342,7 @@ int rank_connect(struct rank *rank, const json_t *message, struct pd_error *err)
 
 	for (size_t i = 0; i < n; i++)
 		addresses[i] = from_hex(json_string_value(json_array_get(list, i)), &lengths[i]);
+	pd_mem_for("what workers exchange");
 	rank->zero_ns = json_integer_value(json_object_get(message, "zero_ns"));
 	status = rank->transport->ops->connect(rank->transport, (const void *const *)addresses,
 					       lengths, err);

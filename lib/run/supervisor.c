@@ -3,13 +3,13 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/opt.h"
 #include "run/internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 int supervisor_stage_of(const struct supervisor *s, int r, int *replica_p)
@@ -66,8 +66,8 @@ static void decide_stop(struct supervisor *s)
 			at = first + end;
 	}
 	if (furthest->phase < 0)
-		at = s->job->resume_step < 0 ? 0 : s->job->resume_step;
-	s->job->total_minibatches = at;
+		at = pd_job_first(s->job);
+	s->job->total_minibatches = pd_job_minibatches(s->job, at);
 	supervisor_tell_all(s, json_pack("{s:s, s:i, s:I}", "event", "stop_at",
 					 "phase", furthest->phase, "at", (json_int_t)at));
 }
@@ -89,8 +89,8 @@ static void connect_all(struct supervisor *s)
 	for (int r = 0; r < s->count; r++)
 		json_array_append(addresses, s->ranks[r].address);
 	s->connected = true;
-	s->moved_ns = pd_now_ns();
-	pd_report_begin(&s->report, s->job, s->how->report_every);
+	s->moved_ns = pd_awake_ns(&s->awake);
+	pd_report_begin(&s->report, s->job, s->how->report_every, s->how->quiet);
 	supervisor_tell_all(s, json_pack("{s:s, s:o, s:I}", "event", "connect",
 					 "addresses", addresses,
 					 "zero_ns", (json_int_t)pd_now_ns()));
@@ -107,32 +107,57 @@ static void on_reached(struct supervisor *s, struct watched *w, const json_t *me
 		decide_stop(s);
 }
 
+static void say_exchange(struct supervisor *s, const json_t *message)
+{
+	const char *why = json_string_value(json_object_get(message, "why"));
+	const char *name = json_string_value(json_object_get(message, "transport"));
+
+	if (s->how->quiet)
+		return;
+	pd_progress_hide(&s->report.bar);
+	if (strcmp(name, "staged") == 0)
+		pd_say("what GPUs exchange goes through host memory: %s", why);
+	else
+		pd_say("%s: with NCCL each waits for the other's time slice, which is slow; "
+		       "--transport=staged is faster", why);
+}
+
+static void on_alive(struct supervisor *s, struct watched *w, const json_t *message)
+{
+	int64_t retired = json_integer_value(json_object_get(message, "retired"));
+
+	w->busy = !json_object_get(message, "doing");
+	if (w->busy)
+		return;
+	if (retired != w->retired)
+		s->moved_ns = w->heard_ns;
+	w->retired = retired;
+	w->computing = json_is_true(json_object_get(message, "computing"));
+	w->peer = (int)json_integer_value(json_object_get(message, "peer"));
+	snprintf(w->doing, sizeof(w->doing), "%s",
+		 json_string_value(json_object_get(message, "doing")));
+}
+
 static int on_message(struct supervisor *s, int r, const json_t *message, struct pd_error *err)
 {
 	struct watched *w = &s->ranks[r];
 
-	w->heard_ns = pd_now_ns();
+	w->heard_ns = pd_awake_ns(&s->awake);
 	if (pd_message_is(message, "ready")) {
+		pd_process_works(&w->process);
 		w->address = json_incref(json_object_get(message, "address"));
 		w->memory_bytes = json_integer_value(json_object_get(message, "memory_bytes"));
 		if (++s->ready == s->count)
 			connect_all(s);
-	} else if (pd_message_is(message, "alive") && json_object_get(message, "doing")) {
-		int64_t retired = json_integer_value(json_object_get(message, "retired"));
-
-		if (retired != w->retired)
-			s->moved_ns = w->heard_ns;
-		w->retired = retired;
-		w->computing = json_is_true(json_object_get(message, "computing"));
-		snprintf(w->doing, sizeof(w->doing), "%s",
-			 json_string_value(json_object_get(message, "doing")));
-	} else if (pd_message_is(message, "loss")) {
+		else
+			pd_report_starting(&s->report, s->ready, s->count, s->how->quiet);
+	} else if (pd_message_is(message, "alive")) {
+		on_alive(s, w, message);
+	} else if (pd_message_is(message, "losses")) {
 		s->moved_ns = w->heard_ns;
-		pd_report_loss(&s->report, message);
-	} else if (pd_message_is(message, "staged")) {
-		pd_progress_hide(&s->report.bar);
-		pd_say("what GPUs exchange goes through host memory: %s",
-		       json_string_value(json_object_get(message, "why")));
+		pd_report_losses(&s->report, message);
+	} else if (pd_message_is(message, "exchange")) {
+		say_exchange(s, message);
 	} else if (pd_message_is(message, "updated")) {
 		pd_report_update(&s->report, message);
 	} else if (pd_message_is(message, "reached")) {
@@ -143,7 +168,7 @@ static int on_message(struct supervisor *s, int r, const json_t *message, struct
 		return supervisor_saved(s, message, err);
 	} else if (pd_message_is(message, "done")) {
 		if (++s->done == s->count)
-			s->report.ended_ns = w->heard_ns;
+			s->report.ended_ns = pd_now_ns();
 	} else if (pd_message_is(message, "error")) {
 		return supervisor_on_error(s, r, message, err);
 	}
@@ -187,7 +212,7 @@ static int start_all(struct supervisor *s, struct pd_error *err)
 		if (supervisor_open_trace(s, r, err) < 0 ||
 		    pd_process_start(&w->process, r, s->count, w->trace, err) < 0)
 			return -1;
-		w->heard_ns = pd_now_ns();
+		w->heard_ns = pd_awake_ns(&s->awake);
 		w->phase = -1;
 		job = pd_job_json(s->job, r);
 		json_object_set_new(job, "threads", json_integer(supervisor_threads(s, r)));
@@ -196,46 +221,31 @@ static int start_all(struct supervisor *s, struct pd_error *err)
 	return 0;
 }
 
-static int catch_signals(struct supervisor *s, struct pd_error *err)
-{
-	struct sigaction hangup;
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGCHLD);
-	/* the terminal is gone; nohup has it ignored, and that it stays */
-	if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
-		sigaddset(&set, SIGHUP);
-	sigprocmask(SIG_BLOCK, &set, &s->old_mask);
-	s->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-	return s->signal_fd < 0 ? pd_error_failed(err, "signalfd: %s", strerror(errno)) : 0;
-}
-
 static int supervise(struct supervisor *s, struct pd_error *err)
 {
 	int64_t *memory = pd_calloc((size_t)s->count, sizeof(*memory));
-	int status = start_all(s, err);
+	int status;
+	bool in_order;
 
+	pd_report_starting(&s->report, 0, s->count, s->how->quiet);
+	status = start_all(s, err);
 	if (status == 0)
 		status = supervisor_watch(s, err);
-	if (status == 0 && s->connected)
+	if (status == 0 && s->connected && !s->at_once)
 		status = supervisor_settle(s, err);
 	for (int r = 0; r < s->count; r++) {
 		pd_process_kill(&s->ranks[r].process);
 		memory[r] = s->ranks[r].memory_bytes;
 	}
-	if (s->connected && status == 0)
+	in_order = status == 0 && !s->at_once;
+	if (in_order && !s->connected)  /* stopped before anything was trained */
+		pd_report_begin(&s->report, s->job, s->how->report_every, s->how->quiet);
+	if (in_order)
 		pd_report_end(&s->report, s->schedule, s->stop_asked ? "stopped" : "done",
 			      memory);
 	else
 		pd_progress_end(&s->report.bar);
-	if (status == 0 && !s->connected) {     /* stopped before anything was trained */
-		pd_report_begin(&s->report, s->job, s->how->report_every);
-		pd_report_end(&s->report, s->schedule, "stopped", memory);
-	}
-	if (status == 0 && s->connected && s->job->trace)
+	if (in_order && s->connected && s->job->trace)
 		status = supervisor_merge_trace(s, err);
 	if (status == 0 && s->report.lost)
 		status = supervisor_lost_output(s, err);
@@ -250,7 +260,7 @@ int pd_supervise(struct pd_job *job, const struct pd_supervision *how, struct pd
 				.last_checkpoint = job->resume_step, .signal_fd = -1 };
 	int status = -1;
 
-	if (pd_report_check(err) < 0)
+	if (pd_output_check(err) < 0)
 		return -1;
 	s.schedule = pd_schedule_new(job->plan, err);
 	if (!s.schedule)
@@ -258,20 +268,14 @@ int pd_supervise(struct pd_job *job, const struct pd_supervision *how, struct pd
 	s.ranks = pd_calloc((size_t)s.count, sizeof(*s.ranks));
 	for (int r = 0; r < s.count; r++)
 		s.ranks[r].process.channel.fd = s.ranks[r].trace = -1;
-	if (catch_signals(&s, err) == 0) {
-		struct signalfd_siginfo late;
-
+	if (supervisor_catch_signals(&s, err) == 0)
 		status = supervise(&s, err);
-		/* one that came when all was done asks for what has happened already */
-		while (read(s.signal_fd, &late, sizeof(late)) == sizeof(late))
-			;
-		close(s.signal_fd);
-	}
-	sigprocmask(SIG_SETMASK, &s.old_mask, NULL);
+	supervisor_release_signals(&s);
 	supervisor_forget_pending(&s);
 	for (int r = 0; r < s.count; r++)
 		json_decref(s.ranks[r].address);
 	free(s.ranks);
+	pd_report_release(&s.report);
 	pd_schedule_free(s.schedule);
-	return status;
+	return status < 0 ? -1 : s.stop_asked ? s.signal : 0;
 }

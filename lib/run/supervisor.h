@@ -12,14 +12,17 @@ struct pd_supervision {
 	int64_t timeout_s;              /* no operation finishes anywhere for so long: given up */
 	int64_t report_every;           /* minibatches between progress reports; 0: ten an epoch */
 	int keep;                       /* checkpoints kept */
+	bool quiet;                     /* reports nothing but the end */
 };
 
 /*
  * Runs the job to its end: reports on standard output, a progress bar on standard error.
- * SIGINT and SIGTERM end it at the next minibatch, with a checkpoint where the job has them;
- * a second one at once, and the first where the job has lists, which cannot be cut short.
+ * SIGINT, SIGTERM and SIGHUP, unless they are ignored, end it at the next minibatch, with a
+ * checkpoint where the job has them; a second one, a second later, at once, and the first where the
+ * job has lists, which cannot be cut short.
  * A report that cannot be written also ends it in order, and is an error then.
- * Returns 0, or -1 with the error; no rank is left running.
+ * Returns 0; or the number of the signal that ended it, by which the program should end too; or -1
+ * with the error.  No rank is left running.
  */
 int pd_supervise(struct pd_job *job, const struct pd_supervision *how, struct pd_error *err);
 

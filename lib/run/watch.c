@@ -8,52 +8,24 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #define SILENCE_NS (10 * SECOND_NS)     /* a rank that says nothing for so long hangs */
 
 static int check_silence(struct supervisor *s, struct pd_error *err)
 {
-	int64_t now = pd_now_ns(), patience = s->how->timeout_s * SECOND_NS;
-	char name[64];
+	int64_t now = pd_awake_ns(&s->awake), patience = s->how->timeout_s * SECOND_NS;
 
-	for (int r = 0; r < s->count; r++) {
-		const struct watched *w = &s->ranks[r];
-
-		if (now - w->heard_ns > SILENCE_NS)
+	for (int r = 0; r < s->count; r++)
+		if (now - s->ranks[r].heard_ns > SILENCE_NS)
 			return supervisor_rank_failed(s, r, err,
 						      "hangs: it has not answered for seconds");
-	}
-	if (!s->connected || now - s->moved_ns <= patience)
+	/* what has moved is told once a second, and may be told late */
+	if (!s->connected || now - s->moved_ns <= patience + 2 * SECOND_NS)
 		return 0;
-	for (int r = 0; r < s->count; r++)
-		if (s->ranks[r].computing)
-			return supervisor_rank_failed(s, r, err, "hangs: nothing has moved");
-	return pd_error_failed(err, "nothing has moved for %" PRId64 " s; %s waits in %s",
-			       s->how->timeout_s, supervisor_who(s, 0, name, sizeof(name)),
-			       s->ranks[0].doing);
-}
-
-static int on_signal(struct supervisor *s, struct pd_error *err)
-{
-	struct signalfd_siginfo info;
-
-	while (read(s->signal_fd, &info, sizeof(info)) == sizeof(info)) {
-		if (info.ssi_signo == SIGCHLD)
-			continue;       /* the socket tells who */
-		s->stop_asked = true;
-		if (s->job->lists)
-			return pd_error_failed(err, "interrupted: a schedule cannot be cut short; "
-					       "stopped at once");
-		if (++s->signals > 1)
-			return pd_error_failed(err, "interrupted twice: stopped at once");
-		supervisor_ask_stop(s);
-	}
-	return 0;
+	return supervisor_nothing_moves(s, err);
 }
 
 /*
@@ -86,7 +58,9 @@ int supervisor_watch(struct supervisor *s, struct pd_error *err)
 			break;
 		}
 		if (fds[s->count].revents)
-			status = on_signal(s, err);
+			supervisor_read_signals(s);
+		if (s->at_once)
+			break;
 		for (int r = 0; r < s->count && status == 0; r++)
 			if (fds[r].revents)
 				status = supervisor_read_rank(s, r, err);
@@ -106,6 +80,9 @@ int supervisor_watch(struct supervisor *s, struct pd_error *err)
 int supervisor_settle(struct supervisor *s, struct pd_error *err)
 {
 	while (supervisor_writes(s)) {
+		supervisor_read_signals(s);
+		if (s->at_once)
+			return 0;
 		for (int r = 0; r < s->count; r++)
 			if (supervisor_read_rank(s, r, err) < 0)
 				return -1;
@@ -115,10 +92,10 @@ int supervisor_settle(struct supervisor *s, struct pd_error *err)
 	}
 	supervisor_tell_all(s, json_pack("{s:s}", "event", "exit"));
 	for (int r = 0; r < s->count; r++) {
-		int64_t until = pd_now_ns() + SILENCE_NS;
-		char fate[96], name[64];
+		int64_t until = pd_awake_ns(&s->awake) + SILENCE_NS;
+		char fate[PD_FATE_TEXT], name[64];
 
-		while (!pd_process_ended(&s->ranks[r].process) && pd_now_ns() < until)
+		while (!pd_process_ended(&s->ranks[r].process) && pd_awake_ns(&s->awake) < until)
 			usleep(500);
 		if (s->ranks[r].process.pid || s->ranks[r].process.status != 0)
 			return pd_error_failed(err, "%s %s after its work was done",

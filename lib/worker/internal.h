@@ -30,7 +30,7 @@ struct mark {
 	struct pd_event own;            /* `events` where there is one; so it must not be moved */
 };
 
-/* A minibatch on its way through the stage: its events, and where its inputs come in. */
+/* A microbatch on its way through the stage: its events, and where its inputs come in. */
 struct flight {
 	struct chunk *chunk;
 	char *inbox;
@@ -44,10 +44,10 @@ struct flight {
 	/* less often used from here on */
 	struct mark weight;             /* of its own where backward comes in two parts */
 	struct mark loaded, recomputed;
-	struct pd_loss loss;
+	struct pd_loss *losses;         /* sizes->loss_count of them */
 };
 
-/* What a minibatch keeps from forward to backward; or, in an outbox, until it is sent. */
+/* What a microbatch keeps from forward to backward; or, in an outbox, until it is sent. */
 struct slot {
 	char *memory;
 	struct flight *flight;          /* of the one that had it last, or NULL */
@@ -96,7 +96,7 @@ struct chunk {
 	struct slot *slots;
 	struct slot *outboxes;          /* room.outboxes of them, each of so many bytes */
 	struct passage *in, *out;       /* gradients arriving, leaving */
-	/* how many are taken in turn in this phase; 0: each minibatch has its place */
+	/* how many are taken in turn in this phase; 0: each microbatch has its place */
 	int slot_turn, flight_turn;
 	int port_in_count, port_out_count;
 	struct port *ports_in, *ports_out;

@@ -75,7 +75,7 @@ static inline struct sum *worker_sum_of(struct pd_worker *w, struct chunk *c,
 	return &c->sums[(op->microbatch - w->phase.first) / group % c->sum_count];
 }
 
-/* What a minibatch keeps from forward to backward. */
+/* What a microbatch keeps from forward to backward. */
 static inline struct slot *worker_slot(struct pd_worker *w, struct chunk *c,
 				       const struct pd_op *op)
 {
@@ -88,7 +88,7 @@ static inline struct slot *worker_slot(struct pd_worker *w, struct chunk *c,
 	return &c->slots[c->slot_turn ? i % c->slot_turn : c->room.buffers[i].slot];
 }
 
-/* Where what leaves of the minibatch stays until it has: its slot, or an outbox. */
+/* Where what leaves of the microbatch stays until it has: its slot, or an outbox. */
 static inline struct slot *worker_holder(struct pd_worker *w, struct chunk *c,
 					 const struct pd_op *op)
 {
@@ -99,7 +99,7 @@ static inline struct slot *worker_holder(struct pd_worker *w, struct chunk *c,
 	return &c->outboxes[c->slot_turn ? i % c->room.outboxes : c->room.buffers[i].outbox];
 }
 
-/* Where gradients of the minibatch arrive. */
+/* Where gradients of the microbatch arrive. */
 static inline struct passage *worker_passage_in(struct pd_worker *w, struct chunk *c,
 						const struct pd_op *op)
 {
@@ -122,12 +122,12 @@ static inline struct passage *worker_passage_out(struct pd_worker *w, struct chu
 
 /* All of these: 1 issued, 0 not yet, -1 failed. */
 
-/* pass.c: a minibatch's way through the stage */
+/* pass.c: a microbatch's way through the stage */
 int worker_issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
 int worker_issue_recompute(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
 /* All of it, or the first part. */
 int worker_issue_backward(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
-/* The second part: the minibatch's slot, inbox and version are free after it. */
+/* The second part: the microbatch's slot, inbox and version are free after it. */
 int worker_issue_backward_weight(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
 
 /* transfer.c: what comes in and leaves */

@@ -99,6 +99,7 @@ static int slots_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 		struct flight *flight = &c->flights[i];
 
 		flight->chunk = c;
+		flight->losses = worker_keep(w, c->sizes->loss_count, sizeof(*flight->losses));
 		flight->received = marks_new(w, c->ports_in, c->port_in_count);
 		flight->sent = marks_new(w, c->ports_out, c->port_out_count);
 		worker_mark_init(w, &flight->loaded, 1);

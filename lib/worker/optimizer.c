@@ -45,25 +45,25 @@ static double factor(const struct pd_optimizer *o, int64_t t)
 	return 1;
 }
 
-double pd_optimizer_rate(const struct pd_optimizer *o, int64_t version)
+double pd_optimizer_rate(const struct pd_optimizer *o, int64_t done)
 {
-	double rate = o->rate * factor(o, version - 1);
+	double rate = o->rate * factor(o, done - 1);
 
-	return version < o->warmup ? rate * ((double)version / (double)o->warmup) : rate;
+	return done < o->warmup ? rate * ((double)done / (double)o->warmup) : rate;
 }
 
-double pd_optimizer_divisor(const struct pd_optimizer *o, int64_t delay, int64_t version)
+double pd_optimizer_divisor(const struct pd_optimizer *o, int64_t delay, int64_t done)
 {
-	int64_t t = version - 1;
+	int64_t t = done - 1;
 
 	if (delay <= 1 || t >= o->reschedule)
 		return 1;
 	return pow((double)delay, 1 - (double)t / (double)o->reschedule);
 }
 
-int64_t pd_optimizer_count(const struct pd_optimizer *o, int64_t group, int64_t version)
+int64_t pd_optimizer_count(const struct pd_optimizer *o, int64_t group, int64_t done)
 {
-	int64_t t = version - 1;
+	int64_t t = done - 1;
 
 	if (o->epoch == 0 || o->one_phase)
 		return t / group + 1;

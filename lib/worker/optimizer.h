@@ -2,8 +2,8 @@
 /*
  * How a run updates its parameters: the optimizer, and a learning rate that changes.
  *
- * Whatever changes from one update to the next is a function of the version that the update
- * writes, that is of the number of microbatches whose gradients are in it.  Nothing is
+ * Whatever changes from one update to the next is a function of the number of minibatches whose
+ * gradients are in the version that the update writes (`done`).  Nothing is
  * counted along the way, so every stage, every replica and every resumed run agree.
  */
 #ifndef PD_WORKER_OPTIMIZER_H
@@ -38,12 +38,12 @@ struct pd_optimizer {
 	int64_t step_epochs;            /* step: times gamma after so many epochs */
 	double gamma;
 	double power;                   /* polynomial */
-	int64_t warmup;                 /* microbatches */
+	int64_t warmup;                 /* minibatches */
 	/* of PipeMare, for weights that are not stashed */
-	int64_t reschedule;             /* T1: microbatches until rates are as usual; 0: not done */
+	int64_t reschedule;             /* T1: minibatches until rates are as usual; 0: not done */
 	bool corrects;                  /* T2 */
 	double discrepancy;             /* its D: at least 0, below 1 */
-	int64_t epoch, total;           /* microbatches in one epoch, in the whole run; 0: endless */
+	int64_t epoch, total;           /* minibatches in one epoch, in the whole run; 0: endless */
 	bool one_phase;                 /* no update is made early at an epoch's end */
 };
 
@@ -52,23 +52,23 @@ int pd_optimizer_moments(const struct pd_optimizer *optimizer);
 /* The same and, at a stage whose gradients are `delay` updates late, what corrects that. */
 int pd_optimizer_arenas(const struct pd_optimizer *optimizer, int64_t delay);
 /*
- * The learning rate of the update that writes a version.  With t = version - 1, the number
- * of the last microbatch in it, and p = max(0, t - warmup) / (total - warmup), at most 1:
+ * The learning rate of the update after `done` minibatches.  With t = done - 1, the number
+ * of the last of them, and p = max(0, t - warmup) / (total - warmup), at most 1:
  *     constant 1;  step gamma ^ floor(t / epoch / step_epochs);
  *     polynomial (1 - p) ^ power;  cosine (1 + cos(pi p)) / 2
  * times rate, and times (t + 1) / warmup while that is below 1.
  */
-double pd_optimizer_rate(const struct pd_optimizer *optimizer, int64_t version);
+double pd_optimizer_rate(const struct pd_optimizer *optimizer, int64_t done);
 /*
  * By what that is divided at a stage whose gradients are `delay` updates late (MLSys 2021,
  * section 3.1): delay ^ (1 - t / reschedule), 1 from t = reschedule on, and where delay is 0.
  */
-double pd_optimizer_divisor(const struct pd_optimizer *optimizer, int64_t delay, int64_t version);
+double pd_optimizer_divisor(const struct pd_optimizer *optimizer, int64_t delay, int64_t done);
 /*
- * The number, from 1, of the update that writes a version, at a stage that makes one after
- * every `group` microbatches and, but for one_phase, at each epoch's end: as if it had done so
+ * The number, from 1, of the update after `done` minibatches, at a stage that makes one after
+ * every `group` of them and, but for one_phase, at each epoch's end: as if it had done so
  * from the start, also in a run that went over from another plan.
  */
-int64_t pd_optimizer_count(const struct pd_optimizer *optimizer, int64_t group, int64_t version);
+int64_t pd_optimizer_count(const struct pd_optimizer *optimizer, int64_t group, int64_t done);
 
 #endif

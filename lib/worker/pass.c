@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Passes of a minibatch through a stage: forward, forward once more, backward whole or in two
+ * Passes of a microbatch through a stage: forward, forward once more, backward whole or in two
  * parts.  Each is queued on the compute stream, behind what brings its inputs.
  */
 #include "worker/issue.h"
 
 /*
- * Has what the minibatch before in a slot made there left?  Its flight may have another one
+ * Has what the microbatch before in a slot made there left?  Its flight may have another one
  * by now: then its sends have retired, and to wait for those of the other does no harm.
  */
 static bool slot_left(const struct pd_worker *w, const struct chunk *c, const struct slot *slot)
@@ -26,7 +26,7 @@ static void fill_pass(struct pd_worker *w, struct chunk *c, const struct pd_op *
 		.inbox = flight->inbox, .slot = worker_slot(w, c, op)->memory, .scratch = w->scratch,
 		.first_sample = op->microbatch * w->config.batch_size,
 		.valid = c->loader ? flight->valid : w->config.batch_size,
-		.evaluate = op->evaluate, .loss = &flight->loss,
+		.evaluate = op->evaluate, .losses = flight->losses,
 	};
 }
 
@@ -77,7 +77,6 @@ int worker_issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_o
 	weights = op->evaluate || latest(w) ? pd_weights_newest(&c->weights, NULL)
 					    : pd_weights_read(&c->weights, op->version);
 	fill_pass(w, c, op, flight, weights, &pass);
-	flight->loss = (struct pd_loss){ 0 };
 	holder->flight = flight;
 	if (op->evaluate)
 		flight->ended = &flight->forward;
@@ -140,7 +139,7 @@ int worker_issue_recompute(struct pd_worker *w, struct chunk *c, const struct pd
 		return 0;
 	fill_pass(w, c, op, flight, backward_weights(w, c, op), &pass);
 	pass.again = true;
-	pass.loss = NULL;
+	pass.losses = NULL;
 	worker_arm(w, mark);
 	worker_new_entry(w, op, mark);
 	c->recomputed++;

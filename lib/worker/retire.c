@@ -34,11 +34,13 @@ static void release_batch(struct flight *flight)
 	flight->batch = NULL;
 }
 
-static void tell_loss(const struct pd_worker *w, const struct pd_op *op,
-		      const struct flight *flight)
+static void tell_losses(const struct pd_worker *w, const struct pd_op *op,
+			const struct flight *flight)
 {
-	if (w->config.loss && flight->loss.samples > 0)
-		w->config.loss(w->config.context, op, &flight->loss);
+	int count = flight->chunk->sizes->loss_count;
+
+	if (w->config.losses && count > 0)
+		w->config.losses(w->config.context, op, flight->losses, count);
 }
 
 static void retire(struct pd_worker *w, struct entry *entry)
@@ -61,7 +63,7 @@ static void retire(struct pd_worker *w, struct entry *entry)
 	if (entry->op.kind == PD_OP_load)
 		release_batch(pd_container(entry->mark, struct flight, loaded));
 	if (entry->op.kind == PD_OP_forward)
-		tell_loss(w, &entry->op, pd_container(entry->mark, struct flight, forward));
+		tell_losses(w, &entry->op, pd_container(entry->mark, struct flight, forward));
 	if (entry->op.kind == PD_OP_step)
 		tell_agreed(w, &entry->op);
 	if (config->retired && entry->op.kind != PD_OP_agree)

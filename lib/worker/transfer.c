@@ -68,7 +68,7 @@ static uint64_t tag_of(const struct pd_worker *w, const struct pd_op *op, int te
 /*
  * Activations go straight from slot to inbox, gradients from gradient-out to gradient-in.
  * A receive waits for the last use of its buffer: of an inbox that is the backward of the
- * minibatch that had it before (of two parts the second, in evaluation the forward), of
+ * microbatch that had it before (of two parts the second, in evaluation the forward), of
  * gradient-in the backward that used it before, which worker_may_arm has seen retired.
  */
 int worker_issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_op *op)

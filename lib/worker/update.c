@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An update: the gradients of a group are added up as its backwards make them, summed with
- * those of the other replicas, and taken into the weights.
+ * those of the other replicas, and taken into the weights.  Each is already divided by the
+ * samples of a minibatch (struct pd_net_config.microbatches), so that nothing is left to divide.
  */
 #include "worker/issue.h"
 
@@ -78,14 +79,17 @@ int worker_issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *
 {
 	const struct pd_optimizer *o = &w->config.optimizer;
 	struct sum *sum = worker_sum_of(w, c, op);
+	int64_t microbatches = w->config.schedule->plan->microbatches;
+	int64_t done = op->version / microbatches;
 	struct mark *before = w->agreement ? worker_agreed(w) : c->collective ? &c->allreduce : NULL;
 	struct pd_update update = {
 		.kind = o->kind, .gradients = sum->gradients, .velocity = c->velocity,
-		.second = c->second, .master = c->master, .rate = pd_optimizer_rate(o, op->version) /
-			pd_optimizer_divisor(o, c->delay, op->version),
+		.second = c->second, .master = c->master, .rate = pd_optimizer_rate(o, done) /
+			pd_optimizer_divisor(o, c->delay, done),
 		.momentum = o->momentum, .weight_decay = o->weight_decay, .beta1 = o->beta1,
 		.beta2 = o->beta2, .eps = o->eps,
-		.count = pd_optimizer_count(o, w->config.schedule->group[c->index], op->version),
+		.count = pd_optimizer_count(o, w->config.schedule->group[c->index] / microbatches,
+					    done),
 	};
 	const void *from;
 	void *to;

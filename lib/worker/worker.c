@@ -143,7 +143,7 @@ void pd_worker_free(struct pd_worker *w)
 	pd_arena_release(&own);
 }
 
-/* What the chunk's minibatches load, and which buffers they have. */
+/* What the chunk's microbatches load, and which buffers they have. */
 static void begin_chunk(struct pd_worker *w, struct chunk *c)
 {
 	const struct pd_schedule *schedule = w->config.schedule;

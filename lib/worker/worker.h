@@ -56,7 +56,9 @@ struct pd_worker_config {
 	/* Called from pd_worker_step as operations retire, in list order, agree with the step
 	 * that waits for it; may be NULL. */
 	void (*retired)(void *context, const struct pd_record *record);
-	void (*loss)(void *context, const struct pd_op *op, const struct pd_loss *loss);
+	/* Of a forward, and of an evaluation's: one for each of `count` loss layers of its stage. */
+	void (*losses)(void *context, const struct pd_op *op, const struct pd_loss *losses,
+		       int count);
 	/* Of the rank's first stage to make it, where all ranks agree on updates. */
 	void (*updated)(void *context, const struct pd_op *step, const struct pd_outcome *outcome);
 	void *context;
@@ -71,7 +73,7 @@ enum pd_worker_state {
 	PD_WORKER_FAILED,
 };
 
-/* What a checkpoint at minibatch `at` needs to see while a phase runs. */
+/* What a checkpoint at microbatch `at` needs to see while a phase runs. */
 enum pd_pause {
 	PD_PAUSE_NONE,
 	PD_PAUSE_STATE,         /* every forward before `at` has run, none from it on */
@@ -100,7 +102,7 @@ const struct pd_event *pd_worker_awaits(const struct pd_worker *worker);
 void pd_worker_prefetch(struct pd_worker *worker, int step);
 
 /*
- * Stopping early.  freeze: begin no minibatch that has not begun, and say which is the
+ * Stopping early.  freeze: begin no microbatch that has not begun, and say which is the
  * highest that has (phase.first - 1: none).  limit: end the phase there instead and thaw.
  */
 int64_t pd_worker_freeze(struct pd_worker *worker);
@@ -109,11 +111,11 @@ void pd_worker_limit(struct pd_worker *worker, int64_t last);
 void pd_worker_hold(struct pd_worker *worker, bool held);
 
 /*
- * A checkpoint at minibatch `at` of this phase: the worker pauses with PD_PAUSE_STATE when
+ * A checkpoint at microbatch `at` of this phase: the worker pauses with PD_PAUSE_STATE when
  * every forward before `at` has run and none after, and with PD_PAUSE_VERSION after every
- * update that writes a version from the oldest that minibatch `at` would read to `at`
+ * update that writes a version from the oldest that microbatch `at` would read to `at`
  * itself (and at once if such a version is there already).  The streams are at rest then.
- * Asked for before any operation of minibatch `at` has been issued; at most phase->last;
+ * Asked for before any operation of microbatch `at` has been issued; at most phase->last;
  * forgotten with the phase or by checkpoint_done.  Any number at a time.
  */
 void pd_worker_checkpoint(struct pd_worker *worker, int64_t at);
@@ -121,7 +123,7 @@ void pd_worker_checkpoint_done(struct pd_worker *worker, int64_t at);
 enum pd_pause pd_worker_paused(const struct pd_worker *worker);
 /* Has the state of that checkpoint been offered in a pause, this one included? */
 bool pd_worker_state_reached(const struct pd_worker *worker, int64_t at);
-/* The highest minibatch of the phase of which anything has been issued. */
+/* The highest microbatch of the phase of which anything has been issued. */
 int64_t pd_worker_highest(const struct pd_worker *worker);
 
 /* Of stage number i of the rank, for export and import while the worker is paused, done or

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parameters and running statistics of a rank before the first minibatch of a training. */
+#include "run/internal.h"
+
+#include "base/mem.h"
+#include "checkpoint/initial.h"
+
+#include <stdlib.h>
+
+/* One tensor, into the version that is read and, where there is one, the master. */
+static int import_one(struct rank *rank, int part, int n, const struct pd_named *named,
+		      const float *host, struct pd_error *err)
+{
+	const struct pd_device_ops *device = rank->device->ops;
+	struct pd_net *net = rank->parts[part].net;
+	void *weights = pd_weights_newest(pd_worker_weights(rank->worker, part), NULL);
+	void *master = pd_worker_master(rank->worker, part);
+	bool bad;
+
+	if (named->part == PD_PART_STATE)
+		bad = device->import(net, n, PD_FULL, pd_worker_state_arena(rank->worker, part),
+				     host) < 0;
+	else
+		bad = device->import(net, n, PD_WORKING, weights, host) < 0 ||
+		      (master && device->import(net, n, PD_FULL, master, host) < 0);
+	return bad ? pd_error_failed(err, "%s: cannot be written to the device", named->name) : 0;
+}
+
+static int import_part(struct rank *rank, int part, const struct pd_initial *initial,
+		       struct pd_error *err)
+{
+	const struct pd_named *named;
+	int count = rank->device->ops->net_named(rank->parts[part].net, &named), status = 0;
+
+	for (int n = 0; n < count && status == 0; n++) {
+		float *host = pd_calloc((size_t)named[n].elements, sizeof(*host));
+
+		status = pd_initial_read(initial, named[n].name, named[n].elements, host, err);
+		if (status == 0)
+			status = import_one(rank, part, n, &named[n], host, err);
+		free(host);
+	}
+	return status;
+}
+
+static int import_all(struct rank *rank, struct pd_error *err)
+{
+	struct pd_initial *initial = pd_initial_open(rank->job->init,
+						     rank->job->plan->profile->model, err);
+	int status = initial ? 0 : -1;
+
+	for (int i = 0; i < rank->part_count && status == 0; i++)
+		status = import_part(rank, i, initial, err);
+	pd_initial_close(initial);
+	return status;
+}
+
+int rank_begin_weights(struct rank *rank, struct pd_error *err)
+{
+	for (int i = 0; i < rank->part_count; i++)
+		if (rank->device->ops->net_init(rank->parts[i].net,
+				pd_weights_newest(pd_worker_weights(rank->worker, i), NULL),
+				pd_worker_master(rank->worker, i),
+				pd_worker_state_arena(rank->worker, i), err) < 0)
+			return -1;
+	return rank->job->init ? import_all(rank, err) : 0;
+}
