@@ -1,9 +1,9 @@
-# libpd.a: pure C and jansson; enough for pd-plan and pd-replay.
+# libpd.a: pure C, jansson and xxHash; enough for pd-plan and pd-replay.
 # libpddevice.a: the devices and transports that compute and move.
 noinst_LIBRARIES += lib/libpd.a lib/libpddevice.a
 lib_libpd_a_SOURCES =
 lib_libpddevice_a_SOURCES =
-PD_LIBS = lib/libpd.a $(JANSSON_LIBS)
+PD_LIBS = lib/libpd.a $(JANSSON_LIBS) $(XXHASH_LIBS)
 PD_DEVICE_LIBS = lib/libpddevice.a $(PD_LIBS) $(ONEDNN_LIBS) $(UCX_LIBS) $(ZLIB_LIBS)
 
 include lib/base/local.mk

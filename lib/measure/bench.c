@@ -39,7 +39,7 @@ static int open_memory(struct pd_bench *b, struct pd_error *err)
 	b->pass = (struct pd_pass){
 		.weights = b->weights, .state = b->state, .gradients = b->gradients,
 		.inbox = b->inbox, .slot = b->slot, .scratch = b->scratch,
-		.valid = b->options->batch_size, .loss = &b->loss,
+		.valid = b->options->batch_size,
 	};
 	/* a rate of 0 keeps the parameters where they are and takes the same time */
 	b->update = (struct pd_update){

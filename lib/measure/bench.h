@@ -31,7 +31,6 @@ struct pd_bench {
 	void *weights, *apart, *master, *gradients, *velocity, *state, *inbox, *slot, *scratch;
 	struct pd_pass pass;
 	struct pd_update update;
-	struct pd_loss loss;
 };
 
 /* 0, or -1 with nothing left open: the device, its memory or the data failed. */

@@ -35,6 +35,13 @@ void pd_measure_pin(int worker, int threads)
 	sched_setaffinity(0, sizeof(mine), &mine);
 }
 
+/* The one that is timed says that it has ended. */
+static void out_of_memory(size_t bytes)
+{
+	(void)bytes;
+	_exit(PD_EXIT_FAILED);
+}
+
 /* Does not return: whoever started it kills it. */
 static void neighbour(const struct pd_model *model, const struct pd_measure_options *options,
 		      int worker, pid_t parent)
@@ -45,6 +52,7 @@ static void neighbour(const struct pd_model *model, const struct pd_measure_opti
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(PD_EXIT_FAILED);
+	pd_mem_on_end(out_of_memory);
 	pd_measure_pin(worker, options->threads);
 	endless.endless = true;
 	endless.progress = NULL;
@@ -86,7 +94,7 @@ int pd_beside_end(struct pd_beside *beside, struct pd_error *err)
 			;
 		if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
 			result = pd_error_failed(err, "a worker beside the one that was timed has "
-						 "ended by itself");
+						 "ended by itself: out of memory, perhaps");
 	}
 	free(beside->pids);
 	free(beside);

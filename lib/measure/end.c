@@ -270,7 +270,8 @@ static char *take(struct end *end, size_t bytes, struct pd_error *err)
 static int open_device(struct end *end, const struct pd_device_ops *ops, enum pd_apart how,
 		       struct pd_error *err)
 {
-	struct pd_device_config config = { .ordinal = end->rank, .gate = &end->gate };
+	struct pd_device_config config = { .ordinal = end->rank, .gate = &end->gate,
+					   .untimed = true };
 	struct pd_apart_config apart = { .how = how, .rank = end->rank, .ranks = 2,
 					 .inner = end->transport, .gate = &end->gate };
 

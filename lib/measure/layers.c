@@ -186,8 +186,10 @@ static void fill_layer(struct timing *t, int l, struct pd_profile_layer *out)
 		.forward_workspace_bytes = (int64_t)bytes.forward_bytes,
 		.backward_workspace_bytes = (int64_t)bytes.backward_bytes,
 		.state_bytes = (int64_t)bytes.state_bytes, .in_place = bytes.in_place,
+		.passes_gradient = bytes.passes_gradient,
 		.algorithms = bytes.algorithms,
 		.engines = bytes.engines ? pd_strdup(bytes.engines) : NULL,
+		.slow_kernel = bytes.slow_kernel ? pd_strdup(bytes.slow_kernel) : NULL,
 		.spread = spread(t, l),
 	};
 	for (int i = 0; i < layer->input_count; i++)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "measure/link.h"
 
-#include "base/clock.h"
+#include "base/awake.h"
+#include "base/mem.h"
 #include "measure/end.h"
 
 #include <errno.h>
@@ -16,6 +17,7 @@
 
 #define LIMIT_NS INT64_C(30000000000)
 #define DEVICE_LIMIT_NS INT64_C(180000000000)   /* GPUs take their time to begin */
+#define LOOK_MS 100
 #define GRACE_NS INT64_C(1000000000)
 
 /* Descriptors, -1 when closed; [r] is that of child r. */
@@ -31,6 +33,17 @@ static void hang_up(int *fd)
 	*fd = -1;
 }
 
+static int answers_to;                  /* in a child */
+
+static void out_of_memory(size_t bytes)
+{
+	struct pd_link_answer answer = {.ending = PD_LINK_FAILED};
+	char text[PD_MEM_TEXT];
+
+	pd_error_failed(&answer.err, "link: %s", pd_mem_sentence(bytes, text));
+	_exit(write(answers_to, &answer, sizeof(answer)) != sizeof(answer));
+}
+
 static pid_t start(const struct pd_link_ends *ends, int rank, struct wires *wires)
 {
 	pid_t parent = getpid(), pid = fork();
@@ -41,6 +54,9 @@ static pid_t start(const struct pd_link_ends *ends, int rank, struct wires *wire
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(1);
+	answers_to = wires->out[rank];
+	pd_mem_on_end(out_of_memory);
+	pd_mem_for("the link that is timed");
 	/* so that the end of one is seen by the others */
 	hang_up(&wires->socket[1 - rank]);
 	hang_up(&wires->out[1 - rank]);
@@ -67,7 +83,8 @@ static void hear(int fd, int rank, struct pd_link_answer *answer)
 static int listen_to(const int in[2], int64_t limit_ns, struct pd_link_answer answers[2],
 		     struct pd_error *err)
 {
-	int64_t end_ns = pd_now_ns() + limit_ns, left_ns;
+	struct pd_awake awake = {0};
+	int64_t end_ns = pd_awake_ns(&awake) + limit_ns;
 	const struct pd_link_answer *worst = &answers[0];
 
 	for (int r = 0; r < 2; r++) {
@@ -75,7 +92,7 @@ static int listen_to(const int in[2], int64_t limit_ns, struct pd_link_answer an
 		pd_error_failed(&answers[r].err, "link: no result within %.1f s",
 				(double)limit_ns / 1e9);
 	}
-	while ((left_ns = end_ns - pd_now_ns()) > 0 &&
+	while (pd_awake_ns(&awake) < end_ns &&
 	       (answers[0].ending == PD_LINK_SILENT || answers[1].ending == PD_LINK_SILENT)) {
 		struct pollfd fds[2];
 
@@ -83,15 +100,16 @@ static int listen_to(const int in[2], int64_t limit_ns, struct pd_link_answer an
 			fds[r] = (struct pollfd){
 				.fd = answers[r].ending == PD_LINK_SILENT ? in[r] : -1, .events = POLLIN,
 			};
-		if (poll(fds, 2, (int)(left_ns / 1000000) + 1) <= 0)
+		if (poll(fds, 2, LOOK_MS) <= 0)
 			continue;
 		for (int r = 0; r < 2; r++) {
 			if (!fds[r].revents)
 				continue;
 			hear(in[r], r, &answers[r]);
 			/* the other one soon knows, or never */
-			if (answers[r].ending != PD_LINK_GOOD && end_ns > pd_now_ns() + GRACE_NS)
-				end_ns = pd_now_ns() + GRACE_NS;
+			if (answers[r].ending != PD_LINK_GOOD &&
+			    end_ns > pd_awake_ns(&awake) + GRACE_NS)
+				end_ns = pd_awake_ns(&awake) + GRACE_NS;
 		}
 	}
 	if (answers[1].ending > worst->ending)

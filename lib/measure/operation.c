@@ -104,6 +104,8 @@ static int train(const char *device, int64_t minibatches, int64_t *spent_ns_p,
 	job.plan = tiny_plan(err);
 	if (job.plan && pd_job_check(&job, false, err) == 0)
 		status = pd_supervise(&job, &how, err);
+	if (status > 0)
+		status = pd_error_failed(err, "interrupted");
 	pd_plan_free(job.plan);
 	*spent_ns_p = spent_ns() - before_ns;
 	return status;
@@ -124,12 +126,25 @@ static int measure(const char *device, int64_t *operation_ns_p, struct pd_error 
 	return 0;
 }
 
+static int answers_to;                  /* in the child */
+
+static void out_of_memory(size_t bytes)
+{
+	struct answer answer = { .status = -1 };
+	char text[PD_MEM_TEXT];
+
+	pd_error_failed(&answer.err, "%s", pd_mem_sentence(bytes, text));
+	_exit(write(answers_to, &answer, sizeof(answer)) != sizeof(answer));
+}
+
 /* The life of the child: what a run says is for nobody. */
 static void live(const char *device, int out)
 {
 	struct answer answer = { 0 };
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
+	answers_to = out;
+	pd_mem_on_end(out_of_memory);
 	dup2(null, STDOUT_FILENO);
 	dup2(null, STDERR_FILENO);
 	answer.status = measure(device, &answer.operation_ns, &answer.err);

@@ -276,7 +276,7 @@ static void describe_layers(struct stage *s)
 		s->layers[l] = (struct pd_scratch_layer){
 			.input_count = layer->input_count,
 			.inputs = s->inputs + n, .wants = s->wants + n,
-			.in_place = layer->in_place,
+			.in_place = layer->in_place, .passes = layer->passes_gradient,
 			.forward_bytes = (size_t)layer->forward_workspace_bytes,
 			.backward_bytes = (size_t)layer->backward_workspace_bytes,
 		};

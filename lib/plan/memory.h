@@ -26,7 +26,7 @@ struct pd_memory {
 
 /*
  * Layers first to first + count - 1 as one stage; in_bytes and out_bytes: what arrives
- * from earlier stages and leaves for later ones per minibatch.  A device may lay out its
+ * from earlier stages and leaves for later ones per microbatch.  A device may lay out its
  * scratch with gaps: there the figure can be a little low.
  */
 void pd_memory_of(const struct pd_profile *profile, int first, int count, int replicas,

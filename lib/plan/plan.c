@@ -73,11 +73,16 @@ int64_t pd_plan_admitted(const struct pd_plan *plan)
 		? (plan->stages[0].warmup + INT64_C(1)) * plan->stages[0].replicas : 0;
 }
 
+bool pd_weights_copy_shared(enum pd_weight_kind weights)
+{
+	return weights == PD_WEIGHTS_2BW || weights == PD_WEIGHTS_FLUSH;
+}
+
 bool pd_plan_ties(const struct pd_plan *plan)
 {
 	const struct pd_model *model = plan->profile->model;
 
-	if (!model || (plan->weights != PD_WEIGHTS_2BW && plan->weights != PD_WEIGHTS_FLUSH))
+	if (!model || !pd_weights_copy_shared(plan->weights))
 		return false;
 	for (int l = 0; l < model->layer_count; l++)
 		if (model->layers[l].shares >= 0)
@@ -97,6 +102,11 @@ int pd_plan_open_groups(const struct pd_plan *plan, int stage)
 	return pd_plan_agrees(plan) && plan->weights == PD_WEIGHTS_2BW && plan->microbatches > 1 &&
 	       (int64_t)at->warmup * at->replicas < (int64_t)first->warmup * first->replicas
 		? 2 : 1;
+}
+
+const char *pd_plan_unit(const struct pd_plan *plan)
+{
+	return plan->microbatches > 1 ? "microbatch" : "minibatch";
 }
 
 int pd_plan_stage_of_layer(const struct pd_plan *plan, int layer)
@@ -214,10 +224,8 @@ struct pd_plan *pd_plan_new(struct pd_profile *profile, const struct pd_topology
 		plan->stage_count = stage_count;
 		plan->stages = pd_calloc((size_t)stage_count, sizeof(*plan->stages));
 		result = check_counts(plan, layer_counts, replicas, err);
-		if (result == 0) {
+		if (result == 0)
 			fill_stages(plan, layer_counts, replicas);
-			result = pd_plan_check_shares(plan, "", err);
-		}
 	}
 	if (result < 0) {
 		pd_plan_free(plan);

@@ -103,7 +103,7 @@ void pd_prediction_clear(struct pd_prediction *predicted);
 /*
  * A plan with the given stages (layers and replicas set; ranks given out in order,
  * warm-ups by pd_plan_warmup); takes over profile (on failure too), copies topology;
- * predictions zero.
+ * predictions zero.  Where layers share parameters see pd_plan_check_shares.
  * layer_counts and replicas have stage_count entries; the layers must add up.
  */
 struct pd_plan *pd_plan_new(struct pd_profile *profile, const struct pd_topology *topology,
@@ -111,7 +111,7 @@ struct pd_plan *pd_plan_new(struct pd_profile *profile, const struct pd_topology
 			    struct pd_error *err);
 
 /*
- * Warm-up of stage s under 1F1B: minibatches in flight at a replica less one,
+ * Warm-up of stage s under 1F1B: microbatches in flight at a replica less one,
  * ceil(R / r) - 1 with R the ranks of this stage and all later ones and r its replicas
  * (SOSP 2019 section 3.2; NOAM of the input stage is warm-up + 1).
  */
@@ -139,6 +139,8 @@ int64_t pd_plan_admitted(const struct pd_plan *plan);
  * Has every layer that shares parameters a copy of its own, in whatever stage, whose gradients
  * are summed with those of the others before each update?  So it is with 2bw and flush.
  */
+bool pd_weights_copy_shared(enum pd_weight_kind weights);
+/* The same of a plan: false where no layers share any. */
 bool pd_plan_ties(const struct pd_plan *plan);
 /* Is every update agreed on by all ranks: because the plan says so, or to sum those? */
 bool pd_plan_agrees(const struct pd_plan *plan);
@@ -154,6 +156,10 @@ int pd_plan_check_shares(const struct pd_plan *plan, const char *where, struct p
  * waits for the stages before it: 2, else 1.
  */
 int pd_plan_open_groups(const struct pd_plan *plan, int stage);
+
+/* What a period is the time of, for people: "microbatch", or where that is a whole minibatch,
+ * "minibatch". */
+const char *pd_plan_unit(const struct pd_plan *plan);
 
 /* The stage that holds a layer; the stage and replica of a rank. */
 int pd_plan_stage_of_layer(const struct pd_plan *plan, int layer);

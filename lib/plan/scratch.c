@@ -9,6 +9,7 @@
 struct block {
 	size_t offset, bytes;
 	int until;                      /* the layer after whose backward it is free */
+	bool shared;                    /* the gradients of several tensors have lain there */
 };
 
 struct scratch {
@@ -16,7 +17,7 @@ struct scratch {
 	int count;
 	size_t capacity, peak;
 	struct pd_scratch_tensor *tensors;
-	int first_output;
+	int tensor_count, first_output;
 };
 
 static size_t scratch_take(struct scratch *s, size_t bytes, int until)
@@ -34,7 +35,7 @@ static size_t scratch_take(struct scratch *s, size_t bytes, int until)
 	s->blocks = pd_grow(s->blocks, &s->capacity, (size_t)s->count + 1, sizeof(*s->blocks));
 	for (int i = s->count++; i > at; i--)
 		s->blocks[i] = s->blocks[i - 1];
-	s->blocks[at] = (struct block){ offset, bytes, until };
+	s->blocks[at] = (struct block){ .offset = offset, .bytes = bytes, .until = until };
 	if (offset + bytes > s->peak)
 		s->peak = offset + bytes;
 	return offset;
@@ -51,15 +52,56 @@ static void scratch_free(struct scratch *s, int layer)
 	s->count = kept;
 }
 
-static void extend(struct scratch *s, size_t offset, int until)
+static struct block *block_at(struct scratch *s, struct pd_where where)
 {
-	for (int i = 0; i < s->count; i++)
-		if (s->blocks[i].offset == offset)
-			s->blocks[i].until = until;
+	for (int i = 0; i < s->count && where.buffer == PD_SCRATCH; i++)
+		if (s->blocks[i].offset == where.offset)
+			return &s->blocks[i];
+	return NULL;
+}
+
+static bool same(struct pd_where a, struct pd_where b)
+{
+	return a.buffer == b.buffer && a.offset == b.offset;
+}
+
+/*
+ * The first layer whose backward still reads, as the gradient of its output, what lies there:
+ * `layer` where none before that does.  The tensor t does not count.
+ */
+static int reader(const struct scratch *s, struct pd_where where, int t, int layer)
+{
+	int first = layer;
+
+	for (int o = s->first_output; o < s->tensor_count && o - s->first_output < first; o++)
+		if (o != t && same(s->tensors[o].gradient, where))
+			first = o - s->first_output;
+	return first;
+}
+
+/* May t's gradient, which lies there, be written over in the backward of this layer? */
+static bool is_alone(struct scratch *s, struct pd_where where, int t, int layer)
+{
+	const struct block *block = block_at(s, where);
+
+	return !block || !block->shared || reader(s, where, t, layer) == layer;
+}
+
+/* t's gradient is where that of the layer's output is. */
+static void share(struct scratch *s, struct pd_where where, int t, int layer)
+{
+	struct block *block = block_at(s, where);
+
+	s->tensors[t].gradient = where;
+	if (!block)
+		return;
+	block->shared = true;
+	block->until = reader(s, where, -1, layer);
 }
 
 /* Where the gradient of a tensor is made, at the first layer that adds to it. */
-static struct pd_where gradient_place(struct scratch *s, const struct pd_scratch_layer *l, int t)
+static struct pd_where gradient_place(struct scratch *s, const struct pd_scratch_layer *l,
+				      int layer, int t)
 {
 	const struct pd_scratch_tensor *tensor = &s->tensors[t];
 	int producer = t - s->first_output;
@@ -69,11 +111,24 @@ static struct pd_where gradient_place(struct scratch *s, const struct pd_scratch
 	if (tensor->stays)
 		return (struct pd_where){ PD_SLOT, tensor->slot_offset };
 	/* it can be made where that of the output is, which ends here */
-	if (l->in_place && l->diff_dst_at.buffer == PD_SCRATCH) {
-		extend(s, l->diff_dst_at.offset, producer);
+	if (l->in_place && l->diff_dst_at.buffer == PD_SCRATCH &&
+	    is_alone(s, l->diff_dst_at, s->first_output + layer, layer)) {
+		block_at(s, l->diff_dst_at)->until = producer;
 		return l->diff_dst_at;
 	}
 	return (struct pd_where){ PD_SCRATCH, scratch_take(s, tensor->bytes, producer) };
+}
+
+/*
+ * A sum is made over what was there before, but where that is passed on in this layer, is read by
+ * another that shares it, or is what has arrived.
+ */
+static bool adds_elsewhere(struct scratch *s, const struct pd_scratch_layer *l, int layer, int t)
+{
+	struct pd_where before = s->tensors[t].gradient;
+
+	return before.buffer == PD_GRADIENT_IN || (l->passes && same(before, l->diff_dst_at)) ||
+	       !is_alone(s, before, t, layer);
 }
 
 static struct pd_contribution contribute(struct scratch *s, const struct pd_scratch_layer *l,
@@ -81,24 +136,39 @@ static struct pd_contribution contribute(struct scratch *s, const struct pd_scra
 {
 	struct pd_scratch_tensor *tensor = &s->tensors[t];
 	struct pd_contribution c = { .before = { PD_NOWHERE, 0 } };
+	bool passes = l->passes && l->diff_dst_at.buffer != PD_NOWHERE;
+	int producer = t - s->first_output;
 
 	if (tensor->gradient.buffer != PD_NOWHERE) {
 		c.before = tensor->gradient;
+		if (adds_elsewhere(s, l, layer, t)) {
+			struct block *block = block_at(s, c.before);
+
+			if (block)
+				block->until = reader(s, c.before, t, layer);
+			tensor->gradient = (struct pd_where){
+				PD_SCRATCH, scratch_take(s, tensor->bytes, producer)
+			};
+		}
+	} else if (passes && !tensor->arrives && !tensor->stays && !tensor->leaves) {
+		share(s, l->diff_dst_at, t, layer);
 	} else {
-		tensor->gradient = gradient_place(s, l, t);
+		tensor->gradient = gradient_place(s, l, layer, t);
 		if (tensor->leaves)
 			c.before = (struct pd_where){ PD_GRADIENT_IN, tensor->in_offset };
 	}
 	c.sum = c.part = tensor->gradient;
 	if (c.before.buffer != PD_NOWHERE)
-		c.part = (struct pd_where){ PD_SCRATCH, scratch_take(s, tensor->bytes, layer) };
+		c.part = passes ? l->diff_dst_at
+			: (struct pd_where){ PD_SCRATCH, scratch_take(s, tensor->bytes, layer) };
 	return c;
 }
 
 size_t pd_scratch_place(struct pd_scratch_layer *layers, int count,
 			struct pd_scratch_tensor *tensors, int first_output)
 {
-	struct scratch s = { .tensors = tensors, .first_output = first_output };
+	struct scratch s = { .tensors = tensors, .tensor_count = first_output + count,
+			     .first_output = first_output };
 
 	for (int index = count - 1; index >= 0; index--) {
 		struct pd_scratch_layer *l = &layers[index];

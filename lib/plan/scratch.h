@@ -8,6 +8,10 @@
  * tensors that leave start from gradient-in.  The sum over the consumers is taken from the
  * last to the first, left-associated, whatever the stage.
  *
+ * A layer may pass the gradient of its output on to its inputs as it is (add).  Those of its
+ * inputs that can then lie there, too: nothing is copied.  While another's backward has yet to read
+ * what lies there nobody writes over it; a sum is then made elsewhere.
+ *
  * Where backward comes in two parts, a gradient that the second part reads is made in the
  * slot; one that has arrived is copied there.
  */
@@ -44,6 +48,7 @@ struct pd_scratch_layer {
 	const int *inputs;              /* tensors */
 	const bool *wants;              /* a gradient of that input is wanted */
 	bool in_place;                  /* its input's gradient may be made over its output's */
+	bool passes;                    /* its inputs' gradients are its output's */
 	size_t forward_bytes;           /* temporaries of forward, at 0 */
 	size_t backward_bytes;          /* of backward, at `offset` */
 	/* set; zero before */

@@ -20,7 +20,7 @@ struct pd_link {
 	int from, to;                   /* stages, from < to */
 	int tensor_count;
 	int *tensors;                   /* layers, ascending */
-	int64_t bytes;                  /* of one minibatch, one way */
+	int64_t bytes;                  /* of one microbatch, one way */
 };
 
 struct pd_wiring {

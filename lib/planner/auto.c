@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The schedule and the weights, where the user leaves them open. */
 #include "planner/candidate.h"
+#include "planner/gain.h"
 
 #define CHUNKS 2                /* of each rank, interleaved */
 
@@ -35,6 +36,15 @@ static struct pd_plan *plan_with(const struct pd_task *task, struct pd_plan_requ
 	return plan;
 }
 
+static bool is_better(const struct pd_plan *x, int64_t x_ns, const struct pd_plan *y, int64_t y_ns,
+		      double min_gain)
+{
+	double a = pd_gain_of(min_gain, x_ns, x->rank_count);
+	double b = pd_gain_of(min_gain, y_ns, y->rank_count);
+
+	return a != b ? a < b : pd_candidate_compare(x, y) < 0;
+}
+
 struct pd_plan *pd_auto_plan(const struct pd_task *task, int64_t *time_ns_p, int64_t *bound_ns_p,
 			     struct pd_error *err)
 {
@@ -58,8 +68,7 @@ struct pd_plan *pd_auto_plan(const struct pd_task *task, int64_t *time_ns_p, int
 			told = true;
 		}
 		*bound_ns_p = pd_min64(*bound_ns_p, bound_ns);
-		if (plan && (!best || time_ns < *time_ns_p || (time_ns == *time_ns_p &&
-			     pd_candidate_compare(plan, best) < 0))) {
+		if (plan && (!best || is_better(plan, time_ns, best, *time_ns_p, request.min_gain))) {
 			struct pd_plan *other = best;
 
 			best = plan;

@@ -58,6 +58,8 @@ int64_t pd_task_limit_bytes(const struct pd_profile *profile,
 			    const struct pd_plan_request *request);
 /* A bound for every plan under the options. */
 int64_t pd_task_bound_ns(struct pd_task *task);
+/* The fewest devices with which a plan may take so long; more than there are where none does. */
+int pd_task_needs(const struct pd_task *task, int64_t period_ns);
 /* Of the cost "simulated": no plan takes less than that by such a part, nor as little on fewer
  * devices. */
 #define PD_PROVEN 100000

@@ -13,6 +13,7 @@ struct pd_entry {
 	struct pd_plan *plan;           /* its profile is the task's or a view of it */
 	int64_t expected_ns;            /* no replay is below it, where flow.c knows the schedule */
 	int64_t time_ns;                /* by the event simulation, or PD_NEVER */
+	bool whole;                     /* replayed without a rival */
 	int depth;                      /* so many warm-ups more than another that was entered; 0:
 					   those that it was entered with */
 	size_t family;                  /* its number */

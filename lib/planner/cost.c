@@ -5,6 +5,7 @@
 #include "planner/chain.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define KNOWN_UNITS 4096                /* above, bytes of stages are worked out every time; */
 #define KNOWN_CHAIN 1024                /* for a chain that is done in no time */
@@ -139,12 +140,12 @@ static void add_up(struct pd_costs *costs, const bool *legal, const int64_t *cut
 	costs->parameter_bytes[u] = bytes;
 }
 
-void pd_costs_init(struct pd_costs *costs, const struct pd_profile *profile,
-		   enum pd_cost_kind kind, int64_t memory_limit_bytes)
+/* legal: where it may be cut; taken over. */
+static void costs_init(struct pd_costs *costs, const struct pd_profile *profile,
+		       enum pd_cost_kind kind, int64_t memory_limit_bytes, bool *legal)
 {
 	size_t room = (size_t)profile->layer_count + 1;
 	int64_t *cut = pd_calloc(room, sizeof(*cut));
-	bool *legal = legal_cuts(profile);
 
 	*costs = (struct pd_costs){
 		.profile = profile,
@@ -165,6 +166,21 @@ void pd_costs_init(struct pd_costs *costs, const struct pd_profile *profile,
 					 sizeof(*costs->known));
 	free(cut);
 	free(legal);
+}
+
+void pd_costs_init(struct pd_costs *costs, const struct pd_profile *profile,
+		   enum pd_cost_kind kind, int64_t memory_limit_bytes)
+{
+	costs_init(costs, profile, kind, memory_limit_bytes, legal_cuts(profile));
+}
+
+void pd_costs_init_everywhere(struct pd_costs *costs, const struct pd_profile *profile,
+			      enum pd_cost_kind kind, int64_t memory_limit_bytes)
+{
+	bool *legal = pd_calloc((size_t)profile->layer_count + 1, sizeof(*legal));
+
+	memset(legal, true, (size_t)profile->layer_count + 1);
+	costs_init(costs, profile, kind, memory_limit_bytes, legal);
 }
 
 void pd_costs_release(struct pd_costs *costs)

@@ -46,6 +46,9 @@ struct pd_costs {
 /* Sums fit: lib/profile checks.  Borrows profile. */
 void pd_costs_init(struct pd_costs *costs, const struct pd_profile *profile,
 		   enum pd_cost_kind kind, int64_t memory_limit_bytes);
+/* The same for a network that may be cut between layers that share parameters, too. */
+void pd_costs_init_everywhere(struct pd_costs *costs, const struct pd_profile *profile,
+			      enum pd_cost_kind kind, int64_t memory_limit_bytes);
 void pd_costs_release(struct pd_costs *costs);
 
 /* The stages that begin with one unit: what grows with their last one. */

@@ -64,10 +64,10 @@ int pd_plan_dot(const struct pd_plan *plan, FILE *out, struct pd_error *err)
 		"  node [shape=box, fontname=\"Helvetica\"];\n"
 		"  edge [fontname=\"Helvetica\", fontsize=10];\n  label=\"");
 	put_quoted(plan->profile->name ? plan->profile->name : "", out);
-	fprintf(out, ": %s, %s, %d of %lld devices, %s per minibatch\";\n",
+	fprintf(out, ": %s, %s, %d of %lld devices, %s per %s\";\n",
 		pd_schedule_kind_name[plan->schedule], pd_weight_kind_name[plan->weights],
 		plan->rank_count, (long long)plan->topology.devices,
-		pd_show_time(plan->predicted.period_ns, time));
+		pd_show_time(plan->predicted.period_ns, time), pd_plan_unit(plan));
 	for (int s = 0; s < plan->stage_count; s++)
 		put_stage(usage, s, out);
 	put_links(usage, out);

@@ -86,10 +86,11 @@ static void put_link(const struct machine *m, int k, int64_t component, double x
 	}
 	part = pd_usage_part(m->d->usage, up->busy_ns > down->busy_ns ? up->busy_ns : down->busy_ns);
 	fprintf(m->d->out, "<path d=\"M%.1f %.1f v%d\" stroke=\"%s\" stroke-width=\"%.1f\"><title>"
-		"out %s, in %s per minibatch</title></path>\n", x, y, STUB,
+		"out %s, in %s per %s</title></path>\n", x, y, STUB,
 		pd_draw_load_colour(part), pd_draw_load_width(part),
 		pd_show_bytes((int64_t)(up->bytes + 0.5), a),
-		pd_show_bytes((int64_t)(down->bytes + 0.5), b));
+		pd_show_bytes((int64_t)(down->bytes + 0.5), b),
+		pd_plan_unit(m->d->plan));
 	if (part >= 0.005 && (k > 0 || m->width[0] > 30))
 		fprintf(m->d->out, "<text class=\"t\" x=\"%.1f\" y=\"%.1f\">%.0f%%</text>\n",
 			x + 2 + pd_draw_load_width(part) / 2, y + STUB - 7, 100 * part);

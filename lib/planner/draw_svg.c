@@ -77,16 +77,25 @@ static double put_all(const struct pd_drawing *d)
 	fprintf(d->out, "<text x=\"%d\" y=\"18\" font-size=\"13\">", SVG_MARGIN);
 	pd_put_xml(plan->profile->name ? plan->profile->name : "", d->out);
 	fprintf(d->out, ": %s, %s, %d of %lld devices</text>\n<text class=\"s\" x=\"%d\" y=\"34\">"
-		"%s per minibatch of %lld samples (no plan takes less than %s); data parallelism%s "
+		"%s per %s of %lld samples (no plan takes less than %s); data parallelism%s "
 		"takes %.2f times as long</text>\n", pd_schedule_kind_name[plan->schedule],
 		pd_weight_kind_name[plan->weights], plan->rank_count,
 		(long long)plan->topology.devices, SVG_MARGIN,
-		pd_show_time(predicted->period_ns, time), (long long)plan->profile->batch_size,
+		pd_show_time(predicted->period_ns, time), pd_plan_unit(plan),
+		(long long)plan->profile->batch_size,
 		pd_show_time(predicted->lower_bound_ns, bound),
 		pd_data_parallel_fits(plan) ? "" : ", which does not fit,",
 		predicted->speedup_over_data_parallel);
 	y = pd_draw_stages(d, y) + 4;
 	return put_legend(d, pd_draw_machine(d, y) + 12);
+}
+
+int pd_plan_svg_check(const struct pd_topology *topology, struct pd_error *err)
+{
+	if (topology->devices <= MOST_DEVICES)
+		return 0;
+	return pd_error_input(err, "--format: svg: expected at most %d devices, found %" PRId64,
+			      MOST_DEVICES, topology->devices);
 }
 
 int pd_plan_svg(const struct pd_plan *plan, FILE *out, struct pd_error *err)
@@ -96,13 +105,12 @@ int pd_plan_svg(const struct pd_plan *plan, FILE *out, struct pd_error *err)
 	size_t size;
 	double height;
 
-	if (plan->topology.devices > MOST_DEVICES)
-		return pd_error_input(err, "--format: svg: expected at most %d devices, found %" PRId64,
-				      MOST_DEVICES, plan->topology.devices);
+	if (pd_plan_svg_check(&plan->topology, err) < 0)
+		return -1;
 	d.usage = pd_usage_new(plan);
-	d.out = open_memstream(&body, &size);
-	if (!d.usage || !d.out)
-		pd_bug("svg: no schedule or no memory");
+	if (!d.usage)
+		pd_bug("svg: no schedule");
+	d.out = pd_mem_stream(&body, &size);
 	d.stage_of = pd_calloc((size_t)plan->topology.devices, sizeof(*d.stage_of));
 	for (int64_t i = 0; i < plan->topology.devices; i++)
 		d.stage_of[i] = -1;
@@ -110,7 +118,7 @@ int pd_plan_svg(const struct pd_plan *plan, FILE *out, struct pd_error *err)
 		for (int r = 0; r < plan->stages[s].replicas; r++)
 			d.stage_of[plan->stages[s].ranks[r]] = s;
 	height = put_all(&d);           /* known afterwards */
-	fclose(d.out);
+	pd_mem_stream_close(d.out);
 	fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" "
 		"viewBox=\"0 0 %d %.0f\" font-family=\"Helvetica, Arial, sans-serif\" "
 		"font-size=\"11\">\n<style>.s{fill:#555;font-size:10px}.t{fill:#333;font-size:8px}"

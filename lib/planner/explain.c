@@ -20,11 +20,12 @@ static void explain_head(const struct pd_plan *plan, FILE *out)
 	fprintf(out, "%s: %s, %s", plan->profile->name ? plan->profile->name : "plan",
 		pd_schedule_kind_name[plan->schedule], pd_weight_kind_name[plan->weights]);
 	if (plan->microbatches > 1)
-		fprintf(out, ", %lld microbatches per update", (long long)plan->microbatches);
-	fprintf(out, ", on %d of %lld devices\nperiod: %s per minibatch of %lld samples, "
+		fprintf(out, ", %lld microbatches in a minibatch", (long long)plan->microbatches);
+	fprintf(out, ", on %d of %lld devices\nperiod: %s per %s of %lld samples, "
 		"%.1f samples/s, at most %s on one device, %.4g MB sent per sample\n\n",
 		plan->rank_count, (long long)plan->topology.devices,
-		pd_show_time(predicted->period_ns, time), (long long)plan->profile->batch_size,
+		pd_show_time(predicted->period_ns, time), pd_plan_unit(plan),
+		(long long)plan->profile->batch_size,
 		predicted->samples_per_s, pd_show_bytes(predicted->memory_bytes, bytes),
 		predicted->sent_bytes_per_sample / 1e6);
 }
@@ -73,7 +74,8 @@ static const char *show_ns(double ns, char *buf)
 static void explain_times(const struct pd_usage *usage, FILE *out)
 {
 	fprintf(out, "%5s  %10s  %10s  %10s  %10s  %10s  %6s  %s\n", "stage", "forward", "backward",
-		"update", "all-reduce", "busy", "of it", "a replica's time for one minibatch");
+		"update", "all-reduce", "busy", "of it", usage->plan->microbatches > 1
+		? "a replica's time for one microbatch" : "a replica's time for one minibatch");
 	for (int s = 0; s < shown_stages(usage->plan); s++) {
 		const struct pd_stage_usage *at = &usage->stages[s];
 		double busy = pd_usage_busy_ns(usage, s), part = pd_usage_part(usage, busy);
@@ -208,11 +210,11 @@ static void explain_limit(const struct pd_usage *usage, FILE *out)
 		break;
 	case PD_LIMIT_WINDOW:
 		fprintf(out, "the way from stage %d to stage %d and back, %s for each of the %lld "
-			"minibatches on it together", limit->first, limit->last,
-			show_ns(limit->ns, time), (long long)limit->tokens);
+			"%ses on it together", limit->first, limit->last,
+			show_ns(limit->ns, time), (long long)limit->tokens, pd_plan_unit(usage->plan));
 		break;
 	}
-	fprintf(out, " per minibatch (%.0f%% of the period)%s\n", part,
+	fprintf(out, " per %s (%.0f%% of the period)%s\n", pd_plan_unit(usage->plan), part,
 		part < 99.5 ? "; the rest is waiting for transfers and neighbours" :
 		part > 100.5 ? "; the formula of the chosen cost counts less" : "");
 }
@@ -257,8 +259,9 @@ void pd_plan_explain(const struct pd_plan *plan, FILE *out)
 	explain_limit(usage, out);
 	fprintf(out, "bound: no plan takes less than %s: at most %.1f%% could be gained\n",
 		pd_show_time(predicted->lower_bound_ns, time), 100 * predicted->gap);
-	fprintf(out, "data parallelism on all devices: %s per minibatch, %s on each%s; this plan is "
+	fprintf(out, "data parallelism on all devices: %s per %s, %s on each%s; this plan is "
 		"%.2f times as fast\n", pd_show_time(predicted->data_parallel_period_ns, time),
+		pd_plan_unit(plan),
 		pd_show_bytes(predicted->data_parallel_memory_bytes, bytes),
 		pd_data_parallel_fits(plan) ? "" : ", which does not fit",
 		predicted->speedup_over_data_parallel);

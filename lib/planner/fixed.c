@@ -60,8 +60,8 @@ static bool may_cut(const struct pd_costs *costs, int layer)
 	return costs->first[low] == layer;
 }
 
-static int check(const struct pd_layout *layout, const struct pd_costs *costs, int64_t devices,
-		 struct pd_error *err)
+static int check(const struct pd_layout *layout, const struct pd_costs *costs,
+		 enum pd_weight_kind weights, int64_t devices, struct pd_error *err)
 {
 	const struct pd_profile *profile = costs->profile;
 	int64_t layers = 0, ranks = 0;
@@ -82,18 +82,20 @@ static int check(const struct pd_layout *layout, const struct pd_costs *costs, i
 		return pd_error_input(err, "--stages: the stages take %" PRId64 " ranks, but the "
 				      "topology has %" PRId64 " devices", ranks, devices);
 	layers = 0;
-	for (int s = 0; s + 1 < layout->stage_count; s++) {
+	for (int s = 0; s + 1 < layout->stage_count && !pd_weights_copy_shared(weights); s++) {
 		layers += layout->layers[s];
 		if (!may_cut(costs, (int)layers))
 			return pd_error_input(err, "--stages: a cut before layer \"%.60s\" would "
-					      "separate layers that share parameters",
+					      "separate layers that share parameters: expected "
+					      "--weights=2bw or flush",
 					      profile->layers[layers].name);
 	}
 	return 0;
 }
 
 struct pd_layout *pd_fixed_layout(const struct pd_costs *costs, const char *list,
-				  int64_t devices, struct pd_error *err)
+				  enum pd_weight_kind weights, int64_t devices,
+				  struct pd_error *err)
 {
 	struct pd_layout *layout = pd_zalloc(sizeof(*layout));
 	char *text = pd_strdup(list);
@@ -105,7 +107,7 @@ struct pd_layout *pd_fixed_layout(const struct pd_costs *costs, const char *list
 	layout->cost_ns = PD_NEVER;
 	status = parse_list(layout, text, err);
 	free(text);
-	if (status == 0 && check(layout, costs, devices, err) == 0)
+	if (status == 0 && check(layout, costs, weights, devices, err) == 0)
 		return layout;
 	pd_layout_free(layout);
 	return NULL;

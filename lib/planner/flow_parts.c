@@ -111,7 +111,7 @@ void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule)
 	int64_t size = 1;
 
 	*flow = (struct pd_flow){ .schedule = schedule, .plan = plan,
-			       .n = pd_steady_minibatches(plan) };
+			       .n = pd_steady_microbatches(plan) };
 	flow->stages = pd_calloc(stages, sizeof(*flow->stages));
 	flow->links = pd_calloc((size_t)schedule->wiring->link_count, sizeof(*flow->links));
 	flow->reduces = pd_calloc(ranks, sizeof(*flow->reduces));

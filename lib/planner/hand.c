@@ -56,7 +56,8 @@ struct pd_plan *pd_hand_plan(const struct pd_task *task, int64_t *time_ns_p, str
 	const struct pd_plan_request *request = task->request;
 	int64_t most = request->chunks ? request->chunks * task->topology->devices
 				       : task->topology->devices;
-	struct pd_layout *layout = pd_fixed_layout(&task->costs, request->stages, most, err);
+	struct pd_layout *layout = pd_fixed_layout(&task->costs, request->stages,
+						   request->weights, most, err);
 	int status = 0;
 
 	if (!layout)

@@ -110,11 +110,11 @@ static void retired(void *context, const struct pd_record *record)
 static int by_replay(const struct pd_plan *plan, int64_t rival_ns, int64_t *period_ns_p,
 		     struct pd_error *err)
 {
-	struct judge judge = { .plan = plan, .total = pd_steady_minibatches(plan),
+	struct judge judge = { .plan = plan, .total = pd_steady_microbatches(plan),
 			       .rival_ns = rival_ns };
 	size_t room = (size_t)judge.total * (size_t)plan->stage_count;
 	struct pd_replay_options options = {
-		.minibatches = judge.total, .retired = retired, .context = &judge,
+		.microbatches = judge.total, .retired = retired, .context = &judge,
 		.enough = &judge.enough, .too_long = &judge.too_long,
 		.recurrence = &judge.recurrence,
 	};
@@ -148,7 +148,7 @@ int64_t pd_judge_work(const struct pd_plan *plan)
 
 	for (int s = 0; s < plan->stage_count; s++)
 		most += 8 + (plan->stages[s].replicas > 1 ? 4 * plan->stages[s].replicas : 0);
-	return most * pd_steady_minibatches(plan);
+	return most * pd_steady_microbatches(plan);
 }
 
 int pd_judge_expect(const struct pd_plan *plan, int64_t *period_ns_p, struct pd_error *err)

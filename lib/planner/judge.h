@@ -10,7 +10,7 @@
 /*
  * The steady period of a plan, rounded up: replayed until it comes back to a state in which it was
  * (lib/trace/recurrence) or repeats itself for longer than minibatches are in flight, or for
- * pd_steady_minibatches where it does neither.  Where that would be more than PD_JUDGE_WORK
+ * pd_steady_microbatches where it does neither.  Where that would be more than PD_JUDGE_WORK
  * operations, or past the end of virtual time, it is what pd_judge_expect says.
  *
  * A plan that is only compared with one of a known time, rival_ns, is replayed until it is clear

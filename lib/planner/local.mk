@@ -23,7 +23,7 @@ lib_libpd_a_SOURCES += \
 	lib/planner/orders.c \
 	lib/planner/flow.c lib/planner/flow.h \
 	lib/planner/flow_parts.c lib/planner/flow_parts.h \
-	lib/planner/hand.c \
+	lib/planner/gain.h lib/planner/hand.c \
 	lib/planner/judge.c lib/planner/judge.h \
 	lib/planner/line.c lib/planner/line.h \
 	lib/planner/line_search.h lib/planner/line_stage.c \

@@ -8,6 +8,7 @@
 #include "planner/published.h"
 #include "trace/steady.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 int64_t pd_task_limit_bytes(const struct pd_profile *profile, const struct pd_plan_request *request)
@@ -43,14 +44,36 @@ static struct pd_bound options_of(const struct pd_task *task)
 	};
 }
 
-int64_t pd_task_bound_ns(struct pd_task *task)
+static int64_t bound_ns(const struct pd_task *task, const struct pd_costs *costs)
 {
 	struct pd_bound with = options_of(task);
 
+	return pd_bound_ns(costs, &with);
+}
+
+/* A plan by hand may be cut where the search does not: between layers that share parameters. */
+static int64_t hand_bound_ns(const struct pd_task *task)
+{
+	struct pd_costs costs;
+	int64_t ns;
+
+	if (!pd_weights_copy_shared(task->request->weights))
+		return bound_ns(task, &task->costs);
+	pd_costs_init_everywhere(&costs, task->profile, task->request->cost, task->limit_bytes);
+	ns = bound_ns(task, &costs);
+	pd_costs_release(&costs);
+	return ns;
+}
+
+int64_t pd_task_bound_ns(struct pd_task *task)
+{
+	const struct pd_plan_request *request = task->request;
+
 	if (task->bound_ns == 0)
-		task->bound_ns = task->request->cost == PD_COST_SIMULATED
-			? pd_max64(pd_bound_ns(&task->costs, &with), shared_ns(task))
-			: pd_published_bound_ns(task->profile, task->request);
+		task->bound_ns = request->cost != PD_COST_SIMULATED
+			? pd_published_bound_ns(task->profile, request)
+			: pd_max64(shared_ns(task), request->stages ? hand_bound_ns(task)
+						   : bound_ns(task, &task->costs));
 	return task->bound_ns;
 }
 
@@ -62,6 +85,14 @@ bool pd_task_proves(const struct pd_task *task, int64_t period_ns, int devices, 
 	return pd_bound_devices(&task->costs, &with, period_ns) >= devices &&
 	       (less_ns < shared_ns(task) ||
 		pd_bound_devices(&task->costs, &with, less_ns) > task->topology->devices);
+}
+
+int pd_task_needs(const struct pd_task *task, int64_t period_ns)
+{
+	struct pd_bound with = options_of(task);
+
+	return period_ns < shared_ns(task) ? INT_MAX
+					   : pd_bound_devices(&task->costs, &with, period_ns);
 }
 
 /* A time that comes from no replay, or of no whole update, is an estimate: not one below what no

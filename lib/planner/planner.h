@@ -47,6 +47,8 @@ struct pd_plan_request {
 	enum pd_recompute_kind recompute;
 	const char *recomputed;         /* with stages: those that recompute, such as "0,2"; or NULL */
 	bool any_schedule, any_weights; /* whichever makes the fastest plan */
+	double min_gain;                /* part by which one more device must make a plan faster;
+					   0: by anything (gain.h) */
 };
 
 /*
@@ -110,7 +112,8 @@ void pd_batch_explain(const struct pd_batch_choice *choices, int count, FILE *ou
 
 /* Tables for people: stages, their times and memory, links; what limits; the comparison. */
 void pd_plan_explain(const struct pd_plan *plan, FILE *out);
-/* Drawings.  -1 (usage): there is too much to draw. */
+/* Drawings.  -1 (usage): there is too much to draw, which the first also says before the plan is. */
+int pd_plan_svg_check(const struct pd_topology *topology, struct pd_error *err);
 int pd_plan_svg(const struct pd_plan *plan, FILE *out, struct pd_error *err);
 int pd_plan_dot(const struct pd_plan *plan, FILE *out, struct pd_error *err);
 

@@ -38,7 +38,8 @@ struct pd_layout *pd_flat_search(const struct pd_flat *flat, int count);
 
 /* --stages: "8x1,6" is 8 layers on one rank, then 6 on one. */
 struct pd_layout *pd_fixed_layout(const struct pd_costs *costs, const char *list,
-				  int64_t devices, struct pd_error *err);
+				  enum pd_weight_kind weights, int64_t devices,
+				  struct pd_error *err);
 /* One stage on all devices. */
 struct pd_layout *pd_data_parallel_layout(const struct pd_costs *costs, int64_t devices);
 

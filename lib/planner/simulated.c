@@ -10,12 +10,15 @@
  * best are changed a little (refine.c), and entries are replayed until none that is left can win
  * (contest_replays.c), or one is that no plan at all can beat (bound.c).  So the first ones that are
  * found are replayed before others are looked for, and if one is within half a percent of that bound
- * none are.  Where plans are few all of them are looked at then (exhaust.c).
+ * none are.  Where plans are few all of them are looked at then (exhaust.c).  Last, devices that
+ * bring too little are left out (gain.h).
  */
 #include "planner/contest.h"
 
 #include "base/mem.h"
 #include "planner/alternatives.h"
+#include "planner/gain.h"
+#include "planner/judge.h"
 #include "planner/levels.h"
 #include "planner/line.h"
 #include "planner/recompute.h"
@@ -35,6 +38,8 @@
 #define CHANGED 4               /* part of the work that goes into changes of one plan, */
 #define MOST_CHANGES 12          /* of so many, */
 #define MOST_VAIN 5             /* of which so many led to no faster one */
+#define FEWER 4                 /* devices that are left out at once, at most, */
+#define FEWER_LOOKED 4          /* and plans that are replayed for that */
 #define EXHAUSTED 200000000     /* operations, where all plans are looked at */
 #define LEAST_WORK 20000
 #define MOST_WORK 8000000
@@ -47,6 +52,7 @@ struct way {
 	bool straight, least;
 	int kept;
 	bool alone;                     /* only the plan of the least time is taken */
+	int devices;                    /* at most; 0: all */
 };
 
 /* From a plan of the line that takes longer changes lead to none that can win; 0: any may. */
@@ -95,7 +101,8 @@ static void enter_points(struct pd_contest *contest, struct pd_points *points,
 	struct pd_line line = {
 		.points = points, .memory_limit_bytes = task->costs.memory_limit_bytes,
 		.map = &contest->map,
-		.devices = (int)task->topology->devices, .straight = way->straight,
+		.devices = way->devices ? way->devices : (int)task->topology->devices,
+		.straight = way->straight,
 		.weights = request->weights, .group = request->microbatches,
 		.least = way->least, .tries = 4, .kept = way->kept, .bound_ns = task->bound_ns,
 		.most_ns = hopeful_ns(contest),
@@ -228,6 +235,83 @@ static int64_t judge_and_change(struct pd_contest *contest, struct pd_error *err
 	return winner;
 }
 
+/* The best expected of those with fewer devices that may be preferred to the winner and were not
+ * replayed, or the count of them. */
+static size_t next_fewer(const struct pd_contest *contest, const struct pd_entry *winner)
+{
+	double gain = contest->task->request->min_gain;
+	double least = pd_gain_of(gain, winner->time_ns, winner->plan->rank_count);
+	size_t next = contest->count;
+
+	for (size_t i = 0; i < contest->count; i++) {
+		const struct pd_entry *entry = &contest->entries[i];
+		double expected = pd_gain_of(gain, entry->expected_ns, entry->plan->rank_count);
+
+		if (entry->plan->rank_count < winner->plan->rank_count &&
+		    entry->time_ns == PD_NEVER && expected < least) {
+			least = expected;
+			next = i;
+		}
+	}
+	return next;
+}
+
+/* The one that is preferred of those that were replayed, of which `best` is the fastest. */
+static size_t preferred(const struct pd_contest *contest, size_t best)
+{
+	double gain = contest->task->request->min_gain;
+
+	for (size_t i = 0; i < contest->count; i++) {
+		const struct pd_entry *x = &contest->entries[i], *y = &contest->entries[best];
+
+		if (x->time_ns != PD_NEVER && x->plan->rank_count < y->plan->rank_count &&
+		    pd_gain_of(gain, x->time_ns, x->plan->rank_count) <
+		    pd_gain_of(gain, y->time_ns, y->plan->rank_count))
+			best = i;
+	}
+	return best;
+}
+
+/* Others may have been replayed only until they were slower than another. */
+static int replay_whole(struct pd_contest *contest, size_t i, struct pd_error *err)
+{
+	contest->entries[i].whole = true;
+	return pd_judge_period(contest->entries[i].plan, PD_NEVER, &contest->entries[i].time_ns,
+			       err);
+}
+
+/* The winner, or one with fewer devices where those that it has more bring too little. */
+static int64_t leave_out(struct pd_contest *contest, size_t winner, struct pd_error *err)
+{
+	const struct pd_task *task = contest->task;
+	double gain = task->request->min_gain;
+
+	for (size_t before = SIZE_MAX; gain > 0 && winner != before;) {
+		int64_t time_ns = contest->entries[winner].time_ns;
+		int devices = contest->entries[winner].plan->rank_count;
+
+		before = winner;
+		for (int n = devices - 1; n >= 1 && n >= devices - FEWER; n--) {
+			struct way way = { .straight = task->straight, .kept = 1, .alone = true,
+					   .devices = n };
+
+			if (pd_task_needs(task, pd_gain_limit_ns(gain, time_ns, devices, n)) <= n)
+				enter_line(contest, &way);
+		}
+		for (int i = 0; i < FEWER_LOOKED; i++) {
+			size_t next = next_fewer(contest, &contest->entries[winner]);
+
+			if (next < contest->count && replay_whole(contest, next, err) < 0)
+				return -1;
+		}
+		while ((winner = preferred(contest, before)) != before &&
+		       !contest->entries[winner].whole)
+			if (replay_whole(contest, winner, err) < 0)
+				return -1;
+	}
+	return (int64_t)winner;
+}
+
 struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p,
 				  struct pd_error *err)
 {
@@ -247,6 +331,8 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 			contest.all = pd_contest_exhaust(&contest, contest.entries[winner].time_ns);
 		if (contest.all)
 			winner = pd_contest_judge(&contest, EXHAUSTED, err);
+		if (winner >= 0)
+			winner = leave_out(&contest, (size_t)winner, err);
 		if (winner >= 0) {
 			plan = contest.entries[winner].plan;
 			*time_ns_p = contest.entries[winner].time_ns;

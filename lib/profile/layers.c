@@ -62,7 +62,8 @@ static int read_numbers(const struct pd_place *place, struct pd_profile_layer *l
 	if ((layer->forward_workspace_bytes < 0) != (layer->backward_workspace_bytes < 0))
 		return pd_place_error(place, err, "expected both of forward_workspace_bytes and "
 				      "backward_workspace_bytes, or neither");
-	if (pd_json_opt_bool(place, "in_place", &layer->in_place, err) < 0)
+	if (pd_json_opt_bool(place, "in_place", &layer->in_place, err) < 0 ||
+	    pd_json_opt_bool(place, "passes_gradient", &layer->passes_gradient, err) < 0)
 		return -1;
 	return pd_json_opt_real(place, "spread", 0, HUGE_VAL, &layer->spread, err);
 }
@@ -70,14 +71,18 @@ static int read_numbers(const struct pd_place *place, struct pd_profile_layer *l
 static int read_layer(const struct pd_place *place, struct pd_profile *profile, int index,
 		      struct pd_error *err)
 {
-	const char *known[PD_COUNT(numbers) + 6] = { "name", "inputs", "in_place", "spread",
-						     "engines" };
+	static const char *const others[] = {
+		"name", "inputs", "in_place", "spread", "engines", "slow_kernel", "passes_gradient",
+	};
+	const char *known[PD_COUNT(numbers) + PD_COUNT(others) + 1] = { NULL };
 	struct pd_profile_layer *layer = &profile->layers[index];
 	struct pd_place at;
 	const char *name;
 
+	for (size_t n = 0; n < PD_COUNT(others); n++)
+		known[n] = others[n];
 	for (size_t n = 0; n < PD_COUNT(numbers); n++)
-		known[5 + n] = numbers[n].key;
+		known[PD_COUNT(others) + n] = numbers[n].key;
 	if (pd_json_keys(place, known, err) < 0)
 		return -1;
 	at = pd_place_key(place, "name");
@@ -92,6 +97,10 @@ static int read_layer(const struct pd_place *place, struct pd_profile *profile, 
 	if (pd_json_opt_string(place, "engines", &name, err) < 0)
 		return -1;
 	layer->engines = name ? pd_strdup(name) : NULL;
+	name = NULL;
+	if (pd_json_opt_string(place, "slow_kernel", &name, err) < 0)
+		return -1;
+	layer->slow_kernel = name ? pd_strdup(name) : NULL;
 	return read_numbers(place, layer, err);
 }
 
@@ -305,8 +314,12 @@ json_t *pd_profile_layer_json(const struct pd_profile *profile, int index)
 	}
 	if (layer->engines)
 		json_object_set_new(object, "engines", json_string(layer->engines));
+	if (layer->slow_kernel)
+		json_object_set_new(object, "slow_kernel", json_string(layer->slow_kernel));
 	if (layer->in_place)
 		json_object_set_new(object, "in_place", json_true());
+	if (layer->passes_gradient)
+		json_object_set_new(object, "passes_gradient", json_true());
 	if (layer->spread > 0 && isfinite(layer->spread))
 		json_object_set_new(object, "spread", json_real(layer->spread));
 	return object;

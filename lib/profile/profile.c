@@ -27,6 +27,7 @@ void pd_profile_free(struct pd_profile *profile)
 		free(profile->layers[l].name);
 		free(profile->layers[l].inputs);
 		free(profile->layers[l].engines);
+		free(profile->layers[l].slow_kernel);
 	}
 	free(profile->layers);
 	free(profile->name);
@@ -92,6 +93,7 @@ struct pd_profile *pd_profile_in_order(const struct pd_profile *profile, const i
 		*layer = profile->layers[l];
 		layer->name = pd_strdup(layer->name);
 		layer->engines = layer->engines ? pd_strdup(layer->engines) : NULL;
+		layer->slow_kernel = layer->slow_kernel ? pd_strdup(layer->slow_kernel) : NULL;
 		layer->inputs = pd_memdup(layer->inputs, bytes);
 		copy->numbers[l] = pd_profile_number(profile, (int)l);
 	}

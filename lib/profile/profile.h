@@ -26,7 +26,10 @@ struct pd_profile_layer {
 	int64_t state_bytes;            /* running statistics */
 	int64_t algorithms;             /* which the device took: its own number; 0: as ever */
 	char *engines;                  /* the same in the device's own words; NULL: none */
+	char *slow_kernel;              /* one that it runs on although it is many times slower than
+					   others; NULL: none */
 	bool in_place;                  /* its input's gradient may be made over its output's */
+	bool passes_gradient;           /* its inputs' gradients are its output's */
 	bool needs_gradient;            /* its output: it or a layer before it has parameters */
 	double spread;                  /* of forward_ns + backward_ns over the runs: interquartile
 					   range / median; 0 where absent */

@@ -60,6 +60,20 @@ static void follow_lists(struct replay *replay, const struct pd_lists *lists)
 		pd_room_of_list(replay->schedule, lists, r, false, &replay->rooms[r * chunks]);
 }
 
+/* Of training without lists or bounds, in microbatches. */
+static int64_t length(const struct pd_plan *plan, const struct pd_replay_options *options)
+{
+	int64_t minibatches = options->minibatches, n;
+
+	if (options->microbatches)
+		return options->microbatches;
+	if (!minibatches && !pd_steady_shows_updates(plan))
+		return pd_steady_microbatches(plan);
+	if (!minibatches)
+		minibatches = pd_steady_minibatches(plan);
+	return pd_mul(minibatches, plan->microbatches, &n) ? n : INT64_MAX;
+}
+
 /*
  * As much as the generator's lists need, but for no more microbatches than are replayed: with GPipe
  * many more of a long update may be in flight.
@@ -68,12 +82,11 @@ static void rooms_of_stages(const struct replay *replay, const struct pd_replay_
 			    const int *stages, struct pd_room *rooms)
 {
 	const struct pd_plan *plan = replay->plan;
-	int64_t minibatches = options->minibatches ? options->minibatches
-						   : pd_steady_minibatches(plan);
+	int64_t microbatches = length(plan, options);
 
 	for (int i = 0; i < replay->schedule->chunks; i++) {
 		struct pd_room *room = &rooms[i];
-		int64_t most = minibatches / plan->stages[stages[i]].replicas + 2;
+		int64_t most = microbatches / plan->stages[stages[i]].replicas + 2;
 
 		pd_room_of_stage(replay->schedule, stages[i], room);
 		if (options->phase_count > 0)
@@ -229,9 +242,7 @@ static int train_phase(struct replay *replay, const struct pd_phase *phase,
 static int train(struct replay *replay, const struct pd_replay_options *options,
 		 struct pd_error *err)
 {
-	struct pd_phase phase = { .last = options->minibatches
-					? options->minibatches
-					: pd_steady_minibatches(replay->plan) };
+	struct pd_phase phase = { .last = length(replay->plan, options) };
 
 	if (options->lists) {
 		phase.last = options->lists->microbatches;

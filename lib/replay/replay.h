@@ -15,7 +15,9 @@
 #include <stdint.h>
 
 struct pd_replay_options {
-	int64_t minibatches;            /* trained; 0: pd_steady_minibatches */
+	/* Microbatches trained; 0: so many minibatches.  Where both are 0, those that show the steady
+	 * state: whole minibatches, or where one of them is too long for that, a part of one. */
+	int64_t microbatches, minibatches;
 	/* Where phase_count > 0, instead of those: bounds[p] to bounds[p + 1] - 1, the
 	 * pipeline empty in between. */
 	const int64_t *bounds;

@@ -173,7 +173,7 @@ void pd_subject_print_change(const struct pd_subject *subject, const struct pd_w
 		return;
 	fputs("what if: ", out);
 	pd_what_if_print(what, out);
-	fputs("\ntime per minibatch in steady state\n", out);
+	fprintf(out, "\ntime per %s in steady state\n", pd_plan_unit(subject->trace->plan));
 	if (trace)
 		print_line("measured", subject->measured_ns, 0, out);
 	print_line(trace ? "replayed with the measured durations" : "as planned, replayed",

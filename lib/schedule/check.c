@@ -43,7 +43,7 @@ void pd_fault(struct pd_fault *fault, int rank, size_t n, const struct pd_op *op
 	va_start(ap, fmt);
 	vsnprintf(wrong, sizeof(wrong), fmt, ap);
 	va_end(ap);
-	pd_error_no(fault->err, "%.60s:%" PRId64 ": rank %d, %s: %s", fault->lists->name, line,
+	pd_error_no(fault->err, "%s:%" PRId64 ": rank %d, %s: %s", fault->lists->name, line,
 		    rank, what, wrong);
 }
 

@@ -318,7 +318,7 @@ bool pd_cursor_next(struct pd_cursor *c, struct pd_op *op_p)
 void pd_cursor_limit(struct pd_cursor *c, int64_t last)
 {
 	if (last <= c->highest)
-		pd_bug("schedule: minibatch %" PRId64 " has begun; cannot end at %" PRId64,
+		pd_bug("schedule: microbatch %" PRId64 " has begun; cannot end at %" PRId64,
 		       c->highest, last);
 	c->phase.last = last;
 	for (int i = 0; i < c->stream_count; i++)

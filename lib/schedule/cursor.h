@@ -8,7 +8,7 @@
 #define PD_CURSOR_STREAMS 8             /* more are allocated */
 
 struct pd_cursor_stream {
-	int64_t next;                   /* its next minibatch (allreduce, step: group), from 0 */
+	int64_t next;                   /* its next microbatch (allreduce, step: group), from 0 */
 	int64_t until;                  /* below it keys are stride times the cursor's pitch apart */
 	int stage, link;
 	int stride;                     /* from one of `next` to the one after it */
@@ -37,12 +37,12 @@ void pd_cursor_init(struct pd_cursor *cursor, const struct pd_schedule *schedule
 void pd_cursor_release(struct pd_cursor *cursor);
 /* False at the end. */
 bool pd_cursor_next(struct pd_cursor *cursor, struct pd_op *op_p);
-/* Ends the phase earlier; nothing of a minibatch >= last may have been taken yet. */
+/* Ends the phase earlier; nothing of a microbatch >= last may have been taken yet. */
 void pd_cursor_limit(struct pd_cursor *cursor, int64_t last);
-/* The highest minibatch of which an operation has been taken, or phase.first - 1. */
+/* The highest microbatch of which an operation has been taken, or phase.first - 1. */
 int64_t pd_cursor_highest(const struct pd_cursor *cursor);
 
-/* The oldest version of a stage that minibatches from `at` on read, and whether they read one. */
+/* The oldest version of a stage that microbatches from `at` on read, and whether they read one. */
 int64_t pd_cursor_oldest(const struct pd_cursor *cursor, int stage, int64_t at);
 bool pd_cursor_reads(const struct pd_cursor *cursor, int stage, int64_t at, int64_t version);
 

@@ -14,7 +14,7 @@ static int replica_of(const struct pd_schedule *schedule, int rank, int stage)
 	return -1;
 }
 
-/* Minibatch n is at replica n mod r of each. */
+/* Microbatch n is at replica n mod r of each. */
 static bool link_joins(const struct pd_schedule *schedule, const struct pd_link *link, int a,
 		       int b)
 {

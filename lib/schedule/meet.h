@@ -7,9 +7,9 @@
 
 /*
  * Does rank a ever send anything to rank b, or b to a?  Of replicas that exchange activations,
- * those that some minibatch belongs to both; all replicas of a stage; and all that an update
+ * those that some microbatch belongs to both; all replicas of a stage; and all that an update
  * takes which they agree on.  Rank a with itself: where it has several stages.  Of a run so short
- * that not all replicas have a minibatch, too many.
+ * that not all replicas have a microbatch, too many.
  */
 bool pd_schedule_meet(const struct pd_schedule *schedule, int a, int b);
 

@@ -71,9 +71,9 @@ struct pd_schedule {
 };
 
 /*
- * One stretch of work that begins and ends with an empty pipeline: minibatches
+ * One stretch of work that begins and ends with an empty pipeline: microbatches
  * first <= b < last, their operations numbered from base on.  Where it goes on after a
- * checkpoint, `into` minibatches, a multiple of the schedule's unit, came before: its
+ * checkpoint, `into` microbatches, a multiple of the schedule's unit, came before: its
  * versions are those of the phase that began with them.
  */
 struct pd_phase {
@@ -90,21 +90,21 @@ struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error 
 void pd_schedule_free(struct pd_schedule *schedule);
 
 /*
- * Minibatches in flight at a replica of a stage.  Inboxes: one more, so that the next
- * minibatch's inputs arrive while the stage computes.  Slots: as many as are in flight, but
- * where the stage recomputes only those of minibatches between their recompute and the end of
+ * Microbatches in flight at a replica of a stage.  Inboxes: one more, so that the next
+ * microbatch's inputs arrive while the stage computes.  Slots: as many as are in flight, but
+ * where the stage recomputes only those of microbatches between their recompute and the end of
  * their backward; a forward works in the slot that the next recompute will have.
  */
 int pd_schedule_in_flight(const struct pd_schedule *schedule, int stage, bool evaluate);
 int pd_schedule_slots(const struct pd_schedule *schedule, int stage, bool evaluate);
 int pd_schedule_inboxes(const struct pd_schedule *schedule, int stage, bool evaluate);
 /*
- * Where a stage recomputes: minibatches whose activations a replica holds on their way to later
+ * Where a stage recomputes: microbatches whose activations a replica holds on their way to later
  * stages, since their slot is used again.  0 elsewhere, and where nothing leaves.
  */
 int pd_schedule_outboxes(const struct pd_schedule *schedule, int stage);
 /*
- * Minibatches whose gradients a replica of a stage holds on their way out: the one being
+ * Microbatches whose gradients a replica of a stage holds on their way out: the one being
  * computed among them.
  */
 int pd_schedule_leaving(const struct pd_schedule *schedule, int stage);

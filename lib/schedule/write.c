@@ -210,14 +210,11 @@ char *pd_lists_text(const struct pd_lists *lists, int rank)
 	struct pd_list list = lists->ranks[rank];
 	char *text = NULL;
 	size_t size;
-	FILE *out = open_memstream(&text, &size);
+	FILE *out = pd_mem_stream(&text, &size);
 
 	list.notes = NULL;
-	if (out) {
-		putc('\n', out);        /* where a document has its header */
-		write_list(out, lists, rank, &list);
-	}
-	if (!out || fclose(out) != 0)
-		pd_bug("schedule: no memory for a rank's list");
+	putc('\n', out);                /* where a document has its header */
+	write_list(out, lists, rank, &list);
+	pd_mem_stream_close(out);
 	return text;
 }

@@ -46,17 +46,76 @@ static int tid_of(enum pd_lane_kind lane, int depth)
 	return (int)lane * ROWS_PER_LANE + depth;
 }
 
+#define LISTED 4                /* numbers in a row's name, at most */
+
+static int stage_of(const struct pd_op *op)
+{
+	return op->stage;
+}
+
+static int peer_of(const struct pd_op *op)
+{
+	return op->peer;
+}
+
+/* " 0, 2": the different numbers that operations in a row of a lane have, or "". */
+static void list_numbers(const struct pd_lane *lane, int depth, int (*number)(const struct pd_op *),
+			 char *text, size_t size)
+{
+	int found[LISTED], count = 0, n;
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (size_t i = 0; i < lane->count; i++) {
+		int one = number(&lane->bars[i].record->op), k = 0;
+
+		while (k < count && found[k] != one)
+			k++;
+		if (lane->bars[i].depth != depth || one < 0 || k < count)
+			continue;
+		n = snprintf(text + used, size - used, count == LISTED ? ", ..." : "%s %d",
+			     count ? "," : "", one);
+		used += (size_t)n;
+		if (count == LISTED)
+			break;
+		found[count++] = one;
+	}
+}
+
+/* "stage 1: activations in, rank 0"; no two rows of a rank have one name. */
+static void put_row_name(struct writer *w, const struct pd_lane *lane, int kind, int depth)
+{
+	static const char *const way[PD_LANES] = {
+		[PD_LANE_ACTIVATIONS_IN] = " from rank", [PD_LANE_ACTIVATIONS_OUT] = " to rank",
+		[PD_LANE_GRADIENTS_IN] = " from rank", [PD_LANE_GRADIENTS_OUT] = " to rank",
+	};
+	char stages[80], peers[80] = "";
+
+	list_numbers(lane, depth, stage_of, stages, sizeof(stages));
+	if (way[kind])
+		list_numbers(lane, depth, peer_of, peers, sizeof(peers));
+	fprintf(w->out, "%s%s%s%s%s%s", *stages ? "stage" : "", stages, *stages ? ": " : "",
+		pd_lane_name[kind], *peers ? way[kind] : "", peers);
+	if (depth > 0)
+		fprintf(w->out, " (%d)", depth + 1);
+}
+
 static void put_names(struct writer *w, const struct pd_timeline *timeline, int rank)
 {
 	int pid = pid_of(w, rank);
-	char stages[64], text[512];
+	char stages[64], *text;
 	json_t *name;
 
-	snprintf(text, sizeof(text), "rank %d: stage%s %s, replica %d%s%s", rank,
-		 timeline->stage_counts[rank] > 1 ? "s" : "",
-		 pd_timeline_stages(timeline, rank, ", ", stages, sizeof(stages)),
-		 timeline->replicas[rank], w->name ? "; " : "", w->name ? w->name : "");
+	pd_timeline_stages(timeline, rank, ", ", stages, sizeof(stages));
+	text = pd_format("rank %d: stage%s %s, replica %d%s%s", rank,
+			 timeline->stage_counts[rank] > 1 ? "s" : "", stages,
+			 timeline->replicas[rank], w->name ? "; " : "", w->name ? w->name : "");
 	name = json_string(text);
+	if (!name)                      /* the view's name, a file's, is no UTF-8 */
+		name = json_sprintf("rank %d: stage%s %s, replica %d", rank,
+				    timeline->stage_counts[rank] > 1 ? "s" : "", stages,
+				    timeline->replicas[rank]);
+	free(text);
 	fputs(",\"name\":\"process_name\",\"args\":{\"name\":", event(w, 'M', pid, 0));
 	json_dumpf(name, w->out, JSON_COMPACT | JSON_ENCODE_ANY);
 	fputs("}}", w->out);
@@ -67,9 +126,10 @@ static void put_names(struct writer *w, const struct pd_timeline *timeline, int 
 		for (int d = 0; d < pd_timeline_lane(timeline, rank, l)->depth; d++) {
 			int tid = tid_of(l, d);
 
-			fprintf(event(w, 'M', pid, tid),
-				",\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}}",
-				pd_lane_name[l]);
+			fputs(",\"name\":\"thread_name\",\"args\":{\"name\":\"",
+			      event(w, 'M', pid, tid));
+			put_row_name(w, pd_timeline_lane(timeline, rank, l), l, d);
+			fputs("\"}}", w->out);
 			fprintf(event(w, 'M', pid, tid),
 				",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}",
 				tid);
@@ -231,8 +291,8 @@ static void put_in_flight(struct writer *w, const struct pd_timeline *timeline, 
 		in_flight += changes[i].by;
 		event(w, 'C', pid_of(w, rank), 0);
 		put_us(w, "ts", changes[i].when_ns - w->zero_ns);
-		fprintf(w->out, ",\"name\":\"in flight\",\"args\":{\"minibatches\":%d}}",
-			in_flight);
+		fprintf(w->out, ",\"name\":\"in flight\",\"args\":{\"%ses\":%d}}",
+			pd_plan_unit(timeline->trace->plan), in_flight);
 	}
 	free(changes);
 }

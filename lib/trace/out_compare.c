@@ -28,7 +28,7 @@ static void print_only(const struct pd_compare *compare, int which, const char *
 		return;
 	fprintf(out, "only in %s: %" PRId64, name, compare->only[which]);
 	if (compare->only[which] > compare->missing[which])
-		fprintf(out, ", %" PRId64 " of them of minibatches that the other does not have",
+		fprintf(out, ", %" PRId64 " of them of microbatches that the other does not have",
 			compare->only[which] - compare->missing[which]);
 	putc('\n', out);
 	for (int i = 0; i < compare->shown[which]; i++)

@@ -21,28 +21,44 @@ static const char *show_ns(double ns, char *buf)
 	return pd_show_time((int64_t)(ns + 0.5), buf);
 }
 
+/* How much was trained: minibatches, and what they are made of. */
+static void print_length(const struct pd_plan *plan, int64_t microbatches, FILE *out)
+{
+	int64_t cut = plan->microbatches;
+
+	if (microbatches % cut)         /* a list of operations that is not all there */
+		fprintf(out, "%" PRId64 " microbatches", microbatches);
+	else
+		fprintf(out, "%" PRId64 " minibatches", microbatches / cut);
+	fprintf(out, " of ");
+	if (cut > 1 && microbatches % cut == 0)
+		fprintf(out, "%" PRId64 " x ", cut);
+	fprintf(out, "%" PRId64 " samples", plan->profile->batch_size);
+}
+
 static void print_head(const struct pd_report *report, FILE *out)
 {
 	const struct pd_trace *trace = report->timeline->trace;
 	const struct pd_plan *plan = trace->plan;
 	int64_t whole = report->timeline->end_ns - report->timeline->begin_ns, busy = 0;
 	int64_t window = report->end_ns - report->begin_ns;
-	char a[32], b[32];
+	const char *unit = pd_plan_unit(plan);
+	char a[32], b[32], label[32];
 
-	fprintf(out, "%s: %d stages on %d ranks, %s, %s; %" PRId64 " minibatches of %" PRId64
-		" samples, %s\n\n", plan->profile->name, plan->stage_count, plan->rank_count,
-		pd_schedule_kind_name[plan->schedule], pd_weight_kind_name[plan->weights],
-		report->minibatches, plan->profile->batch_size,
-		strcmp(trace->device, "sim") == 0 ? "simulated" : "measured");
+	fprintf(out, "%s: %d stages on %d ranks, %s, %s; ", plan->profile->name, plan->stage_count,
+		plan->rank_count, pd_schedule_kind_name[plan->schedule],
+		pd_weight_kind_name[plan->weights]);
+	print_length(plan, report->microbatches, out);
+	fprintf(out, ", %s\n\n", strcmp(trace->device, "sim") == 0 ? "simulated" : "measured");
+	snprintf(label, sizeof(label), "time per %s", unit);
 	if (report->has_steady)
-		fprintf(out, "time per minibatch   %s in steady state (minibatches %" PRId64 " to %"
-			PRId64 ", %s)\n", show_ns(report->steady.period_ns, a),
-			report->steady.first, report->steady.last,
+		fprintf(out, "%-20s %s in steady state (%ses %" PRId64 " to %" PRId64 ", %s)\n",
+			label, show_ns(report->steady.period_ns, a), unit, report->steady.first,
+			report->steady.last,
 			report->steady.cycle ? "periodic" : "not periodic: their mean");
-	if (report->minibatches)
-		fprintf(out, "%s%s over all of %s\n",
-			report->has_steady ? "                     " : "time per minibatch   ",
-			show_ns((double)whole / (double)report->minibatches, a),
+	if (report->microbatches)
+		fprintf(out, "%-20s %s over all of %s\n", report->has_steady ? "" : label,
+			show_ns((double)whole / (double)report->microbatches, a),
 			pd_show_time(whole, b));
 	if (report->has_steady)
 		fprintf(out, "samples per second   %.1f in steady state\n",
@@ -189,7 +205,7 @@ static bool recomputes(const struct pd_plan *plan)
 	return false;
 }
 
-/* Means of one minibatch on one replica. */
+/* Means of one microbatch on one replica. */
 static void print_stages(const struct pd_report *report, FILE *out)
 {
 	const struct pd_plan *plan = report->timeline->trace->plan;
@@ -248,14 +264,14 @@ static void print_prediction(const struct pd_report *report, const struct pd_rep
 		if (trace->processors > 0)
 			fprintf(out, " on %" PRId64 " processor%s", trace->processors,
 				trace->processors == 1 ? "" : "s");
-		fprintf(out, ", takes %s per minibatch: %+.1f %% measured\n",
-			show_ns(predicted->steady.period_ns, a),
+		fprintf(out, ", takes %s per %s: %+.1f %% measured\n",
+			show_ns(predicted->steady.period_ns, a), pd_plan_unit(plan),
 			100 * (here / predicted->steady.period_ns - 1));
 	}
 	if (plan->predicted.period_ns > 0)
-		fprintf(out, "%sthe planner predicted %s per minibatch: %+.1f %% here\n",
+		fprintf(out, "%sthe planner predicted %s per %s: %+.1f %% here\n",
 			predicted && predicted->has_steady ? "" : "\n",
-			pd_show_time(plan->predicted.period_ns, a),
+			pd_show_time(plan->predicted.period_ns, a), pd_plan_unit(plan),
 			100 * (here / (double)plan->predicted.period_ns - 1));
 }
 

@@ -306,15 +306,13 @@ void pd_timeline_svg(const struct pd_view *views, int count, FILE *out)
 {
 	char *body;
 	size_t size;
-	FILE *memory = open_memstream(&body, &size);
+	FILE *memory = pd_mem_stream(&body, &size);
 	double left = 0, y;
 
-	if (!memory)
-		pd_bug("no memory for a drawing");
 	for (int v = 0; v < count; v++)
 		left = fmax(left, overhang(views[v].timeline));
 	y = put_body(views, count, memory);     /* the height is known afterwards */
-	fclose(memory);
+	pd_mem_stream_close(memory);
 	fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
 		"viewBox=\"%.0f 0 %.0f %.0f\" font-family=\"Helvetica, Arial, sans-serif\" "
 		"font-size=\"11\">\n"

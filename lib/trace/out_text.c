@@ -56,7 +56,56 @@ static int64_t cell_begin(const struct pd_window *window, int cells, int c)
 	return window->begin_ns + (int64_t)(length * c / cells);
 }
 
-/* Gives each cell to the operation that takes most of it, if that is half or more. */
+/* Does an operation have a cell from the first on?  *middle_p: the one that its middle is in. */
+static bool is_seen(const struct pd_record *record, const struct pd_window *window,
+		    const struct cell *cell, int cells, int first, int *middle_p)
+{
+	int64_t middle = record->start_ns + (record->end_ns - record->start_ns) / 2;
+
+	*middle_p = -1;
+	for (int c = first; c < cells && cell_begin(window, cells, c) <= record->end_ns; c++) {
+		if (cell[c].record == record)
+			return true;
+		if (cell_begin(window, cells, c) <= middle)
+			*middle_p = c;
+	}
+	return false;
+}
+
+/* Can the operation do without the cell: because it has others, or is a mere update? */
+static bool may_give(const struct cell *cell, int cells, int c)
+{
+	const struct pd_record *record = cell[c].record;
+
+	return !record || record->op.kind == PD_OP_step || (c > 0 && cell[c - 1].record == record) ||
+	       (c + 1 < cells && cell[c + 1].record == record);
+}
+
+/*
+ * An operation that is too short for a cell is seen all the same, in that of its middle, where
+ * nothing else would be lost by that.  Not updates, which would fill the idle moments.
+ */
+static void show_short(const struct pd_lane *lane, const struct pd_window *window,
+		       struct cell *cell, int cells)
+{
+	int first = 0, middle;
+
+	for (size_t i = 0; i < lane->count; i++) {
+		const struct pd_record *record = lane->bars[i].record;
+
+		if (record->start_ns >= window->end_ns)
+			break;
+		while (first < cells && cell_begin(window, cells, first + 1) <= record->start_ns)
+			first++;
+		if (record->op.kind != PD_OP_step && record->end_ns > window->begin_ns &&
+		    !is_seen(record, window, cell, cells, first, &middle) && middle >= 0 &&
+		    may_give(cell, cells, middle))
+			cell[middle].record = record;
+	}
+}
+
+/* Gives each cell to the operation that takes most of it, if that is half or more, and others to
+ * those that have none. */
 static void fill_cells(const struct pd_lane *lane, const struct pd_window *window,
 		       struct cell *cell, int cells)
 {
@@ -88,6 +137,7 @@ static void fill_cells(const struct pd_lane *lane, const struct pd_window *windo
 		if (2 * cell[c].time_ns
 		    < cell_begin(window, cells, c + 1) - cell_begin(window, cells, c))
 			cell[c].record = NULL;
+	show_short(lane, window, cell, cells);
 }
 
 /* One operation over n cells: its label where that fits, with the stage where the rank has

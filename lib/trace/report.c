@@ -222,7 +222,7 @@ static void add_stages(struct pd_report *report)
 		struct pd_stage_report *stage = &report->stages[s];
 		int64_t whole = count[s][PD_OP_backward], parts = count[s][PD_OP_backward_weight];
 
-		stage->minibatches = whole + parts;
+		stage->microbatches = whole + parts;
 		stage->allreduces = count[s][PD_OP_allreduce];
 		stage->forward_ns = mean(sum[s][PD_OP_forward], count[s][PD_OP_forward]);
 		stage->recompute_ns = mean(sum[s][PD_OP_recompute], count[s][PD_OP_recompute]);
@@ -231,7 +231,7 @@ static void add_stages(struct pd_report *report)
 		stage->step_ns = mean(sum[s][PD_OP_step], count[s][PD_OP_step]);
 		stage->allreduce_ns = mean(sum[s][PD_OP_allreduce], count[s][PD_OP_allreduce]);
 	}
-	report->minibatches = n ? report->stages[0].minibatches : 0;
+	report->microbatches = n ? report->stages[0].microbatches : 0;
 	free(count);
 	free(sum);
 }

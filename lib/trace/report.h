@@ -15,6 +15,7 @@
 #include "trace/steady.h"
 #include "trace/timeline.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -38,7 +39,7 @@ struct pd_rank_report {
 struct pd_stage_report {                /* means over the training operations of the trace */
 	double forward_ns, recompute_ns, backward_ns, step_ns, allreduce_ns;
 	int64_t allreduces, allreduce_bytes;    /* how many, summed over ranks; bytes of one */
-	int64_t minibatches;            /* backwards seen */
+	int64_t microbatches;           /* backwards seen */
 };
 
 struct pd_link_report {                 /* what was sent between two stages */
@@ -53,7 +54,7 @@ struct pd_report {
 	bool has_steady;
 	struct pd_steady steady;
 	int64_t begin_ns, end_ns;       /* the window */
-	int64_t minibatches;            /* trained: backwards of the input stage */
+	int64_t microbatches;           /* trained: backwards of the input stage */
 	struct pd_rank_report *ranks;
 	struct pd_stage_report *stages;
 	int link_count;
@@ -68,5 +69,9 @@ void pd_report_free(struct pd_report *report);
  * beside it, or NULL.
  */
 void pd_report_print(const struct pd_report *report, const struct pd_report *predicted, FILE *out);
+/* The same for programs, as pd-replay(1) says; a new reference. */
+json_t *pd_report_json(const struct pd_report *report, const struct pd_report *predicted);
+/* What that returns as lines of table, row, key and value. */
+void pd_report_csv(json_t *report, FILE *out);
 
 #endif

@@ -133,13 +133,20 @@ static void pipeline_of(const struct pd_plan *plan, int64_t *in_flight_p, int64_
 	*turn_p = turn <= longest ? turn : 1;
 }
 
-int64_t pd_steady_minibatches(const struct pd_plan *plan)
+int64_t pd_steady_microbatches(const struct pd_plan *plan)
 {
 	int64_t in_flight, turn;
 
 	pipeline_of(plan, &in_flight, &turn);
 	/* a longer turn is no longer than what is in flight: three of it are behind the start-up */
 	return 8 * in_flight + 48 + (turn <= longest_turn(plan) ? 8 * (turn - 1) : 0);
+}
+
+int64_t pd_steady_minibatches(const struct pd_plan *plan)
+{
+	int64_t n = pd_steady_microbatches(plan);
+
+	return n / plan->microbatches + (n % plan->microbatches != 0);
 }
 
 int64_t pd_steady_in_flight(const struct pd_plan *plan)
@@ -299,15 +306,17 @@ int64_t pd_progress_next(const struct pd_progress *progress, int64_t n)
 
 void pd_trace_limit(struct pd_trace *trace, int64_t minibatches)
 {
-	int64_t first = INT64_MAX;
+	int64_t first = INT64_MAX, most;
 	size_t n = 0;
 
+	if (!pd_mul(minibatches, trace->plan->microbatches, &most))
+		most = INT64_MAX;
 	for (size_t i = 0; i < trace->count; i++)
 		if (!trace->records[i].op.evaluate && trace->records[i].op.microbatch < first)
 			first = trace->records[i].op.microbatch;
 	for (size_t i = 0; i < trace->count; i++)
 		if (!trace->records[i].op.evaluate
-		    && trace->records[i].op.microbatch - first < minibatches)
+		    && trace->records[i].op.microbatch - first < most)
 			trace->records[n++] = trace->records[i];
 	trace->count = n;
 }

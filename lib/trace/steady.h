@@ -41,7 +41,11 @@ bool pd_trace_steady(const struct pd_trace *trace, struct pd_steady *out_p);
 bool pd_steady_of(const struct pd_plan *plan, const int64_t *ends, size_t n, bool whole,
 		  struct pd_steady *out_p);
 
-/* How many minibatches of a plan show its start-up and enough of its steady state. */
+/*
+ * How many microbatches of a plan show its start-up and enough of its steady state; how many whole
+ * minibatches those are in.
+ */
+int64_t pd_steady_microbatches(const struct pd_plan *plan);
 int64_t pd_steady_minibatches(const struct pd_plan *plan);
 /* Does that have whole updates?  Not where one has thousands of microbatches: then what comes once
  * per update is not in the period. */

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A report for programs: JSON, and CSV that is made out of it. */
+#include "base/json.h"
+#include "base/mem.h"
+#include "trace/report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static json_t *real_or_null(bool known, double value)
+{
+	return known && isfinite(value) ? json_real(value) : json_null();
+}
+
+/* A mean; 0 where there was nothing to take it of. */
+static json_t *mean(double ns)
+{
+	return real_or_null(ns > 0, ns);
+}
+
+static json_t *rank_json(const struct pd_report *report, int rank)
+{
+	static const char *const keys[PD_WAITS] = {
+		[PD_WAIT_ACTIVATION] = "wait_activation_ns",
+		[PD_WAIT_GRADIENT] = "wait_gradient_ns",
+		[PD_WAIT_ALLREDUCE] = "wait_allreduce_ns",
+		[PD_WAIT_LOAD] = "wait_load_ns",
+		[PD_WAIT_OTHER] = "wait_other_ns",
+	};
+	const struct pd_timeline *timeline = report->timeline;
+	const struct pd_plan *plan = timeline->trace->plan;
+	const struct pd_rank_report *one = &report->ranks[rank];
+	int replica = timeline->replicas[rank];
+	json_t *stages = json_array(), *json;
+
+	for (int s = timeline->stages[rank]; s < plan->stage_count; s++)
+		if (plan->stages[s].replicas > replica && plan->stages[s].ranks[replica] == rank)
+			json_array_append_new(stages, json_integer(s));
+	json = json_pack("{s:i, s:o, s:i, s:I}", "rank", rank, "stages", stages, "replica", replica,
+			 "busy_ns", (json_int_t)one->busy_ns);
+	for (int w = 0; w < PD_WAITS; w++)
+		json_object_set_new(json, keys[w], json_integer(one->wait_ns[w]));
+	json_object_set_new(json, "transfer_ns", json_integer(one->transfer_ns));
+	json_object_set_new(json, "overlapped_ns", json_integer(one->overlapped_ns));
+	return json;
+}
+
+static json_t *stage_json(const struct pd_report *report, int s)
+{
+	const struct pd_plan *plan = report->timeline->trace->plan;
+	const struct pd_stage *stage = &plan->stages[s];
+	const struct pd_profile_layer *first = &plan->profile->layers[stage->first_layer];
+	const struct pd_stage_report *one = &report->stages[s];
+
+	return json_pack("{s:i, s:s, s:s, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "stage", s,
+			 "first_layer", first->name,
+			 "last_layer", first[stage->layer_count - 1].name,
+			 "replicas", stage->replicas,
+			 "microbatches", (json_int_t)one->microbatches,
+			 "forward_ns", mean(one->forward_ns), "recompute_ns", mean(one->recompute_ns),
+			 "backward_ns", mean(one->backward_ns), "step_ns", mean(one->step_ns),
+			 "allreduce_ns", mean(one->allreduce_ns),
+			 "allreduces", (json_int_t)one->allreduces,
+			 "allreduce_bytes", (json_int_t)one->allreduce_bytes);
+}
+
+static json_t *link_json(const struct pd_link_report *one)
+{
+	return json_pack("{s:i, s:i, s:I, s:I, s:o, s:I, s:I, s:o}", "from", one->from, "to", one->to,
+			 "activations", (json_int_t)one->activations,
+			 "activation_bytes", (json_int_t)one->activation_bytes,
+			 "activation_ns", mean(one->activation_ns),
+			 "gradients", (json_int_t)one->gradients,
+			 "gradient_bytes", (json_int_t)one->gradient_bytes,
+			 "gradient_ns", mean(one->gradient_ns));
+}
+
+/* In percent of the time of all ranks. */
+static double bubble(const struct pd_report *report)
+{
+	double window = (double)(report->end_ns - report->begin_ns), busy = 0;
+	int count = report->timeline->trace->plan->rank_count;
+
+	for (int r = 0; r < count; r++)
+		busy += (double)report->ranks[r].busy_ns;
+	return 100 - 100 * busy / (window * count);
+}
+
+static void add_head(const struct pd_report *report, json_t *json)
+{
+	const struct pd_timeline *timeline = report->timeline;
+	const struct pd_plan *plan = timeline->trace->plan;
+	const struct pd_steady *steady = &report->steady;
+	bool settled = report->has_steady;
+	json_t *head = json_pack(
+		"{s:s, s:b, s:s, s:s, s:I, s:I, s:I, s:I}", "name", plan->profile->name,
+		"measured", strcmp(timeline->trace->device, "sim") != 0,
+		"schedule", pd_schedule_kind_name[plan->schedule],
+		"weights", pd_weight_kind_name[plan->weights],
+		"batch_size", (json_int_t)plan->profile->batch_size,
+		"microbatches", (json_int_t)report->microbatches,
+		"elapsed_ns", (json_int_t)(timeline->end_ns - timeline->begin_ns),
+		"window_ns", (json_int_t)(report->end_ns - report->begin_ns));
+
+	json_object_update(json, head);
+	json_decref(head);
+	json_object_set_new(json, "period_ns", real_or_null(settled, steady->period_ns));
+	json_object_set_new(json, "periodic", settled ? json_boolean(steady->cycle) : json_null());
+	json_object_set_new(json, "samples_per_s", real_or_null(settled, (double)
+			    plan->profile->batch_size * 1e9 / steady->period_ns));
+	json_object_set_new(json, "bubble_percent", real_or_null(report->end_ns > report->begin_ns,
+								bubble(report)));
+	json_object_set_new(json, "planned_period_ns", plan->predicted.period_ns > 0
+			    ? json_integer(plan->predicted.period_ns) : json_null());
+}
+
+static void add_tables(const struct pd_report *report, json_t *json)
+{
+	const struct pd_plan *plan = report->timeline->trace->plan;
+	json_t *ranks = json_array(), *stages = json_array(), *links = json_array();
+
+	for (int r = 0; r < plan->rank_count; r++)
+		json_array_append_new(ranks, rank_json(report, r));
+	for (int s = 0; s < plan->stage_count; s++)
+		json_array_append_new(stages, stage_json(report, s));
+	for (int i = 0; i < report->link_count; i++)
+		if (report->links[i].activations || report->links[i].gradients)
+			json_array_append_new(links, link_json(&report->links[i]));
+	json_object_set_new(json, "stages", stages);
+	json_object_set_new(json, "ranks", ranks);
+	json_object_set_new(json, "links", links);
+}
+
+json_t *pd_report_json(const struct pd_report *report, const struct pd_report *predicted)
+{
+	json_t *json = json_pack("{s:s, s:i}", "format", "pd-report", "version", 1);
+
+	add_head(report, json);
+	json_object_set_new(json, "replayed_period_ns", real_or_null(
+			    predicted && predicted->has_steady,
+			    predicted ? predicted->steady.period_ns : 0));
+	add_tables(report, json);
+	return json;
+}
+
+/* ---- CSV ---- */
+
+/* In quotes where it must be (RFC 4180). */
+static void put_field(const char *text, FILE *out)
+{
+	if (!strpbrk(text, ",\"\r\n")) {
+		fputs(text, out);
+		return;
+	}
+	putc('"', out);
+	for (; *text; text++) {
+		if (*text == '"')
+			putc('"', out);
+		putc(*text, out);
+	}
+	putc('"', out);
+}
+
+/* A number, a word; several with spaces between them; nothing where it is null. */
+static void put_value(const json_t *value, FILE *out)
+{
+	const json_t *one;
+	size_t i;
+
+	switch (json_typeof(value)) {
+	case JSON_STRING:
+		put_field(json_string_value(value), out);
+		break;
+	case JSON_INTEGER:
+		fprintf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+		break;
+	case JSON_REAL:
+		fprintf(out, "%.17g", json_real_value(value));
+		break;
+	case JSON_TRUE:
+	case JSON_FALSE:
+		fputs(json_is_true(value) ? "true" : "false", out);
+		break;
+	case JSON_ARRAY:
+		json_array_foreach(value, i, one) {
+			fputs(i ? " " : "", out);
+			put_value(one, out);
+		}
+		break;
+	default:
+		break;
+	}
+}
+
+static void put_members(const char *table, size_t row, json_t *object, FILE *out)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach(object, key, value) {
+		if (json_is_object(json_array_get(value, 0)) ||
+		    (json_is_array(value) && json_array_size(value) == 0))
+			continue;
+		fprintf(out, "%s,%zu,%s,", table, row, key);
+		put_value(value, out);
+		fputs("\r\n", out);
+	}
+}
+
+void pd_report_csv(json_t *report, FILE *out)
+{
+	static const char *const tables[] = { "stages", "ranks", "links" };
+	json_t *row;
+	size_t i;
+
+	fputs("table,row,key,value\r\n", out);
+	put_members("report", 0, report, out);
+	for (size_t t = 0; t < PD_COUNT(tables); t++)
+		json_array_foreach(json_object_get(report, tables[t]), i, row)
+			put_members(tables[t], i, row, out);
+}
