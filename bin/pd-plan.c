@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* profile + topology -> plan */
 #include "base/json.h"
+#include "base/mem.h"
 #include "base/opt.h"
 #include "planner/planner.h"
 
@@ -13,6 +14,7 @@ static bool explain, eager;
 static int cost, format;
 static const char *schedule, *weights, *recompute = "auto";
 static int64_t chunks, batch;
+static double min_gain = 1;
 
 enum { JSON, SVG, DOT };
 static const char *const formats[] = { "json", "svg", "dot", NULL };
@@ -54,6 +56,9 @@ static const struct pd_opt options[] = {
 	  .help = "one rank per stage: no replicas", .value = &request.straight },
 	{ .name = "stages", .kind = PD_OPT_STRING, .argument = "LIST",
 	  .help = "layers and replicas by hand, such as 8x1,6x1", .value = &request.stages },
+	{ .name = "min-gain", .kind = PD_OPT_REAL, .argument = "PERCENT",
+	  .help = "one more device must make the plan faster by so much (default: 1)",
+	  .value = &min_gain, .min = 0, .max = 100 },
 	{ .name = "cost", .letter = 'c', .kind = PD_OPT_CHOICE, .argument = "NAME",
 	  .help = "compare plans by: simulated (default), sosp19, released, released-no-traffic",
 	  .value = &cost,
@@ -140,20 +145,25 @@ int main(int argc, char **argv)
 
 	request.cost = (enum pd_cost_kind)cost;
 	request.chunks = (int)chunks;
+	request.min_gain = min_gain / 100;
 	request.startup = eager ? PD_STARTUP_EAGER : PD_STARTUP_FRUGAL;
 	if (pd_planner_recompute(recompute, &request, &err) < 0 ||
-	    pd_planner_policy(schedule, weights, &request, &err) < 0)
+	    pd_planner_policy(schedule, weights, &request, &err) < 0 || pd_output_check(&err) < 0)
 		return pd_command_fail(&err);
 	request.topology = &topology;
+	pd_mem_for("the profile");
 	if (read_profiles(argc, argv, first, profiles, &count, &err) == 0 &&
 	    pd_planner_topology(profiles[0], gpus, topology_name, &topology, &err) == 0) {
 		if (processors)
 			topology.processors = processors;
-		plan = make_plan(profiles, count, choices, &err);
+		pd_mem_for("the search for a plan");
+		if (format != SVG || pd_plan_svg_check(&topology, &err) == 0)
+			plan = make_plan(profiles, count, choices, &err);
 	}
 	free_profiles(profiles, count);
 	if (!plan)
 		return pd_command_fail(&err);
+	pd_mem_for("the plan to be written");
 	status = write_plan(plan, &err);
 	if (status == 0 && explain && (count > 1 || batch))
 		pd_batch_explain(choices, count, stderr);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model + device -> profile */
 #include "base/json.h"
+#include "base/mem.h"
 #include "base/opt.h"
 #include "base/progress.h"
 #include "launch/process.h"
@@ -10,6 +11,7 @@
 #include "measure/operation.h"
 #include "transport/transport.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char *device = "auto", *dtype = "f32";
@@ -21,7 +23,7 @@ static struct pd_measure_options measure = { .batch_size = 32 };
 static const struct pd_opt options[] = {
 	{ "device", 'd', PD_OPT_STRING, "NAME", "auto, cpu or cuda (default: auto)", &device },
 	{ "tf32", 0, PD_OPT_FLAG, NULL, "let a GPU make products of f32 from TF32", &measure.tf32 },
-	{ "batch-size", 'b', PD_OPT_COUNT, "N", "samples in a minibatch (default: 32)",
+	{ "batch-size", 'b', PD_OPT_COUNT, "N", "samples in a microbatch (default: 32)",
 	  &measure.batch_size, 1, 1 << 20 },
 	{ "dtype", 0, PD_OPT_STRING, "TYPE", "what is computed in: f32 (default), bf16, f16", &dtype },
 	{ "threads", 't', PD_OPT_COUNT, "N", "threads of a worker (default: half the processors)",
@@ -108,7 +110,9 @@ static struct pd_profile *run(const struct pd_model *model, struct pd_error *err
 	if (!beside)
 		return NULL;
 	pd_measure_pin(0, (int)threads);
-	pd_progress_begin(&bar, "profiling", 1);
+	pd_mem_for("a layer that is timed");
+	pd_progress_begin(&bar, "profiling", 1, false);
+	pd_progress_show(&bar, 0, NULL);
 	measure.progress = show;
 	measure.context = &bar;
 	profile = pd_measure_layers(model, &measure, err);
@@ -126,6 +130,43 @@ static struct pd_profile *run(const struct pd_model *model, struct pd_error *err
 	return profile;
 }
 
+static bool is_alike(const struct pd_model *model, const struct pd_profile *profile, int a, int b)
+{
+	const struct pd_shape *a_shape = &model->layers[a].output;
+	const struct pd_shape *b_shape = &model->layers[b].output;
+	const char *kernel = profile->layers[b].slow_kernel;
+
+	return kernel && strcmp(profile->layers[a].slow_kernel, kernel) == 0 &&
+	       model->layers[a].kind == model->layers[b].kind &&
+	       a_shape->dims == b_shape->dims &&
+	       memcmp(a_shape->size, b_shape->size,
+		      (size_t)a_shape->dims * sizeof(*a_shape->size)) == 0;
+}
+
+/* Layers on slow kernels: one sentence for all of one kind, shape and kernel. */
+static void warn_slow(const struct pd_profile *profile)
+{
+	const struct pd_model *model = profile->model;
+
+	for (int l = 0; l < profile->layer_count; l++) {
+		bool first = profile->layers[l].slow_kernel != NULL;
+		int more = 0;
+
+		for (int m = 0; m < profile->layer_count && first; m++) {
+			first = m >= l || !is_alike(model, profile, l, m);
+			more += m > l && is_alike(model, profile, l, m);
+		}
+		if (!first)
+			continue;
+		fprintf(stderr, "pd-profile: warning: layer \"%s\"", model->layers[l].name);
+		if (more > 0)
+			fprintf(stderr, " (and %d more of its kind and shape)", more);
+		fprintf(stderr, " runs on a slow kernel, \"%s\": the library has no quick one for "
+			"this %s\n", profile->layers[l].slow_kernel,
+			pd_layer_kind_name[model->layers[l].kind]);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	int first = pd_command_parse(&command, argc, argv), status;
@@ -139,6 +180,14 @@ int main(int argc, char **argv)
 		pd_error_input(&err, "--dtype: expected f32, bf16 or f16, found \"%s\"", dtype);
 		return pd_command_fail(&err);
 	}
+	pd_mem_for("the model");
+	if (no_link && transport != PD_APART_AUTO) {
+		pd_error_input(&err, "--transport does nothing here: the link is not measured with "
+			       "--no-link");
+		return pd_command_fail(&err);
+	}
+	if (pd_output_check(&err) < 0)
+		return pd_command_fail(&err);
 	model = pd_model_read(pd_operand(argc, argv, first, 0), &err);
 	if (!model)
 		return pd_command_fail(&err);
@@ -146,6 +195,8 @@ int main(int argc, char **argv)
 	pd_model_free(model);
 	if (!profile)
 		return pd_command_fail(&err);
+	warn_slow(profile);
+	pd_mem_for("the profile to be written");
 	document = pd_profile_json(profile);
 	status = pd_json_write(document, stdout, &err);
 	json_decref(document);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan, schedule or trace -> what happens when, in numbers or as a picture */
+#include "base/json.h"
+#include "base/mem.h"
 #include "base/opt.h"
 #include "replay/replay.h"
 #include "replay/subject.h"
@@ -13,9 +15,10 @@
 #define LEAST_COLUMNS 40
 #define MOST_COLUMNS 1000
 
-enum format { REPORT, TEXT, SVG, CHROME, TRACE };
+enum format { REPORT, JSON, CSV, TEXT, SVG, CHROME, TRACE };
 
-static const char *const formats[] = { "report", "text", "svg", "chrome", "trace", NULL };
+static const char *const formats[] = { "report", "json", "csv", "text", "svg", "chrome", "trace",
+				       NULL };
 static int format;
 static int64_t minibatches;
 static const char *other_name;
@@ -23,7 +26,7 @@ static struct pd_what_if what;
 
 static const struct pd_opt options[] = {
 	{ .name = "format", .letter = 'f', .kind = PD_OPT_CHOICE, .argument = "NAME",
-	  .help = "report (default), text, svg, chrome, trace", .value = &format,
+	  .help = "report (default), json, csv, text, svg, chrome, trace", .value = &format,
 	  .choices = formats },
 	{ .name = "minibatches", .letter = 'm', .kind = PD_OPT_COUNT, .argument = "N",
 	  .help = "replay N minibatches; of a trace as it is, show the first N",
@@ -78,38 +81,58 @@ static bool colours(void)
 	return isatty(STDOUT_FILENO) && !(no && *no);
 }
 
+static int write_report(const struct pd_report *report, const struct pd_report *beside,
+			struct pd_error *err)
+{
+	json_t *json;
+	int status = 0;
+
+	if (format == REPORT) {
+		pd_report_print(report, beside, stdout);
+		return 0;
+	}
+	json = pd_report_json(report, beside);
+	if (format == JSON)
+		status = pd_json_write(json, stdout, err);
+	else
+		pd_report_csv(json, stdout);
+	json_decref(json);
+	return status;
+}
+
 /* A measured trace stands beside its plan's replay. */
-static void print_report(const struct pd_timeline *timeline, bool measured)
+static int print_report(const struct pd_timeline *timeline, bool measured, struct pd_error *err)
 {
 	struct pd_report *report = pd_report_new(timeline), *beside = NULL;
 	struct pd_timeline *other = NULL;
 	struct pd_trace *replay = NULL;
-	struct pd_error err;
+	int status;
 
 	if (measured) {
 		struct pd_replay_options with = { .processors = timeline->trace->processors,
 						  .threads = timeline->trace->threads };
 
-		replay = pd_replay(timeline->trace->plan, &with, &err);
+		replay = pd_replay(timeline->trace->plan, &with, err);
 		if (!replay)
-			pd_say("no prediction: %s", err.text);
+			pd_say("no prediction: %s", err->text);
 	}
 	if (replay) {
 		other = pd_timeline_new(replay);
 		beside = pd_report_new(other);
 	}
-	pd_report_print(report, beside, stdout);
+	status = write_report(report, beside, err);
 	pd_report_free(report);
 	pd_report_free(beside);
 	pd_timeline_free(other);
 	pd_trace_free(replay);
+	return status;
 }
 
-static const char *name_of(const char *file, const struct pd_subject *subject, char buf[320])
+/* What drawings and comparisons call it; free() it. */
+static char *name_of(const char *file, const struct pd_subject *subject)
 {
-	snprintf(buf, 320, "%.256s%s", !file || strcmp(file, "-") == 0 ? "standard input" : file,
-		 subject->changed ? ", what if" : subject->measured ? "" : ", replayed");
-	return buf;
+	return pd_format("%s%s", pd_document_name(file),
+			 subject->changed ? ", what if" : subject->measured ? "" : ", replayed");
 }
 
 /* Prints how the two differ; returns whether they do what is the same. */
@@ -143,6 +166,8 @@ static void draw(const struct pd_view *views, int count)
 		pd_timeline_chrome(views, count, stdout);
 		break;
 	case REPORT:
+	case JSON:
+	case CSV:
 	case TRACE:
 		break;
 	}
@@ -153,7 +178,7 @@ static int compare(const char *file, const struct pd_subject *subject, struct pd
 	struct pd_subject other;
 	struct pd_view views[2];
 	struct pd_timeline *timelines[2];
-	char texts[2][320];
+	char *names[2];
 	bool same = true;
 
 	if (pd_subject_read_like(other_name, subject->trace, &other, err) < 0)
@@ -161,14 +186,18 @@ static int compare(const char *file, const struct pd_subject *subject, struct pd
 	pd_trace_join_transfers(other.trace);
 	timelines[0] = pd_timeline_new(subject->trace);
 	timelines[1] = pd_timeline_new(other.trace);
-	views[0] = (struct pd_view){ timelines[0], name_of(file, subject, texts[0]) };
-	views[1] = (struct pd_view){ timelines[1], name_of(other_name, &other, texts[1]) };
+	names[0] = name_of(file, subject);
+	names[1] = name_of(other_name, &other);
+	for (int i = 0; i < 2; i++)
+		views[i] = (struct pd_view){ timelines[i], names[i] };
 	if (format == REPORT)
 		same = print_differences(views);
 	else
 		draw(views, 2);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 2; i++) {
 		pd_timeline_free(timelines[i]);
+		free(names[i]);
+	}
 	pd_subject_release(&other);
 	return same ? PD_EXIT_YES : PD_EXIT_NO;
 }
@@ -178,9 +207,10 @@ static int show(const struct pd_subject *subject, struct pd_error *err)
 	struct pd_timeline *timeline = pd_timeline_new(subject->trace);
 	int result = 0;
 
-	if (format == REPORT) {
+	if (format == REPORT)
 		pd_subject_print_change(subject, &what, stdout);
-		print_report(timeline, subject->measured);
+	if (format == REPORT || format == JSON || format == CSV) {
+		result = print_report(timeline, subject->measured, err);
 	} else if (format == TRACE) {
 		result = pd_trace_write(subject->trace, stdout, err);
 	} else {
@@ -197,15 +227,19 @@ int main(int argc, char **argv)
 	int first = pd_command_parse(&command, argc, argv), status;
 	const char *file = pd_operand(argc, argv, first, 0);
 
-	if (other_name && format == TRACE) {
+	if (other_name && (format == TRACE || format == JSON || format == CSV)) {
 		pd_error_input(&err, "--compare: expected --format=report, text, svg or chrome, "
-			       "found trace");
+			       "found %s", formats[format]);
 		return pd_command_fail(&err);
 	}
+	if (pd_output_check(&err) < 0)
+		return pd_command_fail(&err);
+	pd_mem_for("what is replayed");
 	if (pd_subject_read(file, &what, minibatches, &subject, &err) < 0)
 		return pd_command_fail(&err);
 	if (format != TRACE)
 		pd_trace_join_transfers(subject.trace);
+	pd_mem_for("the report or drawing");
 	status = other_name ? compare(file, &subject, &err) : show(&subject, &err);
 	pd_subject_release(&subject);
 	return status < 0 ? pd_command_fail(&err) : pd_command_end(status);

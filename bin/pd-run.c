@@ -1,24 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan or schedule -> training: starts one process per rank and watches over them. */
+#include "base/json.h"
+#include "base/mem.h"
 #include "base/opt.h"
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/lock.h"
 #include "run/supervisor.h"
 #include "schedule/file.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
+#define NEWEST "newest"
 #define BETA_MOST 0.999999         /* at 1 nothing would ever be learned */
 
 static struct pd_job job = {
 	.device = "auto", .epochs = -1, .minibatches = -1, .seed = 1, .evaluate = true,
 	.resume_step = -1,
-	.optimizer = { .rate = 0.01, .momentum = 0.9, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,
-		       .step_epochs = 30, .gamma = 0.1, .power = 2, .discrepancy = -1 },
+	/* below 0: not given, see defaults */
+	.optimizer = { .rate = 0.01, .momentum = -1, .beta1 = -1, .beta2 = -1, .eps = -1,
+		       .step_epochs = -1, .gamma = -1, .power = -1, .discrepancy = -1 },
 };
 static struct pd_supervision how = { .timeout_s = 300, .keep = 2 };
-static bool synthetic, resume, no_evaluate;
-static int64_t keep = 2;
+static bool synthetic, no_evaluate;
+static const char *resume;
+static int64_t keep = -1;
 static int optimizer, schedule, transport;
 
 static const char *loss_scale;
@@ -71,14 +77,19 @@ static const struct pd_opt options[] = {
 	  &job.seed },
 	{ "threads", 't', PD_OPT_COUNT, "N", "threads per worker (default: its share of the cores)",
 	  &job.threads, 1, 4096 },
+	{ "init", 0, PD_OPT_STRING, "FILE", "begin with the parameters in a safetensors file",
+	  &job.init },
 	{ "checkpoint", 'c', PD_OPT_STRING, "DIR", "write checkpoints there, each epoch",
 	  &job.checkpoint },
 	{ "checkpoint-every", 0, PD_OPT_COUNT, "N", "and every N minibatches", &job.checkpoint_every,
 	  1, 1e12 },
 	{ "keep", 0, PD_OPT_COUNT, "N", "checkpoints kept (default: 2)", &keep, 1, 1e6 },
-	{ "resume", 'r', PD_OPT_FLAG, NULL, "go on from the newest checkpoint", &resume },
+	{ "resume", 'r', PD_OPT_STRING, "STEP", "go on from that checkpoint (default: the newest)",
+	  &resume, .otherwise = NEWEST },
 	{ "trace", 0, PD_OPT_STRING, "FILE", "write every operation's times", &job.trace },
 	{ "no-evaluate", 0, PD_OPT_FLAG, NULL, "no evaluation after an epoch", &no_evaluate },
+	{ "quiet", 'q', PD_OPT_FLAG, NULL, "report nothing but the end: no progress, no notices",
+	  &how.quiet },
 	{ "report-every", 0, PD_OPT_COUNT, "N", "minibatches between reports (default: ten an epoch)",
 	  &how.report_every, 1, 1e12 },
 	{ "timeout", 0, PD_OPT_COUNT, "SECONDS", "give up when nothing moves for so long (default: 300)",
@@ -93,6 +104,39 @@ static const struct pd_command command = {
 	.options = options,
 	.max_operands = 1,
 };
+
+/* What is otherwise where an option is not given; where it would do nothing it is refused. */
+static int set_default(double *value, double otherwise, const char *option, bool has_effect,
+		       const char *needs, struct pd_error *err)
+{
+	if (*value >= 0 && !has_effect)
+		return pd_error_input(err, "--%s does nothing here: it is for %s", option, needs);
+	if (*value < 0)
+		*value = otherwise;
+	return 0;
+}
+
+static int set_defaults(struct pd_error *err)
+{
+	struct pd_optimizer *o = &job.optimizer;
+	bool sgd = optimizer == PD_SGD, step = schedule == PD_LR_STEP;
+	bool polynomial = schedule == PD_LR_POLYNOMIAL;
+	const char *adam = "--optimizer=adam or adamw";
+	double epochs = (double)o->step_epochs, kept = (double)keep;
+	int status = 0;
+
+	status |= set_default(&o->momentum, 0.9, "momentum", sgd, "--optimizer=sgd", err);
+	status |= set_default(&o->beta1, 0.9, "beta1", !sgd, adam, err);
+	status |= set_default(&o->beta2, 0.999, "beta2", !sgd, adam, err);
+	status |= set_default(&o->eps, 1e-8, "epsilon", !sgd, adam, err);
+	status |= set_default(&epochs, 30, "lr-step", step, "--lr-schedule=step", err);
+	status |= set_default(&o->gamma, 0.1, "lr-gamma", step, "--lr-schedule=step", err);
+	status |= set_default(&o->power, 2, "lr-power", polynomial, "--lr-schedule=polynomial", err);
+	status |= set_default(&kept, 2, "keep", job.checkpoint != NULL, "--checkpoint=DIR", err);
+	o->step_epochs = (int64_t)epochs;
+	how.keep = (int)kept;
+	return status;
+}
 
 static int set_loss_scale(struct pd_error *err)
 {
@@ -126,14 +170,19 @@ static int check_options(struct pd_error *err)
 	if (job.trace && strcmp(job.trace, "-") == 0)
 		return pd_error_input(err, "--trace: expected a file, found \"-\": standard output"
 				      " is for reports");
-	if (set_loss_scale(err) < 0)
+	if (job.init && resume)
+		return pd_error_input(err, "--init and --resume exclude each other: a checkpoint "
+				      "has its own parameters");
+	if (resume && strcmp(resume, NEWEST) != 0 &&
+	    pd_parse_count(resume, 0, INT64_MAX - 1, &job.resume_step, err) < 0)
+		return pd_error_prefix(err, "--resume, which may also be " NEWEST);
+	if (set_defaults(err) < 0 || set_loss_scale(err) < 0)
 		return -1;
 	job.optimizer.kind = (enum pd_update_kind)optimizer;
 	job.transport = (enum pd_apart)transport;
 	job.optimizer.corrects = job.optimizer.discrepancy >= 0;
 	job.optimizer.schedule = (enum pd_lr_schedule)schedule;
 	job.evaluate = !no_evaluate;
-	how.keep = (int)keep;
 	return 0;
 }
 
@@ -144,7 +193,7 @@ static int check_lists_options(const struct pd_lists *lists, struct pd_error *er
 		return pd_error_input(err, "%s: a schedule says itself what is trained, %" PRId64
 				      " minibatches, and cannot be cut short or repeated: expected "
 				      "none of --epochs and --minibatches", lists->name,
-				      lists->microbatches);
+				      lists->minibatches);
 	if (resume)
 		return pd_error_input(err, "%s: a schedule begins with the first minibatch: "
 				      "--resume is for plans", lists->name);
@@ -163,7 +212,7 @@ static int read_order(const char *file, struct pd_error *err)
 		if (check_lists_options(job.lists, err) < 0)
 			return -1;
 		job.plan = job.lists->owned;
-		job.minibatches = job.lists->microbatches;
+		job.minibatches = job.lists->minibatches;
 	} else if (job.epochs < 0 && job.minibatches < 0) {
 		job.epochs = 1;
 	}
@@ -175,16 +224,24 @@ int main(int argc, char **argv)
 	int first = pd_command_parse(&command, argc, argv), status;
 	struct pd_error err = { 0 };
 
+	job.quiet = how.quiet;
+	job.file = pd_document_name(pd_operand(argc, argv, first, 0));
 	if (check_options(&err) < 0)
 		return pd_command_fail(&err);
+	pd_mem_for("the plan or schedule that is read");
 	status = read_order(pd_operand(argc, argv, first, 0), &err);
 	if (status == 0)
-		status = pd_job_check(&job, resume, &err);
+		status = pd_job_check(&job, resume != NULL, &err);
+	pd_mem_for("what the workers say");
 	if (status == 0)
 		status = pd_supervise(&job, &how, &err);
+	pd_checkpoint_unlock(job.lock);
+	free(job.passed_over);
 	if (job.lists)
 		pd_lists_free(job.lists);
 	else
 		pd_plan_free(job.plan);
+	if (status > 0)
+		return pd_command_end_by(status);
 	return status < 0 ? pd_command_fail(&err) : pd_command_end(PD_EXIT_YES);
 }

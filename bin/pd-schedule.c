@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan -> the operations of every rank; or a schedule -> is it right? */
 #include "base/json.h"
+#include "base/mem.h"
 #include "base/opt.h"
 #include "schedule/check.h"
 #include "schedule/file.h"
@@ -70,8 +71,12 @@ int main(int argc, char **argv)
 	struct pd_lists *lists;
 	struct pd_plan *plan;
 
+	if (!check && pd_output_check(&err) < 0)
+		return pd_command_fail(&err);
+	pd_mem_for("the plan or schedule that is read");
 	if (pd_schedule_or_plan_read(file, &lists, &plan, &err) < 0)
 		return pd_command_fail(&err);
+	pd_mem_for("the operations of every rank");
 	result = plan ? from_plan(file, plan, &err) : from_lists(lists, &err);
 	pd_lists_free(lists);
 	pd_plan_free(plan);

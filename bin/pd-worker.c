@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One rank of a run: started by pd-run, told what to do over a socket; not for people. */
+#include "base/program.h"
 #include "launch/process.h"
 #include "run/rank.h"
 
@@ -11,10 +12,11 @@ int main(int argc, char **argv)
 {
 	struct stat st;
 
-	pd_program = "pd-worker";
+	pd_program_begin("pd-worker");
 	if (argc != 2 || fstat(PD_WORKER_FD, &st) < 0 || !S_ISSOCK(st.st_mode)) {
 		fputs("pd-worker: started by pd-run, not by hand\n", stderr);
 		return PD_EXIT_USAGE;
 	}
+	pd_process_begun();
 	return (int)pd_rank_main(atoi(argv[1]), PD_WORKER_FD);
 }

@@ -8,3 +8,17 @@ dist_models_DATA = \
 	share/models/resnet18.json \
 	share/models/resnet50.json \
 	share/models/vgg16.json
+
+# bash completion, out of the programs' own tables of options
+completiondir = $(datadir)/bash-completion/completions
+completion_DATA = share/completions/pd-plan share/completions/pd-profile \
+	share/completions/pd-replay share/completions/pd-run share/completions/pd-schedule
+CLEANFILES += $(completion_DATA)
+share/completions/pd-plan: bin/pd-plan$(EXEEXT)
+share/completions/pd-profile: bin/pd-profile$(EXEEXT)
+share/completions/pd-replay: bin/pd-replay$(EXEEXT)
+share/completions/pd-run: bin/pd-run$(EXEEXT)
+share/completions/pd-schedule: bin/pd-schedule$(EXEEXT)
+$(completion_DATA):
+	@$(MKDIR_P) share/completions
+	$(AM_V_GEN)bin/$(@F)$(EXEEXT) --completion >$@.tmp && mv $@.tmp $@
