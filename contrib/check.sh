@@ -80,18 +80,60 @@ if [ "${1-}" != quick ] && { command -v nvcc || [ -x /usr/local/cuda/bin/nvcc ];
 	if grep -q '^CUDA_LIBS = .*cudnn' "$build/cuda/Makefile"; then
 		run cuda "test/unit/cuda-arith test/conform/stream test/t9001-gpu.sh
 			test/t9002-gpu.sh test/t9003-sanitizer.sh test/t9004-nccl.sh
-			test/unit/nccl test/conform/transfers test/t8002-layers.sh" \
+			test/t9005-cudnn.sh test/unit/nccl test/conform/transfers
+			test/t8002-layers.sh" \
 			check_PROGRAMS="$(echo test/unit/cuda-arith test/conform/stream \
-				test/unit/nccl test/conform/transfers)"
+				test/unit/cudnn test/unit/nccl test/conform/transfers)"
+
+		step "an emulated GPU: lib/device/cuda, computed by the processor"
+		if command -v python3 >/dev/null && command -v g++ >/dev/null; then
+			sh "$source/contrib/emulate-cuda.sh" "$build/cuda-emulated" \
+				>"$build/emulate.out" 2>&1 ||
+				{ cat "$build/emulate.out"; die "the GPU cannot be emulated"; }
+			configure emulated --enable-werror --with-cuda="$build/cuda-emulated" \
+				--with-nccl=no LIBS=-lstdc++
+			export PD_TEST_DEVICE=cuda
+			run emulated "test/conform/stream test/conform/kernels test/conform/layers
+				test/conform/widened"
+			export PD_CUDA_LAYOUT=last
+			run emulated "test/conform/layers"
+			unset PD_TEST_DEVICE PD_CUDA_LAYOUT
+		else
+			echo "emulated: skipped, since g++ or python3 is absent"
+			skipped=$((skipped + 1))
+		fi
 	else
 		echo "not built: $(grep "for the CUDA toolkit" "$build/cuda/configure.out")"
 	fi
 fi
 
 if [ "${1-}" != quick ]; then
+	step "build with oneDNN 3; the conformity suite, and training"
+	if sh "$source/contrib/packages.sh" "onednn3=$build/onednn3" >"$build/onednn3.out" 2>&1; then
+		configure with-onednn3 --enable-werror --with-cuda=no --with-onednn="$build/onednn3"
+		run with-onednn3 "test/conform/layers test/conform/partition test/conform/half
+			test/conform/stream test/t4001-weights.sh test/t4011-kernels.sh"
+	else
+		tail -n 3 "$build/onednn3.out"
+		echo "with-onednn3: skipped, since pip cannot bring oneDNN 3 here"
+		skipped=$((skipped + 1))
+	fi
+
 	step "address and undefined behaviour sanitizers; the tests that they can follow"
 	configure sanitized --enable-werror --with-cuda=no --enable-asan --enable-ubsan CFLAGS='-g -O1'
 	run sanitized "$(cd "$build/sanitized" && make -s print-sanitized-tests)"
+
+	step "fuzzers: every reader, 20 s each"
+	if sh "$source/contrib/packages.sh" fuzz >/dev/null; then
+		mkdir -p "$build/fuzz"
+		FUZZ_BUILD=$build/fuzz sh "$source/contrib/fuzz/run.sh" 20 >"$build/fuzz/run.out" 2>&1 ||
+			failed=$((failed + 1))
+		cat "$build/fuzz/run.out"
+		passed=$((passed + $(grep -c "nothing found$" "$build/fuzz/run.out")))
+	else
+		skipped=$((skipped + 1))
+		echo "no clang: nothing was fuzzed"
+	fi
 
 	step "distribution: builds from its own tarball, installs, uninstalls"
 	if (cd "$build/plain" && make distcheck -j"$(nproc)" DISTCHECK_CONFIGURE_FLAGS=--with-cuda=no \

@@ -1,15 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Puts what `make check-gpu` runs, and the libraries that it needs, into one folder that can be
-# taken to a machine with a GPU and nothing else installed: no packages, no network.
+# Puts what `make check-gpu` runs, and the libraries that it needs, into one folder and one archive
+# of it that can be taken to a machine with a GPU and nothing else installed: no packages, no network.
 #
-#     sh contrib/gpu-bundle.sh BUILD OUT      BUILD: configured with CUDA; OUT: made anew
-#     cd OUT && sh run-here.sh                over there
-#     cd OUT && sh run-here.sh -- sh gpu-first.sh     the same and more, what matters most first
+#     sh contrib/gpu-bundle.sh BUILD OUT      BUILD: configured with CUDA; OUT, OUT.tar.gz: made anew
+#     tar xzf OUT.tar.gz && cd OUT && sh run-here.sh      over there
+#     ... && sh run-here.sh -- sh gpu-first.sh            the same and more, what says most first
 #
 # CUDA's libraries (cuBLASLt, cuDNN) stay behind: they are large, and a machine with a GPU has
 # them, in /usr/local/cuda or among Python's packages.  NCCL is taken along, some 200 MiB, where the
-# build has it; PD_BUNDLE_NCCL=no leaves it behind, too, for a machine that has it there.
+# build has it.  PD_BUNDLE_NCCL=no leaves it behind, too, for a machine that has it there, as one
+# with PyTorch has; the archive is then to be under 40 MB, and it is an error where it is not.
 set -eu
 
 [ $# -eq 2 ] || { echo "usage: sh contrib/gpu-bundle.sh BUILD OUT" >&2; exit 2; }
@@ -18,12 +19,12 @@ build=$(cd "$1" && pwd)
 out=$2
 
 programs="bin/pd-profile bin/pd-plan bin/pd-run bin/pd-worker bin/pd-schedule bin/pd-replay"
-tests="test/conform/devices test/conform/layers test/conform/partition test/conform/stream
-	test/conform/transfers test/conform/serial test/conform/same-tensors test/unit/cuda-arith
-	test/unit/read-document test/bench/speed"
+tests="test/conform/devices test/conform/kernels test/conform/layers test/conform/partition test/conform/stream
+	test/conform/transfers test/conform/widened test/conform/serial test/conform/same-tensors
+	test/unit/cuda-arith test/unit/read-document test/bench/speed"
 scripts="test/bench/cpu-vs-torch.py test/test-lib.sh test/train-lib.sh test/t4001-weights.sh
-	test/t4003-pairs.sh test/t4004-split.sh test/t4005-memory.sh test/t4006-order.sh
-	test/t4006-updates.sh test/t4007-pipemare.sh test/t4007-tied.sh test/t4008-recompute.sh
+	test/t4003-pairs.sh test/t4004-split.sh test/t4005-memory.sh test/t4014-order.sh
+	test/t4006-updates.sh test/t4015-pipemare.sh test/t4007-tied.sh test/t4008-recompute.sh
 	test/t4009-mixed.sh test/t4010-schedule-files.sh
 	test/t9001-gpu.sh test/t9002-gpu.sh test/t9003-sanitizer.sh test/t9004-nccl.sh
 	test/bench/gpu-vs-torch.sh test/bench/gpu-vs-torch.py"
@@ -65,4 +66,9 @@ for module in "$(dirname "$(ldd "$build/bin/pd-worker" | sed -n 's/^.*libucp[^ ]
 	[ -e "$module" ] && cp -L "$module" "$out/lib/ucx/"
 done
 strip --strip-unneeded "$out"/lib/*.so* 2>/dev/null || true
-du -sk "$out" | awk '{ printf "%d MiB\n", $1 / 1024 }'
+tar -C "$(dirname "$out")" -cf - "$(basename "$out")" | gzip -9 >"$out.tar.gz.new"
+mv "$out.tar.gz.new" "$out.tar.gz"
+bytes=$(wc -c <"$out.tar.gz")
+echo "$out.tar.gz: $((bytes / 1000000)) MB, $(($(du -sk "$out" | cut -f 1) / 1024)) MiB unpacked"
+[ "${PD_BUNDLE_NCCL-yes}" != no ] || [ "$bytes" -lt 40000000 ] ||
+	{ echo "$out.tar.gz: 40 MB or more" >&2; exit 1; }

@@ -1,16 +1,21 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The first minutes on a GPU: runs, in the order of what they say, everything that has only run
-# without one; no step longer than its limit, all together no longer than BUDGET seconds (1700).
-# LOGS (gpu-first) gets a file for each step and `summary`, a line for each.  A step that went well
-# is not run again when the script is: so it can be given its time in pieces.
+# The first minutes on a GPU: runs everything that has only run without one, what says most in the
+# least time first.  A call takes no longer than BUDGET seconds (540) and leaves one file,
+# gpu-first.tar.gz, with logs, figures, a summary, and marks of which steps went well.  The next
+# call takes that up: it goes on with the steps that were not tried, then tries again those that
+# failed.  So it can be called one time after the other on machines that keep nothing.
 #
 #     sh contrib/gpu-first.sh                     in a build tree, after make check TESTS=
 #     sh run-here.sh -- sh gpu-first.sh           in a folder made by contrib/gpu-bundle.sh
 #     sh ... gpu-first.sh layers nccl             these steps alone, again if need be
+#     sh ... gpu-first.sh --list                  the steps, each with its limit in seconds
 #
-# PD_SOURCE and PD_BUILD as for tests.  PYTHON: one that has PyTorch, for the comparison.
-# Status: 0 every step went well, 1 one did not, or there was no time for it.
+# FROM: the archive of the call before (gpu-first.tar.gz); OUT: the folder for the new one (.).  It is
+# written after each step, and when the script is told to end.  PD_SOURCE and PD_BUILD as for tests.
+# PYTHON: one that has PyTorch, for the comparison.  NETWORKS and BATCH: which models are timed, and
+# their samples in a minibatch (vgg16 resnet50; 64).  PERCENT: of each step's limit (100).
+# Status: 0 every step went well; 1 one did not; 4 none failed, but not all were run: call it again.
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -24,53 +29,118 @@ PD_BUILD=$(cd "${PD_BUILD:-.}" && pwd)
 PATH=$PD_BUILD/bin:$PATH
 PD_GPU=yes      # that there is none is a failure
 export PD_SOURCE PD_BUILD PATH PD_GPU
-[ -x "$PD_BUILD/bin/pd-worker" ] ||
+networks=${NETWORKS:-vgg16 resnet50}
+batch=${BATCH:-64}
+models=$PD_SOURCE/share/models
+list=no
+[ "${1-}" != --list ] || list=yes
+[ $list = yes ] || [ -x "$PD_BUILD/bin/pd-worker" ] ||
 	{ echo "$PD_BUILD: no build tree (PD_BUILD names it)" >&2; exit 2; }
 
-logs=${LOGS:-gpu-first}
-mkdir -p "$logs" || exit 3
-logs=$(cd "$logs" && pwd)
-models=$PD_SOURCE/share/models
+out=$(cd "${OUT:-.}" && pwd) || exit 3
+from=${FROM:-gpu-first.tar.gz}
 wanted=" $* "
 since=$(date +%s)
-end=$((since + ${BUDGET:-1700}))
-bad=0
+# what is left at the end is for the archive, and for ending a step that will not
+end=$((since + ${BUDGET:-540} - 15))
+work=$(mktemp -d) || exit 3
+logs=$work/gpu-first
+mkdir "$logs"
+child=
 
-say() {
-	printf '%-14s %s\n' "$1" "$2" | tee -a "$logs/summary"
+pack() {
+	tar -C "$work" -czf "$out/gpu-first.tar.gz.new" gpu-first &&
+		mv "$out/gpu-first.tar.gz.new" "$out/gpu-first.tar.gz" ||
+		{ echo "$out/gpu-first.tar.gz: cannot be written" >&2; exit 3; }
 }
 
-# step NAME SECONDS COMMAND...
-step() {
-	name=$1 limit=$2
-	shift 2
+say() {
+	printf '%-16s %s\n' "$1" "$2" | tee -a "$logs/summary"
+}
+
+finish() {
+	if [ -n "$child" ]; then
+		# timeout passes it on, and kills what does not end
+		kill -TERM "$child" 2>/dev/null
+		wait "$child"
+		tail -c 400000 "$work/log" >"$logs/$name.log"
+		say "$name" "cut: the call was told to end"
+		pack
+	fi
+	rm -rf "$work"
+	trap - EXIT
+	exit "$1"
+}
+
+if [ $list = no ]; then
+	if [ -e "$from" ]; then
+		tar -C "$work" -xzf "$from" || { echo "$from: cannot be read" >&2; exit 2; }
+	fi
+	# another machine, perhaps: its libraries are loaded first, with time for that
+	[ $# -gt 0 ] || rm -f "$logs"/machine.* "$logs"/there.*
+	trap 'finish 143' TERM
+	trap 'finish 130' INT HUP
+fi
+trap 'rm -rf "$work"' EXIT
+
+# tried NAME: does this pass leave it alone?  The first runs what was not tried, or was cut short;
+# the second what failed in a call before.
+tried() {
 	case $wanted in
-	*" $name "*) ;;
-	"  ") [ -e "$logs/$name.good" ] && return 0 ;;
+	"  ") ;;
+	*" $1 "*) [ $pass = 2 ] ; return ;;
 	*) return 0 ;;
 	esac
-	begun=$(date +%s)
-	if [ $((end - begun)) -lt 10 ]; then
-		say "$name" "not run: no time left"
-		bad=1
-		return 1
+	[ ! -e "$logs/$1.good" ] || return 0
+	if [ $pass = 1 ]; then
+		[ -e "$logs/$1.bad" ]
+	else
+		[ ! -e "$logs/$1.bad" ] || [ -e "$work/$1.now" ]
 	fi
-	[ "$limit" -le $((end - begun)) ] || limit=$((end - begun))
-	timeout -k 10 "$limit" "$@" >"$logs/$name.log" 2>&1 </dev/null
+}
+
+# step NAME SECONDS COMMAND...: 0: it went well, or did so before, or is for another pass.
+step() {
+	name=$1 limit=$(($2 * ${PERCENT:-100} / 100))
+	shift 2
+	if [ $list = yes ]; then
+		printf '%-16s %s\n' "$name" "$limit"
+		return 0
+	fi
+	! tried "$name" || return 0
+	begun=$(date +%s)
+	left=$((end - begun))
+	# one that will hardly end in what is left is for the next call
+	if [ $left -lt $((limit / 3)) ] || [ $left -lt 5 ]; then
+		say "$name" "not run: no time left in this call"
+		return 0
+	fi
+	full=$limit
+	[ $left -ge "$limit" ] || limit=$left
+	touch "$work/$name.now"
+	timeout -k 5 "$limit" "$@" >"$work/log" 2>&1 </dev/null &
+	child=$!
+	wait $child
 	status=$?
+	child=
+	tail -c 400000 "$work/log" >"$logs/$name.log"
 	took=$(($(date +%s) - begun))
-	counts="$(grep -c '^ok ' "$logs/$name.log") ok, $(grep -c '^not ok ' "$logs/$name.log") not ok,"
-	counts="$counts $(grep -c '# SKIP' "$logs/$name.log") skipped"
+	counts="$(grep -c '^ok ' "$work/log") ok, $(grep -c '^not ok ' "$work/log") not ok,"
+	counts="$counts $(grep -c '# SKIP' "$work/log") skipped"
+	rm -f "$logs/$name.good" "$logs/$name.bad"
 	if [ $status -eq 0 ]; then
 		touch "$logs/$name.good"
 		say "$name" "good, $took s: $counts"
-		return 0
+	elif { [ $status -eq 124 ] || [ $status -eq 137 ]; } && [ $limit -lt $((full * 3 / 4)) ]; then
+		say "$name" "cut after $took s, the end of this call: $counts"
+		status=0
+	else
+		touch "$logs/$name.bad"
+		[ $status -ne 124 ] || status="124, over $limit s"
+		say "$name" "BAD, status $status, $took s: $counts"
 	fi
-	rm -f "$logs/$name.good"
-	[ $status -ne 124 ] || status="124, over $limit s"
-	say "$name" "BAD, status $status, $took s: $counts; $logs/$name.log"
-	bad=1
-	return 1
+	pack
+	[ "$status" = 0 ]
 }
 
 # script NAME SECONDS FILE: a test script, of the GPU.
@@ -85,60 +155,109 @@ network() {
 	*) flags= type=$2 ;;
 	esac
 	step "$1-$2" 300 sh -ec '
-		bytes="\"memory\": \"as predicted\""
+		at=$1/$2
 		pd-profile --device=cuda --dtype='"$type $flags"' --no-link --iterations=10 \
-			--batch-size=64 "'"$models/$1.json"'" >"'"$logs/$1-$2.json"'"
-		echo "layers with engines of the graph API: $(grep -c \"engines\" "'"$logs/$1-$2.json"'")"
-		grep "\"step_ns\"" "'"$logs/$1-$2.json"'"
-		pd-plan --gpus=1 "'"$logs/$1-$2.json"'" >"'"$logs/$1-$2.plan"'"
-		pd-run --device=cuda '"$flags"' --synthetic --minibatches=60 "'"$logs/$1-$2.plan"'" |
-			tail -n 1 | tee "'"$logs/$1-$2.report"'"
-		grep -q "$bytes" "'"$logs/$1-$2.report"'"'
+			--batch-size='"$batch"' "$3" >"$at.json"
+		echo "layers with engines of the graph API: $(grep -c "\"engines\"" "$at.json")"
+		grep "\"step_ns\"" "$at.json"
+		pd-plan --gpus=1 "$at.json" >"$at.plan"
+		pd-run --device=cuda '"$flags"' --synthetic --minibatches=60 "$at.plan" |
+			tail -n 1 | tee "$at.report"
+		grep -q "\"memory\": \"as predicted\"" "$at.report"' \
+		sh "$logs" "$1-$2" "$models/$1.json"
 }
 
+# torch MODEL BATCH TYPE: against PyTorch, with which the comparison begins.
+torch() {
+	step "torch-$1-$2-$3" 400 env TYPES="$3" \
+		sh "$PD_SOURCE/test/bench/gpu-vs-torch.sh" "$1" "$2"
+}
+
+all() {
+	step machine 60 sh -c 'nvidia-smi; nvidia-smi topo -m; nproc; free -m
+		ldd "$PD_BUILD/bin/pd-worker"; true'
+	# the first load of the libraries, cold, takes a minute or two
+	step there 180 pd-profile --device=cuda --no-link --iterations=1 --batch-size=4 \
+		"$models/lenet5.json" || { cat "$logs/there.log"; return 1; }
+
+	# kernels and streams
+	step arith 60 "$PD_BUILD/test/unit/cuda-arith"
+	step stream 120 env PD_TEST_DEVICE=cuda "$PD_BUILD/test/conform/stream"
+	step layers 300 env PD_TEST_DEVICE=cuda "$PD_BUILD/test/conform/layers"
+
+	# whole networks, alone on the GPU, in the type that matters most; how fast
+	for model in $networks; do
+		network "$model" bf16
+	done
+	for model in $networks; do
+		torch "$model" "$batch" bf16
+	done
+
+	# several ranks; where NCCL hangs or fails: is it what CUDA does while transfers wait?
+	step transfers 120 "$PD_BUILD/test/conform/transfers"
+	step nccl 400 env PD_TEST_WAYS=nccl sh "$PD_SOURCE/test/t9004-nccl.sh"
+	if [ $list = yes ] || [ -e "$logs/nccl.bad" ]; then
+		step nccl-careful 400 env PD_TEST_WAYS=nccl CUDA_MODULE_LOADING=EAGER \
+			PD_CUDA_GRAPHS=no NCCL_DEBUG=WARN sh "$PD_SOURCE/test/t9004-nccl.sh"
+	fi
+	step staged 400 env PD_TEST_WAYS=staged sh "$PD_SOURCE/test/t9004-nccl.sh"
+
+	# the rest of the kernels; other types
+	step no-graphs 120 env PD_TEST_DEVICE=cuda PD_CUDA_GRAPHS=no "$PD_BUILD/test/conform/stream"
+	step partition 300 env PD_TEST_DEVICE=cuda "$PD_BUILD/test/conform/partition"
+	script gpu 500 t9002-gpu.sh
+	for model in $networks; do
+		network "$model" tf32
+		torch "$model" "$batch" tf32
+	done
+	step devices 300 "$PD_BUILD/test/conform/devices"
+	script sanitizer 500 t9003-sanitizer.sh
+
+	# training, each kind of schedule and update
+	step auto 400 env PD_TEST_WAYS=auto sh "$PD_SOURCE/test/t9004-nccl.sh"
+	script order 300 t4014-order.sh
+	script pairs 300 t4003-pairs.sh
+	script split 300 t4004-split.sh
+	script recompute 300 t4008-recompute.sh
+	script mixed 300 t4009-mixed.sh
+	script updates 300 t4006-updates.sh
+	script tied 300 t4007-tied.sh
+	script pipemare 300 t4015-pipemare.sh
+	script files 300 t4010-schedule-files.sh
+	for model in $networks; do
+		for more in 128 256; do
+			torch "$model" "$more" bf16
+			torch "$model" "$more" tf32
+		done
+	done
+}
+
+pass=1
+if [ $list = yes ]; then
+	all
+	exit 0
+fi
 say "$(date +%H:%M:%S)" "on $(nvidia-smi -L 2>/dev/null | head -n 1)"
-step machine 60 sh -c 'nvidia-smi; nvidia-smi topo -m; nproc; ldd "$PD_BUILD/bin/pd-worker"'
-step there 60 pd-profile --device=cuda --no-link --iterations=1 --batch-size=4 "$models/lenet5.json" ||
-	{ cat "$logs/there.log" 2>/dev/null; exit 1; }
+for pass in 1 2; do
+	all || break
+done
+cat "$logs"/torch-*.log 2>/dev/null | grep '[0-9]%$' >"$logs/figures"
+say "$(date +%H:%M:%S)" "$(($(date +%s) - since)) s in this call"
+pack
 
-# kernels and streams
-step arith 60 "$PD_BUILD/test/unit/cuda-arith"
-step stream 120 env PD_TEST_DEVICE=cuda "$PD_BUILD/test/conform/stream"
-step layers 300 env PD_TEST_DEVICE=cuda "$PD_BUILD/test/conform/layers"
-step no-graphs 120 env PD_TEST_DEVICE=cuda PD_CUDA_GRAPHS=no "$PD_BUILD/test/conform/stream"
-step partition 300 env PD_TEST_DEVICE=cuda "$PD_BUILD/test/conform/partition"
-
-# whole networks, alone on the GPU
-network vgg16 bf16
-network resnet50 bf16
-network vgg16 tf32
-script gpu 600 t9002-gpu.sh
-
-# several ranks
-step transfers 120 "$PD_BUILD/test/conform/transfers"
-# where it hangs or fails: is it what CUDA does while transfers wait?
-script nccl 600 t9004-nccl.sh ||
-	step nccl-careful 400 env CUDA_MODULE_LOADING=EAGER PD_CUDA_GRAPHS=no NCCL_DEBUG=WARN \
-		sh "$PD_SOURCE/test/t9004-nccl.sh"
-
-# how fast
-step torch 600 sh "$PD_SOURCE/test/bench/gpu-vs-torch.sh" vgg16 64 resnet50 64
-grep '[0-9]%$' "$logs/torch.log" 2>/dev/null
-
-# the rest
-step devices 300 "$PD_BUILD/test/conform/devices"
-script sanitizer 600 t9003-sanitizer.sh
-script order 300 t4006-order.sh
-script pairs 300 t4003-pairs.sh
-script split 300 t4004-split.sh
-script recompute 300 t4008-recompute.sh
-script mixed 300 t4009-mixed.sh
-script updates 300 t4006-updates.sh
-script tied 300 t4007-tied.sh
-script pipemare 300 t4007-pipemare.sh
-script files 300 t4010-schedule-files.sh
-step torch-more 900 sh "$PD_SOURCE/test/bench/gpu-vs-torch.sh" vgg16 128 vgg16 256 resnet50 128 \
-	resnet50 256
-
-say "$(date +%H:%M:%S)" "$(($(date +%s) - since)) s in all"
-exit $bad
+# what is good and bad of all there is, in this call or one before
+list=yes
+good=0 failed=0 open=0
+for name in $(all | awk '$1 != "nccl-careful" { print $1 }'); do
+	if [ -e "$logs/$name.good" ]; then
+		good=$((good + 1))
+	elif [ -e "$logs/$name.bad" ]; then
+		failed=$((failed + 1))
+	else
+		open=$((open + 1))
+	fi
+done
+echo "$good good, $failed failed, $open not run; $out/gpu-first.tar.gz"
+[ $failed -eq 0 ] || finish 1
+[ $open -eq 0 ] || finish 4
+finish 0

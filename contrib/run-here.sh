@@ -12,7 +12,8 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here" || exit 1
 
-# CUDA's libraries: the toolkit's, else those that came with Python packages
+# CUDA's libraries: the toolkit's, else those that came with Python packages (nvidia/cu13/lib,
+# nvidia/cudnn/lib, nvidia/nccl/lib and so on)
 paths=
 for folder in /usr/local/cuda/lib64 /usr/local/nvidia/lib64 \
 	$(python3 -c 'import glob, site, sys
@@ -26,13 +27,16 @@ PD_SOURCE=$here PD_BUILD=$here PATH=$here/bin:$PATH
 PD_GPU=${PD_GPU-yes}    # that there is none is a failure
 export LD_LIBRARY_PATH UCX_MODULE_DIR PD_SOURCE PD_BUILD PATH PD_GPU
 
+missing=$(ldd bin/pd-worker | sed -n 's/^[[:space:]]*\([^ ]*\) => not found.*/\1/p' | tr '\n' ' ')
+[ -z "$missing" ] || { echo "$here: this machine lacks ${missing% }" >&2; exit 3; }
+
 if [ "${1-}" = -- ]; then
 	shift
 	exec "$@"
 fi
 [ $# -gt 0 ] || set -- test/unit/cuda-arith test/t9001-gpu.sh test/conform/stream \
 	test/conform/layers test/conform/partition test/conform/devices test/t9002-gpu.sh \
-	test/conform/transfers test/t9004-nccl.sh test/t9003-sanitizer.sh
+	test/conform/widened test/conform/transfers test/t9004-nccl.sh test/t9003-sanitizer.sh
 
 passed=0 failed=0 skipped=0
 for test in "$@"; do

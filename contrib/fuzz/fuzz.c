@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Everything that reads what others wrote, for libFuzzer (clang -fsanitize=fuzzer).  The name by
+ * which the program is called says what is read: contrib/fuzz/run.sh.  Whatever the bytes, a reader
+ * ends with what it read or with one sentence; what it read can be used, and what is written of it
+ * can be read again.
+ */
+#include "base/json.h"
+#include "base/mem.h"
+#include "checkpoint/safetensors.h"
+#include "data/dataset.h"
+#include "plan/plan.h"
+#include "schedule/check.h"
+#include "schedule/file.h"
+#include "topology/topology.h"
+#include "trace/report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+/* 0: it was read; -1: it was refused, with the error.  For test/unit/seeds.c. */
+int pd_fuzz_read(const uint8_t *data, size_t size, struct pd_error *err);
+
+/* A file in memory, which has a path. */
+struct input {
+	int fd;
+	char path[32];
+};
+
+static FILE *nowhere;
+
+static void input_open(struct input *input)
+{
+	input->fd = memfd_create("input", MFD_CLOEXEC);
+	snprintf(input->path, sizeof(input->path), "/proc/self/fd/%d", input->fd);
+	if (input->fd < 0)
+		abort();
+}
+
+static void input_set(struct input *input, const uint8_t *data, size_t size)
+{
+	if (ftruncate(input->fd, 0) != 0 || pwrite(input->fd, data, size, 0) != (ssize_t)size)
+		abort();
+}
+
+/* One sentence says why: there, not empty, on one line. */
+static void expect_sentence(const struct pd_error *err)
+{
+	if (!err->text[0] || strchr(err->text, '\n') ||
+	    (err->status != PD_EXIT_USAGE && err->status != PD_EXIT_NO))
+		abort();
+}
+
+/* What is written of a document is one; value is taken. */
+static void expect_readable(json_t *value, int (*read)(const struct pd_place *, struct pd_error *))
+{
+	struct pd_error err = { .text = "" };
+	struct pd_place root = pd_place_root("written", value);
+
+	if (read(&root, &err) < 0) {
+		fprintf(stderr, "written, but not read again: %s\n", err.text);
+		abort();
+	}
+	json_decref(value);
+}
+
+static int read_profile_again(const struct pd_place *root, struct pd_error *err)
+{
+	struct pd_profile *profile = pd_profile_parse_at(root, err);
+
+	pd_profile_free(profile);
+	return profile ? 0 : -1;
+}
+
+static int read_plan_again(const struct pd_place *root, struct pd_error *err)
+{
+	struct pd_plan *plan = pd_plan_parse_at(root, err);
+
+	pd_plan_free(plan);
+	return plan ? 0 : -1;
+}
+
+static void use_plan(const struct pd_plan *plan)
+{
+	struct pd_error err = { .text = "" };
+	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
+
+	if (!schedule)
+		expect_sentence(&err);
+	pd_schedule_free(schedule);
+	expect_readable(pd_plan_json(plan), read_plan_again);
+}
+
+/* ---- one for each kind; -1: it was refused, with the error ---- */
+
+static int read_model(const char *file, struct pd_error *err)
+{
+	struct pd_model *model = pd_model_read(file, err);
+
+	pd_model_free(model);
+	return model ? 0 : -1;
+}
+
+static int read_profile(const char *file, struct pd_error *err)
+{
+	struct pd_profile *profile = pd_profile_read(file, 0, err);
+
+	if (!profile)
+		return -1;
+	expect_readable(pd_profile_json(profile), read_profile_again);
+	pd_profile_free(profile);
+	return 0;
+}
+
+static int read_topology(const char *file, struct pd_error *err)
+{
+	struct pd_topology topology;
+
+	if (pd_topology_read(file, &topology, err) < 0)
+		return -1;
+	json_decref(pd_topology_json(&topology));
+	return 0;
+}
+
+static int read_plan(const char *file, struct pd_error *err)
+{
+	struct pd_plan *plan = pd_plan_read(file, err);
+
+	if (!plan)
+		return -1;
+	use_plan(plan);
+	pd_plan_free(plan);
+	return 0;
+}
+
+static int read_schedule(const char *file, struct pd_error *err)
+{
+	struct pd_error why = { .text = "" };
+	struct pd_lists *lists;
+	struct pd_plan *plan;
+
+	if (pd_schedule_or_plan_read(file, &lists, &plan, err) < 0)
+		return -1;
+	if (lists && pd_check(lists, &why) < 0)
+		expect_sentence(&why);
+	pd_lists_free(lists);
+	pd_plan_free(plan);
+	return 0;
+}
+
+static int read_trace(const char *file, struct pd_error *err)
+{
+	struct pd_trace *trace;
+	struct pd_plan *plan;
+	struct pd_timeline *timeline;
+	struct pd_report *report;
+
+	if (pd_trace_or_plan_read(file, &trace, &plan, err) < 0)
+		return -1;
+	pd_plan_free(plan);
+	if (!trace)
+		return 0;
+	pd_trace_join_transfers(trace);
+	timeline = pd_timeline_new(trace);
+	report = pd_report_new(timeline);
+	json_decref(pd_report_json(report, NULL));
+	pd_report_print(report, NULL, nowhere);
+	pd_timeline_text(&(struct pd_view){ timeline, NULL }, 1, 80, false, nowhere);
+	pd_report_free(report);
+	pd_timeline_free(timeline);
+	pd_trace_free(trace);
+	return 0;
+}
+
+#define READ_BYTES (1 << 20)            /* of a tensor, at most */
+
+static int read_safetensors(const char *file, struct pd_error *err)
+{
+	struct pd_safetensors *st = pd_safetensors_open(file, err);
+	const struct pd_tensor *list;
+	struct pd_error why = { .text = "" };
+	size_t count;
+
+	if (!st)
+		return -1;
+	count = pd_safetensors_list(st, &list);
+	for (size_t i = 0; i < count; i++) {
+		float *values;
+
+		if (!pd_safetensors_find(st, list[i].name))
+			abort();
+		if (list[i].elements > READ_BYTES / 4)
+			continue;
+		values = pd_calloc((size_t)list[i].elements, sizeof(*values));
+		if (pd_safetensors_read(st, &list[i], values, &why) < 0)
+			expect_sentence(&why);
+		free(values);
+	}
+	pd_safetensors_metadata(st, "format");
+	pd_safetensors_close(st);
+	return 0;
+}
+
+static int read_string(const char *file, struct pd_error *err)
+{
+	struct pd_topology topology;
+	char text[256];
+	FILE *in = fopen(file, "re");
+	size_t n = fread(text, 1, sizeof(text) - 1, in);
+
+	fclose(in);
+	text[n] = '\0';
+	if (pd_topology_parse_string(text, &topology, err) < 0)
+		return -1;
+	json_decref(pd_topology_json(&topology));
+	return 0;
+}
+
+/* ---- data sets: a folder of links to files in memory ---- */
+
+static struct pd_model *model;
+static struct input second;             /* labels of IDX */
+static char folder[] = "fuzz-data-XXXXXX";
+
+static void link_to(const char *name, const struct input *input)
+{
+	char *path = pd_format("%s/%s", folder, name);
+
+	if (symlink(input->path, path) != 0)
+		abort();
+	free(path);
+}
+
+static void make_folder(int channels, int height, int width)
+{
+	char *text = pd_format("{\"format\": \"pd-model\", \"version\": 1, \"name\": \"m\", \"inputs\": ["
+			       "{\"name\": \"x\", \"dtype\": \"f32\", \"shape\": [%d, %d, %d]}, "
+			       "{\"name\": \"y\", \"dtype\": \"i32\", \"shape\": []}], \"layers\": ["
+			       "{\"name\": \"f\", \"kind\": \"flatten\", \"inputs\": [\"x\"]}, "
+			       "{\"name\": \"l\", \"kind\": \"linear\", \"inputs\": [\"f\"], "
+			       "\"out_features\": 10}, {\"name\": \"e\", \"kind\": "
+			       "\"softmax_cross_entropy\", \"inputs\": [\"l\", \"y\"]}]}",
+			       channels, height, width);
+	json_t *value = json_loads(text, 0, NULL);
+
+	model = pd_model_parse("model", value, NULL);
+	json_decref(value);
+	free(text);
+	if (!model || !mkdtemp(folder))
+		abort();
+}
+
+static void open_idx(const struct input *input)
+{
+	make_folder(1, 2, 2);
+	input_open(&second);
+	link_to("train-images-idx3-ubyte", input);
+	link_to("t10k-images-idx3-ubyte", input);
+	link_to("train-labels-idx1-ubyte", &second);
+	link_to("t10k-labels-idx1-ubyte", &second);
+}
+
+static void open_cifar(const struct input *input)
+{
+	make_folder(3, 32, 32);
+	for (int i = 1; i <= 5; i++) {
+		char *name = pd_format("data_batch_%d.bin", i);
+
+		link_to(name, input);
+		free(name);
+	}
+	link_to("test_batch.bin", input);
+}
+
+static int read_data(const char *file, struct pd_error *err)
+{
+	struct pd_dataset train, test;
+
+	(void)file;
+	if (pd_dataset_open(folder, model, &train, &test, err) < 0)
+		return -1;
+	pd_dataset_release(&train);
+	pd_dataset_release(&test);
+	return 0;
+}
+
+static const struct kind {
+	const char *name;
+	int (*read)(const char *file, struct pd_error *err);
+	void (*open)(const struct input *input);
+} kinds[] = {
+	{ "model", read_model, NULL }, { "profile", read_profile, NULL },
+	{ "topology", read_topology, NULL }, { "plan", read_plan, NULL },
+	{ "schedule", read_schedule, NULL }, { "trace", read_trace, NULL },
+	{ "safetensors", read_safetensors, NULL }, { "topology-string", read_string, NULL },
+	{ "idx", read_data, open_idx }, { "cifar", read_data, open_cifar },
+};
+static const struct kind *kind;
+static struct input first;
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	const char *slash = strrchr((*argv)[0], '/'), *name = slash ? slash + 1 : (*argv)[0];
+
+	(void)argc;
+	for (size_t k = 0; k < PD_COUNT(kinds); k++)
+		if (strcmp(name, kinds[k].name) == 0)
+			kind = &kinds[k];
+	nowhere = fopen("/dev/null", "we");
+	if (!kind || !nowhere) {
+		fprintf(stderr, "%s: call it by what it is to read, such as \"plan\"\n", name);
+		exit(2);
+	}
+	input_open(&first);
+	if (kind->open)
+		kind->open(&first);
+	return 0;
+}
+
+/* Of IDX the first byte times 16 says where the labels' file begins. */
+int pd_fuzz_read(const uint8_t *data, size_t size, struct pd_error *err)
+{
+	size_t at = size;
+
+	if (kind->open == open_idx && size > 0) {
+		at = (size_t)data[0] * 16 < size - 1 ? (size_t)data[0] * 16 : size - 1;
+		data++;
+		input_set(&second, data + at, size - 1 - at);
+	}
+	input_set(&first, data, at);
+	if (kind->read(first.path, err) == 0)
+		return 0;
+	expect_sentence(err);
+	return -1;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct pd_error err = { .text = "" };
+
+	pd_fuzz_read(data, size, &err);
+	return 0;
+}
