@@ -19,8 +19,8 @@ UNIT_DEVICE_LIBS = test/libtap.a $(PD_DEVICE_LIBS)
 include test/conform/local.mk
 
 # all programs
-TESTS += test/t0001-streams.sh
-EXTRA_DIST += test/t0001-streams.sh
+TESTS += test/t0001-streams.sh test/t0002-completion.sh test/t0003-memory.sh
+EXTRA_DIST += test/t0001-streams.sh test/t0002-completion.sh test/t0003-memory.sh
 
 # transports
 check_PROGRAMS += test/unit/ucx test/unit/ucx-end test/unit/collective test/unit/link
@@ -81,13 +81,23 @@ EXTRA_DIST += test/t4009-mixed.sh
 TESTS += test/t4009-mixed.sh
 EXTRA_DIST += test/t4010-schedule-files.sh
 TESTS += test/t4010-schedule-files.sh
+EXTRA_DIST += test/t4011-kernels.sh test/t4018-beforehand.sh
+TESTS += test/t4011-kernels.sh test/t4018-beforehand.sh
+EXTRA_DIST += test/t4012-minibatch.sh test/t4017-losses.sh
+TESTS += test/t4012-minibatch.sh test/t4017-losses.sh
+EXTRA_DIST += test/t4013-torch.sh test/torch-judge.py
+TESTS += test/t4013-torch.sh
 EXTRA_DIST += test/t5001-replay.sh test/t5002-what-if.sh test/t5003-links.sh test/t5004-wide.sh
 TESTS += test/t5001-replay.sh test/t5002-what-if.sh test/t5003-links.sh test/t5004-wide.sh
 
 # data and checkpoints
-DATA_UNITS = test/unit/dataset test/unit/loader test/unit/safetensors test/unit/checkpoint
+DATA_UNITS = test/unit/checksum test/unit/dataset test/unit/loader test/unit/safetensors \
+	test/unit/checkpoint test/unit/damage test/unit/lock
 check_PROGRAMS += $(DATA_UNITS)
 TESTS += $(DATA_UNITS)
+test_unit_checksum_SOURCES = test/unit/checksum.c
+test_unit_checksum_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_checksum_LDADD = $(UNIT_LIBS)
 test_unit_dataset_SOURCES = test/unit/dataset.c test/unit/scratch.c test/unit/scratch.h \
 	test/unit/small_model.h
 test_unit_dataset_CPPFLAGS = $(UNIT_CPPFLAGS)
@@ -98,10 +108,20 @@ test_unit_loader_LDADD = $(UNIT_LIBS)
 test_unit_safetensors_SOURCES = test/unit/safetensors.c test/unit/scratch.c test/unit/scratch.h
 test_unit_safetensors_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_safetensors_LDADD = $(UNIT_LIBS)
-test_unit_checkpoint_SOURCES = test/unit/checkpoint.c test/unit/scratch.c test/unit/scratch.h
+SMALL_CHECKPOINT = test/unit/small_checkpoint.c test/unit/small_checkpoint.h test/unit/scratch.c \
+	test/unit/scratch.h
+test_unit_checkpoint_SOURCES = test/unit/checkpoint.c $(SMALL_CHECKPOINT)
+test_unit_damage_SOURCES = test/unit/damage.c $(SMALL_CHECKPOINT)
+test_unit_damage_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_damage_LDADD = $(UNIT_LIBS)
+test_unit_lock_SOURCES = test/unit/lock.c test/unit/scratch.c test/unit/scratch.h
+test_unit_lock_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_lock_LDADD = $(UNIT_LIBS)
 test_unit_checkpoint_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_checkpoint_LDADD = $(UNIT_LIBS)
 
+EXTRA_DIST += test/t7005-checkpoints.sh test/t7006-init.sh
+TESTS += test/t7005-checkpoints.sh test/t7006-init.sh
 
 # documents
 DOCUMENT_UNITS = test/unit/figures test/unit/half test/unit/json test/unit/memory test/unit/model test/unit/number test/unit/plan \
@@ -148,9 +168,18 @@ test_unit_malform_SOURCES = test/unit/malform.c
 test_unit_malform_LDADD = $(PD_LIBS)
 TESTS += test/t1001-malformed.sh
 EXTRA_DIST += test/t1001-malformed.sh test/data/small-model.json test/data/small-profile.json \
-	test/data/small-topology.json test/data/small-plan.json test/data/small-trace.jsonl
-TESTS += test/t8001-manual.sh
-EXTRA_DIST += test/t8001-manual.sh
+	test/data/small-topology.json test/data/small-plan.json test/data/small-trace.jsonl \
+	test/data/fuzz/checkpoint/adam test/data/fuzz/checkpoint/initial \
+	test/data/fuzz/checkpoint/one test/data/fuzz/checkpoint/two \
+	test/data/fuzz/cifar/one test/data/fuzz/idx/four test/data/fuzz/safetensors/small \
+	test/data/fuzz/topology-string/levels
+check_PROGRAMS += test/unit/seeds
+test_unit_seeds_SOURCES = test/unit/seeds.c contrib/fuzz/fuzz.c
+test_unit_seeds_LDADD = $(PD_DEVICE_LIBS)
+TESTS += test/t1002-seeds.sh
+EXTRA_DIST += test/t1002-seeds.sh
+TESTS += test/t8001-manual.sh test/t8004-gpu-first.sh
+EXTRA_DIST += test/t8001-manual.sh test/t8004-gpu-first.sh
 
 # schedules and versions
 TABLE = test/unit/table.c test/unit/table.h test/unit/small_profile.h
@@ -223,8 +252,18 @@ test_unit_views_SOURCES = test/unit/views.c test/unit/small_profile.h
 test_unit_views_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_views_LDADD = $(UNIT_LIBS)
 
+check_PROGRAMS += test/unit/failure test/unit/pulse
+TESTS += test/unit/failure test/unit/pulse
+test_unit_pulse_SOURCES = test/unit/pulse.c
+test_unit_pulse_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_pulse_LDADD = $(UNIT_LIBS)
+test_unit_failure_SOURCES = test/unit/failure.c
+test_unit_failure_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_failure_LDADD = $(UNIT_DEVICE_LIBS)
+
 # training: right, stopped, killed, resumed
-TRAIN_SH = test/t4001-weights.sh test/t4002-programs.sh test/t4003-pairs.sh test/t7001-resume.sh test/t7002-kill.sh
+TRAIN_SH = test/t4001-weights.sh test/t4002-programs.sh test/t4003-pairs.sh \
+	test/t4016-reports.sh test/t7001-resume.sh test/t7002-kill.sh test/t7004-names.sh test/t7007-signals.sh
 check_PROGRAMS += test/conform/serial test/conform/same-tensors
 test_conform_serial_SOURCES = test/conform/serial.c test/conform/serial.h \
 	test/conform/serial_rule.c test/conform/serial_tensor.c test/conform/serial_update.c
@@ -251,8 +290,8 @@ TESTS += test/t3001-schedule.sh
 EXTRA_DIST += test/t3001-schedule.sh test/data/small-schedule.jsonl
 
 # memory: predicted and allocated
-TESTS += test/t4005-memory.sh test/t4007-pipemare.sh
-EXTRA_DIST += test/t4005-memory.sh test/t4007-pipemare.sh
+TESTS += test/t4005-memory.sh test/t4015-pipemare.sh
+EXTRA_DIST += test/t4005-memory.sh test/t4015-pipemare.sh
 
 # updates that all stages agree on
 TESTS += test/t4006-updates.sh
@@ -265,8 +304,8 @@ TESTS += test/t4008-recompute.sh
 EXTRA_DIST += test/t4008-recompute.sh
 
 # stages that are not runs of layers
-TESTS += test/t4006-order.sh
-EXTRA_DIST += test/t4006-order.sh
+TESTS += test/t4014-order.sh
+EXTRA_DIST += test/t4014-order.sh
 
 # backward in two parts
 TESTS += test/t4004-split.sh
@@ -285,7 +324,7 @@ TESTS += test/unit/cuda-arith test/t9001-gpu.sh test/t9002-gpu.sh test/t9003-san
 	test/t9004-nccl.sh
 EXTRA_DIST += test/t9001-gpu.sh test/t9002-gpu.sh test/t9003-sanitizer.sh test/t9004-nccl.sh \
 	contrib/gpu-bundle.sh contrib/gpu-first.sh \
-	contrib/run-here.sh contrib/emulate-cuda.sh test/emulated/nvcc test/emulated/emulated.h \
+	contrib/run-here.sh contrib/emulate-cuda.sh contrib/ptxas.sh test/emulated/nvcc test/emulated/emulated.h \
 	test/emulated/number.h test/emulated/runtime.cc test/emulated/cudnn.cc \
 	test/emulated/cublaslt.cc test/emulated/graph.h
 test_unit_cuda_arith_SOURCES = test/unit/cuda-arith.c
@@ -301,6 +340,19 @@ test_unit_cuda_repeat_SOURCES = test/unit/cuda-repeat.c lib/device/cuda/repeat.c
 	lib/device/cuda/repeat.h
 test_unit_cuda_repeat_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_cuda_repeat_LDADD = $(UNIT_LIBS)
+
+# what cuDNN answers where there is no GPU
+TESTS += test/t9005-cudnn.sh
+EXTRA_DIST += test/t9005-cudnn.sh test/data/gpu-a100.json test/data/gpu-h100.json \
+	test/data/grouped-convolutions.json test/data/odd-convolutions.json
+if HAVE_CUDA
+check_PROGRAMS += test/unit/cudnn
+test_unit_cudnn_SOURCES = test/unit/cudnn.c test/double/described.c test/double/described.h
+test_unit_cudnn_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/double -I$(top_srcdir)/test
+test_unit_cudnn_LDADD = $(UNIT_DEVICE_LIBS)
+test_unit_cudnn_LDFLAGS = $(AM_LDFLAGS) \
+	-Wl,--wrap=cudnnBackendCreateDescriptor,--wrap=cudnnBackendSetAttribute
+endif
 
 # the tests that say most about a GPU; skips where there is none, unless PD_GPU=yes
 GPU_TESTS = $(CONFORM) test/unit/cuda-arith test/t9001-gpu.sh test/t9002-gpu.sh \

@@ -60,6 +60,26 @@ test_ok "no plan takes longer than data parallelism, if that fits" '
 	jq -e ".period_ns <= .data_parallel.period_ns" out'
 test_ok "no device is used for nothing" '
 	pd-plan --straight -t 7@1GB/s -c sosp19 chain.json | jq -e ".stages | length == 6"'
+# Layers of 3, 3 and 0.015 ms, too large to have replicas: a third device brings half a percent.
+chain 3 | jq ".layers[2] |= (.forward_ns = 5000 | .backward_ns = 10000) |
+	.layers[].parameter_bytes = 1000000000" >tail.json
+while read -r options devices; do
+	test_ok "a device that brings half a percent: $devices with $options" '
+		pd-plan -t 3@1GB/s $options tail.json >a.json
+		jq -c "[.stages[].replicas], .predicted.period_ns" a.json
+		jq -e "[.stages[].replicas] | add == $devices" a.json'
+done <<END
+--straight 2
+--min-gain=1 2
+--min-gain=0.6 2
+--min-gain=0.4 3
+--min-gain=0 3
+--weights=auto 2
+END
+test_ok "of many devices each may bring less than a percent" '
+	chain 12 | jq ".layers[].parameter_bytes = 1" >small.json
+	pd-plan -t 512@100GB/s small.json >a.json
+	jq -e "[.stages[].replicas] | add == 512" a.json'
 test_ok "--stages is taken as it is" '
 	pd-plan --stages=8x2,3,1x1 -t 4@1GB/s chain.json |
 		jq -e "[.stages[] | [(.layers | length), .replicas, .warmup]] == [[8, 2, 1], [3, 1, 1], [1, 1, 0]]"'

@@ -130,4 +130,24 @@ test_ok "a million layers; twenty thousand" '
 	refused "^pd-plan: many.json: layers: expected at most 16384 " --stages=20000 -t 4@1GB/s many.json
 	status 2 timeout 60 pd-plan -t 4@1GB/s <many.json >out 2>err; one_line err; [ ! -s out ]
 	grep -q "^pd-plan: standard input: layers: expected at most" err'
+# dense TEXT: sixty megabytes of it, as an array that never ends.
+dense() { printf '['; yes "$1" | tr -d '\n' | head -c 60000000; }
+while read -r value program; do
+	test_ok "sixty megabytes of $value are not read to the end by $program" '
+		dense "$value" | status 2 five_seconds $program >out 2>err
+		cat err; one_line err; [ ! -s out ]
+		grep -q "^[a-z-]*: standard input: too large: its values take more than 256 MiB" err'
+done <<END
+0, pd-replay
+[], pd-plan -t 4@1GB/s
+"", pd-run --synthetic
+1e9, pd-schedule
+{}, pd-replay
+END
+test_ok "a line of a schedule or a trace that has no end" '
+	for file in small-schedule.jsonl small-trace.jsonl; do
+		{ head -n 1 "$PD_SOURCE/test/data/$file"; dense " "; } | status 2 pd-replay >out 2>err
+		cat err; one_line err; [ ! -s out ]
+		grep -q "standard input:2: longer than 1048576 bytes: expected one object per line" err
+	done'
 test_done

@@ -8,12 +8,18 @@
 
 sgd="--lr=0.002 --momentum=0.9 --weight-decay=0.001"
 residual_model >residual.json
-profile residual.json 2 >residual
-for replicas in "1" "1 1" "1 1 1" "1 1 1 1" "2 1" "1 2" "2 2" "3 1"; do
-	plan residual $replicas >"$(echo "$replicas" | tr ' ' -)"
-done
-pd-plan --topology=4@10Gbit/s --stages=5,5,5,5 residual |
-	jq '.stages |= [to_entries[] | .value.ranks = [.key % 2] | .value]' >chunks
+# plans DIRECTORY SAMPLES: plans there for so many samples in a microbatch
+plans() {
+	mkdir -p "$1"
+	profile residual.json "$2" >"$1/residual"
+	for replicas in "1" "1 1" "1 1 1" "1 1 1 1" "2 1" "1 2" "2 2" "3 1"; do
+		plan "$1/residual" $replicas >"$1/$(echo "$replicas" | tr ' ' -)"
+	done
+	pd-plan --topology=4@10Gbit/s --stages=5,5,5,5 "$1/residual" |
+		jq '.stages |= [to_entries[] | .value.ranks = [.key % 2] | .value]' >"$1/chunks"
+}
+plans . 2
+plans single 1          # whose gradients a large scale makes infinite
 
 # pair PLAN SCHEDULE WEIGHTS MICROBATCHES: that plan, and no prediction of its memory
 pair() {
@@ -21,7 +27,7 @@ pair() {
 		.weights = $weights | .microbatches = $m | del(.stages[].predicted)' "$1"
 }
 
-# trained N PLAN OPTION...: pd-run agrees with the serial program after N microbatches, and has
+# trained N PLAN OPTION...: pd-run agrees with the serial program after N minibatches, and has
 # the memory that was predicted; its last line is in `last`.
 trained() {
 	trained_n=$1 trained_plan=$2
@@ -35,18 +41,13 @@ trained() {
 	"$same" serial "$(at ck "$trained_n")"
 }
 
-# updates MICROBATCHES: that are made in 20 microbatches, an epoch being ten.
-updates() {
-	echo $((2 * ((10 + $1 - 1) / $1)))
-}
-
-# An epoch is ten microbatches: full groups and partial ones, twice.
+# An epoch is ten minibatches, and the run goes on into the next.
 while read -r schedule weights microbatches plans; do
 	for plan in $plans; do
 		test_ok "$schedule, $weights, $microbatches at a time, $plan: clipped" '
 			pair $plan $schedule $weights $microbatches >plan.json
-			trained 20 plan.json $sgd --clip-grad-norm=1.5
-			jq -e ".skipped == 0 and .grad_norm > 0" last
+			trained 11 plan.json $sgd --clip-grad-norm=0.5
+			jq -e ".skipped == 0 and .grad_norm > 0.5" last
 			jq .agree=true plan.json | pd-schedule --check
 			jq .agree=true plan.json | pd-replay >report'
 	done
@@ -68,30 +69,30 @@ test_ok "a stage without parameters" '
 	layers=$(jq ".layers | length" mlp)
 	pd-plan --topology=3@10Gbit/s --stages=1,1,$((layers - 2)) mlp |
 		jq ".weights = \"2bw\" | .microbatches = 2 | del(.stages[].predicted)" >plan.json
-	trained 10 plan.json $sgd --clip-grad-norm=1.5'
+	trained 10 plan.json $sgd --clip-grad-norm=0.5'
 test_ok "clipped, adam" '
 	pair 1-1-1 1f1b 2bw 4 >plan.json
-	trained 20 plan.json --lr=0.001 --optimizer=adam --clip-grad-norm=3'
+	trained 11 plan.json --lr=0.001 --optimizer=adam --clip-grad-norm=0.5'
 # scaled SCHEDULE WEIGHTS MICROBATCHES PLAN SKIPPED OPTION...: so many updates are left out
 scaled() {
-	pair $4 $1 $2 $3 >plan.json
+	pair single/$4 $1 $2 $3 >plan.json
 	skipped=$5
 	shift 5
-	trained 20 plan.json $sgd "$@"
+	trained 12 plan.json $sgd "$@"
 	jq -e ".skipped == $skipped" last
 }
 while read -r schedule weights microbatches plan; do
 	test_ok "$schedule, $weights, $microbatches at a time, $plan: loss scales" '
 		scaled $schedule $weights $microbatches $plan 0 --loss-scale=1000
 		jq -e ".loss_scale == 1000" last
-		# most, if not all, gradients are too large
-		trained 20 plan.json $sgd --loss-scale=1e38
-		jq -e ".loss_scale == 1e38 and .skipped > $(updates $microbatches) / 3" last
+		# some gradients are too large
+		trained 12 plan.json $sgd --loss-scale=1e38
+		jq -e ".loss_scale == 1e38 and .skipped > 0" last
 		# it halves until all is finite, and grows again
-		trained 20 plan.json $sgd --loss-scale=dynamic --loss-scale-init=8e37 \
+		trained 12 plan.json $sgd --loss-scale=dynamic --loss-scale-init=8e37 \
 			--loss-scale-interval=1
-		jq -e ".skipped > 1 and .skipped < $(updates $microbatches)" last
-		trained 20 plan.json $sgd --loss-scale=dynamic --clip-grad-norm=1.5 \
+		jq -e ".skipped > 1 and .skipped < 12" last
+		trained 12 plan.json $sgd --loss-scale=dynamic --clip-grad-norm=0.5 \
 			--loss-scale-interval=2
 		jq -e ".skipped == 0 and .loss_scale > 65536" last'
 done <<END
@@ -111,16 +112,16 @@ END
 test_ok "a limit that no norm reaches changes no bit" '
 	pair 1-1-1 1f1b 2bw 4 >plan.json
 	rm -rf ck-a ck-b
-	train ck-a plan.json $sgd --minibatches=20 --synthetic --no-evaluate >out
-	train ck-b plan.json $sgd --minibatches=20 --synthetic --no-evaluate \
+	train ck-a plan.json $sgd --minibatches=11 --synthetic --no-evaluate >out
+	train ck-b plan.json $sgd --minibatches=11 --synthetic --no-evaluate \
 		--clip-grad-norm=1e9 >out
-	"$same" "$(at ck-a 20)" "$(at ck-b 20)"'
+	"$same" "$(at ck-a 11)" "$(at ck-b 11)"'
 
 test_ok "the norm has the same bits wherever the network is cut" '
 	for plan in 1 1-1 1-1-1 1-1-1-1; do
 		pair $plan 1f1b 2bw 4 >plan.json
-		pd-run --threads=1 --synthetic --minibatches=20 --no-evaluate $sgd \
-			--clip-grad-norm=1.5 plan.json | tail -n 1 | jq .grad_norm
+		pd-run --threads=1 --synthetic --minibatches=11 --no-evaluate $sgd \
+			--clip-grad-norm=0.5 plan.json | tail -n 1 | jq .grad_norm
 	done >norms
 	[ "$(sort -u norms | wc -l)" -eq 1 ]'
 
@@ -130,8 +131,8 @@ test_ok "2bw: agreeing takes no time from the pipeline" '
 		pair 1-1-1-1 1f1b 2bw $m | jq ".topology.levels[0].latency_ns = 1000 |
 			.profile.layers |= map(.forward_ns = 1000000 | .backward_ns = 2000000)" >a.json
 		jq .agree=true a.json >b.json
-		pd-replay --minibatches=60 a.json >a
-		pd-replay --minibatches=60 b.json >b
+		pd-replay --minibatches=$((60 / m)) a.json >a
+		pd-replay --minibatches=$((60 / m)) b.json >b
 		grep "in steady state\|over all" a b
 		[ "$(sed -n "s/^\(time per.*state\) .*/\1/p" a)" = \
 			"$(sed -n "s/^\(time per.*state\) .*/\1/p" b)" ]
@@ -153,8 +154,8 @@ test_ok "a schedule file that has them is trained as the plan" '
 	rm -rf ck-a ck-b
 	train ck-a schedule.jsonl $sgd --clip-grad-norm=1.5 --synthetic >out
 	tail -n 1 out | jq -e ".memory == \"as predicted\""
-	train ck-b plan.json $sgd --clip-grad-norm=1.5 --synthetic --minibatches=8 >out
-	"$same" "$(at ck-a 8)" "$(at ck-b 8)"
+	train ck-b plan.json $sgd --clip-grad-norm=1.5 --synthetic --minibatches=2 >out
+	"$same" "$(at ck-a 2)" "$(at ck-b 2)"
 	pair 1-1-1 1f1b 2bw 4 >plain.json
 	pd-schedule --minibatches=5 plain.json >plain.jsonl
 	status 2 pd-run --clip-grad-norm=1.5 --synthetic plain.jsonl 2>err
@@ -162,7 +163,7 @@ test_ok "a schedule file that has them is trained as the plan" '
 	grep "does not have its ranks agree" err'
 test_ok "the trace tells when ranks agreed" '
 	pair 1-1 1f1b 2bw 2 >plan.json
-	pd-run --threads=1 --synthetic --minibatches=8 --clip-grad-norm=1 --trace=trace.jsonl \
+	pd-run --threads=1 --synthetic --minibatches=4 --clip-grad-norm=1 --trace=trace.jsonl \
 		plan.json >out
 	[ "$(grep -c "\"op\":\"agree\"" trace.jsonl)" -eq 8 ]
 	head -n 1 trace.jsonl | jq -e ".plan.agree"
@@ -176,7 +177,7 @@ while read -r mutation what options; do
 		"$serial" $sgd $options --minibatches=20 --mutate=$mutation --output=serial plan.json
 		status 1 "$same" serial "$(at ck 20)"'
 done <<END
-clip not_to_clip --clip-grad-norm=1.5
+clip not_to_clip --clip-grad-norm=0.5
 skip not_to_skip --loss-scale=dynamic --loss-scale-init=8e37 --loss-scale-interval=1
 scale another_scale --loss-scale=dynamic --loss-scale-init=1e38 --loss-scale-interval=1
 unscale not_to_unscale --loss-scale=1000
@@ -200,9 +201,9 @@ END
 test_ok "a constant scale that is a power of two changes no bit" '
 	pair 1-1-1 1f1b 2bw 4 >plan.json
 	rm -rf ck-a ck-b
-	train ck-a plan.json $sgd --minibatches=20 --synthetic --no-evaluate >out
-	train ck-b plan.json $sgd --minibatches=20 --synthetic --no-evaluate --loss-scale=1024 >out
-	"$same" "$(at ck-a 20)" "$(at ck-b 20)"'
+	train ck-a plan.json $sgd --minibatches=11 --synthetic --no-evaluate >out
+	train ck-b plan.json $sgd --minibatches=11 --synthetic --no-evaluate --loss-scale=1024 >out
+	"$same" "$(at ck-a 11)" "$(at ck-b 11)"'
 test_ok "adam does not count updates that are left out" '
 	pair 1-1-1 1f1b 2bw 2 >plan.json
 	trained 20 plan.json --lr=0.001 --optimizer=adam --loss-scale=dynamic \
@@ -210,19 +211,19 @@ test_ok "adam does not count updates that are left out" '
 	jq -e ".skipped > 1" last'
 
 # Stopped inside an epoch and resumed: the whole folder is compared, scales and all.
-idx_data data		# 55 microbatches an epoch
+idx_data data		# 13 minibatches an epoch
 while read -r weights plan options; do
 	test_ok "$weights, $plan, $options: resumed" '
 		pair $plan 1f1b $weights 4 >plan.json
 		rm -rf ck ck-whole
-		train ck-whole plan.json $options --minibatches=66 --data=data --no-evaluate >out
+		train ck-whole plan.json $options --minibatches=16 --data=data --no-evaluate >out
 		again=
-		for k in 8 24 55 66; do
+		for k in 2 6 13 16; do
 			train ck plan.json $options --minibatches=$k --data=data --no-evaluate $again >out
 			again=--resume
 		done
-		jq -e ".optimizer.scales[-1].skipped > 0" "$(at ck 66)/checkpoint.json"
-		diff -r "$(at ck-whole 66)" "$(at ck 66)"'
+		jq -e ".optimizer.scales[-1].skipped > 0" "$(at ck 16)/checkpoint.json"
+		diff -r "$(at ck-whole 16)" "$(at ck 16)"'
 done <<END
 2bw 1-1-1-1 --loss-scale=dynamic --loss-scale-init=1e38 --loss-scale-interval=3
 2bw 2-1 --optimizer=adam --loss-scale=dynamic --loss-scale-init=1e38 --loss-scale-interval=2

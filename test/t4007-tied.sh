@@ -62,10 +62,10 @@ trained() {
 	trained_plan=$1
 	shift
 	rm -rf ck
-	train ck "$trained_plan" "$@" --minibatches=20 --synthetic --no-evaluate >out
+	train ck "$trained_plan" "$@" --minibatches=11 --synthetic --no-evaluate >out
 	tail -n 1 out | jq -e '.memory == "as predicted"'
-	"$serial" "$@" --minibatches=20 --output=serial "$trained_plan"
-	"$same" serial "$(at ck 20)"
+	"$serial" "$@" --minibatches=11 --output=serial "$trained_plan"
+	"$same" serial "$(at ck 11)"
 }
 
 while read -r schedule weights microbatches plans; do
@@ -99,8 +99,8 @@ test_ok "clipped, with a loss scale that adapts, by adam" '
 bits() {
 	for plan in "$@"; do
 		rm -rf "ck-$plan"
-		train "ck-$plan" "$plan" $sgd --minibatches=20 --synthetic --no-evaluate >out
-		"$same" "$(at "ck-$1" 20)" "$(at "ck-$plan" 20)"
+		train "ck-$plan" "$plan" $sgd --minibatches=11 --synthetic --no-evaluate >out
+		"$same" "$(at "ck-$1" 11)" "$(at "ck-$plan" 11)"
 	done
 }
 while read -r weights microbatches; do
@@ -120,30 +120,30 @@ test_ok "copies in four stages end with the bits of one place in one stage" '
 test_ok "gradients that are not summed give other weights" '
 	pair 1-1-1 1f1b flush 4 >plan.json
 	trained plan.json $sgd
-	"$serial" $sgd --minibatches=20 --mutate=untied --output=serial plan.json
-	status 1 "$same" serial "$(at ck 20)"'
+	"$serial" $sgd --minibatches=11 --mutate=untied --output=serial plan.json
+	status 1 "$same" serial "$(at ck 11)"'
 test_ok "a checkpoint has them once, under the name of their owner" '
 	pair 1-1-1 1f1b flush 4 >plan.json
 	trained plan.json $sgd
-	for file in "$(at ck 20)"/*.safetensors; do
+	for file in "$(at ck 11)"/*.safetensors; do
 		strings -n 10 $file | head -n 1 | grep -o "\"[a-z0-9]*\.[a-z]*\"" || true
 	done | sort >names
 	[ "$(grep -c "fc1.weight\"" names)" -eq 1 ]
 	[ "$(grep -c "fc4.weight\"" names)" -eq 1 ]
 	! grep -q "fc2\|fc3\|mid" names || false'
 
-idx_data data		# 55 microbatches an epoch
+idx_data data		# 13 minibatches an epoch
 while read -r weights plan; do
 	test_ok "$weights, $plan: resumed" '
 		pair $plan 1f1b $weights 4 >plan.json
 		rm -rf ck ck-whole
-		train ck-whole plan.json $sgd --minibatches=66 --data=data --no-evaluate >out
+		train ck-whole plan.json $sgd --minibatches=16 --data=data --no-evaluate >out
 		again=
-		for k in 8 24 55 66; do
+		for k in 2 6 13 16; do
 			train ck plan.json $sgd --minibatches=$k --data=data --no-evaluate $again >out
 			again=--resume
 		done
-		diff -r "$(at ck-whole 66)" "$(at ck 66)"'
+		diff -r "$(at ck-whole 16)" "$(at ck 16)"'
 done <<END
 2bw 1-1-1-1
 2bw 2-1
@@ -153,10 +153,10 @@ test_ok "resumed in one stage" '
 	pair 1-1-1 1f1b flush 4 >plan.json
 	pair 1 1f1b flush 4 >one.json
 	rm -rf ck ck-whole
-	train ck-whole plan.json $sgd --minibatches=66 --data=data --no-evaluate >out
-	train ck plan.json $sgd --minibatches=24 --data=data --no-evaluate >out
-	train ck one.json $sgd --minibatches=66 --data=data --no-evaluate --resume >out
-	"$same" "$(at ck-whole 66)" "$(at ck 66)"'
+	train ck-whole plan.json $sgd --minibatches=16 --data=data --no-evaluate >out
+	train ck plan.json $sgd --minibatches=6 --data=data --no-evaluate >out
+	train ck one.json $sgd --minibatches=16 --data=data --no-evaluate --resume >out
+	"$same" "$(at ck-whole 16)" "$(at ck 16)"'
 
 for weights in stash vertical-sync latest; do
 	test_ok "$weights: one stage, or refused" '
@@ -166,6 +166,34 @@ for weights in stash vertical-sync latest; do
 		grep "share parameters: expected both in one stage, or weights \"2bw\" or \"flush\"" err
 		pair 1 1f1b $weights 1 | pd-schedule --check'
 done
+# by_hand WEIGHTS MICROBATCHES LIST DEVICES: pd-plan cuts between them where it is told to.
+by_hand() {
+	pd-plan --weights="$1" --microbatches="$2" --stages="$3" --topology="$4@10Gbit/s" tied
+}
+while read -r weights list devices; do
+	test_ok "pd-plan --stages=$list --weights=$weights: planned, trained" '
+		by_hand $weights 4 $list $devices >plan.json
+		trained plan.json $sgd
+		jq -e ".predicted | .lower_bound_ns > 0 and .lower_bound_ns <= .period_ns" plan.json
+		pd-replay plan.json >report'
+done <<END
+flush 4,10 2
+2bw 4,10 2
+flush 4,3,3,4 4
+2bw 6x2,8 3
+END
+test_ok "pd-plan --stages --chunks: planned, trained" '
+	pd-plan --schedule=interleaved --weights=flush --microbatches=4 --stages=4,3,3,4 \
+		--topology=2@10Gbit/s tied >plan.json
+	trained plan.json $sgd'
+test_ok "pd-plan --stages --weights=auto: those with which it can be" '
+	by_hand auto 4 4,10 2 >plan.json
+	jq -e ".weights == \"2bw\" or .weights == \"flush\"" plan.json'
+test_ok "pd-plan --stages: refused with other weights, which says which can" '
+	status 2 by_hand stash 1 4,10 2 2>err
+	cat err
+	one_line err
+	grep -q "would separate layers that share parameters: expected --weights=2bw or flush" err'
 # A chain so long that a layer's number alone would not fit into a byte.
 jq '.layers = .layers[:3] + [range(260) | {name: "r\(.)", kind: "relu",
 		inputs: [if . == 0 then "a1" else "r\(. - 1)" end]}] + .layers[3:]

@@ -73,6 +73,60 @@ test_ok 'processes and threads have names' '
 	jq -e "[.traceEvents[] | select(.ph == \"M\" and .name == \"process_name\")]
 		| length == 6 and .[5].args.name == \"rank 5: stage 2, replica 0\"" chrome.json'
 
+test_ok 'rows of a process have names that differ, with stage and peer' '
+	jq -e "[.traceEvents[] | select(.ph == \"M\" and .name == \"thread_name\")]
+		| group_by(.pid) | map(map(.args.name)) | length == 6 and
+		all(.[]; (unique | length) == length and all(.[]; test(\"^stage \")))" chrome.json
+	pd-replay -f chrome straight.json | jq -r "[.traceEvents[] | select(.ph == \"M\" and
+		.name == \"thread_name\" and .pid == 1)][].args.name" >names
+	cat names
+	grep -qx "stage 1: activations in from rank 0" names
+	grep -qx "stage 1: gradients out to rank 0" names'
+
+# The report as data.
+test_ok 'a report as JSON: what adds up, adds up' '
+	pd-replay -f json -m 96 replicas.json >report.json
+	jq -e ".format == \"pd-report\" and .version == 1 and .window_ns as \$window
+		| (.ranks | length == 6) and all(.ranks[]; [.busy_ns, .wait_activation_ns,
+			.wait_gradient_ns, .wait_allreduce_ns, .wait_load_ns, .wait_other_ns] | add
+			== \$window)" report.json
+	jq -e "([.ranks[].busy_ns] | add) as \$busy | .bubble_percent - 100 + 100 * \$busy /
+		(6 * .window_ns) | fabs < 1e-9" report.json'
+test_ok 'it has the figures of the report for people' '
+	pd-replay -m 96 replicas.json >report
+	grep -q "^bubble  *$(jq -r "(.bubble_percent * 10 | round) / 10" report.json) %" report
+	grep -q "^samples per second  *$(jq -r "(.samples_per_s * 10 | round) / 10" report.json)" report'
+test_ok 'a report as CSV has the same' '
+	pd-replay -f csv -m 96 replicas.json | tr -d "\r" >report.csv
+	[ "$(head -n 1 report.csv)" = "table,row,key,value" ]
+	jq -r "to_entries[] | select(.value | type != \"array\") |
+		\"report,0,\(.key),\(.value // if .value == false then false else \"\" end)\"" report.json >a
+	grep "^report," report.csv | cut -d, -f1-3 >b
+	cut -d, -f1-3 a | diff - b
+	for key in busy_ns wait_gradient_ns; do
+		jq -r ".ranks[].$key" report.json >a
+		grep "^ranks,.*,$key," report.csv | cut -d, -f4 | diff a -
+	done'
+test_ok 'names with commas and quotes stand in quotes in CSV' '
+	jq ".profile.name = \"a,\\\"b\\\"\"" replicas.json | pd-replay -f csv -m 8 |
+		grep -q "^report,0,name,\"a,\"\"b\"\"\""'
+test_ok 'of a trace, with its plan replayed' '
+	pd-replay -f json "$PD_SOURCE/test/data/small-trace.jsonl" >report.json
+	jq -e ".measured and .replayed_period_ns > 0 and .period_ns == null" report.json'
+test_ok 'no comparison as data' '
+	status 2 pd-replay -f json --compare=replicas.json replicas.json 2>err
+	one_line err
+	grep -q "expected --format=report, text, svg or chrome, found json" err'
+test_ok 'what is shorter than half a column is seen' '
+	# forwards of a fiftieth of their backwards
+	jq ".profile.layers[].forward_ns = 1000 | .profile.layers[].backward_ns = 50000 |
+		del(.predicted, .stages[].predicted)" straight.json >short.json
+	COLUMNS=80 pd-replay -f text -m 3 short.json >drawn
+	cat drawn
+	# the first stage does all its forwards within one column, the last one in turn
+	[ "$(grep -c "^[0-3]:[0-3] F" drawn)" -eq 4 ]
+	grep -q "^3:3 FB0=*FB1=*FB2=*\.*$" drawn'
+
 pd-replay -f svg replicas.json >replicas.svg
 pd-replay -f svg -m 6 straight.json >straight.svg
 if command -v xmllint >/dev/null; then

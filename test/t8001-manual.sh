@@ -102,6 +102,7 @@ test_ok "the string in pd-topology(5) is the document above it" '
 examples() {
 	rm -rf examples
 	mkdir examples
+	unmade=         # what commands that were skipped would have written
 	ln -s "$PD_SOURCE/share" examples/share
 	while read -r line; do
 		data=$(echo "$line" | grep -o '/usr/share/[^ ]*' | head -n 1)
@@ -111,10 +112,16 @@ examples() {
 			pd-*) [ -x "$PD_BUILD/bin/$word" ] || missing=$word ;;
 			esac
 		done
+		for word in $unmade; do
+			case " $line " in
+			*" $word "*) data=$word ;;
+			esac
+		done
 		if [ -n "$missing" ]; then
 			test_skip "$1: $line" "$missing is not built"
 		elif [ -n "$data" ] && ! [ -e "$data" ]; then
 			test_skip "$1: $line" "there is no $data"
+			unmade="$unmade $(echo "$line" | sed -n 's/.*--trace=\([^ ]*\).*/\1/p')"
 		else
 			test_ok "$1: $line" 'cd examples && eval "$line"'
 		fi

@@ -4,9 +4,10 @@
 # that need no device are linked without one.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
-# the list: lines of four spaces, a word, and what it is
-sed -n '/^Folders, lowest first/,/^Walked through/s/^    \([a-z]*\) .*/\1/p' \
-	"$PD_SOURCE/contrib/HACKING" >order
+# the list, up to the empty line behind it: lines of four spaces, a word, and what it is
+awk '/^Folders, lowest first/ { found = 1 }
+     found && /^    [a-z]/ { print $1; listed = 1 }
+     listed && /^$/ { exit }' "$PD_SOURCE/contrib/HACKING" >order
 
 test_ok "every folder of lib is in the list, once, and the other way round" '
 	(cd "$PD_SOURCE/lib" && ls -d */) | tr -d / | sort >folders

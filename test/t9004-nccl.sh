@@ -3,7 +3,7 @@
 # Several ranks on GPUs, through NCCL and staged through the host: weights are those of the serial
 # program, a killed rank ends the run, the link is measured.  Where there are fewer GPUs than
 # ranks they share them: NCCL then takes each for a machine of its own.  PD_GPU=yes: there must be
-# a GPU, and not to find it is a failure.
+# a GPU, and not to find it is a failure.  PD_TEST_WAYS: these of auto, staged and nccl alone.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 if ! pd-profile --device=cuda --no-link --iterations=1 --batch-size=4 "$MODELS/lenet5.json" \
@@ -18,12 +18,14 @@ PD_TEST_DEVICE=cuda
 export PD_TEST_DEVICE
 . "$PD_SOURCE/test/train-lib.sh"
 
-ways="auto staged"
-if "$PD_BUILD/test/conform/transfers" --has-nccl; then
-	ways="$ways nccl"
-else
-	test_skip "NCCL" "this program was built without NCCL"
-fi
+ways=
+for way in ${PD_TEST_WAYS:-auto staged nccl}; do
+	if [ $way != nccl ] || "$PD_BUILD/test/conform/transfers" --has-nccl; then
+		ways="$ways $way"
+	else
+		test_skip "NCCL" "this program was built without NCCL"
+	fi
+done
 
 sgd="--lr=0.002 --momentum=0.9 --weight-decay=0.001"
 residual_model >residual.json
@@ -49,16 +51,16 @@ for way in $ways; do
 			--straight residual >plan.json
 		rm -rf ck
 		PD_TEST_TRANSPORT=$way train ck plan.json --clip-grad-norm=0.5 --synthetic \
-			--minibatches=24
+			--minibatches=6
 		[ -d first ] || mv ck first
-		[ ! -d ck ] || "$same" "$(at first 24)" "$(at ck 24)"'
+		[ ! -d ck ] || "$same" "$(at first 6)" "$(at ck 6)"'
 	test_ok "two stages on each rank, --transport=$way" '
 		pd-plan --topology=2@10Gbit/s --schedule=interleaved --chunks=2 --microbatches=4 \
 			residual >plan.json
 		rm -rf ck
-		PD_TEST_TRANSPORT=$way train ck plan.json --synthetic --minibatches=24
+		PD_TEST_TRANSPORT=$way train ck plan.json --synthetic --minibatches=6
 		[ -d chunks ] || mv ck chunks
-		[ ! -d ck ] || "$same" "$(at chunks 24)" "$(at ck 24)"'
+		[ ! -d ck ] || "$same" "$(at chunks 6)" "$(at ck 6)"'
 	test_ok "a rank that is killed, --transport=$way" '
 		plan residual 1 2 1 >plan.json
 		pd-run --device=cuda --transport=$way --synthetic --minibatches=1000000 plan.json \

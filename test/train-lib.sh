@@ -93,7 +93,7 @@ train() {
 		--threads=1 --checkpoint="$train_into" "$@" "$train_plan"
 }
 
-# resumed PLAN N STOP... -- OPTION...: stopped there and resumed, the checkpoint after N microbatches
+# resumed PLAN N STOP... -- OPTION...: stopped there and resumed, the checkpoint after N minibatches
 # is that of a run that was not: the whole folder, the older versions too.
 resumed() {
 	resumed_plan=$1 resumed_n=$2 resumed_stops=

@@ -9,9 +9,8 @@
 #
 # What is the same for all: 64 samples in an update, in the same order for a seed, the same
 # initial parameters, SGD with momentum 0.9 and the learning rate LR (0.01) for the mean
-# gradient of those 64 samples; it never changes.  The rate of pd-run is for each minibatch
-# of the profile, of which gradients are added: where an update is made of 4 microbatches of
-# 16 samples, pd-run is told LR / 4.
+# gradient of those 64 samples; it never changes.  Replicas under stash add the gradients of
+# their minibatches (pd(7)): for data parallelism over 4 of 16 samples pd-run is told LR / 4.
 #
 # What differs: how late the weights are that a gradient was computed with, in updates.
 #     data parallelism    4 replicas, 16 samples each: 0
@@ -52,8 +51,8 @@ done
 cut=2,2,4,5
 pipemare=
 train "data parallelism" 16 "$quarter" --stages=13x4
-train flush 16 "$quarter" --stages=$cut --weights=flush --microbatches=4
-train 2bw 16 "$quarter" --stages=$cut --weights=2bw --microbatches=4
+train flush 16 "$lr" --stages=$cut --weights=flush --microbatches=4
+train 2bw 16 "$lr" --stages=$cut --weights=2bw --microbatches=4
 train stash 64 "$lr" --stages=$cut --weights=stash
 train vertical-sync 64 "$lr" --stages=$cut --weights=vertical-sync
 train latest 64 "$lr" --stages=$cut --weights=latest

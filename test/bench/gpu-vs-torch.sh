@@ -8,12 +8,13 @@
 # channels last in 16 bits.  Not a test: it says what it measured.
 #     sh test/bench/gpu-vs-torch.sh [MODEL BATCH-SIZE]...
 # PD_BUILD names the build tree, PYTHON a Python that has PyTorch, STEPS how many (30), TYPES
-# which of f32, tf32, bf16, f16 (tf32 bf16; f32 is without TF32 on either side).
+# which of f32, tf32, bf16, f16 (bf16 tf32; f32 is without TF32 on either side).  Each figure is on
+# standard error as soon as it is known, PyTorch's eager one first: what is cut short has said that.
 source=$(cd "$(dirname "$0")/../.." && pwd)
 build=${PD_BUILD:-$source}
 python=${PYTHON:-python3}
 steps=${STEPS:-30}
-types=${TYPES:-tf32 bf16}
+types=${TYPES:-bf16 tf32}
 theirs=$source/test/bench/gpu-vs-torch.py
 
 "$python" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null ||
@@ -21,6 +22,11 @@ theirs=$source/test/bench/gpu-vs-torch.py
 work=$(mktemp -d) || exit 3
 trap 'rm -rf "$work"' EXIT
 [ $# -gt 0 ] || set -- vgg16 64 vgg16 128 vgg16 256 resnet50 64 resnet50 128 resnet50 256
+
+# tell MODEL BATCH-SIZE TYPE WHOSE SAMPLES-PER-SECOND
+tell() {
+	echo "$1 $2 $3: $4: $5 samples/s" >&2
+}
 
 # one MODEL BATCH-SIZE TYPE
 one() {
@@ -32,19 +38,25 @@ one() {
 	# the loss of f16 is scaled, which not every kind of weights goes with
 	weights=
 	[ "$3" = f16 ] && weights=--weights=flush
+	eager=$("$python" "$theirs" "$model" "$2" "$steps" eager "$3") || exit 3
+	tell "$1" "$2" "$3" "PyTorch, eager" "$eager"
 	"$build/bin/pd-profile" --device=cuda --dtype="$dtype" $flags --no-link \
 		--iterations="$steps" --batch-size="$2" "$model" >"$work/profile.json" || exit 3
 	step=$(sed -n 's/.*"step_ns": \([0-9]*\).*/\1/p' "$work/profile.json" | head -n 1)
 	ours=$(awk "BEGIN { printf \"%.1f\", $2 * 1e9 / $step }")
+	tell "$1" "$2" "$3" "a step of ours" "$ours"
 	"$build/bin/pd-plan" --gpus=1 $weights "$work/profile.json" >"$work/plan.json" &&
 		"$build/bin/pd-run" --device=cuda $flags --synthetic --no-evaluate \
 			--minibatches="$((steps + 20))" "$work/plan.json" >"$work/report" || exit 3
 	run=$(tail -n 1 "$work/report" | sed 's/.*"samples_per_s": \([0-9.]*\).*/\1/')
-	eager=$("$python" "$theirs" "$model" "$2" "$steps" eager "$3") || exit 3
+	tell "$1" "$2" "$3" "pd-run" "$run"
 	compiled=$("$python" "$theirs" "$model" "$2" "$steps" compiled "$3") || compiled=0
+	tell "$1" "$2" "$3" "PyTorch, compiled" "$compiled"
 	pure=0
 	case $3 in
-	bf16) pure=$("$python" "$theirs" "$model" "$2" "$steps" pure "$3") || pure=0 ;;
+	bf16)
+		pure=$("$python" "$theirs" "$model" "$2" "$steps" pure "$3") || pure=0
+		tell "$1" "$2" "$3" "PyTorch, all of it in bf16" "$pure" ;;
 	esac
 	rate=$("$python" "$theirs" "$model" "$2" "$steps" rate "$3") || exit 3
 	work_flop=$("$python" "$theirs" "$model" "$2" "$steps" work "$3") || exit 3

@@ -12,7 +12,7 @@
 # and 2bw make an update of 8 of them, and need a second buffer of gradients to add them up;
 # stash and vertical-sync make one of each.  gpipe keeps the activations of all 8 microbatches,
 # the others those of as many as there are stages from here on.  The weights are there once
-# with none, gpipe and flush, twice with 2bw; stash has as many versions as minibatches are in
+# with none, gpipe and flush, twice with 2bw; stash has as many versions as microbatches are in
 # flight, so most where the weights of such a network are few; vertical-sync has as many at
 # every stage.  stash, vertical-sync and 2bw never drain the pipeline and should be equally
 # fast, flush and gpipe slower by their bubble.  Predicted time is that of the plan replayed
@@ -26,8 +26,9 @@ cut=9,3,4,14
 pd-profile --threads=1 --workers=$(($(nproc) < 4 ? $(nproc) : 4)) --batch-size=16 --iterations=9 \
 	"$source/test/bench/vgg11.json" >"$work/profile"
 plan() {
-	pd-plan --gpus=4 --stages=$cut $2 "$work/profile" |
-		pd-schedule --minibatches=$microbatches >"$work/$1.schedule"
+	pd-plan --gpus=4 --stages=$cut $2 "$work/profile" >"$work/plan"
+	pd-schedule --minibatches=$((microbatches / $(jq .microbatches "$work/plan"))) \
+		"$work/plan" >"$work/$1.schedule"
 	echo "$1" >>"$work/kinds"
 }
 plan none "--schedule=none --microbatches=8"

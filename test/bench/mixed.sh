@@ -62,7 +62,7 @@ done
 for type in $types; do
 	pd-plan --straight --weights=flush --microbatches=2 --topology=2@10GB/s \
 		"$work/$first-$type-1" >"$work/plan"
-	as "$type" pd-run --device="$device" --threads=1 --lr=0.005 --epochs="$EPOCHS" \
+	as "$type" pd-run --device="$device" --threads=1 --lr=0.01 --epochs="$EPOCHS" \
 		--data="${DATA:-/usr/share/datasets/fashion-mnist}" "$work/plan" |
 		jq -r --arg type "$type" 'select(.event == "evaluation") |
 			"\($type), epoch \(.epoch): accuracy \(.accuracy)"'

@@ -74,9 +74,44 @@ static const char branching[] =
 	"{'name': 'f2', 'kind': 'linear', 'inputs': ['g1'], 'out_features': 10}, "
 	"{'name': 'loss', 'kind': 'softmax_cross_entropy', 'inputs': ['f2', 'y']}";
 
+/*
+ * What residual networks are made of: a block whose shortcut is the input, one whose shortcut has
+ * a convolution, one that normalises first and adds what it was made from, sums without a relu.
+ */
+static const char residual[] =
+	"{'name': 'c0', 'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 8, 'kernel': 3, "
+	"'padding': 1}, "
+	"{'name': 'n0', 'kind': 'batchnorm2d', 'inputs': ['c0']}, "
+	"{'name': 'r0', 'kind': 'relu', 'inputs': ['n0']}, "
+	"{'name': 'c1', 'kind': 'conv2d', 'inputs': ['r0'], 'out_channels': 8, 'kernel': 1}, "
+	"{'name': 'n1', 'kind': 'batchnorm2d', 'inputs': ['c1']}, "
+	"{'name': 'a1', 'kind': 'add', 'inputs': ['n1', 'r0']}, "
+	"{'name': 'r1', 'kind': 'relu', 'inputs': ['a1']}, "
+	"{'name': 'c2', 'kind': 'conv2d', 'inputs': ['r1'], 'out_channels': 16, 'kernel': 3, "
+	"'padding': 1}, "
+	"{'name': 'n2', 'kind': 'batchnorm2d', 'inputs': ['c2']}, "
+	"{'name': 'c3', 'kind': 'conv2d', 'inputs': ['r1'], 'out_channels': 16, 'kernel': 1}, "
+	"{'name': 'n3', 'kind': 'batchnorm2d', 'inputs': ['c3']}, "
+	"{'name': 'a2', 'kind': 'add', 'inputs': ['n2', 'n3']}, "
+	"{'name': 'n4', 'kind': 'batchnorm2d', 'inputs': ['a2']}, "
+	"{'name': 'r4', 'kind': 'relu', 'inputs': ['n4']}, "
+	"{'name': 'c4', 'kind': 'conv2d', 'inputs': ['r4'], 'out_channels': 16, 'kernel': 1}, "
+	"{'name': 'a3', 'kind': 'add', 'inputs': ['c4', 'a2', 'c4']}, "
+	"{'name': 'a4', 'kind': 'add', 'inputs': ['a3', 'a2']}, "
+	"{'name': 'n5', 'kind': 'batchnorm2d', 'inputs': ['a4']}, "
+	"{'name': 'p', 'kind': 'adaptive_avgpool2d', 'inputs': ['n5'], 'output_size': 1}, "
+	"{'name': 'flat', 'kind': 'flatten', 'inputs': ['p']}, "
+	"{'name': 'f', 'kind': 'linear', 'inputs': ['flat'], 'out_features': 10}, "
+	"{'name': 'loss', 'kind': 'softmax_cross_entropy', 'inputs': ['f', 'y']}";
+
 struct pd_model *branching_model(void)
 {
 	return model_of("3, 8, 8", branching);
+}
+
+struct pd_model *residual_model(void)
+{
+	return model_of("3, 6, 6", residual);
 }
 
 bool chain_usable(const struct pd_device_ops *ops)
@@ -87,6 +122,7 @@ bool chain_usable(const struct pd_device_ops *ops)
 }
 
 enum pd_dtype chain_dtype = PD_F32;
+bool chain_untimed;
 
 static const struct {
 	enum pd_dtype dtype;
@@ -212,7 +248,8 @@ static struct chain *open_all(const struct pd_device_ops *ops, const struct pd_m
 			      int threads, bool split)
 {
 	struct chain *c = pd_zalloc(sizeof(*c));
-	struct pd_device_config config = { .threads = threads, .gate = &c->gate };
+	struct pd_device_config config = { .threads = threads, .gate = &c->gate,
+					   .untimed = chain_untimed };
 	struct pd_error err;
 
 	c->ops = ops;
@@ -319,7 +356,7 @@ static bool pass_once(struct chain *c, struct stage *s, bool back, enum pd_backw
 		.weights = s->weights, .state = s->state, .gradients = s->gradients,
 		.inbox = s->inbox, .slot = s->slot, .scratch = s->scratch, .gradient_in = s->in,
 		.gradient_out = s->out, .first_sample = c->first_sample, .valid = c->valid,
-		.evaluate = c->evaluate, .loss = &c->loss, .part = part,
+		.evaluate = c->evaluate, .losses = &c->loss, .part = part,
 	};
 	int step = c->singly ? 1 : s->count;
 	struct pd_event ev;

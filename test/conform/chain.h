@@ -31,7 +31,7 @@ struct chain {
 	bool twice;                     /* each stage's forward and backward run again at once */
 	int stage_count;
 	struct stage *stages;
-	struct pd_loss loss;
+	struct pd_loss loss;            /* of the one loss layer that there is at most */
 };
 
 /*
@@ -41,6 +41,8 @@ struct chain {
 struct pd_model *model_of(const char *shape, const char *layers);
 /* One with everything that makes partitions hard: 3 x 8 x 8, 10 classes. */
 struct pd_model *branching_model(void);
+/* Blocks of a residual network, of several kinds: 3 x 6 x 6, 10 classes. */
+struct pd_model *residual_model(void);
 
 /* May the tests use this device?  It is here, and PD_TEST_DEVICE, where set, names it. */
 bool chain_usable(const struct pd_device_ops *ops);
@@ -49,6 +51,8 @@ bool chain_usable(const struct pd_device_ops *ops);
 extern int chain_engines;
 /* What chains that are opened from now on compute in: f32, unless a test says otherwise. */
 extern enum pd_dtype chain_dtype;
+/* Their devices need not tell times (pd_device_config.untimed): false, unless a test says so. */
+extern bool chain_untimed;
 /* The name of the device and, where that is not f32, of the type. */
 const char *chain_name(const struct pd_device_ops *ops);
 /*

@@ -18,7 +18,13 @@
 
 #define SEED 5
 #define STEPS 3
-#define CLOSE 5e-3              /* of the largest in an arena: f32 through a deep network */
+#define CLOSE 1e-3              /* losses and weights: f32 through a deep network */
+/*
+ * Gradients.  An activation that is 0 but for rounding is cut off by a relu here and not there; where
+ * that happens to a part f of them, gradients differ by the root of f.  Activations of a deep
+ * network are apart by some 1e-5, which makes one percent on some processors, less on others.
+ */
+#define CLOSE_GRADIENTS 0.03
 
 struct run {
 	double losses[STEPS];
@@ -58,18 +64,18 @@ static struct run train(const struct pd_device_ops *ops, const struct pd_model *
 	return r;
 }
 
-/* The largest difference, in units of the largest value. */
+/* The norm of the difference, in units of the norm of what is compared. */
 static double apart(const float *a, const float *b, int64_t count)
 {
-	double most = 0, largest = 0;
+	double difference = 0, all = 0;
 
 	for (int64_t i = 0; i < count; i++) {
-		double d = fabs((double)a[i] - (double)b[i]);
+		double d = (double)a[i] - (double)b[i];
 
-		most = d > most || isnan(d) ? d : most;
-		largest = fmax(largest, fabs((double)a[i]));
+		difference += d * d;
+		all += (double)a[i] * (double)a[i];
 	}
-	return most / largest;
+	return sqrt(difference / all);
 }
 
 static void compare(const struct pd_model *model, const struct run *one, const struct run *other,
@@ -82,7 +88,7 @@ static void compare(const struct pd_model *model, const struct run *one, const s
 		losses = fmax(losses, fabs(one->losses[i] - other->losses[i]) /
 				      fabs(one->losses[i]));
 	ok(one->good && other->good && one->count == other->count && losses <= CLOSE &&
-	   gradients <= CLOSE && weights <= CLOSE, "%s: %s", model->name, what);
+	   gradients <= CLOSE_GRADIENTS && weights <= CLOSE, "%s: %s", model->name, what);
 	diag("losses apart by %.2g, gradients %.2g, weights %.2g", losses, gradients, weights);
 }
 

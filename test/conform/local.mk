@@ -1,6 +1,14 @@
 # kernels against plain C, on every device that this machine has
 CONFORM = test/conform/devices test/conform/half test/conform/layers test/conform/partition \
-	test/conform/stream test/conform/transfers
+	test/conform/stream test/conform/transfers test/conform/widened
+if HAVE_CUDA
+CONFORM += test/conform/kernels
+test_conform_kernels_SOURCES = test/conform/kernels.c
+test_conform_kernels_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_conform_kernels_LDADD = $(UNIT_DEVICE_LIBS)
+else
+EXTRA_DIST += test/conform/kernels.c
+endif
 CONFORM_HELPERS = test/conform/chain.c test/conform/chain.h
 check_PROGRAMS += $(CONFORM)
 TESTS += $(CONFORM)
@@ -23,6 +31,9 @@ test_conform_stream_LDADD = $(UNIT_DEVICE_LIBS)
 test_conform_transfers_SOURCES = test/conform/transfers.c test/unit/ranks.c test/unit/ranks.h
 test_conform_transfers_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_conform_transfers_LDADD = $(UNIT_DEVICE_LIBS)
+test_conform_widened_SOURCES = test/conform/widened.c $(CONFORM_HELPERS)
+test_conform_widened_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_conform_widened_LDADD = $(UNIT_DEVICE_LIBS)
 
 # measured, not tested: test/bench/cpu-vs-torch.sh
 check_PROGRAMS += test/bench/speed

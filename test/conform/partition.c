@@ -24,7 +24,16 @@ struct result {
 	float *arenas[5];
 	int64_t counts[5];
 	double losses[STEPS + 1];
+	int firsts;                     /* what was done for the first time meanwhile */
 };
+
+/* Of the emulated GPU alone (contrib/emulate-cuda.sh). */
+extern int emulated_firsts(void) __attribute__((weak));
+
+static int firsts(void)
+{
+	return emulated_firsts ? emulated_firsts() : 0;
+}
 
 static void load(struct chain *c, int step)
 {
@@ -43,7 +52,7 @@ static void load(struct chain *c, int step)
 /* Closes the chain. */
 static struct result train_chain(struct chain *c)
 {
-	struct result r = { .losses = { 0 } };
+	struct result r = { .losses = { 0 }, .firsts = -firsts() };
 
 	for (int step = 0; step < STEPS; step++) {
 		load(c, step);
@@ -57,6 +66,7 @@ static struct result train_chain(struct chain *c)
 	load(c, STEPS);
 	chain_forward(c);
 	r.losses[STEPS] = c->loss.sum;
+	r.firsts += firsts();
 	for (int a = 0; a < 5; a++)
 		r.arenas[a] = chain_export(c, (enum arena)a, &r.counts[a]);
 	chain_close(c);
@@ -93,12 +103,16 @@ static struct result train_rehearsed(const struct pd_device_ops *ops, const stru
 	struct chain *c = split ? chain_open_split(ops, model, NULL, 0, BATCH, SEED, threads)
 				: chain_open(ops, model, NULL, 0, BATCH, SEED, threads);
 	struct pd_error err;
+	struct result r;
 
 	ok(pd_rehearse(c->device, c->stages[0].net, &config, &c->gate, &err) == 0 &&
 	   pd_rehearse_sum(c->device, c->stream, &c->gate, &err) == 0, "%s, %d threads: rehearsal%s",
 	   chain_name(ops), threads, split ? " in two parts" : "");
 	c->parts = split;
-	return train_chain(c);
+	r = train_chain(c);
+	is_int(r.firsts, 0, "%s, %d threads: and then nothing is made for the first time",
+	       chain_name(ops), threads);
+	return r;
 }
 
 static void release(struct result *r)
@@ -320,6 +334,17 @@ static void test_predicted(const struct pd_device_ops *ops, struct pd_model *mod
 	pd_model_free(few);
 }
 
+/* Gradients that are passed on, relus done by other layers: in pieces, each does its own. */
+static void test_residual(const struct pd_device_ops *ops)
+{
+	struct pd_model *model = residual_model();
+
+	test_device(ops, model, 1);
+	if (ops->splits && chain_dtype == PD_BF16)
+		test_split(ops, model, 1);
+	pd_model_free(model);
+}
+
 /* The same promises in 16 bits: what crosses a cut is rounded there or not, but always alike. */
 static void test_rounded(const struct pd_device_ops *ops, struct pd_model *model)
 {
@@ -331,6 +356,7 @@ static void test_rounded(const struct pd_device_ops *ops, struct pd_model *model
 		test_device(ops, model, 2);
 		test_again(ops, model);
 		test_layer_sizes(ops, model, false);
+		test_residual(ops);
 		if (!ops->splits)
 			continue;
 		test_split(ops, model, 1);
@@ -351,6 +377,7 @@ int main(void)
 		test_device(pd_devices[i], model, 1);
 		test_device(pd_devices[i], model, 2);
 		test_again(pd_devices[i], model);
+		test_residual(pd_devices[i]);
 		test_refusal(pd_devices[i], model);
 		test_layer_sizes(pd_devices[i], model, false);
 		if (!pd_devices[i]->splits)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * same-tensors A B: do two sets of tensors have the same names, and the same bits?  A set
+ * same-tensors A B [PART]: do two sets of tensors have the same names, and the same bits?  Or,
+ * with PART, is no element of a tensor off by more than that part of the largest in it?  A set
  * is a safetensors file, or a checkpoint's folder, of which older versions (NAME@STEP) are
  * left out.  Exit status 0: yes, 1: no, 2: they cannot be read.
  */
@@ -8,6 +9,7 @@
 #include "base/opt.h"
 #include "checkpoint/safetensors.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,7 +93,22 @@ static void release(struct set *set)
 	free(set->members);
 }
 
-static bool same(const struct set *a, const struct set *b)
+static bool near(const struct member *x, const struct member *y, double part)
+{
+	double largest = 0, off = 0;
+
+	for (int64_t k = 0; k < x->elements; k++) {
+		largest = fmax(largest, fabs((double)x->values[k]));
+		off = fmax(off, fabs((double)x->values[k] - (double)y->values[k]));
+		if (!isfinite(x->values[k]) || !isfinite(y->values[k]))
+			off = INFINITY;
+	}
+	printf("%s: off by %.3g of %.3g\n", x->name, off, largest);
+	return off <= part * largest;
+}
+
+/* part -1: the same bits */
+static bool same(const struct set *a, const struct set *b, double part)
 {
 	if (a->count != b->count) {
 		printf("%zu tensors, %zu tensors\n", a->count, b->count);
@@ -104,7 +121,9 @@ static bool same(const struct set *a, const struct set *b)
 			printf("%s, %s\n", x->name, y->name);
 			return false;
 		}
-		for (int64_t k = 0; k < x->elements; k++)
+		if (part >= 0 && !near(x, y, part))
+			return false;
+		for (int64_t k = 0; k < x->elements && part < 0; k++)
 			if (memcmp(&x->values[k], &y->values[k], sizeof(float)) != 0) {
 				printf("%s[%lld]: %.9g, %.9g\n", x->name, (long long)k,
 				       (double)x->values[k], (double)y->values[k]);
@@ -119,13 +138,13 @@ int main(int argc, char **argv)
 	struct set a, b;
 	bool equal;
 
-	if (argc != 3) {
-		fprintf(stderr, "usage: same-tensors A B\n");
+	if (argc != 3 && argc != 4) {
+		fprintf(stderr, "usage: same-tensors A B [PART]\n");
 		return PD_EXIT_USAGE;
 	}
 	read_set(&a, argv[1]);
 	read_set(&b, argv[2]);
-	equal = same(&a, &b);
+	equal = same(&a, &b, argc == 4 ? atof(argv[3]) : -1);
 	release(&a);
 	release(&b);
 	return equal ? PD_EXIT_YES : PD_EXIT_NO;

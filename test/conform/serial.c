@@ -6,8 +6,11 @@
  *
  * It keeps every version of every parameter since the epoch began, and computes with the
  * whole network as one net.  Let w be the warm-up of a stage (0 with schedule none), r its
- * replicas, M the plan's microbatches.  A stage updates after every G microbatches: M, or r
- * where the plan says 1 (with 2bw, flush and nf1b always M).  Microbatch b, counted from where
+ * replicas, M the plan's microbatches, which make a minibatch.  A stage updates after every G
+ * microbatches: M, or r where the plan says 1 (with 2bw, flush and nf1b always M).  The gradient
+ * of a minibatch is that of the mean of the loss over its samples: of what is added up, each
+ * sample's is divided by M times the samples of a microbatch.  Where M is 1 the r minibatches of
+ * an update are added.  Microbatch b, counted from where
  * the pipeline was last empty, is number i = floor(b / r) of its replica.  In updates since
  * then, its forward and backward see at that stage version
  *
@@ -17,13 +20,13 @@
  *     vertical-sync  the newest that has no more microbatches in it than stage 0's by the
  *                    rule of stash, and is not newer than the stage's own by that rule
  *     2bw            max(0, floor(b / M) - 1)                    ICML 2021
- *     flush          floor(b / M): plain SGD over the sum of M gradients
+ *     flush          floor(b / M): plain SGD
  *     latest         forward as with stash, backward floor(b / G): whatever is newest then, and
  *                    a forward that is done again sees what backward does
  *
  * PipeMare (MLSys 2021) for latest, with t = ceil(w r / G) (w with nf1b) the updates between
- * forward and backward.  --lr-reschedule=K: the rate over t^(1 - b / K), b counted from the
- * beginning, while b < K and t > 0.  --discrepancy=D, where t > 0: after each update, with
+ * forward and backward.  --lr-reschedule=K: the rate over t^(1 - m / K), m the minibatch counted
+ * from the beginning, while m < K and t > 0.  --discrepancy=D, where t > 0: after each update, with
  * c = D^(1 / t), d' = c d + (1 - c)(w' - w), and backward sees w - t d.
  *
  * Each replica adds the gradients of its own microbatches in order; those sums are added in
@@ -66,7 +69,7 @@ struct asked asked = {
 };
 
 static const char *const mutations[] = { "none", "version", "latest", "sum", "clip", "skip",
-					"scale", "unscale", "untied", NULL };
+					"scale", "unscale", "untied", "mean", NULL };
 
 static const struct pd_opt options[] = {
 	{ "data", 0, PD_OPT_STRING, "DIR", "data set (default: synthetic)", &asked.data },
@@ -128,6 +131,7 @@ static void open_device(struct trainer *t)
 	struct pd_net_config net = {
 		.model = t->model, .count = t->model->layer_count,
 		.batch_size = t->plan->profile->batch_size, .seed = (uint64_t)asked.seed,
+		.microbatches = asked.mutation == MEAN ? 1 : t->plan->microbatches,
 		.copies = serial_ties(t), .dtype = t->plan->profile->dtype,
 	};
 	int64_t *algorithms = pd_calloc((size_t)net.count, sizeof(*algorithms));
@@ -168,9 +172,10 @@ static void open_device(struct trainer *t)
 
 static void open_data(struct trainer *t)
 {
-	int64_t batch = t->plan->profile->batch_size;
+	int64_t batch = t->plan->profile->batch_size, microbatches = t->plan->microbatches;
 	struct pd_loader_config config = {
 		.model = t->model, .train = &t->train, .batch_size = batch,
+		.microbatches = microbatches,
 		.dtype = t->plan->profile->dtype, .seed = (uint64_t)asked.seed,
 		.inputs = t->inputs, .ahead = 2, .gate = &t->gate,
 	};
@@ -179,8 +184,9 @@ static void open_data(struct trainer *t)
 	if (asked.data)
 		serial_check(pd_dataset_open(asked.data, t->model, &t->train, &t->test, &err) == 0, &err);
 	else
-		pd_dataset_synthetic(t->model, SYNTHETIC_MINIBATCHES * batch, &t->train);
-	t->epoch = pd_loader_epoch(&t->train, batch);
+		pd_dataset_synthetic(t->model, SYNTHETIC_MINIBATCHES * microbatches * batch,
+				     &t->train);
+	t->epoch = t->train.samples / (batch * microbatches);
 	for (int i = 0; i < t->sizes->in_count; i++)
 		t->inputs[config.input_count++] = t->sizes->in[i].tensor;
 	t->loader = pd_loader_open(&config, &err);
@@ -226,7 +232,6 @@ static void back(struct trainer *t, const struct pd_pass *pass, struct pd_event 
 	struct pd_pass again = *pass;
 
 	again.again = true;
-	again.loss = NULL;
 	again.scratch = t->spare;
 	for (int s = plan->stage_count - 1; s >= 0; s--) {
 		const struct pd_stage *stage = &plan->stages[s];
@@ -245,7 +250,7 @@ static void compute(struct trainer *t, const struct pd_batch *batch, int64_t b)
 		.weights = t->weights, .state = t->state, .gradients = t->gradients,
 		.inbox = t->inbox, .slot = t->slot, .scratch = t->scratch,
 		.gradient_in = t->in, .gradient_out = t->out, .first_sample = batch->first_sample,
-		.valid = batch->valid, .loss = &t->loss,
+		.valid = batch->valid,
 	};
 	struct pd_scale scale = { .loss_scale = 1 };
 	const struct tensor *v = serial_parameter(t);
@@ -269,7 +274,7 @@ static void compute(struct trainer *t, const struct pd_batch *batch, int64_t b)
 	serial_check(!pd_event_failed(&ev), &t->gate.err);
 }
 
-/* Minibatches first to last - 1; the pipeline is empty before and after them. */
+/* Microbatches first to last - 1; the pipeline is empty before and after them. */
 static void stretch(struct trainer *t, int64_t first, int64_t last)
 {
 	t->first = first;
@@ -291,10 +296,10 @@ static void go_over(struct trainer *t, const struct pd_plan *other)
 	for (int i = 0; i < t->count; i++) {
 		struct tensor *v = &t->tensors[i];
 		int64_t group = serial_group(other, serial_stage_of(other, v));
-		int64_t per_epoch = (t->epoch + group - 1) / group;
+		int64_t per_epoch = (t->epoch * other->microbatches + group - 1) / group;
+		int64_t rest = asked.switch_at % t->epoch * other->microbatches;
 
-		v->updates = asked.switch_at / t->epoch * per_epoch +
-			     (asked.switch_at % t->epoch + group - 1) / group;
+		v->updates = asked.switch_at / t->epoch * per_epoch + (rest + group - 1) / group;
 	}
 }
 
@@ -308,7 +313,7 @@ static void train(struct trainer *t, const struct pd_plan *other)
 			end = asked.minibatches;
 		if (asked.switch_at > at && end > asked.switch_at)
 			end = asked.switch_at;
-		stretch(t, at, end);
+		stretch(t, at * t->plan->microbatches, end * t->plan->microbatches);
 		for (int i = 0; i < t->count; i++) {
 			struct tensor *v = &t->tensors[i];
 
@@ -371,6 +376,8 @@ int main(int argc, char **argv)
 	if (asked.other_plan) {
 		other = pd_plan_read(asked.other_plan, &err);
 		serial_check(other != NULL, &err);
+		if (other->microbatches != plan->microbatches)
+			pd_bug("serial: plans of other minibatches");
 	}
 	t = (struct trainer){ .plan = plan, .model = plan->profile->model };
 	t.most_replicas = most_replicas(plan) > most_replicas(other) ? most_replicas(plan)

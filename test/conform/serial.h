@@ -11,7 +11,7 @@
 #include "plan/plan.h"
 
 /* How --mutate breaks the rule. */
-enum mutation { NONE, VERSION, LATEST, SUM, CLIP, SKIP, SCALE, UNSCALE, UNTIED };
+enum mutation { NONE, VERSION, LATEST, SUM, CLIP, SKIP, SCALE, UNSCALE, UNTIED, MEAN };
 
 /* The options. */
 struct asked {
@@ -58,11 +58,10 @@ struct trainer {
 	struct pd_loader *loader;
 	int inputs[4];
 	int64_t epoch;                  /* minibatches in one */
-	int64_t first;                  /* since the pipeline was empty */
+	int64_t first;                  /* microbatch since which the pipeline was not empty */
 	struct tensor *tensors;
 	int count;
 	int most_replicas;
-	struct pd_loss loss;
 	int64_t good;                   /* groups since the scale changed or one was skipped */
 };
 

@@ -91,7 +91,7 @@ void serial_tensors_close(struct trainer *t)
 
 static void set_tensor(struct pd_tensor *out, const struct pd_named *named, const char *what)
 {
-	*out = (struct pd_tensor){ .name = pd_format("%s%s", named->name, what), .f32 = true,
+	*out = (struct pd_tensor){ .name = pd_format("%s%s", named->name, what),
 				   .dims = named->dims, .elements = named->elements };
 	memcpy(out->size, named->size, sizeof(named->size));
 }

@@ -8,20 +8,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The rate after minibatch b, counted from the beginning (pd-run's manual). */
-static double rate_after(const struct trainer *t, int64_t b)
+/* The rate after minibatch m, counted from the beginning (pd-run's manual). */
+static double rate_after(const struct trainer *t, int64_t m)
 {
 	int64_t before = asked.lr_warmup;
-	double part = b > before ? (double)(b - before) / (double)(asked.minibatches - before) : 0;
+	double part = m > before ? (double)(m - before) / (double)(asked.minibatches - before) : 0;
 	double now = asked.rate;
 
 	if (asked.lr_schedule == 1)
-		now *= pow(asked.lr_gamma, (double)(b / (asked.lr_step * t->epoch)));
+		now *= pow(asked.lr_gamma, (double)(m / (asked.lr_step * t->epoch)));
 	if (asked.lr_schedule == 2)
 		now *= pow(1 - part, asked.lr_power);
 	if (asked.lr_schedule == 3)
 		now *= (1 + cos(M_PI * part)) / 2;
-	return b + 1 < asked.lr_warmup ? now * ((double)(b + 1) / (double)asked.lr_warmup) : now;
+	return m + 1 < asked.lr_warmup ? now * ((double)(m + 1) / (double)asked.lr_warmup) : now;
 }
 
 /* g = sum + decay w;  v = momentum v + g;  w' = w - rate v */
@@ -70,17 +70,18 @@ static void correct(struct tensor *v, const float *old, const float *new, double
 	}
 }
 
-/* After minibatch b, counted from the beginning. */
+/* After microbatch b, counted from the beginning. */
 static void update(const struct trainer *t, struct tensor *v, int64_t b, double next_scale)
 {
 	const float *old = v->versions[v->count - 1];
 	float *new = pd_calloc(v->elements, sizeof(float));
 
 	int64_t late = serial_lateness(t->plan, serial_stage_of(t->plan, v));
-	double now = rate_after(t, b);
+	int64_t m = b / t->plan->microbatches;
+	double now = rate_after(t, m);
 
-	if (late > 0 && b < asked.lr_reschedule)
-		now /= pow((double)late, 1 - (double)b / (double)asked.lr_reschedule);
+	if (late > 0 && m < asked.lr_reschedule)
+		now /= pow((double)late, 1 - (double)m / (double)asked.lr_reschedule);
 	v->updates++;
 	if (asked.optimizer)
 		adam(v, old, new, now);

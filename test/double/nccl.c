@@ -5,6 +5,10 @@
  * be begun while something is in progress, and what does not fit is an error (where the real one
  * hangs).  With no GPU there is no stream: what a call begins is done when it is no longer in
  * progress.
+ *
+ * An abort ends when no transfer is in progress on its GPU any more, but for those of communicators
+ * that are being aborted, too.  Where that does not come about within STUCK_MS, it is counted (the
+ * real one would never return), and the abort goes on.
  */
 #include "nccl.h"
 
@@ -13,12 +17,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define STUCK_MS 3000
 
 enum doing { NOTHING, JOINING, SENDING, RECEIVING };
 
 struct ncclComm {
+	struct ncclComm *next;          /* in `all`, or in what a group is to abort */
 	struct room *room;
-	int rank;
+	int rank, device;
+	bool aborting;
 	enum doing doing;
 	ncclResult_t status;
 	void *buf;
@@ -34,8 +44,32 @@ struct room {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct room *rooms;
-static int ids, living;
+static struct ncclComm *all;
+static int ids, living, stuck, slow_ms, version = 22809;
 static bool lost;
+static __thread int device, depth;
+static __thread ncclComm_t *group;      /* to be aborted at its end */
+static __thread int group_count;
+
+void double_nccl_use_device(int number)
+{
+	device = number;
+}
+
+int double_nccl_stuck(void)
+{
+	return stuck;
+}
+
+void double_nccl_slow_aborts(int ms)
+{
+	slow_ms = ms;
+}
+
+void double_nccl_say_version(int number)
+{
+	version = number;
+}
 
 int double_nccl_living(void)
 {
@@ -52,12 +86,20 @@ void double_nccl_lose_all(void)
 void double_nccl_reset(void)
 {
 	lost = false;
+	stuck = slow_ms = 0;
+	version = 22809;
 	while (rooms) {
 		struct room *room = rooms;
 
 		rooms = room->next;
 		free(room);
 	}
+}
+
+ncclResult_t ncclGetVersion(int *number)
+{
+	*number = version;
+	return ncclSuccess;
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
@@ -96,8 +138,10 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
 	pthread_mutex_lock(&lock);
 	room = room_of(number);
 	*comm = calloc(1, sizeof(**comm));
-	**comm = (struct ncclComm){ .room = room, .rank = rank, .doing = JOINING,
+	**comm = (struct ncclComm){ .room = room, .rank = rank, .device = device,
+				    .doing = JOINING, .next = all,
 				    .status = room->sides[rank] ? ncclInvalidUsage : ncclInProgress };
+	all = *comm;
 	room->sides[rank] = *comm;
 	room->joined++;
 	living++;
@@ -181,24 +225,89 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
 	return comm->status == ncclSuccess ? ncclSuccess : ncclInvalidUsage;
 }
 
-static ncclResult_t end(ncclComm_t comm)
+/* With the lock held. */
+static void end(ncclComm_t comm)
 {
-	pthread_mutex_lock(&lock);
+	struct ncclComm **at = &all;
+
+	while (*at != comm)
+		at = &(*at)->next;
+	*at = comm->next;
 	comm->room->sides[comm->rank] = NULL;
 	living--;
 	free(comm);
-	pthread_mutex_unlock(&lock);
-	return ncclSuccess;
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
-	return end(comm);
+	pthread_mutex_lock(&lock);
+	end(comm);
+	pthread_mutex_unlock(&lock);
+	return ncclSuccess;
+}
+
+/* Does a transfer of another communicator hold the GPU? */
+static bool is_held(const struct ncclComm *comm)
+{
+	for (const struct ncclComm *other = all; other; other = other->next)
+		if (other->device == comm->device && !other->aborting &&
+		    (other->doing == SENDING || other->doing == RECEIVING))
+			return true;
+	return false;
+}
+
+/* Frees what the communicator has, which waits for the whole GPU. */
+static void reclaim(ncclComm_t comm)
+{
+	const struct timespec ms = { .tv_nsec = 1000000 };
+
+	pthread_mutex_lock(&lock);
+	for (int waited = 0; is_held(comm); waited++) {
+		if (waited == STUCK_MS) {
+			stuck++;
+			break;
+		}
+		pthread_mutex_unlock(&lock);
+		nanosleep(&ms, NULL);
+		pthread_mutex_lock(&lock);
+	}
+	end(comm);
+	pthread_mutex_unlock(&lock);
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
-	return end(comm);
+	pthread_mutex_lock(&lock);
+	comm->aborting = true;
+	pthread_mutex_unlock(&lock);
+	usleep((useconds_t)slow_ms * 1000);
+	if (depth == 0) {
+		reclaim(comm);
+		return ncclSuccess;
+	}
+	group = realloc(group, (size_t)(group_count + 1) * sizeof(ncclComm_t));
+	group[group_count++] = comm;
+	return ncclSuccess;
+}
+
+ncclResult_t ncclGroupStart(void)
+{
+	depth++;
+	return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
+	if (depth == 0)
+		return ncclInvalidUsage;
+	if (--depth > 0)
+		return ncclSuccess;
+	for (int i = 0; i < group_count; i++)
+		reclaim(group[i]);
+	free(group);
+	group = NULL;
+	group_count = 0;
+	return ncclSuccess;
 }
 
 const char *ncclGetErrorString(ncclResult_t status)

@@ -22,6 +22,9 @@ typedef enum { ncclUint8 = 1 } ncclDataType_t;
 typedef struct { int blocking, minCTAs, maxCTAs; } ncclConfig_t;
 #define NCCL_CONFIG_INITIALIZER { -1, -1, -1 }
 
+ncclResult_t ncclGetVersion(int *version);
+ncclResult_t ncclGroupStart(void);
+ncclResult_t ncclGroupEnd(void);
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
 				    ncclConfig_t *config);
@@ -42,6 +45,14 @@ const char *ncclGetLastError(ncclComm_t comm);
 int double_nccl_living(void);
 /* From now on every communicator tells that its other side is lost. */
 void double_nccl_lose_all(void);
+/* The calling thread makes communicators of that GPU from now on, as cudaSetDevice has it. */
+void double_nccl_use_device(int device);
+/* Aborts that could not end, since a transfer of another communicator on that GPU waited. */
+int double_nccl_stuck(void);
+/* From now on an abort takes so long. */
+void double_nccl_slow_aborts(int ms);
+/* What ncclGetVersion says from now on. */
+void double_nccl_say_version(int version);
 /* As at the start. */
 void double_nccl_reset(void);
 

@@ -30,6 +30,7 @@ struct cudnnConvolutionStruct {
 };
 struct cudnnActivationStruct {
 	bool relu;
+	float most;
 };
 
 static void describe(array *a, cudnnTensorFormat_t format, cudnnDataType_t type, int n, int c,
@@ -128,6 +129,7 @@ struct convolution {
 	cudnnConvolutionStruct how;
 	const void *px, *pw, *py, *bias;
 	bool relu;
+	float most = INFINITY;          /* that the relu lets through */
 };
 
 static void compute(const convolution &c, enum way way, void *out)
@@ -147,7 +149,7 @@ static void compute(const convolution &c, enum way way, void *out)
 		size_t channel = i / made.step[1] % made.size[1];
 		float v = sums[i] + (c.bias ? number_read(c.bias, channel, c.y.type) : 0);
 
-		number_write(out, i, made.type, c.relu && v < 0 ? 0 : v);
+		number_write(out, i, made.type, !c.relu ? v : v < 0 ? 0 : v > c.most ? c.most : v);
 	}
 }
 
@@ -165,11 +167,13 @@ static cudnnStatus_t queue(cudnnHandle_t handle, const convolution &c, enum way 
 	return CUDNN_STATUS_SUCCESS;
 }
 
-/* Three algorithms; where one is not deterministic, it is the first. */
+/* Three algorithms; where one is not deterministic, it is the first.  Or none at all. */
 template <typename Perf>
 static cudnnStatus_t propose(Perf *found, int room, int *count, cudnnConvolutionDescriptor_t conv,
 			     bool deterministic)
 {
+	if (getenv("PD_EMULATED_NO_ALGORITHMS"))
+		return CUDNN_STATUS_NOT_SUPPORTED;
 	for (*count = 0; *count < 3 && *count < room; ++*count) {
 		Perf *p = &found[*count];
 
@@ -257,9 +261,9 @@ cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t conv, cud
 
 cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t activation,
 					   cudnnActivationMode_t mode, cudnnNanPropagation_t,
-					   double)
+					   double coefficient)
 {
-	activation->relu = mode == CUDNN_ACTIVATION_RELU;
+	*activation = { mode == CUDNN_ACTIVATION_RELU, (float)coefficient };
 	return CUDNN_STATUS_SUCCESS;
 }
 
@@ -307,8 +311,8 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
 		return CUDNN_STATUS_NOT_SUPPORTED;
 	if (elements(*bias) != (size_t)y->size[1] || bias->size[1] != y->size[1])
 		return CUDNN_STATUS_BAD_PARAM;
-	return queue(handle, { *x, *w, *y, *conv, px, pw, NULL, pb, activation->relu }, FORWARD,
-		     py, workspace, bytes);
+	return queue(handle, { *x, *w, *y, *conv, px, pw, NULL, pb, activation->relu,
+			       activation->most }, FORWARD, py, workspace, bytes);
 }
 
 cudnnStatus_t cudnnConvolutionBackwardData(

@@ -56,6 +56,19 @@ void emulated_queue(cudaStream_t stream, std::function<void()> work);
 /* barrier: threads meet in it, so that each needs a stack of its own. */
 void emulated_grid(dim3 grid, dim3 block, bool barrier, const std::function<void()> &thread);
 
+/*
+ * What a real GPU may have to be idle for was done once more: memory was allocated, a graph
+ * instantiated, an event or a stream made, or this kernel launched for the first time.
+ */
+void emulated_count_first(void);
+void emulated_count_kernel(void *kernel);
+/* How often so far.  For tests, which look for it by name. */
+extern "C" int emulated_firsts(void);
+/* For tests, too: how many kernels have run, and those of graphs. */
+extern "C" int emulated_kernels(void);
+/* For tests, too: events on that stream are not done until another, or NULL, is held. */
+extern "C" void emulated_hold(void *stream);
+
 /* kernel<<<grid, block, 0, stream>>>(arguments); bin/nvcc makes this of that. */
 template <typename Kernel, typename... Arguments>
 void emulated_launch(bool barrier, dim3 grid, dim3 block, cudaStream_t stream, Kernel kernel,
@@ -63,6 +76,7 @@ void emulated_launch(bool barrier, dim3 grid, dim3 block, cudaStream_t stream, K
 {
 	std::tuple<Arguments...> values(arguments...);
 
+	emulated_count_kernel((void *)kernel);
 	emulated_queue(stream, [=]() {
 		emulated_grid(grid, block, barrier, [&]() { std::apply(kernel, values); });
 	});

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The graph API, as far as convolutions go: a descriptor is a list of attributes, in a plan all
- * is found that leads to it.  Engine 0 is not deterministic, engine 1 has knobs, engine 2 has
- * none.  Included by cudnn.cc.
+ * is found that leads to it.  Engine 0 is not deterministic, engine 1 has a knob, and both take
+ * tensor cores; engine 2 is the one for when nothing else does.  Graphs are refused where cuDNN
+ * 9.19 refuses them: it takes them, and then proposes no engine (struct meaning, offered).
+ * Included by cudnn.cc.
  */
 #include <list>
 #include <map>
@@ -72,12 +74,26 @@ static int64_t id_of(const descriptor &tensor)
 		? 0 : tensor.one<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID);
 }
 
-/* A graph in the terms of a convolution, and the ids of what lies in memory (0: it does not). */
+/*
+ * A graph in the terms of a convolution, and the ids of what lies in memory (0: it does not).
+ * offered: all that lies in memory is of one type, what does not is f32, and a relu follows a bias:
+ * of anything else the library has no engine, as of a gradient in f32 of inputs of 16 bits.
+ * aligned: to 16 bytes, which all but the last engine want.
+ */
 struct meaning {
 	convolution c;
 	enum way way;
 	int64_t x, w, y, bias, out;
+	bool offered, aligned;
 };
+
+static void look_at(const descriptor &tensor, meaning *m)
+{
+	array a = array_of(tensor);
+
+	m->offered &= a.type == (id_of(tensor) ? m->c.x.type : F32);
+	m->aligned &= tensor.one<int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT) >= 16;
+}
 
 static bool convolution_of(const descriptor &op, meaning *m)
 {
@@ -110,6 +126,9 @@ static bool convolution_of(const descriptor &op, meaning *m)
 
 		m->way = (enum way)way;
 		m->c = { array_of(x), array_of(w), array_of(y), {}, NULL, NULL, NULL, NULL, false };
+		m->offered = m->aligned = true;
+		for (const descriptor *tensor : { &x, &w, &y })
+			look_at(*tensor, m);
 		m->x = id_of(x);
 		m->w = id_of(w);
 		m->y = id_of(y);
@@ -142,6 +161,10 @@ static bool follow(const descriptor &op, const descriptor **from, meaning *m)
 		m->c.relu = true;
 	else
 		m->bias = id_of(op.part(CUDNN_ATTR_OPERATION_POINTWISE_BDESC));
+	if (!m->c.relu)
+		look_at(op.part(CUDNN_ATTR_OPERATION_POINTWISE_BDESC), m);
+	look_at(y, m);
+	m->offered &= m->bias != 0;
 	*from = &y;
 	m->out = m->y = id_of(y);
 	m->c.y = array_of(y);
@@ -176,7 +199,28 @@ static descriptor *kept(cudnnBackendDescriptorType_t type)
 	return &all.back();
 }
 
-/* The heuristics' answer i, as a configuration. */
+/* What a mode of the heuristics proposes, best first. */
+static std::vector<int64_t> proposals(const descriptor &heuristics)
+{
+	meaning m;
+
+	if (!meaning_of(heuristics.part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH), &m) || !m.offered)
+		return {};
+	switch (heuristics.one<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE)) {
+	case CUDNN_HEUR_MODE_A:
+		return m.aligned ? std::vector<int64_t>{ 0, 1 } : std::vector<int64_t>{};
+	case CUDNN_HEUR_MODE_B:
+		return m.aligned ? std::vector<int64_t>{ 1, 0 } : std::vector<int64_t>{};
+	case CUDNN_HEUR_MODE_FALLBACK:
+		return { 0, 2 };
+	default:
+		return {};
+	}
+}
+
+#define KNOB_VALUE ((int64_t)-1)        /* of engine 1 */
+
+/* Engine i, as a configuration. */
 static void propose_engine(const descriptor &heuristics, int64_t i, descriptor *config)
 {
 	descriptor *engine = kept(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
@@ -190,10 +234,30 @@ static void propose_engine(const descriptor &heuristics, int64_t i, descriptor *
 
 		knob->put(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE,
 			  std::vector<cudnnBackendKnobType_t>{ CUDNN_KNOB_TYPE_STAGES });
-		knob->put(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, std::vector<int64_t>{ 3 });
+		knob->put(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, std::vector<int64_t>{ KNOB_VALUE });
 		config->put(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, std::vector<descriptor *>{ knob });
 	}
 	config->whole = true;
+}
+
+/* The plan of an engine, if there is one. */
+static cudnnStatus_t make_plan(descriptor *plan)
+{
+	const descriptor &config = plan->part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+	const descriptor &engine = config.part(CUDNN_ATTR_ENGINECFG_ENGINE);
+	int64_t i = engine.one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+	auto knobs = config.all<const descriptor *>(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES);
+	meaning m;
+
+	if (!meaning_of(engine.part(CUDNN_ATTR_ENGINE_OPERATION_GRAPH), &m) || !m.offered ||
+	    (!m.aligned && i == 1))
+		return CUDNN_STATUS_NOT_SUPPORTED;
+	/* without its knob, or with another, it is another */
+	if (knobs.size() != (i == 1) ||
+	    (i == 1 && knobs[0]->one<int64_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE) != KNOB_VALUE))
+		return CUDNN_STATUS_BAD_PARAM;
+	plan->put(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, std::vector<int64_t>{ 77 + 1000 * i });
+	return CUDNN_STATUS_SUCCESS;
 }
 
 extern "C" {
@@ -201,6 +265,8 @@ extern "C" {
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
 					   cudnnBackendDescriptor_t *p)
 {
+	if (type > CUDNN_BACKEND_RNG_DESCRIPTOR)
+		return CUDNN_STATUS_NOT_SUPPORTED;      /* a description of a GPU, too */
 	*p = new descriptor{ type, false, {} };
 	return CUDNN_STATUS_SUCCESS;
 }
@@ -238,20 +304,21 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t p)
 	    d->one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX) > 2)
 		return CUDNN_STATUS_NOT_SUPPORTED;
 	if (d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
-		const descriptor &config = d->part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
-		int64_t i = config.part(CUDNN_ATTR_ENGINECFG_ENGINE)
-				.one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+		cudnnStatus_t status = make_plan(d);
 
-		/* without its knob it is another */
-		if ((i == 1) != (config.values.count(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES) == 1))
-			return CUDNN_STATUS_BAD_PARAM;
-		d->put(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-		       std::vector<int64_t>{ 77 + 1000 * i });
+		if (status != CUDNN_STATUS_SUCCESS)
+			return status;
 	}
-	if (d->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR &&
-	    d->one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX) == 0)
-		d->put(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, std::vector<cudnnBackendNumericalNote_t>{
-			CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC });
+	if (d->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR) {
+		std::vector<cudnnBackendNumericalNote_t> notes;
+		int64_t i = d->one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+
+		if (i < 2)
+			notes.push_back(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+		if (i == 0)
+			notes.push_back(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
+		d->put(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, notes);
+	}
 	d->whole = true;
 	return CUDNN_STATUS_SUCCESS;
 }
@@ -268,8 +335,9 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const p,
 	if (!d->whole)
 		return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
 	if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) {
-		for (; *count < 3 && *count < room; ++*count)
-			propose_engine(*d, *count, ((descriptor **)values)[*count]);
+		for (int64_t i : proposals(*d))
+			if (*count < room)
+				propose_engine(*d, i, ((descriptor **)values)[(*count)++]);
 		return CUDNN_STATUS_SUCCESS;
 	}
 	if (found == d->values.end())
@@ -305,6 +373,9 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
 		place[ids[i]] = at[i];
 	if (!place[m.x] || !place[m.w] || !place[m.y] || (m.bias && !place[m.bias]))
 		return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
+	for (const auto &[id, at] : place)
+		if (m.aligned && (uintptr_t)at % 16 != 0)
+			return CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER;
 	m.c.px = place[m.x];
 	m.c.pw = place[m.w];
 	m.c.py = place[m.y];

@@ -2,11 +2,15 @@
 /* The part of CUDA's runtime that lib/device/cuda uses.  The switch of stacks is for x86-64. */
 #include "emulated.h"
 
+#include <atomic>
+#include <mutex>
+#include <set>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 #include <vector>
 
 #define STACK_BYTES 65536
@@ -26,7 +30,17 @@ struct CUstream_st {
 
 struct CUevent_st {
 	int64_t ns;
+	bool untimed;
+	cudaStream_t behind;            /* what it was recorded on */
 };
+
+/* A stream whose events are not done, as if something on it waited; NULL: there is none. */
+static std::atomic<cudaStream_t> held;
+
+void emulated_hold(void *stream)
+{
+	held = (cudaStream_t)stream;
+}
 
 static thread_local cudaError_t last = cudaSuccess;
 
@@ -35,6 +49,38 @@ static cudaError_t say(cudaError_t status)
 	if (status != cudaSuccess)
 		last = status;
 	return status;
+}
+
+static std::mutex firsts_lock;
+static int firsts;
+
+void emulated_count_first(void)
+{
+	std::lock_guard<std::mutex> held(firsts_lock);
+
+	firsts++;
+}
+
+void emulated_count_kernel(void *kernel)
+{
+	static std::set<void *> known;
+	std::lock_guard<std::mutex> held(firsts_lock);
+
+	firsts += known.insert(kernel).second;
+}
+
+int emulated_firsts(void)
+{
+	std::lock_guard<std::mutex> held(firsts_lock);
+
+	return firsts;
+}
+
+static std::atomic<int> kernels;
+
+int emulated_kernels(void)
+{
+	return kernels;
 }
 
 void emulated_queue(cudaStream_t stream, std::function<void()> work)
@@ -166,6 +212,7 @@ void emulated_grid(dim3 grid, dim3 block, bool barrier, const std::function<void
 {
 	unsigned blocks = grid.x * grid.y * grid.z, threads = block.x * block.y * block.z;
 
+	kernels++;
 	gridDim = { grid.x, grid.y, grid.z };
 	blockDim = { block.x, block.y, block.z };
 	for (unsigned b = 0; b < blocks; b++) {
@@ -230,6 +277,7 @@ cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int)
 /* What nobody wrote is not zero. */
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
+	emulated_count_first();
 	if (posix_memalign(memory, 512, bytes) != 0)
 		return say(cudaErrorMemoryAllocation);
 	memset(*memory, 0xff, bytes);
@@ -291,6 +339,7 @@ cudaError_t cudaMemsetAsync(void *dst, int value, size_t bytes, cudaStream_t str
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 {
+	emulated_count_first();
 	*stream = new CUstream_st();
 	return cudaSuccess;
 }
@@ -323,13 +372,17 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned)
 
 cudaError_t cudaEventCreate(cudaEvent_t *event)
 {
+	emulated_count_first();
 	*event = new CUevent_st();
 	return cudaSuccess;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
-	return cudaEventCreate(event);
+	cudaError_t status = cudaEventCreate(event);
+
+	(*event)->untimed = flags & cudaEventDisableTiming;
+	return status;
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
@@ -344,16 +397,27 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	event->ns = now.tv_sec * 1000000000 + now.tv_nsec;
+	event->behind = stream;
 	return refuse(stream);
 }
 
-cudaError_t cudaEventSynchronize(cudaEvent_t)
+cudaError_t cudaEventQuery(cudaEvent_t event)
 {
+	return event->behind && event->behind == held ? say(cudaErrorNotReady) : cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+	while (cudaEventQuery(event) == cudaErrorNotReady)
+		usleep(1000);
+	cudaGetLastError();
 	return cudaSuccess;
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)
 {
+	if (begin->untimed || end->untimed)
+		return say(cudaErrorInvalidResourceHandle);
 	*ms = (float)(end->ns - begin->ns) / 1e6f;
 	return cudaSuccess;
 }
@@ -393,8 +457,24 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *, size_t *coun
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *made, cudaGraph_t graph,
 					  unsigned long long)
 {
+	emulated_count_first();
 	*made = new CUgraphExec_st{ graph->work };
 	return cudaSuccess;
+}
+
+/* Of a graph with the same nodes, in the same order. */
+cudaError_t cudaGraphExecUpdate(cudaGraphExec_t made, cudaGraph_t graph,
+				cudaGraphExecUpdateResultInfo *)
+{
+	if (made->work.size() != graph->work.size())
+		return say(cudaErrorGraphExecUpdateFailure);
+	made->work = graph->work;
+	return cudaSuccess;
+}
+
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t stream)
+{
+	return refuse(stream);
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t made, cudaStream_t stream)

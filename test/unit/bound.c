@@ -215,7 +215,7 @@ static void judge(const struct pd_plan *plan, const struct pd_costs *costs, bool
 {
 	struct pd_bound with = { &plan->topology, plan->schedule, plan->weights,
 				 plan->microbatches, false, 0, straight };
-	struct pd_replay_options options = { 4 * pd_steady_minibatches(plan) };
+	struct pd_replay_options options = { 4 * pd_steady_microbatches(plan) };
 	struct pd_error err;
 	struct pd_trace *trace = pd_replay(plan, &options, &err);
 	int64_t bound = pd_bound_ns(costs, &with), loose;

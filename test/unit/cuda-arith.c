@@ -184,6 +184,37 @@ static void test_dropout(void)
 	ok(good, "the mask of dropout is the CPU's");
 }
 
+/* As the threads of a block do it. */
+enum { THREADS = 8 };
+
+static struct pd_softmax_best denominator(const float *x, int64_t classes, float *sum_p)
+{
+	struct pd_softmax_best best[THREADS];
+
+	for (int t = 0; t < THREADS; t++)
+		best[t] = pd_softmax_largest(x, classes, t, THREADS);
+	for (int half = THREADS / 2; half > 0; half /= 2)
+		for (int t = 0; t < half; t++)
+			best[t] = pd_softmax_larger(best[t], best[t + half], classes);
+	*sum_p = 0;
+	for (int t = 0; t < THREADS; t++)
+		*sum_p += pd_softmax_sum(x, classes, t, THREADS, best[0].value);
+	return best[0];
+}
+
+static void test_ties(void)
+{
+	const float x[] = { 1, 4, 2, 3, 0, 4, 4, 1, 2, 4, 3 };
+	float sum;
+
+	for (int classes = 1; classes <= (int)PD_COUNT(x); classes++)
+		if (denominator(x, classes, &sum).at != (classes > 1)) {
+			ok(false, "the first of %d that are largest", classes);
+			return;
+		}
+	ok(true, "the first that is largest, with fewer classes than threads too");
+}
+
 static void test_softmax(void)
 {
 	enum { CLASSES = 37 };
@@ -193,8 +224,9 @@ static void test_softmax(void)
 
 	for (int64_t n = 0; n < 20; n++) {
 		double sum = 0, most = -INFINITY;
-		int64_t best, label = n * 5 % CLASSES;
-		float loss;
+		int64_t label = n * 5 % CLASSES;
+		struct pd_softmax_best best;
+		float loss, denominated;
 
 		for (int i = 0; i < CLASSES; i++) {
 			x[i] = 20 * random_at(9, n * CLASSES + i);
@@ -202,10 +234,13 @@ static void test_softmax(void)
 		}
 		for (int i = 0; i < CLASSES; i++)
 			sum += exp(x[i] - most);
-		loss = pd_softmax_loss(x, CLASSES, label, &best);
-		pd_softmax_gradient(dx, x, CLASSES, label, 1 / 8.0f);
+		best = denominator(x, CLASSES, &denominated);
+		loss = pd_softmax_loss(x, label, best.value, denominated);
+		for (int t = 0; t < THREADS; t++)
+			pd_softmax_gradient(dx, x, CLASSES, t, THREADS, label, best.value,
+					    denominated, 1 / 8.0f);
 		off = fmax(off, fabs(loss - (log(sum) - (x[label] - most))));
-		good = good && x[best] == (float)most;
+		good = good && x[best.at] == (float)most;
 		for (int i = 0; i < CLASSES; i++)
 			off = fmax(off, fabs(dx[i] - (exp(x[i] - most) / sum - (i == label)) / 8));
 	}
@@ -307,6 +342,7 @@ int main(void)
 	test_windows();
 	test_pools();
 	test_dropout();
+	test_ties();
 	test_softmax();
 	test_updates();
 	return done_testing();

@@ -34,6 +34,59 @@ static void test_fastest(void)
 	ok(pd_choice_fastest((float[]){ 0 }, 1) == 0, "the only one");
 }
 
+/* A GPU that is at first half as fast, and compiles what it meets for the first time. */
+struct made_up_gpu {
+	int n, calls, counts[4], last, out_of_turn;
+	float busy_ms;
+	const float *ms;                /* of each candidate, warm; below 0: it fails */
+};
+
+static float made_up_time(void *context, int candidate)
+{
+	struct made_up_gpu *gpu = context;
+	float ms = gpu->ms[candidate] * (gpu->busy_ms < PD_CHOICE_WARM_MS ? 2 : 1);
+	bool first = gpu->counts[candidate]++ == 0;
+
+	gpu->calls++;
+	gpu->out_of_turn += candidate == gpu->last && gpu->n > 1;
+	gpu->last = candidate;
+	if (gpu->ms[candidate] < 0)
+		return -1;
+	if (first)
+		return 1000;
+	gpu->busy_ms += ms;
+	/* somebody else has the GPU now and then, whoever's turn it is */
+	return gpu->calls % 5 == 0 ? 3 * ms : ms;
+}
+
+static struct made_up_gpu measure(const float *ms, int n, float *shortest)
+{
+	struct made_up_gpu gpu = { .n = n, .last = -1, .ms = ms };
+
+	pd_choice_measure(shortest, n, &(struct pd_choice_timer){ made_up_time, &gpu });
+	return gpu;
+}
+
+static void test_measure(void)
+{
+	const float ms[] = { 3, 2, -1, 9 }, tiny[] = { 0 }, none[] = { -1, -1 };
+	float shortest[4];
+	struct made_up_gpu gpu = measure(ms, 4, shortest);
+
+	ok(shortest[0] == 3 && shortest[1] == 2 && shortest[3] == 9,
+	   "the shortest time of each, of a GPU that runs at full speed");
+	ok(shortest[2] < 0 && gpu.counts[2] == 1, "what fails is not tried again");
+	ok(gpu.out_of_turn == 0, "candidates take turns");
+	ok(gpu.counts[0] == gpu.counts[1] && gpu.counts[0] > gpu.counts[3] && gpu.counts[3] > 1,
+	   "what is far behind does not go on to the end");
+	ok(gpu.busy_ms >= PD_CHOICE_WARM_MS + PD_CHOICE_ROUNDS * 5, "the GPU gets warm before");
+	gpu = measure(tiny, 1, shortest);
+	ok(gpu.calls == 1 + PD_CHOICE_WARM_ROUNDS + PD_CHOICE_ROUNDS && shortest[0] == 0,
+	   "what takes no time at all comes to an end");
+	gpu = measure(none, 2, shortest);
+	ok(gpu.calls == 2 && pd_choice_fastest(shortest, 2) == -1, "nothing works");
+}
+
 static bool reads(const char *text, int way, int64_t index, int knobs)
 {
 	struct pd_engine_name name;
@@ -47,9 +100,10 @@ static void test_engines(void)
 	static const char *const bad[] = {
 		"", "forward", "forward ", "forward x", "forward -1", "forward 29 2", "forward 29 2=",
 		"forward 29 =5", "forward 29 2=5,", "forward 29  2=5", "forwards 29", " forward 29",
-		"forward 99999999999999999999", "forward 29 99999999999=1", "data 29", "forward 2 2=-1",
+		"forward 99999999999999999999", "forward 29 99999999999=1", "data 29", "forward 2 -2=1",
+		"forward 2 2=-", "forward 2 2=--1",
 	};
-	const char *text = "forward 29 2=5 14=3; weights 12";
+	const char *text = "forward 29 2=5 14=-1; weights 12";
 	struct pd_engine_name many = { .index = INT64_MAX / 1000 }, name;
 	char written[PD_ENGINE_TEXT], long_one[PD_ENGINE_TEXT + 16];
 	bool good = true;
@@ -60,9 +114,9 @@ static void test_engines(void)
 	   "none where there is none");
 	pd_engine_find(text, PD_WAY_FORWARD, &name);
 	ok(name.knobs[0].type == 2 && name.knobs[0].value == 5 && name.knobs[1].type == 14 &&
-	   name.knobs[1].value == 3, "knobs and their values");
+	   name.knobs[1].value == -1, "knobs and their values");
 	pd_engine_print(written, PD_WAY_FORWARD, &name);
-	is_str(written, "forward 29 2=5 14=3", "written as it was read");
+	is_str(written, "forward 29 2=5 14=-1", "written as it was read");
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		if (pd_engine_find(bad[i], PD_WAY_FORWARD, &name)) {
 			diag("\"%s\" was taken", bad[i]);
@@ -71,7 +125,7 @@ static void test_engines(void)
 	ok(good, "what is no engine is none");
 	for (many.knob_count = 0; many.knob_count < PD_ENGINE_KNOBS; many.knob_count++) {
 		many.knobs[many.knob_count].type = many.knob_count;
-		many.knobs[many.knob_count].value = INT64_MAX / 1000;
+		many.knobs[many.knob_count].value = -INT64_MAX / 1000;
 	}
 	pd_engine_print(written, PD_WAY_DATA, &many);
 	snprintf(long_one, sizeof(long_one), "forward 1; %s", written);
@@ -86,5 +140,6 @@ int main(void)
 	test_engines();
 	test_codes();
 	test_fastest();
+	test_measure();
 	return done_testing();
 }

@@ -39,7 +39,7 @@ static void test_same(void)
 	   "the same pass is seen again");
 	pass.first_sample = 704;
 	pass.valid = 3;
-	pass.loss = &loss;
+	pass.losses = &loss;
 	ok(seen(&pass, false, 0, 5) == 2, "other samples and another place for the loss: the same");
 	pass.gradients = pass.gradient_in = pass.gradient_out = NULL;
 	pass.scale = (const struct pd_scale *)memory;

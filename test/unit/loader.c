@@ -150,7 +150,7 @@ static void test_evaluate(void)
 	int next = 0;
 	bool in_order = true, padded = false;
 
-	is_int(pd_loader_epoch(&train, BATCH), 12, "minibatches of an epoch");
+	is_int(pd_loader_epoch(&train, BATCH, 1), 12, "microbatches of an epoch");
 	is_int(count, 6, "minibatches of the test set");
 	/* leave a partial batch's slot dirty first */
 	pd_loader_plan(loader, false, 0, 1, 2);
@@ -230,7 +230,8 @@ static void test_ahead(void)
 static void test_interrupted(void)
 {
 	enum { SIDE = 128, LARGE = 3 * SIDE * SIDE };
-	struct pd_dataset set = { .samples = 1000, .channels = 3, .height = SIDE, .width = SIDE,
+	/* not whole minibatches: they are made when they are asked for */
+	struct pd_dataset set = { .samples = 1001, .channels = 3, .height = SIDE, .width = SIDE,
 				  .classes = 10, .synthetic = true };
 	struct pd_loader_config config = {
 		.model = small_model(&store, 3, SIDE, SIDE, 10), .train = &set, .batch_size = BATCH,
@@ -341,6 +342,79 @@ static void test_synthetic(void)
 	ok(right, "synthetic labels: each class about as often");
 }
 
+/* Of a set of five minibatches: made once, handed out again and again, several at a time. */
+static void test_made(void)
+{
+	struct pd_dataset set = { .samples = 5 * BATCH, .channels = CHANNELS, .height = 2,
+				  .width = 3, .classes = 10, .synthetic = true };
+	struct pd_loader_config config = {
+		.model = small_model(&store, CHANNELS, 2, 3, 10), .train = &set,
+		.batch_size = BATCH, .seed = 5, .input_count = 2, .inputs = both, .ahead = 7,
+		.gate = &gate,
+	};
+	struct pd_loader *loader = pd_loader_open(&config, NULL);
+	const void *first[5];
+	bool right = true, again = true;
+	float expected[CHANNELS * PLANE];
+
+	pd_loader_plan(loader, false, 3, 1, 60);
+	for (int m = 3; m < 60; m += 6) {
+		struct pd_batch *out[6];
+
+		for (int i = 0; i < 6 && m + i < 60; i++)
+			out[i] = take(loader);
+		for (int i = 0; i < 6 && m + i < 60; i++) {
+			int n = (m + i) % 5;
+			int32_t label;
+
+			if (m + i < 8)
+				first[n] = out[i]->buffers[0];
+			again = again && out[i]->buffers[0] == first[n];
+			for (int k = 0; k < BATCH; k++) {
+				pd_synthetic_f32(5, 0, n * BATCH + k, CHANNELS * PLANE, expected);
+				pd_synthetic_i32(5, 1, n * BATCH + k, 1, 10, &label);
+				right = right && out[i]->microbatch == m + i &&
+					label == ((int32_t *)out[i]->buffers[1])[k] &&
+					memcmp((float *)out[i]->buffers[0] + k * CHANNELS * PLANE,
+					       expected, sizeof(expected)) == 0;
+			}
+			pd_loader_release(loader, out[i]);
+		}
+	}
+	ok(right, "synthetic minibatches, begun in the middle: the same numbers");
+	ok(again, "and the same memory, which nobody fills again");
+	pd_loader_close(loader);
+}
+
+/* What a rank has of a minibatch of 201 MB in f32: labels, which repeat themselves as inputs do. */
+static void test_large(void)
+{
+	static const int labels[] = { 1 };
+	struct pd_dataset set = { .samples = 10 * BATCH, .channels = 3, .height = 2048,
+				  .width = 2048, .classes = 10, .synthetic = true };
+	struct pd_loader_config config = {
+		.model = small_model(&store, 3, 2048, 2048, 10), .train = &set,
+		.batch_size = BATCH, .seed = 5, .input_count = 1, .inputs = labels, .ahead = 2,
+		.gate = &gate,
+	};
+	struct pd_loader *loader = pd_loader_open(&config, NULL);
+	bool right = true;
+
+	pd_loader_plan(loader, false, 0, 1, 20);
+	for (int m = 0; m < 20; m++) {
+		struct pd_batch *batch = take(loader);
+		int32_t label;
+
+		for (int k = 0; k < BATCH; k++) {
+			pd_synthetic_i32(5, 1, m % 2 * BATCH + k, 1, 10, &label);
+			right = right && label == ((int32_t *)batch->buffers[0])[k];
+		}
+		pd_loader_release(loader, batch);
+	}
+	ok(right, "large minibatches: as many as PD_SYNTHETIC_BYTES hold, then the same again");
+	pd_loader_close(loader);
+}
+
 /* Every permutation of four about as often: 24 of them, 12000 epochs, 500 each +- 5 sigma. */
 static void test_unbiased(void)
 {
@@ -385,6 +459,8 @@ int main(void)
 	test_rounded(PD_BF16, pd_to_bf16);
 	test_rounded(PD_F16, pd_to_f16);
 	test_synthetic();
+	test_made();
+	test_large();
 	test_unbiased();
 	test_refused();
 	pd_gate_release(&gate);

@@ -57,6 +57,86 @@ static void test_scratch(void)
 	ok(c1[0].sum.offset == 128 && layers[0].offset == 0, "and temporaries go around it");
 }
 
+static bool is_at(struct pd_where where, size_t offset)
+{
+	return where.buffer == PD_SCRATCH && where.offset == offset;
+}
+
+/*
+ * A residual block: layer 1 makes tensor 2 from 1, 2 makes 3 from 2 (in place), 3 makes 4 from 3,
+ * 4 adds 4 and 1 to 5, 5 makes 6 from that.  All have 64 bytes.
+ */
+static void test_passed_on(void)
+{
+	static const int in[] = { 0, 1, 2, 3, 5 }, both[] = { 4, 1 }, twice[] = { 4, 4 };
+	static const bool wants[] = { true, true };
+	struct pd_contribution c[6][2];
+	struct pd_scratch_layer layers[6];
+	struct pd_scratch_tensor tensors[7];
+
+	for (int way = 0; way < 4; way++) {
+		for (int l = 0; l < 6; l++)
+			layers[l] = (struct pd_scratch_layer){
+				.input_count = l == 4 ? 2 : 1, .wants = wants,
+				.inputs = l == 4 ? both : &in[l < 4 ? l : 4], .contributions = c[l],
+				.in_place = l == 2, .passes = l == 4,
+			};
+		for (int t = 0; t < 7; t++)
+			tensors[t] = (struct pd_scratch_tensor){ .bytes = 64 };
+		tensors[0].arrives = tensors[6].leaves = true;
+		if (way == 1)
+			layers[3].in_place = true;
+		if (way == 2)
+			layers[4].inputs = twice;
+		if (way == 3)
+			tensors[5].leaves = true;
+		pd_scratch_place(layers, 6, tensors, 1);
+		if (way == 0) {
+			ok(is_at(c[4][0].part, c[5][0].sum.offset) && is_at(c[4][1].part,
+			   c[5][0].sum.offset) && c[4][1].before.buffer == PD_NOWHERE,
+			   "the gradient of a sum is that of what was added");
+			ok(!is_at(c[3][0].sum, c[5][0].sum.offset),
+			   "while the other needs it nobody writes there");
+			ok(is_at(c[1][0].before, c[5][0].sum.offset) &&
+			   is_at(c[1][0].sum, c[5][0].sum.offset) &&
+			   !is_at(c[1][0].part, c[5][0].sum.offset),
+			   "but when it is alone, a sum is made there");
+		} else if (way == 1) {
+			ok(!is_at(c[3][0].sum, c[5][0].sum.offset),
+			   "nor in place of a gradient that another needs");
+		} else if (way == 2) {
+			ok(is_at(c[4][0].before, c[5][0].sum.offset) &&
+			   is_at(c[4][0].part, c[5][0].sum.offset) &&
+			   !is_at(c[4][0].sum, c[5][0].sum.offset),
+			   "what is added to itself has its sum elsewhere");
+		} else {
+			ok(is_at(c[5][0].sum, c[4][0].part.offset) &&
+			   c[5][0].before.buffer == PD_GRADIENT_IN, "a gradient that came is added");
+		}
+	}
+}
+
+/* The sum itself leaves: its gradient has arrived, and is read where it is. */
+static void test_passed_in(void)
+{
+	static const int first[] = { 0 }, both[] = { 1, 1 };
+	static const bool wants[] = { true, true };
+	struct pd_contribution c[2];
+	struct pd_scratch_layer layers[] = {
+		{ .input_count = 1, .inputs = first, .wants = wants },
+		{ .input_count = 2, .inputs = both, .wants = wants, .passes = true,
+		  .contributions = c },
+	};
+	struct pd_scratch_tensor tensors[] = {
+		{ .bytes = 64, .arrives = true }, { .bytes = 64 }, { .bytes = 64, .leaves = true },
+	};
+
+	pd_scratch_place(layers, 2, tensors, 1);
+	ok(c[1].part.buffer == PD_GRADIENT_IN && c[0].part.buffer == PD_GRADIENT_IN,
+	   "what has arrived is passed on where it is");
+	ok(c[0].sum.buffer == PD_SCRATCH, "and not written over");
+}
+
 static void test_pieces(void)
 {
 	is_int((int64_t)pd_piece_most(100, 3), 36,
@@ -99,6 +179,8 @@ int main(void)
 	       "place");
 	pd_profile_free(profile);
 	test_scratch();
+	test_passed_on();
+	test_passed_in();
 	test_pieces();
 	return done_testing();
 }

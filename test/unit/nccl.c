@@ -65,6 +65,28 @@ static void describe(struct pd_device *device, struct pd_device_info *info_p)
 	snprintf(info_p->place, sizeof(info_p->place), "place %d", self->number % world.places);
 }
 
+/* A stream's thread makes communicators for its rank's GPU. */
+static int use_device(void *context, void *native, struct pd_error *err)
+{
+	double_nccl_use_device(((struct rank *)context)->number % world.places);
+	return 0;
+}
+
+static int used(void *context, struct pd_error *err)
+{
+	return 0;
+}
+
+static struct pd_stream *open_stream(struct pd_device *device, struct pd_error *err)
+{
+	struct pd_stream *stream = pd_device_cpu.stream_open(device, err);
+	struct pd_call call = { .post = use_device, .check = used, .context = self };
+
+	if (stream)
+		pd_device_cpu.call(stream, &call, NULL);
+	return stream;
+}
+
 static void expect(struct rank *me, bool good, const char *what)
 {
 	if (good)
@@ -98,6 +120,7 @@ static void open_rank(struct rank *me)
 	me->ops = pd_device_cpu;
 	me->ops.count = count_places;
 	me->ops.describe = describe;
+	me->ops.stream_open = open_stream;
 	me->device->ops = &me->ops;
 	config.device = me->device;
 	config.inner = pd_transport_ucx.open(&ends, &me->err);
@@ -150,6 +173,10 @@ static int run(int n, enum pd_apart how, int places, bool chain, void (*body)(st
 	pthread_barrier_destroy(&world.barrier);
 	if (double_nccl_living() != 0) {
 		diag("%d communicators are left", double_nccl_living());
+		failures++;
+	}
+	if (double_nccl_stuck() != 0) {
+		diag("%d aborts waited for other communicators' transfers", double_nccl_stuck());
 		failures++;
 	}
 	double_nccl_reset();
@@ -425,6 +452,45 @@ static void leaves(struct rank *me)
 		step(me, t);
 }
 
+/*
+ * Rank 0 sends to two others, which never post: its transfers wait on two lanes when the transport
+ * is closed.
+ */
+static struct pd_event held[2];
+
+static void holds(struct rank *me)
+{
+	struct pd_transport *t = me->transport;
+
+	for (int k = 0; k < 2 && me->number == 0; k++) {
+		pd_event_arm(&held[k]);
+		t->ops->send(t, 1 + k, 1, &late_number[k], 4, NULL, &held[k]);
+	}
+	for (int i = 0; i < 20; i++) {
+		step(me, t);
+		usleep(5000);
+	}
+}
+
+/* The same; and one of the others is lost.  That is told before the aborts have ended. */
+static void tells(struct rank *me)
+{
+	int64_t begun_ns;
+
+	holds(me);
+	pthread_barrier_wait(&me->world->barrier);
+	if (me->number == 0) {
+		double_nccl_slow_aborts(500);
+		double_nccl_lose_all();
+		begun_ns = pd_now_ns();
+		expect(me, breaks(me, "rank 0: lost rank 1: NCCL: remote process exited"),
+		       "a lost rank is noticed");
+		expect(me, pd_now_ns() - begun_ns < 2 * SECOND_NS,
+		       "four aborts of half a second each do not hold that up");
+	}
+	pthread_barrier_wait(&me->world->barrier);
+}
+
 static void nothing(struct rank *me)
 {
 }
@@ -498,10 +564,26 @@ static void test_absent_peer(bool dies)
 	double_nccl_reset();
 }
 
+static void test_old_version(void)
+{
+	static const bool peers[2] = { false, true };
+	struct pd_error err;
+
+	double_nccl_say_version(22105);
+	ok(!pd_nccl_ids(0, 2, peers, &err), "NCCL 2.21 is not taken");
+	is_str(err.text, "NCCL 2.21 is too old: from 2.22 on several connections can be ended together",
+	       "that is said");
+	double_nccl_say_version(2708);
+	ok(!pd_nccl_ids(0, 2, peers, &err) && strncmp(err.text, "NCCL 2.7 is too old", 19) == 0,
+	   "nor is one from when versions had fewer digits");
+	double_nccl_reset();
+}
+
 int main(void)
 {
 	unsetenv("NCCL_HOSTID");
 	unsetenv("NCCL_SOCKET_IFNAME");
+	unsetenv("NCCL_RAS_ENABLE");
 	unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
 	alarm(120);     /* a wait that never ends is a failure, too */
 	for (int n = 1; n <= MOST; n++)
@@ -516,8 +598,12 @@ int main(void)
 	is_int(run(2, PD_APART_NCCL, 2, false, leaves), 0, "closed before it is done");
 	for (int i = 0; i < 4; i++)
 		ok(pd_event_failed(&left[i / 2][i % 2]), "what was under way has failed");
+	is_int(run(3, PD_APART_NCCL, 3, false, holds), 0, "closed while two lanes wait on the GPU");
+	ok(pd_event_failed(&held[0]) && pd_event_failed(&held[1]), "which fails both transfers");
+	is_int(run(3, PD_APART_NCCL, 3, false, tells), 0, "lost while two lanes wait on the GPU");
 	test_absent_peer(false);
 	test_absent_peer(true);
+	test_old_version();
 
 	is_int(run(3, PD_APART_AUTO, 3, false, note_choice), 0, "each rank has a GPU");
 	is_str(chosen_name, "nccl", "auto is NCCL");
@@ -530,10 +616,13 @@ int main(void)
 	is_str(chosen_text, "", "and nothing is to be said");
 	ok(getenv("NCCL_SOCKET_IFNAME") && strcmp(getenv("NCCL_SOCKET_IFNAME"), "lo") == 0,
 	   "NCCL listens on the loopback interface");
+	ok(getenv("NCCL_RAS_ENABLE") && strcmp(getenv("NCCL_RAS_ENABLE"), "0") == 0,
+	   "and nowhere while it runs");
 	ok(getenv("CUDA_DEVICE_MAX_CONNECTIONS") != NULL, "streams get queues of their own");
 	ok(!getenv("NCCL_HOSTID"), "all on one machine");
 	is_int(run(2, PD_APART_NCCL, 1, false, note_choice), 0, "asked for, on one GPU: NCCL");
 	is_str(chosen_name, "nccl", "it is");
+	is_str(chosen_text, "ranks 0 and 1 share GPU place 0", "who shares it is told");
 	ok(getenv("NCCL_HOSTID") && strcmp(getenv("NCCL_HOSTID"), "pd-rank-0") == 0,
 	   "each rank as a machine of its own");
 	setenv("NCCL_HOSTID", "mine", 1);

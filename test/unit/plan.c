@@ -268,11 +268,16 @@ static void test_shares(void)
 		plan = pd_plan_new(profile, &topology, cut == 1 ? 1 : 2,
 				   cut == 1 ? (int[]){ 3 } : (int[]){ 2, 1 }, (int[]){ 1, 1 },
 				   &err);
-		if (cut == 1)
-			ok(plan, "layers that share parameters in one stage");
-		else
-			ok(!plan && strstr(err.text, "layers \"c\" and \"a\" share parameters"),
+		if (cut == 1) {
+			ok(pd_plan_check_shares(plan, "", &err) == 0,
+			   "layers that share parameters in one stage");
+		} else {
+			ok(pd_plan_check_shares(plan, "", &err) < 0 &&
+			   strstr(err.text, "layers \"c\" and \"a\" share parameters"),
 			   "not in two");
+			plan->weights = PD_WEIGHTS_FLUSH;
+			ok(pd_plan_check_shares(plan, "", &err) == 0, "but with flush");
+		}
 		pd_plan_free(plan);
 		json_decref(value);
 	}

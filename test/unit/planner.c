@@ -200,10 +200,13 @@ static void test_shared(void)
 	ok(costs.unit_count == 3 &&
 	   memcmp(costs.first, (int[]){ 0, 1, 5, 6 }, 4 * sizeof(int)) == 0,
 	   "no cut separates layers that share parameters");
-	ok(!pd_fixed_layout(&costs, "2,4", 4, &err) && strstr(err.text, "\"l2\""),
+	ok(!pd_fixed_layout(&costs, "2,4", PD_WEIGHTS_STASH, 4, &err) && strstr(err.text, "\"l2\""),
 	   "nor does one by hand");
-	layout = pd_fixed_layout(&costs, "1,4x2,1", 4, &err);
+	layout = pd_fixed_layout(&costs, "1,4x2,1", PD_WEIGHTS_STASH, 4, &err);
 	ok(layout && layout->stage_count == 3 && layout->replicas[1] == 2, "others may");
+	pd_layout_free(layout);
+	layout = pd_fixed_layout(&costs, "2,4", PD_WEIGHTS_2BW, 4, &err);
+	ok(layout && layout->layers[0] == 2, "but with weights of which each has a copy");
 	pd_layout_free(layout);
 	pd_costs_release(&costs);
 	profile->model = NULL;

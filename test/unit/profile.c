@@ -30,7 +30,7 @@ static void test_fields(void)
 		"6, "
 		"'backward_input_ns': 7, 'backward_weight_ns': 8, 'update_ns': 9, 'update_apart_ns': 13, 'spread': 0.5, "
 		"'forward_workspace_bytes': 10, 'backward_workspace_bytes': 11, 'state_bytes': 12, "
-		"'algorithms': 20103, 'engines': 'data 7 2=5', 'in_place': true},"
+		"'algorithms': 20103, 'engines': 'data 7 2=5', 'in_place': true, 'passes_gradient': true},"
 		"{'name': 'a', 'inputs': ['image'], " COST "}]}", NULL);
 	const struct pd_profile_layer *a, *b;
 
@@ -41,7 +41,7 @@ static void test_fields(void)
 	is_str(a->name, "a", "in topological order");
 	is_int(a->stash_bytes, 30, "the stash is the activation where absent");
 	ok(a->backward_input_ns == -1 && a->backward_weight_ns == -1, "backward is not split");
-	ok(a->forward_workspace_bytes == -1 && a->backward_workspace_bytes == -1 && !a->in_place,
+	ok(a->forward_workspace_bytes == -1 && a->backward_workspace_bytes == -1 && !a->in_place && !a->passes_gradient,
 	   "what the device lays out by is not said");
 	ok(a->update_apart_ns == -1 && pd_profile_apart_ns(a) == 0 && pd_profile_apart_ns(b) == 13,
 	   "an update into another buffer takes as long as one in place, where it is not said");
@@ -53,7 +53,7 @@ static void test_fields(void)
 	   b->backward_input_ns == 7 && b->backward_weight_ns == 8 && b->update_ns == 9 &&
 	   b->spread == 0.5 && b->forward_workspace_bytes == 10 &&
 	   b->backward_workspace_bytes == 11 && b->state_bytes == 12 && b->in_place &&
-	   b->algorithms == 20103 && a->algorithms == 0, "every number is where it belongs");
+	   b->passes_gradient && b->algorithms == 20103 && a->algorithms == 0, "every number is where it belongs");
 	is_str(b->engines, "data 7 2=5", "the device's words");
 	ok(!a->engines, "none where absent");
 	is_str(pd_dtype_name[p->dtype], "f32", "dtype");
@@ -160,6 +160,8 @@ static void test_errors(void)
 		  "expected both of forward_workspace_bytes and backward_workspace_bytes" },
 		{ LAYERS("{'name': 'a', 'inputs': [], 'in_place': 1, " COST "}"),
 		  "layers[0].in_place: expected" },
+		{ LAYERS("{'name': 'a', 'inputs': [], 'passes_gradient': 1, " COST "}"),
+		  "layers[0].passes_gradient: expected" },
 		{ LAYERS("{'name': 'a', 'inputs': [], 'engines': 1, " COST "}"),
 		  "layers[0].engines: expected" },
 		{ LAYERS("{'name': 'a', 'inputs': [], 'spread': -1, " COST "}"),

@@ -101,7 +101,7 @@ struct watch {
 	struct pd_recurrence recurrence;
 	int64_t total, *ends, known;
 	double period_ns;               /* that was said; 0: nothing yet */
-	int64_t said;                   /* with so many minibatches */
+	int64_t said;                   /* with so many microbatches */
 };
 
 static void retired(void *context, const struct pd_record *record)
@@ -134,8 +134,8 @@ static void test_plans(int plans)
 
 	for (int i = 0; i < plans; i++) {
 		struct pd_plan *plan = make_plan();
-		struct watch watch = { .plan = plan, .total = 4 * pd_steady_minibatches(plan) };
-		struct pd_replay_options options = { .minibatches = watch.total,
+		struct watch watch = { .plan = plan, .total = 4 * pd_steady_microbatches(plan) };
+		struct pd_replay_options options = { .microbatches = watch.total,
 						     .retired = retired, .context = &watch,
 						     .recurrence = &watch.recurrence };
 		struct pd_schedule *schedule;
@@ -158,9 +158,9 @@ static void test_plans(int plans)
 			   steady.cycle > 0) {
 			settled++;
 			said += watch.said > 0;
-			early += watch.said > 0 && watch.said < pd_steady_minibatches(plan) / 2;
+			early += watch.said > 0 && watch.said < pd_steady_microbatches(plan) / 2;
 			if (watch.said > 0 && fabs(watch.period_ns - steady.period_ns) > 1e-6) {
-				diag("plan %d: %.3f was said with %" PRId64 " minibatches, it is %.3f",
+				diag("plan %d: %.3f was said with %" PRId64 " microbatches, it is %.3f",
 				     i, watch.period_ns, watch.said, steady.period_ns);
 				wrong++;
 			}
@@ -188,7 +188,7 @@ static bool turn(struct pd_recurrence *recurrence, int64_t n, int64_t other_ns, 
 	return pd_recurrence_turn(recurrence, back.end_ns, period_p);
 }
 
-/* After how many turns it is said, if what is beside the minibatches takes so long from the fourth
+/* After how many turns it is said, if what is beside the microbatches takes so long from the fourth
  * on; 0: never. */
 static int when(int64_t other_ns, double *period_p)
 {
@@ -210,7 +210,7 @@ static void test_by_hand(void)
 	int found = 0;
 
 	is_int(when(8, &period), 6, "what lasts less than a turn has to be seen twice");
-	ok(period == 10, "the period is that of the minibatches");
+	ok(period == 10, "the period is that of the microbatches");
 	is_int(when(48, &period), 10, "what lasts five turns, in five turns, and in five before");
 	pd_recurrence_init(&recurrence, 1);
 	for (int n = 0; n < 100; n++)

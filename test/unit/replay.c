@@ -104,9 +104,9 @@ static struct pd_plan *plan_of(const struct shape *shape)
 	return plan;
 }
 
-static struct pd_trace *replayed(const struct shape *shape, int64_t minibatches)
+static struct pd_trace *replayed(const struct shape *shape, int64_t microbatches)
 {
-	return replayed_plan(plan_of(shape), minibatches);
+	return replayed_plan(plan_of(shape), microbatches);
 }
 
 static uint32_t next_random(void)
@@ -243,23 +243,23 @@ static void compare(void *context, const struct pd_record *record)
 		check->wrong++;
 }
 
-static void check_order(const struct shape *shape, int64_t minibatches)
+static void check_order(const struct shape *shape, int64_t microbatches)
 {
-	const struct pd_phase phase = { .first = 0, .last = minibatches };
+	const struct pd_phase phase = { .first = 0, .last = microbatches };
 	struct pd_plan *plan = plan_of(shape);
 	struct pd_error err;
 	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
 	struct check check = {
 		.cursors = pd_calloc((size_t)plan->rank_count, sizeof(struct pd_cursor)) };
-	struct pd_replay_options with = { .minibatches = minibatches, .retired = compare,
+	struct pd_replay_options with = { .microbatches = microbatches, .retired = compare,
 					  .context = &check };
 	struct pd_op op;
 	int64_t left = 0;
 
 	for (int r = 0; r < plan->rank_count; r++)
 		pd_cursor_init(&check.cursors[r], schedule, r, &phase, 0);
-	is_int(pd_replay_run(plan, &with, &err), 0, "%" PRId64 " minibatches on %d ranks",
-	       minibatches, plan->rank_count);
+	is_int(pd_replay_run(plan, &with, &err), 0, "%" PRId64 " microbatches on %d ranks",
+	       microbatches, plan->rank_count);
 	is_int(check.wrong, 0, "every rank follows its list");
 	for (int r = 0; r < plan->rank_count; r++) {
 		while (pd_cursor_next(&check.cursors[r], &op))
@@ -267,7 +267,7 @@ static void check_order(const struct shape *shape, int64_t minibatches)
 		pd_cursor_release(&check.cursors[r]);
 	}
 	is_int(left, 0, "to its end");
-	ok(check.count > minibatches * shape->stages * 2, "%" PRId64 " operations", check.count);
+	ok(check.count > microbatches * shape->stages * 2, "%" PRId64 " operations", check.count);
 	free(check.cursors);
 	pd_schedule_free(schedule);
 	pd_plan_free(plan);

@@ -7,9 +7,9 @@
 #include "replay/replay.h"
 
 /* Takes over the plan. */
-static inline struct pd_trace *replayed_plan(struct pd_plan *plan, int64_t minibatches)
+static inline struct pd_trace *replayed_plan(struct pd_plan *plan, int64_t microbatches)
 {
-	struct pd_replay_options with = { .minibatches = minibatches };
+	struct pd_replay_options with = { .microbatches = microbatches };
 	struct pd_error err;
 	struct pd_trace *trace = pd_replay(plan, &with, &err);
 

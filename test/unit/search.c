@@ -322,16 +322,16 @@ static void test_brute(void)
 	ok(tally.again > brute_cases / 100, "stages of %d recompute", tally.again);
 }
 
-/* What a replay of so many minibatches says is what the plan says. */
-static bool in_time(const struct pd_plan *plan, int64_t minibatches, double *period_p)
+/* What a replay of so many microbatches says is what the plan says. */
+static bool in_time(const struct pd_plan *plan, int64_t microbatches, double *period_p)
 {
-	struct pd_replay_options options = { .minibatches = minibatches };
+	struct pd_replay_options options = { .microbatches = microbatches };
 	struct pd_error err;
 	struct pd_trace *trace = pd_replay(plan, &options, &err);
 
 	*period_p = trace ? pd_replay_period_ns(trace) : 0;
 	pd_trace_free(trace);
-	/* at the first stage it may still be faster where minibatches queue behind it */
+	/* at the first stage it may still be faster where microbatches queue behind it */
 	return *period_p <= 1.001 * (double)plan->predicted.period_ns + 1 &&
 	       *period_p >= 0.98 * (double)plan->predicted.period_ns - 1;
 }
@@ -344,10 +344,10 @@ static bool runs(const struct pd_plan *plan)
 {
 	struct pd_error err = { .text = "" };
 	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
-	int64_t most = 0, operations, minibatches = pd_steady_minibatches(plan);
+	int64_t most = 0, operations, microbatches = pd_steady_microbatches(plan);
 	double period;
-	bool good = schedule && pd_check_schedule("plan", schedule, minibatches, &operations,
-						  &err) == 0;
+	bool good = schedule && pd_check_schedule("plan", schedule, pd_steady_minibatches(plan),
+						  &operations, &err) == 0;
 
 	for (int s = 0; s < plan->stage_count && good; s++) {
 		struct pd_memory memory;
@@ -356,7 +356,7 @@ static bool runs(const struct pd_plan *plan)
 		most = memory.total_bytes > most ? memory.total_bytes : most;
 		good = memory.total_bytes <= plan->stages[s].memory_bytes;
 	}
-	good = (in_time(plan, minibatches, &period) || in_time(plan, 4 * minibatches, &period)) &&
+	good = (in_time(plan, microbatches, &period) || in_time(plan, 4 * microbatches, &period)) &&
 		good && most <= plan->predicted.memory_bytes &&
 		plan->predicted.lower_bound_ns <= plan->predicted.period_ns;
 	if (!good)

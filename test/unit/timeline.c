@@ -91,7 +91,7 @@ static void test_report(void)
 	timeline = pd_timeline_new(&trace);
 	report = pd_report_new(timeline);
 	ok(!report->has_steady, "one minibatch has no steady state");
-	is_int(report->minibatches, 1, "it is counted");
+	is_int(report->microbatches, 1, "it is counted");
 	one = &report->ranks[0];
 	is_int(one->busy_ns, 70, "rank 0: busy");
 	is_int(one->wait_ns[PD_WAIT_GRADIENT], 30, "rank 0: waits for the gradient");

@@ -18,7 +18,7 @@ plan mlp 1 1 1 >mlp-1-1-1
 late() {
 	jq ".weights = \"latest\" | ${2:-.}" "$1" >plan.json
 }
-# equals N OPTION...: pd-run and the serial program agree about plan.json after N microbatches.
+# equals N OPTION...: pd-run and the serial program agree about plan.json after N minibatches.
 equals() {
 	n=$1
 	shift
@@ -29,7 +29,7 @@ equals() {
 	tail -n 1 out | jq -e '.memory == "as predicted" and (.loss | isnormal)'
 }
 
-# An epoch is ten microbatches: what was learned of moves goes on in the next.
+# An epoch is ten minibatches: what was learned of moves goes on in the next.
 for replicas in 1-1-1-1 2-1; do
 	test_ok "rescheduling, $replicas" '
 		late residual-$replicas && equals 25 $sgd --lr-reschedule=15'
@@ -41,11 +41,11 @@ for replicas in 1-1 1-1-1 1-1-1-1 2-1 1-2 2-2 3-1; do
 		late residual-$replicas && equals 25 $sgd --lr-reschedule=40 --discrepancy=0.1'
 done
 test_ok "with several microbatches to an update" '
-	late residual-1-1-1-1 ".microbatches = 2" && equals 20 $sgd --lr-reschedule=15 --discrepancy=0.5
-	late residual-2-1 ".microbatches = 4" && equals 20 $sgd --lr-reschedule=15 --discrepancy=0.5'
+	late residual-1-1-1-1 ".microbatches = 2" && equals 12 $sgd --lr-reschedule=11 --discrepancy=0.5
+	late residual-2-1 ".microbatches = 4" && equals 12 $sgd --lr-reschedule=11 --discrepancy=0.5'
 test_ok "with nf1b" '
 	late residual-1-1-1 ".schedule = \"nf1b\" | .microbatches = 2"
-	equals 20 $sgd --lr-reschedule=15 --discrepancy=0.5'
+	equals 12 $sgd --lr-reschedule=11 --discrepancy=0.5'
 test_ok "with an eager start-up" '
 	late residual-1-1-1-1 ".startup = \"eager\"" && equals 20 $sgd --discrepancy=0.5'
 test_ok "with adam, adamw, and no momentum" '
@@ -88,7 +88,7 @@ test_ok "the memory is two more copies of the weights, where gradients are late"
 
 # A checkpoint at an epoch's end holds all there is: the pipeline is empty.
 test_ok "stopped at the end of an epoch and resumed" '
-	idx_data data		# 55 microbatches an epoch
+	idx_data data		# 55 minibatches an epoch
 	late residual-1-1-1
 	options="$sgd --lr-reschedule=80 --discrepancy=0.5 --data=data --no-evaluate"
 	train ck-whole plan.json $options --minibatches=66 >out

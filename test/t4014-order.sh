@@ -29,13 +29,13 @@ early="conv1,bn1,relu1,conv2,skip,fc2 bn2,sum1,relu2,pool1,conv3,cat drop1,mean,
 late="conv1,bn1,relu1 conv2,bn2,sum1,relu2,skip,fc2 pool1,conv3,cat,drop1,mean,flat,fc1 sum2,drop2,fc3,loss"
 
 pd-plan --topology=1@10Gbit/s --weights=flush --microbatches=4 residual >one.json
-train one one.json $sgd --minibatches=40 --data=data >/dev/null
+train one one.json $sgd --minibatches=10 --data=data >/dev/null
 for stages in "$early" "$late"; do
 	test_ok "bit for bit what one worker trains: $(echo "$stages" | sed 's/,[^ ]*,/../g')" '
 		cut --weights=flush --microbatches=4 $stages >plan.json
 		rm -rf many
-		train many plan.json $sgd --minibatches=40 --data=data
-		"$same" "$(at one 40)" "$(at many 40)"'
+		train many plan.json $sgd --minibatches=10 --data=data
+		"$same" "$(at one 10)" "$(at many 10)"'
 done
 test_ok "and that of the published rule, with stashing" '
 	cut $early >plan.json
@@ -47,9 +47,9 @@ test_ok "a checkpoint goes on under another order" '
 	cut --weights=flush --microbatches=4 $early >plan.json
 	cut --weights=flush --microbatches=4 $late >other.json
 	rm -rf many
-	train many plan.json $sgd --minibatches=20 --data=data
-	train many other.json $sgd --minibatches=40 --data=data --resume
-	"$same" "$(at one 40)" "$(at many 40)"'
+	train many plan.json $sgd --minibatches=5 --data=data
+	train many other.json $sgd --minibatches=10 --data=data --resume
+	"$same" "$(at one 10)" "$(at many 10)"'
 test_ok "the plan keeps the profile and the model as they were; it is read, replayed, scheduled" '
 	cut $early >plan.json
 	"$PD_BUILD/test/unit/read-document" plan plan.json >again

@@ -1,0 +1,57 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# PyTorch as judge: minibatches cut into any microbatches, over stages and replicas, end with the
+# weights of torch.optim.SGD on the mean over all samples, and the sum of all losses.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+. "$PD_SOURCE/test/train-lib.sh"
+python3 -c 'import sys, torch; sys.exit(sys.version_info < (3, 10))' 2>/dev/null ||
+	test_skip_all "there is no PyTorch for python3"
+
+cat >judged.json <<'END'
+{"format": "pd-model", "version": 1, "name": "judged",
+ "inputs": [{"name": "image", "dtype": "f32", "shape": [1, 28, 28]},
+            {"name": "label", "dtype": "i32", "shape": []}],
+ "layers": [
+  {"name": "conv", "kind": "conv2d", "inputs": ["image"], "out_channels": 4, "kernel": 5,
+   "stride": 3},
+  {"name": "curve", "kind": "tanh", "inputs": ["conv"]},
+  {"name": "flat", "kind": "flatten", "inputs": ["curve"]},
+  {"name": "fcside", "kind": "linear", "inputs": ["flat"], "out_features": 10},
+  {"name": "side", "kind": "softmax_cross_entropy", "inputs": ["fcside", "label"]},
+  {"name": "fc1", "kind": "linear", "inputs": ["flat"], "out_features": 24},
+  {"name": "again", "kind": "tanh", "inputs": ["fc1"]},
+  {"name": "fc2", "kind": "linear", "inputs": ["again"], "out_features": 10},
+  {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["fc2", "label"]}]}
+END
+idx_data data
+# A minibatch is the whole data set, so that the order of the samples does not matter.
+for batch in 110 22 11; do
+	profile judged.json $batch >judged-$batch
+done
+
+# judged BATCH REPLICAS CLIP: one minibatch, from which PyTorch goes on, and six
+judged() {
+	rm -rf ck
+	plan judged-$1 $2 | jq --argjson m $((110 / $1)) \
+		'.weights = "flush" | .microbatches = $m | del(.stages[].predicted, .predicted)' >plan.json
+	for n in 1 6; do
+		train ck plan.json --lr=0.2 --momentum=0.9 --weight-decay=0.01 --data=data \
+			--keep=9 --minibatches=$n $([ $n = 1 ] || echo --resume) ${3:+--clip-grad-norm=$3} >out
+	done
+	tail -n 1 out
+	python3 "$PD_SOURCE/test/torch-judge.py" judged.json data "$(at ck 1)" "$(at ck 6)" 5 $3
+}
+while read -r batch clip replicas; do
+	[ "$clip" != - ] || clip=
+	test_ok "$((110 / batch)) microbatches of $batch, replicas $replicas${clip:+, clipped at $clip}" '
+		judged $batch "$replicas" $clip'
+done <<END
+110 - 1
+22 - 1 1
+11 - 5
+11 0.5 1 2
+END
+test_ok "the comparison can fail" '
+	judged 22 1
+	status 4 python3 "$PD_SOURCE/test/torch-judge.py" judged.json data "$(at ck 1)" "$(at ck 6)" 4'
+test_done

@@ -1,0 +1,62 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What pd-run says while it trains: the bar on a terminal, and next to nothing with --quiet.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+. "$PD_SOURCE/test/train-lib.sh"
+
+profile "$MODELS/mlp.json" 4 >mlp
+plan mlp 1 1 >plan.json
+
+test_ok "--quiet: one line, the last, and nothing on standard error" '
+	train ck plan.json --synthetic --minibatches=25 --quiet >out 2>err
+	one_line out
+	[ ! -s err ]
+	jq -e ".event == \"done\" and .outcome == \"done\" and .step == 25" out'
+test_ok "it still says what goes wrong" '
+	status 2 pd-run -q --synthetic none.json >out 2>err
+	one_line err
+	grep -q "none.json: cannot open" err'
+test_ok "without it, no terminal: reports, and nothing on standard error" '
+	rm -rf ck
+	train ck plan.json --synthetic --minibatches=25 >out 2>err
+	cat err
+	wc -l out
+	[ "$(wc -l <out)" -gt 3 ]
+	[ ! -s err ]'
+
+before=
+# on_terminal COLUMNS OPTION...: what a terminal would have been sent, with returns as line ends
+on_terminal() {
+	terminal_columns=$1
+	shift
+	script -qefc "stty cols $terminal_columns; exec $before pd-run --threads=1 --synthetic $* plan.json >out" \
+		/dev/null </dev/null | tr "\r" "\n" >screen
+}
+if command -v script >/dev/null && command -v stty >/dev/null; then
+	test_ok "a terminal: workers that start, then minibatches, epochs and the loss" '
+		on_terminal 120 --epochs=3 --no-evaluate
+		cat screen
+		grep -q "^starting \[\.*\]   0% 2 workers, 0 ready" screen
+		grep -q "^training \[\.*\]   0% 0/30, epoch 1/3, connecting" screen
+		grep -q "^training \[#*\] 100% 30/30, epoch 3/3, loss [0-9.]*" screen
+		[ "$(tail -n 1 out | jq .step)" -eq 30 ]'
+	test_ok "how fast it goes, and how long it will take" '
+		# a rate is known after a second; a loaded machine takes its time to start
+		for limit in 3 10 40; do
+			before="timeout --foreground -s INT $limit"
+			on_terminal 120 --minibatches=10000000 --no-evaluate
+			! grep -q "samples/s" screen || break
+		done
+		grep "/10000000, epoch [0-9]*/1000000, loss [0-9.]*, [0-9.]* samples/s, [0-9:]* left" screen'
+	test_ok "no line is longer than the terminal" '
+		on_terminal 50 --epochs=3
+		sed "s/.\[K.*//" screen | awk "length > 49 { print; bad = 1 } END { exit bad }"
+		grep -q "^training" screen'
+	test_ok "--quiet has no bar" '
+		on_terminal 80 --epochs=1 --quiet
+		! grep -q "training\|starting" screen || false'
+else
+	test_skip "bars" "script or stty is not installed"
+fi
+
+test_done

@@ -1,0 +1,114 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Networks with several losses: their sum is trained, each is reported by its name, a step is a step
+# and an evaluation takes the whole test set.  A network without a loss cannot be trained.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+. "$PD_SOURCE/test/train-lib.sh"
+
+# three HEADS: a trunk, and of the losses side, mid and main those that are asked for
+three() {
+	jq -n --arg heads "$1" '
+		def layer($name; $kind; $from; $more): {name: $name, kind: $kind, inputs: $from} + $more;
+		{format: "pd-model", version: 1, name: "three",
+		 inputs: [{name: "image", dtype: "f32", shape: [1, 28, 28]},
+			  {name: "label", dtype: "i32", shape: []}],
+		 layers: [
+		  layer("flat"; "flatten"; ["image"]; {}),
+		  layer("fc1"; "linear"; ["flat"]; {out_features: 20}),
+		  layer("a1"; "tanh"; ["fc1"]; {}),
+		  layer("fcside"; "linear"; ["a1"]; {out_features: 10}),
+		  layer("side"; "softmax_cross_entropy"; ["fcside", "label"]; {}),
+		  layer("fc2"; "linear"; ["a1"]; {out_features: 20}),
+		  layer("a2"; "tanh"; ["fc2"]; {}),
+		  layer("fcmid"; "linear"; ["a2"]; {out_features: 12}),
+		  layer("mid"; "softmax_cross_entropy"; ["fcmid", "label"]; {}),
+		  layer("fc3"; "linear"; ["a2"]; {out_features: 10}),
+		  layer("main"; "softmax_cross_entropy"; ["fc3", "label"]; {})]}
+		| .layers |= map(select((.kind == "softmax_cross_entropy" | not) or
+			(.name as $n | $heads | split(" ") | index($n) != null)))'
+}
+three "side mid main" >three.json
+profile three.json 5 >three
+# cut LAYERSxREPLICAS,... MICROBATCHES WEIGHTS >PLAN
+cut() {
+	pd-plan --topology="$(echo "$1" | tr , '\n' | awk -Fx '{ n += $2 } END { print n }')@10Gbit/s" \
+		--stages="$1" three | jq --argjson m "$2" --arg weights "$3" \
+		'.microbatches = $m | .weights = $weights | del(.stages[].predicted, .predicted)'
+}
+idx_data data		# 110 images, 10 to test: 22 and 2 microbatches
+sgd="--lr=0.05 --momentum=0.9"
+
+# reported N: out has the losses of N minibatches
+reported() {
+	tail -n 1 out | jq -e ".step == $1 and .memory == \"as predicted\""
+	jq -s -e "map(select(.event == \"progress\").step) == [range(1; $1 + 1)]" out
+	jq -s -e 'map(select(.event == "progress" or .event == "evaluation")) | length > 0 and
+		all(.[]; (.losses | keys) == ["main", "mid", "side"]
+			and ((.losses | map(.loss) | add) / .loss - 1 | fabs) < 1e-6
+			and .accuracy == .losses.main.accuracy)' out
+}
+while read -r stages microbatches weights n; do
+	test_ok "$stages, $microbatches in a minibatch, $weights: steps, sums, names, weights" '
+		cut $stages $microbatches $weights >plan.json
+		rm -rf ck
+		train ck plan.json $sgd --minibatches=$n --data=data --report-every=1 >out
+		reported $n
+		"$serial" $sgd --minibatches=$n --data=data --output=serial plan.json
+		"$same" serial "$(at ck $n)"
+		jq -s -e "map(select(.event == \"evaluation\").samples) | length > 0 and all(.[]; . == 10)" out
+		cp out reports-$stages'
+done <<END
+11x1 1 stash 24
+5x1,6x1 1 stash 24
+3x1,4x1,4x1 1 stash 24
+5x2,6x1 1 stash 24
+5x1,6x2 2 flush 13
+3x2,4x1,4x2 4 2bw 7
+11x1 2 flush 13
+END
+test_ok "the losses of three stages are those of one, to the last bit" '
+	cut 11x1 2 flush >one.json
+	cut 3x1,4x1,4x1 2 flush >three-stages.json
+	for plan in one three-stages; do
+		train ck-$plan $plan.json $sgd --minibatches=13 --data=data --report-every=4 |
+			jq -c "del(.samples_per_s) | select(.event == \"progress\" or .event == \"evaluation\")
+				" >$plan
+	done
+	cmp one three-stages
+	jq -s -e "length == 6" one'
+test_ok "one loss is reported as ever" '
+	three "main" >one.json
+	profile one.json 5 >one-loss
+	plan one-loss 1 >plan.json
+	pd-run --threads=1 --data=data plan.json >out
+	jq -s -e "all(.[]; has(\"losses\") | not) and (map(select(.event == \"evaluation\")) | length == 1)
+		" out'
+test_ok "every loss is trained: without one the weights are others" '
+	three "side main" >two.json
+	profile two.json 5 >two
+	plan two 1 >plan.json
+	cut 11x1 1 stash >all.json
+	rm -rf ck ck-two
+	train ck all.json $sgd --minibatches=3 --data=data >out
+	train ck-two plan.json $sgd --minibatches=3 --data=data >out
+	status 1 "$same" "$(at ck 3)" "$(at ck-two 3)"'
+test_ok "none: profiled, planned and replayed, but not trained" '
+	three "" >none.json
+	profile none.json 5 >none
+	plan none 1 1 >plan.json
+	pd-replay plan.json >report
+	for data in --synthetic --data=data; do
+		status 2 pd-run $data --checkpoint=ck-none plan.json >out 2>err
+		cat err
+		one_line err
+		grep "\"three\" has no loss" err
+		[ ! -s out ] && [ ! -e ck-none ]
+	done'
+test_ok "a label must be a class of every loss" '
+	jq "(.layers[] | select(.name == \"fcmid\")).out_features = 5" three.json >few.json
+	profile few.json 5 >few
+	plan few 1 >plan.json
+	pd-run --threads=1 --synthetic plan.json >out
+	status 2 pd-run --data=data plan.json >out 2>err
+	one_line err'
+test_done

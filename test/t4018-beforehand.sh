@@ -1,0 +1,90 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What can be known before the work is said before it: outputs that cannot be, data that do not fit,
+# options that would do nothing.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+
+pd-profile --device=cpu --no-link --threads=1 --batch-size=8 --iterations=1 "$MODELS/mlp.json" >profile
+pd-plan -t 1@1GB/s profile >plan
+
+# refused STATUS WORDS COMMAND...: at once, with these words, and nothing is written.
+refused() {
+	expected=$1 words=$2
+	shift 2
+	ls -A >before
+	status "$expected" "$@" >out 2>err
+	cat err
+	one_line err && grep -q -e "$words" err && [ ! -s out ]
+	ls -A | diff before -
+}
+touch before out err
+
+long=$(printf '%0250d' 0)
+test_ok "a trace whose name is too long" '
+	refused 2 "^pd-run: --trace: 0*: cannot create: File name too long" \
+		pd-run --synthetic --trace="$long$long" plan'
+test_ok "a trace in a folder that is not there, or is none" '
+	refused 2 "^pd-run: --trace: no/trace: cannot create: No such file" \
+		pd-run --synthetic --trace=no/trace plan
+	refused 2 "^pd-run: --trace: plan/trace: cannot create: Not a directory" \
+		pd-run --synthetic --trace=plan/trace plan
+	refused 2 "^pd-run: --trace: expected the name" pd-run --synthetic --trace= plan'
+test_ok "a trace whose name is just short enough, and once more over it" '
+	for again in 1 2; do
+		pd-run --device=cpu --threads=1 --synthetic --minibatches=2 --trace="$long" plan >out
+		pd-replay "$long" >report
+	done
+	[ "$(ls -A | grep -c 000)" -eq 1 ]'
+
+# A network that no data set of images has the inputs for.
+cat >three.json <<'END'
+{"format": "pd-model", "version": 1, "name": "three",
+ "inputs": [{"name": "a", "dtype": "f32", "shape": [3]}, {"name": "b", "dtype": "f32", "shape": [3]},
+	    {"name": "label", "dtype": "i32", "shape": []}],
+ "layers": [{"name": "both", "kind": "concat", "inputs": ["a", "b"]},
+	    {"name": "fc", "kind": "linear", "inputs": ["both"], "out_features": 10},
+	    {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["fc", "label"]}]}
+END
+pd-profile --device=cpu --no-link --threads=1 --batch-size=8 --iterations=1 three.json |
+	pd-plan -t 1@1GB/s >three
+mkdir empty images
+: >images/train-images-idx3-ubyte
+test_ok "any folder is not a data set" '
+	for plan in plan three; do
+		refused 2 "^pd-run: empty: no data set found" pd-run --data=empty $plan
+		refused 2 "^pd-run: absent: cannot open" pd-run --data=absent $plan
+		refused 2 "^pd-run: plan: expected a directory" pd-run --data=plan $plan
+	done
+	refused 2 "^pd-run: images/train-images-idx3-ubyte: truncated" pd-run --data=images plan
+	refused 2 "^pd-run: images: holds images and labels: .*\"three\" has 3 inputs" \
+		pd-run --data=images three'
+
+for with in "momentum=0.5 --optimizer=adam" "momentum=0 --optimizer=adamw" beta1=0.8 beta2=0.8 \
+	epsilon=1e-6 "lr-step=3" "lr-step=3 --lr-schedule=cosine" lr-gamma=0.5 \
+	"lr-power=2 --lr-schedule=step" keep=3
+do
+	test_ok "--$with would do nothing" '
+		refused 2 "^pd-run: --${with%%=*} does nothing here: it is for --" \
+			pd-run --synthetic --$with plan'
+done
+test_ok "where they do something they are taken" '
+	pd-run --device=cpu --threads=1 --synthetic -m 2 --momentum=0.5 --lr-schedule=step --lr-step=3 \
+		--lr-gamma=0.5 --checkpoint=ck --keep=3 plan
+	pd-run --device=cpu --threads=1 --synthetic -m 2 --optimizer=adamw --beta1=0.5 --beta2=0.6 \
+		--epsilon=1e-6 --lr-schedule=polynomial --lr-power=3 plan'
+test_ok "a way between GPUs where no link is measured" '
+	refused 2 "^pd-profile: --transport does nothing here" \
+		pd-profile --device=cpu --no-link --transport=staged "$MODELS/mlp.json"'
+
+# No plan fits: after the search the answer would be no, status 1.
+test_ok "too many devices to be drawn" '
+	refused 2 "^pd-plan: --format: svg: expected at most 4096 devices, found 5000" \
+		pd-plan --format=svg --topology=5000@1GB/s --memory=1 profile'
+test_ok "an output that takes nothing, before what is read" '
+	for command in pd-profile pd-plan pd-schedule pd-replay; do
+		status 3 $command absent >&- 2>err
+		one_line err
+		grep -q "^$command: standard output: cannot write" err
+	done'
+
+test_done

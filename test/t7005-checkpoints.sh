@@ -1,0 +1,220 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What is in a directory of checkpoints: damaged ones are noticed and named, one run at a time
+# writes there, and where it cannot write it says so before it trains.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+. "$PD_SOURCE/test/train-lib.sh"
+
+residual_model >residual.json
+profile residual.json 4 >residual
+plan residual 1 1 >plan
+
+# run OPTION...: made-up data, two stages.
+run() {
+	pd-run --device="${PD_TEST_DEVICE:-cpu}" --threads=1 --synthetic "$@" plan
+}
+run --checkpoint=good --keep=9 --minibatches=8 --checkpoint-every=4 >out
+
+# fresh: the checkpoints of steps 4 and 8, whole, in ck.
+fresh() {
+	rm -rf ck
+	cp -r good ck
+}
+
+# flip FILE BYTE: one bit of it.
+flip() {
+	was=$(od -An -tu1 -j "$2" -N 1 "$1" | tr -d ' ')
+	printf "$(printf '\\%03o' $((was ^ 16)))" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>dd.err
+}
+
+# refused STATUS WORDS OPTION...: one sentence, nothing trained.
+refused() {
+	refused_status=$1 words=$2
+	shift 2
+	status "$refused_status" run "$@" >out 2>err
+	cat err
+	one_line err
+	grep -q "$words" err
+	[ ! -s out ]
+}
+
+# header FILE: bytes in front of the data.
+header() {
+	echo $((8 + $(od -An -tu4 -N 4 "$1")))
+}
+
+for stage in 0 1; do
+	test_ok "a flipped bit anywhere in the data of stage $stage is noticed" '
+		fresh
+		file=$(at ck 8)/stage-'$stage'.safetensors
+		from=$(header "$file") size=$(stat -c %s "$file")
+		for n in $(seq 1 12); do
+			where=$((from + (size - from) * n / 13))
+			flip "$file" $where
+			refused 2 "^pd-run: --resume=8: $file: tensor .* is damaged" \
+				--checkpoint=ck --resume=8 --minibatches=12
+			flip "$file" $where
+		done
+		run --checkpoint=ck --resume=8 --minibatches=12 >out'
+done
+
+test_ok "what --resume goes on from, and what it passes over and why" '
+	fresh
+	run --checkpoint=ck --resume --minibatches=12 >out 2>err
+	cat err
+	one_line err
+	grep -q "^pd-run: ck: goes on from step 8$" err
+	fresh
+	flip "$(at ck 8)/stage-1.safetensors" $(($(header "$(at ck 8)/stage-1.safetensors") + 40))
+	run --checkpoint=ck --resume --minibatches=12 >out 2>err
+	cat err
+	[ "$(wc -l <err)" -eq 2 ]
+	grep -q "passes over the checkpoint of step 8: .*stage-1.safetensors: tensor .*damaged" err
+	grep -q "goes on from step 4$" err
+	[ "$(tail -n 1 out | jq .step)" -eq 12 ]
+	run --checkpoint=whole --minibatches=12 >out
+	diff -r "$(at whole 12)" "$(at ck 12)"'
+test_ok "a damaged one takes no place of those that are kept" '
+	fresh
+	truncate -s -1 "$(at ck 8)/stage-0.safetensors"
+	run --checkpoint=ck --resume --minibatches=9 --no-evaluate >out
+	ls ck | tr "\n" " " >list
+	cat list
+	grep -q "0004 .*0008 .*0009" list
+	run --checkpoint=ck --resume --minibatches=10 >out
+	[ "$(ls ck | tr "\n" " ")" = "step-000000000009 step-000000000010 " ]'
+test_ok "--quiet does not say where it goes on, but what it passes over" '
+	fresh
+	run --checkpoint=ck --resume --quiet --minibatches=9 >out 2>err
+	[ ! -s err ]
+	fresh
+	truncate -s -1 "$(at ck 8)/stage-0.safetensors"
+	run --checkpoint=ck --resume --quiet --minibatches=9 >out 2>err
+	one_line err
+	grep -q "passes over the checkpoint of step 8" err'
+test_ok "--resume=STEP takes that one" '
+	fresh
+	run --checkpoint=ck --resume=4 --minibatches=12 >out 2>err
+	grep -q "goes on from step 4$" err
+	diff -r "$(at whole 12)" "$(at ck 12)"'
+test_ok "or fails: a step that is not there, no step" '
+	fresh
+	refused 2 "^pd-run: --resume=5: .*step-000000000005.*cannot open" --checkpoint=ck --resume=5
+	refused 2 "^pd-run: --resume, .*newest" --checkpoint=ck --resume=last
+	refused 2 "^pd-run: --resume, .*newest" --checkpoint=ck --resume=-1
+	refused 2 "no complete checkpoint found" --checkpoint=nowhere --resume
+	[ ! -e nowhere ]'
+test_ok "-r takes no argument, --resume=newest is the same" '
+	fresh
+	run -rc ck --minibatches=8 >out 2>err
+	grep -q "goes on from step 8$" err
+	run --checkpoint=ck --resume=newest --minibatches=8 >out 2>err
+	grep -q "goes on from step 8$" err'
+test_ok "none is whole: why the newest is not, and nothing is replaced" '
+	fresh
+	for step in 4 8; do
+		truncate -s -1 "$(at ck $step)/stage-0.safetensors"
+	done
+	cp -r ck before
+	refused 2 "no complete checkpoint found: .*00000008/stage-0.safetensors" --checkpoint=ck --resume
+	refused 2 "holds checkpoints, the newest of step 8" --checkpoint=ck --minibatches=12
+	diff -r before ck'
+test_ok "a pipe where a file should be is not waited for" '
+	for file in checkpoint.json stage-1.safetensors; do
+		fresh
+		rm "$(at ck 8)/$file"
+		mkfifo "$(at ck 8)/$file"
+		timeout 20 pd-run --synthetic --checkpoint=ck --resume --minibatches=8 plan \
+			>out 2>err </dev/null
+		grep -q "passes over the checkpoint of step 8: .*$file: expected a file" err
+	done'
+test_ok "nor one in a data set" '
+	mkdir data
+	mkfifo data/train-images-idx3-ubyte data/train-labels-idx1-ubyte
+	status 2 timeout 20 pd-run --data=data plan >out 2>err </dev/null
+	cat err
+	grep -q "train-images-idx3-ubyte: expected a file" err'
+test_ok "a plan from a pipe" '
+	mkfifo pipe
+	cat plan >pipe &
+	pd-run --threads=1 --synthetic --minibatches=4 pipe >out
+	[ "$(tail -n 1 out | jq .step)" -eq 4 ]
+	pd-run --threads=1 --synthetic --minibatches=4 <plan >out'
+
+# One that was written before there were checksums: without what came with them.
+old() {
+	fresh
+	rm -r "$(at ck 4)"
+	jq ".version = 1 | del(.checksum) | del(.stages[].header_checksum)" \
+		"$(at ck 8)/checkpoint.json" >document
+	mv document "$(at ck 8)/checkpoint.json"
+}
+test_ok "a checkpoint without checksums, of an earlier version: taken, and said" '
+	old
+	run --checkpoint=ck --resume --minibatches=12 >out 2>err
+	cat err
+	one_line err
+	grep -q "step 8, whose checkpoint is of an earlier version and has no checksums" err
+	diff -r "$(at whole 12)" "$(at ck 12)"'
+
+# begin DIRECTORY: a long run there; its process in $long.
+begin() {
+	pd-run --threads=1 --synthetic --checkpoint="$1" --checkpoint-every=1 --minibatches=1000000 \
+		plan >long.out 2>long.err &
+	long=$!
+	until grep -q checkpoint long.out; do sleep 0.02; done
+}
+test_ok "two runs, one directory: the second is told who has it" '
+	rm -rf ck
+	begin ck
+	set -- $(cat "/proc/$long/task/$long/children")
+	for n in 1 2 3; do
+		refused 3 "^pd-run: ck: another run writes its checkpoints there: process $long on $(
+			)$(uname -n), since 20.*Z, with plan (residual)" \
+			--checkpoint=ck --resume --minibatches=5
+	done
+	kill -KILL $long
+	wait $long || :
+	run --checkpoint=ck --resume --minibatches=5 >out 2>err || { cat err; false; }
+	[ -z "$(ls -A ck | grep -v ^step-)" ]'
+test_ok "two runs begun at once: one trains" '
+	for n in 1 2 3; do
+		rm -rf ck
+		run --checkpoint=ck --minibatches=3 >first 2>first.err &
+		status=0
+		run --checkpoint=ck --minibatches=3 >second 2>second.err || status=$?
+		other=0
+		wait $! || other=$?
+		echo $status $other
+		cat first.err second.err
+		# one may have ended before the other began
+		case $status$other in
+		03 | 30) grep -q "another run" first.err second.err ;;
+		02 | 20) grep -q "holds checkpoints" first.err second.err ;;
+		*) false ;;
+		esac
+	done'
+
+test_ok "a directory of checkpoints that cannot be made, before anything is trained" '
+	refused 3 "no/such/place: cannot create: No such file" --checkpoint=no/such/place
+	: >plain
+	refused 2 "plain: expected a directory, found a file" --checkpoint=plain'
+if [ "$(id -u)" -ne 0 ]; then
+	test_ok "a directory that cannot be written to, before anything is trained" '
+		mkdir closed
+		chmod 555 closed
+		refused 3 "closed: .*Permission denied" --checkpoint=closed
+		chmod 755 closed'
+elif mkdir small && mount -t tmpfs -o ro,size=1m none small 2>/dev/null; then
+	trap 'cd /; umount "$test_directory/small"; rm -rf "$test_directory"' EXIT
+	test_ok "a directory that cannot be written to, before anything is trained" '
+		refused 3 "small: .*Read-only file system" --checkpoint=small
+		refused 3 "small/ck: cannot create: Read-only file system" --checkpoint=small/ck'
+else
+	test_skip "a directory that cannot be written to" "root, and no file system can be mounted"
+fi
+test_ok "a run that ends before its first checkpoint leaves no directory" '
+	run --checkpoint=empty --minibatches=0 >out
+	[ ! -e empty ]'
+
+test_done
