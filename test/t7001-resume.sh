@@ -102,6 +102,40 @@ for moment in 0.22 0.36; do
 	test_ok "terminated after $moment s with replicas, resumed" "interrupted $moment TERM plan-2-1"
 done
 
+# One minibatch an epoch, which is replica 0's: replica 1 is at the end of the epoch at once, and
+# waits for the running statistics.
+one_minibatch() {
+	mkdir one
+	for half in train t10k; do
+		{ printf '\0\0\010\003\0\0\0\004\0\0\0\034\0\0\0\034'; idx_bytes 3136 1 127; } \
+			>one/$half-images-idx3-ubyte
+		{ printf '\0\0\010\001\0\0\0\004'; idx_bytes 4 1 9; } >one/$half-labels-idx1-ubyte
+	done
+}
+
+# terminated_apart SECONDS: replica 0 stands still when the signal comes.
+terminated_apart() {
+	: >out
+	env --default-signal=INT pd-run --threads=1 $sgd --data=one --no-evaluate --timeout=3 \
+		--report-every=1 --minibatches=100000 plan-2-1 >out &
+	until [ -s out ]; do sleep 0.01; done
+	sleep "$1"
+	first=$(cut -d" " -f1 "/proc/$!/task/$!/children")
+	kill -STOP "$first"
+	sleep 0.05
+	kill -TERM $!
+	sleep 0.05
+	kill -CONT "$first"
+	status 143 wait $!
+	[ "$(tail -n 1 out | jq -r .outcome)" = stopped ]
+}
+
+one_minibatch
+for moment in 0.01 0.03 0.05 0.07 0.09 0.11 0.13 0.15; do
+	test_ok "terminated $moment s after the first minibatch, one replica at the end of its epoch" "
+		terminated_apart $moment"
+done
+
 # switched FROM K TO N: goes on under another plan.
 switched() {
 	rm -rf ck

@@ -32,6 +32,8 @@ struct part {
 	struct pd_loader *loader;
 	struct pd_saver **savers;
 	size_t saver_count, saver_room;
+	struct pd_event *shares;        /* transfers of running statistics between replicas */
+	int share_count;
 	int64_t exported;               /* the last checkpoint step told to the supervisor */
 };
 
@@ -60,7 +62,7 @@ struct rank {
 
 	struct pd_position position;
 	struct pd_phase phase;
-	bool in_phase, frozen, stopping, exit;
+	bool in_phase, sharing, frozen, stopping, exit;
 	int stop_phase;
 	struct pd_error send_error;
 };
@@ -75,6 +77,12 @@ static inline int say(struct rank *rank, json_t *message)
 struct pd_saver *rank_saver_of(struct part *part, int64_t step);
 struct pd_saver *rank_free_saver(struct rank *rank, int i);
 void rank_ask_checkpoint(struct rank *rank, int64_t at);
+
+/*
+ * share.c: replica 0's running statistics for the other replicas of its stages.  Called until it
+ * returns 1; 0: transfers are under way, -1: one failed.
+ */
+int rank_share_state(struct rank *rank, struct pd_error *err);
 
 /* setup.c: after the messages job and connect, and what is said between them */
 int rank_set_up(struct rank *rank, json_t *message, struct pd_error *err);

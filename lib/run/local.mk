@@ -5,7 +5,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/run/messages.c lib/run/pace.c lib/run/pace.h lib/run/pending.c \
 	lib/run/rank.c lib/run/rank.h \
 	lib/run/report.c lib/run/report.h \
-	lib/run/saver.c lib/run/saver.h lib/run/setup.c lib/run/signals.c \
+	lib/run/saver.c lib/run/saver.h lib/run/setup.c lib/run/share.c lib/run/signals.c \
 	lib/run/supervisor.c lib/run/supervisor.h \
 	lib/run/tally.c lib/run/tally.h \
 	lib/run/trace_parts.c lib/run/watch.c

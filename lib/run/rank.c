@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #define UNWRITTEN 2                     /* checkpoints held in memory, at most */
-#define TAG_STATE ((UINT64_C(1) << 47) | (UINT64_C(1) << 46))
 
 /* ---- checkpoints ---- */
 
@@ -166,56 +165,6 @@ static int take_pause(struct rank *rank, struct pd_error *err)
 	return 0;
 }
 
-/*
- * Replica 0's running statistics are the stage's: the others, which nothing but an
- * evaluation reads, take them over when a training phase ends.
- */
-static int share_state(struct rank *rank, int i, struct pd_error *err)
-{
-	const struct pd_stage *stage = &rank->job->plan->stages[rank->parts[i].stage];
-	const struct pd_transport_ops *transport = rank->transport->ops;
-	size_t bytes = rank->device->ops->net_sizes(rank->parts[i].net)->state_bytes;
-	void *state = pd_worker_state_arena(rank->worker, i);
-	uint64_t tag = TAG_STATE + (uint64_t)i;
-	struct pd_event *events;
-	bool pending = true, failed = false;
-
-	if (stage->replicas == 1 || bytes == 0)
-		return 0;
-	events = pd_calloc((size_t)stage->replicas, sizeof(*events));
-	for (int k = 1; k < stage->replicas; k++) {
-		if (rank->replica != 0 && rank->replica != k)
-			continue;
-		pd_event_arm(&events[k]);
-		if ((rank->replica == 0
-		     ? transport->send(rank->transport, stage->ranks[k], tag, state, bytes, NULL,
-				       &events[k])
-		     : transport->recv(rank->transport, stage->ranks[0], tag, state, bytes, NULL,
-				       &events[k])) < 0)
-			failed = true;
-	}
-	while (pending && !failed) {
-		struct pollfd fds[2] = {
-			{ .fd = transport->fd(rank->transport), .events = POLLIN },
-			{ .fd = rank->gate.fd, .events = POLLIN },
-		};
-		uint64_t count;
-
-		pending = false;
-		failed = transport->progress(rank->transport) < 0;
-		for (int k = 1; k < stage->replicas; k++) {
-			pending |= !pd_event_done(&events[k]);
-			failed |= pd_event_done(&events[k]) && pd_event_failed(&events[k]);
-		}
-		if (pending && transport->arm(rank->transport) == 0)
-			poll(fds, 2, 100);
-		if (read(rank->gate.fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
-			pd_bug("eventfd: %s", strerror(errno));
-	}
-	free(events);
-	return failed ? pd_error_failed(err, "transport: %s", rank->gate.err.text) : 0;
-}
-
 /* The end of an epoch or of the run: the newest version is all there is to keep. */
 static int take_end(struct rank *rank, int i, struct pd_error *err)
 {
@@ -229,18 +178,25 @@ static int take_end(struct rank *rank, int i, struct pd_error *err)
 	return pd_saver_take_all(saver, err) < 0 ? -1 : exported(rank, part, saver);
 }
 
-static int phase_done(struct rank *rank, struct pd_error *err)
+/*
+ * Ends a phase whose operations are done; called until it returns 1, -1: failed, 0: other replicas
+ * are awaited.  Between calls the rank listens: a stop may be asked for while another replica, held
+ * back by it, has nothing to share yet.
+ */
+static int end_phase(struct rank *rank, struct pd_error *err)
 {
-	rank->in_phase = false;
-	if (rank->phase.evaluate || rank->phase.last == rank->phase.first)
-		return 0;
-	/* waits for the other replicas, and takes large arenas along */
+	bool trained = !rank->phase.evaluate && rank->phase.last > rank->phase.first;
+	int verdict = trained ? rank_share_state(rank, err) : 1;
+
+	if (verdict <= 0)
+		return verdict;
 	pd_pulse_begin(&rank->pulse, &rank->channel);
-	for (int i = 0; i < rank->part_count; i++)
-		if (share_state(rank, i, err) < 0 || take_end(rank, i, err) < 0)
+	for (int i = 0; i < rank->part_count && trained; i++)
+		if (take_end(rank, i, err) < 0)
 			return -1;
 	pd_pulse_end(&rank->pulse);
-	return 0;
+	rank->in_phase = false;
+	return 1;
 }
 
 /* ---- phases ---- */
@@ -274,6 +230,7 @@ static bool next_phase(struct rank *rank)
 static int train(struct rank *rank, struct pd_error *err)
 {
 	bool finished = false;
+	int verdict;
 
 	pd_job_begin(rank->job, &rank->position);
 	while (!rank->exit) {
@@ -301,9 +258,10 @@ static int train(struct rank *rank, struct pd_error *err)
 			pd_pulse_end(&rank->pulse);
 			break;
 		case PD_WORKER_DONE:
-			if (rank->in_phase && phase_done(rank, err) < 0)
+			verdict = rank->in_phase ? end_phase(rank, err) : 1;
+			if (verdict < 0)
 				return -1;
-			if (finished || rank->frozen)
+			if (verdict == 0 || finished || rank->frozen)
 				rank_sleep(rank);
 			break;
 		case PD_WORKER_WAITING:
@@ -326,6 +284,7 @@ static void tear_down(struct rank *rank)
 			free(part->savers[k]);
 		}
 		free(part->savers);
+		free(part->shares);
 	}
 	pd_worker_free(rank->worker);
 	for (int i = 0; i < rank->part_count; i++) {
