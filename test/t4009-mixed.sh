@@ -25,11 +25,11 @@ test_ok "a type that there is not" '
 if [ "${PD_TEST_DEVICE:-cpu}" = cpu ]; then
 	test_ok "processors without AVX-512 compute in 16 bits too, with kernels of f32" '
 		for type in bf16 f16; do
-			DNNL_MAX_CPU_ISA=AVX2 PD_TEST_DTYPE=$type profile residual.json 2 |
+			ONEDNN_MAX_CPU_ISA=AVX2 PD_TEST_DTYPE=$type profile residual.json 2 |
 				jq -e --arg type $type ".dtype == \$type"
 		done'
 	test_ok "but those of bf16 they have not" '
-		PD_CPU_BF16=native DNNL_MAX_CPU_ISA=AVX2 refused 2 \
+		PD_CPU_BF16=native ONEDNN_MAX_CPU_ISA=AVX2 refused 2 \
 			"dtype bf16: PD_CPU_BF16 is \"native\", and this processor has no AVX-512" \
 			pd-profile --device=cpu --dtype=bf16 "$MODELS/mlp.json"'
 fi
