@@ -1,5 +1,6 @@
 lib_libpd_a_SOURCES += \
-	lib/plan/alternative_kind.def lib/plan/document.c \
+	lib/plan/alternative_kind.def lib/plan/arenas.c lib/plan/arenas.def lib/plan/arenas.h \
+	lib/plan/document.c \
 	lib/plan/memory.c lib/plan/memory.h \
 	lib/plan/order.c lib/plan/order.h \
 	lib/plan/plan.c lib/plan/plan.h lib/plan/schedule_kind.def lib/plan/weight_kind.def \

@@ -85,7 +85,7 @@ static void exact_memory(struct pd_plan *plan)
 	for (int s = 0; schedule && s < plan->stage_count; s++) {
 		struct pd_memory memory;
 
-		if (pd_schedule_memory(schedule, plan->stages[s].ranks[0], 1, &memory))
+		if (pd_schedule_memory(schedule, plan->stages[s].ranks[0], &pd_momentum, &memory))
 			plan->stages[s].memory_bytes = memory.total_bytes;
 	}
 	pd_schedule_free(schedule);
@@ -125,7 +125,7 @@ void pd_predict_memory(struct pd_plan *plan, const struct pd_schedule *schedule)
 	for (int s = 0; s < plan->stage_count; s++) {
 		struct pd_memory memory;
 
-		pd_schedule_memory(schedule, plan->stages[s].ranks[0], true, &memory);
+		pd_schedule_memory(schedule, plan->stages[s].ranks[0], &pd_momentum, &memory);
 		plan->stages[s].memory_bytes = memory.total_bytes;
 	}
 }

@@ -55,7 +55,7 @@ static void use_stage(struct pd_usage *usage, int s)
 		 plan->weights == PD_WEIGHTS_LATEST);
 	out->in_flight = pd_schedule_in_flight(schedule, s, false);
 	out->stale = stale(schedule, s);
-	pd_schedule_memory(schedule, stage->ranks[0], 1, &out->memory);
+	pd_schedule_memory(schedule, stage->ranks[0], &pd_momentum, &out->memory);
 	pd_memory_of_stage(plan, schedule->wiring, s, &one);
 	out->ahead_bytes = pd_plus(pd_times(pd_schedule_slots(schedule, s, false) - 1,
 					    one.slot_bytes),

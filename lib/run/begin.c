@@ -14,11 +14,12 @@ static int import_one(struct rank *rank, int part, int n, const struct pd_named 
 	const struct pd_device_ops *device = rank->device->ops;
 	struct pd_net *net = rank->parts[part].net;
 	void *weights = pd_weights_newest(pd_worker_weights(rank->worker, part), NULL);
-	void *master = pd_worker_master(rank->worker, part);
+	void *master = pd_worker_arena(rank->worker, part, PD_ARENA_master);
 	bool bad;
 
 	if (named->part == PD_PART_STATE)
-		bad = device->import(net, n, PD_FULL, pd_worker_state_arena(rank->worker, part),
+		bad = device->import(net, n, PD_FULL,
+				     pd_worker_arena(rank->worker, part, PD_ARENA_state),
 				     host) < 0;
 	else
 		bad = device->import(net, n, PD_WORKING, weights, host) < 0 ||
@@ -60,8 +61,8 @@ int rank_begin_weights(struct rank *rank, struct pd_error *err)
 	for (int i = 0; i < rank->part_count; i++)
 		if (rank->device->ops->net_init(rank->parts[i].net,
 				pd_weights_newest(pd_worker_weights(rank->worker, i), NULL),
-				pd_worker_master(rank->worker, i),
-				pd_worker_state_arena(rank->worker, i), err) < 0)
+				pd_worker_arena(rank->worker, i, PD_ARENA_master),
+				pd_worker_arena(rank->worker, i, PD_ARENA_state), err) < 0)
 			return -1;
 	return rank->job->init ? import_all(rank, err) : 0;
 }

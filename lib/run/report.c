@@ -323,26 +323,15 @@ static bool predict_memory(const struct pd_report *report, const struct pd_sched
 			   int rank, struct pd_memory *out_p)
 {
 	const struct pd_job *job = report->job;
-	int stage = pd_plan_stage_of_rank(job->plan, rank, NULL);
-	/* where there are several stages on a rank, nothing is corrected */
-	int moments = pd_optimizer_arenas(&job->optimizer, pd_schedule_delay(schedule, stage));
+	struct pd_moments moments = pd_optimizer_moments(&job->optimizer);
 	struct pd_room rooms[schedule->chunks];
-	struct pd_stage_memory one;
 	bool exact;
 
-	if (job->lists) {
-		pd_room_of_list(schedule, job->lists, rank, job->test_microbatches > 0, rooms);
-		exact = pd_schedule_memory_in(schedule, rank, rooms, moments, out_p);
-		pd_rooms_release(rooms, schedule->chunks);
-	} else {
-		exact = pd_schedule_memory(schedule, rank, moments, out_p);
-	}
-	if (moments == pd_optimizer_moments(&job->optimizer))
-		return exact;
-	/* the corrected weights, of those arenas, are of the type that backward reads */
-	pd_memory_of_stage(job->plan, schedule->wiring, stage, &one);
-	out_p->optimizer_bytes -= one.full_bytes - one.weights_bytes;
-	out_p->total_bytes -= one.full_bytes - one.weights_bytes;
+	if (!job->lists)
+		return pd_schedule_memory(schedule, rank, &moments, out_p);
+	pd_room_of_list(schedule, job->lists, rank, job->test_microbatches > 0, rooms);
+	exact = pd_schedule_memory_in(schedule, rank, rooms, &moments, out_p);
+	pd_rooms_release(rooms, schedule->chunks);
 	return exact;
 }
 

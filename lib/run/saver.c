@@ -23,15 +23,14 @@ void pd_saver_release(struct pd_saver *saver)
 	free(saver->versions);
 	free(saver->parameters);
 	free(saver->scales);
-	free(saver->velocity);
-	free(saver->second);
-	free(saver->delta);
-	free(saver->state);
+	for (int kind = 0; kind < PD_ARENAS; kind++) {
+		free(saver->arenas[kind]);
+		saver->arenas[kind] = NULL;
+	}
 	saver->version_count = 0;
 	saver->versions = NULL;
 	saver->parameters = NULL;
 	saver->scales = NULL;
-	saver->velocity = saver->second = saver->delta = saver->state = NULL;
 	saver->step = -1;
 }
 
@@ -76,7 +75,8 @@ static int take_version(struct pd_saver *saver, int64_t number, const void *buff
 			struct pd_error *err)
 {
 	int n = saver->version_count;
-	const void *master = newest ? pd_worker_master(saver->worker, saver->number) : NULL;
+	const void *master = newest
+		? pd_worker_arena(saver->worker, saver->number, PD_ARENA_master) : NULL;
 	float *copy = export_part(saver, PD_PART_PARAMETER, master ? PD_FULL : PD_WORKING,
 				  master ? master : buffer, err);
 	struct pd_scale scale = { .loss_scale = 1 };
@@ -105,14 +105,16 @@ static int take_version(struct pd_saver *saver, int64_t number, const void *buff
 	return 0;
 }
 
-/* Nothing where the optimizer has no such moment, or where it was taken before. */
-static int take_moment(struct pd_saver *saver, const void *arena, float **moment_p,
-		       struct pd_error *err)
+/* Takes the stage's arena, if it has one that was not taken before. */
+static int take_arena(struct pd_saver *saver, enum pd_arena_kind kind, enum pd_part part,
+		      struct pd_error *err)
 {
-	if (!arena || *moment_p)
+	const void *arena = pd_worker_arena(saver->worker, saver->number, kind);
+
+	if (!arena || saver->arenas[kind])
 		return 0;
-	*moment_p = export_part(saver, PD_PART_PARAMETER, PD_FULL, arena, err);
-	return *moment_p ? 0 : -1;
+	saver->arenas[kind] = export_part(saver, part, PD_FULL, arena, err);
+	return saver->arenas[kind] ? 0 : -1;
 }
 
 static int take_versions(struct pd_saver *saver, struct pd_error *err)
@@ -133,25 +135,17 @@ static int take_versions(struct pd_saver *saver, struct pd_error *err)
 				 v->number == newest && newest == saver->step, err) < 0)
 			return -1;
 	}
-	if (newest != saver->step)
-		return 0;
-	return take_moment(saver, pd_worker_velocity(saver->worker, saver->number),
-			   &saver->velocity, err) < 0 ||
-	       take_moment(saver, pd_worker_second(saver->worker, saver->number),
-			   &saver->second, err) < 0 ||
-	       take_moment(saver, pd_worker_delta(saver->worker, saver->number),
-			   &saver->delta, err) < 0 ? -1 : 0;
+	for (int kind = 0; kind < PD_ARENAS && newest == saver->step; kind++)
+		if (pd_arena_saved[kind] &&
+		    take_arena(saver, kind, PD_PART_PARAMETER, err) < 0)
+			return -1;
+	return 0;
 }
 
 static int take_state(struct pd_saver *saver, struct pd_error *err)
 {
-	void *arena = pd_worker_state_arena(saver->worker, saver->number);
-
 	saver->has_state = true;
-	if (!arena)
-		return 0;
-	saver->state = export_part(saver, PD_PART_STATE, PD_FULL, arena, err);
-	return saver->state ? 0 : -1;
+	return take_arena(saver, PD_ARENA_state, PD_PART_STATE, err);
 }
 
 int pd_saver_take(struct pd_saver *saver, enum pd_pause pause, struct pd_error *err)
@@ -170,15 +164,23 @@ int pd_saver_take_all(struct pd_saver *saver, struct pd_error *err)
 	return pd_saver_take(saver, PD_PAUSE_STATE, err);
 }
 
-/* "conv1.weight" of the newest version, "conv1.weight@12" of an older one, ... */
-static void name_tensor(struct pd_tensor *t, const struct pd_named *named, const char *what,
-			int64_t version)
+/*
+ * "conv1.weight" of the newest version, "conv1.weight@12" of an older one, "conv1.weight.velocity"
+ * of what the optimizer keeps.
+ */
+static char *saved_name(const struct pd_named *named, enum pd_arena_kind kind, int64_t version)
 {
-	char suffix[32] = "";
-
 	if (version >= 0)
-		snprintf(suffix, sizeof(suffix), "@%" PRId64, version);
-	t->name = pd_format("%s%s%s", named->name, what, suffix);
+		return pd_format("%s@%" PRId64, named->name, version);
+	return pd_arena_saved[kind]
+		? pd_format("%s.%s", named->name, pd_arena_name[kind])
+		: pd_format("%s", named->name);
+}
+
+static void describe_tensor(struct pd_tensor *t, const struct pd_named *named,
+			    enum pd_arena_kind kind, int64_t version)
+{
+	t->name = saved_name(named, kind, version);
 	t->dims = named->dims;
 	memcpy(t->size, named->size, sizeof(named->size));
 	t->elements = named->elements;
@@ -191,7 +193,7 @@ struct list {
 };
 
 static void add_part(struct pd_saver *saver, struct list *list, enum pd_part part,
-		     const float *data, const char *what, int64_t version)
+		     const float *data, enum pd_arena_kind kind, int64_t version)
 {
 	const struct pd_named *named;
 	int count = saver->device->ops->net_named(saver->net, &named);
@@ -199,7 +201,7 @@ static void add_part(struct pd_saver *saver, struct list *list, enum pd_part par
 	for (int i = 0; i < count && data; i++) {
 		if (named[i].part != part || named[i].copy)
 			continue;
-		name_tensor(&list->tensors[list->count], &named[i], what, version);
+		describe_tensor(&list->tensors[list->count], &named[i], kind, version);
 		list->data[list->count++] = data;
 		data += named[i].elements;
 	}
@@ -209,19 +211,19 @@ int pd_saver_write(struct pd_saver *saver, uint64_t *checksum_p, struct pd_error
 {
 	const struct pd_named *named;
 	size_t room = (size_t)saver->device->ops->net_named(saver->net, &named) *
-		      ((size_t)saver->version_count + 3);
+		      ((size_t)saver->version_count + PD_ARENAS);
 	struct list list = { pd_calloc(room, sizeof(*list.tensors)),
 			     pd_calloc(room, sizeof(*list.data)), 0 };
 	int status;
 
 	for (int i = 0; i < saver->version_count; i++)
-		add_part(saver, &list, PD_PART_PARAMETER, saver->parameters[i], "",
+		add_part(saver, &list, PD_PART_PARAMETER, saver->parameters[i], PD_ARENA_weights,
 			 i == saver->version_count - 1
 			 ? -1 : pd_job_minibatches(saver->job, saver->versions[i]));
-	add_part(saver, &list, PD_PART_PARAMETER, saver->velocity, ".velocity", -1);
-	add_part(saver, &list, PD_PART_PARAMETER, saver->second, ".second", -1);
-	add_part(saver, &list, PD_PART_PARAMETER, saver->delta, ".delta", -1);
-	add_part(saver, &list, PD_PART_STATE, saver->state, "", -1);
+	for (int kind = 0; kind < PD_ARENAS; kind++)
+		if (pd_arena_saved[kind])
+			add_part(saver, &list, PD_PART_PARAMETER, saver->arenas[kind], kind, -1);
+	add_part(saver, &list, PD_PART_STATE, saver->arenas[PD_ARENA_state], PD_ARENA_state, -1);
 	status = pd_checkpoint_write_stage(saver->job->checkpoint,
 					   pd_job_minibatches(saver->job, saver->step), saver->stage,
 					   list.tensors, list.data, list.count, checksum_p, err);
@@ -234,10 +236,11 @@ int pd_saver_write(struct pd_saver *saver, uint64_t *checksum_p, struct pd_error
 }
 
 static int import_part(const struct pd_checkpoint *ck, const struct pd_saver *saver,
-		       enum pd_part part, const char *what, int64_t version, enum pd_form form,
-		       void *arena, struct pd_error *err)
+		       enum pd_arena_kind kind, int64_t version, enum pd_form form, void *arena,
+		       struct pd_error *err)
 {
 	const struct pd_device_ops *device = saver->device->ops;
+	enum pd_part part = kind == PD_ARENA_state ? PD_PART_STATE : PD_PART_PARAMETER;
 	const struct pd_named *named;
 	int count = device->net_named(saver->net, &named);
 
@@ -248,9 +251,9 @@ static int import_part(const struct pd_checkpoint *ck, const struct pd_saver *sa
 
 		if (named[i].part != part)
 			continue;
-		name = pd_format("%s%s", named[i].name, what);
+		name = saved_name(&named[i], kind, -1);
 		/* a checkpoint of SGD without momentum, or without correction: it starts from rest */
-		if (*what && (saver->job->optimizer.kind == PD_SGD || strcmp(what, ".delta") == 0) &&
+		if (pd_arena_saved[kind] && (saver->job->optimizer.kind == PD_SGD || kind == PD_ARENA_delta) &&
 		    !pd_checkpoint_has(ck, name)) {
 			free(name);
 			continue;
@@ -361,38 +364,30 @@ int pd_saver_restore(const struct pd_checkpoint *ck, const struct pd_schedule *s
 	const struct pd_checkpoint_stage *held = fitting(ck, schedule, saver->stage, pd_job_into(
 			saver->job, schedule, step));
 	struct pd_weights *weights = pd_worker_weights(saver->worker, saver->number);
-	void *velocity = pd_worker_velocity(saver->worker, saver->number);
-	void *master = pd_worker_master(saver->worker, saver->number);
-	void *state = pd_worker_state_arena(saver->worker, saver->number);
-	void *second = pd_worker_second(saver->worker, saver->number);
-	void *delta = pd_worker_delta(saver->worker, saver->number);
+	void *master = pd_worker_arena(saver->worker, saver->number, PD_ARENA_master);
 
 	pd_weights_renumber(weights, step);
 	*floor_p = step;
-	if (import_part(ck, saver, PD_PART_PARAMETER, "", -1, PD_WORKING,
+	if (import_part(ck, saver, PD_ARENA_weights, -1, PD_WORKING,
 			pd_weights_newest(weights, NULL), err) < 0 ||
-	    (master && import_part(ck, saver, PD_PART_PARAMETER, "", -1, PD_FULL, master, err) < 0) ||
+	    (master && import_part(ck, saver, PD_ARENA_master, -1, PD_FULL, master, err) < 0) ||
 	    restore_scale(ck, saver, done, pd_weights_newest(weights, NULL), err) < 0)
 		return -1;
-	if (velocity && import_part(ck, saver, PD_PART_PARAMETER, ".velocity", -1, PD_FULL,
-				    velocity, err) < 0)
-		return -1;
-	if (second && import_part(ck, saver, PD_PART_PARAMETER, ".second", -1, PD_FULL, second,
-				  err) < 0)
-		return -1;
-	if (delta && import_part(ck, saver, PD_PART_PARAMETER, ".delta", -1, PD_FULL, delta,
-				 err) < 0)
-		return -1;
-	if (state && import_part(ck, saver, PD_PART_STATE, "", -1, PD_FULL, state, err) < 0)
-		return -1;
+	for (int kind = 0; kind < PD_ARENAS; kind++) {
+		void *arena = pd_arena_saved[kind] || kind == PD_ARENA_state
+			? pd_worker_arena(saver->worker, saver->number, kind) : NULL;
+
+		if (arena && import_part(ck, saver, kind, -1, PD_FULL, arena, err) < 0)
+			return -1;
+	}
 	for (int i = 0; held && i < held->version_count - 1; i++) {
 		int64_t number = held_version(saver->job->plan, held, i);
 		void *buffer = pd_weights_restore(weights, number);
 
 		if (i == 0)
 			*floor_p = number;
-		if (import_part(ck, saver, PD_PART_PARAMETER, "", held->versions[i],
-				PD_WORKING, buffer, err) < 0 ||
+		if (import_part(ck, saver, PD_ARENA_weights, held->versions[i], PD_WORKING, buffer,
+				err) < 0 ||
 		    restore_scale(ck, saver, held->versions[i], buffer, err) < 0)
 			return -1;
 	}

@@ -24,7 +24,7 @@ struct pd_saver {
 	int64_t *versions;
 	struct pd_scale *scales;        /* per version, where all ranks agree on updates */
 	float **parameters;             /* per version: all named parameters, one after the other */
-	float *velocity, *second, *delta, *state;
+	float *arenas[PD_ARENAS];       /* those that are saved, and the running statistics */
 };
 
 void pd_saver_begin(struct pd_saver *saver, int64_t step, int64_t low);

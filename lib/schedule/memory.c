@@ -1,40 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/worker/memory.c allocates what is counted here; test/t4005-memory.sh compares. */
 #include "schedule/memory.h"
 
 #include "base/mem.h"
 
-static void add_stage(const struct pd_schedule *schedule, int s, const struct pd_room *room,
-		      int moments, const struct pd_stage_memory *stage, struct pd_memory *memory)
-{
-	bool accumulates = schedule->group[s] > schedule->plan->stages[s].replicas;
-	int64_t weights = stage->weights_bytes, full = stage->full_bytes, arenas;
-	int64_t scale = pd_plan_agrees(schedule->plan) ? PD_ALIGN : 0;   /* of a version */
+const struct pd_moments pd_momentum = { .count = 1 };
 
-	/* a stage without parameters still counts its versions */
-	memory->weights_bytes = pd_plus(memory->weights_bytes,
-				pd_times(room->versions, (weights ? weights : PD_ALIGN) + scale));
-	arenas = pd_plan_open_groups(schedule->plan, s) + accumulates;
-	memory->gradient_bytes = pd_plus(memory->gradient_bytes, pd_times(arenas, full));
-	if (pd_plan_agrees(schedule->plan))      /* with a sum, too; one of nothing has a place for it */
-		memory->gradient_bytes = pd_plus(memory->gradient_bytes,
-						 pd_plan_open_groups(schedule->plan, s) *
-						 (scale + (full ? 0 : PD_ALIGN)));
-	memory->optimizer_bytes = pd_plus(memory->optimizer_bytes,
-				      pd_plus(pd_times(moments, full), stage->master_bytes));
-	memory->state_bytes = pd_plus(memory->state_bytes, stage->state_bytes);
-	memory->stash_bytes = pd_plus(memory->stash_bytes,
-				   pd_plus(pd_times(room->slots, stage->slot_bytes),
-					pd_times(room->inboxes, stage->inbox_bytes)));
-	memory->stash_bytes = pd_plus(memory->stash_bytes,
-				   pd_times(room->outboxes, stage->outbox_bytes));
-	memory->transfer_bytes = pd_plus(memory->transfer_bytes,
-				      pd_plus(pd_plus(pd_times(room->arriving, stage->gradient_in_bytes),
-						pd_times(room->leaving, stage->gradient_out_bytes)),
-					   stage->staging_bytes));
-	/* its stages compute one after the other */
-	if (stage->scratch_bytes > memory->scratch_bytes)
-		memory->scratch_bytes = stage->scratch_bytes;
+static struct pd_arena_counts counts_of(const struct pd_schedule *schedule, int s,
+					const struct pd_room *room,
+					const struct pd_moments *moments)
+{
+	return (struct pd_arena_counts){
+		.versions = room->versions, .slots = room->slots, .inboxes = room->inboxes,
+		.outboxes = room->outboxes, .arriving = room->arriving, .leaving = room->leaving,
+		.moments = moments->count,
+		.corrects = moments->corrects && pd_schedule_delay(schedule, s) > 0,
+	};
+}
+
+void pd_schedule_arenas(const struct pd_schedule *schedule, int s, const struct pd_room *room,
+			const struct pd_moments *moments, const struct pd_stage_memory *sizes,
+			struct pd_arena_need needs[PD_ARENAS])
+{
+	struct pd_arena_counts counts = counts_of(schedule, s, room, moments);
+
+	pd_arenas_of_stage(schedule->plan, s, &counts, sizes, needs);
 }
 
 static bool has_stage(const struct pd_schedule *schedule, const int *stages, int layer)
@@ -73,10 +62,13 @@ static int64_t vectors(const struct pd_plan *plan)
 }
 
 bool pd_schedule_memory_in(const struct pd_schedule *schedule, int rank,
-			   const struct pd_room *rooms, int moments, struct pd_memory *out_p)
+			   const struct pd_room *rooms, const struct pd_moments *moments,
+			   struct pd_memory *out_p)
 {
+	struct pd_arena_need needs[PD_ARENAS];
 	struct pd_memory memory = { .total_bytes = 0 };
 	int stages[schedule->chunks];
+	int64_t rank_bytes = 0;
 	bool exact = true;
 
 	pd_schedule_stages(schedule, rank, stages);
@@ -84,24 +76,22 @@ bool pd_schedule_memory_in(const struct pd_schedule *schedule, int rank,
 		struct pd_stage_memory stage;
 
 		pd_memory_of_stage(schedule->plan, schedule->wiring, stages[i], &stage);
-		add_stage(schedule, stages[i], &rooms[i], moments, &stage, &memory);
+		pd_schedule_arenas(schedule, stages[i], &rooms[i], moments, &stage, needs);
+		pd_arenas_add(needs, &memory);
 		exact &= stage.exact;
 	}
 	if (pd_plan_agrees(schedule->plan))
-		memory.transfer_bytes = pd_plus(memory.transfer_bytes, vectors(schedule->plan));
+		rank_bytes = vectors(schedule->plan);
 	if (pd_plan_ties(schedule->plan))
-		memory.transfer_bytes = pd_plus(memory.transfer_bytes,
-						arriving_copies(schedule, stages));
-	memory.total_bytes = pd_plus(pd_plus(pd_plus(memory.weights_bytes, memory.gradient_bytes),
-				       pd_plus(memory.optimizer_bytes, memory.state_bytes)),
-				  pd_plus(pd_plus(memory.stash_bytes, memory.transfer_bytes),
-				       memory.scratch_bytes));
+		rank_bytes = pd_plus(rank_bytes, arriving_copies(schedule, stages));
+	memory.transfer_bytes = pd_plus(memory.transfer_bytes, rank_bytes);
+	memory.total_bytes = pd_plus(memory.total_bytes, rank_bytes);
 	*out_p = memory;
 	return exact;
 }
 
-bool pd_schedule_memory(const struct pd_schedule *schedule, int rank, int moments,
-			struct pd_memory *out_p)
+bool pd_schedule_memory(const struct pd_schedule *schedule, int rank,
+			const struct pd_moments *moments, struct pd_memory *out_p)
 {
 	struct pd_room rooms[schedule->chunks];
 	int stages[schedule->chunks];

@@ -2,7 +2,7 @@
 #include "schedule/price.h"
 
 #include "base/mem.h"
-#include "plan/memory.h"
+#include "plan/arenas.h"
 
 #include <stdlib.h>
 
@@ -44,27 +44,24 @@ static void price_time(struct pd_stage_price *price, const struct pd_plan *plan,
 	}
 }
 
-/* Where the profile says what the device lays out by: the bytes that are allocated. */
-static void price_exactly(struct pd_stage_price *price, const struct pd_stage_memory *stage,
-			  bool loads)
+/* What a stage holds with nothing in flight: one version, two buffers for gradients each way. */
+static int64_t fixed_bytes(const struct pd_plan *plan, int s, const struct pd_stage_memory *sizes)
 {
-	price->slot_bytes = stage->slot_bytes;
-	price->loaded_bytes = loads ? stage->inbox_bytes - price->arriving_bytes : 0;
-	price->weights_bytes = stage->weights_bytes;
-	price->full_bytes = stage->full_bytes;
-	price->fixed_bytes = stage->weights_bytes + stage->master_bytes +
-			     2 * stage->full_bytes + stage->state_bytes +
-			     2 * (stage->gradient_in_bytes + stage->gradient_out_bytes) +
-			     stage->staging_bytes + stage->scratch_bytes;
+	static const struct pd_arena_counts counts = {
+		.versions = 1, .arriving = 2, .leaving = 2, .moments = 1,
+	};
+	struct pd_arena_need needs[PD_ARENAS];
+	struct pd_memory memory = { .total_bytes = 0 };
+
+	pd_arenas_of_stage(plan, s, &counts, sizes, needs);
+	pd_arenas_add(needs, &memory);
+	return memory.total_bytes;
 }
 
-/* What one more microbatch in flight costs is the difference between two warm-ups. */
 static void price_memory(struct pd_stage_price *price, const struct pd_plan *plan,
 			 const struct pd_wiring *wiring, int s)
 {
-	const struct pd_stage *stage = &plan->stages[s];
-	struct pd_stage_memory exact;
-	struct pd_memory one, two;
+	struct pd_stage_memory sizes;
 
 	for (int i = 0; i < wiring->in_count[s]; i++)
 		price->arriving_bytes = pd_plus(price->arriving_bytes,
@@ -72,43 +69,30 @@ static void price_memory(struct pd_stage_price *price, const struct pd_plan *pla
 	for (int i = 0; i < wiring->out_count[s]; i++)
 		price->leaving_bytes = pd_plus(price->leaving_bytes,
 					       wiring->links[wiring->out[s][i]].bytes);
-	pd_memory_of_stage(plan, wiring, s, &exact);
-	if (exact.exact) {
-		price_exactly(price, &exact, wiring->loads[s]);
-		return;
-	}
-	pd_memory_of(plan->profile, stage->first_layer, stage->layer_count, stage->replicas, 0,
-		     price->arriving_bytes, price->leaving_bytes, &one);
-	pd_memory_of(plan->profile, stage->first_layer, stage->layer_count, stage->replicas, 1,
-		     price->arriving_bytes, price->leaving_bytes, &two);
-	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
-		price->slot_bytes = pd_plus(price->slot_bytes, plan->profile->layers[l].stash_bytes);
-	price->loaded_bytes = two.stash_bytes - one.stash_bytes - price->slot_bytes -
-			      price->arriving_bytes;
-	if (price->loaded_bytes < 0)    /* sizes that do not fit in 63 bits */
-		price->loaded_bytes = 0;
-	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count &&
-	     plan->schedule == PD_SCHEDULE_ZB_H1; l++)
-		price->slot_bytes = pd_plus(price->slot_bytes, pd_memory_split(plan->profile, l));
-	price->weights_bytes = two.weights_bytes - one.weights_bytes;
-	price->full_bytes = one.gradient_bytes;
-	if (stage->replicas > 1)        /* the all-reduce stages its pieces, not all of it */
-		one.transfer_bytes = one.transfer_bytes - one.gradient_bytes + exact.staging_bytes;
-	price->fixed_bytes = pd_plus(pd_plus(pd_plus(one.gradient_bytes, one.optimizer_bytes),
-				       pd_plus(one.transfer_bytes, one.scratch_bytes)),
-				  price->weights_bytes);
+	pd_memory_of_stage(plan, wiring, s, &sizes);
+	price->slot_bytes = sizes.slot_bytes;
+	price->loaded_bytes = wiring->loads[s] ? sizes.inbox_bytes - price->arriving_bytes : 0;
+	price->weights_bytes = sizes.weights_bytes;
+	price->full_bytes = sizes.full_bytes;
+	price->fixed_bytes = fixed_bytes(plan, s, &sizes);
 }
 
-/* A second sum of gradients, the scales of a version and of sums, and the vectors once a rank. */
+/* The vectors that ranks agree by, counted at a rank's first stage. */
+static int64_t vector_bytes(const struct pd_plan *plan, int s)
+{
+	int64_t vector = (int64_t)pd_align((size_t)pd_schedule_agreed_bytes(plan));
+
+	return pd_plan_stage_of_rank(plan, plan->stages[s].ranks[0], NULL) == s
+		? (1 + pd_schedule_agree_rounds(plan)) * vector : 0;
+}
+
+/* A second sum of gradients, the scales of a version and of sums, and the vectors. */
 static int64_t agree_bytes(const struct pd_plan *plan, int s, int64_t full_bytes)
 {
 	int64_t sums = pd_plan_open_groups(plan, s);
-	int64_t bytes = pd_times(sums - 1, full_bytes) + (1 + sums) * PD_ALIGN;
-	int64_t vector = (int64_t)pd_align((size_t)pd_schedule_agreed_bytes(plan));
 
-	if (pd_plan_stage_of_rank(plan, plan->stages[s].ranks[0], NULL) == s)
-		bytes = pd_plus(bytes, (1 + pd_schedule_agree_rounds(plan)) * vector);
-	return bytes;
+	return pd_plus(pd_times(sums - 1, full_bytes) + (1 + sums) * PD_ALIGN,
+		       vector_bytes(plan, s));
 }
 
 void pd_prices_init(struct pd_prices *prices, const struct pd_plan *plan,
@@ -122,9 +106,10 @@ void pd_prices_init(struct pd_prices *prices, const struct pd_plan *plan,
 		price_time(price, plan, s);
 		price_memory(price, plan, wiring, s);
 		price->allreduce_ns = allreduce_ns(plan, &plan->stages[s], price->full_bytes);
-		if (pd_plan_agrees(plan))
-			price->agree_bytes = agree_bytes(plan, s, price->full_bytes);
-		price->fixed_bytes = pd_plus(price->fixed_bytes, price->agree_bytes);
+		if (!pd_plan_agrees(plan))
+			continue;
+		price->agree_bytes = agree_bytes(plan, s, price->full_bytes);
+		price->fixed_bytes = pd_plus(price->fixed_bytes, vector_bytes(plan, s));
 	}
 }
 

@@ -33,7 +33,7 @@ struct mark {
 /* A microbatch on its way through the stage: its events, and where its inputs come in. */
 struct flight {
 	struct chunk *chunk;
-	char *inbox;
+	void *inbox;
 	struct mark *received;          /* per link in */
 	struct mark *sent;              /* per link out */
 	struct mark *ended;             /* that of the last to use the inbox, or NULL */
@@ -49,13 +49,13 @@ struct flight {
 
 /* What a microbatch keeps from forward to backward; or, in an outbox, until it is sent. */
 struct slot {
-	char *memory;
+	void *memory;
 	struct flight *flight;          /* of the one that had it last, or NULL */
 };
 
 /* One of the buffers on the way of gradients, in or out. */
 struct passage {
-	char *memory;
+	void *memory;
 	struct mark *transfers;         /* per link */
 };
 
@@ -111,6 +111,7 @@ struct chunk {
 	/* less often used from here on, and the second sum */
 	int sum_count;
 	size_t outbox_bytes;
+	struct pd_arena_need arenas[PD_ARENAS];
 	void *master;                   /* what is updated, where weights are rounded; or NULL */
 	void *state, *velocity, *second;        /* the moments: NULL where there are none */
 	int64_t delay;                  /* pd_schedule_delay */

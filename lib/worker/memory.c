@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory of a rank: allocated once, in the order of the list in contrib/HACKING.
- * lib/schedule/memory.c predicts it.
+ * The memory of a rank, allocated once: the arenas of lib/plan/arenas.def, and what they are
+ * counted by.
  */
 #include "worker/internal.h"
 
@@ -84,16 +84,10 @@ static struct port *ports_new(struct pd_worker *w, const int *links, int count,
 	return ports;
 }
 
-static int slots_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
+static void slots_new(struct pd_worker *w, struct chunk *c)
 {
 	c->slots = worker_keep(w, c->room.slots, sizeof(*c->slots));
-	for (int i = 0; i < c->room.slots; i++)
-		if (worker_take(w, c->sizes->slot_bytes, &c->slots[i].memory, err) < 0)
-			return -1;
 	c->outboxes = worker_keep(w, c->room.outboxes, sizeof(*c->outboxes));
-	for (int i = 0; i < c->room.outboxes; i++)
-		if (worker_take(w, c->outbox_bytes, &c->outboxes[i].memory, err) < 0)
-			return -1;
 	c->flights = worker_keep(w, c->room.inboxes, sizeof(*c->flights));
 	for (int i = 0; i < c->room.inboxes; i++) {
 		struct flight *flight = &c->flights[i];
@@ -107,63 +101,94 @@ static int slots_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 		worker_mark_init(w, &flight->recomputed, 1);
 		worker_mark_init(w, &flight->backward, 1);
 		worker_mark_init(w, &flight->weight, 1);
-		if (worker_take(w, c->sizes->inbox_bytes, &flight->inbox, err) < 0)
-			return -1;
 	}
-	return 0;
 }
 
-static int passages_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
+static void passages_new(struct pd_worker *w, struct chunk *c)
 {
 	c->in = worker_keep(w, c->room.arriving, sizeof(*c->in));
-	for (int i = 0; i < c->room.arriving; i++) {
+	for (int i = 0; i < c->room.arriving; i++)
 		c->in[i].transfers = marks_new(w, c->ports_out, c->port_out_count);
-		if (worker_take(w, c->sizes->gradient_in_bytes, &c->in[i].memory, err) < 0)
-			return -1;
-	}
 	c->out = worker_keep(w, c->room.leaving, sizeof(*c->out));
-	for (int i = 0; i < c->room.leaving; i++) {
+	for (int i = 0; i < c->room.leaving; i++)
 		c->out[i].transfers = marks_new(w, c->ports_in, c->port_in_count);
-		if (worker_take(w, c->sizes->gradient_out_bytes, &c->out[i].memory, err) < 0)
-			return -1;
-	}
-	return 0;
 }
 
-static int weights_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
+/* Where a stage keeps number i of its arenas of a kind that the worker allocates. */
+static void **arena_of(struct chunk *c, enum pd_arena_kind kind, int i)
 {
-	const struct pd_schedule *schedule = w->config.schedule;
-	int versions = c->room.versions;
-	size_t weights = c->sizes->weights_bytes, bytes = c->sizes->full_bytes;
-	size_t scale = pd_plan_agrees(schedule->plan) ? PD_ALIGN : 0;
-	int moments = pd_optimizer_moments(&w->config.optimizer);
+	switch (kind) {
+	case PD_ARENA_gradients:
+		return &c->sums[i].gradients;
+	case PD_ARENA_fresh:
+		return &c->fresh;
+	case PD_ARENA_master:
+		return &c->master;
+	case PD_ARENA_velocity:
+		return &c->velocity;
+	case PD_ARENA_second:
+		return &c->second;
+	case PD_ARENA_delta:
+		return &c->delta;
+	case PD_ARENA_corrected:
+		return &c->corrected;
+	case PD_ARENA_state:
+		return &c->state;
+	case PD_ARENA_slot:
+		return &c->slots[i].memory;
+	case PD_ARENA_inbox:
+		return &c->flights[i].inbox;
+	case PD_ARENA_outbox:
+		return &c->outboxes[i].memory;
+	case PD_ARENA_gradient_in:
+		return &c->in[i].memory;
+	case PD_ARENA_gradient_out:
+		return &c->out[i].memory;
+	default:
+		pd_bug("worker: arena %d is not the worker's", (int)kind);
+	}
+}
 
-	/* a stage without parameters still counts its versions */
-	size_t version = (weights ? weights : PD_ALIGN) + scale;
+/* The device's sizes, in the form of those that a plan predicts. */
+static struct pd_stage_memory sizes_of(const struct pd_worker *w, const struct chunk *c)
+{
+	const struct pd_net_sizes *sizes = c->sizes;
 
-	if (pd_weights_init(&c->weights, w->config.device, version, versions, 0, err) < 0)
+	return (struct pd_stage_memory){
+		.exact = true,
+		.weights_bytes = (int64_t)sizes->weights_bytes,
+		.full_bytes = (int64_t)sizes->full_bytes,
+		.master_bytes = pd_memory_master(w->config.schedule->plan->profile,
+						 (int64_t)sizes->full_bytes),
+		.state_bytes = (int64_t)sizes->state_bytes,
+		.inbox_bytes = (int64_t)sizes->inbox_bytes,
+		.slot_bytes = (int64_t)sizes->slot_bytes,
+		.outbox_bytes = (int64_t)c->outbox_bytes,
+		.gradient_in_bytes = (int64_t)sizes->gradient_in_bytes,
+		.gradient_out_bytes = (int64_t)sizes->gradient_out_bytes,
+	};
+}
+
+static int arenas_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
+{
+	const struct pd_arena_need *versions = &c->arenas[PD_ARENA_weights];
+	struct pd_moments moments = pd_optimizer_moments(&w->config.optimizer);
+	struct pd_stage_memory sizes = sizes_of(w, c);
+
+	c->delay = pd_schedule_delay(w->config.schedule, c->index);
+	pd_schedule_arenas(w->config.schedule, c->index, &c->room, &moments, &sizes, c->arenas);
+	if (pd_weights_init(&c->weights, w->config.device, (size_t)versions->each_bytes,
+			    (int)versions->count, 0, err) < 0)
 		return -1;
-	w->bytes = pd_plus(w->bytes, pd_times((int64_t)version, versions));
-	c->sum_count = pd_plan_open_groups(schedule->plan, c->index);
-	for (int i = 0; i < c->sum_count; i++)
-		if (worker_take(w, scale ? (bytes ? bytes : PD_ALIGN) + scale : bytes,
-				&c->sums[i].gradients, err) < 0)
-			return -1;
-	if (worker_take(w, c->sizes->state_bytes, &c->state, err) < 0)
-		return -1;
-	if (schedule->plan->profile->dtype != PD_F32 && worker_take(w, bytes, &c->master, err) < 0)
-		return -1;
-	if (schedule->group[c->index] > c->stage->replicas && worker_take(w, bytes, &c->fresh, err) < 0)
-		return -1;
-	if (moments > 0 && worker_take(w, bytes, &c->velocity, err) < 0)
-		return -1;
-	if (moments > 1 && worker_take(w, bytes, &c->second, err) < 0)
-		return -1;
-	c->delay = pd_schedule_delay(schedule, c->index);
-	if (pd_optimizer_arenas(&w->config.optimizer, c->delay) == moments)
-		return 0;
-	return worker_take(w, bytes, &c->delta, err) < 0 ||
-	       worker_take(w, weights, &c->corrected, err) < 0 ? -1 : 0;
+	w->bytes = pd_plus(w->bytes, pd_times(versions->each_bytes, versions->count));
+	c->sum_count = (int)c->arenas[PD_ARENA_gradients].count;
+	for (int kind = 0; kind < PD_ARENAS; kind++)
+		for (int i = 0; i < c->arenas[kind].count; i++)
+			if (pd_arena_owner[kind] == PD_ARENA_OF_WORKER &&
+			    worker_take(w, (size_t)c->arenas[kind].each_bytes, arena_of(c, kind, i),
+					err) < 0)
+				return -1;
+	return 0;
 }
 
 static int chunk_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
@@ -183,8 +208,9 @@ static int chunk_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 		worker_mark_init(w, &c->sums[i].summed, 1);
 	worker_mark_init(w, &c->allreduce, 1);
 	worker_mark_init(w, &c->step, 1);
-	return weights_new(w, c, err) < 0 || slots_new(w, c, err) < 0 ||
-	       passages_new(w, c, err) < 0 ? -1 : 0;
+	slots_new(w, c);
+	passages_new(w, c);
+	return arenas_new(w, c, err);
 }
 
 int worker_memory_new(struct pd_worker *w, struct pd_error *err)
@@ -204,26 +230,11 @@ int worker_memory_new(struct pd_worker *w, struct pd_error *err)
 
 static void chunk_free(struct pd_worker *w, struct chunk *c)
 {
-	for (int i = 0; i < c->room.slots && c->slots; i++)
-		give(w, c->slots[i].memory);
-	for (int i = 0; i < c->room.outboxes && c->outboxes; i++)
-		give(w, c->outboxes[i].memory);
-	for (int i = 0; i < c->room.inboxes && c->flights; i++)
-		give(w, c->flights[i].inbox);
-	for (int i = 0; i < c->room.arriving && c->in; i++)
-		give(w, c->in[i].memory);
-	for (int i = 0; i < c->room.leaving && c->out; i++)
-		give(w, c->out[i].memory);
-	for (int i = 0; i < SUMS; i++)
-		give(w, c->sums[i].gradients);
+	for (int kind = 0; kind < PD_ARENAS; kind++)
+		for (int i = 0; i < c->arenas[kind].count; i++)
+			if (pd_arena_owner[kind] == PD_ARENA_OF_WORKER)
+				give(w, *arena_of(c, kind, i));
 	pd_weights_release(&c->weights);
-	give(w, c->master);
-	give(w, c->fresh);
-	give(w, c->velocity);
-	give(w, c->second);
-	give(w, c->delta);
-	give(w, c->corrected);
-	give(w, c->state);
 }
 
 void worker_memory_free(struct pd_worker *w)
@@ -238,29 +249,9 @@ struct pd_weights *pd_worker_weights(struct pd_worker *w, int i)
 	return &w->chunks[i].weights;
 }
 
-void *pd_worker_master(struct pd_worker *w, int i)
+void *pd_worker_arena(struct pd_worker *w, int i, enum pd_arena_kind kind)
 {
-	return w->chunks[i].master;
-}
-
-void *pd_worker_state_arena(struct pd_worker *w, int i)
-{
-	return w->chunks[i].state;
-}
-
-void *pd_worker_velocity(struct pd_worker *w, int i)
-{
-	return w->chunks[i].velocity;
-}
-
-void *pd_worker_second(struct pd_worker *w, int i)
-{
-	return w->chunks[i].second;
-}
-
-void *pd_worker_delta(struct pd_worker *w, int i)
-{
-	return w->chunks[i].delta;
+	return *arena_of(&w->chunks[i], kind, 0);
 }
 
 int64_t pd_worker_bytes(const struct pd_worker *w)

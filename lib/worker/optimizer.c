@@ -12,14 +12,11 @@ const char *const pd_lr_schedule_name[] = {
 	[PD_LR_COSINE] = "cosine", NULL
 };
 
-int pd_optimizer_moments(const struct pd_optimizer *o)
+struct pd_moments pd_optimizer_moments(const struct pd_optimizer *o)
 {
-	return o->kind != PD_SGD ? 2 : o->momentum != 0 ? 1 : 0;
-}
-
-int pd_optimizer_arenas(const struct pd_optimizer *o, int64_t delay)
-{
-	return pd_optimizer_moments(o) + (o->corrects && delay > 0 ? 2 : 0);
+	return (struct pd_moments){
+		.count = o->kind != PD_SGD ? 2 : o->momentum != 0 ? 1 : 0, .corrects = o->corrects,
+	};
 }
 
 /* How much of the way from the end of the warm-up to the end of the run is done. */

@@ -10,6 +10,7 @@
 #define PD_WORKER_OPTIMIZER_H
 
 #include "device/device.h"
+#include "schedule/memory.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,10 +48,7 @@ struct pd_optimizer {
 	bool one_phase;                 /* no update is made early at an epoch's end */
 };
 
-/* The arenas that it keeps beside the weights: velocity, second. */
-int pd_optimizer_moments(const struct pd_optimizer *optimizer);
-/* The same and, at a stage whose gradients are `delay` updates late, what corrects that. */
-int pd_optimizer_arenas(const struct pd_optimizer *optimizer, int64_t delay);
+struct pd_moments pd_optimizer_moments(const struct pd_optimizer *optimizer);
 /*
  * The learning rate of the update after `done` minibatches.  With t = done - 1, the number
  * of the last of them, and p = max(0, t - warmup) / (total - warmup), at most 1:

@@ -129,14 +129,8 @@ int64_t pd_worker_highest(const struct pd_worker *worker);
 /* Of stage number i of the rank, for export and import while the worker is paused, done or
  * new. */
 struct pd_weights *pd_worker_weights(struct pd_worker *worker, int i);
-void *pd_worker_state_arena(struct pd_worker *worker, int i);
-/* The newest weights in f32, where they are kept in 16 bits; else NULL. */
-void *pd_worker_master(struct pd_worker *worker, int i);
-/* The moments of the optimizer: the first is NULL in SGD without momentum, the second in SGD. */
-void *pd_worker_velocity(struct pd_worker *worker, int i);
-void *pd_worker_second(struct pd_worker *worker, int i);
-/* How the weights moved of late, where that corrects what backward reads; else NULL. */
-void *pd_worker_delta(struct pd_worker *worker, int i);
+/* An arena of which a stage has one at most; NULL: it has none. */
+void *pd_worker_arena(struct pd_worker *worker, int i, enum pd_arena_kind kind);
 /*
  * To be called after the newest weights or those were written to: works out what backward will
  * read.  0, or -1 where the device fails.

@@ -81,10 +81,9 @@ static void test_divisor(void)
 	ok(pd_optimizer_divisor(&o, 0, 1) == 1 && pd_optimizer_divisor(&o, 1, 1) == 1,
 	   "nor where gradients are an update late or none");
 	ok(pd_optimizer_divisor(&off, 16, 1) == 1, "nor where nobody asks for it");
-	is_int(pd_optimizer_arenas(&o, 3), 0, "nothing is kept for that");
+	is_int(pd_optimizer_moments(&o).count, 0, "nothing is kept for that");
 	o.corrects = true;
-	is_int(pd_optimizer_arenas(&o, 3), 2, "two arenas are for a correction");
-	is_int(pd_optimizer_arenas(&o, 0), 0, "and none where there is nothing to correct");
+	ok(pd_optimizer_moments(&o).corrects, "a correction keeps arenas");
 }
 
 int main(void)

@@ -97,7 +97,7 @@ static bool stage_fits(const struct brute *b, const struct pd_schedule *schedule
 {
 	struct pd_memory memory;
 
-	pd_schedule_memory(schedule, schedule->plan->stages[s].ranks[0], 1, &memory);
+	pd_schedule_memory(schedule, schedule->plan->stages[s].ranks[0], &pd_momentum, &memory);
 	return memory.total_bytes <= b->limit_bytes;
 }
 
@@ -352,7 +352,7 @@ static bool runs(const struct pd_plan *plan)
 	for (int s = 0; s < plan->stage_count && good; s++) {
 		struct pd_memory memory;
 
-		pd_schedule_memory(schedule, plan->stages[s].ranks[0], 1, &memory);
+		pd_schedule_memory(schedule, plan->stages[s].ranks[0], &pd_momentum, &memory);
 		most = memory.total_bytes > most ? memory.total_bytes : most;
 		good = memory.total_bytes <= plan->stages[s].memory_bytes;
 	}

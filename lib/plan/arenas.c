@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/arenas.h"
+
+#include "base/mem.h"
+
+const enum pd_arena_owner pd_arena_owner[PD_ARENAS] = {
+#define PD_ARENA(name, part, owner, saved, each, count) PD_ARENA_OF_##owner,
+#include "plan/arenas.def"
+#undef PD_ARENA
+};
+
+const bool pd_arena_saved[PD_ARENAS] = {
+#define PD_ARENA(name, part, owner, saved, each, count) saved,
+#include "plan/arenas.def"
+#undef PD_ARENA
+};
+
+const char *const pd_arena_name[PD_ARENAS] = {
+#define PD_ARENA(name, part, owner, saved, each, count) #name,
+#include "plan/arenas.def"
+#undef PD_ARENA
+};
+
+static int64_t at_least(int64_t bytes, int64_t least)
+{
+	return bytes > 0 ? bytes : least;
+}
+
+void pd_arenas_of_stage(const struct pd_plan *plan, int stage, const struct pd_arena_counts *has,
+			const struct pd_stage_memory *sizes, struct pd_arena_need needs[PD_ARENAS])
+{
+	int64_t groups = pd_plan_open_groups(plan, stage);
+	/* a loss scale, behind each version and each sum of gradients */
+	int64_t scale = pd_plan_agrees(plan) ? PD_ALIGN : 0;
+	/* a replica sums several microbatches: each is computed apart and then added */
+	bool accumulates = plan->microbatches > plan->stages[stage].replicas;
+
+#define PD_ARENA(name, part, owner, saved, each, count) \
+	needs[PD_ARENA_##name] = (struct pd_arena_need){ (count), (each) };
+#include "plan/arenas.def"
+#undef PD_ARENA
+}
+
+void pd_arenas_add(const struct pd_arena_need needs[PD_ARENAS], struct pd_memory *memory)
+{
+	int64_t *const parts[PD_ARENAS] = {
+#define PD_ARENA(name, part, owner, saved, each, count) &memory->part##_bytes,
+#include "plan/arenas.def"
+#undef PD_ARENA
+	};
+
+	for (int k = 0; k < PD_ARENAS; k++) {
+		int64_t bytes = pd_times(needs[k].count, needs[k].each_bytes), more = bytes;
+
+		if (pd_arena_owner[k] == PD_ARENA_OF_RANK)
+			more = bytes > *parts[k] ? bytes - *parts[k] : 0;
+		*parts[k] = pd_plus(*parts[k], more);
+		memory->total_bytes = pd_plus(memory->total_bytes, more);
+	}
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The arenas of a rank, one table (arenas.def): who allocates each, of how many bytes, how many.
+ * The worker allocates by it, predictions add it up, and checkpoints take arenas by its names.
+ */
+#ifndef PD_PLAN_ARENAS_H
+#define PD_PLAN_ARENAS_H
+
+#include "plan/memory.h"
+
+enum pd_arena_kind {
+#define PD_ARENA(name, part, owner, saved, each, count) PD_ARENA_##name,
+#include "plan/arenas.def"
+#undef PD_ARENA
+	PD_ARENAS
+};
+
+enum pd_arena_owner {
+	PD_ARENA_OF_WORKER, PD_ARENA_OF_WEIGHTS, PD_ARENA_OF_COLLECTIVE, PD_ARENA_OF_RANK
+};
+
+extern const char *const pd_arena_name[PD_ARENAS];
+extern const enum pd_arena_owner pd_arena_owner[PD_ARENAS];
+extern const bool pd_arena_saved[PD_ARENAS];
+
+/* What the schedule and the optimizer say of a stage. */
+struct pd_arena_counts {
+	int versions, slots, inboxes, outboxes;
+	int arriving, leaving;          /* gradients of activations */
+	int moments;                    /* SGD's velocity: 1; Adam's: 2 */
+	bool corrects;                  /* PipeMare's correction of late gradients */
+};
+
+struct pd_arena_need {
+	int64_t count, each_bytes;
+};
+
+void pd_arenas_of_stage(const struct pd_plan *plan, int stage, const struct pd_arena_counts *has,
+			const struct pd_stage_memory *sizes, struct pd_arena_need needs[PD_ARENAS]);
+
+/* Adds a stage's arenas to what its rank has; total_bytes, too. */
+void pd_arenas_add(const struct pd_arena_need needs[PD_ARENAS], struct pd_memory *memory);
+
+#endif
