@@ -5,8 +5,9 @@ LOG_DRIVER = $(TAP_DRIVER)
 SH_LOG_DRIVER = $(TAP_DRIVER)
 TEST_EXTENSIONS = .sh
 SH_LOG_COMPILER = $(SHELL)
+# Threads that wait sleep, as in pd-run: what runs beside them has the processors.
 AM_TESTS_ENVIRONMENT = PD_SOURCE='$(abs_top_srcdir)'; PD_BUILD='$(abs_top_builddir)'; \
-	export PD_SOURCE PD_BUILD;
+	OMP_WAIT_POLICY=passive; export PD_SOURCE PD_BUILD OMP_WAIT_POLICY;
 EXTRA_DIST += test/test-lib.sh test/README
 
 check_LIBRARIES = test/libtap.a
@@ -203,13 +204,6 @@ test_unit_weights_SOURCES = test/unit/weights.c
 test_unit_weights_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_weights_LDADD = $(UNIT_LIBS)
 
-# what runs under the sanitizers in contrib/check.sh: all but the tests that only measure
-# whole builds or read pages
-SANITIZED_SKIP = test/t8001-manual.sh
-.PHONY: print-sanitized-tests
-print-sanitized-tests:
-	@echo $(filter-out $(SANITIZED_SKIP),$(TESTS))
-
 # the house
 TESTS += test/t8002-layers.sh
 EXTRA_DIST += test/t8002-layers.sh
@@ -263,7 +257,7 @@ test_unit_failure_LDADD = $(UNIT_DEVICE_LIBS)
 
 # training: right, stopped, killed, resumed
 TRAIN_SH = test/t4001-weights.sh test/t4002-programs.sh test/t4003-pairs.sh \
-	test/t4016-reports.sh test/t7001-resume.sh test/t7002-kill.sh test/t7004-names.sh test/t7007-signals.sh
+	test/t4016-reports.sh test/t4019-large.sh test/t7001-resume.sh test/t7002-kill.sh test/t7004-names.sh test/t7007-signals.sh
 check_PROGRAMS += test/conform/serial test/conform/same-tensors
 test_conform_serial_SOURCES = test/conform/serial.c test/conform/serial.h \
 	test/conform/serial_rule.c test/conform/serial_tensor.c test/conform/serial_update.c
@@ -353,6 +347,31 @@ test_unit_cudnn_LDADD = $(UNIT_DEVICE_LIBS)
 test_unit_cudnn_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=cudnnBackendCreateDescriptor,--wrap=cudnnBackendSetAttribute
 endif
+
+# How contrib/check.sh runs the tests.
+# Networks of hundreds of megabytes: in the plain build only.
+LARGE_TESTS = test/conform/devices test/t4019-large.sh
+# They measure processor time, which others beside them would change: one after the other.
+ALONE_TESTS = test/t4002-programs.sh test/t6001-ucx-life.sh
+# They take longest, computing or waiting, and begin first.
+LONG_TESTS = test/t7002-kill.sh test/t4003-pairs.sh test/t4005-memory.sh test/t7001-resume.sh \
+	test/t7007-signals.sh test/t4006-updates.sh test/t4001-weights.sh test/t4008-recompute.sh \
+	test/t4007-tied.sh test/t4009-mixed.sh test/t2001-plan.sh test/t4010-schedule-files.sh
+# They read pages or sources, not memory.
+SANITIZED_SKIP = $(LARGE_TESTS) test/t8001-manual.sh test/t8002-layers.sh
+# Programs that scripts call; of check_PROGRAMS a build needs these and its tests.
+SCRIPT_PROGRAMS = test/conform/serial test/conform/same-tensors test/unit/cudnn test/unit/malform \
+	test/unit/read-document test/unit/seeds test/unit/ucx-life
+.PHONY: print-alone-tests print-beside-tests print-programs print-sanitized-tests
+print-alone-tests:
+	@echo $(filter $(ALONE_TESTS),$(TESTS))
+print-beside-tests:
+	@echo $(filter-out $(ALONE_TESTS),$(filter $(TESTS),$(LARGE_TESTS) $(LONG_TESTS)) \
+		$(filter-out $(LARGE_TESTS) $(LONG_TESTS),$(TESTS)))
+print-programs:
+	@echo $(filter $(TESTS) $(SCRIPT_PROGRAMS),$(check_PROGRAMS))
+print-sanitized-tests:
+	@echo $(filter-out $(SANITIZED_SKIP),$(TESTS))
 
 # the tests that say most about a GPU; skips where there is none, unless PD_GPU=yes
 GPU_TESTS = $(CONFORM) test/unit/cuda-arith test/t9001-gpu.sh test/t9002-gpu.sh \

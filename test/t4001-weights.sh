@@ -23,18 +23,18 @@ equals() {
 }
 
 # An epoch of synthetic data is ten minibatches: full groups and partial ones.
-for replicas in "1" "1 1" "1 1 1" "1 1 1 1" "2 1" "1 2" "3 1" "2 2" "1 3" "3 2 1" "5 1"; do
-	test_ok "residual, replicas $replicas" '
+for replicas in "1" "2 1" "3 2 1" "1 1 1 1" "1 1" "1 1 1" "1 2" "3 1" "2 2" "1 3" "5 1"; do
+	test_row "residual ${#replicas}" "residual, replicas $replicas" '
 		plan residual $replicas >plan.json
 		equals 25'
 done
-for replicas in "1" "1 1 1 1" "2 1" "3 2 1"; do
-	test_ok "lenet5 over epochs of 27, replicas $replicas" '
+for replicas in "2 1" "1" "1 1 1 1" "3 2 1"; do
+	test_row lenet5 "lenet5 over epochs of 27, replicas $replicas" '
 		plan lenet5 $replicas >plan.json
 		equals 40 --data=data'
 done
-for replicas in "1 1" "3" "1 2"; do
-	test_ok "mlp over epochs of 27, replicas $replicas" '
+for replicas in "1 2" "1 1" "3"; do
+	test_row mlp "mlp over epochs of 27, replicas $replicas" '
 		plan mlp $replicas >plan.json
 		equals 40 --data=data'
 done
@@ -55,7 +55,7 @@ test_ok "without momentum" '
 # Optimizers and learning rates.
 adam="--optimizer=adam --lr=0.003 --weight-decay=0.01"
 for schedule in "cosine --lr-warmup=6" "polynomial --lr-power=1.5" "step --lr-step=1 --lr-gamma=0.3"; do
-	test_ok "adam, learning rate $schedule" '
+	test_row adam "adam, learning rate $schedule" '
 		plan residual 1 1 >plan.json
 		sgd="$adam --lr-schedule=$schedule"
 		equals 25'

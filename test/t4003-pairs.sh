@@ -43,22 +43,22 @@ equals() {
 # are full updates and partial ones.
 while read -r schedule weights microbatches plans; do
 	for plan in $plans; do
-		test_ok "$schedule, $weights, $microbatches at a time, $plan" '
+		test_row "$schedule $weights" "$schedule, $weights, $microbatches at a time, $plan" '
 			pair $plan $schedule $weights $microbatches >plan.json
 			equals $((microbatches > 1 ? 11 : 20)) plan.json'
 	done
 done <<END
 1f1b stash 1 residual-1-1-1-1 residual-2-2 residual-3-1
 1f1b stash 4 residual-1-1 residual-1-1-1-1 residual-2-1 residual-1-2 residual-2-2
-1f1b vertical-sync 1 residual-1-1 residual-1-1-1 residual-1-1-1-1 residual-2-1 residual-1-2
+1f1b vertical-sync 1 residual-2-1 residual-1-2 residual-1-1 residual-1-1-1 residual-1-1-1-1
 1f1b vertical-sync 1 residual-2-2 residual-3-1 residual-1-3
 1f1b vertical-sync 2 residual-1-1-1-1 residual-1-2
+1f1b 2bw 4 residual-2-1 residual-1-2 residual-2-2 residual-1-1-1-1
 1f1b 2bw 2 residual-1-1 residual-1-1-1
-1f1b 2bw 4 residual-1-1-1-1 residual-2-1 residual-1-2 residual-2-2
 1f1b 2bw 6 residual-3-1
-1f1b flush 1 residual-1-1-1
-1f1b flush 4 residual-1-1 residual-1-1-1-1 residual-2-1 residual-1-2 residual-2-2
+1f1b flush 4 residual-2-1 residual-1-2 residual-2-2 residual-1-1 residual-1-1-1-1
 1f1b flush 6 residual-3-1
+1f1b flush 1 residual-1-1-1
 1f1b latest 1 residual-1-1 residual-1-1-1 residual-1-1-1-1 residual-2-1 residual-1-2
 1f1b latest 1 residual-2-2 residual-3-1
 1f1b latest 4 residual-1-1-1-1 residual-2-1
@@ -96,7 +96,7 @@ eager() {
 }
 while read -r weights microbatches plans; do
 	for plan in $plans; do
-		test_ok "eager 1f1b, $weights, $microbatches at a time, $plan" '
+		test_row "eager $weights" "eager 1f1b, $weights, $microbatches at a time, $plan" '
 			eager $plan 1f1b $weights $microbatches >plan.json
 			equals $((microbatches > 1 ? 11 : 20)) plan.json'
 	done
@@ -120,7 +120,7 @@ test_ok "eager is not frugal, which the serial program tells apart" '
 # one of a group, or a stage has no replicas, no partition changes a bit.
 while read -r schedule microbatches plans; do
 	for plan in $plans; do
-		test_ok "$schedule, $microbatches at a time, $plan: the bits of one worker" '
+		test_row "one $schedule" "$schedule, $microbatches at a time, $plan: the bits of one worker" '
 			pair "${plan%%-*}-1" gpipe flush $microbatches >one.json
 			pair $plan $schedule flush $microbatches >plan.json
 			for p in one plan; do
@@ -151,7 +151,7 @@ done
 
 # The comparison can fail: another version, the newest, another order of the sum.
 while read -r schedule weights microbatches plan mutations; do
-	test_ok "$schedule, $weights, $plan: wrong rules give other weights ($mutations)" '
+	test_row wrong "$schedule, $weights, $plan: wrong rules give other weights ($mutations)" '
 		pair $plan $schedule $weights $microbatches >plan.json
 		equals 10 plan.json
 		for how in $mutations; do
@@ -179,7 +179,7 @@ test_ok "vertical sync is not stashing" '
 # Stopped inside an epoch and resumed.
 idx_data data		# 55 microbatches an epoch: of 1, 2, 3, 4 in a minibatch 55, 27, 18, 13 of those
 while read -r schedule weights microbatches plan n stops; do
-	test_ok "$schedule, $weights, $plan: resumed at $stops" '
+	test_row "resumed $weights" "$schedule, $weights, $plan: resumed at $stops" '
 		case $schedule in
 		eager) eager $plan 1f1b $weights $microbatches ;;
 		*) pair $plan $schedule $weights $microbatches ;;

@@ -31,7 +31,7 @@ agree() {
 # An epoch of synthetic data is ten minibatches.
 for replicas in "1" "1 1" "1 1 1" "1 1 1 1"; do
 	for microbatches in 1 4; do
-		test_ok "residual, stages $replicas, $microbatches microbatches" '
+		test_row "$microbatches" "residual, stages $replicas, $microbatches microbatches" '
 			agree residual $microbatches $((microbatches > 1 ? 11 : 22)) $replicas'
 	done
 done

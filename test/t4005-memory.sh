@@ -4,45 +4,19 @@
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
-# as_predicted OPTION...: a run of plan.json; its last line is in `last`.
-as_predicted() {
-	rm -f last
-	pd-run --threads=1 --synthetic "$@" plan.json >out
-	tail -n 1 out >last
-	jq '{memory, memory_bytes, predicted_memory_bytes}' last
-	jq -e '.memory == "as predicted" and .memory_bytes == .predicted_memory_bytes and
-		(.memory_bytes | length > 0 and all(. > 0))' last >/dev/null
-}
-
-# as_planned: so does the plan say of each of its stages.
-as_planned() {
-	jq -e --slurpfile plan plan.json '.memory_bytes as $m | $plan[0].stages |
-		all(.predicted.memory_bytes == $m[.ranks[]])' last >/dev/null
-}
-
 # paired SCHEDULE WEIGHTS MICROBATCHES: plan.json that way, for two minibatches.
 paired() {
 	jq ".schedule = \"$1\" | .weights = \"$2\" | .microbatches = $3" base.json >plan.json
 	as_predicted --minibatches=2
 }
 
-# again PROFILE REPLICAS...: as planned with recomputation, too.
-again() {
-	plan_with=--recompute
-	plan "$@" >plan.json
-	plan_with=
-	as_predicted --minibatches=1
-	as_planned
-	jq -e ".stages[0].recompute" plan.json
-}
-
 for model in mlp lenet5 fashion-cnn; do
 	profile "$MODELS/$model.json" 3 >"$model"
-	test_ok "$model, recomputed" "
+	test_row recomputed "$model, recomputed" "
 		again $model 1 1 1
 		again $model 2 1 1"
-	for replicas in "1" "1 1" "2 1" "1 3" "3 2 1" "1 1 1 1"; do
-		test_ok "$model, replicas $replicas" '
+	for replicas in "2 1" "1" "1 1" "1 3" "3 2 1" "1 1 1 1"; do
+		test_row "$model" "$model, replicas $replicas" '
 			plan $model $replicas >plan.json
 			as_predicted --minibatches=2
 			as_planned'
@@ -50,30 +24,21 @@ for model in mlp lenet5 fashion-cnn; do
 done
 residual_model >residual.json
 profile residual.json 3 >residual
-for replicas in "1" "1 1" "1 1 1" "2 1" "1 2" "3 2 1" "1 1 1 1 1 1 1"; do
-	test_ok "normalisation, branches, a tensor that skips stages, replicas $replicas" '
+for replicas in "1" "3 2 1" "1 1" "1 1 1" "2 1" "1 2" "1 1 1 1 1 1 1"; do
+	test_row "residual ${#replicas}" "normalisation, branches, a tensor that skips stages, replicas $replicas" '
 		plan residual $replicas >plan.json
 		as_predicted --minibatches=2
 		as_planned'
 done
 for batch in 1 2; do
 	profile "$MODELS/resnet18.json" $batch >resnet18
-	test_ok "resnet18, batch $batch" '
+	test_row resnet18 "resnet18, batch $batch" '
 		for replicas in "1" "1 1 1 1" "2 1"; do
 			plan resnet18 $replicas >plan.json
 			as_predicted --minibatches=1
 			as_planned
 		done
 		again resnet18 1 1 1'
-done
-for model in alexnet vgg16 resnet50; do
-	profile "$MODELS/$model.json" 1 >large
-	test_ok "$model" '
-		plan large 1 1 1 >plan.json
-		as_predicted --minibatches=1
-		as_planned
-		again large 1 1 1'
-	rm large
 done
 # A run may happen to need less than it has room for at once; with these times a replay does not.
 test_ok 'what a picture shows of a run never exceeds what was predicted' '
@@ -90,8 +55,8 @@ test_ok 'what a picture shows of a run never exceeds what was predicted' '
 	done'
 
 # Every schedule with every policy that goes with it.
-for replicas in "1 1" "1 1 1" "2 1" "2 2"; do
-	test_ok "schedules and weights, replicas $replicas" '
+for replicas in "2 1" "1 1" "1 1 1" "2 2"; do
+	test_row schedules "schedules and weights, replicas $replicas" '
 		plan residual $replicas >base.json
 		for pair in "1f1b stash" "1f1b vertical-sync" "1f1b 2bw" "1f1b flush" \
 			    "1f1b latest" "gpipe flush" "none flush" "none stash"; do

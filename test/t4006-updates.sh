@@ -44,7 +44,7 @@ trained() {
 # An epoch is ten minibatches, and the run goes on into the next.
 while read -r schedule weights microbatches plans; do
 	for plan in $plans; do
-		test_ok "$schedule, $weights, $microbatches at a time, $plan: clipped" '
+		test_row "$schedule $weights" "$schedule, $weights, $microbatches at a time, $plan: clipped" '
 			pair $plan $schedule $weights $microbatches >plan.json
 			trained 11 plan.json $sgd --clip-grad-norm=0.5
 			jq -e ".skipped == 0 and .grad_norm > 0.5" last
@@ -82,7 +82,7 @@ scaled() {
 	jq -e ".skipped == $skipped" last
 }
 while read -r schedule weights microbatches plan; do
-	test_ok "$schedule, $weights, $microbatches at a time, $plan: loss scales" '
+	test_row "scaled $schedule $weights" "$schedule, $weights, $microbatches at a time, $plan: loss scales" '
 		scaled $schedule $weights $microbatches $plan 0 --loss-scale=1000
 		jq -e ".loss_scale == 1000" last
 		# some gradients are too large
@@ -213,7 +213,7 @@ test_ok "adam does not count updates that are left out" '
 # Stopped inside an epoch and resumed: the whole folder is compared, scales and all.
 idx_data data		# 13 minibatches an epoch
 while read -r weights plan options; do
-	test_ok "$weights, $plan, $options: resumed" '
+	test_row "resumed $weights" "$weights, $plan, $options: resumed" '
 		pair $plan 1f1b $weights 4 >plan.json
 		rm -rf ck ck-whole
 		train ck-whole plan.json $options --minibatches=16 --data=data --no-evaluate >out

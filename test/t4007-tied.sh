@@ -70,7 +70,7 @@ trained() {
 
 while read -r schedule weights microbatches plans; do
 	for plan in $plans; do
-		test_ok "$schedule, $weights, $microbatches at a time, $plan" '
+		test_row "$schedule $weights" "$schedule, $weights, $microbatches at a time, $plan" '
 			pair $plan $schedule $weights $microbatches >plan.json
 			trained plan.json $sgd
 			pd-schedule --check plan.json
@@ -134,7 +134,7 @@ test_ok "a checkpoint has them once, under the name of their owner" '
 
 idx_data data		# 13 minibatches an epoch
 while read -r weights plan; do
-	test_ok "$weights, $plan: resumed" '
+	test_row "resumed $weights" "$weights, $plan: resumed" '
 		pair $plan 1f1b $weights 4 >plan.json
 		rm -rf ck ck-whole
 		train ck-whole plan.json $sgd --minibatches=16 --data=data --no-evaluate >out
@@ -171,7 +171,7 @@ by_hand() {
 	pd-plan --weights="$1" --microbatches="$2" --stages="$3" --topology="$4@10Gbit/s" tied
 }
 while read -r weights list devices; do
-	test_ok "pd-plan --stages=$list --weights=$weights: planned, trained" '
+	test_row "planned $weights" "pd-plan --stages=$list --weights=$weights: planned, trained" '
 		by_hand $weights 4 $list $devices >plan.json
 		trained plan.json $sgd
 		jq -e ".predicted | .lower_bound_ns > 0 and .lower_bound_ns <= .period_ns" plan.json

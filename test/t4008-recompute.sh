@@ -37,7 +37,8 @@ equals() {
 
 while read -r schedule weights microbatches which plans; do
 	for plan in $plans; do
-		test_ok "$schedule, $weights, $microbatches at a time, $plan, stages $which: the bits and the bytes" '
+		test_row "$schedule $weights" \
+			"$schedule, $weights, $microbatches at a time, $plan, stages $which: the bits and the bytes" '
 			again $plan $schedule $weights $microbatches $which >plan.json
 			equals plan.json $((microbatches > 1 ? 11 : 20))'
 	done

@@ -78,7 +78,7 @@ plan mlp 1 1 1 >mlp-1-1-1
 plan lenet5 2 1 >lenet5-2-1
 while read -r schedule weights microbatches plans; do
 	for plan in $plans; do
-		test_ok "$schedule, $weights, $microbatches at a time, $plan" '
+		test_row "$schedule $weights" "$schedule, $weights, $microbatches at a time, $plan" '
 			pair $plan $schedule $weights $microbatches >plan.json
 			equals 12 plan.json'
 	done
@@ -209,7 +209,7 @@ plan lenet5 2 1 >lenet5-2-1
 scale="--loss-scale=dynamic --loss-scale-init=65536 --loss-scale-interval=2000"
 while read -r schedule weights microbatches plans; do
 	for plan in $plans; do
-		test_ok "f16: $schedule, $weights, $microbatches at a time, $plan" '
+		test_row "f16 $schedule $weights" "f16: $schedule, $weights, $microbatches at a time, $plan" '
 			pair $plan $schedule $weights $microbatches >plan.json
 			equals 12 plan.json $scale'
 	done

@@ -34,7 +34,7 @@ follows() {
 # An epoch is ten minibatches: where replicas add theirs, full updates and a partial one.
 while read -r schedule weights microbatches plans; do
 	for plan in $plans; do
-		test_ok "$schedule, $weights, $microbatches at a time, $plan: as the plan" '
+		test_row "$schedule $weights" "$schedule, $weights, $microbatches at a time, $plan: as the plan" '
 			pair $plan $schedule $weights $microbatches >plan.json
 			minibatches=$((10 / microbatches))
 			pd-schedule -m $minibatches plan.json >schedule.jsonl

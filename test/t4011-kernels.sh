@@ -47,7 +47,7 @@ while read -r channels groups; do
 	grouped "$channels" "$groups" >model.json
 	for isa in AVX2 ALL; do
 		for type in f32 bf16; do
-			test_ok "$channels channels, $groups groups, $isa, $type: quick kernels" '
+			test_row "$isa $type" "$channels channels, $groups groups, $isa, $type: quick kernels" '
 				kernels $isa $type model.json
 				jq -e "$quick" profile
 				[ ! -s err ]'

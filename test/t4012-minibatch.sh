@@ -51,7 +51,7 @@ ends() {
 sgd="--lr=0.2 --momentum=0.9 --weight-decay=0.01 --lr-schedule=cosine --lr-warmup=3"
 adam="--optimizer=adam --lr=0.01 --weight-decay=0.01 --lr-schedule=step --lr-step=1"
 while read -r what options; do
-	test_ok "a rate keeps its meaning when microbatches change: $(echo $what | tr _ " ")" '
+	test_row rate "a rate keeps its meaning when microbatches change: $(echo $what | tr _ " ")" '
 		ends 16x1 $options
 		for plan in 8x2 4x4 2x8 4x4-data-parallel; do
 			ends $plan $options
@@ -153,7 +153,7 @@ test_ok "epochs, reports and checkpoints count minibatches" '
 
 # Point by point: a minibatch is never cut.
 for plan in 4x4 2x8 4x4-2bw; do
-	test_ok "$plan, stopped with -m and resumed, inside an epoch and at its end" '
+	test_row resumed "$plan, stopped with -m and resumed, inside an epoch and at its end" '
 		resumed $plan 15 1 4 6 7 13 -- $sgd --lr-schedule=constant --data=data
 		resumed $plan 12 3 6 -- $sgd --lr-schedule=constant --synthetic'
 done

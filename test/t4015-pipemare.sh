@@ -31,13 +31,13 @@ equals() {
 
 # An epoch is ten minibatches: what was learned of moves goes on in the next.
 for replicas in 1-1-1-1 2-1; do
-	test_ok "rescheduling, $replicas" '
+	test_row rescheduling "rescheduling, $replicas" '
 		late residual-$replicas && equals 25 $sgd --lr-reschedule=15'
-	test_ok "correction, $replicas" '
+	test_row correction "correction, $replicas" '
 		late residual-$replicas && equals 25 $sgd --discrepancy=0.5'
 done
 for replicas in 1-1 1-1-1 1-1-1-1 2-1 1-2 2-2 3-1; do
-	test_ok "both, $replicas" '
+	test_row both "both, $replicas" '
 		late residual-$replicas && equals 25 $sgd --lr-reschedule=40 --discrepancy=0.1'
 done
 test_ok "with several microbatches to an update" '

@@ -30,10 +30,10 @@ resumed() {
 
 test_ok "resumed inside an epoch, one stage" 'resumed plan-1 40 13'
 for k in 1 26 27 "3 4 5 6" "25 26 27 28"; do
-	test_ok "three stages, resumed at $k" "resumed plan-1-1-1 40 $k"
+	test_row stages "three stages, resumed at $k" "resumed plan-1-1-1 40 $k"
 done
 for k in 14 26 27 "2 4 27 31"; do
-	test_ok "two replicas, resumed at $k" "resumed plan-2-1 40 $k"
+	test_row replicas "two replicas, resumed at $k" "resumed plan-2-1 40 $k"
 done
 test_ok "two replicas behind one, resumed at 8 and 26" 'resumed plan-1-2 40 8 26'
 
@@ -96,10 +96,10 @@ interrupted() {
 }
 
 for moment in 0 0.1 0.2 0.3 0.4; do
-	test_ok "interrupted after $moment s, resumed" "interrupted $moment INT plan-1-1-1"
+	test_row interrupted "interrupted after $moment s, resumed" "interrupted $moment INT plan-1-1-1"
 done
 for moment in 0.22 0.36; do
-	test_ok "terminated after $moment s with replicas, resumed" "interrupted $moment TERM plan-2-1"
+	test_row terminated "terminated after $moment s with replicas, resumed" "interrupted $moment TERM plan-2-1"
 done
 
 # One minibatch an epoch, which is replica 0's: replica 1 is at the end of the epoch at once, and
@@ -132,7 +132,7 @@ terminated_apart() {
 
 one_minibatch
 for moment in 0.01 0.03 0.05 0.07 0.09 0.11 0.13 0.15; do
-	test_ok "terminated $moment s after the first minibatch, one replica at the end of its epoch" "
+	test_row apart "terminated $moment s after the first minibatch, one replica at the end of its epoch" "
 		terminated_apart $moment"
 done
 

@@ -46,6 +46,18 @@ test_ok() {
 	fi
 }
 
+# test_row KIND WHAT COMMANDS: test_ok of one row of many; with PD_TEST_QUICK set only the first of
+# its kind is run.
+test_rows=
+test_row() {
+	case $test_rows in
+	*"<$1>"*) [ -z "${PD_TEST_QUICK-}" ] || return 0 ;;
+	esac
+	test_rows="$test_rows<$1>"
+	shift
+	test_ok "$@"
+}
+
 # test_skip WHAT WHY
 test_skip() {
 	test_count=$((test_count + 1))

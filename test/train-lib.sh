@@ -93,6 +93,32 @@ train() {
 		--threads=1 --checkpoint="$train_into" "$@" "$train_plan"
 }
 
+# as_predicted OPTION...: a run of plan.json; its last line is in `last`.
+as_predicted() {
+	rm -f last
+	pd-run --threads=1 --synthetic "$@" plan.json >out
+	tail -n 1 out >last
+	jq '{memory, memory_bytes, predicted_memory_bytes}' last
+	jq -e '.memory == "as predicted" and .memory_bytes == .predicted_memory_bytes and
+		(.memory_bytes | length > 0 and all(. > 0))' last >/dev/null
+}
+
+# as_planned: so does the plan say of each of its stages.
+as_planned() {
+	jq -e --slurpfile plan plan.json '.memory_bytes as $m | $plan[0].stages |
+		all(.predicted.memory_bytes == $m[.ranks[]])' last >/dev/null
+}
+
+# again PROFILE REPLICAS...: as planned with recomputation, too.
+again() {
+	plan_with=--recompute
+	plan "$@" >plan.json
+	plan_with=
+	as_predicted --minibatches=1
+	as_planned
+	jq -e ".stages[0].recompute" plan.json
+}
+
 # resumed PLAN N STOP... -- OPTION...: stopped there and resumed, the checkpoint after N minibatches
 # is that of a run that was not: the whole folder, the older versions too.
 resumed() {
