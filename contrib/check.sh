@@ -11,7 +11,13 @@ source=$(cd "$(dirname "$0")/.." && pwd)
 build=${PD_BUILD:-$source/build-check}
 passed=0 failed=0 skipped=0
 
-step() { printf '\n== %s\n' "$*"; }
+since=$(date +%s)
+step() { printf '\n== %s (after %d s)\n' "$*" $(($(date +%s) - since)); }
+
+skip() {
+	echo "$*"
+	skipped=$((skipped + 1))
+}
 
 die() {
 	echo "$*" >&2
@@ -44,86 +50,126 @@ check() {
 	echo "$name: ${p:-0} passed, $((${f:-0} + ${e:-0})) failed, ${s:-0} skipped"
 }
 
-# run NAME TESTS MAKE-ARGUMENTS: all of those, or all there are.  Those of several processes, which
-# wait for each other and cost more beside others, come one after the other; of the rest as many at
-# once as there are processors.
+# run NAME TESTS MAKE-ARGUMENTS: all of those, or all there are.  Several at once, more than there are
+# processors since tests of several processes wait for each other; then those that must be alone.
 run() {
-	name=$1 all=$2
+	name=$1 beside=$(print "$1" beside-tests "$2") alone=$(print "$1" alone-tests "$2")
 	shift 2
-	[ -n "$all" ] || all=$(cd "$build/$name" &&
-			       printf 'all-tests:\n\t@echo $(TESTS)\n' | make -s -f Makefile -f - all-tests)
-	several='/t[479][0-9]*-|/ucx|/nccl|/rendezvous|/conform/'
-	check "$name" together "$(printf '%s\n' $all | grep -Ev "$several" | tr '\n' ' ')" \
-		-j"$(nproc)" "$@"
-	check "$name" alone "$(printf '%s\n' $all | grep -E "$several" | tr '\n' ' ')" "$@"
+	check "$name" beside "$beside" -j"$((2 * $(nproc)))" "$@"
+	check "$name" alone "$alone" "$@"
 }
 
+# print NAME LIST TESTS: that list of test/local.mk, of those tests or of all.
+print() {
+	if [ -n "$3" ]; then
+		make -s -C "$build/$1" "print-$2" TESTS="$(echo $3)"
+	else
+		make -s -C "$build/$1" "print-$2"
+	fi
+}
+
+# some NAME TESTS: those alone, and of the programs for tests what they need.
+some() {
+	run "$1" "$2" check_PROGRAMS="$(print "$1" programs "$2")"
+}
+
+# configure NAME ARGUMENTS: what goes wrong is said when it is built.
 configure() {
 	name=$1
 	shift
 	rm -rf "${build:?}/$name" && mkdir -p "$build/$name" &&
-		(cd "$build/$name" && "$source/configure" "$@" >configure.out 2>&1 &&
-		 make -j"$(nproc)" >make.out 2>&1) ||
-		{ tail -n 30 "$build/$name"/*.out; die "$name: the build failed"; }
+		(cd "$build/$name" && "$source/configure" "$@" >configure.out 2>&1)
+}
+
+built() {
+	[ -f "$build/$1/Makefile" ] && make -C "$build/$1" -j"$(nproc)" >"$build/$1/make.out" 2>&1 ||
+		{ tail -n 30 "$build/$1"/*.out "$build/cuda-$1.out" 2>/dev/null; die "$1: the build failed"; }
 }
 
 sh "$source/contrib/packages.sh" build test >/dev/null || die "packages cannot be installed"
 (cd "$source" && autoreconf -fi >/dev/null 2>&1) || die "autoreconf failed"
 
-step "build without CUDA, warnings are errors; all tests"
-configure plain --enable-werror --with-cuda=no
-run plain ""
-
-if [ "${1-}" != quick ] && { command -v nvcc || [ -x /usr/local/cuda/bin/nvcc ]; } >/dev/null; then
-	step "build with CUDA, warnings are errors; what can be seen without a GPU"
-	configure cuda --enable-werror --with-cuda=guess
-	if grep -q '^CUDA_LIBS = .*cudnn' "$build/cuda/Makefile"; then
-		run cuda "test/unit/cuda-arith test/conform/stream test/t9001-gpu.sh
-			test/t9002-gpu.sh test/t9003-sanitizer.sh test/t9004-nccl.sh
-			test/t9005-cudnn.sh test/unit/nccl test/conform/transfers
-			test/t8002-layers.sh" \
-			check_PROGRAMS="$(echo test/unit/cuda-arith test/conform/stream \
-				test/unit/cudnn test/unit/nccl test/conform/transfers)"
-
-		step "an emulated GPU: lib/device/cuda, computed by the processor"
+cuda= emulated= onednn3=
+if [ "${1-}" != quick ]; then
+	mkdir -p "$build"
+	if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
+		cuda=yes
 		if command -v python3 >/dev/null && command -v g++ >/dev/null; then
-			sh "$source/contrib/emulate-cuda.sh" "$build/cuda-emulated" \
-				>"$build/emulate.out" 2>&1 ||
-				{ cat "$build/emulate.out"; die "the GPU cannot be emulated"; }
-			configure emulated --enable-werror --with-cuda="$build/cuda-emulated" \
-				--with-nccl=no LIBS=-lstdc++
-			export PD_TEST_DEVICE=cuda
-			run emulated "test/conform/stream test/conform/kernels test/conform/layers
-				test/conform/widened"
-			export PD_CUDA_LAYOUT=last
-			run emulated "test/conform/layers"
-			unset PD_TEST_DEVICE PD_CUDA_LAYOUT
+			emulated=yes
 		else
-			echo "emulated: skipped, since g++ or python3 is absent"
-			skipped=$((skipped + 1))
+			skip "emulated: skipped, since g++ or python3 is absent"
 		fi
+	fi
+	if sh "$source/contrib/packages.sh" "onednn3=$build/onednn3" >"$build/onednn3.out" 2>&1; then
+		onednn3=yes
 	else
-		echo "not built: $(grep "for the CUDA toolkit" "$build/cuda/configure.out")"
+		tail -n 3 "$build/onednn3.out"
+		skip "with-onednn3: skipped, since pip cannot bring oneDNN 3 here"
 	fi
 fi
 
-if [ "${1-}" != quick ]; then
-	step "build with oneDNN 3; the conformity suite, and training"
-	if sh "$source/contrib/packages.sh" "onednn3=$build/onednn3" >"$build/onednn3.out" 2>&1; then
-		configure with-onednn3 --enable-werror --with-cuda=no --with-onednn="$build/onednn3"
-		run with-onednn3 "test/conform/layers test/conform/partition test/conform/half
-			test/conform/stream test/t4001-weights.sh test/t4011-kernels.sh"
+step "configuring all builds"
+configure plain --enable-werror --with-cuda=no &
+[ -z "$cuda" ] || configure cuda --enable-werror --with-cuda=guess CFLAGS=-O2 &
+if [ -n "$emulated" ]; then
+	sh "$source/contrib/emulate-cuda.sh" "$build/cuda-emulated" >"$build/cuda-emulated.out" 2>&1 &&
+		configure emulated --enable-werror --with-cuda="$build/cuda-emulated" \
+			--with-nccl=no LIBS=-lstdc++ CFLAGS=-O1 &
+fi
+[ -z "$onednn3" ] || configure with-onednn3 --enable-werror --with-cuda=no \
+	--with-onednn="$build/onednn3" CFLAGS=-O1 &
+[ "${1-}" = quick ] || configure sanitized --enable-werror --with-cuda=no --enable-asan \
+	--enable-ubsan CFLAGS='-g -O1' &
+wait
+
+step "build without CUDA, warnings are errors; all tests"
+built plain
+run plain ""
+
+if [ -n "$cuda" ]; then
+	step "build with CUDA, warnings are errors; what can be seen without a GPU"
+	built cuda
+	if grep -q '^CUDA_LIBS = .*cudnn' "$build/cuda/Makefile"; then
+		some cuda "test/unit/cuda-arith test/conform/stream test/t9001-gpu.sh
+			test/t9002-gpu.sh test/t9003-sanitizer.sh test/t9004-nccl.sh
+			test/t9005-cudnn.sh test/unit/nccl test/conform/transfers
+			test/t8002-layers.sh"
 	else
-		tail -n 3 "$build/onednn3.out"
-		echo "with-onednn3: skipped, since pip cannot bring oneDNN 3 here"
-		skipped=$((skipped + 1))
+		echo "not built: $(grep "for the CUDA toolkit" "$build/cuda/configure.out")"
+		emulated=
 	fi
+fi
+if [ -n "$emulated" ]; then
+	step "an emulated GPU: lib/device/cuda, computed by the processor"
+	built emulated
+	export PD_TEST_DEVICE=cuda
+	some emulated "test/conform/stream test/conform/kernels test/conform/layers
+		test/conform/widened"
+	export PD_CUDA_LAYOUT=last
+	some emulated "test/conform/layers"
+	unset PD_TEST_DEVICE PD_CUDA_LAYOUT
+fi
 
-	step "address and undefined behaviour sanitizers; the tests that they can follow"
-	configure sanitized --enable-werror --with-cuda=no --enable-asan --enable-ubsan CFLAGS='-g -O1'
-	run sanitized "$(cd "$build/sanitized" && make -s print-sanitized-tests)"
+if [ -n "$onednn3" ]; then
+	step "build with oneDNN 3; the conformity suite, and training"
+	built with-onednn3
+	export PD_TEST_QUICK=yes
+	some with-onednn3 "test/conform/layers test/conform/partition
+		test/conform/half test/conform/stream test/t4001-weights.sh test/t4011-kernels.sh"
+	unset PD_TEST_QUICK
+fi
 
-	step "fuzzers: every reader, 20 s each"
+if [ "${1-}" != quick ]; then
+	step "address and undefined behaviour sanitizers; units, conformity, refusals, a row of each kind"
+	built sanitized
+	export PD_TEST_QUICK=yes
+	run sanitized "$(print sanitized sanitized-tests "")"
+	unset PD_TEST_QUICK
+
+	step "fuzzers: every reader, 20 s each; meanwhile the distribution builds from its own tarball"
+	(cd "$build/plain" && exec make distcheck TESTS= \
+		DISTCHECK_CONFIGURE_FLAGS="--with-cuda=no CFLAGS=-O0" >distcheck.out 2>&1) &
+	distribution=$!
 	if sh "$source/contrib/packages.sh" fuzz >/dev/null; then
 		mkdir -p "$build/fuzz"
 		FUZZ_BUILD=$build/fuzz sh "$source/contrib/fuzz/run.sh" 20 >"$build/fuzz/run.out" 2>&1 ||
@@ -131,19 +177,16 @@ if [ "${1-}" != quick ]; then
 		cat "$build/fuzz/run.out"
 		passed=$((passed + $(grep -c "nothing found$" "$build/fuzz/run.out")))
 	else
-		skipped=$((skipped + 1))
-		echo "no clang: nothing was fuzzed"
+		skip "nothing was fuzzed, since clang is absent"
 	fi
-
-	step "distribution: builds from its own tarball, installs, uninstalls"
-	if (cd "$build/plain" && make distcheck -j"$(nproc)" DISTCHECK_CONFIGURE_FLAGS=--with-cuda=no \
-	    TESTS= >distcheck.out 2>&1); then
+	if wait "$distribution"; then
+		echo "distribution: builds, installs, uninstalls"
 		passed=$((passed + 1))
 	else
 		failed=$((failed + 1))
 		tail -n 30 "$build/plain/distcheck.out"
 	fi
 fi
-echo
+step done
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

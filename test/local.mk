@@ -360,7 +360,7 @@ LONG_TESTS = test/t7002-kill.sh test/t4003-pairs.sh test/t4005-memory.sh test/t7
 # They read pages or sources, not memory.
 SANITIZED_SKIP = $(LARGE_TESTS) test/t8001-manual.sh test/t8002-layers.sh
 # Programs that scripts call; of check_PROGRAMS a build needs these and its tests.
-SCRIPT_PROGRAMS = test/conform/serial test/conform/same-tensors test/unit/cudnn test/unit/malform \
+SCRIPT_HELPERS = test/conform/serial test/conform/same-tensors test/unit/cudnn test/unit/malform \
 	test/unit/read-document test/unit/seeds test/unit/ucx-life
 .PHONY: print-alone-tests print-beside-tests print-programs print-sanitized-tests
 print-alone-tests:
@@ -369,7 +369,7 @@ print-beside-tests:
 	@echo $(filter-out $(ALONE_TESTS),$(filter $(TESTS),$(LARGE_TESTS) $(LONG_TESTS)) \
 		$(filter-out $(LARGE_TESTS) $(LONG_TESTS),$(TESTS)))
 print-programs:
-	@echo $(filter $(TESTS) $(SCRIPT_PROGRAMS),$(check_PROGRAMS))
+	@echo $(filter $(TESTS) $(SCRIPT_HELPERS),$(check_PROGRAMS))
 print-sanitized-tests:
 	@echo $(filter-out $(SANITIZED_SKIP),$(TESTS))
 
