@@ -97,11 +97,10 @@ static int look_for_layer(struct pd_initial *initial, const struct pd_model *mod
 			  const struct pd_layer *layer, struct pd_error *err)
 {
 	const struct pd_layer *owner = layer->shares < 0 ? layer : &model->layers[layer->shares];
-	static const char *const statistics[] = { "running_mean", "running_var" };
 	int status = 0;
 
 	for (int p = 0; p < layer->parameter_count && status == 0; p++) {
-		const struct pd_parameter *parameter = &layer->parameters[p];
+		const struct pd_layer_tensor *parameter = &layer->parameters[p];
 		char *name = pd_format("%s.%s", layer->name, parameter->name);
 		char *whose = pd_format("%s.%s", owner->name, parameter->name);
 
@@ -109,11 +108,11 @@ static int look_for_layer(struct pd_initial *initial, const struct pd_model *mod
 		free(name);
 		free(whose);
 	}
-	for (size_t i = 0; layer->kind == PD_LAYER_batchnorm2d && i < PD_COUNT(statistics) &&
-	     status == 0; i++) {
-		char *name = pd_format("%s.%s", layer->name, statistics[i]);
+	for (int s = 0; s < layer->state_count && status == 0; s++) {
+		const struct pd_layer_tensor *state = &layer->states[s];
+		char *name = pd_format("%s.%s", layer->name, state->name);
 
-		status = look_for(initial, name, name, layer->output.size, 1, err);
+		status = look_for(initial, name, name, state->size, state->dims, err);
 		free(name);
 	}
 	return status;
@@ -143,10 +142,8 @@ static int check_complete(struct pd_initial *initial, const struct pd_model *mod
 
 		for (int p = 0; layer->shares < 0 && p < layer->parameter_count; p++)
 			note_missing(initial, layer->name, layer->parameters[p].name);
-		if (layer->kind != PD_LAYER_batchnorm2d)
-			continue;
-		note_missing(initial, layer->name, "running_mean");
-		note_missing(initial, layer->name, "running_var");
+		for (int s = 0; s < layer->state_count; s++)
+			note_missing(initial, layer->name, layer->states[s].name);
 	}
 	if (initial->missing == 0)
 		return 0;
@@ -170,7 +167,7 @@ static bool overlooked(const struct pd_model *model, const char *name)
 	layer = pd_format("%.*s", (int)(length - ending), name);
 	l = pd_model_find(model, layer);
 	free(layer);
-	return l >= 0 && model->layers[l].kind == PD_LAYER_batchnorm2d;
+	return l >= 0 && model->layers[l].state_count > 0;
 }
 
 static int check_nothing_else(const struct pd_initial *initial, const struct pd_model *model,

@@ -4,6 +4,7 @@
 #include "base/checksum.h"
 #include "base/mem.h"
 #include "checkpoint/info.h"
+#include "model/kind.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -196,18 +197,9 @@ static bool is_moment(const char *suffix)
 	       strcmp(suffix, ".delta") == 0;
 }
 
-static bool among(const char *const *list, const char *text, size_t length)
-{
-	while (*list && (strlen(*list) != length || memcmp(*list, text, length) != 0))
-		list++;
-	return *list;
-}
-
 /* False where the name is none of a checkpoint's. */
 static bool parse_name(const char *name, struct parts *parts)
 {
-	static const char *const parameters[] = { "weight", "bias", NULL };
-	static const char *const states[] = { "running_mean", "running_var", NULL };
 	const char *end = strrchr(name, '@'), *dot = strrchr(name, '.'), *last = dot;
 
 	*parts = (struct parts){ .base = strlen(name) };
@@ -222,9 +214,9 @@ static bool parse_name(const char *name, struct parts *parts)
 	if (!last || last >= name + parts->base)
 		return false;
 	parts->layer = (size_t)(last - name);
-	parts->state = among(states, last + 1, parts->base - parts->layer - 1);
+	parts->state = pd_kinds_have(true, last + 1, parts->base - parts->layer - 1);
 	return parts->state ? !*parts->follows
-			    : among(parameters, last + 1, parts->base - parts->layer - 1);
+			    : pd_kinds_have(false, last + 1, parts->base - parts->layer - 1);
 }
 
 /* There, and of the same shape? */

@@ -19,7 +19,7 @@ static int64_t model_classes(const struct pd_model *model)
 	for (int i = 0; i < model->layer_count; i++) {
 		int64_t own;
 
-		if (model->layers[i].kind != PD_LAYER_softmax_cross_entropy)
+		if (!pd_layer_is(&model->layers[i], PD_KIND_LOSS))
 			continue;
 		own = pd_shape_elements(pd_model_shape(model, model->layers[i].inputs[0]));
 		if (classes == 0 || own < classes)

@@ -5,20 +5,10 @@
 
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-const char *const pd_layer_kind_name[PD_LAYER_KINDS + 1] = {
-#define LAYER_KIND(name, inputs, attributes, what) #name,
-#include "model/layer_kind.def"
-#undef LAYER_KIND
-	NULL
-};
-
-static const char *const kind_attributes[PD_LAYER_KINDS] = {
-#define LAYER_KIND(name, inputs, attributes, what) attributes,
-#include "model/layer_kind.def"
-#undef LAYER_KIND
-};
+#define COMMON 4                        /* keys that every layer has */
 
 enum attribute_type { COUNT, PAIR, FLAG, REAL };
 
@@ -44,14 +34,6 @@ static const struct attribute {
 	/* not 1: what is kept is divided by 1 - p */
 	{ "p", REAL, offsetof(struct pd_layer, p), 0, 0.999 },
 };
-
-int pd_layer_kind_find(const char *name)
-{
-	for (int kind = 0; kind < PD_LAYER_KINDS; kind++)
-		if (strcmp(pd_layer_kind_name[kind], name) == 0)
-			return kind;
-	return -1;
-}
 
 /* [h, w], or one number for both */
 static int read_pair(const struct pd_place *place, const struct attribute *attribute,
@@ -96,70 +78,69 @@ static int read_attribute(const struct pd_place *place, const struct attribute *
 	pd_bug("attribute \"%s\" has no type", attribute->name);
 }
 
-/* PyTorch's, where the kind has the attribute; the stride of a pool is its kernel (below). */
-static void set_defaults(struct pd_layer *layer)
-{
-	switch (layer->kind) {
-	case PD_LAYER_conv2d:
-		layer->stride[0] = layer->stride[1] = layer->dilation[0] = layer->dilation[1] = 1;
-		layer->groups = 1;
-		layer->bias = true;
-		break;
-	case PD_LAYER_linear:
-		layer->bias = true;
-		break;
-	case PD_LAYER_avgpool2d:
-		layer->count_include_pad = true;
-		break;
-	case PD_LAYER_batchnorm2d:
-		layer->eps = 1e-5;
-		layer->momentum = 0.1;
-		break;
-	case PD_LAYER_dropout:
-		layer->p = 0.5;
-		break;
-	default:
-		break;
-	}
-}
-
 static const struct attribute *find_attribute(const char *name)
 {
 	for (size_t a = 0; a < PD_COUNT(attributes); a++)
 		if (strcmp(attributes[a].name, name) == 0)
 			return &attributes[a];
-	pd_bug("attribute \"%s\" of layer_kind.def is not in the table", name);
+	return NULL;
+}
+
+/* Gives an attribute that the document leaves out its default: a value, or another attribute. */
+static void set_default(const struct attribute *attribute, const char *value,
+			struct pd_layer *layer)
+{
+	const struct attribute *other = find_attribute(value);
+	void *at = (char *)layer + attribute->at;
+	int64_t *pair = at;
+
+	switch (attribute->type) {
+	case COUNT:
+		*(int64_t *)at = strtoll(value, NULL, 10);
+		return;
+	case PAIR:
+		pair[0] = pair[1] = strtoll(value, NULL, 10);
+		if (other)
+			memcpy(pair, (char *)layer + other->at, 2 * sizeof(*pair));
+		return;
+	case FLAG:
+		*(bool *)at = strcmp(value, "true") == 0;
+		return;
+	case REAL:
+		*(double *)at = strtod(value, NULL);
+		return;
+	}
+}
+
+static int read_one(const struct pd_place *place, const struct pd_word *word,
+		    struct pd_layer *layer, struct pd_error *err)
+{
+	struct pd_place at = pd_place_key(place, word->name);
+	const struct attribute *attribute = find_attribute(word->name);
+
+	if (!attribute)
+		pd_bug("attribute \"%s\" of layer_kind.def is not in the table", word->name);
+	if (word->required || at.value)
+		return read_attribute(&at, attribute, layer, err);
+	set_default(attribute, word->value, layer);
+	return 0;
 }
 
 int pd_layer_read(const struct pd_place *place, struct pd_layer *layer, struct pd_error *err)
 {
-	const char *known[24] = { "name", "kind", "inputs", "shares" };
-	char names[128], *rest = names, *name;
-	bool required[PD_COUNT(known)] = { false };
-	int count = 4;
+	const char *known[COMMON + PD_COUNT(attributes) + 1] = { "name", "kind", "inputs", "shares" };
+	struct pd_word words[PD_COUNT(attributes)];
+	const char *list = pd_kinds[layer->kind].attributes;
+	int count = 0;
 
-	snprintf(names, sizeof(names), "%s", kind_attributes[layer->kind]);
-	while ((name = strsep(&rest, " ")))
-		if (*name) {
-			size_t length = strlen(name);
-
-			required[count] = name[length - 1] == '!';
-			name[length - required[count]] = 0;
-			known[count++] = name;
-		}
-	known[count] = NULL;
+	while (pd_word_next(&list, &words[count])) {
+		known[COMMON + count] = words[count].name;
+		count++;
+	}
 	if (pd_json_keys(place, known, err) < 0)
 		return -1;
-	set_defaults(layer);
-	for (int k = 4; k < count; k++) {
-		struct pd_place at = pd_place_key(place, known[k]);
-
-		if ((required[k] || at.value) &&
-		    read_attribute(&at, find_attribute(known[k]), layer, err) < 0)
+	for (int w = 0; w < count; w++)
+		if (read_one(place, &words[w], layer, err) < 0)
 			return -1;
-	}
-	if ((layer->kind == PD_LAYER_maxpool2d || layer->kind == PD_LAYER_avgpool2d) &&
-	    layer->stride[0] == 0)
-		memcpy(layer->stride, layer->kernel, sizeof(layer->stride));
 	return 0;
 }

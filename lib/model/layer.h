@@ -9,9 +9,6 @@
 /* Sizes in elements stay below this, so that bytes, and sums over layers, fit 64 bits. */
 #define PD_MAX_ELEMENTS (INT64_C(1) << 40)
 
-/* The kind called name, or -1. */
-int pd_layer_kind_find(const char *name);
-
 /*
  * Reads the kind's attributes from the layer's object; kind is set.  Keys that are
  * neither common to all layers nor the kind's are errors.

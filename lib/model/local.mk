@@ -1,6 +1,7 @@
 lib_libpd_a_SOURCES += \
 	lib/model/dtype.c lib/model/dtype.h lib/model/dtype.def \
 	lib/model/graph.c lib/model/graph.h \
+	lib/model/kind.c lib/model/kind.h \
 	lib/model/layer.c lib/model/layer.h lib/model/layer_kind.def \
 	lib/model/document.c lib/model/model.c lib/model/model.h lib/model/order.h \
 	lib/model/shape.c

@@ -65,7 +65,7 @@ int pd_model_losses(const struct pd_model *model, int first, int count)
 	int losses = 0;
 
 	for (int l = first; l < first + count; l++)
-		losses += model->layers[l].kind == PD_LAYER_softmax_cross_entropy;
+		losses += pd_layer_is(&model->layers[l], PD_KIND_LOSS);
 	return losses;
 }
 
@@ -94,6 +94,8 @@ void pd_model_free(struct pd_model *model)
 	for (int l = 0; l < model->layer_count; l++) {
 		free(model->layers[l].name);
 		free(model->layers[l].inputs);
+		free(model->layers[l].parameters);
+		free(model->layers[l].states);
 	}
 	free(model->inputs);
 	free(model->layers);
@@ -169,6 +171,11 @@ void pd_model_reorder(struct pd_model *model, const int *order)
 	pd_model_index(model);
 }
 
+static struct pd_layer_tensor *copy_tensors(const struct pd_layer_tensor *tensors, int count)
+{
+	return count ? pd_memdup(tensors, (size_t)count * sizeof(*tensors)) : NULL;
+}
+
 struct pd_model *pd_model_in_order(const struct pd_model *model, const int *order)
 {
 	struct pd_model *copy = pd_zalloc(sizeof(*copy));
@@ -191,6 +198,8 @@ struct pd_model *pd_model_in_order(const struct pd_model *model, const int *orde
 		*layer = model->layers[l];
 		layer->name = pd_strdup(layer->name);
 		layer->inputs = pd_memdup(layer->inputs, bytes);
+		layer->parameters = copy_tensors(layer->parameters, layer->parameter_count);
+		layer->states = copy_tensors(layer->states, layer->state_count);
 		copy->numbers[l] = pd_model_number(model, (int)l);
 	}
 	pd_model_reorder(copy, order);

@@ -14,19 +14,11 @@
 #include "base/error.h"
 #include "model/dtype.h"
 #include "model/graph.h"
+#include "model/kind.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
-
-enum pd_layer_kind {
-#define LAYER_KIND(name, inputs, attributes, what) PD_LAYER_##name,
-#include "model/layer_kind.def"
-#undef LAYER_KIND
-	PD_LAYER_KINDS
-};
-
-extern const char *const pd_layer_kind_name[PD_LAYER_KINDS + 1];   /* NULL-terminated */
 
 #define PD_MAX_LAYERS 1000000
 #define PD_MAX_DIMS 3                   /* channels, height, width */
@@ -46,11 +38,15 @@ struct pd_input {
 	struct pd_shape shape;
 };
 
-struct pd_parameter {                   /* one parameter tensor of a layer */
-	const char *name;               /* "weight" or "bias" */
+/* A tensor that a layer keeps: a parameter, or a state. */
+struct pd_layer_tensor {
+	const char *name;               /* "weight"; lives for ever */
 	int dims;
 	int64_t size[4];                /* conv2d weight: O, I/groups, KH, KW; linear: O, I */
 	int64_t elements;
+	/* It begins as this number; or as random ones, uniform in [-bound, bound). */
+	bool random;
+	float value, bound;
 };
 
 struct pd_layer {
@@ -69,10 +65,18 @@ struct pd_layer {
 	bool count_include_pad;
 	double eps, momentum, p;
 
-	int parameter_count;            /* 0 to 2; those of the shared layer when shares >= 0 */
-	struct pd_parameter parameters[2];
+	/* Of the parameters and states of the kind, in its order, those that this layer has; of a
+	 * layer with shares the parameters are like those of that one. */
+	int parameter_count, state_count;
+	struct pd_layer_tensor *parameters, *states;
 	int64_t parameter_elements;
 };
+
+/* Has the layer's kind this flag? */
+static inline bool pd_layer_is(const struct pd_layer *layer, enum pd_kind_flag flag)
+{
+	return pd_kinds[layer->kind].flags & flag;
+}
 
 struct pd_model {
 	char *name;

@@ -5,13 +5,18 @@
 #include "base/mem.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-static const int kind_inputs[PD_LAYER_KINDS] = {
-#define LAYER_KIND(name, inputs, attributes, what) inputs,
-#include "model/layer_kind.def"
-#undef LAYER_KIND
+/* A layer whose shapes are being worked out. */
+struct work {
+	const struct pd_place *place;
+	const struct pd_model *model;
+	struct pd_layer *layer;
+	const struct pd_shape *in;      /* of its first input */
+	struct pd_error *err;
 };
 
 int64_t pd_shape_elements(const struct pd_shape *shape)
@@ -35,9 +40,8 @@ const char *pd_shape_text(const struct pd_shape *shape, char *buf)
 }
 
 /* A complaint about a layer begins with its path, kind and name. */
-__attribute__((format(printf, 4, 5)))
-static int complain(const struct pd_place *place, const struct pd_layer *layer,
-		    struct pd_error *err, const char *fmt, ...)
+__attribute__((format(printf, 2, 3)))
+static int complain(const struct work *w, const char *fmt, ...)
 {
 	char text[256];
 	va_list ap;
@@ -45,247 +49,302 @@ static int complain(const struct pd_place *place, const struct pd_layer *layer,
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	return pd_place_error(place, err, "%s \"%.60s\" %s", pd_layer_kind_name[layer->kind],
-			      layer->name, text);
+	return pd_place_error(w->place, w->err, "%s \"%.60s\" %s",
+			      pd_layer_kind_name[w->layer->kind], w->layer->name, text);
 }
 
-/* One more parameter tensor. */
-static int add_parameter(const struct pd_place *place, struct pd_layer *layer, const char *name,
-			 int dims, const int64_t *size, struct pd_error *err)
-{
-	struct pd_parameter *parameter = &layer->parameters[layer->parameter_count++];
+/* ---- parameters and states ---- */
 
-	*parameter = (struct pd_parameter){ .name = name, .dims = dims, .elements = 1 };
+/* How it begins, as the kind's row has it. */
+static void set_beginning(struct pd_layer_tensor *tensor, const char *list)
+{
+	struct pd_word word;
+
+	if (!pd_word_find(list, tensor->name, strlen(tensor->name), &word))
+		pd_bug("layer_kind.def has no \"%s\" among \"%s\"", tensor->name, list);
+	tensor->random = strcmp(word.value, "fan_in") == 0;
+	if (tensor->random)             /* He et al. 2015 */
+		tensor->bound = sqrtf(6 / (float)(tensor->elements / tensor->size[0]));
+	else
+		tensor->value = strtof(word.value, NULL);
+}
+
+static int add_tensor(const struct work *w, struct pd_layer_tensor *tensor, const char *list,
+		      const char *name, int dims, const int64_t *size)
+{
+	*tensor = (struct pd_layer_tensor){ .name = name, .dims = dims, .elements = 1 };
 	for (int d = 0; d < dims; d++) {
-		parameter->size[d] = size[d];
-		if (!pd_mul(parameter->elements, size[d], &parameter->elements) ||
-		    parameter->elements >= PD_MAX_ELEMENTS)
-			return complain(place, layer, err, "has 2^40 or more elements in its %s",
-					name);
+		tensor->size[d] = size[d];
+		if (!pd_mul(tensor->elements, size[d], &tensor->elements) ||
+		    tensor->elements >= PD_MAX_ELEMENTS)
+			return complain(w, "has 2^40 or more elements in its %s", name);
 	}
-	layer->parameter_elements += parameter->elements;
+	set_beginning(tensor, list);
 	return 0;
+}
+
+/* One more parameter; name: one of the kind's. */
+static int add_parameter(const struct work *w, const char *name, int dims, const int64_t *size)
+{
+	const struct pd_kind *kind = &pd_kinds[w->layer->kind];
+	struct pd_layer *layer = w->layer;
+	struct pd_layer_tensor *tensor;
+
+	if (!layer->parameters)
+		layer->parameters = pd_calloc((size_t)pd_kind_parameters(layer->kind),
+					      sizeof(*layer->parameters));
+	tensor = &layer->parameters[layer->parameter_count++];
+	if (add_tensor(w, tensor, kind->parameters, name, dims, size) < 0)
+		return -1;
+	layer->parameter_elements += tensor->elements;
+	return 0;
+}
+
+static int add_state(const struct work *w, const char *name, int dims, const int64_t *size)
+{
+	const struct pd_kind *kind = &pd_kinds[w->layer->kind];
+	struct pd_layer *layer = w->layer;
+
+	if (!layer->states)
+		layer->states = pd_calloc((size_t)pd_kind_states(layer->kind),
+					  sizeof(*layer->states));
+	return add_tensor(w, &layer->states[layer->state_count++], kind->states, name, dims, size);
+}
+
+/* ---- the kinds ---- */
+
+static int need_plane(const struct work *w)
+{
+	char text[64];
+
+	return w->in->dims == 3 ? 0 : complain(w, "needs an input of three dimensions (channels x "
+					       "height x width), found %s",
+					       pd_shape_text(w->in, text));
 }
 
 /*
  * Places at which a window of `kernel` fits, floor mode.  All are at most 2^30, so
  * (kernel - 1) * dilation stays below 2^60.
  */
-static int windows(const struct pd_place *place, const struct pd_layer *layer, int axis,
-		   int64_t in, int64_t *out_p, struct pd_error *err)
+static int windows(const struct work *w, int axis, int64_t dilation)
 {
-	int64_t dilation = layer->dilation[axis] ? layer->dilation[axis] : 1;
+	const struct pd_layer *layer = w->layer;
 	int64_t reach = (layer->kernel[axis] - 1) * dilation + 1;
-	int64_t padded = in + 2 * layer->padding[axis];
+	int64_t padded = w->in->size[1 + axis] + 2 * layer->padding[axis];
 
 	if (reach > padded)
-		return complain(place, layer, err, "has a window of %s %" PRId64
+		return complain(w, "has a window of %s %" PRId64
 				", larger than its padded input of %" PRId64,
 				axis ? "width" : "height", reach, padded);
-	if (layer->kind != PD_LAYER_conv2d && 2 * layer->padding[axis] > layer->kernel[axis])
-		return complain(place, layer, err, "has padding %" PRId64
-				": expected at most half its kernel of %" PRId64,
-				layer->padding[axis], layer->kernel[axis]);
-	*out_p = (padded - reach) / layer->stride[axis] + 1;
+	w->layer->output.size[1 + axis] = (padded - reach) / layer->stride[axis] + 1;
 	return 0;
 }
 
-static int infer_conv2d(const struct pd_place *place, struct pd_layer *layer,
-			const struct pd_shape *in, struct pd_error *err)
+static int infer_conv2d(const struct work *w)
 {
+	struct pd_layer *layer = w->layer;
 	int64_t out = layer->out_channels;
 
-	if (in->size[0] % layer->groups || out % layer->groups)
-		return complain(place, layer, err, "has %" PRId64 " groups: expected a divisor of "
-				"its %" PRId64 " input and %" PRId64 " output channels",
-				layer->groups, in->size[0], out);
+	if (need_plane(w) < 0)
+		return -1;
+	if (w->in->size[0] % layer->groups || out % layer->groups)
+		return complain(w, "has %" PRId64 " groups: expected a divisor of its %" PRId64
+				" input and %" PRId64 " output channels", layer->groups,
+				w->in->size[0], out);
 	layer->output = (struct pd_shape){ 3, { out } };
 	for (int axis = 0; axis < 2; axis++)
-		if (windows(place, layer, axis, in->size[1 + axis], &layer->output.size[1 + axis],
-			    err) < 0)
+		if (windows(w, axis, layer->dilation[axis]) < 0)
 			return -1;
-	if (add_parameter(place, layer, "weight", 4,
-			  (int64_t[]){ out, in->size[0] / layer->groups, layer->kernel[0],
-				       layer->kernel[1] }, err) < 0)
+	if (add_parameter(w, "weight", 4,
+			  (int64_t[]){ out, w->in->size[0] / layer->groups, layer->kernel[0],
+				       layer->kernel[1] }) < 0)
 		return -1;
-	return layer->bias ? add_parameter(place, layer, "bias", 1, &out, err) : 0;
+	return layer->bias ? add_parameter(w, "bias", 1, &out) : 0;
 }
 
-static int infer_linear(const struct pd_place *place, struct pd_layer *layer,
-			const struct pd_shape *in, struct pd_error *err)
+static int infer_linear(const struct work *w)
 {
+	struct pd_layer *layer = w->layer;
 	int64_t out = layer->out_channels;
-
-	layer->output = (struct pd_shape){ 1, { out } };
-	if (add_parameter(place, layer, "weight", 2, (int64_t[]){ out, in->size[0] }, err) < 0)
-		return -1;
-	return layer->bias ? add_parameter(place, layer, "bias", 1, &out, err) : 0;
-}
-
-static int infer_pool(const struct pd_place *place, struct pd_layer *layer,
-		      const struct pd_shape *in, struct pd_error *err)
-{
-	layer->output = *in;
-	if (layer->kind == PD_LAYER_adaptive_avgpool2d) {
-		memcpy(&layer->output.size[1], layer->output_size, sizeof(layer->output_size));
-		return 0;
-	}
-	for (int axis = 0; axis < 2; axis++)
-		if (windows(place, layer, axis, in->size[1 + axis], &layer->output.size[1 + axis],
-			    err) < 0)
-			return -1;
-	return 0;
-}
-
-static int infer_batchnorm(const struct pd_place *place, struct pd_layer *layer,
-			   const struct pd_shape *in, struct pd_error *err)
-{
-	layer->output = *in;
-	if (add_parameter(place, layer, "weight", 1, in->size, err) < 0)
-		return -1;
-	return add_parameter(place, layer, "bias", 1, in->size, err);
-}
-
-/* add and concat: all inputs like the first, but for concat's first axis. */
-static int infer_join(const struct pd_place *place, const struct pd_model *model,
-		      struct pd_layer *layer, struct pd_error *err)
-{
-	bool concat = layer->kind == PD_LAYER_concat;
-	const struct pd_shape *first = pd_model_shape(model, layer->inputs[0]);
-	char one[64], other[64];
-
-	if (concat && first->dims == 0)
-		return complain(place, layer, err, "needs inputs of one dimension or more, found a "
-				"scalar");
-	layer->output = *first;
-	for (int i = 1; i < layer->input_count; i++) {
-		const struct pd_shape *in = pd_model_shape(model, layer->inputs[i]);
-		bool same = in->dims == first->dims;
-
-		for (int d = concat; same && d < first->dims; d++)
-			same = in->size[d] == first->size[d];
-		if (!same)
-			return complain(place, layer, err, "needs inputs of one shape%s, found %s "
-					"and %s",
-					concat ? " but for the first axis" : "",
-					pd_shape_text(first, one), pd_shape_text(in, other));
-		/* each is at most 2^30 and the sum is checked every time: no overflow */
-		layer->output.size[0] += concat ? in->size[0] : 0;
-		if (layer->output.size[0] > PD_MAX_EXTENT)
-			return complain(place, layer, err, "has an output of more than 2^30 "
-					"channels");
-	}
-	return 0;
-}
-
-static int infer_loss(const struct pd_place *place, const struct pd_model *model,
-		      struct pd_layer *layer, struct pd_error *err)
-{
-	const struct pd_shape *logits = pd_model_shape(model, layer->inputs[0]);
-	const struct pd_shape *label = pd_model_shape(model, layer->inputs[1]);
 	char text[64];
 
-	if (logits->dims != 1)
-		return complain(place, layer, err, "needs logits of one dimension, found %s: add a "
-				"flatten layer", pd_shape_text(logits, text));
-	if (pd_model_dtype(model, layer->inputs[1]) != PD_I32 || label->dims != 0)
-		return complain(place, layer, err, "needs a scalar i32 input of the model as its "
-				"label, found \"%.60s\"",
-				pd_model_tensor_name(model, layer->inputs[1]));
-	layer->output = (struct pd_shape){ 0 };
+	if (w->in->dims != 1)
+		return complain(w, "needs an input of one dimension, found %s: add a flatten layer",
+				pd_shape_text(w->in, text));
+	layer->output = (struct pd_shape){ 1, { out } };
+	if (add_parameter(w, "weight", 2, (int64_t[]){ out, w->in->size[0] }) < 0)
+		return -1;
+	return layer->bias ? add_parameter(w, "bias", 1, &out) : 0;
+}
+
+static int infer_pool(const struct work *w)
+{
+	struct pd_layer *layer = w->layer;
+
+	if (need_plane(w) < 0)
+		return -1;
+	layer->output = *w->in;
+	for (int axis = 0; axis < 2; axis++) {
+		if (windows(w, axis, 1) < 0)
+			return -1;
+		if (2 * layer->padding[axis] > layer->kernel[axis])
+			return complain(w, "has padding %" PRId64 ": expected at most half its "
+					"kernel of %" PRId64, layer->padding[axis],
+					layer->kernel[axis]);
+	}
 	return 0;
 }
 
-/* How many inputs, and that numbers that are labels are used only as such. */
-static int check_inputs(const struct pd_place *place, const struct pd_model *model,
-			const struct pd_layer *layer, struct pd_error *err)
+static int infer_adaptive_pool(const struct work *w)
 {
-	struct pd_place inputs = pd_place_key(place, "inputs");
-	int expected = kind_inputs[layer->kind];
+	struct pd_layer *layer = w->layer;
 
-	if (expected < 0 ? layer->input_count < 2 : layer->input_count != expected)
-		return pd_place_error(&inputs, err, "expected %s%.0d input%s for %s, found %d",
-				      expected < 0 ? "two or more" : "",
-				      expected < 0 ? 0 : expected,
-				      expected == 1 ? "" : "s", pd_layer_kind_name[layer->kind],
-				      layer->input_count);
-	for (int i = 0; i < layer->input_count; i++)
-		if (pd_model_dtype(model, layer->inputs[i]) == PD_I32 &&
-		    !(layer->kind == PD_LAYER_softmax_cross_entropy && i == 1))
-			return complain(place, layer, err, "cannot take \"%.60s\": an i32 input "
-					"can only be the label of a softmax_cross_entropy",
-					pd_model_tensor_name(model, layer->inputs[i]));
+	layer->output = *w->in;
+	memcpy(&layer->output.size[1], layer->output_size, sizeof(layer->output_size));
+	return need_plane(w);
+}
+
+static int infer_batchnorm(const struct work *w)
+{
+	const int64_t *channels = w->in->size;
+
+	w->layer->output = *w->in;
+	return need_plane(w) < 0 || add_parameter(w, "weight", 1, channels) < 0 ||
+	       add_parameter(w, "bias", 1, channels) < 0 ||
+	       add_state(w, "running_mean", 1, channels) < 0 ||
+	       add_state(w, "running_var", 1, channels) < 0 ? -1 : 0;
+}
+
+/* Element by element. */
+static int infer_same(const struct work *w)
+{
+	w->layer->output = *w->in;
 	return 0;
 }
 
-static int infer_flatten(const struct pd_place *place, struct pd_layer *layer,
-			 const struct pd_shape *in, struct pd_error *err)
+/* Are all inputs of the shape of the first, but for that many axes? */
+static int need_alike(const struct work *w, int but)
 {
-	layer->output = (struct pd_shape){ 1, { pd_shape_elements(in) } };
-	if (layer->output.size[0] > PD_MAX_EXTENT)
-		return complain(place, layer, err, "has an output of more than 2^30 features");
+	char one[64], other[64];
+
+	for (int i = 1; i < w->layer->input_count; i++) {
+		const struct pd_shape *in = pd_model_shape(w->model, w->layer->inputs[i]);
+		bool same = in->dims == w->in->dims;
+
+		for (int d = but; same && d < in->dims; d++)
+			same = in->size[d] == w->in->size[d];
+		if (!same)
+			return complain(w, "needs inputs of one shape%s, found %s and %s",
+					but ? " but for the first axis" : "",
+					pd_shape_text(w->in, one), pd_shape_text(in, other));
+	}
 	return 0;
 }
 
-static int check_elements(const struct pd_place *place, const struct pd_layer *layer,
-			  struct pd_error *err)
+static int infer_add(const struct work *w)
 {
+	w->layer->output = *w->in;
+	return need_alike(w, 0);
+}
+
+static int infer_concat(const struct work *w)
+{
+	struct pd_layer *layer = w->layer;
+
+	if (w->in->dims == 0)
+		return complain(w, "needs inputs of one dimension or more, found a scalar");
+	if (need_alike(w, 1) < 0)
+		return -1;
+	layer->output = *w->in;
+	/* each is at most 2^30 and the sum is checked every time: no overflow */
+	for (int i = 1; i < layer->input_count; i++) {
+		layer->output.size[0] += pd_model_shape(w->model, layer->inputs[i])->size[0];
+		if (layer->output.size[0] > PD_MAX_EXTENT)
+			return complain(w, "has an output of more than 2^30 channels");
+	}
+	return 0;
+}
+
+static int infer_flatten(const struct work *w)
+{
+	w->layer->output = (struct pd_shape){ 1, { pd_shape_elements(w->in) } };
+	return w->layer->output.size[0] > PD_MAX_EXTENT
+		? complain(w, "has an output of more than 2^30 features") : 0;
+}
+
+static int infer_loss(const struct work *w)
+{
+	const struct pd_shape *label = pd_model_shape(w->model, w->layer->inputs[1]);
+	char text[64];
+
+	if (w->in->dims != 1)
+		return complain(w, "needs logits of one dimension, found %s: add a flatten layer",
+				pd_shape_text(w->in, text));
+	if (label->dims != 0)
+		return complain(w, "needs a scalar i32 input of the model as its label, found "
+				"\"%.60s\"", pd_model_tensor_name(w->model, w->layer->inputs[1]));
+	w->layer->output = (struct pd_shape){ 0 };
+	return 0;
+}
+
+/* ---- all of them ---- */
+
+static int (*const infer[PD_LAYER_KINDS])(const struct work *w) = {
+#define LAYER_KIND(name, shape, inputs, attributes, parameters, states, flags, what) \
+	[PD_LAYER_##name] = infer_##shape,
+#include "model/layer_kind.def"
+#undef LAYER_KIND
+};
+
+/* How many inputs, and of which type. */
+static int check_inputs(const struct work *w)
+{
+	struct pd_place inputs = pd_place_key(w->place, "inputs");
+	const struct pd_layer *layer = w->layer;
+	const char *kind = pd_layer_kind_name[layer->kind];
+	int expected;
+	bool more;
+
+	if (!pd_kind_takes(layer->kind, layer->input_count, &expected, &more))
+		return pd_place_error(&inputs, w->err, "expected %d%s input%s for %s, found %d",
+				      expected, more ? " or more" : "",
+				      expected == 1 ? "" : "s", kind, layer->input_count);
+	for (int i = 0; i < layer->input_count; i++) {
+		enum pd_dtype found = pd_model_dtype(w->model, layer->inputs[i]);
+		enum pd_dtype wanted = pd_kind_input(layer->kind, i) == 'i' ? PD_I32 : PD_F32;
+
+		if (found != wanted)
+			return complain(w, "cannot take \"%.60s\" as its input number %d: expected "
+					"%s, found %s",
+					pd_model_tensor_name(w->model, layer->inputs[i]), i + 1,
+					pd_dtype_name[wanted], pd_dtype_name[found]);
+	}
+	return 0;
+}
+
+static int check_elements(const struct work *w)
+{
+	const struct pd_shape *output = &w->layer->output;
 	int64_t elements = 1;
 	char text[64];
 
-	for (int d = 0; d < layer->output.dims; d++)
-		if (layer->output.size[d] > PD_MAX_EXTENT ||
-		    !pd_mul(elements, layer->output.size[d], &elements) ||
-		    elements >= PD_MAX_ELEMENTS)
-			return complain(place, layer, err, "has an output of %s: expected at most "
-					"2^30 along an axis and fewer than 2^40 elements",
-					pd_shape_text(&layer->output, text));
+	for (int d = 0; d < output->dims; d++)
+		if (output->size[d] > PD_MAX_EXTENT ||
+		    !pd_mul(elements, output->size[d], &elements) || elements >= PD_MAX_ELEMENTS)
+			return complain(w, "has an output of %s: expected at most 2^30 along an "
+					"axis and fewer than 2^40 elements",
+					pd_shape_text(output, text));
 	return 0;
-}
-
-static int infer(const struct pd_place *place, const struct pd_model *model,
-		 struct pd_layer *layer, struct pd_error *err)
-{
-	const struct pd_shape *in = pd_model_shape(model, layer->inputs[0]);
-	char text[64];
-
-	switch (layer->kind) {
-	case PD_LAYER_conv2d:
-	case PD_LAYER_maxpool2d:
-	case PD_LAYER_avgpool2d:
-	case PD_LAYER_adaptive_avgpool2d:
-	case PD_LAYER_batchnorm2d:
-		if (in->dims != 3)
-			return complain(place, layer, err, "needs an input of three dimensions "
-					"(channels x height x width), found %s",
-					pd_shape_text(in, text));
-		if (layer->kind == PD_LAYER_conv2d)
-			return infer_conv2d(place, layer, in, err);
-		if (layer->kind == PD_LAYER_batchnorm2d)
-			return infer_batchnorm(place, layer, in, err);
-		return infer_pool(place, layer, in, err);
-	case PD_LAYER_linear:
-		if (in->dims != 1)
-			return complain(place, layer, err, "needs an input of one dimension, found "
-					"%s: add a flatten layer", pd_shape_text(in, text));
-		return infer_linear(place, layer, in, err);
-	case PD_LAYER_add:
-	case PD_LAYER_concat:
-		return infer_join(place, model, layer, err);
-	case PD_LAYER_flatten:
-		return infer_flatten(place, layer, in, err);
-	case PD_LAYER_softmax_cross_entropy:
-		return infer_loss(place, model, layer, err);
-	default:                        /* element by element */
-		layer->output = *in;
-		return 0;
-	}
 }
 
 int pd_layer_infer(const struct pd_place *place, const struct pd_model *model,
 		   struct pd_layer *layer, struct pd_error *err)
 {
-	if (check_inputs(place, model, layer, err) < 0 || infer(place, model, layer, err) < 0)
-		return -1;
-	return check_elements(place, layer, err);
+	const struct work w = {
+		.place = place, .model = model, .layer = layer,
+		.in = pd_model_shape(model, layer->inputs[0]), .err = err,
+	};
+
+	return check_inputs(&w) < 0 || infer[layer->kind](&w) < 0 || check_elements(&w) < 0
+		? -1 : 0;
 }

@@ -167,7 +167,7 @@ int64_t pd_memory_copy(const struct pd_profile *profile, int layer)
 static bool keeps_gradient(const struct pd_profile *profile, int layer)
 {
 	return pd_memory_copy(profile, layer) > 0 &&
-	       (!profile->model || profile->model->layers[layer].kind != PD_LAYER_batchnorm2d);
+	       (!profile->model || pd_layer_is(&profile->model->layers[layer], PD_KIND_SPLITS));
 }
 
 int64_t pd_memory_split(const struct pd_profile *profile, int layer)

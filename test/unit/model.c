@@ -225,14 +225,15 @@ static void test_errors(void)
 		{ "[4]", "'kind': 'relu', 'inputs': ['x', 'x']", "layers[0].inputs: expected 1 "
 		 "input for relu, "
 		  "found 2" },
-		{ "[4]", "'kind': 'add', 'inputs': ['x']", "expected two or more inputs for add, "
+		{ "[4]", "'kind': 'add', 'inputs': ['x']", "expected 2 or more inputs for add, "
 		 "found 1" },
-		{ "[4]", "'kind': 'relu', 'inputs': ['y']", "cannot take \"y\"" },
+		{ "[4]", "'kind': 'relu', 'inputs': ['y']", "cannot take \"y\" as its "
+		 "input number 1: expected f32, found i32" },
 		{ "[4]", "'kind': 'relu', 'inputs': ['l']", "layer \"l\" lies on a cycle" },
 		{ "[4, 2, 2]", "'kind': 'softmax_cross_entropy', 'inputs': ['x', 'y']",
 		  "needs logits of one dimension, found 4 x 2 x 2: add a flatten layer" },
 		{ "[4]", "'kind': 'softmax_cross_entropy', 'inputs': ['x', 'x']",
-		  "needs a scalar i32 input of the model as its label, found \"x\"" },
+		  "cannot take \"x\" as its input number 2: expected i32, found f32" },
 		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 4, 'shares': 'l'",
 		  "layers[0].shares: \"l\" is not another layer" },
 		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 4, 'shares': 'k'",

@@ -8,7 +8,8 @@
 #include <string.h>
 
 static const struct pd_compiled_kind *const kinds[PD_LAYER_KINDS] = {
-#define LAYER_KIND(name, inputs, attributes, what) [PD_LAYER_##name] = &pd_cpu_##name,
+#define LAYER_KIND(name, shape, inputs, attributes, parameters, states, flags, what) \
+	[PD_LAYER_##name] = &pd_cpu_##name,
 #include "model/layer_kind.def"
 #undef LAYER_KIND
 };
@@ -25,11 +26,11 @@ const struct pd_layout *pd_cpu_plain(struct pd_compiled *net, const struct pd_sh
 static const struct pd_layout *plain_parameter(struct pd_compiled *net,
 					       const struct pd_layer *layer, int p)
 {
-	const struct pd_parameter *parameter = &layer->parameters[p];
+	const struct pd_layer_tensor *parameter = &layer->parameters[p];
 	int64_t size[5] = { layer->groups, parameter->size[0] };
 
 	memcpy(size + 1, parameter->size, sizeof(parameter->size));
-	if (layer->kind != PD_LAYER_conv2d || p == 1 || layer->groups <= 1)
+	if (p > 0 || layer->groups <= 1)
 		return pd_layout_plain(net->engine, parameter->dims, parameter->size);
 	/* kernels see groups as an axis of its own; in plain order that changes nothing */
 	size[1] /= layer->groups;

@@ -113,11 +113,11 @@ int pd_cuda_graphs_settle(struct pd_cuda_graphs *graphs, cudaStream_t stream,
 /* Is anything in these layers of what struct pd_kernel_now holds? */
 static bool reads_now(const struct pd_compiled *net, const struct pd_work *w)
 {
-	bool drops = w->kind == PD_WORK_FORWARD && !w->pass.evaluate;
+	bool draws = w->kind == PD_WORK_FORWARD && !w->pass.evaluate;
 
 	for (int l = w->from; l < w->from + w->count; l++)
-		if (net->layers[l].kind->is_loss ||
-		    (drops && net->layers[l].layer->kind == PD_LAYER_dropout))
+		if (pd_layer_is(net->layers[l].layer, PD_KIND_LOSS) ||
+		    (draws && pd_layer_is(net->layers[l].layer, PD_KIND_RANDOM)))
 			return true;
 	return false;
 }

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 
 static const struct pd_compiled_kind *const kinds[PD_LAYER_KINDS] = {
-#define LAYER_KIND(name, inputs, attributes, what) [PD_LAYER_##name] = &pd_cuda_##name,
+#define LAYER_KIND(name, shape, inputs, attributes, parameters, states, flags, what) \
+	[PD_LAYER_##name] = &pd_cuda_##name,
 #include "model/layer_kind.def"
 #undef LAYER_KIND
 };

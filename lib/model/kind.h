@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is known of each kind of layer: layer_kind.def. */
+#ifndef PD_MODEL_KIND_H
+#define PD_MODEL_KIND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum pd_layer_kind {
+#define LAYER_KIND(name, shape, inputs, attributes, parameters, states, flags, what) \
+	PD_LAYER_##name,
+#include "model/layer_kind.def"
+#undef LAYER_KIND
+	PD_LAYER_KINDS
+};
+
+enum pd_kind_flag {
+	PD_KIND_LOSS = 1,               /* training makes its output small */
+	PD_KIND_RANDOM = 2,             /* forward draws random numbers, but in an evaluation */
+	PD_KIND_SPLITS = 4,             /* the weight part of backward reads the gradient of the
+					   output; without, the gradients of the parameters are made
+					   in the input part and kept */
+};
+
+struct pd_kind {
+	/* the columns of layer_kind.def */
+	const char *inputs, *attributes, *parameters, *states;
+	unsigned flags;
+};
+
+extern const struct pd_kind pd_kinds[PD_LAYER_KINDS];
+extern const char *const pd_layer_kind_name[PD_LAYER_KINDS + 1];   /* NULL-terminated */
+
+/* The kind called name, or -1. */
+int pd_layer_kind_find(const char *name);
+
+/* The letter of an input, from 0: 'f' or 'i'. */
+char pd_kind_input(enum pd_layer_kind kind, int input);
+/* Does the kind take so many inputs?  expected_p: the fewest; more_p: are more allowed? */
+bool pd_kind_takes(enum pd_layer_kind kind, int inputs, int *expected_p, bool *more_p);
+
+/* How many parameters and states a layer of the kind can have. */
+int pd_kind_parameters(enum pd_layer_kind kind);
+int pd_kind_states(enum pd_layer_kind kind);
+/* Is there a kind with a state, or a parameter, of that name? */
+bool pd_kinds_have(bool state, const char *name, size_t length);
+
+/* One word of a column: "stride=kernel", "kernel!". */
+struct pd_word {
+	char name[32];
+	bool required;
+	char value[32];                 /* behind the '='; "" where there is none */
+};
+
+/* Takes the first word off the list; false: there is none. */
+bool pd_word_next(const char **list_p, struct pd_word *word_p);
+/* The word of that name; false: there is none. */
+bool pd_word_find(const char *list, const char *name, size_t length, struct pd_word *word_p);
+
+#endif
