@@ -5,7 +5,7 @@
  * device, rank, replica and partition draws the same ones.
  *
  * Counters in use (key = the run's seed):
- *   parameters  stream PD_RNG_PARAMETER + 2 * layer number + parameter's index in the layer,
+ *   parameters  stream pd_rng_parameter(layer number, parameter's index in the layer),
  *               counter = element / 4 (64 bits), elements in plain order
  *   dropout     stream PD_RNG_DROPOUT + layer number,
  *               counter = (global sample number, element within the sample / 4)
@@ -24,6 +24,13 @@
 #define PD_RNG_DROPOUT   (UINT64_C(2) << 32)
 #define PD_RNG_SHUFFLE   (UINT64_C(3) << 32)
 #define PD_RNG_DATA      (UINT64_C(4) << 32)
+
+/* Two streams next to one another for each layer, and those of further pairs of parameters far
+ * behind; numbers of layers are below 2^23. */
+PD_INLINE uint64_t pd_rng_parameter(uint64_t layer, unsigned index)
+{
+	return PD_RNG_PARAMETER + ((uint64_t)(index / 2) << 24) + 2 * layer + index % 2;
+}
 
 struct pd_random4 {
 	uint32_t v[4];

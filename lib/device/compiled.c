@@ -5,10 +5,14 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static size_t state_bytes(const struct pd_layer_tensor *state)
+{
+	return pd_align(sizeof(float) * (size_t)state->elements);
+}
 
 static void layer_init(struct pd_compiled *net, int index)
 {
@@ -31,6 +35,13 @@ static void layer_init(struct pd_compiled *net, int index)
 	l->contributions = pd_calloc(n, sizeof(*l->contributions));
 	l->src = pd_calloc(n, sizeof(*l->src));
 	l->diff_src = pd_calloc(n, sizeof(*l->diff_src));
+	n = (size_t)pd_kind_parameters(layer->kind);
+	l->parameter = pd_calloc(n, sizeof(*l->parameter));
+	l->parameters = pd_calloc(n, sizeof(*l->parameters));
+	l->diff_parameters = pd_calloc(n, sizeof(*l->diff_parameters));
+	net->parameters[index] = pd_calloc(n, sizeof(**net->parameters));
+	for (int s = 0; s < layer->state_count; s++)
+		l->state_bytes += state_bytes(&layer->states[s]);
 	if (net->home[l->owner] < 0)
 		net->home[l->owner] = index;
 }
@@ -70,9 +81,6 @@ static int layer_prepare(struct pd_compiled *net, int index, struct pd_error *er
 		l->in_shape[i] = pd_model_shape(net->model, t);
 		l->wants[i] = pd_model_producer(net->model, t) >= 0 &&
 			      pd_model_needs_gradient(net->model, t);
-		if (pd_model_dtype(net->model, t) == PD_I32 && !(l->kind->is_loss && i == 1))
-			return pd_error_input(err, "layer \"%s\": input \"%s\" is i32, expected "
-					      "f32", layer->name, pd_model_tensor_name(net->model, t));
 	}
 	for (int p = 0; p < layer->parameter_count; p++)
 		l->parameter[p] = net->parameters[first_of(net, index)][p].layout;
@@ -84,40 +92,47 @@ static int layer_prepare(struct pd_compiled *net, int index, struct pd_error *er
 	return 0;
 }
 
-static void named_add(struct pd_compiled *net, int index, enum pd_part part, int which,
-		      const char *name, int dims, const int64_t *size)
+/* Number `which` of a layer's parameters, or of its states. */
+static const struct pd_layer_tensor *tensor_of(const struct pd_compiled *net, int index,
+					       enum pd_part part, int which)
 {
+	const struct pd_layer *layer = &net->model->layers[index];
+
+	return part == PD_PART_STATE ? &layer->states[which] : &layer->parameters[which];
+}
+
+static void named_add(struct pd_compiled *net, int index, enum pd_part part, int which)
+{
+	const struct pd_layer_tensor *tensor = tensor_of(net, index, part, which);
 	const struct pd_layer *layer = &net->model->layers[index];
 	struct pd_named *n = &net->named[net->named_count++];
 
 	if (part == PD_PART_PARAMETER)
 		layer = &net->model->layers[net->layers[index].group];
-	n->name = pd_format("%s.%s", layer->name, name);
+	n->name = pd_format("%s.%s", layer->name, tensor->name);
 	n->copy = part == PD_PART_PARAMETER && net->layers[index].group != index;
 	n->part = part;
 	n->layer = index;
 	n->which = which;
-	n->dims = dims;
-	n->elements = 1;
-	for (int d = 0; d < dims; d++) {
-		n->size[d] = size[d];
-		n->elements *= size[d];
-	}
+	n->dims = tensor->dims;
+	n->elements = tensor->elements;
+	memcpy(n->size, tensor->size, sizeof(n->size));
 }
 
 static void name_all(struct pd_compiled *net)
 {
-	net->named = pd_calloc((size_t)net->count * 4, sizeof(*net->named));
+	int count = 0;
+
+	for (int l = net->first; l < net->first + net->count; l++)
+		count += net->model->layers[l].parameter_count + net->model->layers[l].state_count;
+	net->named = pd_calloc((size_t)count, sizeof(*net->named));
 	for (int l = net->first; l < net->first + net->count; l++) {
 		const struct pd_layer *layer = &net->model->layers[l];
 
 		for (int p = 0; (net->copies || layer->shares < 0) && p < layer->parameter_count; p++)
-			named_add(net, l, PD_PART_PARAMETER, p, layer->parameters[p].name,
-				  layer->parameters[p].dims, layer->parameters[p].size);
-		if (net->layers[l].state_bytes > 0) {
-			named_add(net, l, PD_PART_STATE, 0, "running_mean", 1, layer->output.size);
-			named_add(net, l, PD_PART_STATE, 1, "running_var", 1, layer->output.size);
-		}
+			named_add(net, l, PD_PART_PARAMETER, p);
+		for (int s = 0; s < layer->state_count; s++)
+			named_add(net, l, PD_PART_STATE, s);
 	}
 }
 
@@ -193,7 +208,8 @@ struct pd_compiled *pd_compiled_new(struct pd_device *device,
 		net->layers[l].recorded = config->algorithms ? config->algorithms[l] : 0;
 		net->layers[l].recorded_engines = config->engines ? config->engines[l] : NULL;
 		net->layers[l].loss = net->sizes.loss_count;
-		net->sizes.loss_count += net->layers[l].inside && net->layers[l].kind->is_loss;
+		net->sizes.loss_count += net->layers[l].inside &&
+					 pd_layer_is(&model->layers[l], PD_KIND_LOSS);
 	}
 	return net;
 }
@@ -215,7 +231,11 @@ void pd_compiled_free(struct pd_compiled *net)
 		free(l->contributions);
 		free(l->src);
 		free(l->diff_src);
+		free(l->parameter);
+		free(l->parameters);
+		free(l->diff_parameters);
 		free(l->engines);
+		free(net->parameters[i]);
 	}
 	free(net->layers);
 	free(net->tensors);
@@ -279,21 +299,22 @@ int pd_compiled_ties(const struct pd_net *base, const struct pd_tie **list_p)
 
 size_t pd_compiled_offset(const struct pd_compiled *net, const struct pd_named *named)
 {
-	size_t each = pd_align(sizeof(float) * (size_t)named->elements);
+	size_t offset = net->layers[named->layer].state_offset;
 
-	if (named->part == PD_PART_STATE)
-		return net->layers[named->layer].state_offset + (size_t)named->which * each;
-	return net->parameters[named->layer][named->which].offset;
+	if (named->part == PD_PART_PARAMETER)
+		return net->parameters[named->layer][named->which].offset;
+	for (int s = 0; s < named->which; s++)
+		offset += state_bytes(&net->model->layers[named->layer].states[s]);
+	return offset;
 }
 
-/* Uniform in [-bound, bound): He et al. 2015, for the fan-in. */
-static void fill_random(const struct pd_compiled *net, const struct pd_named *named, float *host)
+/* Uniform in [-bound, bound). */
+static void fill_random(const struct pd_compiled *net, const struct pd_named *named, float bound,
+			float *host)
 {
-	int64_t fan_in = named->elements / named->size[0];
-	float bound = sqrtf(6 / (float)fan_in);
 	int group = net->layers[named->layer].group;
 	uint64_t number = (uint64_t)pd_model_number(net->model, group);
-	uint64_t stream = PD_RNG_PARAMETER + 2 * number + (uint64_t)named->which;
+	uint64_t stream = pd_rng_parameter(number, (unsigned)named->which);
 
 	for (int64_t i = 0; i < named->elements; i += 4) {
 		uint64_t counter = (uint64_t)i / 4;
@@ -303,6 +324,18 @@ static void fill_random(const struct pd_compiled *net, const struct pd_named *na
 		for (int k = 0; k < 4 && i + k < named->elements; k++)
 			host[i + k] = (2 * pd_unit(r.v[k]) - 1) * bound;
 	}
+}
+
+/* As its kind says that it begins. */
+static void fill(const struct pd_compiled *net, const struct pd_named *named, float *host)
+{
+	const struct pd_layer_tensor *tensor = tensor_of(net, named->layer, named->part,
+							 named->which);
+
+	if (tensor->random)
+		fill_random(net, named, tensor->bound, host);
+	for (int64_t i = 0; !tensor->random && i < named->elements; i++)
+		host[i] = tensor->value;
 }
 
 int pd_compiled_init(struct pd_net *base, void *weights, void *master, void *state,
@@ -316,11 +349,7 @@ int pd_compiled_init(struct pd_net *base, void *weights, void *master, void *sta
 		bool parameter = named->part == PD_PART_PARAMETER;
 		int status;
 
-		if (parameter && named->which == 0 && named->dims > 1)
-			fill_random(net, named, host);
-		else if (named->which == (parameter ? 0 : 1))          /* a scale or a variance */
-			for (int64_t k = 0; k < named->elements; k++)
-				host[k] = 1;
+		fill(net, named, host);
 		status = base->device->ops->import(base, i, parameter ? PD_WORKING : PD_FULL,
 						   parameter ? weights : state, host);
 		if (status == 0 && parameter && master)

@@ -22,8 +22,8 @@ struct pd_layout;                       /* the device's own; NULL where all are 
 struct pd_compiled_kind {
 	bool keeps_output;      /* backward reads the output */
 	bool in_place;          /* the output may overwrite the input, and again if run again */
-	bool is_loss;           /* backward needs no gradient of the output */
-	bool splits;            /* its weight part reads the gradient of the output */
+	bool is_relu;           /* where its output's gradient is a sum, that may do its backward */
+	bool does_relu;         /* it can do the relu behind it, where the device has it do so */
 	/* Sets the layouts and sizes below; kernels only for a layer inside the stage. */
 	int (*prepare)(struct pd_compiled_layer *l, struct pd_error *err);
 	int (*forward)(struct pd_compiled_layer *l, const struct pd_pass *pass,
@@ -74,14 +74,17 @@ struct pd_compiled_layer {
 	char *engines;                          /* NULL: none; by prepare */
 	const char *slow_kernel;                /* NULL: none; by prepare; lives as long as the net */
 
+	/* arrays by parameter have room for all of the kind's; NULL where the layer has it not */
+
 	/* known before prepare; arrays by input */
 	const struct pd_layout **in;            /* NULL where i32 */
 	const struct pd_shape **in_shape;
 	bool *wants;                            /* a gradient of that input is wanted */
+	size_t state_bytes;                     /* its states one after the other, each aligned */
 
 	/* set by prepare */
 	const struct pd_layout *out;
-	const struct pd_layout *parameter[2];   /* by the first layer of those that share them */
+	const struct pd_layout **parameter;     /* by the first layer of those that share them */
 	bool same_memory;                       /* the output is the input, under another shape */
 	bool passes;                            /* the inputs' gradients are the output's: where
 						   both have the same place, backward does nothing */
@@ -89,7 +92,6 @@ struct pd_compiled_layer {
 						   the sum of that and of l->before */
 	size_t extra_bytes;                     /* in the slot, besides the output */
 	size_t split_bytes;                     /* there too, from one part of backward to the other */
-	size_t state_bytes;
 	size_t forward_bytes, backward_bytes;   /* of scratch */
 	void *own;                              /* the kind's; one malloc */
 
@@ -106,11 +108,11 @@ struct pd_compiled_layer {
 	/* where everything is in this pass */
 	const void **src;
 	void *dst, *extra, *split, *state, *temporary;
-	const void *parameters[2];
+	const void **parameters;
 	void **diff_src;
 	const void **before;                    /* by input; NULL: nothing; only where it sums */
 	const void *diff_dst;
-	void *diff_parameters[2];
+	void **diff_parameters;
 };
 
 struct pd_compiled_tensor {
@@ -148,7 +150,7 @@ struct pd_compiled {
 	int tie_count;
 	struct pd_compiled_layer *layers;       /* all of the model's */
 	struct pd_compiled_tensor *tensors;
-	struct pd_compiled_parameter (*parameters)[2];  /* by owner */
+	struct pd_compiled_parameter **parameters;      /* by owner, and its parameter */
 	int *home;              /* by owner: the first layer that uses its parameters; -1 */
 	/* by layer: where the parameters begin of which it is the home, and how long they are */
 	size_t *step_offset, *step_bytes;

@@ -231,8 +231,8 @@ struct pd_named {
 					   STATE: always f32 */
 	bool copy;                      /* of that name's, in a net with copies: not its owner's */
 	int layer;
-	int which;                      /* of that layer's parameters (struct pd_layer), from 0; of its
-					   state: 0 the mean, 1 the variance */
+	int which;                      /* of that layer's parameters or states (struct pd_layer),
+					   from 0 */
 	int dims;
 	int64_t size[4];
 	int64_t elements;

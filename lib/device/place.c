@@ -187,7 +187,7 @@ static void place_scratch(struct pd_compiled *net)
 		struct pd_compiled_layer *l = &net->layers[net->first + i];
 		struct pd_scratch_tensor *out = &tensors[net->model->input_count + l->index];
 
-		out->stays = net->split && l->kind->splits;
+		out->stays = net->split && pd_layer_is(l->layer, PD_KIND_SPLITS);
 		out->slot_offset = l->split_offset;
 		l->backward_room = backward_room(net, l);
 		layers[i] = (struct pd_scratch_layer){
@@ -235,7 +235,7 @@ static void place_relus(struct pd_compiled *net)
 		struct pd_compiled_layer *last;
 		int i;
 
-		if (net->model->layers[r].kind != PD_LAYER_relu)
+		if (!net->layers[r].kind->is_relu)
 			continue;
 		last = last_part(net, net->model->input_count + r, &i);
 		if (last && !last->sums && last->contributions[i].before.buffer != PD_NOWHERE)

@@ -149,7 +149,7 @@ static int backward_one(struct pd_compiled *net, struct pd_compiled_layer *l,
 	    net->device->copy(net, l->split, at(pass, l->diff_dst_from), net->tensors[out].bytes,
 			      err) < 0)
 		return -1;
-	if (l->diff_dst_at.buffer == PD_NOWHERE && !l->kind->is_loss) {
+	if (l->diff_dst_at.buffer == PD_NOWHERE && !pd_layer_is(l->layer, PD_KIND_LOSS)) {
 		if (zero(net, l, pass->part, err) < 0)
 			return -1;
 	} else if (l->kind->backward(l, pass, err) < 0) {

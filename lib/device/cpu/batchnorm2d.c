@@ -49,7 +49,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 		return 0;
 	l->own = b = pd_zalloc(sizeof(*b));
 	b->half = pd_align(sizeof(float) * (size_t)channels);
-	l->extra_bytes = l->state_bytes = 2 * b->half;
+	l->extra_bytes = 2 * b->half;
 	b->kept = pd_compiled_room(l->net, sizeof(float) * (size_t)channels);
 	l->split_bytes = 2 * b->kept;
 	b->train = pd_op_batchnorm(dnn, PD_FORWARD, false, l->out, eps, NULL, err);

@@ -50,7 +50,6 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 }
 
 const struct pd_compiled_kind pd_cpu_conv2d = {
-	.splits = true,
 	.prepare = prepare,
 	.forward = pd_weighted_forward,
 	.backward = pd_weighted_backward,

@@ -108,9 +108,9 @@ int pd_panel_forward(struct pd_compiled_layer *l, struct pd_error *err);
 int pd_panel_backward(struct pd_compiled_layer *l, const struct pd_pass *pass,
 		      struct pd_error *err);
 
-extern const struct pd_compiled_kind pd_cpu_conv2d, pd_cpu_linear, pd_cpu_relu, pd_cpu_tanh,
-	pd_cpu_sigmoid, pd_cpu_maxpool2d, pd_cpu_avgpool2d, pd_cpu_adaptive_avgpool2d,
-	pd_cpu_batchnorm2d, pd_cpu_dropout, pd_cpu_add, pd_cpu_concat, pd_cpu_flatten,
-	pd_cpu_softmax_cross_entropy;
+#define LAYER_KIND(name, shape, inputs, attributes, parameters, states, flags, what) \
+	extern const struct pd_compiled_kind pd_cpu_##name;
+#include "model/layer_kind.def"
+#undef LAYER_KIND
 
 #endif

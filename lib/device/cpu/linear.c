@@ -53,7 +53,6 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 }
 
 const struct pd_compiled_kind pd_cpu_linear = {
-	.splits = true,
 	.prepare = prepare,
 	.forward = forward,
 	.backward = backward,

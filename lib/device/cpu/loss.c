@@ -119,7 +119,6 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 }
 
 const struct pd_compiled_kind pd_cpu_softmax_cross_entropy = {
-	.is_loss = true,
 	.prepare = prepare,
 	.forward = forward,
 	.backward = backward,

@@ -58,7 +58,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	l->own = b = pd_zalloc(sizeof(*b));
 	b->own.release = release;
 	b->half = pd_align(sizeof(float) * (size_t)shape->size[0]);
-	l->extra_bytes = l->state_bytes = 2 * b->half;
+	l->extra_bytes = 2 * b->half;
 	b->kept = pd_compiled_room(l->net, sizeof(float) * (size_t)shape->size[0]);
 	l->split_bytes = 2 * b->kept;
 	if (pd_cuda_engine(l)->last || l->net->dtype != PD_F32) {
@@ -159,6 +159,7 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 }
 
 const struct pd_compiled_kind pd_cuda_batchnorm2d = {
+	.does_relu = true,
 	.prepare = prepare,
 	.forward = forward,
 	.backward = backward,

@@ -324,7 +324,7 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 }
 
 const struct pd_compiled_kind pd_cuda_conv2d = {
-	.splits = true,
+	.does_relu = true,
 	.prepare = prepare,
 	.forward = forward,
 	.backward = backward,

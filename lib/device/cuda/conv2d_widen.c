@@ -48,7 +48,7 @@ static void list(struct order *o, struct pd_compiled *net)
 		struct pd_compiled_layer *l = &net->layers[i];
 
 		/* where nothing depends on the output backward is not run: the gradient is cleared */
-		if (l->layer->kind == PD_LAYER_conv2d && conv_of(l)->narrow_bytes > 0 &&
+		if (l->kind == &pd_cuda_conv2d && conv_of(l)->narrow_bytes > 0 &&
 		    l->diff_dst_at.buffer != PD_NOWHERE && !shares(l))
 			o->layers[o->count++] = l;
 	}

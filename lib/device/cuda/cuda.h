@@ -200,9 +200,9 @@ static inline size_t pd_cuda_batch_bytes(const struct pd_compiled_layer *l,
 	return pd_dtype_bytes(l->net->dtype) * pd_cuda_batch_elements(l, shape);
 }
 
-extern const struct pd_compiled_kind pd_cuda_conv2d, pd_cuda_linear, pd_cuda_relu, pd_cuda_tanh,
-	pd_cuda_sigmoid, pd_cuda_maxpool2d, pd_cuda_avgpool2d, pd_cuda_adaptive_avgpool2d,
-	pd_cuda_batchnorm2d, pd_cuda_dropout, pd_cuda_add, pd_cuda_concat, pd_cuda_flatten,
-	pd_cuda_softmax_cross_entropy;
+#define LAYER_KIND(name, shape, inputs, attributes, parameters, states, flags, what) \
+	extern const struct pd_compiled_kind pd_cuda_##name;
+#include "model/layer_kind.def"
+#undef LAYER_KIND
 
 #endif

@@ -29,7 +29,7 @@ static bool left_to_norm(const struct pd_compiled_layer *l)
 	int before = pd_model_producer(l->net->model, l->layer->inputs[0]);
 
 	return before >= 0 &&
-	       l->net->model->layers[before].kind == PD_LAYER_batchnorm2d &&
+	       l->net->layers[before].kind == &pd_cuda_batchnorm2d &&
 	       pd_cuda_does_relu(l->net, before);
 }
 
@@ -65,6 +65,7 @@ CURVE(sigmoid, SIGMOID)
 #undef CURVE
 
 const struct pd_compiled_kind pd_cuda_relu = {
+	.is_relu = true,
 	.keeps_output = true,
 	.in_place = true,
 	.prepare = prepare_curve,

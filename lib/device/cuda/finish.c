@@ -48,7 +48,7 @@ static int take_said(const struct pd_cuda_stream *s, const struct pd_cuda_flight
 	if (f->outcome)
 		*f->outcome = s->said[f - s->flights].outcome;
 	for (int l = net ? net->first : 0; net && l < net->first + net->count; l++)
-		if (net->layers[l].kind->is_loss && take_loss(f, &net->layers[l], err) < 0)
+		if (pd_layer_is(net->layers[l].layer, PD_KIND_LOSS) && take_loss(f, &net->layers[l], err) < 0)
 			return -1;
 	return 0;
 }

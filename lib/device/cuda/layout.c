@@ -17,8 +17,7 @@ bool pd_cuda_wants_last(const struct pd_compiled *net, bool tf32)
 	const char *wish = getenv("PD_CUDA_LAYOUT");
 
 	for (int l = 0; l < net->model->layer_count; l++)
-		if (net->model->layers[l].kind == PD_LAYER_conv2d &&
-		    net->model->layers[l].groups > 1)
+		if (net->model->layers[l].groups > 1)
 			return false;
 	if (wish && strcmp(wish, "last") == 0)
 		return true;
@@ -61,20 +60,13 @@ bool pd_cuda_does_relu(const struct pd_compiled *net, int layer)
 	const struct pd_model *model = net->model;
 	int tensor = model->input_count + layer, consumer;
 
-	switch (model->layers[layer].kind) {
-	case PD_LAYER_batchnorm2d:
-		if (!engine->last && net->dtype == PD_F32)
-			return false;           /* cuDNN's */
-		break;
-	case PD_LAYER_conv2d:
-	case PD_LAYER_linear:
-	case PD_LAYER_add:
-		break;
-	default:
+	if (!net->layers[layer].kind->does_relu)
 		return false;
-	}
+	if (net->layers[layer].kind == &pd_cuda_batchnorm2d && !engine->last &&
+	    net->dtype == PD_F32)
+		return false;           /* cuDNN's */
 	if (pd_model_consumers(model, tensor, NULL) != 1)
 		return false;
 	pd_model_consumers(model, tensor, &consumer);
-	return model->layers[consumer].kind == PD_LAYER_relu;
+	return net->layers[consumer].kind->is_relu;
 }

@@ -316,7 +316,7 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 }
 
 const struct pd_compiled_kind pd_cuda_linear = {
-	.splits = true,
+	.does_relu = true,
 	.prepare = prepare,
 	.forward = forward,
 	.backward = backward,

@@ -39,7 +39,6 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 }
 
 const struct pd_compiled_kind pd_cuda_softmax_cross_entropy = {
-	.is_loss = true,
 	.prepare = prepare,
 	.forward = forward,
 	.backward = backward,

@@ -20,7 +20,7 @@ static void set_tensor(struct pd_compiled *net, int t, const struct pd_layout *l
 	int64_t elements = pd_shape_elements(pd_model_shape(net->model, t));
 	int producer = pd_model_producer(net->model, t);
 	bool four = pd_model_dtype(net->model, t) == PD_I32 ||
-		    (producer >= 0 && net->layers[producer].kind->is_loss);
+		    (producer >= 0 && pd_layer_is(net->layers[producer].layer, PD_KIND_LOSS));
 
 	net->tensors[t].layout = layout;
 	net->tensors[t].bytes = (four ? sizeof(float) : pd_dtype_bytes(net->dtype)) *
