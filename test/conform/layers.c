@@ -35,10 +35,6 @@ static void import_ref(struct ref *r, const float *weights)
 		     p < r->model->layers[l].parameter_count; p++)
 			for (int64_t i = 0; i < r->model->layers[l].parameters[p].elements; i++)
 				r->w[l][p][i] = *weights++;
-	for (int l = 0; l < r->model->layer_count; l++)
-		if (r->model->layers[l].kind == PD_LAYER_batchnorm2d)
-			for (int64_t c = 0; c < r->model->layers[l].output.size[0]; c++)
-				r->running[l][1][c] = 1;
 }
 
 static double greatest(const double *values, int64_t count)
@@ -100,13 +96,14 @@ static bool compare_state(const struct ref *r, const float *got, double toleranc
 	bool same = true;
 
 	for (int l = 0; l < r->model->layer_count; l++)
-		for (int p = 0; r->model->layers[l].kind == PD_LAYER_batchnorm2d && p < 2; p++) {
-			int64_t n = r->model->layers[l].output.size[0];
-			double d = difference(r->running[l][p], got, n, 0.01);
+		for (int s = 0; s < r->model->layers[l].state_count; s++) {
+			const struct pd_layer_tensor *state = &r->model->layers[l].states[s];
+			int64_t n = state->elements;
+			double d = difference(r->state[l][s], got, n, 0.01);
 
 			if (!(d <= tolerance)) {
-				diag("%s: running statistic %d is off by %g",
-				     r->model->layers[l].name, p, d);
+				diag("%s.%s is off by %g", r->model->layers[l].name, state->name,
+				     d);
 				same = false;
 			}
 			got += n;

@@ -18,6 +18,25 @@ static int owner(const struct ref *r, int l)
 	return r->model->layers[l].shares >= 0 ? r->model->layers[l].shares : l;
 }
 
+static double **new_tensors(const struct pd_layer_tensor *tensors, int count)
+{
+	double **all = pd_calloc((size_t)count, sizeof(*all));
+
+	for (int i = 0; i < count; i++) {
+		all[i] = pd_calloc((size_t)tensors[i].elements, sizeof(**all));
+		for (int64_t e = 0; e < tensors[i].elements && !tensors[i].random; e++)
+			all[i][e] = (double)tensors[i].value;
+	}
+	return all;
+}
+
+static void free_tensors(double **all, int count)
+{
+	for (int i = 0; i < count; i++)
+		free(all[i]);
+	free(all);
+}
+
 struct ref *ref_new(const struct pd_model *model, int64_t batch, uint64_t seed)
 {
 	struct ref *r = pd_zalloc(sizeof(*r));
@@ -30,24 +49,21 @@ struct ref *ref_new(const struct pd_model *model, int64_t batch, uint64_t seed)
 	r->dx = pd_calloc(tensors, sizeof(*r->dx));
 	r->w = pd_calloc(layers, sizeof(*r->w));
 	r->dw = pd_calloc(layers, sizeof(*r->dw));
-	r->running = pd_calloc(layers, sizeof(*r->running));
-	r->batch_stats = pd_calloc(layers, sizeof(*r->batch_stats));
+	r->state = pd_calloc(layers, sizeof(*r->state));
+	r->kept = pd_calloc(layers, sizeof(*r->kept));
 	for (size_t t = 0; t < tensors; t++) {
 		r->x[t] = pd_calloc(elements(r, (int)t), sizeof(double));
 		r->dx[t] = pd_calloc(elements(r, (int)t), sizeof(double));
 	}
-	for (size_t l = 0; l < layers; l++)
-		for (int p = 0; p < 2; p++) {
-			const struct pd_layer *layer = &model->layers[l];
-			size_t n = p < layer->parameter_count
-				? (size_t)layer->parameters[p].elements : 0;
+	for (size_t l = 0; l < layers; l++) {
+		const struct pd_layer *layer = &model->layers[l];
 
-			r->w[l][p] = pd_calloc(n, sizeof(double));
-			r->dw[l][p] = pd_calloc(n, sizeof(double));
-			n = (size_t)pd_shape_elements(&layer->output);
-			r->running[l][p] = pd_calloc(n, sizeof(double));
-			r->batch_stats[l][p] = pd_calloc(n, sizeof(double));
-		}
+		r->w[l] = new_tensors(layer->parameters, layer->parameter_count);
+		r->dw[l] = new_tensors(layer->parameters, layer->parameter_count);
+		r->state[l] = new_tensors(layer->states, layer->state_count);
+		r->kept[l] = pd_calloc(2 * (size_t)pd_shape_elements(&layer->output),
+				       sizeof(double));
+	}
 	return r;
 }
 
@@ -57,30 +73,33 @@ void ref_free(struct ref *r)
 		free(r->x[t]);
 		free(r->dx[t]);
 	}
-	for (int l = 0; l < r->model->layer_count; l++)
-		for (int p = 0; p < 2; p++) {
-			free(r->w[l][p]);
-			free(r->dw[l][p]);
-			free(r->running[l][p]);
-			free(r->batch_stats[l][p]);
-		}
+	for (int l = 0; l < r->model->layer_count; l++) {
+		const struct pd_layer *layer = &r->model->layers[l];
+
+		free_tensors(r->w[l], layer->parameter_count);
+		free_tensors(r->dw[l], layer->parameter_count);
+		free_tensors(r->state[l], layer->state_count);
+		free(r->kept[l]);
+	}
 	free(r->x);
 	free(r->dx);
 	free(r->w);
 	free(r->dw);
-	free(r->running);
-	free(r->batch_stats);
+	free(r->state);
+	free(r->kept);
 	free(r);
 }
 
-/* One layer at work.  back: gradients are added to dx, dw, db; else y is written. */
+/* One layer at work.  back: gradients are added to dx, dw; else y is written. */
 struct job {
 	struct ref *r;
 	const struct pd_layer *layer;
 	int index;
 	const struct pd_shape *in;      /* of the first input */
-	const double *x, *w, *b, *dy;
-	double *y, *dx, *dw, *db;
+	const double *x, *dy;
+	double *y, *dx;
+	double **w, **dw;               /* by parameter */
+	double **state, *kept;
 	bool back;
 };
 
@@ -88,10 +107,10 @@ struct job {
 static void product(const struct job *j, int64_t y, int64_t x, int64_t w)
 {
 	if (j->back) {
-		j->dx[x] += j->w[w] * j->dy[y];
-		j->dw[w] += j->x[x] * j->dy[y];
+		j->dx[x] += j->w[0][w] * j->dy[y];
+		j->dw[0][w] += j->x[x] * j->dy[y];
 	} else {
-		j->y[y] += j->w[w] * j->x[x];
+		j->y[y] += j->w[0][w] * j->x[x];
 	}
 }
 
@@ -100,9 +119,9 @@ static void bias(const struct job *j, int64_t y, int64_t channel)
 	if (!j->layer->bias)
 		return;
 	if (j->back)
-		j->db[channel] += j->dy[y];
+		j->dw[1][channel] += j->dy[y];
 	else
-		j->y[y] += j->b[channel];
+		j->y[y] += j->w[1][channel];
 }
 
 static void conv2d(const struct job *j)
@@ -232,7 +251,6 @@ static void statistics(const struct job *j, int64_t c, double *mean_p, double *v
 {
 	int64_t area = j->in->size[1] * j->in->size[2];
 	double count = (double)(j->r->batch * area), momentum = j->layer->momentum;
-	double **running = j->r->running[j->index];
 
 	*mean_p = *variance_p = 0;
 	for (int64_t n = 0; n < j->r->batch; n++)
@@ -242,9 +260,9 @@ static void statistics(const struct job *j, int64_t c, double *mean_p, double *v
 		for (int64_t i = 0; i < area; i++)
 			*variance_p += pow(j->x[(n * j->in->size[0] + c) * area + i] - *mean_p, 2) /
 				       count;
-	running[0][c] = (1 - momentum) * running[0][c] + momentum * *mean_p;
-	running[1][c] = (1 - momentum) * running[1][c] +
-			momentum * *variance_p * (count > 1 ? count / (count - 1) : 1);
+	j->state[0][c] = (1 - momentum) * j->state[0][c] + momentum * *mean_p;
+	j->state[1][c] = (1 - momentum) * j->state[1][c] +
+			 momentum * *variance_p * (count > 1 ? count / (count - 1) : 1);
 }
 
 static void batchnorm_back(const struct job *j, int64_t c, double mean, double scale)
@@ -262,29 +280,29 @@ static void batchnorm_back(const struct job *j, int64_t c, double mean, double s
 					sum += j->dy[at];
 					sum_x += j->dy[at] * normal;
 				} else {
-					j->dx[at] += j->w[c] * scale *
+					j->dx[at] += j->w[0][c] * scale *
 						(j->dy[at] - sum / count - normal * sum_x / count);
 				}
 			}
-	j->dw[c] += sum_x;
-	j->db[c] += sum;
+	j->dw[0][c] += sum_x;
+	j->dw[1][c] += sum;
 }
 
 static void batchnorm2d(const struct job *j)
 {
 	int64_t area = j->in->size[1] * j->in->size[2];
-	double **stats = j->r->batch_stats[j->index], **running = j->r->running[j->index];
+	double *means = j->kept, *variances = j->kept + j->in->size[0];
 
 	for (int64_t c = 0; c < j->in->size[0]; c++) {
-		double mean = stats[0][c], variance = stats[1][c], scale;
+		double mean = means[c], variance = variances[c], scale;
 
 		if (j->r->evaluate) {
-			mean = running[0][c];
-			variance = running[1][c];
+			mean = j->state[0][c];
+			variance = j->state[1][c];
 		} else if (!j->back) {
 			statistics(j, c, &mean, &variance);
-			stats[0][c] = mean;
-			stats[1][c] = variance;
+			means[c] = mean;
+			variances[c] = variance;
 		}
 		scale = 1 / sqrt(variance + j->layer->eps);
 		if (j->back)
@@ -293,7 +311,7 @@ static void batchnorm2d(const struct job *j)
 			for (int64_t i = 0; i < area; i++) {
 				int64_t at = (n * j->in->size[0] + c) * area + i;
 
-				j->y[at] = (j->x[at] - mean) * scale * j->w[c] + j->b[c];
+				j->y[at] = (j->x[at] - mean) * scale * j->w[0][c] + j->w[1][c];
 			}
 	}
 }
@@ -382,8 +400,8 @@ static void run(struct ref *r, int l, bool back)
 	work[layer->kind](&(struct job){
 		.r = r, .layer = layer, .index = l, .back = back,
 		.in = pd_model_shape(r->model, in),
-		.x = r->x[in], .w = r->w[o][0], .b = r->w[o][1], .dy = r->dx[out],
-		.y = r->x[out], .dx = r->dx[in], .dw = r->dw[o][0], .db = r->dw[o][1],
+		.x = r->x[in], .dy = r->dx[out], .y = r->x[out], .dx = r->dx[in],
+		.w = r->w[o], .dw = r->dw[o], .state = r->state[l], .kept = r->kept[l],
 	});
 }
 
@@ -404,7 +422,7 @@ void ref_forward(struct ref *r)
 
 		memset(r->x[out], 0, elements(r, out) * sizeof(double));
 		run(r, l, false);
-		if (r->model->layers[l].kind != PD_LAYER_softmax_cross_entropy)
+		if (!pd_layer_is(&r->model->layers[l], PD_KIND_LOSS))
 			round_tensor(r, r->x[out], out);
 	}
 }

@@ -15,9 +15,9 @@ struct ref {
 	bool evaluate;
 	double (*round)(double);        /* what activations and their gradients are rounded by */
 	double **x, **dx;               /* by tensor: [batch][elements] */
-	double *(*w)[2], *(*dw)[2];     /* by layer, parameter; those of the owner for sharers */
-	double *(*running)[2];          /* by layer: batchnorm2d's mean and variance */
-	double *(*batch_stats)[2];
+	double ***w, ***dw;             /* by layer, parameter; those of the owner for sharers */
+	double ***state;                /* by layer, state */
+	double **kept;                  /* by layer: what forward keeps for backward */
 	double loss;                    /* summed over the valid samples */
 	int64_t correct;
 };
