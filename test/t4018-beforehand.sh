@@ -59,6 +59,13 @@ test_ok "any folder is not a data set" '
 	refused 2 "^pd-run: images: holds images and labels: .*\"three\" has 3 inputs" \
 		pd-run --data=images three'
 
+. "$PD_SOURCE/test/train-lib.sh"
+idx_data whole
+test_ok "a test set that is missing, unless nobody asks for it" '
+	rm whole/t10k-images-idx3-ubyte
+	refused 2 "^pd-run: whole/t10k-images-idx3-ubyte: cannot open" pd-run --data=whole plan
+	pd-run --device=cpu --threads=1 --data=whole --no-evaluate -m 2 plan'
+
 for with in "momentum=0.5 --optimizer=adam" "momentum=0 --optimizer=adamw" beta1=0.8 beta2=0.8 \
 	epsilon=1e-6 "lr-step=3" "lr-step=3 --lr-schedule=cosine" lr-gamma=0.5 \
 	"lr-power=2 --lr-schedule=step" keep=3

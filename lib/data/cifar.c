@@ -6,6 +6,7 @@
 #include "data/format.h"
 
 #include "base/mem.h"
+#include "data/images.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@ struct room {
 	size_t pixels, labels;          /* capacities, in samples */
 };
 
-static int read_file(struct pd_source *source, struct room *room, struct pd_dataset *set,
+static int read_file(struct pd_source *source, struct room *room, struct pd_images *set,
 		     struct pd_error *err)
 {
 	uint8_t record[1 + PIXELS];
@@ -47,13 +48,20 @@ static int read_file(struct pd_source *source, struct room *room, struct pd_data
 	if (set->samples == first)
 		return pd_error_input(err, "%s: expected at least one sample, found none",
 				      source->name);
-	return pd_format_labels(source->name, set->labels, first, set->samples - first,
+	return pd_images_labels(source->name, set->labels, first, set->samples - first,
 				set->classes < CLASSES ? set->classes : CLASSES, err);
 }
 
-int pd_cifar_read(const char *directory, const char *const *files, const struct pd_model *model,
-		  struct pd_dataset *out_p, struct pd_error *err)
+static const char *const train_files[] = {
+	"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+	"data_batch_5.bin", NULL
+};
+static const char *const test_files[] = { "test_batch.bin", NULL };
+
+static int read_set(const char *directory, bool test, const struct pd_model *model,
+		    struct pd_images *out_p, struct pd_error *err)
 {
+	const char *const *files = test ? test_files : train_files;
 	struct room room = { 0 };
 	int status = 0;
 
@@ -64,10 +72,27 @@ int pd_cifar_read(const char *directory, const char *const *files, const struct 
 
 		status = pd_source_open(&source, directory, *files, err);
 		if (status == 0)
-			status = pd_format_shape(source.name, model, 3, 32, 32, err);
+			status = pd_images_shape(source.name, model, 3, 32, 32, err);
 		if (status == 0)
 			status = read_file(&source, &room, out_p, err);
 		pd_source_close(&source);
 	}
 	return status;
 }
+
+static bool recognise(const char *directory)
+{
+	return pd_source_exists(directory, train_files[0]);
+}
+
+static int open_sets(const char *directory, const struct pd_model *model,
+		     struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err)
+{
+	return pd_images_open(&pd_data_cifar, read_set, directory, model, train_p, test_p, err);
+}
+
+const struct pd_data_format pd_data_cifar = {
+	.name = "CIFAR-10", .files = "data_batch_1.bin and its like",
+	.recognise = recognise, .open = open_sets, .read = pd_images_read,
+	.close = pd_images_close,
+};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Labelled images in memory: IDX files (MNIST, Fashion-MNIST; gzip or not), CIFAR-10 binary
- * files, or synthetic ones.  Pixels stay bytes; a loader turns them into floats, less the
- * mean and divided by the deviation of each channel over the training set.
+ * Samples for every input of a model: what a loader makes minibatches of.  A set that is open gives
+ * each of the model's inputs, in the input's dtype and shape, and as many samples of one as of any
+ * other.  Where they come from is a format's matter: a folder (formats.c), or nothing but a seed.
  */
 #ifndef PD_DATA_DATASET_H
 #define PD_DATA_DATASET_H
@@ -14,25 +14,50 @@
 #include <stdint.h>
 
 struct pd_dataset {
+	const struct pd_data_format *format; /* NULL: nothing is open */
+	void *state;                    /* the format's */
 	int64_t samples;
-	int channels, height, width;
-	int classes;
-	uint8_t *pixels;                /* (samples, channels, height, width) or NULL: synthetic */
-	uint8_t *labels;
-	float mean[4], deviation[4];    /* per channel; a test set has its training set's */
-	bool synthetic;
+	bool synthetic;                 /* not shuffled: sample after sample */
+};
+
+struct pd_data_format {
+	const char *name;
+	const char *files;              /* by which it is recognised, for messages */
+	/* Does a directory hold files of this format, by their names? */
+	bool (*recognise)(const char *directory);
+	/*
+	 * The training set, and the test set unless test_p is NULL, of which test_p has as much as
+	 * was opened after an error.  An error where they do not give what the model's inputs take.
+	 */
+	int (*open)(const char *directory, const struct pd_model *model,
+		    struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err);
+	/*
+	 * One sample of one of the model's inputs, into room for its elements, f32 or i32.  Numbers
+	 * of an i32 input are at least 0 and below what pd_dataset_limit() says.
+	 */
+	void (*read)(const struct pd_dataset *set, int input, int64_t sample, void *out);
+	void (*close)(struct pd_dataset *set);
 };
 
 /*
- * The training and test sets found in a directory:
- * {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz] or data_batch_{1..5}.bin and
- * test_batch.bin.  Checks that they fit the model's inputs (the f32 input's shape, labels
- * below the classes of the loss layer's input).  Errors: input.
+ * The training set found in a directory, in the first format that recognises it, and the test set,
+ * which is not looked at where test_p is NULL.  Errors: input.
  */
 int pd_dataset_open(const char *directory, const struct pd_model *model,
 		    struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err);
-/* Data of the model's shape, made up from the seed: uniform inputs, uniform labels. */
-void pd_dataset_synthetic(const struct pd_model *model, int64_t samples, struct pd_dataset *out_p);
+/*
+ * Made up from the seed, in the model's shapes: uniform f32 numbers, and i32 numbers uniform among
+ * those that the input can have (order.h).  The model is borrowed.
+ */
+void pd_dataset_synthetic(const struct pd_model *model, int64_t samples, uint64_t seed,
+			  struct pd_dataset *out_p);
+/* Nothing for a set that is not open. */
 void pd_dataset_release(struct pd_dataset *dataset);
+
+/*
+ * The numbers of an i32 input are below this: the fewest classes of a loss whose label it is.
+ * INT64_C(1) << 31: nothing says so.
+ */
+int64_t pd_dataset_limit(const struct pd_model *model, int input);
 
 #endif

@@ -6,6 +6,7 @@
 #include "data/format.h"
 
 #include "base/mem.h"
+#include "data/images.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -61,12 +62,12 @@ static uint8_t *elements(struct pd_source *source, int64_t bytes, const char *wh
 }
 
 static int images(struct pd_source *source, const struct pd_model *model,
-		  struct pd_dataset *out_p, struct pd_error *err)
+		  struct pd_images *out_p, struct pd_error *err)
 {
 	int64_t size[3], bytes;
 
 	if (header(source, 3, size, err) < 0 ||
-	    pd_format_shape(source->name, model, 1, size[1], size[2], err) < 0)
+	    pd_images_shape(source->name, model, 1, size[1], size[2], err) < 0)
 		return -1;
 	if (!pd_mul(size[0], size[1] * size[2], &bytes))
 		return pd_error_input(err, "%s: too large: %" PRId64 " images of %" PRId64 "x%"
@@ -79,7 +80,7 @@ static int images(struct pd_source *source, const struct pd_model *model,
 	return out_p->pixels ? 0 : -1;
 }
 
-static int labels(struct pd_source *source, const char *images_name, struct pd_dataset *out_p,
+static int labels(struct pd_source *source, const char *images_name, struct pd_images *out_p,
 		  struct pd_error *err)
 {
 	int64_t count;
@@ -93,12 +94,13 @@ static int labels(struct pd_source *source, const char *images_name, struct pd_d
 	out_p->labels = elements(source, count, "labels", err);
 	if (!out_p->labels)
 		return -1;
-	return pd_format_labels(source->name, out_p->labels, 0, count, out_p->classes, err);
+	return pd_images_labels(source->name, out_p->labels, 0, count, out_p->classes, err);
 }
 
-int pd_idx_read(const char *directory, const char *prefix, const struct pd_model *model,
-		struct pd_dataset *out_p, struct pd_error *err)
+static int read_set(const char *directory, bool test, const struct pd_model *model,
+		    struct pd_images *out_p, struct pd_error *err)
 {
+	const char *prefix = test ? "t10k" : "train";
 	struct pd_source image_source = { 0 }, label_source = { 0 };
 	char *name = pd_format("%s-images-idx3-ubyte", prefix);
 	int status = pd_source_open(&image_source, directory, name, err);
@@ -116,3 +118,20 @@ int pd_idx_read(const char *directory, const char *prefix, const struct pd_model
 	pd_source_close(&label_source);
 	return status;
 }
+
+static bool recognise(const char *directory)
+{
+	return pd_source_exists(directory, "train-images-idx3-ubyte");
+}
+
+static int open_sets(const char *directory, const struct pd_model *model,
+		     struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err)
+{
+	return pd_images_open(&pd_data_idx, read_set, directory, model, train_p, test_p, err);
+}
+
+const struct pd_data_format pd_data_idx = {
+	.name = "IDX", .files = "train-images-idx3-ubyte[.gz] and its like",
+	.recognise = recognise, .open = open_sets, .read = pd_images_read,
+	.close = pd_images_close,
+};

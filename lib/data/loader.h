@@ -4,10 +4,9 @@
  * network computes on this one.
  *
  * A loader serves one rank: of every microbatch that the rank asks for, the model inputs
- * that its stage uses, laid out plainly: f32 samples as (batch, shape...), rounded where
- * config.dtype has 16 bits, i32 labels as (batch).  The order of training samples depends on
- * the seed and the epoch alone; a test set comes in the order of its file.  Pixels come as
- * (pixel / 255 - mean) / deviation of their channel.
+ * that its stage uses, laid out plainly: (batch, shape...), f32 samples rounded where
+ * config.dtype has 16 bits, i32 samples as they are.  The order of training samples depends on
+ * the seed and the epoch alone; a test set comes in the order of its files.
  *
  * A synthetic set is not shuffled: sample n, counted through all epochs, holds what
  * lib/data/order.h makes of n modulo the number of samples; or modulo as many whole minibatches as

@@ -1,12 +1,13 @@
 # the readers need zlib, so only programs that compute have them; the loader does not
 lib_libpd_a_SOURCES += \
-	lib/data/dataset.h \
+	lib/data/dataset.c lib/data/dataset.h \
+	lib/data/images.c lib/data/images.h \
 	lib/data/loader.c lib/data/loader.h \
 	lib/data/order.c lib/data/order.h \
 	lib/data/samples.c lib/data/samples.h
 lib_libpddevice_a_SOURCES += \
 	lib/data/cifar.c \
-	lib/data/dataset.c \
 	lib/data/format.h \
+	lib/data/formats.c \
 	lib/data/idx.c \
 	lib/data/source.c

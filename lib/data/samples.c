@@ -19,14 +19,6 @@ static const struct pd_input *input_of(const struct pd_samples *samples, int k)
 	return &samples->config->model->inputs[samples->config->inputs[k]];
 }
 
-static void fill_table(struct pd_samples *samples, const struct pd_dataset *set)
-{
-	for (int c = 0; c < set->channels; c++)
-		for (int v = 0; v < 256; v++)
-			samples->table[c][v] = ((float)v / 255.0f - set->mean[c]) /
-					       set->deviation[c];
-}
-
 void pd_samples_init(struct pd_samples *samples, const struct pd_loader_config *config)
 {
 	const struct pd_dataset *set = config->train;
@@ -34,12 +26,8 @@ void pd_samples_init(struct pd_samples *samples, const struct pd_loader_config *
 	*samples = (struct pd_samples){ .config = config, .order_epoch = -1 };
 	samples->elements = pd_calloc((size_t)config->input_count, sizeof(*samples->elements));
 	samples->bytes = pd_calloc((size_t)config->input_count, sizeof(*samples->bytes));
-	if (set->synthetic)
-		return;
-	if (set->channels > PD_SAMPLES_CHANNELS)
-		pd_bug("loader: images of %d channels", set->channels);
-	samples->order = pd_calloc((size_t)set->samples, sizeof(*samples->order));
-	fill_table(samples, set);
+	if (!set->synthetic)
+		samples->order = pd_calloc((size_t)set->samples, sizeof(*samples->order));
 }
 
 void pd_samples_release(struct pd_samples *samples)
@@ -90,9 +78,6 @@ int pd_samples_measure(struct pd_samples *samples, struct pd_error *err)
 		int64_t total;
 
 		samples->elements[k] = pd_shape_elements(&input->shape);
-		if (!set->synthetic && samples->elements[k] != (input->dtype == PD_I32 ? 1 :
-		    (int64_t)set->channels * set->height * set->width))
-			pd_bug("loader: the data set does not have input \"%s\"", input->name);
 		if (!pd_mul(samples->elements[k], config->batch_size, &total) ||
 		    !pd_mul(total, (int64_t)element_bytes(samples, k), &total))
 			return pd_error_input(err, "batch size %" PRId64
@@ -122,20 +107,6 @@ static int64_t sample_index(const struct pd_samples *samples, const struct pd_ba
 	return samples->order[batch->microbatch % epoch * samples->config->batch_size + i];
 }
 
-static void fill_image(const struct pd_samples *samples, const struct pd_dataset *set,
-		       int64_t index, float *out)
-{
-	int64_t plane = (int64_t)set->height * set->width;
-	const uint8_t *pixel = set->pixels + index * set->channels * plane;
-
-	for (int c = 0; c < set->channels; c++) {
-		const float *table = samples->table[c];
-
-		for (int64_t i = 0; i < plane; i++)
-			*out++ = table[*pixel++];
-	}
-}
-
 static void round_sample(const struct pd_samples *samples, uint16_t *out, int64_t elements)
 {
 	const float *values = samples->unrounded;
@@ -154,19 +125,11 @@ static void fill_sample(const struct pd_samples *samples, const struct pd_batch 
 	const struct pd_loader_config *config = samples->config;
 	const struct pd_dataset *set = dataset(samples, batch->evaluate);
 	int64_t index = sample_index(samples, batch, i), elements = samples->elements[k];
-	bool whole = input_of(samples, k)->dtype == PD_I32, rounds = samples->unrounded && !whole;
-	float *values = rounds ? samples->unrounded : (float *)batch->buffers[k] + i * elements;
-	int32_t *labels = (int32_t *)batch->buffers[k] + i * elements;
+	bool rounds = samples->unrounded && input_of(samples, k)->dtype != PD_I32;
+	void *values = rounds ? (void *)samples->unrounded
+			      : (char *)batch->buffers[k] + i * elements * (int64_t)sizeof(float);
 
-	if (set->synthetic && whole)
-		pd_synthetic_i32(config->seed, config->inputs[k], index, elements, set->classes,
-				 labels);
-	else if (set->synthetic)
-		pd_synthetic_f32(config->seed, config->inputs[k], index, elements, values);
-	else if (whole)
-		*labels = set->labels[index];
-	else
-		fill_image(samples, set, index, values);
+	set->format->read(set, config->inputs[k], index, values);
 	if (rounds)
 		round_sample(samples, (uint16_t *)batch->buffers[k] + i * elements, elements);
 }

@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Private to this folder: the samples of a microbatch, as they lie in a loader's buffers: in the
- * order of their epoch, pixels scaled, rounded to 16 bits where the network computes with those.
+ * order of their epoch, rounded to 16 bits where the network computes with those.
  */
 #ifndef PD_DATA_SAMPLES_H
 #define PD_DATA_SAMPLES_H
 
 #include "data/loader.h"
 
-#define PD_SAMPLES_CHANNELS 4
-
 struct pd_samples {
 	const struct pd_loader_config *config;
 	int64_t *elements;                      /* of one sample, per input */
 	size_t *bytes;                          /* of a microbatch, per input */
-	float table[PD_SAMPLES_CHANNELS][256];  /* a pixel's value, per channel */
 	float *unrounded;               /* one sample before it is rounded; NULL: none is */
 	int64_t distinct;               /* of a synthetic set: after so many samples it repeats itself */
 	uint32_t *order;                /* of samples in epoch order_epoch; NULL: synthetic */
@@ -24,10 +21,7 @@ struct pd_samples {
 /* config: borrowed. */
 void pd_samples_init(struct pd_samples *samples, const struct pd_loader_config *config);
 void pd_samples_release(struct pd_samples *samples);
-/*
- * Fills in elements and bytes; the data set's shape was checked when it was opened.  0, or -1:
- * too many bytes to count.
- */
+/* Fills in elements and bytes.  0, or -1: too many bytes to count. */
 int pd_samples_measure(struct pd_samples *samples, struct pd_error *err);
 /* The batch's valid samples into its buffers, zeros behind them.  For one thread at a time. */
 void pd_samples_fill(struct pd_samples *samples, const struct pd_batch *batch);

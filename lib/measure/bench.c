@@ -68,7 +68,7 @@ static int fill_inputs(struct pd_bench *b, struct pd_error *err)
 	struct pd_event copied = { 0 };
 	struct pd_batch *batch;
 
-	pd_dataset_synthetic(b->model, b->options->batch_size, &b->data);
+	pd_dataset_synthetic(b->model, b->options->batch_size, SEED, &b->data);
 	for (int i = 0; i < n; i++)
 		inputs[i] = sizes->in[i].tensor;
 	b->loader = pd_loader_open(&config, err);

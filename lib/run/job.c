@@ -168,14 +168,16 @@ int pd_job_data(struct pd_job *job, struct pd_dataset *train_p, struct pd_datase
 				      microbatches, profile->batch_size);
 	*train_p = *test_p = (struct pd_dataset){ 0 };
 	if (job->data) {
-		if (pd_dataset_open(job->data, profile->model, train_p, test_p, err) < 0)
+		if (pd_dataset_open(job->data, profile->model, train_p,
+				    job->evaluate ? test_p : NULL, err) < 0)
 			return -1;
 		job->epoch_minibatches = pd_job_minibatches(job, pd_loader_epoch(train_p,
 				profile->batch_size, microbatches));
-		job->test_microbatches = job->evaluate && test_p->samples
+		job->test_microbatches = job->evaluate
 			? pd_loader_tests(test_p, profile->batch_size) : 0;
 	} else {
-		pd_dataset_synthetic(profile->model, SYNTHETIC_MINIBATCHES * size, train_p);
+		pd_dataset_synthetic(profile->model, SYNTHETIC_MINIBATCHES * size,
+				     (uint64_t)job->seed, train_p);
 		job->epoch_minibatches = SYNTHETIC_MINIBATCHES;
 		job->test_microbatches = 0;
 	}

@@ -177,16 +177,18 @@ static void open_data(struct trainer *t)
 		.model = t->model, .train = &t->train, .batch_size = batch,
 		.microbatches = microbatches,
 		.dtype = t->plan->profile->dtype, .seed = (uint64_t)asked.seed,
-		.inputs = t->inputs, .ahead = 2, .gate = &t->gate,
+		.ahead = 2, .gate = &t->gate,
 	};
 	struct pd_error err;
 
 	if (asked.data)
-		serial_check(pd_dataset_open(asked.data, t->model, &t->train, &t->test, &err) == 0, &err);
+		serial_check(pd_dataset_open(asked.data, t->model, &t->train, NULL, &err) == 0, &err);
 	else
 		pd_dataset_synthetic(t->model, SYNTHETIC_MINIBATCHES * microbatches * batch,
-				     &t->train);
+				     (uint64_t)asked.seed, &t->train);
 	t->epoch = t->train.samples / (batch * microbatches);
+	t->inputs = pd_calloc((size_t)t->sizes->in_count, sizeof(*t->inputs));
+	config.inputs = t->inputs;
 	for (int i = 0; i < t->sizes->in_count; i++)
 		t->inputs[config.input_count++] = t->sizes->in[i].tensor;
 	t->loader = pd_loader_open(&config, &err);
@@ -337,7 +339,7 @@ static void close_all(struct trainer *t)
 	serial_tensors_close(t);
 	pd_loader_close(t->loader);
 	pd_dataset_release(&t->train);
-	pd_dataset_release(&t->test);
+	free(t->inputs);
 	t->ops->stream_close(t->stream);
 	for (size_t i = 0; i < PD_COUNT(arenas); i++)
 		if (arenas[i])

@@ -54,9 +54,9 @@ struct trainer {
 	struct pd_net *net;
 	const struct pd_net_sizes *sizes;
 	char *weights, *master, *gradients, *state, *inbox, *slot, *scratch, *spare, *in, *out, *scale;
-	struct pd_dataset train, test;
+	struct pd_dataset train;
 	struct pd_loader *loader;
-	int inputs[4];
+	int *inputs;                    /* of the model, that the network reads */
 	int64_t epoch;                  /* minibatches in one */
 	int64_t first;                  /* microbatch since which the pipeline was not empty */
 	struct tensor *tensors;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "data/dataset.h"
+#include "data/images.h"
 
+#include "data/order.h"
 #include "scratch.h"
 #include "small_model.h"
 #include "tap.h"
@@ -82,17 +83,40 @@ static void put_idx(const char *folder, int gzip)
 
 static bool idx_right(const struct pd_dataset *train, const struct pd_dataset *test)
 {
-	bool right = train->samples == TRAIN && test->samples == TEST && train->channels == 1 &&
-		     train->height == HEIGHT && train->width == WIDTH && train->classes == 10;
+	const struct pd_images *a = train->state, *b = test->state;
+	bool right = train->samples == TRAIN && test->samples == TEST && a->channels == 1 &&
+		     a->height == HEIGHT && a->width == WIDTH && a->classes == 10;
 
 	for (int i = 0; right && i < TRAIN * HEIGHT * WIDTH; i++)
-		right = train->pixels[i] == pixel(0, i);
+		right = a->pixels[i] == pixel(0, i);
 	for (int i = 0; right && i < TEST * HEIGHT * WIDTH; i++)
-		right = test->pixels[i] == pixel(1, i);
+		right = b->pixels[i] == pixel(1, i);
 	for (int i = 0; right && i < TRAIN; i++)
-		right = train->labels[i] == i;
+		right = a->labels[i] == i;
 	for (int i = 0; right && i < TEST; i++)
-		right = test->labels[i] == i;
+		right = b->labels[i] == i;
+	return right;
+}
+
+/* Sample by sample, as a loader reads them: scaled, and the label as it is. */
+static bool idx_reads(const struct pd_dataset *set, int number)
+{
+	const struct pd_images *images = set->state;
+	float values[HEIGHT * WIDTH];
+	bool right = true;
+	int32_t label;
+
+	for (int s = 0; s < (number ? TEST : TRAIN); s++) {
+		set->format->read(set, 0, s, values);
+		set->format->read(set, 1, s, &label);
+		right = right && label == s;
+		for (int i = 0; i < HEIGHT * WIDTH; i++) {
+			float plain = (float)pixel(number, s * HEIGHT * WIDTH + i) / 255.0f;
+
+			right = right && values[i] == (plain - images->mean[0]) /
+						      images->deviation[0];
+		}
+	}
 	return right;
 }
 
@@ -114,15 +138,18 @@ static void test_idx(void)
 			diag("%s", err.text);
 			continue;
 		}
+		ok(idx_reads(&train, 0) && idx_reads(&test, 1), "read: scaled, and labels");
 		if (gzip == 15) {
+			const struct pd_images *a = train.state, *b = test.state;
+
 			for (int i = 0; i < TRAIN * HEIGHT * WIDTH; i++)
 				mean += pixel(0, i) / 255.0 / (TRAIN * HEIGHT * WIDTH);
 			for (int i = 0; i < TRAIN * HEIGHT * WIDTH; i++)
 				variance += pow(pixel(0, i) / 255.0 - mean, 2) /
 					    (TRAIN * HEIGHT * WIDTH);
-			ok(fabs(train.mean[0] - mean) < 1e-6 &&
-			   fabs(train.deviation[0] - sqrt(variance)) < 1e-6, "mean and deviation");
-			ok(test.mean[0] == train.mean[0] && test.deviation[0] == train.deviation[0],
+			ok(fabs(a->mean[0] - mean) < 1e-6 &&
+			   fabs(a->deviation[0] - sqrt(variance)) < 1e-6, "mean and deviation");
+			ok(b->mean[0] == a->mean[0] && b->deviation[0] == a->deviation[0],
 			   "a test set has its training set's");
 		}
 		pd_dataset_release(&train);
@@ -321,6 +348,7 @@ static void test_cifar(void)
 	const struct pd_model *model = small_model(&store, 3, 32, 32, 10);
 	struct pd_dataset train, test;
 	struct pd_error err = { 0 };
+	const struct pd_images *a, *b;
 	bool right = true, all = true;
 	uint8_t *bytes;
 	size_t count;
@@ -331,8 +359,10 @@ static void test_cifar(void)
 		diag("%s", err.text);
 		return;
 	}
+	a = train.state;
+	b = test.state;
 	for (int64_t s = 0; s < 13; s++) {
-		const struct pd_dataset *set = s < 11 ? &train : &test;
+		const struct pd_images *set = s < 11 ? a : b;
 		int64_t n = s < 11 ? s : s - 11;
 
 		right = right && set->labels[n] == s % 10;
@@ -340,8 +370,8 @@ static void test_cifar(void)
 			right = right && set->pixels[n * 3072 + p] == cifar_pixel((int)s, p);
 	}
 	ok(right, "CIFAR-10: every byte");
-	ok(fabsf(train.mean[1] - train.mean[0] - 50 / 255.0f) < 1e-5f &&
-	   fabsf(train.deviation[1] - train.deviation[0]) < 1e-5f, "statistics per channel");
+	ok(fabsf(a->mean[1] - a->mean[0] - 50 / 255.0f) < 1e-5f &&
+	   fabsf(a->deviation[1] - a->deviation[0]) < 1e-5f, "statistics per channel");
 	pd_dataset_release(&train);
 	pd_dataset_release(&test);
 
@@ -368,13 +398,37 @@ static void test_cifar(void)
 static void test_synthetic(void)
 {
 	const struct pd_model *model = small_model(&store, 3, 24, 16, 1000);
+	float values[3 * 24 * 16], expected[3 * 24 * 16];
+	int32_t label, expected_label;
 	struct pd_dataset set;
+	bool right = true;
 
-	pd_dataset_synthetic(model, 4096, &set);
-	ok(set.synthetic && set.samples == 4096 && !set.pixels && !set.labels &&
-	   set.classes == 1000 && set.channels == 3 && set.height == 24 && set.width == 16,
-	   "synthetic: the model's shape");
+	pd_dataset_synthetic(model, 4096, 7, &set);
+	for (int s = 0; s < 20; s++) {
+		set.format->read(&set, 0, s, values);
+		set.format->read(&set, 1, s, &label);
+		pd_synthetic_f32(7, 0, s, 3 * 24 * 16, expected);
+		pd_synthetic_i32(7, 1, s, 1, 1000, &expected_label);
+		right = right && memcmp(values, expected, sizeof(values)) == 0 &&
+			label == expected_label;
+	}
+	ok(set.synthetic && set.samples == 4096 && right, "synthetic: of the model's inputs, by seed");
 	pd_dataset_release(&set);
+	is_int(pd_dataset_limit(model, 1), 1000, "labels are below the classes of their loss");
+	is_int(pd_dataset_limit(model, 0), INT64_C(1) << 31, "nothing limits what no loss takes");
+}
+
+/* The test set is not looked at where nobody asks for it. */
+static void test_train_alone(void)
+{
+	const struct pd_model *model = small_model(&store, 1, HEIGHT, WIDTH, 10);
+	struct pd_dataset train;
+
+	put_idx("alone", 0);
+	unlink(scratch_path("alone/t10k-labels-idx1-ubyte"));
+	ok(pd_dataset_open(scratch_path("alone"), model, &train, NULL, NULL) == 0 &&
+	   train.samples == TRAIN, "a training set without its test set, where that is not asked for");
+	pd_dataset_release(&train);
 }
 
 int main(void)
@@ -382,6 +436,7 @@ int main(void)
 	test_idx();
 	test_idx_refused();
 	test_models();
+	test_train_alone();
 	test_truncated();
 	test_corrupt();
 	test_cifar();

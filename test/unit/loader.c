@@ -2,7 +2,9 @@
 #include "data/loader.h"
 
 #include "base/half.h"
+#include "base/mem.h"
 #include "base/rng.h"
+#include "data/images.h"
 #include "data/order.h"
 #include "small_model.h"
 #include "tap.h"
@@ -25,17 +27,25 @@ static struct pd_dataset train, test;
 static struct pd_gate gate;
 static const int both[] = { 0, 1 };
 
+static const float mean[] = { 0.25f, 0.5f }, deviation[] = { 0.5f, 2.0f };
+static const struct pd_data_format images_format = { .read = pd_images_read, .close = pd_images_close };
+
 static void make_set(struct pd_dataset *set, int samples)
 {
-	*set = (struct pd_dataset){ .samples = samples, .channels = CHANNELS, .height = 2,
-				    .width = 3, .classes = 10, .mean = { 0.25f, 0.5f },
-				    .deviation = { 0.5f, 2.0f } };
-	set->pixels = malloc((size_t)samples * CHANNELS * PLANE);
-	set->labels = malloc((size_t)samples);
+	struct pd_images *images = pd_zalloc(sizeof(*images));
+
+	*images = (struct pd_images){ .channels = CHANNELS, .height = 2, .width = 3, .classes = 10,
+				      .label = 1 };
+	*set = (struct pd_dataset){ .format = &images_format, .state = images, .samples = samples };
+	images->pixels = malloc((size_t)samples * CHANNELS * PLANE);
+	images->labels = malloc((size_t)samples);
+	for (int c = 0; c < CHANNELS; c++)
+		for (int v = 0; v < 256; v++)
+			images->table[c][v] = ((float)v / 255.0f - mean[c]) / deviation[c];
 	for (int s = 0; s < samples; s++) {
-		set->labels[s] = (uint8_t)(s % 10);
+		images->labels[s] = (uint8_t)(s % 10);
 		for (int i = 0; i < CHANNELS * PLANE; i++)
-			set->pixels[s * CHANNELS * PLANE + i] = (uint8_t)(s + 100 * (i / PLANE));
+			images->pixels[s * CHANNELS * PLANE + i] = (uint8_t)(s + 100 * (i / PLANE));
 	}
 }
 
@@ -65,7 +75,7 @@ static int sample_at(const struct pd_batch *batch, int i)
 	for (int e = 0; e < CHANNELS * PLANE; e++) {
 		int c = e / PLANE;
 		float pixel = (float)(s + 100 * c) / 255.0f;
-		float expected = (pixel - train.mean[c]) / train.deviation[c];
+		float expected = (pixel - mean[c]) / deviation[c];
 
 		if (fabsf(image[e] - expected) > 1e-6f)
 			return -1;
@@ -230,17 +240,19 @@ static void test_ahead(void)
 static void test_interrupted(void)
 {
 	enum { SIDE = 128, LARGE = 3 * SIDE * SIDE };
-	/* not whole minibatches: they are made when they are asked for */
-	struct pd_dataset set = { .samples = 1001, .channels = 3, .height = SIDE, .width = SIDE,
-				  .classes = 10, .synthetic = true };
+	const struct pd_model *model = small_model(&store, 3, SIDE, SIDE, 10);
+	struct pd_dataset set;
 	struct pd_loader_config config = {
-		.model = small_model(&store, 3, SIDE, SIDE, 10), .train = &set, .batch_size = BATCH,
+		.model = model, .train = &set, .batch_size = BATCH,
 		.seed = 9, .input_count = 2, .inputs = both, .ahead = 2, .gate = &gate,
 	};
-	struct pd_loader *loader = pd_loader_open(&config, NULL);
 	float *expected = malloc(LARGE * sizeof(*expected));
+	struct pd_loader *loader;
 	bool right = true;
 
+	/* not whole minibatches: they are made when they are asked for */
+	pd_dataset_synthetic(model, 1001, 9, &set);
+	loader = pd_loader_open(&config, NULL);
 	for (int i = 0; i < 20; i++) {
 		struct pd_batch *batch;
 
@@ -258,6 +270,7 @@ static void test_interrupted(void)
 	ok(right, "new plans in the middle of a minibatch: the new one is whole");
 	free(expected);
 	pd_loader_close(loader);
+	pd_dataset_release(&set);
 }
 
 /* In 16 bits: the same samples, each pixel rounded to nearest; labels as they are. */
@@ -293,15 +306,13 @@ static void test_rounded(enum pd_dtype dtype, uint16_t (*round)(float x))
 
 static void test_synthetic(void)
 {
-	struct pd_dataset set = { .samples = 10, .channels = CHANNELS, .height = 2, .width = 3,
-				  .classes = 10, .synthetic = true };
 	struct pd_dataset saved = train;
 	struct pd_loader *loader;
 	bool right = true;
 	double sum = 0;
 	int count = 0, labels[10] = { 0 };
 
-	train = set;
+	pd_dataset_synthetic(small_model(&store, CHANNELS, 2, 3, 10), 10, 5, &train);
 	loader = open_loader(5, 2);
 	pd_loader_plan(loader, false, 0, 1, 50);
 	for (int m = 0; m < 50; m++) {
@@ -326,6 +337,7 @@ static void test_synthetic(void)
 	ok(right, "synthetic data: the numbers that the header promises, modulo the samples");
 	ok(fabs(sum / count) < 0.2, "their mean is near zero (%g)", sum / count);
 	pd_loader_close(loader);
+	pd_dataset_release(&train);
 	train = saved;
 	for (int64_t s = 0; s < 1000; s++) {
 		int32_t label;
@@ -345,18 +357,20 @@ static void test_synthetic(void)
 /* Of a set of five minibatches: made once, handed out again and again, several at a time. */
 static void test_made(void)
 {
-	struct pd_dataset set = { .samples = 5 * BATCH, .channels = CHANNELS, .height = 2,
-				  .width = 3, .classes = 10, .synthetic = true };
+	const struct pd_model *model = small_model(&store, CHANNELS, 2, 3, 10);
+	struct pd_dataset set;
 	struct pd_loader_config config = {
-		.model = small_model(&store, CHANNELS, 2, 3, 10), .train = &set,
+		.model = model, .train = &set,
 		.batch_size = BATCH, .seed = 5, .input_count = 2, .inputs = both, .ahead = 7,
 		.gate = &gate,
 	};
-	struct pd_loader *loader = pd_loader_open(&config, NULL);
+	struct pd_loader *loader;
 	const void *first[5];
 	bool right = true, again = true;
 	float expected[CHANNELS * PLANE];
 
+	pd_dataset_synthetic(model, 5 * BATCH, 5, &set);
+	loader = pd_loader_open(&config, NULL);
 	pd_loader_plan(loader, false, 3, 1, 60);
 	for (int m = 3; m < 60; m += 6) {
 		struct pd_batch *out[6];
@@ -384,22 +398,25 @@ static void test_made(void)
 	ok(right, "synthetic minibatches, begun in the middle: the same numbers");
 	ok(again, "and the same memory, which nobody fills again");
 	pd_loader_close(loader);
+	pd_dataset_release(&set);
 }
 
 /* What a rank has of a minibatch of 201 MB in f32: labels, which repeat themselves as inputs do. */
 static void test_large(void)
 {
 	static const int labels[] = { 1 };
-	struct pd_dataset set = { .samples = 10 * BATCH, .channels = 3, .height = 2048,
-				  .width = 2048, .classes = 10, .synthetic = true };
+	const struct pd_model *model = small_model(&store, 3, 2048, 2048, 10);
+	struct pd_dataset set;
 	struct pd_loader_config config = {
-		.model = small_model(&store, 3, 2048, 2048, 10), .train = &set,
+		.model = model, .train = &set,
 		.batch_size = BATCH, .seed = 5, .input_count = 1, .inputs = labels, .ahead = 2,
 		.gate = &gate,
 	};
-	struct pd_loader *loader = pd_loader_open(&config, NULL);
+	struct pd_loader *loader;
 	bool right = true;
 
+	pd_dataset_synthetic(model, 10 * BATCH, 5, &set);
+	loader = pd_loader_open(&config, NULL);
 	pd_loader_plan(loader, false, 0, 1, 20);
 	for (int m = 0; m < 20; m++) {
 		struct pd_batch *batch = take(loader);
@@ -413,6 +430,7 @@ static void test_large(void)
 	}
 	ok(right, "large minibatches: as many as PD_SYNTHETIC_BYTES hold, then the same again");
 	pd_loader_close(loader);
+	pd_dataset_release(&set);
 }
 
 /* Every permutation of four about as often: 24 of them, 12000 epochs, 500 each +- 5 sigma. */
@@ -464,9 +482,7 @@ int main(void)
 	test_unbiased();
 	test_refused();
 	pd_gate_release(&gate);
-	free(train.pixels);
-	free(train.labels);
-	free(test.pixels);
-	free(test.labels);
+	pd_dataset_release(&train);
+	pd_dataset_release(&test);
 	return done_testing();
 }

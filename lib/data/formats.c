@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The formats of data sets, in the order in which they are asked whether a directory is theirs. */
+#include "data/format.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const struct pd_data_format *const formats[] = { &pd_data_idx, &pd_data_cifar };
+
+static int nothing_found(const char *directory, struct pd_error *err)
+{
+	char list[256] = "";
+
+	for (size_t i = 0; i < PD_COUNT(formats); i++) {
+		size_t used = strlen(list);
+
+		snprintf(list + used, sizeof(list) - used, "%s%s (%s)", i ? ", or " : "",
+			 formats[i]->files, formats[i]->name);
+	}
+	return pd_error_input(err, "%s: no data set found: expected %s", directory, list);
+}
+
+int pd_dataset_open(const char *directory, const struct pd_model *model,
+		    struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err)
+{
+	struct pd_dataset train = { 0 }, test = { 0 };
+	struct stat st;
+	size_t i = 0;
+
+	if (stat(directory, &st) != 0)
+		return pd_error_input(err, "%s: cannot open: %s", directory, strerror(errno));
+	if (!S_ISDIR(st.st_mode))
+		return pd_error_input(err, "%s: expected a directory with a data set, found a file",
+				      directory);
+	while (i < PD_COUNT(formats) && !formats[i]->recognise(directory))
+		i++;
+	if (i == PD_COUNT(formats))
+		return nothing_found(directory, err);
+	if (formats[i]->open(directory, model, &train, test_p ? &test : NULL, err) < 0) {
+		pd_dataset_release(&train);
+		pd_dataset_release(&test);
+		return -1;
+	}
+	*train_p = train;
+	if (test_p)
+		*test_p = test;
+	return 0;
+}
