@@ -92,7 +92,7 @@ EXTRA_DIST += test/t5001-replay.sh test/t5002-what-if.sh test/t5003-links.sh tes
 TESTS += test/t5001-replay.sh test/t5002-what-if.sh test/t5003-links.sh test/t5004-wide.sh
 
 # data and checkpoints
-DATA_UNITS = test/unit/checksum test/unit/dataset test/unit/loader test/unit/safetensors \
+DATA_UNITS = test/unit/checksum test/unit/dataset test/unit/loader test/unit/npy test/unit/safetensors \
 	test/unit/checkpoint test/unit/damage test/unit/lock
 check_PROGRAMS += $(DATA_UNITS)
 TESTS += $(DATA_UNITS)
@@ -106,6 +106,10 @@ test_unit_dataset_LDADD = $(UNIT_DEVICE_LIBS)
 test_unit_loader_SOURCES = test/unit/loader.c test/unit/small_model.h
 test_unit_loader_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_loader_LDADD = $(UNIT_LIBS)
+test_unit_npy_SOURCES = test/unit/npy.c test/unit/scratch.c test/unit/scratch.h \
+	test/unit/small_model.h
+test_unit_npy_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_npy_LDADD = $(UNIT_DEVICE_LIBS)
 test_unit_safetensors_SOURCES = test/unit/safetensors.c test/unit/scratch.c test/unit/scratch.h
 test_unit_safetensors_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_safetensors_LDADD = $(UNIT_LIBS)

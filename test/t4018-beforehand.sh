@@ -3,6 +3,7 @@
 # What can be known before the work is said before it: outputs that cannot be, data that do not fit,
 # options that would do nothing.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+. "$PD_SOURCE/test/train-lib.sh"
 
 pd-profile --device=cpu --no-link --threads=1 --batch-size=8 --iterations=1 "$MODELS/mlp.json" >profile
 pd-plan -t 1@1GB/s profile >plan
@@ -59,7 +60,6 @@ test_ok "any folder is not a data set" '
 	refused 2 "^pd-run: images: holds images and labels: .*\"three\" has 3 inputs" \
 		pd-run --data=images three'
 
-. "$PD_SOURCE/test/train-lib.sh"
 idx_data whole
 test_ok "a test set that is missing, unless nobody asks for it" '
 	rm whole/t10k-images-idx3-ubyte

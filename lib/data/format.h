@@ -27,6 +27,6 @@ int pd_source_fill(struct pd_source *source, void *buf, int64_t bytes, const cha
 /* Nothing may follow. */
 int pd_source_end(struct pd_source *source, struct pd_error *err);
 
-extern const struct pd_data_format pd_data_idx, pd_data_cifar;
+extern const struct pd_data_format pd_data_idx, pd_data_cifar, pd_data_npy;
 
 #endif

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const struct pd_data_format *const formats[] = { &pd_data_idx, &pd_data_cifar };
+static const struct pd_data_format *const formats[] = { &pd_data_idx, &pd_data_cifar, &pd_data_npy };
 
 static int nothing_found(const char *directory, struct pd_error *err)
 {

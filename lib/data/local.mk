@@ -10,4 +10,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/data/format.h \
 	lib/data/formats.c \
 	lib/data/idx.c \
+	lib/data/npy.c lib/data/npy.h \
+	lib/data/npy_header.c \
+	lib/data/npy_type.c \
 	lib/data/source.c

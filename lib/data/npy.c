@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * NumPy's files, one for each input of the model: DIR/train/NAME.npy and DIR/test/NAME.npy, of the
+ * shape (samples, that of the input).  They are mapped into memory and read where they lie.
+ */
+#include "data/npy.h"
+
+#include "base/mem.h"
+#include "data/format.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MOST_SAMPLES UINT32_MAX         /* that an epoch's order counts */
+
+/* A file, for one input. */
+struct column {
+	char *file;
+	const struct pd_input *input;
+	const uint8_t *map;             /* NULL: not mapped */
+	int64_t map_bytes;
+	const uint8_t *data;            /* in map */
+	const struct pd_npy_type *type;
+	int64_t samples, elements;      /* elements of one sample */
+};
+
+struct npy {
+	int count;
+	struct column *columns;         /* per input of the model */
+};
+
+static int map_file(struct column *column, struct pd_error *err)
+{
+	int fd = open(column->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct stat st;
+	void *map;
+
+	if (fd < 0 || fstat(fd, &st) != 0) {
+		pd_error_input(err, "%s: cannot open: %s", column->file, strerror(errno));
+	} else if (!S_ISREG(st.st_mode)) {
+		pd_error_input(err, "%s: expected a file, found a directory or device",
+			       column->file);
+	} else if (st.st_size == 0) {
+		pd_error_input(err, "%s: expected a .npy file, found nothing in it", column->file);
+	} else {
+		map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+		if (map != MAP_FAILED) {
+			column->map = map;
+			column->map_bytes = st.st_size;
+		} else if (errno == ENOMEM) {
+			pd_error_failed(err, "out of memory: %s: its %" PRId64 " bytes cannot be "
+					"mapped", column->file, (int64_t)st.st_size);
+		} else {
+			pd_error_input(err, "%s: cannot be mapped into memory: %s", column->file,
+				       strerror(errno));
+		}
+	}
+	if (fd >= 0)
+		close(fd);
+	return column->map ? 0 : -1;
+}
+
+static int check_type(struct column *column, const struct pd_npy_header *header,
+		      struct pd_error *err)
+{
+	bool whole = column->input->dtype == PD_I32;
+	char list[PD_NPY_LIST_BYTES];
+
+	column->type = pd_npy_type_find(header->type);
+	if (!column->type || (whole && !column->type->to_i32))
+		return pd_error_input(err, "%s: elements of type '%s': expected, for the %s input "
+				      "\"%.60s\", one of %s; array.astype(\"%s\") makes them",
+				      column->file, header->type, pd_dtype_name[column->input->dtype],
+				      column->input->name, pd_npy_type_list(whole, list),
+				      whole ? "int32" : "float32");
+	if (header->fortran_order)
+		return pd_error_input(err, "%s: in Fortran order: expected C order, which "
+				      "numpy.save(file, numpy.ascontiguousarray(array)) writes",
+				      column->file);
+	return 0;
+}
+
+#define SHAPE_BYTES 96
+
+/* "(60000, 28, 28)" or "(samples,)": as NumPy writes a shape; a word may stand for its first size. */
+static const char *shape_text(const char *word, const int64_t *size, int dims,
+			      char text[SHAPE_BYTES])
+{
+	size_t used = (size_t)snprintf(text, SHAPE_BYTES, "(%s", word ? word : "");
+
+	for (int d = 0; d < dims && used < SHAPE_BYTES; d++)
+		used += (size_t)snprintf(text + used, SHAPE_BYTES - used, "%s%" PRId64,
+					 word || d ? ", " : "", size[d]);
+	if (used < SHAPE_BYTES)
+		snprintf(text + used, SHAPE_BYTES - used, dims + (word != NULL) == 1 ? ",)" : ")");
+	return text;
+}
+
+static int check_shape(struct column *column, const struct pd_npy_header *header,
+		       struct pd_error *err)
+{
+	const struct pd_shape *shape = &column->input->shape;
+	char found[SHAPE_BYTES], wanted[SHAPE_BYTES];
+	bool fits = header->dims == shape->dims + 1;
+
+	for (int d = 0; fits && d < shape->dims; d++)
+		fits = header->size[d + 1] == shape->size[d];
+	if (!fits)
+		return pd_error_input(err, "%s: shape %s: expected %s, samples of the model's input "
+				      "\"%.60s\"", column->file,
+				      shape_text(NULL, header->size, header->dims, found),
+				      shape_text("samples", shape->size, shape->dims, wanted),
+				      column->input->name);
+	column->samples = header->size[0];
+	column->elements = pd_shape_elements(shape);
+	if (column->samples == 0)
+		return pd_error_input(err, "%s: expected at least one sample, found none",
+				      column->file);
+	if (column->samples > MOST_SAMPLES)
+		return pd_error_input(err, "%s: %" PRId64 " samples: expected fewer than 2^32",
+				      column->file, column->samples);
+	return 0;
+}
+
+/* The elements end where the file does. */
+static int find_data(struct column *column, const struct pd_npy_header *header,
+		     struct pd_error *err)
+{
+	int64_t found = column->map_bytes - header->data_at, bytes;
+
+	if (!pd_mul(column->samples, column->elements, &bytes) ||
+	    !pd_mul(bytes, column->type->bytes, &bytes) || bytes > found)
+		return pd_error_input(err, "%s: truncated: expected %" PRId64 " samples of %" PRId64
+				      " bytes, found %" PRId64 " bytes of them", column->file,
+				      column->samples, column->elements * column->type->bytes,
+				      found);
+	if (bytes < found)
+		return pd_error_input(err, "%s: expected the end of the file after the last sample"
+				      " that its header counts, found %" PRId64 " more bytes",
+				      column->file, found - bytes);
+	column->data = column->map + header->data_at;
+	return 0;
+}
+
+/* Numbers of an i32 input are such as the model can have. */
+static int check_numbers(const struct column *column, int64_t limit, struct pd_error *err)
+{
+	const struct pd_npy_type *type = column->type;
+	int64_t count = column->samples * column->elements, at;
+	uint64_t value;
+	char text[24];
+
+	if (column->input->dtype != PD_I32)
+		return 0;
+	at = type->find_outside(column->data, count, limit);
+	if (at == count)
+		return 0;
+	value = type->value(column->data + at * type->bytes);
+	if (type->negative)
+		snprintf(text, sizeof(text), "%" PRId64, (int64_t)value);
+	else
+		snprintf(text, sizeof(text), "%" PRIu64, value);
+	return pd_error_input(err, "%s: %s in sample %" PRId64 ": expected a number from 0 to %" PRId64
+			      ", for the model's input \"%.60s\"", column->file, text,
+			      at / column->elements, limit - 1, column->input->name);
+}
+
+static int open_column(struct column *column, int64_t limit, struct pd_error *err)
+{
+	struct pd_npy_header header;
+
+	if (map_file(column, err) < 0 ||
+	    pd_npy_header_read(column->file, column->map, column->map_bytes, &header, err) < 0 ||
+	    check_type(column, &header, err) < 0 || check_shape(column, &header, err) < 0 ||
+	    find_data(column, &header, err) < 0)
+		return -1;
+	return check_numbers(column, limit, err);
+}
+
+static int open_set(const char *directory, const char *part, const struct pd_model *model,
+		    struct pd_dataset *set_p, struct pd_error *err)
+{
+	struct npy *npy = pd_zalloc(sizeof(*npy));
+
+	*set_p = (struct pd_dataset){ .format = &pd_data_npy, .state = npy };
+	npy->columns = pd_calloc((size_t)model->input_count, sizeof(*npy->columns));
+	for (int i = 0; i < model->input_count; i++) {
+		struct column *column = &npy->columns[npy->count++];
+
+		column->input = &model->inputs[i];
+		column->file = pd_format("%s/%s/%s.npy", directory, part, column->input->name);
+		if (open_column(column, pd_dataset_limit(model, i), err) < 0)
+			return -1;
+		if (column->samples != npy->columns->samples)
+			return pd_error_input(err, "%s: %" PRId64 " samples: expected %" PRId64
+					      ", as many as in %s", column->file, column->samples,
+					      npy->columns->samples, npy->columns->file);
+	}
+	set_p->samples = npy->columns->samples;
+	return 0;
+}
+
+static bool recognise(const char *directory)
+{
+	char *train = pd_format("%s/train", directory);
+	struct stat st;
+	bool found = stat(train, &st) == 0 && S_ISDIR(st.st_mode);
+
+	free(train);
+	return found;
+}
+
+static int open_sets(const char *directory, const struct pd_model *model,
+		     struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err)
+{
+	if (open_set(directory, "train", model, train_p, err) < 0)
+		return -1;
+	return test_p ? open_set(directory, "test", model, test_p, err) : 0;
+}
+
+static void read_sample(const struct pd_dataset *set, int input, int64_t sample, void *out)
+{
+	const struct npy *npy = set->state;
+	const struct column *column = &npy->columns[input];
+	const uint8_t *from = column->data + sample * column->elements * column->type->bytes;
+
+	if (column->input->dtype == PD_I32)
+		column->type->to_i32(from, column->elements, out);
+	else
+		column->type->to_f32(from, column->elements, out);
+}
+
+static void close_set(struct pd_dataset *set)
+{
+	struct npy *npy = set->state;
+
+	for (int i = 0; i < npy->count; i++) {
+		if (npy->columns[i].map)
+			munmap((void *)npy->columns[i].map, (size_t)npy->columns[i].map_bytes);
+		free(npy->columns[i].file);
+	}
+	free(npy->columns);
+	free(npy);
+}
+
+const struct pd_data_format pd_data_npy = {
+	.name = "NumPy", .files = "train/NAME.npy for each input NAME of the model",
+	.recognise = recognise, .open = open_sets, .read = read_sample, .close = close_set,
+};
