@@ -36,7 +36,7 @@ static const struct pd_opt options[] = {
 	{ "tf32", 0, PD_OPT_FLAG, NULL, "let a GPU make products of f32 from TF32", &job.tf32 },
 	{ "transport", 0, PD_OPT_CHOICE, "NAME", "between GPUs: auto (default), nccl or staged",
 	  &transport, .choices = pd_apart_name },
-	{ "data", 0, PD_OPT_STRING, "DIR", "data set: IDX files or CIFAR-10 binaries", &job.data },
+	{ "data", 0, PD_OPT_STRING, "DIR", "data set: IDX, CIFAR-10 or .npy files", &job.data },
 	{ "synthetic", 0, PD_OPT_FLAG, NULL, "made-up data of the model's shape", &synthetic },
 	{ "epochs", 'e', PD_OPT_COUNT, "N", "train N epochs in all (default: 1)", &job.epochs },
 	{ "minibatches", 'm', PD_OPT_COUNT, "N", "train N minibatches in all", &job.minibatches },
