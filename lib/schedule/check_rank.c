@@ -128,16 +128,16 @@ static bool check_end(struct walk *w, const struct part *part)
 		     PRId64 " at stage %d", part->updates * part->group, part->s);
 }
 
-static void part_init(struct part *part, const struct walk *w, const struct pd_seat *seat)
+static void part_init(struct part *part, const struct walk *w, const struct pd_role *role)
 {
 	const struct pd_plan *plan = w->lists->plan;
 
 	*part = (struct part){
-		.stage = &plan->stages[seat->stage], .s = seat->stage, .replica = seat->replica,
-		.ins = w->lists->wiring->in_count[seat->stage],
-		.outs = w->lists->wiring->out_count[seat->stage],
-		.group = check_group_of(plan, seat->stage),
-		.open = pd_plan_open_groups(plan, seat->stage),
+		.stage = &plan->stages[role->stage], .s = role->stage, .replica = role->replica,
+		.ins = w->lists->wiring->in_count[role->stage],
+		.outs = w->lists->wiring->out_count[role->stage],
+		.group = check_group_of(plan, role->stage),
+		.open = pd_plan_open_groups(plan, role->stage),
 	};
 	part->count = below(part, w->lists->microbatches);
 	part->did = pd_calloc((size_t)part->count, (size_t)check_activities(part));
@@ -223,14 +223,14 @@ static bool walk_list(struct walk *w, bool (*each)(struct walk *w, const struct 
 void pd_check_rank(struct pd_fault *fault, const struct pd_prices *prices, int rank)
 {
 	const struct pd_lists *lists = fault->lists;
-	const struct pd_seat *seats = &lists->seats[lists->first_seat[rank]];
+	const struct pd_role *roles = &lists->roles[lists->first_role[rank]];
 	struct walk w = { .fault = fault, .lists = lists, .prices = prices, .rank = rank,
-			  .part_count = lists->first_seat[rank + 1] - lists->first_seat[rank] };
+			  .part_count = lists->first_role[rank + 1] - lists->first_role[rank] };
 	bool right;
 
 	w.parts = pd_calloc((size_t)w.part_count, sizeof(*w.parts));
 	for (int p = 0; p < w.part_count; p++)
-		part_init(&w.parts[p], &w, &seats[p]);
+		part_init(&w.parts[p], &w, &roles[p]);
 	set_limit(&w);
 	pd_account_init(&w.account, prices, lists->microbatches);
 	right = walk_list(&w, expect_op) && walk_list(&w, check_op);

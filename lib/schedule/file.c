@@ -100,7 +100,7 @@ static int read_op(const struct pd_lists *lists, const struct pd_place *place, s
 	if (pd_lists_replica(lists, op->rank, (int)stage) < 0)
 		return pd_place_error(place, err, "rank %d is of stage %d in the plan, "
 				      "found stage %" PRId64, op->rank,
-				      lists->seats[lists->first_seat[op->rank]].stage, stage);
+				      lists->roles[lists->first_role[op->rank]].stage, stage);
 	op->stage = (int32_t)stage;
 	return read_parties(lists, place, op, err);
 }

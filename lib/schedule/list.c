@@ -6,25 +6,25 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-static void make_seats(struct pd_lists *lists)
+static void make_roles(struct pd_lists *lists)
 {
 	const struct pd_plan *plan = lists->plan;
 	int *next = pd_calloc((size_t)lists->rank_count + 1, sizeof(*next));
 
 	for (int s = 0; s < plan->stage_count; s++)
-		for (int r = 0; r < plan->stages[s].replicas; r++, lists->seat_count++)
+		for (int r = 0; r < plan->stages[s].replicas; r++, lists->role_count++)
 			next[plan->stages[s].ranks[r] + 1]++;
 	for (int rank = 0; rank < lists->rank_count; rank++)
 		next[rank + 1] += next[rank];
-	lists->first_seat = pd_calloc((size_t)lists->rank_count + 1, sizeof(*next));
+	lists->first_role = pd_calloc((size_t)lists->rank_count + 1, sizeof(*next));
 	for (int rank = 0; rank <= lists->rank_count; rank++)
-		lists->first_seat[rank] = next[rank];
-	lists->seats = pd_calloc((size_t)lists->seat_count, sizeof(*lists->seats));
+		lists->first_role[rank] = next[rank];
+	lists->roles = pd_calloc((size_t)lists->role_count, sizeof(*lists->roles));
 	for (int s = 0; s < plan->stage_count; s++)
 		for (int r = 0; r < plan->stages[s].replicas; r++) {
 			int rank = plan->stages[s].ranks[r];
 
-			lists->seats[next[rank]++] = (struct pd_seat){ rank, s, r };
+			lists->roles[next[rank]++] = (struct pd_role){ rank, s, r };
 		}
 	free(next);
 }
@@ -49,7 +49,7 @@ struct pd_lists *pd_lists_new(const char *name, const struct pd_plan *plan, stru
 	}
 	lists->wiring = pd_wiring_new(lists->plan);
 	lists->ranks = pd_calloc((size_t)lists->rank_count, sizeof(*lists->ranks));
-	make_seats(lists);
+	make_roles(lists);
 	return lists;
 }
 
@@ -72,8 +72,8 @@ void pd_lists_free(struct pd_lists *lists)
 	if (lists->wiring)
 		pd_wiring_free(lists->wiring);
 	free(lists->ranks);
-	free(lists->seats);
-	free(lists->first_seat);
+	free(lists->roles);
+	free(lists->first_role);
 	free(lists->name);
 	pd_plan_free(lists->owned);
 	free(lists);
@@ -149,13 +149,13 @@ static void keep_of(struct pd_op *op, int64_t *oldest)
 static void set_keep_of_block(const struct pd_lists *lists, int rank, struct pd_list *list,
 			      struct pd_block *block, int64_t *oldest)
 {
-	const struct pd_seat *seats = &lists->seats[lists->first_seat[rank]];
-	int count = lists->first_seat[rank + 1] - lists->first_seat[rank];
+	const struct pd_role *roles = &lists->roles[lists->first_role[rank]];
+	int count = lists->first_role[rank + 1] - lists->first_role[rank];
 
 	block->behind_count = count;
 	block->behind = pd_calloc((size_t)count, sizeof(*block->behind));
 	for (int i = 0; i < count; i++) {
-		int s = seats[i].stage;
+		int s = roles[i].stage;
 
 		block->behind[i] = (struct pd_behind){ s, oldest[s] };
 		oldest[s] = INT64_MAX;
@@ -164,12 +164,12 @@ static void set_keep_of_block(const struct pd_lists *lists, int rank, struct pd_
 		for (size_t n = block->first + block->length; n-- > block->first;)
 			keep_of(&list->ops[n], oldest);
 		for (int i = 0; i < count && pass == 0; i++)
-			if (oldest[seats[i].stage] < INT64_MAX)
-				oldest[seats[i].stage] += block->versions;
+			if (oldest[roles[i].stage] < INT64_MAX)
+				oldest[roles[i].stage] += block->versions;
 	}
 	for (int i = 0; i < count; i++)
-		if (block->behind[i].version < oldest[seats[i].stage])
-			oldest[seats[i].stage] = block->behind[i].version;
+		if (block->behind[i].version < oldest[roles[i].stage])
+			oldest[roles[i].stage] = block->behind[i].version;
 }
 
 static void set_keep(const struct pd_lists *lists, int rank, int64_t *oldest)
@@ -177,8 +177,8 @@ static void set_keep(const struct pd_lists *lists, int rank, int64_t *oldest)
 	struct pd_list *list = &lists->ranks[rank];
 	size_t block = list->block_count, n = list->count;
 
-	for (int i = lists->first_seat[rank]; i < lists->first_seat[rank + 1]; i++)
-		oldest[lists->seats[i].stage] = INT64_MAX;
+	for (int i = lists->first_role[rank]; i < lists->first_role[rank + 1]; i++)
+		oldest[lists->roles[i].stage] = INT64_MAX;
 	while (n > 0) {
 		struct pd_block *b = block > 0 ? &list->blocks[block - 1] : NULL;
 
@@ -203,9 +203,9 @@ void pd_lists_end(struct pd_lists *lists)
 
 int pd_lists_replica(const struct pd_lists *lists, int rank, int stage)
 {
-	for (int i = lists->first_seat[rank]; i < lists->first_seat[rank + 1]; i++)
-		if (lists->seats[i].stage == stage)
-			return lists->seats[i].replica;
+	for (int i = lists->first_role[rank]; i < lists->first_role[rank + 1]; i++)
+		if (lists->roles[i].stage == stage)
+			return lists->roles[i].replica;
 	return -1;
 }
 

@@ -43,7 +43,7 @@ struct pd_list {
 };
 
 /* A rank's part in a stage; a rank of an interleaved plan has several. */
-struct pd_seat {
+struct pd_role {
 	int rank, stage, replica;
 };
 
@@ -56,9 +56,9 @@ struct pd_lists {
 	int64_t microbatches;           /* minibatches x those that the plan cuts them into */
 	int rank_count;
 	struct pd_list *ranks;          /* per rank */
-	int seat_count;
-	struct pd_seat *seats;          /* by rank, then stage */
-	int *first_seat;                /* per rank, and one more at the end: an index into seats */
+	int role_count;
+	struct pd_role *roles;          /* by rank, then stage */
+	int *first_role;                /* per rank, and one more at the end: an index into roles */
 };
 
 /*

@@ -36,8 +36,8 @@ int64_t pd_period_of(const struct pd_lists *lists, int rank)
 	/* the tag of vertical sync is that of the first stage */
 	if (plan->weights == PD_WEIGHTS_VERTICAL_SYNC)
 		period = with_stage(plan, period, 0);
-	for (int i = lists->first_seat[rank]; i < lists->first_seat[rank + 1]; i++) {
-		int s = lists->seats[i].stage;
+	for (int i = lists->first_role[rank]; i < lists->first_role[rank + 1]; i++) {
+		int s = lists->roles[i].stage;
 
 		period = with_stage(plan, period, s);
 		for (int k = 0; k < wiring->in_count[s]; k++)

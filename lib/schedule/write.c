@@ -41,7 +41,7 @@ static void write_op(FILE *out, const struct pd_lists *lists, const struct pd_op
 		fprintf(out, ",\"weight_version\":%" PRId64, op->version);
 	if (op->peer >= 0)
 		fprintf(out, ",\"peer\":%" PRId32, op->peer);
-	if (op->link >= 0 && lists->first_seat[op->peer + 1] - lists->first_seat[op->peer] > 1)
+	if (op->link >= 0 && lists->first_role[op->peer + 1] - lists->first_role[op->peer] > 1)
 		fprintf(out, ",\"peer_stage\":%d", pd_op_at_end(op->kind)
 			? lists->wiring->links[op->link].from : lists->wiring->links[op->link].to);
 	if (op->kind == PD_OP_allreduce)

@@ -31,15 +31,15 @@ struct replica {
 
 struct machine {
 	const struct pd_lists *lists;
-	struct replica *replicas;       /* per seat */
+	struct replica *replicas;       /* per role */
 	size_t *at;                     /* per rank */
 	int64_t n;
 };
 
 static struct replica *replica_of(struct machine *m, int rank, int stage)
 {
-	for (int i = m->lists->first_seat[rank]; i < m->lists->first_seat[rank + 1]; i++)
-		if (m->lists->seats[i].stage == stage)
+	for (int i = m->lists->first_role[rank]; i < m->lists->first_role[rank + 1]; i++)
+		if (m->lists->roles[i].stage == stage)
 			return &m->replicas[i];
 	return NULL;
 }
@@ -234,10 +234,10 @@ static bool agree(struct machine *m, const struct pd_op *op)
 		if (!other || other->kind != PD_OP_agree)
 			return false;
 	}
-	for (int i = 0; i < lists->seat_count; i++)
-		if (lists->seats[i].replica == 0)
-			all += *sum_of(m, &m->replicas[i], lists->seats[i].stage, op->microbatch);
-	for (int i = 0; i < lists->seat_count; i++)
+	for (int i = 0; i < lists->role_count; i++)
+		if (lists->roles[i].replica == 0)
+			all += *sum_of(m, &m->replicas[i], lists->roles[i].stage, op->microbatch);
+	for (int i = 0; i < lists->role_count; i++)
 		m->replicas[i].agreed = all;
 	for (int r = 0; r < lists->rank_count; r++)
 		m->at[r]++;
@@ -265,15 +265,15 @@ static bool advance(struct machine *m, int rank)
 static void machine_init(struct machine *m, const struct pd_lists *lists)
 {
 	*m = (struct machine){ .lists = lists, .n = lists->microbatches };
-	m->replicas = pd_calloc((size_t)lists->seat_count, sizeof(*m->replicas));
+	m->replicas = pd_calloc((size_t)lists->role_count, sizeof(*m->replicas));
 	m->at = pd_calloc((size_t)lists->rank_count, sizeof(*m->at));
-	for (int i = 0; i < lists->seat_count; i++)
-		replica_init(m, &m->replicas[i], lists->seats[i].stage);
+	for (int i = 0; i < lists->role_count; i++)
+		replica_init(m, &m->replicas[i], lists->roles[i].stage);
 }
 
 static void machine_release(struct machine *m)
 {
-	for (int i = 0; i < m->lists->seat_count; i++)
+	for (int i = 0; i < m->lists->role_count; i++)
 		replica_free(&m->replicas[i]);
 	free(m->replicas);
 	free(m->at);
@@ -350,7 +350,7 @@ static int64_t published(const struct pd_plan *plan, int s, int64_t b)
  * which is a matter of when, at those that the lists name.
  */
 struct serial {
-	struct machine machine;         /* one replica per stage: seat s is used for stage s */
+	struct machine machine;         /* one replica per stage: role s is used for stage s */
 	int64_t *reads[3];              /* per stage and microbatch: forward, once more, backward */
 };
 
@@ -461,8 +461,8 @@ static bool same_weights(const struct machine *m)
 	serial_versions(&serial, m->lists);
 	for (int64_t b = 0; b < m->n; b++)
 		serial_microbatch(&serial, b);
-	for (int i = 0; i < m->lists->seat_count; i++) {
-		struct replica *expected = &serial.machine.replicas[m->lists->seats[i].stage];
+	for (int i = 0; i < m->lists->role_count; i++) {
+		struct replica *expected = &serial.machine.replicas[m->lists->roles[i].stage];
 
 		same = same && m->replicas[i].newest == m->n &&
 		       memcmp(m->replicas[i].weights, expected->weights,
