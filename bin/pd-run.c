@@ -21,7 +21,8 @@ static struct pd_job job = {
 	.optimizer = { .rate = 0.01, .momentum = -1, .beta1 = -1, .beta2 = -1, .eps = -1,
 		       .step_epochs = -1, .gamma = -1, .power = -1, .discrepancy = -1 },
 };
-static struct pd_supervision how = { .timeout_s = 300, .keep = 2 };
+static struct pd_supervision how = { .launcher = &pd_launcher_fork, .timeout_s = 300,
+				     .keep = 2 };
 static bool synthetic, no_evaluate;
 static const char *resume;
 static int64_t keep = -1;

@@ -250,8 +250,11 @@ test_unit_views_SOURCES = test/unit/views.c test/unit/small_profile.h
 test_unit_views_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_views_LDADD = $(UNIT_LIBS)
 
-check_PROGRAMS += test/unit/failure test/unit/pulse
-TESTS += test/unit/failure test/unit/pulse
+check_PROGRAMS += test/unit/failure test/unit/launcher test/unit/pulse
+TESTS += test/unit/failure test/unit/launcher test/unit/pulse
+test_unit_launcher_SOURCES = test/unit/launcher.c
+test_unit_launcher_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_launcher_LDADD = $(UNIT_DEVICE_LIBS)
 test_unit_pulse_SOURCES = test/unit/pulse.c
 test_unit_pulse_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_pulse_LDADD = $(UNIT_LIBS)

@@ -50,13 +50,6 @@ int pd_process_processors(void)
 	return sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
 }
 
-int pd_process_share(int index, int count)
-{
-	cpu_set_t cpus;
-
-	return share(index, count, &cpus);
-}
-
 /*
  * pd-worker is beside the program that runs (a build tree), or where it was installed.
  */
@@ -131,7 +124,7 @@ void pd_process_begun(void)
 static const int launchers[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
 
 static void child(const char *path, int fd, int file, int words, pid_t parent,
-		  const cpu_set_t *cpus, bool shared, int index)
+		  const cpu_set_t *cpus, bool shared, int rank)
 {
 	sigset_t none;
 	char number[16];
@@ -155,12 +148,12 @@ static void child(const char *path, int fd, int file, int words, pid_t parent,
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 	if (pass(fd, file, words) < 0)
 		_exit(PD_EXIT_FAILED);
-	snprintf(number, sizeof(number), "%d", index);
+	snprintf(number, sizeof(number), "%d", rank);
 	execl(path, WORKER, number, (char *)NULL);
 	_exit(PD_EXIT_FAILED);
 }
 
-int pd_process_start(struct pd_process *process, int index, int count, int file,
+int pd_process_start(struct pd_process *process, int rank, const struct pd_seat *seat, int file,
 		     struct pd_error *err)
 {
 	pid_t parent = getpid();
@@ -170,14 +163,14 @@ int pd_process_start(struct pd_process *process, int index, int count, int file,
 
 	if (find_worker(path, sizeof(path), err) < 0)
 		return -1;
-	threads = share(index, count, &cpus);
+	threads = share(seat->local, seat->locals, &cpus);
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
 		return pd_error_failed(err, "socketpair: %s", strerror(errno));
 	process->words = memfd_create("words", MFD_CLOEXEC);
 	process->pid = fork();
 	if (process->pid == 0)
 		child(path, pair[1], file, process->words, parent, &cpus,
-		      threads * count > pd_process_processors(), index);
+		      threads * seat->locals > pd_process_processors(), rank);
 	close(pair[1]);
 	if (process->pid < 0) {
 		process->pid = 0;
@@ -186,13 +179,6 @@ int pd_process_start(struct pd_process *process, int index, int count, int file,
 	}
 	pd_channel_init(&process->channel, pair[0], SEND_PATIENCE_S);
 	return 0;
-}
-
-void pd_process_works(struct pd_process *process)
-{
-	if (process->words > 0)
-		close(process->words);
-	process->words = -1;
 }
 
 bool pd_process_ended(struct pd_process *process)
@@ -211,13 +197,15 @@ void pd_process_kill(struct pd_process *process)
 		process->pid = 0;
 	}
 	pd_channel_release(&process->channel);
-	pd_process_works(process);
+	if (process->words >= 0)
+		close(process->words);
+	process->words = -1;
 }
 
 /* The last line of what it said, without its end; "" if there is none. */
 static void last_line(int words, char *line, size_t size)
 {
-	off_t end = words > 0 ? lseek(words, 0, SEEK_END) : 0;
+	off_t end = words >= 0 ? lseek(words, 0, SEEK_END) : 0;
 	ssize_t n = end > 0 ? pread(words, line, size - 1, end < (off_t)size ? 0 : end - (off_t)size + 1)
 			    : 0;
 	char *begin;

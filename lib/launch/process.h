@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Starting a rank's process on this machine: pd-worker, with one end of a socket as its
- * descriptor 3, its share of the processors, and no way to outlive its parent.
+ * A rank's process on this machine, for the launcher that forks: pd-worker, with one end of a
+ * socket as its descriptor 3, its share of the processors, and no way to outlive its parent.
  */
 #ifndef PD_LAUNCH_PROCESS_H
 #define PD_LAUNCH_PROCESS_H
 
-#include "launch/channel.h"
+#include "launch/launcher.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -23,18 +23,14 @@ struct pd_process {
 };
 
 /*
- * Starts process number `index` of `count`.  The processors that this process may use are
- * dealt out in equal shares; with fewer processors than processes, one each, in turn.
+ * Starts the process of a rank.  The processors that this process may use are dealt out in equal
+ * shares to the ranks of this host; with fewer processors than processes, one each, in turn.
  * file: a descriptor that it gets too, as PD_WORKER_FILE_FD; -1: none.
  */
-int pd_process_start(struct pd_process *process, int index, int count, int file,
+int pd_process_start(struct pd_process *process, int rank, const struct pd_seat *seat, int file,
 		     struct pd_error *err);
 /* Processors that this process may use, and gives to those it starts. */
 int pd_process_processors(void);
-/* Processors in the share of process `index` of `count`. */
-int pd_process_share(int index, int count);
-/* It has begun its work: what it says no longer has to be listened to. */
-void pd_process_works(struct pd_process *process);
 /* Kills it if it runs, and waits for its end. */
 void pd_process_kill(struct pd_process *process);
 /* Has it ended?  (does not wait) */
@@ -43,7 +39,6 @@ bool pd_process_ended(struct pd_process *process);
  * "was killed by signal 9 (Killed)", "exited with status 3", into buf; of one that did not come as
  * far as its main(), also the last line that it said, such as that a library could not be loaded.
  */
-#define PD_FATE_TEXT 256
 const char *pd_process_fate(const struct pd_process *process, char buf[PD_FATE_TEXT]);
 
 /* In the process that was started, first of all: its standard error is that of the launcher. */

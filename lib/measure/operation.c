@@ -92,7 +92,8 @@ static int64_t spent_ns(void)
 static int train(const char *device, int64_t minibatches, int64_t *spent_ns_p,
 		 struct pd_error *err)
 {
-	const struct pd_supervision how = { .timeout_s = TIMEOUT_S, .report_every = MANY, .keep = 1 };
+	const struct pd_supervision how = { .launcher = &pd_launcher_fork, .timeout_s = TIMEOUT_S,
+					    .report_every = MANY, .keep = 1 };
 	struct pd_job job = {
 		.device = device, .epochs = -1, .minibatches = minibatches, .seed = 1, .threads = 1,
 		.resume_step = -1,

@@ -96,15 +96,16 @@ int supervisor_nothing_moves(struct supervisor *s, struct pd_error *err)
 /* A rank's process has ended, or its socket has: why? */
 int supervisor_on_gone(struct supervisor *s, int r, struct pd_error *err)
 {
-	struct watched *w = &s->ranks[r];
+	struct pd_launcher *launcher = s->launcher;
 	int64_t until = pd_awake_ns(&s->awake) + GRACE_NS;
 	char fate[PD_FATE_TEXT];
+	bool runs;
 
-	while (!pd_process_ended(&w->process) && pd_awake_ns(&s->awake) < until)
+	while ((runs = launcher->ops->ended(launcher, r) == PD_STILL_RUNS) &&
+	       pd_awake_ns(&s->awake) < until)
 		usleep(1000);
-	if (w->process.pid)
-		return supervisor_rank_failed(s, r, err, "closed its connection");
-	return supervisor_rank_failed(s, r, err, pd_process_fate(&w->process, fate));
+	return supervisor_rank_failed(s, r, err, runs ? "closed its connection"
+				      : launcher->ops->fate(launcher, r, fate));
 }
 
 /*
@@ -129,7 +130,7 @@ static bool find_cause(struct supervisor *s, int r, struct pd_error *err)
 
 		if (q == r || s->ranks[q].lost_another)
 			continue;
-		while ((verdict = pd_channel_receive(&s->ranks[q].process.channel, &message)) > 0) {
+		while ((verdict = pd_channel_receive(supervisor_channel(s, q), &message)) > 0) {
 			text = json_string_value(json_object_get(message, "text"));
 			if (pd_message_is(message, "error") && !is_consequence(text)) {
 				char name[64];

@@ -11,8 +11,7 @@
 #include "base/awake.h"
 #include "base/event.h"
 #include "data/loader.h"
-#include "launch/channel.h"
-#include "launch/process.h"
+#include "launch/launcher.h"
 #include "launch/pulse.h"
 #include "run/job.h"
 #include "run/report.h"
@@ -58,7 +57,8 @@ struct rank {
 	int64_t alive_ns;
 	bool heard;                     /* something may have come from the supervisor */
 	FILE *trace;                    /* the rank's part, which the supervisor opened */
-	int64_t zero_ns;                /* trace times count from here */
+	int64_t zero_ns;                /* trace times count from here, on this host's clock */
+	int64_t threads;
 
 	struct pd_position position;
 	struct pd_phase phase;
@@ -100,10 +100,9 @@ void rank_sleep(struct rank *rank);
 /* ---- the supervisor ---- */
 
 struct watched {
-	struct pd_process process;
 	int trace;                      /* its part of the trace, a file without a name; -1: none */
 	json_t *address;
-	int64_t memory_bytes;
+	int64_t memory_bytes, threads;
 	int64_t heard_ns;               /* its last message; this and moved_ns by pd_awake */
 	int64_t retired;
 	char doing[64];                 /* the oldest operation that has not finished */
@@ -120,6 +119,7 @@ struct watched {
 struct supervisor {
 	struct pd_job *job;
 	const struct pd_supervision *how;
+	struct pd_launcher *launcher;
 	struct pd_schedule *schedule;
 	struct watched *ranks;
 	int count, ready, done, reached;
@@ -139,7 +139,7 @@ struct supervisor {
 
 /* supervisor.c */
 int supervisor_stage_of(const struct supervisor *s, int r, int *replica_p);
-int64_t supervisor_threads(const struct supervisor *s, int rank);
+struct pd_channel *supervisor_channel(struct supervisor *s, int r);
 void supervisor_tell(struct supervisor *s, int r, json_t *message);
 void supervisor_tell_all(struct supervisor *s, json_t *message);
 int supervisor_read_rank(struct supervisor *s, int r, struct pd_error *err);

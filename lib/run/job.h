@@ -13,6 +13,7 @@
 #include "data/dataset.h"
 #include "plan/plan.h"
 #include "schedule/list.h"
+#include "topology/seat.h"
 #include "transport/apart.h"
 #include "worker/worker.h"
 
@@ -50,11 +51,12 @@ struct pd_job {
 	/* known once the data are: */
 	int64_t epoch_minibatches, total_minibatches;
 	int64_t test_microbatches;      /* of an evaluation; 0: there is none */
+	struct pd_seat seat;            /* of the rank that received the job */
 	json_t *json;                   /* of a job received; owned: the strings live there */
 };
 
-/* From the supervisor to a rank. */
-json_t *pd_job_json(const struct pd_job *job, int rank);
+/* From the supervisor to a rank, with its seat. */
+json_t *pd_job_json(const struct pd_job *job, int rank, const struct pd_seat *seat);
 struct pd_job *pd_job_parse(json_t *value, struct pd_error *err);
 /* Of one received. */
 void pd_job_free(struct pd_job *job);

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "checkpoint/checkpoint.h"
 #include "device/rehearse.h"
+#include "launch/process.h"
 #include "schedule/meet.h"
 
 #include <errno.h>
@@ -141,13 +142,23 @@ static void open_apart(struct rank *rank)
 	free(peers);
 }
 
+/* As many threads as the plan was made for, if this process may use so many processors. */
+static int64_t threads_of(const struct pd_job *job)
+{
+	int64_t share = pd_process_processors(), profiled = job->plan->profile->device_threads;
+
+	if (job->threads > 0)
+		return job->threads;
+	return profiled > 0 && profiled < share ? profiled : share;
+}
+
 static int open_device(struct rank *rank, struct pd_error *err)
 {
 	const struct pd_device_ops *ops = pd_device_find(rank->job->device, err);
-	struct pd_device_config config = { .gate = &rank->gate, .ordinal = rank->number,
+	struct pd_device_config config = { .gate = &rank->gate, .ordinal = rank->job->seat.device,
 					   .tf32 = rank->job->tf32,
 					   .untimed = !rank->job->trace,
-					   .threads = (int)rank->job->threads };
+					   .threads = (int)rank->threads };
 	struct pd_transport_config ends = { .rank = rank->number,
 					    .ranks = rank->job->plan->rank_count,
 					    .gate = &rank->gate };
@@ -276,6 +287,7 @@ int rank_set_up(struct rank *rank, json_t *message, struct pd_error *err)
 	rank->schedule = pd_schedule_new(rank->job->plan, err);
 	if (!rank->schedule)
 		return -1;
+	rank->threads = threads_of(rank->job);
 	set_parts(rank);
 	if (!profile->model)
 		return pd_error_input(err, "the plan's profile has no model: nothing to run");
@@ -303,8 +315,9 @@ int rank_say_ready(struct rank *rank)
 
 	rank->transport->ops->address(rank->transport, &address, &length);
 	hex = to_hex(address, length);
-	status = say(rank, json_pack("{s:s, s:s, s:I}", "event", "ready", "address", hex,
-				     "memory_bytes", (json_int_t)pd_worker_bytes(rank->worker)));
+	status = say(rank, json_pack("{s:s, s:s, s:I, s:I}", "event", "ready", "address", hex,
+				     "memory_bytes", (json_int_t)pd_worker_bytes(rank->worker),
+				     "threads", (json_int_t)rank->threads));
 	free(hex);
 	return status;
 }
@@ -343,7 +356,8 @@ int rank_connect(struct rank *rank, const json_t *message, struct pd_error *err)
 	for (size_t i = 0; i < n; i++)
 		addresses[i] = from_hex(json_string_value(json_array_get(list, i)), &lengths[i]);
 	pd_mem_for("what workers exchange");
-	rank->zero_ns = json_integer_value(json_object_get(message, "zero_ns"));
+	rank->zero_ns = json_integer_value(json_object_get(message, "zero_ns")) +
+			rank->job->seat.clock_ahead_ns;
 	status = rank->transport->ops->connect(rank->transport, (const void *const *)addresses,
 					       lengths, err);
 	for (size_t i = 0; i < n; i++)

@@ -21,10 +21,15 @@ int supervisor_stage_of(const struct supervisor *s, int r, int *replica_p)
 	return stage;
 }
 
+struct pd_channel *supervisor_channel(struct supervisor *s, int r)
+{
+	return s->launcher->ops->channel(s->launcher, r);
+}
+
 /* One that is gone is noticed where its messages are read. */
 void supervisor_tell(struct supervisor *s, int r, json_t *message)
 {
-	pd_channel_send(&s->ranks[r].process.channel, message, NULL);
+	pd_channel_send(supervisor_channel(s, r), message, NULL);
 }
 
 void supervisor_tell_all(struct supervisor *s, json_t *message)
@@ -144,9 +149,9 @@ static int on_message(struct supervisor *s, int r, const json_t *message, struct
 
 	w->heard_ns = pd_awake_ns(&s->awake);
 	if (pd_message_is(message, "ready")) {
-		pd_process_works(&w->process);
 		w->address = json_incref(json_object_get(message, "address"));
 		w->memory_bytes = json_integer_value(json_object_get(message, "memory_bytes"));
+		w->threads = json_integer_value(json_object_get(message, "threads"));
 		if (++s->ready == s->count)
 			connect_all(s);
 		else
@@ -180,7 +185,7 @@ int supervisor_read_rank(struct supervisor *s, int r, struct pd_error *err)
 	json_t *message;
 	int verdict;
 
-	while ((verdict = pd_channel_receive(&s->ranks[r].process.channel, &message)) > 0) {
+	while ((verdict = pd_channel_receive(supervisor_channel(s, r), &message)) > 0) {
 		int status = on_message(s, r, message, err);
 
 		json_decref(message);
@@ -190,33 +195,21 @@ int supervisor_read_rank(struct supervisor *s, int r, struct pd_error *err)
 	return verdict < 0 ? supervisor_on_gone(s, r, err) : 0;
 }
 
-/* As many threads as the plan was made for, if there are so many. */
-int64_t supervisor_threads(const struct supervisor *s, int rank)
-{
-	int64_t share = pd_process_share(rank, s->count);
-	int64_t profiled = s->job->plan->profile->device_threads;
-
-	if (s->job->threads > 0)
-		return s->job->threads;
-	return profiled > 0 && profiled < share ? profiled : share;
-}
-
 /* ---- all together ---- */
 
 static int start_all(struct supervisor *s, struct pd_error *err)
 {
+	struct pd_launcher *launcher = s->launcher;
+
 	for (int r = 0; r < s->count; r++) {
 		struct watched *w = &s->ranks[r];
-		json_t *job;
 
 		if (supervisor_open_trace(s, r, err) < 0 ||
-		    pd_process_start(&w->process, r, s->count, w->trace, err) < 0)
+		    launcher->ops->start(launcher, r, w->trace, err) < 0)
 			return -1;
 		w->heard_ns = pd_awake_ns(&s->awake);
 		w->phase = -1;
-		job = pd_job_json(s->job, r);
-		json_object_set_new(job, "threads", json_integer(supervisor_threads(s, r)));
-		supervisor_tell(s, r, job);
+		supervisor_tell(s, r, pd_job_json(s->job, r, launcher->ops->seat(launcher, r)));
 	}
 	return 0;
 }
@@ -234,7 +227,7 @@ static int supervise(struct supervisor *s, struct pd_error *err)
 	if (status == 0 && s->connected && !s->at_once)
 		status = supervisor_settle(s, err);
 	for (int r = 0; r < s->count; r++) {
-		pd_process_kill(&s->ranks[r].process);
+		s->launcher->ops->kill(s->launcher, r);
 		memory[r] = s->ranks[r].memory_bytes;
 	}
 	in_order = status == 0 && !s->at_once;
@@ -267,10 +260,14 @@ int pd_supervise(struct pd_job *job, const struct pd_supervision *how, struct pd
 		return -1;
 	s.ranks = pd_calloc((size_t)s.count, sizeof(*s.ranks));
 	for (int r = 0; r < s.count; r++)
-		s.ranks[r].process.channel.fd = s.ranks[r].trace = -1;
-	if (supervisor_catch_signals(&s, err) == 0)
-		status = supervise(&s, err);
-	supervisor_release_signals(&s);
+		s.ranks[r].trace = -1;
+	s.launcher = how->launcher->open(s.count, err);
+	if (s.launcher) {
+		if (supervisor_catch_signals(&s, err) == 0)
+			status = supervise(&s, err);
+		supervisor_release_signals(&s);
+		s.launcher->ops->close(s.launcher);
+	}
 	supervisor_forget_pending(&s);
 	for (int r = 0; r < s.count; r++)
 		json_decref(s.ranks[r].address);

@@ -6,9 +6,11 @@
 #ifndef PD_RUN_SUPERVISOR_H
 #define PD_RUN_SUPERVISOR_H
 
+#include "launch/launcher.h"
 #include "run/job.h"
 
 struct pd_supervision {
+	const struct pd_launcher_ops *launcher;
 	int64_t timeout_s;              /* no operation finishes anywhere for so long: given up */
 	int64_t report_every;           /* minibatches between progress reports; 0: ten an epoch */
 	int keep;                       /* checkpoints kept */

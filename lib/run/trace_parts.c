@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "launch/process.h"
 #include "trace/trace.h"
 
 #include <errno.h>
@@ -67,7 +68,7 @@ int supervisor_merge_trace(struct supervisor *s, struct pd_error *err)
 	header.device = (char *)device->name;
 	if (strcmp(device->name, "cpu") == 0) {
 		header.processors = pd_process_processors();
-		header.threads = supervisor_threads(s, 0);
+		header.threads = s->ranks[0].threads;
 	}
 	clock_gettime(CLOCK_REALTIME, &now);
 	if (pd_file_create(&file, s->job->trace, err) < 0)

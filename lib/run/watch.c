@@ -50,7 +50,7 @@ int supervisor_watch(struct supervisor *s, struct pd_error *err)
 
 	while (s->done < s->count && status == 0) {
 		for (int r = 0; r < s->count; r++)
-			fds[r] = (struct pollfd){ .fd = s->ranks[r].process.channel.fd,
+			fds[r] = (struct pollfd){ .fd = supervisor_channel(s, r)->fd,
 						  .events = POLLIN };
 		fds[s->count] = (struct pollfd){ .fd = s->signal_fd, .events = POLLIN };
 		if (poll(fds, (nfds_t)s->count + 1, 1000) < 0 && errno != EINTR) {
@@ -79,6 +79,8 @@ int supervisor_watch(struct supervisor *s, struct pd_error *err)
 /* Everybody is done: once every checkpoint is written, they may go. */
 int supervisor_settle(struct supervisor *s, struct pd_error *err)
 {
+	struct pd_launcher *launcher = s->launcher;
+
 	while (supervisor_writes(s)) {
 		supervisor_read_signals(s);
 		if (s->at_once)
@@ -94,14 +96,16 @@ int supervisor_settle(struct supervisor *s, struct pd_error *err)
 	for (int r = 0; r < s->count; r++) {
 		int64_t until = pd_awake_ns(&s->awake) + SILENCE_NS;
 		char fate[PD_FATE_TEXT], name[64];
+		enum pd_ended ended;
 
-		while (!pd_process_ended(&s->ranks[r].process) && pd_awake_ns(&s->awake) < until)
+		while ((ended = launcher->ops->ended(launcher, r)) == PD_STILL_RUNS &&
+		       pd_awake_ns(&s->awake) < until)
 			usleep(500);
-		if (s->ranks[r].process.pid || s->ranks[r].process.status != 0)
+		if (ended != PD_ENDED_WELL)
 			return pd_error_failed(err, "%s %s after its work was done",
 					       supervisor_who(s, r, name, sizeof(name)),
-					       s->ranks[r].process.pid ? "hangs"
-					       : pd_process_fate(&s->ranks[r].process, fate));
+					       ended == PD_STILL_RUNS ? "hangs"
+					       : launcher->ops->fate(launcher, r, fate));
 	}
 	return 0;
 }

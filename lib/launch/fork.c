@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The launcher of one machine: every rank is a child of this process. */
+#include "launch/launcher.h"
+
+#include "base/mem.h"
+#include "launch/process.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+struct forked {
+	struct pd_seat seat;
+	struct pd_process process;
+};
+
+struct launcher {
+	struct pd_launcher base;
+	struct forked *ranks;
+};
+
+static struct forked *forked(const struct pd_launcher *launcher, int rank)
+{
+	return &((const struct launcher *)launcher)->ranks[rank];
+}
+
+static struct pd_launcher *fork_open(int ranks, struct pd_error *err)
+{
+	struct launcher *launcher = pd_zalloc(sizeof(*launcher));
+	char host[PD_SEAT_HOST] = "";
+
+	/* a name that is cut off has no end */
+	gethostname(host, sizeof(host) - 1);
+	launcher->base.ops = &pd_launcher_fork;
+	launcher->ranks = pd_calloc((size_t)ranks, sizeof(*launcher->ranks));
+	for (int r = 0; r < ranks; r++) {
+		struct pd_seat *seat = &launcher->ranks[r].seat;
+
+		*seat = (struct pd_seat){ .local = r, .locals = ranks, .device = r };
+		memcpy(seat->host, host, sizeof(host));
+		launcher->ranks[r].process = (struct pd_process){ .channel.fd = -1, .words = -1 };
+	}
+	return &launcher->base;
+}
+
+static void fork_close(struct pd_launcher *launcher)
+{
+	free(((struct launcher *)launcher)->ranks);
+	free(launcher);
+}
+
+static const struct pd_seat *fork_seat(const struct pd_launcher *launcher, int rank)
+{
+	return &forked(launcher, rank)->seat;
+}
+
+static int fork_start(struct pd_launcher *launcher, int rank, int file, struct pd_error *err)
+{
+	struct forked *f = forked(launcher, rank);
+
+	return pd_process_start(&f->process, rank, &f->seat, file, err);
+}
+
+static struct pd_channel *fork_channel(struct pd_launcher *launcher, int rank)
+{
+	return &forked(launcher, rank)->process.channel;
+}
+
+static enum pd_ended fork_ended(struct pd_launcher *launcher, int rank)
+{
+	struct pd_process *process = &forked(launcher, rank)->process;
+
+	if (!pd_process_ended(process))
+		return PD_STILL_RUNS;
+	return process->status == 0 ? PD_ENDED_WELL : PD_ENDED_BADLY;
+}
+
+static const char *fork_fate(const struct pd_launcher *launcher, int rank, char buf[PD_FATE_TEXT])
+{
+	return pd_process_fate(&forked(launcher, rank)->process, buf);
+}
+
+static void fork_kill(struct pd_launcher *launcher, int rank)
+{
+	pd_process_kill(&forked(launcher, rank)->process);
+}
+
+const struct pd_launcher_ops pd_launcher_fork = {
+	.name = "fork",
+	.open = fork_open,
+	.close = fork_close,
+	.seat = fork_seat,
+	.start = fork_start,
+	.channel = fork_channel,
+	.ended = fork_ended,
+	.fate = fork_fate,
+	.kill = fork_kill,
+};

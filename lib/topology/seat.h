@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A seat: where a rank's process is, as its launcher knows.  A rank's number says nothing of that:
+ * it counts the ranks of all hosts, while devices, processors, processes and clocks are a host's.
+ */
+#ifndef PD_TOPOLOGY_SEAT_H
+#define PD_TOPOLOGY_SEAT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#define PD_SEAT_HOST 64
+
+struct pd_seat {
+	char host[PD_SEAT_HOST];        /* the same for ranks of one host, and for no others */
+	int local, locals;              /* its number among the ranks of its host, and how many */
+	int device;                     /* the number of its device among those of its host */
+	int64_t clock_ahead_ns;         /* of its host's pd_now_ns() before the supervisor's */
+};
+
+/* Are the two on one host? */
+static inline bool pd_seat_beside(const struct pd_seat *a, const struct pd_seat *b)
+{
+	return strcmp(a->host, b->host) == 0;
+}
+
+#endif
