@@ -68,6 +68,8 @@ static void fill(struct pd_error *err, enum pd_exit status, const char *fmt, va_
 	if (!err)
 		return;
 	err->status = status;
+	err->cause = PD_CAUSE_OWN;
+	err->peer = -1;
 	print(err->text, sizeof(err->text), fmt, ap);
 	make_one_line(err->text);
 }
@@ -85,6 +87,20 @@ DEFINE(pd_error_input, PD_EXIT_USAGE)
 DEFINE(pd_error_no, PD_EXIT_NO)
 DEFINE(pd_error_failed, PD_EXIT_FAILED)
 #undef DEFINE
+
+int pd_error_peer(struct pd_error *err, int peer, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!err)
+		return -1;
+	va_start(ap, fmt);
+	fill(err, PD_EXIT_FAILED, fmt, ap);
+	va_end(ap);
+	err->cause = PD_CAUSE_PEER;
+	err->peer = peer;
+	return -1;
+}
 
 int pd_error_prefix(struct pd_error *err, const char *fmt, ...)
 {

@@ -19,8 +19,15 @@ enum pd_exit {
 	PD_EXIT_FAILED = 3,     /* the run itself failed */
 };
 
+enum pd_cause {
+	PD_CAUSE_OWN,           /* what the sentence says has happened here */
+	PD_CAUSE_PEER,          /* another rank is lost, or what it takes part in failed */
+};
+
 struct pd_error {
 	enum pd_exit status;
+	enum pd_cause cause;
+	int peer;               /* PD_CAUSE_PEER: that rank */
 	char text[512];         /* a longer sentence loses its middle */
 };
 
@@ -31,6 +38,9 @@ int pd_error_no(struct pd_error *err, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 int pd_error_failed(struct pd_error *err, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+/* The run failed, and the cause is to be looked for at another rank. */
+int pd_error_peer(struct pd_error *err, int peer, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 
 /* Puts "PREFIX: " before the sentence.  Returns -1. */
 int pd_error_prefix(struct pd_error *err, const char *fmt, ...)

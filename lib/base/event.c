@@ -2,6 +2,7 @@
 #include "base/event.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -22,6 +23,21 @@ void pd_gate_release(struct pd_gate *gate)
 	close(gate->fd);
 	pthread_cond_destroy(&gate->cond);
 	pthread_mutex_destroy(&gate->lock);
+}
+
+int pd_gate_failed(const struct pd_gate *gate, struct pd_error *err, const char *fmt, ...)
+{
+	char what[sizeof(err->text)];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(what, sizeof(what), fmt, ap);
+	va_end(ap);
+	if (!gate)
+		return pd_error_failed(err, "%s: failed", what);
+	*err = gate->err;
+	err->status = PD_EXIT_FAILED;
+	return pd_error_prefix(err, "%s", what);
 }
 
 static void finish(struct pd_event *ev, enum pd_event_state state, struct pd_gate *gate)

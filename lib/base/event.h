@@ -43,6 +43,12 @@ struct pd_gate {
 
 int pd_gate_init(struct pd_gate *gate, struct pd_error *err);
 void pd_gate_release(struct pd_gate *gate);
+/*
+ * Something has failed: the gate's error, with "WHAT: " before it; where there is no gate, "WHAT:
+ * failed".  Returns -1.
+ */
+int pd_gate_failed(const struct pd_gate *gate, struct pd_error *err, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 
 static inline void pd_event_arm(struct pd_event *ev)
 {

@@ -100,7 +100,7 @@ static int keep_busy(struct end *end, struct pd_error *err)
 
 static int broken(const struct end *end, struct pd_error *err)
 {
-	return pd_error_failed(err, "link: %s", end->gate.err.text);
+	return pd_gate_failed(&end->gate, err, "link");
 }
 
 /* A message to the other end, or from it; *ev is its end. */

@@ -109,44 +109,50 @@ int supervisor_on_gone(struct supervisor *s, int r, struct pd_error *err)
 }
 
 /*
- * A rank that has lost another one, or could not reach it, or whose transfer with it failed
- * (lib/transport/ucx and nccl say so in these words), is no cause: that one, dead or with a word
- * of its own, is.
+ * Because of which other rank a rank has failed, or -1: that one, dead or with a word of its own, is
+ * the cause.
  */
-static bool is_consequence(const char *text)
+static int blamed(const struct supervisor *s, const json_t *message)
 {
-	return strstr(text, ": lost rank ") || strstr(text, " bytes from rank ") ||
-	       strstr(text, " bytes to rank ") || strstr(text, ": UCX cannot reach rank ") ||
-	       strstr(text, ": NCCL: ");
+	int peer = (int)json_integer_value(json_object_get(message, "peer"));
+
+	if (json_integer_value(json_object_get(message, "cause")) != PD_CAUSE_PEER)
+		return -1;
+	return peer >= 0 && peer < s->count ? peer : 0;
 }
 
-/* Another rank than r that has ended without a word, or said why: true, with the error. */
-static bool find_cause(struct supervisor *s, int r, struct pd_error *err)
+/* Has rank q ended without a word, or said of itself why?  Then true, with the error. */
+static bool is_cause(struct supervisor *s, int q, struct pd_error *err)
 {
-	for (int q = 0; q < s->count; q++) {
-		json_t *message = NULL;
-		const char *text;
-		int verdict;
+	json_t *message = NULL;
+	char name[64];
+	int verdict;
 
-		if (q == r || s->ranks[q].lost_another)
-			continue;
-		while ((verdict = pd_channel_receive(supervisor_channel(s, q), &message)) > 0) {
-			text = json_string_value(json_object_get(message, "text"));
-			if (pd_message_is(message, "error") && !is_consequence(text)) {
-				char name[64];
+	while ((verdict = pd_channel_receive(supervisor_channel(s, q), &message)) > 0) {
+		bool failed = pd_message_is(message, "error"), own = failed && blamed(s, message) < 0;
 
-				pd_error_failed(err, "%s: %s",
-						supervisor_who(s, q, name, sizeof(name)), text);
-				json_decref(message);
-				return true;
-			}
-			s->ranks[q].lost_another |= pd_message_is(message, "error");
-			json_decref(message);
-		}
-		if (verdict < 0 && !s->ranks[q].lost_another) {
-			supervisor_on_gone(s, q, err);
+		if (own)
+			pd_error_failed(err, "%s: %s", supervisor_who(s, q, name, sizeof(name)),
+					json_string_value(json_object_get(message, "text")));
+		s->ranks[q].lost_another |= failed;
+		json_decref(message);
+		if (own)
 			return true;
-		}
+	}
+	if (verdict == 0 || s->ranks[q].lost_another)
+		return false;
+	supervisor_on_gone(s, q, err);
+	return true;
+}
+
+/* Looks for the cause at all ranks but r, and first at the one that r blames. */
+static bool find_cause(struct supervisor *s, int r, int blames, struct pd_error *err)
+{
+	for (int i = 0; i < s->count; i++) {
+		int q = (blames + i) % s->count;
+
+		if (q != r && !s->ranks[q].lost_another && is_cause(s, q, err))
+			return true;
 	}
 	return false;
 }
@@ -156,15 +162,16 @@ int supervisor_on_error(struct supervisor *s, int r, const json_t *message, stru
 	char name[64];
 	int status = (int)json_integer_value(json_object_get(message, "status"));
 	const char *text = json_string_value(json_object_get(message, "text"));
+	int blames = blamed(s, message);
 
 	/* what is wrong with the input is the same for every rank: its sentence is enough */
 	if (status == PD_EXIT_USAGE)
 		return pd_error_input(err, "%s", text);
-	if (is_consequence(text)) {
+	if (blames >= 0) {
 		int64_t until = pd_awake_ns(&s->awake) + CAUSE_NS;
 
 		for (; pd_awake_ns(&s->awake) < until; usleep(1000))
-			if (find_cause(s, r, err))
+			if (find_cause(s, r, blames, err))
 				return -1;
 	}
 	return pd_error_failed(err, "%s: %s", supervisor_who(s, r, name, sizeof(name)), text);

@@ -360,8 +360,9 @@ enum pd_exit pd_rank_main(int number, int fd)
 	if (status < 0) {
 		if (!err.text[0])
 			err = rank.send_error;
-		say(&rank, json_pack("{s:s, s:s, s:i}", "event", "error", "text", err.text,
-				     "status", (int)err.status));
+		say(&rank, json_pack("{s:s, s:s, s:i, s:i, s:i}", "event", "error", "text", err.text,
+				     "status", (int)err.status, "cause", (int)err.cause,
+				     "peer", err.peer));
 		/* streams may wait for what will never come: nothing is torn down */
 		_exit(err.status);
 	}

@@ -55,7 +55,7 @@ int rank_share_state(struct rank *rank, struct pd_error *err)
 			failed |= pd_event_done(event) && pd_event_failed(event);
 		}
 	if (failed)
-		return pd_error_failed(err, "transport: %s", rank->gate.err.text);
+		return pd_gate_failed(&rank->gate, err, "transport");
 	rank->sharing = pending;
 	return !pending;
 }

@@ -92,9 +92,9 @@ static void fail(struct staged *s, struct staged_transfer *x)
 {
 	struct pd_error err;
 
-	pd_error_failed(&err, "%s of %zu bytes %s rank %d: what it waited for failed",
-			x->receive ? "receive" : "send", x->bytes, x->receive ? "from" : "to",
-			x->peer);
+	pd_error_peer(&err, x->peer, "%s of %zu bytes %s rank %d: what it waited for failed",
+		      x->receive ? "receive" : "send", x->bytes, x->receive ? "from" : "to",
+		      x->peer);
 	pd_event_fail(x->done, &err, s->gate);
 }
 

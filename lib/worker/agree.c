@@ -239,7 +239,7 @@ static int copy_scale(struct pd_worker *w, void *to, const void *from, enum pd_c
 		return pd_error_failed(err, "the scale of a version: the device refused to copy");
 	pd_event_wait(&ev, w->config.gate);
 	return pd_event_failed(&ev)
-		? pd_error_failed(err, "the scale of a version: %s", w->config.gate->err.text) : 0;
+		? pd_gate_failed(w->config.gate, err, "the scale of a version") : 0;
 }
 
 int pd_worker_scale_get(struct pd_worker *w, int i, const void *weights, struct pd_scale *scale_p,

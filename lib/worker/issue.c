@@ -33,10 +33,11 @@ static int issue(struct pd_worker *w, const struct pd_op *op, struct pd_error *e
 	verdict = table[op->kind](w, worker_chunk(w, op->stage), op);
 	if (verdict > 0)
 		w->issued++;
-	if (verdict < 0)
-		pd_error_failed(err, "%s: the %s refused it", pd_op_short(op, name),
-				w->config.gate && w->config.gate->failed ? w->config.gate->err.text
-								       : "device or transport");
+	if (verdict < 0 && w->config.gate && w->config.gate->failed)
+		pd_gate_failed(w->config.gate, err, "%s", pd_op_short(op, name));
+	else if (verdict < 0)
+		pd_error_failed(err, "%s: the device or transport refused it",
+				pd_op_short(op, name));
 	return verdict;
 }
 

@@ -83,9 +83,8 @@ int worker_retire(struct pd_worker *w, struct pd_error *err)
 			if (!pd_event_done(&mark->events[i]))
 				return any;
 			if (pd_event_failed(&mark->events[i]))
-				return pd_error_failed(err, "%s: %s", pd_op_short(&entry->op, name),
-						       w->config.gate ? w->config.gate->err.text
-								      : "failed");
+				return pd_gate_failed(w->config.gate, err, "%s",
+						      pd_op_short(&entry->op, name));
 		}
 		retire(w, entry);
 		w->retired++;

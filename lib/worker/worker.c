@@ -211,21 +211,18 @@ enum pd_worker_state pd_worker_step(struct pd_worker *w, struct pd_error *err)
 	w->paused = PD_PAUSE_NONE;
 	moved = w->config.transport->ops->progress(w->config.transport);
 	if (moved < 0) {
-		pd_error_failed(err, "transport: %s",
-				w->config.gate ? w->config.gate->err.text : "failed");
+		pd_gate_failed(w->config.gate, err, "transport");
 		return PD_WORKER_FAILED;
 	}
 	retired = w->reducing ? reduce(w) : 0;
 	if (retired < 0) {
-		pd_error_failed(err, "all-reduce: %s",
-				w->config.gate ? w->config.gate->err.text : "failed");
+		pd_gate_failed(w->config.gate, err, "all-reduce");
 		return PD_WORKER_FAILED;
 	}
 	moved += retired;
 	retired = w->agreement ? worker_agree_progress(w) : 0;
 	if (retired < 0) {
-		pd_error_failed(err, "agreeing on an update: %s",
-				w->config.gate ? w->config.gate->err.text : "failed");
+		pd_gate_failed(w->config.gate, err, "agreeing on an update");
 		return PD_WORKER_FAILED;
 	}
 	moved += retired;

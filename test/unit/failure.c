@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which rank is named where nothing moves: the one that all the others wait for. */
+/*
+ * Which rank is named.  Where nothing moves, the one that all the others wait for; where one rank
+ * has lost another, the one that was the cause.
+ */
 #include "run/internal.h"
 
 #include "tap.h"
 
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #define RANKS 4
 
@@ -19,26 +24,135 @@ static void doing(int r, const char *what, int peer)
 	snprintf(ranks[r].doing, sizeof(ranks[r].doing), "%s of minibatch 7", what);
 }
 
+static struct pd_stage stages[RANKS];
+static struct pd_plan plan = { .stages = stages, .stage_count = RANKS, .rank_count = RANKS };
+static struct pd_job job = { .plan = &plan };
+static const struct pd_supervision how = { .timeout_s = 5 };
+
 static void is_named(int r, const char *what)
 {
-	struct pd_stage stages[RANKS];
-	struct pd_plan plan = { .stages = stages, .stage_count = RANKS, .rank_count = RANKS };
-	struct pd_job job = { .plan = &plan };
-	struct pd_supervision how = { .timeout_s = 5 };
 	struct supervisor s = { .job = &job, .how = &how, .ranks = ranks, .count = RANKS,
 				.connected = true, .last_checkpoint = -1 };
 	struct pd_error err = { 0 };
 	char name[64];
 
-	for (int i = 0; i < RANKS; i++)
-		stages[i] = (struct pd_stage){ .replicas = 1, .ranks = &numbers[i] };
 	ok(supervisor_nothing_moves(&s, &err) < 0 && err.status == PD_EXIT_FAILED &&
 	   strstr(err.text, supervisor_who(&s, r, name, sizeof(name))), "%s", what);
 	diag("%s", err.text);
 }
 
+/* ---- a launcher whose ranks are ends of sockets ---- */
+
+static struct pd_channel here[RANKS], there[RANKS];     /* the supervisor's, and the ranks' */
+
+static struct pd_channel *channel(struct pd_launcher *launcher, int rank)
+{
+	return &here[rank];
+}
+
+static enum pd_ended ended(struct pd_launcher *launcher, int rank)
+{
+	return there[rank].fd < 0 ? PD_ENDED_BADLY : PD_STILL_RUNS;
+}
+
+static const char *fate(const struct pd_launcher *launcher, int rank, char buf[PD_FATE_TEXT])
+{
+	return strcpy(buf, "was struck by lightning");
+}
+
+static const struct pd_launcher_ops launcher_ops = {
+	.name = "sockets", .channel = channel, .ended = ended, .fate = fate,
+};
+
+static void start_all(void)
+{
+	for (int r = 0; r < RANKS; r++) {
+		int pair[2];
+
+		pd_channel_release(&here[r]);
+		pd_channel_release(&there[r]);
+		if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0)
+			pd_bug("socketpair");
+		pd_channel_init(&here[r], pair[0], 0);
+		pd_channel_init(&there[r], pair[1], 0);
+		ranks[r] = (struct watched){ .peer = -1 };
+	}
+}
+
+/* What rank r says at its end, as lib/run/rank.c does: of another rank, or of itself (-1). */
+static json_t *word(int r, const char *text, int peer)
+{
+	struct pd_error err;
+
+	if (peer < 0)
+		pd_error_failed(&err, "rank %d: %s", r, text);
+	else
+		pd_error_peer(&err, peer, "rank %d: %s", r, text);
+	return json_pack("{s:s, s:s, s:i, s:i, s:i}", "event", "error", "text", err.text, "status",
+			 (int)err.status, "cause", (int)err.cause, "peer", err.peer);
+}
+
+static void says(int r, const char *text, int peer)
+{
+	pd_channel_send(&there[r], word(r, text, peer), NULL);
+}
+
+/* Rank r's word arrives: the sentence that the run ends with. */
+static void ends_with(int r, const char *text, int peer, const char *sentence, const char *what)
+{
+	struct pd_launcher launcher = { .ops = &launcher_ops };
+	struct supervisor s = { .job = &job, .how = &how, .launcher = &launcher, .ranks = ranks,
+				.count = RANKS, .connected = true, .last_checkpoint = -1 };
+	struct pd_error err = { 0 };
+	json_t *message = word(r, text, peer);
+
+	ok(supervisor_on_error(&s, r, message, &err) < 0 && err.status == PD_EXIT_FAILED,
+	   "%s: an error", what);
+	is_str(err.text, sentence, "%s", what);
+	json_decref(message);
+}
+
+static void causes(void)
+{
+	start_all();
+	pd_channel_release(&there[2]);
+	ends_with(1, "lost it", 2, "rank 2 (stage 2 of 4) was struck by lightning",
+		  "a rank that is gone");
+	start_all();
+	pd_channel_release(&there[2]);
+	pd_channel_release(&there[3]);
+	ends_with(1, "lost it", 3, "rank 3 (stage 3 of 4) was struck by lightning",
+		  "two are gone: the one that was blamed");
+	start_all();
+	says(2, "no room", -1);
+	ends_with(1, "lost it", 2, "rank 2 (stage 2 of 4): rank 2: no room",
+		  "the other one's own word");
+	start_all();
+	says(2, "lost it", 3);
+	pd_channel_release(&there[2]);
+	pd_channel_release(&there[3]);
+	ends_with(1, "lost it", 2, "rank 3 (stage 3 of 4) was struck by lightning",
+		  "the one that was blamed blames another");
+	start_all();
+	pd_channel_release(&there[2]);
+	ends_with(1, "no room for: lost rank 2", -1,
+		  "rank 1 (stage 1 of 4): rank 1: no room for: lost rank 2",
+		  "what a sentence says does not decide");
+	start_all();
+	ends_with(1, "lost it", 2, "rank 1 (stage 1 of 4): rank 1: lost it",
+		  "all the others run, and say nothing");
+	for (int r = 0; r < RANKS; r++) {
+		pd_channel_release(&here[r]);
+		pd_channel_release(&there[r]);
+	}
+}
+
 int main(void)
 {
+	for (int r = 0; r < RANKS; r++) {
+		stages[r] = (struct pd_stage){ .replicas = 1, .ranks = &numbers[r] };
+		here[r].fd = there[r].fd = -1;
+	}
 	doing(0, "recv_gradient", 1);
 	doing(1, "recv_gradient", 2);
 	doing(2, "backward", -2);
@@ -58,5 +172,6 @@ int main(void)
 	ranks[3].busy = false;
 	doing(2, "recv_activation", 0);
 	is_named(1, "in a circle, one of it");
+	causes();
 	return done_testing();
 }

@@ -555,6 +555,7 @@ static void test_absent_peer(bool dies)
 	is_str(me.err.text, dies ? "rank 0: lost rank 1: its process has ended"
 	       : "rank 0: NCCL: no connection with rank 1 within 0.5 s; --transport=staged does without",
 	       "that is said");
+	ok(me.err.cause == PD_CAUSE_PEER && me.err.peer == 1, "and because of whom");
 	ok(pd_now_ns() - begun_ns < 10 * SECOND_NS, "in time");
 	is_int(double_nccl_living(), 0, "no communicator is left");
 	pd_device_cpu.close(me.device);

@@ -68,7 +68,8 @@ static int peer_dies(struct rank *me)
 	while (!pd_event_done(&ev[0]))
 		ranks_step(me, 5);
 	bad += !rank_ok(me, pd_event_failed(&ev[0]), "what cannot arrive fails");
-	bad += !rank_ok(me, atomic_load(&me->gate.failed), "with a reason");
+	bad += !rank_ok(me, atomic_load(&me->gate.failed) && me->gate.err.cause == PD_CAUSE_PEER &&
+			    me->gate.err.peer == 1, "with a reason, and whose it is");
 	bad += !rank_ok(me, me->transport->ops->progress(me->transport) == -1, "it is broken");
 	me->transport->ops->close(me->transport);
 	me->transport = NULL;

@@ -30,17 +30,18 @@ static int refuse(const struct lane *lane, const char *what, ncclResult_t status
 	const char *more = lane->comm ? ncclGetLastError(lane->comm) : NULL;
 
 	if (status == ncclRemoteError)
-		return pd_error_failed(err, "rank %d: lost rank %d: NCCL: %s", lane->owner->rank,
-				       lane->peer, ncclGetErrorString(status));
-	return pd_error_failed(err, "rank %d: NCCL: %s %s rank %d: %s%s%.200s", lane->owner->rank,
-			       what, towards(lane), lane->peer, ncclGetErrorString(status),
-			       more && *more ? ": " : "", more ? more : "");
+		return pd_error_peer(err, lane->peer, "rank %d: lost rank %d: NCCL: %s",
+				     lane->owner->rank, lane->peer, ncclGetErrorString(status));
+	return pd_error_peer(err, lane->peer, "rank %d: NCCL: %s %s rank %d: %s%s%.200s",
+			     lane->owner->rank, what, towards(lane), lane->peer,
+			     ncclGetErrorString(status), more && *more ? ": " : "",
+			     more ? more : "");
 }
 
 static int given_up(const struct lane *lane, const char *what, struct pd_error *err)
 {
-	return pd_error_failed(err, "rank %d: NCCL: %s %s rank %d was given up", lane->owner->rank,
-			       what, towards(lane), lane->peer);
+	return pd_error_peer(err, lane->peer, "rank %d: NCCL: %s %s rank %d was given up",
+			     lane->owner->rank, what, towards(lane), lane->peer);
 }
 
 static void nap(int tries)

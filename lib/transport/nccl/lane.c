@@ -244,10 +244,11 @@ static void fail_all(struct lane *lane, const struct queue *q)
 	for (const struct transfer *x = q->first; x; x = x->next) {
 		struct pd_error err;
 
-		pd_error_failed(&err, "rank %d: %s of %zu bytes %s rank %d (tag %#llx): cancelled",
-				lane->owner->rank, lane->receives ? "receive" : "send", x->bytes,
-				lane->receives ? "from" : "to", lane->peer,
-				(unsigned long long)x->tag);
+		pd_error_peer(&err, lane->peer,
+			      "rank %d: %s of %zu bytes %s rank %d (tag %#llx): cancelled",
+			      lane->owner->rank, lane->receives ? "receive" : "send", x->bytes,
+			      lane->receives ? "from" : "to", lane->peer,
+			      (unsigned long long)x->tag);
 		pd_event_fail(x->done, &err, lane->owner->gate);
 	}
 }

@@ -45,7 +45,7 @@ static int look_at_processes(struct nccl *n)
 
 		if (p.fd < 0 || poll(&p, 1, 0) != 1)
 			continue;
-		pd_error_failed(&err, "rank %d: lost rank %d: its process has ended", n->rank, r);
+		pd_error_peer(&err, r, "rank %d: lost rank %d: its process has ended", n->rank, r);
 		return pd_nccl_give_up(n, &err);
 	}
 	return 0;
@@ -274,9 +274,9 @@ static int await(struct nccl *n, struct lane *lane, struct pd_event *ev, int64_t
 
 	while (!pd_event_done(ev)) {
 		if (pd_now_ns() > end_ns) {
-			pd_error_failed(err, "rank %d: NCCL: no connection with rank %d within "
-					"%.1f s; --transport=staged does without", n->rank,
-					lane->peer, (double)limit_ns / 1e9);
+			pd_error_peer(err, lane->peer, "rank %d: NCCL: no connection with rank %d "
+				      "within %.1f s; --transport=staged does without", n->rank,
+				      lane->peer, (double)limit_ns / 1e9);
 			return pd_nccl_give_up(n, err);
 		}
 		if (n->inner->ops->progress(n->inner) < 0 || look_at_processes(n) < 0) {
@@ -332,8 +332,10 @@ static int make_lane(struct nccl *n, const struct pd_nccl_config *config, int fr
 	*at = pd_nccl_lane_new(n, peer, receives, config->ids[from] + (size_t)to * PD_NCCL_ID, err);
 	if (!*at || connect_lane(n, *at, byte, config->limit_ns, err) < 0)
 		return -1;
-	return !receives || pd_nccl_lane_listen(*at) == 0 ? 0
-		: pd_error_failed(err, "%s", n->gate->err.text);
+	if (!receives || pd_nccl_lane_listen(*at) == 0)
+		return 0;
+	*err = n->gate->err;
+	return -1;
 }
 
 /* Pairs in the order of their lower rank, then of the higher: of all ranks the same. */

@@ -90,7 +90,7 @@ static void fail(struct transfer *x, const char *why)
 	char what[128];
 
 	describe(x, what, sizeof(what));
-	pd_error_failed(&err, "rank %d: %s: %s", u->rank, what, why);
+	pd_error_peer(&err, x->peer, "rank %d: %s: %s", u->rank, what, why);
 	pd_event_fail(x->done, &err, u->gate);
 	ring_append(&u->idle, x);
 }

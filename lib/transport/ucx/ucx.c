@@ -32,7 +32,6 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <ucs/config/global_opts.h>
@@ -96,32 +95,28 @@ static int ucx_fd(struct pd_transport *t)
 	return ((struct ucx *)t)->fd;
 }
 
-__attribute__((format(printf, 2, 3)))
-static void give_up(struct ucx *u, const char *fmt, ...)
+static void give_up(struct ucx *u, const struct pd_error *why)
 {
 	struct pd_event none = {.state = PD_EVENT_PENDING};
-	struct pd_error err;
-	va_list ap;
 
-	err.status = PD_EXIT_FAILED;
-	va_start(ap, fmt);
-	vsnprintf(err.text, sizeof(err.text), fmt, ap);
-	va_end(ap);
-	pd_error_prefix(&err, "rank %d", u->rank);
-	pd_event_fail(&none, &err, u->gate);
+	pd_event_fail(&none, why, u->gate);
 	u->broken = true;
 }
 
 static int ucx_arm(struct pd_transport *t)
 {
 	struct ucx *u = (struct ucx *)t;
+	struct pd_error err;
 	ucs_status_t status;
 
 	if (u->broken || pd_ucx_is_ready(u))
 		return 1;
 	status = ucp_worker_arm(u->worker);
-	if (status != UCS_OK && status != UCS_ERR_BUSY)
-		give_up(u, "UCX cannot wait: %s", ucs_status_string(status));
+	if (status != UCS_OK && status != UCS_ERR_BUSY) {
+		pd_error_failed(&err, "rank %d: UCX cannot wait: %s", u->rank,
+				ucs_status_string(status));
+		give_up(u, &err);
+	}
 	return status != UCS_OK;
 }
 
@@ -137,10 +132,14 @@ static void ucx_address(struct pd_transport *t, const void **bytes_p, size_t *le
 static void peer_lost(void *transport, ucp_ep_h endpoint, ucs_status_t status)
 {
 	struct ucx *u = transport;
+	struct pd_error err;
 
 	for (int r = 0; r < u->ranks; r++)
-		if (u->peers[r] == endpoint && !u->broken)
-			give_up(u, "lost rank %d: %s", r, ucs_status_string(status));
+		if (u->peers[r] == endpoint && !u->broken) {
+			pd_error_peer(&err, r, "rank %d: lost rank %d: %s", u->rank, r,
+				      ucs_status_string(status));
+			give_up(u, &err);
+		}
 }
 
 static int ucx_connect(struct pd_transport *t, const void *const *addresses, const size_t *lengths,
@@ -162,9 +161,9 @@ static int ucx_connect(struct pd_transport *t, const void *const *addresses, con
 		ucs_status_t status = ucp_ep_create(u->worker, &params, &u->peers[r]);
 
 		if (status != UCS_OK)
-			return pd_error_failed(err, "rank %d: UCX cannot reach rank %d through "
-					       "shared memory: %s", u->rank, r,
-					       ucs_status_string(status));
+			return pd_error_peer(err, r, "rank %d: UCX cannot reach rank %d through "
+					     "shared memory: %s", u->rank, r,
+					     ucs_status_string(status));
 	}
 	return 0;
 }
