@@ -22,10 +22,10 @@ static struct pd_measure_options measure = { .batch_size = 32 };
 
 static const struct pd_opt options[] = {
 	{ "device", 'd', PD_OPT_STRING, "NAME", "auto, cpu or cuda (default: auto)", &device },
-	{ "tf32", 0, PD_OPT_FLAG, NULL, "let a GPU make products of f32 from TF32", &measure.tf32 },
+	{ "tf32", 0, PD_OPT_FLAG, NULL, "let a GPU round factors of f32 to TF32", &measure.tf32 },
 	{ "batch-size", 'b', PD_OPT_COUNT, "N", "samples in a microbatch (default: 32)",
 	  &measure.batch_size, 1, 1 << 20 },
-	{ "dtype", 0, PD_OPT_STRING, "TYPE", "what is computed in: f32 (default), bf16, f16", &dtype },
+	{ "dtype", 0, PD_OPT_STRING, "TYPE", "type to compute in: f32 (default), bf16, f16", &dtype },
 	{ "threads", 't', PD_OPT_COUNT, "N", "threads of a worker (default: half the processors)",
 	  &threads, 1, 4096 },
 	{ "workers", 'w', PD_OPT_COUNT, "N", "workers at once, one of them timed (default: 1)",
@@ -34,7 +34,7 @@ static const struct pd_opt options[] = {
 	  &measure.iterations, 1, 100000 },
 	{ "transport", 0, PD_OPT_CHOICE, "NAME", "between GPUs: auto (default), nccl or staged",
 	  &transport, .choices = pd_apart_name },
-	{ "no-link", 0, PD_OPT_FLAG, NULL, "do not measure the link, nor a worker's own time", &no_link },
+	{ "no-link", 0, PD_OPT_FLAG, NULL, "do not measure the link or the cost of an operation", &no_link },
 	{ 0 }
 };
 
