@@ -34,7 +34,8 @@ static const struct pd_opt options[] = {
 	  &measure.iterations, 1, 100000 },
 	{ "transport", 0, PD_OPT_CHOICE, "NAME", "between GPUs: auto (default), nccl or staged",
 	  &transport, .choices = pd_apart_name },
-	{ "no-link", 0, PD_OPT_FLAG, NULL, "do not measure the link or the cost of an operation", &no_link },
+	{ "no-link", 0, PD_OPT_FLAG, NULL, "measure neither the link nor the cost of operations",
+	  &no_link },
 	{ 0 }
 };
 
