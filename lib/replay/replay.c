@@ -20,7 +20,6 @@ struct replay {
 	struct pd_sim_fabric *fabric;
 	struct pd_arena arena;          /* of the workers */
 	struct pd_worker **workers;     /* per rank */
-	struct pd_list_cursor *cursors; /* per rank, or NULL */
 	struct pd_room *rooms;          /* per rank and chunk, or NULL */
 	bool *done;
 	int live;                       /* workers that are not done */
@@ -36,16 +35,10 @@ static void replay_free(struct replay *replay)
 	free(replay->rooms);
 	free(replay->workers);
 	pd_arena_release(&replay->arena);
-	free(replay->cursors);
 	free(replay->done);
 	pd_sim_fabric_free(replay->fabric);
 	pd_sim_free(replay->sim);
 	pd_schedule_free(replay->schedule);
-}
-
-static bool next_listed(void *context, struct pd_op *op_p)
-{
-	return pd_list_next(context, op_p);
 }
 
 /* As much room as the lists need. */
@@ -54,7 +47,6 @@ static void follow_lists(struct replay *replay, const struct pd_lists *lists)
 	size_t ranks = (size_t)replay->plan->rank_count;
 	int chunks = replay->schedule->chunks;
 
-	replay->cursors = pd_calloc(ranks, sizeof(*replay->cursors));
 	replay->rooms = pd_calloc(ranks * (size_t)chunks, sizeof(*replay->rooms));
 	for (int r = 0; r < replay->plan->rank_count; r++)
 		pd_room_of_list(replay->schedule, lists, r, false, &replay->rooms[r * chunks]);
@@ -149,8 +141,7 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 			.transport = pd_sim_transport(replay->fabric, r),
 			.batch_size = plan->profile->batch_size,
 			.optimizer = { .momentum = 1 },       /* its buffer counts as memory */
-			.next = options->lists ? next_listed : NULL,
-			.next_context = options->lists ? &replay->cursors[r] : NULL,
+			.list = options->lists ? &options->lists->ranks[r] : NULL,
 			.rooms = options->lists ? &replay->rooms[r * chunks] : rooms,
 			.arena = &replay->arena,
 			.retired = options->recurrence ? note : options->retired,
@@ -244,11 +235,8 @@ static int train(struct replay *replay, const struct pd_replay_options *options,
 {
 	struct pd_phase phase = { .last = length(replay->plan, options) };
 
-	if (options->lists) {
+	if (options->lists)
 		phase.last = options->lists->microbatches;
-		for (int r = 0; r < replay->plan->rank_count; r++)
-			pd_list_begin(&replay->cursors[r], &options->lists->ranks[r], &phase);
-	}
 	if (options->phase_count == 0)
 		return train_phase(replay, &phase, options, err);
 	for (int p = 0; p < options->phase_count; p++) {

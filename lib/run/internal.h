@@ -50,7 +50,6 @@ struct rank {
 	struct pd_transport *transport;
 	struct pd_transport *apart;     /* the same, where it is such a one; or NULL */
 	struct pd_worker *worker;
-	struct pd_list_cursor cursor;   /* of the job's list, where it has one */
 	struct pd_room *rooms;          /* that it needs, per part; or NULL */
 	int64_t floor;                  /* of the first phase */
 	int64_t asked;                  /* the last checkpoint step asked of the worker */

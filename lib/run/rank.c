@@ -215,9 +215,6 @@ static bool next_phase(struct rank *rank)
 		floor = rank->floor;
 	if (rank->phase.evaluate)
 		pd_weights_newest(pd_worker_weights(rank->worker, 0), &floor);
-	if (rank->job->lists && !rank->phase.evaluate)
-		pd_list_begin(&rank->cursor, &rank->job->lists->ranks[rank->number],
-			      &rank->phase);
 	pd_worker_begin(rank->worker, &rank->phase, floor);
 	rank->in_phase = true;
 	/* who goes on inside an epoch needs the older versions too */

@@ -201,11 +201,6 @@ static int restore_weights(struct rank *rank, struct pd_error *err)
 	return status;
 }
 
-static bool next_listed(void *context, struct pd_op *op_p)
-{
-	return pd_list_next(context, op_p);
-}
-
 static void follow_list(struct rank *rank, struct pd_worker_config *config)
 {
 	if (!rank->job->lists)
@@ -214,8 +209,7 @@ static void follow_list(struct rank *rank, struct pd_worker_config *config)
 	pd_room_of_list(rank->schedule, rank->job->lists, rank->number,
 			rank->job->test_microbatches > 0, rank->rooms);
 	config->rooms = rank->rooms;
-	config->next = next_listed;
-	config->next_context = &rank->cursor;
+	config->list = &rank->job->lists->ranks[rank->number];
 }
 
 static int open_worker(struct rank *rank, struct pd_error *err)

@@ -295,16 +295,29 @@ int64_t pd_list_highest(const struct pd_list_cursor *cursor)
 	return cursor->highest;
 }
 
+void pd_op_source_init(struct pd_op_source *source, const struct pd_schedule *schedule,
+		       const struct pd_list *list, int rank, const struct pd_phase *phase,
+		       int64_t floor)
+{
+	source->generated = !list;
+	if (list)
+		pd_list_begin(&source->list, list, phase);
+	else
+		pd_cursor_init(&source->cursor, schedule, rank, phase, floor);
+}
+
+int64_t pd_op_source_highest(const struct pd_op_source *source)
+{
+	return source->generated ? pd_cursor_highest(&source->cursor)
+				 : pd_list_highest(&source->list);
+}
+
 void pd_op_source_begin(struct pd_op_source *source, const struct pd_schedule *schedule,
 			const struct pd_lists *lists, int rank, int64_t microbatches)
 {
 	struct pd_phase phase = { .last = microbatches };
 
-	source->generated = schedule != NULL;
-	if (schedule)
-		pd_cursor_init(&source->cursor, schedule, rank, &phase, 0);
-	else
-		pd_list_begin(&source->list, &lists->ranks[rank], &phase);
+	pd_op_source_init(source, schedule, schedule ? NULL : &lists->ranks[rank], rank, &phase, 0);
 }
 
 bool pd_op_source_next(struct pd_op_source *source, struct pd_op *op_p)

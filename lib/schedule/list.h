@@ -113,10 +113,19 @@ int64_t pd_list_highest(const struct pd_list_cursor *cursor);
 
 /* A rank's operations from wherever they come: the generator, or a list. */
 struct pd_op_source {
-	bool generated;
+	bool generated;                 /* the operations are the cursor's; else the list's */
 	struct pd_cursor cursor;
 	struct pd_list_cursor list;
 };
+
+/*
+ * The operations of a phase: those of the list, or, where it is NULL, what the schedule generates
+ * (floor: see pd_cursor_init).  A list's phase begins with microbatch 0 and cannot be cut short.
+ * The source must not be moved in memory.
+ */
+void pd_op_source_init(struct pd_op_source *source, const struct pd_schedule *schedule,
+		       const struct pd_list *list, int rank, const struct pd_phase *phase,
+		       int64_t floor);
 
 /*
  * From schedule, for microbatches from 0 to `microbatches` - 1, or from the lists where it is
@@ -125,6 +134,7 @@ struct pd_op_source {
 void pd_op_source_begin(struct pd_op_source *source, const struct pd_schedule *schedule,
 			const struct pd_lists *lists, int rank, int64_t microbatches);
 bool pd_op_source_next(struct pd_op_source *source, struct pd_op *op_p);
+int64_t pd_op_source_highest(const struct pd_op_source *source);
 void pd_op_source_end(struct pd_op_source *source);
 
 /* Does it go to or come from one other rank? */

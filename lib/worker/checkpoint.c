@@ -24,7 +24,7 @@ void worker_pause_after(struct pd_worker *w, const struct pd_op *op)
 		const struct checkpoint *c = &w->checkpoints[i];
 
 		if (c->at >= 0 && op->kind == PD_OP_step && op->version <= c->at &&
-		    op->version >= pd_cursor_oldest(&w->cursor, op->stage, c->at))
+		    op->version >= pd_cursor_oldest(&w->source.cursor, op->stage, c->at))
 			w->wanted = PD_PAUSE_VERSION;
 	}
 }
@@ -68,12 +68,12 @@ bool pd_worker_state_reached(const struct pd_worker *w, int64_t at)
 
 int64_t pd_worker_checkpoint_oldest(const struct pd_worker *w, int i, int64_t at)
 {
-	return pd_cursor_oldest(&w->cursor, w->chunks[i].index, at);
+	return pd_cursor_oldest(&w->source.cursor, w->chunks[i].index, at);
 }
 
 bool pd_worker_checkpoint_holds(const struct pd_worker *w, int i, int64_t at, int64_t version)
 {
-	return version == at || pd_cursor_reads(&w->cursor, w->chunks[i].index, at, version);
+	return version == at || pd_cursor_reads(&w->source.cursor, w->chunks[i].index, at, version);
 }
 
 enum pd_pause pd_worker_paused(const struct pd_worker *w)

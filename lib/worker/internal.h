@@ -4,7 +4,7 @@
 #define PD_WORKER_INTERNAL_H
 
 #include "base/mem.h"
-#include "schedule/cursor.h"
+#include "schedule/list.h"
 #include "transport/collective.h"
 #include "worker/worker.h"
 
@@ -136,9 +136,9 @@ struct pd_worker {
 
 	bool running, exhausted, frozen, held, has_next;
 	bool reducing;                  /* some of an all-reduce may have no place on the stream yet */
-	struct pd_op next;              /* taken from the cursor, not yet issued */
+	struct pd_op next;              /* taken from the source, not yet issued */
 	struct pd_phase phase;
-	struct pd_cursor cursor;
+	struct pd_op_source source;
 	struct pd_worker_config config; /* the optimizer is its last */
 
 	/* less often used from here on */

@@ -62,9 +62,7 @@ int worker_issue(struct pd_worker *w, struct pd_error *err)
 		int verdict;
 
 		if (!w->has_next && !w->exhausted) {
-			w->has_next = w->config.next && !w->phase.evaluate
-				? w->config.next(w->config.next_context, &w->next)
-				: pd_cursor_next(&w->cursor, &w->next);
+			w->has_next = pd_op_source_next(&w->source, &w->next);
 			w->exhausted = !w->has_next;
 		}
 		if (w->checkpoint_count > 0)

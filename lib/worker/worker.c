@@ -124,7 +124,7 @@ void pd_worker_free(struct pd_worker *w)
 		return;
 	device = w->config.device->ops;
 	if (w->running)
-		pd_cursor_release(&w->cursor);
+		pd_op_source_end(&w->source);
 	for (int i = 0; i < w->chunk_count; i++)
 		if (w->chunks[i].collective)
 			pd_collective_free(w->chunks[i].collective);
@@ -167,7 +167,8 @@ void pd_worker_begin(struct pd_worker *w, const struct pd_phase *phase, int64_t 
 	if (w->running)
 		pd_bug("worker: a phase is not done");
 	w->phase = *phase;
-	pd_cursor_init(&w->cursor, w->config.schedule, w->config.rank, phase, floor);
+	pd_op_source_init(&w->source, w->config.schedule, phase->evaluate ? NULL : w->config.list,
+			  w->config.rank, phase, floor);
 	w->running = true;
 	w->exhausted = w->has_next = w->frozen = false;
 	w->checkpoint_count = 0;
@@ -238,7 +239,7 @@ enum pd_worker_state pd_worker_step(struct pd_worker *w, struct pd_error *err)
 	if (issued < 0)
 		return PD_WORKER_FAILED;
 	if (w->running && w->exhausted && !w->frozen && !w->wanted && w->retired == w->issued) {
-		pd_cursor_release(&w->cursor);
+		pd_op_source_end(&w->source);
 		w->running = false;
 		return PD_WORKER_DONE;
 	}
@@ -300,8 +301,10 @@ void pd_worker_limit(struct pd_worker *w, int64_t last)
 	w->frozen = false;
 	if (!w->running || last >= w->phase.last)
 		return;
+	if (!w->source.generated)
+		pd_bug("worker: a list cannot be cut short");
 	w->phase.last = last;
-	pd_cursor_limit(&w->cursor, last);
+	pd_cursor_limit(&w->source.cursor, last);
 	w->exhausted = false;
 }
 
@@ -312,7 +315,7 @@ void pd_worker_hold(struct pd_worker *w, bool held)
 
 int64_t pd_worker_highest(const struct pd_worker *w)
 {
-	return w->running ? pd_cursor_highest(&w->cursor) : w->phase.last - 1;
+	return w->running ? pd_op_source_highest(&w->source) : w->phase.last - 1;
 }
 
 int64_t pd_worker_ahead(const struct pd_worker *w)

@@ -42,13 +42,11 @@ struct pd_worker_config {
 	struct pd_gate *gate;           /* NULL in virtual time */
 	int64_t batch_size;
 	/*
-	 * Where not NULL, the operations of training phases come from here (false at the end)
-	 * instead of from the generator.  Such a phase begins with microbatch 0, has no checkpoint
-	 * inside and cannot be cut short.  rooms (of each of the rank's stages; borrowed), where
-	 * not NULL, is what the operations need, instead of what the generator's do.
+	 * Where not NULL, training phases do this list instead of what the schedule generates
+	 * (pd_op_source_init), and have no checkpoint inside.  rooms (of each of the rank's stages;
+	 * borrowed), where not NULL, is what the operations need, instead of what the generator's do.
 	 */
-	bool (*next)(void *next_context, struct pd_op *op_p);
-	void *next_context;
+	const struct pd_list *list;
 	const struct pd_room *rooms;
 	struct pd_arena *arena;         /* where it keeps what it knows, for longer than it; or NULL */
 	int ring;                       /* operations issued and not retired, at most; 0: enough */
