@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Networks with several losses: their sum is trained, each is reported by its name, a step is a step
-# and an evaluation takes the whole test set.  A network without a loss cannot be trained.
+# and an evaluation takes the whole test set.  A network without a loss cannot be trained.  Samples
+# with several labels: the mean over all of them is trained and reported.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
@@ -111,4 +112,19 @@ test_ok "a label must be a class of every loss" '
 	pd-run --threads=1 --synthetic plan.json >out
 	status 2 pd-run --data=data plan.json >out 2>err
 	one_line err'
+# rows SHAPE: a network whose samples have that many labels
+rows() {
+	jq -n --argjson rows "$1" '{format: "pd-model", version: 1, name: "rows",
+		inputs: [{name: "x", dtype: "f32", shape: ($rows + [6])},
+			 {name: "y", dtype: "i32", shape: $rows}],
+		layers: [{name: "fc", kind: "linear", inputs: ["x"], out_features: 1000},
+			 {name: "loss", kind: "softmax_cross_entropy", inputs: ["fc", "y"]}]}'
+}
+test_ok "seven labels in a sample: the loss and the accuracy are means over them" '
+	rows "[7]" >rows.json
+	profile rows.json 4 >rows
+	plan rows 1 >plan.json
+	pd-run --threads=1 --synthetic --minibatches=20 --lr=1e-9 plan.json >out
+	tail -n 1 out
+	tail -n 1 out | jq -e ".memory == \"as predicted\" and .loss > 6.9 and .loss < 9"'	# ln 1000 = 6.9
 test_done

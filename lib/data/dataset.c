@@ -18,7 +18,7 @@ int64_t pd_dataset_limit(const struct pd_model *model, int input)
 		if (!pd_layer_is(&model->layers[i], PD_KIND_LOSS) ||
 		    model->layers[i].inputs[1] != input)
 			continue;
-		own = pd_shape_elements(pd_model_shape(model, model->layers[i].inputs[0]));
+		own = pd_shape_width(pd_model_shape(model, model->layers[i].inputs[0]));
 		if (own < limit)
 			limit = own;
 	}

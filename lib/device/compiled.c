@@ -79,12 +79,16 @@ static int layer_prepare(struct pd_compiled *net, int index, struct pd_error *er
 
 		l->in[i] = net->tensors[t].layout;
 		l->in_shape[i] = pd_model_shape(net->model, t);
+		if (l->kind->plain && l->in[i])
+			l->in[i] = net->device->plain(net, l->in_shape[i]);
 		l->wants[i] = pd_model_producer(net->model, t) >= 0 &&
 			      pd_model_needs_gradient(net->model, t);
 	}
 	for (int p = 0; p < layer->parameter_count; p++)
 		l->parameter[p] = net->parameters[first_of(net, index)][p].layout;
 	if (l->kind->prepare(l, err) < 0)
+		return -1;
+	if (l->kind->plain && l->inside && net->device->plain_prepare(l, err) < 0)
 		return -1;
 	net->device->set_tensor(net, net->model->input_count + index, l->out);
 	for (int p = 0; p < layer->parameter_count; p++)
@@ -223,6 +227,7 @@ void pd_compiled_free(struct pd_compiled *net)
 			net->device->release(l);
 		else
 			free(l->own);
+		free(l->plain);
 		free(l->in);
 		free(l->in_shape);
 		free(l->wants);

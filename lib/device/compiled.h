@@ -24,6 +24,7 @@ struct pd_compiled_kind {
 	bool in_place;          /* the output may overwrite the input, and again if run again */
 	bool is_relu;           /* where its output's gradient is a sum, that may do its backward */
 	bool does_relu;         /* it can do the relu behind it, where the device has it do so */
+	bool plain;             /* it takes its inputs in plain layout */
 	/* Sets the layouts and sizes below; kernels only for a layer inside the stage. */
 	int (*prepare)(struct pd_compiled_layer *l, struct pd_error *err);
 	int (*forward)(struct pd_compiled_layer *l, const struct pd_pass *pass,
@@ -41,6 +42,18 @@ struct pd_compiled_device {
 	void (*set_tensor)(struct pd_compiled *net, int tensor, const struct pd_layout *layout);
 	void (*set_input)(struct pd_compiled *net, int input);
 	void (*set_parameter)(struct pd_compiled *net, struct pd_compiled_layer *l, int which);
+	/*
+	 * Of kinds that take their inputs plain: the layout; what scratch needs beside the kind's
+	 * own, where inputs lie in another; input i as the kind takes it; where it is to put the
+	 * gradient of that, which is then brought to where it belongs.
+	 */
+	const struct pd_layout *(*plain)(struct pd_compiled *net, const struct pd_shape *shape);
+	int (*plain_prepare)(struct pd_compiled_layer *l, struct pd_error *err);
+	const void *(*plain_input)(struct pd_compiled_layer *l, int i, bool back,
+				   struct pd_error *err);
+	void *(*plain_room)(struct pd_compiled_layer *l, int i);
+	int (*plain_gradient)(struct pd_compiled_layer *l, int i, void *gradient,
+			      struct pd_error *err);
 	/* Frees what a kind keeps in l->own; NULL: free(). */
 	void (*release)(struct pd_compiled_layer *l);
 	int (*copy)(struct pd_compiled *net, void *dst, const void *src, size_t bytes,
@@ -94,6 +107,8 @@ struct pd_compiled_layer {
 	size_t split_bytes;                     /* there too, from one part of backward to the other */
 	size_t forward_bytes, backward_bytes;   /* of scratch */
 	void *own;                              /* the kind's; one malloc */
+	void *plain;                            /* the device's, of a kind that takes plain inputs;
+						   one malloc */
 
 	/* set by place.c */
 	struct pd_where scratch;                /* of backward; that of forward is at 0 */

@@ -134,8 +134,10 @@ struct pd_net_layer {
 };
 
 struct pd_loss {                /* of one microbatch; in host memory, valid once the event is done */
-	double sum;                     /* over the valid samples */
-	int64_t correct, samples;
+	/* Over the rows of the valid samples: one of a sample, or as many as its logits have. */
+	double sum;
+	int64_t correct;
+	int64_t samples;                /* the valid ones */
 };
 
 /*

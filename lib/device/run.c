@@ -33,6 +33,16 @@ static void point(struct pd_compiled *net, struct pd_compiled_layer *l, const st
 				   pd_compiled_working(net, net->parameters[l->owner][p].offset);
 }
 
+static int take_plain(struct pd_compiled_layer *l, bool back, struct pd_error *err)
+{
+	for (int i = 0; i < l->layer->input_count && l->kind->plain; i++) {
+		l->src[i] = l->net->device->plain_input(l, i, back, err);
+		if (!l->src[i])
+			return -1;
+	}
+	return 0;
+}
+
 int pd_compiled_forward(struct pd_compiled *net, const struct pd_pass *pass, int from, int count,
 			struct pd_error *err)
 {
@@ -41,7 +51,7 @@ int pd_compiled_forward(struct pd_compiled *net, const struct pd_pass *pass, int
 
 		point(net, l, pass);
 		l->temporary = pass->scratch;
-		if (l->kind->forward(l, pass, err) < 0)
+		if (take_plain(l, false, err) < 0 || l->kind->forward(l, pass, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -138,6 +148,27 @@ static int add_up(struct pd_compiled *net, struct pd_compiled_layer *l,
 	return 0;
 }
 
+/* The kind's backward; gradients of inputs that it takes plain are brought to their places. */
+static int backward_kind(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			 struct pd_error *err)
+{
+	if (!l->kind->plain)
+		return l->kind->backward(l, pass, err);
+	if (take_plain(l, true, err) < 0)
+		return -1;
+	for (int i = 0; i < l->layer->input_count; i++)
+		if (l->diff_src[i])
+			l->diff_src[i] = l->net->device->plain_room(l, i);
+	if (l->kind->backward(l, pass, err) < 0)
+		return -1;
+	for (int i = 0; i < l->layer->input_count && pass->part != PD_BACKWARD_WEIGHT; i++)
+		if (l->diff_src[i] &&
+		    l->net->device->plain_gradient(l, i, at(pass, l->contributions[i].part),
+						   err) < 0)
+			return -1;
+	return 0;
+}
+
 static int backward_one(struct pd_compiled *net, struct pd_compiled_layer *l,
 			const struct pd_pass *pass, struct pd_error *err)
 {
@@ -152,7 +183,7 @@ static int backward_one(struct pd_compiled *net, struct pd_compiled_layer *l,
 	if (l->diff_dst_at.buffer == PD_NOWHERE && !pd_layer_is(l->layer, PD_KIND_LOSS)) {
 		if (zero(net, l, pass->part, err) < 0)
 			return -1;
-	} else if (l->kind->backward(l, pass, err) < 0) {
+	} else if (backward_kind(l, pass, err) < 0) {
 		return -1;
 	}
 	return add_up(net, l, pass, err);

@@ -32,6 +32,10 @@ struct pd_shape {
 /* Elements of one sample; never overflows for a shape in a model that was read. */
 int64_t pd_shape_elements(const struct pd_shape *shape);
 
+/* Of a shape that is no scalar: the last axis, and how many such rows one sample has. */
+int64_t pd_shape_width(const struct pd_shape *shape);
+int64_t pd_shape_rows(const struct pd_shape *shape);
+
 struct pd_input {
 	char *name;
 	enum pd_dtype dtype;

@@ -28,6 +28,16 @@ int64_t pd_shape_elements(const struct pd_shape *shape)
 	return elements;
 }
 
+int64_t pd_shape_width(const struct pd_shape *shape)
+{
+	return shape->size[shape->dims - 1];
+}
+
+int64_t pd_shape_rows(const struct pd_shape *shape)
+{
+	return pd_shape_elements(shape) / pd_shape_width(shape);
+}
+
 const char *pd_shape_text(const struct pd_shape *shape, char *buf)
 {
 	size_t used = 0;
@@ -122,6 +132,12 @@ static int need_plane(const struct work *w)
 					       pd_shape_text(w->in, text));
 }
 
+static int need_axis(const struct work *w)
+{
+	return w->in->dims > 0 ? 0 : complain(w, "needs an input of one dimension or more, found a "
+					      "scalar");
+}
+
 /*
  * Places at which a window of `kernel` fits, floor mode.  All are at most 2^30, so
  * (kernel - 1) * dilation stays below 2^60.
@@ -166,13 +182,12 @@ static int infer_linear(const struct work *w)
 {
 	struct pd_layer *layer = w->layer;
 	int64_t out = layer->out_channels;
-	char text[64];
 
-	if (w->in->dims != 1)
-		return complain(w, "needs an input of one dimension, found %s: add a flatten layer",
-				pd_shape_text(w->in, text));
-	layer->output = (struct pd_shape){ 1, { out } };
-	if (add_parameter(w, "weight", 2, (int64_t[]){ out, w->in->size[0] }) < 0)
+	if (need_axis(w) < 0)
+		return -1;
+	layer->output = *w->in;
+	layer->output.size[w->in->dims - 1] = out;
+	if (add_parameter(w, "weight", 2, (int64_t[]){ out, pd_shape_width(w->in) }) < 0)
 		return -1;
 	return layer->bias ? add_parameter(w, "bias", 1, &out) : 0;
 }
@@ -251,8 +266,8 @@ static int infer_concat(const struct work *w)
 {
 	struct pd_layer *layer = w->layer;
 
-	if (w->in->dims == 0)
-		return complain(w, "needs inputs of one dimension or more, found a scalar");
+	if (need_axis(w) < 0)
+		return -1;
 	if (need_alike(w, 1) < 0)
 		return -1;
 	layer->output = *w->in;
@@ -275,16 +290,17 @@ static int infer_flatten(const struct work *w)
 static int infer_loss(const struct work *w)
 {
 	const struct pd_shape *label = pd_model_shape(w->model, w->layer->inputs[1]);
-	char text[64];
+	char logits[64], found[64];
+	bool same = label->dims == w->in->dims - 1;
 
-	if (w->in->dims != 1)
-		return complain(w, "needs logits of one dimension, found %s: add a flatten layer",
-				pd_shape_text(w->in, text));
-	if (label->dims != 0)
-		return complain(w, "needs a scalar i32 input of the model as its label, found "
-				"\"%.60s\"", pd_model_tensor_name(w->model, w->layer->inputs[1]));
-	w->layer->output = (struct pd_shape){ 0 };
-	return 0;
+	if (need_axis(w) < 0)
+		return -1;
+	for (int d = 0; same && d < label->dims; d++)
+		same = label->size[d] == w->in->size[d];
+	w->layer->output = *label;
+	return same ? 0 : complain(w, "needs a label for each row of its logits of %s, found labels "
+				   "of %s", pd_shape_text(w->in, logits),
+				   pd_shape_text(label, found));
 }
 
 /* ---- all of them ---- */

@@ -121,13 +121,33 @@ static void sums_add(struct pd_sums *sums, const struct pd_loss *values, int los
 	sums->microbatches++;
 }
 
-/* The mean over the samples of what is trained: the sum of all losses. */
-static double mean_loss(const struct pd_sums *sums, int losses)
+/* Rows of logits that a sample has in that loss. */
+static double rows_of(const struct pd_report *report, int loss)
+{
+	const struct pd_layer *layers = report->job->plan->profile->model->layers;
+
+	return (double)pd_shape_elements(&layers[loss_layer(report, loss)].output);
+}
+
+/* Of a sum over all rows the mean. */
+static double mean_of(const struct pd_report *report, const struct pd_sums *sums, int loss,
+		      double sum)
+{
+	return sum / rows_of(report, loss) / (double)sums->samples;
+}
+
+static double accuracy(const struct pd_report *report, const struct pd_sums *sums, int loss)
+{
+	return mean_of(report, sums, loss, (double)sums->correct[loss]);
+}
+
+/* Of what is trained: the sum of all losses. */
+static double mean_loss(const struct pd_report *report, const struct pd_sums *sums)
 {
 	double sum = 0;
 
-	for (int k = 0; k < losses; k++)
-		sum += sums->sum[k];
+	for (int k = 0; k < report->losses; k++)
+		sum += sums->sum[k] / rows_of(report, k);
 	return sum / (double)sums->samples;
 }
 
@@ -176,16 +196,16 @@ static int64_t whole(const json_t *message, const char *key)
 static void add_losses(const struct pd_report *report, const struct pd_sums *sums, json_t *event)
 {
 	const struct pd_layer *layers = report->job->plan->profile->model->layers;
-	double samples = (double)sums->samples;
 	json_t *each = json_object();
 
-	json_object_set_new(event, "loss", real(mean_loss(sums, report->losses)));
+	json_object_set_new(event, "loss", real(mean_loss(report, sums)));
 	json_object_set_new(event, "accuracy",
-			    json_real((double)sums->correct[report->main_loss] / samples));
+			    json_real(accuracy(report, sums, report->main_loss)));
 	for (int k = 0; k < report->losses; k++)
 		json_object_set_new(each, layers[loss_layer(report, k)].name,
-				    json_pack("{s:o, s:f}", "loss", real(sums->sum[k] / samples),
-					      "accuracy", (double)sums->correct[k] / samples));
+				    json_pack("{s:o, s:f}", "loss",
+					      real(mean_of(report, sums, k, sums->sum[k])),
+					      "accuracy", accuracy(report, sums, k)));
 	if (report->losses > 1)
 		json_object_set(event, "losses", each);
 	json_decref(each);
@@ -198,7 +218,7 @@ static void evaluated(struct pd_report *report)
 	int64_t epoch = report->evaluated / report->job->epoch_minibatches + 1;
 	json_t *event;
 
-	report->last_accuracy = (double)sums->correct[report->main_loss] / (double)sums->samples;
+	report->last_accuracy = accuracy(report, sums, report->main_loss);
 	report->evaluated = epoch * report->job->epoch_minibatches;
 	if (report->evaluated > report->job->total_minibatches)
 		report->evaluated = report->job->total_minibatches;
@@ -239,7 +259,7 @@ static void minibatch_done(struct pd_report *report)
 	json_t *event;
 
 	report->done++;
-	report->last_loss = mean_loss(sums, report->losses);
+	report->last_loss = mean_loss(report, sums);
 	show_trained(report);
 	if (sums->microbatches / size < report->every &&
 	    report->done < report->job->total_minibatches)

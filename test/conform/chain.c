@@ -19,10 +19,15 @@ static void check(bool good, const struct pd_error *err)
 
 struct pd_model *model_of(const char *shape, const char *layers)
 {
+	return model_with(shape, "", layers);
+}
+
+struct pd_model *model_with(const char *shape, const char *labels, const char *layers)
+{
 	char *text = pd_format("{'format': 'pd-model', 'version': 1, 'name': 'test', 'inputs': "
 			       "[{'name': 'x', 'dtype': 'f32', 'shape': [%s]}, "
-			       "{'name': 'y', 'dtype': 'i32', 'shape': []}], 'layers': [%s]}",
-			       shape, layers);
+			       "{'name': 'y', 'dtype': 'i32', 'shape': [%s]}], 'layers': [%s]}",
+			       shape, labels, layers);
 	struct pd_error err = { .text = "not JSON" };
 	struct pd_model *model;
 	json_t *value;

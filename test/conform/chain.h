@@ -39,6 +39,8 @@ struct chain {
  * In both, ' stands for ".
  */
 struct pd_model *model_of(const char *shape, const char *layers);
+/* The same with several labels for each sample, of that shape. */
+struct pd_model *model_with(const char *shape, const char *labels, const char *layers);
 /* One with everything that makes partitions hard: 3 x 8 x 8, 10 classes. */
 struct pd_model *branching_model(void);
 /* Blocks of a residual network, of several kinds: 3 x 6 x 6, 10 classes. */

@@ -432,9 +432,9 @@ static void loss_run(struct loss_case *c, const int32_t *label)
 	must(cudaMemcpyAsync(at(&labels), label, BATCH * sizeof(*label), cudaMemcpyHostToDevice, 0));
 	must(pd_kernel_set_now(0, now, &value));
 	must(pd_kernel_loss(0, c->dtype, now, 0, at(&out), at(&verdict), at(&x), at(&labels), BATCH,
-			    c->classes));
+			    1, c->classes));
 	must(pd_kernel_loss_back(0, c->dtype, now, at(&dx), at(&x), at(&labels), NULL, MINIBATCH,
-				 BATCH, c->classes));
+				 BATCH, 1, c->classes));
 	c->out = get(&out);
 	c->dx = get(&dx);
 	c->loss = *value.loss;
@@ -489,7 +489,7 @@ static void test_loss(enum pd_dtype dtype)
 		loss_run(&c, label);
 		for (int64_t n = 0; n < BATCH; n++)
 			good = loss_sample(&c, n, label[n], &correct) && good;
-		good = good && c.loss.correct == correct && c.loss.bad_sample == 2 &&
+		good = good && c.loss.correct == correct && c.loss.bad_row == 2 &&
 		       c.loss.bad_label == -1;
 		free(c.x);
 		free(c.out);

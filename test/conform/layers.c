@@ -129,11 +129,12 @@ static void load(struct chain *c, struct ref *r)
 {
 	int64_t n = c->batch * pd_shape_elements(&c->model->inputs[0].shape);
 	float *x = pd_calloc((size_t)n, sizeof(*x));
-	int32_t *y = pd_calloc((size_t)c->batch, sizeof(*y));
+	int64_t labels = c->batch * pd_shape_elements(&c->model->inputs[1].shape);
+	int32_t *y = pd_calloc((size_t)labels, sizeof(*y));
 
 	for (int64_t i = 0; i < n; i++)
 		r->x[0][i] = x[i] = chain_round(c->dtype, random_at(1, i));
-	for (int64_t i = 0; i < c->batch; i++)
+	for (int64_t i = 0; i < labels; i++)
 		r->x[1][i] = y[i] = (int32_t)(i * 5 % CLASSES);
 	chain_load(c, x, y);
 	free(x);
@@ -331,6 +332,60 @@ static void test_linear(const struct pd_device_ops *ops)
 }
 
 /*
+ * Rows of the last axis: linear layers and a loss with several for each sample, of a plain input
+ * and behind a convolution, which may write another layout; and so a relu that linear may do.
+ */
+static void test_rows(const struct pd_device_ops *ops)
+{
+	static const struct {
+		const char *shape, *labels, *first;
+	} cases[] = {
+		{ "7, 12", "7", "'kind': 'linear', 'out_features': 20, 'inputs': ['x']" },
+		{ "1, 5", "1", "'kind': 'linear', 'out_features': 16, 'inputs': ['x']" },
+		{ "2, 3, 6", "2, 3", "'kind': 'linear', 'out_features': 5, 'bias': false, "
+		  "'inputs': ['x']" },
+		{ "3, 6, 16", "16, 6", "'kind': 'conv2d', 'out_channels': 16, 'kernel': 3, "
+		  "'padding': 1, 'inputs': ['x']" },
+		{ "2, 5, 7", "6, 5", "'kind': 'conv2d', 'out_channels': 6, 'kernel': 1, "
+		  "'inputs': ['x']" },
+	};
+	bool good = true;
+
+	for (size_t i = 0; i < PD_COUNT(cases); i++) {
+		char *layers = pd_format("{'name': 'in', %s}, "
+					 "{'name': 'it', 'kind': 'linear', 'inputs': ['in'], "
+					 "'out_features': 24}, "
+					 "{'name': 'r', 'kind': 'relu', 'inputs': ['it']}, "
+					 "{'name': 'out', 'kind': 'linear', 'inputs': ['r'], "
+					 "'out_features': %d}, "
+					 "{'name': 'loss', 'kind': 'softmax_cross_entropy', "
+					 "'inputs': ['out', 'y']}", cases[i].first, CLASSES);
+		struct pd_model *model = model_with(cases[i].shape, cases[i].labels, layers);
+		bool one = conforms(ops, model, 4, 4 - (int64_t)(i % 2), 2e-5);
+
+		if (!one)
+			diag("%s, then linear", cases[i].first);
+		good = good && one;
+		pd_model_free(model);
+		free(layers);
+	}
+	ok(good, "%s: linear and softmax_cross_entropy by rows", chain_name(ops));
+}
+
+/* Logits as a convolution writes them, and the loss over their last axis. */
+static void test_planes_of_logits(const struct pd_device_ops *ops)
+{
+	struct pd_model *model = model_with("3, 5, 9", "16, 5",
+		"{'name': 'out', 'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 16, "
+		"'kernel': 3, 'padding': 1}, {'name': 'loss', 'kind': "
+		"'softmax_cross_entropy', 'inputs': ['out', 'y']}");
+
+	ok(conforms(ops, model, 4, 3, 2e-5), "%s: softmax_cross_entropy of planes",
+	   chain_name(ops));
+	pd_model_free(model);
+}
+
+/*
  * Batch normalisation with a relu behind it, which a device may do in one: few and many rows, with
  * the channels in one layout or, where a convolution has groups, in the other; numbers of channels
  * and areas that are multiples of 8, of 4, and odd.  Not in 16 bits: there an element that is
@@ -480,6 +535,8 @@ static void test_device(const struct pd_device_ops *ops)
 	test_grouped(ops);
 	test_behind_groups(ops);
 	test_linear(ops);
+	test_rows(ops);
+	test_planes_of_logits(ops);
 	test_sizes(ops, "relu", "", 2e-5);
 	test_sizes(ops, "tanh", "", 5e-5);
 	test_sizes(ops, "sigmoid", "", 5e-5);

@@ -151,9 +151,9 @@ static void conv2d(const struct job *j)
 
 static void linear(const struct job *j)
 {
-	int64_t in = j->in->size[0], out = j->layer->output.size[0];
+	int64_t in = pd_shape_width(j->in), out = pd_shape_width(&j->layer->output);
 
-	for (int64_t n = 0; n < j->r->batch; n++)
+	for (int64_t n = 0; n < j->r->batch * pd_shape_rows(j->in); n++)
 		for (int64_t o = 0; o < out; o++) {
 			bias(j, n * out + o, o);
 			for (int64_t i = 0; i < in; i++)
@@ -360,10 +360,10 @@ static void merge(const struct job *j)
 
 static void loss(const struct job *j)
 {
-	int64_t classes = j->in->size[0];
+	int64_t classes = pd_shape_width(j->in), rows = pd_shape_rows(j->in);
 	const double *label = j->r->x[j->layer->inputs[1]];
 
-	for (int64_t n = 0; n < j->r->valid; n++) {
+	for (int64_t n = 0; n < j->r->valid * rows; n++) {
 		const double *x = j->x + n * classes;
 		int64_t y = (int64_t)label[n], best = 0;
 		double sum = 0;
@@ -374,7 +374,7 @@ static void loss(const struct job *j)
 			sum += exp(x[i] - x[best]);
 		for (int64_t i = 0; j->back && i < classes; i++)
 			j->dx[n * classes + i] += (exp(x[i] - x[best]) / sum - (i == y)) /
-						  (double)j->r->batch;
+						  (double)(j->r->batch * rows);
 		if (!j->back) {
 			j->y[n] = log(sum) - (x[y] - x[best]);
 			j->r->loss += j->y[n];

@@ -76,6 +76,8 @@ static void test_shapes(void)
 		{ "[7]", "'kind': 'linear', 'out_features': 5", "5", 40 },
 		{ "[7]", "'kind': 'linear', 'out_features': 5, 'bias': false", "5", 35 },
 		{ "[2, 3, 4]", "'kind': 'relu'", "2 x 3 x 4", 0 },
+		{ "[6, 7]", "'kind': 'linear', 'out_features': 5", "6 x 5", 40 },
+		{ "[2, 3, 7]", "'kind': 'linear', 'out_features': 5", "2 x 3 x 5", 40 },
 		{ "[]", "'kind': 'tanh'", "a scalar", 0 },
 		{ "[5, 6]", "'kind': 'sigmoid'", "5 x 6", 0 },
 		{ "[2, 7, 7]", "'kind': 'maxpool2d', 'kernel': 3, 'stride': 2", "2 x 3 x 3", 0 },
@@ -201,8 +203,8 @@ static void test_errors(void)
 		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 3, 'kernel': 3",
 		  "layers[0]: unknown key \"kernel\"; expected one of name, kind, inputs, shares, "
 		  "out_features, bias" },
-		{ "[1, 4, 4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 3",
-		  "needs an input of one dimension, found 1 x 4 x 4: add a flatten layer" },
+		{ "[]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 3",
+		  "needs an input of one dimension or more, found a scalar" },
 		{ "[4]", "'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 3, 'kernel': 3",
 		  "layers[0]: conv2d \"l\" needs an input of three dimensions" },
 		{ "[1, 4, 4]", "'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 3, 'kernel': "
@@ -231,7 +233,7 @@ static void test_errors(void)
 		 "input number 1: expected f32, found i32" },
 		{ "[4]", "'kind': 'relu', 'inputs': ['l']", "layer \"l\" lies on a cycle" },
 		{ "[4, 2, 2]", "'kind': 'softmax_cross_entropy', 'inputs': ['x', 'y']",
-		  "needs logits of one dimension, found 4 x 2 x 2: add a flatten layer" },
+		  "needs a label for each row of its logits of 4 x 2 x 2, found labels of a scalar" },
 		{ "[4]", "'kind': 'softmax_cross_entropy', 'inputs': ['x', 'x']",
 		  "cannot take \"x\" as its input number 2: expected i32, found f32" },
 		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 4, 'shares': 'l'",

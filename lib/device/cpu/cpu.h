@@ -90,6 +90,17 @@ int pd_via_out(struct pd_compiled_layer *l, const struct pd_via *via, void *ptr,
 int pd_op_prepare(struct pd_compiled_layer *l, struct pd_op *op, size_t *offset_p, size_t *bytes_p,
 		  struct pd_error *err);
 
+/* --- plain.c: as struct pd_compiled_device has them */
+int pd_cpu_plain_prepare(struct pd_compiled_layer *l, struct pd_error *err);
+const void *pd_cpu_plain_input(struct pd_compiled_layer *l, int i, bool back,
+			       struct pd_error *err);
+void *pd_cpu_plain_room(struct pd_compiled_layer *l, int i);
+int pd_cpu_plain_gradient(struct pd_compiled_layer *l, int i, void *gradient,
+			  struct pd_error *err);
+/* How many rows, of its last axis, a batch of a shape has; that as a plain matrix. */
+int64_t pd_cpu_rows(const struct pd_compiled *net, const struct pd_shape *shape);
+const struct pd_layout *pd_cpu_matrix(struct pd_compiled *net, const struct pd_shape *shape);
+
 /* --- weighted.c: what conv2d and linear have in common */
 struct pd_weighted_ops {
 	struct pd_op *forward, *data, *weights; /* data: NULL when no gradient is wanted */

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* linear: plain activations. */
+/*
+ * linear: plain activations.  To the kernels what goes in and what comes out are matrices, whose
+ * rows are all axes but the last.
+ */
 #include "device/cpu/cpu.h"
 
-static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
+static int prepare_matrices(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	struct pd_onednn *dnn = l->net->engine;
 	bool bias = l->layer->bias;
 	const struct pd_layout *src, *dst;
 	struct pd_weighted_ops ops = { NULL };
 
-	if (l->in_shape[0]->dims != 1)
-		return pd_error_input(err, "layer \"%s\": linear takes a vector per sample",
-				      l->layer->name);
-	src = pd_cpu_plain(l->net, l->in_shape[0]);
-	dst = l->out = pd_cpu_plain(l->net, &l->layer->output);
+	src = l->in[0] = pd_cpu_matrix(l->net, l->in_shape[0]);
+	dst = l->out = pd_cpu_matrix(l->net, &l->layer->output);
 	if (pd_onednn_widens(dnn)) {
 		pd_panel_prepare(l);
 		return 0;
@@ -40,6 +40,14 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	return pd_weighted_prepare(l, &ops, err);
 }
 
+static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
+{
+	int status = prepare_matrices(l, err);
+
+	l->out = pd_cpu_plain(l->net, &l->layer->output);
+	return status;
+}
+
 static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	return pd_onednn_widens(l->net->engine) ? pd_panel_forward(l, err)
@@ -53,6 +61,7 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 }
 
 const struct pd_compiled_kind pd_cpu_linear = {
+	.plain = true,
 	.prepare = prepare,
 	.forward = forward,
 	.backward = backward,

@@ -15,6 +15,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/onednn.c lib/device/cpu/onednn.h \
 	lib/device/cpu/op.c \
 	lib/device/cpu/panel.c \
+	lib/device/cpu/plain.c \
 	lib/device/cpu/pool2d.c \
 	lib/device/cpu/primitives.c \
 	lib/device/cpu/quick.c \

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * softmax_cross_entropy.  Of sample n with logits x and label y the loss is
+ * softmax_cross_entropy.  Of row n with logits x and label y the loss is
  * log(sum exp(x - max)) - (x[y] - max); its gradient (softmax(x) - onehot(y)) / N, where N is
- * the number of samples in a minibatch, all its microbatches together (pd(7)).
+ * the number of rows in a minibatch, all its microbatches together (pd(7)).  A sample is a row,
+ * or has several.
  * For backward the loss is multiplied by pass->scale.
  * Samples from pass->valid on are padding: no loss, no gradient.  Logits of 16 bits are widened
- * in scratch, a sample at a time, and nothing is rounded but what comes out.
+ * in scratch, a row at a time, and nothing is rounded but what comes out.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
@@ -14,23 +15,31 @@
 #include <math.h>
 #include <string.h>
 
+static int64_t classes_of(const struct pd_compiled_layer *l)
+{
+	return pd_shape_width(l->in_shape[0]);
+}
+
+/* Bytes of one half of scratch: a row of logits, or the losses. */
+static size_t half(const struct pd_compiled_layer *l)
+{
+	int64_t rows = pd_cpu_rows(l->net, l->in_shape[0]), classes = classes_of(l);
+
+	return pd_align(sizeof(float) * (size_t)(classes > rows ? classes : rows));
+}
+
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
-	if (l->in_shape[0]->dims != 1)
-		return pd_error_input(err, "layer \"%s\": softmax_cross_entropy takes a vector of "
-				      "logits per sample", l->layer->name);
 	l->out = pd_cpu_plain(l->net, &l->layer->output);
 	if (l->net->dtype != PD_F32)    /* logits, and their gradient */
-		l->forward_bytes = l->backward_bytes = 2 * pd_align(sizeof(float) * (size_t)
-			(l->in_shape[0]->size[0] > l->net->batch ? l->in_shape[0]->size[0]
-								  : l->net->batch));
+		l->forward_bytes = l->backward_bytes = 2 * half(l);
 	return 0;
 }
 
-/* The logits of sample n in f32. */
+/* The logits of row n in f32. */
 static const float *logits_of(const struct pd_compiled_layer *l, int64_t n)
 {
-	int64_t classes = l->in_shape[0]->size[0];
+	int64_t classes = classes_of(l);
 
 	if (l->net->dtype == PD_F32)
 		return (const float *)l->src[0] + n * classes;
@@ -42,7 +51,7 @@ static const float *logits_of(const struct pd_compiled_layer *l, int64_t n)
 /* The second half of scratch. */
 static float *made(const struct pd_compiled_layer *l)
 {
-	return (float *)((char *)l->temporary + l->forward_bytes / 2);
+	return (float *)((char *)l->temporary + half(l));
 }
 
 static int64_t largest(const float *x, int64_t classes)
@@ -66,27 +75,28 @@ static float sum_exp(const float *x, int64_t classes, float max)
 
 static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
-	int64_t classes = l->in_shape[0]->size[0];
+	int64_t classes = classes_of(l), rows = pd_shape_rows(l->in_shape[0]);
 	bool f32 = l->net->dtype == PD_F32;
 	const int32_t *label = l->src[1];
 	struct pd_loss loss = { .samples = pass->valid };
 	float *out = f32 ? l->dst : made(l);
 
-	memset(out, 0, sizeof(float) * (size_t)l->net->batch);
-	for (int64_t n = 0; n < pass->valid; n++) {
+	memset(out, 0, sizeof(float) * (size_t)(l->net->batch * rows));
+	for (int64_t n = 0; n < pass->valid * rows; n++) {
 		const float *x = logits_of(l, n);
 		int64_t best = largest(x, classes);
 
 		if (label[n] < 0 || label[n] >= classes)
 			return pd_error_failed(err, "layer \"%s\": sample %" PRId64 " of the "
 					       "minibatch has label %" PRId32 ", expected 0 to %"
-					       PRId64, l->layer->name, n, label[n], classes - 1);
+					       PRId64, l->layer->name, n / rows, label[n], classes - 1);
 		out[n] = logf(sum_exp(x, classes, x[best])) - (x[label[n]] - x[best]);
 		loss.sum += out[n];
 		loss.correct += best == label[n];
 	}
 	if (!f32)
-		pd_cpu_narrow(l->net->dtype, l->dst, out, (size_t)l->net->batch);
+		pd_cpu_narrow(l->net->dtype, l->dst, out,
+			      (size_t)(l->net->batch * rows));
 	if (pass->losses)
 		pass->losses[l->loss] = loss;
 	return 0;
@@ -94,16 +104,16 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 
 static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
-	int64_t classes = l->in_shape[0]->size[0], batch = l->net->batch;
+	int64_t classes = classes_of(l), rows = pd_shape_rows(l->in_shape[0]);
 	size_t bytes = pd_dtype_bytes(l->net->dtype) * (size_t)classes;
 	const int32_t *label = l->src[1];
 	float scale = pass->scale ? (float)pass->scale->loss_scale : 1;
-	float mean = scale / (float)l->net->minibatch;
+	float mean = scale / (float)(l->net->minibatch * rows);
 	char *to = l->diff_src[0];
 
 	if (!to)
 		return 0;
-	for (int64_t n = 0; n < pass->valid; n++, to += bytes) {
+	for (int64_t n = 0; n < pass->valid * rows; n++, to += bytes) {
 		float *dx = l->net->dtype == PD_F32 ? (float *)(void *)to : made(l);
 		const float *x = logits_of(l, n);
 		float max = x[largest(x, classes)], sum = sum_exp(x, classes, max);
@@ -114,11 +124,12 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 		if (l->net->dtype != PD_F32)
 			pd_cpu_narrow(l->net->dtype, to, dx, (size_t)classes);
 	}
-	memset(to, 0, bytes * (size_t)(batch - pass->valid));
+	memset(to, 0, bytes * (size_t)((l->net->batch - pass->valid) * rows));
 	return 0;
 }
 
 const struct pd_compiled_kind pd_cpu_softmax_cross_entropy = {
+	.plain = true,
 	.prepare = prepare,
 	.forward = forward,
 	.backward = backward,

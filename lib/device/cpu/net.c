@@ -93,6 +93,11 @@ static const struct pd_compiled_device how = {
 	.copy = copy,
 	.zero = zero,
 	.add = add,
+	.plain = pd_cpu_plain,
+	.plain_prepare = pd_cpu_plain_prepare,
+	.plain_input = pd_cpu_plain_input,
+	.plain_room = pd_cpu_plain_room,
+	.plain_gradient = pd_cpu_plain_gradient,
 };
 
 static int compile(struct pd_compiled *net, struct pd_error *err)

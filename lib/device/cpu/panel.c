@@ -24,12 +24,12 @@ struct panels {
 
 static int64_t inputs(const struct pd_compiled_layer *l)
 {
-	return l->in_shape[0]->size[0];
+	return pd_shape_width(l->in_shape[0]);
 }
 
 static int64_t outputs(const struct pd_compiled_layer *l)
 {
-	return l->layer->output.size[0];
+	return pd_shape_width(&l->layer->output);
 }
 
 static int64_t least(int64_t a, int64_t b)
@@ -37,16 +37,21 @@ static int64_t least(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-static size_t samples_of(const struct pd_compiled_layer *l, int64_t elements)
+static int64_t rows(const struct pd_compiled_layer *l)
 {
-	return (size_t)(l->net->batch * elements);
+	return pd_cpu_rows(l->net, l->in_shape[0]);
+}
+
+static size_t all_of(const struct pd_compiled_layer *l, int64_t elements)
+{
+	return (size_t)(rows(l) * elements);
 }
 
 static void take(const struct pd_compiled_layer *l, struct room *room, size_t *bytes_p)
 {
 	room->src = 0;
-	room->dst = room->src + pd_align(sizeof(float) * samples_of(l, inputs(l)));
-	room->panel = room->dst + pd_align(sizeof(float) * samples_of(l, outputs(l)));
+	room->dst = room->src + pd_align(sizeof(float) * all_of(l, inputs(l)));
+	room->panel = room->dst + pd_align(sizeof(float) * all_of(l, outputs(l)));
 	*bytes_p = room->panel + pd_align(sizeof(float) * (size_t)(least(inputs(l), COLUMNS) *
 								   least(outputs(l), ROWS)));
 }
@@ -93,7 +98,7 @@ static int add_outputs(const struct pd_compiled_layer *l, const struct cut *cut,
 		       float *dst, struct pd_error *err)
 {
 	const struct pd_gemm gemm = {
-		.m = l->net->batch, .n = cut->rows, .k = cut->columns,
+		.m = rows(l), .n = cut->rows, .k = cut->columns,
 		.a = src + cut->column, .lda = inputs(l),
 		.b = cut->weights, .ldb = cut->columns, .transposed_b = true,
 		.c = dst + cut->row, .ldc = outputs(l), .adds = true,
@@ -106,7 +111,7 @@ static int add_inputs(const struct pd_compiled_layer *l, const struct cut *cut,
 		      const float *diff_dst, float *diff_src, struct pd_error *err)
 {
 	const struct pd_gemm gemm = {
-		.m = l->net->batch, .n = cut->columns, .k = cut->rows,
+		.m = rows(l), .n = cut->columns, .k = cut->rows,
 		.a = diff_dst + cut->row, .lda = outputs(l),
 		.b = cut->weights, .ldb = cut->columns,
 		.c = diff_src + cut->column, .ldc = inputs(l), .adds = cut->row > 0,
@@ -140,11 +145,11 @@ static void begin_with_bias(const struct pd_compiled_layer *l, float *dst)
 	size_t row = (size_t)outputs(l);
 
 	if (!l->layer->bias) {
-		memset(dst, 0, sizeof(float) * samples_of(l, outputs(l)));
+		memset(dst, 0, sizeof(float) * all_of(l, outputs(l)));
 		return;
 	}
 	pd_cpu_widen(l->net->dtype, dst, l->parameters[1], row);
-	for (int64_t n = 1; n < l->net->batch; n++)
+	for (int64_t n = 1; n < rows(l); n++)
 		memcpy(dst + (size_t)n * row, dst, sizeof(float) * row);
 }
 
@@ -153,11 +158,11 @@ int pd_panel_forward(struct pd_compiled_layer *l, struct pd_error *err)
 	const struct room *room = &((const struct panels *)l->own)->forward;
 	float *src = at(l, room->src), *dst = at(l, room->dst);
 
-	pd_cpu_widen(l->net->dtype, src, l->src[0], samples_of(l, inputs(l)));
+	pd_cpu_widen(l->net->dtype, src, l->src[0], all_of(l, inputs(l)));
 	begin_with_bias(l, dst);
 	if (for_panels(l, room, add_outputs, src, dst, err) < 0)
 		return -1;
-	pd_cpu_narrow(l->net->dtype, l->dst, dst, samples_of(l, outputs(l)));
+	pd_cpu_narrow(l->net->dtype, l->dst, dst, all_of(l, outputs(l)));
 	return 0;
 }
 
@@ -174,15 +179,15 @@ static int backward_weights(struct pd_compiled_layer *l, float *src, const float
 			    struct pd_error *err)
 {
 	const struct pd_gemm gemm = {
-		.m = outputs(l), .n = inputs(l), .k = l->net->batch,
+		.m = outputs(l), .n = inputs(l), .k = rows(l),
 		.a = diff_dst, .lda = outputs(l), .transposed_a = true,
 		.b = src, .ldb = inputs(l),
 		.c = l->diff_parameters[0], .ldc = inputs(l),
 	};
 
-	pd_cpu_widen(l->net->dtype, src, l->src[0], samples_of(l, inputs(l)));
+	pd_cpu_widen(l->net->dtype, src, l->src[0], all_of(l, inputs(l)));
 	if (l->layer->bias)
-		add_rows(l->diff_parameters[1], diff_dst, l->net->batch, (size_t)outputs(l));
+		add_rows(l->diff_parameters[1], diff_dst, rows(l), (size_t)outputs(l));
 	return pd_onednn_gemm(&gemm, err);
 }
 
@@ -192,7 +197,7 @@ int pd_panel_backward(struct pd_compiled_layer *l, const struct pd_pass *pass,
 	const struct room *room = &((const struct panels *)l->own)->backward;
 	float *src = at(l, room->src), *diff_dst = at(l, room->dst);
 
-	pd_cpu_widen(l->net->dtype, diff_dst, l->diff_dst, samples_of(l, outputs(l)));
+	pd_cpu_widen(l->net->dtype, diff_dst, l->diff_dst, all_of(l, outputs(l)));
 	if (pass->part != PD_BACKWARD_INPUT && backward_weights(l, src, diff_dst, err) < 0)
 		return -1;
 	if (pass->part == PD_BACKWARD_WEIGHT || !l->diff_src[0])
@@ -200,6 +205,6 @@ int pd_panel_backward(struct pd_compiled_layer *l, const struct pd_pass *pass,
 	/* over the inputs, which are no longer needed */
 	if (for_panels(l, room, add_inputs, diff_dst, src, err) < 0)
 		return -1;
-	pd_cpu_narrow(l->net->dtype, l->diff_src[0], src, samples_of(l, inputs(l)));
+	pd_cpu_narrow(l->net->dtype, l->diff_src[0], src, all_of(l, inputs(l)));
 	return 0;
 }

@@ -113,6 +113,8 @@ int pd_cuda_trial_memory(void *out_p, enum pd_dtype dtype, size_t bytes);
 
 /* --- layout.c */
 extern const struct pd_layout pd_cuda_last;
+/* How many rows, of its last axis, a batch of a shape has. */
+int64_t pd_cuda_matrix_rows(const struct pd_compiled_layer *l, const struct pd_shape *shape);
 /* Do this net's convolutions want channels last?  A matter of its type and of the whole model. */
 bool pd_cuda_wants_last(const struct pd_compiled *net, bool tf32);
 /* Is it the same in both layouts? */
@@ -129,6 +131,14 @@ void pd_cuda_rows(const struct pd_compiled_layer *l, const struct pd_layout *lay
 /* Is the only layer that uses this layer's output a relu, which this layer then does?  Asked of
  * the whole model, so that the answer is the same whatever the stage. */
 bool pd_cuda_does_relu(const struct pd_compiled *net, int layer);
+
+/* --- plain.c: as struct pd_compiled_device has them */
+int pd_cuda_plain_prepare(struct pd_compiled_layer *l, struct pd_error *err);
+const void *pd_cuda_plain_input(struct pd_compiled_layer *l, int i, bool back,
+				struct pd_error *err);
+void *pd_cuda_plain_room(struct pd_compiled_layer *l, int i);
+int pd_cuda_plain_gradient(struct pd_compiled_layer *l, int i, void *gradient,
+			   struct pd_error *err);
 
 /* --- cuda.c: 0, or -1 with *err saying what could not be done and why */
 int pd_cuda_check(cudaError_t status, const char *what, struct pd_error *err);

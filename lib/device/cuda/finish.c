@@ -28,11 +28,11 @@ static int take_loss(const struct pd_cuda_flight *f, const struct pd_compiled_la
 {
 	const struct pd_kernel_loss *loss = &f->made[l->loss];
 
-	if (loss->bad_sample >= 0)
+	if (loss->bad_row >= 0)
 		return pd_error_failed(err, "layer \"%s\": sample %" PRId64 " of the microbatch has "
 				       "label %" PRId64 ", expected 0 to %" PRId64, l->layer->name,
-				       loss->bad_sample, loss->bad_label,
-				       l->in_shape[0]->size[0] - 1);
+				       loss->bad_row / pd_shape_rows(l->in_shape[0]),
+				       loss->bad_label, pd_shape_width(l->in_shape[0]) - 1);
 	if (f->losses)
 		f->losses[l->loss] = (struct pd_loss){ .sum = loss->sum, .correct = loss->correct,
 						       .samples = f->valid };

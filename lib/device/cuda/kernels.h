@@ -22,7 +22,7 @@ extern "C" {
 struct pd_kernel_loss {                 /* in pinned host memory */
 	double sum;
 	int64_t correct;
-	int64_t bad_sample, bad_label;  /* the first sample whose label is none; -1: all are */
+	int64_t bad_row, bad_label;     /* the first row whose label is none; -1: all are */
 };
 struct pd_kernel_now {
 	int64_t first_sample, valid;    /* as struct pd_pass */
@@ -126,17 +126,18 @@ cudaError_t pd_kernel_columns(cudaStream_t stream, enum pd_dtype dtype, float *s
 			      const void *dy, int64_t rows, int64_t channels);
 
 /* --- loss.cu */
-/* out: one float per sample; those from now->valid on become 0.  verdict: room for as many.
- * number: which of the stage's losses. */
+/* A sample has so many rows of logits.  out: one float per row; those of samples from now->valid on
+ * become 0.  verdict: room for as many.  number: which of the stage's losses. */
 cudaError_t pd_kernel_loss(cudaStream_t stream, enum pd_dtype dtype,
 			   const struct pd_kernel_now *now, int number, float *out,
 			   int32_t *verdict, const void *x, const int32_t *label, int64_t batch,
-			   int64_t classes);
+			   int64_t rows, int64_t classes);
 /* scale: in device memory; NULL: 1.  minibatch: over so many samples the mean is taken. */
 cudaError_t pd_kernel_loss_back(cudaStream_t stream, enum pd_dtype dtype,
 				const struct pd_kernel_now *now, void *dx, const void *x,
 				const int32_t *label, const struct pd_scale *scale,
-				int64_t minibatch, int64_t batch, int64_t classes);
+				int64_t minibatch, int64_t batch, int64_t rows,
+				int64_t classes);
 
 /* --- bias.cu: y[n][c][i] += bias[c], then relu; and its gradient, the sum over n and i */
 /* bias: NULL where there is none. */

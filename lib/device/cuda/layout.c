@@ -26,6 +26,11 @@ bool pd_cuda_wants_last(const struct pd_compiled *net, bool tf32)
 	return net->dtype != PD_F32 || tf32;
 }
 
+int64_t pd_cuda_matrix_rows(const struct pd_compiled_layer *l, const struct pd_shape *shape)
+{
+	return l->net->batch * pd_shape_rows(shape);
+}
+
 bool pd_cuda_flat(const struct pd_shape *shape)
 {
 	return shape->dims != 3 || shape->size[0] == 1 || shape->size[1] * shape->size[2] == 1;

@@ -6,6 +6,8 @@
  *
  *     forward    y = W' x        gradients    dx = W dy,  dW = x dy'
  *
+ * Samples of several dimensions are as many rows of their last axis.
+ *
  * The bias, and the relu that follows, are added in the epilogue, where the library can.  In 16
  * bits the gradient of the weights is f32 nevertheless.  No algorithm that adds up in
  * place: of those that split the sum only the ones that put the parts apart and add them in a
@@ -214,7 +216,8 @@ static int choose_forward(struct linear *linear, struct pd_compiled_layer *l,
 
 static int prepare_ways(struct pd_compiled_layer *l, struct linear *linear, struct pd_error *err)
 {
-	int64_t n = l->net->batch, in = l->in_shape[0]->size[0], out = l->layer->output.size[0];
+	int64_t n = pd_cuda_matrix_rows(l, l->in_shape[0]), in = pd_shape_width(l->in_shape[0]);
+	int64_t out = pd_shape_width(&l->layer->output);
 	struct product *forward = &linear->products[PD_WAY_FORWARD];
 	struct product *data = &linear->products[PD_WAY_DATA];
 	struct product *weights = &linear->products[PD_WAY_WEIGHTS];
@@ -244,9 +247,6 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	struct linear *linear;
 	size_t back;
 
-	if (l->in_shape[0]->dims != 1)
-		return pd_error_input(err, "layer \"%s\": linear takes a vector per sample",
-				      l->layer->name);
 	if (!l->inside)
 		return 0;
 	l->own = linear = pd_zalloc(sizeof(*linear));
@@ -290,8 +290,9 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 		return 0;
 	return pd_cuda_queued(l, pd_kernel_bias(pd_cuda_engine(l)->stream, l->net->dtype, l->dst,
 						l->layer->bias ? l->parameters[1] : NULL,
-						linear->relu, l->net->batch,
-						l->layer->output.size[0], 1), err);
+						linear->relu,
+						pd_cuda_matrix_rows(l, l->in_shape[0]),
+						pd_shape_width(&l->layer->output), 1), err);
 }
 
 static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
@@ -305,8 +306,10 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 		if (l->layer->bias &&
 		    pd_cuda_queued(l, pd_kernel_bias_back(pd_cuda_engine(l)->stream,
 							  l->net->dtype, l->diff_parameters[1],
-							  NULL, l->diff_dst, l->net->batch,
-							  l->layer->output.size[0], 1), err) < 0)
+							  NULL, l->diff_dst,
+							  pd_cuda_matrix_rows(l, l->in_shape[0]),
+							  pd_shape_width(&l->layer->output), 1),
+				   err) < 0)
 			return -1;
 	}
 	if (pass->part == PD_BACKWARD_WEIGHT || !l->diff_src[0])
@@ -317,6 +320,7 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 
 const struct pd_compiled_kind pd_cuda_linear = {
 	.does_relu = true,
+	.plain = true,
 	.prepare = prepare,
 	.forward = forward,
 	.backward = backward,

@@ -29,6 +29,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cuda/loss.c \
 	lib/device/cuda/merge.c \
 	lib/device/cuda/net.c \
+	lib/device/cuda/plain.c \
 	lib/device/cuda/pool2d.c \
 	lib/device/cuda/repeat.c lib/device/cuda/repeat.h \
 	lib/device/cuda/stream.c lib/device/cuda/stream.h

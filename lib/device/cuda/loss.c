@@ -7,11 +7,10 @@
 
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
-	if (l->in_shape[0]->dims != 1)
-		return pd_error_input(err, "layer \"%s\": softmax_cross_entropy takes a vector of "
-				      "logits per sample", l->layer->name);
+	int64_t rows = pd_cuda_matrix_rows(l, l->in_shape[0]);
+
 	if (l->inside)
-		l->extra_bytes = sizeof(int32_t) * (size_t)l->net->batch;
+		l->extra_bytes = sizeof(int32_t) * (size_t)rows;
 	return 0;
 }
 
@@ -22,8 +21,8 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 	engine->loses = true;
 	return pd_cuda_queued(l, pd_kernel_loss(engine->stream, l->net->dtype, engine->now,
 						l->loss, l->dst, l->extra, l->src[0], l->src[1],
-						l->net->batch,
-						l->in_shape[0]->size[0]), err);
+						l->net->batch, pd_shape_rows(l->in_shape[0]),
+						pd_shape_width(l->in_shape[0])), err);
 }
 
 static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
@@ -35,10 +34,12 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 	return pd_cuda_queued(l, pd_kernel_loss_back(engine->stream, l->net->dtype, engine->now,
 						     l->diff_src[0], l->src[0], l->src[1],
 						     pass->scale, l->net->minibatch,
-						     l->net->batch, l->in_shape[0]->size[0]), err);
+						     l->net->batch, pd_shape_rows(l->in_shape[0]),
+						     pd_shape_width(l->in_shape[0])), err);
 }
 
 const struct pd_compiled_kind pd_cuda_softmax_cross_entropy = {
+	.plain = true,
 	.prepare = prepare,
 	.forward = forward,
 	.backward = backward,

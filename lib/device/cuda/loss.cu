@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A block per sample, whose threads take every so many classes: what they find is brought together
+ * A block per row, whose threads take every so many classes: what they find is brought together
  * in an order that follows from the number of classes alone.  Then one block for the whole batch.
  */
 #include "device/cuda/both.cuh"
@@ -8,7 +8,7 @@
 #include "device/cuda/kernels.h"
 #include "device/cuda/typed.cuh"
 
-#define THREADS 128             /* of a sample; a power of two */
+#define THREADS 128             /* of a row; a power of two */
 #define SUMMERS 128             /* a power of two */
 
 enum verdict { WRONG, RIGHT, NO_CLASS };
@@ -18,7 +18,7 @@ __device__ static bool is_class(int32_t label, int64_t classes)
 	return label >= 0 && label < classes;
 }
 
-/* The largest of a sample's logits, and the sum that is its softmax's denominator, in every thread
+/* The largest of a row's logits, and the sum that is its softmax's denominator, in every thread
  * of the block. */
 template <typename T>
 __device__ static struct pd_softmax_best denominator(const T *x, int64_t classes, float *sum_p)
@@ -47,14 +47,15 @@ __device__ static struct pd_softmax_best denominator(const T *x, int64_t classes
 
 template <typename T>
 __global__ static void losses(const struct pd_kernel_now *now, float *out, int32_t *verdict,
-			      const T *__restrict__ x, const int32_t *label, int64_t classes)
+			      const T *__restrict__ x, const int32_t *label, int64_t rows,
+			      int64_t classes)
 {
 	int64_t n = blockIdx.x;
-	bool valid = n < now->valid, good = valid && is_class(label[n], classes);
+	bool valid = n < now->valid * rows, good = valid && is_class(label[n], classes);
 	struct pd_softmax_best best = { 0, classes };
 	float sum = 1;
 
-	/* one sample, one answer: all threads of the block go the same way */
+	/* one row, one answer: all threads of the block go the same way */
 	if (good)
 		best = denominator(x + n * classes, classes, &sum);
 	if (threadIdx.x != 0)
@@ -63,14 +64,14 @@ __global__ static void losses(const struct pd_kernel_now *now, float *out, int32
 	verdict[n] = good && best.at == label[n] ? RIGHT : valid && !good ? NO_CLASS : WRONG;
 }
 
-/* Thread t takes samples t, t + SUMMERS, ...; then halves are added to halves. */
+/* Thread t takes rows t, t + SUMMERS, ...; then halves are added to halves. */
 __global__ static void total(const struct pd_kernel_now *now, int number, const float *out,
-			     const int32_t *verdict, const int32_t *label)
+			     const int32_t *verdict, const int32_t *label, int64_t rows)
 {
 	__shared__ double sum[SUMMERS];
 	__shared__ long long right[SUMMERS], bad[SUMMERS];
 	struct pd_kernel_loss *loss = now->loss + number;
-	int64_t valid = now->valid;
+	int64_t valid = now->valid * rows;
 	int t = threadIdx.x;
 
 	sum[t] = 0;
@@ -95,23 +96,23 @@ __global__ static void total(const struct pd_kernel_now *now, int number, const 
 		return;
 	loss->sum = sum[0];
 	loss->correct = right[0];
-	loss->bad_sample = bad[0] < valid ? bad[0] : -1;
+	loss->bad_row = bad[0] < valid ? bad[0] : -1;
 	loss->bad_label = bad[0] < valid ? label[bad[0]] : 0;
 }
 
 cudaError_t pd_kernel_loss(cudaStream_t stream, enum pd_dtype dtype,
 			   const struct pd_kernel_now *now, int number, float *out,
 			   int32_t *verdict, const void *x, const int32_t *label, int64_t batch,
-			   int64_t classes)
+			   int64_t rows, int64_t classes)
 {
 	cudaError_t status;
 
-	PD_BY_TYPE(dtype, T, (losses<T><<<(unsigned)batch, THREADS, 0, stream>>>(
-		now, out, verdict, (const T *)x, label, classes)));
+	PD_BY_TYPE(dtype, T, (losses<T><<<(unsigned)(batch * rows), THREADS, 0, stream>>>(
+		now, out, verdict, (const T *)x, label, rows, classes)));
 	status = cudaGetLastError();
 	if (status != cudaSuccess)
 		return status;
-	total<<<1, SUMMERS, 0, stream>>>(now, number, out, verdict, label);
+	total<<<1, SUMMERS, 0, stream>>>(now, number, out, verdict, label, rows);
 	return cudaGetLastError();
 }
 
@@ -120,7 +121,7 @@ template <typename T>
 __global__ static void losses_back(const struct pd_kernel_now *now, T *__restrict__ dx,
 				   const T *__restrict__ x, const int32_t *label,
 				   const struct pd_scale *scale, int64_t minibatch,
-				   int64_t classes)
+				   int64_t rows, int64_t classes)
 {
 	int64_t n = blockIdx.x;
 	float factor = scale ? (float)scale->loss_scale : 1, sum;
@@ -128,10 +129,10 @@ __global__ static void losses_back(const struct pd_kernel_now *now, T *__restric
 
 	dx += n * classes;
 	x += n * classes;
-	if (n < now->valid && is_class(label[n], classes)) {
+	if (n < now->valid * rows && is_class(label[n], classes)) {
 		best = denominator(x, classes, &sum);
 		pd_softmax_gradient(dx, x, classes, threadIdx.x, THREADS, label[n], best.value,
-				    sum, factor / (float)minibatch);
+				    sum, factor / (float)(minibatch * rows));
 		return;
 	}
 	for (int64_t i = threadIdx.x; i < classes; i += THREADS)
@@ -141,9 +142,9 @@ __global__ static void losses_back(const struct pd_kernel_now *now, T *__restric
 cudaError_t pd_kernel_loss_back(cudaStream_t stream, enum pd_dtype dtype,
 				const struct pd_kernel_now *now, void *dx, const void *x,
 				const int32_t *label, const struct pd_scale *scale,
-				int64_t minibatch, int64_t batch, int64_t classes)
+				int64_t minibatch, int64_t batch, int64_t rows, int64_t classes)
 {
-	PD_BY_TYPE(dtype, T, (losses_back<T><<<(unsigned)batch, THREADS, 0, stream>>>(
-		now, (T *)dx, (const T *)x, label, scale, minibatch, classes)));
+	PD_BY_TYPE(dtype, T, (losses_back<T><<<(unsigned)(batch * rows), THREADS, 0, stream>>>(
+		now, (T *)dx, (const T *)x, label, scale, minibatch, rows, classes)));
 	return cudaGetLastError();
 }

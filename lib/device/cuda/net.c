@@ -75,6 +75,11 @@ static int add(struct pd_compiled *net, enum pd_dtype dtype, void *dst, const vo
 			     "a sum", err);
 }
 
+static const struct pd_layout *plain(struct pd_compiled *net, const struct pd_shape *shape)
+{
+	return NULL;
+}
+
 static int add_relu(struct pd_compiled *net, void *dst, const void *a, const void *b,
 		    const void *y, size_t count, struct pd_error *err)
 {
@@ -93,6 +98,11 @@ static const struct pd_compiled_device how = {
 	.copy = copy,
 	.zero = zero,
 	.add = add,
+	.plain = plain,
+	.plain_prepare = pd_cuda_plain_prepare,
+	.plain_input = pd_cuda_plain_input,
+	.plain_room = pd_cuda_plain_room,
+	.plain_gradient = pd_cuda_plain_gradient,
 	.add_relu = add_relu,
 };
 
