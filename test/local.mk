@@ -177,6 +177,7 @@ EXTRA_DIST += test/t1001-malformed.sh test/data/small-model.json test/data/small
 	test/data/fuzz/checkpoint/adam test/data/fuzz/checkpoint/initial \
 	test/data/fuzz/checkpoint/one test/data/fuzz/checkpoint/two \
 	test/data/fuzz/cifar/one test/data/fuzz/idx/four test/data/fuzz/safetensors/small \
+	test/data/fuzz/npy/plain test/data/fuzz/npy/wide \
 	test/data/fuzz/topology-string/levels
 check_PROGRAMS += test/unit/seeds
 test_unit_seeds_SOURCES = test/unit/seeds.c contrib/fuzz/fuzz.c

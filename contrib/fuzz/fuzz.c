@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -224,7 +225,7 @@ static int read_string(const char *file, struct pd_error *err)
 /* ---- data sets: a folder of links to files in memory ---- */
 
 static struct pd_model *model;
-static struct input second;             /* labels of IDX */
+static struct input second;             /* labels of IDX and .npy */
 static char folder[] = "fuzz-data-XXXXXX";
 
 static void link_to(const char *name, const struct input *input)
@@ -277,6 +278,42 @@ static void open_cifar(const struct input *input)
 	link_to("test_batch.bin", input);
 }
 
+static void open_npy(const struct input *input)
+{
+	static const char *const parts[] = { "train", "test" };
+
+	make_folder(1, 2, 2);
+	input_open(&second);
+	for (size_t i = 0; i < PD_COUNT(parts); i++) {
+		char *part = pd_format("%s/%s", folder, parts[i]);
+		char *x = pd_format("%s/x.npy", parts[i]), *y = pd_format("%s/y.npy", parts[i]);
+
+		if (mkdir(part, 0700) != 0)
+			abort();
+		link_to(x, input);
+		link_to(y, &second);
+		free(part);
+		free(x);
+		free(y);
+	}
+}
+
+#define READ_SAMPLES 5000               /* of a set, at most */
+
+/* Samples can be read; whole numbers are in the range that the network takes. */
+static void use_set(const struct pd_dataset *set)
+{
+	float values[3 * 32 * 32];
+	int32_t label;
+
+	for (int64_t s = 0; s < set->samples && s < READ_SAMPLES; s++) {
+		set->format->read(set, 0, s, values);
+		set->format->read(set, 1, s, &label);
+		if (label < 0 || label >= pd_dataset_limit(model, 1))
+			abort();
+	}
+}
+
 static int read_data(const char *file, struct pd_error *err)
 {
 	struct pd_dataset train, test;
@@ -284,6 +321,8 @@ static int read_data(const char *file, struct pd_error *err)
 	(void)file;
 	if (pd_dataset_open(folder, model, &train, &test, err) < 0)
 		return -1;
+	use_set(&train);
+	use_set(&test);
 	pd_dataset_release(&train);
 	pd_dataset_release(&test);
 	return 0;
@@ -293,12 +332,14 @@ static const struct kind {
 	const char *name;
 	int (*read)(const char *file, struct pd_error *err);
 	void (*open)(const struct input *input);
+	bool two;                       /* the input is two files; see pd_fuzz_read */
 } kinds[] = {
 	{ "model", read_model, NULL }, { "profile", read_profile, NULL },
 	{ "topology", read_topology, NULL }, { "plan", read_plan, NULL },
 	{ "schedule", read_schedule, NULL }, { "trace", read_trace, NULL },
 	{ "safetensors", read_safetensors, NULL }, { "topology-string", read_string, NULL },
-	{ "idx", read_data, open_idx }, { "cifar", read_data, open_cifar },
+	{ "idx", read_data, open_idx, true }, { "cifar", read_data, open_cifar },
+	{ "npy", read_data, open_npy, true },
 };
 static const struct kind *kind;
 static struct input first;
@@ -322,12 +363,12 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	return 0;
 }
 
-/* Of IDX the first byte times 16 says where the labels' file begins. */
+/* Of two files the first byte times 16 says where the second begins. */
 int pd_fuzz_read(const uint8_t *data, size_t size, struct pd_error *err)
 {
 	size_t at = size;
 
-	if (kind->open == open_idx && size > 0) {
+	if (kind->two && size > 0) {
 		at = (size_t)data[0] * 16 < size - 1 ? (size_t)data[0] * 16 : size - 1;
 		data++;
 		input_set(&second, data + at, size - 1 - at);

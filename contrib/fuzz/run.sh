@@ -15,7 +15,7 @@ build=${FUZZ_BUILD:-$source/build-fuzz}
 seconds=${1:?"usage: run.sh SECONDS [KIND...]"}
 shift
 [ $# -gt 0 ] ||
-	set -- model profile topology plan schedule trace safetensors topology-string idx cifar \
+	set -- model profile topology plan schedule trace safetensors topology-string idx cifar npy \
 		checkpoint
 
 mkdir -p "$build" && cd "$build" || exit 3
