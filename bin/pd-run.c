@@ -237,6 +237,7 @@ int main(int argc, char **argv)
 	if (status == 0)
 		status = pd_supervise(&job, &how, &err);
 	pd_checkpoint_unlock(job.lock);
+	pd_file_abandon(&job.trace_file);
 	free(job.passed_over);
 	if (job.lists)
 		pd_lists_free(job.lists);

@@ -37,6 +37,19 @@ test_ok "a trace whose name is just short enough, and once more over it" '
 	done
 	[ "$(ls -A | grep -c 000)" -eq 1 ]'
 
+mkfifo pipe
+test_ok "a trace that nobody would read, or that would not be taken" '
+	refused 2 "^pd-run: --trace: pipe: nobody reads this pipe" pd-run --synthetic --trace=pipe plan
+	[ ! -c /dev/full ] || refused 2 "^pd-run: --trace: /dev/full: cannot write: No space left" \
+		pd-run --synthetic --trace=/dev/full plan'
+test_ok "a trace into a pipe that is read, and into nothing" '
+	cat pipe >trace &
+	pd-run --device=cpu --threads=1 --synthetic --minibatches=2 --trace=pipe plan >out
+	wait
+	pd-replay trace >report
+	rm trace
+	pd-run --device=cpu --threads=1 --synthetic --minibatches=2 --trace=/dev/null plan >out'
+
 # A network that no data set of images has the inputs for.
 cat >three.json <<'END'
 {"format": "pd-model", "version": 1, "name": "three",

@@ -217,11 +217,15 @@ full() {
 	grep -q "No space left on device" err
 }
 
-test_ok "no room for the trace" '
-	status 3 pd-run --threads=1 --synthetic --minibatches=20 --trace=/dev/full plan-2 \
-		2>err >out
+test_ok "who reads the trace leaves before it is written" '
+	mkfifo left
+	: <left &
+	status 3 pd-run --threads=1 --synthetic --minibatches=20 --trace=left plan-2 2>err >out
+	one_line err
 	cat err
-	one_line err'
+	grep -q "^pd-run: left: cannot write.*: Broken pipe" err
+	[ "$(tail -n 1 out | jq -r .outcome)" = done ]
+	wait'
 if [ "$(id -u)" -eq 0 ] && mkdir small && mount -t tmpfs -o size=4m none small 2>/dev/null; then
 	trap 'cd /; umount "$test_directory/small"; rm -rf "$test_directory"' EXIT
 	test_ok "no room for a checkpoint: the one before stays" '

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Of a file of that name; freed by the caller. */
@@ -137,10 +138,9 @@ int pd_file_check(const char *name, struct pd_error *err)
 		return pd_error_input(err, "expected the name of a file, found none");
 	if (stat(name, &st) == 0 && S_ISDIR(st.st_mode))
 		return pd_error_input(err, "%s: expected a file, found a directory", name);
-	/* written as it is */
+	/* pd_file_open_special says of these whether they can be written */
 	if (stat(name, &st) == 0 && !S_ISREG(st.st_mode))
-		return access(name, W_OK) == 0 ? 0 :
-			pd_error_input(err, "%s: cannot write: %s", name, strerror(errno));
+		return 0;
 	/* the name itself: too long, or a directory of it that is none, or a loop of links */
 	if (lstat(name, &st) != 0 && errno != ENOENT)
 		return pd_error_input(err, "%s: cannot create: %s", name, strerror(errno));
@@ -151,21 +151,65 @@ int pd_file_check(const char *name, struct pd_error *err)
 	return status;
 }
 
-int pd_file_create(struct pd_file *file, const char *name, struct pd_error *err)
+#define READER_PATIENCE_MS 1000         /* one that was started at the same time */
+
+/* A descriptor that something can be written to, or -1. */
+static int open_taking(const char *name, bool pipe, struct pd_error *err)
+{
+	const struct timespec pause = { .tv_nsec = 10000000 };
+	int fd = -1;
+
+	for (int waited_ms = 0; waited_ms < READER_PATIENCE_MS; waited_ms += 10) {
+		fd = open(name, O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+		if (fd >= 0 || !pipe || errno != ENXIO)
+			break;
+		nanosleep(&pause, NULL);
+		errno = ENXIO;
+	}
+	if (fd < 0)
+		return pipe && errno == ENXIO ?
+			pd_error_input(err, "%s: nobody reads this pipe: expected a reader, which "
+				       "is there before the work begins", name) :
+			pd_error_input(err, "%s: cannot open: %s", name, strerror(errno));
+	/* of nothing at all: a pipe does not mind, what never takes anything says so */
+	if ((write(fd, "", 0) < 0 && errno != EAGAIN && errno != EINTR) ||
+	    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK) < 0) {
+		pd_error_input(err, "%s: cannot write: %s", name, strerror(errno));
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+int pd_file_open_special(struct pd_file *file, const char *name, struct pd_error *err)
 {
 	struct stat st;
+	int fd;
 
 	*file = (struct pd_file){ 0 };
-	if (!name || strcmp(name, "-") == 0) {
-		file->stream = stdout;
+	if (!name || strcmp(name, "-") == 0 || stat(name, &st) != 0 || S_ISREG(st.st_mode))
 		return 0;
-	}
+	fd = open_taking(name, S_ISFIFO(st.st_mode), err);
+	if (fd < 0)
+		return -1;
 	file->name = pd_strdup(name);
-	/* what is not a regular file (/dev/null, a pipe) is written as it is */
-	if (stat(name, &st) == 0 && !S_ISREG(st.st_mode))
-		file->stream = fopen(name, "we");
-	else
-		file->stream = open_beside(file);
+	file->stream = fdopen(fd, "w");
+	return 0;
+}
+
+int pd_file_create(struct pd_file *file, const char *name, struct pd_error *err)
+{
+	if (pd_file_open_special(file, name, err) < 0) {
+		if (err)
+			err->status = PD_EXIT_FAILED;
+		return -1;
+	}
+	if (!name || strcmp(name, "-") == 0)
+		file->stream = stdout;
+	if (file->stream)
+		return 0;
+	file->name = pd_strdup(name);
+	file->stream = open_beside(file);
 	if (file->stream)
 		return 0;
 	pd_error_failed(err, "%s: cannot create: %s", name, strerror(errno));

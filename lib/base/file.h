@@ -25,6 +25,12 @@ struct pd_file {
  * known without making one?  Errors: input.  "-" or NULL is fine.
  */
 int pd_file_check(const char *name, struct pd_error *err);
+/*
+ * Before the work, too: what has the name and is no regular file, a pipe or a device, is opened, to be
+ * written and committed as any.  That shows whether anybody reads the pipe, who then waits, and
+ * whether the device takes anything.  Elsewhere file->stream is NULL.  Errors: input.
+ */
+int pd_file_open_special(struct pd_file *file, const char *name, struct pd_error *err);
 /* "-" or NULL is standard output, which is flushed and checked but not renamed. */
 int pd_file_create(struct pd_file *file, const char *name, struct pd_error *err);
 /* Flush, fsync, name.  On failure nothing is left, and what had the name before stays. */

@@ -453,14 +453,15 @@ static int set_agree(struct pd_job *job, struct pd_error *err)
 }
 
 /* What would be found out only when it is to be written. */
-static int check_outputs(const struct pd_job *job, struct pd_error *err)
+static int check_outputs(struct pd_job *job, struct pd_error *err)
 {
 	struct stat st;
 
 	if (job->checkpoint && stat(job->checkpoint, &st) == 0 && !S_ISDIR(st.st_mode))
 		return pd_error_input(err, "--checkpoint: %s: expected a directory, found a file",
 				      job->checkpoint);
-	if (pd_file_check(job->trace, err) < 0)
+	if (pd_file_check(job->trace, err) < 0 ||
+	    pd_file_open_special(&job->trace_file, job->trace, err) < 0)
 		return pd_error_prefix(err, "--trace");
 	return 0;
 }

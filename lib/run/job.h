@@ -10,6 +10,7 @@
 #ifndef PD_RUN_JOB_H
 #define PD_RUN_JOB_H
 
+#include "base/file.h"
 #include "data/dataset.h"
 #include "plan/plan.h"
 #include "schedule/list.h"
@@ -40,6 +41,7 @@ struct pd_job {
 	size_t passed_count, passed_room;
 	const char *init;               /* file of parameters to begin with, or NULL: random ones */
 	const char *trace;              /* file, or NULL */
+	struct pd_file trace_file;      /* the supervisor's: of a pipe or a device, open; else empty */
 	int64_t epochs, minibatches;    /* to train in all; one of them is set, the other -1 */
 	int64_t checkpoint_every;       /* minibatches between checkpoints, 0: at epochs' ends */
 	int64_t seed;
@@ -71,8 +73,9 @@ int pd_job_data(struct pd_job *job, struct pd_dataset *train_p, struct pd_datase
 /*
  * Before anything is started: can this plan be run on this data; is the schedule right
  * (PD_EXIT_NO); is the directory of checkpoints free and writable; where does a resumed run go
- * on?  A job that resumes says in resume_step where, or -1 for the newest checkpoint.  Sets lock,
- * which the caller gives back also after an error, resume_step and the counts of minibatches.
+ * on?  A job that resumes says in resume_step where, or -1 for the newest checkpoint.  Sets lock and
+ * trace_file, which the caller gives back also after an error, resume_step and the counts of
+ * minibatches.
  */
 int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err);
 

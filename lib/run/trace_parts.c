@@ -59,8 +59,8 @@ int supervisor_merge_trace(struct supervisor *s, struct pd_error *err)
 {
 	const struct pd_device_ops *device = pd_device_find(s->job->device, err);
 	struct pd_trace header = { .plan = s->job->plan };
+	struct pd_file *file = &s->job->trace_file;
 	struct timespec now;
-	struct pd_file file;
 	int status;
 
 	if (!device)
@@ -71,15 +71,17 @@ int supervisor_merge_trace(struct supervisor *s, struct pd_error *err)
 		header.threads = s->ranks[0].threads;
 	}
 	clock_gettime(CLOCK_REALTIME, &now);
-	if (pd_file_create(&file, s->job->trace, err) < 0)
+	if (!file->stream && pd_file_create(file, s->job->trace, err) < 0)
 		return -1;
 	header.start_ns = now.tv_sec * SECOND_NS + now.tv_nsec - (pd_now_ns() - s->report.begun_ns);
-	status = pd_trace_write_header(file.stream, &header, err);
+	status = pd_trace_write_header(file->stream, &header, err);
+	if (status < 0)
+		pd_error_prefix(err, "%s", s->job->trace);
 	for (int r = 0; r < s->count && status == 0; r++)
-		status = append(file.stream, s->ranks[r].trace, s->job->trace, err);
+		status = append(file->stream, s->ranks[r].trace, s->job->trace, err);
 	if (status == 0)
-		return pd_file_commit(&file, err);
-	pd_file_abandon(&file);
+		return pd_file_commit(file, err);
+	pd_file_abandon(file);
 	return -1;
 }
 
