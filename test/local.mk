@@ -251,8 +251,11 @@ test_unit_views_SOURCES = test/unit/views.c test/unit/small_profile.h
 test_unit_views_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_views_LDADD = $(UNIT_LIBS)
 
-check_PROGRAMS += test/unit/failure test/unit/launcher test/unit/pulse
-TESTS += test/unit/failure test/unit/launcher test/unit/pulse
+check_PROGRAMS += test/unit/channel test/unit/failure test/unit/launcher test/unit/pulse
+TESTS += test/unit/channel test/unit/failure test/unit/launcher test/unit/pulse
+test_unit_channel_SOURCES = test/unit/channel.c
+test_unit_channel_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_channel_LDADD = $(UNIT_LIBS)
 test_unit_launcher_SOURCES = test/unit/launcher.c
 test_unit_launcher_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_launcher_LDADD = $(UNIT_DEVICE_LIBS)

@@ -11,6 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#define STREAM_BYTES ((size_t)64 << 10) /* of a stream, sent at once */
+
 void pd_channel_init(struct pd_channel *channel, int fd, int patience_s)
 {
 	struct timeval timeout = { .tv_sec = patience_s };
@@ -28,34 +30,91 @@ void pd_channel_release(struct pd_channel *channel)
 	*channel = (struct pd_channel){ .fd = -1 };
 }
 
+/* All of them, by one who is the only one to send; -1 with errno. */
+static int send_all(struct pd_channel *channel, const char *bytes, size_t count)
+{
+	while (count > 0) {
+		ssize_t n = send(channel->fd, bytes, count, MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -1;
+		bytes += n;
+		count -= (size_t)n;
+	}
+	return 0;
+}
+
 int pd_channel_send(struct pd_channel *channel, json_t *message, struct pd_error *err)
 {
 	char *text = json_dumps(message, JSON_COMPACT);
-	size_t length = text ? strlen(text) : 0, sent = 0;
-	int status = 0;
+	size_t length = text ? strlen(text) : 0;
+	int status;
 
 	json_decref(message);
 	if (!text)
 		pd_bug("channel: a message that cannot be written");
 	text[length++] = '\n';          /* in place of the final zero */
 	pthread_mutex_lock(&channel->sending);
-	while (sent < length) {
-		ssize_t n = send(channel->fd, text + sent, length - sent, MSG_NOSIGNAL);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0) {
-			status = pd_error_failed(err, "cannot talk to the other side: %s",
-						 errno == EAGAIN ? "it does not listen"
-								 : strerror(errno));
-			break;
-		}
-		sent += (size_t)n;
-	}
+	status = send_all(channel, text, length);
+	if (status < 0)
+		pd_error_failed(err, "cannot talk to the other side: %s",
+				errno == EAGAIN ? "it does not listen" : strerror(errno));
 	pthread_mutex_unlock(&channel->sending);
 	free(text);
 	return status;
 }
+
+/* ---- the stream ---- */
+
+static ssize_t send_bytes(void *cookie, const char *bytes, size_t count)
+{
+	struct pd_channel *channel = cookie;
+	char head[64];
+	int length = snprintf(head, sizeof(head), "{\"event\":\"bytes\",\"count\":%zu}\n", count);
+	int status;
+
+	pthread_mutex_lock(&channel->sending);
+	status = send_all(channel, head, (size_t)length);
+	if (status == 0)
+		status = send_all(channel, bytes, count);
+	pthread_mutex_unlock(&channel->sending);
+	return status == 0 ? (ssize_t)count : 0;
+}
+
+FILE *pd_channel_stream(struct pd_channel *channel)
+{
+	FILE *stream = fopencookie(channel, "w", (cookie_io_functions_t){ .write = send_bytes });
+
+	if (stream)
+		setvbuf(stream, NULL, _IOFBF, STREAM_BYTES);
+	return stream;
+}
+
+void pd_channel_on_bytes(struct pd_channel *channel,
+			 void (*take)(void *context, const char *bytes, size_t count),
+			 void *context)
+{
+	channel->take = take;
+	channel->context = context;
+}
+
+/* Hands on what is at the front of the buffer. */
+static void take_bytes(struct pd_channel *channel)
+{
+	size_t count = channel->coming < channel->used ? channel->coming : channel->used;
+
+	if (count == 0)
+		return;
+	if (channel->take)
+		channel->take(channel->context, channel->buffer, count);
+	channel->coming -= count;
+	channel->used -= count;
+	memmove(channel->buffer, channel->buffer + count, channel->used);
+}
+
+/* ---- messages that come ---- */
 
 void pd_channel_last_word(struct pd_channel *channel, const char *text, int status)
 {
@@ -70,7 +129,7 @@ void pd_channel_last_word(struct pd_channel *channel, const char *text, int stat
 		return;                 /* nobody is there any more */
 }
 
-/* A whole line at the front of the buffer, as a message. */
+/* A whole line at the front of the buffer, as a message; 0: there is none yet. */
 static int take_line(struct pd_channel *channel, json_t **message_p)
 {
 	char *end = channel->used ? memchr(channel->buffer, '\n', channel->used) : NULL;
@@ -89,11 +148,27 @@ static int take_line(struct pd_channel *channel, json_t **message_p)
 	return -1;
 }
 
+/* The same, behind what there is of the stream. */
+static int take(struct pd_channel *channel, json_t **message_p)
+{
+	int verdict = 0;
+
+	while (channel->coming == 0 && (verdict = take_line(channel, message_p)) > 0 &&
+	       pd_message_is(*message_p, "bytes")) {
+		channel->coming = (size_t)json_integer_value(json_object_get(*message_p, "count"));
+		json_decref(*message_p);
+		verdict = 0;
+		take_bytes(channel);
+	}
+	return verdict;
+}
+
 int pd_channel_receive(struct pd_channel *channel, json_t **message_p)
 {
 	int verdict;
 
-	while ((verdict = take_line(channel, message_p)) == 0) {
+	take_bytes(channel);
+	while ((verdict = take(channel, message_p)) == 0) {
 		ssize_t n;
 
 		channel->buffer = pd_grow(channel->buffer, &channel->capacity,
@@ -107,6 +182,7 @@ int pd_channel_receive(struct pd_channel *channel, json_t **message_p)
 		if (n <= 0)
 			return -1;
 		channel->used += (size_t)n;
+		take_bytes(channel);
 	}
 	return verdict;
 }

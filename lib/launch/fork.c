@@ -53,11 +53,11 @@ static const struct pd_seat *fork_seat(const struct pd_launcher *launcher, int r
 	return &forked(launcher, rank)->seat;
 }
 
-static int fork_start(struct pd_launcher *launcher, int rank, int file, struct pd_error *err)
+static int fork_start(struct pd_launcher *launcher, int rank, struct pd_error *err)
 {
 	struct forked *f = forked(launcher, rank);
 
-	return pd_process_start(&f->process, rank, &f->seat, file, err);
+	return pd_process_start(&f->process, rank, &f->seat, err);
 }
 
 static struct pd_channel *fork_channel(struct pd_launcher *launcher, int rank)

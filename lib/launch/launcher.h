@@ -24,8 +24,7 @@ struct pd_launcher_ops {
 	/* All ranks have been killed. */
 	void (*close)(struct pd_launcher *launcher);
 	const struct pd_seat *(*seat)(const struct pd_launcher *launcher, int rank);
-	/* file: a descriptor that the process gets too, as PD_WORKER_FILE_FD; -1: none. */
-	int (*start)(struct pd_launcher *launcher, int rank, int file, struct pd_error *err);
+	int (*start)(struct pd_launcher *launcher, int rank, struct pd_error *err);
 	struct pd_channel *(*channel)(struct pd_launcher *launcher, int rank);
 	/* One that was never started has ended. */
 	enum pd_ended (*ended)(struct pd_launcher *launcher, int rank);

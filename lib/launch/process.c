@@ -77,22 +77,20 @@ static int find_worker(char *path, size_t size, struct pd_error *err)
 }
 
 /*
- * Descriptors of pd-worker: its socket; file, or none (-1); and, where its words are listened to
- * before its main(), what was standard error before.
+ * Descriptors of pd-worker: its socket; and, where its words are listened to before its main(), what
+ * was standard error before.
  */
-static int pass(int fd, int file, int words)
+static int pass(int fd, int words)
 {
 	int error = -1;
 
 	/* out of the way: it may be where another goes */
-	if (file >= 0 && (file = fcntl(file, F_DUPFD_CLOEXEC, PD_WORKER_ERROR_FD + 1)) < 0)
-		return -1;
 	if ((fd = fcntl(fd, F_DUPFD_CLOEXEC, PD_WORKER_ERROR_FD + 1)) < 0)
 		return -1;
 	if (words >= 0 && ((words = fcntl(words, F_DUPFD_CLOEXEC, PD_WORKER_ERROR_FD + 1)) < 0 ||
 			   (error = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, PD_WORKER_ERROR_FD + 1)) < 0))
 		return -1;
-	if (dup2(fd, PD_WORKER_FD) < 0 || (file >= 0 && dup2(file, PD_WORKER_FILE_FD) < 0))
+	if (dup2(fd, PD_WORKER_FD) < 0)
 		return -1;
 	return words < 0 || (dup2(error, PD_WORKER_ERROR_FD) >= 0 && dup2(words, STDERR_FILENO) >= 0)
 	       ? 0 : -1;
@@ -123,8 +121,8 @@ void pd_process_begun(void)
  */
 static const int launchers[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
 
-static void child(const char *path, int fd, int file, int words, pid_t parent,
-		  const cpu_set_t *cpus, bool shared, int rank)
+static void child(const char *path, int fd, int words, pid_t parent, const cpu_set_t *cpus,
+		  bool shared, int rank)
 {
 	sigset_t none;
 	char number[16];
@@ -146,14 +144,14 @@ static void child(const char *path, int fd, int file, int words, pid_t parent,
 	/* a GPU's streams get queues of their own: one whose transfer waits for another rank must
 	 * not stand before one that this other rank waits for */
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-	if (pass(fd, file, words) < 0)
+	if (pass(fd, words) < 0)
 		_exit(PD_EXIT_FAILED);
 	snprintf(number, sizeof(number), "%d", rank);
 	execl(path, WORKER, number, (char *)NULL);
 	_exit(PD_EXIT_FAILED);
 }
 
-int pd_process_start(struct pd_process *process, int rank, const struct pd_seat *seat, int file,
+int pd_process_start(struct pd_process *process, int rank, const struct pd_seat *seat,
 		     struct pd_error *err)
 {
 	pid_t parent = getpid();
@@ -169,7 +167,7 @@ int pd_process_start(struct pd_process *process, int rank, const struct pd_seat 
 	process->words = memfd_create("words", MFD_CLOEXEC);
 	process->pid = fork();
 	if (process->pid == 0)
-		child(path, pair[1], file, process->words, parent, &cpus,
+		child(path, pair[1], process->words, parent, &cpus,
 		      threads * seat->locals > pd_process_processors(), rank);
 	close(pair[1]);
 	if (process->pid < 0) {

@@ -12,8 +12,7 @@
 #include <sys/types.h>
 
 #define PD_WORKER_FD 3
-#define PD_WORKER_FILE_FD 4             /* what else it was given, or nothing */
-#define PD_WORKER_ERROR_FD 5            /* the launcher's standard error, or nothing */
+#define PD_WORKER_ERROR_FD 4            /* the launcher's standard error, or nothing */
 
 struct pd_process {
 	pid_t pid;                      /* 0: not running */
@@ -25,9 +24,8 @@ struct pd_process {
 /*
  * Starts the process of a rank.  The processors that this process may use are dealt out in equal
  * shares to the ranks of this host; with fewer processors than processes, one each, in turn.
- * file: a descriptor that it gets too, as PD_WORKER_FILE_FD; -1: none.
  */
-int pd_process_start(struct pd_process *process, int rank, const struct pd_seat *seat, int file,
+int pd_process_start(struct pd_process *process, int rank, const struct pd_seat *seat,
 		     struct pd_error *err);
 /* Processors that this process may use, and gives to those it starts. */
 int pd_process_processors(void);

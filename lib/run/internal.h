@@ -55,7 +55,7 @@ struct rank {
 	int64_t asked;                  /* the last checkpoint step asked of the worker */
 	int64_t alive_ns;
 	bool heard;                     /* something may have come from the supervisor */
-	FILE *trace;                    /* the rank's part, which the supervisor opened */
+	FILE *trace;                    /* the rank's part, to the supervisor; NULL: none is wanted */
 	int64_t zero_ns;                /* trace times count from here, on this host's clock */
 	int64_t threads;
 
@@ -100,6 +100,7 @@ void rank_sleep(struct rank *rank);
 
 struct watched {
 	int trace;                      /* its part of the trace, a file without a name; -1: none */
+	int trace_lost;                 /* the errno with which that could not be written, or 0 */
 	json_t *address;
 	int64_t memory_bytes, threads;
 	int64_t heard_ns;               /* its last message; this and moved_ns by pd_awake */
@@ -170,6 +171,8 @@ int supervisor_on_error(struct supervisor *s, int r, const json_t *message, stru
 
 /* trace_parts.c */
 int supervisor_open_trace(struct supervisor *s, int r, struct pd_error *err);
+void supervisor_receive_trace(struct supervisor *s, int r);
+int supervisor_has_trace(struct supervisor *s, int r, struct pd_error *err);
 int supervisor_merge_trace(struct supervisor *s, struct pd_error *err);
 void supervisor_close_trace(struct supervisor *s);
 

@@ -249,7 +249,7 @@ static int open_trace(struct rank *rank, struct pd_error *err)
 {
 	if (!rank->job->trace)
 		return 0;
-	rank->trace = fdopen(PD_WORKER_FILE_FD, "w");
+	rank->trace = pd_channel_stream(&rank->channel);
 	if (!rank->trace)
 		return pd_error_failed(err, "%s: cannot write: %s", rank->job->trace,
 				       strerror(errno));

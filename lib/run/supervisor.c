@@ -172,6 +172,8 @@ static int on_message(struct supervisor *s, int r, const json_t *message, struct
 	} else if (pd_message_is(message, "saved")) {
 		return supervisor_saved(s, message, err);
 	} else if (pd_message_is(message, "done")) {
+		if (supervisor_has_trace(s, r, err) < 0)
+			return -1;
 		if (++s->done == s->count)
 			s->report.ended_ns = pd_now_ns();
 	} else if (pd_message_is(message, "error")) {
@@ -205,8 +207,9 @@ static int start_all(struct supervisor *s, struct pd_error *err)
 		struct watched *w = &s->ranks[r];
 
 		if (supervisor_open_trace(s, r, err) < 0 ||
-		    launcher->ops->start(launcher, r, w->trace, err) < 0)
+		    launcher->ops->start(launcher, r, err) < 0)
 			return -1;
+		supervisor_receive_trace(s, r);
 		w->heard_ns = pd_awake_ns(&s->awake);
 		w->phase = -1;
 		supervisor_tell(s, r, pd_job_json(s->job, r, launcher->ops->seat(launcher, r)));

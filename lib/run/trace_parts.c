@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each rank writes its part of the trace; they are put together at the end.  Parts are files
- * without names, so nothing of them is left, whoever is killed.
+ * Each rank sends its part of the trace, as a stream; they are put together at the end.  Parts are
+ * files without names, so nothing of them is left, whoever is killed.
  */
 #include "run/internal.h"
 
@@ -38,6 +38,40 @@ int supervisor_open_trace(struct supervisor *s, int r, struct pd_error *err)
 				strerror(errno));
 	free(name);
 	return s->ranks[r].trace < 0 ? -1 : 0;
+}
+
+static void keep(void *rank, const char *bytes, size_t count)
+{
+	struct watched *w = rank;
+
+	while (count > 0 && !w->trace_lost) {
+		ssize_t n = write(w->trace, bytes, count);
+
+		if (n < 0 && errno != EINTR)
+			w->trace_lost = errno;
+		if (n < 0)
+			continue;
+		bytes += n;
+		count -= (size_t)n;
+	}
+}
+
+void supervisor_receive_trace(struct supervisor *s, int r)
+{
+	if (s->ranks[r].trace >= 0)
+		pd_channel_on_bytes(supervisor_channel(s, r), keep, &s->ranks[r]);
+}
+
+/* All of a rank's part has come: is it here? */
+int supervisor_has_trace(struct supervisor *s, int r, struct pd_error *err)
+{
+	char name[64];
+
+	if (!s->ranks[r].trace_lost)
+		return 0;
+	return pd_error_failed(err, "%s: %s: cannot write: %s",
+			       supervisor_who(s, r, name, sizeof(name)), s->job->trace,
+			       strerror(s->ranks[r].trace_lost));
 }
 
 static int append(FILE *out, int part, const char *name, struct pd_error *err)
