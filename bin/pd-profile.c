@@ -9,7 +9,7 @@
 #include "measure/layers.h"
 #include "measure/link.h"
 #include "measure/operation.h"
-#include "transport/transport.h"
+#include "transport/provider.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static const struct pd_opt options[] = {
 	{ "iterations", 'i', PD_OPT_COUNT, "N", "timed steps (default: enough for a stable median)",
 	  &measure.iterations, 1, 100000 },
 	{ "transport", 0, PD_OPT_CHOICE, "NAME", "between GPUs: auto (default), nccl or staged",
-	  &transport, .choices = pd_apart_name },
+	  &transport, .choices = pd_provider_names },
 	{ "no-link", 0, PD_OPT_FLAG, NULL, "measure neither the link nor the cost of operations",
 	  &no_link },
 	{ 0 }
@@ -76,8 +76,9 @@ static int choose_threads(struct pd_error *err)
 /* Forks, so before there are threads, and before a GPU is asked for: its driver does not fork. */
 static int measure_link(int64_t *bandwidth_p, int64_t *latency_p, struct pd_error *err)
 {
-	const struct pd_link_ends ends = { .transport = pd_transports[0], .device = device,
-					   .how = (enum pd_apart)transport };
+	const struct pd_link_ends ends = {
+		.device = device, .how = transport > 0 ? pd_provider_names[transport] : NULL,
+	};
 
 	return no_link ? 0 : pd_measure_link(&ends, bandwidth_p, latency_p, err);
 }
@@ -182,7 +183,7 @@ int main(int argc, char **argv)
 		return pd_command_fail(&err);
 	}
 	pd_mem_for("the model");
-	if (no_link && transport != PD_APART_AUTO) {
+	if (no_link && transport > 0) {
 		pd_error_input(&err, "--transport does nothing here: the link is not measured with "
 			       "--no-link");
 		return pd_command_fail(&err);

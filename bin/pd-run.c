@@ -6,6 +6,7 @@
 #include "checkpoint/lock.h"
 #include "run/supervisor.h"
 #include "schedule/file.h"
+#include "transport/provider.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -36,7 +37,7 @@ static const struct pd_opt options[] = {
 	{ "device", 'd', PD_OPT_STRING, "NAME", "auto, cpu or cuda (default: auto)", &job.device },
 	{ "tf32", 0, PD_OPT_FLAG, NULL, "let a GPU make products of f32 from TF32", &job.tf32 },
 	{ "transport", 0, PD_OPT_CHOICE, "NAME", "between GPUs: auto (default), nccl or staged",
-	  &transport, .choices = pd_apart_name },
+	  &transport, .choices = pd_provider_names },
 	{ "data", 0, PD_OPT_STRING, "DIR", "data set: IDX, CIFAR-10 or .npy files", &job.data },
 	{ "synthetic", 0, PD_OPT_FLAG, NULL, "made-up data of the model's shape", &synthetic },
 	{ "epochs", 'e', PD_OPT_COUNT, "N", "train N epochs in all (default: 1)", &job.epochs },
@@ -180,7 +181,7 @@ static int check_options(struct pd_error *err)
 	if (set_defaults(err) < 0 || set_loss_scale(err) < 0)
 		return -1;
 	job.optimizer.kind = (enum pd_update_kind)optimizer;
-	job.transport = (enum pd_apart)transport;
+	job.transport = transport > 0 ? pd_provider_names[transport] : NULL;
 	job.optimizer.corrects = job.optimizer.discrepancy >= 0;
 	job.optimizer.schedule = (enum pd_lr_schedule)schedule;
 	job.evaluate = !no_evaluate;

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/sort.h"
 #include "device/rehearse.h"
+#include "transport/routes.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -267,18 +268,15 @@ static char *take(struct end *end, size_t bytes, struct pd_error *err)
 }
 
 /* A device with memory of its own, and something for it to do meanwhile. */
-static int open_device(struct end *end, const struct pd_device_ops *ops, enum pd_apart how,
+static int open_device(struct end *end, const struct pd_device_ops *ops, const struct pd_seat *seat,
 		       struct pd_error *err)
 {
-	struct pd_device_config config = { .ordinal = end->rank, .gate = &end->gate,
+	struct pd_device_config config = { .ordinal = seat->device, .gate = &end->gate,
 					   .untimed = true };
-	struct pd_apart_config apart = { .how = how, .rank = end->rank, .ranks = 2,
-					 .inner = end->transport, .gate = &end->gate };
 
-	end->device = apart.device = ops->open(&config, err);
+	end->device = ops->open(&config, err);
 	if (!end->device)
 		return -1;
-	end->transport = pd_apart_open(&apart);
 	end->load.stream = ops->stream_open(end->device, err);
 	end->load.numbers = ops->alloc(end->device, LOAD_FLOATS * sizeof(float), err);
 	if (!end->load.stream || !end->load.numbers)
@@ -286,28 +284,35 @@ static int open_device(struct end *end, const struct pd_device_ops *ops, enum pd
 	return pd_rehearse_sum(end->device, end->load.stream, &end->gate, err);
 }
 
+static int open_ends(struct end *end, const struct pd_link_ends *ends, struct pd_error *err)
+{
+	const struct pd_seat seat = { .local = end->rank, .locals = 2, .device = end->rank };
+	struct pd_routes_config config = { .how = ends->how, .rank = end->rank, .ranks = 2,
+					   .seat = seat, .host = ends->transport,
+					   .gate = &end->gate };
+	const struct pd_device_ops *device = NULL;
+
+	if (ends->device && !(device = pd_device_find(ends->device, err)))
+		return -1;
+	if (device && !device->apart && ends->how)
+		return pd_error_input(err, "--transport=%s: the %s device's workers share a memory,"
+				      " and pass everything through that", ends->how, device->name);
+	if (device && device->apart)
+		pd_routes_prepare(ends->how, device, end->rank, 2, &seat);
+	if (device && device->apart && open_device(end, device, &seat, err) < 0)
+		return -1;
+	config.device = end->device;
+	end->transport = pd_routes_open(&config, err);
+	return end->transport ? 0 : -1;
+}
+
 int pd_link_end_live(const struct pd_link_ends *ends, int rank, int socket,
 		     struct pd_link_answer *answer)
 {
 	struct end end = {.rank = rank};
-	struct pd_transport_config config = {.rank = rank, .ranks = 2, .gate = &end.gate};
-	const struct pd_device_ops *device = NULL;
 	int status;
 
-	if (pd_gate_init(&end.gate, &answer->err) < 0)
-		return -1;
-	if (ends->device && !(device = pd_device_find(ends->device, &answer->err)))
-		return -1;
-	if (device && !device->apart && ends->how != PD_APART_AUTO)
-		return pd_error_input(&answer->err, "--transport=%s: the %s device's workers share a"
-				      " memory, and pass everything through that",
-				      pd_apart_name[ends->how], device->name);
-	if (device && device->apart)
-		pd_apart_environment(ends->how, device, rank, config.ranks);
-	end.transport = ends->transport->open(&config, &answer->err);
-	if (!end.transport)
-		return -1;
-	if (device && device->apart && open_device(&end, device, ends->how, &answer->err) < 0)
+	if (pd_gate_init(&end.gate, &answer->err) < 0 || open_ends(&end, ends, &answer->err) < 0)
 		return -1;
 	end.in = take(&end, ALL_BYTES, &answer->err);
 	end.out = take(&end, ALL_BYTES, &answer->err);

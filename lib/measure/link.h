@@ -6,15 +6,14 @@
 #ifndef PD_MEASURE_LINK_H
 #define PD_MEASURE_LINK_H
 
-#include "transport/apart.h"
-#include "transport/transport.h"
+#include "transport/provider.h"
 
 #include <stdint.h>
 
 struct pd_link_ends {
-	const struct pd_transport_ops *transport;       /* of host memory */
+	const struct pd_transport_provider *transport;  /* of host memory; NULL: the program's */
 	const char *device;             /* its name (pd_device_find); NULL: memory is the host's */
-	enum pd_apart how;              /* of a device with memory of its own */
+	const char *how;                /* between devices with memory of their own; NULL: auto */
 };
 
 /*

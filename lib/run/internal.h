@@ -17,6 +17,7 @@
 #include "run/report.h"
 #include "run/saver.h"
 #include "run/supervisor.h"
+#include "transport/routes.h"
 
 #include <signal.h>
 
@@ -48,7 +49,6 @@ struct rank {
 	struct pd_dataset train, test;
 	struct pd_device *device;
 	struct pd_transport *transport;
-	struct pd_transport *apart;     /* the same, where it is such a one; or NULL */
 	struct pd_worker *worker;
 	struct pd_room *rooms;          /* that it needs, per part; or NULL */
 	int64_t floor;                  /* of the first phase */

@@ -110,7 +110,8 @@ json_t *pd_job_json(const struct pd_job *job, int rank, const struct pd_seat *se
 	if (job->init)
 		json_object_set_new(value, "init", json_string(job->init));
 	json_object_set_new(value, "tf32", json_boolean(job->tf32));
-	json_object_set_new(value, "transport", json_integer(job->transport));
+	if (job->transport)
+		json_object_set_new(value, "transport", json_string(job->transport));
 	json_object_set_new(value, "seat", seat_json(seat));
 	if (job->lists)
 		add_list(value, job->lists, rank);
@@ -141,7 +142,7 @@ struct pd_job *pd_job_parse(json_t *value, struct pd_error *err)
 	job->json = json_incref(value);
 	job->init = json_string_value(json_object_get(value, "init"));
 	job->tf32 = json_is_true(json_object_get(value, "tf32"));
-	job->transport = (enum pd_apart)json_integer_value(json_object_get(value, "transport"));
+	job->transport = json_string_value(json_object_get(value, "transport"));
 	if (json_unpack(value, "{s:s, s?s, s?s, s?s, s:I, s:I, s:I, s:I, s:I, s:o, s:b, s:I}",
 			"device", &job->device, "data", &job->data, "checkpoint", &job->checkpoint,
 			"trace", &job->trace, "epochs", &epochs, "minibatches", &minibatches,

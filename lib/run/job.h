@@ -15,7 +15,6 @@
 #include "plan/plan.h"
 #include "schedule/list.h"
 #include "topology/seat.h"
-#include "transport/apart.h"
 #include "worker/worker.h"
 
 #include <jansson.h>
@@ -31,7 +30,7 @@ struct pd_job {
 	struct pd_lists *lists;
 	const char *device;             /* "auto", "cpu", "cuda" */
 	bool tf32;                      /* see struct pd_device_config */
-	enum pd_apart transport;        /* between devices with memory of their own */
+	const char *transport;          /* between devices with memory of their own; NULL: auto */
 	const char *data;               /* directory, or NULL: synthetic */
 	const char *checkpoint;         /* directory, or NULL */
 	struct pd_checkpoint_lock *lock; /* of that directory, the supervisor's; or NULL */

@@ -126,20 +126,21 @@ static int open_part(struct rank *rank, struct part *part, struct pd_error *err)
 	return open_loader(rank, part, err);
 }
 
-/* Around the transport of host memory, one for devices that have their own. */
-static void open_apart(struct rank *rank)
+static int open_transport(struct rank *rank, struct pd_error *err)
 {
 	int ranks = rank->job->plan->rank_count;
 	bool *peers = pd_calloc((size_t)ranks, sizeof(*peers));
-	struct pd_apart_config config = {
-		.how = rank->job->transport, .rank = rank->number, .ranks = ranks, .peers = peers,
-		.inner = rank->transport, .device = rank->device, .gate = &rank->gate,
+	struct pd_routes_config config = {
+		.how = rank->job->transport, .rank = rank->number, .ranks = ranks,
+		.seat = rank->job->seat, .peers = peers,
+		.device = rank->device->ops->apart ? rank->device : NULL, .gate = &rank->gate,
 	};
 
 	for (int r = 0; r < ranks; r++)
 		peers[r] = pd_schedule_meet(rank->schedule, rank->number, r);
-	rank->transport = rank->apart = pd_apart_open(&config);
+	rank->transport = pd_routes_open(&config, err);
 	free(peers);
+	return rank->transport ? 0 : -1;
 }
 
 /* As many threads as the plan was made for, if this process may use so many processors. */
@@ -159,18 +160,17 @@ static int open_device(struct rank *rank, struct pd_error *err)
 					   .tf32 = rank->job->tf32,
 					   .untimed = !rank->job->trace,
 					   .threads = (int)rank->threads };
-	struct pd_transport_config ends = { .rank = rank->number,
-					    .ranks = rank->job->plan->rank_count,
-					    .gate = &rank->gate };
+	const struct pd_job *job = rank->job;
 
 	if (!ops)
 		return -1;
-	if (!ops->apart && rank->job->transport != PD_APART_AUTO)
+	if (!ops->apart && job->transport)
 		return pd_error_input(err, "--transport=%s: the %s device's workers share a memory,"
-				      " and pass everything through that",
-				      pd_apart_name[rank->job->transport], ops->name);
+				      " and pass everything through that", job->transport,
+				      ops->name);
 	if (ops->apart)
-		pd_apart_environment(rank->job->transport, ops, rank->number, ends.ranks);
+		pd_routes_prepare(job->transport, ops, rank->number, job->plan->rank_count,
+				  &job->seat);
 	rank->device = ops->open(&config, err);
 	if (!rank->device)
 		return -1;
@@ -179,10 +179,7 @@ static int open_device(struct rank *rank, struct pd_error *err)
 		if (open_part(rank, &rank->parts[i], err) < 0)
 			return -1;
 	pd_mem_for("what workers exchange");
-	rank->transport = pd_transports[0]->open(&ends, err);
-	if (rank->transport && ops->apart)
-		open_apart(rank);
-	return rank->transport ? 0 : -1;
+	return open_transport(rank, err);
 }
 
 static int restore_weights(struct rank *rank, struct pd_error *err)
@@ -332,9 +329,9 @@ static int say_transport(struct rank *rank)
 {
 	const char *name, *why;
 
-	if (!rank->apart || rank->number != 0)
+	if (rank->number != 0)
 		return 0;
-	name = pd_apart_chosen(rank->apart, &why);
+	name = pd_routes_chosen(rank->transport, &why);
 	return why ? say(rank, json_pack("{s:s, s:s, s:s}", "event", "exchange", "transport", name,
 					 "why", why)) : 0;
 }

@@ -2,7 +2,7 @@ lib_libpd_a_SOURCES += lib/transport/transport.h \
 	lib/transport/collective.c lib/transport/collective.h \
 	lib/transport/staged.c lib/transport/staged.h
 lib_libpddevice_a_SOURCES += lib/transport/list.c \
-	lib/transport/apart.c lib/transport/apart.h
+	lib/transport/provider.h lib/transport/routes.c lib/transport/routes.h
 
 include lib/transport/ucx/local.mk
 include lib/transport/sim/local.mk

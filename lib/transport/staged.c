@@ -2,6 +2,7 @@
 #include "transport/staged.h"
 
 #include "base/mem.h"
+#include "transport/provider.h"
 
 #include <stdlib.h>
 
@@ -33,7 +34,7 @@ struct staged_transfer {
 
 struct staged {
 	struct pd_transport base;
-	struct pd_transport *inner;
+	struct pd_transport *host;
 	struct pd_device *device;
 	struct pd_stream *stream;
 	struct pd_gate *gate;
@@ -111,7 +112,7 @@ static int begin_send(struct staged *s, struct staged_transfer *x)
 		return status == PD_AGAIN ? 0 : -1;
 	x->phase = FIRST;
 	pd_event_arm(&x->second);
-	return s->inner->ops->send(s->inner, x->peer, x->tag, x->room->memory, x->bytes, &x->first,
+	return s->host->ops->send(s->host, x->peer, x->tag, x->room->memory, x->bytes, &x->first,
 				   &x->second) < 0 ? -1 : 1;
 }
 
@@ -246,13 +247,13 @@ static int staged_recv(struct pd_transport *base, int peer, uint64_t tag, void *
 	if (!x)
 		return refuse(s, done, &err);
 	pd_event_arm(&x->first);
-	return s->inner->ops->recv(s->inner, peer, tag, x->room->memory, bytes, after, &x->first);
+	return s->host->ops->recv(s->host, peer, tag, x->room->memory, bytes, after, &x->first);
 }
 
 static int staged_progress(struct pd_transport *base)
 {
 	struct staged *s = (struct staged *)base;
-	int inner = s->inner->ops->progress(s->inner), mine = move_all(s);
+	int inner = s->host->ops->progress(s->host), mine = move_all(s);
 
 	/* also of one that is broken: its events have failed */
 	return inner < 0 || mine < 0 ? -1 : inner + mine;
@@ -268,7 +269,7 @@ static int staged_arm(struct pd_transport *base)
 		if (!ev || pd_event_done(ev))
 			return 1;
 	}
-	return s->inner->ops->arm(s->inner);
+	return s->host->ops->arm(s->host);
 }
 
 /* Ends at once what has not begun. */
@@ -289,7 +290,7 @@ static void drop_waiting(struct staged *s)
 }
 
 /*
- * What was received when the inner transport closes is still copied; the rest of its events
+ * What was received when the host transport is cancelled is still copied; the rest of its events
  * have failed, and so do the transfers.
  */
 static void staged_close(struct pd_transport *base)
@@ -297,7 +298,7 @@ static void staged_close(struct pd_transport *base)
 	struct staged *s = (struct staged *)base;
 
 	drop_waiting(s);
-	s->inner->ops->close(s->inner);
+	s->host->ops->cancel(s->host);
 	while (move_all(s) > 0)
 		;
 	if (s->stream)
@@ -322,33 +323,16 @@ static void staged_close(struct pd_transport *base)
 	free(s);
 }
 
-static void staged_address(struct pd_transport *base, const void **bytes_p, size_t *length_p)
-{
-	struct staged *s = (struct staged *)base;
-
-	s->inner->ops->address(s->inner, bytes_p, length_p);
-}
-
-static int staged_connect(struct pd_transport *base, const void *const *addresses,
-			  const size_t *lengths, struct pd_error *err)
-{
-	struct staged *s = (struct staged *)base;
-
-	return s->inner->ops->connect(s->inner, addresses, lengths, err);
-}
-
 static int staged_fd(struct pd_transport *base)
 {
 	struct staged *s = (struct staged *)base;
 
-	return s->inner->ops->fd(s->inner);
+	return s->host->ops->fd(s->host);
 }
 
 static const struct pd_transport_ops staged_ops = {
 	.name = "staged",
 	.close = staged_close,
-	.address = staged_address,
-	.connect = staged_connect,
 	.send = staged_send,
 	.recv = staged_recv,
 	.progress = staged_progress,
@@ -356,13 +340,13 @@ static const struct pd_transport_ops staged_ops = {
 	.arm = staged_arm,
 };
 
-struct pd_transport *pd_staged_open(struct pd_transport *inner, struct pd_device *device,
+struct pd_transport *pd_staged_open(struct pd_transport *host, struct pd_device *device,
 				    struct pd_gate *gate, struct pd_error *err)
 {
 	struct staged *s = pd_zalloc(sizeof(*s));
 
 	s->base.ops = &staged_ops;
-	s->inner = inner;
+	s->host = host;
 	s->device = device;
 	s->gate = gate;
 	s->last = &s->active;
@@ -372,3 +356,24 @@ struct pd_transport *pd_staged_open(struct pd_transport *inner, struct pd_device
 	staged_close(&s->base);
 	return NULL;
 }
+
+/* ---- the provider ---- */
+
+/* Wherever the host's transport does. */
+static bool staged_reaches(const struct pd_transport_end *self, const struct pd_transport_end *peer,
+			   bool asked)
+{
+	return true;
+}
+
+static struct pd_transport *provide(const struct pd_transport_config *config, struct pd_error *err)
+{
+	return pd_staged_open(config->host, config->device, config->gate, err);
+}
+
+const struct pd_transport_provider pd_provider_staged = {
+	.name = "staged",
+	.of_devices = true,
+	.reaches = staged_reaches,
+	.open = provide,
+};

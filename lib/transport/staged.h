@@ -14,11 +14,11 @@
 #include "transport/transport.h"
 
 /*
- * inner: opened, not yet connected; it belongs to the result and is closed with it, or by
- * this function when it fails.  device: borrowed, closed later; events complete at `gate`.
- * The buffers of send and recv are then the device's.  NULL: no stream.
+ * host: of host memory, connected; borrowed, and cancelled when the result is closed.  device:
+ * borrowed, closed later; events complete at `gate`.  The buffers of send and recv are then the
+ * device's.  address() and connect() are not of use.  NULL: no stream.
  */
-struct pd_transport *pd_staged_open(struct pd_transport *inner, struct pd_device *device,
+struct pd_transport *pd_staged_open(struct pd_transport *host, struct pd_device *device,
 				    struct pd_gate *gate, struct pd_error *err);
 
 #endif

@@ -17,9 +17,12 @@
  * and returns how much it did; when it did nothing the owner may sleep until the
  * descriptor fd() is readable, after arm() has returned 0 (1: call progress() again
  * first).  Completions wake nobody by themselves: they happen inside progress(), or at
- * once in send() and recv(), which return -1 as progress() does: broken.  close() cancels
- * what is not finished; its events fail.  It first lets go, for a second at most, what
- * peers need to finish their side of what is finished here.
+ * once in send() and recv(), which return -1 as progress() does: broken.  cancel() ends
+ * what is not finished; its events fail, and then nothing is to be called but close(),
+ * which cancels by itself.  It first lets go, for a second at most, what peers need to
+ * finish their side of what is finished here.
+ *
+ * Where transports come from: provider.h.
  */
 #ifndef PD_TRANSPORT_TRANSPORT_H
 #define PD_TRANSPORT_TRANSPORT_H
@@ -33,15 +36,10 @@
 
 struct pd_transport { const struct pd_transport_ops *ops; };
 
-struct pd_transport_config {
-	int rank, ranks;
-	struct pd_gate *gate;           /* NULL in virtual time */
-};
-
 struct pd_transport_ops {
 	const char *name;
-	struct pd_transport *(*open)(const struct pd_transport_config *config, struct pd_error *err);
 	void (*close)(struct pd_transport *t);
+	void (*cancel)(struct pd_transport *t);         /* of one of the host's memory */
 	/* Borrowed until close. */
 	void (*address)(struct pd_transport *t, const void **bytes_p, size_t *length_p);
 	/* addresses[r], lengths[r] of every rank, self included. */
@@ -61,8 +59,6 @@ struct pd_transport_ops {
  * algorithm and for the order of the sums.
  */
 
-/* Those this program was linked with, best first (lib/transport/list.c). */
-extern const struct pd_transport_ops *const pd_transports[];
 extern const struct pd_transport_ops pd_transport_ucx;
 
 #endif

@@ -13,7 +13,7 @@ static struct pd_transport *open_fails(const struct pd_transport_config *config,
 				       struct pd_error *err)
 {
 	if (config->rank == 1)
-		return pd_transport_ucx.open(config, err);
+		return pd_provider_ucx.open(config, err);
 	pd_error_failed(err, "no link today");
 	return NULL;
 }
@@ -23,7 +23,7 @@ static struct pd_transport *open_dies(const struct pd_transport_config *config,
 {
 	if (config->rank == 1)
 		kill(getpid(), SIGKILL);
-	return pd_transport_ucx.open(config, err);
+	return pd_provider_ucx.open(config, err);
 }
 
 static struct pd_transport *open_hangs(const struct pd_transport_config *config,
@@ -32,7 +32,7 @@ static struct pd_transport *open_hangs(const struct pd_transport_config *config,
 	if (config->rank == 0)
 		for (;;)
 			pause();
-	return pd_transport_ucx.open(config, err);
+	return pd_provider_ucx.open(config, err);
 }
 
 /*
@@ -55,7 +55,7 @@ const struct pd_device_ops *pd_device_find(const char *name, struct pd_error *er
 
 static void test_device(void)
 {
-	struct pd_link_ends ends = { .transport = &pd_transport_ucx, .device = "apart" };
+	struct pd_link_ends ends = { .device = "apart" };
 	int64_t bandwidth = 0, latency_ns = 0;
 	struct pd_error err = { .text = "" };
 
@@ -87,19 +87,20 @@ static struct pd_transport_ops middle;
 static struct pd_transport *open_middle(const struct pd_transport_config *config,
 					struct pd_error *err)
 {
-	struct pd_transport *t = pd_transport_ucx.open(config, err);
+	struct pd_transport *t = pd_provider_ucx.open(config, err);
 
 	if (t)
 		t->ops = &middle;
 	return t;
 }
 
-static void fails(const struct pd_transport_ops *ops, int64_t limit_ns, const char *why)
+static void fails(const struct pd_transport_provider *provider, int64_t limit_ns,
+		  const char *why)
 {
 	int64_t bandwidth = -7, latency_ns = -7, begun_ns = pd_now_ns();
 	struct pd_error err = {.text = ""};
 
-	is_int(pd_measure_link_within(&(struct pd_link_ends){ .transport = ops }, limit_ns,
+	is_int(pd_measure_link_within(&(struct pd_link_ends){ .transport = provider }, limit_ns,
 				      &bandwidth, &latency_ns, &err), -1, "an error");
 	is_str(err.text, why, "its reason");
 	ok(bandwidth == -7 && latency_ns == -7, "no result");
@@ -112,11 +113,11 @@ int main(void)
 	const int64_t second_ns = 1000000000;
 	int64_t bandwidth = 0, latency_ns = 0;
 	struct pd_error err;
-	struct pd_transport_ops ops = pd_transport_ucx;
+	struct pd_transport_provider provider = pd_provider_ucx;
 	int fds = dup(0);
 
 	close(fds);
-	is_int(pd_measure_link(&(struct pd_link_ends){ .transport = &pd_transport_ucx },
+	is_int(pd_measure_link(&(struct pd_link_ends){ .device = NULL },
 			       &bandwidth, &latency_ns, &err), 0, "measured");
 	diag("latency %.1f us, bandwidth %.2f GB/s", (double)latency_ns / 1e3,
 	     (double)bandwidth / 1e9);
@@ -124,16 +125,16 @@ int main(void)
 	ok(bandwidth > 20000000 && bandwidth < 500000000000, "0.02 to 500 GB/s");
 	is_int(waitpid(-1, NULL, WNOHANG), -1, "no child is left");
 
-	ops.open = open_fails;
-	fails(&ops, 30 * second_ns, "no link today");
-	ops.open = open_dies;
-	fails(&ops, 30 * second_ns, "link: process 2 of 2 died");
-	ops.open = open_hangs;
-	fails(&ops, second_ns, "link: no result within 1.0 s");
+	provider.open = open_fails;
+	fails(&provider, 30 * second_ns, "no link today");
+	provider.open = open_dies;
+	fails(&provider, 30 * second_ns, "link: process 2 of 2 died");
+	provider.open = open_hangs;
+	fails(&provider, second_ns, "link: no result within 1.0 s");
 	middle = pd_transport_ucx;
 	middle.send = send_then_die;
-	ops.open = open_middle;
-	fails(&ops, 30 * second_ns, "link: process 2 of 2 died");
+	provider.open = open_middle;
+	fails(&provider, 30 * second_ns, "link: process 2 of 2 died");
 	test_device();
 	is_int(dup(0), fds, "no descriptor is left");
 	return done_testing();

@@ -8,7 +8,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "nccl.h"
-#include "transport/apart.h"
+#include "transport/nccl/nccl.h"
+#include "transport/routes.h"
 #include "transport/collective.h"
 #include "transport/nccl/nccl.h"
 
@@ -39,7 +40,7 @@ struct rank {
 
 struct world {
 	int n;
-	enum pd_apart how;
+	const char *how;
 	int places;                     /* GPUs, so to speak: rank r is on r mod so many */
 	bool chain;                     /* ranks meet their neighbours only */
 	void (*body)(struct rank *me);
@@ -54,9 +55,12 @@ static struct world world;
 /* Of the thread that calls. */
 static __thread struct rank *self;
 
+static int counted;                     /* that many GPUs, some of which are one place; 0: no */
+static bool two_hosts;                  /* odd ranks are on another one */
+
 static int count_places(struct pd_error *why)
 {
-	return world.places;
+	return counted > 0 ? counted : world.places;
 }
 
 static void describe(struct pd_device *device, struct pd_device_info *info_p)
@@ -104,15 +108,22 @@ static bool *peers_of(const struct rank *me)
 	return peers;
 }
 
+static struct pd_seat seat_of(int r, int n)
+{
+	struct pd_seat seat = { .host = "even", .local = r, .locals = n, .device = r };
+
+	if (two_hosts && r % 2 == 1)
+		strcpy(seat.host, "odd");
+	return seat;
+}
+
 static void open_rank(struct rank *me)
 {
 	struct pd_device_config device = { .threads = 1, .gate = &me->gate };
-	struct pd_transport_config ends = { .rank = me->number, .ranks = me->world->n,
-					    .gate = &me->gate };
 	bool *peers = peers_of(me);
-	struct pd_apart_config config = {
+	struct pd_routes_config config = {
 		.how = me->world->how, .rank = me->number, .ranks = me->world->n,
-		.peers = peers, .gate = &me->gate,
+		.seat = seat_of(me->number, me->world->n), .peers = peers, .gate = &me->gate,
 	};
 
 	self = me;
@@ -123,8 +134,7 @@ static void open_rank(struct rank *me)
 	me->ops.stream_open = open_stream;
 	me->device->ops = &me->ops;
 	config.device = me->device;
-	config.inner = pd_transport_ucx.open(&ends, &me->err);
-	me->transport = pd_apart_open(&config);
+	me->transport = pd_routes_open(&config, &me->err);
 	free(peers);
 	me->transport->ops->address(me->transport, &me->world->addresses[me->number],
 				    &me->world->lengths[me->number]);
@@ -152,16 +162,17 @@ static void *live(void *argument)
 }
 
 /* The number of things that were not as expected. */
-static int run(int n, enum pd_apart how, int places, bool chain, void (*body)(struct rank *me))
+static int run(int n, const char *how, int places, bool chain, void (*body)(struct rank *me))
 {
 	const struct pd_device_ops counts = { .count = count_places };
+	const struct pd_seat seat = seat_of(0, n);
 	int failures = 0;
 
 	world = (struct world){ .n = n, .how = how, .places = places, .chain = chain,
 				.body = body };
 	pthread_barrier_init(&world.barrier, NULL, (unsigned)n);
 	/* each process has an environment: here that of rank 0 for all */
-	pd_apart_environment(how, &counts, 0, n);
+	pd_routes_prepare(how, &counts, 0, n, &seat);
 	for (int r = 0; r < n; r++) {
 		world.ranks[r] = (struct rank){ .world = &world, .number = r };
 		pthread_create(&world.ranks[r].thread, NULL, live, &world.ranks[r]);
@@ -504,11 +515,47 @@ static void note_choice(struct rank *me)
 	exchange(me);
 	if (me->number > 0)
 		return;
-	chosen_name = pd_apart_chosen(me->transport, &chosen_why);
+	chosen_name = pd_routes_chosen(me->transport, &chosen_why);
 	snprintf(chosen_text, sizeof(chosen_text), "%s", chosen_why ? chosen_why : "");
 }
 
-/* ---- without apart: processes that are not this one ---- */
+/* Ranks 0 and 2 share a GPU, 1 has its own: of the two pairs by NCCL each side has two lanes. */
+static void mixed(struct rank *me)
+{
+	note_choice(me);
+	expect(me, double_nccl_living() == 8, "NCCL connects those that share no GPU");
+}
+
+static void test_two_hosts(void)
+{
+	struct pd_error err = { .text = "" };
+	struct rank me = { .number = 0, .world = &world };
+	const struct pd_transport_ops *ops;
+	const void *addresses[2];
+	struct pd_transport *ends[2];
+	size_t lengths[2];
+
+	two_hosts = true;
+	pd_gate_init(&me.gate, &err);
+	for (int r = 0; r < 2; r++) {
+		const struct pd_routes_config config = {
+			.rank = r, .ranks = 2, .seat = seat_of(r, 1), .gate = &me.gate,
+		};
+
+		ends[r] = pd_routes_open(&config, &err);
+		ops = ends[r]->ops;
+		ops->address(ends[r], &addresses[r], &lengths[r]);
+	}
+	ok(ops->connect(ends[0], addresses, lengths, &err) < 0, "a rank on another host");
+	is_str(err.text, "rank 0 is on host even, rank 1 on host odd: ucx does not reach from one to "
+	       "the other", "is not reached through shared memory");
+	for (int r = 0; r < 2; r++)
+		ops->close(ends[r]);
+	pd_gate_release(&me.gate);
+	two_hosts = false;
+}
+
+/* ---- without routes: processes that are not this one ---- */
 
 /* Rank 0 with a rank 1 that is a process, and does nothing, or ends. */
 static struct pd_transport *open_alone(struct rank *me, pid_t other, int64_t limit_ns)
@@ -530,12 +577,13 @@ static struct pd_transport *open_alone(struct rank *me, pid_t other, int64_t lim
 
 	pd_gate_init(&me->gate, &me->err);
 	me->device = config.device = ops->open(&device, &me->err);
-	config.inner = pd_transport_ucx.open(&ends, &me->err);
-	pd_transport_ucx.address(config.inner, &address, &lengths[0]);
+	config.host = pd_provider_ucx.open(&ends, &me->err);
+	pd_transport_ucx.address(config.host, &address, &lengths[0]);
 	addresses[0] = addresses[1] = address;
 	lengths[1] = lengths[0];
-	config.inner->ops->connect(config.inner, addresses, lengths, &me->err);
+	pd_transport_ucx.connect(config.host, addresses, lengths, &me->err);
 	t = pd_nccl_open(&config, &me->err);
+	pd_transport_ucx.close(config.host);
 	free(ids);
 	return t;
 }
@@ -588,31 +636,37 @@ int main(void)
 	unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
 	alarm(120);     /* a wait that never ends is a failure, too */
 	for (int n = 1; n <= MOST; n++)
-		is_int(run(n, PD_APART_NCCL, n, false, exchange), 0, "%d ranks, all with all", n);
-	is_int(run(4, PD_APART_NCCL, 4, true, exchange), 0, "4 ranks, each with its neighbours");
-	is_int(run(2, PD_APART_NCCL, 2, false, many), 0, "a thousand transfers");
+		is_int(run(n, "nccl", n, false, exchange), 0, "%d ranks, all with all", n);
+	is_int(run(4, "nccl", 4, true, exchange), 0, "4 ranks, each with its neighbours");
+	is_int(run(2, "nccl", 2, false, many), 0, "a thousand transfers");
 	for (int n = 2; n <= MOST; n++)
-		is_int(run(n, PD_APART_NCCL, n, false, all_reduce), 0, "all-reduce of %d ranks", n);
+		is_int(run(n, "nccl", n, false, all_reduce), 0, "all-reduce of %d ranks", n);
 
-	is_int(run(2, PD_APART_NCCL, 2, false, mismatch), 0, "lengths that differ are found");
-	is_int(run(2, PD_APART_NCCL, 2, false, loses), 0, "what NCCL finds wrong is told");
-	is_int(run(2, PD_APART_NCCL, 2, false, leaves), 0, "closed before it is done");
+	is_int(run(2, "nccl", 2, false, mismatch), 0, "lengths that differ are found");
+	is_int(run(2, "nccl", 2, false, loses), 0, "what NCCL finds wrong is told");
+	is_int(run(2, "nccl", 2, false, leaves), 0, "closed before it is done");
 	for (int i = 0; i < 4; i++)
 		ok(pd_event_failed(&left[i / 2][i % 2]), "what was under way has failed");
-	is_int(run(3, PD_APART_NCCL, 3, false, holds), 0, "closed while two lanes wait on the GPU");
+	is_int(run(3, "nccl", 3, false, holds), 0, "closed while two lanes wait on the GPU");
 	ok(pd_event_failed(&held[0]) && pd_event_failed(&held[1]), "which fails both transfers");
-	is_int(run(3, PD_APART_NCCL, 3, false, tells), 0, "lost while two lanes wait on the GPU");
+	is_int(run(3, "nccl", 3, false, tells), 0, "lost while two lanes wait on the GPU");
 	test_absent_peer(false);
 	test_absent_peer(true);
 	test_old_version();
 
-	is_int(run(3, PD_APART_AUTO, 3, false, note_choice), 0, "each rank has a GPU");
+	is_int(run(3, NULL, 3, false, note_choice), 0, "each rank has a GPU");
 	is_str(chosen_name, "nccl", "auto is NCCL");
 	is_str(chosen_text, "", "and nothing is to be said");
-	is_int(run(3, PD_APART_AUTO, 2, false, note_choice), 0, "two share one");
+	is_int(run(3, NULL, 2, false, note_choice), 0, "two share one");
 	is_str(chosen_name, "staged", "auto is staged");
 	is_str(chosen_text, "ranks 0 and 2 share GPU place 0", "and why");
-	is_int(run(3, PD_APART_STAGED, 3, false, note_choice), 0, "asked for: staged");
+	counted = 3;
+	is_int(run(3, NULL, 2, false, mixed), 0, "two share one and the third has its own: both ways");
+	is_str(chosen_name, "staged", "staged between those two");
+	is_str(chosen_text, "ranks 0 and 2 share GPU place 0", "and why");
+	counted = 0;
+	test_two_hosts();
+	is_int(run(3, "staged", 3, false, note_choice), 0, "asked for: staged");
 	is_str(chosen_name, "staged", "it is");
 	is_str(chosen_text, "", "and nothing is to be said");
 	ok(getenv("NCCL_SOCKET_IFNAME") && strcmp(getenv("NCCL_SOCKET_IFNAME"), "lo") == 0,
@@ -621,14 +675,14 @@ int main(void)
 	   "and nowhere while it runs");
 	ok(getenv("CUDA_DEVICE_MAX_CONNECTIONS") != NULL, "streams get queues of their own");
 	ok(!getenv("NCCL_HOSTID"), "all on one machine");
-	is_int(run(2, PD_APART_NCCL, 1, false, note_choice), 0, "asked for, on one GPU: NCCL");
+	is_int(run(2, "nccl", 1, false, note_choice), 0, "asked for, on one GPU: NCCL");
 	is_str(chosen_name, "nccl", "it is");
 	is_str(chosen_text, "ranks 0 and 1 share GPU place 0", "who shares it is told");
 	ok(getenv("NCCL_HOSTID") && strcmp(getenv("NCCL_HOSTID"), "pd-rank-0") == 0,
 	   "each rank as a machine of its own");
 	setenv("NCCL_HOSTID", "mine", 1);
-	is_int(run(2, PD_APART_NCCL, 1, false, nothing), 0, "again");
+	is_int(run(2, "nccl", 1, false, nothing), 0, "again");
 	is_str(getenv("NCCL_HOSTID"), "mine", "what is set already stays");
-	is_int(run(2, PD_APART_NCCL, 2, false, nothing), 0, "nothing to do");
+	is_int(run(2, "nccl", 2, false, nothing), 0, "nothing to do");
 	return done_testing();
 }

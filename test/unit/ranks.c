@@ -97,7 +97,7 @@ int ranks_recv(struct rank *me, int peer, uint64_t tag, void *buf, size_t bytes,
 
 bool ranks_staged;
 const struct pd_device_ops *ranks_device;
-enum pd_apart ranks_how;
+const char *ranks_how;
 int ranks_limit_s = 60;
 
 /* The sums of an all-reduce. */
@@ -111,41 +111,36 @@ static int rehearse(struct rank *me, struct pd_error *err)
 	return status;
 }
 
-static int stage(struct rank *me, struct pd_error *err)
+static int open_device(struct rank *me, struct pd_error *err)
 {
 	struct pd_device_config config = { .gate = &me->gate, .threads = 1, .ordinal = me->rank };
-	struct pd_apart_config apart = { .how = ranks_how, .rank = me->rank, .ranks = me->ranks,
-					 .inner = me->transport, .gate = &me->gate };
 
 	me->device = (ranks_device ? ranks_device : &pd_device_cpu)->open(&config, err);
-	if (!me->device)
-		return -1;
-	apart.device = me->device;
-	if (ranks_device) {
-		me->transport = pd_apart_open(&apart);
-		return rehearse(me, err);
-	}
-	me->transport = pd_staged_open(me->transport, me->device, &me->gate, err);
-	return me->transport ? 0 : -1;
+	return me->device ? 0 : -1;
 }
 
-static int join(struct rank *me, struct pd_error *err)
+/* As a rank of a run does. */
+static int open_routes(struct rank *me, struct pd_error *err)
 {
-	const struct pd_transport_ops *ops = &pd_transport_ucx;
-	struct pd_transport_config config = {
-		.rank = me->rank, .ranks = me->ranks, .gate = &me->gate,
+	struct pd_routes_config config = {
+		.how = ranks_how, .rank = me->rank, .ranks = me->ranks, .gate = &me->gate,
+		.seat = { .local = me->rank, .locals = me->ranks, .device = me->rank },
 	};
+
+	pd_routes_prepare(ranks_how, ranks_device, me->rank, me->ranks, &config.seat);
+	if (open_device(me, err) < 0)
+		return -1;
+	config.device = me->device;
+	me->transport = pd_routes_open(&config, err);
+	return me->transport ? rehearse(me, err) : -1;
+}
+
+static int connect_all(struct rank *me, struct pd_error *err)
+{
+	const struct pd_transport_ops *ops = me->transport->ops;
 	const void *bytes, *addresses[RANKS_MAX];
 	size_t length;
 
-	if (pd_gate_init(&me->gate, err) != 0)
-		return -1;
-	if (ranks_device)
-		pd_apart_environment(ranks_how, ranks_device, me->rank, me->ranks);
-	me->transport = ops->open(&config, err);
-	if (!me->transport || ((ranks_staged || ranks_device) && stage(me, err) < 0))
-		return -1;
-	ops = me->transport->ops;
 	ops->address(me->transport, &bytes, &length);
 	if (length > sizeof(me->shared->address[0]))
 		return pd_error_failed(err, "an address of %zu bytes", length);
@@ -155,6 +150,27 @@ static int join(struct rank *me, struct pd_error *err)
 	for (int r = 0; r < me->ranks; r++)
 		addresses[r] = me->shared->address[r];
 	return ops->connect(me->transport, addresses, me->shared->length, err);
+}
+
+static int join(struct rank *me, struct pd_error *err)
+{
+	struct pd_transport_config config = {
+		.rank = me->rank, .ranks = me->ranks, .gate = &me->gate,
+	};
+
+	if (pd_gate_init(&me->gate, err) != 0)
+		return -1;
+	if (ranks_device)
+		return open_routes(me, err) < 0 ? -1 : connect_all(me, err);
+	me->transport = pd_provider_ucx.open(&config, err);
+	if (!me->transport || connect_all(me, err) < 0)
+		return -1;
+	if (!ranks_staged)
+		return 0;
+	me->host = me->transport;
+	me->transport = open_device(me, err) < 0 ? NULL
+			: pd_staged_open(me->host, me->device, &me->gate, err);
+	return me->transport ? 0 : -1;
 }
 
 static int live(struct rank *me, pid_t parent, int (*body)(struct rank *me))
@@ -175,6 +191,8 @@ static int live(struct rank *me, pid_t parent, int (*body)(struct rank *me))
 		fprintf(stderr, "# rank %d: %s\n", me->rank, me->gate.err.text);
 	if (me->transport)
 		me->transport->ops->close(me->transport);
+	if (me->host)
+		me->host->ops->close(me->host);
 	if (me->device)
 		me->device->ops->close(me->device);
 	pd_gate_release(&me->gate);

@@ -3,8 +3,7 @@
 #ifndef PD_TEST_RANKS_H
 #define PD_TEST_RANKS_H
 
-#include "transport/apart.h"
-#include "transport/transport.h"
+#include "transport/routes.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -15,6 +14,7 @@ struct rank {
 	int rank, ranks;
 	struct pd_gate gate;
 	struct pd_transport *transport;
+	struct pd_transport *host;      /* under transport, where that is staged alone; or NULL */
 	struct pd_device *device;       /* of staged transfers */
 	struct shared *shared;
 	double *result;                 /* 16 numbers that the parent sees, RANKS_RESULT */
@@ -28,7 +28,7 @@ extern bool ranks_staged;
 /* Or, where not NULL, a device with memory of its own: rank r has number r, and messages are in
  * that memory. */
 extern const struct pd_device_ops *ranks_device;
-extern enum pd_apart ranks_how;
+extern const char *ranks_how;           /* pd_routes_config.how */
 extern int ranks_limit_s;               /* 60 */
 
 /*

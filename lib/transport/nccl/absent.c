@@ -2,7 +2,7 @@
 /* In a build without NCCL. */
 #include "transport/nccl/nccl.h"
 
-void pd_nccl_environment(int rank, bool distinct)
+void pd_nccl_environment(int rank, bool one_host, bool distinct)
 {
 }
 
@@ -14,7 +14,6 @@ char *pd_nccl_ids(int rank, int ranks, const bool *peers, struct pd_error *err)
 
 struct pd_transport *pd_nccl_open(const struct pd_nccl_config *config, struct pd_error *err)
 {
-	config->inner->ops->close(config->inner);
 	pd_error_failed(err, "this program was built without NCCL");
 	return NULL;
 }

@@ -47,13 +47,13 @@ static struct transfer *new_transfer(struct lane *lane)
 
 int pd_nccl_lane_listen(struct lane *lane)
 {
-	struct pd_transport *inner = lane->owner->inner;
+	struct pd_transport *host = lane->owner->host;
 
 	for (; lane->spoken < lane->heard + PD_NCCL_AHEAD; lane->spoken++) {
 		size_t at = lane->spoken % PD_NCCL_AHEAD;
 
 		pd_event_arm(&lane->came[at]);
-		if (inner->ops->recv(inner, lane->peer, lane->spoken & NUMBER, &lane->words[at],
+		if (host->ops->recv(host, lane->peer, lane->spoken & NUMBER, &lane->words[at],
 				     sizeof(lane->words[at]), NULL, &lane->came[at]) < 0)
 			return -1;
 	}
@@ -73,7 +73,7 @@ static void forget_sent(struct lane *lane)
 
 static int speak(struct lane *lane, const struct transfer *x)
 {
-	struct pd_transport *inner = lane->owner->inner;
+	struct pd_transport *host = lane->owner->host;
 	struct note *note = lane->spare ? lane->spare : pd_zalloc(sizeof(*note));
 	struct note **last = &lane->notes;
 
@@ -85,7 +85,7 @@ static int speak(struct lane *lane, const struct transfer *x)
 	note->next = NULL;
 	note->word = (struct word){ .tag = x->tag, .bytes = x->bytes };
 	pd_event_arm(&note->sent);
-	return inner->ops->send(inner, lane->peer, lane->spoken++ & NUMBER, &note->word,
+	return host->ops->send(host, lane->peer, lane->spoken++ & NUMBER, &note->word,
 				sizeof(note->word), NULL, &note->sent);
 }
 

@@ -73,7 +73,7 @@ struct mirror {
 struct nccl {
 	struct pd_transport base;
 	int rank, ranks, ctas;
-	struct pd_transport *inner;
+	struct pd_transport *host;
 	struct pd_device *device;
 	struct pd_gate *gate;
 	struct lane **out, **in;        /* by peer; NULL: none */

@@ -1,7 +1,7 @@
 # With NCCL the transport, else one that says that there is none.
 NCCL_TRANSPORT = lib/transport/nccl/abort.c lib/transport/nccl/comm.c lib/transport/nccl/lane.c \
 	lib/transport/nccl/lane.h lib/transport/nccl/mirror.c lib/transport/nccl/nccl.c
-lib_libpddevice_a_SOURCES += lib/transport/nccl/nccl.h
+lib_libpddevice_a_SOURCES += lib/transport/nccl/nccl.h lib/transport/nccl/provider.c
 if HAVE_NCCL
 lib_libpddevice_a_SOURCES += $(NCCL_TRANSPORT)
 PD_DEVICE_LIBS += $(CUDA_LDFLAGS) $(NCCL_LDFLAGS) $(NCCL_LIBS)

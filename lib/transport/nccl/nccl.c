@@ -117,7 +117,7 @@ static int nccl_progress(struct pd_transport *base)
 
 	if (n->broken || watch(n) < 0)
 		return -1;
-	moved = n->inner->ops->progress(n->inner);
+	moved = n->host->ops->progress(n->host);
 	for (int r = 0; r < n->ranks && moved >= 0; r++) {
 		struct lane *both[2] = { n->out[r], n->in[r] };
 
@@ -134,7 +134,7 @@ static int nccl_fd(struct pd_transport *base)
 {
 	struct nccl *n = (struct nccl *)base;
 
-	return n->inner->ops->fd(n->inner);
+	return n->host->ops->fd(n->host);
 }
 
 /* What finishes on a stream is at the gate. */
@@ -145,7 +145,7 @@ static int nccl_arm(struct pd_transport *base)
 	for (int r = 0; r < n->ranks; r++)
 		if (n->in[r] && pd_nccl_lane_can_move(n->in[r]))
 			return 1;
-	return n->broken ? 1 : n->inner->ops->arm(n->inner);
+	return n->broken ? 1 : n->host->ops->arm(n->host);
 }
 
 /* ---- the end ---- */
@@ -199,7 +199,7 @@ static void nccl_close(struct pd_transport *base)
 			close(n->processes[r]);
 	}
 	pd_nccl_mirror_close(n);
-	n->inner->ops->close(n->inner); /* it still knows the words */
+	n->host->ops->cancel(n->host);  /* it still knows the words */
 	for (int r = 0; r < n->ranks; r++) {
 		if (n->out[r])
 			pd_nccl_lane_free(n->out[r]);
@@ -224,12 +224,13 @@ static const struct pd_transport_ops nccl_ops = {
 
 /* ---- set-up ---- */
 
-void pd_nccl_environment(int rank, bool distinct)
+void pd_nccl_environment(int rank, bool one_host, bool distinct)
 {
 	char name[32];
 
-	/* all ranks are on this machine; what is set already stays */
-	setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+	/* what is set already stays */
+	if (one_host)
+		setenv("NCCL_SOCKET_IFNAME", "lo", 0);
 	/* no thread that talks to those of other ranks about their health: the launcher does that */
 	setenv("NCCL_RAS_ENABLE", "0", 0);
 	/* lanes' streams share no queue of the GPU's with others, as far as it has them */
@@ -279,7 +280,7 @@ static int await(struct nccl *n, struct lane *lane, struct pd_event *ev, int64_t
 				      lane->peer, (double)limit_ns / 1e9);
 			return pd_nccl_give_up(n, err);
 		}
-		if (n->inner->ops->progress(n->inner) < 0 || look_at_processes(n) < 0) {
+		if (n->host->ops->progress(n->host) < 0 || look_at_processes(n) < 0) {
 			*err = n->gate->err;
 			return pd_nccl_give_up(n, err);
 		}
@@ -358,7 +359,7 @@ static int make_lanes(struct nccl *n, const struct pd_nccl_config *config, char 
 static void note_processes(struct nccl *n, const struct pd_nccl_config *config)
 {
 	for (int r = 0; r < n->ranks; r++) {
-		bool other = r != n->rank && config->peers[r];
+		bool other = r != n->rank && config->peers[r] && config->pids[r] > 0;
 
 		/* on a kernel without: whoever started it notices */
 		n->processes[r] = other ? (int)syscall(SYS_pidfd_open, config->pids[r], 0) : -1;
@@ -385,7 +386,7 @@ struct pd_transport *pd_nccl_open(const struct pd_nccl_config *config, struct pd
 	n->rank = config->rank;
 	n->ranks = config->ranks;
 	n->ctas = share_ctas(config);
-	n->inner = config->inner;
+	n->host = config->host;
 	n->device = config->device;
 	n->gate = config->gate;
 	n->out = pd_calloc((size_t)n->ranks, sizeof(struct lane *));

@@ -37,28 +37,28 @@ struct pd_nccl_config {
 	int rank, ranks;
 	const bool *peers;              /* ranks that this one exchanges with, itself perhaps; as
 					   they see it, too */
-	struct pd_transport *inner;     /* of host memory, connected; it belongs to the result and
-					   is closed with it, or by pd_nccl_open when that fails */
+	struct pd_transport *host;      /* of host memory, connected; borrowed, and cancelled where
+					   the result is closed or pd_nccl_open fails */
 	struct pd_device *device;       /* borrowed; has pd_device_ops.call */
 	struct pd_gate *gate;
 	const char *const *ids;         /* ids[r]: what pd_nccl_ids made at rank r */
-	const pid_t *pids;              /* pids[r]: the process of rank r, on this machine */
+	const pid_t *pids;              /* pids[r]: the process of rank r; 0: it is on another host */
 	int64_t limit_ns;               /* for one lane to be made */
 };
 
 /*
- * Sets in the environment what NCCL is to read there and nobody has set.  distinct: have NCCL take
- * each rank for a machine of its own, where ranks share a GPU.  Before the process has threads
- * that read it.
+ * Sets in the environment what NCCL is to read there and nobody has set.  one_host: all ranks are
+ * on it.  distinct: have NCCL take each rank for a machine of its own, where ranks share a GPU.
+ * Before the process has threads that read it.
  */
-void pd_nccl_environment(int rank, bool distinct);
+void pd_nccl_environment(int rank, bool one_host, bool distinct);
 /*
  * Names for the lanes on which this rank sends: `ranks` of PD_NCCL_ID bytes, by receiver; to be
  * freed.  NULL: NCCL is not in this build, is older than 2.22, or does not start.
  */
 char *pd_nccl_ids(int rank, int ranks, const bool *peers, struct pd_error *err);
 
-/* Borrows nothing of config but device and gate.  address(), connect() and open() are not of use. */
+/* Borrows nothing of config but host, device and gate.  address() and connect() are not of use. */
 struct pd_transport *pd_nccl_open(const struct pd_nccl_config *config, struct pd_error *err);
 
 #endif

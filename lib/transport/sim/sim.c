@@ -371,13 +371,6 @@ static int sim_recv(struct pd_transport *t, int peer, uint64_t tag, void *buf, s
 	return 0;
 }
 
-static struct pd_transport *sim_open(const struct pd_transport_config *config,
-				     struct pd_error *err)
-{
-	pd_error_input(err, "the simulated transport moves nothing: it serves replays only");
-	return NULL;
-}
-
 static void sim_close(struct pd_transport *t)
 {
 }
@@ -507,7 +500,6 @@ int64_t pd_sim_fabric_unmatched(const struct pd_sim_fabric *fabric)
 
 const struct pd_transport_ops pd_transport_sim = {
 	.name = "sim",
-	.open = sim_open,
 	.close = sim_close,
 	.address = sim_address,
 	.connect = sim_connect,

@@ -27,6 +27,7 @@
  */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "transport/provider.h"
 #include "transport/ucx/nameless.h"
 #include "transport/ucx/transfer.h"
 
@@ -186,15 +187,24 @@ static void flush(struct ucx *u)
 	}
 }
 
+static void ucx_cancel(struct pd_transport *t)
+{
+	struct ucx *u = (struct ucx *)t;
+
+	if (u->closing)
+		return;
+	pd_ucx_cancel_all(u);
+	if (u->peers && !u->broken)
+		flush(u);
+}
+
 static void ucx_close(struct pd_transport *t)
 {
 	struct ucx *u = (struct ucx *)t;
 
 	if (!u)
 		return;
-	pd_ucx_cancel_all(u);
-	if (u->peers && !u->broken)
-		flush(u);
+	ucx_cancel(t);
 	if (u->address)
 		ucp_worker_release_address(u->worker, u->address);
 	/* ends the endpoints too, without asking the peers, which may be dead */
@@ -290,8 +300,8 @@ static struct pd_transport *ucx_open(const struct pd_transport_config *config, s
 
 const struct pd_transport_ops pd_transport_ucx = {
 	.name = "ucx",
-	.open = ucx_open,
 	.close = ucx_close,
+	.cancel = ucx_cancel,
 	.address = ucx_address,
 	.connect = ucx_connect,
 	.send = ucx_send,
@@ -299,4 +309,17 @@ const struct pd_transport_ops pd_transport_ucx = {
 	.progress = ucx_progress,
 	.fd = ucx_fd,
 	.arm = ucx_arm,
+};
+
+/* Through shared memory. */
+static bool ucx_reaches(const struct pd_transport_end *self, const struct pd_transport_end *peer,
+			bool asked)
+{
+	return pd_seat_beside(&self->seat, &peer->seat);
+}
+
+const struct pd_transport_provider pd_provider_ucx = {
+	.name = "ucx",
+	.reaches = ucx_reaches,
+	.open = ucx_open,
 };

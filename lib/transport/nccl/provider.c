@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* NCCL as a provider: whom it reaches, and what its ends tell each other first. */
+#include "transport/nccl/nccl.h"
+#include "transport/provider.h"
+
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LIMIT_NS INT64_C(120000000000)  /* for NCCL to connect two ranks */
+
+/* Must some ranks of this host share a GPU? */
+static bool is_crowded(const struct pd_device_ops *device, const struct pd_seat *seat)
+{
+	struct pd_error err;
+
+	return device->count(&err) < seat->locals;
+}
+
+/* Where ranks share a GPU only who asks for NCCL gets it. */
+static void nccl_prepare(const struct pd_device_ops *device, int rank, int ranks,
+			 const struct pd_seat *seat, bool asked)
+{
+	pd_nccl_environment(rank, seat->locals == ranks, asked && is_crowded(device, seat));
+}
+
+/* The process, and then an id for each lane to a peer. */
+static void *nccl_offer(const struct pd_transport_config *config, size_t *bytes_p,
+			struct pd_error *err)
+{
+	size_t ids_bytes = (size_t)config->ranks * PD_NCCL_ID;
+	pid_t pid = getpid();
+	char *offer, *ids;
+
+	if (!config->asked && is_crowded(config->device->ops, config->seat)) {
+		pd_error_failed(err, "there are more workers than GPUs");
+		return NULL;
+	}
+	ids = pd_nccl_ids(config->rank, config->ranks, config->peers, err);
+	if (!ids)
+		return NULL;
+	*bytes_p = sizeof(pid) + ids_bytes;
+	offer = pd_zalloc(*bytes_p);
+	memcpy(offer, &pid, sizeof(pid));
+	memcpy(offer + sizeof(pid), ids, ids_bytes);
+	free(ids);
+	return offer;
+}
+
+static bool share_gpu(const struct pd_transport_end *a, const struct pd_transport_end *b)
+{
+	return a->rank != b->rank && a->place[0] && strcmp(a->place, b->place) == 0 &&
+	       pd_seat_beside(&a->seat, &b->seat);
+}
+
+static bool nccl_reaches(const struct pd_transport_end *self, const struct pd_transport_end *peer,
+			 bool asked)
+{
+	return self->offer && peer->offer && (asked || !share_gpu(self, peer));
+}
+
+static void nccl_explain(const struct pd_transport_end *ends, int ranks, bool asked, char *text,
+			 size_t size)
+{
+	int lacking = 0;
+
+	while (lacking < ranks && ends[lacking].offer)
+		lacking++;
+	text[0] = '\0';
+	for (int a = 0; a < ranks && !text[0] && (!asked || lacking == ranks); a++)
+		for (int b = a + 1; b < ranks && !text[0]; b++)
+			if (share_gpu(&ends[a], &ends[b]))
+				snprintf(text, size, "ranks %d and %d share GPU %.31s", a, b,
+					 ends[a].place);
+	if (!text[0] && lacking < ranks)
+		snprintf(text, size, "%.*s", PD_LACKS_TEXT - 1, ends[lacking].lacks);
+}
+
+static struct pd_transport *nccl_open(const struct pd_transport_config *config,
+				      struct pd_error *err)
+{
+	size_t ranks = (size_t)config->ranks;
+	const char **ids = pd_calloc(ranks, sizeof(*ids));
+	pid_t *pids = pd_calloc(ranks, sizeof(*pids));
+	struct pd_nccl_config nccl = {
+		.rank = config->rank, .ranks = config->ranks, .peers = config->peers,
+		.host = config->host, .device = config->device, .gate = config->gate,
+		.ids = ids, .pids = pids, .limit_ns = LIMIT_NS,
+	};
+	struct pd_transport *t;
+
+	for (size_t r = 0; r < ranks; r++) {
+		const char *offer = config->ends[r].offer;
+
+		if (!offer)
+			continue;
+		ids[r] = offer + sizeof(pid_t);
+		if (pd_seat_beside(&config->ends[r].seat, config->seat))
+			memcpy(&pids[r], offer, sizeof(pid_t));
+	}
+	t = pd_nccl_open(&nccl, err);
+	free(ids);
+	free(pids);
+	return t;
+}
+
+const struct pd_transport_provider pd_provider_nccl = {
+	.name = "nccl",
+	.of_devices = true,
+	.prepare = nccl_prepare,
+	.offer = nccl_offer,
+	.reaches = nccl_reaches,
+	.explain = nccl_explain,
+	.open = nccl_open,
+};

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/routes.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * An address: this; for each provider of devices, in the order of pd_providers, an offer; and then
+ * the host transport's own.
+ */
+struct head {
+	struct pd_seat seat;
+	char place[32];
+};
+
+struct offer {
+	uint32_t bytes;                 /* that follow */
+	char lacks[PD_LACKS_TEXT];      /* where there are none, why; "" where none are needed */
+};
+
+struct routes {
+	struct pd_transport base;
+	struct pd_routes_config config;
+	bool *peers;
+	char *address;
+	size_t address_bytes;
+	struct pd_transport *host;
+	int count;
+	struct pd_transport **over;     /* those of devices, over the host's */
+	struct pd_transport **by_peer;  /* NULL until connected */
+	char why[256];
+};
+
+static bool is_allowed(const struct pd_transport_provider *provider, const char *how)
+{
+	return provider->of_devices && (!how || strcmp(how, provider->name) == 0);
+}
+
+void pd_routes_prepare(const char *how, const struct pd_device_ops *device, int rank, int ranks,
+		       const struct pd_seat *seat)
+{
+	for (int i = 0; pd_providers[i]; i++)
+		if (is_allowed(pd_providers[i], how) && pd_providers[i]->prepare)
+			pd_providers[i]->prepare(device, rank, ranks, seat, how != NULL);
+}
+
+/* ---- addresses ---- */
+
+static void append(struct routes *t, const void *bytes, size_t count)
+{
+	char *longer = pd_zalloc(t->address_bytes + count);
+
+	if (t->address)
+		memcpy(longer, t->address, t->address_bytes);
+	if (count > 0)
+		memcpy(longer + t->address_bytes, bytes, count);
+	free(t->address);
+	t->address = longer;
+	t->address_bytes += count;
+}
+
+static struct pd_transport_config over_host(const struct routes *t, const bool *peers,
+					    const struct pd_transport_end *ends)
+{
+	return (struct pd_transport_config){
+		.rank = t->config.rank, .ranks = t->config.ranks, .gate = t->config.gate,
+		.host = t->host, .device = t->config.device, .seat = &t->config.seat,
+		.peers = peers, .asked = t->config.how != NULL, .ends = ends,
+	};
+}
+
+static void append_offer(struct routes *t, const struct pd_transport_provider *provider)
+{
+	struct pd_transport_config config = over_host(t, t->peers, NULL);
+	struct pd_error err = { .text = "" };
+	struct offer offer = { .lacks = "" };
+	size_t bytes = 0;
+	void *offered = NULL;
+
+	if (t->config.device && is_allowed(provider, t->config.how) && provider->offer)
+		offered = provider->offer(&config, &bytes, &err);
+	offer.bytes = (uint32_t)bytes;
+	snprintf(offer.lacks, sizeof(offer.lacks), "%.*s", PD_LACKS_TEXT - 1, err.text);
+	append(t, &offer, sizeof(offer));
+	append(t, offered, bytes);
+	free(offered);
+}
+
+static void write_address(struct routes *t)
+{
+	struct head head = { .seat = t->config.seat };
+	struct pd_device *device = t->config.device;
+	struct pd_device_info info;
+	const void *bytes;
+	size_t length;
+
+	if (device) {
+		device->ops->describe(device, &info);
+		memcpy(head.place, info.place, sizeof(head.place));
+	}
+	append(t, &head, sizeof(head));
+	for (int i = 0; pd_providers[i]; i++)
+		if (pd_providers[i]->of_devices)
+			append_offer(t, pd_providers[i]);
+	t->host->ops->address(t->host, &bytes, &length);
+	append(t, bytes, length);
+}
+
+/*
+ * What an address says to a provider of devices; to NULL, what it says to that of the host.  Returns
+ * where the host transport's own begins.
+ */
+static const char *read_address(const char *address, const struct pd_transport_provider *provider,
+				struct pd_transport_end *end)
+{
+	struct head head;
+
+	memcpy(&head, address, sizeof(head));
+	address += sizeof(head);
+	end->seat = head.seat;
+	memcpy(end->place, head.place, sizeof(end->place));
+	for (int i = 0; pd_providers[i]; i++) {
+		struct offer offer;
+
+		if (!pd_providers[i]->of_devices)
+			continue;
+		memcpy(&offer, address, sizeof(offer));
+		address += sizeof(offer);
+		if (pd_providers[i] == provider) {
+			end->offer = offer.bytes ? address : NULL;
+			memcpy(end->lacks, offer.lacks, sizeof(end->lacks));
+		}
+		address += offer.bytes;
+	}
+	return address;
+}
+
+static struct pd_transport_end *read_ends(const struct routes *t, const void *const *addresses,
+					  const struct pd_transport_provider *provider)
+{
+	struct pd_transport_end *ends = pd_calloc((size_t)t->config.ranks, sizeof(*ends));
+
+	for (int r = 0; r < t->config.ranks; r++) {
+		ends[r].rank = r;
+		read_address(addresses[r], provider, &ends[r]);
+	}
+	return ends;
+}
+
+/* ---- whom by what ---- */
+
+/* The peers without a transport whom the provider reaches; are there any? */
+static bool find_reached(const struct routes *t, const struct pd_transport_provider *provider,
+			const struct pd_transport_end *ends, bool *reached)
+{
+	bool any = false;
+
+	for (int r = 0; r < t->config.ranks; r++) {
+		reached[r] = t->peers[r] && !t->by_peer[r] &&
+			     provider->reaches(&ends[t->config.rank], &ends[r],
+					       t->config.how != NULL);
+		any |= reached[r];
+	}
+	return any;
+}
+
+static int open_over(struct routes *t, const struct pd_transport_provider *provider,
+		     const struct pd_transport_end *ends, const bool *reached, struct pd_error *err)
+{
+	struct pd_transport_config config = over_host(t, reached, ends);
+	struct pd_transport *over = provider->open(&config, err);
+
+	if (!over)
+		return -1;
+	t->over[t->count++] = over;
+	for (int r = 0; r < t->config.ranks; r++)
+		if (reached[r])
+			t->by_peer[r] = over;
+	return 0;
+}
+
+/* One provider of devices: what it reaches. */
+static int take(struct routes *t, const struct pd_transport_provider *provider,
+		const void *const *addresses, bool *reached, struct pd_error *err)
+{
+	struct pd_transport_end *ends = read_ends(t, addresses, provider);
+	bool asked = t->config.how != NULL, any;
+	int status = 0;
+
+	if (provider->explain && t->config.rank == 0 && !t->why[0])
+		provider->explain(ends, t->config.ranks, asked, t->why, sizeof(t->why));
+	any = find_reached(t, provider, ends, reached);
+	for (int r = 0; r < t->config.ranks && status == 0 && asked; r++)
+		if (t->peers[r] && !reached[r]) {
+			provider->explain(ends, t->config.ranks, asked, t->why, sizeof(t->why));
+			status = pd_error_failed(err, "--transport=%s: %s", provider->name, t->why);
+		}
+	if (status == 0 && any)
+		status = open_over(t, provider, ends, reached, err);
+	free(ends);
+	return status;
+}
+
+/* Among devices.  A rank that is alone exchanges nothing that NCCL could pass on faster. */
+static int route_devices(struct routes *t, const void *const *addresses, struct pd_error *err)
+{
+	bool *reached = pd_calloc((size_t)t->config.ranks, sizeof(*reached));
+	bool alone = t->config.ranks == 1;
+	int status = 0;
+
+	for (int i = 0; pd_providers[i] && status == 0; i++)
+		if (alone ? pd_providers[i] == &pd_provider_staged
+			  : is_allowed(pd_providers[i], t->config.how))
+			status = take(t, pd_providers[i], addresses, reached, err);
+	free(reached);
+	return status;
+}
+
+/* Through the host's memory. */
+static int route_host(struct routes *t, const void *const *addresses, struct pd_error *err)
+{
+	const struct pd_transport_provider *host = t->config.host;
+	struct pd_transport_end *ends = read_ends(t, addresses, NULL);
+	int status = 0;
+
+	for (int r = 0; r < t->config.ranks && status == 0; r++) {
+		if (!t->peers[r])
+			continue;
+		if (!host->reaches(&ends[t->config.rank], &ends[r], false))
+			status = pd_error_failed(err, "rank %d is on host %s, rank %d on host %s: %s "
+						 "does not reach from one to the other",
+						 t->config.rank, ends[t->config.rank].seat.host, r,
+						 ends[r].seat.host, host->name);
+		if (!t->config.device)
+			t->by_peer[r] = t->host;
+	}
+	free(ends);
+	return status;
+}
+
+static int connect_host(struct routes *t, const void *const *addresses, const size_t *lengths,
+			struct pd_error *err)
+{
+	size_t ranks = (size_t)t->config.ranks, *rest = pd_calloc(ranks, sizeof(*rest));
+	const void **at = pd_calloc(ranks, sizeof(*at));
+	int status;
+
+	for (size_t r = 0; r < ranks; r++) {
+		struct pd_transport_end end;
+
+		at[r] = read_address(addresses[r], NULL, &end);
+		rest[r] = lengths[r] - (size_t)((const char *)at[r] - (const char *)addresses[r]);
+	}
+	status = t->host->ops->connect(t->host, at, rest, err);
+	free(at);
+	free(rest);
+	return status;
+}
+
+/* ---- the seam ---- */
+
+static int routes_connect(struct pd_transport *base, const void *const *addresses,
+			  const size_t *lengths, struct pd_error *err)
+{
+	struct routes *t = (struct routes *)base;
+
+	t->by_peer = pd_calloc((size_t)t->config.ranks, sizeof(struct pd_transport *));
+	if (route_host(t, addresses, err) < 0 || connect_host(t, addresses, lengths, err) < 0)
+		return -1;
+	return t->config.device ? route_devices(t, addresses, err) : 0;
+}
+
+static void routes_address(struct pd_transport *base, const void **bytes_p, size_t *length_p)
+{
+	struct routes *t = (struct routes *)base;
+
+	*bytes_p = t->address;
+	*length_p = t->address_bytes;
+}
+
+static struct pd_transport *towards(struct pd_transport *base, int peer)
+{
+	struct routes *t = (struct routes *)base;
+
+	if (peer < 0 || peer >= t->config.ranks || !t->by_peer || !t->by_peer[peer])
+		pd_bug("rank %d: transfer with rank %d (of %d), with which it has no business",
+		       t->config.rank, peer, t->config.ranks);
+	return t->by_peer[peer];
+}
+
+static int routes_send(struct pd_transport *base, int peer, uint64_t tag, const void *buf,
+		       size_t bytes, const struct pd_event *after, struct pd_event *done)
+{
+	struct pd_transport *t = towards(base, peer);
+
+	return t->ops->send(t, peer, tag, buf, bytes, after, done);
+}
+
+static int routes_recv(struct pd_transport *base, int peer, uint64_t tag, void *buf, size_t bytes,
+		       const struct pd_event *after, struct pd_event *done)
+{
+	struct pd_transport *t = towards(base, peer);
+
+	return t->ops->recv(t, peer, tag, buf, bytes, after, done);
+}
+
+/* Those over the host's make that one move. */
+static int routes_progress(struct pd_transport *base)
+{
+	struct routes *t = (struct routes *)base;
+	int moved = 0;
+
+	if (t->count == 0)
+		return t->host->ops->progress(t->host);
+	for (int i = 0; i < t->count; i++) {
+		int more = t->over[i]->ops->progress(t->over[i]);
+
+		if (more < 0)
+			return -1;
+		moved += more;
+	}
+	return moved;
+}
+
+static int routes_fd(struct pd_transport *base)
+{
+	struct routes *t = (struct routes *)base;
+
+	return t->host->ops->fd(t->host);
+}
+
+/* Those over the host's arm that one. */
+static int routes_arm(struct pd_transport *base)
+{
+	struct routes *t = (struct routes *)base;
+
+	if (t->count == 0)
+		return t->host->ops->arm(t->host);
+	for (int i = 0; i < t->count; i++)
+		if (t->over[i]->ops->arm(t->over[i]) != 0)
+			return 1;
+	return 0;
+}
+
+static void routes_close(struct pd_transport *base)
+{
+	struct routes *t = (struct routes *)base;
+
+	for (int i = 0; i < t->count; i++)
+		t->over[i]->ops->close(t->over[i]);
+	if (t->host)
+		t->host->ops->close(t->host);
+	free(t->address);
+	free(t->peers);
+	free(t->over);
+	free(t->by_peer);
+	free(t);
+}
+
+static const struct pd_transport_ops routes_ops = {
+	.name = "routes",
+	.close = routes_close,
+	.address = routes_address,
+	.connect = routes_connect,
+	.send = routes_send,
+	.recv = routes_recv,
+	.progress = routes_progress,
+	.fd = routes_fd,
+	.arm = routes_arm,
+};
+
+static const struct pd_transport_provider *first_of_host(void)
+{
+	int i = 0;
+
+	while (pd_providers[i]->of_devices)
+		i++;
+	return pd_providers[i];
+}
+
+struct pd_transport *pd_routes_open(const struct pd_routes_config *config, struct pd_error *err)
+{
+	struct pd_transport_config ends = { .rank = config->rank, .ranks = config->ranks,
+					    .gate = config->gate };
+	struct routes *t = pd_zalloc(sizeof(*t));
+	int providers = 0;
+
+	while (pd_providers[providers])
+		providers++;
+	t->base.ops = &routes_ops;
+	t->config = *config;
+	if (!config->host)
+		t->config.host = first_of_host();
+	t->over = pd_calloc((size_t)providers, sizeof(struct pd_transport *));
+	t->peers = pd_calloc((size_t)config->ranks, sizeof(*t->peers));
+	for (int r = 0; r < config->ranks; r++)
+		t->peers[r] = !config->peers || config->peers[r];
+	t->config.peers = NULL;
+	t->host = t->config.host->open(&ends, err);
+	if (!t->host) {
+		routes_close(&t->base);
+		return NULL;
+	}
+	write_address(t);
+	return &t->base;
+}
+
+const char *pd_routes_chosen(const struct pd_transport *base, const char **why_p)
+{
+	const struct routes *t = (const struct routes *)base;
+
+	*why_p = t->why[0] ? t->why : NULL;
+	return t->count > 0 ? t->over[t->count - 1]->ops->name : t->host->ops->name;
+}
