@@ -8,17 +8,18 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define FIRST_BYTES 4000                /* with what malloc adds a little less than a page */
+#define FIRST_BYTES 4000                /* With malloc's own header this is a little less than a
+					   page. */
 #define MOST_BYTES  ((size_t)32 << 20)
 #define LARGE_PAGE  ((size_t)2 << 20)
 
 struct pd_arena_block {
 	struct pd_arena_block *next;
 	size_t mapped;                  /* bytes; 0: from malloc */
-	char *begin;                    /* of the mapping */
+	char *begin;                    /* The mapping begins here. */
 };
 
-/* Blocks that hold large pages begin with one. */
+/* A mapped block begins at a large page. */
 static struct pd_arena_block *map_block(size_t bytes)
 {
 	size_t all = bytes + LARGE_PAGE;
@@ -28,7 +29,7 @@ static struct pd_arena_block *map_block(size_t bytes)
 	if (begin == MAP_FAILED)
 		pd_mem_exhausted(all);
 	block = (void *)(((uintptr_t)begin + LARGE_PAGE - 1) & ~(uintptr_t)(LARGE_PAGE - 1));
-	madvise(block, bytes, MADV_HUGEPAGE);   /* it may say no */
+	madvise(block, bytes, MADV_HUGEPAGE);   /* A refusal does no harm. */
 	block->mapped = all;
 	block->begin = begin;
 	return block;

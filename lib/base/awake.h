@@ -10,13 +10,14 @@
 
 #include "base/clock.h"
 
-#define PD_AWAKE_GAP_NS INT64_C(1500000000)     /* between two looks: it stood still if it is more */
+#define PD_AWAKE_GAP_NS INT64_C(1500000000)     /* A longer time between two calls means that the
+						   process stood still. */
 
 struct pd_awake {                       /* begins as zeroes */
 	int64_t ns, seen_ns;
 };
 
-/* Nanoseconds since the first call; to be called once a second at least, or nothing counts. */
+/* Returns the nanoseconds since the first call.  It must be called at least once a second. */
 static inline int64_t pd_awake_ns(struct pd_awake *awake)
 {
 	int64_t now = pd_now_ns(), passed = awake->seen_ns ? now - awake->seen_ns : 0;

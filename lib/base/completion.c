@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program's options for bash, out of the table that parses them. */
+/* bash completion of a program's options, from the table that parses them. */
 #include "base/opt.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* What completes the argument of an option, as options of compgen; "": nothing does. */
+/* Returns the options of compgen that complete the argument of an option; "" if nothing does. */
 static const char *candidates(const struct pd_opt *o)
 {
 	if (strcmp(o->argument, "DIR") == 0)
@@ -31,14 +31,14 @@ static void print_case(const struct pd_opt *o)
 
 void pd_command_completion(const struct pd_command *command)
 {
-	/* the function's name has no hyphen */
+	/* A function's name has no hyphen. */
 	char function[32];
 	size_t n = 0;
 
 	for (const char *c = command->name; *c && n + 1 < sizeof(function); c++)
 		function[n++] = *c == '-' ? '_' : *c;
 	function[n] = '\0';
-	/* bash takes --name=value for three words */
+	/* bash splits --name=value into three words. */
 	printf("# bash completion of %s, made by the program itself\n_%s()\n{\n"
 	       "\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
 	       "\tif [[ $cur == = ]]; then\n\t\tcur=\n\telif [[ $prev == = ]]; then\n"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The struct of which a pointer points to a member. */
+/* pd_container(): the struct that contains a given member. */
 #ifndef PD_BASE_CONTAINER_H
 #define PD_BASE_CONTAINER_H
 

@@ -9,24 +9,24 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define PD_CROWD_DEPTH 32               /* what is deeper is not counted */
+#define PD_CROWD_DEPTH 32               /* Arrays deeper than this are not counted. */
 #define PD_CROWD_KEY 32
 
 struct pd_crowd {
 	size_t most;                    /* objects in one array; 0: any number */
-	/* set; zero before */
+	/* The parser sets these; they are zero at first. */
 	bool in_string, escaped;
-	char string[PD_CROWD_KEY];      /* the last one: cut short */
-	size_t length;                  /* of it */
-	int depth;                      /* of brackets */
+	char string[PD_CROWD_KEY];      /* the last string, cut short */
+	size_t length;                  /* length of that string */
+	int depth;                      /* depth of brackets */
 	struct {
 		bool array;
 		size_t objects;
-		char key[PD_CROWD_KEY]; /* of the array */
+		char key[PD_CROWD_KEY]; /* the array's key */
 	} level[PD_CROWD_DEPTH];
 };
 
-/* The next byte.  The key of the array that now has too many objects, or NULL. */
+/* Takes the next byte.  Returns the key of an array that now has too many objects, or NULL. */
 const char *pd_crowd_next(struct pd_crowd *crowd, char c);
 
 #endif

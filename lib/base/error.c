@@ -9,7 +9,7 @@
 
 const char *pd_program = "pd";
 
-/* One line whatever the names and the documents in it contain. */
+/* Makes the text one line, whatever names and documents it contains. */
 static void make_one_line(char *text)
 {
 	for (char *c = text; *c; c++)
@@ -34,7 +34,7 @@ static void fit(char *to, size_t size, const char *text)
 	if (length >= size) {
 		tail = (size - sizeof(gap)) / 2;
 		head = size - sizeof(gap) - tail;
-		/* a character of several bytes is left out as a whole */
+		/* A character of several bytes is kept or left out as a whole. */
 		while (head > 0 && is_continuation(text[head]))
 			head--;
 		while (tail > 0 && is_continuation(text[length - tail]))
@@ -125,7 +125,7 @@ static void say(const char *what, const char *fmt, va_list ap)
 
 	print(line + n, sizeof(line) - (size_t)n - 1, fmt, ap);
 	strcat(line, "\n");
-	/* one write, so that lines of several processes do not mix */
+	/* One write keeps lines of several processes apart. */
 	if (write(STDERR_FILENO, line, strlen(line)) < 0)
 		return;
 }

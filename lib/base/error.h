@@ -31,7 +31,7 @@ struct pd_error {
 	char text[512];         /* a longer sentence loses its middle */
 };
 
-/* Each fills *err (unless err is NULL) and returns -1. */
+/* Each of these fills *err (unless err is NULL) and returns -1. */
 int pd_error_input(struct pd_error *err, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 int pd_error_no(struct pd_error *err, const char *fmt, ...)
@@ -42,15 +42,15 @@ int pd_error_failed(struct pd_error *err, const char *fmt, ...)
 int pd_error_peer(struct pd_error *err, int peer, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Puts "PREFIX: " before the sentence.  Returns -1. */
+/* Puts "PREFIX: " before the sentence and returns -1. */
 int pd_error_prefix(struct pd_error *err, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* What programs say on standard error: "pd-plan: ...", one line. */
+/* Programs write one line such as "pd-plan: ..." to standard error. */
 extern const char *pd_program;
 void pd_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Broken promises of our own: prints and aborts. */
+/* Reports a bug in the program itself and aborts. */
 void pd_bug(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 
 #endif

@@ -48,7 +48,7 @@ static void finish(struct pd_event *ev, enum pd_event_state state, struct pd_gat
 		atomic_store_explicit(&ev->state, state, memory_order_release);
 		return;
 	}
-	/* under the lock, so that a thread about to wait does not miss it */
+	/* The lock ensures that a thread about to wait does not miss the event. */
 	pthread_mutex_lock(&gate->lock);
 	atomic_store_explicit(&ev->state, state, memory_order_release);
 	pthread_cond_broadcast(&gate->cond);

@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 enum pd_event_state {
-	PD_EVENT_DONE,          /* or never armed */
+	PD_EVENT_DONE,          /* or the event was never armed */
 	PD_EVENT_PENDING,
 	PD_EVENT_FAILED,
 };
@@ -30,7 +30,7 @@ enum pd_event_state {
 struct pd_event {
 	_Atomic int state;
 	int64_t start_ns, end_ns;       /* valid when not pending */
-	void *native;                   /* the device's or transport's own, while pending */
+	void *native;                   /* the device's or transport's own data, while pending */
 };
 
 struct pd_gate {
@@ -66,7 +66,7 @@ static inline bool pd_event_failed(const struct pd_event *ev)
 	return atomic_load_explicit(&ev->state, memory_order_acquire) == PD_EVENT_FAILED;
 }
 
-/* Completes the event where there is no gate. */
+/* Completes an event that has no gate. */
 static inline void pd_event_end(struct pd_event *ev, int64_t start_ns, int64_t end_ns)
 {
 	ev->start_ns = start_ns;
@@ -78,10 +78,10 @@ static inline void pd_event_end(struct pd_event *ev, int64_t start_ns, int64_t e
 void pd_event_complete(struct pd_event *ev, int64_t start_ns, int64_t end_ns,
 		       struct pd_gate *gate);
 
-/* Completes it as failed; the gate keeps the first error. */
+/* Completes the event as failed; the gate keeps the first error. */
 void pd_event_fail(struct pd_event *ev, const struct pd_error *why, struct pd_gate *gate);
 
-/* Blocks the calling thread until the event is not pending.  Never for a worker. */
+/* Blocks the calling thread until the event is not pending.  A worker never calls it. */
 void pd_event_wait(struct pd_event *ev, struct pd_gate *gate);
 
 #endif

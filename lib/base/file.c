@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Of a file of that name; freed by the caller. */
+/* Returns the directory of the file; the caller frees it. */
 static char *directory_of(const char *name)
 {
 	const char *slash = strrchr(name, '/');
@@ -23,10 +23,10 @@ static char *directory_of(const char *name)
 		     : pd_strdup(".");
 }
 
-/* The part of a file's name that can have something added to it. */
+/* The longest part of a file's name to which something is added. */
 #define ROOM_FOR_MORE 200
 
-/* Another name in the directory of `name`, not too long where that is not: .NAME.MORE */
+/* Returns another name, .NAME.MORE, in the directory of `name`; a long NAME is cut. */
 static char *name_beside(const char *name, const char *more)
 {
 	const char *slash = strrchr(name, '/'), *last = slash ? slash + 1 : name;
@@ -34,7 +34,7 @@ static char *name_beside(const char *name, const char *more)
 	return pd_format("%.*s.%.*s.%s", (int)(last - name), name, ROOM_FOR_MORE, last, more);
 }
 
-/* -1 with errno, EOPNOTSUPP where a file system has no such files. */
+/* Returns -1 with errno, EOPNOTSUPP if the file system has no unnamed files. */
 static int open_nameless(const char *directory, mode_t mode)
 {
 	int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
@@ -60,7 +60,7 @@ int pd_file_nameless(const char *name)
 	return fd;
 }
 
-/* Under another name in the same directory, file->temporary; -1 with errno. */
+/* Opens a file in the same directory under another name, file->temporary; -1 with errno. */
 static int open_named(struct pd_file *file)
 {
 	mode_t mask = umask(0);
@@ -82,7 +82,7 @@ static int open_named(struct pd_file *file)
 	return -1;
 }
 
-/* In the same directory, without a name where that can be given later; NULL with errno. */
+/* Opens a file in the same directory, unnamed if it can be named later; NULL with errno. */
 static FILE *open_beside(struct pd_file *file)
 {
 	char *directory = directory_of(file->name);
@@ -99,8 +99,8 @@ static FILE *open_beside(struct pd_file *file)
 }
 
 /*
- * Its name, at once where there was no such file.  What is replaced is so by a rename: between
- * these two calls alone something is left behind if the process is killed, and that is whole.
+ * Gives the file its name.  A new name is given at once.  A file of that name is replaced by a
+ * rename: only a process killed between these two calls leaves a file behind, which is complete.
  */
 static int give_name(const struct pd_file *file)
 {
@@ -138,10 +138,10 @@ int pd_file_check(const char *name, struct pd_error *err)
 		return pd_error_input(err, "expected the name of a file, found none");
 	if (stat(name, &st) == 0 && S_ISDIR(st.st_mode))
 		return pd_error_input(err, "%s: expected a file, found a directory", name);
-	/* pd_file_open_special says of these whether they can be written */
+	/* Whether a device or a pipe can be written, pd_file_open_special says. */
 	if (stat(name, &st) == 0 && !S_ISREG(st.st_mode))
 		return 0;
-	/* the name itself: too long, or a directory of it that is none, or a loop of links */
+	/* The name itself may be wrong: too long, through a missing directory, or a loop of links. */
 	if (lstat(name, &st) != 0 && errno != ENOENT)
 		return pd_error_input(err, "%s: cannot create: %s", name, strerror(errno));
 	directory = directory_of(name);
@@ -151,9 +151,9 @@ int pd_file_check(const char *name, struct pd_error *err)
 	return status;
 }
 
-#define READER_PATIENCE_MS 1000         /* one that was started at the same time */
+#define READER_PATIENCE_MS 1000         /* the reader may be starting at the same time */
 
-/* A descriptor that something can be written to, or -1. */
+/* Returns a descriptor that something can be written to, or -1. */
 static int open_taking(const char *name, bool pipe, struct pd_error *err)
 {
 	const struct timespec pause = { .tv_nsec = 10000000 };
@@ -255,7 +255,7 @@ void pd_file_abandon(struct pd_file *file)
 	*file = (struct pd_file){ 0 };
 }
 
-/* Up to so many bytes of an open file; how many there were, or -1 with errno. */
+/* Reads up to most_bytes of an open file; returns how many there were, or -1 with errno. */
 static int64_t read_bytes(int fd, char *text, int64_t most_bytes)
 {
 	int64_t done = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Numbers of 16 bits, to and from f32: rounded to nearest, ties to even; what is too large
- * becomes infinite, and not a number stays that, of its payload what there is room for.  Integer
- * arithmetic: the same bits on every machine, whatever the processor does with denormal numbers,
- * and those of its instructions for f16 (F16C).
+ * Conversion of 16-bit floating-point numbers to and from f32.  Values are rounded to nearest, ties
+ * to even; too large values become infinite; a NaN stays a NaN, with as much of its payload as
+ * fits.  The arithmetic is on integers, so every machine gives the same bits, however its processor
+ * treats denormal numbers, and the same as its f16 instructions (F16C).
  */
 #ifndef PD_BASE_HALF_H
 #define PD_BASE_HALF_H
@@ -32,7 +32,7 @@ static inline uint16_t pd_to_bf16(float x)
 	uint32_t bits = pd_float_bits(x);
 	uint32_t rounded = bits + 0x7fff + (bits >> 16 & 1);
 
-	/* the payload of a NaN might be all in the lower half */
+	/* The payload of a NaN may lie entirely in the lower half. */
 	return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? bits >> 16 | 0x40 : rounded >> 16);
 }
 
@@ -48,12 +48,12 @@ static inline uint16_t pd_to_f16(float x)
 
 	if (most > 0x7f800000)
 		return (uint16_t)(sign | 0x7e00 | (most >> 13 & 0x1ff));
-	if (most >= 0x47800000)                 /* 65536 and more */
+	if (most >= 0x47800000)                 /* the value is 65536 or more */
 		return (uint16_t)(sign | 0x7c00);
-	if (most < 0x33000000)                  /* less than half of the least */
+	if (most < 0x33000000)                  /* the value is below half of the smallest number */
 		return (uint16_t)sign;
 	value = most - 0x38000000;              /* the exponent's bias goes from 127 to 15 */
-	if (most < 0x38800000) {                /* denormal there */
+	if (most < 0x38800000) {                /* the result is denormal */
 		shift = 126 - (most >> 23);
 		value = (most & 0x7fffff) | 0x800000;
 	}

@@ -38,8 +38,8 @@ struct text {
 };
 
 /*
- * A byte at a time, so that nothing behind the document is taken.  The parser overlooks a zero
- * byte behind a number: it is given one that it does not.
+ * Reads one byte at a time, so that nothing behind the document is consumed.  The parser overlooks
+ * a zero byte behind a number, so such a byte is replaced by one that it reports.
  */
 static size_t next_byte(void *buffer, size_t size, void *data)
 {
@@ -148,7 +148,7 @@ struct pd_place pd_place_index(const struct pd_place *up, size_t index)
 				  .value = json_array_get(up->value, index) };
 }
 
-/* "layers[3].kernel[0]" into buf */
+/* Writes a path such as "layers[3].kernel[0]" into buf. */
 static void path(const struct pd_place *place, char *buf, size_t size)
 {
 	size_t used;
@@ -184,7 +184,7 @@ int pd_place_error(const struct pd_place *place, struct pd_error *err, const cha
 	return place_error(place, err, text);
 }
 
-/* What stands there, short enough for one line. */
+/* Describes the value, short enough for one line. */
 static void describe(const json_t *value, char *buf, size_t size)
 {
 	char *text;

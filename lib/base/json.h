@@ -17,60 +17,59 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Times and sizes in documents stay below 2^53: exact in every JSON reader. */
+/* Times and sizes in documents stay below 2^53, which every JSON reader represents exactly. */
 #define PD_MAX_TIME_NS ((INT64_C(1) << 53) - 1)
 #define PD_MAX_BYTES ((INT64_C(1) << 53) - 1)
 
 struct pd_place {
 	const char *document;           /* file name, for messages */
 	const struct pd_place *up;
-	const char *key;                /* NULL: an array element */
+	const char *key;                /* NULL for an element of an array */
 	size_t index;
 	json_t *value;                  /* borrowed */
 };
 
 /*
- * Reads a whole document: a file's name, or NULL or "-" for standard input (called
- * "standard input" in messages).  Duplicate keys, trailing text and values that take more memory
- * than any document needs (base/ration.h) are errors.
- * Returns a new reference.
+ * Reads a whole document from a file, or from standard input if the name is NULL or "-".  Duplicate
+ * keys, trailing text, and values that take more memory than any document needs (base/ration.h) are
+ * errors.  Returns a new reference.
  */
 json_t *pd_json_load(const char *file, struct pd_error *err);
-/* The same, refused while it is read if an array in it has more than so many objects. */
+/* Like pd_json_load, but stops at an array with more than `objects` objects, and fails. */
 json_t *pd_json_load_most(const char *file, size_t objects, struct pd_error *err);
-/* From memory: one value, without anything behind it; name is that of its line. */
+/* Reads one value from memory, with nothing behind it; messages call it `name`. */
 json_t *pd_json_load_text(const char *text, size_t bytes, const char *name, struct pd_error *err);
-/* From an open stream, called name; with `more`, other text may follow the value. */
+/* Reads from an open stream called `name`; with `more`, other text may follow the value. */
 json_t *pd_json_load_stream(FILE *in, const char *name, bool more, struct pd_error *err);
-/* How messages call that file. */
+/* Returns the name that messages use for the file. */
 const char *pd_document_name(const char *file);
-/* Opens it; closes it unless it is standard input. */
+/* Opens the document; pd_document_close() leaves standard input open. */
 FILE *pd_document_open(const char *file, struct pd_error *err);
 void pd_document_close(FILE *in);
 
 /* The root of a document. */
 struct pd_place pd_place_root(const char *document, json_t *value);
-/* A member (value NULL when absent) or an element of a place. */
+/* A member of an object (its value is NULL if absent), or an element of an array. */
 struct pd_place pd_place_key(const struct pd_place *up, const char *key);
 struct pd_place pd_place_index(const struct pd_place *up, size_t index);
 
 /* Fills err with "DOCUMENT: PATH: MESSAGE" and returns -1. */
 int pd_place_error(const struct pd_place *place, struct pd_error *err, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-/* The same for "expected EXPECTED, found (a description of the value)". */
+/* Like pd_place_error, with the message "expected EXPECTED, found DESCRIPTION OF THE VALUE". */
 int pd_place_expected(const struct pd_place *place, struct pd_error *err, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Is an object, and has "format": format and "version": 1. */
+/* Checks that this is an object with "format": format and "version": 1. */
 int pd_json_header(const struct pd_place *root, const char *format, struct pd_error *err);
-/* The same for versions up to `newest`; which it is. */
+/* Checks the format, and that the version is at most `newest`; returns the version. */
 int pd_json_header_of(const struct pd_place *root, const char *format, int64_t newest,
 		      int64_t *version_p, struct pd_error *err);
-/* Is an object whose keys are all among `known`, a NULL-terminated list. */
+/* Checks that this is an object whose keys are all in `known`, a NULL-terminated list. */
 int pd_json_keys(const struct pd_place *object, const char *const *known, struct pd_error *err);
-/* Is an array; its length. */
+/* Checks that this is an array, and sets its length. */
 int pd_json_array(const struct pd_place *place, size_t *count_p, struct pd_error *err);
-/* Of 1 to so many of what a message calls `things`. */
+/* Checks that this is an array of 1 to `most` elements, which messages call `things`. */
 int pd_json_some(const struct pd_place *place, int most, const char *things, size_t *count_p,
 		 struct pd_error *err);
 
@@ -79,10 +78,10 @@ int pd_json_int(const struct pd_place *place, int64_t min, int64_t max, int64_t 
 int pd_json_real(const struct pd_place *place, double min, double max, double *out_p,
 		 struct pd_error *err);
 int pd_json_bool(const struct pd_place *place, bool *out_p, struct pd_error *err);
-/* A non-empty string without control characters; borrowed from the document. */
+/* Reads a non-empty string without control characters, borrowed from the document. */
 int pd_json_string(const struct pd_place *place, const char **out_p, struct pd_error *err);
 
-/* The same for a member of an object; optional ones leave *out_p alone when absent. */
+/* These read a member of an object; those called opt leave *out_p alone if it is absent. */
 int pd_json_get_int(const struct pd_place *object, const char *key, int64_t min, int64_t max,
 		    int64_t *out_p, struct pd_error *err);
 int pd_json_opt_int(const struct pd_place *object, const char *key, int64_t min, int64_t max,
@@ -97,14 +96,14 @@ int pd_json_get_string(const struct pd_place *object, const char *key, const cha
 		       struct pd_error *err);
 int pd_json_opt_string(const struct pd_place *object, const char *key, const char **out_p,
 		       struct pd_error *err);
-/* One of a NULL-terminated list of names: its index. */
+/* Reads one of a NULL-terminated list of names, and sets its index. */
 int pd_json_get_choice(const struct pd_place *object, const char *key, const char *const *names,
 		       int *out_p, struct pd_error *err);
 
 /*
- * Writes a document for people and programs: objects that fit on a line of 120
- * columns are on one line, others are opened up; keys in the order in which they were
- * set.  Ends with a newline.  The value is not consumed.
+ * Writes a document for people and programs.  An object that fits into 120 columns is one line;
+ * others are opened up.  Keys keep the order in which they were set.  The text ends with a
+ * newline.  The value is not consumed.
  */
 int pd_json_write(json_t *value, FILE *out, struct pd_error *err);
 

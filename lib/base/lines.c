@@ -8,14 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LINE_BYTES_MOST ((size_t)1 << 20)       /* an operation takes some two hundred */
+#define LINE_BYTES_MOST ((size_t)1 << 20)       /* A line for one operation has some two hundred
+						   bytes. */
 
 struct line {
 	char *text;
 	size_t length, capacity;
 };
 
-/* The next one, its end included; more than LINE_BYTES_MOST: it is longer.  0: there is none. */
+/*
+ * Reads the next line with its end.  Returns its length, which exceeds LINE_BYTES_MOST if the line
+ * is too long, or 0 at the end.
+ */
 static size_t next_line(FILE *in, struct line *line)
 {
 	int c = 0;
@@ -52,7 +56,7 @@ int pd_lines_read(FILE *in, const char *document,
 			continue;
 		free(where);
 		where = pd_format("%s:%" PRId64, document, line);
-		if (line == 1) {        /* what follows the header on its line */
+		if (line == 1) {        /* only white space may follow the header */
 			result = pd_error_input(err, "%s: text after the header: expected one "
 						"object per line", where);
 			break;
@@ -62,7 +66,7 @@ int pd_lines_read(FILE *in, const char *document,
 						"per line", where, LINE_BYTES_MOST);
 			break;
 		}
-		if (memchr(text.text, 0, text.length)) {  /* which the parser may overlook */
+		if (memchr(text.text, 0, text.length)) {  /* the parser overlooks a zero byte */
 			result = pd_error_input(err, "%s: not JSON: a zero byte", where);
 			break;
 		}

@@ -6,16 +6,16 @@
 #include "base/json.h"
 
 /*
- * Shows `each` every object below the header, its place (called "DOCUMENT:LINE") and its
- * line, from 2; blank lines count and are not shown.  Ends at the first that it answers
- * with -1.  Returns 0, or -1 with the error set: also where text follows the header on its
- * line or a line is not JSON.
+ * Calls `each` for every object below the header, with its place (called "DOCUMENT:LINE") and its
+ * line, from 2.  Blank lines are counted and skipped.  Stops at the first call that returns -1. 
+ * Returns 0, or -1 with the error set; text behind the header, or a line that is not JSON, is an
+ * error too.
  */
 int pd_lines_read(FILE *in, const char *document,
 		  int (*each)(void *of, const struct pd_place *place, int64_t line,
 			      struct pd_error *err),
 		  void *of, struct pd_error *err);
-/* Nothing but white space is left; what: after which that is expected, for the message. */
+/* Checks that only white space is left.  `what` is what it follows, for the message. */
 int pd_document_end(FILE *in, const char *document, const char *what, struct pd_error *err);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers with units, in and out. */
+/* Parsing and printing of numbers with units. */
 #include "base/opt.h"
 
 #include <ctype.h>
@@ -46,7 +46,7 @@ int pd_parse_count(const char *text, int64_t min, int64_t max, int64_t *out_p, s
 	return 0;
 }
 
-/* strtod takes "inf", "nan", "0x1" and leading space too; not so here: *end_p is text then. */
+/* Parses like strtod, but refuses "inf", "nan", "0x1" and leading space: *end_p is then text. */
 static double decimal(const char *text, char **end_p)
 {
 	const char *digits = text + (*text == '-' || *text == '+');

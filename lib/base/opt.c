@@ -15,7 +15,7 @@
 
 enum { OPT_HELP = 0x1000, OPT_VERSION, OPT_FIRST };
 
-/* no_argument and so on */
+/* Returns no_argument, required_argument or optional_argument. */
 static int has_argument(const struct pd_opt *o)
 {
 	return o->kind == PD_OPT_FLAG ? no_argument : o->otherwise ? optional_argument
@@ -159,7 +159,7 @@ const char *pd_operand(int argc, char **argv, int first, int n)
 
 int pd_output_check(struct pd_error *err)
 {
-	/* of nothing at all: a pipe does not mind, what never takes anything says so */
+	/* An empty write fails only on an output that can never be written, not on a pipe. */
 	if (write(STDOUT_FILENO, "", 0) < 0 && errno != EAGAIN && errno != EINTR)
 		return pd_error_failed(err, "standard output: cannot write: %s", strerror(errno));
 	return 0;
@@ -171,8 +171,8 @@ int pd_command_end(enum pd_exit status)
 
 	errno = 0;
 	if (fflush(stdout) != 0 || bad) {
-		/* the reader of a pipe that has seen enough is no failure of ours to report */
-		if (errno == 0)         /* it failed long ago: nobody knows why any more */
+		/* A reader that closed its pipe has seen enough; this is no failure. */
+		if (errno == 0)         /* the cause of an earlier failure is not known any more */
 			pd_say("standard output: not everything could be written");
 		else if (errno != EPIPE)
 			pd_say("standard output: cannot write: %s", strerror(errno));

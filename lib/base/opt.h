@@ -21,20 +21,20 @@ enum pd_opt_kind {
 
 struct pd_opt {
 	const char *name;               /* long name; NULL ends the table */
-	char letter;                    /* or 0 */
+	char letter;                    /* short name, or 0 */
 	enum pd_opt_kind kind;
-	const char *argument;           /* how --help calls it, such as "N" */
+	const char *argument;           /* name of the argument in --help, such as "N" */
 	const char *help;               /* one line */
-	void *value;                    /* where it goes, by kind */
+	void *value;                    /* pointer to the variable; type by kind */
 	double min, max;                /* COUNT, REAL, BYTES; both 0: any non-negative */
 	const char *const *choices;     /* CHOICE: NULL-terminated names */
-	const char *otherwise;          /* STRING: its value where it has no argument; or NULL.  The
+	const char *otherwise;          /* STRING: the value if there is no argument, or NULL; the
 					   letter then takes none */
 };
 
 struct pd_command {
-	const char *name;               /* pd-plan */
-	const char *synopsis;           /* "[OPTION]... [profile.json]" */
+	const char *name;               /* such as pd-plan */
+	const char *synopsis;           /* such as "[OPTION]... [profile.json]" */
 	const char *summary;            /* one line */
 	const struct pd_opt *options;
 	int max_operands;
@@ -47,38 +47,40 @@ struct pd_command {
  */
 int pd_command_parse(const struct pd_command *command, int argc, char **argv);
 
-/* Prints what makes bash complete the command line; what the build installs.  The whole command line
- * "PROGRAM --completion" is that, and no option. */
+/*
+ * Prints the bash completion of the command line, which the build installs.  A program does this if
+ * its whole command line is "PROGRAM --completion", which is not in the table of options.
+ */
 void pd_command_completion(const struct pd_command *command);
 
-/* Operand n, or NULL (standard input). */
+/* Returns operand n, or NULL for standard input. */
 const char *pd_operand(int argc, char **argv, int first, int n);
 
-/* Before any work: can standard output be written to at all? */
+/* Checks before any work that standard output can be written to. */
 int pd_output_check(struct pd_error *err);
 /* The end of main: flushes and checks standard output; returns the exit status. */
 int pd_command_end(enum pd_exit status);
 /*
- * The end of main after a signal was answered in order: ends by that signal, so that a shell knows
- * that what follows is not wanted either.  Returns what a shell would make of it where no signal
- * ends this process, the first of a container.
+ * Ends main() after a signal was handled in order.  The process ends by that signal, so that a
+ * shell does not continue.  If no signal can end this process, as for the first one of a container,
+ * it returns the exit status that a shell would use.
  */
 int pd_command_end_by(int number);
-/* Prints the error; the same as pd_command_end with its status. */
+/* Prints the error, and ends like pd_command_end with its status. */
 int pd_command_fail(const struct pd_error *err);
 
-/* One parser each for numbers with units.  0, or -1 with *err saying what was expected. */
+/* These parse numbers with units.  They return 0, or -1 with *err saying what was expected. */
 int pd_parse_count(const char *text, int64_t min, int64_t max, int64_t *out_p,
 		   struct pd_error *err);
 int pd_parse_real(const char *text, double min, double max, double *out_p, struct pd_error *err);
-/* 1500, 16GB, 12MiB (kB = 1000, KiB = 1024) */
+/* Parses 1500, 16GB or 12MiB (kB = 1000, KiB = 1024). */
 int pd_parse_bytes(const char *text, int64_t *out_p, struct pd_error *err);
-/* 12GB/s, 10Gbit/s, 800MiB/s -> bytes per second */
+/* Parses 12GB/s, 10Gbit/s or 800MiB/s into bytes per second. */
 int pd_parse_rate(const char *text, int64_t *out_p, struct pd_error *err);
-/* 30us, 1.5ms, 200ns, 2s -> ns */
+/* Parses 30us, 1.5ms, 200ns or 2s into ns. */
 int pd_parse_time(const char *text, int64_t *out_p, struct pd_error *err);
 
-/* For people: "12.3 MB", "4.56 ms", "1.25 GB/s"; into buf (at least 32 bytes), returned. */
+/* These write "12.3 MB", "4.56 ms" or "1.25 GB/s" into buf (at least 32 bytes) and return it. */
 const char *pd_show_bytes(int64_t bytes, char *buf);
 const char *pd_show_time(int64_t ns, char *buf);
 const char *pd_show_rate(int64_t bytes_per_s, char *buf);

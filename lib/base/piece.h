@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A buffer of floats cut into n pieces, as an all-reduce does (lib/topology/allreduce): as even
- * as whole cache lines allow.
+ * Cuts a buffer of floats into n pieces for an all-reduce (lib/topology/allreduce), as evenly as
+ * whole cache lines allow.
  */
 #ifndef PD_BASE_PIECE_H
 #define PD_BASE_PIECE_H
 
 #include <stddef.h>
 
-#define PD_PIECE_ALIGN 16               /* floats: pieces begin at cache lines */
+#define PD_PIECE_ALIGN 16               /* floats in a cache line, at which pieces begin */
 
-/* Where piece i begins; piece n begins at the end. */
+/* Returns where piece i begins; piece n begins at the end. */
 static inline size_t pd_piece_begin(size_t floats, int n, int i)
 {
 	size_t lines = (floats + PD_PIECE_ALIGN - 1) / PD_PIECE_ALIGN;
@@ -20,7 +20,10 @@ static inline size_t pd_piece_begin(size_t floats, int n, int i)
 	return begin < floats ? begin : floats;
 }
 
-/* Of the longest.  Some have a line more than others, the last among them, which may end early. */
+/*
+ * Returns the length of the longest piece.  Some have one line more than others; the last may end
+ * early.
+ */
 static inline size_t pd_piece_most(size_t floats, int n)
 {
 	size_t lines = (floats + PD_PIECE_ALIGN - 1) / PD_PIECE_ALIGN, rest = lines % (size_t)n;

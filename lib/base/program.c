@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 /*
- * A closed standard descriptor would be taken by the next file opened.  What takes its place can
- * only be used the other way, so that a document written to nowhere is an error.
+ * Opens something in place of closed standard descriptors, which the next file opened would take. 
+ * It is opened in the wrong direction, so that writing a document to it is an error.
  */
 static void restore_descriptors(void)
 {
@@ -21,7 +21,7 @@ static void restore_descriptors(void)
 			open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
-/* What has not been written stays so: half a document is none. */
+/* Ends the process without flushing: half a document is worth nothing. */
 static void end(size_t bytes)
 {
 	char text[PD_MEM_TEXT];

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the main() of every program does first. */
+/* The first thing that the main() of every program does. */
 #ifndef PD_BASE_PROGRAM_H
 #define PD_BASE_PROGRAM_H
 
 /*
- * Sets pd_program; gives closed standard descriptors something to be; ignores SIGPIPE, so that a
- * reader that leaves is seen where it is written to; and has running out of memory, jansson's too,
- * end the program with one sentence and PD_EXIT_FAILED.  Before anything else.
+ * Call this before anything else.  It sets pd_program, opens closed standard descriptors, and
+ * ignores SIGPIPE, so that a write to a closed pipe fails where it is made.  If memory runs out,
+ * also jansson's, the program ends with one sentence and PD_EXIT_FAILED.
  */
 void pd_program_begin(const char *name);
 

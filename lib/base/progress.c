@@ -36,7 +36,8 @@ void pd_progress_show(struct pd_progress *bar, int64_t done, const char *note)
 	bar->drawn_ns = now;
 	if (part > 1)
 		part = 1;
-	most = columns() - (int)strlen(bar->what) - 9;  /* for bar and note; the last column stays */
+	most = columns() - (int)strlen(bar->what) - 9;  /* columns for bar and note; the last one
+							   stays empty */
 	width = most - (note ? (int)strlen(note) + 1 : 0);
 	if (width > 40)
 		width = 40;

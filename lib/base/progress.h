@@ -13,14 +13,14 @@ struct pd_progress {
 	int shown;
 };
 
-/* `what` stands before the bar and is borrowed.  hidden: also not on a terminal. */
+/* `what` stands before the bar and is borrowed.  A hidden bar is not drawn on a terminal either. */
 void pd_progress_begin(struct pd_progress *bar, const char *what, int64_t total, bool hidden);
-/* At most ten times a second; `note` (or NULL) stands after the bar, as much as the line has room
- * for. */
+/*
+ * Draws at most ten times a second.  `note`, or NULL, follows the bar, as far as the line has room.
+ */
 void pd_progress_show(struct pd_progress *bar, int64_t done, const char *note);
-/* Takes it off the screen until it is shown again, so that a line can be written. */
+/* Erases the bar until it is shown again, so that a line can be written. */
 void pd_progress_hide(struct pd_progress *bar);
-/* Erases the bar. */
 void pd_progress_end(struct pd_progress *bar);
 
 #endif

@@ -11,7 +11,7 @@
 
 static _Thread_local struct {
 	bool counts, exceeded;
-	int64_t bytes;                  /* what is left */
+	int64_t bytes;                  /* bytes left */
 } ration;
 
 static void *take(size_t bytes)
@@ -22,7 +22,7 @@ static void *take(size_t bytes)
 		ration.exceeded = true;
 		return NULL;
 	}
-	/* jansson would take it for a mistake in the document */
+	/* jansson would report a failure as a mistake in the document */
 	ptr = malloc(bytes);
 	if (!ptr)
 		pd_mem_exhausted(bytes);

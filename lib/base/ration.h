@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory that a JSON document may take while it is read.  A document of a few megabytes can be
- * written so that its values take hundreds: two bytes make a number of forty, three an object of
- * more than two hundred.  What is counted is what jansson allocates and has not freed.
+ * Limits the memory that a JSON document takes while it is read.  The values of a document of a few
+ * megabytes can take hundreds: a number of two bytes takes forty, an object of three more than two
+ * hundred.  The limit counts what jansson has allocated and not freed.
  */
 #ifndef PD_BASE_RATION_H
 #define PD_BASE_RATION_H
@@ -10,16 +10,16 @@
 #include <stdbool.h>
 
 /*
- * A network of 16,384 layers, with its profile, takes 50 MB: the largest that can be planned, and
- * five times as much.
+ * This is five times the 50 MB of the largest profile that can be planned, a network of 16,384
+ * layers.
  */
 #define PD_RATION_BYTES (256 << 20)
 
-/* Has jansson allocate here; where there is no memory pd_mem_exhausted() is called. */
+/* Makes jansson allocate here.  Without memory pd_mem_exhausted() is called. */
 void pd_ration_install(void);
-/* From now on this thread's documents take so much in all; not nested. */
+/* From now on, documents of this thread share one limit.  Calls are not nested. */
 void pd_ration_begin(void);
-/* No longer; true: there was not enough, and so the document was not read. */
+/* Ends the limit.  Returns true if it was exceeded, and so the document was not read. */
 bool pd_ration_end(void);
 
 #endif

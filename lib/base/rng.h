@@ -59,7 +59,7 @@ PD_INLINE struct pd_random4 pd_random(uint64_t seed, uint64_t stream, uint32_t h
 	return numbers;
 }
 
-/* In [0, 1), 24 bits. */
+/* Returns a number in [0, 1) with 24 bits. */
 PD_INLINE float pd_unit(uint32_t v)
 {
 	return (float)(v >> 8) * 0x1p-24f;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Orders, for qsort and bsearch. */
+/* Comparison functions for qsort and bsearch. */
 #ifndef PD_BASE_SORT_H
 #define PD_BASE_SORT_H
 
 #include <stdint.h>
 
-/* Of int64_t, ascending. */
+/* Orders int64_t, ascending. */
 static inline int pd_by_value(const void *a, const void *b)
 {
 	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text inside an XML document. */
+/* Writes text into an XML document. */
 #ifndef PD_BASE_XML_H
 #define PD_BASE_XML_H
 
 #include <stdio.h>
 
-/* What has a meaning there is written so that it has none. */
+/* Escapes the characters that have a meaning in XML. */
 static inline void pd_put_xml(const char *text, FILE *out)
 {
 	for (; *text; text++)
