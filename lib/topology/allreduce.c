@@ -6,17 +6,17 @@
 #include <math.h>
 
 /*
- * What a message costs its sender whatever its length, as communication libraries on fast links
- * do: it says how short pieces may be.
+ * The cost of a message for its sender, whatever its length, as communication libraries have it on
+ * fast links.  It limits how short pieces may be.
  */
 #define MESSAGE_NS 2000.0
-#define MOST_MESSAGES 128       /* that a member sends each way, in a grouped all-reduce; and */
-#define FEW_MESSAGES 48         /* among few, where more would gain little */
+#define MOST_MESSAGES 128       /* messages of a member each way, in a grouped all-reduce */
+#define FEW_MESSAGES 48         /* the same among few members, where more would gain little */
 #define LARGEST_GROUP 64
 
-/* What lies between members whose ways part at one level. */
+/* The way between two members whose components part at one level. */
 struct crossing {
-	double ns;                      /* the whole buffer over the slowest link of the way */
+	double ns;                      /* time of the whole buffer over the slowest link of the way */
 	double latency_ns;
 	int64_t runs, outer;            /* components with members, below the level and above */
 	double most;                    /* of a (n - a), where a component has a members */
@@ -25,7 +25,7 @@ struct crossing {
 struct crossings {
 	int n, count;
 	struct crossing at[PD_MAX_LEVELS];
-	int64_t lines;                  /* of the buffer: no more pieces than that */
+	int64_t lines;                  /* cache lines of the buffer; there are no more pieces */
 };
 
 struct pd_allreduce pd_allreduce_direct(int members)
@@ -33,7 +33,10 @@ struct pd_allreduce pd_allreduce_direct(int members)
 	return (struct pd_allreduce){ members, 1, members };
 }
 
-/* The components of so many ranks that some are in, and the most of a (n - a) where one has a. */
+/*
+ * The components that some ranks are in, and the largest a (n - a), where one component has a
+ * ranks.
+ */
 struct spread {
 	int64_t runs;
 	double most;
@@ -60,8 +63,8 @@ static struct spread spread_of(const int *ranks, int n, int64_t size)
 }
 
 /*
- * Of ranks one behind the other: one between, where there is, has the most, else the first as much
- * as the last.
+ * Spreads n consecutive ranks.  If there is a component between the first and the last, it has the
+ * most ranks; otherwise the first has as many as the last.
  */
 static struct spread spread_of_line(int64_t first, int64_t n, int64_t size)
 {
@@ -71,7 +74,7 @@ static struct spread spread_of_line(int64_t first, int64_t n, int64_t size)
 	return (struct spread){ runs, pairs_of(most, n) };
 }
 
-/* ranks: NULL where they are one behind the other. */
+/* Measures the ways between ranks; ranks is NULL if they are consecutive. */
 static void measure(const struct pd_topology *topology, const int *ranks, int64_t first, int n,
 		    int64_t bytes, struct crossings *crossings)
 {
@@ -94,7 +97,10 @@ static void measure(const struct pd_topology *topology, const int *ranks, int64_
 	}
 }
 
-/* A component with a members sends 2 a (n - a) / n of the buffer. */
+/*
+ * Returns the time of an exchange among all: a component with a members sends 2 a (n - a) / n of
+ * the buffer.
+ */
 static double direct_ns(const struct crossings *c)
 {
 	double most = 0;
@@ -144,7 +150,7 @@ static double grouped_ns(const struct crossings *c, int size, struct pd_allreduc
 		2 * MESSAGE_NS * (a - 1 + owned);
 }
 
-/* Of groups of one and more: as many as there are in a component, or a power of two. */
+/* Tries groups of one and more: as many members as a component has, or a power of two. */
 static double best_grouped_ns(const struct crossings *c, struct pd_allreduce *how_p)
 {
 	struct pd_allreduce how;
@@ -211,12 +217,14 @@ int64_t pd_allreduce_slots(const struct pd_allreduce *how)
 {
 	int64_t slots = 0;
 
-	/* groups have one of two sizes */
+	/* Groups have one of two sizes. */
 	for (int up = 0; up < 2; up++) {
 		int size = (how->members + up * (how->groups - 1)) / how->groups;
 		int owned = (how->pieces + size - 1) / size;
-		/* of its own pieces as they come from the group before: the last takes the place
-		 * of the first */
+		/*
+		 * pieces of its own that come from the group before; the last one takes the place
+		 * of the first
+		 */
 		int before = how->groups == 1 ? 0 : owned > 1 ? owned - 1 : 1;
 		int64_t here = (int64_t)(size - 1) * owned + before;
 

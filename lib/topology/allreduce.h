@@ -30,32 +30,34 @@ struct pd_allreduce {
 	int pieces;                     /* at least as many as the largest group has members */
 };
 
-/* All members in one group. */
+/* Returns a single group of all members. */
 struct pd_allreduce pd_allreduce_direct(int members);
 
 /*
- * The quickest for so many bytes among n ranks, by the topology; the same at all of them.  Up to
- * PD_ALLREDUCE_FEW members whose links are alike it is an exchange, and so it is where ranks are in
- * no ascending order on several levels.  Else no member sends more than a few hundred messages,
- * among few not more than a hundred.
+ * Returns the quickest all-reduce of `bytes` among n ranks, by the topology, which is the same for
+ * all of them.  Up to PD_ALLREDUCE_FEW members with equal links exchange among all; so do ranks in
+ * no ascending order on several levels.  Otherwise no member sends more than a few hundred
+ * messages, and with few members not more than a hundred.
  */
 #define PD_ALLREDUCE_FEW 32
 struct pd_allreduce pd_allreduce_choose(const struct pd_topology *topology, const int *ranks, int n,
 					int64_t bytes);
-/* The same of n ranks from `first` on, whatever n is in no time. */
+/* Does the same for n consecutive ranks from `first` on, in a time that does not grow with n. */
 struct pd_allreduce pd_allreduce_choose_line(const struct pd_topology *topology, int64_t first,
 					     int n, int64_t bytes);
 
-/* For how many pieces of others a member has to have room. */
+/* Returns how many pieces of others a member needs room for. */
 int64_t pd_allreduce_slots(const struct pd_allreduce *how);
 
-/* The largest i with begin_of(i) <= x, where begin_of(i) = i * all / parts, rounded down. */
+/*
+ * Returns the largest i with begin_of(i) <= x, where begin_of(i) = i * all / parts, rounded down.
+ */
 static inline int pd_allreduce_part_of(int all, int parts, int x)
 {
 	return (int)((((int64_t)x + 1) * parts - 1) / all);
 }
 
-/* The first member of a group; of the one behind the last: how many members there are. */
+/* Returns the first member of a group; for the group behind the last, the number of members. */
 static inline int pd_allreduce_group_begin(const struct pd_allreduce *how, int group)
 {
 	return (int)((int64_t)group * how->members / how->groups);
@@ -66,13 +68,13 @@ static inline int pd_allreduce_group_of(const struct pd_allreduce *how, int memb
 	return pd_allreduce_part_of(how->members, how->groups, member);
 }
 
-/* The first piece of owner i of a group with so many members; of i = size: how many there are. */
+/* Returns the first piece of owner i of a group; for i = size, the number of pieces. */
 static inline int pd_allreduce_piece_begin(const struct pd_allreduce *how, int size, int i)
 {
 	return (int)((int64_t)i * how->pieces / size);
 }
 
-/* Which member of such a group owns a piece. */
+/* Returns the member of a group of `size` members that owns a piece. */
 static inline int pd_allreduce_owner(const struct pd_allreduce *how, int size, int piece)
 {
 	return pd_allreduce_part_of(how->pieces, size, piece);

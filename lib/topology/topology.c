@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One more level, outside the others. */
+/* Adds a level outside the others. */
 static int add_level(const struct pd_level *level, struct pd_topology *topology)
 {
 	if (topology->levels == PD_MAX_LEVELS ||
@@ -75,7 +75,7 @@ int pd_topology_parse_at(const struct pd_place *place, struct pd_topology *out_p
 	return 0;
 }
 
-/* COUNT@BANDWIDTH[+LATENCY]; item is cut into pieces. */
+/* Parses COUNT@BANDWIDTH[+LATENCY], and cuts item into pieces. */
 static int parse_level(char *item, struct pd_level *level, struct pd_error *err)
 {
 	char *rate = strchr(item, '@'), *time;
@@ -84,7 +84,7 @@ static int parse_level(char *item, struct pd_level *level, struct pd_error *err)
 		return pd_error_input(err, "expected COUNT@BANDWIDTH[+LATENCY] such as "
 				      "4@12GB/s+5us, found \"%.60s\"", item);
 	*rate++ = 0;
-	/* a '+' inside a number, as in 1e+9B/s, does not follow the unit */
+	/* A '+' inside a number, as in 1e+9B/s, does not follow the unit. */
 	time = strstr(rate, "/s+");
 	if (time) {
 		time[2] = 0;

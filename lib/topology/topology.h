@@ -14,7 +14,7 @@
 
 struct pd_level {
 	int64_t count;                  /* components of the level below in one of this level */
-	int64_t bandwidth_bytes_per_s;  /* of the link by which each of those joins it, each way */
+	int64_t bandwidth_bytes_per_s;  /* of the link of each of those, each way */
 	int64_t latency_ns;
 };
 
@@ -23,24 +23,25 @@ struct pd_topology {
 	int levels;
 	struct pd_level level[PD_MAX_LEVELS];
 	int64_t devices;                /* product of the counts */
-	int64_t processors;             /* of one machine, shared by all ranks; 0: each has its own */
+	int64_t processors;             /* of one machine, shared by all ranks; 0: each rank has its
+					   own */
 };
 
 struct pd_place;
 int pd_topology_parse_at(const struct pd_place *place, struct pd_topology *out_p,
 			 struct pd_error *err);
-/* "4@12GB/s,4@10Gbit/s+30us" */
+/* Parses a string such as "4@12GB/s,4@10Gbit/s+30us". */
 int pd_topology_parse_string(const char *text, struct pd_topology *out_p, struct pd_error *err);
-/* A string as above when it contains '@', else a file. */
+/* Reads such a string if `what` contains '@', else a file. */
 int pd_topology_read(const char *what, struct pd_topology *out_p, struct pd_error *err);
-/* n devices on one level. */
+/* Makes a topology of n devices on one level. */
 int pd_topology_flat(int64_t devices, int64_t bandwidth_bytes_per_s, int64_t latency_ns,
 		     struct pd_topology *out_p, struct pd_error *err);
 json_t *pd_topology_json(const struct pd_topology *topology);       /* a new reference */
 
-/* The outermost level whose links a transfer between two different ranks crosses. */
+/* Returns the outermost level whose links a transfer between two ranks crosses. */
 int pd_topology_level(const struct pd_topology *topology, int64_t rank_a, int64_t rank_b);
-/* Time of one transfer alone on its way: latency of that level + bytes / least bandwidth. */
+/* Returns the time of a single transfer: the latency of that level + bytes / least bandwidth. */
 int64_t pd_topology_transfer_ns(const struct pd_topology *topology, int64_t rank_a,
 				int64_t rank_b, int64_t bytes);
 
