@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* The names that layers may use besides layers: -1 in the table. */
+/* Reads the names of the network's inputs, which are -1 in the table. */
 static int read_outer_inputs(const struct pd_place *root, struct pd_profile *profile,
 			     struct pd_error *err)
 {

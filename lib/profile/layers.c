@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The integers of a layer: which key, where it goes, what an absent one means. */
+/* The integers of a layer: the key, the field, and the meaning of an absent one. */
 enum absent { REQUIRED, ZERO, AS_ACTIVATION, UNSPLIT };
 
 static const struct number {
@@ -105,8 +105,8 @@ static int read_layer(const struct pd_place *place, struct pd_profile *profile, 
 }
 
 /*
- * The times of all layers together, and their sizes, keep to the same bound as one: what
- * adds up layers need not check.
+ * Checks that the times and the sizes of all layers together keep to the bound of a single one, so
+ * that sums need no check.
  */
 static int check_sums(const struct pd_place *layers, struct pd_profile *profile,
 		      struct pd_error *err)
@@ -126,7 +126,7 @@ static int check_sums(const struct pd_place *layers, struct pd_profile *profile,
 	return 0;
 }
 
-/* One layer's inputs: the layers among them are kept, in the document's numbers. */
+/* Reads the inputs of a layer, and keeps those that are layers, in the document's numbers. */
 static int read_layer_inputs(const struct pd_place *place, struct pd_profile *profile, int index,
 			     struct pd_error *err)
 {
@@ -156,7 +156,7 @@ static int read_layer_inputs(const struct pd_place *place, struct pd_profile *pr
 	return 0;
 }
 
-/* Does this layer say the same inputs as the model's? */
+/* Checks that the layer has the same inputs as in the model. */
 static int compare_inputs(const struct pd_place *place, const struct pd_model *model,
 			  const struct pd_layer *layer, struct pd_error *err)
 {
@@ -173,7 +173,7 @@ static int compare_inputs(const struct pd_place *place, const struct pd_model *m
 	return 0;
 }
 
-/* The layers are the model's, all of them: order[n] is where the document has layer n. */
+/* Matches the layers with all of the model's: order[n] is the place of layer n in the document. */
 static int order_by_model(const struct pd_place *layers, const struct pd_profile *profile,
 			  int *order, struct pd_error *err)
 {
@@ -223,9 +223,9 @@ static int order_by_inputs(const struct pd_place *layers, const struct pd_profil
 }
 
 /*
- * A profile recorded elsewhere that names no stash at all, as PipeDream's do not: what is
- * made in place is counted once.  Those are the outputs of layers without parameters that
- * have the size of their only input, which nobody else uses (relu, dropout).
+ * Counts in-place outputs once, in a profile recorded elsewhere that has no stash at all, such as
+ * PipeDream's.  These are outputs of layers without parameters that have the size of their only
+ * input, which no other layer uses (relu, dropout).
  */
 static void count_in_place_once(const struct pd_place *layers, struct pd_profile *profile)
 {
