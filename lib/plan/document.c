@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is known of the layers while stages are read; numbers are the profile's. */
+/* The layers, while stages are read; numbers are the profile's. */
 struct reading {
 	int *stage;                     /* per layer, or -1 */
 	int *order;                     /* layers, stage by stage */
@@ -69,7 +69,7 @@ static int read_stage_layers(const struct pd_place *place, struct pd_plan *plan,
 	return 0;
 }
 
-/* Brings the profile into the stages' order, if it is another. */
+/* Brings the profile into the order of the stages, if that is another. */
 static int take_order(const struct pd_place *stages, struct pd_plan *plan,
 		      const struct reading *reading, struct pd_error *err)
 {
@@ -152,11 +152,11 @@ static int read_stage(const struct pd_place *place, struct pd_plan *plan, int in
 	    pd_json_opt_int(place, "warmup", 0, PD_MAX_RANKS, &warmup, err) < 0 ||
 	    pd_json_opt_bool(place, "recompute", &stage->recompute, err) < 0)
 		return -1;
-	stage->warmup = (int)warmup;    /* -1: worked out when all stages are known */
+	stage->warmup = (int)warmup;    /* -1 is replaced when all stages are known */
 	return read_stage_prediction(place, stage, err);
 }
 
-/* Every rank from 0 up to their number, once; interleaved stages share ranks. */
+/* Checks that the ranks are 0, 1, 2 and so on, each once; interleaved stages share ranks. */
 static int check_ranks(const struct pd_place *stages, struct pd_plan *plan, struct pd_error *err)
 {
 	bool shared = plan->schedule == PD_SCHEDULE_INTERLEAVED;
@@ -324,7 +324,7 @@ static json_t *stage_json(const struct pd_plan *plan, const struct pd_stage *sta
 json_t *pd_plan_json(const struct pd_plan *plan)
 {
 	json_t *stages = json_array();
-	/* what is usual need not be said */
+	/* A key with its default is left out. */
 	json_t *startup = plan->startup == PD_STARTUP_FRUGAL
 		? NULL : json_string(pd_startup_kind_name[plan->startup]);
 	json_t *agree = plan->agree ? json_true() : NULL;

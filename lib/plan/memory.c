@@ -9,10 +9,10 @@
 #include <stdlib.h>
 
 /*
- * The most that is live in scratch at one time in a backward of the stage: the gradient of
- * an activation from the last layer that uses it to the one that made it, a second one
- * where a layer adds its part to the first, and the workspace of the layer at work.  A
- * layer that keeps nothing of its own (in place, such as relu) passes the gradient on.
+ * Returns the most that is live in scratch at once in a backward of the stage.  The gradient of an
+ * activation lives from the last layer that uses it to the layer that made it; where a layer adds
+ * its part there is a second one, and there is the workspace of the current layer.  A layer that
+ * keeps nothing of its own (in place, such as relu) passes the gradient on.
  */
 static int64_t scratch_peak(const struct pd_profile *profile, int first, int count)
 {
@@ -53,7 +53,9 @@ static int64_t aligned(int64_t bytes)
 	return (int64_t)pd_align((size_t)bytes);
 }
 
-/* Of the model's inputs that the stage loads: their bytes, or those of the places they take. */
+/*
+ * Returns the bytes of the model's inputs that the stage loads, or those of the buffers they take.
+ */
 static int64_t loaded_bytes(const struct pd_profile *profile, int first, int count, bool places)
 {
 	const struct pd_model *model = profile->model;
@@ -85,7 +87,7 @@ int64_t pd_memory_master(const struct pd_profile *profile, int64_t full_bytes)
 	return profile->dtype == PD_F32 ? 0 : full_bytes;
 }
 
-/* A layer that shares another's parameters has none of its own. */
+/* Returns the layer's own parameters: none if it shares another layer's. */
 static int64_t parameter_bytes(const struct pd_profile *profile, int l)
 {
 	return !profile->model || profile->model->layers[l].shares < 0
@@ -143,7 +145,7 @@ void pd_memory_of(const struct pd_profile *profile, int first, int count, int re
 	pd_memory_price(profile, &sums, replicas, warmup, in_bytes, out_bytes, out_p);
 }
 
-/* Whose parameters the layer uses. */
+/* Returns the layer whose parameters the layer uses. */
 static int owner_of(const struct pd_profile *profile, int layer)
 {
 	int shares = profile->model ? profile->model->layers[layer].shares : -1;
@@ -151,7 +153,7 @@ static int owner_of(const struct pd_profile *profile, int layer)
 	return shares >= 0 ? shares : layer;
 }
 
-/* The profile has them at the first layer that uses them. */
+/* The profile has these at the first layer that uses them. */
 int64_t pd_memory_copy(const struct pd_profile *profile, int layer)
 {
 	int owner = owner_of(profile, layer);
@@ -163,7 +165,7 @@ int64_t pd_memory_copy(const struct pd_profile *profile, int layer)
 	return bytes;
 }
 
-/* Is the gradient of its output needed by the weight part of backward? */
+/* Tells whether the weight part of backward needs the gradient of the layer's output. */
 static bool keeps_gradient(const struct pd_profile *profile, int layer)
 {
 	return pd_memory_copy(profile, layer) > 0 &&
@@ -177,7 +179,10 @@ int64_t pd_memory_split(const struct pd_profile *profile, int layer)
 		: pd_memory_copy(profile, layer);
 }
 
-/* A stage's tensors in the numbers of pd_scratch_place: what arrives, then its layers' outputs. */
+/*
+ * A stage's tensors in the numbers of pd_scratch_place: those that arrive, then its layers'
+ * outputs.
+ */
 struct stage {
 	const struct pd_profile *profile;
 	int first, count;
@@ -211,7 +216,9 @@ static bool needs_gradient(const struct pd_profile *profile, int layer)
 	return pd_model_needs_gradient(profile->model, profile->model->input_count + layer);
 }
 
-/* A tensor that arrives has a place in the inbox, and its gradient one in gradient-out. */
+/*
+ * Finds tensors that arrive: each has a place in the inbox, and its gradient one in gradient-out.
+ */
 static void find_arriving(struct stage *s, const struct pd_wiring *wiring, int stage)
 {
 	for (int i = 0; i < wiring->in_count[stage]; i++)
@@ -239,7 +246,7 @@ static void find_arriving(struct stage *s, const struct pd_wiring *wiring, int s
 	}
 }
 
-/* What leaves, made here or passed on: its gradient has a place in gradient-in. */
+/* Finds tensors that leave, made here or passed on: their gradients have a place in gradient-in. */
 static void find_leaving(struct stage *s, const struct pd_wiring *wiring, int stage)
 {
 	for (int i = 0; i < wiring->out_count[stage]; i++) {
@@ -302,7 +309,7 @@ static void exactly(const struct pd_plan *plan, const struct pd_wiring *wiring, 
 	for (int l = s.first; l < s.first + s.count; l++) {
 		const struct pd_profile_layer *layer = &s.profile->layers[l];
 
-		/* shared ones count once, at the first layer that has them */
+		/* Shared parameters count once, at the first layer that has them. */
 		memory->full_bytes += aligned(ties ? pd_memory_copy(s.profile, l)
 						      : layer->parameter_bytes);
 		memory->state_bytes += aligned(layer->state_bytes);
@@ -352,7 +359,7 @@ static void roughly(const struct pd_plan *plan, const struct pd_wiring *wiring, 
 	}
 }
 
-/* Of the all-reduce. */
+/* Returns the staging bytes of the all-reduce. */
 static int64_t staging_bytes(const struct pd_plan *plan, const struct pd_stage *stage,
 			     int64_t full_bytes)
 {

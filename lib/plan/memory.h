@@ -25,14 +25,14 @@ struct pd_memory {
 };
 
 /*
- * Layers first to first + count - 1 as one stage; in_bytes and out_bytes: what arrives
- * from earlier stages and leaves for later ones per microbatch.  A device may lay out its
- * scratch with gaps: there the figure can be a little low.
+ * Prices layers first to first + count - 1 as one stage.  in_bytes and out_bytes arrive from
+ * earlier stages and leave for later ones per microbatch.  A device may leave gaps in its scratch;
+ * the figure is then a little low.
  */
 void pd_memory_of(const struct pd_profile *profile, int first, int count, int replicas,
 		  int warmup, int64_t in_bytes, int64_t out_bytes, struct pd_memory *out_p);
 
-/* What that adds up of the layers, and the price of it. */
+/* The sums over layers that pd_memory_of makes, and their price. */
 struct pd_memory_sums {
 	int64_t parameters, stash, state;       /* bytes */
 	int64_t loaded;                 /* of the model's inputs */
@@ -46,35 +46,36 @@ void pd_memory_price(const struct pd_profile *profile, const struct pd_memory_su
 		     struct pd_memory *out_p);
 
 /*
- * Where a profile's dtype has 16 bits, a version of the weights is half as large as the f32 that
- * the gradients are, and the parameters that are updated (the master) are beside it.  full_bytes:
- * of parameters in f32, as the profile's parameter_bytes.
+ * Returns the bytes of one version of the weights, of full_bytes in f32 as in the profile's
+ * parameter_bytes.  If the dtype has 16 bits, a version takes half as much, and there is a master
+ * copy in f32, like the gradients.
  */
 int64_t pd_memory_weights(const struct pd_profile *profile, int64_t full_bytes);
 int64_t pd_memory_master(const struct pd_profile *profile, int64_t full_bytes);
 
-/* What a stage needs one of; like struct pd_net_sizes of lib/device/device.h. */
+/* The sizes of one of each buffer of a stage; like struct pd_net_sizes of lib/device/device.h. */
 struct pd_stage_memory {
-	bool exact;                     /* else the profile does not say enough: about so much */
+	bool exact;                     /* false: the profile does not say enough, and the sizes are
+					   estimates */
 	int64_t weights_bytes;          /* one version */
 	int64_t full_bytes;             /* gradients, velocity: f32 */
 	int64_t master_bytes;
 	int64_t state_bytes, inbox_bytes, slot_bytes, scratch_bytes;
-	int64_t outbox_bytes;           /* where it recomputes: what leaves after a forward */
+	int64_t outbox_bytes;           /* where it recomputes: the outputs that are sent */
 	int64_t gradient_in_bytes, gradient_out_bytes;
 	int64_t staging_bytes;          /* of the all-reduce */
 };
 
-/* wiring: the plan's. */
+/* wiring is the plan's. */
 void pd_memory_of_stage(const struct pd_plan *plan, const struct pd_wiring *wiring, int stage,
 			struct pd_stage_memory *out_p);
 
-/* The parameters of a layer that has a copy of what it shares (pd_plan_ties). */
+/* Returns the parameters of a layer with a copy of those it shares (pd_plan_ties). */
 int64_t pd_memory_copy(const struct pd_profile *profile, int layer);
 /*
- * What a layer keeps more, for each microbatch in flight, where backward comes in two parts:
- * the gradient of its output, from which that of its parameters is made later; those of its
- * parameters themselves, where one kernel makes all (batchnorm2d); 0 without parameters.
+ * Returns what a layer keeps in addition, for each microbatch in flight, if backward has two parts:
+ * the gradient of its output, for that of its parameters; or the latter, if one kernel makes both
+ * (batchnorm2d); 0 without parameters.
  */
 int64_t pd_memory_split(const struct pd_profile *profile, int layer);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/order.h"
 
-/* The first of a tensor's users that comes before another's place, or -1. */
+/* Returns the first of a tensor's users that is in an earlier stage than one before it, or -1. */
 static int too_early(const int *users, size_t count, const int *stage)
 {
 	for (size_t u = 0; u + 2 < count; u++) {

@@ -15,9 +15,9 @@
 #include <stdbool.h>
 
 /*
- * Are all sums of gradients the same when layer l is in stage[l]?  If not: a tensor, and a
- * layer that uses it in an earlier stage than one before.  Always so without a model: such a
- * plan does not run.
+ * Tells whether all sums of gradients stay the same when layer l is in stage[l].  If not, sets a
+ * tensor, and a layer that uses it in an earlier stage than a layer before.  Always true without a
+ * model, since such a plan does not run.
  */
 bool pd_order_keeps_sums(const struct pd_profile *profile, const int *stage, int *tensor_p,
 			 int *user_p);

@@ -126,7 +126,7 @@ int pd_plan_stage_of_layer(const struct pd_plan *plan, int layer)
 
 int pd_plan_stage_of_rank(const struct pd_plan *plan, int rank, int *replica_p)
 {
-	/* ranks are nearly always given out in order: look there first */
+	/* Ranks are nearly always given out in order, so look there first. */
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *stage = &plan->stages[s];
 		int guess = rank - stage->ranks[0];
@@ -164,7 +164,7 @@ int pd_plan_check_shares(const struct pd_plan *plan, const char *where, struct p
 	return 0;
 }
 
-/* Layers and ranks must add up before anything is laid out. */
+/* Checks that layers and ranks add up before anything is laid out. */
 static int check_counts(const struct pd_plan *plan, const int *layer_counts, const int *replicas,
 			struct pd_error *err)
 {

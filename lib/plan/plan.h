@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a network is laid over ranks: the document pd-plan(5). */
+/* A plan: the stages of a network and their ranks, as in pd-plan(5). */
 #ifndef PD_PLAN_PLAN_H
 #define PD_PLAN_PLAN_H
 
@@ -49,24 +49,25 @@ extern const char *const pd_alternative_kind_what[PD_ALTERNATIVE_KINDS + 1];
 struct pd_stage {
 	int first_layer, layer_count;   /* a range of the profile's layers: a stage is convex */
 	int replicas;
-	int *ranks;                     /* of its replicas, in order */
+	int *ranks;                     /* the ranks of its replicas, in order */
 	int warmup;                     /* forwards before the first backward, per replica */
 	bool recompute;
-	/* predicted, per replica */
+	/* The planner's predictions, for one replica. */
 	int64_t forward_ns, backward_ns, allreduce_ns, memory_bytes;
 };
 
-/* A plan of another kind, for comparison. */
+/* Another plan, for comparison. */
 struct pd_alternative {
 	enum pd_alternative_kind kind;
 	enum pd_schedule_kind schedule;
 	enum pd_weight_kind weights;
 	int64_t microbatches, ranks;
-	char *stages;                   /* as pd-plan --stages takes them: "8x3,6x1"; owned */
-	char *recompute;                /* those that do, as --recompute takes them: "0,2"; or NULL */
+	char *stages;                   /* as for pd-plan --stages, such as "8x3,6x1"; owned */
+	char *recompute;                /* the stages that do, as for --recompute, such as "0,2"; or
+					   NULL */
 	int64_t period_ns, memory_bytes;
 	double sent_bytes_per_sample;
-	bool fits;                      /* into the memory of the devices */
+	bool fits;                      /* into the devices' memory */
 };
 
 struct pd_prediction {
@@ -85,7 +86,7 @@ struct pd_plan {
 	enum pd_weight_kind weights;
 	enum pd_startup_kind startup;
 	int64_t microbatches;
-	bool agree;                     /* all stages agree on every update: op agree */
+	bool agree;                     /* all stages agree on every update (operation agree) */
 	int stage_count;
 	struct pd_stage *stages;
 	int rank_count;                 /* ranks used: 0 to rank_count - 1, each once */
@@ -97,7 +98,7 @@ struct pd_plan *pd_plan_parse_at(const struct pd_place *place, struct pd_error *
 struct pd_plan *pd_plan_read(const char *file, struct pd_error *err);
 json_t *pd_plan_json(const struct pd_plan *plan);                   /* a new reference */
 void pd_plan_free(struct pd_plan *plan);
-/* Forgets what was predicted: all is zero. */
+/* Sets all predictions to zero. */
 void pd_prediction_clear(struct pd_prediction *predicted);
 
 /*
@@ -132,36 +133,40 @@ int pd_plan_warmup(const struct pd_plan *plan, int stage);
  * ahead as its warm-up again.
  */
 void pd_plan_first(const struct pd_plan *plan, int *first);
-/* 0 where the start-up is frugal. */
+/* Returns 0 if the start-up is frugal. */
 int64_t pd_plan_admitted(const struct pd_plan *plan);
 
 /*
- * Has every layer that shares parameters a copy of its own, in whatever stage, whose gradients
- * are summed with those of the others before each update?  So it is with 2bw and flush.
+ * Tells whether each layer that shares parameters has a copy of its own, in any stage.  With 2bw
+ * and flush it has; the gradients of the copies are summed before each update.
  */
 bool pd_weights_copy_shared(enum pd_weight_kind weights);
-/* The same of a plan: false where no layers share any. */
+/* The same for a plan; false if no layers share parameters. */
 bool pd_plan_ties(const struct pd_plan *plan);
-/* Is every update agreed on by all ranks: because the plan says so, or to sum those? */
+/*
+ * Tells whether all ranks agree on every update: because the plan says so, or to sum such
+ * gradients.
+ */
 bool pd_plan_agrees(const struct pd_plan *plan);
 /*
- * Otherwise parameters that layers share live in one place: are those layers in one stage?
- * where begins the message.
+ * Without copies, layers that share parameters must be in one stage: checks that they are.  The
+ * message begins with `where`.
  */
 int pd_plan_check_shares(const struct pd_plan *plan, const char *where, struct pd_error *err);
 
 /*
- * How many groups of microbatches a stage sums gradients of at once: where all stages agree on
- * an update and versions are a group apart (2bw), a stage goes on with the next group while it
- * waits for the stages before it: 2, else 1.
+ * Returns for how many groups of microbatches a stage sums gradients at once.  It is 2 if all
+ * stages agree on an update and versions are a group apart (2bw), because a stage then goes on with
+ * the next group while it waits for the stages before it; else 1.
  */
 int pd_plan_open_groups(const struct pd_plan *plan, int stage);
 
-/* What a period is the time of, for people: "microbatch", or where that is a whole minibatch,
- * "minibatch". */
+/*
+ * Returns what a period is the time of, for people: "microbatch", or "minibatch" if that has one.
+ */
 const char *pd_plan_unit(const struct pd_plan *plan);
 
-/* The stage that holds a layer; the stage and replica of a rank. */
+/* These return the stage that holds a layer, and the stage and replica of a rank. */
 int pd_plan_stage_of_layer(const struct pd_plan *plan, int layer);
 int pd_plan_stage_of_rank(const struct pd_plan *plan, int rank, int *replica_p);
 

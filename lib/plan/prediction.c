@@ -147,7 +147,7 @@ int pd_prediction_read(const struct pd_place *place, struct pd_prediction *out,
 	return read_alternatives(place, out, err);
 }
 
-/* JSON has no infinity. */
+/* Replaces infinity, which JSON does not have. */
 static double number(double value)
 {
 	return isfinite(value) ? value : 0;

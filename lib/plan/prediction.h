@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The "predicted" of pd-plan(5), read and written. */
+/* Reads and writes "predicted" of pd-plan(5). */
 #ifndef PD_PLAN_PREDICTION_H
 #define PD_PLAN_PREDICTION_H
 
 #include "base/json.h"
 #include "plan/plan.h"
 
-/* place: the object, or nothing; *out is zero before, and to be released also on failure. */
+/*
+ * The object at place may be absent.  *out is zero before, and is to be released also on failure.
+ */
 int pd_prediction_read(const struct pd_place *place, struct pd_prediction *out,
 		       struct pd_error *err);
 json_t *pd_prediction_json(const struct pd_prediction *predicted);  /* a new reference */
 
-/* "8x3,6x1", as pd-plan --stages takes it; the caller frees it. */
+/* Returns stages such as "8x3,6x1", as pd-plan --stages takes them; the caller frees it. */
 char *pd_plan_stages_text(const struct pd_plan *plan);
 
 #endif

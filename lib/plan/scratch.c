@@ -8,8 +8,8 @@
 
 struct block {
 	size_t offset, bytes;
-	int until;                      /* the layer after whose backward it is free */
-	bool shared;                    /* the gradients of several tensors have lain there */
+	int until;                      /* it is free after the backward of this layer */
+	bool shared;                    /* the gradients of several tensors have been here */
 };
 
 struct scratch {
@@ -41,7 +41,7 @@ static size_t scratch_take(struct scratch *s, size_t bytes, int until)
 	return offset;
 }
 
-/* Frees what the backward of layers from `layer` down does not need. */
+/* Frees blocks that the backward of layers from `layer` down does not need. */
 static void scratch_free(struct scratch *s, int layer)
 {
 	int kept = 0;
@@ -66,8 +66,8 @@ static bool same(struct pd_where a, struct pd_where b)
 }
 
 /*
- * The first layer whose backward still reads, as the gradient of its output, what lies there:
- * `layer` where none before that does.  The tensor t does not count.
+ * Returns the first layer whose backward still reads the gradient of its output at `where`, or
+ * `layer` if none does.  The tensor t does not count.
  */
 static int reader(const struct scratch *s, struct pd_where where, int t, int layer)
 {
@@ -79,7 +79,7 @@ static int reader(const struct scratch *s, struct pd_where where, int t, int lay
 	return first;
 }
 
-/* May t's gradient, which lies there, be written over in the backward of this layer? */
+/* Tells whether the gradient of t at `where` may be overwritten in the backward of this layer. */
 static bool is_alone(struct scratch *s, struct pd_where where, int t, int layer)
 {
 	const struct block *block = block_at(s, where);
@@ -87,7 +87,7 @@ static bool is_alone(struct scratch *s, struct pd_where where, int t, int layer)
 	return !block || !block->shared || reader(s, where, t, layer) == layer;
 }
 
-/* t's gradient is where that of the layer's output is. */
+/* Puts the gradient of t where that of the layer's output is. */
 static void share(struct scratch *s, struct pd_where where, int t, int layer)
 {
 	struct block *block = block_at(s, where);
@@ -99,7 +99,7 @@ static void share(struct scratch *s, struct pd_where where, int t, int layer)
 	block->until = reader(s, where, -1, layer);
 }
 
-/* Where the gradient of a tensor is made, at the first layer that adds to it. */
+/* Returns where the gradient of a tensor is made, at the first layer that adds to it. */
 static struct pd_where gradient_place(struct scratch *s, const struct pd_scratch_layer *l,
 				      int layer, int t)
 {
@@ -110,7 +110,7 @@ static struct pd_where gradient_place(struct scratch *s, const struct pd_scratch
 		return (struct pd_where){ PD_GRADIENT_OUT, tensor->out_offset };
 	if (tensor->stays)
 		return (struct pd_where){ PD_SLOT, tensor->slot_offset };
-	/* it can be made where that of the output is, which ends here */
+	/* It can overwrite the gradient of the output, which ends here. */
 	if (l->in_place && l->diff_dst_at.buffer == PD_SCRATCH &&
 	    is_alone(s, l->diff_dst_at, s->first_output + layer, layer)) {
 		block_at(s, l->diff_dst_at)->until = producer;
@@ -120,8 +120,9 @@ static struct pd_where gradient_place(struct scratch *s, const struct pd_scratch
 }
 
 /*
- * A sum is made over what was there before, but where that is passed on in this layer, is read by
- * another that shares it, or is what has arrived.
+ * Tells whether a sum is made in another place.  Usually it is made over the earlier part.  It must
+ * not be if that part is passed on in this layer, is read by another layer that shares it, or has
+ * arrived.
  */
 static bool adds_elsewhere(struct scratch *s, const struct pd_scratch_layer *l, int layer, int t)
 {

@@ -28,7 +28,10 @@ struct pd_where {
 	size_t offset;
 };
 
-/* What a layer gives to the gradient of one input: sum = before + part, if before is anywhere. */
+/*
+ * A layer's contribution to the gradient of one input: sum = before + part, if there is a part
+ * before.
+ */
 struct pd_contribution {
 	struct pd_where part, before, sum;
 };
@@ -36,30 +39,31 @@ struct pd_contribution {
 struct pd_scratch_tensor {
 	size_t bytes;
 	bool arrives, leaves;
-	size_t out_offset;              /* in gradient-out, if it arrives */
-	size_t in_offset;               /* in gradient-in, if it leaves; SIZE_MAX: has no gradient */
-	bool stays;                     /* its gradient is for the weight part too */
-	size_t slot_offset;             /* of the gradient, if it stays */
-	struct pd_where gradient;       /* set; zero before */
+	size_t out_offset;              /* in gradient-out, if the tensor arrives */
+	size_t in_offset;               /* in gradient-in, if the tensor leaves; SIZE_MAX: it has no
+					   gradient */
+	bool stays;                     /* the weight part reads its gradient too */
+	size_t slot_offset;             /* of the gradient, if that stays */
+	struct pd_where gradient;       /* set by pd_scratch_place; zero before */
 };
 
 struct pd_scratch_layer {
 	int input_count;
 	const int *inputs;              /* tensors */
-	const bool *wants;              /* a gradient of that input is wanted */
-	bool in_place;                  /* its input's gradient may be made over its output's */
-	bool passes;                    /* its inputs' gradients are its output's */
+	const bool *wants;              /* whether a gradient of that input is wanted */
+	bool in_place;                  /* its input's gradient may overwrite its output's */
+	bool passes;                    /* its inputs' gradients equal its output's */
 	size_t forward_bytes;           /* temporaries of forward, at 0 */
 	size_t backward_bytes;          /* of backward, at `offset` */
-	/* set; zero before */
+	/* Set by pd_scratch_place; zero before. */
 	size_t offset;
 	struct pd_where diff_dst_at;    /* the gradient of its output */
-	struct pd_where diff_dst_from;  /* to be copied from here, if that is anywhere */
-	struct pd_contribution *contributions;  /* by input; NULL: nobody wants to know */
+	struct pd_where diff_dst_from;  /* the gradient is copied from here, if anywhere */
+	struct pd_contribution *contributions;  /* by input; NULL: not wanted */
 };
 
 /*
- * The count layers of a stage, whose outputs are the tensors from first_output on.  Returns
+ * Lays out count layers of a stage, whose outputs are the tensors from first_output on.  Returns
  * the bytes of scratch.
  */
 size_t pd_scratch_place(struct pd_scratch_layer *layers, int count,

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* One tensor's way from one stage to the next that uses it. */
+/* The way of a tensor from one stage to the next that uses it. */
 struct hop {
 	int from, to, tensor;
 };
@@ -22,8 +22,8 @@ static int compare_hops(const void *a, const void *b)
 }
 
 /*
- * Layers are visited in order, and with them stages: a tensor's users come stage by
- * stage, and where it was last is where the next one gets it from.
+ * Layers, and so stages, are visited in order.  The users of a tensor come stage by stage, and each
+ * gets it from the stage before.
  */
 static struct hop *find_hops(const struct pd_plan *plan, size_t *count_p)
 {
@@ -57,7 +57,7 @@ static struct hop *find_hops(const struct pd_plan *plan, size_t *count_p)
 	return hops;
 }
 
-/* Hops between the same stages, which the order has put together, become a link. */
+/* Joins hops between the same stages, which are neighbours in the order, to links. */
 static void make_links(struct pd_wiring *wiring, const struct pd_profile *profile,
 		       const struct hop *hops, size_t count)
 {
@@ -82,7 +82,9 @@ static void make_links(struct pd_wiring *wiring, const struct pd_profile *profil
 	}
 }
 
-/* Links are sorted by (from, to), so each stage's lists come out ascending. */
+/*
+ * Makes the lists of links per stage, which are ascending because links are sorted by (from, to).
+ */
 static void make_lists(struct pd_wiring *wiring)
 {
 	size_t stages = (size_t)wiring->stage_count;

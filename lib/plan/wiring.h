@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which tensors travel between which stages.
+ * The tensors that go from stage to stage.
  *
- * A tensor goes from the stage that makes it to the first later stage that uses it,
- * from there on to the next, and so to the last; its gradient comes back the same way,
- * every stage adding its part to what arrived.  So it is sent at most once by each
- * stage, and a gradient is summed from the last consumer to the first wherever the cuts
- * are.  The tensors that go from one stage to another form a link.
+ * A tensor goes from the stage that makes it to the first later stage that uses it, from there to
+ * the next, and so on to the last.  Its gradient comes back the same way, and every stage adds its
+ * part.  So each stage sends a tensor at most once, and a gradient is summed from the last consumer
+ * to the first wherever the cuts are.  The tensors that go from one stage to another form a link.
  *
- * Tensors here are numbered by the layer that makes them (the profile's layers).
- * Model inputs do not travel: every stage that uses one loads it.
+ * Tensors here are numbered by the layer that makes them (the profile's layers).  Model inputs are
+ * not sent: every stage that uses one loads it.
  */
 #ifndef PD_PLAN_WIRING_H
 #define PD_PLAN_WIRING_H
@@ -26,12 +25,12 @@ struct pd_link {
 struct pd_wiring {
 	int link_count;
 	struct pd_link *links;          /* sorted by (from, to) */
-	int tensors_most;               /* of a link, at least 1 */
+	int tensors_most;               /* the most tensors of a link, at least 1 */
 	int stage_count;
-	/* per stage: its links in, ascending by `from`, and out, ascending by `to` */
+	/* The links into and out of each stage, ascending by `from` and by `to`. */
 	int *in_count, *out_count;
 	int **in, **out;                /* indices into links */
-	bool *loads;                    /* per stage: it uses inputs of the model */
+	bool *loads;                    /* whether a stage uses inputs of the model */
 };
 
 struct pd_wiring *pd_wiring_new(const struct pd_plan *plan);
