@@ -50,7 +50,7 @@ static struct pd_version *find_free(const struct pd_weights *weights)
 	pd_bug("weights: more than %d versions live", weights->count);
 }
 
-/* Frees what nobody reads nor will. */
+/* Frees versions that nobody reads and nobody will read. */
 static void sweep(struct pd_weights *weights)
 {
 	for (int i = 0; i < weights->count; i++) {

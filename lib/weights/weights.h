@@ -2,16 +2,17 @@
 /*
  * The versions of a stage's parameters that somebody will still read.
  *
- * SOSP 2019, section 3.3 (weight stashing): backward of a minibatch sees the version that
- * its forward saw, and an update is applied to the newest.  ICML 2021 (2BW): everybody sees
- * the version before the newest, and there are two.  An update reads the newest version and
- * writes the next: into the same buffer when nobody needs the old one any more, into a free
- * buffer otherwise (in 2BW that is the pointer flip).  Nothing is ever copied.  What later
- * forwards will read, the schedule says with every update (pd_op.keep); what forwards have
- * read and backwards have not is counted here.
+ * SOSP 2019, section 3.3 (weight stashing): backward of a minibatch reads the version that its
+ * forward read, and an update is applied to the newest.  ICML 2021 (2BW): forward and backward read
+ * the version before the newest, and there are two.
  *
- * All calls are made in the order in which the operations are queued on the one stream
- * that computes, so a buffer given out here is safe to use on that stream at once.
+ * An update reads the newest version and writes the next: into the same buffer if nobody needs the
+ * old version any more, into a free buffer otherwise (in 2BW that is the pointer flip).  Nothing is
+ * ever copied.  The schedule says with every update what later forwards will read (pd_op.keep). 
+ * Versions that forwards have read, and backwards have not, are counted here.
+ *
+ * All calls are made in the order in which the operations are queued on the one stream that
+ * computes.  So a buffer from here can be used on that stream at once.
  */
 #ifndef PD_WEIGHTS_WEIGHTS_H
 #define PD_WEIGHTS_WEIGHTS_H
@@ -31,36 +32,40 @@ struct pd_weights {
 	size_t bytes;
 	int count;                      /* buffers */
 	struct pd_version *versions;
-	int newest;                     /* index */
-	int64_t keep;                   /* versions from this one on are still to be read */
+	int newest;                     /* index of the newest version */
+	int64_t keep;                   /* versions from this one on will still be read */
 };
 
-/* Room for `count` versions, zeroed; the first is version `number`, the newest. */
+/* Allocates `count` versions, zeroed; the first is version `number`, the newest. */
 int pd_weights_init(struct pd_weights *weights, struct pd_device *device, size_t bytes, int count,
 		    int64_t number, struct pd_error *err);
 void pd_weights_release(struct pd_weights *weights);
 
-/* The buffer of the newest version, and its number. */
+/* Returns the buffer of the newest version, and its number. */
 void *pd_weights_newest(const struct pd_weights *weights, int64_t *number_p);
-/* Gives the newest version another number (where a run begins or resumes) and frees the
- * others: restored ones among them that no forward has come to read. */
+/*
+ * Gives the newest version another number, where a run begins or resumes.  Frees the others, also
+ * restored ones that no forward has read.
+ */
 void pd_weights_renumber(struct pd_weights *weights, int64_t number);
-/* A buffer for an older version that forwards to come will read (resume); kept until an
- * update says otherwise. */
+/*
+ * Returns a buffer for an older version that later forwards will read (resume).  It is kept until
+ * an update says otherwise.
+ */
 void *pd_weights_restore(struct pd_weights *weights, int64_t number);
 
-/* A forward reads this version; ends with pd_weights_done by its backward. */
+/* Returns a version for a forward to read, until its backward calls pd_weights_done. */
 const void *pd_weights_read(struct pd_weights *weights, int64_t number);
-/* The buffer of a version being read. */
+/* Returns the buffer of a version that is being read. */
 const void *pd_weights_find(const struct pd_weights *weights, int64_t number);
 void pd_weights_done(struct pd_weights *weights, int64_t number);
 /*
- * An update from the newest version to version `number`: where to read and to write.
- * keep: the oldest version that a forward still to come will read.
+ * Updates the newest version to version `number`: sets where to read and where to write.  keep is
+ * the oldest version that a later forward will read.
  */
 void pd_weights_step(struct pd_weights *weights, int64_t number, int64_t keep,
 		     const void **from_p, void **to_p);
-/* Versions live now. */
+/* Returns how many versions are live. */
 int pd_weights_live(const struct pd_weights *weights);
 
 #endif
