@@ -19,7 +19,7 @@ struct pd_profile_layer {
 	int64_t forward_ns, backward_ns;
 	int64_t backward_input_ns, backward_weight_ns;  /* -1: not split */
 	int64_t update_ns;              /* the optimizer's step on its parameters; 0 where absent */
-	int64_t update_apart_ns;        /* the same, written into another buffer; -1: not measured */
+	int64_t update_apart_ns;        /* into another buffer; -1: not measured */
 	int64_t activation_bytes, parameter_bytes, stash_bytes, workspace_bytes;
 	/* sizes that the device lays memory out by, see lib/plan/memory.h; -1: unknown */
 	int64_t forward_workspace_bytes, backward_workspace_bytes;
@@ -43,13 +43,13 @@ struct pd_profile {
 	char *device_kind, *device_name;
 	int64_t device_threads, device_memory_bytes;    /* 0: unknown */
 	int64_t sum_bytes_per_s;        /* speed of adding gradients; 0: not measured */
-	int64_t operation_ns;           /* cost of an operation besides computing; 0: not measured */
+	int64_t operation_ns;           /* cost besides computing; 0: not measured */
 	int64_t workers;                /* timed side by side; 0: unknown */
 	int64_t link_bandwidth_bytes_per_s, link_latency_ns;    /* bandwidth 0: not measured */
 	int64_t step_ns;                /* one whole training step measured; 0 where absent */
 	int layer_count;
 	struct pd_profile_layer *layers;
-	int *numbers;                   /* per layer, its number before pd_profile_reorder; or NULL */
+	int *numbers;                   /* per layer, its original number; or NULL */
 	json_t *json;                   /* the document; owned */
 	json_t *names;                  /* name -> layer, -1: input; NULL if made by hand */
 };

@@ -16,7 +16,7 @@
 
 /* The way between two members whose components part at one level. */
 struct crossing {
-	double ns;                      /* time of the whole buffer over the slowest link of the way */
+	double ns;                      /* the whole buffer's, over the slowest link */
 	double latency_ns;
 	int64_t runs, outer;            /* components with members, below the level and above */
 	double most;                    /* of a (n - a), where a component has a members */
