@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Where the n-th operation of a list is stored. */
+/* Returns where the n-th operation of a list is stored. */
 static size_t stored_at(const struct pd_list *list, size_t n)
 {
 	for (size_t b = 0; b < list->block_count; b++) {
@@ -57,7 +57,7 @@ static int check_plan(const struct pd_plan *plan, struct pd_error *err)
 	return 0;
 }
 
-/* Operations of a rank. */
+/* Returns the number of operations of a rank. */
 static int64_t count_of(const struct pd_fault *fault, int rank)
 {
 	struct pd_op_source source;
@@ -74,7 +74,10 @@ static int64_t count_of(const struct pd_fault *fault, int rank)
 	return count;
 }
 
-/* As many buffers as a run of the plan has; two where no schedule of ours has the plan. */
+/*
+ * Returns how many gradients may wait to leave a stage: as many as a run of the plan has buffers
+ * for, or two if the generator has no schedule for the plan.
+ */
 static int *leaving(const struct pd_plan *plan)
 {
 	int *buffers = pd_calloc((size_t)plan->stage_count, sizeof(*buffers));
@@ -87,7 +90,7 @@ static int *leaving(const struct pd_plan *plan)
 	return buffers;
 }
 
-/* schedule: makes the operations, and the lists have none; or NULL. */
+/* Checks the lists, or the operations that schedule makes if it is not NULL. */
 static int check_all(const struct pd_lists *lists, const struct pd_schedule *schedule,
 		     int64_t *count_p, struct pd_error *err)
 {
@@ -99,7 +102,7 @@ static int check_all(const struct pd_lists *lists, const struct pd_schedule *sch
 	if (check_plan(lists->plan, err) < 0)
 		return -1;
 	fault.first = pd_calloc((size_t)lists->rank_count + 1, sizeof(*fault.first));
-	fault.first[0] = 2;             /* below the header */
+	fault.first[0] = 2;             /* the line below the header */
 	fault.leaving = leaving(lists->plan);
 	fault.startup = pd_calloc((size_t)lists->plan->stage_count, sizeof(*fault.startup));
 	pd_plan_first(lists->plan, fault.startup);

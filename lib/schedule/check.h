@@ -22,37 +22,43 @@
 #include "schedule/list.h"
 
 /*
- * 0, or -1 (PD_EXIT_NO) with "FILE:LINE: rank R, OPERATION: what is wrong, what was
- * expected" of the first line found wrong.
+ * Returns 0, or -1 (PD_EXIT_NO) with "FILE:LINE: rank R, OPERATION: what is wrong, what was
+ * expected" for the first wrong line.
  */
 int pd_check(const struct pd_lists *lists, struct pd_error *err);
 /*
- * The same for what the generator makes for so many minibatches; lines are those that
- * pd_schedule_write would write.  They are made again for each look at them, and not kept; a few
- * bytes are, for each microbatch, of one rank at a time.  *count_p: how many there are of all ranks.
+ * Checks in the same way what the generator makes for a number of minibatches; lines are those that
+ * pd_schedule_write would write.  Operations are made again for each check and not kept; only a few
+ * bytes per microbatch are, for one rank at a time.  Sets *count_p to the number of operations of
+ * all ranks.
  */
 int pd_check_schedule(const char *name, const struct pd_schedule *schedule, int64_t minibatches,
 		      int64_t *count_p, struct pd_error *err);
 
-/* Private to this folder: what was found, and who looks for it. */
+/* A check's state, private to this folder. */
 struct pd_prices;
 struct pd_fault {
 	const struct pd_lists *lists;
-	const struct pd_schedule *schedule;     /* the operations are this one's; NULL: the lists' */
-	int64_t *first;                 /* per rank, and one more: line where no document says */
-	int64_t line;                   /* of the first fault found so far; INT64_MAX: none */
-	int *leaving;                   /* per stage: gradients on their way out, pd_schedule_leaving */
+	const struct pd_schedule *schedule;     /* makes the operations; NULL: those of the lists */
+	int64_t *first;                 /* per rank, and one more: the first line, if the document
+					   has none */
+	int64_t line;                   /* the first wrong line so far; INT64_MAX: none */
+	int *leaving;                   /* per stage: gradients that may wait to leave,
+					   pd_schedule_leaving */
 	int *startup;                   /* per stage: pd_plan_first */
 	struct pd_error *err;
 };
-/* Notes a fault at a rank's n-th operation, op; NULL: at its end. */
+/* Records a fault at a rank's n-th operation, op, or at its end if op is NULL. */
 void pd_fault(struct pd_fault *fault, int rank, size_t n, const struct pd_op *op, const char *fmt,
 	      ...) __attribute__((format(printf, 5, 6)));
-/* One rank by itself. */
+/* Checks one rank by itself. */
 void pd_check_rank(struct pd_fault *fault, const struct pd_prices *prices, int rank);
-/* Has all that meets another rank a number, and do the rank's ascend? */
+/*
+ * Checks that exactly the operations in which several ranks take part have numbers, and that they
+ * ascend.
+ */
 bool pd_check_numbers(struct pd_fault *fault, int rank);
-/* All ranks together, whose numbers ascend. */
+/* Checks all ranks together, whose numbers ascend. */
 void pd_check_meetings(struct pd_fault *fault);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where ranks meet: all lists are walked at once, in the order of the numbers, and whoever is next
- * has all its parties at the same place.
+ * Checks that ranks match.  All lists are walked at once, in the order of the sequence numbers. 
+ * All ranks that take part in the next operation must have it next.
  */
 #include "schedule/check.h"
 
@@ -17,7 +17,7 @@ static bool meets(const struct pd_op *op)
 	       op->kind == PD_OP_agree;
 }
 
-/* Is the number of an operation one that can follow `before`?  Why not, else NULL. */
+/* Returns why the number of an operation cannot follow `before`, or NULL if it can. */
 static const char *number_fault(const struct pd_lists *lists, const struct pd_op *op,
 				int64_t before)
 {
@@ -25,7 +25,7 @@ static const char *number_fault(const struct pd_lists *lists, const struct pd_op
 		return op->seq < 0 ? NULL : "has a seq and meets no other rank";
 	if (pd_op_transfers(op->kind) && (op->peer < 0 || op->peer >= lists->rank_count))
 		return "expected a peer in the plan";
-	/* both ends of what stays on the rank have the same */
+	/* Both ends of a transfer within a rank have the same number. */
 	return op->seq > before || (op->seq == before && op->peer == op->rank)
 		? NULL : "expected a seq above all before it";
 }
@@ -51,22 +51,22 @@ bool pd_check_numbers(struct pd_fault *fault, int rank)
 	return !why;
 }
 
-/* A rank's way through its operations that meet another rank. */
+/* A rank's way through its operations in which other ranks take part. */
 struct meetings {
 	struct pd_op_source source;
 	struct pd_op now, last;
-	size_t now_n, last_n, taken;    /* where they stand in the list; SIZE_MAX: nowhere */
+	size_t now_n, last_n, taken;    /* positions in the list; SIZE_MAX: none */
 };
 
 struct merge {
 	struct pd_fault *fault;
 	struct meetings *ranks;
-	int64_t agreed;                 /* seq of the last agree at which all were found; -1 */
-	int *heap;                      /* ranks with something left, the lowest number on top */
+	int64_t agreed;                 /* seq of the last agree that all ranks have; -1 */
+	int *heap;                      /* ranks that have not ended, the lowest number on top */
 	int count;
 };
 
-/* False at the end. */
+/* Goes to the next one; returns false at the end. */
 static bool next_meeting(struct meetings *m)
 {
 	m->last = m->now;
@@ -80,7 +80,7 @@ static bool next_meeting(struct meetings *m)
 	return false;
 }
 
-/* The operation with that number that the rank is at, or has just done; NULL: none. */
+/* Returns the operation with that number, if the rank is at it or has just done it; else NULL. */
 static const struct pd_op *with_number(const struct meetings *m, int64_t seq)
 {
 	if (m->now_n != SIZE_MAX && m->now.seq == seq)
@@ -136,7 +136,7 @@ static bool check_allreduce(struct merge *merge, const struct meetings *m)
 	return true;
 }
 
-/* All ranks are at it; looked at once. */
+/* Checks, once for each agree, that all ranks are at it. */
 static bool check_agree(struct merge *merge, const struct meetings *m)
 {
 	const struct pd_op *op = &m->now;
@@ -155,8 +155,8 @@ static bool check_agree(struct merge *merge, const struct meetings *m)
 }
 
 /*
- * Both ends of a transfer that stays on a rank stand in its list, one after the other:
- * nothing that one of them needs can be between them.  Looked at once both are there.
+ * Checks that both ends of a transfer within a rank stand in its list one after the other, since
+ * nothing that one of them needs can be between them.  Called when both have been read.
  */
 static bool check_own(struct merge *merge, const struct meetings *m, const struct pd_op *op)
 {
@@ -189,7 +189,7 @@ static bool check_meeting(struct merge *merge, const struct meetings *m)
 	return false;
 }
 
-/* Goes on at a rank: past a meeting, or past both ends of one of its own. */
+/* Goes past an operation of several ranks, or past both ends of a transfer within the rank. */
 static bool pass(struct merge *merge, struct meetings *m, bool *more_p)
 {
 	if (m->now.kind != PD_OP_allreduce && m->now.peer == m->now.rank) {

@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One microbatch on its way through a stage: once each, after what it needs, which weights. */
+/*
+ * Checks a microbatch's operations on a stage: each is done once, after what it needs, and with the
+ * right weights.
+ */
 #include "schedule/check_rank.h"
 
 #include "base/error.h"
 
 #include <inttypes.h>
 
-#define BUFFERS 2       /* for gradients that arrive, per link */
+#define BUFFERS 2       /* gradients that may wait on a link after they arrive */
 
-/* Stashing: as many updates before a forward as the stage's warm-up lets through. */
+/*
+ * Returns the version that weight stashing reads: the warm-up decides how many updates come before
+ * a forward.
+ */
 static int64_t stashed(const struct walk *w, int s, int64_t b)
 {
 	const struct pd_plan *plan = w->lists->plan;
@@ -16,14 +22,14 @@ static int64_t stashed(const struct walk *w, int s, int64_t b)
 	int64_t warmup = plan->schedule == PD_SCHEDULE_NONE ? 0
 		: b < pd_plan_admitted(plan) ? w->fault->startup[s] : plan->stages[s].warmup;
 
-	if (plan->schedule == PD_SCHEDULE_NF1B)         /* its warm-ups are minibatches */
+	if (plan->schedule == PD_SCHEDULE_NF1B)         /* warm-ups count minibatches here */
 		u = b / group - warmup;
 	else
 		u = b / r < warmup ? 0 : (b / r - warmup) / (group / r);
 	return u > 0 ? u * group : 0;
 }
 
-/* The version that the plan's policy has microbatch b read at stage s; -1: the newest. */
+/* Returns the version that microbatch b reads at stage s by the plan's weights; -1: the newest. */
 static int64_t policy_version(const struct walk *w, int s, int64_t b)
 {
 	const struct pd_plan *plan = w->lists->plan;
@@ -43,7 +49,7 @@ static int64_t policy_version(const struct walk *w, int s, int64_t b)
 	}
 }
 
-/* Position of a link among the part's, those in first. */
+/* Returns the position of a link among the stage's, those into it first. */
 static int link_position(const struct walk *w, const struct part *part, int link)
 {
 	const struct pd_wiring *wiring = w->lists->wiring;
@@ -147,7 +153,9 @@ static bool check_forward(struct walk *w, struct part *part, const struct pd_op 
 			   : check_version(w, part, op, version, "by the plan's weights");
 }
 
-/* Forward and backward see the same, and what does not must see the newest. */
+/*
+ * Checks that backward reads the version that forward read, or the newest if that is not required.
+ */
 static bool check_same_version(struct walk *w, const struct part *part, const struct pd_op *op,
 			       int64_t i)
 {
@@ -156,7 +164,7 @@ static bool check_same_version(struct walk *w, const struct part *part, const st
 		: check_version(w, part, op, part->version[i], "as its forward");
 }
 
-/* Both of a backward in one and of one's input part. */
+/* Checks a whole backward, or the part for the inputs. */
 static bool check_backward(struct walk *w, struct part *part, const struct pd_op *op, int64_t i)
 {
 	if (*did(part, op->kind == PD_OP_backward ? PD_OP_backward_input : PD_OP_backward, i))
@@ -180,7 +188,10 @@ static bool check_backward(struct walk *w, struct part *part, const struct pd_op
 	return check_same_version(w, part, op, i);
 }
 
-/* What adds to the gradients of the parameters: a group after the other, or two at once. */
+/*
+ * Checks an operation that adds to the gradients of the parameters: groups come one after the
+ * other, or two at once.
+ */
 static bool check_gradient(struct walk *w, struct part *part, const struct pd_op *op)
 {
 	int64_t u = op->microbatch / part->group;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One rank's list, walked once: groups and their updates, completeness, memory. */
+/* Checks a rank's list in one walk: groups and their updates, completeness, memory. */
 #include "schedule/check_rank.h"
 
 #include "base/mem.h"
@@ -12,7 +12,7 @@ static int64_t below(const struct part *part, int64_t b)
 	return b > part->replica ? (b - part->replica - 1) / part->stage->replicas + 1 : 0;
 }
 
-/* This replica's microbatches in update group u. */
+/* Returns this replica's microbatches in update group u. */
 static int64_t group_size(const struct walk *w, const struct part *part, int64_t u)
 {
 	int64_t begin = u * part->group, end = begin + part->group;
@@ -22,7 +22,7 @@ static int64_t group_size(const struct walk *w, const struct part *part, int64_t
 	return begin < end ? below(part, end) - below(part, begin) : 0;
 }
 
-/* The backwards of the group whose turn it is, and their sum. */
+/* Checks a backward, or the sum, of the group whose turn it is. */
 static bool check_group(struct walk *w, const struct part *part, const struct pd_op *op, bool sums)
 {
 	int64_t u = part->updates, size = group_size(w, part, u);
@@ -37,7 +37,7 @@ static bool check_group(struct walk *w, const struct part *part, const struct pd
 	       WRONG(w, "its allreduce does not stand before it");
 }
 
-/* What all ranks agree on is about all the stages of each. */
+/* Checks an agree, which concerns all stages of the rank. */
 static bool check_agree(struct walk *w, const struct pd_op *op)
 {
 	if (!pd_plan_agrees(w->lists->plan))
@@ -53,7 +53,7 @@ static bool check_agree(struct walk *w, const struct pd_op *op)
 	return true;
 }
 
-/* An all-reduce or a step: of the groups in turn, after all that is in them. */
+/* Checks an all-reduce or a step: groups come in turn, after all their backwards. */
 static bool check_update(struct walk *w, struct part *part, const struct pd_op *op)
 {
 	int64_t u = part->updates, version = (u + 1) * part->group;
@@ -88,7 +88,7 @@ static bool check_op(struct walk *w, const struct pd_op *op)
 	struct part *part = w->parts;
 	int64_t i;
 
-	/* an agree is one of the rank, whatever stage it names */
+	/* An agree belongs to the rank, whatever stage it names. */
 	while (part->s != op->stage && op->kind != PD_OP_agree)
 		part++;
 	if (op->kind == PD_OP_agree) {
@@ -115,9 +115,9 @@ static bool check_op(struct walk *w, const struct pd_op *op)
 }
 
 /*
- * A list is complete when all its updates are there: an update wants the backwards of its
- * group, a backward its forward and gradients, a forward its activations, and what arrives
- * wants to be sent.
+ * Checks that the list is complete.  That is so if all its updates are there: an update needs the
+ * backwards of its group, a backward its forward and gradients, a forward its activations; and
+ * whatever arrives must be sent.
  */
 static bool check_end(struct walk *w, const struct part *part)
 {
@@ -146,8 +146,8 @@ static void part_init(struct part *part, const struct walk *w, const struct pd_r
 }
 
 /*
- * The plan's bytes for the rank: those predicted, or, where the plan says none, what
- * lib/plan/memory.h prices, which is 1F1B with stashing.
+ * Sets the memory limit of the rank: what the plan predicts, or, without a prediction, what
+ * lib/plan/memory.h says for 1F1B with stashing.
  */
 static void set_limit(struct walk *w)
 {
@@ -167,7 +167,7 @@ static void set_limit(struct walk *w)
 
 		if (part->stage->recompute)
 			priced += ((__int128)startup + 1) * price->leaving_bytes;
-		if (stage_bytes > 0)    /* predicted for updates that nobody agrees on */
+		if (stage_bytes > 0)    /* the prediction is for updates without agree */
 			stage_bytes = pd_plus(stage_bytes, price->agree_bytes);
 		if (stage_bytes == 0)
 			stage_bytes = plan->schedule == PD_SCHEDULE_1F1B &&
@@ -183,7 +183,7 @@ static void set_limit(struct walk *w)
 	}
 }
 
-/* Numbers that the rest can rely on, in lists that were made by hand. */
+/* Checks the numbers in a list made by hand, which the other checks rely on. */
 static bool check_ranges(struct walk *w, const struct pd_op *op)
 {
 	int64_t last = w->lists->microbatches;

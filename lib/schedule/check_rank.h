@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to check_rank.c and check_microbatch.c: a rank's list, while it is walked once. */
+/* A rank's list while it is walked; private to check_rank.c and check_microbatch.c. */
 #ifndef PD_SCHEDULE_CHECK_RANK_H
 #define PD_SCHEDULE_CHECK_RANK_H
 
 #include "schedule/check.h"
 #include "schedule/price.h"
 
-/* What the rank has done as one replica of one stage. */
+/* What the rank has done as a replica of one stage. */
 struct part {
 	const struct pd_stage *stage;
 	int s, replica, ins, outs;
 	int64_t group;                  /* microbatches per update */
 	int64_t count;                  /* microbatches of this replica */
 	bool *did;                      /* [activity][local microbatch] */
-	int64_t *version;               /* that forward read, per local microbatch */
-	int *waiting;                   /* per link, first those in: gradients in its buffers */
+	int64_t *version;               /* per local microbatch: its forward's version */
+	int *waiting;                   /* per link, first those in: waiting gradients */
 	int64_t newest, updates, sums;
-	int open;                       /* groups whose gradients it adds up at once */
-	int64_t backwards[2];           /* of the groups at hand, by number mod 2 */
+	int open;                       /* groups whose gradients are added up at once */
+	int64_t backwards[2];           /* per group, by number mod 2 */
 };
 
 struct walk {
@@ -25,33 +25,36 @@ struct walk {
 	const struct pd_lists *lists;
 	const struct pd_prices *prices;
 	int rank;
-	size_t n;                       /* the number of the operation at hand */
+	size_t n;                       /* number of the current operation */
 	const struct pd_op *op;         /* NULL: at the end */
 	int64_t limit_bytes;
-	bool device_limit;              /* it is the device's */
+	bool device_limit;              /* the limit is the device's */
 	struct part *parts;
 	int part_count;
-	int64_t agreed;                 /* groups about which all ranks have agreed */
+	int64_t agreed;                 /* groups with an agree so far */
 	struct pd_account account;
 };
 
 #define WRONG(w, ...) (pd_fault((w)->fault, (w)->rank, (w)->n, (w)->op, __VA_ARGS__), false)
 
-/* Microbatches per update of a stage. */
+/* Returns the microbatches per update of a stage. */
 static inline int64_t check_group_of(const struct pd_plan *plan, int s)
 {
 	return plan->microbatches > 1 ? plan->microbatches : plan->stages[s].replicas;
 }
 
-/* What a microbatch can have done: operations of each kind, and transfers of each link. */
+/*
+ * Returns the number of things that a microbatch can have done: operations of each kind, and
+ * transfers of each link.
+ */
 static inline int check_activities(const struct part *part)
 {
 	return PD_OP_KINDS + 2 * (part->ins + part->outs);
 }
 
 /*
- * Marks and judges an operation of one microbatch: a transfer, a load, a pass.  i: the microbatch,
- * counted among those of the replica.
+ * Records and checks an operation of one microbatch: a transfer, a load or a pass.  i is its number
+ * among the replica's microbatches.
  */
 bool pd_check_microbatch(struct walk *w, struct part *part, const struct pd_op *op, int64_t i);
 

@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* From where on a phase counts microbatches. */
+/* Returns the microbatch from which a phase counts. */
 static int64_t began(const struct pd_phase *phase)
 {
 	return phase->first - phase->into;
@@ -49,7 +49,7 @@ static int64_t op_time(const struct pd_cursor *c, const struct pd_cursor_stream 
 	}
 }
 
-/* The same for both parties of a transfer and for all members of an all-reduce. */
+/* Returns an id that both ranks of a transfer, and all members of an all-reduce, compute. */
 static int64_t op_id(const struct pd_cursor *c, const struct pd_cursor_stream *stream)
 {
 	switch (stream->kind) {
@@ -71,7 +71,9 @@ static bool per_group(enum pd_op_kind kind)
 	return kind == PD_OP_allreduce || kind == PD_OP_agree || kind == PD_OP_step;
 }
 
-/* From where on its keys are not `pitch` apart, though they are from n to there. */
+/*
+ * Returns the first microbatch after n at which the stream's keys are not `pitch` apart any more.
+ */
 static int64_t even_until(const struct pd_cursor *c, const struct pd_cursor_stream *stream)
 {
 	const struct pd_schedule *schedule = c->schedule;
@@ -89,7 +91,7 @@ static int64_t even_until(const struct pd_cursor *c, const struct pd_cursor_stre
 	return room < until ? room : until;
 }
 
-/* Works out the key of a stream's next operation, and how those behind it follow. */
+/* Sets the key of a stream's next operation, and how the keys behind it follow. */
 static void set_key(struct pd_cursor *c, int i)
 {
 	struct pd_cursor_stream *stream = &c->streams[i];
@@ -110,7 +112,7 @@ static void set_key(struct pd_cursor *c, int i)
 		stream->until = c->phase.last - began(&c->phase);
 }
 
-/* Of a transfer. */
+/* Returns the stage at the other end of a transfer. */
 static const struct pd_stage *other_stage(const struct pd_cursor *c,
 					  const struct pd_cursor_stream *stream)
 {
@@ -166,7 +168,7 @@ static void add_stage(struct pd_cursor *c, int s)
 	add_stream(c, s, PD_OP_step, -1);
 }
 
-/* That add_stage adds, at most. */
+/* Returns how many streams add_stage adds, at most. */
 static int streams_of_stage(const struct pd_schedule *schedule, int s)
 {
 	const struct pd_stage *stage = &schedule->plan->stages[s];
@@ -209,7 +211,7 @@ void pd_cursor_release(struct pd_cursor *c)
 	c->stream_count = 0;
 }
 
-/* The version that forward or backward of microbatch n (from 0) reads. */
+/* Returns the version that forward or backward of microbatch n (from 0) reads. */
 static int64_t version_read(const struct pd_cursor *c, int stage, int64_t n, bool backward)
 {
 	int64_t version;
@@ -220,7 +222,7 @@ static int64_t version_read(const struct pd_cursor *c, int stage, int64_t n, boo
 	return version > c->floor ? version : c->floor;
 }
 
-/* The version that the update of group u writes. */
+/* Returns the version that the update of group u writes. */
 static int64_t version_written(const struct pd_cursor *c, int stage, int64_t u)
 {
 	int64_t version = began(&c->phase) + (u + 1) * c->schedule->group[stage];
@@ -228,7 +230,7 @@ static int64_t version_written(const struct pd_cursor *c, int stage, int64_t u)
 	return version < c->phase.last ? version : c->phase.last;
 }
 
-/* The oldest version that a forward still to come will read, or the newest. */
+/* Returns the oldest version that a later forward will read, or the newest. */
 static int64_t version_kept(const struct pd_cursor *c, int stage, int64_t newest)
 {
 	for (int i = 0; i < c->stream_count; i++) {
@@ -251,7 +253,7 @@ static int peer_of(const struct pd_cursor *c, const struct pd_cursor_stream *str
 	return other->ranks[n % other->replicas];
 }
 
-/* The stream that comes next: the one with the lowest key, of equal ones the first. */
+/* Returns the stream with the lowest key, which comes next; of equal keys the first. */
 static int first_stream(const struct pd_cursor *c)
 {
 	const int64_t *keys = c->keys;

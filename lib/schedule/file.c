@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading pd-schedule(5): a header, then one small object per line. */
+/* Reads pd-schedule(5): a header, then one small object per line. */
 #include "schedule/file.h"
 
 #include "base/json.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_MICROBATCHES (1 << 30)     /* a few bytes for each are needed to check them */
+#define MOST_MICROBATCHES (1 << 30)     /* checking takes a few bytes for each */
 
 int pd_op_kind_read(const struct pd_place *place, const char *manual, enum pd_op_kind *kind_p,
 		    struct pd_error *err)
@@ -30,8 +30,8 @@ int pd_op_kind_read(const struct pd_place *place, const char *manual, enum pd_op
 }
 
 /*
- * The link of a transfer: this operation's stage is one end, and the other is a stage of the
- * peer.  peer_stage says which where there are several, else it is -1.
+ * Finds the link of a transfer.  One end is this operation's stage, the other a stage of the peer. 
+ * peer_stage names that stage if there are several, else it is -1.
  */
 static int find_link(const struct pd_lists *lists, const struct pd_place *place, struct pd_op *op,
 		     int peer_stage, struct pd_error *err)
@@ -60,7 +60,7 @@ static int find_link(const struct pd_lists *lists, const struct pd_place *place,
 	return 0;
 }
 
-/* Whom it meets. */
+/* Reads peer, link and sequence number. */
 static int read_parties(const struct pd_lists *lists, const struct pd_place *place,
 			struct pd_op *op, struct pd_error *err)
 {
@@ -105,7 +105,7 @@ static int read_op(const struct pd_lists *lists, const struct pd_place *place, s
 	return read_parties(lists, place, op, err);
 }
 
-/* An operation of a rank, on a line of its own or of a block. */
+/* Adds an operation of a rank, from a line of its own or from a block. */
 static int add_op(struct pd_lists *lists, const struct pd_place *place, int rank, int64_t line,
 		  struct pd_error *err)
 {
@@ -123,7 +123,7 @@ static int add_op(struct pd_lists *lists, const struct pd_place *place, int rank
 	return 0;
 }
 
-/* Does the last repetition still say something of the document's microbatches? */
+/* Checks that the last repetition is still about microbatches of the document. */
 static int check_last(const struct pd_lists *lists, const struct pd_place *place,
 		      const struct pd_op *op, const struct pd_block *block, struct pd_error *err)
 {
@@ -195,7 +195,7 @@ static int read_line(void *of, const struct pd_place *place, int64_t line, struc
 	struct pd_lists *lists = of;
 	int64_t rank;
 
-	/* an unknown key is told before one that is missing */
+	/* An unknown key is reported before a missing one. */
 	if ((!operations.value && pd_json_keys(place, known, err) < 0) ||
 	    pd_json_get_int(place, "rank", 0, lists->rank_count - 1, &rank, err) < 0)
 		return -1;

@@ -107,7 +107,10 @@ static int64_t replicas(const struct pd_schedule *schedule, int s)
 	return schedule->plan->stages[s].replicas;
 }
 
-/* Forwards of stage s ahead of its backwards, all replicas together, at microbatch n. */
+/*
+ * Returns how many forwards of stage s, all replicas together, are ahead of its backwards at
+ * microbatch n.
+ */
 static int64_t lead_at(const struct pd_schedule *schedule, int s, int64_t n)
 {
 	return (n < schedule->admitted ? schedule->first[s] : schedule->warmup[s]) *
@@ -119,13 +122,13 @@ static bool interleaved(const struct pd_schedule *schedule)
 	return schedule->plan->schedule == PD_SCHEDULE_INTERLEAVED;
 }
 
-/* Microbatches per update, where every stage has the same. */
+/* Returns the microbatches per update, which are the same at every stage. */
 static int64_t common_group(const struct pd_schedule *schedule)
 {
 	return schedule->group[0];
 }
 
-/* Ticks from the beginning of one group to that of the next. */
+/* Returns the ticks from the beginning of one group to that of the next. */
 static int64_t group_span(const struct pd_schedule *schedule)
 {
 	int64_t most = 1, lead = schedule->warmup[0] * replicas(schedule, 0);
@@ -136,11 +139,11 @@ static int64_t group_span(const struct pd_schedule *schedule)
 				   schedule->positions);
 	for (int s = 0; s < schedule->stage_count && schedule->splits; s++)
 		most = replicas(schedule, s) > most ? replicas(schedule, s) : most;
-	lead += schedule->stage_count * most;   /* weight gradients come that much later */
+	lead += schedule->stage_count * most;   /* weight gradients come later by this */
 	return (common_group(schedule) + lead + 1) * schedule->span;
 }
 
-/* Splits n into its group's beginning (returned, in ticks) and its number there. */
+/* Returns the beginning of n's group, in ticks, and makes *n_p the number within the group. */
 static int64_t enter_group(const struct pd_schedule *schedule, int64_t *n_p)
 {
 	int64_t group = common_group(schedule), t;
@@ -148,13 +151,13 @@ static int64_t enter_group(const struct pd_schedule *schedule, int64_t *n_p)
 	if (!schedule->drains)
 		return 0;
 	t = *n_p / group;
-	if (*n_p < 0 && *n_p % group)   /* what comes before a phase belongs before it */
+	if (*n_p < 0 && *n_p % group)   /* a negative n belongs before the phase */
 		t--;
 	*n_p -= t * group;
 	return t * group_span(schedule);
 }
 
-/* Is a group so short that an interleaved rank does all its forwards first? */
+/* Tells whether a group is so short that an interleaved rank does all its forwards first. */
 static bool forwards_first(const struct pd_schedule *schedule, int s)
 {
 	return common_group(schedule) / replicas(schedule, s) == schedule->positions;
@@ -235,7 +238,7 @@ int64_t pd_ideal_inbox(const struct pd_schedule *schedule, bool evaluate, int s,
 	n -= pd_schedule_inboxes(schedule, s, evaluate) * replicas(schedule, s);
 	if (evaluate)
 		return pd_ideal_forward(schedule, true, s, n);
-	if (interleaved(schedule) && n < 0) {   /* nobody has used it: ascending, and in time */
+	if (interleaved(schedule) && n < 0) {   /* nobody has used it; times ascend */
 		first = pd_ideal_backward(schedule, s, 0) + n * SLOT;
 		return first < forward - 2 * SLOT ? first : forward - 2 * SLOT;
 	}
@@ -296,13 +299,13 @@ int64_t pd_ideal_even_until(const struct pd_schedule *schedule, bool evaluate, i
 	return until;
 }
 
-/* Versions, as pipelines with these weights are defined; counted from the phase's beginning. */
+/* Versions by the definition of the plan's weights, counted from the phase's beginning. */
 int64_t pd_ideal_version(const struct pd_schedule *schedule, int s, int64_t n, bool backward)
 {
 	int64_t r = replicas(schedule, s), group = schedule->group[s], local = group / r;
 	int64_t i = n / r - lead_at(schedule, s, n) / r, own, tag;
 
-	/* updates before this forward: i can be negative */
+	/* updates before this forward, where i can be negative */
 	own = (i >= 0 ? i / local : -((-i + local - 1) / local)) * group;
 	if (schedule->plan->schedule == PD_SCHEDULE_NF1B)
 		own = (n / group - schedule->plan->stages[s].warmup) * group;
@@ -313,7 +316,9 @@ int64_t pd_ideal_version(const struct pd_schedule *schedule, int s, int64_t n, b
 		if (s == 0)
 			return own;
 		tag = pd_ideal_version(schedule, 0, n, backward);
-		/* down to a version of this stage, also where the tag is older than the phase */
+		/*
+		 * Round down to a version of this stage, even if the tag is older than the phase.
+		 */
 		tag -= (tag % group + group) % group;
 		return tag < own ? tag : own;
 	case PD_WEIGHTS_2BW:

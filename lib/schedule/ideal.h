@@ -1,36 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ideal time line: when what is done, in ticks.  See ideal.c. */
+/* The ideal time line: the tick at which each operation is done.  See ideal.c. */
 #ifndef PD_SCHEDULE_IDEAL_H
 #define PD_SCHEDULE_IDEAL_H
 
 #include "schedule/schedule.h"
 
-/* Of microbatch n (from 0 in its phase) at stage s. */
+/* These return the ticks of microbatch n (from 0 in its phase) at stage s. */
 int64_t pd_ideal_forward(const struct pd_schedule *schedule, bool evaluate, int s, int64_t n);
 int64_t pd_ideal_backward(const struct pd_schedule *schedule, int s, int64_t n);
 int64_t pd_ideal_recompute(const struct pd_schedule *schedule, int s, int64_t n);
 int64_t pd_ideal_backward_weight(const struct pd_schedule *schedule, int s, int64_t n);
-/* When the inbox that it will use is free. */
+/* Returns when the inbox that the microbatch will use is free. */
 int64_t pd_ideal_inbox(const struct pd_schedule *schedule, bool evaluate, int s, int64_t n);
-/* When its activations go from one stage to another. */
+/* Returns when the microbatch's activations go from one stage to another. */
 int64_t pd_ideal_activation(const struct pd_schedule *schedule, bool evaluate, int from, int to,
 			    int64_t n);
-/* Of the all-reduce of group u, of what all ranks agree on, and of the update. */
+/*
+ * These return the ticks of the all-reduce and of the step of group u, and of the agree of all
+ * ranks.
+ */
 int64_t pd_ideal_allreduce(const struct pd_schedule *schedule, int s, int64_t u);
 int64_t pd_ideal_agree(const struct pd_schedule *schedule, int64_t u);
 int64_t pd_ideal_step(const struct pd_schedule *schedule, int s, int64_t u);
 
 /*
- * Ticks from what is done of one microbatch to the same of the next, on the lines on which that is
- * always the same but where a group or the start-up ends; 0 on others.
+ * Returns the ticks from an operation of one microbatch to the same of the next, for schedules in
+ * which these are equal except at the end of a group or of the start-up; 0 for others.
  */
 int64_t pd_ideal_pitch(const struct pd_schedule *schedule, bool evaluate);
-/* The first microbatch after n for which that is not so, of times that depend on n - behind. */
+/*
+ * Returns the first microbatch after n at which these ticks are not equal, for times that depend on
+ * n - behind.
+ */
 int64_t pd_ideal_even_until(const struct pd_schedule *schedule, bool evaluate, int64_t n,
 			    int64_t behind);
 
-/* The version that forward, or backward, of microbatch n reads, counted from the phase's
- * beginning; negative: before it. */
+/*
+ * Returns the version that forward, or backward, of microbatch n reads, counted from the phase's
+ * beginning; a negative version is older.
+ */
 int64_t pd_ideal_version(const struct pd_schedule *schedule, int s, int64_t n, bool backward);
 
 #endif

@@ -130,7 +130,9 @@ void pd_lists_repeat(struct pd_lists *lists, int rank, const struct pd_block *bl
 	made->behind_count = 0;
 }
 
-/* Walked backwards: the oldest version that any forward from here on reads, per stage. */
+/*
+ * Sets the oldest version that any later forward reads, per stage.  The list is walked backwards.
+ */
 static void keep_of(struct pd_op *op, int64_t *oldest)
 {
 	int64_t *at = &oldest[op->stage];
@@ -143,8 +145,8 @@ static void keep_of(struct pd_op *op, int64_t *oldest)
 }
 
 /*
- * A block: its operations keep what the next repetition reads, as if there always were one,
- * and what is behind it.
+ * Does this for a block.  Its operations keep what the next repetition reads, as if there always
+ * were one, and what is read behind the block.
  */
 static void set_keep_of_block(const struct pd_lists *lists, int rank, struct pd_list *list,
 			      struct pd_block *block, int64_t *oldest)
@@ -241,7 +243,7 @@ static void keep_behind(const struct pd_block *block, struct pd_op *op)
 			op->keep = block->behind[i].version;
 }
 
-/* An operation of the block that the cursor is in. */
+/* Takes an operation of the block that the cursor is in. */
 static void take_repeated(struct pd_list_cursor *cursor, struct pd_op *op)
 {
 	const struct pd_block *block = &cursor->list->blocks[cursor->block];

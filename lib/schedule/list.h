@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The operations of every rank, held in memory: a schedule that was read, written by hand,
- * edited, or taken from the generator as a whole.  A list can be taken from one operation
- * at a time, as from a cursor.
+ * The operations of every rank, held in memory: a schedule that was read, written by hand, edited,
+ * or taken from the generator as a whole.  Operations can be taken from a list one at a time, as
+ * from a cursor.
  */
 #ifndef PD_SCHEDULE_LIST_H
 #define PD_SCHEDULE_LIST_H
 
 #include "schedule/cursor.h"
 
-/* What a document says of an operation beside what it is. */
+/* What a document says of an operation in addition. */
 struct pd_note {
 	int64_t line;                   /* of the document, from 1 */
-	int64_t duration_ns;            /* -1: not said */
-	int64_t memory_delta_bytes;     /* INT64_MIN: not said */
+	int64_t duration_ns;            /* -1: not given */
+	int64_t memory_delta_bytes;     /* INT64_MIN: not given */
 };
 
 /* Forwards behind a block read no version of the stage older than this. */
@@ -23,23 +23,24 @@ struct pd_behind {
 };
 
 /*
- * Operations first to first + length - 1 of a list, done `repeat` times: each time their
- * microbatches, versions and sequence numbers are that much further.
+ * Operations first to first + length - 1 of a list, done `repeat` times.  In each repetition their
+ * microbatches, versions and sequence numbers advance by a fixed amount.
  */
 struct pd_block {
 	size_t first, length;
 	int64_t repeat;
 	int64_t microbatches, versions, numbers;
 	int behind_count;
-	struct pd_behind *behind;       /* by pd_lists_end */
+	struct pd_behind *behind;       /* set by pd_lists_end */
 };
 
 struct pd_list {
-	size_t count, capacity, noted;  /* operations stored: those of a block once */
+	size_t count, capacity, noted;  /* operations stored; those of a block count once */
 	struct pd_op *ops;              /* microbatches and versions from 0 */
-	struct pd_note *notes;          /* as many, or NULL: it was not read from a document */
+	struct pd_note *notes;          /* one for each, or NULL if the list was not read from a
+					   document */
 	size_t block_count, block_room;
-	struct pd_block *blocks;        /* ascending, apart */
+	struct pd_block *blocks;        /* ascending, not overlapping */
 };
 
 /* A rank's part in a stage; a rank of an interleaved plan has several. */
@@ -48,12 +49,12 @@ struct pd_role {
 };
 
 struct pd_lists {
-	char *name;                     /* of the document, for messages; owned */
+	char *name;                     /* name of the document, for messages; owned */
 	const struct pd_plan *plan;
-	struct pd_plan *owned;          /* the same where the lists own it, or NULL */
+	struct pd_plan *owned;          /* the same if the lists own it, or NULL */
 	struct pd_wiring *wiring;       /* owned */
 	int64_t minibatches;
-	int64_t microbatches;           /* minibatches x those that the plan cuts them into */
+	int64_t microbatches;           /* minibatches x microbatches of each */
 	int rank_count;
 	struct pd_list *ranks;          /* per rank */
 	int role_count;
@@ -62,56 +63,56 @@ struct pd_lists {
 };
 
 /*
- * Empty lists for a plan; takes over `owned` (on failure too) where it is not NULL, else
- * borrows `plan`.  Fails where there are more microbatches than can be counted.
+ * Makes empty lists for a plan.  Takes over `owned` (on failure too) if it is not NULL, else
+ * borrows `plan`.  Fails if there are too many microbatches to count.
  */
 struct pd_lists *pd_lists_new(const char *name, const struct pd_plan *plan, struct pd_plan *owned,
 			      int64_t minibatches, struct pd_error *err);
-/* Those that the generator makes; borrows the schedule's plan. */
+/* Makes lists of what the generator makes; borrows the schedule's plan. */
 struct pd_lists *pd_lists_make(const char *name, const struct pd_schedule *schedule,
 			       int64_t minibatches, struct pd_error *err);
 void pd_lists_free(struct pd_lists *lists);
-/* Appends; note may be NULL, for all of a list or for none. */
+/* Appends an operation; note is NULL for all of a list or for none. */
 void pd_list_add(struct pd_list *list, const struct pd_op *op, const struct pd_note *note);
-/* Forgets a rank's operations. */
+/* Frees a rank's operations. */
 void pd_list_release(struct pd_list *list);
 
-/* To the list of op->rank. */
+/* Appends an operation to the list of op->rank. */
 void pd_lists_add(struct pd_lists *lists, const struct pd_op *op, const struct pd_note *note);
-/* The last block->length operations of a rank are done block->repeat times. */
+/* Repeats the last block->length operations of a rank block->repeat times. */
 void pd_lists_repeat(struct pd_lists *lists, int rank, const struct pd_block *block);
-/* After the last: fills in what a step says of the forwards after it (pd_op's keep). */
+/* Call this after the last operation: it sets pd_op's keep, which depends on later forwards. */
 void pd_lists_end(struct pd_lists *lists);
-/* The replica that a rank is in a stage, or -1. */
+/* Returns the replica that a rank is in a stage, or -1. */
 int pd_lists_replica(const struct pd_lists *lists, int rank, int stage);
-/* Operations of all ranks. */
+/* Returns the number of operations of all ranks. */
 int64_t pd_lists_count(const struct pd_lists *lists);
 
-/* Operations of a list, those of blocks as often as they are done. */
+/* Returns the number of operations of a list, with all repetitions. */
 int64_t pd_list_length(const struct pd_list *list);
 
 /* Takes operations from a list in order, as pd_cursor_next does from the generator. */
 struct pd_list_cursor {
 	const struct pd_list *list;
 	struct pd_phase phase;
-	size_t next, at;                /* at: where the one taken last is stored */
-	size_t block;                   /* that it is in, or the next */
-	int64_t repetition;             /* in it, from 0 */
+	size_t next, at;                /* at: where the last one taken is stored */
+	size_t block;                   /* the current block, or the next */
+	int64_t repetition;             /* the number of its repetition, from 0 */
 	int64_t highest;
 };
 
 /*
- * Microbatches and versions count from phase->first, sequence numbers from phase->base.
- * The phase is as long as the list; it cannot be cut short.
+ * Microbatches and versions count from phase->first, sequence numbers from phase->base.  The phase
+ * is as long as the list and cannot be shortened.
  */
 void pd_list_begin(struct pd_list_cursor *cursor, const struct pd_list *list,
 		   const struct pd_phase *phase);
-/* False at the end. */
+/* Returns false at the end. */
 bool pd_list_next(struct pd_list_cursor *cursor, struct pd_op *op_p);
-/* The highest microbatch of which an operation has been taken, or phase.first - 1. */
+/* Returns the highest microbatch of which an operation has been taken, or phase.first - 1. */
 int64_t pd_list_highest(const struct pd_list_cursor *cursor);
 
-/* A rank's operations from wherever they come: the generator, or a list. */
+/* A rank's operations, from the generator or from a list. */
 struct pd_op_source {
 	bool generated;                 /* the operations are the cursor's; else the list's */
 	struct pd_cursor cursor;
@@ -119,7 +120,7 @@ struct pd_op_source {
 };
 
 /*
- * The operations of a phase: those of the list, or, where it is NULL, what the schedule generates
+ * Takes the operations of a phase from the list or, if it is NULL, from the schedule's generator
  * (floor: see pd_cursor_init).  A list's phase begins with microbatch 0 and cannot be cut short.
  * The source must not be moved in memory.
  */
@@ -128,8 +129,8 @@ void pd_op_source_init(struct pd_op_source *source, const struct pd_schedule *sc
 		       int64_t floor);
 
 /*
- * From schedule, for microbatches from 0 to `microbatches` - 1, or from the lists where it is
- * NULL.  The source must not be moved in memory.
+ * Takes operations from schedule, for microbatches from 0 to `microbatches` - 1, or from the lists
+ * if it is NULL.  The source must not be moved in memory.
  */
 void pd_op_source_begin(struct pd_op_source *source, const struct pd_schedule *schedule,
 			const struct pd_lists *lists, int rank, int64_t microbatches);
@@ -137,14 +138,14 @@ bool pd_op_source_next(struct pd_op_source *source, struct pd_op *op_p);
 int64_t pd_op_source_highest(const struct pd_op_source *source);
 void pd_op_source_end(struct pd_op_source *source);
 
-/* Does it go to or come from one other rank? */
+/* Tells whether the operation goes to or comes from one other rank. */
 static inline bool pd_op_transfers(enum pd_op_kind kind)
 {
 	return kind == PD_OP_recv_activation || kind == PD_OP_send_activation ||
 	       kind == PD_OP_recv_gradient || kind == PD_OP_send_gradient;
 }
 
-/* Is the stage of such an operation the one to which its link's activations go? */
+/* Tells whether the stage of such an operation is the one to which its link's activations go. */
 static inline bool pd_op_at_end(enum pd_op_kind kind)
 {
 	return kind == PD_OP_recv_activation || kind == PD_OP_send_gradient;

@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 
-/* The replica that a rank is of a stage, or -1. */
+/* Returns the replica that a rank is of a stage, or -1. */
 static int replica_of(const struct pd_schedule *schedule, int rank, int stage)
 {
 	const struct pd_stage *s = &schedule->plan->stages[stage];
@@ -14,7 +14,7 @@ static int replica_of(const struct pd_schedule *schedule, int rank, int stage)
 	return -1;
 }
 
-/* Microbatch n is at replica n mod r of each. */
+/* Tells whether a link connects the ranks: microbatch n is at replica n mod r of each stage. */
 static bool link_joins(const struct pd_schedule *schedule, const struct pd_link *link, int a,
 		       int b)
 {
@@ -25,7 +25,7 @@ static bool link_joins(const struct pd_schedule *schedule, const struct pd_link 
 	return i >= 0 && j >= 0 && (i - j) % pd_gcd(from, to) == 0;
 }
 
-/* In round k of an agree, from a rank to the one 2^k above it (lib/worker/agree.c). */
+/* In round k of an agree a rank sends to the one 2^k above it (lib/worker/agree.c). */
 static bool agree_joins(const struct pd_schedule *schedule, int a, int b)
 {
 	int ranks = schedule->plan->rank_count, far = (b - a + ranks) % ranks;
@@ -53,6 +53,6 @@ bool pd_schedule_meet(const struct pd_schedule *schedule, int a, int b)
 	for (int s = 0; s < schedule->stage_count; s++)
 		if (replica_of(schedule, a, s) >= 0 && replica_of(schedule, b, s) >= 0)
 			return true;
-	/* of layers that share parameters, any may be anywhere */
+	/* Layers that share parameters may be on any two ranks. */
 	return pd_plan_ties(schedule->plan);
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which ranks exchange anything with each other: whom a transport has to connect. */
+/* Which ranks exchange data, so that a transport has to connect them. */
 #ifndef PD_SCHEDULE_MEET_H
 #define PD_SCHEDULE_MEET_H
 
 #include "schedule/schedule.h"
 
 /*
- * Does rank a ever send anything to rank b, or b to a?  Of replicas that exchange activations,
- * those that some microbatch belongs to both; all replicas of a stage; and all that an update
- * takes which they agree on.  Rank a with itself: where it has several stages.  Of a run so short
- * that not all replicas have a microbatch, too many.
+ * Tells whether rank a ever sends anything to rank b, or b to a.  Ranks exchange activations if
+ * some microbatch belongs to both.  Replicas of a stage exchange gradients, and an agree has
+ * further pairs.  A rank with several stages sends to itself.  In a run so short that some replicas
+ * have no microbatch, this names more pairs than exchange anything.
  */
 bool pd_schedule_meet(const struct pd_schedule *schedule, int a, int b);
 

@@ -34,7 +34,10 @@ static bool has_stage(const struct pd_schedule *schedule, const int *stages, int
 	return false;
 }
 
-/* Gradients of layers elsewhere that share parameters with one of these stages' (worker/tie.c). */
+/*
+ * Returns the bytes of gradients that arrive from layers elsewhere that share parameters with
+ * layers of these stages (worker/tie.c).
+ */
 static int64_t arriving_copies(const struct pd_schedule *schedule, const int *stages)
 {
 	const struct pd_profile *profile = schedule->plan->profile;
@@ -54,7 +57,7 @@ static int64_t arriving_copies(const struct pd_schedule *schedule, const int *st
 	return bytes;
 }
 
-/* What is agreed on, and what comes in each round of that. */
+/* Returns the bytes of the vector of an agree, and of those that arrive in its rounds. */
 static int64_t vectors(const struct pd_plan *plan)
 {
 	return (1 + pd_schedule_agree_rounds(plan)) *

@@ -6,27 +6,26 @@
 #include "plan/arenas.h"
 #include "schedule/room.h"
 
-/* The arenas that an optimizer keeps. */
+/* Says which arenas an optimizer keeps. */
 struct pd_moments {
 	int count;                      /* SGD's velocity: 1; Adam's: 2 */
-	bool corrects;                  /* stages whose gradients are late have two more (PipeMare) */
+	bool corrects;                  /* late gradients are corrected, with two more (PipeMare) */
 };
 
-extern const struct pd_moments pd_momentum;    /* that of SGD with momentum */
+extern const struct pd_moments pd_momentum;    /* for SGD with momentum */
 
-/* The arenas of stage s; sizes: its own, as predicted or as the device says. */
+/* Says what arenas stage s needs; sizes are those predicted, or those that the device says. */
 void pd_schedule_arenas(const struct pd_schedule *schedule, int s, const struct pd_room *room,
 			const struct pd_moments *moments, const struct pd_stage_memory *sizes,
 			struct pd_arena_need needs[PD_ARENAS]);
 
 /*
- * The memory of a rank, all its stages together.  Returns whether the figures are those that the
- * worker allocates, to the byte: the profile tells what the device lays out by.  Otherwise they are
- * about right.
+ * Adds up the memory of a rank, all its stages together.  Returns true if the figures are exact, to
+ * the byte, because the profile says how the device lays out memory.
  */
 bool pd_schedule_memory(const struct pd_schedule *schedule, int rank,
 			const struct pd_moments *moments, struct pd_memory *out_p);
-/* The memory of a rank that follows a list: rooms as pd_room_of_list gives them. */
+/* Does the same for a rank that follows a list; rooms are those of pd_room_of_list. */
 bool pd_schedule_memory_in(const struct pd_schedule *schedule, int rank,
 			   const struct pd_room *rooms, const struct pd_moments *moments,
 			   struct pd_memory *out_p);

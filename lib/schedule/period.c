@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The generator's times are linear in the microbatch (ideal.c): a period later every operation
- * has its place a fixed number of ticks later, so that a list repeats itself, but for its
- * beginning, where versions and inboxes from before the phase are not there, and its end,
- * where operations are missing.  Any other list repeats itself where it is found to do so.
+ * The generator's times are linear in the microbatch (ideal.c).  A period later every operation
+ * comes a fixed number of ticks later, so a list repeats itself.  Exceptions are its beginning,
+ * where versions and inboxes from before the phase are missing, and its end, where operations are
+ * missing.  Any other list repeats itself where it is found to do so.
  */
 #include "schedule/period.h"
 
@@ -33,7 +33,7 @@ int64_t pd_period_of(const struct pd_lists *lists, int rank)
 	const struct pd_wiring *wiring = lists->wiring;
 	int64_t period = 1;
 
-	/* the tag of vertical sync is that of the first stage */
+	/* The tag of vertical sync is that of the first stage. */
 	if (plan->weights == PD_WEIGHTS_VERTICAL_SYNC)
 		period = with_stage(plan, period, 0);
 	for (int i = lists->first_role[rank]; i < lists->first_role[rank + 1]; i++) {
@@ -65,7 +65,10 @@ int64_t pd_period_shorter(const struct pd_schedule *schedule, int64_t period,
 	return fewer < microbatches ? fewer : microbatches;
 }
 
-/* Is b what a is, `period` microbatches later?  numbers: how much later in number, -1: any. */
+/*
+ * Tells whether operation b is operation a, `period` microbatches later.  numbers is the difference
+ * of their sequence numbers, -1: any.
+ */
 static bool repeats(const struct pd_list *list, size_t a, size_t b, int64_t period,
 		    int64_t *numbers)
 {
@@ -88,7 +91,7 @@ static bool repeats(const struct pd_list *list, size_t a, size_t b, int64_t peri
 	return *numbers >= 0 && *numbers == y->seq - x->seq;
 }
 
-/* The first block from an operation on; false: none. */
+/* Finds the first block from an operation on; returns false if there is none. */
 static bool find_block(const struct pd_list *list, size_t from, int64_t period, size_t length,
 		       struct pd_block *out_p)
 {
@@ -102,7 +105,7 @@ static bool find_block(const struct pd_list *list, size_t from, int64_t period, 
 		}
 		if (run >= length)
 			break;
-		/* it can be the first of another, with other numbers */
+		/* It can be the first of another block, with other numbers. */
 		numbers = -1;
 		run = repeats(list, n, n + length, period, &numbers);
 		if (!run)
@@ -115,7 +118,7 @@ static bool find_block(const struct pd_list *list, size_t from, int64_t period, 
 	return run >= length;
 }
 
-/* Operations of one period, as they are in the second. */
+/* Returns the number of operations in one period, taken from the second one. */
 static size_t period_length(const struct pd_list *list, int64_t period)
 {
 	size_t length = 0;
@@ -133,7 +136,7 @@ static void add_block(struct pd_list *list, const struct pd_block *block)
 	list->blocks[list->block_count++] = *block;
 }
 
-/* Closes up behind the first repetition of each block. */
+/* Removes all but the first repetition of each block. */
 static void close_up(struct pd_list *list)
 {
 	size_t to = 0, from = 0;

@@ -7,8 +7,9 @@
 #include <stdlib.h>
 
 /*
- * 2 (m - 1) steps of one m-th of the bytes, as fast as the slowest link between the replicas: what
- * pd-plan says of one, too.  Which way the pieces go, and that links are shared, is a replay's.
+ * Returns the time of 2 (m - 1) steps, each of one m-th of the bytes, on the slowest link between
+ * the replicas, as pd-plan predicts it.  A replay knows which way the pieces go, and that links are
+ * shared.
  */
 static int64_t allreduce_ns(const struct pd_plan *plan, const struct pd_stage *stage, int64_t bytes)
 {
@@ -44,7 +45,7 @@ static void price_time(struct pd_stage_price *price, const struct pd_plan *plan,
 	}
 }
 
-/* What a stage holds with nothing in flight: one version, two buffers for gradients each way. */
+/* Adds up a stage with nothing in flight: one version, two buffers for gradients each way. */
 static int64_t fixed_bytes(const struct pd_plan *plan, int s, const struct pd_stage_memory *sizes)
 {
 	static const struct pd_arena_counts counts = {
@@ -77,7 +78,7 @@ static void price_memory(struct pd_stage_price *price, const struct pd_plan *pla
 	price->fixed_bytes = fixed_bytes(plan, s, &sizes);
 }
 
-/* The vectors that ranks agree by, counted at a rank's first stage. */
+/* Counts the vectors that ranks agree by at a rank's first stage. */
 static int64_t vector_bytes(const struct pd_plan *plan, int s)
 {
 	int64_t vector = (int64_t)pd_align((size_t)pd_schedule_agreed_bytes(plan));
@@ -86,7 +87,7 @@ static int64_t vector_bytes(const struct pd_plan *plan, int s)
 		? (1 + pd_schedule_agree_rounds(plan)) * vector : 0;
 }
 
-/* A second sum of gradients, the scales of a version and of sums, and the vectors. */
+/* Adds a second sum of gradients, the scales of a version and of sums, and the vectors. */
 static int64_t agree_bytes(const struct pd_plan *plan, int s, int64_t full_bytes)
 {
 	int64_t sums = pd_plan_open_groups(plan, s);
@@ -119,7 +120,10 @@ void pd_prices_release(struct pd_prices *prices)
 	prices->stages = NULL;
 }
 
-/* The gradients of a layer elsewhere that shares parameters with one of the rank's first stage. */
+/*
+ * Returns the time to receive the gradients of a layer elsewhere that shares parameters with one of
+ * the rank's first stage.
+ */
 static int64_t tied_ns(const struct pd_plan *plan, int rank, int l)
 {
 	const struct pd_layer *layers = plan->profile->model->layers;
@@ -138,8 +142,8 @@ static int64_t tied_ns(const struct pd_plan *plan, int rank, int l)
 }
 
 /*
- * A round takes as long as the slower of what the rank sends and what comes (lib/worker/agree.c
- * says to and from whom).  The sums of squares are in no profile.
+ * Returns the time of an agree.  A round takes as long as the slower of what the rank sends and
+ * what it receives (lib/worker/agree.c).  Profiles do not have the time of the sums of squares.
  */
 static int64_t agree_ns(const struct pd_plan *plan, int rank)
 {
@@ -179,7 +183,7 @@ int64_t pd_price_duration_ns(const struct pd_prices *prices, const struct pd_op 
 		return agree_ns(prices->plan, op->rank);
 	case PD_OP_step:
 		return price->update_ns;
-	case PD_OP_load:                /* not measured in a profile */
+	case PD_OP_load:                /* a profile does not measure it */
 		return 0;
 	default:
 		return op->rank == op->peer ? 0
@@ -214,7 +218,7 @@ static bool reads(const struct pd_op *op)
 
 void pd_account_expect(struct pd_account *account, const struct pd_op *op)
 {
-	if (!account->reads[op->stage]) {       /* the rank holds the stage */
+	if (!account->reads[op->stage]) {       /* the rank has this stage */
 		account->reads[op->stage] = pd_calloc((size_t)account->microbatches + 1,
 						      sizeof(int32_t));
 		account->held_bytes += account->prices->stages[op->stage].fixed_bytes;
@@ -262,7 +266,7 @@ int64_t pd_account_enter(struct pd_account *account, const struct pd_op *op)
 		break;
 	case PD_OP_step:
 		delta += to_come[*newest] > 0 ? price->weights_bytes : 0;
-		if (op->version >= 0)   /* a document need not say */
+		if (op->version >= 0)   /* a document may leave the version out */
 			*newest = op->version;
 		break;
 	default:

@@ -17,16 +17,16 @@
 
 struct pd_stage_price {
 	int64_t forward_ns, backward_ns, backward_input_ns, backward_weight_ns;
-	int64_t update_ns, update_apart_ns;     /* in place; where the version it reads stays */
+	int64_t update_ns, update_apart_ns;     /* in place; elsewhere */
 	int64_t allreduce_ns;
-	int64_t weights_bytes;          /* one version */
-	int64_t full_bytes;             /* its gradients */
+	int64_t weights_bytes;          /* of one version */
+	int64_t full_bytes;             /* of its gradients */
 	int64_t slot_bytes;             /* what one microbatch keeps from forward to backward */
 	int64_t loaded_bytes;           /* inputs of the model, of one microbatch */
 	int64_t arriving_bytes;         /* what other stages send, of one microbatch */
 	int64_t leaving_bytes;          /* what it sends to other stages, of one microbatch */
-	int64_t fixed_bytes;            /* all that is held from beginning to end */
-	int64_t agree_bytes;            /* of that, what agreeing on updates takes */
+	int64_t fixed_bytes;            /* all that the rank always holds */
+	int64_t agree_bytes;            /* the part of that for agreeing on updates */
 };
 
 struct pd_prices {
@@ -39,30 +39,36 @@ void pd_prices_init(struct pd_prices *prices, const struct pd_plan *plan,
 		    const struct pd_wiring *wiring);
 void pd_prices_release(struct pd_prices *prices);
 
-/* Of an operation alone; a transfer's is that of one that meets no other on its way. */
+/*
+ * Returns the duration of an operation by itself; for a transfer, the time without others on its
+ * way.
+ */
 int64_t pd_price_duration_ns(const struct pd_prices *prices, const struct pd_op *op);
 
 /*
- * The account of one rank.  A version of weights stays while somebody will read it, so all
- * operations are shown to the account (expect) before the first is entered (enter).
+ * Counts the memory of one rank.  A version of the weights stays while somebody will read it.  So
+ * all operations are announced (expect) before the first is entered (enter).
  */
 struct pd_account {
 	const struct pd_prices *prices;
 	int64_t microbatches;
 	int stage_count;
-	int32_t **reads;                /* per stage: of each version, those to come; or NULL */
+	int32_t **reads;                /* per stage: reads of each version still to come; or NULL */
 	int64_t *newest;                /* per stage */
-	__int128 held_bytes;            /* now */
+	__int128 held_bytes;            /* at the moment */
 };
 
 void pd_account_init(struct pd_account *account, const struct pd_prices *prices,
 		     int64_t microbatches);
 void pd_account_release(struct pd_account *account);
-/* Of operations whose microbatch and version are from 0 to `microbatches`. */
+/* The microbatches and versions of these operations are from 0 to `microbatches`. */
 void pd_account_expect(struct pd_account *account, const struct pd_op *op);
-/* Of an operation that has not been entered: a step may have to leave a version where it is. */
+/*
+ * Returns the duration of an operation that has not been entered; a step may have to keep a
+ * version.
+ */
 int64_t pd_account_duration_ns(const struct pd_account *account, const struct pd_op *op);
-/* What the operation adds, or takes away where negative. */
+/* Returns the bytes that the operation adds, negative if it frees memory. */
 int64_t pd_account_enter(struct pd_account *account, const struct pd_op *op);
 
 #endif

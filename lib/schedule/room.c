@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#define PASSAGES 2      /* for gradients, at least: one arrives (leaves) while one is used */
+#define PASSAGES 2      /* gradient buffers, at least: one transfers while one is used */
 
 void pd_room_of_stage(const struct pd_schedule *schedule, int stage, struct pd_room *out_p)
 {
@@ -18,7 +18,7 @@ void pd_room_of_stage(const struct pd_schedule *schedule, int stage, struct pd_r
 	};
 }
 
-/* Buffers of one kind: those that are free, longest first, as a ring. */
+/* Buffers of one kind.  The ring has the free ones, those free for longest first. */
 struct stock {
 	int32_t *free;
 	size_t room;
@@ -30,7 +30,7 @@ static void put_back(struct stock *stock, int32_t number)
 	stock->free[(stock->first + stock->count++) % stock->made] = number;
 }
 
-/* One that is free, or another one. */
+/* Returns a free buffer, or a new one. */
 static int32_t take(struct stock *stock)
 {
 	int32_t number;
@@ -48,7 +48,7 @@ static int32_t take(struct stock *stock)
 	return number;
 }
 
-/* As many as there must be at least, before any is taken. */
+/* Starts with the least number of buffers that there must be. */
 static void stock_init(struct stock *stock, int least)
 {
 	*stock = (struct stock){ .made = least };
@@ -57,7 +57,7 @@ static void stock_init(struct stock *stock, int least)
 		put_back(stock, i);
 }
 
-/* Versions of the weights that live, as pd_weights counts them, and who reads each. */
+/* Versions of the weights that are live, as pd_weights counts them, and the readers of each. */
 struct versions {
 	struct { int64_t number; int readers; } *live;
 	size_t count, room;
@@ -71,7 +71,10 @@ static void read_version(struct versions *versions, int64_t number, int by)
 			versions->live[v].readers += by;
 }
 
-/* As pd_weights_step: what nobody reads nor will is free, the newest before among them. */
+/*
+ * Does what pd_weights_step does: frees versions that nobody reads or will read, also the one
+ * before.
+ */
 static void step(struct versions *versions, int64_t number, int64_t keep)
 {
 	size_t n = 0;
@@ -87,18 +90,18 @@ static void step(struct versions *versions, int64_t number, int64_t keep)
 		versions->most = (int)versions->count;
 }
 
-/* One of a rank's stages while its list is walked. */
+/* A stage of the rank while its list is walked. */
 struct walk {
 	const struct pd_schedule *schedule;
-	int stage, ins;                 /* gradients that leave after each backward */
+	int stage, ins;                 /* ins: gradients that leave after each backward */
 	int outs;                       /* activations that leave after each forward */
 	bool recompute;
 	int64_t replicas;
 	struct pd_room *room;
 	struct stock inboxes, slots, outboxes, arriving, leaving;
 	struct versions versions;
-	int *to_send;                   /* per microbatch: of its gradients, those still here */
-	int *to_leave;                  /* of its activations */
+	int *to_send;                   /* per microbatch: gradients not yet sent */
+	int *to_leave;                  /* per microbatch: activations not yet sent */
 };
 
 static void walk_init(struct walk *w, const struct pd_schedule *schedule, int64_t microbatches,
@@ -122,7 +125,7 @@ static void walk_init(struct walk *w, const struct pd_schedule *schedule, int64_
 	stock_init(&w->outboxes, evaluates ? pd_schedule_outboxes(schedule, stage) : 0);
 	stock_init(&w->arriving, PASSAGES);
 	stock_init(&w->leaving, PASSAGES);
-	step(&w->versions, 0, 0);       /* the version with which training begins */
+	step(&w->versions, 0, 0);       /* training begins with this version */
 }
 
 static void walk_end(struct walk *w)
@@ -149,7 +152,7 @@ static void take_once(struct stock *stock, int32_t *mine)
 		*mine = take(stock);
 }
 
-/* The gradients of its inputs are made: those that arrived are used, others leave. */
+/* Enters a backward: gradients that arrived are used, others leave. */
 static void back(struct walk *w, struct pd_buffers *mine, int64_t i)
 {
 	if (mine->arriving >= 0)
@@ -160,8 +163,8 @@ static void back(struct walk *w, struct pd_buffers *mine, int64_t i)
 }
 
 /*
- * With recomputation a forward only works in a slot, behind all that was there before and
- * ahead of all that comes: what leaves goes into an outbox.
+ * Enters a forward.  With recomputation it only works in a slot, after all earlier uses and before
+ * all later ones; its outputs go into an outbox.
  */
 static void forth(struct walk *w, struct pd_buffers *mine, int64_t i)
 {
@@ -176,7 +179,7 @@ static void forth(struct walk *w, struct pd_buffers *mine, int64_t i)
 		mine->outbox = take(&w->outboxes);
 }
 
-/* Nothing of the microbatch is needed any more but gradients on their way. */
+/* Ends a microbatch, of which only gradients on their way are still needed. */
 static void end(struct walk *w, const struct pd_buffers *mine, int64_t version)
 {
 	put_back(&w->inboxes, mine->inbox);

@@ -50,10 +50,10 @@ static int64_t at_least(int64_t version, int64_t floor)
 }
 
 /*
- * Versions that live after update u of stashing: those read by the forwards from u g on, g to
- * an update, that are done before the last backward of it, and the new one.  The first e
- * forwards are x ahead of the backwards, the others w: each lot reads one version after the
- * other, and of those between them nobody reads any.
+ * Returns the versions that live after update u of stashing, with g microbatches to an update. 
+ * They are the new one, and those that forwards from u g on read before the last backward of the
+ * update.  The first e forwards are x ahead of the backwards, the others w.  Each of these two sets
+ * reads consecutive versions; nobody reads those in between.
  */
 static int64_t live_after(int64_t u, int64_t g, int64_t e, int64_t x, int64_t w)
 {
@@ -76,7 +76,7 @@ static int stashed_versions(const struct pd_schedule *schedule, int stage)
 	int64_t x = schedule->first[stage], w = schedule->warmup[stage];
 	int64_t most = (w + g - 1) / g + 1;
 
-	/* of the replicas, some do one more of what is admitted at once */
+	/* Some replicas have one more of the first microbatches than others. */
 	for (int64_t e = schedule->admitted / r; x > w && e <= (schedule->admitted + r - 1) / r; e++)
 		for (int64_t u = 1; (u - 1) * g <= e; u++)
 			most = at_least(live_after(u, g, e, x, w), most);
@@ -96,8 +96,10 @@ int pd_schedule_versions(const struct pd_schedule *schedule, int stage)
 	case PD_WEIGHTS_VERTICAL_SYNC:
 		first = plan->stages[0].replicas;
 		lead = schedule->warmup[0] * first;
-		/* where replicas differ and a group is one of each, the tag grows in longer
-		 * steps than the stage's versions, or between them */
+		/*
+		 * If replicas differ and a group is one microbatch of each, the tag grows in longer
+		 * steps than the stage's versions, or lies between them.
+		 */
 		if (schedule->group[0] != group)
 			lead += first - pd_gcd(first, r);
 		return minibatches ? plan->stages[0].warmup + 1
@@ -114,7 +116,7 @@ int64_t pd_schedule_delay(const struct pd_schedule *schedule, int stage)
 	const struct pd_stage *at = &schedule->plan->stages[stage];
 	int64_t group = schedule->group[stage];
 
-	if (schedule->plan->schedule == PD_SCHEDULE_NF1B)       /* its warm-up counts updates */
+	if (schedule->plan->schedule == PD_SCHEDULE_NF1B)       /* warm-ups count updates here */
 		return at->warmup;
 	return ((int64_t)schedule->warmup[stage] * at->replicas + group - 1) / group;
 }
@@ -175,7 +177,7 @@ int64_t pd_schedule_next_base(const struct pd_schedule *schedule, const struct p
 	return phase->base + schedule->origin + (most + 16) * schedule->scale;
 }
 
-/* All groups take as long as a few take more than half as many. */
+/* Checks that all groups fit: they take as long as a few, times their number. */
 int pd_schedule_fits(const struct pd_schedule *schedule, int64_t microbatches,
 		     struct pd_error *err)
 {
@@ -195,9 +197,9 @@ int pd_schedule_fits(const struct pd_schedule *schedule, int64_t microbatches,
 }
 
 /*
- * A gradient that skips stages leaves after the backward of the stage below which it
- * arrives (ideal.c).  On the interleaved time line those of several microbatches wait for
- * that; what one round shows, or the first two do where they differ, all do.
+ * A gradient that skips stages leaves after the backward of the stage below which it arrives
+ * (ideal.c).  With interleaved stages, those of several microbatches wait for that.  All rounds are
+ * like the first one, or the first two where these differ.
  */
 int pd_schedule_leaving(const struct pd_schedule *schedule, int stage)
 {
@@ -225,10 +227,10 @@ int pd_schedule_leaving(const struct pd_schedule *schedule, int stage)
 }
 
 /*
- * So many that what is sent of n is listed before the forward of n + count r.  On the lines of
- * 1F1B the inbox at t, from which it is free to go, is that of n - (slots_t + 1) r_t, and
- * everything between the two is a matter of whole spans; where the pipeline drains, groups are
- * only farther apart.  The others are looked at for as long as they take to repeat themselves.
+ * Returns the outboxes that a link needs, so that the sends of n are listed before the forward of n
+ * + count r.  With 1F1B the inbox at t, which must be free first, is that of n - (slots_t + 1) r_t,
+ * and everything in between is whole spans.  Where the pipeline drains, groups are only farther
+ * apart.  Other schedules are tried for as long as they take to repeat.
  */
 static int64_t outboxes_of_link(const struct pd_schedule *schedule, const struct pd_link *link)
 {
@@ -252,7 +254,7 @@ static int64_t outboxes_of_link(const struct pd_schedule *schedule, const struct
 	return count;
 }
 
-/* Two, so that one leaves while the next is made; no more than are in flight. */
+/* Sets at least two, so that one is sent while the next is made, but no more than are in flight. */
 static void set_outboxes(struct pd_schedule *schedule)
 {
 	const struct pd_wiring *wiring = schedule->wiring;
@@ -270,7 +272,7 @@ static void set_outboxes(struct pd_schedule *schedule)
 	}
 }
 
-/* What makes every key positive: no operation is earlier than one of these. */
+/* Returns what makes every key positive: no operation is earlier than this. */
 static int64_t origin(const struct pd_schedule *schedule)
 {
 	int64_t least = 0;
@@ -328,7 +330,7 @@ void pd_schedule_free(struct pd_schedule *schedule)
 	free(schedule);
 }
 
-/* A sum of squares for each layer, and the loss scale. */
+/* Returns the size of a sum of squares for each layer, and of the loss scale. */
 int64_t pd_schedule_agreed_bytes(const struct pd_plan *plan)
 {
 	return ((int64_t)plan->profile->layer_count + 1) * (int64_t)sizeof(double);
@@ -352,7 +354,7 @@ int64_t pd_schedule_unit(const struct pd_schedule *schedule)
 
 		if (!pd_mul(unit / pd_gcd(unit, schedule->group[s]), schedule->group[s], &product) ||
 		    product > INT64_C(1) << 40)
-			return INT64_MAX;       /* no such minibatch within a phase */
+			return INT64_MAX;       /* no phase has such a microbatch */
 		unit = product;
 	}
 	return unit;

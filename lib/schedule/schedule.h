@@ -39,13 +39,14 @@ extern const char pd_op_kind_letter[PD_OP_KINDS];
 struct pd_op {
 	enum pd_op_kind kind;
 	bool evaluate;          /* part of an evaluation phase: forward only, state untouched */
-	int32_t rank, stage;    /* agree: the first of the rank's stages */
+	int32_t rank, stage;    /* stage of an agree: the rank's first */
 	int32_t peer;           /* the other rank of a transfer, or -1 */
-	int32_t link;           /* of the wiring, for transfers, or -1 */
+	int32_t link;           /* of a transfer, in the wiring; or -1 */
 	int64_t microbatch;     /* for allreduce, agree and step: the first of the group */
-	int64_t version;        /* of the weights: read (forward, backward) or written (step); else -1 */
+	int64_t version;        /* of the weights: read (forward, backward) or written (step); else
+				   -1 */
 	int64_t keep;           /* step: the oldest version that a later forward reads; else -1 */
-	int64_t seq;            /* of an operation that meets another rank, or -1 */
+	int64_t seq;            /* sequence number, if several ranks take part; else -1 */
 };
 
 struct pd_schedule {
@@ -53,28 +54,30 @@ struct pd_schedule {
 	struct pd_wiring *wiring;       /* owned */
 	int stage_count;
 	int chunks, positions;          /* stages per rank; stages / chunks */
-	bool drains;                    /* after every group: an update before the next forward */
-	bool agrees;                    /* all ranks on every update */
-	bool splits;                    /* backward into backward_input and backward_weight */
-	/* per rank: its first stage, and which of its replicas it is */
+	bool drains;                    /* after every group there is an update before the next
+					   forward */
+	bool agrees;                    /* all ranks agree on every update */
+	bool splits;                    /* backward is backward_input and backward_weight */
+	/* Per rank: its first stage, and which of its replicas it is. */
 	struct { int stage, replica; } *ranks;
-	/* per stage */
+	/* The rest is per stage. */
 	int64_t *group;                 /* microbatches per update */
 	int *warmup;                    /* forwards of a replica ahead of its backwards */
-	int *first;                     /* of the microbatches below `admitted` (pd_plan_first) */
+	int *first;                     /* the same for microbatches below `admitted`
+					   (pd_plan_first) */
 	int64_t admitted;
-	int *slots;                     /* microbatches that a replica has in flight at most */
+	int *slots;                     /* most microbatches in flight at a replica */
 	int *outboxes;                  /* pd_schedule_outboxes */
-	int64_t *delay;                 /* microbatches that a step comes after its agree */
+	int64_t *delay;                 /* microbatches between an agree and its step */
 	int last;                       /* the stage whose last gradient of a group is the last */
 	int64_t span, scale, origin;    /* of the ideal time line, see ideal.c */
 };
 
 /*
- * One stretch of work that begins and ends with an empty pipeline: microbatches
- * first <= b < last, their operations numbered from base on.  Where it goes on after a
- * checkpoint, `into` microbatches, a multiple of the schedule's unit, came before: its
- * versions are those of the phase that began with them.
+ * A stretch of work that begins and ends with an empty pipeline: microbatches first <= b < last,
+ * with operations numbered from base on.  If it continues after a checkpoint, `into` microbatches,
+ * a multiple of the schedule's unit, came before.  Its versions are then those of the phase that
+ * began with them.
  */
 struct pd_phase {
 	bool evaluate;
@@ -83,64 +86,64 @@ struct pd_phase {
 };
 
 /*
- * Refuses what cannot be: warm-ups that would deadlock, a schedule and weights that do not
- * go together, microbatches that the replicas cannot share.
+ * Refuses warm-ups that would deadlock, a schedule and weights that do not go together, and
+ * microbatches that the replicas cannot share.
  */
 struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error *err);
 void pd_schedule_free(struct pd_schedule *schedule);
 
 /*
- * Microbatches in flight at a replica of a stage.  Inboxes: one more, so that the next
- * microbatch's inputs arrive while the stage computes.  Slots: as many as are in flight, but
- * where the stage recomputes only those of microbatches between their recompute and the end of
- * their backward; a forward works in the slot that the next recompute will have.
+ * These count the buffers of a replica for microbatches in flight.  There is one inbox more, so
+ * that the next inputs arrive while the stage computes.  There are as many slots as microbatches in
+ * flight.  If the stage recomputes, only microbatches between their recompute and the end of their
+ * backward have slots; a forward works in the slot that the next recompute will have.
  */
 int pd_schedule_in_flight(const struct pd_schedule *schedule, int stage, bool evaluate);
 int pd_schedule_slots(const struct pd_schedule *schedule, int stage, bool evaluate);
 int pd_schedule_inboxes(const struct pd_schedule *schedule, int stage, bool evaluate);
 /*
- * Where a stage recomputes: microbatches whose activations a replica holds on their way to later
- * stages, since their slot is used again.  0 elsewhere, and where nothing leaves.
+ * Returns how many microbatches' activations a replica holds in outboxes while they are sent, if
+ * the stage recomputes and so uses their slot again.  0 for other stages, and if nothing is sent.
  */
 int pd_schedule_outboxes(const struct pd_schedule *schedule, int stage);
 /*
- * Microbatches whose gradients a replica of a stage holds on their way out: the one being
- * computed among them.
+ * Returns how many microbatches' gradients a replica holds until they are sent, including the one
+ * that is being computed.
  */
 int pd_schedule_leaving(const struct pd_schedule *schedule, int stage);
 /*
- * Does a forward of microbatch `at` or a later one read that version, from floor to at, all
- * counted from where a phase began?  Every version from the oldest such on, unless an eager
- * start-up ends in between: then some are skipped.
+ * Tells whether a forward of microbatch `at` or a later one reads that version, from floor to at,
+ * all counted from the phase's beginning.  These are all versions from the oldest one on, except
+ * that some are skipped where an eager start-up ends.
  */
 bool pd_schedule_reads(const struct pd_schedule *schedule, int stage, int64_t at, int64_t floor,
 		       int64_t version);
-/* Versions of a stage's weights that live at once, at most. */
+/* Returns the most versions of a stage's weights that live at once. */
 int pd_schedule_versions(const struct pd_schedule *schedule, int stage);
 /*
- * Updates of a stage between a microbatch's forward and its backward, at most: how old its
- * weights are by then, where they are not stashed.
+ * Returns the most updates of a stage between a microbatch's forward and its backward.  If weights
+ * are not stashed, they are then so much newer.
  */
 int64_t pd_schedule_delay(const struct pd_schedule *schedule, int stage);
-/* The stages of a rank, in order, into stages (schedule->chunks of them); its replica. */
+/* Sets the stages of a rank, in order (schedule->chunks of them); returns its replica. */
 int pd_schedule_stages(const struct pd_schedule *schedule, int rank, int *stages);
 /*
- * What an agree passes around (lib/worker/agree.c): a vector of so many bytes, in so many
+ * These return the bytes of the vector that an agree exchanges (lib/worker/agree.c), and its
  * rounds.
  */
 int64_t pd_schedule_agreed_bytes(const struct pd_plan *plan);
 int pd_schedule_agree_rounds(const struct pd_plan *plan);
-/* A phase can be cut short at any b for which b - first is a multiple of this. */
+/* Returns the unit of a phase: it can be cut at any b for which b - first is a multiple of this. */
 int64_t pd_schedule_unit(const struct pd_schedule *schedule);
 
-/* The base of the phase that follows one: above all its sequence numbers. */
+/* Returns the base of the next phase, above all sequence numbers of this one. */
 int64_t pd_schedule_next_base(const struct pd_schedule *schedule, const struct pd_phase *phase);
 
-/* Refuses a phase of so many microbatches whose numbers would not fit in 63 bits. */
+/* Refuses a phase with so many microbatches that its numbers would not fit in 63 bits. */
 int pd_schedule_fits(const struct pd_schedule *schedule, int64_t microbatches,
 		     struct pd_error *err);
 
-/* "2F0", into buf (at least 32 bytes), returned. */
+/* Writes "2F0" into buf (at least 32 bytes) and returns it. */
 const char *pd_op_short(const struct pd_op *op, char *buf);
 
 #endif

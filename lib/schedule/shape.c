@@ -6,20 +6,20 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MOST_CHUNKS 4096        /* of a rank: arrays of them lie on the stack */
+#define MOST_CHUNKS 4096        /* arrays of a rank's stages are on the stack */
 
 static int64_t replicas(const struct pd_schedule *schedule, int s)
 {
 	return schedule->plan->stages[s].replicas;
 }
 
-/* Microbatches per update, where every stage has the same. */
+/* Returns the microbatches per update, which are the same at every stage. */
 static int64_t common_group(const struct pd_schedule *schedule)
 {
 	return schedule->group[0];
 }
 
-/* Which weights a schedule can be combined with. */
+/* Tells whether a schedule can be combined with these weights. */
 static bool goes_with(enum pd_schedule_kind schedule, enum pd_weight_kind weights)
 {
 	switch (schedule) {
@@ -57,8 +57,8 @@ static int check_kind(const struct pd_plan *plan, struct pd_error *err)
 }
 
 /*
- * All ranks wait for each other once a group: with other weights that would be in every
- * minibatch, and the last stage would wait for the first.
+ * Checks the weights for agree: all ranks wait for each other once a group.  With other weights
+ * that would be in every minibatch, and the last stage would wait for the first.
  */
 static int check_agree(const struct pd_plan *plan, struct pd_error *err)
 {
@@ -106,7 +106,7 @@ static int set_groups(struct pd_schedule *schedule, struct pd_error *err)
 	return 0;
 }
 
-/* The warm-ups that the schedule really has, from those of the plan. */
+/* Sets the warm-ups that the schedule has in fact, from those of the plan. */
 static int set_warmups(struct pd_schedule *schedule, struct pd_error *err)
 {
 	const struct pd_plan *plan = schedule->plan;
@@ -122,7 +122,10 @@ static int set_warmups(struct pd_schedule *schedule, struct pd_error *err)
 			w = 0;
 		if (plan->schedule == PD_SCHEDULE_NF1B)
 			w = (w + 1) * plan->microbatches - 1;
-		/* all forwards of a group before its first backward: the same lead everywhere */
+		/*
+		 * All forwards of a group come before its first backward: the lead is the same
+		 * everywhere.
+		 */
 		if (plan->schedule == PD_SCHEDULE_GPIPE || (schedule->drains && w > local))
 			w = local;
 		schedule->warmup[s] = (int)w;
@@ -150,7 +153,7 @@ static int set_warmups(struct pd_schedule *schedule, struct pd_error *err)
 	return 0;
 }
 
-/* ZB-H1 keeps a microbatch until its weight gradient, s microbatches after its backward. */
+/* With ZB-H1 a microbatch is kept until its weight gradient, s microbatches after its backward. */
 static void hold_for_weights(struct pd_schedule *schedule)
 {
 	for (int s = 0; s < schedule->stage_count; s++) {
@@ -191,17 +194,20 @@ static int set_chunks(struct pd_schedule *schedule, struct pd_error *err)
 }
 
 /*
- * A forward is ahead of its backward by less than 4 p v slots, in each 2 v of which there is one
- * more of each (ideal.c): after 2 p microbatches and a round of p what follows repeats itself.
+ * A forward is ahead of its backward by less than 4 p v slots, and each 2 v slots have one more of
+ * both (ideal.c).  So everything repeats after 2 p microbatches and a round of p.
  */
 #define ENOUGH 8        /* rounds */
 
-/* Of the first `count` microbatches of a replica: more forwards than backwards, by the times. */
+/*
+ * Returns the most of the first `count` microbatches of a replica in flight, by the times of their
+ * forwards and backwards.
+ */
 static int most_in_flight(const struct pd_schedule *schedule, int s, int64_t count)
 {
 	int64_t r = replicas(schedule, s), f = 0, b = 0, most = 0;
 
-	/* merge the two ascending sequences */
+	/* Merge the two ascending sequences. */
 	while (f < count) {
 		if (b < f && pd_ideal_backward(schedule, s, b * r) <
 			     pd_ideal_forward(schedule, false, s, f * r))

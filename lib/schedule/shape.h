@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shape of a schedule: what groups, warm-ups, slots and chunks a plan gives it. */
+/* The groups, warm-ups, slots and chunks that a plan gives a schedule. */
 #ifndef PD_SCHEDULE_SHAPE_H
 #define PD_SCHEDULE_SHAPE_H
 
 #include "schedule/schedule.h"
 
 /*
- * Works out what struct pd_schedule has from the plan but ranks, wiring, outboxes, scale and
- * origin; or refuses it.
+ * Sets all of struct pd_schedule but ranks, wiring, outboxes, scale and origin, from the plan; or
+ * refuses the plan.
  */
 int pd_shape_set(struct pd_schedule *schedule, struct pd_error *err);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing pd-schedule(5): every operation, or a steady state once. */
+/* Writes pd-schedule(5): every operation, or a steady state once. */
 #include "schedule/file.h"
 
 #include "base/json.h"
@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is written, and where. */
+/* The source of operations, and the output. */
 struct written {
 	FILE *out;
 	const struct pd_lists *lists;
-	const struct pd_schedule *schedule;     /* or NULL: from the lists */
+	const struct pd_schedule *schedule;     /* NULL: the operations are those of the lists */
 	const struct pd_prices *prices;
 };
 
@@ -32,7 +32,7 @@ static int write_header(FILE *out, const struct pd_lists *lists, struct pd_error
 	return 0;
 }
 
-/* All but its beginning, which says the rank, and its end. */
+/* Writes an operation, without the beginning with its rank, and without its end. */
 static void write_op(FILE *out, const struct pd_lists *lists, const struct pd_op *op)
 {
 	fprintf(out, "\"op\":\"%s\",\"stage\":%" PRId32 ",\"microbatch\":%" PRId64,
@@ -56,7 +56,7 @@ static void write_note(FILE *out, const struct pd_note *note)
 		note->duration_ns, note->memory_delta_bytes);
 }
 
-/* Operations `from` to `to` - 1 of a list, a line each. */
+/* Writes operations `from` to `to` - 1 of a list, a line each. */
 static void write_lines(FILE *out, const struct pd_lists *lists, int rank,
 			const struct pd_list *list, size_t from, size_t to)
 {
@@ -86,7 +86,7 @@ static void write_block(FILE *out, const struct pd_lists *lists, int rank,
 	fputs("]}\n", out);
 }
 
-/* As it is stored. */
+/* Writes a list as it is stored. */
 static void write_list(FILE *out, const struct pd_lists *lists, int rank,
 		       const struct pd_list *list)
 {
@@ -102,7 +102,7 @@ static void write_list(FILE *out, const struct pd_lists *lists, int rank,
 	write_lines(out, lists, rank, list, n, list->count);
 }
 
-/* The operations of a rank with what is said of each: shown one after the other. */
+/* Calls a function for each operation of a rank, with its note. */
 static void each_op(const struct written *from, int rank, int64_t microbatches,
 		    void (*show)(void *context, const struct pd_op *op, const struct pd_note *note),
 		    void *context)
@@ -147,9 +147,8 @@ static void show_list(void *context, const struct pd_op *op, const struct pd_not
 }
 
 /*
- * A steady state once.  Of the generator's lists it is enough to make one that is as much
- * shorter as a steady state allows: more repetitions change nothing before and behind them
- * but numbers.
+ * Writes a steady state once.  If the generator makes the list, a shorter one with the same steady
+ * state is enough: more repetitions change only the numbers before and behind them.
  */
 static void write_compact(const struct written *from, int rank)
 {
@@ -166,7 +165,7 @@ static void write_compact(const struct written *from, int rank)
 	pd_list_release(&list);
 }
 
-/* From the schedule, or where it is NULL from the lists. */
+/* Writes operations from schedule, or from the lists if it is NULL. */
 static int write_all(FILE *out, const struct pd_lists *lists, const struct pd_schedule *schedule,
 		     bool compact, struct pd_error *err)
 {
@@ -213,7 +212,7 @@ char *pd_lists_text(const struct pd_lists *lists, int rank)
 	FILE *out = pd_mem_stream(&text, &size);
 
 	list.notes = NULL;
-	putc('\n', out);                /* where a document has its header */
+	putc('\n', out);                /* a document has its header here */
 	write_list(out, lists, rank, &list);
 	pd_mem_stream_close(out);
 	return text;
