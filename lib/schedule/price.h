@@ -17,7 +17,7 @@
 
 struct pd_stage_price {
 	int64_t forward_ns, backward_ns, backward_input_ns, backward_weight_ns;
-	int64_t update_ns, update_apart_ns;     /* in place; elsewhere */
+	int64_t update_ns, update_apart_ns;     /* in place; into another buffer */
 	int64_t allreduce_ns;
 	int64_t weights_bytes;          /* of one version */
 	int64_t full_bytes;             /* of its gradients */
@@ -53,7 +53,7 @@ struct pd_account {
 	const struct pd_prices *prices;
 	int64_t microbatches;
 	int stage_count;
-	int32_t **reads;                /* per stage: reads of each version still to come; or NULL */
+	int32_t **reads;                /* per stage: reads of each version to come; or NULL */
 	int64_t *newest;                /* per stage */
 	__int128 held_bytes;            /* at the moment */
 };
