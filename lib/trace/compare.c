@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-struct pair {                           /* one operation that both have */
+struct pair {                           /* one operation that both traces have */
 	enum pd_op_kind kind;
 	int stage;
 	int64_t ns[2];
@@ -82,7 +82,7 @@ static void add_only(struct pd_compare *compare, int which, const struct pd_op *
 		compare->some[which][compare->shown[which]++] = *op;
 }
 
-/* Merges the two sorted lists; both[w][i]: does the other have record i of trace w? */
+/* Matches the two sorted lists; both[w][i] says whether the other trace has record i of trace w. */
 static struct pair *match(struct pd_compare *compare, const struct pd_trace *const trace[2],
 			  bool *const both[2])
 {
@@ -122,7 +122,7 @@ static int by_place(const void *a, const void *b)
 	return (x->stage > y->stage) - (x->stage < y->stage);
 }
 
-/* Of n sorted values, the one that a share of them is below. */
+/* Returns a quantile of n sorted values: the value below which a share of them lies. */
 static int64_t quantile(const int64_t *values, size_t n, double share)
 {
 	return values[(size_t)((double)(n - 1) * share + 0.5)];
@@ -166,7 +166,7 @@ static void add_residuals(struct pd_compare *compare, struct pair *pairs)
 	free(values);
 }
 
-/* The next operation from *at_p on that both have, or NULL. */
+/* Returns the next operation from *at_p on that both traces have, or NULL. */
 static const struct pd_op *next_both(const struct pd_timeline *timeline, int rank,
 				     const bool *both, size_t *at_p)
 {

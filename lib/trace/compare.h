@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two traces side by side, operation by operation, and where the time of each went.
+ * Compares two traces operation by operation, and divides the time of each rank.
  *
- * Operations of training are the same where rank, kind, stage, microbatch, peer and link
- * are; those of evaluations are left out.  The order of a rank is that in which it
- * computes: what was asked of a stream is done in order, while transfers under way end as
- * the links allow.
+ * Two operations of training are the same if they have the same rank, kind, stage, microbatch, peer
+ * and link.  Evaluations are left out.  The order of a rank is the order in which it computes: a
+ * stream works in order, while transfers end as the links allow.
  */
 #ifndef PD_TRACE_COMPARE_H
 #define PD_TRACE_COMPARE_H
@@ -22,11 +21,11 @@ struct pd_residual {                    /* durations in the first trace less tho
 	enum pd_op_kind kind;
 	int stage;
 	int64_t count;
-	int64_t median_ns[2];           /* in each */
-	int64_t low_ns, middle_ns, high_ns;     /* of the differences: 5 %, 50 %, 95 % */
+	int64_t median_ns[2];           /* in each trace */
+	int64_t low_ns, middle_ns, high_ns;     /* percentiles 5, 50 and 95 of the differences */
 };
 
-struct pd_disorder {                    /* the first operation of a rank that is another */
+struct pd_disorder {                    /* the first operation of a rank with another order */
 	int rank;
 	int64_t position;               /* among those that both have, from 0 */
 	struct pd_op op[2];
@@ -34,7 +33,7 @@ struct pd_disorder {                    /* the first operation of a rank that is
 
 struct pd_compare {
 	int64_t matched;
-	/* operations that the other does not have; of them those whose microbatch it does have */
+	/* Operations that the other does not have; those of them whose microbatch the other has. */
 	int64_t only[2], missing[2];
 	int shown[2];
 	struct pd_op some[2][PD_COMPARE_SHOWN];
@@ -47,18 +46,18 @@ struct pd_compare {
 struct pd_compare *pd_compare_new(const struct pd_timeline *first,
 				  const struct pd_timeline *second);
 void pd_compare_free(struct pd_compare *compare);
-/* The same operations in the same order, as far as both go? */
+/* Tells whether both have the same operations in the same order, as far as both go. */
 bool pd_compare_same(const struct pd_compare *compare);
 void pd_compare_print(const struct pd_compare *compare, const char *const names[2], FILE *out);
 
 /*
- * Where the time went, per rank.  An idle moment is put down to what the next operation
- * waited for last.  While that was on its way it is a transfer exposed (an all-reduce
- * exposed), before that the rank waits for the one that makes it.
+ * The parts of a rank's time.  An idle moment counts for what the next operation waited for last. 
+ * While that is on its way, a transfer (or an all-reduce) is exposed; before that, the rank waits
+ * for the rank that sends it.
  */
 enum pd_spent {
 	PD_SPENT_COMPUTE,
-	PD_SPENT_ACTIVATION,            /* for the rank that makes it */
+	PD_SPENT_ACTIVATION,            /* for the rank that sends it */
 	PD_SPENT_GRADIENT,
 	PD_SPENT_TRANSFER,
 	PD_SPENT_ALLREDUCE,
@@ -73,7 +72,7 @@ struct pd_awaited {                     /* how long a rank waited for another */
 };
 
 struct pd_where {
-	int64_t begin_ns, end_ns;       /* the steady period, or all where there is none */
+	int64_t begin_ns, end_ns;       /* the steady period, or the whole trace without one */
 	bool has_steady;
 	int rank_count;
 	int64_t (*ns)[PD_SPENTS];       /* per rank: they add up to the window */
@@ -83,16 +82,16 @@ struct pd_where {
 
 struct pd_where *pd_where_new(const struct pd_timeline *timeline);
 void pd_where_free(struct pd_where *where);
-/* For people, in percent of the window of each; the second may be NULL. */
+/* Prints both for people, in percent of their windows; the second may be NULL. */
 void pd_where_print(const struct pd_timeline *timeline, const struct pd_where *first,
 		    const struct pd_where *second, FILE *out);
 
 /*
- * The phases of training in a trace: its microbatches divided wherever every rank had ended
- * all before a microbatch before it began anything of that or a later one.  Returns how
- * many; *bounds_p gets one more ascending microbatches, each the first of a phase and the
- * last the end, for the caller to free.  0 where nothing was trained, or not in a row:
- * *bounds_p is untouched.
+ * Returns how many phases of training a trace has.  A phase ends before a microbatch if every rank
+ * has ended everything before it, before it begins anything of it or of a later one.  Sets
+ * *bounds_p to one more ascending microbatches, the first of each phase and the end of the last,
+ * for the caller to free.  If nothing was trained, or not in a row, it returns 0 and leaves
+ * *bounds_p alone.
  */
 int pd_trace_phases(const struct pd_trace *trace, int64_t **bounds_p);
 

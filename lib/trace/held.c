@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory of a rank over time: the schedule's account, entered at the times of a trace. */
+/*
+ * Computes the memory of a rank over time: the schedule's account, entered at the times of a trace.
+ */
 #include "base/mem.h"
 #include "base/sort.h"
 #include "schedule/price.h"
@@ -7,7 +9,10 @@
 
 #include <stdlib.h>
 
-/* As the rank's stream does them: by their ends, and what brings a microbatch before that. */
+/*
+ * Orders operations as the rank's stream does them: by their ends, and what brings a microbatch
+ * first.
+ */
 static int by_end(const void *a, const void *b)
 {
 	const struct pd_record *x = *(const struct pd_record *const *)a;
@@ -26,10 +31,10 @@ static int by_when(const void *a, const void *b)
 
 	if (x->when_ns != y->when_ns)
 		return x->when_ns < y->when_ns ? -1 : 1;
-	return (x->bytes > y->bytes) - (x->bytes < y->bytes);   /* what goes, then what comes */
+	return (x->bytes > y->bytes) - (x->bytes < y->bytes);   /* frees come before allocations */
 }
 
-/* The rank's operations of training that an account knows. */
+/* Gathers the rank's operations of training that use memory. */
 static size_t gather(const struct pd_timeline *timeline, int rank,
 		     const struct pd_record **records)
 {
@@ -49,7 +54,7 @@ static size_t gather(const struct pd_timeline *timeline, int rank,
 	return n;
 }
 
-/* The versions that are read or written, ascending; a run that was resumed has high ones. */
+/* Returns the versions that are read or written, ascending; those of a resumed run are high. */
 static int64_t *versions_of(const struct pd_record **records, size_t n, size_t *count_p)
 {
 	int64_t *versions = pd_calloc(n, sizeof(*versions));
@@ -66,7 +71,10 @@ static int64_t *versions_of(const struct pd_record **records, size_t n, size_t *
 	return versions;
 }
 
-/* The operation with its version's number among those; to an account only that matters. */
+/*
+ * Returns the operation with the index of its version in place of the version; an account needs no
+ * more.
+ */
 static struct pd_op numbered(const struct pd_op *op, const int64_t *versions, size_t count)
 {
 	struct pd_op out = *op;
@@ -77,7 +85,7 @@ static struct pd_op numbered(const struct pd_op *op, const int64_t *versions, si
 	return out;
 }
 
-/* Changes into sums, those of one moment into one; returns how many are left. */
+/* Turns changes into sums, and joins changes at the same moment; returns how many are left. */
 static size_t add_up(struct pd_held *held, size_t count, int64_t begin_ns, int64_t fixed_bytes)
 {
 	size_t n = 0;
@@ -93,7 +101,7 @@ static size_t add_up(struct pd_held *held, size_t count, int64_t begin_ns, int64
 	return n + 1;
 }
 
-/* A run that was resumed begins with a version that no step of the trace wrote. */
+/* Begins with the versions that no step of the trace wrote, as in a resumed run. */
 static void begin_versions(struct pd_account *account, const struct pd_op *ops, size_t n)
 {
 	for (size_t i = n; i-- > 0;)
@@ -101,7 +109,7 @@ static void begin_versions(struct pd_account *account, const struct pd_op *ops, 
 			account->newest[ops[i].stage] = ops[i].version;
 }
 
-/* Into held[1] and on, how much each of n operations adds or takes; returns how many do. */
+/* Sets held[1] and on to what each of n operations allocates or frees; returns how many do. */
 static size_t changes(const struct pd_prices *prices, const struct pd_record **records, size_t n,
 		      struct pd_held *held)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events for chrome://tracing and Perfetto (the Trace Event Format): M names, X an
- * operation, s and f the ends of an arrow, C a counter.
+ * Writes events for chrome://tracing and Perfetto (the Trace Event Format): M is a name, X an
+ * operation, s and f are the ends of an arrow, C is a counter.
  */
 #include "base/mem.h"
 #include "trace/timeline.h"
@@ -16,12 +16,12 @@ struct writer {
 	FILE *out;
 	bool begun;
 	int64_t zero_ns;
-	const char *name;               /* of the view, or NULL */
-	int views, view;                /* how many; which one is being written */
+	const char *name;               /* name of the view, or NULL */
+	int views, view;                /* how many views; the current one */
 	size_t arrows;
 };
 
-/* A process per rank; those of a rank in several views follow one another. */
+/* Returns a process per rank; those of a rank in several views follow one another. */
 static int pid_of(const struct writer *w, int rank)
 {
 	return rank * w->views + w->view;
@@ -46,7 +46,7 @@ static int tid_of(enum pd_lane_kind lane, int depth)
 	return (int)lane * ROWS_PER_LANE + depth;
 }
 
-#define LISTED 4                /* numbers in a row's name, at most */
+#define LISTED 4                /* most numbers in a row's name */
 
 static int stage_of(const struct pd_op *op)
 {
@@ -58,7 +58,7 @@ static int peer_of(const struct pd_op *op)
 	return op->peer;
 }
 
-/* " 0, 2": the different numbers that operations in a row of a lane have, or "". */
+/* Writes " 0, 2": the different numbers that operations in a row of a lane have, or "". */
 static void list_numbers(const struct pd_lane *lane, int depth, int (*number)(const struct pd_op *),
 			 char *text, size_t size)
 {
@@ -82,7 +82,7 @@ static void list_numbers(const struct pd_lane *lane, int depth, int (*number)(co
 	}
 }
 
-/* "stage 1: activations in, rank 0"; no two rows of a rank have one name. */
+/* Writes "stage 1: activations in, rank 0"; no two rows of a rank have the same name. */
 static void put_row_name(struct writer *w, const struct pd_lane *lane, int kind, int depth)
 {
 	static const char *const way[PD_LANES] = {
@@ -111,7 +111,7 @@ static void put_names(struct writer *w, const struct pd_timeline *timeline, int 
 			 timeline->stage_counts[rank] > 1 ? "s" : "", stages,
 			 timeline->replicas[rank], w->name ? "; " : "", w->name ? w->name : "");
 	name = json_string(text);
-	if (!name)                      /* the view's name, a file's, is no UTF-8 */
+	if (!name)                      /* the view's name, that of a file, is not UTF-8 */
 		name = json_sprintf("rank %d: stage%s %s, replica %d", rank,
 				    timeline->stage_counts[rank] > 1 ? "s" : "", stages,
 				    timeline->replicas[rank]);
@@ -186,7 +186,10 @@ static int by_transfer(const void *a, const void *b)
 		return p->evaluate ? 1 : -1;
 	if (p->microbatch != q->microbatch)
 		return p->microbatch < q->microbatch ? -1 : 1;
-	/* the same minibatch of several evaluations: in their order, the send before the receive */
+	/*
+	 * Several evaluations have the same minibatch: take them in order, the send before the
+	 * receive.
+	 */
 	if (p->seq != q->seq)
 		return p->seq < q->seq ? -1 : 1;
 	return (int)y->send - (int)x->send;
@@ -218,9 +221,9 @@ static struct end *ends_of(const struct pd_timeline *timeline, size_t *count_p)
 }
 
 /*
- * An arrow from each send to its receive.  One whose other side is not in the trace (a run
- * that was cut off) gets none.  An arrow cannot point back in time: clocks of two ranks of
- * a measured trace may differ by a little.
+ * Draws an arrow from each send to its receive.  A transfer with only one side in the trace (of an
+ * interrupted run) has none.  An arrow must not point back in time; the clocks of two ranks can
+ * differ a little.
  */
 static void put_arrows(struct writer *w, const struct pd_timeline *timeline)
 {
@@ -265,7 +268,10 @@ static int by_when(const void *a, const void *b)
 	return x->by - y->by;
 }
 
-/* Minibatches between the start of their forward and the end of their backward on a rank. */
+/*
+ * Counts the minibatches between the start of their forward and the end of their backward on a
+ * rank.
+ */
 static void put_in_flight(struct writer *w, const struct pd_timeline *timeline, int rank)
 {
 	const struct pd_lane *lane = pd_timeline_lane(timeline, rank, PD_LANE_COMPUTE);

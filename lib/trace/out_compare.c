@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two traces side by side, for people. */
+/* Prints two traces side by side, for people. */
 #include "base/opt.h"
 #include "trace/compare.h"
 
 #include <inttypes.h>
 
 #define RANKS_SHOWN 64
-#define AWAITED_SHOWN 0.05              /* percent of the window, at least */
+#define AWAITED_SHOWN 0.05              /* least share that is shown, in percent of the window */
 
 static const char *describe(const struct pd_op *op, char buf[64])
 {
@@ -58,7 +58,7 @@ static void print_order(const struct pd_compare *compare, FILE *out)
 		fprintf(out, "  (%d more)\n", compare->disorder_count - RANKS_SHOWN);
 }
 
-/* Of either sign. */
+/* Writes a difference with its sign. */
 static const char *show_difference(int64_t ns, char buf[40])
 {
 	char text[32];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A report for programs: JSON, and CSV that is made out of it. */
+/* Writes a report for programs: as JSON, and as CSV made from that. */
 #include "base/json.h"
 #include "base/mem.h"
 #include "trace/report.h"
@@ -14,7 +14,7 @@ static json_t *real_or_null(bool known, double value)
 	return known && isfinite(value) ? json_real(value) : json_null();
 }
 
-/* A mean; 0 where there was nothing to take it of. */
+/* Returns a mean, 0 if there was nothing to take it of. */
 static json_t *mean(double ns)
 {
 	return real_or_null(ns > 0, ns);
@@ -77,7 +77,7 @@ static json_t *link_json(const struct pd_link_report *one)
 			 "gradient_ns", mean(one->gradient_ns));
 }
 
-/* In percent of the time of all ranks. */
+/* Returns the bubble in percent of the time of all ranks. */
 static double bubble(const struct pd_report *report)
 {
 	double window = (double)(report->end_ns - report->begin_ns), busy = 0;
@@ -147,7 +147,7 @@ json_t *pd_report_json(const struct pd_report *report, const struct pd_report *p
 
 /* ---- CSV ---- */
 
-/* In quotes where it must be (RFC 4180). */
+/* Writes a field, in quotes if it must be (RFC 4180). */
 static void put_field(const char *text, FILE *out)
 {
 	if (!strpbrk(text, ",\"\r\n")) {
@@ -163,7 +163,7 @@ static void put_field(const char *text, FILE *out)
 	putc('"', out);
 }
 
-/* A number, a word; several with spaces between them; nothing where it is null. */
+/* Writes a number or a word, several with spaces between them, or nothing for null. */
 static void put_value(const json_t *value, FILE *out)
 {
 	const json_t *one;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A report for people: what counts first, tables below. */
+/* Prints a report for people: the main figures first, tables below. */
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
@@ -21,12 +21,12 @@ static const char *show_ns(double ns, char *buf)
 	return pd_show_time((int64_t)(ns + 0.5), buf);
 }
 
-/* How much was trained: minibatches, and what they are made of. */
+/* Prints how many minibatches were trained, and their microbatches. */
 static void print_length(const struct pd_plan *plan, int64_t microbatches, FILE *out)
 {
 	int64_t cut = plan->microbatches;
 
-	if (microbatches % cut)         /* a list of operations that is not all there */
+	if (microbatches % cut)         /* the list of operations is incomplete */
 		fprintf(out, "%" PRId64 " microbatches", microbatches);
 	else
 		fprintf(out, "%" PRId64 " minibatches", microbatches / cut);
@@ -107,7 +107,7 @@ static void print_shares(const char *name, const struct pd_rank_report *one, FIL
 		fprintf(out, " %10s\n", "-");
 }
 
-/* Percentages of the window; the last column: of the time of transfers. */
+/* Prints percentages of the window; the last column is of the time of transfers. */
 static void print_use(const struct pd_report *report, FILE *out)
 {
 	const struct pd_plan *plan = report->timeline->trace->plan;
@@ -122,7 +122,7 @@ static void print_use(const struct pd_report *report, FILE *out)
 		const struct pd_stage *stage = &plan->stages[s];
 
 		if (report->timeline->chunks[s] > 0)
-			continue;       /* its ranks have been shown */
+			continue;       /* another stage has shown its ranks */
 		pd_timeline_stages(report->timeline, stage->ranks[0], ",", stages, sizeof(stages));
 		snprintf(name, sizeof(name), "stage %s", stages);
 		sum_ranks(report, stage->ranks, stage->replicas, &sum);
@@ -205,7 +205,7 @@ static bool recomputes(const struct pd_plan *plan)
 	return false;
 }
 
-/* Means of one microbatch on one replica. */
+/* Prints means of one microbatch on one replica. */
 static void print_stages(const struct pd_report *report, FILE *out)
 {
 	const struct pd_plan *plan = report->timeline->trace->plan;
@@ -232,7 +232,7 @@ static void print_stages(const struct pd_report *report, FILE *out)
 	}
 }
 
-/* The same beside those of the plan's profile. */
+/* Prints these means beside those of the plan's profile. */
 static void print_differences(const struct pd_report *report, const struct pd_report *predicted,
 			      FILE *out)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The timeline as a drawing: a row per rank, thin rows below it for what else goes on. */
+/* Draws the timeline: a row per rank, with thin rows below it for transfers. */
 #include "base/mem.h"
 #include "base/opt.h"
 #include "base/xml.h"
@@ -13,14 +13,14 @@
 #define LEFT 100
 #define WIDTH 760               /* of the time axis: legible across a page */
 #define RIGHT 14
-#define ROW 18                  /* of computation */
-#define THIN 4                  /* of a transfer */
+#define ROW 18                  /* height of a row for computation */
+#define THIN 4                  /* height of a row for transfers */
 #define GAP 6
-#define LETTER 6.2              /* width of a character of a label */
+#define LETTER 6.2              /* width of a label's character */
 #define OPS_PER_ROW 36
-#define PALEST 0.6              /* how much white the last stage of a rank gets */
+#define PALEST 0.6              /* share of white in the last stage of a rank */
 
-/* Colours that differ in lightness too: what is printed in grey can be told apart. */
+/* These colours also differ in lightness, so that they can be told apart in grey. */
 static const struct { const char *name; int red, green, blue; } style[PD_OP_KINDS] = {
 	[PD_OP_forward] = { "forward", 0x3b, 0x6f, 0xa8 },
 	[PD_OP_recompute] = { "recompute", 0x5f, 0xa8, 0xa3 },
@@ -43,7 +43,7 @@ static const enum pd_op_kind legend[] = {
 	PD_OP_send_gradient, PD_OP_allreduce, PD_OP_agree,
 };
 
-/* "#rrggbb", with so much white in it. */
+/* Writes "#rrggbb" with a share of white. */
 static const char *shade(enum pd_op_kind kind, double white, char buf[8])
 {
 	snprintf(buf, 8, "#%02x%02x%02x",
@@ -53,7 +53,7 @@ static const char *shade(enum pd_op_kind kind, double white, char buf[8])
 	return buf;
 }
 
-/* Is it so light that its label must be dark? */
+/* Tells whether the colour is so light that its label must be dark. */
 static bool is_light(enum pd_op_kind kind, double white)
 {
 	double luma = 0.3 * style[kind].red + 0.59 * style[kind].green + 0.11 * style[kind].blue;
@@ -61,7 +61,7 @@ static bool is_light(enum pd_op_kind kind, double white)
 	return luma + white * (255 - luma) > 165;
 }
 
-/* The later a stage among those of its rank, the paler; transfers are all alike. */
+/* Returns a share of white that is higher for later stages of a rank; transfers have none. */
 static double white_of(const struct pd_timeline *timeline, const struct pd_op *op)
 {
 	int count = timeline->stage_counts[op->rank];
@@ -123,7 +123,7 @@ static const char *row_name(const struct pd_timeline *timeline, int rank, char *
 	return buf;
 }
 
-/* How far the longest name reaches out to the left of where names have room. */
+/* Returns how far the longest name extends to the left of the column of names. */
 static double overhang(const struct pd_timeline *timeline)
 {
 	double most = 0;
@@ -139,7 +139,7 @@ static double overhang(const struct pd_timeline *timeline)
 	return ceil(most);
 }
 
-/* Behind all else, so that the lines of the axis lie upon it. */
+/* Draws the ground of a row first, so that the lines of the axis are on top of it. */
 static void put_ground(const struct pd_timeline *timeline, int rank, double y, FILE *out)
 {
 	char name[96];
@@ -164,7 +164,7 @@ static void put_rank(const struct pd_timeline *timeline, int rank,
 	}
 }
 
-/* 1, 2 or 5 times a power of ten, so that there are four to ten steps. */
+/* Returns 1, 2 or 5 times a power of ten, which makes four to ten steps. */
 static double tick_ns(const struct pd_window *window)
 {
 	double length = (double)(window->end_ns - window->begin_ns) / 10;
@@ -198,7 +198,7 @@ static void put_axis(const struct pd_timeline *timeline, const struct pd_window 
 		y + 15, units[unit].name);
 }
 
-/* Entries side by side, on as many lines as they need; returns the y below them. */
+/* Draws the entries side by side, on as many lines as they need; returns the y below them. */
 static double put_legend(const struct pd_view *views, int count, double y, FILE *out)
 {
 	bool used[PD_OP_KINDS] = { false };
@@ -239,7 +239,7 @@ static double put_legend(const struct pd_view *views, int count, double y, FILE 
 	return y + 10;
 }
 
-/* Ranks by stage: replicas of a stage are neighbours. */
+/* Draws ranks by stage, so that replicas of a stage are neighbours. */
 static double put_window(const struct pd_timeline *timeline, const struct pd_window *window,
 			 double y, FILE *out)
 {
@@ -280,7 +280,10 @@ static void put_title(const struct pd_view *view, double y, FILE *out)
 		strcmp(view->timeline->trace->device, "sim") == 0 ? "simulated" : "measured");
 }
 
-/* Says what it is above the legend, several above their windows; returns the y below all. */
+/*
+ * Draws a title above the legend, and titles above the windows of several views; returns the y
+ * below all.
+ */
 static double put_body(const struct pd_view *views, int count, FILE *out)
 {
 	struct pd_window windows[count][2];
@@ -311,7 +314,7 @@ void pd_timeline_svg(const struct pd_view *views, int count, FILE *out)
 
 	for (int v = 0; v < count; v++)
 		left = fmax(left, overhang(views[v].timeline));
-	y = put_body(views, count, memory);     /* the height is known afterwards */
+	y = put_body(views, count, memory);     /* the height is known only afterwards */
 	pd_mem_stream_close(memory);
 	fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
 		"viewBox=\"%.0f 0 %.0f %.0f\" font-family=\"Helvetica, Arial, sans-serif\" "

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The timeline in a terminal: cells such as F3-- and B1====. */
+/* Draws the timeline in a terminal: cells such as F3-- and B1====. */
 #include "base/mem.h"
 #include "base/opt.h"
 #include "trace/timeline.h"
@@ -13,10 +13,10 @@
 
 struct cell {
 	const struct pd_record *record;
-	int64_t time_ns;                /* of the record within the cell */
+	int64_t time_ns;                /* part of the record in the cell */
 };
 
-/* ANSI colours, and what fills a cell behind its label. */
+/* Returns the ANSI colour of a kind, and the character that fills its cells. */
 static const char *colour_of(enum pd_op_kind kind)
 {
 	switch (kind) {
@@ -56,7 +56,7 @@ static int64_t cell_begin(const struct pd_window *window, int cells, int c)
 	return window->begin_ns + (int64_t)(length * c / cells);
 }
 
-/* Does an operation have a cell from the first on?  *middle_p: the one that its middle is in. */
+/* Tells whether an operation already has a cell; *middle_p is the cell of its middle. */
 static bool is_seen(const struct pd_record *record, const struct pd_window *window,
 		    const struct cell *cell, int cells, int first, int *middle_p)
 {
@@ -72,7 +72,7 @@ static bool is_seen(const struct pd_record *record, const struct pd_window *wind
 	return false;
 }
 
-/* Can the operation do without the cell: because it has others, or is a mere update? */
+/* Tells whether the operation can give up the cell, because it has others or is an update. */
 static bool may_give(const struct cell *cell, int cells, int c)
 {
 	const struct pd_record *record = cell[c].record;
@@ -82,8 +82,8 @@ static bool may_give(const struct cell *cell, int cells, int c)
 }
 
 /*
- * An operation that is too short for a cell is seen all the same, in that of its middle, where
- * nothing else would be lost by that.  Not updates, which would fill the idle moments.
+ * Shows an operation that is too short for a cell in the cell of its middle, if no other operation
+ * is lost.  Updates are not shown in this way, since they would fill the idle moments.
  */
 static void show_short(const struct pd_lane *lane, const struct pd_window *window,
 		       struct cell *cell, int cells)
@@ -104,8 +104,10 @@ static void show_short(const struct pd_lane *lane, const struct pd_window *windo
 	}
 }
 
-/* Gives each cell to the operation that takes most of it, if that is half or more, and others to
- * those that have none. */
+/*
+ * Gives each cell to the operation that takes most of it, if that is at least half, and then other
+ * cells to operations without one.
+ */
 static void fill_cells(const struct pd_lane *lane, const struct pd_window *window,
 		       struct cell *cell, int cells)
 {
@@ -140,8 +142,10 @@ static void fill_cells(const struct pd_lane *lane, const struct pd_window *windo
 	show_short(lane, window, cell, cells);
 }
 
-/* One operation over n cells: its label where that fits, with the stage where the rank has
- * several, else its letter. */
+/*
+ * Prints one operation over n cells: its label if that fits, with the stage if the rank has
+ * several, else its letter.
+ */
 static void print_run(const struct pd_timeline *timeline, const struct pd_op *op, int n,
 		      bool colour, FILE *out)
 {
@@ -152,7 +156,7 @@ static void print_run(const struct pd_timeline *timeline, const struct pd_op *op
 	if (timeline->stage_counts[op->rank] == 1)
 		label += strspn(label, "0123456789");
 	length = (int)strlen(label);
-	if (length + (label == text) > n) {     /* with a stage, it needs an end */
+	if (length + (label == text) > n) {     /* with a stage, the label needs an end */
 		label = text + strspn(text, "0123456789");
 		length = 1;
 	}
@@ -181,7 +185,7 @@ static void print_row(const struct pd_timeline *timeline, const struct cell *cel
 	putc('\n', out);
 }
 
-/* "2:5", "0,4:0"; a long list of stages is cut. */
+/* Writes "2:5" or "0,4:0"; a long list of stages is cut. */
 static const char *row_name(const struct pd_timeline *timeline, int rank, char name[NAME])
 {
 	char stages[NAME / 2];
@@ -214,8 +218,10 @@ static void print_window(const struct pd_timeline *timeline, const struct pd_win
 	free(cell);
 }
 
-/* What an operation needs so that, where there is a choice, one two thirds as long as the
- * mean has its label; in columns. */
+/*
+ * Returns the columns per operation with which an operation of two thirds of the mean length has
+ * its label.
+ */
 static double columns_per_op(const struct pd_timeline *timeline)
 {
 	const struct pd_trace *trace = timeline->trace;

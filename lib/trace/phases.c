@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a training run began anew: the bounds of its phases. */
+/* Finds the phases of a training run. */
 #include "trace/compare.h"
 
 #include "base/mem.h"
@@ -16,7 +16,7 @@ static int by_rank_and_microbatch(const void *a, const void *b)
 	return (x->op.microbatch > y->op.microbatch) - (x->op.microbatch < y->op.microbatch);
 }
 
-/* Forbids each bound that an operation of one rank, list[0] to list[n - 1], lies across. */
+/* Forbids each bound that an operation of one rank, list[0] to list[n - 1], crosses. */
 static void forbid(const struct pd_record **list, size_t n, int64_t first, bool *forbidden)
 {
 	int64_t *least = pd_calloc(n + 1, sizeof(*least)), most = INT64_MIN;

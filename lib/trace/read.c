@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading pd-trace(5): a header, then one small object per line. */
+/* Reads pd-trace(5): a header, then one small object per line. */
 #include "trace/trace.h"
 
 #include "base/json.h"
@@ -25,9 +25,9 @@ static bool stage_has(const struct pd_stage *stage, int64_t rank)
 }
 
 /*
- * The link of a transfer: a record says this rank's stage and the peer, which may have
- * several stages.  Of their links the number of the operation tells which: it is twice the
- * link's, plus one for gradients, modulo what the schedule multiplies its times by.
+ * Finds the link of a transfer.  A record has this rank's stage and the peer, which may have
+ * several stages.  The sequence number tells which of their links it is: it is twice the link's
+ * number, plus one for gradients, modulo the factor by which the schedule multiplies its times.
  */
 static int find_link(const struct reader *reader, const struct pd_op *op)
 {
@@ -144,7 +144,7 @@ static struct pd_trace *read_trace(FILE *in, const struct pd_place *root, struct
 	return reader.trace;
 }
 
-/* lists_p NULL: a schedule is none of what was expected. */
+/* Reads a document; a schedule is refused if lists_p is NULL. */
 static int read_any(const char *file, struct pd_trace **trace_p, struct pd_plan **plan_p,
 		    struct pd_lists **lists_p, struct pd_error *err)
 {

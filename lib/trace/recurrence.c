@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#define LONGEST 64                      /* turns after which it may repeat itself */
+#define LONGEST 64                      /* turns after which it may repeat */
 
 void pd_recurrence_init(struct pd_recurrence *recurrence, int64_t turn)
 {
@@ -18,7 +18,7 @@ void pd_recurrence_release(struct pd_recurrence *recurrence)
 	*recurrence = (struct pd_recurrence){ 0 };
 }
 
-/* What was before counts, and where it was. */
+/* Mixes more into a hash, depending on what is already in it. */
 static uint64_t mix(uint64_t mark, uint64_t more)
 {
 	mark = (mark ^ more) * UINT64_C(0x9e3779b97f4a7c15);
@@ -40,8 +40,10 @@ void pd_recurrence_note(struct pd_recurrence *recurrence, const struct pd_record
 		recurrence->longest_ns = record->end_ns - record->start_ns;
 }
 
-/* Did the same happen in those that reach back as far as what goes on now, and in as many up to
- * turn number `before`? */
+/*
+ * Tells whether the last turns, as far back as current operations began, equal as many turns up to
+ * turn number `before`.
+ */
 static bool same(const struct pd_recurrence *recurrence, int64_t before)
 {
 	const struct pd_recurrence_turn *now = &recurrence->turns[recurrence->count - 1];
@@ -68,7 +70,7 @@ bool pd_recurrence_turn(struct pd_recurrence *recurrence, int64_t now_ns, double
 					    sizeof(*recurrence->turns));
 		recurrence->room = (int64_t)room;
 	}
-	/* one that ended with the one before it, by which nothing can be told, is like no other */
+	/* A turn that ended together with the one before shows nothing, so it equals no other. */
 	recurrence->turns[last] = (struct pd_recurrence_turn){
 		.mark = recurrence->mark ? recurrence->mark : mix(0, (uint64_t)last + 1), .end_ns = now_ns,
 		.longest_ns = recurrence->longest_ns };

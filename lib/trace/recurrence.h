@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Does a pipeline in virtual time come back to a state in which it was before?
+ * Finds out whether a pipeline in virtual time returns to an earlier state.
  *
- * What happens is written down turn by turn (lib/trace/steady: after a turn all stages begin with
- * their first replica and a new update), with times counted from the beginning of the turn and
- * minibatches from its first.  What happens next follows from what goes on, and how far it is.
- * If nothing goes on at the end of a turn that had begun before the last few, and in these the same
- * happened as in as many turns before, then at the end of both the same goes on; so the same will
- * happen from then on, again and again.
+ * Operations are recorded turn by turn (lib/trace/steady: after a turn all stages begin with their
+ * first replica and a new update).  Times count from the beginning of the turn, and minibatches
+ * from its first.  What happens next follows from the operations that are running, and how far they
+ * are.  Suppose nothing runs at the end of a turn that began before the last few turns, and these
+ * equal as many earlier turns.  Then the same operations run at the end of both, and the same will
+ * happen again and again.
  *
- * What goes on is not written down before it has ended: it is taken to last no longer than what has
+ * A running operation is recorded when it ends.  It is assumed to take no longer than those that
  * ended in the last turn.
  */
 #ifndef PD_TRACE_RECURRENCE_H
@@ -24,24 +24,24 @@ struct pd_recurrence {
 	int64_t turn;                   /* minibatches */
 	int64_t count, room;            /* turns that have ended */
 	struct pd_recurrence_turn {
-		uint64_t mark;          /* of all that happened; that two that differ have the same
-					   one is a chance of 1 in 2^64 */
-		int64_t end_ns, longest_ns;     /* longest: that something took which ended here */
+		uint64_t mark;          /* hash of all that happened; two different turns have the
+					   same one with a chance of 1 in 2^64 */
+		int64_t end_ns, longest_ns;     /* longest_ns: the longest operation that ended here */
 	} *turns;
-	uint64_t mark;                  /* of the turn that goes on, so far */
+	uint64_t mark;                  /* hash of the current turn so far */
 	int64_t begin_ns, longest_ns;
 };
 
 void pd_recurrence_init(struct pd_recurrence *recurrence, int64_t turn);
 void pd_recurrence_release(struct pd_recurrence *recurrence);
 
-/* An operation has retired, of whatever rank; so many that this rank has issued have not. */
+/* Records an operation of any rank that has retired; `ahead` operations of the rank have not. */
 void pd_recurrence_note(struct pd_recurrence *recurrence, const struct pd_record *record,
 			int64_t ahead);
 
 /*
- * Another turn has ended, with what was noted last.  If what happens repeats itself from now on,
- * true, and *period_ns_p is how long that takes, per minibatch, exactly.
+ * Ends a turn with what was recorded last.  Returns true if everything repeats from now on;
+ * *period_ns_p is then the exact time per minibatch.
  */
 bool pd_recurrence_turn(struct pd_recurrence *recurrence, int64_t now_ns, double *period_ns_p);
 

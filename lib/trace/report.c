@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* When something that a rank waits for was there: sorted, then looked up. */
+/* Arrivals of data that a rank waits for: sorted, then looked up. */
 struct arrival {
 	int rank, stage;
 	enum pd_wait what;
@@ -66,7 +66,7 @@ static struct arrival *arrivals_of(const struct pd_trace *trace, size_t *count_p
 	return list;
 }
 
-/* The last arrival of that kind for an operation, not after its start; INT64_MIN: none. */
+/* Returns the last arrival of a kind for an operation, not after its start; INT64_MIN: none. */
 static int64_t arrived_ns(const struct arrival *list, size_t count, const struct pd_record *record,
 			  enum pd_wait what)
 {
@@ -90,7 +90,7 @@ static int64_t arrived_ns(const struct arrival *list, size_t count, const struct
 	return list[low - 1].end_ns;
 }
 
-/* What an operation waited for last, and until when. */
+/* Returns what an operation waited for last, and until when. */
 static enum pd_wait waited_for(const struct arrival *list, size_t count,
 			       const struct pd_record *record, int64_t *until_p)
 {
@@ -150,13 +150,13 @@ static void add_waits(struct pd_report *report, int rank, const struct arrival *
 	mine->wait_ns[PD_WAIT_OTHER] += end - at;
 }
 
-/* Time during which the rank computes before `ns`: sums over bars that do not overlap. */
+/* Returns how long the rank computes before `ns`, from sums over bars that do not overlap. */
 static int64_t busy_before(const struct pd_lane *lane, const int64_t *sums, int64_t ns)
 {
 	size_t low = 0, high = lane->count;
 	int64_t last;
 
-	while (low < high) {            /* how many begin before */
+	while (low < high) {            /* count those that begin before */
 		size_t middle = (low + high) / 2;
 
 		if (lane->bars[middle].record->start_ns < ns)
@@ -236,7 +236,7 @@ static void add_stages(struct pd_report *report)
 	free(sum);
 }
 
-/* Links are numbered as in the wiring: sorted by their stages. */
+/* Adds the links, which are numbered as in the wiring: sorted by their stages. */
 static void add_links(struct pd_report *report)
 {
 	const struct pd_timeline *timeline = report->timeline;
@@ -270,7 +270,7 @@ static void add_links(struct pd_report *report)
 			link->gradient_ns += time;
 		}
 	}
-	/* a peer with several stages: its own records say which */
+	/* If the peer has several stages, its own records say which it is. */
 	for (size_t i = 0; i < timeline->trace->count; i++) {
 		const struct pd_op *op = &timeline->trace->records[i].op;
 

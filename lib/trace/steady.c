@@ -20,7 +20,7 @@ static int by_microbatch(const void *a, const void *b)
 	return (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns);
 }
 
-/* All of them, ascending; of several parts of a backward the last to end. */
+/* Returns all of them, ascending; of a backward in parts, the last part counts. */
 static struct back *backs_of(const struct pd_trace *trace, size_t *count_p)
 {
 	struct back *list = pd_calloc(trace->count, sizeof(*list));
@@ -55,7 +55,7 @@ static int64_t *evaluations_of(const struct pd_trace *trace, size_t *count_p)
 	return starts;
 }
 
-/* The longest stretch: list[first] to list[first + n - 1]. */
+/* Finds the longest stretch: list[first] to list[first + n - 1]. */
 static size_t longest_stretch(const struct pd_trace *trace, const struct back *list, size_t count,
 			      size_t *first_p)
 {
@@ -78,7 +78,7 @@ static size_t longest_stretch(const struct pd_trace *trace, const struct back *l
 	return best;
 }
 
-/* The smallest c such that all e(b + c) - e(b) are equal, or 0. */
+/* Returns the smallest c for which all e(b + c) - e(b) are equal, or 0. */
 static size_t cycle_of(const int64_t *ends, size_t n)
 {
 	for (size_t c = 1; c <= n / 2; c++) {
@@ -93,8 +93,8 @@ static size_t cycle_of(const int64_t *ends, size_t n)
 	return 0;
 }
 
-#define LONGEST_TURN 1024       /* where no more are in flight */
-#define LONGEST_GPIPE 65536     /* there backwards alone show nothing of what forwards take */
+#define LONGEST_TURN 1024       /* unless more are in flight */
+#define LONGEST_GPIPE 65536     /* for GPipe, whose backwards alone say nothing of the forwards */
 
 static int64_t longest_turn(const struct pd_plan *plan)
 {
@@ -106,8 +106,10 @@ bool pd_steady_shows_updates(const struct pd_plan *plan)
 	return plan->microbatches <= longest_turn(plan);
 }
 
-/* Minibatches in flight, and after how many all stages begin again with their first replica
- * and a new update (1 where that is too many to be of use). */
+/*
+ * Sets the minibatches in flight, and those after which all stages begin again with their first
+ * replica and a new update (1 if there are too many to be of use).
+ */
 static void pipeline_of(const struct pd_plan *plan, int64_t *in_flight_p, int64_t *turn_p)
 {
 	int64_t turn, longest = longest_turn(plan);
@@ -138,7 +140,7 @@ int64_t pd_steady_microbatches(const struct pd_plan *plan)
 	int64_t in_flight, turn;
 
 	pipeline_of(plan, &in_flight, &turn);
-	/* a longer turn is no longer than what is in flight: three of it are behind the start-up */
+	/* A longer turn is no longer than what is in flight; three of these follow the start-up. */
 	return 8 * in_flight + 48 + (turn <= longest_turn(plan) ? 8 * (turn - 1) : 0);
 }
 
@@ -218,9 +220,12 @@ bool pd_trace_steady(const struct pd_trace *trace, struct pd_steady *out_p)
 	return steady;
 }
 
-#define LEAST_REPEATED 4        /* minibatches that show that it does */
+#define LEAST_REPEATED 4        /* minibatches that must repeat */
 
-/* Did the first stage's minibatches before n, from those of `first` on, end as `cycle` before? */
+/*
+ * Tells whether the first stage's minibatches before n, from `first` on, end as those `cycle`
+ * before.
+ */
 static bool front_repeats(const struct pd_progress *progress, int64_t n, int64_t first,
 			  int64_t cycle)
 {
@@ -234,8 +239,8 @@ static bool front_repeats(const struct pd_progress *progress, int64_t n, int64_t
 }
 
 /*
- * And all others'?  Where not, it mostly shows at the first stage, or at the oldest of some stage,
- * or at the newest.
+ * Tells whether those of all stages do.  If not, it usually shows at the first stage, or at the
+ * oldest or newest minibatch of some stage.
  */
 static bool repeat(const struct pd_progress *progress, int64_t n, int64_t first, int64_t cycle)
 {
@@ -286,7 +291,7 @@ void pd_progress_init(struct pd_progress *progress, const struct pd_plan *plan,
 	pipeline_of(plan, &progress->in_flight, &progress->turn);
 	if (plan->schedule != PD_SCHEDULE_NONE)
 		return;
-	progress->in_flight = 1;        /* each waits for the one before it of its replica */
+	progress->in_flight = 1;        /* each waits for the one before it on its replica */
 	for (int s = 0; s < plan->stage_count; s++)
 		if (plan->stages[s].replicas > progress->in_flight)
 			progress->in_flight = plan->stages[s].replicas;

@@ -30,28 +30,29 @@ struct pd_steady {
 	double period_ns;               /* (end_ns - begin_ns) / (last - first) */
 };
 
-/* False when fewer than two minibatches have come back in a stretch; *out_p is untouched. */
+/* Returns false, and leaves *out_p alone, if fewer than two minibatches came back in a stretch. */
 bool pd_trace_steady(const struct pd_trace *trace, struct pd_steady *out_p);
 
 /*
- * The same of successive minibatches that ended at ends[0] to ends[n - 1], from one start-up
- * on: minibatches are counted from the first.  `whole`: nothing comes behind the last.  False
- * when n is below two.
+ * Does the same for successive minibatches of one start-up that ended at ends[0] to ends[n - 1]. 
+ * `whole` says that nothing follows the last.  Returns false if n is below two.
  */
 bool pd_steady_of(const struct pd_plan *plan, const int64_t *ends, size_t n, bool whole,
 		  struct pd_steady *out_p);
 
 /*
- * How many microbatches of a plan show its start-up and enough of its steady state; how many whole
- * minibatches those are in.
+ * These return how many microbatches of a plan show its start-up and enough of its steady state,
+ * and how many minibatches have these.
  */
 int64_t pd_steady_microbatches(const struct pd_plan *plan);
 int64_t pd_steady_minibatches(const struct pd_plan *plan);
-/* Does that have whole updates?  Not where one has thousands of microbatches: then what comes once
- * per update is not in the period. */
+/*
+ * Tells whether this includes whole updates.  It does not if an update has thousands of
+ * microbatches: the period then leaves out what is done once per update.
+ */
 bool pd_steady_shows_updates(const struct pd_plan *plan);
 
-/* The most minibatches that are in flight at a stage, all its replicas together. */
+/* Returns the most minibatches in flight at a stage, all its replicas together. */
 int64_t pd_steady_in_flight(const struct pd_plan *plan);
 
 /* What is known of a pipeline while it is simulated. */
@@ -69,21 +70,21 @@ void pd_progress_init(struct pd_progress *progress, const struct pd_plan *plan,
 		      const int64_t *ends, int64_t stride);
 
 /*
- * Of n minibatches that came back: has everything repeated itself, some turns later, for a turn
- * and longer than a minibatch is in flight?  What happens next depends on nothing older, so it will
- * go on, and the period is known, exactly.  Minibatches that queue somewhere come back for a while
- * as fast as what is before the queue goes, so all stages are looked at.
+ * Tells whether, after n minibatches, everything has repeated for a turn, and for longer than a
+ * minibatch is in flight.  What happens next depends on nothing older, so it will go on, and the
+ * period is known exactly.  All stages are compared, since minibatches in a queue come back for a
+ * while as fast as those before the queue.
  */
 bool pd_steady_repeats(const struct pd_progress *progress, int64_t n, double *period_ns_p);
 
-/* With how many that is worth a look, first and after a look at n. */
+/* These return the number of minibatches at which to check first, and next after n. */
 int64_t pd_progress_first(const struct pd_progress *progress);
 int64_t pd_progress_next(const struct pd_progress *progress, int64_t n);
 
 /* Keeps the operations of the first `minibatches` trained minibatches, and no evaluation. */
 void pd_trace_limit(struct pd_trace *trace, int64_t minibatches);
 
-/* Its period, or 0. */
+/* Returns the trace's period, or 0. */
 double pd_trace_period_ns(const struct pd_trace *trace);
 
 #endif

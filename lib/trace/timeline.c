@@ -46,10 +46,10 @@ static int by_time(const void *a, const void *b)
 		return x->start_ns < y->start_ns ? -1 : 1;
 	if (x->end_ns != y->end_ns)
 		return x->end_ns < y->end_ns ? -1 : 1;
-	return (x > y) - (x < y);       /* as they were recorded */
+	return (x > y) - (x < y);       /* in the order of the trace */
 }
 
-/* Each bar goes into the first row that is free at its start. */
+/* Puts each bar into the first row that is free at its start. */
 static void stack_lane(struct pd_lane *lane)
 {
 	size_t capacity = 0;
@@ -95,7 +95,7 @@ static void fill_lanes(struct pd_timeline *timeline)
 		stack_lane(&timeline->lanes[l]);
 }
 
-/* Interleaved stages share ranks: a rank is drawn once, where its first stage is. */
+/* Interleaved stages share ranks, so a rank is drawn once, where its first stage is. */
 static void fill_ranks(struct pd_timeline *timeline, const struct pd_plan *plan)
 {
 	size_t ranks = (size_t)plan->rank_count;
@@ -174,7 +174,7 @@ const char *pd_timeline_stages(const struct pd_timeline *timeline, int rank,
 	return buf;
 }
 
-/* The mean time of an operation that computes; those that take none do not count. */
+/* Returns the mean time of a computing operation; those of no length do not count. */
 static double mean_op_ns(const struct pd_timeline *timeline)
 {
 	double sum = 0;
@@ -225,7 +225,8 @@ int pd_view_windows(const struct pd_view *views, int count, double ops,
 		least = n < least ? n : least;
 		most = n > most ? n : most;
 	}
-	for (int v = 0; v < count && least < 2; v++)    /* not two of each: the whole of all */
+	for (int v = 0; v < count && least < 2; v++)    /* if one has fewer than two windows, all
+							   are shown as a whole */
 		windows[v][0] = (struct pd_window){ .begin_ns = views[v].timeline->begin_ns,
 						    .end_ns = views[v].timeline->end_ns };
 	most = least < 2 && most > 0 ? 1 : most;

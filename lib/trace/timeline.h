@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A trace laid out for drawing: per rank one lane for each kind of thing that goes on
- * beside the others, the operations of a lane in order of time.  What overlaps within a
- * lane (two transfers under way) lies at different depths, so that nothing drawn at one
- * place covers anything else.
+ * A trace laid out for drawing.  A rank has a lane for each kind of operation that can run beside
+ * the others, and the operations of a lane are in order of time.  Operations that overlap within a
+ * lane (two transfers) have different depths, so that no bar covers another.
  *
- * The pictures: in a terminal, as SVG, and as events for Chrome's and Perfetto's viewers.
+ * It is drawn in a terminal, as SVG, and as events for Chrome's and Perfetto's viewers.
  */
 #ifndef PD_TRACE_TIMELINE_H
 #define PD_TRACE_TIMELINE_H
@@ -38,26 +37,26 @@ struct pd_bar {
 struct pd_lane {
 	size_t count;
 	struct pd_bar *bars;            /* ascending by start, then end */
-	int depth;                      /* rows: 0 for an empty lane */
+	int depth;                      /* rows; 0 for an empty lane */
 };
 
 struct pd_timeline {
 	const struct pd_trace *trace;   /* borrowed */
-	int64_t begin_ns, end_ns;       /* of all records; both 0 when there is none */
+	int64_t begin_ns, end_ns;       /* of all records; both 0 if there are none */
 	int rank_count;
 	int *rows;                      /* ranks in the order of drawing: by stage, then replica */
-	/* per rank: its first stage, its replica, how many stages it has (interleaved) */
+	/* Per rank: its first stage, its replica, and how many stages it has (interleaved). */
 	int *stages, *replicas, *stage_counts;
 	int *chunks;                    /* per stage: its number among those of its ranks */
 	struct pd_lane *lanes;          /* rank_count x PD_LANES */
-	struct pd_bar *bars;            /* of all lanes */
+	struct pd_bar *bars;            /* bars of all lanes */
 };
 
 /* The trace must not change while its timeline lives. */
 struct pd_timeline *pd_timeline_new(const struct pd_trace *trace);
 void pd_timeline_free(struct pd_timeline *timeline);
 
-/* The stages of a rank, as "1" or "0, 2, 4": into buf (of size bytes), returned. */
+/* Writes the stages of a rank, as "1" or "0, 2, 4", into buf (of size bytes) and returns it. */
 const char *pd_timeline_stages(const struct pd_timeline *timeline, int rank,
 			       const char *separator, char *buf, size_t size);
 
@@ -68,11 +67,12 @@ static inline const struct pd_lane *pd_timeline_lane(const struct pd_timeline *t
 }
 
 /*
- * What to show of it where `ops` operations side by side can be told apart: the whole, or
- * the start-up and a piece of the steady state.  Returns how many windows (0 to 2).
+ * The parts of a timeline that are shown, so that `ops` operations side by side can be told apart:
+ * all of it, or the start-up and a part of the steady state.  Returns the number of windows (0 to
+ * 2).
  */
 struct pd_window {
-	const char *what;               /* NULL: the whole */
+	const char *what;               /* NULL: all of it */
 	int64_t begin_ns, end_ns;
 };
 int pd_timeline_windows(const struct pd_timeline *timeline, double ops, struct pd_window *out);
@@ -83,34 +83,34 @@ struct pd_held {
 	int64_t bytes;
 };
 /*
- * How the memory of a rank grows and shrinks while it trains, as the schedule prices it
- * (schedule/price.h): what a microbatch keeps from the start of what brings or makes it to
- * the end of its backward, and the versions of the weights.  Into *held_p the moments at
- * which it changes, ascending, the first when the timeline begins; freed by the caller.
- * Returns how many.
+ * Computes the memory of a rank while it trains, as the schedule prices it (schedule/price.h).  A
+ * microbatch's memory counts from the start of the operation that brings or makes it to the end of
+ * its backward; versions of the weights count too.  Sets *held_p to the moments at which it
+ * changes, ascending, the first at the beginning of the timeline; the caller frees it.  Returns how
+ * many there are.
  */
 size_t pd_timeline_held(const struct pd_timeline *timeline, int rank, struct pd_held **held_p);
 
-/* One of the timelines that are drawn together, to the same scale, each from its beginning. */
+/* A timeline that is drawn together with others, to the same scale, each from its beginning. */
 struct pd_view {
 	const struct pd_timeline *timeline;
-	const char *name;               /* "plan.json, replayed"; NULL where it is the only one */
+	const char *name;               /* such as "plan.json, replayed"; NULL for a single one */
 };
 
 /*
- * The windows of several timelines: windows[v][w] is the w-th of views[v], and those of one w
+ * Sets the windows of several timelines: windows[v][w] is the w-th of views[v], and those of one w
  * are equally long.  Returns how many each has (0 to 2).
  */
 int pd_view_windows(const struct pd_view *views, int count, double ops,
 		    struct pd_window (*windows)[2]);
 
-/* One row of cells per rank, `columns` wide in all. */
+/* Draws one row of cells per rank, `columns` wide in all. */
 void pd_timeline_text(const struct pd_view *views, int count, int columns, bool colour, FILE *out);
 void pd_timeline_svg(const struct pd_view *views, int count, FILE *out);
 /*
- * A process per rank (of several timelines, those of a rank follow one another), a thread per
- * lane and depth, arrows from sends to receives, counters of the minibatches in flight and of
- * the memory; times in microseconds.
+ * Writes a process per rank (the processes of a rank in several timelines follow one another), a
+ * thread per lane and depth, arrows from sends to receives, and counters of the minibatches in
+ * flight and of the memory.  Times are in microseconds.
  */
 void pd_timeline_chrome(const struct pd_view *views, int count, FILE *out);
 

@@ -47,7 +47,7 @@ static int compare(const void *a, const void *b)
 		return x->end_ns < y->end_ns ? -1 : 1;
 	if (x->op.rank != y->op.rank)
 		return x->op.rank < y->op.rank ? -1 : 1;
-	return x < y ? -1 : x > y;      /* keeps the order in which a rank did them */
+	return x < y ? -1 : x > y;      /* this keeps the order in which a rank did them */
 }
 
 void pd_trace_sort(struct pd_trace *trace)

@@ -20,10 +20,11 @@ struct pd_record {
 
 struct pd_trace {
 	struct pd_plan *plan;           /* owned */
-	char *device;                   /* "cpu", "sim" */
-	/* what the ranks shared, all on one machine, and threads of each; 0: unknown, their own */
+	char *device;                   /* such as "cpu" or "sim" */
+	/* Processors that the ranks shared on one machine, and threads of each rank; 0: unknown. */
 	int64_t processors, threads;
-	int64_t start_ns;               /* when training began; records' times count from the same zero */
+	int64_t start_ns;               /* beginning of training; records' times count from the same
+					   zero */
 	size_t count, capacity;
 	struct pd_record *records;
 };
@@ -35,23 +36,23 @@ void pd_trace_add(struct pd_trace *trace, const struct pd_record *record);
 void pd_trace_sort(struct pd_trace *trace);
 
 /*
- * Both sides of a transfer begin when the later of them does: a receive that was posted ahead,
- * or a send that found no receiver, only waited until then.  For who shows a run; in virtual
- * time it is so.
+ * Makes both sides of a transfer begin when the later one does: a receive that was posted ahead, or
+ * a send without a receiver, only waited until then.  This is for showing a run; in virtual time it
+ * is already so.
  */
 void pd_trace_join_transfers(struct pd_trace *trace);
 
-/*
- * Is the document's first line a trace's (pd-trace) or a plan?  Reads either: exactly one
- * of *trace_p and *plan_p is set.
- */
+/* Reads a trace or a plan, by the document's first line, and sets one of *trace_p and *plan_p. */
 int pd_trace_or_plan_read(const char *file, struct pd_trace **trace_p, struct pd_plan **plan_p,
 			  struct pd_error *err);
-/* The same, or a schedule (pd-schedule): exactly one of the three is set. */
+/* Does the same for a trace, a plan or a schedule, and sets one of the three. */
 int pd_trace_or_lists_read(const char *file, struct pd_trace **trace_p, struct pd_plan **plan_p,
 			   struct pd_lists **lists_p, struct pd_error *err);
 
-/* Writing: the header line (of a trace's fields but the records), then records, line by line. */
+/*
+ * These write the header line (the trace's fields without the records), and then records, line by
+ * line.
+ */
 int pd_trace_write_header(FILE *out, const struct pd_trace *trace, struct pd_error *err);
 void pd_trace_write_record(FILE *out, const struct pd_record *record);
 int pd_trace_write(const struct pd_trace *trace, FILE *out, struct pd_error *err);

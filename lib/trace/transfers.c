@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two sides of a transfer, as far as they waited for one another. */
+/* Removes from both sides of a transfer the time in which they waited for one another. */
 #include "trace/trace.h"
 
 #include "base/mem.h"
@@ -30,7 +30,7 @@ static int compare_transfers(const struct pd_op *x, const struct pd_op *y)
 	return 0;
 }
 
-/* Minibatches of evaluations come again: in the order in which they came. */
+/* Orders transfers.  Minibatches of evaluations come again, and stay in their order. */
 static int by_transfer(const void *a, const void *b)
 {
 	const struct pd_record *x = *(const struct pd_record *const *)a;
@@ -50,7 +50,9 @@ static void begin_at(struct pd_record *record, int64_t ns)
 		record->start_ns = ns < record->end_ns ? ns : record->end_ns;
 }
 
-/* n records of one transfer, or one of every evaluation: first the receives, then the sends. */
+/*
+ * Joins n records of one transfer, or one of every evaluation: first the receives, then the sends.
+ */
 static void join(struct pd_record **list, size_t n)
 {
 	size_t receives = 0;

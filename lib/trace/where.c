@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the time of each rank went. */
+/* Divides the time of each rank into computing and kinds of waiting. */
 #include "trace/compare.h"
 
 #include "base/mem.h"
 
 #include <stdlib.h>
 
-struct index {                          /* records that others wait for, or that feed those */
+struct index {                          /* records of transfers and all-reduces */
 	size_t count;
 	const struct pd_record **list;
 };
@@ -42,7 +42,7 @@ static struct index index_of(const struct pd_trace *trace)
 	return index;
 }
 
-/* The first with that rank, kind, evaluation and microbatch. */
+/* Returns the first with that rank, kind, evaluation and microbatch. */
 static size_t find(const struct index *index, const struct pd_op *key)
 {
 	size_t low = 0, high = index->count;
@@ -58,7 +58,7 @@ static size_t find(const struct index *index, const struct pd_op *key)
 	return low;
 }
 
-/* The last arrival of a kind for an operation that it can have waited for, or NULL. */
+/* Returns the last arrival of a kind that an operation can have waited for, or NULL. */
 static const struct pd_record *arrival(const struct index *index, const struct pd_record *record,
 				       enum pd_op_kind kind)
 {
@@ -74,7 +74,7 @@ static const struct pd_record *arrival(const struct index *index, const struct p
 	return last;
 }
 
-/* When a transfer set out: both its sides were there. */
+/* Returns when a transfer began: when both its sides were ready. */
 static int64_t set_out_ns(const struct index *index, const struct pd_record *recv)
 {
 	struct pd_op key = recv->op;
@@ -142,7 +142,7 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high)
 	return value < low ? low : value > high ? high : value;
 }
 
-/* The idle time from `from` to the start of record, clamped to `to`. */
+/* Adds the idle time from `from` to the start of record, clamped to `to`. */
 static void add_gap(struct pd_where *where, size_t *capacity, const struct index *index,
 		    const struct pd_record *record, int64_t from, int64_t to)
 {
