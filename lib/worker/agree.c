@@ -2,17 +2,17 @@
 /*
  * All ranks agree on an update: on the norm of all gradients, and on whether all are finite.
  *
- * Every rank makes the sums of squares of its stages' gradients, in a vector that has a place
- * for every layer of the model; the vectors are united in ceil(log2 N) rounds: in round k,
- * counted from 0, a rank sends all it knows to the one 2^k above it and takes what the one
- * 2^k below it knows, modulo N.  Nothing is added on the way, so it does not matter that a
- * rank hears of some layers twice.  What follows from the vector every rank works out by
- * itself, from the same bits (lib/device/agreed.h).
+ * Every rank computes the sums of squares of its stages' gradients, into a vector with a place for
+ * every layer of the model.  The vectors are united in ceil(log2 N) rounds.  In round k, counted
+ * from 0, a rank sends all it knows to the rank 2^k above it, and receives what the rank 2^k below
+ * it knows, modulo N.  Nothing is added on the way, so a rank may receive a layer's sum twice. 
+ * Every rank derives the result from the vector by itself, from the same bits
+ * (lib/device/agreed.h).
  *
- * Nothing is read by the host.  All transfers are posted at once, each waiting for the
- * events before it, and the work goes on a stream beside the computation.  The operation is
- * retired when what it takes is there: what comes after it in the list goes on, up to the
- * step, which waits for the end.  Only then is it told about, with its whole time.
+ * The host reads nothing.  All transfers are posted at once, each waiting for the events before it,
+ * and the work goes on a stream beside the computation.  The operation retires when its inputs are
+ * ready; later operations of the list go on, up to the step, which waits for the end.  Only then is
+ * the operation reported, with its whole time.
  */
 #include "worker/issue.h"
 
@@ -21,7 +21,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-#define TAG_ROUND 0             /* tie.c's follow, then the all-reduce's */
+#define TAG_ROUND 0             /* those of tie.c follow, then the all-reduce's */
 
 struct round {
 	double *arrived;
@@ -35,11 +35,11 @@ struct agreement {
 	int rounds;
 	struct round *round;
 	struct sum **sums;              /* of the group, per chunk */
-	struct mark **ready;            /* when those are complete */
+	struct mark **ready;            /* when these sums are complete */
 	struct pd_event own;            /* this rank's part is in the vector */
 	struct mark begun, done;
 	int step;                       /* next thing for the stream; see issue_thing() */
-	bool untold;                    /* its record is still to be given */
+	bool untold;                    /* its record has not been given yet */
 	struct pd_record record;
 	struct pd_outcome outcome;
 };
@@ -65,7 +65,7 @@ int worker_agree_new(struct pd_worker *w, struct pd_error *err)
 	a->ready = pd_calloc((size_t)w->chunk_count, sizeof(*a->ready));
 	worker_mark_init(w, &a->begun, 1);
 	worker_mark_init(w, &a->done, 1);
-	a->step = INT_MAX;              /* nothing is to be done */
+	a->step = INT_MAX;              /* there is nothing to do */
 	if (worker_take(w, (size_t)(1 + a->rounds) * pd_align(a->bytes), &a->memory, err) < 0)
 		return -1;
 	a->vector = (double *)a->memory;
@@ -112,9 +112,9 @@ static int make_squares(struct pd_worker *w, int i)
 }
 
 /*
- * Thing number `step` for the stream: wait for the gradients of each chunk; note that they
- * are there; sum those of shared parameters; their squares, chunk after chunk; then for each
- * round wait for what comes and for what leaves, and unite.
+ * Issues thing number `step` on the stream.  First come: the wait for the gradients of each chunk;
+ * an event that they are ready; the sums for shared parameters; the squares, chunk after chunk. 
+ * Then comes for each round: the wait for what arrives and for what was sent, and uniting both.
  */
 static int issue_thing(struct pd_worker *w)
 {
@@ -185,7 +185,7 @@ int worker_issue_agree(struct pd_worker *w, struct chunk *first, const struct pd
 
 	if (!worker_may_arm(w, &a->begun) || !worker_may_arm(w, &a->done))
 		return 0;
-	/* one after the other on the stream, in the same order everywhere */
+	/* All-reduces follow each other on the stream, in the same order on every rank. */
 	for (int i = 0; i < w->chunk_count; i++)
 		if (w->chunks[i].collective && !pd_collective_issued(w->chunks[i].collective))
 			return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checkpoints while the pipeline is full: where a worker comes to rest for one. */
+/* Stops a worker for a checkpoint while the pipeline is full. */
 #include "worker/internal.h"
 
 #include "base/mem.h"

@@ -15,7 +15,10 @@
 
 #include <stdlib.h>
 
-/* The product, exact in double, is rounded before it is taken away: no multiply-add is fused. */
+/*
+ * The product, exact in double, is rounded before it is subtracted, so that no multiply-add is
+ * fused.
+ */
 static void correct(float *w, const float *d, int64_t elements, float delay)
 {
 	for (int64_t i = 0; i < elements; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of this folder share. */
+/* Declarations shared by the files of this folder. */
 #ifndef PD_WORKER_INTERNAL_H
 #define PD_WORKER_INTERNAL_H
 
@@ -9,8 +9,8 @@
 #include "worker/worker.h"
 
 /*
- * Tags of an all-reduce or agree: its number, above so many bits; an all-reduce's begin at the
- * half of what these count to, there are two for each of its pieces.
+ * The tag of an all-reduce or agree is its number, shifted left by TAG_PLACES bits.  Those of an
+ * all-reduce begin at TAG_ALLREDUCE; each of its pieces has two.
  */
 #define TAG_COLLECTIVE (UINT64_C(1) << 47)
 #define TAG_EVALUATE   (UINT64_C(1) << 46)
@@ -19,129 +19,135 @@
 #define TAG_ALLREDUCE  (UINT64_C(1) << (TAG_PLACES - 1))
 
 /*
- * Events that stand for one use of a buffer, and the last operation that arms them or
- * waits for them.  They may be armed anew only when that operation has retired: then no
- * stream and no transport looks at them any more.
+ * The events of one use of a buffer, and the last operation that arms them or waits for them.  They
+ * may be armed anew only after that operation has retired: then no stream and no transport uses
+ * them any more.
  */
 struct mark {
 	struct pd_event *events;
-	int64_t last_use;               /* number of that operation, -1: none */
+	int64_t last_use;               /* number of the last operation, -1: none */
 	int count;
-	struct pd_event own;            /* `events` where there is one; so it must not be moved */
+	struct pd_event own;            /* what `events` points to if there is one; it must not be
+					   moved */
 };
 
-/* A microbatch on its way through the stage: its events, and where its inputs come in. */
+/* A microbatch in the stage: its events and its inbox. */
 struct flight {
 	struct chunk *chunk;
 	void *inbox;
 	struct mark *received;          /* per link in */
 	struct mark *sent;              /* per link out */
-	struct mark *ended;             /* that of the last to use the inbox, or NULL */
+	struct mark *ended;             /* that of the last operation to use the inbox, or NULL */
 	struct pd_batch *batch;
-	int64_t valid;                  /* samples that count */
-	struct mark forward;            /* with outboxes two events: the second, of the copy there */
+	int64_t valid;                  /* samples that are real */
+	struct mark forward;            /* with outboxes there are two events, the second for the
+					   copy there */
 	struct mark backward;
-	/* less often used from here on */
-	struct mark weight;             /* of its own where backward comes in two parts */
+	/* The rest is used less often. */
+	struct mark weight;             /* a separate one if backward has two parts */
 	struct mark loaded, recomputed;
-	struct pd_loss *losses;         /* sizes->loss_count of them */
+	struct pd_loss *losses;         /* as many as sizes->loss_count */
 };
 
-/* What a microbatch keeps from forward to backward; or, in an outbox, until it is sent. */
+/* The memory of a microbatch from forward to backward; or, for an outbox, until it is sent. */
 struct slot {
 	void *memory;
-	struct flight *flight;          /* of the one that had it last, or NULL */
+	struct flight *flight;          /* the last one that used it, or NULL */
 };
 
-/* One of the buffers on the way of gradients, in or out. */
+/* A buffer for gradients that arrive or leave. */
 struct passage {
 	void *memory;
 	struct mark *transfers;         /* per link */
 };
 
-/* An operation issued: a cache line. */
+/* An operation that was issued; it fills a cache line. */
 struct entry {
 	struct pd_op op;
-	struct mark *mark;              /* it is finished when the events are */
+	struct mark *mark;              /* the operation has finished when these events are done */
 };
 
-/* A link as this rank sees it: where each tensor lies. */
+/* The tensors of a link in this rank's buffers. */
 struct port {
 	const struct pd_link *link;
 	const struct pd_net_tensor **tensors;
-	size_t *places;                 /* of those that leave, in an outbox */
+	size_t *places;                 /* for those that leave: places in an outbox */
 };
 
 /*
- * Where a stage adds up the gradients of a group.  There are two where it begins a group
- * before the update of the one before it.
+ * The sums of gradients of a group.  There are two if the stage begins a group before the update of
+ * the group before.
  */
 #define SUMS 2
 struct sum {
 	void *gradients;                /* of the group so far, or of one microbatch */
-	/* Behind them, where the ranks agree on updates: with which they are made.  A copy, since
-	 * the version that it is of may go before the group's update.  NULL: none so far. */
+	/*
+	 * The loss scale behind the gradients, if the ranks agree on updates.  It is a copy,
+	 * because its version may be freed before the group's update.  NULL: none so far.
+	 */
 	struct pd_scale *scale;
 	struct mark summed;
-	struct mark *ready;             /* done when all are in it; NULL: none so far */
-	int64_t backwards;              /* of this replica so far */
+	struct mark *ready;             /* done when the sum is complete; NULL: none so far */
+	int64_t backwards;              /* backwards of this replica so far */
 };
 
-/* A stage on this rank.  There is one, or with the interleaved schedule several. */
+/* A stage on this rank.  There is one, or several with the interleaved schedule. */
 struct chunk {
 	const struct pd_net_sizes *sizes;
 	const struct pd_stage *stage;
 	int index, replicas;            /* of the stage */
 	struct flight *flights;
 	struct slot *slots;
-	struct slot *outboxes;          /* room.outboxes of them, each of so many bytes */
-	struct passage *in, *out;       /* gradients arriving, leaving */
-	/* how many are taken in turn in this phase; 0: each microbatch has its place */
+	struct slot *outboxes;          /* room.outboxes of them, each of outbox_bytes */
+	struct passage *in, *out;       /* gradients that arrive, that leave */
+	/* How many are used in turn in this phase; 0: a list assigns them to microbatches. */
 	int slot_turn, flight_turn;
 	int port_in_count, port_out_count;
 	struct port *ports_in, *ports_out;
-	int64_t recomputed;             /* microbatches of this phase so far */
-	struct pd_room room;            /* how many there are of these, and who has which */
+	int64_t recomputed;             /* recomputes of this phase so far */
+	struct pd_room room;            /* how many buffers there are, and which microbatch has
+					   which */
 	struct pd_net *net;
 	struct pd_loader *loader;
 	struct pd_collective *collective;
 	struct pd_weights weights;
-	void *fresh;                    /* of one microbatch, where a replica has several in a group */
+	void *fresh;                    /* gradients of one microbatch, if a group has several of
+					   the replica */
 	struct sum sums[SUMS];
-	/* less often used from here on, and the second sum */
+	/* The rest, and the second sum, are used less often. */
 	int sum_count;
 	size_t outbox_bytes;
 	struct pd_arena_need arenas[PD_ARENAS];
-	void *master;                   /* what is updated, where weights are rounded; or NULL */
-	void *state, *velocity, *second;        /* the moments: NULL where there are none */
+	void *master;                   /* the parameters that are updated, if weights are rounded */
+	void *state, *velocity, *second;        /* running statistics, moments; or NULL */
 	int64_t delay;                  /* pd_schedule_delay */
-	void *delta, *corrected;        /* of weights that are not stashed, or NULL (correct.c) */
+	void *delta, *corrected;        /* for discrepancy correction, or NULL (correct.c) */
 	struct mark allreduce, step;
 };
 
 struct pd_worker {
 	int replica, chunk_count;
 	struct chunk *chunks;
-	struct pd_stream *compute, *reduce, *load;      /* load: NULL where copies are on compute */
-	struct ties *ties;              /* NULL: no layers have copies of what they share */
+	struct pd_stream *compute, *reduce, *load;      /* load is NULL if copies are on compute */
+	struct ties *ties;              /* NULL: no layers have copies of shared parameters */
 	struct agreement *agreement;    /* NULL: each stage updates by itself */
 	int64_t issued, retired;        /* operations since the worker was made */
-	int64_t ring;                   /* between the two, at most */
-	int64_t entry_count;            /* a power of two; grows as far as it is needed */
+	int64_t ring;                   /* most operations between these two */
+	int64_t entry_count;            /* a power of two, which grows as needed */
 	struct entry *entries;          /* number n in entries[n % entry_count] */
-	enum pd_pause wanted, paused;   /* wanted: as soon as all that was issued has retired */
-	uint64_t tensors_most;          /* of a link, for tags */
-	void *scratch;                  /* of all chunks: they compute one after the other */
+	enum pd_pause wanted, paused;   /* wanted: pause as soon as all operations have retired */
+	uint64_t tensors_most;          /* the most of a link, for tags */
+	void *scratch;                  /* shared by all chunks, which take turns */
 	size_t checkpoint_count;
 
 	bool running, exhausted, frozen, held, has_next;
-	bool reducing;                  /* some of an all-reduce may have no place on the stream yet */
+	bool reducing;                  /* parts of an all-reduce may not be on the stream yet */
 	struct pd_op next;              /* taken from the source, not yet issued */
 	struct pd_phase phase;
 	struct pd_op_source source;
-	struct pd_worker_config config; /* the optimizer is its last */
+	struct pd_worker_config config; /* the optimizer is its last member */
 
-	/* less often used from here on */
+	/* The rest is used less often. */
 	struct pd_scale first_scale;
 	int64_t bytes;
 	struct checkpoint {
@@ -149,7 +155,8 @@ struct pd_worker {
 		bool state_seen;
 	} *checkpoints;
 	size_t checkpoint_room;
-	struct pd_arena arena;          /* where the configuration names none: holds this, too */
+	struct pd_arena arena;          /* used if the configuration names none; it also holds this
+					   struct */
 };
 
 static inline struct entry *worker_entry(const struct pd_worker *w, int64_t n)
@@ -166,7 +173,7 @@ static inline struct chunk *worker_chunk(const struct pd_worker *w, int stage)
 	return c;
 }
 
-/* Which of the replica's microbatches of this phase, from 0. */
+/* Returns the number of the microbatch among the replica's in this phase, from 0. */
 static inline int64_t worker_local_number(const struct pd_worker *w, const struct chunk *c,
 					  const struct pd_op *op)
 {
@@ -181,7 +188,7 @@ static inline struct flight *worker_flight(const struct pd_worker *w, const stru
 	return &c->flights[c->flight_turn ? i % c->flight_turn : c->room.buffers[i].inbox];
 }
 
-/* Of a version of the weights: behind them, where the ranks agree on updates. */
+/* Returns the scale behind a version of the weights, if the ranks agree on updates. */
 static inline struct pd_scale *worker_scale(const struct chunk *c, const void *weights)
 {
 	size_t bytes = c->sizes->weights_bytes ? c->sizes->weights_bytes : PD_ALIGN;
@@ -189,7 +196,7 @@ static inline struct pd_scale *worker_scale(const struct chunk *c, const void *w
 	return (struct pd_scale *)((char *)weights + bytes);
 }
 
-/* Of a sum of gradients, likewise. */
+/* Returns the scale behind a sum of gradients, if the ranks agree on updates. */
 static inline struct pd_scale *worker_scale_of_sum(const struct chunk *c, const void *gradients)
 {
 	size_t bytes = c->sizes->full_bytes ? c->sizes->full_bytes : PD_ALIGN;
@@ -200,45 +207,50 @@ static inline struct pd_scale *worker_scale_of_sum(const struct chunk *c, const 
 /* memory.c */
 int worker_take(struct pd_worker *w, size_t bytes, void *out_p, struct pd_error *err);
 void worker_mark_init(struct pd_worker *w, struct mark *mark, int count);
-/* Host memory, zeroed, for as long as the worker lives. */
+/* Returns host memory, zeroed, which lives as long as the worker. */
 void *worker_keep(struct pd_worker *w, int count, size_t bytes);
 int worker_memory_new(struct pd_worker *w, struct pd_error *err);
 void worker_memory_free(struct pd_worker *w);
 
-/* issue.c: issues what can be, in order; 1 something, 0 nothing, -1 failed */
+/* issue.c: issues operations, in order; returns 1: some, 0: none, -1: failed */
 int worker_issue(struct pd_worker *w, struct pd_error *err);
 
-/* retire.c: retires what has finished, in order; 1 something, 0 nothing, -1 one failed */
+/* retire.c: retires finished operations, in order; returns 1: some, 0: none, -1: one failed */
 int worker_retire(struct pd_worker *w, struct pd_error *err);
 
-/* checkpoint.c: must everything come to rest before this operation (NULL: before the end), or
- * after it?  Where there are none it need not. */
+/*
+ * checkpoint.c: these pause the worker, if a checkpoint needs it, until all operations have
+ * retired: before this operation (NULL: before the end), or after it.
+ */
 void worker_pause_before(struct pd_worker *w, const struct pd_op *op);
 void worker_pause_after(struct pd_worker *w, const struct pd_op *op);
 
-/* tie.c: nothing of it where no parameters are shared */
+/* tie.c: does nothing if no parameters are shared */
 int worker_ties_new(struct pd_worker *w, struct pd_error *err);
 void worker_ties_free(struct pd_worker *w);
-/* Gradients of the group (per chunk) on their way, once `ready`. */
+/* Posts the transfers of the group's gradients (per chunk), which start when `ready` is done. */
 int worker_ties_post(struct pd_worker *w, struct sum **sums, uint64_t tag,
 		     const struct pd_event *ready);
-/* What there is then to do on the stream, and one of that. */
+/* These return the number of steps that then go on the stream, and issue one of them. */
 int worker_ties_things(const struct pd_worker *w);
 int worker_ties_issue(struct pd_worker *w, struct sum **sums, int n);
 
-/* agree.c: nothing of it where the plan does not say so */
+/* agree.c: does nothing if the plan does not say so */
 int worker_agree_new(struct pd_worker *w, struct pd_error *err);
 void worker_agree_free(struct pd_worker *w);
-/* How much it did, -1: broken. */
+/* Returns how many steps it did; -1: broken. */
 int worker_agree_progress(struct pd_worker *w);
-/* Has some of it no place on the stream yet? */
+/* Tells whether some steps are not on the stream yet. */
 bool worker_agreeing(const struct pd_worker *w);
-/* The end of the last one; or NULL. */
+/* Returns the end of the last one, or NULL. */
 struct mark *worker_agreed(struct pd_worker *w);
-/* What an update of a chunk is told. */
+/* Sets what an update of a chunk needs. */
 void worker_fill_agreed(struct pd_worker *w, struct chunk *c, const void *from, void *to,
 			struct pd_agreed *agreed);
-/* Once a step that waited for it has retired: what it took, and what came of it; once. */
+/*
+ * After a step that waited for the agree has retired, returns the record and the outcome of the
+ * agree; once.
+ */
 bool worker_agree_told(struct pd_worker *w, struct pd_record *record_p,
 		       struct pd_outcome *outcome_p);
 

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files share that issue operations: pass.c, update.c, transfer.c, agree.c.  An
- * operation states its dependencies and is handed to a stream or the transport.
+ * Declarations shared by the files that issue operations: pass.c, update.c, transfer.c, agree.c. 
+ * An operation states its dependencies and is handed to a stream or the transport.
  *
- * Two rules keep events safe.  Before an operation arms a mark's events, the last
- * operation that armed or waits for them must have retired (worker_may_arm); otherwise the
- * operation is not issued yet, and since the list is in an order that cannot deadlock
- * even if every operation blocked, waiting is always safe.  And memory is written only
- * by an operation that waits, through an event or because it is queued behind it on the
- * same stream, for the last one that used it.
+ * Two rules keep events safe.  First, before an operation arms a mark's events, the last operation
+ * that armed them or waits for them must have retired (worker_may_arm).  Otherwise the operation is
+ * not issued yet.  Waiting is always safe, because the list is in an order that cannot deadlock
+ * even if every operation blocks.  Second, memory is written only by an operation that waits for
+ * the last one that used it, through an event or on the same stream.
  *
- * What every operation needs is inline: a replay does little else.
+ * What every operation needs is inline, because a replay does little else.
  */
 #ifndef PD_WORKER_ISSUE_H
 #define PD_WORKER_ISSUE_H
@@ -21,8 +20,10 @@ static inline bool worker_may_arm(const struct pd_worker *w, const struct mark *
 {
 	if (mark->last_use >= w->retired)
 		return false;
-	/* where a GPU's streams wait for each other by themselves, who waited may be known to be
-	 * done before that for which it did */
+	/*
+	 * If a GPU's streams wait for each other by themselves, an operation that waited may be
+	 * known to be done before the one that it waited for.
+	 */
 	for (int i = 0; i < mark->count && w->config.gate; i++)
 		if (!pd_event_done(&mark->events[i]))
 			return false;
@@ -37,8 +38,8 @@ static inline void worker_arm(struct pd_worker *w, struct mark *mark)
 }
 
 /*
- * Work queued on the stream from now on starts after the mark's events.  They count as used
- * by it though they are done already: what they brought is still to be read.
+ * Makes work queued on the stream from now on start after the mark's events.  The operation counts
+ * as a user of events that are done already, since their data is still to be read.
  */
 static inline int worker_after(struct pd_worker *w, struct pd_stream *stream, struct mark *mark)
 {
@@ -52,21 +53,21 @@ static inline int worker_after(struct pd_worker *w, struct pd_stream *stream, st
 	return 0;
 }
 
-/* The last of the mark's, on whatever stream: with it the others are done. */
+/* Returns the mark's last event, on whatever stream; when it is done, the others are. */
 static inline struct pd_event *worker_event_of(struct pd_worker *w, struct mark *mark)
 {
 	mark->last_use = w->issued;
 	return &mark->events[mark->count - 1];
 }
 
-/* The operation is the next of those issued: it is finished when the mark is. */
+/* Records the operation as the next one issued; it is finished when the mark is. */
 static inline void worker_new_entry(struct pd_worker *w, const struct pd_op *op,
 				    struct mark *mark)
 {
 	*worker_entry(w, w->issued) = (struct entry){ .op = *op, .mark = mark };
 }
 
-/* The sum of the group that the operation is of. */
+/* Returns the sum of the operation's group. */
 static inline struct sum *worker_sum_of(struct pd_worker *w, struct chunk *c,
 					const struct pd_op *op)
 {
@@ -75,20 +76,23 @@ static inline struct sum *worker_sum_of(struct pd_worker *w, struct chunk *c,
 	return &c->sums[(op->microbatch - w->phase.first) / group % c->sum_count];
 }
 
-/* What a microbatch keeps from forward to backward. */
+/* Returns the memory of a microbatch from forward to backward. */
 static inline struct slot *worker_slot(struct pd_worker *w, struct chunk *c,
 				       const struct pd_op *op)
 {
 	int64_t i = worker_local_number(w, c, op);
 
-	/* with recomputation a forward leaves nothing there, and the next recompute will */
+	/*
+	 * With recomputation a forward leaves nothing in its slot, which the next recompute will
+	 * have.
+	 */
 	if (c->stage->recompute && op->kind == PD_OP_forward)
 		return &c->slots[c->slot_turn ? c->recomputed % c->slot_turn
 					      : c->room.buffers[i].work];
 	return &c->slots[c->slot_turn ? i % c->slot_turn : c->room.buffers[i].slot];
 }
 
-/* Where what leaves of the microbatch stays until it has: its slot, or an outbox. */
+/* Returns where a microbatch's outputs stay until they are sent: its slot, or an outbox. */
 static inline struct slot *worker_holder(struct pd_worker *w, struct chunk *c,
 					 const struct pd_op *op)
 {
@@ -99,18 +103,18 @@ static inline struct slot *worker_holder(struct pd_worker *w, struct chunk *c,
 	return &c->outboxes[c->slot_turn ? i % c->room.outboxes : c->room.buffers[i].outbox];
 }
 
-/* Where gradients of the microbatch arrive. */
+/* Returns the buffer for a microbatch's gradients that arrive. */
 static inline struct passage *worker_passage_in(struct pd_worker *w, struct chunk *c,
 						const struct pd_op *op)
 {
 	int64_t i = worker_local_number(w, c, op);
 	int64_t k = c->flight_turn ? i % c->room.arriving : c->room.buffers[i].arriving;
 
-	/* nothing arrives for the last stage */
+	/* Nothing arrives for the last stage. */
 	return &c->in[k < 0 ? 0 : k];
 }
 
-/* Where those are that leave. */
+/* Returns the buffer for a microbatch's gradients that leave. */
 static inline struct passage *worker_passage_out(struct pd_worker *w, struct chunk *c,
 						 const struct pd_op *op)
 {
@@ -120,24 +124,24 @@ static inline struct passage *worker_passage_out(struct pd_worker *w, struct chu
 	return &c->out[k < 0 ? 0 : k];
 }
 
-/* All of these: 1 issued, 0 not yet, -1 failed. */
+/* All of these return 1: issued, 0: not yet, -1: failed. */
 
-/* pass.c: a microbatch's way through the stage */
+/* pass.c: a microbatch's computations in the stage */
 int worker_issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
 int worker_issue_recompute(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
-/* All of it, or the first part. */
+/* Issues a whole backward, or its first part. */
 int worker_issue_backward(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
-/* The second part: the microbatch's slot, inbox and version are free after it. */
+/* Issues the second part; after it the microbatch's slot, inbox and version are free. */
 int worker_issue_backward_weight(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
 
-/* transfer.c: what comes in and leaves */
+/* transfer.c: a stage's inputs and outputs */
 int worker_issue_load(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
 int worker_issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
 
-/* update.c: a group's gradients, until they are in the weights */
+/* update.c: a group's gradients and the update */
 int worker_issue_allreduce(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
 int worker_issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
-/* To be called when a backward was queued that makes gradients, with its mark.  0 or -1. */
+/* Call this when a backward that makes gradients was queued, with its mark.  Returns 0 or -1. */
 int worker_add_gradients(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
 			 struct mark *made);
 

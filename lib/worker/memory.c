@@ -59,7 +59,7 @@ static const struct pd_net_tensor *find_tensor(const struct pd_net_tensor *list,
 	pd_bug("worker: tensor %d does not cross the stage's boundary", tensor);
 }
 
-/* In *bytes_p what an outbox for them holds. */
+/* Makes the tensors of links, and sets *bytes_p to the size of an outbox for them. */
 static struct port *ports_new(struct pd_worker *w, const int *links, int count,
 			      const struct pd_net_tensor *list, int tensors, size_t *bytes_p)
 {
@@ -149,7 +149,7 @@ static void **arena_of(struct chunk *c, enum pd_arena_kind kind, int i)
 	}
 }
 
-/* The device's sizes, in the form of those that a plan predicts. */
+/* Converts the device's sizes into the form of those that a plan predicts. */
 static struct pd_stage_memory sizes_of(const struct pd_worker *w, const struct chunk *c)
 {
 	const struct pd_net_sizes *sizes = c->sizes;

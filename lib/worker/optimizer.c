@@ -19,7 +19,7 @@ struct pd_moments pd_optimizer_moments(const struct pd_optimizer *o)
 	};
 }
 
-/* How much of the way from the end of the warm-up to the end of the run is done. */
+/* Returns how much of the way from the end of the warm-up to the end of the run is done. */
 static double progress(const struct pd_optimizer *o, int64_t t)
 {
 	if (t <= o->warmup || o->total <= o->warmup)

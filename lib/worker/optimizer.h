@@ -17,55 +17,57 @@
 
 enum pd_lr_schedule { PD_LR_CONSTANT, PD_LR_STEP, PD_LR_POLYNOMIAL, PD_LR_COSINE };
 
-/* NULL-terminated, by enum pd_update_kind and enum pd_lr_schedule */
+/* NULL-terminated, by enum pd_update_kind and enum pd_lr_schedule. */
 extern const char *const pd_update_kind_name[];
 extern const char *const pd_lr_schedule_name[];
 
-/* Of a loss scale that moves, where nothing else is said; those of PyTorch's. */
+/* The defaults of a dynamic loss scale, which are PyTorch's. */
 #define PD_FIRST_LOSS_SCALE 65536
 #define PD_LOSS_SCALE_INTERVAL 2000
 
 struct pd_optimizer {
 	enum pd_update_kind kind;
 	double rate;
-	double momentum;                /* SGD; 0: no velocity is kept */
+	double momentum;                /* SGD; 0: there is no velocity */
 	double beta1, beta2, eps;       /* Adam, AdamW */
 	double weight_decay;
-	double clip_norm;               /* of all gradients together; 0: they are not clipped */
-	double loss_scale;              /* the first; 0 is 1 */
+	double clip_norm;               /* limit of the norm of all gradients; 0: none */
+	double loss_scale;              /* the first one; 0 is 1 */
 	int64_t loss_scale_interval;    /* good updates before it grows; 0: it is constant */
 
 	enum pd_lr_schedule schedule;
-	int64_t step_epochs;            /* step: times gamma after so many epochs */
+	int64_t step_epochs;            /* step: epochs between two factors of gamma */
 	double gamma;
 	double power;                   /* polynomial */
 	int64_t warmup;                 /* minibatches */
-	/* of PipeMare, for weights that are not stashed */
-	int64_t reschedule;             /* T1: minibatches until rates are as usual; 0: not done */
+	/* PipeMare's options, for weights that are not stashed. */
+	int64_t reschedule;             /* T1: minibatches until rates are as usual; 0: off */
 	bool corrects;                  /* T2 */
-	double discrepancy;             /* its D: at least 0, below 1 */
-	int64_t epoch, total;           /* minibatches in one epoch, in the whole run; 0: endless */
+	double discrepancy;             /* T2's D: at least 0, below 1 */
+	int64_t epoch, total;           /* minibatches in one epoch and in the whole run; 0: endless */
 	bool one_phase;                 /* no update is made early at an epoch's end */
 };
 
 struct pd_moments pd_optimizer_moments(const struct pd_optimizer *optimizer);
 /*
- * The learning rate of the update after `done` minibatches.  With t = done - 1, the number
- * of the last of them, and p = max(0, t - warmup) / (total - warmup), at most 1:
- *     constant 1;  step gamma ^ floor(t / epoch / step_epochs);
- *     polynomial (1 - p) ^ power;  cosine (1 + cos(pi p)) / 2
- * times rate, and times (t + 1) / warmup while that is below 1.
+ * The learning rate of the update after `done` minibatches.  Let t = done - 1, the number of the
+ * last of them, and p = max(0, t - warmup) / (total - warmup), at most 1.  It is rate times
+ *
+ * constant 1;  step gamma ^ floor(t / epoch / step_epochs);  polynomial (1 - p) ^ power;  cosine (1
+ * + cos(pi p)) / 2
+ *
+ * and times (t + 1) / warmup while that is below 1.
  */
 double pd_optimizer_rate(const struct pd_optimizer *optimizer, int64_t done);
 /*
- * By what that is divided at a stage whose gradients are `delay` updates late (MLSys 2021,
- * section 3.1): delay ^ (1 - t / reschedule), 1 from t = reschedule on, and where delay is 0.
+ * Returns the divisor of the rate at a stage whose gradients are `delay` updates late (MLSys 2021,
+ * section 3.1): delay ^ (1 - t / reschedule), or 1 from t = reschedule on and if delay is 0.
  */
 double pd_optimizer_divisor(const struct pd_optimizer *optimizer, int64_t delay, int64_t done);
 /*
- * The number, from 1, of the update after `done` minibatches, at a stage that makes one after
- * every `group` of them and, but for one_phase, at each epoch's end: as if it had done so
- * from the start, also in a run that went over from another plan.
+ * Returns the number, from 1, of the update after `done` minibatches.  The stage makes an update
+ * after every `group` of them and, unless one_phase, at each epoch's end.  It counts as if it had
+ * done so from the start, also in a run that came from another plan.
  */
 int64_t pd_optimizer_count(const struct pd_optimizer *optimizer, int64_t group, int64_t done);
 

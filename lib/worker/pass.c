@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Passes of a microbatch through a stage: forward, forward once more, backward whole or in two
- * parts.  Each is queued on the compute stream, behind what brings its inputs.
+ * Issues the computations of a microbatch in a stage: forward, recompute, and backward, whole or in
+ * two parts.  Each is queued on the compute stream, behind the operations that bring its inputs.
  */
 #include "worker/issue.h"
 
 /*
- * Has what the microbatch before in a slot made there left?  Its flight may have another one
- * by now: then its sends have retired, and to wait for those of the other does no harm.
+ * Tells whether the outputs of the microbatch that had the slot before have been sent.  Its struct
+ * may belong to another microbatch by now: then its sends have retired, and waiting for the other's
+ * does no harm.
  */
 static bool slot_left(const struct pd_worker *w, const struct chunk *c, const struct slot *slot)
 {
@@ -35,7 +36,7 @@ static bool latest(const struct pd_worker *w)
 	return w->config.schedule->plan->weights == PD_WEIGHTS_LATEST;
 }
 
-/* What leaves, into the outbox: with the last of it the forward is done for others. */
+/* Copies the outputs into the outbox; after the last copy the forward is done for other stages. */
 static int fill_outbox(struct pd_worker *w, struct chunk *c, struct flight *flight,
 		       const struct slot *slot, const struct slot *outbox)
 {
@@ -73,7 +74,7 @@ int worker_issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_o
 			return -1;
 	if (w->load && worker_after(w, w->compute, &flight->loaded) < 0)
 		return -1;
-	/* without stashing nobody's version is kept for its backward */
+	/* Without stashing no version is kept for the backward. */
 	weights = op->evaluate || latest(w) ? pd_weights_newest(&c->weights, NULL)
 					    : pd_weights_read(&c->weights, op->version);
 	fill_pass(w, c, op, flight, weights, &pass);
@@ -88,8 +89,10 @@ int worker_issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_o
 	return c->room.outboxes > 0 ? fill_outbox(w, c, flight, worker_slot(w, c, op), holder) : 1;
 }
 
-/* The weights of the microbatch's forward; where nobody's version is kept, the newest, or
- * about those of its forward, worked out from them. */
+/*
+ * Returns the weights of the microbatch's forward.  If no version is kept, these are the newest, or
+ * an estimate of those of its forward.
+ */
 static const void *backward_weights(const struct pd_worker *w, const struct chunk *c,
 				    const struct pd_op *op)
 {
@@ -125,9 +128,9 @@ static int queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 }
 
 /*
- * The forward once more, with the weights that backward will read: what was received and loaded
- * is there, and all else that the slot served is before it on the stream.  Its outputs stay in
- * the slot, and what lies in the inbox is written over with the same.
+ * Repeats the forward with the weights that backward will read.  Its inputs are there, and all else
+ * that the slot served is before it on the stream.  Its outputs stay in the slot, and what lies in
+ * the inbox is overwritten with the same data.
  */
 int worker_issue_recompute(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
@@ -174,7 +177,7 @@ int worker_issue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 	if (!worker_may_arm(w, mark) ||
 	    (whole && !worker_may_arm(w, &worker_sum_of(w, c, op)->summed)))
 		return 0;
-	for (int i = 0; i < c->port_in_count; i++)      /* what it overwrites has left */
+	for (int i = 0; i < c->port_in_count; i++)      /* what it overwrites has been sent */
 		if (!worker_may_arm(w, &out->transfers[i]))
 			return 0;
 	for (int i = 0; i < c->port_out_count; i++)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Retiring an operation that has finished: who waits for it is told, in the order of the list. */
+/* Retires finished operations and reports them, in the order of the list. */
 #include "worker/internal.h"
 
 #include "base/container.h"
 
-/* What all ranks agreed on before this step: told with the first that waited for it. */
+/* Reports the agree before this step, with the first step that waited for it. */
 static void tell_agreed(struct pd_worker *w, const struct pd_op *step)
 {
 	const struct pd_worker_config *config = &w->config;
@@ -56,7 +56,7 @@ static void retire(struct pd_worker *w, struct entry *entry)
 		if (events[i].end_ns > record.end_ns)
 			record.end_ns = events[i].end_ns;
 	}
-	/* its event is the last thing on the stream, and tells nothing of the beginning */
+	/* Its event is the last one on the stream, and does not know the beginning. */
 	if (entry->op.kind == PD_OP_allreduce)
 		record.start_ns =
 			pd_collective_started_ns(worker_chunk(w, entry->op.stage)->collective);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layers that share parameters, each with a copy of its own: before an update the gradients of
- * all copies are summed, from the last layer to the first as everywhere, and each copy takes
- * the sum.  The copies begin equal, and so they stay.  It does not matter which of them are in
- * one stage, so no partition changes a bit.
+ * Layers that share parameters, each with a copy of its own.  Before an update the gradients of all
+ * copies are summed, from the last layer to the first as everywhere, and each copy takes the sum. 
+ * The copies begin equal, and so they stay equal.  It does not matter which of them are in one
+ * stage, so the bits do not depend on the partition.
  *
- * A layer's gradients go from replica j mod r of its r replicas to replica j of every stage
- * that has one of the others, once to each rank.
+ * A layer's gradients go from replica j mod r of its r replicas to replica j of every stage that
+ * has one of the other layers, once to each rank.
  */
 #include "worker/internal.h"
 
@@ -14,19 +14,19 @@
 
 #include <stdlib.h>
 
-#define TAG_TIES 32             /* those of an agree's rounds are below, an all-reduce's above */
+#define TAG_TIES 32             /* tags of an agree's rounds are below, an all-reduce's above */
 #define MOST_LAYERS ((int)TAG_ALLREDUCE - TAG_TIES)
 
 struct member {
-	int layer, chunk;               /* chunk: of this rank, or -1 */
-	size_t offset;                  /* there, or of what arrives */
-	int peer;                       /* from which that comes */
+	int layer, chunk;               /* chunk of this rank, or -1 */
+	size_t offset;                  /* in the chunk's gradients, or in what arrives */
+	int peer;                       /* the rank that sends it */
 	struct pd_event got;
 };
 
 struct group {
 	size_t bytes;
-	int count, local;               /* local: the first member that is here */
+	int count, local;               /* local: the first member on this rank */
 	struct member members[PD_SUM_SOURCES];
 };
 
@@ -71,7 +71,7 @@ static struct group *group_of(struct ties *ties, const struct pd_model *model, i
 	return NULL;
 }
 
-/* All layers of one owner, from the last to the first as the model has them. */
+/* Adds all layers with one owner, from the last to the first in the model. */
 static int add_group(struct pd_worker *w, struct ties *ties, int owner, struct pd_error *err)
 {
 	const struct pd_model *model = model_of(w);
@@ -103,7 +103,7 @@ static void send_to(struct ties *ties, const struct leaving *one)
 	ties->leaving[ties->leaving_count++] = *one;
 }
 
-/* To whom a layer of this rank's goes: where another of the group is. */
+/* Finds the ranks to which a layer's gradients are sent: those with other layers of the group. */
 static void find_readers(const struct pd_worker *w, struct ties *ties, const struct group *group,
 			 const struct member *mine)
 {
@@ -123,7 +123,7 @@ static void find_readers(const struct pd_worker *w, struct ties *ties, const str
 	}
 }
 
-/* Where its members are: here, or from where they come, to places one after the other. */
+/* Finds where the members are: in this rank's gradients, or in memory for what arrives. */
 static void place_group(struct pd_worker *w, struct ties *ties, struct group *group,
 			size_t *bytes_p)
 {
@@ -267,7 +267,7 @@ static int wait_arrival(struct pd_worker *w, int n)
 	pd_bug("worker: no such arrival");
 }
 
-/* The sum to the first member here; from there to the others. */
+/* Makes the sum in the first member here, and copies it to the others. */
 static int make_sum(struct pd_worker *w, struct sum **sums, struct group *group, int m)
 {
 	const float *sources[PD_SUM_SOURCES];

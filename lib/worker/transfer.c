@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes into a stage and what leaves it: from the data set, from and to other ranks. */
+/* Issues a stage's inputs and outputs: from the data set, from and to other ranks. */
 #include "worker/issue.h"
 
-/* On a stream of its own where the device has memory of its own: beside the computation. */
+/* Loads on a stream of its own, beside the computation, if the device has separate memory. */
 int worker_issue_load(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
 	const struct pd_device_ops *device = w->config.device->ops;
@@ -30,7 +30,7 @@ int worker_issue_load(struct pd_worker *w, struct chunk *c, const struct pd_op *
 	worker_new_entry(w, op, &flight->loaded);
 	for (int i = 0; i < c->sizes->in_count && batch; i++)
 		n += c->sizes->in[i].tensor < w->config.first_tensor;
-	if (n == 0)     /* in virtual time: nothing to bring, but a moment when it is there */
+	if (n == 0)     /* in virtual time there is nothing to copy, but an event to complete */
 		return device->copy(stream, NULL, NULL, 0, PD_COPY_TO_DEVICE,
 				    &flight->loaded.events[0]) == 0 ? 1 : -1;
 	for (int i = 0; i < c->sizes->in_count; i++) {
@@ -66,10 +66,11 @@ static uint64_t tag_of(const struct pd_worker *w, const struct pd_op *op, int te
 }
 
 /*
- * Activations go straight from slot to inbox, gradients from gradient-out to gradient-in.
- * A receive waits for the last use of its buffer: of an inbox that is the backward of the
- * microbatch that had it before (of two parts the second, in evaluation the forward), of
- * gradient-in the backward that used it before, which worker_may_arm has seen retired.
+ * Issues a transfer.  Activations go straight from slot to inbox, and gradients from gradient-out
+ * to gradient-in.  A receive waits for the last use of its buffer.  For an inbox that is the
+ * backward of the microbatch that had it before (its second part if there are two; in evaluation
+ * the forward).  For gradient-in it is the backward that used it before, which worker_may_arm has
+ * seen retired.
  */
 int worker_issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
@@ -98,7 +99,7 @@ int worker_issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_
 	worker_new_entry(w, op, mark);
 	for (int t = 0; t < mark->count; t++) {
 		const struct pd_net_tensor *tensor = ports[p].tensors[t];
-		/* of what nothing before it learns from there is no gradient */
+		/* A tensor whose earlier layers do not learn from it has no gradient. */
 		bool none = !activation && tensor->gradient_offset == SIZE_MAX;
 		size_t bytes = none ? 0 : tensor->bytes;
 		char *at = none ? NULL : !activation ? passage->memory + tensor->gradient_offset

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An update: the gradients of a group are added up as its backwards make them, summed with
- * those of the other replicas, and taken into the weights.  Each is already divided by the
- * samples of a minibatch (struct pd_net_config.microbatches), so that nothing is left to divide.
+ * Issues updates.  The gradients of a group are added up as its backwards make them, summed with
+ * those of the other replicas, and applied to the weights.  Each is already divided by the samples
+ * of a minibatch (struct pd_net_config.microbatches), so that nothing is left to divide.
  */
 #include "worker/issue.h"
 
 #include <math.h>
 
-/* Microbatches of this replica before number n of the phase. */
+/* Returns the replica's microbatches before number n of the phase. */
 static int64_t before(const struct pd_worker *w, const struct chunk *c, int64_t n)
 {
 	return n > w->replica ? (n - w->replica - 1) / c->stage->replicas + 1 : 0;
 }
 
-/* Of this replica in the group of an operation. */
+/* Returns the replica's microbatches in the group of an operation. */
 static int64_t group_share(const struct pd_worker *w, const struct chunk *c,
 			   const struct pd_op *op)
 {
@@ -27,8 +27,8 @@ static int64_t group_share(const struct pd_worker *w, const struct chunk *c,
 }
 
 /*
- * The first microbatch of a group leaves its gradients in their place, every other one is
- * added to them: g0 + g1 + g2 ..., the same order for every schedule of the generator.
+ * Adds gradients.  The first microbatch of a group leaves its gradients in place, and every other
+ * one is added to them: g0 + g1 + g2 ..., the same order for every schedule of the generator.
  */
 int worker_add_gradients(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
 			 struct mark *made)
@@ -58,7 +58,7 @@ int worker_issue_allreduce(struct pd_worker *w, struct chunk *c, const struct pd
 	if (!worker_may_arm(w, &c->allreduce) || worker_agreeing(w) ||
 	    (!sum->ready && !worker_may_arm(w, &sum->summed)))
 		return 0;
-	if (!sum->ready) {      /* nothing of this replica in the last group: it adds nothing */
+	if (!sum->ready) {      /* the replica has no microbatch in the last group: it adds zeros */
 		worker_arm(w, &sum->summed);
 		sum->ready = &sum->summed;
 		if (w->config.device->ops->sum(w->compute, sum->gradients, NULL, 0,

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #define DEFAULT_RING 64
-#define FEW_ENTRIES 8                   /* of them, at first */
+#define FEW_ENTRIES 8                   /* operations in the ring at first */
 
 static int open_collective(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 {
@@ -36,7 +36,9 @@ static int open_streams(struct pd_worker *w, struct pd_error *err)
 	w->compute = device->stream_open(w->config.device, err);
 	if (!w->compute)
 		return -1;
-	/* sums for the all-reduce: beside the computation, not behind what is queued there */
+	/*
+	 * The sums of the all-reduce run beside the computation, not behind what is queued there.
+	 */
 	if (reduces)
 		w->reduce = device->stream_open(w->config.device, err);
 	if (reduces && !w->reduce)
@@ -73,10 +75,10 @@ static void set_chunks(struct pd_worker *w)
 		else
 			pd_room_of_stage(schedule, c->index, &c->room);
 	}
-	w->config.stages = NULL;        /* the caller's, and may go */
+	w->config.stages = NULL;        /* they belong to the caller, who may free them */
 }
 
-/* The scale of the version that training begins with. */
+/* Sets the scale of the version that training begins with. */
 static int first_scales(struct pd_worker *w, struct pd_error *err)
 {
 	double scale = w->config.optimizer.loss_scale;
@@ -143,7 +145,7 @@ void pd_worker_free(struct pd_worker *w)
 	pd_arena_release(&own);
 }
 
-/* What the chunk's microbatches load, and which buffers they have. */
+/* Sets which microbatches the chunk loads, and which buffers they have. */
 static void begin_chunk(struct pd_worker *w, struct chunk *c)
 {
 	const struct pd_schedule *schedule = w->config.schedule;
@@ -187,7 +189,7 @@ void pd_worker_begin(struct pd_worker *w, const struct pd_phase *phase, int64_t 
 	}
 }
 
-/* How much it did, -1: broken. */
+/* Returns how many steps it did; -1: broken. */
 static int reduce(struct pd_worker *w)
 {
 	int moved = 0;
