@@ -33,21 +33,21 @@
 struct pd_checkpoint_stage {
 	int layer_count;
 	char **layers;                  /* names */
-	int warmup, replicas;           /* as in the plan that trained it */
+	int warmup, replicas;           /* as in the plan that was trained */
 	int version_count;
-	int64_t *versions;              /* held, ascending; the last is the newest */
-	uint64_t checksum;              /* as pd_checkpoint_write_stage() gives it */
+	int64_t *versions;              /* in the file, ascending; the last is the newest */
+	uint64_t checksum;              /* as from pd_checkpoint_write_stage() */
 };
 
 struct pd_checkpoint_info {
-	bool checksums;                 /* false: written by a version that had none; only read */
+	bool checksums;                 /* false: written by an older version, without checksums */
 	int64_t step;                   /* minibatches done since the beginning */
-	int64_t epoch, minibatch;       /* the next one: of that epoch, from 0 */
+	int64_t epoch, minibatch;       /* the next minibatch, from 0 within that epoch */
 	uint64_t seed;                  /* below 2^63 */
 	int64_t batch_size;
 	char *name;                     /* of the model */
 	char *dtype;                    /* "f32" */
-	json_t *optimizer;              /* an object, carried along as it is */
+	json_t *optimizer;              /* an object that is passed on unchanged */
 	int stage_count;
 	struct pd_checkpoint_stage *stages;
 };
@@ -55,62 +55,68 @@ struct pd_checkpoint_info {
 void pd_checkpoint_info_release(struct pd_checkpoint_info *info);
 
 /*
- * Makes the directory (not its parents) where missing, and in it the folder in which
- * stages are written; removes what writers before left unfinished.  Errors: failed.
+ * Creates the directory (not its parents) if it is missing, and in it the folder in which stages
+ * are written.  Removes what earlier writers left unfinished.  Errors count as failed.
  */
 int pd_checkpoint_begin(const char *directory, int64_t step, struct pd_error *err);
 /*
- * Writes a stage's file.  Of each tensor name, dims, size and elements are read; data has the
- * elements of each.  *checksum_p is for checkpoint.json.  Errors: failed.
+ * Writes a stage's file.  Of each tensor it reads name, dims, size and elements; data has the
+ * elements of each.  *checksum_p is for checkpoint.json.  Errors count as failed.
  */
 int pd_checkpoint_write_stage(const char *directory, int64_t step, int stage,
 			      const struct pd_tensor *tensors, const float *const *data,
 			      size_t count, uint64_t *checksum_p, struct pd_error *err);
 /*
- * All stages are written: adds checkpoint.json, makes everything durable, gives the folder
- * its name (in place of an earlier one of the same step), and removes checkpoints of
- * lower steps, but for the `keep` newest, this one included.  info->step is the step.
- * On error the unfinished folder is gone; earlier checkpoints are as they were.
+ * Finishes a checkpoint after all stages are written: adds checkpoint.json, syncs everything, and
+ * names the folder (in place of an earlier one of the same step, info->step).  Removes checkpoints
+ * of lower steps, except for the `keep` newest, this one included.  On error the unfinished folder
+ * is removed, and earlier checkpoints stay as they were.
  */
 int pd_checkpoint_finish(const char *directory, const struct pd_checkpoint_info *info, int keep,
 			 struct pd_error *err);
-/* Gives up; nothing is left of it. */
+/* Discards the unfinished checkpoint. */
 void pd_checkpoint_abandon(const char *directory, int64_t step);
 
 /* A checkpoint open for reading. */
 struct pd_checkpoint;
 
 /*
- * The checkpoint of a step.  Its document and the headers of its stages are verified, the data of
- * a tensor when it is read.  Errors: input.
+ * Opens the checkpoint of a step, and verifies its document and the headers of its stages; the data
+ * of a tensor is verified when it is read.  Errors count as input.
  */
 struct pd_checkpoint *pd_checkpoint_open(const char *directory, int64_t step,
 					 struct pd_error *err);
-/* Reads and verifies all data, too.  Errors: input, naming file and tensor. */
+/* Reads and verifies all data.  Errors count as input, and name file and tensor. */
 int pd_checkpoint_verify(const struct pd_checkpoint *ck, struct pd_error *err);
 /*
- * The newest one all of which can be verified.  passed_over is told of each that is newer, newest
- * first, and why it was not taken.  Errors: input; none, and why not the newest.
+ * Opens the newest checkpoint that can be verified as a whole.  passed_over is called for each
+ * newer one, newest first, with what is wrong with it.  Errors count as input: there is none, and
+ * why not the newest.
  */
 struct pd_checkpoint *pd_checkpoint_newest(const char *directory,
 					   void (*passed_over)(void *context, int64_t step,
 							       const struct pd_error *why),
 					   void *context, struct pd_error *err);
-/* The highest step that a folder in the directory is named after, whatever is in it; -1: none. */
+/*
+ * Returns the highest step after which a folder in the directory is named, whatever it contains;
+ * -1: none.
+ */
 int64_t pd_checkpoint_highest(const char *directory);
-/* Is there a folder of that step, whatever is in it? */
+/* Tells whether there is a folder of that step, whatever it contains. */
 bool pd_checkpoint_exists(const char *directory, int64_t step);
 void pd_checkpoint_close(struct pd_checkpoint *ck);
 const struct pd_checkpoint_info *pd_checkpoint_info(const struct pd_checkpoint *ck);
-/* The stage that had a layer: its versions, warmup and replicas; NULL when none had it. */
+/*
+ * Returns the stage that had a layer, with its versions, warmup and replicas; NULL if none had it.
+ */
 const struct pd_checkpoint_stage *pd_checkpoint_stage_of(const struct pd_checkpoint *ck,
 							 const char *layer);
-/* Is there a tensor of that name? */
+/* Tells whether there is a tensor of that name. */
 bool pd_checkpoint_has(const struct pd_checkpoint *ck, const char *name);
 /*
- * A tensor by its name ("conv1.weight") at a version (a step; -1 or the newest of its
- * stage: the newest) into out, `elements` floats.  Errors: input; no such tensor or
- * version, another number of elements, damaged.
+ * Reads a tensor by its name ("conv1.weight") at a version (a step; -1: the newest) into out,
+ * `elements` floats.  Errors count as input: no such tensor or version, another number of elements,
+ * damage.
  */
 int pd_checkpoint_read(const struct pd_checkpoint *ck, const char *name, int64_t version,
 		       int64_t elements, float *out, struct pd_error *err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writing: everything goes to DIRECTORY/.step-N.tmp, which becomes step-N by one rename
- * once all of it is on the disk; a folder is removed by way of such a name too.  So a
- * step-N is whole whenever a process or the machine stops.
+ * Writes checkpoints.  Everything goes to DIRECTORY/.step-N.tmp, which is renamed to step-N when
+ * all of it is on the disk.  A folder is removed by way of such a name, too.  So a step-N is
+ * complete whenever a process or the machine stops.
  */
 #include "checkpoint/info.h"
 
@@ -74,7 +74,7 @@ bool pd_checkpoint_unfinished(const char *name)
 	       strcmp(name + length - 4, ".tmp") == 0 && isdigit((unsigned char)name[6]);
 }
 
-/* Removes what writers left unfinished. */
+/* Removes what earlier writers left unfinished. */
 static int sweep(const char *directory, struct pd_error *err)
 {
 	DIR *dir = opendir(directory);
@@ -118,7 +118,7 @@ void pd_checkpoint_abandon(const char *directory, int64_t step)
 	free(folder);
 }
 
-/* Removes a checkpoint; at no time is there half a one. */
+/* Removes a checkpoint, which is complete until it is gone. */
 static int remove_checkpoint(const char *directory, int64_t step, struct pd_error *err)
 {
 	char *folder = pd_checkpoint_folder(directory, step);
@@ -141,7 +141,7 @@ static int descending(const void *a, const void *b)
 	return (*x < *y) - (*x > *y);
 }
 
-/* Removes those below `step`, but for the newest keep - 1. */
+/* Removes checkpoints below `step`, except for the newest keep - 1. */
 static int prune(const char *directory, int64_t step, int keep, struct pd_error *err)
 {
 	DIR *dir = opendir(directory);
@@ -186,7 +186,10 @@ static int check_stages(const char *directory, const struct pd_checkpoint_info *
 	return 0;
 }
 
-/* Gives the folder its name; one that has it goes, in one step where the file system can. */
+/*
+ * Gives the folder its name.  A folder of that name is replaced, in one step if the file system
+ * can.
+ */
 static int publish(const char *temporary, const char *folder, const char *aside,
 		   struct pd_error *err)
 {

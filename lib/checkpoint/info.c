@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST 1000000                    /* warmup, replicas: more than any machine has */
-#define VERSION 2                       /* 1 had no checksums */
+#define MOST 1000000                    /* limit of warmup and replicas, above any machine's */
+#define VERSION 2                       /* version 1 had no checksums */
 #define DOCUMENT_BYTES_MOST 100000000
 #define CHECKSUM_KEY "\"checksum\": \""
-#define NO_CHECKSUM "0000000000000000"  /* stands where the document's own will */
+#define NO_CHECKSUM "0000000000000000"  /* placeholder for the document's own checksum */
 
 char *pd_checkpoint_stage_name(int stage)
 {
@@ -66,7 +66,7 @@ static json_t *info_json(const struct pd_checkpoint_info *info)
 	return json;
 }
 
-/* The digits of the document's own checksum, its last key; NULL where they are not there. */
+/* Returns the digits of the document's own checksum, its last key; NULL if they are missing. */
 static char *own_checksum(char *text)
 {
 	char *at = NULL;
@@ -76,7 +76,7 @@ static char *own_checksum(char *text)
 	return at && strnlen(at, PD_CHECKSUM_DIGITS) == PD_CHECKSUM_DIGITS ? at : NULL;
 }
 
-/* The text of the document; free() it. */
+/* Returns the text of the document; free() it. */
 static char *info_text(const struct pd_checkpoint_info *info, size_t *bytes_p)
 {
 	char sum[PD_CHECKSUM_DIGITS + 1], *text = NULL;
@@ -103,7 +103,7 @@ int pd_checkpoint_info_write(const char *folder, const struct pd_checkpoint_info
 	status = pd_file_create(&file, name, err);
 	if (status == 0) {
 		text = info_text(info, &bytes);
-		fwrite(text, 1, bytes, file.stream);    /* a failure is found by the commit */
+		fwrite(text, 1, bytes, file.stream);    /* the commit finds a failure */
 		free(text);
 		status = pd_file_commit(&file, err);
 	}
@@ -279,7 +279,7 @@ static int parse(const struct pd_place *root, struct pd_checkpoint_info *info, s
 	return parse_stages(&stages, info, err);
 }
 
-/* That of the text with zeros in the place of its own digits. */
+/* Checks the checksum of the text, with zeros in place of its own digits. */
 static int check_own(const char *name, char *text, size_t bytes, struct pd_error *err)
 {
 	char *at = own_checksum(text), was[PD_CHECKSUM_DIGITS + 1], is[PD_CHECKSUM_DIGITS + 1];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint.json and the names in a checkpoint's folder, inside lib/checkpoint. */
+/* checkpoint.json and the names in a checkpoint's folder; private to lib/checkpoint. */
 #ifndef PD_CHECKPOINT_INFO_H
 #define PD_CHECKPOINT_INFO_H
 
@@ -7,18 +7,18 @@
 
 #define PD_CHECKPOINT_DOCUMENT "checkpoint.json"
 
-/* Where a stage's tensors are written, in the folder that is not finished; free() it. */
+/* Returns the file of a stage's tensors in the unfinished folder; free() it. */
 char *pd_checkpoint_stage_path(const char *directory, int64_t step, int stage);
-/* "stage-K.safetensors"; free() it. */
+/* Returns "stage-K.safetensors"; free() it. */
 char *pd_checkpoint_stage_name(int stage);
-/* DIRECTORY/step-N; free() it. */
+/* Returns DIRECTORY/step-N; free() it. */
 char *pd_checkpoint_folder(const char *directory, int64_t step);
-/* The step that a folder's name says, -1 when it is no checkpoint's. */
+/* Returns the step in a folder's name, -1 if it is not a checkpoint's. */
 int64_t pd_checkpoint_folder_step(const char *name);
-/* Is this the name of a folder that a writer left unfinished? */
+/* Tells whether this is the name of an unfinished folder. */
 bool pd_checkpoint_unfinished(const char *name);
 
-/* FOLDER/checkpoint.json: written, flushed to the disk; read and checked. */
+/* These write FOLDER/checkpoint.json and sync it, and read and check it. */
 int pd_checkpoint_info_write(const char *folder, const struct pd_checkpoint_info *info,
 			     struct pd_error *err);
 int pd_checkpoint_info_read(const char *folder, struct pd_checkpoint_info *info_p,

@@ -10,8 +10,9 @@
 
 struct pd_initial {
 	struct pd_safetensors *st;
-	json_t *known;                  /* all names of the model -> whose tensor it is, by name */
-	json_t *found;                  /* of these, a name in the file */
+	json_t *known;                  /* all names of the model -> the name under which the owner
+					   has the tensor */
+	json_t *found;                  /* these tensors -> a name in the file */
 	int missing;
 	char *first_missing;
 };
@@ -27,7 +28,7 @@ void pd_initial_close(struct pd_initial *initial)
 	free(initial);
 }
 
-/* "[3, 2, 5, 5]" into buf. */
+/* Writes "[3, 2, 5, 5]" into buf. */
 static void show_shape(const int64_t *size, int dims, char *buf, size_t bytes)
 {
 	size_t used = (size_t)snprintf(buf, bytes, "[");
@@ -51,7 +52,7 @@ static int check_shape(const struct pd_initial *initial, const struct pd_tensor 
 			      pd_safetensors_file(initial->st), tensor->name, expected, is);
 }
 
-/* Two names of one tensor: the same numbers? */
+/* Checks that two names of one tensor have the same numbers. */
 static int check_same(const struct pd_initial *initial, const struct pd_tensor *a,
 		      const struct pd_tensor *b, struct pd_error *err)
 {
@@ -69,7 +70,7 @@ static int check_same(const struct pd_initial *initial, const struct pd_tensor *
 	return status;
 }
 
-/* A tensor of the model, called name, the same as that called owner. */
+/* Looks for a tensor of the model, called name, which is the one called owner. */
 static int look_for(struct pd_initial *initial, const char *name, const char *owner,
 		    const int64_t *size, int dims, struct pd_error *err)
 {
@@ -154,7 +155,10 @@ static int check_complete(struct pd_initial *initial, const struct pd_model *mod
 			      model->name ? model->name : "");
 }
 
-/* What PyTorch saves beside a normalisation's statistics, and nothing here uses. */
+/*
+ * Tells whether the name is of something that PyTorch saves with a normalisation's statistics and
+ * nothing here uses.
+ */
 static bool overlooked(const struct pd_model *model, const char *name)
 {
 	static const char what[] = ".num_batches_tracked";

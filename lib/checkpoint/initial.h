@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parameters to begin a training with: a safetensors file in which tensors have the names that
- * PyTorch gives them, "LAYER.weight", "LAYER.bias", "LAYER.running_mean", "LAYER.running_var".
- * Layers that share parameters may each have them; "LAYER.num_batches_tracked" is overlooked.
+ * Parameters to begin training with, from a safetensors file in which tensors have PyTorch's names:
+ * "LAYER.weight", "LAYER.bias", "LAYER.running_mean", "LAYER.running_var".  Each layer that shares
+ * parameters may have them.  "LAYER.num_batches_tracked" is ignored.
  */
 #ifndef PD_CHECKPOINT_INITIAL_H
 #define PD_CHECKPOINT_INITIAL_H
@@ -15,14 +15,16 @@
 struct pd_initial;
 
 /*
- * Opens the file and checks that it has all parameters and running statistics of the model, in its
- * shapes, of type F32, F16 or BF16, and nothing else.  Errors: input.
+ * Opens the file, and checks that it has all parameters and running statistics of the model, in its
+ * shapes, of type F32, F16 or BF16, and nothing else.  Errors count as input.
  */
 struct pd_initial *pd_initial_open(const char *file, const struct pd_model *model,
 				   struct pd_error *err);
 void pd_initial_close(struct pd_initial *initial);
-/* A tensor of the model by its name, that of the layer which owns it, into out, `elements` floats.
- * Errors: input. */
+/*
+ * Reads a tensor of the model by its name, that of the layer which owns it, into out, `elements`
+ * floats.  Errors count as input.
+ */
 int pd_initial_read(const struct pd_initial *initial, const char *name, int64_t elements, float *out,
 		    struct pd_error *err);
 

@@ -18,17 +18,17 @@
 
 #define LOCK_FILE ".lock"
 #define NOTE_BYTES_MOST 4096
-#define TRIES 1000                      /* to take it from one who is about to give it back */
-#define NOTE_TRIES 200                  /* to read who has it */
+#define TRIES 1000                      /* attempts while another run is about to release it */
+#define NOTE_TRIES 200                  /* attempts to read who holds it */
 #define PAUSE_NS 1000000
 
 struct pd_checkpoint_lock {
 	char *directory, *path, *what;
 	int fd;
-	bool made;                      /* the directory */
+	bool made;                      /* this process created the directory */
 };
 
-/* The whole file, also what may still be written behind its end. */
+/* Describes the whole file, and all that may be written behind its end. */
 static struct flock whole(void)
 {
 	return (struct flock){ .l_type = F_WRLCK, .l_whence = SEEK_SET };
@@ -62,7 +62,9 @@ static void write_note(const struct pd_checkpoint_lock *lock)
 			 "since", since, "what", lock->what);
 	text = note ? json_dumps(note, 0) : NULL;
 	json_decref(note);
-	/* where it cannot be written the lock is as good, and others are told a process's number */
+	/*
+	 * If this cannot be written, the lock still works, and others are told a process's number.
+	 */
 	if (text && ftruncate(lock->fd, 0) == 0 &&
 	    pwrite(lock->fd, text, strlen(text), 0) != (ssize_t)strlen(text))
 		pd_say("%s: cannot say there who has it: %s", lock->path, strerror(errno));
@@ -77,7 +79,7 @@ static json_t *read_note(int fd)
 	return bytes > 0 ? json_loadb(text, (size_t)bytes, 0, NULL) : NULL;
 }
 
-/* "process 4711 on node3, since 2026-11-22T13:44:06Z, with plan.json"; free() it. */
+/* Returns "process 4711 on node3, since 2026-11-22T13:44:06Z, with plan.json"; free() it. */
 static char *describe(const json_t *note, pid_t pid)
 {
 	const char *host = json_string_value(json_object_get(note, "host"));
@@ -92,8 +94,8 @@ static char *describe(const json_t *note, pid_t pid)
 }
 
 /*
- * Who has it, or NULL where nobody has it any more.  One that has just taken it may not have written
- * so yet: the process that the system names is waited for, where that is of this machine.
+ * Returns who holds the lock, or NULL if it was released.  A new holder may not have written its
+ * note yet.  The process that the system names is waited for, if it is on this machine.
  */
 static char *holder(int fd)
 {
@@ -121,7 +123,7 @@ static char *holder(int fd)
 
 /* ---- taking it ---- */
 
-/* 1: taken; 0: to be tried again; -1: error. */
+/* Returns 1: taken, 0: to be tried again, -1: error. */
 static int try_once(struct pd_checkpoint_lock *lock, struct pd_error *err)
 {
 	struct flock mine = whole();
@@ -135,7 +137,7 @@ static int try_once(struct pd_checkpoint_lock *lock, struct pd_error *err)
 	if (fstat(lock->fd, &st) != 0 || !S_ISREG(st.st_mode))
 		return pd_error_failed(err, "%s: expected a file", lock->path);
 	if (fcntl(lock->fd, F_SETLK, &mine) == 0)
-		/* whoever had it removes the file before giving it back */
+		/* A holder removes the file before it releases the lock. */
 		return same_file(lock->fd, lock->path);
 	if (errno != EAGAIN && errno != EACCES) {
 		pd_say("%s: its file system has no locks (%s): nothing keeps another run from "
@@ -191,7 +193,7 @@ struct pd_checkpoint_lock *pd_checkpoint_lock(const char *directory, const char 
 		.directory = pd_strdup(directory), .path = pd_format("%s/" LOCK_FILE, directory),
 		.what = pd_strdup(what), .fd = -1,
 	};
-	/* making a folder and removing it shows that checkpoints can be written */
+	/* Creating a folder and removing it shows that checkpoints can be written. */
 	if (take(lock, err) < 0 || pd_checkpoint_begin(directory, 0, err) < 0) {
 		pd_checkpoint_unlock(lock);
 		return NULL;

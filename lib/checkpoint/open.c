@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading checkpoints. */
+/* Reads checkpoints. */
 #include "checkpoint/info.h"
 
 #include "base/mem.h"
@@ -14,7 +14,7 @@
 struct pd_checkpoint {
 	char *folder;
 	struct pd_checkpoint_info info;
-	struct pd_safetensors **stages; /* info.stage_count */
+	struct pd_safetensors **stages; /* one for each of info.stage_count */
 };
 
 void pd_checkpoint_close(struct pd_checkpoint *ck)
@@ -74,7 +74,7 @@ int pd_checkpoint_verify(const struct pd_checkpoint *ck, struct pd_error *err)
 	return 0;
 }
 
-/* The highest step below `below` that a folder is named after, -1 when there is none. */
+/* Returns the highest step below `below` after which a folder is named, -1 if there is none. */
 static int64_t highest(const char *directory, int64_t below, struct pd_error *err)
 {
 	DIR *dir = opendir(directory);
@@ -153,7 +153,7 @@ const struct pd_checkpoint_stage *pd_checkpoint_stage_of(const struct pd_checkpo
 	return NULL;
 }
 
-/* The stage that has a tensor, -1 when none has it. */
+/* Returns the stage that has a tensor, -1 if none has it. */
 static int find(const struct pd_checkpoint *ck, const char *name, const struct pd_tensor **tensor_p)
 {
 	for (int i = 0; i < ck->info.stage_count; i++) {

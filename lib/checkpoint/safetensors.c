@@ -16,13 +16,13 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the format is little-endian");
 
-#define HEADER_BYTES_MOST 100000000     /* as other readers of the format have it */
-#define PIECE_BYTES (1 << 18)           /* read at once for a checksum: stays in a core's cache */
+#define HEADER_BYTES_MOST 100000000     /* the limit of other readers of the format */
+#define PIECE_BYTES (1 << 18)           /* read at once for a checksum; fits into a cache */
 
 struct pd_safetensors {
 	char *file;
 	int fd;
-	int64_t data_bytes, data_offset;        /* of the data part, in the file */
+	int64_t data_bytes, data_offset;        /* size of the data part; its place in the file */
 	size_t count;
 	struct pd_tensor *tensors;              /* in the order of the data */
 	const struct pd_tensor **by_name;
@@ -33,7 +33,7 @@ struct pd_safetensors {
 static const struct element_type {
 	const char *name;
 	int bytes;
-	float (*from_half)(uint16_t x);         /* of those of 16 bits that are floats */
+	float (*from_half)(uint16_t x);         /* converts a 16-bit float */
 } types[] = {
 	{ "F32", 4, NULL }, { "F16", 2, pd_from_f16 }, { "BF16", 2, pd_from_bf16 },
 	{ "F64", 8, NULL }, { "F8_E4M3", 1, NULL }, { "F8_E5M2", 1, NULL }, { "I8", 1, NULL },
@@ -163,7 +163,7 @@ static int by_offset(const void *a, const void *b)
 
 	if (x->begin_bytes != y->begin_bytes)
 		return x->begin_bytes < y->begin_bytes ? -1 : 1;
-	/* empty tensors first: they may share the place of another */
+	/* Empty tensors come first, because they may have the place of another. */
 	return (x->end_bytes > y->end_bytes) - (x->end_bytes < y->end_bytes);
 }
 
@@ -174,7 +174,7 @@ static int by_name(const void *a, const void *b)
 	return strcmp((*x)->name, (*y)->name);
 }
 
-/* No gap, no overlap, nothing after the last. */
+/* Checks that there is no gap, no overlap, and nothing after the last tensor. */
 static int check_cover(const struct pd_safetensors *st, struct pd_error *err)
 {
 	int64_t at = 0;
@@ -333,7 +333,10 @@ int pd_safetensors_read(const struct pd_safetensors *st, const struct pd_tensor 
 	if (!type->from_half)
 		return pd_error_input(err, "%s: \"%.60s\": expected elements of type F32, F16 or "
 				      "BF16, found %s", st->file, tensor->name, type->name);
-	/* into the second half of out: an element is written where those before it were read */
+	/*
+	 * Read into the second half of out: an element is then written where earlier ones were
+	 * read.
+	 */
 	if (read_at(st, halves, bytes, offset, err) < 0)
 		return -1;
 	for (int64_t i = 0; i < tensor->elements; i++) {

@@ -31,49 +31,54 @@ struct pd_tensor {
 	int64_t begin_bytes, end_bytes; /* from the start of the data; the writer fills them in */
 };
 
-/* A file open for reading. */
+/* A safetensors file that is read. */
 struct pd_safetensors;
 
-/* Reads and checks the header.  Errors: input. */
+/* Opens a file, and reads and checks its header.  Errors count as input. */
 struct pd_safetensors *pd_safetensors_open(const char *file, struct pd_error *err);
 void pd_safetensors_close(struct pd_safetensors *st);
 const char *pd_safetensors_file(const struct pd_safetensors *st);
-/* All tensors, in the order of the data. */
+/* Lists all tensors, in the order of the data. */
 size_t pd_safetensors_list(const struct pd_safetensors *st, const struct pd_tensor **list_p);
-/* NULL when there is none of that name. */
+/* Returns the tensor of that name, or NULL. */
 const struct pd_tensor *pd_safetensors_find(const struct pd_safetensors *st, const char *name);
-/* Its elements into out (tensor->elements floats).  Errors: input; of another type than F32, F16
- * and BF16, not readable. */
+/*
+ * Reads the tensor's elements into out (tensor->elements floats).  Errors count as input: its type
+ * is not F32, F16 or BF16, or it cannot be read.
+ */
 int pd_safetensors_read(const struct pd_safetensors *st, const struct pd_tensor *tensor, float *out,
 			struct pd_error *err);
-/* XXH64 of its elements as they lie in the file.  Errors: input; not readable. */
+/*
+ * Returns XXH64 of its elements as they are in the file.  Errors count as input: they cannot be
+ * read.
+ */
 int pd_safetensors_checksum(const struct pd_safetensors *st, const struct pd_tensor *tensor,
 			    uint64_t seed, uint64_t *checksum_p, struct pd_error *err);
-/* XXH64 of all that stands before the data, with seed 0. */
+/* Returns XXH64 of everything before the data, with seed 0. */
 uint64_t pd_safetensors_header_checksum(const struct pd_safetensors *st);
-/* The value of a key of __metadata__, or NULL. */
+/* Returns the value of a key of __metadata__, or NULL. */
 const char *pd_safetensors_metadata(const struct pd_safetensors *st, const char *key);
-/* The whole __metadata__, an object of strings; NULL where there is none; borrowed. */
+/* Returns the whole __metadata__, an object of strings, borrowed; NULL if there is none. */
 json_t *pd_safetensors_all_metadata(const struct pd_safetensors *st);
 
-/* A file being written: under a temporary name until it is committed. */
+/* A safetensors file that is written, under a temporary name until it is committed. */
 struct pd_safetensors_writer;
 
 /*
- * Writes the header.  Of each tensor name, dims and size are read; names are unique.
- * metadata: an object of strings or NULL, borrowed.  Errors: failed.
+ * Writes the header.  It reads name, dims and size of each tensor; names are unique.  metadata is
+ * an object of strings or NULL, borrowed.  Errors count as failed.
  */
 struct pd_safetensors_writer *pd_safetensors_create(const char *file,
 						    const struct pd_tensor *tensors, size_t count,
 						    json_t *metadata, struct pd_error *err);
-/* As pd_safetensors_header_checksum() will have it. */
+/* Returns what pd_safetensors_header_checksum() will return for the file. */
 uint64_t pd_safetensors_written_header(const struct pd_safetensors_writer *writer);
-/* The elements of the next tensor in the list's order. */
+/* Writes the elements of the next tensor in the list's order. */
 int pd_safetensors_put(struct pd_safetensors_writer *writer, const float *data,
 		       struct pd_error *err);
-/* All have been put: to the disk, under its name.  Frees the writer, also on error. */
+/* Commits the file after all tensors: syncs and names it.  Frees the writer, also on error. */
 int pd_safetensors_commit(struct pd_safetensors_writer *writer, struct pd_error *err);
-/* Gives up: nothing is left.  NULL is fine. */
+/* Discards the file.  NULL is allowed. */
 void pd_safetensors_abandon(struct pd_safetensors_writer *writer);
 
 #endif

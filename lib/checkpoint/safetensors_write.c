@@ -18,7 +18,7 @@ struct pd_safetensors_writer {
 	uint64_t header_checksum;
 };
 
-/* {"dtype": "F32", "shape": [...], "data_offsets": [begin, end]} */
+/* Returns {"dtype": "F32", "shape": [...], "data_offsets": [begin, end]}. */
 static json_t *describe(const struct pd_tensor *tensor, int64_t begin, int64_t *end_p,
 			int64_t *elements_p)
 {
@@ -36,7 +36,10 @@ static json_t *describe(const struct pd_tensor *tensor, int64_t begin, int64_t *
 			 (json_int_t)begin, (json_int_t)*end_p);
 }
 
-/* Eight bytes with the length of what follows, and that, filled up to a multiple of eight. */
+/*
+ * Returns eight bytes with the length of the header, and the header, filled up to a multiple of
+ * eight.
+ */
 static char *make_header(struct pd_safetensors_writer *writer, const struct pd_tensor *tensors,
 			 json_t *metadata, size_t *bytes_p)
 {

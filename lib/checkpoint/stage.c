@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECKSUM_KEY "xxh64:"           /* and a tensor's name: a key of __metadata__ */
+#define CHECKSUM_KEY "xxh64:"           /* with a tensor's name, this is a key of __metadata__ */
 
 /* ---- checksums ---- */
 
-/* Of what a tensor is: "1500 0 conv1.weight F32 [4,1,3,3]". */
+/* Returns the checksum of what a tensor is: "1500 0 conv1.weight F32 [4,1,3,3]". */
 static uint64_t context(int64_t step, int stage, const struct pd_tensor *tensor)
 {
 	char *text = pd_format("%" PRId64 " %d %s F32 [", step, stage, tensor->name);
@@ -37,7 +37,7 @@ static json_t *make_metadata(int64_t step, int stage, const struct pd_tensor *te
 	char text[PD_CHECKSUM_DIGITS + 1];
 	json_t *metadata = json_object();
 
-	/* what other programs look for in a file of tensors laid out as PyTorch does */
+	/* Other programs look for this in a file of tensors in PyTorch's layout. */
 	json_object_set_new(metadata, "format", json_string("pt"));
 	json_object_set_new(metadata, "step", json_sprintf("%" PRId64, step));
 	json_object_set_new(metadata, "stage", json_sprintf("%d", stage));
@@ -75,7 +75,7 @@ int pd_checkpoint_write_stage(const char *directory, int64_t step, int stage,
 	return -1;
 }
 
-/* Where the header has none for it, that is an error. */
+/* Reads the checksum of a tensor from the header; it is an error if there is none. */
 static int checksum_of(const struct pd_safetensors *st, const struct pd_tensor *tensor,
 		       uint64_t *checksum_p, struct pd_error *err)
 {
@@ -133,7 +133,7 @@ int pd_stage_read(const struct pd_safetensors *st, const struct pd_checkpoint_in
 			(size_t)tensor->elements * sizeof(*out)), err);
 }
 
-/* Every checksum in the header is that of a tensor which is there. */
+/* Checks that every checksum in the header belongs to a tensor of the file. */
 static int check_none_missing(const struct pd_safetensors *st, struct pd_error *err)
 {
 	const size_t before = strlen(CHECKSUM_KEY);
@@ -173,7 +173,7 @@ static int check_header(const struct pd_safetensors *st, const struct pd_checkpo
 		return -1;
 	if (found == expected)
 		return 0;
-	/* a tensor that is not what its name says is a better reason */
+	/* A tensor that is not what its name says is a better reason. */
 	if (pd_stage_verify(st, info, stage, err) < 0)
 		return -1;
 	return pd_error_input(err, "%s: its header is not the one that was written: checksum %s, "
@@ -183,11 +183,11 @@ static int check_header(const struct pd_safetensors *st, const struct pd_checkpo
 
 /* ---- which tensors ---- */
 
-/* What a tensor's name says.  Offsets into it. */
+/* The parts of a tensor's name, as offsets into it. */
 struct parts {
 	size_t layer;                   /* length of its layer's name */
-	size_t base;                    /* length without what follows */
-	const char *follows;            /* "", ".velocity", "@12" */
+	size_t base;                    /* length without the part that follows */
+	const char *follows;            /* such as "", ".velocity" or "@12" */
 	bool state;
 };
 
@@ -197,7 +197,7 @@ static bool is_moment(const char *suffix)
 	       strcmp(suffix, ".delta") == 0;
 }
 
-/* False where the name is none of a checkpoint's. */
+/* Splits a name; returns false if it is not a checkpoint's. */
 static bool parse_name(const char *name, struct parts *parts)
 {
 	const char *end = strrchr(name, '@'), *dot = strrchr(name, '.'), *last = dot;
@@ -219,7 +219,7 @@ static bool parse_name(const char *name, struct parts *parts)
 			    : pd_kinds_have(false, last + 1, parts->base - parts->layer - 1);
 }
 
-/* There, and of the same shape? */
+/* Checks that a tensor is there and has the same shape. */
 static int need(const struct pd_safetensors *st, const struct pd_tensor *of, const char *suffix,
 		struct pd_error *err)
 {
@@ -238,7 +238,7 @@ static int need(const struct pd_safetensors *st, const struct pd_tensor *of, con
 	return status;
 }
 
-/* All that has to be there beside a parameter's newest version. */
+/* Checks all tensors that belong to a parameter's newest version. */
 static int check_parameter(const struct pd_safetensors *st, const struct pd_checkpoint_info *info,
 			   const struct pd_checkpoint_stage *stage, const struct pd_tensor *tensor,
 			   struct pd_error *err)

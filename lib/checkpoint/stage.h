@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stage's file, inside lib/checkpoint: which tensors belong in it, and their checksums.  A
- * checksum stands in the file's header and is of a tensor's bytes and of what they are: step,
- * stage, name, type and shape.  checkpoint.json has the checksum of the header, and its own.
+ * A stage's file: the tensors in it and their checksums; private to lib/checkpoint.  A checksum in
+ * the file's header covers a tensor's bytes and what they are: step, stage, name, type and shape. 
+ * checkpoint.json has the checksum of the header, and one of its own.
  */
 #ifndef PD_CHECKPOINT_STAGE_H
 #define PD_CHECKPOINT_STAGE_H
@@ -10,14 +10,19 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/safetensors.h"
 
-/* Does the header fit the document: a stage of that step, with the tensors that its layers, versions
- * and optimizer need, and with the checksum that the document has?  Errors: input. */
+/*
+ * Checks that the header fits the document: step and stage, the tensors that its layers, versions
+ * and optimizer need, and the checksum in the document.  Errors count as input.
+ */
 int pd_stage_check(const struct pd_safetensors *st, const struct pd_checkpoint_info *info, int stage,
 		   struct pd_error *err);
-/* The data of all tensors against their checksums, where the file has them.  Errors: input. */
+/*
+ * Checks the data of all tensors against their checksums, if the file has them.  Errors count as
+ * input.
+ */
 int pd_stage_verify(const struct pd_safetensors *st, const struct pd_checkpoint_info *info,
 		    int stage, struct pd_error *err);
-/* Reads a tensor into out, tensor->elements floats, and verifies what was read.  Errors: input. */
+/* Reads a tensor into out, tensor->elements floats, and verifies it.  Errors count as input. */
 int pd_stage_read(const struct pd_safetensors *st, const struct pd_checkpoint_info *info, int stage,
 		  const struct pd_tensor *tensor, float *out, struct pd_error *err);
 
