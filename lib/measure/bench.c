@@ -41,7 +41,7 @@ static int open_memory(struct pd_bench *b, struct pd_error *err)
 		.inbox = b->inbox, .slot = b->slot, .scratch = b->scratch,
 		.valid = b->options->batch_size,
 	};
-	/* a rate of 0 keeps the parameters where they are and takes the same time */
+	/* A rate of 0 leaves the parameters as they are and takes the same time. */
 	b->update = (struct pd_update){
 		.weights = b->weights, .next = b->weights, .master = b->master,
 		.velocity = b->velocity, .gradients = b->gradients, .momentum = 0.9f,
@@ -55,7 +55,7 @@ int pd_bench_wait(struct pd_bench *b, struct pd_event *ev, struct pd_error *err)
 	return b->gate.failed ? pd_error_failed(err, "%s", b->gate.err.text) : 0;
 }
 
-/* One minibatch of made-up data into the inbox, where it stays. */
+/* Copies one minibatch of made-up data into the inbox, where it stays. */
 static int fill_inputs(struct pd_bench *b, struct pd_error *err)
 {
 	const struct pd_net_sizes *sizes = b->device->ops->net_sizes(b->net);
@@ -111,7 +111,7 @@ static int open_device(struct pd_bench *b, struct pd_error *err)
 	b->net = ops->net_open(b->device, &net, err);
 	if (!b->net)
 		return -1;
-	/* the other one computes as this does */
+	/* The other net computes in the same way. */
 	algorithms = pd_calloc((size_t)net.count, sizeof(*algorithms));
 	engines = pd_calloc((size_t)net.count, sizeof(*engines));
 	for (int l = 0; l < net.count; l++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to this folder: a network on a device, with all that its steps need, to be timed. */
+/* A network on a device, with all that its steps need, to be timed; private to this folder. */
 #ifndef PD_MEASURE_BENCH_H
 #define PD_MEASURE_BENCH_H
 
@@ -7,9 +7,9 @@
 #include "measure/layers.h"
 
 /*
- * What is timed, in this order.  Three are on a net of its own that can split backward, where the
- * device has such.  An update into another buffer is last, so that it does not find what the one
- * in place has just touched.
+ * The parts that are timed, in this order.  Three are on another net that can split backward, if
+ * the device can.  An update into another buffer is last, so that it does not find in the cache
+ * what the one in place has just used.
  */
 enum bench_part {
 	BENCH_FORWARD, BENCH_BACKWARD, BENCH_UPDATE,
@@ -17,7 +17,7 @@ enum bench_part {
 	BENCH_APART,
 	BENCH_PARTS
 };
-#define BENCH_WHOLE_PARTS 3             /* of these a whole step is made */
+#define BENCH_WHOLE_PARTS 3             /* a whole step has these parts */
 
 struct pd_bench {
 	const struct pd_measure_options *options;
@@ -25,7 +25,7 @@ struct pd_bench {
 	struct pd_gate gate;
 	struct pd_device *device;
 	struct pd_stream *stream;
-	struct pd_net *net, *split;     /* split: NULL where the device cannot */
+	struct pd_net *net, *split;     /* split is NULL if the device cannot split backward */
 	struct pd_dataset data;
 	struct pd_loader *loader;
 	void *weights, *apart, *master, *gradients, *velocity, *state, *inbox, *slot, *scratch;
@@ -33,18 +33,20 @@ struct pd_bench {
 	struct pd_update update;
 };
 
-/* 0, or -1 with nothing left open: the device, its memory or the data failed. */
+/* Returns 0, or -1 with nothing left open: the device, its memory or the data failed. */
 int pd_bench_open(struct pd_bench *bench, const struct pd_model *model,
 		  const struct pd_measure_options *options, struct pd_error *err);
 void pd_bench_close(struct pd_bench *bench);
-/* Can it be timed here? */
+/* Tells whether the part can be timed here. */
 bool pd_bench_has(const struct pd_bench *bench, enum bench_part part);
-/* Of `count` layers from `from` on; as the device's calls return, PD_AGAIN, too. */
+/*
+ * Queues a part of `count` layers from `from` on; returns like the device's calls, PD_AGAIN, too.
+ */
 int pd_bench_queue(struct pd_bench *bench, enum bench_part part, int from, int count,
 		   struct pd_event *ev);
-/* As gradients are added to others; the next backward replaces them. */
+/* Queues a sum of gradients, as in an all-reduce; the next backward replaces them. */
 int pd_bench_queue_sum(struct pd_bench *bench, struct pd_event *ev);
-/* 0, or -1: something of what was queued has failed. */
+/* Returns 0, or -1 if something that was queued has failed. */
 int pd_bench_wait(struct pd_bench *bench, struct pd_event *ev, struct pd_error *err);
 
 #endif

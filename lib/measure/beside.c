@@ -35,14 +35,14 @@ void pd_measure_pin(int worker, int threads)
 	sched_setaffinity(0, sizeof(mine), &mine);
 }
 
-/* The one that is timed says that it has ended. */
+/* Reports that the process cannot run beside the one that is timed. */
 static void out_of_memory(size_t bytes)
 {
 	(void)bytes;
 	_exit(PD_EXIT_FAILED);
 }
 
-/* Does not return: whoever started it kills it. */
+/* Takes steps until it is killed by the process that started it. */
 static void neighbour(const struct pd_model *model, const struct pd_measure_options *options,
 		      int worker, pid_t parent)
 {

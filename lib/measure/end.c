@@ -18,25 +18,25 @@
 #define SMALL_ROUNDS 2000
 #define LARGE_BYTES ((size_t)1024 * 1024)
 #define LARGE_ROUNDS 100
-#define PLACES 16                       /* for large messages: each finds another one */
+#define PLACES 16                       /* places for large messages, used in turn */
 #define ALL_BYTES (PLACES * LARGE_BYTES)
 #define ALL_ROUNDS 40
 #define WARM_UP(rounds) ((rounds) / 5)
 #define LOAD_FLOATS ((size_t)16 * 1024 * 1024)
 #define LOAD_DEPTH 3
 
-/* What keeps a device busy: sums, a few of them queued at any time. */
+/* Keeps a device busy with sums, a few of them queued at any time. */
 struct load {
-	struct pd_stream *stream;       /* NULL: it is not to be busy */
+	struct pd_stream *stream;       /* NULL: the device is not kept busy */
 	float *numbers;                 /* LOAD_FLOATS */
 	struct pd_event done[LOAD_DEPTH];
 };
 
-/* One of the two children. */
+/* One of the two child processes. */
 struct end {
 	int rank;
 	struct pd_gate gate;
-	struct pd_device *device;       /* that has the memory; NULL: the host */
+	struct pd_device *device;       /* the device with the memory; NULL: the host */
 	struct pd_transport *transport;
 	struct load load;
 	char ready;
@@ -59,7 +59,7 @@ static int move(int fd, void *buf, size_t bytes, bool out, struct pd_error *err)
 	return 0;
 }
 
-/* Gives the other one this end's address, and connects with both. */
+/* Exchanges addresses through the socket and connects. */
 static int meet(struct end *end, int socket, struct pd_error *err)
 {
 	const struct pd_transport_ops *ops = end->transport->ops;
@@ -104,7 +104,7 @@ static int broken(const struct end *end, struct pd_error *err)
 	return pd_gate_failed(&end->gate, err, "link");
 }
 
-/* A message to the other end, or from it; *ev is its end. */
+/* These send a message to the other end, or receive one; *ev is done at its end. */
 static int give(struct end *end, uint64_t tag, const char *out, size_t bytes, struct pd_event *ev,
 		struct pd_error *err)
 {
@@ -148,9 +148,9 @@ static int until(struct end *end, const struct pd_event *ev, struct pd_error *er
 }
 
 /*
- * What is sent has just been computed, and so lies in the sender's caches; what is received goes
- * where something else was a while ago.  Rank 0 begins when rank 1 has written its message too.
- * (A device has no such caches; and the host could not write there.)
+ * Makes a message.  It has just been computed, so it is in the sender's caches; it is received
+ * where something else was a while ago.  Rank 0 begins when rank 1 has written its message too.  (A
+ * device has no such caches, and the host could not write there.)
  */
 static int make_message(struct end *end, char *out, size_t bytes, int round, struct pd_error *err)
 {
@@ -166,8 +166,8 @@ static int make_message(struct end *end, char *out, size_t bytes, int round, str
 }
 
 /*
- * Rank 0 begins, rank 1 answers.  Half a round trip, the lower quartile: what the machine does
- * for others meanwhile only adds, and a round trip needs both processes to be let alone.
+ * Rank 0 sends and rank 1 answers.  Returns half a round trip, the lower quartile: other work on
+ * the machine only adds time, and a round trip needs both processes to be undisturbed.
  */
 static int ping_pong(struct end *end, size_t bytes, int rounds, int64_t *half_ns_p,
 		     struct pd_error *err)
@@ -201,7 +201,7 @@ static int ping_pong(struct end *end, size_t bytes, int rounds, int64_t *half_ns
 	return status;
 }
 
-/* Both ways, until all has been sent and received. */
+/* Sends and receives, and waits for both. */
 static int exchange(struct end *end, uint64_t tag, size_t bytes, struct pd_error *err)
 {
 	struct pd_event received, sent;
@@ -213,8 +213,8 @@ static int exchange(struct end *end, uint64_t tag, size_t bytes, struct pd_error
 }
 
 /*
- * Both send at once.  The lower quartile of the times from there until all has been sent and
- * received; each round begins with a word from the other side.
+ * Both send at once.  Returns the lower quartile of the times until all has been sent and received;
+ * each round begins with a word from the other side.
  */
 static int both_ways(struct end *end, size_t bytes, int rounds, int64_t *ns_p,
 		     struct pd_error *err)
@@ -261,7 +261,7 @@ static char *take(struct end *end, size_t bytes, struct pd_error *err)
 	char *memory = end->device ? end->device->ops->alloc(end->device, bytes, err)
 				   : pd_zalloc(bytes);
 
-	/* all zeros, but of memory of its own */
+	/* Zeros, but with pages of their own. */
 	if (!end->device)
 		memset(memory, 1, bytes);
 	return memory;
@@ -323,10 +323,10 @@ int pd_link_end_live(const struct pd_link_ends *ends, int rank, int socket,
 		answer->ending = PD_LINK_LONELY;
 	else
 		status = measure(&end, answer);
-	/* the last sums end at a gate that is no more once this returns */
+	/* The last sums end at a gate that is gone once this returns. */
 	if (end.load.stream)
 		end.device->ops->stream_close(end.load.stream);
-	/* after a failure transfers may be left, whose events are gone */
+	/* After a failure transfers may be left whose events are gone. */
 	if (!end.device && status == 0)
 		end.transport->ops->close(end.transport);
 	return status;

@@ -5,10 +5,10 @@
 
 #include "measure/link.h"
 
-/* How one ended; what matters more for the message last. */
+/* How an end ended; the most important for the message is last. */
 enum pd_link_ending { PD_LINK_GOOD, PD_LINK_SILENT, PD_LINK_LONELY, PD_LINK_FAILED, PD_LINK_DIED };
 
-/* What it says at its end; short enough to arrive in one piece. */
+/* An end's answer; short enough to arrive in one piece. */
 struct pd_link_answer {
 	enum pd_link_ending ending;
 	int64_t bandwidth_bytes_per_s;
@@ -17,8 +17,8 @@ struct pd_link_answer {
 };
 
 /*
- * The life of process `rank`; socket leads to the other one.  -1: answer->err says why.  What
- * it has goes with the process: a device is not closed.
+ * Runs process `rank`; socket leads to the other one.  Returns -1 if it failed; answer->err says
+ * why.  Its resources end with the process: a device is not closed.
  */
 int pd_link_end_live(const struct pd_link_ends *ends, int rank, int socket,
 		     struct pd_link_answer *answer);

@@ -28,7 +28,7 @@ double pd_trimmed_mean(int64_t *values, int64_t n)
 	return sum / (double)(n - 2 * out);
 }
 
-/* -1 stands for times that are not there. */
+/* Leaves -1, a time that was not measured. */
 static void scale(int64_t *time_ns, double factor)
 {
 	if (*time_ns > 0)

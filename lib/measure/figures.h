@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Figures of many measurements. */
+/* Statistics of many measurements. */
 #ifndef PD_MEASURE_FIGURES_H
 #define PD_MEASURE_FIGURES_H
 
@@ -7,23 +7,24 @@
 
 #include <stdint.h>
 
-/* Both sort; n is 1 or more. */
+/* Both functions sort the values; n is 1 or more. */
 int64_t pd_median(int64_t *values, int64_t n);
 /*
- * A run adds up what its steps take, those that are disturbed too: not what is likely counts, but
- * the mean.  Without the eighth of them at each end.
+ * Returns the mean without an eighth of the values at each end.  A run adds up the times of all its
+ * steps, also disturbed ones, so the mean counts, and not the likeliest value.
  */
 double pd_trimmed_mean(int64_t *values, int64_t n);
 
-/* What all layers take in one go. */
+/* The times of all layers in one go. */
 struct pd_whole {
 	double forward_ns, backward_ns, update_ns;
 };
 
 /*
- * Workers run all layers of a stage in one go.  That takes some percent longer than its layers do
- * one by one.  What was measured of each says in which proportion the whole is theirs; the parts
- * of backward change as backward does, and the update into another buffer as that in place.
+ * Shares the times of whole steps out among the layers.  Workers run all layers of a stage in one
+ * go, which takes some percent longer than one by one.  A layer's own time gives its part of the
+ * whole.  The two parts of backward change as backward does, and the update into another buffer as
+ * the one in place.
  */
 void pd_share_whole(struct pd_profile *profile, const struct pd_whole *whole);
 

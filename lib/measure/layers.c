@@ -8,28 +8,29 @@
 
 #include <stdlib.h>
 
-#define WARM_UP 3                       /* steps: kernels are made, pages and caches filled */
+#define WARM_UP 3                       /* steps in which kernels are made, and pages and caches
+					   filled */
 #define LEAST 7
 #define MOST 60
-#define ENOUGH_NS INT64_C(8000000000)   /* of timed steps, where nobody says how many */
+#define ENOUGH_NS INT64_C(8000000000)   /* time of timed steps, if their number is not given */
 
 struct timing {
 	struct pd_bench bench;
 	struct pd_event *events;                /* (parts, layers) */
 	int64_t *samples;                       /* (parts, layers, room) */
-	int64_t *whole;                         /* (BENCH_WHOLE_PARTS + 1, room): each part of
-						   whole steps, and all of them */
+	int64_t *whole;                         /* each part of whole steps, and all of them
+						   (BENCH_WHOLE_PARTS + 1, room) */
 	int64_t *sums;                          /* (room) */
 	int64_t room, count;                    /* MOST or iterations; steps so far */
 };
 
-/* Of a part of a layer, in the latest step. */
+/* Returns the event of a part of a layer, in the latest step. */
 static struct pd_event *event_of(struct timing *t, int part, int layer)
 {
 	return &t->events[(size_t)part * (size_t)t->bench.model->layer_count + (size_t)layer];
 }
 
-/* Queues layer after layer; where the queue is full, waits for the one `behind`. */
+/* Queues a layer; if the queue is full, waits for the event `behind`. */
 static int queue_layer(struct timing *t, int part, int layer, struct pd_event *behind)
 {
 	struct pd_event *ev = event_of(t, part, layer);
@@ -61,7 +62,7 @@ static int layered_step(struct timing *t, struct pd_error *err)
 	return pd_bench_wait(&t->bench, last, err);
 }
 
-/* Of a part of whole steps, or of all of them. */
+/* Returns the times of a part of whole steps, or of all parts. */
 static int64_t *whole_of(struct timing *t, int part)
 {
 	return t->whole + (size_t)part * (size_t)t->room;
@@ -152,7 +153,7 @@ static int measure(struct timing *t, struct pd_error *err)
 	return 0;
 }
 
-/* Interquartile range of forward + backward over their median. */
+/* Returns the interquartile range of forward + backward over their median. */
 static double spread(struct timing *t, int layer)
 {
 	const int64_t *forward = samples_of(t, BENCH_FORWARD, layer);
@@ -195,7 +196,7 @@ static void fill_layer(struct timing *t, int l, struct pd_profile_layer *out)
 	for (int i = 0; i < layer->input_count; i++)
 		if (layer->inputs[i] >= model->input_count)
 			out->inputs[out->input_count++] = layer->inputs[i] - model->input_count;
-	/* after spread, which needs the samples in their order */
+	/* This must follow spread(), which needs the samples in their order. */
 	out->forward_ns = pd_median(samples_of(t, BENCH_FORWARD, l), t->count);
 	out->backward_ns = pd_median(samples_of(t, BENCH_BACKWARD, l), t->count);
 	out->update_ns = pd_median(samples_of(t, BENCH_UPDATE, l), t->count);
@@ -267,7 +268,7 @@ struct pd_profile *pd_measure_layers(const struct pd_model *model,
 	make_room(&t);
 	if (measure(&t, err) == 0)
 		profile = make_profile(&t, err);
-	pd_bench_close(&t.bench);       /* what is still queued there completes its events */
+	pd_bench_close(&t.bench);       /* this completes the events of work that is still queued */
 	free(t.events);
 	free(t.samples);
 	free(t.whole);

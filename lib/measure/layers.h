@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Times every layer of a network on a device, in the very steps that a worker will take:
- * the same kernels, on the same kind of stream, in the same order, so that the sum over
- * the layers is a training step.
+ * Times every layer of a network on a device, in the steps that a worker takes: the same kernels,
+ * on the same kind of stream, in the same order.  So the sum over the layers is a training step.
  */
 #ifndef PD_MEASURE_LAYERS_H
 #define PD_MEASURE_LAYERS_H
@@ -18,18 +17,18 @@ struct pd_measure_options {
 	enum pd_dtype dtype;
 	int threads;
 	bool tf32;                      /* see struct pd_device_config */
-	int64_t iterations;             /* timed steps; 0: as many as a stable median needs */
-	bool endless;                   /* takes steps until the process is killed */
-	/* one more step is done (of about `total`); may be NULL */
+	int64_t iterations;             /* timed steps; 0: enough for a stable median */
+	bool endless;                   /* take steps until the process is killed */
+	/* Called after each step (of about `total`); may be NULL. */
 	void (*progress)(void *context, int64_t done, int64_t total);
 	void *context;
 };
 
 /*
- * Warms up, then alternates steps timed layer by layer with steps timed as a whole.  A layer's
- * share of forward, of backward and of the update is a median, and what is shared out the mean
- * of the whole.  Data are made up.  Takes over nothing: profile->model is a copy of
- * `model` read again.  The link is left unmeasured.
+ * Warms up, then alternates steps timed layer by layer with steps timed as a whole.  The mean of
+ * the whole steps is shared out by the layers' medians for forward, backward and update.  The data
+ * is made up.  It takes over nothing: profile->model is a copy of `model`, read again.  The link is
+ * not measured.
  */
 struct pd_profile *pd_measure_layers(const struct pd_model *model,
 				     const struct pd_measure_options *options,

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define LIMIT_NS INT64_C(30000000000)
-#define DEVICE_LIMIT_NS INT64_C(180000000000)   /* GPUs take their time to begin */
+#define DEVICE_LIMIT_NS INT64_C(180000000000)   /* GPUs need time to start */
 #define LOOK_MS 100
 #define GRACE_NS INT64_C(1000000000)
 
@@ -33,7 +33,7 @@ static void hang_up(int *fd)
 	*fd = -1;
 }
 
-static int answers_to;                  /* in a child */
+static int answers_to;                  /* where a child sends its answer */
 
 static void out_of_memory(size_t bytes)
 {
@@ -57,7 +57,7 @@ static pid_t start(const struct pd_link_ends *ends, int rank, struct wires *wire
 	answers_to = wires->out[rank];
 	pd_mem_on_end(out_of_memory);
 	pd_mem_for("the link that is timed");
-	/* so that the end of one is seen by the others */
+	/* Close the other's end, so that each child sees when the other ends. */
 	hang_up(&wires->socket[1 - rank]);
 	hang_up(&wires->out[1 - rank]);
 	if (pd_link_end_live(ends, rank, wires->socket[rank], &answer) < 0 &&
@@ -65,7 +65,7 @@ static pid_t start(const struct pd_link_ends *ends, int rank, struct wires *wire
 		answer.ending = PD_LINK_FAILED;
 	if (write(wires->out[rank], &answer, sizeof(answer)) != sizeof(answer))
 		_exit(1);
-	/* a device's transport is not closed, and the other one may still need this one */
+	/* A device's transport is not closed, and the other end may still need this one. */
 	while (ends->device)
 		pause();
 	_exit(0);
@@ -79,7 +79,7 @@ static void hear(int fd, int rank, struct pd_link_answer *answer)
 	pd_error_failed(&answer->err, "link: process %d of 2 died", rank + 1);
 }
 
-/* Both answers, or why not. */
+/* Reads both answers, or returns why it cannot. */
 static int listen_to(const int in[2], int64_t limit_ns, struct pd_link_answer answers[2],
 		     struct pd_error *err)
 {
@@ -106,7 +106,7 @@ static int listen_to(const int in[2], int64_t limit_ns, struct pd_link_answer an
 			if (!fds[r].revents)
 				continue;
 			hear(in[r], r, &answers[r]);
-			/* the other one soon knows, or never */
+			/* The other one will know soon, or never. */
 			if (answers[r].ending != PD_LINK_GOOD &&
 			    end_ns > pd_awake_ns(&awake) + GRACE_NS)
 				end_ns = pd_awake_ns(&awake) + GRACE_NS;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a worker sees of the link to another one: two processes that do nothing but pass
- * messages to and fro, asleep while they wait, as workers are.
+ * Measures the link between two workers: two processes that only pass messages to and fro, and
+ * sleep while they wait, as workers do.
  */
 #ifndef PD_MEASURE_LINK_H
 #define PD_MEASURE_LINK_H
@@ -17,21 +17,22 @@ struct pd_link_ends {
 };
 
 /*
- * latency: half a round trip of 8 bytes.  bandwidth: of 1 MiB that the sender has just written,
- * what half a round trip takes beyond the latency.  Both the lower quartile over many.
+ * The latency is half a round trip of 8 bytes.  The bandwidth is that of 1 MiB that the sender has
+ * just written, in the time by which half a round trip exceeds the latency.  Both are lower
+ * quartiles of many measurements.
  *
- * Where each end is a device with memory of its own, the messages are there, and both devices
- * add up arrays all the while; for the bandwidth both ends send 16 MiB at once, and it is that of
- * one direction.  Process r has the device's number r, as rank r of a run.
+ * If each end is a device with separate memory, the messages are there, and both devices add arrays
+ * all the while.  For the bandwidth both ends then send 16 MiB at once, and it is that of one
+ * direction.  Process r uses device number r, like rank r of a run.
  *
- * Forks: to be called before the process has threads, a transport, or has asked for a device.
- * -1 when a process fails or dies, or when it takes longer than half a minute, with a device
- * three; none is left behind.
+ * It forks, so call it before the process has threads or a transport, or has asked for a device. 
+ * Returns -1 if a process fails or dies, or takes longer than half a minute (with a device, three
+ * minutes); no process is left.
  */
 int pd_measure_link(const struct pd_link_ends *ends, int64_t *bandwidth_bytes_per_s_p,
 		    int64_t *latency_ns_p, struct pd_error *err);
 
-/* The same with another limit. */
+/* Does the same with another limit. */
 int pd_measure_link_within(const struct pd_link_ends *ends, int64_t limit_ns,
 			   int64_t *bandwidth_bytes_per_s_p, int64_t *latency_ns_p,
 			   struct pd_error *err);

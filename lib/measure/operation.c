@@ -16,11 +16,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define FEW 50                  /* minibatches: of two runs, what one has more is what counts */
+#define FEW 50                  /* minibatches of the shorter run; the difference of two counts */
 #define MANY 1050
 #define PAIRS 3
-#define OPERATIONS 12           /* of a minibatch: load, forward, backward, step and two transfers
-				   of each of two workers */
+#define OPERATIONS 12           /* per minibatch: load, forward, backward, step and two transfers of
+				   each of two workers */
 #define TIMEOUT_S 30
 
 struct answer {
@@ -29,7 +29,7 @@ struct answer {
 	struct pd_error err;
 };
 
-/* With 'single quotes' for double ones. */
+/* Single quotes stand for double ones. */
 static const char plan_text[] =
 	"{'format': 'pd-plan', 'version': 1, 'schedule': '1f1b', 'weights': 'stash',"
 	" 'microbatches': 1, 'topology': {'format': 'pd-topology', 'version': 1,"
@@ -78,7 +78,7 @@ static int64_t microseconds(const struct timeval *t)
 	return (int64_t)t->tv_sec * 1000000 + t->tv_usec;
 }
 
-/* Of this process and of those that it started and that have ended. */
+/* Returns the processor time of this process and of children that have ended. */
 static int64_t spent_ns(void)
 {
 	struct rusage self, children;
@@ -127,7 +127,7 @@ static int measure(const char *device, int64_t *operation_ns_p, struct pd_error 
 	return 0;
 }
 
-static int answers_to;                  /* in the child */
+static int answers_to;                  /* where the child sends its answer */
 
 static void out_of_memory(size_t bytes)
 {
@@ -138,7 +138,7 @@ static void out_of_memory(size_t bytes)
 	_exit(write(answers_to, &answer, sizeof(answer)) != sizeof(answer));
 }
 
-/* The life of the child: what a run says is for nobody. */
+/* Runs the child, whose output is discarded. */
 static void live(const char *device, int out)
 {
 	struct answer answer = { 0 };
