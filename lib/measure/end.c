@@ -267,7 +267,7 @@ static char *take(struct end *end, size_t bytes, struct pd_error *err)
 	return memory;
 }
 
-/* A device with memory of its own, and something for it to do meanwhile. */
+/* Opens a device with separate memory, and work for it. */
 static int open_device(struct end *end, const struct pd_device_ops *ops, const struct pd_seat *seat,
 		       struct pd_error *err)
 {

@@ -18,7 +18,7 @@ struct replay {
 	struct pd_schedule *schedule;
 	struct pd_sim *sim;
 	struct pd_sim_fabric *fabric;
-	struct pd_arena arena;          /* of the workers */
+	struct pd_arena arena;          /* memory of the workers */
 	struct pd_worker **workers;     /* per rank */
 	struct pd_room *rooms;          /* per rank and chunk, or NULL */
 	bool *done;
@@ -52,7 +52,7 @@ static void follow_lists(struct replay *replay, const struct pd_lists *lists)
 		pd_room_of_list(replay->schedule, lists, r, false, &replay->rooms[r * chunks]);
 }
 
-/* Of training without lists or bounds, in microbatches. */
+/* Returns how many microbatches are trained without lists or bounds. */
 static int64_t length(const struct pd_plan *plan, const struct pd_replay_options *options)
 {
 	int64_t minibatches = options->minibatches, n;
@@ -67,8 +67,8 @@ static int64_t length(const struct pd_plan *plan, const struct pd_replay_options
 }
 
 /*
- * As much as the generator's lists need, but for no more microbatches than are replayed: with GPipe
- * many more of a long update may be in flight.
+ * Counts buffers for the generator's lists, but for no more microbatches than are replayed: with
+ * GPipe many more of a long update may be in flight.
  */
 static void rooms_of_stages(const struct replay *replay, const struct pd_replay_options *options,
 			    const int *stages, struct pd_room *rooms)
@@ -161,7 +161,7 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 	return 0;
 }
 
-/* Lets a worker do all that it can do at this time. */
+/* Lets a worker do all that it can at this time. */
 static int drive(struct replay *replay, int rank, struct pd_error *err)
 {
 	struct pd_worker *worker = replay->workers[rank];

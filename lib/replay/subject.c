@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Replays plan as it is and as it would be; changes it. */
+/* Replays the plan as it is, and under the other conditions; changes it. */
 static int replay_changed(struct pd_plan *plan, const struct pd_what_if *what,
 			  const struct pd_replay_options *with, struct pd_subject *out_p,
 			  struct pd_error *err)
@@ -35,9 +35,8 @@ static int replay_changed(struct pd_plan *plan, const struct pd_what_if *what,
 }
 
 /*
- * The plan of a trace with the durations that were measured.  Where ranks took turns on a
- * processor these contain the turns of others: to share processors once more would count them
- * twice.
+ * Returns the plan of a trace with the durations that were measured.  If ranks took turns on a
+ * processor, these contain the turns of others, so processors cannot be shared once more.
  */
 static struct pd_plan *measured_plan(const char *file, const struct pd_trace *trace,
 				     const struct pd_what_if *what, struct pd_error *err)
@@ -59,7 +58,7 @@ static struct pd_plan *measured_plan(const char *file, const struct pd_trace *tr
 	return plan;
 }
 
-/* The order is that of the lists: only conditions can be changed.  Takes them over. */
+/* Replays lists, whose order is given: only links and times can be changed.  Takes them over. */
 static int replay_lists(struct pd_lists *lists, const struct pd_what_if *what,
 			int64_t minibatches, struct pd_subject *out_p, struct pd_error *err)
 {

@@ -28,7 +28,7 @@ static int name_in(const char *const *names, const char *name)
 	return -1;
 }
 
-/* -1 stands for times that are not there. */
+/* Leaves -1, a time that was not measured. */
 static void speed_up(int64_t *time_ns, double factor)
 {
 	double ns = (double)*time_ns / factor;
@@ -51,7 +51,7 @@ static void speed_up_layers(struct pd_profile *profile, int first, int count, do
 	}
 }
 
-/* One "LAYER:FACTOR" or "STAGE:FACTOR". */
+/* Applies one "LAYER:FACTOR" or "STAGE:FACTOR". */
 static int apply_faster(struct pd_plan *plan, char *entry, struct pd_error *err)
 {
 	char *colon = strrchr(entry, ':');
@@ -171,13 +171,13 @@ void pd_what_if_print(const struct pd_what_if *what, FILE *out)
 			what->processors == 1 ? "" : "s");
 }
 
-/* What was measured of one kind of operation in one stage. */
+/* The measured times of one kind of operation in one stage. */
 struct times {
 	size_t count;
 	int64_t *ns;
 };
 
-/* -1: none. */
+/* Returns -1 if there are none. */
 static int64_t median(struct times *times)
 {
 	if (times->count == 0)
@@ -186,7 +186,7 @@ static int64_t median(struct times *times)
 	return (times->ns[(times->count - 1) / 2] + times->ns[times->count / 2]) / 2;
 }
 
-/* Gives the layers of a stage times that add up to total, in the proportions that they have. */
+/* Gives the layers of a stage times that add up to total, in the same proportions as before. */
 static void share_out(struct pd_profile *profile, const struct pd_stage *stage, size_t field,
 		      int64_t total)
 {
@@ -214,7 +214,7 @@ static void share_out(struct pd_profile *profile, const struct pd_stage *stage, 
 	}
 }
 
-/* A backward measured as a whole: its parts, where the profile has them, take as much more. */
+/* Scales the parts of a backward that was measured as a whole, if the profile has them. */
 static void scale_parts(struct pd_profile *profile, const struct pd_stage *stage, int64_t whole)
 {
 	double sum = 0;
@@ -241,7 +241,7 @@ static void set_stage(struct pd_profile *profile, const struct pd_stage *stage,
 	share_out(profile, stage, offsetof(struct pd_profile_layer, update_ns),
 		  median(&times[PD_OP_step]));
 	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
-		profile->layers[l].update_apart_ns = -1;        /* whatever its steps were */
+		profile->layers[l].update_apart_ns = -1;        /* not measured */
 	if (whole < 0 && input >= 0 && weight >= 0) {
 		whole = input + weight;
 		share_out(profile, stage, offsetof(struct pd_profile_layer, backward_input_ns),
