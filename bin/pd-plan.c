@@ -37,7 +37,8 @@ static const struct pd_opt options[] = {
 	  .help = "stash, vertical-sync, 2bw, flush, latest, auto; default: pd-plan(1)",
 	  .value = &weights },
 	{ .name = "microbatches", .kind = PD_OPT_COUNT, .argument = "M",
-	  .help = "microbatches of an update (default: see pd-plan(1))", .value = &request.microbatches,
+	  .help = "microbatches of an update (default: see pd-plan(1))",
+	  .value = &request.microbatches,
 	  .min = 1, .max = 1 << 30 },
 	{ .name = "batch", .letter = 'b', .kind = PD_OPT_COUNT, .argument = "B",
 	  .help = "most samples of an update, cut into microbatches",
@@ -94,7 +95,9 @@ static int write_plan(const struct pd_plan *plan, struct pd_error *err)
 	return status;
 }
 
-/* All of the operands, or standard input; *count_p of them have been read also if it fails. */
+/*
+ * Reads all of the operands, or standard input; *count_p of them have been read even if it fails.
+ */
 static int read_profiles(int argc, char **argv, int first, struct pd_profile **profiles,
 			 int *count_p, struct pd_error *err)
 {

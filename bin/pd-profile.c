@@ -25,7 +25,8 @@ static const struct pd_opt options[] = {
 	{ "tf32", 0, PD_OPT_FLAG, NULL, "let a GPU round factors of f32 to TF32", &measure.tf32 },
 	{ "batch-size", 'b', PD_OPT_COUNT, "N", "samples in a microbatch (default: 32)",
 	  &measure.batch_size, 1, 1 << 20 },
-	{ "dtype", 0, PD_OPT_STRING, "TYPE", "type to compute in: f32 (default), bf16, f16", &dtype },
+	{ "dtype", 0, PD_OPT_STRING, "TYPE", "type to compute in: f32 (default), bf16, f16",
+	  &dtype },
 	{ "threads", 't', PD_OPT_COUNT, "N", "threads of a worker (default: half the processors)",
 	  &threads, 1, 4096 },
 	{ "workers", 'w', PD_OPT_COUNT, "N", "workers at once, one of them timed (default: 1)",
@@ -53,7 +54,7 @@ static void show(void *bar, int64_t done, int64_t total)
 	pd_progress_show(bar, done, NULL);
 }
 
-/* A worker's threads: its share of the processors, of which there are two at least. */
+/* Chooses a worker's threads: its share of the processors, counting at least two workers. */
 static int choose_threads(struct pd_error *err)
 {
 	int processors = pd_process_processors();
@@ -73,7 +74,10 @@ static int choose_threads(struct pd_error *err)
 			      "that this machine lets us use", (int)workers, (int)threads, processors);
 }
 
-/* Forks, so before there are threads, and before a GPU is asked for: its driver does not fork. */
+/*
+ * Measures the link.  It forks, so it comes before there are threads, and before a GPU is asked
+ * for, whose driver does not survive a fork.
+ */
 static int measure_link(int64_t *bandwidth_p, int64_t *latency_p, struct pd_error *err)
 {
 	const struct pd_link_ends ends = {
@@ -145,7 +149,7 @@ static bool is_alike(const struct pd_model *model, const struct pd_profile *prof
 		      (size_t)a_shape->dims * sizeof(*a_shape->size)) == 0;
 }
 
-/* Layers on slow kernels: one sentence for all of one kind, shape and kernel. */
+/* Warns of layers on slow kernels, once for all of one kind, shape and kernel. */
 static void warn_slow(const struct pd_profile *profile)
 {
 	const struct pd_model *model = profile->model;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan, schedule or trace -> what happens when, in numbers or as a picture */
+/* plan, schedule or trace -> when each operation happens, as figures or a picture */
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
@@ -100,7 +100,7 @@ static int write_report(const struct pd_report *report, const struct pd_report *
 	return status;
 }
 
-/* A measured trace stands beside its plan's replay. */
+/* Prints a trace beside the replay of its plan. */
 static int print_report(const struct pd_timeline *timeline, bool measured, struct pd_error *err)
 {
 	struct pd_report *report = pd_report_new(timeline), *beside = NULL;
@@ -128,14 +128,14 @@ static int print_report(const struct pd_timeline *timeline, bool measured, struc
 	return status;
 }
 
-/* What drawings and comparisons call it; free() it. */
+/* Returns the name for drawings and comparisons; free() it. */
 static char *name_of(const char *file, const struct pd_subject *subject)
 {
 	return pd_format("%s%s", pd_document_name(file),
 			 subject->changed ? ", what if" : subject->measured ? "" : ", replayed");
 }
 
-/* Prints how the two differ; returns whether they do what is the same. */
+/* Prints the differences; returns whether both do the same operations in the same order. */
 static bool print_differences(const struct pd_view *views)
 {
 	struct pd_compare *compare = pd_compare_new(views[0].timeline, views[1].timeline);

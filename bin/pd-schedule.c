@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan -> the operations of every rank; or a schedule -> is it right? */
+/* plan -> the operations of every rank; schedule -> is it right? */
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
