@@ -116,7 +116,7 @@ one_minibatch() {
 # terminated_apart SECONDS: replica 0 stands still when the signal comes.
 terminated_apart() {
 	: >out
-	env --default-signal=INT pd-run --threads=1 $sgd --data=one --no-evaluate --timeout=3 \
+	env --default-signal=INT pd-run --threads=1 $sgd --data=one --no-evaluate --timeout=60 \
 		--report-every=1 --minibatches=100000 plan-2-1 >out &
 	until [ -s out ]; do sleep 0.01; done
 	sleep "$1"

@@ -36,7 +36,7 @@ trains() {
 
 # gone GROUP: no process of it is left; those that are killed may take a moment.
 gone() {
-	for try in $(seq 50); do
+	for try in $(seq 600); do
 		kill -s 0 -- "-$1" 2>/dev/null || return 0
 		sleep 0.1
 	done
@@ -130,14 +130,13 @@ test_ok "two signals in a moment are one wish" '
 	begin twice
 	trains twice
 	set -- $(cat /proc/$run/task/$run/children)
-	kill -STOP $2
-	kill -s TERM -- -$run
-	sleep 0.2
+	kill -STOP $2 $run
 	kill -s HUP -- -$run
 	kill -s TERM -- -$run
-	sleep 0.3
+	kill -CONT $run         # which reads both in the same moment, the lower number first
+	sleep 0.5
 	kill -CONT $2
-	status 143 wait $run
+	status 129 wait $run
 	orderly twice'
 
 test_ok "a second one, a second later, ends it at once" '
@@ -146,8 +145,10 @@ test_ok "a second one, a second later, ends it at once" '
 	set -- $(cat /proc/$run/task/$run/children)
 	kill -STOP $2
 	kill -s TERM -- -$run
-	sleep 1.3
-	kill -s INT -- -$run
+	for try in $(seq 40); do
+		sleep 1.3
+		kill -s INT -- -$run 2>/dev/null || break
+	done
 	status 130 wait $run
 	one_line second/err
 	grep -q "interrupted twice" second/err

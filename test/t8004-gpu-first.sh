@@ -54,12 +54,12 @@ test_ok "no step may take longer than a call has" '
 	! [ -s ran ] || false
 '
 
-# Of the 14 seconds that this call has for steps one takes 6, so that the next is cut short.
+# Of the 30 seconds that this call has for steps one takes 6, so that the next is cut short.
 test_ok "one step fails, one does not end with the call: both are told" '
 	echo "exit 1" >do/layers
 	echo "[ \"\${PD_TEST_WAYS-}\" != staged ] || sleep 6" >do/t9004-nccl.sh
 	echo "exec sleep 1000" >do/partition
-	BUDGET=29 PERCENT=4 call
+	BUDGET=45 PERCENT=4 call
 	[ $ended -eq 1 ]
 	grep -q "^layers .*BAD, status 1" said
 	grep -q "^staged .*good" said

@@ -107,6 +107,15 @@ jq() {
 	[ "$jq_status" -eq 0 ] && [ -n "$jq_out" ]
 }
 
+# unattached: shared memory that no process has, of UCX and of System V; a line each.  What belongs
+# to programs that run beside a test is not in it.
+unattached() {
+	for segment in /dev/shm/ucx_*; do
+		[ ! -e "$segment" ] || grep -qsF "$segment" /proc/[0-9]*/maps || echo "$segment"
+	done
+	awk 'NR > 1 && $7 == 0 { print "sysv", $2 }' /proc/sysvipc/shm
+}
+
 # chain LAYERS >FILE: a profile of equal layers of 3 ms and 1 MB parameters.
 chain() {
 	awk -v n="$1" 'BEGIN {

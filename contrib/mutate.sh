@@ -1,0 +1,233 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Do the tests notice?  Breaks one line of a copy of the tree at a time, builds it, and runs the
+# tests that should fail until one does.
+#
+#     sh contrib/mutate.sh                   all breakages below
+#     sh contrib/mutate.sh checksum order    those whose names have one of these words
+#
+# Prints a line for each: "caught", by which test and after how long, or "NOT CAUGHT"; fails if
+# there is one, or if a breakage no longer fits its file.  MUTATE_BUILD says where copy and build
+# are (build-mutate); MUTATE_TESTS which tests instead, "all" for all of make check.  A breakage
+# has four lines: its name; the file; what sed does to it; the tests.  The tests are run with
+# PD_TEST_QUICK=yes, as in the sanitized build, so that what CI runs twice is what is tried.
+set -u
+
+source=$(cd "$(dirname "$0")/.." && pwd)
+build=${MUTATE_BUILD:-$source/build-mutate}
+export PD_TEST_QUICK=yes OMP_WAIT_POLICY=passive
+
+die() {
+	echo "mutate.sh: $*" >&2
+	exit 3
+}
+
+breakages() {
+	cat <<'END'
+order: an eager start-up admits no more than another
+lib/schedule/ideal.c
+s/schedule->first\[s\] : schedule->warmup\[s\]/schedule->warmup[s] : schedule->warmup[s]/
+test/unit/schedule test/t3001-schedule.sh
+
+order: interleaved stages begin one forward earlier
+lib/schedule/ideal.c
+s/warmup = 2 \* (p - 1 - q)/warmup = 2 * (p - q)/
+test/unit/schedule test/t4003-pairs.sh
+
+order: the checker takes a group for done with a backward missing
+lib/schedule/check_rank.c
+s/part->backwards\[u % 2\] < size/part->backwards[u % 2] < size - 1/
+test/unit/check test/unit/edits test/t3001-schedule.sh
+
+version: the newest is overwritten while its forwards are still to come
+lib/weights/weights.c
+s/from->number >= keep/from->number > keep/
+test/unit/weights test/t4001-weights.sh
+
+version: one that is to be kept is given away
+lib/weights/weights.c
+s/v->number < weights->keep)/v->number <= weights->keep)/
+test/unit/weights test/t4001-weights.sh
+
+sum: replicas are added in another order
+lib/device/cpu/sum.c
+s/add(piece, src\[k\] + at, floats)/add(piece, src[n - k] + at, floats)/
+test/unit/collective test/t4001-weights.sh
+
+sum: what other groups of replicas made is added last
+lib/transport/collective.c
+s/return n == 0 ? before_me(c, i) : part(c, n - 1, i)/return n == c->size ? before_me(c, i) : part(c, n, i)/
+test/unit/collective test/t4001-weights.sh
+
+sum: the gradients of a minibatch are not begun anew
+lib/worker/update.c
+s/^\tsum->backwards = 0;//
+test/t4001-weights.sh
+
+sum: the last group of a run is taken for a full one
+lib/worker/update.c
+s/end > w->phase.last - w->phase.first)/end > w->phase.last + group)/
+test/t4001-weights.sh test/t4003-pairs.sh
+
+update: momentum forgets the weight decay
+lib/device/cpu/sgd.c
+s/keep \* velocity\[i\] + (gradients\[i\] + decay \* weights\[i\])/keep * velocity[i] + gradients[i]/
+test/conform/layers test/t4001-weights.sh
+
+update: Adam's epsilon is added before the correction
+lib/device/cpu/adam.c
+s|(sqrtf(second\[i\]) / f.root + f.eps)|((sqrtf(second[i]) + f.eps) / f.root)|
+test/conform/layers test/t4001-weights.sh
+
+layer: running statistics move the other way
+lib/device/cpu/batchnorm2d.c
+s/(1 - momentum) \* running_mean\[c\] + momentum \* mean\[c\]/momentum * running_mean[c] + (1 - momentum) * mean[c]/
+test/conform/layers
+
+memory: an inbox more is predicted than there is
+lib/schedule/memory.c
+s/pd_times(room->inboxes, stage->inbox_bytes)/pd_times(room->inboxes + 1, stage->inbox_bytes)/
+test/unit/memory test/t4005-memory.sh
+
+memory: the gradient of an activation is not counted while it is alive
+lib/plan/memory.c
+s/^\t*held = pd_plus(held, input->activation_bytes);//
+test/unit/memory test/t4005-memory.sh
+
+checksum: a damaged document is taken for whole
+lib/checkpoint/info.c
+s/if (strcmp(pd_checksum_text(found, is), was) == 0)/if (strcmp(pd_checksum_text(found, is), was) != 1)/
+test/unit/checkpoint test/unit/damage test/t7005-checkpoints.sh
+
+lock: two runs may have one directory
+lib/checkpoint/lock.c
+s/\.l_type = F_WRLCK/.l_type = F_RDLCK/
+test/unit/lock test/t7005-checkpoints.sh
+
+bound: the all-reduce of PipeDream's stages is not waited for
+lib/planner/bound.c
+s/return with->weights == PD_WEIGHTS_STASH || drains(with)/return drains(with)/
+test/unit/bound test/t2001-plan.sh
+
+bound: the all-reduce of every stage is waited for
+lib/planner/bound.c
+s/(with->weights == PD_WEIGHTS_VERTICAL_SYNC \&\& input)/with->weights == PD_WEIGHTS_VERTICAL_SYNC/
+test/unit/bound
+
+signal: a second one at once is a second wish
+lib/run/signals.c
+s/if (again \&\& now - s->wished_ns < SAME_WISH_NS)/if (again \&\& now < s->wished_ns)/
+test/t7007-signals.sh
+
+signal: what was ignored is not
+lib/run/signals.c
+s/ \&\& action.sa_handler != SIG_IGN//
+test/t7002-kill.sh test/t7007-signals.sh
+
+worker: it outlives pd-run
+lib/launch/process.c
+s/prctl(PR_SET_PDEATHSIG, SIGKILL)/prctl(PR_SET_PDEATHSIG, 0)/
+test/t7002-kill.sh
+
+worker: no heartbeat for a minute
+lib/launch/pulse.c
+s/until\.tv_sec++/until.tv_sec += 60/
+test/unit/pulse test/t7007-signals.sh
+
+data: the first sample never changes its place
+lib/data/order.c
+s/i = samples - 1; i > 0; i--/i = samples - 1; i > 1; i--/
+test/unit/dataset test/unit/loader
+
+document: a key twice is taken
+lib/base/json.c
+s/json_loadb(text, bytes, JSON_REJECT_DUPLICATES/json_loadb(text, bytes, 0/
+test/unit/json test/t1001-malformed.sh
+
+what-if: a backward is not made faster
+lib/replay/whatif.c
+s/^\t*speed_up(&layer->backward_ns, factor);//
+test/t5002-what-if.sh
+END
+}
+
+# copy: the files that git knows, as they are here; those that have not changed keep their times.
+copy() {
+	mkdir -p "$build/source" "$build/build"
+	(cd "$source" && git ls-files -z | xargs -0 tar -cf - --) | tar -C "$build/source" -xf - ||
+		die "the tree cannot be copied"
+	cd "$build/source" || exit 3
+	[ -x configure ] || autoreconf -fi >"$build/autoreconf.out" 2>&1 || die "autoreconf failed"
+	cd "$build/build" || exit 3
+	[ -f Makefile ] || "$build/source/configure" --with-cuda=no CFLAGS=-O1 >configure.out 2>&1 ||
+		die "configure failed: $build/build/configure.out"
+	compiled || die "the tree does not build: $build/build/make.out"
+}
+
+# compiled TEST...: the programs, and what these tests need
+compiled() {
+	make -j"$(nproc)" all $(make -s print-programs TESTS="$*") >make.out 2>&1
+}
+
+# failing TEST...: which of them fails first, if any does
+failing() {
+	if [ "$1" = all ]; then
+		make check -j"$(nproc)" >check.out 2>&1 && return 1
+		sed -n 's/^[FE][A-Z]*: \([^ ]*\).*/\1/p' check.out | head -n 1
+		return 0
+	fi
+	for test in "$@"; do
+		case $test in
+		*.sh) PD_SOURCE=$build/source PD_BUILD=$build/build sh "$build/source/$test" ;;
+		*) PD_SOURCE=$build/source PD_BUILD=$build/build "./$test" ;;
+		esac >test.out 2>&1
+		[ $? -eq 0 ] && ! grep -q '^not ok' test.out || { echo "$test"; return 0; }
+	done
+	return 1
+}
+
+# tried NAME FILE SED TESTS
+tried() {
+	name=$1 file=$build/source/$2 change=$3
+	set -- $4
+	[ -z "${MUTATE_TESTS-}" ] || set -- $MUTATE_TESTS
+	cp -p "$file" "$build/whole"
+	sed "$change" "$build/whole" >"$file"
+	since=$(date +%s)
+	if [ "$(diff "$build/whole" "$file" | grep -c '^[<>]')" -lt 1 ]; then
+		verdict="DOES NOT FIT ${file#"$build"/source/} any more"
+	elif ! compiled "$@"; then
+		verdict="DOES NOT COMPILE"
+	elif by=$(failing "$@"); then
+		verdict="caught by $by"
+	else
+		verdict="NOT CAUGHT"
+	fi
+	echo "$name: $verdict ($(($(date +%s) - since)) s)"
+	cat "$build/whole" >"$file"     # newer than what was made of the broken one
+	case $verdict in
+	caught*) caught=$((caught + 1)) ;;
+	*) missed=$((missed + 1)) ;;
+	esac
+}
+
+# wanted NAME WORD...: has it one of them, if any are given?
+wanted() {
+	case $# in 1) return 0 ;; esac
+	wanted_name=$1
+	shift
+	for word in "$@"; do
+		case $wanted_name in *"$word"*) return 0 ;; esac
+	done
+	return 1
+}
+
+caught=0 missed=0
+copy
+breakages >"$build/breakages"
+while read -r name && read -r file && read -r change && read -r tests; do
+	! wanted "$name" "$@" || tried "$name" "$file" "$change" "$tests" </dev/null
+	read -r blank || break
+done <"$build/breakages"
+echo "$caught caught, $missed not"
+[ "$missed" -eq 0 ]
