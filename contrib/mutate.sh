@@ -112,7 +112,7 @@ test/unit/bound test/t2001-plan.sh
 bound: the all-reduce of every stage is waited for
 lib/planner/bound.c
 s/(with->weights == PD_WEIGHTS_VERTICAL_SYNC \&\& input)/with->weights == PD_WEIGHTS_VERTICAL_SYNC/
-test/unit/bound
+test/unit/bound test/unit/search
 
 signal: a second one at once is a second wish
 lib/run/signals.c
@@ -166,7 +166,8 @@ copy() {
 
 # compiled TEST...: the programs, and what these tests need
 compiled() {
-	make -j"$(nproc)" all $(make -s print-programs TESTS="$*") >make.out 2>&1
+	make Makefile >make.out 2>&1 &&
+		make -j"$(nproc)" all $(make -s print-programs TESTS="$*") >make.out 2>&1
 }
 
 # failing TEST...: which of them fails first, if any does
@@ -197,7 +198,7 @@ tried() {
 	if [ "$(diff "$build/whole" "$file" | grep -c '^[<>]')" -lt 1 ]; then
 		verdict="DOES NOT FIT ${file#"$build"/source/} any more"
 	elif ! compiled "$@"; then
-		verdict="DOES NOT COMPILE"
+		verdict="DOES NOT COMPILE: $(grep -m 1 -i error make.out)"
 	elif by=$(failing "$@"); then
 		verdict="caught by $by"
 	else

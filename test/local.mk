@@ -367,9 +367,10 @@ ALONE_TESTS = test/t4002-programs.sh test/t6001-ucx-life.sh
 # They take longest, computing or waiting, and begin first.
 LONG_TESTS = test/t7002-kill.sh test/t4003-pairs.sh test/t4005-memory.sh test/t7001-resume.sh \
 	test/t7007-signals.sh test/t4006-updates.sh test/t4001-weights.sh test/t4008-recompute.sh \
-	test/t4007-tied.sh test/t4009-mixed.sh test/t2001-plan.sh test/t4010-schedule-files.sh
-# They read pages or sources, not memory.
-SANITIZED_SKIP = $(LARGE_TESTS) test/t8001-manual.sh test/t8002-layers.sh
+	test/t4007-tied.sh test/t4009-mixed.sh test/t2001-plan.sh test/t8001-manual.sh \
+	test/t8004-gpu-first.sh test/t4010-schedule-files.sh
+# They read pages or sources, or only hold against figures what others go through.
+SANITIZED_SKIP = $(LARGE_TESTS) test/t2002-released.sh test/t8001-manual.sh test/t8002-layers.sh
 # Programs that scripts call; of check_PROGRAMS a build needs these and its tests.
 SCRIPT_HELPERS = test/conform/serial test/conform/same-tensors test/unit/cudnn test/unit/malform \
 	test/unit/read-document test/unit/seeds test/unit/ucx-life

@@ -26,7 +26,7 @@ for n in 3 8 15 100; do
 done
 # 100 MB at 1 GB/s: 200 ms there and back
 while read -r n most_ms; do
-	test_ok "an all-reduce among $n" "
+	test_row all-reduce "an all-reduce among $n" "
 		plan $n 100000000 >plan.json
 		ns=\$(reduced $n $n@1GB/s)
 		echo \$ns

@@ -119,6 +119,17 @@ test_ok "pd-run killed: its workers go with it" '
 	rm -f ck/.step*/* && rmdir ck/.step* || :
 	clean "$workers"'
 
+test_ok "and one that is stopped" '
+	rm -rf ck
+	begin plan-2 --minibatches=1000000
+	sleep 0.7
+	set -- $workers
+	kill -STOP "$2"
+	kill -KILL "$run"
+	ended 100 || :
+	rm -f ck/.step*/* && rmdir ck/.step* || :
+	clean "$workers"'
+
 # alone: of a trace nothing is here but what has its name.
 alone() {
 	ls -A >names

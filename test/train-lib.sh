@@ -114,7 +114,7 @@ again() {
 	plan_with=--recompute
 	plan "$@" >plan.json
 	plan_with=
-	as_predicted --minibatches=1
+	as_predicted --minibatches=1 --no-evaluate
 	as_planned
 	jq -e ".stages[0].recompute" plan.json
 }

@@ -122,7 +122,7 @@ static bool is_sum(const float *buf, size_t floats, int n, int round)
 }
 
 static enum { DIRECT, CHAIN, GROUPS } kind;
-static size_t lengths[] = {0, 1, 2, 3, 4, 15, 16, 17, 64, 79, 81, 1000, 100003, 1 << 20};
+static size_t lengths[] = {0, 1, 2, 3, 4, 15, 16, 17, 64, 79, 81, 1000, 100003, 1 << 18};
 
 static struct pd_allreduce how(int n)
 {
@@ -235,7 +235,7 @@ static void everything(void)
 	size_t longest = lengths[PD_COUNT(lengths) - 1];
 
 	for (int n = 1; n <= 5; n++)
-		is_int(run_ranks(n, all_reduce, NULL, -1), 0, "%d members, up to 1048576 floats%s",
+		is_int(run_ranks(n, all_reduce, NULL, -1), 0, "%d members, up to 262144 floats%s",
 		       n, name);
 	lengths[PD_COUNT(lengths) - 1] = 1;     /* less work for many processes */
 	is_int(run_ranks(18, all_reduce, NULL, -1), 0, "18 members: more than one sum takes%s",
