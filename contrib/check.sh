@@ -4,7 +4,7 @@
 # "N passed, N failed, N skipped", and fails if any test did.
 #
 #     sh contrib/check.sh            everything, as CI does
-#     sh contrib/check.sh quick      without the sanitizers and the distribution
+#     sh contrib/check.sh quick      the plain build alone
 set -u
 
 source=$(cd "$(dirname "$0")/.." && pwd)
@@ -89,42 +89,39 @@ built() {
 sh "$source/contrib/packages.sh" build test >/dev/null || die "packages cannot be installed"
 (cd "$source" && autoreconf -fi >/dev/null 2>&1) || die "autoreconf failed"
 
-cuda= emulated= onednn3=
-if [ "${1-}" != quick ]; then
-	mkdir -p "$build"
-	if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
-		cuda=yes
-		if command -v python3 >/dev/null && command -v g++ >/dev/null; then
-			emulated=yes
-		else
-			skip "emulated: skipped, since g++ or python3 is absent"
-		fi
-	fi
-	if sh "$source/contrib/packages.sh" "onednn3=$build/onednn3" >"$build/onednn3.out" 2>&1; then
-		onednn3=yes
+cuda= emulated=
+if [ "${1-}" != quick ] && { command -v nvcc || [ -x /usr/local/cuda/bin/nvcc ]; } >/dev/null; then
+	cuda=yes
+	if sh "$source/contrib/packages.sh" emulated >/dev/null; then
+		emulated=yes
 	else
-		tail -n 3 "$build/onednn3.out"
-		skip "with-onednn3: skipped, since pip cannot bring oneDNN 3 here"
+		skip "emulated: skipped, since g++ or python3 is absent"
 	fi
 fi
 
-step "configuring all builds"
+# All others are configured while the first is built, and oneDNN 3 comes from afar.
+mkdir -p "$build"
 configure plain --enable-werror --with-cuda=no &
+plain=$!
 [ -z "$cuda" ] || configure cuda --enable-werror --with-cuda=guess CFLAGS=-O2 &
 if [ -n "$emulated" ]; then
 	sh "$source/contrib/emulate-cuda.sh" "$build/cuda-emulated" >"$build/cuda-emulated.out" 2>&1 &&
 		configure emulated --enable-werror --with-cuda="$build/cuda-emulated" \
 			--with-nccl=no LIBS=-lstdc++ CFLAGS=-O1 &
 fi
-[ -z "$onednn3" ] || configure with-onednn3 --enable-werror --with-cuda=no \
-	--with-onednn="$build/onednn3" CFLAGS=-O1 &
-[ "${1-}" = quick ] || configure sanitized --enable-werror --with-cuda=no --enable-asan \
-	--enable-ubsan CFLAGS='-g -O1' &
-wait
+if [ "${1-}" != quick ]; then
+	sh "$source/contrib/packages.sh" "onednn3=$build/onednn3" >"$build/onednn3.out" 2>&1 &&
+		configure with-onednn3 --enable-werror --with-cuda=no \
+			--with-onednn="$build/onednn3" CFLAGS=-O1 &
+	configure sanitized --enable-werror --with-cuda=no --enable-asan --enable-ubsan \
+		CFLAGS='-g -O1' &
+fi
 
 step "build without CUDA, warnings are errors; all tests"
+wait "$plain"
 built plain
 run plain ""
+wait    # for the others to be configured
 
 if [ -n "$cuda" ]; then
 	step "build with CUDA, warnings are errors; what can be seen without a GPU"
@@ -150,13 +147,16 @@ if [ -n "$emulated" ]; then
 	unset PD_TEST_DEVICE PD_CUDA_LAYOUT
 fi
 
-if [ -n "$onednn3" ]; then
+if [ -d "$build/with-onednn3" ]; then
 	step "build with oneDNN 3; the conformity suite, and training"
 	built with-onednn3
 	export PD_TEST_QUICK=yes
 	some with-onednn3 "test/conform/layers test/conform/partition
 		test/conform/half test/conform/stream test/t4001-weights.sh test/t4011-kernels.sh"
 	unset PD_TEST_QUICK
+elif [ "${1-}" != quick ]; then
+	tail -n 3 "$build/onednn3.out"
+	skip "with-onednn3: skipped, since pip cannot bring oneDNN 3 here"
 fi
 
 if [ "${1-}" != quick ]; then

@@ -166,8 +166,8 @@ copy() {
 
 # compiled TEST...: the programs, and what these tests need
 compiled() {
-	make Makefile >make.out 2>&1 &&
-		make -j"$(nproc)" all $(make -s print-programs TESTS="$*") >make.out 2>&1
+	make -j"$(nproc)" all >make.out 2>&1 &&
+		make -j"$(nproc)" $(make -s print-programs TESTS="$*") >>make.out 2>&1
 }
 
 # failing TEST...: which of them fails first, if any does

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is needed on Debian 12: sh contrib/packages.sh [build] [data] [test] [fuzz]
-# [bench] [onednn3=DIR]; the last puts oneDNN 3 with GNU OpenMP into that folder, by pip.
+# Installs what is needed on Debian 12: sh contrib/packages.sh [build] [data] [test] [emulated]
+# [fuzz] [bench] [onednn3=DIR]; the last puts oneDNN 3 with GNU OpenMP into that folder, by pip.
 set -eu
 
 packages= onednn3=
@@ -12,10 +12,11 @@ for what in "$@"; do
 	data) packages="$packages dataset-fashion-mnist" ;;
 	test) packages="$packages dataset-fashion-mnist jq bash mandoc libxml2-utils procps bsdutils xz-utils
 		git" ;;
+	emulated) packages="$packages g++ python3" ;;
 	fuzz) packages="$packages clang libclang-rt-14-dev" ;;
 	bench) packages="$packages python3-torch" ;;
 	onednn3=?*) onednn3=${what#*=} packages="$packages python3 python3-pip" ;;
-	*) echo "packages.sh: expected build, data, test, fuzz, bench or onednn3=DIR, found $what" >&2
+	*) echo "packages.sh: expected build, data, test, emulated, fuzz, bench or onednn3=DIR, found $what" >&2
 	   exit 2 ;;
 	esac
 done
