@@ -64,9 +64,9 @@ lib/worker/update.c
 s/^\tsum->backwards = 0;//
 test/t4001-weights.sh
 
-sum: the last group of a run is taken for a full one
+sum: the first gradient of a group is added to that of the group before
 lib/worker/update.c
-s/end > w->phase.last - w->phase.first)/end > w->phase.last + group)/
+s/sum->backwards++ == 0)/sum->backwards++ < 0)/
 test/t4001-weights.sh test/t4003-pairs.sh
 
 update: momentum forgets the weight decay
