@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cpu-vs-torch.py MODEL.json BATCH-SIZE STEPS [THREADS]: samples per second of training steps of a
-pd-model in PyTorch, eager, on the CPU; the median over the steps after two that warm up.  Then
-the same per second of processor time."""
+"""cpu-vs-torch.py MODEL.json BATCH-SIZE STEPS f32|bf16 THREADS ROUNDS SPEED: a line of
+cpu-vs-torch.sh's table.  SPEED is test/bench/speed."""
 import json
 import statistics
+import subprocess
 import sys
 import time
 
 import torch
 import torch.nn.functional as F
+
+
+TYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
+WARM_UP = 2
 
 
 def pair(value):
@@ -76,24 +80,69 @@ class Net(torch.nn.Module):
         return out
 
 
+class Way:
+    """PyTorch's training steps of a net, run in one way; what they took, in milliseconds."""
+    def __init__(self, net, run, dtype, x, y):
+        self.net, self.run, self.dtype, self.x, self.y = net, run, dtype, x, y
+        self.optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9,
+                                         weight_decay=1e-4)
+        self.times = []
+
+    def step(self):
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cpu", self.dtype, enabled=self.dtype != torch.float32):
+            loss = F.cross_entropy(self.run(self.x.clone()).float(), self.y)
+        loss.backward()
+        self.optimizer.step()
+
+    def round(self, steps):
+        for step in range(-WARM_UP, steps):
+            start, start_cpu = time.perf_counter(), time.process_time()
+            self.step()
+            taken = time.process_time() - start_cpu, time.perf_counter() - start
+            if step >= 0:
+                self.times.append([1e3 * t for t in taken])
+
+
+class Ours:
+    """The same of test/bench/speed, which prints a line per step and warms up itself."""
+    def __init__(self, command):
+        self.command = command
+        self.times = []
+
+    def round(self, steps):
+        out = subprocess.run(self.command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        self.times += [[float(t) for t in line.split()] for line in out.splitlines()[-steps:]]
+
+
+def medians(way):
+    return [statistics.median(column) for column in zip(*way.times)]
+
+
 def main():
-    model = json.load(open(sys.argv[1]))
-    batch, steps = int(sys.argv[2]), int(sys.argv[3])
-    torch.set_num_threads(int(sys.argv[4]) if len(sys.argv) > 4 else 1)
-    net = Net(model)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
-    x = torch.rand([batch] + model["inputs"][0]["shape"]) * 2 - 1
-    y = torch.arange(batch) % 10
-    times, cpu_times = [], []
-    for step in range(-2, steps):
-        start, start_cpu = time.perf_counter(), time.process_time()
-        optimizer.zero_grad(set_to_none=True)
-        F.cross_entropy(net(x.clone()), y).backward()
-        optimizer.step()
-        if step >= 0:
-            times.append(time.perf_counter() - start)
-            cpu_times.append(time.process_time() - start_cpu)
-    print(f"{batch / statistics.median(times):.2f} {batch / statistics.median(cpu_times):.2f}")
+    file, batch, steps, name, threads, rounds, speed = sys.argv[1:]
+    model = json.load(open(file))
+    torch.set_num_threads(int(threads))
+    net = Net(model).to(memory_format=torch.channels_last)
+    x = torch.rand([int(batch)] + model["inputs"][0]["shape"]) * 2 - 1
+    x = x.to(memory_format=torch.channels_last) if x.dim() == 4 else x
+    y = torch.arange(int(batch)) % 10
+    ways = {
+        "ours": Ours([speed, file, batch, steps, "cpu", threads, name]),
+        "eager": Way(net, net, TYPES[name], x, y),
+        "compiled": Way(net, torch.compile(net), TYPES[name], x, y),
+    }
+    for number in range(int(rounds)):
+        for which, way in ways.items():
+            print(f"\r{model['name']} {name}: round {number + 1} of {rounds}, {which} \033[K",
+                  end="", file=sys.stderr, flush=True)
+            way.round(int(steps))
+    print("\r\033[K", end="", file=sys.stderr)
+    taken = {which: medians(way) for which, way in ways.items()}
+    best = [min(pair) for pair in zip(taken["eager"], taken["compiled"])]
+    pairs = [f"{t[0]:9.2f} {t[1]:9.2f}" for t in taken.values()]
+    print(f"{model['name']:12} {batch:>5} {name:4}  " + " ".join(f"{p:26}" for p in pairs) +
+          f" {best[0] / taken['ours'][0]:.2f} {best[1] / taken['ours'][1]:.2f}", flush=True)
 
 
 if __name__ == "__main__":

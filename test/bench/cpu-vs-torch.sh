@@ -1,41 +1,26 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Training on one CPU thread, ours and PyTorch's, in turn on the same machine: samples per
-# second of wall clock and of processor time, medians of three runs, and their ratio.  Not a
-# test: it says what it measured.
+# Training steps on the CPU, ours and PyTorch's (channels last, eager and compiled; bf16 by
+# autocast), in turn: milliseconds of processor time and of wall clock per step, medians over all
+# rounds, and how many times as fast as the faster of PyTorch's two ours is.  Not a test: it says
+# what it measured, and on standard error what it is at.
 #     sh test/bench/cpu-vs-torch.sh [MODEL BATCH-SIZE STEPS]...
-# PD_BUILD names the build tree, PYTHON a Python that has PyTorch, THREADS how many (1).
+# A round is a process of ours, and as many steps of PyTorch's; nobody's first two steps count.
+# PD_BUILD names the build tree, PYTHON a Python that has PyTorch 2 (its compiler needs g++), THREADS
+# how many (1), ROUNDS how often (5), TYPES which of f32 and bf16.
 source=$(cd "$(dirname "$0")/../.." && pwd)
 build=${PD_BUILD:-$source}
 python=${PYTHON:-/usr/bin/python3}
-threads=${THREADS:-1}
 
 "$python" -c 'import torch' 2>/dev/null || { echo "$0: $python has no PyTorch" >&2; exit 3; }
-[ $# -gt 0 ] || set -- fashion-cnn 64 40 vgg16 8 3
-
-# The median of three runs, column N of the lines on standard input.
-median() {
-	awk -v n="$1" 'NF { print $n }' | sort -g | sed -n 2p
-}
-
-say() {
-	ours=$(printf '%s\n' "$ours" | median "$2")
-	torch=$(printf '%s\n' "$torch" | median "$2")
-	printf '    %s %s, PyTorch %s, ratio %s\n' "$1" "$ours" "$torch" \
-		"$(awk "BEGIN { printf \"%.2f\", $ours / $torch }")"
-}
-
+[ $# -gt 0 ] || set -- fashion-cnn 64 20 resnet50 8 3 vgg16 8 3
+printf '%-12s %5s %-4s  %-26s %-26s %-26s %s\n' model batch type 'ours: processor, wall (ms)' \
+	'eager' 'compiled' 'times as fast: processor, wall'
 while [ $# -ge 3 ]; do
-	model=$source/share/models/$1.json
-	ours= torch=
-	for run in 1 2 3; do
-		ours="$ours
-$("$build/test/bench/speed" "$model" "$2" "$3" cpu "$threads")" || exit 3
-		torch="$torch
-$("$python" "$source/test/bench/cpu-vs-torch.py" "$model" "$2" "$3" "$threads")" || exit 3
+	for type in ${TYPES:-f32 bf16}; do
+		"$python" "$source/test/bench/cpu-vs-torch.py" "$source/share/models/$1.json" \
+			"$2" "$3" "$type" "${THREADS:-1}" "${ROUNDS:-5}" "$build/test/bench/speed" ||
+			exit 3
 	done
-	echo "$1, batch $2, $threads thread(s), training:"
-	(say "samples/s" 1)
-	(say "samples per second of processor time" 2)
 	shift 3
 done
