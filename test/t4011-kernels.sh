@@ -62,6 +62,22 @@ test_ok "alexnet.json, AVX2: quick kernels, though some convolutions write the p
 	kernels AVX2 f32 "$MODELS/alexnet.json"
 	jq -e "$quick" profile'
 
+# winograd [NAME=VALUE]...: what oneDNN says of itself into ./said; the kernels that are Winograd's.
+winograd() {
+	env "$@" ONEDNN_VERBOSE=1 pd-profile --device=cpu --no-link -i 1 -b 16 -t 1 \
+		"$MODELS/fashion-cnn.json" >said
+	grep -o "convolution,jit_wino[^,]*,[^,]*" said | sort -u | wc -l
+}
+count=$(winograd PD_CPU_WINOGRAD=)
+if ! grep -q "info,.*v2\." said || ! grep -q "info,cpu,isa:.*AVX-512" said; then
+	test_skip "windows of 3x3 go Winograd's way" "oneDNN 2 has kernels for it, of AVX-512"
+else
+	test_ok "windows of 3x3 go Winograd's way, forward and both ways back, unless told not to" '
+		[ "$count" = 3 ]
+		[ "$(winograd PD_CPU_WINOGRAD=no)" = 0 ]
+		grep -q "exec,cpu,convolution,jit:" said'
+fi
+
 # Three channels more than a multiple of 16: with SSE4.1 alone there may be no kernel.
 grouped 11 1 >model.json
 kernels SSE41 f32 model.json >/dev/null

@@ -41,7 +41,7 @@ static void replay_free(struct replay *replay)
 	pd_schedule_free(replay->schedule);
 }
 
-/* As much room as the lists need. */
+/* Allocates as many buffers as the lists need. */
 static void follow_lists(struct replay *replay, const struct pd_lists *lists)
 {
 	size_t ranks = (size_t)replay->plan->rank_count;
@@ -140,7 +140,7 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 			.device = pd_sim_device(replay->sim, r), .stages = nets,
 			.transport = pd_sim_transport(replay->fabric, r),
 			.batch_size = plan->profile->batch_size,
-			.optimizer = { .momentum = 1 },       /* its buffer counts as memory */
+			.optimizer = { .momentum = 1 },       /* the velocity counts as memory */
 			.list = options->lists ? &options->lists->ranks[r] : NULL,
 			.rooms = options->lists ? &replay->rooms[r * chunks] : rooms,
 			.arena = &replay->arena,

@@ -276,6 +276,31 @@ static void test_grouped(const struct pd_device_ops *ops)
 	ok(good, "%s: conv2d in groups", chain_name(ops));
 }
 
+/* Shapes for which the CPU may take Winograd's algorithm, edges of its tiles among them. */
+static void test_winograd(const struct pd_device_ops *ops)
+{
+	static const struct {
+		int channels, out, height, width, batch, padding;
+	} cases[] = {
+		{ 32, 32, 16, 16, 3, 1 }, { 32, 48, 15, 12, 3, 1 }, { 64, 32, 14, 10, 4, 0 },
+		{ 48, 64, 7, 7, 8, 1 },
+	};
+	bool good = true;
+
+	for (size_t i = 0; i < PD_COUNT(cases); i++) {
+		char *layer = pd_format("{'name': 'it', 'kind': 'conv2d', 'inputs': ['in'], "
+					"'out_channels': %d, 'kernel': 3, 'padding': %d}",
+					cases[i].out, cases[i].padding);
+		struct pd_model *model = around(cases[i].channels, cases[i].height,
+						cases[i].width, layer);
+
+		good = conforms(ops, model, cases[i].batch, cases[i].batch, 2e-5) && good;
+		pd_model_free(model);
+		free(layer);
+	}
+	ok(good, "%s: conv2d of 3x3 windows, many of them", chain_name(ops));
+}
+
 /* What a grouped convolution writes may not be the layout that the layers behind it take. */
 static void test_behind_groups(const struct pd_device_ops *ops)
 {
@@ -534,6 +559,7 @@ static void test_device(const struct pd_device_ops *ops)
 	test_sizes(ops, "conv2d", ", 'out_channels': 1, 'kernel': 1", 2e-5);
 	test_grouped(ops);
 	test_behind_groups(ops);
+	test_winograd(ops);
 	test_linear(ops);
 	test_rows(ops);
 	test_planes_of_logits(ops);

@@ -34,6 +34,7 @@ struct pd_layout {
 
 struct pd_onednn {
 	dnnl_data_type_t type, of_ops;
+	bool winograd;                  /* where it suits and there are kernels for it */
 	dnnl_engine_t engine;
 	dnnl_stream_t stream;
 	dnnl_primitive_attr_t attr;

@@ -56,6 +56,7 @@ static int choose(enum pd_dtype dtype, dnnl_data_type_t *type_p, struct pd_error
 
 struct pd_onednn *pd_onednn_open(enum pd_dtype dtype, struct pd_error *err)
 {
+	const char *wish = getenv("PD_CPU_WINOGRAD");
 	struct pd_onednn *dnn;
 	dnnl_data_type_t of_ops;
 	dnnl_status_t status;
@@ -65,6 +66,7 @@ struct pd_onednn *pd_onednn_open(enum pd_dtype dtype, struct pd_error *err)
 	dnn = pd_zalloc(sizeof(*dnn));
 	dnn->type = dtype == PD_BF16 ? dnnl_bf16 : dtype == PD_F16 ? dnnl_f16 : dnnl_f32;
 	dnn->of_ops = of_ops;
+	dnn->winograd = !wish || strcmp(wish, "no") != 0;
 	pd_mem_expect(PD_DNN_ROOM);
 	status = dnnl_engine_create(&dnn->engine, dnnl_cpu, 0);
 	if (status == dnnl_success)

@@ -18,19 +18,24 @@ static const_dnnl_primitive_desc_t hint(const struct pd_op *forward)
 	return forward ? pd_dnn_desc(forward) : NULL;
 }
 
+enum algorithm { DIRECT, WINOGRAD };
+
 static struct pd_op *conv_op(struct pd_onednn *dnn, enum pd_way way, const struct pd_conv *c,
-			     const struct pd_layout *fixed, const struct pd_op *forward,
-			     struct pd_error *err)
+			     enum algorithm algorithm, const struct pd_layout *fixed,
+			     const struct pd_op *forward, struct pd_error *err)
 {
+	const dnnl_data_type_t type = algorithm == WINOGRAD ? dnnl_f32 : dnn->of_ops;
+	const dnnl_alg_kind_t kind = algorithm == WINOGRAD ? dnnl_convolution_winograd
+							   : dnnl_convolution_direct;
 	const int64_t src_size[] = { c->batch, c->channels, c->height, c->width };
 	const int64_t dst_size[] = { c->batch, c->out_channels, c->out_height, c->out_width };
 	const int64_t in[] = { c->height, c->width }, out[] = { c->out_height, c->out_width };
 	const int64_t g = c->groups, o = c->out_channels, i = c->channels;
 	const int64_t grouped[] = { g, o / g, i / g, c->kernel[0], c->kernel[1] };
-	const dnnl_data_type_t of_weights = way == PD_BACKWARD_WEIGHTS ? dnnl_f32 : dnn->of_ops;
+	const dnnl_data_type_t of_weights = way == PD_BACKWARD_WEIGHTS ? dnnl_f32 : type;
 	const int64_t whole[] = { o, i, c->kernel[0], c->kernel[1] };
-	const_dnnl_memory_desc_t src = pd_dnn_any(dnn, dnn->of_ops, 4, src_size);
-	const_dnnl_memory_desc_t dst = pd_dnn_any(dnn, dnn->of_ops, 4, dst_size);
+	const_dnnl_memory_desc_t src = pd_dnn_any(dnn, type, 4, src_size);
+	const_dnnl_memory_desc_t dst = pd_dnn_any(dnn, type, 4, dst_size);
 	const_dnnl_memory_desc_t weights = fixed ? pd_dnn_as(dnn, of_weights, fixed)
 		: g > 1 ? pd_dnn_any(dnn, of_weights, 5, grouped)
 		: pd_dnn_any(dnn, of_weights, 4, whole);
@@ -47,26 +52,59 @@ static struct pd_op *conv_op(struct pd_onednn *dnn, enum pd_way way, const struc
 	}
 	if (way == PD_FORWARD)
 		status = dnnl_convolution_forward_primitive_desc_create(&desc, dnn->engine,
-			dnnl_forward_training, dnnl_convolution_direct, src, weights, bias, dst,
+			dnnl_forward_training, kind, src, weights, bias, dst,
 			c->stride, dilate, c->padding, right, dnn->attr);
 	else if (way == PD_BACKWARD_DATA)
 		status = dnnl_convolution_backward_data_primitive_desc_create(&desc, dnn->engine,
-			dnnl_convolution_direct, src, weights, dst, c->stride, dilate, c->padding,
+			kind, src, weights, dst, c->stride, dilate, c->padding,
 			right, hint(forward), dnn->attr);
 	else
 		status = dnnl_convolution_backward_weights_primitive_desc_create(&desc,
-			dnn->engine, dnnl_convolution_direct, src, weights, bias, dst, c->stride,
+			dnn->engine, kind, src, weights, bias, dst, c->stride,
 			dilate, c->padding, right, hint(forward), dnn->attr);
 	return op_make(dnn, "convolution", status, desc, err);
+}
+
+/*
+ * Winograd's algorithm makes 16 outputs of a 3x3 window with 36 products instead of 144, and goes
+ * through memory to do it: it pays where the window's tiles of 4x4 are nearly full, channels are
+ * many enough to share what their transformation costs, and tiles that of the weights.  The rule
+ * knows the layer and the batch alone, so that the bits do not depend on where the network is cut.
+ * Its kernels are of f32.
+ */
+static bool suits_winograd(const struct pd_onednn *dnn, const struct pd_conv *c)
+{
+	const int64_t tiles = (c->out_height + 3) / 4 * ((c->out_width + 3) / 4);
+	const int64_t products = 9 * c->out_height * c->out_width;
+
+	for (int k = 0; k < 2; k++)
+		if (c->kernel[k] != 3 || c->stride[k] != 1 || c->dilation[k] != 1)
+			return false;
+	return dnn->winograd && dnn->of_ops == dnnl_f32 && c->groups == 1 && c->channels >= 32 &&
+	       c->out_channels >= 32 && c->batch * tiles >= 32 && 2 * products >= 5 * 36 * tiles;
+}
+
+/* With the weights as they are fixed, if there is a quick kernel for that, else as it likes. */
+static struct pd_op *conv_by(struct pd_onednn *dnn, enum pd_way way, const struct pd_conv *conv,
+			     enum algorithm algorithm, const struct pd_layout *weights,
+			     const struct pd_op *forward, struct pd_error *err)
+{
+	struct pd_op *op = weights ? conv_op(dnn, way, conv, algorithm, weights, forward, NULL)
+				   : NULL;
+
+	return op && !pd_op_is_slow(op) ? op
+		: conv_op(dnn, way, conv, algorithm, NULL, forward, err);
 }
 
 struct pd_op *pd_op_conv(struct pd_onednn *dnn, enum pd_way way, const struct pd_conv *conv,
 			 const struct pd_layout *weights, const struct pd_op *forward,
 			 struct pd_error *err)
 {
-	struct pd_op *op = weights ? conv_op(dnn, way, conv, weights, forward, NULL) : NULL;
+	struct pd_op *op = suits_winograd(dnn, conv)
+		? conv_by(dnn, way, conv, WINOGRAD, weights, forward, NULL) : NULL;
 
-	return op && !pd_op_is_slow(op) ? op : conv_op(dnn, way, conv, NULL, forward, err);
+	return op && !pd_op_is_slow(op) ? op
+		: conv_by(dnn, way, conv, DIRECT, weights, forward, err);
 }
 
 static struct pd_op *linear_op(struct pd_onednn *dnn, enum pd_way way,
