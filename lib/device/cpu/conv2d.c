@@ -30,16 +30,18 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	if (!ops.forward)
 		return -1;
 	l->out = pd_layout_quick(dnn, pd_layout_stored(dnn, pd_op_layout(ops.forward, PD_ARG_DST)));
-	if (!l->parameter[0])
-		l->parameter[0] = pd_layout_stored(dnn, pd_op_layout(ops.forward, PD_ARG_WEIGHTS));
 	if (layer->bias)
 		l->parameter[1] = pd_layout_stored(dnn, pd_op_layout(ops.forward, PD_ARG_BIAS));
-	if (!l->inside)
-		return 0;
 	ops.weights = pd_op_conv(dnn, PD_BACKWARD_WEIGHTS, &conv, l->parameter[0], ops.forward,
 				 err);
 	if (!ops.weights)
 		return -1;
+	/* gradients are of f32: where only one way needs no reorder, it shall be theirs */
+	if (!l->parameter[0])
+		l->parameter[0] = pd_layout_stored(dnn, pd_op_layout(ops.weights,
+								     PD_ARG_DIFF_WEIGHTS));
+	if (!l->inside)
+		return 0;
 	if (l->wants[0]) {
 		ops.data = pd_op_conv(dnn, PD_BACKWARD_DATA, &conv, l->parameter[0], ops.forward,
 				      err);
