@@ -200,6 +200,16 @@ struct pd_update {
 	double keep, delay;
 };
 
+/*
+ * What a stage that sends nothing on does in a row: the update that the backward before led to, a
+ * microbatch's forward, and its backward.
+ */
+struct pd_iteration {
+	const struct pd_update *update;         /* NULL: none */
+	const struct pd_pass *pass;             /* of both; neither in part nor in evaluation */
+	struct pd_event *updated, *forwarded, *ended;
+};
+
 /* Of the gradients of a stage, into the vector of lib/device/agreed.h. */
 struct pd_squares {
 	const void *gradients;
@@ -287,6 +297,10 @@ struct pd_device_ops {
 			int from, int count, struct pd_event *ev);
 	int (*update)(struct pd_stream *stream, struct pd_net *net, const struct pd_update *update,
 		      int from, int count, struct pd_event *ev);
+	/* As the calls for each, all queued or none; each event is completed when its part is done.
+	 * NULL: the device gains nothing by knowing of them together.  (queued) */
+	int (*iterate)(struct pd_stream *stream, struct pd_net *net,
+		       const struct pd_iteration *iteration, int from, int count);
 	/*
 	 * The end of a rehearsal (device/rehearse.h): every kind of pass over all layers of the net
 	 * has been run twice, and nothing is on a stream.  From now on passes of the net make

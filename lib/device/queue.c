@@ -25,6 +25,11 @@ int pd_queue_await(struct pd_queue *q, const struct pd_event *ev, struct pd_erro
 	return 0;
 }
 
+const struct pd_work *pd_queue_item(const struct pd_queue *q, int i)
+{
+	return &q->queue[(q->head + (size_t)i) % PD_QUEUE];
+}
+
 static void *queue_main(void *argument)
 {
 	struct pd_queue *q = argument;
@@ -33,8 +38,8 @@ static void *queue_main(void *argument)
 
 	for (;;) {
 		struct pd_work *w;
-		struct pd_event *ev;
 		int64_t start_ns;
+		int count;
 
 		pthread_mutex_lock(&q->lock);
 		while (q->head == q->tail)
@@ -46,32 +51,44 @@ static void *queue_main(void *argument)
 		start_ns = pd_now_ns();
 		if (!broken && q->ops->run(q, w, &err) < 0)
 			broken = true;
-		ev = w->ev;
-		pthread_mutex_lock(&q->lock);
-		q->head++;
-		pthread_mutex_unlock(&q->lock);
-		/* the caller may reuse the event, or close the stream, from here on */
-		q->ops->done(q, ev, start_ns, broken ? &err : NULL);
+		count = 1 + w->joined;
+		for (int i = 0; i < count; i++) {
+			struct pd_event *ev = pd_queue_item(q, 0)->ev;
+
+			pthread_mutex_lock(&q->lock);
+			q->head++;
+			pthread_mutex_unlock(&q->lock);
+			/* the caller may reuse the event, or close the stream, from here on */
+			q->ops->done(q, ev, start_ns, broken ? &err : NULL);
+		}
 	}
 	if (q->ops->end)
 		q->ops->end(q);
 	return NULL;
 }
 
-static int put(struct pd_stream *base, const struct pd_work *work)
+/* All of them, or none. */
+static int put_all(struct pd_stream *base, const struct pd_work *works, size_t count)
 {
 	struct pd_queue *q = (struct pd_queue *)base;
 	int status = PD_AGAIN;
 
 	pthread_mutex_lock(&q->lock);
 	/* one place is kept for PD_WORK_QUIT */
-	if (q->tail - q->head < (work->kind == PD_WORK_QUIT ? PD_QUEUE : PD_QUEUE - 1)) {
-		q->queue[q->tail++ % PD_QUEUE] = *work;
+	if (q->tail - q->head + count <=
+	    (works->kind == PD_WORK_QUIT ? PD_QUEUE : PD_QUEUE - 1)) {
+		for (size_t i = 0; i < count; i++)
+			q->queue[q->tail++ % PD_QUEUE] = works[i];
 		pthread_cond_signal(&q->filled);
 		status = 0;
 	}
 	pthread_mutex_unlock(&q->lock);
 	return status;
+}
+
+static int put(struct pd_stream *base, const struct pd_work *work)
+{
+	return put_all(base, work, 1);
 }
 
 int pd_queue_open(struct pd_queue *q, struct pd_device *device, struct pd_gate *gate,
@@ -132,6 +149,28 @@ int pd_queue_update(struct pd_stream *stream, struct pd_net *net,
 {
 	return put(stream, &(struct pd_work){ .kind = PD_WORK_UPDATE, .ev = ev, .update = *update,
 		   .net = net, .from = from, .count = count });
+}
+
+int pd_queue_iterate(struct pd_stream *stream, struct pd_net *net,
+		     const struct pd_iteration *it, int from, int count, bool join)
+{
+	struct pd_work works[3];
+	size_t n = 0;
+
+	if (it->update)
+		works[n++] = (struct pd_work){ .kind = PD_WORK_UPDATE, .ev = it->updated,
+					       .update = *it->update };
+	works[n++] = (struct pd_work){ .kind = PD_WORK_FORWARD, .ev = it->forwarded,
+				       .pass = *it->pass };
+	works[n++] = (struct pd_work){ .kind = PD_WORK_BACKWARD, .ev = it->ended,
+				       .pass = *it->pass };
+	for (size_t i = 0; i < n; i++) {
+		works[i].net = net;
+		works[i].from = from;
+		works[i].count = count;
+	}
+	works[0].joined = join ? (int)n - 1 : 0;
+	return put_all(stream, works, n);
 }
 
 int pd_queue_sum(struct pd_stream *stream, float *dst, const float *const *src, int n,

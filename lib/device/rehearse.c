@@ -94,6 +94,28 @@ static int updates(struct rehearsal *r, struct pd_update update, struct pd_scale
 	return 0;
 }
 
+/* As those of a stage that sends nothing on: without an update, and with each kind. */
+static int iterations(struct rehearsal *r, const struct pd_pass *pass, struct pd_update update,
+		      struct pd_error *err)
+{
+	static const enum pd_update_kind kinds[] = { PD_SGD, PD_SGD, PD_ADAM };
+	struct pd_iteration it = { .pass = pass };
+
+	if (!r->ops->iterate || r->config->split || r->ops->net_sizes(r->net)->out_count > 0)
+		return 0;
+	update.agreed.vector = NULL;
+	update.delta = NULL;
+	for (size_t k = 0; k < PD_COUNT(kinds); k++) {
+		update.kind = kinds[k];
+		it.update = k > 0 ? &update : NULL;
+		it.ended = arm(r);
+		if (finish(r, r->ops->iterate(r->stream, r->net, &it, r->config->first,
+					      r->config->count), err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
 static int sums(struct rehearsal *r, float *numbers, struct pd_error *err)
 {
 	/* at the beginning, and where nothing is aligned to more than a float */
@@ -148,7 +170,7 @@ static int all(struct rehearsal *r, struct pd_error *err)
 	if (!r->ops->squares)
 		update.agreed.vector = NULL;
 	for (int i = 0; i < TIMES; i++)
-		if (passes(r, pass, err) < 0 ||
+		if (passes(r, pass, err) < 0 || iterations(r, &pass, update, err) < 0 ||
 		    updates(r, update, (struct pd_scale *)pass.scale, err) < 0)
 			return -1;
 	if (sums(r, numbers, err) < 0)

@@ -1,6 +1,6 @@
 # kernels against plain C, on every device that this machine has
-CONFORM = test/conform/devices test/conform/half test/conform/layers test/conform/partition \
-	test/conform/stream test/conform/transfers test/conform/widened
+CONFORM = test/conform/devices test/conform/half test/conform/iteration test/conform/layers \
+	test/conform/partition test/conform/stream test/conform/transfers test/conform/widened
 if HAVE_CUDA
 CONFORM += test/conform/kernels
 test_conform_kernels_SOURCES = test/conform/kernels.c
@@ -18,6 +18,9 @@ test_conform_devices_LDADD = $(UNIT_DEVICE_LIBS)
 test_conform_half_SOURCES = test/conform/half.c
 test_conform_half_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_conform_half_LDADD = $(UNIT_DEVICE_LIBS)
+test_conform_iteration_SOURCES = test/conform/iteration.c $(CONFORM_HELPERS)
+test_conform_iteration_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_conform_iteration_LDADD = $(UNIT_DEVICE_LIBS)
 test_conform_layers_SOURCES = test/conform/layers.c test/conform/ref.c test/conform/ref.h \
 	$(CONFORM_HELPERS)
 test_conform_layers_CPPFLAGS = $(UNIT_CPPFLAGS)

@@ -64,8 +64,9 @@ void emulated_count_first(void);
 void emulated_count_kernel(void *kernel);
 /* How often so far.  For tests, which look for it by name. */
 extern "C" int emulated_firsts(void);
-/* For tests, too: how many kernels have run, and those of graphs. */
+/* For tests, too: how many kernels have run, and those of graphs; how many graphs. */
 extern "C" int emulated_kernels(void);
+extern "C" int emulated_launches(void);
 /* For tests, too: events on that stream are not done until another, or NULL, is held. */
 extern "C" void emulated_hold(void *stream);
 

@@ -76,11 +76,16 @@ int emulated_firsts(void)
 	return firsts;
 }
 
-static std::atomic<int> kernels;
+static std::atomic<int> kernels, launches;
 
 int emulated_kernels(void)
 {
 	return kernels;
+}
+
+int emulated_launches(void)
+{
+	return launches;
 }
 
 void emulated_queue(cudaStream_t stream, std::function<void()> work)
@@ -401,6 +406,17 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 	return refuse(stream);
 }
 
+/* External, which is for streams that are being captured: each launch of the graph records it. */
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags)
+{
+	if (flags != cudaEventRecordExternal)
+		return cudaEventRecord(event, stream);
+	if (!stream->captured)
+		return say(cudaErrorInvalidValue);
+	emulated_queue(stream, [=]() { cudaEventRecord(event, stream); });
+	return cudaSuccess;
+}
+
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
 	return event->behind && event->behind == held ? say(cudaErrorNotReady) : cudaSuccess;
@@ -479,6 +495,7 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t stream)
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t made, cudaStream_t stream)
 {
+	launches++;
 	for (const auto &work : made->work)
 		emulated_queue(stream, work);
 	return cudaSuccess;

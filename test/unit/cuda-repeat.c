@@ -82,6 +82,48 @@ static void test_different(void)
 	   "and the first ones are still known");
 }
 
+static int seen_iteration(const struct pd_pass *pass, const struct pd_update *update)
+{
+	const struct pd_repeat_key key = pd_repeat_key_of_iteration(pass, update, 0, 5);
+	const struct pd_repeat *place = pd_repeats_see(&repeats, &key);
+
+	return place ? place->seen : -1;
+}
+
+static void test_iterations(void)
+{
+	struct pd_update update = {
+		.kind = PD_ADAM, .weights = memory, .next = memory + 1, .velocity = memory + 2,
+		.second = memory + 3, .master = memory + 4, .gradients = memory + 5,
+		.rate = 0.1, .count = 7,
+	}, other;
+	struct pd_pass pass = some_pass();
+
+	memset(&repeats, 0, sizeof(repeats));
+	seen(&pass, true, 0, 5);
+	ok(seen_iteration(&pass, NULL) == 1 && seen_iteration(&pass, &update) == 1,
+	   "an iteration is another, and with an update");
+	update.rate = 0.05;
+	update.count = 8;
+	ok(seen_iteration(&pass, &update) == 2, "with another rate it is the same");
+#define OTHER(field, value) do { \
+		other = update; \
+		other.field = value; \
+		ok(seen_iteration(&pass, &other) == 1, "an update's other " #field); \
+	} while (0)
+	OTHER(kind, PD_SGD);
+	OTHER(kind, PD_ADAMW);
+	OTHER(weights, memory + 20);
+	OTHER(next, memory + 21);
+	OTHER(velocity, memory + 22);
+	OTHER(second, memory + 23);
+	OTHER(master, memory + 24);
+	OTHER(gradients, memory + 25);
+#undef OTHER
+	pass.slot = memory + 30;
+	ok(seen_iteration(&pass, &update) == 1, "another slot");
+}
+
 static void test_full(void)
 {
 	struct pd_pass pass = some_pass();
@@ -134,6 +176,7 @@ int main(void)
 #undef CROWDED
 	test_same();
 	test_different();
+	test_iterations();
 	test_full();
 	return done_testing();
 }

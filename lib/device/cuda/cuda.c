@@ -249,6 +249,7 @@ const struct pd_device_ops pd_device_cuda = {
 	.forward = pd_queue_forward,
 	.backward = pd_queue_backward,
 	.update = pd_queue_update,
+	.iterate = pd_cuda_iterate,
 	.net_settle = pd_cuda_net_settle,
 	.net_named = pd_compiled_named,
 	.net_ties = pd_compiled_ties,

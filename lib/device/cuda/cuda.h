@@ -164,6 +164,8 @@ int pd_cuda_look(const struct pd_cuda_look *with, cudaEvent_t past, int64_t *ns_
 /* --- stream.c */
 struct pd_stream *pd_cuda_stream_open(struct pd_device *device, struct pd_error *err);
 void pd_cuda_stream_close(struct pd_stream *stream);
+int pd_cuda_iterate(struct pd_stream *stream, struct pd_net *net,
+		    const struct pd_iteration *iteration, int from, int count);
 
 /* --- finish.c: the device's thread that completes events begins, or ends; all streams closed */
 int pd_cuda_finish_open(struct pd_cuda_device *cuda, struct pd_error *err);
@@ -178,12 +180,15 @@ int pd_cuda_net_export(struct pd_net *net, int named, enum pd_form form, const v
 		       float *host);
 int pd_cuda_net_import(struct pd_net *net, int named, enum pd_form form, void *arena,
 		       const float *host);
-/* Queue an update of a stage's layers, sums of squares.  choice, room: the stream's, in device
- * memory; outcome: pinned, written where something was agreed on. */
+/* Queue an update of a stage's layers, sums of squares.  choice, room: in device memory.  choice:
+ * written where something was agreed on, and then outcome is, pinned; else what the update reads
+ * in place of its own numbers, or NULL. */
 int pd_cuda_update(cudaStream_t stream, const struct pd_compiled *net,
 		   const struct pd_update *update, int from, int count,
 		   struct pd_kernel_choice *choice, struct pd_outcome *outcome,
 		   struct pd_error *err);
+/* What it reads there, where nothing was agreed on. */
+struct pd_kernel_choice pd_cuda_choice_of(const struct pd_update *update);
 int pd_cuda_squares(cudaStream_t stream, const struct pd_compiled *net,
 		    const struct pd_squares *what, double *room, struct pd_error *err);
 

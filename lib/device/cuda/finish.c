@@ -147,7 +147,7 @@ static struct pd_cuda_stream *find_done(struct pd_cuda_device *cuda, cudaError_t
 	while (s) {
 		if (s->head != s->tail) {
 			*any_p = true;
-			*status_p = cudaEventQuery(s->flights[s->head % PD_CUDA_FLIGHTS].end);
+			*status_p = cudaEventQuery(s->flights[s->head % PD_CUDA_FLIGHTS].tells);
 			if (*status_p != cudaErrorNotReady)
 				return s;
 			cudaGetLastError();

@@ -10,19 +10,27 @@
 
 #define NODES_LEAST 2           /* fewer are launched singly as fast */
 
-#define KINDS 8                 /* of passes that one net may see; there are five */
+#define KINDS 8                 /* of passes that one net may see, iterations among them */
+
+/* What is launched, and events in it: when all but the last of an iteration are done. */
+struct instance {
+	struct instance *next;
+	cudaGraphExec_t made;
+	cudaEvent_t ends[PD_CUDA_JOB];
+};
 
 /* Passes of a kind have the same kernels in the same order. */
 struct kind {
-	bool backward, evaluate, again;
-	enum pd_backward_part part;
+	struct pd_repeat_key like;      /* that of the first */
+	int events;                     /* in one of its graphs */
 	cudaGraph_t model;              /* the first that was captured */
-	cudaGraphExec_t spares[PD_CUDA_SPARES];
+	struct instance *spares[PD_CUDA_SPARES];
 	int spare_count;
 };
 
 struct pd_cuda_graphs {
 	struct pd_repeats repeats;
+	struct instance *instances;     /* all */
 	bool off;                       /* one could not be captured */
 	bool settled;
 	struct kind kinds[KINDS];
@@ -37,63 +45,86 @@ struct pd_cuda_graphs *pd_cuda_graphs_new(void)
 					       : pd_zalloc(sizeof(struct pd_cuda_graphs));
 }
 
-static void forget_repeats(struct pd_cuda_graphs *graphs)
+static void free_instance(struct instance *in)
 {
-	for (size_t i = 0; i < PD_COUNT(graphs->repeats.places); i++)
-		if (graphs->repeats.places[i].made)
-			cudaGraphExecDestroy(graphs->repeats.places[i].made);
-	graphs->repeats = (struct pd_repeats){ 0 };
+	if (in->made)
+		cudaGraphExecDestroy(in->made);
+	for (int i = 0; i < PD_CUDA_JOB; i++)
+		if (in->ends[i])
+			cudaEventDestroy(in->ends[i]);
+	free(in);
 }
 
 void pd_cuda_graphs_free(struct pd_cuda_graphs *graphs)
 {
 	if (!graphs)
 		return;
-	forget_repeats(graphs);
-	for (int k = 0; k < graphs->kind_count; k++) {
-		struct kind *kind = &graphs->kinds[k];
+	for (int k = 0; k < graphs->kind_count; k++)
+		cudaGraphDestroy(graphs->kinds[k].model);
+	/* behind the models, which name the events of some */
+	while (graphs->instances) {
+		struct instance *in = graphs->instances;
 
-		for (int i = 0; i < kind->spare_count; i++)
-			cudaGraphExecDestroy(kind->spares[i]);
-		cudaGraphDestroy(kind->model);
+		graphs->instances = in->next;
+		free_instance(in);
 	}
 	free(graphs);
+}
+
+/* One that is not made yet, with its events; or NULL. */
+static struct instance *new_instance(struct pd_cuda_graphs *graphs, int events,
+				     struct pd_error *err)
+{
+	struct instance *in = pd_zalloc(sizeof(*in));
+
+	in->next = graphs->instances;
+	graphs->instances = in;
+	for (int i = 0; i < events; i++)
+		if (pd_cuda_check(cudaEventCreateWithFlags(&in->ends[i], cudaEventDisableTiming),
+				  "an event", err) < 0)
+			return NULL;
+	return in;
+}
+
+/* Does a pass of the one key have the kernels of the other's? */
+static bool alike(const struct pd_repeat_key *a, const struct pd_repeat_key *b)
+{
+	return a->backward == b->backward && a->evaluate == b->evaluate && a->again == b->again &&
+	       a->part == b->part && a->iteration == b->iteration && a->updates == b->updates &&
+	       (a->update == PD_SGD) == (b->update == PD_SGD);
 }
 
 /* That of a pass, or NULL. */
 static struct kind *find_kind(struct pd_cuda_graphs *graphs, const struct pd_repeat_key *key)
 {
-	for (int k = 0; k < graphs->kind_count; k++) {
-		struct kind *kind = &graphs->kinds[k];
-
-		if (kind->backward == key->backward && kind->evaluate == key->evaluate &&
-		    kind->again == key->again && kind->part == key->part)
-			return kind;
-	}
+	for (int k = 0; k < graphs->kind_count; k++)
+		if (alike(&graphs->kinds[k].like, key))
+			return &graphs->kinds[k];
 	return NULL;
 }
 
 /* The graph is the kind's model, where there is none so far: true. */
 static bool keep_model(struct pd_cuda_graphs *graphs, const struct pd_repeat_key *key,
-		       cudaGraph_t graph)
+		       int events, cudaGraph_t graph)
 {
 	if (graphs->settled || graphs->kind_count == KINDS || find_kind(graphs, key))
 		return false;
 	graphs->kinds[graphs->kind_count++] = (struct kind){
-		.backward = key->backward, .evaluate = key->evaluate, .again = key->again,
-		.part = key->part, .model = graph,
+		.like = *key, .events = events, .model = graph,
 	};
 	return true;
 }
 
-static int add_spare(struct kind *kind, cudaStream_t stream, struct pd_error *err)
+static int add_spare(struct pd_cuda_graphs *graphs, struct kind *kind, cudaStream_t stream,
+		     struct pd_error *err)
 {
-	cudaGraphExec_t made;
+	struct instance *in = new_instance(graphs, kind->events, err);
 
-	if (pd_cuda_check(cudaGraphInstantiateWithFlags(&made, kind->model, 0), "a graph", err) < 0)
+	if (!in || pd_cuda_check(cudaGraphInstantiateWithFlags(&in->made, kind->model, 0),
+				 "a graph", err) < 0)
 		return -1;
-	kind->spares[kind->spare_count++] = made;
-	return pd_cuda_check(cudaGraphUpload(made, stream), "a graph", err);
+	kind->spares[kind->spare_count++] = in;
+	return pd_cuda_check(cudaGraphUpload(in->made, stream), "a graph", err);
 }
 
 int pd_cuda_graphs_settle(struct pd_cuda_graphs *graphs, cudaStream_t stream,
@@ -101,20 +132,22 @@ int pd_cuda_graphs_settle(struct pd_cuda_graphs *graphs, cudaStream_t stream,
 {
 	if (!graphs || graphs->settled)
 		return 0;
-	forget_repeats(graphs);
+	graphs->repeats = (struct pd_repeats){ 0 };
 	for (int k = 0; k < graphs->kind_count; k++)
 		while (graphs->kinds[k].spare_count < PD_CUDA_SPARES)
-			if (add_spare(&graphs->kinds[k], stream, err) < 0)
+			if (add_spare(graphs, &graphs->kinds[k], stream, err) < 0)
 				return -1;
 	graphs->settled = true;
 	return pd_cuda_check(cudaStreamSynchronize(stream), "a graph", err);
 }
 
-/* Is anything in these layers of what struct pd_kernel_now holds? */
+/* Is anything in this of what struct pd_kernel_now holds? */
 static bool reads_now(const struct pd_compiled *net, const struct pd_work *w)
 {
 	bool draws = w->kind == PD_WORK_FORWARD && !w->pass.evaluate;
 
+	if (w->kind == PD_WORK_UPDATE)
+		return true;
 	for (int l = w->from; l < w->from + w->count; l++)
 		if (pd_layer_is(net->layers[l].layer, PD_KIND_LOSS) ||
 		    (draws && pd_layer_is(net->layers[l].layer, PD_KIND_RANDOM)))
@@ -122,11 +155,50 @@ static bool reads_now(const struct pd_compiled *net, const struct pd_work *w)
 	return false;
 }
 
-static int queue(struct pd_compiled *net, const struct pd_work *w, struct pd_error *err)
+static int set_now(const struct pd_cuda_job *job, struct pd_error *err)
 {
+	const struct pd_work *first = job->works[0], *last = job->works[job->count - 1];
+	struct pd_cuda_engine *engine = job->net->engine;
+	struct pd_kernel_now now = { last->pass.first_sample, last->pass.valid, engine->loss };
+	bool read = false;
+
+	for (int i = 0; i < job->count; i++)
+		read = read || reads_now(job->net, job->works[i]);
+	if (!read)
+		return 0;
+	if (first->kind == PD_WORK_UPDATE)
+		now.choice = pd_cuda_choice_of(&first->update);
+	return pd_cuda_check(pd_kernel_set_now(engine->stream, engine->now, &now),
+			     "a minibatch's numbers", err);
+}
+
+static int queue_one(struct pd_compiled *net, const struct pd_work *w, struct pd_error *err)
+{
+	struct pd_cuda_engine *engine = net->engine;
+
+	if (w->kind == PD_WORK_UPDATE)
+		return pd_cuda_update(engine->stream, net, &w->update, w->from, w->count,
+				      &engine->now->choice, NULL, err);
 	return w->kind == PD_WORK_FORWARD
 		? pd_compiled_forward(net, &w->pass, w->from, w->count, err)
 		: pd_compiled_backward(net, &w->pass, w->from, w->count, err);
+}
+
+/* how: as for cudaEventRecordWithFlags. */
+static int queue(const struct pd_cuda_job *job, const cudaEvent_t *ends, unsigned how,
+		 struct pd_error *err)
+{
+	struct pd_cuda_engine *engine = job->net->engine;
+
+	for (int i = 0; i < job->count; i++) {
+		if (queue_one(job->net, job->works[i], err) < 0)
+			return -1;
+		if (i < job->count - 1 &&
+		    pd_cuda_check(cudaEventRecordWithFlags(ends[i], engine->stream, how),
+				  "an event", err) < 0)
+			return -1;
+	}
+	return 0;
 }
 
 static void give_up(struct pd_cuda_graphs *graphs, const char *why)
@@ -141,9 +213,10 @@ static void give_up(struct pd_cuda_graphs *graphs, const char *why)
 }
 
 /* Captured and not run; NULL: *why. */
-static cudaGraph_t capture(struct pd_compiled *net, const struct pd_work *w, struct pd_error *why)
+static cudaGraph_t capture(const struct pd_cuda_job *job, const cudaEvent_t *ends,
+			   struct pd_error *why)
 {
-	struct pd_cuda_engine *engine = net->engine;
+	struct pd_cuda_engine *engine = job->net->engine;
 	cudaGraph_t graph = NULL;
 	bool good;
 
@@ -151,7 +224,7 @@ static cudaGraph_t capture(struct pd_compiled *net, const struct pd_work *w, str
 	if (pd_cuda_check(cudaStreamBeginCapture(engine->stream, cudaStreamCaptureModeThreadLocal),
 			  "capturing", why) < 0)
 		return NULL;
-	good = queue(net, w, why) == 0;
+	good = queue(job, ends, cudaEventRecordExternal, why) == 0;
 	if (cudaStreamEndCapture(engine->stream, &graph) != cudaSuccess && good) {
 		pd_error_failed(why, "%s", cudaGetErrorString(cudaGetLastError()));
 		good = false;
@@ -165,90 +238,107 @@ static cudaGraph_t capture(struct pd_compiled *net, const struct pd_work *w, str
 	return NULL;
 }
 
-/* Instantiates the graph, or has one of the kind's spares become it.  NULL: there is none. */
-static cudaGraphExec_t instance_of(struct pd_cuda_graphs *graphs, const struct pd_repeat_key *key,
-				   cudaGraph_t graph)
+/* The graph, instantiated; or one of the kind's spares, which becomes it.  0; -1: it cannot. */
+static int become(struct pd_cuda_graphs *graphs, struct instance *in, cudaGraph_t graph)
 {
 	cudaGraphExecUpdateResultInfo info;
-	cudaGraphExec_t made = NULL;
 	struct pd_error why;
-	struct kind *kind;
 
-	if (!graphs->settled) {
-		if (pd_cuda_check(cudaGraphInstantiateWithFlags(&made, graph, 0), "a graph",
-				  &why) < 0)
-			give_up(graphs, why.text);
-		return made;
-	}
-	kind = find_kind(graphs, key);
-	made = kind->spares[--kind->spare_count];
-	if (cudaGraphExecUpdate(made, graph, &info) == cudaSuccess)
-		return made;
-	cudaGetLastError();
-	kind->spare_count++;
-	return NULL;
+	if (in->made && cudaGraphExecUpdate(in->made, graph, &info) == cudaSuccess)
+		return 0;
+	if (in->made)
+		cudaGetLastError();
+	else if (pd_cuda_check(cudaGraphInstantiateWithFlags(&in->made, graph, 0), "a graph",
+			       &why) == 0)
+		return 0;
+	else
+		give_up(graphs, why.text);
+	return -1;
 }
 
 /* Leaves place->made, or place->never, or neither, and no graph will be made any more. */
-static void make(struct pd_compiled *net, const struct pd_work *w, struct pd_repeat *place)
+static void make_with(const struct pd_cuda_job *job, struct instance *in, struct pd_repeat *place)
 {
-	struct pd_cuda_engine *engine = net->engine;
+	struct pd_cuda_engine *engine = job->net->engine;
 	struct pd_cuda_graphs *graphs = engine->graphs;
 	struct pd_error why;
 	cudaGraph_t graph;
 	size_t nodes = 0;
 
-	if (graphs->settled) {
-		const struct kind *kind = find_kind(graphs, &place->key);
-
-		place->never = !kind || kind->spare_count == 0;
-		if (place->never)
-			return;
-	}
-	graph = capture(net, w, &why);
+	graph = capture(job, in->ends, &why);
 	if (!graph) {
 		give_up(graphs, why.text);
 		return;
 	}
-	place->note = engine->loses ? net : NULL;
-	if (pd_cuda_check(cudaGraphGetNodes(graph, NULL, &nodes), "a graph", &why) < 0) {
+	place->note = engine->loses ? job->net : NULL;
+	if (pd_cuda_check(cudaGraphGetNodes(graph, NULL, &nodes), "a graph", &why) < 0)
 		give_up(graphs, why.text);
-	} else if (nodes < NODES_LEAST) {
+	else if (nodes >= NODES_LEAST && become(graphs, in, graph) == 0)
+		place->made = in;
+	else
 		place->never = true;
-	} else {
-		place->made = instance_of(graphs, &place->key, graph);
-		place->never = !place->made;
-	}
-	if (!place->made || !keep_model(graphs, &place->key, graph))
+	if (!place->made || !keep_model(graphs, &place->key, job->count - 1, graph))
 		cudaGraphDestroy(graph);
 }
 
-int pd_cuda_graphs_pass(struct pd_compiled *net, const struct pd_work *w, struct pd_error *err)
+static void make(const struct pd_cuda_job *job, struct pd_repeat *place)
 {
-	struct pd_cuda_engine *engine = net->engine;
+	struct pd_cuda_graphs *graphs = ((struct pd_cuda_engine *)job->net->engine)->graphs;
+	struct kind *kind = find_kind(graphs, &place->key);
+	struct instance *in;
+	struct pd_error why;
+
+	if (!graphs->settled) {
+		in = new_instance(graphs, job->count - 1, &why);
+		if (in)
+			make_with(job, in, place);
+		else
+			give_up(graphs, why.text);
+		return;
+	}
+	place->never = !kind || kind->spare_count == 0;
+	if (place->never)
+		return;
+	make_with(job, kind->spares[kind->spare_count - 1], place);
+	if (place->made)
+		kind->spare_count--;
+}
+
+static struct pd_repeat_key key_of(const struct pd_cuda_job *job)
+{
+	const struct pd_work *first = job->works[0], *last = job->works[job->count - 1];
+
+	if (job->count == 1)
+		return pd_repeat_key(&last->pass, last->kind == PD_WORK_BACKWARD, last->from,
+				     last->count);
+	return pd_repeat_key_of_iteration(&last->pass,
+					  first->kind == PD_WORK_UPDATE ? &first->update : NULL,
+					  last->from, last->count);
+}
+
+int pd_cuda_graphs_run(struct pd_cuda_job *job, struct pd_error *err)
+{
+	struct pd_cuda_engine *engine = job->net->engine;
 	struct pd_cuda_graphs *graphs = engine->graphs;
 	struct pd_repeat *place = NULL;
+	const struct instance *in;
 
-	if (reads_now(net, w)) {
-		const struct pd_kernel_now now = { w->pass.first_sample, w->pass.valid,
-						   engine->loss };
-
-		if (pd_cuda_check(pd_kernel_set_now(engine->stream, engine->now, &now),
-				  "a minibatch's numbers", err) < 0)
-			return -1;
-	}
+	if (set_now(job, err) < 0)
+		return -1;
 	/* of a whole stage: pd-profile's layers one by one would take all the places */
 	if (graphs && engine->whole) {
-		const struct pd_repeat_key key =
-			pd_repeat_key(&w->pass, w->kind == PD_WORK_BACKWARD, w->from, w->count);
+		const struct pd_repeat_key key = key_of(job);
 
 		place = pd_repeats_see(&graphs->repeats, &key);
 	}
 	/* the first time, libraries make up their minds and kernels are loaded */
 	if (place && place->seen > 1 && !place->made && !place->never && !graphs->off)
-		make(net, w, place);
+		make(job, place);
 	if (!place || !place->made)
-		return queue(net, w, err);
+		return queue(job, job->ends, cudaEventRecordDefault, err);
 	engine->loses = place->note != NULL;
-	return pd_cuda_check(cudaGraphLaunch(place->made, engine->stream), "a graph", err);
+	in = place->made;
+	for (int i = 0; i < job->count - 1; i++)
+		job->ends[i] = in->ends[i];
+	return pd_cuda_check(cudaGraphLaunch(in->made, engine->stream), "a graph", err);
 }

@@ -2,11 +2,13 @@
 /*
  * What a pass puts on a CUDA stream, captured as a graph when the same pass comes for the
  * second time, and launched as one from then on: the GPU does not wait for the host between
- * small kernels.  The kernels and their order stay the same, so do the bits.
+ * small kernels.  The kernels and their order stay the same, so do the bits.  An update, a forward
+ * and a backward that come together (pd_device_ops.iterate) are one graph; when the first of
+ * them are done is said by events that are recorded in it.
  *
  * A graph has its kernels' arguments in it.  What changes from minibatch to minibatch while the
- * addresses stay (first sample, samples that count, where the loss goes) therefore lies in
- * device memory, struct pd_kernel_now, which a kernel of its own sets before.
+ * addresses stay (first sample, samples that count, where the loss goes, the learning rate)
+ * therefore lies in device memory, struct pd_kernel_now, which a kernel of its own sets before.
  *
  * To instantiate a graph may have to wait until the GPU is idle.  A net that has been rehearsed
  * (device/rehearse.h) is settled: for each kind of pass that was seen, as many graphs are
@@ -23,14 +25,31 @@
 #include "device/cuda/cuda.h"
 
 #define PD_CUDA_SPARES 64
+#define PD_CUDA_JOB 3
 
 struct pd_cuda_graphs;
+
+/* A forward or a backward; or an update, where there is one, a forward and a backward. */
+struct pd_cuda_job {
+	struct pd_compiled *net;
+	int count;
+	const struct pd_work *works[PD_CUDA_JOB];
+	/* Of all but the last: recorded when it is done, unless a graph has one of its own, which is
+	 * then here. */
+	cudaEvent_t ends[PD_CUDA_JOB];
+};
+
+/* The number of the forward, or of the backward where it has none. */
+static inline int pd_cuda_job_forward(const struct pd_cuda_job *job)
+{
+	return job->count > 1 ? job->count - 2 : 0;
+}
 
 /* NULL: none are wanted. */
 struct pd_cuda_graphs *pd_cuda_graphs_new(void);
 void pd_cuda_graphs_free(struct pd_cuda_graphs *graphs);
-/* Queues a forward or backward on engine->stream: 0, or -1 with *err. */
-int pd_cuda_graphs_pass(struct pd_compiled *net, const struct pd_work *work, struct pd_error *err);
+/* Queues it on the engine's stream: 0, or -1 with *err. */
+int pd_cuda_graphs_run(struct pd_cuda_job *job, struct pd_error *err);
 /* Nothing is instantiated from now on; see above.  stream: nobody else's meanwhile.  0, or -1. */
 int pd_cuda_graphs_settle(struct pd_cuda_graphs *graphs, cudaStream_t stream,
 			  struct pd_error *err);

@@ -24,9 +24,19 @@ struct pd_kernel_loss {                 /* in pinned host memory */
 	int64_t correct;
 	int64_t bad_row, bad_label;     /* the first row whose label is none; -1: all are */
 };
+struct pd_kernel_rates {                /* of SGD */
+	float rate, keep, decay;
+};
+struct pd_kernel_choice {               /* what an update reads: what was agreed on, or is said */
+	double factor;
+	bool skip;
+	struct pd_adam_factors adam;
+	struct pd_kernel_rates sgd;
+};
 struct pd_kernel_now {
 	int64_t first_sample, valid;    /* as struct pd_pass */
 	struct pd_kernel_loss *loss;    /* where the first is to go */
+	struct pd_kernel_choice choice; /* of an update before the pass */
 };
 cudaError_t pd_kernel_set_now(cudaStream_t stream, struct pd_kernel_now *now,
 			      const struct pd_kernel_now *value);
@@ -150,16 +160,11 @@ cudaError_t pd_kernel_bias_back(cudaStream_t stream, enum pd_dtype dtype, float 
 				const void *dy, int64_t batch, int64_t channels, int64_t area);
 
 /* --- update.cu: elements begin to end - 1 of the arenas; dtype: of next and corrected */
-struct pd_kernel_choice {               /* in device memory: what was agreed on */
-	double factor;
-	bool skip;
-	struct pd_adam_factors adam;
-};
 /* One thread of pd_agreed_factor, which also writes the scale that follows; adam->count is
- * that of all updates.  outcome: pinned host memory. */
+ * that of all updates.  choice: device memory; outcome: pinned host memory. */
 cudaError_t pd_kernel_agree(cudaStream_t stream, const struct pd_agreed *agreed,
-			    const struct pd_adam *adam, struct pd_kernel_choice *choice,
-			    struct pd_outcome *outcome);
+			    const struct pd_adam *adam, const struct pd_kernel_rates *sgd,
+			    struct pd_kernel_choice *choice, struct pd_outcome *outcome);
 struct pd_kernel_correction {
 	float *delta;                   /* NULL where there is none */
 	void *corrected;
@@ -170,8 +175,8 @@ struct pd_kernel_sgd {
 	float *velocity, *master;       /* NULL without momentum; in f32 */
 	const void *weights;            /* not read where there is a master */
 	const float *gradients;
-	float rate, keep, decay;
-	const struct pd_kernel_choice *choice;  /* NULL: a factor of 1 */
+	struct pd_kernel_rates rates;           /* without a choice; with one, that has its own */
+	const struct pd_kernel_choice *choice;  /* device memory; NULL: a factor of 1 */
 	struct pd_kernel_correction correction;
 };
 cudaError_t pd_kernel_sgd(cudaStream_t stream, enum pd_dtype dtype, const struct pd_kernel_sgd *u,

@@ -286,16 +286,37 @@ static struct pd_kernel_correction correction_of(const struct pd_update *u)
 	};
 }
 
+static struct pd_adam adam_of(const struct pd_update *u)
+{
+	return (struct pd_adam){
+		.decoupled = u->kind == PD_ADAMW, .rate = u->rate,
+		.weight_decay = u->weight_decay, .beta1 = u->beta1, .beta2 = u->beta2,
+		.eps = u->eps, .count = u->count,
+	};
+}
+
+static struct pd_kernel_rates rates_of(const struct pd_update *u)
+{
+	return (struct pd_kernel_rates){ .rate = (float)u->rate, .keep = (float)u->momentum,
+					 .decay = (float)u->weight_decay };
+}
+
+struct pd_kernel_choice pd_cuda_choice_of(const struct pd_update *u)
+{
+	const struct pd_adam a = adam_of(u);
+
+	return (struct pd_kernel_choice){ .factor = 1, .adam = pd_adam_factors(&a),
+					  .sgd = rates_of(u) };
+}
+
 static int update_sgd(cudaStream_t stream, enum pd_dtype dtype, const struct pd_update *u,
 		      const struct pd_kernel_choice *choice, size_t begin, size_t end,
 		      struct pd_error *err)
 {
 	const struct pd_kernel_sgd sgd = {
 		.next = u->next, .velocity = u->velocity, .master = u->master,
-		.weights = u->weights, .gradients = u->gradients, .rate = (float)u->rate,
-		.keep = (float)u->momentum,
-		.decay = (float)u->weight_decay, .choice = choice,
-		.correction = correction_of(u),
+		.weights = u->weights, .gradients = u->gradients, .rates = rates_of(u),
+		.choice = choice, .correction = correction_of(u),
 	};
 
 	return pd_cuda_check(pd_kernel_sgd(stream, dtype, &sgd, begin, end), "an update", err);
@@ -305,26 +326,23 @@ int pd_cuda_update(cudaStream_t stream, const struct pd_compiled *net, const str
 		   int from, int count, struct pd_kernel_choice *choice,
 		   struct pd_outcome *outcome, struct pd_error *err)
 {
-	const struct pd_adam a = {
-		.decoupled = u->kind == PD_ADAMW, .rate = u->rate,
-		.weight_decay = u->weight_decay, .beta1 = u->beta1, .beta2 = u->beta2,
-		.eps = u->eps, .count = u->count,
-	};
+	const struct pd_adam a = adam_of(u);
+	const struct pd_kernel_rates sgd = rates_of(u);
 	const struct pd_kernel_adam adam = {
 		.next = u->next, .first = u->velocity, .second = u->second,
 		.master = u->master, .weights = u->weights, .gradients = u->gradients,
-		.factors = pd_adam_factors(&a), .choice = u->agreed.vector ? choice : NULL,
+		.factors = pd_adam_factors(&a), .choice = choice,
 		.correction = correction_of(u),
 	};
 	size_t begin, end;
 
 	pd_compiled_range(net, from, count, &begin, &end);
 	if (u->agreed.vector &&
-	    pd_cuda_check(pd_kernel_agree(stream, &u->agreed, &a, choice, outcome), "an update",
+	    pd_cuda_check(pd_kernel_agree(stream, &u->agreed, &a, &sgd, choice, outcome), "an update",
 			  err) < 0)
 		return -1;
 	if (u->kind == PD_SGD)
-		return update_sgd(stream, net->dtype, u, adam.choice, begin, end, err);
+		return update_sgd(stream, net->dtype, u, choice, begin, end, err);
 	return pd_cuda_check(pd_kernel_adam(stream, net->dtype, &adam, begin, end), "an update",
 			     err);
 }

@@ -22,6 +22,34 @@ struct pd_repeat_key pd_repeat_key(const struct pd_pass *pass, bool backward, in
 	return key;
 }
 
+struct pd_repeat_key pd_repeat_key_of_iteration(const struct pd_pass *pass,
+						const struct pd_update *update, int from,
+						int count)
+{
+	struct pd_repeat_key key = pd_repeat_key(pass, true, from, count);
+
+	key.iteration = true;
+	if (!update)
+		return key;
+	key.updates = true;
+	key.update = update->kind;
+	key.old = update->weights;
+	key.made = update->gradients;
+	key.next = update->next;
+	key.velocity = update->velocity;
+	key.second = update->second;
+	key.master = update->master;
+	return key;
+}
+
+static bool same_update(const struct pd_repeat_key *a, const struct pd_repeat_key *b)
+{
+	return a->iteration == b->iteration && a->updates == b->updates &&
+	       a->update == b->update && a->old == b->old && a->made == b->made &&
+	       a->next == b->next && a->velocity == b->velocity && a->second == b->second &&
+	       a->master == b->master;
+}
+
 static bool same(const struct pd_repeat_key *a, const struct pd_repeat_key *b)
 {
 	return a->from == b->from && a->count == b->count && a->part == b->part &&
@@ -29,7 +57,7 @@ static bool same(const struct pd_repeat_key *a, const struct pd_repeat_key *b)
 	       a->weights == b->weights && a->scale == b->scale && a->state == b->state &&
 	       a->gradients == b->gradients && a->inbox == b->inbox && a->slot == b->slot &&
 	       a->scratch == b->scratch && a->gradient_in == b->gradient_in &&
-	       a->gradient_out == b->gradient_out;
+	       a->gradient_out == b->gradient_out && same_update(a, b);
 }
 
 static uint64_t mix(uint64_t h, uint64_t v)

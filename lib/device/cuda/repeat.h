@@ -17,8 +17,13 @@ struct pd_repeat_key {
 	int from, count;
 	enum pd_backward_part part;
 	bool backward, evaluate, again;
+	bool iteration;                 /* the forward, too, and an update before where `updates` is */
+	bool updates;
+	enum pd_update_kind update;
 	const void *weights, *scale;
 	void *state, *gradients, *inbox, *slot, *scratch, *gradient_in, *gradient_out;
+	const void *old, *made;         /* weights and gradients that the update reads */
+	void *next, *velocity, *second, *master;
 };
 
 struct pd_repeat {
@@ -37,6 +42,10 @@ struct pd_repeats {
 /* What a forward does not touch does not tell two of them apart; nor backward's the other way. */
 struct pd_repeat_key pd_repeat_key(const struct pd_pass *pass, bool backward, int from,
 				   int count);
+/* update: NULL where there is none. */
+struct pd_repeat_key pd_repeat_key_of_iteration(const struct pd_pass *pass,
+						const struct pd_update *update, int from,
+						int count);
 /* One more such pass: its place, with seen one more; NULL: there is no room for another. */
 struct pd_repeat *pd_repeats_see(struct pd_repeats *repeats, const struct pd_repeat_key *key);
 

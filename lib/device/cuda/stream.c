@@ -18,17 +18,22 @@
 
 /* ---- the queue's thread ---- */
 
-/* The place for one more piece of work; waits while as many are in flight as can be. */
-static struct pd_cuda_flight *take_flight(struct pd_cuda_stream *s)
+/*
+ * The place for one more piece of work, behind so many that were taken and are not in flight;
+ * waits while as many are in flight as can be.
+ */
+static struct pd_cuda_flight *take_flight(struct pd_cuda_stream *s, size_t taken)
 {
 	struct pd_cuda_device *cuda = pd_cuda_device_of(s);
 	struct pd_cuda_flight *f;
 
 	pthread_mutex_lock(&cuda->lock);
-	while (s->tail - s->head == PD_CUDA_FLIGHTS)
+	while (s->tail + taken - s->head == PD_CUDA_FLIGHTS)
 		pthread_cond_wait(&s->moved, &cuda->lock);
-	f = &s->flights[s->tail % PD_CUDA_FLIGHTS];
+	f = &s->flights[(s->tail + taken) % PD_CUDA_FLIGHTS];
 	pthread_mutex_unlock(&cuda->lock);
+	f->tells = f->end;
+	f->recorded = false;
 	f->ev = NULL;
 	f->net = NULL;
 	f->outcome = NULL;
@@ -68,7 +73,7 @@ static int wait_there(struct pd_cuda_stream *s, const struct pd_event *ev, struc
 				continue;
 			if (other == s)
 				return 1;       /* behind it already */
-			return pd_cuda_check(cudaStreamWaitEvent(s->stream, f->end, 0),
+			return pd_cuda_check(cudaStreamWaitEvent(s->stream, f->tells, 0),
 					     "waiting for an event", err) < 0 ? -1 : 1;
 		}
 	return 0;
@@ -140,13 +145,22 @@ static int copy(struct pd_cuda_stream *s, const struct pd_work *w, struct pd_err
 					     kinds[w->copy.way], s->stream), "a copy", err);
 }
 
-static int pass(struct pd_cuda_stream *s, const struct pd_work *w, struct pd_error *err)
+/* A forward or backward by itself, or an iteration. */
+static int passes(struct pd_cuda_stream *s, const struct pd_work *w, struct pd_error *err)
 {
 	struct pd_compiled *net = (struct pd_compiled *)w->net;
 	struct pd_cuda_engine *engine = net->engine;
-	struct pd_cuda_flight *f = s->current;
+	struct pd_cuda_job job = { .net = net, .count = 1 + w->joined };
+	struct pd_cuda_flight *flights[PD_CUDA_JOB] = { s->current }, *f;
 	int status;
 
+	for (int i = 0; i < job.count; i++) {
+		if (i > 0)
+			flights[i] = take_flight(s, (size_t)i);
+		job.works[i] = pd_queue_item(&s->queue, i);
+		job.ends[i] = flights[i]->end;
+	}
+	f = flights[pd_cuda_job_forward(&job)];
 	if (engine->stream_serial != s->serial &&
 	    pd_cudnn_check(cudnnSetStream(engine->dnn, s->stream), "a stream", err) < 0)
 		return -1;
@@ -155,11 +169,15 @@ static int pass(struct pd_cuda_stream *s, const struct pd_work *w, struct pd_err
 	engine->whole = w->from == net->first && w->count == net->count;
 	engine->loss = engine->losses + (f - s->flights) * net->sizes.loss_count;
 	engine->loses = false;
-	status = pd_cuda_graphs_pass(net, w, err);
+	status = pd_cuda_graphs_run(&job, err);
+	for (int i = 0; i < job.count; i++) {
+		flights[i]->tells = job.ends[i];
+		flights[i]->recorded = i < job.count - 1;
+	}
 	f->net = engine->loses ? net : NULL;
 	f->made = engine->loss;
-	f->losses = w->pass.losses;
-	f->valid = w->pass.valid;
+	f->losses = job.works[job.count - 1]->pass.losses;
+	f->valid = job.works[job.count - 1]->pass.valid;
 	return status;
 }
 
@@ -170,7 +188,8 @@ static int update(struct pd_cuda_stream *s, const struct pd_work *w, struct pd_e
 	if (w->update.agreed.vector)
 		f->outcome = w->update.agreed.outcome;
 	return pd_cuda_update(s->stream, (struct pd_compiled *)w->net, &w->update, w->from,
-			      w->count, &s->scrap->choice, &s->said[f - s->flights].outcome, err);
+			      w->count, w->update.agreed.vector ? &s->scrap->choice : NULL,
+			      &s->said[f - s->flights].outcome, err);
 }
 
 static int begin(struct pd_queue *q, struct pd_error *err)
@@ -189,14 +208,16 @@ static int run(struct pd_queue *q, const struct pd_work *w, struct pd_error *err
 		return -1;
 	if (w->kind == PD_WORK_WAIT)
 		return wait_for(s, w->awaited, err) < 0 ? -1 : 0;
-	s->current = take_flight(s);
+	s->current = take_flight(s, 0);
 	if (s->current->start &&
 	    pd_cuda_check(cudaEventRecord(s->current->start, s->stream), "an event", err) < 0)
 		return -1;
+	if (w->joined > 0)
+		return passes(s, w, err);
 	switch (w->kind) {
 	case PD_WORK_FORWARD:
 	case PD_WORK_BACKWARD:
-		return pass(s, w, err);
+		return passes(s, w, err);
 	case PD_WORK_UPDATE:
 		return update(s, w, err);
 	case PD_WORK_SQUARES:
@@ -238,7 +259,8 @@ static void done(struct pd_queue *q, struct pd_event *ev, int64_t start_ns,
 
 	if (!why && !f)         /* a wait: nothing follows from it but what is behind */
 		return;
-	if (!why && pd_cuda_check(cudaEventRecord(f->end, s->stream), "an event", &err) < 0) {
+	if (!why && !f->recorded &&
+	    pd_cuda_check(cudaEventRecord(f->end, s->stream), "an event", &err) < 0) {
 		pd_cuda_stream_fail(s, &err);
 		why = &err;
 	}
@@ -252,11 +274,24 @@ static void done(struct pd_queue *q, struct pd_event *ev, int64_t start_ns,
 	s->tail++;
 	pthread_cond_signal(&cuda->work);
 	pthread_mutex_unlock(&cuda->lock);
+	/* that of what is joined to this, if there is something */
+	s->current = &s->flights[s->tail % PD_CUDA_FLIGHTS];
 	if (ev && atomic_load(&cuda->waiting) > 0)
 		tell_waiting(q->gate);
 }
 
 static const struct pd_queue_ops queue_ops = { .begin = begin, .run = run, .done = done };
+
+/* Together where nobody asks how long each took, and all that changes is among the numbers that
+ * a graph reads (struct pd_kernel_now). */
+int pd_cuda_iterate(struct pd_stream *stream, struct pd_net *net,
+		    const struct pd_iteration *it, int from, int count)
+{
+	const struct pd_cuda_device *cuda = (struct pd_cuda_device *)stream->device;
+	bool plain = !it->update || (!it->update->agreed.vector && !it->update->delta);
+
+	return pd_queue_iterate(stream, net, it, from, count, cuda->untimed && plain);
+}
 
 /* ---- opening and closing ---- */
 

@@ -7,7 +7,8 @@
 #include "device/cuda/typed.cuh"
 
 __global__ static void agree(struct pd_agreed agreed, struct pd_adam adam,
-			     struct pd_kernel_choice *choice, struct pd_outcome *outcome)
+			     struct pd_kernel_rates sgd, struct pd_kernel_choice *choice,
+			     struct pd_outcome *outcome)
 {
 	struct pd_outcome out;
 	struct pd_scale next;
@@ -16,15 +17,16 @@ __global__ static void agree(struct pd_agreed agreed, struct pd_adam adam,
 	choice->factor = pd_agreed_factor(&agreed, &next, &out);
 	choice->skip = out.skip;
 	choice->adam = pd_adam_factors(&adam);
+	choice->sgd = sgd;
 	*agreed.next = next;
 	*outcome = out;
 }
 
 cudaError_t pd_kernel_agree(cudaStream_t stream, const struct pd_agreed *agreed,
-			    const struct pd_adam *adam, struct pd_kernel_choice *choice,
-			    struct pd_outcome *outcome)
+			    const struct pd_adam *adam, const struct pd_kernel_rates *sgd,
+			    struct pd_kernel_choice *choice, struct pd_outcome *outcome)
 {
-	agree<<<1, 1, 0, stream>>>(*agreed, *adam, choice, outcome);
+	agree<<<1, 1, 0, stream>>>(*agreed, *adam, *sgd, choice, outcome);
 	return cudaGetLastError();
 }
 
@@ -77,6 +79,7 @@ template <typename T>
 __global__ static void sgd(struct pd_kernel_sgd u, size_t begin, size_t count)
 {
 	const struct moved<T> m = moved_of<T>(u.weights, u.master, u.next);
+	const struct pd_kernel_rates r = u.choice ? u.choice->sgd : u.rates;
 	double factor = u.choice ? u.choice->factor : 1;
 
 	PD_FOR_EACH(k, count) {
@@ -86,10 +89,10 @@ __global__ static void sgd(struct pd_kernel_sgd u, size_t begin, size_t count)
 		if (skipped(u.choice, m, i))
 			continue;
 		if (u.velocity)
-			pd_sgd_momentum(m.to, u.velocity, m.from, u.gradients, i, factor, u.rate,
-					u.keep, u.decay);
+			pd_sgd_momentum(m.to, u.velocity, m.from, u.gradients, i, factor, r.rate,
+					r.keep, r.decay);
 		else
-			pd_sgd_plain(m.to, m.from, u.gradients, i, factor, u.rate, u.decay);
+			pd_sgd_plain(m.to, m.from, u.gradients, i, factor, r.rate, r.decay);
 		finish(u.correction, m, old, i);
 	}
 }
