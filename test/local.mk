@@ -200,6 +200,12 @@ test_unit_recurrence_SOURCES = test/unit/recurrence.c test/unit/small_profile.h
 test_unit_recurrence_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_recurrence_LDADD = $(UNIT_LIBS)
 
+check_PROGRAMS += test/unit/join
+TESTS += test/unit/join
+test_unit_join_SOURCES = test/unit/join.c test/unit/small_profile.h
+test_unit_join_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_join_LDADD = $(UNIT_LIBS)
+
 check_PROGRAMS += test/unit/period
 TESTS += test/unit/period
 test_unit_period_SOURCES = test/unit/period.c test/unit/small_profile.h

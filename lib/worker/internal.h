@@ -91,6 +91,19 @@ struct sum {
 	int64_t backwards;              /* backwards of this replica so far */
 };
 
+/*
+ * Work that was issued and is kept back, because what comes next may be queued with it (join.c).
+ * It is an update, or a forward, or both in this order.
+ */
+struct kept {
+	struct chunk *chunk;            /* whose work it is; NULL: there is none */
+	bool updates, passes;           /* which of the two there is */
+	struct pd_update update;
+	struct pd_pass pass;            /* the forward */
+	int64_t microbatch;             /* the forward's */
+	struct pd_event *updated, *forwarded;
+};
+
 /* A stage on this rank.  There is one, or several with the interleaved schedule. */
 struct chunk {
 	const struct pd_net_sizes *sizes;
@@ -129,6 +142,7 @@ struct pd_worker {
 	int replica, chunk_count;
 	struct chunk *chunks;
 	struct pd_stream *compute, *reduce, *load;      /* load is NULL if copies are on compute */
+	struct kept *kept;              /* NULL: the device takes work piece by piece */
 	struct ties *ties;              /* NULL: no layers have copies of shared parameters */
 	struct agreement *agreement;    /* NULL: each stage updates by itself */
 	int64_t issued, retired;        /* operations since the worker was made */

@@ -6,6 +6,17 @@
 
 #include <stdlib.h>
 
+static void refused(struct pd_worker *w, const struct pd_op *op, struct pd_error *err)
+{
+	char name[32];
+
+	if (w->config.gate && w->config.gate->failed)
+		pd_gate_failed(w->config.gate, err, "%s", pd_op_short(op, name));
+	else
+		pd_error_failed(err, "%s: the device or transport refused it",
+				pd_op_short(op, name));
+}
+
 /* 1 issued, 0 not yet, -1 failed. */
 static int issue(struct pd_worker *w, const struct pd_op *op, struct pd_error *err)
 {
@@ -25,19 +36,17 @@ static int issue(struct pd_worker *w, const struct pd_op *op, struct pd_error *e
 		[PD_OP_agree] = worker_issue_agree,
 		[PD_OP_step] = worker_issue_step,
 	};
-	char name[32];
 	int verdict;
 
 	if (!table[op->kind])
 		pd_bug("worker: nothing issues %s", pd_op_kind_name[op->kind]);
-	verdict = table[op->kind](w, worker_chunk(w, op->stage), op);
+	verdict = w->kept ? worker_queue_kept_before(w, op) : 0;
+	if (verdict == 0)
+		verdict = table[op->kind](w, worker_chunk(w, op->stage), op);
 	if (verdict > 0)
 		w->issued++;
-	if (verdict < 0 && w->config.gate && w->config.gate->failed)
-		pd_gate_failed(w->config.gate, err, "%s", pd_op_short(op, name));
-	else if (verdict < 0)
-		pd_error_failed(err, "%s: the device or transport refused it",
-				pd_op_short(op, name));
+	if (verdict < 0)
+		refused(w, op, err);
 	return verdict;
 }
 
@@ -54,7 +63,7 @@ static void grow_entries(struct pd_worker *w)
 	w->entry_count = count;
 }
 
-int worker_issue(struct pd_worker *w, struct pd_error *err)
+static int issue_all(struct pd_worker *w, struct pd_error *err)
 {
 	int any = 0;
 
@@ -80,4 +89,14 @@ int worker_issue(struct pd_worker *w, struct pd_error *err)
 			worker_pause_after(w, &w->next);
 	}
 	return any;
+}
+
+int worker_issue(struct pd_worker *w, struct pd_error *err)
+{
+	int verdict = issue_all(w, err);
+
+	if (verdict < 0 || !w->kept || worker_queue_kept(w) == 0)
+		return verdict;
+	refused(w, &worker_entry(w, w->issued - 1)->op, err);
+	return -1;
 }

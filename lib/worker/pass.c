@@ -59,7 +59,6 @@ static int fill_outbox(struct pd_worker *w, struct chunk *c, struct flight *flig
 
 int worker_issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
-	const struct pd_stage *stage = c->stage;
 	struct flight *flight = worker_flight(w, c, op);
 	struct slot *holder = worker_holder(w, c, op);
 	struct pd_pass pass;
@@ -83,8 +82,7 @@ int worker_issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_o
 		flight->ended = &flight->forward;
 	worker_arm(w, &flight->forward);
 	worker_new_entry(w, op, &flight->forward);
-	if (w->config.device->ops->forward(w->compute, c->net, &pass, stage->first_layer,
-					   stage->layer_count, &flight->forward.events[0]) != 0)
+	if (worker_queue_forward(w, c, op, &pass, &flight->forward.events[0]) != 0)
 		return -1;
 	return c->room.outboxes > 0 ? fill_outbox(w, c, flight, worker_slot(w, c, op), holder) : 1;
 }
@@ -123,8 +121,7 @@ static int queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 	}
 	worker_arm(w, mark);
 	worker_new_entry(w, op, mark);
-	return w->config.device->ops->backward(w->compute, c->net, pass, c->stage->first_layer,
-					       c->stage->layer_count, &mark->events[0]);
+	return worker_queue_backward(w, c, pass, &mark->events[0]);
 }
 
 /*

@@ -113,7 +113,5 @@ int worker_issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *
 	sum->backwards = 0;
 	worker_arm(w, &c->step);
 	worker_new_entry(w, op, &c->step);
-	return w->config.device->ops->update(w->compute, c->net, &update,
-					     c->stage->first_layer, c->stage->layer_count,
-					     &c->step.events[0]) == 0 ? 1 : -1;
+	return worker_queue_update(w, c, &update, &c->step.events[0]) == 0 ? 1 : -1;
 }

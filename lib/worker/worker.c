@@ -108,6 +108,8 @@ struct pd_worker *pd_worker_new(const struct pd_worker_config *config, struct pd
 	w->entry_count = FEW_ENTRIES;
 	w->entries = pd_calloc((size_t)w->entry_count, sizeof(*w->entries));
 	w->tensors_most = (uint64_t)config->schedule->wiring->tensors_most;
+	if (config->device->ops->iterate)
+		w->kept = worker_keep(w, 1, sizeof(*w->kept));
 	if (worker_memory_new(w, err) < 0 || worker_ties_new(w, err) < 0 ||
 	    worker_agree_new(w, err) < 0 ||
 	    open_streams(w, err) < 0 || first_scales(w, err) < 0) {

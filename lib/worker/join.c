@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a device may be given at once (pd_device_ops.iterate).  A stage that sends nothing on has
+ * an update, the forward behind it and the backward of that in a row.  Of these the update and the
+ * forward are kept back while worker_issue goes on with the list, and no longer: before it
+ * returns, or issues what is not of the row, they are queued by themselves.  So nothing waits
+ * for them that did not, and what is issued, and when, is the same.
+ */
+#include "worker/issue.h"
+
+int worker_queue_kept(struct pd_worker *w)
+{
+	const struct pd_device_ops *device = w->config.device->ops;
+	struct kept *k = w->kept;
+	const struct pd_stage *stage;
+	int status = 0;
+
+	if (!k || !k->chunk)
+		return 0;
+	stage = k->chunk->stage;
+	if (k->updates)
+		status = device->update(w->compute, k->chunk->net, &k->update, stage->first_layer,
+					stage->layer_count, k->updated);
+	if (k->passes && status == 0)
+		status = device->forward(w->compute, k->chunk->net, &k->pass, stage->first_layer,
+					 stage->layer_count, k->forwarded);
+	k->chunk = NULL;
+	k->updates = k->passes = false;
+	return status == 0 ? 0 : -1;
+}
+
+/* Nothing that such an operation does is on the compute stream. */
+static bool beside(const struct pd_worker *w, const struct pd_op *op)
+{
+	return (op->kind == PD_OP_load && w->load) || op->kind == PD_OP_recv_activation ||
+	       op->kind == PD_OP_send_gradient;
+}
+
+int worker_queue_kept_before(struct pd_worker *w, const struct pd_op *op)
+{
+	const struct kept *k = w->kept;
+
+	if (!k || !k->chunk)
+		return 0;
+	if (k->passes && op->kind == PD_OP_backward && op->stage == k->chunk->index &&
+	    op->microbatch == k->microbatch)
+		return 0;
+	if (!k->passes && (beside(w, op) || (op->kind == PD_OP_forward && !op->evaluate &&
+					     op->stage == k->chunk->index)))
+		return 0;
+	return worker_queue_kept(w);
+}
+
+static bool keeps(const struct pd_worker *w, const struct chunk *c)
+{
+	return w->kept && c->port_out_count == 0;
+}
+
+int worker_queue_update(struct pd_worker *w, struct chunk *c, const struct pd_update *update,
+			struct pd_event *ev)
+{
+	/* one that was agreed on makes the scale that is copied before the backward */
+	if (!keeps(w, c) || w->agreement)
+		return w->config.device->ops->update(w->compute, c->net, update,
+						     c->stage->first_layer, c->stage->layer_count,
+						     ev);
+	w->kept->chunk = c;
+	w->kept->updates = true;
+	w->kept->update = *update;
+	w->kept->updated = ev;
+	return 0;
+}
+
+int worker_queue_forward(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
+			 const struct pd_pass *pass, struct pd_event *ev)
+{
+	if (!keeps(w, c) || op->evaluate)
+		return w->config.device->ops->forward(w->compute, c->net, pass,
+						      c->stage->first_layer,
+						      c->stage->layer_count, ev);
+	w->kept->chunk = c;
+	w->kept->passes = true;
+	w->kept->pass = *pass;
+	w->kept->forwarded = ev;
+	w->kept->microbatch = op->microbatch;
+	return 0;
+}
+
+int worker_queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_pass *pass,
+			  struct pd_event *ev)
+{
+	const struct pd_device_ops *device = w->config.device->ops;
+	const struct pd_stage *stage = c->stage;
+	struct kept *k = w->kept;
+	struct pd_iteration it = { .pass = pass, .ended = ev };
+
+	/* corrected weights are another pass's */
+	if (!k || !k->passes || k->pass.weights != pass->weights)
+		return worker_queue_kept(w) < 0 ? -1
+			: device->backward(w->compute, c->net, pass, stage->first_layer,
+					   stage->layer_count, ev);
+	it.update = k->updates ? &k->update : NULL;
+	it.updated = k->updated;
+	it.forwarded = k->forwarded;
+	k->chunk = NULL;
+	k->updates = k->passes = false;
+	return device->iterate(w->compute, c->net, &it, stage->first_layer, stage->layer_count);
+}
