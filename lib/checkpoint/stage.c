@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "checkpoint/info.h"
 #include "model/kind.h"
+#include "plan/arenas.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -191,10 +192,14 @@ struct parts {
 	bool state;
 };
 
-static bool is_moment(const char *suffix)
+/* Tells whether a suffix such as ".velocity" names an arena that checkpoints have. */
+static bool names_arena(const char *suffix)
 {
-	return strcmp(suffix, ".velocity") == 0 || strcmp(suffix, ".second") == 0 ||
-	       strcmp(suffix, ".delta") == 0;
+	for (int kind = 0; kind < PD_ARENAS; kind++)
+		if (pd_arena_saved[kind] && *suffix == '.' &&
+		    strcmp(suffix + 1, pd_arena_name[kind]) == 0)
+			return true;
+	return false;
 }
 
 /* Splits a name; returns false if it is not a checkpoint's. */
@@ -205,7 +210,7 @@ static bool parse_name(const char *name, struct parts *parts)
 	*parts = (struct parts){ .base = strlen(name) };
 	if (end && end[1] && !strpbrk(end, "."))
 		parts->base = (size_t)(end - name);
-	else if (dot && is_moment(dot))
+	else if (dot && names_arena(dot))
 		parts->base = (size_t)(dot - name);
 	parts->follows = name + parts->base;
 	for (const char *c = name; c < name + parts->base; c++)
