@@ -109,11 +109,6 @@ lib/planner/bound.c
 s/return with->weights == PD_WEIGHTS_STASH || drains(with)/return drains(with)/
 test/unit/bound test/t2001-plan.sh
 
-bound: the all-reduce of every stage is waited for
-lib/planner/bound.c
-s/(with->weights == PD_WEIGHTS_VERTICAL_SYNC \&\& input)/with->weights == PD_WEIGHTS_VERTICAL_SYNC/
-test/unit/bound test/unit/search
-
 signal: a second one at once is a second wish
 lib/run/signals.c
 s/if (again \&\& now - s->wished_ns < SAME_WISH_NS)/if (again \&\& now < s->wished_ns)/
