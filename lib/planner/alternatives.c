@@ -13,16 +13,16 @@
 #include <stdlib.h>
 
 struct finder {
-	struct pd_plan *plan;           /* the one that won */
+	struct pd_plan *plan;           /* the plan that won */
 	const struct pd_plan_request *request;
 	const struct pd_costs *costs;
-	struct pd_costs free_costs;     /* without a limit of memory */
+	struct pd_costs free_costs;     /* costs without a memory limit */
 };
 
 /*
- * Forward, a tensor goes down every link once, and its gradient back.  In an all-reduce of W
- * bytes among m each sends the others' pieces and, m - 1 times, the sum of its own
- * (lib/transport/collective): together 2 (m - 1) W.
+ * Returns the bytes that all ranks send per minibatch.  In forward, a tensor goes over every link
+ * once, and its gradient back.  In an all-reduce of W bytes among m, each sends the others' pieces
+ * and, m - 1 times, the sum of its own (lib/transport/collective): together 2 (m - 1) W.
  */
 static double sent_per_minibatch(const struct pd_plan *plan, const struct pd_schedule *schedule)
 {
@@ -50,8 +50,8 @@ double pd_sent_bytes_per_sample(const struct pd_plan *plan)
 }
 
 /*
- * Its stages' memory, and the stages that recompute: those that must to fit, where that is left to
- * the planner or said of the plan's own stages; none where it does not fit anyway.
+ * Sets the memory of the stages, and which of them recompute: those that must to fit, if the
+ * planner decides or the request names stages; none if the plan does not fit anyway.
  */
 static bool weigh(const struct finder *finder, struct pd_plan *plan, struct pd_error *err)
 {
@@ -94,7 +94,7 @@ static struct pd_plan *plan_of(const struct finder *finder, const struct pd_layo
 	return NULL;
 }
 
-/* Adds what plan (or NULL) is; frees it, but not its profile. */
+/* Adds a plan (or NULL); frees it, but not its profile. */
 static int add(struct finder *finder, enum pd_alternative_kind kind, struct pd_plan *plan,
 	       struct pd_error *err)
 {
@@ -125,7 +125,7 @@ static int add(struct finder *finder, enum pd_alternative_kind kind, struct pd_p
 	return status;
 }
 
-/* The slowest of the links. */
+/* Returns the slowest of the links. */
 static struct pd_level slow_link(const struct pd_topology *topology)
 {
 	struct pd_level link = topology->level[0];
@@ -143,7 +143,7 @@ static int most_stages(const struct finder *finder)
 	return (int)(devices < units ? devices : units);
 }
 
-/* The best of any number of stages, by the search's formula. */
+/* Returns the best plan without replicas, with any number of stages, by the search's formula. */
 static struct pd_layout *best_straight(const struct finder *finder)
 {
 	struct pd_flat flat = { finder->costs, slow_link(&finder->plan->topology),
@@ -152,11 +152,12 @@ static struct pd_layout *best_straight(const struct finder *finder)
 
 	if (layout)
 		return layout;
-	flat.costs = &finder->free_costs;       /* to say by how much it does not fit */
+	flat.costs = &finder->free_costs;       /* so that the plan can say by how much it does not
+						   fit */
 	return pd_flat_search(&flat, 0);
 }
 
-/* The schedule and weights of the plan, where a stage on each device can have them. */
+/* Gives the layout the plan's schedule and weights, if a stage on each device can have them. */
 static struct pd_plan *as_requested(const struct finder *finder, const struct pd_layout *layout)
 {
 	const struct pd_plan *won = finder->plan;
@@ -166,7 +167,10 @@ static struct pd_plan *as_requested(const struct finder *finder, const struct pd
 		       finder->request->microbatches);
 }
 
-/* A stage on each device: pipelined, and one minibatch at a time; cut evenly, as GPipe. */
+/*
+ * Adds plans with a stage on each device: a pipeline, one minibatch at a time, and GPipe's even
+ * cut.
+ */
 static int add_pipelines(struct finder *finder, struct pd_error *err)
 {
 	int64_t bandwidth = slow_link(&finder->plan->topology).bandwidth_bytes_per_s;
@@ -197,15 +201,15 @@ static bool is_straight(const struct pd_plan *plan)
 	return plan->schedule != PD_SCHEDULE_INTERLEAVED;
 }
 
-/* Is `a` to be preferred to b? */
+/* Tells whether `a` is better than b. */
 static bool better(const struct pd_alternative *a, const struct pd_alternative *b)
 {
 	return a->fits != b->fits ? a->fits : a->period_ns < b->period_ns;
 }
 
 /*
- * The best without replicas: the plan itself where it has none, the pipeline with a stage on
- * each device, or the one of any number of stages.
+ * Adds the best plan without replicas: the plan itself if it has none, the pipeline with a stage on
+ * each device, or the one with any number of stages.
  */
 static int add_unreplicated(struct finder *finder, struct pd_error *err)
 {

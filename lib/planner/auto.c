@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The schedule and the weights, where the user leaves them open. */
+/* Chooses the schedule and the weights if the user leaves them open. */
 #include "planner/candidate.h"
 #include "planner/gain.h"
 
-#define CHUNKS 2                /* of each rank, interleaved */
+#define CHUNKS 2                /* of each rank, for interleaved */
 
 /*
- * Left open, weights are those with which backward sees what its forward saw, and schedules
- * those that a pipeline gains from.
+ * Tells whether a combination is tried.  Open weights are those with which backward reads what its
+ * forward read, and open schedules those that a pipeline gains from.
  */
 static bool is_open(const struct pd_plan_request *request, int schedule, int weights)
 {
@@ -19,7 +19,7 @@ static bool is_open(const struct pd_plan_request *request, int schedule, int wei
 	return request->any_weights ? weights != PD_WEIGHTS_LATEST : same;
 }
 
-/* One of them, as if it had been asked for. */
+/* Plans with one combination, as if it had been asked for. */
 static struct pd_plan *plan_with(const struct pd_task *task, struct pd_plan_request *request,
 				 int64_t *time_ns_p, int64_t *bound_ns_p, struct pd_error *err)
 {
@@ -64,7 +64,7 @@ struct pd_plan *pd_auto_plan(const struct pd_task *task, int64_t *time_ns_p, int
 		request.weights = (enum pd_weight_kind)(k % PD_WEIGHT_KINDS);
 		plan = plan_with(task, &request, &time_ns, &bound_ns, &why);
 		if (!plan && (!told || why.status == PD_EXIT_NO)) {
-			*err = why;     /* that nothing fits says more than what cannot be had */
+			*err = why;     /* that nothing fits says more than what is impossible */
 			told = true;
 		}
 		*bound_ns_p = pd_min64(*bound_ns_p, bound_ns);

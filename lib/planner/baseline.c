@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every plan is compared with. */
+/* Data parallelism, with which every plan is compared. */
 #include "planner/search.h"
 
 #include "base/mem.h"

@@ -31,10 +31,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_JUDGED 4           /* of the grid: the best by recurrence are replayed */
+#define MOST_JUDGED 4           /* points of the grid that are replayed: the best estimates */
 #define MOST_TRIES 3            /* numbers of microbatches for the search */
 
-struct point {                  /* of the grid */
+struct point {                  /* a point of the grid */
 	char *stages;
 	int64_t microbatches, period_ns;
 	int width, depth;
@@ -49,7 +49,7 @@ struct grid {
 	struct point points[MOST_JUDGED + 1];   /* by period; one more while a point is added */
 };
 
-/* The most microbatches that a batch is made of, in multiples of `unit`; 0: none. */
+/* Returns the most microbatches that fit into a batch, in multiples of `unit`; 0: none. */
 static int64_t microbatches_of(const struct pd_profile *profile, int64_t batch, int64_t unit)
 {
 	return batch / profile->batch_size / unit * unit;
@@ -65,7 +65,7 @@ static bool fit_point(const struct grid *grid, struct pd_plan *plan)
 	       pd_candidate_fullest(plan, NULL) <= grid->limit_bytes;
 }
 
-/* The point as a plan, or NULL where it cannot be, or does not fit. */
+/* Makes a plan of the point; NULL if it is impossible or does not fit. */
 static struct pd_plan *plan_of(const struct grid *grid, const struct pd_layout *layout, int width)
 {
 	struct pd_plan *plan;
@@ -132,7 +132,10 @@ static void fill(struct grid *grid)
 	}
 }
 
-/* Plans here have the caller's profile: pd_planner_plan only means to take it over. */
+/*
+ * The best plan so far.  Plans here share the caller's profile, though pd_planner_plan takes it
+ * over.
+ */
 struct best {
 	struct pd_plan *plan;           /* or NULL */
 	struct pd_batch_choice *choice;
@@ -150,7 +153,7 @@ static void take(struct best *best, struct pd_plan *plan)
 	best->plan = plan;
 }
 
-/* The best point, as pd_planner_plan says it. */
+/* Finds the best point; errors are those of pd_planner_plan. */
 static int best_of_grid(struct pd_profile *profile, const struct pd_plan_request *request,
 			int64_t batch, struct best *best, struct pd_error *err)
 {
@@ -184,8 +187,10 @@ static int best_of_grid(struct pd_profile *profile, const struct pd_plan_request
 	return found ? 0 : -1;
 }
 
-/* Numbers of microbatches that the search is to try: all of the batch, and what many replicas
- * can share. */
+/*
+ * Sets the numbers of microbatches for the search: all of the batch, and what many replicas can
+ * share.
+ */
 static int tries_of(const struct pd_profile *profile, const struct pd_plan_request *request,
 		    int64_t batch, int64_t *tries)
 {
@@ -213,7 +218,7 @@ static int tries_of(const struct pd_profile *profile, const struct pd_plan_reque
 	return count;
 }
 
-/* The best plan of one profile, or NULL and why there is none. */
+/* Returns the best plan of one profile, or NULL and why there is none. */
 static struct pd_plan *plan_one(struct pd_profile *profile, const struct pd_plan_request *request,
 				int64_t batch, struct pd_batch_choice *choice, struct pd_error *err)
 {
@@ -223,7 +228,7 @@ static struct pd_plan *plan_one(struct pd_profile *profile, const struct pd_plan
 	int count = tries_of(profile, request, batch, tries);
 	struct pd_error ignored;
 
-	with.runs = true;               /* the plans that are compared have one profile */
+	with.runs = true;               /* all plans that are compared share one profile */
 	for (int i = 0; i < count; i++) {
 		struct pd_plan *plan;
 
@@ -277,7 +282,7 @@ struct pd_plan *pd_planner_batch(struct pd_profile **profiles, int count, int64_
 		if (batch && profiles[i]->batch_size > batch)
 			continue;
 		plan = plan_one(profiles[i], request, batch, &choices[i], first);
-		first = &why;           /* the first that cannot be says why */
+		first = &why;           /* report the first that fails */
 		if (plan && (!best ||
 			     plan->predicted.samples_per_s > best->predicted.samples_per_s)) {
 			pd_candidate_drop(best);
@@ -294,7 +299,7 @@ struct pd_plan *pd_planner_batch(struct pd_profile **profiles, int count, int64_
 	return best;
 }
 
-/* Layer l is the same in both, but for what depends on the batch size. */
+/* Tells whether layer l is the same in both, except for what depends on the batch size. */
 static bool same_layer(const struct pd_profile_layer *a, const struct pd_profile_layer *b)
 {
 	return strcmp(a->name, b->name) == 0 && a->input_count == b->input_count &&

@@ -69,19 +69,20 @@
 
 #define NONE INT32_MAX
 #define SHORT (8 * PD_PIECE_ALIGN)      /* bytes: twice what pieces are rounded by */
-#define BLOCK 64                /* nodes of which the least f is known together */
-#define EXACT_NODES 300         /* with more nodes the last 1/5000 of the bound is given away */
+#define BLOCK 64                /* nodes whose least f is known together */
+#define EXACT_NODES 300         /* with more nodes the last 1/5000 of the bound is given up */
 
 struct bound {
 	const struct pd_costs *costs;
 	const struct pd_bound *with;
 	int units, devices;
 	struct pd_nodes nodes;
-	int64_t group;                  /* minibatches of an update; 0: any; -1: one per replica */
+	int64_t group;                  /* minibatches of an update; 0: any number; -1: one per
+					   replica */
 	struct pd_reduce_bound reduce;
 	struct pd_row row;
 	int *fewest;                    /* f, by node */
-	int *least;                     /* of each block of them */
+	int *least;                     /* the least f of each block */
 };
 
 static bool drains(const struct pd_bound *with)
@@ -89,7 +90,7 @@ static bool drains(const struct pd_bound *with)
 	return with->weights == PD_WEIGHTS_FLUSH;
 }
 
-/* Minibatches of an update, as lib/schedule/ideal.c has them. */
+/* Returns the minibatches of an update, as in lib/schedule/ideal.c. */
 static int64_t group_of(const struct pd_bound *with)
 {
 	bool common = drains(with) || with->weights == PD_WEIGHTS_2BW ||
@@ -120,7 +121,9 @@ static void bound_release(struct bound *b)
 	free(b->least);
 }
 
-/* Is the all-reduce of a stage (of the input stage) between a backward and a forward? */
+/*
+ * Tells whether the all-reduce of a stage (of the input stage) is between a backward and a forward.
+ */
 static bool is_serial(const struct pd_bound *with, bool input)
 {
 	if (with->schedule == PD_SCHEDULE_NF1B)
@@ -129,14 +132,17 @@ static bool is_serial(const struct pd_bound *with, bool input)
 	       (with->weights == PD_WEIGHTS_VERTICAL_SYNC && input);
 }
 
-/* What a stage makes a replica do, without what depends on m. */
+/* The work of a replica of a stage, without what depends on m. */
 struct stage {
 	int64_t passes_ns, way_ns, update_ns, before_ns, traffic_ns;
 	int64_t bytes, sure_bytes;      /* of its parameters; m times the shortest piece */
 	bool serial;
 };
 
-/* What comes and goes between two nodes; the row is that of the first's units. */
+/*
+ * Returns the bytes that go in and out between two nodes; the row is that of the first node's
+ * units.
+ */
 static int64_t traffic(const struct bound *b, int i, int k)
 {
 	const struct pd_cut *from = &b->nodes.list[i].cut, *to = &b->nodes.list[k].cut;
@@ -149,7 +155,7 @@ static int64_t traffic(const struct bound *b, int i, int k)
 	       (to->soft ? 0 : pd_row_out_bytes(&b->row, to->last));
 }
 
-/* From one node to another. */
+/* Makes the stage from one node to another. */
 static struct stage stage_of(const struct bound *b, int i, int k)
 {
 	int64_t bandwidth = b->with->topology->level[0].bandwidth_bytes_per_s;
@@ -174,7 +180,7 @@ static struct stage stage_of(const struct bound *b, int i, int k)
 	return stage;
 }
 
-/* The part of what happens once per update that falls to m minibatches. */
+/* Returns the share of m minibatches in something that is done once per update. */
 static int64_t share(const struct bound *b, int64_t ns, int64_t m)
 {
 	__int128 part;
@@ -192,7 +198,7 @@ static int64_t reduce_ns(int64_t bytes, double ns_per_byte)
 	return ns > (double)PD_COST_MAX ? PD_COST_MAX : (int64_t)ns;
 }
 
-/* What it makes a replica do in m minibatches. */
+/* Returns the work of a replica in m minibatches. */
 static int64_t total_ns(const struct bound *b, const struct stage *stage, int64_t m)
 {
 	int64_t own = reduce_ns(stage->bytes, b->reduce.own_link[m]);
@@ -207,7 +213,7 @@ static int64_t total_ns(const struct bound *b, const struct stage *stage, int64_
 	return pd_max64(busy, pd_max64(wire, share(b, shared, m)));
 }
 
-/* m(u, v), if it is at most `most`; else NONE. */
+/* Returns m(u, v) if it is at most `most`, else NONE. */
 static int least(const struct bound *b, const struct stage *stage, int64_t period, int most)
 {
 	for (int64_t m = 1; m <= most;) {
@@ -223,7 +229,7 @@ static int least(const struct bound *b, const struct stage *stage, int64_t perio
 	return NONE;
 }
 
-/* Where a block begins with node i. */
+/* If a block begins with node i, sets its least f. */
 static void note_least(struct bound *b, int i)
 {
 	int *least = &b->least[i / BLOCK];
@@ -258,7 +264,7 @@ static bool possible(struct bound *b, int64_t period)
 					break;
 				continue;
 			}
-			/* each of the devices that are left does its part of that */
+			/* Each of the devices that are left does its part of the rest. */
 			if (k % BLOCK == 0 && !b->nodes.spans.count &&
 			    passes > (__int128)period * (most - b->least[k / BLOCK])) {
 				k += BLOCK - 1;
@@ -279,7 +285,7 @@ static bool possible(struct bound *b, int64_t period)
 	return f[0] <= b->devices;
 }
 
-/* The longest of what cannot be cut. */
+/* Returns the longest time of what cannot be cut. */
 static int64_t longest(const struct bound *b)
 {
 	const struct pd_profile *profile = b->costs->profile;
@@ -299,7 +305,7 @@ static int64_t all_passes(const struct bound *b)
 	return b->nodes.list[b->nodes.count - 1].end.passes_ns;
 }
 
-/* What holds for the machine as a whole. */
+/* Returns the bound of the machine as a whole. */
 static int64_t simple(const struct bound *b)
 {
 	int64_t ns = pd_ceil_div(all_passes(b), b->devices);

@@ -65,7 +65,7 @@ static int ascending(const void *a, const void *b)
 	return (*(const int *)a > *(const int *)b) - (*(const int *)a < *(const int *)b);
 }
 
-/* In the layout's order, which inside a stage is the profile's. */
+/* Returns the profile in the layout's order, which inside a stage is the profile's own. */
 static struct pd_profile *profile_of(const struct pd_task *task, const struct pd_layout *layout)
 {
 	size_t bytes = (size_t)task->profile->layer_count * sizeof(int);
@@ -88,7 +88,7 @@ static struct pd_plan *bare(const struct pd_task *task, const struct pd_layout *
 	struct pd_error err;
 	struct pd_plan *plan;
 
-	if (task->request->chunks)      /* as if each stage had a device of its own */
+	if (task->request->chunks)      /* treat each stage as if it had a device of its own */
 		topology.devices = pd_max64(topology.devices, layout->stage_count);
 	plan = pd_plan_new(profile_of(task, layout), &topology, layout->stage_count, layout->layers,
 			   layout->replicas, &err);
@@ -136,7 +136,7 @@ struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_la
 		return plan;
 	plan->schedule = request->schedule;
 	plan->weights = request->weights;
-	/* asked for with weights that cannot: refused where the schedule is made */
+	/* If the weights do not allow this, the plan is refused when its schedule is made. */
 	plan->agree = request->agree || pd_planner_agrees(request, task->profile, plan->weights);
 	plan->startup = request->startup;
 	if (request->chunks) {
@@ -152,7 +152,7 @@ struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_la
 	return NULL;
 }
 
-/* How many stages recompute. */
+/* Returns how many stages recompute. */
 static int recomputed(const struct pd_plan *plan)
 {
 	int count = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans while they compete; private to this folder. */
+/* Plans that compete in a search; private to this folder. */
 #ifndef PD_PLANNER_CANDIDATE_H
 #define PD_PLANNER_CANDIDATE_H
 
@@ -7,67 +7,75 @@
 #include "planner/search.h"
 #include "planner/views.h"
 
-/* What is being planned. */
+/* The task of planning. */
 struct pd_task {
-	struct pd_profile *profile;     /* borrowed, by its plans too */
+	struct pd_profile *profile;     /* borrowed, also by its plans */
 	struct pd_views *views;         /* borrowed; NULL: stages are runs of its layers */
 	const struct pd_plan_request *request;
 	const struct pd_topology *topology;
 	struct pd_costs costs;
-	int64_t limit_bytes;            /* of a device */
+	int64_t limit_bytes;            /* memory of a device */
 	bool straight;
-	int64_t bound_ns;               /* pd_task_bound_ns(), once that was asked; or 0 */
+	int64_t bound_ns;               /* pd_task_bound_ns(), or 0 before it was called */
 };
 
-/* All devices in a row, joined by the slowest of the links. */
+/* Makes a row of all devices, joined by the slowest of the links. */
 struct pd_flat pd_task_flat(const struct pd_task *task, const struct pd_costs *costs,
 			    bool straight);
 
-/* A layout as the plan that the task asks for, with its stages' predictions and warm-ups as
- * usual or the layout's; NULL where the schedule refuses it. */
+/*
+ * Makes a plan of a layout, as the task asks for, with its stages' predictions; warm-ups are the
+ * layout's or the usual ones.  NULL if the schedule refuses it.
+ */
 struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_layout *layout,
 				  struct pd_error *err);
-/* The same as 1f1b with stashing, whatever the task asks for; cannot fail. */
+/* Does the same for 1f1b with stashing, whatever the task asks for; cannot fail. */
 struct pd_plan *pd_candidate_plain(const struct pd_task *task, const struct pd_layout *layout);
-/* Its stages' memory again, after a change of warm-ups; false where the schedule refuses it. */
+/*
+ * Recomputes the stages' memory after a change of warm-ups; false if the schedule refuses the plan.
+ */
 bool pd_candidate_weigh(struct pd_plan *plan, struct pd_error *err);
-/* Frees a plan whose profile belongs to somebody else; or NULL. */
+/* Frees a plan, which may be NULL, without its profile. */
 void pd_candidate_drop(struct pd_plan *plan);
 struct pd_plan *pd_candidate_copy(const struct pd_plan *plan);
 
-/* Bytes at the fullest rank, and its stage. */
+/* Returns the bytes at the fullest rank, and sets its stage. */
 int64_t pd_candidate_fullest(const struct pd_plan *plan, int *stage_p);
 
 /*
- * Which of two equally fast plans is better: fewer devices, then stages, of these then fewer that
- * recompute, then bytes at the fullest rank, then shorter first stages, then the profile's order;
- * 0 only for the same plan.
+ * Compares two equally fast plans.  The better one has fewer devices, then fewer stages, then fewer
+ * that recompute, then fewer bytes at the fullest rank, then shorter first stages, then an earlier
+ * order.  Returns 0 only for equal plans.
  */
 int pd_candidate_compare(const struct pd_plan *x, const struct pd_plan *y);
 
-/* What the request asks for, its schedule and weights being named. */
+/* Plans what the request asks for, with its schedule and weights. */
 struct pd_plan *pd_task_solve(struct pd_task *task, int64_t *time_ns_p, struct pd_error *err);
-/* The same over all that the request leaves open, and the least of their bounds. */
+/* Plans for all combinations that the request leaves open; sets the least of their bounds. */
 struct pd_plan *pd_auto_plan(const struct pd_task *task, int64_t *time_ns_p, int64_t *bound_ns_p,
 			     struct pd_error *err);
 /*
- * What a device holds: as asked, else as the topology says, else the profile; INT64_MAX: nobody
- * does.  The published formulas take no notice of memory: there the profile's is no limit.
+ * Returns the memory of a device: the request's, else the topology's, else the profile's; INT64_MAX
+ * if none is known.  For published formulas, which ignore memory, the profile's is no limit.
  */
 int64_t pd_task_limit_bytes(const struct pd_profile *profile,
 			    const struct pd_plan_request *request);
-/* A bound for every plan under the options. */
+/* Returns a bound for every plan with these options. */
 int64_t pd_task_bound_ns(struct pd_task *task);
-/* The fewest devices with which a plan may take so long; more than there are where none does. */
+/*
+ * Returns the fewest devices with which a plan can reach a period; more than there are if none can.
+ */
 int pd_task_needs(const struct pd_task *task, int64_t period_ns);
-/* Of the cost "simulated": no plan takes less than that by such a part, nor as little on fewer
- * devices. */
+/*
+ * For the cost "simulated": a plan counts as the best if no other can be faster by one part in
+ * this, or as fast with fewer devices.
+ */
 #define PD_PROVEN 100000
 bool pd_task_proves(const struct pd_task *task, int64_t period_ns, int devices, int64_t part);
 
 /*
- * What each kind of request makes: a plan that fits, and its time; or NULL.
- * By a published formula (the profile's order may change, and task->costs with it); with
+ * These plan by one kind of request, and return a plan that fits, and its time; or NULL: by a
+ * published formula (this may change the profile's order, and task->costs with it); with
  * task->request->stages; with chunks; and by replays.
  */
 struct pd_plan *pd_formula_plan(struct pd_task *task, int64_t *time_ns_p,
@@ -78,14 +86,16 @@ struct pd_plan *pd_chunks_plan(const struct pd_task *task, int64_t *time_ns_p,
 struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p,
 				  struct pd_error *err);
 
-/* Is there a plan that fits, as far as a quick look tells? */
+/* Tells, after a quick look, whether there is a plan that fits. */
 bool pd_simulated_fits(const struct pd_task *task);
 
-/* The only plan there is does not fit: which stage, by how much, and whether it would with
- * recomputation. */
+/*
+ * Reports that the only plan does not fit: which stage, by how much, and whether recomputation
+ * would help.
+ */
 int pd_none_hand(const struct pd_task *task, struct pd_plan *plan, const char *what,
 		 struct pd_error *err);
-/* No plan does. */
+/* Reports that no plan fits. */
 void pd_none_explain(const struct pd_task *task, struct pd_error *err);
 
 #endif

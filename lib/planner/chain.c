@@ -7,7 +7,7 @@
 
 #define MOST_POWERS 32
 
-struct chain_sums {                     /* of all layers before one */
+struct chain_sums {                     /* sums over all layers before one */
 	int64_t parameters, stash, state;
 };
 
@@ -21,7 +21,7 @@ struct chain_sums {                     /* of all layers before one */
 struct pd_chain {
 	const struct pd_profile *profile;
 	struct chain_sums *sums;
-	int64_t *most[MOST_POWERS];     /* [p][l]: of the 2^p layers from l on */
+	int64_t *most[MOST_POWERS];     /* [p][l]: the most of the 2^p layers from l on */
 };
 
 static bool is_chain(const struct pd_profile *profile)
@@ -41,14 +41,16 @@ static bool is_chain(const struct pd_profile *profile)
 	return !profile->model && sum <= INT64_MAX / 2;
 }
 
-/* Does a layer make the gradient of its input? */
+/* Tells whether a layer computes the gradient of its input. */
 static bool passes_back(const struct pd_profile *profile, int l)
 {
 	return profile->layers[l].input_count == 1 && profile->layers[l - 1].needs_gradient;
 }
 
-/* While a layer is at work in a stage that begins before it, or (first) with it, and ends behind
- * it, or (last) with it. */
+/*
+ * Returns the scratch while a layer runs, in a stage that begins before it, or (first) with it, and
+ * ends behind it, or (last) with it.
+ */
 static int64_t at_work(const struct pd_profile *profile, int l, bool first, bool last)
 {
 	const struct pd_profile_layer *layer = &profile->layers[l];
@@ -57,7 +59,7 @@ static int64_t at_work(const struct pd_profile *profile, int l, bool first, bool
 
 	if (goes)
 		bytes += profile->layers[l - 1].activation_bytes;
-	/* what keeps nothing of its own passes the gradient on */
+	/* a layer that keeps nothing passes the gradient on */
 	if (comes && !(goes && layer->stash_bytes == 0))
 		bytes += layer->activation_bytes;
 	return bytes;
@@ -107,7 +109,7 @@ void pd_chain_free(struct pd_chain *chain)
 	free(chain);
 }
 
-/* Of layers from begin to end - 1, in the middle of a stage; 0 where there are none. */
+/* Returns the most of layers from begin to end - 1, inside a stage; 0 if there are none. */
 static int64_t most_between(const struct pd_chain *chain, int begin, int end)
 {
 	int p = 0;

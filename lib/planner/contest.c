@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-#define FEW_WORK 8000000        /* estimates above which a layout's own place is enough */
+#define FEW_WORK 8000000        /* estimates above which only a layout's own placement is tried */
 
 void pd_contest_init(struct pd_contest *contest, const struct pd_task *task)
 {
@@ -39,7 +39,7 @@ size_t pd_contest_find(const struct pd_contest *contest, const struct pd_plan *p
 	return i;
 }
 
-/* Have they as many replicas, stage by stage, and do the same stages recompute? */
+/* Tells whether both have the same replicas, stage by stage, and recompute the same stages. */
 static bool alike(const struct pd_plan *a, const struct pd_plan *b)
 {
 	if (a->stage_count != b->stage_count)
@@ -86,7 +86,10 @@ int64_t pd_contest_expect(const struct pd_plan *plan)
 	return pd_judge_expect(plan, &ns, &err) < 0 ? PD_COST_MAX : ns;
 }
 
-/* The best that may be expected of it, its warm-ups being chosen or as they are; or -1. */
+/*
+ * Fills in the plan, and chooses its warm-ups or takes them as they are; returns the expected
+ * period, or -1.
+ */
 static int64_t fill(struct pd_contest *contest, struct pd_plan *plan, bool choose,
 		    struct pd_warmup_room *room)
 {
@@ -95,7 +98,7 @@ static int64_t fill(struct pd_contest *contest, struct pd_plan *plan, bool choos
 	return pd_warmup_fit(plan, room) ? pd_contest_expect(plan) : -1;
 }
 
-/* What is expected of the last of the entries that refine.c will change, as far as is known. */
+/* Returns the expected period of the last entry that refine.c will change, as far as is known. */
 static int64_t worst_changed_ns(const struct pd_contest *contest)
 {
 	int64_t best[PD_CONTEST_CHANGED];
@@ -117,7 +120,10 @@ static int64_t worst_changed_ns(const struct pd_contest *contest)
 	return count < PD_CONTEST_CHANGED ? PD_NEVER : best[PD_CONTEST_CHANGED - 1];
 }
 
-/* A plan that is expected to take longer can neither win nor lead to one that does; 0: any may. */
+/*
+ * Returns a limit: a plan that is expected to take longer can neither win nor lead to a winner; 0:
+ * none.
+ */
 static int64_t limit_ns(const struct pd_contest *contest)
 {
 	int64_t ns = contest->changed_ns > 0 ? contest->changed_ns : worst_changed_ns(contest);
@@ -125,7 +131,10 @@ static int64_t limit_ns(const struct pd_contest *contest)
 	return contest->most_ns > 0 && ns < PD_NEVER ? pd_max64(contest->most_ns, ns) : 0;
 }
 
-/* Where memory is tight a plan whose stages recompute may have more in flight. */
+/*
+ * Enters the plan also with recomputation if memory is tight, since it may then have more in
+ * flight.
+ */
 static int64_t enter_again(struct pd_contest *contest, struct pd_plan *plan, bool choose,
 			   int64_t ns)
 {
@@ -142,7 +151,7 @@ static int64_t enter_again(struct pd_contest *contest, struct pd_plan *plan, boo
 	return again_ns;
 }
 
-/* At one place; takes the plan. */
+/* Enters the plan at one placement; takes it. */
 static int64_t enter_at(struct pd_contest *contest, struct pd_plan *plan, bool choose)
 {
 	const struct pd_task *task = contest->task;
@@ -177,7 +186,7 @@ int64_t pd_contest_enter(struct pd_contest *contest, struct pd_layout *layout)
 		pd_layout_free(layout);
 		return PD_NEVER;
 	}
-	/* where all links are alike places differ in nothing but the order of what is equal */
+	/* If all links are alike, placements differ only in the order of equal devices. */
 	if (layout->ranks && (contest->few || plan->topology.levels > 1))
 		best = enter_at(contest, pd_candidate_copy(plan), choose);
 	for (int n = 0; n < PD_PLACES && !(layout->ranks && contest->work > FEW_WORK); n++)

@@ -6,100 +6,102 @@
 #include "planner/candidate.h"
 #include "planner/map.h"
 
-#define PD_CONTEST_CHANGED 8    /* entries that refine.c changes: the best */
+#define PD_CONTEST_CHANGED 8    /* best entries that refine.c changes */
 
-/* A plan in the running. */
+/* A plan that competes. */
 struct pd_entry {
 	struct pd_plan *plan;           /* its profile is the task's or a view of it */
-	int64_t expected_ns;            /* no replay is below it, where flow.c knows the schedule */
-	int64_t time_ns;                /* by the event simulation, or PD_NEVER */
-	bool whole;                     /* replayed without a rival */
-	int depth;                      /* so many warm-ups more than another that was entered; 0:
-					   those that it was entered with */
-	size_t family;                  /* its number */
-	bool passed;                    /* pd_contest_judge() has come to it */
-	bool changed;                   /* refine.c has looked at its changes, as the best */
+	int64_t expected_ns;            /* no replay is faster, if flow.c knows the schedule */
+	int64_t time_ns;                /* by replay, or PD_NEVER */
+	bool whole;                     /* replayed to the end */
+	int depth;                      /* by how many warm-ups it exceeds the entry it comes from;
+					   0: as it was entered */
+	size_t family;                  /* number of its family */
+	bool passed;                    /* pd_contest_judge() has considered it */
+	bool changed;                   /* refine.c has tried its changes, as the best */
 };
 
-/* Entries that have as many stages, as many replicas each, and recompute the same. */
+/* Entries with the same number of stages, the same replicas, and the same recomputing stages. */
 struct pd_family {
-	const struct pd_plan *first;    /* of an entry */
-	double slower;                  /* the nearest of them to what was expected of it took so
-					   many times that; 0: none was replayed */
+	const struct pd_plan *first;    /* one of its plans */
+	double slower;                  /* the least ratio of replayed to expected time; 0: none was
+					   replayed */
 };
 
 struct pd_contest {
 	const struct pd_task *task;
 	size_t count, capacity;
-	struct pd_entry *entries;       /* no plan twice */
+	struct pd_entry *entries;       /* each plan is there once */
 	size_t family_count, family_capacity;
 	struct pd_family *families;
-	uint64_t *seen;                 /* marks of shapes that refine.c looked at; 0: free */
+	uint64_t *seen;                 /* hashes of shapes that refine.c has tried; 0: free */
 	int seen_count;
-	size_t views;                   /* of the task that are not the contest's to free */
-	bool few;                       /* plans: exhaust.c may look at all */
-	bool all;                       /* entries are all plans that may win */
-	bool proven;                    /* an entry that was replayed: no other is better, */
-	bool nearly;                    /* or by so little that none is looked for any more */
-	bool refused;                   /* a layout, by the schedule: why */
+	size_t views;                   /* views of the task that the contest does not free */
+	bool few;                       /* there are few plans: exhaust.c may try all */
+	bool all;                       /* entries include all plans that may win */
+	bool proven;                    /* a replayed entry is the best plan */
+	bool nearly;                    /* or so nearly that no search is worth while */
+	bool refused;                   /* the schedule refused a layout; the reason */
 	struct pd_error why;
-	struct pd_map map;              /* of the task's machine */
-	int tried;                      /* entries of which deeper ones were looked at */
-	double gain;                    /* how much faster they were than others as deep, at most */
-	int64_t most_ns;                /* slower ones cannot win; 0: none was replayed */
-	int64_t changed_ns;             /* what is expected of the plan that is changed; or 0 */
-	int64_t work;                   /* what estimates have cost: microbatches times stages */
+	struct pd_map map;              /* the task's machine */
+	int tried;                      /* entries whose deeper variants were tried */
+	double gain;                    /* the most by which these were faster */
+	int64_t most_ns;                /* slower plans cannot win; 0: none was replayed */
+	int64_t changed_ns;             /* expected period of the plan at hand; or 0 */
+	int64_t work;                   /* cost of estimates so far: microbatches times stages */
 };
 
 void pd_contest_init(struct pd_contest *contest, const struct pd_task *task);
 void pd_contest_release(struct pd_contest *contest);
 
 /*
- * Enters a layout (or NULL), if it fits, at each place (place.h) or only where it says, with
- * warm-ups of its own or those that are chosen; frees it.  Returns what is expected of the best
- * of them, or PD_NEVER.
+ * Enters a layout (or NULL) if it fits, at each placement (place.h) or only at its own, with its
+ * own warm-ups or chosen ones; frees it.  Returns the expected period of the best of these plans,
+ * or PD_NEVER.
  */
 int64_t pd_contest_enter(struct pd_contest *contest, struct pd_layout *layout);
-/* Enters a plan that fits unless it is there; takes it. */
+/* Enters a plan that fits, unless it is there; takes it. */
 void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, int64_t expected_ns);
-/* The number of the entry that is a plan, or the count of them. */
+/* Returns the number of the plan's entry, or the number of entries. */
 size_t pd_contest_find(const struct pd_contest *contest, const struct pd_plan *plan);
-/* What is expected of a plan with the warm-ups that it has. */
+/* Returns the expected period of a plan with its warm-ups. */
 int64_t pd_contest_expect(const struct pd_plan *plan);
-/* By what is expected of them, best first; equal ones by pd_candidate_compare. */
+/* Sorts by expected period, best first; equal ones by pd_candidate_compare. */
 void pd_contest_sort(struct pd_contest *contest);
-/* Enters what can be had from the first few by small changes: refine.c. */
+/* Enters plans that differ from the first few entries by small changes (refine.c). */
 void pd_contest_refine(struct pd_contest *contest, int64_t most_work);
 
 /*
- * Enters what can be had by one change from the fastest entry that was replayed and was not changed
- * so before, nor another of the same shape, if it may be faster than the winner; how many, or -1:
- * there is no such entry.
+ * Enters plans that differ by one change from the fastest entry that was replayed and not yet
+ * changed in this way, and that no changed entry resembles, if they may be faster than the winner. 
+ * Returns how many, or -1 if there is no such entry.
  */
 int pd_contest_refine_next(struct pd_contest *contest, size_t winner, int64_t most_work);
 
-/* By such a part at most plans may be faster than the best that was replayed, if that returns true.
- * Those that are expected to be slower by as much are then not worth a look. */
+/*
+ * When a function below returns true, plans may be faster than the best replayed one by at most one
+ * part in this.  Plans expected to be that much slower are not worth trying.
+ */
 #define PD_CONTEST_LITTLE 8
 bool pd_contest_gains_little(const struct pd_contest *contest);
 
-/* Are the shapes of plans few enough for that which follows? */
+/* Tells whether there are few enough shapes of plans for pd_contest_exhaust. */
 bool pd_contest_few(const struct pd_task *task);
 /*
- * Enters all plans that may be faster than a time, if they are few enough (exhaust.c); else, or
- * where the work gets too much, false, and some.
+ * Enters all plans that may be faster than a time, if there are few enough (exhaust.c).  Otherwise,
+ * or if it becomes too much work, returns false after entering some.
  */
 bool pd_contest_exhaust(struct pd_contest *contest, int64_t time_ns);
 
 /* contest_replays.c */
 /*
- * Replays the entries of which most is expected, so many at most, so that what cannot be faster need
- * not be looked at.  Not where all plans may be looked at.
+ * Replays the most promising entries, at most `most`, so that plans which cannot be faster need not
+ * be tried.  Does nothing if all plans may be tried.
  */
 int pd_contest_look(struct pd_contest *contest, int most, struct pd_error *err);
 /*
- * Replays entries as far as that can change who wins, as far as most_work operations go; returns
- * the winner, or -1 for an error.
+ * Replays entries while that can change the winner, up to most_work operations; returns the winner,
+ * or -1 for an error.
  */
 int64_t pd_contest_judge(struct pd_contest *contest, int64_t most_work, struct pd_error *err);
 

@@ -17,12 +17,14 @@
 
 #include <limits.h>
 
-#define NEAR 0.03               /* how much a plan may be slower than the best, at least, */
-#define TRIED 3                 /* after so many, not to be looked at any deeper */
-#define MORE 2                  /* than were tried have the deepest, to be tried */
-#define NEARLY 200              /* part by which no plan is faster: it is not worth a search */
+#define NEAR 0.03               /* how much slower than the best a plan may be, at least */
+#define TRIED 3                 /* after so many tries, a plan that is not near the best is not
+				   deepened */
+#define MORE 2                  /* entries to deepen beyond those that were tried */
+#define NEARLY 200              /* part by which no plan is faster, so that a search is not worth
+				   while */
 
-/* May x still beat y, whose time is known? */
+/* Tells whether x may still beat y, whose time is known. */
 static bool may_beat(const struct pd_entry *x, const struct pd_entry *y)
 {
 	if (x->expected_ns != y->time_ns)
@@ -37,15 +39,15 @@ static bool beats(const struct pd_entry *x, const struct pd_entry *y)
 	return pd_candidate_compare(x->plan, y->plan) < 0;
 }
 
-/* What makes a replay superfluous; where all plans are looked at none is. */
+/* Returns the time above which a replay is stopped; if all plans are tried, none is. */
 static int64_t rival_ns(const struct pd_contest *contest, int64_t best)
 {
 	return contest->few || best < 0 ? PD_NEVER : contest->entries[best].time_ns;
 }
 
-#define DEEPER 2                /* than pd_warmup_most: the replay says whether that helps */
+#define DEEPER 2                /* beyond pd_warmup_most; the replay shows whether that helps */
 
-/* Warm-ups that are deeper by one on every stage but the last. */
+/* Makes warm-ups deeper by one on every stage but the last. */
 static struct pd_plan *deeper(const struct pd_contest *contest, const struct pd_plan *plan)
 {
 	struct pd_warmup_room room = { .limit_bytes = contest->task->limit_bytes };
@@ -64,8 +66,10 @@ static struct pd_plan *deeper(const struct pd_contest *contest, const struct pd_
 	return NULL;
 }
 
-/* If a plan takes such a time, can none win by such a part?  Where plans are few, all that are as
- * good are compared. */
+/*
+ * Tells whether no plan can be faster than this period by more than this part.  If there are few
+ * plans, all equally good ones are compared.
+ */
 static bool is_proven(const struct pd_contest *contest, const struct pd_plan *plan, int64_t time_ns,
 		      int64_t part)
 {
@@ -73,7 +77,7 @@ static bool is_proven(const struct pd_contest *contest, const struct pd_plan *pl
 	       pd_task_proves(contest->task, time_ns, plan->rank_count, part);
 }
 
-/* How much longer than was expected those of a family take, at least. */
+/* Records by how much entries of a family take longer than expected, at least. */
 static void learn(struct pd_contest *contest, const struct pd_entry *entry)
 {
 	struct pd_family *family = &contest->families[entry->family];
@@ -90,7 +94,7 @@ static double likely_ns(const struct pd_contest *contest, const struct pd_entry 
 	return (double)entry->expected_ns * (slower > 0 ? slower : 1);
 }
 
-/* Replays an entry, if it was not; how it compares with the best so far is in *best. */
+/* Replays an entry, if it was not; updates *best. */
 static int judge(struct pd_contest *contest, size_t at, int64_t *most_work, int64_t *best,
 		 struct pd_error *err)
 {
@@ -112,9 +116,9 @@ static int judge(struct pd_contest *contest, size_t at, int64_t *most_work, int6
 }
 
 /*
- * Where links are crowded, more minibatches in flight help more than the bound knows.  The entry
- * that has those of another and so many more on every stage but the last, or as many more as there
- * may be; the other one where that is less than `least` more.
+ * Enters a plan with `by` more minibatches in flight on every stage but the last, or as many more
+ * as are possible.  If links are busy, this helps more than the bound knows.  Returns the old entry
+ * if that is less than `least` more.
  */
 static size_t enter_deeper(struct pd_contest *contest, size_t from, int least, int by)
 {
@@ -138,13 +142,13 @@ static size_t enter_deeper(struct pd_contest *contest, size_t from, int least, i
 	return at;
 }
 
-/* An entry and those that are deeper. */
+/* An entry and its deeper variants. */
 struct deeper {
 	size_t at;                      /* the one that was replayed last */
-	int64_t least_ns;               /* of the fastest */
+	int64_t least_ns;               /* time of the fastest */
 };
 
-/* Replays one if it may win; whether it was.  -1: an error. */
+/* Replays a variant if it may win; returns whether it was replayed, or -1 for an error. */
 static int judge_deeper(struct pd_contest *contest, struct deeper *deeper, size_t next,
 			int64_t *most_work, int64_t *best, struct pd_error *err)
 {
@@ -157,7 +161,7 @@ static int judge_deeper(struct pd_contest *contest, struct deeper *deeper, size_
 	return 1;
 }
 
-/* Do warm-ups that an entry has not still promise anything? */
+/* Tells whether other warm-ups of an entry may be faster. */
 static bool may_deepen(const struct pd_contest *contest, size_t at, int64_t most_work)
 {
 	const struct pd_entry *entry = &contest->entries[at];
@@ -165,8 +169,10 @@ static bool may_deepen(const struct pd_contest *contest, size_t at, int64_t most
 	return entry->time_ns > entry->expected_ns && most_work > 0 && !contest->nearly;
 }
 
-/* Deeper ones than an entry, as long as each is faster by a part in PD_WARMUP_WORTH: they cost
- * memory. */
+/*
+ * Tries deeper variants of an entry while each is faster by one part in PD_WARMUP_WORTH, since they
+ * cost memory.
+ */
 static int deepen(struct pd_contest *contest, struct deeper *deeper, int64_t *most_work,
 		  int64_t *best, struct pd_error *err)
 {
@@ -187,8 +193,10 @@ static int deepen(struct pd_contest *contest, struct deeper *deeper, int64_t *mo
 	return 0;
 }
 
-/* A few may not help where many do: the deepest, if they are more by some, and less deep ones while
- * each is the best. */
+/*
+ * Tries the deepest variant, since many warm-ups may help where a few do not, and then less deep
+ * ones while each is the best.
+ */
 static int deepen_most(struct pd_contest *contest, struct deeper *deeper, size_t from,
 		       int64_t *most_work, int64_t *best, struct pd_error *err)
 {
@@ -211,9 +219,8 @@ static int deepen_most(struct pd_contest *contest, struct deeper *deeper, size_t
 }
 
 /*
- * An entry, and deeper ones.  After a few, one that is as deep as the best so far, and slower than
- * it by more than any was that then turned out to be faster more or less deep, is not looked at
- * so: others can be instead.
+ * Replays an entry and its deeper variants.  After a few, it skips the variants of an entry as deep
+ * as the best that is slower by more than variants have gained so far.
  */
 static int judge_entry(struct pd_contest *contest, size_t i, int64_t *most_work, int64_t *best,
 		       struct pd_error *err)
@@ -250,7 +257,7 @@ static int judge_entry(struct pd_contest *contest, size_t i, int64_t *most_work,
 	return 0;
 }
 
-/* Of those that were replayed, or -1. */
+/* Returns the best of those that were replayed, or -1. */
 static int64_t best_of(const struct pd_contest *contest)
 {
 	int64_t best = -1;
@@ -287,7 +294,7 @@ int pd_contest_look(struct pd_contest *contest, int most, struct pd_error *err)
 	return 0;
 }
 
-/* Need it be replayed at all? */
+/* Tells whether the entry needs a replay. */
 static bool is_open(const struct pd_contest *contest, const struct pd_entry *entry, int64_t best,
 		    int64_t most_work)
 {
@@ -298,13 +305,16 @@ static bool is_open(const struct pd_contest *contest, const struct pd_entry *ent
 	if (contest->nearly &&
 	    entry->plan->stage_count >= contest->entries[best].plan->stage_count)
 		return false;
-	/* one stage takes about what is expected, others may take far longer */
+	/* One stage takes about as long as expected, others may take far longer. */
 	if (most_work <= 0 && entry->plan->stage_count > 1)
 		return false;
 	return may_beat(entry, &contest->entries[best]);
 }
 
-/* Of the first `count`, which are sorted: by what is expected, or by what is likely; -1: none. */
+/*
+ * Returns the next of the first `count` entries, which are sorted, by expected time or by likely
+ * time; -1: none.
+ */
 static int64_t next_of(const struct pd_contest *contest, size_t count, int64_t best,
 		       int64_t most_work, bool likely)
 {
@@ -314,7 +324,7 @@ static int64_t next_of(const struct pd_contest *contest, size_t count, int64_t b
 	for (size_t i = 0; i < count; i++) {
 		const struct pd_entry *entry = &contest->entries[i];
 
-		/* none is likely to take less than is expected */
+		/* No entry is likely to take less than expected. */
 		if (next >= 0 && (!likely || (double)entry->expected_ns >= least_ns))
 			break;
 		if (!is_open(contest, entry, best, most_work))

@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KNOWN_UNITS 4096                /* above, bytes of stages are worked out every time; */
-#define KNOWN_CHAIN 1024                /* for a chain that is done in no time */
+#define KNOWN_UNITS 4096                /* above this, bytes of stages are not stored */
+#define KNOWN_CHAIN 1024                /* the same for a chain, where they take constant time */
 
-struct pd_known {                       /* of a replica without warm-up, plus 1 */
-	int64_t bytes[2];               /* alone; one of several */
-	int64_t slot_bytes;             /* more for each minibatch of warm-up */
+struct pd_known {                       /* bytes of a replica without warm-up, plus 1 */
+	int64_t bytes[2];               /* without and with other replicas */
+	int64_t slot_bytes;             /* in addition for each minibatch of warm-up */
 };
 
 const char *const pd_cost_kind_name[] = {
@@ -51,7 +51,7 @@ int64_t pd_allreduce_ns(int64_t parameter_ns, int64_t latency_ns, int64_t m)
 	return pd_ceil_div(parameter_ns * steps, m) + latency_ns * steps;
 }
 
-/* Backward, all-reduce, step, forward: one by one. */
+/* Adds up backward, all-reduce, step and forward, one after the other. */
 int64_t pd_work_total_ns(const struct pd_work *work, const struct pd_level *link, int64_t m)
 {
 	return pd_max64(work->compute_ns, work->link_ns) +
@@ -63,7 +63,10 @@ int64_t pd_work_ns(const struct pd_work *work, const struct pd_level *link, int6
 	return pd_ceil_div(pd_work_total_ns(work, link, m), m);
 }
 
-/* May the network be cut before layer l?  Not between layers that share parameters. */
+/*
+ * Returns whether the network may be cut before each layer: not between layers that share
+ * parameters.
+ */
 static bool *legal_cuts(const struct pd_profile *profile)
 {
 	int n = profile->layer_count, tied = 0;
@@ -73,7 +76,7 @@ static bool *legal_cuts(const struct pd_profile *profile)
 	for (int l = 0; profile->model && l < n; l++) {
 		int shares = profile->model->layers[l].shares;
 
-		if (shares >= 0) {      /* not before any of low + 1 to high */
+		if (shares >= 0) {      /* no cut before any of low + 1 to high */
 			change[(shares < l ? shares : l) + 1]++;
 			change[(shares < l ? l : shares) + 1]--;
 		}
@@ -98,7 +101,7 @@ static int *last_uses(const struct pd_profile *profile)
 	return last;
 }
 
-/* Bytes of the tensors that cross the cut before each layer, into cut (layer_count + 1). */
+/* Sets the bytes of the tensors that cross the cut before each layer (layer_count + 1 entries). */
 static void cut_bytes(const struct pd_profile *profile, const int *last_use, int64_t *cut)
 {
 	int n = profile->layer_count;
@@ -140,7 +143,7 @@ static void add_up(struct pd_costs *costs, const bool *legal, const int64_t *cut
 	costs->parameter_bytes[u] = bytes;
 }
 
-/* legal: where it may be cut; taken over. */
+/* legal says where the network may be cut; it is taken over. */
 static void costs_init(struct pd_costs *costs, const struct pd_profile *profile,
 		       enum pd_cost_kind kind, int64_t memory_limit_bytes, bool *legal)
 {
@@ -216,13 +219,13 @@ void pd_row_release(struct pd_row *row)
 	*row = (struct pd_row){ 0 };
 }
 
-/* What a row adds up from layer to layer. */
+/* The sums of a row, from layer to layer. */
 struct tally {
-	int64_t in;             /* arrives */
-	int64_t held;           /* is in the stage and still wanted by a later layer */
+	int64_t in;             /* bytes that arrive */
+	int64_t held;           /* bytes in the stage that a later layer uses */
 };
 
-/* An input of layer l; one that is named twice is used once. */
+/* Adds an input of layer l; an input named twice is used once. */
 static void tally_input(struct pd_row *row, struct tally *tally, int l, int i)
 {
 	const struct pd_costs *costs = row->costs;
@@ -243,8 +246,8 @@ static void tally_input(struct pd_row *row, struct tally *tally, int l, int i)
 }
 
 /*
- * Tensors arrive at a stage that uses them and leave it for later stages that use them,
- * whether it made them or received them (lib/plan/wiring).
+ * Tensors arrive at a stage that uses them, and leave it for later stages that use them, whether
+ * the stage made them or received them (lib/plan/wiring).
  */
 void pd_row_set(struct pd_row *row, int unit)
 {
@@ -294,7 +297,7 @@ static void work_out_memory(const struct pd_row *row, int v, struct pd_known *kn
 	known->slot_bytes = price(row, v, &sums, 1, 1) + 1 - known->bytes[0];
 }
 
-/* Linear in the warm-up, and the same for any number of replicas above one. */
+/* Memory is linear in the warm-up, and the same for any number of replicas above one. */
 int64_t pd_row_memory(const struct pd_row *row, int v, int replicas, int warmup)
 {
 	const struct pd_costs *costs = row->costs;
@@ -302,7 +305,7 @@ int64_t pd_row_memory(const struct pd_row *row, int v, int replicas, int warmup)
 	struct pd_known own = { 0 }, *known = costs->known
 		? &costs->known[u * U - u * (u + 1) / 2 + (size_t)v - 1] : &own;
 
-	if (!known->bytes[0])                           /* 0 is "not known yet" */
+	if (!known->bytes[0])                           /* 0 means not known yet */
 		work_out_memory(row, v, known);
 	return saturate((__int128)known->slot_bytes * warmup + known->bytes[replicas > 1] - 1);
 }

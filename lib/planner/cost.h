@@ -33,39 +33,41 @@ struct pd_costs {
 	enum pd_cost_kind kind;
 	int64_t memory_limit_bytes;             /* INT64_MAX: none */
 	int unit_count;
-	/* unit_count + 1 entries each */
+	/* The rest has unit_count + 1 entries each. */
 	int *first;                             /* layer at which unit u begins */
-	int64_t *compute_ns;                    /* of all units before u: forward, backward, update */
-	int64_t *parameter_bytes;               /* of all units before u */
-	int64_t *cut_bytes;                     /* of the tensors made before u and used at or after */
-	int *last_use;                          /* per layer: the last that uses its output, or -1 */
-	struct pd_known *known;                 /* bytes of stages, as far as they were asked for */
+	int64_t *compute_ns;                    /* sum over units before u: forward, backward,
+						   update */
+	int64_t *parameter_bytes;               /* sum over units before u */
+	int64_t *cut_bytes;                     /* of the tensors made before u and used later */
+	int *last_use;                          /* per layer: the last layer that uses its output,
+						   or -1 */
+	struct pd_known *known;                 /* bytes of stages that were asked for so far */
 	struct pd_chain *chain;                 /* or NULL */
 };
 
-/* Sums fit: lib/profile checks.  Borrows profile. */
+/* Sums fit into 63 bits, as lib/profile checks.  Borrows profile. */
 void pd_costs_init(struct pd_costs *costs, const struct pd_profile *profile,
 		   enum pd_cost_kind kind, int64_t memory_limit_bytes);
-/* The same for a network that may be cut between layers that share parameters, too. */
+/* Does the same for a network that may also be cut between layers that share parameters. */
 void pd_costs_init_everywhere(struct pd_costs *costs, const struct pd_profile *profile,
 			      enum pd_cost_kind kind, int64_t memory_limit_bytes);
 void pd_costs_release(struct pd_costs *costs);
 
-/* The stages that begin with one unit: what grows with their last one. */
+/* The stages that begin with one unit. */
 struct pd_row {
 	const struct pd_costs *costs;
 	int unit;                               /* u */
-	/* unit_count + 1 entries; [v] is for the stage [u, v); of a chain, unused */
+	/* unit_count + 1 entries; [v] is for the stage [u, v).  Unused for a chain. */
 	int64_t *in_bytes, *out_bytes;
-	int64_t *seen, stamp;                   /* per layer: when an input of the stage was last met */
+	int64_t *seen, stamp;                   /* per layer: when it was last an input */
 };
 
 void pd_row_init(struct pd_row *row, const struct pd_costs *costs);
 void pd_row_release(struct pd_row *row);
-/* Goes to unit u. */
+/* Makes the row that of another unit. */
 void pd_row_set(struct pd_row *row, int unit);
 
-/* To and from other stages per minibatch, one way, of stage [u, v). */
+/* These return the bytes that stage [u, v) receives, and sends, per minibatch. */
 static inline int64_t pd_row_in_bytes(const struct pd_row *row, int v)
 {
 	return row->costs->chain ? row->costs->cut_bytes[row->unit] : row->in_bytes[v];
@@ -76,30 +78,38 @@ static inline int64_t pd_row_out_bytes(const struct pd_row *row, int v)
 	return row->costs->chain ? row->costs->cut_bytes[v] : row->out_bytes[v];
 }
 
-/* Bytes of one replica of stage [u, v); the same as pd_memory_of. */
+/* Returns the bytes of one replica of stage [u, v), like pd_memory_of. */
 int64_t pd_row_memory(const struct pd_row *row, int v, int replicas, int warmup);
 
-/* What a stage does for one minibatch, all replicas together. */
+/* The work of a stage for one minibatch, all replicas together. */
 struct pd_work {
 	int64_t compute_ns;
 	int64_t parameter_bytes;
-	int64_t parameter_ns;   /* to send them over the link once */
-	int64_t link_ns;        /* a replica's link, each way: its activations and gradients */
+	int64_t parameter_ns;   /* time to send them over the link once */
+	int64_t link_ns;        /* a replica's link, each way: activations and gradients */
 };
 
 void pd_row_work(const struct pd_row *row, int v, const struct pd_level *link,
 		 struct pd_work *work_p);
 
-/* Time in which a stage with m replicas does m minibatches; does not fall with m. */
+/* Returns the time in which a stage with m replicas does m minibatches; it does not fall with m. */
 int64_t pd_work_total_ns(const struct pd_work *work, const struct pd_level *link, int64_t m);
 
-/* Mean time between two minibatches that leave a stage with m replicas: at least compute / m. */
+/*
+ * Returns the mean time between two minibatches of a stage with m replicas: at least compute / m.
+ */
 int64_t pd_work_ns(const struct pd_work *work, const struct pd_level *link, int64_t m);
 
-/* One all-reduce among m, each with a link to itself: 2 (m - 1) steps of 1/m of the parameters. */
+/*
+ * Returns the time of an all-reduce among m, each with a link of its own: 2 (m - 1) steps of 1/m of
+ * the parameters.
+ */
 int64_t pd_allreduce_ns(int64_t parameter_ns, int64_t latency_ns, int64_t m);
 
-/* Bytes over a link without latency; PD_COST_MAX when the bandwidth is 0 and bytes are not. */
+/*
+ * Returns the time of bytes over a link without latency; PD_COST_MAX if the bandwidth is 0 and the
+ * bytes are not.
+ */
 int64_t pd_bytes_ns(int64_t bytes, int64_t bandwidth_bytes_per_s);
 
 static inline int64_t pd_ceil_div(int64_t a, int64_t b)

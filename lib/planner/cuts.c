@@ -26,7 +26,7 @@ static int *first_uses(const struct pd_profile *profile)
 	return first;
 }
 
-/* Ends before each p: layer_count + 1 entries. */
+/* Counts the ends before each p (layer_count + 1 entries). */
 static int *count_ends(const struct pd_profile *profile, const int *first_use)
 {
 	int n = profile->layer_count;
@@ -41,7 +41,7 @@ static int *count_ends(const struct pd_profile *profile, const int *first_use)
 	return ends;
 }
 
-/* How many of a layer's inputs are ends for p, each once. */
+/* Returns how many of a layer's inputs are ends for p, each once. */
 static int ends_used(const struct pd_profile_layer *layer, const int *first_use, int p)
 {
 	int count = 0;
@@ -78,7 +78,7 @@ static bool *firm_layers(const struct pd_profile *profile)
 	return firm;
 }
 
-/* Can what is between two firm places be put in another order? */
+/* Tells whether the layers between two firm cuts can be put in another order. */
 static bool can_change(const struct pd_costs *costs, const bool *firm, int from, int to)
 {
 	for (int l = costs->first[from] + 1; l < costs->first[to]; l++)
@@ -125,7 +125,7 @@ void pd_cuts_around(const struct pd_cuts *cuts, const struct pd_costs *costs,
 
 		if (cut->soft)
 			continue;
-		/* firm: either contains the other */
+		/* if firm, one contains the other */
 		if (before <= layers)
 			out_p->last = cut->last;
 		if (before >= layers) {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a network can be cut, whatever the order of its layers; private to this folder. */
+/*
+ * The places at which a network can be cut, whatever the order of its layers; private to this
+ * folder.
+ */
 #ifndef PD_PLANNER_CUTS_H
 #define PD_PLANNER_CUTS_H
 
@@ -9,16 +12,16 @@
 #include <stdbool.h>
 
 /*
- * A cut, or all those that orders have between two firm ones: then first > last, and what lies
- * between them may be on either side.
+ * A cut; or, if first > last, all cuts that orders have between two firm ones: the units in between
+ * may be on either side.
  */
 struct pd_cut {
 	bool soft;
-	int last;                       /* the units before it for sure are 0 to last - 1 */
-	int first;                      /* those behind it for sure are `first` and later */
+	int last;                       /* units 0 to last - 1 are surely before it */
+	int first;                      /* units from `first` on are surely behind it */
 };
 
-/* In order, from before the first unit to behind the last. */
+/* All cuts in order, from before the first unit to behind the last. */
 struct pd_cuts {
 	int count;
 	bool any_soft;
@@ -28,22 +31,25 @@ struct pd_cuts {
 void pd_cuts_init(struct pd_cuts *cuts, const struct pd_costs *costs);
 void pd_cuts_release(struct pd_cuts *cuts);
 
-/* What is before and behind a state for sure; not soft where that is all. */
+/*
+ * Sets the cut around a state: the units that are surely before and behind it; it is firm if these
+ * are all.
+ */
 void pd_cuts_around(const struct pd_cuts *cuts, const struct pd_costs *costs,
 		    const struct pd_states *states, int state, struct pd_cut *out_p);
 
-/* Differences of states. */
+/* Bytes of the differences of states. */
 struct pd_spans {
 	struct pd_states states;
-	int count;                      /* of states */
-	int64_t *bytes;                 /* [from * count + to]; -1: `from` is not contained */
+	int count;                      /* number of states */
+	int64_t *bytes;                 /* [from * count + to]; -1: `to` does not contain it */
 };
 
-/* False, and nothing to release, where there are very many. */
+/* Returns false, with nothing to release, if there are too many states. */
 bool pd_spans_init(struct pd_spans *spans, const struct pd_profile *profile);
 void pd_spans_release(struct pd_spans *spans);
 
-/* What comes to a stage that is state `to` without state `from`, and leaves it, one way. */
+/* Returns the bytes that the stage from state `from` to state `to` receives and sends, one way. */
 static inline int64_t pd_span_bytes(const struct pd_spans *spans, int from, int to)
 {
 	return spans->bytes[(size_t)from * (size_t)spans->count + (size_t)to];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan as a graph for Graphviz: stages, what passes between them, where they are. */
+/* Draws a plan as a graph for Graphviz: its stages, the tensors between them, and their ranks. */
 #include "planner/planner.h"
 
 #include "base/opt.h"
 #include "planner/usage.h"
 
-/* Of a label in double quotes. */
+/* Writes a label's text for double quotes. */
 static void put_quoted(const char *text, FILE *out)
 {
 	for (; *text; text++) {

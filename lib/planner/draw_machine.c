@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The machine: boxes in boxes, devices in the colours of their stages, links as they are busy. */
+/*
+ * Draws the machine: boxes in boxes, devices in the colours of their stages, links by how busy they
+ * are.
+ */
 #include "planner/draw_svg.h"
 
 #include "base/opt.h"
@@ -14,10 +17,10 @@ struct machine {
 	const struct pd_drawing *d;
 	double width[PD_MAX_LEVELS + 1], height[PD_MAX_LEVELS + 1];
 	int per_row[PD_MAX_LEVELS + 1];
-	int font;                       /* in a device; 0: nothing is written there */
+	int font;                       /* in a device; 0: no text */
 };
 
-/* From grey, not busy, through blue to red, all the time. */
+/* Returns a colour from grey (not busy) through blue to red (always busy). */
 const char *pd_draw_load_colour(double part)
 {
 	return part >= 0.9 ? "#b02a1f" : part >= 0.6 ? "#ee841c" : part >= 0.2 ? "#3b6fa8"
@@ -29,7 +32,7 @@ double pd_draw_load_width(double part)
 	return 1 + 6 * (part > 1 ? 1 : part);
 }
 
-/* All components of a level are of one size. */
+/* Sets the size of the components, which is the same for all of a level. */
 static void measure(struct machine *m)
 {
 	const struct pd_topology *topology = &m->d->plan->topology;
@@ -72,7 +75,7 @@ static void put_device(const struct machine *m, int64_t device, double x, double
 			y + m->height[0] / 2 + m->font * 0.36, s);
 }
 
-/* From a component up to the others of its level. */
+/* Draws the link from a component to the others of its level. */
 static void put_link(const struct machine *m, int k, int64_t component, double x, double y)
 {
 	const struct pd_links *links = &m->d->usage->links;
@@ -98,7 +101,7 @@ static void put_link(const struct machine *m, int k, int64_t component, double x
 
 static void put_component(const struct machine *m, int k, int64_t component, double x, double y);
 
-/* The line to which the links of a row of children lead, and the children. */
+/* Draws a row of children, and the line to which their links lead. */
 static void put_row(const struct machine *m, int k, int64_t first, int64_t count, double x,
 		    double y)
 {

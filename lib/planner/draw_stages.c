@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stages as cards in a row: what each is, and what makes up its replicas' time. */
+/* Draws stages as cards in a row, with the parts of their replicas' time. */
 #include "planner/draw_svg.h"
 
 #include "base/mem.h"
@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CARD 198                /* of a stage */
-#define CARD_HEIGHT 69          /* and a line for tensors that skip stages */
-#define CARD_GAP 38             /* with an arrow */
+#define CARD 198                /* width of a stage */
+#define CARD_HEIGHT 69          /* without a line for tensors that skip stages */
+#define CARD_GAP 38             /* room for an arrow */
 #define CARDS_PER_ROW 4
 #define MOST_CARDS 48
-#define MOST_CHARACTERS 14      /* of a layer's name */
+#define MOST_CHARACTERS 14      /* most characters of a layer's name */
 
-/* A layer's name, cut to fit, but not inside a character. */
+/* Writes a layer's name, cut to fit, but not inside a character. */
 static void put_name(const struct pd_drawing *d, int layer)
 {
 	char *name = pd_strdup(d->plan->profile->layers[layer].name);
@@ -31,7 +31,7 @@ static void put_name(const struct pd_drawing *d, int layer)
 	free(name);
 }
 
-/* "conv1 ... fc3" */
+/* Writes "conv1 ... fc3". */
 static void put_layers(const struct pd_drawing *d, const struct pd_stage *stage)
 {
 	put_name(d, stage->first_layer);
@@ -62,7 +62,7 @@ static void put_bar(const struct pd_drawing *d, int s, double x, double y)
 		100 * pd_usage_part(d->usage, pd_usage_busy_ns(d->usage, s)));
 }
 
-/* What goes on to stages that are not the next one. */
+/* Writes what goes on to stages other than the next. */
 static void put_skips(const struct pd_drawing *d, int s, double x, double y)
 {
 	const struct pd_wiring *wiring = d->usage->schedule->wiring;
@@ -116,7 +116,7 @@ static int64_t bytes_between(const struct pd_drawing *d, int s)
 	return 0;
 }
 
-/* Between two cards, or behind the last of a row. */
+/* Draws an arrow between two cards, or behind the last of a row. */
 static void put_arrow(const struct pd_drawing *d, int s, double x, double y)
 {
 	char bytes[32], *unit;
@@ -133,7 +133,7 @@ static void put_arrow(const struct pd_drawing *d, int s, double x, double y)
 		x + CARD_GAP / 2.0, y + 14, unit ? unit : "");
 }
 
-/* Does anything go past the stage that is next? */
+/* Tells whether anything skips the next stage. */
 static bool skips(const struct pd_drawing *d)
 {
 	const struct pd_wiring *wiring = d->usage->schedule->wiring;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A plan as a drawing: its stages in a row, and below them the machine, boxes in boxes as the
- * levels of the topology are, each device in the colour of its stage, each link as wide and as
- * dark as it is busy.
+ * Draws a plan: its stages in a row, and below them the machine, as boxes in boxes by the levels of
+ * the topology.  Each device has the colour of its stage, and each link is as wide and dark as it
+ * is busy.
  */
 #include "planner/draw_svg.h"
 
@@ -28,7 +28,7 @@ const struct pd_draw_kind pd_draw_kinds[SVG_KINDS] = {
 	{ "all-reduce", "#a66f97" },
 };
 
-/* Stages are paler than kinds of work. */
+/* Makes a stage paler than kinds of work. */
 static int pale(int part)
 {
 	return part + (255 - part) * 2 / 5;
@@ -117,7 +117,7 @@ int pd_plan_svg(const struct pd_plan *plan, FILE *out, struct pd_error *err)
 	for (int s = plan->stage_count - 1; s >= 0; s--)
 		for (int r = 0; r < plan->stages[s].replicas; r++)
 			d.stage_of[plan->stages[s].ranks[r]] = s;
-	height = put_all(&d);           /* known afterwards */
+	height = put_all(&d);           /* the height is known only afterwards */
 	pd_mem_stream_close(d.out);
 	fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" "
 		"viewBox=\"0 0 %d %.0f\" font-family=\"Helvetica, Arial, sans-serif\" "

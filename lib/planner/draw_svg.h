@@ -17,20 +17,20 @@ struct pd_drawing {
 	int *stage_of;                  /* per device: its first stage, or -1 */
 };
 
-/* The colour of a stage, wherever it is. */
+/* Returns the colour of a stage. */
 const char *pd_draw_colour(int stage, char buf[8]);
 
-/* What makes up a replica's time, in the colours of pd-replay's timelines. */
+/* The parts of a replica's time, in the colours of pd-replay's timelines. */
 #define SVG_KINDS 4
 struct pd_draw_kind {
 	const char *name, *colour;
 };
 extern const struct pd_draw_kind pd_draw_kinds[SVG_KINDS];
 
-/* draw_stages.c and draw_machine.c: from y on; where it ends. */
+/* draw_stages.c and draw_machine.c: these draw from y on, and return where the drawing ends. */
 double pd_draw_stages(const struct pd_drawing *d, double y);
 double pd_draw_machine(const struct pd_drawing *d, double y);
-/* Of a link that is busy for that part of the time. */
+/* Returns the colour of a link that is busy for this part of the time. */
 const char *pd_draw_load_colour(double part);
 double pd_draw_load_width(double part);
 

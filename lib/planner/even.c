@@ -38,7 +38,7 @@ static double square(const struct pd_costs *costs, int u, int v)
 	return time * time;
 }
 
-/* S_k of v from low to high, whose best u are from `first` to `last`. */
+/* Sets S_k for v from low to high, whose best u are from `first` to `last`. */
 static void divide(struct even *even, int low, int high, int first, int last)
 {
 	int v = low + (high - low) / 2, best = -1;
@@ -58,7 +58,10 @@ static void divide(struct even *even, int low, int high, int first, int last)
 	divide(even, v + 1, high, best, last);
 }
 
-/* from: for each number of stages and each end the last one's beginning. */
+/*
+ * Makes the layout: from has the beginning of the last stage, for each number of stages and each
+ * end.
+ */
 static struct pd_layout *layout_of(const struct pd_costs *costs, int count, const int *from)
 {
 	struct pd_layout *layout = pd_zalloc(sizeof(*layout));
@@ -105,7 +108,7 @@ struct pd_layout *pd_even_layout(const struct pd_costs *costs, int count)
 	return layout;
 }
 
-/* max( T(u, v), L(u, v) ) for all u < v, in rows. */
+/* Returns max( T(u, v), L(u, v) ) for all u < v, in rows. */
 static int64_t *stage_times(const struct pd_costs *costs, int64_t bandwidth_bytes_per_s)
 {
 	size_t room = (size_t)costs->unit_count + 1;
@@ -127,7 +130,7 @@ static int64_t *stage_times(const struct pd_costs *costs, int64_t bandwidth_byte
 	return times;
 }
 
-/* M_k for all ends up to `last`, from M_{k-1}. */
+/* Computes M_k for all ends up to `last`, from M_{k-1}. */
 static void slowest(const int64_t *times, size_t room, int k, int last, const int64_t *before,
 		    int64_t *here, int *from)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All plans, where they are few: every chain of states of the network, every way to give
- * replicas, every place, every warm-up up to pd_warmup_most.  Stages come one after the other
- * from the first; a stage that alone takes longer than the best plan known ends that branch.
- * What is left is entered with the bound of flow.c, and contest_replays.c replays it in order of that
- * until no bound is below the best replay: the winner is then the best of all these plans.
+ * Tries all plans if there are few: every chain of states of the network, all numbers of replicas,
+ * every placement, every warm-up up to pd_warmup_most.  Stages are added one after the other from
+ * the first; a stage that alone takes longer than the best plan known ends that branch.  The
+ * remaining plans are entered with the bound of flow.c.  contest_replays.c replays them in order of
+ * that until no bound is below the best replay.  The winner is then the best of all these plans.
  */
 #include "planner/contest.h"
 
@@ -20,21 +20,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_SHAPES 1000        /* cuts and replicas */
-#define MOST_BOUNDS 20000       /* plans whose bound is worked out */
+#define MOST_SHAPES 1000        /* combinations of cuts and replicas */
+#define MOST_BOUNDS 20000       /* plans whose bound is computed */
 
 struct exhaust {
 	struct pd_contest *contest;
 	const struct pd_task *task;
-	int64_t time_ns;                /* of the best plan known */
+	int64_t time_ns;                /* time of the best plan known */
 	struct pd_points *points;
 	int devices;
 	int count, *ends, *replicas;    /* stages so far */
 	int bounds;
-	bool plain;                     /* each minibatch of a replica has its update */
+	bool plain;                     /* each minibatch of a replica has its own update */
 };
 
-/* Sum over S of C(units - 1, S - 1) C(devices, S), or too many. */
+/* Tells whether there are few: the sum over S of C(units - 1, S - 1) C(devices, S). */
 static bool few_of_units(const struct pd_task *task)
 {
 	int units = task->costs.unit_count, devices = (int)task->topology->devices;
@@ -50,15 +50,15 @@ static bool few_of_units(const struct pd_task *task)
 	return true;
 }
 
-/* The same with chains of states for cuts. */
+/* Tells the same for cuts that are chains of states. */
 static bool few_of_states(const struct pd_points *points, int devices)
 {
 	size_t room = (size_t)points->last + 1;
 	double *chains, *next, all = 0, gifts = devices;
 
-	if (points->last > MOST_SHAPES)         /* two stages have more */
+	if (points->last > MOST_SHAPES)         /* plans of two stages are already more */
 		return false;
-	chains = pd_calloc(2 * room, sizeof(*chains));  /* of s - 1 stages, by where they end */
+	chains = pd_calloc(2 * room, sizeof(*chains));  /* of s - 1 stages, by their ends */
 	next = chains + room;
 	chains[0] = 1;
 	for (int s = 1; s <= devices && all <= MOST_SHAPES; s++) {
@@ -83,7 +83,10 @@ bool pd_contest_few(const struct pd_task *task)
 		few_of_states(&task->views->points, (int)task->topology->devices);
 }
 
-/* Whatever its warm-ups: processors, with what they send themselves, and links. */
+/*
+ * Tells whether the plan cannot win with any warm-ups: by its processors, with their own sends, and
+ * its links.
+ */
 static bool hopeless(const struct exhaust *exhaust, const struct pd_plan *plan,
 		     const struct pd_wiring *wiring)
 {
@@ -98,7 +101,7 @@ static bool hopeless(const struct exhaust *exhaust, const struct pd_plan *plan,
 	return false;
 }
 
-/* With recomputation, where it does not fit otherwise (recompute.c); takes the plan. */
+/* Enters the plan with recomputation if it does not fit otherwise (recompute.c); takes it. */
 static void enter_again(struct exhaust *exhaust, struct pd_plan *plan)
 {
 	const struct pd_task *task = exhaust->task;
@@ -119,7 +122,7 @@ static void enter_again(struct exhaust *exhaust, struct pd_plan *plan)
 		pd_candidate_drop(plan);
 }
 
-/* The plan as it is now. */
+/* Enters the plan as it is now. */
 static void enter(struct exhaust *exhaust, const struct pd_plan *plan)
 {
 	struct pd_error err;
@@ -142,7 +145,7 @@ static void enter(struct exhaust *exhaust, const struct pd_plan *plan)
 	pd_schedule_free(schedule);
 }
 
-/* All warm-ups of stages s to 0, those behind being set. */
+/* Tries all warm-ups of stages s to 0; those of later stages are set. */
 static void vary(struct exhaust *exhaust, struct pd_plan *plan, int s)
 {
 	struct pd_stage *stage = &plan->stages[s];
@@ -192,7 +195,7 @@ static void place(struct exhaust *exhaust)
 	pd_candidate_drop(plan);
 }
 
-/* All that can follow when what is before u has its stages. */
+/* Tries all stages that can follow when the layers before u have theirs. */
 static void extend(struct exhaust *exhaust, int u, int devices)
 {
 	const struct pd_points *points = exhaust->points;

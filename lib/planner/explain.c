@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan in words and columns. */
+/* Explains a plan in tables. */
 #include "planner/planner.h"
 
 #include "base/mem.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_STAGES 48          /* in a table */
+#define MOST_STAGES 48          /* rows of a table */
 #define MOST_LINKS 8
 
 static void explain_head(const struct pd_plan *plan, FILE *out)
@@ -112,7 +112,7 @@ static void explain_memory(const struct pd_usage *usage, FILE *out)
 	explain_rest(usage->plan, out);
 }
 
-/* One direction of a link. */
+/* one direction of a link */
 struct direction {
 	int level, component;
 	bool up;
@@ -132,7 +132,7 @@ static int by_load(const void *a, const void *b)
 	return x->up ? -1 : 1;
 }
 
-/* "ranks 4-7 to the others, level 1" */
+/* Writes "ranks 4-7 to the others, level 1". */
 static const char *show_link(const struct pd_usage *usage, int level, int component, bool up,
 			     char *buf, size_t room)
 {
@@ -249,7 +249,7 @@ void pd_plan_explain(const struct pd_plan *plan, FILE *out)
 	struct pd_usage *usage = pd_usage_new(plan);
 	char time[32], bytes[32];
 
-	if (!usage)             /* it was planned: it can be scheduled */
+	if (!usage)             /* a plan of the planner has a schedule */
 		pd_bug("explain: a plan that has no schedule");
 	explain_head(plan, out);
 	explain_stages(usage, out);

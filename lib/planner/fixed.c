@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans given by hand. */
+/* Reads plans given by hand. */
 #include "planner/search.h"
 
 #include "base/mem.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "8x1" or "8", in place. */
+/* Parses "8x1" or "8", in place. */
 static int parse_stage(char *text, int at, int64_t *layers_p, int64_t *replicas_p,
 		       struct pd_error *err)
 {
@@ -44,7 +44,7 @@ static int parse_list(struct pd_layout *layout, char *text, struct pd_error *err
 	return 0;
 }
 
-/* Does the layer begin a unit? */
+/* Tells whether the layer begins a unit. */
 static bool may_cut(const struct pd_costs *costs, int layer)
 {
 	int low = 0, high = costs->unit_count;
@@ -99,7 +99,7 @@ struct pd_layout *pd_fixed_layout(const struct pd_costs *costs, const char *list
 {
 	struct pd_layout *layout = pd_zalloc(sizeof(*layout));
 	char *text = pd_strdup(list);
-	size_t most = strlen(list) + 1;         /* stages it can name */
+	size_t most = strlen(list) + 1;         /* limit of the stages it can name */
 	int status;
 
 	layout->layers = pd_calloc(most, sizeof(*layout->layers));

@@ -41,8 +41,10 @@
 
 #include <math.h>
 
-/* Takes turns among a stage's replicas: returns the one whose turn it is.  (A division takes
- * longer than all else that a microbatch does.) */
+/*
+ * Takes turns among a stage's replicas; returns the one whose turn it is.  (A division would take
+ * longer than all else for a microbatch.)
+ */
 static int take_turn(const struct pd_stage *stage, int *turn)
 {
 	int rank = stage->ranks[*turn];
@@ -52,7 +54,7 @@ static int take_turn(const struct pd_stage *stage, int *turn)
 	return rank;
 }
 
-/* Microbatches from `first` on come next. */
+/* Sets the turns for microbatches from `first` on. */
 static void set_turns(struct pd_flow *flow, int64_t first)
 {
 	for (int s = 0; s < flow->plan->stage_count; s++) {
@@ -91,8 +93,8 @@ static int64_t rest_of(const struct pd_reduce *reduce, int last)
 }
 
 /*
- * All-reduce and step behind the last backward of a group.  Without parameters there is nothing
- * for which replicas would wait for each other.
+ * Does the all-reduce and the step behind the last backward of a group.  In a stage without
+ * parameters replicas do not wait for each other.
  */
 static void update(struct pd_flow *flow, const struct pd_flow_stage *stage)
 {
@@ -123,7 +125,7 @@ static void update(struct pd_flow *flow, const struct pd_flow_stage *stage)
 static void backward(struct pd_flow *flow, struct pd_flow_stage *stage)
 {
 	int rank = take_turn(stage->plan, &stage->up);
-	int64_t end_ns = flow->free_ns[rank] + stage->again_ns; /* that waits for no gradient */
+	int64_t end_ns = flow->free_ns[rank] + stage->again_ns; /* it waits for no gradient */
 
 	for (int i = 0; i < stage->out_count; i++) {
 		const struct pd_flow_link *link = &flow->links[stage->out[i]];
@@ -141,10 +143,10 @@ static void backward(struct pd_flow *flow, struct pd_flow_stage *stage)
 }
 
 /*
- * What the schedule has at microbatch k of those from first to last - 1, between which the
- * pipeline does not drain.  To keep when every stage's backward ended would take more time than to
- * work it out.  So that is summed up, with weights, from the first stage's on; two microbatches of
- * which it is not the same have equal sums by a chance of 1 in 2^64.
+ * Does the operations of the schedule at microbatch k, of those from first to last - 1, between
+ * which the pipeline does not drain.  Storing when every stage's backward ended would take longer
+ * than computing it.  So only a weighted sum over the stages is kept, relative to the first; two
+ * different sums are equal with a chance of 1 in 2^64.
  */
 static void tick(struct pd_flow *flow, int64_t first, int64_t last, int64_t k)
 {
@@ -170,7 +172,7 @@ static void tick(struct pd_flow *flow, int64_t first, int64_t last, int64_t k)
 	flow->marks[k] = sum - flow->weights * (uint64_t)flow->stages[0].end_ns;
 }
 
-/* Until it repeats itself: a look at what came back, from time to time.  Returns the period. */
+/* Goes on until everything repeats, which it checks from time to time.  Returns the period. */
 static double run(struct pd_flow *flow)
 {
 	const struct pd_schedule *schedule = flow->schedule;
@@ -199,8 +201,10 @@ static double run(struct pd_flow *flow)
 			    : steady.period_ns * 0.99;  /* not settled: the slope is about right */
 }
 
-/* Do the cycles have the form above?  No replicas, one link to the next stage, and updates that
- * come after every microbatch. */
+/*
+ * Tells whether the cycles have the form above: no replicas, one link to the next stage, and
+ * updates that come after every microbatch.
+ */
 static bool is_chain(const struct pd_flow *flow)
 {
 	for (int s = 0; s < flow->plan->stage_count; s++) {
@@ -216,8 +220,8 @@ static bool is_chain(const struct pd_flow *flow)
 }
 
 /*
- * The largest ratio of a chain's cycles, rounded down.  A stage that recomputes does so where the
- * cycle turns: elsewhere before the gradient is there.
+ * Returns the largest ratio of a chain's cycles, rounded down.  A stage that recomputes does so
+ * where the cycle turns; elsewhere it does so before the gradient arrives.
  */
 static int64_t cycles_ns(const struct pd_flow *flow)
 {
@@ -234,7 +238,7 @@ static int64_t cycles_ns(const struct pd_flow *flow)
 			time += last->forward_ns + last->backward_ns;
 			if ((__int128)tokens * (most + 1) <= time + last->again_ns)
 				most = (time + last->again_ns) / tokens;
-			if (last->out_count > 0)        /* of years, no less than years */
+			if (last->out_count > 0)        /* a time of years stays one */
 				time = pd_min64(time + 2 * flow->links[last->out[0]].only_ns,
 						PD_COST_MAX);
 		}
@@ -248,7 +252,7 @@ bool pd_flow_knows(const struct pd_plan *plan)
 	       plan->schedule == PD_SCHEDULE_NONE;
 }
 
-/* All of a minibatch, one behind the other. */
+/* Returns the time of a minibatch by itself. */
 static double longest_ns(const struct pd_flow *flow)
 {
 	double ns = 0;
@@ -264,7 +268,7 @@ static double longest_ns(const struct pd_flow *flow)
 	return ns;
 }
 
-/* Takes times whose sums would not fit in units of so many nanoseconds, rounded down. */
+/* Returns a unit in nanoseconds in which all sums of times fit, rounded down. */
 static int64_t scale(struct pd_flow *flow)
 {
 	double all = longest_ns(flow) * (double)flow->n;

@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-/* Odd, and as if drawn by chance. */
+/* Returns an odd number that looks random. */
 static uint64_t weight_of(int stage)
 {
 	struct pd_random4 numbers = pd_random(0, 0, 0, (uint32_t)stage);
@@ -22,7 +22,7 @@ static void measure_stages(struct pd_flow *flow)
 	const struct pd_schedule *schedule = flow->schedule;
 	const struct pd_plan *plan = flow->plan;
 	struct pd_reduce *reduces = flow->reduces;
-	/* more forwards are not ahead where that many are all: GPipe's of a long update */
+	/* If group or run has no more forwards, no more are ahead: GPipe's of a long update. */
 	int64_t most = schedule->drains ? pd_min64(schedule->group[0], flow->n) : flow->n;
 
 	for (int s = 0; s < plan->stage_count; s++) {
@@ -54,7 +54,7 @@ static void measure_stages(struct pd_flow *flow)
 	}
 }
 
-/* Its tensors go one behind the other. */
+/* Its tensors are sent one after the other. */
 static void measure_way(const struct pd_flow *flow, const struct pd_link *at,
 			struct pd_flow_link *link)
 {
@@ -76,8 +76,10 @@ static void measure_way(const struct pd_flow *flow, const struct pd_link *at,
 					       link->to->ranks[0]);
 }
 
-/* Stages let in no more than those before them, so what is on its way down a link is what the
- * one is ahead of the other. */
+/*
+ * A stage admits no more than the stage before, so the microbatches on a link are those by which
+ * the one is ahead of the other.
+ */
 static void measure_links(struct pd_flow *flow)
 {
 	const struct pd_wiring *wiring = flow->schedule->wiring;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What devices are worth.  One more device is taken where that makes a plan faster by a part g or
- * more; of many devices one more brings less than that even if it does as much as the others, and
+ * What devices are worth.  One more device is used if it makes a plan faster by a part g or more. 
+ * With many devices one more brings less than that, even if it does as much as the others; then
  * half as much is enough.  So a plan of n devices and period T is preferred to another by
  *
- *     T w(n),   w(n) = (1 + g)^n,   from n = 1 / (2 ln(1 + g)) on growing as the square root of n
+ * T w(n),   w(n) = (1 + g)^n,   from n = 1 / (2 ln(1 + g)) on growing as the square root of n
  */
 #ifndef PD_PLANNER_GAIN_H
 #define PD_PLANNER_GAIN_H
@@ -24,13 +24,13 @@ static inline double pd_gain_weight(double min_gain, int devices)
 			       : exp(0.5) * sqrt((double)devices / edge);
 }
 
-/* A period times the weight of its devices: less is better. */
+/* Returns a period times the weight of its devices; less is better. */
 static inline double pd_gain_of(double min_gain, int64_t period_ns, int devices)
 {
 	return (double)period_ns * pd_gain_weight(min_gain, devices);
 }
 
-/* The longest period with which a plan of fewer devices is preferred to another. */
+/* Returns the longest period with which a plan of fewer devices is preferred to another. */
 static inline int64_t pd_gain_limit_ns(double min_gain, int64_t period_ns, int devices, int fewer)
 {
 	double limit = pd_gain_of(min_gain, period_ns, devices) / pd_gain_weight(min_gain, fewer);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans that need no search of ours: by hand, by a published formula, by chunks. */
+/* Plans without a search: by hand, by a published formula, by chunks. */
 #include "planner/candidate.h"
 
 #include "base/mem.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The only candidate; frees the layout. */
+/* Plans with the only layout; frees it. */
 static struct pd_plan *take_only(const struct pd_task *task, struct pd_layout *layout,
 				 const char *what, int64_t *time_ns_p, struct pd_error *err)
 {
@@ -78,7 +78,7 @@ struct pd_plan *pd_hand_plan(const struct pd_task *task, int64_t *time_ns_p, str
 	return take_only(task, layout, "--stages: this plan needs", time_ns_p, err);
 }
 
-/* Cuts stages with the most units in two until there are so many: first[s] is a unit. */
+/* Divides stages with the most units until there are `target`; first[s] is a unit. */
 static void divide(int *first, int stages, int target)
 {
 	for (; stages < target; stages++) {
@@ -94,8 +94,9 @@ static void divide(int *first, int stages, int target)
 }
 
 /*
- * Interleaved: the best straight plan with as many stages as there are chunks, and where
- * that needs fewer, its longest stages divided: each rank must have all its chunks.
+ * Plans interleaved stages: takes the best straight plan with as many stages as there are chunks. 
+ * If that needs fewer stages, its longest ones are divided, since each rank must have all its
+ * chunks.
  */
 struct pd_plan *pd_chunks_plan(const struct pd_task *task, int64_t *time_ns_p,
 			       struct pd_error *err)

@@ -57,13 +57,13 @@ bool pd_lattice_add(struct pd_lattice *lattice, const uint64_t *set)
 	return true;
 }
 
-/* The layers as a graph, with what enumeration asks for. */
+/* The layers as a graph, prepared for enumeration. */
 struct graph {
 	const struct pd_profile *profile;
 	size_t words;
-	uint64_t *needs;                /* [layer][words]: the layer and all before it */
-	int *tail;                      /* the end of the chain it is in, or itself */
-	bool *head;                     /* does a chain begin with it? */
+	uint64_t *needs;                /* [layer][words]: the layer and all layers before it */
+	int *tail;                      /* the end of its chain, or the layer itself */
+	bool *head;                     /* whether a chain begins with it */
 };
 
 static int only_input(const struct pd_profile_layer *layer)
@@ -74,12 +74,14 @@ static int only_input(const struct pd_profile_layer *layer)
 	return layer->input_count > 0 ? layer->inputs[0] : -1;
 }
 
-/* A layer follows on in its input's chain when each is the other's only neighbour there. */
+/*
+ * Finds chains: a layer follows its input in a chain if each is the other's only neighbour there.
+ */
 static void find_chains(struct graph *graph)
 {
 	const struct pd_profile *profile = graph->profile;
 	int n = profile->layer_count;
-	int *users = pd_calloc((size_t)n, sizeof(*users));      /* layers that use it */
+	int *users = pd_calloc((size_t)n, sizeof(*users));      /* number of layers that use it */
 
 	for (int l = 0; l < n; l++)
 		for (int i = 0; i < profile->layers[l].input_count; i++) {
@@ -95,7 +97,7 @@ static void find_chains(struct graph *graph)
 		graph->tail[l] = graph->tail[l] ? graph->tail[l] - 1 : l;
 		graph->head[l] = input < 0 || users[input] != 1;
 		if (!graph->head[l])
-			graph->tail[input] = graph->tail[l] + 1;        /* 0 is "not known yet" */
+			graph->tail[input] = graph->tail[l] + 1;        /* 0 means not known yet */
 	}
 	free(users);
 }
@@ -136,7 +138,7 @@ static void graph_release(struct graph *graph)
 	free(graph->head);
 }
 
-/* May the set grow by layer l, and the rest of its chain? */
+/* Tells whether the set may grow by layer l, and the rest of its chain. */
 static bool grows(const struct graph *graph, const uint64_t *set, int l, enum pd_states_rule rule)
 {
 	const struct pd_profile_layer *layer = &graph->profile->layers[l];
@@ -159,14 +161,16 @@ static bool add_grown(struct pd_lattice *lattice, const struct graph *graph, con
 	return pd_lattice_add(lattice, scratch);
 }
 
-/* One set's successors; where the released rule has none, the first layer that is missing. */
+/*
+ * Adds the successors of a set.  If the released rule has none, it takes the first missing layer.
+ */
 static bool expand(struct pd_lattice *lattice, const struct graph *graph, int at,
 		   enum pd_states_rule rule, uint64_t *set, uint64_t *scratch)
 {
 	int n = lattice->profile->layer_count, first = -1;
 	bool grown = false;
 
-	/* a copy: the sets move as they grow */
+	/* use a copy, since sets move when the array grows */
 	memcpy(set, &lattice->sets[(size_t)at * lattice->words],
 	       lattice->words * sizeof(*set));
 	for (int l = 0; l < n; l++) {
@@ -214,7 +218,7 @@ void pd_lattice_add_ideals(struct pd_lattice *lattice)
 	graph_release(&graph);
 }
 
-/* One more layer than a set that is there; the sets in an order that leaves none out for long. */
+/* Adds each set with one more layer, in an order that neglects none for long. */
 void pd_lattice_add_next(struct pd_lattice *lattice)
 {
 	uint64_t *set, *scratch;

@@ -8,28 +8,28 @@
 struct pd_lattice {
 	const struct pd_profile *profile;
 	size_t words;
-	int most;                       /* sets */
+	int most;                       /* limit of the number of sets */
 	int count;
 	uint64_t *sets;                 /* [count][words] */
-	size_t capacity;                /* sets there is room for */
-	int *table;                     /* hashes: a set's number + 1 */
+	size_t capacity;                /* number of sets for which there is memory */
+	int *table;                     /* hash table: number of a set, plus 1 */
 	size_t table_size;              /* a power of two */
 };
 
 void pd_lattice_init(struct pd_lattice *lattice, const struct pd_profile *profile, int most);
 void pd_lattice_release(struct pd_lattice *lattice);
-/* Adds a set unless it is there; false when it is not, and there is no room. */
+/* Adds a set unless it is there; returns false if there is no room for it. */
 bool pd_lattice_add(struct pd_lattice *lattice, const uint64_t *set);
 
 /*
- * All sets of a rule, or of the network whose chains inside branches are one layer each;
- * false when they are more than lattice->most.
+ * Adds all sets of a rule, or all of the network whose chains inside branches are one layer each;
+ * returns false if they exceed lattice->most.
  */
 bool pd_lattice_fill(struct pd_lattice *lattice, enum pd_states_rule rule, bool chains);
-/* Each layer with all it needs, as far as there is room. */
+/* Adds each layer with all that it needs, as far as there is room. */
 void pd_lattice_add_ideals(struct pd_lattice *lattice);
 
-/* Each set that is there with one layer more, as far as there is room. */
+/* Adds each set with one more layer, as far as there is room. */
 void pd_lattice_add_next(struct pd_lattice *lattice);
 
 enum pd_lattice_order {
@@ -38,8 +38,8 @@ enum pd_lattice_order {
 };
 
 /*
- * The sets that a topological order goes through; when there is room for fewer, those of the
- * least bytes cut within equal pieces of compute time.
+ * Adds the sets on the way of a topological order.  If there is not enough room, it takes those
+ * with the fewest bytes cut, within equal pieces of compute time.
  */
 void pd_lattice_add_order(struct pd_lattice *lattice, enum pd_lattice_order which);
 

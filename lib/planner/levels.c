@@ -41,9 +41,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COARSE 96               /* states of the plan that is found first */
+#define COARSE 96               /* states of the coarse plan that is found first */
 
-/* A long chain of states, thinned out: how many, into chain. */
+/* Thins out a long chain of states into `chain`; returns how many it has. */
 static int coarse(const struct pd_states *states, int *chain)
 {
 	int count = 0, at = 0, kept = 0;
@@ -91,9 +91,9 @@ static void add_stage(const struct search *search, struct answer *answer, int j,
 }
 
 /*
- * Walks back through A_k(i, j, m), whose copies begin at the given ranks.  The minibatches
- * of one copy go round its parts in turn, so a stage's replicas are numbered with the
- * outer component varying fastest, and a minibatch stays inside its component.
+ * Follows A_k(i, j, m) back, whose copies begin at the given ranks.  The minibatches of a copy go
+ * round its parts in turn.  So a stage's replicas are numbered with the outer component varying
+ * fastest, and a minibatch stays inside its component.
  */
 static void walk(const struct search *search, struct answer *answer, int k, int i, int j, int m,
 		 double limit, const struct copies *copies)

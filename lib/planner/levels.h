@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans by levels, best under a published formula; private to this folder. */
+/* Plans by levels, the best by a published formula; private to this folder. */
 #ifndef PD_PLANNER_LEVELS_H
 #define PD_PLANNER_LEVELS_H
 
@@ -15,15 +15,15 @@ struct pd_levels {
 };
 
 /*
- * A plan of least time, or NULL where there is none: without replicas, or with all
- * components used, a network may have too few layers.  Takes no notice of memory.  Where
- * not all components have to be used, the fewest of the outermost level.  time_p, if not
- * NULL: the time unrounded.
+ * Returns a plan of least time, or NULL if there is none: without replicas, or with all components
+ * used, a network may have too few layers.  It ignores memory.  Unless all components must be used,
+ * it uses the fewest of the outermost level.  Sets *time_p, if not NULL, to the unrounded time.
  */
 struct pd_layout *pd_levels_search(const struct pd_levels *levels, double *time_p);
 
 /*
- * The same with stages that are runs of the profile's layers, by the terms of cost "simulated".
+ * Does the same with stages that are runs of the profile's layers, by the terms of cost
+ * "simulated".
  */
 struct pd_layout *pd_levels_of_runs(const struct pd_profile *profile,
 				    const struct pd_topology *topology, bool straight);

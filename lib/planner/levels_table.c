@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The recurrence of levels.c, filled in. */
+/* Computes the recurrence of levels.c. */
 #include "planner/levels_table.h"
 
 #include "base/mem.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Pairs i < j: those of one j lie side by side. */
+/* Returns the place of the pairs i < j of one j, which lie side by side. */
 static size_t pair(int j)
 {
 	return (size_t)j * (size_t)(j - 1) / 2;
@@ -18,7 +18,7 @@ static const double *values_below(const struct search *search, int k)
 	return k == 1 ? search->zero : search->level[k - 1].value;
 }
 
-/* The first s in [low, high) with compute[s] > more, or high. */
+/* Returns the first s in [low, high) with compute[s] > more, or high. */
 static int first_above(const struct search *search, int low, int high, double more)
 {
 	while (low < high) {
@@ -32,13 +32,13 @@ static int first_above(const struct search *search, int low, int high, double mo
 	return low;
 }
 
-/* One cell of the recurrence: the best so far, and where it ends. */
+/* The best value of a cell so far, and the last stage that gives it. */
 struct best {
 	double time;
 	struct choice choice;
 };
 
-/* The first s in [low, high) behind which a last stage may take less than `time`. */
+/* Returns the first s in [low, high) behind which a last stage may take less than `time`. */
 static int first_split(const struct search *search, int k, int j, int last, int low, int high,
 		       double time)
 {
@@ -59,7 +59,7 @@ static int first_split(const struct search *search, int k, int j, int last, int 
 	return low;
 }
 
-/* The first s in [low, high) up to which all that comes before takes `time` or more. */
+/* Returns the first s in [low, high) before which everything takes `time` or more. */
 static int end_of_splits(const double *least, int low, int high, double time)
 {
 	while (low < high) {
@@ -73,7 +73,7 @@ static int end_of_splits(const double *least, int low, int high, double time)
 	return low;
 }
 
-/* All s for one number of replicas of the last stage. */
+/* Tries all s for one number of replicas of the last stage. */
 static void try_splits(const struct search *search, int k, int i, int j, int m, int last,
 		       const struct row *row, struct best *best)
 {
@@ -117,7 +117,7 @@ static struct best cell(const struct search *search, int k, int i, int j, int m,
 			best = (struct best){ time, { -1, m } };
 	}
 	if (search->compute[j] - search->compute[i] >= best.time * m * level->devices)
-		m = 0;          /* no pipeline does better */
+		m = 0;          /* no pipeline is better */
 	for (int last = 1; last < m && last < (straight ? 2 : m); last++) {
 		if (at->terms->by_receiver && j < search->n - 1 &&
 		    pd_terms_cut(at, search->cut[j], last) >= best.time)
@@ -140,7 +140,7 @@ static struct best cell(const struct search *search, int k, int i, int j, int m,
 	return best;
 }
 
-/* Of a row's states behind i, j is the last so far. */
+/* Stores the value of states i and j; j is the last of the row so far. */
 static void put(const struct row *row, size_t first, int i, int j, double time)
 {
 	double *least = &row->least[first];
@@ -184,8 +184,8 @@ void pd_levels_row_release(struct row *row)
 }
 
 /*
- * Can a stage of the outermost level begin behind state i?  What is before it needs at least
- * so many components, what comes then has the rest.
+ * Tells whether a stage of the outermost level can begin behind state i: the layers before need at
+ * least so many components, and the rest are for what follows.
  */
 static bool can_begin(const struct search *search, int i)
 {
@@ -196,7 +196,7 @@ static bool can_begin(const struct search *search, int i)
 	return !(before >= top->m || all - search->compute[i] > each * (top->m - before));
 }
 
-/* V_k for all pairs that can be of use. */
+/* Computes V_k for all pairs that are of use. */
 static void fill_level(struct search *search, int k)
 {
 	const struct level *level = &search->level[k];
@@ -231,8 +231,8 @@ double pd_levels_above(double time)
 }
 
 /*
- * How much more than the plan's a part's time may be, given the replicas it can have above:
- * the whole network all of them, a part all but one of some level.
+ * Sets how much longer than the plan a part may take, by the replicas that it can have above: all
+ * for the whole network, and all but one of some level for a part.
  */
 static void set_limits(struct search *search, double time)
 {

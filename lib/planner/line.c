@@ -27,10 +27,10 @@
 #include <stdlib.h>
 
 #define PROBES 48
-#define LITTLE 256                      /* part of the bound */
-#define BLOCK 64                        /* points of which the fewest devices are known together */
+#define LITTLE 256                      /* part of the bound by which times are tried */
+#define BLOCK 64                        /* points whose fewest devices are known together */
 
-/* Does the stage [u, v) fit, whatever its replicas and warm-up? */
+/* Tells whether the stage [u, v) can fit with some replicas and warm-up. */
 static bool may_fit(const struct search *search, int v)
 {
 	int64_t limit = search->line->memory_limit_bytes;
@@ -38,7 +38,10 @@ static bool may_fit(const struct search *search, int v)
 	return search->roomy >= 0 || pd_points_memory(search->points, search->u, v, 1, 0) <= limit;
 }
 
-/* What is before u computes too, and no device for longer than that time. */
+/*
+ * Returns the devices left for u: the layers before u compute too, and no device for longer than
+ * this time.
+ */
 static int room_for(const struct search *search, int u, int64_t time)
 {
 	int64_t before = search->points->compute_ns[u];
@@ -49,13 +52,13 @@ static int room_for(const struct search *search, int u, int64_t time)
 	return (int)pd_max64(0, search->line->devices - before);
 }
 
-/* May a stage be enough that computes so long, where `devices` are left for it? */
+/* Tells whether a stage with this computing time can keep to a time on the devices left. */
 static bool may_do(int64_t compute_ns, int64_t time, int64_t devices)
 {
 	return devices > 0 && (time == 0 || compute_ns <= (__int128)devices * time);
 }
 
-/* The plans of what is behind u. */
+/* Finds the plans of the layers behind u. */
 static void fill_one(struct search *search, int64_t time)
 {
 	const struct pd_points *points = search->points;
@@ -81,7 +84,7 @@ static void fill_one(struct search *search, int64_t time)
 	}
 }
 
-/* Can any stage be before it? */
+/* Tells whether any stage can be before the plan. */
 static bool goes_on(const struct search *search, int u, const struct node *node, int64_t time)
 {
 	struct pd_span own = { 0, node->devices };
@@ -93,7 +96,7 @@ static bool goes_on(const struct search *search, int u, const struct node *node,
 			    (double)time);
 }
 
-/* F of u, of those plans that something can be before, and of the block that begins with it. */
+/* Sets F of u, over plans that something can be before, and of the block that begins with u. */
 static void note_fewest(struct search *search, int u, int64_t time)
 {
 	int *fewest = &search->fewest[u / BLOCK], kept = 0;
@@ -132,7 +135,7 @@ static bool probe(struct search *search, int64_t time)
 	return search->devices[0] != NONE;
 }
 
-/* What was found for a time. */
+/* Makes a layout of what was found for a time. */
 static struct pd_layout *walk(const struct search *search, int64_t time)
 {
 	const struct node *nodes = search->found, *node = nodes;
@@ -162,7 +165,10 @@ static struct pd_layout *walk(const struct search *search, int64_t time)
 	return layout;
 }
 
-/* The whole network, its parameters once more, and the largest cut for all that passes bounds. */
+/*
+ * Returns a warm-up with which any stage fits: the whole network does, with its parameters once
+ * more, and the largest cut for all that crosses bounds.
+ */
 static int64_t roomy_warmup(const struct pd_line *line)
 {
 	struct pd_points *points = line->points;
@@ -208,7 +214,7 @@ static void search_free(struct search *search)
 	free(search);
 }
 
-/* Keeps what it finds: the next probe takes other nodes. */
+/* Tries a time and keeps what it finds, since the next try overwrites the nodes. */
 static bool finds(struct search *search, int64_t time)
 {
 	bool found = probe(search, time);
@@ -220,7 +226,10 @@ static bool finds(struct search *search, int64_t time)
 	return found;
 }
 
-/* Often little above the bound; else up to twice as much, or twice that, or what is the most. */
+/*
+ * Returns a time that is enough: often little above the bound, else up to twice as much, and so on
+ * up to the most.
+ */
 static int64_t above(struct search *search, int64_t *low_p)
 {
 	int64_t part = *low_p / LITTLE, high = *low_p + part, most = search->line->most_ns;

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stage before a plan of what is behind it, for a time t: where it is on the line is known, so
+ * Puts a stage before a plan of the layers behind it, for a time t.  Its place on the line is
+ * known, and so are three things.
  *
- *   - its all-reduce takes as long as the busiest link of those it crosses;
- *   - of the minibatches that go on to the next stage a component's link carries those that
- *     are for another component;
- *   - its warm-up follows from t, from what the stages behind it take and are ahead
- *     (window.h), and with it the bytes of a replica, which must fit; where they do not, they may
- *     when it recomputes, and then it takes a forward longer.
+ * Its all-reduce takes as long as the busiest link that it crosses.
+ *
+ * Of the minibatches that go on to the next stage, a component's link carries those for another
+ * component.
+ *
+ * Its warm-up follows from t, and from the times and leads of the stages behind it (window.h).  The
+ * bytes of a replica follow from the warm-up, and must fit.  If they do not, they may when it
+ * recomputes, and then it takes a forward longer.
  */
 #include "planner/line_search.h"
 
@@ -15,9 +18,9 @@
 
 #include <string.h>
 
-#define MOST_LEAD (4 * PD_MAX_RANKS)     /* more than warmup.c ever takes */
+#define MOST_LEAD (4 * PD_MAX_RANKS)     /* more than warmup.c ever uses */
 
-/* That a stage keeps. */
+/* Returns the versions that a stage keeps. */
 static int64_t versions(const struct pd_line *line, int64_t warmup, int64_t lead)
 {
 	switch (line->weights) {
@@ -31,7 +34,7 @@ static int64_t versions(const struct pd_line *line, int64_t warmup, int64_t lead
 	}
 }
 
-/* Near what pd_schedule_memory will say; that decides. */
+/* Tells whether it fits, nearly as pd_schedule_memory will say, which decides. */
 static bool fits(const struct search *search, int v, int m, int64_t warmup, bool again)
 {
 	const struct pd_line *line = search->line;
@@ -50,7 +53,7 @@ static bool fits(const struct search *search, int v, int m, int64_t warmup, bool
 	       pd_points_memory(points, search->u, v, m, (int)warmup) <= line->memory_limit_bytes;
 }
 
-/* Would keep() drop a plan of so many devices, the way through which takes at least behind_ns? */
+/* Tells whether keep() would drop a plan with so many devices and a way of at least behind_ns. */
 static bool superfluous(const struct search *search, int64_t devices, int64_t behind_ns)
 {
 	const struct node *list = line_nodes(search, search->u);
@@ -62,16 +65,18 @@ static bool superfluous(const struct search *search, int64_t devices, int64_t be
 	       (list[i].devices == devices && list[i].behind_ns <= behind_ns);
 }
 
-/* The stage [u, v) with m replicas before a plan of v: where it is, its time for m minibatches. */
+/*
+ * The stage [u, v) with m replicas before a plan of v: its place, and its time for m minibatches.
+ */
 struct try {
 	const struct node *rest;
 	struct pd_span own, next;
 	int64_t compute, reduce;
-	double piece;                   /* of its parameters, each replica's */
-	bool again;                     /* it does forwards again */
+	double piece;                   /* of its parameters, for each replica */
+	bool again;                     /* it recomputes */
 };
 
-/* Its warm-up and the way through it: *node_p. */
+/* Sets its warm-up and its way in *node_p. */
 static void lead(const struct search *search, int v, const struct try *try, int64_t time,
 		 struct node *node_p)
 {
@@ -82,7 +87,10 @@ static void lead(const struct search *search, int v, const struct try *try, int6
 		way = pd_map_way_ns(search->map, &try->next, &try->own,
 				    pd_points_out_bytes(search->points, v));
 		back = pd_min64(back + 2 * way + try->rest->behind_ns, PD_COST_MAX);
-		/* a burst of m comes back together where they update together */
+		/*
+		 * Replicas that update together begin together, so a burst of m comes back
+		 * together.
+		 */
 		need = pd_ceil_div(back + try->reduce, time > 0 ? time : 1) -
 			(try->reduce > 0 ? 1 : m);
 		need = pd_max64(pd_min64(need, MOST_LEAD), try->rest->lead);
@@ -95,7 +103,7 @@ static void lead(const struct search *search, int v, const struct try *try, int6
 
 enum answer { NO, TOO_LARGE, YES };
 
-/* Does it hold?  What it makes is *node_p.  Not of interest if keep() would drop that. */
+/* Tells whether the stage keeps to the time, and sets *node_p; NO also if keep() would drop it. */
 static enum answer stage_holds(const struct search *search, int v, const struct try *try,
 			       int64_t time, struct node *node_p)
 {
@@ -107,7 +115,7 @@ static enum answer stage_holds(const struct search *search, int v, const struct 
 				     points->cut_bytes[v], try->piece, (double)group };
 
 	if (group == m && try->compute + try->reduce > (__int128)m * time)
-		return NO;              /* without a division */
+		return NO;              /* this needs no division */
 	if (pd_ceil_div(try->compute, m) + pd_ceil_div(try->reduce, group) > time)
 		return NO;
 	lead(search, v, try, time, node_p);
@@ -124,7 +132,7 @@ static enum answer stage_holds(const struct search *search, int v, const struct 
 	return YES;
 }
 
-/* The same, where it may do forwards again. */
+/* Does the same, with recomputation if that is allowed. */
 static bool holds(const struct search *search, int v, const struct try *try, int64_t time,
 		  struct node *node_p)
 {
@@ -140,7 +148,10 @@ static bool holds(const struct search *search, int v, const struct try *try, int
 	return stage_holds(search, v, &again, time, node_p) == YES;
 }
 
-/* At least m replicas, as many as compute and reduce within a time; and what they reduce. */
+/*
+ * Returns the least number of replicas, at least m, that compute and reduce within a time; sets the
+ * time of the all-reduce.
+ */
 static int64_t enough(const struct search *search, int v, int64_t m, int64_t time,
 		      struct try *try)
 {
@@ -162,7 +173,9 @@ static int64_t enough(const struct search *search, int v, int64_t m, int64_t tim
 	}
 }
 
-/* Keeps a plan if it is among those of fewest devices; of as many, the shortest way. */
+/*
+ * Keeps a plan if it is among those with the fewest devices, and of these among the shortest ways.
+ */
 static void keep(const struct search *search, const struct node *node)
 {
 	struct node *list = line_nodes(search, search->u);
@@ -179,7 +192,7 @@ static void keep(const struct search *search, const struct node *node)
 	list[i] = *node;
 }
 
-/* Those before a plan of v, on at least m devices. */
+/* Keeps stages before a plan of v, on at least m devices. */
 static void fill_before(const struct search *search, int v, const struct node *rest, int64_t m,
 			int64_t time)
 {

@@ -55,7 +55,7 @@ static void load(struct pd_load *at, double busy_ns, double bytes)
 	at->bytes += bytes;
 }
 
-/* ns: of the bytes on a link of each level. */
+/* ns is the time of the bytes on a link of each level. */
 static void carry(struct pd_links *links, int from, int to, const int64_t *ns, int64_t bytes,
 		  double share)
 {
@@ -74,7 +74,7 @@ static int64_t link_ns(const struct pd_links *links, int k, int64_t bytes)
 	return pd_bytes_ns(bytes, links->topology->level[k].bandwidth_bytes_per_s);
 }
 
-/* Activations one way, gradients the other: replicas meet in turn. */
+/* Adds a link's activations one way and gradients the other; replicas are paired in turn. */
 static void carry_link(struct pd_links *links, const struct pd_plan *plan,
 		       const struct pd_link *link)
 {
@@ -98,13 +98,13 @@ static void carry_link(struct pd_links *links, const struct pd_plan *plan,
 	}
 }
 
-/* An all-reduce as it lies on the machine, and how much of it counts. */
+/* An all-reduce on the machine, and its weight. */
 struct summing {
 	struct pd_allreduce how;
 	const int *ranks;
 	int64_t bytes;
 	double share;
-	double *sends_ns;               /* by member and level: that it sends there; or NULL */
+	double *sends_ns;               /* by member and level: what it sends there; or NULL */
 };
 
 static void send(const struct pd_links *links, const struct summing *sum, int member, int k,
@@ -120,8 +120,10 @@ static int64_t begin_bytes(const struct summing *sum, int piece)
 							sum->how.pieces, piece));
 }
 
-/* Bytes of the shortest of what each member of a group of so many owns, or of the pieces: what is
- * counted is never too much. */
+/*
+ * Returns the bytes of the shortest share of a member of a group, or of the shortest piece, so that
+ * the count is never too high.
+ */
 static int64_t least_share(const struct summing *sum, int size)
 {
 	int64_t least = INT64_MAX;
@@ -135,7 +137,7 @@ static int64_t least_share(const struct summing *sum, int size)
 	return least;
 }
 
-/* Owners of two groups that follow each other: each piece from one to the other, and back. */
+/* Adds what owners of two adjacent groups send: each piece from one to the other, and back. */
 static void carry_chain(struct pd_links *links, const struct summing *sum, const int64_t *piece_ns,
 			int group)
 {
@@ -163,8 +165,8 @@ static void carry_chain(struct pd_links *links, const struct summing *sum, const
 }
 
 /*
- * A component's link carries, for each of its members, two shares for each member of the group that
- * is outside.  inside: by level and component, zeros.
+ * Adds what a group sends: a component's link carries, for each of its members, two shares for each
+ * member of the group outside.  inside is zero at first, by level and component.
  */
 static void carry_group(struct pd_links *links, const struct summing *sum, int *const *inside,
 			int first, int size)
@@ -217,7 +219,9 @@ static void carry_allreduce(struct pd_links *links, struct summing *sum, int cou
 		free(inside[k]);
 }
 
-/* Both ways over one link of a component that has others before and behind it: from first to last. */
+/*
+ * Adds both ways over a link of a component with others before and behind it, from first to last.
+ */
 static void pass_both(struct pd_reduce *reduces, int back, int until, int64_t ns)
 {
 	for (int i = 0; i <= back; i++)
@@ -227,7 +231,10 @@ static void pass_both(struct pd_reduce *reduces, int back, int until, int64_t ns
 		}
 }
 
-/* Member i is done when the sum has come from the one behind it and gone to the one before. */
+/*
+ * Bounds a chain: member i is done when the sum has come from the one behind it and gone to the one
+ * before.
+ */
 static void bound_chain(const struct pd_links *links, const int *ranks, int count, int64_t bytes,
 			struct pd_reduce *reduces)
 {

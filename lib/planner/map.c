@@ -7,8 +7,9 @@
 #include <limits.h>
 #include <stdlib.h>
 
-#define TYPICAL_BYTES 100000000         /* of an all-reduce, against the latency of its steps */
-#define MOST_KNOWN (1 << 20)            /* all-reduces for which there is a table */
+#define TYPICAL_BYTES 100000000         /* bytes of an all-reduce, to compare with the latency of
+					   its steps */
+#define MOST_KNOWN (1 << 20)            /* largest table of all-reduces */
 
 void pd_map_init(struct pd_map *map, const struct pd_topology *topology, int devices)
 {
@@ -47,7 +48,7 @@ void pd_map_release(struct pd_map *map)
 	free(map->known);
 }
 
-/* The outermost level of the way between two devices. */
+/* Returns the outermost level of the way between two devices. */
 static int level_of(const struct pd_map *map, int a, int b)
 {
 	int k = 0;
@@ -64,8 +65,10 @@ static int64_t inside(const struct pd_span *span, int64_t begin, int64_t end)
 	return b > a ? b - a : 0;
 }
 
-/* How long a component's link at level k carries an all-reduce of pieces of one byte: those that its
- * members send to others. */
+/*
+ * Returns the time of a component's link at level k for an all-reduce of pieces of one byte: what
+ * its members send to others.
+ */
 static double reduce_load(const struct pd_map *map, const struct pd_span *span, int k, int at)
 {
 	int64_t c = map->start[k][at], n = span->end - span->begin;
@@ -74,7 +77,7 @@ static double reduce_load(const struct pd_map *map, const struct pd_span *span, 
 	return 2.0 * (double)(n - here) * (double)here * map->ns_per_byte[k];
 }
 
-/* The members of a group that a device of the stage is in. */
+/* Returns the members of the group of a device of the stage. */
 static struct pd_span group_span(const struct pd_allreduce *how, const struct pd_span *span, int at)
 {
 	int group = pd_allreduce_group_of(how, at - span->begin);
@@ -84,9 +87,9 @@ static struct pd_span group_span(const struct pd_allreduce *how, const struct pd
 }
 
 /*
- * The same in groups: what those of the first and of the last device in the component exchange,
- * whose members own so many times such a piece; and what the owners at either end, as many as a
- * group has at most, pass on to the next group and back.
+ * Returns the same time for groups: what the members of the first and the last device's group in
+ * the component exchange, each of whom owns several pieces; and what the owners at either end, at
+ * most as many as a group has, pass on to the next group and back.
  */
 static double grouped_load(const struct pd_map *map, const struct pd_allreduce *how,
 			   const struct pd_span *span, int k, int at)
@@ -107,7 +110,7 @@ static double grouped_load(const struct pd_map *map, const struct pd_allreduce *
 				  (double)pd_min64(last - first + 1, size);
 }
 
-/* Where the first component begins that begins at a device or behind it. */
+/* Returns where the first component begins, at a device or behind it. */
 static int first_full(const struct pd_map *map, int first, int k)
 {
 	int64_t start = map->start[k][first];
@@ -116,10 +119,11 @@ static int first_full(const struct pd_map *map, int first, int k)
 }
 
 /*
- * What an all-reduce of pieces of one byte puts on links: for each level, on that of the first
- * device, of the first component that begins in the stage, and of the last device.  `most` has what
- * it puts on the busiest, which is that of an end of the stage, or of a component that is full.
- * Components of the outermost level are all alike: where a stage begins in its own is enough.
+ * Returns the table entry of an all-reduce of pieces of one byte.  It has the loads, for each
+ * level, on the links of the first device, of the first component that begins in the stage, and of
+ * the last device.  `most` has the load of the busiest link, which is that of an end of the stage
+ * or of a full component.  Components of the outermost level are all alike, so it is enough to know
+ * where a stage begins in its own.
  */
 static size_t known_of(const struct pd_map *map, const struct pd_span *span)
 {
@@ -149,7 +153,7 @@ static size_t known_of(const struct pd_map *map, const struct pd_span *span)
 	return row;
 }
 
-/* How long an all-reduce takes. */
+/* Returns the time of an all-reduce. */
 int64_t pd_map_reduce_ns(const struct pd_map *map, const struct pd_span *span, double piece)
 {
 	double ns;
@@ -163,15 +167,17 @@ int64_t pd_map_reduce_ns(const struct pd_map *map, const struct pd_span *span, d
 		: PD_COST_MAX;
 }
 
-/* What passes between two stages, per minibatch. */
+/* The bytes between two stages, per minibatch. */
 struct pass {
 	const struct pd_span *a, *b;
-	double a_part, b_part;          /* of what passes, each replica's */
+	double a_part, b_part;          /* each replica's part of the bytes */
 	double bytes;
 };
 
-/* What goes out of (and comes into) the component that contains a device: activations of one
- * stage for replicas outside, gradients of the other. */
+/*
+ * Returns the time of what leaves (and enters) the component of a device: activations of one stage
+ * for replicas outside, gradients of the other.
+ */
 static double pass_ns(const struct pd_map *map, const struct pass *pass, int k, int at)
 {
 	int64_t c = map->start[k][at];
@@ -211,7 +217,7 @@ bool pd_map_holds(const struct pd_map *map, const struct pd_span_load *load,
 			here = reduce[2] * each + pass_ns(map, &pass, k, last);
 		if (here > time)
 			return false;
-		/* the last component behind gets more to carry, nothing of it an all-reduce */
+		/* The last component behind gets more load, none of it from an all-reduce. */
 		if (load->next && !shared &&
 		    behind_ns[k] + pass_ns(map, &pass, k, first - 1) > time)
 			return false;
@@ -234,7 +240,7 @@ bool pd_map_takes(const struct pd_map *map, const struct pd_span *own, int64_t i
 	return true;
 }
 
-/* One transfer at its slowest. */
+/* Returns the time of the slowest transfer. */
 int64_t pd_map_way_ns(const struct pd_map *map, const struct pd_span *a, const struct pd_span *b,
 		      int64_t bytes)
 {
