@@ -10,7 +10,10 @@ static int64_t split_way_ns(const struct pd_profile_layer *layer)
 	return layer->forward_ns + pd_profile_input_ns(layer);
 }
 
-/* Of what follows each other: of a region that may be cut anyhow, its longest layer. */
+/*
+ * Returns sums over layers in sequence; of a region that can be cut in many ways, its longest layer
+ * counts.
+ */
 static int64_t *path_sums(const struct pd_costs *costs, const struct pd_cuts *cuts,
 			  int64_t (*time_of)(const struct pd_profile_layer *layer))
 {
@@ -38,7 +41,7 @@ static int64_t *path_sums(const struct pd_costs *costs, const struct pd_cuts *cu
 	return sum;
 }
 
-/* Only from the first stage on that has parameters in any case. */
+/* Leaves out everything before the first stage that surely has parameters. */
 static void begin_with_parameters(const struct pd_cuts *cuts, const struct pd_costs *costs,
 				  int64_t *sum)
 {
@@ -56,7 +59,7 @@ static void begin_with_parameters(const struct pd_cuts *cuts, const struct pd_co
 		sum[u] = u > z ? sum[u] - sum[z] : 0;
 }
 
-/* What stages are made of. */
+/* The parts of stages. */
 struct parts {
 	const struct pd_costs *costs;
 	int64_t (*way_ns)(const struct pd_profile_layer *layer);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where stages can begin and end, and what lies between for sure, whatever the order of the
- * layers: what bound.c goes through.  Private to this folder.
+ * The places at which stages can begin and end, and the layers that are surely in between, whatever
+ * the order of the layers, for bound.c.  Private to this folder.
  */
 #ifndef PD_PLANNER_NODES_H
 #define PD_PLANNER_NODES_H
@@ -9,17 +9,20 @@
 #include "plan/plan.h"
 #include "planner/cuts.h"
 
-/* Of layers together. */
+/* Sums over layers. */
 struct pd_node_sum {
 	int64_t passes_ns;              /* forward and backward */
-	int64_t way_ns;                 /* the same, with the input's part of a split backward */
+	int64_t way_ns;                 /* with only the input's part of a split backward */
 	int64_t update_ns, bytes;       /* of parameters */
 };
 
 /* A cut, or a state. */
 struct pd_node {
-	struct pd_cut cut;              /* of a state: what is in it, and behind it, for sure */
-	/* of a stage that begins here: what is before it at most; that ends: up to it at least */
+	struct pd_cut cut;              /* of a state: what is surely in it, and behind it */
+	/*
+	 * For a stage that begins here: at most what is before it; for one that ends: at least what
+	 * is up to it.
+	 */
 	struct pd_node_sum begin, end;
 };
 
@@ -28,9 +31,12 @@ struct pd_nodes {
 	struct pd_node *list;
 	struct pd_cuts cuts;
 	struct pd_spans spans;          /* count 0: nodes are cuts, not states */
-	/* unit_count + 1 entries: of what follows each other in any order, up to the last firm cut */
-	int64_t *path_ns;               /* passes */
-	int64_t *way_ns;                /* way, from the first unit with parameters on */
+	/*
+	 * Sums over layers in sequence in any order, up to the last firm cut (unit_count + 1
+	 * entries).
+	 */
+	int64_t *path_ns;               /* of passes */
+	int64_t *way_ns;                /* of ways, from the first unit with parameters on */
 };
 
 void pd_nodes_init(struct pd_nodes *nodes, const struct pd_costs *costs,

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When no plan fits: which is closest, by how much it does not, and what would help. */
+/*
+ * Explains that no plan fits: which comes closest, by how much it does not fit, and what would
+ * help.
+ */
 #include "planner/candidate.h"
 
 #include "base/mem.h"
@@ -12,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The plan does not fit: which stage, by how much. */
+/* Reports that the plan does not fit: which stage, and by how much. */
 static int too_large(const struct pd_task *task, const struct pd_plan *plan, const char *what,
 		     struct pd_error *err)
 {
@@ -30,7 +33,7 @@ static int too_large(const struct pd_task *task, const struct pd_plan *plan, con
 			   pd_show_bytes(bytes - limit, more), pd_show_bytes(limit, have));
 }
 
-/* Was less recomputed than could be, or more than is of use? */
+/* Tells whether more recomputation would be possible and useful. */
 static bool may_recompute(const struct pd_task *task)
 {
 	struct pd_plan_request request = *task->request;
@@ -42,7 +45,7 @@ static bool may_recompute(const struct pd_task *task)
 
 #define RECOMPUTED "; --recompute=auto would fit"
 
-/* Ends the sentence with something. */
+/* Appends to the sentence. */
 static void add(struct pd_error *err, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
@@ -66,7 +69,9 @@ int pd_none_hand(const struct pd_task *task, struct pd_plan *plan, const char *w
 	return status;
 }
 
-/* Would there be a plan with other weights, or so many times as many devices outside? */
+/*
+ * Tells whether there would be a plan with other weights, or with `times` as many outer components.
+ */
 static bool would_fit(const struct pd_task *task, enum pd_weight_kind weights, int64_t times,
 		      enum pd_recompute_kind recompute)
 {
@@ -86,7 +91,7 @@ static bool would_fit(const struct pd_task *task, enum pd_weight_kind weights, i
 	return pd_simulated_fits(&other);
 }
 
-/* Ends the sentence with what would make a plan fit. */
+/* Appends what would make a plan fit. */
 static void advise(const struct pd_task *task, struct pd_error *err)
 {
 	static const enum pd_weight_kind lighter[] = { PD_WEIGHTS_2BW, PD_WEIGHTS_FLUSH };
@@ -114,8 +119,9 @@ static void advise(const struct pd_task *task, struct pd_error *err)
 }
 
 /*
- * The stages whose fullest holds least, one minibatch at a time: for a limit the fewest stages
- * from each unit on, and the least limit for which they are no more than the devices.
+ * Divides the layers into stages that need the least memory, with one minibatch at a time: for a
+ * limit, the fewest stages from each unit on; and the least limit for which there are enough
+ * devices.
  */
 static bool divide(const struct pd_task *task, struct pd_row *row, int64_t limit, int *stages,
 		   int *next)

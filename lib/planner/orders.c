@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* States on the way of a few topological orders, for networks that have too many. */
+/* Finds states on the way of a few topological orders, for networks with too many states. */
 #include "planner/lattice.h"
 
 #include "base/mem.h"
@@ -10,8 +10,8 @@
 struct walk {
 	const struct pd_profile *profile;
 	struct pd_uses uses;            /* of each layer's output */
-	int *missing;                   /* per layer: inputs that have not come yet */
-	int *wanted;                    /* per layer: uses of its output that have not come yet */
+	int *missing;                   /* per layer: inputs that are not there yet */
+	int *wanted;                    /* per layer: uses of its output that are not there yet */
 	int *ready, ready_count;        /* a stack */
 };
 
@@ -48,7 +48,7 @@ static void walk_release(struct walk *walk)
 	free(walk->ready);
 }
 
-/* Counts the uses of its inputs by a layer as done; the bytes that nobody wants any more. */
+/* Counts the layer's uses of its inputs as done; returns the bytes that are not used any more. */
 static int64_t take_inputs(struct walk *walk, int l)
 {
 	const struct pd_profile_layer *layer = &walk->profile->layers[l];
@@ -68,7 +68,7 @@ static void give_back_inputs(struct walk *walk, int l)
 		walk->wanted[layer->inputs[i]]++;
 }
 
-/* What the cut grows by when it goes behind a layer. */
+/* Returns by how much the cut grows when it goes behind a layer. */
 static int64_t more_bytes(struct walk *walk, int l)
 {
 	int64_t gone = take_inputs(walk, l);
@@ -109,7 +109,7 @@ static void make_order(struct walk *walk, enum pd_lattice_order which, int *orde
 		first = walk->uses.first[l];
 		end = walk->uses.first[l + 1];
 		for (size_t k = 0; k < end - first && which != PD_ORDER_PROFILE; k++) {
-			/* what is pushed last comes first */
+			/* the one pushed last comes first */
 			int user = walk->uses.users[which == PD_ORDER_LAST_BRANCH_FIRST
 						    ? first + k : end - 1 - k];
 
@@ -121,7 +121,10 @@ static void make_order(struct walk *walk, enum pd_lattice_order which, int *orde
 		give_back_inputs(walk, l);
 }
 
-/* ends[p]: how many layers the state in piece p has; the last is the whole network. */
+/*
+ * Chooses the states: ends[p] is the number of layers of the one in piece p; the last is the whole
+ * network.
+ */
 static int choose_ends(struct walk *walk, const int *order, int pieces, int *ends)
 {
 	const struct pd_profile *profile = walk->profile;

@@ -13,7 +13,7 @@ static void in_line(struct pd_plan *plan, bool reversed)
 	}
 }
 
-/* Devices of a component below level k. */
+/* Returns the devices of a component below level k. */
 static int64_t size_of(const struct pd_topology *topology, int k)
 {
 	int64_t size = 1;
@@ -23,7 +23,10 @@ static int64_t size_of(const struct pd_topology *topology, int k)
 	return size;
 }
 
-/* The components below level k that the plan fills, if each has its part of every stage; or 0. */
+/*
+ * Returns how many components below level k the plan fills if each has its part of every stage; or
+ * 0.
+ */
 static int components(const struct pd_plan *plan, int k)
 {
 	int64_t size = size_of(&plan->topology, k), count = plan->rank_count / size;
@@ -51,7 +54,7 @@ static void strided(struct pd_plan *plan, int k)
 
 bool pd_place_differs(const struct pd_plan *plan, int n)
 {
-	int k = n - 1;                  /* 2: below level 1 */
+	int k = n - 1;                  /* n = 2 is below level 1 */
 
 	if (n == 0)
 		return true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which replica is where; private to this folder. */
+/* The placements of a plan's replicas on devices; private to this folder. */
 #ifndef PD_PLANNER_PLACE_H
 #define PD_PLANNER_PLACE_H
 
@@ -21,7 +21,7 @@
  */
 bool pd_place(struct pd_plan *plan, int n);
 #define PD_PLACES (2 + PD_MAX_LEVELS)
-/* Is placement n one of its own? */
+/* Tells whether placement n differs from earlier ones. */
 bool pd_place_differs(const struct pd_plan *plan, int n);
 
 #endif

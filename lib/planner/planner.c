@@ -22,7 +22,9 @@ int64_t pd_task_limit_bytes(const struct pd_profile *profile, const struct pd_pl
 	return known ? profile->device_memory_bytes : INT64_MAX;
 }
 
-/* All that a minibatch computes, by all the processors; 0: devices have their own. */
+/*
+ * Returns the time of a minibatch's computing on all shared processors; 0: each device has its own.
+ */
 static int64_t shared_ns(const struct pd_task *task)
 {
 	int64_t sum = 0, processors = task->topology->processors;
@@ -51,7 +53,10 @@ static int64_t bound_ns(const struct pd_task *task, const struct pd_costs *costs
 	return pd_bound_ns(costs, &with);
 }
 
-/* A plan by hand may be cut where the search does not: between layers that share parameters. */
+/*
+ * Returns the bound of a plan by hand, which may be cut where searches do not cut: between layers
+ * that share parameters.
+ */
 static int64_t hand_bound_ns(const struct pd_task *task)
 {
 	struct pd_costs costs;
@@ -95,8 +100,10 @@ int pd_task_needs(const struct pd_task *task, int64_t period_ns)
 					   : pd_bound_devices(&task->costs, &with, period_ns);
 }
 
-/* A time that comes from no replay, or of no whole update, is an estimate: not one below what no
- * plan can beat. */
+/*
+ * Raises an estimate to the bound of all plans.  A period is an estimate if no replay gave it, or
+ * one without a whole update.
+ */
 static int64_t at_least(const struct pd_plan *plan, int64_t period, int64_t bound)
 {
 	bool exact = pd_judge_work(plan) <= PD_JUDGE_WORK && pd_steady_shows_updates(plan);
@@ -126,7 +133,7 @@ static int data_parallel(const struct pd_task *task, int64_t bound,
 	return status;
 }
 
-/* All that the document says of the plan as a whole. */
+/* Fills in the figures of the plan as a whole. */
 static int finish(const struct pd_task *task, struct pd_plan *plan, int64_t period,
 		  int64_t bound, struct pd_error *err)
 {

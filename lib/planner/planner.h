@@ -40,15 +40,14 @@ struct pd_plan_request {
 	enum pd_cost_kind cost;
 	enum pd_schedule_kind schedule;
 	enum pd_weight_kind weights;
-	enum pd_startup_kind startup;   /* eager: with 1f1b */
-	int64_t microbatches;           /* per update; 0: what is usual */
-	int chunks;                     /* stages per rank, interleaved; else 0 */
-	bool agree;                     /* all stages on every update: 2bw and flush */
+	enum pd_startup_kind startup;   /* eager: only with 1f1b */
+	int64_t microbatches;           /* per update; 0: the usual number */
+	int chunks;                     /* stages per rank if interleaved, else 0 */
+	bool agree;                     /* all stages agree on every update: 2bw and flush */
 	enum pd_recompute_kind recompute;
 	const char *recomputed;         /* with stages: those that recompute, such as "0,2"; or NULL */
-	bool any_schedule, any_weights; /* whichever makes the fastest plan */
-	double min_gain;                /* part by which one more device must make a plan faster;
-					   0: by anything (gain.h) */
+	bool any_schedule, any_weights; /* take the one with the fastest plan */
+	double min_gain;                /* gain that one more device must bring; 0: any (gain.h) */
 };
 
 /*
@@ -60,59 +59,68 @@ struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan
 				struct pd_error *err);
 
 /*
- * Into request: the schedule and weights of these names, either of which may be NULL (1f1b;
- * what is usual with the schedule) or "auto", and the chunks that go with them.
+ * Sets the request's schedule, weights and chunks by name.  Either name may be NULL (1f1b; the
+ * schedule's usual weights) or "auto".
  */
 int pd_planner_policy(const char *schedule, const char *weights,
 		      struct pd_plan_request *request, struct pd_error *err);
-/* Into request, which has its stages: what --recompute says. */
+/* Sets what --recompute says; the request has its stages. */
 int pd_planner_recompute(const char *text, struct pd_plan_request *request, struct pd_error *err);
 /*
- * Microbatches of an update where nobody says how many: where all replicas of a stage share a
- * group, one per rank, or as many more as all can share; else 1.
+ * Returns the usual number of microbatches of an update.  If all replicas of a stage share a group,
+ * it is one per rank, or slightly more so that all have the same number; else 1.
  */
 int64_t pd_planner_microbatches(const struct pd_plan *plan);
-/* Does a plan with these weights agree on updates: as asked, and as pd-run has f16 do it. */
+/* Tells whether a plan with these weights agrees on updates: as requested, and always for f16. */
 bool pd_planner_agrees(const struct pd_plan_request *request, const struct pd_profile *profile,
 		       enum pd_weight_kind weights);
-/* 1f1b with stashing, one minibatch of each replica per update. */
+/* Tells whether this is 1f1b with stashing and one minibatch of each replica per update. */
 bool pd_planner_plain(const struct pd_plan_request *request);
 
 /*
- * The topology that a user means: gpus devices joined by the profile's link, or a topology
- * by name (pd_topology_read); 0 and NULL where not given, and one must be.
+ * Makes the topology that a user means: gpus devices joined by the profile's link, or a topology by
+ * name (pd_topology_read).  One of the two must be given; 0 and NULL mean that it is not.
  */
 int pd_planner_topology(const struct pd_profile *profile, int64_t gpus, const char *topology,
 			struct pd_topology *out_p, struct pd_error *err);
 
-/* What became of one profile of several. */
+/* The result for one profile of several. */
 struct pd_batch_choice {
-	int64_t batch_size, microbatches;       /* of its best plan; 0: none fits */
+	int64_t batch_size, microbatches;       /* those of its best plan; 0: none fits */
 	double search_samples_per_s;            /* 0: none */
 	double grid_samples_per_s;              /* of `width` equal pipelines of `depth` stages */
 	int width, depth;
-	bool recomputed;                        /* do stages of that recompute? */
+	bool recomputed;                        /* stages of that plan recompute */
 	bool chosen;
 };
 
 /*
- * The plan with most samples per second of several profiles of one model at different batch
- * sizes, with at most batch samples per update; 0: as many microbatches as usual (batch.c).
- * Takes over the profile that it chooses, whose entry becomes NULL.  choices: one for each.
+ * Returns the plan with most samples per second, of several profiles of one model with different
+ * batch sizes, with at most batch samples per update; batch 0: the usual number of microbatches
+ * (batch.c).  Takes over the profile that it chooses, whose entry becomes NULL.  Sets one of
+ * choices for each profile.
  */
 struct pd_plan *pd_planner_batch(struct pd_profile **profiles, int count, int64_t batch,
 				 const struct pd_plan_request *request,
 				 struct pd_batch_choice *choices, struct pd_error *err);
-/* More layers than these are not planned for: searches take time by their square. */
+/* The most layers of a network; the time of searches grows with their square. */
 #define PD_PLANNER_LAYERS 16384
-/* Are they of one model?  0, or -1 (usage) with a message that begins with a file's name. */
+/*
+ * Checks that both are of one model; returns 0, or -1 (usage) with a message that begins with a
+ * file's name.
+ */
 int pd_planner_same_model(const struct pd_profile *a, const char *a_file,
 			  const struct pd_profile *b, const char *b_file, struct pd_error *err);
 void pd_batch_explain(const struct pd_batch_choice *choices, int count, FILE *out);
 
-/* Tables for people: stages, their times and memory, links; what limits; the comparison. */
+/*
+ * Prints tables for people: stages, their times and memory, links, the limit, and the comparison.
+ */
 void pd_plan_explain(const struct pd_plan *plan, FILE *out);
-/* Drawings.  -1 (usage): there is too much to draw, which the first also says before the plan is. */
+/*
+ * These draw.  -1 (usage): there is too much to draw; the first one checks this before a plan is
+ * made.
+ */
 int pd_plan_svg_check(const struct pd_topology *topology, struct pd_error *err);
 int pd_plan_svg(const struct pd_plan *plan, FILE *out, struct pd_error *err);
 int pd_plan_dot(const struct pd_plan *plan, FILE *out, struct pd_error *err);

@@ -25,7 +25,7 @@ void pd_points_of_units(struct pd_points *points, const struct pd_costs *costs)
 	}
 }
 
-/* Both passes over the pairs: how many, then which. */
+/* Passes over the pairs twice: to count them, and to list them. */
 static void find_ends(struct pd_points *points)
 {
 	const struct pd_states *states = points->states;
@@ -103,8 +103,10 @@ void pd_points_set(struct pd_points *points, int u)
 		pd_row_set(&points->row, u);
 }
 
-/* The sums of pd_memory_of, with all that crosses a cut for what the stage uses of it, and the
- * largest workspace for what scratch holds. */
+/*
+ * Adds up like pd_memory_of, with all that crosses a cut as what the stage uses of it, and the
+ * largest workspace as scratch.
+ */
 int64_t pd_points_memory(const struct pd_points *points, int u, int v, int replicas, int warmup)
 {
 	int64_t slots = (int64_t)warmup + 1, parameters, stash, in, out;
@@ -125,7 +127,10 @@ int64_t pd_points_memory(const struct pd_points *points, int u, int v, int repli
 	return pd_plus(bytes, points->workspace_bytes[v]);
 }
 
-/* One slot for all, and two places for what leaves (pd_schedule_outboxes). */
+/*
+ * Returns what recomputing saves: one slot serves all microbatches, and there are two outboxes
+ * (pd_schedule_outboxes).
+ */
 int64_t pd_points_saved(const struct pd_points *points, int u, int v, int warmup)
 {
 	int64_t out = pd_points_out_bytes(points, v);

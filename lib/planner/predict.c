@@ -36,14 +36,14 @@ static int64_t update_ns(const struct pd_plan *plan, const struct pd_stage *stag
 	return sum;
 }
 
-/* The way between two sets of ranks at its worst: outermost latency, least bandwidth. */
+/* Returns the worst way between two sets of ranks: outermost latency, least bandwidth. */
 static struct pd_level worst_link(const struct pd_topology *topology, const int *a, int a_count,
 				  const int *b, int b_count)
 {
 	struct pd_level link = topology->level[0];
 	int outermost = 0;
 
-	/* components are runs of ranks: the extremes are the farthest apart */
+	/* Components are ranges of ranks, so the extremes are the farthest apart. */
 	int low = a[0], high = a[0];
 	for (int i = 0; i < a_count; i++) {
 		low = a[i] < low ? a[i] : low;
@@ -62,7 +62,7 @@ static struct pd_level worst_link(const struct pd_topology *topology, const int 
 	return link;
 }
 
-/* Bytes that come to and leave a stage per minibatch, one way, into arrays of stages. */
+/* Sets the bytes that enter and leave each stage per minibatch, one way. */
 static void traffic(const struct pd_plan *plan, int64_t *in_bytes, int64_t *out_bytes)
 {
 	struct pd_wiring *wiring = pd_wiring_new(plan);
@@ -76,7 +76,7 @@ static void traffic(const struct pd_plan *plan, int64_t *in_bytes, int64_t *out_
 	pd_wiring_free(wiring);
 }
 
-/* To the byte, where the profile says what that takes; the searches' figures stay otherwise. */
+/* Sets the memory to the byte, if the profile says enough; else the searches' figures stay. */
 static void exact_memory(struct pd_plan *plan)
 {
 	struct pd_error err;
@@ -130,7 +130,7 @@ void pd_predict_memory(struct pd_plan *plan, const struct pd_schedule *schedule)
 	}
 }
 
-/* One minibatch at a replica, its share of everything included. */
+/* Returns the time for which a minibatch occupies a replica, with its share of everything. */
 static int64_t occupied_ns(const struct pd_plan *plan, int s)
 {
 	const struct pd_stage *stage = &plan->stages[s];
@@ -140,7 +140,7 @@ static int64_t occupied_ns(const struct pd_plan *plan, int s)
 		stage->allreduce_ns;
 }
 
-/* What a stage takes of a link, each way, of the time between two minibatches. */
+/* Returns how long a stage uses its link, each way, per minibatch. */
 static int64_t link_ns(const struct pd_plan *plan, int stage, int64_t traffic_bytes)
 {
 	const struct pd_stage *at = &plan->stages[stage];
@@ -173,7 +173,7 @@ int64_t pd_predict_turns_ns(const struct pd_plan *plan)
 	return most;
 }
 
-/* C_s: the slowest of what goes on from stage s. */
+/* Returns C_s: the slowest of the transfers from stage s. */
 static int64_t *transfers(const struct pd_plan *plan)
 {
 	int64_t *transfer = pd_calloc((size_t)plan->stage_count, sizeof(*transfer));
@@ -186,7 +186,10 @@ static int64_t *transfers(const struct pd_plan *plan)
 						 to->ranks, to->replicas);
 		int64_t ns = way.latency_ns + pd_bytes_ns(link->bytes, way.bandwidth_bytes_per_s);
 
-		/* what skips stages has all their time: its own step is not the slow one */
+		/*
+		 * A transfer that skips stages has all their time, so it does not slow down its own
+		 * step.
+		 */
 		if (link->to == link->from + 1)
 			transfer[link->from] = pd_max64(transfer[link->from], ns);
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plan will do; private to this folder. */
+/* Predicts the figures of a plan; private to this folder. */
 #ifndef PD_PLANNER_PREDICT_H
 #define PD_PLANNER_PREDICT_H
 
@@ -9,15 +9,17 @@
 /* Fills each stage's predictions. */
 void pd_predict_stages(struct pd_plan *plan);
 
-/* Each stage's memory again, by what the schedule keeps; of a rank with several, all of it. */
+/*
+ * Sets each stage's memory by the buffers of the schedule; for a rank with several stages, the sum.
+ */
 void pd_predict_memory(struct pd_plan *plan, const struct pd_schedule *schedule);
 
-/* The mean time between two minibatches in steady state, by formula (predict.c). */
+/* Returns the mean time between two minibatches in steady state, by formula (predict.c). */
 int64_t pd_predict_period_ns(const struct pd_plan *plan);
 
 /*
- * Where ranks share processors, and there are more ranks: the computing of those on one, for a
- * minibatch; of the busiest.  Else 0.
+ * If more ranks share fewer processors: returns the computing time of the busiest processor per
+ * minibatch, else 0.
  */
 int64_t pd_predict_turns_ns(const struct pd_plan *plan);
 

@@ -8,13 +8,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The released program does not look at all states; SOSP 2019 has chains of layers only. */
+/* The released program does not look at all states, and SOSP 2019 only has chains of layers. */
 static enum pd_states_rule rule(enum pd_cost_kind kind)
 {
 	return kind == PD_COST_SOSP19 ? PD_STATES_ALL : PD_STATES_RELEASED;
 }
 
-/* Every link as slow as the slowest. */
+/* Makes a row in which every link is as slow as the slowest. */
 static struct pd_topology row_of(const struct pd_topology *topology)
 {
 	struct pd_topology row = *topology;
@@ -40,7 +40,10 @@ static struct pd_layout *search(const struct pd_states *states,
 	return pd_levels_search(&levels, time_p);
 }
 
-/* Levels use their components whole: too much for few layers without replicas. */
+/*
+ * Plans on one level if whole components of the levels are too much for few layers without
+ * replicas.
+ */
 struct pd_layout *pd_published_layout(struct pd_profile *profile,
 				      const struct pd_plan_request *request,
 				      struct pd_error *err)
@@ -55,7 +58,7 @@ struct pd_layout *pd_published_layout(struct pd_profile *profile,
 		layout = search(&states, request, &row, NULL);
 	if (layout && layout->order)
 		pd_profile_reorder(profile, layout->order);
-	if (layout) {                   /* it is the profile's now */
+	if (layout) {                   /* the order is now the profile's */
 		free(layout->order);
 		layout->order = NULL;
 	}
@@ -68,7 +71,7 @@ struct pd_layout *pd_published_layout(struct pd_profile *profile,
 	return layout;
 }
 
-/* Bytes of parameters that belong to layer l. */
+/* Returns the bytes of parameters that belong to layer l. */
 static int64_t own_bytes(const struct pd_profile *profile, int l)
 {
 	bool shared = profile->model && profile->model->layers[l].shares >= 0;
@@ -81,13 +84,13 @@ static int64_t compute_ns(const struct pd_profile_layer *layer)
 	return layer->forward_ns + layer->backward_ns + layer->update_ns;
 }
 
-/* Bytes of what is made before the end of each stage, and used behind it. */
+/* Sets the bytes of the tensors made before the end of each stage and used behind it. */
 static void add_cuts(const struct pd_plan *plan, struct pd_priced *priced)
 {
 	const struct pd_profile *profile = plan->profile;
 	size_t n = (size_t)profile->layer_count;
-	int *last = pd_calloc(n, sizeof(*last));        /* that uses its output; 0: none */
-	int64_t *gone = pd_calloc(n, sizeof(*gone)), bytes = 0; /* with the layer, or less so */
+	int *last = pd_calloc(n, sizeof(*last));        /* layer that uses its output; 0: none */
+	int64_t *gone = pd_calloc(n, sizeof(*gone)), bytes = 0; /* unused after the layer */
 
 	for (int l = 0; l < profile->layer_count; l++)
 		for (int i = 0; i < profile->layers[l].input_count; i++)
@@ -144,7 +147,7 @@ int64_t pd_published_data_parallel_ns(const struct pd_profile *profile,
 	return pd_terms_round(pd_terms_data_parallel(request->cost, request->topology, ns, bytes));
 }
 
-/* Somebody computes each layer. */
+/* Returns the time of computing alone. */
 static int64_t compute_bound(const struct pd_profile *profile,
 			     const struct pd_plan_request *request)
 {

@@ -61,7 +61,7 @@ char *pd_recompute_text(const struct pd_plan *plan)
 	return NULL;
 }
 
-/* All that have more than one minibatch in flight. */
+/* Lets all stages recompute that have more than one minibatch in flight. */
 static bool set_all(struct pd_plan *plan, struct pd_error *err)
 {
 	struct pd_schedule *schedule = pd_schedule_new(plan, err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which stages do each forward once more before its backward; private to this folder. */
+/* Chooses the stages that do each forward once more before its backward; private to this folder. */
 #ifndef PD_PLANNER_RECOMPUTE_H
 #define PD_PLANNER_RECOMPUTE_H
 
@@ -7,32 +7,38 @@
 #include "schedule/schedule.h"
 
 /*
- * Is that for the planner to decide?  Not with weights latest: there it is another computation,
- * and so for the user to ask for.
+ * Tells whether the planner may choose.  It may not with weights latest, since recomputing changes
+ * the results there; then the user decides.
  */
 bool pd_recompute_free(const struct pd_plan_request *request);
 
-/* The stages that the request names, in a plan; none where it leaves that free.  false: refused. */
+/*
+ * Lets the stages recompute that the request names; none if it leaves this open.  Returns false if
+ * the schedule refuses the plan.
+ */
 bool pd_recompute_asked(struct pd_plan *plan, const struct pd_plan_request *request,
 			struct pd_error *err);
 
 /*
- * Of each rank that is over the limit, by the stages' memory_bytes, one more stage that keeps less
- * so.  Whether there was any; schedule is the plan's.
+ * Lets one more stage recompute on each rank above the limit, by the stages' memory_bytes, if that
+ * saves memory.  Returns whether there was any; schedule is the plan's.
  */
 bool pd_recompute_more(struct pd_plan *plan, const struct pd_schedule *schedule,
 		       int64_t limit_bytes);
 
 /*
- * As few stages as make the plan fit with the warm-ups that it has, none at first; their memory
- * goes with it.  A rank's memory depends on its own stages: where each has one no other choice
- * fits that lets one of these compute less.  false: it does not fit, or is refused.
+ * Lets as few stages recompute as are needed to fit with the plan's warm-ups, and updates their
+ * memory.  A rank's memory depends only on its own stages, so with one stage each, no other choice
+ * that fits computes less.  Returns false if the plan does not fit or is refused.
  */
 bool pd_recompute_fit(struct pd_plan *plan, int64_t limit_bytes);
 
 bool pd_recompute_any(const struct pd_plan *plan);
 void pd_recompute_clear(struct pd_plan *plan);
-/* "0,2": the stages that do, as --recompute takes them; NULL: none.  The caller's. */
+/*
+ * Returns the stages that recompute, such as "0,2", as for --recompute; NULL: none.  The caller
+ * frees it.
+ */
 char *pd_recompute_text(const struct pd_plan *plan);
 
 #endif

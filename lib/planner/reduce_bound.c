@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* The least, over all placements of m replicas, of the largest k (m - k) of a component. */
+/* Returns the least, over all placements of m replicas, of the largest k (m - k) of a component. */
 static double spread(int64_t m, int64_t components, int64_t capacity)
 {
 	int64_t a = (m + components - 1) / components;
@@ -21,7 +21,7 @@ void pd_reduce_bound_init(struct pd_reduce_bound *b, const struct pd_topology *t
 	size_t room = (size_t)topology->devices + 2;
 	int devices = (int)topology->devices;
 	int64_t capacity = 1;
-	const double down = 1 - 1e-12;  /* for the rounding of double */
+	const double down = 1 - 1e-12;  /* allows for the rounding of double */
 
 	b->own_link = pd_calloc(room, sizeof(*b->own_link));
 	b->own_outer = pd_calloc(room, sizeof(*b->own_outer));
@@ -51,7 +51,7 @@ void pd_reduce_bound_init(struct pd_reduce_bound *b, const struct pd_topology *t
 		}
 		capacity *= topology->level[k].count;
 	}
-	for (int m = devices - 1; m >= 2; m--)       /* never falls with m */
+	for (int m = devices - 1; m >= 2; m--)       /* it never falls with m */
 		if (b->outer_link[m] > b->outer_link[m + 1])
 			b->outer_link[m] = b->outer_link[m + 1];
 }

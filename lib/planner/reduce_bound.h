@@ -15,11 +15,12 @@
 
 #include "topology/topology.h"
 
-/* By the number of members, ns per byte that is summed, never above what it takes. */
+/* By number of members: ns per byte that is summed, a lower bound. */
 struct pd_reduce_bound {
 	double *own_link;               /* of a member */
-	double *own_outer;              /* what it sends through outer links, from its beginning on */
-	double *outer_link;             /* shared by its component; does not fall */
+	double *own_outer;              /* what a member sends through outer links, from its
+					   beginning on */
+	double *outer_link;             /* of a component's shared link; does not fall */
 };
 
 void pd_reduce_bound_init(struct pd_reduce_bound *bound, const struct pd_topology *topology);

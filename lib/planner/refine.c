@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORSE 10                /* part by which what is worth a look may be slower */
-#define SEEN 4096               /* shapes that are remembered, at most half as many */
+#define WORSE 10                /* part by which a plan worth trying may be slower */
+#define SEEN 4096               /* places for shapes, at most half of them used */
 
 static void shape_init(struct shape *shape, int room)
 {
@@ -77,7 +77,7 @@ static uint64_t mark_of(const struct shape *shape)
 	return h ? h : 1;
 }
 
-/* Was it looked at from another plan? */
+/* Tells whether the shape was tried from another plan. */
 static bool seen_before(struct climb *climb, const struct shape *shape)
 {
 	struct pd_contest *contest = climb->contest;
@@ -99,7 +99,7 @@ static bool seen_before(struct climb *climb, const struct shape *shape)
 	return false;
 }
 
-/* Does its computation alone take much longer than the plan that we are at? */
+/* Tells whether its computation alone takes much longer than the current plan. */
 static bool too_slow(const struct climb *climb, const struct shape *shape)
 {
 	const struct pd_profile_layer *layers = shape->profile->layers;
@@ -148,7 +148,7 @@ void pd_refine_consider(struct climb *climb)
 	shape_copy(&climb->trial, &climb->at);
 }
 
-/* The unit that begins with a layer. */
+/* Returns the unit that begins with a layer. */
 static int unit_of(const struct climb *climb, int layer)
 {
 	int low = 0, high = climb->costs->unit_count;
@@ -164,7 +164,7 @@ static int unit_of(const struct climb *climb, int layer)
 	return low;
 }
 
-/* Where the unit so many behind begins; 0, where no stage ends, if there is none. */
+/* Returns where the unit `by` units further begins; 0, where no stage ends, if there is none. */
 static int moved(const struct climb *climb, int layer, int by)
 {
 	int u = unit_of(climb, layer) + by;
@@ -196,7 +196,10 @@ static void change_stage(struct climb *climb, int s)
 	trial->replicas[s]--;
 	pd_refine_consider(climb);
 	if (idle > 1) {
-		/* one more may share a link with others, where all of them fill a component */
+		/*
+		 * One more replica may have to share a link with others, where all of them fill a
+		 * component.
+		 */
 		trial->replicas[s] += idle;
 		pd_refine_consider(climb);
 	}
@@ -226,7 +229,7 @@ static void change_stage(struct climb *climb, int s)
 	}
 }
 
-/* Goes to a shape; where it may be cut depends on the order of layers. */
+/* Goes to a shape; the possible cuts depend on the order of its layers. */
 static void go_to(struct climb *climb, const struct shape *shape)
 {
 	const struct pd_task *task = climb->contest->task;
@@ -245,7 +248,7 @@ static void go_to(struct climb *climb, const struct shape *shape)
 	climb->costs = &climb->own;
 }
 
-/* Every change of the plan that we are at. */
+/* Tries every change of the current plan. */
 static void change_once(struct climb *climb)
 {
 	shape_copy(&climb->trial, &climb->at);

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to refine.c and refine_branches.c: small changes to a plan. */
+/* Small changes to a plan; private to refine.c and refine_branches.c. */
 #ifndef PD_PLANNER_REFINE_H
 #define PD_PLANNER_REFINE_H
 
 #include "planner/contest.h"
 
-/* A plan as far as it is changed. */
+/* The parts of a plan that are changed. */
 struct shape {
 	struct pd_profile *profile;     /* the task's or a view of it: stages are runs of its layers */
 	int count;
-	int *ends, *replicas;           /* room for one more than count; ends in layers */
+	int *ends, *replicas;           /* one entry more than count; ends in layers */
 };
 
-/* On the way to better plans: the one that we are at, its best change so far, the one at hand. */
+/* A climb to better plans: the current one, its best change so far, the one being tried. */
 struct climb {
 	struct pd_contest *contest;
 	int64_t most_work;
-	const struct pd_costs *costs;   /* of the profile of `at` */
-	struct pd_costs own;            /* that, if it is not the task's */
+	const struct pd_costs *costs;   /* those of the profile of `at` */
+	struct pd_costs own;            /* the same, if they are not the task's */
 	int devices;
 	bool straight;
 	struct shape at, best, trial;
 	int64_t best_ns;
-	size_t views;                   /* that were in use when that was looked at last */
+	size_t views;                   /* views in use when this was last checked */
 };
 
-/* What `trial` is expected to be; then it is what we are at again. */
+/* Estimates `trial`, and resets it to the current plan. */
 void pd_refine_consider(struct climb *climb);
-/* Over the cut behind stage s: what is not just the layers next to it. */
+/* Tries to move more than the adjacent layers over the cut behind stage s. */
 void pd_refine_branches(struct climb *climb, int s);
 
 #endif

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Changes of a network with branches: a layer goes over a cut with what it needs, or needs it. */
+/*
+ * Changes a plan of a network with branches: a layer goes over a cut with the layers that it needs,
+ * or that need it.
+ */
 #include "planner/refine.h"
 
 #include "base/mem.h"
@@ -9,9 +12,12 @@
 #include <string.h>
 
 #define MOST_MOVED 8            /* layers that go over a cut together */
-#define UNUSED_VIEWS 128        /* of the profile, at most */
+#define UNUSED_VIEWS 128        /* most unused views of the profile */
 
-/* A layer of stage `from`, and what of that stage has to go with it to stage `to` beside it. */
+/*
+ * Gathers a layer of stage `from`, and what of that stage has to go with it to the adjacent stage
+ * `to`.
+ */
 static int gather(const struct climb *climb, int layer, int from, int to, bool *goes)
 {
 	const struct shape *at = &climb->at;
@@ -37,7 +43,10 @@ static int gather(const struct climb *climb, int layer, int from, int to, bool *
 	return count;
 }
 
-/* Do what layers share, and sums of gradients, stay whole?  stage: by the task's layers. */
+/*
+ * Tells whether layers that share parameters, and sums of gradients, stay whole; stage is by the
+ * task's layers.
+ */
 static bool may_be(const struct pd_profile *profile, const int *stage)
 {
 	int tensor, user;
@@ -51,7 +60,9 @@ static bool may_be(const struct pd_profile *profile, const int *stage)
 	return pd_order_keeps_sums(profile, stage, &tensor, &user);
 }
 
-/* The shape in which those layers have gone to a stage; false if it may not be. */
+/*
+ * Makes the shape in which those layers have gone to a stage; returns false if this is not allowed.
+ */
 static bool carry_over(struct climb *climb, const bool *goes, int to)
 {
 	const struct pd_task *task = climb->contest->task;
@@ -93,7 +104,10 @@ static bool uses_view(const void *user, const struct pd_profile *view)
 	return false;
 }
 
-/* Most changes are no entries; an order of a thousand layers takes hundreds of kilobytes. */
+/*
+ * Frees views, since most changes are not entered, and an order of a thousand layers takes hundreds
+ * of kilobytes.
+ */
 static void forget_views(struct climb *climb)
 {
 	struct pd_views *views = climb->contest->task->views;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a user asks for, checked. */
+/* Checks what a user asks for. */
 #include "planner/planner.h"
 
 #include "base/mem.h"
@@ -27,7 +27,7 @@ static int choice(const char *option, const char *name, const char *const *names
 			      name);
 }
 
-/* What goes with a schedule where nothing is said. */
+/* Returns a schedule's usual weights. */
 static enum pd_weight_kind usual_weights(enum pd_schedule_kind schedule)
 {
 	switch (schedule) {
@@ -111,7 +111,7 @@ int64_t pd_planner_microbatches(const struct pd_plan *plan)
 		int64_t r = plan->stages[s].replicas;
 
 		unit *= r / pd_gcd(unit, r);
-		if (unit > PD_MAX_EXTENT)       /* too many: the schedule will say what it needs */
+		if (unit > PD_MAX_EXTENT)       /* too many: the schedule reports what it needs */
 			return plan->rank_count;
 	}
 	return (plan->rank_count + unit - 1) / unit * unit;
@@ -134,6 +134,6 @@ int pd_planner_topology(const struct pd_profile *profile, int64_t gpus, const ch
 		return pd_error_input(err, "profile \"%.60s\" has no measured link: give "
 				      "--topology, such as --topology=%" PRId64 "@10Gbit/s",
 				      profile->name, gpus);
-	/* one device sends nothing: any bandwidth is true */
+	/* A single device sends nothing, so any bandwidth will do. */
 	return pd_topology_flat(gpus, bandwidth ? bandwidth : 1, profile->link_latency_ns, out_p, err);
 }

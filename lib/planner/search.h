@@ -7,14 +7,14 @@
 
 #include <stdbool.h>
 
-#define PD_NEVER INT64_MAX              /* the cost of what is not possible */
+#define PD_NEVER INT64_MAX              /* the cost of an impossible plan */
 
 /* Stages over a chain of units. */
 struct pd_layout {
-	int64_t cost_ns;                /* what the search minimised */
+	int64_t cost_ns;                /* the cost that the search minimised */
 	int stage_count;
 	int *layers, *replicas;
-	int **ranks;                    /* per stage; NULL: given out in order */
+	int **ranks;                    /* per stage; NULL: in order */
 	int *order;                     /* of the layers, by stage; NULL: the profile's */
 	int *warmups;                   /* NULL: the usual ones */
 };
@@ -23,24 +23,24 @@ void pd_layout_free(struct pd_layout *layout);
 
 /* Devices in a row, joined by equal links. */
 struct pd_flat {
-	const struct pd_costs *costs;   /* its memory limit is kept to, exactly */
+	const struct pd_costs *costs;   /* its memory limit is kept exactly */
 	struct pd_level link;
 	int devices;
 	bool straight;                  /* no stage has replicas */
 };
 
 /*
- * A plan of least time, of at most count stages, or of any number of them (0); NULL where
- * none fits.  It uses as few devices as reach its time, then as few stages, then as little
- * memory at its fullest rank; among equals the one whose first stages are the shortest.
+ * Returns a plan of least time with at most count stages, or any number (0); NULL if none fits.  It
+ * uses the fewest devices that reach this time, then the fewest stages, then the least memory at
+ * its fullest rank; among equals, its first stages are the shortest.
  */
 struct pd_layout *pd_flat_search(const struct pd_flat *flat, int count);
 
-/* --stages: "8x1,6" is 8 layers on one rank, then 6 on one. */
+/* Reads --stages: "8x1,6" is 8 layers on one rank, then 6 on one. */
 struct pd_layout *pd_fixed_layout(const struct pd_costs *costs, const char *list,
 				  enum pd_weight_kind weights, int64_t devices,
 				  struct pd_error *err);
-/* One stage on all devices. */
+/* Returns one stage on all devices. */
 struct pd_layout *pd_data_parallel_layout(const struct pd_costs *costs, int64_t devices);
 
 #endif

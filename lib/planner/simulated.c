@@ -26,36 +26,38 @@
 #include <stdlib.h>
 
 #define MOST_EQUAL 8            /* stages of equal pipelines */
-#define PRECISION 4096          /* of line.c's time */
-#define STATES_PRECISION 256    /* where points are many */
-#define MANY 8192               /* units times devices: above, fewer plans are looked at */
-/* Stages times minibatches that are estimated, and operations that are replayed, for each unit
- * and device; so many more, and at most so many. */
+#define PRECISION 4096          /* precision of line.c's time */
+#define STATES_PRECISION 256    /* the same if there are many points */
+#define MANY 8192               /* units times devices, above which fewer plans are tried */
+/*
+ * Work for each unit and device, and limits of it: estimates (stages times minibatches), and
+ * operations that are replayed.
+ */
 #define ESTIMATED 1000
 #define REPLAYED 10000
-#define HOPELESS 3              /* part by which the line's plan is slower than one replayed */
-#define LOOKED 3                /* plans that are replayed before others are looked for */
-#define CHANGED 4               /* part of the work that goes into changes of one plan, */
-#define MOST_CHANGES 12          /* of so many, */
-#define MOST_VAIN 5             /* of which so many led to no faster one */
-#define FEWER 4                 /* devices that are left out at once, at most, */
-#define FEWER_LOOKED 4          /* and plans that are replayed for that */
-#define EXHAUSTED 200000000     /* operations, where all plans are looked at */
+#define HOPELESS 3              /* part by which the line's plan may be slower than a replayed one */
+#define LOOKED 3                /* plans that are replayed before others are searched */
+#define CHANGED 4               /* part of the work for one plan's changes */
+#define MOST_CHANGES 12          /* limit of changed plans */
+#define MOST_VAIN 5             /* limit of changed plans that led to no faster one */
+#define FEWER 4                 /* most devices that are left out at once */
+#define FEWER_LOOKED 4          /* plans that are replayed for that */
+#define EXHAUSTED 200000000     /* operations, if all plans are tried */
 #define LEAST_WORK 20000
 #define MOST_WORK 8000000
 
-/* Parts in a hundred by which plans may be slower than the best of the line. */
+/* By how many percent plans may be slower than the best of the line. */
 static const int slower[] = { 2, 5, 10, 20, 40, 80 };
 
-/* How a line is searched. */
+/* A way to search a line. */
 struct way {
 	bool straight, least;
 	int kept;
-	bool alone;                     /* only the plan of the least time is taken */
-	int devices;                    /* at most; 0: all */
+	bool alone;                     /* take only the plan of least time */
+	int devices;                    /* most devices; 0: all */
 };
 
-/* From a plan of the line that takes longer changes lead to none that can win; 0: any may. */
+/* Returns a limit: changes of slower plans of the line cannot win; 0: there is none. */
 static int64_t hopeful_ns(const struct pd_contest *contest)
 {
 	return contest->most_ns + contest->most_ns / (pd_contest_gains_little(contest)
@@ -81,7 +83,7 @@ static void enter_found(struct pd_contest *contest, const struct pd_line *line,
 	}
 }
 
-/* Where stages would have to recompute also what there is when none may. */
+/* If stages would have to recompute, also enters what there is without. */
 static void enter_both(struct pd_contest *contest, struct pd_line *line, const struct way *way)
 {
 	bool tight = false;
@@ -110,7 +112,7 @@ static void enter_points(struct pd_contest *contest, struct pd_points *points,
 	};
 
 	enter_both(contest, &line, way);
-	/* where ranks share processors more of them are rarely faster */
+	/* If ranks share processors, more ranks are rarely faster. */
 	if (task->topology->processors > 0 && task->topology->processors < line.devices) {
 		struct way all = { .straight = way->straight, .least = way->least,
 				   .kept = way->kept };
@@ -120,7 +122,7 @@ static void enter_points(struct pd_contest *contest, struct pd_points *points,
 	}
 }
 
-/* Stages that are runs of the profile's layers. */
+/* Enters plans whose stages are runs of the profile's layers. */
 static void enter_line(struct pd_contest *contest, const struct way *way)
 {
 	struct pd_points points;
@@ -130,7 +132,7 @@ static void enter_line(struct pd_contest *contest, const struct way *way)
 	pd_points_release(&points);
 }
 
-/* Others. */
+/* Enters plans with other stages. */
 static void enter_states(struct pd_contest *contest)
 {
 	const struct pd_task *task = contest->task;
@@ -152,7 +154,7 @@ static int64_t work_of(const struct pd_task *task, int64_t each)
 			MOST_WORK);
 }
 
-/* Equal pipelines: stages that differ little, each on as many devices. */
+/* Enters equal pipelines: stages that differ little, each on the same number of devices. */
 static void enter_equal(struct pd_contest *contest)
 {
 	const struct pd_task *task = contest->task;
@@ -211,8 +213,10 @@ static int enter_all(struct pd_contest *contest, struct pd_error *err)
 	return 0;
 }
 
-/* The winner; what it can be changed to, and while a change wins, that; and then of the next ones,
- * for one that is slower may be nearer to a faster one. */
+/*
+ * Judges, and changes the winner as long as a change wins, and then the next entries, since a
+ * slower one may be nearer to a faster plan.
+ */
 static int64_t judge_and_change(struct pd_contest *contest, struct pd_error *err)
 {
 	const struct pd_task *task = contest->task;
@@ -235,8 +239,10 @@ static int64_t judge_and_change(struct pd_contest *contest, struct pd_error *err
 	return winner;
 }
 
-/* The best expected of those with fewer devices that may be preferred to the winner and were not
- * replayed, or the count of them. */
+/*
+ * Returns the best expected entry with fewer devices that may be preferred to the winner and was
+ * not replayed, or the number of entries.
+ */
 static size_t next_fewer(const struct pd_contest *contest, const struct pd_entry *winner)
 {
 	double gain = contest->task->request->min_gain;
@@ -256,7 +262,7 @@ static size_t next_fewer(const struct pd_contest *contest, const struct pd_entry
 	return next;
 }
 
-/* The one that is preferred of those that were replayed, of which `best` is the fastest. */
+/* Returns the preferred one of the replayed entries; `best` is the fastest. */
 static size_t preferred(const struct pd_contest *contest, size_t best)
 {
 	double gain = contest->task->request->min_gain;
@@ -272,7 +278,7 @@ static size_t preferred(const struct pd_contest *contest, size_t best)
 	return best;
 }
 
-/* Others may have been replayed only until they were slower than another. */
+/* Replays an entry to the end, since it may have been stopped when it was slower than another. */
 static int replay_whole(struct pd_contest *contest, size_t i, struct pd_error *err)
 {
 	contest->entries[i].whole = true;
@@ -280,7 +286,7 @@ static int replay_whole(struct pd_contest *contest, size_t i, struct pd_error *e
 			       err);
 }
 
-/* The winner, or one with fewer devices where those that it has more bring too little. */
+/* Returns the winner, or a plan with fewer devices if the further ones bring too little. */
 static int64_t leave_out(struct pd_contest *contest, size_t winner, struct pd_error *err)
 {
 	const struct pd_task *task = contest->task;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What passes at both ends of every stage that a network can have. */
+/* Computes what enters and leaves every stage that a network can have. */
 #include "planner/cuts.h"
 
 #include "base/mem.h"
@@ -11,8 +11,8 @@
 
 struct tensors {
 	const struct pd_states *states;
-	uint64_t *uses;                 /* per tensor, the set of layers that use it */
-	/* per state: those inside that are used outside */
+	uint64_t *uses;                 /* per tensor: the set of layers that use it */
+	/* Per state: tensors inside that are used outside. */
 	int *live, *first;              /* live[first[state]] to live[first[state + 1] - 1] */
 };
 
@@ -21,7 +21,7 @@ static const uint64_t *uses_of(const struct tensors *tensors, int t)
 	return &tensors->uses[(size_t)t * tensors->states->words];
 }
 
-/* Does a layer of state b, but not of state a, use it? */
+/* Tells whether a layer of state b, but not of state a, uses it. */
 static bool used_between(const struct tensors *tensors, int t, const uint64_t *a, const uint64_t *b)
 {
 	const uint64_t *uses = uses_of(tensors, t);
@@ -81,7 +81,7 @@ static void tensors_release(struct tensors *tensors)
 	free(tensors->first);
 }
 
-/* A stage receives what it uses, and sends on what it has, made or received (lib/plan/wiring). */
+/* A stage receives what it uses, and sends on what it made or received (lib/plan/wiring). */
 static int64_t span_bytes(const struct tensors *tensors, int from, int to)
 {
 	const struct pd_profile_layer *layers = tensors->states->profile->layers;

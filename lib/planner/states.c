@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Which sets are states: what layers share, and the sums of gradients, stay whole. */
+/* Tests for states: layers that share parameters, and sums of gradients, stay whole. */
 struct tests {
 	const struct pd_profile *profile;
-	struct pd_uses uses;            /* of each layer's output, by layer */
+	struct pd_uses uses;            /* of each layer's output */
 };
 
 static bool keeps_shares(const struct tests *tests, const uint64_t *set)
@@ -25,9 +25,9 @@ static bool keeps_shares(const struct tests *tests, const uint64_t *set)
 }
 
 /*
- * The gradients of n uses are added up from the last to the first.  With the uses sorted by
- * stage, and in the profile's order inside a stage, the sum stays what it is when at most
- * the last two change places: a + b = b + a.
+ * Tells whether sums of gradients stay the same.  The gradients of n uses are added from the last
+ * to the first.  With the uses sorted by stage, and in the profile's order inside a stage, the sum
+ * stays the same if at most the last two change places: a + b = b + a.
  */
 static bool keeps_sums(const struct tests *tests, const uint64_t *set)
 {
@@ -46,7 +46,7 @@ static bool keeps_sums(const struct tests *tests, const uint64_t *set)
 	return true;
 }
 
-/* What is sorted: a set and the numbers it goes by. */
+/* A set, with the numbers by which it is sorted. */
 struct entry {
 	const uint64_t *set;
 	size_t words;
@@ -113,11 +113,11 @@ static void take(struct pd_states *states, const struct pd_lattice *lattice)
 	free(entries);
 }
 
-/* Bytes of parameters inside, and of what is made inside and used outside. */
+/* Sets the bytes of parameters inside, and of tensors made inside and used outside. */
 static void count_bytes(struct pd_states *states)
 {
 	const struct pd_profile *profile = states->profile;
-	/* per layer, the last state that its output was counted for, plus 1 */
+	/* Per layer: the last state for which its output was counted, plus 1. */
 	int *counted = pd_calloc((size_t)profile->layer_count, sizeof(*counted));
 
 	states->parameter_bytes = pd_calloc((size_t)states->count, sizeof(int64_t));
@@ -143,7 +143,7 @@ static void count_bytes(struct pd_states *states)
 	free(counted);
 }
 
-/* A lattice of at most so many sets, or of what there is room for. */
+/* Starts a lattice of at most `most` sets, or fewer if memory is limited. */
 static void start(struct pd_lattice *lattice, const struct pd_profile *profile, int most)
 {
 	int64_t bytes = (int64_t)(((size_t)profile->layer_count + 63) / 64 * sizeof(uint64_t));
@@ -153,7 +153,10 @@ static void start(struct pd_lattice *lattice, const struct pd_profile *profile, 
 	pd_lattice_init(lattice, profile, most < 4 ? 4 : most);
 }
 
-/* A part of the states: never none, for every order has the empty and the whole one. */
+/*
+ * Adds some of the states; there are always some, since every order has the empty and the whole
+ * one.
+ */
 static void fill_some(struct pd_lattice *lattice, const struct pd_profile *profile)
 {
 	uint64_t *empty = pd_calloc(((size_t)profile->layer_count + 63) / 64, sizeof(*empty));
@@ -177,7 +180,7 @@ static void fill_some(struct pd_lattice *lattice, const struct pd_profile *profi
 	}
 }
 
-/* Are they all there? */
+/* Adds the runs of layers; returns whether all are there. */
 static bool fill_runs(struct pd_lattice *lattice)
 {
 	uint64_t *empty = pd_calloc(lattice->words, sizeof(*empty));

@@ -43,20 +43,20 @@ enum pd_states_rule {
  * there is room: each is a state, so a plan made of them is one, but a better one may be
  * missing.
  */
-#define PD_STATES_MOST 4096     /* all of them */
-#define PD_STATES_SOME 2048     /* of more */
+#define PD_STATES_MOST 4096     /* of a network with no more */
+#define PD_STATES_SOME 2048     /* of a network with more */
 #define PD_STATES_BYTES (INT64_C(16) << 20)    /* of sets */
 
 struct pd_states {
 	const struct pd_profile *profile;       /* borrowed */
 	int count;
-	bool whole;                             /* none is missing */
-	size_t words;                           /* of 64 layers each, in a set */
+	bool whole;                             /* no state is missing */
+	size_t words;                           /* per set, of 64 layers each */
 	uint64_t *sets;                         /* [count][words]; bit l % 64 of word l / 64 */
-	/* count entries each */
+	/* The rest has count entries each. */
 	int *layer_count;
 	int64_t *compute_ns;                    /* forward, backward, update */
-	int64_t *parameter_bytes;               /* shared ones once */
+	int64_t *parameter_bytes;               /* shared parameters once */
 	int64_t *cut_bytes;                     /* of the tensors made inside and used outside */
 };
 
@@ -75,17 +75,17 @@ static inline bool pd_states_has(const struct pd_states *states, int state, int 
 	return pd_states_set(states, state)[layer / 64] >> (layer % 64) & 1;
 }
 
-/* Is a contained in b?  Takes a == b for contained. */
+/* Tells whether a is contained in b, or equal. */
 bool pd_states_within(const struct pd_states *states, int a, int b);
 
 /*
- * Layers in the order of a pipeline whose stages end with the given states, ascending, the
- * last of them the whole network; inside a stage in the profile's order.  order has
- * layer_count entries; layer_counts, if not NULL, stage_count.
+ * Sets the order of layers in a pipeline whose stages end with the given states, ascending, the
+ * last of them the whole network.  Inside a stage it is the profile's.  order has layer_count
+ * entries; layer_counts, if not NULL, stage_count.
  */
 void pd_states_order(const struct pd_states *states, const int *ends, int stage_count,
 		     int *order, int *layer_counts);
-/* The same in arrays that are the caller's; the order is NULL where it is the profile's. */
+/* Does the same in new arrays, which the caller frees; the order is NULL if it is the profile's. */
 void pd_states_layers(const struct pd_states *states, const int *ends, int stage_count,
 		      int **layers_p, int **order_p);
 

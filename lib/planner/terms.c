@@ -80,7 +80,7 @@ static int64_t devices_below(const struct pd_topology *topology, int level)
 	return devices;
 }
 
-/* The first component at or after `from` with a replica of the stage, or count. */
+/* Returns the first component at or after `from` with a replica of the stage, or count. */
 static int64_t next_component(const struct part *part, int s, int64_t from, int64_t count,
 			      int64_t span)
 {
@@ -91,7 +91,7 @@ static int64_t next_component(const struct part *part, int s, int64_t from, int6
 	return count;
 }
 
-/* Has stage t the same devices in both components? */
+/* Tells whether stage t has the same devices in both components. */
 static bool same_inside(const struct part *part, int t, int64_t a, int64_t b, int64_t span)
 {
 	const int *x = &part->stage_of[part->base + a * span];
@@ -103,7 +103,7 @@ static bool same_inside(const struct part *part, int t, int64_t a, int64_t b, in
 	return true;
 }
 
-/* Are stages s and t in the same components, and t the same in each of them? */
+/* Tells whether stages s and t are in the same components, and t is the same in each of them. */
 static bool together(const struct part *part, int s, int t, int64_t count, int64_t span)
 {
 	int64_t one = next_component(part, s, 0, count, span), c = one, d;
@@ -117,7 +117,7 @@ static bool together(const struct part *part, int s, int t, int64_t count, int64
 	return c == d;
 }
 
-/* Is nobody but stages s to end - 1 in the component? */
+/* Tells whether only stages s to end - 1 are in the component. */
 static bool alone(const struct part *part, int s, int end, int64_t c, int64_t span)
 {
 	const int *at = &part->stage_of[part->base + c * span];
@@ -130,7 +130,7 @@ static bool alone(const struct part *part, int s, int end, int64_t c, int64_t sp
 
 static double price(const struct part *part, int level);
 
-/* Stages s to end - 1 as one of this level, on m components. */
+/* Prices stages s to end - 1 as one of this level, on m components. */
 static double group_price(const struct part *part, int level, int s, int end, int64_t m,
 			  const struct part *inside)
 {
@@ -151,7 +151,7 @@ static double group_price(const struct part *part, int level, int s, int end, in
 	return ns;
 }
 
-/* A pipeline inside one component of a level. */
+/* Prices a pipeline inside one component of a level. */
 static double price(const struct part *part, int level)
 {
 	int64_t span, count;

@@ -36,17 +36,17 @@
 
 struct pd_terms {
 	bool sum;               /* all-reduce after compute; else at the same time */
-	double allreduce;       /* times (m - 1) W / B */
-	bool by_piece;          /* over m: a replica sends pieces of 1/m */
+	double allreduce;       /* factor of (m - 1) W / B */
+	bool by_piece;          /* divided by m: a replica sends pieces of 1/m */
 	bool first_is_shared;   /* n above */
-	bool all_used;          /* all components, however few would do */
-	double cut;             /* times a_s / B */
-	bool by_receiver;       /* over m, and charged at both ends */
+	bool all_used;          /* all components are used, even if few would do */
+	double cut;             /* factor of a_s / B */
+	bool by_receiver;       /* divided by m, and charged at both ends */
 };
 
 const struct pd_terms *pd_terms(enum pd_cost_kind kind);
 
-/* What a level does to them. */
+/* The terms of a level. */
 struct pd_level_terms {
 	const struct pd_terms *terms;
 	double ns_per_byte;
@@ -56,7 +56,10 @@ struct pd_level_terms {
 struct pd_level_terms pd_level_terms(enum pd_cost_kind kind, const struct pd_topology *topology,
 				     int level);
 
-/* The all-reduce of m replicas, per byte of their parameters; first: of a pipeline. */
+/*
+ * Returns the time of an all-reduce of m replicas, per byte of their parameters; first: of a
+ * pipeline's first stage.
+ */
 double pd_terms_allreduce(const struct pd_level_terms *at, int64_t m, bool first);
 
 static inline double pd_terms_stage(const struct pd_level_terms *at, double value,
@@ -67,7 +70,7 @@ static inline double pd_terms_stage(const struct pd_level_terms *at, double valu
 	return both / (double)m;
 }
 
-/* A cut of so many bytes at a stage with m replicas. */
+/* Returns the time of a cut of these bytes at a stage with m replicas. */
 static inline double pd_terms_cut(const struct pd_level_terms *at, double bytes, int64_t m)
 {
 	double ns = at->terms->cut * bytes * at->ns_per_byte;
@@ -75,26 +78,26 @@ static inline double pd_terms_cut(const struct pd_level_terms *at, double bytes,
 	return at->terms->by_receiver ? ns / (double)m : ns;
 }
 
-/* A stage as it lies in a plan. */
+/* A stage in a plan. */
 struct pd_priced {
 	int64_t compute_ns, parameter_bytes;
-	int64_t cut_bytes;                      /* behind it; 0 at the end */
+	int64_t cut_bytes;                      /* of the cut behind it; 0 at the end */
 	int replicas;
 	const int *ranks;
 };
 
 /*
- * The time of a plan by the formula, or a negative number where its ranks are not those of
+ * Returns the time of a plan by the formula, or a negative number if its ranks are not those of
  * stages inside stages on whole components.
  */
 double pd_terms_price(enum pd_cost_kind kind, const struct pd_topology *topology,
 		      const struct pd_priced *stages, int stage_count);
 
-/* One stage on all devices. */
+/* Returns the time of one stage on all devices. */
 double pd_terms_data_parallel(enum pd_cost_kind kind, const struct pd_topology *topology,
 			      int64_t compute_ns, int64_t parameter_bytes);
 
-/* As integer nanoseconds, the nearest; PD_COST_MAX at most. */
+/* Rounds to integer nanoseconds, at most PD_COST_MAX. */
 int64_t pd_terms_round(double ns);
 
 #endif

@@ -9,15 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STALE_LOOKED_AT 256     /* microbatches of a group */
+#define STALE_LOOKED_AT 256     /* microbatches of a group that are checked */
 
-/* The most updates that are made between the version of a forward and that of its update. */
+/* Returns the most updates between the version of a forward and that of its update. */
 static int64_t stale(const struct pd_schedule *schedule, int s)
 {
 	int64_t group = schedule->group[s], most = 0;
 
 	for (int64_t k = 0; k < group && k < STALE_LOOKED_AT; k++) {
-		/* long after the beginning: negative versions are before it */
+		/* long after the beginning, since versions before it are negative */
 		int64_t n = (1 + PD_MAX_RANKS / group) * group + k;
 		int64_t late = (n / group * group - pd_ideal_version(schedule, s, n, false)) / group;
 
@@ -110,7 +110,7 @@ static void limit_links(struct pd_usage *usage)
 		}
 }
 
-/* From a stage to the next one, for the ranks that are farthest apart, one way. */
+/* Returns the time of a transfer to the next stage, between the farthest ranks, one way. */
 static int64_t transfer_ns(const struct pd_usage *usage, int s)
 {
 	const struct pd_plan *plan = usage->plan;
@@ -135,8 +135,8 @@ static int64_t transfer_ns(const struct pd_usage *usage, int s)
 }
 
 /*
- * Stages s to e of 1F1B: a minibatch's way up and down again, over the minibatches that are on
- * it together (predict.c).
+ * Considers stages s to e of 1F1B: the time of a minibatch's way up and down, divided by the
+ * minibatches that are on it together (predict.c).
  */
 static void limit_windows(struct pd_usage *usage)
 {
@@ -159,7 +159,7 @@ static void limit_windows(struct pd_usage *usage)
 				plan->stages[e].replicas;
 
 			time += pd_usage_busy_ns(usage, e) * plan->stages[e].replicas;
-			/* a stage by itself says more, where it is about as slow */
+			/* A single stage explains more, if it is about as slow. */
 			if (tokens > 0 && e > s && time / (double)tokens > least)
 				limit(usage, (struct pd_limit){
 					.kind = PD_LIMIT_WINDOW, .first = s, .last = e,

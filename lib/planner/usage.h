@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plan makes of its processors, links and memories; private to this folder. */
+/* How a plan uses processors, links and memory; private to this folder. */
 #ifndef PD_PLANNER_USAGE_H
 #define PD_PLANNER_USAGE_H
 
@@ -8,26 +8,26 @@
 #include "schedule/schedule.h"
 
 struct pd_stage_usage {
-	/* of each replica, in the time of one minibatch of the plan, in the mean */
+	/* Of each replica, in the mean time of one minibatch of the plan. */
 	double forward_ns, backward_ns, update_ns, allreduce_ns;
-	bool serial;                    /* the all-reduce stands between backward and forward */
-	int in_flight, versions;        /* minibatches and weights that a replica holds at most */
-	int64_t stale;                  /* updates between the weights that forward sees and those
-					   that its gradient is applied to, at most */
+	bool serial;                    /* the all-reduce is between backward and forward */
+	int in_flight, versions;        /* most minibatches and weights that a replica holds */
+	int64_t stale;                  /* most updates between the weights of a forward and those
+					   that its gradient is applied to */
 	struct pd_memory memory;        /* of its first rank, with all the rank's stages */
-	int64_t ahead_bytes;            /* of it, what more than one minibatch in flight costs */
+	int64_t ahead_bytes;            /* the part of that for more than one minibatch in flight */
 };
 
 enum pd_limit_kind { PD_LIMIT_PROCESSOR, PD_LIMIT_TURNS, PD_LIMIT_LINK, PD_LIMIT_WINDOW };
 
-/* What takes the largest part of the period. */
+/* The limit: what takes the largest part of the period. */
 struct pd_limit {
 	enum pd_limit_kind kind;
-	double ns;                      /* of a minibatch's share */
-	int first, last;                /* stages: of a window; the one stage of a processor */
+	double ns;                      /* for one minibatch */
+	int first, last;                /* stages of a window; or the stage of a processor */
 	int level, component;           /* of a link */
 	bool up;
-	int64_t tokens;                 /* of a window: minibatches that are in it together */
+	int64_t tokens;                 /* minibatches that are in the window together */
 };
 
 struct pd_usage {
@@ -38,19 +38,19 @@ struct pd_usage {
 	struct pd_limit limit;
 };
 
-/* Of a plan that pd_schedule_new accepts; NULL of any other. */
+/* Returns the usage of a plan; NULL if pd_schedule_new refuses it. */
 struct pd_usage *pd_usage_new(const struct pd_plan *plan);
 void pd_usage_free(struct pd_usage *usage);
 
-/* Part of the period, 0 where that is 0. */
+/* Returns the part of the period, or 0 if the period is 0. */
 double pd_usage_part(const struct pd_usage *usage, double ns);
-/* What a stage's processors do for a minibatch, with the all-reduce where that is serial. */
+/* Returns the time of a stage's processors per minibatch, with the all-reduce if that is serial. */
 double pd_usage_busy_ns(const struct pd_usage *usage, int stage);
 
-/* Does data parallelism fit into the devices' memory?  So where nobody has looked. */
+/* Tells whether data parallelism fits into the devices' memory; true if it is not known. */
 bool pd_data_parallel_fits(const struct pd_plan *plan);
 
-/* "0-2,4" for ranks, runs joined, cut short with "..."; into buf, returned. */
+/* Writes "0-2,4" for ranks, cut short with "...", into buf and returns it. */
 const char *pd_show_ranks(const struct pd_stage *stage, char *buf, size_t room);
 
 #endif

@@ -5,9 +5,9 @@
 
 #include <stdlib.h>
 
-#define MOST_LAYERS 4096        /* above, stages are runs of the profile's layers */
+#define MOST_LAYERS 4096        /* above this, stages are runs of the profile's layers */
 
-/* It has, if each layer uses the one before. */
+/* Tells whether there is only one order: each layer uses the one before. */
 static bool has_one_order(const struct pd_profile *profile)
 {
 	for (int l = 1; l < profile->layer_count; l++) {
@@ -45,7 +45,7 @@ void pd_views_release(struct pd_views *views)
 	*views = (struct pd_views){ 0 };
 }
 
-/* Its layers have numbers in the document's order, and order is one of the profile's. */
+/* Tells whether the view has this order; its layers have numbers of the document's order. */
 static bool is_in_order(const struct pd_views *views, const struct pd_profile *view,
 			const int *order)
 {
@@ -55,7 +55,7 @@ static bool is_in_order(const struct pd_views *views, const struct pd_profile *v
 	return true;
 }
 
-/* Orders that differ rarely have the same. */
+/* Returns a hash of the order. */
 static uint64_t mark_of(const struct pd_views *views, const int *order)
 {
 	uint64_t h = 0;

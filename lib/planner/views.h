@@ -13,26 +13,26 @@
 
 struct pd_views {
 	struct pd_profile *profile;     /* borrowed */
-	bool many;                      /* are there points that are no units? */
-	struct pd_states states;        /* if so */
-	struct pd_points points;        /* of states, if so */
+	bool many;                      /* there are points other than units */
+	struct pd_states states;        /* if there are many */
+	struct pd_points points;        /* of states, if there are many */
 	size_t count, capacity;
 	struct pd_profile **list;
-	uint64_t *marks;                /* of their orders */
+	uint64_t *marks;                /* hashes of their orders */
 };
 
 void pd_views_init(struct pd_views *views, struct pd_profile *profile);
 void pd_views_release(struct pd_views *views);
-/* The profile in an order, or NULL: its own; borrowed from views. */
+/* Returns the profile in an order, or NULL: its own; borrowed from views. */
 struct pd_profile *pd_views_get(struct pd_views *views, const int *order);
-/*
- * Frees the views that were made last, number `from` and later, but for those that are used; the
- * others keep their places among themselves.
- */
+/* Frees unused views, of those numbered `from` and later; the others keep their order. */
 void pd_views_sweep(struct pd_views *views, size_t from,
 		    bool (*used)(const void *user, const struct pd_profile *view),
 		    const void *user);
-/* The order that makes a view of the profile; the caller's; NULL for the profile itself. */
+/*
+ * Returns the order that makes a view of the profile, which the caller frees; NULL for the profile
+ * itself.
+ */
 int *pd_views_order(const struct pd_views *views, const struct pd_profile *view);
 
 #endif

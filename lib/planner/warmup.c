@@ -26,8 +26,9 @@
 
 #include <stdlib.h>
 
-#define MOST_STEPS 16           /* warm-ups that are tried to be given back */
-#define LARGE 100000            /* stages times minibatches in flight: then one guess is taken */
+#define MOST_STEPS 16           /* warm-ups that are given back, at most */
+#define LARGE 100000            /* stages times minibatches in flight, above which one guess is
+				   taken */
 
 int pd_warmup_most(const struct pd_plan *plan, int stage)
 {
@@ -38,7 +39,7 @@ int pd_warmup_most(const struct pd_plan *plan, int stage)
 	return behind ? (int)pd_ceil_div(2 * behind, r) + 1 : 0;
 }
 
-/* No stage lets in more than the one before. */
+/* Lowers leads so that no stage admits more than the one before. */
 static void descend(struct pd_plan *plan)
 {
 	for (int s = 1; s < plan->stage_count; s++) {
@@ -50,14 +51,14 @@ static void descend(struct pd_plan *plan)
 	}
 }
 
-/* One less on each stage that does not fit; whether there was any. */
+/* Takes one warm-up from each stage that does not fit; returns whether there was any. */
 static bool take_back(struct pd_plan *plan, const struct pd_warmup_room *room)
 {
 	bool fewer = false;
 
 	for (int s = 0; s < plan->stage_count; s++) {
 		struct pd_stage *stage = &plan->stages[s];
-		/* under vertical-sync stages keep what the first one is ahead */
+		/* With vertical-sync, stages keep what the first one is ahead. */
 		bool first = plan->weights == PD_WEIGHTS_VERTICAL_SYNC;
 
 		if (stage->memory_bytes <= room->limit_bytes)
@@ -67,7 +68,10 @@ static bool take_back(struct pd_plan *plan, const struct pd_warmup_room *room)
 		if (stage->warmup > 0) {
 			stage->warmup--;
 			fewer = true;
-			/* it may fit without; with one in flight there is nothing to win by it */
+			/*
+			 * It may fit without recomputing, which gains nothing with one microbatch
+			 * in flight.
+			 */
 			if (room->recompute ||
 			    (!stage->warmup && plan->schedule == PD_SCHEDULE_1F1B))
 				stage->recompute = false;
@@ -76,7 +80,7 @@ static bool take_back(struct pd_plan *plan, const struct pd_warmup_room *room)
 	return fewer;
 }
 
-/* The schedule of as many as fit, or NULL. */
+/* Returns the schedule with as many warm-ups as fit, or NULL. */
 static struct pd_schedule *fit(struct pd_plan *plan, struct pd_warmup_room *room)
 {
 	struct pd_error err;
@@ -116,7 +120,7 @@ bool pd_warmup_fit(struct pd_plan *plan, struct pd_warmup_room *room)
 	return schedule != NULL;
 }
 
-/* The warm-up of a stage, and whether it recomputes. */
+/* A stage's warm-up, and whether it recomputes. */
 struct way {
 	int warmup;
 	bool recompute;
@@ -127,11 +131,11 @@ struct choice {
 	const struct pd_window *window;
 	struct pd_warmup_room *room;
 	int64_t best_ns;
-	struct way *best, *asked;       /* asked: as it recomputes whatever its warm-ups */
+	struct way *best, *asked;       /* asked: which stages recompute with any warm-ups */
 	int64_t work;
 };
 
-/* Tries those that the plan has now. */
+/* Tries the plan's current warm-ups. */
 static void try(struct choice *choice, bool settle_for_equal)
 {
 	struct pd_plan *plan = choice->plan;
@@ -140,7 +144,7 @@ static void try(struct choice *choice, bool settle_for_equal)
 
 	for (int s = 0; s < plan->stage_count; s++)
 		plan->stages[s].recompute = choice->asked[s].recompute;
-	/* fewer that fit do not make it faster */
+	/* fewer that fit are not faster */
 	if (choice->best_ns >= 0 &&
 	    pd_window_least_ns(plan, choice->window) >= choice->best_ns + settle_for_equal)
 		return;
@@ -186,7 +190,7 @@ static void give_back(struct choice *choice)
 	}
 }
 
-/* Of a stage that recomputes as many fewer as it takes to do without. */
+/* Lowers the warm-ups of stages that recompute, until they need not. */
 static void do_without(struct choice *choice)
 {
 	struct pd_plan *plan = choice->plan;
@@ -203,7 +207,10 @@ static void do_without(struct choice *choice)
 		}
 }
 
-/* By what is expected of several; more than usual only where that is worth the memory. */
+/*
+ * Compares several choices by expected period; takes more than the usual warm-ups only if that is
+ * worth the memory.
+ */
 static void compare_some(struct choice *choice, struct pd_window *window)
 {
 	struct pd_plan *plan = choice->plan;
@@ -233,7 +240,7 @@ static void compare_some(struct choice *choice, struct pd_window *window)
 	do_without(choice);
 }
 
-/* Makes the plan the best; what is expected of it, or -1. */
+/* Makes the plan the best; returns its expected period, or -1. */
 static int64_t choose(struct choice *choice, struct pd_window *window)
 {
 	struct pd_plan *plan = choice->plan;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many minibatches each stage lets in before its first backward; private to this folder. */
+/*
+ * Chooses how many minibatches each stage admits before its first backward; private to this folder.
+ */
 #ifndef PD_PLANNER_WARMUP_H
 #define PD_PLANNER_WARMUP_H
 
@@ -9,12 +11,12 @@
 
 #define PD_WARMUP_WORTH 1000
 
-/* What warm-ups have to fit into. */
+/* The limits of warm-ups. */
 struct pd_warmup_room {
 	int64_t limit_bytes;
-	bool recompute;                 /* stages may recompute for it */
-	bool tight;                     /* set where some that were tried did not fit */
-	int64_t most_ns;                /* slower plans are of no interest; 0: all are */
+	bool recompute;                 /* stages may recompute to fit */
+	bool tight;                     /* set if some that were tried did not fit */
+	int64_t most_ns;                /* slower plans are not wanted; 0: all are */
 };
 
 /*
@@ -27,10 +29,12 @@ struct pd_warmup_room {
  */
 int64_t pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_room *room, int64_t *work);
 
-/* The most of a stage that are considered: enough for what is behind it to be full twice. */
+/*
+ * Returns the most warm-ups of a stage that are considered: enough to fill what is behind it twice.
+ */
 int pd_warmup_most(const struct pd_plan *plan, int stage);
 
-/* As many as fit, of those that the plan has; false where none do. */
+/* Lowers the plan's warm-ups until they fit; returns false if none do. */
 bool pd_warmup_fit(struct pd_plan *plan, struct pd_warmup_room *room);
 
 #endif

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_PAIRS 64           /* of replicas of two stages, looked at for the slowest way */
+#define MOST_PAIRS 64           /* pairs of replicas of two stages, of which the slowest counts */
 
-/* To the stage behind, at its slowest. */
+/* Returns the time of the slowest transfer to the next stage. */
 static int64_t transfer_ns(const struct pd_plan *plan, const struct pd_wiring *wiring, int s)
 {
 	int64_t most = 0;
@@ -38,7 +38,10 @@ void pd_window_pass(struct pd_window *window, const struct pd_plan *plan)
 				     plan->stages[s].backward_ns;
 }
 
-/* What a replica sends for an update, if each of its minibatches has one; at least. */
+/*
+ * Returns the least time for which a replica sends for an update, if each of its minibatches has
+ * one.
+ */
 static int64_t own_sends_ns(const struct pd_plan *plan, int s)
 {
 	const struct pd_stage *stage = &plan->stages[s];

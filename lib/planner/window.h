@@ -25,34 +25,37 @@
 
 #include <stdbool.h>
 
-/* What the windows say, for a period. */
+/* The times of the windows. */
 struct pd_window {
 	int64_t *pass_ns, *update_ns, *transfer_ns;     /* per stage: t, A, C */
-	int64_t *once_ns;       /* t where no stage recomputes but those that must */
-	int64_t *sends_ns;      /* of A, what a replica sends, at least */
-	int64_t busiest_ns;     /* of links */
+	int64_t *once_ns;       /* t where only those recompute that must */
+	int64_t *sends_ns;      /* the part of A in which a replica sends, at least */
+	int64_t busiest_ns;     /* the busiest link's */
 };
 
 void pd_window_init(struct pd_window *window, const struct pd_plan *plan);
 void pd_window_release(struct pd_window *window);
-/* To be called when other stages recompute: those take longer. */
+/* Call this when other stages recompute, which changes their times. */
 void pd_window_pass(struct pd_window *window, const struct pd_plan *plan);
 
 /*
- * Gives the plan the least warm-ups for a period, or the most that are considered (warmup.h).
- * together: for replicas that begin together where they update; else each begins by itself.
+ * Gives the plan the least warm-ups for a period, or the most that are considered (warmup.h). 
+ * together: replicas that update together also begin together; else each begins by itself.
  */
 void pd_window_set_least(struct pd_plan *plan, const struct pd_window *window, int64_t period,
 			 bool together);
 
-/* No estimate is below it, whatever the warm-ups: the busiest link, and what a replica does. */
+/*
+ * Returns a time that no estimate is below, whatever the warm-ups: of the busiest link, or a
+ * replica's work.
+ */
 int64_t pd_window_floor_ns(const struct pd_plan *plan, const struct pd_window *window);
 /*
- * The same with the warm-ups that the plan has: also the cycles of flow.c that climb from s to e
- * and come back, with the transfers that have one way only.
+ * Returns the same for the plan's warm-ups.  This adds the cycles of flow.c that climb from s to e
+ * and come back, with transfers that have only one way.
  */
 int64_t pd_window_least_ns(const struct pd_plan *plan, const struct pd_window *window);
-/* What the slowest stage takes by itself. */
+/* Returns the time of the slowest stage by itself. */
 int64_t pd_window_slowest_ns(const struct pd_plan *plan, const struct pd_window *window);
 
 #endif
