@@ -54,6 +54,9 @@ void pd_cpu_unite(double *vector, const double *other, size_t count);
 void pd_cpu_sum(float *dst, const float *const *src, int n, size_t count);
 void pd_cpu_sum_narrow(enum pd_dtype dtype, void *dst, const void *const *src, int n,
 		       size_t count);
+/* a + b, but 0 where y is not positive; NULL: everywhere a + b.  dst may be one of them. */
+void pd_cpu_sum_relu(enum pd_dtype dtype, void *dst, const void *a, const void *b, const void *y,
+		     size_t count);
 
 /* --- half.c: elements of 16 bits from and to f32, as base/half.h has it */
 void pd_cpu_widen(enum pd_dtype dtype, float *dst, const void *src, size_t count);

@@ -2,8 +2,9 @@
 /*
  * relu, tanh, sigmoid: backward reads the output.  relu may lie in its input's place,
  * since a second relu changes nothing: a forward that is run again (recomputation, the
- * profiler) gives the same bits.  The others and dropout would not.  In 16 bits relu is done
- * on the bits as they are: one of sign, all others ascending with the number.
+ * profiler) gives the same bits.  The others and dropout would not.  relu is done here, as the sums
+ * that do its backward do it, so that both give the same bits (sum.c); in 16 bits on the bits as they
+ * are: one of sign, all others ascending with the number.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
@@ -50,8 +51,6 @@ static int prepare(struct pd_compiled_layer *l, enum pd_curve curve, struct pd_e
 
 static int prepare_relu(struct pd_compiled_layer *l, struct pd_error *err)
 {
-	if (l->net->dtype == PD_F32)
-		return prepare(l, PD_CURVE_RELU, err);
 	l->out = l->in[0];
 	return 0;
 }
@@ -102,6 +101,12 @@ PD_VECTOR static void rectify(int16_t *dst, const int16_t *src, size_t count)
 		dst[i] = src[i] > 0 ? src[i] : 0;
 }
 
+PD_VECTOR static void rectify_f32(float *dst, const float *src, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		dst[i] = src[i] > 0 ? src[i] : 0;
+}
+
 PD_VECTOR static void pass_on(int16_t *diff_src, const int16_t *diff_dst, const int16_t *dst,
 			      size_t count)
 {
@@ -109,36 +114,57 @@ PD_VECTOR static void pass_on(int16_t *diff_src, const int16_t *diff_dst, const 
 		diff_src[i] = dst[i] > 0 ? diff_dst[i] : 0;
 }
 
+PD_VECTOR static void pass_on_f32(float *diff_src, const float *diff_dst, const float *dst,
+				  size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		diff_src[i] = dst[i] > 0 ? diff_dst[i] : 0;
+}
+
+static size_t elements(const struct pd_compiled_layer *l)
+{
+	return pd_layout_bytes(l->out) / pd_dtype_bytes(l->net->dtype);
+}
+
 static int forward_relu(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			struct pd_error *err)
 {
-	size_t count = pd_layout_bytes(l->out) / sizeof(int16_t);
-	const int16_t *src = l->src[0];
-	int16_t *dst = l->dst;
+	size_t count = elements(l);
+	bool f32 = l->net->dtype == PD_F32;
 
-	if (l->net->dtype == PD_F32)
-		return forward(l, pass, err);
 #pragma omp parallel for schedule(static) if (count > PIECE)
-	for (size_t at = 0; at < count; at += PIECE)
-		rectify(dst + at, src + at, count - at < PIECE ? count - at : PIECE);
+	for (size_t at = 0; at < count; at += PIECE) {
+		size_t n = count - at < PIECE ? count - at : PIECE;
+
+		if (f32)
+			rectify_f32((float *)l->dst + at, (const float *)l->src[0] + at, n);
+		else
+			rectify((int16_t *)l->dst + at, (const int16_t *)l->src[0] + at, n);
+	}
 	return 0;
 }
 
 static int backward_relu(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			 struct pd_error *err)
 {
-	size_t count = pd_layout_bytes(l->out) / sizeof(int16_t);
-	const int16_t *dst = l->dst, *diff_dst = l->diff_dst;
-	int16_t *diff_src = l->diff_src[0];
+	size_t count = elements(l);
+	bool f32 = l->net->dtype == PD_F32;
+	void *diff_src = l->diff_src[0];
 
-	if (l->net->dtype == PD_F32)
-		return backward(l, pass, err);
-	if (!diff_src)
+	/* the sum behind it has done it */
+	if (!diff_src || (l->completed && diff_src == l->diff_dst))
 		return 0;
 #pragma omp parallel for schedule(static) if (count > PIECE)
-	for (size_t at = 0; at < count; at += PIECE)
-		pass_on(diff_src + at, diff_dst + at, dst + at,
-			count - at < PIECE ? count - at : PIECE);
+	for (size_t at = 0; at < count; at += PIECE) {
+		size_t n = count - at < PIECE ? count - at : PIECE;
+
+		if (f32)
+			pass_on_f32((float *)diff_src + at, (const float *)l->diff_dst + at,
+				    (const float *)l->dst + at, n);
+		else
+			pass_on((int16_t *)diff_src + at, (const int16_t *)l->diff_dst + at,
+				(const int16_t *)l->dst + at, n);
+	}
 	return 0;
 }
 

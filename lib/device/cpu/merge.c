@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * add, concat, flatten: nothing is computed but sums.  add takes the layout of its first
- * input; concat that of its inputs where samples can be put together by copying, else the
+ * input, and its inputs' gradients are its output's where all have that; concat that of its inputs where samples can be put together by copying, else the
  * plain one.
  */
 #include "base/mem.h"
@@ -59,8 +59,11 @@ static int prepare_add(struct pd_compiled_layer *l, struct pd_error *err)
 	if (!l->inside)
 		return 0;
 	l->own = m = merge_new(l->layer->input_count);
-	for (int i = 0; i < l->layer->input_count; i++)
+	l->passes = true;
+	for (int i = 0; i < l->layer->input_count; i++) {
 		m->layouts[i] = l->out;
+		l->passes &= pd_layout_same(l->in[i], l->out);
+	}
 	return prepare_inputs(l, m, err);
 }
 
@@ -87,7 +90,7 @@ static int backward_add(struct pd_compiled_layer *l, const struct pd_pass *pass,
 	struct merge *m = l->own;
 
 	for (int i = 0; i < l->layer->input_count; i++)
-		if (l->diff_src[i]) {
+		if (l->diff_src[i] && l->diff_src[i] != l->diff_dst) {
 			memcpy(pd_via_room(l, &m->out[i], l->diff_src[i]), l->diff_dst,
 			       pd_layout_bytes(l->out));
 			if (pd_via_out(l, &m->out[i], l->diff_src[i], err) < 0)

@@ -78,10 +78,14 @@ static int zero(struct pd_compiled *net, void *dst, size_t bytes, struct pd_erro
 static int add(struct pd_compiled *net, enum pd_dtype dtype, void *dst, const void *a,
 	       const void *b, size_t count, struct pd_error *err)
 {
-	if (dtype == PD_F32)
-		pd_cpu_sum(dst, (const float *const[]){ a, b }, 2, count);
-	else
-		pd_cpu_sum_narrow(dtype, dst, (const void *const[]){ a, b }, 2, count);
+	pd_cpu_sum_relu(dtype, dst, a, b, NULL, count);
+	return 0;
+}
+
+static int add_relu(struct pd_compiled *net, void *dst, const void *a, const void *b,
+		    const void *y, size_t count, struct pd_error *err)
+{
+	pd_cpu_sum_relu(net->dtype, dst, a, b, y, count);
 	return 0;
 }
 
@@ -98,6 +102,7 @@ static const struct pd_compiled_device how = {
 	.plain_input = pd_cpu_plain_input,
 	.plain_room = pd_cpu_plain_room,
 	.plain_gradient = pd_cpu_plain_gradient,
+	.add_relu = add_relu,
 };
 
 static int compile(struct pd_compiled *net, struct pd_error *err)

@@ -78,7 +78,7 @@ struct pd_pool {
 	bool max, count_include_pad;
 };
 
-enum pd_curve { PD_CURVE_RELU, PD_CURVE_TANH, PD_CURVE_SIGMOID };
+enum pd_curve { PD_CURVE_TANH, PD_CURVE_SIGMOID };
 
 /*
  * Each returns NULL after filling *err.  `forward` is the forward op that a backward one

@@ -149,7 +149,6 @@ struct pd_op *pd_op_eltwise(struct pd_onednn *dnn, enum pd_way way, enum pd_curv
 			    struct pd_error *err)
 {
 	static const dnnl_alg_kind_t algorithm[] = {
-		[PD_CURVE_RELU] = dnnl_eltwise_relu_use_dst_for_bwd,
 		[PD_CURVE_TANH] = dnnl_eltwise_tanh_use_dst_for_bwd,
 		[PD_CURVE_SIGMOID] = dnnl_eltwise_logistic_use_dst_for_bwd,
 	};

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device/cpu/cpu.h"
 
+#include "base/half.h"
+
 #include <string.h>
 
 #define PIECE 2048
@@ -9,6 +11,39 @@ PD_VECTOR static void add(float *restrict dst, const float *restrict src, size_t
 {
 	for (size_t i = 0; i < count; i++)
 		dst[i] += src[i];
+}
+
+/* dst may be a or b, and y nothing.  Where y, a relu's output, is not positive the sum is 0. */
+PD_VECTOR static void add_two(float *dst, const float *a, const float *b, const float *y,
+			      size_t count)
+{
+	if (y) {
+#pragma omp simd
+		for (size_t i = 0; i < count; i++)
+			dst[i] = y[i] > 0 ? a[i] + b[i] : 0;
+	} else {
+#pragma omp simd
+		for (size_t i = 0; i < count; i++)
+			dst[i] = a[i] + b[i];
+	}
+}
+
+/* The bits of bf16 are positive as the number is. */
+PD_VECTOR static void add_two_bf16(uint16_t *dst, const uint16_t *a, const uint16_t *b,
+				   const int16_t *y, size_t count)
+{
+	if (y) {
+#pragma omp simd
+		for (size_t i = 0; i < count; i++) {
+			uint16_t sum = pd_to_bf16(pd_from_bf16(a[i]) + pd_from_bf16(b[i]));
+
+			dst[i] = y[i] > 0 ? sum : 0;
+		}
+	} else {
+#pragma omp simd
+		for (size_t i = 0; i < count; i++)
+			dst[i] = pd_to_bf16(pd_from_bf16(a[i]) + pd_from_bf16(b[i]));
+	}
 }
 
 static void sum_piece(float *dst, const float *const *src, int n, size_t at, size_t floats)
@@ -26,9 +61,19 @@ static void sum_piece(float *dst, const float *const *src, int n, size_t at, siz
 
 void pd_cpu_sum(float *dst, const float *const *src, int n, size_t count)
 {
+	if (n == 2) {
+		pd_cpu_sum_relu(PD_F32, dst, src[0], src[1], NULL, count);
+		return;
+	}
 #pragma omp parallel for schedule(static)
 	for (size_t at = 0; at < count; at += PIECE)
 		sum_piece(dst, src, n, at, count - at < PIECE ? count - at : PIECE);
+}
+
+static void zero_where_not_positive(uint16_t *dst, const int16_t *y, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		dst[i] = y[i] > 0 ? dst[i] : 0;
 }
 
 static void sum_piece_narrow(enum pd_dtype dtype, uint16_t *dst, const void *const *src, int n,
@@ -47,8 +92,40 @@ static void sum_piece_narrow(enum pd_dtype dtype, uint16_t *dst, const void *con
 void pd_cpu_sum_narrow(enum pd_dtype dtype, void *dst, const void *const *src, int n,
 		       size_t count)
 {
+	if (n == 2) {
+		pd_cpu_sum_relu(dtype, dst, src[0], src[1], NULL, count);
+		return;
+	}
 #pragma omp parallel for schedule(static)
 	for (size_t at = 0; at < count; at += PIECE)
 		sum_piece_narrow(dtype, dst, src, n, at,
 				  count - at < PIECE ? count - at : PIECE);
+}
+
+static void sum_two(enum pd_dtype dtype, void *dst, const void *const src[2], const void *y,
+		    size_t at, size_t count)
+{
+	const void *relu = y ? (const char *)y + at * pd_dtype_bytes(dtype) : NULL;
+
+	if (dtype == PD_F32) {
+		add_two((float *)dst + at, (const float *)src[0] + at, (const float *)src[1] + at,
+			relu, count);
+	} else if (dtype == PD_BF16) {
+		add_two_bf16((uint16_t *)dst + at, (const uint16_t *)src[0] + at,
+			     (const uint16_t *)src[1] + at, relu, count);
+	} else {
+		sum_piece_narrow(dtype, dst, src, 2, at, count);
+		if (y)
+			zero_where_not_positive((uint16_t *)dst + at, relu, count);
+	}
+}
+
+void pd_cpu_sum_relu(enum pd_dtype dtype, void *dst, const void *a, const void *b, const void *y,
+		     size_t count)
+{
+	const void *const src[2] = { a, b };
+
+#pragma omp parallel for schedule(static)
+	for (size_t at = 0; at < count; at += PIECE)
+		sum_two(dtype, dst, src, y, at, count - at < PIECE ? count - at : PIECE);
 }
