@@ -201,12 +201,13 @@ struct pd_update {
 };
 
 /*
- * What a stage that sends nothing on does in a row: the update that the backward before led to, a
- * microbatch's forward, and its backward.
+ * A stage that sends nothing on does these in a row: an update, the next microbatch's forward, and
+ * its backward.
  */
 struct pd_iteration {
-	const struct pd_update *update;         /* NULL: none */
-	const struct pd_pass *pass;             /* of both; neither in part nor in evaluation */
+	const struct pd_update *update;         /* NULL: there is none */
+	const struct pd_pass *pass;             /* forward and backward share it; it is neither
+						   an evaluation nor one part of backward */
 	struct pd_event *updated, *forwarded, *ended;
 };
 
@@ -297,8 +298,8 @@ struct pd_device_ops {
 			int from, int count, struct pd_event *ev);
 	int (*update)(struct pd_stream *stream, struct pd_net *net, const struct pd_update *update,
 		      int from, int count, struct pd_event *ev);
-	/* As the calls for each, all queued or none; each event is completed when its part is done.
-	 * NULL: the device gains nothing by knowing of them together.  (queued) */
+	/* Does what update, forward and backward do, each with its own event.  All of it is queued,
+	 * or nothing.  NULL: the device gains nothing by being told at once.  (queued) */
 	int (*iterate)(struct pd_stream *stream, struct pd_net *net,
 		       const struct pd_iteration *iteration, int from, int count);
 	/*

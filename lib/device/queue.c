@@ -67,7 +67,7 @@ static void *queue_main(void *argument)
 	return NULL;
 }
 
-/* All of them, or none. */
+/* Queues all of the works, or none. */
 static int put_all(struct pd_stream *base, const struct pd_work *works, size_t count)
 {
 	struct pd_queue *q = (struct pd_queue *)base;

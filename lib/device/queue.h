@@ -22,7 +22,7 @@ enum pd_work_kind {
 
 struct pd_work {
 	enum pd_work_kind kind;
-	int joined;                     /* so many behind it, which are there, are run with it */
+	int joined;                     /* run() gets so many of the works behind this one, too */
 	struct pd_event *ev;
 	struct pd_net *net;
 	int from, count;
@@ -57,10 +57,10 @@ struct pd_queue;
 /* All on the stream's thread. */
 struct pd_queue_ops {
 	int (*begin)(struct pd_queue *q, struct pd_error *err);
-	/* What is joined to it, too: pd_queue_item. */
+	/* pd_queue_item has the works that are joined to this one. */
 	int (*run)(struct pd_queue *q, const struct pd_work *work, struct pd_error *err);
 	/* The work was run, or, with why, was not: its place in the queue is free.  ev may be
-	 * NULL.  Once for each of what is joined. */
+	 * NULL.  It is called for each joined work, too. */
 	void (*done)(struct pd_queue *q, struct pd_event *ev, int64_t start_ns,
 		     const struct pd_error *why);
 	void (*end)(struct pd_queue *q);
@@ -84,7 +84,7 @@ int pd_queue_open(struct pd_queue *q, struct pd_device *device, struct pd_gate *
 		  const struct pd_queue_ops *ops, struct pd_error *err);
 /* After its work was run; the memory stays the device's. */
 void pd_queue_close(struct pd_queue *q);
-/* In run(): the work, and from 1 on what is joined to it. */
+/* In run(), item 0 is the work, and those from 1 on are joined to it. */
 const struct pd_work *pd_queue_item(const struct pd_queue *q, int i);
 /* Sleeps until the event is done; -1 when it failed, or never will be. */
 int pd_queue_await(struct pd_queue *q, const struct pd_event *ev, struct pd_error *err);
@@ -97,7 +97,7 @@ int pd_queue_backward(struct pd_stream *stream, struct pd_net *net, const struct
 		      int from, int count, struct pd_event *ev);
 int pd_queue_update(struct pd_stream *stream, struct pd_net *net, const struct pd_update *update,
 		    int from, int count, struct pd_event *ev);
-/* join: run() is given them together. */
+/* If join is true, the three are one call of run(). */
 int pd_queue_iterate(struct pd_stream *stream, struct pd_net *net,
 		     const struct pd_iteration *iteration, int from, int count, bool join);
 int pd_queue_sum(struct pd_stream *stream, float *dst, const float *const *src, int n,

@@ -94,7 +94,7 @@ static int updates(struct rehearsal *r, struct pd_update update, struct pd_scale
 	return 0;
 }
 
-/* As those of a stage that sends nothing on: without an update, and with each kind. */
+/* A stage that sends nothing on has iterations, without an update or with one of either kind. */
 static int iterations(struct rehearsal *r, const struct pd_pass *pass, struct pd_update update,
 		      struct pd_error *err)
 {

@@ -145,15 +145,19 @@ int worker_issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *
 int worker_add_gradients(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
 			 struct mark *made);
 
-/* join.c: as the device's functions; some of it is queued with what is issued next.  0, or not. */
+/*
+ * join.c: these do what the device's functions do, but an update or a forward may be queued together
+ * with what is issued next.
+ */
 int worker_queue_update(struct pd_worker *w, struct chunk *c, const struct pd_update *update,
 			struct pd_event *ev);
 int worker_queue_forward(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
 			 const struct pd_pass *pass, struct pd_event *ev);
 int worker_queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_pass *pass,
 			  struct pd_event *ev);
-/* Queues what was kept; unless the operation, which is issued next, goes with it.  0 or -1. */
+/* Queues what was kept back: 0 or -1. */
 int worker_queue_kept(struct pd_worker *w);
+/* The same, unless the operation that is issued next may be queued with it. */
 int worker_queue_kept_before(struct pd_worker *w, const struct pd_op *op);
 
 /* agree.c */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a device may be given at once (pd_device_ops.iterate).  A stage that sends nothing on has
- * an update, the forward behind it and the backward of that in a row.  Of these the update and the
- * forward are kept back while worker_issue goes on with the list, and no longer: before it
- * returns, or issues what is not of the row, they are queued by themselves.  So nothing waits
- * for them that did not, and what is issued, and when, is the same.
+ * A stage that sends nothing on has an update, the next forward and its backward in a row, and a
+ * device may take them at once (pd_device_ops.iterate).  The update and the forward are kept back
+ * while worker_issue goes on with the list.  They are queued by themselves before it returns, and
+ * before it issues an operation that is not of the row.  So the same operations are issued at the
+ * same times, and nothing waits for what is kept back.
  */
 #include "worker/issue.h"
 
@@ -29,7 +29,7 @@ int worker_queue_kept(struct pd_worker *w)
 	return status == 0 ? 0 : -1;
 }
 
-/* Nothing that such an operation does is on the compute stream. */
+/* Such an operation queues nothing on the compute stream. */
 static bool beside(const struct pd_worker *w, const struct pd_op *op)
 {
 	return (op->kind == PD_OP_load && w->load) || op->kind == PD_OP_recv_activation ||
@@ -59,7 +59,7 @@ static bool keeps(const struct pd_worker *w, const struct chunk *c)
 int worker_queue_update(struct pd_worker *w, struct chunk *c, const struct pd_update *update,
 			struct pd_event *ev)
 {
-	/* one that was agreed on makes the scale that is copied before the backward */
+	/* An agreed update makes the loss scale that is copied before the backward. */
 	if (!keeps(w, c) || w->agreement)
 		return w->config.device->ops->update(w->compute, c->net, update,
 						     c->stage->first_layer, c->stage->layer_count,
@@ -94,7 +94,7 @@ int worker_queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 	struct kept *k = w->kept;
 	struct pd_iteration it = { .pass = pass, .ended = ev };
 
-	/* corrected weights are another pass's */
+	/* Backward may read corrected weights, which the forward did not. */
 	if (!k || !k->passes || k->pass.weights != pass->weights)
 		return worker_queue_kept(w) < 0 ? -1
 			: device->backward(w->compute, c->net, pass, stage->first_layer,

@@ -180,14 +180,16 @@ int pd_cuda_net_export(struct pd_net *net, int named, enum pd_form form, const v
 		       float *host);
 int pd_cuda_net_import(struct pd_net *net, int named, enum pd_form form, void *arena,
 		       const float *host);
-/* Queue an update of a stage's layers, sums of squares.  choice, room: in device memory.  choice:
- * written where something was agreed on, and then outcome is, pinned; else what the update reads
- * in place of its own numbers, or NULL. */
+/*
+ * Queue an update of a stage's layers, sums of squares.  choice and room are in device memory.  An
+ * agreed update writes choice, and outcome, which is pinned; any other reads choice in place of its
+ * own numbers if it is not NULL.
+ */
 int pd_cuda_update(cudaStream_t stream, const struct pd_compiled *net,
 		   const struct pd_update *update, int from, int count,
 		   struct pd_kernel_choice *choice, struct pd_outcome *outcome,
 		   struct pd_error *err);
-/* What it reads there, where nothing was agreed on. */
+/* Returns what an update that is not agreed on reads there. */
 struct pd_kernel_choice pd_cuda_choice_of(const struct pd_update *update);
 int pd_cuda_squares(cudaStream_t stream, const struct pd_compiled *net,
 		    const struct pd_squares *what, double *room, struct pd_error *err);

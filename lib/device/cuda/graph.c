@@ -10,9 +10,9 @@
 
 #define NODES_LEAST 2           /* fewer are launched singly as fast */
 
-#define KINDS 8                 /* of passes that one net may see, iterations among them */
+#define KINDS 8                 /* of passes and iterations that one net may see */
 
-/* What is launched, and events in it: when all but the last of an iteration are done. */
+/* A graph that can be launched, and the events that it records between parts of an iteration. */
 struct instance {
 	struct instance *next;
 	cudaGraphExec_t made;
@@ -21,8 +21,8 @@ struct instance {
 
 /* Passes of a kind have the same kernels in the same order. */
 struct kind {
-	struct pd_repeat_key like;      /* that of the first */
-	int events;                     /* in one of its graphs */
+	struct pd_repeat_key like;      /* the key of the first */
+	int events;                     /* that each graph records */
 	cudaGraph_t model;              /* the first that was captured */
 	struct instance *spares[PD_CUDA_SPARES];
 	int spare_count;
@@ -61,7 +61,7 @@ void pd_cuda_graphs_free(struct pd_cuda_graphs *graphs)
 		return;
 	for (int k = 0; k < graphs->kind_count; k++)
 		cudaGraphDestroy(graphs->kinds[k].model);
-	/* behind the models, which name the events of some */
+	/* The models name the events of some instances, so they go first. */
 	while (graphs->instances) {
 		struct instance *in = graphs->instances;
 
@@ -71,7 +71,7 @@ void pd_cuda_graphs_free(struct pd_cuda_graphs *graphs)
 	free(graphs);
 }
 
-/* One that is not made yet, with its events; or NULL. */
+/* Returns one that has its events and is not made yet, or NULL. */
 static struct instance *new_instance(struct pd_cuda_graphs *graphs, int events,
 				     struct pd_error *err)
 {
@@ -86,7 +86,7 @@ static struct instance *new_instance(struct pd_cuda_graphs *graphs, int events,
 	return in;
 }
 
-/* Does a pass of the one key have the kernels of the other's? */
+/* Do passes with these keys have the same kernels in the same order? */
 static bool alike(const struct pd_repeat_key *a, const struct pd_repeat_key *b)
 {
 	return a->backward == b->backward && a->evaluate == b->evaluate && a->again == b->again &&
@@ -184,7 +184,7 @@ static int queue_one(struct pd_compiled *net, const struct pd_work *w, struct pd
 		: pd_compiled_backward(net, &w->pass, w->from, w->count, err);
 }
 
-/* how: as for cudaEventRecordWithFlags. */
+/* how: the flags of cudaEventRecordWithFlags. */
 static int queue(const struct pd_cuda_job *job, const cudaEvent_t *ends, unsigned how,
 		 struct pd_error *err)
 {
@@ -238,7 +238,7 @@ static cudaGraph_t capture(const struct pd_cuda_job *job, const cudaEvent_t *end
 	return NULL;
 }
 
-/* The graph, instantiated; or one of the kind's spares, which becomes it.  0; -1: it cannot. */
+/* Makes the instance from the graph; a spare is updated to it.  Returns -1 if it cannot be. */
 static int become(struct pd_cuda_graphs *graphs, struct instance *in, cudaGraph_t graph)
 {
 	cudaGraphExecUpdateResultInfo info;

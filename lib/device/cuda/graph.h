@@ -3,8 +3,8 @@
  * What a pass puts on a CUDA stream, captured as a graph when the same pass comes for the
  * second time, and launched as one from then on: the GPU does not wait for the host between
  * small kernels.  The kernels and their order stay the same, so do the bits.  An update, a forward
- * and a backward that come together (pd_device_ops.iterate) are one graph; when the first of
- * them are done is said by events that are recorded in it.
+ * and a backward that come together (pd_device_ops.iterate) are one graph.  Events that the graph
+ * records say when the first two are done; if it is launched again before, they say it later.
  *
  * A graph has its kernels' arguments in it.  What changes from minibatch to minibatch while the
  * addresses stay (first sample, samples that count, where the loss goes, the learning rate)
@@ -34,12 +34,11 @@ struct pd_cuda_job {
 	struct pd_compiled *net;
 	int count;
 	const struct pd_work *works[PD_CUDA_JOB];
-	/* Of all but the last: recorded when it is done, unless a graph has one of its own, which is
-	 * then here. */
+	/* These events say when each work but the last is done.  A graph puts its own here. */
 	cudaEvent_t ends[PD_CUDA_JOB];
 };
 
-/* The number of the forward, or of the backward where it has none. */
+/* Returns the number of the forward, or of the backward if there is no forward. */
 static inline int pd_cuda_job_forward(const struct pd_cuda_job *job)
 {
 	return job->count > 1 ? job->count - 2 : 0;
@@ -48,7 +47,7 @@ static inline int pd_cuda_job_forward(const struct pd_cuda_job *job)
 /* NULL: none are wanted. */
 struct pd_cuda_graphs *pd_cuda_graphs_new(void);
 void pd_cuda_graphs_free(struct pd_cuda_graphs *graphs);
-/* Queues it on the engine's stream: 0, or -1 with *err. */
+/* Queues the job on the engine's stream: 0, or -1 with *err. */
 int pd_cuda_graphs_run(struct pd_cuda_job *job, struct pd_error *err);
 /* Nothing is instantiated from now on; see above.  stream: nobody else's meanwhile.  0, or -1. */
 int pd_cuda_graphs_settle(struct pd_cuda_graphs *graphs, cudaStream_t stream,

@@ -27,7 +27,7 @@ struct pd_kernel_loss {                 /* in pinned host memory */
 struct pd_kernel_rates {                /* of SGD */
 	float rate, keep, decay;
 };
-struct pd_kernel_choice {               /* what an update reads: what was agreed on, or is said */
+struct pd_kernel_choice {               /* numbers that an update reads from device memory */
 	double factor;
 	bool skip;
 	struct pd_adam_factors adam;

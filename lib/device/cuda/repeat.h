@@ -17,12 +17,12 @@ struct pd_repeat_key {
 	int from, count;
 	enum pd_backward_part part;
 	bool backward, evaluate, again;
-	bool iteration;                 /* the forward, too, and an update before where `updates` is */
+	bool iteration;                 /* the forward belongs to it, and an update if `updates` is set */
 	bool updates;
 	enum pd_update_kind update;
 	const void *weights, *scale;
 	void *state, *gradients, *inbox, *slot, *scratch, *gradient_in, *gradient_out;
-	const void *old, *made;         /* weights and gradients that the update reads */
+	const void *old, *made;         /* the update reads these weights and gradients */
 	void *next, *velocity, *second, *master;
 };
 
@@ -42,7 +42,7 @@ struct pd_repeats {
 /* What a forward does not touch does not tell two of them apart; nor backward's the other way. */
 struct pd_repeat_key pd_repeat_key(const struct pd_pass *pass, bool backward, int from,
 				   int count);
-/* update: NULL where there is none. */
+/* update: NULL if there is none. */
 struct pd_repeat_key pd_repeat_key_of_iteration(const struct pd_pass *pass,
 						const struct pd_update *update, int from,
 						int count);

@@ -19,8 +19,8 @@
 /* ---- the queue's thread ---- */
 
 /*
- * The place for one more piece of work, behind so many that were taken and are not in flight;
- * waits while as many are in flight as can be.
+ * Returns the place for one more piece of work, behind `taken` places that are not in flight yet.
+ * Waits while as many are in flight as can be.
  */
 static struct pd_cuda_flight *take_flight(struct pd_cuda_stream *s, size_t taken)
 {
@@ -274,7 +274,7 @@ static void done(struct pd_queue *q, struct pd_event *ev, int64_t start_ns,
 	s->tail++;
 	pthread_cond_signal(&cuda->work);
 	pthread_mutex_unlock(&cuda->lock);
-	/* that of what is joined to this, if there is something */
+	/* The next joined work, if there is one, has this place. */
 	s->current = &s->flights[s->tail % PD_CUDA_FLIGHTS];
 	if (ev && atomic_load(&cuda->waiting) > 0)
 		tell_waiting(q->gate);
@@ -282,8 +282,8 @@ static void done(struct pd_queue *q, struct pd_event *ev, int64_t start_ns,
 
 static const struct pd_queue_ops queue_ops = { .begin = begin, .run = run, .done = done };
 
-/* Together where nobody asks how long each took, and all that changes is among the numbers that
- * a graph reads (struct pd_kernel_now). */
+/* They are joined if nobody asks how long each takes, and if a graph reads all numbers that change
+ * from device memory (struct pd_kernel_now). */
 int pd_cuda_iterate(struct pd_stream *stream, struct pd_net *net,
 		    const struct pd_iteration *it, int from, int count)
 {

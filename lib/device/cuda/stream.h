@@ -9,8 +9,8 @@
 
 struct pd_cuda_flight {
 	cudaEvent_t start, end;         /* CUDA's, used again and again; start: NULL if untimed */
-	cudaEvent_t tells;              /* that says when the work is done: end, or a graph's */
-	bool recorded;                  /* it is among what was put on the CUDA stream */
+	cudaEvent_t tells;              /* this event says when the work is done: end, or a graph's */
+	bool recorded;                  /* `tells` was put on the CUDA stream with the work */
 	int64_t given_ns;               /* when it was put on the CUDA stream */
 	struct pd_event *ev;            /* may be NULL */
 	const struct pd_compiled *net;  /* whose losses this work made; NULL: none */
