@@ -19,7 +19,8 @@ cat >judged.json <<'END'
   {"name": "fcside", "kind": "linear", "inputs": ["flat"], "out_features": 10},
   {"name": "side", "kind": "softmax_cross_entropy", "inputs": ["fcside", "label"]},
   {"name": "fc1", "kind": "linear", "inputs": ["flat"], "out_features": 24},
-  {"name": "again", "kind": "tanh", "inputs": ["fc1"]},
+  {"name": "norm", "kind": "layernorm", "inputs": ["fc1"]},
+  {"name": "again", "kind": "tanh", "inputs": ["norm"]},
   {"name": "fc2", "kind": "linear", "inputs": ["again"], "out_features": 10},
   {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["fc2", "label"]}]}
 END

@@ -47,6 +47,8 @@ def loss_of(model, parameters, image, label):
                 x = functional.conv2d(x, w, b, stride=layer["stride"])
             case "linear":
                 x = functional.linear(x, w, b)
+            case "layernorm":
+                x = functional.layer_norm(x, w.shape, w, b)
             case "tanh":
                 x = torch.tanh(x)
             case "flatten":

@@ -10,7 +10,7 @@
 
 #define COMMON 4                        /* keys that every layer has */
 
-enum attribute_type { COUNT, PAIR, FLAG, REAL };
+enum attribute_type { COUNT, PAIR, SHAPE, FLAG, REAL };
 
 static const struct attribute {
 	const char *name;
@@ -26,8 +26,10 @@ static const struct attribute {
 	{ "padding", PAIR, offsetof(struct pd_layer, padding), 0, PD_MAX_EXTENT },
 	{ "dilation", PAIR, offsetof(struct pd_layer, dilation), 1, PD_MAX_EXTENT },
 	{ "output_size", PAIR, offsetof(struct pd_layer, output_size), 1, PD_MAX_EXTENT },
+	{ "normalized_shape", SHAPE, offsetof(struct pd_layer, normalized_shape), 1, PD_MAX_EXTENT },
 	{ "groups", COUNT, offsetof(struct pd_layer, groups), 1, PD_MAX_EXTENT },
 	{ "bias", FLAG, offsetof(struct pd_layer, bias), 0, 0 },
+	{ "elementwise_affine", FLAG, offsetof(struct pd_layer, elementwise_affine), 0, 0 },
 	{ "count_include_pad", FLAG, offsetof(struct pd_layer, count_include_pad), 0, 0 },
 	{ "eps", REAL, offsetof(struct pd_layer, eps), 0, 1 },
 	{ "momentum", REAL, offsetof(struct pd_layer, momentum), 0, 1 },
@@ -60,6 +62,31 @@ static int read_pair(const struct pd_place *place, const struct attribute *attri
 	return 0;
 }
 
+/* [size, ...], or one number for one axis */
+static int read_shape(const struct pd_place *place, const struct attribute *attribute,
+		      struct pd_shape *shape, struct pd_error *err)
+{
+	size_t count;
+
+	shape->dims = 1;
+	if (json_is_integer(place->value))
+		return pd_json_int(place, attribute->min, (int64_t)attribute->max,
+				   &shape->size[0], err);
+	if (!json_is_array(place->value) || pd_json_array(place, &count, err) < 0 || count < 1 ||
+	    count > PD_MAX_DIMS)
+		return pd_place_expected(place, err, "an array of 1 to %d whole numbers or one "
+					 "whole number", PD_MAX_DIMS);
+	shape->dims = (int)count;
+	for (size_t i = 0; i < count; i++) {
+		struct pd_place element = pd_place_index(place, i);
+
+		if (pd_json_int(&element, attribute->min, (int64_t)attribute->max,
+				&shape->size[i], err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
 static int read_attribute(const struct pd_place *place, const struct attribute *attribute,
 			  struct pd_layer *layer, struct pd_error *err)
 {
@@ -70,6 +97,8 @@ static int read_attribute(const struct pd_place *place, const struct attribute *
 		return pd_json_int(place, attribute->min, (int64_t)attribute->max, at, err);
 	case PAIR:
 		return read_pair(place, attribute, at, err);
+	case SHAPE:
+		return read_shape(place, attribute, at, err);
 	case FLAG:
 		return pd_json_bool(place, at, err);
 	case REAL:
@@ -103,6 +132,8 @@ static void set_default(const struct attribute *attribute, const char *value,
 		if (other)
 			memcpy(pair, (char *)layer + other->at, 2 * sizeof(*pair));
 		return;
+	case SHAPE:
+		return;                 /* a scalar, which no document can say */
 	case FLAG:
 		*(bool *)at = strcmp(value, "true") == 0;
 		return;

@@ -65,7 +65,9 @@ struct pd_layer {
 	int64_t out_channels;           /* conv2d; linear's out_features too */
 	int64_t kernel[2], stride[2], padding[2], dilation[2], groups;
 	int64_t output_size[2];
+	struct pd_shape normalized_shape;       /* layernorm: the last axes of its input */
 	bool bias;
+	bool elementwise_affine;
 	bool count_include_pad;
 	double eps, momentum, p;
 

@@ -230,6 +230,29 @@ static int infer_batchnorm(const struct work *w)
 	       add_state(w, "running_var", 1, channels) < 0 ? -1 : 0;
 }
 
+static int infer_layernorm(const struct work *w)
+{
+	struct pd_shape *shape = &w->layer->normalized_shape;
+	char is[64], expected[64];
+	const int64_t *last;
+
+	w->layer->output = *w->in;
+	if (need_axis(w) < 0)
+		return -1;
+	if (shape->dims == 0)           /* left out: the last axis */
+		*shape = (struct pd_shape){ 1, { pd_shape_width(w->in) } };
+	last = w->in->size + w->in->dims - shape->dims;
+	if (shape->dims > w->in->dims ||
+	    memcmp(shape->size, last, (size_t)shape->dims * sizeof(*last)) != 0)
+		return complain(w, "normalises over %s: expected the last axes of its input of %s",
+				pd_shape_text(shape, is), pd_shape_text(w->in, expected));
+	if (!w->layer->elementwise_affine)
+		return 0;
+	if (add_parameter(w, "weight", shape->dims, shape->size) < 0)
+		return -1;
+	return w->layer->bias ? add_parameter(w, "bias", shape->dims, shape->size) : 0;
+}
+
 /* Element by element. */
 static int infer_same(const struct work *w)
 {

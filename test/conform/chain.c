@@ -75,7 +75,8 @@ static const char branching[] =
 	"{'name': 'flat2', 'kind': 'flatten', 'inputs': ['t3']}, "
 	"{'name': 'both', 'kind': 'concat', 'inputs': ['r4', 'flat2']}, "
 	"{'name': 'f1', 'kind': 'linear', 'inputs': ['both'], 'out_features': 24}, "
-	"{'name': 'g1', 'kind': 'sigmoid', 'inputs': ['f1']}, "
+	"{'name': 'ln', 'kind': 'layernorm', 'inputs': ['f1']}, "
+	"{'name': 'g1', 'kind': 'sigmoid', 'inputs': ['ln']}, "
 	"{'name': 'f2', 'kind': 'linear', 'inputs': ['g1'], 'out_features': 10}, "
 	"{'name': 'loss', 'kind': 'softmax_cross_entropy', 'inputs': ['f2', 'y']}";
 

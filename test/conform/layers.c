@@ -451,6 +451,44 @@ static void test_norm_relu(const struct pd_device_ops *ops, bool grouped)
 	   grouped ? ", behind a convolution in groups" : "");
 }
 
+/* One, two and all axes; with few, all and no parameters; rows shorter and longer than a kernel
+ * takes at once. */
+static void test_layernorm(const struct pd_device_ops *ops)
+{
+	static const struct {
+		const char *shape, *attributes;
+		int width;
+	} cases[] = {
+		{ "7", "", 12 }, { "1", "", 1 }, { "3, 2", ", 'bias': false", 33 },
+		{ "2, 5", ", 'normalized_shape': [5, 6], 'eps': 0.01", 6 },
+		{ "3, 4", ", 'normalized_shape': [3, 4, 5], 'elementwise_affine': false", 5 },
+		{ "70", ", 'normalized_shape': 5", 5 }, { "2", "", 300 },
+	};
+	bool good = true;
+
+	for (size_t i = 0; i < PD_COUNT(cases); i++) {
+		char *shape = pd_format("%s, 4", cases[i].shape);
+		char *layers = pd_format("{'name': 'in', 'kind': 'linear', 'inputs': ['x'], "
+					 "'out_features': %d}, "
+					 "{'name': 'it', 'kind': 'layernorm', 'inputs': ['in']%s}, "
+					 "{'name': 'out', 'kind': 'linear', 'inputs': ['it'], "
+					 "'out_features': %d}, "
+					 "{'name': 'loss', 'kind': 'softmax_cross_entropy', "
+					 "'inputs': ['out', 'y']}", cases[i].width,
+					 cases[i].attributes, CLASSES);
+		struct pd_model *model = model_with(shape, cases[i].shape, layers);
+		bool one = conforms(ops, model, 5, 5 - (int64_t)(i % 2), 1e-4);
+
+		if (!one)
+			diag("%s x %d%s", cases[i].shape, cases[i].width, cases[i].attributes);
+		good = good && one;
+		pd_model_free(model);
+		free(layers);
+		free(shape);
+	}
+	ok(good, "%s: layernorm", chain_name(ops));
+}
+
 /* Several inputs, one of them twice; a first input of another layout; concat of unlike widths. */
 static void test_merges(const struct pd_device_ops *ops, const char *kind, int a, int b)
 {
@@ -511,7 +549,8 @@ static void test_finite_differences(void)
 		"{'name': 'j', 'kind': 'add', 'inputs': ['m', 's']}, "
 		"{'name': 'k', 'kind': 'concat', 'inputs': ['j', 't']}, "
 		"{'name': 'd', 'kind': 'dropout', 'inputs': ['k'], 'p': 0.3}, "
-		"{'name': 'it', 'kind': 'adaptive_avgpool2d', 'inputs': ['d'], 'output_size': [4, "
+		"{'name': 'l', 'kind': 'layernorm', 'inputs': ['d']}, "
+		"{'name': 'it', 'kind': 'adaptive_avgpool2d', 'inputs': ['l'], 'output_size': [4, "
 		"3]}");
 	struct ref *r = ref_new(model, 2, SEED);
 	const double h = 1e-6;
@@ -575,6 +614,8 @@ static void test_device(const struct pd_device_ops *ops)
 	test_sizes(ops, "adaptive_avgpool2d", ", 'output_size': [4, 5]", 2e-5);
 	test_sizes(ops, "batchnorm2d", "", 1e-4);
 	test_sizes(ops, "batchnorm2d", ", 'eps': 0.01, 'momentum': 0.4", 1e-4);
+	test_sizes(ops, "layernorm", "", 1e-4);
+	test_layernorm(ops);
 	test_norm_relu(ops, false);
 	test_norm_relu(ops, true);
 	test_sizes(ops, "dropout", ", 'p': 0.3", 2e-5);

@@ -316,6 +316,45 @@ static void batchnorm2d(const struct job *j)
 	}
 }
 
+/* One row: sums of a gradient that are the same for all its elements come first. */
+static void layernorm_row(const struct job *j, int64_t begin, int64_t width)
+{
+	double **w = j->w, mean = 0, variance = 0, scale, sum = 0, sum_x = 0;
+	int parameters = j->layer->parameter_count;
+
+	for (int64_t i = 0; i < width; i++)
+		mean += j->x[begin + i] / (double)width;
+	for (int64_t i = 0; i < width; i++)
+		variance += pow(j->x[begin + i] - mean, 2) / (double)width;
+	scale = 1 / sqrt(variance + j->layer->eps);
+	for (int64_t i = 0; i < width; i++) {
+		double normal = (j->x[begin + i] - mean) * scale;
+		double g = j->dy[begin + i] * (parameters > 0 ? w[0][i] : 1);
+
+		sum += g / (double)width;
+		sum_x += g * normal / (double)width;
+		if (!j->back)
+			j->y[begin + i] = normal * (parameters > 0 ? w[0][i] : 1) +
+					  (parameters > 1 ? w[1][i] : 0);
+		if (j->back && parameters > 0)
+			j->dw[0][i] += j->dy[begin + i] * normal;
+		if (j->back && parameters > 1)
+			j->dw[1][i] += j->dy[begin + i];
+	}
+	for (int64_t i = 0; i < width && j->back; i++)
+		j->dx[begin + i] += scale * (j->dy[begin + i] * (parameters > 0 ? w[0][i] : 1) -
+			sum - (j->x[begin + i] - mean) * scale * sum_x);
+}
+
+static void layernorm(const struct job *j)
+{
+	int64_t width = pd_shape_elements(&j->layer->normalized_shape);
+	int64_t count = j->r->batch * pd_shape_elements(j->in);
+
+	for (int64_t begin = 0; begin < count; begin += width)
+		layernorm_row(j, begin, width);
+}
+
 static void dropout(const struct job *j)
 {
 	int64_t count = pd_shape_elements(j->in);
@@ -387,7 +426,8 @@ static void (*const work[PD_LAYER_KINDS])(const struct job *) = {
 	[PD_LAYER_conv2d] = conv2d, [PD_LAYER_linear] = linear, [PD_LAYER_relu] = curve,
 	[PD_LAYER_tanh] = curve, [PD_LAYER_sigmoid] = curve, [PD_LAYER_maxpool2d] = pool2d,
 	[PD_LAYER_avgpool2d] = pool2d, [PD_LAYER_adaptive_avgpool2d] = pool2d,
-	[PD_LAYER_batchnorm2d] = batchnorm2d, [PD_LAYER_dropout] = dropout,
+	[PD_LAYER_batchnorm2d] = batchnorm2d, [PD_LAYER_layernorm] = layernorm,
+	[PD_LAYER_dropout] = dropout,
 	[PD_LAYER_add] = merge, [PD_LAYER_concat] = merge, [PD_LAYER_flatten] = merge,
 	[PD_LAYER_softmax_cross_entropy] = loss,
 };

@@ -87,6 +87,10 @@ static void test_shapes(void)
 		{ "[2, 5, 5]", "'kind': 'adaptive_avgpool2d', 'output_size': [2, 7]", "2 x 2 x 7",
 		  0 },
 		{ "[6, 5, 4]", "'kind': 'batchnorm2d'", "6 x 5 x 4", 12 },
+		{ "[6, 5, 4]", "'kind': 'layernorm'", "6 x 5 x 4", 8 },
+		{ "[6, 5, 4]", "'kind': 'layernorm', 'normalized_shape': [5, 4], 'bias': false",
+		  "6 x 5 x 4", 20 },
+		{ "[6, 5, 4]", "'kind': 'layernorm', 'elementwise_affine': false", "6 x 5 x 4", 0 },
 		{ "[6, 5, 4]", "'kind': 'dropout', 'p': 0.1", "6 x 5 x 4", 0 },
 		{ "[6, 5, 4]", "'kind': 'flatten'", "120", 0 },
 		{ "[]", "'kind': 'flatten'", "1", 0 },
@@ -132,6 +136,15 @@ static void test_attributes(void)
 	text = one_layer("[4, 9, 9]", "'inputs': ['x'], 'kind': 'batchnorm2d'");
 	model = parse(text, NULL);
 	ok(model->layers->eps == 1e-5 && model->layers->momentum == 0.1, "batchnorm2d: defaults");
+	pd_model_free(model);
+	free(text);
+
+	text = one_layer("[5, 4]", "'inputs': ['x'], 'kind': 'layernorm'");
+	model = parse(text, NULL);
+	ok(model->layers->eps == 1e-5 && model->layers->normalized_shape.dims == 1 &&
+	   model->layers->normalized_shape.size[0] == 4, "layernorm: defaults");
+	ok(model->layers->parameters[0].value == 1 && model->layers->parameters[1].value == 0 &&
+	   !model->layers->parameters[0].random, "layernorm: begins with 1 and 0");
 	pd_model_free(model);
 	free(text);
 
@@ -204,6 +217,14 @@ static void test_errors(void)
 		  "layers[0]: unknown key \"kernel\"; expected one of name, kind, inputs, shares, "
 		  "out_features, bias" },
 		{ "[]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 3",
+		  "needs an input of one dimension or more, found a scalar" },
+		{ "[6, 5, 4]", "'kind': 'layernorm', 'inputs': ['x'], 'normalized_shape': [6, 5]",
+		  "normalises over 6 x 5: expected the last axes of its input of 6 x 5 x 4" },
+		{ "[4]", "'kind': 'layernorm', 'inputs': ['x'], 'normalized_shape': [2, 4]",
+		  "normalises over 2 x 4: expected the last axes of its input of 4" },
+		{ "[4]", "'kind': 'layernorm', 'inputs': ['x'], 'normalized_shape': []",
+		  "layers[0].normalized_shape: expected an array of 1 to 3 whole numbers or one" },
+		{ "[]", "'kind': 'layernorm', 'inputs': ['x']",
 		  "needs an input of one dimension or more, found a scalar" },
 		{ "[4]", "'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 3, 'kernel': 3",
 		  "layers[0]: conv2d \"l\" needs an input of three dimensions" },

@@ -8,6 +8,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/eltwise.c \
 	lib/device/cpu/half.c \
 	lib/device/cpu/layout.c \
+	lib/device/cpu/layernorm.c \
 	lib/device/cpu/linear.c \
 	lib/device/cpu/loss.c \
 	lib/device/cpu/merge.c \

@@ -135,6 +135,26 @@ cudaError_t pd_kernel_norm_back(cudaStream_t stream, enum pd_dtype dtype,
 cudaError_t pd_kernel_columns(cudaStream_t stream, enum pd_dtype dtype, float *sums, float *room,
 			      const void *dy, int64_t rows, int64_t channels);
 
+/* --- layernorm.cu */
+struct pd_kernel_layernorm {
+	int64_t rows, width;
+	size_t half;                    /* floats from a row's mean to its inverse deviation */
+	float eps;
+};
+/* weight, bias: NULL where there is none.  kept: means and inverse deviations, written. */
+cudaError_t pd_kernel_layernorm(cudaStream_t stream, enum pd_dtype dtype,
+				const struct pd_kernel_layernorm *n, void *y, const void *x,
+				const void *weight, const void *bias, float *kept);
+cudaError_t pd_kernel_layernorm_back(cudaStream_t stream, enum pd_dtype dtype,
+				     const struct pd_kernel_layernorm *n, void *dx, const void *x,
+				     const void *dy, const void *weight, const float *kept);
+/* Floats of room that the gradients of the parameters take; d_bias: NULL where there is none. */
+size_t pd_kernel_layernorm_room(int64_t rows, int64_t width);
+cudaError_t pd_kernel_layernorm_parameters(cudaStream_t stream, enum pd_dtype dtype,
+					   const struct pd_kernel_layernorm *n, float *d_weight,
+					   float *d_bias, const void *x, const void *dy,
+					   const float *kept, float *room);
+
 /* --- loss.cu */
 /* A sample has so many rows of logits.  out: one float per row; those of samples from now->valid on
  * become 0.  verdict: room for as many.  number: which of the stage's losses. */

@@ -1,7 +1,7 @@
 # With CUDA the device, else one that says there is none.  Kernels: nvcc compiles them with
 # multiplications and additions apart, as the CPU's loops are, and tiny numbers taken as zero.
 CUDA_KERNELS = lib/device/cuda/bias.cu lib/device/cuda/eltwise.cu \
-	lib/device/cuda/layout.cu lib/device/cuda/loss.cu lib/device/cuda/norm.cu \
+	lib/device/cuda/layernorm.cu lib/device/cuda/layout.cu lib/device/cuda/loss.cu lib/device/cuda/norm.cu \
 	lib/device/cuda/norm_back.cu lib/device/cuda/now.cu lib/device/cuda/pool.cu lib/device/cuda/squares.cu \
 	lib/device/cuda/update.cu lib/device/cuda/widen.cu
 CUDA_INCLUDED = lib/device/cuda/arith.h lib/device/cuda/both.cuh lib/device/cuda/columns.cuh \
@@ -24,6 +24,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cuda/eltwise.c \
 	lib/device/cuda/finish.c \
 	lib/device/cuda/graph.c lib/device/cuda/graph.h \
+	lib/device/cuda/layernorm.c \
 	lib/device/cuda/layout.c \
 	lib/device/cuda/linear.c \
 	lib/device/cuda/loss.c \
