@@ -130,11 +130,14 @@ static int read_topology(const char *file, struct pd_error *err)
 
 static int read_plan(const char *file, struct pd_error *err)
 {
-	struct pd_plan *plan = pd_plan_read(file, err);
+	struct pd_lists *lists;
+	struct pd_plan *plan;
 
-	if (!plan)
+	if (pd_schedule_or_plan_read(file, &lists, &plan, err) < 0)
 		return -1;
-	use_plan(plan);
+	if (plan)
+		use_plan(plan);
+	pd_lists_free(lists);
 	pd_plan_free(plan);
 	return 0;
 }
@@ -158,11 +161,13 @@ static int read_trace(const char *file, struct pd_error *err)
 {
 	struct pd_trace *trace;
 	struct pd_plan *plan;
+	struct pd_lists *lists;
 	struct pd_timeline *timeline;
 	struct pd_report *report;
 
-	if (pd_trace_or_plan_read(file, &trace, &plan, err) < 0)
+	if (pd_trace_or_lists_read(file, &trace, &plan, &lists, err) < 0)
 		return -1;
+	pd_lists_free(lists);
 	pd_plan_free(plan);
 	if (!trace)
 		return 0;

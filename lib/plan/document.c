@@ -291,20 +291,6 @@ struct pd_plan *pd_plan_parse_at(const struct pd_place *place, struct pd_error *
 	return plan;
 }
 
-struct pd_plan *pd_plan_read(const char *file, struct pd_error *err)
-{
-	json_t *value = pd_json_load_most(file, PD_MAX_LAYERS, err);
-	struct pd_place root;
-	struct pd_plan *plan;
-
-	if (!value)
-		return NULL;
-	root = pd_place_root(pd_document_name(file), value);
-	plan = pd_plan_parse_at(&root, err);
-	json_decref(value);
-	return plan;
-}
-
 static json_t *stage_json(const struct pd_plan *plan, const struct pd_stage *stage)
 {
 	json_t *layers = json_array(), *ranks = json_array();

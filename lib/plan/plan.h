@@ -44,7 +44,6 @@ enum pd_alternative_kind {
 };
 
 extern const char *const pd_alternative_kind_name[PD_ALTERNATIVE_KINDS + 1];
-extern const char *const pd_alternative_kind_what[PD_ALTERNATIVE_KINDS + 1];
 
 struct pd_stage {
 	int first_layer, layer_count;   /* a range of the profile's layers: a stage is convex */
@@ -95,7 +94,6 @@ struct pd_plan {
 
 struct pd_place;
 struct pd_plan *pd_plan_parse_at(const struct pd_place *place, struct pd_error *err);
-struct pd_plan *pd_plan_read(const char *file, struct pd_error *err);
 json_t *pd_plan_json(const struct pd_plan *plan);                   /* a new reference */
 void pd_plan_free(struct pd_plan *plan);
 /* Sets all predictions to zero. */

@@ -15,13 +15,6 @@ const char *const pd_alternative_kind_name[PD_ALTERNATIVE_KINDS + 1] = {
 	NULL
 };
 
-const char *const pd_alternative_kind_what[PD_ALTERNATIVE_KINDS + 1] = {
-#define ALTERNATIVE_KIND(symbol, name, what) what,
-#include "plan/alternative_kind.def"
-#undef ALTERNATIVE_KIND
-	NULL
-};
-
 void pd_prediction_clear(struct pd_prediction *predicted)
 {
 	for (int i = 0; i < predicted->alternative_count; i++) {

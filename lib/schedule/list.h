@@ -68,9 +68,6 @@ struct pd_lists {
  */
 struct pd_lists *pd_lists_new(const char *name, const struct pd_plan *plan, struct pd_plan *owned,
 			      int64_t minibatches, struct pd_error *err);
-/* Makes lists of what the generator makes; borrows the schedule's plan. */
-struct pd_lists *pd_lists_make(const char *name, const struct pd_schedule *schedule,
-			       int64_t minibatches, struct pd_error *err);
 void pd_lists_free(struct pd_lists *lists);
 /* Appends an operation; note is NULL for all of a list or for none. */
 void pd_list_add(struct pd_list *list, const struct pd_op *op, const struct pd_note *note);

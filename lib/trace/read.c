@@ -144,15 +144,17 @@ static struct pd_trace *read_trace(FILE *in, const struct pd_place *root, struct
 	return reader.trace;
 }
 
-/* Reads a document; a schedule is refused if lists_p is NULL. */
-static int read_any(const char *file, struct pd_trace **trace_p, struct pd_plan **plan_p,
-		    struct pd_lists **lists_p, struct pd_error *err)
+int pd_trace_or_lists_read(const char *file, struct pd_trace **trace_p, struct pd_plan **plan_p,
+			   struct pd_lists **lists_p, struct pd_error *err)
 {
 	FILE *in = pd_document_open(file, err);
 	struct pd_place root, format;
 	int result = -1;
 	json_t *value;
 
+	*trace_p = NULL;
+	*plan_p = NULL;
+	*lists_p = NULL;
 	if (!in)
 		return -1;
 	root = pd_place_root(pd_document_name(file), NULL);
@@ -164,33 +166,15 @@ static int read_any(const char *file, struct pd_trace **trace_p, struct pd_plan 
 		name = json_string_value(format.value);
 		if (name && strcmp(name, "pd-trace") == 0)
 			result = (*trace_p = read_trace(in, &root, err)) ? 0 : -1;
-		else if (name && lists_p && strcmp(name, "pd-schedule") == 0)
+		else if (name && strcmp(name, "pd-schedule") == 0)
 			result = (*lists_p = pd_lists_read_at(in, &root, err)) ? 0 : -1;
 		else if (name && strcmp(name, "pd-plan") != 0)
-			pd_place_expected(&format, err, lists_p
-					  ? "\"pd-trace\", \"pd-schedule\" or \"pd-plan\""
-					  : "\"pd-trace\" or \"pd-plan\"");
+			pd_place_expected(&format, err,
+					  "\"pd-trace\", \"pd-schedule\" or \"pd-plan\"");
 		else if (pd_document_end(in, root.document, "the plan", err) == 0)
 			result = (*plan_p = pd_plan_parse_at(&root, err)) ? 0 : -1;
 	}
 	json_decref(value);
 	pd_document_close(in);
 	return result;
-}
-
-int pd_trace_or_plan_read(const char *file, struct pd_trace **trace_p, struct pd_plan **plan_p,
-			  struct pd_error *err)
-{
-	*trace_p = NULL;
-	*plan_p = NULL;
-	return read_any(file, trace_p, plan_p, NULL, err);
-}
-
-int pd_trace_or_lists_read(const char *file, struct pd_trace **trace_p, struct pd_plan **plan_p,
-			   struct pd_lists **lists_p, struct pd_error *err)
-{
-	*trace_p = NULL;
-	*plan_p = NULL;
-	*lists_p = NULL;
-	return read_any(file, trace_p, plan_p, lists_p, err);
 }

@@ -42,10 +42,7 @@ void pd_trace_sort(struct pd_trace *trace);
  */
 void pd_trace_join_transfers(struct pd_trace *trace);
 
-/* Reads a trace or a plan, by the document's first line, and sets one of *trace_p and *plan_p. */
-int pd_trace_or_plan_read(const char *file, struct pd_trace **trace_p, struct pd_plan **plan_p,
-			  struct pd_error *err);
-/* Does the same for a trace, a plan or a schedule, and sets one of the three. */
+/* Reads a trace, a plan or a schedule, by the document's first line, and sets one of the three. */
 int pd_trace_or_lists_read(const char *file, struct pd_trace **trace_p, struct pd_plan **plan_p,
 			   struct pd_lists **lists_p, struct pd_error *err);
 

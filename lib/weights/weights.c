@@ -122,12 +122,3 @@ void pd_weights_step(struct pd_weights *weights, int64_t number, int64_t keep,
 	*from_p = from->buffer;
 	*to_p = to->buffer;
 }
-
-int pd_weights_live(const struct pd_weights *weights)
-{
-	int live = 0;
-
-	for (int i = 0; i < weights->count; i++)
-		live += weights->versions[i].number != FREE;
-	return live;
-}

@@ -65,7 +65,5 @@ void pd_weights_done(struct pd_weights *weights, int64_t number);
  */
 void pd_weights_step(struct pd_weights *weights, int64_t number, int64_t keep,
 		     const void **from_p, void **to_p);
-/* Returns how many versions are live. */
-int pd_weights_live(const struct pd_weights *weights);
 
 #endif

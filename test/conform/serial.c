@@ -52,6 +52,7 @@
  * with the older versions, any other begins with the newest.
  */
 #include "serial.h"
+#include "unit/read_plan.h"
 
 #include "base/json.h"
 #include "base/mem.h"
@@ -373,10 +374,10 @@ int main(int argc, char **argv)
 	}
 	if (asked.loss_scale_text && strcmp(asked.loss_scale_text, "dynamic") != 0)
 		asked.loss_scale = atof(asked.loss_scale_text);
-	plan = pd_plan_read(pd_operand(argc, argv, first, 0), &err);
+	plan = read_plan_file(pd_operand(argc, argv, first, 0), &err);
 	serial_check(plan != NULL, &err);
 	if (asked.other_plan) {
-		other = pd_plan_read(asked.other_plan, &err);
+		other = read_plan_file(asked.other_plan, &err);
 		serial_check(other != NULL, &err);
 		if (other->microbatches != plan->microbatches)
 			pd_bug("serial: plans of other minibatches");

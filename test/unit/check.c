@@ -4,6 +4,7 @@
  * schedule that can be made is accepted, and runs, with blocking transfers, to the weights that a
  * serial program following the published rule ends with.  And what the generator does not make.
  */
+#include "made_lists.h"
 #include "rendezvous.h"
 #include "table.h"
 #include "tap.h"
@@ -42,7 +43,7 @@ static void try(const struct pd_plan *plan, int64_t minibatches, const char *nam
 
 	if (!schedule)
 		return;
-	lists = pd_lists_make(name, schedule, minibatches, &err);
+	lists = made_lists(name, schedule, minibatches, &err);
 	tally->made++;
 	if (pd_check(lists, &err) == 0 &&
 	    pd_check_schedule(name, schedule, minibatches, &count, &err) == 0 &&
@@ -134,7 +135,7 @@ static void check_skipped_chunks(void)
 
 	use(plan, PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 8);
 	schedule = pd_schedule_new(plan, &err);
-	lists = pd_lists_make("skipped", schedule, 1, &err);
+	lists = made_lists("skipped", schedule, 1, &err);
 	for (s = plan->stage_count - 1; s > 0 && pd_schedule_leaving(schedule, s) == 2;)
 		s--;
 	ok(s > 0 && pd_check(lists, &err) == 0,
@@ -196,7 +197,7 @@ static void check_groups(void)
 
 	use(plan, PD_SCHEDULE_1F1B, PD_WEIGHTS_2BW, 2);
 	schedule = pd_schedule_new(plan, &err);
-	lists = pd_lists_make("groups", schedule, 2, &err);
+	lists = made_lists("groups", schedule, 2, &err);
 	for (size_t n = 0; n < lists->ranks[0].count; n++) {
 		struct pd_op *op = &lists->ranks[0].ops[n];
 
@@ -227,7 +228,7 @@ static void check_agreed(void)
 	use(plan, PD_SCHEDULE_1F1B, PD_WEIGHTS_2BW, 2);
 	plan->agree = true;
 	schedule = pd_schedule_new(plan, &err);
-	lists = pd_lists_make("agreed", schedule, 1, &err);
+	lists = made_lists("agreed", schedule, 1, &err);
 	n = pick(&lists->ranks[0], 0, is_agree);
 	lists->ranks[0].ops[n].stage = 1;
 	ok(refuses(lists, "expected it at stage 0"), "it is about a rank's first stage");
@@ -254,7 +255,7 @@ static void check_by_hand(void)
 	struct pd_plan *plan = make_plan(chain, &plans[0], 1);
 	struct pd_error err;
 	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
-	struct pd_lists *lists = pd_lists_make("hand", schedule, 1, &err);
+	struct pd_lists *lists = made_lists("hand", schedule, 1, &err);
 	size_t f = pick(&lists->ranks[0], 0, is_forward);
 
 	plan->stages[0].recompute = true;
@@ -283,11 +284,11 @@ static void check_by_hand(void)
 	ok(refuses(lists, "does not have stage 0 recompute"), "nothing is recomputed without need");
 	pd_lists_free(lists);
 
-	lists = pd_lists_make("hand", schedule, 1, &err);
+	lists = made_lists("hand", schedule, 1, &err);
 	insert(lists, lists->ranks[0].count - 2, PD_OP_allreduce, 1);
 	ok(refuses(lists, "nothing to sum"), "one replica has nothing to sum");
 	pd_lists_free(lists);
-	lists = pd_lists_make("hand", schedule, 1, &err);
+	lists = made_lists("hand", schedule, 1, &err);
 	lists->ranks[0].count = 0;
 	ok(refuses(lists, "hand:2: rank 0, at its end: the list ends"), "no list is none");
 	pd_lists_free(lists);
@@ -302,7 +303,7 @@ static void check_list_cursor(void)
 	struct pd_plan *plan = make_plan(skips, &plans[11], 3);
 	struct pd_error err;
 	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
-	struct pd_lists *lists = pd_lists_make("list", schedule, 20, &err);
+	struct pd_lists *lists = made_lists("list", schedule, 20, &err);
 	struct pd_phase phase = { .first = 120, .last = 140, .base = 1000 };
 	bool same = true;
 

@@ -4,6 +4,7 @@
  * blocking transfers, to the weights that a serial program following the published rule ends with;
  * whatever it refuses is explained.
  */
+#include "made_lists.h"
 #include "rendezvous.h"
 #include "table.h"
 #include "tap.h"
@@ -318,8 +319,8 @@ static bool try_edit(const struct pd_schedule *schedule, int64_t minibatches,
 		     struct verdicts *verdicts)
 {
 	struct pd_error err = { 0 };
-	struct pd_lists *original = pd_lists_make("edited", schedule, minibatches, &err);
-	struct pd_lists *lists = pd_lists_make("edited", schedule, minibatches, &err);
+	struct pd_lists *original = made_lists("edited", schedule, minibatches, &err);
+	struct pd_lists *lists = made_lists("edited", schedule, minibatches, &err);
 	bool wrong = change(lists), other;
 
 	if (draw(4) == 0) {             /* two can undo each other */

@@ -3,6 +3,7 @@
  * What ranks hold: the memory of a plan is what its lists come to hold and no more; minibatches in
  * flight and versions are as published; an eager start-up has more of both, and ends.
  */
+#include "made_lists.h"
 #include "small_profile.h"
 #include "table.h"
 #include "tap.h"
@@ -25,7 +26,7 @@ static void check_memory(void)
 		struct pd_plan *plan = make_plan(skips, &plans[p], plans[p].stages);
 		struct pd_error err = { 0 };
 		struct pd_schedule *schedule = pd_schedule_new(plan, &err);
-		struct pd_lists *lists = pd_lists_make("memory", schedule, 40, &err);
+		struct pd_lists *lists = made_lists("memory", schedule, 40, &err);
 		struct pd_prices prices;
 		bool fits;
 
@@ -89,7 +90,7 @@ static void check_return(unsigned recompute)
 
 		recompute_in(plan, recompute);
 		schedule = pd_schedule_new(plan, &err);
-		lists = pd_lists_make("return", schedule, 40, &err);
+		lists = made_lists("return", schedule, 40, &err);
 		pd_prices_init(&prices, plan, lists->wiring);
 		for (int r = 0; r < plan->rank_count; r++)
 			right = right && comes_down(lists, &prices, r);
@@ -182,7 +183,7 @@ static bool peaks_are_published(int p, enum pd_schedule_kind kind, enum pd_weigh
 	plan = pd_plan_new(small_profile(sixteen), &topology, p, layers, ones, &err);
 	use(plan, kind, weights, m);
 	schedule = pd_schedule_new(plan, &err);
-	lists = schedule ? pd_lists_make("peaks", schedule, m > 1 ? 4 : 50, &err) : NULL;
+	lists = schedule ? made_lists("peaks", schedule, m > 1 ? 4 : 50, &err) : NULL;
 	for (int l = 0; lists && l < lists->wiring->link_count; l++)
 		lists->wiring->links[l].bytes = 0;
 	for (int versions = 0; lists && versions < 2; versions++) {
@@ -313,7 +314,7 @@ static void check_eager_plan(struct pd_plan *plan, const char *name)
 	for (int i = 0; i < 2; i++) {
 		plan->startup = i ? PD_STARTUP_EAGER : PD_STARTUP_FRUGAL;
 		schedules[i] = pd_schedule_new(plan, &err);
-		lists[i] = pd_lists_make(name, schedules[i], 120 / plan->microbatches, &err);
+		lists[i] = made_lists(name, schedules[i], 120 / plan->microbatches, &err);
 	}
 	admitted = pd_plan_admitted(plan);
 	for (int s = 0; s < plan->stage_count; s++)

@@ -4,6 +4,7 @@
 #include "launch/launcher.h"
 #include "run/job.h"
 
+#include "read_plan.h"
 #include "tap.h"
 
 #include <stdlib.h>
@@ -37,7 +38,7 @@ static void with_the_job(void)
 	const char *source = getenv("PD_SOURCE");
 	char *name = pd_format("%s/test/data/small-plan.json", source ? source : ".");
 	struct pd_error err = { 0 };
-	struct pd_job job = { .plan = pd_plan_read(name, &err), .device = "cpu" }, *got;
+	struct pd_job job = { .plan = read_plan_file(name, &err), .device = "cpu" }, *got;
 	const struct pd_seat seat = { .host = "node7", .local = 2, .locals = 4, .device = 3,
 				      .clock_ahead_ns = -5000000000 };
 	json_t *message;

@@ -3,10 +3,11 @@
  * read-document KIND [FILE]: reads one document as the programs do, writes it back where
  * there is a writer, and ends with their exit status.  Not a test: tests run it.
  */
+#include "read_plan.h"
+
 #include "base/json.h"
 #include "base/opt.h"
 #include "plan/wiring.h"
-#include "schedule/file.h"
 #include "topology/topology.h"
 #include "trace/trace.h"
 
@@ -48,7 +49,7 @@ static int read_topology(const char *file, struct pd_error *err)
 
 static int read_plan(const char *file, struct pd_error *err)
 {
-	struct pd_plan *plan = pd_plan_read(file, err);
+	struct pd_plan *plan = read_plan_file(file, err);
 	int result = plan ? write_out(pd_plan_json(plan), err) : -1;
 
 	pd_plan_free(plan);
@@ -59,8 +60,13 @@ static int read_trace(const char *file, struct pd_error *err)
 {
 	struct pd_trace *trace;
 	struct pd_plan *plan;
-	int result = pd_trace_or_plan_read(file, &trace, &plan, err);
+	struct pd_lists *lists;
+	int result = pd_trace_or_lists_read(file, &trace, &plan, &lists, err);
 
+	if (lists) {
+		result = pd_error_input(err, "%s: a schedule, expected a trace or a plan", file);
+		pd_lists_free(lists);
+	}
 	if (trace)
 		result = pd_trace_write(trace, stdout, err);
 	else if (plan)

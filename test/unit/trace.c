@@ -45,8 +45,11 @@ static int read_text(const char *text, struct pd_trace **trace_p, struct pd_plan
 		     struct pd_error *err)
 {
 	char *name = write_file(text);
-	int result = pd_trace_or_plan_read(name, trace_p, plan_p, err);
+	struct pd_lists *lists;
+	int result = pd_trace_or_lists_read(name, trace_p, plan_p, &lists, err);
 
+	if (lists)
+		pd_lists_free(lists);
 	unlink(name);
 	free(name);
 	return result;

@@ -6,6 +6,16 @@
 
 #include <stdlib.h>
 
+/* Versions live now. */
+static int live(const struct pd_weights *weights)
+{
+	int n = 0;
+
+	for (int i = 0; i < weights->count; i++)
+		n += weights->versions[i].number >= 0;
+	return n;
+}
+
 static void *host_alloc(struct pd_device *device, size_t bytes, struct pd_error *err)
 {
 	return calloc(1, bytes);
@@ -44,7 +54,7 @@ static void steady_state(int warmup)
 		pd_weights_step(&w, i - warmup + 1, i - warmup + 1, &from, &to);
 		right = right && *(const int64_t *)from == i - warmup;
 		*(int64_t *)to = i - warmup + 1;
-		most = pd_weights_live(&w) > most ? pd_weights_live(&w) : most;
+		most = live(&w) > most ? live(&w) : most;
 	}
 	ok(right, "warm-up %d: every reader finds its version as it was written", warmup);
 	is_int(most, warmup + 1, "warm-up %d: as many versions live as minibatches in flight, and one",
@@ -67,9 +77,9 @@ static void in_place(void)
 	pd_weights_read(&w, 1);
 	pd_weights_step(&w, 2, 2, &from, &to);
 	ok(from != to, "somebody reads the old version: updated into another buffer");
-	is_int(pd_weights_live(&w), 2, "both live");
+	is_int(live(&w), 2, "both live");
 	pd_weights_done(&w, 1);
-	is_int(pd_weights_live(&w), 1, "the old one is free with its last reader");
+	is_int(live(&w), 1, "the old one is free with its last reader");
 	pd_weights_release(&w);
 }
 
@@ -83,11 +93,11 @@ static void restored(void)
 	pd_weights_init(&w, &host, 64, 3, 10, &err);
 	old[0] = pd_weights_restore(&w, 8);
 	old[1] = pd_weights_restore(&w, 9);
-	is_int(pd_weights_live(&w), 3, "restored versions live before anybody reads them");
+	is_int(live(&w), 3, "restored versions live before anybody reads them");
 	ok(pd_weights_read(&w, 8) == old[0] && pd_weights_read(&w, 9) == old[1],
 	   "and are found where they were put");
 	pd_weights_done(&w, 8);
-	is_int(pd_weights_live(&w), 3, "and until an update says that nobody will read them");
+	is_int(live(&w), 3, "and until an update says that nobody will read them");
 	pd_weights_step(&w, 11, 10, &from, &to);
 	ok(to == old[0], "then the free one takes the next version");
 	pd_weights_release(&w);

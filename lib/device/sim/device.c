@@ -162,8 +162,6 @@ static void *sim_alloc(struct pd_device *base, size_t bytes, struct pd_error *er
 	block->bytes = (int64_t)bytes;
 	device->next_address += pd_align(bytes) + PD_ALIGN;
 	device->bytes = held;
-	if (device->bytes > device->peak_bytes)
-		device->peak_bytes = device->bytes;
 	return (void *)(uintptr_t)block->address;
 }
 
@@ -294,12 +292,6 @@ static int sim_copy(struct pd_stream *stream, void *dst, const void *src, size_t
 		    enum pd_copy way, struct pd_event *ev)
 {
 	return queue(stream, 0, ev);
-}
-
-void pd_sim_memory(const struct pd_sim *sim, int rank, int64_t *bytes_p, int64_t *peak_bytes_p)
-{
-	*bytes_p = sim->devices[rank].bytes;
-	*peak_bytes_p = sim->devices[rank].peak_bytes;
 }
 
 const struct pd_device_ops pd_device_sim = {

@@ -91,7 +91,7 @@ struct pd_sim_device {
 	struct pd_device base;
 	struct pd_sim *sim;
 	int rank;
-	int64_t bytes, peak_bytes;
+	int64_t bytes;
 	uint64_t next_address;
 	size_t block_count, block_capacity;
 	struct pd_sim_block { uint64_t address; int64_t bytes; } *blocks;    /* ascending */

@@ -63,9 +63,6 @@ void pd_sim_look_ahead(struct pd_sim *sim, void (*ahead)(void *context, int rank
 /* From now on only this event makes the rank one of pd_sim_ready; NULL: any of its events. */
 void pd_sim_awaits(struct pd_sim *sim, int rank, const struct pd_event *ev);
 
-/* Allocated by a rank: now, and at most at one time. */
-void pd_sim_memory(const struct pd_sim *sim, int rank, int64_t *bytes_p, int64_t *peak_bytes_p);
-
 extern const struct pd_device_ops pd_device_sim;
 
 #endif

@@ -493,11 +493,6 @@ struct pd_transport *pd_sim_transport(struct pd_sim_fabric *fabric, int rank)
 	return &fabric->ends[rank].base;
 }
 
-int64_t pd_sim_fabric_unmatched(const struct pd_sim_fabric *fabric)
-{
-	return (int64_t)fabric->unmatched;
-}
-
 const struct pd_transport_ops pd_transport_sim = {
 	.name = "sim",
 	.close = sim_close,

@@ -27,9 +27,6 @@ void pd_sim_fabric_free(struct pd_sim_fabric *fabric);
 /* Owned by the fabric, connected; close does nothing. */
 struct pd_transport *pd_sim_transport(struct pd_sim_fabric *fabric, int rank);
 
-/* Transfers that one side has posted and the other has not. */
-int64_t pd_sim_fabric_unmatched(const struct pd_sim_fabric *fabric);
-
 extern const struct pd_transport_ops pd_transport_sim;
 
 #endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A plan out of a file, where a schedule will not do. */
+#ifndef PD_TEST_READ_PLAN_H
+#define PD_TEST_READ_PLAN_H
+
+#include "schedule/file.h"
+#include "schedule/list.h"
+
+static inline struct pd_plan *read_plan_file(const char *file, struct pd_error *err)
+{
+	struct pd_lists *lists = NULL;
+	struct pd_plan *plan = NULL;
+
+	if (pd_schedule_or_plan_read(file, &lists, &plan, err) < 0)
+		return NULL;
+	if (lists) {
+		pd_error_input(err, "%s: a schedule, expected a plan", file);
+		pd_lists_free(lists);
+	}
+	return plan;
+}
+
+#endif
