@@ -146,8 +146,8 @@ int worker_add_gradients(struct pd_worker *w, struct chunk *c, const struct pd_o
 			 struct mark *made);
 
 /*
- * join.c: these do what the device's functions do, but an update or a forward may be queued together
- * with what is issued next.
+ * join.c: these do what the device's functions do.  An update or a forward may be queued with what
+ * is issued next.
  */
 int worker_queue_update(struct pd_worker *w, struct chunk *c, const struct pd_update *update,
 			struct pd_event *ev);
