@@ -77,8 +77,8 @@ static int find_worker(char *path, size_t size, struct pd_error *err)
 }
 
 /*
- * Descriptors of pd-worker: its socket; and, where its words are listened to before its main(), what
- * was standard error before.
+ * Descriptors of pd-worker: its socket; and, where its words are listened to before its main(),
+ * what was standard error before.
  */
 static int pass(int fd, int words)
 {

@@ -109,8 +109,8 @@ int supervisor_on_gone(struct supervisor *s, int r, struct pd_error *err)
 }
 
 /*
- * Because of which other rank a rank has failed, or -1: that one, dead or with a word of its own, is
- * the cause.
+ * Because of which other rank a rank has failed, or -1: that one, dead or with a word of its own,
+ * is the cause.
  */
 static int blamed(const struct supervisor *s, const json_t *message)
 {

@@ -109,8 +109,8 @@ static void write_address(struct routes *t)
 }
 
 /*
- * What an address says to a provider of devices; to NULL, what it says to that of the host.  Returns
- * where the host transport's own begins.
+ * What an address says to a provider of devices; to NULL, what it says to that of the host.
+ * Returns where the host transport's own begins.
  */
 static const char *read_address(const char *address, const struct pd_transport_provider *provider,
 				struct pd_transport_end *end)

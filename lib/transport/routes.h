@@ -34,9 +34,9 @@ void pd_routes_prepare(const char *how, const struct pd_device_ops *device, int 
 struct pd_transport *pd_routes_open(const struct pd_routes_config *config, struct pd_error *err);
 
 /*
- * Once connected: the name of the provider between devices, of several the last, and in *why_p what
- * the user should know about that, at rank 0, or NULL: why it is staged where nobody asked for that;
- * which ranks share a GPU where it is NCCL.  Belongs to the transport.
+ * Once connected: the name of the provider between devices, of several the last, and in *why_p
+ * what the user should know about that, at rank 0, or NULL: why it is staged where nobody asked
+ * for that; which ranks share a GPU where it is NCCL.  Belongs to the transport.
  */
 const char *pd_routes_chosen(const struct pd_transport *t, const char **why_p);
 
