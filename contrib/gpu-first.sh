@@ -184,6 +184,7 @@ all() {
 	step arith 60 "$PD_BUILD/test/unit/cuda-arith"
 	step stream 120 env PD_TEST_DEVICE=cuda "$PD_BUILD/test/conform/stream"
 	step layers 300 env PD_TEST_DEVICE=cuda "$PD_BUILD/test/conform/layers"
+	step iteration 120 env PD_TEST_DEVICE=cuda "$PD_BUILD/test/conform/iteration"
 
 	# whole networks, alone on the GPU, in the type that matters most; how fast
 	for model in $networks; do

@@ -20,7 +20,8 @@ stand_in() {
 
 mkdir do
 for file in bin/pd-worker bin/pd-profile bin/pd-plan test/unit/cuda-arith test/conform/stream \
-	test/conform/layers test/conform/partition test/conform/devices test/conform/transfers \
+	test/conform/layers test/conform/iteration test/conform/partition test/conform/devices \
+	test/conform/transfers \
 	test/bench/gpu-vs-torch.sh $(cd "$PD_SOURCE" && ls test/t9*.sh test/t4*.sh); do
 	stand_in "$file"
 done
