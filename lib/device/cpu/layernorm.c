@@ -2,8 +2,9 @@
 /*
  * layernorm as PyTorch has it: each row has its own mean and (biased) variance, which the slot keeps
  * for backward, the latter as the inverse deviation.  Sums are taken in LANES parts, so that they
- * are vectorised and round alike on every processor and with any number of threads.  In 16 bits
- * scratch has what goes in and what comes out in f32.
+ * are vectorised and round alike on every processor.  Rows are taken in groups, whose number follows
+ * from that of the rows, so that threads change no bits: a group adds up its own part of the
+ * gradients of the parameters.  In 16 bits a row is widened in the group's scratch.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
@@ -12,23 +13,27 @@
 #include <string.h>
 
 #define LANES 32                /* a power of two */
-#define COLUMNS 64              /* of the parameters' gradients, that a thread takes at a time */
-#define ROWS 256                /* that are added up before they are added to those before */
+#define GROUPS 64               /* at most */
 
 struct layernorm {
-	int64_t rows, width;
+	int64_t rows, width, groups;
 	size_t half;            /* bytes from the means to the inverse deviations */
 	size_t kept[2];         /* of gradients kept for later: where they are */
-	/* in scratch, of 16 bits: the input, the output or its gradient, parameters; the input's
-	 * gradient lies over the output's */
-	size_t out, parameters[2];
+	size_t row;             /* bytes of one row of f32 */
+	size_t forward, backward;       /* of scratch, of one group */
 };
+
+/* What is in scratch after the groups', of 16 bits: the parameters in f32. */
+static size_t parameters_at(const struct layernorm *n, bool back)
+{
+	return (size_t)n->groups * (back ? n->backward : n->forward);
+}
 
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	int64_t width = pd_shape_elements(&l->layer->normalized_shape);
+	size_t rows_held = l->net->dtype == PD_F32 ? 0 : 2;     /* what goes in and comes out */
 	struct layernorm *n;
-	size_t bytes;
 
 	l->out = pd_cpu_plain(l->net, &l->layer->output);
 	for (int p = 0; p < l->layer->parameter_count; p++)
@@ -39,21 +44,22 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	l->own = n = pd_zalloc(sizeof(*n));
 	n->width = width;
 	n->rows = l->net->batch * pd_shape_elements(l->in_shape[0]) / width;
+	n->groups = n->rows < GROUPS ? n->rows : GROUPS;
 	n->half = pd_align(sizeof(float) * (size_t)n->rows);
+	n->row = pd_align(sizeof(float) * (size_t)width);
+	n->forward = rows_held * n->row;
+	n->backward = (rows_held + (size_t)l->layer->parameter_count) * n->row;
 	l->extra_bytes = 2 * n->half;
 	for (int p = 0; p < l->layer->parameter_count; p++) {
 		n->kept[p] = l->split_bytes;
 		l->split_bytes += pd_compiled_room(l->net, sizeof(float) * (size_t)width);
 	}
-	if (l->net->dtype == PD_F32)
-		return 0;
-	n->out = pd_align(sizeof(float) * (size_t)(n->rows * width));
-	bytes = 2 * n->out;
-	for (int p = 0; p < l->layer->parameter_count; p++) {
-		n->parameters[p] = bytes;
-		bytes += pd_align(sizeof(float) * (size_t)width);
+	l->forward_bytes = parameters_at(n, false);
+	l->backward_bytes = parameters_at(n, true);
+	if (l->net->dtype != PD_F32) {
+		l->forward_bytes += (size_t)l->layer->parameter_count * n->row;
+		l->backward_bytes += (size_t)l->layer->parameter_count * n->row;
 	}
-	l->forward_bytes = l->backward_bytes = bytes;
 	return 0;
 }
 
@@ -135,117 +141,143 @@ PD_VECTOR static void gradient(float *dx, const float *restrict x, const float *
 	}
 }
 
-/* ---- all rows ---- */
-
-static float *at(const struct pd_compiled_layer *l, size_t offset)
+/* What one row adds to the gradients of the parameters; NULL where there is none. */
+PD_VECTOR static void add_parameters(float *restrict d_weight, float *restrict d_bias,
+				     const float *restrict x, const float *restrict dy, float mean,
+				     float scale, int64_t count)
 {
-	return (float *)((char *)l->temporary + offset);
+	for (int64_t i = 0; i < count && d_weight; i++)
+		d_weight[i] += dy[i] * ((x[i] - mean) * scale);
+	for (int64_t i = 0; i < count && d_bias; i++)
+		d_bias[i] += dy[i];
+}
+
+PD_VECTOR static void add(float *restrict sum, const float *restrict part, int64_t count)
+{
+	for (int64_t i = 0; i < count; i++)
+		sum[i] += part[i];
+}
+
+/* ---- a group of rows ---- */
+
+/* Rows of f32 in a group's scratch: of 16 bits what goes in and what comes out, then, in backward,
+ * its part of the gradients of the parameters. */
+static float *held(const struct pd_compiled_layer *l, int64_t group, bool back, int number)
+{
+	const struct layernorm *n = l->own;
+	size_t bytes = back ? n->backward : n->forward;
+
+	return (float *)((char *)l->temporary + (size_t)group * bytes + (size_t)number * n->row);
+}
+
+/* Row r of a batch in f32: itself, or a copy at `copy`. */
+static float *row_of(const struct pd_compiled_layer *l, const void *batch, int64_t r, float *copy)
+{
+	const struct layernorm *n = l->own;
+	size_t width = (size_t)n->width;
+
+	if (l->net->dtype == PD_F32)
+		return (float *)batch + (size_t)r * width;
+	pd_cpu_widen(l->net->dtype, copy, (const uint16_t *)batch + (size_t)r * width, width);
+	return copy;
+}
+
+/* Where a row that comes out is made; and it is brought to the batch. */
+static float *room_of(const struct pd_compiled_layer *l, void *batch, int64_t r, float *copy)
+{
+	const struct layernorm *n = l->own;
+
+	return l->net->dtype == PD_F32 ? (float *)batch + r * n->width : copy;
+}
+
+static void put_row(const struct pd_compiled_layer *l, void *batch, int64_t r, const float *row)
+{
+	const struct layernorm *n = l->own;
+	size_t width = (size_t)n->width;
+
+	if (l->net->dtype != PD_F32)
+		pd_cpu_narrow(l->net->dtype, (uint16_t *)batch + (size_t)r * width, row, width);
 }
 
 /* Parameter p in f32; NULL where there is none. */
-static const float *parameter(const struct pd_compiled_layer *l, int p)
+static const float *parameter(const struct pd_compiled_layer *l, int p, bool back)
 {
 	const struct layernorm *n = l->own;
+	float *wide;
 
 	if (p >= l->layer->parameter_count || l->net->dtype == PD_F32)
 		return l->parameters[p];
-	pd_cpu_widen(l->net->dtype, at(l, n->parameters[p]), l->parameters[p], (size_t)n->width);
-	return at(l, n->parameters[p]);
+	wide = (float *)((char *)l->temporary + parameters_at(n, back) + (size_t)p * n->row);
+	pd_cpu_widen(l->net->dtype, wide, l->parameters[p], (size_t)n->width);
+	return wide;
 }
 
-/* A batch in f32: itself, or a copy in scratch. */
-static const float *wide(const struct pd_compiled_layer *l, const void *from, size_t offset)
+static void forward_group(const struct pd_compiled_layer *l, int64_t group, const float *weight,
+			  const float *bias)
 {
 	const struct layernorm *n = l->own;
+	float *means = l->extra, *scales = (float *)((char *)l->extra + n->half);
+	float eps = (float)l->layer->eps, width = (float)n->width;
+	int64_t end = n->rows * (group + 1) / n->groups;
 
-	if (l->net->dtype == PD_F32)
-		return from;
-	pd_cpu_widen(l->net->dtype, at(l, offset), from, (size_t)(n->rows * n->width));
-	return at(l, offset);
+	for (int64_t r = n->rows * group / n->groups; r < end; r++) {
+		const float *x = row_of(l, l->src[0], r, held(l, group, false, 0));
+		float *y = room_of(l, l->dst, r, held(l, group, false, 1));
+
+		means[r] = sum(x, n->width) / width;
+		scales[r] = 1 / sqrtf(sum_squares(x, means[r], n->width) / width + eps);
+		normalise(y, x, means[r], scales[r], weight, bias, n->width);
+		put_row(l, l->dst, r, y);
+	}
 }
 
 static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
+	const float *weight = parameter(l, 0, false), *bias = parameter(l, 1, false);
 	const struct layernorm *n = l->own;
-	const float *x = wide(l, l->src[0], 0), *weight = parameter(l, 0), *bias = parameter(l, 1);
-	float *y = l->net->dtype == PD_F32 ? l->dst : at(l, n->out);
-	float *means = l->extra, *scales = (float *)((char *)l->extra + n->half);
-	float eps = (float)l->layer->eps, width = (float)n->width;
 
 #pragma omp parallel for schedule(static)
-	for (int64_t r = 0; r < n->rows; r++) {
-		const float *row = x + r * n->width;
-		float mean = sum(row, n->width) / width;
-
-		means[r] = mean;
-		scales[r] = 1 / sqrtf(sum_squares(row, mean, n->width) / width + eps);
-		normalise(y + r * n->width, row, mean, scales[r], weight, bias, n->width);
-	}
-	if (l->net->dtype != PD_F32)
-		pd_cpu_narrow(l->net->dtype, l->dst, y, (size_t)(n->rows * n->width));
+	for (int64_t group = 0; group < n->groups; group++)
+		forward_group(l, group, weight, bias);
 	return 0;
 }
 
-/* What backward reads. */
-struct kept {
-	const float *x, *dy, *means, *scales;
-};
-
-/* The gradients of some columns of the parameters; NULL where there is none. */
-PD_VECTOR static void columns(const struct layernorm *n, const struct kept *kept, int64_t from,
-			      int count, float *restrict d_weight, float *restrict d_bias)
+/* The group's part of the gradient of parameter p; NULL where there is none. */
+static float *part_of(const struct pd_compiled_layer *l, int64_t group, int p)
 {
-	float weights[COLUMNS] = { 0 }, biases[COLUMNS] = { 0 };
+	int before = l->net->dtype == PD_F32 ? 0 : 2;
 
-	for (int64_t r = 0; r < n->rows; r += ROWS) {
-		int64_t end = n->rows - r < ROWS ? n->rows : r + ROWS;
-		float some_weights[COLUMNS] = { 0 }, some_biases[COLUMNS] = { 0 };
+	return p < l->layer->parameter_count ? held(l, group, true, before + p) : NULL;
+}
 
-		for (int64_t k = r; k < end; k++) {
-			const float *restrict x = kept->x + k * n->width + from;
-			const float *restrict dy = kept->dy + k * n->width + from;
-			float mean = kept->means[k], scale = kept->scales[k];
+static void backward_group(const struct pd_compiled_layer *l, int64_t group, const float *weight)
+{
+	const struct layernorm *n = l->own;
+	const float *means = l->extra, *scales = (const float *)((char *)l->extra + n->half);
+	float *d_weight = part_of(l, group, 0), *d_bias = part_of(l, group, 1);
+	int64_t end = n->rows * (group + 1) / n->groups;
 
-			for (int c = 0; c < count; c++) {
-				some_weights[c] += dy[c] * ((x[c] - mean) * scale);
-				some_biases[c] += dy[c];
-			}
-		}
-		for (int c = 0; c < count; c++) {
-			weights[c] += some_weights[c];
-			biases[c] += some_biases[c];
-		}
+	for (int p = 0; p < l->layer->parameter_count; p++)
+		memset(part_of(l, group, p), 0, sizeof(float) * (size_t)n->width);
+	for (int64_t r = n->rows * group / n->groups; r < end; r++) {
+		const float *x = row_of(l, l->src[0], r, held(l, group, true, 0));
+		const float *dy = row_of(l, l->diff_dst, r, held(l, group, true, 1));
+		float *dx;
+
+		add_parameters(d_weight, d_bias, x, dy, means[r], scales[r], n->width);
+		if (!l->diff_src[0])
+			continue;
+		dx = room_of(l, l->diff_src[0], r, held(l, group, true, 1));
+		gradient(dx, x, dy, means[r], scales[r], weight, n->width);
+		put_row(l, l->diff_src[0], r, dx);
 	}
-	memcpy(d_weight + from, weights, sizeof(float) * (size_t)count);
-	if (d_bias)
-		memcpy(d_bias + from, biases, sizeof(float) * (size_t)count);
 }
 
-static void backward_parameters(const struct layernorm *n, const struct kept *kept,
-				float *d_weight, float *d_bias)
-{
-#pragma omp parallel for schedule(static)
-	for (int64_t from = 0; from < n->width; from += COLUMNS)
-		columns(n, kept, from, (int)(n->width - from < COLUMNS ? n->width - from : COLUMNS),
-			d_weight, d_bias);
-}
-
-static void backward_input(const struct layernorm *n, const struct kept *kept, const float *weight,
-			   float *dx)
-{
-#pragma omp parallel for schedule(static)
-	for (int64_t r = 0; r < n->rows; r++)
-		gradient(dx + r * n->width, kept->x + r * n->width, kept->dy + r * n->width,
-			 kept->means[r], kept->scales[r], weight, n->width);
-}
-
-/* Where the gradient of parameter p goes in this part of backward; NULL: it has none. */
+/* Where the gradient of parameter p goes in this part of backward. */
 static float *gradient_of(const struct pd_compiled_layer *l, const struct pd_pass *pass, int p)
 {
 	const struct layernorm *n = l->own;
 
-	if (p >= l->layer->parameter_count)
-		return NULL;
 	return pass->part == PD_BACKWARD_INPUT ? (float *)((char *)l->split + n->kept[p])
 					       : l->diff_parameters[p];
 }
@@ -253,26 +285,25 @@ static float *gradient_of(const struct pd_compiled_layer *l, const struct pd_pas
 static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	const struct layernorm *n = l->own;
-	bool f32 = l->net->dtype == PD_F32;
-	struct kept kept = { .means = l->extra, .scales = (float *)((char *)l->extra + n->half) };
-	float *dx;
+	size_t bytes = sizeof(float) * (size_t)n->width;
+	const float *weight;
 
 	if (pass->part == PD_BACKWARD_WEIGHT) {
 		for (int p = 0; p < l->layer->parameter_count; p++)
-			memcpy(l->diff_parameters[p], (char *)l->split + n->kept[p],
-			       sizeof(float) * (size_t)n->width);
+			memcpy(l->diff_parameters[p], (char *)l->split + n->kept[p], bytes);
 		return 0;
 	}
-	kept.x = wide(l, l->src[0], 0);
-	kept.dy = wide(l, l->diff_dst, n->out);
-	if (l->layer->parameter_count > 0)
-		backward_parameters(n, &kept, gradient_of(l, pass, 0), gradient_of(l, pass, 1));
-	if (!l->diff_src[0])
-		return 0;
-	dx = f32 ? l->diff_src[0] : at(l, n->out);
-	backward_input(n, &kept, parameter(l, 0), dx);
-	if (!f32)
-		pd_cpu_narrow(l->net->dtype, l->diff_src[0], dx, (size_t)(n->rows * n->width));
+	weight = parameter(l, 0, true);
+#pragma omp parallel for schedule(static)
+	for (int64_t group = 0; group < n->groups; group++)
+		backward_group(l, group, weight);
+	for (int p = 0; p < l->layer->parameter_count; p++) {
+		float *all = gradient_of(l, pass, p);
+
+		memcpy(all, part_of(l, 0, p), bytes);
+		for (int64_t group = 1; group < n->groups; group++)
+			add(all, part_of(l, group, p), n->width);
+	}
 	return 0;
 }
 
