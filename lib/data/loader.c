@@ -222,7 +222,7 @@ static void *take_buffer(struct pd_loader *loader, size_t bytes, struct pd_error
 	void *buffer;
 
 	if (bytes <= PTRDIFF_MAX && device)
-		return device->ops->host_alloc(device, bytes, err);
+		return device->ops->memory.host_alloc(device, bytes, err);
 	if (bytes <= PTRDIFF_MAX && posix_memalign(&buffer, PD_ALIGN, bytes) == 0)
 		return buffer;
 	pd_error_failed(err, "out of memory: %zu bytes for a microbatch of input could not be had",
@@ -235,7 +235,7 @@ static void give_buffer(struct pd_loader *loader, void *buffer)
 	struct pd_device *device = loader->config.device;
 
 	if (buffer && device)
-		device->ops->host_free(device, buffer);
+		device->ops->memory.host_free(device, buffer);
 	else
 		free(buffer);
 }

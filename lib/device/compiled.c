@@ -355,10 +355,10 @@ int pd_compiled_init(struct pd_net *base, void *weights, void *master, void *sta
 		int status;
 
 		fill(net, named, host);
-		status = base->device->ops->import(base, i, parameter ? PD_WORKING : PD_FULL,
-						   parameter ? weights : state, host);
+		status = base->device->ops->net.import(base, i, parameter ? PD_WORKING : PD_FULL,
+						       parameter ? weights : state, host);
 		if (status == 0 && parameter && master)
-			status = base->device->ops->import(base, i, PD_FULL, master, host);
+			status = base->device->ops->net.import(base, i, PD_FULL, master, host);
 		free(host);
 		if (status < 0)
 			return pd_error_failed(err, "%s: it cannot be brought to the device",

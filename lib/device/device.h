@@ -257,37 +257,40 @@ struct pd_tie {
 	size_t offset, bytes;           /* of its parameters, in arenas of f32 */
 };
 
-struct pd_device_ops {
-	const char *name;
-	bool splits;                    /* backward can be had in two parts */
-	bool apart;                     /* the host cannot read memory from alloc() */
-	int (*count)(struct pd_error *why);     /* usable here; 0: none, and why */
-	struct pd_device *(*open)(const struct pd_device_config *config, struct pd_error *err);
-	void (*close)(struct pd_device *device);
-	void (*describe)(struct pd_device *device, struct pd_device_info *info_p);
-
+/* Memory of the device, and of the host. */
+struct pd_memory_ops {
 	void *(*alloc)(struct pd_device *device, size_t bytes, struct pd_error *err);    /* zeroed */
 	void (*free)(struct pd_device *device, void *ptr);
 	/* Host memory, zeroed, that copies to and from the device are fastest with. */
 	void *(*host_alloc)(struct pd_device *device, size_t bytes, struct pd_error *err);
 	void (*host_free)(struct pd_device *device, void *ptr);
+};
 
-	struct pd_stream *(*stream_open)(struct pd_device *device, struct pd_error *err);
+/* Streams, and what is queued on them but passes and sums. */
+struct pd_stream_ops {
+	struct pd_stream *(*open)(struct pd_device *device, struct pd_error *err);
 	/* After its work is done; once an event at the gate has failed, without waiting for
 	 * events that may never come. */
-	void (*stream_close)(struct pd_stream *stream);
+	void (*close)(struct pd_stream *stream);
 	/* Work queued from now on starts after ev.  (queued) */
 	int (*wait)(struct pd_stream *stream, struct pd_event *ev);
+	int (*copy)(struct pd_stream *stream, void *dst, const void *src, size_t bytes,
+		    enum pd_copy way, struct pd_event *ev);
+	/* NULL: the device cannot.  (queued) */
+	int (*call)(struct pd_stream *stream, const struct pd_call *call, struct pd_event *ev);
+};
 
-	struct pd_net *(*net_open)(struct pd_device *device, const struct pd_net_config *config,
-				   struct pd_error *err);
-	void (*net_close)(struct pd_net *net);
-	const struct pd_net_sizes *(*net_sizes)(const struct pd_net *net);
+/* A stage's layers: their sizes, parameters and passes. */
+struct pd_net_ops {
+	struct pd_net *(*open)(struct pd_device *device, const struct pd_net_config *config,
+			       struct pd_error *err);
+	void (*close)(struct pd_net *net);
+	const struct pd_net_sizes *(*sizes)(const struct pd_net *net);
 	/* A layer (model number) of the stage; NULL where the device cannot say. */
-	void (*net_layer)(const struct pd_net *net, int layer, struct pd_net_layer *out_p);
+	void (*layer)(const struct pd_net *net, int layer, struct pd_net_layer *out_p);
 	/* Initial parameters and state, from the seed.  master: NULL in a net of f32. */
-	int (*net_init)(struct pd_net *net, void *weights, void *master, void *state,
-			struct pd_error *err);
+	int (*init)(struct pd_net *net, void *weights, void *master, void *state,
+		    struct pd_error *err);
 	/* Layers from to from + count - 1 (model numbers) of the stage.  (queued) */
 	int (*forward)(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
 		       int from, int count, struct pd_event *ev);
@@ -308,11 +311,11 @@ struct pd_device_ops {
 	 * nothing for which the device would have to be idle: what they may need is made here.
 	 * Blocks.  NULL: they never do.
 	 */
-	int (*net_settle)(struct pd_net *net, struct pd_error *err);
+	int (*settle)(struct pd_net *net, struct pd_error *err);
 	/* Named tensors, in layer order; list is owned by the net. */
-	int (*net_named)(const struct pd_net *net, const struct pd_named **list_p);
+	int (*named)(const struct pd_net *net, const struct pd_named **list_p);
 	/* In layer order; owned by the net.  NULL: the device has no copies. */
-	int (*net_ties)(const struct pd_net *net, const struct pd_tie **list_p);
+	int (*ties)(const struct pd_net *net, const struct pd_tie **list_p);
 	/* One named tensor between an arena of that form and host memory in plain layout, f32.
 	 * Into one of 16 bits it is rounded as an update rounds.  The arena must be at rest:
 	 * blocks. */
@@ -320,7 +323,10 @@ struct pd_device_ops {
 		      float *host);
 	int (*import)(struct pd_net *net, int named, enum pd_form form, void *arena,
 		      const float *host);
+};
 
+/* What is computed outside of layers. */
+struct pd_math_ops {
 	/* dst[i] = src[0][i] + src[1][i] + ... in that order, count floats; dst may be one of
 	 * them; n = 0 makes zeros.
 	 * (queued) */
@@ -332,10 +338,20 @@ struct pd_device_ops {
 		       struct pd_event *ev);
 	int (*unite)(struct pd_stream *stream, double *vector, const double *other, size_t count,
 		     struct pd_event *ev);
-	int (*copy)(struct pd_stream *stream, void *dst, const void *src, size_t bytes,
-		    enum pd_copy way, struct pd_event *ev);
-	/* NULL: the device cannot.  (queued) */
-	int (*call)(struct pd_stream *stream, const struct pd_call *call, struct pd_event *ev);
+};
+
+struct pd_device_ops {
+	const char *name;
+	bool splits;                    /* backward can be had in two parts */
+	bool apart;                     /* the host cannot read memory from alloc() */
+	int (*count)(struct pd_error *why);     /* usable here; 0: none, and why */
+	struct pd_device *(*open)(const struct pd_device_config *config, struct pd_error *err);
+	void (*close)(struct pd_device *device);
+	void (*describe)(struct pd_device *device, struct pd_device_info *info_p);
+	struct pd_memory_ops memory;
+	struct pd_stream_ops stream;
+	struct pd_net_ops net;
+	struct pd_math_ops math;
 };
 
 /*

@@ -25,7 +25,7 @@ static void *take(struct rehearsal *r, size_t bytes, struct pd_error *err)
 	void *memory = NULL;
 
 	if (r->count == 0 || r->taken[r->count - 1])
-		memory = r->ops->alloc(r->device, bytes, err);
+		memory = r->ops->memory.alloc(r->device, bytes, err);
 	r->taken[r->count++] = memory;
 	return memory;
 }
@@ -58,14 +58,14 @@ static int passes(struct rehearsal *r, struct pd_pass pass, struct pd_error *err
 	for (int k = 0; k < 3; k++) {
 		pass.evaluate = k == 0;
 		pass.again = k == 2;
-		if (finish(r, r->ops->forward(r->stream, r->net, &pass, c->first, c->count,
-					      arm(r)), err) < 0)
+		if (finish(r, r->ops->net.forward(r->stream, r->net, &pass, c->first, c->count,
+						  arm(r)), err) < 0)
 			return -1;
 	}
 	pass.again = false;
 	for (pass.part = from; pass.part <= to; pass.part++)
-		if (finish(r, r->ops->backward(r->stream, r->net, &pass, c->first, c->count,
-					       arm(r)), err) < 0)
+		if (finish(r, r->ops->net.backward(r->stream, r->net, &pass, c->first, c->count,
+						   arm(r)), err) < 0)
 			return -1;
 	return 0;
 }
@@ -80,15 +80,15 @@ static int updates(struct rehearsal *r, struct pd_update update, struct pd_scale
 		.vector = (double *)update.agreed.vector,
 	};
 
-	if (r->ops->squares &&
-	    (finish(r, r->ops->squares(r->stream, r->net, &squares, arm(r)), err) < 0 ||
-	     finish(r, r->ops->unite(r->stream, squares.vector, squares.vector,
-				     (size_t)update.agreed.layers + 1, arm(r)), err) < 0))
+	if (r->ops->math.squares &&
+	    (finish(r, r->ops->math.squares(r->stream, r->net, &squares, arm(r)), err) < 0 ||
+	     finish(r, r->ops->math.unite(r->stream, squares.vector, squares.vector,
+					  (size_t)update.agreed.layers + 1, arm(r)), err) < 0))
 		return -1;
 	for (size_t k = 0; k < PD_COUNT(kinds); k++) {
 		update.kind = kinds[k];
-		if (finish(r, r->ops->update(r->stream, r->net, &update, r->config->first,
-					     r->config->count, arm(r)), err) < 0)
+		if (finish(r, r->ops->net.update(r->stream, r->net, &update, r->config->first,
+						 r->config->count, arm(r)), err) < 0)
 			return -1;
 	}
 	return 0;
@@ -101,7 +101,7 @@ static int iterations(struct rehearsal *r, const struct pd_pass *pass, struct pd
 	static const enum pd_update_kind kinds[] = { PD_SGD, PD_SGD, PD_ADAM };
 	struct pd_iteration it = { .pass = pass };
 
-	if (!r->ops->iterate || r->config->split || r->ops->net_sizes(r->net)->out_count > 0)
+	if (!r->ops->net.iterate || r->config->split || r->ops->net.sizes(r->net)->out_count > 0)
 		return 0;
 	update.agreed.vector = NULL;
 	update.delta = NULL;
@@ -109,8 +109,8 @@ static int iterations(struct rehearsal *r, const struct pd_pass *pass, struct pd
 		update.kind = kinds[k];
 		it.update = k > 0 ? &update : NULL;
 		it.ended = arm(r);
-		if (finish(r, r->ops->iterate(r->stream, r->net, &it, r->config->first,
-					      r->config->count), err) < 0)
+		if (finish(r, r->ops->net.iterate(r->stream, r->net, &it, r->config->first,
+						  r->config->count), err) < 0)
 			return -1;
 	}
 	return 0;
@@ -122,20 +122,21 @@ static int sums(struct rehearsal *r, float *numbers, struct pd_error *err)
 	for (int skew = 0; skew <= 1; skew++) {
 		const float *parts[2] = { numbers + skew, numbers + skew };
 
-		if (finish(r, r->ops->sum(r->stream, numbers + skew, parts, 2, FLOATS - 1,
-					  arm(r)), err) < 0)
+		if (finish(r, r->ops->math.sum(r->stream, numbers + skew, parts, 2, FLOATS - 1,
+					       arm(r)), err) < 0)
 			return -1;
 	}
 	/* zeros, of who has no gradients */
-	if (finish(r, r->ops->sum(r->stream, numbers, NULL, 0, FLOATS, arm(r)), err) < 0)
+	if (finish(r, r->ops->math.sum(r->stream, numbers, NULL, 0, FLOATS, arm(r)), err) < 0)
 		return -1;
-	return finish(r, r->ops->copy(r->stream, numbers, numbers + FLOATS / 2,
-				      FLOATS / 2 * sizeof(float), PD_COPY_WITHIN, arm(r)), err);
+	return finish(r, r->ops->stream.copy(r->stream, numbers, numbers + FLOATS / 2,
+					     FLOATS / 2 * sizeof(float), PD_COPY_WITHIN, arm(r)),
+		      err);
 }
 
 static int all(struct rehearsal *r, struct pd_error *err)
 {
-	const struct pd_net_sizes *sizes = r->ops->net_sizes(r->net);
+	const struct pd_net_sizes *sizes = r->ops->net.sizes(r->net);
 	int layers = r->config->model->layer_count;
 	bool half = r->config->dtype != PD_F32;
 	struct pd_outcome outcome;
@@ -167,7 +168,7 @@ static int all(struct rehearsal *r, struct pd_error *err)
 
 	if (!numbers)
 		return -1;
-	if (!r->ops->squares)
+	if (!r->ops->math.squares)
 		update.agreed.vector = NULL;
 	for (int i = 0; i < TIMES; i++)
 		if (passes(r, pass, err) < 0 || iterations(r, &pass, update, err) < 0 ||
@@ -175,7 +176,7 @@ static int all(struct rehearsal *r, struct pd_error *err)
 			return -1;
 	if (sums(r, numbers, err) < 0)
 		return -1;
-	return r->ops->net_settle ? r->ops->net_settle(r->net, err) : 0;
+	return r->ops->net.settle ? r->ops->net.settle(r->net, err) : 0;
 }
 
 int pd_rehearse(struct pd_device *device, struct pd_net *net, const struct pd_net_config *config,
@@ -185,14 +186,14 @@ int pd_rehearse(struct pd_device *device, struct pd_net *net, const struct pd_ne
 			       .config = config, .gate = gate };
 	int status = -1;
 
-	r.stream = r.ops->stream_open(device, err);
+	r.stream = r.ops->stream.open(device, err);
 	if (r.stream) {
 		status = all(&r, err);
-		r.ops->stream_close(r.stream);
+		r.ops->stream.close(r.stream);
 	}
 	while (r.count > 0)
 		if (r.taken[--r.count])
-			r.ops->free(device, r.taken[r.count]);
+			r.ops->memory.free(device, r.taken[r.count]);
 	return status;
 }
 
@@ -205,6 +206,6 @@ int pd_rehearse_sum(struct pd_device *device, struct pd_stream *stream, struct p
 	int status = numbers ? sums(&r, numbers, err) : -1;
 
 	if (numbers)
-		r.ops->free(device, numbers);
+		r.ops->memory.free(device, numbers);
 	return status;
 }

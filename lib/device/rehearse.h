@@ -6,7 +6,7 @@
  * mind; on a GPU that may wait until the whole GPU is idle.  While a transfer waits there for
  * another rank, which may wait for this one's work, it never would be.  So a rank whose transfers
  * run on the device rehearses before it connects.  The device then settles the net
- * (pd_device_ops.net_settle): what depends on the buffers of the training is made before, too.
+ * (pd_device_ops.net.settle): what depends on the buffers of the training is made before, too.
  */
 #ifndef PD_DEVICE_REHEARSE_H
 #define PD_DEVICE_REHEARSE_H

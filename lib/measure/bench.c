@@ -12,7 +12,7 @@ static int take(struct pd_bench *b, size_t bytes, void *out_p, struct pd_error *
 	*(void **)out_p = NULL;
 	if (bytes == 0)
 		return 0;
-	*(void **)out_p = b->device->ops->alloc(b->device, bytes, err);
+	*(void **)out_p = b->device->ops->memory.alloc(b->device, bytes, err);
 	return *(void **)out_p ? 0 : -1;
 }
 
@@ -23,8 +23,8 @@ static size_t larger(size_t a, size_t b)
 
 static int open_memory(struct pd_bench *b, struct pd_error *err)
 {
-	const struct pd_net_sizes *sizes = b->device->ops->net_sizes(b->net);
-	const struct pd_net_sizes *split = b->split ? b->device->ops->net_sizes(b->split) : sizes;
+	const struct pd_net_sizes *sizes = b->device->ops->net.sizes(b->net);
+	const struct pd_net_sizes *split = b->split ? b->device->ops->net.sizes(b->split) : sizes;
 
 	if (take(b, sizes->weights_bytes, &b->weights, err) < 0 ||
 	    take(b, sizes->weights_bytes, &b->apart, err) < 0 ||
@@ -46,7 +46,7 @@ static int open_memory(struct pd_bench *b, struct pd_error *err)
 		.weights = b->weights, .next = b->weights, .master = b->master,
 		.velocity = b->velocity, .gradients = b->gradients, .momentum = 0.9f,
 	};
-	return b->device->ops->net_init(b->net, b->weights, b->master, b->state, err);
+	return b->device->ops->net.init(b->net, b->weights, b->master, b->state, err);
 }
 
 int pd_bench_wait(struct pd_bench *b, struct pd_event *ev, struct pd_error *err)
@@ -58,7 +58,7 @@ int pd_bench_wait(struct pd_bench *b, struct pd_event *ev, struct pd_error *err)
 /* Copies one minibatch of made-up data into the inbox, where it stays. */
 static int fill_inputs(struct pd_bench *b, struct pd_error *err)
 {
-	const struct pd_net_sizes *sizes = b->device->ops->net_sizes(b->net);
+	const struct pd_net_sizes *sizes = b->device->ops->net.sizes(b->net);
 	int n = sizes->in_count, *inputs = pd_calloc((size_t)n, sizeof(*inputs));
 	struct pd_loader_config config = {
 		.model = b->model, .train = &b->data, .batch_size = b->options->batch_size,
@@ -80,9 +80,9 @@ static int fill_inputs(struct pd_bench *b, struct pd_error *err)
 	pd_event_wait(&batch->ready, &b->gate);
 	for (int i = 0; i < n; i++) {
 		pd_event_arm(&copied);
-		if (b->device->ops->copy(b->stream, (char *)b->inbox + sizes->in[i].offset,
-					 batch->buffers[i], batch->bytes[i], PD_COPY_TO_DEVICE,
-					 &copied) != 0)
+		if (b->device->ops->stream.copy(b->stream, (char *)b->inbox + sizes->in[i].offset,
+						batch->buffers[i], batch->bytes[i],
+						PD_COPY_TO_DEVICE, &copied) != 0)
 			return pd_error_failed(err, "the device refused the inputs");
 		if (pd_bench_wait(b, &copied, err) < 0)
 			return -1;
@@ -105,10 +105,10 @@ static int open_device(struct pd_bench *b, struct pd_error *err)
 	b->device = ops->open(&device, err);
 	if (!b->device)
 		return -1;
-	b->stream = ops->stream_open(b->device, err);
+	b->stream = ops->stream.open(b->device, err);
 	if (!b->stream)
 		return -1;
-	b->net = ops->net_open(b->device, &net, err);
+	b->net = ops->net.open(b->device, &net, err);
 	if (!b->net)
 		return -1;
 	/* The other net computes in the same way. */
@@ -117,7 +117,7 @@ static int open_device(struct pd_bench *b, struct pd_error *err)
 	for (int l = 0; l < net.count; l++) {
 		struct pd_net_layer layer;
 
-		ops->net_layer(b->net, l, &layer);
+		ops->net.layer(b->net, l, &layer);
 		algorithms[l] = layer.algorithms;
 		engines[l] = layer.engines;
 	}
@@ -125,7 +125,7 @@ static int open_device(struct pd_bench *b, struct pd_error *err)
 	net.measure = false;
 	net.algorithms = algorithms;
 	net.engines = engines;
-	b->split = ops->splits ? ops->net_open(b->device, &net, err) : NULL;
+	b->split = ops->splits ? ops->net.open(b->device, &net, err) : NULL;
 	free(algorithms);
 	free(engines);
 	return ops->splits && !b->split ? -1 : 0;
@@ -138,14 +138,14 @@ void pd_bench_close(struct pd_bench *b)
 			   b->inbox, b->slot, b->scratch };
 
 	if (b->stream)
-		ops->stream_close(b->stream);
+		ops->stream.close(b->stream);
 	for (size_t i = 0; i < PD_COUNT(arenas); i++)
 		if (arenas[i])
-			ops->free(b->device, arenas[i]);
+			ops->memory.free(b->device, arenas[i]);
 	if (b->net)
-		ops->net_close(b->net);
+		ops->net.close(b->net);
 	if (b->split)
-		ops->net_close(b->split);
+		ops->net.close(b->split);
 	if (b->loader)
 		pd_loader_close(b->loader);
 	if (b->device)
@@ -189,24 +189,24 @@ int pd_bench_queue(struct pd_bench *b, enum bench_part part, int from, int count
 	switch (part) {
 	case BENCH_FORWARD:
 	case BENCH_SPLIT_FORWARD:
-		return ops->forward(b->stream, net, &pass, from, count, ev);
+		return ops->net.forward(b->stream, net, &pass, from, count, ev);
 	case BENCH_BACKWARD:
 	case BENCH_INPUT:
 	case BENCH_WEIGHT:
-		return ops->backward(b->stream, net, &pass, from, count, ev);
+		return ops->net.backward(b->stream, net, &pass, from, count, ev);
 	case BENCH_APART:
 		update.next = b->apart;
 		/* fall through */
 	default:
-		return ops->update(b->stream, b->net, &update, from, count, ev);
+		return ops->net.update(b->stream, b->net, &update, from, count, ev);
 	}
 }
 
 int pd_bench_queue_sum(struct pd_bench *b, struct pd_event *ev)
 {
-	const struct pd_net_sizes *sizes = b->device->ops->net_sizes(b->net);
+	const struct pd_net_sizes *sizes = b->device->ops->net.sizes(b->net);
 	const float *parts[] = { b->gradients, b->velocity };
 
-	return b->device->ops->sum(b->stream, b->gradients, parts, 2,
-				   sizes->full_bytes / sizeof(float), ev);
+	return b->device->ops->math.sum(b->stream, b->gradients, parts, 2,
+					sizes->full_bytes / sizeof(float), ev);
 }

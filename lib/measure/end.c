@@ -92,8 +92,8 @@ static int keep_busy(struct end *end, struct pd_error *err)
 		if (!pd_event_done(&load->done[i]))
 			continue;
 		pd_event_arm(&load->done[i]);
-		if (end->device->ops->sum(load->stream, load->numbers, parts, 2, LOAD_FLOATS,
-					  &load->done[i]) != 0)
+		if (end->device->ops->math.sum(load->stream, load->numbers, parts, 2, LOAD_FLOATS,
+					       &load->done[i]) != 0)
 			return pd_error_failed(err, "link: the device refused a sum");
 	}
 	return 0;
@@ -258,7 +258,7 @@ static int measure(struct end *end, struct pd_link_answer *answer)
 
 static char *take(struct end *end, size_t bytes, struct pd_error *err)
 {
-	char *memory = end->device ? end->device->ops->alloc(end->device, bytes, err)
+	char *memory = end->device ? end->device->ops->memory.alloc(end->device, bytes, err)
 				   : pd_zalloc(bytes);
 
 	/* Zeros, but with pages of their own. */
@@ -277,8 +277,8 @@ static int open_device(struct end *end, const struct pd_device_ops *ops, const s
 	end->device = ops->open(&config, err);
 	if (!end->device)
 		return -1;
-	end->load.stream = ops->stream_open(end->device, err);
-	end->load.numbers = ops->alloc(end->device, LOAD_FLOATS * sizeof(float), err);
+	end->load.stream = ops->stream.open(end->device, err);
+	end->load.numbers = ops->memory.alloc(end->device, LOAD_FLOATS * sizeof(float), err);
 	if (!end->load.stream || !end->load.numbers)
 		return -1;
 	return pd_rehearse_sum(end->device, end->load.stream, &end->gate, err);
@@ -325,7 +325,7 @@ int pd_link_end_live(const struct pd_link_ends *ends, int rank, int socket,
 		status = measure(&end, answer);
 	/* The last sums end at a gate that is gone once this returns. */
 	if (end.load.stream)
-		end.device->ops->stream_close(end.load.stream);
+		end.device->ops->stream.close(end.load.stream);
 	/* After a failure transfers may be left whose events are gone. */
 	if (!end.device && status == 0)
 		end.transport->ops->close(end.transport);

@@ -175,7 +175,7 @@ static void fill_layer(struct timing *t, int l, struct pd_profile_layer *out)
 	const struct pd_layer *layer = &model->layers[l];
 	struct pd_net_layer bytes;
 
-	t->bench.device->ops->net_layer(t->bench.net, l, &bytes);
+	t->bench.device->ops->net.layer(t->bench.net, l, &bytes);
 	*out = (struct pd_profile_layer){
 		.name = pd_strdup(layer->name),
 		.inputs = pd_calloc((size_t)layer->input_count, sizeof(int)),
@@ -209,7 +209,7 @@ static void fill_layer(struct timing *t, int l, struct pd_profile_layer *out)
 
 static int64_t sum_bytes_per_s(struct timing *t)
 {
-	double bytes = (double)t->bench.device->ops->net_sizes(t->bench.net)->full_bytes;
+	double bytes = (double)t->bench.device->ops->net.sizes(t->bench.net)->full_bytes;
 	int64_t ns = pd_median(t->sums, t->count);
 
 	return ns > 0 ? (int64_t)(bytes * 1e9 / (double)ns) : 0;

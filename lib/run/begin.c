@@ -18,12 +18,12 @@ static int import_one(struct rank *rank, int part, int n, const struct pd_named 
 	bool bad;
 
 	if (named->part == PD_PART_STATE)
-		bad = device->import(net, n, PD_FULL,
-				     pd_worker_arena(rank->worker, part, PD_ARENA_state),
-				     host) < 0;
+		bad = device->net.import(net, n, PD_FULL,
+					 pd_worker_arena(rank->worker, part, PD_ARENA_state),
+					 host) < 0;
 	else
-		bad = device->import(net, n, PD_WORKING, weights, host) < 0 ||
-		      (master && device->import(net, n, PD_FULL, master, host) < 0);
+		bad = device->net.import(net, n, PD_WORKING, weights, host) < 0 ||
+		      (master && device->net.import(net, n, PD_FULL, master, host) < 0);
 	return bad ? pd_error_failed(err, "%s: cannot be written to the device", named->name) : 0;
 }
 
@@ -31,7 +31,7 @@ static int import_part(struct rank *rank, int part, const struct pd_initial *ini
 		       struct pd_error *err)
 {
 	const struct pd_named *named;
-	int count = rank->device->ops->net_named(rank->parts[part].net, &named), status = 0;
+	int count = rank->device->ops->net.named(rank->parts[part].net, &named), status = 0;
 
 	for (int n = 0; n < count && status == 0; n++) {
 		float *host = pd_calloc((size_t)named[n].elements, sizeof(*host));
@@ -59,7 +59,7 @@ static int import_all(struct rank *rank, struct pd_error *err)
 int rank_begin_weights(struct rank *rank, struct pd_error *err)
 {
 	for (int i = 0; i < rank->part_count; i++)
-		if (rank->device->ops->net_init(rank->parts[i].net,
+		if (rank->device->ops->net.init(rank->parts[i].net,
 				pd_weights_newest(pd_worker_weights(rank->worker, i), NULL),
 				pd_worker_arena(rank->worker, i, PD_ARENA_master),
 				pd_worker_arena(rank->worker, i, PD_ARENA_state), err) < 0)

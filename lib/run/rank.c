@@ -288,7 +288,7 @@ static void tear_down(struct rank *rank)
 		if (rank->parts[i].loader)
 			pd_loader_close(rank->parts[i].loader);
 		if (rank->parts[i].net)
-			rank->device->ops->net_close(rank->parts[i].net);
+			rank->device->ops->net.close(rank->parts[i].net);
 	}
 	free(rank->parts);
 	if (rank->rooms)

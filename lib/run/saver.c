@@ -40,7 +40,7 @@ static float *export_part(struct pd_saver *saver, enum pd_part part, enum pd_for
 {
 	const struct pd_device_ops *device = saver->device->ops;
 	const struct pd_named *named;
-	int count = device->net_named(saver->net, &named);
+	int count = device->net.named(saver->net, &named);
 	int64_t total = 0;
 	float *out;
 
@@ -52,7 +52,7 @@ static float *export_part(struct pd_saver *saver, enum pd_part part, enum pd_for
 	for (int i = 0; i < count; i++) {
 		if (named[i].part != part || named[i].copy)
 			continue;
-		if (device->export(saver->net, i, form, arena, out + total) < 0) {
+		if (device->net.export(saver->net, i, form, arena, out + total) < 0) {
 			pd_error_failed(err, "%s: cannot be read from the device", named[i].name);
 			free(out);
 			return NULL;
@@ -196,7 +196,7 @@ static void add_part(struct pd_saver *saver, struct list *list, enum pd_part par
 		     const float *data, enum pd_arena_kind kind, int64_t version)
 {
 	const struct pd_named *named;
-	int count = saver->device->ops->net_named(saver->net, &named);
+	int count = saver->device->ops->net.named(saver->net, &named);
 
 	for (int i = 0; i < count && data; i++) {
 		if (named[i].part != part || named[i].copy)
@@ -210,7 +210,7 @@ static void add_part(struct pd_saver *saver, struct list *list, enum pd_part par
 int pd_saver_write(struct pd_saver *saver, uint64_t *checksum_p, struct pd_error *err)
 {
 	const struct pd_named *named;
-	size_t room = (size_t)saver->device->ops->net_named(saver->net, &named) *
+	size_t room = (size_t)saver->device->ops->net.named(saver->net, &named) *
 		      ((size_t)saver->version_count + PD_ARENAS);
 	struct list list = { pd_calloc(room, sizeof(*list.tensors)),
 			     pd_calloc(room, sizeof(*list.data)), 0 };
@@ -242,7 +242,7 @@ static int import_part(const struct pd_checkpoint *ck, const struct pd_saver *sa
 	const struct pd_device_ops *device = saver->device->ops;
 	enum pd_part part = kind == PD_ARENA_state ? PD_PART_STATE : PD_PART_PARAMETER;
 	const struct pd_named *named;
-	int count = device->net_named(saver->net, &named);
+	int count = device->net.named(saver->net, &named);
 
 	for (int i = 0; i < count; i++) {
 		char *name;
@@ -260,7 +260,7 @@ static int import_part(const struct pd_checkpoint *ck, const struct pd_saver *sa
 		}
 		host = pd_calloc((size_t)named[i].elements, sizeof(*host));
 		status = pd_checkpoint_read(ck, name, version, named[i].elements, host, err);
-		if (status == 0 && device->import(saver->net, i, form, arena, host) < 0)
+		if (status == 0 && device->net.import(saver->net, i, form, arena, host) < 0)
 			status = pd_error_failed(err, "%s: cannot be written to the device", name);
 		free(host);
 		free(name);

@@ -60,7 +60,7 @@ static void on_updated(void *context, const struct pd_op *step, const struct pd_
 static int open_loader(struct rank *rank, struct part *part, struct pd_error *err)
 {
 	const struct pd_model *model = rank->job->plan->profile->model;
-	const struct pd_net_sizes *sizes = rank->device->ops->net_sizes(part->net);
+	const struct pd_net_sizes *sizes = rank->device->ops->net.sizes(part->net);
 	int *inputs = pd_calloc((size_t)model->input_count, sizeof(*inputs)), n = 0;
 	struct pd_loader_config config = {
 		.model = model, .train = &rank->train,
@@ -100,10 +100,10 @@ static int open_part(struct rank *rank, struct part *part, struct pd_error *err)
 	if (net.split && !device->splits)
 		return pd_error_input(err, "schedule \"%s\": the %s device cannot split backward in"
 				      " two", pd_schedule_kind_name[plan->schedule], device->name);
-	if (pd_plan_agrees(plan) && !device->squares)
+	if (pd_plan_agrees(plan) && !device->math.squares)
 		return pd_error_input(err, "plan: agree: the %s device cannot make the norm of"
 				      " gradients", device->name);
-	if (net.copies && !device->net_ties)
+	if (net.copies && !device->net.ties)
 		return pd_error_input(err, "parameters that layers share: the %s device has one place"
 				      " for them", device->name);
 	algorithms = pd_calloc((size_t)plan->profile->layer_count, sizeof(*algorithms));
@@ -114,7 +114,7 @@ static int open_part(struct rank *rank, struct part *part, struct pd_error *err)
 	}
 	net.algorithms = algorithms;
 	net.engines = engines;
-	part->net = device->net_open(rank->device, &net, err);
+	part->net = device->net.open(rank->device, &net, err);
 	free(algorithms);
 	free(engines);
 	if (!part->net)

@@ -17,7 +17,7 @@ static int begin(struct rank *rank, int i)
 	struct part *part = &rank->parts[i];
 	const struct pd_stage *stage = &rank->job->plan->stages[part->stage];
 	const struct pd_transport_ops *transport = rank->transport->ops;
-	size_t bytes = rank->device->ops->net_sizes(part->net)->state_bytes;
+	size_t bytes = rank->device->ops->net.sizes(part->net)->state_bytes;
 	void *state = pd_worker_arena(rank->worker, i, PD_ARENA_state);
 	uint64_t tag = TAG_STATE + (uint64_t)i;
 	int count = rank->replica ? 1 : stage->replicas - 1;

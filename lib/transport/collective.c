@@ -205,7 +205,7 @@ struct pd_collective *pd_collective_new(struct pd_transport *transport, struct p
 	c->owned = pd_calloc((size_t)c->owned_count, sizeof(*c->owned));
 	arrange(c);
 	if (pd_collective_staging_bytes(c) > 0) {
-		c->staging = device->ops->alloc(device, pd_collective_staging_bytes(c), err);
+		c->staging = device->ops->memory.alloc(device, pd_collective_staging_bytes(c), err);
 		if (!c->staging) {
 			pd_collective_free(c);
 			return NULL;
@@ -219,7 +219,7 @@ void pd_collective_free(struct pd_collective *c)
 	if (!c)
 		return;
 	if (c->staging)
-		c->device->ops->free(c->device, c->staging);
+		c->device->ops->memory.free(c->device, c->staging);
 	free(c->pairs);
 	free(c->owned);
 	free(c);
@@ -328,15 +328,15 @@ static int add(struct pd_collective *c, int i, int k)
 		from[n++] = source(c, i, 0);
 	while (n < PD_SUM_SOURCES && next < source_count(c))
 		from[n++] = source(c, i, next++);
-	return c->device->ops->sum(c->stream, last ? part(c, c->me - c->first, i)
+	return c->device->ops->math.sum(c->stream, last ? part(c, c->me - c->first, i)
 						   : source(c, i, 0),
-				   from, n, piece_floats(c, c->owned[i].piece),
-				   !last ? NULL : &c->owned[i].added);
+					from, n, piece_floats(c, c->owned[i].piece),
+					!last ? NULL : &c->owned[i].added);
 }
 
 static int wait_for(struct pd_collective *c, const struct pd_event *ev)
 {
-	return ev ? c->device->ops->wait(c->stream, (struct pd_event *)ev) : 0;
+	return ev ? c->device->ops->stream.wait(c->stream, (struct pd_event *)ev) : 0;
 }
 
 /* What leaves and comes, by kind: member by member of the group, then piece by piece. */
@@ -378,11 +378,12 @@ static int issue(struct pd_collective *c)
 	step -= c->owned_count * each;
 	if (own > 0 && step <= own)
 		return step < own ? wait_for(c, &c->owned[step].sum)
-				  : c->device->ops->sum(c->stream, c->buf, NULL, 0, 0, &c->summed);
+				  : c->device->ops->math.sum(c->stream, c->buf, NULL, 0, 0,
+							     &c->summed);
 	step -= own > 0 ? own + 1 : 0;
 	if (step < 3 * (c->size + chained(c)))
 		return wait_left(c, step);
-	return c->device->ops->sum(c->stream, c->buf, NULL, 0, 0, c->done);
+	return c->device->ops->math.sum(c->stream, c->buf, NULL, 0, 0, c->done);
 }
 
 bool pd_collective_issued(const struct pd_collective *c)

@@ -59,7 +59,7 @@ static struct room *take_room(struct staged *s, size_t bytes, struct pd_error *e
 	}
 	room = pd_zalloc(sizeof(*room));
 	room->bytes = pd_align(bytes ? bytes : 1);
-	room->memory = s->device->ops->host_alloc(s->device, room->bytes, err);
+	room->memory = s->device->ops->memory.host_alloc(s->device, room->bytes, err);
 	if (room->memory)
 		return room;
 	free(room);
@@ -106,8 +106,8 @@ static int begin_send(struct staged *s, struct staged_transfer *x)
 	int status;
 
 	pd_event_arm(&x->first);
-	status = device->copy(s->stream, x->room->memory, x->buf, x->bytes, PD_COPY_TO_HOST,
-			      &x->first);
+	status = device->stream.copy(s->stream, x->room->memory, x->buf, x->bytes, PD_COPY_TO_HOST,
+				     &x->first);
 	if (status != 0)
 		return status == PD_AGAIN ? 0 : -1;
 	x->phase = FIRST;
@@ -122,8 +122,8 @@ static int end_receive(struct staged *s, struct staged_transfer *x)
 	int status;
 
 	pd_event_arm(&x->second);
-	status = s->device->ops->copy(s->stream, x->buf, x->room->memory, x->bytes,
-				      PD_COPY_TO_DEVICE, &x->second);
+	status = s->device->ops->stream.copy(s->stream, x->buf, x->room->memory, x->bytes,
+					     PD_COPY_TO_DEVICE, &x->second);
 	if (status != 0)
 		return status == PD_AGAIN ? 0 : -1;
 	x->phase = SECOND;
@@ -302,7 +302,7 @@ static void staged_close(struct pd_transport *base)
 	while (move_all(s) > 0)
 		;
 	if (s->stream)
-		s->device->ops->stream_close(s->stream);
+		s->device->ops->stream.close(s->stream);
 	while (move_all(s) > 0)
 		;
 	for (struct staged_transfer *x = s->active, *next; x; x = next) {
@@ -317,7 +317,7 @@ static void staged_close(struct pd_transport *base)
 	}
 	for (struct room *room = s->rooms, *next; room; room = next) {
 		next = room->next;
-		s->device->ops->host_free(s->device, room->memory);
+		s->device->ops->memory.host_free(s->device, room->memory);
 		free(room);
 	}
 	free(s);
@@ -350,7 +350,7 @@ struct pd_transport *pd_staged_open(struct pd_transport *host, struct pd_device 
 	s->device = device;
 	s->gate = gate;
 	s->last = &s->active;
-	s->stream = device->ops->stream_open(device, err);
+	s->stream = device->ops->stream.open(device, err);
 	if (s->stream)
 		return &s->base;
 	staged_close(&s->base);

@@ -16,7 +16,7 @@ int pd_weights_init(struct pd_weights *weights, struct pd_device *device, size_t
 	weights->versions = pd_calloc((size_t)count, sizeof(*weights->versions));
 	for (int i = 0; i < count; i++) {
 		weights->versions[i].number = i == 0 ? number : FREE;
-		weights->versions[i].buffer = device->ops->alloc(device, bytes, err);
+		weights->versions[i].buffer = device->ops->memory.alloc(device, bytes, err);
 		if (!weights->versions[i].buffer) {
 			pd_weights_release(weights);
 			return -1;
@@ -29,7 +29,8 @@ void pd_weights_release(struct pd_weights *weights)
 {
 	for (int i = 0; i < weights->count && weights->versions; i++)
 		if (weights->versions[i].buffer)
-			weights->device->ops->free(weights->device, weights->versions[i].buffer);
+			weights->device->ops->memory.free(weights->device,
+							  weights->versions[i].buffer);
 	free(weights->versions);
 	*weights = (struct pd_weights){ 0 };
 }

@@ -81,7 +81,7 @@ void worker_agree_free(struct pd_worker *w)
 	if (!a)
 		return;
 	if (a->memory)
-		w->config.device->ops->free(w->config.device, a->memory);
+		w->config.device->ops->memory.free(w->config.device, a->memory);
 	free(a->round);
 	free(a->sums);
 	free(a->ready);
@@ -107,8 +107,8 @@ static int make_squares(struct pd_worker *w, int i)
 		.vector = a->vector, .clear = i == 0,
 	};
 
-	return w->config.device->ops->squares(w->reduce, w->chunks[i].net, &what, !last ? NULL
-					      : a->rounds > 0 ? &a->own : &a->done.events[0]);
+	return w->config.device->ops->math.squares(w->reduce, w->chunks[i].net, &what, !last ? NULL
+						   : a->rounds > 0 ? &a->own : &a->done.events[0]);
 }
 
 /*
@@ -125,19 +125,19 @@ static int issue_thing(struct pd_worker *w)
 	struct round *round;
 
 	if (a->step < n)
-		return device->wait(w->reduce, &a->ready[a->step]->events[0]);
+		return device->stream.wait(w->reduce, &a->ready[a->step]->events[0]);
 	if (a->step == n)
-		return device->sum(w->reduce, a->sums[0]->gradients, NULL, 0, 0,
-				   &a->begun.events[0]);
+		return device->math.sum(w->reduce, a->sums[0]->gradients, NULL, 0, 0,
+					&a->begun.events[0]);
 	if (a->step - n - 1 < tied)
 		return worker_ties_issue(w, a->sums, a->step - n - 1);
 	if (rest < 0)
 		return make_squares(w, a->step - n - tied - 1);
 	round = &a->round[k];
 	if (rest % 3 < 2)
-		return device->wait(w->reduce, rest % 3 ? &round->sent : &round->got);
-	return device->unite(w->reduce, a->vector, round->arrived, a->count,
-			     k == a->rounds - 1 ? &a->done.events[0] : &round->united);
+		return device->stream.wait(w->reduce, rest % 3 ? &round->sent : &round->got);
+	return device->math.unite(w->reduce, a->vector, round->arrived, a->count,
+				  k == a->rounds - 1 ? &a->done.events[0] : &round->united);
 }
 
 int worker_agree_progress(struct pd_worker *w)
@@ -234,8 +234,8 @@ static int copy_scale(struct pd_worker *w, void *to, const void *from, enum pd_c
 	struct pd_event ev;
 
 	pd_event_arm(&ev);
-	if (w->config.device->ops->copy(w->compute, to, from, sizeof(struct pd_scale), way,
-					&ev) != 0)
+	if (w->config.device->ops->stream.copy(w->compute, to, from, sizeof(struct pd_scale), way,
+					       &ev) != 0)
 		return pd_error_failed(err, "the scale of a version: the device refused to copy");
 	pd_event_wait(&ev, w->config.gate);
 	return pd_event_failed(&ev)

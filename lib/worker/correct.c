@@ -35,7 +35,7 @@ int pd_worker_correct(struct pd_worker *w, int i)
 	const struct pd_named *named;
 	const void *newest = c->master ? c->master : pd_weights_newest(&c->weights, NULL);
 	enum pd_form form = c->master ? PD_FULL : PD_WORKING;
-	int count = c->corrected ? device->net_named(c->net, &named) : 0, status = 0;
+	int count = c->corrected ? device->net.named(c->net, &named) : 0, status = 0;
 
 	for (int k = 0; k < count && status == 0; k++) {
 		float *values, *delta;
@@ -44,11 +44,12 @@ int pd_worker_correct(struct pd_worker *w, int i)
 			continue;
 		values = pd_calloc((size_t)named[k].elements, sizeof(*values));
 		delta = pd_calloc((size_t)named[k].elements, sizeof(*delta));
-		if (device->export(c->net, k, form, newest, values) < 0 ||
-		    device->export(c->net, k, PD_FULL, c->delta, delta) < 0)
+		if (device->net.export(c->net, k, form, newest, values) < 0 ||
+		    device->net.export(c->net, k, PD_FULL, c->delta, delta) < 0)
 			status = -1;
 		correct(values, delta, named[k].elements, (float)c->delay);
-		if (status == 0 && device->import(c->net, k, PD_WORKING, c->corrected, values) < 0)
+		if (status == 0 && device->net.import(c->net, k, PD_WORKING, c->corrected,
+						      values) < 0)
 			status = -1;
 		free(values);
 		free(delta);

@@ -47,7 +47,7 @@ static inline int worker_after(struct pd_worker *w, struct pd_stream *stream, st
 		mark->last_use = w->issued;
 		if (pd_event_done(&mark->events[i]) && w->config.gate)
 			continue;
-		if (w->config.device->ops->wait(stream, &mark->events[i]) != 0)
+		if (w->config.device->ops->stream.wait(stream, &mark->events[i]) != 0)
 			return -1;
 	}
 	return 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A stage that sends nothing on has an update, the next forward and its backward in a row, and a
- * device may take them at once (pd_device_ops.iterate).  The update and the forward are kept back
- * while worker_issue goes on with the list.  They are queued by themselves before it returns, and
+ * device may take them at once (pd_device_ops.net.iterate).  The update and the forward are kept
+ * back while worker_issue goes on with the list.  They are queued by themselves before it returns, and
  * before it issues an operation that is not of the row.  So the same operations are issued at the
  * same times, and nothing waits for what is kept back.
  */
@@ -19,11 +19,13 @@ int worker_queue_kept(struct pd_worker *w)
 		return 0;
 	stage = k->chunk->stage;
 	if (k->updates)
-		status = device->update(w->compute, k->chunk->net, &k->update, stage->first_layer,
-					stage->layer_count, k->updated);
+		status = device->net.update(w->compute, k->chunk->net, &k->update,
+					    stage->first_layer,
+					    stage->layer_count, k->updated);
 	if (k->passes && status == 0)
-		status = device->forward(w->compute, k->chunk->net, &k->pass, stage->first_layer,
-					 stage->layer_count, k->forwarded);
+		status = device->net.forward(w->compute, k->chunk->net, &k->pass,
+					     stage->first_layer,
+					     stage->layer_count, k->forwarded);
 	k->chunk = NULL;
 	k->updates = k->passes = false;
 	return status == 0 ? 0 : -1;
@@ -61,9 +63,9 @@ int worker_queue_update(struct pd_worker *w, struct chunk *c, const struct pd_up
 {
 	/* An agreed update makes the loss scale that is copied before the backward. */
 	if (!keeps(w, c) || w->agreement)
-		return w->config.device->ops->update(w->compute, c->net, update,
-						     c->stage->first_layer, c->stage->layer_count,
-						     ev);
+		return w->config.device->ops->net.update(w->compute, c->net, update,
+							 c->stage->first_layer, c->stage->layer_count,
+							 ev);
 	w->kept->chunk = c;
 	w->kept->updates = true;
 	w->kept->update = *update;
@@ -75,9 +77,9 @@ int worker_queue_forward(struct pd_worker *w, struct chunk *c, const struct pd_o
 			 const struct pd_pass *pass, struct pd_event *ev)
 {
 	if (!keeps(w, c) || op->evaluate)
-		return w->config.device->ops->forward(w->compute, c->net, pass,
-						      c->stage->first_layer,
-						      c->stage->layer_count, ev);
+		return w->config.device->ops->net.forward(w->compute, c->net, pass,
+							  c->stage->first_layer,
+							  c->stage->layer_count, ev);
 	w->kept->chunk = c;
 	w->kept->passes = true;
 	w->kept->pass = *pass;
@@ -97,12 +99,12 @@ int worker_queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 	/* Backward may read corrected weights, which the forward did not. */
 	if (!k || !k->passes || k->pass.weights != pass->weights)
 		return worker_queue_kept(w) < 0 ? -1
-			: device->backward(w->compute, c->net, pass, stage->first_layer,
-					   stage->layer_count, ev);
+			: device->net.backward(w->compute, c->net, pass, stage->first_layer,
+					       stage->layer_count, ev);
 	it.update = k->updates ? &k->update : NULL;
 	it.updated = k->updated;
 	it.forwarded = k->forwarded;
 	k->chunk = NULL;
 	k->updates = k->passes = false;
-	return device->iterate(w->compute, c->net, &it, stage->first_layer, stage->layer_count);
+	return device->net.iterate(w->compute, c->net, &it, stage->first_layer, stage->layer_count);
 }

@@ -16,7 +16,7 @@ int worker_take(struct pd_worker *w, size_t bytes, void *out_p, struct pd_error 
 	*(void **)out_p = NULL;
 	if (bytes == 0)
 		return 0;
-	*(void **)out_p = device->ops->alloc(device, bytes, err);
+	*(void **)out_p = device->ops->memory.alloc(device, bytes, err);
 	if (!*(void **)out_p)
 		return -1;
 	w->bytes = pd_plus(w->bytes, (int64_t)bytes);
@@ -26,7 +26,7 @@ int worker_take(struct pd_worker *w, size_t bytes, void *out_p, struct pd_error 
 static void give(struct pd_worker *w, void *ptr)
 {
 	if (ptr)
-		w->config.device->ops->free(w->config.device, ptr);
+		w->config.device->ops->memory.free(w->config.device, ptr);
 }
 
 void *worker_keep(struct pd_worker *w, int count, size_t bytes)

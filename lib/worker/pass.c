@@ -47,7 +47,7 @@ static int fill_outbox(struct pd_worker *w, struct chunk *c, struct flight *flig
 			const struct pd_net_tensor *tensor = c->ports_out[p].tensors[t];
 			bool ends = p == last && t == c->ports_out[p].link->tensor_count - 1;
 
-			if (w->config.device->ops->copy(w->compute,
+			if (w->config.device->ops->stream.copy(w->compute,
 					outbox->memory + c->ports_out[p].places[t],
 					(tensor->inbox ? flight->inbox : slot->memory) + tensor->offset,
 					tensor->bytes, PD_COPY_WITHIN,
@@ -115,8 +115,9 @@ static int queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 
 	if (w->agreement && sum->backwards == 0) {
 		sum->scale = worker_scale_of_sum(c, sum->gradients);
-		if (w->config.device->ops->copy(w->compute, sum->scale, pass->scale,
-						sizeof(*sum->scale), PD_COPY_WITHIN, NULL) != 0)
+		if (w->config.device->ops->stream.copy(w->compute, sum->scale, pass->scale,
+						       sizeof(*sum->scale), PD_COPY_WITHIN,
+						       NULL) != 0)
 			return -1;
 	}
 	worker_arm(w, mark);
@@ -143,8 +144,10 @@ int worker_issue_recompute(struct pd_worker *w, struct chunk *c, const struct pd
 	worker_arm(w, mark);
 	worker_new_entry(w, op, mark);
 	c->recomputed++;
-	return w->config.device->ops->forward(w->compute, c->net, &pass, c->stage->first_layer,
-					      c->stage->layer_count, &mark->events[0]) == 0 ? 1 : -1;
+	if (w->config.device->ops->net.forward(w->compute, c->net, &pass, c->stage->first_layer,
+					       c->stage->layer_count, &mark->events[0]) != 0)
+		return -1;
+	return 1;
 }
 
 int worker_issue_backward_weight(struct pd_worker *w, struct chunk *c, const struct pd_op *op)

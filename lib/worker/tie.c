@@ -151,7 +151,7 @@ static int find_local(struct pd_worker *w, struct ties *ties, int i, struct pd_e
 {
 	const struct pd_model *model = model_of(w);
 	const struct pd_tie *list;
-	int count = w->config.device->ops->net_ties(w->chunks[i].net, &list);
+	int count = w->config.device->ops->net.ties(w->chunks[i].net, &list);
 
 	for (int t = 0; t < count; t++) {
 		struct group *group = group_of(ties, model, list[t].owner);
@@ -203,7 +203,7 @@ void worker_ties_free(struct pd_worker *w)
 	if (!ties)
 		return;
 	if (ties->memory)
-		w->config.device->ops->free(w->config.device, ties->memory);
+		w->config.device->ops->memory.free(w->config.device, ties->memory);
 	free(ties->groups);
 	free(ties->leaving);
 	free(ties);
@@ -262,7 +262,7 @@ static int wait_arrival(struct pd_worker *w, int n)
 			struct member *member = &w->ties->groups[g].members[m];
 
 			if (member->chunk < 0 && n-- == 0)
-				return w->config.device->ops->wait(w->reduce, &member->got);
+				return w->config.device->ops->stream.wait(w->reduce, &member->got);
 		}
 	pd_bug("worker: no such arrival");
 }
@@ -277,8 +277,9 @@ static int make_sum(struct pd_worker *w, struct sum **sums, struct group *group,
 		sources[count++] = gradients_of(w->ties, sums, &group->members[group->local]);
 	for (int k = 0; m == group->local && k < group->count; k++)
 		sources[count++] = gradients_of(w->ties, sums, &group->members[k]);
-	return w->config.device->ops->sum(w->reduce, gradients_of(w->ties, sums, &group->members[m]),
-					  sources, count, group->bytes / sizeof(float), NULL);
+	return w->config.device->ops->math.sum(w->reduce,
+					       gradients_of(w->ties, sums, &group->members[m]),
+					       sources, count, group->bytes / sizeof(float), NULL);
 }
 
 int worker_ties_issue(struct pd_worker *w, struct sum **sums, int n)
@@ -289,7 +290,7 @@ int worker_ties_issue(struct pd_worker *w, struct sum **sums, int n)
 		return wait_arrival(w, n);
 	n -= ties->arrivals;
 	if (n < (int)ties->leaving_count)
-		return w->config.device->ops->wait(w->reduce, &ties->leaving[n].sent);
+		return w->config.device->ops->stream.wait(w->reduce, &ties->leaving[n].sent);
 	n -= (int)ties->leaving_count;
 	for (int g = 0; g < ties->group_count; g++)
 		for (int m = 0; m < ties->groups[g].count; m++)

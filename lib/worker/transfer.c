@@ -20,7 +20,7 @@ int worker_issue_load(struct pd_worker *w, struct chunk *c, const struct pd_op *
 		if (batch->microbatch != op->microbatch || batch->evaluate != op->evaluate)
 			pd_bug("loader: out of step with the schedule");
 		flight->valid = batch->valid;
-		if (device->wait(stream, &batch->ready) != 0)
+		if (device->stream.wait(stream, &batch->ready) != 0)
 			return -1;
 	}
 	if (w->load && flight->ended && worker_after(w, w->load, flight->ended) < 0)
@@ -31,16 +31,16 @@ int worker_issue_load(struct pd_worker *w, struct chunk *c, const struct pd_op *
 	for (int i = 0; i < c->sizes->in_count && batch; i++)
 		n += c->sizes->in[i].tensor < w->config.first_tensor;
 	if (n == 0)     /* in virtual time there is nothing to copy, but an event to complete */
-		return device->copy(stream, NULL, NULL, 0, PD_COPY_TO_DEVICE,
-				    &flight->loaded.events[0]) == 0 ? 1 : -1;
+		return device->stream.copy(stream, NULL, NULL, 0, PD_COPY_TO_DEVICE,
+					   &flight->loaded.events[0]) == 0 ? 1 : -1;
 	for (int i = 0; i < c->sizes->in_count; i++) {
 		const struct pd_net_tensor *t = &c->sizes->in[i];
 
 		if (t->tensor >= w->config.first_tensor)
 			continue;
-		if (device->copy(stream, flight->inbox + t->offset, batch->buffers[k],
-				 batch->bytes[k], PD_COPY_TO_DEVICE,
-				 k == n - 1 ? &flight->loaded.events[0] : NULL) != 0)
+		if (device->stream.copy(stream, flight->inbox + t->offset, batch->buffers[k],
+					batch->bytes[k], PD_COPY_TO_DEVICE,
+					k == n - 1 ? &flight->loaded.events[0] : NULL) != 0)
 			return -1;
 		k++;
 	}

@@ -45,8 +45,8 @@ int worker_add_gradients(struct pd_worker *w, struct chunk *c, const struct pd_o
 		sum->ready = &sum->summed;
 		ev = &sum->summed.events[0];
 	}
-	return w->config.device->ops->sum(w->compute, sum->gradients, parts, 2,
-					  c->sizes->full_bytes / sizeof(float), ev);
+	return w->config.device->ops->math.sum(w->compute, sum->gradients, parts, 2,
+					       c->sizes->full_bytes / sizeof(float), ev);
 }
 
 int worker_issue_allreduce(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
@@ -61,9 +61,9 @@ int worker_issue_allreduce(struct pd_worker *w, struct chunk *c, const struct pd
 	if (!sum->ready) {      /* the replica has no microbatch in the last group: it adds zeros */
 		worker_arm(w, &sum->summed);
 		sum->ready = &sum->summed;
-		if (w->config.device->ops->sum(w->compute, sum->gradients, NULL, 0,
-					       c->sizes->full_bytes / sizeof(float),
-					       &sum->summed.events[0]) != 0)
+		if (w->config.device->ops->math.sum(w->compute, sum->gradients, NULL, 0,
+						    c->sizes->full_bytes / sizeof(float),
+						    &sum->summed.events[0]) != 0)
 			return -1;
 	}
 	worker_arm(w, &c->allreduce);

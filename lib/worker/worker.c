@@ -33,18 +33,18 @@ static int open_streams(struct pd_worker *w, struct pd_error *err)
 
 	for (int i = 0; i < w->chunk_count; i++)
 		reduces |= w->chunks[i].stage->replicas > 1;
-	w->compute = device->stream_open(w->config.device, err);
+	w->compute = device->stream.open(w->config.device, err);
 	if (!w->compute)
 		return -1;
 	/*
 	 * The sums of the all-reduce run beside the computation, not behind what is queued there.
 	 */
 	if (reduces)
-		w->reduce = device->stream_open(w->config.device, err);
+		w->reduce = device->stream.open(w->config.device, err);
 	if (reduces && !w->reduce)
 		return -1;
 	if (device->apart)
-		w->load = device->stream_open(w->config.device, err);
+		w->load = device->stream.open(w->config.device, err);
 	if (device->apart && !w->load)
 		return -1;
 	for (int i = 0; i < w->chunk_count; i++)
@@ -69,7 +69,7 @@ static void set_chunks(struct pd_worker *w)
 		c->replicas = c->stage->replicas;
 		c->net = w->config.stages[i].net;
 		c->loader = w->config.stages[i].loader;
-		c->sizes = w->config.device->ops->net_sizes(c->net);
+		c->sizes = w->config.device->ops->net.sizes(c->net);
 		if (w->config.rooms)
 			c->room = w->config.rooms[i];
 		else
@@ -87,7 +87,7 @@ static int first_scales(struct pd_worker *w, struct pd_error *err)
 	for (int i = 0; i < w->chunk_count && w->agreement; i++) {
 		struct chunk *c = &w->chunks[i];
 
-		if (w->config.device->ops->copy(w->compute,
+		if (w->config.device->ops->stream.copy(w->compute,
 				worker_scale(c, pd_weights_newest(&c->weights, NULL)),
 				&w->first_scale, sizeof(w->first_scale), PD_COPY_TO_DEVICE,
 				NULL) != 0)
@@ -108,7 +108,7 @@ struct pd_worker *pd_worker_new(const struct pd_worker_config *config, struct pd
 	w->entry_count = FEW_ENTRIES;
 	w->entries = pd_calloc((size_t)w->entry_count, sizeof(*w->entries));
 	w->tensors_most = (uint64_t)config->schedule->wiring->tensors_most;
-	if (config->device->ops->iterate)
+	if (config->device->ops->net.iterate)
 		w->kept = worker_keep(w, 1, sizeof(*w->kept));
 	if (worker_memory_new(w, err) < 0 || worker_ties_new(w, err) < 0 ||
 	    worker_agree_new(w, err) < 0 ||
@@ -133,11 +133,11 @@ void pd_worker_free(struct pd_worker *w)
 		if (w->chunks[i].collective)
 			pd_collective_free(w->chunks[i].collective);
 	if (w->reduce)
-		device->stream_close(w->reduce);
+		device->stream.close(w->reduce);
 	if (w->compute)
-		device->stream_close(w->compute);
+		device->stream.close(w->compute);
 	if (w->load)
-		device->stream_close(w->load);
+		device->stream.close(w->load);
 	worker_ties_free(w);
 	worker_agree_free(w);
 	worker_memory_free(w);

@@ -160,12 +160,12 @@ static bool knows_type(const struct pd_device_ops *ops, enum pd_dtype dtype)
 	bool knows;
 
 	check(d != NULL, &err);
-	net = ops->net_open(d, &config, &err);
+	net = ops->net.open(d, &config, &err);
 	knows = net != NULL;
 	if (!knows)
 		diag("%s", err.text);
 	if (knows)
-		ops->net_close(net);
+		ops->net.close(net);
 	ops->close(d);
 	pd_model_free(model);
 	return knows;
@@ -195,7 +195,7 @@ float chain_round(enum pd_dtype dtype, float x)
 static char *alloc(struct chain *c, size_t bytes)
 {
 	struct pd_error err;
-	char *ptr = c->ops->alloc(c->device, bytes, &err);
+	char *ptr = c->ops->memory.alloc(c->device, bytes, &err);
 
 	check(ptr != NULL, &err);
 	return ptr;
@@ -213,11 +213,11 @@ static struct pd_net *net_open(struct chain *c, struct pd_net_config *config, st
 	for (size_t l = 0; l < layers; l++)
 		engines[l] = getenv("PD_TEST_ENGINES");
 	config->engines = engines;
-	net = c->ops->net_open(c->device, config, err);
+	net = c->ops->net.open(c->device, config, err);
 	for (int l = config->first; net && l < config->first + config->count; l++) {
 		struct pd_net_layer layer;
 
-		c->ops->net_layer(net, l, &layer);
+		c->ops->net.layer(net, l, &layer);
 		chain_engines += layer.engines != NULL;
 	}
 	free(engines);
@@ -234,7 +234,7 @@ static void stage_open(struct chain *c, struct stage *s, uint64_t seed)
 
 	s->net = net_open(c, &config, &err);
 	check(s->net != NULL, &err);
-	s->sizes = c->ops->net_sizes(s->net);
+	s->sizes = c->ops->net.sizes(s->net);
 	s->weights = alloc(c, s->sizes->weights_bytes);
 	s->master = c->dtype != PD_F32 ? alloc(c, s->sizes->full_bytes) : NULL;
 	s->gradients = alloc(c, s->sizes->full_bytes);
@@ -246,7 +246,7 @@ static void stage_open(struct chain *c, struct stage *s, uint64_t seed)
 	s->scratch = alloc(c, s->sizes->scratch_bytes);
 	s->in = alloc(c, s->sizes->gradient_in_bytes);
 	s->out = alloc(c, s->sizes->gradient_out_bytes);
-	check(c->ops->net_init(s->net, s->weights, s->master, s->state, &err) == 0, &err);
+	check(c->ops->net.init(s->net, s->weights, s->master, s->state, &err) == 0, &err);
 }
 
 static struct chain *open_all(const struct pd_device_ops *ops, const struct pd_model *model,
@@ -266,7 +266,7 @@ static struct chain *open_all(const struct pd_device_ops *ops, const struct pd_m
 	check(pd_gate_init(&c->gate, &err) == 0, &err);
 	c->device = ops->open(&config, &err);
 	check(c->device != NULL, &err);
-	c->stream = ops->stream_open(c->device, &err);
+	c->stream = ops->stream.open(c->device, &err);
 	check(c->stream != NULL, &err);
 	c->stage_count = cut_count + 1;
 	c->stages = pd_calloc((size_t)c->stage_count, sizeof(*c->stages));
@@ -295,23 +295,23 @@ struct chain *chain_open_split(const struct pd_device_ops *ops, const struct pd_
 
 void chain_close(struct chain *c)
 {
-	c->ops->stream_close(c->stream);
+	c->ops->stream.close(c->stream);
 	for (int i = 0; i < c->stage_count; i++) {
 		struct stage *s = &c->stages[i];
 
-		c->ops->net_close(s->net);
-		c->ops->free(c->device, s->weights);
+		c->ops->net.close(s->net);
+		c->ops->memory.free(c->device, s->weights);
 		if (s->master)
-			c->ops->free(c->device, s->master);
-		c->ops->free(c->device, s->gradients);
-		c->ops->free(c->device, s->velocity);
-		c->ops->free(c->device, s->second);
-		c->ops->free(c->device, s->state);
-		c->ops->free(c->device, s->inbox);
-		c->ops->free(c->device, s->slot);
-		c->ops->free(c->device, s->scratch);
-		c->ops->free(c->device, s->in);
-		c->ops->free(c->device, s->out);
+			c->ops->memory.free(c->device, s->master);
+		c->ops->memory.free(c->device, s->gradients);
+		c->ops->memory.free(c->device, s->velocity);
+		c->ops->memory.free(c->device, s->second);
+		c->ops->memory.free(c->device, s->state);
+		c->ops->memory.free(c->device, s->inbox);
+		c->ops->memory.free(c->device, s->slot);
+		c->ops->memory.free(c->device, s->scratch);
+		c->ops->memory.free(c->device, s->in);
+		c->ops->memory.free(c->device, s->out);
 	}
 	c->ops->close(c->device);
 	pd_gate_release(&c->gate);
@@ -324,7 +324,7 @@ static void copy(struct chain *c, void *dst, const void *src, size_t bytes, enum
 	struct pd_event ev;
 
 	pd_event_arm(&ev);
-	c->ops->copy(c->stream, dst, src, bytes, way, &ev);
+	c->ops->stream.copy(c->stream, dst, src, bytes, way, &ev);
 	pd_event_wait(&ev, &c->gate);
 }
 
@@ -374,9 +374,9 @@ static bool pass_once(struct chain *c, struct stage *s, bool back, enum pd_backw
 
 		pd_event_arm(&ev);
 		if (back)
-			c->ops->backward(c->stream, s->net, &p, from, step, &ev);
+			c->ops->net.backward(c->stream, s->net, &p, from, step, &ev);
 		else
-			c->ops->forward(c->stream, s->net, &p, from, step, &ev);
+			c->ops->net.forward(c->stream, s->net, &p, from, step, &ev);
 		pd_event_wait(&ev, &c->gate);
 		if (pd_event_failed(&ev))
 			return false;
@@ -478,7 +478,7 @@ void chain_step(struct chain *c, const struct pd_update *how)
 		update.velocity = how->kind != PD_SGD || how->momentum != 0 ? s->velocity : NULL;
 		update.second = s->second;
 		pd_event_arm(&ev);
-		c->ops->update(c->stream, s->net, &update, s->first, s->count, &ev);
+		c->ops->net.update(c->stream, s->net, &update, s->first, s->count, &ev);
 		pd_event_wait(&ev, &c->gate);
 	}
 }
@@ -513,7 +513,7 @@ float *chain_export(struct chain *c, enum arena arena, int64_t *count_p)
 	for (int i = 0; i < c->stage_count; i++) {
 		struct stage *s = &c->stages[i];
 		const struct pd_named *list;
-		int n = c->ops->net_named(s->net, &list);
+		int n = c->ops->net.named(s->net, &list);
 
 		for (int k = 0; k < n; k++) {
 			size_t elements = (size_t)list[k].elements;
@@ -521,8 +521,8 @@ float *chain_export(struct chain *c, enum arena arena, int64_t *count_p)
 			if ((list[k].part == PD_PART_STATE) != (arena == STATE))
 				continue;
 			all = pd_grow(all, &capacity, count + elements, sizeof(*all));
-			c->ops->export(s->net, k, arena == WEIGHTS ? PD_WORKING : PD_FULL,
-				       arena_of(s, arena), all + count);
+			c->ops->net.export(s->net, k, arena == WEIGHTS ? PD_WORKING : PD_FULL,
+					   arena_of(s, arena), all + count);
 			count += elements;
 		}
 	}
@@ -535,12 +535,12 @@ void chain_import_weights(struct chain *c, const float *all)
 	for (int i = 0; i < c->stage_count; i++) {
 		struct stage *s = &c->stages[i];
 		const struct pd_named *list;
-		int n = c->ops->net_named(s->net, &list);
+		int n = c->ops->net.named(s->net, &list);
 
 		for (int k = 0; k < n; k++) {
 			if (list[k].part == PD_PART_STATE)
 				continue;
-			c->ops->import(s->net, k, PD_WORKING, s->weights, all);
+			c->ops->net.import(s->net, k, PD_WORKING, s->weights, all);
 			all += list[k].elements;
 		}
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An update, a forward and a backward that a device is given at once (pd_device_ops.iterate)
+ * An update, a forward and a backward that a device is given at once (pd_device_ops.net.iterate)
  * compute what they do one by one: the same bits of everything, with numbers that change from one
  * to the next, times or none, graphs or none, and after a rehearsal.  Each has its own event.  On
  * the emulated GPU what comes again is one graph.
@@ -97,12 +97,12 @@ static bool step_once(struct chain *c, enum pd_update_kind kind, int step, bool 
 	for (int i = step > 0 ? 0 : 1; i < 3; i++)
 		pd_event_arm(&ev[i]);
 	if (at_once) {
-		c->ops->iterate(c->stream, s->net, &it, s->first, s->count);
+		c->ops->net.iterate(c->stream, s->net, &it, s->first, s->count);
 	} else {
 		if (step > 0)
-			c->ops->update(c->stream, s->net, &update, s->first, s->count, &ev[0]);
-		c->ops->forward(c->stream, s->net, &pass, s->first, s->count, &ev[1]);
-		c->ops->backward(c->stream, s->net, &pass, s->first, s->count, &ev[2]);
+			c->ops->net.update(c->stream, s->net, &update, s->first, s->count, &ev[0]);
+		c->ops->net.forward(c->stream, s->net, &pass, s->first, s->count, &ev[1]);
+		c->ops->net.backward(c->stream, s->net, &pass, s->first, s->count, &ev[2]);
 	}
 	for (int i = step > 0 ? 0 : 1; i < 3; i++) {
 		pd_event_wait(&ev[i], &c->gate);
@@ -199,28 +199,28 @@ static void test_full(const struct pd_device_ops *ops, const struct pd_model *mo
 	const struct pd_pass pass = pass_of(c);
 	const struct pd_iteration it = { .update = &update, .pass = &pass };
 	struct stage *s = &c->stages[0];
-	char *memory = ops->alloc(c->device, 2, NULL);
+	char *memory = ops->memory.alloc(c->device, 2, NULL);
 	struct pd_event go, done;
 	int fit = 0, more = 0, status = 0;
 
 	pd_event_arm(&go);
-	ops->wait(c->stream, &go);
+	ops->stream.wait(c->stream, &go);
 	while (status == 0) {
-		status = ops->iterate(c->stream, s->net, &it, s->first, s->count);
+		status = ops->net.iterate(c->stream, s->net, &it, s->first, s->count);
 		fit += status == 0;
 	}
-	while (ops->copy(c->stream, memory, memory + 1, 1, PD_COPY_WITHIN, NULL) == 0)
+	while (ops->stream.copy(c->stream, memory, memory + 1, 1, PD_COPY_WITHIN, NULL) == 0)
 		more++;
 	ok(status == PD_AGAIN && fit > 10 && more < 3, "%s: %d fit, and then %d of a copy",
 	   ops->name, fit, more);
 	pd_event_complete(&go, 0, 0, &c->gate);
 	do {
 		pd_event_arm(&done);
-		status = ops->copy(c->stream, memory, memory + 1, 1, PD_COPY_WITHIN, &done);
+		status = ops->stream.copy(c->stream, memory, memory + 1, 1, PD_COPY_WITHIN, &done);
 	} while (status == PD_AGAIN);
 	pd_event_wait(&done, &c->gate);
 	ok(!pd_event_failed(&done), "%s: and all of them are run", ops->name);
-	ops->free(c->device, memory);
+	ops->memory.free(c->device, memory);
 	chain_close(c);
 }
 
@@ -245,7 +245,7 @@ static void test_failure(const struct pd_device_ops *ops, const struct pd_model 
 			.forwarded = &ev[i + 1], .ended = &ev[i + 2],
 		};
 
-		ops->iterate(c->stream, s->net, &it, s->first, s->count);
+		ops->net.iterate(c->stream, s->net, &it, s->first, s->count);
 		for (int k = i; k < i + 3; k++)
 			pd_event_wait(&ev[k], &c->gate);
 	}
@@ -265,7 +265,7 @@ int main(void)
 	for (int i = 0; pd_devices[i]; i++) {
 		if (!chain_usable(pd_devices[i]))
 			continue;
-		if (!pd_devices[i]->iterate) {
+		if (!pd_devices[i]->net.iterate) {
 			skip("it takes them one by one", pd_devices[i]->name);
 			continue;
 		}

@@ -249,12 +249,12 @@ static void test_refusal(const struct pd_device_ops *ops, const struct pd_model 
 	struct pd_net_config config = { .model = model, .count = 9, .batch_size = BATCH };
 	struct pd_error err = { .text = "" };
 	struct pd_device *d = ops->open(&device, &err);
-	struct pd_net *net = ops->net_open(d, &config, &err);
+	struct pd_net *net = ops->net.open(d, &config, &err);
 
 	ok(!net && strstr(err.text, "\"s1\"") && strstr(err.text, "\"s2\""),
 	   "%s: a stage with half of those that share: %s", chain_name(ops), err.text);
 	config.first = 9;
-	ok(!ops->net_open(d, &config, &err), "%s: and the other half", chain_name(ops));
+	ok(!ops->net.open(d, &config, &err), "%s: and the other half", chain_name(ops));
 	ops->close(d);
 }
 
@@ -266,14 +266,14 @@ static void test_layer_sizes(const struct pd_device_ops *ops, const struct pd_mo
 	const struct pd_net_sizes *sizes = c->stages[0].sizes;
 	size_t slot = 0, parameters = 0, more = 0;
 
-	if (!ops->net_layer) {
+	if (!ops->net.layer) {
 		chain_close(c);
 		return;
 	}
 	for (int l = 0; l < model->layer_count; l++) {
 		struct pd_net_layer layer;
 
-		ops->net_layer(c->stages[0].net, l, &layer);
+		ops->net.layer(c->stages[0].net, l, &layer);
 		slot += layer.slot_bytes;
 		more += layer.split_bytes;
 		parameters += layer.parameter_bytes;
@@ -301,7 +301,7 @@ static void check_predicted(const struct pd_device_ops *ops, struct pd_model *mo
 
 	profile.layers = pd_calloc(n, sizeof(*profile.layers));
 	for (int l = 0; l < model->layer_count; l++) {
-		ops->net_layer(c->stages[0].net, l, &layers[l]);
+		ops->net.layer(c->stages[0].net, l, &layers[l]);
 		profile.layers[l].parameter_bytes = (int64_t)layers[l].parameter_bytes;
 		profile.layers[l].activation_bytes = (int64_t)layers[l].activation_bytes;
 	}

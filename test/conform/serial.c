@@ -120,7 +120,7 @@ void serial_check(bool good, const struct pd_error *err)
 static char *alloc(struct trainer *t, size_t bytes)
 {
 	struct pd_error err;
-	char *ptr = t->ops->alloc(t->device, bytes ? bytes : PD_ALIGN, &err);
+	char *ptr = t->ops->memory.alloc(t->device, bytes ? bytes : PD_ALIGN, &err);
 
 	serial_check(ptr != NULL, &err);
 	return ptr;
@@ -150,13 +150,13 @@ static void open_device(struct trainer *t)
 	serial_check(t->ops != NULL, &err);
 	t->device = t->ops->open(&config, &err);
 	serial_check(t->device != NULL, &err);
-	t->stream = t->ops->stream_open(t->device, &err);
+	t->stream = t->ops->stream.open(t->device, &err);
 	serial_check(t->stream != NULL, &err);
-	t->net = t->ops->net_open(t->device, &net, &err);
+	t->net = t->ops->net.open(t->device, &net, &err);
 	serial_check(t->net != NULL, &err);
 	free(algorithms);
 	free(engines);
-	t->sizes = t->ops->net_sizes(t->net);
+	t->sizes = t->ops->net.sizes(t->net);
 	t->weights = alloc(t, t->sizes->weights_bytes);
 	t->master = net.dtype != PD_F32 ? alloc(t, t->sizes->full_bytes) : NULL;
 	t->gradients = alloc(t, t->sizes->full_bytes);
@@ -168,7 +168,7 @@ static void open_device(struct trainer *t)
 	t->in = alloc(t, t->sizes->gradient_in_bytes);
 	t->out = alloc(t, t->sizes->gradient_out_bytes);
 	t->scale = alloc(t, sizeof(struct pd_scale));
-	serial_check(t->ops->net_init(t->net, t->weights, t->master, t->state, &err) == 0, &err);
+	serial_check(t->ops->net.init(t->net, t->weights, t->master, t->state, &err) == 0, &err);
 }
 
 static void open_data(struct trainer *t)
@@ -217,10 +217,12 @@ static void import_versions(struct trainer *t, int64_t b, bool backward)
 		struct tensor *v = &t->tensors[i];
 
 		if (v->named->part == PD_PART_PARAMETER)
-			t->ops->import(t->net, i, PD_WORKING, t->weights, backward && serial_corrects(t, v)
-				       ? v->seen : v->versions[serial_version(t, v, b, backward)]);
+			t->ops->net.import(t->net, i, PD_WORKING, t->weights,
+					   backward && serial_corrects(t, v)
+					   ? v->seen : v->versions[serial_version(t, v, b,
+										  backward)]);
 		else if (!backward)
-			t->ops->import(t->net, i, PD_FULL, t->state, v->state);
+			t->ops->net.import(t->net, i, PD_FULL, t->state, v->state);
 	}
 }
 
@@ -240,10 +242,11 @@ static void back(struct trainer *t, const struct pd_pass *pass, struct pd_event 
 		const struct pd_stage *stage = &plan->stages[s];
 
 		if (stage->recompute && plan->weights == PD_WEIGHTS_LATEST)
-			t->ops->forward(t->stream, t->net, &again, stage->first_layer,
-					stage->layer_count, NULL);
-		t->ops->backward(t->stream, t->net, pass, stage->first_layer, stage->layer_count,
-				 s == 0 ? ev : NULL);
+			t->ops->net.forward(t->stream, t->net, &again, stage->first_layer,
+					    stage->layer_count, NULL);
+		t->ops->net.backward(t->stream, t->net, pass, stage->first_layer,
+				     stage->layer_count,
+				     s == 0 ? ev : NULL);
 	}
 }
 
@@ -261,15 +264,15 @@ static void compute(struct trainer *t, const struct pd_batch *batch, int64_t b)
 	int layers = t->model->layer_count;
 
 	for (int i = 0; i < t->sizes->in_count; i++)
-		t->ops->copy(t->stream, t->inbox + t->sizes->in[i].offset, batch->buffers[i],
-			     batch->bytes[i], PD_COPY_TO_DEVICE, NULL);
+		t->ops->stream.copy(t->stream, t->inbox + t->sizes->in[i].offset, batch->buffers[i],
+				    batch->bytes[i], PD_COPY_TO_DEVICE, NULL);
 	import_versions(t, b, false);
 	pd_event_arm(&ev);
-	t->ops->forward(t->stream, t->net, &pass, 0, layers, &ev);
+	t->ops->net.forward(t->stream, t->net, &pass, 0, layers, &ev);
 	pd_event_wait(&ev, &t->gate);
 	import_versions(t, b, true);
 	scale.loss_scale = v->scales[serial_version(t, v, b, true)];
-	t->ops->copy(t->stream, t->scale, &scale, sizeof(scale), PD_COPY_TO_DEVICE, NULL);
+	t->ops->stream.copy(t->stream, t->scale, &scale, sizeof(scale), PD_COPY_TO_DEVICE, NULL);
 	pass.scale = (const struct pd_scale *)t->scale;
 	pd_event_arm(&ev);
 	back(t, &pass, &ev);
@@ -341,11 +344,11 @@ static void close_all(struct trainer *t)
 	pd_loader_close(t->loader);
 	pd_dataset_release(&t->train);
 	free(t->inputs);
-	t->ops->stream_close(t->stream);
+	t->ops->stream.close(t->stream);
 	for (size_t i = 0; i < PD_COUNT(arenas); i++)
 		if (arenas[i])
-			t->ops->free(t->device, arenas[i]);
-	t->ops->net_close(t->net);
+			t->ops->memory.free(t->device, arenas[i]);
+	t->ops->net.close(t->net);
 	t->ops->close(t->device);
 	pd_gate_release(&t->gate);
 }

@@ -19,7 +19,7 @@ void serial_tensors_open(struct trainer *t)
 {
 	const struct pd_named *named;
 
-	t->count = t->ops->net_named(t->net, &named);
+	t->count = t->ops->net.named(t->net, &named);
 	t->tensors = pd_calloc((size_t)t->count, sizeof(*t->tensors));
 	for (int i = 0; i < t->count; i++) {
 		struct tensor *v = &t->tensors[i];
@@ -28,11 +28,11 @@ void serial_tensors_open(struct trainer *t)
 		v->named = &named[i];
 		v->elements = (size_t)named[i].elements;
 		if (named[i].part == PD_PART_STATE) {
-			t->ops->export(t->net, i, PD_FULL, t->state, values);
+			t->ops->net.export(t->net, i, PD_FULL, t->state, values);
 			v->state = values;
 			continue;
 		}
-		t->ops->export(t->net, i, PD_FULL, t->master ? t->master : t->weights, values);
+		t->ops->net.export(t->net, i, PD_FULL, t->master ? t->master : t->weights, values);
 		serial_add_version(v, values, asked.loss_scale > 0 ? asked.loss_scale : 1);
 		v->gradient = pd_calloc(v->elements, sizeof(float));
 		v->sum = pd_calloc(v->elements, sizeof(float));

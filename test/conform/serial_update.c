@@ -102,9 +102,9 @@ static double all_squares(struct trainer *t)
 
 	for (int i = 0; i < t->count; i++)
 		if (t->tensors[i].named->part == PD_PART_PARAMETER)
-			t->ops->import(t->net, i, PD_FULL, t->gradients, t->tensors[i].sum);
+			t->ops->net.import(t->net, i, PD_FULL, t->gradients, t->tensors[i].sum);
 	pd_event_arm(&ev);
-	t->ops->squares(t->stream, t->net, &what, &ev);
+	t->ops->math.squares(t->stream, t->net, &what, &ev);
 	pd_event_wait(&ev, &t->gate);
 	for (int l = 0; l < layers; l++)
 		sum += vector[l] >= 0 || isnan(vector[l]) ? vector[l] : 0;
@@ -202,10 +202,10 @@ static bool learn(struct trainer *t, struct tensor *v, int number, int64_t b, in
 
 	if (v->named->part == PD_PART_STATE) {
 		if (member == 0)
-			t->ops->export(t->net, number, PD_FULL, t->state, v->state);
+			t->ops->net.export(t->net, number, PD_FULL, t->state, v->state);
 		return false;
 	}
-	t->ops->export(t->net, number, PD_FULL, t->gradients, v->gradient);
+	t->ops->net.export(t->net, number, PD_FULL, t->gradients, v->gradient);
 	if (asked.mutation == SUM)            /* whichever replica they belong to */
 		add(v->parts[0], v->gradient, v->elements, in_group == 0);
 	else

@@ -13,19 +13,19 @@
 
 static void test_order(const struct pd_device_ops *ops, struct chain *c)
 {
-	struct pd_stream *other = ops->stream_open(c->device, NULL);
+	struct pd_stream *other = ops->stream.open(c->device, NULL);
 	float host[4] = { 1, 2, 3, 4 }, back[4] = { 0 };
 	struct pd_event go, copied, done;
 	float *device;
 
-	device = ops->alloc(c->device, sizeof(host), NULL);
+	device = ops->memory.alloc(c->device, sizeof(host), NULL);
 	pd_event_arm(&go);
 	pd_event_arm(&copied);
 	pd_event_arm(&done);
-	ops->wait(c->stream, &go);
-	ops->copy(c->stream, device, host, sizeof(host), PD_COPY_TO_DEVICE, &copied);
-	ops->wait(other, &copied);
-	ops->copy(other, back, device, sizeof(back), PD_COPY_TO_HOST, &done);
+	ops->stream.wait(c->stream, &go);
+	ops->stream.copy(c->stream, device, host, sizeof(host), PD_COPY_TO_DEVICE, &copied);
+	ops->stream.wait(other, &copied);
+	ops->stream.copy(other, back, device, sizeof(back), PD_COPY_TO_HOST, &done);
 	usleep(20000);
 	ok(!pd_event_done(&copied) && !pd_event_done(&done), "%s: a stream waits for an event",
 	   ops->name);
@@ -34,21 +34,21 @@ static void test_order(const struct pd_device_ops *ops, struct chain *c)
 	ok(memcmp(host, back, sizeof(host)) == 0, "%s: and another for its work", ops->name);
 	ok(copied.start_ns > 0 && copied.start_ns <= copied.end_ns &&
 	   (chain_untimed || copied.end_ns <= done.end_ns), "%s: work is stamped", ops->name);
-	ops->stream_close(other);
-	ops->free(c->device, device);
+	ops->stream.close(other);
+	ops->memory.free(c->device, device);
 }
 
 static void test_full(const struct pd_device_ops *ops, struct chain *c)
 {
-	char *device = ops->alloc(c->device, 2, NULL), host[2] = { 1, 0 };
+	char *device = ops->memory.alloc(c->device, 2, NULL), host[2] = { 1, 0 };
 	struct pd_event go, done;
 	int put = 0, status = 0;
 
 	pd_event_arm(&go);
-	ops->wait(c->stream, &go);
-	ops->copy(c->stream, device, host, 2, PD_COPY_TO_DEVICE, NULL);
+	ops->stream.wait(c->stream, &go);
+	ops->stream.copy(c->stream, device, host, 2, PD_COPY_TO_DEVICE, NULL);
 	while (put < 100000 && status == 0) {
-		status = ops->copy(c->stream, device + 1, device, 1, PD_COPY_WITHIN, NULL);
+		status = ops->stream.copy(c->stream, device + 1, device, 1, PD_COPY_WITHIN, NULL);
 		put += status == 0;
 	}
 	ok(put == 100000 || (status == PD_AGAIN && put >= 100),
@@ -56,11 +56,11 @@ static void test_full(const struct pd_device_ops *ops, struct chain *c)
 	pd_event_complete(&go, 0, 0, &c->gate);
 	do {
 		pd_event_arm(&done);
-		status = ops->copy(c->stream, host, device, 2, PD_COPY_TO_HOST, &done);
+		status = ops->stream.copy(c->stream, host, device, 2, PD_COPY_TO_HOST, &done);
 	} while (status == PD_AGAIN);
 	pd_event_wait(&done, &c->gate);
 	ok(status == 0 && host[1] == 1, "%s: and takes more later", ops->name);
-	ops->free(c->device, device);
+	ops->memory.free(c->device, device);
 }
 
 /* dst may be any of the sources, or none; sums are taken in order. */
@@ -76,24 +76,26 @@ static void test_sum(const struct pd_device_ops *ops, struct chain *c)
 		int n = variant == -2 ? 0 : 3;
 
 		for (int k = 0; k < 3; k++) {
-			x[k] = (float *)ops->alloc(c->device, N * sizeof(float), NULL);
+			x[k] = (float *)ops->memory.alloc(c->device, N * sizeof(float), NULL);
 			for (int i = 0; i < N; i++)
 				host[i] = expected[k];
 			pd_event_arm(&ev);
-			ops->copy(c->stream, x[k], host, N * sizeof(float), PD_COPY_TO_DEVICE, &ev);
+			ops->stream.copy(c->stream, x[k], host, N * sizeof(float),
+					 PD_COPY_TO_DEVICE, &ev);
 			pd_event_wait(&ev, &c->gate);
 		}
-		dst = variant >= 0 ? x[variant] : ops->alloc(c->device, N * sizeof(float), NULL);
-		ops->sum(c->stream, dst, (const float *const *)x, n, N, NULL);
+		dst = variant >= 0 ? x[variant] : ops->memory.alloc(c->device, N * sizeof(float),
+								    NULL);
+		ops->math.sum(c->stream, dst, (const float *const *)x, n, N, NULL);
 		pd_event_arm(&ev);
-		ops->copy(c->stream, host, dst, N * sizeof(float), PD_COPY_TO_HOST, &ev);
+		ops->stream.copy(c->stream, host, dst, N * sizeof(float), PD_COPY_TO_HOST, &ev);
 		pd_event_wait(&ev, &c->gate);
 		for (int i = 0; i < N; i++)
 			good = good && host[i] == (n ? (1e8f + 1) - 1e8f : 0);
 		if (variant < 0)
-			ops->free(c->device, dst);
+			ops->memory.free(c->device, dst);
 		for (int k = 0; k < 3; k++)
-			ops->free(c->device, x[k]);
+			ops->memory.free(c->device, x[k]);
 		free(host);
 	}
 	ok(good, "%s: sums", ops->name);
@@ -103,7 +105,7 @@ static void test_named(const struct pd_device_ops *ops, struct chain *c)
 {
 	struct stage *s = &c->stages[0];
 	const struct pd_named *list;
-	int n = ops->net_named(s->net, &list), found = -1;
+	int n = ops->net.named(s->net, &list), found = -1;
 	bool good = true;
 
 	for (int i = 0; i < n; i++) {
@@ -113,8 +115,8 @@ static void test_named(const struct pd_device_ops *ops, struct chain *c)
 
 		for (int64_t k = 0; k < list[i].elements; k++)
 			host[k] = (float)(k + 1) + (float)i / 64;
-		ops->import(s->net, i, PD_FULL, arena, host);
-		ops->export(s->net, i, PD_FULL, arena, back);
+		ops->net.import(s->net, i, PD_FULL, arena, host);
+		ops->net.export(s->net, i, PD_FULL, arena, back);
 		good = good && memcmp(host, back, (size_t)list[i].elements * 4) == 0;
 		found = strcmp(list[i].name, "n1.running_var") == 0 ? i : found;
 		free(host);
@@ -230,7 +232,7 @@ static bool same_and_finite(const struct pd_device_ops *ops, const struct stage 
 			    const char *b)
 {
 	const struct pd_named *list;
-	int n = ops->net_named(s->net, &list);
+	int n = ops->net.named(s->net, &list);
 	bool good = true;
 
 	for (int i = 0; i < n; i++) {
@@ -239,8 +241,8 @@ static bool same_and_finite(const struct pd_device_ops *ops, const struct stage 
 		float *y = pd_calloc((size_t)count, sizeof(*y));
 
 		if (list[i].part == PD_PART_PARAMETER) {
-			ops->export(s->net, i, PD_FULL, a, x);
-			ops->export(s->net, i, PD_FULL, b, y);
+			ops->net.export(s->net, i, PD_FULL, a, x);
+			ops->net.export(s->net, i, PD_FULL, b, y);
 		}
 		for (int64_t k = 0; k < count; k++)
 			good = good && isfinite(x[k]) && x[k] == y[k];
@@ -258,13 +260,14 @@ static void test_adam_extremes(const struct pd_device_ops *ops, struct chain *c,
 	static const int64_t counts[] = { 1, 2, 1000, INT64_C(1) << 40 };
 	struct stage *s = &c->stages[0];
 	size_t bytes = s->sizes->weights_bytes, count = bytes / sizeof(float);
-	char *next = ops->alloc(c->device, bytes, NULL), *v = ops->alloc(c->device, bytes, NULL);
-	char *second = ops->alloc(c->device, bytes, NULL);
+	char *next = ops->memory.alloc(c->device, bytes, NULL), *v = ops->memory.alloc(c->device,
+										       bytes, NULL);
+	char *second = ops->memory.alloc(c->device, bytes, NULL);
 	float *g = pd_calloc(count, sizeof(*g));
 	bool good = true;
 
-	ops->copy(c->stream, v, s->velocity, bytes, PD_COPY_WITHIN, NULL);
-	ops->copy(c->stream, second, s->second, bytes, PD_COPY_WITHIN, NULL);
+	ops->stream.copy(c->stream, v, s->velocity, bytes, PD_COPY_WITHIN, NULL);
+	ops->stream.copy(c->stream, second, s->second, bytes, PD_COPY_WITHIN, NULL);
 	for (size_t k = 0; k < PD_COUNT(counts); k++) {
 		struct pd_update update = {
 			.kind = kind, .weights = s->weights, .next = next, .velocity = v,
@@ -277,12 +280,12 @@ static void test_adam_extremes(const struct pd_device_ops *ops, struct chain *c,
 		for (size_t i = 0; i < count; i++)
 			g[i] = sizes[(i + k) % PD_COUNT(sizes)];
 		pd_event_arm(&ev);
-		ops->copy(c->stream, s->gradients, g, bytes, PD_COPY_TO_DEVICE, NULL);
-		ops->update(c->stream, s->net, &update, s->first, s->count, NULL);
+		ops->stream.copy(c->stream, s->gradients, g, bytes, PD_COPY_TO_DEVICE, NULL);
+		ops->net.update(c->stream, s->net, &update, s->first, s->count, NULL);
 		update.next = s->weights;
 		update.velocity = s->velocity;
 		update.second = s->second;
-		ops->update(c->stream, s->net, &update, s->first, s->count, &ev);
+		ops->net.update(c->stream, s->net, &update, s->first, s->count, &ev);
 		pd_event_wait(&ev, &c->gate);
 		good = good && same_and_finite(ops, s, next, s->weights) &&
 		       same_and_finite(ops, s, v, s->velocity) &&
@@ -290,9 +293,9 @@ static void test_adam_extremes(const struct pd_device_ops *ops, struct chain *c,
 	}
 	ok(good, "%s: %s of gradients of all sizes is finite, the same in place", ops->name,
 	   kind == PD_ADAM ? "Adam" : "AdamW");
-	ops->free(c->device, next);
-	ops->free(c->device, v);
-	ops->free(c->device, second);
+	ops->memory.free(c->device, next);
+	ops->memory.free(c->device, v);
+	ops->memory.free(c->device, second);
 	free(g);
 }
 
@@ -300,30 +303,30 @@ static void test_adam_extremes(const struct pd_device_ops *ops, struct chain *c,
 static void test_sgd_range(const struct pd_device_ops *ops, struct chain *c)
 {
 	struct stage *s = &c->stages[0];
-	float *next = ops->alloc(c->device, s->sizes->weights_bytes, NULL);
+	float *next = ops->memory.alloc(c->device, s->sizes->weights_bytes, NULL);
 	struct pd_update update = { .weights = s->weights, .next = next,
 				    .gradients = s->gradients, .rate = 0.5f };
 	const struct pd_named *list;
-	int n = ops->net_named(s->net, &list), c2 = pd_model_find(c->model, "c2");
+	int n = ops->net.named(s->net, &list), c2 = pd_model_find(c->model, "c2");
 	bool good = true;
 	struct pd_event ev;
 
 	pd_event_arm(&ev);
-	ops->update(c->stream, s->net, &update, c2, 1, &ev);
+	ops->net.update(c->stream, s->net, &update, c2, 1, &ev);
 	pd_event_wait(&ev, &c->gate);
 	for (int i = 0; i < n; i++) {
 		float *host = pd_calloc((size_t)list[i].elements, sizeof(float));
 		bool any = false;
 
 		if (list[i].part == PD_PART_PARAMETER)
-			ops->export(s->net, i, PD_FULL, next, host);
+			ops->net.export(s->net, i, PD_FULL, next, host);
 		for (int64_t k = 0; k < list[i].elements; k++)
 			any |= host[k] != 0;
 		good = good && any == (list[i].layer == c2);
 		free(host);
 	}
 	ok(good, "%s: SGD of one layer, out of place", ops->name);
-	ops->free(c->device, next);
+	ops->memory.free(c->device, next);
 }
 
 static void get(const struct pd_device_ops *ops, struct chain *c, void *host, const void *device,
@@ -332,15 +335,15 @@ static void get(const struct pd_device_ops *ops, struct chain *c, void *host, co
 	struct pd_event ev;
 
 	pd_event_arm(&ev);
-	ops->copy(c->stream, host, device, bytes, PD_COPY_TO_HOST, &ev);
+	ops->stream.copy(c->stream, host, device, bytes, PD_COPY_TO_HOST, &ev);
 	pd_event_wait(&ev, &c->gate);
 }
 
 static char *put(const struct pd_device_ops *ops, struct chain *c, const void *host, size_t bytes)
 {
-	char *device = ops->alloc(c->device, bytes, NULL);
+	char *device = ops->memory.alloc(c->device, bytes, NULL);
 
-	ops->copy(c->stream, device, host, bytes, PD_COPY_TO_DEVICE, NULL);
+	ops->stream.copy(c->stream, device, host, bytes, PD_COPY_TO_DEVICE, NULL);
 	get(ops, c, NULL, NULL, 0);     /* it is there: the host's may go */
 	return device;
 }
@@ -359,7 +362,7 @@ static void test_squares(const struct pd_device_ops *ops, struct chain *c)
 				   .vector = (double *)vector,
 				   .scale = (const struct pd_scale *)at };
 	const struct pd_named *list;
-	int n = ops->net_named(s->net, &list);
+	int n = ops->net.named(s->net, &list);
 	int64_t count, k = 0;
 	float *g;
 
@@ -369,7 +372,7 @@ static void test_squares(const struct pd_device_ops *ops, struct chain *c)
 	for (int i = 0; i < n; i++)
 		for (int64_t e = 0; list[i].part == PD_PART_PARAMETER && e < list[i].elements; e++, k++)
 			sums[list[i].layer] += (double)g[k] * (double)g[k];
-	ops->squares(c->stream, s->net, &what, NULL);
+	ops->math.squares(c->stream, s->net, &what, NULL);
 	get(ops, c, got, vector, bytes);
 	for (int l = 0; l < layers; l++)
 		off = fmax(off, sums[l] > 0 ? fabs(got[l] / sums[l] - 1)
@@ -379,15 +382,16 @@ static void test_squares(const struct pd_device_ops *ops, struct chain *c)
 	for (int l = 0; l <= layers; l++)
 		sums[l] = 100 + l;
 	other = put(ops, c, sums, bytes);
-	ops->unite(c->stream, (double *)vector, (const double *)other, (size_t)layers + 1, NULL);
+	ops->math.unite(c->stream, (double *)vector, (const double *)other, (size_t)layers + 1,
+			NULL);
 	get(ops, c, sums, vector, bytes);
 	off = 0;
 	for (int l = 0; l <= layers; l++)
 		off = fmax(off, fabs(sums[l] - (got[l] == PD_ABSENT ? 100 + l : got[l])));
 	ok(off == 0, "%s: and united", ops->name);
-	ops->free(c->device, vector);
-	ops->free(c->device, other);
-	ops->free(c->device, at);
+	ops->memory.free(c->device, vector);
+	ops->memory.free(c->device, other);
+	ops->memory.free(c->device, at);
 	free(g);
 	free(sums);
 	free(got);
@@ -418,7 +422,7 @@ static void test_agreed(const struct pd_device_ops *ops, struct chain *c, bool s
 	vector = put(ops, c, sums, sizeof(*sums) * (size_t)(layers + 1));
 	update.agreed.vector = (const double *)vector;
 	pd_event_arm(&ev);
-	ops->update(c->stream, s->net, &update, s->first, s->count, &ev);
+	ops->net.update(c->stream, s->net, &update, s->first, s->count, &ev);
 	pd_event_wait(&ev, &c->gate);
 	g = chain_export(c, GRADIENTS, &n);
 	got = chain_export(c, WEIGHTS, &n);
@@ -435,8 +439,8 @@ static void test_agreed(const struct pd_device_ops *ops, struct chain *c, bool s
 		"%s: an update that is %s, and the scale after it", ops->name,
 		skip ? "skipped" : "clipped"))
 		diag("off by %g, norm %g, scale %g", off, outcome.norm, after.loss_scale);
-	ops->free(c->device, vector);
-	ops->free(c->device, at);
+	ops->memory.free(c->device, vector);
+	ops->memory.free(c->device, at);
 	free(sums);
 	free(w);
 	free(g);
@@ -467,16 +471,16 @@ static int check_it(void *context, struct pd_error *err)
 /* Work of somebody else's, between work of the device's. */
 static void test_call(const struct pd_device_ops *ops, struct chain *c)
 {
-	struct pd_stream *other = ops->stream_open(c->device, NULL);
+	struct pd_stream *other = ops->stream.open(c->device, NULL);
 	struct called called = { 0 };
 	const struct pd_call call = { .post = post_it, .check = check_it, .context = &called };
 	struct pd_event go, done, bad;
 
 	pd_event_arm(&go);
 	pd_event_arm(&done);
-	ops->wait(other, &go);
-	ops->call(other, &call, NULL);
-	ops->call(other, &call, &done);
+	ops->stream.wait(other, &go);
+	ops->stream.call(other, &call, NULL);
+	ops->stream.call(other, &call, &done);
 	usleep(20000);
 	ok(!pd_event_done(&done), "%s: a call waits for its turn", ops->name);
 	pd_event_complete(&go, 5, 6, &c->gate);
@@ -485,11 +489,11 @@ static void test_call(const struct pd_device_ops *ops, struct chain *c)
 	   done.start_ns <= done.end_ns, "%s: and is made and checked", ops->name);
 	called.refuses = true;
 	pd_event_arm(&bad);
-	ops->call(other, &call, &bad);
+	ops->stream.call(other, &call, &bad);
 	pd_event_wait(&bad, &c->gate);
 	ok(pd_event_failed(&bad) && strstr(c->gate.err.text, "did not go well"),
 	   "%s: one that went wrong fails", ops->name);
-	ops->stream_close(other);
+	ops->stream.close(other);
 }
 
 /* Of the emulated GPU alone (contrib/emulate-cuda.sh). */
@@ -509,25 +513,25 @@ static int nothing_wrong(void *context, struct pd_error *err)
 /* Work that waits on the GPU, as a transfer may, holds up no event of another stream. */
 static void test_held(const struct pd_device_ops *ops, struct chain *c)
 {
-	struct pd_stream *waits = ops->stream_open(c->device, NULL);
+	struct pd_stream *waits = ops->stream.open(c->device, NULL);
 	void *native = NULL;
 	const struct pd_call call = { .post = note_native, .check = nothing_wrong,
 				      .context = &native };
-	char *device = ops->alloc(c->device, 2, NULL);
+	char *device = ops->memory.alloc(c->device, 2, NULL);
 	struct pd_event first, second, other;
 
 	if (!emulated_hold || strcmp(ops->name, "cuda") != 0) {
 		skip("this device has no stream that can be held", "one stream waits");
 	} else {
 		pd_event_arm(&first);
-		ops->call(waits, &call, &first);
+		ops->stream.call(waits, &call, &first);
 		pd_event_wait(&first, &c->gate);
 		emulated_hold(native);
 		pd_event_arm(&second);
-		ops->copy(waits, device, device + 1, 1, PD_COPY_WITHIN, &second);
+		ops->stream.copy(waits, device, device + 1, 1, PD_COPY_WITHIN, &second);
 		for (int i = 0; i < 300; i++) {
 			pd_event_arm(&other);
-			ops->copy(c->stream, device, device + 1, 1, PD_COPY_WITHIN, &other);
+			ops->stream.copy(c->stream, device, device + 1, 1, PD_COPY_WITHIN, &other);
 			pd_event_wait(&other, &c->gate);
 		}
 		ok(!pd_event_done(&second), "%s: one stream waits, another goes on", ops->name);
@@ -535,8 +539,8 @@ static void test_held(const struct pd_device_ops *ops, struct chain *c)
 		pd_event_wait(&second, &c->gate);
 		ok(!pd_event_failed(&second), "%s: and the first in the end, too", ops->name);
 	}
-	ops->stream_close(waits);
-	ops->free(c->device, device);
+	ops->stream.close(waits);
+	ops->memory.free(c->device, device);
 }
 
 static int count_threads(void)
@@ -558,11 +562,11 @@ static void test_threads(const struct pd_device_ops *ops, struct chain *c)
 	int before = count_threads();
 
 	for (size_t i = 0; i < PD_COUNT(streams); i++)
-		streams[i] = ops->stream_open(c->device, NULL);
+		streams[i] = ops->stream.open(c->device, NULL);
 	is_int(count_threads() - before, (int)PD_COUNT(streams), "%s: threads of %zu streams",
 	       ops->name, PD_COUNT(streams));
 	for (size_t i = 0; i < PD_COUNT(streams); i++)
-		ops->stream_close(streams[i]);
+		ops->stream.close(streams[i]);
 }
 
 /* Last: after it the stream is of no more use. */
@@ -578,15 +582,15 @@ static void test_failure(const struct pd_device_ops *ops, struct chain *c)
 	ok(!chain_forward(c) && strstr(c->gate.err.text, "label 10"),
 	   "%s: a label that is none fails the event: %s", ops->name, c->gate.err.text);
 	pd_event_arm(&ev);
-	ops->copy(c->stream, x, x, 4, PD_COPY_WITHIN, &ev);
+	ops->stream.copy(c->stream, x, x, 4, PD_COPY_WITHIN, &ev);
 	pd_event_wait(&ev, &c->gate);
 	ok(pd_event_failed(&ev), "%s: and all that follows", ops->name);
 	pd_event_arm(&never);
 	pd_event_arm(&ev);
-	other = ops->stream_open(c->device, NULL);
-	ops->wait(other, &never);
-	ops->copy(other, x, x, 4, PD_COPY_WITHIN, &ev);
-	ops->stream_close(other);
+	other = ops->stream.open(c->device, NULL);
+	ops->stream.wait(other, &never);
+	ops->stream.copy(other, x, x, 4, PD_COPY_WITHIN, &ev);
+	ops->stream.close(other);
 	ok(pd_event_failed(&ev), "%s: closing a stream then does not wait for what never comes",
 	   ops->name);
 	free(x);
@@ -613,7 +617,7 @@ static void test_device(const struct pd_device_ops *ops)
 	test_sgd(ops, c, 0.9f);
 	test_sgd(ops, c, 0);
 	test_sgd_range(ops, c);
-	if (ops->squares) {
+	if (ops->math.squares) {
 		test_squares(ops, c);
 		test_agreed(ops, c, false);
 		test_agreed(ops, c, true);

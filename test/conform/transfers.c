@@ -30,13 +30,13 @@ static char content(int from, int to, size_t k, size_t i)
 
 static bool copy_now(struct rank *me, void *dst, const void *src, size_t bytes, enum pd_copy way)
 {
-	struct pd_stream *stream = me->device->ops->stream_open(me->device, NULL);
+	struct pd_stream *stream = me->device->ops->stream.open(me->device, NULL);
 	struct pd_event ev;
 
 	pd_event_arm(&ev);
-	me->device->ops->copy(stream, dst, src, bytes, way, &ev);
+	me->device->ops->stream.copy(stream, dst, src, bytes, way, &ev);
 	pd_event_wait(&ev, &me->gate);
-	me->device->ops->stream_close(stream);
+	me->device->ops->stream.close(stream);
 	return !pd_event_failed(&ev);
 }
 
@@ -54,8 +54,8 @@ static void take(struct rank *me, struct message *m, int peer, size_t k)
 	const struct pd_device_ops *ops = me->device->ops;
 
 	m->host = malloc(sizes[k] + 1);
-	m->out = ops->alloc(me->device, sizes[k], NULL);
-	m->in = ops->alloc(me->device, sizes[k], NULL);
+	m->out = ops->memory.alloc(me->device, sizes[k], NULL);
+	m->in = ops->memory.alloc(me->device, sizes[k], NULL);
 	for (size_t i = 0; i < sizes[k]; i++)
 		m->host[i] = content(me->rank, peer, k, i);
 }
@@ -66,7 +66,7 @@ static void begin(struct rank *me, struct pd_stream *stream, struct message *m, 
 
 	pd_event_arm(&m->ready);
 	/* sent when the GPU has it, of which the host knows nothing */
-	ops->copy(stream, m->out, m->host, sizes[k], PD_COPY_TO_DEVICE, &m->ready);
+	ops->stream.copy(stream, m->out, m->host, sizes[k], PD_COPY_TO_DEVICE, &m->ready);
 	ranks_send(me, peer, 100 + k, m->out, sizes[k], &m->ready, &m->sent);
 }
 
@@ -82,15 +82,15 @@ static bool check(struct rank *me, struct message *m, int peer, size_t k)
 
 	for (size_t i = 0; i < sizes[k]; i++)
 		good = good && m->host[i] == content(peer, me->rank, k, i);
-	ops->free(me->device, m->out);
-	ops->free(me->device, m->in);
+	ops->memory.free(me->device, m->out);
+	ops->memory.free(me->device, m->in);
 	free(m->host);
 	return good;
 }
 
 static int messages(struct rank *me)
 {
-	struct pd_stream *stream = me->device->ops->stream_open(me->device, NULL);
+	struct pd_stream *stream = me->device->ops->stream.open(me->device, NULL);
 	struct message all[4][SIZES];
 	int bad = 0;
 
@@ -112,7 +112,7 @@ static int messages(struct rank *me)
 			for (size_t k = 0; k < SIZES; k++)
 				bad += !rank_ok(me, check(me, &all[r][k], r, k), "what came");
 	}
-	me->device->ops->stream_close(stream);
+	me->device->ops->stream.close(stream);
 	return bad;
 }
 
@@ -125,9 +125,9 @@ static float value(int rank, size_t i)
 static int reduce(struct rank *me, struct pd_allreduce how, size_t floats)
 {
 	const struct pd_device_ops *ops = me->device->ops;
-	struct pd_stream *stream = ops->stream_open(me->device, NULL);
+	struct pd_stream *stream = ops->stream.open(me->device, NULL);
 	size_t bytes = floats * sizeof(float);
-	float *host = malloc(bytes), *buf = ops->alloc(me->device, bytes, NULL);
+	float *host = malloc(bytes), *buf = ops->memory.alloc(me->device, bytes, NULL);
 	int ranks[] = { 0, 1, 2, 3 };
 	struct pd_error err;
 	struct pd_collective *c = pd_collective_new(me->transport, me->device, stream, ranks,
@@ -150,9 +150,9 @@ static int reduce(struct rank *me, struct pd_allreduce how, size_t floats)
 			sum += value(r, i);
 		good = good && memcmp(&sum, &host[i], sizeof(sum)) == 0;
 	}
-	ops->stream_close(stream);
+	ops->stream.close(stream);
 	pd_collective_free(c);
-	ops->free(me->device, buf);
+	ops->memory.free(me->device, buf);
 	free(host);
 	return !rank_ok(me, good, "the sum in the order of the ranks, bit for bit");
 }
@@ -179,7 +179,7 @@ static int reductions(struct rank *me)
 /* The last rank is killed while the others wait for what it was to send. */
 static int killed(struct rank *me)
 {
-	char *in = me->device->ops->alloc(me->device, 64, NULL);
+	char *in = me->device->ops->memory.alloc(me->device, 64, NULL);
 	int victim = me->ranks - 1;
 	int64_t begun_ns;
 	struct pd_event came;

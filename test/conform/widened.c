@@ -54,7 +54,7 @@ static char *arena_of(struct chain *c, size_t bytes)
 	struct pd_event ev;
 
 	pd_event_arm(&ev);
-	c->ops->copy(c->stream, host, c->stages[0].gradients, bytes, PD_COPY_TO_HOST, &ev);
+	c->ops->stream.copy(c->stream, host, c->stages[0].gradients, bytes, PD_COPY_TO_HOST, &ev);
 	pd_event_wait(&ev, &c->gate);
 	return host;
 }
@@ -110,7 +110,7 @@ static void test_end(const struct pd_device_ops *ops, const char *name,
 		struct pd_event ev;
 
 		pd_event_arm(&ev);
-		ops->backward(c->stream, s->net, &pass, from, model->layer_count - from, &ev);
+		ops->net.backward(c->stream, s->net, &pass, from, model->layer_count - from, &ev);
 		pd_event_wait(&ev, &c->gate);
 		after = arena_of(c, s->sizes->full_bytes);
 		same = same && memcmp(before, after, s->sizes->full_bytes) == 0;

@@ -202,8 +202,9 @@ static bool work(struct stream *s)
 }
 
 static const struct pd_transport_ops transport_ops = { .send = send, .recv = receive };
-static const struct pd_device_ops device_ops = { .alloc = take, .free = give, .wait = await,
-						 .sum = sum };
+static const struct pd_device_ops device_ops = {
+	.memory.alloc = take, .memory.free = give, .stream.wait = await, .math.sum = sum,
+};
 
 /* Sums of these depend on their order. */
 static float value(int member, size_t i)

@@ -94,7 +94,8 @@ static bool fake_work(struct fake_stream *s)
 }
 
 static const struct pd_device_ops fake_ops = {
-	.alloc = fake_alloc, .free = fake_free, .wait = fake_wait, .sum = fake_sum,
+	.memory.alloc = fake_alloc, .memory.free = fake_free, .stream.wait = fake_wait,
+	.math.sum = fake_sum,
 };
 
 /* Sums of these depend on their order. */
@@ -212,8 +213,8 @@ static int on_cpu(struct rank *me)
 	size_t floats = 300001;
 	struct pd_error err;
 	struct pd_device *device = ops->open(&config, &err);
-	struct pd_stream *stream = ops->stream_open(device, &err);
-	float *buf = ops->alloc(device, floats * sizeof(float), &err);
+	struct pd_stream *stream = ops->stream.open(device, &err);
+	float *buf = ops->memory.alloc(device, floats * sizeof(float), &err);
 	struct pd_collective *c;
 
 	for (int i = 0; i < me->ranks; i++)
@@ -223,8 +224,8 @@ static int on_cpu(struct rank *me)
 	for (int round = 0; round < 5; round++)
 		bad += reduce(me, c, NULL, buf, floats, me->rank, round);
 	pd_collective_free(c);
-	ops->free(device, buf);
-	ops->stream_close(stream);
+	ops->memory.free(device, buf);
+	ops->stream.close(stream);
 	ops->close(device);
 	return bad;
 }

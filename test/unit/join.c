@@ -39,14 +39,14 @@ static int count_forward(struct pd_stream *stream, struct pd_net *net, const str
 			 int from, int count, struct pd_event *ev)
 {
 	now->forwards[pass->first_sample / BATCH][from] += !pass->again;
-	return pd_device_sim.forward(stream, net, pass, from, count, ev);
+	return pd_device_sim.net.forward(stream, net, pass, from, count, ev);
 }
 
 static int count_update(struct pd_stream *stream, struct pd_net *net,
 			const struct pd_update *update, int from, int count, struct pd_event *ev)
 {
 	now->updates++;
-	return pd_device_sim.update(stream, net, update, from, count, ev);
+	return pd_device_sim.net.update(stream, net, update, from, count, ev);
 }
 
 static int iterate(struct pd_stream *stream, struct pd_net *net, const struct pd_iteration *it,
@@ -55,12 +55,12 @@ static int iterate(struct pd_stream *stream, struct pd_net *net, const struct pd
 	now->iterations++;
 	now->forwards[it->pass->first_sample / BATCH][from]++;
 	now->with_update += it->update != NULL;
-	if (it->update && pd_device_sim.update(stream, net, it->update, from, count,
-					       it->updated) != 0)
+	if (it->update && pd_device_sim.net.update(stream, net, it->update, from, count,
+						   it->updated) != 0)
 		return -1;
-	if (pd_device_sim.forward(stream, net, it->pass, from, count, it->forwarded) != 0)
+	if (pd_device_sim.net.forward(stream, net, it->pass, from, count, it->forwarded) != 0)
 		return -1;
-	return pd_device_sim.backward(stream, net, it->pass, from, count, it->ended);
+	return pd_device_sim.net.backward(stream, net, it->pass, from, count, it->ended);
 }
 
 static void note(void *context, const struct pd_record *record)
@@ -196,9 +196,9 @@ int main(void)
 	struct run *none;
 
 	watched = pd_device_sim;
-	watched.forward = count_forward;
-	watched.update = count_update;
-	watched.iterate = iterate;
+	watched.net.forward = count_forward;
+	watched.net.update = count_update;
+	watched.net.iterate = iterate;
 	test_plan("one stage", plan_of(1, whole, one), MICROBATCHES - 2, MICROBATCHES - 3);
 	/* without a load of its own the last stage's updates are issued long before the forward */
 	test_plan("two stages", plan_of(2, half, one), MICROBATCHES - 3, 0);

@@ -83,11 +83,11 @@ static int used(void *context, struct pd_error *err)
 
 static struct pd_stream *open_stream(struct pd_device *device, struct pd_error *err)
 {
-	struct pd_stream *stream = pd_device_cpu.stream_open(device, err);
+	struct pd_stream *stream = pd_device_cpu.stream.open(device, err);
 	struct pd_call call = { .post = use_device, .check = used, .context = self };
 
 	if (stream)
-		pd_device_cpu.call(stream, &call, NULL);
+		pd_device_cpu.stream.call(stream, &call, NULL);
 	return stream;
 }
 
@@ -131,7 +131,7 @@ static void open_rank(struct rank *me)
 	me->ops = pd_device_cpu;
 	me->ops.count = count_places;
 	me->ops.describe = describe;
-	me->ops.stream_open = open_stream;
+	me->ops.stream.open = open_stream;
 	me->device->ops = &me->ops;
 	config.device = me->device;
 	me->transport = pd_routes_open(&config, &me->err);
@@ -334,7 +334,7 @@ static float value(int rank, size_t i)
 static void reduce(struct rank *me, struct pd_allreduce how)
 {
 	enum { FLOATS = 10007 };
-	struct pd_stream *stream = me->ops.stream_open(me->device, &me->err);
+	struct pd_stream *stream = me->ops.stream.open(me->device, &me->err);
 	float *buf = pd_calloc(FLOATS, sizeof(*buf));
 	int ranks[MOST] = { 0, 1, 2, 3 };
 	struct pd_collective *c = pd_collective_new(me->transport, me->device, stream, ranks,
@@ -359,7 +359,7 @@ static void reduce(struct rank *me, struct pd_allreduce how)
 		}
 	}
 	expect(me, good, "the sum in the order of the ranks, bit for bit");
-	me->ops.stream_close(stream);
+	me->ops.stream.close(stream);
 	pd_collective_free(c);
 	free(buf);
 }

@@ -103,11 +103,11 @@ int ranks_limit_s = 60;
 /* The sums of an all-reduce. */
 static int rehearse(struct rank *me, struct pd_error *err)
 {
-	struct pd_stream *stream = me->device->ops->stream_open(me->device, err);
+	struct pd_stream *stream = me->device->ops->stream.open(me->device, err);
 	int status = stream ? pd_rehearse_sum(me->device, stream, &me->gate, err) : -1;
 
 	if (stream)
-		me->device->ops->stream_close(stream);
+		me->device->ops->stream.close(stream);
 	return status;
 }
 

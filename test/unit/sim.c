@@ -63,7 +63,7 @@ static void test_streams(void)
 	const struct pd_device_ops *ops = &pd_device_sim;
 	struct pd_sim *sim = pd_sim_new(&plan, &wiring);
 	struct pd_device *a = pd_sim_device(sim, 2), *b = pd_sim_device(sim, 1);
-	struct pd_stream *s = ops->stream_open(a, NULL), *t = ops->stream_open(b, NULL);
+	struct pd_stream *s = ops->stream.open(a, NULL), *t = ops->stream.open(b, NULL);
 	struct pd_update apart = { .weights = "a", .next = sim };
 	struct pd_event f, g, h, u, v;
 
@@ -73,20 +73,20 @@ static void test_streams(void)
 	pd_event_arm(&u);
 	pd_event_arm(&v);
 	/* b: one wait for what is queued on a only afterwards, one for what is done already */
-	ops->wait(t, &f);
-	ops->backward(t, pd_sim_net(sim, 1), &pass, 2, 1, &g);
-	ops->forward(s, pd_sim_net(sim, 0), NULL, 0, 2, &f);
-	ops->sum(s, NULL, NULL, 2, 5, NULL);
-	ops->update(s, pd_sim_net(sim, 0), NULL, 0, 2, &u);
-	ops->update(s, pd_sim_net(sim, 0), &apart, 0, 2, &v);
+	ops->stream.wait(t, &f);
+	ops->net.backward(t, pd_sim_net(sim, 1), &pass, 2, 1, &g);
+	ops->net.forward(s, pd_sim_net(sim, 0), NULL, 0, 2, &f);
+	ops->math.sum(s, NULL, NULL, 2, 5, NULL);
+	ops->net.update(s, pd_sim_net(sim, 0), NULL, 0, 2, &u);
+	ops->net.update(s, pd_sim_net(sim, 0), &apart, 0, 2, &v);
 	ok(!pd_event_done(&f), "nothing happens before the clock moves");
 	ok(pd_sim_advance(sim), "something happens");
 	is_int(pd_sim_now_ns(sim), 21, "the clock is at the end of the forward");
 	is_event(&f, 0, 21, "forward of layers 0 and 1");
 	is_int(pd_sim_ready(sim), 2, "rank 2 has something to look at");
 	is_int(pd_sim_ready(sim), -1, "nobody else has");
-	ops->wait(t, &f);
-	ops->forward(t, pd_sim_net(sim, 1), NULL, 2, 1, &h);
+	ops->stream.wait(t, &f);
+	ops->net.forward(t, pd_sim_net(sim, 1), NULL, 2, 1, &h);
 	run_out(sim);
 	is_event(&g, 21, 43, "backward behind the wait");
 	is_event(&h, 43, 55, "forward behind it on the stream");
@@ -96,8 +96,8 @@ static void test_streams(void)
 	is_int(pd_sim_ready(sim), 1, "then rank 1, once for two events");
 	is_int(pd_sim_ready(sim), -1, "and that is all");
 	ok(!pd_sim_advance(sim), "nothing more happens");
-	ops->stream_close(s);
-	ops->stream_close(t);
+	ops->stream.close(s);
+	ops->stream.close(t);
 	pd_sim_free(sim);
 }
 
@@ -106,9 +106,9 @@ static void test_shared_processors(void)
 {
 	const struct pd_device_ops *ops = &pd_device_sim;
 	struct pd_sim *sim = pd_sim_new(&plan, &wiring);
-	struct pd_stream *s = ops->stream_open(pd_sim_device(sim, 0), NULL);
-	struct pd_stream *t = ops->stream_open(pd_sim_device(sim, 2), NULL);
-	struct pd_stream *u = ops->stream_open(pd_sim_device(sim, 1), NULL);
+	struct pd_stream *s = ops->stream.open(pd_sim_device(sim, 0), NULL);
+	struct pd_stream *t = ops->stream.open(pd_sim_device(sim, 2), NULL);
+	struct pd_stream *u = ops->stream.open(pd_sim_device(sim, 1), NULL);
 	struct pd_event f, g, h, k;
 
 	pd_sim_set_processors(sim, 2, 1);
@@ -116,18 +116,18 @@ static void test_shared_processors(void)
 	pd_event_arm(&g);
 	pd_event_arm(&h);
 	pd_event_arm(&k);
-	ops->forward(s, pd_sim_net(sim, 2), NULL, 0, 1, &f);       /* 10 */
-	ops->forward(t, pd_sim_net(sim, 2), NULL, 0, 2, &g);       /* 21 */
-	ops->forward(s, pd_sim_net(sim, 2), NULL, 2, 1, &k);       /* 12 */
-	ops->forward(u, pd_sim_net(sim, 1), NULL, 0, 2, &h);
+	ops->net.forward(s, pd_sim_net(sim, 2), NULL, 0, 1, &f);       /* 10 */
+	ops->net.forward(t, pd_sim_net(sim, 2), NULL, 0, 2, &g);       /* 21 */
+	ops->net.forward(s, pd_sim_net(sim, 2), NULL, 2, 1, &k);       /* 12 */
+	ops->net.forward(u, pd_sim_net(sim, 1), NULL, 0, 2, &h);
 	run_out(sim);
 	is_event(&h, 0, 21, "alone on its processor");
 	is_event(&f, 0, 20, "half a processor until the shorter one is done");
 	is_event(&g, 0, 42, "the other goes on beside the next");
 	is_event(&k, 20, 43, "which is alone at last");
-	ops->stream_close(s);
-	ops->stream_close(t);
-	ops->stream_close(u);
+	ops->stream.close(s);
+	ops->stream.close(t);
+	ops->stream.close(u);
 	pd_sim_free(sim);
 }
 
@@ -142,20 +142,20 @@ static void test_operations(void)
 	profile.operation_ns = 4;
 	for (int shared = 0; shared < 2; shared++) {
 		sim = pd_sim_new(&plan, &wiring);
-		s = ops->stream_open(pd_sim_device(sim, 0), NULL);
+		s = ops->stream.open(pd_sim_device(sim, 0), NULL);
 		if (shared)
 			pd_sim_set_processors(sim, 2, 1);
 		pd_event_arm(&f);
 		pd_event_arm(&g);
 		pd_event_arm(&h);
-		ops->forward(s, pd_sim_net(sim, 2), NULL, 0, 1, &f);       /* 10 */
-		ops->forward(s, pd_sim_net(sim, 2), NULL, 0, 2, &g);       /* 21 */
-		ops->forward(s, pd_sim_net(sim, 2), NULL, 2, 1, &h);       /* 12 */
+		ops->net.forward(s, pd_sim_net(sim, 2), NULL, 0, 1, &f);       /* 10 */
+		ops->net.forward(s, pd_sim_net(sim, 2), NULL, 0, 2, &g);       /* 21 */
+		ops->net.forward(s, pd_sim_net(sim, 2), NULL, 2, 1, &h);       /* 12 */
 		run_out(sim);
 		is_event(&f, 0, 10, "nothing is before the first");
 		is_event(&g, 10, shared ? 35 : 31, "the second");
 		is_event(&h, shared ? 35 : 31, shared ? 51 : 43, "the third");
-		ops->stream_close(s);
+		ops->stream.close(s);
 		pd_sim_free(sim);
 	}
 	profile.operation_ns = 0;
@@ -169,8 +169,8 @@ static void test_own_processors(void)
 	struct pd_topology flat = { .levels = 1, .devices = 4, .level = { {
 		.count = 4, .bandwidth_bytes_per_s = 1000000000 } } };
 	struct pd_sim_fabric *fabric = pd_sim_fabric_new(sim, &flat);
-	struct pd_stream *s = ops->stream_open(pd_sim_device(sim, 0), NULL);
-	struct pd_stream *t = ops->stream_open(pd_sim_device(sim, 2), NULL);
+	struct pd_stream *s = ops->stream.open(pd_sim_device(sim, 0), NULL);
+	struct pd_stream *t = ops->stream.open(pd_sim_device(sim, 2), NULL);
 	struct pd_event f, g, sent, received;
 
 	pd_sim_set_processors(sim, 6, 2);
@@ -178,16 +178,16 @@ static void test_own_processors(void)
 	pd_event_arm(&g);
 	pd_event_arm(&sent);
 	pd_event_arm(&received);
-	ops->forward(s, pd_sim_net(sim, 2), NULL, 0, 1, &f);
-	ops->forward(t, pd_sim_net(sim, 2), NULL, 0, 2, &g);
+	ops->net.forward(s, pd_sim_net(sim, 2), NULL, 0, 1, &f);
+	ops->net.forward(t, pd_sim_net(sim, 2), NULL, 0, 2, &g);
 	pd_transport_sim.send(pd_sim_transport(fabric, 0), 2, 1, NULL, 4, NULL, &sent);
 	pd_transport_sim.recv(pd_sim_transport(fabric, 2), 0, 1, NULL, 4, NULL, &received);
 	run_out(sim);
 	is_event(&f, 0, 10, "who sends is not held up");
 	is_event(&received, 0, 8, "what arrives is copied beside a computation");
 	is_event(&g, 0, 25, "and that takes longer");
-	ops->stream_close(s);
-	ops->stream_close(t);
+	ops->stream.close(s);
+	ops->stream.close(t);
 	pd_sim_fabric_free(fabric);
 	pd_sim_free(sim);
 }
@@ -202,15 +202,15 @@ static void test_sums(void)
 	profile.sum_bytes_per_s = 1000000000;
 	sim = pd_sim_new(&plan, &wiring);
 	profile.sum_bytes_per_s = 0;
-	s = ops->stream_open(pd_sim_device(sim, 0), NULL);
+	s = ops->stream.open(pd_sim_device(sim, 0), NULL);
 	pd_event_arm(&f);
 	pd_event_arm(&g);
-	ops->sum(s, NULL, NULL, 2, 3, &f);
-	ops->sum(s, NULL, NULL, 0, 3, &g);
+	ops->math.sum(s, NULL, NULL, 2, 3, &f);
+	ops->math.sum(s, NULL, NULL, 0, 3, &g);
 	run_out(sim);
 	is_event(&f, 0, 12, "a sum at the profile's rate");
 	is_event(&g, 12, 16, "zeros are only written");
-	ops->stream_close(s);
+	ops->stream.close(s);
 	pd_sim_free(sim);
 }
 
@@ -219,14 +219,15 @@ static void test_memory(void)
 	const struct pd_device_ops *ops = &pd_device_sim;
 	struct pd_sim *sim = pd_sim_new(&plan, &wiring);
 	struct pd_device *device = pd_sim_device(sim, 3);
-	void *a = ops->alloc(device, 1000, NULL), *b = ops->alloc(device, 0, NULL), *c;
+	void *a = ops->memory.alloc(device, 1000, NULL), *b = ops->memory.alloc(device, 0,
+										NULL), *c;
 
 	ok(a && b && a != b, "addresses differ and are not NULL");
-	ops->free(device, a);
-	c = ops->alloc(device, 600, NULL);
+	ops->memory.free(device, a);
+	c = ops->memory.alloc(device, 600, NULL);
 	is_int(sim->devices[3].bytes, 600, "bytes held");
-	ops->free(device, b);
-	ops->free(device, c);
+	ops->memory.free(device, b);
+	ops->memory.free(device, c);
 	is_int(sim->devices[3].bytes, 0, "all freed");
 	pd_sim_free(sim);
 }
@@ -245,25 +246,26 @@ static void test_blocks(void)
 	for (int64_t n = 0; n < 1000; n++) {
 		int64_t i = n * 37 % 101, was = at[i] ? i + 1 : 0;
 
-		ops->free(device, at[i]);
-		at[i] = n < 800 && n % 3 > 0 ? ops->alloc(device, (size_t)i + 1, &err) : NULL;
+		ops->memory.free(device, at[i]);
+		at[i] = n < 800 && n % 3 > 0 ? ops->memory.alloc(device, (size_t)i + 1,
+								 &err) : NULL;
 		held += (at[i] ? i + 1 : 0) - was;
 		right = right && sim->devices[0].bytes == held;
 	}
 	ok(right && held == 0, "bytes held while a thousand blocks come and go");
-	at[0] = ops->alloc(device, INT64_MAX, &err);
-	ok(at[0] && !ops->alloc(device, 1, &err), "no more than can be said");
+	at[0] = ops->memory.alloc(device, INT64_MAX, &err);
+	ok(at[0] && !ops->memory.alloc(device, 1, &err), "no more than can be said");
 	is_str(err.text, "rank 0 holds 2^63 bytes or more", "says so");
-	ops->free(device, at[0]);
+	ops->memory.free(device, at[0]);
 	pd_sim_free(sim);
 }
 
 static void test_sizes(void)
 {
 	struct pd_sim *sim = pd_sim_new(&plan, &wiring);
-	const struct pd_net_sizes *z0 = pd_device_sim.net_sizes(pd_sim_net(sim, 0));
-	const struct pd_net_sizes *z1 = pd_device_sim.net_sizes(pd_sim_net(sim, 1));
-	const struct pd_net_sizes *z2 = pd_device_sim.net_sizes(pd_sim_net(sim, 2));
+	const struct pd_net_sizes *z0 = pd_device_sim.net.sizes(pd_sim_net(sim, 0));
+	const struct pd_net_sizes *z1 = pd_device_sim.net.sizes(pd_sim_net(sim, 1));
+	const struct pd_net_sizes *z2 = pd_device_sim.net.sizes(pd_sim_net(sim, 2));
 
 	is_int(z0->weights_bytes, 1024 + 64, "weights: aligned parameters");
 	is_int(z0->scratch_bytes, 9, "scratch: the largest workspace");
@@ -379,8 +381,8 @@ static void test_dependent_transfers(void)
 	struct pd_sim *sim = pd_sim_new(&plan, &wiring);
 	struct pd_sim_fabric *fabric = pd_sim_fabric_new(sim, &free_links);
 	struct pd_transport *a = pd_sim_transport(fabric, 2), *b = pd_sim_transport(fabric, 1);
-	struct pd_stream *s = ops->stream_open(pd_sim_device(sim, 2), NULL);
-	struct pd_stream *t = ops->stream_open(pd_sim_device(sim, 1), NULL);
+	struct pd_stream *s = ops->stream.open(pd_sim_device(sim, 2), NULL);
+	struct pd_stream *t = ops->stream.open(pd_sim_device(sim, 1), NULL);
 	struct pd_event f, g, sent, received, room;
 
 	pd_event_arm(&f);
@@ -389,19 +391,19 @@ static void test_dependent_transfers(void)
 	pd_event_arm(&received);
 	pd_event_arm(&room);
 	b->ops->recv(b, 2, 7, NULL, 5, &room, &received);
-	ops->wait(t, &received);
-	ops->backward(t, pd_sim_net(sim, 1), &pass, 2, 1, &g);
+	ops->stream.wait(t, &received);
+	ops->net.backward(t, pd_sim_net(sim, 1), &pass, 2, 1, &g);
 	ok(!pd_sim_advance(sim), "a receive alone does not happen");
-	ops->forward(s, pd_sim_net(sim, 0), NULL, 0, 1, &f);
+	ops->net.forward(s, pd_sim_net(sim, 0), NULL, 0, 1, &f);
 	a->ops->send(a, 1, 7, NULL, 5, &f, &sent);
 	run_out(sim);
 	ok(!pd_event_done(&sent), "nor does a transfer without room at the receiver");
-	ops->update(s, pd_sim_net(sim, 0), NULL, 0, 1, &room);
+	ops->net.update(s, pd_sim_net(sim, 0), NULL, 0, 1, &room);
 	run_out(sim);
 	is_event(&sent, 13, 13, "it starts after both events, and takes no time");
 	is_event(&g, 13, 35, "what waited for it comes behind");
-	ops->stream_close(s);
-	ops->stream_close(t);
+	ops->stream.close(s);
+	ops->stream.close(t);
 	pd_sim_fabric_free(fabric);
 	pd_sim_free(sim);
 }
@@ -457,9 +459,9 @@ static void test_order(void)
 	}
 	sim = pd_sim_new(&wide, &no_links);
 	for (int i = 0; i < MANY; i++) {
-		streams[i] = pd_device_sim.stream_open(pd_sim_device(sim, i), NULL);
+		streams[i] = pd_device_sim.stream.open(pd_sim_device(sim, i), NULL);
 		pd_event_arm(&events[i]);
-		pd_device_sim.forward(streams[i], pd_sim_net(sim, i), NULL, i, 1, &events[i]);
+		pd_device_sim.net.forward(streams[i], pd_sim_net(sim, i), NULL, i, 1, &events[i]);
 	}
 	while (pd_sim_advance(sim))
 		for (int r; (r = pd_sim_ready(sim)) >= 0; before = r, count++) {
@@ -472,7 +474,7 @@ static void test_order(void)
 	ok(on_time, "each at its time");
 	ok(in_order, "those of one time in the order in which they began");
 	for (int i = 0; i < MANY; i++)
-		pd_device_sim.stream_close(streams[i]);
+		pd_device_sim.stream.close(streams[i]);
 	pd_sim_free(sim);
 }
 
@@ -482,31 +484,31 @@ static void test_waiters(void)
 	static const int order[] = { 3, 1, 0 };
 	const struct pd_device_ops *ops = &pd_device_sim;
 	struct pd_sim *sim = pd_sim_new(&plan, &wiring);
-	struct pd_stream *s = ops->stream_open(pd_sim_device(sim, 2), NULL);
-	struct pd_stream *t = ops->stream_open(pd_sim_device(sim, 2), NULL), *waiting[3];
+	struct pd_stream *s = ops->stream.open(pd_sim_device(sim, 2), NULL);
+	struct pd_stream *t = ops->stream.open(pd_sim_device(sim, 2), NULL), *waiting[3];
 	struct pd_event f, g, done[3];
 
 	pd_event_arm(&f);
 	pd_event_arm(&g);
 	for (int i = 0; i < 3; i++) {
-		waiting[i] = ops->stream_open(pd_sim_device(sim, order[i]), NULL);
+		waiting[i] = ops->stream.open(pd_sim_device(sim, order[i]), NULL);
 		pd_event_arm(&done[i]);
 		if (i == 1)
-			ops->wait(waiting[i], &g);
-		ops->wait(waiting[i], &f);
-		ops->copy(waiting[i], NULL, NULL, 0, PD_COPY_WITHIN, &done[i]);
+			ops->stream.wait(waiting[i], &g);
+		ops->stream.wait(waiting[i], &f);
+		ops->stream.copy(waiting[i], NULL, NULL, 0, PD_COPY_WITHIN, &done[i]);
 	}
-	ops->forward(s, pd_sim_net(sim, 0), NULL, 0, 2, &f);
-	ops->copy(t, NULL, NULL, 0, PD_COPY_WITHIN, &g);
+	ops->net.forward(s, pd_sim_net(sim, 0), NULL, 0, 2, &f);
+	ops->stream.copy(t, NULL, NULL, 0, PD_COPY_WITHIN, &g);
 	run_out(sim);
 	is_int(pd_sim_ready(sim), 2, "what three wait for");
 	for (int i = 0; i < 3; i++) {
 		is_event(&done[i], 21, 21, "one that waited");
 		is_int(pd_sim_ready(sim), order[i], "number %d to come is number %d to go on", i, i);
-		ops->stream_close(waiting[i]);
+		ops->stream.close(waiting[i]);
 	}
-	ops->stream_close(s);
-	ops->stream_close(t);
+	ops->stream.close(s);
+	ops->stream.close(t);
 	pd_sim_free(sim);
 }
 

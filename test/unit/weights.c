@@ -26,8 +26,8 @@ static void host_free(struct pd_device *device, void *ptr)
 	free(ptr);
 }
 
-static const struct pd_device_ops host_ops = { .name = "host", .alloc = host_alloc,
-					       .free = host_free };
+static const struct pd_device_ops host_ops = { .name = "host", .memory.alloc = host_alloc,
+					       .memory.free = host_free };
 static struct pd_device host = { .ops = &host_ops };
 
 /* 1F1B of a stage with `warmup` forwards ahead: buffers live and what forward reads. */

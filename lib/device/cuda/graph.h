@@ -3,8 +3,8 @@
  * What a pass puts on a CUDA stream, captured as a graph when the same pass comes for the
  * second time, and launched as one from then on: the GPU does not wait for the host between
  * small kernels.  The kernels and their order stay the same, so do the bits.  An update, a forward
- * and a backward that come together (pd_device_ops.iterate) are one graph.  Events that the graph
- * records say when the first two are done; if it is launched again before, they say it later.
+ * and a backward that come together (pd_device_ops.net.iterate) are one graph.  Events that the
+ * graph records say when the first two are done; if it is launched again before, they say it later.
  *
  * A graph has its kernels' arguments in it.  What changes from minibatch to minibatch while the
  * addresses stay (first sample, samples that count, where the loss goes, the learning rate)

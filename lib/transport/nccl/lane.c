@@ -157,13 +157,13 @@ static int put(struct lane *lane, struct transfer *x)
 	struct pd_call call = { .post = pd_nccl_post, .check = pd_nccl_check, .context = x };
 
 	if (!x->waits && x->after && (!pd_event_done(x->after) || pd_event_failed(x->after))) {
-		int status = device->wait(lane->stream, (struct pd_event *)x->after);
+		int status = device->stream.wait(lane->stream, (struct pd_event *)x->after);
 
 		if (status != 0)
 			return status;
 	}
 	x->waits = true;
-	return device->call(lane->stream, &call, x->done);
+	return device->stream.call(lane->stream, &call, x->done);
 }
 
 static int put_all(struct lane *lane)
@@ -232,7 +232,7 @@ struct lane *pd_nccl_lane_new(struct nccl *n, int peer, bool receives, const cha
 	lane->receives = receives;
 	memcpy(&lane->id, id, sizeof(lane->id));
 	pthread_mutex_init(&lane->lock, NULL);
-	lane->stream = n->device->ops->stream_open(n->device, err);
+	lane->stream = n->device->ops->stream.open(n->device, err);
 	if (lane->stream)
 		return lane;
 	pd_nccl_lane_free(lane);
@@ -258,7 +258,7 @@ void pd_nccl_lane_close(struct lane *lane)
 	fail_all(lane, &lane->asked);
 	fail_all(lane, &lane->ready);
 	if (lane->stream)
-		lane->owner->device->ops->stream_close(lane->stream);
+		lane->owner->device->ops->stream.close(lane->stream);
 	lane->stream = NULL;
 }
 

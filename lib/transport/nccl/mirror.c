@@ -22,7 +22,7 @@ struct half {
 
 int pd_nccl_mirror_open(struct nccl *n, struct pd_error *err)
 {
-	n->mirror.stream = n->device->ops->stream_open(n->device, err);
+	n->mirror.stream = n->device->ops->stream.open(n->device, err);
 	return n->mirror.stream ? 0 : -1;
 }
 
@@ -35,13 +35,14 @@ static int issue(struct nccl *n, struct half *in)
 
 	switch (in->step) {
 	case 0:
-		return out->after ? device->wait(stream, (struct pd_event *)out->after) : 0;
+		return out->after ? device->stream.wait(stream, (struct pd_event *)out->after) : 0;
 	case 1:
-		return in->after ? device->wait(stream, (struct pd_event *)in->after) : 0;
+		return in->after ? device->stream.wait(stream, (struct pd_event *)in->after) : 0;
 	case 2:
-		return device->copy(stream, in->buf, out->buf, in->bytes, PD_COPY_WITHIN, in->done);
+		return device->stream.copy(stream, in->buf, out->buf, in->bytes, PD_COPY_WITHIN,
+					   in->done);
 	default:
-		return device->copy(stream, NULL, NULL, 0, PD_COPY_WITHIN, out->done);
+		return device->stream.copy(stream, NULL, NULL, 0, PD_COPY_WITHIN, out->done);
 	}
 }
 
@@ -131,7 +132,7 @@ void pd_nccl_mirror_close(struct nccl *n)
 			pd_event_fail(half->done, &err, n->gate);
 	}
 	if (n->mirror.stream)
-		n->device->ops->stream_close(n->mirror.stream);
+		n->device->ops->stream.close(n->mirror.stream);
 	for (size_t i = 0; i < PD_COUNT(lists); i++)
 		for (struct half *half = lists[i], *next; half; half = next) {
 			next = half->next;

@@ -306,10 +306,10 @@ static int connect_lane(struct nccl *n, struct lane *lane, char *byte, int64_t l
 
 	pd_event_arm(&joined);
 	pd_event_arm(&done);
-	if (device->call(lane->stream, &join, &joined) != 0)
+	if (device->stream.call(lane->stream, &join, &joined) != 0)
 		return pd_error_failed(err, "rank %d: the device refused a call", n->rank);
 	status = await(n, lane, &joined, limit_ns, err);
-	if (status == 0 && device->call(lane->stream, &post, &done) != 0)
+	if (status == 0 && device->stream.call(lane->stream, &post, &done) != 0)
 		status = pd_error_failed(err, "rank %d: the device refused a call", n->rank);
 	else if (status == 0)
 		status = await(n, lane, &done, limit_ns, err);
@@ -317,7 +317,7 @@ static int connect_lane(struct nccl *n, struct lane *lane, char *byte, int64_t l
 	if (status < 0) {
 		pd_nccl_give_up(n, err);
 		pd_nccl_aborted(n);
-		device->stream_close(lane->stream);
+		device->stream.close(lane->stream);
 		lane->stream = NULL;
 	}
 	return status;
@@ -393,18 +393,18 @@ struct pd_transport *pd_nccl_open(const struct pd_nccl_config *config, struct pd
 	n->in = pd_calloc((size_t)n->ranks, sizeof(struct lane *));
 	n->processes = pd_calloc((size_t)n->ranks, sizeof(*n->processes));
 	note_processes(n, config);
-	byte = n->device->ops->alloc(n->device, 1, err);
+	byte = n->device->ops->memory.alloc(n->device, 1, err);
 	status = byte ? make_lanes(n, config, byte, err) : -1;
 	if (status == 0 && config->peers[n->rank])
 		status = pd_nccl_mirror_open(n, err);
 	if (status == 0) {
-		n->device->ops->free(n->device, byte);
+		n->device->ops->memory.free(n->device, byte);
 		return &n->base;
 	}
 	/* kernels end first, then what they may still write to */
 	pd_nccl_give_up(n, err);
 	nccl_close(&n->base);
 	if (byte)
-		config->device->ops->free(config->device, byte);
+		config->device->ops->memory.free(config->device, byte);
 	return NULL;
 }

@@ -39,7 +39,7 @@ struct pd_nccl_config {
 					   they see it, too */
 	struct pd_transport *host;      /* of host memory, connected; borrowed, and cancelled where
 					   the result is closed or pd_nccl_open fails */
-	struct pd_device *device;       /* borrowed; has pd_device_ops.call */
+	struct pd_device *device;       /* borrowed; has pd_device_ops.stream.call */
 	struct pd_gate *gate;
 	const char *const *ids;         /* ids[r]: what pd_nccl_ids made at rank r */
 	const pid_t *pids;              /* pids[r]: the process of rank r; 0: it is on another host */
