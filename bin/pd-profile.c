@@ -3,7 +3,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
-#include "base/progress.h"
+#include "base/progress_bar.h"
 #include "launch/process.h"
 #include "measure/beside.h"
 #include "measure/layers.h"
@@ -50,8 +50,8 @@ static const struct pd_command command = {
 
 static void show(void *bar, int64_t done, int64_t total)
 {
-	((struct pd_progress *)bar)->total = total;
-	pd_progress_show(bar, done, NULL);
+	((struct pd_progress_bar *)bar)->total = total;
+	pd_progress_bar_show(bar, done, NULL);
 }
 
 /* Chooses a worker's threads: its share of the processors, counting at least two workers. */
@@ -92,7 +92,7 @@ static int find_device(struct pd_error *err)
 	measure.device = pd_device_find(device, err);
 	if (!measure.device)
 		return -1;
-	if (workers == 1 || !measure.device->apart)
+	if (workers == 1 || !measure.device->separate_memory)
 		return 0;
 	return pd_error_input(err, "--workers=%d: only processors share a memory; with --device=%s"
 			      " each worker has its own", (int)workers, measure.device->name);
@@ -103,11 +103,11 @@ static struct pd_profile *run(const struct pd_model *model, struct pd_error *err
 	int64_t bandwidth = 0, latency = 0, operation = 0;
 	struct pd_profile *profile;
 	struct pd_beside *beside;
-	struct pd_progress bar;
+	struct pd_progress_bar bar;
 
 	if (measure_link(&bandwidth, &latency, err) < 0 || find_device(err) < 0)
 		return NULL;
-	if (!no_link && !measure.device->apart &&
+	if (!no_link && !measure.device->separate_memory &&
 	    pd_measure_operation(measure.device->name, &operation, err) < 0)
 		return NULL;
 	if (choose_threads(err) < 0)
@@ -117,12 +117,12 @@ static struct pd_profile *run(const struct pd_model *model, struct pd_error *err
 		return NULL;
 	pd_measure_pin(0, (int)threads);
 	pd_mem_for("a layer that is timed");
-	pd_progress_begin(&bar, "profiling", 1, false);
-	pd_progress_show(&bar, 0, NULL);
+	pd_progress_bar_begin(&bar, "profiling", 1, false);
+	pd_progress_bar_show(&bar, 0, NULL);
 	measure.progress = show;
 	measure.context = &bar;
 	profile = pd_measure_layers(model, &measure, err);
-	pd_progress_end(&bar);
+	pd_progress_bar_end(&bar);
 	if (pd_beside_end(beside, err) < 0) {
 		pd_profile_free(profile);
 		return NULL;

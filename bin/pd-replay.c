@@ -140,15 +140,15 @@ static bool print_differences(const struct pd_view *views)
 {
 	struct pd_compare *compare = pd_compare_new(views[0].timeline, views[1].timeline);
 	const char *const names[2] = { views[0].name, views[1].name };
-	struct pd_where *where[2];
+	struct pd_time_spent *spent[2];
 	bool same = pd_compare_same(compare);
 
 	pd_compare_print(compare, names, stdout);
 	for (int i = 0; i < 2; i++)
-		where[i] = pd_where_new(views[i].timeline);
-	pd_where_print(views[0].timeline, where[0], where[1], stdout);
+		spent[i] = pd_time_spent_new(views[i].timeline);
+	pd_time_spent_print(views[0].timeline, spent[0], spent[1], stdout);
 	for (int i = 0; i < 2; i++)
-		pd_where_free(where[i]);
+		pd_time_spent_free(spent[i]);
 	pd_compare_free(compare);
 	return same;
 }

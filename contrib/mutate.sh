@@ -25,12 +25,12 @@ die() {
 breakages() {
 	cat <<'END'
 order: an eager start-up admits no more than another
-lib/schedule/ideal.c
+lib/schedule/tick.c
 s/schedule->first\[s\] : schedule->warmup\[s\]/schedule->warmup[s] : schedule->warmup[s]/
 test/unit/schedule test/t3001-schedule.sh
 
 order: interleaved stages begin one forward earlier
-lib/schedule/ideal.c
+lib/schedule/tick.c
 s/warmup = 2 \* (p - 1 - q)/warmup = 2 * (p - q)/
 test/unit/schedule test/t4003-pairs.sh
 
@@ -86,7 +86,7 @@ test/conform/layers
 
 memory: an inbox more is predicted than there is
 lib/schedule/memory.c
-s/\.inboxes = room->inboxes/.inboxes = room->inboxes + 1/
+s/\.inboxes = buffer_counts->inboxes/.inboxes = buffer_counts->inboxes + 1/
 test/unit/memory test/t4005-memory.sh
 
 memory: the gradient of an activation is not counted while it is alive
@@ -125,9 +125,9 @@ s/prctl(PR_SET_PDEATHSIG, SIGKILL)/prctl(PR_SET_PDEATHSIG, 0)/
 test/t7002-kill.sh
 
 worker: no heartbeat for a minute
-lib/launch/pulse.c
+lib/launch/heartbeat.c
 s/until\.tv_sec++/until.tv_sec += 60/
-test/unit/pulse test/t7007-signals.sh
+test/unit/heartbeat test/t7007-signals.sh
 
 data: the first sample never changes its place
 lib/data/order.c

@@ -257,17 +257,17 @@ test_unit_views_SOURCES = test/unit/views.c test/unit/small_profile.h
 test_unit_views_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_views_LDADD = $(UNIT_LIBS)
 
-check_PROGRAMS += test/unit/channel test/unit/failure test/unit/launcher test/unit/pulse
-TESTS += test/unit/channel test/unit/failure test/unit/launcher test/unit/pulse
+check_PROGRAMS += test/unit/channel test/unit/failure test/unit/launcher test/unit/heartbeat
+TESTS += test/unit/channel test/unit/failure test/unit/launcher test/unit/heartbeat
 test_unit_channel_SOURCES = test/unit/channel.c
 test_unit_channel_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_channel_LDADD = $(UNIT_LIBS)
 test_unit_launcher_SOURCES = test/unit/launcher.c test/unit/read_plan.h
 test_unit_launcher_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_launcher_LDADD = $(UNIT_DEVICE_LIBS)
-test_unit_pulse_SOURCES = test/unit/pulse.c
-test_unit_pulse_CPPFLAGS = $(UNIT_CPPFLAGS)
-test_unit_pulse_LDADD = $(UNIT_LIBS)
+test_unit_heartbeat_SOURCES = test/unit/heartbeat.c
+test_unit_heartbeat_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_heartbeat_LDADD = $(UNIT_LIBS)
 test_unit_failure_SOURCES = test/unit/failure.c
 test_unit_failure_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_failure_LDADD = $(UNIT_DEVICE_LIBS)
@@ -287,17 +287,17 @@ EXTRA_DIST += $(TRAIN_SH) test/train-lib.sh
 
 # schedules as documents
 RENDEZVOUS = test/unit/rendezvous.c test/unit/rendezvous.h
-check_PROGRAMS += test/unit/check test/unit/edits test/unit/held
-TESTS += test/unit/check test/unit/edits test/unit/held
+check_PROGRAMS += test/unit/check test/unit/edits test/unit/trace-memory
+TESTS += test/unit/check test/unit/edits test/unit/trace-memory
 test_unit_check_SOURCES = test/unit/check.c test/unit/made_lists.h $(TABLE) $(RENDEZVOUS)
 test_unit_check_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_check_LDADD = $(UNIT_LIBS)
 test_unit_edits_SOURCES = test/unit/edits.c test/unit/made_lists.h $(TABLE) $(RENDEZVOUS)
 test_unit_edits_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_edits_LDADD = $(UNIT_LIBS)
-test_unit_held_SOURCES = test/unit/held.c test/unit/made_lists.h $(TABLE)
-test_unit_held_CPPFLAGS = $(UNIT_CPPFLAGS)
-test_unit_held_LDADD = $(UNIT_LIBS)
+test_unit_trace_memory_SOURCES = test/unit/trace-memory.c test/unit/made_lists.h $(TABLE)
+test_unit_trace_memory_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_trace_memory_LDADD = $(UNIT_LIBS)
 TESTS += test/t3001-schedule.sh
 EXTRA_DIST += test/t3001-schedule.sh test/data/small-schedule.jsonl
 
@@ -343,15 +343,15 @@ test_unit_cuda_arith_SOURCES = test/unit/cuda-arith.c
 test_unit_cuda_arith_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_cuda_arith_LDADD = $(UNIT_DEVICE_LIBS)
 
-check_PROGRAMS += test/unit/cuda-choice test/unit/cuda-repeat
-TESTS += test/unit/cuda-choice test/unit/cuda-repeat
+check_PROGRAMS += test/unit/cuda-choice test/unit/cuda-graph-cache
+TESTS += test/unit/cuda-choice test/unit/cuda-graph-cache
 test_unit_cuda_choice_SOURCES = test/unit/cuda-choice.c
 test_unit_cuda_choice_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_cuda_choice_LDADD = $(UNIT_LIBS)
-test_unit_cuda_repeat_SOURCES = test/unit/cuda-repeat.c lib/device/cuda/repeat.c \
-	lib/device/cuda/repeat.h
-test_unit_cuda_repeat_CPPFLAGS = $(UNIT_CPPFLAGS)
-test_unit_cuda_repeat_LDADD = $(UNIT_LIBS)
+test_unit_cuda_graph_cache_SOURCES = test/unit/cuda-graph-cache.c lib/device/cuda/graph_cache.c \
+	lib/device/cuda/graph_cache.h
+test_unit_cuda_graph_cache_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_cuda_graph_cache_LDADD = $(UNIT_LIBS)
 
 # what cuDNN answers where there is no GPU
 TESTS += test/t9005-cudnn.sh

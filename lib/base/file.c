@@ -35,7 +35,7 @@ static char *name_beside(const char *name, const char *more)
 }
 
 /* Returns -1 with errno, EOPNOTSUPP if the file system has no unnamed files. */
-static int open_nameless(const char *directory, mode_t mode)
+static int open_unnamed(const char *directory, mode_t mode)
 {
 	int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
 
@@ -44,10 +44,10 @@ static int open_nameless(const char *directory, mode_t mode)
 	return fd;
 }
 
-int pd_file_nameless(const char *name)
+int pd_file_unnamed(const char *name)
 {
 	char *directory = directory_of(name), *temporary;
-	int fd = open_nameless(directory, 0600);
+	int fd = open_unnamed(directory, 0600);
 
 	free(directory);
 	if (fd >= 0 || errno != EOPNOTSUPP)
@@ -90,9 +90,9 @@ static FILE *open_beside(struct pd_file *file)
 
 	errno = EOPNOTSUPP;
 	if (access("/proc/self/fd", X_OK) == 0)
-		fd = open_nameless(directory, 0666);
+		fd = open_unnamed(directory, 0666);
 	free(directory);
-	file->nameless = fd >= 0;
+	file->unnamed = fd >= 0;
 	if (fd < 0 && errno == EOPNOTSUPP)
 		fd = open_named(file);
 	return fd >= 0 ? fdopen(fd, "w") : NULL;
@@ -222,9 +222,9 @@ int pd_file_commit(struct pd_file *file, struct pd_error *err)
 	const char *name = file->name ? file->name : "standard output";
 	bool bad = ferror(file->stream) || fflush(file->stream) != 0;
 
-	if (!bad && (file->temporary || file->nameless))
+	if (!bad && (file->temporary || file->unnamed))
 		bad = fsync(fileno(file->stream)) != 0;
-	if (!bad && file->nameless)
+	if (!bad && file->unnamed)
 		bad = give_name(file) != 0;
 	if (!bad && file->name) {
 		bad = fclose(file->stream) != 0;

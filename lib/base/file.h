@@ -17,7 +17,7 @@
 struct pd_file {
 	FILE *stream;           /* write here */
 	char *name, *temporary;
-	bool nameless;
+	bool unnamed;
 };
 
 /*
@@ -45,7 +45,7 @@ void pd_file_abandon(struct pd_file *file);
  * Opens a file without a name, for writing and reading, in the directory of `name`.  Returns a
  * descriptor, or -1 with errno.  The file is gone when the last process closes it.
  */
-int pd_file_nameless(const char *name);
+int pd_file_unnamed(const char *name);
 
 /*
  * Reads a regular file of at most most_bytes and appends a zero byte; the caller frees it.  Any

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/json.h"
 
-#include "base/crowd.h"
+#include "base/array_limit.h"
 #include "base/ration.h"
 
 #include <errno.h>
@@ -33,8 +33,8 @@ void pd_document_close(FILE *in)
 
 struct text {
 	FILE *in;
-	struct pd_crowd crowd;
-	const char *crowded;            /* the key of an array that has too many objects */
+	struct pd_array_limit limit;
+	const char *overfull;		/* the key of an array that has too many objects */
 };
 
 /*
@@ -44,12 +44,12 @@ struct text {
 static size_t next_byte(void *buffer, size_t size, void *data)
 {
 	struct text *text = data;
-	int c = size > 0 && !text->crowded ? getc(text->in) : EOF;
+	int c = size > 0 && !text->overfull ? getc(text->in) : EOF;
 
 	if (c == EOF)
 		return 0;
-	if (text->crowd.most > 0)
-		text->crowded = pd_crowd_next(&text->crowd, (char)c);
+	if (text->limit.most > 0)
+		text->overfull = pd_array_limit_next(&text->limit, (char)c);
 	*(char *)buffer = (char)(c ? c : '\1');
 	return 1;
 }
@@ -79,7 +79,7 @@ json_t *pd_json_load_text(const char *text, size_t bytes, const char *name, stru
 
 static json_t *load(FILE *in, const char *name, bool more, size_t most, struct pd_error *err)
 {
-	struct text text = { .in = in, .crowd.most = most };
+	struct text text = { .in = in, .limit.most = most };
 	json_error_t why;
 	json_t *value;
 
@@ -92,10 +92,10 @@ static json_t *load(FILE *in, const char *name, bool more, size_t most, struct p
 		too_large(name, err);
 		return NULL;
 	}
-	if (text.crowded) {
+	if (text.overfull) {
 		json_decref(value);
 		pd_error_input(err, "%s: %s: expected at most %zu of them, found more", name,
-			       text.crowded, most);
+			       text.overfull, most);
 		return NULL;
 	}
 	if (!value && ferror(in))

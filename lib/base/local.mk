@@ -2,7 +2,7 @@ lib_libpd_a_SOURCES += \
 	lib/base/arena.c lib/base/arena.h lib/base/awake.h \
 	lib/base/checksum.c lib/base/checksum.h \
 	lib/base/clock.h lib/base/completion.c lib/base/container.h \
-	lib/base/crowd.c lib/base/crowd.h \
+	lib/base/array_limit.c lib/base/array_limit.h \
 	lib/base/error.c lib/base/error.h \
 	lib/base/event.c lib/base/event.h \
 	lib/base/file.c lib/base/file.h \
@@ -12,5 +12,5 @@ lib_libpd_a_SOURCES += \
 	lib/base/mem.c lib/base/mem.h \
 	lib/base/number.c lib/base/opt.c lib/base/opt.h \
 	lib/base/piece.h lib/base/program.c lib/base/program.h \
-	lib/base/progress.c lib/base/ration.c lib/base/ration.h lib/base/progress.h \
+	lib/base/progress_bar.c lib/base/ration.c lib/base/ration.h lib/base/progress_bar.h \
 	lib/base/inline.h lib/base/rng.h lib/base/sort.h lib/base/xml.h

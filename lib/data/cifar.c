@@ -16,11 +16,11 @@
 #define CLASSES 10
 #define MOST_SAMPLES (INT64_C(1) << 24) /* of one set; stops a file that unpacks without end */
 
-struct room {
+struct capacity {
 	size_t pixels, labels;          /* capacities, in samples */
 };
 
-static int read_file(struct pd_source *source, struct room *room, struct pd_images *set,
+static int read_file(struct pd_source *source, struct capacity *capacity, struct pd_images *set,
 		     struct pd_error *err)
 {
 	uint8_t record[1 + PIXELS];
@@ -33,8 +33,8 @@ static int read_file(struct pd_source *source, struct room *room, struct pd_imag
 		if (set->samples == MOST_SAMPLES)
 			return pd_error_input(err, "%s: too large: expected at most %" PRId64
 					      " samples in a set", source->name, MOST_SAMPLES);
-		set->pixels = pd_grow(set->pixels, &room->pixels, n + 1, PIXELS);
-		set->labels = pd_grow(set->labels, &room->labels, n + 1, 1);
+		set->pixels = pd_grow(set->pixels, &capacity->pixels, n + 1, PIXELS);
+		set->labels = pd_grow(set->labels, &capacity->labels, n + 1, 1);
 		set->labels[n] = record[0];
 		memcpy(set->pixels + n * PIXELS, record + 1, PIXELS);
 		set->samples++;
@@ -62,7 +62,7 @@ static int read_set(const char *directory, bool test, const struct pd_model *mod
 		    struct pd_images *out_p, struct pd_error *err)
 {
 	const char *const *files = test ? test_files : train_files;
-	struct room room = { 0 };
+	struct capacity capacity = { 0 };
 	int status = 0;
 
 	out_p->channels = 3;
@@ -74,7 +74,7 @@ static int read_set(const char *directory, bool test, const struct pd_model *mod
 		if (status == 0)
 			status = pd_images_shape(source.name, model, 3, 32, 32, err);
 		if (status == 0)
-			status = read_file(&source, &room, out_p, err);
+			status = read_file(&source, &capacity, out_p, err);
 		pd_source_close(&source);
 	}
 	return status;

@@ -17,9 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct slot {
+struct loader_slot {
 	struct pd_batch batch;          /* first: the batch is the slot */
-	struct slot *next_free;
+	struct loader_slot *next_free;
 	void **own;                     /* buffers; NULL where those of `made` are handed out */
 	bool out;
 };
@@ -28,7 +28,7 @@ struct pd_loader {
 	struct pd_loader_config config;
 	int *inputs;
 	struct pd_samples samples;      /* the thread's own */
-	struct slot *slots;
+	struct loader_slot *slots;
 	void ***made;                   /* buffers of the minibatches of a synthetic set */
 	int64_t made_count;             /* 0: none are made ahead */
 
@@ -38,8 +38,8 @@ struct pd_loader {
 	bool evaluate, busy, closing;
 	int64_t next, stride, last;     /* the plan, from the first microbatch not yet assigned */
 	const int64_t *listed;          /* if not NULL, those are indices into it */
-	struct slot *free;
-	struct slot **queue;            /* a ring of `ahead`; these count from the plan's start: */
+	struct loader_slot *free;
+	struct loader_slot **queue;	/* a ring of `ahead`; these count from the plan's start: */
 	int64_t assigned, filled, handed;
 	int out;
 };
@@ -74,7 +74,7 @@ static void *prepare(void *context)
 
 	pthread_mutex_lock(&loader->lock);
 	while (!loader->closing) {
-		struct slot *slot;
+		struct loader_slot *slot;
 
 		if (loader->filled == loader->assigned) {
 			pthread_cond_wait(&loader->work, &loader->lock);
@@ -99,7 +99,7 @@ static void assign(struct pd_loader *loader)
 	int64_t batch_size = loader->config.batch_size;
 
 	while (loader->free && loader->next < loader->last) {
-		struct slot *slot = loader->free;
+		struct loader_slot *slot = loader->free;
 		struct pd_batch *batch = &slot->batch;
 		int64_t left;
 
@@ -163,7 +163,7 @@ void pd_loader_plan_listed(struct pd_loader *loader, const int64_t *listed, int6
 
 struct pd_batch *pd_loader_next(struct pd_loader *loader)
 {
-	struct slot *slot = NULL;
+	struct loader_slot *slot = NULL;
 
 	pthread_mutex_lock(&loader->lock);
 	if (loader->handed < loader->assigned) {
@@ -179,7 +179,7 @@ struct pd_batch *pd_loader_next(struct pd_loader *loader)
 
 void pd_loader_release(struct pd_loader *loader, struct pd_batch *batch)
 {
-	struct slot *slot = (struct slot *)batch;
+	struct loader_slot *slot = (struct loader_slot *)batch;
 
 	if (!pd_event_done(&batch->ready))
 		pd_bug("loader: microbatch %" PRId64 " released before it was ready",
@@ -207,7 +207,7 @@ static struct pd_loader *new_loader(const struct pd_loader_config *config)
 	for (int k = 0; k < config->input_count; k++)
 		loader->inputs[k] = config->inputs[k];
 	loader->slots = pd_calloc((size_t)config->ahead, sizeof(*loader->slots));
-	loader->queue = pd_calloc((size_t)config->ahead, sizeof(struct slot *));
+	loader->queue = pd_calloc((size_t)config->ahead, sizeof(struct loader_slot *));
 	pthread_mutex_init(&loader->lock, NULL);
 	pthread_cond_init(&loader->work, NULL);
 	pthread_cond_init(&loader->idle, NULL);
@@ -295,7 +295,7 @@ static int make_minibatches(struct pd_loader *loader, struct pd_error *err)
 static int make_slots(struct pd_loader *loader, struct pd_error *err)
 {
 	for (int i = 0; i < loader->config.ahead; i++) {
-		struct slot *slot = &loader->slots[i];
+		struct loader_slot *slot = &loader->slots[i];
 
 		slot->batch.bytes = loader->samples.bytes;
 		slot->own = loader->made_count > 0 ? NULL : take_buffers(loader, err);

@@ -140,16 +140,16 @@ static void name_all(struct pd_compiled *net)
 	}
 }
 
-static void list_ties(struct pd_compiled *net)
+static void list_tied_layers(struct pd_compiled *net)
 {
-	net->ties = pd_calloc((size_t)net->count, sizeof(*net->ties));
+	net->tied_layers = pd_calloc((size_t)net->count, sizeof(*net->tied_layers));
 	for (int l = net->first; l < net->first + net->count && net->copies; l++) {
 		bool tied = net->layers[l].group != l;
 
 		for (int m = 0; m < net->model->layer_count; m++)
 			tied |= m != l && net->layers[m].group == l;
 		if (tied)
-			net->ties[net->tie_count++] = (struct pd_tie){
+			net->tied_layers[net->tied_layer_count++] = (struct pd_tied_layer){
 				.layer = l, .owner = net->layers[l].group,
 				.offset = net->step_offset[l], .bytes = net->step_bytes[l],
 			};
@@ -164,10 +164,10 @@ int pd_compiled_build(struct pd_compiled *net, struct pd_error *err)
 	for (int l = 0; l < net->model->layer_count; l++)
 		if (layer_prepare(net, l, err) < 0)
 			return -1;
-	if (pd_compiled_place(net, err) < 0)
+	if (pd_compiled_lay_out(net, err) < 0)
 		return -1;
 	name_all(net);
-	list_ties(net);
+	list_tied_layers(net);
 	return 0;
 }
 
@@ -251,7 +251,7 @@ void pd_compiled_free(struct pd_compiled *net)
 	for (int i = 0; i < net->named_count; i++)
 		free(net->named[i].name);
 	free(net->named);
-	free(net->ties);
+	free(net->tied_layers);
 	free(net->sizes.in);
 	free(net->sizes.out);
 	free(net);
@@ -278,7 +278,7 @@ void pd_compiled_layer_sizes(const struct pd_net *base, int layer, struct pd_net
 		.scratch_bytes = scratch > l->forward_bytes ? scratch : l->forward_bytes,
 		.state_bytes = pd_align(l->state_bytes),
 		.forward_bytes = l->forward_bytes,
-		.backward_bytes = l->backward_room,
+		.backward_bytes = l->backward_reserved,
 		.in_place = l->same_memory || l->kind->in_place,
 		.passes_gradient = l->passes, .algorithms = l->algorithms,
 		.engines = l->engines, .slow_kernel = l->slow_kernel,
@@ -294,12 +294,12 @@ int pd_compiled_named(const struct pd_net *base, const struct pd_named **list_p)
 	return net->named_count;
 }
 
-int pd_compiled_ties(const struct pd_net *base, const struct pd_tie **list_p)
+int pd_compiled_tied_layers(const struct pd_net *base, const struct pd_tied_layer **list_p)
 {
 	const struct pd_compiled *net = (const struct pd_compiled *)base;
 
-	*list_p = net->ties;
-	return net->tie_count;
+	*list_p = net->tied_layers;
+	return net->tied_layer_count;
 }
 
 size_t pd_compiled_offset(const struct pd_compiled *net, const struct pd_named *named)

@@ -3,7 +3,7 @@
  * A stage compiled: what the devices that compute have in common.
  *
  * Every layer of the model is prepared, in order, so that each tensor gets one layout
- * whatever the stage; kernels are made for those inside the stage.  Then place.c gives
+ * whatever the stage; kernels are made for those inside the stage.  Then memory_layout.c gives
  * every tensor, gradient and temporary its place in the caller's buffers, and run.c calls
  * the kinds' functions with pointers into them.  A device brings a table of kinds and
  * struct pd_compiled_device.
@@ -110,15 +110,15 @@ struct pd_compiled_layer {
 	void *plain;                            /* the device's, of a kind that takes plain inputs;
 						   one malloc */
 
-	/* set by place.c */
-	struct pd_where scratch;                /* of backward; that of forward is at 0 */
+	/* set by memory_layout.c */
+	struct pd_location scratch;		/* of backward; that of forward is at 0 */
 	struct pd_contribution *contributions;
 	bool *completes;                        /* by input: its part makes the gradient of a relu's
 						   output whole, and the sum does the relu's part */
 	bool completed;                         /* of a relu: somebody does so */
-	struct pd_where diff_dst_at;
-	struct pd_where diff_dst_from;          /* copied from here, if that is anywhere */
-	size_t extra_offset, split_offset, state_offset, added_offset, backward_room;
+	struct pd_location diff_dst_at;
+	struct pd_location diff_dst_from;	/* copied from here, if that is anywhere */
+	size_t extra_offset, split_offset, state_offset, added_offset, backward_reserved;
 
 	/* where everything is in this pass */
 	const void **src;
@@ -161,8 +161,8 @@ struct pd_compiled {
 	enum pd_dtype dtype;
 	uint64_t seed;
 	bool split, copies, measure;
-	struct pd_tie *ties;
-	int tie_count;
+	struct pd_tied_layer *tied_layers;
+	int tied_layer_count;
 	struct pd_compiled_layer *layers;       /* all of the model's */
 	struct pd_compiled_tensor *tensors;
 	struct pd_compiled_parameter **parameters;      /* by owner, and its parameter */
@@ -186,7 +186,7 @@ void pd_compiled_free(struct pd_compiled *net);
 const struct pd_net_sizes *pd_compiled_sizes(const struct pd_net *net);
 void pd_compiled_layer_sizes(const struct pd_net *net, int layer, struct pd_net_layer *out_p);
 int pd_compiled_named(const struct pd_net *net, const struct pd_named **list_p);
-int pd_compiled_ties(const struct pd_net *net, const struct pd_tie **list_p);
+int pd_compiled_tied_layers(const struct pd_net *net, const struct pd_tied_layer **list_p);
 int pd_compiled_init(struct pd_net *net, void *weights, void *master, void *state,
 		     struct pd_error *err);
 /* Where something at this offset of an arena of f32 lies in one of the net's type. */
@@ -197,7 +197,7 @@ static inline size_t pd_compiled_working(const struct pd_compiled *net, size_t o
 /* The room that a parameter tensor has in an arena of f32: what lies at half its offset, in
  * one of 16 bits, is aligned too.  The gradient of one takes as much where it is kept from one
  * part of backward to the other (lib/plan/memory: pd_memory_split). */
-static inline size_t pd_compiled_room(const struct pd_compiled *net, size_t bytes)
+static inline size_t pd_compiled_reserved(const struct pd_compiled *net, size_t bytes)
 {
 	size_t times = sizeof(float) / pd_dtype_bytes(net->dtype);
 
@@ -209,9 +209,9 @@ size_t pd_compiled_offset(const struct pd_compiled *net, const struct pd_named *
 void pd_compiled_range(const struct pd_compiled *net, int from, int count, size_t *begin_p,
 		       size_t *end_p);
 
-/* --- place.c */
+/* --- memory_layout.c */
 /* Offsets of parameters, state, slots, gradients and scratch; fills net->sizes. */
-int pd_compiled_place(struct pd_compiled *net, struct pd_error *err);
+int pd_compiled_lay_out(struct pd_compiled *net, struct pd_error *err);
 
 /* --- run.c: called by a stream's thread; -1 with *err */
 int pd_compiled_forward(struct pd_compiled *net, const struct pd_pass *pass, int from, int count,

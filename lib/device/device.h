@@ -23,7 +23,7 @@
 #define PD_DEVICE_DEVICE_H
 
 #include "base/event.h"
-#include "device/agreed.h"
+#include "device/global_norm.h"
 #include "model/model.h"
 
 #include <stdbool.h>
@@ -174,9 +174,9 @@ struct pd_pass {
  *     w' = w - rate / (1 - beta1^t) * v / (sqrt(s) / sqrt(1 - beta2^t) + eps)
  * AdamW is Adam with g = gradient, and  w' = (1 - rate * weight_decay) * w - ...  instead.
  *
- * Where all ranks agree on it (agreed.vector is not NULL; the whole stage in one call), gradient
- * is that in the arena times pd_agreed_factor, in double and rounded once, t is count less the updates skipped before, and
- * an update that is skipped makes w' = w and leaves the moments alone.
+ * Where all ranks agree on it (norm.vector is not NULL; the whole stage in one call), gradient
+ * is that in the arena times pd_global_norm_factor, in double and rounded once, t is count less the
+ * updates skipped before, and an update that is skipped makes w' = w and leaves the moments alone.
  *
  * Where delta is not NULL, after any of them, each operation rounded by itself:
  *     delta = keep * delta + (1 - keep) * (w' - w);  corrected = w' - delay * delta
@@ -195,7 +195,7 @@ struct pd_update {
 	double rate, momentum, weight_decay;
 	double beta1, beta2, eps;               /* of Adam, AdamW */
 	int64_t count;
-	struct pd_agreed agreed;
+	struct pd_global_norm norm;
 	void *delta, *corrected;
 	double keep, delay;
 };
@@ -211,7 +211,7 @@ struct pd_iteration {
 	struct pd_event *updated, *forwarded, *ended;
 };
 
-/* Of the gradients of a stage, into the vector of lib/device/agreed.h. */
+/* Of the gradients of a stage, into the vector of lib/device/global_norm.h. */
 struct pd_squares {
 	const void *gradients;
 	const struct pd_scale *scale;   /* with which they were made; NULL: there were none */
@@ -252,7 +252,7 @@ struct pd_named {
 };
 
 /* In a net with copies: a layer of the stage that shares parameters, or whose others do. */
-struct pd_tie {
+struct pd_tied_layer {
 	int layer, owner;
 	size_t offset, bytes;           /* of its parameters, in arenas of f32 */
 };
@@ -315,7 +315,7 @@ struct pd_net_ops {
 	/* Named tensors, in layer order; list is owned by the net. */
 	int (*named)(const struct pd_net *net, const struct pd_named **list_p);
 	/* In layer order; owned by the net.  NULL: the device has no copies. */
-	int (*ties)(const struct pd_net *net, const struct pd_tie **list_p);
+	int (*tied_layers)(const struct pd_net *net, const struct pd_tied_layer **list_p);
 	/* One named tensor between an arena of that form and host memory in plain layout, f32.
 	 * Into one of 16 bits it is rounded as an update rounds.  The arena must be at rest:
 	 * blocks. */
@@ -343,7 +343,7 @@ struct pd_math_ops {
 struct pd_device_ops {
 	const char *name;
 	bool splits;                    /* backward can be had in two parts */
-	bool apart;                     /* the host cannot read memory from alloc() */
+	bool separate_memory;		/* the host cannot read memory from alloc() */
 	int (*count)(struct pd_error *why);     /* usable here; 0: none, and why */
 	struct pd_device *(*open)(const struct pd_device_config *config, struct pd_error *err);
 	void (*close)(struct pd_device *device);

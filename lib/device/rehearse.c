@@ -77,13 +77,13 @@ static int updates(struct rehearsal *r, struct pd_update update, struct pd_scale
 	static const enum pd_update_kind kinds[] = { PD_SGD, PD_ADAM };
 	const struct pd_squares squares = {
 		.gradients = update.gradients, .scale = scale, .clear = true,
-		.vector = (double *)update.agreed.vector,
+		.vector = (double *)update.norm.vector,
 	};
 
 	if (r->ops->math.squares &&
 	    (finish(r, r->ops->math.squares(r->stream, r->net, &squares, arm(r)), err) < 0 ||
 	     finish(r, r->ops->math.unite(r->stream, squares.vector, squares.vector,
-					  (size_t)update.agreed.layers + 1, arm(r)), err) < 0))
+					  (size_t)update.norm.layers + 1, arm(r)), err) < 0))
 		return -1;
 	for (size_t k = 0; k < PD_COUNT(kinds); k++) {
 		update.kind = kinds[k];
@@ -103,7 +103,7 @@ static int iterations(struct rehearsal *r, const struct pd_pass *pass, struct pd
 
 	if (!r->ops->net.iterate || r->config->split || r->ops->net.sizes(r->net)->out_count > 0)
 		return 0;
-	update.agreed.vector = NULL;
+	update.norm.vector = NULL;
 	update.delta = NULL;
 	for (size_t k = 0; k < PD_COUNT(kinds); k++) {
 		update.kind = kinds[k];
@@ -157,7 +157,7 @@ static int all(struct rehearsal *r, struct pd_error *err)
 		.velocity = pass.gradients, .second = pass.gradients,
 		.delta = pass.gradients, .corrected = (void *)pass.weights,
 		.master = half ? take(r, sizes->full_bytes, err) : NULL,
-		.agreed = {
+		.norm = {
 			.vector = take(r, ((size_t)layers + 1) * sizeof(double), err),
 			.layers = layers, .outcome = &outcome,
 			.before = pass.scale, .next = (struct pd_scale *)pass.scale,
@@ -169,7 +169,7 @@ static int all(struct rehearsal *r, struct pd_error *err)
 	if (!numbers)
 		return -1;
 	if (!r->ops->math.squares)
-		update.agreed.vector = NULL;
+		update.norm.vector = NULL;
 	for (int i = 0; i < TIMES; i++)
 		if (passes(r, pass, err) < 0 || iterations(r, &pass, update, err) < 0 ||
 		    updates(r, update, (struct pd_scale *)pass.scale, err) < 0)

@@ -3,14 +3,14 @@
 #include "base/mem.h"
 #include "device/compiled.h"
 
-static void *at(const struct pd_pass *pass, struct pd_where where)
+static void *at(const struct pd_pass *pass, struct pd_location location)
 {
-	char *base = where.buffer == PD_SLOT ? pass->slot
-		: where.buffer == PD_SCRATCH ? pass->scratch
-		: where.buffer == PD_GRADIENT_IN ? pass->gradient_in
-		: where.buffer == PD_GRADIENT_OUT ? pass->gradient_out : NULL;
+	char *base = location.buffer == PD_SLOT ? pass->slot
+		: location.buffer == PD_SCRATCH ? pass->scratch
+		: location.buffer == PD_GRADIENT_IN ? pass->gradient_in
+		: location.buffer == PD_GRADIENT_OUT ? pass->gradient_out : NULL;
 
-	return base ? base + where.offset : NULL;
+	return base ? base + location.offset : NULL;
 }
 
 static void *in_slot(const struct pd_compiled *net, const struct pd_pass *pass, int tensor)

@@ -60,7 +60,7 @@ static int move(int fd, void *buf, size_t bytes, bool out, struct pd_error *err)
 }
 
 /* Exchanges addresses through the socket and connects. */
-static int meet(struct end *end, int socket, struct pd_error *err)
+static int connect_ends(struct end *end, int socket, struct pd_error *err)
 {
 	const struct pd_transport_ops *ops = end->transport->ops;
 	const void *addresses[2], *mine;
@@ -294,12 +294,12 @@ static int open_ends(struct end *end, const struct pd_link_ends *ends, struct pd
 
 	if (ends->device && !(device = pd_device_find(ends->device, err)))
 		return -1;
-	if (device && !device->apart && ends->how)
+	if (device && !device->separate_memory && ends->how)
 		return pd_error_input(err, "--transport=%s: the %s device's workers share a memory,"
 				      " and pass everything through that", ends->how, device->name);
-	if (device && device->apart)
+	if (device && device->separate_memory)
 		pd_routes_prepare(ends->how, device, end->rank, 2, &seat);
-	if (device && device->apart && open_device(end, device, &seat, err) < 0)
+	if (device && device->separate_memory && open_device(end, device, &seat, err) < 0)
 		return -1;
 	config.device = end->device;
 	end->transport = pd_routes_open(&config, err);
@@ -318,7 +318,7 @@ int pd_link_end_live(const struct pd_link_ends *ends, int rank, int socket,
 	end.out = take(&end, ALL_BYTES, &answer->err);
 	if (!end.in || !end.out)
 		return -1;
-	status = meet(&end, socket, &answer->err);
+	status = connect_ends(&end, socket, &answer->err);
 	if (status < 0)
 		answer->ending = PD_LINK_LONELY;
 	else

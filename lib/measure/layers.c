@@ -17,11 +17,11 @@
 struct timing {
 	struct pd_bench bench;
 	struct pd_event *events;                /* (parts, layers) */
-	int64_t *samples;                       /* (parts, layers, room) */
+	int64_t *samples;                       /* (parts, layers, capacity) */
 	int64_t *whole;                         /* each part of whole steps, and all of them
-						   (BENCH_WHOLE_PARTS + 1, room) */
-	int64_t *sums;                          /* (room) */
-	int64_t room, count;                    /* MOST or iterations; steps so far */
+						   (BENCH_WHOLE_PARTS + 1, capacity) */
+	int64_t *sums;                          /* (capacity) */
+	int64_t capacity, count;		/* MOST or iterations; steps so far */
 };
 
 /* Returns the event of a part of a layer, in the latest step. */
@@ -65,7 +65,7 @@ static int layered_step(struct timing *t, struct pd_error *err)
 /* Returns the times of a part of whole steps, or of all parts. */
 static int64_t *whole_of(struct timing *t, int part)
 {
-	return t->whole + (size_t)part * (size_t)t->room;
+	return t->whole + (size_t)part * (size_t)t->capacity;
 }
 
 static int whole_step(struct timing *t, struct pd_error *err)
@@ -103,7 +103,7 @@ static int64_t *samples_of(struct timing *t, int part, int layer)
 {
 	size_t layers = (size_t)t->bench.model->layer_count;
 
-	return t->samples + ((size_t)part * layers + (size_t)layer) * (size_t)t->room;
+	return t->samples + ((size_t)part * layers + (size_t)layer) * (size_t)t->capacity;
 }
 
 static void keep_samples(struct timing *t)
@@ -116,16 +116,16 @@ static void keep_samples(struct timing *t)
 		}
 }
 
-static void make_room(struct timing *t)
+static void allocate(struct timing *t)
 {
 	int64_t iterations = t->bench.options->iterations;
 	size_t cells = (size_t)BENCH_PARTS * (size_t)t->bench.model->layer_count;
 
-	t->room = iterations ? iterations : MOST;
+	t->capacity = iterations ? iterations : MOST;
 	t->events = pd_calloc(cells, sizeof(*t->events));
-	t->samples = pd_calloc(cells * (size_t)t->room, sizeof(*t->samples));
-	t->whole = pd_calloc((BENCH_WHOLE_PARTS + 1) * (size_t)t->room, sizeof(*t->whole));
-	t->sums = pd_calloc((size_t)t->room, sizeof(*t->sums));
+	t->samples = pd_calloc(cells * (size_t)t->capacity, sizeof(*t->samples));
+	t->whole = pd_calloc((BENCH_WHOLE_PARTS + 1) * (size_t)t->capacity, sizeof(*t->whole));
+	t->sums = pd_calloc((size_t)t->capacity, sizeof(*t->sums));
 }
 
 static int measure(struct timing *t, struct pd_error *err)
@@ -140,7 +140,7 @@ static int measure(struct timing *t, struct pd_error *err)
 		if (whole_step(t, err) < 0)
 			return -1;
 	begun = pd_now_ns();
-	while (t->count < t->room &&
+	while (t->count < t->capacity &&
 	       (o->iterations || t->count < LEAST || pd_now_ns() - begun < ENOUGH_NS)) {
 		if (layered_step(t, err) < 0 || whole_step(t, err) < 0 ||
 		    timed_sum(t, &t->sums[t->count], err) < 0)
@@ -148,7 +148,7 @@ static int measure(struct timing *t, struct pd_error *err)
 		keep_samples(t);
 		t->count++;
 		if (o->progress)
-			o->progress(o->context, t->count, t->room);
+			o->progress(o->context, t->count, t->capacity);
 	}
 	return 0;
 }
@@ -265,7 +265,7 @@ struct pd_profile *pd_measure_layers(const struct pd_model *model,
 
 	if (pd_bench_open(&t.bench, model, options, err) < 0)
 		return NULL;
-	make_room(&t);
+	allocate(&t);
 	if (measure(&t, err) == 0)
 		profile = make_profile(&t, err);
 	pd_bench_close(&t.bench);       /* this completes the events of work that is still queued */

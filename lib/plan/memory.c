@@ -304,13 +304,13 @@ static void exactly(const struct pd_plan *plan, const struct pd_wiring *wiring, 
 			   .count = plan->stages[stage].layer_count, .memory = memory,
 			   .split = plan->schedule == PD_SCHEDULE_ZB_H1 };
 
-	bool ties = pd_plan_ties(plan);
+	bool tied = pd_plan_has_tied_weights(plan);
 
 	for (int l = s.first; l < s.first + s.count; l++) {
 		const struct pd_profile_layer *layer = &s.profile->layers[l];
 
 		/* Shared parameters count once, at the first layer that has them. */
-		memory->full_bytes += aligned(ties ? pd_memory_copy(s.profile, l)
+		memory->full_bytes += aligned(tied ? pd_memory_copy(s.profile, l)
 						      : layer->parameter_bytes);
 		memory->state_bytes += aligned(layer->state_bytes);
 		memory->slot_bytes += aligned(layer->stash_bytes);

@@ -78,7 +78,7 @@ bool pd_weights_copy_shared(enum pd_weight_kind weights)
 	return weights == PD_WEIGHTS_2BW || weights == PD_WEIGHTS_FLUSH;
 }
 
-bool pd_plan_ties(const struct pd_plan *plan)
+bool pd_plan_has_tied_weights(const struct pd_plan *plan)
 {
 	const struct pd_model *model = plan->profile->model;
 
@@ -92,7 +92,7 @@ bool pd_plan_ties(const struct pd_plan *plan)
 
 bool pd_plan_agrees(const struct pd_plan *plan)
 {
-	return plan->agree || pd_plan_ties(plan);
+	return plan->agree || pd_plan_has_tied_weights(plan);
 }
 
 int pd_plan_open_groups(const struct pd_plan *plan, int stage)
@@ -151,7 +151,7 @@ int pd_plan_check_shares(const struct pd_plan *plan, const char *where, struct p
 {
 	const struct pd_model *model = plan->profile->model;
 
-	for (int l = 0; model && l < model->layer_count && !pd_plan_ties(plan); l++) {
+	for (int l = 0; model && l < model->layer_count && !pd_plan_has_tied_weights(plan); l++) {
 		const struct pd_layer *layer = &model->layers[l];
 
 		if (layer->shares >= 0 && pd_plan_stage_of_layer(plan, l) !=

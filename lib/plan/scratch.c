@@ -52,15 +52,15 @@ static void scratch_free(struct scratch *s, int layer)
 	s->count = kept;
 }
 
-static struct block *block_at(struct scratch *s, struct pd_where where)
+static struct block *block_at(struct scratch *s, struct pd_location location)
 {
-	for (int i = 0; i < s->count && where.buffer == PD_SCRATCH; i++)
-		if (s->blocks[i].offset == where.offset)
+	for (int i = 0; i < s->count && location.buffer == PD_SCRATCH; i++)
+		if (s->blocks[i].offset == location.offset)
 			return &s->blocks[i];
 	return NULL;
 }
 
-static bool same(struct pd_where a, struct pd_where b)
+static bool same(struct pd_location a, struct pd_location b)
 {
 	return a.buffer == b.buffer && a.offset == b.offset;
 }
@@ -69,54 +69,54 @@ static bool same(struct pd_where a, struct pd_where b)
  * Returns the first layer whose backward still reads the gradient of its output at `where`, or
  * `layer` if none does.  The tensor t does not count.
  */
-static int reader(const struct scratch *s, struct pd_where where, int t, int layer)
+static int reader(const struct scratch *s, struct pd_location location, int t, int layer)
 {
 	int first = layer;
 
 	for (int o = s->first_output; o < s->tensor_count && o - s->first_output < first; o++)
-		if (o != t && same(s->tensors[o].gradient, where))
+		if (o != t && same(s->tensors[o].gradient, location))
 			first = o - s->first_output;
 	return first;
 }
 
 /* Tells whether the gradient of t at `where` may be overwritten in the backward of this layer. */
-static bool is_alone(struct scratch *s, struct pd_where where, int t, int layer)
+static bool is_alone(struct scratch *s, struct pd_location location, int t, int layer)
 {
-	const struct block *block = block_at(s, where);
+	const struct block *block = block_at(s, location);
 
-	return !block || !block->shared || reader(s, where, t, layer) == layer;
+	return !block || !block->shared || reader(s, location, t, layer) == layer;
 }
 
 /* Puts the gradient of t where that of the layer's output is. */
-static void share(struct scratch *s, struct pd_where where, int t, int layer)
+static void share(struct scratch *s, struct pd_location location, int t, int layer)
 {
-	struct block *block = block_at(s, where);
+	struct block *block = block_at(s, location);
 
-	s->tensors[t].gradient = where;
+	s->tensors[t].gradient = location;
 	if (!block)
 		return;
 	block->shared = true;
-	block->until = reader(s, where, -1, layer);
+	block->until = reader(s, location, -1, layer);
 }
 
 /* Returns where the gradient of a tensor is made, at the first layer that adds to it. */
-static struct pd_where gradient_place(struct scratch *s, const struct pd_scratch_layer *l,
-				      int layer, int t)
+static struct pd_location gradient_place(struct scratch *s, const struct pd_scratch_layer *l,
+					 int layer, int t)
 {
 	const struct pd_scratch_tensor *tensor = &s->tensors[t];
 	int producer = t - s->first_output;
 
 	if (tensor->arrives)
-		return (struct pd_where){ PD_GRADIENT_OUT, tensor->out_offset };
+		return (struct pd_location){ PD_GRADIENT_OUT, tensor->out_offset };
 	if (tensor->stays)
-		return (struct pd_where){ PD_SLOT, tensor->slot_offset };
+		return (struct pd_location){ PD_SLOT, tensor->slot_offset };
 	/* It can overwrite the gradient of the output, which ends here. */
 	if (l->in_place && l->diff_dst_at.buffer == PD_SCRATCH &&
 	    is_alone(s, l->diff_dst_at, s->first_output + layer, layer)) {
 		block_at(s, l->diff_dst_at)->until = producer;
 		return l->diff_dst_at;
 	}
-	return (struct pd_where){ PD_SCRATCH, scratch_take(s, tensor->bytes, producer) };
+	return (struct pd_location){ PD_SCRATCH, scratch_take(s, tensor->bytes, producer) };
 }
 
 /*
@@ -126,7 +126,7 @@ static struct pd_where gradient_place(struct scratch *s, const struct pd_scratch
  */
 static bool adds_elsewhere(struct scratch *s, const struct pd_scratch_layer *l, int layer, int t)
 {
-	struct pd_where before = s->tensors[t].gradient;
+	struct pd_location before = s->tensors[t].gradient;
 
 	return before.buffer == PD_GRADIENT_IN || (l->passes && same(before, l->diff_dst_at)) ||
 	       !is_alone(s, before, t, layer);
@@ -147,7 +147,7 @@ static struct pd_contribution contribute(struct scratch *s, const struct pd_scra
 
 			if (block)
 				block->until = reader(s, c.before, t, layer);
-			tensor->gradient = (struct pd_where){
+			tensor->gradient = (struct pd_location){
 				PD_SCRATCH, scratch_take(s, tensor->bytes, producer)
 			};
 		}
@@ -156,12 +156,12 @@ static struct pd_contribution contribute(struct scratch *s, const struct pd_scra
 	} else {
 		tensor->gradient = gradient_place(s, l, layer, t);
 		if (tensor->leaves)
-			c.before = (struct pd_where){ PD_GRADIENT_IN, tensor->in_offset };
+			c.before = (struct pd_location){ PD_GRADIENT_IN, tensor->in_offset };
 	}
 	c.sum = c.part = tensor->gradient;
 	if (c.before.buffer != PD_NOWHERE)
 		c.part = passes ? l->diff_dst_at
-			: (struct pd_where){ PD_SCRATCH, scratch_take(s, tensor->bytes, layer) };
+			: (struct pd_location){ PD_SCRATCH, scratch_take(s, tensor->bytes, layer) };
 	return c;
 }
 
@@ -177,11 +177,11 @@ size_t pd_scratch_place(struct pd_scratch_layer *layers, int count,
 
 		scratch_free(&s, index);
 		if (out->gradient.buffer == PD_NOWHERE && out->leaves && out->in_offset != SIZE_MAX)
-			out->gradient = (struct pd_where){ PD_GRADIENT_IN, out->in_offset };
+			out->gradient = (struct pd_location){ PD_GRADIENT_IN, out->in_offset };
 		l->diff_dst_at = out->gradient;
 		if (out->stays && out->gradient.buffer == PD_GRADIENT_IN) {
 			l->diff_dst_from = out->gradient;
-			l->diff_dst_at = (struct pd_where){ PD_SLOT, out->slot_offset };
+			l->diff_dst_at = (struct pd_location){ PD_SLOT, out->slot_offset };
 		}
 		l->offset = scratch_take(&s, l->backward_bytes, index);
 		for (int i = l->input_count - 1; i >= 0; i--) {

@@ -23,7 +23,7 @@
 
 enum pd_buffer { PD_NOWHERE, PD_SLOT, PD_SCRATCH, PD_GRADIENT_IN, PD_GRADIENT_OUT };
 
-struct pd_where {
+struct pd_location {
 	enum pd_buffer buffer;
 	size_t offset;
 };
@@ -33,7 +33,7 @@ struct pd_where {
  * before.
  */
 struct pd_contribution {
-	struct pd_where part, before, sum;
+	struct pd_location part, before, sum;
 };
 
 struct pd_scratch_tensor {
@@ -44,7 +44,7 @@ struct pd_scratch_tensor {
 					   gradient */
 	bool stays;                     /* the weight part reads its gradient too */
 	size_t slot_offset;             /* of the gradient, if that stays */
-	struct pd_where gradient;       /* set by pd_scratch_place; zero before */
+	struct pd_location gradient;	/* set by pd_scratch_place; zero before */
 };
 
 struct pd_scratch_layer {
@@ -57,8 +57,8 @@ struct pd_scratch_layer {
 	size_t backward_bytes;          /* of backward, at `offset` */
 	/* Set by pd_scratch_place; zero before. */
 	size_t offset;
-	struct pd_where diff_dst_at;    /* the gradient of its output */
-	struct pd_where diff_dst_from;  /* the gradient is copied from here, if anywhere */
+	struct pd_location diff_dst_at;	/* the gradient of its output */
+	struct pd_location diff_dst_from; /* the gradient is copied from here, if anywhere */
 	struct pd_contribution *contributions;  /* by input; NULL: not wanted */
 };
 

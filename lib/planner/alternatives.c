@@ -72,14 +72,14 @@ static bool weigh(const struct finder *finder, struct pd_plan *plan, struct pd_e
 	return pd_candidate_weigh(plan, err);
 }
 
-static struct pd_plan *plan_of(const struct finder *finder, const struct pd_layout *layout,
+static struct pd_plan *plan_of(const struct finder *finder, const struct pd_partition *partition,
 			       enum pd_schedule_kind schedule, enum pd_weight_kind weights,
 			       int64_t microbatches)
 {
 	struct pd_error err;
 	struct pd_plan *plan = pd_plan_new(finder->plan->profile, &finder->plan->topology,
-					   layout->stage_count, layout->layers, layout->replicas,
-					   &err);
+					   partition->stage_count, partition->layers,
+					   partition->replicas, &err);
 
 	if (!plan)
 		pd_bug("planner: made no valid plan: %s", err.text);
@@ -144,27 +144,28 @@ static int most_stages(const struct finder *finder)
 }
 
 /* Returns the best plan without replicas, with any number of stages, by the search's formula. */
-static struct pd_layout *best_straight(const struct finder *finder)
+static struct pd_partition *best_straight(const struct finder *finder)
 {
 	struct pd_flat flat = { finder->costs, slow_link(&finder->plan->topology),
 				most_stages(finder), true };
-	struct pd_layout *layout = pd_flat_search(&flat, 0);
+	struct pd_partition *partition = pd_flat_search(&flat, 0);
 
-	if (layout)
-		return layout;
+	if (partition)
+		return partition;
 	flat.costs = &finder->free_costs;       /* so that the plan can say by how much it does not
 						   fit */
 	return pd_flat_search(&flat, 0);
 }
 
-/* Gives the layout the plan's schedule and weights, if a stage on each device can have them. */
-static struct pd_plan *as_requested(const struct finder *finder, const struct pd_layout *layout)
+/* Gives the partition the plan's schedule and weights, if a stage on each device can have them. */
+static struct pd_plan *as_requested(const struct finder *finder,
+				    const struct pd_partition *partition)
 {
 	const struct pd_plan *won = finder->plan;
 	bool interleaved = won->schedule == PD_SCHEDULE_INTERLEAVED;
 
-	return plan_of(finder, layout, interleaved ? PD_SCHEDULE_1F1B : won->schedule, won->weights,
-		       finder->request->microbatches);
+	return plan_of(finder, partition, interleaved ? PD_SCHEDULE_1F1B : won->schedule,
+		       won->weights, finder->request->microbatches);
 }
 
 /*
@@ -175,8 +176,8 @@ static int add_pipelines(struct finder *finder, struct pd_error *err)
 {
 	int64_t bandwidth = slow_link(&finder->plan->topology).bandwidth_bytes_per_s;
 	int count = most_stages(finder);
-	struct pd_layout *straight = pd_straight_layout(finder->costs, count, bandwidth);
-	struct pd_layout *even = pd_even_layout(finder->costs, count);
+	struct pd_partition *straight = pd_straight_partition(finder->costs, count, bandwidth);
+	struct pd_partition *even = pd_even_partition(finder->costs, count);
 	int status = 0;
 
 	if (straight)
@@ -188,8 +189,8 @@ static int add_pipelines(struct finder *finder, struct pd_error *err)
 		status = add(finder, PD_ALTERNATIVE_GPIPE,
 			     plan_of(finder, even, PD_SCHEDULE_GPIPE, PD_WEIGHTS_FLUSH,
 				     finder->request->microbatches), err);
-	pd_layout_free(straight);
-	pd_layout_free(even);
+	pd_partition_free(straight);
+	pd_partition_free(even);
 	return status;
 }
 
@@ -215,7 +216,7 @@ static int add_unreplicated(struct finder *finder, struct pd_error *err)
 {
 	struct pd_prediction *predicted = &finder->plan->predicted;
 	struct pd_alternative *list = predicted->alternatives, *last;
-	struct pd_layout *layout = best_straight(finder);
+	struct pd_partition *partition = best_straight(finder);
 	int at = predicted->alternative_count, status = 0;
 	struct pd_alternative own = {
 		PD_ALTERNATIVE_UNREPLICATED, finder->plan->schedule, finder->plan->weights,
@@ -224,9 +225,10 @@ static int add_unreplicated(struct finder *finder, struct pd_error *err)
 		predicted->memory_bytes, predicted->sent_bytes_per_sample, true };
 	const struct pd_alternative *best = is_straight(finder->plan) ? &own : NULL;
 
-	if (layout)
-		status = add(finder, PD_ALTERNATIVE_UNREPLICATED, as_requested(finder, layout), err);
-	pd_layout_free(layout);
+	if (partition)
+		status = add(finder, PD_ALTERNATIVE_UNREPLICATED, as_requested(finder, partition),
+			     err);
+	pd_partition_free(partition);
 	last = &list[at];
 	if (status < 0)
 		return -1;
@@ -253,7 +255,7 @@ int pd_alternatives_find(struct pd_plan *plan, const struct pd_plan_request *req
 			 const struct pd_costs *costs, struct pd_error *err)
 {
 	struct finder finder = { .plan = plan, .request = request, .costs = costs };
-	struct pd_layout *all = pd_data_parallel_layout(costs, plan->topology.devices);
+	struct pd_partition *all = pd_data_parallel_partition(costs, plan->topology.devices);
 	int status;
 
 	plan->predicted.sent_bytes_per_sample = pd_sent_bytes_per_sample(plan);
@@ -267,6 +269,6 @@ int pd_alternatives_find(struct pd_plan *plan, const struct pd_plan_request *req
 	if (status == 0)
 		status = add_unreplicated(&finder, err);
 	pd_costs_release(&finder.free_costs);
-	pd_layout_free(all);
+	pd_partition_free(all);
 	return status;
 }

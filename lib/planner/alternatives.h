@@ -18,11 +18,11 @@ int pd_alternatives_find(struct pd_plan *plan, const struct pd_plan_request *req
  * Returns the stages of GPipe (2018): count of them, one rank each, whose computing times have the
  * least variance.  NULL if its tables would be too large.
  */
-struct pd_layout *pd_even_layout(const struct pd_costs *costs, int count);
+struct pd_partition *pd_even_partition(const struct pd_costs *costs, int count);
 
 /* Does the same with the least time of the slowest stage or link; every link has this bandwidth. */
-struct pd_layout *pd_straight_layout(const struct pd_costs *costs, int count,
-				     int64_t bandwidth_bytes_per_s);
+struct pd_partition *pd_straight_partition(const struct pd_costs *costs, int count,
+					   int64_t bandwidth_bytes_per_s);
 
 /*
  * Returns the bytes that all ranks together send per sample: activations, gradients, all-reduces.

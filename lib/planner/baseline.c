@@ -4,15 +4,15 @@
 
 #include "base/mem.h"
 
-struct pd_layout *pd_data_parallel_layout(const struct pd_costs *costs, int64_t devices)
+struct pd_partition *pd_data_parallel_partition(const struct pd_costs *costs, int64_t devices)
 {
-	struct pd_layout *layout = pd_zalloc(sizeof(*layout));
+	struct pd_partition *partition = pd_zalloc(sizeof(*partition));
 
-	layout->stage_count = 1;
-	layout->layers = pd_calloc(1, sizeof(*layout->layers));
-	layout->replicas = pd_calloc(1, sizeof(*layout->replicas));
-	layout->layers[0] = costs->profile->layer_count;
-	layout->replicas[0] = (int)devices;
-	layout->cost_ns = PD_NEVER;
-	return layout;
+	partition->stage_count = 1;
+	partition->layers = pd_calloc(1, sizeof(*partition->layers));
+	partition->replicas = pd_calloc(1, sizeof(*partition->replicas));
+	partition->layers[0] = costs->profile->layer_count;
+	partition->replicas[0] = (int)devices;
+	partition->cost_ns = PD_NEVER;
+	return partition;
 }

@@ -66,17 +66,18 @@ static bool fit_point(const struct grid *grid, struct pd_plan *plan)
 }
 
 /* Makes a plan of the point; NULL if it is impossible or does not fit. */
-static struct pd_plan *plan_of(const struct grid *grid, const struct pd_layout *layout, int width)
+static struct pd_plan *plan_of(const struct grid *grid, const struct pd_partition *partition,
+			       int width)
 {
 	struct pd_plan *plan;
 	struct pd_schedule *schedule;
 	struct pd_error err;
 	bool fits;
 
-	for (int s = 0; s < layout->stage_count; s++)
-		layout->replicas[s] = width;
-	plan = pd_plan_new(grid->profile, grid->request->topology, layout->stage_count,
-			   layout->layers, layout->replicas, &err);
+	for (int s = 0; s < partition->stage_count; s++)
+		partition->replicas[s] = width;
+	plan = pd_plan_new(grid->profile, grid->request->topology, partition->stage_count,
+			   partition->layers, partition->replicas, &err);
 	if (!plan)
 		return NULL;
 	pd_predict_stages(plan);
@@ -117,18 +118,18 @@ static void fill(struct grid *grid)
 	int64_t devices = grid->request->topology->devices;
 
 	for (int depth = 1; depth <= devices && depth <= grid->costs.unit_count; depth++) {
-		struct pd_layout *layout = pd_even_layout(&grid->costs, depth);
+		struct pd_partition *partition = pd_even_partition(&grid->costs, depth);
 		int width = grid->request->straight ? 1 : (int)(devices / depth);
 
-		for (; layout && width > 0; width /= 2) {
-			struct pd_plan *plan = plan_of(grid, layout, width);
+		for (; partition && width > 0; width /= 2) {
+			struct pd_plan *plan = plan_of(grid, partition, width);
 
 			if (!plan)
 				continue;
 			add_point(grid, plan, width);
 			pd_candidate_drop(plan);
 		}
-		pd_layout_free(layout);
+		pd_partition_free(partition);
 	}
 }
 

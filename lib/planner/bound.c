@@ -90,7 +90,7 @@ static bool drains(const struct pd_bound *with)
 	return with->weights == PD_WEIGHTS_FLUSH;
 }
 
-/* Returns the minibatches of an update, as in lib/schedule/ideal.c. */
+/* Returns the minibatches of an update, as in lib/schedule/tick.c. */
 static int64_t group_of(const struct pd_bound *with)
 {
 	bool common = drains(with) || with->weights == PD_WEIGHTS_2BW ||

@@ -65,49 +65,50 @@ static int ascending(const void *a, const void *b)
 	return (*(const int *)a > *(const int *)b) - (*(const int *)a < *(const int *)b);
 }
 
-/* Returns the profile in the layout's order, which inside a stage is the profile's own. */
-static struct pd_profile *profile_of(const struct pd_task *task, const struct pd_layout *layout)
+/* Returns the profile in the partition's order, which inside a stage is the profile's own. */
+static struct pd_profile *profile_of(const struct pd_task *task,
+				     const struct pd_partition *partition)
 {
 	size_t bytes = (size_t)task->profile->layer_count * sizeof(int);
 	struct pd_profile *profile;
 	int *order;
 
-	if (!layout->order)
+	if (!partition->order)
 		return task->profile;
-	order = pd_memdup(layout->order, bytes);
-	for (int s = 0, l = 0; s < layout->stage_count; l += layout->layers[s++])
-		qsort(&order[l], (size_t)layout->layers[s], sizeof(*order), ascending);
+	order = pd_memdup(partition->order, bytes);
+	for (int s = 0, l = 0; s < partition->stage_count; l += partition->layers[s++])
+		qsort(&order[l], (size_t)partition->layers[s], sizeof(*order), ascending);
 	profile = pd_views_get(task->views, order);
 	free(order);
 	return profile;
 }
 
-static struct pd_plan *bare(const struct pd_task *task, const struct pd_layout *layout)
+static struct pd_plan *bare(const struct pd_task *task, const struct pd_partition *partition)
 {
 	struct pd_topology topology = *task->topology;
 	struct pd_error err;
 	struct pd_plan *plan;
 
 	if (task->request->chunks)      /* treat each stage as if it had a device of its own */
-		topology.devices = pd_max64(topology.devices, layout->stage_count);
-	plan = pd_plan_new(profile_of(task, layout), &topology, layout->stage_count, layout->layers,
-			   layout->replicas, &err);
+		topology.devices = pd_max64(topology.devices, partition->stage_count);
+	plan = pd_plan_new(profile_of(task, partition), &topology, partition->stage_count,
+			   partition->layers, partition->replicas, &err);
 	if (!plan)
 		pd_bug("planner: made no valid plan: %s", err.text);
 	plan->topology = *task->topology;
-	for (int s = 0; s < layout->stage_count; s++) {
-		if (layout->ranks)
-			memcpy(plan->stages[s].ranks, layout->ranks[s],
-			       (size_t)layout->replicas[s] * sizeof(int));
-		if (layout->warmups)
-			plan->stages[s].warmup = layout->warmups[s];
+	for (int s = 0; s < partition->stage_count; s++) {
+		if (partition->ranks)
+			memcpy(plan->stages[s].ranks, partition->ranks[s],
+			       (size_t)partition->replicas[s] * sizeof(int));
+		if (partition->warmups)
+			plan->stages[s].warmup = partition->warmups[s];
 	}
 	return plan;
 }
 
-struct pd_plan *pd_candidate_plain(const struct pd_task *task, const struct pd_layout *layout)
+struct pd_plan *pd_candidate_plain(const struct pd_task *task, const struct pd_partition *partition)
 {
-	struct pd_plan *plan = bare(task, layout);
+	struct pd_plan *plan = bare(task, partition);
 
 	pd_predict_stages(plan);
 	return plan;
@@ -124,13 +125,13 @@ bool pd_candidate_weigh(struct pd_plan *plan, struct pd_error *err)
 	return true;
 }
 
-struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_layout *layout,
+struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_partition *partition,
 				  struct pd_error *err)
 {
 	const struct pd_plan_request *request = task->request;
-	struct pd_plan *plan = pd_candidate_plain(task, layout);
+	struct pd_plan *plan = pd_candidate_plain(task, partition);
 
-	if (pd_planner_plain(request) && !layout->warmups && !request->agree &&
+	if (pd_planner_plain(request) && !partition->warmups && !request->agree &&
 	    request->startup == PD_STARTUP_FRUGAL && request->recompute != PD_RECOMPUTE_ALL &&
 	    !request->recomputed)
 		return plan;
@@ -140,7 +141,7 @@ struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_la
 	plan->agree = request->agree || pd_planner_agrees(request, task->profile, plan->weights);
 	plan->startup = request->startup;
 	if (request->chunks) {
-		plan->rank_count = layout->stage_count / request->chunks;
+		plan->rank_count = partition->stage_count / request->chunks;
 		for (int s = 0; s < plan->stage_count; s++)
 			plan->stages[s].ranks[0] = s % plan->rank_count;
 	}

@@ -24,13 +24,14 @@ struct pd_flat pd_task_flat(const struct pd_task *task, const struct pd_costs *c
 			    bool straight);
 
 /*
- * Makes a plan of a layout, as the task asks for, with its stages' predictions; warm-ups are the
- * layout's or the usual ones.  NULL if the schedule refuses it.
+ * Makes a plan of a partition, as the task asks for, with its stages' predictions; warm-ups are the
+ * partition's or the usual ones.  NULL if the schedule refuses it.
  */
-struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_layout *layout,
+struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_partition *partition,
 				  struct pd_error *err);
 /* Does the same for 1f1b with stashing, whatever the task asks for; cannot fail. */
-struct pd_plan *pd_candidate_plain(const struct pd_task *task, const struct pd_layout *layout);
+struct pd_plan *pd_candidate_plain(const struct pd_task *task,
+				   const struct pd_partition *partition);
 /*
  * Recomputes the stages' memory after a change of warm-ups; false if the schedule refuses the plan.
  */

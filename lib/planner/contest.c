@@ -3,14 +3,15 @@
 
 #include "base/mem.h"
 #include "planner/judge.h"
-#include "planner/place.h"
+#include "planner/placement.h"
 #include "planner/predict.h"
 #include "planner/recompute.h"
 #include "planner/warmup.h"
 
 #include <stdlib.h>
 
-#define FEW_WORK 8000000        /* estimates above which only a layout's own placement is tried */
+/* estimates above which only a partition's own placement is tried */
+#define FEW_WORK 8000000
 
 void pd_contest_init(struct pd_contest *contest, const struct pd_task *task)
 {
@@ -91,11 +92,11 @@ int64_t pd_contest_expect(const struct pd_plan *plan)
  * period, or -1.
  */
 static int64_t fill(struct pd_contest *contest, struct pd_plan *plan, bool choose,
-		    struct pd_warmup_room *room)
+		    struct pd_warmup_limits *limits)
 {
 	if (choose && plan->schedule == PD_SCHEDULE_1F1B)
-		return pd_warmup_choose(plan, room, &contest->work);
-	return pd_warmup_fit(plan, room) ? pd_contest_expect(plan) : -1;
+		return pd_warmup_choose(plan, limits, &contest->work);
+	return pd_warmup_fit(plan, limits) ? pd_contest_expect(plan) : -1;
 }
 
 /* Returns the expected period of the last entry that refine.c will change, as far as is known. */
@@ -138,10 +139,10 @@ static int64_t limit_ns(const struct pd_contest *contest)
 static int64_t enter_again(struct pd_contest *contest, struct pd_plan *plan, bool choose,
 			   int64_t ns)
 {
-	struct pd_warmup_room room = { .limit_bytes = contest->task->limit_bytes,
-				       .recompute = true, .most_ns = limit_ns(contest) };
+	struct pd_warmup_limits limits = { .limit_bytes = contest->task->limit_bytes,
+					   .recompute = true, .most_ns = limit_ns(contest) };
 	struct pd_plan *again = pd_candidate_copy(plan);
-	int64_t again_ns = fill(contest, again, choose, &room);
+	int64_t again_ns = fill(contest, again, choose, &limits);
 
 	if (again_ns < 0 || !pd_recompute_any(again) || (ns >= 0 && again_ns >= ns)) {
 		pd_candidate_drop(again);
@@ -155,14 +156,14 @@ static int64_t enter_again(struct pd_contest *contest, struct pd_plan *plan, boo
 static int64_t enter_at(struct pd_contest *contest, struct pd_plan *plan, bool choose)
 {
 	const struct pd_task *task = contest->task;
-	struct pd_warmup_room room = { .limit_bytes = task->limit_bytes,
-				       .most_ns = limit_ns(contest) };
+	struct pd_warmup_limits limits = { .limit_bytes = task->limit_bytes,
+					   .most_ns = limit_ns(contest) };
 	int64_t ns, best;
 
 	contest->work += plan->stage_count * 64;
 	pd_predict_stages(plan);
-	best = ns = fill(contest, plan, choose, &room);
-	if (room.tight && pd_recompute_free(task->request))
+	best = ns = fill(contest, plan, choose, &limits);
+	if (limits.tight && pd_recompute_free(task->request))
 		best = enter_again(contest, plan, choose, ns);
 	if (ns < 0)
 		pd_candidate_drop(plan);
@@ -171,32 +172,32 @@ static int64_t enter_at(struct pd_contest *contest, struct pd_plan *plan, bool c
 	return best < 0 ? PD_NEVER : best;
 }
 
-int64_t pd_contest_enter(struct pd_contest *contest, struct pd_layout *layout)
+int64_t pd_contest_enter(struct pd_contest *contest, struct pd_partition *partition)
 {
 	struct pd_plan *plan;
 	int64_t best = PD_NEVER;
 	bool choose;
 
-	if (!layout)
+	if (!partition)
 		return PD_NEVER;
-	plan = pd_candidate_plan(contest->task, layout, &contest->why);
-	choose = !layout->warmups;
+	plan = pd_candidate_plan(contest->task, partition, &contest->why);
+	choose = !partition->warmups;
 	if (!plan) {
 		contest->refused = true;
-		pd_layout_free(layout);
+		pd_partition_free(partition);
 		return PD_NEVER;
 	}
 	/* If all links are alike, placements differ only in the order of equal devices. */
-	if (layout->ranks && (contest->few || plan->topology.levels > 1))
+	if (partition->ranks && (contest->few || plan->topology.levels > 1))
 		best = enter_at(contest, pd_candidate_copy(plan), choose);
-	for (int n = 0; n < PD_PLACES && !(layout->ranks && contest->work > FEW_WORK); n++)
-		if (pd_place_differs(plan, n) && pd_place(plan, n)) {
+	for (int n = 0; n < PD_PLACEMENTS && !(partition->ranks && contest->work > FEW_WORK); n++)
+		if (pd_placement_differs(plan, n) && pd_placement_set(plan, n)) {
 			int64_t ns = enter_at(contest, pd_candidate_copy(plan), choose);
 
 			best = ns < best ? ns : best;
 		}
 	pd_candidate_drop(plan);
-	pd_layout_free(layout);
+	pd_partition_free(partition);
 	return best;
 }
 

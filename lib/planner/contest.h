@@ -41,7 +41,7 @@ struct pd_contest {
 	bool all;                       /* entries include all plans that may win */
 	bool proven;                    /* a replayed entry is the best plan */
 	bool nearly;                    /* or so nearly that no search is worth while */
-	bool refused;                   /* the schedule refused a layout; the reason */
+	bool refused;                   /* the schedule refused a partition; the reason */
 	struct pd_error why;
 	struct pd_map map;              /* the task's machine */
 	int tried;                      /* entries whose deeper variants were tried */
@@ -55,11 +55,11 @@ void pd_contest_init(struct pd_contest *contest, const struct pd_task *task);
 void pd_contest_release(struct pd_contest *contest);
 
 /*
- * Enters a layout (or NULL) if it fits, at each placement (place.h) or only at its own, with its
- * own warm-ups or chosen ones; frees it.  Returns the expected period of the best of these plans,
- * or PD_NEVER.
+ * Enters a partition (or NULL) if it fits, at each placement (placement.h) or only at its own, with
+ * its own warm-ups or chosen ones; frees it.  Returns the expected period of the best of these
+ * plans, or PD_NEVER.
  */
-int64_t pd_contest_enter(struct pd_contest *contest, struct pd_layout *layout);
+int64_t pd_contest_enter(struct pd_contest *contest, struct pd_partition *partition);
 /* Enters a plan that fits, unless it is there; takes it. */
 void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, int64_t expected_ns);
 /* Returns the number of the plan's entry, or the number of entries. */

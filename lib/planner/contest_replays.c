@@ -50,14 +50,14 @@ static int64_t rival_ns(const struct pd_contest *contest, int64_t best)
 /* Makes warm-ups deeper by one on every stage but the last. */
 static struct pd_plan *deeper(const struct pd_contest *contest, const struct pd_plan *plan)
 {
-	struct pd_warmup_room room = { .limit_bytes = contest->task->limit_bytes };
+	struct pd_warmup_limits limits = { .limit_bytes = contest->task->limit_bytes };
 	struct pd_plan *next = pd_candidate_copy(plan);
 	int more = contest->few ? 0 : DEEPER;
 	bool same = true;
 
 	for (int s = 0; s + 1 < next->stage_count; s++)
 		next->stages[s].warmup += next->stages[s].warmup < pd_warmup_most(next, s) + more;
-	if (pd_warmup_fit(next, &room))
+	if (pd_warmup_fit(next, &limits))
 		for (int s = 0; s < next->stage_count; s++)
 			same &= next->stages[s].warmup <= plan->stages[s].warmup;
 	if (!same)

@@ -52,15 +52,16 @@ int64_t pd_allreduce_ns(int64_t parameter_ns, int64_t latency_ns, int64_t m)
 }
 
 /* Adds up backward, all-reduce, step and forward, one after the other. */
-int64_t pd_work_total_ns(const struct pd_work *work, const struct pd_level *link, int64_t m)
+int64_t pd_stage_work_total_ns(const struct pd_stage_work *work, const struct pd_level *link,
+			       int64_t m)
 {
 	return pd_max64(work->compute_ns, work->link_ns) +
 		pd_allreduce_ns(work->parameter_ns, link->latency_ns, m);
 }
 
-int64_t pd_work_ns(const struct pd_work *work, const struct pd_level *link, int64_t m)
+int64_t pd_stage_work_ns(const struct pd_stage_work *work, const struct pd_level *link, int64_t m)
 {
-	return pd_ceil_div(pd_work_total_ns(work, link, m), m);
+	return pd_ceil_div(pd_stage_work_total_ns(work, link, m), m);
 }
 
 /*
@@ -311,7 +312,7 @@ int64_t pd_row_memory(const struct pd_row *row, int v, int replicas, int warmup)
 }
 
 void pd_row_work(const struct pd_row *row, int v, const struct pd_level *link,
-		 struct pd_work *work_p)
+		 struct pd_stage_work *work_p)
 {
 	const struct pd_costs *costs = row->costs;
 	int64_t bandwidth = link->bandwidth_bytes_per_s;
@@ -320,7 +321,7 @@ void pd_row_work(const struct pd_row *row, int v, const struct pd_level *link,
 	int64_t parameters = costs->parameter_bytes[v] - costs->parameter_bytes[u];
 	int64_t traffic = pd_row_in_bytes(row, v) + pd_row_out_bytes(row, v);
 
-	*work_p = (struct pd_work){
+	*work_p = (struct pd_stage_work){
 		.compute_ns = costs->compute_ns[v] - costs->compute_ns[u],
 		.parameter_bytes = parameters,
 		.parameter_ns = pd_bytes_ns(parameters, bandwidth),

@@ -82,7 +82,7 @@ static inline int64_t pd_row_out_bytes(const struct pd_row *row, int v)
 int64_t pd_row_memory(const struct pd_row *row, int v, int replicas, int warmup);
 
 /* The work of a stage for one minibatch, all replicas together. */
-struct pd_work {
+struct pd_stage_work {
 	int64_t compute_ns;
 	int64_t parameter_bytes;
 	int64_t parameter_ns;   /* time to send them over the link once */
@@ -90,15 +90,16 @@ struct pd_work {
 };
 
 void pd_row_work(const struct pd_row *row, int v, const struct pd_level *link,
-		 struct pd_work *work_p);
+		 struct pd_stage_work *work_p);
 
 /* Returns the time in which a stage with m replicas does m minibatches; it does not fall with m. */
-int64_t pd_work_total_ns(const struct pd_work *work, const struct pd_level *link, int64_t m);
+int64_t pd_stage_work_total_ns(const struct pd_stage_work *work, const struct pd_level *link,
+			       int64_t m);
 
 /*
  * Returns the mean time between two minibatches of a stage with m replicas: at least compute / m.
  */
-int64_t pd_work_ns(const struct pd_work *work, const struct pd_level *link, int64_t m);
+int64_t pd_stage_work_ns(const struct pd_stage_work *work, const struct pd_level *link, int64_t m);
 
 /*
  * Returns the time of an all-reduce among m, each with a link of its own: 2 (m - 1) steps of 1/m of

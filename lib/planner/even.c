@@ -59,32 +59,32 @@ static void divide(struct even *even, int low, int high, int first, int last)
 }
 
 /*
- * Makes the layout: from has the beginning of the last stage, for each number of stages and each
+ * Makes the partition: from has the beginning of the last stage, for each number of stages and each
  * end.
  */
-static struct pd_layout *layout_of(const struct pd_costs *costs, int count, const int *from)
+static struct pd_partition *partition_of(const struct pd_costs *costs, int count, const int *from)
 {
-	struct pd_layout *layout = pd_zalloc(sizeof(*layout));
+	struct pd_partition *partition = pd_zalloc(sizeof(*partition));
 
-	*layout = (struct pd_layout){ .cost_ns = PD_NEVER, .stage_count = count };
-	layout->layers = pd_calloc((size_t)count, sizeof(*layout->layers));
-	layout->replicas = pd_calloc((size_t)count, sizeof(*layout->replicas));
+	*partition = (struct pd_partition){ .cost_ns = PD_NEVER, .stage_count = count };
+	partition->layers = pd_calloc((size_t)count, sizeof(*partition->layers));
+	partition->replicas = pd_calloc((size_t)count, sizeof(*partition->replicas));
 	for (int k = count - 1, v = costs->unit_count; k >= 0; k--) {
 		int u = from[(size_t)k * ((size_t)costs->unit_count + 1) + (size_t)v];
 
-		layout->layers[k] = costs->first[v] - costs->first[u];
-		layout->replicas[k] = 1;
+		partition->layers[k] = costs->first[v] - costs->first[u];
+		partition->replicas[k] = 1;
 		v = u;
 	}
-	return layout;
+	return partition;
 }
 
-struct pd_layout *pd_even_layout(const struct pd_costs *costs, int count)
+struct pd_partition *pd_even_partition(const struct pd_costs *costs, int count)
 {
 	int units = costs->unit_count, room = units + 1;
 	double *sums[2] = { pd_calloc((size_t)room, sizeof(double)),
 			    pd_calloc((size_t)room, sizeof(double)) };
-	struct pd_layout *layout;
+	struct pd_partition *partition;
 	int *from;
 
 	if ((int64_t)count * room > MOST_CELLS) {
@@ -101,11 +101,11 @@ struct pd_layout *pd_even_layout(const struct pd_costs *costs, int count)
 
 		divide(&even, k + 1, units, k, units - 1);
 	}
-	layout = layout_of(costs, count, from);
+	partition = partition_of(costs, count, from);
 	free(from);
 	free(sums[0]);
 	free(sums[1]);
-	return layout;
+	return partition;
 }
 
 /* Returns max( T(u, v), L(u, v) ) for all u < v, in rows. */
@@ -147,12 +147,12 @@ static void slowest(const int64_t *times, size_t room, int k, int last, const in
 	}
 }
 
-struct pd_layout *pd_straight_layout(const struct pd_costs *costs, int count,
-				     int64_t bandwidth_bytes_per_s)
+struct pd_partition *pd_straight_partition(const struct pd_costs *costs, int count,
+					   int64_t bandwidth_bytes_per_s)
 {
 	int units = costs->unit_count, free_cuts = units - count + 1;
 	size_t room = (size_t)units + 1;
-	struct pd_layout *layout;
+	struct pd_partition *partition;
 	int64_t *times, *most[2];
 	int *from;
 
@@ -168,10 +168,10 @@ struct pd_layout *pd_straight_layout(const struct pd_costs *costs, int count,
 	for (int k = 1; k < count; k++)
 		slowest(times, room, k, units - (count - 1 - k), most[(k - 1) % 2], most[k % 2],
 			from + (size_t)k * room);
-	layout = layout_of(costs, count, from);
+	partition = partition_of(costs, count, from);
 	free(times);
 	free(most[0]);
 	free(most[1]);
 	free(from);
-	return layout;
+	return partition;
 }

@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "planner/flow.h"
 #include "planner/links.h"
-#include "planner/place.h"
+#include "planner/placement.h"
 #include "planner/predict.h"
 #include "planner/recompute.h"
 #include "planner/warmup.h"
@@ -166,22 +166,22 @@ static void vary(struct exhaust *exhaust, struct pd_plan *plan, int s)
 
 static void place(struct exhaust *exhaust)
 {
-	struct pd_layout layout = { .cost_ns = PD_NEVER, .stage_count = exhaust->count,
-				    .replicas = exhaust->replicas };
+	struct pd_partition partition = { .cost_ns = PD_NEVER, .stage_count = exhaust->count,
+					  .replicas = exhaust->replicas };
 	struct pd_wiring *wiring;
 	struct pd_error err;
 	struct pd_plan *plan;
 
-	pd_points_layers(exhaust->points, exhaust->ends, exhaust->count, &layout.layers,
-			 &layout.order);
-	plan = pd_candidate_plan(exhaust->task, &layout, &err);
-	free(layout.layers);
-	free(layout.order);
+	pd_points_layers(exhaust->points, exhaust->ends, exhaust->count, &partition.layers,
+			 &partition.order);
+	plan = pd_candidate_plan(exhaust->task, &partition, &err);
+	free(partition.layers);
+	free(partition.order);
 	if (!plan)
 		return;
 	wiring = pd_wiring_new(plan);
-	for (int n = 0; n < PD_PLACES; n++) {
-		if (!pd_place_differs(plan, n) || !pd_place(plan, n))
+	for (int n = 0; n < PD_PLACEMENTS; n++) {
+		if (!pd_placement_differs(plan, n) || !pd_placement_set(plan, n))
 			continue;
 		pd_predict_stages(plan);
 		if (hopeless(exhaust, plan, wiring))

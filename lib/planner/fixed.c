@@ -25,7 +25,7 @@ static int parse_stage(char *text, int at, int64_t *layers_p, int64_t *replicas_
 	return 0;
 }
 
-static int parse_list(struct pd_layout *layout, char *text, struct pd_error *err)
+static int parse_list(struct pd_partition *partition, char *text, struct pd_error *err)
 {
 	char *next;
 
@@ -37,9 +37,9 @@ static int parse_list(struct pd_layout *layout, char *text, struct pd_error *err
 			*next++ = '\0';
 		if (parse_stage(text, s, &layers, &replicas, err) < 0)
 			return -1;
-		layout->layers[s] = (int)layers;
-		layout->replicas[s] = (int)replicas;
-		layout->stage_count = s + 1;
+		partition->layers[s] = (int)layers;
+		partition->replicas[s] = (int)replicas;
+		partition->stage_count = s + 1;
 	}
 	return 0;
 }
@@ -60,15 +60,15 @@ static bool may_cut(const struct pd_costs *costs, int layer)
 	return costs->first[low] == layer;
 }
 
-static int check(const struct pd_layout *layout, const struct pd_costs *costs,
+static int check(const struct pd_partition *partition, const struct pd_costs *costs,
 		 enum pd_weight_kind weights, int64_t devices, struct pd_error *err)
 {
 	const struct pd_profile *profile = costs->profile;
 	int64_t layers = 0, ranks = 0;
 
-	for (int s = 0; s < layout->stage_count; s++) {
-		layers += layout->layers[s];
-		ranks += layout->replicas[s];
+	for (int s = 0; s < partition->stage_count; s++) {
+		layers += partition->layers[s];
+		ranks += partition->replicas[s];
 	}
 	if (layers != profile->layer_count)
 		return pd_error_input(err, "--stages: the stages have %" PRId64 " layers, %" PRId64
@@ -82,8 +82,8 @@ static int check(const struct pd_layout *layout, const struct pd_costs *costs,
 		return pd_error_input(err, "--stages: the stages take %" PRId64 " ranks, but the "
 				      "topology has %" PRId64 " devices", ranks, devices);
 	layers = 0;
-	for (int s = 0; s + 1 < layout->stage_count && !pd_weights_copy_shared(weights); s++) {
-		layers += layout->layers[s];
+	for (int s = 0; s + 1 < partition->stage_count && !pd_weights_copy_shared(weights); s++) {
+		layers += partition->layers[s];
 		if (!may_cut(costs, (int)layers))
 			return pd_error_input(err, "--stages: a cut before layer \"%.60s\" would "
 					      "separate layers that share parameters: expected "
@@ -93,22 +93,22 @@ static int check(const struct pd_layout *layout, const struct pd_costs *costs,
 	return 0;
 }
 
-struct pd_layout *pd_fixed_layout(const struct pd_costs *costs, const char *list,
-				  enum pd_weight_kind weights, int64_t devices,
-				  struct pd_error *err)
+struct pd_partition *pd_fixed_partition(const struct pd_costs *costs, const char *list,
+					enum pd_weight_kind weights, int64_t devices,
+					struct pd_error *err)
 {
-	struct pd_layout *layout = pd_zalloc(sizeof(*layout));
+	struct pd_partition *partition = pd_zalloc(sizeof(*partition));
 	char *text = pd_strdup(list);
 	size_t most = strlen(list) + 1;         /* limit of the stages it can name */
 	int status;
 
-	layout->layers = pd_calloc(most, sizeof(*layout->layers));
-	layout->replicas = pd_calloc(most, sizeof(*layout->replicas));
-	layout->cost_ns = PD_NEVER;
-	status = parse_list(layout, text, err);
+	partition->layers = pd_calloc(most, sizeof(*partition->layers));
+	partition->replicas = pd_calloc(most, sizeof(*partition->replicas));
+	partition->cost_ns = PD_NEVER;
+	status = parse_list(partition, text, err);
 	free(text);
-	if (status == 0 && check(layout, costs, weights, devices, err) == 0)
-		return layout;
-	pd_layout_free(layout);
+	if (status == 0 && check(partition, costs, weights, devices, err) == 0)
+		return partition;
+	pd_partition_free(partition);
 	return NULL;
 }

@@ -19,7 +19,7 @@
  * from u on uses exactly F(u); the plans to choose from are thus the paths of a graph
  * whose nodes are the units, and choice() takes one of them by the documented order.
  *
- * A stage does m minibatches in pd_work_total_ns, which does not fall with m; so when
+ * A stage does m minibatches in pd_stage_work_total_ns, which does not fall with m; so when
  * total(m) / m > t, nothing below total(m) / t is enough either.
  */
 #include "planner/search.h"
@@ -28,18 +28,18 @@
 
 #include <stdlib.h>
 
-void pd_layout_free(struct pd_layout *layout)
+void pd_partition_free(struct pd_partition *partition)
 {
-	if (!layout)
+	if (!partition)
 		return;
-	for (int s = 0; layout->ranks && s < layout->stage_count; s++)
-		free(layout->ranks[s]);
-	free(layout->ranks);
-	free(layout->order);
-	free(layout->layers);
-	free(layout->replicas);
-	free(layout->warmups);
-	free(layout);
+	for (int s = 0; partition->ranks && s < partition->stage_count; s++)
+		free(partition->ranks[s]);
+	free(partition->ranks);
+	free(partition->order);
+	free(partition->layers);
+	free(partition->replicas);
+	free(partition->warmups);
+	free(partition);
 }
 
 /* What follows a stage of layer k is a plan of layer k - 1; with `any`, of the same layer. */
@@ -112,12 +112,12 @@ static int least_replicas(struct search *search, int v, int64_t time, int rest, 
 			  int64_t *time_p)
 {
 	const struct pd_level *link = &search->flat->link;
-	struct pd_work work;
+	struct pd_stage_work work;
 	int64_t m = 1;
 
 	pd_row_work(&search->row, v, link, &work);
 	while (m <= most) {
-		int64_t total = pd_work_total_ns(&work, link, m);
+		int64_t total = pd_stage_work_total_ns(&work, link, m);
 		int64_t enough = time > 0 ? pd_ceil_div(total, time) : total > 0 ? NONE : 1;
 
 		if (enough > m) {
@@ -125,7 +125,7 @@ static int least_replicas(struct search *search, int v, int64_t time, int rest, 
 			continue;
 		}
 		if (fits(search, v, (int)m, (int)m + rest)) {
-			*time_p = pd_work_ns(&work, link, m);
+			*time_p = pd_stage_work_ns(&work, link, m);
 			return (int)m;
 		}
 		/* more replicas mean a shorter warm-up, but never less than this */
@@ -235,7 +235,7 @@ static bool edge(struct search *search, int64_t time, int k, int v, int *m_p, in
 {
 	const struct layer *from = &search->layers[k], *to = &search->layers[k > 0 ? k - 1 : 0];
 	int all = from->devices[search->row.unit], rest = to->devices[v], m;
-	struct pd_work work;
+	struct pd_stage_work work;
 
 	if (all == NONE || rest == NONE || rest >= all)
 		return false;
@@ -243,7 +243,7 @@ static bool edge(struct search *search, int64_t time, int k, int v, int *m_p, in
 	if (search->flat->straight && m > 1)
 		return false;
 	pd_row_work(&search->row, v, &search->flat->link, &work);
-	if (pd_work_ns(&work, &search->flat->link, m) > time)
+	if (pd_stage_work_ns(&work, &search->flat->link, m) > time)
 		return false;
 	*m_p = m;
 	*bytes_p = pd_row_memory(&search->row, v, m, (all + m - 1) / m - 1);
@@ -293,10 +293,10 @@ static int choice(struct search *search, int64_t time, int k, int64_t limit, int
 }
 
 /* A best plan of the tables as least_time left them. */
-static struct pd_layout *walk(struct search *search, int64_t time, int count)
+static struct pd_partition *walk(struct search *search, int64_t time, int count)
 {
 	const struct pd_costs *costs = search->costs;
-	struct pd_layout *layout = pd_zalloc(sizeof(*layout));
+	struct pd_partition *partition = pd_zalloc(sizeof(*partition));
 	int k = 0, v, m;
 	int64_t limit;
 	size_t room;
@@ -305,24 +305,24 @@ static struct pd_layout *walk(struct search *search, int64_t time, int count)
 	weigh(search, time, k);
 	limit = search->layers[k].bytes[0];
 	room = (size_t)search->layers[k].stages[0];
-	layout->cost_ns = time;
-	layout->layers = pd_calloc(room, sizeof(*layout->layers));
-	layout->replicas = pd_calloc(room, sizeof(*layout->replicas));
+	partition->cost_ns = time;
+	partition->layers = pd_calloc(room, sizeof(*partition->layers));
+	partition->replicas = pd_calloc(room, sizeof(*partition->replicas));
 	for (int u = 0; u < costs->unit_count; u = v, k -= k > 0) {
 		pd_row_set(&search->row, u);
 		v = choice(search, time, k, limit, &m);
-		layout->layers[layout->stage_count] = costs->first[v] - costs->first[u];
-		layout->replicas[layout->stage_count++] = m;
+		partition->layers[partition->stage_count] = costs->first[v] - costs->first[u];
+		partition->replicas[partition->stage_count++] = m;
 	}
-	return layout;
+	return partition;
 }
 
-struct pd_layout *pd_flat_search(const struct pd_flat *flat, int count)
+struct pd_partition *pd_flat_search(const struct pd_flat *flat, int count)
 {
 	struct search *search = search_new(flat, count);
 	int64_t time = least_time(search, count);
-	struct pd_layout *layout = time == PD_NEVER ? NULL : walk(search, time, count);
+	struct pd_partition *partition = time == PD_NEVER ? NULL : walk(search, time, count);
 
 	search_free(search);
-	return layout;
+	return partition;
 }

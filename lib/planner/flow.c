@@ -4,7 +4,7 @@
  *
  * With f, b, u the times of a stage's forward, backward and update, C those of transfers and
  * A those of all-reduces, r replicas, w warm-ups and g the microbatches of an update, the
- * orders and dependencies of lib/schedule/ideal.c are
+ * orders and dependencies of lib/schedule/tick.c are
  *
  *     F_s(n) = f + max( rank is free, F_q(n) + C  for all links q -> s )
  *     B_s(n) = b + max( rank is free, B_t(n) + C  for all links s -> t )

@@ -11,15 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Plans with the only layout; frees it. */
-static struct pd_plan *take_only(const struct pd_task *task, struct pd_layout *layout,
+/* Plans with the only partition; frees it. */
+static struct pd_plan *take_only(const struct pd_task *task, struct pd_partition *partition,
 				 const char *what, int64_t *time_ns_p, struct pd_error *err)
 {
-	struct pd_plan *plan = pd_candidate_plan(task, layout, err);
+	struct pd_plan *plan = pd_candidate_plan(task, partition, err);
 	bool simulated = task->request->cost == PD_COST_SIMULATED;
 	int status = 0;
 
-	pd_layout_free(layout);
+	pd_partition_free(partition);
 	if (plan && !pd_candidate_weigh(plan, err)) {
 		pd_candidate_drop(plan);
 		plan = NULL;
@@ -41,14 +41,15 @@ static struct pd_plan *take_only(const struct pd_task *task, struct pd_layout *l
 
 struct pd_plan *pd_formula_plan(struct pd_task *task, int64_t *time_ns_p, struct pd_error *err)
 {
-	struct pd_layout *layout = pd_published_layout(task->profile, task->request, err);
+	struct pd_partition *partition = pd_published_partition(task->profile, task->request, err);
 
-	if (!layout)
+	if (!partition)
 		return NULL;
 	pd_costs_release(&task->costs);
 	pd_costs_init(&task->costs, task->profile, task->request->cost, task->limit_bytes);
-	return take_only(task, layout, "--cost: it takes no notice of memory, and its plan needs",
-			 time_ns_p, err);
+	return take_only(task, partition,
+			 "--cost: it takes no notice of memory, and its plan needs", time_ns_p,
+			 err);
 }
 
 struct pd_plan *pd_hand_plan(const struct pd_task *task, int64_t *time_ns_p, struct pd_error *err)
@@ -56,26 +57,26 @@ struct pd_plan *pd_hand_plan(const struct pd_task *task, int64_t *time_ns_p, str
 	const struct pd_plan_request *request = task->request;
 	int64_t most = request->chunks ? request->chunks * task->topology->devices
 				       : task->topology->devices;
-	struct pd_layout *layout = pd_fixed_layout(&task->costs, request->stages,
-						   request->weights, most, err);
+	struct pd_partition *partition = pd_fixed_partition(&task->costs, request->stages,
+							    request->weights, most, err);
 	int status = 0;
 
-	if (!layout)
+	if (!partition)
 		return NULL;
-	if (request->chunks && layout->stage_count % request->chunks != 0)
+	if (request->chunks && partition->stage_count % request->chunks != 0)
 		status = pd_error_input(err, "--stages: expected a multiple of the %d chunks of each"
 					" rank, found %d stages", request->chunks,
-					layout->stage_count);
-	for (int s = 0; status == 0 && s < layout->stage_count; s++)
-		if (layout->replicas[s] > 1 && (request->straight || request->chunks))
+					partition->stage_count);
+	for (int s = 0; status == 0 && s < partition->stage_count; s++)
+		if (partition->replicas[s] > 1 && (request->straight || request->chunks))
 			status = pd_error_input(err, "--stages: stage %d has %d replicas, but %s "
-						"allows one", s, layout->replicas[s],
+						"allows one", s, partition->replicas[s],
 						request->chunks ? "--chunks" : "--straight");
 	if (status < 0) {
-		pd_layout_free(layout);
+		pd_partition_free(partition);
 		return NULL;
 	}
-	return take_only(task, layout, "--stages: this plan needs", time_ns_p, err);
+	return take_only(task, partition, "--stages: this plan needs", time_ns_p, err);
 }
 
 /* Divides stages with the most units until there are `target`; first[s] is a unit. */
@@ -105,7 +106,7 @@ struct pd_plan *pd_chunks_plan(const struct pd_task *task, int64_t *time_ns_p,
 	struct pd_costs free_costs;
 	struct pd_flat flat = pd_task_flat(task, costs, true);
 	int64_t chunks = task->request->chunks, ranks = costs->unit_count / chunks;
-	struct pd_layout *layout;
+	struct pd_partition *partition;
 	int *first, u = 0;
 
 	if (ranks > task->topology->devices)
@@ -118,24 +119,24 @@ struct pd_plan *pd_chunks_plan(const struct pd_task *task, int64_t *time_ns_p,
 	pd_costs_init(&free_costs, task->profile, task->request->cost, INT64_MAX);
 	flat.costs = &free_costs;
 	flat.devices = (int)(ranks * chunks);
-	layout = pd_flat_search(&flat, flat.devices);
+	partition = pd_flat_search(&flat, flat.devices);
 	first = pd_calloc((size_t)flat.devices + 2, sizeof(*first));
-	for (int s = 0, layer = 0; s < layout->stage_count; s++) {
-		for (layer += layout->layers[s]; costs->first[u] < layer;)
+	for (int s = 0, layer = 0; s < partition->stage_count; s++) {
+		for (layer += partition->layers[s]; costs->first[u] < layer;)
 			u++;
 		first[s + 1] = u;
 	}
-	divide(first, layout->stage_count, flat.devices);
-	pd_layout_free(layout);
-	layout = pd_zalloc(sizeof(*layout));
-	*layout = (struct pd_layout){ .cost_ns = PD_NEVER, .stage_count = flat.devices };
-	layout->layers = pd_calloc((size_t)flat.devices, sizeof(*layout->layers));
-	layout->replicas = pd_calloc((size_t)flat.devices, sizeof(*layout->replicas));
+	divide(first, partition->stage_count, flat.devices);
+	pd_partition_free(partition);
+	partition = pd_zalloc(sizeof(*partition));
+	*partition = (struct pd_partition){ .cost_ns = PD_NEVER, .stage_count = flat.devices };
+	partition->layers = pd_calloc((size_t)flat.devices, sizeof(*partition->layers));
+	partition->replicas = pd_calloc((size_t)flat.devices, sizeof(*partition->replicas));
 	for (int s = 0; s < flat.devices; s++) {
-		layout->layers[s] = costs->first[first[s + 1]] - costs->first[first[s]];
-		layout->replicas[s] = 1;
+		partition->layers[s] = costs->first[first[s + 1]] - costs->first[first[s]];
+		partition->replicas[s] = 1;
 	}
 	free(first);
 	pd_costs_release(&free_costs);
-	return take_only(task, layout, "no plan fits: interleaved needs", time_ns_p, err);
+	return take_only(task, partition, "no plan fits: interleaved needs", time_ns_p, err);
 }

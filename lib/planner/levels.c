@@ -74,20 +74,20 @@ static struct copies shift(const struct copies *copies, int64_t by, int m, int64
 }
 
 struct answer {
-	struct pd_layout *layout;
+	struct pd_partition *partition;
 	int *ends;                      /* states */
 };
 
-static void add_stage(const struct search *search, struct answer *answer, int j,
+static void add_stage(const struct levels_search *search, struct answer *answer, int j,
 		      const struct copies *copies)
 {
-	struct pd_layout *layout = answer->layout;
-	int n = layout->stage_count++;
+	struct pd_partition *partition = answer->partition;
+	int n = partition->stage_count++;
 
 	answer->ends[n] = search->state[j];
-	layout->replicas[n] = copies->n;
-	layout->ranks[n] = pd_calloc((size_t)copies->n, sizeof(int));
-	memcpy(layout->ranks[n], copies->base, (size_t)copies->n * sizeof(int));
+	partition->replicas[n] = copies->n;
+	partition->ranks[n] = pd_calloc((size_t)copies->n, sizeof(int));
+	memcpy(partition->ranks[n], copies->base, (size_t)copies->n * sizeof(int));
 }
 
 /*
@@ -95,11 +95,11 @@ static void add_stage(const struct search *search, struct answer *answer, int j,
  * round its parts in turn.  So a stage's replicas are numbered with the outer component varying
  * fastest, and a minibatch stays inside its component.
  */
-static void walk(const struct search *search, struct answer *answer, int k, int i, int j, int m,
-		 double limit, const struct copies *copies)
+static void walk(const struct levels_search *search, struct answer *answer, int k, int i, int j,
+		 int m, double limit, const struct copies *copies)
 {
-	const struct level *level = &search->level[k];
-	struct choice *parts;
+	const struct levels_level *level = &search->level[k];
+	struct levels_choice *parts;
 	struct row row;
 	int count = 0, used = 0;
 
@@ -111,11 +111,11 @@ static void walk(const struct search *search, struct answer *answer, int k, int 
 	pd_levels_fill(search, k, i, j, &row, limit);
 	parts = pd_calloc((size_t)m, sizeof(*parts));
 	for (int end = j, left = m; left > 0;) {       /* from the last stage to the first */
-		struct choice c = row.choice[(size_t)left * (size_t)search->n + (size_t)end];
+		struct levels_choice c = row.choice[(size_t)left * (size_t)search->n + (size_t)end];
 
 		if (c.split == -2)
 			pd_bug("planner: level %d has no plan for states %d to %d", k, i, end);
-		parts[count++] = (struct choice){ end, c.last };
+		parts[count++] = (struct levels_choice){ end, c.last };
 		left -= c.last;
 		end = c.split;
 	}
@@ -132,31 +132,31 @@ static void walk(const struct search *search, struct answer *answer, int k, int 
 	free(parts);
 }
 
-static struct pd_layout *lay_out(const struct search *search, int m, double time)
+static struct pd_partition *lay_out(const struct levels_search *search, int m, double time)
 {
-	struct answer answer = { .layout = pd_zalloc(sizeof(*answer.layout)) };
-	struct pd_layout *layout = answer.layout;
+	struct answer answer = { .partition = pd_zalloc(sizeof(*answer.partition)) };
+	struct pd_partition *partition = answer.partition;
 	struct copies one = { 1, (int[]){ 0 } };
 	size_t most = (size_t)search->n;
 
 	answer.ends = pd_calloc(most, sizeof(*answer.ends));
-	layout->cost_ns = pd_terms_round(time);
-	layout->replicas = pd_calloc(most, sizeof(*layout->replicas));
-	layout->ranks = pd_calloc(most, sizeof(*layout->ranks));
+	partition->cost_ns = pd_terms_round(time);
+	partition->replicas = pd_calloc(most, sizeof(*partition->replicas));
+	partition->ranks = pd_calloc(most, sizeof(*partition->ranks));
 	walk(search, &answer, search->levels, 0, search->n - 1, m, pd_levels_above(time), &one);
-	pd_states_layers(search->question->states, answer.ends, layout->stage_count,
-			 &layout->layers, &layout->order);
+	pd_states_layers(search->question->states, answer.ends, partition->stage_count,
+			 &partition->layers, &partition->order);
 	free(answer.ends);
-	return layout;
+	return partition;
 }
 
-struct pd_layout *pd_levels_search(const struct pd_levels *levels, double *time_p)
+struct pd_partition *pd_levels_search(const struct pd_levels *levels, double *time_p)
 {
 	const struct pd_states *states = levels->states;
 	int *state = pd_calloc((size_t)states->count, sizeof(*state)), n, m = 0;
-	struct pd_layout *layout = NULL;
+	struct pd_partition *partition = NULL;
 	double time = HUGE_VAL;
-	struct search search;
+	struct levels_search search;
 
 	n = coarse(states, state);
 	if (n < states->count) {
@@ -169,23 +169,23 @@ struct pd_layout *pd_levels_search(const struct pd_levels *levels, double *time_
 	pd_levels_init(&search, levels, state, states->count);
 	time = pd_levels_solve(&search, time, &m);
 	if (time < HUGE_VAL)
-		layout = lay_out(&search, m, time);
+		partition = lay_out(&search, m, time);
 	if (time_p)
 		*time_p = time;
 	pd_levels_release(&search);
 	free(state);
-	return layout;
+	return partition;
 }
 
-struct pd_layout *pd_levels_of_runs(const struct pd_profile *profile,
-				    const struct pd_topology *topology, bool straight)
+struct pd_partition *pd_levels_of_runs(const struct pd_profile *profile,
+				       const struct pd_topology *topology, bool straight)
 {
 	struct pd_states states;
 	struct pd_levels levels = { &states, topology, PD_COST_SIMULATED, straight };
-	struct pd_layout *layout;
+	struct pd_partition *partition;
 
 	pd_states_init(&states, profile, PD_STATES_RUNS);
-	layout = pd_levels_search(&levels, NULL);
+	partition = pd_levels_search(&levels, NULL);
 	pd_states_release(&states);
-	return layout;
+	return partition;
 }

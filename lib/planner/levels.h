@@ -19,13 +19,13 @@ struct pd_levels {
  * used, a network may have too few layers.  It ignores memory.  Unless all components must be used,
  * it uses the fewest of the outermost level.  Sets *time_p, if not NULL, to the unrounded time.
  */
-struct pd_layout *pd_levels_search(const struct pd_levels *levels, double *time_p);
+struct pd_partition *pd_levels_search(const struct pd_levels *levels, double *time_p);
 
 /*
  * Does the same with stages that are runs of the profile's layers, by the terms of cost
  * "simulated".
  */
-struct pd_layout *pd_levels_of_runs(const struct pd_profile *profile,
-				    const struct pd_topology *topology, bool straight);
+struct pd_partition *pd_levels_of_runs(const struct pd_profile *profile,
+				       const struct pd_topology *topology, bool straight);
 
 #endif

@@ -13,13 +13,13 @@ static size_t pair(int j)
 	return (size_t)j * (size_t)(j - 1) / 2;
 }
 
-static const double *values_below(const struct search *search, int k)
+static const double *values_below(const struct levels_search *search, int k)
 {
 	return k == 1 ? search->zero : search->level[k - 1].value;
 }
 
 /* Returns the first s in [low, high) with compute[s] > more, or high. */
-static int first_above(const struct search *search, int low, int high, double more)
+static int first_above(const struct levels_search *search, int low, int high, double more)
 {
 	while (low < high) {
 		int middle = low + (high - low) / 2;
@@ -35,14 +35,14 @@ static int first_above(const struct search *search, int low, int high, double mo
 /* The best value of a cell so far, and the last stage that gives it. */
 struct best {
 	double time;
-	struct choice choice;
+	struct levels_choice choice;
 };
 
 /* Returns the first s in [low, high) behind which a last stage may take less than `time`. */
-static int first_split(const struct search *search, int k, int j, int last, int low, int high,
-		       double time)
+static int first_split(const struct levels_search *search, int k, int j, int last, int low,
+		       int high, double time)
 {
-	const struct level *level = &search->level[k];
+	const struct levels_level *level = &search->level[k];
 	const double *least = k == 1 ? NULL : &search->level[k - 1].least[pair(j)];
 
 	while (low < high) {
@@ -74,10 +74,10 @@ static int end_of_splits(const double *least, int low, int high, double time)
 }
 
 /* Tries all s for one number of replicas of the last stage. */
-static void try_splits(const struct search *search, int k, int i, int j, int m, int last,
+static void try_splits(const struct levels_search *search, int k, int i, int j, int m, int last,
 		       const struct row *row, struct best *best)
 {
-	const struct level *level = &search->level[k];
+	const struct levels_level *level = &search->level[k];
 	const struct pd_level_terms *at = &level->at;
 	const double *below = &values_below(search, k)[pair(j)];
 	size_t of_before = (size_t)(m - last) * (size_t)search->n;
@@ -101,10 +101,10 @@ static void try_splits(const struct search *search, int k, int i, int j, int m, 
 	}
 }
 
-static struct best cell(const struct search *search, int k, int i, int j, int m,
+static struct best cell(const struct levels_search *search, int k, int i, int j, int m,
 			const struct row *row, double limit)
 {
-	const struct level *level = &search->level[k];
+	const struct levels_level *level = &search->level[k];
 	const struct pd_level_terms *at = &level->at;
 	bool straight = search->question->straight;
 	double inside = values_below(search, k)[pair(j) + (size_t)i], time;
@@ -150,7 +150,7 @@ static void put(const struct row *row, size_t first, int i, int j, double time)
 		least[j] = time;
 }
 
-void pd_levels_fill(const struct search *search, int k, int i, int end, struct row *row,
+void pd_levels_fill(const struct levels_search *search, int k, int i, int end, struct row *row,
 		     double limit)
 {
 	size_t n = (size_t)search->n;
@@ -167,7 +167,7 @@ void pd_levels_fill(const struct search *search, int k, int i, int end, struct r
 		}
 }
 
-void pd_levels_row_init(const struct search *search, int k, struct row *row, bool choices)
+void pd_levels_row_init(const struct levels_search *search, int k, struct row *row, bool choices)
 {
 	size_t cells = (size_t)(search->level[k].m + 1) * (size_t)search->n;
 
@@ -187,9 +187,9 @@ void pd_levels_row_release(struct row *row)
  * Tells whether a stage of the outermost level can begin behind state i: the layers before need at
  * least so many components, and the rest are for what follows.
  */
-static bool can_begin(const struct search *search, int i)
+static bool can_begin(const struct levels_search *search, int i)
 {
-	const struct level *top = &search->level[search->levels];
+	const struct levels_level *top = &search->level[search->levels];
 	double each = top->limit * top->devices, all = search->compute[search->n - 1];
 	double before = fmax(1, ceil(search->compute[i] / each));
 
@@ -197,9 +197,9 @@ static bool can_begin(const struct search *search, int i)
 }
 
 /* Computes V_k for all pairs that are of use. */
-static void fill_level(struct search *search, int k)
+static void fill_level(struct levels_search *search, int k)
 {
-	const struct level *level = &search->level[k];
+	const struct levels_level *level = &search->level[k];
 	double most = level->limit * level->m * level->devices;
 	int n = search->n;
 	struct row row;
@@ -234,7 +234,7 @@ double pd_levels_above(double time)
  * Sets how much longer than the plan a part may take, by the replicas that it can have above: all
  * for the whole network, and all but one of some level for a part.
  */
-static void set_limits(struct search *search, double time)
+static void set_limits(struct levels_search *search, double time)
 {
 	double whole = pd_levels_above(time), part = search->question->straight ? whole : 0;
 
@@ -249,13 +249,13 @@ static void set_limits(struct search *search, double time)
 		search->level[k - 1].limit = search->level[k - 1].whole_limit = whole;
 }
 
-void pd_levels_init(struct search *search, const struct pd_levels *question,
+void pd_levels_init(struct levels_search *search, const struct pd_levels *question,
 			const int *state, int n)
 {
 	const struct pd_states *states = question->states;
 	double devices = 1;
 
-	*search = (struct search){
+	*search = (struct levels_search){
 		.question = question, .levels = question->topology->levels, .n = n,
 		.state = state,
 		.compute = pd_calloc((size_t)n, sizeof(double)),
@@ -276,7 +276,7 @@ void pd_levels_init(struct search *search, const struct pd_levels *question,
 				? search->compute[s] - search->compute[i] : HUGE_VAL;
 	}
 	for (int k = 1; k <= search->levels; k++) {
-		struct level *level = &search->level[k];
+		struct levels_level *level = &search->level[k];
 
 		level->at = pd_level_terms(question->kind, question->topology, k - 1);
 		level->m = (int)question->topology->level[k - 1].count;
@@ -295,7 +295,7 @@ void pd_levels_init(struct search *search, const struct pd_levels *question,
 	}
 }
 
-void pd_levels_release(struct search *search)
+void pd_levels_release(struct levels_search *search)
 {
 	free(search->compute);
 	free(search->parameters);
@@ -310,7 +310,7 @@ void pd_levels_release(struct search *search)
 	}
 }
 
-double pd_levels_solve(struct search *search, double limit, int *m_p)
+double pd_levels_solve(struct levels_search *search, double limit, int *m_p)
 {
 	int L = search->levels;
 	double least = HUGE_VAL;

@@ -31,7 +31,7 @@
 #define BLOCK 64                        /* points whose fewest devices are known together */
 
 /* Tells whether the stage [u, v) can fit with some replicas and warm-up. */
-static bool may_fit(const struct search *search, int v)
+static bool may_fit(const struct line_search *search, int v)
 {
 	int64_t limit = search->line->memory_limit_bytes;
 
@@ -42,7 +42,7 @@ static bool may_fit(const struct search *search, int v)
  * Returns the devices left for u: the layers before u compute too, and no device for longer than
  * this time.
  */
-static int room_for(const struct search *search, int u, int64_t time)
+static int room_for(const struct line_search *search, int u, int64_t time)
 {
 	int64_t before = search->points->compute_ns[u];
 
@@ -59,7 +59,7 @@ static bool may_do(int64_t compute_ns, int64_t time, int64_t devices)
 }
 
 /* Finds the plans of the layers behind u. */
-static void fill_one(struct search *search, int64_t time)
+static void fill_one(struct line_search *search, int64_t time)
 {
 	const struct pd_points *points = search->points;
 	const int64_t *compute = points->compute_ns;
@@ -85,7 +85,7 @@ static void fill_one(struct search *search, int64_t time)
 }
 
 /* Tells whether any stage can be before the plan. */
-static bool goes_on(const struct search *search, int u, const struct node *node, int64_t time)
+static bool goes_on(const struct line_search *search, int u, const struct node *node, int64_t time)
 {
 	struct pd_span own = { 0, node->devices };
 
@@ -97,7 +97,7 @@ static bool goes_on(const struct search *search, int u, const struct node *node,
 }
 
 /* Sets F of u, over plans that something can be before, and of the block that begins with u. */
-static void note_fewest(struct search *search, int u, int64_t time)
+static void note_fewest(struct line_search *search, int u, int64_t time)
 {
 	int *fewest = &search->fewest[u / BLOCK], kept = 0;
 	struct node *list = line_nodes(search, u);
@@ -115,7 +115,7 @@ static void note_fewest(struct search *search, int u, int64_t time)
 		*fewest = search->devices[v] < *fewest ? search->devices[v] : *fewest;
 }
 
-static bool probe(struct search *search, int64_t time)
+static bool probe(struct line_search *search, int64_t time)
 {
 	int U = search->points->last;
 
@@ -135,34 +135,34 @@ static bool probe(struct search *search, int64_t time)
 	return search->devices[0] != NONE;
 }
 
-/* Makes a layout of what was found for a time. */
-static struct pd_layout *walk(const struct search *search, int64_t time)
+/* Makes a partition of what was found for a time. */
+static struct pd_partition *walk(const struct line_search *search, int64_t time)
 {
 	const struct node *nodes = search->found, *node = nodes;
 	size_t room = (size_t)node->stages;
-	struct pd_layout *layout = pd_zalloc(sizeof(*layout));
+	struct pd_partition *partition = pd_zalloc(sizeof(*partition));
 	int *ends = pd_calloc(room, sizeof(*ends));
 
-	layout->cost_ns = time;
-	layout->replicas = pd_calloc(room, sizeof(int));
-	layout->ranks = pd_calloc(room, sizeof(*layout->ranks));
+	partition->cost_ns = time;
+	partition->replicas = pd_calloc(room, sizeof(int));
+	partition->ranks = pd_calloc(room, sizeof(*partition->ranks));
 	for (int u = 0; u < search->points->last; u = node->next) {
-		int s = layout->stage_count++, rest;
+		int s = partition->stage_count++, rest;
 
 		if (u > 0)
 			node = &nodes[u * search->kept + node->which];
 		rest = nodes[node->next * search->kept + node->which].devices;
 
 		ends[s] = node->next;
-		layout->replicas[s] = node->devices - rest;
-		layout->ranks[s] = pd_calloc((size_t)layout->replicas[s], sizeof(int));
-		for (int r = 0; r < layout->replicas[s]; r++)
-			layout->ranks[s][r] = rest + r;
+		partition->replicas[s] = node->devices - rest;
+		partition->ranks[s] = pd_calloc((size_t)partition->replicas[s], sizeof(int));
+		for (int r = 0; r < partition->replicas[s]; r++)
+			partition->ranks[s][r] = rest + r;
 	}
-	pd_points_layers(search->points, ends, layout->stage_count, &layout->layers,
-			 &layout->order);
+	pd_points_layers(search->points, ends, partition->stage_count, &partition->layers,
+			 &partition->order);
 	free(ends);
-	return layout;
+	return partition;
 }
 
 /*
@@ -187,9 +187,9 @@ static int64_t roomy_warmup(const struct pd_line *line)
 		: (line->memory_limit_bytes - bytes[0]) / each;
 }
 
-static struct search *search_new(const struct pd_line *line)
+static struct line_search *search_new(const struct pd_line *line)
 {
-	struct search *search = pd_zalloc(sizeof(*search));
+	struct line_search *search = pd_zalloc(sizeof(*search));
 
 	search->line = line;
 	search->points = line->points;
@@ -205,7 +205,7 @@ static struct search *search_new(const struct pd_line *line)
 	return search;
 }
 
-static void search_free(struct search *search)
+static void search_free(struct line_search *search)
 {
 	free(search->of[0]);
 	free(search->of[1]);
@@ -215,7 +215,7 @@ static void search_free(struct search *search)
 }
 
 /* Tries a time and keeps what it finds, since the next try overwrites the nodes. */
-static bool finds(struct search *search, int64_t time)
+static bool finds(struct line_search *search, int64_t time)
 {
 	bool found = probe(search, time);
 
@@ -230,7 +230,7 @@ static bool finds(struct search *search, int64_t time)
  * Returns a time that is enough: often little above the bound, else up to twice as much, and so on
  * up to the most.
  */
-static int64_t above(struct search *search, int64_t *low_p)
+static int64_t above(struct line_search *search, int64_t *low_p)
 {
 	int64_t part = *low_p / LITTLE, high = *low_p + part, most = search->line->most_ns;
 
@@ -246,13 +246,13 @@ static int64_t above(struct search *search, int64_t *low_p)
 	return high;
 }
 
-struct pd_layout *pd_line_search(const struct pd_line *line)
+struct pd_partition *pd_line_search(const struct pd_line *line)
 {
-	struct search *search = search_new(line);
+	struct line_search *search = search_new(line);
 	const struct pd_points *points = line->points;
 	int64_t low = pd_max64(points->compute_ns[points->last] / line->devices, line->bound_ns);
 	int64_t high = above(search, &low);
-	struct pd_layout *layout = NULL;
+	struct pd_partition *partition = NULL;
 
 	if (high < PD_COST_MAX) {
 		for (int i = 0; i < PROBES && low + low / line->precision < high; i++) {
@@ -263,17 +263,17 @@ struct pd_layout *pd_line_search(const struct pd_line *line)
 			else
 				low = middle + 1;
 		}
-		layout = walk(search, high);
+		partition = walk(search, high);
 	}
 	search_free(search);
-	return layout;
+	return partition;
 }
 
-struct pd_layout *pd_line_at(const struct pd_line *line, int64_t time)
+struct pd_partition *pd_line_at(const struct pd_line *line, int64_t time)
 {
-	struct search *search = search_new(line);
-	struct pd_layout *layout = finds(search, time) ? walk(search, time) : NULL;
+	struct line_search *search = search_new(line);
+	struct pd_partition *partition = finds(search, time) ? walk(search, time) : NULL;
 
 	search_free(search);
-	return layout;
+	return partition;
 }

@@ -26,8 +26,8 @@ struct pd_line {
 };
 
 /* Returns a good plan: the least time found by bisection, with few devices; NULL if none fits. */
-struct pd_layout *pd_line_search(const struct pd_line *line);
+struct pd_partition *pd_line_search(const struct pd_line *line);
 /* Returns a plan with few devices whose stages keep to a time, or NULL. */
-struct pd_layout *pd_line_at(const struct pd_line *line, int64_t time);
+struct pd_partition *pd_line_at(const struct pd_line *line, int64_t time);
 
 #endif

@@ -17,7 +17,7 @@ struct node {                           /* a plan of the layers behind u */
 	double load_ns[PD_MAX_LEVELS];  /* on the link of the component of its last device */
 };
 
-struct search {
+struct line_search {
 	const struct pd_line *line;
 	struct pd_points *points;
 	int u;                          /* the point where stages begin */
@@ -31,7 +31,7 @@ struct search {
 };
 
 /* Returns the plans of a point, search->kept of them. */
-static inline struct node *line_nodes(const struct search *search, int u)
+static inline struct node *line_nodes(const struct line_search *search, int u)
 {
 	return &search->nodes[(size_t)u * (size_t)search->kept];
 }
@@ -40,6 +40,6 @@ static inline struct node *line_nodes(const struct search *search, int u)
  * Keeps, for search->u, plans that put the stage [u, v) before the plans of v, where each stage
  * keeps to a time.
  */
-void pd_line_fill_stage(const struct search *search, int v, int64_t time);
+void pd_line_fill_stage(const struct line_search *search, int v, int64_t time);
 
 #endif

@@ -35,7 +35,7 @@ static int64_t versions(const struct pd_line *line, int64_t warmup, int64_t lead
 }
 
 /* Tells whether it fits, nearly as pd_schedule_memory will say, which decides. */
-static bool fits(const struct search *search, int v, int m, int64_t warmup, bool again)
+static bool fits(const struct line_search *search, int v, int m, int64_t warmup, bool again)
 {
 	const struct pd_line *line = search->line;
 	const struct pd_points *points = search->points;
@@ -54,7 +54,7 @@ static bool fits(const struct search *search, int v, int m, int64_t warmup, bool
 }
 
 /* Tells whether keep() would drop a plan with so many devices and a way of at least behind_ns. */
-static bool superfluous(const struct search *search, int64_t devices, int64_t behind_ns)
+static bool superfluous(const struct line_search *search, int64_t devices, int64_t behind_ns)
 {
 	const struct node *list = line_nodes(search, search->u);
 	int i = 0;
@@ -77,7 +77,7 @@ struct try {
 };
 
 /* Sets its warm-up and its way in *node_p. */
-static void lead(const struct search *search, int v, const struct try *try, int64_t time,
+static void lead(const struct line_search *search, int v, const struct try *try, int64_t time,
 		 struct node *node_p)
 {
 	int64_t m = try->own.end - try->own.begin, way, back = try->compute, need;
@@ -104,7 +104,7 @@ static void lead(const struct search *search, int v, const struct try *try, int6
 enum answer { NO, TOO_LARGE, YES };
 
 /* Tells whether the stage keeps to the time, and sets *node_p; NO also if keep() would drop it. */
-static enum answer stage_holds(const struct search *search, int v, const struct try *try,
+static enum answer stage_holds(const struct line_search *search, int v, const struct try *try,
 			       int64_t time, struct node *node_p)
 {
 	const struct pd_line *line = search->line;
@@ -133,7 +133,7 @@ static enum answer stage_holds(const struct search *search, int v, const struct 
 }
 
 /* Does the same, with recomputation if that is allowed. */
-static bool holds(const struct search *search, int v, const struct try *try, int64_t time,
+static bool holds(const struct line_search *search, int v, const struct try *try, int64_t time,
 		  struct node *node_p)
 {
 	const struct pd_points *points = search->points;
@@ -152,7 +152,7 @@ static bool holds(const struct search *search, int v, const struct try *try, int
  * Returns the least number of replicas, at least m, that compute and reduce within a time; sets the
  * time of the all-reduce.
  */
-static int64_t enough(const struct search *search, int v, int64_t m, int64_t time,
+static int64_t enough(const struct line_search *search, int v, int64_t m, int64_t time,
 		      struct try *try)
 {
 	const struct pd_points *points = search->points;
@@ -176,7 +176,7 @@ static int64_t enough(const struct search *search, int v, int64_t m, int64_t tim
 /*
  * Keeps a plan if it is among those with the fewest devices, and of these among the shortest ways.
  */
-static void keep(const struct search *search, const struct node *node)
+static void keep(const struct line_search *search, const struct node *node)
 {
 	struct node *list = line_nodes(search, search->u);
 	int i = 0;
@@ -193,7 +193,7 @@ static void keep(const struct search *search, const struct node *node)
 }
 
 /* Keeps stages before a plan of v, on at least m devices. */
-static void fill_before(const struct search *search, int v, const struct node *rest, int64_t m,
+static void fill_before(const struct line_search *search, int v, const struct node *rest, int64_t m,
 			int64_t time)
 {
 	const struct pd_line *line = search->line;
@@ -217,7 +217,7 @@ static void fill_before(const struct search *search, int v, const struct node *r
 	}
 }
 
-void pd_line_fill_stage(const struct search *search, int v, int64_t time)
+void pd_line_fill_stage(const struct line_search *search, int v, int64_t time)
 {
 	const int64_t *compute = search->points->compute_ns;
 	int64_t ns = compute[v] - compute[search->u], fewest = time > 0 ? pd_ceil_div(ns, time) : 1;

@@ -30,7 +30,7 @@ lib_libpd_a_SOURCES += \
 	lib/planner/links.c lib/planner/links.h \
 	lib/planner/map.c lib/planner/map.h \
 	lib/planner/nodes.c lib/planner/nodes.h \
-	lib/planner/none.c lib/planner/place.c lib/planner/place.h \
+	lib/planner/none.c lib/planner/placement.c lib/planner/placement.h \
 	lib/planner/planner.c lib/planner/planner.h \
 	lib/planner/points.c lib/planner/points.h \
 	lib/planner/predict.c lib/planner/predict.h \

@@ -141,12 +141,12 @@ static bool divide(const struct pd_task *task, struct pd_row *row, int64_t limit
 	return stages[0] <= task->topology->devices;
 }
 
-static struct pd_layout *least_memory(const struct pd_task *task)
+static struct pd_partition *least_memory(const struct pd_task *task)
 {
 	const struct pd_costs *costs = &task->costs;
 	size_t room = (size_t)costs->unit_count + 1;
 	int *stages = pd_calloc(room, sizeof(int)), *next = pd_calloc(room, sizeof(int));
-	struct pd_layout *layout = pd_zalloc(sizeof(*layout));
+	struct pd_partition *partition = pd_zalloc(sizeof(*partition));
 	int64_t low = 0, high = PD_COST_MAX;
 	struct pd_row row;
 
@@ -160,28 +160,28 @@ static struct pd_layout *least_memory(const struct pd_task *task)
 			low = middle + 1;
 	}
 	divide(task, &row, high, stages, next);
-	layout->layers = pd_calloc((size_t)stages[0], sizeof(int));
-	layout->replicas = pd_calloc((size_t)stages[0], sizeof(int));
-	layout->warmups = pd_calloc((size_t)stages[0], sizeof(int));
+	partition->layers = pd_calloc((size_t)stages[0], sizeof(int));
+	partition->replicas = pd_calloc((size_t)stages[0], sizeof(int));
+	partition->warmups = pd_calloc((size_t)stages[0], sizeof(int));
 	for (int u = 0; u < costs->unit_count; u = next[u]) {
-		layout->layers[layout->stage_count] = costs->first[next[u]] - costs->first[u];
-		layout->replicas[layout->stage_count++] = 1;
+		partition->layers[partition->stage_count] = costs->first[next[u]] - costs->first[u];
+		partition->replicas[partition->stage_count++] = 1;
 	}
 	pd_row_release(&row);
 	free(stages);
 	free(next);
-	return layout;
+	return partition;
 }
 
 void pd_none_explain(const struct pd_task *task, struct pd_error *err)
 {
-	struct pd_layout *layout = least_memory(task);
-	struct pd_plan *plan = pd_candidate_plan(task, layout, err);
+	struct pd_partition *partition = least_memory(task);
+	struct pd_plan *plan = pd_candidate_plan(task, partition, err);
 
 	if (plan) {
 		too_large(task, plan, "no plan fits: the closest needs", err);
 		advise(task, err);
 	}
 	pd_candidate_drop(plan);
-	pd_layout_free(layout);
+	pd_partition_free(partition);
 }

@@ -114,8 +114,9 @@ static int64_t at_least(const struct pd_plan *plan, int64_t period, int64_t boun
 static int data_parallel(const struct pd_task *task, int64_t bound,
 			 struct pd_prediction *predicted, struct pd_error *err)
 {
-	struct pd_layout *layout = pd_data_parallel_layout(&task->costs, task->topology->devices);
-	struct pd_plan *all = pd_candidate_plain(task, layout);
+	struct pd_partition *partition = pd_data_parallel_partition(&task->costs,
+								    task->topology->devices);
+	struct pd_plan *all = pd_candidate_plain(task, partition);
 	int status = 0;
 
 	if (task->request->cost == PD_COST_SIMULATED)
@@ -129,7 +130,7 @@ static int data_parallel(const struct pd_task *task, int64_t bound,
 			at_least(all, predicted->data_parallel_period_ns, bound);
 	predicted->data_parallel_memory_bytes = pd_candidate_fullest(all, NULL);
 	pd_candidate_drop(all);
-	pd_layout_free(layout);
+	pd_partition_free(partition);
 	return status;
 }
 

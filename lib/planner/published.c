@@ -28,9 +28,9 @@ static struct pd_topology row_of(const struct pd_topology *topology)
 	return row;
 }
 
-static struct pd_layout *search(const struct pd_states *states,
-				const struct pd_plan_request *request,
-				const struct pd_topology *topology, double *time_p)
+static struct pd_partition *search(const struct pd_states *states,
+				   const struct pd_plan_request *request,
+				   const struct pd_topology *topology, double *time_p)
 {
 	struct pd_levels levels = {
 		.states = states, .topology = topology, .kind = request->cost,
@@ -44,31 +44,31 @@ static struct pd_layout *search(const struct pd_states *states,
  * Plans on one level if whole components of the levels are too much for few layers without
  * replicas.
  */
-struct pd_layout *pd_published_layout(struct pd_profile *profile,
-				      const struct pd_plan_request *request,
-				      struct pd_error *err)
+struct pd_partition *pd_published_partition(struct pd_profile *profile,
+					    const struct pd_plan_request *request,
+					    struct pd_error *err)
 {
 	struct pd_topology row = row_of(request->topology);
-	struct pd_layout *layout;
+	struct pd_partition *partition;
 	struct pd_states states;
 
 	pd_states_init(&states, profile, rule(request->cost));
-	layout = search(&states, request, request->topology, NULL);
-	if (!layout && !pd_terms(request->cost)->all_used)
-		layout = search(&states, request, &row, NULL);
-	if (layout && layout->order)
-		pd_profile_reorder(profile, layout->order);
-	if (layout) {                   /* the order is now the profile's */
-		free(layout->order);
-		layout->order = NULL;
+	partition = search(&states, request, request->topology, NULL);
+	if (!partition && !pd_terms(request->cost)->all_used)
+		partition = search(&states, request, &row, NULL);
+	if (partition && partition->order)
+		pd_profile_reorder(profile, partition->order);
+	if (partition) {		/* the order is now the profile's */
+		free(partition->order);
+		partition->order = NULL;
 	}
-	if (!layout)
+	if (!partition)
 		pd_error_no(err, "--straight: cost \"%s\" uses all %" PRId64 " devices, and the "
 			    "network cannot be cut into so many stages; expected fewer devices, or "
 			    "another cost", pd_cost_kind_name[request->cost],
 			    request->topology->devices);
 	pd_states_release(&states);
-	return layout;
+	return partition;
 }
 
 /* Returns the bytes of parameters that belong to layer l. */
@@ -165,16 +165,16 @@ int64_t pd_published_bound_ns(const struct pd_profile *profile,
 			      const struct pd_plan_request *request)
 {
 	struct pd_states states;
-	struct pd_layout *layout;
+	struct pd_partition *partition;
 	double time = 0;
 	bool exact;
 
 	if (request->topology->levels > 1 || pd_terms(request->cost)->all_used)
 		return compute_bound(profile, request);
 	pd_states_init(&states, profile, rule(request->cost));
-	layout = search(&states, request, request->topology, &time);
-	exact = layout && states.whole;
-	pd_layout_free(layout);
+	partition = search(&states, request, request->topology, &time);
+	exact = partition && states.whole;
+	pd_partition_free(partition);
 	pd_states_release(&states);
 	return exact ? (int64_t)floor(time) : compute_bound(profile, request);
 }

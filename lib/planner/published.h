@@ -7,13 +7,13 @@
 #include "planner/search.h"
 
 /*
- * Returns the best layout by request->cost, whatever the memory.  Its stages need not be runs of
+ * Returns the best partition by request->cost, whatever the memory.  Its stages need not be runs of
  * the profile's layers; the profile is brought into their order.  Fails with PD_EXIT_NO if there is
  * none.
  */
-struct pd_layout *pd_published_layout(struct pd_profile *profile,
-				      const struct pd_plan_request *request,
-				      struct pd_error *err);
+struct pd_partition *pd_published_partition(struct pd_profile *profile,
+					    const struct pd_plan_request *request,
+					    struct pd_error *err);
 
 /*
  * Returns a plan's time between two minibatches.  If its ranks are not whole components of the

@@ -48,21 +48,21 @@ static void shape_of(struct shape *shape, const struct pd_plan *plan)
 	}
 }
 
-static struct pd_layout *layout_of(const struct shape *shape, const struct pd_task *task)
+static struct pd_partition *partition_of(const struct shape *shape, const struct pd_task *task)
 {
-	struct pd_layout *layout = pd_zalloc(sizeof(*layout));
+	struct pd_partition *partition = pd_zalloc(sizeof(*partition));
 
-	layout->cost_ns = PD_NEVER;
-	layout->stage_count = shape->count;
-	layout->layers = pd_calloc((size_t)shape->count, sizeof(int));
-	layout->replicas = pd_calloc((size_t)shape->count, sizeof(int));
+	partition->cost_ns = PD_NEVER;
+	partition->stage_count = shape->count;
+	partition->layers = pd_calloc((size_t)shape->count, sizeof(int));
+	partition->replicas = pd_calloc((size_t)shape->count, sizeof(int));
 	if (shape->profile != task->profile)
-		layout->order = pd_views_order(task->views, shape->profile);
+		partition->order = pd_views_order(task->views, shape->profile);
 	for (int s = 0, l = 0; s < shape->count; l = shape->ends[s++]) {
-		layout->layers[s] = shape->ends[s] - l;
-		layout->replicas[s] = shape->replicas[s];
+		partition->layers[s] = shape->ends[s] - l;
+		partition->replicas[s] = shape->replicas[s];
 	}
-	return layout;
+	return partition;
 }
 
 static uint64_t mark_of(const struct shape *shape)
@@ -138,8 +138,8 @@ void pd_refine_consider(struct climb *climb)
 	if (valid(climb, &climb->trial) && climb->contest->work < climb->most_work &&
 	    !too_slow(climb, &climb->trial) && !seen_before(climb, &climb->trial)) {
 		climb->contest->changed_ns = climb->best_ns;
-		ns = pd_contest_enter(climb->contest, layout_of(&climb->trial,
-								climb->contest->task));
+		ns = pd_contest_enter(climb->contest, partition_of(&climb->trial,
+								   climb->contest->task));
 		if (ns < climb->best_ns) {
 			climb->best_ns = ns;
 			shape_copy(&climb->best, &climb->trial);

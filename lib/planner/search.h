@@ -10,7 +10,7 @@
 #define PD_NEVER INT64_MAX              /* the cost of an impossible plan */
 
 /* Stages over a chain of units. */
-struct pd_layout {
+struct pd_partition {
 	int64_t cost_ns;                /* the cost that the search minimised */
 	int stage_count;
 	int *layers, *replicas;
@@ -19,7 +19,7 @@ struct pd_layout {
 	int *warmups;                   /* NULL: the usual ones */
 };
 
-void pd_layout_free(struct pd_layout *layout);
+void pd_partition_free(struct pd_partition *partition);
 
 /* Devices in a row, joined by equal links. */
 struct pd_flat {
@@ -34,13 +34,13 @@ struct pd_flat {
  * uses the fewest devices that reach this time, then the fewest stages, then the least memory at
  * its fullest rank; among equals, its first stages are the shortest.
  */
-struct pd_layout *pd_flat_search(const struct pd_flat *flat, int count);
+struct pd_partition *pd_flat_search(const struct pd_flat *flat, int count);
 
 /* Reads --stages: "8x1,6" is 8 layers on one rank, then 6 on one. */
-struct pd_layout *pd_fixed_layout(const struct pd_costs *costs, const char *list,
-				  enum pd_weight_kind weights, int64_t devices,
-				  struct pd_error *err);
+struct pd_partition *pd_fixed_partition(const struct pd_costs *costs, const char *list,
+					enum pd_weight_kind weights, int64_t devices,
+					struct pd_error *err);
 /* Returns one stage on all devices. */
-struct pd_layout *pd_data_parallel_layout(const struct pd_costs *costs, int64_t devices);
+struct pd_partition *pd_data_parallel_partition(const struct pd_costs *costs, int64_t devices);
 
 #endif

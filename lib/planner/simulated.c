@@ -6,7 +6,7 @@
  * least time it finds and for some above it, with which fewer devices, stages and minibatches in
  * flight are needed; from the paper's levels; without replicas; equal pipelines; and all devices
  * in parallel.  Where memory has a limit, also those that fit with one minibatch at a time.  Each
- * is entered at every place (place.c) with warm-ups that are worth their memory (warmup.c), the
+ * is entered at every place (placement.c) with warm-ups that are worth their memory (warmup.c), the
  * best are changed a little (refine.c), and entries are replayed until none that is left can win
  * (contest_replays.c), or one is that no plan at all can beat (bound.c).  So the first ones that are
  * found are replayed before others are looked for, and if one is within half a percent of that bound
@@ -67,13 +67,13 @@ static int64_t hopeful_ns(const struct pd_contest *contest)
 static void enter_found(struct pd_contest *contest, const struct pd_line *line,
 			const struct way *way)
 {
-	struct pd_layout *layout = pd_line_search(line);
+	struct pd_partition *partition = pd_line_search(line);
 	int64_t time;
 
-	if (!layout)
+	if (!partition)
 		return;
-	time = layout->cost_ns;
-	pd_contest_enter(contest, layout);
+	time = partition->cost_ns;
+	pd_contest_enter(contest, partition);
 	for (size_t i = 0; i < PD_COUNT(slower) && time < PD_COST_MAX / 2 && !way->alone; i++) {
 		int64_t at = time + time / 100 * slower[i];
 
@@ -161,12 +161,12 @@ static void enter_equal(struct pd_contest *contest)
 	int devices = (int)task->topology->devices;
 
 	for (int count = 2; count <= MOST_EQUAL && count <= task->costs.unit_count; count++) {
-		struct pd_layout *layout = devices % count ? NULL
-							   : pd_even_layout(&task->costs, count);
+		struct pd_partition *partition = devices % count ? NULL
+							   : pd_even_partition(&task->costs, count);
 
-		for (int s = 0; layout && s < layout->stage_count; s++)
-			layout->replicas[s] = devices / count;
-		pd_contest_enter(contest, layout);
+		for (int s = 0; partition && s < partition->stage_count; s++)
+			partition->replicas[s] = devices / count;
+		pd_contest_enter(contest, partition);
 	}
 }
 
@@ -189,8 +189,8 @@ static int enter_all(struct pd_contest *contest, struct pd_error *err)
 			return 0;
 	}
 	if (!task->straight) {
-		pd_contest_enter(contest, pd_data_parallel_layout(&task->costs,
-								  task->topology->devices));
+		pd_contest_enter(contest, pd_data_parallel_partition(&task->costs,
+								     task->topology->devices));
 		enter_line(contest, &(struct way){ .straight = true, .kept = 1 });
 		if (!many)
 			enter_equal(contest);

@@ -3,8 +3,8 @@
 
 #include "base/mem.h"
 #include "planner/predict.h"
-#include "schedule/ideal.h"
 #include "schedule/memory.h"
+#include "schedule/tick.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static int64_t stale(const struct pd_schedule *schedule, int s)
 	for (int64_t k = 0; k < group && k < STALE_LOOKED_AT; k++) {
 		/* long after the beginning, since versions before it are negative */
 		int64_t n = (1 + PD_MAX_RANKS / group) * group + k;
-		int64_t late = (n / group * group - pd_ideal_version(schedule, s, n, false)) / group;
+		int64_t late = (n / group * group - pd_tick_version(schedule, s, n, false)) / group;
 
 		most = late > most ? late : most;
 	}

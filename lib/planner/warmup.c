@@ -52,7 +52,7 @@ static void descend(struct pd_plan *plan)
 }
 
 /* Takes one warm-up from each stage that does not fit; returns whether there was any. */
-static bool take_back(struct pd_plan *plan, const struct pd_warmup_room *room)
+static bool take_back(struct pd_plan *plan, const struct pd_warmup_limits *limits)
 {
 	bool fewer = false;
 
@@ -61,7 +61,7 @@ static bool take_back(struct pd_plan *plan, const struct pd_warmup_room *room)
 		/* With vertical-sync, stages keep what the first one is ahead. */
 		bool first = plan->weights == PD_WEIGHTS_VERTICAL_SYNC;
 
-		if (stage->memory_bytes <= room->limit_bytes)
+		if (stage->memory_bytes <= limits->limit_bytes)
 			continue;
 		if (!stage->warmup && first)
 			stage = &plan->stages[0];
@@ -72,7 +72,7 @@ static bool take_back(struct pd_plan *plan, const struct pd_warmup_room *room)
 			 * It may fit without recomputing, which gains nothing with one microbatch
 			 * in flight.
 			 */
-			if (room->recompute ||
+			if (limits->recompute ||
 			    (!stage->warmup && plan->schedule == PD_SCHEDULE_1F1B))
 				stage->recompute = false;
 		}
@@ -81,7 +81,7 @@ static bool take_back(struct pd_plan *plan, const struct pd_warmup_room *room)
 }
 
 /* Returns the schedule with as many warm-ups as fit, or NULL. */
-static struct pd_schedule *fit(struct pd_plan *plan, struct pd_warmup_room *room)
+static struct pd_schedule *fit(struct pd_plan *plan, struct pd_warmup_limits *limits)
 {
 	struct pd_error err;
 
@@ -100,21 +100,21 @@ static struct pd_schedule *fit(struct pd_plan *plan, struct pd_warmup_room *room
 		if (!schedule)
 			return NULL;
 		pd_predict_memory(plan, schedule);
-		fits = pd_candidate_fullest(plan, NULL) <= room->limit_bytes;
-		if (!fits && room->recompute)
-			again = pd_recompute_more(plan, schedule, room->limit_bytes);
+		fits = pd_candidate_fullest(plan, NULL) <= limits->limit_bytes;
+		if (!fits && limits->recompute)
+			again = pd_recompute_more(plan, schedule, limits->limit_bytes);
 		if (fits)
 			return schedule;
 		pd_schedule_free(schedule);
-		room->tight = true;
-		if (!again && !take_back(plan, room))
+		limits->tight = true;
+		if (!again && !take_back(plan, limits))
 			return NULL;
 	}
 }
 
-bool pd_warmup_fit(struct pd_plan *plan, struct pd_warmup_room *room)
+bool pd_warmup_fit(struct pd_plan *plan, struct pd_warmup_limits *limits)
 {
-	struct pd_schedule *schedule = fit(plan, room);
+	struct pd_schedule *schedule = fit(plan, limits);
 
 	pd_schedule_free(schedule);
 	return schedule != NULL;
@@ -129,7 +129,7 @@ struct way {
 struct choice {
 	struct pd_plan *plan;
 	const struct pd_window *window;
-	struct pd_warmup_room *room;
+	struct pd_warmup_limits *limits;
 	int64_t best_ns;
 	struct way *best, *asked;       /* asked: which stages recompute with any warm-ups */
 	int64_t work;
@@ -148,7 +148,7 @@ static void try(struct choice *choice, bool settle_for_equal)
 	if (choice->best_ns >= 0 &&
 	    pd_window_least_ns(plan, choice->window) >= choice->best_ns + settle_for_equal)
 		return;
-	schedule = fit(plan, choice->room);
+	schedule = fit(plan, choice->limits);
 	if (!schedule)
 		return;
 	ns = pd_flow_bound_ns(schedule);
@@ -196,7 +196,7 @@ static void do_without(struct choice *choice)
 	struct pd_plan *plan = choice->plan;
 	int steps = 0;
 
-	for (int s = 0; s < plan->stage_count && choice->room->recompute; s++)
+	for (int s = 0; s < plan->stage_count && choice->limits->recompute; s++)
 		for (int less = 1; choice->best[s].recompute && less <= choice->best[s].warmup &&
 		     steps++ < MOST_STEPS; less++) {
 			restore(choice);
@@ -244,9 +244,9 @@ static void compare_some(struct choice *choice, struct pd_window *window)
 static int64_t choose(struct choice *choice, struct pd_window *window)
 {
 	struct pd_plan *plan = choice->plan;
-	struct pd_warmup_room *room = choice->room;
+	struct pd_warmup_limits *limits = choice->limits;
 
-	if (room->most_ns > 0 && pd_window_floor_ns(plan, window) > room->most_ns)
+	if (limits->most_ns > 0 && pd_window_floor_ns(plan, window) > limits->most_ns)
 		return -1;
 	if ((int64_t)plan->stage_count * plan->rank_count <= LARGE) {
 		compare_some(choice, window);
@@ -255,13 +255,13 @@ static int64_t choose(struct choice *choice, struct pd_window *window)
 		try(choice, false);
 	}
 	restore(choice);
-	return pd_warmup_fit(plan, room) ? choice->best_ns : -1;
+	return pd_warmup_fit(plan, limits) ? choice->best_ns : -1;
 }
 
-int64_t pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_room *room, int64_t *work)
+int64_t pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_limits *limits, int64_t *work)
 {
 	struct pd_window window;
-	struct choice choice = { .plan = plan, .window = &window, .room = room, .best_ns = -1 };
+	struct choice choice = { .plan = plan, .window = &window, .limits = limits, .best_ns = -1 };
 	size_t stages = (size_t)plan->stage_count;
 	int64_t ns;
 

@@ -12,7 +12,7 @@
 #define PD_WARMUP_WORTH 1000
 
 /* The limits of warm-ups. */
-struct pd_warmup_room {
+struct pd_warmup_limits {
 	int64_t limit_bytes;
 	bool recompute;                 /* stages may recompute to fit */
 	bool tight;                     /* set if some that were tried did not fit */
@@ -27,7 +27,7 @@ struct pd_warmup_room {
  * (pd_flow_bound_ns), or -1 where nothing fits, the warm-ups being then the least there are, or
  * nothing can be of interest.  *work grows by what was estimated: stages times minibatches.
  */
-int64_t pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_room *room, int64_t *work);
+int64_t pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_limits *limits, int64_t *work);
 
 /*
  * Returns the most warm-ups of a stage that are considered: enough to fill what is behind it twice.
@@ -35,6 +35,6 @@ int64_t pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_room *room, int6
 int pd_warmup_most(const struct pd_plan *plan, int stage);
 
 /* Lowers the plan's warm-ups until they fit; returns false if none do. */
-bool pd_warmup_fit(struct pd_plan *plan, struct pd_warmup_room *room);
+bool pd_warmup_fit(struct pd_plan *plan, struct pd_warmup_limits *limits);
 
 #endif

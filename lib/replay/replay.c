@@ -20,7 +20,7 @@ struct replay {
 	struct pd_sim_fabric *fabric;
 	struct pd_arena arena;          /* memory of the workers */
 	struct pd_worker **workers;     /* per rank */
-	struct pd_room *rooms;          /* per rank and chunk, or NULL */
+	struct pd_buffer_counts *buffer_counts; /* per rank and chunk, or NULL */
 	bool *done;
 	int live;                       /* workers that are not done */
 };
@@ -29,10 +29,10 @@ static void replay_free(struct replay *replay)
 {
 	for (int r = 0; replay->workers && r < replay->plan->rank_count; r++)
 		pd_worker_free(replay->workers[r]);
-	if (replay->rooms)
-		pd_rooms_release(replay->rooms,
-				 replay->plan->rank_count * replay->schedule->chunks);
-	free(replay->rooms);
+	if (replay->buffer_counts)
+		pd_buffer_counts_release(replay->buffer_counts,
+					 replay->plan->rank_count * replay->schedule->chunks);
+	free(replay->buffer_counts);
 	free(replay->workers);
 	pd_arena_release(&replay->arena);
 	free(replay->done);
@@ -47,9 +47,10 @@ static void follow_lists(struct replay *replay, const struct pd_lists *lists)
 	size_t ranks = (size_t)replay->plan->rank_count;
 	int chunks = replay->schedule->chunks;
 
-	replay->rooms = pd_calloc(ranks * (size_t)chunks, sizeof(*replay->rooms));
+	replay->buffer_counts = pd_calloc(ranks * (size_t)chunks, sizeof(*replay->buffer_counts));
 	for (int r = 0; r < replay->plan->rank_count; r++)
-		pd_room_of_list(replay->schedule, lists, r, false, &replay->rooms[r * chunks]);
+		pd_buffer_counts_of_list(replay->schedule, lists, r, false,
+					 &replay->buffer_counts[r * chunks]);
 }
 
 /* Returns how many microbatches are trained without lists or bounds. */
@@ -70,21 +71,21 @@ static int64_t length(const struct pd_plan *plan, const struct pd_replay_options
  * Counts buffers for the generator's lists, but for no more microbatches than are replayed: with
  * GPipe many more of a long update may be in flight.
  */
-static void rooms_of_stages(const struct replay *replay, const struct pd_replay_options *options,
-			    const int *stages, struct pd_room *rooms)
+static void counts_of_stages(const struct replay *replay, const struct pd_replay_options *options,
+			     const int *stages, struct pd_buffer_counts *buffer_counts)
 {
 	const struct pd_plan *plan = replay->plan;
 	int64_t microbatches = length(plan, options);
 
 	for (int i = 0; i < replay->schedule->chunks; i++) {
-		struct pd_room *room = &rooms[i];
+		struct pd_buffer_counts *counts = &buffer_counts[i];
 		int64_t most = microbatches / plan->stages[stages[i]].replicas + 2;
 
-		pd_room_of_stage(replay->schedule, stages[i], room);
+		pd_buffer_counts_of_stage(replay->schedule, stages[i], counts);
 		if (options->phase_count > 0)
 			continue;
-		room->slots = room->slots < most ? room->slots : (int)most;
-		room->inboxes = room->inboxes < most ? room->inboxes : (int)most;
+		counts->slots = counts->slots < most ? counts->slots : (int)most;
+		counts->inboxes = counts->inboxes < most ? counts->inboxes : (int)most;
 	}
 }
 
@@ -134,7 +135,7 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 	for (int r = 0; r < plan->rank_count; r++) {
 		int chunks = replay->schedule->chunks, stages[chunks];
 		struct pd_worker_stage nets[chunks];
-		struct pd_room rooms[chunks];
+		struct pd_buffer_counts buffer_counts[chunks];
 		struct pd_worker_config config = {
 			.schedule = replay->schedule, .rank = r,
 			.device = pd_sim_device(replay->sim, r), .stages = nets,
@@ -142,14 +143,14 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 			.batch_size = plan->profile->batch_size,
 			.optimizer = { .momentum = 1 },       /* the velocity counts as memory */
 			.list = options->lists ? &options->lists->ranks[r] : NULL,
-			.rooms = options->lists ? &replay->rooms[r * chunks] : rooms,
-			.arena = &replay->arena,
+			.buffer_counts = options->lists ? &replay->buffer_counts[r * chunks]
+			: buffer_counts, .arena = &replay->arena,
 			.retired = options->recurrence ? note : options->retired,
 			.context = options->recurrence ? replay : options->context,
 		};
 
 		pd_schedule_stages(replay->schedule, r, stages);
-		rooms_of_stages(replay, options, stages, rooms);
+		counts_of_stages(replay, options, stages, buffer_counts);
 		for (int i = 0; i < chunks; i++)
 			nets[i] = (struct pd_worker_stage){
 				.net = pd_sim_net(replay->sim, stages[i]) };

@@ -11,8 +11,8 @@
 #include "base/awake.h"
 #include "base/event.h"
 #include "data/loader.h"
+#include "launch/heartbeat.h"
 #include "launch/launcher.h"
-#include "launch/pulse.h"
 #include "run/job.h"
 #include "run/report.h"
 #include "run/saver.h"
@@ -26,12 +26,12 @@
 /* ---- a rank ---- */
 
 /* One of the rank's stages. */
-struct part {
+struct rank_part {
 	int stage;
 	struct pd_net *net;
 	struct pd_loader *loader;
 	struct pd_saver **savers;
-	size_t saver_count, saver_room;
+	size_t saver_count, saver_capacity;
 	struct pd_event *shares;        /* transfers of running statistics between replicas */
 	int share_count;
 	int64_t exported;               /* the last checkpoint step told to the supervisor */
@@ -40,17 +40,17 @@ struct part {
 struct rank {
 	int number;
 	struct pd_channel channel;
-	struct pd_pulse pulse;
+	struct pd_heartbeat heartbeat;
 	struct pd_gate gate;
 	struct pd_job *job;
 	struct pd_schedule *schedule;
 	int replica, part_count;
-	struct part *parts;
+	struct rank_part *parts;
 	struct pd_dataset train, test;
 	struct pd_device *device;
 	struct pd_transport *transport;
 	struct pd_worker *worker;
-	struct pd_room *rooms;          /* that it needs, per part; or NULL */
+	struct pd_buffer_counts *buffer_counts; /* that it needs, per part; or NULL */
 	int64_t floor;                  /* of the first phase */
 	int64_t asked;                  /* the last checkpoint step asked of the worker */
 	int64_t alive_ns;
@@ -73,7 +73,7 @@ static inline int say(struct rank *rank, json_t *message)
 }
 
 /* rank.c: the saver of a step; one of stage number i that is not in use */
-struct pd_saver *rank_saver_of(struct part *part, int64_t step);
+struct pd_saver *rank_saver_of(struct rank_part *part, int64_t step);
 struct pd_saver *rank_free_saver(struct rank *rank, int i);
 void rank_ask_checkpoint(struct rank *rank, int64_t at);
 
@@ -123,9 +123,9 @@ struct supervisor {
 	struct pd_schedule *schedule;
 	struct watched *ranks;
 	int count, ready, done, reached;
-	struct pd_report report;
+	struct pd_run_report report;
 	struct pending *pending;        /* checkpoints that are not whole yet (pending.c) */
-	size_t pending_count, pending_room;
+	size_t pending_count, pending_capacity;
 	struct pd_awake awake;
 	int signal_fd;
 	int signal;                     /* the last that asked for an end, or 0 */

@@ -235,7 +235,7 @@ static void pass_over(void *context, int64_t step, const struct pd_error *why)
 {
 	struct pd_job *job = context;
 
-	job->passed_over = pd_grow(job->passed_over, &job->passed_room, job->passed_count + 1,
+	job->passed_over = pd_grow(job->passed_over, &job->passed_capacity, job->passed_count + 1,
 				   sizeof(*job->passed_over));
 	job->passed_over[job->passed_count++] = step;
 	pd_say("%s: passes over the checkpoint of step %" PRId64 ": %.400s", job->checkpoint, step,

@@ -37,7 +37,7 @@ struct pd_job {
 	const char *file;               /* what the plan was read from, for messages */
 	bool quiet;                     /* from which checkpoint it goes on is not said */
 	int64_t *passed_over;           /* steps of damaged checkpoints, highest first; owned */
-	size_t passed_count, passed_room;
+	size_t passed_count, passed_capacity;
 	const char *init;               /* file of parameters to begin with, or NULL: random ones */
 	const char *trace;              /* file, or NULL */
 	struct pd_file trace_file;      /* the supervisor's: of a pipe or a device, open; else empty */

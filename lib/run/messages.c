@@ -76,10 +76,10 @@ static int handle(struct rank *rank, json_t *message, struct pd_error *err)
 	} else if (pd_message_is(message, "stop_at")) {
 		status = stop_at(rank, message);
 	} else if (pd_message_is(message, "write")) {
-		pd_pulse_begin(&rank->pulse, &rank->channel);
+		pd_heartbeat_begin(&rank->heartbeat, &rank->channel);
 		status = write_checkpoint(rank, json_integer_value(json_object_get(message, "step")),
 					  err);
-		pd_pulse_end(&rank->pulse);
+		pd_heartbeat_end(&rank->heartbeat);
 	} else if (pd_message_is(message, "exit")) {
 		rank->exit = true;
 	}

@@ -35,7 +35,7 @@ static struct pending *new_pending(struct supervisor *s, int64_t step)
 	struct pending *p = pending_of(s, -1);
 
 	if (!p) {
-		s->pending = pd_grow(s->pending, &s->pending_room, s->pending_count + 1,
+		s->pending = pd_grow(s->pending, &s->pending_capacity, s->pending_count + 1,
 				     sizeof(*s->pending));
 		p = &s->pending[s->pending_count++];
 		p->versions = pd_calloc((size_t)s->job->plan->stage_count, sizeof(json_t *));
@@ -142,7 +142,7 @@ static int finish_checkpoint(struct supervisor *s, struct pending *p, struct pd_
 	pd_checkpoint_info_release(&info);
 	if (status == 0) {
 		s->last_checkpoint = p->step;
-		pd_report_checkpoint(&s->report, job->checkpoint, p->step);
+		pd_run_report_checkpoint(&s->report, job->checkpoint, p->step);
 	}
 	p->step = -1;
 	p->exported = p->saved = 0;

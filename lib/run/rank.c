@@ -16,7 +16,7 @@
 
 /* ---- checkpoints ---- */
 
-struct pd_saver *rank_saver_of(struct part *part, int64_t step)
+struct pd_saver *rank_saver_of(struct rank_part *part, int64_t step)
 {
 	for (size_t i = 0; i < part->saver_count; i++)
 		if (part->savers[i]->step == step)
@@ -27,7 +27,7 @@ struct pd_saver *rank_saver_of(struct part *part, int64_t step)
 /* One that is not in use, of stage number i. */
 struct pd_saver *rank_free_saver(struct rank *rank, int i)
 {
-	struct part *part = &rank->parts[i];
+	struct rank_part *part = &rank->parts[i];
 	struct pd_saver *saver = rank_saver_of(part, -1);
 
 	if (saver)
@@ -37,7 +37,7 @@ struct pd_saver *rank_free_saver(struct rank *rank, int i)
 		.job = rank->job, .device = rank->device, .net = part->net,
 		.worker = rank->worker, .number = i, .stage = part->stage, .step = -1,
 	};
-	part->savers = pd_grow(part->savers, &part->saver_room, part->saver_count + 1,
+	part->savers = pd_grow(part->savers, &part->saver_capacity, part->saver_count + 1,
 			       sizeof(*part->savers));
 	part->savers[part->saver_count++] = saver;
 	return saver;
@@ -49,7 +49,7 @@ struct pd_saver *rank_free_saver(struct rank *rank, int i)
  */
 static void hold_back(struct rank *rank)
 {
-	const struct part *part = &rank->parts[0];
+	const struct rank_part *part = &rank->parts[0];
 	int unwritten = 0;
 
 	for (size_t i = 0; i < part->saver_count; i++)
@@ -99,7 +99,7 @@ static void ask_next_checkpoint(struct rank *rank)
 }
 
 /* Told as checkpoints count: in minibatches. */
-static int exported(struct rank *rank, struct part *part, struct pd_saver *saver)
+static int exported(struct rank *rank, struct rank_part *part, struct pd_saver *saver)
 {
 	const struct pd_job *job = rank->job;
 	json_t *versions = json_array(), *scales = pd_plan_agrees(job->plan) ? json_array() : NULL;
@@ -120,7 +120,7 @@ static int exported(struct rank *rank, struct part *part, struct pd_saver *saver
 				   "versions", versions, "scales", scales));
 }
 
-static int take_pause_of(struct rank *rank, struct part *part, enum pd_pause pause,
+static int take_pause_of(struct rank *rank, struct rank_part *part, enum pd_pause pause,
 			 struct pd_error *err)
 {
 	for (size_t i = 0; i < part->saver_count; i++) {
@@ -168,7 +168,7 @@ static int take_pause(struct rank *rank, struct pd_error *err)
 /* The end of an epoch or of the run: the newest version is all there is to keep. */
 static int take_end(struct rank *rank, int i, struct pd_error *err)
 {
-	struct part *part = &rank->parts[i];
+	struct rank_part *part = &rank->parts[i];
 	struct pd_saver *saver;
 
 	if (!rank->job->checkpoint || rank->replica != 0 || part->exported >= rank->phase.last)
@@ -190,11 +190,11 @@ static int end_phase(struct rank *rank, struct pd_error *err)
 
 	if (verdict <= 0)
 		return verdict;
-	pd_pulse_begin(&rank->pulse, &rank->channel);
+	pd_heartbeat_begin(&rank->heartbeat, &rank->channel);
 	for (int i = 0; i < rank->part_count && trained; i++)
 		if (take_end(rank, i, err) < 0)
 			return -1;
-	pd_pulse_end(&rank->pulse);
+	pd_heartbeat_end(&rank->heartbeat);
 	rank->in_phase = false;
 	return 1;
 }
@@ -249,10 +249,10 @@ static int train(struct rank *rank, struct pd_error *err)
 		case PD_WORKER_BUSY:
 			break;
 		case PD_WORKER_PAUSED:
-			pd_pulse_begin(&rank->pulse, &rank->channel);
+			pd_heartbeat_begin(&rank->heartbeat, &rank->channel);
 			if (take_pause(rank, err) < 0)
 				return -1;
-			pd_pulse_end(&rank->pulse);
+			pd_heartbeat_end(&rank->heartbeat);
 			break;
 		case PD_WORKER_DONE:
 			verdict = rank->in_phase ? end_phase(rank, err) : 1;
@@ -274,7 +274,7 @@ static int train(struct rank *rank, struct pd_error *err)
 static void tear_down(struct rank *rank)
 {
 	for (int i = 0; i < rank->part_count; i++) {
-		struct part *part = &rank->parts[i];
+		struct rank_part *part = &rank->parts[i];
 
 		for (size_t k = 0; k < part->saver_count; k++) {
 			pd_saver_release(part->savers[k]);
@@ -291,9 +291,9 @@ static void tear_down(struct rank *rank)
 			rank->device->ops->net.close(rank->parts[i].net);
 	}
 	free(rank->parts);
-	if (rank->rooms)
-		pd_rooms_release(rank->rooms, rank->part_count);
-	free(rank->rooms);
+	if (rank->buffer_counts)
+		pd_buffer_counts_release(rank->buffer_counts, rank->part_count);
+	free(rank->buffer_counts);
 	if (rank->transport)
 		rank->transport->ops->close(rank->transport);
 	if (rank->device)
@@ -313,7 +313,7 @@ static int run(struct rank *rank, struct pd_error *err)
 	json_t *message;
 	int status;
 
-	pd_pulse_begin(&rank->pulse, &rank->channel);
+	pd_heartbeat_begin(&rank->heartbeat, &rank->channel);
 	if (pd_channel_wait(&rank->channel, -1, &message) < 0)
 		return pd_error_failed(err, "the launcher is gone");
 	status = rank_set_up(rank, message, err);
@@ -324,7 +324,7 @@ static int run(struct rank *rank, struct pd_error *err)
 		return pd_error_failed(err, "the launcher is gone");
 	status = rank_connect(rank, message, err);
 	json_decref(message);
-	pd_pulse_end(&rank->pulse);
+	pd_heartbeat_end(&rank->heartbeat);
 	pd_mem_for("training and its checkpoints");
 	return status < 0 ? -1 : train(rank, err);
 }

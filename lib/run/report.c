@@ -18,7 +18,7 @@
  * Past stdio, so that a reason is not lost and a line is whole.  After one that could not be
  * written none is: what is there would look complete.
  */
-static void line(struct pd_report *report, json_t *event)
+static void line(struct pd_run_report *report, json_t *event)
 {
 	bool last = strcmp(json_string_value(json_object_get(event, "event")), "done") == 0;
 	char *text = json_dumps(event, JSON_REAL_PRECISION(9));
@@ -39,30 +39,30 @@ static void line(struct pd_report *report, json_t *event)
 	free(text);
 }
 
-void pd_report_starting(struct pd_report *report, int ready, int workers, bool quiet)
+void pd_run_report_starting(struct pd_run_report *report, int ready, int workers, bool quiet)
 {
 	char note[64];
 
 	snprintf(note, sizeof(note), "%d worker%s, %d ready", workers, workers == 1 ? "" : "s",
 		 ready);
 	if (ready == 0)
-		pd_progress_begin(&report->bar, "starting", workers, quiet);
-	pd_progress_show(&report->bar, ready, note);
+		pd_progress_bar_begin(&report->bar, "starting", workers, quiet);
+	pd_progress_bar_show(&report->bar, ready, note);
 }
 
 /* what: of the newest minibatch, or what goes on instead. */
-static void show_bar(struct pd_report *report, const char *what)
+static void show_bar(struct pd_run_report *report, const char *what)
 {
 	char note[256], pace[96] = "";
 	size_t used = pd_pace_place(&report->pace, report->done, note, sizeof(note));
 
 	pd_pace_rate(&report->pace, report->done, pace, sizeof(pace));
 	snprintf(note + used, sizeof(note) - used, ", %s%s", what, pace);
-	pd_progress_show(&report->bar, report->done, note);
+	pd_progress_bar_show(&report->bar, report->done, note);
 }
 
 /* A minibatch more is trained. */
-static void show_trained(struct pd_report *report)
+static void show_trained(struct pd_run_report *report)
 {
 	int64_t trained = report->done - report->first_done;
 	char loss[32];
@@ -75,7 +75,7 @@ static void show_trained(struct pd_report *report)
 }
 
 /* The layer of the plan's order that is loss number `loss`. */
-static int loss_layer(const struct pd_report *report, int loss)
+static int loss_layer(const struct pd_run_report *report, int loss)
 {
 	const struct pd_model *model = report->job->plan->profile->model;
 	int l = 0;
@@ -85,7 +85,7 @@ static int loss_layer(const struct pd_report *report, int loss)
 	return l;
 }
 
-static int find_main_loss(const struct pd_report *report)
+static int find_main_loss(const struct pd_run_report *report)
 {
 	const struct pd_model *model = report->job->plan->profile->model;
 	int last = 0;
@@ -122,7 +122,7 @@ static void sums_add(struct pd_sums *sums, const struct pd_loss *values, int los
 }
 
 /* Rows of logits that a sample has in that loss. */
-static double rows_of(const struct pd_report *report, int loss)
+static double rows_of(const struct pd_run_report *report, int loss)
 {
 	const struct pd_layer *layers = report->job->plan->profile->model->layers;
 
@@ -130,19 +130,19 @@ static double rows_of(const struct pd_report *report, int loss)
 }
 
 /* Of a sum over all rows the mean. */
-static double mean_of(const struct pd_report *report, const struct pd_sums *sums, int loss,
+static double mean_of(const struct pd_run_report *report, const struct pd_sums *sums, int loss,
 		      double sum)
 {
 	return sum / rows_of(report, loss) / (double)sums->samples;
 }
 
-static double accuracy(const struct pd_report *report, const struct pd_sums *sums, int loss)
+static double accuracy(const struct pd_run_report *report, const struct pd_sums *sums, int loss)
 {
 	return mean_of(report, sums, loss, (double)sums->correct[loss]);
 }
 
 /* Of what is trained: the sum of all losses. */
-static double mean_loss(const struct pd_report *report, const struct pd_sums *sums)
+static double mean_loss(const struct pd_run_report *report, const struct pd_sums *sums)
 {
 	double sum = 0;
 
@@ -151,15 +151,15 @@ static double mean_loss(const struct pd_report *report, const struct pd_sums *su
 	return sum / (double)sums->samples;
 }
 
-void pd_report_begin(struct pd_report *report, const struct pd_job *job, int64_t every,
-		     bool quiet)
+void pd_run_report_begin(struct pd_run_report *report, const struct pd_job *job, int64_t every,
+			 bool quiet)
 {
 	const struct pd_model *model = job->plan->profile->model;
 	int64_t first = job->resume_step < 0 ? 0 : job->resume_step;
 
-	*report = (struct pd_report){ .job = job, .every = every, .done = first,
-				      .evaluated = first, .first_done = first, .last_loss = -1,
-				      .last_accuracy = -1 };
+	*report = (struct pd_run_report){ .job = job, .every = every, .done = first,
+					  .evaluated = first, .first_done = first, .last_loss = -1,
+					  .last_accuracy = -1 };
 	report->losses = pd_model_losses(model, 0, model->layer_count);
 	report->main_loss = find_main_loss(report);
 	sums_open(&report->training, report->losses);
@@ -172,7 +172,7 @@ void pd_report_begin(struct pd_report *report, const struct pd_job *job, int64_t
 	report->quiet = quiet;
 	report->pace.total = job->total_minibatches;
 	report->pace.epoch_minibatches = job->epoch_minibatches;
-	pd_progress_begin(&report->bar, "training", job->total_minibatches, quiet);
+	pd_progress_bar_begin(&report->bar, "training", job->total_minibatches, quiet);
 	show_bar(report, "connecting");
 }
 
@@ -193,7 +193,8 @@ static int64_t whole(const json_t *message, const char *key)
 }
 
 /* What was lost and what was right, and where there are several losses each by its name. */
-static void add_losses(const struct pd_report *report, const struct pd_sums *sums, json_t *event)
+static void add_losses(const struct pd_run_report *report, const struct pd_sums *sums,
+		       json_t *event)
 {
 	const struct pd_layer *layers = report->job->plan->profile->model->layers;
 	json_t *each = json_object();
@@ -212,7 +213,7 @@ static void add_losses(const struct pd_report *report, const struct pd_sums *sum
 }
 
 /* Replicas that have done their part may be in the next epoch by now: done says too much. */
-static void evaluated(struct pd_report *report)
+static void evaluated(struct pd_run_report *report)
 {
 	const struct pd_sums *sums = &report->evaluation;
 	int64_t epoch = report->evaluated / report->job->epoch_minibatches + 1;
@@ -222,7 +223,7 @@ static void evaluated(struct pd_report *report)
 	report->evaluated = epoch * report->job->epoch_minibatches;
 	if (report->evaluated > report->job->total_minibatches)
 		report->evaluated = report->job->total_minibatches;
-	pd_progress_hide(&report->bar);
+	pd_progress_bar_hide(&report->bar);
 	event = json_pack("{s:s, s:I, s:I}", "event", "evaluation",
 			  "step", (json_int_t)report->evaluated, "epoch", (json_int_t)epoch);
 	add_losses(report, sums, event);
@@ -232,7 +233,7 @@ static void evaluated(struct pd_report *report)
 	report->interval_ns = pd_now_ns();      /* the next rate is of training alone */
 }
 
-void pd_report_update(struct pd_report *report, const json_t *message)
+void pd_run_report_update(struct pd_run_report *report, const json_t *message)
 {
 	const json_t *norm = json_object_get(message, "grad_norm");
 
@@ -243,7 +244,7 @@ void pd_report_update(struct pd_report *report, const json_t *message)
 }
 
 /* Of the newest update. */
-static void add_update(const struct pd_report *report, json_t *event)
+static void add_update(const struct pd_run_report *report, json_t *event)
 {
 	if (!report->updated)
 		return;
@@ -252,7 +253,7 @@ static void add_update(const struct pd_report *report, json_t *event)
 	json_object_set_new(event, "skipped", json_integer(report->skipped));
 }
 
-static void minibatch_done(struct pd_report *report)
+static void minibatch_done(struct pd_run_report *report)
 {
 	struct pd_sums *sums = &report->training;
 	int64_t now = pd_now_ns(), size = pd_job_microbatches(report->job, 1);
@@ -264,7 +265,7 @@ static void minibatch_done(struct pd_report *report)
 	if (sums->microbatches / size < report->every &&
 	    report->done < report->job->total_minibatches)
 		return;
-	pd_progress_hide(&report->bar);
+	pd_progress_bar_hide(&report->bar);
 	event = json_pack("{s:s, s:I, s:I}", "event", "progress",
 			  "step", (json_int_t)report->done, "epoch",
 			  (json_int_t)((report->done - 1) / report->job->epoch_minibatches + 1));
@@ -279,7 +280,7 @@ static void minibatch_done(struct pd_report *report)
 
 /* Those of one stage's loss layers.  An evaluation's microbatches are counted on from the one
  * before: a stage may be in the next while another's last have not come. */
-static void note(struct pd_report *report, const json_t *message, bool evaluates)
+static void note(struct pd_run_report *report, const json_t *message, bool evaluates)
 {
 	int64_t b = whole(message, "microbatch");
 	int first = (int)whole(message, "first");
@@ -300,7 +301,7 @@ static void note(struct pd_report *report, const json_t *message, bool evaluates
 	}
 }
 
-void pd_report_losses(struct pd_report *report, const json_t *message)
+void pd_run_report_losses(struct pd_run_report *report, const json_t *message)
 {
 	bool evaluates = json_is_true(json_object_get(message, "evaluate"));
 	struct pd_tally *tally = evaluates ? &report->tested : &report->trained;
@@ -322,7 +323,7 @@ void pd_report_losses(struct pd_report *report, const json_t *message)
 	}
 }
 
-void pd_report_release(struct pd_report *report)
+void pd_run_report_release(struct pd_run_report *report)
 {
 	pd_tally_release(&report->trained);
 	pd_tally_release(&report->tested);
@@ -332,26 +333,27 @@ void pd_report_release(struct pd_report *report)
 	free(report->evaluation.correct);
 }
 
-void pd_report_checkpoint(struct pd_report *report, const char *directory, int64_t step)
+void pd_run_report_checkpoint(struct pd_run_report *report, const char *directory, int64_t step)
 {
-	pd_progress_hide(&report->bar);
+	pd_progress_bar_hide(&report->bar);
 	line(report, json_pack("{s:s, s:I, s:s}", "event", "checkpoint", "step", (json_int_t)step,
 		       "directory", directory));
 }
 
-static bool predict_memory(const struct pd_report *report, const struct pd_schedule *schedule,
+static bool predict_memory(const struct pd_run_report *report, const struct pd_schedule *schedule,
 			   int rank, struct pd_memory *out_p)
 {
 	const struct pd_job *job = report->job;
 	struct pd_moments moments = pd_optimizer_moments(&job->optimizer);
-	struct pd_room rooms[schedule->chunks];
+	struct pd_buffer_counts buffer_counts[schedule->chunks];
 	bool exact;
 
 	if (!job->lists)
 		return pd_schedule_memory(schedule, rank, &moments, out_p);
-	pd_room_of_list(schedule, job->lists, rank, job->test_microbatches > 0, rooms);
-	exact = pd_schedule_memory_in(schedule, rank, rooms, &moments, out_p);
-	pd_rooms_release(rooms, schedule->chunks);
+	pd_buffer_counts_of_list(schedule, job->lists, rank, job->test_microbatches > 0,
+				 buffer_counts);
+	exact = pd_schedule_memory_in(schedule, rank, buffer_counts, &moments, out_p);
+	pd_buffer_counts_release(buffer_counts, schedule->chunks);
 	return exact;
 }
 
@@ -359,7 +361,7 @@ static bool predict_memory(const struct pd_report *report, const struct pd_sched
  * What differs is named, rank after rank: a difference is an error, of the rule or of a
  * profile made for another device or number of threads.
  */
-static void report_memory(const struct pd_report *report, const struct pd_schedule *schedule,
+static void report_memory(const struct pd_run_report *report, const struct pd_schedule *schedule,
 			  const int64_t *memory_bytes, json_t *event)
 {
 	json_t *measured = json_array(), *predicted = json_array();
@@ -393,8 +395,8 @@ static void report_memory(const struct pd_report *report, const struct pd_schedu
 	free(verdict);
 }
 
-void pd_report_end(struct pd_report *report, const struct pd_schedule *schedule,
-		   const char *outcome, const int64_t *memory_bytes)
+void pd_run_report_end(struct pd_run_report *report, const struct pd_schedule *schedule,
+		       const char *outcome, const int64_t *memory_bytes)
 {
 	int64_t ns = (report->ended_ns ? report->ended_ns : pd_now_ns()) - report->begun_ns;
 	int64_t trained = report->done - report->first_done;
@@ -410,6 +412,6 @@ void pd_report_end(struct pd_report *report, const struct pd_schedule *schedule,
 	add_update(report, event);
 	if (report->last_accuracy >= 0)
 		json_object_set_new(event, "accuracy", json_real(report->last_accuracy));
-	pd_progress_end(&report->bar);
+	pd_progress_bar_end(&report->bar);
 	line(report, event);
 }

@@ -3,7 +3,7 @@
 #ifndef PD_RUN_REPORT_H
 #define PD_RUN_REPORT_H
 
-#include "base/progress.h"
+#include "base/progress_bar.h"
 #include "run/job.h"
 #include "run/pace.h"
 #include "run/tally.h"
@@ -15,12 +15,12 @@ struct pd_sums {
 	int64_t samples, microbatches;
 };
 
-struct pd_report {
+struct pd_run_report {
 	const struct pd_job *job;
 	int losses;                     /* loss layers of the model */
 	int main_loss;                  /* which of them comes last in the model's document */
 	int64_t every;
-	struct pd_progress bar;
+	struct pd_progress_bar bar;
 	struct pd_pace pace;
 	bool quiet;                     /* nothing but the last line */
 	int64_t done;                   /* whole minibatches trained, from the start of training */
@@ -39,22 +39,22 @@ struct pd_report {
 	int lost;                       /* why a line could not be written (errno); 0: all were */
 };
 
-/* While workers start: so many, of which some are ready.  Before pd_report_begin(). */
-void pd_report_starting(struct pd_report *report, int ready, int workers, bool quiet);
+/* While workers start: so many, of which some are ready.  Before pd_run_report_begin(). */
+void pd_run_report_starting(struct pd_run_report *report, int ready, int workers, bool quiet);
 /* quiet: no bar, and of the lines only the last. */
-void pd_report_begin(struct pd_report *report, const struct pd_job *job, int64_t every,
-		     bool quiet);
+void pd_run_report_begin(struct pd_run_report *report, const struct pd_job *job, int64_t every,
+			 bool quiet);
 /* Losses of one microbatch, from a rank that has some. */
-void pd_report_losses(struct pd_report *report, const json_t *message);
+void pd_run_report_losses(struct pd_run_report *report, const json_t *message);
 /* What all ranks agreed on about an update, from one of them. */
-void pd_report_update(struct pd_report *report, const json_t *message);
-void pd_report_checkpoint(struct pd_report *report, const char *directory, int64_t step);
+void pd_run_report_update(struct pd_run_report *report, const json_t *message);
+void pd_run_report_checkpoint(struct pd_run_report *report, const char *directory, int64_t step);
 /*
  * The last line.  outcome: "done" or "stopped".  memory_bytes: what each rank has allocated,
  * which is held against what the schedule says it would; 0: it has not come that far.
  */
-void pd_report_end(struct pd_report *report, const struct pd_schedule *schedule,
-		   const char *outcome, const int64_t *memory_bytes);
-void pd_report_release(struct pd_report *report);
+void pd_run_report_end(struct pd_run_report *report, const struct pd_schedule *schedule,
+		       const char *outcome, const int64_t *memory_bytes);
+void pd_run_report_release(struct pd_run_report *report);
 
 #endif

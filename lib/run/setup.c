@@ -6,7 +6,7 @@
 #include "checkpoint/checkpoint.h"
 #include "device/rehearse.h"
 #include "launch/process.h"
-#include "schedule/meet.h"
+#include "schedule/peers.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -57,7 +57,7 @@ static void on_updated(void *context, const struct pd_op *step, const struct pd_
 			       "skipped", (json_int_t)outcome->skipped));
 }
 
-static int open_loader(struct rank *rank, struct part *part, struct pd_error *err)
+static int open_loader(struct rank *rank, struct rank_part *part, struct pd_error *err)
 {
 	const struct pd_model *model = rank->job->plan->profile->model;
 	const struct pd_net_sizes *sizes = rank->device->ops->net.sizes(part->net);
@@ -82,7 +82,7 @@ static int open_loader(struct rank *rank, struct part *part, struct pd_error *er
 	return n == 0 || part->loader ? 0 : -1;
 }
 
-static int open_part(struct rank *rank, struct part *part, struct pd_error *err)
+static int open_part(struct rank *rank, struct rank_part *part, struct pd_error *err)
 {
 	const struct pd_plan *plan = rank->job->plan;
 	const struct pd_device_ops *device = rank->device->ops;
@@ -92,7 +92,7 @@ static int open_part(struct rank *rank, struct part *part, struct pd_error *err)
 		.dtype = plan->profile->dtype, .seed = (uint64_t)rank->job->seed,
 		.first = plan->stages[part->stage].first_layer,
 		.count = plan->stages[part->stage].layer_count, .split = rank->schedule->splits,
-		.copies = pd_plan_ties(plan),
+		.copies = pd_plan_has_tied_weights(plan),
 	};
 	const char **engines;
 	int64_t *algorithms;
@@ -103,7 +103,7 @@ static int open_part(struct rank *rank, struct part *part, struct pd_error *err)
 	if (pd_plan_agrees(plan) && !device->math.squares)
 		return pd_error_input(err, "plan: agree: the %s device cannot make the norm of"
 				      " gradients", device->name);
-	if (net.copies && !device->net.ties)
+	if (net.copies && !device->net.tied_layers)
 		return pd_error_input(err, "parameters that layers share: the %s device has one place"
 				      " for them", device->name);
 	algorithms = pd_calloc((size_t)plan->profile->layer_count, sizeof(*algorithms));
@@ -120,7 +120,7 @@ static int open_part(struct rank *rank, struct part *part, struct pd_error *err)
 	if (!part->net)
 		return -1;
 	/* before a transfer of this rank's can wait on the device for another's */
-	if (device->apart && plan->rank_count > 1 &&
+	if (device->separate_memory && plan->rank_count > 1 &&
 	    pd_rehearse(rank->device, part->net, &net, &rank->gate, err) < 0)
 		return -1;
 	return open_loader(rank, part, err);
@@ -133,11 +133,12 @@ static int open_transport(struct rank *rank, struct pd_error *err)
 	struct pd_routes_config config = {
 		.how = rank->job->transport, .rank = rank->number, .ranks = ranks,
 		.seat = rank->job->seat, .peers = peers,
-		.device = rank->device->ops->apart ? rank->device : NULL, .gate = &rank->gate,
+		.device = rank->device->ops->separate_memory ? rank->device : NULL,
+		.gate = &rank->gate,
 	};
 
 	for (int r = 0; r < ranks; r++)
-		peers[r] = pd_schedule_meet(rank->schedule, rank->number, r);
+		peers[r] = pd_schedule_are_peers(rank->schedule, rank->number, r);
 	rank->transport = pd_routes_open(&config, err);
 	free(peers);
 	return rank->transport ? 0 : -1;
@@ -164,11 +165,11 @@ static int open_device(struct rank *rank, struct pd_error *err)
 
 	if (!ops)
 		return -1;
-	if (!ops->apart && job->transport)
+	if (!ops->separate_memory && job->transport)
 		return pd_error_input(err, "--transport=%s: the %s device's workers share a memory,"
 				      " and pass everything through that", job->transport,
 				      ops->name);
-	if (ops->apart)
+	if (ops->separate_memory)
 		pd_routes_prepare(job->transport, ops, rank->number, job->plan->rank_count,
 				  &job->seat);
 	rank->device = ops->open(&config, err);
@@ -202,10 +203,10 @@ static void follow_list(struct rank *rank, struct pd_worker_config *config)
 {
 	if (!rank->job->lists)
 		return;
-	rank->rooms = pd_calloc((size_t)rank->part_count, sizeof(*rank->rooms));
-	pd_room_of_list(rank->schedule, rank->job->lists, rank->number,
-			rank->job->test_microbatches > 0, rank->rooms);
-	config->rooms = rank->rooms;
+	rank->buffer_counts = pd_calloc((size_t)rank->part_count, sizeof(*rank->buffer_counts));
+	pd_buffer_counts_of_list(rank->schedule, rank->job->lists, rank->number,
+				 rank->job->test_microbatches > 0, rank->buffer_counts);
+	config->buffer_counts = rank->buffer_counts;
 	config->list = &rank->job->lists->ranks[rank->number];
 }
 
@@ -237,7 +238,7 @@ static int open_worker(struct rank *rank, struct pd_error *err)
 	if (job->resume_step >= 0 && restore_weights(rank, err) < 0)
 		return -1;
 	for (int i = 0; i < rank->part_count; i++)
-		if (pd_worker_correct(rank->worker, i) < 0)
+		if (pd_worker_correct_discrepancy(rank->worker, i) < 0)
 			return pd_error_failed(err, "parameters cannot be read from the device");
 	return 0;
 }
@@ -261,8 +262,8 @@ static void set_parts(struct rank *rank)
 	rank->part_count = rank->schedule->chunks;
 	rank->parts = pd_calloc((size_t)rank->part_count, sizeof(*rank->parts));
 	for (int i = 0; i < rank->part_count; i++)
-		rank->parts[i] = (struct part){ .stage = stages[i],
-						.exported = rank->job->resume_step < 0 ? -1
+		rank->parts[i] = (struct rank_part){ .stage = stages[i],
+						     .exported = rank->job->resume_step < 0 ? -1
 							    : pd_job_first(rank->job) };
 }
 

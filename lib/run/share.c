@@ -14,7 +14,7 @@
 /* Begins the transfers of stage number i that this rank takes part in. */
 static int begin(struct rank *rank, int i)
 {
-	struct part *part = &rank->parts[i];
+	struct rank_part *part = &rank->parts[i];
 	const struct pd_stage *stage = &rank->job->plan->stages[part->stage];
 	const struct pd_transport_ops *transport = rank->transport->ops;
 	size_t bytes = rank->device->ops->net.sizes(part->net)->state_bytes;

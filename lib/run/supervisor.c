@@ -95,7 +95,7 @@ static void connect_all(struct supervisor *s)
 		json_array_append(addresses, s->ranks[r].address);
 	s->connected = true;
 	s->moved_ns = pd_awake_ns(&s->awake);
-	pd_report_begin(&s->report, s->job, s->how->report_every, s->how->quiet);
+	pd_run_report_begin(&s->report, s->job, s->how->report_every, s->how->quiet);
 	supervisor_tell_all(s, json_pack("{s:s, s:o, s:I}", "event", "connect",
 					 "addresses", addresses,
 					 "zero_ns", (json_int_t)pd_now_ns()));
@@ -119,7 +119,7 @@ static void say_exchange(struct supervisor *s, const json_t *message)
 
 	if (s->how->quiet)
 		return;
-	pd_progress_hide(&s->report.bar);
+	pd_progress_bar_hide(&s->report.bar);
 	if (strcmp(name, "staged") == 0)
 		pd_say("what GPUs exchange goes through host memory: %s", why);
 	else
@@ -155,16 +155,16 @@ static int on_message(struct supervisor *s, int r, const json_t *message, struct
 		if (++s->ready == s->count)
 			connect_all(s);
 		else
-			pd_report_starting(&s->report, s->ready, s->count, s->how->quiet);
+			pd_run_report_starting(&s->report, s->ready, s->count, s->how->quiet);
 	} else if (pd_message_is(message, "alive")) {
 		on_alive(s, w, message);
 	} else if (pd_message_is(message, "losses")) {
 		s->moved_ns = w->heard_ns;
-		pd_report_losses(&s->report, message);
+		pd_run_report_losses(&s->report, message);
 	} else if (pd_message_is(message, "exchange")) {
 		say_exchange(s, message);
 	} else if (pd_message_is(message, "updated")) {
-		pd_report_update(&s->report, message);
+		pd_run_report_update(&s->report, message);
 	} else if (pd_message_is(message, "reached")) {
 		on_reached(s, w, message);
 	} else if (pd_message_is(message, "exported")) {
@@ -223,7 +223,7 @@ static int supervise(struct supervisor *s, struct pd_error *err)
 	int status;
 	bool in_order;
 
-	pd_report_starting(&s->report, 0, s->count, s->how->quiet);
+	pd_run_report_starting(&s->report, 0, s->count, s->how->quiet);
 	status = start_all(s, err);
 	if (status == 0)
 		status = supervisor_watch(s, err);
@@ -235,12 +235,12 @@ static int supervise(struct supervisor *s, struct pd_error *err)
 	}
 	in_order = status == 0 && !s->at_once;
 	if (in_order && !s->connected)  /* stopped before anything was trained */
-		pd_report_begin(&s->report, s->job, s->how->report_every, s->how->quiet);
+		pd_run_report_begin(&s->report, s->job, s->how->report_every, s->how->quiet);
 	if (in_order)
-		pd_report_end(&s->report, s->schedule, s->stop_asked ? "stopped" : "done",
-			      memory);
+		pd_run_report_end(&s->report, s->schedule, s->stop_asked ? "stopped" : "done",
+				  memory);
 	else
-		pd_progress_end(&s->report.bar);
+		pd_progress_bar_end(&s->report.bar);
 	if (in_order && s->connected && s->job->trace)
 		status = supervisor_merge_trace(s, err);
 	if (status == 0 && s->report.lost)
@@ -275,7 +275,7 @@ int pd_supervise(struct pd_job *job, const struct pd_supervision *how, struct pd
 	for (int r = 0; r < s.count; r++)
 		json_decref(s.ranks[r].address);
 	free(s.ranks);
-	pd_report_release(&s.report);
+	pd_run_report_release(&s.report);
 	pd_schedule_free(s.schedule);
 	return status < 0 ? -1 : s.stop_asked ? s.signal : 0;
 }

@@ -22,26 +22,26 @@ void pd_tally_release(struct pd_tally *tally)
 
 static struct pd_loss *values_of(const struct pd_tally *tally, int64_t microbatch)
 {
-	return &tally->values[((size_t)microbatch & (tally->room - 1)) * (size_t)tally->losses];
+	return &tally->values[((size_t)microbatch & (tally->capacity - 1)) * (size_t)tally->losses];
 }
 
 /* So large that `ahead` microbatches from the next on have a place each. */
-static void make_room(struct pd_tally *tally, size_t ahead)
+static void grow(struct pd_tally *tally, size_t ahead)
 {
 	struct pd_tally larger = *tally;
 
-	if (ahead <= tally->room)
+	if (ahead <= tally->capacity)
 		return;
-	larger.room = tally->room ? tally->room : LEAST_ROOM;
-	while (larger.room < ahead)
-		larger.room *= 2;
-	larger.arrived = pd_calloc(larger.room, sizeof(*larger.arrived));
-	larger.values = pd_calloc(larger.room * (size_t)tally->losses, sizeof(*larger.values));
-	for (size_t i = 0; i < tally->room; i++) {
+	larger.capacity = tally->capacity ? tally->capacity : LEAST_ROOM;
+	while (larger.capacity < ahead)
+		larger.capacity *= 2;
+	larger.arrived = pd_calloc(larger.capacity, sizeof(*larger.arrived));
+	larger.values = pd_calloc(larger.capacity * (size_t)tally->losses, sizeof(*larger.values));
+	for (size_t i = 0; i < tally->capacity; i++) {
 		int64_t b = tally->next + (int64_t)i;
 
-		larger.arrived[(size_t)b & (larger.room - 1)] =
-			tally->arrived[(size_t)b & (tally->room - 1)];
+		larger.arrived[(size_t)b & (larger.capacity - 1)] =
+			tally->arrived[(size_t)b & (tally->capacity - 1)];
 		memcpy(values_of(&larger, b), values_of(tally, b),
 		       (size_t)tally->losses * sizeof(*tally->values));
 	}
@@ -55,16 +55,16 @@ void pd_tally_add(struct pd_tally *tally, int64_t microbatch, int loss,
 {
 	if (microbatch < tally->next || loss < 0 || loss >= tally->losses)
 		pd_bug("tally: loss %d of microbatch %lld", loss, (long long)microbatch);
-	make_room(tally, (size_t)(microbatch - tally->next) + 1);
+	grow(tally, (size_t)(microbatch - tally->next) + 1);
 	values_of(tally, microbatch)[loss] = *value;
-	tally->arrived[(size_t)microbatch & (tally->room - 1)]++;
+	tally->arrived[(size_t)microbatch & (tally->capacity - 1)]++;
 }
 
 const struct pd_loss *pd_tally_take(struct pd_tally *tally)
 {
-	size_t place = (size_t)tally->next & (tally->room - 1);
+	size_t place = (size_t)tally->next & (tally->capacity - 1);
 
-	if (tally->room == 0 || tally->arrived[place] < tally->losses)
+	if (tally->capacity == 0 || tally->arrived[place] < tally->losses)
 		return NULL;
 	tally->arrived[place] = 0;
 	return values_of(tally, tally->next++);

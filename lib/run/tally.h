@@ -12,8 +12,8 @@
 struct pd_tally {
 	int losses;                     /* loss layers of the model */
 	int64_t next;                   /* the microbatch to be taken next */
-	size_t room;                    /* microbatches; a power of two, or 0 */
-	int *arrived;                   /* of microbatch b at b % room: how many losses */
+	size_t capacity;		/* microbatches; a power of two, or 0 */
+	int *arrived;                   /* of microbatch b at b % capacity: how many losses */
 	struct pd_loss *values;         /* likewise, `losses` of them each */
 };
 

@@ -32,7 +32,7 @@ int supervisor_open_trace(struct supervisor *s, int r, struct pd_error *err)
 		return 0;
 	if (stat(s->job->trace, &st) == 0 && !S_ISREG(st.st_mode))
 		name = pd_format("%s/pd-trace", temporary && *temporary ? temporary : "/tmp");
-	s->ranks[r].trace = pd_file_nameless(name ? name : s->job->trace);
+	s->ranks[r].trace = pd_file_unnamed(name ? name : s->job->trace);
 	if (s->ranks[r].trace < 0)
 		pd_error_failed(err, "%s: cannot create: %s", name ? name : s->job->trace,
 				strerror(errno));

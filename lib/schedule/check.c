@@ -114,7 +114,7 @@ static int check_all(const struct pd_lists *lists, const struct pd_schedule *sch
 	}
 	pd_prices_release(&prices);
 	if (ascend)
-		pd_check_meetings(&fault);
+		pd_check_exchanges(&fault);
 	*count_p = fault.first[lists->rank_count] - 2;
 	free(fault.first);
 	free(fault.leaving);

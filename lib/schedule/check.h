@@ -8,7 +8,7 @@
  *              after the backwards of its group and before those of the next
  *   versions   forward and backward of a microbatch see the same weights (but for "latest"),
  *              those that the plan's policy names, and they have been written by then
- *   meetings   whatever meets another rank has a sequence number, equal at all its parties,
+ *   exchanges   whatever meets another rank has a sequence number, equal at all its parties,
  *              ascending in every list: executed by ascending number nothing ever waits for
  *              what comes later, so there is no deadlock even if every transfer blocks
  *   memory     what is in flight fits the plan's memory for the rank, and the device's
@@ -59,6 +59,6 @@ void pd_check_rank(struct pd_fault *fault, const struct pd_prices *prices, int r
  */
 bool pd_check_numbers(struct pd_fault *fault, int rank);
 /* Checks all ranks together, whose numbers ascend. */
-void pd_check_meetings(struct pd_fault *fault);
+void pd_check_exchanges(struct pd_fault *fault);
 
 #endif

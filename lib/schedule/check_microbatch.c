@@ -15,7 +15,7 @@
  * Returns the version that weight stashing reads: the warm-up decides how many updates come before
  * a forward.
  */
-static int64_t stashed(const struct walk *w, int s, int64_t b)
+static int64_t stashed(const struct rank_walk *w, int s, int64_t b)
 {
 	const struct pd_plan *plan = w->lists->plan;
 	int64_t group = check_group_of(plan, s), r = plan->stages[s].replicas, u;
@@ -30,7 +30,7 @@ static int64_t stashed(const struct walk *w, int s, int64_t b)
 }
 
 /* Returns the version that microbatch b reads at stage s by the plan's weights; -1: the newest. */
-static int64_t policy_version(const struct walk *w, int s, int64_t b)
+static int64_t policy_version(const struct rank_walk *w, int s, int64_t b)
 {
 	const struct pd_plan *plan = w->lists->plan;
 	int64_t group = check_group_of(plan, s);
@@ -50,7 +50,7 @@ static int64_t policy_version(const struct walk *w, int s, int64_t b)
 }
 
 /* Returns the position of a link among the stage's, those into it first. */
-static int link_position(const struct walk *w, const struct part *part, int link)
+static int link_position(const struct rank_walk *w, const struct stage_walk *part, int link)
 {
 	const struct pd_wiring *wiring = w->lists->wiring;
 
@@ -63,7 +63,7 @@ static int link_position(const struct walk *w, const struct part *part, int link
 	pd_bug("check: link %d does not touch stage %d", link, part->s);
 }
 
-static int link_at(const struct walk *w, const struct part *part, int position)
+static int link_at(const struct rank_walk *w, const struct stage_walk *part, int position)
 {
 	const struct pd_wiring *wiring = w->lists->wiring;
 
@@ -71,14 +71,14 @@ static int link_at(const struct walk *w, const struct part *part, int position)
 				    : wiring->out[part->s][position - part->ins];
 }
 
-static int other_stage(const struct walk *w, const struct part *part, int position)
+static int other_stage(const struct rank_walk *w, const struct stage_walk *part, int position)
 {
 	const struct pd_link *link = &w->lists->wiring->links[link_at(w, part, position)];
 
 	return position < part->ins ? link->from : link->to;
 }
 
-static bool *did(const struct part *part, int activity, int64_t i)
+static bool *did(const struct stage_walk *part, int activity, int64_t i)
 {
 	return &part->did[activity * part->count + i];
 }
@@ -88,7 +88,8 @@ static int transfer(int position, bool gradient)
 	return PD_OP_KINDS + 2 * position + gradient;
 }
 
-static bool check_transfer(struct walk *w, struct part *part, const struct pd_op *op, int64_t i)
+static bool check_transfer(struct rank_walk *w, struct stage_walk *part, const struct pd_op *op,
+			   int64_t i)
 {
 	const struct pd_plan *plan = w->lists->plan;
 	int p = link_position(w, part, op->link), far = other_stage(w, part, p);
@@ -124,8 +125,8 @@ static bool check_transfer(struct walk *w, struct part *part, const struct pd_op
 	return true;
 }
 
-static bool check_version(struct walk *w, const struct part *part, const struct pd_op *op,
-			  int64_t expected, const char *why)
+static bool check_version(struct rank_walk *w, const struct stage_walk *part,
+			  const struct pd_op *op, int64_t expected, const char *why)
 {
 	if (op->version < 0)
 		return WRONG(w, "expected a weight_version, %" PRId64, expected);
@@ -138,7 +139,8 @@ static bool check_version(struct walk *w, const struct part *part, const struct 
 	return true;
 }
 
-static bool check_forward(struct walk *w, struct part *part, const struct pd_op *op, int64_t i)
+static bool check_forward(struct rank_walk *w, struct stage_walk *part, const struct pd_op *op,
+			  int64_t i)
 {
 	int64_t version = policy_version(w, part->s, op->microbatch);
 
@@ -156,8 +158,8 @@ static bool check_forward(struct walk *w, struct part *part, const struct pd_op 
 /*
  * Checks that backward reads the version that forward read, or the newest if that is not required.
  */
-static bool check_same_version(struct walk *w, const struct part *part, const struct pd_op *op,
-			       int64_t i)
+static bool check_same_version(struct rank_walk *w, const struct stage_walk *part,
+			       const struct pd_op *op, int64_t i)
 {
 	return w->lists->plan->weights == PD_WEIGHTS_LATEST
 		? check_version(w, part, op, part->newest, "the newest")
@@ -165,7 +167,8 @@ static bool check_same_version(struct walk *w, const struct part *part, const st
 }
 
 /* Checks a whole backward, or the part for the inputs. */
-static bool check_backward(struct walk *w, struct part *part, const struct pd_op *op, int64_t i)
+static bool check_backward(struct rank_walk *w, struct stage_walk *part, const struct pd_op *op,
+			   int64_t i)
 {
 	if (*did(part, op->kind == PD_OP_backward ? PD_OP_backward_input : PD_OP_backward, i))
 		return WRONG(w, "its backward is there already; expected it whole or in two parts");
@@ -192,7 +195,7 @@ static bool check_backward(struct walk *w, struct part *part, const struct pd_op
  * Checks an operation that adds to the gradients of the parameters: groups come one after the
  * other, or two at once.
  */
-static bool check_gradient(struct walk *w, struct part *part, const struct pd_op *op)
+static bool check_gradient(struct rank_walk *w, struct stage_walk *part, const struct pd_op *op)
 {
 	int64_t u = op->microbatch / part->group;
 
@@ -203,7 +206,8 @@ static bool check_gradient(struct walk *w, struct part *part, const struct pd_op
 	return true;
 }
 
-static bool check_compute(struct walk *w, struct part *part, const struct pd_op *op, int64_t i)
+static bool check_compute(struct rank_walk *w, struct stage_walk *part, const struct pd_op *op,
+			  int64_t i)
 {
 	if (*did(part, op->kind, i))
 		return WRONG(w, "a second time; expected it once");
@@ -233,7 +237,8 @@ static bool check_compute(struct walk *w, struct part *part, const struct pd_op 
 	}
 }
 
-bool pd_check_microbatch(struct walk *w, struct part *part, const struct pd_op *op, int64_t i)
+bool pd_check_microbatch(struct rank_walk *w, struct stage_walk *part, const struct pd_op *op,
+			 int64_t i)
 {
 	return pd_op_transfers(op->kind) ? check_transfer(w, part, op, i)
 					 : check_compute(w, part, op, i);

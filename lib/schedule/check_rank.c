@@ -7,13 +7,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-static int64_t below(const struct part *part, int64_t b)
+static int64_t below(const struct stage_walk *part, int64_t b)
 {
 	return b > part->replica ? (b - part->replica - 1) / part->stage->replicas + 1 : 0;
 }
 
 /* Returns this replica's microbatches in update group u. */
-static int64_t group_size(const struct walk *w, const struct part *part, int64_t u)
+static int64_t group_size(const struct rank_walk *w, const struct stage_walk *part, int64_t u)
 {
 	int64_t begin = u * part->group, end = begin + part->group;
 
@@ -23,7 +23,8 @@ static int64_t group_size(const struct walk *w, const struct part *part, int64_t
 }
 
 /* Checks a backward, or the sum, of the group whose turn it is. */
-static bool check_group(struct walk *w, const struct part *part, const struct pd_op *op, bool sums)
+static bool check_group(struct rank_walk *w, const struct stage_walk *part, const struct pd_op *op,
+			bool sums)
 {
 	int64_t u = part->updates, size = group_size(w, part, u);
 
@@ -38,7 +39,7 @@ static bool check_group(struct walk *w, const struct part *part, const struct pd
 }
 
 /* Checks an agree, which concerns all stages of the rank. */
-static bool check_agree(struct walk *w, const struct pd_op *op)
+static bool check_agree(struct rank_walk *w, const struct pd_op *op)
 {
 	if (!pd_plan_agrees(w->lists->plan))
 		return WRONG(w, "the plan does not have its ranks agree on updates");
@@ -54,7 +55,7 @@ static bool check_agree(struct walk *w, const struct pd_op *op)
 }
 
 /* Checks an all-reduce or a step: groups come in turn, after all their backwards. */
-static bool check_update(struct walk *w, struct part *part, const struct pd_op *op)
+static bool check_update(struct rank_walk *w, struct stage_walk *part, const struct pd_op *op)
 {
 	int64_t u = part->updates, version = (u + 1) * part->group;
 
@@ -83,9 +84,9 @@ static bool check_update(struct walk *w, struct part *part, const struct pd_op *
 	return true;
 }
 
-static bool check_op(struct walk *w, const struct pd_op *op)
+static bool check_op(struct rank_walk *w, const struct pd_op *op)
 {
-	struct part *part = w->parts;
+	struct stage_walk *part = w->parts;
 	int64_t i;
 
 	/* An agree belongs to the rank, whatever stage it names. */
@@ -119,7 +120,7 @@ static bool check_op(struct walk *w, const struct pd_op *op)
  * backwards of its group, a backward its forward and gradients, a forward its activations; and
  * whatever arrives must be sent.
  */
-static bool check_end(struct walk *w, const struct part *part)
+static bool check_end(struct rank_walk *w, const struct stage_walk *part)
 {
 	int64_t last = w->lists->microbatches, updates = (last + part->group - 1) / part->group;
 
@@ -128,11 +129,12 @@ static bool check_end(struct walk *w, const struct part *part)
 		     PRId64 " at stage %d", part->updates * part->group, part->s);
 }
 
-static void part_init(struct part *part, const struct walk *w, const struct pd_role *role)
+static void part_init(struct stage_walk *part, const struct rank_walk *w,
+		      const struct pd_role *role)
 {
 	const struct pd_plan *plan = w->lists->plan;
 
-	*part = (struct part){
+	*part = (struct stage_walk){
 		.stage = &plan->stages[role->stage], .s = role->stage, .replica = role->replica,
 		.ins = w->lists->wiring->in_count[role->stage],
 		.outs = w->lists->wiring->out_count[role->stage],
@@ -149,14 +151,14 @@ static void part_init(struct part *part, const struct walk *w, const struct pd_r
  * Sets the memory limit of the rank: what the plan predicts, or, without a prediction, what
  * lib/plan/memory.h says for 1F1B with stashing.
  */
-static void set_limit(struct walk *w)
+static void set_limit(struct rank_walk *w)
 {
 	const struct pd_plan *plan = w->lists->plan;
 	int64_t device_bytes = plan->topology.memory_bytes, bytes = 0;
 
 	w->limit_bytes = INT64_MAX;
 	for (int p = 0; p < w->part_count; p++) {
-		const struct part *part = &w->parts[p];
+		const struct stage_walk *part = &w->parts[p];
 		const struct pd_stage_price *price = &w->prices->stages[part->s];
 		int startup = w->fault->startup[part->s];
 		__int128 priced = (__int128)price->fixed_bytes + (__int128)startup *
@@ -168,7 +170,7 @@ static void set_limit(struct walk *w)
 		if (part->stage->recompute)
 			priced += ((__int128)startup + 1) * price->leaving_bytes;
 		if (stage_bytes > 0)    /* the prediction is for updates without agree */
-			stage_bytes = pd_plus(stage_bytes, price->agree_bytes);
+			stage_bytes = pd_plus(stage_bytes, price->norm_bytes);
 		if (stage_bytes == 0)
 			stage_bytes = plan->schedule == PD_SCHEDULE_1F1B &&
 				plan->weights == PD_WEIGHTS_STASH && plan->microbatches == 1 &&
@@ -184,7 +186,7 @@ static void set_limit(struct walk *w)
 }
 
 /* Checks the numbers in a list made by hand, which the other checks rely on. */
-static bool check_ranges(struct walk *w, const struct pd_op *op)
+static bool check_ranges(struct rank_walk *w, const struct pd_op *op)
 {
 	int64_t last = w->lists->microbatches;
 
@@ -197,7 +199,7 @@ static bool check_ranges(struct walk *w, const struct pd_op *op)
 	return true;
 }
 
-static bool expect_op(struct walk *w, const struct pd_op *op)
+static bool expect_op(struct rank_walk *w, const struct pd_op *op)
 {
 	if (!check_ranges(w, op))
 		return false;
@@ -205,7 +207,8 @@ static bool expect_op(struct walk *w, const struct pd_op *op)
 	return true;
 }
 
-static bool walk_list(struct walk *w, bool (*each)(struct walk *w, const struct pd_op *op))
+static bool walk_list(struct rank_walk *w, bool (*each)(struct rank_walk *w,
+							const struct pd_op *op))
 {
 	struct pd_op_source source;
 	struct pd_op op;
@@ -224,8 +227,9 @@ void pd_check_rank(struct pd_fault *fault, const struct pd_prices *prices, int r
 {
 	const struct pd_lists *lists = fault->lists;
 	const struct pd_role *roles = &lists->roles[lists->first_role[rank]];
-	struct walk w = { .fault = fault, .lists = lists, .prices = prices, .rank = rank,
-			  .part_count = lists->first_role[rank + 1] - lists->first_role[rank] };
+	struct rank_walk w = { .fault = fault, .lists = lists, .prices = prices, .rank = rank,
+			       .part_count = lists->first_role[rank + 1] -
+			       lists->first_role[rank] };
 	bool right;
 
 	w.parts = pd_calloc((size_t)w.part_count, sizeof(*w.parts));

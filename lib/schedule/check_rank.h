@@ -7,7 +7,7 @@
 #include "schedule/price.h"
 
 /* What the rank has done as a replica of one stage. */
-struct part {
+struct stage_walk {
 	const struct pd_stage *stage;
 	int s, replica, ins, outs;
 	int64_t group;                  /* microbatches per update */
@@ -20,7 +20,7 @@ struct part {
 	int64_t backwards[2];           /* per group, by number mod 2 */
 };
 
-struct walk {
+struct rank_walk {
 	struct pd_fault *fault;
 	const struct pd_lists *lists;
 	const struct pd_prices *prices;
@@ -29,7 +29,7 @@ struct walk {
 	const struct pd_op *op;         /* NULL: at the end */
 	int64_t limit_bytes;
 	bool device_limit;              /* the limit is the device's */
-	struct part *parts;
+	struct stage_walk *parts;
 	int part_count;
 	int64_t agreed;                 /* groups with an agree so far */
 	struct pd_account account;
@@ -47,7 +47,7 @@ static inline int64_t check_group_of(const struct pd_plan *plan, int s)
  * Returns the number of things that a microbatch can have done: operations of each kind, and
  * transfers of each link.
  */
-static inline int check_activities(const struct part *part)
+static inline int check_activities(const struct stage_walk *part)
 {
 	return PD_OP_KINDS + 2 * (part->ins + part->outs);
 }
@@ -56,6 +56,7 @@ static inline int check_activities(const struct part *part)
  * Records and checks an operation of one microbatch: a transfer, a load or a pass.  i is its number
  * among the replica's microbatches.
  */
-bool pd_check_microbatch(struct walk *w, struct part *part, const struct pd_op *op, int64_t i);
+bool pd_check_microbatch(struct rank_walk *w, struct stage_walk *part, const struct pd_op *op,
+			 int64_t i);
 
 #endif

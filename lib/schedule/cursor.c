@@ -2,7 +2,7 @@
 #include "schedule/cursor.h"
 
 #include "base/mem.h"
-#include "schedule/ideal.h"
+#include "schedule/tick.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -22,28 +22,28 @@ static int64_t op_time(const struct pd_cursor *c, const struct pd_cursor_stream 
 
 	switch (stream->kind) {
 	case PD_OP_load:
-		return pd_ideal_inbox(schedule, evaluate, stream->stage, n) + 1;
+		return pd_tick_of_inbox(schedule, evaluate, stream->stage, n) + 1;
 	case PD_OP_forward:
-		return pd_ideal_forward(schedule, evaluate, stream->stage, n);
+		return pd_tick_of_forward(schedule, evaluate, stream->stage, n);
 	case PD_OP_recv_activation:
 	case PD_OP_send_activation:
-		return pd_ideal_activation(schedule, evaluate, link->from, link->to, n);
+		return pd_tick_of_activation(schedule, evaluate, link->from, link->to, n);
 	case PD_OP_recv_gradient:
 	case PD_OP_send_gradient:
-		return pd_ideal_backward(schedule, link->from + 1, n) + 2;
+		return pd_tick_of_backward(schedule, link->from + 1, n) + 2;
 	case PD_OP_recompute:
-		return pd_ideal_recompute(schedule, stream->stage, n);
+		return pd_tick_of_recompute(schedule, stream->stage, n);
 	case PD_OP_backward:
 	case PD_OP_backward_input:
-		return pd_ideal_backward(schedule, stream->stage, n);
+		return pd_tick_of_backward(schedule, stream->stage, n);
 	case PD_OP_backward_weight:
-		return pd_ideal_backward_weight(schedule, stream->stage, n);
+		return pd_tick_of_backward_weight(schedule, stream->stage, n);
 	case PD_OP_allreduce:
-		return pd_ideal_allreduce(schedule, stream->stage, n);
+		return pd_tick_of_allreduce(schedule, stream->stage, n);
 	case PD_OP_agree:
-		return pd_ideal_agree(schedule, n);
+		return pd_tick_of_agree(schedule, n);
 	case PD_OP_step:
-		return pd_ideal_step(schedule, stream->stage, n);
+		return pd_tick_of_step(schedule, stream->stage, n);
 	default:
 		pd_bug("schedule: no time for operation %d", (int)stream->kind);
 	}
@@ -78,14 +78,14 @@ static int64_t even_until(const struct pd_cursor *c, const struct pd_cursor_stre
 {
 	const struct pd_schedule *schedule = c->schedule;
 	bool evaluate = c->phase.evaluate;
-	int64_t until = pd_ideal_even_until(schedule, evaluate, stream->next, 0), room;
+	int64_t until = pd_ticks_even_until(schedule, evaluate, stream->next, 0), room;
 	int s = stream->stage;
 
 	if (stream->kind == PD_OP_recv_activation || stream->kind == PD_OP_send_activation)
 		s = schedule->wiring->links[stream->link].to;
 	else if (stream->kind != PD_OP_load)
 		return until;
-	room = pd_ideal_even_until(schedule, evaluate, stream->next,
+	room = pd_ticks_even_until(schedule, evaluate, stream->next,
 				   (int64_t)pd_schedule_inboxes(schedule, s, evaluate) *
 				   schedule->plan->stages[s].replicas);
 	return room < until ? room : until;
@@ -186,7 +186,7 @@ void pd_cursor_init(struct pd_cursor *c, const struct pd_schedule *schedule, int
 	*c = (struct pd_cursor){ .schedule = schedule, .phase = *phase, .rank = rank,
 				 .floor = floor, .highest = phase->first - 1 };
 	c->replica = pd_schedule_stages(schedule, rank, stages);
-	c->pitch = pd_ideal_pitch(schedule, phase->evaluate) * schedule->scale;
+	c->pitch = pd_ticks_per_microbatch(schedule, phase->evaluate) * schedule->scale;
 	for (int i = 0; i < schedule->chunks; i++)
 		need += streams_of_stage(schedule, stages[i]);
 	c->streams = c->few;
@@ -218,7 +218,7 @@ static int64_t version_read(const struct pd_cursor *c, int stage, int64_t n, boo
 
 	if (c->phase.evaluate)
 		return c->floor;
-	version = began(&c->phase) + pd_ideal_version(c->schedule, stage, n, backward);
+	version = began(&c->phase) + pd_tick_version(c->schedule, stage, n, backward);
 	return version > c->floor ? version : c->floor;
 }
 

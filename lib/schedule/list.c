@@ -101,7 +101,7 @@ void pd_lists_repeat(struct pd_lists *lists, int rank, const struct pd_block *bl
 	struct pd_list *list = &lists->ranks[rank];
 	struct pd_block *made;
 
-	list->blocks = pd_grow(list->blocks, &list->block_room, list->block_count + 1,
+	list->blocks = pd_grow(list->blocks, &list->block_capacity, list->block_count + 1,
 			       sizeof(*list->blocks));
 	made = &list->blocks[list->block_count++];
 	*made = *block;

@@ -39,7 +39,7 @@ struct pd_list {
 	struct pd_op *ops;              /* microbatches and versions from 0 */
 	struct pd_note *notes;          /* one for each, or NULL if the list was not read from a
 					   document */
-	size_t block_count, block_room;
+	size_t block_count, block_capacity;
 	struct pd_block *blocks;        /* ascending, not overlapping */
 };
 

@@ -1,12 +1,12 @@
 lib_libpd_a_SOURCES += lib/schedule/cursor.c lib/schedule/cursor.h \
-	lib/schedule/ideal.c lib/schedule/ideal.h \
-	lib/schedule/meet.c lib/schedule/meet.h \
+	lib/schedule/tick.c lib/schedule/tick.h \
+	lib/schedule/peers.c lib/schedule/peers.h \
 	lib/schedule/memory.c lib/schedule/memory.h \
 	lib/schedule/period.c lib/schedule/period.h \
-	lib/schedule/room.c lib/schedule/room.h lib/schedule/write.c \
+	lib/schedule/buffer_counts.c lib/schedule/buffer_counts.h lib/schedule/write.c \
 	lib/schedule/schedule.c lib/schedule/schedule.h lib/schedule/op_kind.def \
 	lib/schedule/shape.c lib/schedule/shape.h
 lib_libpd_a_SOURCES += lib/schedule/list.c lib/schedule/list.h lib/schedule/price.c \
 	lib/schedule/price.h lib/schedule/file.c lib/schedule/file.h lib/schedule/check.c \
-	lib/schedule/check.h lib/schedule/check_meetings.c lib/schedule/check_microbatch.c \
+	lib/schedule/check.h lib/schedule/check_exchanges.c lib/schedule/check_microbatch.c \
 	lib/schedule/check_rank.c lib/schedule/check_rank.h

@@ -6,22 +6,24 @@
 const struct pd_moments pd_momentum = { .count = 1 };
 
 static struct pd_arena_counts counts_of(const struct pd_schedule *schedule, int s,
-					const struct pd_room *room,
+					const struct pd_buffer_counts *buffer_counts,
 					const struct pd_moments *moments)
 {
 	return (struct pd_arena_counts){
-		.versions = room->versions, .slots = room->slots, .inboxes = room->inboxes,
-		.outboxes = room->outboxes, .arriving = room->arriving, .leaving = room->leaving,
-		.moments = moments->count,
-		.corrects = moments->corrects && pd_schedule_delay(schedule, s) > 0,
+		.versions = buffer_counts->versions, .slots = buffer_counts->slots,
+		.inboxes = buffer_counts->inboxes, .outboxes = buffer_counts->outboxes,
+		.arriving = buffer_counts->arriving, .leaving = buffer_counts->leaving,
+		.moments = moments->count, .corrects = moments->corrects &&
+		pd_schedule_delay(schedule, s) > 0,
 	};
 }
 
-void pd_schedule_arenas(const struct pd_schedule *schedule, int s, const struct pd_room *room,
+void pd_schedule_arenas(const struct pd_schedule *schedule, int s,
+			const struct pd_buffer_counts *buffer_counts,
 			const struct pd_moments *moments, const struct pd_stage_memory *sizes,
 			struct pd_arena_need needs[PD_ARENAS])
 {
-	struct pd_arena_counts counts = counts_of(schedule, s, room, moments);
+	struct pd_arena_counts counts = counts_of(schedule, s, buffer_counts, moments);
 
 	pd_arenas_of_stage(schedule->plan, s, &counts, sizes, needs);
 }
@@ -36,7 +38,7 @@ static bool has_stage(const struct pd_schedule *schedule, const int *stages, int
 
 /*
  * Returns the bytes of gradients that arrive from layers elsewhere that share parameters with
- * layers of these stages (worker/tie.c).
+ * layers of these stages (worker/tied_weights.c).
  */
 static int64_t arriving_copies(const struct pd_schedule *schedule, const int *stages)
 {
@@ -60,13 +62,13 @@ static int64_t arriving_copies(const struct pd_schedule *schedule, const int *st
 /* Returns the bytes of the vector of an agree, and of those that arrive in its rounds. */
 static int64_t vectors(const struct pd_plan *plan)
 {
-	return (1 + pd_schedule_agree_rounds(plan)) *
-	       (int64_t)pd_align((size_t)pd_schedule_agreed_bytes(plan));
+	return (1 + pd_schedule_norm_rounds(plan)) *
+	       (int64_t)pd_align((size_t)pd_schedule_norm_bytes(plan));
 }
 
 bool pd_schedule_memory_in(const struct pd_schedule *schedule, int rank,
-			   const struct pd_room *rooms, const struct pd_moments *moments,
-			   struct pd_memory *out_p)
+			   const struct pd_buffer_counts *buffer_counts,
+			   const struct pd_moments *moments, struct pd_memory *out_p)
 {
 	struct pd_arena_need needs[PD_ARENAS];
 	struct pd_memory memory = { .total_bytes = 0 };
@@ -79,13 +81,13 @@ bool pd_schedule_memory_in(const struct pd_schedule *schedule, int rank,
 		struct pd_stage_memory stage;
 
 		pd_memory_of_stage(schedule->plan, schedule->wiring, stages[i], &stage);
-		pd_schedule_arenas(schedule, stages[i], &rooms[i], moments, &stage, needs);
+		pd_schedule_arenas(schedule, stages[i], &buffer_counts[i], moments, &stage, needs);
 		pd_arenas_add(needs, &memory);
 		exact &= stage.exact;
 	}
 	if (pd_plan_agrees(schedule->plan))
 		rank_bytes = vectors(schedule->plan);
-	if (pd_plan_ties(schedule->plan))
+	if (pd_plan_has_tied_weights(schedule->plan))
 		rank_bytes = pd_plus(rank_bytes, arriving_copies(schedule, stages));
 	memory.transfer_bytes = pd_plus(memory.transfer_bytes, rank_bytes);
 	memory.total_bytes = pd_plus(memory.total_bytes, rank_bytes);
@@ -96,11 +98,11 @@ bool pd_schedule_memory_in(const struct pd_schedule *schedule, int rank,
 bool pd_schedule_memory(const struct pd_schedule *schedule, int rank,
 			const struct pd_moments *moments, struct pd_memory *out_p)
 {
-	struct pd_room rooms[schedule->chunks];
+	struct pd_buffer_counts buffer_counts[schedule->chunks];
 	int stages[schedule->chunks];
 
 	pd_schedule_stages(schedule, rank, stages);
 	for (int i = 0; i < schedule->chunks; i++)
-		pd_room_of_stage(schedule, stages[i], &rooms[i]);
-	return pd_schedule_memory_in(schedule, rank, rooms, moments, out_p);
+		pd_buffer_counts_of_stage(schedule, stages[i], &buffer_counts[i]);
+	return pd_schedule_memory_in(schedule, rank, buffer_counts, moments, out_p);
 }

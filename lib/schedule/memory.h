@@ -4,7 +4,7 @@
 #define PD_SCHEDULE_MEMORY_H
 
 #include "plan/arenas.h"
-#include "schedule/room.h"
+#include "schedule/buffer_counts.h"
 
 /* Says which arenas an optimizer keeps. */
 struct pd_moments {
@@ -15,7 +15,8 @@ struct pd_moments {
 extern const struct pd_moments pd_momentum;    /* for SGD with momentum */
 
 /* Says what arenas stage s needs; sizes are those predicted, or those that the device says. */
-void pd_schedule_arenas(const struct pd_schedule *schedule, int s, const struct pd_room *room,
+void pd_schedule_arenas(const struct pd_schedule *schedule, int s,
+			const struct pd_buffer_counts *buffer_counts,
 			const struct pd_moments *moments, const struct pd_stage_memory *sizes,
 			struct pd_arena_need needs[PD_ARENAS]);
 
@@ -25,9 +26,9 @@ void pd_schedule_arenas(const struct pd_schedule *schedule, int s, const struct 
  */
 bool pd_schedule_memory(const struct pd_schedule *schedule, int rank,
 			const struct pd_moments *moments, struct pd_memory *out_p);
-/* Does the same for a rank that follows a list; rooms are those of pd_room_of_list. */
+/* Does the same for a rank that follows a list; rooms are those of pd_buffer_counts_of_list. */
 bool pd_schedule_memory_in(const struct pd_schedule *schedule, int rank,
-			   const struct pd_room *rooms, const struct pd_moments *moments,
-			   struct pd_memory *out_p);
+			   const struct pd_buffer_counts *buffer_counts,
+			   const struct pd_moments *moments, struct pd_memory *out_p);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The generator's times are linear in the microbatch (ideal.c).  A period later every operation
+ * The generator's times are linear in the microbatch (tick.c).  A period later every operation
  * comes a fixed number of ticks later, so a list repeats itself.  Exceptions are its beginning,
  * where versions and inboxes from before the phase are missing, and its end, where operations are
  * missing.  Any other list repeats itself where it is found to do so.
@@ -131,7 +131,7 @@ static size_t period_length(const struct pd_list *list, int64_t period)
 
 static void add_block(struct pd_list *list, const struct pd_block *block)
 {
-	list->blocks = pd_grow(list->blocks, &list->block_room, list->block_count + 1,
+	list->blocks = pd_grow(list->blocks, &list->block_capacity, list->block_count + 1,
 			       sizeof(*list->blocks));
 	list->blocks[list->block_count++] = *block;
 }

@@ -81,14 +81,14 @@ static void price_memory(struct pd_stage_price *price, const struct pd_plan *pla
 /* Counts the vectors that ranks agree by at a rank's first stage. */
 static int64_t vector_bytes(const struct pd_plan *plan, int s)
 {
-	int64_t vector = (int64_t)pd_align((size_t)pd_schedule_agreed_bytes(plan));
+	int64_t vector = (int64_t)pd_align((size_t)pd_schedule_norm_bytes(plan));
 
 	return pd_plan_stage_of_rank(plan, plan->stages[s].ranks[0], NULL) == s
-		? (1 + pd_schedule_agree_rounds(plan)) * vector : 0;
+		? (1 + pd_schedule_norm_rounds(plan)) * vector : 0;
 }
 
 /* Adds a second sum of gradients, the scales of a version and of sums, and the vectors. */
-static int64_t agree_bytes(const struct pd_plan *plan, int s, int64_t full_bytes)
+static int64_t norm_bytes(const struct pd_plan *plan, int s, int64_t full_bytes)
 {
 	int64_t sums = pd_plan_open_groups(plan, s);
 
@@ -109,7 +109,7 @@ void pd_prices_init(struct pd_prices *prices, const struct pd_plan *plan,
 		price->allreduce_ns = allreduce_ns(plan, &plan->stages[s], price->full_bytes);
 		if (!pd_plan_agrees(plan))
 			continue;
-		price->agree_bytes = agree_bytes(plan, s, price->full_bytes);
+		price->norm_bytes = norm_bytes(plan, s, price->full_bytes);
 		price->fixed_bytes = pd_plus(price->fixed_bytes, vector_bytes(plan, s));
 	}
 }
@@ -143,13 +143,14 @@ static int64_t tied_ns(const struct pd_plan *plan, int rank, int l)
 
 /*
  * Returns the time of an agree.  A round takes as long as the slower of what the rank sends and
- * what it receives (lib/worker/agree.c).  Profiles do not have the time of the sums of squares.
+ * what it receives (lib/worker/global_norm.c).  Profiles do not have the time of the sums of
+ * squares.
  */
 static int64_t agree_ns(const struct pd_plan *plan, int rank)
 {
-	int64_t bytes = pd_schedule_agreed_bytes(plan), total = 0;
+	int64_t bytes = pd_schedule_norm_bytes(plan), total = 0;
 
-	for (int k = 0; k < pd_schedule_agree_rounds(plan); k++) {
+	for (int k = 0; k < pd_schedule_norm_rounds(plan); k++) {
 		int64_t far = INT64_C(1) << k, n = plan->rank_count;
 		int64_t out = pd_topology_transfer_ns(&plan->topology, rank, (rank + far) % n,
 						      bytes);
@@ -158,7 +159,7 @@ static int64_t agree_ns(const struct pd_plan *plan, int rank)
 
 		total = pd_plus(total, out > in ? out : in);
 	}
-	for (int l = 0; pd_plan_ties(plan) && l < plan->profile->layer_count; l++)
+	for (int l = 0; pd_plan_has_tied_weights(plan) && l < plan->profile->layer_count; l++)
 		total = pd_plus(total, tied_ns(plan, rank, l));
 	return total;
 }

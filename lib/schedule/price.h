@@ -26,7 +26,7 @@ struct pd_stage_price {
 	int64_t arriving_bytes;         /* what other stages send, of one microbatch */
 	int64_t leaving_bytes;          /* what it sends to other stages, of one microbatch */
 	int64_t fixed_bytes;            /* all that the rank always holds */
-	int64_t agree_bytes;            /* the part of that for agreeing on updates */
+	int64_t norm_bytes;		/* the part of that for agreeing on updates */
 };
 
 struct pd_prices {

@@ -2,8 +2,8 @@
 #include "schedule/schedule.h"
 
 #include "base/mem.h"
-#include "schedule/ideal.h"
 #include "schedule/shape.h"
+#include "schedule/tick.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ int pd_schedule_in_flight(const struct pd_schedule *schedule, int stage, bool ev
 	return evaluated(schedule->slots[stage], evaluate);
 }
 
-/* With ZB-H1 the weight gradients of `stage` microbatches wait (ideal.c). */
+/* With ZB-H1 the weight gradients of `stage` microbatches wait (tick.c). */
 int pd_schedule_slots(const struct pd_schedule *schedule, int stage, bool evaluate)
 {
 	int slots = schedule->slots[stage], kept = schedule->splits ? stage + 1 : 1;
@@ -155,10 +155,10 @@ bool pd_schedule_reads(const struct pd_schedule *schedule, int stage, int64_t at
 {
 	bool skips = schedule->plan->weights == PD_WEIGHTS_STASH &&
 		     schedule->first[stage] != schedule->warmup[stage];
-	int64_t read = at_least(pd_ideal_version(schedule, stage, at, false), floor);
+	int64_t read = at_least(pd_tick_version(schedule, stage, at, false), floor);
 
 	for (int64_t n = at; skips && read < version; n++)
-		read = at_least(pd_ideal_version(schedule, stage, n, false), floor);
+		read = at_least(pd_tick_version(schedule, stage, n, false), floor);
 	return skips ? read == version : read <= version;
 }
 
@@ -169,8 +169,8 @@ int64_t pd_schedule_next_base(const struct pd_schedule *schedule, const struct p
 	for (int s = 0; s < schedule->stage_count; s++) {
 		int64_t group = schedule->group[s];
 		int64_t u = (end + group - 1) / group;
-		int64_t time = phase->evaluate ? pd_ideal_forward(schedule, true, s, end)
-					       : pd_ideal_allreduce(schedule, s, u);
+		int64_t time = phase->evaluate ? pd_tick_of_forward(schedule, true, s, end)
+					       : pd_tick_of_allreduce(schedule, s, u);
 
 		most = time > most ? time : most;
 	}
@@ -198,7 +198,7 @@ int pd_schedule_fits(const struct pd_schedule *schedule, int64_t microbatches,
 
 /*
  * A gradient that skips stages leaves after the backward of the stage below which it arrives
- * (ideal.c).  With interleaved stages, those of several microbatches wait for that.  All rounds are
+ * (tick.c).  With interleaved stages, those of several microbatches wait for that.  All rounds are
  * like the first one, or the first two where these differ.
  */
 int pd_schedule_leaving(const struct pd_schedule *schedule, int stage)
@@ -214,11 +214,11 @@ int pd_schedule_leaving(const struct pd_schedule *schedule, int stage)
 		int below = wiring->links[wiring->in[stage][i]].from + 1;
 
 		for (int64_t n = 0; n < last && n < rounds; n += r) {
-			int64_t leaves = pd_ideal_backward(schedule, below, n) + 2;
+			int64_t leaves = pd_tick_of_backward(schedule, below, n) + 2;
 			int held = 1;
 
 			while (n + held * r < last &&
-			       pd_ideal_backward(schedule, stage, n + held * r) <= leaves)
+			       pd_tick_of_backward(schedule, stage, n + held * r) <= leaves)
 				held++;
 			most = held > most ? held : most;
 		}
@@ -248,8 +248,8 @@ static int64_t outboxes_of_link(const struct pd_schedule *schedule, const struct
 		most = (inboxes + 2 * schedule->positions) * r;
 	for (int64_t n = 0; n < most; n++)
 		while (count < schedule->slots[s] &&
-		       pd_ideal_activation(schedule, false, s, t, n) >=
-		       pd_ideal_forward(schedule, false, s, n + count * r))
+		       pd_tick_of_activation(schedule, false, s, t, n) >=
+		       pd_tick_of_forward(schedule, false, s, n + count * r))
 			count++;
 	return count;
 }
@@ -279,9 +279,9 @@ static int64_t origin(const struct pd_schedule *schedule)
 
 	for (int s = 0; s < schedule->stage_count; s++) {
 		int64_t r = schedule->plan->stages[s].replicas;
-		int64_t times[] = { pd_ideal_forward(schedule, false, s, 0),
-				    pd_ideal_inbox(schedule, false, s, 0),
-				    pd_ideal_inbox(schedule, true, s, 0) };
+		int64_t times[] = { pd_tick_of_forward(schedule, false, s, 0),
+				    pd_tick_of_inbox(schedule, false, s, 0),
+				    pd_tick_of_inbox(schedule, true, s, 0) };
 
 		for (size_t i = 0; i < PD_COUNT(times); i++)
 			least = times[i] - r < least ? times[i] - r : least;
@@ -331,12 +331,12 @@ void pd_schedule_free(struct pd_schedule *schedule)
 }
 
 /* Returns the size of a sum of squares for each layer, and of the loss scale. */
-int64_t pd_schedule_agreed_bytes(const struct pd_plan *plan)
+int64_t pd_schedule_norm_bytes(const struct pd_plan *plan)
 {
 	return ((int64_t)plan->profile->layer_count + 1) * (int64_t)sizeof(double);
 }
 
-int pd_schedule_agree_rounds(const struct pd_plan *plan)
+int pd_schedule_norm_rounds(const struct pd_plan *plan)
 {
 	int rounds = 0;
 

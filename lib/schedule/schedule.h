@@ -3,8 +3,8 @@
  * The operations of every rank, in order: the one generator behind pd-run, pd-replay
  * and pd-plan's predictions.
  *
- * How a list is made.  Every operation of a phase has a place on one ideal time line
- * common to all ranks, a closed form of its stage and microbatch (ideal.c states it
+ * How a list is made.  Every operation of a phase has a place on one timeline of ticks
+ * common to all ranks, a closed form of its stage and microbatch (tick.c states it
  * and proves what follows).  A rank's list is its operations sorted by that time, and
  * the time of an operation that meets another rank, made unique, is its sequence number
  * `seq`: equal at all its parties and ascending in every list.  So the list cannot
@@ -70,7 +70,7 @@ struct pd_schedule {
 	int *outboxes;                  /* pd_schedule_outboxes */
 	int64_t *delay;                 /* microbatches between an agree and its step */
 	int last;                       /* the stage whose last gradient of a group is the last */
-	int64_t span, scale, origin;    /* of the ideal time line, see ideal.c */
+	int64_t span, scale, origin;    /* of the timeline of ticks, see tick.c */
 };
 
 /*
@@ -128,11 +128,11 @@ int64_t pd_schedule_delay(const struct pd_schedule *schedule, int stage);
 /* Sets the stages of a rank, in order (schedule->chunks of them); returns its replica. */
 int pd_schedule_stages(const struct pd_schedule *schedule, int rank, int *stages);
 /*
- * These return the bytes of the vector that an agree exchanges (lib/worker/agree.c), and its
+ * These return the bytes of the vector that an agree exchanges (lib/worker/global_norm.c), and its
  * rounds.
  */
-int64_t pd_schedule_agreed_bytes(const struct pd_plan *plan);
-int pd_schedule_agree_rounds(const struct pd_plan *plan);
+int64_t pd_schedule_norm_bytes(const struct pd_plan *plan);
+int pd_schedule_norm_rounds(const struct pd_plan *plan);
 /* Returns the unit of a phase: it can be cut at any b for which b - first is a multiple of this. */
 int64_t pd_schedule_unit(const struct pd_schedule *schedule);
 

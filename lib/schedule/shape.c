@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/shape.h"
 
-#include "schedule/ideal.h"
+#include "schedule/tick.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -79,8 +79,8 @@ static void set_agree(struct pd_schedule *schedule)
 		if (schedule->plan->weights == PD_WEIGHTS_2BW)
 			schedule->delay[s] = ahead < common_group(schedule)
 				? ahead : common_group(schedule) - 1;
-		if (pd_ideal_allreduce(schedule, s, 0) >
-		    pd_ideal_allreduce(schedule, schedule->last, 0))
+		if (pd_tick_of_allreduce(schedule, s, 0) >
+		    pd_tick_of_allreduce(schedule, schedule->last, 0))
 			schedule->last = s;
 	}
 }
@@ -195,7 +195,7 @@ static int set_chunks(struct pd_schedule *schedule, struct pd_error *err)
 
 /*
  * A forward is ahead of its backward by less than 4 p v slots, and each 2 v slots have one more of
- * both (ideal.c).  So everything repeats after 2 p microbatches and a round of p.
+ * both (tick.c).  So everything repeats after 2 p microbatches and a round of p.
  */
 #define ENOUGH 8        /* rounds */
 
@@ -209,8 +209,8 @@ static int most_in_flight(const struct pd_schedule *schedule, int s, int64_t cou
 
 	/* Merge the two ascending sequences. */
 	while (f < count) {
-		if (b < f && pd_ideal_backward(schedule, s, b * r) <
-			     pd_ideal_forward(schedule, false, s, f * r))
+		if (b < f && pd_tick_of_backward(schedule, s, b * r) <
+			     pd_tick_of_forward(schedule, false, s, f * r))
 			b++;
 		else
 			f++;

@@ -71,7 +71,7 @@ struct pd_awaited {                     /* how long a rank waited for another */
 	int64_t ns;
 };
 
-struct pd_where {
+struct pd_time_spent {
 	int64_t begin_ns, end_ns;       /* the steady period, or the whole trace without one */
 	bool has_steady;
 	int rank_count;
@@ -80,11 +80,11 @@ struct pd_where {
 	struct pd_awaited *awaited;     /* by rank */
 };
 
-struct pd_where *pd_where_new(const struct pd_timeline *timeline);
-void pd_where_free(struct pd_where *where);
+struct pd_time_spent *pd_time_spent_new(const struct pd_timeline *timeline);
+void pd_time_spent_free(struct pd_time_spent *spent);
 /* Prints both for people, in percent of their windows; the second may be NULL. */
-void pd_where_print(const struct pd_timeline *timeline, const struct pd_where *first,
-		    const struct pd_where *second, FILE *out);
+void pd_time_spent_print(const struct pd_timeline *timeline, const struct pd_time_spent *first,
+			 const struct pd_time_spent *second, FILE *out);
 
 /*
  * Returns how many phases of training a trace has.  A phase ends before a microbatch if every rank

@@ -305,16 +305,16 @@ static void put_in_flight(struct writer *w, const struct pd_timeline *timeline, 
 
 static void put_memory(struct writer *w, const struct pd_timeline *timeline, int rank)
 {
-	struct pd_held *held;
-	size_t n = pd_timeline_held(timeline, rank, &held);
+	struct pd_memory_point *points;
+	size_t n = pd_timeline_memory(timeline, rank, &points);
 
 	for (size_t i = 0; i < n; i++) {
 		event(w, 'C', pid_of(w, rank), 0);
-		put_us(w, "ts", held[i].when_ns - w->zero_ns);
+		put_us(w, "ts", points[i].when_ns - w->zero_ns);
 		fprintf(w->out, ",\"name\":\"memory\",\"args\":{\"bytes\":%" PRId64 "}}",
-			held[i].bytes);
+			points[i].bytes);
 	}
-	free(held);
+	free(points);
 }
 
 static void put_about(const struct pd_view *views, int count, FILE *out)

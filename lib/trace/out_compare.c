@@ -100,46 +100,46 @@ void pd_compare_print(const struct pd_compare *compare, const char *const names[
 	print_residuals(compare, out);
 }
 
-static double percent(const struct pd_where *where, int64_t ns, int ranks)
+static double percent(const struct pd_time_spent *spent, int64_t ns, int ranks)
 {
-	double window = (double)(where->end_ns - where->begin_ns) * ranks;
+	double window = (double)(spent->end_ns - spent->begin_ns) * ranks;
 
 	return window > 0 ? 100 * (double)ns / window : 0;
 }
 
-static void print_shares(const char *name, const char *which, const struct pd_where *where,
+static void print_shares(const char *name, const char *which, const struct pd_time_spent *spent,
 			 const int64_t ns[PD_SPENTS], int ranks, FILE *out)
 {
 	fprintf(out, "%-20s %-6s", name, which);
 	fprintf(out, " %7.1f %7.1f %11.1f %9.1f %9.1f %10.1f %6.1f\n",
-		percent(where, ns[PD_SPENT_COMPUTE], ranks),
-		where->end_ns > where->begin_ns
-			? 100 - percent(where, ns[PD_SPENT_COMPUTE], ranks) : 0,
-		percent(where, ns[PD_SPENT_ACTIVATION], ranks),
-		percent(where, ns[PD_SPENT_GRADIENT], ranks),
-		percent(where, ns[PD_SPENT_TRANSFER], ranks),
-		percent(where, ns[PD_SPENT_ALLREDUCE], ranks),
-		percent(where, ns[PD_SPENT_OTHER], ranks));
+		percent(spent, ns[PD_SPENT_COMPUTE], ranks),
+		spent->end_ns > spent->begin_ns
+			? 100 - percent(spent, ns[PD_SPENT_COMPUTE], ranks) : 0,
+		percent(spent, ns[PD_SPENT_ACTIVATION], ranks),
+		percent(spent, ns[PD_SPENT_GRADIENT], ranks),
+		percent(spent, ns[PD_SPENT_TRANSFER], ranks),
+		percent(spent, ns[PD_SPENT_ALLREDUCE], ranks),
+		percent(spent, ns[PD_SPENT_OTHER], ranks));
 }
 
-static void print_sum(const char *which, const struct pd_where *where, FILE *out)
+static void print_sum(const char *which, const struct pd_time_spent *spent, FILE *out)
 {
 	int64_t sum[PD_SPENTS] = { 0 };
 
-	for (int rank = 0; rank < where->rank_count; rank++)
+	for (int rank = 0; rank < spent->rank_count; rank++)
 		for (int s = 0; s < PD_SPENTS; s++)
-			sum[s] += where->ns[rank][s];
-	print_shares("all ranks", which, where, sum, where->rank_count, out);
+			sum[s] += spent->ns[rank][s];
+	print_shares("all ranks", which, spent, sum, spent->rank_count, out);
 }
 
 static void print_awaited(const char *which, const struct pd_timeline *timeline,
-			  const struct pd_where *where, FILE *out)
+			  const struct pd_time_spent *spent, FILE *out)
 {
 	int shown = 0;
 
-	for (int i = 0; i < where->awaited_count; i++) {
-		const struct pd_awaited *one = &where->awaited[i];
-		double share = percent(where, one->ns, 1);
+	for (int i = 0; i < spent->awaited_count; i++) {
+		const struct pd_awaited *one = &spent->awaited[i];
+		double share = percent(spent, one->ns, 1);
 		bool known = one->peer < timeline->rank_count;
 		char mine[32], theirs[32] = "?";
 
@@ -156,8 +156,8 @@ static void print_awaited(const char *which, const struct pd_timeline *timeline,
 		fprintf(out, "(%d more)\n", shown - RANKS_SHOWN);
 }
 
-void pd_where_print(const struct pd_timeline *timeline, const struct pd_where *first,
-		    const struct pd_where *second, FILE *out)
+void pd_time_spent_print(const struct pd_timeline *timeline, const struct pd_time_spent *first,
+			 const struct pd_time_spent *second, FILE *out)
 {
 	const char *one = second ? "first" : "", *two = "second";
 

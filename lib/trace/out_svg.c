@@ -70,14 +70,14 @@ static double white_of(const struct pd_timeline *timeline, const struct pd_op *o
 		? 0 : PALEST * timeline->chunks[op->stage] / (count - 1);
 }
 
-static double x_of(const struct pd_window *window, int64_t ns)
+static double x_of(const struct pd_time_window *window, int64_t ns)
 {
 	return LEFT + WIDTH * (double)(ns - window->begin_ns)
 			      / (double)(window->end_ns - window->begin_ns);
 }
 
 static void put_bar(const struct pd_timeline *timeline, const struct pd_record *record,
-		    const struct pd_window *window, double y, double height, FILE *out)
+		    const struct pd_time_window *window, double y, double height, FILE *out)
 {
 	const struct pd_op *op = &record->op;
 	int64_t from = record->start_ns, to = record->end_ns;
@@ -150,7 +150,7 @@ static void put_ground(const struct pd_timeline *timeline, int rank, double y, F
 }
 
 static void put_rank(const struct pd_timeline *timeline, int rank,
-		     const struct pd_window *window, double y, FILE *out)
+		     const struct pd_time_window *window, double y, FILE *out)
 {
 	for (int l = 0; l < PD_LANES; l++) {
 		const struct pd_lane *lane = pd_timeline_lane(timeline, rank, l);
@@ -165,7 +165,7 @@ static void put_rank(const struct pd_timeline *timeline, int rank,
 }
 
 /* Returns 1, 2 or 5 times a power of ten, which makes four to ten steps. */
-static double tick_ns(const struct pd_window *window)
+static double tick_ns(const struct pd_time_window *window)
 {
 	double length = (double)(window->end_ns - window->begin_ns) / 10;
 	double ten = pow(10, floor(log10(length > 1 ? length : 1)));
@@ -174,7 +174,7 @@ static double tick_ns(const struct pd_window *window)
 										      : 10 * ten;
 }
 
-static void put_axis(const struct pd_timeline *timeline, const struct pd_window *window,
+static void put_axis(const struct pd_timeline *timeline, const struct pd_time_window *window,
 		     double top, double y, FILE *out)
 {
 	static const struct { const char *name; double ns; } units[] = {
@@ -240,7 +240,7 @@ static double put_legend(const struct pd_view *views, int count, double y, FILE 
 }
 
 /* Draws ranks by stage, so that replicas of a stage are neighbours. */
-static double put_window(const struct pd_timeline *timeline, const struct pd_window *window,
+static double put_window(const struct pd_timeline *timeline, const struct pd_time_window *window,
 			 double y, FILE *out)
 {
 	double top, bottom;
@@ -286,7 +286,7 @@ static void put_title(const struct pd_view *view, double y, FILE *out)
  */
 static double put_body(const struct pd_view *views, int count, FILE *out)
 {
-	struct pd_window windows[count][2];
+	struct pd_time_window windows[count][2];
 	int n = pd_view_windows(views, count, OPS_PER_ROW, windows);
 	double y = count == 1 ? 36 : 18;
 

@@ -49,7 +49,7 @@ static char filling_of(enum pd_op_kind kind)
 	}
 }
 
-static int64_t cell_begin(const struct pd_window *window, int cells, int c)
+static int64_t cell_begin(const struct pd_time_window *window, int cells, int c)
 {
 	double length = (double)(window->end_ns - window->begin_ns);
 
@@ -57,7 +57,7 @@ static int64_t cell_begin(const struct pd_window *window, int cells, int c)
 }
 
 /* Tells whether an operation already has a cell; *middle_p is the cell of its middle. */
-static bool is_seen(const struct pd_record *record, const struct pd_window *window,
+static bool is_seen(const struct pd_record *record, const struct pd_time_window *window,
 		    const struct cell *cell, int cells, int first, int *middle_p)
 {
 	int64_t middle = record->start_ns + (record->end_ns - record->start_ns) / 2;
@@ -85,7 +85,7 @@ static bool may_give(const struct cell *cell, int cells, int c)
  * Shows an operation that is too short for a cell in the cell of its middle, if no other operation
  * is lost.  Updates are not shown in this way, since they would fill the idle moments.
  */
-static void show_short(const struct pd_lane *lane, const struct pd_window *window,
+static void show_short(const struct pd_lane *lane, const struct pd_time_window *window,
 		       struct cell *cell, int cells)
 {
 	int first = 0, middle;
@@ -108,7 +108,7 @@ static void show_short(const struct pd_lane *lane, const struct pd_window *windo
  * Gives each cell to the operation that takes most of it, if that is at least half, and then other
  * cells to operations without one.
  */
-static void fill_cells(const struct pd_lane *lane, const struct pd_window *window,
+static void fill_cells(const struct pd_lane *lane, const struct pd_time_window *window,
 		       struct cell *cell, int cells)
 {
 	int first = 0;
@@ -195,7 +195,7 @@ static const char *row_name(const struct pd_timeline *timeline, int rank, char n
 	return name;
 }
 
-static void print_window(const struct pd_timeline *timeline, const struct pd_window *window,
+static void print_window(const struct pd_timeline *timeline, const struct pd_time_window *window,
 			 int columns, int label, bool colour, FILE *out)
 {
 	char from[32], to[32], each[32];
@@ -260,7 +260,7 @@ static void print_legend(const struct pd_view *views, int count, FILE *out)
 
 void pd_timeline_text(const struct pd_view *views, int count, int columns, bool colour, FILE *out)
 {
-	struct pd_window windows[count][2];
+	struct pd_time_window windows[count][2];
 	double per_op = 0;
 	int label = 0, n;
 

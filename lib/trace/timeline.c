@@ -192,7 +192,7 @@ static double mean_op_ns(const struct pd_timeline *timeline)
 	return count ? sum / (double)count : 0;
 }
 
-int pd_timeline_windows(const struct pd_timeline *timeline, double ops, struct pd_window *out)
+int pd_timeline_windows(const struct pd_timeline *timeline, double ops, struct pd_time_window *out)
 {
 	double whole = (double)(timeline->end_ns - timeline->begin_ns);
 	double length = ops * mean_op_ns(timeline);
@@ -200,7 +200,8 @@ int pd_timeline_windows(const struct pd_timeline *timeline, double ops, struct p
 
 	if (whole <= 0)
 		return 0;
-	out[0] = (struct pd_window){ .begin_ns = timeline->begin_ns, .end_ns = timeline->end_ns };
+	out[0] = (struct pd_time_window){ .begin_ns = timeline->begin_ns,
+					  .end_ns = timeline->end_ns };
 	if (length <= 0 || whole <= 1.5 * length || !pd_trace_steady(timeline->trace, &steady))
 		return 1;
 	out[0].what = "start-up";
@@ -214,7 +215,7 @@ int pd_timeline_windows(const struct pd_timeline *timeline, double ops, struct p
 }
 
 int pd_view_windows(const struct pd_view *views, int count, double ops,
-		    struct pd_window (*windows)[2])
+		    struct pd_time_window (*windows)[2])
 {
 	int64_t length[2] = { 0, 0 };
 	int least = 2, most = 0;
@@ -227,8 +228,8 @@ int pd_view_windows(const struct pd_view *views, int count, double ops,
 	}
 	for (int v = 0; v < count && least < 2; v++)    /* if one has fewer than two windows, all
 							   are shown as a whole */
-		windows[v][0] = (struct pd_window){ .begin_ns = views[v].timeline->begin_ns,
-						    .end_ns = views[v].timeline->end_ns };
+		windows[v][0] = (struct pd_time_window){ .begin_ns = views[v].timeline->begin_ns,
+							 .end_ns = views[v].timeline->end_ns };
 	most = least < 2 && most > 0 ? 1 : most;
 	for (int w = 0; w < most; w++) {
 		for (int v = 0; v < count; v++) {

@@ -71,25 +71,26 @@ static inline const struct pd_lane *pd_timeline_lane(const struct pd_timeline *t
  * all of it, or the start-up and a part of the steady state.  Returns the number of windows (0 to
  * 2).
  */
-struct pd_window {
+struct pd_time_window {
 	const char *what;               /* NULL: all of it */
 	int64_t begin_ns, end_ns;
 };
-int pd_timeline_windows(const struct pd_timeline *timeline, double ops, struct pd_window *out);
+int pd_timeline_windows(const struct pd_timeline *timeline, double ops, struct pd_time_window *out);
 
 /* The bytes that a rank holds from a moment on. */
-struct pd_held {
+struct pd_memory_point {
 	int64_t when_ns;
 	int64_t bytes;
 };
 /*
  * Computes the memory of a rank while it trains, as the schedule prices it (schedule/price.h).  A
  * microbatch's memory counts from the start of the operation that brings or makes it to the end of
- * its backward; versions of the weights count too.  Sets *held_p to the moments at which it
+ * its backward; versions of the weights count too.  Sets *points_p to the moments at which it
  * changes, ascending, the first at the beginning of the timeline; the caller frees it.  Returns how
  * many there are.
  */
-size_t pd_timeline_held(const struct pd_timeline *timeline, int rank, struct pd_held **held_p);
+size_t pd_timeline_memory(const struct pd_timeline *timeline, int rank,
+			  struct pd_memory_point **points_p);
 
 /* A timeline that is drawn together with others, to the same scale, each from its beginning. */
 struct pd_view {
@@ -102,7 +103,7 @@ struct pd_view {
  * are equally long.  Returns how many each has (0 to 2).
  */
 int pd_view_windows(const struct pd_view *views, int count, double ops,
-		    struct pd_window (*windows)[2]);
+		    struct pd_time_window (*windows)[2]);
 
 /* Draws one row of cells per rank, `columns` wide in all. */
 void pd_timeline_text(const struct pd_view *views, int count, int columns, bool colour, FILE *out);

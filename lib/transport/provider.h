@@ -3,9 +3,9 @@
  * Providers: where connections (transport.h) come from, and whom they reach.
  *
  * Some move the host's memory; others that of devices with memory of their own
- * (pd_device_ops.apart), over a transport of the host's.  A rank takes for each peer the first that
- * reaches it (routes.h).  What a provider must know of a peer for that, the peer offers: its bytes
- * travel with the address.
+ * (pd_device_ops.separate_memory), over a transport of the host's.  A rank takes for each peer the
+ * first that reaches it (routes.h).  What a provider must know of a peer for that, the peer offers:
+ * its bytes travel with the address.
  */
 #ifndef PD_TRANSPORT_PROVIDER_H
 #define PD_TRANSPORT_PROVIDER_H

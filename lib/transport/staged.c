@@ -12,8 +12,8 @@ enum phase {
 	SECOND,                         /* `first` is done, `second` is under way */
 };
 
-struct room {                           /* host memory */
-	struct room *next;
+struct host_buffer {			/* host memory */
+	struct host_buffer *next;
 	size_t bytes;
 	void *memory;
 };
@@ -29,7 +29,7 @@ struct staged_transfer {
 	const struct pd_event *after;
 	struct pd_event *done;
 	struct pd_event first, second;  /* send: copied, sent; receive: received, copied */
-	struct room *room;
+	struct host_buffer *buffer;
 };
 
 struct staged {
@@ -40,36 +40,36 @@ struct staged {
 	struct pd_gate *gate;
 	struct staged_transfer *active, **last;         /* in the order in which they came */
 	struct staged_transfer *idle;
-	struct room *rooms;                             /* not in use */
+	struct host_buffer *buffers;			/* not in use */
 };
 
 /* ---- memory ---- */
 
 /* One that fits without wasting more than half. */
-static struct room *take_room(struct staged *s, size_t bytes, struct pd_error *err)
+static struct host_buffer *take_buffer(struct staged *s, size_t bytes, struct pd_error *err)
 {
-	struct room **at = &s->rooms, *room;
+	struct host_buffer **at = &s->buffers, *buffer;
 
 	while (*at && ((*at)->bytes < bytes || (*at)->bytes / 2 > bytes))
 		at = &(*at)->next;
-	room = *at;
-	if (room) {
-		*at = room->next;
-		return room;
+	buffer = *at;
+	if (buffer) {
+		*at = buffer->next;
+		return buffer;
 	}
-	room = pd_zalloc(sizeof(*room));
-	room->bytes = pd_align(bytes ? bytes : 1);
-	room->memory = s->device->ops->memory.host_alloc(s->device, room->bytes, err);
-	if (room->memory)
-		return room;
-	free(room);
+	buffer = pd_zalloc(sizeof(*buffer));
+	buffer->bytes = pd_align(bytes ? bytes : 1);
+	buffer->memory = s->device->ops->memory.host_alloc(s->device, buffer->bytes, err);
+	if (buffer->memory)
+		return buffer;
+	free(buffer);
 	return NULL;
 }
 
-static void give_room(struct staged *s, struct room *room)
+static void give_buffer(struct staged *s, struct host_buffer *buffer)
 {
-	room->next = s->rooms;
-	s->rooms = room;
+	buffer->next = s->buffers;
+	s->buffers = buffer;
 }
 
 static struct staged_transfer *take_transfer(struct staged *s)
@@ -106,13 +106,13 @@ static int begin_send(struct staged *s, struct staged_transfer *x)
 	int status;
 
 	pd_event_arm(&x->first);
-	status = device->stream.copy(s->stream, x->room->memory, x->buf, x->bytes, PD_COPY_TO_HOST,
-				     &x->first);
+	status = device->stream.copy(s->stream, x->buffer->memory, x->buf, x->bytes,
+				     PD_COPY_TO_HOST, &x->first);
 	if (status != 0)
 		return status == PD_AGAIN ? 0 : -1;
 	x->phase = FIRST;
 	pd_event_arm(&x->second);
-	return s->host->ops->send(s->host, x->peer, x->tag, x->room->memory, x->bytes, &x->first,
+	return s->host->ops->send(s->host, x->peer, x->tag, x->buffer->memory, x->bytes, &x->first,
 				   &x->second) < 0 ? -1 : 1;
 }
 
@@ -122,7 +122,7 @@ static int end_receive(struct staged *s, struct staged_transfer *x)
 	int status;
 
 	pd_event_arm(&x->second);
-	status = s->device->ops->stream.copy(s->stream, x->buf, x->room->memory, x->bytes,
+	status = s->device->ops->stream.copy(s->stream, x->buf, x->buffer->memory, x->bytes,
 					     PD_COPY_TO_DEVICE, &x->second);
 	if (status != 0)
 		return status == PD_AGAIN ? 0 : -1;
@@ -188,7 +188,7 @@ static int move_all(struct staged *s)
 		*at = x->next;
 		if (!*at)
 			s->last = at;
-		give_room(s, x->room);
+		give_buffer(s, x->buffer);
 		x->next = s->idle;
 		s->idle = x;
 	}
@@ -200,14 +200,14 @@ static int move_all(struct staged *s)
 static struct staged_transfer *enlist(struct staged *s, const struct staged_transfer *what,
 				      struct pd_error *err)
 {
-	struct room *room = take_room(s, what->bytes, err);
+	struct host_buffer *buffer = take_buffer(s, what->bytes, err);
 	struct staged_transfer *x;
 
-	if (!room)
+	if (!buffer)
 		return NULL;
 	x = take_transfer(s);
 	*x = *what;
-	x->room = room;
+	x->buffer = buffer;
 	*s->last = x;
 	s->last = &x->next;
 	return x;
@@ -247,7 +247,7 @@ static int staged_recv(struct pd_transport *base, int peer, uint64_t tag, void *
 	if (!x)
 		return refuse(s, done, &err);
 	pd_event_arm(&x->first);
-	return s->host->ops->recv(s->host, peer, tag, x->room->memory, bytes, after, &x->first);
+	return s->host->ops->recv(s->host, peer, tag, x->buffer->memory, bytes, after, &x->first);
 }
 
 static int staged_progress(struct pd_transport *base)
@@ -284,7 +284,7 @@ static void drop_waiting(struct staged *s)
 		}
 		*at = x->next;
 		fail(s, x);
-		give_room(s, x->room);
+		give_buffer(s, x->buffer);
 		free(x);
 	}
 }
@@ -308,17 +308,17 @@ static void staged_close(struct pd_transport *base)
 	for (struct staged_transfer *x = s->active, *next; x; x = next) {
 		next = x->next;
 		fail(s, x);
-		give_room(s, x->room);
+		give_buffer(s, x->buffer);
 		free(x);
 	}
 	for (struct staged_transfer *x = s->idle, *next; x; x = next) {
 		next = x->next;
 		free(x);
 	}
-	for (struct room *room = s->rooms, *next; room; room = next) {
-		next = room->next;
-		s->device->ops->memory.host_free(s->device, room->memory);
-		free(room);
+	for (struct host_buffer *buffer = s->buffers, *next; buffer; buffer = next) {
+		next = buffer->next;
+		s->device->ops->memory.host_free(s->device, buffer->memory);
+		free(buffer);
 	}
 	free(s);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A transport for devices whose memory the host cannot read (pd_device_ops.apart), made of one
- * that moves host memory: what is sent is first copied to the host, what is received is then
+ * A transport for devices whose memory the host cannot read (pd_device_ops.separate_memory), made
+ * of one that moves host memory: what is sent is first copied to the host, what is received is then
  * copied to the device.  Correct, and as slow as two copies more.
  *
  * The copies are on a stream of its own; nothing waits on it but them.  Buffers in host

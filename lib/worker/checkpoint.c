@@ -37,7 +37,7 @@ void pd_worker_checkpoint(struct pd_worker *w, int64_t at)
 		if (w->checkpoints[i].at < 0)
 			c = &w->checkpoints[i];
 	if (!c) {
-		w->checkpoints = pd_grow(w->checkpoints, &w->checkpoint_room,
+		w->checkpoints = pd_grow(w->checkpoints, &w->checkpoint_capacity,
 					 w->checkpoint_count + 1, sizeof(*c));
 		c = &w->checkpoints[w->checkpoint_count++];
 	}

@@ -23,7 +23,7 @@
  * may be armed anew only after that operation has retired: then no stream and no transport uses
  * them any more.
  */
-struct mark {
+struct fence {
 	struct pd_event *events;
 	int64_t last_use;               /* number of the last operation, -1: none */
 	int count;
@@ -32,43 +32,43 @@ struct mark {
 };
 
 /* A microbatch in the stage: its events and its inbox. */
-struct flight {
+struct microbatch {
 	struct chunk *chunk;
 	void *inbox;
-	struct mark *received;          /* per link in */
-	struct mark *sent;              /* per link out */
-	struct mark *ended;             /* that of the last operation to use the inbox, or NULL */
+	struct fence *received;		/* per link in */
+	struct fence *sent;		/* per link out */
+	struct fence *ended;		/* that of the last operation to use the inbox, or NULL */
 	struct pd_batch *batch;
 	int64_t valid;                  /* samples that are real */
-	struct mark forward;            /* with outboxes there are two events, the second for the
+	struct fence forward;		/* with outboxes there are two events, the second for the
 					   copy there */
-	struct mark backward;
+	struct fence backward;
 	/* The rest is used less often. */
-	struct mark weight;             /* a separate one if backward has two parts */
-	struct mark loaded, recomputed;
+	struct fence weight;		/* a separate one if backward has two parts */
+	struct fence loaded, recomputed;
 	struct pd_loss *losses;         /* as many as sizes->loss_count */
 };
 
 /* The memory of a microbatch from forward to backward; or, for an outbox, until it is sent. */
 struct slot {
 	void *memory;
-	struct flight *flight;          /* the last one that used it, or NULL */
+	struct microbatch *microbatch;	/* the last one that used it, or NULL */
 };
 
 /* A buffer for gradients that arrive or leave. */
-struct passage {
+struct gradient_buffer {
 	void *memory;
-	struct mark *transfers;         /* per link */
+	struct fence *transfers;	/* per link */
 };
 
 /* An operation that was issued; it fills a cache line. */
-struct entry {
+struct issued_op {
 	struct pd_op op;
-	struct mark *mark;              /* the operation has finished when these events are done */
+	struct fence *fence;		/* the operation has finished when these events are done */
 };
 
 /* The tensors of a link in this rank's buffers. */
-struct port {
+struct stage_link {
 	const struct pd_link *link;
 	const struct pd_net_tensor **tensors;
 	size_t *places;                 /* for those that leave: places in an outbox */
@@ -86,8 +86,8 @@ struct sum {
 	 * because its version may be freed before the group's update.  NULL: none so far.
 	 */
 	struct pd_scale *scale;
-	struct mark summed;
-	struct mark *ready;             /* done when the sum is complete; NULL: none so far */
+	struct fence summed;
+	struct fence *ready;		/* done when the sum is complete; NULL: none so far */
 	int64_t backwards;              /* backwards of this replica so far */
 };
 
@@ -109,16 +109,16 @@ struct chunk {
 	const struct pd_net_sizes *sizes;
 	const struct pd_stage *stage;
 	int index, replicas;            /* of the stage */
-	struct flight *flights;
+	struct microbatch *microbatches;
 	struct slot *slots;
-	struct slot *outboxes;          /* room.outboxes of them, each of outbox_bytes */
-	struct passage *in, *out;       /* gradients that arrive, that leave */
+	struct slot *outboxes;          /* counts.outboxes of them, each of outbox_bytes */
+	struct gradient_buffer *in, *out; /* gradients that arrive, that leave */
 	/* How many are used in turn in this phase; 0: a list assigns them to microbatches. */
-	int slot_turn, flight_turn;
-	int port_in_count, port_out_count;
-	struct port *ports_in, *ports_out;
+	int slot_turn, microbatch_turn;
+	int links_in_count, links_out_count;
+	struct stage_link *links_in, *links_out;
 	int64_t recomputed;             /* recomputes of this phase so far */
-	struct pd_room room;            /* how many buffers there are, and which microbatch has
+	struct pd_buffer_counts counts;	/* how many buffers there are, and which microbatch has
 					   which */
 	struct pd_net *net;
 	struct pd_loader *loader;
@@ -134,8 +134,8 @@ struct chunk {
 	void *master;                   /* the parameters that are updated, if weights are rounded */
 	void *state, *velocity, *second;        /* running statistics, moments; or NULL */
 	int64_t delay;                  /* pd_schedule_delay */
-	void *delta, *corrected;        /* for discrepancy correction, or NULL (correct.c) */
-	struct mark allreduce, step;
+	void *delta, *corrected;        /* for discrepancy correction, or NULL (discrepancy.c) */
+	struct fence allreduce, step;
 };
 
 struct pd_worker {
@@ -143,12 +143,12 @@ struct pd_worker {
 	struct chunk *chunks;
 	struct pd_stream *compute, *reduce, *load;      /* load is NULL if copies are on compute */
 	struct kept *kept;              /* NULL: the device takes work piece by piece */
-	struct ties *ties;              /* NULL: no layers have copies of shared parameters */
-	struct agreement *agreement;    /* NULL: each stage updates by itself */
+	struct tied_weights *tied;	/* NULL: no layers have copies of shared parameters */
+	struct global_norm *global_norm; /* NULL: each stage updates by itself */
 	int64_t issued, retired;        /* operations since the worker was made */
 	int64_t ring;                   /* most operations between these two */
 	int64_t entry_count;            /* a power of two, which grows as needed */
-	struct entry *entries;          /* number n in entries[n % entry_count] */
+	struct issued_op *entries;	/* number n in entries[n % entry_count] */
 	enum pd_pause wanted, paused;   /* wanted: pause as soon as all operations have retired */
 	uint64_t tensors_most;          /* the most of a link, for tags */
 	void *scratch;                  /* shared by all chunks, which take turns */
@@ -168,12 +168,12 @@ struct pd_worker {
 		int64_t at;             /* -1: none */
 		bool state_seen;
 	} *checkpoints;
-	size_t checkpoint_room;
+	size_t checkpoint_capacity;
 	struct pd_arena arena;          /* used if the configuration names none; it also holds this
 					   struct */
 };
 
-static inline struct entry *worker_entry(const struct pd_worker *w, int64_t n)
+static inline struct issued_op *worker_entry(const struct pd_worker *w, int64_t n)
 {
 	return &w->entries[n & (w->entry_count - 1)];
 }
@@ -194,12 +194,13 @@ static inline int64_t worker_local_number(const struct pd_worker *w, const struc
 	return (op->microbatch - w->phase.first) / c->replicas;
 }
 
-static inline struct flight *worker_flight(const struct pd_worker *w, const struct chunk *c,
-					   const struct pd_op *op)
+static inline struct microbatch *worker_microbatch(const struct pd_worker *w, const struct chunk *c,
+						   const struct pd_op *op)
 {
 	int64_t i = worker_local_number(w, c, op);
 
-	return &c->flights[c->flight_turn ? i % c->flight_turn : c->room.buffers[i].inbox];
+	return &c->microbatches[c->microbatch_turn ? i % c->microbatch_turn
+				: c->counts.buffers[i].inbox];
 }
 
 /* Returns the scale behind a version of the weights, if the ranks agree on updates. */
@@ -220,7 +221,7 @@ static inline struct pd_scale *worker_scale_of_sum(const struct chunk *c, const 
 
 /* memory.c */
 int worker_take(struct pd_worker *w, size_t bytes, void *out_p, struct pd_error *err);
-void worker_mark_init(struct pd_worker *w, struct mark *mark, int count);
+void worker_fence_init(struct pd_worker *w, struct fence *fence, int count);
 /* Returns host memory, zeroed, which lives as long as the worker. */
 void *worker_keep(struct pd_worker *w, int count, size_t bytes);
 int worker_memory_new(struct pd_worker *w, struct pd_error *err);
@@ -239,33 +240,33 @@ int worker_retire(struct pd_worker *w, struct pd_error *err);
 void worker_pause_before(struct pd_worker *w, const struct pd_op *op);
 void worker_pause_after(struct pd_worker *w, const struct pd_op *op);
 
-/* tie.c: does nothing if no parameters are shared */
-int worker_ties_new(struct pd_worker *w, struct pd_error *err);
-void worker_ties_free(struct pd_worker *w);
+/* tied_weights.c: does nothing if no parameters are shared */
+int worker_tied_new(struct pd_worker *w, struct pd_error *err);
+void worker_tied_free(struct pd_worker *w);
 /* Posts the transfers of the group's gradients (per chunk), which start when `ready` is done. */
-int worker_ties_post(struct pd_worker *w, struct sum **sums, uint64_t tag,
+int worker_tied_post(struct pd_worker *w, struct sum **sums, uint64_t tag,
 		     const struct pd_event *ready);
 /* These return the number of steps that then go on the stream, and issue one of them. */
-int worker_ties_things(const struct pd_worker *w);
-int worker_ties_issue(struct pd_worker *w, struct sum **sums, int n);
+int worker_tied_steps(const struct pd_worker *w);
+int worker_tied_issue(struct pd_worker *w, struct sum **sums, int n);
 
-/* agree.c: does nothing if the plan does not say so */
-int worker_agree_new(struct pd_worker *w, struct pd_error *err);
-void worker_agree_free(struct pd_worker *w);
+/* global_norm.c: does nothing if the plan does not say so */
+int worker_global_norm_new(struct pd_worker *w, struct pd_error *err);
+void worker_global_norm_free(struct pd_worker *w);
 /* Returns how many steps it did; -1: broken. */
-int worker_agree_progress(struct pd_worker *w);
+int worker_global_norm_progress(struct pd_worker *w);
 /* Tells whether some steps are not on the stream yet. */
-bool worker_agreeing(const struct pd_worker *w);
+bool worker_global_norm_pending(const struct pd_worker *w);
 /* Returns the end of the last one, or NULL. */
-struct mark *worker_agreed(struct pd_worker *w);
+struct fence *worker_global_norm_done(struct pd_worker *w);
 /* Sets what an update of a chunk needs. */
-void worker_fill_agreed(struct pd_worker *w, struct chunk *c, const void *from, void *to,
-			struct pd_agreed *agreed);
+void worker_fill_global_norm(struct pd_worker *w, struct chunk *c, const void *from, void *to,
+			     struct pd_global_norm *norm);
 /*
  * After a step that waited for the agree has retired, returns the record and the outcome of the
  * agree; once.
  */
-bool worker_agree_told(struct pd_worker *w, struct pd_record *record_p,
-		       struct pd_outcome *outcome_p);
+bool worker_global_norm_told(struct pd_worker *w, struct pd_record *record_p,
+			     struct pd_outcome *outcome_p);
 
 #endif

@@ -54,7 +54,7 @@ static int issue(struct pd_worker *w, const struct pd_op *op, struct pd_error *e
 static void grow_entries(struct pd_worker *w)
 {
 	int64_t count = 2 * w->entry_count;
-	struct entry *entries = pd_calloc((size_t)count, sizeof(*entries));
+	struct issued_op *entries = pd_calloc((size_t)count, sizeof(*entries));
 
 	for (int64_t n = w->retired; n < w->issued; n++)
 		entries[n & (count - 1)] = *worker_entry(w, n);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Declarations shared by the files that issue operations: pass.c, update.c, transfer.c, agree.c. 
- * An operation states its dependencies and is handed to a stream or the transport.
+ * Declarations shared by the files that issue operations: pass.c, update.c, transfer.c,
+ * global_norm.c.  An operation states its dependencies and is handed to a stream or the transport.
  *
- * Two rules keep events safe.  First, before an operation arms a mark's events, the last operation
+ * Two rules keep events safe.  First, before an operation arms a fence's events, the last operation
  * that armed them or waits for them must have retired (worker_may_arm).  Otherwise the operation is
  * not issued yet.  Waiting is always safe, because the list is in an order that cannot deadlock
  * even if every operation blocks.  Second, memory is written only by an operation that waits for
@@ -16,55 +16,55 @@
 
 #include "worker/internal.h"
 
-static inline bool worker_may_arm(const struct pd_worker *w, const struct mark *mark)
+static inline bool worker_may_arm(const struct pd_worker *w, const struct fence *fence)
 {
-	if (mark->last_use >= w->retired)
+	if (fence->last_use >= w->retired)
 		return false;
 	/*
 	 * If a GPU's streams wait for each other by themselves, an operation that waited may be
 	 * known to be done before the one that it waited for.
 	 */
-	for (int i = 0; i < mark->count && w->config.gate; i++)
-		if (!pd_event_done(&mark->events[i]))
+	for (int i = 0; i < fence->count && w->config.gate; i++)
+		if (!pd_event_done(&fence->events[i]))
 			return false;
 	return true;
 }
 
-static inline void worker_arm(struct pd_worker *w, struct mark *mark)
+static inline void worker_arm(struct pd_worker *w, struct fence *fence)
 {
-	for (int i = 0; i < mark->count; i++)
-		pd_event_arm(&mark->events[i]);
-	mark->last_use = w->issued;
+	for (int i = 0; i < fence->count; i++)
+		pd_event_arm(&fence->events[i]);
+	fence->last_use = w->issued;
 }
 
 /*
- * Makes work queued on the stream from now on start after the mark's events.  The operation counts
+ * Makes work queued on the stream from now on start after the fence's events.  The operation counts
  * as a user of events that are done already, since their data is still to be read.
  */
-static inline int worker_after(struct pd_worker *w, struct pd_stream *stream, struct mark *mark)
+static inline int worker_after(struct pd_worker *w, struct pd_stream *stream, struct fence *fence)
 {
-	for (int i = 0; i < mark->count; i++) {
-		mark->last_use = w->issued;
-		if (pd_event_done(&mark->events[i]) && w->config.gate)
+	for (int i = 0; i < fence->count; i++) {
+		fence->last_use = w->issued;
+		if (pd_event_done(&fence->events[i]) && w->config.gate)
 			continue;
-		if (w->config.device->ops->stream.wait(stream, &mark->events[i]) != 0)
+		if (w->config.device->ops->stream.wait(stream, &fence->events[i]) != 0)
 			return -1;
 	}
 	return 0;
 }
 
-/* Returns the mark's last event, on whatever stream; when it is done, the others are. */
-static inline struct pd_event *worker_event_of(struct pd_worker *w, struct mark *mark)
+/* Returns the fence's last event, on whatever stream; when it is done, the others are. */
+static inline struct pd_event *worker_event_of(struct pd_worker *w, struct fence *fence)
 {
-	mark->last_use = w->issued;
-	return &mark->events[mark->count - 1];
+	fence->last_use = w->issued;
+	return &fence->events[fence->count - 1];
 }
 
-/* Records the operation as the next one issued; it is finished when the mark is. */
+/* Records the operation as the next one issued; it is finished when the fence is. */
 static inline void worker_new_entry(struct pd_worker *w, const struct pd_op *op,
-				    struct mark *mark)
+				    struct fence *fence)
 {
-	*worker_entry(w, w->issued) = (struct entry){ .op = *op, .mark = mark };
+	*worker_entry(w, w->issued) = (struct issued_op){ .op = *op, .fence = fence };
 }
 
 /* Returns the sum of the operation's group. */
@@ -88,8 +88,8 @@ static inline struct slot *worker_slot(struct pd_worker *w, struct chunk *c,
 	 */
 	if (c->stage->recompute && op->kind == PD_OP_forward)
 		return &c->slots[c->slot_turn ? c->recomputed % c->slot_turn
-					      : c->room.buffers[i].work];
-	return &c->slots[c->slot_turn ? i % c->slot_turn : c->room.buffers[i].slot];
+					      : c->counts.buffers[i].work];
+	return &c->slots[c->slot_turn ? i % c->slot_turn : c->counts.buffers[i].slot];
 }
 
 /* Returns where a microbatch's outputs stay until they are sent: its slot, or an outbox. */
@@ -98,28 +98,28 @@ static inline struct slot *worker_holder(struct pd_worker *w, struct chunk *c,
 {
 	int64_t i = worker_local_number(w, c, op);
 
-	if (c->room.outboxes == 0)
+	if (c->counts.outboxes == 0)
 		return worker_slot(w, c, op);
-	return &c->outboxes[c->slot_turn ? i % c->room.outboxes : c->room.buffers[i].outbox];
+	return &c->outboxes[c->slot_turn ? i % c->counts.outboxes : c->counts.buffers[i].outbox];
 }
 
 /* Returns the buffer for a microbatch's gradients that arrive. */
-static inline struct passage *worker_passage_in(struct pd_worker *w, struct chunk *c,
-						const struct pd_op *op)
+static inline struct gradient_buffer *worker_gradients_in(struct pd_worker *w, struct chunk *c,
+							  const struct pd_op *op)
 {
 	int64_t i = worker_local_number(w, c, op);
-	int64_t k = c->flight_turn ? i % c->room.arriving : c->room.buffers[i].arriving;
+	int64_t k = c->microbatch_turn ? i % c->counts.arriving : c->counts.buffers[i].arriving;
 
 	/* Nothing arrives for the last stage. */
 	return &c->in[k < 0 ? 0 : k];
 }
 
 /* Returns the buffer for a microbatch's gradients that leave. */
-static inline struct passage *worker_passage_out(struct pd_worker *w, struct chunk *c,
-						 const struct pd_op *op)
+static inline struct gradient_buffer *worker_gradients_out(struct pd_worker *w, struct chunk *c,
+							   const struct pd_op *op)
 {
 	int64_t i = worker_local_number(w, c, op);
-	int64_t k = c->flight_turn ? i % c->room.leaving : c->room.buffers[i].leaving;
+	int64_t k = c->microbatch_turn ? i % c->counts.leaving : c->counts.buffers[i].leaving;
 
 	return &c->out[k < 0 ? 0 : k];
 }
@@ -141,9 +141,9 @@ int worker_issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_
 /* update.c: a group's gradients and the update */
 int worker_issue_allreduce(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
 int worker_issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
-/* Call this when a backward that makes gradients was queued, with its mark.  Returns 0 or -1. */
+/* Call this when a backward that makes gradients was queued, with its fence.  Returns 0 or -1. */
 int worker_add_gradients(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
-			 struct mark *made);
+			 struct fence *made);
 
 /*
  * join.c: these do what the device's functions do.  An update or a forward may be queued with what
@@ -160,7 +160,7 @@ int worker_queue_kept(struct pd_worker *w);
 /* The same, unless the operation that is issued next may be queued with it. */
 int worker_queue_kept_before(struct pd_worker *w, const struct pd_op *op);
 
-/* agree.c */
+/* global_norm.c */
 int worker_issue_agree(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
 
 #endif

@@ -55,14 +55,14 @@ int worker_queue_kept_before(struct pd_worker *w, const struct pd_op *op)
 
 static bool keeps(const struct pd_worker *w, const struct chunk *c)
 {
-	return w->kept && c->port_out_count == 0;
+	return w->kept && c->links_out_count == 0;
 }
 
 int worker_queue_update(struct pd_worker *w, struct chunk *c, const struct pd_update *update,
 			struct pd_event *ev)
 {
 	/* An agreed update makes the loss scale that is copied before the backward. */
-	if (!keeps(w, c) || w->agreement)
+	if (!keeps(w, c) || w->global_norm)
 		return w->config.device->ops->net.update(w->compute, c->net, update,
 							 c->stage->first_layer, c->stage->layer_count,
 							 ev);

@@ -34,20 +34,21 @@ void *worker_keep(struct pd_worker *w, int count, size_t bytes)
 	return pd_arena_take(w->config.arena ? w->config.arena : &w->arena, (size_t)count, bytes);
 }
 
-void worker_mark_init(struct pd_worker *w, struct mark *mark, int count)
+void worker_fence_init(struct pd_worker *w, struct fence *fence, int count)
 {
-	mark->events = count == 1 ? &mark->own : worker_keep(w, count, sizeof(*mark->events));
-	mark->count = count;
-	mark->last_use = -1;
+	fence->events = count == 1 ? &fence->own : worker_keep(w, count, sizeof(*fence->events));
+	fence->count = count;
+	fence->last_use = -1;
 }
 
-static struct mark *marks_new(struct pd_worker *w, const struct port *ports, int count)
+static struct fence *fences_new(struct pd_worker *w, const struct stage_link *stage_links,
+				int count)
 {
-	struct mark *marks = worker_keep(w, count, sizeof(*marks));
+	struct fence *fences = worker_keep(w, count, sizeof(*fences));
 
 	for (int i = 0; i < count; i++)
-		worker_mark_init(w, &marks[i], ports[i].link->tensor_count);
-	return marks;
+		worker_fence_init(w, &fences[i], stage_links[i].link->tensor_count);
+	return fences;
 }
 
 static const struct pd_net_tensor *find_tensor(const struct pd_net_tensor *list, int count,
@@ -60,58 +61,63 @@ static const struct pd_net_tensor *find_tensor(const struct pd_net_tensor *list,
 }
 
 /* Makes the tensors of links, and sets *bytes_p to the size of an outbox for them. */
-static struct port *ports_new(struct pd_worker *w, const int *links, int count,
-			      const struct pd_net_tensor *list, int tensors, size_t *bytes_p)
+static struct stage_link *stage_links_new(struct pd_worker *w, const int *links, int count,
+					  const struct pd_net_tensor *list, int tensors,
+					  size_t *bytes_p)
 {
 	const struct pd_wiring *wiring = w->config.schedule->wiring;
-	struct port *ports = worker_keep(w, count, sizeof(*ports));
+	struct stage_link *stage_links = worker_keep(w, count, sizeof(*stage_links));
 	size_t bytes = 0;
 
 	for (int i = 0; i < count; i++) {
 		const struct pd_link *link = &wiring->links[links[i]];
 
-		ports[i].link = link;
-		ports[i].tensors = worker_keep(w, link->tensor_count, sizeof(*ports[i].tensors));
-		ports[i].places = worker_keep(w, link->tensor_count, sizeof(*ports[i].places));
+		stage_links[i].link = link;
+		stage_links[i].tensors = worker_keep(w, link->tensor_count,
+						     sizeof(*stage_links[i].tensors));
+		stage_links[i].places = worker_keep(w, link->tensor_count,
+						    sizeof(*stage_links[i].places));
 		for (int t = 0; t < link->tensor_count; t++) {
-			ports[i].tensors[t] = find_tensor(list, tensors,
-							  w->config.first_tensor + link->tensors[t]);
-			ports[i].places[t] = bytes;
-			bytes += pd_align(ports[i].tensors[t]->bytes);
+			stage_links[i].tensors[t] = find_tensor(list, tensors,
+								w->config.first_tensor +
+								link->tensors[t]);
+			stage_links[i].places[t] = bytes;
+			bytes += pd_align(stage_links[i].tensors[t]->bytes);
 		}
 	}
 	*bytes_p = bytes;
-	return ports;
+	return stage_links;
 }
 
 static void slots_new(struct pd_worker *w, struct chunk *c)
 {
-	c->slots = worker_keep(w, c->room.slots, sizeof(*c->slots));
-	c->outboxes = worker_keep(w, c->room.outboxes, sizeof(*c->outboxes));
-	c->flights = worker_keep(w, c->room.inboxes, sizeof(*c->flights));
-	for (int i = 0; i < c->room.inboxes; i++) {
-		struct flight *flight = &c->flights[i];
+	c->slots = worker_keep(w, c->counts.slots, sizeof(*c->slots));
+	c->outboxes = worker_keep(w, c->counts.outboxes, sizeof(*c->outboxes));
+	c->microbatches = worker_keep(w, c->counts.inboxes, sizeof(*c->microbatches));
+	for (int i = 0; i < c->counts.inboxes; i++) {
+		struct microbatch *microbatch = &c->microbatches[i];
 
-		flight->chunk = c;
-		flight->losses = worker_keep(w, c->sizes->loss_count, sizeof(*flight->losses));
-		flight->received = marks_new(w, c->ports_in, c->port_in_count);
-		flight->sent = marks_new(w, c->ports_out, c->port_out_count);
-		worker_mark_init(w, &flight->loaded, 1);
-		worker_mark_init(w, &flight->forward, c->room.outboxes > 0 ? 2 : 1);
-		worker_mark_init(w, &flight->recomputed, 1);
-		worker_mark_init(w, &flight->backward, 1);
-		worker_mark_init(w, &flight->weight, 1);
+		microbatch->chunk = c;
+		microbatch->losses = worker_keep(w, c->sizes->loss_count,
+						 sizeof(*microbatch->losses));
+		microbatch->received = fences_new(w, c->links_in, c->links_in_count);
+		microbatch->sent = fences_new(w, c->links_out, c->links_out_count);
+		worker_fence_init(w, &microbatch->loaded, 1);
+		worker_fence_init(w, &microbatch->forward, c->counts.outboxes > 0 ? 2 : 1);
+		worker_fence_init(w, &microbatch->recomputed, 1);
+		worker_fence_init(w, &microbatch->backward, 1);
+		worker_fence_init(w, &microbatch->weight, 1);
 	}
 }
 
-static void passages_new(struct pd_worker *w, struct chunk *c)
+static void gradient_buffers_new(struct pd_worker *w, struct chunk *c)
 {
-	c->in = worker_keep(w, c->room.arriving, sizeof(*c->in));
-	for (int i = 0; i < c->room.arriving; i++)
-		c->in[i].transfers = marks_new(w, c->ports_out, c->port_out_count);
-	c->out = worker_keep(w, c->room.leaving, sizeof(*c->out));
-	for (int i = 0; i < c->room.leaving; i++)
-		c->out[i].transfers = marks_new(w, c->ports_in, c->port_in_count);
+	c->in = worker_keep(w, c->counts.arriving, sizeof(*c->in));
+	for (int i = 0; i < c->counts.arriving; i++)
+		c->in[i].transfers = fences_new(w, c->links_out, c->links_out_count);
+	c->out = worker_keep(w, c->counts.leaving, sizeof(*c->out));
+	for (int i = 0; i < c->counts.leaving; i++)
+		c->out[i].transfers = fences_new(w, c->links_in, c->links_in_count);
 }
 
 /* Where a stage keeps number i of its arenas of a kind that the worker allocates. */
@@ -137,7 +143,7 @@ static void **arena_of(struct chunk *c, enum pd_arena_kind kind, int i)
 	case PD_ARENA_slot:
 		return &c->slots[i].memory;
 	case PD_ARENA_inbox:
-		return &c->flights[i].inbox;
+		return &c->microbatches[i].inbox;
 	case PD_ARENA_outbox:
 		return &c->outboxes[i].memory;
 	case PD_ARENA_gradient_in:
@@ -176,7 +182,7 @@ static int arenas_new(struct pd_worker *w, struct chunk *c, struct pd_error *err
 	struct pd_stage_memory sizes = sizes_of(w, c);
 
 	c->delay = pd_schedule_delay(w->config.schedule, c->index);
-	pd_schedule_arenas(w->config.schedule, c->index, &c->room, &moments, &sizes, c->arenas);
+	pd_schedule_arenas(w->config.schedule, c->index, &c->counts, &moments, &sizes, c->arenas);
 	if (pd_weights_init(&c->weights, w->config.device, (size_t)versions->each_bytes,
 			    (int)versions->count, 0, err) < 0)
 		return -1;
@@ -198,18 +204,18 @@ static int chunk_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 	size_t in_bytes;
 	int s = c->index;
 
-	c->port_in_count = wiring->in_count[s];
-	c->port_out_count = wiring->out_count[s];
-	c->ports_in = ports_new(w, wiring->in[s], c->port_in_count, sizes->in, sizes->in_count,
-				&in_bytes);
-	c->ports_out = ports_new(w, wiring->out[s], c->port_out_count, sizes->out,
-				 sizes->out_count, &c->outbox_bytes);
+	c->links_in_count = wiring->in_count[s];
+	c->links_out_count = wiring->out_count[s];
+	c->links_in = stage_links_new(w, wiring->in[s], c->links_in_count, sizes->in,
+				      sizes->in_count, &in_bytes);
+	c->links_out = stage_links_new(w, wiring->out[s], c->links_out_count, sizes->out,
+				       sizes->out_count, &c->outbox_bytes);
 	for (int i = 0; i < SUMS; i++)
-		worker_mark_init(w, &c->sums[i].summed, 1);
-	worker_mark_init(w, &c->allreduce, 1);
-	worker_mark_init(w, &c->step, 1);
+		worker_fence_init(w, &c->sums[i].summed, 1);
+	worker_fence_init(w, &c->allreduce, 1);
+	worker_fence_init(w, &c->step, 1);
 	slots_new(w, c);
-	passages_new(w, c);
+	gradient_buffers_new(w, c);
 	return arenas_new(w, c, err);
 }
 

@@ -12,22 +12,22 @@
  */
 static bool slot_left(const struct pd_worker *w, const struct chunk *c, const struct slot *slot)
 {
-	for (int i = 0; i < c->port_out_count && slot->flight; i++)
-		if (!worker_may_arm(w, &slot->flight->sent[i]))
+	for (int i = 0; i < c->links_out_count && slot->microbatch; i++)
+		if (!worker_may_arm(w, &slot->microbatch->sent[i]))
 			return false;
 	return true;
 }
 
 static void fill_pass(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
-		      struct flight *flight, const void *weights, struct pd_pass *pass)
+		      struct microbatch *microbatch, const void *weights, struct pd_pass *pass)
 {
 	*pass = (struct pd_pass){
 		.weights = weights, .state = c->state,
-		.scale = w->agreement ? worker_scale(c, weights) : NULL,
-		.inbox = flight->inbox, .slot = worker_slot(w, c, op)->memory, .scratch = w->scratch,
-		.first_sample = op->microbatch * w->config.batch_size,
-		.valid = c->loader ? flight->valid : w->config.batch_size,
-		.evaluate = op->evaluate, .losses = flight->losses,
+		.scale = w->global_norm ? worker_scale(c, weights) : NULL,
+		.inbox = microbatch->inbox, .slot = worker_slot(w, c, op)->memory,
+		.scratch = w->scratch, .first_sample = op->microbatch * w->config.batch_size,
+		.valid = c->loader ? microbatch->valid : w->config.batch_size,
+		.evaluate = op->evaluate, .losses = microbatch->losses,
 	};
 }
 
@@ -37,21 +37,21 @@ static bool latest(const struct pd_worker *w)
 }
 
 /* Copies the outputs into the outbox; after the last copy the forward is done for other stages. */
-static int fill_outbox(struct pd_worker *w, struct chunk *c, struct flight *flight,
+static int fill_outbox(struct pd_worker *w, struct chunk *c, struct microbatch *microbatch,
 		       const struct slot *slot, const struct slot *outbox)
 {
-	int last = c->port_out_count - 1;
+	int last = c->links_out_count - 1;
 
 	for (int p = 0; p <= last; p++)
-		for (int t = 0; t < c->ports_out[p].link->tensor_count; t++) {
-			const struct pd_net_tensor *tensor = c->ports_out[p].tensors[t];
-			bool ends = p == last && t == c->ports_out[p].link->tensor_count - 1;
+		for (int t = 0; t < c->links_out[p].link->tensor_count; t++) {
+			const struct pd_net_tensor *tensor = c->links_out[p].tensors[t];
+			bool ends = p == last && t == c->links_out[p].link->tensor_count - 1;
 
 			if (w->config.device->ops->stream.copy(w->compute,
-					outbox->memory + c->ports_out[p].places[t],
-					(tensor->inbox ? flight->inbox : slot->memory) + tensor->offset,
-					tensor->bytes, PD_COPY_WITHIN,
-					ends ? &flight->forward.events[1] : NULL) != 0)
+					outbox->memory + c->links_out[p].places[t],
+					(tensor->inbox ? microbatch->inbox : slot->memory) +
+					tensor->offset, tensor->bytes, PD_COPY_WITHIN,
+					ends ? &microbatch->forward.events[1] : NULL) != 0)
 				return -1;
 		}
 	return 1;
@@ -59,32 +59,33 @@ static int fill_outbox(struct pd_worker *w, struct chunk *c, struct flight *flig
 
 int worker_issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
-	struct flight *flight = worker_flight(w, c, op);
+	struct microbatch *microbatch = worker_microbatch(w, c, op);
 	struct slot *holder = worker_holder(w, c, op);
 	struct pd_pass pass;
 	const void *weights;
 
-	if (!worker_may_arm(w, &flight->forward))
+	if (!worker_may_arm(w, &microbatch->forward))
 		return 0;
 	if (!slot_left(w, c, holder))
 		return 0;
-	for (int i = 0; i < c->port_in_count; i++)
-		if (worker_after(w, w->compute, &flight->received[i]) < 0)
+	for (int i = 0; i < c->links_in_count; i++)
+		if (worker_after(w, w->compute, &microbatch->received[i]) < 0)
 			return -1;
-	if (w->load && worker_after(w, w->compute, &flight->loaded) < 0)
+	if (w->load && worker_after(w, w->compute, &microbatch->loaded) < 0)
 		return -1;
 	/* Without stashing no version is kept for the backward. */
 	weights = op->evaluate || latest(w) ? pd_weights_newest(&c->weights, NULL)
 					    : pd_weights_read(&c->weights, op->version);
-	fill_pass(w, c, op, flight, weights, &pass);
-	holder->flight = flight;
+	fill_pass(w, c, op, microbatch, weights, &pass);
+	holder->microbatch = microbatch;
 	if (op->evaluate)
-		flight->ended = &flight->forward;
-	worker_arm(w, &flight->forward);
-	worker_new_entry(w, op, &flight->forward);
-	if (worker_queue_forward(w, c, op, &pass, &flight->forward.events[0]) != 0)
+		microbatch->ended = &microbatch->forward;
+	worker_arm(w, &microbatch->forward);
+	worker_new_entry(w, op, &microbatch->forward);
+	if (worker_queue_forward(w, c, op, &pass, &microbatch->forward.events[0]) != 0)
 		return -1;
-	return c->room.outboxes > 0 ? fill_outbox(w, c, flight, worker_slot(w, c, op), holder) : 1;
+	return c->counts.outboxes > 0 ? fill_outbox(w, c, microbatch, worker_slot(w, c, op),
+						    holder) : 1;
 }
 
 /*
@@ -104,25 +105,25 @@ static void fill_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 {
 	struct sum *sum = worker_sum_of(w, c, op);
 
-	fill_pass(w, c, op, worker_flight(w, c, op), backward_weights(w, c, op), pass);
+	fill_pass(w, c, op, worker_microbatch(w, c, op), backward_weights(w, c, op), pass);
 	pass->gradients = sum->backwards > 0 ? c->fresh : sum->gradients;
 }
 
 static int queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
-			  struct mark *mark, const struct pd_pass *pass)
+			  struct fence *fence, const struct pd_pass *pass)
 {
 	struct sum *sum = worker_sum_of(w, c, op);
 
-	if (w->agreement && sum->backwards == 0) {
+	if (w->global_norm && sum->backwards == 0) {
 		sum->scale = worker_scale_of_sum(c, sum->gradients);
 		if (w->config.device->ops->stream.copy(w->compute, sum->scale, pass->scale,
 						       sizeof(*sum->scale), PD_COPY_WITHIN,
 						       NULL) != 0)
 			return -1;
 	}
-	worker_arm(w, mark);
-	worker_new_entry(w, op, mark);
-	return worker_queue_backward(w, c, pass, &mark->events[0]);
+	worker_arm(w, fence);
+	worker_new_entry(w, op, fence);
+	return worker_queue_backward(w, c, pass, &fence->events[0]);
 }
 
 /*
@@ -132,55 +133,56 @@ static int queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
  */
 int worker_issue_recompute(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
-	struct flight *flight = worker_flight(w, c, op);
-	struct mark *mark = &flight->recomputed;
+	struct microbatch *microbatch = worker_microbatch(w, c, op);
+	struct fence *fence = &microbatch->recomputed;
 	struct pd_pass pass;
 
-	if (!worker_may_arm(w, mark))
+	if (!worker_may_arm(w, fence))
 		return 0;
-	fill_pass(w, c, op, flight, backward_weights(w, c, op), &pass);
+	fill_pass(w, c, op, microbatch, backward_weights(w, c, op), &pass);
 	pass.again = true;
 	pass.losses = NULL;
-	worker_arm(w, mark);
-	worker_new_entry(w, op, mark);
+	worker_arm(w, fence);
+	worker_new_entry(w, op, fence);
 	c->recomputed++;
 	if (w->config.device->ops->net.forward(w->compute, c->net, &pass, c->stage->first_layer,
-					       c->stage->layer_count, &mark->events[0]) != 0)
+					       c->stage->layer_count, &fence->events[0]) != 0)
 		return -1;
 	return 1;
 }
 
 int worker_issue_backward_weight(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
-	struct mark *mark = &worker_flight(w, c, op)->weight;
+	struct fence *fence = &worker_microbatch(w, c, op)->weight;
 	struct pd_pass pass;
 
-	if (!worker_may_arm(w, mark) || !worker_may_arm(w, &worker_sum_of(w, c, op)->summed))
+	if (!worker_may_arm(w, fence) || !worker_may_arm(w, &worker_sum_of(w, c, op)->summed))
 		return 0;
 	fill_backward(w, c, op, &pass);
 	pass.part = PD_BACKWARD_WEIGHT;
 	if (!latest(w))
 		pd_weights_done(&c->weights, op->version);
-	worker_flight(w, c, op)->ended = mark;
-	if (queue_backward(w, c, op, mark, &pass) != 0)
+	worker_microbatch(w, c, op)->ended = fence;
+	if (queue_backward(w, c, op, fence, &pass) != 0)
 		return -1;
-	return worker_add_gradients(w, c, op, mark) < 0 ? -1 : 1;
+	return worker_add_gradients(w, c, op, fence) < 0 ? -1 : 1;
 }
 
 int worker_issue_backward(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
 	bool whole = op->kind == PD_OP_backward;
-	struct mark *mark = &worker_flight(w, c, op)->backward;
-	struct passage *in = worker_passage_in(w, c, op), *out = worker_passage_out(w, c, op);
+	struct fence *fence = &worker_microbatch(w, c, op)->backward;
+	struct gradient_buffer *in = worker_gradients_in(w, c, op),
+		*out = worker_gradients_out(w, c, op);
 	struct pd_pass pass;
 
-	if (!worker_may_arm(w, mark) ||
+	if (!worker_may_arm(w, fence) ||
 	    (whole && !worker_may_arm(w, &worker_sum_of(w, c, op)->summed)))
 		return 0;
-	for (int i = 0; i < c->port_in_count; i++)      /* what it overwrites has been sent */
+	for (int i = 0; i < c->links_in_count; i++)	/* what it overwrites has been sent */
 		if (!worker_may_arm(w, &out->transfers[i]))
 			return 0;
-	for (int i = 0; i < c->port_out_count; i++)
+	for (int i = 0; i < c->links_out_count; i++)
 		if (worker_after(w, w->compute, &in->transfers[i]) < 0)
 			return -1;
 	fill_backward(w, c, op, &pass);
@@ -190,8 +192,8 @@ int worker_issue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 	if (whole && !latest(w))
 		pd_weights_done(&c->weights, op->version);
 	if (whole)
-		worker_flight(w, c, op)->ended = mark;
-	if (queue_backward(w, c, op, mark, &pass) != 0)
+		worker_microbatch(w, c, op)->ended = fence;
+	if (queue_backward(w, c, op, fence, &pass) != 0)
 		return -1;
-	return whole && worker_add_gradients(w, c, op, mark) < 0 ? -1 : 1;
+	return whole && worker_add_gradients(w, c, op, fence) < 0 ? -1 : 1;
 }

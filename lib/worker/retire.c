@@ -11,7 +11,7 @@ static void tell_agreed(struct pd_worker *w, const struct pd_op *step)
 	struct pd_record record;
 	struct pd_outcome outcome;
 
-	if (!worker_agree_told(w, &record, &outcome))
+	if (!worker_global_norm_told(w, &record, &outcome))
 		return;
 	if (config->retired)
 		config->retired(config->context, &record);
@@ -27,30 +27,30 @@ static int64_t bytes_of(struct pd_worker *w, const struct pd_op *op)
 					   : 0;
 }
 
-static void release_batch(struct flight *flight)
+static void release_batch(struct microbatch *microbatch)
 {
-	if (flight->batch)
-		pd_loader_release(flight->chunk->loader, flight->batch);
-	flight->batch = NULL;
+	if (microbatch->batch)
+		pd_loader_release(microbatch->chunk->loader, microbatch->batch);
+	microbatch->batch = NULL;
 }
 
 static void tell_losses(const struct pd_worker *w, const struct pd_op *op,
-			const struct flight *flight)
+			const struct microbatch *microbatch)
 {
-	int count = flight->chunk->sizes->loss_count;
+	int count = microbatch->chunk->sizes->loss_count;
 
 	if (w->config.losses && count > 0)
-		w->config.losses(w->config.context, op, flight->losses, count);
+		w->config.losses(w->config.context, op, microbatch->losses, count);
 }
 
-static void retire(struct pd_worker *w, struct entry *entry)
+static void retire(struct pd_worker *w, struct issued_op *entry)
 {
 	const struct pd_worker_config *config = &w->config;
-	const struct pd_event *events = entry->mark->events;
+	const struct pd_event *events = entry->fence->events;
 	struct pd_record record = { .op = entry->op, .start_ns = events[0].start_ns,
 				    .end_ns = events[0].end_ns, .bytes = bytes_of(w, &entry->op) };
 
-	for (int i = 1; i < entry->mark->count; i++) {
+	for (int i = 1; i < entry->fence->count; i++) {
 		if (events[i].start_ns < record.start_ns)
 			record.start_ns = events[i].start_ns;
 		if (events[i].end_ns > record.end_ns)
@@ -61,9 +61,9 @@ static void retire(struct pd_worker *w, struct entry *entry)
 		record.start_ns =
 			pd_collective_started_ns(worker_chunk(w, entry->op.stage)->collective);
 	if (entry->op.kind == PD_OP_load)
-		release_batch(pd_container(entry->mark, struct flight, loaded));
+		release_batch(pd_container(entry->fence, struct microbatch, loaded));
 	if (entry->op.kind == PD_OP_forward)
-		tell_losses(w, &entry->op, pd_container(entry->mark, struct flight, forward));
+		tell_losses(w, &entry->op, pd_container(entry->fence, struct microbatch, forward));
 	if (entry->op.kind == PD_OP_step)
 		tell_agreed(w, &entry->op);
 	if (config->retired && entry->op.kind != PD_OP_agree)
@@ -75,14 +75,14 @@ int worker_retire(struct pd_worker *w, struct pd_error *err)
 	int any = 0;
 
 	while (w->retired < w->issued) {
-		struct entry *entry = worker_entry(w, w->retired);
-		const struct mark *mark = entry->mark;
+		struct issued_op *entry = worker_entry(w, w->retired);
+		const struct fence *fence = entry->fence;
 		char name[32];
 
-		for (int i = 0; i < mark->count; i++) {
-			if (!pd_event_done(&mark->events[i]))
+		for (int i = 0; i < fence->count; i++) {
+			if (!pd_event_done(&fence->events[i]))
 				return any;
-			if (pd_event_failed(&mark->events[i]))
+			if (pd_event_failed(&fence->events[i]))
 				return pd_gate_failed(w->config.gate, err, "%s",
 						      pd_op_short(&entry->op, name));
 		}

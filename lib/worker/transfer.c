@@ -7,11 +7,11 @@ int worker_issue_load(struct pd_worker *w, struct chunk *c, const struct pd_op *
 {
 	const struct pd_device_ops *device = w->config.device->ops;
 	struct pd_stream *stream = w->load ? w->load : w->compute;
-	struct flight *flight = worker_flight(w, c, op);
+	struct microbatch *microbatch = worker_microbatch(w, c, op);
 	struct pd_batch *batch = NULL;
 	int n = 0, k = 0;
 
-	if (!worker_may_arm(w, &flight->loaded))
+	if (!worker_may_arm(w, &microbatch->loaded))
 		return 0;
 	if (c->loader) {
 		batch = pd_loader_next(c->loader);
@@ -19,38 +19,39 @@ int worker_issue_load(struct pd_worker *w, struct chunk *c, const struct pd_op *
 			return 0;
 		if (batch->microbatch != op->microbatch || batch->evaluate != op->evaluate)
 			pd_bug("loader: out of step with the schedule");
-		flight->valid = batch->valid;
+		microbatch->valid = batch->valid;
 		if (device->stream.wait(stream, &batch->ready) != 0)
 			return -1;
 	}
-	if (w->load && flight->ended && worker_after(w, w->load, flight->ended) < 0)
+	if (w->load && microbatch->ended && worker_after(w, w->load, microbatch->ended) < 0)
 		return -1;
-	worker_arm(w, &flight->loaded);
-	flight->batch = batch;
-	worker_new_entry(w, op, &flight->loaded);
+	worker_arm(w, &microbatch->loaded);
+	microbatch->batch = batch;
+	worker_new_entry(w, op, &microbatch->loaded);
 	for (int i = 0; i < c->sizes->in_count && batch; i++)
 		n += c->sizes->in[i].tensor < w->config.first_tensor;
 	if (n == 0)     /* in virtual time there is nothing to copy, but an event to complete */
 		return device->stream.copy(stream, NULL, NULL, 0, PD_COPY_TO_DEVICE,
-					   &flight->loaded.events[0]) == 0 ? 1 : -1;
+					   &microbatch->loaded.events[0]) == 0 ? 1 : -1;
 	for (int i = 0; i < c->sizes->in_count; i++) {
 		const struct pd_net_tensor *t = &c->sizes->in[i];
 
 		if (t->tensor >= w->config.first_tensor)
 			continue;
-		if (device->stream.copy(stream, flight->inbox + t->offset, batch->buffers[k],
+		if (device->stream.copy(stream, microbatch->inbox + t->offset, batch->buffers[k],
 					batch->bytes[k], PD_COPY_TO_DEVICE,
-					k == n - 1 ? &flight->loaded.events[0] : NULL) != 0)
+					k == n - 1 ? &microbatch->loaded.events[0] : NULL) != 0)
 			return -1;
 		k++;
 	}
 	return 1;
 }
 
-static int port_of(const struct port *ports, int count, const struct pd_wiring *wiring, int link)
+static int stage_link_of(const struct stage_link *stage_links, int count,
+			 const struct pd_wiring *wiring, int link)
 {
 	for (int i = 0; i < count; i++)
-		if (ports[i].link == &wiring->links[link])
+		if (stage_links[i].link == &wiring->links[link])
 			return i;
 	pd_bug("worker: link %d does not touch the stage", link);
 }
@@ -79,40 +80,42 @@ int worker_issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_
 	bool sends = op->kind == PD_OP_send_activation || op->kind == PD_OP_send_gradient;
 	bool activation = op->kind == PD_OP_send_activation || op->kind == PD_OP_recv_activation;
 	bool link_in = op->kind == PD_OP_recv_activation || op->kind == PD_OP_send_gradient;
-	struct port *ports = link_in ? c->ports_in : c->ports_out;
-	int p = port_of(ports, link_in ? c->port_in_count : c->port_out_count, wiring, op->link);
-	struct flight *flight = worker_flight(w, c, op);
-	struct passage *passage = link_in ? worker_passage_out(w, c, op) : worker_passage_in(w, c, op);
-	struct mark *mark = !activation ? &passage->transfers[p]
-			    : sends ? &flight->sent[p] : &flight->received[p];
-	struct mark *before = op->kind == PD_OP_send_activation ? &flight->forward
-			      : op->kind == PD_OP_send_gradient ? &flight->backward
-			      : op->kind == PD_OP_recv_gradient ? NULL : flight->ended;
+	struct stage_link *stage_links = link_in ? c->links_in : c->links_out;
+	int p = stage_link_of(stage_links, link_in ? c->links_in_count : c->links_out_count, wiring,
+			      op->link);
+	struct microbatch *microbatch = worker_microbatch(w, c, op);
+	struct gradient_buffer *buffer = link_in ? worker_gradients_out(w, c, op)
+		: worker_gradients_in(w, c, op);
+	struct fence *fence = !activation ? &buffer->transfers[p]
+			    : sends ? &microbatch->sent[p] : &microbatch->received[p];
+	struct fence *before = op->kind == PD_OP_send_activation ? &microbatch->forward
+			      : op->kind == PD_OP_send_gradient ? &microbatch->backward
+			      : op->kind == PD_OP_recv_gradient ? NULL : microbatch->ended;
 
-	if (!worker_may_arm(w, mark))
+	if (!worker_may_arm(w, fence))
 		return 0;
 	if (op->kind == PD_OP_recv_activation)
-		for (int i = 0; i < c->port_out_count; i++)
-			if (!worker_may_arm(w, &flight->sent[i]))
+		for (int i = 0; i < c->links_out_count; i++)
+			if (!worker_may_arm(w, &microbatch->sent[i]))
 				return 0;
-	worker_arm(w, mark);
-	worker_new_entry(w, op, mark);
-	for (int t = 0; t < mark->count; t++) {
-		const struct pd_net_tensor *tensor = ports[p].tensors[t];
+	worker_arm(w, fence);
+	worker_new_entry(w, op, fence);
+	for (int t = 0; t < fence->count; t++) {
+		const struct pd_net_tensor *tensor = stage_links[p].tensors[t];
 		/* A tensor whose earlier layers do not learn from it has no gradient. */
 		bool none = !activation && tensor->gradient_offset == SIZE_MAX;
 		size_t bytes = none ? 0 : tensor->bytes;
-		char *at = none ? NULL : !activation ? passage->memory + tensor->gradient_offset
-			   : sends && c->room.outboxes > 0
-			     ? worker_holder(w, c, op)->memory + ports[p].places[t]
-			   : (tensor->inbox ? flight->inbox : worker_slot(w, c, op)->memory) +
+		char *at = none ? NULL : !activation ? buffer->memory + tensor->gradient_offset
+			   : sends && c->counts.outboxes > 0
+			     ? worker_holder(w, c, op)->memory + stage_links[p].places[t]
+			   : (tensor->inbox ? microbatch->inbox : worker_slot(w, c, op)->memory) +
 			     tensor->offset;
 		const struct pd_event *ready = before ? worker_event_of(w, before) : NULL;
 
 		if ((sends ? transport->send(w->config.transport, op->peer, tag_of(w, op, t), at,
-					     bytes, ready, &mark->events[t])
+					     bytes, ready, &fence->events[t])
 			   : transport->recv(w->config.transport, op->peer, tag_of(w, op, t), at,
-					     bytes, ready, &mark->events[t])) < 0)
+					     bytes, ready, &fence->events[t])) < 0)
 			return -1;
 	}
 	return 1;

@@ -31,7 +31,7 @@ static int64_t group_share(const struct pd_worker *w, const struct chunk *c,
  * one is added to them: g0 + g1 + g2 ..., the same order for every schedule of the generator.
  */
 int worker_add_gradients(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
-			 struct mark *made)
+			 struct fence *made)
 {
 	struct sum *sum = worker_sum_of(w, c, op);
 	const float *parts[] = { sum->gradients, c->fresh };
@@ -55,7 +55,7 @@ int worker_issue_allreduce(struct pd_worker *w, struct chunk *c, const struct pd
 			  (uint64_t)op->stage;
 	struct sum *sum = worker_sum_of(w, c, op);
 
-	if (!worker_may_arm(w, &c->allreduce) || worker_agreeing(w) ||
+	if (!worker_may_arm(w, &c->allreduce) || worker_global_norm_pending(w) ||
 	    (!sum->ready && !worker_may_arm(w, &sum->summed)))
 		return 0;
 	if (!sum->ready) {      /* the replica has no microbatch in the last group: it adds zeros */
@@ -81,7 +81,8 @@ int worker_issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *
 	struct sum *sum = worker_sum_of(w, c, op);
 	int64_t microbatches = w->config.schedule->plan->microbatches;
 	int64_t done = op->version / microbatches;
-	struct mark *before = w->agreement ? worker_agreed(w) : c->collective ? &c->allreduce : NULL;
+	struct fence *before = w->global_norm ? worker_global_norm_done(w) : c->collective ?
+		&c->allreduce : NULL;
 	struct pd_update update = {
 		.kind = o->kind, .gradients = sum->gradients, .velocity = c->velocity,
 		.second = c->second, .master = c->master, .rate = pd_optimizer_rate(o, done) /
@@ -101,7 +102,7 @@ int worker_issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *
 	pd_weights_step(&c->weights, op->version, op->keep, &from, &to);
 	update.weights = from;
 	update.next = to;
-	worker_fill_agreed(w, c, from, to, &update.agreed);
+	worker_fill_global_norm(w, c, from, to, &update.norm);
 	if (c->delta) {
 		update.delta = c->delta;
 		update.corrected = c->corrected;

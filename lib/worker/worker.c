@@ -29,7 +29,7 @@ static int open_collective(struct pd_worker *w, struct chunk *c, struct pd_error
 static int open_streams(struct pd_worker *w, struct pd_error *err)
 {
 	const struct pd_device_ops *device = w->config.device->ops;
-	bool reduces = w->agreement;
+	bool reduces = w->global_norm;
 
 	for (int i = 0; i < w->chunk_count; i++)
 		reduces |= w->chunks[i].stage->replicas > 1;
@@ -43,9 +43,9 @@ static int open_streams(struct pd_worker *w, struct pd_error *err)
 		w->reduce = device->stream.open(w->config.device, err);
 	if (reduces && !w->reduce)
 		return -1;
-	if (device->apart)
+	if (device->separate_memory)
 		w->load = device->stream.open(w->config.device, err);
-	if (device->apart && !w->load)
+	if (device->separate_memory && !w->load)
 		return -1;
 	for (int i = 0; i < w->chunk_count; i++)
 		if (open_collective(w, &w->chunks[i], err) < 0)
@@ -70,10 +70,10 @@ static void set_chunks(struct pd_worker *w)
 		c->net = w->config.stages[i].net;
 		c->loader = w->config.stages[i].loader;
 		c->sizes = w->config.device->ops->net.sizes(c->net);
-		if (w->config.rooms)
-			c->room = w->config.rooms[i];
+		if (w->config.buffer_counts)
+			c->counts = w->config.buffer_counts[i];
 		else
-			pd_room_of_stage(schedule, c->index, &c->room);
+			pd_buffer_counts_of_stage(schedule, c->index, &c->counts);
 	}
 	w->config.stages = NULL;        /* they belong to the caller, who may free them */
 }
@@ -84,7 +84,7 @@ static int first_scales(struct pd_worker *w, struct pd_error *err)
 	double scale = w->config.optimizer.loss_scale;
 
 	w->first_scale = (struct pd_scale){ .loss_scale = scale > 0 ? scale : 1 };
-	for (int i = 0; i < w->chunk_count && w->agreement; i++) {
+	for (int i = 0; i < w->chunk_count && w->global_norm; i++) {
 		struct chunk *c = &w->chunks[i];
 
 		if (w->config.device->ops->stream.copy(w->compute,
@@ -110,8 +110,8 @@ struct pd_worker *pd_worker_new(const struct pd_worker_config *config, struct pd
 	w->tensors_most = (uint64_t)config->schedule->wiring->tensors_most;
 	if (config->device->ops->net.iterate)
 		w->kept = worker_keep(w, 1, sizeof(*w->kept));
-	if (worker_memory_new(w, err) < 0 || worker_ties_new(w, err) < 0 ||
-	    worker_agree_new(w, err) < 0 ||
+	if (worker_memory_new(w, err) < 0 || worker_tied_new(w, err) < 0 ||
+	    worker_global_norm_new(w, err) < 0 ||
 	    open_streams(w, err) < 0 || first_scales(w, err) < 0) {
 		pd_worker_free(w);
 		return NULL;
@@ -138,8 +138,8 @@ void pd_worker_free(struct pd_worker *w)
 		device->stream.close(w->compute);
 	if (w->load)
 		device->stream.close(w->load);
-	worker_ties_free(w);
-	worker_agree_free(w);
+	worker_tied_free(w);
+	worker_global_norm_free(w);
 	worker_memory_free(w);
 	free(w->checkpoints);
 	free(w->entries);
@@ -152,15 +152,15 @@ static void begin_chunk(struct pd_worker *w, struct chunk *c)
 {
 	const struct pd_schedule *schedule = w->config.schedule;
 	const struct pd_phase *phase = &w->phase;
-	bool listed = c->room.buffers && !phase->evaluate;
+	bool listed = c->counts.buffers && !phase->evaluate;
 
 	c->recomputed = 0;
 	c->slot_turn = listed ? 0 : pd_schedule_slots(schedule, c->index, phase->evaluate);
-	c->flight_turn = listed ? 0 : pd_schedule_inboxes(schedule, c->index, phase->evaluate);
+	c->microbatch_turn = listed ? 0 : pd_schedule_inboxes(schedule, c->index, phase->evaluate);
 	if (!c->loader || !schedule->wiring->loads[c->index])
 		return;
 	if (listed)
-		pd_loader_plan_listed(c->loader, c->room.loads, c->room.load_count);
+		pd_loader_plan_listed(c->loader, c->counts.loads, c->counts.load_count);
 	else
 		pd_loader_plan(c->loader, phase->evaluate, phase->first + w->replica,
 			       c->stage->replicas, phase->last);
@@ -225,7 +225,7 @@ enum pd_worker_state pd_worker_step(struct pd_worker *w, struct pd_error *err)
 		return PD_WORKER_FAILED;
 	}
 	moved += retired;
-	retired = w->agreement ? worker_agree_progress(w) : 0;
+	retired = w->global_norm ? worker_global_norm_progress(w) : 0;
 	if (retired < 0) {
 		pd_gate_failed(w->config.gate, err, "agreeing on an update");
 		return PD_WORKER_FAILED;
@@ -255,17 +255,17 @@ enum pd_worker_state pd_worker_step(struct pd_worker *w, struct pd_error *err)
 
 const struct pd_event *pd_worker_awaits(const struct pd_worker *w)
 {
-	const struct mark *mark;
+	const struct fence *fence;
 
-	if (w->agreement || w->retired == w->issued)
+	if (w->global_norm || w->retired == w->issued)
 		return NULL;
 	for (int i = 0; i < w->chunk_count && w->reducing; i++)
 		if (w->chunks[i].collective && !pd_collective_issued(w->chunks[i].collective))
 			return NULL;
-	mark = worker_entry(w, w->retired)->mark;
-	for (int i = 0; i < mark->count; i++)
-		if (!pd_event_done(&mark->events[i]))
-			return &mark->events[i];
+	fence = worker_entry(w, w->retired)->fence;
+	for (int i = 0; i < fence->count; i++)
+		if (!pd_event_done(&fence->events[i]))
+			return &fence->events[i];
 	return NULL;
 }
 
@@ -281,16 +281,16 @@ void pd_worker_prefetch(struct pd_worker *w, int step)
 		prefetch(w, offsetof(struct pd_worker, config.optimizer));
 	} else if (step == 1) {
 		prefetch(w->chunks, offsetof(struct chunk, sums[1]));
-		prefetch(worker_entry(w, w->retired), 4 * sizeof(struct entry));
-		prefetch(worker_entry(w, w->issued), 3 * sizeof(struct entry));
+		prefetch(worker_entry(w, w->retired), 4 * sizeof(struct issued_op));
+		prefetch(worker_entry(w, w->issued), 3 * sizeof(struct issued_op));
 		prefetch(w->config.transport, 1);
 		prefetch(w->compute, 1);
 	} else if (step == 2) {
 		for (int i = 0; i < 4; i++)
-			prefetch(worker_entry(w, w->retired + i)->mark, sizeof(struct mark));
+			prefetch(worker_entry(w, w->retired + i)->fence, sizeof(struct fence));
 		if (w->has_next)
-			prefetch(worker_flight(w, worker_chunk(w, w->next.stage), &w->next),
-				 offsetof(struct flight, weight));
+			prefetch(worker_microbatch(w, worker_chunk(w, w->next.stage), &w->next),
+				 offsetof(struct microbatch, weight));
 	}
 }
 

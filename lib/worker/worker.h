@@ -17,7 +17,7 @@
 #include "base/arena.h"
 #include "data/loader.h"
 #include "device/device.h"
-#include "schedule/room.h"
+#include "schedule/buffer_counts.h"
 #include "trace/trace.h"
 #include "transport/transport.h"
 #include "weights/weights.h"
@@ -44,11 +44,11 @@ struct pd_worker_config {
 	int64_t batch_size;
 	/*
 	 * If not NULL, training phases do this list instead of what the schedule generates
-	 * (pd_op_source_init), and have no checkpoint inside.  rooms (of each of the rank's stages;
-	 * borrowed), if not NULL, counts the buffers for these operations.
+	 * (pd_op_source_init), and have no checkpoint inside.  buffer_counts (of each of the rank's
+	 * stages; borrowed), if not NULL, counts the buffers for these operations.
 	 */
 	const struct pd_list *list;
-	const struct pd_room *rooms;
+	const struct pd_buffer_counts *buffer_counts;
 	struct pd_arena *arena;         /* for data that outlives the worker; or NULL */
 	int ring;                       /* most operations issued and not retired; 0: enough */
 
@@ -143,7 +143,7 @@ void *pd_worker_arena(struct pd_worker *worker, int i, enum pd_arena_kind kind);
  * Call this after the newest weights or delta were written to: it works out what backward will
  * read.  Returns 0, or -1 if the device fails.
  */
-int pd_worker_correct(struct pd_worker *worker, int i);
+int pd_worker_correct_discrepancy(struct pd_worker *worker, int i);
 /*
  * These read and write the scale of a version, given its buffer of stage number i, if all ranks
  * agree on updates, while the worker is paused, done or new.  They block.

@@ -135,7 +135,7 @@ static int64_t channel_of(const struct norm_case *c, size_t i)
 static void norm_run(struct norm_case *c)
 {
 	size_t channels = (size_t)c->s->channels, shift = c->s->shift;
-	size_t room_count = pd_kernel_norm_room(c->n.rows, c->n.channels);
+	size_t room_count = pd_kernel_norm_scratch(c->n.rows, c->n.channels);
 	struct array x = filled(c->dtype, c->count, shift, 1, c->x);
 	struct array dy = filled(c->dtype, c->count, shift, 2, c->dy);
 	struct array more = filled(c->dtype, c->count, shift, 3, c->more);
@@ -308,7 +308,7 @@ static void test_columns(enum pd_dtype dtype)
 		float *values = pd_calloc(count, sizeof(*values)), *got;
 		struct array dy = filled(dtype, count, shapes[s].shift, 7, values);
 		struct array sums = array_new(PD_F32, (size_t)channels, 0);
-		struct array room = array_new(PD_F32, pd_kernel_norm_room(rows, channels), 0);
+		struct array room = array_new(PD_F32, pd_kernel_norm_scratch(rows, channels), 0);
 
 		must(pd_kernel_columns(0, dtype, at(&sums), at(&room), at(&dy), rows, channels));
 		got = get(&sums);
@@ -420,26 +420,26 @@ static void loss_run(struct loss_case *c, const int32_t *label)
 	struct array x = filled(c->dtype, count, 0, 8, c->x);
 	struct array dx = array_new(c->dtype, count, 0), out = array_new(PD_F32, BATCH, 0);
 	struct array labels = array_new(PD_F32, BATCH, 0), verdict = array_new(PD_F32, BATCH, 0);
-	struct pd_kernel_now *now, value = { .valid = VALID };
+	struct pd_pass_numbers *numbers, value = { .valid = VALID };
 
 	/* several that are largest: the first counts */
 	for (int64_t i = 0; i < c->classes; i++)
 		if (i % 5 == 3)
 			c->x[i] = 2;
 	put(&x, c->x);
-	must(cudaMalloc((void **)&now, sizeof(*now)));
+	must(cudaMalloc((void **)&numbers, sizeof(*numbers)));
 	must(cudaHostAlloc((void **)&value.loss, sizeof(*value.loss), 0));
 	must(cudaMemcpyAsync(at(&labels), label, BATCH * sizeof(*label), cudaMemcpyHostToDevice, 0));
-	must(pd_kernel_set_now(0, now, &value));
-	must(pd_kernel_loss(0, c->dtype, now, 0, at(&out), at(&verdict), at(&x), at(&labels), BATCH,
-			    1, c->classes));
-	must(pd_kernel_loss_back(0, c->dtype, now, at(&dx), at(&x), at(&labels), NULL, MINIBATCH,
-				 BATCH, 1, c->classes));
+	must(pd_kernel_set_numbers(0, numbers, &value));
+	must(pd_kernel_loss(0, c->dtype, numbers, 0, at(&out), at(&verdict), at(&x), at(&labels),
+			    BATCH, 1, c->classes));
+	must(pd_kernel_loss_back(0, c->dtype, numbers, at(&dx), at(&x), at(&labels), NULL,
+				 MINIBATCH, BATCH, 1, c->classes));
 	c->out = get(&out);
 	c->dx = get(&dx);
 	c->loss = *value.loss;
 	cudaFreeHost(value.loss);
-	cudaFree(now);
+	cudaFree(numbers);
 	cudaFree(x.memory);
 	cudaFree(dx.memory);
 	cudaFree(out.memory);

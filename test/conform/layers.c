@@ -326,7 +326,7 @@ static void test_behind_groups(const struct pd_device_ops *ops)
 	ok(good, "%s: batchnorm2d and maxpool2d behind conv2d in groups", chain_name(ops));
 }
 
-/* The last is wider both ways than what is taken at once (lib/device/cpu/panel.c). */
+/* The last is wider both ways than what is taken at once (lib/device/cpu/linear_blocked.c). */
 static void test_linear(const struct pd_device_ops *ops)
 {
 	static const struct {

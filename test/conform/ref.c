@@ -376,7 +376,7 @@ static void dropout(const struct job *j)
 }
 
 /* add, concat, flatten: each sample's inputs, one after the other or on top of each other. */
-static void merge(const struct job *j)
+static void join(const struct job *j)
 {
 	const struct pd_layer *a = j->layer;
 	int64_t row = pd_shape_elements(&a->output), begin = 0;
@@ -428,7 +428,7 @@ static void (*const work[PD_LAYER_KINDS])(const struct job *) = {
 	[PD_LAYER_avgpool2d] = pool2d, [PD_LAYER_adaptive_avgpool2d] = pool2d,
 	[PD_LAYER_batchnorm2d] = batchnorm2d, [PD_LAYER_layernorm] = layernorm,
 	[PD_LAYER_dropout] = dropout,
-	[PD_LAYER_add] = merge, [PD_LAYER_concat] = merge, [PD_LAYER_flatten] = merge,
+	[PD_LAYER_add] = join, [PD_LAYER_concat] = join, [PD_LAYER_flatten] = join,
 	[PD_LAYER_softmax_cross_entropy] = loss,
 };
 

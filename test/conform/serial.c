@@ -133,7 +133,7 @@ static void open_device(struct trainer *t)
 		.model = t->model, .count = t->model->layer_count,
 		.batch_size = t->plan->profile->batch_size, .seed = (uint64_t)asked.seed,
 		.microbatches = asked.mutation == MEAN ? 1 : t->plan->microbatches,
-		.copies = serial_ties(t), .dtype = t->plan->profile->dtype,
+		.copies = serial_has_tied_weights(t), .dtype = t->plan->profile->dtype,
 	};
 	int64_t *algorithms = pd_calloc((size_t)net.count, sizeof(*algorithms));
 	const char **engines = pd_calloc((size_t)net.count, sizeof(*engines));

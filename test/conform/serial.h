@@ -33,7 +33,7 @@ struct tensor {
 	size_t elements;
 	float **versions;               /* parameters: since the epoch began, ascending */
 	double *scales;                 /* of the loss, per version */
-	size_t scales_room;
+	size_t scales_capacity;
 	size_t count, capacity;
 	size_t origin;                  /* index of version 0 of the rule */
 	size_t floor;                   /* index of the oldest that may be seen */
@@ -78,7 +78,7 @@ size_t serial_version(const struct trainer *t, const struct tensor *v, int64_t b
 int64_t serial_lateness(const struct pd_plan *plan, const struct pd_stage *stage);
 bool serial_corrects(const struct trainer *t, const struct tensor *v);
 /* Has each layer that shares parameters its own, with gradients that are summed? */
-bool serial_ties(const struct trainer *t);
+bool serial_has_tied_weights(const struct trainer *t);
 
 /* serial_tensor.c: the tensors of the network, and their past */
 void serial_tensors_open(struct trainer *t);

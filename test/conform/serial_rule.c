@@ -106,7 +106,7 @@ bool serial_corrects(const struct trainer *t, const struct tensor *v)
 	return asked.discrepancy >= 0 && serial_lateness(t->plan, serial_stage_of(t->plan, v)) > 0;
 }
 
-bool serial_ties(const struct trainer *t)
+bool serial_has_tied_weights(const struct trainer *t)
 {
 	bool shares = false;
 

@@ -9,7 +9,7 @@
 
 void serial_add_version(struct tensor *v, float *values, double scale)
 {
-	v->scales = pd_grow(v->scales, &v->scales_room, v->count + 1, sizeof(*v->scales));
+	v->scales = pd_grow(v->scales, &v->scales_capacity, v->count + 1, sizeof(*v->scales));
 	v->scales[v->count] = scale;
 	v->versions = pd_grow(v->versions, &v->capacity, v->count + 1, sizeof(*v->versions));
 	v->versions[v->count++] = values;

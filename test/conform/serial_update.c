@@ -213,7 +213,7 @@ static bool learn(struct trainer *t, struct tensor *v, int number, int64_t b, in
 	if (in_group < serial_group(t->plan, stage) - 1 && b < last)
 		return false;
 	add_replicas(v, replicas);
-	if (asked.clip_norm > 0 || asked.loss_scale > 0 || serial_ties(t))
+	if (asked.clip_norm > 0 || asked.loss_scale > 0 || serial_has_tied_weights(t))
 		return true;
 	update(t, v, t->first + b, 1);
 	return false;

@@ -408,9 +408,9 @@ static void test_agreed(const struct pd_device_ops *ops, struct chain *c, bool s
 	struct pd_outcome outcome = { 0 };
 	struct pd_update update = {
 		.weights = s->weights, .next = s->weights, .gradients = s->gradients, .rate = 0.5,
-		.agreed = { .layers = layers, .clip_norm = 3, .growth = 2, .backoff = 0.5,
-			    .least = 1, .interval = 2, .before = (const struct pd_scale *)at,
-			    .next = (struct pd_scale *)at, .outcome = &outcome },
+		.norm = { .layers = layers, .clip_norm = 3, .growth = 2, .backoff = 0.5,
+			  .least = 1, .interval = 2, .before = (const struct pd_scale *)at,
+			  .next = (struct pd_scale *)at, .outcome = &outcome },
 	};
 	float *w = chain_export(c, WEIGHTS, &(int64_t){ 0 }), *g, *got;
 	struct pd_event ev;
@@ -420,7 +420,7 @@ static void test_agreed(const struct pd_device_ops *ops, struct chain *c, bool s
 		sums[l] = l == 1 ? 12 * 12 * 4 : skip && l == 2 ? INFINITY : PD_ABSENT;
 	sums[layers] = 2;
 	vector = put(ops, c, sums, sizeof(*sums) * (size_t)(layers + 1));
-	update.agreed.vector = (const double *)vector;
+	update.norm.vector = (const double *)vector;
 	pd_event_arm(&ev);
 	ops->net.update(c->stream, s->net, &update, s->first, s->count, &ev);
 	pd_event_wait(&ev, &c->gate);

@@ -167,11 +167,11 @@ static int reductions(struct rank *me)
 
 	for (size_t i = 0; i < PD_COUNT(kinds); i++) {
 		bad += reduce(me, kinds[i], 1);
-		ranks_meet(me);
+		ranks_barrier(me);
 		bad += reduce(me, kinds[i], 100003);
-		ranks_meet(me);
+		ranks_barrier(me);
 		bad += reduce(me, kinds[i], (size_t)1 << 22);
-		ranks_meet(me);
+		ranks_barrier(me);
 	}
 	return bad;
 }
@@ -184,7 +184,7 @@ static int killed(struct rank *me)
 	int64_t begun_ns;
 	struct pd_event came;
 
-	ranks_meet(me);
+	ranks_barrier(me);
 	if (me->rank == victim)
 		kill(getpid(), SIGKILL);
 	begun_ns = pd_now_ns();

@@ -156,7 +156,7 @@ static void finish(struct ncclComm *comm, ncclResult_t status)
 }
 
 /* Both sides have begun something: does it fit? */
-static void meet(struct ncclComm *a, struct ncclComm *b)
+static void match_calls(struct ncclComm *a, struct ncclComm *b)
 {
 	bool fits = a->bytes == b->bytes && ((a->doing == SENDING && b->doing == RECEIVING) ||
 					     (a->doing == RECEIVING && b->doing == SENDING));
@@ -178,7 +178,7 @@ static void move(struct ncclComm *comm)
 		finish(comm, ncclSuccess);
 	else if ((comm->doing == SENDING || comm->doing == RECEIVING) && other &&
 		 (other->doing == SENDING || other->doing == RECEIVING))
-		meet(comm, other);
+		match_calls(comm, other);
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *status)

@@ -134,7 +134,7 @@ static bool deliver(void)
 struct stream {
 	struct pd_stream base;
 	int member;
-	struct thing {
+	struct stream_item {
 		struct pd_event *wait, *done;
 		float *dst;
 		const float *src[PD_SUM_SOURCES];
@@ -157,47 +157,47 @@ static void give(struct pd_device *device, void *ptr)
 	free(ptr);
 }
 
-static int enqueue(struct stream *s, const struct thing *thing)
+static int enqueue(struct stream *s, const struct stream_item *stream_item)
 {
 	if (s->queued == QUEUE)
 		return PD_AGAIN;
-	s->queue[s->queued++] = *thing;
+	s->queue[s->queued++] = *stream_item;
 	return 0;
 }
 
 static int await(struct pd_stream *stream, struct pd_event *ev)
 {
-	return enqueue((struct stream *)stream, &(struct thing){ .wait = ev });
+	return enqueue((struct stream *)stream, &(struct stream_item){ .wait = ev });
 }
 
 static int sum(struct pd_stream *stream, float *dst, const float *const *src, int n, size_t count,
 	       struct pd_event *ev)
 {
-	struct thing thing = { .dst = dst, .n = n, .count = count, .done = ev };
+	struct stream_item stream_item = { .dst = dst, .n = n, .count = count, .done = ev };
 
 	if (n > PD_SUM_SOURCES)
 		return -1;
 	for (int i = 0; i < n; i++)
-		thing.src[i] = src[i];
-	return enqueue((struct stream *)stream, &thing);
+		stream_item.src[i] = src[i];
+	return enqueue((struct stream *)stream, &stream_item);
 }
 
 static bool work(struct stream *s)
 {
-	struct thing *thing = s->queue;
+	struct stream_item *stream_item = s->queue;
 
-	if (s->queued == 0 || (thing->wait && !pd_event_done(thing->wait)))
+	if (s->queued == 0 || (stream_item->wait && !pd_event_done(stream_item->wait)))
 		return false;
-	for (size_t i = 0; i < thing->count; i++) {
-		float all = thing->src[0][i];
+	for (size_t i = 0; i < stream_item->count; i++) {
+		float all = stream_item->src[0][i];
 
-		for (int k = 1; k < thing->n; k++)
-			all += thing->src[k][i];
-		thing->dst[i] = all;
+		for (int k = 1; k < stream_item->n; k++)
+			all += stream_item->src[k][i];
+		stream_item->dst[i] = all;
 	}
-	if (thing->done)
-		complete(thing->done, thing->n > 0 ? s->member : -1);
-	memmove(thing, thing + 1, sizeof(*thing) * (size_t)--s->queued);
+	if (stream_item->done)
+		complete(stream_item->done, stream_item->n > 0 ? s->member : -1);
+	memmove(stream_item, stream_item + 1, sizeof(*stream_item) * (size_t)--s->queued);
 	return true;
 }
 

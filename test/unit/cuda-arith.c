@@ -27,10 +27,10 @@ static float random_at(uint32_t stream, int64_t i)
 static bool agree(const struct pd_pool_shape *s)
 {
 	for (int i = 0; i < s->in[0]; i++) {
-		struct pd_span outputs = pd_pool_outputs(s, 0, i);
+		struct pd_axis_range outputs = pd_pool_outputs(s, 0, i);
 
 		for (int o = 0; o < s->out[0]; o++) {
-			struct pd_span window = pd_pool_window(s, 0, o);
+			struct pd_axis_range window = pd_pool_window(s, 0, o);
 			bool seen = i >= window.begin && i < window.end;
 
 			if (seen != (o >= outputs.begin && o < outputs.end)) {
@@ -72,7 +72,7 @@ static void test_windows(void)
 
 			good = agree(&s) && good;
 			for (int o = 0; o < out; o++) {
-				struct pd_span w = pd_pool_window(&s, 0, o);
+				struct pd_axis_range w = pd_pool_window(&s, 0, o);
 
 				good = good && w.begin == (int)floor((double)o * in / out) &&
 				       w.end == (int)ceil((double)(o + 1) * in / out);
@@ -101,7 +101,8 @@ static bool pools(const struct pd_pool_shape *s)
 		dy[o] = random_at(2, o);
 	for (int r = 0; r < s->out[0]; r++)
 		for (int c = 0; c < s->out[1]; c++) {
-			struct pd_span y = pd_pool_window(s, 0, r), w = pd_pool_window(s, 1, c);
+			struct pd_axis_range y = pd_pool_window(s, 0, r),
+				w = pd_pool_window(s, 1, c);
 			int o = (r * s->out[1] + c) * step, best = -1;
 			double sum = 0, n = s->include_padding && !s->adaptive
 				? s->kernel[0] * s->kernel[1]

@@ -33,8 +33,8 @@ static bool has_number(const struct pd_op *op)
 	return op->seq >= 0;
 }
 
-/* Two meetings that follow each other at a rank change places, and all parties know. */
-static void swap_meetings(struct pd_lists *lists, struct pd_list *list)
+/* Two exchanges that follow each other at a rank change places, and all parties know. */
+static void swap_exchanges(struct pd_lists *lists, struct pd_list *list)
 {
 	size_t a = draw(list->count), b;
 	int64_t x, y;
@@ -80,7 +80,7 @@ enum change { SWAP_NEXT, SWAP, MOVE, MOVE_NEAR, DROP, TWICE, VERSION, PEER, MICR
 	      DROP_ALL, TWICE_ALL, LABELS, NO_RECOMPUTE, LATE_RECOMPUTE, RECOMPUTE_TWICE,
 	      RECOMPUTE_VERSION, WHOLE_AND_PARTS, PARTS, MEETINGS, BOTH_VERSIONS, CHANGES };
 
-/* All parties of a meeting leave it out, or do it twice. */
+/* All parties of an exchange leave it out, or do it twice. */
 static void at_all(struct pd_lists *lists, int64_t seq, bool twice)
 {
 	for (int r = 0; r < lists->rank_count; r++) {
@@ -219,7 +219,7 @@ static bool change(struct pd_lists *lists)
 			list->ops[a].seq = near(list->ops[a].seq);
 		break;
 	case MEETINGS:
-		swap_meetings(lists, list);
+		swap_exchanges(lists, list);
 		break;
 	case DROP_ALL:
 	case TWICE_ALL:

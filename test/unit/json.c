@@ -26,11 +26,11 @@ static json_t *load(const char *text, size_t length, struct pd_error *err)
 	return load_most(text, length, 0, err);
 }
 
-static void test_crowd(void)
+static void test_array_limit(void)
 {
 	static const struct {
 		const char *text;
-		bool crowded;
+		bool overfull;
 	} cases[] = {
 		{ "{'a': [{}, {'b': [{}, {}]}], 'c': [{}, {}]}", false },
 		{ "{'a': [{}], 'layers': [{}, {'b': [1, 2, 3, [{}]]}, {}]}", true },
@@ -48,7 +48,7 @@ static void test_crowd(void)
 		for (char *c = text; *c; c++)
 			*c = *c == '\'' ? '"' : *c;
 		value = load_most(text, strlen(text), 2, &err);
-		ok(cases[i].crowded ? !value && err.status == PD_EXIT_USAGE &&
+		ok(cases[i].overfull ? !value && err.status == PD_EXIT_USAGE &&
 		   strstr(err.text, ": layers: expected at most 2 of them, found more") : !!value,
 		   "at most two objects in an array: %s", cases[i].text);
 		json_decref(value);
@@ -88,7 +88,7 @@ static void test_load(void)
 	ok(!pd_json_load("/nowhere/x.json", &err) &&
 	   strstr(err.text, "/nowhere/x.json: cannot open: No such file"), "a missing file");
 	ok(!pd_json_load("/", &err) && strstr(err.text, "cannot read"), "a directory");
-	test_crowd();
+	test_array_limit();
 	value = load("{\"b\": 1, \"a\": [1.5, true]}", 26, &err);
 	ok(json_is_object(value), "a good one");
 	json_decref(value);

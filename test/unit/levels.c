@@ -120,18 +120,18 @@ static double brute(const struct brute *b)
 }
 
 /* The plan's own price, from its stages and ranks alone. */
-static double price(const struct pd_levels *levels, const struct pd_layout *layout)
+static double price(const struct pd_levels *levels, const struct pd_partition *partition)
 {
 	const struct pd_profile *profile = levels->states->profile;
 	struct pd_priced priced[16] = { 0 };
 	uint64_t done = 0;
 	int at = 0;
 
-	for (int s = 0; s < layout->stage_count; s++) {
-		priced[s].replicas = layout->replicas[s];
-		priced[s].ranks = layout->ranks[s];
-		for (int n = 0; n < layout->layers[s]; n++, at++) {
-			int l = layout->order ? layout->order[at] : at;
+	for (int s = 0; s < partition->stage_count; s++) {
+		priced[s].replicas = partition->replicas[s];
+		priced[s].ranks = partition->ranks[s];
+		for (int n = 0; n < partition->layers[s]; n++, at++) {
+			int l = partition->order ? partition->order[at] : at;
 
 			for (int i = 0; i < profile->layers[l].input_count; i++)
 				if (!(done >> profile->layers[l].inputs[i] & 1))
@@ -151,19 +151,19 @@ static double price(const struct pd_levels *levels, const struct pd_layout *layo
 				priced[s].cut_bytes += profile->layers[t].activation_bytes;
 		}
 	}
-	return pd_terms_price(levels->kind, levels->topology, priced, layout->stage_count);
+	return pd_terms_price(levels->kind, levels->topology, priced, partition->stage_count);
 }
 
 /* Ranks from 0 on, each once; all of them under the released formulas. */
-static bool ranks_are_right(const struct pd_levels *levels, const struct pd_layout *layout)
+static bool ranks_are_right(const struct pd_levels *levels, const struct pd_partition *partition)
 {
 	char seen[64] = "";
 	int ranks = 0, low = 0;
 
-	for (int s = 0; s < layout->stage_count; s++)
-		for (int r = 0; r < layout->replicas[s]; r++) {
-			if (layout->ranks[s][r] >= levels->topology->devices ||
-			    seen[layout->ranks[s][r]]++)
+	for (int s = 0; s < partition->stage_count; s++)
+		for (int r = 0; r < partition->replicas[s]; r++) {
+			if (partition->ranks[s][r] >= levels->topology->devices ||
+			    seen[partition->ranks[s][r]]++)
 				return false;
 			ranks++;
 		}
@@ -183,31 +183,31 @@ static void test_brute(enum pd_cost_kind kind)
 		struct pd_states states;
 		struct pd_levels levels = { &states, &topology, kind, n % 5 == 0 };
 		struct brute b = { &states, &topology, kind, levels.straight };
-		struct pd_layout *layout;
+		struct pd_partition *partition;
 		double time = 0, best;
 
 		pd_states_init(&states, profile,
 			       n % 2 ? PD_STATES_ALL : PD_STATES_RELEASED);
-		layout = pd_levels_search(&levels, &time);
+		partition = pd_levels_search(&levels, &time);
 		best = brute(&b);
-		if (!layout) {
+		if (!partition) {
 			none++;
 			good += best == HUGE_VAL;
 			priced++;
 			ranks++;
 		} else {
-			double own = price(&levels, layout);
+			double own = price(&levels, partition);
 
-			reordered += layout->order != NULL;
+			reordered += partition->order != NULL;
 			good += fabs(time - best) <= best * 1e-12 &&
-				layout->cost_ns == pd_terms_round(time);
+				partition->cost_ns == pd_terms_round(time);
 			priced += fabs(own - best) <= best * 1e-12;
-			ranks += ranks_are_right(&levels, layout);
+			ranks += ranks_are_right(&levels, partition);
 			if (fabs(time - best) > best * 1e-12 || fabs(own - best) > best * 1e-12)
 				diag("case %d: found %.3f, its price %.3f, brute force %.3f", n, time,
 				     own, best);
 		}
-		pd_layout_free(layout);
+		pd_partition_free(partition);
 		pd_states_release(&states);
 		pd_profile_free(profile);
 	}
@@ -230,7 +230,7 @@ static void test_large(enum pd_cost_kind kind)
 		struct pd_topology topology = random_topology(2);
 		struct pd_states states;
 		struct pd_levels levels = { &states, &topology, kind, false };
-		struct pd_layout *layout;
+		struct pd_partition *partition;
 		double time = 0, half = 0;
 		int layers = 150;
 
@@ -246,17 +246,17 @@ static void test_large(enum pd_cost_kind kind)
 			profile->layers[l].parameter_bytes = below(20000);
 		}
 		pd_states_init(&states, profile, PD_STATES_ALL);
-		layout = pd_levels_search(&levels, &time);
+		partition = pd_levels_search(&levels, &time);
 		/* the same over half of the time: all numbers scaled by two */
 		for (int s = 0; s < states.count; s++) {
 			states.compute_ns[s] *= 2;
 			states.parameter_bytes[s] *= 2;
 			states.cut_bytes[s] *= 2;
 		}
-		pd_layout_free(layout);
-		layout = pd_levels_search(&levels, &half);
-		good += layout && states.count > 150 && fabs(half - 2 * time) <= time * 1e-12;
-		pd_layout_free(layout);
+		pd_partition_free(partition);
+		partition = pd_levels_search(&levels, &half);
+		good += partition && states.count > 150 && fabs(half - 2 * time) <= time * 1e-12;
+		pd_partition_free(partition);
 		pd_states_release(&states);
 		pd_profile_free(profile);
 	}
@@ -268,7 +268,7 @@ static void test_order_of_ranks(void)
 {
 	struct pd_profile *profile = small_profile("a<x");
 	struct pd_topology topology;
-	struct pd_layout *layout;
+	struct pd_partition *partition;
 	struct pd_states states;
 	struct pd_error err;
 	struct pd_levels levels = { &states, &topology, PD_COST_SOSP19, false };
@@ -276,11 +276,11 @@ static void test_order_of_ranks(void)
 	profile->layers[0].forward_ns = 1000000;
 	pd_topology_parse_string("3@1GB/s,2@1GB/s", &topology, &err);
 	pd_states_init(&states, profile, PD_STATES_ALL);
-	layout = pd_levels_search(&levels, NULL);
-	ok(layout->stage_count == 1 && layout->replicas[0] == 6 &&
-	   memcmp(layout->ranks[0], (int[]){ 0, 3, 1, 4, 2, 5 }, 6 * sizeof(int)) == 0,
+	partition = pd_levels_search(&levels, NULL);
+	ok(partition->stage_count == 1 && partition->replicas[0] == 6 &&
+	   memcmp(partition->ranks[0], (int[]){ 0, 3, 1, 4, 2, 5 }, 6 * sizeof(int)) == 0,
 	   "replicas take turns among the components of the outer level first");
-	pd_layout_free(layout);
+	pd_partition_free(partition);
 	pd_states_release(&states);
 	pd_profile_free(profile);
 }

@@ -39,7 +39,7 @@ static struct pd_transport *open_hangs(const struct pd_transport_config *config,
  * In place of the list of devices: the CPU's, as if the host could not read its memory.  Two
  * ends share it, so that their messages are staged.
  */
-static struct pd_device_ops device_apart;
+static struct pd_device_ops device_separate;
 const struct pd_device_ops *const pd_devices[] = { NULL };
 
 const struct pd_device_ops *pd_device_find(const char *name, struct pd_error *err)
@@ -48,9 +48,9 @@ const struct pd_device_ops *pd_device_find(const char *name, struct pd_error *er
 		pd_error_failed(err, "--device=%s: no such device today", name);
 		return NULL;
 	}
-	device_apart = pd_device_cpu;
-	device_apart.apart = true;
-	return &device_apart;
+	device_separate = pd_device_cpu;
+	device_separate.separate_memory = true;
+	return &device_separate;
 }
 
 static void test_device(void)

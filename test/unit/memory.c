@@ -44,10 +44,10 @@ static void test_scratch(void)
 	   "the gradient of what arrived leaves");
 	layers[0].forward_bytes = 0;
 	for (int t = 0; t < 4; t++)
-		tensors[t].gradient = (struct pd_where){ PD_NOWHERE, 0 };
+		tensors[t].gradient = (struct pd_location){ PD_NOWHERE, 0 };
 	is_int((int64_t)pd_scratch_place(layers, 3, tensors, 1), 512, "the most at one time");
 	for (int t = 0; t < 4; t++)
-		tensors[t].gradient = (struct pd_where){ PD_NOWHERE, 0 };
+		tensors[t].gradient = (struct pd_location){ PD_NOWHERE, 0 };
 	tensors[1].bytes = 200;
 	layers[1].in_place = true;
 	layers[2].inputs = (const int[]){ 2, 2 };
@@ -57,9 +57,9 @@ static void test_scratch(void)
 	ok(c1[0].sum.offset == 128 && layers[0].offset == 0, "and temporaries go around it");
 }
 
-static bool is_at(struct pd_where where, size_t offset)
+static bool is_at(struct pd_location location, size_t offset)
 {
-	return where.buffer == PD_SCRATCH && where.offset == offset;
+	return location.buffer == PD_SCRATCH && location.offset == offset;
 }
 
 /*

@@ -464,8 +464,8 @@ static void leaves(struct rank *me)
 }
 
 /*
- * Rank 0 sends to two others, which never post: its transfers wait on two lanes when the transport
- * is closed.
+ * Rank 0 sends to two others, which never post: its transfers wait on two connections when the
+ * transport is closed.
  */
 static struct pd_event held[2];
 
@@ -519,7 +519,8 @@ static void note_choice(struct rank *me)
 	snprintf(chosen_text, sizeof(chosen_text), "%s", chosen_why ? chosen_why : "");
 }
 
-/* Ranks 0 and 2 share a GPU, 1 has its own: of the two pairs by NCCL each side has two lanes. */
+/* Ranks 0 and 2 share a GPU, 1 has its own: of the two pairs by NCCL each side has two
+ * connections. */
 static void mixed(struct rank *me)
 {
 	note_choice(me);

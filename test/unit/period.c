@@ -10,9 +10,9 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "replay/replay.h"
+#include "schedule/buffer_counts.h"
 #include "schedule/check.h"
 #include "schedule/file.h"
-#include "schedule/room.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -97,30 +97,30 @@ static bool same(struct text a, struct text b)
 	return equal;
 }
 
-static bool same_rooms(const struct pd_schedule *schedule, const struct pd_lists *a,
-		       const struct pd_lists *b)
+static bool same_counts(const struct pd_schedule *schedule, const struct pd_lists *a,
+			const struct pd_lists *b)
 {
 	int chunks = schedule->chunks;
 	bool equal = true;
 
 	for (int r = 0; r < a->rank_count; r++) {
-		struct pd_room x[chunks], y[chunks];
+		struct pd_buffer_counts x[chunks], y[chunks];
 
-		pd_room_of_list(schedule, a, r, false, x);
-		pd_room_of_list(schedule, b, r, false, y);
+		pd_buffer_counts_of_list(schedule, a, r, false, x);
+		pd_buffer_counts_of_list(schedule, b, r, false, y);
 		for (int c = 0; c < chunks; c++)
 			equal &= x[c].slots == y[c].slots && x[c].inboxes == y[c].inboxes &&
 				 x[c].arriving == y[c].arriving &&
 				 x[c].leaving == y[c].leaving && x[c].versions == y[c].versions &&
 				 x[c].load_count == y[c].load_count;
-		pd_rooms_release(x, chunks);
-		pd_rooms_release(y, chunks);
+		pd_buffer_counts_release(x, chunks);
+		pd_buffer_counts_release(y, chunks);
 	}
 	return equal;
 }
 
 struct tally {
-	int made, folded, plain, compact, right, rooms;
+	int made, folded, plain, compact, right, counts;
 };
 
 static void try(const struct pd_schedule *schedule, int64_t minibatches, struct tally *tally)
@@ -137,7 +137,7 @@ static void try(const struct pd_schedule *schedule, int64_t minibatches, struct 
 	for (int r = 0; r < again->rank_count; r++)
 		folded |= again->ranks[r].block_count > 0;
 	tally->folded += folded;
-	tally->rooms += same_rooms(schedule, again, from);
+	tally->counts += same_counts(schedule, again, from);
 	tally->right += pd_check(again, &err) == 0 &&
 			pd_lists_count(again) == pd_lists_count(from);
 	tally->compact += same(compact, written(NULL, from, 0, true));
@@ -183,7 +183,7 @@ static void check_kind(enum pd_schedule_kind kind, enum pd_weight_kind weights)
 	       pd_schedule_kind_name[kind], pd_weight_kind_name[weights]);
 	is_int(tally.compact, tally.made, "and is folded to the same again");
 	is_int(tally.right, tally.made, "it is right as it is stored");
-	is_int(tally.rooms, tally.made, "and needs the same room");
+	is_int(tally.counts, tally.made, "and needs the same room");
 	ok(3 * tally.folded > tally.made, "%d of %d have something that repeats", tally.folded,
 	   tally.made);
 }

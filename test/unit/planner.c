@@ -81,7 +81,7 @@ static void brute(struct brute *b, int end, int ranks, int stages, int64_t time,
 	for (int u = end - 1; u >= 0; u--)
 		for (int m = 1; m <= (b->flat->straight ? 1 : b->flat->devices - ranks); m++) {
 			struct pd_memory memory;
-			struct pd_work work;
+			struct pd_stage_work work;
 			int first = costs->first[u], count = costs->first[end] - first;
 
 			if (ranks + m > b->flat->devices)
@@ -92,7 +92,7 @@ static void brute(struct brute *b, int end, int ranks, int stages, int64_t time,
 				     pd_row_in_bytes(&b->row, end), pd_row_out_bytes(&b->row, end),
 				     &memory);
 			brute(b, u, ranks + m, stages + 1,
-			      pd_max64(time, pd_work_ns(&work, &b->flat->link, m)),
+			      pd_max64(time, pd_stage_work_ns(&work, &b->flat->link, m)),
 			      pd_max64(bytes, memory.total_bytes));
 		}
 }
@@ -108,7 +108,7 @@ static struct brute brute_force(const struct pd_flat *flat, int stages_limit)
 }
 
 /* Fullest rank of a layout, by the plan's own wiring and warm-ups. */
-static int64_t layout_bytes(struct pd_profile *profile, const struct pd_layout *layout)
+static int64_t layout_bytes(struct pd_profile *profile, const struct pd_partition *partition)
 {
 	struct pd_topology topology;
 	struct pd_error err;
@@ -116,8 +116,8 @@ static int64_t layout_bytes(struct pd_profile *profile, const struct pd_layout *
 	int64_t most = 0;
 
 	pd_topology_flat(64, GB, 0, &topology, &err);
-	plan = pd_plan_new(profile, &topology, layout->stage_count, layout->layers,
-			   layout->replicas, &err);
+	plan = pd_plan_new(profile, &topology, partition->stage_count, partition->layers,
+			   partition->replicas, &err);
 	pd_predict_stages(plan);
 	for (int s = 0; s < plan->stage_count; s++)
 		most = pd_max64(most, plan->stages[s].memory_bytes);
@@ -126,32 +126,32 @@ static int64_t layout_bytes(struct pd_profile *profile, const struct pd_layout *
 	return most;
 }
 
-static int layout_devices(const struct pd_layout *layout)
+static int layout_devices(const struct pd_partition *partition)
 {
 	int sum = 0;
 
-	for (int s = 0; s < layout->stage_count; s++)
-		sum += layout->replicas[s];
+	for (int s = 0; s < partition->stage_count; s++)
+		sum += partition->replicas[s];
 	return sum;
 }
 
-static bool same(struct pd_profile *profile, const struct pd_layout *layout,
+static bool same(struct pd_profile *profile, const struct pd_partition *partition,
 		 const struct brute *b, int n)
 {
-	if (!layout || b->time == PD_NEVER) {
-		if (!layout && b->time == PD_NEVER)
+	if (!partition || b->time == PD_NEVER) {
+		if (!partition && b->time == PD_NEVER)
 			return true;
-		diag("case %d: %s a plan, brute force %s", n, layout ? "found" : "no",
-		     layout ? "none" : "has one");
+		diag("case %d: %s a plan, brute force %s", n, partition ? "found" : "no",
+		     partition ? "none" : "has one");
 		return false;
 	}
-	if (layout->cost_ns == b->time && layout_devices(layout) == b->devices &&
-	    layout->stage_count == b->stages && layout_bytes(profile, layout) == b->bytes)
+	if (partition->cost_ns == b->time && layout_devices(partition) == b->devices &&
+	    partition->stage_count == b->stages && layout_bytes(profile, partition) == b->bytes)
 		return true;
 	diag("case %d: %lld ns, %d devices, %d stages, %lld bytes; brute force %lld, %d, %d, "
-	     "%lld", n, (long long)layout->cost_ns, layout_devices(layout),
-	     layout->stage_count, (long long)layout_bytes(profile, layout), (long long)b->time,
-	     b->devices, b->stages, (long long)b->bytes);
+	     "%lld", n, (long long)partition->cost_ns, layout_devices(partition),
+	     partition->stage_count, (long long)layout_bytes(profile, partition),
+	     (long long)b->time, b->devices, b->stages, (long long)b->bytes);
 	return false;
 }
 
@@ -161,15 +161,15 @@ static bool flat_case(int n, bool straight, bool limited, int stages)
 	struct pd_costs costs;
 	struct pd_flat flat = { &costs, { 0, 50 * (1 + below(40)) * 1000000, below(50) },
 				1 + (int)below(5), straight };
-	struct pd_layout *layout;
+	struct pd_partition *partition;
 	struct brute b;
 	bool good;
 
 	pd_costs_init(&costs, profile, PD_COST_SIMULATED, limited ? 4000 + below(20000) : INT64_MAX);
 	b = brute_force(&flat, stages);
-	layout = pd_flat_search(&flat, stages);
-	good = same(profile, layout, &b, n);
-	pd_layout_free(layout);
+	partition = pd_flat_search(&flat, stages);
+	good = same(profile, partition, &b, n);
+	pd_partition_free(partition);
 	pd_costs_release(&costs);
 	pd_profile_free(profile);
 	return good;
@@ -189,7 +189,7 @@ static void test_shared(void)
 	struct pd_profile *profile = random_profile(6, false);
 	struct pd_layer layers[6] = { 0 };
 	struct pd_model model = { .layer_count = 6, .layers = layers };
-	struct pd_layout *layout;
+	struct pd_partition *partition;
 	struct pd_costs costs;
 	struct pd_error err;
 
@@ -200,14 +200,14 @@ static void test_shared(void)
 	ok(costs.unit_count == 3 &&
 	   memcmp(costs.first, (int[]){ 0, 1, 5, 6 }, 4 * sizeof(int)) == 0,
 	   "no cut separates layers that share parameters");
-	ok(!pd_fixed_layout(&costs, "2,4", PD_WEIGHTS_STASH, 4, &err) && strstr(err.text, "\"l2\""),
-	   "nor does one by hand");
-	layout = pd_fixed_layout(&costs, "1,4x2,1", PD_WEIGHTS_STASH, 4, &err);
-	ok(layout && layout->stage_count == 3 && layout->replicas[1] == 2, "others may");
-	pd_layout_free(layout);
-	layout = pd_fixed_layout(&costs, "2,4", PD_WEIGHTS_2BW, 4, &err);
-	ok(layout && layout->layers[0] == 2, "but with weights of which each has a copy");
-	pd_layout_free(layout);
+	ok(!pd_fixed_partition(&costs, "2,4", PD_WEIGHTS_STASH, 4, &err) &&
+	   strstr(err.text, "\"l2\""), "nor does one by hand");
+	partition = pd_fixed_partition(&costs, "1,4x2,1", PD_WEIGHTS_STASH, 4, &err);
+	ok(partition && partition->stage_count == 3 && partition->replicas[1] == 2, "others may");
+	pd_partition_free(partition);
+	partition = pd_fixed_partition(&costs, "2,4", PD_WEIGHTS_2BW, 4, &err);
+	ok(partition && partition->layers[0] == 2, "but with weights of which each has a copy");
+	pd_partition_free(partition);
 	pd_costs_release(&costs);
 	profile->model = NULL;
 	pd_profile_free(profile);

@@ -10,7 +10,7 @@
  *     ZB-H1        ICLR 2024 (zero bubble), section 2; the published bubble, (p - 1)(F + B - W),
  *                  is that where W is no longer than F, and (p - 1) B where it is
  *
- * How many versions of the weights live is in test/unit/held.c.
+ * How many versions of the weights live is in test/unit/trace-memory.c.
  */
 #include "replayed.h"
 #include "tap.h"
@@ -167,7 +167,7 @@ static void check_figures(void)
 
 struct counted {
 	int warmup;                             /* forwards before the first backward */
-	int flying;                             /* between forward and its last backward, at most */
+	int in_flight;				/* between forward and its last backward, at most */
 };
 
 static struct counted count(const struct pd_schedule *schedule, int rank, int64_t microbatches)
@@ -175,20 +175,20 @@ static struct counted count(const struct pd_schedule *schedule, int rank, int64_
 	struct pd_phase phase = { .last = microbatches };
 	struct counted counted = { .warmup = -1 };
 	struct pd_cursor cursor;
-	int forwards = 0, flying = 0;
+	int forwards = 0, in_flight = 0;
 	struct pd_op op;
 
 	pd_cursor_init(&cursor, schedule, rank, &phase, 0);
 	while (pd_cursor_next(&cursor, &op)) {
 		if (op.kind == PD_OP_forward) {
 			forwards++;
-			flying++;
+			in_flight++;
 		}
-		counted.flying = flying > counted.flying ? flying : counted.flying;
+		counted.in_flight = in_flight > counted.in_flight ? in_flight : counted.in_flight;
 		if (counted.warmup < 0 &&
 		    (op.kind == PD_OP_backward || op.kind == PD_OP_backward_input))
 			counted.warmup = forwards;
-		flying -= op.kind == PD_OP_backward_weight ||
+		in_flight -= op.kind == PD_OP_backward_weight ||
 			  (op.kind == PD_OP_backward && !schedule->splits);
 	}
 	pd_cursor_release(&cursor);
@@ -215,7 +215,7 @@ static int published_warmup(const struct pipeline *pipe, int s)
 	return strcmp(pipe->weights, "flush") == 0 ? lower(p - s, m) : p - s;
 }
 
-static int published_flying(const struct pipeline *pipe, int s)
+static int published_in_flight(const struct pipeline *pipe, int s)
 {
 	if (strcmp(pipe->schedule, "zb-h1") == 0)
 		return lower(pipe->ranks, pipe->microbatches);
@@ -232,14 +232,14 @@ static bool counts_are_published(const struct pipeline *pipe)
 
 	for (int s = 0; schedule && s < pipe->ranks; s++) {
 		struct counted got = count(schedule, s, last);
-		int warmup = published_warmup(pipe, s), flying = published_flying(pipe, s);
+		int warmup = published_warmup(pipe, s), in_flight = published_in_flight(pipe, s);
 
-		if (got.warmup != warmup || got.flying != flying)
+		if (got.warmup != warmup || got.in_flight != in_flight)
 			diag("%d x %d stages, %d microbatches, rank %d: %d before the first "
 			     "backward, expected %d; %d in flight, expected %d", pipe->ranks,
-			     pipe->chunks, pipe->microbatches, s, got.warmup, warmup, got.flying,
-			     flying);
-		right = right && got.warmup == warmup && got.flying == flying;
+			     pipe->chunks, pipe->microbatches, s, got.warmup, warmup, got.in_flight,
+			     in_flight);
+		right = right && got.warmup == warmup && got.in_flight == in_flight;
 	}
 	pd_schedule_free(schedule);
 	pd_plan_free(plan);

@@ -49,7 +49,7 @@ int ranks_step(struct rank *me, int timeout_ms)
 	return 0;
 }
 
-void ranks_meet(struct rank *me)
+void ranks_barrier(struct rank *me)
 {
 	int before = atomic_fetch_add(&me->shared->arrived, 1);
 	int wanted = (before / me->ranks + 1) * me->ranks;
@@ -146,7 +146,7 @@ static int connect_all(struct rank *me, struct pd_error *err)
 		return pd_error_failed(err, "an address of %zu bytes", length);
 	memcpy(me->shared->address[me->rank], bytes, length);
 	me->shared->length[me->rank] = length;
-	ranks_meet(me);
+	ranks_barrier(me);
 	for (int r = 0; r < me->ranks; r++)
 		addresses[r] = me->shared->address[r];
 	return ops->connect(me->transport, addresses, me->shared->length, err);

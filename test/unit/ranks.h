@@ -39,7 +39,7 @@ extern int ranks_limit_s;               /* 60 */
 int run_ranks(int n, int (*body)(struct rank *me), double *results, int victim);
 
 /* Waits, moving transfers, until all ranks have come here. */
-void ranks_meet(struct rank *me);
+void ranks_barrier(struct rank *me);
 /* Waits until that rank's process has ended, memory and sockets; nothing is moved meanwhile. */
 void ranks_outlive(struct rank *me, int other);
 /* What a worker does when it has nothing to do: progress, arm, sleep; -1: broken. */

@@ -10,7 +10,7 @@
 
 #include "base/mem.h"
 #include "schedule/cursor.h"
-#include "schedule/meet.h"
+#include "schedule/peers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -281,7 +281,7 @@ static bool list_is_right(const struct pd_schedule *schedule, const struct list 
  * Ranks that exchange something meet; in a long phase, where nothing but links and all-reduce
  * brings them together, no others do.
  */
-static bool meets_are_right(const struct pd_schedule *schedule, const struct list *lists,
+static bool peers_are_right(const struct pd_schedule *schedule, const struct list *lists,
 			    bool exactly)
 {
 	static bool seen[MOST_RANKS][MOST_RANKS];
@@ -301,8 +301,9 @@ static bool meets_are_right(const struct pd_schedule *schedule, const struct lis
 		}
 	for (int a = 0; a < ranks; a++)
 		for (int b = 0; b < ranks; b++)
-			good = good && (exactly ? seen[a][b] == pd_schedule_meet(schedule, a, b)
-					: !seen[a][b] || pd_schedule_meet(schedule, a, b));
+			good = good && (exactly ? seen[a][b] == pd_schedule_are_peers(schedule, a,
+										      b)
+					: !seen[a][b] || pd_schedule_are_peers(schedule, a, b));
 	return good;
 }
 
@@ -335,7 +336,7 @@ static void check_schedule(const struct pd_plan *plan, int64_t minibatches, cons
 	ok(ascending, "%s, %d minibatches: sequence numbers ascend", name, (int)minibatches);
 	ok(runs_blocking(schedule, lists), "%s, %d minibatches: no deadlock when all blocks", name,
 	   (int)minibatches);
-	ok(meets_are_right(schedule, lists, minibatches > 35 && !pd_plan_agrees(plan)),
+	ok(peers_are_right(schedule, lists, minibatches > 35 && !pd_plan_agrees(plan)),
 	   "%s, %d minibatches: who meets whom", name, (int)minibatches);
 	free_lists(lists, plan->rank_count);
 

@@ -116,25 +116,25 @@ static void test_report(void)
 static void test_where(void)
 {
 	struct pd_timeline *timeline;
-	struct pd_where *where;
+	struct pd_time_spent *spent;
 
 	add_round();
 	trace.records[6].start_ns = 141;        /* asked for long before it is sent */
 	timeline = pd_timeline_new(&trace);
-	where = pd_where_new(timeline);
-	is_int(where->ns[0][PD_SPENT_COMPUTE], 70, "rank 0 computes");
-	is_int(where->ns[0][PD_SPENT_GRADIENT], 20, "waits while another computes");
-	is_int(where->ns[0][PD_SPENT_TRANSFER], 10, "and while the gradient is on its way");
-	is_int(where->ns[0][PD_SPENT_OTHER], 0, "and no longer");
-	is_int(where->ns[1][PD_SPENT_ACTIVATION], 20, "rank 1 waits for rank 0");
-	is_int(where->ns[1][PD_SPENT_TRANSFER], 5, "for the activation on its way");
-	is_int(where->ns[1][PD_SPENT_OTHER], 45, "for itself, and for the end");
-	is_int(where->awaited_count, 2, "two wait for another");
-	ok(where->awaited[0].rank == 0 && where->awaited[0].peer == 1
-	   && where->awaited[0].gradient && where->awaited[0].ns == 20, "rank 0 for rank 1");
-	ok(where->awaited[1].rank == 1 && where->awaited[1].peer == 0
-	   && !where->awaited[1].gradient && where->awaited[1].ns == 20, "and rank 1 for rank 0");
-	pd_where_free(where);
+	spent = pd_time_spent_new(timeline);
+	is_int(spent->ns[0][PD_SPENT_COMPUTE], 70, "rank 0 computes");
+	is_int(spent->ns[0][PD_SPENT_GRADIENT], 20, "waits while another computes");
+	is_int(spent->ns[0][PD_SPENT_TRANSFER], 10, "and while the gradient is on its way");
+	is_int(spent->ns[0][PD_SPENT_OTHER], 0, "and no longer");
+	is_int(spent->ns[1][PD_SPENT_ACTIVATION], 20, "rank 1 waits for rank 0");
+	is_int(spent->ns[1][PD_SPENT_TRANSFER], 5, "for the activation on its way");
+	is_int(spent->ns[1][PD_SPENT_OTHER], 45, "for itself, and for the end");
+	is_int(spent->awaited_count, 2, "two wait for another");
+	ok(spent->awaited[0].rank == 0 && spent->awaited[0].peer == 1
+	   && spent->awaited[0].gradient && spent->awaited[0].ns == 20, "rank 0 for rank 1");
+	ok(spent->awaited[1].rank == 1 && spent->awaited[1].peer == 0
+	   && !spent->awaited[1].gradient && spent->awaited[1].ns == 20, "and rank 1 for rank 0");
+	pd_time_spent_free(spent);
 	pd_timeline_free(timeline);
 }
 
@@ -273,7 +273,7 @@ static void test_limit(void)
 static void test_windows(void)
 {
 	struct pd_timeline *timeline;
-	struct pd_window windows[2];
+	struct pd_time_window windows[2];
 	int64_t ends[40];
 
 	for (int b = 0; b < 40; b++)

@@ -29,7 +29,7 @@ static int close_unfinished(struct rank *me)
 	bad += ranks_recv(me, me->rank, 5, buf, LARGE, NULL, &ev[4]) != 0;
 	for (int i = 0; i < 5; i++)
 		bad += ranks_step(me, 5) < 0;
-	ranks_meet(me);
+	ranks_barrier(me);
 	me->transport->ops->close(me->transport);
 	me->transport = NULL;
 	for (int i = 0; i < 5; i++)
@@ -52,14 +52,14 @@ static int peer_dies(struct rank *me)
 		ranks_send(me, 0, 1, buf, LARGE, NULL, &ev[0]);
 		ranks_send(me, 0, 2, small, sizeof(small), NULL, &ev[1]);
 		ranks_until(me, &ev[1]);
-		ranks_meet(me);
+		ranks_barrier(me);
 		kill(getpid(), SIGKILL);
 	}
 	ranks_send(me, 1, 3, buf, LARGE, NULL, &ev[3]);
 	ranks_recv(me, 1, 4, buf, LARGE, NULL, &ev[4]);
 	ranks_recv(me, 1, 2, small, sizeof(small), NULL, &ev[1]);
 	bad += !rank_ok(me, ranks_until(me, &ev[1]) == 0, "the second message is here");
-	ranks_meet(me);
+	ranks_barrier(me);
 	ranks_outlive(me, 1);
 	for (int i = 0; i < 200; i++)
 		ranks_send(me, 1, 100 + (uint64_t)i, small, sizeof(small), NULL, &ev[5]);
@@ -91,7 +91,7 @@ static int disagree(struct rank *me, size_t sent, size_t wanted)
 		bad += !rank_ok(me, ranks_until(me, &ev[0]) == -1, "fails");
 		bad += !rank_ok(me, pd_event_failed(&ev[0]), "its event fails");
 	}
-	ranks_meet(me);
+	ranks_barrier(me);
 	return bad;
 }
 
@@ -124,7 +124,7 @@ static int last_words(struct rank *me)
 	bad += ranks_recv(me, 1 - me->rank, 1000, buf, BYTES, NULL, &ev[0]) != 0 ||
 	       ranks_send(me, 1 - me->rank, 1000, buf, BYTES, NULL, &ev[1]) != 0 ||
 	       ranks_until(me, &ev[0]) != 0 || ranks_until(me, &ev[1]) != 0;
-	ranks_meet(me);
+	ranks_barrier(me);
 	for (int i = 0; i < BATCH * BATCHES; i++) {
 		if (me->rank == 0 && i > 0 && i % BATCH == 0)
 			usleep(50000);

@@ -49,14 +49,14 @@ static int idle(struct rank *me)
 	int64_t end_ns;
 	int bad = talk(me);
 
-	ranks_meet(me);
+	ranks_barrier(me);
 	me->result[0] = cpu_ms();
 	end_ns = pd_now_ns() + (int64_t)(seconds * 1e9);
 	while (pd_now_ns() < end_ns)
 		if (ranks_step(me, (int)((end_ns - pd_now_ns()) / 1000000) + 1) < 0)
 			return 1;
 	me->result[0] = cpu_ms() - me->result[0];
-	ranks_meet(me);
+	ranks_barrier(me);
 	return bad;
 }
 

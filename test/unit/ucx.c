@@ -91,7 +91,7 @@ static int order(struct rank *me)
 	int bad = 0;
 
 	if (me->rank == 0) {
-		ranks_meet(me);
+		ranks_barrier(me);
 		for (int i = 0; i < COUNT; i++) {
 			fill(buf[i], (size_t)i * 100, (uint64_t)i);
 			bad += ranks_send(me, 1, (uint64_t)i, buf[i], (size_t)i * 100, NULL,
@@ -101,7 +101,7 @@ static int order(struct rank *me)
 		for (int i = COUNT - 1; i >= 0; i -= 2)
 			bad += ranks_recv(me, 0, (uint64_t)i, buf[i], (size_t)i * 100, NULL,
 					  &ev[i]) != 0;
-		ranks_meet(me);
+		ranks_barrier(me);
 		for (int k = 0; k < 20; k++)
 			bad += ranks_step(me, 1) < 0;
 		for (int i = COUNT - 2; i >= 0; i -= 2)
@@ -261,7 +261,7 @@ static int sleeping(struct rank *me)
 		struct pd_event ev;
 		int64_t sent_ns = 0;
 
-		ranks_meet(me);
+		ranks_barrier(me);
 		if (me->rank == 0) {
 			usleep(1000000);
 			sent_ns = pd_now_ns();

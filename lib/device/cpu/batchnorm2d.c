@@ -13,25 +13,26 @@
 #include <string.h>
 
 struct batchnorm {
-	struct pd_op *train, *evaluate, *backward;
+	struct pd_primitive *train, *evaluate, *backward;
 	size_t train_scratch, evaluate_scratch, backward_scratch;
 	size_t half;                    /* bytes from the mean to the variance */
 	size_t kept;                    /* from scale to shift, of gradients kept for later */
-	struct pd_via src, dst, saved, diff_dst, diff_src;
+	struct pd_reorder src, dst, saved, diff_dst, diff_src;
 	size_t unwanted;                /* in scratch: the input's gradient, when nobody wants it */
 	size_t wide[2];                 /* in scratch of forward and backward: scale and shift */
 };
 
-static int prepare_vias(struct pd_compiled_layer *l, struct batchnorm *b, struct pd_error *err)
+static int prepare_reorders(struct pd_compiled_layer *l, struct batchnorm *b, struct pd_error *err)
 {
-	const struct pd_layout *op = pd_op_layout(b->train, PD_ARG_DST);
+	const struct pd_layout *op = pd_primitive_layout(b->train, PD_ARG_DST);
 
-	return pd_via_prepare(l, &b->src, l->in[0], op, false, &l->forward_bytes, err) < 0 ||
-	       pd_via_prepare(l, &b->dst, op, l->out, true, &l->forward_bytes, err) < 0 ||
-	       pd_via_prepare(l, &b->saved, l->in[0], op, false, &l->backward_bytes, err) < 0 ||
-	       pd_via_prepare(l, &b->diff_dst, l->out, op, false, &l->backward_bytes, err) < 0 ||
-	       (l->wants[0] && pd_via_prepare(l, &b->diff_src, op, l->in[0], true,
-					      &l->backward_bytes, err) < 0)
+	return pd_reorder_prepare(l, &b->src, l->in[0], op, false, &l->forward_bytes, err) < 0 ||
+	       pd_reorder_prepare(l, &b->dst, op, l->out, true, &l->forward_bytes, err) < 0 ||
+	       pd_reorder_prepare(l, &b->saved, l->in[0], op, false, &l->backward_bytes, err) < 0 ||
+	       pd_reorder_prepare(l, &b->diff_dst, l->out, op, false, &l->backward_bytes,
+				  err) < 0 ||
+	       (l->wants[0] && pd_reorder_prepare(l, &b->diff_src, op, l->in[0], true,
+						  &l->backward_bytes, err) < 0)
 		? -1 : 0;
 }
 
@@ -50,25 +51,28 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	l->own = b = pd_zalloc(sizeof(*b));
 	b->half = pd_align(sizeof(float) * (size_t)channels);
 	l->extra_bytes = 2 * b->half;
-	b->kept = pd_compiled_room(l->net, sizeof(float) * (size_t)channels);
+	b->kept = pd_compiled_reserved(l->net, sizeof(float) * (size_t)channels);
 	l->split_bytes = 2 * b->kept;
-	b->train = pd_op_batchnorm(dnn, PD_FORWARD, false, l->out, eps, NULL, err);
-	if (!b->train || pd_op_prepare(l, b->train, &b->train_scratch, &l->forward_bytes, err) < 0)
+	b->train = pd_primitive_batchnorm(dnn, PD_FORWARD, false, l->out, eps, NULL, err);
+	if (!b->train || pd_primitive_prepare(l, b->train, &b->train_scratch, &l->forward_bytes,
+					      err) < 0)
 		return -1;
-	b->evaluate = pd_op_batchnorm(dnn, PD_FORWARD, true, l->out, eps, NULL, err);
+	b->evaluate = pd_primitive_batchnorm(dnn, PD_FORWARD, true, l->out, eps, NULL, err);
 	if (!b->evaluate ||
-	    pd_op_prepare(l, b->evaluate, &b->evaluate_scratch, &evaluate_bytes, err) < 0)
+	    pd_primitive_prepare(l, b->evaluate, &b->evaluate_scratch, &evaluate_bytes, err) < 0)
 		return -1;
 	if (evaluate_bytes > l->forward_bytes)
 		l->forward_bytes = evaluate_bytes;
-	b->backward = pd_op_batchnorm(dnn, PD_BACKWARD_DATA, false, l->out, eps, b->train, err);
+	b->backward = pd_primitive_batchnorm(dnn, PD_BACKWARD_DATA, false, l->out, eps, b->train,
+					     err);
 	if (!b->backward ||
-	    pd_op_prepare(l, b->backward, &b->backward_scratch, &l->backward_bytes, err) < 0)
+	    pd_primitive_prepare(l, b->backward, &b->backward_scratch, &l->backward_bytes, err) < 0)
 		return -1;
 	b->unwanted = l->backward_bytes;
 	if (!l->wants[0])
-		l->backward_bytes += pd_align(pd_layout_bytes(pd_op_layout(b->train, PD_ARG_DST)));
-	if (prepare_vias(l, b, err) < 0)
+		l->backward_bytes += pd_align(pd_layout_bytes(pd_primitive_layout(b->train,
+										  PD_ARG_DST)));
+	if (prepare_reorders(l, b, err) < 0)
 		return -1;
 	if (l->net->dtype == PD_F32)
 		return 0;
@@ -112,8 +116,8 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 	struct batchnorm *b = l->own;
 	char *statistics = pass->evaluate ? l->state : l->extra;
 	const void *args[PD_ARGS] = {
-		[PD_ARG_SRC] = pd_via_in(l, &b->src, l->src[0], err),
-		[PD_ARG_DST] = pd_via_room(l, &b->dst, l->dst),
+		[PD_ARG_SRC] = pd_reorder_in(l, &b->src, l->src[0], err),
+		[PD_ARG_DST] = pd_reorder_buffer(l, &b->dst, l->dst),
 		[PD_ARG_SCALE] = parameter(l, 0, false),
 		[PD_ARG_SHIFT] = parameter(l, 1, false),
 		[PD_ARG_MEAN] = statistics,
@@ -122,8 +126,9 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 			(pass->evaluate ? b->evaluate_scratch : b->train_scratch),
 	};
 
-	if (!args[PD_ARG_SRC] || pd_op_run(pass->evaluate ? b->evaluate : b->train, args, err) < 0 ||
-	    pd_via_out(l, &b->dst, l->dst, err) < 0)
+	if (!args[PD_ARG_SRC] || pd_primitive_run(pass->evaluate ? b->evaluate : b->train, args,
+						  err) < 0 ||
+	    pd_reorder_out(l, &b->dst, l->dst, err) < 0)
 		return -1;
 	if (!pass->evaluate && !pass->again)
 		move_running(l, b);
@@ -141,7 +146,8 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 	const void *args[PD_ARGS] = {
 		[PD_ARG_MEAN] = l->extra,
 		[PD_ARG_VARIANCE] = (char *)l->extra + b->half,
-		[PD_ARG_DIFF_SRC] = l->diff_src[0] ? pd_via_room(l, &b->diff_src, l->diff_src[0])
+		[PD_ARG_DIFF_SRC] = l->diff_src[0] ? pd_reorder_buffer(l, &b->diff_src,
+								       l->diff_src[0])
 						   : unwanted,
 		[PD_ARG_DIFF_SCALE] = early ? l->split : scale,
 		[PD_ARG_DIFF_SHIFT] = early ? kept_shift : shift,
@@ -153,13 +159,14 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 		memcpy(shift, kept_shift, bytes);
 		return 0;
 	}
-	args[PD_ARG_SRC] = pd_via_in(l, &b->saved, l->src[0], err);
-	args[PD_ARG_DIFF_DST] = pd_via_in(l, &b->diff_dst, l->diff_dst, err);
+	args[PD_ARG_SRC] = pd_reorder_in(l, &b->saved, l->src[0], err);
+	args[PD_ARG_DIFF_DST] = pd_reorder_in(l, &b->diff_dst, l->diff_dst, err);
 	args[PD_ARG_SCALE] = parameter(l, 0, true);
 	args[PD_ARG_SHIFT] = parameter(l, 1, true);
-	if (!args[PD_ARG_SRC] || !args[PD_ARG_DIFF_DST] || pd_op_run(b->backward, args, err) < 0)
+	if (!args[PD_ARG_SRC] || !args[PD_ARG_DIFF_DST] || pd_primitive_run(b->backward, args,
+									    err) < 0)
 		return -1;
-	return l->diff_src[0] ? pd_via_out(l, &b->diff_src, l->diff_src[0], err) : 0;
+	return l->diff_src[0] ? pd_reorder_out(l, &b->diff_src, l->diff_src[0], err) : 0;
 }
 
 const struct pd_compiled_kind pd_cpu_batchnorm2d = {

@@ -24,35 +24,37 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 		.bias = layer->bias,
 	};
 	struct pd_onednn *dnn = l->net->engine;
-	struct pd_weighted_ops ops = { NULL };
+	struct pd_conv_linear_ops ops = { NULL };
 
-	ops.forward = pd_op_conv(dnn, PD_FORWARD, &conv, l->parameter[0], NULL, err);
+	ops.forward = pd_primitive_conv(dnn, PD_FORWARD, &conv, l->parameter[0], NULL, err);
 	if (!ops.forward)
 		return -1;
-	l->out = pd_layout_quick(dnn, pd_layout_stored(dnn, pd_op_layout(ops.forward, PD_ARG_DST)));
+	l->out = pd_layout_quick(dnn, pd_layout_stored(dnn, pd_primitive_layout(ops.forward,
+										PD_ARG_DST)));
 	if (layer->bias)
-		l->parameter[1] = pd_layout_stored(dnn, pd_op_layout(ops.forward, PD_ARG_BIAS));
-	ops.weights = pd_op_conv(dnn, PD_BACKWARD_WEIGHTS, &conv, l->parameter[0], ops.forward,
-				 err);
+		l->parameter[1] = pd_layout_stored(dnn, pd_primitive_layout(ops.forward,
+									    PD_ARG_BIAS));
+	ops.weights = pd_primitive_conv(dnn, PD_BACKWARD_WEIGHTS, &conv, l->parameter[0],
+					ops.forward, err);
 	if (!ops.weights)
 		return -1;
 	/* gradients are of f32: where only one way needs no reorder, it shall be theirs */
 	if (!l->parameter[0])
-		l->parameter[0] = pd_layout_stored(dnn, pd_op_layout(ops.weights,
-								     PD_ARG_DIFF_WEIGHTS));
+		l->parameter[0] = pd_layout_stored(dnn, pd_primitive_layout(ops.weights,
+									    PD_ARG_DIFF_WEIGHTS));
 	if (!l->inside)
 		return 0;
 	if (l->wants[0]) {
-		ops.data = pd_op_conv(dnn, PD_BACKWARD_DATA, &conv, l->parameter[0], ops.forward,
-				      err);
+		ops.data = pd_primitive_conv(dnn, PD_BACKWARD_DATA, &conv, l->parameter[0],
+					     ops.forward, err);
 		if (!ops.data)
 			return -1;
 	}
-	return pd_weighted_prepare(l, &ops, err);
+	return pd_conv_linear_prepare(l, &ops, err);
 }
 
 const struct pd_compiled_kind pd_cpu_conv2d = {
 	.prepare = prepare,
-	.forward = pd_weighted_forward,
-	.backward = pd_weighted_backward,
+	.forward = pd_conv_linear_forward,
+	.backward = pd_conv_linear_backward,
 };

@@ -66,32 +66,35 @@ void pd_cpu_narrow(enum pd_dtype dtype, void *dst, const float *src, size_t coun
 struct pd_stream *pd_cpu_stream_open(struct pd_device *device, struct pd_error *err);
 void pd_cpu_stream_close(struct pd_stream *stream);
 
-/* --- via.c: an argument that an op wants in another layout or type than it has */
-struct pd_via {
+/* --- reorder.c: an argument that an op wants in another layout or type than it has */
+struct pd_reorder {
 	bool converts;                          /* else it is right as it is */
 	size_t widens, narrows;                 /* elements, before and after the reorder */
-	struct pd_op *reorder;                  /* or NULL */
+	struct pd_primitive *primitive;		/* or NULL */
 	size_t offset, scratch_offset;          /* in the layer's scratch */
 	size_t wide_from, wide_to;              /* there too */
 };
 
 /* Each takes room from *bytes_p on, and moves that up; _between only what the way there needs. */
-int pd_via_between(struct pd_compiled_layer *l, struct pd_via *via, const struct pd_layout *from,
-		   const struct pd_layout *to, size_t *bytes_p, struct pd_error *err);
-int pd_via_convert(struct pd_compiled_layer *l, const struct pd_via *via, const void *from,
-		   void *to, struct pd_error *err);
-int pd_via_prepare(struct pd_compiled_layer *l, struct pd_via *via, const struct pd_layout *from,
-		   const struct pd_layout *to, bool output, size_t *bytes_p, struct pd_error *err);
+int pd_reorder_between(struct pd_compiled_layer *l, struct pd_reorder *reorder,
+		       const struct pd_layout *from, const struct pd_layout *to, size_t *bytes_p,
+		       struct pd_error *err);
+int pd_reorder_convert(struct pd_compiled_layer *l, const struct pd_reorder *reorder,
+		       const void *from, void *to, struct pd_error *err);
+int pd_reorder_prepare(struct pd_compiled_layer *l, struct pd_reorder *reorder,
+		       const struct pd_layout *from, const struct pd_layout *to, bool output,
+		       size_t *bytes_p, struct pd_error *err);
 /* An input: converts it, and says where it is; NULL with *err. */
-const void *pd_via_in(struct pd_compiled_layer *l, const struct pd_via *via, const void *ptr,
-		      struct pd_error *err);
+const void *pd_reorder_in(struct pd_compiled_layer *l, const struct pd_reorder *reorder,
+			  const void *ptr, struct pd_error *err);
 /* An output: where to put it; then converts it into ptr. */
-void *pd_via_room(const struct pd_compiled_layer *l, const struct pd_via *via, void *ptr);
-int pd_via_out(struct pd_compiled_layer *l, const struct pd_via *via, void *ptr,
-	       struct pd_error *err);
+void *pd_reorder_buffer(const struct pd_compiled_layer *l, const struct pd_reorder *reorder,
+			void *ptr);
+int pd_reorder_out(struct pd_compiled_layer *l, const struct pd_reorder *reorder, void *ptr,
+		   struct pd_error *err);
 /* Room for the own scratch of an op of that layer; compiles it, and notes a slow one. */
-int pd_op_prepare(struct pd_compiled_layer *l, struct pd_op *op, size_t *offset_p, size_t *bytes_p,
-		  struct pd_error *err);
+int pd_primitive_prepare(struct pd_compiled_layer *l, struct pd_primitive *op, size_t *offset_p,
+			 size_t *bytes_p, struct pd_error *err);
 
 /* --- plain.c: as struct pd_compiled_device has them */
 int pd_cpu_plain_prepare(struct pd_compiled_layer *l, struct pd_error *err);
@@ -104,23 +107,23 @@ int pd_cpu_plain_gradient(struct pd_compiled_layer *l, int i, void *gradient,
 int64_t pd_cpu_rows(const struct pd_compiled *net, const struct pd_shape *shape);
 const struct pd_layout *pd_cpu_matrix(struct pd_compiled *net, const struct pd_shape *shape);
 
-/* --- weighted.c: what conv2d and linear have in common */
-struct pd_weighted_ops {
-	struct pd_op *forward, *data, *weights; /* data: NULL when no gradient is wanted */
+/* --- conv_linear.c: what conv2d and linear have in common */
+struct pd_conv_linear_ops {
+	struct pd_primitive *forward, *data, *weights; /* data: NULL when no gradient is wanted */
 };
 
-int pd_weighted_prepare(struct pd_compiled_layer *l, const struct pd_weighted_ops *ops,
-			struct pd_error *err);
-int pd_weighted_forward(struct pd_compiled_layer *l, const struct pd_pass *pass,
-			struct pd_error *err);
-int pd_weighted_backward(struct pd_compiled_layer *l, const struct pd_pass *pass,
-			 struct pd_error *err);
+int pd_conv_linear_prepare(struct pd_compiled_layer *l, const struct pd_conv_linear_ops *ops,
+			   struct pd_error *err);
+int pd_conv_linear_forward(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			   struct pd_error *err);
+int pd_conv_linear_backward(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			    struct pd_error *err);
 
-/* --- panel.c: linear, where ops are f32 and the net is not */
-void pd_panel_prepare(struct pd_compiled_layer *l);     /* l->out is set */
-int pd_panel_forward(struct pd_compiled_layer *l, struct pd_error *err);
-int pd_panel_backward(struct pd_compiled_layer *l, const struct pd_pass *pass,
-		      struct pd_error *err);
+/* --- linear_blocked.c: linear, where ops are f32 and the net is not */
+void pd_linear_blocked_prepare(struct pd_compiled_layer *l); /* l->out is set */
+int pd_linear_blocked_forward(struct pd_compiled_layer *l, struct pd_error *err);
+int pd_linear_blocked_backward(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			       struct pd_error *err);
 
 #define LAYER_KIND(name, shape, inputs, attributes, parameters, states, flags, what) \
 	extern const struct pd_compiled_kind pd_cpu_##name;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files share that know oneDNN's interface (version 3, in C; dnnl2.h has it for 2.6):
- * onednn.c the engine, layout.c layouts, op.c ops, primitives.c how each is described, quick.c which
- * layouts have quick kernels.
+ * onednn.c the engine, layout.c layouts, primitive.c ops, primitives.c how each is described,
+ * quick.c which layouts have quick kernels.
  */
 #ifndef PD_DEVICE_CPU_DNN_H
 #define PD_DEVICE_CPU_DNN_H
@@ -39,7 +39,7 @@ struct pd_onednn {
 	dnnl_stream_t stream;
 	dnnl_primitive_attr_t attr;
 	struct pd_layout *layouts;
-	struct pd_op *ops;
+	struct pd_primitive *ops;
 };
 
 /* --- onednn.c: fills *err, -1 */
@@ -60,14 +60,14 @@ const_dnnl_memory_desc_t pd_dnn_as(struct pd_onednn *dnn, dnnl_data_type_t type,
 				   const struct pd_layout *layout);
 bool pd_dnn_is_padded(const_dnnl_memory_desc_t md);
 
-/* --- op.c */
+/* --- primitive.c */
 /* Takes the primitive descriptor over. */
-struct pd_op *pd_dnn_op(struct pd_onednn *dnn, const char *what, dnnl_primitive_desc_t desc);
-dnnl_primitive_desc_t pd_dnn_desc(const struct pd_op *op);
-void pd_dnn_op_free(struct pd_op *op);
+struct pd_primitive *pd_dnn_op(struct pd_onednn *dnn, const char *what, dnnl_primitive_desc_t desc);
+dnnl_primitive_desc_t pd_dnn_desc(const struct pd_primitive *op);
+void pd_dnn_op_free(struct pd_primitive *op);
 /* Frees the op that was made last. */
-void pd_dnn_op_drop(struct pd_op *op);
+void pd_dnn_op_drop(struct pd_primitive *op);
 /* The op that was made before it. */
-struct pd_op *pd_dnn_next(const struct pd_op *op);
+struct pd_primitive *pd_dnn_next(const struct pd_primitive *op);
 
 #endif

@@ -13,7 +13,7 @@
 #define PIECE 2048                      /* a multiple of 8 */
 
 struct dropout {
-	struct pd_via in, diff_in;
+	struct pd_reorder in, diff_in;
 };
 
 static size_t row_bytes(const struct pd_compiled_layer *l)
@@ -30,9 +30,9 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 		return 0;
 	l->own = d = pd_zalloc(sizeof(*d));
 	l->extra_bytes = row_bytes(l) * (size_t)l->net->batch;
-	if (pd_via_prepare(l, &d->in, l->in[0], l->out, false, &l->forward_bytes, err) < 0)
+	if (pd_reorder_prepare(l, &d->in, l->in[0], l->out, false, &l->forward_bytes, err) < 0)
 		return -1;
-	return pd_via_prepare(l, &d->diff_in, l->out, l->in[0], true, &l->backward_bytes, err);
+	return pd_reorder_prepare(l, &d->diff_in, l->out, l->in[0], true, &l->backward_bytes, err);
 }
 
 static void draw(const struct pd_compiled_layer *l, int64_t sample, unsigned char *keep)
@@ -99,7 +99,7 @@ static void apply(struct pd_compiled_layer *l, void *dst, const void *src,
 static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	struct dropout *d = l->own;
-	const void *src = pd_via_in(l, &d->in, l->src[0], err);
+	const void *src = pd_reorder_in(l, &d->in, l->src[0], err);
 
 	if (!src)
 		return -1;
@@ -116,8 +116,8 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 
 	if (!l->diff_src[0])
 		return 0;
-	apply(l, pd_via_room(l, &d->diff_in, l->diff_src[0]), l->diff_dst, pass, false);
-	return pd_via_out(l, &d->diff_in, l->diff_src[0], err);
+	apply(l, pd_reorder_buffer(l, &d->diff_in, l->diff_src[0]), l->diff_dst, pass, false);
+	return pd_reorder_out(l, &d->diff_in, l->diff_src[0], err);
 }
 
 const struct pd_compiled_kind pd_cpu_dropout = {

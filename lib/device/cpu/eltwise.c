@@ -12,20 +12,21 @@
 #define PIECE 32768
 
 struct eltwise {
-	struct pd_op *forward, *backward;
+	struct pd_primitive *forward, *backward;
 	size_t forward_scratch, backward_scratch;
-	struct pd_via src, dst, kept, diff_dst, diff_src;
+	struct pd_reorder src, dst, kept, diff_dst, diff_src;
 };
 
-static int prepare_vias(struct pd_compiled_layer *l, struct eltwise *e, struct pd_error *err)
+static int prepare_reorders(struct pd_compiled_layer *l, struct eltwise *e, struct pd_error *err)
 {
-	const struct pd_layout *op = pd_op_layout(e->forward, PD_ARG_DST);
+	const struct pd_layout *op = pd_primitive_layout(e->forward, PD_ARG_DST);
 
-	return pd_via_prepare(l, &e->src, l->out, op, false, &l->forward_bytes, err) < 0 ||
-	       pd_via_prepare(l, &e->dst, op, l->out, true, &l->forward_bytes, err) < 0 ||
-	       pd_via_prepare(l, &e->kept, l->out, op, false, &l->backward_bytes, err) < 0 ||
-	       pd_via_prepare(l, &e->diff_dst, l->out, op, false, &l->backward_bytes, err) < 0 ||
-	       pd_via_prepare(l, &e->diff_src, op, l->out, true, &l->backward_bytes, err) < 0
+	return pd_reorder_prepare(l, &e->src, l->out, op, false, &l->forward_bytes, err) < 0 ||
+	       pd_reorder_prepare(l, &e->dst, op, l->out, true, &l->forward_bytes, err) < 0 ||
+	       pd_reorder_prepare(l, &e->kept, l->out, op, false, &l->backward_bytes, err) < 0 ||
+	       pd_reorder_prepare(l, &e->diff_dst, l->out, op, false, &l->backward_bytes,
+				  err) < 0 ||
+	       pd_reorder_prepare(l, &e->diff_src, op, l->out, true, &l->backward_bytes, err) < 0
 		? -1 : 0;
 }
 
@@ -38,15 +39,15 @@ static int prepare(struct pd_compiled_layer *l, enum pd_curve curve, struct pd_e
 	if (!l->inside)
 		return 0;
 	l->own = e = pd_zalloc(sizeof(*e));
-	e->forward = pd_op_eltwise(dnn, PD_FORWARD, curve, l->out, NULL, err);
+	e->forward = pd_primitive_eltwise(dnn, PD_FORWARD, curve, l->out, NULL, err);
 	if (!e->forward ||
-	    pd_op_prepare(l, e->forward, &e->forward_scratch, &l->forward_bytes, err) < 0)
+	    pd_primitive_prepare(l, e->forward, &e->forward_scratch, &l->forward_bytes, err) < 0)
 		return -1;
-	e->backward = pd_op_eltwise(dnn, PD_BACKWARD_DATA, curve, l->out, e->forward, err);
+	e->backward = pd_primitive_eltwise(dnn, PD_BACKWARD_DATA, curve, l->out, e->forward, err);
 	if (!e->backward ||
-	    pd_op_prepare(l, e->backward, &e->backward_scratch, &l->backward_bytes, err) < 0)
+	    pd_primitive_prepare(l, e->backward, &e->backward_scratch, &l->backward_bytes, err) < 0)
 		return -1;
-	return prepare_vias(l, e, err);
+	return prepare_reorders(l, e, err);
 }
 
 static int prepare_relu(struct pd_compiled_layer *l, struct pd_error *err)
@@ -69,13 +70,13 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 {
 	struct eltwise *e = l->own;
 	const void *args[PD_ARGS] = {
-		[PD_ARG_SRC] = pd_via_in(l, &e->src, l->src[0], err),
-		[PD_ARG_DST] = pd_via_room(l, &e->dst, l->dst),
+		[PD_ARG_SRC] = pd_reorder_in(l, &e->src, l->src[0], err),
+		[PD_ARG_DST] = pd_reorder_buffer(l, &e->dst, l->dst),
 		[PD_ARG_SCRATCH] = (char *)l->temporary + e->forward_scratch,
 	};
 
-	return !args[PD_ARG_SRC] || pd_op_run(e->forward, args, err) < 0
-		? -1 : pd_via_out(l, &e->dst, l->dst, err);
+	return !args[PD_ARG_SRC] || pd_primitive_run(e->forward, args, err) < 0
+		? -1 : pd_reorder_out(l, &e->dst, l->dst, err);
 }
 
 static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
@@ -85,13 +86,13 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 
 	if (!l->diff_src[0])
 		return 0;
-	args[PD_ARG_DST] = pd_via_in(l, &e->kept, l->dst, err);
-	args[PD_ARG_DIFF_DST] = pd_via_in(l, &e->diff_dst, l->diff_dst, err);
-	args[PD_ARG_DIFF_SRC] = pd_via_room(l, &e->diff_src, l->diff_src[0]);
+	args[PD_ARG_DST] = pd_reorder_in(l, &e->kept, l->dst, err);
+	args[PD_ARG_DIFF_DST] = pd_reorder_in(l, &e->diff_dst, l->diff_dst, err);
+	args[PD_ARG_DIFF_SRC] = pd_reorder_buffer(l, &e->diff_src, l->diff_src[0]);
 	args[PD_ARG_SCRATCH] = (char *)l->temporary + e->backward_scratch;
 	return !args[PD_ARG_DST] || !args[PD_ARG_DIFF_DST] ||
-	       pd_op_run(e->backward, args, err) < 0
-		? -1 : pd_via_out(l, &e->diff_src, l->diff_src[0], err);
+	       pd_primitive_run(e->backward, args, err) < 0
+		? -1 : pd_reorder_out(l, &e->diff_src, l->diff_src[0], err);
 }
 
 /* dst may be src. */

@@ -52,7 +52,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	l->extra_bytes = 2 * n->half;
 	for (int p = 0; p < l->layer->parameter_count; p++) {
 		n->kept[p] = l->split_bytes;
-		l->split_bytes += pd_compiled_room(l->net, sizeof(float) * (size_t)width);
+		l->split_bytes += pd_compiled_reserved(l->net, sizeof(float) * (size_t)width);
 	}
 	l->forward_bytes = parameters_at(n, false);
 	l->backward_bytes = parameters_at(n, true);

@@ -11,11 +11,11 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/layernorm.c \
 	lib/device/cpu/linear.c \
 	lib/device/cpu/loss.c \
-	lib/device/cpu/merge.c \
+	lib/device/cpu/join.c \
 	lib/device/cpu/net.c \
 	lib/device/cpu/onednn.c lib/device/cpu/onednn.h \
-	lib/device/cpu/op.c \
-	lib/device/cpu/panel.c \
+	lib/device/cpu/primitive.c \
+	lib/device/cpu/linear_blocked.c \
 	lib/device/cpu/plain.c \
 	lib/device/cpu/pool2d.c \
 	lib/device/cpu/primitives.c \
@@ -25,8 +25,8 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/stream.c \
 	lib/device/cpu/sum.c \
 	lib/device/cpu/update.c \
-	lib/device/cpu/via.c \
-	lib/device/cpu/weighted.c
+	lib/device/cpu/reorder.c \
+	lib/device/cpu/conv_linear.c
 # oneDNN's threads are OpenMP's, and are counted with it; a square root that sets errno
 # is not vectorised
 lib_libpddevice_a_CFLAGS = $(AM_CFLAGS) -fopenmp -fno-math-errno

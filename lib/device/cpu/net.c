@@ -153,15 +153,15 @@ void pd_cpu_net_close(struct pd_net *base)
 static int convert(const struct pd_layout *from, const void *src, const struct pd_layout *to,
 		   void *dst, struct pd_onednn *dnn, struct pd_error *err)
 {
-	struct pd_op *op = pd_op_reorder(dnn, from, to, err);
+	struct pd_primitive *op = pd_primitive_reorder(dnn, from, to, err);
 	const void *args[PD_ARGS] = { [PD_ARG_SRC] = src, [PD_ARG_DST] = dst };
 	void *scratch;
 	int status;
 
-	if (!op || pd_op_compile(op, err) < 0)
+	if (!op || pd_primitive_compile(op, err) < 0)
 		return -1;
-	args[PD_ARG_SCRATCH] = scratch = pd_zalloc(pd_op_scratch_bytes(op));
-	status = pd_op_run(op, args, err);
+	args[PD_ARG_SCRATCH] = scratch = pd_zalloc(pd_primitive_scratch_bytes(op));
+	status = pd_primitive_run(op, args, err);
 	free(scratch);
 	return status;
 }

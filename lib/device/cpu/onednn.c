@@ -93,7 +93,7 @@ void pd_onednn_close(struct pd_onednn *dnn)
 	if (!dnn)
 		return;
 	while (dnn->ops) {
-		struct pd_op *op = dnn->ops;
+		struct pd_primitive *op = dnn->ops;
 
 		dnn->ops = pd_dnn_next(op);
 		pd_dnn_op_free(op);

@@ -20,12 +20,12 @@
 
 struct pd_onednn;
 struct pd_layout;
-struct pd_op;
+struct pd_primitive;
 
 /*
  * Layouts are of that type but where said.  So are ops, where oneDNN's kernels for it are the
  * quickest of this processor; else ops are f32, and what they take and give is widened and rounded
- * around them (via.c).  NULL with *err.
+ * around them (reorder.c).  NULL with *err.
  */
 struct pd_onednn *pd_onednn_open(enum pd_dtype dtype, struct pd_error *err);
 /* Are ops f32, and the type another? */
@@ -73,7 +73,7 @@ struct pd_conv {
 	bool bias;
 };
 
-struct pd_pool {
+struct pd_pooling {
 	int64_t kernel[2], stride[2], padding[2];
 	bool max, count_include_pad;
 };
@@ -84,28 +84,31 @@ enum pd_curve { PD_CURVE_TANH, PD_CURVE_SIGMOID };
  * Each returns NULL after filling *err.  `forward` is the forward op that a backward one
  * belongs to.  Weights: the layout to take them (or, in f32, give their gradient) in, or NULL for
  * whichever is fastest; conv and linear fall back to that when the one asked for has no fast
- * kernel, so ask the op (pd_op_layout) what it got.  Backward of elementwise functions
+ * kernel, so ask the op (pd_primitive_layout) what it got.  Backward of elementwise functions
  * takes the output in PD_ARG_DST, not the input.  Gradients of parameters, batch normalisation's
  * scale and shift and its statistics are f32.
  */
-struct pd_op *pd_op_conv(struct pd_onednn *dnn, enum pd_way way, const struct pd_conv *conv,
-			 const struct pd_layout *weights, const struct pd_op *forward,
-			 struct pd_error *err);
-struct pd_op *pd_op_linear(struct pd_onednn *dnn, enum pd_way way, const struct pd_layout *src,
-			   const struct pd_layout *dst, const struct pd_layout *weights, bool bias,
-			   const struct pd_op *forward, struct pd_error *err);
-struct pd_op *pd_op_eltwise(struct pd_onednn *dnn, enum pd_way way, enum pd_curve curve,
-			    const struct pd_layout *layout, const struct pd_op *forward,
-			    struct pd_error *err);
-struct pd_op *pd_op_pool(struct pd_onednn *dnn, enum pd_way way, const struct pd_pool *pool,
-			 const struct pd_layout *src, const struct pd_layout *dst,
-			 const struct pd_op *forward, struct pd_error *err);
+struct pd_primitive *pd_primitive_conv(struct pd_onednn *dnn, enum pd_way way,
+				       const struct pd_conv *conv, const struct pd_layout *weights,
+				       const struct pd_primitive *forward, struct pd_error *err);
+struct pd_primitive *pd_primitive_linear(struct pd_onednn *dnn, enum pd_way way,
+					 const struct pd_layout *src, const struct pd_layout *dst,
+					 const struct pd_layout *weights, bool bias,
+					 const struct pd_primitive *forward, struct pd_error *err);
+struct pd_primitive *pd_primitive_eltwise(struct pd_onednn *dnn, enum pd_way way,
+					  enum pd_curve curve, const struct pd_layout *layout,
+					  const struct pd_primitive *forward, struct pd_error *err);
+struct pd_primitive *pd_primitive_pool(struct pd_onednn *dnn, enum pd_way way,
+				       const struct pd_pooling *pool, const struct pd_layout *src,
+				       const struct pd_layout *dst,
+				       const struct pd_primitive *forward, struct pd_error *err);
 /* global: mean and variance are given, not computed. */
-struct pd_op *pd_op_batchnorm(struct pd_onednn *dnn, enum pd_way way, bool global,
-			      const struct pd_layout *layout, float eps,
-			      const struct pd_op *forward, struct pd_error *err);
-struct pd_op *pd_op_reorder(struct pd_onednn *dnn, const struct pd_layout *from,
-			    const struct pd_layout *to, struct pd_error *err);
+struct pd_primitive *pd_primitive_batchnorm(struct pd_onednn *dnn, enum pd_way way, bool global,
+					    const struct pd_layout *layout, float eps,
+					    const struct pd_primitive *forward,
+					    struct pd_error *err);
+struct pd_primitive *pd_primitive_reorder(struct pd_onednn *dnn, const struct pd_layout *from,
+					  const struct pd_layout *to, struct pd_error *err);
 
 /*
  * C = A B, or C += A B, of f32, row-major; A is m x k, B is k x n, each perhaps stored the other
@@ -122,16 +125,17 @@ struct pd_gemm {
 int pd_onednn_gemm(const struct pd_gemm *gemm, struct pd_error *err);
 
 /* What an op takes as an argument; NULL when it takes none such. */
-const struct pd_layout *pd_op_layout(const struct pd_op *op, enum pd_arg arg);
+const struct pd_layout *pd_primitive_layout(const struct pd_primitive *op, enum pd_arg arg);
 /* oneDNN's name of the op's kernel; it lives as long as the op. */
-const char *pd_op_kernel(const struct pd_op *op);
+const char *pd_primitive_kernel(const struct pd_primitive *op);
 /* Is that one of oneDNN's plain loops, which can be a hundred times slower than its generated code? */
-bool pd_op_is_slow(const struct pd_op *op);
+bool pd_primitive_is_slow(const struct pd_primitive *op);
 /* Bytes that PD_ARG_SCRATCH must have. */
-size_t pd_op_scratch_bytes(const struct pd_op *op);
+size_t pd_primitive_scratch_bytes(const struct pd_primitive *op);
 /* Generates the code; an op that is only asked for its layouts can do without. */
-int pd_op_compile(struct pd_op *op, struct pd_error *err);
+int pd_primitive_compile(struct pd_primitive *op, struct pd_error *err);
 /* All arguments that the op takes must be there.  Done when it returns. */
-int pd_op_run(struct pd_op *op, const void *const args[PD_ARGS], struct pd_error *err);
+int pd_primitive_run(struct pd_primitive *op, const void *const args[PD_ARGS],
+		     struct pd_error *err);
 
 #endif

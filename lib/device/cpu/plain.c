@@ -4,7 +4,7 @@
 #include "device/cpu/cpu.h"
 
 struct plain {
-	struct pd_via forward, backward, gradient;
+	struct pd_reorder forward, backward, gradient;
 };
 
 int64_t pd_cpu_rows(const struct pd_compiled *net, const struct pd_shape *shape)
@@ -29,12 +29,12 @@ int pd_cpu_plain_prepare(struct pd_compiled_layer *l, struct pd_error *err)
 		if (!from)
 			continue;       /* i32 */
 		to = pd_cpu_plain(l->net, l->in_shape[i]);
-		if (pd_via_prepare(l, &plain[i].forward, from, to, false, &l->forward_bytes,
-				   err) < 0 ||
-		    pd_via_prepare(l, &plain[i].backward, from, to, false, &l->backward_bytes,
-				   err) < 0 ||
-		    (l->wants[i] && pd_via_prepare(l, &plain[i].gradient, to, from, true,
-						   &l->backward_bytes, err) < 0))
+		if (pd_reorder_prepare(l, &plain[i].forward, from, to, false, &l->forward_bytes,
+				       err) < 0 ||
+		    pd_reorder_prepare(l, &plain[i].backward, from, to, false, &l->backward_bytes,
+				       err) < 0 ||
+		    (l->wants[i] && pd_reorder_prepare(l, &plain[i].gradient, to, from, true,
+						       &l->backward_bytes, err) < 0))
 			return -1;
 	}
 	return 0;
@@ -45,19 +45,19 @@ const void *pd_cpu_plain_input(struct pd_compiled_layer *l, int i, bool back,
 {
 	const struct plain *plain = l->plain;
 
-	return pd_via_in(l, back ? &plain[i].backward : &plain[i].forward, l->src[i], err);
+	return pd_reorder_in(l, back ? &plain[i].backward : &plain[i].forward, l->src[i], err);
 }
 
 void *pd_cpu_plain_room(struct pd_compiled_layer *l, int i)
 {
 	const struct plain *plain = l->plain;
 
-	return pd_via_room(l, &plain[i].gradient, l->diff_src[i]);
+	return pd_reorder_buffer(l, &plain[i].gradient, l->diff_src[i]);
 }
 
 int pd_cpu_plain_gradient(struct pd_compiled_layer *l, int i, void *gradient, struct pd_error *err)
 {
 	const struct plain *plain = l->plain;
 
-	return pd_via_out(l, &plain[i].gradient, gradient, err);
+	return pd_reorder_out(l, &plain[i].gradient, gradient, err);
 }

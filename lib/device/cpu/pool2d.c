@@ -9,24 +9,25 @@
 #include <string.h>
 
 struct pool {
-	struct pd_op *forward, *backward;
+	struct pd_primitive *forward, *backward;
 	size_t forward_scratch, backward_scratch;
-	struct pd_via src, dst, diff_dst, diff_src;
+	struct pd_reorder src, dst, diff_dst, diff_src;
 };
 
-static int prepare_vias(struct pd_compiled_layer *l, struct pool *p, struct pd_error *err)
+static int prepare_reorders(struct pd_compiled_layer *l, struct pool *p, struct pd_error *err)
 {
-	const struct pd_layout *src = pd_op_layout(p->forward, PD_ARG_SRC);
-	const struct pd_layout *dst = pd_op_layout(p->forward, PD_ARG_DST);
+	const struct pd_layout *src = pd_primitive_layout(p->forward, PD_ARG_SRC);
+	const struct pd_layout *dst = pd_primitive_layout(p->forward, PD_ARG_DST);
 
-	return pd_via_prepare(l, &p->src, l->in[0], src, false, &l->forward_bytes, err) < 0 ||
-	       pd_via_prepare(l, &p->dst, dst, l->out, true, &l->forward_bytes, err) < 0 ||
-	       pd_via_prepare(l, &p->diff_dst, l->out, dst, false, &l->backward_bytes, err) < 0 ||
-	       pd_via_prepare(l, &p->diff_src, src, l->in[0], true, &l->backward_bytes, err) < 0
+	return pd_reorder_prepare(l, &p->src, l->in[0], src, false, &l->forward_bytes, err) < 0 ||
+	       pd_reorder_prepare(l, &p->dst, dst, l->out, true, &l->forward_bytes, err) < 0 ||
+	       pd_reorder_prepare(l, &p->diff_dst, l->out, dst, false, &l->backward_bytes,
+				  err) < 0 ||
+	       pd_reorder_prepare(l, &p->diff_src, src, l->in[0], true, &l->backward_bytes, err) < 0
 		? -1 : 0;
 }
 
-static int prepare(struct pd_compiled_layer *l, const struct pd_pool *pool, struct pd_error *err)
+static int prepare(struct pd_compiled_layer *l, const struct pd_pooling *pool, struct pd_error *err)
 {
 	const struct pd_shape *out = &l->layer->output;
 	const int64_t size[] = { l->net->batch, out->size[0], out->size[1], out->size[2] };
@@ -41,23 +42,23 @@ static int prepare(struct pd_compiled_layer *l, const struct pd_pool *pool, stru
 	if (!l->inside)
 		return 0;
 	l->own = p = pd_zalloc(sizeof(*p));
-	p->forward = pd_op_pool(dnn, PD_FORWARD, pool, in, l->out, NULL, err);
+	p->forward = pd_primitive_pool(dnn, PD_FORWARD, pool, in, l->out, NULL, err);
 	if (!p->forward ||
-	    pd_op_prepare(l, p->forward, &p->forward_scratch, &l->forward_bytes, err) < 0)
+	    pd_primitive_prepare(l, p->forward, &p->forward_scratch, &l->forward_bytes, err) < 0)
 		return -1;
-	if (pd_op_layout(p->forward, PD_ARG_WORKSPACE))
-		l->extra_bytes = pd_layout_bytes(pd_op_layout(p->forward, PD_ARG_WORKSPACE));
-	p->backward = pd_op_pool(dnn, PD_BACKWARD_DATA, pool, in, l->out, p->forward, err);
+	if (pd_primitive_layout(p->forward, PD_ARG_WORKSPACE))
+		l->extra_bytes = pd_layout_bytes(pd_primitive_layout(p->forward, PD_ARG_WORKSPACE));
+	p->backward = pd_primitive_pool(dnn, PD_BACKWARD_DATA, pool, in, l->out, p->forward, err);
 	if (!p->backward ||
-	    pd_op_prepare(l, p->backward, &p->backward_scratch, &l->backward_bytes, err) < 0)
+	    pd_primitive_prepare(l, p->backward, &p->backward_scratch, &l->backward_bytes, err) < 0)
 		return -1;
-	return prepare_vias(l, p, err);
+	return prepare_reorders(l, p, err);
 }
 
 static int prepare_window(struct pd_compiled_layer *l, bool max, struct pd_error *err)
 {
 	const struct pd_layer *layer = l->layer;
-	const struct pd_pool pool = {
+	const struct pd_pooling pool = {
 		.kernel = { layer->kernel[0], layer->kernel[1] },
 		.stride = { layer->stride[0], layer->stride[1] },
 		.padding = { layer->padding[0], layer->padding[1] },
@@ -82,14 +83,14 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 {
 	struct pool *p = l->own;
 	const void *args[PD_ARGS] = {
-		[PD_ARG_SRC] = pd_via_in(l, &p->src, l->src[0], err),
-		[PD_ARG_DST] = pd_via_room(l, &p->dst, l->dst),
+		[PD_ARG_SRC] = pd_reorder_in(l, &p->src, l->src[0], err),
+		[PD_ARG_DST] = pd_reorder_buffer(l, &p->dst, l->dst),
 		[PD_ARG_WORKSPACE] = l->extra,
 		[PD_ARG_SCRATCH] = (char *)l->temporary + p->forward_scratch,
 	};
 
-	return !args[PD_ARG_SRC] || pd_op_run(p->forward, args, err) < 0
-		? -1 : pd_via_out(l, &p->dst, l->dst, err);
+	return !args[PD_ARG_SRC] || pd_primitive_run(p->forward, args, err) < 0
+		? -1 : pd_reorder_out(l, &p->dst, l->dst, err);
 }
 
 static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
@@ -102,15 +103,15 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 
 	if (!l->diff_src[0])
 		return 0;
-	args[PD_ARG_DIFF_DST] = pd_via_in(l, &p->diff_dst, l->diff_dst, err);
-	args[PD_ARG_DIFF_SRC] = pd_via_room(l, &p->diff_src, l->diff_src[0]);
-	return !args[PD_ARG_DIFF_DST] || pd_op_run(p->backward, args, err) < 0
-		? -1 : pd_via_out(l, &p->diff_src, l->diff_src[0], err);
+	args[PD_ARG_DIFF_DST] = pd_reorder_in(l, &p->diff_dst, l->diff_dst, err);
+	args[PD_ARG_DIFF_SRC] = pd_reorder_buffer(l, &p->diff_src, l->diff_src[0]);
+	return !args[PD_ARG_DIFF_DST] || pd_primitive_run(p->backward, args, err) < 0
+		? -1 : pd_reorder_out(l, &p->diff_src, l->diff_src[0], err);
 }
 
 /* Windows of several sizes. */
 struct adaptive {
-	struct pd_via in, diff_in;
+	struct pd_reorder in, diff_in;
 	/* in scratch, of 16 bits: a plane of the input and one of the output in f32; the first
 	 * index: forward, backward */
 	size_t wide[2], wide_out[2];
@@ -137,7 +138,7 @@ static bool is_even(const struct pd_compiled_layer *l)
 static int prepare_adaptive(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	const int64_t *in = l->in_shape[0]->size, *out = l->layer->output.size;
-	const struct pd_pool pool = {
+	const struct pd_pooling pool = {
 		.kernel = { in[1] / out[1], in[2] / out[2] },
 		.stride = { in[1] / out[1], in[2] / out[2] },
 	};
@@ -150,8 +151,8 @@ static int prepare_adaptive(struct pd_compiled_layer *l, struct pd_error *err)
 	if (!l->inside)
 		return 0;
 	l->own = a = pd_zalloc(sizeof(*a));
-	if (pd_via_prepare(l, &a->in, l->in[0], plain, false, &l->forward_bytes, err) < 0 ||
-	    pd_via_prepare(l, &a->diff_in, plain, l->in[0], true, &l->backward_bytes, err) < 0)
+	if (pd_reorder_prepare(l, &a->in, l->in[0], plain, false, &l->forward_bytes, err) < 0 ||
+	    pd_reorder_prepare(l, &a->diff_in, plain, l->in[0], true, &l->backward_bytes, err) < 0)
 		return -1;
 	take_planes(l, a, 0, &l->forward_bytes);
 	take_planes(l, a, 1, &l->backward_bytes);
@@ -236,7 +237,7 @@ static int forward_adaptive(struct pd_compiled_layer *l, const struct pd_pass *p
 
 	if (is_even(l))
 		return forward(l, pass, err);
-	src = pd_via_in(l, &a->in, l->src[0], err);
+	src = pd_reorder_in(l, &a->in, l->src[0], err);
 	if (!src)
 		return -1;
 	each_plane(l, false, l->dst, src);
@@ -253,9 +254,9 @@ static int backward_adaptive(struct pd_compiled_layer *l, const struct pd_pass *
 		return backward(l, pass, err);
 	if (!l->diff_src[0])
 		return 0;
-	diff_src = pd_via_room(l, &a->diff_in, l->diff_src[0]);
+	diff_src = pd_reorder_buffer(l, &a->diff_in, l->diff_src[0]);
 	each_plane(l, true, diff_src, l->diff_dst);
-	return pd_via_out(l, &a->diff_in, l->diff_src[0], err);
+	return pd_reorder_out(l, &a->diff_in, l->diff_src[0], err);
 }
 
 const struct pd_compiled_kind pd_cpu_maxpool2d = {

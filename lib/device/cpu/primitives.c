@@ -3,8 +3,8 @@
 #include "device/cpu/dnn.h"
 
 /* status: of what made the primitive descriptor. */
-static struct pd_op *op_make(struct pd_onednn *dnn, const char *what, dnnl_status_t status,
-			     dnnl_primitive_desc_t desc, struct pd_error *err)
+static struct pd_primitive *op_make(struct pd_onednn *dnn, const char *what, dnnl_status_t status,
+				    dnnl_primitive_desc_t desc, struct pd_error *err)
 {
 	if (status == dnnl_success)
 		return pd_dnn_op(dnn, what, desc);
@@ -13,16 +13,16 @@ static struct pd_op *op_make(struct pd_onednn *dnn, const char *what, dnnl_statu
 }
 
 /* The descriptor of the forward op that a backward one belongs to. */
-static const_dnnl_primitive_desc_t hint(const struct pd_op *forward)
+static const_dnnl_primitive_desc_t hint(const struct pd_primitive *forward)
 {
 	return forward ? pd_dnn_desc(forward) : NULL;
 }
 
 enum algorithm { DIRECT, WINOGRAD };
 
-static struct pd_op *conv_op(struct pd_onednn *dnn, enum pd_way way, const struct pd_conv *c,
-			     enum algorithm algorithm, const struct pd_layout *fixed,
-			     const struct pd_op *forward, struct pd_error *err)
+static struct pd_primitive *conv_op(struct pd_onednn *dnn, enum pd_way way, const struct pd_conv *c,
+				    enum algorithm algorithm, const struct pd_layout *fixed,
+				    const struct pd_primitive *forward, struct pd_error *err)
 {
 	const dnnl_data_type_t type = algorithm == WINOGRAD ? dnnl_f32 : dnn->of_ops;
 	const dnnl_alg_kind_t kind = algorithm == WINOGRAD ? dnnl_convolution_winograd
@@ -85,32 +85,34 @@ static bool suits_winograd(const struct pd_onednn *dnn, const struct pd_conv *c)
 }
 
 /* With the weights as they are fixed, if there is a quick kernel for that, else as it likes. */
-static struct pd_op *conv_by(struct pd_onednn *dnn, enum pd_way way, const struct pd_conv *conv,
-			     enum algorithm algorithm, const struct pd_layout *weights,
-			     const struct pd_op *forward, struct pd_error *err)
+static struct pd_primitive *conv_by(struct pd_onednn *dnn, enum pd_way way,
+				    const struct pd_conv *conv, enum algorithm algorithm,
+				    const struct pd_layout *weights,
+				    const struct pd_primitive *forward, struct pd_error *err)
 {
-	struct pd_op *op = weights ? conv_op(dnn, way, conv, algorithm, weights, forward, NULL)
+	struct pd_primitive *op = weights ? conv_op(dnn, way, conv, algorithm, weights, forward,
+						    NULL)
 				   : NULL;
 
-	return op && !pd_op_is_slow(op) ? op
+	return op && !pd_primitive_is_slow(op) ? op
 		: conv_op(dnn, way, conv, algorithm, NULL, forward, err);
 }
 
-struct pd_op *pd_op_conv(struct pd_onednn *dnn, enum pd_way way, const struct pd_conv *conv,
-			 const struct pd_layout *weights, const struct pd_op *forward,
-			 struct pd_error *err)
+struct pd_primitive *pd_primitive_conv(struct pd_onednn *dnn, enum pd_way way,
+				       const struct pd_conv *conv, const struct pd_layout *weights,
+				       const struct pd_primitive *forward, struct pd_error *err)
 {
-	struct pd_op *op = suits_winograd(dnn, conv)
+	struct pd_primitive *op = suits_winograd(dnn, conv)
 		? conv_by(dnn, way, conv, WINOGRAD, weights, forward, NULL) : NULL;
 
-	return op && !pd_op_is_slow(op) ? op
+	return op && !pd_primitive_is_slow(op) ? op
 		: conv_by(dnn, way, conv, DIRECT, weights, forward, err);
 }
 
-static struct pd_op *linear_op(struct pd_onednn *dnn, enum pd_way way,
-			       const struct pd_layout *src, const struct pd_layout *dst,
-			       const struct pd_layout *fixed, bool bias,
-			       const struct pd_op *forward, struct pd_error *err)
+static struct pd_primitive *linear_op(struct pd_onednn *dnn, enum pd_way way,
+				      const struct pd_layout *src, const struct pd_layout *dst,
+				      const struct pd_layout *fixed, bool bias,
+				      const struct pd_primitive *forward, struct pd_error *err)
 {
 	const int64_t size[] = { pd_dnn_size(dst->md)[1], pd_dnn_size(src->md)[1] };
 	const dnnl_data_type_t of_weights = way == PD_BACKWARD_WEIGHTS ? dnnl_f32 : dnn->of_ops;
@@ -134,19 +136,22 @@ static struct pd_op *linear_op(struct pd_onednn *dnn, enum pd_way way,
 	return op_make(dnn, "inner product", status, desc, err);
 }
 
-struct pd_op *pd_op_linear(struct pd_onednn *dnn, enum pd_way way, const struct pd_layout *src,
-			   const struct pd_layout *dst, const struct pd_layout *weights, bool bias,
-			   const struct pd_op *forward, struct pd_error *err)
+struct pd_primitive *pd_primitive_linear(struct pd_onednn *dnn, enum pd_way way,
+					 const struct pd_layout *src, const struct pd_layout *dst,
+					 const struct pd_layout *weights, bool bias,
+					 const struct pd_primitive *forward, struct pd_error *err)
 {
-	struct pd_op *op = weights ? linear_op(dnn, way, src, dst, weights, bias, forward, NULL)
+	struct pd_primitive *op = weights ? linear_op(dnn, way, src, dst, weights, bias, forward,
+						      NULL)
 				   : NULL;
 
-	return op && !pd_op_is_slow(op) ? op : linear_op(dnn, way, src, dst, NULL, bias, forward, err);
+	return op && !pd_primitive_is_slow(op) ? op : linear_op(dnn, way, src, dst, NULL, bias,
+								forward, err);
 }
 
-struct pd_op *pd_op_eltwise(struct pd_onednn *dnn, enum pd_way way, enum pd_curve curve,
-			    const struct pd_layout *layout, const struct pd_op *forward,
-			    struct pd_error *err)
+struct pd_primitive *pd_primitive_eltwise(struct pd_onednn *dnn, enum pd_way way,
+					  enum pd_curve curve, const struct pd_layout *layout,
+					  const struct pd_primitive *forward, struct pd_error *err)
 {
 	static const dnnl_alg_kind_t algorithm[] = {
 		[PD_CURVE_TANH] = dnnl_eltwise_tanh_use_dst_for_bwd,
@@ -165,9 +170,10 @@ struct pd_op *pd_op_eltwise(struct pd_onednn *dnn, enum pd_way way, enum pd_curv
 	return op_make(dnn, "elementwise function", status, desc, err);
 }
 
-struct pd_op *pd_op_pool(struct pd_onednn *dnn, enum pd_way way, const struct pd_pool *pool,
-			 const struct pd_layout *src, const struct pd_layout *dst,
-			 const struct pd_op *forward, struct pd_error *err)
+struct pd_primitive *pd_primitive_pool(struct pd_onednn *dnn, enum pd_way way,
+				       const struct pd_pooling *pool, const struct pd_layout *src,
+				       const struct pd_layout *dst,
+				       const struct pd_primitive *forward, struct pd_error *err)
 {
 	dnnl_alg_kind_t algorithm = pool->max ? dnnl_pooling_max
 		: pool->count_include_pad ? dnnl_pooling_avg_include_padding
@@ -193,9 +199,10 @@ struct pd_op *pd_op_pool(struct pd_onednn *dnn, enum pd_way way, const struct pd
 	return op_make(dnn, "pooling", status, desc, err);
 }
 
-struct pd_op *pd_op_batchnorm(struct pd_onednn *dnn, enum pd_way way, bool global,
-			      const struct pd_layout *layout, float eps,
-			      const struct pd_op *forward, struct pd_error *err)
+struct pd_primitive *pd_primitive_batchnorm(struct pd_onednn *dnn, enum pd_way way, bool global,
+					    const struct pd_layout *layout, float eps,
+					    const struct pd_primitive *forward,
+					    struct pd_error *err)
 {
 	unsigned flags = dnnl_use_scale | dnnl_use_shift | (global ? dnnl_use_global_stats : 0);
 	const_dnnl_memory_desc_t md = pd_dnn_as(dnn, dnn->of_ops, layout);
@@ -213,8 +220,8 @@ struct pd_op *pd_op_batchnorm(struct pd_onednn *dnn, enum pd_way way, bool globa
 	return op_make(dnn, "batch normalisation", status, desc, err);
 }
 
-struct pd_op *pd_op_reorder(struct pd_onednn *dnn, const struct pd_layout *from,
-			    const struct pd_layout *to, struct pd_error *err)
+struct pd_primitive *pd_primitive_reorder(struct pd_onednn *dnn, const struct pd_layout *from,
+					  const struct pd_layout *to, struct pd_error *err)
 {
 	dnnl_primitive_desc_t desc = NULL;
 	dnnl_status_t status = dnnl_reorder_primitive_desc_create(&desc, from->md, dnn->engine,

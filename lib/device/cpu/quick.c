@@ -8,9 +8,9 @@
  */
 #include "device/cpu/dnn.h"
 
-static bool is_quick(struct pd_op *op)
+static bool is_quick(struct pd_primitive *op)
 {
-	bool quick = op && !pd_op_is_slow(op);
+	bool quick = op && !pd_primitive_is_slow(op);
 
 	if (op)
 		pd_dnn_op_drop(op);
@@ -21,20 +21,20 @@ static bool normalises(struct pd_onednn *dnn, const struct pd_layout *layout)
 {
 	struct pd_error err;
 
-	return is_quick(pd_op_batchnorm(dnn, PD_FORWARD, false, layout, 1e-5f, NULL, &err));
+	return is_quick(pd_primitive_batchnorm(dnn, PD_FORWARD, false, layout, 1e-5f, NULL, &err));
 }
 
 static bool pools(struct pd_onednn *dnn, const struct pd_layout *layout, const int64_t *pooled)
 {
 	const int64_t *size = pd_dnn_size(layout->md);
-	const struct pd_pool pool = {
+	const struct pd_pooling pool = {
 		.kernel = { size[2] / pooled[2], size[3] / pooled[3] },
 		.stride = { size[2] / pooled[2], size[3] / pooled[3] }, .max = true,
 	};
 	const struct pd_layout *dst = pd_layout_like(dnn, layout, pooled);
 	struct pd_error err;
 
-	return dst && is_quick(pd_op_pool(dnn, PD_FORWARD, &pool, layout, dst, NULL, &err));
+	return dst && is_quick(pd_primitive_pool(dnn, PD_FORWARD, &pool, layout, dst, NULL, &err));
 }
 
 static bool both(struct pd_onednn *dnn, const struct pd_layout *layout)

@@ -89,12 +89,12 @@ void pd_cpu_update(const struct pd_compiled *net, const struct pd_update *update
 	double factor = 1;
 
 	pd_compiled_range(net, from, count, &begin, &end);
-	if (u.agreed.vector) {
-		u.count -= u.agreed.before->skipped;
-		factor = pd_agreed_factor(&u.agreed, &next, &outcome);
-		*u.agreed.next = next;
-		if (u.agreed.outcome)
-			*u.agreed.outcome = outcome;
+	if (u.norm.vector) {
+		u.count -= u.norm.before->skipped;
+		factor = pd_global_norm_factor(&u.norm, &next, &outcome);
+		*u.norm.next = next;
+		if (u.norm.outcome)
+			*u.norm.outcome = outcome;
 	}
 	if (outcome.skip)
 		keep(&u, net->dtype, begin, end);

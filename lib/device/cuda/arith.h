@@ -44,51 +44,51 @@ struct pd_pool_shape {
 	int step;                       /* from an element of a plane to the next */
 };
 
-struct pd_span {
+struct pd_axis_range {
 	int begin, end;
 };
 
 /* The inputs that output number `at` of the axis looks at, without the padding. */
-PD_INLINE struct pd_span pd_pool_window(const struct pd_pool_shape *s, int axis, int at)
+PD_INLINE struct pd_axis_range pd_pool_window(const struct pd_pool_shape *s, int axis, int at)
 {
-	struct pd_span span;
+	struct pd_axis_range range;
 
 	if (s->adaptive) {
-		span.begin = (int)((int64_t)at * s->in[axis] / s->out[axis]);
-		span.end = (int)(((int64_t)(at + 1) * s->in[axis] + s->out[axis] - 1) /
-				 s->out[axis]);
-		return span;
+		range.begin = (int)((int64_t)at * s->in[axis] / s->out[axis]);
+		range.end = (int)(((int64_t)(at + 1) * s->in[axis] + s->out[axis] - 1) /
+				  s->out[axis]);
+		return range;
 	}
-	span.begin = at * s->stride[axis] - s->padding[axis];
-	span.end = span.begin + s->kernel[axis];
-	if (span.begin < 0)
-		span.begin = 0;
-	if (span.end > s->in[axis])
-		span.end = s->in[axis];
-	return span;
+	range.begin = at * s->stride[axis] - s->padding[axis];
+	range.end = range.begin + s->kernel[axis];
+	if (range.begin < 0)
+		range.begin = 0;
+	if (range.end > s->in[axis])
+		range.end = s->in[axis];
+	return range;
 }
 
 /*
  * The outputs that look at input number `at` of the axis.  Adaptive: floor(o I / O) <= at
  * < ceil((o + 1) I / O) is floor(at O / I) <= o < ceil((at + 1) O / I).
  */
-PD_INLINE struct pd_span pd_pool_outputs(const struct pd_pool_shape *s, int axis, int at)
+PD_INLINE struct pd_axis_range pd_pool_outputs(const struct pd_pool_shape *s, int axis, int at)
 {
-	struct pd_span span;
+	struct pd_axis_range range;
 	int last;
 
 	if (s->adaptive) {
-		span.begin = (int)((int64_t)at * s->out[axis] / s->in[axis]);
-		span.end = (int)(((int64_t)(at + 1) * s->out[axis] + s->in[axis] - 1) /
-				 s->in[axis]);
-		return span;
+		range.begin = (int)((int64_t)at * s->out[axis] / s->in[axis]);
+		range.end = (int)(((int64_t)(at + 1) * s->out[axis] + s->in[axis] - 1) /
+				  s->in[axis]);
+		return range;
 	}
 	last = at + s->padding[axis];
-	span.begin = last < s->kernel[axis] ? 0 : (last - s->kernel[axis]) / s->stride[axis] + 1;
-	span.end = last / s->stride[axis] + 1;
-	if (span.end > s->out[axis])
-		span.end = s->out[axis];
-	return span;
+	range.begin = last < s->kernel[axis] ? 0 : (last - s->kernel[axis]) / s->stride[axis] + 1;
+	range.end = last / s->stride[axis] + 1;
+	if (range.end > s->out[axis])
+		range.end = s->out[axis];
+	return range;
 }
 
 /* The largest input of a window, the first where there are several, and its place in the plane. */
@@ -96,7 +96,7 @@ PD_LANED void pd_pool_largest(const struct pd_pool_shape *s, const pd_value *pla
 			      int column, float *most, int32_t *best)
 {
 	typedef PD_PACK(pd_value) pack;
-	struct pd_span y = pd_pool_window(s, 0, row), x = pd_pool_window(s, 1, column);
+	struct pd_axis_range y = pd_pool_window(s, 0, row), x = pd_pool_window(s, 1, column);
 	int first = y.begin * s->in[1] + x.begin;
 	pack p = *(const pack *)&plane[(int64_t)first * s->step];
 
@@ -123,7 +123,7 @@ PD_LANED void pd_pool_chosen(const struct pd_pool_shape *s, const pd_value *grad
 {
 	typedef PD_PACK(pd_value) pack;
 	typedef PD_PACK(int32_t) places;
-	struct pd_span y = pd_pool_outputs(s, 0, row), x = pd_pool_outputs(s, 1, column);
+	struct pd_axis_range y = pd_pool_outputs(s, 0, row), x = pd_pool_outputs(s, 1, column);
 	int me = row * s->in[1] + column;
 
 	for (int k = 0; k < pd_lanes; k++)
@@ -142,7 +142,7 @@ PD_LANED void pd_pool_chosen(const struct pd_pool_shape *s, const pd_value *grad
 
 PD_INLINE float pd_pool_divisor(const struct pd_pool_shape *s, int row, int column)
 {
-	struct pd_span y = pd_pool_window(s, 0, row), x = pd_pool_window(s, 1, column);
+	struct pd_axis_range y = pd_pool_window(s, 0, row), x = pd_pool_window(s, 1, column);
 
 	if (s->include_padding && !s->adaptive)
 		return (float)(s->kernel[0] * s->kernel[1]);
@@ -152,7 +152,7 @@ PD_INLINE float pd_pool_divisor(const struct pd_pool_shape *s, int row, int colu
 PD_TYPED float pd_pool_mean(const struct pd_pool_shape *s, const pd_value *plane, int row,
 			    int column)
 {
-	struct pd_span y = pd_pool_window(s, 0, row), x = pd_pool_window(s, 1, column);
+	struct pd_axis_range y = pd_pool_window(s, 0, row), x = pd_pool_window(s, 1, column);
 	float sum = 0;
 
 	for (int i = y.begin; i < y.end; i++)
@@ -164,7 +164,7 @@ PD_TYPED float pd_pool_mean(const struct pd_pool_shape *s, const pd_value *plane
 PD_TYPED float pd_pool_share(const struct pd_pool_shape *s, const pd_value *gradient, int row,
 			     int column)
 {
-	struct pd_span y = pd_pool_outputs(s, 0, row), x = pd_pool_outputs(s, 1, column);
+	struct pd_axis_range y = pd_pool_outputs(s, 0, row), x = pd_pool_outputs(s, 1, column);
 	float sum = 0;
 
 	for (int i = y.begin; i < y.end; i++)

@@ -44,7 +44,7 @@ static void prepare_ours(struct batchnorm *b, struct pd_compiled_layer *l)
 	/* mean, inverse deviation; the relu's backward needs forward's scale and bias */
 	l->extra_bytes = (b->norm.relu ? 4 : 2) * b->half;
 	l->forward_bytes = l->backward_bytes =
-		sizeof(float) * pd_kernel_norm_room(b->norm.rows, b->norm.channels);
+		sizeof(float) * pd_kernel_norm_scratch(b->norm.rows, b->norm.channels);
 }
 
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
@@ -59,7 +59,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	b->own.release = release;
 	b->half = pd_align(sizeof(float) * (size_t)shape->size[0]);
 	l->extra_bytes = 2 * b->half;
-	b->kept = pd_compiled_room(l->net, sizeof(float) * (size_t)shape->size[0]);
+	b->kept = pd_compiled_reserved(l->net, sizeof(float) * (size_t)shape->size[0]);
 	l->split_bytes = 2 * b->kept;
 	if (pd_cuda_engine(l)->last || l->net->dtype != PD_F32) {
 		prepare_ours(b, l);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "device/cuda/both.cuh"
+#include "device/cuda/host_device.cuh"
 
 #include "device/cuda/grid.cuh"
 #include "device/cuda/kernels.h"
@@ -54,7 +54,7 @@ static int parts_of(int64_t batch)
 	return batch < PARTS_MOST ? (int)batch : PARTS_MOST;
 }
 
-size_t pd_kernel_bias_room(int64_t batch, int64_t channels)
+size_t pd_kernel_bias_scratch(int64_t batch, int64_t channels)
 {
 	return (size_t)channels * (size_t)parts_of(batch);
 }

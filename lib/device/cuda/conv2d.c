@@ -115,8 +115,8 @@ static size_t bias_room(const struct pd_compiled_layer *l)
 	int64_t samples, area;
 
 	pd_cuda_rows(l, l->out, out, &samples, &area);
-	return l->out ? pd_kernel_norm_room(samples, out->size[0])
-		      : pd_kernel_bias_room(samples, out->size[0]);
+	return l->out ? pd_kernel_norm_scratch(samples, out->size[0])
+		      : pd_kernel_bias_scratch(samples, out->size[0]);
 }
 
 /* The ways follow one another: they share the scratch.  The bias' gradient has its own. */
@@ -134,8 +134,8 @@ static void size(struct pd_cuda_conv *c, struct pd_compiled_layer *l)
 	if (l->net->dtype != PD_F32)
 		c->narrow_bytes = pd_align(pd_dtype_bytes(l->net->dtype) *
 					   (size_t)l->layer->parameters[0].elements);
-	l->forward_bytes = c->turned_bytes + pd_cuda_room(c->workspace[PD_WAY_FORWARD]);
-	l->backward_bytes = c->turned_bytes + c->narrow_bytes + pd_cuda_room(ways);
+	l->forward_bytes = c->turned_bytes + pd_cuda_workspace_bytes(c->workspace[PD_WAY_FORWARD]);
+	l->backward_bytes = c->turned_bytes + c->narrow_bytes + pd_cuda_workspace_bytes(ways);
 	l->split_bytes = pd_cuda_batch_bytes(l, out);
 }
 

@@ -266,7 +266,7 @@ static int choose(const struct pd_cuda_conv *c, struct pd_compiled_layer *l, int
 	     pd_cuda_trial_memory(&t.w, type, bytes * elements) == 0 &&
 	     pd_cuda_trial_memory(&t.bias, type, bytes * channels) == 0 &&
 	     pd_cuda_trial_memory(&t.wide, PD_F32, sizeof(float) * elements) == 0 &&
-	     pd_cuda_trial_memory(&t.workspace, type, pd_cuda_room(found->most)) == 0))
+	     pd_cuda_trial_memory(&t.workspace, type, pd_cuda_workspace_bytes(found->most)) == 0))
 		best = pd_cuda_choose(l, way, found->codes, found->n,
 				      &(struct pd_cuda_trial){ queue, &t });
 	cudaFree(t.x);

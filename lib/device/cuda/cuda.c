@@ -81,7 +81,7 @@ static void cuda_close(struct pd_device *device)
 	if (!cuda)
 		return;
 	cudaSetDevice(cuda->number);
-	pd_cuda_finish_close(cuda);
+	pd_cuda_poller_close(cuda);
 	if (cuda->origin.base)
 		cudaEventDestroy(cuda->origin.base);
 	if (cuda->look.now)
@@ -115,7 +115,7 @@ static struct pd_device *cuda_open(const struct pd_device_config *config, struct
 	    pd_cuda_check(cudaStreamCreateWithFlags(&cuda->look.side, cudaStreamNonBlocking),
 			  "a stream", err) < 0 ||
 	    (!cuda->untimed && open_origin(cuda, err) < 0) ||
-	    pd_cuda_finish_open(cuda, err) < 0) {
+	    pd_cuda_poller_open(cuda, err) < 0) {
 		cuda_close(&cuda->base);
 		return NULL;
 	}
@@ -211,8 +211,8 @@ static void cuda_host_free(struct pd_device *device, void *ptr)
 	free(ptr);
 }
 
-int pd_cuda_copy_now(struct pd_cuda_device *cuda, void *dst, const void *src, size_t bytes,
-		     struct pd_error *err)
+int pd_cuda_copy_blocking(struct pd_cuda_device *cuda, void *dst, const void *src, size_t bytes,
+			  struct pd_error *err)
 {
 	int status;
 
@@ -229,7 +229,7 @@ int pd_cuda_copy_now(struct pd_cuda_device *cuda, void *dst, const void *src, si
 const struct pd_device_ops pd_device_cuda = {
 	.name = "cuda",
 	.splits = true,
-	.apart = true,
+	.separate_memory = true,
 	.count = cuda_count,
 	.open = cuda_open,
 	.close = cuda_close,
@@ -252,7 +252,7 @@ const struct pd_device_ops pd_device_cuda = {
 	.net.iterate = pd_cuda_iterate,
 	.net.settle = pd_cuda_net_settle,
 	.net.named = pd_compiled_named,
-	.net.ties = pd_compiled_ties,
+	.net.tied_layers = pd_compiled_tied_layers,
 	.net.export = pd_cuda_net_export,
 	.net.import = pd_cuda_net_import,
 	.math.sum = pd_queue_sum,

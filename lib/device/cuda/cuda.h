@@ -5,7 +5,7 @@
  * its channels last (layout.c): the same on both sides of a stage's boundary.
  * Convolution and batch normalisation are cuDNN's, products of matrices cuBLASLt's, the rest
  * kernels of our own (kernels.h).  A stream is a thread that queues work on a CUDA stream
- * (stream.c); one thread of the device completes the events of all streams (finish.c).
+ * (stream.c); one thread of the device completes the events of all streams (poller.c).
  *
  * The same bits every time: of the libraries' algorithms only those are taken that promise
  * it, and what is chosen is a function of the shapes (the libraries' own heuristics) and of the
@@ -59,11 +59,11 @@ struct pd_cuda_device {
 	pthread_mutex_t lock;           /* of the list, streams' heads and tails */
 	pthread_mutex_t side_lock;      /* held long, while a checkpoint is copied; never with lock */
 	struct pd_cuda_stream *streams; /* a list */
-	/* --- of finish.c, with lock */
-	pthread_t finisher;
-	bool has_finisher, closing;
+	/* --- of poller.c, with lock */
+	pthread_t poller;
+	bool has_poller, closing;
 	pthread_cond_t work;            /* something is in flight, or closing is true */
-	struct pd_cuda_stream *finishing;       /* of which work is being completed, or NULL */
+	struct pd_cuda_stream *completing;	/* of which work is being completed, or NULL */
 	struct pd_cuda_stream *served;  /* the last of which work was completed, or NULL */
 	_Atomic int waiting;            /* threads that look for an event to be in flight */
 };
@@ -81,7 +81,7 @@ struct pd_cuda_engine {
 	struct pd_kernel_loss *losses;  /* of all passes in flight, in pinned memory: one for each
 					   loss layer of each; NULL where there is none */
 	struct pd_kernel_loss *loss;    /* where the pass's first is to be put */
-	struct pd_kernel_now *now;      /* the pass's numbers, in device memory; see graph.h */
+	struct pd_pass_numbers *numbers; /* the pass's numbers, in device memory; see graph.h */
 	struct pd_cuda_graphs *graphs;  /* NULL: none */
 	bool loses;                     /* set by a layer that puts one there */
 };
@@ -147,8 +147,8 @@ int pd_cublas_check(cublasStatus_t status, const char *what, struct pd_error *er
 /* A layer's kernel was queued. */
 int pd_cuda_queued(const struct pd_compiled_layer *l, cudaError_t status, struct pd_error *err);
 /* Between device and host memory; done when it returns. */
-int pd_cuda_copy_now(struct pd_cuda_device *cuda, void *dst, const void *src, size_t bytes,
-		     struct pd_error *err);
+int pd_cuda_copy_blocking(struct pd_cuda_device *cuda, void *dst, const void *src, size_t bytes,
+			  struct pd_error *err);
 
 /* --- clock.c */
 /* event: done, and not before the clock's own. */
@@ -167,9 +167,9 @@ void pd_cuda_stream_close(struct pd_stream *stream);
 int pd_cuda_iterate(struct pd_stream *stream, struct pd_net *net,
 		    const struct pd_iteration *iteration, int from, int count);
 
-/* --- finish.c: the device's thread that completes events begins, or ends; all streams closed */
-int pd_cuda_finish_open(struct pd_cuda_device *cuda, struct pd_error *err);
-void pd_cuda_finish_close(struct pd_cuda_device *cuda);
+/* --- poller.c: the device's thread that completes events begins, or ends; all streams closed */
+int pd_cuda_poller_open(struct pd_cuda_device *cuda, struct pd_error *err);
+void pd_cuda_poller_close(struct pd_cuda_device *cuda);
 
 /* --- net.c */
 struct pd_net *pd_cuda_net_open(struct pd_device *device, const struct pd_net_config *config,
@@ -195,7 +195,7 @@ int pd_cuda_squares(cudaStream_t stream, const struct pd_compiled *net,
 		    const struct pd_squares *what, double *room, struct pd_error *err);
 
 /* Room for a workspace that begins where the libraries want it, and where that is. */
-static inline size_t pd_cuda_room(size_t bytes)
+static inline size_t pd_cuda_workspace_bytes(size_t bytes)
 {
 	return bytes ? bytes + PD_CUDA_ALIGN - PD_ALIGN : 0;
 }

@@ -122,8 +122,9 @@ static int forward_dropout(struct pd_compiled_layer *l, const struct pd_pass *pa
 	if (pass->evaluate)
 		return l->net->device->copy(l->net, l->dst, l->src[0],
 					    pd_cuda_batch_bytes(l, l->in_shape[0]), err);
-	return pd_cuda_queued(l, pd_kernel_dropout(engine->stream, l->net->dtype, &d, engine->now,
-						   l->dst, l->extra, l->src[0]), err);
+	return pd_cuda_queued(l, pd_kernel_dropout(engine->stream, l->net->dtype, &d,
+						   engine->numbers, l->dst, l->extra, l->src[0]),
+						   err);
 }
 
 static int backward_dropout(struct pd_compiled_layer *l, const struct pd_pass *pass,

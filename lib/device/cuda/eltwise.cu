@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "device/cuda/both.cuh"
+#include "device/cuda/host_device.cuh"
 
 #include "device/cuda/grid.cuh"
 #include "device/cuda/kernels.h"
@@ -183,10 +183,10 @@ __device__ static int64_t place_of(const struct pd_kernel_dropout &d, int64_t k)
 
 /* A thread takes eight elements of one sample: a byte of the mask. */
 template <typename T>
-__global__ static void dropout(struct pd_kernel_dropout d, const struct pd_kernel_now *now, T *y,
-			       unsigned char *keep, const T *x)
+__global__ static void dropout(struct pd_kernel_dropout d, const struct pd_pass_numbers *numbers,
+			       T *y, unsigned char *keep, const T *x)
 {
-	int64_t row = (d.elements + 7) / 8, first = now->first_sample;
+	int64_t row = (d.elements + 7) / 8, first = numbers->first_sample;
 
 	PD_FOR_EACH(i, (size_t)(d.samples * row)) {
 		int64_t sample = (int64_t)i / row, byte = (int64_t)i % row;
@@ -204,14 +204,15 @@ __global__ static void dropout(struct pd_kernel_dropout d, const struct pd_kerne
 }
 
 cudaError_t pd_kernel_dropout(cudaStream_t stream, enum pd_dtype dtype,
-			      const struct pd_kernel_dropout *d, const struct pd_kernel_now *now,
-			      void *y, unsigned char *keep, const void *x)
+			      const struct pd_kernel_dropout *d,
+			      const struct pd_pass_numbers *numbers, void *y, unsigned char *keep,
+			      const void *x)
 {
 	size_t count = (size_t)(d->samples * ((d->elements + 7) / 8));
 
 	if (count > 0)
 		PD_BY_TYPE(dtype, T, (dropout<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
-			*d, now, (T *)y, keep, (const T *)x)));
+			*d, numbers, (T *)y, keep, (const T *)x)));
 	return cudaGetLastError();
 }
 

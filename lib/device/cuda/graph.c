@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/graph.h"
 
-#include "device/cuda/repeat.h"
+#include "device/cuda/graph_cache.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ struct instance {
 
 /* Passes of a kind have the same kernels in the same order. */
 struct kind {
-	struct pd_repeat_key like;      /* the key of the first */
+	struct pd_graph_key like;	/* the key of the first */
 	int events;                     /* that each graph records */
 	cudaGraph_t model;              /* the first that was captured */
 	struct instance *spares[PD_CUDA_SPARES];
@@ -29,7 +29,7 @@ struct kind {
 };
 
 struct pd_cuda_graphs {
-	struct pd_repeats repeats;
+	struct pd_graph_cache cache;
 	struct instance *instances;     /* all */
 	bool off;                       /* one could not be captured */
 	bool settled;
@@ -87,7 +87,7 @@ static struct instance *new_instance(struct pd_cuda_graphs *graphs, int events,
 }
 
 /* Do passes with these keys have the same kernels in the same order? */
-static bool alike(const struct pd_repeat_key *a, const struct pd_repeat_key *b)
+static bool alike(const struct pd_graph_key *a, const struct pd_graph_key *b)
 {
 	return a->backward == b->backward && a->evaluate == b->evaluate && a->again == b->again &&
 	       a->part == b->part && a->iteration == b->iteration && a->updates == b->updates &&
@@ -95,7 +95,7 @@ static bool alike(const struct pd_repeat_key *a, const struct pd_repeat_key *b)
 }
 
 /* That of a pass, or NULL. */
-static struct kind *find_kind(struct pd_cuda_graphs *graphs, const struct pd_repeat_key *key)
+static struct kind *find_kind(struct pd_cuda_graphs *graphs, const struct pd_graph_key *key)
 {
 	for (int k = 0; k < graphs->kind_count; k++)
 		if (alike(&graphs->kinds[k].like, key))
@@ -104,7 +104,7 @@ static struct kind *find_kind(struct pd_cuda_graphs *graphs, const struct pd_rep
 }
 
 /* The graph is the kind's model, where there is none so far: true. */
-static bool keep_model(struct pd_cuda_graphs *graphs, const struct pd_repeat_key *key,
+static bool keep_model(struct pd_cuda_graphs *graphs, const struct pd_graph_key *key,
 		       int events, cudaGraph_t graph)
 {
 	if (graphs->settled || graphs->kind_count == KINDS || find_kind(graphs, key))
@@ -132,7 +132,7 @@ int pd_cuda_graphs_settle(struct pd_cuda_graphs *graphs, cudaStream_t stream,
 {
 	if (!graphs || graphs->settled)
 		return 0;
-	graphs->repeats = (struct pd_repeats){ 0 };
+	graphs->cache = (struct pd_graph_cache){ 0 };
 	for (int k = 0; k < graphs->kind_count; k++)
 		while (graphs->kinds[k].spare_count < PD_CUDA_SPARES)
 			if (add_spare(graphs, &graphs->kinds[k], stream, err) < 0)
@@ -141,7 +141,7 @@ int pd_cuda_graphs_settle(struct pd_cuda_graphs *graphs, cudaStream_t stream,
 	return pd_cuda_check(cudaStreamSynchronize(stream), "a graph", err);
 }
 
-/* Is anything in this of what struct pd_kernel_now holds? */
+/* Is anything in this of what struct pd_pass_numbers holds? */
 static bool reads_now(const struct pd_compiled *net, const struct pd_work *w)
 {
 	bool draws = w->kind == PD_WORK_FORWARD && !w->pass.evaluate;
@@ -159,7 +159,8 @@ static int set_now(const struct pd_cuda_job *job, struct pd_error *err)
 {
 	const struct pd_work *first = job->works[0], *last = job->works[job->count - 1];
 	struct pd_cuda_engine *engine = job->net->engine;
-	struct pd_kernel_now now = { last->pass.first_sample, last->pass.valid, engine->loss };
+	struct pd_pass_numbers numbers = { last->pass.first_sample, last->pass.valid,
+					   engine->loss };
 	bool read = false;
 
 	for (int i = 0; i < job->count; i++)
@@ -167,8 +168,8 @@ static int set_now(const struct pd_cuda_job *job, struct pd_error *err)
 	if (!read)
 		return 0;
 	if (first->kind == PD_WORK_UPDATE)
-		now.choice = pd_cuda_choice_of(&first->update);
-	return pd_cuda_check(pd_kernel_set_now(engine->stream, engine->now, &now),
+		numbers.choice = pd_cuda_choice_of(&first->update);
+	return pd_cuda_check(pd_kernel_set_numbers(engine->stream, engine->numbers, &numbers),
 			     "a minibatch's numbers", err);
 }
 
@@ -178,7 +179,7 @@ static int queue_one(struct pd_compiled *net, const struct pd_work *w, struct pd
 
 	if (w->kind == PD_WORK_UPDATE)
 		return pd_cuda_update(engine->stream, net, &w->update, w->from, w->count,
-				      &engine->now->choice, NULL, err);
+				      &engine->numbers->choice, NULL, err);
 	return w->kind == PD_WORK_FORWARD
 		? pd_compiled_forward(net, &w->pass, w->from, w->count, err)
 		: pd_compiled_backward(net, &w->pass, w->from, w->count, err);
@@ -257,7 +258,8 @@ static int become(struct pd_cuda_graphs *graphs, struct instance *in, cudaGraph_
 }
 
 /* Leaves place->made, or place->never, or neither, and no graph will be made any more. */
-static void make_with(const struct pd_cuda_job *job, struct instance *in, struct pd_repeat *place)
+static void make_with(const struct pd_cuda_job *job, struct instance *in,
+		      struct pd_graph_entry *entry)
 {
 	struct pd_cuda_engine *engine = job->net->engine;
 	struct pd_cuda_graphs *graphs = engine->graphs;
@@ -270,74 +272,74 @@ static void make_with(const struct pd_cuda_job *job, struct instance *in, struct
 		give_up(graphs, why.text);
 		return;
 	}
-	place->note = engine->loses ? job->net : NULL;
+	entry->note = engine->loses ? job->net : NULL;
 	if (pd_cuda_check(cudaGraphGetNodes(graph, NULL, &nodes), "a graph", &why) < 0)
 		give_up(graphs, why.text);
 	else if (nodes >= NODES_LEAST && become(graphs, in, graph) == 0)
-		place->made = in;
+		entry->made = in;
 	else
-		place->never = true;
-	if (!place->made || !keep_model(graphs, &place->key, job->count - 1, graph))
+		entry->never = true;
+	if (!entry->made || !keep_model(graphs, &entry->key, job->count - 1, graph))
 		cudaGraphDestroy(graph);
 }
 
-static void make(const struct pd_cuda_job *job, struct pd_repeat *place)
+static void make(const struct pd_cuda_job *job, struct pd_graph_entry *entry)
 {
 	struct pd_cuda_graphs *graphs = ((struct pd_cuda_engine *)job->net->engine)->graphs;
-	struct kind *kind = find_kind(graphs, &place->key);
+	struct kind *kind = find_kind(graphs, &entry->key);
 	struct instance *in;
 	struct pd_error why;
 
 	if (!graphs->settled) {
 		in = new_instance(graphs, job->count - 1, &why);
 		if (in)
-			make_with(job, in, place);
+			make_with(job, in, entry);
 		else
 			give_up(graphs, why.text);
 		return;
 	}
-	place->never = !kind || kind->spare_count == 0;
-	if (place->never)
+	entry->never = !kind || kind->spare_count == 0;
+	if (entry->never)
 		return;
-	make_with(job, kind->spares[kind->spare_count - 1], place);
-	if (place->made)
+	make_with(job, kind->spares[kind->spare_count - 1], entry);
+	if (entry->made)
 		kind->spare_count--;
 }
 
-static struct pd_repeat_key key_of(const struct pd_cuda_job *job)
+static struct pd_graph_key key_of(const struct pd_cuda_job *job)
 {
 	const struct pd_work *first = job->works[0], *last = job->works[job->count - 1];
 
 	if (job->count == 1)
-		return pd_repeat_key(&last->pass, last->kind == PD_WORK_BACKWARD, last->from,
-				     last->count);
-	return pd_repeat_key_of_iteration(&last->pass,
-					  first->kind == PD_WORK_UPDATE ? &first->update : NULL,
-					  last->from, last->count);
+		return pd_graph_key(&last->pass, last->kind == PD_WORK_BACKWARD, last->from,
+				    last->count);
+	return pd_graph_key_of_iteration(&last->pass,
+					 first->kind == PD_WORK_UPDATE ? &first->update : NULL,
+					 last->from, last->count);
 }
 
 int pd_cuda_graphs_run(struct pd_cuda_job *job, struct pd_error *err)
 {
 	struct pd_cuda_engine *engine = job->net->engine;
 	struct pd_cuda_graphs *graphs = engine->graphs;
-	struct pd_repeat *place = NULL;
+	struct pd_graph_entry *entry = NULL;
 	const struct instance *in;
 
 	if (set_now(job, err) < 0)
 		return -1;
 	/* of a whole stage: pd-profile's layers one by one would take all the places */
 	if (graphs && engine->whole) {
-		const struct pd_repeat_key key = key_of(job);
+		const struct pd_graph_key key = key_of(job);
 
-		place = pd_repeats_see(&graphs->repeats, &key);
+		entry = pd_graph_cache_see(&graphs->cache, &key);
 	}
 	/* the first time, libraries make up their minds and kernels are loaded */
-	if (place && place->seen > 1 && !place->made && !place->never && !graphs->off)
-		make(job, place);
-	if (!place || !place->made)
+	if (entry && entry->seen > 1 && !entry->made && !entry->never && !graphs->off)
+		make(job, entry);
+	if (!entry || !entry->made)
 		return queue(job, job->ends, cudaEventRecordDefault, err);
-	engine->loses = place->note != NULL;
-	in = place->made;
+	engine->loses = entry->note != NULL;
+	in = entry->made;
 	for (int i = 0; i < job->count - 1; i++)
 		job->ends[i] = in->ends[i];
 	return pd_cuda_check(cudaGraphLaunch(in->made, engine->stream), "a graph", err);

@@ -8,7 +8,7 @@
  *
  * A graph has its kernels' arguments in it.  What changes from minibatch to minibatch while the
  * addresses stay (first sample, samples that count, where the loss goes, the learning rate)
- * therefore lies in device memory, struct pd_kernel_now, which a kernel of its own sets before.
+ * therefore lies in device memory, struct pd_pass_numbers, which a kernel of its own sets before.
  *
  * To instantiate a graph may have to wait until the GPU is idle.  A net that has been rehearsed
  * (device/rehearse.h) is settled: for each kind of pass that was seen, as many graphs are
@@ -16,8 +16,8 @@
  *
  * PD_CUDA_GRAPHS=no in the environment: every pass is queued kernel by kernel.  The same where
  * capturing fails, which is said once, of passes over some of a stage's layers, and of those
- * beyond the first PD_REPEATS of a net; in one that is settled, of each kind beyond the first
- * PD_CUDA_SPARES.
+ * beyond the first PD_GRAPH_CACHE_KEYS of a net; in one that is settled, of each kind beyond the
+ * first PD_CUDA_SPARES.
  */
 #ifndef PD_DEVICE_CUDA_GRAPH_H
 #define PD_DEVICE_CUDA_GRAPH_H

@@ -7,8 +7,8 @@
 #ifndef PD_DEVICE_CUDA_KERNELS_H
 #define PD_DEVICE_CUDA_KERNELS_H
 
-#include "device/agreed.h"
 #include "device/cuda/arith.h"
+#include "device/global_norm.h"
 #include "model/dtype.h"
 
 #include <cuda_runtime_api.h>
@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-/* --- now.cu: what changes from pass to pass while the addresses stay, in device memory */
+/* --- pass_numbers.cu: what changes from pass to pass while the addresses stay, in device memory */
 struct pd_kernel_loss {                 /* in pinned host memory */
 	double sum;
 	int64_t correct;
@@ -33,13 +33,13 @@ struct pd_kernel_choice {               /* numbers that an update reads from dev
 	struct pd_adam_factors adam;
 	struct pd_kernel_rates sgd;
 };
-struct pd_kernel_now {
+struct pd_pass_numbers {
 	int64_t first_sample, valid;    /* as struct pd_pass */
 	struct pd_kernel_loss *loss;    /* where the first is to go */
 	struct pd_kernel_choice choice; /* of an update before the pass */
 };
-cudaError_t pd_kernel_set_now(cudaStream_t stream, struct pd_kernel_now *now,
-			      const struct pd_kernel_now *value);
+cudaError_t pd_kernel_set_numbers(cudaStream_t stream, struct pd_pass_numbers *numbers,
+				  const struct pd_pass_numbers *value);
 
 /* --- eltwise.cu: count elements; outputs may lie over inputs */
 enum pd_kernel_curve { PD_KERNEL_RELU, PD_KERNEL_TANH, PD_KERNEL_SIGMOID };
@@ -65,8 +65,9 @@ struct pd_kernel_dropout {
 	float p, scale;
 };
 cudaError_t pd_kernel_dropout(cudaStream_t stream, enum pd_dtype dtype,
-			      const struct pd_kernel_dropout *d, const struct pd_kernel_now *now,
-			      void *y, unsigned char *keep, const void *x);
+			      const struct pd_kernel_dropout *d,
+			      const struct pd_pass_numbers *numbers, void *y, unsigned char *keep,
+			      const void *x);
 cudaError_t pd_kernel_dropout_back(cudaStream_t stream, enum pd_dtype dtype,
 				   const struct pd_kernel_dropout *d, void *dx,
 				   const unsigned char *keep, const void *dy);
@@ -112,7 +113,7 @@ struct pd_kernel_norm {
 	bool relu;                      /* of what comes out; backward does its part, too */
 };
 /* Floats of room that forward and backward take. */
-size_t pd_kernel_norm_room(int64_t rows, int64_t channels);
+size_t pd_kernel_norm_scratch(int64_t rows, int64_t channels);
 /*
  * kept: mean and inverse deviation, and with a relu the scale and the bias that forward read,
  * each n->half floats behind the one before; written.  running: mean and variance, moved; or NULL.
@@ -156,15 +157,15 @@ cudaError_t pd_kernel_layernorm_parameters(cudaStream_t stream, enum pd_dtype dt
 					   const float *kept, float *room);
 
 /* --- loss.cu */
-/* A sample has so many rows of logits.  out: one float per row; those of samples from now->valid on
- * become 0.  verdict: room for as many.  number: which of the stage's losses. */
+/* A sample has so many rows of logits.  out: one float per row; those of samples from
+ * numbers->valid on become 0.  verdict: room for as many.  number: which of the stage's losses. */
 cudaError_t pd_kernel_loss(cudaStream_t stream, enum pd_dtype dtype,
-			   const struct pd_kernel_now *now, int number, float *out,
+			   const struct pd_pass_numbers *numbers, int number, float *out,
 			   int32_t *verdict, const void *x, const int32_t *label, int64_t batch,
 			   int64_t rows, int64_t classes);
 /* scale: in device memory; NULL: 1.  minibatch: over so many samples the mean is taken. */
 cudaError_t pd_kernel_loss_back(cudaStream_t stream, enum pd_dtype dtype,
-				const struct pd_kernel_now *now, void *dx, const void *x,
+				const struct pd_pass_numbers *numbers, void *dx, const void *x,
 				const int32_t *label, const struct pd_scale *scale,
 				int64_t minibatch, int64_t batch, int64_t rows,
 				int64_t classes);
@@ -174,17 +175,17 @@ cudaError_t pd_kernel_loss_back(cudaStream_t stream, enum pd_dtype dtype,
 cudaError_t pd_kernel_bias(cudaStream_t stream, enum pd_dtype dtype, void *y, const void *bias,
 			   bool relu, int64_t batch, int64_t channels, int64_t area);
 /* Floats of room that the gradient takes. */
-size_t pd_kernel_bias_room(int64_t batch, int64_t channels);
+size_t pd_kernel_bias_scratch(int64_t batch, int64_t channels);
 /* room: not needed where area is 1, which is for few samples. */
 cudaError_t pd_kernel_bias_back(cudaStream_t stream, enum pd_dtype dtype, float *db, float *room,
 				const void *dy, int64_t batch, int64_t channels, int64_t area);
 
 /* --- update.cu: elements begin to end - 1 of the arenas; dtype: of next and corrected */
-/* One thread of pd_agreed_factor, which also writes the scale that follows; adam->count is
+/* One thread of pd_global_norm_factor, which also writes the scale that follows; adam->count is
  * that of all updates.  choice: device memory; outcome: pinned host memory. */
-cudaError_t pd_kernel_agree(cudaStream_t stream, const struct pd_agreed *agreed,
-			    const struct pd_adam *adam, const struct pd_kernel_rates *sgd,
-			    struct pd_kernel_choice *choice, struct pd_outcome *outcome);
+cudaError_t pd_kernel_global_norm(cudaStream_t stream, const struct pd_global_norm *norm,
+				  const struct pd_adam *adam, const struct pd_kernel_rates *sgd,
+				  struct pd_kernel_choice *choice, struct pd_outcome *outcome);
 struct pd_kernel_correction {
 	float *delta;                   /* NULL where there is none */
 	void *corrected;

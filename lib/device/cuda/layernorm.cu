@@ -4,7 +4,7 @@
  * an order that follows from the width alone.  The gradients of the parameters: a thread per column
  * and part of the rows, then the parts in their order.
  */
-#include "device/cuda/both.cuh"
+#include "device/cuda/host_device.cuh"
 
 #include "device/cuda/grid.cuh"
 #include "device/cuda/kernels.h"

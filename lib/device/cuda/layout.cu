@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Between layouts. */
-#include "device/cuda/both.cuh"
+#include "device/cuda/host_device.cuh"
 
 #include "device/cuda/grid.cuh"
 #include "device/cuda/kernels.h"

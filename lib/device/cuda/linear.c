@@ -147,7 +147,7 @@ static int pick(struct product *p, struct pd_compiled_layer *l, int way,
 	    (pd_cuda_trial_memory(&t.a, type, a) == 0 &&
 	     pd_cuda_trial_memory(&t.b, type, b) == 0 &&
 	     pd_cuda_trial_memory(&t.d, type, d) == 0 &&
-	     pd_cuda_trial_memory(&t.workspace, type, pd_cuda_room(most)) == 0 &&
+	     pd_cuda_trial_memory(&t.workspace, type, pd_cuda_workspace_bytes(most)) == 0 &&
 	     set_bias(p, t.d, NULL) == 0))
 		best = pd_cuda_choose(l, way, codes, n, &(struct pd_cuda_trial){ queue, &t });
 	cudaFree(t.a);
@@ -256,8 +256,8 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	back = linear->products[PD_WAY_WEIGHTS].workspace;
 	if (linear->products[PD_WAY_DATA].workspace > back)
 		back = linear->products[PD_WAY_DATA].workspace;
-	l->forward_bytes = pd_cuda_room(linear->products[PD_WAY_FORWARD].workspace);
-	l->backward_bytes = pd_cuda_room(back);
+	l->forward_bytes = pd_cuda_workspace_bytes(linear->products[PD_WAY_FORWARD].workspace);
+	l->backward_bytes = pd_cuda_workspace_bytes(back);
 	l->split_bytes = pd_cuda_batch_bytes(l, &l->layer->output);
 	return 0;
 }

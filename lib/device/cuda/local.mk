@@ -2,9 +2,11 @@
 # multiplications and additions apart, as the CPU's loops are, and tiny numbers taken as zero.
 CUDA_KERNELS = lib/device/cuda/bias.cu lib/device/cuda/eltwise.cu \
 	lib/device/cuda/layernorm.cu lib/device/cuda/layout.cu lib/device/cuda/loss.cu lib/device/cuda/norm.cu \
-	lib/device/cuda/norm_back.cu lib/device/cuda/now.cu lib/device/cuda/pool.cu lib/device/cuda/squares.cu \
+	lib/device/cuda/norm_back.cu lib/device/cuda/pass_numbers.cu lib/device/cuda/pool.cu \
+	lib/device/cuda/squares.cu \
 	lib/device/cuda/update.cu lib/device/cuda/widen.cu
-CUDA_INCLUDED = lib/device/cuda/arith.h lib/device/cuda/both.cuh lib/device/cuda/columns.cuh \
+CUDA_INCLUDED = lib/device/cuda/arith.h lib/device/cuda/host_device.cuh \
+	lib/device/cuda/columns.cuh \
 	lib/device/cuda/grid.cuh \
 	lib/device/cuda/kernels.h lib/device/cuda/typed.cuh lib/model/dtype.h lib/model/dtype.def
 EXTRA_DIST += $(CUDA_KERNELS) $(CUDA_INCLUDED)
@@ -22,17 +24,17 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cuda/descriptor.h lib/device/cuda/engine_name.h \
 	lib/device/cuda/cuda.c lib/device/cuda/cuda.h \
 	lib/device/cuda/eltwise.c \
-	lib/device/cuda/finish.c \
+	lib/device/cuda/poller.c \
 	lib/device/cuda/graph.c lib/device/cuda/graph.h \
 	lib/device/cuda/layernorm.c \
 	lib/device/cuda/layout.c \
 	lib/device/cuda/linear.c \
 	lib/device/cuda/loss.c \
-	lib/device/cuda/merge.c \
+	lib/device/cuda/join.c \
 	lib/device/cuda/net.c \
 	lib/device/cuda/plain.c \
 	lib/device/cuda/pool2d.c \
-	lib/device/cuda/repeat.c lib/device/cuda/repeat.h \
+	lib/device/cuda/graph_cache.c lib/device/cuda/graph_cache.h \
 	lib/device/cuda/stream.c lib/device/cuda/stream.h
 lib_libpddevice_a_LIBADD = $(CUDA_OBJECTS)
 PD_DEVICE_LIBS += $(CUDA_LDFLAGS) $(CUDA_LIBS)
@@ -40,7 +42,7 @@ CLEANFILES += $(CUDA_OBJECTS)
 
 # what these include: few and seldom changed
 $(CUDA_OBJECTS): $(CUDA_INCLUDED) lib/base/rng.h lib/base/inline.h lib/device/adam.h \
-	lib/device/agreed.h
+	lib/device/global_norm.h
 $(CUDA_OBJECTS): %.o: %.cu
 	@$(MKDIR_P) $(@D)
 	$(AM_V_GEN)$(NVCC) $(NVCCFLAGS) $(CUDA_GENCODE) -I$(top_srcdir)/lib \

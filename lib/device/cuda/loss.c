@@ -19,7 +19,7 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 	struct pd_cuda_engine *engine = pd_cuda_engine(l);
 
 	engine->loses = true;
-	return pd_cuda_queued(l, pd_kernel_loss(engine->stream, l->net->dtype, engine->now,
+	return pd_cuda_queued(l, pd_kernel_loss(engine->stream, l->net->dtype, engine->numbers,
 						l->loss, l->dst, l->extra, l->src[0], l->src[1],
 						l->net->batch, pd_shape_rows(l->in_shape[0]),
 						pd_shape_width(l->in_shape[0])), err);
@@ -31,7 +31,7 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 
 	if (!l->diff_src[0])
 		return 0;
-	return pd_cuda_queued(l, pd_kernel_loss_back(engine->stream, l->net->dtype, engine->now,
+	return pd_cuda_queued(l, pd_kernel_loss_back(engine->stream, l->net->dtype, engine->numbers,
 						     l->diff_src[0], l->src[0], l->src[1],
 						     pass->scale, l->net->minibatch,
 						     l->net->batch, pd_shape_rows(l->in_shape[0]),

@@ -3,7 +3,7 @@
  * A block per row, whose threads take every so many classes: what they find is brought together
  * in an order that follows from the number of classes alone.  Then one block for the whole batch.
  */
-#include "device/cuda/both.cuh"
+#include "device/cuda/host_device.cuh"
 
 #include "device/cuda/kernels.h"
 #include "device/cuda/typed.cuh"
@@ -46,12 +46,12 @@ __device__ static struct pd_softmax_best denominator(const T *x, int64_t classes
 }
 
 template <typename T>
-__global__ static void losses(const struct pd_kernel_now *now, float *out, int32_t *verdict,
+__global__ static void losses(const struct pd_pass_numbers *numbers, float *out, int32_t *verdict,
 			      const T *__restrict__ x, const int32_t *label, int64_t rows,
 			      int64_t classes)
 {
 	int64_t n = blockIdx.x;
-	bool valid = n < now->valid * rows, good = valid && is_class(label[n], classes);
+	bool valid = n < numbers->valid * rows, good = valid && is_class(label[n], classes);
 	struct pd_softmax_best best = { 0, classes };
 	float sum = 1;
 
@@ -65,13 +65,13 @@ __global__ static void losses(const struct pd_kernel_now *now, float *out, int32
 }
 
 /* Thread t takes rows t, t + SUMMERS, ...; then halves are added to halves. */
-__global__ static void total(const struct pd_kernel_now *now, int number, const float *out,
+__global__ static void total(const struct pd_pass_numbers *numbers, int number, const float *out,
 			     const int32_t *verdict, const int32_t *label, int64_t rows)
 {
 	__shared__ double sum[SUMMERS];
 	__shared__ long long right[SUMMERS], bad[SUMMERS];
-	struct pd_kernel_loss *loss = now->loss + number;
-	int64_t valid = now->valid * rows;
+	struct pd_kernel_loss *loss = numbers->loss + number;
+	int64_t valid = numbers->valid * rows;
 	int t = threadIdx.x;
 
 	sum[t] = 0;
@@ -101,24 +101,24 @@ __global__ static void total(const struct pd_kernel_now *now, int number, const 
 }
 
 cudaError_t pd_kernel_loss(cudaStream_t stream, enum pd_dtype dtype,
-			   const struct pd_kernel_now *now, int number, float *out,
+			   const struct pd_pass_numbers *numbers, int number, float *out,
 			   int32_t *verdict, const void *x, const int32_t *label, int64_t batch,
 			   int64_t rows, int64_t classes)
 {
 	cudaError_t status;
 
 	PD_BY_TYPE(dtype, T, (losses<T><<<(unsigned)(batch * rows), THREADS, 0, stream>>>(
-		now, out, verdict, (const T *)x, label, rows, classes)));
+		numbers, out, verdict, (const T *)x, label, rows, classes)));
 	status = cudaGetLastError();
 	if (status != cudaSuccess)
 		return status;
-	total<<<1, SUMMERS, 0, stream>>>(now, number, out, verdict, label, rows);
+	total<<<1, SUMMERS, 0, stream>>>(numbers, number, out, verdict, label, rows);
 	return cudaGetLastError();
 }
 
 /* Where the label is no class, the forward has said so and the gradient matters no more. */
 template <typename T>
-__global__ static void losses_back(const struct pd_kernel_now *now, T *__restrict__ dx,
+__global__ static void losses_back(const struct pd_pass_numbers *numbers, T *__restrict__ dx,
 				   const T *__restrict__ x, const int32_t *label,
 				   const struct pd_scale *scale, int64_t minibatch,
 				   int64_t rows, int64_t classes)
@@ -129,7 +129,7 @@ __global__ static void losses_back(const struct pd_kernel_now *now, T *__restric
 
 	dx += n * classes;
 	x += n * classes;
-	if (n < now->valid * rows && is_class(label[n], classes)) {
+	if (n < numbers->valid * rows && is_class(label[n], classes)) {
 		best = denominator(x, classes, &sum);
 		pd_softmax_gradient(dx, x, classes, threadIdx.x, THREADS, label[n], best.value,
 				    sum, factor / (float)(minibatch * rows));
@@ -140,11 +140,11 @@ __global__ static void losses_back(const struct pd_kernel_now *now, T *__restric
 }
 
 cudaError_t pd_kernel_loss_back(cudaStream_t stream, enum pd_dtype dtype,
-				const struct pd_kernel_now *now, void *dx, const void *x,
+				const struct pd_pass_numbers *numbers, void *dx, const void *x,
 				const int32_t *label, const struct pd_scale *scale,
 				int64_t minibatch, int64_t batch, int64_t rows, int64_t classes)
 {
 	PD_BY_TYPE(dtype, T, (losses_back<T><<<(unsigned)(batch * rows), THREADS, 0, stream>>>(
-		now, (T *)dx, (const T *)x, label, scale, minibatch, rows, classes)));
+		numbers, (T *)dx, (const T *)x, label, scale, minibatch, rows, classes)));
 	return cudaGetLastError();
 }

@@ -110,7 +110,7 @@ static const struct pd_compiled_device how = {
 static int take_losses(struct pd_compiled *net, struct pd_error *err)
 {
 	struct pd_cuda_engine *engine = net->engine;
-	size_t count = PD_CUDA_FLIGHTS * (size_t)net->sizes.loss_count;
+	size_t count = PD_CUDA_SUBMISSIONS * (size_t)net->sizes.loss_count;
 
 	return count == 0 ? 0 : pd_cuda_check(cudaHostAlloc((void **)&engine->losses,
 							     count * sizeof(*engine->losses),
@@ -128,7 +128,7 @@ static int open_engine(struct pd_compiled *net, struct pd_error *err)
 	engine->last = pd_cuda_wants_last(net, cuda->tf32);
 	engine->graphs = pd_cuda_graphs_new();
 	if (pd_cuda_check(cudaSetDevice(cuda->number), "its device", err) < 0 ||
-	    pd_cuda_check(cudaMalloc((void **)&engine->now, sizeof(*engine->now)), "memory",
+	    pd_cuda_check(cudaMalloc((void **)&engine->numbers, sizeof(*engine->numbers)), "memory",
 			  err) < 0 ||
 	    take_losses(net, err) < 0 ||
 	    pd_cudnn_check(cudnnCreate(&engine->dnn), "it cannot be opened", err) < 0)
@@ -167,8 +167,8 @@ void pd_cuda_net_close(struct pd_net *base)
 	pd_compiled_free(net);
 	if (!engine)
 		return;
-	if (engine->now)
-		cudaFree(engine->now);
+	if (engine->numbers)
+		cudaFree(engine->numbers);
 	if (engine->losses)
 		cudaFreeHost(engine->losses);
 	if (engine->dnn)
@@ -250,8 +250,8 @@ int pd_cuda_net_export(struct pd_net *base, int named, enum pd_form form, const 
 	const struct pd_named *n = &net->named[named];
 	const struct found f = find(net, n, form);
 	void *raw = pd_calloc(1, f.bytes);
-	int status = pd_cuda_copy_now((struct pd_cuda_device *)base->device, raw,
-				      (const char *)arena + f.offset, f.bytes, NULL);
+	int status = pd_cuda_copy_blocking((struct pd_cuda_device *)base->device, raw,
+					   (const char *)arena + f.offset, f.bytes, NULL);
 
 	for (size_t i = 0; i < (size_t)n->elements; i++)
 		host[plain_place(&f, i)] = to_float(raw, i, f.dtype);
@@ -270,8 +270,8 @@ int pd_cuda_net_import(struct pd_net *base, int named, enum pd_form form, void *
 
 	for (size_t i = 0; i < (size_t)n->elements; i++)
 		from_float(raw, i, f.dtype, host[plain_place(&f, i)]);
-	status = pd_cuda_copy_now((struct pd_cuda_device *)base->device,
-				  (char *)arena + f.offset, raw, f.bytes, NULL);
+	status = pd_cuda_copy_blocking((struct pd_cuda_device *)base->device,
+				       (char *)arena + f.offset, raw, f.bytes, NULL);
 	free(raw);
 	return status;
 }
@@ -337,9 +337,9 @@ int pd_cuda_update(cudaStream_t stream, const struct pd_compiled *net, const str
 	size_t begin, end;
 
 	pd_compiled_range(net, from, count, &begin, &end);
-	if (u->agreed.vector &&
-	    pd_cuda_check(pd_kernel_agree(stream, &u->agreed, &a, &sgd, choice, outcome), "an update",
-			  err) < 0)
+	if (u->norm.vector &&
+	    pd_cuda_check(pd_kernel_global_norm(stream, &u->norm, &a, &sgd, choice, outcome),
+			  "an update", err) < 0)
 		return -1;
 	if (u->kind == PD_SGD)
 		return update_sgd(stream, net->dtype, u, choice, begin, end, err);

@@ -4,11 +4,11 @@
  * columns.cuh says how the work is divided.  What is squared is the difference to the channel's
  * first element, so that a large mean costs no digits.
  */
-#include "device/cuda/both.cuh"
+#include "device/cuda/host_device.cuh"
 
 #include "device/cuda/columns.cuh"
 
-size_t pd_kernel_norm_room(int64_t rows, int64_t channels)
+size_t pd_kernel_norm_scratch(int64_t rows, int64_t channels)
 {
 	return 2 * (size_t)channels * (size_t)(pd_parts_most(rows, channels) + 1);
 }

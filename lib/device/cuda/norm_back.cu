@@ -7,7 +7,7 @@
  * forward kept, in forward's order of operations and rounded as the output was: so it is the
  * same, whatever weights backward reads.
  */
-#include "device/cuda/both.cuh"
+#include "device/cuda/host_device.cuh"
 
 #include "device/cuda/columns.cuh"
 

@@ -4,7 +4,7 @@
  * channels are last the largest is found for as many of them at a time as 16 bytes hold: most
  * of the work is to find out where one is.
  */
-#include "device/cuda/both.cuh"
+#include "device/cuda/host_device.cuh"
 
 #include "device/cuda/grid.cuh"
 #include "device/cuda/kernels.h"

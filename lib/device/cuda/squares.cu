@@ -4,7 +4,7 @@
  * whatever the GPU, a block each; in a piece each thread takes every so many elements, and
  * halves are added to halves; then the pieces in order.
  */
-#include "device/cuda/both.cuh"
+#include "device/cuda/host_device.cuh"
 
 #include "device/cuda/grid.cuh"
 #include "device/cuda/kernels.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A stream: the queue's thread puts work on a CUDA stream and goes on; the device's second thread
- * (finish.c) finds out when the oldest of it is done, and completes its event.
+ * (poller.c) finds out when the oldest of it is done, and completes its event.
  *
  * Work in flight is in a ring: the queue's thread writes at the tail, the second reads at the
  * head.  The device's lock guards both numbers, so that a stream that is told to wait for an
@@ -22,15 +22,15 @@
  * Returns the place for one more piece of work, behind `taken` places that are not in flight yet.
  * Waits while as many are in flight as can be.
  */
-static struct pd_cuda_flight *take_flight(struct pd_cuda_stream *s, size_t taken)
+static struct pd_cuda_submission *take_submission(struct pd_cuda_stream *s, size_t taken)
 {
 	struct pd_cuda_device *cuda = pd_cuda_device_of(s);
-	struct pd_cuda_flight *f;
+	struct pd_cuda_submission *f;
 
 	pthread_mutex_lock(&cuda->lock);
-	while (s->tail + taken - s->head == PD_CUDA_FLIGHTS)
+	while (s->tail + taken - s->head == PD_CUDA_SUBMISSIONS)
 		pthread_cond_wait(&s->moved, &cuda->lock);
-	f = &s->flights[(s->tail + taken) % PD_CUDA_FLIGHTS];
+	f = &s->submissions[(s->tail + taken) % PD_CUDA_SUBMISSIONS];
 	pthread_mutex_unlock(&cuda->lock);
 	f->tells = f->end;
 	f->recorded = false;
@@ -67,7 +67,7 @@ static int wait_there(struct pd_cuda_stream *s, const struct pd_event *ev, struc
 
 	for (struct pd_cuda_stream *other = cuda->streams; other; other = other->next)
 		for (size_t i = other->head; i != other->tail; i++) {
-			struct pd_cuda_flight *f = &other->flights[i % PD_CUDA_FLIGHTS];
+			struct pd_cuda_submission *f = &other->submissions[i % PD_CUDA_SUBMISSIONS];
 
 			if (f->ev != ev)
 				continue;
@@ -151,28 +151,28 @@ static int passes(struct pd_cuda_stream *s, const struct pd_work *w, struct pd_e
 	struct pd_compiled *net = (struct pd_compiled *)w->net;
 	struct pd_cuda_engine *engine = net->engine;
 	struct pd_cuda_job job = { .net = net, .count = 1 + w->joined };
-	struct pd_cuda_flight *flights[PD_CUDA_JOB] = { s->current }, *f;
+	struct pd_cuda_submission *submissions[PD_CUDA_JOB] = { s->current }, *f;
 	int status;
 
 	for (int i = 0; i < job.count; i++) {
 		if (i > 0)
-			flights[i] = take_flight(s, (size_t)i);
+			submissions[i] = take_submission(s, (size_t)i);
 		job.works[i] = pd_queue_item(&s->queue, i);
-		job.ends[i] = flights[i]->end;
+		job.ends[i] = submissions[i]->end;
 	}
-	f = flights[pd_cuda_job_forward(&job)];
+	f = submissions[pd_cuda_job_forward(&job)];
 	if (engine->stream_serial != s->serial &&
 	    pd_cudnn_check(cudnnSetStream(engine->dnn, s->stream), "a stream", err) < 0)
 		return -1;
 	engine->stream = s->stream;
 	engine->stream_serial = s->serial;
 	engine->whole = w->from == net->first && w->count == net->count;
-	engine->loss = engine->losses + (f - s->flights) * net->sizes.loss_count;
+	engine->loss = engine->losses + (f - s->submissions) * net->sizes.loss_count;
 	engine->loses = false;
 	status = pd_cuda_graphs_run(&job, err);
 	for (int i = 0; i < job.count; i++) {
-		flights[i]->tells = job.ends[i];
-		flights[i]->recorded = i < job.count - 1;
+		submissions[i]->tells = job.ends[i];
+		submissions[i]->recorded = i < job.count - 1;
 	}
 	f->net = engine->loses ? net : NULL;
 	f->made = engine->loss;
@@ -183,13 +183,13 @@ static int passes(struct pd_cuda_stream *s, const struct pd_work *w, struct pd_e
 
 static int update(struct pd_cuda_stream *s, const struct pd_work *w, struct pd_error *err)
 {
-	struct pd_cuda_flight *f = s->current;
+	struct pd_cuda_submission *f = s->current;
 
-	if (w->update.agreed.vector)
-		f->outcome = w->update.agreed.outcome;
+	if (w->update.norm.vector)
+		f->outcome = w->update.norm.outcome;
 	return pd_cuda_update(s->stream, (struct pd_compiled *)w->net, &w->update, w->from,
-			      w->count, w->update.agreed.vector ? &s->scrap->choice : NULL,
-			      &s->said[f - s->flights].outcome, err);
+			      w->count, w->update.norm.vector ? &s->scrap->choice : NULL,
+			      &s->said[f - s->submissions].outcome, err);
 }
 
 static int begin(struct pd_queue *q, struct pd_error *err)
@@ -208,7 +208,7 @@ static int run(struct pd_queue *q, const struct pd_work *w, struct pd_error *err
 		return -1;
 	if (w->kind == PD_WORK_WAIT)
 		return wait_for(s, w->awaited, err) < 0 ? -1 : 0;
-	s->current = take_flight(s, 0);
+	s->current = take_submission(s, 0);
 	if (s->current->start &&
 	    pd_cuda_check(cudaEventRecord(s->current->start, s->stream), "an event", err) < 0)
 		return -1;
@@ -254,7 +254,7 @@ static void done(struct pd_queue *q, struct pd_event *ev, int64_t start_ns,
 {
 	struct pd_cuda_stream *s = (struct pd_cuda_stream *)q;
 	struct pd_cuda_device *cuda = pd_cuda_device_of(s);
-	struct pd_cuda_flight *f = s->current;
+	struct pd_cuda_submission *f = s->current;
 	struct pd_error err;
 
 	if (!why && !f)         /* a wait: nothing follows from it but what is behind */
@@ -275,7 +275,7 @@ static void done(struct pd_queue *q, struct pd_event *ev, int64_t start_ns,
 	pthread_cond_signal(&cuda->work);
 	pthread_mutex_unlock(&cuda->lock);
 	/* The next joined work, if there is one, has this place. */
-	s->current = &s->flights[s->tail % PD_CUDA_FLIGHTS];
+	s->current = &s->submissions[s->tail % PD_CUDA_SUBMISSIONS];
 	if (ev && atomic_load(&cuda->waiting) > 0)
 		tell_waiting(q->gate);
 }
@@ -283,12 +283,12 @@ static void done(struct pd_queue *q, struct pd_event *ev, int64_t start_ns,
 static const struct pd_queue_ops queue_ops = { .begin = begin, .run = run, .done = done };
 
 /* They are joined if nobody asks how long each takes, and if a graph reads all numbers that change
- * from device memory (struct pd_kernel_now). */
+ * from device memory (struct pd_pass_numbers). */
 int pd_cuda_iterate(struct pd_stream *stream, struct pd_net *net,
 		    const struct pd_iteration *it, int from, int count)
 {
 	const struct pd_cuda_device *cuda = (struct pd_cuda_device *)stream->device;
-	bool plain = !it->update || (!it->update->agreed.vector && !it->update->delta);
+	bool plain = !it->update || (!it->update->norm.vector && !it->update->delta);
 
 	return pd_queue_iterate(stream, net, it, from, count, cuda->untimed && plain);
 }
@@ -297,11 +297,11 @@ int pd_cuda_iterate(struct pd_stream *stream, struct pd_net *net,
 
 static void release(struct pd_cuda_stream *s)
 {
-	for (int i = 0; i < PD_CUDA_FLIGHTS; i++) {
-		if (s->flights[i].start)
-			cudaEventDestroy(s->flights[i].start);
-		if (s->flights[i].end)
-			cudaEventDestroy(s->flights[i].end);
+	for (int i = 0; i < PD_CUDA_SUBMISSIONS; i++) {
+		if (s->submissions[i].start)
+			cudaEventDestroy(s->submissions[i].start);
+		if (s->submissions[i].end)
+			cudaEventDestroy(s->submissions[i].end);
 	}
 	if (s->clock.base)
 		cudaEventDestroy(s->clock.base);
@@ -331,8 +331,8 @@ static int open_events(struct pd_cuda_stream *s, struct pd_error *err)
 	bool untimed = pd_cuda_device_of(s)->untimed;
 	unsigned how = untimed ? cudaEventDisableTiming : cudaEventDefault;
 
-	for (int i = 0; i < PD_CUDA_FLIGHTS; i++) {
-		struct pd_cuda_flight *f = &s->flights[i];
+	for (int i = 0; i < PD_CUDA_SUBMISSIONS; i++) {
+		struct pd_cuda_submission *f = &s->submissions[i];
 
 		if (pd_cuda_check(cudaEventCreateWithFlags(&f->end, how), "an event", err) < 0 ||
 		    (!untimed &&
@@ -347,7 +347,7 @@ static int open_cuda(struct pd_cuda_stream *s, struct pd_error *err)
 	if (pd_cuda_check(cudaSetDevice(pd_cuda_device_of(s)->number), "its device", err) < 0 ||
 	    pd_cuda_check(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking),
 			  "a stream", err) < 0 ||
-	    pd_cuda_check(cudaHostAlloc((void **)&s->said, PD_CUDA_FLIGHTS * sizeof(*s->said),
+	    pd_cuda_check(cudaHostAlloc((void **)&s->said, PD_CUDA_SUBMISSIONS * sizeof(*s->said),
 					cudaHostAllocMapped), "pinned memory", err) < 0 ||
 	    pd_cuda_check(cudaMalloc((void **)&s->scrap, sizeof(*s->scrap)), "memory", err) < 0)
 		return -1;
@@ -360,7 +360,7 @@ static void await_end(struct pd_cuda_stream *s)
 	struct pd_cuda_device *cuda = pd_cuda_device_of(s);
 
 	pthread_mutex_lock(&cuda->lock);
-	while (s->head != s->tail || cuda->finishing == s)
+	while (s->head != s->tail || cuda->completing == s)
 		pthread_cond_wait(&s->moved, &cuda->lock);
 	pthread_mutex_unlock(&cuda->lock);
 }

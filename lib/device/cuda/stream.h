@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a stream's thread and the device's second thread share: stream.c, finish.c. */
+/* What a stream's thread and the device's second thread share: stream.c, poller.c. */
 #ifndef PD_DEVICE_CUDA_STREAM_H
 #define PD_DEVICE_CUDA_STREAM_H
 
 #include "device/cuda/cuda.h"
 
-#define PD_CUDA_FLIGHTS 256
+#define PD_CUDA_SUBMISSIONS 256
 
-struct pd_cuda_flight {
+struct pd_cuda_submission {
 	cudaEvent_t start, end;         /* CUDA's, used again and again; start: NULL if untimed */
 	cudaEvent_t tells;              /* this event says when the work is done: end, or a graph's */
 	bool recorded;                  /* `tells` was put on the CUDA stream with the work */
@@ -38,11 +38,11 @@ struct pd_cuda_stream {
 	cudaStream_t stream;
 	uint64_t serial;                /* no other stream's, unlike CUDA's name for one; from 1 */
 	pthread_cond_t moved;           /* head or tail has; the device's lock */
-	struct pd_cuda_flight flights[PD_CUDA_FLIGHTS];
-	struct pd_cuda_said *said;              /* by flight */
+	struct pd_cuda_submission submissions[PD_CUDA_SUBMISSIONS];
+	struct pd_cuda_said *said;              /* by submission */
 	struct pd_cuda_scrap *scrap;
 	size_t head, tail;              /* both only grow */
-	struct pd_cuda_flight *current;         /* what is being put on the CUDA stream, or NULL */
+	struct pd_cuda_submission *current;	/* what is being put on the CUDA stream, or NULL */
 	bool broken;                    /* with the device's lock: why */
 	struct pd_error why;
 	/* of the device's second thread: */

@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One pass over the arenas, in the CPU's order of operations. */
-#include "device/cuda/both.cuh"
+#include "device/cuda/host_device.cuh"
 
 #include "device/cuda/grid.cuh"
 #include "device/cuda/kernels.h"
 #include "device/cuda/typed.cuh"
 
-__global__ static void agree(struct pd_agreed agreed, struct pd_adam adam,
-			     struct pd_kernel_rates sgd, struct pd_kernel_choice *choice,
-			     struct pd_outcome *outcome)
+__global__ static void global_norm(struct pd_global_norm norm, struct pd_adam adam,
+				   struct pd_kernel_rates sgd, struct pd_kernel_choice *choice,
+				   struct pd_outcome *outcome)
 {
 	struct pd_outcome out;
 	struct pd_scale next;
 
-	adam.count -= agreed.before->skipped;
-	choice->factor = pd_agreed_factor(&agreed, &next, &out);
+	adam.count -= norm.before->skipped;
+	choice->factor = pd_global_norm_factor(&norm, &next, &out);
 	choice->skip = out.skip;
 	choice->adam = pd_adam_factors(&adam);
 	choice->sgd = sgd;
-	*agreed.next = next;
+	*norm.next = next;
 	*outcome = out;
 }
 
-cudaError_t pd_kernel_agree(cudaStream_t stream, const struct pd_agreed *agreed,
-			    const struct pd_adam *adam, const struct pd_kernel_rates *sgd,
-			    struct pd_kernel_choice *choice, struct pd_outcome *outcome)
+cudaError_t pd_kernel_global_norm(cudaStream_t stream, const struct pd_global_norm *norm,
+				  const struct pd_adam *adam, const struct pd_kernel_rates *sgd,
+				  struct pd_kernel_choice *choice, struct pd_outcome *outcome)
 {
-	agree<<<1, 1, 0, stream>>>(*agreed, *adam, *sgd, choice, outcome);
+	global_norm<<<1, 1, 0, stream>>>(*norm, *adam, *sgd, choice, outcome);
 	return cudaGetLastError();
 }
 

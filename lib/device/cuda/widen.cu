@@ -3,7 +3,7 @@
  * Many arrays of 16 bits to f32.  Each has as many blocks as it needs, those of one array next to
  * one another, so that all threads of a block find their array by the same few steps.
  */
-#include "device/cuda/both.cuh"
+#include "device/cuda/host_device.cuh"
 
 #include "device/cuda/grid.cuh"
 #include "device/cuda/kernels.h"

@@ -16,7 +16,7 @@ struct stream;
  * its reasons goes when it is the first of its stream.
  */
 struct task {
-	struct pd_sim_thing thing;
+	struct pd_sim_activity activity;
 	struct stream *stream;
 	struct task *after;             /* the next one on the stream */
 	union {
@@ -38,9 +38,9 @@ static struct pd_sim_device *device_of(struct pd_device *device)
 	return (struct pd_sim_device *)device;
 }
 
-static void task_end(struct pd_sim *sim, struct pd_sim_thing *thing)
+static void task_end(struct pd_sim *sim, struct pd_sim_activity *activity)
 {
-	struct task *task = (struct task *)thing;
+	struct task *task = (struct task *)activity;
 	struct stream *stream = task->stream;
 
 	stream->first = task->after;
@@ -48,20 +48,20 @@ static void task_end(struct pd_sim *sim, struct pd_sim_thing *thing)
 		__builtin_prefetch(stream->first, 1);
 	else
 		stream->last = NULL;
-	pd_sim_complete(sim, thing->rank, thing->event, task->start_ns, sim->now_ns);
+	pd_sim_complete(sim, activity->rank, activity->event, task->start_ns, sim->now_ns);
 	pd_pool_return(&sim->tasks, task);
 	if (stream->first)
-		pd_sim_let(sim, &stream->first->thing);
+		pd_sim_let(sim, &stream->first->activity);
 }
 
-static void task_begin(struct pd_sim *sim, struct pd_sim_thing *thing)
+static void task_begin(struct pd_sim *sim, struct pd_sim_activity *activity)
 {
-	struct task *task = (struct task *)thing;
+	struct task *task = (struct task *)activity;
 	int64_t duration_ns = task->duration_ns;
 
 	task->start_ns = sim->now_ns;
-	thing->next = task_end;
-	pd_sim_work(sim, thing, thing->rank, sim->threads, duration_ns);
+	activity->next = task_end;
+	pd_sim_work(sim, activity, activity->rank, sim->threads, duration_ns);
 }
 
 static struct task *open_task(struct stream *stream)
@@ -70,8 +70,8 @@ static struct task *open_task(struct stream *stream)
 
 	if (!task) {
 		task = pd_pool_take(&stream->device->sim->tasks, sizeof(*task));
-		*task = (struct task){ .thing = { .next = task_begin, .waits = 1,
-						  .rank = stream->device->rank },
+		*task = (struct task){ .activity = { .next = task_begin, .waits = 1,
+						     .rank = stream->device->rank },
 				       .stream = stream };
 	}
 	return task;
@@ -84,14 +84,14 @@ static int queue(struct pd_stream *base, int64_t duration_ns, struct pd_event *e
 
 	stream->open = NULL;
 	task->duration_ns = duration_ns;
-	task->thing.event = ev;
+	task->activity.event = ev;
 	if (stream->last) {
 		stream->last->after = task;
 		stream->last = task;
 		return 0;
 	}
 	stream->first = stream->last = task;
-	pd_sim_let(stream->device->sim, &task->thing);
+	pd_sim_let(stream->device->sim, &task->activity);
 	return 0;
 }
 
@@ -102,7 +102,7 @@ static int stream_wait(struct pd_stream *base, struct pd_event *ev)
 	if (pd_event_done(ev))
 		return 0;
 	stream->open = open_task(stream);
-	pd_sim_await(stream->device->sim, &stream->open->thing, ev);
+	pd_sim_await(stream->device->sim, &stream->open->activity, ev);
 	return 0;
 }
 
@@ -267,12 +267,12 @@ static int sim_sum(struct pd_stream *stream, float *dst, const float *const *src
 	return queue(stream, ns < (double)PD_SIM_MOST_NS ? llround(ns) : PD_SIM_MOST_NS, ev);
 }
 
-static int sim_net_ties(const struct pd_net *base, const struct pd_tie **list_p)
+static int sim_net_tied_layers(const struct pd_net *base, const struct pd_tied_layer **list_p)
 {
 	const struct pd_sim_net *net = (const struct pd_sim_net *)base;
 
-	*list_p = net->ties;
-	return net->tie_count;
+	*list_p = net->tied_layers;
+	return net->tied_layer_count;
 }
 
 /* A profile has no figure for these three: they take no time. */
@@ -314,7 +314,7 @@ const struct pd_device_ops pd_device_sim = {
 	.net.backward = sim_backward,
 	.net.update = sim_update,
 	.net.named = sim_net_named,
-	.net.ties = sim_net_ties,
+	.net.tied_layers = sim_net_tied_layers,
 	.math.sum = sim_sum,
 	.math.squares = sim_squares,
 	.math.unite = sim_unite,

@@ -7,10 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* For a thing whose ring is taken.  Where a ring leads to one of these, its lowest bit is set. */
+/* For an activity whose ring is taken.  Where a ring leads to one of these, its lowest bit is
+ * set. */
 struct waiter {
-	void *ring;                     /* as in a thing */
-	struct pd_sim_thing *thing;
+	void *ring;                     /* as in an activity */
+	struct pd_sim_activity *activity;
 };
 
 #define FIRST_SLAB 64
@@ -67,10 +68,10 @@ static void heap_push(struct pd_sim *sim, const struct pd_sim_due *due)
 	sim->heap[i] = *due;
 }
 
-static struct pd_sim_thing *heap_pop(struct pd_sim *sim)
+static struct pd_sim_activity *heap_pop(struct pd_sim *sim)
 {
 	struct pd_sim_due *heap = sim->heap, *child;
-	struct pd_sim_thing *first = heap[0].thing;
+	struct pd_sim_activity *first = heap[0].activity;
 	size_t n = --sim->heap_count, i = 0;
 	struct pd_sim_due last = heap[n];
 
@@ -90,9 +91,9 @@ static struct pd_sim_thing *heap_pop(struct pd_sim *sim)
 	return first;
 }
 
-static void *ring_of(struct pd_sim_thing *thing)
+static void *ring_of(struct pd_sim_activity *activity)
 {
-	return thing;
+	return activity;
 }
 
 static void *ring_of_waiter(struct waiter *waiter)
@@ -100,7 +101,7 @@ static void *ring_of_waiter(struct waiter *waiter)
 	return (void *)((uintptr_t)waiter | 1);
 }
 
-/* The waiter that a ring leads to, or NULL: it is a thing itself. */
+/* The waiter that a ring leads to, or NULL: it is an activity itself. */
 static inline struct waiter *waiter_of(void *ring)
 {
 	uintptr_t address = (uintptr_t)ring;
@@ -113,7 +114,7 @@ static inline void **goes_on(void *ring)
 {
 	struct waiter *waiter = waiter_of(ring);
 
-	return waiter ? &waiter->ring : &((struct pd_sim_thing *)ring)->ring;
+	return waiter ? &waiter->ring : &((struct pd_sim_activity *)ring)->ring;
 }
 
 /*
@@ -122,12 +123,12 @@ static inline void **goes_on(void *ring)
  * for while there is other work: step by step, one for each event that comes to be known, since
  * each step finds its addresses in what the one before asked for.
  */
-static void look_ahead(struct pd_sim *sim, const struct pd_sim_thing *thing)
+static void look_ahead(struct pd_sim *sim, const struct pd_sim_activity *activity)
 {
 	uint32_t newest = sim->coming = (sim->coming + 1) % PD_SIM_COMING;
 
-	sim->comings[newest].event = thing->event;
-	sim->comings[newest].rank = thing->rank;
+	sim->comings[newest].event = activity->event;
+	sim->comings[newest].rank = activity->rank;
 	for (int step = 0; step < PD_SIM_COMING; step++) {
 		uint32_t i = (newest - (uint32_t)step) % PD_SIM_COMING;
 		const struct pd_event *event = sim->comings[i].event;
@@ -149,24 +150,24 @@ static void look_ahead(struct pd_sim *sim, const struct pd_sim_thing *thing)
 	}
 }
 
-void pd_sim_at(struct pd_sim *sim, struct pd_sim_thing *thing, int64_t when_ns)
+void pd_sim_at(struct pd_sim *sim, struct pd_sim_activity *activity, int64_t when_ns)
 {
 	if (when_ns > sim->now_ns) {
 		struct pd_sim_due due = { .when_ns = when_ns, .order = sim->order++,
-					  .thing = thing };
+					  .activity = activity };
 
 		heap_push(sim, &due);
 		if (sim->many)
-			look_ahead(sim, thing);
+			look_ahead(sim, activity);
 		return;
 	}
 	if (sim->today_count == sim->today_capacity)
 		sim->today = pd_grow(sim->today, &sim->today_capacity, sim->today_count + 1,
 				     sizeof(*sim->today));
-	sim->today[sim->today_count++] = thing;
+	sim->today[sim->today_count++] = activity;
 }
 
-void pd_sim_await(struct pd_sim *sim, struct pd_sim_thing *thing, const struct pd_event *ev)
+void pd_sim_await(struct pd_sim *sim, struct pd_sim_activity *activity, const struct pd_event *ev)
 {
 	struct pd_event *event = (struct pd_event *)ev;         /* only native changes */
 	struct waiter *waiter;
@@ -174,13 +175,13 @@ void pd_sim_await(struct pd_sim *sim, struct pd_sim_thing *thing, const struct p
 
 	if (!ev || pd_event_done(ev))
 		return;
-	thing->waits++;
-	if (!thing->ringed) {
-		thing->ringed = true;
-		ring = ring_of(thing);
+	activity->waits++;
+	if (!activity->ringed) {
+		activity->ringed = true;
+		ring = ring_of(activity);
 	} else {
 		waiter = pd_pool_take(&sim->waiters, sizeof(*waiter));
-		waiter->thing = thing;
+		waiter->activity = activity;
 		ring = ring_of_waiter(waiter);
 	}
 	if (event->native) {
@@ -238,15 +239,15 @@ static void let_waiters(struct pd_sim *sim, void *last)
 
 	do {
 		struct waiter *waiter = waiter_of(next);
-		struct pd_sim_thing *thing = waiter ? waiter->thing : next;
+		struct pd_sim_activity *activity = waiter ? waiter->activity : next;
 
 		ring = next;
 		next = *goes_on(ring);
 		if (waiter)
 			pd_pool_return(&sim->waiters, waiter);
 		else
-			thing->ringed = false;
-		pd_sim_let(sim, thing);
+			activity->ringed = false;
+		pd_sim_let(sim, activity);
 	} while (ring != last);
 }
 
@@ -270,7 +271,7 @@ void pd_sim_complete(struct pd_sim *sim, int rank, struct pd_event *ev, int64_t 
 
 bool pd_sim_advance(struct pd_sim *sim)
 {
-	struct pd_sim_thing *thing;
+	struct pd_sim_activity *activity;
 
 	if (sim->today_count == 0) {
 		if (sim->heap_count == 0)
@@ -278,12 +279,12 @@ bool pd_sim_advance(struct pd_sim *sim)
 		sim->now_ns = sim->heap[0].when_ns;
 	}
 	while (sim->heap_count > 0 && sim->heap[0].when_ns == sim->now_ns) {
-		thing = heap_pop(sim);
-		thing->next(sim, thing);
+		activity = heap_pop(sim);
+		activity->next(sim, activity);
 	}
 	while (sim->today_first < sim->today_count) {
-		thing = sim->today[sim->today_first++];
-		thing->next(sim, thing);
+		activity = sim->today[sim->today_first++];
+		activity->next(sim, activity);
 	}
 	sim->today_first = sim->today_count = 0;
 	return true;

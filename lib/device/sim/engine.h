@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine: things that happen at a time, or when the events they wait for are done.
+ * The engine: activities that happen at a time, or when the events they wait for are done.
  * Shared by the simulated device and the simulated transport, and by nobody else.
  *
- * A thing waits for `waits` reasons; when the last is gone its `next` is called.  It may
+ * An activity waits for `waits` reasons; when the last is gone its `next` is called.  It may
  * then name a time with pd_sim_at, at which `next` (by then another function) is called.
  * No function called so completes an event before pd_sim_advance runs, therefore nothing
  * here recurses.
  *
  * A pending event's `native` leads to the last of its waiters, a ring, so that they go on in the
- * order in which they came.  A waiter is the thing itself, by its `ring`, or, where that is
- * taken, something that names the thing.
+ * order in which they came.  A waiter is the activity itself, by its `ring`, or, where that is
+ * taken, something that names the activity.
  */
 #ifndef PD_DEVICE_SIM_ENGINE_H
 #define PD_DEVICE_SIM_ENGINE_H
@@ -47,8 +47,8 @@ static inline void pd_pool_return(struct pd_pool *pool, void *object)
 	pool->unused = object;
 }
 
-struct pd_sim_thing {
-	void (*next)(struct pd_sim *sim, struct pd_sim_thing *thing);
+struct pd_sim_activity {
+	void (*next)(struct pd_sim *sim, struct pd_sim_activity *activity);
 	struct pd_event *event;         /* that `next` completes, or NULL */
 	void *ring;                     /* of waiters, while `ringed` is set; or its owner's, who set it */
 	int32_t rank;                   /* whose event it is */
@@ -59,14 +59,14 @@ struct pd_sim_thing {
 #define PD_SIM_COMING 4                 /* a power of two: events looked ahead at */
 
 /* Calls next at a time, now or later. */
-void pd_sim_at(struct pd_sim *sim, struct pd_sim_thing *thing, int64_t when_ns);
+void pd_sim_at(struct pd_sim *sim, struct pd_sim_activity *activity, int64_t when_ns);
 /* One more reason to wait, if the event (or NULL) is pending. */
-void pd_sim_await(struct pd_sim *sim, struct pd_sim_thing *thing, const struct pd_event *ev);
+void pd_sim_await(struct pd_sim *sim, struct pd_sim_activity *activity, const struct pd_event *ev);
 /* One reason less. */
-static inline void pd_sim_let(struct pd_sim *sim, struct pd_sim_thing *thing)
+static inline void pd_sim_let(struct pd_sim *sim, struct pd_sim_activity *activity)
 {
-	if (--thing->waits == 0)
-		thing->next(sim, thing);
+	if (--activity->waits == 0)
+		activity->next(sim, activity);
 }
 
 /* Completes an event (or NULL) of a rank, and lets those go on that waited for it. */
@@ -74,17 +74,17 @@ void pd_sim_complete(struct pd_sim *sim, int rank, struct pd_event *ev, int64_t 
 		     int64_t end_ns);
 
 /* pd_sim_work where processors are shared, and it is any work. */
-void pd_sim_work_shared(struct pd_sim *sim, struct pd_sim_thing *thing, int rank, int64_t threads,
-			int64_t duration_ns);
+void pd_sim_work_shared(struct pd_sim *sim, struct pd_sim_activity *activity, int rank,
+			int64_t threads, int64_t duration_ns);
 /* The worker's own time for an operation of the rank that ends now: nobody waits for it. */
 void pd_sim_work_aside(struct pd_sim *sim, int rank);
 void pd_sim_free_processors(struct pd_sim *sim);
 
-/* One thing to happen. */
+/* One activity to happen. */
 struct pd_sim_due {
 	int64_t when_ns;
 	uint64_t order;                 /* of insertion: breaks ties */
-	struct pd_sim_thing *thing;
+	struct pd_sim_activity *activity;
 };
 
 struct pd_sim_device {
@@ -100,8 +100,8 @@ struct pd_sim_device {
 struct pd_sim_net {
 	struct pd_net base;
 	const struct pd_net_sizes *sizes;       /* of the stage */
-	struct pd_tie *ties;
-	int tie_count;
+	struct pd_tied_layer *tied_layers;
+	int tied_layer_count;
 };
 
 struct pd_sim {
@@ -109,7 +109,7 @@ struct pd_sim {
 	uint64_t order;
 	struct pd_sim_due *heap;        /* later than now; what is behind them never comes */
 	size_t heap_count, heap_capacity;
-	struct pd_sim_thing **today;    /* at this very time, after those of the heap: a queue */
+	struct pd_sim_activity **today;	/* at this very time, after those of the heap: a queue */
 	size_t today_first, today_count, today_capacity;
 	struct pd_pool waiters, tasks, wakes, asides;
 	struct pd_arena streams;
@@ -146,13 +146,13 @@ struct pd_sim {
  * Calls next after the time that work takes which this rank does on so many threads: its
  * duration, or more where processors are shared (pd_sim_set_processors).
  */
-static inline void pd_sim_work(struct pd_sim *sim, struct pd_sim_thing *thing, int rank,
+static inline void pd_sim_work(struct pd_sim *sim, struct pd_sim_activity *activity, int rank,
 			       int64_t threads, int64_t duration_ns)
 {
 	if (sim->share_count == 0 || duration_ns == 0)
-		pd_sim_at(sim, thing, sim->now_ns + duration_ns);
+		pd_sim_at(sim, activity, sim->now_ns + duration_ns);
 	else
-		pd_sim_work_shared(sim, thing, rank, threads, duration_ns);
+		pd_sim_work_shared(sim, activity, rank, threads, duration_ns);
 }
 
 #endif

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 struct job {
-	struct pd_sim_thing *thing;
+	struct pd_sim_activity *activity;
 	double end;                     /* on the share's clock */
 	int64_t threads;
 };
@@ -28,7 +28,7 @@ struct pd_sim_share {
 };
 
 struct wake {
-	struct pd_sim_thing thing;
+	struct pd_sim_activity activity;
 	struct pd_sim_share *share;
 	uint64_t number;
 };
@@ -45,7 +45,7 @@ static void bring_up_to(struct pd_sim_share *share, int64_t now_ns)
 	share->at_ns = now_ns;
 }
 
-static void wake_up(struct pd_sim *sim, struct pd_sim_thing *thing);
+static void wake_up(struct pd_sim *sim, struct pd_sim_activity *activity);
 
 static void plan_wake(struct pd_sim *sim, struct pd_sim_share *share)
 {
@@ -59,14 +59,14 @@ static void plan_wake(struct pd_sim *sim, struct pd_sim_share *share)
 		return;
 	left = ceil((next - share->clock) / pace(share) - 1e-3);
 	wake = pd_pool_take(&sim->wakes, sizeof(*wake));
-	*wake = (struct wake){ .thing.next = wake_up, .share = share, .number = share->wake };
+	*wake = (struct wake){ .activity.next = wake_up, .share = share, .number = share->wake };
 	left = fmin(left, (double)PD_SIM_MOST_NS);
-	pd_sim_at(sim, &wake->thing, share->at_ns + (left > 0 ? (int64_t)left : 0));
+	pd_sim_at(sim, &wake->activity, share->at_ns + (left > 0 ? (int64_t)left : 0));
 }
 
-static void wake_up(struct pd_sim *sim, struct pd_sim_thing *thing)
+static void wake_up(struct pd_sim *sim, struct pd_sim_activity *activity)
 {
-	struct wake *wake = (struct wake *)thing;
+	struct wake *wake = (struct wake *)activity;
 	struct pd_sim_share *share = wake->share;
 	bool valid = wake->number == share->wake;
 	size_t kept = 0;
@@ -83,37 +83,37 @@ static void wake_up(struct pd_sim *sim, struct pd_sim_thing *thing)
 			continue;
 		}
 		share->threads -= job->threads;
-		pd_sim_at(sim, job->thing, sim->now_ns);
+		pd_sim_at(sim, job->activity, sim->now_ns);
 	}
 	share->count = kept;
 	plan_wake(sim, share);
 }
 
-void pd_sim_work_shared(struct pd_sim *sim, struct pd_sim_thing *thing, int rank, int64_t threads,
-			int64_t duration_ns)
+void pd_sim_work_shared(struct pd_sim *sim, struct pd_sim_activity *activity, int rank,
+			int64_t threads, int64_t duration_ns)
 {
 	struct pd_sim_share *share = &sim->shares[rank % sim->share_count];
 
 	bring_up_to(share, sim->now_ns);
 	share->jobs = pd_grow(share->jobs, &share->capacity, share->count + 1,
 			      sizeof(*share->jobs));
-	share->jobs[share->count++] = (struct job){ thing, share->clock + (double)duration_ns,
+	share->jobs[share->count++] = (struct job){ activity, share->clock + (double)duration_ns,
 						    threads };
 	share->threads += threads;
 	plan_wake(sim, share);
 }
 
-static void aside_end(struct pd_sim *sim, struct pd_sim_thing *thing)
+static void aside_end(struct pd_sim *sim, struct pd_sim_activity *activity)
 {
-	pd_pool_return(&sim->asides, thing);
+	pd_pool_return(&sim->asides, activity);
 }
 
 void pd_sim_work_aside(struct pd_sim *sim, int rank)
 {
-	struct pd_sim_thing *thing = pd_pool_take(&sim->asides, sizeof(*thing));
+	struct pd_sim_activity *activity = pd_pool_take(&sim->asides, sizeof(*activity));
 
-	*thing = (struct pd_sim_thing){ .next = aside_end, .rank = rank };
-	pd_sim_work(sim, thing, rank, 1, sim->operation_ns);
+	*activity = (struct pd_sim_activity){ .next = aside_end, .rank = rank };
+	pd_sim_work(sim, activity, rank, 1, sim->operation_ns);
 }
 
 void pd_sim_set_processors(struct pd_sim *sim, int64_t processors, int64_t threads)

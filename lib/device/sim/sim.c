@@ -121,7 +121,7 @@ static void size_stage(const struct pd_plan *plan, const struct pd_wiring *wirin
 		const struct pd_profile_layer *layer = &plan->profile->layers[l];
 
 		/* a layer that shares another's parameters has none of its own, or a copy */
-		if (pd_plan_ties(plan))
+		if (pd_plan_has_tied_weights(plan))
 			sizes->full_bytes +=
 				pd_align((size_t)pd_memory_copy(plan->profile, l));
 		else if (!plan->profile->model || plan->profile->model->layers[l].shares < 0)
@@ -134,14 +134,14 @@ static void size_stage(const struct pd_plan *plan, const struct pd_wiring *wirin
 }
 
 /* Parameters lie one after the other, in the order of the layers. */
-static void tie_stage(const struct pd_plan *plan, int s, struct pd_sim_net *net)
+static void find_tied_layers(const struct pd_plan *plan, int s, struct pd_sim_net *net)
 {
 	const struct pd_stage *stage = &plan->stages[s];
 	size_t offset = 0;
 
-	net->ties = pd_calloc((size_t)stage->layer_count, sizeof(*net->ties));
+	net->tied_layers = pd_calloc((size_t)stage->layer_count, sizeof(*net->tied_layers));
 	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count &&
-	     pd_plan_ties(plan); l++) {
+	     pd_plan_has_tied_weights(plan); l++) {
 		const struct pd_layer *layers = plan->profile->model->layers;
 		int owner = layers[l].shares >= 0 ? layers[l].shares : l;
 		size_t bytes = pd_align((size_t)pd_memory_copy(plan->profile, l));
@@ -150,7 +150,7 @@ static void tie_stage(const struct pd_plan *plan, int s, struct pd_sim_net *net)
 		for (int m = 0; m < plan->profile->layer_count; m++)
 			tied |= layers[m].shares == l;
 		if (tied)
-			net->ties[net->tie_count++] = (struct pd_tie){
+			net->tied_layers[net->tied_layer_count++] = (struct pd_tied_layer){
 				.layer = l, .owner = owner, .offset = offset, .bytes = bytes };
 		offset += bytes;
 	}
@@ -167,7 +167,7 @@ static void make_devices(struct pd_sim *sim, const struct pd_plan *plan)
 	for (int s = 0; s < plan->stage_count; s++) {
 		sim->nets[s].base.device = &sim->devices[plan->stages[s].ranks[0]].base;
 		sim->nets[s].sizes = &sim->sizes[s];
-		tie_stage(plan, s, &sim->nets[s]);
+		find_tied_layers(plan, s, &sim->nets[s]);
 	}
 }
 
@@ -202,7 +202,7 @@ void pd_sim_free(struct pd_sim *sim)
 	for (int s = 0; s < sim->stage_count; s++) {
 		free(sim->sizes[s].in);
 		free(sim->sizes[s].out);
-		free(sim->nets[s].ties);
+		free(sim->nets[s].tied_layers);
 	}
 	for (int r = 0; r < sim->rank_count; r++)
 		free(sim->devices[r].blocks);

@@ -3,15 +3,15 @@
  * Communicators are aborted together.
  *
  * ncclCommAbort tells the kernels of its communicator to end, and then frees memory, for which
- * CUDA waits until every kernel on the GPU has ended.  Kernels of other lanes, which wait for a
- * peer that may be lost, end only when their own communicators are aborted.  So one call after the
- * other would never return from the first.  Between ncclGroupStart and ncclGroupEnd every call
+ * CUDA waits until every kernel on the GPU has ended.  Kernels of other connections, which wait for
+ * a peer that may be lost, end only when their own communicators are aborted.  So one call after
+ * the other would never return from the first.  Between ncclGroupStart and ncclGroupEnd every call
  * only tells its kernels to end, and the memory is freed at the end of the group.
  *
  * That blocks nevertheless, for as long as the kernels need to end.  It is done by a thread of its
  * own: the thread that owns the transport goes on, and can tell why it failed.
  */
-#include "transport/nccl/lane.h"
+#include "transport/nccl/connection.h"
 
 #include "base/mem.h"
 
@@ -42,9 +42,9 @@ static void *abort_main(void *argument)
 	return NULL;
 }
 
-static void take(struct nccl *n, struct lane *lane)
+static void take(struct nccl *n, struct nccl_connection *connection)
 {
-	ncclComm_t comm = lane ? pd_nccl_take(lane) : NULL;
+	ncclComm_t comm = connection ? pd_nccl_take(connection) : NULL;
 
 	if (comm)
 		n->abort.comms[n->abort.count++] = comm;

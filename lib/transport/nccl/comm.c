@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A lane's communicator: everything that is asked of NCCL.
+ * A connection's communicator: everything that is asked of NCCL.
  *
  * It does not block (ncclConfig_t.blocking = 0): a call may return ncclInProgress, and then the
  * next one has to wait until ncclCommGetAsyncError says otherwise; until then the work may not
- * be on the stream.  The lane's stream has a thread that can wait for that.  Another thread may
- * abort meanwhile, so each single call is under the lane's lock, and no wait is.
+ * be on the stream.  The connection's stream has a thread that can wait for that.  Another thread
+ * may abort meanwhile, so each single call is under the connection's lock, and no wait is.
  */
-#include "transport/nccl/lane.h"
+#include "transport/nccl/connection.h"
 
 #include "base/clock.h"
 
@@ -18,30 +18,32 @@
 #define SPINS 100                       /* before it sleeps between two questions */
 #define NAP_NS 50000
 
-static const char *towards(const struct lane *lane)
+static const char *towards(const struct nccl_connection *connection)
 {
-	return lane->receives ? "from" : "to";
+	return connection->receives ? "from" : "to";
 }
 
 /* The peer is gone, or it is something else. */
-static int refuse(const struct lane *lane, const char *what, ncclResult_t status,
+static int refuse(const struct nccl_connection *connection, const char *what, ncclResult_t status,
 		  struct pd_error *err)
 {
-	const char *more = lane->comm ? ncclGetLastError(lane->comm) : NULL;
+	const char *more = connection->comm ? ncclGetLastError(connection->comm) : NULL;
 
 	if (status == ncclRemoteError)
-		return pd_error_peer(err, lane->peer, "rank %d: lost rank %d: NCCL: %s",
-				     lane->owner->rank, lane->peer, ncclGetErrorString(status));
-	return pd_error_peer(err, lane->peer, "rank %d: NCCL: %s %s rank %d: %s%s%.200s",
-			     lane->owner->rank, what, towards(lane), lane->peer,
+		return pd_error_peer(err, connection->peer, "rank %d: lost rank %d: NCCL: %s",
+				     connection->owner->rank, connection->peer,
+				     ncclGetErrorString(status));
+	return pd_error_peer(err, connection->peer, "rank %d: NCCL: %s %s rank %d: %s%s%.200s",
+			     connection->owner->rank, what, towards(connection), connection->peer,
 			     ncclGetErrorString(status), more && *more ? ": " : "",
 			     more ? more : "");
 }
 
-static int given_up(const struct lane *lane, const char *what, struct pd_error *err)
+static int given_up(const struct nccl_connection *connection, const char *what,
+		    struct pd_error *err)
 {
-	return pd_error_peer(err, lane->peer, "rank %d: NCCL: %s %s rank %d was given up",
-			     lane->owner->rank, what, towards(lane), lane->peer);
+	return pd_error_peer(err, connection->peer, "rank %d: NCCL: %s %s rank %d was given up",
+			     connection->owner->rank, what, towards(connection), connection->peer);
 }
 
 static void nap(int tries)
@@ -55,7 +57,8 @@ static void nap(int tries)
 }
 
 /* Until what a call has begun is on the stream. */
-static int settle(struct lane *lane, const char *what, ncclResult_t status, struct pd_error *err)
+static int settle(struct nccl_connection *connection, const char *what, ncclResult_t status,
+		  struct pd_error *err)
 {
 	int verdict = 0;
 
@@ -63,12 +66,12 @@ static int settle(struct lane *lane, const char *what, ncclResult_t status, stru
 		ncclResult_t asked = ncclSuccess;
 
 		nap(tries);
-		pthread_mutex_lock(&lane->lock);
-		if (lane->gone)
-			verdict = given_up(lane, what, err);
+		pthread_mutex_lock(&connection->lock);
+		if (connection->gone)
+			verdict = given_up(connection, what, err);
 		else
-			asked = ncclCommGetAsyncError(lane->comm, &status);
-		pthread_mutex_unlock(&lane->lock);
+			asked = ncclCommGetAsyncError(connection->comm, &status);
+		pthread_mutex_unlock(&connection->lock);
 		if (verdict < 0)
 			return -1;
 		if (asked != ncclSuccess)
@@ -76,124 +79,127 @@ static int settle(struct lane *lane, const char *what, ncclResult_t status, stru
 	}
 	if (status == ncclSuccess)
 		return 0;
-	pthread_mutex_lock(&lane->lock);
-	verdict = lane->gone ? given_up(lane, what, err) : refuse(lane, what, status, err);
-	pthread_mutex_unlock(&lane->lock);
+	pthread_mutex_lock(&connection->lock);
+	verdict = connection->gone ? given_up(connection, what, err)
+		: refuse(connection, what, status, err);
+	pthread_mutex_unlock(&connection->lock);
 	return verdict;
 }
 
-int pd_nccl_join(void *context, void *native, struct pd_error *err)
+int pd_nccl_comm_init(void *context, void *native, struct pd_error *err)
 {
-	struct lane *lane = context;
+	struct nccl_connection *connection = context;
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	ncclResult_t status = ncclSuccess;
 	int verdict = 0;
 
 	config.blocking = 0;
 	config.minCTAs = 1;
-	config.maxCTAs = lane->owner->ctas;
-	pthread_mutex_lock(&lane->lock);
-	if (lane->gone)
-		verdict = given_up(lane, "the connection", err);
+	config.maxCTAs = connection->owner->ctas;
+	pthread_mutex_lock(&connection->lock);
+	if (connection->gone)
+		verdict = given_up(connection, "the connection", err);
 	else
-		status = ncclCommInitRankConfig(&lane->comm, 2, lane->id, lane->receives, &config);
-	pthread_mutex_unlock(&lane->lock);
-	return verdict < 0 ? -1 : settle(lane, "the connection", status, err);
+		status = ncclCommInitRankConfig(&connection->comm, 2, connection->id,
+						connection->receives, &config);
+	pthread_mutex_unlock(&connection->lock);
+	return verdict < 0 ? -1 : settle(connection, "the connection", status, err);
 }
 
 int pd_nccl_post(void *context, void *native, struct pd_error *err)
 {
-	const struct transfer *x = context;
-	struct lane *lane = x->lane;
+	const struct nccl_transfer *x = context;
+	struct nccl_connection *connection = x->connection;
 	cudaStream_t stream = native;
 	ncclResult_t status = ncclSuccess;
 	int verdict = 0;
 
-	pthread_mutex_lock(&lane->lock);
-	if (lane->gone)
-		verdict = given_up(lane, "a transfer", err);
-	else if (x->bytes > 0 && lane->receives)
-		status = ncclRecv(x->buf, x->bytes, ncclUint8, 0, lane->comm, stream);
+	pthread_mutex_lock(&connection->lock);
+	if (connection->gone)
+		verdict = given_up(connection, "a transfer", err);
+	else if (x->bytes > 0 && connection->receives)
+		status = ncclRecv(x->buf, x->bytes, ncclUint8, 0, connection->comm, stream);
 	else if (x->bytes > 0)
-		status = ncclSend(x->buf, x->bytes, ncclUint8, 1, lane->comm, stream);
-	pthread_mutex_unlock(&lane->lock);
-	return verdict < 0 ? -1 : settle(lane, "a transfer", status, err);
+		status = ncclSend(x->buf, x->bytes, ncclUint8, 1, connection->comm, stream);
+	pthread_mutex_unlock(&connection->lock);
+	return verdict < 0 ? -1 : settle(connection, "a transfer", status, err);
 }
 
-int pd_nccl_ask(struct lane *lane, struct pd_error *err)
+int pd_nccl_ask(struct nccl_connection *connection, struct pd_error *err)
 {
 	ncclResult_t status = ncclSuccess, asked;
 	int verdict = 0;
 
-	pthread_mutex_lock(&lane->lock);
-	if (lane->comm && !lane->gone) {
-		asked = ncclCommGetAsyncError(lane->comm, &status);
+	pthread_mutex_lock(&connection->lock);
+	if (connection->comm && !connection->gone) {
+		asked = ncclCommGetAsyncError(connection->comm, &status);
 		if (asked != ncclSuccess)
 			status = asked;
 		if (status != ncclSuccess && status != ncclInProgress)
-			verdict = refuse(lane, "transfers", status, err);
+			verdict = refuse(connection, "transfers", status, err);
 	}
-	pthread_mutex_unlock(&lane->lock);
+	pthread_mutex_unlock(&connection->lock);
 	return verdict;
 }
 
-int pd_nccl_joined(void *lane, struct pd_error *err)
+int pd_nccl_comm_ready(void *connection, struct pd_error *err)
 {
-	return pd_nccl_ask(lane, err);
+	return pd_nccl_ask(connection, err);
 }
 
 /* The work is done on the GPU; or it was ended there by an abort, which looks the same. */
 int pd_nccl_check(void *context, struct pd_error *err)
 {
-	struct transfer *x = context;
-	struct lane *lane = x->lane;
+	struct nccl_transfer *x = context;
+	struct nccl_connection *connection = x->connection;
 	bool gone;
 
-	pthread_mutex_lock(&lane->lock);
-	gone = lane->gone;
-	pthread_mutex_unlock(&lane->lock);
+	pthread_mutex_lock(&connection->lock);
+	gone = connection->gone;
+	pthread_mutex_unlock(&connection->lock);
 	if (gone)
-		return given_up(lane, "a transfer", err);
-	if (pd_nccl_ask(lane, err) < 0)
+		return given_up(connection, "a transfer", err);
+	if (pd_nccl_ask(connection, err) < 0)
 		return -1;
 	atomic_store(&x->over, true);
 	return 0;
 }
 
-ncclComm_t pd_nccl_take(struct lane *lane)
+ncclComm_t pd_nccl_take(struct nccl_connection *connection)
 {
 	ncclComm_t comm;
 
-	pthread_mutex_lock(&lane->lock);
-	comm = lane->comm;
-	lane->gone = true;
-	lane->comm = NULL;
-	pthread_mutex_unlock(&lane->lock);
+	pthread_mutex_lock(&connection->lock);
+	comm = connection->comm;
+	connection->gone = true;
+	connection->comm = NULL;
+	pthread_mutex_unlock(&connection->lock);
 	return comm;
 }
 
-void pd_nccl_finish(struct lane *lane)
+void pd_nccl_finalize(struct nccl_connection *connection)
 {
-	pthread_mutex_lock(&lane->lock);
-	if (lane->comm && !lane->gone)
-		lane->finishing = ncclCommFinalize(lane->comm);
-	pthread_mutex_unlock(&lane->lock);
+	pthread_mutex_lock(&connection->lock);
+	if (connection->comm && !connection->gone)
+		connection->finishing = ncclCommFinalize(connection->comm);
+	pthread_mutex_unlock(&connection->lock);
 }
 
-void pd_nccl_leave(struct lane *lane, int64_t end_ns)
+void pd_nccl_leave(struct nccl_connection *connection, int64_t end_ns)
 {
-	ncclResult_t status = lane->finishing;
+	ncclResult_t status = connection->finishing;
 
-	pthread_mutex_lock(&lane->lock);
-	for (int tries = 0; lane->comm && status == ncclInProgress && pd_now_ns() < end_ns; tries++) {
+	pthread_mutex_lock(&connection->lock);
+	for (int tries = 0; connection->comm && status == ncclInProgress &&
+	     pd_now_ns() < end_ns; tries++) {
 		nap(tries);
-		if (ncclCommGetAsyncError(lane->comm, &status) != ncclSuccess)
+		if (ncclCommGetAsyncError(connection->comm, &status) != ncclSuccess)
 			status = ncclInternalError;
 	}
-	lane->gone = true;
-	if (lane->comm && status == ncclSuccess) {
-		ncclCommDestroy(lane->comm);
-		lane->comm = NULL;
+	connection->gone = true;
+	if (connection->comm && status == ncclSuccess) {
+		ncclCommDestroy(connection->comm);
+		connection->comm = NULL;
 	}
-	pthread_mutex_unlock(&lane->lock);
+	pthread_mutex_unlock(&connection->lock);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NCCL's transport: its lanes are made, moved, watched and ended. */
+/* NCCL's transport: its connections are made, moved, watched and ended. */
 #include "transport/nccl/nccl.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "transport/nccl/lane.h"
+#include "transport/nccl/connection.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -17,8 +17,8 @@
 #define LEAVE_NS INT64_C(1000000000)
 #define NAP_MS 5
 /*
- * Blocks of threads that a lane may hold on the GPU.  A kernel that waits for its other side
- * holds them, and all lanes together must find room at once: 64 is half of a large GPU.
+ * Blocks of threads that a connection may hold on the GPU.  A kernel that waits for its other side
+ * holds them, and all connections together must find room at once: 64 is half of a large GPU.
  */
 #define CTAS 4
 #define CTAS_ALL 64
@@ -51,11 +51,11 @@ static int look_at_processes(struct nccl *n)
 	return 0;
 }
 
-static int look_at_lane(struct nccl *n, struct lane *lane)
+static int look_at_connection(struct nccl *n, struct nccl_connection *connection)
 {
 	struct pd_error err;
 
-	return !lane || pd_nccl_ask(lane, &err) == 0 ? 0 : pd_nccl_give_up(n, &err);
+	return !connection || pd_nccl_ask(connection, &err) == 0 ? 0 : pd_nccl_give_up(n, &err);
 }
 
 /* Now and then: is everybody there, and does NCCL complain? */
@@ -67,18 +67,19 @@ static int watch(struct nccl *n)
 		return 0;
 	n->asked_ns = now_ns;
 	for (int r = 0; r < n->ranks; r++)
-		if (look_at_lane(n, n->out[r]) < 0 || look_at_lane(n, n->in[r]) < 0)
+		if (look_at_connection(n, n->out[r]) < 0 || look_at_connection(n, n->in[r]) < 0)
 			return -1;
 	return look_at_processes(n);
 }
 
 /* ---- the seam ---- */
 
-static int transfer(struct nccl *n, struct lane *lane, bool receives, int peer, uint64_t tag,
-		    void *buf, size_t bytes, const struct pd_event *after, struct pd_event *done)
+static int transfer(struct nccl *n, struct nccl_connection *connection, bool receives, int peer,
+		    uint64_t tag, void *buf, size_t bytes, const struct pd_event *after,
+		    struct pd_event *done)
 {
 	if (peer < 0 || peer >= n->ranks || tag >> PD_TRANSPORT_TAG_BITS ||
-	    (!lane && !(peer == n->rank && n->mirror.stream)))
+	    (!connection && !(peer == n->rank && n->loopback.stream)))
 		pd_bug("rank %d: transfer with rank %d (of %d), with which it has no business",
 		       n->rank, peer, n->ranks);
 	if (n->broken) {
@@ -88,8 +89,8 @@ static int transfer(struct nccl *n, struct lane *lane, bool receives, int peer, 
 		pd_event_fail(done, &err, n->gate);
 		return -1;
 	}
-	return lane ? pd_nccl_lane_add(lane, tag, buf, bytes, after, done)
-		    : pd_nccl_mirror_add(n, receives, tag, buf, bytes, after, done);
+	return connection ? pd_nccl_connection_add(connection, tag, buf, bytes, after, done)
+		    : pd_nccl_loopback_add(n, receives, tag, buf, bytes, after, done);
 }
 
 static int nccl_send(struct pd_transport *base, int peer, uint64_t tag, const void *buf,
@@ -119,14 +120,14 @@ static int nccl_progress(struct pd_transport *base)
 		return -1;
 	moved = n->host->ops->progress(n->host);
 	for (int r = 0; r < n->ranks && moved >= 0; r++) {
-		struct lane *both[2] = { n->out[r], n->in[r] };
+		struct nccl_connection *both[2] = { n->out[r], n->in[r] };
 
 		for (int k = 0; k < 2 && moved >= 0; k++) {
-			more = both[k] ? pd_nccl_lane_move(both[k]) : 0;
+			more = both[k] ? pd_nccl_connection_move(both[k]) : 0;
 			moved = more < 0 ? -1 : moved + more;
 		}
 	}
-	more = moved < 0 ? -1 : pd_nccl_mirror_move(n);
+	more = moved < 0 ? -1 : pd_nccl_loopback_move(n);
 	return more < 0 ? -1 : moved + more;
 }
 
@@ -143,7 +144,7 @@ static int nccl_arm(struct pd_transport *base)
 	struct nccl *n = (struct nccl *)base;
 
 	for (int r = 0; r < n->ranks; r++)
-		if (n->in[r] && pd_nccl_lane_can_move(n->in[r]))
+		if (n->in[r] && pd_nccl_connection_can_move(n->in[r]))
 			return 1;
 	return n->broken ? 1 : n->host->ops->arm(n->host);
 }
@@ -153,10 +154,10 @@ static int nccl_arm(struct pd_transport *base)
 static bool is_idle(struct nccl *n)
 {
 	for (int r = 0; r < n->ranks; r++)
-		if ((n->out[r] && !pd_nccl_lane_is_idle(n->out[r])) ||
-		    (n->in[r] && !pd_nccl_lane_is_idle(n->in[r])))
+		if ((n->out[r] && !pd_nccl_connection_is_idle(n->out[r])) ||
+		    (n->in[r] && !pd_nccl_connection_is_idle(n->in[r])))
 			return false;
-	return !n->mirror.halves;
+	return !n->loopback.halves;
 }
 
 static void leave(struct nccl *n)
@@ -165,9 +166,9 @@ static void leave(struct nccl *n)
 
 	for (int r = 0; r < n->ranks; r++) {
 		if (n->out[r])
-			pd_nccl_finish(n->out[r]);
+			pd_nccl_finalize(n->out[r]);
 		if (n->in[r])
-			pd_nccl_finish(n->in[r]);
+			pd_nccl_finalize(n->in[r]);
 	}
 	for (int r = 0; r < n->ranks; r++) {
 		if (n->out[r])
@@ -192,19 +193,19 @@ static void nccl_close(struct pd_transport *base)
 	pd_nccl_aborted(n);
 	for (int r = 0; r < n->ranks; r++) {
 		if (n->out[r])
-			pd_nccl_lane_close(n->out[r]);
+			pd_nccl_connection_close(n->out[r]);
 		if (n->in[r])
-			pd_nccl_lane_close(n->in[r]);
+			pd_nccl_connection_close(n->in[r]);
 		if (n->processes[r] >= 0)
 			close(n->processes[r]);
 	}
-	pd_nccl_mirror_close(n);
+	pd_nccl_loopback_close(n);
 	n->host->ops->cancel(n->host);  /* it still knows the words */
 	for (int r = 0; r < n->ranks; r++) {
 		if (n->out[r])
-			pd_nccl_lane_free(n->out[r]);
+			pd_nccl_connection_free(n->out[r]);
 		if (n->in[r])
-			pd_nccl_lane_free(n->in[r]);
+			pd_nccl_connection_free(n->in[r]);
 	}
 	free(n->processes);
 	free(n->out);
@@ -233,7 +234,7 @@ void pd_nccl_environment(int rank, bool one_host, bool distinct)
 		setenv("NCCL_SOCKET_IFNAME", "lo", 0);
 	/* no thread that talks to those of other ranks about their health: the launcher does that */
 	setenv("NCCL_RAS_ENABLE", "0", 0);
-	/* lanes' streams share no queue of the GPU's with others, as far as it has them */
+	/* connections' streams share no queue of the GPU's with others, as far as it has them */
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 	if (!distinct)
 		return;
@@ -268,16 +269,17 @@ char *pd_nccl_ids(int rank, int ranks, const bool *peers, struct pd_error *err)
 }
 
 /* A call of the set-up is at its end, or too long under way, or the peer is gone. */
-static int await(struct nccl *n, struct lane *lane, struct pd_event *ev, int64_t limit_ns,
-		 struct pd_error *err)
+static int await(struct nccl *n, struct nccl_connection *connection, struct pd_event *ev,
+		 int64_t limit_ns, struct pd_error *err)
 {
 	int64_t end_ns = pd_now_ns() + limit_ns;
 
 	while (!pd_event_done(ev)) {
 		if (pd_now_ns() > end_ns) {
-			pd_error_peer(err, lane->peer, "rank %d: NCCL: no connection with rank %d "
+			pd_error_peer(err, connection->peer,
+				      "rank %d: NCCL: no connection with rank %d "
 				      "within %.1f s; --transport=staged does without", n->rank,
-				      lane->peer, (double)limit_ns / 1e9);
+				      connection->peer, (double)limit_ns / 1e9);
 			return pd_nccl_give_up(n, err);
 		}
 		if (n->host->ops->progress(n->host) < 0 || look_at_processes(n) < 0) {
@@ -293,55 +295,57 @@ static int await(struct nccl *n, struct lane *lane, struct pd_event *ev, int64_t
 }
 
 /* Makes the communicator; then a byte, so that NCCL makes its connection, too. */
-static int connect_lane(struct nccl *n, struct lane *lane, char *byte, int64_t limit_ns,
-			struct pd_error *err)
+static int connect_connection(struct nccl *n, struct nccl_connection *connection, char *byte,
+			      int64_t limit_ns, struct pd_error *err)
 {
 	const struct pd_device_ops *device = n->device->ops;
-	struct transfer first = { .lane = lane, .buf = byte, .bytes = 1 };
+	struct nccl_transfer first = { .connection = connection, .buf = byte, .bytes = 1 };
 	struct pd_event joined, done;
-	const struct pd_call join = { .post = pd_nccl_join, .check = pd_nccl_joined, .context = lane };
+	const struct pd_call join = { .post = pd_nccl_comm_init, .check = pd_nccl_comm_ready,
+				      .context = connection };
 	const struct pd_call post = { .post = pd_nccl_post, .check = pd_nccl_check,
 				      .context = &first };
 	int status;
 
 	pd_event_arm(&joined);
 	pd_event_arm(&done);
-	if (device->stream.call(lane->stream, &join, &joined) != 0)
+	if (device->stream.call(connection->stream, &join, &joined) != 0)
 		return pd_error_failed(err, "rank %d: the device refused a call", n->rank);
-	status = await(n, lane, &joined, limit_ns, err);
-	if (status == 0 && device->stream.call(lane->stream, &post, &done) != 0)
+	status = await(n, connection, &joined, limit_ns, err);
+	if (status == 0 && device->stream.call(connection->stream, &post, &done) != 0)
 		status = pd_error_failed(err, "rank %d: the device refused a call", n->rank);
 	else if (status == 0)
-		status = await(n, lane, &done, limit_ns, err);
+		status = await(n, connection, &done, limit_ns, err);
 	/* what lies here is no more looked at when this returns */
 	if (status < 0) {
 		pd_nccl_give_up(n, err);
 		pd_nccl_aborted(n);
-		device->stream.close(lane->stream);
-		lane->stream = NULL;
+		device->stream.close(connection->stream);
+		connection->stream = NULL;
 	}
 	return status;
 }
 
-static int make_lane(struct nccl *n, const struct pd_nccl_config *config, int from, int to,
-		     char *byte, struct pd_error *err)
+static int make_connection(struct nccl *n, const struct pd_nccl_config *config, int from, int to,
+			   char *byte, struct pd_error *err)
 {
 	bool receives = to == n->rank;
 	int peer = receives ? from : to;
-	struct lane **at = receives ? &n->in[peer] : &n->out[peer];
+	struct nccl_connection **at = receives ? &n->in[peer] : &n->out[peer];
 
-	*at = pd_nccl_lane_new(n, peer, receives, config->ids[from] + (size_t)to * PD_NCCL_ID, err);
-	if (!*at || connect_lane(n, *at, byte, config->limit_ns, err) < 0)
+	*at = pd_nccl_connection_new(n, peer, receives, config->ids[from] + (size_t)to * PD_NCCL_ID,
+				     err);
+	if (!*at || connect_connection(n, *at, byte, config->limit_ns, err) < 0)
 		return -1;
-	if (!receives || pd_nccl_lane_listen(*at) == 0)
+	if (!receives || pd_nccl_connection_listen(*at) == 0)
 		return 0;
 	*err = n->gate->err;
 	return -1;
 }
 
 /* Pairs in the order of their lower rank, then of the higher: of all ranks the same. */
-static int make_lanes(struct nccl *n, const struct pd_nccl_config *config, char *byte,
-		      struct pd_error *err)
+static int make_connections(struct nccl *n, const struct pd_nccl_config *config, char *byte,
+			    struct pd_error *err)
 {
 	for (int low = 0; low <= n->rank; low++)
 		for (int high = low + 1; high < n->ranks; high++) {
@@ -349,8 +353,8 @@ static int make_lanes(struct nccl *n, const struct pd_nccl_config *config, char 
 
 			if ((low != n->rank && high != n->rank) || !config->peers[peer])
 				continue;
-			if (make_lane(n, config, low, high, byte, err) < 0 ||
-			    make_lane(n, config, high, low, byte, err) < 0)
+			if (make_connection(n, config, low, high, byte, err) < 0 ||
+			    make_connection(n, config, high, low, byte, err) < 0)
 				return -1;
 		}
 	return 0;
@@ -368,11 +372,11 @@ static void note_processes(struct nccl *n, const struct pd_nccl_config *config)
 
 static int share_ctas(const struct pd_nccl_config *config)
 {
-	int lanes = 0, each;
+	int connections = 0, each;
 
 	for (int r = 0; r < config->ranks; r++)
-		lanes += r != config->rank && config->peers[r] ? 2 : 0;
-	each = lanes > 0 ? CTAS_ALL / lanes : CTAS;
+		connections += r != config->rank && config->peers[r] ? 2 : 0;
+	each = connections > 0 ? CTAS_ALL / connections : CTAS;
 	return each > CTAS ? CTAS : each < 1 ? 1 : each;
 }
 
@@ -389,14 +393,14 @@ struct pd_transport *pd_nccl_open(const struct pd_nccl_config *config, struct pd
 	n->host = config->host;
 	n->device = config->device;
 	n->gate = config->gate;
-	n->out = pd_calloc((size_t)n->ranks, sizeof(struct lane *));
-	n->in = pd_calloc((size_t)n->ranks, sizeof(struct lane *));
+	n->out = pd_calloc((size_t)n->ranks, sizeof(struct nccl_connection *));
+	n->in = pd_calloc((size_t)n->ranks, sizeof(struct nccl_connection *));
 	n->processes = pd_calloc((size_t)n->ranks, sizeof(*n->processes));
 	note_processes(n, config);
 	byte = n->device->ops->memory.alloc(n->device, 1, err);
-	status = byte ? make_lanes(n, config, byte, err) : -1;
+	status = byte ? make_connections(n, config, byte, err) : -1;
 	if (status == 0 && config->peers[n->rank])
-		status = pd_nccl_mirror_open(n, err);
+		status = pd_nccl_loopback_open(n, err);
 	if (status == 0) {
 		n->device->ops->memory.free(n->device, byte);
 		return &n->base;

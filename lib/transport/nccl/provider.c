@@ -13,7 +13,7 @@
 #define LIMIT_NS INT64_C(120000000000)  /* for NCCL to connect two ranks */
 
 /* Must some ranks of this host share a GPU? */
-static bool is_crowded(const struct pd_device_ops *device, const struct pd_seat *seat)
+static bool shares_gpus(const struct pd_device_ops *device, const struct pd_seat *seat)
 {
 	struct pd_error err;
 
@@ -24,10 +24,10 @@ static bool is_crowded(const struct pd_device_ops *device, const struct pd_seat 
 static void nccl_prepare(const struct pd_device_ops *device, int rank, int ranks,
 			 const struct pd_seat *seat, bool asked)
 {
-	pd_nccl_environment(rank, seat->locals == ranks, asked && is_crowded(device, seat));
+	pd_nccl_environment(rank, seat->locals == ranks, asked && shares_gpus(device, seat));
 }
 
-/* The process, and then an id for each lane to a peer. */
+/* The process, and then an id for each connection to a peer. */
 static void *nccl_offer(const struct pd_transport_config *config, size_t *bytes_p,
 			struct pd_error *err)
 {
@@ -35,7 +35,7 @@ static void *nccl_offer(const struct pd_transport_config *config, size_t *bytes_
 	pid_t pid = getpid();
 	char *offer, *ids;
 
-	if (!config->asked && is_crowded(config->device->ops, config->seat)) {
+	if (!config->asked && shares_gpus(config->device->ops, config->seat)) {
 		pd_error_failed(err, "there are more workers than GPUs");
 		return NULL;
 	}

@@ -29,7 +29,7 @@ void pd_sim_link_release(struct pd_sim_link *link)
 }
 
 /* They are not always in their order: one that comes from another link keeps its turn. */
-void pd_sim_link_wait(struct pd_sim_link *link, uint64_t order, struct transfer *x)
+void pd_sim_link_wait(struct pd_sim_link *link, uint64_t order, struct sim_transfer *x)
 {
 	uint32_t i = link->count++, parent;
 
@@ -39,10 +39,10 @@ void pd_sim_link_wait(struct pd_sim_link *link, uint64_t order, struct transfer 
 	link->waiting[i] = (struct pd_sim_turn){ order, x };
 }
 
-struct transfer *pd_sim_link_take(struct pd_sim_link *link)
+struct sim_transfer *pd_sim_link_take(struct pd_sim_link *link)
 {
 	struct pd_sim_turn *waiting = link->waiting, last = waiting[--link->count];
-	struct transfer *first = waiting[0].transfer;
+	struct sim_transfer *first = waiting[0].transfer;
 	uint32_t i = 0, child;
 
 	while ((child = 4 * i + 1) < link->count) {
@@ -71,7 +71,7 @@ static void add_entry(struct pd_sim_link *link, const struct pd_sim_entry *entry
 }
 
 void pd_sim_link_wait_two(struct pd_sim_link *at, struct pd_sim_link *other, uint64_t order,
-			  struct transfer *x, uint64_t passes)
+			  struct sim_transfer *x, uint64_t passes)
 {
 	struct pd_sim_entry entry = { .order = order, .transfer = x, .other = other, .here = true,
 				      .since = passes };
@@ -158,12 +158,13 @@ static uint32_t find_entry(const struct pd_sim_link *link, uint64_t order)
 	return low;
 }
 
-struct transfer *pd_sim_link_offer(struct pd_sim_link *link, const uint8_t *states, uint64_t number)
+struct sim_transfer *pd_sim_link_offer(struct pd_sim_link *link, const uint8_t *states,
+				       uint64_t number)
 {
 	for (uint32_t i = link->first; i < link->end; i++) {
 		const struct pd_sim_entry *entry = &link->entries[i];
 		uint8_t other = states[link->others[i]];
-		struct transfer *x;
+		struct sim_transfer *x;
 
 		/* at one that is free, and not to be given out after this, nobody waits */
 		if ((other & PD_SIM_BUSY) || ((other & PD_SIM_FREED) && !waits_here(link, entry)))

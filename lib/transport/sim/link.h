@@ -15,18 +15,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct transfer;
+struct sim_transfer;
 struct pd_sim_link;
 
 struct pd_sim_turn {
 	uint64_t order;                 /* in which it was ready to start */
-	struct transfer *transfer;
+	struct sim_transfer *transfer;
 };
 
 /* One of two links: a turn of both.  NULL: it has gone. */
 struct pd_sim_entry {
 	uint64_t order;
-	struct transfer *transfer;
+	struct sim_transfer *transfer;
 	struct pd_sim_link *other;
 	uint64_t here : 1;              /* it came to wait here, not at the other */
 	uint64_t since : 63;            /* passes until then do not concern it */
@@ -60,15 +60,15 @@ struct pd_sim_link {
 void pd_sim_link_release(struct pd_sim_link *link);
 
 /* One link at a time. */
-void pd_sim_link_wait(struct pd_sim_link *link, uint64_t order, struct transfer *x);
+void pd_sim_link_wait(struct pd_sim_link *link, uint64_t order, struct sim_transfer *x);
 /* The one that was ready first, which waits here no longer. */
-struct transfer *pd_sim_link_take(struct pd_sim_link *link);
+struct sim_transfer *pd_sim_link_take(struct pd_sim_link *link);
 
 /*
  * Two.  The newest waits at `at`, and for `other` too; passes: the number of the last pass.
  */
 void pd_sim_link_wait_two(struct pd_sim_link *at, struct pd_sim_link *other, uint64_t order,
-			  struct transfer *x, uint64_t passes);
+			  struct sim_transfer *x, uint64_t passes);
 /* Does anybody wait at this one? */
 bool pd_sim_link_awaited(const struct pd_sim_link *link);
 /*
@@ -76,6 +76,7 @@ bool pd_sim_link_awaited(const struct pd_sim_link *link);
  * longer.  NULL: all wait for the other.  states: of links by number, 0 busy for ever; pass: the
  * number of this one.
  */
-struct transfer *pd_sim_link_offer(struct pd_sim_link *link, const uint8_t *states, uint64_t pass);
+struct sim_transfer *pd_sim_link_offer(struct pd_sim_link *link, const uint8_t *states,
+				       uint64_t pass);
 
 #endif

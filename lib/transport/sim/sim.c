@@ -16,8 +16,8 @@
  * A cache line: there are many, most of them waiting for the other side, in a bucket: the thing's
  * ring is then the next one there.
  */
-struct transfer {
-	struct pd_sim_thing thing;      /* of the sender until it has left */
+struct sim_transfer {
+	struct pd_sim_activity activity; /* of the sender until it has left */
 	int32_t to;
 	bool sent, received;            /* posted by the sender, the receiver */
 	union {
@@ -31,7 +31,7 @@ struct transfer {
 
 /* Two links of one level that are done with a transfer before others on its way. */
 struct relief {
-	struct pd_sim_thing thing;
+	struct pd_sim_activity activity;
 	uint32_t links[2];
 };
 
@@ -69,9 +69,9 @@ struct pd_sim_fabric {
 	uint32_t link_count;
 	bool two;                       /* every way has two links, or none */
 	uint64_t passes;                /* see link.h */
-	struct pd_sim_thing give_out;
+	struct pd_sim_activity give_out;
 	struct pd_sim_link *first_freed, *last_freed;
-	struct transfer **buckets;
+	struct sim_transfer **buckets;
 	size_t bucket_count, unmatched;         /* a power of two */
 	int spread;                             /* bits: buckets of two neighbours */
 };
@@ -91,18 +91,18 @@ static int64_t way_ns(int64_t bytes, int64_t bandwidth)
 	return ns < PD_SIM_MOST_NS ? (int64_t)ns : PD_SIM_MOST_NS;
 }
 
-static void transfer_arrive(struct pd_sim *sim, struct pd_sim_thing *thing)
+static void transfer_arrive(struct pd_sim *sim, struct pd_sim_activity *activity)
 {
-	struct transfer *x = (struct transfer *)thing;
+	struct sim_transfer *x = (struct sim_transfer *)activity;
 
-	pd_sim_complete(sim, x->to, thing->event, x->start_ns, sim->now_ns);
+	pd_sim_complete(sim, x->to, activity->event, x->start_ns, sim->now_ns);
 	pd_pool_return(&sim->fabric->transfers, x);
 }
 
-static void path_of(const struct pd_sim_fabric *fabric, const struct transfer *x,
+static void path_of(const struct pd_sim_fabric *fabric, const struct sim_transfer *x,
 		    struct path *path)
 {
-	const uint32_t *a = &fabric->hops[(size_t)x->thing.rank * (size_t)fabric->levels];
+	const uint32_t *a = &fabric->hops[(size_t)x->activity.rank * (size_t)fabric->levels];
 	const uint32_t *b = &fabric->hops[(size_t)x->to * (size_t)fabric->levels];
 	int l;
 
@@ -144,9 +144,9 @@ static void free_link(struct pd_sim_fabric *fabric, uint32_t number)
 	fabric->last_freed = link;
 }
 
-static void relieve(struct pd_sim *sim, struct pd_sim_thing *thing)
+static void relieve(struct pd_sim *sim, struct pd_sim_activity *activity)
 {
-	struct relief *relief = (struct relief *)thing;
+	struct relief *relief = (struct relief *)activity;
 
 	for (int i = 0; i < 2; i++)
 		free_link(sim->fabric, relief->links[i]);
@@ -158,11 +158,12 @@ static void relieve_later(struct pd_sim *sim, const uint32_t *links, int64_t whe
 {
 	struct relief *relief = pd_pool_take(&sim->fabric->reliefs, sizeof(*relief));
 
-	*relief = (struct relief){ .thing = { .next = relieve }, .links = { links[0], links[1] } };
-	pd_sim_at(sim, &relief->thing, when_ns);
+	*relief = (struct relief){ .activity = { .next = relieve },
+				   .links = { links[0], links[1] } };
+	pd_sim_at(sim, &relief->activity, when_ns);
 }
 
-static void start(struct pd_sim *sim, struct transfer *x, const struct path *path)
+static void start(struct pd_sim *sim, struct sim_transfer *x, const struct path *path)
 {
 	for (int i = 0; i < path->count; i++)
 		sim->fabric->states[path->links[i]] |= PD_SIM_BUSY;
@@ -171,10 +172,11 @@ static void start(struct pd_sim *sim, struct transfer *x, const struct path *pat
 			relieve_later(sim, &path->links[i],
 				      sim->now_ns + way_ns(x->bytes, path->own[i / 2]));
 	x->start_ns = sim->now_ns;
-	pd_sim_work(sim, &x->thing, x->to, 1, way_ns(x->bytes, path->bandwidth));
+	pd_sim_work(sim, &x->activity, x->to, 1, way_ns(x->bytes, path->bandwidth));
 }
 
-static void wait_at(struct pd_sim_fabric *fabric, struct transfer *x, const struct path *path, int i)
+static void wait_at(struct pd_sim_fabric *fabric, struct sim_transfer *x, const struct path *path,
+		    int i)
 {
 	struct pd_sim_link *at = &fabric->links[path->links[i]];
 
@@ -192,7 +194,7 @@ static void wait_at(struct pd_sim_fabric *fabric, struct transfer *x, const stru
  * Takes all its links if they are free, to leave later; else waits at one that is not.  A
  * newcomer does not overtake those that wait for a link to be given out.
  */
-static void try_start(struct pd_sim *sim, struct transfer *x, bool newcomer)
+static void try_start(struct pd_sim *sim, struct sim_transfer *x, bool newcomer)
 {
 	uint8_t taken = newcomer ? PD_SIM_BUSY | PD_SIM_FREED : PD_SIM_BUSY;
 	struct path path;
@@ -207,10 +209,10 @@ static void try_start(struct pd_sim *sim, struct transfer *x, bool newcomer)
 }
 
 /* Links go to those that wait for them once all that end at this time have ended. */
-static void give_out(struct pd_sim *sim, struct pd_sim_thing *thing)
+static void give_out(struct pd_sim *sim, struct pd_sim_activity *activity)
 {
-	struct pd_sim_fabric *fabric = pd_container(thing, struct pd_sim_fabric, give_out);
-	struct transfer *x;
+	struct pd_sim_fabric *fabric = pd_container(activity, struct pd_sim_fabric, give_out);
+	struct sim_transfer *x;
 	struct path path;
 
 	for (struct pd_sim_link *link; (link = fabric->first_freed);) {
@@ -229,31 +231,31 @@ static void give_out(struct pd_sim *sim, struct pd_sim_thing *thing)
 	fabric->last_freed = NULL;
 }
 
-static void transfer_left(struct pd_sim *sim, struct pd_sim_thing *thing)
+static void transfer_left(struct pd_sim *sim, struct pd_sim_activity *activity)
 {
-	struct transfer *x = (struct transfer *)thing;
+	struct sim_transfer *x = (struct sim_transfer *)activity;
 	struct path path;
 
 	path_of(sim->fabric, x, &path);
 	for (int i = 0; i < path.count; i++)
 		if (path.own[i / 2] <= path.bandwidth)
 			free_link(sim->fabric, path.links[i]);
-	pd_sim_complete(sim, thing->rank, thing->event, x->start_ns, sim->now_ns);
-	thing->next = transfer_arrive;
-	thing->event = x->recv_done;
-	thing->rank = x->to;
+	pd_sim_complete(sim, activity->rank, activity->event, x->start_ns, sim->now_ns);
+	activity->next = transfer_arrive;
+	activity->event = x->recv_done;
+	activity->rank = x->to;
 	if (path.latency_ns > 0)
-		pd_sim_at(sim, thing, sim->now_ns + path.latency_ns);
+		pd_sim_at(sim, activity, sim->now_ns + path.latency_ns);
 	else
-		transfer_arrive(sim, thing);
+		transfer_arrive(sim, activity);
 }
 
-static void transfer_ready(struct pd_sim *sim, struct pd_sim_thing *thing)
+static void transfer_ready(struct pd_sim *sim, struct pd_sim_activity *activity)
 {
-	struct transfer *x = (struct transfer *)thing;
+	struct sim_transfer *x = (struct sim_transfer *)activity;
 
 	x->order = sim->fabric->order++;
-	thing->next = transfer_left;
+	activity->next = transfer_left;
 	try_start(sim, x, true);
 }
 
@@ -262,8 +264,8 @@ static void transfer_ready(struct pd_sim *sim, struct pd_sim_thing *thing)
  * other they are used one after the other.  Those of others lie anywhere: where an all-reduce has
  * few tags, it has all pairs of its members.
  */
-static struct transfer **bucket_of(const struct pd_sim_fabric *fabric, int from, int to,
-				   uint64_t tag)
+static struct sim_transfer **bucket_of(const struct pd_sim_fabric *fabric, int from, int to,
+				       uint64_t tag)
 {
 	uint64_t low = (uint64_t)(from < to ? from : to), apart = (uint64_t)abs(to - from) - 1;
 	uint64_t h = (2 * tag + (from < to)) * UINT64_C(0x9e3779b97f4a7c15);
@@ -284,32 +286,32 @@ static void set_buckets(struct pd_sim_fabric *fabric, size_t count)
 
 static void grow_buckets(struct pd_sim_fabric *fabric)
 {
-	struct transfer **old = fabric->buckets, **bucket;
+	struct sim_transfer **old = fabric->buckets, **bucket;
 	size_t n = fabric->bucket_count;
 
 	set_buckets(fabric, 2 * n);
 	for (size_t i = 0; i < n; i++)
-		for (struct transfer *x = old[i], *next; x; x = next) {
-			next = x->thing.ring;
-			bucket = bucket_of(fabric, x->thing.rank, x->to, x->tag);
-			x->thing.ring = *bucket;
+		for (struct sim_transfer *x = old[i], *next; x; x = next) {
+			next = x->activity.ring;
+			bucket = bucket_of(fabric, x->activity.rank, x->to, x->tag);
+			x->activity.ring = *bucket;
 			*bucket = x;
 		}
 	free(old);
 }
 
 /* The transfer that the other side has posted, taken out of its bucket, or a new one in it. */
-static struct transfer *match(struct pd_sim_fabric *fabric, int from, int to, uint64_t tag)
+static struct sim_transfer *match(struct pd_sim_fabric *fabric, int from, int to, uint64_t tag)
 {
-	struct transfer **at = bucket_of(fabric, from, to, tag), *x, *before = NULL;
+	struct sim_transfer **at = bucket_of(fabric, from, to, tag), *x, *before = NULL;
 
-	for (x = *at; x; before = x, x = x->thing.ring)
-		if (x->thing.rank == from && x->to == to && x->tag == tag) {
+	for (x = *at; x; before = x, x = x->activity.ring)
+		if (x->activity.rank == from && x->to == to && x->tag == tag) {
 			if (before)
-				before->thing.ring = x->thing.ring;
+				before->activity.ring = x->activity.ring;
 			else
-				*at = x->thing.ring;
-			x->thing.ringed = false;
+				*at = x->activity.ring;
+			x->activity.ringed = false;
 			fabric->unmatched--;
 			return x;
 		}
@@ -317,9 +319,9 @@ static struct transfer *match(struct pd_sim_fabric *fabric, int from, int to, ui
 		grow_buckets(fabric);
 	at = bucket_of(fabric, from, to, tag);
 	x = pd_pool_take(&fabric->transfers, sizeof(*x));
-	*x = (struct transfer){ .thing = { .next = transfer_ready, .waits = 2, .rank = from,
-					   .ringed = true, .ring = *at },
-				.to = to, .tag = tag };
+	*x = (struct sim_transfer){ .activity = { .next = transfer_ready, .waits = 2, .rank = from,
+						  .ringed = true, .ring = *at },
+				    .to = to, .tag = tag };
 	*at = x;
 	return x;
 }
@@ -328,7 +330,7 @@ static void post(struct end *end, int from, int to, uint64_t tag, size_t bytes, 
 		 const struct pd_event *after, struct pd_event *done)
 {
 	struct pd_sim_fabric *fabric = end->fabric;
-	struct transfer *x;
+	struct sim_transfer *x;
 
 	if (from < 0 || from >= fabric->rank_count || to < 0 || to >= fabric->rank_count)
 		pd_bug("transfer from rank %d to rank %d: there are %d ranks", from, to,
@@ -344,13 +346,13 @@ static void post(struct end *end, int from, int to, uint64_t tag, size_t bytes, 
 	x->bytes = (int64_t)bytes;
 	if (send) {
 		x->sent = true;
-		x->thing.event = done;
+		x->activity.event = done;
 	} else {
 		x->received = true;
 		x->recv_done = done;
 	}
-	pd_sim_await(fabric->sim, &x->thing, after);
-	pd_sim_let(fabric->sim, &x->thing);
+	pd_sim_await(fabric->sim, &x->activity, after);
+	pd_sim_let(fabric->sim, &x->activity);
 }
 
 static int sim_send(struct pd_transport *t, int peer, uint64_t tag, const void *buf, size_t bytes,

@@ -11,15 +11,15 @@
 
 struct chunk {                          /* transfers are made this many at a time */
 	struct chunk *next;
-	struct transfer transfers[CHUNK];
+	struct ucx_transfer transfers[CHUNK];
 };
 
-static void ring_init(struct transfer *head)
+static void ring_init(struct ucx_transfer *head)
 {
 	head->next = head->prev = head;
 }
 
-static void ring_append(struct transfer *head, struct transfer *x)
+static void ring_append(struct ucx_transfer *head, struct ucx_transfer *x)
 {
 	x->next = head;
 	x->prev = head->prev;
@@ -27,7 +27,7 @@ static void ring_append(struct transfer *head, struct transfer *x)
 	head->prev = x;
 }
 
-static void ring_remove(struct transfer *x)
+static void ring_remove(struct ucx_transfer *x)
 {
 	x->prev->next = x->next;
 	x->next->prev = x->prev;
@@ -50,9 +50,9 @@ void pd_ucx_transfers_release(struct ucx *u)
 	}
 }
 
-static struct transfer *transfer_get(struct ucx *u)
+static struct ucx_transfer *transfer_get(struct ucx *u)
 {
-	struct transfer *x;
+	struct ucx_transfer *x;
 
 	if (u->idle.next == &u->idle) {
 		struct chunk *chunk = pd_zalloc(sizeof(*chunk));
@@ -67,7 +67,7 @@ static struct transfer *transfer_get(struct ucx *u)
 	return x;
 }
 
-static void describe(const struct transfer *x, char *text, size_t size)
+static void describe(const struct ucx_transfer *x, char *text, size_t size)
 {
 	snprintf(text, size, "%s of %zu bytes %s rank %d (tag %#llx)",
 		 x->receive ? "receive" : "send", x->bytes, x->receive ? "from" : "to", x->peer,
@@ -75,7 +75,7 @@ static void describe(const struct transfer *x, char *text, size_t size)
 }
 
 /* Takes x, which is in no list, to its end. */
-static void finish(struct transfer *x)
+static void finish(struct ucx_transfer *x)
 {
 	struct ucx *u = x->owner;
 
@@ -83,7 +83,7 @@ static void finish(struct transfer *x)
 	ring_append(&u->idle, x);
 }
 
-static void fail(struct transfer *x, const char *why)
+static void fail(struct ucx_transfer *x, const char *why)
 {
 	struct ucx *u = x->owner;
 	struct pd_error err;
@@ -95,7 +95,7 @@ static void fail(struct transfer *x, const char *why)
 	ring_append(&u->idle, x);
 }
 
-static void settle(struct transfer *x, ucs_status_t status, size_t length)
+static void settle(struct ucx_transfer *x, ucs_status_t status, size_t length)
 {
 	char why[64];
 
@@ -116,7 +116,7 @@ static void settle(struct transfer *x, ucs_status_t status, size_t length)
 
 static void sent(void *request, ucs_status_t status, void *transfer)
 {
-	struct transfer *x = transfer;
+	struct ucx_transfer *x = transfer;
 
 	ucp_request_free(request);
 	settle(x, status, x->bytes);
@@ -133,7 +133,7 @@ static void received(void *request, ucs_status_t status, const ucp_tag_recv_info
 }
 
 /* Gives x, which is in no list, to UCX. */
-static void post(struct transfer *x)
+static void post(struct ucx_transfer *x)
 {
 	struct ucx *u = x->owner;
 	ucp_tag_recv_info_t info = {.length = x->bytes};
@@ -167,7 +167,7 @@ static void post(struct transfer *x)
 
 int pd_ucx_post_ready(struct ucx *u)
 {
-	struct transfer *x, *next;
+	struct ucx_transfer *x, *next;
 	int n = 0;
 
 	for (x = u->waiting.next; x != &u->waiting; x = next) {
@@ -186,7 +186,7 @@ int pd_ucx_post_ready(struct ucx *u)
 
 bool pd_ucx_is_ready(const struct ucx *u)
 {
-	for (const struct transfer *x = u->waiting.next; x != &u->waiting; x = x->next)
+	for (const struct ucx_transfer *x = u->waiting.next; x != &u->waiting; x = x->next)
 		if (pd_event_done(x->after))
 			return true;
 	return false;
@@ -195,13 +195,13 @@ bool pd_ucx_is_ready(const struct ucx *u)
 int pd_ucx_transfer(struct ucx *u, bool receive, int peer, uint64_t tag, void *buf, size_t bytes,
 		    const struct pd_event *after, struct pd_event *done)
 {
-	struct transfer *x;
+	struct ucx_transfer *x;
 
 	if (peer < 0 || peer >= u->ranks || !u->peers || tag >> PD_TRANSPORT_TAG_BITS)
 		pd_bug("rank %d: transfer with rank %d (of %d%s), tag %#llx", u->rank, peer,
 		       u->ranks, u->peers ? "" : ", not connected", (unsigned long long)tag);
 	x = transfer_get(u);
-	*x = (struct transfer){
+	*x = (struct ucx_transfer){
 		.owner = u, .receive = receive, .peer = peer, .tag = tag, .buf = buf,
 		.bytes = bytes, .after = after, .done = done,
 	};
@@ -216,7 +216,7 @@ int pd_ucx_transfer(struct ucx *u, bool receive, int peer, uint64_t tag, void *b
 
 void pd_ucx_cancel_all(struct ucx *u)
 {
-	struct transfer *x;
+	struct ucx_transfer *x;
 
 	u->closing = true;
 	while ((x = u->waiting.next) != &u->waiting) {

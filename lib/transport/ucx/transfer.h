@@ -7,8 +7,8 @@
 
 #include <ucp/api/ucp.h>
 
-struct transfer {
-	struct transfer *next, *prev;   /* in one of the lists */
+struct ucx_transfer {
+	struct ucx_transfer *next, *prev; /* in one of the lists */
 	struct ucx *owner;
 	bool receive;
 	int peer;
@@ -36,7 +36,7 @@ struct ucx {
 	bool broken, closing;
 	struct chunk *chunks;
 	/* heads of rings: not in use; waiting for `after`, in order; given to UCX */
-	struct transfer idle, waiting, posted;
+	struct ucx_transfer idle, waiting, posted;
 };
 
 void pd_ucx_transfers_init(struct ucx *u);

@@ -14,7 +14,7 @@
  *   missed and nobody polls.  The one time when arm() stays 1 for long is when a peer does
  *   not empty its queue of 64 messages.
  * sysv is left out: a segment has a number until it is removed, and a process killed before
- *   that leaves it behind for good.  posix memory has no name at all (nameless.h).
+ *   that leaves it behind for good.  posix memory has no name at all (shm_memfd.h).
  * RNDV_THRESH=8000: one message in the queue is at most one element, so that a sender does
  *   not have to wait for the receiver in the middle of one.
  * RCACHE_ENABLE=n: nothing here needs memory to be registered; without it UCX does not
@@ -28,7 +28,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "transport/provider.h"
-#include "transport/ucx/nameless.h"
+#include "transport/ucx/shm_memfd.h"
 #include "transport/ucx/transfer.h"
 
 #include <poll.h>
@@ -254,7 +254,7 @@ static ucs_status_t start(struct ucx *u)
 	ucs_status_t status;
 
 	pd_mem_expect(ROOM);
-	pd_ucx_nameless();
+	pd_ucx_shm_memfd();
 	status = ucp_config_read(NULL, NULL, &config);
 	if (status != UCS_OK)
 		return status;

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A place for everything in the caller's buffers.
+ *
+ * Parameters, gradients, velocity: tensors aligned to PD_ALIGN, in 16 bits too, in the order
+ * in which backward completes their gradients, last layer first; the gaps stay zero.
+ *
+ * Inboxes: the tensors that come in.  Slots: for each layer its output and extras.  An output
+ * lies in its input's memory where the kind allows that and nobody misses the input; that
+ * is decided over the whole model.  Where backward comes in two parts, what the second
+ * takes from the first lies there too.
+ *
+ * Gradients of activations and temporaries: lib/plan/scratch.
+ */
+#include "base/mem.h"
+#include "device/compiled.h"
+
+#include <stdlib.h>
+
+static size_t take(size_t *total_p, size_t bytes)
+{
+	size_t offset = *total_p;
+
+	*total_p += pd_align(bytes);
+	return offset;
+}
+
+static int place_parameters(struct pd_compiled *net, struct pd_error *err)
+{
+	const struct pd_model *model = net->model;
+	int last = net->first + net->count - 1;
+
+	for (int l = last; l >= net->first; l--) {
+		int owner = net->layers[l].owner;
+
+		net->step_offset[l] = net->sizes.full_bytes;
+		if (net->home[owner] < net->first)
+			return pd_error_input(err, "layers \"%s\" and \"%s\" share parameters and "
+					      "must be in one stage", model->layers[l].name,
+					      model->layers[net->home[owner]].name);
+		if (net->home[owner] != l)
+			continue;
+		for (int p = 0; p < model->layers[owner].parameter_count; p++) {
+			struct pd_compiled_parameter *parameter = &net->parameters[owner][p];
+
+			parameter->offset = net->sizes.full_bytes;
+			net->sizes.full_bytes += pd_compiled_reserved(net, parameter->bytes);
+		}
+		net->step_bytes[l] = net->sizes.full_bytes - net->step_offset[l];
+	}
+	net->sizes.weights_bytes = pd_compiled_working(net, net->sizes.full_bytes);
+	for (int l = last + 1; l < model->layer_count; l++) {
+		int home = net->home[net->layers[l].owner];
+
+		if (home >= net->first && home <= last)
+			return pd_error_input(err, "layers \"%s\" and \"%s\" share parameters and "
+					      "must be in one stage", model->layers[home].name,
+					      model->layers[l].name);
+	}
+	for (int l = net->first; l <= last; l++)
+		net->layers[l].state_offset = take(&net->sizes.state_bytes,
+						   net->layers[l].state_bytes);
+	return 0;
+}
+
+/* Which tensors come in, and which leave. */
+static void cross(struct pd_compiled *net)
+{
+	const struct pd_model *model = net->model;
+	int end = net->first + net->count;
+
+	for (int l = net->first; l < model->layer_count; l++)
+		for (int i = 0; i < model->layers[l].input_count; i++) {
+			int t = model->layers[l].inputs[i];
+			int producer = pd_model_producer(model, t);
+			struct pd_compiled_tensor *tensor = &net->tensors[t];
+
+			if (l < end && producer < net->first)
+				tensor->arrives = tensor->here = true;
+			/* one from before that is not used here does not come by */
+			if (l >= end && producer >= 0 && producer < end &&
+			    (producer >= net->first || tensor->here))
+				tensor->leaves = true;
+		}
+	for (int l = net->first; l < end; l++)
+		net->tensors[model->input_count + l].here = true;
+}
+
+/* May the only consumer of this tensor write over it? */
+static bool expendable(const struct pd_compiled *net, int tensor)
+{
+	int producer = pd_model_producer(net->model, tensor);
+
+	if (pd_model_consumers(net->model, tensor, NULL) != 1)
+		return false;
+	if (producer < 0)
+		return true;
+	if (net->layers[producer].kind->keeps_output)
+		return false;
+	/* seen through a flatten, somebody else's output is written over */
+	return !net->layers[producer].same_memory ||
+	       expendable(net, net->model->layers[producer].inputs[0]);
+}
+
+static void place_slot(struct pd_compiled *net)
+{
+	const struct pd_model *model = net->model;
+	size_t *bytes = &net->sizes.slot_bytes;
+
+	for (int t = 0; t < pd_model_tensors(model); t++) {
+		net->tensors[t].memory = t;
+		net->tensors[t].inbox = net->tensors[t].arrives;
+		if (net->tensors[t].arrives)
+			net->tensors[t].slot_offset = take(&net->sizes.inbox_bytes,
+							   net->tensors[t].bytes);
+	}
+	for (int l = net->first; l < net->first + net->count; l++) {
+		struct pd_compiled_layer *layer = &net->layers[l];
+		struct pd_compiled_tensor *out = &net->tensors[model->input_count + l];
+		int in = layer->layer->inputs[0];
+
+		if (layer->same_memory || (layer->kind->in_place && expendable(net, in))) {
+			out->memory = net->tensors[in].memory;
+			out->inbox = net->tensors[in].inbox;
+			out->slot_offset = net->tensors[in].slot_offset;
+		} else {
+			out->slot_offset = take(bytes, out->bytes);
+		}
+		layer->extra_offset = take(bytes, layer->extra_bytes);
+		if (net->split)
+			layer->split_offset = take(bytes, layer->split_bytes);
+	}
+}
+
+static struct pd_net_tensor *list(struct pd_compiled *net, bool in, int *count_p)
+{
+	int n = 0, tensors = pd_model_tensors(net->model);
+	struct pd_net_tensor *out = pd_calloc((size_t)tensors, sizeof(*out));
+
+	for (int t = 0; t < tensors; t++) {
+		struct pd_compiled_tensor *tensor = &net->tensors[t];
+		size_t *total = in ? &net->sizes.gradient_out_bytes : &net->sizes.gradient_in_bytes;
+		size_t offset = SIZE_MAX;
+
+		if (!(in ? tensor->arrives : tensor->leaves))
+			continue;
+		if (pd_model_producer(net->model, t) >= 0 && pd_model_needs_gradient(net->model, t))
+			offset = take(total, tensor->bytes);
+		*(in ? &tensor->out_offset : &tensor->in_offset) = offset;
+		out[n++] = (struct pd_net_tensor){
+			.tensor = t,
+			.bytes = tensor->bytes,
+			.inbox = tensor->inbox,
+			.offset = tensor->slot_offset,
+			.gradient_offset = offset,
+		};
+	}
+	*count_p = n;
+	return out;
+}
+
+/* Room for a layer's backward: its temporaries, then gradients to be added to those of others. */
+static size_t backward_reserved(struct pd_compiled *net, struct pd_compiled_layer *l)
+{
+	size_t added = 0;
+
+	for (int p = 0; l->adds_room && p < l->layer->parameter_count; p++)
+		take(&added, net->parameters[l->owner][p].bytes);
+	l->added_offset = pd_align(l->backward_bytes);
+	return l->added_offset + added;
+}
+
+static void place_scratch(struct pd_compiled *net)
+{
+	size_t tensor_count = (size_t)pd_model_tensors(net->model);
+	struct pd_scratch_layer *layers = pd_calloc((size_t)net->count, sizeof(*layers));
+	struct pd_scratch_tensor *tensors = pd_calloc(tensor_count, sizeof(*tensors));
+
+	for (size_t t = 0; t < tensor_count; t++)
+		tensors[t] = (struct pd_scratch_tensor){
+			.bytes = net->tensors[t].bytes,
+			.arrives = net->tensors[t].arrives, .leaves = net->tensors[t].leaves,
+			.out_offset = net->tensors[t].out_offset,
+			.in_offset = net->tensors[t].in_offset,
+		};
+	for (int i = 0; i < net->count; i++) {
+		struct pd_compiled_layer *l = &net->layers[net->first + i];
+		struct pd_scratch_tensor *out = &tensors[net->model->input_count + l->index];
+
+		out->stays = net->split && pd_layer_is(l->layer, PD_KIND_SPLITS);
+		out->slot_offset = l->split_offset;
+		l->backward_reserved = backward_reserved(net, l);
+		layers[i] = (struct pd_scratch_layer){
+			.input_count = l->layer->input_count, .inputs = l->layer->inputs,
+			.wants = l->wants, .in_place = l->same_memory || l->kind->in_place,
+			.passes = l->passes,
+			.forward_bytes = l->forward_bytes, .backward_bytes = l->backward_reserved,
+			.contributions = l->contributions,
+		};
+	}
+	net->sizes.scratch_bytes = pd_scratch_place(layers, net->count, tensors,
+						    net->model->input_count + net->first);
+	for (int i = 0; i < net->count; i++) {
+		struct pd_compiled_layer *l = &net->layers[net->first + i];
+
+		l->scratch = (struct pd_location){ PD_SCRATCH, layers[i].offset };
+		l->diff_dst_at = layers[i].diff_dst_at;
+		l->diff_dst_from = layers[i].diff_dst_from;
+	}
+	free(layers);
+	free(tensors);
+}
+
+/*
+ * Of the parts of a tensor's gradient, which are added from the last layer that uses it to the
+ * first, the last one taken: its layer and input.  NULL: there is none in this stage.
+ */
+static struct pd_compiled_layer *last_part(struct pd_compiled *net, int tensor, int *input_p)
+{
+	int producer = pd_model_producer(net->model, tensor);
+
+	for (int l = producer + 1; l < net->first + net->count; l++)
+		for (int i = 0; i < net->layers[l].layer->input_count; i++)
+			if (net->layers[l].layer->inputs[i] == tensor && net->layers[l].wants[i]) {
+				*input_p = i;
+				return &net->layers[l];
+			}
+	return NULL;
+}
+
+/* Which sums do a relu's part of backward: those that make the gradient of its output whole. */
+static void place_relus(struct pd_compiled *net)
+{
+	for (int r = net->first; r < net->first + net->count && net->device->add_relu; r++) {
+		struct pd_compiled_layer *last;
+		int i;
+
+		if (!net->layers[r].kind->is_relu)
+			continue;
+		last = last_part(net, net->model->input_count + r, &i);
+		if (last && !last->sums && last->contributions[i].before.buffer != PD_NOWHERE)
+			last->completes[i] = net->layers[r].completed = true;
+	}
+}
+
+int pd_compiled_lay_out(struct pd_compiled *net, struct pd_error *err)
+{
+	if (place_parameters(net, err) < 0)
+		return -1;
+	cross(net);
+	place_slot(net);
+	net->sizes.in = list(net, true, &net->sizes.in_count);
+	net->sizes.out = list(net, false, &net->sizes.out_count);
+	place_scratch(net);
+	place_relus(net);
+	return 0;
+}

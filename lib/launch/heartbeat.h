@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Says {"event": "alive"} every second from a thread of its own, while a process does
+ * something long that is not a hang: makes kernels, reads data, writes a checkpoint.
+ */
+#ifndef PD_LAUNCH_HEARTBEAT_H
+#define PD_LAUNCH_HEARTBEAT_H
+
+#include "launch/channel.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+
+struct pd_heartbeat {
+	struct pd_channel *channel;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t ended;
+	bool running, stop;
+};
+
+void pd_heartbeat_begin(struct pd_heartbeat *heartbeat, struct pd_channel *channel);
+/* A no-op when it has not begun. */
+void pd_heartbeat_end(struct pd_heartbeat *heartbeat);
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The placements of a plan's replicas on devices; private to this folder. */
+#ifndef PD_PLANNER_PLACEMENT_H
+#define PD_PLANNER_PLACEMENT_H
+
+#include "plan/plan.h"
+
+#include <stdbool.h>
+
+/*
+ * Placement number n, from 0, of a plan's stages: its ranks are set.  False when there are no
+ * more.
+ *
+ *   0       on a line, the first stage at its beginning
+ *   1       on a line, the last stage at its beginning
+ *   2 + k   for each level k but the innermost where that is possible: strided, a whole
+ *           pipeline in each component below it.  Minibatch n, which is at replica n mod r of a
+ *           stage, thus stays in one component, and only all-reduces go out of it.
+ *
+ * Placements that are the same by symmetry are left out (all but the first, on one level).
+ */
+bool pd_placement_set(struct pd_plan *plan, int n);
+#define PD_PLACEMENTS (2 + PD_MAX_LEVELS)
+/* Tells whether placement n differs from earlier ones. */
+bool pd_placement_differs(const struct pd_plan *plan, int n);
+
+#endif

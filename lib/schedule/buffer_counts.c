@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "schedule/buffer_counts.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+#define PASSAGES 2      /* gradient buffers, at least: one transfers while one is used */
+
+void pd_buffer_counts_of_stage(const struct pd_schedule *schedule, int stage,
+			       struct pd_buffer_counts *out_p)
+{
+	*out_p = (struct pd_buffer_counts){
+		.slots = pd_schedule_slots(schedule, stage, false),
+		.inboxes = pd_schedule_inboxes(schedule, stage, false),
+		.arriving = PASSAGES, .leaving = pd_schedule_leaving(schedule, stage),
+		.outboxes = pd_schedule_outboxes(schedule, stage),
+		.versions = pd_schedule_versions(schedule, stage),
+	};
+}
+
+/* Buffers of one kind.  The ring has the free ones, those free for longest first. */
+struct stock {
+	int32_t *free;
+	size_t capacity;
+	int made, first, count;
+};
+
+static void put_back(struct stock *stock, int32_t number)
+{
+	stock->free[(stock->first + stock->count++) % stock->made] = number;
+}
+
+/* Returns a free buffer, or a new one. */
+static int32_t take(struct stock *stock)
+{
+	int32_t number;
+
+	if (stock->count == 0) {
+		stock->made++;
+		stock->free = pd_grow(stock->free, &stock->capacity, (size_t)stock->made,
+				      sizeof(*stock->free));
+		stock->first = 0;
+		return stock->made - 1;
+	}
+	number = stock->free[stock->first];
+	stock->first = (stock->first + 1) % stock->made;
+	stock->count--;
+	return number;
+}
+
+/* Starts with the least number of buffers that there must be. */
+static void stock_init(struct stock *stock, int least)
+{
+	*stock = (struct stock){ .made = least };
+	stock->free = pd_grow(NULL, &stock->capacity, (size_t)least, sizeof(*stock->free));
+	for (int i = 0; i < least; i++)
+		put_back(stock, i);
+}
+
+/* Versions of the weights that are live, as pd_weights counts them, and the readers of each. */
+struct versions {
+	struct { int64_t number; int readers; } *live;
+	size_t count, capacity;
+	int most;
+};
+
+static void read_version(struct versions *versions, int64_t number, int by)
+{
+	for (size_t v = 0; v < versions->count; v++)
+		if (versions->live[v].number == number)
+			versions->live[v].readers += by;
+}
+
+/*
+ * Does what pd_weights_step does: frees versions that nobody reads or will read, also the one
+ * before.
+ */
+static void step(struct versions *versions, int64_t number, int64_t keep)
+{
+	size_t n = 0;
+
+	for (size_t v = 0; v < versions->count; v++)
+		if (versions->live[v].readers > 0 || versions->live[v].number >= keep)
+			versions->live[n++] = versions->live[v];
+	versions->live = pd_grow(versions->live, &versions->capacity, n + 1,
+				 sizeof(*versions->live));
+	versions->live[n].number = number;
+	versions->live[n].readers = 0;
+	versions->count = n + 1;
+	if ((int)versions->count > versions->most)
+		versions->most = (int)versions->count;
+}
+
+/* A stage of the rank while its list is walked. */
+struct walk {
+	const struct pd_schedule *schedule;
+	int stage, ins;                 /* ins: gradients that leave after each backward */
+	int outs;                       /* activations that leave after each forward */
+	bool recompute;
+	int64_t replicas;
+	struct pd_buffer_counts *counts;
+	struct stock inboxes, slots, outboxes, arriving, leaving;
+	struct versions versions;
+	int *to_send;                   /* per microbatch: gradients not yet sent */
+	int *to_leave;                  /* per microbatch: activations not yet sent */
+};
+
+static void walk_init(struct walk *w, const struct pd_schedule *schedule, int64_t microbatches,
+		      int stage, bool evaluates, struct pd_buffer_counts *counts)
+{
+	int64_t replicas = schedule->plan->stages[stage].replicas;
+	size_t most = (size_t)((microbatches + replicas - 1) / replicas);
+
+	*counts = (struct pd_buffer_counts){ .buffers = pd_calloc(most, sizeof(*counts->buffers)),
+					     .loads = pd_calloc(most, sizeof(*counts->loads)) };
+	for (size_t i = 0; i < most; i++)
+		counts->buffers[i] = (struct pd_buffers){ -1, -1, -1, -1, -1, -1 };
+	*w = (struct walk){ .schedule = schedule, .stage = stage, .replicas = replicas,
+			    .ins = schedule->wiring->in_count[stage], .counts = counts,
+			    .outs = schedule->wiring->out_count[stage],
+			    .recompute = schedule->plan->stages[stage].recompute,
+			    .to_send = pd_calloc(most, sizeof(int)),
+			    .to_leave = pd_calloc(most, sizeof(int)) };
+	stock_init(&w->inboxes, evaluates ? pd_schedule_inboxes(schedule, stage, true) : 1);
+	stock_init(&w->slots, evaluates ? pd_schedule_slots(schedule, stage, true) : 1);
+	stock_init(&w->outboxes, evaluates ? pd_schedule_outboxes(schedule, stage) : 0);
+	stock_init(&w->arriving, PASSAGES);
+	stock_init(&w->leaving, PASSAGES);
+	step(&w->versions, 0, 0);       /* training begins with this version */
+}
+
+static void walk_end(struct walk *w)
+{
+	w->counts->inboxes = w->inboxes.made;
+	w->counts->slots = w->slots.made;
+	w->counts->outboxes = w->outboxes.made;
+	w->counts->arriving = w->arriving.made;
+	w->counts->leaving = w->leaving.made;
+	w->counts->versions = w->versions.most;
+	free(w->inboxes.free);
+	free(w->slots.free);
+	free(w->outboxes.free);
+	free(w->arriving.free);
+	free(w->leaving.free);
+	free(w->versions.live);
+	free(w->to_send);
+	free(w->to_leave);
+}
+
+static void take_once(struct stock *stock, int32_t *mine)
+{
+	if (*mine < 0)
+		*mine = take(stock);
+}
+
+/* Enters a backward: gradients that arrived are used, others leave. */
+static void back(struct walk *w, struct pd_buffers *mine, int64_t i)
+{
+	if (mine->arriving >= 0)
+		put_back(&w->arriving, mine->arriving);
+	w->to_send[i] = w->ins;
+	if (w->ins > 0)
+		mine->leaving = take(&w->leaving);
+}
+
+/*
+ * Enters a forward.  With recomputation it only works in a slot, after all earlier uses and before
+ * all later ones; its outputs go into an outbox.
+ */
+static void forth(struct walk *w, struct pd_buffers *mine, int64_t i)
+{
+	if (!w->recompute) {
+		take_once(&w->slots, &mine->slot);
+		return;
+	}
+	mine->work = take(&w->slots);
+	put_back(&w->slots, mine->work);
+	w->to_leave[i] = w->outs;
+	if (w->outs > 0)
+		mine->outbox = take(&w->outboxes);
+}
+
+/* Ends a microbatch, of which only gradients on their way are still needed. */
+static void end(struct walk *w, const struct pd_buffers *mine, int64_t version)
+{
+	put_back(&w->inboxes, mine->inbox);
+	put_back(&w->slots, mine->slot);
+	if (w->schedule->plan->weights != PD_WEIGHTS_LATEST)
+		read_version(&w->versions, version, -1);
+}
+
+static void follow(struct walk *w, const struct pd_op *op)
+{
+	int64_t i = op->microbatch / w->replicas;
+	struct pd_buffers *mine = &w->counts->buffers[i];
+
+	switch (op->kind) {
+	case PD_OP_load:
+		w->counts->loads[w->counts->load_count++] = op->microbatch;
+		/* fall through */
+	case PD_OP_recv_activation:
+		take_once(&w->inboxes, &mine->inbox);
+		break;
+	case PD_OP_forward:
+		take_once(&w->inboxes, &mine->inbox);
+		forth(w, mine, i);
+		if (w->schedule->plan->weights != PD_WEIGHTS_LATEST)
+			read_version(&w->versions, op->version, 1);
+		break;
+	case PD_OP_send_activation:
+		if (w->recompute && --w->to_leave[i] == 0)
+			put_back(&w->outboxes, mine->outbox);
+		break;
+	case PD_OP_recompute:
+		take_once(&w->slots, &mine->slot);
+		break;
+	case PD_OP_recv_gradient:
+		take_once(&w->arriving, &mine->arriving);
+		break;
+	case PD_OP_backward:
+		back(w, mine, i);
+		end(w, mine, op->version);
+		break;
+	case PD_OP_backward_input:
+		back(w, mine, i);
+		break;
+	case PD_OP_backward_weight:
+		end(w, mine, op->version);
+		break;
+	case PD_OP_send_gradient:
+		if (--w->to_send[i] == 0)
+			put_back(&w->leaving, mine->leaving);
+		break;
+	case PD_OP_step:
+		step(&w->versions, op->version, op->keep);
+		break;
+	default:
+		break;
+	}
+}
+
+void pd_buffer_counts_of_list(const struct pd_schedule *schedule, const struct pd_lists *lists,
+			      int rank, bool evaluates, struct pd_buffer_counts *buffer_counts)
+{
+	struct pd_phase phase = { .last = lists->microbatches };
+	int chunks = schedule->chunks, stages[chunks];
+	struct walk walks[chunks];
+	struct pd_list_cursor cursor;
+	struct pd_op op;
+
+	pd_schedule_stages(schedule, rank, stages);
+	for (int c = 0; c < chunks; c++)
+		walk_init(&walks[c], schedule, lists->microbatches, stages[c], evaluates,
+			  &buffer_counts[c]);
+	pd_list_begin(&cursor, &lists->ranks[rank], &phase);
+	while (pd_list_next(&cursor, &op))
+		follow(&walks[(op.stage - stages[0]) / schedule->positions], &op);
+	for (int c = 0; c < chunks; c++)
+		walk_end(&walks[c]);
+}
+
+void pd_buffer_counts_release(struct pd_buffer_counts *buffer_counts, int count)
+{
+	for (int c = 0; c < count; c++) {
+		free(buffer_counts[c].buffers);
+		free(buffer_counts[c].loads);
+		buffer_counts[c] = (struct pd_buffer_counts){ 0 };
+	}
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How many of each buffer a rank keeps for one of its stages, and which one a microbatch has.
+ *
+ * The generator's microbatches take buffers in turn, and the plan says how many there are.  A list
+ * may be in any order that is right, so its lifetimes are worked out before the start.  Each begins
+ * and ends at an operation of the list.  As many buffers are needed as are live at once, and a
+ * microbatch gets the one that has been free for longest.
+ */
+#ifndef PD_SCHEDULE_BUFFER_COUNTS_H
+#define PD_SCHEDULE_BUFFER_COUNTS_H
+
+#include "schedule/list.h"
+
+/* The buffers of a microbatch. */
+struct pd_buffers {
+	int32_t inbox;                  /* from the first arrival to the end of its backward */
+	int32_t slot;                   /* from its forward (recompute) to the end of its backward */
+	int32_t work;                   /* with recomputation, the slot of its forward alone */
+	int32_t outbox;                 /* with recomputation, from its forward to the last send */
+	int32_t arriving;               /* gradients, from the first arrival to the backward that
+					   uses them */
+	int32_t leaving;                /* gradients, from the backward to the last send */
+};
+
+struct pd_buffer_counts {
+	int slots, inboxes, arriving, leaving;
+	int outboxes;                   /* 0 where the stage does not recompute */
+	int versions;                   /* of the weights */
+	/*
+	 * For a list: per microbatch of the replica, from 0.  NULL: microbatch i has buffer i mod
+	 * count.
+	 */
+	struct pd_buffers *buffers;
+	/* For a list: the microbatches in the order in which they are loaded; or NULL. */
+	int64_t *loads, load_count;
+};
+
+/* Counts for the generator's lists; nothing is to be released. */
+void pd_buffer_counts_of_stage(const struct pd_schedule *schedule, int stage,
+			       struct pd_buffer_counts *out_p);
+/*
+ * Counts for a rank's list that pd_check has found right, into rooms[schedule->chunks], by stage;
+ * schedule is that of the same plan.  With `evaluates` there are enough for evaluations by the
+ * generator, too.
+ */
+void pd_buffer_counts_of_list(const struct pd_schedule *schedule, const struct pd_lists *lists,
+			      int rank, bool evaluates, struct pd_buffer_counts *buffer_counts);
+void pd_buffer_counts_release(struct pd_buffer_counts *buffer_counts, int count);
+
+#endif

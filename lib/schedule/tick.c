@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The schedules as closed forms.
+ *
+ * Let S be the number of stages, r_s the replicas of stage s, w_s its warm-up (forwards of
+ * a replica before its first backward), lead_s = w_s r_s, and n a microbatch from 0.
+ *
+ * 1F1B (SOSP 2019, section 3.2; ICML 2021 for 2BW).  A microbatch has a span of 32 S ticks,
+ * in which it goes up through the stages and comes down again, 16 ticks each; the forwards
+ * of a stage run ahead of its backwards by lead_s:
+ *
+ *     forward_s(n)  = (n - lead_s) span + 16 s + 4
+ *     backward_s(n) =  n           span + 16 (2S - 1 - s) + 8
+ *
+ * Model parallelism without pipelining is the same with every lead 0; GPipe is the same
+ * with every forward of a group ahead.  Where the pipeline drains after each group of G,
+ * n counts from the group's first and group t begins t (G + lead_0 + S + 1) spans later.
+ * ZB-H1 does the weight gradient of n right after backward_s(n + s r_s), which is only the
+ * input gradient then.  nF1B (papers of TiMePReSt) takes a minibatch of N microbatches for
+ * the unit: with span' = (2N + 1) 32 S,
+ *
+ *     forward_s(n)  = (n div N - w_s) span' + (n mod N)     32 S + 16 s + 4
+ *     backward_s(n) = (n div N)       span' + (n mod N + N) 32 S + 16 (2S - 1 - s) + 8
+ *
+ * An eager start-up (SOSP 2019, figure 4) has another lead, first_s r_s of lib/plan/plan.h, for
+ * the microbatches that the input stage admits at once; both leads fall with s, and the one of
+ * start-up is never less, so all below holds with it too.
+ *
+ * Interleaved (Megatron's order): stage c p + q is chunk c of v on position q of p.  With
+ * i = n div r, f = (i div p) p v + c p + i mod p, b = (i div p) p v + (v - 1 - c) p + i mod p,
+ * w_q = 2 (p - 1 - q) + (v - 1) p, and slots of 64 ticks,
+ *
+ *     forward_cq(n)  = 64 (2 (f - w_q) + 2 (p - 1 - q)) + 4
+ *     backward_cq(n) = 64 (2 b         + 2 (p - 1 - q) + 1) + 8
+ *
+ * and where a group is just p microbatches, all forwards come first:
+ *
+ *     forward_cq(n)  = 64 (2 (f - v p) + q) + 4
+ *     backward_cq(n) = 64 (2 b + 2 (p - 1 - q) + 1 + p) + 8
+ *
+ * All the rest follows from these two:
+ *
+ *     load_s(n)       = when its inbox is free + 1
+ *     activation_l(n) = max(forward_s(n) + 2, when the inbox at t is free + 3)     l: s -> t
+ *     gradient_l(n)   = backward_{s+1}(n) + 2                                      l: s -> t
+ *     recompute_s(n)  = backward_s(n) - 5                       where the stage recomputes
+ *     allreduce_s(u)  = the last backward of group u + 4;  step_s(u) = that + 6
+ *
+ * Where all ranks agree on an update (clipping by global norm, loss scaling; 2bw and flush),
+ * they meet once a group, and the step waits for that:
+ *
+ *     agree(u)  = the latest allreduce_s(u) of all stages + 1
+ *     step_s(u) = agree(u) + 1 + delay_s span,  delay_s = min(lead_0 - lead_s, G - 1) with 2bw
+ *                                                       = 0 with flush
+ *
+ * With 2bw a stage that is ahead of the first one in real time thus has other work, of the next
+ * group, while it waits: it adds those gradients up in a second place.
+ *
+ * A stage has as many slots as microbatches in flight, and an inbox more: the inbox of n is
+ * free after the backward of the microbatch that had it, (slots + 1) r before.  So a transfer
+ * is listed where its data exist and its inbox is free.  A gradient that skips stages is
+ * listed as if it came from the next one: two buffers are enough.
+ *
+ * A stage that recomputes computes nothing else between recompute_s(n) and backward_s(n), and
+ * gradient(n), at least 14 ticks before the latter, is listed before both: one slot is enough
+ * (with ZB-H1 those of the microbatches whose weight gradients wait, too).  What forward makes
+ * for others stays in an outbox until it has left: set_outboxes (schedule.c)
+ * counts them.
+ *
+ * If lead is non-increasing in s (SOSP's warm-ups are: ceil(R/r) r - r >= R - r, the
+ * ranks of all later stages, and less than R), every dependency points forward in time:
+ *
+ *     forward_s(n) < activation(n) < forward_t(n)         for s < t
+ *     backward_t(n) < gradient(n) < backward_s(n)
+ *     forward_s(n) < recompute_s(n) < backward_s(n)
+ *     step that writes the version that recompute_s(n) reads < recompute_s(n)
+ *     backwards of the group < allreduce < step
+ *     allreduce of every stage < agree < step < the next agree
+ *     step that writes the version that forward_s(n) reads < forward_s(n)
+ *     what frees an inbox or a buffer < what fills it
+ *
+ * With agree, too.  Of 2bw, where G >= lead_0: agree(u) is 3 ticks before (u + 1) G span, so
+ * before every backward of the next group.  Its step, at most lead_0 - lead_s spans later, is
+ * before (2 G + u G - lead_s) span, where the first forward begins that reads what it writes;
+ * and before agree(u + 1), since delay_s < G.  Of flush: nothing of the next group but loads
+ * and room for them comes before all of this one is done (group_span).
+ *
+ * A list is sorted by time, and an operation of several ranks has one time, so the graph
+ * of all orders and dependencies has no cycle: no deadlock, even if transfers block.
+ * Of the operations of one rank only transfers of several links can share a tick; they
+ * are told apart by their link, so key = time * scale + link is unique and ascending.
+ *
+ * Where a tensor goes from one chunk to another of the same rank, sender and receiver are
+ * one: its two operations stand in one list with one number.
+ *
+ * Evaluation goes up only: every lead is 0, and an inbox is free after the forward that
+ * used it.
+ */
+#include "schedule/tick.h"
+
+#include "base/mem.h"
+
+#define SLOT 64
+
+static int64_t replicas(const struct pd_schedule *schedule, int s)
+{
+	return schedule->plan->stages[s].replicas;
+}
+
+/*
+ * Returns how many forwards of stage s, all replicas together, are ahead of its backwards at
+ * microbatch n.
+ */
+static int64_t lead_at(const struct pd_schedule *schedule, int s, int64_t n)
+{
+	return (n < schedule->admitted ? schedule->first[s] : schedule->warmup[s]) *
+	       replicas(schedule, s);
+}
+
+static bool interleaved(const struct pd_schedule *schedule)
+{
+	return schedule->plan->schedule == PD_SCHEDULE_INTERLEAVED;
+}
+
+/* Returns the microbatches per update, which are the same at every stage. */
+static int64_t common_group(const struct pd_schedule *schedule)
+{
+	return schedule->group[0];
+}
+
+/* Returns the ticks from the beginning of one group to that of the next. */
+static int64_t group_span(const struct pd_schedule *schedule)
+{
+	int64_t most = 1, lead = schedule->warmup[0] * replicas(schedule, 0);
+
+	if (interleaved(schedule))      /* forwards, backwards, and the way up and down */
+		return SLOT * 4 * (common_group(schedule) * schedule->chunks +
+				   (int64_t)schedule->chunks * schedule->positions +
+				   schedule->positions);
+	for (int s = 0; s < schedule->stage_count && schedule->splits; s++)
+		most = replicas(schedule, s) > most ? replicas(schedule, s) : most;
+	lead += schedule->stage_count * most;   /* weight gradients come later by this */
+	return (common_group(schedule) + lead + 1) * schedule->span;
+}
+
+/* Returns the beginning of n's group, in ticks, and makes *n_p the number within the group. */
+static int64_t enter_group(const struct pd_schedule *schedule, int64_t *n_p)
+{
+	int64_t group = common_group(schedule), t;
+
+	if (!schedule->drains)
+		return 0;
+	t = *n_p / group;
+	if (*n_p < 0 && *n_p % group)   /* a negative n belongs before the phase */
+		t--;
+	*n_p -= t * group;
+	return t * group_span(schedule);
+}
+
+/* Tells whether a group is so short that an interleaved rank does all its forwards first. */
+static bool forwards_first(const struct pd_schedule *schedule, int s)
+{
+	return common_group(schedule) / replicas(schedule, s) == schedule->positions;
+}
+
+static int64_t interleaved_time(const struct pd_schedule *schedule, int s, int64_t n, bool backward)
+{
+	int64_t p = schedule->positions, v = schedule->chunks, q = s % p, c = s / p;
+	int64_t i = n / replicas(schedule, s), round = i / p * p * v + i % p;
+	int64_t up = round + c * p, down = round + (v - 1 - c) * p;
+	int64_t warmup = 2 * (p - 1 - q) + (v - 1) * p;
+
+	if (forwards_first(schedule, s))
+		return backward ? SLOT * (2 * down + 2 * (p - 1 - q) + 1 + p) + 8
+				: SLOT * (2 * (up - v * p) + q) + 4;
+	return backward ? SLOT * (2 * down + 2 * (p - 1 - q) + 1) + 8
+			: SLOT * (2 * (up - warmup) + 2 * (p - 1 - q)) + 4;
+}
+
+static int64_t minibatch_time(const struct pd_schedule *schedule, int s, int64_t n, bool backward)
+{
+	int64_t stages = schedule->stage_count, most = common_group(schedule);
+	int64_t t = n / most, k = n % most;
+
+	if (k < 0) {
+		k += most;
+		t--;
+	}
+	return backward ? t * schedule->span + (k + most) * 32 * stages +
+				  16 * (2 * stages - 1 - s) + 8
+			: (t - schedule->plan->stages[s].warmup) * schedule->span +
+				  k * 32 * stages + 16 * s + 4;
+}
+
+int64_t pd_tick_of_forward(const struct pd_schedule *schedule, bool evaluate, int s, int64_t n)
+{
+	int64_t begin;
+
+	if (evaluate)
+		return n * 32 * schedule->stage_count + 16 * s + 4;
+	if (schedule->plan->schedule == PD_SCHEDULE_NF1B)
+		return minibatch_time(schedule, s, n, false);
+	begin = enter_group(schedule, &n);
+	if (interleaved(schedule))
+		return begin + interleaved_time(schedule, s, n, false);
+	return begin + (n - lead_at(schedule, s, n)) * schedule->span + 16 * s + 4;
+}
+
+int64_t pd_tick_of_backward(const struct pd_schedule *schedule, int s, int64_t n)
+{
+	int64_t begin;
+
+	if (schedule->plan->schedule == PD_SCHEDULE_NF1B)
+		return minibatch_time(schedule, s, n, true);
+	begin = enter_group(schedule, &n);
+	if (interleaved(schedule))
+		return begin + interleaved_time(schedule, s, n, true);
+	return begin + n * schedule->span + 16 * (2 * (int64_t)schedule->stage_count - 1 - s) + 8;
+}
+
+int64_t pd_tick_of_recompute(const struct pd_schedule *schedule, int s, int64_t n)
+{
+	return pd_tick_of_backward(schedule, s, n) - 5;
+}
+
+int64_t pd_tick_of_backward_weight(const struct pd_schedule *schedule, int s, int64_t n)
+{
+	int64_t begin = enter_group(schedule, &n);
+
+	return begin + (n + s * replicas(schedule, s)) * schedule->span +
+	       16 * (2 * (int64_t)schedule->stage_count - 1 - s) + 8 + 4;
+}
+
+int64_t pd_tick_of_inbox(const struct pd_schedule *schedule, bool evaluate, int s, int64_t n)
+{
+	int64_t forward = pd_tick_of_forward(schedule, evaluate, s, n), first;
+
+	n -= pd_schedule_inboxes(schedule, s, evaluate) * replicas(schedule, s);
+	if (evaluate)
+		return pd_tick_of_forward(schedule, true, s, n);
+	if (interleaved(schedule) && n < 0) {   /* nobody has used it; times ascend */
+		first = pd_tick_of_backward(schedule, s, 0) + n * SLOT;
+		return first < forward - 2 * SLOT ? first : forward - 2 * SLOT;
+	}
+	return schedule->splits ? pd_tick_of_backward_weight(schedule, s, n)
+				: pd_tick_of_backward(schedule, s, n);
+}
+
+int64_t pd_tick_of_activation(const struct pd_schedule *schedule, bool evaluate, int from, int to,
+			      int64_t n)
+{
+	int64_t ready = pd_tick_of_forward(schedule, evaluate, from, n) + 2;
+	int64_t room = pd_tick_of_inbox(schedule, evaluate, to, n) + 3;
+
+	return ready > room ? ready : room;
+}
+
+int64_t pd_tick_of_allreduce(const struct pd_schedule *schedule, int s, int64_t u)
+{
+	int64_t last = (u + 1) * schedule->group[s] - 1;
+
+	return (schedule->splits ? pd_tick_of_backward_weight(schedule, s, last)
+				 : pd_tick_of_backward(schedule, s, last)) + 4;
+}
+
+int64_t pd_tick_of_agree(const struct pd_schedule *schedule, int64_t u)
+{
+	return pd_tick_of_allreduce(schedule, schedule->last, u) + 1;
+}
+
+int64_t pd_tick_of_step(const struct pd_schedule *schedule, int s, int64_t u)
+{
+	return schedule->agrees
+		? pd_tick_of_agree(schedule, u) + 1 + schedule->delay[s] * schedule->span
+		: pd_tick_of_allreduce(schedule, s, u) + 2;
+}
+
+int64_t pd_ticks_per_microbatch(const struct pd_schedule *schedule, bool evaluate)
+{
+	if (evaluate)
+		return 32 * (int64_t)schedule->stage_count;
+	return interleaved(schedule) || schedule->plan->schedule == PD_SCHEDULE_NF1B
+		? 0 : schedule->span;
+}
+
+int64_t pd_ticks_even_until(const struct pd_schedule *schedule, bool evaluate, int64_t n,
+			    int64_t behind)
+{
+	int64_t until = INT64_MAX, local = n - behind;
+
+	if (evaluate)
+		return until;
+	if (schedule->drains) {
+		enter_group(schedule, &local);
+		until = n + common_group(schedule) - local;
+	}
+	if (local < schedule->admitted && n - local + schedule->admitted < until)
+		until = n - local + schedule->admitted;
+	return until;
+}
+
+/* Versions by the definition of the plan's weights, counted from the phase's beginning. */
+int64_t pd_tick_version(const struct pd_schedule *schedule, int s, int64_t n, bool backward)
+{
+	int64_t r = replicas(schedule, s), group = schedule->group[s], local = group / r;
+	int64_t i = n / r - lead_at(schedule, s, n) / r, own, tag;
+
+	/* updates before this forward, where i can be negative */
+	own = (i >= 0 ? i / local : -((-i + local - 1) / local)) * group;
+	if (schedule->plan->schedule == PD_SCHEDULE_NF1B)
+		own = (n / group - schedule->plan->stages[s].warmup) * group;
+	switch (schedule->plan->weights) {
+	case PD_WEIGHTS_STASH:
+		return own;
+	case PD_WEIGHTS_VERTICAL_SYNC:
+		if (s == 0)
+			return own;
+		tag = pd_tick_version(schedule, 0, n, backward);
+		/*
+		 * Round down to a version of this stage, even if the tag is older than the phase.
+		 */
+		tag -= (tag % group + group) % group;
+		return tag < own ? tag : own;
+	case PD_WEIGHTS_2BW:
+		return (n / group - 1) * group;
+	case PD_WEIGHTS_FLUSH:
+		return n / group * group;
+	case PD_WEIGHTS_LATEST:
+		return backward ? n / r / local * group : own;
+	default:
+		pd_bug("schedule: weights %d", (int)schedule->plan->weights);
+	}
+}

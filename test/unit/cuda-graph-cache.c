@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which passes the CUDA device takes for the same (lib/device/cuda/graph_cache.h). */
+#include "tap.h"
+
+#include "device/cuda/graph_cache.h"
+
+#include <string.h>
+
+static char memory[PD_GRAPH_CACHE_KEYS + 64];
+
+static struct pd_pass some_pass(void)
+{
+	return (struct pd_pass){
+		.weights = memory, .state = memory + 1, .gradients = memory + 2,
+		.inbox = memory + 3, .slot = memory + 4, .scratch = memory + 5,
+		.gradient_in = memory + 6, .gradient_out = memory + 7,
+		.first_sample = 640, .valid = 64,
+	};
+}
+
+static struct pd_graph_cache cache;
+
+/* How often has it been seen, this time included? */
+static int seen(const struct pd_pass *pass, bool backward, int from, int count)
+{
+	const struct pd_graph_key key = pd_graph_key(pass, backward, from, count);
+	const struct pd_graph_entry *entry = pd_graph_cache_see(&cache, &key);
+
+	return entry ? entry->seen : -1;
+}
+
+static void test_same(void)
+{
+	struct pd_loss loss;
+	struct pd_pass pass = some_pass();
+
+	memset(&cache, 0, sizeof(cache));
+	ok(seen(&pass, false, 0, 5) == 1 && seen(&pass, false, 0, 5) == 2,
+	   "the same pass is seen again");
+	pass.first_sample = 704;
+	pass.valid = 3;
+	pass.losses = &loss;
+	ok(seen(&pass, false, 0, 5) == 2, "other samples and another place for the loss: the same");
+	pass.gradients = pass.gradient_in = pass.gradient_out = NULL;
+	pass.scale = (const struct pd_scale *)memory;
+	pass.part = PD_BACKWARD_WEIGHT;
+	ok(seen(&pass, false, 0, 5) == 2, "what only backward reads does not tell forwards apart");
+	ok(cache.count == 1, "one place was taken");
+}
+
+static void test_different(void)
+{
+	struct pd_pass pass = some_pass(), other;
+
+	memset(&cache, 0, sizeof(cache));
+	seen(&pass, false, 0, 5);
+	ok(seen(&pass, true, 0, 5) == 1, "backward is another");
+	ok(seen(&pass, false, 0, 4) == 1 && seen(&pass, false, 1, 4) == 1, "so are other layers");
+#define OTHER(backward, field, value) do { \
+		other = pass; \
+		other.field = value; \
+		ok(seen(&other, backward, 0, 5) == 1, "so is another " #field); \
+	} while (0)
+	OTHER(false, weights, memory + 20);
+	OTHER(false, state, memory + 21);
+	OTHER(false, inbox, memory + 22);
+	OTHER(false, slot, memory + 23);
+	OTHER(false, scratch, memory + 24);
+	OTHER(false, evaluate, true);
+	OTHER(false, again, true);
+	OTHER(true, weights, memory + 20);
+	OTHER(true, gradients, memory + 21);
+	OTHER(true, inbox, memory + 22);
+	OTHER(true, slot, memory + 23);
+	OTHER(true, scratch, memory + 24);
+	OTHER(true, gradient_in, memory + 25);
+	OTHER(true, gradient_out, memory + 26);
+	OTHER(true, scale, (const struct pd_scale *)(memory + 27));
+	OTHER(true, part, PD_BACKWARD_INPUT);
+#undef OTHER
+	ok(seen(&pass, false, 0, 5) == 2 && seen(&pass, true, 0, 5) == 2,
+	   "and the first ones are still known");
+}
+
+static int seen_iteration(const struct pd_pass *pass, const struct pd_update *update)
+{
+	const struct pd_graph_key key = pd_graph_key_of_iteration(pass, update, 0, 5);
+	const struct pd_graph_entry *entry = pd_graph_cache_see(&cache, &key);
+
+	return entry ? entry->seen : -1;
+}
+
+static void test_iterations(void)
+{
+	struct pd_update update = {
+		.kind = PD_ADAM, .weights = memory, .next = memory + 1, .velocity = memory + 2,
+		.second = memory + 3, .master = memory + 4, .gradients = memory + 5,
+		.rate = 0.1, .count = 7,
+	}, other;
+	struct pd_pass pass = some_pass();
+
+	memset(&cache, 0, sizeof(cache));
+	seen(&pass, true, 0, 5);
+	ok(seen_iteration(&pass, NULL) == 1 && seen_iteration(&pass, &update) == 1,
+	   "an iteration is another, and with an update");
+	update.rate = 0.05;
+	update.count = 8;
+	ok(seen_iteration(&pass, &update) == 2, "with another rate it is the same");
+#define OTHER(field, value) do { \
+		other = update; \
+		other.field = value; \
+		ok(seen_iteration(&pass, &other) == 1, "an update's other " #field); \
+	} while (0)
+	OTHER(kind, PD_SGD);
+	OTHER(kind, PD_ADAMW);
+	OTHER(weights, memory + 20);
+	OTHER(next, memory + 21);
+	OTHER(velocity, memory + 22);
+	OTHER(second, memory + 23);
+	OTHER(master, memory + 24);
+	OTHER(gradients, memory + 25);
+#undef OTHER
+	pass.slot = memory + 30;
+	ok(seen_iteration(&pass, &update) == 1, "another slot");
+}
+
+static void test_full(void)
+{
+	struct pd_pass pass = some_pass();
+	bool once = true, again = true;
+
+	memset(&cache, 0, sizeof(cache));
+	for (int i = 0; i < PD_GRAPH_CACHE_KEYS; i++) {
+		pass.slot = memory + i;
+		once = once && seen(&pass, i % 2, 0, 1) == 1;
+	}
+	for (int i = 0; i < PD_GRAPH_CACHE_KEYS; i++) {
+		pass.slot = memory + i;
+		again = again && seen(&pass, i % 2, 0, 1) == 2;
+	}
+	ok(once && again && cache.count == PD_GRAPH_CACHE_KEYS, "%d are told apart",
+	   PD_GRAPH_CACHE_KEYS);
+	pass.slot = memory + PD_GRAPH_CACHE_KEYS;
+	ok(seen(&pass, false, 0, 1) == -1, "and no more");
+	pass.slot = memory;
+	ok(seen(&pass, false, 0, 1) == 2, "which the others do not mind");
+}
+
+/* So many that differ in one thing alone that some begin to be looked for at the same place. */
+static void test_crowded(const char *what, size_t field)
+{
+	struct pd_pass pass = some_pass();
+	bool once = true;
+
+	memset(&cache, 0, sizeof(cache));
+	for (int i = 0; i < PD_GRAPH_CACHE_KEYS; i++) {
+		void *at = memory + i;
+
+		memcpy((char *)&pass + field, &at, sizeof(at));
+		once = once && seen(&pass, true, 0, 1) == 1;
+	}
+	ok(once, "%d that differ in %s are told apart", PD_GRAPH_CACHE_KEYS, what);
+}
+
+int main(void)
+{
+#define CROWDED(field) test_crowded(#field, offsetof(struct pd_pass, field))
+	CROWDED(weights);
+	CROWDED(state);
+	CROWDED(inbox);
+	CROWDED(slot);
+	CROWDED(scratch);
+	CROWDED(scale);
+	CROWDED(gradients);
+	CROWDED(gradient_in);
+	CROWDED(gradient_out);
+#undef CROWDED
+	test_same();
+	test_different();
+	test_iterations();
+	test_full();
+	return done_testing();
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A heartbeat, while somebody sets the time of day: it does not wait for that. */
+#include "launch/heartbeat.h"
+
+#include "tap.h"
+
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LIMIT_MS 20000                  /* machines are loaded */
+
+static long ahead_s;                    /* the time of day */
+
+/* Before the C library's: the time of day has been set. */
+int clock_gettime(clockid_t clock, struct timespec *time)
+{
+	int status = (int)syscall(SYS_clock_gettime, clock, time);
+
+	if (clock == CLOCK_REALTIME)
+		time->tv_sec += ahead_s;
+	return status;
+}
+
+static void beats(long seconds, const char *what)
+{
+	struct pd_channel here, there;
+	struct pd_heartbeat heartbeat;
+	json_t *message = NULL;
+	int pair[2];
+
+	ahead_s = seconds;
+	if (!ok(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0, "a socket"))
+		return;
+	pd_channel_init(&here, pair[0], 0);
+	pd_channel_init(&there, pair[1], 0);
+	pd_heartbeat_begin(&heartbeat, &here);
+	for (int n = 0; n < 2; n++) {
+		ok(pd_channel_wait(&there, LIMIT_MS, &message) == 1 &&
+		   pd_message_is(message, "alive"), "%s: alive, %d", what, n + 1);
+		json_decref(message);
+		message = NULL;
+	}
+	pd_heartbeat_end(&heartbeat);
+	pd_channel_release(&here);
+	pd_channel_release(&there);
+}
+
+int main(void)
+{
+	beats(0, "a clock that is right");
+	beats(3600, "one that is an hour ahead");
+	return done_testing();
+}
