@@ -39,7 +39,7 @@ limited() {
 
 test_ok "pd-plan" 'limited 2500 250 6000 pd-plan --topology=8@10Gbit/s profile'
 test_ok "pd-plan, a drawing" 'limited 2500 250 6000 pd-plan --format=svg --topology=8@10Gbit/s profile'
-test_ok "pd-schedule" 'limited 2500 100 5000 pd-schedule --minibatches=50 plan'
+test_ok "pd-schedule" 'limited 2500 100 5000 pd-schedule --minibatches=20000 plan'
 test_ok "pd-schedule, which checks" 'limited 2500 100 5000 pd-schedule --check schedule'
 test_ok "pd-replay of a plan" 'limited 3000 3000 45000 pd-replay --minibatches=20000 plan'
 test_ok "pd-replay of a trace" 'limited 2500 250 6000 pd-replay trace'

@@ -60,7 +60,7 @@ test_ok "one step fails, one does not end with the call: both are told" '
 	echo "exit 1" >do/layers
 	echo "[ \"\${PD_TEST_WAYS-}\" != staged ] || sleep 6" >do/t9004-nccl.sh
 	echo "exec sleep 1000" >do/partition
-	BUDGET=45 PERCENT=4 call
+	BUDGET=45 PERCENT=14 call
 	[ $ended -eq 1 ]
 	grep -q "^layers .*BAD, status 1" said
 	grep -q "^staged .*good" said

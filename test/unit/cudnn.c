@@ -14,10 +14,13 @@
 #include "tap.h"
 
 #include "base/error.h"
+#include "base/mem.h"
+#include "device/cuda/cuda.h"
 #include "device/cuda/descriptor.h"
 #include "model/model.h"
 
 #include <getopt.h>
+#include <stdlib.h>
 
 #define BATCH 64
 #define SHAPES 256
@@ -213,14 +216,24 @@ static bool is_new(struct seen *seen, const struct pd_compiled_layer *l, bool re
 	return true;
 }
 
+static const struct pd_compiled_kind *const kinds[PD_LAYER_KINDS] = {
+#define LAYER_KIND(name, shape, inputs, attributes, parameters, states, flags, what) \
+	[PD_LAYER_##name] = &pd_cuda_##name,
+#include "model/layer_kind.def"
+#undef LAYER_KIND
+};
+
 static void ask_model(const struct pd_model *model, const struct arithmetic *a, struct seen *seen,
 		      struct tally tallies[PD_WAYS])
 {
 	struct pd_cuda_engine engine = { .tf32 = a->tf32 };
 	struct pd_compiled net = {
 		.model = model, .engine = &engine, .batch = BATCH, .dtype = a->dtype,
+		.layers = pd_calloc((size_t)model->layer_count, sizeof(*net.layers)),
 	};
 
+	for (int i = 0; i < model->layer_count; i++)
+		net.layers[i].kind = kinds[model->layers[i].kind];
 	engine.last = pd_cuda_wants_last(&net, a->tf32);
 	for (int i = 0; i < model->layer_count; i++) {
 		const struct pd_layer *layer = &model->layers[i];
@@ -238,6 +251,7 @@ static void ask_model(const struct pd_model *model, const struct arithmetic *a, 
 		for (int way = 0; way < PD_WAYS; way++)
 			ask(&l, way, a, relu, &tallies[way]);
 	}
+	free(net.layers);
 }
 
 static void judge(const struct arithmetic *a, const struct tally tallies[PD_WAYS])
