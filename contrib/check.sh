@@ -141,7 +141,7 @@ if [ -n "$emulated" ]; then
 	built emulated
 	export PD_TEST_DEVICE=cuda
 	some emulated "test/conform/stream test/conform/kernels test/conform/layers
-		test/conform/widened"
+		test/conform/iteration test/conform/widened"
 	export PD_CUDA_LAYOUT=last
 	some emulated "test/conform/layers"
 	unset PD_TEST_DEVICE PD_CUDA_LAYOUT
