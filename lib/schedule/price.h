@@ -3,8 +3,8 @@
  * What an operation is predicted to take: time, and memory of its rank.
  *
  * From beginning to end a rank holds its gradients, the optimizer's memory, buffers for
- * gradients that arrive and leave, scratch and one version of its weights, as
- * lib/plan/memory.h prices them.  What comes and goes is told by operation: what arrives or
+ * gradients that arrive and leave, scratch and one version of its weights; lib/plan/arenas.def
+ * says how many bytes each has.  What comes and goes is told by operation: what arrives or
  * is loaded from there to the end of the microbatch's backward, what forward (with
  * recomputation: recompute) keeps likewise, with recomputation what leaves from forward until
  * it is sent, and each further version of the weights from the step that writes it while an
@@ -26,7 +26,7 @@ struct pd_stage_price {
 	int64_t arriving_bytes;         /* what other stages send, of one microbatch */
 	int64_t leaving_bytes;          /* what it sends to other stages, of one microbatch */
 	int64_t fixed_bytes;            /* all that the rank always holds */
-	int64_t norm_bytes;		/* the part of that for agreeing on updates */
+	int64_t norm_bytes;             /* the part of that for agreeing on updates */
 };
 
 struct pd_prices {
