@@ -86,8 +86,8 @@ EXTRA_DIST += test/t4011-kernels.sh test/t4018-beforehand.sh
 TESTS += test/t4011-kernels.sh test/t4018-beforehand.sh
 EXTRA_DIST += test/t4012-minibatch.sh test/t4017-losses.sh
 TESTS += test/t4012-minibatch.sh test/t4017-losses.sh
-EXTRA_DIST += test/t4013-torch.sh test/torch-judge.py test/t4020-npy.sh
-TESTS += test/t4013-torch.sh test/t4020-npy.sh
+EXTRA_DIST += test/t4013-torch.sh test/torch-judge.py test/t4020-npy.sh test/t4021-amx.sh test/emulated/amx.c
+TESTS += test/t4013-torch.sh test/t4020-npy.sh test/t4021-amx.sh
 EXTRA_DIST += test/t5001-replay.sh test/t5002-what-if.sh test/t5003-links.sh test/t5004-wide.sh
 TESTS += test/t5001-replay.sh test/t5002-what-if.sh test/t5003-links.sh test/t5004-wide.sh
 
