@@ -314,7 +314,7 @@ static void use_set(const struct pd_dataset *set)
 	for (int64_t s = 0; s < set->samples && s < READ_SAMPLES; s++) {
 		set->format->read(set, 0, s, values);
 		set->format->read(set, 1, s, &label);
-		if (label < 0 || label >= pd_dataset_limit(model, 1))
+		if (label < 0 || label >= pd_dataset_range(model, 1).limit)
 			abort();
 	}
 }

@@ -8,21 +8,29 @@
 
 #define EVERY_I32 (INT64_C(1) << 31)
 
-int64_t pd_dataset_limit(const struct pd_model *model, int input)
+static bool takes(const struct pd_layer *layer, int tensor)
 {
-	int64_t limit = EVERY_I32;
+	for (int i = 0; i < layer->input_count; i++)
+		if (layer->inputs[i] == tensor)
+			return true;
+	return false;
+}
 
-	for (int i = 0; i < model->layer_count; i++) {
-		int64_t own;
+struct pd_dataset_range pd_dataset_range(const struct pd_model *model, int input)
+{
+	struct pd_dataset_range range = { 0, EVERY_I32 };
 
-		if (!pd_layer_is(&model->layers[i], PD_KIND_LOSS) ||
-		    model->layers[i].inputs[1] != input)
+	for (int l = 0; l < model->layer_count; l++) {
+		const struct pd_layer *layer = &model->layers[l];
+
+		if (layer->limit == 0 || !takes(layer, input))
 			continue;
-		own = pd_shape_width(pd_model_shape(model, model->layers[i].inputs[0]));
-		if (own < limit)
-			limit = own;
+		if (layer->least > range.least)
+			range.least = layer->least;
+		if (layer->limit < range.limit)
+			range.limit = layer->limit;
 	}
-	return limit;
+	return range;
 }
 
 /* ---- synthetic: a set without files, and without a row among the formats ---- */
@@ -30,7 +38,7 @@ int64_t pd_dataset_limit(const struct pd_model *model, int input)
 struct synthetic {
 	const struct pd_model *model;
 	uint64_t seed;
-	int *limits;                    /* per input of the model */
+	struct pd_dataset_range *ranges;        /* per input of the model */
 };
 
 static void read_synthetic(const struct pd_dataset *set, int input, int64_t sample, void *out)
@@ -39,7 +47,8 @@ static void read_synthetic(const struct pd_dataset *set, int input, int64_t samp
 	int64_t elements = pd_shape_elements(&s->model->inputs[input].shape);
 
 	if (s->model->inputs[input].dtype == PD_I32)
-		pd_synthetic_i32(s->seed, input, sample, elements, s->limits[input], out);
+		pd_synthetic_i32(s->seed, input, sample, elements, s->ranges[input].least,
+				 s->ranges[input].limit, out);
 	else
 		pd_synthetic_f32(s->seed, input, sample, elements, out);
 }
@@ -48,7 +57,7 @@ static void close_synthetic(struct pd_dataset *set)
 {
 	struct synthetic *s = set->state;
 
-	free(s->limits);
+	free(s->ranges);
 	free(s);
 }
 
@@ -62,12 +71,13 @@ void pd_dataset_synthetic(const struct pd_model *model, int64_t samples, uint64_
 	struct synthetic *state = pd_zalloc(sizeof(*state));
 
 	*state = (struct synthetic){ .model = model, .seed = seed };
-	state->limits = pd_calloc((size_t)model->input_count, sizeof(*state->limits));
+	state->ranges = pd_calloc((size_t)model->input_count, sizeof(*state->ranges));
 	for (int i = 0; i < model->input_count; i++) {
-		int64_t limit = pd_dataset_limit(model, i);
-
-		/* 0 is all that an input can have which no loss takes for a label */
-		state->limits[i] = limit < EVERY_I32 ? (int)limit : 1;
+		state->ranges[i] = pd_dataset_range(model, i);
+		/* the least is all that an input has of which no layer says more, or no two alike */
+		if (state->ranges[i].limit == EVERY_I32 ||
+		    state->ranges[i].limit <= state->ranges[i].least)
+			state->ranges[i].limit = state->ranges[i].least + 1;
 	}
 	*out_p = (struct pd_dataset){ .format = &synthetic, .state = state, .samples = samples,
 				      .synthetic = true };

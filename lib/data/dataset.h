@@ -33,7 +33,7 @@ struct pd_data_format {
 		    struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err);
 	/*
 	 * One sample of one of the model's inputs, into room for its elements, f32 or i32.  Numbers
-	 * of an i32 input are at least 0 and below what pd_dataset_limit() says.
+	 * of an i32 input are in pd_dataset_range().
 	 */
 	void (*read)(const struct pd_dataset *set, int input, int64_t sample, void *out);
 	void (*close)(struct pd_dataset *set);
@@ -55,9 +55,12 @@ void pd_dataset_synthetic(const struct pd_model *model, int64_t samples, uint64_
 void pd_dataset_release(struct pd_dataset *dataset);
 
 /*
- * The numbers of an i32 input are below this: the fewest classes of a loss whose label it is.
- * INT64_C(1) << 31: nothing says so.
+ * The numbers that an i32 input of the model can have, since every layer that takes it takes them:
+ * at least the first and below the second.  limit: INT64_C(1) << 31 where no layer says so.
  */
-int64_t pd_dataset_limit(const struct pd_model *model, int input);
+struct pd_dataset_range {
+	int64_t least, limit;
+};
+struct pd_dataset_range pd_dataset_range(const struct pd_model *model, int input);
 
 #endif

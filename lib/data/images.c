@@ -63,7 +63,7 @@ static struct pd_images *new_images(const struct pd_data_format *format,
 {
 	struct pd_images *images = pd_zalloc(sizeof(*images));
 	int label = pd_model_label_input(model);
-	int64_t classes = pd_dataset_limit(model, label);
+	int64_t classes = pd_dataset_range(model, label).limit;
 
 	images->label = label;
 	/* labels are bytes */
@@ -130,7 +130,7 @@ int pd_images_shape(const char *file, const struct pd_model *model, int64_t chan
 {
 	const struct pd_input *input = &model->inputs[pd_model_data_input(model)];
 	const struct pd_shape *shape = &input->shape;
-	const int64_t found[PD_MAX_DIMS] = { channels, height, width };
+	const int64_t found[3] = { channels, height, width };
 	char expected[96] = "";
 	bool fits;
 

@@ -150,7 +150,8 @@ static int find_data(struct column *column, const struct pd_npy_header *header,
 }
 
 /* Numbers of an i32 input are such as the model can have. */
-static int check_numbers(const struct column *column, int64_t limit, struct pd_error *err)
+static int check_numbers(const struct column *column, const struct pd_dataset_range *range,
+			 struct pd_error *err)
 {
 	const struct pd_npy_type *type = column->type;
 	int64_t count = column->samples * column->elements, at;
@@ -159,7 +160,7 @@ static int check_numbers(const struct column *column, int64_t limit, struct pd_e
 
 	if (column->input->dtype != PD_I32)
 		return 0;
-	at = type->find_outside(column->data, count, limit);
+	at = type->find_outside(column->data, count, range);
 	if (at == count)
 		return 0;
 	value = type->value(column->data + at * type->bytes);
@@ -167,12 +168,13 @@ static int check_numbers(const struct column *column, int64_t limit, struct pd_e
 		snprintf(text, sizeof(text), "%" PRId64, (int64_t)value);
 	else
 		snprintf(text, sizeof(text), "%" PRIu64, value);
-	return pd_error_input(err, "%s: %s in sample %" PRId64 ": expected a number from 0 to %" PRId64
-			      ", for the model's input \"%.60s\"", column->file, text,
-			      at / column->elements, limit - 1, column->input->name);
+	return pd_error_input(err, "%s: %s in sample %" PRId64 ": expected a number from %" PRId64
+			      " to %" PRId64 ", for the model's input \"%.60s\"", column->file,
+			      text, at / column->elements, range->least, range->limit - 1,
+			      column->input->name);
 }
 
-static int open_column(struct column *column, int64_t limit, struct pd_error *err)
+static int open_column(struct column *column, struct pd_dataset_range range, struct pd_error *err)
 {
 	struct pd_npy_header header;
 
@@ -181,7 +183,7 @@ static int open_column(struct column *column, int64_t limit, struct pd_error *er
 	    check_type(column, &header, err) < 0 || check_shape(column, &header, err) < 0 ||
 	    find_data(column, &header, err) < 0)
 		return -1;
-	return check_numbers(column, limit, err);
+	return check_numbers(column, &range, err);
 }
 
 static int open_set(const char *directory, const char *part, const struct pd_model *model,
@@ -196,7 +198,7 @@ static int open_set(const char *directory, const char *part, const struct pd_mod
 
 		column->input = &model->inputs[i];
 		column->file = pd_format("%s/%s/%s.npy", directory, part, column->input->name);
-		if (open_column(column, pd_dataset_limit(model, i), err) < 0)
+		if (open_column(column, pd_dataset_range(model, i), err) < 0)
 			return -1;
 		if (column->samples != npy->columns->samples)
 			return pd_error_input(err, "%s: %" PRId64 " samples: expected %" PRId64

@@ -4,6 +4,7 @@
 #define PD_DATA_NPY_H
 
 #include "base/error.h"
+#include "data/dataset.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,8 +32,9 @@ struct pd_npy_type {
 	void (*to_f32)(const uint8_t *from, int64_t count, float *to);
 	/* Of whole numbers, else NULL: */
 	void (*to_i32)(const uint8_t *from, int64_t count, int32_t *to);
-	/* The first of `count` elements that is not in 0 to limit - 1; count: there is none. */
-	int64_t (*find_outside)(const uint8_t *from, int64_t count, int64_t limit);
+	/* The first of `count` elements that is not in the range; count: there is none. */
+	int64_t (*find_outside)(const uint8_t *from, int64_t count,
+				const struct pd_dataset_range *range);
 	/* One element; where it has numbers below 0, their bits in 64. */
 	uint64_t (*value)(const uint8_t *from);
 };

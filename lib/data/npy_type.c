@@ -19,7 +19,7 @@
 		}                                                                               \
 	}
 
-/* A number below 0 is large as one without a sign. */
+/* A number below the least is large as the difference to it without a sign. */
 #define WHOLE(type)                                                                             \
 	CONVERT(type##_to_f32, type, float, (float)element)                                     \
 	CONVERT(type##_to_i32, type, int32_t, (int32_t)element)                                 \
@@ -30,12 +30,15 @@
 		memcpy(&element, from, sizeof(element));                                        \
 		return (uint64_t)element;                                                       \
 	}                                                                                       \
-	static int64_t type##_find_outside(const uint8_t *from, int64_t count, int64_t limit)   \
+	static int64_t type##_find_outside(const uint8_t *from, int64_t count,                  \
+					   const struct pd_dataset_range *range)                \
 	{                                                                                       \
+		uint64_t least = (uint64_t)range->least;                                        \
+		uint64_t among = (uint64_t)(range->limit - range->least);                       \
 		int64_t i = 0;                                                                  \
                                                                                                 \
 		while (i < count &&                                                             \
-		       type##_value(from + i * (int64_t)sizeof(type)) < (uint64_t)limit)        \
+		       type##_value(from + i * (int64_t)sizeof(type)) - least < among)          \
 			i++;                                                                    \
 		return i;                                                                       \
 	}

@@ -50,14 +50,14 @@ void pd_synthetic_f32(uint64_t seed, int input, int64_t sample, int64_t elements
 	}
 }
 
-void pd_synthetic_i32(uint64_t seed, int input, int64_t sample, int64_t elements, int classes,
-		      int32_t *out)
+void pd_synthetic_i32(uint64_t seed, int input, int64_t sample, int64_t elements, int64_t least,
+		      int64_t limit, int32_t *out)
 {
 	uint64_t stream = PD_RNG_DATA + (uint64_t)input;
 
 	for (int64_t e = 0; e < elements; e++) {
 		struct pd_random4 r = pd_random(seed, stream, (uint32_t)sample, (uint32_t)(e / 4));
 
-		out[e] = (int32_t)(((uint64_t)r.v[e % 4] * (uint32_t)classes) >> 32);
+		out[e] = (int32_t)(least + (int64_t)((r.v[e % 4] * (uint64_t)(limit - least)) >> 32));
 	}
 }

@@ -13,11 +13,11 @@ void pd_order_shuffle(uint64_t seed, int64_t epoch, int64_t samples, uint32_t *o
 
 /*
  * Elements of one sample of a model input: uniform in [-1, 1), or, for whole numbers,
- * uniform in 0 to classes - 1.  Element e is number e % 4 of
+ * uniform in least to limit - 1.  Element e is number e % 4 of
  * pd_random(seed, PD_RNG_DATA + input, sample, e / 4).
  */
 void pd_synthetic_f32(uint64_t seed, int input, int64_t sample, int64_t elements, float *out);
-void pd_synthetic_i32(uint64_t seed, int input, int64_t sample, int64_t elements, int classes,
-		      int32_t *out);
+void pd_synthetic_i32(uint64_t seed, int input, int64_t sample, int64_t elements, int64_t least,
+		      int64_t limit, int32_t *out);
 
 #endif

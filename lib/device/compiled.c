@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -313,9 +314,23 @@ size_t pd_compiled_offset(const struct pd_compiled *net, const struct pd_named *
 	return offset;
 }
 
-/* Uniform in [-bound, bound). */
-static void fill_random(const struct pd_compiled *net, const struct pd_named *named, float bound,
-			float *host)
+/* Four numbers of a uniform distribution, in [-1, 1), or of the standard normal one (Box and
+ * Muller 1958). */
+static void four(struct pd_random4 r, bool normal, float out[4])
+{
+	for (int k = 0; k < 4 && !normal; k++)
+		out[k] = 2 * pd_unit(r.v[k]) - 1;
+	for (int k = 0; k < 4 && normal; k += 2) {
+		double radius = sqrt(-2 * log(1 - (double)pd_unit(r.v[k])));
+		double angle = 2 * M_PI * (double)pd_unit(r.v[k + 1]);
+
+		out[k] = (float)(radius * cos(angle));
+		out[k + 1] = (float)(radius * sin(angle));
+	}
+}
+
+static void fill_random(const struct pd_compiled *net, const struct pd_named *named,
+			const struct pd_layer_tensor *tensor, float *host)
 {
 	int group = net->layers[named->layer].group;
 	uint64_t number = (uint64_t)pd_model_number(net->model, group);
@@ -325,22 +340,28 @@ static void fill_random(const struct pd_compiled *net, const struct pd_named *na
 		uint64_t counter = (uint64_t)i / 4;
 		struct pd_random4 r = pd_random(net->seed, stream, (uint32_t)(counter >> 32),
 						(uint32_t)counter);
+		float numbers[4];
 
+		four(r, tensor->begins == PD_BEGINS_NORMAL, numbers);
 		for (int k = 0; k < 4 && i + k < named->elements; k++)
-			host[i + k] = (2 * pd_unit(r.v[k]) - 1) * bound;
+			host[i + k] = numbers[k] * tensor->value;
 	}
 }
 
-/* As its kind says that it begins. */
+/* As its kind or the document says that it begins; a copy as what it is a copy of. */
 static void fill(const struct pd_compiled *net, const struct pd_named *named, float *host)
 {
-	const struct pd_layer_tensor *tensor = tensor_of(net, named->layer, named->part,
-							 named->which);
+	bool state = named->part == PD_PART_STATE;
+	int index = state ? named->layer : net->layers[named->layer].group;
+	const struct pd_layer_tensor *tensor = tensor_of(net, index, named->part, named->which);
+	int64_t row = tensor->elements / (tensor->dims > 0 ? tensor->size[0] : 1);
 
-	if (tensor->random)
-		fill_random(net, named, tensor->bound, host);
-	for (int64_t i = 0; !tensor->random && i < named->elements; i++)
+	if (tensor->begins != PD_BEGINS_CONSTANT)
+		fill_random(net, named, tensor, host);
+	for (int64_t i = 0; tensor->begins == PD_BEGINS_CONSTANT && i < named->elements; i++)
 		host[i] = tensor->value;
+	if (tensor->zero_row >= 0)
+		memset(host + tensor->zero_row * row, 0, sizeof(*host) * (size_t)row);
 }
 
 int pd_compiled_init(struct pd_net *base, void *weights, void *master, void *state,

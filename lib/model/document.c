@@ -230,6 +230,9 @@ static int resolve_shares(const struct pd_place *place, struct pd_model *model, 
 		return 0;
 	if (pd_json_string(&at, &name, err) < 0)
 		return -1;
+	if (pd_place_key(place, "init").value)
+		return pd_place_error(place, err, "\"init\" beside \"shares\": expected it of the "
+				      "layer that owns the parameters");
 	found = pd_model_find(model, name);
 	if (found < 0)
 		return pd_place_error(&at, err, "no layer is called \"%.60s\"", name);

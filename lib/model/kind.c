@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/kind.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,19 +29,30 @@ int pd_layer_kind_find(const char *name)
 
 char pd_kind_input(enum pd_layer_kind kind, int input)
 {
-	const char *letters = pd_kinds[kind].inputs;
-	int last = (int)strcspn(letters, "+") - 1;
+	char letter = 'f';
 
-	return letters[input < last ? input : last];
+	for (const char *at = pd_kinds[kind].inputs; *at && input >= 0; at++)
+		if (*at != '?' && *at != '+') {
+			letter = *at;
+			input--;
+		}
+	return letter;
 }
 
-bool pd_kind_takes(enum pd_layer_kind kind, int inputs, int *expected_p, bool *more_p)
+void pd_kind_inputs(enum pd_layer_kind kind, int *fewest_p, int *most_p)
 {
-	const char *letters = pd_kinds[kind].inputs;
+	const char *optional = strchr(pd_kinds[kind].inputs, '?');
+	int letters = 0;
 
-	*expected_p = (int)strcspn(letters, "+");
-	*more_p = letters[*expected_p] == '+';
-	return inputs == *expected_p || (*more_p && inputs > *expected_p);
+	*fewest_p = -1;
+	for (const char *at = pd_kinds[kind].inputs; *at; at++) {
+		if (at == optional)
+			*fewest_p = letters - 1;
+		letters += *at != '?' && *at != '+';
+	}
+	*most_p = strchr(pd_kinds[kind].inputs, '+') ? INT_MAX : letters;
+	if (*fewest_p < 0)
+		*fewest_p = letters;
 }
 
 bool pd_word_next(const char **list_p, struct pd_word *word_p)

@@ -36,8 +36,8 @@ int pd_layer_kind_find(const char *name);
 
 /* The letter of an input, from 0: 'f' or 'i'. */
 char pd_kind_input(enum pd_layer_kind kind, int input);
-/* Does the kind take so many inputs?  expected_p: the fewest; more_p: are more allowed? */
-bool pd_kind_takes(enum pd_layer_kind kind, int inputs, int *expected_p, bool *more_p);
+/* How many inputs the kind takes; *most_p: INT_MAX where there is no limit. */
+void pd_kind_inputs(enum pd_layer_kind kind, int *fewest_p, int *most_p);
 
 /* How many parameters and states a layer of the kind can have. */
 int pd_kind_parameters(enum pd_layer_kind kind);
@@ -45,7 +45,7 @@ int pd_kind_states(enum pd_layer_kind kind);
 /* Is there a kind with a state, or a parameter, of that name? */
 bool pd_kinds_have(bool state, const char *name, size_t length);
 
-/* One word of a column: "stride=kernel", "kernel!". */
+/* One word of a column: "stride=kernel", "kernel!", "weight=normal(1)". */
 struct pd_word {
 	char name[32];
 	bool required;

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COMMON 4                        /* keys that every layer has */
+#define COMMON 5                        /* keys that every layer has */
 
-enum attribute_type { COUNT, PAIR, SHAPE, FLAG, REAL };
+enum attribute_type { COUNT, PAIR, SHAPE, FLAG, REAL, CHOICE };
 
 static const struct attribute {
 	const char *name;
@@ -18,6 +18,7 @@ static const struct attribute {
 	size_t at;                      /* in struct pd_layer */
 	int64_t min;
 	double max;
+	const char *const *choices;     /* of CHOICE, an int: NULL-terminated */
 } attributes[] = {
 	{ "out_channels", COUNT, offsetof(struct pd_layer, out_channels), 1, PD_MAX_EXTENT },
 	{ "out_features", COUNT, offsetof(struct pd_layer, out_channels), 1, PD_MAX_EXTENT },
@@ -103,6 +104,8 @@ static int read_attribute(const struct pd_place *place, const struct attribute *
 		return pd_json_bool(place, at, err);
 	case REAL:
 		return pd_json_real(place, (double)attribute->min, attribute->max, at, err);
+	case CHOICE:
+		return pd_json_get_choice(place->up, place->key, attribute->choices, at, err);
 	}
 	pd_bug("attribute \"%s\" has no type", attribute->name);
 }
@@ -113,6 +116,16 @@ static const struct attribute *find_attribute(const char *name)
 		if (strcmp(attributes[a].name, name) == 0)
 			return &attributes[a];
 	return NULL;
+}
+
+static int choice_called(const struct attribute *attribute, const char *name)
+{
+	int choice = 0;
+
+	while (strcmp(attribute->choices[choice], name) != 0)
+		if (!attribute->choices[++choice])
+			pd_bug("layer_kind.def: %s has no choice \"%s\"", attribute->name, name);
+	return choice;
 }
 
 /* Gives an attribute that the document leaves out its default: a value, or another attribute. */
@@ -140,6 +153,9 @@ static void set_default(const struct attribute *attribute, const char *value,
 	case REAL:
 		*(double *)at = strtod(value, NULL);
 		return;
+	case CHOICE:
+		*(int *)at = choice_called(attribute, value);
+		return;
 	}
 }
 
@@ -159,7 +175,8 @@ static int read_one(const struct pd_place *place, const struct pd_word *word,
 
 int pd_layer_read(const struct pd_place *place, struct pd_layer *layer, struct pd_error *err)
 {
-	const char *known[COMMON + PD_COUNT(attributes) + 1] = { "name", "kind", "inputs", "shares" };
+	const char *known[COMMON + PD_COUNT(attributes) + 1] = { "name", "kind", "inputs", "shares",
+								   "init" };
 	struct pd_word words[PD_COUNT(attributes)];
 	const char *list = pd_kinds[layer->kind].attributes;
 	int count = 0;

@@ -15,8 +15,22 @@
  */
 int pd_layer_read(const struct pd_place *place, struct pd_layer *layer, struct pd_error *err);
 
-/* In shape.c: "3 x 224 x 224" or "a scalar" into buf (at least 64 bytes), returned. */
+/* In shape.c: "3 x 224 x 224" or "a scalar" into buf (of PD_SHAPE_TEXT bytes), returned. */
+#define PD_SHAPE_TEXT (PD_MAX_DIMS * 24)
 const char *pd_shape_text(const struct pd_shape *shape, char *buf);
+
+/*
+ * In begin.c.  Reads how a tensor begins from a word of layer_kind.def or of a document: a number;
+ * "normal(S)", "uniform(B)" with a number that is not negative; or "fan_in", uniform as He et al.
+ * (2015) have it, within sqrt(6 / inputs), where inputs are the elements of all axes but the first.
+ * False: it is none of these.
+ */
+bool pd_beginning_read(const char *text, struct pd_layer_tensor *tensor);
+/*
+ * Those that the layer's "init" names begin as that says.  The parameters are known.  place: the
+ * layer's.
+ */
+int pd_beginnings_read(const struct pd_place *place, struct pd_layer *layer, struct pd_error *err);
 
 /*
  * In shape.c.  Checks the inputs, whose tensors' shapes are known, and works out the shapes of the

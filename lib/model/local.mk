@@ -1,4 +1,5 @@
 lib_libpd_a_SOURCES += \
+	lib/model/begin.c \
 	lib/model/dtype.c lib/model/dtype.h lib/model/dtype.def \
 	lib/model/graph.c lib/model/graph.h \
 	lib/model/kind.c lib/model/kind.h \

@@ -21,11 +21,11 @@
 #include <stdint.h>
 
 #define PD_MAX_LAYERS 1000000
-#define PD_MAX_DIMS 3                   /* channels, height, width */
+#define PD_MAX_DIMS 4                   /* channels, height, width; or axes of a sequence first */
 #define PD_MAX_EXTENT INT64_C(1 << 30)  /* of one dimension */
 
 struct pd_shape {
-	int dims;                       /* 0 (a scalar per sample) to 3 */
+	int dims;                       /* 0 (a scalar per sample) to PD_MAX_DIMS */
 	int64_t size[PD_MAX_DIMS];
 };
 
@@ -42,15 +42,21 @@ struct pd_input {
 	struct pd_shape shape;
 };
 
+/*
+ * How a parameter or state begins: as one number; as random ones, uniform in [-value, value), or
+ * normal with that deviation.
+ */
+enum pd_begins { PD_BEGINS_CONSTANT, PD_BEGINS_UNIFORM, PD_BEGINS_NORMAL };
+
 /* A tensor that a layer keeps: a parameter, or a state. */
 struct pd_layer_tensor {
 	const char *name;               /* "weight"; lives for ever */
 	int dims;
 	int64_t size[4];                /* conv2d weight: O, I/groups, KH, KW; linear: O, I */
 	int64_t elements;
-	/* It begins as this number; or as random ones, uniform in [-bound, bound). */
-	bool random;
-	float value, bound;
+	enum pd_begins begins;
+	float value;
+	int64_t zero_row;               /* of its first axis, which begins with zeros; -1: none */
 };
 
 struct pd_layer {
@@ -76,6 +82,9 @@ struct pd_layer {
 	int parameter_count, state_count;
 	struct pd_layer_tensor *parameters, *states;
 	int64_t parameter_elements;
+
+	/* Numbers of its i32 input are at least the first and below the second; 0: it has none. */
+	int64_t least, limit;
 };
 
 /* Has the layer's kind this flag? */

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 
 #include <inttypes.h>
-#include <math.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,10 +42,10 @@ const char *pd_shape_text(const struct pd_shape *shape, char *buf)
 {
 	size_t used = 0;
 
-	snprintf(buf, 64, "a scalar");
+	snprintf(buf, PD_SHAPE_TEXT, "a scalar");
 	for (int d = 0; d < shape->dims; d++)
-		used += (size_t)snprintf(buf + used, 64 - used, "%s%" PRId64, d ? " x " : "",
-					 shape->size[d]);
+		used += (size_t)snprintf(buf + used, PD_SHAPE_TEXT - used, "%s%" PRId64,
+					 d ? " x " : "", shape->size[d]);
 	return buf;
 }
 
@@ -72,17 +72,15 @@ static void set_beginning(struct pd_layer_tensor *tensor, const char *list)
 
 	if (!pd_word_find(list, tensor->name, strlen(tensor->name), &word))
 		pd_bug("layer_kind.def has no \"%s\" among \"%s\"", tensor->name, list);
-	tensor->random = strcmp(word.value, "fan_in") == 0;
-	if (tensor->random)             /* He et al. 2015 */
-		tensor->bound = sqrtf(6 / (float)(tensor->elements / tensor->size[0]));
-	else
-		tensor->value = strtof(word.value, NULL);
+	if (!pd_beginning_read(word.value, tensor))
+		pd_bug("layer_kind.def: \"%s\" is no way to begin", word.value);
 }
 
 static int add_tensor(const struct work *w, struct pd_layer_tensor *tensor, const char *list,
 		      const char *name, int dims, const int64_t *size)
 {
-	*tensor = (struct pd_layer_tensor){ .name = name, .dims = dims, .elements = 1 };
+	*tensor = (struct pd_layer_tensor){ .name = name, .dims = dims, .elements = 1,
+					    .zero_row = -1 };
 	for (int d = 0; d < dims; d++) {
 		tensor->size[d] = size[d];
 		if (!pd_mul(tensor->elements, size[d], &tensor->elements) ||
@@ -125,7 +123,7 @@ static int add_state(const struct work *w, const char *name, int dims, const int
 
 static int need_plane(const struct work *w)
 {
-	char text[64];
+	char text[PD_SHAPE_TEXT];
 
 	return w->in->dims == 3 ? 0 : complain(w, "needs an input of three dimensions (channels x "
 					       "height x width), found %s",
@@ -233,7 +231,7 @@ static int infer_batchnorm(const struct work *w)
 static int infer_layernorm(const struct work *w)
 {
 	struct pd_shape *shape = &w->layer->normalized_shape;
-	char is[64], expected[64];
+	char is[PD_SHAPE_TEXT], expected[PD_SHAPE_TEXT];
 	const int64_t *last;
 
 	w->layer->output = *w->in;
@@ -263,7 +261,7 @@ static int infer_same(const struct work *w)
 /* Are all inputs of the shape of the first, but for that many axes? */
 static int need_alike(const struct work *w, int but)
 {
-	char one[64], other[64];
+	char one[PD_SHAPE_TEXT], other[PD_SHAPE_TEXT];
 
 	for (int i = 1; i < w->layer->input_count; i++) {
 		const struct pd_shape *in = pd_model_shape(w->model, w->layer->inputs[i]);
@@ -313,7 +311,7 @@ static int infer_flatten(const struct work *w)
 static int infer_loss(const struct work *w)
 {
 	const struct pd_shape *label = pd_model_shape(w->model, w->layer->inputs[1]);
-	char logits[64], found[64];
+	char logits[PD_SHAPE_TEXT], found[PD_SHAPE_TEXT];
 	bool same = label->dims == w->in->dims - 1;
 
 	if (need_axis(w) < 0)
@@ -321,6 +319,7 @@ static int infer_loss(const struct work *w)
 	for (int d = 0; same && d < label->dims; d++)
 		same = label->size[d] == w->in->size[d];
 	w->layer->output = *label;
+	w->layer->limit = pd_shape_width(w->in);
 	return same ? 0 : complain(w, "needs a label for each row of its logits of %s, found labels "
 				   "of %s", pd_shape_text(w->in, logits),
 				   pd_shape_text(label, found));
@@ -335,19 +334,31 @@ static int (*const infer[PD_LAYER_KINDS])(const struct work *w) = {
 #undef LAYER_KIND
 };
 
+/* "2", "2 or more", "2 to 3" */
+static void count_text(char text[32], int fewest, int most)
+{
+	if (most == INT_MAX)
+		snprintf(text, 32, "%d or more", fewest);
+	else if (most > fewest)
+		snprintf(text, 32, "%d to %d", fewest, most);
+	else
+		snprintf(text, 32, "%d", fewest);
+}
+
 /* How many inputs, and of which type. */
 static int check_inputs(const struct work *w)
 {
 	struct pd_place inputs = pd_place_key(w->place, "inputs");
 	const struct pd_layer *layer = w->layer;
 	const char *kind = pd_layer_kind_name[layer->kind];
-	int expected;
-	bool more;
+	int fewest, most;
+	char text[32];
 
-	if (!pd_kind_takes(layer->kind, layer->input_count, &expected, &more))
-		return pd_place_error(&inputs, w->err, "expected %d%s input%s for %s, found %d",
-				      expected, more ? " or more" : "",
-				      expected == 1 ? "" : "s", kind, layer->input_count);
+	pd_kind_inputs(layer->kind, &fewest, &most);
+	count_text(text, fewest, most);
+	if (layer->input_count < fewest || layer->input_count > most)
+		return pd_place_error(&inputs, w->err, "expected %s input%s for %s, found %d",
+				      text, most == 1 ? "" : "s", kind, layer->input_count);
 	for (int i = 0; i < layer->input_count; i++) {
 		enum pd_dtype found = pd_model_dtype(w->model, layer->inputs[i]);
 		enum pd_dtype wanted = pd_kind_input(layer->kind, i) == 'i' ? PD_I32 : PD_F32;
@@ -365,7 +376,7 @@ static int check_elements(const struct work *w)
 {
 	const struct pd_shape *output = &w->layer->output;
 	int64_t elements = 1;
-	char text[64];
+	char text[PD_SHAPE_TEXT];
 
 	for (int d = 0; d < output->dims; d++)
 		if (output->size[d] > PD_MAX_EXTENT ||
@@ -384,6 +395,6 @@ int pd_layer_infer(const struct pd_place *place, const struct pd_model *model,
 		.in = pd_model_shape(model, layer->inputs[0]), .err = err,
 	};
 
-	return check_inputs(&w) < 0 || infer[layer->kind](&w) < 0 || check_elements(&w) < 0
-		? -1 : 0;
+	return check_inputs(&w) < 0 || infer[layer->kind](&w) < 0 || check_elements(&w) < 0 ||
+	       pd_beginnings_read(place, layer, err) < 0 ? -1 : 0;
 }

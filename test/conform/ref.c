@@ -24,7 +24,7 @@ static double **new_tensors(const struct pd_layer_tensor *tensors, int count)
 
 	for (int i = 0; i < count; i++) {
 		all[i] = pd_calloc((size_t)tensors[i].elements, sizeof(**all));
-		for (int64_t e = 0; e < tensors[i].elements && !tensors[i].random; e++)
+		for (int64_t e = 0; e < tensors[i].elements && tensors[i].begins == PD_BEGINS_CONSTANT; e++)
 			all[i][e] = (double)tensors[i].value;
 	}
 	return all;

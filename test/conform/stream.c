@@ -148,6 +148,37 @@ static void test_init(const struct pd_device_ops *ops, struct chain *c)
 	free(s);
 }
 
+/* Of a normal distribution two thirds are nearer to 0 than its deviation, and one in 22 twice as
+ * far away as that or further. */
+static void test_normal_init(const struct pd_device_ops *ops)
+{
+	struct pd_model *model = model_of("50",
+		"{'name': 'it', 'kind': 'linear', 'inputs': ['x'], 'out_features': 81, "
+		"'init': {'weight': 'normal(0.02)', 'bias': -2}}, {'name': 'loss', 'kind': "
+		"'softmax_cross_entropy', 'inputs': ['it', 'y']}");
+	struct chain *c = chain_open(ops, model, NULL, 0, 2, 1, 1);
+	double sum = 0, squares = 0, near = 0, far = 0;
+	const double count = 50 * 81;
+	int64_t n;
+	float *w = chain_export(c, WEIGHTS, &n);
+
+	for (int i = 0; i < 50 * 81; i++) {
+		double z = (double)w[i] / 0.02;
+
+		sum += z;
+		squares += z * z;
+		near += fabs(z) < 1;
+		far += fabs(z) > 2;
+	}
+	ok(fabs(sum / count) < 0.05 && fabs(squares / count - 1) < 0.05 &&
+	   fabs(near / count - 0.6827) < 0.02 && fabs(far / count - 0.0455) < 0.01,
+	   "%s: normal weights, as the model says", ops->name);
+	ok(w[50 * 81] == -2 && w[n - 1] == -2, "%s: and biases of one value", ops->name);
+	free(w);
+	chain_close(c);
+	pd_model_free(model);
+}
+
 /* Two steps, against the formula, element by element. */
 static void test_sgd(const struct pd_device_ops *ops, struct chain *c, float momentum)
 {
@@ -607,6 +638,7 @@ static void test_device(const struct pd_device_ops *ops)
 		x[i] = sinf((float)i);
 	chain_load(c, x, y);
 	test_init(ops, c);
+	test_normal_init(ops);
 	test_order(ops, c);
 	test_full(ops, c);
 	test_sum(ops, c);

@@ -408,14 +408,14 @@ static void test_synthetic(void)
 		set.format->read(&set, 0, s, values);
 		set.format->read(&set, 1, s, &label);
 		pd_synthetic_f32(7, 0, s, 3 * 24 * 16, expected);
-		pd_synthetic_i32(7, 1, s, 1, 1000, &expected_label);
+		pd_synthetic_i32(7, 1, s, 1, 0, 1000, &expected_label);
 		right = right && memcmp(values, expected, sizeof(values)) == 0 &&
 			label == expected_label;
 	}
 	ok(set.synthetic && set.samples == 4096 && right, "synthetic: of the model's inputs, by seed");
 	pd_dataset_release(&set);
-	is_int(pd_dataset_limit(model, 1), 1000, "labels are below the classes of their loss");
-	is_int(pd_dataset_limit(model, 0), INT64_C(1) << 31, "nothing limits what no loss takes");
+	is_int(pd_dataset_range(model, 1).limit, 1000, "labels are below the classes of their loss");
+	is_int(pd_dataset_range(model, 0).limit, INT64_C(1) << 31, "nothing limits what no loss takes");
 }
 
 /* The test set is not looked at where nobody asks for it. */

@@ -342,7 +342,7 @@ static void test_synthetic(void)
 	for (int64_t s = 0; s < 1000; s++) {
 		int32_t label;
 
-		pd_synthetic_i32(5, 1, s, 1, 10, &label);
+		pd_synthetic_i32(5, 1, s, 1, 0, 10, &label);
 		if (label < 0 || label > 9)
 			labels[0] = -1000;
 		else
@@ -386,7 +386,7 @@ static void test_made(void)
 			again = again && out[i]->buffers[0] == first[n];
 			for (int k = 0; k < BATCH; k++) {
 				pd_synthetic_f32(5, 0, n * BATCH + k, CHANNELS * PLANE, expected);
-				pd_synthetic_i32(5, 1, n * BATCH + k, 1, 10, &label);
+				pd_synthetic_i32(5, 1, n * BATCH + k, 1, 0, 10, &label);
 				right = right && out[i]->microbatch == m + i &&
 					label == ((int32_t *)out[i]->buffers[1])[k] &&
 					memcmp((float *)out[i]->buffers[0] + k * CHANNELS * PLANE,
@@ -423,7 +423,7 @@ static void test_large(void)
 		int32_t label;
 
 		for (int k = 0; k < BATCH; k++) {
-			pd_synthetic_i32(5, 1, m % 2 * BATCH + k, 1, 10, &label);
+			pd_synthetic_i32(5, 1, m % 2 * BATCH + k, 1, 0, 10, &label);
 			right = right && label == ((int32_t *)batch->buffers[0])[k];
 		}
 		pd_loader_release(loader, batch);

@@ -144,7 +144,27 @@ static void test_attributes(void)
 	ok(model->layers->eps == 1e-5 && model->layers->normalized_shape.dims == 1 &&
 	   model->layers->normalized_shape.size[0] == 4, "layernorm: defaults");
 	ok(model->layers->parameters[0].value == 1 && model->layers->parameters[1].value == 0 &&
-	   !model->layers->parameters[0].random, "layernorm: begins with 1 and 0");
+	   model->layers->parameters[0].begins == PD_BEGINS_CONSTANT, "layernorm: begins with 1 and 0");
+	pd_model_free(model);
+	free(text);
+
+	text = one_layer("[6]", "'inputs': ['x'], 'kind': 'linear', 'out_features': 4, "
+			 "'init': {'weight': 'normal(0.02)', 'bias': 0.5}");
+	model = parse(text, NULL);
+	l = model->layers;
+	ok(l->parameters[0].begins == PD_BEGINS_NORMAL && l->parameters[0].value == 0.02f &&
+	   l->parameters[1].begins == PD_BEGINS_CONSTANT && l->parameters[1].value == 0.5f,
+	   "init: normal, and a number");
+	pd_model_free(model);
+	free(text);
+
+	text = one_layer("[6]", "'inputs': ['x'], 'kind': 'linear', 'out_features': 4, "
+			 "'init': {'bias': 'uniform(0.1)'}");
+	model = parse(text, NULL);
+	l = model->layers;
+	ok(l->parameters[0].begins == PD_BEGINS_UNIFORM && l->parameters[0].value == 1 &&
+	   l->parameters[1].begins == PD_BEGINS_UNIFORM && l->parameters[1].value == 0.1f,
+	   "init: uniform; as the kind has it where nothing is said");
 	pd_model_free(model);
 	free(text);
 
@@ -215,7 +235,7 @@ static void test_errors(void)
 		  "number from 1 to 1073741824, found nothing" },
 		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 3, 'kernel': 3",
 		  "layers[0]: unknown key \"kernel\"; expected one of name, kind, inputs, shares, "
-		  "out_features, bias" },
+		  "init, out_features, bias" },
 		{ "[]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 3",
 		  "needs an input of one dimension or more, found a scalar" },
 		{ "[6, 5, 4]", "'kind': 'layernorm', 'inputs': ['x'], 'normalized_shape': [6, 5]",
@@ -223,7 +243,7 @@ static void test_errors(void)
 		{ "[4]", "'kind': 'layernorm', 'inputs': ['x'], 'normalized_shape': [2, 4]",
 		  "normalises over 2 x 4: expected the last axes of its input of 4" },
 		{ "[4]", "'kind': 'layernorm', 'inputs': ['x'], 'normalized_shape': []",
-		  "layers[0].normalized_shape: expected an array of 1 to 3 whole numbers or one" },
+		  "layers[0].normalized_shape: expected an array of 1 to 4 whole numbers or one" },
 		{ "[]", "'kind': 'layernorm', 'inputs': ['x']",
 		  "needs an input of one dimension or more, found a scalar" },
 		{ "[4]", "'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 3, 'kernel': 3",
@@ -261,6 +281,17 @@ static void test_errors(void)
 		  "layers[0].shares: \"l\" is not another layer" },
 		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 4, 'shares': 'k'",
 		  "no layer is called \"k\"" },
+		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 4, 'init': 1",
+		  "layers[0].init: expected an object, found 1" },
+		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 4, "
+		  "'init': {'wieght': 1}", "layers[0].init: linear \"l\" has no parameter \"wieght\"" },
+		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 4, "
+		  "'init': {'bias': 'normal(-1)'}", "layers[0].init.bias: expected a number, "
+		  "\"normal(S)\", \"uniform(B)\" or \"fan_in\", found \"normal(-1)\"" },
+		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 4, "
+		  "'init': {'bias': 'normal(1) '}", "layers[0].init.bias: expected a number" },
+		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 4, "
+		  "'init': {'bias': 'nan'}", "layers[0].init.bias: expected a number" },
 		{ "[4]", "'kind': 'dropout', 'inputs': ['x'], 'p': 1.5",
 		  "layers[0].p: expected a number from 0 to 0.999, found 1.5" },
 		{ "[4]", "'kind': 'relu', 'inputs': ['x'], 'name': 'l'", "not JSON: duplicate "
@@ -268,7 +299,7 @@ static void test_errors(void)
 		{ "[1, 0]", "'kind': 'relu', 'inputs': ['x']", "doc: inputs[0].shape[1]: expected "
 		 "a whole "
 		  "number from 1 to 1073741824, found 0" },
-		{ "[1, 2, 3, 4]", "'kind': 'relu', 'inputs': ['x']", "expected at most 3 "
+		{ "[1, 2, 3, 4, 5]", "'kind': 'relu', 'inputs': ['x']", "expected at most 4 "
 		 "dimensions" },
 		/* sizes that do not fit */
 		{ "[1073741824, 1073741824, 1073741824]", "'kind': 'relu', 'inputs': ['x']",
@@ -312,6 +343,10 @@ static void test_errors(void)
 		{ GRAPH("{'name': 'a', 'kind': 'relu', 'inputs': ['x']},"
 			"{'name': 'b', 'kind': 'relu', 'inputs': ['a'], 'shares': 'a'}"),
 		  "layers[1].shares: \"a\" is not another layer of this kind with parameters" },
+		{ GRAPH("{'name': 'a', 'kind': 'linear', 'inputs': ['x'], 'out_features': 4},"
+			"{'name': 'b', 'kind': 'linear', 'inputs': ['a'], 'out_features': 4, "
+			"'shares': 'a', 'init': {'weight': 1}}"),
+		  "layers[1]: \"init\" beside \"shares\"" },
 		{ GRAPH(""), "layers: expected 1 to 1000000 layers, found an array of 0" },
 		{ "[]", "doc: expected a pd-model document" },
 		{ "{'format': 'pd-plan'}", "doc: format: expected \"pd-model\", found "

@@ -141,6 +141,7 @@ static void test_types(void)
 		float f32[SAMPLES];
 		int32_t i32[SAMPLES];
 		const uint8_t *bytes = (const uint8_t *)cases[n].bytes;
+		struct pd_dataset_range range = { 0 };
 
 		if (!ok(type != NULL, "%s is read", cases[n].type))
 			continue;
@@ -149,9 +150,13 @@ static void test_types(void)
 		if (type->to_i32) {
 			type->to_i32(bytes, SAMPLES, i32);
 			ok(memcmp(i32, cases[n].i32, sizeof(i32)) == 0, "%s as i32", cases[n].type);
-			is_int(type->find_outside(bytes, SAMPLES, cases[n].i32[2]),
+			range.limit = cases[n].i32[2];
+			is_int(type->find_outside(bytes, SAMPLES, &range),
 			       cases[n].i32[2] == 0 ? 0 : 2, "%s: the first that is too large",
 			       cases[n].type);
+			range = (struct pd_dataset_range){ cases[n].i32[0] + 1, 1 << 30 };
+			is_int(type->find_outside(bytes, SAMPLES, &range), 0,
+			       "%s: one that is too small", cases[n].type);
 		}
 	}
 	ok(!pd_npy_type_find("<f4 ") && !pd_npy_type_find(">f4") && !pd_npy_type_find(""),
@@ -379,7 +384,7 @@ static void test_other_inputs(void)
 	ok(values[0] == 253 && values[1] == 254 && values[2] == 255, "bytes are what they are as f32");
 	ok(whole[0] == 4 && whole[1] == 5 && whole[2] == 6, "the second sample of three each");
 	pd_dataset_release(&train);
-	store.layers[0].output.size[0] = 9;
+	store.layers[1].limit = 9;
 	ok(refused("other", model, "label.npy", "9 in sample 0"), "each of them is looked at");
 }
 
