@@ -93,7 +93,7 @@ TESTS += test/t5001-replay.sh test/t5002-what-if.sh test/t5003-links.sh test/t50
 
 # data and checkpoints
 DATA_UNITS = test/unit/checksum test/unit/dataset test/unit/loader test/unit/npy test/unit/safetensors \
-	test/unit/checkpoint test/unit/damage test/unit/lock
+	test/unit/tokens test/unit/checkpoint test/unit/damage test/unit/lock
 check_PROGRAMS += $(DATA_UNITS)
 TESTS += $(DATA_UNITS)
 test_unit_checksum_SOURCES = test/unit/checksum.c
@@ -110,6 +110,10 @@ test_unit_npy_SOURCES = test/unit/npy.c test/unit/scratch.c test/unit/scratch.h 
 	test/unit/small_model.h
 test_unit_npy_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_npy_LDADD = $(UNIT_DEVICE_LIBS)
+test_unit_tokens_SOURCES = test/unit/tokens.c test/unit/scratch.c test/unit/scratch.h \
+	test/unit/small_model.h
+test_unit_tokens_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_tokens_LDADD = $(UNIT_DEVICE_LIBS)
 test_unit_safetensors_SOURCES = test/unit/safetensors.c test/unit/scratch.c test/unit/scratch.h
 test_unit_safetensors_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_safetensors_LDADD = $(UNIT_LIBS)

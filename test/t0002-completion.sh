@@ -29,7 +29,7 @@ test_ok "values, with and without =, and of a letter" '
 	[ "$(complete pd-run --optimizer adamw)" = adamw ]'
 test_ok "files and folders, spaces in them too" '
 	[ "$(complete pd-run a)" = "a file" ]
-	[ "$(complete pd-run --data = "")" = folder ]
+	[ "$(complete pd-run --checkpoint = "")" = folder ]
 	[ "$(complete pd-plan --topology pl)" = plan.json ]'
 test_ok "nothing where a number is wanted" '
 	[ -z "$(complete pd-plan --gpus "")" ]'

@@ -2,7 +2,7 @@
 /*
  * Samples for every input of a model: what a loader makes minibatches of.  A set that is open gives
  * each of the model's inputs, in the input's dtype and shape, and as many samples of one as of any
- * other.  Where they come from is a format's matter: a folder (formats.c), or nothing but a seed.
+ * other.  Where they come from is a format's matter: files (formats.c), or nothing but a seed.
  */
 #ifndef PD_DATA_DATASET_H
 #define PD_DATA_DATASET_H
@@ -23,7 +23,7 @@ struct pd_dataset {
 struct pd_data_format {
 	const char *name;
 	const char *files;              /* by which it is recognised, for messages */
-	/* Does a directory hold files of this format, by their names? */
+	/* Does a directory hold files of this format, or is a file of it, by their names? */
 	bool (*recognise)(const char *directory);
 	/*
 	 * The training set, and the test set unless test_p is NULL, of which test_p has as much as
@@ -40,8 +40,8 @@ struct pd_data_format {
 };
 
 /*
- * The training set found in a directory, in the first format that recognises it, and the test set,
- * which is not looked at where test_p is NULL.  Errors: input.
+ * The training set found in a directory or file, in the first format that recognises it, and the test
+ * set, which is not looked at where test_p is NULL.  Errors: input.
  */
 int pd_dataset_open(const char *directory, const struct pd_model *model,
 		    struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err);

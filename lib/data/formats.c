@@ -9,11 +9,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const struct pd_data_format *const formats[] = { &pd_data_idx, &pd_data_cifar, &pd_data_npy };
+static const struct pd_data_format *const formats[] = {
+	&pd_data_idx, &pd_data_cifar, &pd_data_npy, &pd_data_tokens, &pd_data_text, &pd_data_book,
+};
 
 static int nothing_found(const char *directory, struct pd_error *err)
 {
-	char list[256] = "";
+	char list[320] = "";
 
 	for (size_t i = 0; i < PD_COUNT(formats); i++) {
 		size_t used = strlen(list);
@@ -33,11 +35,11 @@ int pd_dataset_open(const char *directory, const struct pd_model *model,
 
 	if (stat(directory, &st) != 0)
 		return pd_error_input(err, "%s: cannot open: %s", directory, strerror(errno));
-	if (!S_ISDIR(st.st_mode))
-		return pd_error_input(err, "%s: expected a directory with a data set, found a file",
-				      directory);
 	while (i < PD_COUNT(formats) && !formats[i]->recognise(directory))
 		i++;
+	if (i == PD_COUNT(formats) && !S_ISDIR(st.st_mode))
+		return pd_error_input(err, "%s: expected a directory with a data set, or a text called "
+				      "NAME.txt, found another file", directory);
 	if (i == PD_COUNT(formats))
 		return nothing_found(directory, err);
 	if (formats[i]->open(directory, model, &train, test_p ? &test : NULL, err) < 0) {

@@ -10,7 +10,10 @@ lib_libpddevice_a_SOURCES += \
 	lib/data/format.h \
 	lib/data/formats.c \
 	lib/data/idx.c \
+	lib/data/map.c lib/data/map.h \
 	lib/data/npy.c lib/data/npy.h \
 	lib/data/npy_header.c \
 	lib/data/npy_type.c \
-	lib/data/source.c
+	lib/data/source.c \
+	lib/data/token_file.c lib/data/token_file.h \
+	lib/data/tokens.c

@@ -7,16 +7,12 @@
 
 #include "base/mem.h"
 #include "data/format.h"
+#include "data/map.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define MOST_SAMPLES UINT32_MAX         /* that an epoch's order counts */
 
@@ -24,8 +20,7 @@
 struct column {
 	char *file;
 	const struct pd_input *input;
-	const uint8_t *map;             /* NULL: not mapped */
-	int64_t map_bytes;
+	struct pd_map map;
 	const uint8_t *data;            /* in map */
 	const struct pd_npy_type *type;
 	int64_t samples, elements;      /* elements of one sample */
@@ -35,37 +30,6 @@ struct npy {
 	int count;
 	struct column *columns;         /* per input of the model */
 };
-
-static int map_file(struct column *column, struct pd_error *err)
-{
-	int fd = open(column->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	struct stat st;
-	void *map;
-
-	if (fd < 0 || fstat(fd, &st) != 0) {
-		pd_error_input(err, "%s: cannot open: %s", column->file, strerror(errno));
-	} else if (!S_ISREG(st.st_mode)) {
-		pd_error_input(err, "%s: expected a file, found a directory or device",
-			       column->file);
-	} else if (st.st_size == 0) {
-		pd_error_input(err, "%s: expected a .npy file, found nothing in it", column->file);
-	} else {
-		map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-		if (map != MAP_FAILED) {
-			column->map = map;
-			column->map_bytes = st.st_size;
-		} else if (errno == ENOMEM) {
-			pd_error_failed(err, "out of memory: %s: its %" PRId64 " bytes cannot be "
-					"mapped", column->file, (int64_t)st.st_size);
-		} else {
-			pd_error_input(err, "%s: cannot be mapped into memory: %s", column->file,
-				       strerror(errno));
-		}
-	}
-	if (fd >= 0)
-		close(fd);
-	return column->map ? 0 : -1;
-}
 
 static int check_type(struct column *column, const struct pd_npy_header *header,
 		      struct pd_error *err)
@@ -133,7 +97,7 @@ static int check_shape(struct column *column, const struct pd_npy_header *header
 static int find_data(struct column *column, const struct pd_npy_header *header,
 		     struct pd_error *err)
 {
-	int64_t found = column->map_bytes - header->data_at, bytes;
+	int64_t found = column->map.count - header->data_at, bytes;
 
 	if (!pd_mul(column->samples, column->elements, &bytes) ||
 	    !pd_mul(bytes, column->type->bytes, &bytes) || bytes > found)
@@ -145,7 +109,7 @@ static int find_data(struct column *column, const struct pd_npy_header *header,
 		return pd_error_input(err, "%s: expected the end of the file after the last sample"
 				      " that its header counts, found %" PRId64 " more bytes",
 				      column->file, found - bytes);
-	column->data = column->map + header->data_at;
+	column->data = column->map.bytes + header->data_at;
 	return 0;
 }
 
@@ -178,8 +142,8 @@ static int open_column(struct column *column, struct pd_dataset_range range, str
 {
 	struct pd_npy_header header;
 
-	if (map_file(column, err) < 0 ||
-	    pd_npy_header_read(column->file, column->map, column->map_bytes, &header, err) < 0 ||
+	if (pd_map_open(&column->map, column->file, "a .npy file", err) < 0 ||
+	    pd_npy_header_read(column->file, column->map.bytes, column->map.count, &header, err) < 0 ||
 	    check_type(column, &header, err) < 0 || check_shape(column, &header, err) < 0 ||
 	    find_data(column, &header, err) < 0)
 		return -1;
@@ -244,8 +208,7 @@ static void close_set(struct pd_dataset *set)
 	struct npy *npy = set->state;
 
 	for (int i = 0; i < npy->count; i++) {
-		if (npy->columns[i].map)
-			munmap((void *)npy->columns[i].map, (size_t)npy->columns[i].map_bytes);
+		pd_map_close(&npy->columns[i].map);
 		free(npy->columns[i].file);
 	}
 	free(npy->columns);

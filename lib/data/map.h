@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private to this folder: a file of a data set, mapped into memory and read where it lies. */
+#ifndef PD_DATA_MAP_H
+#define PD_DATA_MAP_H
+
+#include "base/error.h"
+
+#include <stdint.h>
+
+struct pd_map {
+	const uint8_t *bytes;           /* NULL: not mapped */
+	int64_t count;
+};
+
+/*
+ * Maps a whole file, which should be `what`, such as "a .npy file".
+ * Errors: input where it is no file, or is empty.
+ */
+int pd_map_open(struct pd_map *map, const char *file, const char *what, struct pd_error *err);
+/* Nothing for a map that is not open. */
+void pd_map_close(struct pd_map *map);
+
+#endif

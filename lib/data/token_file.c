@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Andrej Karpathy's two programs write them: nanoGPT bare numbers, llm.c 256 i32 before them, of
+ * which the first three are a magic number, a version and how many there are.
+ */
+#include "data/token_file.h"
+
+#include "base/mem.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HEADER_BYTES 1024
+
+static const struct {
+	int32_t magic, version;
+	const char *type;
+} headers[] = {
+	{ 20240520, 1, "<u2" },
+	{ 20240801, 7, "<u4" },
+};
+
+/* ---- which files ---- */
+
+static bool is_part(const char *name, const char *part, const char *suffix)
+{
+	size_t length = strlen(name), end = strlen(suffix), own = strlen(part);
+	const char *at = name;
+
+	if (length < end || strcmp(name + length - end, suffix) != 0)
+		return false;
+	if (length == own + end && strncmp(name, part, own) == 0)
+		return true;
+	for (; (at = strchr(at, '_')); at++)
+		if (strncmp(at + 1, part, own) == 0 &&
+		    (at[1 + own] == '_' || at + 1 + own == name + length - end))
+			return true;
+	return false;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+int pd_token_files_list(const char *directory, const char *part, const char *suffix,
+			char ***names_p)
+{
+	DIR *dir = opendir(directory);
+	struct dirent *entry;
+	char **names = NULL;
+	size_t capacity = 0, count = 0;
+
+	while (dir && (entry = readdir(dir))) {
+		if (!is_part(entry->d_name, part, suffix))
+			continue;
+		names = pd_grow(names, &capacity, count + 1, sizeof(*names));
+		names[count++] = pd_format("%s/%s", directory, entry->d_name);
+	}
+	if (dir)
+		closedir(dir);
+	if (count)
+		qsort(names, count, sizeof(*names), by_name);
+	*names_p = names;
+	return (int)count;
+}
+
+/* ---- one file ---- */
+
+static int32_t header_number(const struct pd_token_file *text, int n)
+{
+	int32_t number;
+
+	memcpy(&number, text->map.bytes + 4 * n, sizeof(number));
+	return number;
+}
+
+/* The row of the header that the file begins with; PD_COUNT(headers): none. */
+static size_t find_header(const struct pd_token_file *text)
+{
+	size_t n = 0;
+
+	if (text->map.count < HEADER_BYTES)
+		return PD_COUNT(headers);
+	while (n < PD_COUNT(headers) && header_number(text, 0) != headers[n].magic)
+		n++;
+	return n;
+}
+
+static int read_header(struct pd_token_file *text, size_t row, struct pd_error *err)
+{
+	int32_t version = header_number(text, 1), count = header_number(text, 2);
+	int64_t bytes = text->map.count - HEADER_BYTES;
+
+	text->type = pd_npy_type_find(headers[row].type);
+	if (version != headers[row].version)
+		return pd_error_input(err, "%s: version %" PRId32 " behind the magic number %" PRId32
+				      ": expected %" PRId32, text->name, version,
+				      headers[row].magic, headers[row].version);
+	if (count < 0 || (int64_t)count * text->type->bytes != bytes)
+		return pd_error_input(err, "%s: the header counts %" PRId32 " tokens of %d bytes: "
+				      "expected as many behind it, found %" PRId64 " bytes",
+				      text->name, count, text->type->bytes, bytes);
+	text->data = text->map.bytes + HEADER_BYTES;
+	text->count = count;
+	return 0;
+}
+
+static int read_bare(struct pd_token_file *text, const char *type, struct pd_error *err)
+{
+	text->type = pd_npy_type_find(type);
+	if (text->map.count % text->type->bytes != 0)
+		return pd_error_input(err, "%s: %" PRId64 " bytes: expected whole tokens of %d bytes",
+				      text->name, text->map.count, text->type->bytes);
+	text->data = text->map.bytes;
+	text->count = text->map.count / text->type->bytes;
+	return 0;
+}
+
+static int check_tokens(const struct pd_token_file *text, int64_t vocabulary, struct pd_error *err)
+{
+	int64_t types = INT64_C(1) << (8 * text->type->bytes), at;
+
+	if (vocabulary >= types)
+		return 0;
+	at = text->type->find_outside(text->data, text->count, vocabulary);
+	if (at == text->count)
+		return 0;
+	return pd_error_input(err, "%s: token %" PRIu64 " at place %" PRId64 ": expected one from 0 to %"
+			      PRId64 ", the model's vocabulary", text->name,
+			      text->type->value(text->data + at * text->type->bytes), at,
+			      vocabulary - 1);
+}
+
+int pd_token_file_open(struct pd_token_file *text, char *name, bool bytes, int64_t vocabulary,
+		       struct pd_error *err)
+{
+	size_t header;
+	int status;
+
+	*text = (struct pd_token_file){ .name = name };
+	if (pd_map_open(&text->map, name, bytes ? "a text" : "tokens", err) < 0)
+		return -1;
+	header = bytes ? PD_COUNT(headers) : find_header(text);
+	if (header < PD_COUNT(headers))
+		status = read_header(text, header, err);
+	else
+		status = read_bare(text, bytes ? "|u1" : vocabulary <= 65536 ? "<u2" : "<u4", err);
+	return status < 0 ? -1 : check_tokens(text, vocabulary, err);
+}
+
+void pd_token_file_release(struct pd_token_file *text)
+{
+	pd_map_close(&text->map);
+	free(text->name);
+}

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Texts for models of sequences: a sample is a window of as many tokens as the model's inputs have
+ * places.  With T of them sample n of a text is tokens n T to n T + T - 1, and the label of each is the
+ * token behind it; so an epoch has every token but a text's first for a label once, and leaves out what
+ * fills no window at a text's end.  No window goes over from one text to the next.
+ */
+#include "data/format.h"
+
+#include "base/mem.h"
+#include "data/token_file.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MOST_SAMPLES UINT32_MAX         /* that an epoch's order counts */
+
+/* What an input of the model takes of a window. */
+enum role {
+	ROLE_TOKENS,
+	ROLE_NEXT,              /* the label of a loss: the token behind each */
+	ROLE_POSITIONS,         /* 0 to T - 1 */
+};
+
+struct text {
+	struct pd_token_file file;
+	const uint8_t *data;    /* what the set has of the file */
+	int64_t count;
+	int64_t first;          /* its first sample's number in the set */
+};
+
+struct tokens {
+	int text_count;
+	struct text *texts;
+	int64_t length;         /* of a window */
+	int64_t vocabulary;     /* every token is below */
+	enum role *roles;       /* per input of the model */
+};
+
+/* ---- the model ---- */
+
+static bool is_label(const struct pd_model *model, int input)
+{
+	for (int l = 0; l < model->layer_count; l++)
+		if (pd_layer_is(&model->layers[l], PD_KIND_LOSS) && model->layers[l].inputs[1] == input)
+			return true;
+	return false;
+}
+
+static enum role role_of(const struct pd_model *model, int input)
+{
+	if (is_label(model, input))
+		return ROLE_NEXT;
+	return strcmp(model->inputs[input].name, "positions") == 0 ? ROLE_POSITIONS : ROLE_TOKENS;
+}
+
+/* Its inputs can be filled from windows: i32, of one length. */
+static int read_roles(const char *path, const struct pd_model *model, struct tokens *tokens,
+		      struct pd_error *err)
+{
+	bool labels = false;
+
+	tokens->roles = pd_calloc((size_t)model->input_count, sizeof(*tokens->roles));
+	tokens->length = model->inputs[0].shape.size[0];
+	tokens->vocabulary = INT64_MAX;
+	for (int i = 0; i < model->input_count; i++) {
+		const struct pd_input *input = &model->inputs[i];
+		int64_t limit = pd_dataset_limit(model, i);
+
+		if (input->dtype != PD_I32 || input->shape.dims != 1 ||
+		    input->shape.size[0] != tokens->length)
+			return pd_error_input(err, "%s: holds text: expected a model whose inputs are "
+					      "i32 and have one axis, of one length; \"%.60s\" of "
+					      "\"%.60s\" is another", path, input->name, model->name);
+		tokens->roles[i] = role_of(model, i);
+		labels |= tokens->roles[i] == ROLE_NEXT;
+		if (tokens->roles[i] == ROLE_POSITIONS && limit < tokens->length)
+			return pd_error_input(err, "%s: the model's input \"positions\" takes numbers "
+					      "below %" PRId64 ": expected %" PRId64
+					      ", the length of a window", path, limit, tokens->length);
+		if (tokens->roles[i] != ROLE_POSITIONS && limit < tokens->vocabulary)
+			tokens->vocabulary = limit;
+	}
+	return labels ? 0 : pd_error_input(err, "%s: holds text: expected a model with a loss whose "
+					   "labels are an input, \"%.60s\" has none", path,
+					   model->name);
+}
+
+/* ---- a set ---- */
+
+/* Windows of a text, whose last token has none behind it. */
+static int64_t windows(const struct tokens *tokens, const struct text *text)
+{
+	return text->count > 0 ? (text->count - 1) / tokens->length : 0;
+}
+
+/* Counts the samples once the texts are there. */
+static int count_samples(const char *part, struct pd_dataset *set, struct pd_error *err)
+{
+	struct tokens *tokens = set->state;
+
+	for (int i = 0; i < tokens->text_count; i++) {
+		tokens->texts[i].first = set->samples;
+		set->samples += windows(tokens, &tokens->texts[i]);
+	}
+	if (set->samples == 0)
+		return pd_error_input(err, "%s: expected a text of at least %" PRId64 " tokens%s, one "
+				      "more than a sample of the model has, found none",
+				      tokens->texts[0].file.name, tokens->length + 1, part);
+	if (set->samples > MOST_SAMPLES)
+		return pd_error_input(err, "%s: %" PRId64 " samples: expected fewer than 2^32",
+				      tokens->texts[0].file.name, set->samples);
+	return 0;
+}
+
+static int new_set(const struct pd_data_format *format, const char *path,
+		   const struct pd_model *model, struct pd_dataset *set_p, struct pd_error *err)
+{
+	*set_p = (struct pd_dataset){ .format = format,
+				      .state = pd_zalloc(sizeof(struct tokens)) };
+	return read_roles(path, model, set_p->state, err);
+}
+
+/* A text of the set, all of a file; takes the name. */
+static int add_text(struct tokens *tokens, char *name, bool bytes, struct pd_error *err)
+{
+	struct text *text = &tokens->texts[tokens->text_count++];
+
+	if (pd_token_file_open(&text->file, name, bytes, tokens->vocabulary, err) < 0)
+		return -1;
+	text->data = text->file.data;
+	text->count = text->file.count;
+	return 0;
+}
+
+/* One set of a directory, of the files of one part. */
+static int open_part(const struct pd_data_format *format, const char *directory, const char *part,
+		     const char *suffix, const struct pd_model *model, struct pd_dataset *set_p,
+		     struct pd_error *err)
+{
+	bool bytes = strcmp(suffix, ".txt") == 0;
+	struct tokens *tokens;
+	char **names;
+	int count, opened = 0, status = new_set(format, directory, model, set_p, err);
+
+	if (status < 0)
+		return -1;
+	tokens = set_p->state;
+	count = pd_token_files_list(directory, part, suffix, &names);
+	tokens->texts = pd_calloc((size_t)count, sizeof(*tokens->texts));
+	while (status == 0 && opened < count)
+		status = add_text(tokens, names[opened++], bytes, err);
+	for (int i = opened; i < count; i++)
+		free(names[i]);
+	free(names);
+	if (status == 0 && count == 0)
+		return pd_error_input(err, "%s: expected %s%s for the %s, found none", directory, part,
+				      suffix, strcmp(part, "val") == 0 ? "evaluation" : "training");
+	return status < 0 ? -1 : count_samples("", set_p, err);
+}
+
+static int open_parts(const struct pd_data_format *format, const char *directory,
+		      const char *suffix, const struct pd_model *model,
+		      struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err)
+{
+	if (open_part(format, directory, "train", suffix, model, train_p, err) < 0)
+		return -1;
+	return test_p ? open_part(format, directory, "val", suffix, model, test_p, err) : 0;
+}
+
+static bool has_train(const char *directory, const char *suffix)
+{
+	char **names;
+	int count = pd_token_files_list(directory, "train", suffix, &names);
+
+	for (int i = 0; i < count; i++)
+		free(names[i]);
+	free(names);
+	return count > 0;
+}
+
+static struct text *text_of(struct tokens *tokens, int64_t sample)
+{
+	int low = 0, high = tokens->text_count;
+
+	while (high - low > 1) {
+		int middle = low + (high - low) / 2;
+
+		if (tokens->texts[middle].first <= sample)
+			low = middle;
+		else
+			high = middle;
+	}
+	return &tokens->texts[low];
+}
+
+static void read_window(const struct pd_dataset *set, int input, int64_t sample, void *out)
+{
+	struct tokens *tokens = set->state;
+	enum role role = tokens->roles[input];
+	const struct text *text = text_of(tokens, sample);
+	const struct pd_npy_type *type = text->file.type;
+	int64_t from = (sample - text->first) * tokens->length + (role == ROLE_NEXT);
+	int32_t *place = out;
+
+	if (role == ROLE_POSITIONS)
+		for (int64_t t = 0; t < tokens->length; t++)
+			place[t] = (int32_t)t;
+	else
+		type->to_i32(text->data + from * type->bytes, tokens->length, place);
+}
+
+static void close_tokens(struct pd_dataset *set)
+{
+	struct tokens *tokens = set->state;
+
+	for (int i = 0; i < tokens->text_count; i++)
+		pd_token_file_release(&tokens->texts[i].file);
+	free(tokens->texts);
+	free(tokens->roles);
+	free(tokens);
+}
+
+/* ---- the formats ---- */
+
+static bool recognise_binary(const char *directory)
+{
+	return has_train(directory, ".bin");
+}
+
+static int open_binary(const char *directory, const struct pd_model *model,
+		       struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err)
+{
+	return open_parts(&pd_data_tokens, directory, ".bin", model, train_p, test_p, err);
+}
+
+static bool recognise_text(const char *directory)
+{
+	return has_train(directory, ".txt");
+}
+
+static int open_text(const char *directory, const struct pd_model *model,
+		     struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err)
+{
+	return open_parts(&pd_data_text, directory, ".txt", model, train_p, test_p, err);
+}
+
+static bool recognise_book(const char *file)
+{
+	size_t length = strlen(file);
+	struct stat st;
+
+	return length > 4 && strcmp(file + length - 4, ".txt") == 0 && stat(file, &st) == 0 &&
+	       !S_ISDIR(st.st_mode);
+}
+
+/* Of one file the first nine tenths of the bytes, or the rest. */
+static int open_share(const char *file, bool rest, const struct pd_model *model,
+		      struct pd_dataset *set_p, struct pd_error *err)
+{
+	struct tokens *tokens;
+	struct text *text;
+	int64_t most;
+
+	if (new_set(&pd_data_book, file, model, set_p, err) < 0)
+		return -1;
+	tokens = set_p->state;
+	tokens->texts = pd_zalloc(sizeof(*tokens->texts));
+	if (add_text(tokens, pd_strdup(file), true, err) < 0)
+		return -1;
+	text = &tokens->texts[0];
+	most = text->count - (text->count + 9) / 10;
+	text->data += rest ? most : 0;
+	text->count = rest ? text->count - most : most;
+	return count_samples(rest ? " in its last tenth" : " in its first nine tenths", set_p, err);
+}
+
+static int open_book(const char *file, const struct pd_model *model,
+		     struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err)
+{
+	if (open_share(file, false, model, train_p, err) < 0)
+		return -1;
+	return test_p ? open_share(file, true, model, test_p, err) : 0;
+}
+
+const struct pd_data_format pd_data_tokens = {
+	.name = "tokens", .files = "train.bin",
+	.recognise = recognise_binary, .open = open_binary, .read = read_window,
+	.close = close_tokens,
+};
+
+const struct pd_data_format pd_data_text = {
+	.name = "text", .files = "train.txt",
+	.recognise = recognise_text, .open = open_text, .read = read_window,
+	.close = close_tokens,
+};
+
+const struct pd_data_format pd_data_book = {
+	.name = "one text", .files = "a file NAME.txt",
+	.recognise = recognise_book, .open = open_book, .read = read_window,
+	.close = close_tokens,
+};
