@@ -33,7 +33,7 @@ struct pd_dataset_range pd_dataset_range(const struct pd_model *model, int input
 	return range;
 }
 
-/* ---- synthetic: a set without files, and without a row among the formats ---- */
+/* ---- the synthetic set, which needs no files and no row among the formats ---- */
 
 struct synthetic {
 	const struct pd_model *model;

@@ -14,10 +14,10 @@
 #include <stdint.h>
 
 struct pd_dataset {
-	const struct pd_data_format *format; /* NULL: nothing is open */
+	const struct pd_data_format *format; /* NULL: the set is not open */
 	void *state;                    /* the format's */
 	int64_t samples;
-	bool synthetic;                 /* not shuffled: sample after sample */
+	bool synthetic;                 /* its samples are not shuffled */
 };
 
 struct pd_data_format {
@@ -26,8 +26,9 @@ struct pd_data_format {
 	/* Does a directory hold files of this format, or is a file of it, by their names? */
 	bool (*recognise)(const char *directory);
 	/*
-	 * The training set, and the test set unless test_p is NULL, of which test_p has as much as
-	 * was opened after an error.  An error where they do not give what the model's inputs take.
+	 * Opens the training set and, unless test_p is NULL, the test set.  Sets that do not give
+	 * what the model's inputs take are errors.  After an error, test_p holds what was opened of
+	 * it.
 	 */
 	int (*open)(const char *directory, const struct pd_model *model,
 		    struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err);
@@ -46,12 +47,12 @@ struct pd_data_format {
 int pd_dataset_open(const char *directory, const struct pd_model *model,
 		    struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err);
 /*
- * Made up from the seed, in the model's shapes: uniform f32 numbers, and i32 numbers uniform among
- * those that the input can have (order.h).  The model is borrowed.
+ * Makes a set up from the seed, in the model's shapes: uniform f32 numbers, and i32 numbers uniform
+ * in the input's range (order.h).  The model is borrowed.
  */
 void pd_dataset_synthetic(const struct pd_model *model, int64_t samples, uint64_t seed,
 			  struct pd_dataset *out_p);
-/* Nothing for a set that is not open. */
+/* Closes the set; does nothing for a set that is not open. */
 void pd_dataset_release(struct pd_dataset *dataset);
 
 /*

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to this folder: the formats, and what readers share, a file read from front to back. */
+/* Readers of this folder share the list of formats, and a file that is read from front to back. */
 #ifndef PD_DATA_FORMAT_H
 #define PD_DATA_FORMAT_H
 
@@ -10,21 +10,21 @@
 struct pd_source {
 	char *name;
 	gzFile in;                      /* reads plain and gzip files alike */
-	int64_t most_bytes;             /* that a file of this size can hold */
+	int64_t most_bytes;             /* the most that a file of this size can hold */
 };
 
-/* Is there DIRECTORY/NAME or DIRECTORY/NAME.gz? */
+/* Returns whether DIRECTORY/NAME or DIRECTORY/NAME.gz exists. */
 bool pd_source_exists(const char *directory, const char *name);
 /* Opens DIRECTORY/NAME or, where that is missing, DIRECTORY/NAME.gz. */
 int pd_source_open(struct pd_source *source, const char *directory, const char *name,
 		   struct pd_error *err);
 void pd_source_close(struct pd_source *source);
-/* Up to `bytes`: how many were read, fewer only at the end of the file; -1 on error. */
+/* Reads up to `bytes` and returns how many; fewer only at the end of the file; -1 on error. */
 int64_t pd_source_read(struct pd_source *source, void *buf, int64_t bytes, struct pd_error *err);
-/* Exactly `bytes` that hold `what`, or an error. */
+/* Reads exactly `bytes`; the message of an error says that they hold `what`. */
 int pd_source_fill(struct pd_source *source, void *buf, int64_t bytes, const char *what,
 		   struct pd_error *err);
-/* Nothing may follow. */
+/* Checks that the file ends here. */
 int pd_source_end(struct pd_source *source, struct pd_error *err);
 
 extern const struct pd_data_format pd_data_idx, pd_data_cifar, pd_data_npy, pd_data_tokens,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The formats of data sets, in the order in which they are asked whether a directory is theirs. */
+/* The formats are asked in this order whether a directory is theirs. */
 #include "data/format.h"
 
 #include "base/mem.h"

@@ -17,7 +17,7 @@ static uint32_t big_endian(const uint8_t *bytes)
 	       bytes[3];
 }
 
-/* The header; `dims` dimensions, as found, into size. */
+/* Reads the header: `dims` dimensions, into size. */
 static int header(struct pd_source *source, int dims, int64_t *size, struct pd_error *err)
 {
 	uint8_t bytes[16];
@@ -37,7 +37,10 @@ static int header(struct pd_source *source, int dims, int64_t *size, struct pd_e
 	return 0;
 }
 
-/* The elements and the end.  Nothing is allocated that the file could not hold. */
+/*
+ * Reads the elements and checks that the file ends there.  Allocates no more than the file can
+ * hold.
+ */
 static uint8_t *elements(struct pd_source *source, int64_t bytes, const char *what,
 			 struct pd_error *err)
 {

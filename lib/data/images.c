@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A network that labelled images can feed: one f32 input and one label. */
+/* Checks that labelled images can feed the network: it has one f32 input and one label. */
 static int check_inputs(const char *directory, const struct pd_model *model, struct pd_error *err)
 {
 	int data = pd_model_data_input(model), label = pd_model_label_input(model);
@@ -24,7 +24,7 @@ static int check_inputs(const char *directory, const struct pd_model *model, str
 			      label < 0 ? ", none of them a label" : "");
 }
 
-/* Mean and deviation of each channel, exact up to the last division. */
+/* Computes mean and standard deviation of each channel, exactly up to the last division. */
 static void statistics(struct pd_images *set)
 {
 	int64_t plane = (int64_t)set->height * set->width;
@@ -44,7 +44,7 @@ static void statistics(struct pd_images *set)
 		for (int v = 0; v < 256; v++)
 			variance += (double)count[v] / n * (v / 255.0 - mean) * (v / 255.0 - mean);
 		set->mean[c] = (float)mean;
-		/* a channel of one value stays as it is, less the mean */
+		/* a channel of one value is only shifted by its mean */
 		set->deviation[c] = variance > 1e-12 ? (float)sqrt(variance) : 1.0f;
 	}
 }
@@ -134,7 +134,7 @@ int pd_images_shape(const char *file, const struct pd_model *model, int64_t chan
 	char expected[96] = "";
 	bool fits;
 
-	/* (height, width) will do for one channel, and one flat dimension for any image */
+	/* (height, width) will do for one channel, and a single dimension for any image */
 	switch (shape->dims) {
 	case 1:
 		fits = shape->size[0] == channels * height * width;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to this folder: labelled images in memory, what the files of IDX and CIFAR-10 hold.
- * Pixels stay bytes; they are read as floats, (pixel / 255 - mean) / deviation of their channel
- * over the training set.
+ * Labelled images in memory, as the files of IDX and CIFAR-10 hold them; private to this folder.
+ * Pixels stay bytes.  They are read as floats: (pixel / 255 - mean) / deviation, with mean and
+ * standard deviation of their channel over the training set.
  */
 #ifndef PD_DATA_IMAGES_H
 #define PD_DATA_IMAGES_H
@@ -14,34 +14,34 @@
 struct pd_images {
 	int64_t samples;
 	int channels, height, width;
-	int classes;                    /* labels are below */
-	int label;                      /* the model's input that they are for; images are the other */
+	int classes;                    /* labels are below this */
+	int label;	/* the model input that takes labels; the other takes images */
 	uint8_t *pixels;                /* (samples, channels, height, width) */
 	uint8_t *labels;
 	float mean[PD_IMAGES_CHANNELS], deviation[PD_IMAGES_CHANNELS];
-	float table[PD_IMAGES_CHANNELS][256];   /* what a pixel is read as */
+	float table[PD_IMAGES_CHANNELS][256];   /* maps a pixel to its float */
 };
 
 /*
- * Reads one set, whose classes were set before.  After an error *images_p has what was allocated.
+ * Reads one set, whose `classes` is set already.  After an error *images_p has what was allocated.
  */
 typedef int pd_images_reader(const char *directory, bool test, const struct pd_model *model,
 			     struct pd_images *images_p, struct pd_error *err);
-/* The open() of a format whose sets are such images: the reader reads them. */
+/* Opens training and test set with a format's reader: the open() of a format of labelled images. */
 int pd_images_open(const struct pd_data_format *format, pd_images_reader *reader,
 		   const char *directory, const struct pd_model *model,
 		   struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err);
-/* Its read() and close(). */
+/* These are the read() and close() of a format of labelled images. */
 void pd_images_read(const struct pd_dataset *set, int input, int64_t sample, void *out);
 void pd_images_close(struct pd_dataset *set);
 
-/* Mean, deviation and table of a training set, once its pixels are there. */
+/* Computes mean, deviation and table of a training set from its pixels. */
 void pd_images_scale(struct pd_images *images);
 
-/* Images of this shape are what the model's f32 input takes. */
+/* Checks that the model's f32 input takes images of this shape. */
 int pd_images_shape(const char *file, const struct pd_model *model, int64_t channels,
 		    int64_t height, int64_t width, struct pd_error *err);
-/* Labels first to first + count - 1 are below `classes`. */
+/* Checks that labels first to first + count - 1 are below `classes`. */
 int pd_images_labels(const char *file, const uint8_t *labels, int64_t first, int64_t count,
 		     int classes, struct pd_error *err);
 

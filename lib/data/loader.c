@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A slot is a batch and its buffers.  It is free, or assigned a microbatch and in the
- * queue, or out (with the worker).  Slots are assigned as soon as they are free, in the
- * order of the plan; the thread fills the queue in that order.  So what is handed out may
- * still be in the making, and its event says when it is made.
+ * A slot is a batch and its buffers.  It is free, or in the queue with a microbatch assigned, or
+ * out with the worker.  Free slots are assigned at once, in the order of the plan, and the thread
+ * fills the queue in that order.  A batch that is handed out may still be filled; its event says
+ * when that is done.
  */
 #include "data/loader.h"
 
@@ -18,7 +18,7 @@
 #include <string.h>
 
 struct loader_slot {
-	struct pd_batch batch;          /* first: the batch is the slot */
+	struct pd_batch batch;          /* first, so that a batch is its slot */
 	struct loader_slot *next_free;
 	void **own;                     /* buffers; NULL where those of `made` are handed out */
 	bool out;
@@ -27,17 +27,17 @@ struct loader_slot {
 struct pd_loader {
 	struct pd_loader_config config;
 	int *inputs;
-	struct pd_samples samples;      /* the thread's own */
+	struct pd_samples samples;      /* used by the thread alone */
 	struct loader_slot *slots;
 	void ***made;                   /* buffers of the minibatches of a synthetic set */
 	int64_t made_count;             /* 0: none are made ahead */
 
 	pthread_t thread;
-	pthread_mutex_t lock;           /* of all below */
+	pthread_mutex_t lock;           /* protects all below */
 	pthread_cond_t work, idle;
 	bool evaluate, busy, closing;
 	int64_t next, stride, last;     /* the plan, from the first microbatch not yet assigned */
-	const int64_t *listed;          /* if not NULL, those are indices into it */
+	const int64_t *listed;          /* unless NULL, the plan's numbers are indices into it */
 	struct loader_slot *free;
 	struct loader_slot **queue;	/* a ring of `ahead`; these count from the plan's start: */
 	int64_t assigned, filled, handed;
@@ -92,7 +92,7 @@ static void *prepare(void *context)
 	return NULL;
 }
 
-/* Gives free slots their microbatches.  With the lock held. */
+/* Assigns microbatches to free slots.  The lock is held. */
 static void assign(struct pd_loader *loader)
 {
 	const struct pd_dataset *set = dataset(loader, loader->evaluate);
@@ -125,7 +125,7 @@ static void begin_plan(struct pd_loader *loader, bool evaluate, const int64_t *l
 	pthread_mutex_lock(&loader->lock);
 	if (loader->out)
 		pd_bug("loader: a new plan while %d microbatches are out", loader->out);
-	/* what the plan before prepared and nobody took is dropped, all but the one in hand */
+	/* what is left of the plan before is dropped, but for the batch being filled */
 	loader->filled = loader->assigned;
 	while (loader->busy)
 		pthread_cond_wait(&loader->idle, &loader->lock);
@@ -215,7 +215,7 @@ static struct pd_loader *new_loader(const struct pd_loader_config *config)
 	return loader;
 }
 
-/* Memory that the device's copies are quick with, where there is a device. */
+/* Allocates memory from which the device copies fast, where there is a device. */
 static void *take_buffer(struct pd_loader *loader, size_t bytes, struct pd_error *err)
 {
 	struct pd_device *device = loader->config.device;
@@ -247,7 +247,7 @@ static void give_buffers(struct pd_loader *loader, void **buffers)
 	free(buffers);
 }
 
-/* One for each input; NULL: there is no memory. */
+/* Allocates one buffer per input; NULL where memory is short. */
 static void **take_buffers(struct pd_loader *loader, struct pd_error *err)
 {
 	int count = loader->config.input_count;
@@ -263,7 +263,7 @@ static void **take_buffers(struct pd_loader *loader, struct pd_error *err)
 	return buffers;
 }
 
-/* Whole minibatches of a synthetic set, before it repeats itself; there is no other set. */
+/* Counts the batches to make ahead: all of a synthetic set before it repeats itself, if whole. */
 static int64_t count_made(const struct pd_loader *loader)
 {
 	int64_t distinct = loader->samples.distinct, batch = loader->config.batch_size;
@@ -327,7 +327,7 @@ static int start(struct pd_loader *loader, struct pd_error *err)
 	sigset_t all, before;
 	int status;
 
-	/* signals are for the thread that runs the rank */
+	/* signals go to the thread that runs the rank */
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &before);
 	status = pthread_create(&loader->thread, NULL, prepare, loader);

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Microbatches in host memory, ahead of need: a thread prepares the next ones while the
- * network computes on this one.
+ * A loader prepares microbatches in host memory, ahead of need: a thread fills the next ones while
+ * the network computes on this one.
  *
- * A loader serves one rank: of every microbatch that the rank asks for, the model inputs
- * that its stage uses, laid out plainly: (batch, shape...), f32 samples rounded where
- * config.dtype has 16 bits, i32 samples as they are.  The order of training samples depends on
- * the seed and the epoch alone; a test set comes in the order of its files.
+ * A loader serves one rank.  A microbatch holds the model inputs that the rank's stage uses, in
+ * plain layout (batch, shape...): f32 samples, rounded where config.dtype has 16 bits, and i32
+ * samples as they are.  The order of training samples depends on the seed and the epoch alone; a
+ * test set comes in the order of its files.
  *
- * A synthetic set is not shuffled: sample n, counted through all epochs, holds what
- * lib/data/order.h makes of n modulo the number of samples; or modulo as many whole minibatches as
- * PD_SYNTHETIC_BYTES hold, at least one, where those are fewer.  Where the set is whole minibatches,
- * all of them are made when the loader is opened, and handed out again and again.
+ * A synthetic set is not shuffled.  Sample n, counted through all epochs, is sample n modulo the
+ * number of distinct samples (order.h): those of the set, or, if fewer, as many whole minibatches
+ * as PD_SYNTHETIC_BYTES hold, at least one.  If the distinct samples are whole minibatches, all are
+ * made when the loader is opened, and handed out again and again.
  *
- * All calls are for one thread, which none of them keeps waiting, but for pd_loader_plan:
- * it lets the microbatch that is being prepared be finished.
+ * One thread makes all calls.  None of them waits, except pd_loader_plan(), which lets the
+ * microbatch that is being filled be finished.
  */
 #ifndef PD_DATA_LOADER_H
 #define PD_DATA_LOADER_H
@@ -27,32 +27,32 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Of all inputs of a model, in f32, that a synthetic set has before it repeats itself. */
+/* A synthetic set repeats itself after so many bytes of all model inputs in f32. */
 #define PD_SYNTHETIC_BYTES 536870912
 
 struct pd_loader_config {
 	const struct pd_model *model;
 	const struct pd_dataset *train, *test;  /* borrowed; test may be NULL */
 	int64_t batch_size;             /* samples of a microbatch */
-	int64_t microbatches;           /* of a minibatch; 0: 1 */
-	enum pd_dtype dtype;            /* that the model's f32 inputs come in: f32, bf16 or f16 */
+	int64_t microbatches;           /* microbatches of a minibatch; 0: 1 */
+	enum pd_dtype dtype;            /* f32, bf16 or f16: what f32 inputs are rounded to */
 	uint64_t seed;
 	int input_count;
-	const int *inputs;              /* model inputs (their numbers) that this stage uses */
+	const int *inputs;              /* the model inputs (numbers) that this stage uses */
 	int ahead;                      /* microbatches prepared ahead, at least 2 */
-	struct pd_device *device;       /* that will read the buffers; NULL: only the host */
+	struct pd_device *device;       /* reads the buffers; NULL: only the host does */
 	struct pd_gate *gate;
 };
 
-/* One microbatch; its buffers belong to the loader, and are to be read until pd_loader_release. */
+/* The loader owns the buffers of a microbatch; they may be read until pd_loader_release(). */
 struct pd_batch {
 	struct pd_event ready;          /* done once the buffers are filled */
 	int64_t microbatch;
 	bool evaluate;
-	int64_t first_sample;           /* microbatch x batch_size: a global sample number */
-	int64_t valid;                  /* samples that count, before zeros (end of a test set) */
-	void *const *buffers;           /* per config->inputs */
-	const size_t *bytes;            /* of each */
+	int64_t first_sample;           /* global number: microbatch x batch_size */
+	int64_t valid;	/* samples before the zeros that fill up the end of a test set */
+	void *const *buffers;           /* one per config->inputs */
+	const size_t *bytes;            /* size of each buffer */
 };
 
 /* Errors: a batch larger than the training set or than memory; no thread to be had. */
@@ -60,27 +60,28 @@ struct pd_loader *pd_loader_open(const struct pd_loader_config *config, struct p
 void pd_loader_close(struct pd_loader *loader);
 
 /*
- * The microbatches that will be asked for next: first, first + stride, ... < last of the
- * training run (numbered through all epochs, of pd_loader_epoch each) or of the test set
- * (pd_loader_tests).  Starts preparing at once.  What an
- * earlier plan had left to hand out is dropped; nothing may be out.
+ * Sets the microbatches that will be asked for next, and starts to prepare them: first, first +
+ * stride, ... < last, of the training run (numbered through all epochs, pd_loader_epoch() each) or
+ * of the test set (pd_loader_tests()).  Nothing may be out; the rest of an earlier plan is dropped.
  */
 void pd_loader_plan(struct pd_loader *loader, bool evaluate, int64_t first, int64_t stride,
 		    int64_t last);
-/* The same for training microbatches in any order: listed, borrowed until the next plan. */
+/* Plans training microbatches in any order: `listed` is borrowed until the next plan. */
 void pd_loader_plan_listed(struct pd_loader *loader, const int64_t *listed, int64_t count);
-/* The next one in that order, ready or being prepared; NULL when `ahead` are out.  To ask
- * for more than were planned is a bug. */
+/*
+ * Returns the next microbatch in that order, ready or being filled, or NULL while `ahead` are out.
+ * It is a bug to ask for more than were planned.
+ */
 struct pd_batch *pd_loader_next(struct pd_loader *loader);
-/* Gives back one that was ready; in any order. */
+/* Gives back a microbatch that was ready; any order will do. */
 void pd_loader_release(struct pd_loader *loader, struct pd_batch *batch);
 
 /*
- * Microbatches per epoch, whole minibatches of so many: the samples that do not fill one are
- * left out, others in each epoch, since each has an order of its own.
+ * Returns the microbatches of an epoch: whole minibatches.  Samples that do not fill one are left
+ * out, different ones in each epoch, since each epoch is shuffled anew.
  */
 int64_t pd_loader_epoch(const struct pd_dataset *train, int64_t batch_size, int64_t microbatches);
-/* Microbatches of a test set, the last of which may be partly empty. */
+/* Returns the microbatches of a test set, the last of which may be partly empty. */
 int64_t pd_loader_tests(const struct pd_dataset *test, int64_t batch_size);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NumPy's files, one for each input of the model: DIR/train/NAME.npy and DIR/test/NAME.npy, of the
- * shape (samples, that of the input).  They are mapped into memory and read where they lie.
+ * The NumPy format has one file per input of the model, DIR/train/NAME.npy and DIR/test/NAME.npy,
+ * of the shape (samples, input's shape...).  Files are mapped into memory and read in place.
  */
 #include "data/npy.h"
 
@@ -14,21 +14,21 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#define MOST_SAMPLES UINT32_MAX         /* that an epoch's order counts */
+#define MOST_SAMPLES UINT32_MAX         /* an epoch's order has 32-bit numbers */
 
-/* A file, for one input. */
+/* One file holds the samples of one input. */
 struct column {
 	char *file;
 	const struct pd_input *input;
 	struct pd_map map;
 	const uint8_t *data;            /* in map */
 	const struct pd_npy_type *type;
-	int64_t samples, elements;      /* elements of one sample */
+	int64_t samples, elements;      /* of one sample */
 };
 
 struct npy {
 	int count;
-	struct column *columns;         /* per input of the model */
+	struct column *columns;         /* one per input of the model */
 };
 
 static int check_type(struct column *column, const struct pd_npy_header *header,
@@ -53,7 +53,7 @@ static int check_type(struct column *column, const struct pd_npy_header *header,
 
 #define SHAPE_BYTES 96
 
-/* "(60000, 28, 28)" or "(samples,)": as NumPy writes a shape; a word may stand for its first size. */
+/* Writes a shape as NumPy does: "(60000, 28, 28)", or "(samples,)" with a word for its first size. */
 static const char *shape_text(const char *word, const int64_t *size, int dims,
 			      char text[SHAPE_BYTES])
 {
@@ -93,7 +93,7 @@ static int check_shape(struct column *column, const struct pd_npy_header *header
 	return 0;
 }
 
-/* The elements end where the file does. */
+/* Checks that the file ends with the elements. */
 static int find_data(struct column *column, const struct pd_npy_header *header,
 		     struct pd_error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to this folder: the header of a .npy file, and the types of its elements. */
+/* The header of a .npy file, and the types of its elements; private to this folder. */
 #ifndef PD_DATA_NPY_H
 #define PD_DATA_NPY_H
 
@@ -20,17 +20,17 @@ struct pd_npy_header {
 	int64_t data_at;                /* the byte at which the elements begin */
 };
 
-/* Reads the header of a file of so many bytes; nothing behind it is looked at. */
+/* Reads the header of a file of `count` bytes, and looks at nothing behind it. */
 int pd_npy_header_read(const char *file, const uint8_t *bytes, int64_t count,
 		       struct pd_npy_header *header_p, struct pd_error *err);
 
-/* Elements lie at any address, little-endian. */
+/* Elements are little-endian and may lie at any address. */
 struct pd_npy_type {
 	const char *name;               /* as in a header */
-	int bytes;                      /* of an element */
+	int bytes;
 	bool negative;                  /* has numbers below 0 */
 	void (*to_f32)(const uint8_t *from, int64_t count, float *to);
-	/* Of whole numbers, else NULL: */
+	/* NULL unless elements are whole numbers */
 	void (*to_i32)(const uint8_t *from, int64_t count, int32_t *to);
 	/* The first of `count` elements that is not in the range; count: there is none. */
 	int64_t (*find_outside)(const uint8_t *from, int64_t count,
@@ -39,9 +39,12 @@ struct pd_npy_type {
 	uint64_t (*value)(const uint8_t *from);
 };
 
-/* The type called name, or NULL. */
+/* Returns the type called name, or NULL. */
 const struct pd_npy_type *pd_npy_type_find(const char *name);
-/* "|b1, |u1, ...": those that an i32 input takes, or all, which an f32 input does; returns text. */
+/*
+ * Lists the types that an i32 input takes (whole), or an f32 input, as "|b1, |u1, ..."; returns
+ * text.
+ */
 #define PD_NPY_LIST_BYTES 96
 const char *pd_npy_type_list(bool whole, char text[PD_NPY_LIST_BYTES]);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ten or twelve bytes: "\x93NUMPY", the version (1.0, 2.0, 3.0), and how long the text behind is, in
- * two bytes (1.0) or four.  The text is a Python dictionary:
+ * A header is ten or twelve bytes: "\x93NUMPY", the version (1.0, 2.0, 3.0), and the length of the
+ * text behind, in two bytes (1.0) or four.  The text is a Python dictionary:
  *
- *     {'descr': '<f4', 'fortran_order': False, 'shape': (60000, 28, 28), }
+ *    {'descr': '<f4', 'fortran_order': False, 'shape': (60000, 28, 28), }
  */
 #include "data/npy.h"
 
@@ -38,7 +38,7 @@ static int expected(const struct cursor *c, const char *what, struct pd_error *e
 			      c->at, what, found);
 }
 
-/* The next character that is not a space, or 0. */
+/* Returns the next character that is not a space, or 0. */
 static char look(struct cursor *c)
 {
 	while (c->at < c->end && (c->bytes[c->at] == ' ' || c->bytes[c->at] == '\n'))
@@ -54,7 +54,7 @@ static bool take(struct cursor *c, char wanted)
 	return true;
 }
 
-/* Text between quotes, without escapes, of fewer than `size` bytes. */
+/* Reads text between quotes, without escapes, of fewer than `size` bytes. */
 static int read_string(struct cursor *c, const char *what, char *out, size_t size,
 		       struct pd_error *err)
 {

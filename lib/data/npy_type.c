@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One conversion of an array, for elements of a type in C; `element` is what they are called. */
+/* Defines the conversion of an array from a C type; `element` is the name of one element. */
 #define CONVERT(function, type, result, expression)                                             \
 	static void function(const uint8_t *from, int64_t count, result *to)                    \
 	{                                                                                       \

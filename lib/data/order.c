@@ -3,10 +3,10 @@
 
 #include "base/rng.h"
 
-/* Uniform in 0 to n - 1, for place i of an epoch. */
+/* Draws a number uniform in 0 to n - 1 for place i of an epoch. */
 static uint32_t below(uint64_t seed, uint64_t stream, uint32_t i, uint32_t n)
 {
-	uint32_t skip = -n % n;         /* 2^32 mod n: what is left is a multiple of n */
+	uint32_t skip = -n % n;	/* 2^32 mod n numbers are rejected: the others are a multiple of n */
 
 	for (uint32_t attempt = 0;; attempt++) {
 		uint32_t v = pd_random(seed, stream, attempt, i).v[0];
@@ -16,7 +16,7 @@ static uint32_t below(uint64_t seed, uint64_t stream, uint32_t i, uint32_t n)
 	}
 }
 
-/* Fisher and Yates's. */
+/* Shuffles as Fisher and Yates do. */
 void pd_order_shuffle(uint64_t seed, int64_t epoch, int64_t samples, uint32_t *order)
 {
 	uint64_t stream = PD_RNG_SHUFFLE + (uint64_t)epoch;

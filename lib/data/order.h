@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which sample stands where in an epoch, and what a synthetic sample holds: functions of
- * the seed alone, so that every rank and every partition agrees.
+ * The order of an epoch and the contents of a synthetic sample are functions of the seed alone, so
+ * that every rank and every partition agrees.
  */
 #ifndef PD_DATA_ORDER_H
 #define PD_DATA_ORDER_H
 
 #include <stdint.h>
 
-/* The order of an epoch: a random permutation of 0 to samples - 1 (below 2^32). */
+/* Fills order with an epoch's random permutation of 0 to samples - 1 (below 2^32). */
 void pd_order_shuffle(uint64_t seed, int64_t epoch, int64_t samples, uint32_t *order);
 
 /*

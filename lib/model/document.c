@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading pd-model(5), in passes: names and kinds, then who uses whom, then the order, then
- * shapes in that order.  Names are looked up in a hash table, so that a million layers
- * take seconds.
+ * A model document (pd-model(5)) is read in passes: names and kinds, who uses which tensor, the
+ * order of the layers, and shapes in that order.  Names are looked up in a hash table, so a million
+ * layers take seconds.
  */
 #include "model/model.h"
 
@@ -88,7 +88,7 @@ static int read_inputs(const struct pd_place *root, struct pd_model *model, stru
 	return 0;
 }
 
-/* The list of kinds for a message. */
+/* Writes the names of all kinds, for a message. */
 static int unknown_kind(const struct pd_place *place, struct pd_error *err)
 {
 	char list[320] = "";
@@ -124,7 +124,7 @@ static int read_layer(const struct pd_place *place, struct pd_model *model, int 
 	return pd_layer_read(place, layer, err);
 }
 
-/* The layer's inputs as tensors, numbered by the document's order of layers. */
+/* Looks up the layer's inputs.  Their tensor numbers count the layers in the document's order. */
 static int resolve_inputs(const struct pd_place *place, struct pd_model *model, int index,
 			  struct pd_error *err)
 {
@@ -245,7 +245,7 @@ static int resolve_shares(const struct pd_place *place, struct pd_model *model, 
 	return 0;
 }
 
-/* Once all are resolved: nobody shares with one that shares. */
+/* Refuses a layer that shares with one that itself shares.  All names are resolved by now. */
 static int check_shares(const struct pd_place *place, const struct pd_model *model, int index,
 			struct pd_error *err)
 {

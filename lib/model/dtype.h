@@ -14,9 +14,10 @@ enum pd_dtype {
 
 extern const char *const pd_dtype_name[PD_DTYPES + 1];  /* NULL-terminated */
 
-/* Of one element. */
 size_t pd_dtype_bytes(enum pd_dtype dtype);
-/* The type called name that a network can compute in (f32, bf16, f16); PD_DTYPES: none. */
+/*
+ * Finds the type called name that a network can compute in (f32, bf16, f16), or returns PD_DTYPES.
+ */
 enum pd_dtype pd_dtype_find(const char *name);
 
 #endif

@@ -10,7 +10,7 @@ void pd_uses_init(struct pd_uses *uses, int sources, int nodes, int *const *inpu
 {
 	size_t total = 0;
 
-	/* first[s + 1] counts the users of s, then is where they end, then where they begin */
+	/* First first[s + 2] counts the users of s; in the end they begin at first[s]. */
 	uses->first = pd_calloc((size_t)sources + 2, sizeof(*uses->first));
 	for (int n = 0; n < nodes; n++)
 		for (int i = 0; i < input_counts[n]; i++)
@@ -65,8 +65,8 @@ static int pop(int *heap, int *count)
 }
 
 /*
- * Every node that could not be ordered has an input that could not either: going from
- * one to the other as many times as there are nodes ends on a cycle.
+ * Every node that could not be ordered has an input that could not be ordered either.  A walk from
+ * a node to such an input, repeated as often as there are nodes, therefore ends on a cycle.
  */
 static int on_cycle(int nodes, int *const *inputs, const int *missing)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is known of each kind of layer: layer_kind.def. */
+/* The table of layer kinds is layer_kind.def. */
 #ifndef PD_MODEL_KIND_H
 #define PD_MODEL_KIND_H
 
@@ -31,15 +31,15 @@ struct pd_kind {
 extern const struct pd_kind pd_kinds[PD_LAYER_KINDS];
 extern const char *const pd_layer_kind_name[PD_LAYER_KINDS + 1];   /* NULL-terminated */
 
-/* The kind called name, or -1. */
+/* Returns the kind called name, or -1. */
 int pd_layer_kind_find(const char *name);
 
-/* The letter of an input, from 0: 'f' or 'i'. */
+/* Returns the letter of an input, counted from 0: 'f' or 'i'. */
 char pd_kind_input(enum pd_layer_kind kind, int input);
 /* How many inputs the kind takes; *most_p: INT_MAX where there is no limit. */
 void pd_kind_inputs(enum pd_layer_kind kind, int *fewest_p, int *most_p);
 
-/* How many parameters and states a layer of the kind can have. */
+/* These return how many parameters and states a layer of the kind can have. */
 int pd_kind_parameters(enum pd_layer_kind kind);
 int pd_kind_states(enum pd_layer_kind kind);
 /* Is there a kind with a state, or a parameter, of that name? */
@@ -52,9 +52,9 @@ struct pd_word {
 	char value[32];                 /* behind the '='; "" where there is none */
 };
 
-/* Takes the first word off the list; false: there is none. */
+/* Takes the first word off the list; returns false where there is none. */
 bool pd_word_next(const char **list_p, struct pd_word *word_p);
-/* The word of that name; false: there is none. */
+/* Finds the word of that name; returns false where there is none. */
 bool pd_word_find(const char *list, const char *name, size_t length, struct pd_word *word_p);
 
 #endif

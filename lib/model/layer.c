@@ -34,11 +34,11 @@ static const struct attribute {
 	{ "count_include_pad", FLAG, offsetof(struct pd_layer, count_include_pad), 0, 0 },
 	{ "eps", REAL, offsetof(struct pd_layer, eps), 0, 1 },
 	{ "momentum", REAL, offsetof(struct pd_layer, momentum), 0, 1 },
-	/* not 1: what is kept is divided by 1 - p */
+	/* p stays below 1, since kept elements are divided by 1 - p */
 	{ "p", REAL, offsetof(struct pd_layer, p), 0, 0.999 },
 };
 
-/* [h, w], or one number for both */
+/* Reads [h, w], or one number that stands for both. */
 static int read_pair(const struct pd_place *place, const struct attribute *attribute,
 		     int64_t pair[2], struct pd_error *err)
 {
@@ -63,7 +63,7 @@ static int read_pair(const struct pd_place *place, const struct attribute *attri
 	return 0;
 }
 
-/* [size, ...], or one number for one axis */
+/* Reads [size, ...], or one number that stands for one axis. */
 static int read_shape(const struct pd_place *place, const struct attribute *attribute,
 		      struct pd_shape *shape, struct pd_error *err)
 {

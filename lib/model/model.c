@@ -40,7 +40,7 @@ int pd_model_consumers(const struct pd_model *model, int tensor, int *out)
 
 	for (size_t u = uses->first[tensor]; u < uses->first[tensor + 1]; u++) {
 		if (u > uses->first[tensor] && uses->users[u] == uses->users[u - 1])
-			continue;       /* a layer that takes it twice */
+			continue;       /* this layer takes the tensor twice */
 		if (out)
 			out[count] = uses->users[u];
 		count++;

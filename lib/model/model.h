@@ -32,7 +32,9 @@ struct pd_shape {
 /* Elements of one sample; never overflows for a shape in a model that was read. */
 int64_t pd_shape_elements(const struct pd_shape *shape);
 
-/* Of a shape that is no scalar: the last axis, and how many such rows one sample has. */
+/*
+ * The width is the size of the last axis, and rows are its number in one sample; not for a scalar.
+ */
 int64_t pd_shape_width(const struct pd_shape *shape);
 int64_t pd_shape_rows(const struct pd_shape *shape);
 
@@ -77,8 +79,10 @@ struct pd_layer {
 	bool count_include_pad;
 	double eps, momentum, p;
 
-	/* Of the parameters and states of the kind, in its order, those that this layer has; of a
-	 * layer with shares the parameters are like those of that one. */
+	/*
+	 * The layer's parameters and states stand in the order of its kind's row.  Parameters of
+	 * another layer that it shares have the same shapes.
+	 */
 	int parameter_count, state_count;
 	struct pd_layer_tensor *parameters, *states;
 	int64_t parameter_elements;
@@ -87,7 +91,6 @@ struct pd_layer {
 	int64_t least, limit;
 };
 
-/* Has the layer's kind this flag? */
 static inline bool pd_layer_is(const struct pd_layer *layer, enum pd_kind_flag flag)
 {
 	return pd_kinds[layer->kind].flags & flag;
@@ -102,7 +105,7 @@ struct pd_model {
 
 	int *numbers;                   /* per layer, its place before pd_model_reorder; or NULL */
 
-	/* of model.c */
+	/* made by pd_model_index() (order.h) */
 	json_t *names;                  /* name -> tensor */
 	struct pd_uses uses;            /* tensor -> layers */
 	bool *gradient;                 /* tensor: does a gradient flow into it? */
@@ -110,42 +113,41 @@ struct pd_model {
 
 /* Reads a document (takes a reference to value); document is its name in messages. */
 struct pd_model *pd_model_parse(const char *document, json_t *value, struct pd_error *err);
-/* The same for a model inside another document. */
+/* Reads a model that is part of another document. */
 struct pd_place;
 struct pd_model *pd_model_parse_at(const struct pd_place *place, struct pd_error *err);
 struct pd_model *pd_model_read(const char *file, struct pd_error *err);
 void pd_model_free(struct pd_model *model);
 
 int pd_model_tensors(const struct pd_model *model);
-/* The shape of a tensor; its producing layer, or -1 for an input. */
+/* The producer is the layer whose output the tensor is, or -1 for an input. */
 const struct pd_shape *pd_model_shape(const struct pd_model *model, int tensor);
 enum pd_dtype pd_model_dtype(const struct pd_model *model, int tensor);
 int pd_model_producer(const struct pd_model *model, int tensor);
 const char *pd_model_tensor_name(const struct pd_model *model, int tensor);
-/* Layers that use a tensor: how many; consumers in ascending order into out (may be NULL). */
+/* Counts the layers that use a tensor, and writes them in ascending order into out, unless NULL. */
 int pd_model_consumers(const struct pd_model *model, int tensor, int *out);
 /*
  * Puts the layers into another topological order: order[n] is the layer that becomes layer n.
  * The document stays what it was.
  */
 void pd_model_reorder(struct pd_model *model, const int *order);
-/* A copy in another order, without document and names to find layers by. */
+/* Copies a model in another order.  The copy has no document, nor names for pd_model_find(). */
 struct pd_model *pd_model_in_order(const struct pd_model *model, const int *order);
-/* The layer's number in the document's order, whatever the order now: what random numbers
- * are drawn by. */
+/* Returns the layer's number in the document's order, from which its random numbers are drawn. */
 static inline int pd_model_number(const struct pd_model *model, int layer)
 {
 	return model->numbers ? model->numbers[layer] : layer;
 }
-/* The layer called name, or -1. */
+/* Returns the layer called name, or -1. */
 int pd_model_find(const struct pd_model *model, const char *name);
 /* Does a gradient flow into this tensor?  (Some layer below it has parameters.) */
 bool pd_model_needs_gradient(const struct pd_model *model, int tensor);
-/* How many of `count` layers from `first` on are losses, what training makes small. */
+/* Counts the losses, outputs that training minimises, among `count` layers from `first` on. */
 int pd_model_losses(const struct pd_model *model, int first, int count);
 /*
- * The index of the image-like input (f32) and of the label input (i32, scalar) of a
- * classification network, or -1.
+ * These return the image-like input (f32) and the label input (i32, scalar) of a classification
+ * network, or -1.
  */
 int pd_model_label_input(const struct pd_model *model);
 int pd_model_data_input(const struct pd_model *model);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shapes: of what a layer makes of its inputs, and of its parameters. */
+/* This file infers the shapes of a layer's output, parameters and states from its inputs. */
 #include "model/layer.h"
 
 #include "base/mem.h"
@@ -15,7 +15,7 @@ struct work {
 	const struct pd_place *place;
 	const struct pd_model *model;
 	struct pd_layer *layer;
-	const struct pd_shape *in;      /* of its first input */
+	const struct pd_shape *in;      /* shape of the first input */
 	struct pd_error *err;
 };
 
@@ -65,7 +65,7 @@ static int complain(const struct work *w, const char *fmt, ...)
 
 /* ---- parameters and states ---- */
 
-/* How it begins, as the kind's row has it. */
+/* Sets the initial value that the kind's row gives. */
 static void set_beginning(struct pd_layer_tensor *tensor, const char *list)
 {
 	struct pd_word word;
@@ -91,7 +91,7 @@ static int add_tensor(const struct work *w, struct pd_layer_tensor *tensor, cons
 	return 0;
 }
 
-/* One more parameter; name: one of the kind's. */
+/* Adds a parameter; name is one of its kind's. */
 static int add_parameter(const struct work *w, const char *name, int dims, const int64_t *size)
 {
 	const struct pd_kind *kind = &pd_kinds[w->layer->kind];
@@ -137,8 +137,8 @@ static int need_axis(const struct work *w)
 }
 
 /*
- * Places at which a window of `kernel` fits, floor mode.  All are at most 2^30, so
- * (kernel - 1) * dilation stays below 2^60.
+ * Sets the output's size along an axis to the number of windows that fit (floor mode).  All factors
+ * are at most 2^30, so (kernel - 1) * dilation stays below 2^60.
  */
 static int windows(const struct work *w, int axis, int64_t dilation)
 {
@@ -237,7 +237,7 @@ static int infer_layernorm(const struct work *w)
 	w->layer->output = *w->in;
 	if (need_axis(w) < 0)
 		return -1;
-	if (shape->dims == 0)           /* left out: the last axis */
+	if (shape->dims == 0)           /* the default: the last axis */
 		*shape = (struct pd_shape){ 1, { pd_shape_width(w->in) } };
 	last = w->in->size + w->in->dims - shape->dims;
 	if (shape->dims > w->in->dims ||
@@ -251,14 +251,14 @@ static int infer_layernorm(const struct work *w)
 	return w->layer->bias ? add_parameter(w, "bias", shape->dims, shape->size) : 0;
 }
 
-/* Element by element. */
+/* Infers the output of a layer that computes element by element. */
 static int infer_same(const struct work *w)
 {
 	w->layer->output = *w->in;
 	return 0;
 }
 
-/* Are all inputs of the shape of the first, but for that many axes? */
+/* Checks that all inputs have the shape of the first; the first `but` axes may differ. */
 static int need_alike(const struct work *w, int but)
 {
 	char one[PD_SHAPE_TEXT], other[PD_SHAPE_TEXT];
