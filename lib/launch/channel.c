@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define STREAM_BYTES ((size_t)64 << 10) /* of a stream, sent at once */
+#define STREAM_BYTES ((size_t)64 << 10) /* the most bytes of a stream in one piece */
 
 void pd_channel_init(struct pd_channel *channel, int fd, int patience_s)
 {
@@ -30,7 +30,7 @@ void pd_channel_release(struct pd_channel *channel)
 	*channel = (struct pd_channel){ .fd = -1 };
 }
 
-/* All of them, by one who is the only one to send; -1 with errno. */
+/* Sends all bytes.  The caller holds `sending`. Returns -1 with errno set. */
 static int send_all(struct pd_channel *channel, const char *bytes, size_t count)
 {
 	while (count > 0) {
@@ -55,7 +55,7 @@ int pd_channel_send(struct pd_channel *channel, json_t *message, struct pd_error
 	json_decref(message);
 	if (!text)
 		pd_bug("channel: a message that cannot be written");
-	text[length++] = '\n';          /* in place of the final zero */
+	text[length++] = '\n';          /* replaces the final zero */
 	pthread_mutex_lock(&channel->sending);
 	status = send_all(channel, text, length);
 	if (status < 0)
@@ -100,7 +100,7 @@ void pd_channel_on_bytes(struct pd_channel *channel,
 	channel->context = context;
 }
 
-/* Hands on what is at the front of the buffer. */
+/* Hands the stream's bytes at the front of the buffer to `take`. */
 static void take_bytes(struct pd_channel *channel)
 {
 	size_t count = channel->coming < channel->used ? channel->coming : channel->used;
@@ -114,7 +114,7 @@ static void take_bytes(struct pd_channel *channel)
 	memmove(channel->buffer, channel->buffer + count, channel->used);
 }
 
-/* ---- messages that come ---- */
+/* ---- messages ---- */
 
 void pd_channel_last_word(struct pd_channel *channel, const char *text, int status)
 {
@@ -122,14 +122,16 @@ void pd_channel_last_word(struct pd_channel *channel, const char *text, int stat
 	int n = snprintf(line, sizeof(line), "{\"event\": \"error\", \"text\": \"%.400s\","
 			 " \"status\": %d}\n", text, status);
 
-	/* this thread may itself be the one */
+	/* the thread that sends may be this one, and then never ends */
 	for (int i = 0; i < 100 && pthread_mutex_trylock(&channel->sending) != 0; i++)
 		usleep(1000);
 	if (send(channel->fd, line, (size_t)n, MSG_NOSIGNAL) < 0)
-		return;                 /* nobody is there any more */
+		return;                 /* the other side is gone */
 }
 
-/* A whole line at the front of the buffer, as a message; 0: there is none yet. */
+/*
+ * Takes a whole line at the front of the buffer, as a message; returns 0 where there is none yet.
+ */
 static int take_line(struct pd_channel *channel, json_t **message_p)
 {
 	char *end = channel->used ? memchr(channel->buffer, '\n', channel->used) : NULL;
@@ -148,7 +150,7 @@ static int take_line(struct pd_channel *channel, json_t **message_p)
 	return -1;
 }
 
-/* The same, behind what there is of the stream. */
+/* Takes a message, after the stream's bytes before it have been handed on. */
 static int take(struct pd_channel *channel, json_t **message_p)
 {
 	int verdict = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * JSON messages, a line each, over the socket between a launcher and a rank; and between them, in
- * order, the bytes of a stream, which the other side hands on as they come.
+ * A channel is the socket between a launcher and a rank.  It carries JSON messages, one a line, and
+ * between them, in order, the bytes of a stream, which the receiver hands on as they come.
  */
 #ifndef PD_LAUNCH_CHANNEL_H
 #define PD_LAUNCH_CHANNEL_H
@@ -15,41 +15,46 @@
 
 struct pd_channel {
 	int fd;
-	pthread_mutex_t sending;        /* several threads may send, one receives */
+	pthread_mutex_t sending;        /* several threads may send; one receives */
 	char *buffer;
 	size_t used, capacity;
-	size_t coming;                  /* bytes of the other side's stream, before the next message */
+	size_t coming;	/* bytes of the peer's stream that come before its next message */
 	void (*take)(void *context, const char *bytes, size_t count);
 	void *context;
 };
 
-/* Takes over fd.  A send waits for room at most so many seconds; 0: as long as it takes. */
+/*
+ * Takes over fd.  A send waits at most `patience_s` seconds until the peer takes it; 0: for ever.
+ */
 void pd_channel_init(struct pd_channel *channel, int fd, int patience_s);
 void pd_channel_release(struct pd_channel *channel);         /* closes fd */
 
-/* Sends; takes over message. */
+/* Sends a message, whose reference it takes. */
 int pd_channel_send(struct pd_channel *channel, json_t *message, struct pd_error *err);
 /*
- * The last thing that a process says, {"event": "error", "text": text, "status": status}: without
- * allocating, and without waiting long for a thread that is sending.
+ * Sends {"event": "error", "text": text, "status": status}, the last message of a process.
+ * Allocates nothing, and does not wait long for a thread that is sending.
  */
 void pd_channel_last_word(struct pd_channel *channel, const char *text, int status);
-/* 1 and a new reference, 0: nothing whole yet, -1: the other side is gone (or talks nonsense). */
+/*
+ * Returns 1 and a new reference, 0 where no message is whole yet, or -1 where the peer is gone or
+ * sends something else.
+ */
 int pd_channel_receive(struct pd_channel *channel, json_t **message_p);
-/* The same, waiting up to timeout_ms (-1: for ever). */
+/* Receives likewise, but waits up to timeout_ms (-1: for ever). */
 int pd_channel_wait(struct pd_channel *channel, int timeout_ms, json_t **message_p);
 
 /*
- * A stream to the other side, to be closed before the channel is released.  What is written is
- * there once it is flushed, before any message that is sent later; NULL with errno.
+ * Opens a stream to the peer, to be closed before the channel is released; NULL with errno.  Once
+ * flushed, what was written arrives before any message that is sent later.
  */
 FILE *pd_channel_stream(struct pd_channel *channel);
-/* What comes of the other side's stream while messages are received; nobody else takes it. */
+/* Sets the function that is given the bytes of the peer's stream while messages are received. */
 void pd_channel_on_bytes(struct pd_channel *channel,
 			 void (*take)(void *context, const char *bytes, size_t count),
 			 void *context);
 
-/* The member "event" of a message is this word. */
+/* Returns whether the member "event" of a message is this word. */
 int pd_message_is(const json_t *message, const char *event);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The launcher of one machine: every rank is a child of this process. */
+/* This launcher starts every rank as a child of this process, on this machine. */
 #include "launch/launcher.h"
 
 #include "base/mem.h"
@@ -28,7 +28,7 @@ static struct pd_launcher *fork_open(int ranks, struct pd_error *err)
 	struct launcher *launcher = pd_zalloc(sizeof(*launcher));
 	char host[PD_SEAT_HOST] = "";
 
-	/* a name that is cut off has no end */
+	/* gethostname() does not end a name that it cuts off */
 	gethostname(host, sizeof(host) - 1);
 	launcher->base.ops = &pd_launcher_fork;
 	launcher->ranks = pd_calloc((size_t)ranks, sizeof(*launcher->ranks));

@@ -11,7 +11,7 @@ static void *heartbeat_main(void *argument)
 
 	pthread_mutex_lock(&heartbeat->lock);
 	while (!heartbeat->stop) {
-		/* from now on: a process that was stopped for long does not catch up */
+		/* from now: a process that was stopped for long does not make up for it */
 		clock_gettime(CLOCK_MONOTONIC, &until);
 		until.tv_sec++;
 		while (!heartbeat->stop &&
@@ -32,12 +32,15 @@ void pd_heartbeat_begin(struct pd_heartbeat *heartbeat, struct pd_channel *chann
 
 	*heartbeat = (struct pd_heartbeat){ .channel = channel };
 	pthread_mutex_init(&heartbeat->lock, NULL);
-	/* whoever sets the time of day does not stop the heartbeat */
+	/* the heartbeat goes on when the time of day is set */
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&heartbeat->ended, &monotonic);
 	pthread_condattr_destroy(&monotonic);
-	/* without it, the work had better be quick */
+	/*
+	 * without a thread no heartbeat is sent, and the supervisor waits as long as it does for
+	 * others
+	 */
 	heartbeat->running = pthread_create(&heartbeat->thread, NULL, heartbeat_main, heartbeat) ==
 		0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Says {"event": "alive"} every second from a thread of its own, while a process does
- * something long that is not a hang: makes kernels, reads data, writes a checkpoint.
+ * A heartbeat sends {"event": "alive"} every second from a thread of its own, while a process does
+ * something that takes long but is not a hang: makes kernels, reads data, writes a checkpoint.
  */
 #ifndef PD_LAUNCH_HEARTBEAT_H
 #define PD_LAUNCH_HEARTBEAT_H
@@ -20,7 +20,7 @@ struct pd_heartbeat {
 };
 
 void pd_heartbeat_begin(struct pd_heartbeat *heartbeat, struct pd_channel *channel);
-/* A no-op when it has not begun. */
+/* Does nothing where none has begun. */
 void pd_heartbeat_end(struct pd_heartbeat *heartbeat);
 
 #endif

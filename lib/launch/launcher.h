@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The launcher seam: the processes of a run's ranks, and a channel to each.
+ * The launcher seam starts the processes of a run's ranks and gives a channel to each.
  *
- * A launcher knows where its ranks are before it starts one.  A rank's process ends by itself or is
- * killed; that it has ended is asked, and nobody waits for it.  A channel stays until its rank is
- * killed, which every rank is in the end: what has been said is read from it after the end, too.
+ * A launcher knows each rank's seat before it starts one.  A rank's process ends by itself or is
+ * killed; ended() asks and does not wait.  A channel stays open until its rank is killed, as every
+ * rank is in the end, so that messages can be read after the process has ended.
  */
 #ifndef PD_LAUNCH_LAUNCHER_H
 #define PD_LAUNCH_LAUNCHER_H
@@ -21,20 +21,23 @@ struct pd_launcher { const struct pd_launcher_ops *ops; };
 struct pd_launcher_ops {
 	const char *name;
 	struct pd_launcher *(*open)(int ranks, struct pd_error *err);
-	/* All ranks have been killed. */
+	/* Frees the launcher; all ranks have been killed before. */
 	void (*close)(struct pd_launcher *launcher);
 	const struct pd_seat *(*seat)(const struct pd_launcher *launcher, int rank);
 	int (*start)(struct pd_launcher *launcher, int rank, struct pd_error *err);
 	struct pd_channel *(*channel)(struct pd_launcher *launcher, int rank);
-	/* One that was never started has ended. */
+	/* Returns whether a rank's process has ended; one that was never started has. */
 	enum pd_ended (*ended)(struct pd_launcher *launcher, int rank);
-	/* What follows a rank's name in a sentence, such as "was killed by signal 9 (Killed)". */
+	/*
+	 * Returns the predicate of a sentence about a rank, such as "was killed by signal 9
+	 * (Killed)".
+	 */
 	const char *(*fate)(const struct pd_launcher *launcher, int rank, char buf[PD_FATE_TEXT]);
-	/* Kills it if it runs, waits for its end, and closes its channel. */
+	/* Kills a rank's process if it runs, waits for its end, and closes its channel. */
 	void (*kill)(struct pd_launcher *launcher, int rank);
 };
 
-/* A process for each rank, on this machine (lib/launch/fork.c). */
+/* Forks a process for each rank, on this machine (lib/launch/fork.c). */
 extern const struct pd_launcher_ops pd_launcher_fork;
 
 #endif

@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 #define WORKER "pd-worker"
-#define SEND_PATIENCE_S 10              /* for a worker to take what it is told */
+#define SEND_PATIENCE_S 10              /* a worker must take a message within this time */
 
-/* The processors of share `index` of `count`; returns how many. */
+/* Selects the processors of share `index` of `count`; returns how many. */
 static int share(int index, int count, cpu_set_t *out)
 {
 	cpu_set_t all;
@@ -50,9 +50,7 @@ int pd_process_processors(void)
 	return sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
 }
 
-/*
- * pd-worker is beside the program that runs (a build tree), or where it was installed.
- */
+/* Finds pd-worker beside the running program (in a build tree), or where it was installed. */
 static int find_worker(char *path, size_t size, struct pd_error *err)
 {
 	char self[PATH_MAX];
@@ -77,14 +75,14 @@ static int find_worker(char *path, size_t size, struct pd_error *err)
 }
 
 /*
- * Descriptors of pd-worker: its socket; and, where its words are listened to before its main(),
- * what was standard error before.
+ * Gives pd-worker its descriptors: the socket and, where `words` collects what it says before its
+ * main(), the launcher's standard error for later.
  */
 static int pass(int fd, int words)
 {
 	int error = -1;
 
-	/* out of the way: it may be where another goes */
+	/* moved away first, since another descriptor may go where it is */
 	if ((fd = fcntl(fd, F_DUPFD_CLOEXEC, PD_WORKER_ERROR_FD + 1)) < 0)
 		return -1;
 	if (words >= 0 && ((words = fcntl(words, F_DUPFD_CLOEXEC, PD_WORKER_ERROR_FD + 1)) < 0 ||
@@ -115,9 +113,9 @@ void pd_process_begun(void)
 }
 
 /*
- * What asks a program to end.  It reaches the whole process group from a terminal, timeout(1) or a
- * batch system, and every process from systemd: the launcher alone decides what becomes of it.
- * SIGTSTP is not among them: a worker stops with the others, and goes on with them.
+ * These signals ask a program to end.  They reach the whole process group from a terminal,
+ * timeout(1) or a batch system, and every process from systemd; the launcher alone decides how its
+ * ranks end.  SIGTSTP is not among them: a worker stops and continues with the others.
  */
 static const int launchers[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
 
@@ -127,7 +125,7 @@ static void child(const char *path, int fd, int words, pid_t parent, const cpu_s
 	sigset_t none;
 	char number[16];
 
-	/* before they are let through: one that is waiting is forgotten */
+	/* before signals are unblocked: one that is pending is dropped */
 	for (size_t i = 0; i < PD_COUNT(launchers); i++)
 		signal(launchers[i], SIG_IGN);
 	sigemptyset(&none);
@@ -141,8 +139,10 @@ static void child(const char *path, int fd, int words, pid_t parent, const cpu_s
 		setenv("OMP_WAIT_POLICY", "passive", 0);
 	/* UCX makes a named segment of shared memory while it loads, unless told not to */
 	setenv("UCX_MEM_EVENTS", "n", 0);
-	/* a GPU's streams get queues of their own: one whose transfer waits for another rank must
-	 * not stand before one that this other rank waits for */
+	/*
+	 * Each stream of a GPU gets a queue of its own.  In a shared queue a transfer that waits
+	 * for another rank could stand before the work that this rank waits for.
+	 */
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 	if (pass(fd, words) < 0)
 		_exit(PD_EXIT_FAILED);
@@ -200,7 +200,7 @@ void pd_process_kill(struct pd_process *process)
 	process->words = -1;
 }
 
-/* The last line of what it said, without its end; "" if there is none. */
+/* Reads the last line of a file, without its newline; "" if there is none. */
 static void last_line(int words, char *line, size_t size)
 {
 	off_t end = words >= 0 ? lseek(words, 0, SEEK_END) : 0;

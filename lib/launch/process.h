@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A rank's process on this machine, for the launcher that forks: pd-worker, with one end of a
- * socket as its descriptor 3, its share of the processors, and no way to outlive its parent.
+ * A rank's process on this machine, as the launcher that forks starts it: pd-worker, with one end
+ * of a socket as its descriptor 3 and its share of the processors.  It does not outlive its parent.
  */
 #ifndef PD_LAUNCH_PROCESS_H
 #define PD_LAUNCH_PROCESS_H
@@ -15,31 +15,32 @@
 #define PD_WORKER_ERROR_FD 4            /* the launcher's standard error, or nothing */
 
 struct pd_process {
-	pid_t pid;                      /* 0: not running */
-	int status;                     /* of waitpid, once it has ended */
+	pid_t pid;                      /* 0: it does not run */
+	int status;                     /* from waitpid, once it has ended */
 	struct pd_channel channel;
-	int words;                      /* what it said before its main(); -1: nobody listens */
+	int words;                      /* file of what it writes before its main(); -1: none */
 };
 
 /*
- * Starts the process of a rank.  The processors that this process may use are dealt out in equal
- * shares to the ranks of this host; with fewer processors than processes, one each, in turn.
+ * Starts the process of a rank.  The processors that this process may use are dealt out to the
+ * ranks of this host in equal shares; where they are fewer than the ranks, each rank gets one, in
+ * turn.
  */
 int pd_process_start(struct pd_process *process, int rank, const struct pd_seat *seat,
 		     struct pd_error *err);
-/* Processors that this process may use, and gives to those it starts. */
+/* Returns how many processors this process may use; those are dealt out to ranks. */
 int pd_process_processors(void);
-/* Kills it if it runs, and waits for its end. */
+/* Kills the process if it runs, and waits for its end. */
 void pd_process_kill(struct pd_process *process);
-/* Has it ended?  (does not wait) */
+/* Returns whether the process has ended, without waiting. */
 bool pd_process_ended(struct pd_process *process);
 /*
- * "was killed by signal 9 (Killed)", "exited with status 3", into buf; of one that did not come as
- * far as its main(), also the last line that it said, such as that a library could not be loaded.
+ * Writes "was killed by signal 9 (Killed)" or "exited with status 3" into buf.  Where the process
+ * did not reach its main(), its last line follows, such as that a library could not be loaded.
  */
 const char *pd_process_fate(const struct pd_process *process, char buf[PD_FATE_TEXT]);
 
-/* In the process that was started, first of all: its standard error is that of the launcher. */
+/* Is called first in the started process: gives it the launcher's standard error. */
 void pd_process_begun(void);
 
 #endif
