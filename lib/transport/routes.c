@@ -7,8 +7,8 @@
 #include <string.h>
 
 /*
- * An address: this; for each provider of devices, in the order of pd_providers, an offer; and then
- * the host transport's own.
+ * An address is this head, an offer for each provider of device memory, in the order of
+ * pd_providers, and then the address of the host's transport.
  */
 struct head {
 	struct pd_seat seat;
@@ -16,8 +16,9 @@ struct head {
 };
 
 struct offer {
-	uint32_t bytes;                 /* that follow */
-	char lacks[PD_LACKS_TEXT];      /* where there are none, why; "" where none are needed */
+	uint32_t bytes;                 /* length of the offer, which follows */
+	/* the reason why no offer follows, or "" where none is needed */
+	char lacks[PD_LACKS_TEXT];
 };
 
 struct routes {
@@ -28,7 +29,7 @@ struct routes {
 	size_t address_bytes;
 	struct pd_transport *host;
 	int count;
-	struct pd_transport **over;     /* those of devices, over the host's */
+	struct pd_transport **over;     /* transports of device memory, over the host's */
 	struct pd_transport **by_peer;  /* NULL until connected */
 	char why[256];
 };
@@ -109,8 +110,8 @@ static void write_address(struct routes *t)
 }
 
 /*
- * What an address says to a provider of devices; to NULL, what it says to that of the host.
- * Returns where the host transport's own begins.
+ * Reads an address: the offer to a provider of device memory, if `provider` is not NULL. Returns
+ * where the host transport's own address begins.
  */
 static const char *read_address(const char *address, const struct pd_transport_provider *provider,
 				struct pd_transport_end *end)
@@ -149,9 +150,9 @@ static struct pd_transport_end *read_ends(const struct routes *t, const void *co
 	return ends;
 }
 
-/* ---- whom by what ---- */
+/* ---- which provider reaches which peer ---- */
 
-/* The peers without a transport whom the provider reaches; are there any? */
+/* Finds the peers without a transport that the provider reaches; returns whether there are any. */
 static bool find_reached(const struct routes *t, const struct pd_transport_provider *provider,
 			const struct pd_transport_end *ends, bool *reached)
 {
@@ -181,7 +182,7 @@ static int open_over(struct routes *t, const struct pd_transport_provider *provi
 	return 0;
 }
 
-/* One provider of devices: what it reaches. */
+/* Opens a provider of device memory, if it reaches any peer that is left. */
 static int take(struct routes *t, const struct pd_transport_provider *provider,
 		const void *const *addresses, bool *reached, struct pd_error *err)
 {
@@ -203,7 +204,7 @@ static int take(struct routes *t, const struct pd_transport_provider *provider,
 	return status;
 }
 
-/* Among devices.  A rank that is alone exchanges nothing that NCCL could pass on faster. */
+/* Chooses the providers between devices.  A rank that is alone gains nothing from NCCL. */
 static int route_devices(struct routes *t, const void *const *addresses, struct pd_error *err)
 {
 	bool *reached = pd_calloc((size_t)t->config.ranks, sizeof(*reached));
@@ -218,7 +219,7 @@ static int route_devices(struct routes *t, const void *const *addresses, struct 
 	return status;
 }
 
-/* Through the host's memory. */
+/* Connects the host's transport to all peers. */
 static int route_host(struct routes *t, const void *const *addresses, struct pd_error *err)
 {
 	const struct pd_transport_provider *host = t->config.host;
@@ -306,7 +307,7 @@ static int routes_recv(struct pd_transport *base, int peer, uint64_t tag, void *
 	return t->ops->recv(t, peer, tag, buf, bytes, after, done);
 }
 
-/* Those over the host's make that one move. */
+/* The transports over the host's call its progress() themselves. */
 static int routes_progress(struct pd_transport *base)
 {
 	struct routes *t = (struct routes *)base;
@@ -331,7 +332,7 @@ static int routes_fd(struct pd_transport *base)
 	return t->host->ops->fd(t->host);
 }
 
-/* Those over the host's arm that one. */
+/* The transports over the host's arm it themselves. */
 static int routes_arm(struct pd_transport *base)
 {
 	struct routes *t = (struct routes *)base;

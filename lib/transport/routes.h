@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A rank's transport to all its peers: to each by the first provider that reaches it.
+ * A rank's transport uses, for each peer, the first provider that reaches it.
  *
- * Memory of the host goes through a transport of the host's.  That of devices with memory of their
- * own goes by NCCL where each rank has a GPU to itself, else staged through the host.
+ * Host memory goes through a transport of the host's.  Device memory that the host cannot address
+ * goes by NCCL where each rank has a GPU to itself, else staged through the host.
  *
- * NCCL takes no two ranks on one GPU, unless it is made to believe that each is a machine of
- * its own; then it passes everything through sockets.  And a transfer is a kernel that waits for
- * the other rank's, which shares the GPU: it runs when the driver gives the GPU to that process,
- * one time slice later.  That is what asking for NCCL does there, and why nobody else gets it.
+ * NCCL refuses two ranks on one GPU, unless it is told that each is a machine of its own; then it
+ * sends everything through sockets.  Besides, a transfer is a kernel that waits for the other
+ * rank's kernel on the same GPU. That one runs only when the driver gives the GPU to its process,
+ * one time slice later.  So ranks that share a GPU use NCCL only where the user asks for it.
  */
 #ifndef PD_TRANSPORT_ROUTES_H
 #define PD_TRANSPORT_ROUTES_H
@@ -16,27 +16,33 @@
 #include "transport/provider.h"
 
 struct pd_routes_config {
-	const char *how;                /* the provider wanted between devices, of all ranks the
-					   same; NULL: the first that reaches a peer */
+	/* the provider between devices, equal at all ranks; NULL: the first that reaches a peer */
+	const char *how;
 	int rank, ranks;
 	struct pd_seat seat;
-	const bool *peers;              /* with whom this rank exchanges, and they with it; itself
-					   where it sends to itself.  Copied; NULL: all */
-	const struct pd_transport_provider *host;       /* of the host's memory; NULL: pd_providers' */
-	struct pd_device *device;       /* with memory of its own, borrowed; NULL: there is none */
+	/*
+	 * the peers that this rank exchanges with, as they know; itself if it sends to itself.
+	 * Copied; NULL: all
+	 */
+	const bool *peers;
+	/* for host memory; NULL: the one of pd_providers */
+	const struct pd_transport_provider *host;
+	struct pd_device *device;       /* with separate memory, borrowed; NULL: none */
 	struct pd_gate *gate;
 };
 
-/* Has the providers set the environment (pd_transport_provider.prepare). */
+/* Calls the prepare() of the providers that may be used. */
 void pd_routes_prepare(const char *how, const struct pd_device_ops *device, int rank, int ranks,
 		       const struct pd_seat *seat);
-/* By which provider each peer is reached is decided in connect(), by both alike. */
+/*
+ * Opens the transport.  connect() decides which provider reaches each peer, as the peer does, too.
+ */
 struct pd_transport *pd_routes_open(const struct pd_routes_config *config, struct pd_error *err);
 
 /*
- * Once connected: the name of the provider between devices, of several the last, and in *why_p
- * what the user should know about that, at rank 0, or NULL: why it is staged where nobody asked
- * for that; which ranks share a GPU where it is NCCL.  Belongs to the transport.
+ * Returns the name of the provider between devices, once connected (the last, if several).  At rank
+ * 0, *why_p is what the user should know: why transfers are staged though nobody asked for that, or
+ * which ranks share a GPU under NCCL; else NULL. The transport owns it.
  */
 const char *pd_routes_chosen(const struct pd_transport *t, const char **why_p);
 

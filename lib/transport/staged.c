@@ -7,12 +7,12 @@
 #include <stdlib.h>
 
 enum phase {
-	WAITING,                        /* send: for what makes the buffer ready */
-	FIRST,                          /* of two events: `first` is under way */
-	SECOND,                         /* `first` is done, `second` is under way */
+	WAITING,                        /* a send waits until its buffer is ready */
+	FIRST,                          /* event `first` is pending */
+	SECOND,                         /* `first` is done, `second` is pending */
 };
 
-struct host_buffer {			/* host memory */
+struct host_buffer {
 	struct host_buffer *next;
 	size_t bytes;
 	void *memory;
@@ -38,14 +38,14 @@ struct staged {
 	struct pd_device *device;
 	struct pd_stream *stream;
 	struct pd_gate *gate;
-	struct staged_transfer *active, **last;         /* in the order in which they came */
+	struct staged_transfer *active, **last;         /* in the order of their calls */
 	struct staged_transfer *idle;
-	struct host_buffer *buffers;			/* not in use */
+	struct host_buffer *buffers;			/* the unused ones */
 };
 
 /* ---- memory ---- */
 
-/* One that fits without wasting more than half. */
+/* Takes an unused buffer that fits without wasting more than half, or allocates one. */
 static struct host_buffer *take_buffer(struct staged *s, size_t bytes, struct pd_error *err)
 {
 	struct host_buffer **at = &s->buffers, *buffer;
@@ -99,7 +99,7 @@ static void fail(struct staged *s, struct staged_transfer *x)
 	pd_event_fail(x->done, &err, s->gate);
 }
 
-/* The buffer is ready: to the host, and from there on its way. */
+/* Copies the ready buffer to the host and posts the send behind that copy. */
 static int begin_send(struct staged *s, struct staged_transfer *x)
 {
 	const struct pd_device_ops *device = s->device->ops;
@@ -116,7 +116,7 @@ static int begin_send(struct staged *s, struct staged_transfer *x)
 				   &x->second) < 0 ? -1 : 1;
 }
 
-/* It has come: to the device. */
+/* Copies what was received to the device. */
 static int end_receive(struct staged *s, struct staged_transfer *x)
 {
 	int status;
@@ -130,13 +130,16 @@ static int end_receive(struct staged *s, struct staged_transfer *x)
 	return 1;
 }
 
-/* What it waits for now. */
+/* Returns the event that the transfer waits for now; NULL: none. */
 static const struct pd_event *pending(const struct staged_transfer *x)
 {
 	return x->phase == WAITING ? x->after : x->phase == FIRST ? &x->first : &x->second;
 }
 
-/* 1: it got further, or ended (*over_p); 0: nothing; -1: transport or device is broken. */
+/*
+ * Advances a transfer.  Returns 1 if it got further or ended (*over_p), 0 if not, -1 where the
+ * transport or the device is broken.
+ */
 static int move(struct staged *s, struct staged_transfer *x, bool *over_p)
 {
 	const struct pd_event *ev = pending(x);
@@ -145,7 +148,7 @@ static int move(struct staged *s, struct staged_transfer *x, bool *over_p)
 	if (ev && !pd_event_done(ev))
 		return 0;
 	if (ev && pd_event_failed(ev)) {
-		/* the inner transport still has the second event of a send: it will fail, too */
+		/* a send's second event is still with the host's transport and will fail, too */
 		if (x->phase == FIRST && !x->receive) {
 			x->phase = SECOND;
 			return 1;
@@ -167,7 +170,7 @@ static int move(struct staged *s, struct staged_transfer *x, bool *over_p)
 	return 1;
 }
 
-/* Everything that can get further; how much did. */
+/* Advances all transfers; returns how many got further. */
 static int move_all(struct staged *s)
 {
 	struct staged_transfer **at = &s->active;
@@ -213,7 +216,7 @@ static struct staged_transfer *enlist(struct staged *s, const struct staged_tran
 	return x;
 }
 
-/* Nothing was posted: the gate says why, the event never comes. */
+/* Fails the event of a transfer that could not be posted. */
 static int refuse(struct staged *s, struct pd_event *done, const struct pd_error *why)
 {
 	pd_event_fail(done, why, s->gate);
@@ -255,7 +258,7 @@ static int staged_progress(struct pd_transport *base)
 	struct staged *s = (struct staged *)base;
 	int inner = s->host->ops->progress(s->host), mine = move_all(s);
 
-	/* also of one that is broken: its events have failed */
+	/* transfers advance even if the host's transport is broken: their events have failed */
 	return inner < 0 || mine < 0 ? -1 : inner + mine;
 }
 
@@ -272,7 +275,7 @@ static int staged_arm(struct pd_transport *base)
 	return s->host->ops->arm(s->host);
 }
 
-/* Ends at once what has not begun. */
+/* Fails the transfers that have not begun. */
 static void drop_waiting(struct staged *s)
 {
 	for (struct staged_transfer **at = &s->active; *at;) {
@@ -290,8 +293,8 @@ static void drop_waiting(struct staged *s)
 }
 
 /*
- * What was received when the host transport is cancelled is still copied; the rest of its events
- * have failed, and so do the transfers.
+ * What was received before the host's transport is cancelled is still copied to the device.  All
+ * other events of that transport fail, and so do their transfers.
  */
 static void staged_close(struct pd_transport *base)
 {
@@ -359,7 +362,7 @@ struct pd_transport *pd_staged_open(struct pd_transport *host, struct pd_device 
 
 /* ---- the provider ---- */
 
-/* Wherever the host's transport does. */
+/* Staging reaches every peer that the host's transport reaches. */
 static bool staged_reaches(const struct pd_transport_end *self, const struct pd_transport_end *peer,
 			   bool asked)
 {

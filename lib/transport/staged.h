@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A transport for devices whose memory the host cannot read (pd_device_ops.separate_memory), made
- * of one that moves host memory: what is sent is first copied to the host, what is received is then
- * copied to the device.  Correct, and as slow as two copies more.
+ * This transport serves devices whose memory the host cannot read (pd_device_ops.separate_memory),
+ * over a transport of host memory.  A send first copies to the host, a receive afterwards to the
+ * device.  It always works, and costs two more copies.
  *
- * The copies are on a stream of its own; nothing waits on it but them.  Buffers in host
- * memory are kept and used again: after the first minibatches none is allocated.
+ * The copies have a stream of their own, on which nothing else waits.  Host buffers are kept and
+ * used again: after the first minibatches none is allocated.
  */
 #ifndef PD_TRANSPORT_STAGED_H
 #define PD_TRANSPORT_STAGED_H
@@ -14,9 +14,10 @@
 #include "transport/transport.h"
 
 /*
- * host: of host memory, connected; borrowed, and cancelled when the result is closed.  device:
- * borrowed, closed later; events complete at `gate`.  The buffers of send and recv are then the
- * device's.  address() and connect() are not of use.  NULL: no stream.
+ * Opens the transport.  `host` is connected; it is borrowed, and cancelled when the result is
+ * closed.  `device` is borrowed and closed later; events complete at `gate`. Buffers given to
+ * send() and recv() are the device's.  address() and connect() must not be called.  NULL: the
+ * device has no stream left.
  */
 struct pd_transport *pd_staged_open(struct pd_transport *host, struct pd_device *device,
 				    struct pd_gate *gate, struct pd_error *err);

@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The transport seam: buffers between ranks.
+ * The transport seam moves buffers between ranks.
  *
- * No call blocks.  A send or receive is posted with the event after which its buffer is
- * ready (NULL: now) and the event to complete; transfers of one pair are matched by tag,
- * so they may be posted in any order.  Tags are unique among transfers under way of one
- * sender and one receiver, and have 48 bits: the upper 16 are for the sender's rank, so
- * there are at most 65,536 ranks.  Both sides name the same number of bytes, 0 allowed; a
- * rank may send to itself.  The times of an event are those from posting it (`after` was
- * done) to its end; a transfer whose `after` failed fails.
+ * No call blocks.  A send or receive is posted with the event after which its buffer is ready
+ * (NULL: now) and the event to complete.  Transfers between two ranks are matched by tag, so they
+ * may be posted in any order.  A tag has 48 bits and is unique among the pending transfers of one
+ * sender and one receiver; the upper 16 bits hold the sender's rank, so there are at most 65,536
+ * ranks.  Both sides give the same number of bytes, and 0 is allowed.  A rank may send to itself.
+ * The times of an event are those at which the transfer could begin (posted, and `after` done) and
+ * at which it ended.  A transfer whose `after` failed fails.
  *
- * Ranks find each other through addresses, opaque bytes that the launcher carries: every
- * rank opens its end, publishes address(), and connects with all the addresses.
+ * Ranks find each other through addresses, opaque bytes that the launcher carries: every rank opens
+ * its end, publishes address(), and connects with the addresses of all.
  *
- * The one thread that owns a transport calls everything; progress() makes things move
- * and returns how much it did; when it did nothing the owner may sleep until the
- * descriptor fd() is readable, after arm() has returned 0 (1: call progress() again
- * first).  Completions wake nobody by themselves: they happen inside progress(), or at
- * once in send() and recv(), which return -1 as progress() does: broken.  cancel() ends
- * what is not finished; its events fail, and then nothing is to be called but close(),
- * which cancels by itself.  It first lets go, for a second at most, what peers need to
- * finish their side of what is finished here.
+ * One thread owns a transport and makes all calls.  progress() advances transfers and returns how
+ * much it did.  When it did nothing, the owner may sleep until the descriptor fd() is readable,
+ * provided that arm() returned 0 (1: call progress() again first).  A completion wakes nobody: it
+ * happens inside progress(), or at once in send() and recv().  These return -1, as progress() does,
+ * where the transport is broken.  cancel() ends what is not finished: its events fail, and then
+ * nothing may be called but close(), which cancels by itself.  It first sends, for a second at
+ * most, what peers need in order to finish their side of finished transfers.
  *
- * Where transports come from: provider.h.
+ * Providers (provider.h) open transports.
  */
 #ifndef PD_TRANSPORT_TRANSPORT_H
 #define PD_TRANSPORT_TRANSPORT_H
@@ -39,10 +38,10 @@ struct pd_transport { const struct pd_transport_ops *ops; };
 struct pd_transport_ops {
 	const char *name;
 	void (*close)(struct pd_transport *t);
-	void (*cancel)(struct pd_transport *t);         /* of one of the host's memory */
-	/* Borrowed until close. */
+	void (*cancel)(struct pd_transport *t);         /* for transports of host memory */
+	/* Returns this rank's address, borrowed until close(). */
 	void (*address)(struct pd_transport *t, const void **bytes_p, size_t *length_p);
-	/* addresses[r], lengths[r] of every rank, self included. */
+	/* Connects with addresses[r] of lengths[r] bytes for every rank r, itself included. */
 	int (*connect)(struct pd_transport *t, const void *const *addresses, const size_t *lengths,
 		       struct pd_error *err);
 	int (*send)(struct pd_transport *t, int peer, uint64_t tag, const void *buf, size_t bytes,
@@ -54,10 +53,6 @@ struct pd_transport_ops {
 	int (*arm)(struct pd_transport *t);
 };
 
-/*
- * All-reduce, made of sends and receives (lib/transport/collective.c): see there for the
- * algorithm and for the order of the sums.
- */
 
 extern const struct pd_transport_ops pd_transport_ucx;
 

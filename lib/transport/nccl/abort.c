@@ -2,14 +2,14 @@
 /*
  * Communicators are aborted together.
  *
- * ncclCommAbort tells the kernels of its communicator to end, and then frees memory, for which
- * CUDA waits until every kernel on the GPU has ended.  Kernels of other connections, which wait for
- * a peer that may be lost, end only when their own communicators are aborted.  So one call after
- * the other would never return from the first.  Between ncclGroupStart and ncclGroupEnd every call
- * only tells its kernels to end, and the memory is freed at the end of the group.
+ * ncclCommAbort tells the kernels of its communicator to end, and then frees memory, for which CUDA
+ * waits until every kernel on the GPU has ended.  Kernels of other connections that wait for a lost
+ * peer end only when their own communicators are aborted.  So calls one after the other would never
+ * return from the first.  Between ncclGroupStart and ncclGroupEnd every call only tells its kernels
+ * to end, and the end of the group frees the memory.
  *
- * That blocks nevertheless, for as long as the kernels need to end.  It is done by a thread of its
- * own: the thread that owns the transport goes on, and can tell why it failed.
+ * The end of the group still blocks until the kernels have ended.  So a thread of its own does all
+ * this, while the thread that owns the transport goes on, and can tell why it failed.
  */
 #include "transport/nccl/connection.h"
 
@@ -17,7 +17,7 @@
 
 #include <stdlib.h>
 
-#define VERSION_LEAST 22200             /* since when a group takes ncclCommAbort */
+#define VERSION_LEAST 22200             /* a group takes ncclCommAbort since this version */
 
 int pd_nccl_can_abort(struct pd_error *err)
 {
@@ -25,7 +25,7 @@ int pd_nccl_can_abort(struct pd_error *err)
 
 	if (ncclGetVersion(&version) == ncclSuccess && version >= VERSION_LEAST)
 		return 0;
-	/* until 2.8 the number was 2800, then 20900 */
+	/* until 2.8 version numbers had four digits (2800), since 2.9 five (20900) */
 	return pd_error_failed(err, "NCCL %d.%d is too old: from 2.22 on several connections can be "
 			       "ended together", version / (version < 10000 ? 1000 : 10000),
 			       version / 100 % (version < 10000 ? 10 : 100));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In a build without NCCL. */
+/* A build without NCCL has these functions instead. */
 #include "transport/nccl/nccl.h"
 
 void pd_nccl_environment(int rank, bool one_host, bool distinct)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A connection's communicator: everything that is asked of NCCL.
+ * This file makes all calls to NCCL for the communicator of a connection.
  *
- * It does not block (ncclConfig_t.blocking = 0): a call may return ncclInProgress, and then the
- * next one has to wait until ncclCommGetAsyncError says otherwise; until then the work may not
- * be on the stream.  The connection's stream has a thread that can wait for that.  Another thread
- * may abort meanwhile, so each single call is under the connection's lock, and no wait is.
+ * The communicator does not block (ncclConfig_t.blocking = 0): a call may return ncclInProgress.
+ * Its work may then not be on the stream yet, and the next call has to wait until
+ * ncclCommGetAsyncError says otherwise.  The connection's stream has a thread that can wait for
+ * that.  Another thread may abort meanwhile, so each call to NCCL is under the connection's lock,
+ * but no wait is.
  */
 #include "transport/nccl/connection.h"
 
@@ -15,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-#define SPINS 100                       /* before it sleeps between two questions */
+#define SPINS 100                       /* questions to NCCL before it sleeps between them */
 #define NAP_NS 50000
 
 static const char *towards(const struct nccl_connection *connection)
@@ -23,7 +24,7 @@ static const char *towards(const struct nccl_connection *connection)
 	return connection->receives ? "from" : "to";
 }
 
-/* The peer is gone, or it is something else. */
+/* Fails the transport with an error of NCCL's, which may mean that the peer is gone. */
 static int refuse(const struct nccl_connection *connection, const char *what, ncclResult_t status,
 		  struct pd_error *err)
 {
@@ -56,7 +57,7 @@ static void nap(int tries)
 		nanosleep(&while_ns, NULL);
 }
 
-/* Until what a call has begun is on the stream. */
+/* Waits until the work of the last call is on the stream. */
 static int settle(struct nccl_connection *connection, const char *what, ncclResult_t status,
 		  struct pd_error *err)
 {
@@ -147,7 +148,9 @@ int pd_nccl_comm_ready(void *connection, struct pd_error *err)
 	return pd_nccl_ask(connection, err);
 }
 
-/* The work is done on the GPU; or it was ended there by an abort, which looks the same. */
+/*
+ * Is called when the work is done on the GPU, or was ended there by an abort, which looks the same.
+ */
 int pd_nccl_check(void *context, struct pd_error *err)
 {
 	struct nccl_transfer *x = context;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A connection: transfers in the order in which the sender has them, and the words about that. */
+/* A connection makes its transfers in the sender's order, which the sender tells the receiver. */
 #include "transport/nccl/connection.h"
 
 #include "base/mem.h"
@@ -20,7 +20,7 @@ static void append(struct queue *q, struct nccl_transfer *x)
 	q->last = &x->next;
 }
 
-/* The one at *at. */
+/* Takes the transfer at *at out of the queue. */
 static struct nccl_transfer *take(struct queue *q, struct nccl_transfer **at)
 {
 	struct nccl_transfer *x = *at;
@@ -43,7 +43,7 @@ static struct nccl_transfer *new_transfer(struct nccl_connection *connection)
 	return x;
 }
 
-/* ---- words ---- */
+/* ---- words, by which a sender tells its order ---- */
 
 int pd_nccl_connection_listen(struct nccl_connection *connection)
 {
@@ -127,7 +127,9 @@ static int mismatch(struct nccl_connection *connection, const struct nccl_transf
 	return pd_nccl_give_up(connection->owner, &err);
 }
 
-/* What the sender has spoken of and is asked for, in the sender's order. */
+/*
+ * Makes ready, in the sender's order, the transfers that the sender announced and recv() asked for.
+ */
 static int match(struct nccl_connection *connection)
 {
 	const struct word *word;
@@ -154,7 +156,7 @@ static int match(struct nccl_connection *connection)
 
 /* ---- on the stream ---- */
 
-/* 0, PD_AGAIN, -1 */
+/* Puts a transfer on the stream: 0, PD_AGAIN or -1. */
 static int put(struct nccl_connection *connection, struct nccl_transfer *x)
 {
 	const struct pd_device_ops *device = connection->owner->device->ops;

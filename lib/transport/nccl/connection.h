@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of this folder share: connections, transfers, and what ranks tell each other. */
+/* Connections, transfers, and what ranks tell each other; private to this folder. */
 #ifndef PD_TRANSPORT_NCCL_CONNECTION_H
 #define PD_TRANSPORT_NCCL_CONNECTION_H
 
@@ -10,11 +10,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define PD_NCCL_AHEAD 16                /* words of a sender that a receiver is ready for */
+#define PD_NCCL_AHEAD 16                /* a receiver is ready for so many words ahead */
 
 struct nccl_transfer {
-	struct nccl_transfer *next;	/* in one of a connection's lists */
-	struct nccl_transfer *chain;	/* all of a connection's */
+	struct nccl_transfer *next;	/* in one of the connection's queues */
+	struct nccl_transfer *chain;	/* in the list of all transfers of the connection */
 	struct nccl_connection *connection;
 	uint64_t tag;
 	void *buf;
@@ -29,12 +29,12 @@ struct queue {
 	struct nccl_transfer *first, **last;
 };
 
-/* What a sender tells with each transfer. */
+/* The sender tells the receiver this about each transfer. */
 struct word {
 	uint64_t tag, bytes;
 };
 
-struct note {                           /* one on its way, at the sender */
+struct note {                           /* a word that the sender is sending */
 	struct note *next;
 	struct word word;
 	struct pd_event sent;
@@ -45,28 +45,29 @@ struct nccl_connection {
 	int peer;
 	bool receives;
 	ncclUniqueId id;
-	pthread_mutex_t lock;           /* of these two; never held for long */
+	pthread_mutex_t lock;           /* protects these two; is never held for long */
 	ncclComm_t comm;
-	bool gone;                      /* aborted, or to be: nothing more is posted */
+	bool gone;                      /* it is or will be aborted: nothing more is posted */
 	ncclResult_t finishing;
 	struct pd_stream *stream;
 
-	struct queue asked;             /* receives whose word has not come, as they were posted */
-	struct queue ready;             /* in order, not all on the stream yet */
+	struct queue asked;	/* receives whose word has not come, in the order of their calls */
+	struct queue ready;             /* in order, still to be put on the stream */
 	struct queue in_flight;		/* on the stream */
 	struct queue idle;
 	struct nccl_transfer *chain;
 
-	uint64_t spoken;                /* words sent; words that recv was posted for */
-	uint64_t heard;                 /* words taken */
-	struct note *notes, *spare;     /* sender: on their way, oldest first; not in use */
-	struct word words[PD_NCCL_AHEAD];       /* receiver: number n in n mod so many */
+	uint64_t spoken;                /* words sent, or expected by a posted recv */
+	uint64_t heard;                 /* words used */
+	struct note *notes, *spare;     /* at the sender: being sent, oldest first; and unused */
+	/* at the receiver: word n is in n mod PD_NCCL_AHEAD */
+	struct word words[PD_NCCL_AHEAD];
 	struct pd_event came[PD_NCCL_AHEAD];
 };
 
-/* What a rank sends to itself: copied when both sides are there. */
+/* A rank's transfers to itself are copies, made once both sides are posted. */
 struct loopback {
-	struct pd_stream *stream;       /* NULL: it sends itself nothing */
+	struct pd_stream *stream;       /* NULL: it sends nothing to itself */
 	struct half *halves, *idle;
 };
 
@@ -90,7 +91,7 @@ struct nccl {
 	} abort;
 };
 
-/* The whole transport fails: the gate says why.  Returns -1. */
+/* Fails the whole transport, at the gate.  Returns -1. */
 int pd_nccl_give_up(struct nccl *n, const struct pd_error *why);
 
 /* --- comm.c: the connection's communicator.  The first four are those of a struct pd_call. */
@@ -98,12 +99,14 @@ int pd_nccl_comm_init(void *connection, void *native, struct pd_error *err);
 int pd_nccl_comm_ready(void *connection, struct pd_error *err);
 int pd_nccl_post(void *transfer, void *native, struct pd_error *err);
 int pd_nccl_check(void *transfer, struct pd_error *err);
-/* What NCCL has found wrong since: 0, or -1. */
+/* Returns -1 if NCCL has reported an error since, or 0. */
 int pd_nccl_ask(struct nccl_connection *connection, struct pd_error *err);
-/* Takes the communicator, which may be NULL, away from the connection: nothing more is posted. */
+/* Takes the communicator (NULL: none) away from the connection, so that nothing more is posted. */
 ncclComm_t pd_nccl_take(struct nccl_connection *connection);
-/* The end of a communicator with nothing under way: begun; waited for until then at most, and
- * where it is not over by then the connection keeps it, for pd_nccl_abort. */
+/*
+ * The first begins the end of a communicator without pending work, the second waits for it until
+ * end_ns at most.  Where it takes longer the connection keeps the communicator for pd_nccl_abort().
+ */
 void pd_nccl_finalize(struct nccl_connection *connection);
 void pd_nccl_leave(struct nccl_connection *connection, int64_t end_ns);
 
@@ -112,25 +115,25 @@ void pd_nccl_leave(struct nccl_connection *connection, int64_t end_ns);
 int pd_nccl_can_abort(struct pd_error *err);
 /*
  * Begins to abort the communicators of all connections, which ends kernels that wait, and returns
- * at once.  Nothing more is posted from then on.  A second call does nothing.
+ * at once.  Nothing is posted afterwards.  A second call does nothing.
  */
 void pd_nccl_abort(struct nccl *n);
-/* Blocks until it is done; returns at once where it was not begun. */
+/* Blocks until the abort is done; returns at once where none was begun. */
 void pd_nccl_aborted(struct nccl *n);
 
 /* --- connection.c.  NULL: no stream. */
 struct nccl_connection *pd_nccl_connection_new(struct nccl *n, int peer, bool receives,
 					       const char *id, struct pd_error *err);
-/* What is not done fails; the connection's stream ends. */
+/* Ends the connection's stream; transfers that are not done fail. */
 void pd_nccl_connection_close(struct nccl_connection *connection);
 void pd_nccl_connection_free(struct nccl_connection *connection);
-/* Is ready for the sender's first words; -1: the inner transport is broken. */
+/* Posts receives for the sender's first words; -1: the host's transport is broken. */
 int pd_nccl_connection_listen(struct nccl_connection *connection);
 int pd_nccl_connection_add(struct nccl_connection *connection, uint64_t tag, void *buf,
 			   size_t bytes, const struct pd_event *after, struct pd_event *done);
-/* Everything that can get further: how much did; -1: broken. */
+/* Advances all transfers; returns how many got further, -1: broken. */
 int pd_nccl_connection_move(struct nccl_connection *connection);
-/* Has a word come that was asked for? */
+/* Returns whether a word has come for a transfer that was asked for. */
 bool pd_nccl_connection_can_move(const struct nccl_connection *connection);
 bool pd_nccl_connection_is_idle(struct nccl_connection *connection);
 

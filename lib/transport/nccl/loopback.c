@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a rank sends to itself, as one with several stages may: where NCCL would need both sides
- * in one call, it is copied on a stream, once both sides are there.
+ * A rank with several stages may send to itself.  NCCL would need both sides in one call; here the
+ * bytes are copied on a stream, once both sides are posted.
  */
 #include "base/mem.h"
 #include "transport/nccl/connection.h"
@@ -16,8 +16,8 @@ struct half {
 	size_t bytes;
 	const struct pd_event *after;
 	struct pd_event *done;
-	struct half *other;             /* matched; that of the receive has the next two */
-	int step;                       /* next thing for the stream */
+	struct half *other;	/* the matching half; the receive's half has the next two members */
+	int step;                       /* the next step to be put on the stream */
 };
 
 int pd_nccl_loopback_open(struct nccl *n, struct pd_error *err)
@@ -26,7 +26,7 @@ int pd_nccl_loopback_open(struct nccl *n, struct pd_error *err)
 	return n->loopback.stream ? 0 : -1;
 }
 
-/* Wait for both buffers, copy, and say so to the sender. */
+/* Puts on the stream: waits for both buffers, the copy, and the sender's completion. */
 static int issue(struct nccl *n, struct half *in)
 {
 	const struct pd_device_ops *device = n->device->ops;
@@ -81,7 +81,7 @@ int pd_nccl_loopback_move(struct nccl *n)
 	return moved;
 }
 
-/* A half without its other one, of that tag. */
+/* Finds a half of that tag that has no other half. */
 static struct half *find(struct nccl *n, bool receives, uint64_t tag)
 {
 	struct half *half = n->loopback.halves;
@@ -126,7 +126,7 @@ void pd_nccl_loopback_close(struct nccl *n)
 		struct pd_error err;
 
 		pd_error_failed(&err, "rank %d: a transfer to itself: cancelled", n->rank);
-		/* one that is on the stream is completed there */
+		/* a copy that is on the stream is completed there */
 		if (!half->other || (half->receives ? half : half->other)->step <
 				    (half->receives ? 3 : 4))
 			pd_event_fail(half->done, &err, n->gate);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NCCL's transport: its connections are made, moved, watched and ended. */
+/* NCCL's transport makes its connections, advances, watches and ends them. */
 #include "transport/nccl/nccl.h"
 
 #include "base/clock.h"
@@ -13,12 +13,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define ASK_NS INT64_C(100000000)       /* between two questions whether all is well */
+#define ASK_NS INT64_C(100000000)       /* time between two checks of peers and of NCCL */
 #define LEAVE_NS INT64_C(1000000000)
 #define NAP_MS 5
 /*
- * Blocks of threads that a connection may hold on the GPU.  A kernel that waits for its other side
- * holds them, and all connections together must find room at once: 64 is half of a large GPU.
+ * A connection may hold so many blocks of threads on the GPU. A kernel that waits for its peer
+ * holds them, and those of all connections must fit at once: 64 is half of a large GPU.
  */
 #define CTAS 4
 #define CTAS_ALL 64
@@ -58,7 +58,7 @@ static int look_at_connection(struct nccl *n, struct nccl_connection *connection
 	return !connection || pd_nccl_ask(connection, &err) == 0 ? 0 : pd_nccl_give_up(n, &err);
 }
 
-/* Now and then: is everybody there, and does NCCL complain? */
+/* Checks now and then whether every peer's process runs and NCCL has reported no error. */
 static int watch(struct nccl *n)
 {
 	int64_t now_ns = pd_now_ns();
@@ -138,7 +138,7 @@ static int nccl_fd(struct pd_transport *base)
 	return n->host->ops->fd(n->host);
 }
 
-/* What finishes on a stream is at the gate. */
+/* Streams complete their work at the gate. */
 static int nccl_arm(struct pd_transport *base)
 {
 	struct nccl *n = (struct nccl *)base;
@@ -149,7 +149,7 @@ static int nccl_arm(struct pd_transport *base)
 	return n->broken ? 1 : n->host->ops->arm(n->host);
 }
 
-/* ---- the end ---- */
+/* ---- ending ---- */
 
 static bool is_idle(struct nccl *n)
 {
@@ -200,7 +200,7 @@ static void nccl_close(struct pd_transport *base)
 			close(n->processes[r]);
 	}
 	pd_nccl_loopback_close(n);
-	n->host->ops->cancel(n->host);  /* it still knows the words */
+	n->host->ops->cancel(n->host);  /* the host's transport still has receives into `words` */
 	for (int r = 0; r < n->ranks; r++) {
 		if (n->out[r])
 			pd_nccl_connection_free(n->out[r]);
@@ -229,12 +229,12 @@ void pd_nccl_environment(int rank, bool one_host, bool distinct)
 {
 	char name[32];
 
-	/* what is set already stays */
+	/* variables that are set stay */
 	if (one_host)
 		setenv("NCCL_SOCKET_IFNAME", "lo", 0);
-	/* no thread that talks to those of other ranks about their health: the launcher does that */
+	/* the launcher watches the health of ranks: NCCL needs no thread for that */
 	setenv("NCCL_RAS_ENABLE", "0", 0);
-	/* connections' streams share no queue of the GPU's with others, as far as it has them */
+	/* each connection's stream gets a queue of the GPU to itself, while they last */
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 	if (!distinct)
 		return;
@@ -268,7 +268,9 @@ char *pd_nccl_ids(int rank, int ranks, const bool *peers, struct pd_error *err)
 	return ids;
 }
 
-/* A call of the set-up is at its end, or too long under way, or the peer is gone. */
+/*
+ * Waits until a call of the set-up is complete; fails if that takes too long or the peer is gone.
+ */
 static int await(struct nccl *n, struct nccl_connection *connection, struct pd_event *ev,
 		 int64_t limit_ns, struct pd_error *err)
 {
@@ -294,7 +296,7 @@ static int await(struct nccl *n, struct nccl_connection *connection, struct pd_e
 	return -1;
 }
 
-/* Makes the communicator; then a byte, so that NCCL makes its connection, too. */
+/* Makes the communicator, and then sends a byte, so that NCCL connects. */
 static int connect_connection(struct nccl *n, struct nccl_connection *connection, char *byte,
 			      int64_t limit_ns, struct pd_error *err)
 {
@@ -316,7 +318,7 @@ static int connect_connection(struct nccl *n, struct nccl_connection *connection
 		status = pd_error_failed(err, "rank %d: the device refused a call", n->rank);
 	else if (status == 0)
 		status = await(n, connection, &done, limit_ns, err);
-	/* what lies here is no more looked at when this returns */
+	/* the local variables may not be used after the return */
 	if (status < 0) {
 		pd_nccl_give_up(n, err);
 		pd_nccl_aborted(n);
@@ -343,7 +345,7 @@ static int make_connection(struct nccl *n, const struct pd_nccl_config *config, 
 	return -1;
 }
 
-/* Pairs in the order of their lower rank, then of the higher: of all ranks the same. */
+/* Connects with all peers, pair by pair: by the lower rank, then the higher, as all ranks do. */
 static int make_connections(struct nccl *n, const struct pd_nccl_config *config, char *byte,
 			    struct pd_error *err)
 {
@@ -365,7 +367,7 @@ static void note_processes(struct nccl *n, const struct pd_nccl_config *config)
 	for (int r = 0; r < n->ranks; r++) {
 		bool other = r != n->rank && config->peers[r] && config->pids[r] > 0;
 
-		/* on a kernel without: whoever started it notices */
+		/* an old kernel has no pidfd: the launcher notices a peer's end */
 		n->processes[r] = other ? (int)syscall(SYS_pidfd_open, config->pids[r], 0) : -1;
 	}
 }
@@ -405,7 +407,7 @@ struct pd_transport *pd_nccl_open(const struct pd_nccl_config *config, struct pd
 		n->device->ops->memory.free(n->device, byte);
 		return &n->base;
 	}
-	/* kernels end first, then what they may still write to */
+	/* kernels end before the memory that they write is freed */
 	pd_nccl_give_up(n, err);
 	nccl_close(&n->base);
 	if (byte)

@@ -1,27 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Transfers by NCCL between GPUs, point to point; all-reduce is made of them, as everywhere
- * (lib/transport/collective.h), and has the same bits: NCCL's own adds in an order that follows
- * from how the GPUs are connected.
+ * This transport moves GPU memory by NCCL's point-to-point calls.  All-reduce is made of these, as
+ * over every transport, and so has the same bits (lib/transport/collective.h); NCCL's own
+ * all-reduce adds in an order that depends on how the GPUs are connected.
  *
- * Each direction between two ranks is a connection: a communicator of two, the sender 0 and the
- * receiver 1, and a stream of its own, on which nothing else is.  NCCL matches what is posted to
- * a communicator by order alone, and a transfer holds its stream until the other side has posted
- * it, too.  So the order of a connection is the sender's, that of its list (contrib/HACKING): with
- * every transfer the sender tells the receiver, in host memory and through another transport,
- * its tag and length; the receiver posts what it was asked for under that tag.  What does not
- * fit is found before NCCL hears of it.  Between connections nothing is ordered but by events.  A
- * connection's stream waits on the GPU for the event before a transfer, and others wait there for
- * it.
+ * Each direction between two ranks is a connection: a communicator of two, in which the sender is 0
+ * and the receiver 1, and a stream that does nothing else.  NCCL matches what is posted to a
+ * communicator by order alone, and a transfer holds its stream until the peer has posted its side.
+ * So a connection has the order of the sender's list (contrib/HACKING).  With every transfer the
+ * sender tells the receiver its tag and length, in host memory through another transport; the
+ * receiver posts what it was asked for under that tag.  Lengths that differ are found before NCCL
+ * is called.  Between connections only events give an order: a connection's stream waits on the GPU
+ * for the event before a transfer, and other streams wait there for the transfer.
  *
- * Set-up is one after the other: each rank goes through its pairs of ranks in one order common
- * to all, makes both connections of each and sends a byte through them.  Of the connections that
- * are not made, both sides come to the first in that order: it cannot deadlock.  Afterwards NCCL
- * has no connection left to make, and allocates nothing while kernels wait for one another.
+ * Set-up goes one by one.  All ranks go through the pairs of ranks in one order, make both
+ * connections of each pair, and send a byte through them.  Both sides of the first pair that is not
+ * connected come to it, so this cannot deadlock.  Afterwards NCCL has no connection left to make,
+ * and allocates nothing while kernels wait for each other.
  *
- * Communicators do not block: calls return at once, and are asked how they go on.  A lost peer
- * is noticed by its process having ended, or by what NCCL says; then communicators are
- * aborted, all at once (abort.c), which ends kernels that wait, and all events fail.
+ * Communicators do not block: calls return at once, and their state is asked for.  A lost peer is
+ * noticed when its process ends or NCCL reports an error.  Then all communicators are aborted
+ * together (abort.c), which ends kernels that wait, and all events fail.
  */
 #ifndef PD_TRANSPORT_NCCL_NCCL_H
 #define PD_TRANSPORT_NCCL_NCCL_H
@@ -36,30 +35,34 @@
 
 struct pd_nccl_config {
 	int rank, ranks;
-	const bool *peers;              /* ranks that this one exchanges with, itself perhaps; as
-					   they see it, too */
-	struct pd_transport *host;      /* of host memory, connected; borrowed, and cancelled where
-					   the result is closed or pd_nccl_open fails */
+	/* the peers that this rank exchanges with, as they know; itself if it sends to itself */
+	const bool *peers;
+	/*
+	 * of host memory, connected; borrowed, and cancelled when the result is closed or
+	 * pd_nccl_open() fails
+	 */
+	struct pd_transport *host;
 	struct pd_device *device;       /* borrowed; has pd_device_ops.stream.call */
 	struct pd_gate *gate;
 	const char *const *ids;         /* ids[r]: what pd_nccl_ids made at rank r */
-	const pid_t *pids;              /* pids[r]: the process of rank r; 0: it is on another host */
-	int64_t limit_ns;               /* for one connection to be made */
+	const pid_t *pids;	/* pids[r]: the process of rank r; 0: it runs on another host */
+	int64_t limit_ns;               /* time limit to make one connection */
 };
 
 /*
- * Sets in the environment what NCCL is to read there and nobody has set.  one_host: all ranks are
- * on it.  distinct: have NCCL take each rank for a machine of its own, where ranks share a GPU.
- * Before the process has threads that read it.
+ * Sets the variables that NCCL reads, unless they are set.  one_host: all ranks run on this host.
+ * distinct: NCCL shall take each rank for a machine of its own, since ranks share a GPU. To be
+ * called before the process has threads that read the environment.
  */
 void pd_nccl_environment(int rank, bool one_host, bool distinct);
 /*
- * Names for the connections on which this rank sends: `ranks` of PD_NCCL_ID bytes, by receiver; to
- * be freed.  NULL: NCCL is not in this build, is older than 2.22, or does not start.
+ * Makes names for the connections on which this rank sends: `ranks` times PD_NCCL_ID bytes, by
+ * receiver, to be freed.  NULL: this build has no NCCL, or NCCL is older than 2.22 or does not
+ * start.
  */
 char *pd_nccl_ids(int rank, int ranks, const bool *peers, struct pd_error *err);
 
-/* Borrows nothing of config but host, device and gate.  address() and connect() are not of use. */
+/* Borrows only host, device and gate of config. address() and connect() must not be called. */
 struct pd_transport *pd_nccl_open(const struct pd_nccl_config *config, struct pd_error *err);
 
 #endif

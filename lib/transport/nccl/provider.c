@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NCCL as a provider: whom it reaches, and what its ends tell each other first. */
+/* The provider NCCL decides which peers it reaches, and offers what they need to connect. */
 #include "transport/nccl/nccl.h"
 #include "transport/provider.h"
 
@@ -10,9 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LIMIT_NS INT64_C(120000000000)  /* for NCCL to connect two ranks */
+#define LIMIT_NS INT64_C(120000000000)  /* time limit for NCCL to connect two ranks */
 
-/* Must some ranks of this host share a GPU? */
+/* Returns whether some ranks of this host must share a GPU. */
 static bool shares_gpus(const struct pd_device_ops *device, const struct pd_seat *seat)
 {
 	struct pd_error err;
@@ -20,14 +20,14 @@ static bool shares_gpus(const struct pd_device_ops *device, const struct pd_seat
 	return device->count(&err) < seat->locals;
 }
 
-/* Where ranks share a GPU only who asks for NCCL gets it. */
+/* Ranks that share a GPU use NCCL only where the user asks for it. */
 static void nccl_prepare(const struct pd_device_ops *device, int rank, int ranks,
 			 const struct pd_seat *seat, bool asked)
 {
 	pd_nccl_environment(rank, seat->locals == ranks, asked && shares_gpus(device, seat));
 }
 
-/* The process, and then an id for each connection to a peer. */
+/* An offer is the process id, and then an id for the connection to each peer. */
 static void *nccl_offer(const struct pd_transport_config *config, size_t *bytes_p,
 			struct pd_error *err)
 {

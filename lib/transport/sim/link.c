@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who waits for a link. */
+/* Transfers that wait for a link are kept in order. */
 #include "transport/sim/link.h"
 
 #include "base/mem.h"
@@ -28,7 +28,7 @@ void pd_sim_link_release(struct pd_sim_link *link)
 	free(link->passes);
 }
 
-/* They are not always in their order: one that comes from another link keeps its turn. */
+/* Turns may come out of order: a transfer that comes from another link keeps its turn. */
 void pd_sim_link_wait(struct pd_sim_link *link, uint64_t order, struct sim_transfer *x)
 {
 	uint32_t i = link->count++, parent;
@@ -82,7 +82,7 @@ void pd_sim_link_wait_two(struct pd_sim_link *at, struct pd_sim_link *other, uin
 	add_entry(other, &entry);
 }
 
-/* The number of the last pass of this turn, 0: none. */
+/* Returns the number of the last pass over this turn, or 0. */
 static inline uint64_t passed(const struct pd_sim_link *link, uint64_t order)
 {
 	for (uint32_t i = link->pass_count; i-- > 0;)
@@ -105,7 +105,10 @@ static bool found_here(const struct pd_sim_link *link, uint32_t i)
 	return link->entries[i].transfer && waits_here(link, &link->entries[i]);
 }
 
-/* From both ends: the newest are where they came to wait, the oldest were passed over there. */
+/*
+ * The search goes from both ends at once: the newest entries tend to wait where they came, and the
+ * oldest where they were passed over.
+ */
 bool pd_sim_link_awaited(const struct pd_sim_link *link)
 {
 	for (uint32_t i = link->first, k = link->end; i < k; i++)
@@ -166,7 +169,7 @@ struct sim_transfer *pd_sim_link_offer(struct pd_sim_link *link, const uint8_t *
 		uint8_t other = states[link->others[i]];
 		struct sim_transfer *x;
 
-		/* at one that is free, and not to be given out after this, nobody waits */
+		/* nobody waits at a link that is free and will not be given out */
 		if ((other & PD_SIM_BUSY) || ((other & PD_SIM_FREED) && !waits_here(link, entry)))
 			continue;
 		x = entry->transfer;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transfers in virtual time: matching, links, arrival. */
+/* Transfers in virtual time are matched, occupy links, and arrive. */
 #include "transport/sim/sim.h"
 
 #include "base/container.h"
@@ -13,40 +13,40 @@
 #define LEAST_SPREAD  4
 
 /*
- * A cache line: there are many, most of them waiting for the other side, in a bucket: the thing's
- * ring is then the next one there.
+ * A transfer fits a cache line, since there are many.  Most wait in a bucket for the other side; the
+ * activity's ring then leads to the next transfer of the bucket.
  */
 struct sim_transfer {
-	struct pd_sim_activity activity; /* of the sender until it has left */
+	struct pd_sim_activity activity; /* of the sender, until it has left */
 	int32_t to;
 	bool sent, received;            /* posted by the sender, the receiver */
 	union {
-		uint64_t tag;           /* until both sides have posted it and it is ready */
-		uint64_t order;         /* in which it was ready to start */
-		int64_t start_ns;       /* since it has started */
+		uint64_t tag;	/* until both sides have posted the transfer and it is ready */
+		uint64_t order;         /* order in which transfers became ready */
+		int64_t start_ns;       /* once it has started */
 	};
 	int64_t bytes;
-	struct pd_event *recv_done;     /* the sender's is the thing's */
+	struct pd_event *recv_done;     /* the sender's is the activity's */
 };
 
-/* Two links of one level that are done with a transfer before others on its way. */
+/* Two links of a level that a transfer leaves before it leaves the slowest of its links. */
 struct relief {
 	struct pd_sim_activity activity;
 	uint32_t links[2];
 };
 
 struct level {
-	uint32_t count;                 /* components of the level below in one of this */
+	uint32_t count;                 /* components of the level below in one component */
 	int64_t bandwidth, latency_ns;
-	int64_t narrowest;              /* bandwidth of a way up to here; INT64_MAX: takes no time */
+	int64_t narrowest;	/* the lowest bandwidth up to here; INT64_MAX: takes no time */
 	size_t components;              /* of the level below */
-	uint32_t first;                 /* number of the first one's link up, its link down is next */
+	uint32_t first;	/* number of the first component's link up; its link down is the next */
 };
 
 struct path {
 	int count;
 	int64_t bandwidth, latency_ns;  /* INT64_MAX: takes no time */
-	int64_t own[PD_MAX_LEVELS];     /* bandwidth of each two of the links */
+	int64_t own[PD_MAX_LEVELS];     /* bandwidth of the links of each level */
 	uint32_t links[2 * PD_MAX_LEVELS];      /* numbers */
 };
 
@@ -60,23 +60,23 @@ struct pd_sim_fabric {
 	struct pd_sim *sim;
 	int rank_count, levels;
 	struct level level[PD_MAX_LEVELS];
-	uint32_t *hops;                 /* per rank and level: its component's link up */
+	uint32_t *hops;                 /* per rank and level: the link up of its component */
 	struct end *ends;
 	struct pd_pool transfers, reliefs;
 	uint64_t order;
-	uint8_t *states;                /* of links by number: see link.h */
+	uint8_t *states;                /* states of links by number (link.h) */
 	struct pd_sim_link *links;      /* by number, from 1 on */
 	uint32_t link_count;
 	bool two;                       /* every way has two links, or none */
-	uint64_t passes;                /* see link.h */
+	uint64_t passes;                /* number of the last pass (link.h) */
 	struct pd_sim_activity give_out;
 	struct pd_sim_link *first_freed, *last_freed;
 	struct sim_transfer **buckets;
 	size_t bucket_count, unmatched;         /* a power of two */
-	int spread;                             /* bits: buckets of two neighbours */
+	int spread;                             /* how many bits: buckets of two neighbours */
 };
 
-/* Rounded up, as pd_topology_transfer_ns does. */
+/* Rounds up, as pd_topology_transfer_ns() does. */
 static int64_t way_ns(int64_t bytes, int64_t bandwidth)
 {
 	int64_t scaled;
@@ -153,7 +153,7 @@ static void relieve(struct pd_sim *sim, struct pd_sim_activity *activity)
 	pd_pool_return(&sim->fabric->reliefs, relief);
 }
 
-/* Those that are faster than the slowest are free again before it has left. */
+/* Links that are faster than the slowest are free again before the transfer has left. */
 static void relieve_later(struct pd_sim *sim, const uint32_t *links, int64_t when_ns)
 {
 	struct relief *relief = pd_pool_take(&sim->fabric->reliefs, sizeof(*relief));
@@ -191,8 +191,8 @@ static void wait_at(struct pd_sim_fabric *fabric, struct sim_transfer *x, const 
 }
 
 /*
- * Takes all its links if they are free, to leave later; else waits at one that is not.  A
- * newcomer does not overtake those that wait for a link to be given out.
+ * Starts a transfer if all its links are free, and lets it wait at a busy one if not.  A new
+ * transfer does not overtake those that wait for a link to be given out.
  */
 static void try_start(struct pd_sim *sim, struct sim_transfer *x, bool newcomer)
 {
@@ -208,7 +208,7 @@ static void try_start(struct pd_sim *sim, struct sim_transfer *x, bool newcomer)
 	start(sim, x, &path);
 }
 
-/* Links go to those that wait for them once all that end at this time have ended. */
+/* Links are given to waiting transfers once all transfers that end at this time have ended. */
 static void give_out(struct pd_sim *sim, struct pd_sim_activity *activity)
 {
 	struct pd_sim_fabric *fabric = pd_container(activity, struct pd_sim_fabric, give_out);
@@ -260,9 +260,9 @@ static void transfer_ready(struct pd_sim *sim, struct pd_sim_activity *activity)
 }
 
 /*
- * Those of two neighbours lie together, beside those of the next two: where stages follow each
- * other they are used one after the other.  Those of others lie anywhere: where an all-reduce has
- * few tags, it has all pairs of its members.
+ * Buckets of two neighbouring ranks lie together, beside those of the next two: where stages follow
+ * each other they are used one after the other.  Other pairs are spread by a hash: an all-reduce
+ * has few tags, and all pairs of its members.
  */
 static struct sim_transfer **bucket_of(const struct pd_sim_fabric *fabric, int from, int to,
 				       uint64_t tag)
@@ -300,7 +300,7 @@ static void grow_buckets(struct pd_sim_fabric *fabric)
 	free(old);
 }
 
-/* The transfer that the other side has posted, taken out of its bucket, or a new one in it. */
+/* Takes the transfer that the other side has posted out of its bucket, or makes a new one there. */
 static struct sim_transfer *match(struct pd_sim_fabric *fabric, int from, int to, uint64_t tag)
 {
 	struct sim_transfer **at = bucket_of(fabric, from, to, tag), *x, *before = NULL;
@@ -389,7 +389,7 @@ static int sim_connect(struct pd_transport *t, const void *const *addresses,
 	return 0;
 }
 
-/* Everything moves in pd_sim_advance. */
+/* Transfers advance in pd_sim_advance() alone. */
 static int sim_progress(struct pd_transport *t)
 {
 	return 0;
@@ -405,7 +405,7 @@ static int sim_arm(struct pd_transport *t)
 	return 0;
 }
 
-/* Which links each rank's component has at each level. */
+/* Finds the links of each rank's component at each level. */
 static void find_hops(struct pd_sim_fabric *fabric)
 {
 	size_t levels = (size_t)fabric->levels;
@@ -424,7 +424,7 @@ static void find_hops(struct pd_sim_fabric *fabric)
 	}
 }
 
-/* From 1 on: 0, which is no link, is always busy. */
+/* Links are numbered from 1; number 0 is no link and always busy. */
 static void make_links(struct pd_sim_fabric *fabric)
 {
 	fabric->link_count = 0;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A transport that only takes time, over the links of a topology.
+ * The simulated transport only takes time, over the links of a topology.
  *
- * A transfer is ready when both sides have posted it and the events it follows are done.
- * On its way lie, in each direction a link of its own, the link of its device and those of
- * the components that hold it, up to the level at which the two ranks meet, and down again.
- * It starts when all of them are free, the first that was ready first, and holds each for
- * bytes / its bandwidth: what is slow on a link between servers leaves room for others on a
- * device's own.  When the slowest has let it go the sender's event is done, and it arrives the
- * latency of the outermost level later.  One that waits for a link holds up nobody at another.
- * A level with bandwidth 0 holds nothing up.
+ * A transfer is ready when both sides have posted it and the events it follows are done.  Its way
+ * leads over the link of its device and the links of the components that hold it, up to the level
+ * at which the two ranks meet, and down again; each link has two directions.  The transfer starts
+ * when all links of its way are free, in the order in which transfers became ready, and holds each
+ * link for bytes / bandwidth of that link: a transfer that is slow between servers leaves room for
+ * others on its device's link.  When it has left the slowest link the sender's event is done; it
+ * arrives after the latency of the outermost level.  A transfer that waits for a link delays none
+ * at other links.  A level with bandwidth 0 takes no time.
  */
 #ifndef PD_TRANSPORT_SIM_SIM_H
 #define PD_TRANSPORT_SIM_SIM_H
@@ -20,11 +20,14 @@
 
 struct pd_sim_fabric;
 
-/* Links for the ranks of sim, on its clock.  sim and topology are borrowed; free before sim. */
+/*
+ * Makes the links between the ranks of sim, on its clock.  sim and topology are borrowed; free the
+ * result before sim.
+ */
 struct pd_sim_fabric *pd_sim_fabric_new(struct pd_sim *sim, const struct pd_topology *topology);
 void pd_sim_fabric_free(struct pd_sim_fabric *fabric);
 
-/* Owned by the fabric, connected; close does nothing. */
+/* Returns a rank's transport, connected and owned by the fabric; its close() does nothing. */
 struct pd_transport *pd_sim_transport(struct pd_sim_fabric *fabric, int rank);
 
 extern const struct pd_transport_ops pd_transport_sim;

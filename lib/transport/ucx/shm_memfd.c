@@ -23,7 +23,7 @@ static bool is_ours(const char *name)
 	return uses_memfd && strncmp(name, PREFIX, strlen(PREFIX)) == 0;
 }
 
-/* Visible to UCX, which finds the program's before the C library's. */
+/* This symbol is exported, since UCX must find it before the C library's. */
 __attribute__((visibility("default")))
 int shm_open(const char *name, int flags, mode_t mode)
 {

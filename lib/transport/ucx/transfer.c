@@ -9,7 +9,7 @@
 
 #define CHUNK 64
 
-struct chunk {                          /* transfers are made this many at a time */
+struct chunk {                          /* transfers are allocated in chunks */
 	struct chunk *next;
 	struct ucx_transfer transfers[CHUNK];
 };
@@ -74,7 +74,7 @@ static void describe(const struct ucx_transfer *x, char *text, size_t size)
 		 (unsigned long long)x->tag);
 }
 
-/* Takes x, which is in no list, to its end. */
+/* Completes x, which is in no list. */
 static void finish(struct ucx_transfer *x)
 {
 	struct ucx *u = x->owner;
@@ -125,14 +125,14 @@ static void sent(void *request, ucs_status_t status, void *transfer)
 static void received(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info,
 		     void *transfer)
 {
-	/* what info says counts only without an error */
+	/* the length in info is valid only without an error */
 	size_t length = status == UCS_OK ? info->length : 0;
 
 	ucp_request_free(request);
 	settle(transfer, status, length);
 }
 
-/* Gives x, which is in no list, to UCX. */
+/* Posts x, which is in no list, to UCX. */
 static void post(struct ucx_transfer *x)
 {
 	struct ucx *u = x->owner;
@@ -158,7 +158,7 @@ static void post(struct ucx_transfer *x)
 		param.cb.send = sent;
 		request = ucp_tag_send_nbx(u->peers[x->peer], x->buf, x->bytes, tag, &param);
 	}
-	/* finished (or failed) on the spot: UCX does not call back */
+	/* finished or failed at once: UCX does not call back */
 	if (!UCS_PTR_IS_PTR(request))
 		settle(x, UCS_PTR_STATUS(request), x->receive ? info.length : x->bytes);
 	else

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of this folder share: an end, and its transfers. */
+/* A rank's end and its transfers; private to this folder. */
 #ifndef PD_TRANSPORT_UCX_TRANSFER_H
 #define PD_TRANSPORT_UCX_TRANSFER_H
 
@@ -8,7 +8,7 @@
 #include <ucp/api/ucp.h>
 
 struct ucx_transfer {
-	struct ucx_transfer *next, *prev; /* in one of the lists */
+	struct ucx_transfer *next, *prev; /* in the ring of one list */
 	struct ucx *owner;
 	bool receive;
 	int peer;
@@ -35,7 +35,7 @@ struct ucx {
 	int fd;
 	bool broken, closing;
 	struct chunk *chunks;
-	/* heads of rings: not in use; waiting for `after`, in order; given to UCX */
+	/* heads of rings: unused; waiting for `after`, in order; posted to UCX */
 	struct ucx_transfer idle, waiting, posted;
 };
 
@@ -45,11 +45,11 @@ int pd_ucx_transfer(struct ucx *u, bool receive, int peer, uint64_t tag, void *b
 		    const struct pd_event *after, struct pd_event *done);
 /* Starts, in order, those whose `after` is done; returns how many. */
 int pd_ucx_post_ready(struct ucx *u);
-/* Is there one to start? */
+/* Returns whether a transfer can be started. */
 bool pd_ucx_is_ready(const struct ucx *u);
-/* Cancels what is not finished. */
+/* Cancels the transfers that are not finished. */
 void pd_ucx_cancel_all(struct ucx *u);
-/* Frees them; UCX no longer knows any. */
+/* Frees the transfers, once UCX knows none. */
 void pd_ucx_transfers_release(struct ucx *u);
 
 #endif

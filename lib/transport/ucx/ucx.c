@@ -39,7 +39,7 @@
 #include <ucs/debug/debug.h>
 
 #define FLUSH_NS INT64_C(1000000000)
-#define ROOM ((size_t)48 << 20)         /* that UCX is given to start with; it does not survive less */
+#define ROOM ((size_t)48 << 20)         /* memory to start with: UCX crashes where it gets none */
 #define MAX_RANKS (1 << (64 - PD_TRANSPORT_TAG_BITS))
 
 static void give_back(int signal)
@@ -52,10 +52,10 @@ static void give_back(int signal)
 }
 
 /*
- * UCX, as soon as it is loaded, takes SIGHUP for turning on its own log: a program with
- * this transport would outlive its terminal.  It also takes the signals of a program that fails,
- * and prints a backtrace, which says where in which library and not what for; who wants to see it
- * sets UCX_HANDLE_ERRORS.  Before main() nobody else has a handler.
+ * As soon as it is loaded, UCX handles SIGHUP by turning on its log, so that a program with this
+ * transport would outlive its terminal.  It also handles the signals of a crash and prints a
+ * backtrace that names libraries but no cause.  Both handlers are removed here, unless
+ * UCX_HANDLE_ERRORS is set; before main() nobody else has installed a handler.
  */
 __attribute__((constructor))
 static void give_back_signals(void)
@@ -129,7 +129,7 @@ static void ucx_address(struct pd_transport *t, const void **bytes_p, size_t *le
 	*length_p = u->address_length;
 }
 
-/* UCX found out that a peer is gone.  Having this keeps UCX from aborting the process. */
+/* UCX reports that a peer is gone.  Without a handler UCX would abort the process. */
 static void peer_lost(void *transport, ucp_ep_h endpoint, ucs_status_t status)
 {
 	struct ucx *u = transport;
@@ -170,9 +170,9 @@ static int ucx_connect(struct pd_transport *t, const void *const *addresses, con
 }
 
 /*
- * What is received may not yet be acknowledged, when the peer's queue is full, and its
- * send would never end.  UCX's own flush overlooks that; but UCX does not arm as long as
- * something has to be sent.  A dead peer's queue stays full: there is a limit.
+ * A receive may not be acknowledged yet, because the peer's queue is full; the peer's send would
+ * then never end.  UCX's flush does not wait for such acknowledgements, but UCX cannot be armed
+ * while something has to be sent.  The queue of a dead peer stays full, so there is a time limit.
  */
 static void flush(struct ucx *u)
 {
@@ -207,7 +207,7 @@ static void ucx_close(struct pd_transport *t)
 	ucx_cancel(t);
 	if (u->address)
 		ucp_worker_release_address(u->worker, u->address);
-	/* ends the endpoints too, without asking the peers, which may be dead */
+	/* the endpoints end, too, without asking peers, which may be dead */
 	if (u->worker)
 		ucp_worker_destroy(u->worker);
 	if (u->context)
@@ -311,7 +311,7 @@ const struct pd_transport_ops pd_transport_ucx = {
 	.arm = ucx_arm,
 };
 
-/* Through shared memory. */
+/* UCX reaches the peers on this host, through shared memory. */
 static bool ucx_reaches(const struct pd_transport_end *self, const struct pd_transport_end *peer,
 			bool asked)
 {
