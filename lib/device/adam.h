@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is the same for all elements in an update by Adam or AdamW, worked out once, in
- * double; see device.h for the formulas.
+ * These factors of an update by Adam or AdamW are the same for all elements.  They are computed
+ * once, in double; device.h has the formulas.
  */
 #ifndef PD_DEVICE_ADAM_H
 #define PD_DEVICE_ADAM_H
@@ -15,12 +15,12 @@
 struct pd_adam {
 	bool decoupled;                 /* AdamW */
 	double rate, weight_decay, beta1, beta2, eps;
-	int64_t count;                  /* number of the update, from 1 */
+	int64_t count;                  /* number of this update, from 1 */
 };
 
 struct pd_adam_factors {
-	float keep;                     /* of the weight itself: AdamW's decay */
-	float decay;                    /* added to the gradient: Adam's */
+	float keep;                     /* the weight is multiplied by this (AdamW's decay) */
+	float decay;	/* this times the weight is added to the gradient (Adam's decay) */
 	float beta1, rest1, beta2, rest2;       /* rest: 1 - beta */
 	float root;                     /* sqrt(1 - beta2^t) */
 	float eps, step;                /* step: rate / (1 - beta1^t) */

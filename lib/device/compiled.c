@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stage compiled: layers described, prepared in order, placed; parameters by name. */
+/* A compiled stage's layers are described and prepared in order, and their parameters are named. */
 #include "device/compiled.h"
 
 #include "base/mem.h"
@@ -47,7 +47,10 @@ static void layer_init(struct pd_compiled *net, int index)
 		net->home[l->owner] = index;
 }
 
-/* The last of those that share writes the gradient; the others, whose turn comes later, add. */
+/*
+ * Of layers that share parameters, the last writes their gradient.  Backward comes to the others
+ * later, and they add to it.
+ */
 static void find_adders(struct pd_compiled *net)
 {
 	for (int l = 0; l < net->model->layer_count; l++)
@@ -58,7 +61,7 @@ static void find_adders(struct pd_compiled *net)
 			}
 }
 
-/* The first layer of those that have these parameters says how they are laid out. */
+/* Returns the first layer with these parameters, which decides their layout. */
 static int first_of(const struct pd_compiled *net, int index)
 {
 	int first = 0;
@@ -97,7 +100,7 @@ static int layer_prepare(struct pd_compiled *net, int index, struct pd_error *er
 	return 0;
 }
 
-/* Number `which` of a layer's parameters, or of its states. */
+/* Returns a layer's parameter or state number `which`. */
 static const struct pd_layer_tensor *tensor_of(const struct pd_compiled *net, int index,
 					       enum pd_part part, int which)
 {
@@ -391,7 +394,7 @@ int pd_compiled_init(struct pd_net *base, void *weights, void *master, void *sta
 void pd_compiled_range(const struct pd_compiled *net, int from, int count, size_t *begin_p,
 		       size_t *end_p)
 {
-	/* later layers lie before earlier ones; those without parameters are nowhere */
+	/* later layers lie before earlier ones, and those without parameters take no place */
 	*begin_p = net->step_offset[from + count - 1] / sizeof(float);
 	*end_p = (net->step_offset[from] + net->step_bytes[from]) / sizeof(float);
 }

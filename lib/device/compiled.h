@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stage compiled: what the devices that compute have in common.
+ * A compiled stage: the part that devices which compute have in common.
  *
- * Every layer of the model is prepared, in order, so that each tensor gets one layout
- * whatever the stage; kernels are made for those inside the stage.  Then memory_layout.c gives
- * every tensor, gradient and temporary its place in the caller's buffers, and run.c calls
- * the kinds' functions with pointers into them.  A device brings a table of kinds and
- * struct pd_compiled_device.
+ * Every layer of the model is prepared, in order, so that each tensor gets one layout whatever the
+ * stage; kernels are made only for layers inside the stage.  Then memory_layout.c gives every
+ * tensor, gradient and temporary its place in the caller's buffers, and run.c calls the kinds'
+ * functions with pointers into them.  A device supplies a table of kinds and struct
+ * pd_compiled_device.
  */
 #ifndef PD_DEVICE_COMPILED_H
 #define PD_DEVICE_COMPILED_H
@@ -17,35 +17,40 @@
 
 struct pd_compiled;
 struct pd_compiled_layer;
-struct pd_layout;                       /* the device's own; NULL where all are plain */
+struct pd_layout;                       /* defined by the device; NULL where all layouts are plain */
 
 struct pd_compiled_kind {
 	bool keeps_output;      /* backward reads the output */
-	bool in_place;          /* the output may overwrite the input, and again if run again */
-	bool is_relu;           /* where its output's gradient is a sum, that may do its backward */
-	bool does_relu;         /* it can do the relu behind it, where the device has it do so */
+	bool in_place;          /* the output may overwrite the input, also in a second run */
+	bool is_relu;	/* its backward may be fused into the sum that makes its output's gradient */
+	bool does_relu;         /* it can apply the relu behind it */
 	bool plain;             /* it takes its inputs in plain layout */
-	/* Sets the layouts and sizes below; kernels only for a layer inside the stage. */
+	/* Sets the layouts and sizes below, and makes kernels if the layer is inside the stage. */
 	int (*prepare)(struct pd_compiled_layer *l, struct pd_error *err);
 	int (*forward)(struct pd_compiled_layer *l, const struct pd_pass *pass,
 		       struct pd_error *err);
-	/* Overwrites each gradient whose pointer is not NULL and which is of pass->part; the
-	 * weight part is not asked of a layer without parameters. */
+	/*
+	 * Overwrites each gradient of pass->part whose pointer is not NULL. The weight part is only
+	 * asked of layers with parameters.
+	 */
 	int (*backward)(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			struct pd_error *err);
 };
 
-/* What differs from device to device.  All that runs, runs where the layers do, in order. */
+/* The functions of a device.  Those that compute run on the thread of the stream, in order. */
 struct pd_compiled_device {
 	const struct pd_compiled_kind *const *kinds;    /* by enum pd_layer_kind */
-	/* Bytes (and layout) of a model input, of a layer's output, of a parameter. */
+	/*
+	 * These set the bytes (and layout) of a model input, of a layer's output, of a parameter.
+	 */
 	void (*set_tensor)(struct pd_compiled *net, int tensor, const struct pd_layout *layout);
 	void (*set_input)(struct pd_compiled *net, int input);
 	void (*set_parameter)(struct pd_compiled *net, struct pd_compiled_layer *l, int which);
 	/*
-	 * Of kinds that take their inputs plain: the layout; what scratch needs beside the kind's
-	 * own, where inputs lie in another; input i as the kind takes it; where it is to put the
-	 * gradient of that, which is then brought to where it belongs.
+	 * These serve kinds that take their inputs in plain layout: plain() returns that layout,
+	 * plain_prepare() adds to the scratch what reordering needs, plain_input() returns input i
+	 * in plain layout, plain_room() returns where its plain gradient goes, and plain_gradient()
+	 * reorders that gradient.
 	 */
 	const struct pd_layout *(*plain)(struct pd_compiled *net, const struct pd_shape *shape);
 	int (*plain_prepare)(struct pd_compiled_layer *l, struct pd_error *err);
@@ -54,16 +59,18 @@ struct pd_compiled_device {
 	void *(*plain_room)(struct pd_compiled_layer *l, int i);
 	int (*plain_gradient)(struct pd_compiled_layer *l, int i, void *gradient,
 			      struct pd_error *err);
-	/* Frees what a kind keeps in l->own; NULL: free(). */
+	/* Frees a kind's l->own; NULL: free() does. */
 	void (*release)(struct pd_compiled_layer *l);
 	int (*copy)(struct pd_compiled *net, void *dst, const void *src, size_t bytes,
 		    struct pd_error *err);
 	int (*zero)(struct pd_compiled *net, void *dst, size_t bytes, struct pd_error *err);
-	/* dst = a + b, of that type (f32 or the net's); dst may be one of them. */
+	/* Computes dst = a + b in that dtype (f32 or the net's); dst may be a or b. */
 	int (*add)(struct pd_compiled *net, enum pd_dtype dtype, void *dst, const void *a,
 		   const void *b, size_t count, struct pd_error *err);
-	/* The same, but 0 where y, a relu's output, is not positive; of the net's type.  NULL: a
-	 * relu's backward is always a pass of its own. */
+	/*
+	 * Computes dst = y > 0 ? a + b : 0, where y is a relu's output, in the net's dtype.  NULL:
+	 * the device has a pass of its own for every relu's backward.
+	 */
 	int (*add_relu)(struct pd_compiled *net, void *dst, const void *a, const void *b,
 			const void *y, size_t count, struct pd_error *err);
 };
@@ -74,58 +81,64 @@ struct pd_compiled_layer {
 	const struct pd_compiled_kind *kind;
 	int index;
 	bool inside;
-	int loss;                               /* which of the stage's loss layers, from 0 */
-	int group;                              /* layer that owns the parameters in the model */
-	int owner;                              /* layer whose parameters it uses: group, or itself
-						   where it has a copy */
-	bool adds;                              /* its parameters' gradients are added */
-	bool adds_room;                         /* or would be, if there were no copies */
+	int loss;                               /* number among the stage's loss layers, from 0 */
+	int group;                              /* the layer that owns its parameters in the model */
+	/* the layer whose parameters it uses here: group, or itself if it has a copy */
+	int owner;
+	bool adds;                              /* it adds to its parameters' gradients */
+	bool adds_room;                         /* it adds, or would if no layer had a copy */
 
-	int64_t recorded;                       /* which algorithms: the plan's wish; 0: none */
-	int64_t algorithms;                     /* those taken, where not as ever; by prepare */
-	const char *recorded_engines;           /* the same in words; NULL: none; for prepare */
-	char *engines;                          /* NULL: none; by prepare */
-	const char *slow_kernel;                /* NULL: none; by prepare; lives as long as the net */
+	int64_t recorded;                       /* algorithms that the plan asks for; 0: none */
+	int64_t algorithms;                     /* algorithms chosen by prepare; 0: the usual ones */
+	const char *recorded_engines;           /* engines that the plan asks for; NULL: none */
+	char *engines;                          /* engines chosen by prepare; NULL: none */
+	const char *slow_kernel;	/* set by prepare; NULL: none; lives as long as the net */
 
-	/* arrays by parameter have room for all of the kind's; NULL where the layer has it not */
+	/*
+	 * arrays by parameter have an element for each of the kind; NULL where the layer lacks it
+	 */
 
 	/* known before prepare; arrays by input */
 	const struct pd_layout **in;            /* NULL where i32 */
 	const struct pd_shape **in_shape;
-	bool *wants;                            /* a gradient of that input is wanted */
-	size_t state_bytes;                     /* its states one after the other, each aligned */
+	bool *wants;                            /* whether a gradient of that input is wanted */
+	size_t state_bytes;                     /* all states, each aligned */
 
 	/* set by prepare */
 	const struct pd_layout *out;
-	const struct pd_layout **parameter;     /* by the first layer of those that share them */
-	bool same_memory;                       /* the output is the input, under another shape */
-	bool passes;                            /* the inputs' gradients are the output's: where
-						   both have the same place, backward does nothing */
-	bool sums;                              /* backward adds to what came before: diff_src is
-						   the sum of that and of l->before */
+	const struct pd_layout **parameter;     /* set by the first layer that has them */
+	bool same_memory;                       /* the output is the input under another shape */
+	/*
+	 * the inputs' gradients equal the output's: where both share a place, backward does nothing
+	 */
+	bool passes;
+	bool sums;	/* backward can add: diff_src is its gradient plus l->before */
 	size_t extra_bytes;                     /* in the slot, besides the output */
-	size_t split_bytes;                     /* there too, from one part of backward to the other */
+	size_t split_bytes;	/* in the slot, kept from one part of backward to the other */
 	size_t forward_bytes, backward_bytes;   /* of scratch */
-	void *own;                              /* the kind's; one malloc */
-	void *plain;                            /* the device's, of a kind that takes plain inputs;
-						   one malloc */
+	void *own;                              /* the kind's data; one malloc */
+	void *plain;                            /* the device's data for plain inputs; one malloc */
 
 	/* set by memory_layout.c */
-	struct pd_location scratch;		/* of backward; that of forward is at 0 */
+	struct pd_location scratch;		/* scratch of backward; forward's is at 0 */
 	struct pd_contribution *contributions;
-	bool *completes;                        /* by input: its part makes the gradient of a relu's
-						   output whole, and the sum does the relu's part */
-	bool completed;                         /* of a relu: somebody does so */
+	/*
+	 * by input: its part completes the gradient of a relu's output, and the sum does the relu's
+	 * backward
+	 */
+	bool *completes;
+	bool completed;                         /* this relu's backward is done by such a sum */
 	struct pd_location diff_dst_at;
-	struct pd_location diff_dst_from;	/* copied from here, if that is anywhere */
+	/* diff_dst is copied from here first; may be PD_NOWHERE */
+	struct pd_location diff_dst_from;
 	size_t extra_offset, split_offset, state_offset, added_offset, backward_reserved;
 
-	/* where everything is in this pass */
+	/* pointers of the pass that runs */
 	const void **src;
 	void *dst, *extra, *split, *state, *temporary;
 	const void **parameters;
 	void **diff_src;
-	const void **before;                    /* by input; NULL: nothing; only where it sums */
+	const void **before;	/* by input, where the layer sums; NULL: nothing came before */
 	const void *diff_dst;
 	void **diff_parameters;
 };
@@ -135,18 +148,18 @@ struct pd_compiled_tensor {
 	size_t bytes;
 	bool here;                              /* in this stage's slots */
 	bool arrives, leaves;
-	int memory;                             /* tensor in whose memory it lies; itself, mostly */
+	int memory;	/* the tensor in whose memory it lies, mostly itself */
 	bool inbox;                             /* it lies in the inbox, else in the slot */
 	size_t slot_offset;
 	size_t out_offset;                      /* in gradient-out, if it arrives */
 	size_t in_offset;                       /* in gradient-in, if it leaves */
 };
 
-/* One parameter tensor, kept by the layer that owns it. */
+/* A parameter tensor belongs to the layer that owns it. */
 struct pd_compiled_parameter {
-	const struct pd_layout *layout, *plain; /* layout: of the net's type */
-	const struct pd_layout *full;           /* the same of f32; plain is f32 too */
-	size_t offset, bytes;                   /* in an arena of f32 */
+	const struct pd_layout *layout, *plain; /* layout: in the net's dtype */
+	const struct pd_layout *full;           /* the same layout in f32; plain is f32, too */
+	size_t offset, bytes;                   /* in an f32 arena */
 };
 
 struct pd_compiled {
@@ -154,63 +167,67 @@ struct pd_compiled {
 	const struct pd_compiled_device *device;
 	struct pd_net_sizes sizes;
 	const struct pd_model *model;
-	void *engine;                           /* the device's libraries, as it knows them */
+	void *engine;                           /* the device's library handles */
 	int first, count;
 	int64_t batch;
-	int64_t minibatch;                      /* its samples: the mean over them is trained */
+	int64_t minibatch;                      /* samples of a minibatch; the loss is their mean */
 	enum pd_dtype dtype;
 	uint64_t seed;
 	bool split, copies, measure;
 	struct pd_tied_layer *tied_layers;
 	int tied_layer_count;
-	struct pd_compiled_layer *layers;       /* all of the model's */
+	struct pd_compiled_layer *layers;       /* all layers of the model */
 	struct pd_compiled_tensor *tensors;
-	struct pd_compiled_parameter **parameters;      /* by owner, and its parameter */
-	int *home;              /* by owner: the first layer that uses its parameters; -1 */
-	/* by layer: where the parameters begin of which it is the home, and how long they are */
+	struct pd_compiled_parameter **parameters;      /* by owner and number */
+	int *home;              /* by owner: the first layer that uses its parameters, or -1 */
+	/* by layer: the parameters of which it is the home */
 	size_t *step_offset, *step_bytes;
 	struct pd_named *named;
 	int named_count;
 };
 
 /* --- compiled.c */
-/* The net, its layers described and nothing prepared; pd_compiled_build does that, once the
- * engine is there.  NULL, -1: *err. */
+/*
+ * Makes a net whose layers are described but not prepared.  pd_compiled_build() prepares them, once
+ * the engine is set.  NULL or -1: *err.
+ */
 struct pd_compiled *pd_compiled_new(struct pd_device *device,
 				    const struct pd_compiled_device *how,
 				    const struct pd_net_config *config, struct pd_error *err);
 int pd_compiled_build(struct pd_compiled *net, struct pd_error *err);
-/* All but the engine. */
+/* Frees all but the engine. */
 void pd_compiled_free(struct pd_compiled *net);
-/* As the device's functions of these names. */
+/* These are the device's functions of the same names. */
 const struct pd_net_sizes *pd_compiled_sizes(const struct pd_net *net);
 void pd_compiled_layer_sizes(const struct pd_net *net, int layer, struct pd_net_layer *out_p);
 int pd_compiled_named(const struct pd_net *net, const struct pd_named **list_p);
 int pd_compiled_tied_layers(const struct pd_net *net, const struct pd_tied_layer **list_p);
 int pd_compiled_init(struct pd_net *net, void *weights, void *master, void *state,
 		     struct pd_error *err);
-/* Where something at this offset of an arena of f32 lies in one of the net's type. */
+/* Converts an offset in an f32 arena to the offset in an arena of the net's dtype. */
 static inline size_t pd_compiled_working(const struct pd_compiled *net, size_t offset)
 {
 	return offset / sizeof(float) * pd_dtype_bytes(net->dtype);
 }
-/* The room that a parameter tensor has in an arena of f32: what lies at half its offset, in
- * one of 16 bits, is aligned too.  The gradient of one takes as much where it is kept from one
- * part of backward to the other (lib/plan/memory: pd_memory_split). */
+/*
+ * Returns the bytes that a parameter takes in an f32 arena, such that half of them are aligned for
+ * 16 bits, too.  Its gradient takes as many where it is kept from one part of backward to the other
+ * (pd_memory_split() of lib/plan/memory).
+ */
 static inline size_t pd_compiled_reserved(const struct pd_compiled *net, size_t bytes)
 {
 	size_t times = sizeof(float) / pd_dtype_bytes(net->dtype);
 
 	return times * pd_align((bytes + times - 1) / times);
 }
-/* Where a named tensor lies in its arena (of f32). */
+/* Returns the offset of a named tensor in its arena (of f32). */
 size_t pd_compiled_offset(const struct pd_compiled *net, const struct pd_named *named);
-/* The elements of an arena that an update of these layers goes over: [*begin_p, *end_p). */
+/* Returns the elements of an arena that an update of these layers covers: [*begin_p, *end_p). */
 void pd_compiled_range(const struct pd_compiled *net, int from, int count, size_t *begin_p,
 		       size_t *end_p);
 
 /* --- memory_layout.c */
-/* Offsets of parameters, state, slots, gradients and scratch; fills net->sizes. */
+/* Sets all offsets (parameters, state, slots, gradients, scratch) and net->sizes. */
 int pd_compiled_lay_out(struct pd_compiled *net, struct pd_error *err);
 
 /* --- run.c: called by a stream's thread; -1 with *err */

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Updates that all ranks agree on: the loss scale, the norm of all gradients, and what
- * follows from them.  Plain C, so that every device can compute it where the figures are.
+ * All ranks agree on the loss scale, on the norm of all gradients, and on what follows from them.
+ * This is plain C, so that every device can compute it where the numbers are.
  *
- * The vector is the same on every rank: for each layer the sum of squares of the gradients
- * of the parameters that it owns, or PD_ABSENT where it has none, and last the loss scale
- * with which those gradients were made.  Each sum is made by one device in an order that
- * does not depend on the partition, and they are added here in the order of the layers: so
- * the norm has the same bits on every rank, in every schedule and for every partition.
+ * The vector is the same on every rank: for each layer the sum of squares of the gradients of the
+ * parameters that it owns, or PD_ABSENT where it has none, and last the loss scale with which those
+ * gradients were made.  One device makes each sum, in an order that does not depend on the
+ * partition, and the sums are added here in the order of layers.  So the norm has the same bits on
+ * every rank, in every schedule and for every partition.
  *
- * The scale belongs to a version of the weights, as its successor: backward of a group uses
- * the scale of the version that the group reads.  With one version that is the scale after
- * the group before, with two (2BW) after the one before that.  Nothing is sent about it.
+ * A version of the weights has a loss scale; backward of a group uses the scale of the version that
+ * the group reads.  With one version that is the scale after the group before, with two (2BW) the
+ * one after the group before that.  No message is needed for this.
  */
 #ifndef PD_DEVICE_GLOBAL_NORM_H
 #define PD_DEVICE_GLOBAL_NORM_H
@@ -24,34 +24,34 @@
 
 #define PD_ABSENT (-1.0)
 
-/* Of a version of the weights; in device memory. */
+/* The loss scale of a version of the weights, in device memory. */
 struct pd_scale {
 	double loss_scale;
 	int64_t good;                   /* updates since it changed, or since one was skipped */
-	int64_t skipped;                /* updates, since training began */
+	int64_t skipped;                /* updates skipped since training began */
 };
 
-/* What an update tells of itself; in host memory, valid once its event is done. */
+/* An update reports this, in host memory, valid once its event is done. */
 struct pd_outcome {
 	double norm;                    /* of the gradients, unscaled and not clipped */
-	double loss_scale;              /* with which they were made */
+	double loss_scale;              /* the gradients were made with this */
 	double next_loss_scale;
 	int64_t skipped;
 	bool skip;
 };
 
 struct pd_global_norm {
-	const double *vector;           /* layers + 1; device memory; NULL: nothing is agreed on */
+	const double *vector;	/* layers + 1 elements, device memory; NULL: ranks do not agree */
 	int layers;
 	double clip_norm;               /* 0: gradients are not clipped */
-	double growth, backoff, least;  /* of the loss scale */
+	double growth, backoff, least;  /* for the loss scale */
 	int64_t interval;               /* good updates before it grows; 0: it is constant */
-	const struct pd_scale *before;  /* of the version that is read; device memory */
-	struct pd_scale *next;          /* of the version that is written; may be the same */
+	const struct pd_scale *before;  /* scale of the version that is read; device memory */
+	struct pd_scale *next;          /* scale of the version that is written; may be the same */
 	struct pd_outcome *outcome;
 };
 
-/* A scale that has overflowed may still be in use by the group after: it counts once. */
+/* Lowers a scale that overflowed.  The next group may have used the same scale; it counts once. */
 PD_INLINE void pd_scale_skip(const struct pd_global_norm *a, double used, struct pd_scale *scale)
 {
 	double lower = used * a->backoff;
@@ -76,10 +76,10 @@ PD_INLINE void pd_scale_keep(const struct pd_global_norm *a, struct pd_scale *sc
 }
 
 /*
- * What gradients are multiplied by before the update: 1 / scale, and where their norm is
- * larger than clip_norm, that over the norm (with PyTorch's 1e-6 against division by zero).
- * outcome_p->skip: some gradient anywhere is not finite, and nothing but the version and
- * its scale may change.  next_p: the scale of the version that is written.
+ * Returns the factor for gradients before the update: 1 / scale, times clip_norm / norm where the
+ * norm is larger than clip_norm (with PyTorch's 1e-6 against division by zero).  Sets
+ * outcome_p->skip if any gradient anywhere is not finite; then only the version and its scale may
+ * change.  *next_p is the scale of the version that is written.
  */
 PD_INLINE double pd_global_norm_factor(const struct pd_global_norm *a, struct pd_scale *next_p,
 				       struct pd_outcome *outcome_p)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A place for everything in the caller's buffers.
+ * This file places everything in the caller's buffers.
  *
- * Parameters, gradients, velocity: tensors aligned to PD_ALIGN, in 16 bits too, in the order
- * in which backward completes their gradients, last layer first; the gaps stay zero.
+ * Parameters, gradients, moments: tensors aligned to PD_ALIGN, in 16 bits, too, in the order in
+ * which backward completes their gradients, last layer first; the gaps stay zero.
  *
- * Inboxes: the tensors that come in.  Slots: for each layer its output and extras.  An output
- * lies in its input's memory where the kind allows that and nobody misses the input; that
- * is decided over the whole model.  Where backward comes in two parts, what the second
- * takes from the first lies there too.
+ * Inboxes hold the tensors that come in.  Slots hold each layer's output and extras.  An output
+ * lies in its input's memory where the kind allows that and nobody else needs the input; that is
+ * decided over the whole model.  What the first part of backward keeps for the second lies in the
+ * slot, too.
  *
- * Gradients of activations and temporaries: lib/plan/scratch.
+ * lib/plan/scratch places gradients of activations and temporaries.
  */
 #include "base/mem.h"
 #include "device/compiled.h"
@@ -63,7 +63,7 @@ static int place_parameters(struct pd_compiled *net, struct pd_error *err)
 	return 0;
 }
 
-/* Which tensors come in, and which leave. */
+/* Finds the tensors that come in and those that leave. */
 static void cross(struct pd_compiled *net)
 {
 	const struct pd_model *model = net->model;
@@ -77,7 +77,7 @@ static void cross(struct pd_compiled *net)
 
 			if (l < end && producer < net->first)
 				tensor->arrives = tensor->here = true;
-			/* one from before that is not used here does not come by */
+			/* a tensor from an earlier stage passes by only if it is used here */
 			if (l >= end && producer >= 0 && producer < end &&
 			    (producer >= net->first || tensor->here))
 				tensor->leaves = true;
@@ -86,7 +86,7 @@ static void cross(struct pd_compiled *net)
 		net->tensors[model->input_count + l].here = true;
 }
 
-/* May the only consumer of this tensor write over it? */
+/* Returns whether the only consumer of this tensor may overwrite it. */
 static bool expendable(const struct pd_compiled *net, int tensor)
 {
 	int producer = pd_model_producer(net->model, tensor);
@@ -97,7 +97,7 @@ static bool expendable(const struct pd_compiled *net, int tensor)
 		return true;
 	if (net->layers[producer].kind->keeps_output)
 		return false;
-	/* seen through a flatten, somebody else's output is written over */
+	/* a flatten's output is its input, which must be expendable, too */
 	return !net->layers[producer].same_memory ||
 	       expendable(net, net->model->layers[producer].inputs[0]);
 }
@@ -159,7 +159,9 @@ static struct pd_net_tensor *list(struct pd_compiled *net, bool in, int *count_p
 	return out;
 }
 
-/* Room for a layer's backward: its temporaries, then gradients to be added to those of others. */
+/*
+ * Returns the bytes for a layer's backward: its temporaries, then gradients that are to be added.
+ */
 static size_t backward_reserved(struct pd_compiled *net, struct pd_compiled_layer *l)
 {
 	size_t added = 0;
@@ -212,8 +214,8 @@ static void place_scratch(struct pd_compiled *net)
 }
 
 /*
- * Of the parts of a tensor's gradient, which are added from the last layer that uses it to the
- * first, the last one taken: its layer and input.  NULL: there is none in this stage.
+ * Finds the layer and input whose part is added last to a tensor's gradient; parts are added from
+ * the last layer that uses the tensor to the first.  NULL: no layer of this stage has a part.
  */
 static struct pd_compiled_layer *last_part(struct pd_compiled *net, int tensor, int *input_p)
 {
@@ -228,7 +230,7 @@ static struct pd_compiled_layer *last_part(struct pd_compiled *net, int tensor, 
 	return NULL;
 }
 
-/* Which sums do a relu's part of backward: those that make the gradient of its output whole. */
+/* Chooses the sums that do a relu's backward: those that complete the gradient of its output. */
 static void place_relus(struct pd_compiled *net)
 {
 	for (int r = net->first; r < net->first + net->count && net->device->add_relu; r++) {

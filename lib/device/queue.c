@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Once something has failed, the event may never come: closing the stream ends the wait. */
+/* After a failure the event may never come; closing the stream ends the wait. */
 int pd_queue_await(struct pd_queue *q, const struct pd_event *ev, struct pd_error *err)
 {
 	const struct timespec nap = { .tv_nsec = 20000 };
@@ -58,7 +58,7 @@ static void *queue_main(void *argument)
 			pthread_mutex_lock(&q->lock);
 			q->head++;
 			pthread_mutex_unlock(&q->lock);
-			/* the caller may reuse the event, or close the stream, from here on */
+			/* from here on the caller may reuse the event or close the stream */
 			q->ops->done(q, ev, start_ns, broken ? &err : NULL);
 		}
 	}
@@ -74,7 +74,7 @@ static int put_all(struct pd_stream *base, const struct pd_work *works, size_t c
 	int status = PD_AGAIN;
 
 	pthread_mutex_lock(&q->lock);
-	/* one place is kept for PD_WORK_QUIT */
+	/* one entry is kept free for PD_WORK_QUIT */
 	if (q->tail - q->head + count <=
 	    (works->kind == PD_WORK_QUIT ? PD_QUEUE : PD_QUEUE - 1)) {
 		for (size_t i = 0; i < count; i++)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stream as a thread with a bounded queue: what the devices that compute have in common.
+ * A stream as a thread with a bounded queue, for all devices that compute.
  *
- * The thread takes what was queued, in order, and gives it to the device's run(); then the
- * device's done() completes the event, at once or later.  After a failure nothing more is
- * run: whatever follows would work on rubbish, and its events fail with the same reason.
+ * The thread takes queued work in order and gives it to the device's run(); then the device's
+ * done() completes the event, at once or later.  After a failure no work is run, since it would use
+ * wrong data; its events fail with the same reason.
  */
 #ifndef PD_DEVICE_QUEUE_H
 #define PD_DEVICE_QUEUE_H
@@ -22,7 +22,7 @@ enum pd_work_kind {
 
 struct pd_work {
 	enum pd_work_kind kind;
-	int joined;                     /* run() gets so many of the works behind this one, too */
+	int joined;	/* so many works behind this one belong to the same call of run() */
 	struct pd_event *ev;
 	struct pd_net *net;
 	int from, count;
@@ -54,19 +54,21 @@ struct pd_work {
 
 struct pd_queue;
 
-/* All on the stream's thread. */
+/* The stream's thread calls all of these. */
 struct pd_queue_ops {
 	int (*begin)(struct pd_queue *q, struct pd_error *err);
-	/* pd_queue_item has the works that are joined to this one. */
+	/* Runs the work; pd_queue_item() returns the works that are joined to it. */
 	int (*run)(struct pd_queue *q, const struct pd_work *work, struct pd_error *err);
-	/* The work was run, or, with why, was not: its place in the queue is free.  ev may be
-	 * NULL.  It is called for each joined work, too. */
+	/*
+	 * Is called for each work, joined ones included, once it was run or, with why, was not; its
+	 * entry in the queue is free.  ev may be NULL.
+	 */
 	void (*done)(struct pd_queue *q, struct pd_event *ev, int64_t start_ns,
 		     const struct pd_error *why);
 	void (*end)(struct pd_queue *q);
 };
 
-/* The beginning of a device's stream. */
+/* A device's stream begins with this. */
 struct pd_queue {
 	struct pd_stream base;
 	const struct pd_queue_ops *ops;
@@ -75,21 +77,21 @@ struct pd_queue {
 	pthread_mutex_t lock;
 	pthread_cond_t filled;
 	struct pd_work queue[PD_QUEUE];
-	size_t head, tail;              /* head: next to run; both only grow */
-	bool closing;                   /* under the gate's lock, where there is one */
+	size_t head, tail;              /* head: the next to run; both only grow */
+	bool closing;                   /* protected by the gate's lock, if there is a gate */
 };
 
-/* q: zeroed, the device's. */
+/* Opens a queue in zeroed memory of the device's. */
 int pd_queue_open(struct pd_queue *q, struct pd_device *device, struct pd_gate *gate,
 		  const struct pd_queue_ops *ops, struct pd_error *err);
-/* After its work was run; the memory stays the device's. */
+/* Ends the thread once its work is done; the memory stays the device's. */
 void pd_queue_close(struct pd_queue *q);
-/* In run(), item 0 is the work, and those from 1 on are joined to it. */
+/* Inside run(), item 0 is the work; items from 1 on are joined to it. */
 const struct pd_work *pd_queue_item(const struct pd_queue *q, int i);
-/* Sleeps until the event is done; -1 when it failed, or never will be. */
+/* Sleeps until the event is done; -1 where it failed or never will be done. */
 int pd_queue_await(struct pd_queue *q, const struct pd_event *ev, struct pd_error *err);
 
-/* As the device's functions of these names. */
+/* These are the device's functions of the same names. */
 int pd_queue_wait(struct pd_stream *stream, struct pd_event *ev);
 int pd_queue_forward(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
 		     int from, int count, struct pd_event *ev);
@@ -97,7 +99,7 @@ int pd_queue_backward(struct pd_stream *stream, struct pd_net *net, const struct
 		      int from, int count, struct pd_event *ev);
 int pd_queue_update(struct pd_stream *stream, struct pd_net *net, const struct pd_update *update,
 		    int from, int count, struct pd_event *ev);
-/* If join is true, the three are one call of run(). */
+/* If join is true, the three works are one call of run(). */
 int pd_queue_iterate(struct pd_stream *stream, struct pd_net *net,
 		     const struct pd_iteration *iteration, int from, int count, bool join);
 int pd_queue_sum(struct pd_stream *stream, float *dst, const float *const *src, int n,

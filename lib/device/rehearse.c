@@ -4,8 +4,8 @@
 #include "base/mem.h"
 
 #define TAKEN 16
-#define TIMES 2                 /* what a device keeps of work that comes again is made then */
-#define FLOATS 1024             /* of a sum */
+#define TIMES 2	/* devices keep work that comes again when it comes for the second time */
+#define FLOATS 1024             /* elements of a sum */
 
 struct rehearsal {
 	struct pd_device *device;
@@ -19,7 +19,7 @@ struct rehearsal {
 	struct pd_event done;
 };
 
-/* Memory until the end; the one that cannot be had is NULL, and so are all that follow. */
+/* Allocates memory until the end.  After a failure it returns NULL, and so do all later calls. */
 static void *take(struct rehearsal *r, size_t bytes, struct pd_error *err)
 {
 	void *memory = NULL;
@@ -36,7 +36,7 @@ static struct pd_event *arm(struct rehearsal *r)
 	return &r->done;
 }
 
-/* status: of queueing what completes the event. */
+/* Waits for the work; status is what queueing it returned. */
 static int finish(struct rehearsal *r, int status, struct pd_error *err)
 {
 	if (status != 0)
@@ -70,7 +70,7 @@ static int passes(struct rehearsal *r, struct pd_pass pass, struct pd_error *err
 	return 0;
 }
 
-/* What comes of it does not matter: moments lie where the gradients are. */
+/* The results do not matter: moments lie where the gradients are. */
 static int updates(struct rehearsal *r, struct pd_update update, struct pd_scale *scale,
 		   struct pd_error *err)
 {
@@ -94,7 +94,7 @@ static int updates(struct rehearsal *r, struct pd_update update, struct pd_scale
 	return 0;
 }
 
-/* A stage that sends nothing on has iterations, without an update or with one of either kind. */
+/* A stage that sends nothing on has iterations: without an update, or with SGD or Adam. */
 static int iterations(struct rehearsal *r, const struct pd_pass *pass, struct pd_update update,
 		      struct pd_error *err)
 {
@@ -118,7 +118,7 @@ static int iterations(struct rehearsal *r, const struct pd_pass *pass, struct pd
 
 static int sums(struct rehearsal *r, float *numbers, struct pd_error *err)
 {
-	/* at the beginning, and where nothing is aligned to more than a float */
+	/* aligned at the beginning, and then aligned to no more than a float */
 	for (int skew = 0; skew <= 1; skew++) {
 		const float *parts[2] = { numbers + skew, numbers + skew };
 
@@ -126,7 +126,7 @@ static int sums(struct rehearsal *r, float *numbers, struct pd_error *err)
 					       arm(r)), err) < 0)
 			return -1;
 	}
-	/* zeros, of who has no gradients */
+	/* a replica without gradients contributes zeros */
 	if (finish(r, r->ops->math.sum(r->stream, numbers, NULL, 0, FLOATS, arm(r)), err) < 0)
 		return -1;
 	return finish(r, r->ops->stream.copy(r->stream, numbers, numbers + FLOATS / 2,

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every kind of work of a stage, done once before it counts.
+ * A rehearsal does every kind of work of a stage once, before training.
  *
- * The first time that a library does something it loads kernels, compiles some, and makes up its
- * mind; on a GPU that may wait until the whole GPU is idle.  While a transfer waits there for
- * another rank, which may wait for this one's work, it never would be.  So a rank whose transfers
- * run on the device rehearses before it connects.  The device then settles the net
- * (pd_device_ops.net.settle): what depends on the buffers of the training is made before, too.
+ * When a library does something for the first time it loads kernels, compiles some, and chooses
+ * algorithms.  On a GPU that may wait until the whole GPU is idle.  It never would be while a
+ * transfer on it waits for another rank that may be waiting for this one.  So a rank whose
+ * transfers run on the device rehearses before it connects.  Then the device settles the net
+ * (pd_device_ops.net.settle): it makes, beforehand, what depends on the buffers of the training,
+ * too.
  */
 #ifndef PD_DEVICE_REHEARSE_H
 #define PD_DEVICE_REHEARSE_H
@@ -14,13 +15,16 @@
 #include "device/device.h"
 
 /*
- * net: as opened with config on the device.  Takes as much memory as a stage with one version and
- * one minibatch in flight, and gives it back.  gate: the device's, at which nothing else
- * completes meanwhile.
+ * Rehearses a net that was opened with config on the device.  Takes as much memory as a stage with
+ * one version and one minibatch in flight, and gives it back.  Nothing else may complete at the
+ * device's gate meanwhile.
  */
 int pd_rehearse(struct pd_device *device, struct pd_net *net, const struct pd_net_config *config,
 		struct pd_gate *gate, struct pd_error *err);
-/* The sum of two arrays in device memory alone, of any alignment: for who has no net. */
+/*
+ * Rehearses only the sum of two arrays in device memory, of any alignment: for a rank without a
+ * net.
+ */
 int pd_rehearse_sum(struct pd_device *device, struct pd_stream *stream, struct pd_gate *gate,
 		    struct pd_error *err);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forward and backward of some of a stage's layers, on a stream's thread. */
+/* Forward and backward of some of a stage's layers run on a stream's thread. */
 #include "base/mem.h"
 #include "device/compiled.h"
 
@@ -57,7 +57,9 @@ int pd_compiled_forward(struct pd_compiled *net, const struct pd_pass *pass, int
 	return 0;
 }
 
-/* Does the layer itself add to what came before?  Not where its gradients are just cleared. */
+/*
+ * Returns whether the layer itself adds to the gradient that came before.  Not if it only clears.
+ */
 static bool sums(const struct pd_compiled_layer *l)
 {
 	return l->sums && l->diff_dst_at.buffer != PD_NOWHERE;
@@ -69,7 +71,7 @@ static int sum_two(struct pd_compiled *net, enum pd_dtype dtype, void *dst, cons
 	return net->device->add(net, dtype, dst, a, b, bytes / pd_dtype_bytes(dtype), err);
 }
 
-/* Nothing depends on the layer's output: its gradients are zero. */
+/* Clears the gradients of a layer on whose output nothing depends. */
 static int zero(struct pd_compiled *net, struct pd_compiled_layer *l, enum pd_backward_part part,
 		struct pd_error *err)
 {
@@ -110,7 +112,7 @@ static void point_back(struct pd_compiled *net, struct pd_compiled_layer *l,
 	}
 }
 
-/* What the layer gives to the gradient of an input, to what others gave. */
+/* Adds the layer's part of the gradient of an input to the other parts. */
 static int add_input(struct pd_compiled *net, struct pd_compiled_layer *l, int i,
 		     const struct pd_pass *pass, struct pd_error *err)
 {
@@ -148,7 +150,7 @@ static int add_up(struct pd_compiled *net, struct pd_compiled_layer *l,
 	return 0;
 }
 
-/* The kind's backward; gradients of inputs that it takes plain are brought to their places. */
+/* Calls the kind's backward, and reorders gradients of inputs that it takes in plain layout. */
 static int backward_kind(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			 struct pd_error *err)
 {
