@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Adam (Kingma and Ba, ICLR 2015, algorithm 1) and AdamW (Loshchilov and Hutter, ICLR 2019,
- * algorithm 2), in the form that PyTorch gives them: epsilon is added after the second
- * moment's bias correction.  What is the same for all elements is worked out once, in double.
+ * algorithm 2) in PyTorch's form: epsilon is added after the second moment's bias correction.
+ * Factors that are the same for all elements are computed once, in double.
  */
 #include "device/adam.h"
 #include "device/cpu/cpu.h"
 
-/* next may be weights: nothing is carried from one element to another. */
+/* `next` may be `weights`, since elements do not depend on each other. */
 PD_VECTOR static void adam(float *next, float *restrict first, float *restrict second,
 			   const float *weights, const float *restrict gradients, size_t count,
 			   struct pd_adam_factors f)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * batchnorm2d as PyTorch has it: training normalises with the batch's own mean and (biased)
- * variance, which the slot keeps for backward, and moves the running ones, the variance
- * unbiased.  Evaluation takes the running ones.  A padded minibatch's padding counts.
+ * batchnorm2d is PyTorch's.  Training normalises with the batch's own mean and (biased) variance,
+ * which the slot keeps for backward, and moves the running statistics, with the unbiased variance.
+ * Evaluation uses the running statistics.  The padding of a padded minibatch counts.
  *
- * One kernel makes all its gradients: in two parts the slot keeps those of the parameters.
- * It takes scale and shift in f32; of weights of 16 bits it is given copies in scratch.
+ * One kernel makes all gradients, so with backward in two parts the slot keeps those of the
+ * parameters.  The kernel takes scale and shift in f32; scratch has copies of 16-bit weights.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
@@ -16,9 +16,9 @@ struct batchnorm {
 	struct pd_primitive *train, *evaluate, *backward;
 	size_t train_scratch, evaluate_scratch, backward_scratch;
 	size_t half;                    /* bytes from the mean to the variance */
-	size_t kept;                    /* from scale to shift, of gradients kept for later */
+	size_t kept;                    /* bytes from scale to shift, in the kept gradients */
 	struct pd_reorder src, dst, saved, diff_dst, diff_src;
-	size_t unwanted;                /* in scratch: the input's gradient, when nobody wants it */
+	size_t unwanted;                /* in scratch: an input's gradient that nobody wants */
 	size_t wide[2];                 /* in scratch of forward and backward: scale and shift */
 };
 
@@ -83,7 +83,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	return 0;
 }
 
-/* Scale (0) or shift (1) in f32; back: for backward. */
+/* Returns scale (0) or shift (1) in f32; `back` selects the scratch of backward. */
 static const void *parameter(struct pd_compiled_layer *l, int which, bool back)
 {
 	const struct batchnorm *b = l->own;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * conv2d: the layout of its output is whichever its kernel prefers, where the layers that follow
- * have quick kernels for that, too.
+ * A conv2d's output has the layout that its kernel prefers, if the layers behind it have quick
+ * kernels for that layout, too.
  */
 #include "device/cpu/cpu.h"
 
@@ -38,7 +38,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 					ops.forward, err);
 	if (!ops.weights)
 		return -1;
-	/* gradients are of f32: where only one way needs no reorder, it shall be theirs */
+	/* gradients are f32: if only one direction can do without a reorder, it is theirs */
 	if (!l->parameter[0])
 		l->parameter[0] = pd_layout_stored(dnn, pd_primitive_layout(ops.weights,
 									    PD_ARG_DIFF_WEIGHTS));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What conv2d and linear have in common: three ops, and weights that stay in the layout
- * that forward prefers.  Where backward wants another, it converts in its scratch: the gradient
- * of the output once, if both its halves want the same.
+ * conv2d and linear share this: three ops, and weights that stay in the layout which forward
+ * prefers.  Where backward wants other layouts, it converts in its scratch; if both halves want the
+ * same layout of the output's gradient, that is converted once.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
@@ -13,10 +13,10 @@ struct conv_linear {
 	struct pd_reorder src, weights, bias, dst;	/* forward */
 	struct pd_reorder data_weights, data_dst, data_src; /* gradient of the input */
 	struct pd_reorder weights_src, weights_dst, weights_weights;
-	bool shared;                                    /* data_dst is weights_dst */
+	bool shared;                                    /* data_dst equals weights_dst */
 };
 
-/* What both halves read is before what each has for itself, from *bytes_p on. */
+/* Reserves scratch, from *bytes_p on, for inputs that both halves of backward read. */
 static int prepare_shared(struct pd_compiled_layer *l, struct conv_linear *w, size_t *bytes_p,
 			  struct pd_error *err)
 {
@@ -66,7 +66,7 @@ static int prepare_weights(struct pd_compiled_layer *l, struct conv_linear *w, s
 			       pd_layout_full(l->net->engine, l->parameter[0]), true, &bytes,
 			       err) < 0)
 		return -1;
-	/* the two halves of backward use the scratch one after the other */
+	/* the halves of backward use this scratch in turn */
 	if (bytes > l->backward_bytes)
 		l->backward_bytes = bytes;
 	return 0;

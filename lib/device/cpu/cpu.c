@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CPU device: its table of operations, and memory. */
+/* The CPU device: its table of functions, and memory. */
 #include "device/cpu/cpu.h"
 
 #include "base/mem.h"
@@ -64,7 +64,7 @@ static void cpu_describe(struct pd_device *device, struct pd_device_info *info_p
 	info_p->memory_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
 }
 
-/* Large buffers ask for large pages: that pays for weights and activations. */
+/* Large buffers use large pages, which pays for weights and activations. */
 static void *cpu_alloc(struct pd_device *device, size_t bytes, struct pd_error *err)
 {
 	size_t page = (size_t)1 << 21, align = bytes >= page ? page : PD_ALIGN;

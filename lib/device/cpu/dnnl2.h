@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * oneDNN 2.6 under the names of oneDNN 3: its memory descriptors are structures, which version 3
- * keeps to itself, and its primitive descriptors are made from descriptors of operations, which
- * version 3 does without.  All that the two differ in for us is here; the other files are written
- * for version 3.  Each function does what that of version 3 does which has its name.
+ * oneDNN 2.6 under the names of oneDNN 3.  In 2.6 memory descriptors are visible structures, and
+ * primitive descriptors are made from operation descriptors, which version 3 has not.  All
+ * differences that matter here are in this file; the other files are written for version 3.  Each
+ * function does what version 3's function of the same name does.
  */
 #ifndef PD_DEVICE_CPU_DNNL2_H
 #define PD_DEVICE_CPU_DNNL2_H
@@ -12,7 +12,7 @@
 
 #include <stdlib.h>
 
-/* Batch normalisation must be given the shift for backward, too, which version 3 refuses. */
+/* Backward of batch normalisation must be given the shift, which version 3 refuses. */
 #define PD_DNN_BACKWARD_TAKES_SHIFT true
 
 typedef dnnl_memory_desc_t dnnl2_memory_desc;
@@ -76,7 +76,9 @@ static inline dnnl_status_t dnnl_memory_desc_query(const_dnnl_memory_desc_t md,
 	return dnnl_invalid_arguments;
 }
 
-/* The descriptor of a primitive, from that of its operation, if making that went well. */
+/*
+ * Makes a primitive descriptor from that of its operation, if making the latter went well (status).
+ */
 static inline dnnl_status_t dnnl2_primitive_desc(dnnl_primitive_desc_t *pd_p, dnnl_status_t status,
 	const void *operation, dnnl_engine_t engine, const_dnnl_primitive_desc_t hint,
 	const_dnnl_primitive_attr_t attr)
@@ -165,7 +167,7 @@ static inline dnnl_status_t dnnl_inner_product_backward_weights_primitive_desc_c
 	return dnnl2_primitive_desc(pd_p, status, &d, engine, hint, attr);
 }
 
-/* In version 2 both sides have one layout. */
+/* In version 2 source and destination have one layout. */
 static inline dnnl_status_t dnnl_eltwise_forward_primitive_desc_create(
 	dnnl_primitive_desc_t *pd_p, dnnl_engine_t engine, dnnl_prop_kind_t prop,
 	dnnl_alg_kind_t algorithm, const_dnnl_memory_desc_t src, const_dnnl_memory_desc_t dst,
@@ -193,7 +195,7 @@ static inline dnnl_status_t dnnl_eltwise_backward_primitive_desc_create(
 	return dnnl2_primitive_desc(pd_p, status, &d, engine, hint, attr);
 }
 
-/* Version 2 has a function of its own for dilated windows, which we have none of. */
+/* Version 2 has another function for dilated windows, which are not used here. */
 static inline dnnl_status_t dnnl_pooling_forward_primitive_desc_create(
 	dnnl_primitive_desc_t *pd_p, dnnl_engine_t engine, dnnl_prop_kind_t prop,
 	dnnl_alg_kind_t algorithm, const_dnnl_memory_desc_t src, const_dnnl_memory_desc_t dst,

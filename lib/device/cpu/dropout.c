@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dropout: an element is kept when its random number is at least p, and scaled by
- * 1 / (1 - p).  Which are kept follows from the sample's global number and the element's
- * in channels, height, width order (base/rng.h); the slot keeps one bit of each.
+ * dropout keeps an element when its random number is at least p, and scales it by 1 / (1 - p).  The
+ * random number follows from the sample's global number and the element's place in channels,
+ * height, width order (base/rng.h); the slot keeps one bit per element.
  */
 #include "base/mem.h"
 #include "base/rng.h"
@@ -59,7 +59,7 @@ PD_VECTOR static void mask(float *dst, const float *src, const unsigned char *ke
 		dst[i] = keep[i / 8] >> (i % 8) & 1 ? src[i] * scale : 0;
 }
 
-/* Of 16 bits: in pieces, since a sample may be large. */
+/* Converts 16 bits piece by piece, since a sample may be large. */
 static void mask_narrow(enum pd_dtype dtype, uint16_t *dst, const uint16_t *src,
 			const unsigned char *keep, int64_t elements, float scale)
 {
@@ -74,7 +74,7 @@ static void mask_narrow(enum pd_dtype dtype, uint16_t *dst, const uint16_t *src,
 	}
 }
 
-/* All samples, the mask drawn first where asked. */
+/* Applies the mask to all samples; draws it first if `drawing`. */
 static void apply(struct pd_compiled_layer *l, void *dst, const void *src,
 		  const struct pd_pass *pass, bool drawing)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between 16 bits and f32, as base/half.h has it on every processor.  bf16 in integer arithmetic:
- * the instructions for it take denormal numbers for zero.  Those for f16 do not, and what they
- * give are the bits of base/half.h.
+ * Conversions between 16 bits and f32 give the bits of base/half.h on every processor.  bf16 uses
+ * integer arithmetic, since its instructions flush denormal numbers to zero.  The instructions for
+ * f16 do not, and give the bits of base/half.h.
  */
 #include "base/half.h"
 #include "device/cpu/cpu.h"
@@ -29,10 +29,10 @@ PD_VECTOR static void narrow_bf16(uint16_t *restrict dst, const float *restrict 
 #ifdef F16C
 static bool has_f16c(void)
 {
-	return __builtin_cpu_supports("avx2");  /* none has that without F16C */
+	return __builtin_cpu_supports("avx2");  /* every processor with AVX2 has F16C */
 }
 
-/* Eights; how many elements that were. */
+/* These convert groups of eight, and return how many elements that were. */
 F16C static size_t widen_eights(float *restrict dst, const uint16_t *restrict src, size_t count)
 {
 	for (size_t i = 0; i + 8 <= count; i += 8)
@@ -94,7 +94,7 @@ static void narrow(enum pd_dtype dtype, uint16_t *dst, const float *src, size_t 
 
 void pd_cpu_widen(enum pd_dtype dtype, float *dst, const void *src, size_t count)
 {
-	if (count <= PIECE) {           /* even one thread costs something to begin */
+	if (count <= PIECE) {           /* starting even one thread costs more */
 		widen(dtype, dst, src, count);
 		return;
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * add, concat, flatten: nothing is computed but sums.  add takes the layout of its first
- * input, and its inputs' gradients are its output's where all have that; concat that of its inputs where samples can be put together by copying, else the
- * plain one.
+ * add, concat and flatten compute nothing but sums.  add takes the layout of its first input; its
+ * inputs' gradients are its output's if all have that layout.  concat takes the layout of its
+ * inputs where samples can then be joined by copying, else the plain layout.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
@@ -11,13 +11,13 @@
 
 struct join {
 	struct pd_reorder flatten, unflatten;
-	/* by input: the layout that joining takes, and the ways there and back */
+	/* by input: the layout for joining, and reorders to and from it */
 	const struct pd_layout **layouts;
 	struct pd_reorder *in, *out;
 	const void **src;
 };
 
-/* One allocation, since the net frees `own` and knows no more. */
+/* Makes one allocation, since the net frees `own` with one free(). */
 static struct join *join_new(int inputs)
 {
 	size_t n = (size_t)inputs, each = sizeof(void *) * 2 + sizeof(struct pd_reorder) * 2;
@@ -75,7 +75,7 @@ static int forward_add(struct pd_compiled_layer *l, const struct pd_pass *pass,
 
 	if (convert_inputs(l, m, err) < 0)
 		return -1;
-	/* padding too: zeros */
+	/* adding includes the padding, which is zero */
 	count = pd_layout_bytes(l->out) / pd_dtype_bytes(l->net->dtype);
 	if (l->net->dtype == PD_F32)
 		pd_cpu_sum(l->dst, (const float *const *)m->src, l->layer->input_count, count);
@@ -99,7 +99,7 @@ static int backward_add(struct pd_compiled_layer *l, const struct pd_pass *pass,
 	return 0;
 }
 
-/* The layout of a batch of `shape` that goes with that of the first input. */
+/* Returns the layout of a batch of `shape` that corresponds to that of the first input. */
 static const struct pd_layout *like_first(struct pd_compiled_layer *l, const struct pd_shape *shape)
 {
 	int64_t size[1 + PD_MAX_DIMS] = { l->net->batch };

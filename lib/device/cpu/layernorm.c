@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layernorm as PyTorch has it: each row has its own mean and (biased) variance, which the slot keeps
- * for backward, the latter as the inverse deviation.  Sums are taken in LANES parts, so that they
- * are vectorised and round alike on every processor.  Rows are taken in groups, whose number follows
- * from that of the rows, so that threads change no bits: a group adds up its own part of the
- * gradients of the parameters.  In 16 bits a row is widened in the group's scratch.
+ * layernorm is PyTorch's.  Each row has its own mean and (biased) variance; the slot keeps the mean
+ * and the inverse standard deviation for backward.  Sums are taken in LANES parts, so that they are
+ * vectorised and round alike on every processor.  Rows are divided into groups, whose number
+ * depends on that of the rows alone, and each group sums its own part of the parameters' gradients,
+ * so that the number of threads changes no bits.  In 16 bits a row is widened in the group's
+ * scratch.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
@@ -13,17 +14,17 @@
 #include <string.h>
 
 #define LANES 32                /* a power of two */
-#define GROUPS 64               /* at most */
+#define GROUPS 64               /* the most groups */
 
 struct layernorm {
 	int64_t rows, width, groups;
 	size_t half;            /* bytes from the means to the inverse deviations */
-	size_t kept[2];         /* of gradients kept for later: where they are */
+	size_t kept[2];         /* offsets of the parameters' gradients that the slot keeps */
 	size_t row;             /* bytes of one row of f32 */
-	size_t forward, backward;       /* of scratch, of one group */
+	size_t forward, backward;       /* scratch of one group */
 };
 
-/* What is in scratch after the groups', of 16 bits: the parameters in f32. */
+/* Behind the groups, the scratch of a net of 16 bits has the parameters in f32. */
 static size_t parameters_at(const struct layernorm *n, bool back)
 {
 	return (size_t)n->groups * (back ? n->backward : n->forward);
@@ -32,7 +33,7 @@ static size_t parameters_at(const struct layernorm *n, bool back)
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	int64_t width = pd_shape_elements(&l->layer->normalized_shape);
-	size_t rows_held = l->net->dtype == PD_F32 ? 0 : 2;     /* what goes in and comes out */
+	size_t rows_held = l->net->dtype == PD_F32 ? 0 : 2;     /* the input and the output row */
 	struct layernorm *n;
 
 	l->out = pd_cpu_plain(l->net, &l->layer->output);
@@ -99,7 +100,7 @@ PD_VECTOR static float sum_squares(const float *restrict x, float mean, int64_t 
 	return total(lanes);
 }
 
-/* weight, bias: NULL where there is none. */
+/* weight, bias: NULL if the layer has none. */
 PD_VECTOR static void normalise(float *restrict y, const float *restrict x, float mean, float scale,
 				const float *restrict weight, const float *restrict bias,
 				int64_t count)
@@ -141,7 +142,7 @@ PD_VECTOR static void gradient(float *dx, const float *restrict x, const float *
 	}
 }
 
-/* What one row adds to the gradients of the parameters; NULL where there is none. */
+/* Adds a row's part to the gradients of the parameters; NULL if the layer has none. */
 PD_VECTOR static void add_parameters(float *restrict d_weight, float *restrict d_bias,
 				     const float *restrict x, const float *restrict dy, float mean,
 				     float scale, int64_t count)
@@ -160,8 +161,10 @@ PD_VECTOR static void add(float *restrict sum, const float *restrict part, int64
 
 /* ---- a group of rows ---- */
 
-/* Rows of f32 in a group's scratch: of 16 bits what goes in and what comes out, then, in backward,
- * its part of the gradients of the parameters. */
+/*
+ * Returns f32 row `number` of a group's scratch: in 16 bits input and output, then, in backward,
+ * the group's part of the parameters' gradients.
+ */
 static float *held(const struct pd_compiled_layer *l, int64_t group, bool back, int number)
 {
 	const struct layernorm *n = l->own;
@@ -170,7 +173,7 @@ static float *held(const struct pd_compiled_layer *l, int64_t group, bool back, 
 	return (float *)((char *)l->temporary + (size_t)group * bytes + (size_t)number * n->row);
 }
 
-/* Row r of a batch in f32: itself, or a copy at `copy`. */
+/* Returns row r of a batch in f32: itself, or a copy at `copy`. */
 static float *row_of(const struct pd_compiled_layer *l, const void *batch, int64_t r, float *copy)
 {
 	const struct layernorm *n = l->own;
@@ -182,7 +185,7 @@ static float *row_of(const struct pd_compiled_layer *l, const void *batch, int64
 	return copy;
 }
 
-/* Where a row that comes out is made; and it is brought to the batch. */
+/* The first returns where an output row is computed; the second writes it to the batch. */
 static float *room_of(const struct pd_compiled_layer *l, void *batch, int64_t r, float *copy)
 {
 	const struct layernorm *n = l->own;
@@ -199,7 +202,7 @@ static void put_row(const struct pd_compiled_layer *l, void *batch, int64_t r, c
 		pd_cpu_narrow(l->net->dtype, (uint16_t *)batch + (size_t)r * width, row, width);
 }
 
-/* Parameter p in f32; NULL where there is none. */
+/* Returns parameter p in f32, or NULL if the layer has none. */
 static const float *parameter(const struct pd_compiled_layer *l, int p, bool back)
 {
 	const struct layernorm *n = l->own;
@@ -242,7 +245,7 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 	return 0;
 }
 
-/* The group's part of the gradient of parameter p; NULL where there is none. */
+/* Returns the group's part of the gradient of parameter p, or NULL if the layer has none. */
 static float *part_of(const struct pd_compiled_layer *l, int64_t group, int p)
 {
 	int before = l->net->dtype == PD_F32 ? 0 : 2;
@@ -273,7 +276,7 @@ static void backward_group(const struct pd_compiled_layer *l, int64_t group, con
 	}
 }
 
-/* Where the gradient of parameter p goes in this part of backward. */
+/* Returns where this part of backward puts the gradient of parameter p. */
 static float *gradient_of(const struct pd_compiled_layer *l, const struct pd_pass *pass, int p)
 {
 	const struct layernorm *n = l->own;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How tensors lie in memory, as oneDNN describes it. */
+/* Memory layouts of tensors, as oneDNN describes them. */
 #include "device/cpu/dnn.h"
 
 int pd_dnn_dims(const_dnnl_memory_desc_t md)
@@ -45,7 +45,7 @@ static const dnnl_format_tag_t plain_tags[] = {
 	dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde
 };
 
-/* NULL where the tag has another number of dimensions. */
+/* Makes the layout of a tag; NULL if the tag has another number of dimensions. */
 static const struct pd_layout *made(struct pd_onednn *dnn, dnnl_data_type_t type, int dims,
 				    const int64_t *size, dnnl_format_tag_t tag)
 {
@@ -59,7 +59,7 @@ static const struct pd_layout *made(struct pd_onednn *dnn, dnnl_data_type_t type
 	return layout;
 }
 
-/* Does that tag, for that tensor, mean that layout? */
+/* Returns whether that tag, for that tensor, gives that layout. */
 static bool is_tagged(const struct pd_layout *layout, dnnl_format_tag_t tag)
 {
 	const_dnnl_memory_desc_t md = layout->md;
@@ -100,8 +100,8 @@ const struct pd_layout *pd_dnn_tagged(struct pd_onednn *dnn, const struct pd_lay
 }
 
 /*
- * The same layout of elements of that type.  oneDNN has no way to ask for that: it is that of the
- * same tag, and the tag is looked for.
+ * Returns the same layout for another type.  oneDNN cannot be asked for that, so this searches the
+ * tag that gives the layout.
  */
 static const struct pd_layout *retyped(struct pd_onednn *dnn, dnnl_data_type_t type,
 				       const struct pd_layout *layout)

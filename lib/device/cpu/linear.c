@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * linear: plain activations.  To the kernels what goes in and what comes out are matrices, whose
- * rows are all axes but the last.
- */
+/* linear has plain activations.  Its kernels see matrices, whose rows are all axes but the last. */
 #include "device/cpu/cpu.h"
 
 static int prepare_matrices(struct pd_compiled_layer *l, struct pd_error *err)

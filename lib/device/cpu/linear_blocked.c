@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * linear in 16 bits with kernels of f32.  The weights are widened a block at a time, which stays in
- * the cache: memory is read half as much as in f32, and that is what takes the time of a minibatch
- * with few samples.  Outputs begin with the bias, and blocks add to them.
+ * linear in 16 bits with f32 kernels.  The weights are widened block by block, and a block stays in
+ * the cache.  So half as much memory is read as in f32, and reading memory takes most of the time
+ * of a minibatch with few samples.  Outputs begin with the bias, and blocks add to them.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
 
 #include <string.h>
 
-/* 512 KiB of f32: of a second-level cache a half or less. */
+/* A block is 512 KiB of f32, at most half of a second-level cache. */
 #define ROWS 256
 #define COLUMNS 512
 
-/* Where in scratch, of f32: the inputs or their gradients, the outputs or theirs, a block. */
+/* Offsets in scratch, all f32: inputs or their gradients, outputs or theirs, and a block. */
 struct scratch_offsets {
 	size_t src, dst, block;
 };
@@ -78,7 +78,7 @@ static float *at(const struct pd_compiled_layer *l, size_t offset)
 	return (float *)((char *)l->temporary + offset);
 }
 
-/* A block: those rows and columns of the weights, of f32, one row after the other. */
+/* A block has these rows and columns of the weights, in f32, row by row. */
 struct cut {
 	int64_t row, rows, column, columns;
 	const float *weights;
@@ -94,7 +94,7 @@ static void widen(const struct pd_compiled_layer *l, const struct cut *cut, floa
 			     from + (cut->row + r) * inputs(l) + cut->column, (size_t)cut->columns);
 }
 
-/* What a block gives to outputs, or to gradients of inputs. */
+/* These add a block's part to the outputs, or to the gradients of inputs. */
 static int add_outputs(const struct pd_compiled_layer *l, const struct cut *cut, const float *src,
 		       float *dst, struct pd_error *err)
 {
@@ -203,7 +203,7 @@ int pd_linear_blocked_backward(struct pd_compiled_layer *l, const struct pd_pass
 		return -1;
 	if (pass->part == PD_BACKWARD_WEIGHT || !l->diff_src[0])
 		return 0;
-	/* over the inputs, which are no longer needed */
+	/* the gradients replace the inputs, which are no longer needed */
 	if (for_blocks(l, offsets, add_inputs, diff_dst, src, err) < 0)
 		return -1;
 	pd_cpu_narrow(l->net->dtype, l->diff_src[0], src, all_of(l, inputs(l)));

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * softmax_cross_entropy.  Of row n with logits x and label y the loss is
- * log(sum exp(x - max)) - (x[y] - max); its gradient (softmax(x) - onehot(y)) / N, where N is
- * the number of rows in a minibatch, all its microbatches together (pd(7)).  A sample is a row,
- * or has several.
- * For backward the loss is multiplied by pass->scale.
- * Samples from pass->valid on are padding: no loss, no gradient.  Logits of 16 bits are widened
- * in scratch, a row at a time, and nothing is rounded but what comes out.
+ * softmax_cross_entropy.  The loss of row n with logits x and label y is log(sum exp(x - max)) -
+ * (x[y] - max); its gradient is (softmax(x) - onehot(y)) / N, where N is the number of rows in a
+ * minibatch, of all its microbatches (pd(7)).  A sample has one row or several.  For backward the
+ * loss is multiplied by pass->scale.  Samples from pass->valid on are padding: no loss, no
+ * gradient.  Logits of 16 bits are widened in scratch, a row at a time; only outputs are rounded.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
@@ -20,7 +18,7 @@ static int64_t classes_of(const struct pd_compiled_layer *l)
 	return pd_shape_width(l->in_shape[0]);
 }
 
-/* Bytes of one half of scratch: a row of logits, or the losses. */
+/* Half of the scratch holds a row of logits, or the losses. */
 static size_t half(const struct pd_compiled_layer *l)
 {
 	int64_t rows = pd_cpu_rows(l->net, l->in_shape[0]), classes = classes_of(l);
@@ -31,12 +29,12 @@ static size_t half(const struct pd_compiled_layer *l)
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	l->out = pd_cpu_plain(l->net, &l->layer->output);
-	if (l->net->dtype != PD_F32)    /* logits, and their gradient */
+	if (l->net->dtype != PD_F32)    /* logits and their gradient */
 		l->forward_bytes = l->backward_bytes = 2 * half(l);
 	return 0;
 }
 
-/* The logits of row n in f32. */
+/* Returns the logits of row n in f32. */
 static const float *logits_of(const struct pd_compiled_layer *l, int64_t n)
 {
 	int64_t classes = classes_of(l);
@@ -48,7 +46,7 @@ static const float *logits_of(const struct pd_compiled_layer *l, int64_t n)
 	return l->temporary;
 }
 
-/* The second half of scratch. */
+/* Returns the second half of the scratch. */
 static float *made(const struct pd_compiled_layer *l)
 {
 	return (float *)((char *)l->temporary + half(l));

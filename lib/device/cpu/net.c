@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layouts of a stage, from the whole model; oneDNN; parameters in plain layout. */
+/* A net on the CPU: layouts chosen from the whole model, ops, and parameters in plain layout. */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
 
@@ -32,7 +32,7 @@ static const struct pd_layout *plain_parameter(struct pd_compiled *net,
 	memcpy(size + 1, parameter->size, sizeof(parameter->size));
 	if (p > 0 || layer->groups <= 1)
 		return pd_layout_plain(net->engine, parameter->dims, parameter->size);
-	/* kernels see groups as an axis of its own; in plain order that changes nothing */
+	/* kernels have an axis for groups, which changes nothing in plain order */
 	size[1] /= layer->groups;
 	return pd_layout_plain(net->engine, 5, size);
 }
@@ -111,7 +111,7 @@ static int compile(struct pd_compiled *net, struct pd_error *err)
 	return net->engine ? pd_compiled_build(net, err) : -1;
 }
 
-/* Has this thread's OpenMP loops run on the device's threads; returns how many it had before. */
+/* Sets the device's number of threads for this thread's OpenMP loops; returns the number before. */
 static int take_threads(const struct pd_device *device)
 {
 	int before = omp_get_max_threads();
@@ -129,7 +129,7 @@ struct pd_net *pd_cpu_net_open(struct pd_device *device, const struct pd_net_con
 	net = pd_compiled_new(device, &how, config, err);
 	if (!net)
 		return NULL;
-	/* kernels are made for the number of threads that will run them */
+	/* kernels are made for the number of threads that runs them */
 	threads = take_threads(device);
 	failed = compile(net, err);
 	omp_set_num_threads(threads);
@@ -167,7 +167,7 @@ static int convert(const struct pd_layout *from, const void *src, const struct p
 }
 
 /*
- * Takes ops of its own, since the net's belong to the stream, and keeps nothing, since it is
+ * Makes ops of its own, since those of the net belong to the stream, and keeps none, since it is
  * called rarely.  Layouts of one pd_onednn can be used with another.
  */
 static int lay_out(const struct pd_layout *from, const void *src, const struct pd_layout *to,
@@ -189,13 +189,13 @@ static int lay_out(const struct pd_layout *from, const void *src, const struct p
 	return status;
 }
 
-/* A named tensor in an arena; parameter: NULL of state, which lies there as it is. */
+/* A named tensor in an arena. parameter: NULL for a state, which needs no conversion. */
 struct found {
 	const struct pd_compiled *net;
 	const struct pd_compiled_parameter *parameter;
-	size_t offset;                  /* in an arena of f32 */
+	size_t offset;                  /* in an f32 arena */
 	int64_t elements;
-	bool rounded;                   /* the arena is one of 16 bits */
+	bool rounded;                   /* the arena is of 16 bits */
 };
 
 static struct found find(struct pd_net *base, int number, enum pd_form form)

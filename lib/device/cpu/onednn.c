@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine, and what its ops compute in. */
+/* oneDNN's engine, and the type in which ops compute. */
 #include "device/cpu/dnn.h"
 
 #include <stdlib.h>
@@ -19,10 +19,11 @@ int pd_dnn_failed(struct pd_error *err, const char *what, dnnl_status_t status)
 }
 
 /*
- * Are products of bf16 quicker than those of f32?  With the matrix instructions (AMX) they are.
- * Processors that have those, but hidden, take three times as long for VDPBF16PS as for a fused
- * multiply-add of half as many products (measured: 0.83 and 0.27 ns at 2.7 GHz); AVX512-FP16
- * tells them.  By their data sheets others with VDPBF16PS are as quick at it as in f32, or quicker.
+ * Returns whether products of bf16 are faster than those of f32.  With matrix instructions (AMX)
+ * they are.  Processors that have AMX, but hidden, take three times as long for VDPBF16PS as for a
+ * fused multiply-add of half as many products (measured: 0.83 and 0.27 ns at 2.7 GHz); they are
+ * recognised by AVX512-FP16.  By their data sheets, other processors with VDPBF16PS are at least as
+ * fast as in f32.
  */
 static bool is_quick(unsigned isa)
 {
@@ -36,7 +37,7 @@ static bool is_quick(unsigned isa)
 #endif
 }
 
-/* What ops compute in.  It follows from the processor, but where PD_CPU_BF16 says which. */
+/* Chooses the type in which ops compute: by the processor, unless PD_CPU_BF16 is set. */
 static int choose(enum pd_dtype dtype, dnnl_data_type_t *type_p, struct pd_error *err)
 {
 	unsigned isa = dnnl_get_effective_cpu_isa();

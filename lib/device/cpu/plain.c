@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inputs of kinds that take them plain, where they lie in another layout: scratch has copies. */
+/* Kinds that take plain inputs get copies in scratch where the inputs have another layout. */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
 
@@ -27,7 +27,7 @@ int pd_cpu_plain_prepare(struct pd_compiled_layer *l, struct pd_error *err)
 		const struct pd_layout *from = l->net->tensors[l->layer->inputs[i]].layout, *to;
 
 		if (!from)
-			continue;       /* i32 */
+			continue;       /* an i32 input */
 		to = pd_cpu_plain(l->net, l->in_shape[i]);
 		if (pd_reorder_prepare(l, &plain[i].forward, from, to, false, &l->forward_bytes,
 				       err) < 0 ||

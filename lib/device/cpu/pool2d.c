@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * maxpool2d, avgpool2d, adaptive_avgpool2d.  oneDNN where all windows have one size, else
- * plain loops: window i of n over an axis of length s is [floor(i s / n), ceil((i + 1) s / n)).
+ * maxpool2d, avgpool2d, adaptive_avgpool2d: by oneDNN where all windows have one size, else plain
+ * loops, in which window i of n over an axis of length s is [floor(i s / n), ceil((i + 1) s / n)).
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
@@ -109,11 +109,13 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 		? -1 : pd_reorder_out(l, &p->diff_src, l->diff_src[0], err);
 }
 
-/* Windows of several sizes. */
+/* Adaptive pooling with windows of several sizes. */
 struct adaptive {
 	struct pd_reorder in, diff_in;
-	/* in scratch, of 16 bits: a plane of the input and one of the output in f32; the first
-	 * index: forward, backward */
+	/*
+	 * Offsets in scratch, for 16 bits, of forward and backward: a plane of the input and one of
+	 * the output, in f32.
+	 */
 	size_t wide[2], wide_out[2];
 };
 
@@ -204,7 +206,7 @@ static void backward_plane(float *diff_src, const float *diff_dst, const int64_t
 			       window(j, out[2], in[2]), *diff_dst++);
 }
 
-/* Plane by plane, in 16 bits by way of f32. */
+/* Works plane by plane; planes of 16 bits are converted to f32 and back. */
 static void each_plane(struct pd_compiled_layer *l, bool back, char *to, const char *from)
 {
 	const int64_t *in = l->in_shape[0]->size, *out = l->layer->output.size;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An op: a primitive of oneDNN, its arguments, and running it. */
+/* An op is a primitive of oneDNN with its arguments. */
 #include "device/cpu/dnn.h"
 
 #include <omp.h>
@@ -10,10 +10,10 @@
 #define CACHE 16
 
 /*
- * One argument of an op.  oneDNN 2 writes zeros into the padding of a padded tensor whenever
- * a pointer is given to a memory object.  That would cost a pass over the borders at each
- * call, and so there is an object per pointer (a slot, a version of the weights); when
- * there are more than CACHE, the eldest changes its pointer.
+ * An argument of an op.  oneDNN 2 writes zeros into the padding of a padded tensor whenever a
+ * memory object gets a pointer, which would cost a pass over the borders at each call.  So there is
+ * an object per pointer (a slot, a version of the weights); beyond CACHE objects, the oldest gets
+ * the new pointer.
  */
 struct argument {
 	enum pd_arg arg;
@@ -34,7 +34,7 @@ struct pd_primitive {
 	dnnl_primitive_t primitive;
 	size_t scratch_bytes;
 	int count;
-	struct argument *args[PD_ARGS]; /* those it takes */
+	struct argument *args[PD_ARGS]; /* those that the op takes */
 	struct pd_primitive *next;
 };
 
@@ -50,8 +50,10 @@ static const int native_arg[PD_ARGS] = {
 	[PD_ARG_SCRATCH] = DNNL_ARG_SCRATCHPAD,
 };
 
-/* Is it the backward of a batch normalisation?  oneDNN 3 describes a shift for that, and takes
- * none. */
+/*
+ * Returns whether this is a backward of batch normalisation, for which oneDNN 3 describes a shift,
+ * but takes none.
+ */
 static bool gives_shift(dnnl_primitive_desc_t desc)
 {
 	const_dnnl_memory_desc_t md = dnnl_primitive_desc_query_md(desc, dnnl_query_exec_arg_md,
@@ -162,7 +164,7 @@ int pd_primitive_compile(struct pd_primitive *op, struct pd_error *err)
 	return status == dnnl_success ? 0 : pd_dnn_failed(err, op->what, status);
 }
 
-/* Of the threads that the first run of all starts. */
+/* Returns the memory for the stacks of the threads that the very first run starts. */
 static size_t stacks_bytes(void)
 {
 	pthread_attr_t attr;
@@ -175,7 +177,7 @@ static size_t stacks_bytes(void)
 	return bytes * (size_t)(omp_get_max_threads() - 1);
 }
 
-/* The memory object of an argument at ptr. */
+/* Returns an argument's memory object for ptr. */
 static dnnl_status_t memory_at(struct pd_primitive *op, struct argument *a, const void *ptr,
 			       dnnl_memory_t *memory_p)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each kind of op, as oneDNN wants it described. */
+/* Each kind of op is described to oneDNN here. */
 #include "device/cpu/dnn.h"
 
-/* status: of what made the primitive descriptor. */
+/* Makes an op; status is that of making its primitive descriptor. */
 static struct pd_primitive *op_make(struct pd_onednn *dnn, const char *what, dnnl_status_t status,
 				    dnnl_primitive_desc_t desc, struct pd_error *err)
 {
@@ -12,7 +12,7 @@ static struct pd_primitive *op_make(struct pd_onednn *dnn, const char *what, dnn
 	return NULL;
 }
 
-/* The descriptor of the forward op that a backward one belongs to. */
+/* Returns the descriptor of the forward op that a backward op refers to. */
 static const_dnnl_primitive_desc_t hint(const struct pd_primitive *forward)
 {
 	return forward ? pd_dnn_desc(forward) : NULL;
@@ -66,11 +66,11 @@ static struct pd_primitive *conv_op(struct pd_onednn *dnn, enum pd_way way, cons
 }
 
 /*
- * Winograd's algorithm makes 16 outputs of a 3x3 window with 36 products instead of 144, and goes
- * through memory to do it: it pays where the window's tiles of 4x4 are nearly full, channels are
- * many enough to share what their transformation costs, and tiles that of the weights.  The rule
- * knows the layer and the batch alone, so that the bits do not depend on where the network is cut.
- * Its kernels are of f32.
+ * Winograd's algorithm makes 16 outputs of a 3x3 window with 36 products instead of 144, but goes
+ * through memory to do so.  It pays where the 4x4 tiles of the output are nearly full, channels are
+ * enough to share the cost of their transformation, and tiles enough to share that of the weights.
+ * The rule depends on layer and batch alone, so that bits do not depend on where the network is
+ * cut.  The kernels are f32.
  */
 static bool suits_winograd(const struct pd_onednn *dnn, const struct pd_conv *c)
 {
@@ -84,7 +84,7 @@ static bool suits_winograd(const struct pd_onednn *dnn, const struct pd_conv *c)
 	       c->out_channels >= 32 && c->batch * tiles >= 32 && 2 * products >= 5 * 36 * tiles;
 }
 
-/* With the weights as they are fixed, if there is a quick kernel for that, else as it likes. */
+/* Takes the given layout of the weights if there is a quick kernel for it, else any. */
 static struct pd_primitive *conv_by(struct pd_onednn *dnn, enum pd_way way,
 				    const struct pd_conv *conv, enum algorithm algorithm,
 				    const struct pd_layout *weights,

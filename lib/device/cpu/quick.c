@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which layout a tensor should have for the layers that read it.  A convolution writes the
- * layout of its own kernel, and oneDNN may have nothing but plain loops for that one in the layers
- * behind it (blocks of 4 channels, of grouped convolutions; on processors without AVX-512
- * the plain layout too).  So the kernels of batch normalisation and pooling are asked: they follow
- * most convolutions, and know the fewest layouts.
+ * The layout of a tensor is chosen for the layers that read it.  A convolution prefers the layout
+ * of its own kernel, for which oneDNN may have only plain loops in the layers behind (blocks of 4
+ * channels, in grouped convolutions; without AVX-512 also the plain layout).  So the kernels of
+ * batch normalisation and pooling are asked: they follow most convolutions and know the fewest
+ * layouts.
  */
 #include "device/cpu/dnn.h"
 
@@ -47,7 +47,7 @@ static bool both(struct pd_onednn *dnn, const struct pd_layout *layout)
 	return normalises(dnn, layout) && pools(dnn, layout, pooled);
 }
 
-/* Padding of few channels to blocks must not cost more than the kernels gain. */
+/* Padding channels to blocks may at most double the tensor, or it costs more than kernels gain. */
 static const struct pd_layout *choose(struct pd_onednn *dnn, const struct pd_layout *layout)
 {
 	static const dnnl_format_tag_t tags[] = { dnnl_nChw16c, dnnl_nChw8c, dnnl_nhwc };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a kernel wants another layout or another type than the tensor has.  Between types oneDNN
- * is not asked: on the way are f32 and a reorder of that.
+ * Reorders convert an argument to the layout or type that a kernel wants.  oneDNN is not asked to
+ * convert types: numbers are widened to f32, reordered, and narrowed.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"

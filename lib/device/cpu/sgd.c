@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device/cpu/cpu.h"
 
-/* next may be weights: nothing is carried from one element to another. */
+/* `next` may be `weights`, since elements do not depend on each other. */
 PD_VECTOR static void plain(float *next, const float *weights, const float *gradients,
 			    size_t count, float rate, float decay)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sums of squares, in double: a square of a float is exact there, and none is infinite.  A
- * layer's parameters are cut into as many pieces whatever the threads, each piece is added
- * up in lanes, lanes and pieces in order: the bits depend on the layer alone.
+ * Sums of squares are taken in double, in which the square of a float is exact and finite.  A
+ * layer's parameters are cut into a fixed number of pieces; each piece is summed in lanes, then
+ * lanes and pieces are added in order.  So the bits depend on the layer alone, not on the threads.
  */
 #include "device/cpu/cpu.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a stream's thread does on a CPU: the work itself. */
+/* A CPU stream's thread does the work itself. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
@@ -13,9 +13,9 @@
 #endif
 
 /*
- * Numbers near the smallest float cost a hundred times as much; gradients that vanish reach
- * them.  They are taken as zero, as GPUs and PyTorch's loops do.  OpenMP's threads inherit
- * this from the one that starts them.
+ * Arithmetic with denormal numbers takes a hundred times as long, and vanishing gradients become
+ * denormal.  They are flushed to zero, as on GPUs and in PyTorch's loops.  OpenMP's threads inherit
+ * this setting from the thread that starts them.
  */
 static void flush_denormals(void)
 {

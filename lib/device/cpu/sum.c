@@ -13,7 +13,9 @@ PD_VECTOR static void add(float *restrict dst, const float *restrict src, size_t
 		dst[i] += src[i];
 }
 
-/* dst may be a or b, and y nothing.  Where y, a relu's output, is not positive the sum is 0. */
+/*
+ * Computes a + b, but 0 where y, a relu's output, is not positive; y may be NULL, and dst a or b.
+ */
 PD_VECTOR static void add_two(float *dst, const float *a, const float *b, const float *y,
 			      size_t count)
 {
@@ -28,7 +30,7 @@ PD_VECTOR static void add_two(float *dst, const float *a, const float *b, const 
 	}
 }
 
-/* The bits of bf16 are positive as the number is. */
+/* A bf16's bits, as an integer, are positive exactly if the number is. */
 PD_VECTOR static void add_two_bf16(uint16_t *dst, const uint16_t *a, const uint16_t *b,
 				   const int16_t *y, size_t count)
 {
@@ -48,7 +50,7 @@ PD_VECTOR static void add_two_bf16(uint16_t *dst, const uint16_t *a, const uint1
 
 static void sum_piece(float *dst, const float *const *src, int n, size_t at, size_t floats)
 {
-	float piece[PIECE];      /* apart, since dst may be any of the sources */
+	float piece[PIECE];      /* a buffer, since dst may be one of the sources */
 
 	if (n == 0)
 		memset(piece, 0, floats * sizeof(float));

@@ -3,8 +3,10 @@
 
 #include <string.h>
 
-/* Elementwise: how the pieces fall to threads does not change a bit.  In 16 bits a piece is read
- * again where it is rounded: it stays in the first-level cache. */
+/*
+ * Updates are elementwise, so the division of pieces among threads changes no bit.  In 16 bits a
+ * piece is read again to be rounded; it is still in the first-level cache.
+ */
 #define PIECE 2048
 
 PD_VECTOR static void correct(float *restrict corrected, float *restrict delta, const float *old,
@@ -24,7 +26,7 @@ PD_VECTOR static void multiply(float *restrict scaled, const float *restrict gra
 		scaled[i] = (float)(factor * (double)gradients[i]);
 }
 
-/* What was worked out in f32, for those who read 16 bits. */
+/* Writes results computed in f32 to the arenas of 16 bits. */
 static void publish(const struct pd_update *u, enum pd_dtype dtype, const float *corrected,
 		    size_t at, size_t floats)
 {
@@ -33,7 +35,7 @@ static void publish(const struct pd_update *u, enum pd_dtype dtype, const float 
 		pd_cpu_narrow(dtype, (uint16_t *)u->corrected + at, corrected, floats);
 }
 
-/* A factor is taken in double: 1 over a large loss scale is no normal float. */
+/* The factor is a double: 1 over a large loss scale is below the normal floats. */
 static void piece(const struct pd_update *update, enum pd_dtype dtype, double factor, size_t at,
 		  size_t floats)
 {
@@ -68,7 +70,7 @@ static void apply(const struct pd_update *u, enum pd_dtype dtype, double factor,
 		piece(u, dtype, factor, at, end - at < PIECE ? end - at : PIECE);
 }
 
-/* Skipped: the next version is this one. */
+/* An update is skipped: the next version equals this one. */
 static void keep(const struct pd_update *u, enum pd_dtype dtype, size_t begin, size_t end)
 {
 	if (u->master && end > begin)

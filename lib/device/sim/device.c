@@ -12,8 +12,8 @@
 struct stream;
 
 /*
- * One piece of work on a stream.  It waits for its events and for its turn: the last of
- * its reasons goes when it is the first of its stream.
+ * A task is one piece of work on a stream.  It waits for its events and for its turn, which comes
+ * when it is the first of its stream.
  */
 struct task {
 	struct pd_sim_activity activity;
@@ -21,16 +21,16 @@ struct task {
 	struct task *after;             /* the next one on the stream */
 	union {
 		int64_t duration_ns;
-		int64_t start_ns;       /* since it has begun */
+		int64_t start_ns;       /* once it has begun */
 	};
-	int64_t unused;                 /* a cache line in all */
+	int64_t unused;                 /* pads to a cache line */
 };
 
 struct stream {
 	struct pd_stream base;
 	struct pd_sim_device *device;
 	struct task *first, *last;
-	struct task *open;              /* gathers waits for the work queued next */
+	struct task *open;              /* collects waits for the work that is queued next */
 };
 
 static struct pd_sim_device *device_of(struct pd_device *device)
@@ -117,8 +117,8 @@ static struct pd_stream *stream_open(struct pd_device *device, struct pd_error *
 }
 
 /*
- * Streams and tasks stay until the end: an event may still point to an open one, and after a
- * run that failed there are others, which nobody will advance to.
+ * Streams and tasks are freed at the end only: an event may still refer to a task that is open, or,
+ * after a failed run, to one that will never run.
  */
 static void stream_close(struct pd_stream *base)
 {
@@ -144,7 +144,7 @@ static void sim_describe(struct pd_device *device, struct pd_device_info *info_p
 	*info_p = (struct pd_device_info){ .name = "simulated" };
 }
 
-/* Addresses begin high and go up; no two blocks of a rank share one, and none is NULL. */
+/* Addresses start high and grow; blocks of a rank never share an address, and none is NULL. */
 static void *sim_alloc(struct pd_device *base, size_t bytes, struct pd_error *err)
 {
 	struct pd_sim_device *device = device_of(base);
@@ -165,7 +165,7 @@ static void *sim_alloc(struct pd_device *base, size_t bytes, struct pd_error *er
 	return (void *)(uintptr_t)block->address;
 }
 
-/* The last block that does not begin behind an address; there is one. */
+/* Returns the last block that begins at or before an address; there is one. */
 static struct pd_sim_block *find_block(const struct pd_sim_device *device, uint64_t address)
 {
 	size_t low = 0, high = device->block_count;
@@ -181,7 +181,7 @@ static struct pd_sim_block *find_block(const struct pd_sim_device *device, uint6
 	return &device->blocks[low];
 }
 
-/* One that is given back keeps its place while others are behind it. */
+/* A freed block keeps its entry while later blocks exist. */
 static void sim_release(struct pd_device *base, void *ptr)
 {
 	struct pd_sim_device *device = device_of(base);
@@ -256,7 +256,7 @@ static int sim_net_named(const struct pd_net *net, const struct pd_named **list_
 	return 0;
 }
 
-/* The profile's rate is that of two sources: two arrays read, one written. */
+/* The profile's rate is for a sum of two sources: two arrays read, one written. */
 static int sim_sum(struct pd_stream *stream, float *dst, const float *const *src, int n,
 		   size_t count, struct pd_event *ev)
 {
@@ -275,7 +275,7 @@ static int sim_net_tied_layers(const struct pd_net *base, const struct pd_tied_l
 	return net->tied_layer_count;
 }
 
-/* A profile has no figure for these three: they take no time. */
+/* The profile has no time for these three functions, so they take none. */
 static int sim_squares(struct pd_stream *stream, struct pd_net *net, const struct pd_squares *what,
 		       struct pd_event *ev)
 {

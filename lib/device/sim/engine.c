@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Virtual time: what is due, who waits for what. */
+/* Virtual time: activities that are due, and events with their waiters. */
 #include "device/sim/engine.h"
 
 #include "base/mem.h"
@@ -7,15 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* For an activity whose ring is taken.  Where a ring leads to one of these, its lowest bit is
- * set. */
+/*
+ * A waiter stands for an activity whose ring is taken.  A ring pointer to a waiter has its lowest
+ * bit set.
+ */
 struct waiter {
 	void *ring;                     /* as in an activity */
 	struct pd_sim_activity *activity;
 };
 
 #define FIRST_SLAB 64
-#define MANY_RANKS 1024         /* that have no room in a processor's own cache */
+#define MANY_RANKS 1024         /* the data of more ranks does not fit a processor's own cache */
 #define CHILDREN 4
 
 void pd_pool_fill(struct pd_pool *pool, size_t bytes)
@@ -42,7 +44,7 @@ static inline bool before(const struct pd_sim_due *a, const struct pd_sim_due *b
 	return x < y;
 }
 
-/* Behind the last there are always as many as a node has children that never come. */
+/* Keeps entries behind the last one that are never due, as many as a node has children. */
 static void heap_grow(struct pd_sim *sim)
 {
 	size_t old = sim->heap_capacity;
@@ -53,7 +55,7 @@ static void heap_grow(struct pd_sim *sim)
 		sim->heap[i].when_ns = INT64_MAX;
 }
 
-/* Four children per node: half the levels of a binary heap, and one cache line or two each. */
+/* A node has four children: half the levels of a binary heap, with one or two cache lines each. */
 static void heap_push(struct pd_sim *sim, const struct pd_sim_due *due)
 {
 	size_t i = sim->heap_count;
@@ -101,7 +103,7 @@ static void *ring_of_waiter(struct waiter *waiter)
 	return (void *)((uintptr_t)waiter | 1);
 }
 
-/* The waiter that a ring leads to, or NULL: it is an activity itself. */
+/* Returns the waiter that a ring pointer leads to; NULL: it leads to an activity. */
 static inline struct waiter *waiter_of(void *ring)
 {
 	uintptr_t address = (uintptr_t)ring;
@@ -109,7 +111,7 @@ static inline struct waiter *waiter_of(void *ring)
 	return address & 1 ? (struct waiter *)(address - 1) : NULL;
 }
 
-/* Where the one that a ring leads to says where it goes on. */
+/* Returns where the ring's next pointer is stored. */
 static inline void **goes_on(void *ring)
 {
 	struct waiter *waiter = waiter_of(ring);
@@ -118,10 +120,10 @@ static inline void **goes_on(void *ring)
 }
 
 /*
- * With thousands of ranks nearly all that an event touches has left the processor's caches
- * since it was touched last.  When it is known that an event will come, what it touches is asked
- * for while there is other work: step by step, one for each event that comes to be known, since
- * each step finds its addresses in what the one before asked for.
+ * With thousands of ranks, nearly all memory that an event touches has left the processor's caches
+ * since the last touch.  As soon as an event is known to come, this prefetches what the event will
+ * touch, step by step: each step finds its addresses in memory that the step before has fetched.  A
+ * step is made each time another event becomes known.
  */
 static void look_ahead(struct pd_sim *sim, const struct pd_sim_activity *activity)
 {
@@ -143,7 +145,7 @@ static void look_ahead(struct pd_sim *sim, const struct pd_sim_activity *activit
 			ring = event->native;
 			__builtin_prefetch((const void *)((uintptr_t)ring & ~(uintptr_t)1), 1);
 		}
-		/* who waits for something else is not woken by it */
+		/* a rank that awaits another event is not woken by this one */
 		if (sim->ahead && step < 3 &&
 		    (!sim->awaited[rank] || sim->awaited[rank] == event))
 			sim->ahead(sim->ahead_context, rank, step);
@@ -232,7 +234,7 @@ int pd_sim_ready(struct pd_sim *sim)
 	return rank;
 }
 
-/* In the order in which they came. */
+/* Lets waiters go on in the order in which they came. */
 static void let_waiters(struct pd_sim *sim, void *last)
 {
 	void *next = *goes_on(last), *ring;

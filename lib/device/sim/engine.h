@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine: activities that happen at a time, or when the events they wait for are done.
- * Shared by the simulated device and the simulated transport, and by nobody else.
+ * The engine runs activities at a time, or when the events they wait for are done.  Only the
+ * simulated device and the simulated transport use it.
  *
- * An activity waits for `waits` reasons; when the last is gone its `next` is called.  It may
- * then name a time with pd_sim_at, at which `next` (by then another function) is called.
- * No function called so completes an event before pd_sim_advance runs, therefore nothing
- * here recurses.
+ * An activity waits for `waits` reasons; when the last one is gone, its `next` is called.  That may
+ * name a time with pd_sim_at(), at which `next` (by then another function) is called.  No function
+ * called in this way completes an event before pd_sim_advance() runs, so nothing here recurses.
  *
- * A pending event's `native` leads to the last of its waiters, a ring, so that they go on in the
- * order in which they came.  A waiter is the activity itself, by its `ring`, or, where that is
- * taken, something that names the activity.
+ * The `native` of a pending event leads to the last of its waiters.  These form a ring, so that
+ * they go on in the order in which they came.  A waiter is the activity itself, by its `ring`, or,
+ * where that is taken, a struct waiter that names the activity.
  */
 #ifndef PD_DEVICE_SIM_ENGINE_H
 #define PD_DEVICE_SIM_ENGINE_H
@@ -18,17 +17,20 @@
 #include "base/arena.h"
 #include "device/sim/sim.h"
 
-/* Objects of one size, never given back before the end. */
+/* A pool has objects of one size, which are freed at the end only. */
 struct pd_pool {
-	void *unused;                   /* a list */
+	void *unused;                   /* a list of unused objects */
 	struct pd_arena arena;
-	int slab_count;                 /* the first ones double in size */
+	int slab_count;                 /* the first slabs double in size */
 };
 
 void pd_pool_fill(struct pd_pool *pool, size_t bytes);
 void pd_pool_release(struct pd_pool *pool);
 
-/* Contents undefined; bytes: always the same, of a struct that holds pointers. */
+/*
+ * Returns an object with undefined contents.  `bytes` is always the same: the size of a struct with
+ * pointers.
+ */
 static inline void *pd_pool_take(struct pd_pool *pool, size_t bytes)
 {
 	void *object;
@@ -37,7 +39,7 @@ static inline void *pd_pool_take(struct pd_pool *pool, size_t bytes)
 		pd_pool_fill(pool, bytes);
 	object = pool->unused;
 	pool->unused = *(void **)object;
-	__builtin_prefetch(pool->unused, 1);    /* for the next one */
+	__builtin_prefetch(pool->unused, 1);    /* for the next call */
 	return object;
 }
 
@@ -49,41 +51,41 @@ static inline void pd_pool_return(struct pd_pool *pool, void *object)
 
 struct pd_sim_activity {
 	void (*next)(struct pd_sim *sim, struct pd_sim_activity *activity);
-	struct pd_event *event;         /* that `next` completes, or NULL */
-	void *ring;                     /* of waiters, while `ringed` is set; or its owner's, who set it */
-	int32_t rank;                   /* whose event it is */
+	struct pd_event *event;         /* completed by `next`; NULL: none */
+	void *ring;	/* ring of waiters while `ringed` is set; else for the owner's use */
+	int32_t rank;                   /* the event is this rank's */
 	uint32_t waits : 31;
 	uint32_t ringed : 1;
 };
 
-#define PD_SIM_COMING 4                 /* a power of two: events looked ahead at */
+#define PD_SIM_COMING 4                 /* events to look ahead at; a power of two */
 
-/* Calls next at a time, now or later. */
+/* Calls `next` at that time, which is now or later. */
 void pd_sim_at(struct pd_sim *sim, struct pd_sim_activity *activity, int64_t when_ns);
-/* One more reason to wait, if the event (or NULL) is pending. */
+/* Adds a reason to wait, if the event is pending (and not NULL). */
 void pd_sim_await(struct pd_sim *sim, struct pd_sim_activity *activity, const struct pd_event *ev);
-/* One reason less. */
+/* Removes a reason to wait. */
 static inline void pd_sim_let(struct pd_sim *sim, struct pd_sim_activity *activity)
 {
 	if (--activity->waits == 0)
 		activity->next(sim, activity);
 }
 
-/* Completes an event (or NULL) of a rank, and lets those go on that waited for it. */
+/* Completes a rank's event (or NULL), and lets its waiters go on. */
 void pd_sim_complete(struct pd_sim *sim, int rank, struct pd_event *ev, int64_t start_ns,
 		     int64_t end_ns);
 
-/* pd_sim_work where processors are shared, and it is any work. */
+/* Does pd_sim_work() where processors are shared and the work takes time. */
 void pd_sim_work_shared(struct pd_sim *sim, struct pd_sim_activity *activity, int rank,
 			int64_t threads, int64_t duration_ns);
-/* The worker's own time for an operation of the rank that ends now: nobody waits for it. */
+/* Charges the worker's own time for an operation of the rank that ends now; nobody waits for it. */
 void pd_sim_work_aside(struct pd_sim *sim, int rank);
 void pd_sim_free_processors(struct pd_sim *sim);
 
-/* One activity to happen. */
+/* An activity that is due at a time. */
 struct pd_sim_due {
 	int64_t when_ns;
-	uint64_t order;                 /* of insertion: breaks ties */
+	uint64_t order;                 /* of insertion, for equal times */
 	struct pd_sim_activity *activity;
 };
 
@@ -107,44 +109,44 @@ struct pd_sim_net {
 struct pd_sim {
 	int64_t now_ns;
 	uint64_t order;
-	struct pd_sim_due *heap;        /* later than now; what is behind them never comes */
+	struct pd_sim_due *heap;        /* entries behind the last are never due */
 	size_t heap_count, heap_capacity;
-	struct pd_sim_activity **today;	/* at this very time, after those of the heap: a queue */
+	struct pd_sim_activity **today;	/* due now, after those of the heap: a queue */
 	size_t today_first, today_count, today_capacity;
 	struct pd_pool waiters, tasks, wakes, asides;
 	struct pd_arena streams;
-	struct pd_sim_fabric *fabric;   /* between the devices, or NULL */
+	struct pd_sim_fabric *fabric;   /* between the devices; or NULL */
 	struct pd_sim_share *shares;    /* of the processors; rank r has share r mod share_count */
-	int share_count;                /* 0: every rank has processors of its own, and to spare */
-	int64_t threads;                /* of a rank's computation */
-	int64_t operation_ns;           /* of the profile; counts where processors are shared */
-	int64_t sum_bytes_per_s;        /* of the profile; 0: sums take no time */
+	int share_count;                /* 0: every rank has processors enough of its own */
+	int64_t threads;                /* that a rank computes with */
+	int64_t operation_ns;           /* from the profile; counts where processors are shared */
+	int64_t sum_bytes_per_s;        /* from the profile; 0: sums take no time */
 
-	/* see pd_sim_look_ahead */
+	/* for pd_sim_look_ahead() */
 	void (*ahead)(void *context, int rank, int step);
 	void *ahead_context;
 	bool many;
-	uint32_t coming;                /* the newest of these */
+	uint32_t coming;                /* index of the newest */
 	struct { const struct pd_event *event; int rank; } comings[PD_SIM_COMING];
 
 	int rank_count;
 	int32_t *ready;                 /* a queue of ranks, each at most once */
 	int ready_first, ready_count;
 	bool *is_ready;
-	const struct pd_event **awaited;        /* per rank: see pd_sim_awaits */
+	const struct pd_event **awaited;        /* per rank, for pd_sim_awaits() */
 
 	struct pd_sim_device *devices;
 	struct pd_sim_net *nets;
 	int stage_count;
 	struct pd_net_sizes *sizes;     /* per stage */
-	/* time of the layers before each one: layer_count + 1 entries */
+	/* times of all layers before each one: layer_count + 1 entries */
 	int64_t *forward_ns, *backward_ns, *update_ns, *update_apart_ns;
-	int64_t *input_ns, *weight_ns;  /* the parts of backward */
+	int64_t *input_ns, *weight_ns;  /* parts of backward */
 };
 
 /*
- * Calls next after the time that work takes which this rank does on so many threads: its
- * duration, or more where processors are shared (pd_sim_set_processors).
+ * Calls `next` when the rank's work on so many threads is done: after its duration, or later where
+ * processors are shared (pd_sim_set_processors()).
  */
 static inline void pd_sim_work(struct pd_sim *sim, struct pd_sim_activity *activity, int rank,
 			       int64_t threads, int64_t duration_ns)

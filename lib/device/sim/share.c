@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processors that several ranks share.  What runs on the processors of a share runs at one
- * pace: 1, or where it has more threads than there are processors, processors / threads.
- * So each share has a clock that goes at this pace; a piece of work ends when that clock has
- * gone its duration.
+ * A share is the processors that some ranks have in common.  All work on it runs at one pace: 1,
+ * or, with more threads than processors, processors / threads.  So each share has a clock that runs
+ * at this pace, and a piece of work ends when the clock has advanced by its duration.
  */
 #include "base/mem.h"
 #include "device/sim/engine.h"
@@ -13,18 +12,18 @@
 
 struct job {
 	struct pd_sim_activity *activity;
-	double end;                     /* on the share's clock */
+	double end;                     /* by the share's clock */
 	int64_t threads;
 };
 
 struct pd_sim_share {
 	int64_t processors;
-	int64_t threads;                /* of its jobs */
+	int64_t threads;                /* threads of all jobs */
 	double clock;
-	int64_t at_ns;                  /* when the clock showed that */
-	uint64_t wake;                  /* number of the one that counts */
+	int64_t at_ns;                  /* time on sim's clock at that reading */
+	uint64_t wake;                  /* number of the wake that is valid */
 	size_t count, capacity;
-	struct job *jobs;               /* few: the work under way of a few ranks */
+	struct job *jobs;               /* the running work of a few ranks, so there are few */
 };
 
 struct wake {

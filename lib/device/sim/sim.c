@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices and nets made from a plan. */
+/* Simulated devices and nets are made from a plan. */
 #include "base/mem.h"
 #include "device/sim/engine.h"
 #include "plan/memory.h"
@@ -41,7 +41,7 @@ static int by_tensor(const void *a, const void *b)
 	return (x->tensor > y->tensor) - (x->tensor < y->tensor);
 }
 
-/* The tensors of some links, ascending, with places for their gradients. */
+/* Lists the tensors of some links, ascending, and places their gradients. */
 static struct pd_net_tensor *tensors_of(const struct pd_plan *plan,
 					const struct pd_wiring *wiring, const int *links,
 					int link_count, int *count_p, size_t *gradient_bytes_p)
@@ -72,9 +72,9 @@ static struct pd_net_tensor *tensors_of(const struct pd_plan *plan,
 }
 
 /*
- * An inbox: the tensors that arrive.  A slot: what each layer keeps, also from one part of
- * backward to the other.  A tensor that leaves lies
- * where its layer keeps it, one that is passed on where it arrived.
+ * An inbox holds the tensors that arrive; a slot holds what each layer keeps, also from one part of
+ * backward to the other.  A tensor that leaves lies where its layer keeps it, one that is passed on
+ * where it arrived.
  */
 static void lay_out_slot(const struct pd_plan *plan, const struct pd_stage *stage,
 			 struct pd_net_sizes *sizes)
@@ -120,7 +120,7 @@ static void size_stage(const struct pd_plan *plan, const struct pd_wiring *wirin
 	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
 		const struct pd_profile_layer *layer = &plan->profile->layers[l];
 
-		/* a layer that shares another's parameters has none of its own, or a copy */
+		/* a layer that shares parameters has none, or a copy */
 		if (pd_plan_has_tied_weights(plan))
 			sizes->full_bytes +=
 				pd_align((size_t)pd_memory_copy(plan->profile, l));
@@ -133,7 +133,7 @@ static void size_stage(const struct pd_plan *plan, const struct pd_wiring *wirin
 							 (int64_t)sizes->full_bytes);
 }
 
-/* Parameters lie one after the other, in the order of the layers. */
+/* The parameters of layers lie one after the other, in the layers' order. */
 static void find_tied_layers(const struct pd_plan *plan, int s, struct pd_sim_net *net)
 {
 	const struct pd_stage *stage = &plan->stages[s];
