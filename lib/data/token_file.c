@@ -122,10 +122,11 @@ static int read_bare(struct pd_token_file *text, const char *type, struct pd_err
 static int check_tokens(const struct pd_token_file *text, int64_t vocabulary, struct pd_error *err)
 {
 	int64_t types = INT64_C(1) << (8 * text->type->bytes), at;
+	struct pd_dataset_range range = { 0, vocabulary };
 
 	if (vocabulary >= types)
 		return 0;
-	at = text->type->find_outside(text->data, text->count, vocabulary);
+	at = text->type->find_outside(text->data, text->count, &range);
 	if (at == text->count)
 		return 0;
 	return pd_error_input(err, "%s: token %" PRIu64 " at place %" PRId64 ": expected one from 0 to %"

@@ -67,7 +67,7 @@ static int read_roles(const char *path, const struct pd_model *model, struct tok
 	tokens->vocabulary = INT64_MAX;
 	for (int i = 0; i < model->input_count; i++) {
 		const struct pd_input *input = &model->inputs[i];
-		int64_t limit = pd_dataset_limit(model, i);
+		int64_t limit = pd_dataset_range(model, i).limit;
 
 		if (input->dtype != PD_I32 || input->shape.dims != 1 ||
 		    input->shape.size[0] != tokens->length)

@@ -26,6 +26,7 @@ static const struct pd_model *model_of_tokens(int64_t vocabulary)
 		inputs[i] = (struct pd_input){ .name = names[i], .dtype = PD_I32,
 					       .shape = { .dims = 1, .size = { LENGTH } } };
 	store.layers[0].output = (struct pd_shape){ .dims = 2, .size = { LENGTH, vocabulary } };
+	store.layers[1].limit = vocabulary;
 	store.flatten_inputs[0] = 2;
 	store.loss_inputs[0] = 3;
 	store.model.inputs = inputs;
