@@ -19,7 +19,7 @@ static struct pd_job job = {
 	.device = "auto", .epochs = -1, .minibatches = -1, .seed = 1, .evaluate = true,
 	.resume_step = -1,
 	/* below 0: not given, see defaults */
-	.optimizer = { .rate = 0.01, .momentum = -1, .beta1 = -1, .beta2 = -1, .eps = -1,
+	.optimizer = { .rate = 0.01, .momentum = -1, .trust = -1, .beta1 = -1, .beta2 = -1, .eps = -1,
 		       .step_epochs = -1, .gamma = -1, .power = -1, .discrepancy = -1 },
 };
 static struct pd_supervision how = { .launcher = &pd_launcher_fork, .timeout_s = 300,
@@ -27,7 +27,10 @@ static struct pd_supervision how = { .launcher = &pd_launcher_fork, .timeout_s =
 static bool synthetic, no_evaluate;
 static const char *resume;
 static int64_t keep = -1;
-static int optimizer, schedule, transport;
+static int optimizer, schedule, transport, decay;
+
+enum { DECAY_ALL, DECAY_MATRICES };
+static const char *const decay_names[] = { [DECAY_ALL] = "all", [DECAY_MATRICES] = "matrices", NULL };
 
 static const char *loss_scale;
 static double scale_init;
@@ -43,11 +46,11 @@ static const struct pd_opt options[] = {
 	{ "synthetic", 0, PD_OPT_FLAG, NULL, "made-up data of the model's shape", &synthetic },
 	{ "epochs", 'e', PD_OPT_COUNT, "N", "train N epochs in all (default: 1)", &job.epochs },
 	{ "minibatches", 'm', PD_OPT_COUNT, "N", "train N minibatches in all", &job.minibatches },
-	{ "optimizer", 0, PD_OPT_CHOICE, "NAME", "sgd (default), adam or adamw", &optimizer,
+	{ "optimizer", 0, PD_OPT_CHOICE, "NAME", "sgd (default), adam, adamw or lars", &optimizer,
 	  .choices = pd_update_kind_name },
 	{ "lr", 0, PD_OPT_REAL, "X", "learning rate, per minibatch (default: 0.01)",
 	  &job.optimizer.rate, 0, 1e6 },
-	{ "momentum", 0, PD_OPT_REAL, "X", "of sgd (default: 0.9)", &job.optimizer.momentum, 0, 1 },
+	{ "momentum", 0, PD_OPT_REAL, "X", "of sgd and lars (default: 0.9)", &job.optimizer.momentum, 0, 1 },
 	{ "beta1", 0, PD_OPT_REAL, "X", "of adam, first moment (default: 0.9)",
 	  &job.optimizer.beta1, 0, BETA_MOST },
 	{ "beta2", 0, PD_OPT_REAL, "X", "of adam, second moment (default: 0.999)",
@@ -55,6 +58,9 @@ static const struct pd_opt options[] = {
 	{ "epsilon", 0, PD_OPT_REAL, "X", "of adam (default: 1e-8)", &job.optimizer.eps, 1e-30, 1 },
 	{ "weight-decay", 0, PD_OPT_REAL, "X", "L2 penalty, of adamw decay (default: 0)",
 	  &job.optimizer.weight_decay, 0, 1e3 },
+	{ "decay", 0, PD_OPT_CHOICE, "WHAT", "what decays: all (default) or matrices", &decay,
+	  .choices = decay_names },
+	{ "trust", 0, PD_OPT_REAL, "X", "of lars (default: 0.001)", &job.optimizer.trust, 0, 1e3 },
 	{ "lr-schedule", 0, PD_OPT_CHOICE, "NAME", "constant (default), step, polynomial or cosine",
 	  &schedule, .choices = pd_lr_schedule_name },
 	{ "lr-step", 0, PD_OPT_COUNT, "EPOCHS", "of step: between changes (default: 30)",
@@ -122,13 +128,14 @@ static int set_default(double *value, double otherwise, const char *option, bool
 static int set_defaults(struct pd_error *err)
 {
 	struct pd_optimizer *o = &job.optimizer;
-	bool sgd = optimizer == PD_SGD, step = schedule == PD_LR_STEP;
+	bool sgd = pd_optimizer_has_velocity((enum pd_update_kind)optimizer), step = schedule == PD_LR_STEP;
 	bool polynomial = schedule == PD_LR_POLYNOMIAL;
 	const char *adam = "--optimizer=adam or adamw";
 	double epochs = (double)o->step_epochs, kept = (double)keep;
 	int status = 0;
 
-	status |= set_default(&o->momentum, 0.9, "momentum", sgd, "--optimizer=sgd", err);
+	status |= set_default(&o->momentum, 0.9, "momentum", sgd, "--optimizer=sgd or lars", err);
+	status |= set_default(&o->trust, 0.001, "trust", optimizer == PD_LARS, "--optimizer=lars", err);
 	status |= set_default(&o->beta1, 0.9, "beta1", !sgd, adam, err);
 	status |= set_default(&o->beta2, 0.999, "beta2", !sgd, adam, err);
 	status |= set_default(&o->eps, 1e-8, "epsilon", !sgd, adam, err);
@@ -136,6 +143,8 @@ static int set_defaults(struct pd_error *err)
 	status |= set_default(&o->gamma, 0.1, "lr-gamma", step, "--lr-schedule=step", err);
 	status |= set_default(&o->power, 2, "lr-power", polynomial, "--lr-schedule=polynomial", err);
 	status |= set_default(&kept, 2, "keep", job.checkpoint != NULL, "--checkpoint=DIR", err);
+	if (decay == DECAY_MATRICES && o->weight_decay == 0)
+		status |= pd_error_input(err, "--decay=matrices does nothing here: it is for --weight-decay=X");
 	o->step_epochs = (int64_t)epochs;
 	how.keep = (int)kept;
 	return status;
@@ -182,6 +191,7 @@ static int check_options(struct pd_error *err)
 	if (set_defaults(err) < 0 || set_loss_scale(err) < 0)
 		return -1;
 	job.optimizer.kind = (enum pd_update_kind)optimizer;
+	job.optimizer.spares_vectors = decay == DECAY_MATRICES;
 	job.transport = transport > 0 ? pd_provider_names[transport] : NULL;
 	job.optimizer.corrects = job.optimizer.discrepancy >= 0;
 	job.optimizer.schedule = (enum pd_lr_schedule)schedule;

@@ -68,6 +68,20 @@ test_ok "adamw" '
 	plan residual 1 1 1 >plan.json
 	sgd="--optimizer=adamw --lr=0.003 --weight-decay=0.01"
 	equals 25'
+test_ok "lars, replicas and another plan" '
+	sgd="--optimizer=lars --lr=0.5 --trust=0.01 --weight-decay=0.01 --decay=matrices"
+	plan residual 2 1 >plan.json
+	equals 21
+	plan residual 1 1 1 >plan.json
+	equals 21'
+test_ok "weights decay, biases and normalisation do not: sgd, adam, adamw" '
+	plan residual 1 1 >plan.json
+	for kind in sgd adam adamw; do
+		sgd="--optimizer=$kind --lr=0.002 --weight-decay=0.1 --decay=matrices"
+		equals 9
+		"$serial" ${sgd%--decay*} --minibatches=9 --output=other plan.json
+		status 1 "$same" other serial
+	done'
 test_ok "sgd, learning rate cosine with a warm-up" '
 	plan residual 1 2 >plan.json
 	sgd="--lr=0.002 --lr-schedule=cosine --lr-warmup=4"

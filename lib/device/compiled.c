@@ -398,3 +398,24 @@ void pd_compiled_range(const struct pd_compiled *net, int from, int count, size_
 	*begin_p = net->step_offset[from + count - 1] / sizeof(float);
 	*end_p = (net->step_offset[from] + net->step_bytes[from]) / sizeof(float);
 }
+
+bool pd_compiled_next_tensor(const struct pd_compiled *net, int end, int *layer_p, int *number_p,
+			     struct pd_compiled_tensor_range *out_p)
+{
+	for (; *layer_p < end; (*layer_p)++, *number_p = 0) {
+		const struct pd_compiled_layer *l = &net->layers[*layer_p];
+		const struct pd_compiled_parameter *p;
+
+		if (net->step_bytes[*layer_p] == 0 || *number_p == l->layer->parameter_count)
+			continue;
+		p = &net->parameters[l->owner][*number_p];
+		*out_p = (struct pd_compiled_tensor_range){
+			.begin = p->offset / sizeof(float),
+			.end = (p->offset + p->bytes) / sizeof(float),
+			.vector = l->layer->parameters[*number_p].dims == 1,
+		};
+		(*number_p)++;
+		return true;
+	}
+	return false;
+}

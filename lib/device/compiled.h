@@ -225,6 +225,25 @@ size_t pd_compiled_offset(const struct pd_compiled *net, const struct pd_named *
 /* Returns the elements of an arena that an update of these layers covers: [*begin_p, *end_p). */
 void pd_compiled_range(const struct pd_compiled *net, int from, int count, size_t *begin_p,
 		       size_t *end_p);
+/*
+ * Returns whether an update treats the tensors of a layer differently, so that each must be updated by
+ * itself.
+ */
+static inline bool pd_compiled_by_tensor(const struct pd_update *update)
+{
+	return update->kind == PD_LARS || (update->spares_vectors && update->weight_decay != 0);
+}
+/* The elements of one parameter tensor in an arena, [begin, end); it may have one axis. */
+struct pd_compiled_tensor_range {
+	size_t begin, end;
+	bool vector;
+};
+/*
+ * Finds the parameter tensor that follows *layer_p and *number_p (0 at first, and *layer_p the first
+ * layer of the update) among the layers before `end`, and moves them behind it.  false: none follows.
+ */
+bool pd_compiled_next_tensor(const struct pd_compiled *net, int end, int *layer_p, int *number_p,
+			     struct pd_compiled_tensor_range *out_p);
 
 /* --- memory_layout.c */
 /* Sets all offsets (parameters, state, slots, gradients, scratch) and net->sizes. */

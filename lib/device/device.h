@@ -177,6 +177,12 @@ struct pd_pass {
  *     v = beta1 * v + (1 - beta1) * g;  s = beta2 * s + (1 - beta2) * g * g
  *     w' = w - rate / (1 - beta1^t) * v / (sqrt(s) / sqrt(1 - beta2^t) + eps)
  * AdamW is Adam with g = gradient, and  w' = (1 - rate * weight_decay) * w - ...  instead.
+ * LARS (arXiv 1708.03888, algorithm 1) gives each parameter tensor a rate of its own, which follows
+ * from the Euclidean norms of its weights and its gradient.  A tensor of one axis, or of which one of
+ * the norms is 0, has local = 1:
+ *     local = trust * |w| / (|gradient| + weight_decay * |w|)
+ *     v = momentum * v + rate * local * (gradient + weight_decay * w);  w' = w - v
+ * Where spares_vectors is set, weight_decay is 0 for tensors of one axis, whatever the kind.
  *
  * Where all ranks agree on it (norm.vector is not NULL; the whole stage in one call), gradient
  * is that in the arena times pd_global_norm_factor, in double and rounded once, t is count less the
@@ -188,7 +194,7 @@ struct pd_pass {
  * In a net of 16 bits w and w' are those of the master, which is moved in place; next is w'
  * rounded (also where the update is skipped), corrected is rounded, and weights is not read.
  */
-enum pd_update_kind { PD_SGD, PD_ADAM, PD_ADAMW };
+enum pd_update_kind { PD_SGD, PD_ADAM, PD_ADAMW, PD_LARS };
 
 struct pd_update {
 	enum pd_update_kind kind;
@@ -197,6 +203,8 @@ struct pd_update {
 	void *master;                           /* in a net of 16 bits; else NULL */
 	const void *gradients;
 	double rate, momentum, weight_decay;
+	bool spares_vectors;
+	double trust;                           /* for LARS */
 	double beta1, beta2, eps;               /* for Adam and AdamW */
 	int64_t count;
 	struct pd_global_norm norm;

@@ -32,6 +32,8 @@ static json_t *optimizer_json(const struct pd_optimizer *o)
 			 "clip_norm", o->clip_norm, "loss_scale", o->loss_scale,
 			 "loss_scale_interval", (json_int_t)o->loss_scale_interval);
 
+	json_object_set_new(value, "trust", json_real(o->trust));
+	json_object_set_new(value, "spares_vectors", json_boolean(o->spares_vectors));
 	json_object_set_new(value, "reschedule", json_integer(o->reschedule));
 	json_object_set_new(value, "corrects", json_boolean(o->corrects));
 	json_object_set_new(value, "discrepancy", json_real(o->discrepancy));
@@ -57,6 +59,8 @@ static int optimizer_parse(json_t *value, struct pd_optimizer *o)
 	o->step_epochs = step_epochs;
 	o->warmup = warmup;
 	o->loss_scale_interval = interval;
+	o->trust = json_real_value(json_object_get(value, "trust"));
+	o->spares_vectors = json_is_true(json_object_get(value, "spares_vectors"));
 	o->reschedule = json_integer_value(json_object_get(value, "reschedule"));
 	o->corrects = json_is_true(json_object_get(value, "corrects"));
 	o->discrepancy = json_real_value(json_object_get(value, "discrepancy"));

@@ -94,13 +94,20 @@ static void fill_stage(const struct supervisor *s, int stage, const json_t *vers
 
 static json_t *describe_optimizer(const struct pd_optimizer *o)
 {
-	const char *kind = pd_update_kind_name[o->kind];
+	json_t *value = json_pack("{s:s, s:f}", "kind", pd_update_kind_name[o->kind], "lr", o->rate);
 
-	if (o->kind == PD_SGD)
-		return json_pack("{s:s, s:f, s:f, s:f}", "kind", kind, "lr", o->rate, "momentum",
-				 o->momentum, "weight_decay", o->weight_decay);
-	return json_pack("{s:s, s:f, s:[f, f], s:f, s:f}", "kind", kind, "lr", o->rate, "betas",
-			 o->beta1, o->beta2, "eps", o->eps, "weight_decay", o->weight_decay);
+	if (pd_optimizer_has_velocity(o->kind)) {
+		json_object_set_new(value, "momentum", json_real(o->momentum));
+	} else {
+		json_object_set_new(value, "betas", json_pack("[f, f]", o->beta1, o->beta2));
+		json_object_set_new(value, "eps", json_real(o->eps));
+	}
+	json_object_set_new(value, "weight_decay", json_real(o->weight_decay));
+	if (o->kind == PD_LARS)
+		json_object_set_new(value, "trust", json_real(o->trust));
+	if (o->spares_vectors)
+		json_object_set_new(value, "decay", json_string("matrices"));
+	return value;
 }
 
 /* How many are kept when that of a step is written: damaged ones take no place of whole ones. */

@@ -253,7 +253,8 @@ static int import_part(const struct pd_checkpoint *ck, const struct pd_saver *sa
 			continue;
 		name = saved_name(&named[i], kind, -1);
 		/* a checkpoint of SGD without momentum, or without correction: it starts from rest */
-		if (pd_arena_saved[kind] && (saver->job->optimizer.kind == PD_SGD || kind == PD_ARENA_delta) &&
+		if (pd_arena_saved[kind] &&
+		    (pd_optimizer_has_velocity(saver->job->optimizer.kind) || kind == PD_ARENA_delta) &&
 		    !pd_checkpoint_has(ck, name)) {
 			free(name);
 			continue;

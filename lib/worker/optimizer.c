@@ -5,7 +5,8 @@
 #include <stddef.h>
 
 const char *const pd_update_kind_name[] = {
-	[PD_SGD] = "sgd", [PD_ADAM] = "adam", [PD_ADAMW] = "adamw", NULL
+	[PD_SGD] = "sgd", [PD_ADAM] = "adam", [PD_ADAMW] = "adamw", [PD_LARS] = "lars",
+	NULL
 };
 const char *const pd_lr_schedule_name[] = {
 	[PD_LR_CONSTANT] = "constant", [PD_LR_STEP] = "step", [PD_LR_POLYNOMIAL] = "polynomial",
@@ -15,7 +16,7 @@ const char *const pd_lr_schedule_name[] = {
 struct pd_moments pd_optimizer_moments(const struct pd_optimizer *o)
 {
 	return (struct pd_moments){
-		.count = o->kind != PD_SGD ? 2 : o->momentum != 0 ? 1 : 0, .corrects = o->corrects,
+		.count = !pd_optimizer_has_velocity(o->kind) ? 2 : o->momentum != 0 ? 1 : 0, .corrects = o->corrects,
 	};
 }
 

@@ -28,9 +28,11 @@ extern const char *const pd_lr_schedule_name[];
 struct pd_optimizer {
 	enum pd_update_kind kind;
 	double rate;
-	double momentum;                /* SGD; 0: there is no velocity */
+	double momentum;                /* SGD, LARS; 0: there is no velocity */
+	double trust;                   /* LARS */
 	double beta1, beta2, eps;       /* Adam, AdamW */
 	double weight_decay;
+	bool spares_vectors;            /* biases and normalisation do not decay */
 	double clip_norm;               /* limit of the norm of all gradients; 0: none */
 	double loss_scale;              /* the first one; 0 is 1 */
 	int64_t loss_scale_interval;    /* good updates before it grows; 0: it is constant */
@@ -47,6 +49,12 @@ struct pd_optimizer {
 	int64_t epoch, total;           /* minibatches in one epoch and in the whole run; 0: endless */
 	bool one_phase;                 /* no update is made early at an epoch's end */
 };
+
+/* Is it SGD or LARS, whose only moment is a velocity? */
+static inline bool pd_optimizer_has_velocity(enum pd_update_kind kind)
+{
+	return kind == PD_SGD || kind == PD_LARS;
+}
 
 struct pd_moments pd_optimizer_moments(const struct pd_optimizer *optimizer);
 /*

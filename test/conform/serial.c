@@ -64,7 +64,7 @@
 #define SYNTHETIC_MINIBATCHES 10
 
 struct asked asked = {
-	.minibatches = -1, .seed = 1, .switch_at = -1, .rate = 0.01, .momentum = 0.9,
+	.minibatches = -1, .seed = 1, .switch_at = -1, .rate = 0.01, .momentum = 0.9, .trust = 0.001,
 	.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .lr_gamma = 0.1, .lr_power = 2,
 	.lr_step = 30, .discrepancy = -1,
 };
@@ -79,7 +79,10 @@ static const struct pd_opt options[] = {
 	{ "momentum", 0, PD_OPT_REAL, "X", "momentum", &asked.momentum, 0, 1 },
 	{ "weight-decay", 0, PD_OPT_REAL, "X", "L2 penalty", &asked.weight_decay, 0, 1e3 },
 	{ "optimizer", 0, PD_OPT_CHOICE, "NAME", "as pd-run's, like all below", &asked.optimizer,
-	  .choices = (const char *const[]){ "sgd", "adam", "adamw", NULL } },
+	  .choices = (const char *const[]){ "sgd", "adam", "adamw", "lars", NULL } },
+	{ "decay", 0, PD_OPT_CHOICE, "WHAT", "what decays", &asked.decay,
+	  .choices = (const char *const[]){ "all", "matrices", NULL } },
+	{ "trust", 0, PD_OPT_REAL, "X", "of lars", &asked.trust, 0, 1e3 },
 	{ "beta1", 0, PD_OPT_REAL, "X", "first moment", &asked.beta1, 0, 1 },
 	{ "beta2", 0, PD_OPT_REAL, "X", "second moment", &asked.beta2, 0, 1 },
 	{ "epsilon", 0, PD_OPT_REAL, "X", "of adam", &asked.epsilon, 0, 1 },

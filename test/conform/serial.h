@@ -17,10 +17,11 @@ enum mutation { NONE, VERSION, LATEST, SUM, CLIP, SKIP, SCALE, UNSCALE, UNTIED, 
 struct asked {
 	const char *data, *output, *other_plan, *loss_scale_text;
 	int64_t minibatches, seed, switch_at;
-	int optimizer;                  /* sgd, adam, adamw */
+	int optimizer;                  /* sgd, adam, adamw, lars */
+	int decay;                      /* all, matrices */
 	int lr_schedule;                /* constant, step, polynomial, cosine */
 	int mutation;
-	double rate, momentum, weight_decay, beta1, beta2, epsilon, lr_gamma, lr_power;
+	double rate, momentum, weight_decay, trust, beta1, beta2, epsilon, lr_gamma, lr_power;
 	int64_t lr_step, lr_warmup, loss_scale_interval, lr_reschedule;
 	double clip_norm, loss_scale, discrepancy;
 };

@@ -102,6 +102,7 @@ void serial_tensors_write(struct trainer *t)
 	struct pd_tensor *list = pd_calloc(room, sizeof(*list));
 	const float **values = pd_calloc(room, sizeof(*values));
 	struct pd_safetensors_writer *writer;
+	bool one_moment = asked.optimizer == 0 || asked.optimizer == 3;
 	struct pd_error err;
 
 	for (int i = 0; i < t->count; i++) {
@@ -115,11 +116,11 @@ void serial_tensors_write(struct trainer *t)
 			set_tensor(&list[n], v->named, ".delta");
 			values[n++] = v->delta;
 		}
-		if (v->state || (!asked.optimizer && asked.momentum == 0))
+		if (v->state || (one_moment && asked.momentum == 0))
 			continue;
 		set_tensor(&list[n], v->named, ".velocity");
 		values[n++] = v->velocity;
-		if (!asked.optimizer)
+		if (one_moment)
 			continue;
 		set_tensor(&list[n], v->named, ".second");
 		values[n++] = v->second;

@@ -24,12 +24,44 @@ static double rate_after(const struct trainer *t, int64_t m)
 	return m + 1 < asked.lr_warmup ? now * ((double)(m + 1) / (double)asked.lr_warmup) : now;
 }
 
+static float decay_of(const struct tensor *v)
+{
+	return asked.decay == 1 && v->named->dims == 1 ? 0 : (float)asked.weight_decay;
+}
+
+/* The Euclidean norm. */
+static double norm_of(const float *x, size_t count)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < count; i++)
+		sum += (double)x[i] * (double)x[i];
+	return sqrt(sum);
+}
+
+/* v = momentum v + rate trust |w| / (|sum| + decay |w|) (sum + decay w);  w' = w - v */
+__attribute__((optimize("fp-contract=off")))
+static void lars(struct tensor *v, const float *old, float *new, double now)
+{
+	double w = norm_of(old, v->elements), g = norm_of(v->sum, v->elements);
+	float step;
+
+	if (v->named->dims > 1 && w > 0 && g > 0)
+		now *= asked.trust * w / (g + asked.weight_decay * w);
+	step = (float)now;
+	for (size_t i = 0; i < v->elements; i++) {
+		v->velocity[i] = (float)asked.momentum * v->velocity[i] +
+				 step * (v->sum[i] + decay_of(v) * old[i]);
+		new[i] = old[i] - v->velocity[i];
+	}
+}
+
 /* g = sum + decay w;  v = momentum v + g;  w' = w - rate v */
 __attribute__((optimize("fp-contract=off")))
 static void sgd(struct tensor *v, const float *old, float *new, float step)
 {
 	for (size_t i = 0; i < v->elements; i++) {
-		float g = v->sum[i] + (float)asked.weight_decay * old[i];
+		float g = v->sum[i] + decay_of(v) * old[i];
 
 		v->velocity[i] = (float)asked.momentum * v->velocity[i] + g;
 		new[i] = old[i] - step * v->velocity[i];
@@ -47,10 +79,10 @@ static void adam(struct tensor *v, const float *old, float *new, double now)
 	bool apart = asked.optimizer == 2;
 	double n = (double)v->updates;
 	float step = (float)(now / (1 - pow(asked.beta1, n))), root = (float)sqrt(1 - pow(asked.beta2, n));
-	float keep = apart ? (float)(1 - now * asked.weight_decay) : 1;
+	float keep = apart && decay_of(v) > 0 ? (float)(1 - now * asked.weight_decay) : 1;
 
 	for (size_t i = 0; i < v->elements; i++) {
-		float g = v->sum[i] + (apart ? 0 : (float)asked.weight_decay) * old[i];
+		float g = v->sum[i] + (apart ? 0 : decay_of(v)) * old[i];
 
 		v->velocity[i] = (float)asked.beta1 * v->velocity[i] + (float)(1 - asked.beta1) * g;
 		v->second[i] = (float)asked.beta2 * v->second[i] + (float)(1 - asked.beta2) * (g * g);
@@ -83,7 +115,9 @@ static void update(const struct trainer *t, struct tensor *v, int64_t b, double 
 	if (late > 0 && m < asked.lr_reschedule)
 		now /= pow((double)late, 1 - (double)m / (double)asked.lr_reschedule);
 	v->updates++;
-	if (asked.optimizer)
+	if (asked.optimizer == 3)
+		lars(v, old, new, now);
+	else if (asked.optimizer)
 		adam(v, old, new, now);
 	else
 		sgd(v, old, new, (float)now);

@@ -258,6 +258,59 @@ static void test_adam(const struct pd_device_ops *ops, struct chain *c, enum pd_
 	free(s);
 }
 
+/* Compares two updates by SGD or LARS, without decay of tensors of one axis, with the formulas. */
+static void test_by_tensor(const struct pd_device_ops *ops, struct chain *c, enum pd_update_kind kind)
+{
+	const struct pd_update how = { .kind = kind, .rate = 0.1, .momentum = 0.9, .weight_decay = 0.1,
+				       .spares_vectors = true, .trust = 0.05 };
+	const struct pd_named *list;
+	int count = ops->net.named(c->stages[0].net, &list), vectors = 0;
+	int64_t n, at = 0;
+	float *w = chain_export(c, WEIGHTS, &n), *got, *g;
+	double off = 0, *v = pd_calloc((size_t)n, sizeof(*v));
+
+	chain_forward(c);
+	chain_backward(c);
+	g = chain_export(c, GRADIENTS, &n);
+	chain_step(c, &how);
+	chain_step(c, &how);
+	got = chain_export(c, WEIGHTS, &n);
+	for (int k = 0; k < count; k++) {
+		bool vector = list[k].dims == 1;
+		double decay = vector ? 0 : 0.1;
+
+		if (list[k].part != PD_PART_PARAMETER)
+			continue;
+		vectors += vector;
+		for (int step = 0; step < 2; step++) {
+			double ww = 0, gg = 0, local = 1;
+
+			for (int64_t i = at; i < at + list[k].elements; i++) {
+				ww += (double)w[i] * w[i];
+				gg += (double)g[i] * g[i];
+			}
+			if (kind == PD_LARS && !vector && ww > 0 && gg > 0)
+				local = 0.05 * sqrt(ww) / (sqrt(gg) + decay * sqrt(ww));
+			for (int64_t i = at; i < at + list[k].elements; i++) {
+				double d = g[i] + decay * w[i];
+
+				v[i] = 0.9 * v[i] + (kind == PD_LARS ? 0.1 * local * d : d);
+				w[i] = (float)(w[i] - (kind == PD_LARS ? v[i] : 0.1 * v[i]));
+			}
+		}
+		for (int64_t i = at; i < at + list[k].elements; i++)
+			off = fmax(off, fabs((double)w[i] - (double)got[i]));
+		at += list[k].elements;
+	}
+	if (!ok(off < 1e-6 && at == n && vectors > 0, "%s: %s, without decay of biases", ops->name,
+		kind == PD_LARS ? "LARS" : "SGD"))
+		diag("off by %g, %d tensors of one axis", off, vectors);
+	free(w);
+	free(g);
+	free(got);
+	free(v);
+}
+
 /* What export gives of two arenas: the same, and every number finite. */
 static bool same_and_finite(const struct pd_device_ops *ops, const struct stage *s, const char *a,
 			    const char *b)
@@ -655,6 +708,12 @@ static void test_device(const struct pd_device_ops *ops)
 		test_agreed(ops, c, true);
 	}
 	chain_close(c);
+	for (int lars = 0; lars <= 1; lars++) {
+		c = chain_open(ops, model, NULL, 0, 3, 17, 2);
+		chain_load(c, x, y);
+		test_by_tensor(ops, c, lars ? PD_LARS : PD_SGD);
+		chain_close(c);
+	}
 	for (enum pd_update_kind kind = PD_ADAM; kind <= PD_ADAMW; kind++) {
 		c = chain_open(ops, model, NULL, 0, 3, 17, 2);
 		chain_load(c, x, y);

@@ -48,6 +48,8 @@ void pd_cpu_adam(const struct pd_update *update, const float *gradients, size_t 
 
 /* --- squares.c */
 void pd_cpu_squares(const struct pd_compiled *net, const struct pd_squares *what);
+/* Returns the sum of the squares of count floats; its bits depend on them and their order alone. */
+double pd_cpu_sum_squares(const float *g, size_t count);
 void pd_cpu_unite(double *vector, const double *other, size_t count);
 
 /* --- sum.c: sums of 16-bit numbers are taken in f32 and rounded once */

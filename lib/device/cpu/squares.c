@@ -24,7 +24,7 @@ PD_VECTOR static double piece(const float *g, size_t count)
 	return sum;
 }
 
-static double squares(const float *g, size_t count)
+double pd_cpu_sum_squares(const float *g, size_t count)
 {
 	size_t each = (count / PIECES / LANES + 1) * LANES;
 	double parts[PIECES] = { 0 }, sum = 0;
@@ -50,7 +50,7 @@ void pd_cpu_squares(const struct pd_compiled *net, const struct pd_squares *what
 	for (int l = net->first; l < net->first + net->count; l++)
 		if (net->step_bytes[l] > 0)
 			what->vector[net->layers[l].group] =
-				squares((const float *)((const char *)what->gradients +
+				pd_cpu_sum_squares((const float *)((const char *)what->gradients +
 							net->step_offset[l]),
 					net->step_bytes[l] / sizeof(float));
 	if (what->scale)

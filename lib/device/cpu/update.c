@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device/cpu/cpu.h"
+#include "device/lars.h"
 
 #include <string.h>
 
@@ -41,6 +42,7 @@ static void piece(const struct pd_update *update, enum pd_dtype dtype, double fa
 {
 	static void (*const table[])(const struct pd_update *, const float *, size_t, size_t) = {
 		[PD_SGD] = pd_cpu_sgd, [PD_ADAM] = pd_cpu_adam, [PD_ADAMW] = pd_cpu_adam,
+		[PD_LARS] = pd_cpu_sgd,
 	};
 	const float *gradients = (const float *)update->gradients + at;
 	const float *weights = update->master ? update->master : update->weights;
@@ -70,6 +72,23 @@ static void apply(const struct pd_update *u, enum pd_dtype dtype, double factor,
 		piece(u, dtype, factor, at, end - at < PIECE ? end - at : PIECE);
 }
 
+/* Updates a tensor as it needs; LARS's own rate is part of the rate. */
+static void apply_to(struct pd_update u, enum pd_dtype dtype, double factor,
+		     const struct pd_compiled_tensor_range *tensor)
+{
+	const float *weights = u.master ? u.master : u.weights;
+	size_t count = tensor->end - tensor->begin;
+
+	if (u.spares_vectors && tensor->vector)
+		u.weight_decay = 0;
+	if (u.kind == PD_LARS && !tensor->vector)
+		u.rate *= pd_lars_local(u.trust, u.weight_decay,
+					pd_cpu_sum_squares(weights + tensor->begin, count),
+					pd_cpu_sum_squares((const float *)u.gradients +
+							   tensor->begin, count), factor);
+	apply(&u, dtype, factor, tensor->begin, tensor->end);
+}
+
 /* An update is skipped: the next version equals this one. */
 static void keep(const struct pd_update *u, enum pd_dtype dtype, size_t begin, size_t end)
 {
@@ -87,8 +106,10 @@ void pd_cpu_update(const struct pd_compiled *net, const struct pd_update *update
 	struct pd_update u = *update;
 	struct pd_outcome outcome = { .skip = false };
 	struct pd_scale next;
+	struct pd_compiled_tensor_range tensor;
 	size_t begin, end;
 	double factor = 1;
+	int l = from, number = 0;
 
 	pd_compiled_range(net, from, count, &begin, &end);
 	if (u.norm.vector) {
@@ -100,6 +121,9 @@ void pd_cpu_update(const struct pd_compiled *net, const struct pd_update *update
 	}
 	if (outcome.skip)
 		keep(&u, net->dtype, begin, end);
+	else if (pd_compiled_by_tensor(&u))
+		while (pd_compiled_next_tensor(net, from + count, &l, &number, &tensor))
+			apply_to(u, net->dtype, factor, &tensor);
 	else
 		apply(&u, net->dtype, factor, begin, end);
 }

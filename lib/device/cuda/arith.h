@@ -9,6 +9,7 @@
 #include "base/inline.h"
 #include "base/rng.h"
 #include "device/adam.h"
+#include "device/lars.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -271,6 +272,16 @@ PD_INLINE void pd_sgd_momentum(float *next, float *velocity, const float *weight
 	velocity[i] = keep * velocity[i] +
 		      (pd_scaled(gradients[i], factor) + decay * weights[i]);
 	next[i] = weights[i] - rate * velocity[i];
+}
+
+/* LARS: the velocity is of moves, not of gradients. */
+PD_INLINE void pd_lars_momentum(float *next, float *velocity, const float *weights,
+				const float *gradients, size_t i, double factor, float rate,
+				float keep, float decay)
+{
+	velocity[i] = keep * velocity[i] +
+		      rate * (pd_scaled(gradients[i], factor) + decay * weights[i]);
+	next[i] = weights[i] - velocity[i];
 }
 
 PD_INLINE void pd_adam_element(float *next, float *first, float *second, const float *weights,

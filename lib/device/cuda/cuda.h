@@ -180,15 +180,20 @@ int pd_cuda_net_export(struct pd_net *net, int named, enum pd_form form, const v
 		       float *host);
 int pd_cuda_net_import(struct pd_net *net, int named, enum pd_form form, void *arena,
 		       const float *host);
+/* Device memory for sums of squares; LARS's updates leave a tensor's norms there. */
+struct pd_cuda_norms {
+	struct pd_kernel_norms norms;
+	double pieces[PD_KERNEL_PIECES];
+};
 /*
  * Queue an update of a stage's layers, sums of squares.  choice and room are in device memory.  An
  * agreed update writes choice, and outcome, which is pinned; any other reads choice in place of its
- * own numbers if it is not NULL.
+ * own numbers if it is not NULL.  room may be NULL but for LARS.
  */
 int pd_cuda_update(cudaStream_t stream, const struct pd_compiled *net,
 		   const struct pd_update *update, int from, int count,
-		   struct pd_kernel_choice *choice, struct pd_outcome *outcome,
-		   struct pd_error *err);
+		   struct pd_kernel_choice *choice, struct pd_cuda_norms *room,
+		   struct pd_outcome *outcome, struct pd_error *err);
 /* Returns what an update that is not agreed on reads there. */
 struct pd_kernel_choice pd_cuda_choice_of(const struct pd_update *update);
 int pd_cuda_squares(cudaStream_t stream, const struct pd_compiled *net,

@@ -179,7 +179,7 @@ static int queue_one(struct pd_compiled *net, const struct pd_work *w, struct pd
 
 	if (w->kind == PD_WORK_UPDATE)
 		return pd_cuda_update(engine->stream, net, &w->update, w->from, w->count,
-				      &engine->numbers->choice, NULL, err);
+				      &engine->numbers->choice, NULL, NULL, err);
 	return w->kind == PD_WORK_FORWARD
 		? pd_compiled_forward(net, &w->pass, w->from, w->count, err)
 		: pd_compiled_backward(net, &w->pass, w->from, w->count, err);

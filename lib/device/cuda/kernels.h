@@ -26,6 +26,7 @@ struct pd_kernel_loss {                 /* in pinned host memory */
 };
 struct pd_kernel_rates {                /* of SGD */
 	float rate, keep, decay;
+	double exact_rate, exact_decay;         /* before they were rounded, for LARS */
 };
 struct pd_kernel_choice {               /* numbers that an update reads from device memory */
 	double factor;
@@ -191,6 +192,10 @@ struct pd_kernel_correction {
 	void *corrected;
 	float keep, rest, delay;
 };
+/* LARS's sums of squares of a tensor's weights and gradient, in device memory. */
+struct pd_kernel_norms {
+	double weights, gradient;
+};
 struct pd_kernel_sgd {
 	void *next;
 	float *velocity, *master;       /* NULL without momentum; in f32 */
@@ -198,6 +203,10 @@ struct pd_kernel_sgd {
 	const float *gradients;
 	struct pd_kernel_rates rates;           /* without a choice; with one, that has its own */
 	const struct pd_kernel_choice *choice;  /* device memory; NULL: a factor of 1 */
+	bool spared;                            /* no weight decay, whatever the rates say */
+	bool lars;
+	double trust;
+	const struct pd_kernel_norms *norms;    /* device memory; NULL: LARS's own rate is 1 */
 	struct pd_kernel_correction correction;
 };
 cudaError_t pd_kernel_sgd(cudaStream_t stream, enum pd_dtype dtype, const struct pd_kernel_sgd *u,
@@ -209,6 +218,7 @@ struct pd_kernel_adam {
 	const float *gradients;
 	struct pd_adam_factors factors;         /* without a choice; with one, that has its own */
 	const struct pd_kernel_choice *choice;
+	bool spared;
 	struct pd_kernel_correction correction;
 };
 cudaError_t pd_kernel_adam(cudaStream_t stream, enum pd_dtype dtype,

@@ -298,7 +298,8 @@ static struct pd_adam adam_of(const struct pd_update *u)
 static struct pd_kernel_rates rates_of(const struct pd_update *u)
 {
 	return (struct pd_kernel_rates){ .rate = (float)u->rate, .keep = (float)u->momentum,
-					 .decay = (float)u->weight_decay };
+					 .decay = (float)u->weight_decay, .exact_rate = u->rate,
+					 .exact_decay = u->weight_decay };
 }
 
 struct pd_kernel_choice pd_cuda_choice_of(const struct pd_update *u)
@@ -309,42 +310,78 @@ struct pd_kernel_choice pd_cuda_choice_of(const struct pd_update *u)
 					  .sgd = rates_of(u) };
 }
 
-static int update_sgd(cudaStream_t stream, enum pd_dtype dtype, const struct pd_update *u,
-		      const struct pd_kernel_choice *choice, size_t begin, size_t end,
-		      struct pd_error *err)
-{
-	const struct pd_kernel_sgd sgd = {
-		.next = u->next, .velocity = u->velocity, .master = u->master,
-		.weights = u->weights, .gradients = u->gradients, .rates = rates_of(u),
-		.choice = choice, .correction = correction_of(u),
-	};
+/* What an update needs beside the elements that it moves. */
+struct update {
+	cudaStream_t stream;
+	enum pd_dtype dtype;
+	const struct pd_update *how;
+	const struct pd_kernel_choice *choice;
+	struct pd_cuda_norms *room;
+};
 
-	return pd_cuda_check(pd_kernel_sgd(stream, dtype, &sgd, begin, end), "an update", err);
+static cudaError_t sum_squares(const struct update *u, const struct pd_compiled_tensor_range *tensor)
+{
+	const float *weights = u->how->master ? u->how->master : u->how->weights;
+	const float *gradients = u->how->gradients;
+	size_t count = tensor->end - tensor->begin;
+	cudaError_t status = pd_kernel_squares(u->stream, &u->room->norms.weights, u->room->pieces,
+					       weights + tensor->begin, count);
+
+	return status != cudaSuccess ? status :
+		pd_kernel_squares(u->stream, &u->room->norms.gradient, u->room->pieces,
+				  gradients + tensor->begin, count);
+}
+
+/* Moves the elements of a tensor, or of all of them where they are treated alike. */
+static cudaError_t update_range(const struct update *u, const struct pd_compiled_tensor_range *tensor)
+{
+	const struct pd_update *how = u->how;
+	bool lars = how->kind == PD_LARS, local = lars && !tensor->vector;
+	bool spared = how->spares_vectors && tensor->vector;
+	const struct pd_adam a = adam_of(how);
+	const struct pd_kernel_sgd sgd = {
+		.next = how->next, .velocity = how->velocity, .master = how->master,
+		.weights = how->weights, .gradients = how->gradients, .rates = rates_of(how),
+		.choice = u->choice, .spared = spared, .lars = lars, .trust = how->trust,
+		.norms = local ? &u->room->norms : NULL, .correction = correction_of(how),
+	};
+	const struct pd_kernel_adam adam = {
+		.next = how->next, .first = how->velocity, .second = how->second,
+		.master = how->master, .weights = how->weights, .gradients = how->gradients,
+		.factors = pd_adam_factors(&a), .choice = u->choice, .spared = spared,
+		.correction = correction_of(how),
+	};
+	cudaError_t status = local ? sum_squares(u, tensor) : cudaSuccess;
+
+	if (status != cudaSuccess)
+		return status;
+	return how->kind == PD_SGD || lars
+		? pd_kernel_sgd(u->stream, u->dtype, &sgd, tensor->begin, tensor->end)
+		: pd_kernel_adam(u->stream, u->dtype, &adam, tensor->begin, tensor->end);
 }
 
 int pd_cuda_update(cudaStream_t stream, const struct pd_compiled *net, const struct pd_update *u,
-		   int from, int count, struct pd_kernel_choice *choice,
+		   int from, int count, struct pd_kernel_choice *choice, struct pd_cuda_norms *room,
 		   struct pd_outcome *outcome, struct pd_error *err)
 {
+	const struct update update = { stream, net->dtype, u, choice, room };
 	const struct pd_adam a = adam_of(u);
 	const struct pd_kernel_rates sgd = rates_of(u);
-	const struct pd_kernel_adam adam = {
-		.next = u->next, .first = u->velocity, .second = u->second,
-		.master = u->master, .weights = u->weights, .gradients = u->gradients,
-		.factors = pd_adam_factors(&a), .choice = choice,
-		.correction = correction_of(u),
-	};
-	size_t begin, end;
+	struct pd_compiled_tensor_range range = { .vector = false };
+	cudaError_t status = cudaSuccess;
+	int l = from, number = 0;
 
-	pd_compiled_range(net, from, count, &begin, &end);
-	if (u->norm.vector &&
-	    pd_cuda_check(pd_kernel_global_norm(stream, &u->norm, &a, &sgd, choice, outcome),
-			  "an update", err) < 0)
-		return -1;
-	if (u->kind == PD_SGD)
-		return update_sgd(stream, net->dtype, u, choice, begin, end, err);
-	return pd_cuda_check(pd_kernel_adam(stream, net->dtype, &adam, begin, end), "an update",
-			     err);
+	if (u->norm.vector)
+		status = pd_kernel_global_norm(stream, &u->norm, &a, &sgd, choice, outcome);
+	if (pd_compiled_by_tensor(u)) {
+		while (status == cudaSuccess &&
+		       pd_compiled_next_tensor(net, from + count, &l, &number, &range))
+			status = update_range(&update, &range);
+	} else if (status == cudaSuccess) {
+		pd_compiled_range(net, from, count, &range.begin, &range.end);
+		status = update_range(&update, &range);
+	}
+	return pd_cuda_check(status, "an update", err);
 }
 
 int pd_cuda_squares(cudaStream_t stream, const struct pd_compiled *net,

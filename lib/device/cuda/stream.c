@@ -189,7 +189,7 @@ static int update(struct pd_cuda_stream *s, const struct pd_work *w, struct pd_e
 		f->outcome = w->update.norm.outcome;
 	return pd_cuda_update(s->stream, (struct pd_compiled *)w->net, &w->update, w->from,
 			      w->count, w->update.norm.vector ? &s->scrap->choice : NULL,
-			      &s->said[f - s->submissions].outcome, err);
+			      &s->scrap->norms, &s->said[f - s->submissions].outcome, err);
 }
 
 static int begin(struct pd_queue *q, struct pd_error *err)
@@ -222,7 +222,7 @@ static int run(struct pd_queue *q, const struct pd_work *w, struct pd_error *err
 		return update(s, w, err);
 	case PD_WORK_SQUARES:
 		return pd_cuda_squares(s->stream, (struct pd_compiled *)w->net, &w->squares,
-				       s->scrap->room, err);
+				       s->scrap->norms.pieces, err);
 	case PD_WORK_UNITE:
 		return pd_cuda_check(pd_kernel_unite(s->stream, w->unite.vector, w->unite.other,
 						     w->unite.count), "uniting vectors", err);

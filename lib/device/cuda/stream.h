@@ -29,7 +29,7 @@ struct pd_cuda_said {
 /* The stream's own device memory: of one piece of work, until the next. */
 struct pd_cuda_scrap {
 	struct pd_kernel_choice choice;
-	double room[PD_KERNEL_PIECES];
+	struct pd_cuda_norms norms;
 };
 
 struct pd_cuda_stream {

@@ -79,16 +79,25 @@ template <typename T>
 __global__ static void sgd(struct pd_kernel_sgd u, size_t begin, size_t count)
 {
 	const struct moved<T> m = moved_of<T>(u.weights, u.master, u.next);
-	const struct pd_kernel_rates r = u.choice ? u.choice->sgd : u.rates;
+	struct pd_kernel_rates r = u.choice ? u.choice->sgd : u.rates;
 	double factor = u.choice ? u.choice->factor : 1;
 
+	if (u.spared)
+		r.decay = 0;
+	if (u.norms)
+		r.rate = (float)(r.exact_rate * pd_lars_local(u.trust, u.spared ? 0 : r.exact_decay,
+							      u.norms->weights, u.norms->gradient,
+							      factor));
 	PD_FOR_EACH(k, count) {
 		size_t i = begin + k;
 		float old = m.from[i];
 
 		if (skipped(u.choice, m, i))
 			continue;
-		if (u.velocity)
+		if (u.velocity && u.lars)
+			pd_lars_momentum(m.to, u.velocity, m.from, u.gradients, i, factor, r.rate,
+					 r.keep, r.decay);
+		else if (u.velocity)
 			pd_sgd_momentum(m.to, u.velocity, m.from, u.gradients, i, factor, r.rate,
 					r.keep, r.decay);
 		else
@@ -110,9 +119,13 @@ template <typename T>
 __global__ static void adam(struct pd_kernel_adam u, size_t begin, size_t count)
 {
 	const struct moved<T> m = moved_of<T>(u.weights, u.master, u.next);
-	const struct pd_adam_factors f = u.choice ? u.choice->adam : u.factors;
+	struct pd_adam_factors f = u.choice ? u.choice->adam : u.factors;
 	double factor = u.choice ? u.choice->factor : 1;
 
+	if (u.spared) {
+		f.keep = 1;
+		f.decay = 0;
+	}
 	PD_FOR_EACH(k, count) {
 		size_t i = begin + k;
 		float old = m.from[i];

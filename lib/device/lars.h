@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* LARS's own rate of a parameter tensor; device.h has the formula. */
+#ifndef PD_DEVICE_LARS_H
+#define PD_DEVICE_LARS_H
+
+#include "base/inline.h"
+
+#include <math.h>
+
+/*
+ * Returns it from the sums of squares of the weights and of the gradient as it is in the arena, which
+ * the update multiplies by `factor`.
+ */
+PD_INLINE double pd_lars_local(double trust, double decay, double weights, double gradient, double factor)
+{
+	double w = sqrt(weights), g = sqrt(gradient) * factor;
+
+	return w > 0 && g > 0 ? trust * w / (g + decay * w) : 1;
+}
+
+#endif
