@@ -1,3 +1,7 @@
+bin_PROGRAMS += bin/pd-model
+bin_pd_model_SOURCES = bin/pd-model.c
+bin_pd_model_LDADD = $(PD_LIBS)
+
 bin_PROGRAMS += bin/pd-plan
 bin_pd_plan_SOURCES = bin/pd-plan.c
 bin_pd_plan_LDADD = $(PD_LIBS)

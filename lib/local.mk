@@ -8,6 +8,7 @@ PD_DEVICE_LIBS = lib/libpddevice.a $(PD_LIBS) $(ONEDNN_LIBS) $(UCX_LIBS) $(ZLIB_
 
 include lib/base/local.mk
 include lib/model/local.mk
+include lib/network/local.mk
 include lib/topology/local.mk
 include lib/profile/local.mk
 include lib/plan/local.mk

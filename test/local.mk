@@ -186,8 +186,8 @@ EXTRA_DIST += test/t1001-malformed.sh test/data/small-model.json test/data/small
 check_PROGRAMS += test/unit/seeds
 test_unit_seeds_SOURCES = test/unit/seeds.c contrib/fuzz/fuzz.c
 test_unit_seeds_LDADD = $(PD_DEVICE_LIBS)
-TESTS += test/t1002-seeds.sh
-EXTRA_DIST += test/t1002-seeds.sh
+TESTS += test/t1002-seeds.sh test/t1003-pd-model.sh
+EXTRA_DIST += test/t1002-seeds.sh test/t1003-pd-model.sh
 TESTS += test/t8001-manual.sh test/t8004-gpu-first.sh
 EXTRA_DIST += test/t8001-manual.sh test/t8004-gpu-first.sh
 

@@ -38,7 +38,7 @@ test_ok "no #ifdef outside the back ends" '
 		grep -v "lib/transport/[nu]"
 '
 
-for program in pd-plan pd-replay pd-schedule; do
+for program in pd-model pd-plan pd-replay pd-schedule; do
 	test_ok "$program needs no device library" '
 		! ldd "$PD_BUILD/bin/$program" | grep -E "dnnl|libuc[pst]|cuda|cudnn|nccl"
 	'

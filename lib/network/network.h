@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Families of networks: a family writes model documents (pd-model(5)) of any size; its presets are
+ * the sizes that papers have.  All of pd-model(1) but its command line.
+ */
+#ifndef PD_NETWORK_NETWORK_H
+#define PD_NETWORK_NETWORK_H
+
+#include "base/error.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* What is not said of a network is PD_NETWORK_UNSAID, of a flag false. */
+#define PD_NETWORK_UNSAID (-1)
+#define PD_NETWORK_TYPE_COUNT int64_t
+#define PD_NETWORK_TYPE_REAL double
+#define PD_NETWORK_TYPE_FLAG bool
+struct pd_network_size {
+#define NETWORK_OPTION(field, name, kind, argument, least, most, help) PD_NETWORK_TYPE_##kind field;
+#include "network/option.def"
+#undef NETWORK_OPTION
+};
+
+struct pd_preset {
+	const char *name;
+	/*
+	 * Words such as "layers=16".  The first preset of a family has all that the family takes,
+	 * the others what they have otherwise.
+	 */
+	const char *size;
+};
+
+struct pd_network;
+struct pd_family {
+	const char *name;
+	const char *what;               /* one line */
+	const struct pd_preset *presets;        /* ends with one that has no name */
+	/* Adds inputs and layers.  Errors: a size that it does not have. */
+	int (*build)(struct pd_network *network, const struct pd_network_size *size,
+		     struct pd_error *err);
+};
+
+/* Ends with one that has no name. */
+extern const struct pd_family *const pd_families[];
+
+/*
+ * Finds a family by its name or by that of one of its presets, which is then in *preset_p; else that
+ * is the first.  False: there is none.
+ */
+bool pd_family_find(const char *name, const struct pd_family **family_p,
+		    const struct pd_preset **preset_p);
+const struct pd_preset *pd_preset_find(const struct pd_family *family, const char *name);
+/* The size of a preset. */
+void pd_preset_size(const struct pd_family *family, const struct pd_preset *preset,
+		    struct pd_network_size *size_p);
+/* All is unsaid. */
+void pd_network_size_init(struct pd_network_size *size_p);
+/*
+ * Writes the document of a preset but for what `given` says otherwise.  It is called `name`; where
+ * that is NULL, like the preset if nothing is said, else like the family.  Returns a new reference.
+ * Errors: what is said and the family does not take, or does not have.
+ */
+json_t *pd_network_document(const struct pd_family *family, const struct pd_preset *preset,
+			    const struct pd_network_size *given, const char *name,
+			    struct pd_error *err);
+/* Writes such a document, an input and a layer to a line. */
+int pd_network_write(const json_t *document, FILE *out, struct pd_error *err);
+
+#endif
