@@ -17,13 +17,6 @@
 
 #define MOST_SAMPLES UINT32_MAX         /* that an epoch's order counts */
 
-/* What an input of the model takes of a window. */
-enum role {
-	ROLE_TOKENS,
-	ROLE_NEXT,              /* the label of a loss: the token behind each */
-	ROLE_POSITIONS,         /* 0 to T - 1 */
-};
-
 struct text {
 	struct pd_token_file file;
 	const uint8_t *data;    /* what the set has of the file */
@@ -36,7 +29,7 @@ struct tokens {
 	struct text *texts;
 	int64_t length;         /* of a window */
 	int64_t vocabulary;     /* every token is below */
-	enum role *roles;       /* per input of the model */
+	int64_t *ahead;         /* per input of the model: 1, the label of a loss; else 0 */
 };
 
 /* ---- the model ---- */
@@ -49,20 +42,13 @@ static bool is_label(const struct pd_model *model, int input)
 	return false;
 }
 
-static enum role role_of(const struct pd_model *model, int input)
-{
-	if (is_label(model, input))
-		return ROLE_NEXT;
-	return strcmp(model->inputs[input].name, "positions") == 0 ? ROLE_POSITIONS : ROLE_TOKENS;
-}
-
 /* Its inputs can be filled from windows: i32, of one length. */
-static int read_roles(const char *path, const struct pd_model *model, struct tokens *tokens,
+static int read_model(const char *path, const struct pd_model *model, struct tokens *tokens,
 		      struct pd_error *err)
 {
 	bool labels = false;
 
-	tokens->roles = pd_calloc((size_t)model->input_count, sizeof(*tokens->roles));
+	tokens->ahead = pd_calloc((size_t)model->input_count, sizeof(*tokens->ahead));
 	tokens->length = model->inputs[0].shape.size[0];
 	tokens->vocabulary = INT64_MAX;
 	for (int i = 0; i < model->input_count; i++) {
@@ -74,13 +60,9 @@ static int read_roles(const char *path, const struct pd_model *model, struct tok
 			return pd_error_input(err, "%s: holds text: expected a model whose inputs are "
 					      "i32 and have one axis, of one length; \"%.60s\" of "
 					      "\"%.60s\" is another", path, input->name, model->name);
-		tokens->roles[i] = role_of(model, i);
-		labels |= tokens->roles[i] == ROLE_NEXT;
-		if (tokens->roles[i] == ROLE_POSITIONS && limit < tokens->length)
-			return pd_error_input(err, "%s: the model's input \"positions\" takes numbers "
-					      "below %" PRId64 ": expected %" PRId64
-					      ", the length of a window", path, limit, tokens->length);
-		if (tokens->roles[i] != ROLE_POSITIONS && limit < tokens->vocabulary)
+		tokens->ahead[i] = is_label(model, i);
+		labels |= tokens->ahead[i];
+		if (limit < tokens->vocabulary)
 			tokens->vocabulary = limit;
 	}
 	return labels ? 0 : pd_error_input(err, "%s: holds text: expected a model with a loss whose "
@@ -120,7 +102,7 @@ static int new_set(const struct pd_data_format *format, const char *path,
 {
 	*set_p = (struct pd_dataset){ .format = format,
 				      .state = pd_zalloc(sizeof(struct tokens)) };
-	return read_roles(path, model, set_p->state, err);
+	return read_model(path, model, set_p->state, err);
 }
 
 /* A text of the set, all of a file; takes the name. */
@@ -199,17 +181,11 @@ static struct text *text_of(struct tokens *tokens, int64_t sample)
 static void read_window(const struct pd_dataset *set, int input, int64_t sample, void *out)
 {
 	struct tokens *tokens = set->state;
-	enum role role = tokens->roles[input];
 	const struct text *text = text_of(tokens, sample);
 	const struct pd_npy_type *type = text->file.type;
-	int64_t from = (sample - text->first) * tokens->length + (role == ROLE_NEXT);
-	int32_t *place = out;
+	int64_t from = (sample - text->first) * tokens->length + tokens->ahead[input];
 
-	if (role == ROLE_POSITIONS)
-		for (int64_t t = 0; t < tokens->length; t++)
-			place[t] = (int32_t)t;
-	else
-		type->to_i32(text->data + from * type->bytes, tokens->length, place);
+	type->to_i32(text->data + from * type->bytes, tokens->length, out);
 }
 
 static void close_tokens(struct pd_dataset *set)
@@ -219,7 +195,7 @@ static void close_tokens(struct pd_dataset *set)
 	for (int i = 0; i < tokens->text_count; i++)
 		pd_token_file_release(&tokens->texts[i].file);
 	free(tokens->texts);
-	free(tokens->roles);
+	free(tokens->ahead);
 	free(tokens);
 }
 

@@ -14,23 +14,22 @@
 #define LENGTH 4                        /* of a window */
 
 static struct small_model store;
-static struct pd_input inputs[3];
+static struct pd_input inputs[2];
 
-/* Positions, labels and tokens, in this order, and a loss over a vocabulary at each place. */
+/* Labels and tokens, in this order, and a loss over a vocabulary at each place. */
 static const struct pd_model *model_of_tokens(int64_t vocabulary)
 {
-	static char *const names[] = { "positions", "labels", "tokens" };
+	static char *const names[] = { "labels", "tokens" };
 
 	small_model(&store, 1, 1, 1, 1);
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 2; i++)
 		inputs[i] = (struct pd_input){ .name = names[i], .dtype = PD_I32,
 					       .shape = { .dims = 1, .size = { LENGTH } } };
 	store.layers[0].output = (struct pd_shape){ .dims = 2, .size = { LENGTH, vocabulary } };
 	store.layers[1].limit = vocabulary;
-	store.flatten_inputs[0] = 2;
-	store.loss_inputs[0] = 3;
+	store.flatten_inputs[0] = 1;
+	store.loss_inputs[1] = 0;
 	store.model.inputs = inputs;
-	store.model.input_count = 3;
 	return &store.model;
 }
 
@@ -62,14 +61,13 @@ static const uint32_t *run_of(uint32_t first, uint32_t step, int count)
 
 static bool sample_is(const struct pd_dataset *set, int64_t sample, int32_t first, int32_t step)
 {
-	int32_t positions[LENGTH], labels[LENGTH], tokens[LENGTH];
+	int32_t labels[LENGTH], tokens[LENGTH];
 	bool right = true;
 
-	set->format->read(set, 0, sample, positions);
-	set->format->read(set, 1, sample, labels);
-	set->format->read(set, 2, sample, tokens);
+	set->format->read(set, 0, sample, labels);
+	set->format->read(set, 1, sample, tokens);
 	for (int t = 0; t < LENGTH; t++)
-		right = right && positions[t] == t && tokens[t] == first + t * step &&
+		right = right && tokens[t] == first + t * step &&
 			labels[t] == first + (t + 1) * step;
 	if (!right)
 		diag("sample %d begins with %d %d, label %d", (int)sample, tokens[0], tokens[1],
@@ -235,17 +233,17 @@ static void test_models_refused(void)
 	mkdir(scratch_path("fine"), 0777);
 	put("fine/train.bin", NULL, 0, 2, 9, run_of(1, 1, 9));
 	put("fine/val.bin", NULL, 0, 2, 9, run_of(1, 1, 9));
-	inputs[2].shape.size[0] = 5;
+	inputs[1].shape.size[0] = 5;
 	ok(refused("fine", model, "/fine", "\"tokens\" of \"small\" is another"), "another length");
-	inputs[2].shape.size[0] = LENGTH;
-	inputs[2].dtype = PD_F32;
+	inputs[1].shape.size[0] = LENGTH;
+	inputs[1].dtype = PD_F32;
 	ok(refused("fine", model, "/fine", "inputs are i32 and have one axis, of one length; "
 		   "\"tokens\" of \"small\" is another"), "an f32 input");
-	inputs[2].dtype = PD_I32;
+	inputs[1].dtype = PD_I32;
 	inputs[0].shape.dims = 0;
-	ok(refused("fine", model, "/fine", "\"positions\" of \"small\" is another"), "a scalar");
+	ok(refused("fine", model, "/fine", "\"labels\" of \"small\" is another"), "a scalar");
 	inputs[0].shape.dims = 1;
-	store.loss_inputs[1] = 3;
+	store.loss_inputs[1] = 2;
 	ok(refused("fine", model, "/fine", "a loss whose labels are an input, \"small\" has none"),
 	   "labels that are no input");
 }
@@ -281,7 +279,7 @@ static void test_corrupt(void)
 			continue;
 		}
 		for (int64_t s = 0; s < train.samples; s++)
-			for (int input = 0; input < 3; input++) {
+			for (int input = 0; input < 2; input++) {
 				train.format->read(&train, input, s, values);
 				for (int t = 0; t < LENGTH; t++)
 					all = all && values[t] >= 0 && values[t] < 1000;
