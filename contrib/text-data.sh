@@ -1,0 +1,94 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Two data sets for pd-run --data out of Debian's packages:
+#
+#     sh contrib/text-data.sh [FOLDER]            text-data; what is there already is kept
+#
+#     FOLDER/prose    train.txt, val.txt: English prose for language models, 3.5 MB: the Jargon
+#                     File, Debian's reference, developers' reference and policy, and Git's manuals
+#     FOLDER/pairs    train/, test/: sentences in English and German for translators such as GNMT, out
+#                     of the catalogues of messages of LibreOffice, GCC, util-linux, GnuCash, Gnumeric
+#                     and the C library (contrib/text-pairs.py says how they become numbers)
+#
+# Nothing is installed: packages are downloaded by apt-get and unpacked into a folder that is removed.
+# LENGTH (30) tokens have a place in a sentence; VOCABULARY (8000) words are known.  77: no network.
+set -eu
+export LC_ALL=C
+
+source=$(cd "$(dirname "$0")" && pwd)
+folder=${1:-text-data}
+prose="jargon-text debian-reference-en developers-reference debian-policy git-doc"
+pairs="libreoffice-l10n-de gcc-12-locales util-linux-locales gnucash-common gnumeric-common libc-l10n"
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/text-data.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+
+# unpack PACKAGE...: each into a folder of its name
+unpack() {
+	for package in "$@"; do
+		mkdir "$work/$package"
+		(cd "$work/$package" && apt-get download -qq "$package" >/dev/null 2>"$work/why") || {
+			echo "text-data.sh: $package cannot be downloaded, so there are no data: $(
+				tail -n 1 "$work/why")" >&2
+			exit 77
+		}
+		dpkg-deb -x "$work/$package/"*.deb "$work/$package"
+	done
+}
+
+# paragraphs: those of the texts in these files that are prose, a line each: long enough, and of
+# letters, spaces, commas and full stops nearly throughout, which neither tables nor programs are.
+paragraphs() {
+	for file; do
+		case $file in
+		*.gz) gzip -dc "$file" ;;
+		*) cat "$file" ;;
+		esac
+		echo
+	done | awk 'BEGIN { RS = "" }
+		{
+			gsub(/[ \t\n]+/, " ")
+			sub(/^ /, "")
+			other = $0
+			words = gsub(/[A-Za-z ,.]/, "", other)
+		}
+		length($0) >= 120 && words >= 0.93 * length($0) { print }'
+}
+
+# texts PACKAGE...: their plain texts, but for notes on releases
+texts() {
+	for package in "$@"; do
+		find "$work/$package/usr/share" \( -name "*.txt" -o -name "*.txt.gz" \) ! -name "*.rst.txt" \
+			! -path "*/RelNotes/*" | sort
+	done
+}
+
+mkdir -p "$folder"
+if ! [ -d "$folder/prose" ]; then
+	# shellcheck disable=SC2086
+	unpack $prose
+	mkdir "$work/prose"
+	for package in $prose; do
+		# shellcheck disable=SC2046
+		paragraphs $(texts "$package") >"$work/text"
+		# the last tenth of each package is for the evaluation
+		lines=$(($(wc -l <"$work/text") * 9 / 10))
+		head -n "$lines" "$work/text" >>"$work/prose/train.txt"
+		tail -n "+$((lines + 1))" "$work/text" >>"$work/prose/val.txt"
+	done
+	mv "$work/prose" "$folder/prose"
+fi
+if ! [ -d "$folder/pairs" ]; then
+	# shellcheck disable=SC2086
+	unpack $pairs
+	find "$work" -path "*/de/LC_MESSAGES/*.mo" | sort >"$work/catalogues"
+	mkdir "$work/pairs"
+	python3 "$source/text-pairs.py" --length="${LENGTH:-30}" --vocabulary="${VOCABULARY:-8000}" \
+		"$work/pairs" <"$work/catalogues"
+	mv "$work/pairs" "$folder/pairs"
+fi
+echo "$folder/prose: $(wc -c <"$folder/prose/train.txt") bytes to train on, $(
+	wc -c <"$folder/prose/val.txt") to evaluate on"
+echo "$folder/pairs: $(wc -l <"$folder/pairs/train.en") sentences to train on, $(
+	wc -l <"$folder/pairs/test.en") to evaluate on"
