@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In a build without CUDA: the device that --device=cuda names, of which there is none. */
+/* A build without CUDA has this device for --device=cuda; it finds no GPU. */
 #include "device/device.h"
 
 static int absent_count(struct pd_error *why)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What one thread of a kernel computes, as functions that compile for the processor as well:
+ * These functions are what one thread of a kernel computes.  They compile for the processor, too:
  * test/unit/cuda-arith.c runs them there, against the CPU device and plain loops.
  */
 #ifndef PD_DEVICE_CUDA_ARITH_H
@@ -16,8 +16,8 @@
 #include <stdint.h>
 
 /*
- * Of elements of any type, on a GPU; for the processor of f32.  PD_LANED: of so many at once that
- * lie next to one another, and begin where a pack of them may; for the processor of one.
+ * PD_TYPED functions take elements of any type on a GPU, and f32 on the processor.  PD_LANED
+ * functions take a pack of adjacent elements at a time on a GPU, and one on the processor.
  */
 #ifdef __cplusplus
 #define PD_TYPED template <typename pd_value> PD_INLINE
@@ -40,16 +40,16 @@ typedef float pd_value;
 struct pd_pool_shape {
 	int in[2], out[2];
 	int kernel[2], stride[2], padding[2];
-	int adaptive;                   /* adaptive_avgpool2d: the three above are not read */
-	int include_padding;            /* in a mean's divisor */
-	int step;                       /* from an element of a plane to the next */
+	int adaptive;                   /* adaptive_avgpool2d, which does not read the three above */
+	int include_padding;            /* the divisor of a mean counts the padding */
+	int step;                       /* from one element of a plane to the next */
 };
 
 struct pd_axis_range {
 	int begin, end;
 };
 
-/* The inputs that output number `at` of the axis looks at, without the padding. */
+/* Returns the inputs of output number `at` of the axis, without the padding. */
 PD_INLINE struct pd_axis_range pd_pool_window(const struct pd_pool_shape *s, int axis, int at)
 {
 	struct pd_axis_range range;
@@ -70,8 +70,8 @@ PD_INLINE struct pd_axis_range pd_pool_window(const struct pd_pool_shape *s, int
 }
 
 /*
- * The outputs that look at input number `at` of the axis.  Adaptive: floor(o I / O) <= at
- * < ceil((o + 1) I / O) is floor(at O / I) <= o < ceil((at + 1) O / I).
+ * Returns the outputs that read input number `at` of the axis.  Adaptive: floor(o I / O) <= at <
+ * ceil((o + 1) I / O) holds for floor(at O / I) <= o < ceil((at + 1) O / I).
  */
 PD_INLINE struct pd_axis_range pd_pool_outputs(const struct pd_pool_shape *s, int axis, int at)
 {
@@ -92,7 +92,7 @@ PD_INLINE struct pd_axis_range pd_pool_outputs(const struct pd_pool_shape *s, in
 	return range;
 }
 
-/* The largest input of a window, the first where there are several, and its place in the plane. */
+/* Finds the largest input of a window, the first of several, and its place in the plane. */
 PD_LANED void pd_pool_largest(const struct pd_pool_shape *s, const pd_value *plane, int row,
 			      int column, float *most, int32_t *best)
 {
@@ -118,7 +118,7 @@ PD_LANED void pd_pool_largest(const struct pd_pool_shape *s, const pd_value *pla
 		}
 }
 
-/* The gradient of an input of a plane: of the outputs that chose it. */
+/* Sums the gradient of an input of a plane over the outputs that chose it. */
 PD_LANED void pd_pool_chosen(const struct pd_pool_shape *s, const pd_value *gradient,
 			     const int32_t *chosen, int row, int column, float *sum)
 {
@@ -175,7 +175,7 @@ PD_TYPED float pd_pool_share(const struct pd_pool_shape *s, const pd_value *grad
 	return sum;
 }
 
-/* ---- dropout: eight elements of a sample, from number 8 byte on; a bit each, kept or not ---- */
+/* ---- dropout: a bit for each of eight elements of a sample, from number 8 * byte on ---- */
 
 PD_INLINE unsigned char pd_dropout_byte(uint64_t seed, uint64_t stream, uint32_t sample,
 					int64_t byte, int64_t elements, float p)
@@ -193,13 +193,14 @@ PD_INLINE unsigned char pd_dropout_byte(uint64_t seed, uint64_t stream, uint32_t
 }
 
 /*
- * ---- softmax cross-entropy of one sample: what one of `step` threads does, which takes elements
- * `from`, from + step, ...  What they find is brought together by pd_softmax_larger and sums.
+ * ---- softmax cross-entropy of one row: the part of one of `step` threads ----
+ *
+ * A thread takes elements `from`, from + step, ...  pd_softmax_larger and sums combine the results.
  */
 
 struct pd_softmax_best {
 	float value;
-	int64_t at;                     /* of the first that is so large; classes: there is none */
+	int64_t at;                     /* the first element that large; classes: none */
 };
 
 PD_TYPED struct pd_softmax_best pd_softmax_largest(const pd_value *x, int64_t classes,
@@ -253,7 +254,10 @@ PD_TYPED void pd_softmax_gradient(pd_value *dx, const pd_value *x, int64_t class
 
 /* ---- updates of element i; next may be weights ---- */
 
-/* A gradient times what was agreed on: in double, since 1 over a large scale is no normal float. */
+/*
+ * Multiplies a gradient by the agreed factor, in double: 1 over a large scale is below normal
+ * floats.
+ */
 PD_INLINE float pd_scaled(float gradient, double factor)
 {
 	return factor == 1 ? gradient : (float)(factor * (double)gradient);
@@ -295,7 +299,7 @@ PD_INLINE void pd_adam_element(float *next, float *first, float *second, const f
 	next[i] = f->keep * w - f->step * (first[i] / (sqrtf(second[i]) / f->root + f->eps));
 }
 
-/* After it, from the weight `old` that it was made of: what backward reads instead. */
+/* Corrects a weight after an update from `old` to `next`: backward reads the result instead. */
 PD_INLINE float pd_corrected(float *delta, float old, float next, size_t i, float keep, float rest,
 			     float delay)
 {

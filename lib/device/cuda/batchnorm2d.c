@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * batchnorm2d by cuDNN, which keeps the mean and the inverse deviation in the slot and moves
- * the running statistics (mean, unbiased variance) as PyTorch does.  One call makes all the
- * gradients: in two parts the slot keeps those of the parameters.  In 16 bits, and with channels
- * last, kernels of ours do the same, and the relu that follows, forward and backward.
+ * batchnorm2d by cuDNN, which keeps the mean and the inverse deviation in the slot and moves the
+ * running statistics (mean, unbiased variance) as PyTorch does.  One call computes all gradients,
+ * so with backward in two parts the slot keeps those of the parameters.  In 16 bits, and with
+ * channels last, kernels of our own do the same, and the relu behind it, forward and backward.
  */
 #include "device/cuda/cuda.h"
 
@@ -12,10 +12,10 @@
 struct batchnorm {
 	struct pd_cuda_own own;
 	cudnnTensorDescriptor_t x, channels;
-	size_t half;                    /* bytes from the mean to the other */
-	size_t kept;                    /* from scale to shift, of gradients kept for later */
+	size_t half;                    /* bytes from the mean to the inverse deviation */
+	size_t kept;                    /* bytes from scale to shift, in the kept gradients */
 	bool ours;
-	struct pd_kernel_norm norm;     /* ours */
+	struct pd_kernel_norm norm;     /* for our own kernels */
 };
 
 static void release(void *own)
@@ -65,7 +65,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 		prepare_ours(b, l);
 		return 0;
 	}
-	/* the input's gradient, when nobody wants it */
+	/* an input's gradient that nobody wants */
 	if (!l->wants[0])
 		l->backward_bytes = pd_align(sizeof(float) * pd_cuda_batch_elements(l, shape));
 	if (l->net->batch > INT_MAX)

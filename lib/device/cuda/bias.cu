@@ -5,9 +5,9 @@
 #include "device/cuda/kernels.h"
 #include "device/cuda/typed.cuh"
 
-#define PARTS_MOST 32           /* of a batch, each summed by a block of its own */
+#define PARTS_MOST 32           /* the most parts of a batch; a block sums each */
 
-/* Where a channel has one element, threads go over all; else a block takes a plane at a time. */
+/* Threads go over all elements where a channel has one; else a block takes a plane at a time. */
 template <typename T>
 __global__ static void bias_flat(T *y, const T *bias, bool relu, size_t count, int64_t channels)
 {
@@ -60,8 +60,8 @@ size_t pd_kernel_bias_scratch(int64_t batch, int64_t channels)
 }
 
 /*
- * Block (c, p) sums channel c over the samples of part p: each thread over every so many
- * elements, then halves are added to halves.
+ * Block (c, p) sums channel c over the samples of part p: each thread at its stride, then halves
+ * are added to halves.
  */
 template <typename T>
 __global__ static void bias_parts(float *room, const T *dy, int64_t batch, int64_t channels,
@@ -100,7 +100,7 @@ __global__ static void bias_total(float *db, const float *room, int64_t channels
 	}
 }
 
-/* A thread per channel, next to each other in memory. */
+/* A thread sums one channel; neighbours read adjacent memory. */
 template <typename T>
 __global__ static void bias_columns(float *db, const T *dy, int64_t batch, int64_t channels)
 {

@@ -7,8 +7,8 @@
 
 #include <stdlib.h>
 
-#define CALLS 2                         /* of a candidate that are timed as one */
-#define PATTERN ((size_t)64 << 10)      /* bytes of random numbers, which are then repeated */
+#define CALLS 2                         /* calls of a candidate that are timed as one */
+#define PATTERN ((size_t)64 << 10)      /* bytes of random numbers, which are repeated */
 
 struct events {
 	const struct pd_cuda_trial *trial;
@@ -46,7 +46,7 @@ static int fastest(const struct pd_cuda_trial *trial, int n)
 		cudaEventDestroy(e.begin);
 	if (e.end)
 		cudaEventDestroy(e.end);
-	cudaGetLastError();     /* of those that failed, and nobody else's */
+	cudaGetLastError();     /* clears errors of candidates that failed */
 	return best;
 }
 
@@ -70,7 +70,9 @@ int pd_cuda_choose(struct pd_compiled_layer *l, int way, const int *codes, int n
 	return best;
 }
 
-/* Uniform in [-0.5, 0.5): with zeros a GPU draws less power, and clocks higher, than it will. */
+/*
+ * Fills with numbers uniform in [-0.5, 0.5).  With zeros a GPU draws less power, and clocks higher.
+ */
 static void fill(void *pattern, enum pd_dtype dtype)
 {
 	for (uint32_t i = 0; i < PATTERN / pd_dtype_bytes(dtype); i++) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which of a library's algorithms a layer takes.  By themselves the libraries' heuristics say,
- * from the shapes alone.  pd-profile has the candidates timed, on this GPU and memory of the
- * layer's size, and records what was taken as one number of the layer's ("algorithms"); what
- * runs the plan takes the same, so that every rank and every run computes the same bits.
+ * A layer's algorithms are chosen from a library's candidates.  By default the library's heuristics
+ * choose, from shapes alone.  pd-profile times the candidates, on this GPU and in memory of the
+ * layer's size, and records its choice as one number of the layer ("algorithms").  A run of the
+ * plan takes the same algorithms, so that every rank and every run computes the same bits.
  *
- * Three ways (forward, the gradient of the input, that of the weights), two decimal digits each:
- * a code that the library's part gives its candidates; 0: as the heuristics say, and so where
- * nothing that is known has that code any more.  What has no code is written down in words:
- * engine_name.h.
+ * The number has two decimal digits for each of three ways (forward, gradient of the input,
+ * gradient of the weights): a code that the library's part gives its candidates, or 0 for the
+ * heuristics' choice.  A code that no candidate has any more counts as 0.  Engines have no code but
+ * a name (engine_name.h).
  */
 #ifndef PD_DEVICE_CUDA_CHOICE_H
 #define PD_DEVICE_CUDA_CHOICE_H
@@ -18,10 +18,10 @@
 
 enum { PD_WAY_FORWARD, PD_WAY_DATA, PD_WAY_WEIGHTS, PD_WAYS };
 
-#define PD_CHOICES 32                   /* candidates of one way that are looked at */
-#define PD_CHOICE_WARM_MS 50            /* of work before times count: clocks take that to rise */
-#define PD_CHOICE_WARM_ROUNDS 1000      /* and no more, however short they are */
-#define PD_CHOICE_ROUNDS 5              /* that count */
+#define PD_CHOICES 32                   /* the most candidates of a way */
+#define PD_CHOICE_WARM_MS 50            /* work before times count, in which clocks rise */
+#define PD_CHOICE_WARM_ROUNDS 1000      /* the most rounds of such work */
+#define PD_CHOICE_ROUNDS 5              /* rounds that count */
 
 static inline int64_t pd_choice_unit(int way)
 {
@@ -33,20 +33,22 @@ static inline int pd_choice_code(int64_t algorithms, int way)
 	return (int)(algorithms / pd_choice_unit(way) % 100);
 }
 
-/* The same, with this code (1 to 99) for a way that had none. */
+/* Adds a code (1 to 99) for a way that had none. */
 static inline int64_t pd_choice_with(int64_t algorithms, int way, int code)
 {
 	return algorithms + code * pd_choice_unit(way);
 }
 
-/* Runs a candidate and waits for it: the milliseconds that the GPU took; below 0: it failed. */
+/* Runs a candidate, waits, and returns the milliseconds that the GPU took; below 0: it failed. */
 struct pd_choice_timer {
 	float (*time)(void *context, int candidate);
 	void *context;
 };
 
-/* Runs each candidate once that has not failed and is not twice as slow as the fastest so far;
- * returns the milliseconds that all took.  shortest: their times so far, changed where counted. */
+/*
+ * Runs each candidate once, except those that failed or took twice the fastest time so far, and
+ * returns the sum of the milliseconds.  If `counted`, updates `shortest`, their shortest times.
+ */
 static inline float pd_choice_round(float *shortest, int n, const struct pd_choice_timer *timer,
 				    int counted)
 {
@@ -71,9 +73,9 @@ static inline float pd_choice_round(float *shortest, int n, const struct pd_choi
 }
 
 /*
- * The shortest time of each of n candidates, below 0 where it failed.  They take turns, so that
- * what else goes on meets all alike.  Not counted are the first round, in which code is loaded and
- * compiled, and those that follow until the GPU has been busy long enough to run at full speed.
+ * Measures the shortest time of each of n candidates; below 0: it failed.  They take turns, so that
+ * disturbances meet all alike.  The first round does not count, in which code is loaded and
+ * compiled, nor rounds until the GPU has been busy long enough to run at full speed.
  */
 static inline void pd_choice_measure(float *shortest, int n, const struct pd_choice_timer *timer)
 {
@@ -89,8 +91,9 @@ static inline void pd_choice_measure(float *shortest, int n, const struct pd_cho
 }
 
 /*
- * Of n candidates, best first as the heuristics see it, the fastest: not one that is faster than
- * an earlier one by less than can be told.  ms: below 0 where it failed.  -1: all did.
+ * Returns the fastest of n candidates, which are in the heuristics' order, best first.  A later
+ * candidate must be faster by more than the measurement's error.  ms: below 0 where it failed.  -1:
+ * all failed.
  */
 static inline int pd_choice_fastest(const float *ms, int n)
 {

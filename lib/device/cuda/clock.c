@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A GPU stamps its events on a clock of its own, of which CUDA gives only differences, as a
- * float of milliseconds: half a microsecond's grain, and worse from some seconds on.  So a
- * stream measures from an event of its own that is at most about a second old, and looks
- * for that event's time on the common clock anew each second, since the two clocks drift.
+ * A GPU stamps events on a clock of its own, of which CUDA gives only differences, as a float of
+ * milliseconds: with a grain of half a microsecond, which grows after some seconds.  So a stream
+ * measures from an event of its own that is at most about a second old, and finds that event's time
+ * on the common clock anew each second, since the two clocks drift.
  */
 #include "device/cuda/cuda.h"
 
 #include "base/clock.h"
 
 #define LOOKS 4
-#define CLOSE_NS 100000         /* between the two looks at the host's clock */
-#define LOOK_NS 1000000         /* for one that is not close, until it is given up */
+#define CLOSE_NS 100000         /* the most between two readings of the host's clock */
+#define LOOK_NS 1000000         /* time after which it gives up */
 
 int pd_cuda_clock_ns(const struct pd_cuda_clock *clock, cudaEvent_t event, int64_t *ns_p,
 		     struct pd_error *err)
@@ -25,7 +25,7 @@ int pd_cuda_clock_ns(const struct pd_cuda_clock *clock, cudaEvent_t event, int64
 	return 0;
 }
 
-/* 1: the event is done; 0: it is not within LOOK_NS. */
+/* Returns 1: the event is done; 0: it is not within LOOK_NS. */
 static int await(cudaEvent_t event, int64_t before, struct pd_error *err)
 {
 	cudaError_t status;
@@ -40,8 +40,8 @@ static int await(cudaEvent_t event, int64_t before, struct pd_error *err)
 }
 
 /*
- * An event on a stream that has nothing else to do is stamped between before and after.  It is
- * there within microseconds; unless the stream shares a queue of the GPU's with one that waits.
+ * An event on a stream without other work is stamped between two readings of the host's clock.  It
+ * is done within microseconds, unless the stream shares a queue of the GPU's with one that waits.
  */
 static int look(const struct pd_cuda_look *with, cudaEvent_t past, int64_t *ns_p,
 		int64_t *width_p, struct pd_error *err)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Passes over a tensor by channel, and sums of it.  An element is known by its row (everything
- * but the channel) and its channel.
+ * Passes over a tensor by channel, and sums per channel.  An element is identified by its channel
+ * and its row, which is everything but the channel.
  *
- * A thread takes a unit at a time: N elements next to one another, 16 bytes of them where the
- * shape allows that, else one.  With channels last a unit is N channels of one row, else N rows
- * of one channel.  A column is the channels that a thread keeps to (N of them, or one), so that
- * what belongs to a channel is read once, into registers.
+ * A thread takes one unit at a time: N adjacent elements, 16 bytes of them where the shape allows
+ * that, else one.  With channels last a unit is N channels of one row, else N rows of one channel.
+ * A column is the channels that a thread keeps to (N or one), so that numbers of a channel are read
+ * once, into registers.
  *
- * Sums over rows are taken in an order that follows from the shape alone.  The units are cut into
- * parts.  A block has PD_THREADS threads, `across` side by side over columns and the rest over
- * the units of its part; each sums up its own, then halves of the block are added to halves.  A
- * second kernel adds up the parts, in double, in the same way.
+ * Sums over rows have an order that follows from the shape alone.  Units are divided into parts.  A
+ * block has PD_THREADS threads, `across` of them side by side over columns, and the others over the
+ * units of its part.  Each thread sums its own units, and then halves of the block are added to
+ * halves.  A second kernel adds the parts, in double, in the same way.
  */
 #ifndef PD_DEVICE_CUDA_COLUMNS_CUH
 #define PD_DEVICE_CUDA_COLUMNS_CUH
@@ -21,12 +21,12 @@
 #include "device/cuda/typed.cuh"
 
 #define PD_ACROSS_MOST 32
-#define PD_UNROLLED 4           /* units that a thread has asked for at a time, of all arrays */
-#define PD_ROWS_OF_A_PART 128   /* at least, where there are so many */
-#define PD_UNITS_OF_A_THREAD (2 * PD_UNROLLED)  /* likewise */
-#define PD_SUM_BLOCKS 1024      /* about, of a sum over all rows */
-#define PD_PASS_BLOCKS 4096     /* about, of a pass over all elements */
-#define PD_TOTAL_ACROSS 8       /* channels of a block that adds up parts */
+#define PD_UNROLLED 4           /* units of all arrays that a thread loads at a time */
+#define PD_ROWS_OF_A_PART 128   /* at least, if there are so many */
+#define PD_UNITS_OF_A_THREAD (2 * PD_UNROLLED)  /* at least, likewise */
+#define PD_SUM_BLOCKS 1024      /* about as many sum over all rows */
+#define PD_PASS_BLOCKS 4096     /* about as many pass over all elements */
+#define PD_TOTAL_ACROSS 8       /* channels of a block that adds parts */
 #define PD_TOTAL_ROWS (PD_THREADS / PD_TOTAL_ACROSS)
 
 /* Two sums of a channel over a part. */
@@ -36,7 +36,7 @@ struct alignas(8) pd_two {
 
 /* ---- on the host ---- */
 
-/* An upper bound for every type and layout, so that the room for them can be known early. */
+/* Returns an upper bound of parts for every type and layout, so that room can be reserved early. */
 static inline int pd_parts_most(int64_t rows, int64_t channels)
 {
 	int64_t parts = rows / PD_ROWS_OF_A_PART;
@@ -47,7 +47,7 @@ static inline int pd_parts_most(int64_t rows, int64_t channels)
 	return parts < 1 ? 1 : (int)parts;
 }
 
-/* How many elements a unit has.  aligned: all arrays begin at multiples of 16 bytes. */
+/* Returns the elements of a unit. aligned: all arrays begin at multiples of 16 bytes. */
 static inline int pd_unit(enum pd_dtype dtype, const struct pd_kernel_norm *norm, bool aligned)
 {
 	int most = dtype == PD_F32 ? 4 : 8;
@@ -65,7 +65,10 @@ static inline int64_t pd_units(const struct pd_kernel_norm *norm, int n)
 	return norm->area == 1 ? norm->rows : norm->rows / n;
 }
 
-/* A power of two.  Next to one another in memory there are at least 64 bytes, if there are. */
+/*
+ * Returns a block whose width is a power of two and covers at least 64 adjacent bytes, if there
+ * are.
+ */
 static inline dim3 pd_column_block(const struct pd_kernel_norm *norm, int n)
 {
 	int64_t columns = pd_columns(norm, n);
@@ -129,7 +132,7 @@ static inline dim3 pd_total_block(void)
 	return dim3(PD_TOTAL_ACROSS, PD_TOTAL_ROWS);
 }
 
-/* The statement, with N as the elements of a unit and LAST as whether channels are last. */
+/* Runs the statement with N, the elements of a unit, and LAST, whether channels are last. */
 #define PD_BY_UNIT(T, norm, unit, N, LAST, ...) do { \
 		if ((norm)->area == 1) { \
 			constexpr bool LAST = true; \
@@ -142,7 +145,7 @@ static inline dim3 pd_total_block(void)
 
 /* ---- on the GPU ---- */
 
-/* A thread's column, and where its units lie. */
+/* A thread's column, and the places of its units. */
 template <int N, bool LAST>
 struct pd_column {
 	static constexpr int channels_here = LAST ? N : 1;
@@ -164,7 +167,7 @@ struct pd_column {
 		return column * channels_here;
 	}
 
-	/* Divisions cost more than memory does: none where the channels are last. */
+	/* divisions cost more than memory accesses: none where channels are last */
 	__device__ size_t place(int64_t unit) const
 	{
 		size_t of_a_plane;
@@ -177,14 +180,14 @@ struct pd_column {
 	}
 };
 
-/* Of each channel of a thread its own number; which is element k's. */
+/* Returns which of the thread's channels element k belongs to. */
 template <int N, bool LAST>
 __device__ static constexpr int pd_lane(int k)
 {
 	return LAST ? k : 0;
 }
 
-/* n floats into registers; from: a multiple of 16 bytes, where n is one of 4. */
+/* Reads n floats into registers; from: a multiple of 16 bytes if n is one of 4. */
 template <int n>
 __device__ static void pd_read_floats(float *to, const float *from)
 {
@@ -199,7 +202,7 @@ __device__ static void pd_read_floats(float *to, const float *from)
 	}
 }
 
-/* The same of n numbers of another type, next to one another. */
+/* Reads n adjacent numbers of another type as floats. */
 template <int n, typename T>
 __device__ static void pd_read_lanes(float *to, const T *from)
 {
@@ -211,8 +214,8 @@ __device__ static void pd_read_lanes(float *to, const T *from)
 }
 
 /*
- * use(unit, load(unit)) for every step-th unit from `first` on, in order; so many are loaded
- * before the first of them is used.
+ * Calls use(unit, load(unit)) for every step-th unit from `first` on, in order; AHEAD units are
+ * loaded before the first of them is used.
  */
 template <int AHEAD, typename Load, typename Use>
 __device__ static void pd_for_units(int64_t first, int64_t end, int64_t step, Load load, Use use)
@@ -233,7 +236,7 @@ __device__ static void pd_for_units(int64_t first, int64_t end, int64_t step, Lo
 		use(unit, load(unit));
 }
 
-/* The units of this block's part, each of so many arrays. */
+/* Visits the units of this block's part, each of ARRAYS arrays. */
 template <int ARRAYS, typename Load, typename Use>
 __device__ static void pd_for_part(int64_t units, Load load, Use use)
 {
@@ -242,7 +245,7 @@ __device__ static void pd_for_part(int64_t units, Load load, Use use)
 	pd_for_units<PD_UNROLLED / ARRAYS>(begin + threadIdx.y, end, blockDim.y, load, use);
 }
 
-/* Every unit, each of so many arrays, by one of the blocks of its column. */
+/* Visits every unit, each of ARRAYS arrays, by one of the blocks of its column. */
 template <int ARRAYS, typename Load, typename Use>
 __device__ static void pd_for_all(int64_t units, Load load, Use use)
 {
@@ -250,8 +253,10 @@ __device__ static void pd_for_all(int64_t units, Load load, Use use)
 					   (int64_t)gridDim.y * blockDim.y, load, use);
 }
 
-/* The two sums of each of a thread's channels become those of its part, in the room, (parts,
- * channels).  All threads of a block come here. */
+/*
+ * Combines the two sums of each channel over the block's threads, and puts them into room (parts,
+ * channels).  All threads of a block call this.
+ */
 template <int n>
 __device__ static void pd_put_part(struct pd_two *room, int64_t channels, int64_t channel,
 				   const float *first, const float *second)
@@ -280,13 +285,16 @@ __device__ static void pd_put_part(struct pd_two *room, int64_t channels, int64_
 		}
 }
 
-/* The channel whose parts this thread adds up, in a block of pd_total_block(). */
+/* Returns the channel whose parts this thread adds, in a block of pd_total_block(). */
 __device__ static int64_t pd_total_channel(void)
 {
 	return blockIdx.x * (int64_t)PD_TOTAL_ACROSS + threadIdx.x;
 }
 
-/* True: this thread has the two sums of its channel.  All threads of a block come here. */
+/*
+ * Adds the parts.  Returns true in the thread that has the two sums of its channel.  All threads of
+ * a block call this.
+ */
 __device__ static bool pd_total(const struct pd_two *room, int parts, int64_t channels,
 				double *first_p, double *second_p)
 {

@@ -2,11 +2,11 @@
 /*
  * conv2d by cuDNN.
  *
- * Each way is an algorithm of the library's older calls, or an engine of its graph API
- * (conv2d_graph.c).  Bias, and the relu that follows, are added by the same call where the
- * library can, else by a kernel of ours.  With channels last an input that is plain is turned
- * first.  In 16 bits cuDNN writes the gradient of the weights in that type, too; a kernel of ours
- * widens it (conv2d_widen.c), and what follows is f32.
+ * Each way is an algorithm of the library's older calls or an engine of its graph API
+ * (conv2d_graph.c).  The same call adds bias and the relu behind it where the library can, else a
+ * kernel of our own does.  With channels last, a plain input is first brought into that layout.  In
+ * 16 bits cuDNN writes the gradient of the weights in 16 bits, too; a kernel of our own widens it
+ * to f32 (conv2d_widen.c).
  */
 #include "device/cuda/conv2d.h"
 
@@ -76,7 +76,7 @@ static int set_conv(struct pd_cuda_conv *c, int way, const struct pd_compiled_la
 			      "the arithmetic", err);
 }
 
-/* The last argument is the most that a relu lets through. */
+/* Sets the activation; its last argument is the most that a relu lets through. */
 static int set_after(struct pd_cuda_conv *c, struct pd_error *err)
 {
 	if (pd_cudnn_check(cudnnCreateActivationDescriptor(&c->after), "a relu", err) < 0)
@@ -119,7 +119,7 @@ static size_t bias_room(const struct pd_compiled_layer *l)
 		      : pd_kernel_bias_scratch(samples, out->size[0]);
 }
 
-/* The ways follow one another: they share the scratch.  The bias' gradient has its own. */
+/* Ways run one after the other and share the scratch; the bias' gradient has its own. */
 static void size(struct pd_cuda_conv *c, struct pd_compiled_layer *l)
 {
 	const struct pd_shape *out = &l->layer->output;
@@ -165,7 +165,7 @@ static int check(const struct pd_compiled_layer *l, cudnnStatus_t status, struct
 			       cudnnGetErrorString(status));
 }
 
-/* The input in the layout that is wanted: itself, or turned, at the beginning of the scratch. */
+/* Returns the input in the wanted layout: itself, or converted at the beginning of the scratch. */
 static const void *input(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	const struct pd_cuda_conv *c = l->own;
@@ -176,7 +176,7 @@ static const void *input(struct pd_compiled_layer *l, struct pd_error *err)
 		? NULL : l->temporary;
 }
 
-/* By the way's engine. */
+/* Runs the engine of a way. */
 static int run(struct pd_compiled_layer *l, int way, const void *x, const void *w, const void *y,
 	       void *workspace, struct pd_error *err)
 {
@@ -189,7 +189,7 @@ static int run(struct pd_compiled_layer *l, int way, const void *x, const void *
 	return check(l, pd_dnn_run(&c->engine[way], pd_cuda_engine(l)->dnn, &data), err);
 }
 
-/* 1: done; 0: the library has no such thing. */
+/* Runs forward in one call: 1; 0 where the library cannot. */
 static int forward_fused(struct pd_compiled_layer *l, const void *x, void *workspace,
 			 struct pd_error *err)
 {
@@ -250,7 +250,7 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 
 		if (verdict != 0)
 			return verdict < 0 ? -1 : 0;
-		c->fused = false;       /* nor the next time */
+		c->fused = false;       /* do not try again */
 	}
 	return forward_algorithm(l, x, workspace, err) < 0
 		? -1 : forward_rest(l, l->layer->bias, c->relu, err);

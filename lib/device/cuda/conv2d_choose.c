@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Of the algorithms that cuDNN's heuristics propose, best first, those that are deterministic,
- * keep to the arithmetic that was asked for and do with the workspace; behind them, where it is
- * measured or there are none, the engines of its graph API that do; of these choice.h's.  An
- * engine that was recorded is made of its name alone (engine_name.h), before anybody is asked.
+ * Candidates are, in this order: the algorithms that cuDNN's heuristics propose, best first, if
+ * they are deterministic, keep to the wanted arithmetic, and do with the workspace; and, where
+ * candidates are timed or there is no algorithm, engines of the graph API under the same
+ * conditions.  choice.h chooses among them.  A recorded engine is made from its name alone
+ * (engine_name.h), before anything else is asked.
  *
- * There is no convolution of our own for when nothing is left.  The library keeps engines for that
- * case, and of every shape that it was asked for (test/unit/cudnn.c) one of them is deterministic,
- * in every type and with little workspace.
+ * There is no convolution of our own as a last resort.  The library has fallback engines for that,
+ * and for every shape that was tried (test/unit/cudnn.c) one of them is deterministic, in every
+ * type and with little workspace.
  */
 #include "device/cuda/conv2d.h"
 
@@ -17,11 +18,11 @@ struct candidates {
 	int n;
 	int algorithm[PD_CHOICES], codes[PD_CHOICES];
 	cudnnMathType_t math[PD_CHOICES];
-	struct pd_dnn_engine *engine[PD_CHOICES];       /* NULL: it is an algorithm */
-	size_t workspace[PD_CHOICES], most;     /* most: of them */
+	struct pd_dnn_engine *engine[PD_CHOICES];       /* NULL: an algorithm */
+	size_t workspace[PD_CHOICES], most;     /* most: the largest workspace */
 };
 
-/* What a candidate is timed with. */
+/* Buffers for timing a candidate. */
 struct trial {
 	const struct pd_cuda_conv *c;
 	const struct candidates *found;
@@ -31,7 +32,7 @@ struct trial {
 	void *x, *y, *w, *bias, *wide, *workspace;      /* wide: the gradient of w in f32 */
 };
 
-/* May it be taken?  *math_p: with what arithmetic. */
+/* Returns whether a candidate may be used; *math_p is its arithmetic. */
 static bool suits(const struct pd_compiled_layer *l, cudnnStatus_t status,
 		  cudnnDeterminism_t determinism, cudnnMathType_t *math_p)
 {
@@ -39,7 +40,7 @@ static bool suits(const struct pd_compiled_layer *l, cudnnStatus_t status,
 		return false;
 	if (l->net->dtype != PD_F32)
 		return true;
-	/* with tf32, none that makes f16 of f32; without it none but FMA */
+	/* with tf32, none that converts f32 to f16; without it, none but FMA */
 	if (pd_cuda_engine(l)->tf32)
 		return *math_p != CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION;
 	if (*math_p != CUDNN_FMA_MATH && *math_p != CUDNN_DEFAULT_MATH)
@@ -48,7 +49,10 @@ static bool suits(const struct pd_compiled_layer *l, cudnnStatus_t status,
 	return true;
 }
 
-/* In 16 bits what is made before the bias is added is rounded, too, where that is not one call. */
+/*
+ * Returns whether 16-bit outputs are rounded before the bias is added, too, since that is another
+ * call.
+ */
 static bool rounds_twice(const struct pd_cuda_conv *c, const struct pd_compiled_layer *l, int way,
 			 int algorithm)
 {
@@ -69,8 +73,8 @@ static void add(struct candidates *all, int algorithm, cudnnMathType_t math, siz
 }
 
 /*
- * The three ways differ in names and in the order of arguments: proposed() fills found and n,
- * needs() tells the workspace of an algorithm.  None may be proposed at all.
+ * Defines list_NAME() for a way.  Ways differ in names and in the order of arguments: proposed()
+ * fills found and n, needs() returns an algorithm's workspace.  There may be no proposals.
  */
 #define LIST(name, way, perf, most, proposed, needs) \
 	static int list_##name(const struct pd_cuda_conv *c, const struct pd_compiled_layer *l, \
@@ -115,7 +119,7 @@ LIST(weights, PD_WAY_WEIGHTS, cudnnConvolutionBwdFilterAlgoPerf_t,
 						    &bytes))
 #undef LIST
 
-/* Those that follow those that are there. */
+/* Appends engines to the candidates. */
 static void list_engines(struct pd_cuda_conv *c, const struct pd_compiled_layer *l, int way,
 			 struct candidates *all)
 {
@@ -152,7 +156,7 @@ static void close_engines(struct candidates *all)
 		}
 }
 
-/* 1: bias and relu are in it; 0: the library has no such thing. */
+/* Queues a call that includes bias and relu: 1; 0 where the library cannot. */
 static int queue_fused(const struct trial *t, int algorithm, void *workspace, size_t bytes)
 {
 	const struct pd_cuda_conv *c = t->c;
@@ -165,7 +169,7 @@ static int queue_fused(const struct trial *t, int algorithm, void *workspace, si
 			c->bias, t->bias, c->after, c->y, t->y) == CUDNN_STATUS_SUCCESS;
 }
 
-/* What is left to do forward. */
+/* Queues the rest of forward. */
 static int queue_rest(const struct trial *t, bool bias, bool relu)
 {
 	const struct pd_compiled_layer *l = t->l;
@@ -179,7 +183,7 @@ static int queue_rest(const struct trial *t, bool bias, bool relu)
 			      out->size[0], area) == cudaSuccess ? 0 : -1;
 }
 
-/* What is left to do for the gradient of the weights. */
+/* Queues the rest of the gradient of the weights. */
 static int queue_widening(const struct trial *t)
 {
 	const struct pd_compiled_layer *l = t->l;
@@ -247,7 +251,7 @@ static int queue(void *context, int candidate)
 	return t->way == PD_WAY_WEIGHTS ? queue_widening(t) : 0;
 }
 
-/* Where there is no memory to time them in, the first. */
+/* Chooses a candidate; the first where memory is too short to time them. */
 static int choose(const struct pd_cuda_conv *c, struct pd_compiled_layer *l, int way,
 		  const struct candidates *found)
 {
@@ -278,7 +282,7 @@ static int choose(const struct pd_cuda_conv *c, struct pd_compiled_layer *l, int
 	return best;
 }
 
-/* Writes down that the way has the engine that it has. */
+/* Records the engine of a way. */
 static void record(const struct pd_cuda_conv *c, struct pd_compiled_layer *l, int way)
 {
 	char text[PD_ENGINE_TEXT];
@@ -291,7 +295,7 @@ static void record(const struct pd_cuda_conv *c, struct pd_compiled_layer *l, in
 	l->engines = joined;
 }
 
-/* The engine that was written down: is it there, and can it be had? */
+/* Opens the recorded engine of a way; returns whether there is one and it could be opened. */
 static bool recorded(struct pd_cuda_conv *c, struct pd_compiled_layer *l, int way)
 {
 	struct pd_engine_name name;
@@ -305,7 +309,7 @@ static bool recorded(struct pd_cuda_conv *c, struct pd_compiled_layer *l, int wa
 	return true;
 }
 
-/* One of the candidates becomes the way's. */
+/* Makes a candidate the algorithm or engine of the way. */
 static int take(struct pd_cuda_conv *c, struct pd_compiled_layer *l, int way,
 		struct candidates *found, int best, struct pd_error *err)
 {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Engines for a convolution's graph: those that cuDNN's heuristics propose, and one by its name.
- * They are always made anew of their names, so that what is timed is what a run
- * makes.
+ * Engines for a convolution's graph are those that cuDNN's heuristics propose, or one by its name.
+ * They are always made anew from their names, so that a run makes exactly what was timed.
  */
 #include "device/cuda/descriptor.h"
 
-/* What a configuration of the heuristics' consists of.  -1: it does not say. */
+/* Reads the engine and knobs of a configuration; -1: cuDNN does not say them. */
 static int read_name(cudnnBackendDescriptor_t config, struct pd_engine_name *name)
 {
 	struct pd_dnn_bag bag = { .count = 0 };
@@ -49,8 +48,10 @@ static bool same_name(const struct pd_engine_name *a, const struct pd_engine_nam
 	return same;
 }
 
-/* Behind n names those that one mode of the heuristics adds, until there are `most`: how many there
- * are then. */
+/*
+ * Appends the proposals of one mode of the heuristics to n names, until there are `most`; returns
+ * the new number.
+ */
 static int propose(const struct pd_dnn_graph *g, cudnnBackendHeurMode_t mode,
 		   struct pd_engine_name *names, int n, int most)
 {
@@ -85,13 +86,15 @@ int pd_dnn_propose(const struct pd_dnn_graph *g, struct pd_engine_name names[PD_
 {
 	int n = propose(g, CUDNN_HEUR_MODE_A, names, 0, PD_DNN_ENGINES / 2);
 
-	/* what B proposes is often what A does; the last have always room left */
+	/* B often proposes the same as A; a quarter is left for the fallbacks */
 	n = propose(g, CUDNN_HEUR_MODE_B, names, n, PD_DNN_ENGINES * 3 / 4);
 	return propose(g, CUDNN_HEUR_MODE_FALLBACK, names, n, PD_DNN_ENGINES);
 }
 
-/* Does it promise the same bits every time, of the arithmetic that was asked for?  Of f32 tensor
- * cores make TF32. */
+/*
+ * Returns whether the engine is deterministic and keeps to the wanted arithmetic: for exact f32 no
+ * tensor cores, which compute TF32.
+ */
 static bool keeps(cudnnBackendDescriptor_t engine, bool exact)
 {
 	cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A convolution as an operation graph of cuDNN's: forward is followed by the addition of the
- * bias and the relu, between which there are only virtual tensors, of f32; no engine does a relu
- * where there is no bias.  All that lies in
- * memory is of the net's type, the gradient of the weights too: cuDNN adds it up in f32, and of
- * inputs of 16 bits has no engine that writes it in f32, not even with a conversion behind it.
+ * A convolution as an operation graph of cuDNN. Forward is followed by the bias and the relu, with
+ * virtual f32 tensors between them; no engine does a relu without a bias.  Everything in memory has
+ * the net's type, the gradient of the weights, too: cuDNN sums it in f32, but has no engine that
+ * writes it in f32 for 16-bit inputs, not even with a conversion behind it.
  */
 #include "device/cuda/descriptor.h"
 
@@ -19,7 +18,7 @@ struct builder {
 	bool last;
 };
 
-/* size: samples, channels, rows, columns; virtual: it is nowhere in memory. */
+/* Makes a tensor's descriptor. size: samples, channels, rows, columns; virtual: not in memory. */
 static cudnnBackendDescriptor_t tensor(const struct builder *b, char id, cudnnDataType_t type,
 				       const int64_t size[DIMS], bool virtual)
 {
@@ -37,7 +36,7 @@ static cudnnBackendDescriptor_t tensor(const struct builder *b, char id, cudnnDa
 		      set(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &virtual));
 }
 
-/* Groups follow from the channels of x and w. */
+/* Makes the descriptor of the convolution; groups follow from the channels of x and w. */
 static cudnnBackendDescriptor_t convolution(const struct builder *b)
 {
 	cudnnBackendDescriptor_t d = create(b->bag, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
@@ -57,7 +56,7 @@ static cudnnBackendDescriptor_t convolution(const struct builder *b)
 		      set(d, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, dilation));
 }
 
-/* How the attributes of the three ways' operations are called. */
+/* The names of operations and attributes for each way. */
 static const struct {
 	cudnnBackendDescriptorType_t type;
 	cudnnBackendAttributeName_t how, x, w, y, alpha, beta;
@@ -104,7 +103,7 @@ static cudnnBackendDescriptor_t convolve(const struct builder *b, int way,
 		      set_float(d, operations[way].beta, 0));
 }
 
-/* y = mode(x, second), element by element; second NULL: of x alone. */
+/* Makes the operation y = mode(x, second), element by element; or mode(x) where second is NULL. */
 static cudnnBackendDescriptor_t pointwise(const struct builder *b, cudnnPointwiseMode_t mode,
 					  cudnnBackendDescriptor_t x,
 					  cudnnBackendDescriptor_t second,
@@ -122,7 +121,7 @@ static cudnnBackendDescriptor_t pointwise(const struct builder *b, cudnnPointwis
 		      set_part(d, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y));
 }
 
-/* Fills operations; how many, or 0. */
+/* Fills `operations`, and returns how many, or 0. */
 static int forward(const struct builder *b, cudnnBackendDescriptor_t x,
 		   cudnnBackendDescriptor_t w, const int64_t size[DIMS], bool relu,
 		   cudnnBackendDescriptor_t made[3])

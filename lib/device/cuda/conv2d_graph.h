@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions by cuDNN's graph API: conv2d_graph.c, and the engines for them: conv2d_engine.c.
- * What it does not offer is no error: -1, and the caller takes the library's other calls.
+ * Convolutions by cuDNN's graph API: conv2d_graph.c makes graphs, conv2d_engine.c finds engines for
+ * them.  What cuDNN does not offer is no error: functions return -1, and the caller uses the
+ * library's other calls.
  */
 #ifndef PD_DEVICE_CUDA_CONV2D_GRAPH_H
 #define PD_DEVICE_CUDA_CONV2D_GRAPH_H
@@ -11,53 +12,58 @@
 
 #include <cudnn_backend.h>
 
-#define PD_DNN_ENGINES 16       /* of one way that are looked at */
+#define PD_DNN_ENGINES 16       /* the most engines of a way */
 
-/* Descriptors that live and go together. */
+/* A bag holds descriptors that are destroyed together. */
 struct pd_dnn_bag {
 	cudnnBackendDescriptor_t all[PD_ENGINE_KNOBS + 16];
 	int count;
 };
 
-/* What one way computes: forward with the bias, where there is one, and then with the relu. */
+/* The graph of one way: forward includes the bias, if there is one, and then the relu. */
 struct pd_dnn_graph {
 	struct pd_dnn_bag bag;
-	cudnnBackendDescriptor_t graph;         /* NULL: there is none */
-	bool bias, relu;                        /* it does that, too */
-	bool exact;                             /* f32 that may not be rounded to TF32 */
+	cudnnBackendDescriptor_t graph;         /* NULL: none */
+	bool bias, relu;                        /* whether the graph includes it */
+	bool exact;                             /* f32 may not be rounded to TF32 */
 };
 
-/* One engine that does, ready to run. */
+/* An engine for a graph, ready to run. */
 struct pd_dnn_engine {
 	struct pd_dnn_bag bag;
-	cudnnBackendDescriptor_t plan;          /* NULL: there is none */
-	bool bias, relu;                        /* as in the graph */
+	cudnnBackendDescriptor_t plan;          /* NULL: none */
+	bool bias, relu;                        /* copied from the graph */
 	size_t workspace;
 	struct pd_engine_name name;
 };
 
-/* Device memory, all of it of the net's type; of x, w and y one is made of the others. */
+/* Device memory, all in the net's dtype; one of x, w and y is computed from the others. */
 struct pd_dnn_data {
 	const void *x, *w, *y, *bias;
 	void *workspace;
 };
 
-/* May engines be taken at all?  PD_CUDA_ENGINES=no, for comparisons: no. */
+/* Returns false if PD_CUDA_ENGINES=no forbids engines, for comparisons. */
 bool pd_dnn_allowed(void);
-/* Are they worth timing beside the algorithms?  Where tensor cores do the work. */
+/* Returns whether engines are worth timing beside algorithms: where tensor cores do the work. */
 bool pd_dnn_worth_timing(const struct pd_compiled_layer *l);
 int pd_dnn_graph_open(struct pd_dnn_graph *g, const struct pd_compiled_layer *l, int way,
 		      bool relu);
 void pd_dnn_graph_close(struct pd_dnn_graph *g);
-/* Those that the heuristics propose, best first, each once, and behind them those that the library
- * keeps for when nothing else does: how many. */
+/*
+ * Lists the engines that the heuristics propose, best first, each once, and then the library's
+ * fallback engines; returns how many.
+ */
 int pd_dnn_propose(const struct pd_dnn_graph *g, struct pd_engine_name names[PD_DNN_ENGINES]);
-/* The engine of that name, with its plan made; not one that is not deterministic, rounds what it
- * reads or what it adds up, or wants too much workspace: -1.  The graph must outlive it. */
+/*
+ * Opens the engine of that name and makes its plan.  Returns -1 for an engine that is not
+ * deterministic, rounds its inputs or sums, or wants too much workspace.  The graph must outlive
+ * it.
+ */
 int pd_dnn_engine_open(struct pd_dnn_engine *e, const struct pd_dnn_graph *g, cudnnHandle_t dnn,
 		       const struct pd_engine_name *name);
 void pd_dnn_engine_close(struct pd_dnn_engine *e);
-/* Queued on the handle's stream. */
+/* Queues the engine on the handle's stream. */
 cudnnStatus_t pd_dnn_run(const struct pd_dnn_engine *e, cudnnHandle_t dnn,
 			 const struct pd_dnn_data *data);
 

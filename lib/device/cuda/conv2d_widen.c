@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * In 16 bits cuDNN makes the gradient of a convolution's weights in the net's type (narrow), and a
- * kernel of ours widens it into the arena of gradients.  One kernel does so for several layers.
+ * In 16 bits cuDNN writes the gradient of a convolution's weights in the net's type (narrow), and a
+ * kernel of our own widens it into the arena of gradients; one kernel does so for several layers.
  *
- * Meanwhile a narrow gradient waits where it takes no memory: in the arena of gradients itself,
- * where the gradient of another convolution will be whose turn comes later in the same pass.  As
- * backward overwrites that anyway, nothing is lost; the gaps between tensors stay zero, since each
- * waits inside of one tensor.  Before a layer joins in whose place others wait, these are widened.
- * The last of a group waits nowhere: its narrow gradient is in its scratch, like that of a layer
- * alone.  What is left of the arena shrinks from group to group: ResNet-50's 53 convolutions are
- * 13 groups, VGG-16's 13 are nine.
+ * Until then a narrow gradient waits where it takes no extra memory: in the arena of gradients
+ * itself, at the place of another convolution whose backward comes later in the same pass.
+ * Backward overwrites that place anyway.  Each narrow gradient lies inside one tensor, so the gaps
+ * between tensors stay zero.  Before a layer's turn comes at whose place others wait, these are
+ * widened.  The last layer of a group waits nowhere: its narrow gradient is in its scratch, as for
+ * a layer alone.  The part of the arena that is left shrinks from group to group: ResNet-50's 53
+ * convolutions are 13 groups, VGG-16's 13 are nine.
  *
- * A pass over some of a stage's layers does not know that those before them will be overwritten:
- * there each gradient is widened alone.  So is one of weights that layers share, which are added
- * up layer by layer.
+ * A pass over some of a stage's layers cannot know that places of layers before them will be
+ * overwritten, so there each gradient is widened alone.  The same holds for weights that layers
+ * share, whose gradients are added layer by layer.
  */
 #include "device/cuda/conv2d.h"
 
 #include <stdlib.h>
 
-/* Convolutions in the order of backward, and the bytes at each one's place that others wait in. */
+/* Convolutions in the order of backward, with the bytes already used at each one's place. */
 struct order {
 	struct pd_compiled_layer **layers;
 	size_t *used;
 	int count;
-	int first;                      /* of the group; none before it is waited for any more */
+	int first;                      /* the first of the group; those before it wait no more */
 };
 
 static struct pd_cuda_conv *conv_of(const struct pd_compiled_layer *l)
@@ -47,14 +47,14 @@ static void list(struct order *o, struct pd_compiled *net)
 	for (int i = net->first + net->count - 1; i >= net->first; i--) {
 		struct pd_compiled_layer *l = &net->layers[i];
 
-		/* where nothing depends on the output backward is not run: the gradient is cleared */
+		/* where nothing depends on the output, backward only clears the gradient */
 		if (l->kind == &pd_cuda_conv2d && conv_of(l)->narrow_bytes > 0 &&
 		    l->diff_dst_at.buffer != PD_NOWHERE && !shares(l))
 			o->layers[o->count++] = l;
 	}
 }
 
-/* A place for number k's at one that comes later, the last that has room: false, there is none. */
+/* Finds a later convolution, the last with room, at whose place number k waits; false: none. */
 static bool find_place(struct order *o, int k)
 {
 	struct pd_cuda_conv *c = conv_of(o->layers[k]);
@@ -71,7 +71,7 @@ static bool find_place(struct order *o, int k)
 	return false;
 }
 
-/* Numbers o->first to last are a group. */
+/* Makes numbers o->first to last a group. */
 static void close_group(struct order *o, int last)
 {
 	for (int k = o->first; k <= last; k++) {

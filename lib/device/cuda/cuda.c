@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CUDA device: its table of operations, memory, what its errors say. */
+/* The CUDA device: its table of functions, memory, and the sentences for its errors. */
 #include "device/cuda/cuda.h"
 
 #include "base/clock.h"
@@ -50,12 +50,12 @@ static int cuda_count(struct pd_error *why)
 	reason = status == cudaSuccess ? "there is none" : cudaGetErrorString(status);
 	if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0)
 		reason = "this machine has no NVIDIA driver";
-	cudaGetLastError();     /* said here, and nobody else's */
+	cudaGetLastError();     /* clears the error, which is reported here */
 	pd_error_failed(why, "no GPU can be used: %s", reason);
 	return 0;
 }
 
-/* What times are taken with. */
+/* Opens what times are measured with. */
 static int open_origin(struct pd_cuda_device *cuda, struct pd_error *err)
 {
 	struct pd_cuda_clock *origin = &cuda->origin;
@@ -70,7 +70,7 @@ static int open_origin(struct pd_cuda_device *cuda, struct pd_error *err)
 	now_ns = pd_now_ns();
 	verdict = pd_cuda_look(&cuda->look, origin->base, &origin->base_ns, err);
 	if (verdict == 0)
-		origin->base_ns = now_ns;       /* about */
+		origin->base_ns = now_ns;       /* a rough value */
 	return verdict < 0 ? -1 : 0;
 }
 
@@ -94,7 +94,7 @@ static void cuda_close(struct pd_device *device)
 	free(cuda);
 }
 
-/* More ranks than GPUs share them. */
+/* Where ranks are more than GPUs, they share them. */
 static struct pd_device *cuda_open(const struct pd_device_config *config, struct pd_error *err)
 {
 	struct pd_cuda_device *cuda;
@@ -137,7 +137,7 @@ static void cuda_describe(struct pd_device *device, struct pd_device_info *info_
 		info_p->place[0] = '\0';
 }
 
-/* Clears, and waits: what is queued on any stream afterwards finds zeros. */
+/* Clears memory and waits, so that work queued on any stream afterwards finds zeros. */
 static int clear_now(struct pd_cuda_device *cuda, void *ptr, size_t bytes, struct pd_error *err)
 {
 	int status;
@@ -181,10 +181,10 @@ static void cuda_free(struct pd_device *device, void *ptr)
 }
 
 /*
- * Pinned: the GPU fetches from it by itself.  It is ordinary memory, in pages of its own, that
- * CUDA is told of, not CUDA's: a transport has other processes read it, which the system
- * allows of ordinary memory for certain, and of what a driver has mapped not everywhere.
- * Where it cannot be pinned copies are as right, and slower.
+ * Allocates pinned memory, from which the GPU copies by itself.  It is ordinary memory in pages of
+ * its own that CUDA is told of, not CUDA's: a transport lets other processes read it, which the
+ * system always allows for ordinary memory, but not everywhere for memory that a driver has mapped.
+ * Where pinning fails, copies are slower, but right.
  */
 static void *cuda_host_alloc(struct pd_device *device, size_t bytes, struct pd_error *err)
 {
@@ -205,7 +205,7 @@ static void *cuda_host_alloc(struct pd_device *device, size_t bytes, struct pd_e
 static void cuda_host_free(struct pd_device *device, void *ptr)
 {
 	cudaSetDevice(((struct pd_cuda_device *)device)->number);
-	/* once nothing copies from it or to it any more */
+	/* no copy from or to it is pending */
 	if (cudaHostUnregister(ptr) != cudaSuccess)
 		cudaGetLastError();
 	free(ptr);

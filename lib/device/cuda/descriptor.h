@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Descriptors of cuDNN's graph API, for the files that make them (conv2d_graph.c,
- * conv2d_engine.c).  What is made of one that is NULL, or of a part that is, is NULL too: only
- * the last one need be looked at.
+ * Descriptors of cuDNN's graph API, for conv2d_graph.c and conv2d_engine.c.  A descriptor made from
+ * one that is NULL is NULL, too, so only the last one need be checked.
  */
 #ifndef PD_DEVICE_CUDA_DESCRIPTOR_H
 #define PD_DEVICE_CUDA_DESCRIPTOR_H
@@ -57,7 +56,7 @@ static inline bool set_type(cudnnBackendDescriptor_t d, cudnnBackendAttributeNam
 	return set(d, name, CUDNN_TYPE_DATA_TYPE, 1, &type);
 }
 
-/* The descriptor, if all was well with it and it is whole now. */
+/* Finalizes the descriptor, and returns it if all went well. */
 static inline cudnnBackendDescriptor_t finish(cudnnBackendDescriptor_t d, bool good)
 {
 	return good && cudnnBackendFinalize(d) == CUDNN_STATUS_SUCCESS ? d : NULL;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* relu, tanh, sigmoid, dropout: element by element.  See the CPU's on what may lie in place. */
+/*
+ * relu, tanh, sigmoid, dropout: element by element, in place where the CPU's are
+ * (device/cpu/eltwise.c).
+ */
 #include "device/cuda/cuda.h"
 
 /* ---- curves ---- */
@@ -14,7 +17,7 @@ static int curve(struct pd_compiled_layer *l, enum pd_kernel_curve which, struct
 {
 	int before = pd_model_producer(l->net->model, l->layer->inputs[0]);
 
-	/* the layer before may have done it */
+	/* the layer before may have done this relu */
 	if (which == PD_KERNEL_RELU && l->dst == l->src[0] && before >= 0 &&
 	    pd_cuda_does_relu(l->net, before))
 		return 0;
@@ -23,7 +26,7 @@ static int curve(struct pd_compiled_layer *l, enum pd_kernel_curve which, struct
 						 pd_cuda_batch_elements(l, l->in_shape[0])), err);
 }
 
-/* Does the layer before leave out, in its backward, what this relu lets no gradient through? */
+/* Returns whether the batch norm before this relu does the relu's part of backward. */
 static bool left_to_norm(const struct pd_compiled_layer *l)
 {
 	int before = pd_model_producer(l->net->model, l->layer->inputs[0]);
@@ -38,7 +41,7 @@ static int curve_back(struct pd_compiled_layer *l, enum pd_kernel_curve which,
 {
 	if (!l->diff_src[0])
 		return 0;
-	/* one before or after has done it, or will */
+	/* another layer has done this relu's backward, or will */
 	if (which == PD_KERNEL_RELU && l->diff_src[0] == l->diff_dst &&
 	    (l->completed || left_to_norm(l)))
 		return 0;

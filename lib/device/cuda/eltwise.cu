@@ -6,15 +6,15 @@
 #include "device/cuda/typed.cuh"
 
 /*
- * N elements at a time, 16 bytes, where all of the arrays begin at a multiple of that; else one.
- * The last few, less than N, are thread 0's.
+ * Elements are taken N at a time, 16 bytes, where all arrays begin at a multiple of that; else one
+ * at a time.  Thread 0 takes the last few, less than N.
  */
 static bool packs(const void *a, const void *b, const void *c)
 {
 	return pd_packs(a) && pd_packs(b) && pd_packs(c);
 }
 
-/* pack_at(i) for N elements from i on, one_at(i) for those that are left. */
+/* Calls pack_at(i) for N elements from i on, one_at(i) for those that are left. */
 template <int N, typename Pack, typename One>
 __device__ static void for_packs(size_t count, Pack pack_at, One one_at)
 {
@@ -57,7 +57,7 @@ cudaError_t pd_kernel_curve(cudaStream_t stream, enum pd_dtype dtype, enum pd_ke
 	return cudaGetLastError();
 }
 
-/* From the output. */
+/* Returns the gradient g times the slope, computed from the output v. */
 __device__ static float slope(enum pd_kernel_curve which, float v, float g)
 {
 	if (which == PD_KERNEL_RELU)
@@ -97,7 +97,7 @@ struct sources {
 	const void *src[PD_KERNEL_SOURCES];
 };
 
-/* dst may be any of the sources: elements are read from all before they are written. */
+/* dst may be any of the sources, since elements are read from all before they are written. */
 template <typename T, int N>
 __global__ static void sum(T *dst, struct sources from, int n, size_t count, bool relu)
 {
@@ -174,14 +174,14 @@ cudaError_t pd_kernel_sum_relu(cudaStream_t stream, enum pd_dtype dtype, void *d
 	return cudaGetLastError();
 }
 
-/* Where element number k of a sample lies in it. */
+/* Returns where element k of a sample lies in it. */
 __device__ static int64_t place_of(const struct pd_kernel_dropout &d, int64_t k)
 {
 	return (int64_t)(pd_rest((size_t)k, (size_t)d.area) * (size_t)d.channels +
 			 pd_times((size_t)k, (size_t)d.area));
 }
 
-/* A thread takes eight elements of one sample: a byte of the mask. */
+/* A thread takes eight elements of a sample, a byte of the mask. */
 template <typename T>
 __global__ static void dropout(struct pd_kernel_dropout d, const struct pd_pass_numbers *numbers,
 			       T *y, unsigned char *keep, const T *x)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An engine of cuDNN's graph API and what was set on it, in words, so that a profile can say
- * which one a layer takes ("engines") and a run make just that one: for each way that has one
- * its number among the engines of such operations, and its knobs, type=value, as cuDNN counts
- * both (of values some are below 0):
+ * The name of an engine of cuDNN's graph API with its settings.  A profile records it ("engines"),
+ * and a run makes just that engine.  For each way that has an engine it gives the engine's number
+ * among those for such operations, and its knobs as type=value, in cuDNN's numbers (values may be
+ * negative):
  *
- *     forward 29 2=5 14=-1; weights 12
+ *    forward 29 2=5 14=-1; weights 12
  */
 #ifndef PD_DEVICE_CUDA_ENGINE_NAME_H
 #define PD_DEVICE_CUDA_ENGINE_NAME_H
@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PD_ENGINE_KNOBS 48      /* the library has fewer types */
-#define PD_ENGINE_TEXT 2048     /* bytes that one way's text fits into */
+#define PD_ENGINE_KNOBS 48      /* more than the library has types */
+#define PD_ENGINE_TEXT 2048     /* the most bytes of one way's text */
 
 struct pd_engine_name {
 	int64_t index;
@@ -34,7 +34,7 @@ static inline const char *pd_engine_way(int way)
 	return way == PD_WAY_FORWARD ? "forward" : way == PD_WAY_DATA ? "data" : "weights";
 }
 
-/* One way's text, without an end of its own. */
+/* Prints one way's text, without a separator behind it. */
 static inline void pd_engine_print(char text[PD_ENGINE_TEXT], int way,
 				   const struct pd_engine_name *name)
 {
@@ -46,8 +46,10 @@ static inline void pd_engine_print(char text[PD_ENGINE_TEXT], int way,
 			      name->knobs[k].type, (long long)name->knobs[k].value);
 }
 
-/* A number at *p, which is moved behind it: digits, and perhaps a minus before them; false: there
- * is none, or it is too large. */
+/*
+ * Reads a number at *p, digits and perhaps a minus sign, and moves *p behind it; false: there is
+ * none, or it is too large.
+ */
 static inline bool pd_engine_number(const char **p, int64_t *value_p)
 {
 	bool negative = **p == '-';
@@ -62,7 +64,7 @@ static inline bool pd_engine_number(const char **p, int64_t *value_p)
 	return value >= 0;
 }
 
-/* What stands behind the way's name. */
+/* Parses the text behind the way's name. */
 static inline bool pd_engine_parse(const char *p, struct pd_engine_name *name)
 {
 	name->knob_count = 0;
@@ -81,8 +83,9 @@ static inline bool pd_engine_parse(const char *p, struct pd_engine_name *name)
 	return *p == '\0' || *p == ';';
 }
 
-/* The engine that a layer's text (NULL: there is none) names for a way; false: none, or not
- * in words that we know. */
+/*
+ * Finds the engine that a layer's text (may be NULL) names for a way; false: none, or not readable.
+ */
 static inline bool pd_engine_find(const char *text, int way, struct pd_engine_name *name)
 {
 	const char *word = pd_engine_way(way);

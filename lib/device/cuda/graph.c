@@ -8,30 +8,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NODES_LEAST 2           /* fewer are launched singly as fast */
+#define NODES_LEAST 2           /* fewer are as fast when launched singly */
 
-#define KINDS 8                 /* of passes and iterations that one net may see */
+#define KINDS 8                 /* the most kinds of passes and iterations of a net */
 
-/* A graph that can be launched, and the events that it records between parts of an iteration. */
+/* A graph that can be launched, with the events that it records between parts of an iteration. */
 struct instance {
 	struct instance *next;
 	cudaGraphExec_t made;
 	cudaEvent_t ends[PD_CUDA_JOB];
 };
 
-/* Passes of a kind have the same kernels in the same order. */
+/* Passes of one kind have the same kernels in the same order. */
 struct kind {
-	struct pd_graph_key like;	/* the key of the first */
-	int events;                     /* that each graph records */
-	cudaGraph_t model;              /* the first that was captured */
+	struct pd_graph_key like;	/* the key of the kind's first pass */
+	int events;                     /* events that each graph records */
+	cudaGraph_t model;              /* the graph that was captured first */
 	struct instance *spares[PD_CUDA_SPARES];
 	int spare_count;
 };
 
 struct pd_cuda_graphs {
 	struct pd_graph_cache cache;
-	struct instance *instances;     /* all */
-	bool off;                       /* one could not be captured */
+	struct instance *instances;     /* all instances */
+	bool off;                       /* a pass could not be captured */
 	bool settled;
 	struct kind kinds[KINDS];
 	int kind_count;
@@ -61,7 +61,7 @@ void pd_cuda_graphs_free(struct pd_cuda_graphs *graphs)
 		return;
 	for (int k = 0; k < graphs->kind_count; k++)
 		cudaGraphDestroy(graphs->kinds[k].model);
-	/* The models name the events of some instances, so they go first. */
+	/* the models refer to events of instances, so they go first */
 	while (graphs->instances) {
 		struct instance *in = graphs->instances;
 
@@ -71,7 +71,7 @@ void pd_cuda_graphs_free(struct pd_cuda_graphs *graphs)
 	free(graphs);
 }
 
-/* Returns one that has its events and is not made yet, or NULL. */
+/* Returns an instance with its events but without a graph, or NULL. */
 static struct instance *new_instance(struct pd_cuda_graphs *graphs, int events,
 				     struct pd_error *err)
 {
@@ -86,7 +86,7 @@ static struct instance *new_instance(struct pd_cuda_graphs *graphs, int events,
 	return in;
 }
 
-/* Do passes with these keys have the same kernels in the same order? */
+/* Returns whether passes with these keys have the same kernels in the same order. */
 static bool alike(const struct pd_graph_key *a, const struct pd_graph_key *b)
 {
 	return a->backward == b->backward && a->evaluate == b->evaluate && a->again == b->again &&
@@ -94,7 +94,7 @@ static bool alike(const struct pd_graph_key *a, const struct pd_graph_key *b)
 	       (a->update == PD_SGD) == (b->update == PD_SGD);
 }
 
-/* That of a pass, or NULL. */
+/* Returns the kind of a pass, or NULL. */
 static struct kind *find_kind(struct pd_cuda_graphs *graphs, const struct pd_graph_key *key)
 {
 	for (int k = 0; k < graphs->kind_count; k++)
@@ -103,7 +103,7 @@ static struct kind *find_kind(struct pd_cuda_graphs *graphs, const struct pd_gra
 	return NULL;
 }
 
-/* The graph is the kind's model, where there is none so far: true. */
+/* Makes the graph its kind's model, if the kind has none; returns whether it did. */
 static bool keep_model(struct pd_cuda_graphs *graphs, const struct pd_graph_key *key,
 		       int events, cudaGraph_t graph)
 {
@@ -141,7 +141,7 @@ int pd_cuda_graphs_settle(struct pd_cuda_graphs *graphs, cudaStream_t stream,
 	return pd_cuda_check(cudaStreamSynchronize(stream), "a graph", err);
 }
 
-/* Is anything in this of what struct pd_pass_numbers holds? */
+/* Returns whether the work reads any number of struct pd_pass_numbers. */
 static bool reads_now(const struct pd_compiled *net, const struct pd_work *w)
 {
 	bool draws = w->kind == PD_WORK_FORWARD && !w->pass.evaluate;
@@ -185,7 +185,7 @@ static int queue_one(struct pd_compiled *net, const struct pd_work *w, struct pd
 		: pd_compiled_backward(net, &w->pass, w->from, w->count, err);
 }
 
-/* how: the flags of cudaEventRecordWithFlags. */
+/* Queues a job. how: the flags of cudaEventRecordWithFlags. */
 static int queue(const struct pd_cuda_job *job, const cudaEvent_t *ends, unsigned how,
 		 struct pd_error *err)
 {
@@ -207,13 +207,13 @@ static void give_up(struct pd_cuda_graphs *graphs, const char *why)
 	static atomic_flag said = ATOMIC_FLAG_INIT;
 
 	graphs->off = true;
-	cudaGetLastError();     /* said here, and nobody else's */
+	cudaGetLastError();     /* clears the error, which is reported here */
 	if (!atomic_flag_test_and_set(&said))
 		fprintf(stderr, "the GPU's work cannot be captured in graphs (%s): every kernel is "
 			"launched by itself\n", why);
 }
 
-/* Captured and not run; NULL: *why. */
+/* Captures a job as a graph without running it; NULL: *why. */
 static cudaGraph_t capture(const struct pd_cuda_job *job, const cudaEvent_t *ends,
 			   struct pd_error *why)
 {
@@ -221,7 +221,7 @@ static cudaGraph_t capture(const struct pd_cuda_job *job, const cudaEvent_t *end
 	cudaGraph_t graph = NULL;
 	bool good;
 
-	/* of this thread alone: others may allocate meanwhile */
+	/* captures this thread only: others may allocate meanwhile */
 	if (pd_cuda_check(cudaStreamBeginCapture(engine->stream, cudaStreamCaptureModeThreadLocal),
 			  "capturing", why) < 0)
 		return NULL;
@@ -239,7 +239,7 @@ static cudaGraph_t capture(const struct pd_cuda_job *job, const cudaEvent_t *end
 	return NULL;
 }
 
-/* Makes the instance from the graph; a spare is updated to it.  Returns -1 if it cannot be. */
+/* Instantiates the graph, or updates a spare instance to it; -1: it cannot. */
 static int become(struct pd_cuda_graphs *graphs, struct instance *in, cudaGraph_t graph)
 {
 	cudaGraphExecUpdateResultInfo info;
@@ -257,7 +257,7 @@ static int become(struct pd_cuda_graphs *graphs, struct instance *in, cudaGraph_
 	return -1;
 }
 
-/* Leaves place->made, or place->never, or neither, and no graph will be made any more. */
+/* Sets entry->made, or entry->never, or, where no graph will be made any more, neither. */
 static void make_with(const struct pd_cuda_job *job, struct instance *in,
 		      struct pd_graph_entry *entry)
 {
@@ -327,13 +327,13 @@ int pd_cuda_graphs_run(struct pd_cuda_job *job, struct pd_error *err)
 
 	if (set_now(job, err) < 0)
 		return -1;
-	/* of a whole stage: pd-profile's layers one by one would take all the places */
+	/* whole stages only: pd-profile's single layers would fill the cache */
 	if (graphs && engine->whole) {
 		const struct pd_graph_key key = key_of(job);
 
 		entry = pd_graph_cache_see(&graphs->cache, &key);
 	}
-	/* the first time, libraries make up their minds and kernels are loaded */
+	/* the first time, libraries choose algorithms and kernels are loaded */
 	if (entry && entry->seen > 1 && !entry->made && !entry->never && !graphs->off)
 		make(job, entry);
 	if (!entry || !entry->made)

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a pass puts on a CUDA stream, captured as a graph when the same pass comes for the
- * second time, and launched as one from then on: the GPU does not wait for the host between
- * small kernels.  The kernels and their order stay the same, so do the bits.  An update, a forward
- * and a backward that come together (pd_device_ops.net.iterate) are one graph.  Events that the
- * graph records say when the first two are done; if it is launched again before, they say it later.
+ * When a pass comes for the second time, its work on a CUDA stream is captured as a graph; from
+ * then on the graph is launched instead, and the GPU does not wait for the host between small
+ * kernels.  Kernels and their order stay the same, and so do the bits.  An update, a forward and a
+ * backward that come together (pd_device_ops.net.iterate) are one graph.  Events that the graph
+ * records say when the first two are done; if the graph is launched again before somebody looks,
+ * they say it later.
  *
- * A graph has its kernels' arguments in it.  What changes from minibatch to minibatch while the
- * addresses stay (first sample, samples that count, where the loss goes, the learning rate)
- * therefore lies in device memory, struct pd_pass_numbers, which a kernel of its own sets before.
+ * A graph contains its kernels' arguments.  Numbers that change from minibatch to minibatch while
+ * addresses stay (first sample, valid samples, where the loss goes, the learning rate) therefore
+ * lie in device memory, in struct pd_pass_numbers, which a kernel sets before.
  *
- * To instantiate a graph may have to wait until the GPU is idle.  A net that has been rehearsed
+ * Instantiating a graph may have to wait until the GPU is idle.  A net that has been rehearsed
  * (device/rehearse.h) is settled: for each kind of pass that was seen, as many graphs are
- * instantiated as may be used, and from then on what is captured only updates one of those.
+ * instantiated as may be used.  From then on a captured graph only updates one of those.
  *
- * PD_CUDA_GRAPHS=no in the environment: every pass is queued kernel by kernel.  The same where
- * capturing fails, which is said once, of passes over some of a stage's layers, and of those
- * beyond the first PD_GRAPH_CACHE_KEYS of a net; in one that is settled, of each kind beyond the
- * first PD_CUDA_SPARES.
+ * A pass is queued kernel by kernel with PD_CUDA_GRAPHS=no, where capturing fails (a message says
+ * so once), for passes over some of a stage's layers, beyond the first PD_GRAPH_CACHE_KEYS passes
+ * of a net, and, in a settled net, beyond the first PD_CUDA_SPARES of each kind.
  */
 #ifndef PD_DEVICE_CUDA_GRAPH_H
 #define PD_DEVICE_CUDA_GRAPH_H
@@ -29,12 +29,12 @@
 
 struct pd_cuda_graphs;
 
-/* A forward or a backward; or an update, where there is one, a forward and a backward. */
+/* A job is a forward or a backward, or both together, with an update before them or without. */
 struct pd_cuda_job {
 	struct pd_compiled *net;
 	int count;
 	const struct pd_work *works[PD_CUDA_JOB];
-	/* These events say when each work but the last is done.  A graph puts its own here. */
+	/* these say when each work but the last is done; a graph puts its own events here */
 	cudaEvent_t ends[PD_CUDA_JOB];
 };
 
@@ -44,12 +44,15 @@ static inline int pd_cuda_job_forward(const struct pd_cuda_job *job)
 	return job->count > 1 ? job->count - 2 : 0;
 }
 
-/* NULL: none are wanted. */
+/* Returns NULL where no graphs are wanted. */
 struct pd_cuda_graphs *pd_cuda_graphs_new(void);
 void pd_cuda_graphs_free(struct pd_cuda_graphs *graphs);
 /* Queues the job on the engine's stream: 0, or -1 with *err. */
 int pd_cuda_graphs_run(struct pd_cuda_job *job, struct pd_error *err);
-/* Nothing is instantiated from now on; see above.  stream: nobody else's meanwhile.  0, or -1. */
+/*
+ * Settles the graphs (see above): nothing is instantiated afterwards.  Nobody else may use stream
+ * meanwhile.  0, or -1.
+ */
 int pd_cuda_graphs_settle(struct pd_cuda_graphs *graphs, cudaStream_t stream,
 			  struct pd_error *err);
 

@@ -66,7 +66,7 @@ static uint64_t mix(uint64_t h, uint64_t v)
 	return h ^ h >> 29;
 }
 
-/* Of what differs most between the passes of a net. */
+/* Hashes the members that differ most between the passes of a net. */
 static size_t entry_of(const struct pd_graph_key *k)
 {
 	uint64_t h = mix((uint64_t)k->from << 32 | (uint32_t)k->count,
@@ -84,7 +84,7 @@ struct pd_graph_entry *pd_graph_cache_see(struct pd_graph_cache *r, const struct
 {
 	size_t at = entry_of(key);
 
-	/* half of the places stay free: the search ends */
+	/* half of the entries stay free, so the search ends */
 	while (r->entries[at].seen > 0 && !same(&r->entries[at].key, key))
 		at = (at + 1) % (2 * PD_GRAPH_CACHE_KEYS);
 	if (r->entries[at].seen == 0) {

@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Passes that come again and again: a stage's buffers are taken in turns, so the same layers
- * meet the same addresses every few minibatches.  This keeps apart what differs, counts, and
- * holds what was made of the passes that are seen again (graph.c); it knows nothing of CUDA.
- * test/unit/cuda-graph-cache.c.
+ * A stage's buffers are used in turns, so the same layers get the same addresses every few
+ * minibatches.  This cache tells passes apart, counts them, and holds what graph.c makes of those
+ * that are seen again.  It does not depend on CUDA (test/unit/cuda-graph-cache.c).
  */
 #ifndef PD_DEVICE_CUDA_GRAPH_CACHE_H
 #define PD_DEVICE_CUDA_GRAPH_CACHE_H
 
 #include "device/device.h"
 
-#define PD_GRAPH_CACHE_KEYS 256		/* passes that are told apart; those after are not kept */
+#define PD_GRAPH_CACHE_KEYS 256		/* the most different passes; later ones are not kept */
 
-/* All that the work of a pass depends on, but for what struct pd_pass_numbers holds. */
+/* A key has all that the work of a pass depends on, except struct pd_pass_numbers. */
 struct pd_graph_key {
 	int from, count;
 	enum pd_backward_part part;
 	bool backward, evaluate, again;
-	bool iteration;                 /* the forward belongs to it, and an update if `updates` is set */
+	bool iteration;                 /* the forward is part of an iteration, with an update if `updates` */
 	bool updates;
 	enum pd_update_kind update;
 	const void *weights, *scale;
@@ -28,25 +27,26 @@ struct pd_graph_key {
 
 struct pd_graph_entry {
 	struct pd_graph_key key;
-	int seen;                       /* times; 0: the place is free */
-	bool never;                     /* it is not worth keeping */
-	void *made;                     /* the caller's; NULL before */
-	const void *note;               /* the caller's, too */
+	int seen;                       /* how often; 0: the entry is free */
+	bool never;                     /* the pass is not worth keeping */
+	void *made;                     /* the caller's result; NULL before */
+	const void *note;               /* for the caller's use */
 };
 
 struct pd_graph_cache {
 	int count;
-	struct pd_graph_entry entries[2 * PD_GRAPH_CACHE_KEYS]; /* by hash, then the next free */
+	/* at the hash's place, or the next free one */
+	struct pd_graph_entry entries[2 * PD_GRAPH_CACHE_KEYS];
 };
 
-/* What a forward does not touch does not tell two of them apart; nor backward's the other way. */
+/* Makes the key of a forward or backward; buffers that it does not touch do not count. */
 struct pd_graph_key pd_graph_key(const struct pd_pass *pass, bool backward, int from,
 				 int count);
-/* update: NULL if there is none. */
+/* update: NULL where the iteration has none. */
 struct pd_graph_key pd_graph_key_of_iteration(const struct pd_pass *pass,
 					      const struct pd_update *update, int from,
 					      int count);
-/* One more such pass: its place, with seen one more; NULL: there is no room for another. */
+/* Counts one more such pass and returns its entry; NULL: the cache is full. */
 struct pd_graph_entry *pd_graph_cache_see(struct pd_graph_cache *repeats,
 					  const struct pd_graph_key *key);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many blocks: enough to fill any GPU; each thread then takes every so many elements. */
+/* Blocks are enough to fill any GPU; each thread then takes elements at that stride. */
 #ifndef PD_DEVICE_CUDA_GRID_CUH
 #define PD_DEVICE_CUDA_GRID_CUH
 
@@ -13,7 +13,9 @@ static inline unsigned pd_blocks(size_t count)
 	return blocks > PD_BLOCKS_MOST ? PD_BLOCKS_MOST : (unsigned)blocks;
 }
 
-/* n % d and n / d, where d fits in 32 bits: of 64 they take many times as long. */
+/*
+ * These compute n % d and n / d for d of 32 bits, since 64-bit divisions take many times as long.
+ */
 __device__ static inline size_t pd_rest(size_t n, size_t d)
 {
 	return n >> 32 ? n % d : (unsigned)n % (unsigned)d;

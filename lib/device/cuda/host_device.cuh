@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first thing that a .cu file includes: PD_INLINE functions are for the GPU too. */
+/* A .cu file includes this first: it makes PD_INLINE functions available on the GPU. */
 #ifndef PD_DEVICE_CUDA_HOST_DEVICE_CUH
 #define PD_DEVICE_CUDA_HOST_DEVICE_CUH
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * add, concat, flatten: tensors are put together and taken apart by copying.  What comes out of
- * add and concat has its channels last if one of the inputs has; the others are turned first,
- * and their gradients back.
+ * add, concat, flatten: tensors are joined and taken apart by copying.  The output of add and
+ * concat has its channels last if one of the inputs has; other inputs, and their gradients, are
+ * converted.
  */
 #include "device/cuda/cuda.h"
 
@@ -11,7 +11,7 @@ static bool unlike(const struct pd_compiled_layer *l, int i)
 	return pd_cuda_unlike(l->in[i], l->out, l->in_shape[i]);
 }
 
-/* Room to turn an input, or its gradient. */
+/* Reserves scratch to convert an input or its gradient. */
 static int prepare_concat(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	for (int i = 0; i < l->layer->input_count; i++)
@@ -26,7 +26,7 @@ static int prepare_concat(struct pd_compiled_layer *l, struct pd_error *err)
 	return 0;
 }
 
-/* Its inputs' gradients are its output's, where all have the same layout. */
+/* The gradients of add's inputs are its output's, if all have the same layout. */
 static int prepare_add(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	if (prepare_concat(l, err) < 0)
@@ -37,7 +37,7 @@ static int prepare_add(struct pd_compiled_layer *l, struct pd_error *err)
 	return 0;
 }
 
-/* An input as it is to be read: itself, or turned, in the scratch. */
+/* Returns an input in the output's layout: itself, or converted in the scratch. */
 static const void *read(struct pd_compiled_layer *l, int i, struct pd_error *err)
 {
 	if (!unlike(l, i))
@@ -47,8 +47,8 @@ static const void *read(struct pd_compiled_layer *l, int i, struct pd_error *err
 }
 
 /*
- * More inputs than a sum takes at once: the sum so far is the first of the next.  One that has to
- * be turned is the last of its sum, so that the room is free for the next.
+ * A sum takes a limited number of inputs, so the sum so far becomes the first input of the next
+ * one.  A converted input is the last of its sum, so that its scratch is free for the next.
  */
 static int forward_add(struct pd_compiled_layer *l, const struct pd_pass *pass,
 		       struct pd_error *err)
@@ -102,8 +102,8 @@ static int backward_add(struct pd_compiled_layer *l, const struct pd_pass *pass,
 }
 
 /*
- * A sample's inputs follow one another in its output, or, with the channels last, at each place
- * of the plane: rows of a matrix.
+ * Copies one input of concat.  In the output, a sample's inputs follow each other, or, with
+ * channels last, they do at each place of the plane: both are rows of a matrix.
  */
 static int rows(struct pd_compiled_layer *l, void *to, size_t to_row, const void *from,
 		size_t from_row, size_t bytes, struct pd_error *err)
@@ -161,7 +161,7 @@ static int backward_concat(struct pd_compiled_layer *l, const struct pd_pass *pa
 	return 0;
 }
 
-/* A vector's elements are in plain order. */
+/* flatten's output is in plain order. */
 static int prepare_flatten(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	l->same_memory = !pd_cuda_unlike(l->in[0], NULL, l->in_shape[0]);

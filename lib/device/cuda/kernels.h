@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kernels of our own, as C calls them: each queues on the stream and returns.  Tensors are in
- * device memory, of the type that dtype names where that is given, else as said.  No kernel
- * uses atomics: what is summed is summed in one order.
+ * Our own kernels, as C calls them: each call queues on the stream and returns.  Tensors are in
+ * device memory and of type dtype, unless said otherwise.  No kernel uses atomics: every sum has
+ * one order.
  */
 #ifndef PD_DEVICE_CUDA_KERNELS_H
 #define PD_DEVICE_CUDA_KERNELS_H
@@ -18,13 +18,13 @@
 extern "C" {
 #endif
 
-/* --- pass_numbers.cu: what changes from pass to pass while the addresses stay, in device memory */
+/* --- pass_numbers.cu: numbers that change while addresses stay, in device memory */
 struct pd_kernel_loss {                 /* in pinned host memory */
 	double sum;
 	int64_t correct;
-	int64_t bad_row, bad_label;     /* the first row whose label is none; -1: all are */
+	int64_t bad_row, bad_label;     /* the first row with an invalid label; -1: none */
 };
-struct pd_kernel_rates {                /* of SGD */
+struct pd_kernel_rates {                /* for SGD */
 	float rate, keep, decay;
 	double exact_rate, exact_decay;         /* before they were rounded, for LARS */
 };
@@ -35,34 +35,34 @@ struct pd_kernel_choice {               /* numbers that an update reads from dev
 	struct pd_kernel_rates sgd;
 };
 struct pd_pass_numbers {
-	int64_t first_sample, valid;    /* as struct pd_pass */
-	struct pd_kernel_loss *loss;    /* where the first is to go */
-	struct pd_kernel_choice choice; /* of an update before the pass */
+	int64_t first_sample, valid;    /* as in struct pd_pass */
+	struct pd_kernel_loss *loss;    /* where the first loss goes */
+	struct pd_kernel_choice choice; /* for an update before the pass */
 };
 cudaError_t pd_kernel_set_numbers(cudaStream_t stream, struct pd_pass_numbers *numbers,
 				  const struct pd_pass_numbers *value);
 
-/* --- eltwise.cu: count elements; outputs may lie over inputs */
+/* --- eltwise.cu: count elements; outputs may overwrite inputs */
 enum pd_kernel_curve { PD_KERNEL_RELU, PD_KERNEL_TANH, PD_KERNEL_SIGMOID };
 cudaError_t pd_kernel_curve(cudaStream_t stream, enum pd_dtype dtype, enum pd_kernel_curve curve,
 			    void *y, const void *x, size_t count);
-/* From the output. */
+/* Computes the gradient from the output. */
 cudaError_t pd_kernel_curve_back(cudaStream_t stream, enum pd_dtype dtype,
 				 enum pd_kernel_curve curve, void *dx, const void *y,
 				 const void *dy, size_t count);
-/* dst = src[0] + src[1] + ..., in that order, then relu; n of 1 to PD_KERNEL_SOURCES. */
+/* Computes dst = src[0] + src[1] + ..., in that order, then relu; n is 1 to PD_KERNEL_SOURCES. */
 #define PD_KERNEL_SOURCES 16
 cudaError_t pd_kernel_sum(cudaStream_t stream, enum pd_dtype dtype, void *dst,
 			  const void *const *src, int n, size_t count, bool relu);
-/* dst = a + b, but 0 where y, a relu's output, is not positive. */
+/* Computes dst = y > 0 ? a + b : 0, where y is a relu's output. */
 cudaError_t pd_kernel_sum_relu(cudaStream_t stream, enum pd_dtype dtype, void *dst, const void *a,
 			       const void *b, const void *y, size_t count);
-/* Draws the mask, one bit per element, each sample's from a byte of its own on. */
+/* Draws the mask, one bit per element; each sample begins with a new byte. */
 struct pd_kernel_dropout {
 	uint64_t seed, stream;
-	int64_t samples, elements;      /* of one sample */
-	int64_t area, channels;         /* of one sample: element k lies at k % area * channels +
-					   k / area; plain: elements, 1 */
+	int64_t samples, elements;      /* in one sample */
+	/* of one sample: element k lies at k % area * channels + k / area; plain: elements, 1 */
+	int64_t area, channels;
 	float p, scale;
 };
 cudaError_t pd_kernel_dropout(cudaStream_t stream, enum pd_dtype dtype,
@@ -91,7 +91,7 @@ cudaError_t pd_kernel_meanpool_back(cudaStream_t stream, enum pd_dtype dtype,
 cudaError_t pd_kernel_turn(cudaStream_t stream, enum pd_dtype dtype, void *dst, const void *src,
 			   int64_t samples, int64_t channels, int64_t area, bool to_last);
 
-/* --- widen.cu: arrays of dtype to f32, all of them by one kernel; none lies over another */
+/* --- widen.cu: one kernel converts several arrays of dtype to f32; they may not overlap */
 #define PD_KERNEL_WIDENED 64
 struct pd_kernel_widened {
 	float *dst;
@@ -107,17 +107,17 @@ cudaError_t pd_kernel_widen(cudaStream_t stream, enum pd_dtype dtype,
 
 /* --- norm.cu, norm_back.cu: batch normalisation */
 struct pd_kernel_norm {
-	int64_t rows, channels;         /* rows: samples times their area */
-	int64_t area;                   /* of a plane; 1: the channels are next to one another */
-	size_t half;                    /* floats from a mean to what belongs to it */
+	int64_t rows, channels;         /* rows: samples times elements of a plane */
+	int64_t area;                   /* elements of a plane; 1: channels are last */
+	size_t half;                    /* floats from a mean to its inverse deviation */
 	float eps, momentum;
-	bool relu;                      /* of what comes out; backward does its part, too */
+	bool relu;                      /* a relu follows; backward does its part, too */
 };
-/* Floats of room that forward and backward take. */
+/* Returns how many floats of `room` forward and backward take. */
 size_t pd_kernel_norm_scratch(int64_t rows, int64_t channels);
 /*
- * kept: mean and inverse deviation, and with a relu the scale and the bias that forward read,
- * each n->half floats behind the one before; written.  running: mean and variance, moved; or NULL.
+ * Writes `kept`: mean and inverse deviation and, with a relu, the scale and bias that forward read,
+ * each n->half floats behind the one before.  Moves `running` (mean and variance), unless NULL.
  */
 cudaError_t pd_kernel_norm(cudaStream_t stream, enum pd_dtype dtype, const struct pd_kernel_norm *n,
 			   void *y, const void *x, const void *scale, const void *bias, float *kept,
@@ -126,14 +126,14 @@ cudaError_t pd_kernel_norm_evaluate(cudaStream_t stream, enum pd_dtype dtype,
 				    const struct pd_kernel_norm *n, void *y, const void *x,
 				    const void *scale, const void *bias, const float *running);
 /*
- * dx: NULL where nobody wants it; before: what it is added to, or NULL.  dx may lie over before or
- * dy.  dy: with a relu the gradient of what comes out of that.
+ * dx: NULL where nobody wants it.  before: added to it, or NULL. dx may overwrite before or dy.
+ * dy: with a relu, the gradient of the relu's output.
  */
 cudaError_t pd_kernel_norm_back(cudaStream_t stream, enum pd_dtype dtype,
 				const struct pd_kernel_norm *n, void *dx, const void *before,
 				const void *x, const void *dy, const void *scale,
 				const float *kept, float *d_scale, float *d_bias, float *room);
-/* The sum over many rows of each channel; room as for these. */
+/* Sums each channel over many rows; room as above. */
 cudaError_t pd_kernel_columns(cudaStream_t stream, enum pd_dtype dtype, float *sums, float *room,
 			      const void *dy, int64_t rows, int64_t channels);
 
@@ -143,14 +143,17 @@ struct pd_kernel_layernorm {
 	size_t half;                    /* floats from a row's mean to its inverse deviation */
 	float eps;
 };
-/* weight, bias: NULL where there is none.  kept: means and inverse deviations, written. */
+/* weight, bias: NULL where the layer has none.  Writes `kept`: means and inverse deviations. */
 cudaError_t pd_kernel_layernorm(cudaStream_t stream, enum pd_dtype dtype,
 				const struct pd_kernel_layernorm *n, void *y, const void *x,
 				const void *weight, const void *bias, float *kept);
 cudaError_t pd_kernel_layernorm_back(cudaStream_t stream, enum pd_dtype dtype,
 				     const struct pd_kernel_layernorm *n, void *dx, const void *x,
 				     const void *dy, const void *weight, const float *kept);
-/* Floats of room that the gradients of the parameters take; d_bias: NULL where there is none. */
+/*
+ * Returns how many floats of `room` the parameters' gradients take; d_bias: NULL where there is
+ * none.
+ */
 size_t pd_kernel_layernorm_room(int64_t rows, int64_t width);
 cudaError_t pd_kernel_layernorm_parameters(cudaStream_t stream, enum pd_dtype dtype,
 					   const struct pd_kernel_layernorm *n, float *d_weight,
@@ -158,37 +161,41 @@ cudaError_t pd_kernel_layernorm_parameters(cudaStream_t stream, enum pd_dtype dt
 					   const float *kept, float *room);
 
 /* --- loss.cu */
-/* A sample has so many rows of logits.  out: one float per row; those of samples from
- * numbers->valid on become 0.  verdict: room for as many.  number: which of the stage's losses. */
+/*
+ * A sample has `rows` rows of logits.  out: one float per row; rows of samples from numbers->valid
+ * on become 0. verdict: as many ints.  number: which loss layer of the stage.
+ */
 cudaError_t pd_kernel_loss(cudaStream_t stream, enum pd_dtype dtype,
 			   const struct pd_pass_numbers *numbers, int number, float *out,
 			   int32_t *verdict, const void *x, const int32_t *label, int64_t batch,
 			   int64_t rows, int64_t classes);
-/* scale: in device memory; NULL: 1.  minibatch: over so many samples the mean is taken. */
+/* scale: in device memory; NULL: 1. minibatch: the loss is the mean over so many samples. */
 cudaError_t pd_kernel_loss_back(cudaStream_t stream, enum pd_dtype dtype,
 				const struct pd_pass_numbers *numbers, void *dx, const void *x,
 				const int32_t *label, const struct pd_scale *scale,
 				int64_t minibatch, int64_t batch, int64_t rows,
 				int64_t classes);
 
-/* --- bias.cu: y[n][c][i] += bias[c], then relu; and its gradient, the sum over n and i */
+/* --- bias.cu: y[n][c][i] += bias[c], then relu; the gradient is the sum over n and i */
 /* bias: NULL where there is none. */
 cudaError_t pd_kernel_bias(cudaStream_t stream, enum pd_dtype dtype, void *y, const void *bias,
 			   bool relu, int64_t batch, int64_t channels, int64_t area);
-/* Floats of room that the gradient takes. */
+/* Returns how many floats of `room` the gradient takes. */
 size_t pd_kernel_bias_scratch(int64_t batch, int64_t channels);
-/* room: not needed where area is 1, which is for few samples. */
+/* room: unused where area is 1, which is for few samples. */
 cudaError_t pd_kernel_bias_back(cudaStream_t stream, enum pd_dtype dtype, float *db, float *room,
 				const void *dy, int64_t batch, int64_t channels, int64_t area);
 
-/* --- update.cu: elements begin to end - 1 of the arenas; dtype: of next and corrected */
-/* One thread of pd_global_norm_factor, which also writes the scale that follows; adam->count is
- * that of all updates.  choice: device memory; outcome: pinned host memory. */
+/* --- update.cu: elements begin to end - 1 of the arenas; dtype: that of next and corrected */
+/*
+ * Runs pd_global_norm_factor in one thread, and writes the scale of the version made.  adam->count
+ * counts all updates.  choice: device memory; outcome: pinned host memory.
+ */
 cudaError_t pd_kernel_global_norm(cudaStream_t stream, const struct pd_global_norm *norm,
 				  const struct pd_adam *adam, const struct pd_kernel_rates *sgd,
 				  struct pd_kernel_choice *choice, struct pd_outcome *outcome);
 struct pd_kernel_correction {
-	float *delta;                   /* NULL where there is none */
+	float *delta;                   /* NULL: no correction */
 	void *corrected;
 	float keep, rest, delay;
 };
@@ -198,10 +205,10 @@ struct pd_kernel_norms {
 };
 struct pd_kernel_sgd {
 	void *next;
-	float *velocity, *master;       /* NULL without momentum; in f32 */
+	float *velocity, *master;       /* velocity: NULL without momentum; both f32 */
 	const void *weights;            /* not read where there is a master */
 	const float *gradients;
-	struct pd_kernel_rates rates;           /* without a choice; with one, that has its own */
+	struct pd_kernel_rates rates;           /* used where choice is NULL */
 	const struct pd_kernel_choice *choice;  /* device memory; NULL: a factor of 1 */
 	bool spared;                            /* no weight decay, whatever the rates say */
 	bool lars;
@@ -216,7 +223,7 @@ struct pd_kernel_adam {
 	float *first, *second, *master;
 	const void *weights;
 	const float *gradients;
-	struct pd_adam_factors factors;         /* without a choice; with one, that has its own */
+	struct pd_adam_factors factors;         /* used where choice is NULL */
 	const struct pd_kernel_choice *choice;
 	bool spared;
 	struct pd_kernel_correction correction;
@@ -226,10 +233,12 @@ cudaError_t pd_kernel_adam(cudaStream_t stream, enum pd_dtype dtype,
 
 /* --- squares.cu */
 #define PD_KERNEL_PIECES 64
-/* *sum_p = the sum of the squares of count floats; room: PD_KERNEL_PIECES doubles. */
+/* Computes the sum of the squares of count floats; room: PD_KERNEL_PIECES doubles. */
 cudaError_t pd_kernel_squares(cudaStream_t stream, double *sum_p, double *room, const float *g,
 			      size_t count);
-/* vector[i] = value, count of them; vector[i] = other[i] where vector[i] is PD_ABSENT. */
+/*
+ * These set count elements: vector[i] = value; vector[i] = other[i] where vector[i] is PD_ABSENT.
+ */
 cudaError_t pd_kernel_fill(cudaStream_t stream, double *vector, double value, size_t count);
 cudaError_t pd_kernel_unite(cudaStream_t stream, double *vector, const double *other,
 			    size_t count);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layernorm: see the CPU's. */
+/* layernorm computes as device/cpu/layernorm.c does. */
 #include "device/cuda/cuda.h"
 
 struct layernorm {
 	struct pd_cuda_own own;         /* nothing to release */
 	struct pd_kernel_layernorm norm;
-	size_t kept[2];                 /* of gradients kept for later: where they are */
+	size_t kept[2];                 /* offsets of the parameters' gradients that the slot keeps */
 };
 
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
@@ -43,7 +43,9 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 						     l->extra), err);
 }
 
-/* Where the gradient of parameter p goes in this part of backward; NULL: it has none. */
+/*
+ * Returns where this part of backward puts the gradient of parameter p; NULL: the layer has none.
+ */
 static float *gradient_of(const struct pd_compiled_layer *l, const struct pd_pass *pass, int p)
 {
 	const struct layernorm *n = l->own;
@@ -54,7 +56,7 @@ static float *gradient_of(const struct pd_compiled_layer *l, const struct pd_pas
 					       : l->diff_parameters[p];
 }
 
-/* The gradients that the first part of backward kept. */
+/* Copies the gradients that the first part of backward kept. */
 static int take_kept(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	const struct layernorm *n = l->own;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A block per row, whose threads take every so many elements; what they sum is brought together in
- * an order that follows from the width alone.  The gradients of the parameters: a thread per column
- * and part of the rows, then the parts in their order.
+ * A block takes a row, and its threads take elements at their stride; sums are combined in an order
+ * that follows from the width alone.  For the gradients of the parameters, a thread takes a column
+ * and part of the rows; then parts are added in order.
  */
 #include "device/cuda/host_device.cuh"
 
@@ -10,11 +10,11 @@
 #include "device/cuda/kernels.h"
 #include "device/cuda/typed.cuh"
 
-#define THREADS 128             /* of a row; a power of two */
-#define ROWS_OF_A_PART 64       /* at least, where there are so many */
+#define THREADS 128             /* for a row; a power of two */
+#define ROWS_OF_A_PART 64       /* at least, if there are so many */
 #define PARTS_MOST 64
 
-/* The sum over the block, in every thread of it. */
+/* Returns the block's sum in every thread. */
 __device__ static float block_sum(float mine)
 {
 	__shared__ float sum[THREADS];
@@ -29,7 +29,7 @@ __device__ static float block_sum(float mine)
 	}
 	__syncthreads();
 	all = sum[0];
-	__syncthreads();        /* the next sum may begin */
+	__syncthreads();        /* only now may the next sum begin */
 	return all;
 }
 
@@ -114,7 +114,7 @@ size_t pd_kernel_layernorm_room(int64_t rows, int64_t width)
 	return 2 * (size_t)parts_of(rows) * (size_t)width;
 }
 
-/* Of part p the sums of column c are at (2 p) * width + c and (2 p + 1) * width + c. */
+/* The sums of part p, column c are at (2 p) * width + c and (2 p + 1) * width + c. */
 template <typename T>
 __global__ static void parameters_back(struct pd_kernel_layernorm n, float *room,
 				       const T *__restrict__ x, const T *__restrict__ dy,

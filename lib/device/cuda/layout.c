@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which tensors have their channels last, and what follows from that. */
+/* This file decides which tensors have their channels last. */
 #include "device/cuda/cuda.h"
 
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 const struct pd_layout pd_cuda_last = { true };
 
 /*
- * Tensor cores take channels last; with channels first the library would turn everything
- * around and back.  Not every group of channels can be had that way, so that a model with
- * grouped convolutions stays plain.  PD_CUDA_LAYOUT, for comparisons: last, plain.
+ * Tensor cores need channels last; with channels first the library would convert everything, to and
+ * fro.  Grouped convolutions do not always have kernels for that, so a model with any stays plain.
+ * PD_CUDA_LAYOUT=last or plain decides otherwise, for comparisons.
  */
 bool pd_cuda_wants_last(const struct pd_compiled *net, bool tf32)
 {
@@ -69,7 +69,7 @@ bool pd_cuda_does_relu(const struct pd_compiled *net, int layer)
 		return false;
 	if (net->layers[layer].kind == &pd_cuda_batchnorm2d && !engine->last &&
 	    net->dtype == PD_F32)
-		return false;           /* cuDNN's */
+		return false;           /* cuDNN's kernels do no relu */
 	if (pd_model_consumers(model, tensor, NULL) != 1)
 		return false;
 	pd_model_consumers(model, tensor, &consumer);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between layouts. */
+/* Conversions between layouts. */
 #include "device/cuda/host_device.cuh"
 
 #include "device/cuda/grid.cuh"
 #include "device/cuda/kernels.h"
 #include "device/cuda/typed.cuh"
 
-/* A thread writes the next element to the one that its neighbour writes. */
+/* Neighbouring threads write adjacent elements. */
 template <typename T>
 __global__ static void turn(T *dst, const T *src, size_t count, int64_t channels, int64_t area,
 			    bool to_last)

@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * linear by cuBLASLt, which counts matrices by columns: what we have by rows, N samples of F
- * features, is to it a matrix of F rows and N columns, leading dimension F.  So with x (I, N),
- * y (O, N) and the weight, O rows of I, as W (I, O):
+ * linear by cuBLASLt, which stores matrices by columns.  N samples of F features, which we store by
+ * rows, are to it a matrix of F rows and N columns with leading dimension F. With x (I, N), y (O,
+ * N) and the weight, O rows of I, as W (I, O):
  *
- *     forward    y = W' x        gradients    dx = W dy,  dW = x dy'
+ *    forward    y = W' x        gradients    dx = W dy,  dW = x dy'
  *
- * Samples of several dimensions are as many rows of their last axis.
+ * A sample of several dimensions counts as several rows along its last axis.
  *
- * The bias, and the relu that follows, are added in the epilogue, where the library can.  In 16
- * bits the gradient of the weights is f32 nevertheless.  No algorithm that adds up in
- * place: of those that split the sum only the ones that put the parts apart and add them in a
- * second step.
+ * The epilogue adds the bias, and does the relu behind it, where the library can.  In 16 bits the
+ * gradient of the weights is f32 nevertheless.  Algorithms that sum in place are not used: of those
+ * that split a sum, only the ones that store the parts and add them in a second step.
  */
 #include "device/cuda/choice.h"
 #include "device/cuda/cuda.h"
 
 #define WORKSPACE_MOST ((size_t)32 << 20)
-#define PRODUCTS 16                     /* that the library is asked for; PD_CHOICES at most */
+#define PRODUCTS 16	/* proposals that the library is asked for, at most PD_CHOICES */
 
 struct product {
 	cublasLtMatmulDescOpaque_t how;
@@ -27,9 +26,9 @@ struct product {
 };
 
 struct linear {
-	struct pd_cuda_own own;         /* nothing to release: the descriptors lie here */
+	struct pd_cuda_own own;         /* has nothing to release, since the descriptors lie here */
 	struct product products[PD_WAYS];
-	bool fused;                     /* forward adds the bias and does the relu */
+	bool fused;                     /* forward adds bias and relu */
 	bool relu;
 };
 
@@ -51,7 +50,8 @@ static int set_how(struct product *p, bool tf32, bool a_transposed, bool b_trans
 {
 	cublasOperation_t a = a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
 	cublasOperation_t b = b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-	const void *aligned = (const void *)(uintptr_t)PD_ALIGN;        /* as the bias will be */
+	/* aligned as the bias will be */
+	const void *aligned = (const void *)(uintptr_t)PD_ALIGN;
 	cublasLtMatmulDesc_t how = &p->how;
 
 	if (pd_cublas_check(cublasLtMatmulDescInit(how, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
@@ -103,7 +103,7 @@ static int prefer(cublasLtMatmulPreferenceOpaque_t *p, struct pd_error *err)
 	return 0;
 }
 
-/* What a candidate is timed with. */
+/* Buffers for timing a candidate. */
 struct trial {
 	const struct product *p;
 	const cublasLtMatmulHeuristicResult_t *found;
@@ -124,7 +124,7 @@ static int queue(void *context, int candidate)
 			      0) == CUBLAS_STATUS_SUCCESS ? 0 : -1;
 }
 
-/* Of the n that were found; where there is no memory to time them in, the first. */
+/* Chooses one of n algorithms; the first where memory is too short to time them. */
 static int pick(struct product *p, struct pd_compiled_layer *l, int way,
 		const cublasLtMatmulHeuristicResult_t *found, int n)
 {
@@ -142,7 +142,7 @@ static int pick(struct product *p, struct pd_compiled_layer *l, int way,
 		codes[i] = 1 + i;
 		most = found[i].workspaceSize > most ? found[i].workspaceSize : most;
 	}
-	/* the bias is as long as a column of what comes out: it may as well be that */
+	/* the output may serve as the bias, which is one of its columns long */
 	if (!l->net->measure ||
 	    (pd_cuda_trial_memory(&t.a, type, a) == 0 &&
 	     pd_cuda_trial_memory(&t.b, type, b) == 0 &&
@@ -157,7 +157,7 @@ static int pick(struct product *p, struct pd_compiled_layer *l, int way,
 	return best;
 }
 
-/* 1, or 0: there is none. */
+/* Finds an algorithm: 1, or 0 where there is none. */
 static int find(struct product *p, struct pd_compiled_layer *l, int way, struct pd_error *err)
 {
 	cublasLtMatmulPreferenceOpaque_t preference;
@@ -193,7 +193,7 @@ static int choose(struct product *p, struct pd_compiled_layer *l, int way, struc
 	return verdict < 0 ? -1 : 0;
 }
 
-/* With the bias and the relu, if that can be had. */
+/* Chooses forward's algorithm, with bias and relu if there is one. */
 static int choose_forward(struct linear *linear, struct pd_compiled_layer *l,
 			  struct pd_error *err)
 {

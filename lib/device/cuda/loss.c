@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * softmax_cross_entropy: see the CPU's.  The sum and the verdicts go to pinned memory, which
- * the stream's second thread reads once the work is done.
+ * softmax_cross_entropy computes as device/cpu/loss.c does.  The sum and the verdicts go to pinned
+ * memory; the device's poller reads them once the work is done.
  */
 #include "device/cuda/cuda.h"
 

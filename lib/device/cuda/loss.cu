@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A block per row, whose threads take every so many classes: what they find is brought together
- * in an order that follows from the number of classes alone.  Then one block for the whole batch.
+ * A block takes a row, and its threads take classes at their stride; results are combined in an
+ * order that follows from the number of classes alone.  Then one block adds up the batch.
  */
 #include "device/cuda/host_device.cuh"
 
 #include "device/cuda/kernels.h"
 #include "device/cuda/typed.cuh"
 
-#define THREADS 128             /* of a row; a power of two */
+#define THREADS 128             /* for a row; a power of two */
 #define SUMMERS 128             /* a power of two */
 
 enum verdict { WRONG, RIGHT, NO_CLASS };
@@ -18,8 +18,10 @@ __device__ static bool is_class(int32_t label, int64_t classes)
 	return label >= 0 && label < classes;
 }
 
-/* The largest of a row's logits, and the sum that is its softmax's denominator, in every thread
- * of the block. */
+/*
+ * Finds a row's largest logit, and the sum that is the softmax's denominator, in every thread of
+ * the block.
+ */
 template <typename T>
 __device__ static struct pd_softmax_best denominator(const T *x, int64_t classes, float *sum_p)
 {
@@ -55,7 +57,7 @@ __global__ static void losses(const struct pd_pass_numbers *numbers, float *out,
 	struct pd_softmax_best best = { 0, classes };
 	float sum = 1;
 
-	/* one row, one answer: all threads of the block go the same way */
+	/* a block has one row, so all its threads take the same branch */
 	if (good)
 		best = denominator(x + n * classes, classes, &sum);
 	if (threadIdx.x != 0)
@@ -116,7 +118,7 @@ cudaError_t pd_kernel_loss(cudaStream_t stream, enum pd_dtype dtype,
 	return cudaGetLastError();
 }
 
-/* Where the label is no class, the forward has said so and the gradient matters no more. */
+/* Where a label is no class, the forward has failed already and the gradient does not matter. */
 template <typename T>
 __global__ static void losses_back(const struct pd_pass_numbers *numbers, T *__restrict__ dx,
 				   const T *__restrict__ x, const int32_t *label,

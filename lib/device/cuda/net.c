@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stage on a GPU: the libraries' handles; sizes; parameters to and from the host; updates. */
+/* A net on a GPU: libraries' handles, sizes, import and export of parameters, and updates. */
 #include "base/half.h"
 #include "device/cuda/conv2d.h"
 #include "device/cuda/graph.h"
@@ -14,7 +14,7 @@ static const struct pd_compiled_kind *const kinds[PD_LAYER_KINDS] = {
 #undef LAYER_KIND
 };
 
-/* Labels are i32 and losses f32, whatever the net's type. */
+/* Labels are i32 and losses f32, whatever the net's dtype. */
 static void set_tensor(struct pd_compiled *net, int t, const struct pd_layout *layout)
 {
 	int64_t elements = pd_shape_elements(pd_model_shape(net->model, t));
@@ -106,7 +106,7 @@ static const struct pd_compiled_device how = {
 	.add_relu = add_relu,
 };
 
-/* Pinned memory for what the loss layers of every pass in flight say. */
+/* Allocates pinned memory for the results of the loss layers of every pass in flight. */
 static int take_losses(struct pd_compiled *net, struct pd_error *err)
 {
 	struct pd_cuda_engine *engine = net->engine;
@@ -159,7 +159,7 @@ void pd_cuda_net_close(struct pd_net *base)
 	if (!net)
 		return;
 	engine = net->engine;
-	/* graphs have kernels in them that go with the layers */
+	/* graphs go first, since their kernels use the layers' memory */
 	if (engine) {
 		cudaSetDevice(engine->device);
 		pd_cuda_graphs_free(engine->graphs);
@@ -191,7 +191,7 @@ int pd_cuda_net_settle(struct pd_net *base, struct pd_error *err)
 	return status;
 }
 
-/* ---- parameters and state to and from the host ---- */
+/* ---- import and export of parameters and state ---- */
 
 static float to_float(const void *at, size_t i, enum pd_dtype dtype)
 {
@@ -208,11 +208,11 @@ static void from_float(void *at, size_t i, enum pd_dtype dtype, float value)
 		((uint16_t *)at)[i] = dtype == PD_BF16 ? pd_to_bf16(value) : pd_to_f16(value);
 }
 
-/* Where a tensor is in its arena, of what type, and in what layout. */
+/* A tensor's place in its arena, its type, and its layout. */
 struct found {
 	size_t offset, bytes;
 	enum pd_dtype dtype;
-	int64_t channels, area;         /* of each of the rest; area 1: it is plain */
+	int64_t channels, area;         /* area: elements of each channel's plane; 1: plain */
 };
 
 static struct found find(const struct pd_compiled *net, const struct pd_named *n,
@@ -234,7 +234,7 @@ static struct found find(const struct pd_compiled *net, const struct pd_named *n
 	return f;
 }
 
-/* Where element i of the arena's order is in plain order. */
+/* Returns the plain index of element i of the arena's order. */
 static size_t plain_place(const struct found *f, size_t i)
 {
 	size_t channels = (size_t)f->channels, area = (size_t)f->area;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Batch normalisation forward, for the types and layouts that cuDNN's plain calls do not have;
- * columns.cuh says how the work is divided.  What is squared is the difference to the channel's
- * first element, so that a large mean costs no digits.
+ * Batch normalisation forward, for types and layouts that cuDNN's plain calls lack; columns.cuh
+ * divides the work.  Differences to the channel's first element are squared, so that a large mean
+ * costs no digits.
  */
 #include "device/cuda/host_device.cuh"
 
@@ -39,10 +39,10 @@ __global__ static void norm_parts(struct pd_kernel_norm n, const T *__restrict__
 	pd_put_part<channels>(room, n.channels, here.channel(), first, second);
 }
 
-/* What a pass keeps of each channel, in `kept` for backward: n.half floats apart. */
+/* A pass keeps these numbers of each channel for backward, n.half floats apart. */
 struct kept {
 	float *mean, *inverse;
-	float *scale, *bias;            /* forward's; only where there is a relu */
+	float *scale, *bias;            /* forward's; only with a relu */
 };
 
 static struct kept kept_of(const struct pd_kernel_norm *n, float *at)
@@ -82,7 +82,7 @@ __global__ static void norm_total(struct pd_kernel_norm n, const T *x, const T *
 				      n.momentum * variance);
 }
 
-/* variance: NULL where there is an inverse; in evaluation there is no room to keep one. */
+/* variance: NULL where an inverse is given; an evaluation cannot keep one. */
 template <typename T, int N, bool LAST>
 __global__ static void norm_apply(struct pd_kernel_norm n, T *__restrict__ y,
 				  const T *__restrict__ x, const T *__restrict__ scale,
@@ -117,7 +117,7 @@ __global__ static void norm_apply(struct pd_kernel_norm n, T *__restrict__ y,
 	});
 }
 
-/* Where to put it, of what, and by what: all begin at multiples of 16 bytes? */
+/* Returns whether all of these begin at multiples of 16 bytes. */
 static bool aligned(const struct pd_kernel_norm *n, const void *y, const void *x,
 		    const void *scale, const void *bias, const float *numbers)
 {

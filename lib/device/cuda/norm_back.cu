@@ -2,16 +2,16 @@
 /*
  * Batch normalisation backward, and the sum over rows that is the gradient of a bias.
  *
- * Where forward did the relu behind it, what comes here is the gradient of that relu's output.
- * Where that was not positive the gradient is zero, and this is worked out again from what
- * forward kept, in forward's order of operations and rounded as the output was: so it is the
- * same, whatever weights backward reads.
+ * Where forward did the relu behind it, the gradient that arrives is that of the relu's output.  It
+ * is zeroed where that output was not positive, which is computed again from what forward kept, in
+ * forward's order of operations and rounded as the output was.  So it is the same, whatever weights
+ * backward reads.
  */
 #include "device/cuda/host_device.cuh"
 
 #include "device/cuda/columns.cuh"
 
-/* Of each channel, n.half floats apart: what forward kept. */
+/* Numbers that forward kept of each channel, n.half floats apart. */
 template <int n, bool RELU>
 struct remembered {
 	float middle[n], deviation[n], times[RELU ? n : 1], plus[RELU ? n : 1];
@@ -26,7 +26,7 @@ struct remembered {
 		}
 	}
 
-	/* The normalised element of the thread's channel number c. */
+	/* the normalised element of the thread's channel c */
 	__device__ float hat(int c, float x) const
 	{
 		return (x - middle[c]) * deviation[c];
@@ -80,7 +80,7 @@ __global__ static void norm_back_parts(struct pd_kernel_norm n, const T *__restr
 	pd_put_part<channels>(room, n.channels, here.channel(), first, second);
 }
 
-/* means: of both sums, over the rows, n.channels of each; behind the parts. */
+/* means: the means of both sums over rows, n.channels each, behind the parts. */
 __global__ static void norm_back_total(struct pd_kernel_norm n, const struct pd_two *room,
 				       int parts, float *means, float *d_scale, float *d_bias)
 {
@@ -100,7 +100,7 @@ struct three_units {
 	struct pd_pack<T, N> x, dy, before;
 };
 
-/* before: NULL, or what the gradient is added to; dx may lie over it, or over dy. */
+/* before: NULL, or added to the gradient; dx may overwrite it, or dy. */
 template <typename T, int N, bool LAST, bool RELU>
 __global__ static void norm_back_apply(struct pd_kernel_norm n, T *dx, const T *__restrict__ x,
 				       const T *dy, const T *before,
@@ -137,7 +137,7 @@ __global__ static void norm_back_apply(struct pd_kernel_norm n, T *dx, const T *
 			float g = r.template gradient<T>(c, hat, (float)u.dy.v[k]);
 			T d = (T)(factor[c] * (g - first[c] - hat * second[c]));
 
-			/* rounded twice, as by a sum of its own */
+			/* rounded twice, as a separate sum would */
 			u.x.v[k] = before ? (T)((float)u.before.v[k] + (float)d) : d;
 		}
 		*(struct pd_pack<T, N> *)&dx[here.place(unit)] = u.x;
@@ -197,7 +197,7 @@ cudaError_t pd_kernel_norm_back(cudaStream_t stream, enum pd_dtype dtype,
 	return cudaGetLastError();
 }
 
-/* The gradient of a bias: the sum over rows that lie one after the other. */
+/* The gradient of a bias sums adjacent rows. */
 template <typename T, int N>
 __global__ static void column_parts(struct pd_kernel_norm n, const T *__restrict__ dy,
 				    struct pd_two *__restrict__ room)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inputs of kinds that take them plain, where their channels are last: scratch has copies. */
+/* Kinds that take plain inputs get copies in scratch of inputs whose channels are last. */
 #include "device/cuda/cuda.h"
 
 struct plain {
 	bool turned;
-	size_t forward, backward, gradient;     /* in scratch */
+	size_t forward, backward, gradient;     /* offsets in scratch */
 };
 
 static size_t take(size_t *bytes_p, size_t bytes)

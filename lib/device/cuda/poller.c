@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The device's second thread: asks, in turn, whether the oldest work of each stream is done, takes
- * its times, and completes its event.  It sleeps while nothing is in flight, and for some ten
- * microseconds at a time while nothing is done.  It cannot wait for one event on the GPU: that may
- * be of a transfer that waits for another rank, while work on other streams ends.
+ * The poller is a thread of the device.  It asks in turn whether the oldest work of each stream is
+ * done, takes its times, and completes its event.  It sleeps while nothing is in flight, and for
+ * some ten microseconds at a time while nothing is done.  It cannot wait for one event on the GPU,
+ * since that may belong to a transfer that waits for another rank, while work on other streams
+ * ends.
  */
 #include "device/cuda/stream.h"
 
@@ -16,13 +17,13 @@
 #include <time.h>
 
 #define ANCHOR_NS INT64_C(1000000000)
-#define AGAIN_NS INT64_C(100000000)     /* until a clock that could not be looked at is, again */
-#define SPINS 50                        /* rounds in which nothing was done, before it sleeps */
+#define AGAIN_NS INT64_C(100000000)     /* time until another try to compare clocks */
+#define SPINS 50                        /* rounds without result before it sleeps */
 #define SHORT_NAPS 100
 #define SHORT_NAP_NS 10000
 #define LONG_NAP_NS 50000
 
-/* What a loss layer left in pinned memory, for the caller. */
+/* Gives the result that a loss layer left in pinned memory to the caller. */
 static int take_loss(const struct pd_cuda_submission *f, const struct pd_compiled_layer *l,
 		     struct pd_error *err)
 {
@@ -39,7 +40,7 @@ static int take_loss(const struct pd_cuda_submission *f, const struct pd_compile
 	return 0;
 }
 
-/* The same of all layers, and of an update. */
+/* Gives the results of all loss layers, and of an update, to the caller. */
 static int take_said(const struct pd_cuda_stream *s, const struct pd_cuda_submission *f,
 		     struct pd_error *err)
 {
@@ -53,7 +54,10 @@ static int take_said(const struct pd_cuda_stream *s, const struct pd_cuda_submis
 	return 0;
 }
 
-/* Once a second, when nobody is copying: from now on times count from this work's end. */
+/*
+ * Compares the clocks again, once a second, when nobody is copying: times count from this work's
+ * end then.
+ */
 static int anchor(struct pd_cuda_stream *s, struct pd_cuda_submission *f, struct pd_error *err)
 {
 	struct pd_cuda_device *cuda = pd_cuda_device_of(s);
@@ -78,8 +82,8 @@ static int anchor(struct pd_cuda_stream *s, struct pd_cuda_submission *f, struct
 }
 
 /*
- * No piece of work begins before the one before it ended, or ends later than now.  Untimed, it
- * began when it was queued and ended now.
+ * Takes the times of a piece of work.  It does not begin before the one before it ended, nor end
+ * later than now.  Untimed work began when it was queued and ended now.
  */
 static int take_times(struct pd_cuda_stream *s, struct pd_cuda_submission *f, int64_t *start_p,
 		      int64_t *end_p, struct pd_error *err)
@@ -105,7 +109,7 @@ static int take_times(struct pd_cuda_stream *s, struct pd_cuda_submission *f, in
 	return now_ns - s->anchored_ns > ANCHOR_NS ? anchor(s, f, err) : 0;
 }
 
-/* status: what CUDA says of the work. */
+/* Completes the oldest work of a stream. status: CUDA's for that work. */
 static void finish(struct pd_cuda_stream *s, cudaError_t status)
 {
 	struct pd_cuda_device *cuda = pd_cuda_device_of(s);
@@ -124,7 +128,7 @@ static void finish(struct pd_cuda_stream *s, cudaError_t status)
 	s->head++;
 	pthread_cond_broadcast(&s->moved);
 	pthread_mutex_unlock(&cuda->lock);
-	/* the caller may reuse the event from here on */
+	/* from here on the caller may reuse the event */
 	if (ev && good)
 		pd_event_complete(ev, start_ns, end_ns, cuda->gate);
 	else if (ev)
@@ -132,8 +136,9 @@ static void finish(struct pd_cuda_stream *s, cudaError_t status)
 }
 
 /*
- * A stream whose oldest work is done, or has failed, as *status_p says; NULL: there is none.  The
- * one that was served last comes last.  *any_p: is anything in flight?  With the device's lock.
+ * Finds a stream whose oldest work is done or has failed (*status_p); NULL: none.  The stream that
+ * was served last is asked last.  *any_p: whether anything is in flight.  The device's lock is
+ * held.
  */
 static struct pd_cuda_stream *find_done(struct pd_cuda_device *cuda, cudaError_t *status_p,
 					bool *any_p)
@@ -178,7 +183,7 @@ static void *poller_main(void *argument)
 	int rounds = 0;
 
 	cudaSetDevice(cuda->number);
-	/* naps as short as they are meant */
+	/* makes short naps as short as they are meant */
 	prctl(PR_SET_TIMERSLACK, 1000);
 	pthread_mutex_lock(&cuda->lock);
 	for (;;) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread per element: of the output forward, of the input backward, so that none is shared.  Where
- * channels are last the largest is found for as many of them at a time as 16 bytes hold: most
- * of the work is to find out where one is.
+ * A thread takes an element of the output (forward) or input (backward), so that none is shared.
+ * Where channels are last, maxpool takes as many at a time as 16 bytes hold, since most of the work
+ * is to find an element's place.
  */
 #include "device/cuda/host_device.cuh"
 
@@ -10,13 +10,13 @@
 #include "device/cuda/kernels.h"
 #include "device/cuda/typed.cuh"
 
-/* Where an element lies in planes of that size; s.step: 1, or as many as there are channels. */
+/* An element's place in planes of that size; s.step: 1, or the number of channels. */
 struct place {
-	size_t plane;                   /* first element of it, with `other` elements in a plane */
+	size_t plane;	/* the plane's first element, where planes have `other` elements */
 	int row, column;
 };
 
-/* i: number of the element, or of the pack of so many. */
+/* i: number of the element, or of the pack of `lanes` elements. */
 __device__ static struct place place_of(const struct pd_pool_shape &s, size_t i, const int *size,
 					const int *other, int lanes = 1)
 {
@@ -55,7 +55,7 @@ __global__ static void maxpool(struct pd_pool_shape s, size_t count, T *y, int32
 	}
 }
 
-/* Are there packs of these, of so many elements? */
+/* Returns whether these arrays can be read in packs of so many elements. */
 static bool packs(const struct pd_pool_shape *s, int lanes, const void *a, const void *b,
 		  const int32_t *chosen)
 {

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* maxpool2d, which keeps in the slot the place of each largest; avgpool2d, adaptive_avgpool2d. */
+/*
+ * maxpool2d keeps the place of each window's largest input in the slot; avgpool2d and
+ * adaptive_avgpool2d keep nothing.
+ */
 #include "device/cuda/cuda.h"
 
 #include <limits.h>
 
-/* One plane is counted in int. */
+/* The elements of one plane are counted in int. */
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	const int64_t *in = l->in_shape[0]->size, *out = l->layer->output.size;

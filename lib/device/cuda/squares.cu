@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sums of squares, in double, in an order that depends on the count alone: as many pieces
- * whatever the GPU, a block each; in a piece each thread takes every so many elements, and
- * halves are added to halves; then the pieces in order.
+ * Sums of squares are taken in double, in an order that depends on the count alone.  The number of
+ * pieces is fixed; a block sums a piece, each thread at its stride, and then halves are added to
+ * halves; then pieces are added in order.
  */
 #include "device/cuda/host_device.cuh"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stream: the queue's thread puts work on a CUDA stream and goes on; the device's second thread
- * (poller.c) finds out when the oldest of it is done, and completes its event.
+ * A stream: the queue's thread puts work on a CUDA stream and goes on; the device's poller
+ * (poller.c) finds out when the oldest work is done, and completes its event.
  *
- * Work in flight is in a ring: the queue's thread writes at the tail, the second reads at the
- * head.  The device's lock guards both numbers, so that a stream that is told to wait for an
- * event of another stream's can look for it there, and wait on the GPU instead of here.
+ * Work in flight is in a ring: the queue's thread writes at the tail, the poller reads at the head.
+ * The device's lock guards both numbers, so that a stream that is told to wait for another stream's
+ * event can find it there, and wait on the GPU instead of here.
  */
 #include "device/cuda/stream.h"
 
@@ -19,8 +19,8 @@
 /* ---- the queue's thread ---- */
 
 /*
- * Returns the place for one more piece of work, behind `taken` places that are not in flight yet.
- * Waits while as many are in flight as can be.
+ * Returns the entry for one more piece of work, behind `taken` entries that are not in flight yet.
+ * Waits while the ring is full.
  */
 static struct pd_cuda_submission *take_submission(struct pd_cuda_stream *s, size_t taken)
 {
@@ -42,7 +42,7 @@ static struct pd_cuda_submission *take_submission(struct pd_cuda_stream *s, size
 	return f;
 }
 
-/* What the second thread has found wrong ends the queue's, too. */
+/* Fails if the poller has found an error. */
 static int check_broken(struct pd_cuda_stream *s, struct pd_error *err)
 {
 	struct pd_cuda_device *cuda = pd_cuda_device_of(s);
@@ -57,9 +57,8 @@ static int check_broken(struct pd_cuda_stream *s, struct pd_error *err)
 }
 
 /*
- * Is that the event of work in flight on a stream of this device?  Then the GPU does the
- * waiting.  1 yes, 0 no; called with the lock, without which the CUDA event might be
- * another's before long.
+ * If ev belongs to work in flight on a stream of this device, lets the GPU wait for it: 1; else 0.
+ * The lock is held, since the CUDA event may soon be used for other work.
  */
 static int wait_there(struct pd_cuda_stream *s, const struct pd_event *ev, struct pd_error *err)
 {
@@ -72,7 +71,7 @@ static int wait_there(struct pd_cuda_stream *s, const struct pd_event *ev, struc
 			if (f->ev != ev)
 				continue;
 			if (other == s)
-				return 1;       /* behind it already */
+				return 1;       /* this stream's work is behind it already */
 			return pd_cuda_check(cudaStreamWaitEvent(s->stream, f->tells, 0),
 					     "waiting for an event", err) < 0 ? -1 : 1;
 		}
@@ -91,9 +90,9 @@ static int look_there(struct pd_cuda_stream *s, const struct pd_event *ev, struc
 }
 
 /*
- * What is to be put on a stream, but is not there yet (a transfer of which the other side has
- * not spoken), may soon be: this thread sleeps until then, or until the event is done.  done()
- * wakes it, through the gate, whose lock comes before the device's.
+ * Work may be about to be put on a stream (a transfer that the other side has not announced yet).
+ * This thread sleeps until then, or until the event is done.  done() wakes it, through the gate,
+ * whose lock is taken before the device's.
  */
 static int wait_for(struct pd_cuda_stream *s, const struct pd_event *ev, struct pd_error *err)
 {
@@ -104,7 +103,7 @@ static int wait_for(struct pd_cuda_stream *s, const struct pd_event *ev, struct 
 	if (verdict != 0)
 		return verdict;
 	pthread_mutex_lock(&gate->lock);
-	/* before it looks, so that what is put in flight after that is told */
+	/* set before looking, so that work put in flight afterwards is reported */
 	atomic_fetch_add(&cuda->waiting, 1);
 	while (!pd_event_done(ev) && (verdict = look_there(s, ev, err)) == 0 &&
 	       !(s->queue.closing && atomic_load(&gate->failed)))
@@ -145,7 +144,7 @@ static int copy(struct pd_cuda_stream *s, const struct pd_work *w, struct pd_err
 					     kinds[w->copy.way], s->stream), "a copy", err);
 }
 
-/* A forward or backward by itself, or an iteration. */
+/* Puts a forward or backward, or an iteration, on the CUDA stream. */
 static int passes(struct pd_cuda_stream *s, const struct pd_work *w, struct pd_error *err)
 {
 	struct pd_compiled *net = (struct pd_compiled *)w->net;
@@ -257,7 +256,7 @@ static void done(struct pd_queue *q, struct pd_event *ev, int64_t start_ns,
 	struct pd_cuda_submission *f = s->current;
 	struct pd_error err;
 
-	if (!why && !f)         /* a wait: nothing follows from it but what is behind */
+	if (!why && !f)         /* a wait: only the work behind it matters */
 		return;
 	if (!why && !f->recorded &&
 	    pd_cuda_check(cudaEventRecord(f->end, s->stream), "an event", &err) < 0) {
@@ -274,7 +273,7 @@ static void done(struct pd_queue *q, struct pd_event *ev, int64_t start_ns,
 	s->tail++;
 	pthread_cond_signal(&cuda->work);
 	pthread_mutex_unlock(&cuda->lock);
-	/* The next joined work, if there is one, has this place. */
+	/* the next joined work has this entry, if there is one */
 	s->current = &s->submissions[s->tail % PD_CUDA_SUBMISSIONS];
 	if (ev && atomic_load(&cuda->waiting) > 0)
 		tell_waiting(q->gate);
@@ -282,8 +281,10 @@ static void done(struct pd_queue *q, struct pd_event *ev, int64_t start_ns,
 
 static const struct pd_queue_ops queue_ops = { .begin = begin, .run = run, .done = done };
 
-/* They are joined if nobody asks how long each takes, and if a graph reads all numbers that change
- * from device memory (struct pd_pass_numbers). */
+/*
+ * Works are joined if nobody asks how long each takes, and if a graph reads all numbers that change
+ * from device memory (struct pd_pass_numbers).
+ */
 int pd_cuda_iterate(struct pd_stream *stream, struct pd_net *net,
 		    const struct pd_iteration *it, int from, int count)
 {
@@ -315,7 +316,7 @@ static void release(struct pd_cuda_stream *s)
 	free(s);
 }
 
-/* An event now, on the clock that the device's counts from. */
+/* Records an event now, on the clock that the device's counts from. */
 static int open_clock(struct pd_cuda_stream *s, struct pd_error *err)
 {
 	if (pd_cuda_check(cudaEventCreate(&s->clock.base), "an event", err) < 0 ||
@@ -354,7 +355,7 @@ static int open_cuda(struct pd_cuda_stream *s, struct pd_error *err)
 	return open_events(s, err);
 }
 
-/* Until the events of all that was queued are completed. */
+/* Waits until the events of all queued work are completed. */
 static void await_end(struct pd_cuda_stream *s)
 {
 	struct pd_cuda_device *cuda = pd_cuda_device_of(s);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels over elements of several types: read as f32, computed in f32, rounded once. */
+/* Kernels over elements of several types read and compute in f32, and round once. */
 #ifndef PD_DEVICE_CUDA_TYPED_CUH
 #define PD_DEVICE_CUDA_TYPED_CUH
 
@@ -9,7 +9,7 @@
 #include <cuda_fp16.h>
 #include <stdint.h>
 
-/* The statement, with T as the type that dtype names. */
+/* Runs the statement with T as the type that dtype names. */
 #define PD_BY_TYPE(dtype, T, ...) do { \
 		if ((dtype) == PD_BF16) { \
 			typedef __nv_bfloat16 T; \
@@ -23,8 +23,10 @@
 		} \
 	} while (0)
 
-/* The statement, with N as how many of T are taken at a time: 16 bytes of them where that can be
- * (a condition, which may ask for N), else one. */
+/*
+ * Runs the statement with N as the elements taken at a time: 16 bytes of T where the condition
+ * `can` holds (it may use N), else one.
+ */
 #define PD_BY_PACK(T, can, N, ...) do { \
 		constexpr int pd_most = 16 / (int)sizeof(T); \
 		bool pd_can; \
@@ -42,13 +44,13 @@
 		} \
 	} while (0)
 
-/* Does an array begin where 16 bytes can be read at once? */
+/* Returns whether 16 bytes can be read at once where the array begins. */
 static inline bool pd_packs(const void *array)
 {
 	return ((uintptr_t)array & 15) == 0;
 }
 
-/* Of n floats next to one another, as many as are read at once. */
+/* Says how many of n adjacent floats are read at once. */
 #define PD_FLOATS(n) ((n) % 4 == 0 ? 4 : 1)
 
 #endif

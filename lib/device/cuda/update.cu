@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One pass over the arenas, in the CPU's order of operations. */
+/* An update is one pass over the arenas, in the CPU's order of operations. */
 #include "device/cuda/host_device.cuh"
 
 #include "device/cuda/grid.cuh"
@@ -31,14 +31,14 @@ cudaError_t pd_kernel_global_norm(cudaStream_t stream, const struct pd_global_no
 }
 
 /*
- * What is moved: weights of f32 into the next version, or the master, in place, of which the
- * next version of T is made.
+ * An update moves f32 weights into the next version, or the master in place, from which the next
+ * version of type T is rounded.
  */
 template <typename T>
 struct moved {
 	const float *from;
 	float *to;
-	T *next;                        /* NULL where `to` is that */
+	T *next;                        /* NULL where `to` is the next version */
 };
 
 template <typename T>
@@ -50,7 +50,7 @@ __device__ static struct moved<T> moved_of(const void *weights, float *master, v
 	return m;
 }
 
-/* Skipped: the next version is this one. */
+/* An update is skipped: the next version equals this one. */
 template <typename T>
 __device__ static bool skipped(const struct pd_kernel_choice *choice, const struct moved<T> &m,
 			       size_t i)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Many arrays of 16 bits to f32.  Each has as many blocks as it needs, those of one array next to
- * one another, so that all threads of a block find their array by the same few steps.
+ * One kernel converts many arrays of 16 bits to f32.  Each array has as many blocks as it needs,
+ * side by side, so that all threads of a block find their array in the same few steps.
  */
 #include "device/cuda/host_device.cuh"
 
@@ -9,7 +9,7 @@
 #include "device/cuda/kernels.h"
 #include "device/cuda/typed.cuh"
 
-#define PACKS 4                         /* a thread's: read one after the other, then written */
+#define PACKS 4                         /* a thread reads so many, and then writes them */
 
 struct segments {
 	int n;
@@ -17,7 +17,7 @@ struct segments {
 	struct pd_kernel_widened arrays[PD_KERNEL_WIDENED];
 };
 
-/* The array of which this block has a part. */
+/* Returns the array that this block works on. */
 __device__ static int find(const struct segments &s, unsigned block)
 {
 	int low = 0, high = s.n - 1;
@@ -47,7 +47,7 @@ __device__ static void put(float *dst, const struct pd_pack<T, N> &from)
 	}
 }
 
-/* N elements at a time; the last few of an array, less than N, are one thread's. */
+/* Takes N elements at a time; one thread takes the last few, less than N. */
 template <typename T, int N>
 __global__ static void widen(struct segments s)
 {
