@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parameters and running statistics of a rank before the first minibatch of a training. */
+/* Sets a rank's parameters and running statistics before the first minibatch of a training. */
 #include "run/internal.h"
 
 #include "base/mem.h"
@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* One tensor, into the version that is read and, where there is one, the master. */
+/* Imports a tensor into the version that is read and, if there is one, the master. */
 static int import_one(struct rank *rank, int part, int n, const struct pd_named *named,
 		      const float *host, struct pd_error *err)
 {

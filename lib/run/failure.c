@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who has failed, and why. */
+/* Finds which rank has failed, and why. */
 #include "run/internal.h"
 
 #include "base/mem.h"
@@ -9,11 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CAUSE_NS (2 * SECOND_NS)        /* for the rank that another one has lost to be heard of */
-#define LATE_NS (2 * SECOND_NS)         /* ranks say something every second */
-#define GRACE_NS (2 * SECOND_NS)        /* for a rank's own word on why the run fails */
+#define CAUSE_NS (2 * SECOND_NS)        /* time for a rank that another has lost to report itself */
+#define LATE_NS (2 * SECOND_NS)         /* ranks report every second */
+#define GRACE_NS (2 * SECOND_NS)        /* time for a rank to say why it failed */
 
-/* "rank 1 (stage 1 of 2)" */
+/* Writes "rank 1 (stage 1 of 2)". */
 const char *supervisor_who(const struct supervisor *s, int r, char *buf, size_t size)
 {
 	snprintf(buf, size, "rank %d (stage %d of %d)", r, supervisor_stage_of(s, r, NULL),
@@ -21,7 +21,7 @@ const char *supervisor_who(const struct supervisor *s, int r, char *buf, size_t 
 	return buf;
 }
 
-/* "; --resume goes on from minibatch 20", or nothing. */
+/* Writes "; --resume goes on from minibatch 20", or "". */
 static const char *way_on(const struct supervisor *s, char *buf, size_t size)
 {
 	buf[0] = 0;
@@ -50,7 +50,9 @@ int supervisor_rank_failed(struct supervisor *s, int r, struct pd_error *err, co
 			       way_on(s, more, sizeof(more)));
 }
 
-/* The rank whose last message is the oldest, if it should have sent one since; or -1. */
+/*
+ * Returns the rank whose last message is the oldest, if it should have sent another since; or -1.
+ */
 static int silent_rank(struct supervisor *s)
 {
 	int64_t now = pd_awake_ns(&s->awake);
@@ -62,7 +64,7 @@ static int silent_rank(struct supervisor *s)
 	return now - s->ranks[silent].heard_ns > LATE_NS ? silent : -1;
 }
 
-/* Where it leads to go from each rank to the one that it waits for. */
+/* Follows the ranks, each to the one that it waits for, and returns the last. */
 static int waited_for(const struct supervisor *s)
 {
 	int r = 0;
@@ -72,7 +74,10 @@ static int waited_for(const struct supervisor *s)
 	return r;
 }
 
-/* All the others wait, one for the other, for a rank that is silent, or does what does not end. */
+/*
+ * Blames a rank that is silent, or whose operation does not end: all others wait for it, directly
+ * or not.
+ */
 int supervisor_nothing_moves(struct supervisor *s, struct pd_error *err)
 {
 	char name[64];
@@ -93,7 +98,7 @@ int supervisor_nothing_moves(struct supervisor *s, struct pd_error *err)
 			       s->ranks[r].doing);
 }
 
-/* A rank's process has ended, or its socket has: why? */
+/* Finds out why a rank's process, or its socket, has ended. */
 int supervisor_on_gone(struct supervisor *s, int r, struct pd_error *err)
 {
 	struct pd_launcher *launcher = s->launcher;
@@ -109,8 +114,8 @@ int supervisor_on_gone(struct supervisor *s, int r, struct pd_error *err)
 }
 
 /*
- * Because of which other rank a rank has failed, or -1: that one, dead or with a word of its own,
- * is the cause.
+ * Returns the other rank that made a rank fail, or -1.  That one is the cause, whether it died or
+ * reports an error.
  */
 static int blamed(const struct supervisor *s, const json_t *message)
 {
@@ -121,7 +126,7 @@ static int blamed(const struct supervisor *s, const json_t *message)
 	return peer >= 0 && peer < s->count ? peer : 0;
 }
 
-/* Has rank q ended without a word, or said of itself why?  Then true, with the error. */
+/* If rank q has ended, or reported an error of its own, sets the error and returns true. */
 static bool is_cause(struct supervisor *s, int q, struct pd_error *err)
 {
 	json_t *message = NULL;
@@ -145,7 +150,7 @@ static bool is_cause(struct supervisor *s, int q, struct pd_error *err)
 	return true;
 }
 
-/* Looks for the cause at all ranks but r, and first at the one that r blames. */
+/* Looks for the cause at all ranks but r, beginning with the one that r blames. */
 static bool find_cause(struct supervisor *s, int r, int blames, struct pd_error *err)
 {
 	for (int i = 0; i < s->count; i++) {
@@ -164,7 +169,7 @@ int supervisor_on_error(struct supervisor *s, int r, const json_t *message, stru
 	const char *text = json_string_value(json_object_get(message, "text"));
 	int blames = blamed(s, message);
 
-	/* what is wrong with the input is the same for every rank: its sentence is enough */
+	/* input errors are the same for every rank, so one sentence is enough */
 	if (status == PD_EXIT_USAGE)
 		return pd_error_input(err, "%s", text);
 	if (blames >= 0) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of this folder share: a rank, and the supervisor of all of them.  They talk
- * in messages.  From the supervisor: job, connect, stop (freeze and say where you are),
- * stop_at, write (a checkpoint's stage), exit; to it: ready, staged (why transfers are), alive,
- * losses, updated, reached, exported, saved, done, error.
+ * A rank and the supervisor of all ranks, private to this folder.  They exchange messages.  The
+ * supervisor sends job, connect, stop (freeze and report your place), stop_at, write (a
+ * checkpoint's stage), exit.  A rank sends ready, staged (why transfers are), alive, losses,
+ * updated, reached, exported, saved, done, error.
  */
 #ifndef PD_RUN_INTERNAL_H
 #define PD_RUN_INTERNAL_H
@@ -25,7 +25,7 @@
 
 /* ---- a rank ---- */
 
-/* One of the rank's stages. */
+/* A stage that the rank has. */
 struct rank_part {
 	int stage;
 	struct pd_net *net;
@@ -34,7 +34,7 @@ struct rank_part {
 	size_t saver_count, saver_capacity;
 	struct pd_event *shares;        /* transfers of running statistics between replicas */
 	int share_count;
-	int64_t exported;               /* the last checkpoint step told to the supervisor */
+	int64_t exported;               /* the last checkpoint step that the supervisor was told of */
 };
 
 struct rank {
@@ -50,13 +50,13 @@ struct rank {
 	struct pd_device *device;
 	struct pd_transport *transport;
 	struct pd_worker *worker;
-	struct pd_buffer_counts *buffer_counts; /* that it needs, per part; or NULL */
-	int64_t floor;                  /* of the first phase */
-	int64_t asked;                  /* the last checkpoint step asked of the worker */
+	struct pd_buffer_counts *buffer_counts; /* per part; or NULL */
+	int64_t floor;                  /* the oldest version of the first phase */
+	int64_t asked;                  /* the last checkpoint step that the worker was asked for */
 	int64_t alive_ns;
-	bool heard;                     /* something may have come from the supervisor */
-	FILE *trace;                    /* the rank's part, to the supervisor; NULL: none is wanted */
-	int64_t zero_ns;                /* trace times count from here, on this host's clock */
+	bool heard;                     /* the supervisor may have sent something */
+	FILE *trace;                    /* the rank's part goes to the supervisor; NULL: no trace */
+	int64_t zero_ns;                /* trace times count from here, by this host's clock */
 	int64_t threads;
 
 	struct pd_position position;
@@ -66,32 +66,32 @@ struct rank {
 	struct pd_error send_error;
 };
 
-/* To the supervisor. */
+/* Sends a message to the supervisor. */
 static inline int say(struct rank *rank, json_t *message)
 {
 	return pd_channel_send(&rank->channel, message, &rank->send_error);
 }
 
-/* rank.c: the saver of a step; one of stage number i that is not in use */
+/* rank.c: returns the saver of a step; an unused saver of stage number i */
 struct pd_saver *rank_saver_of(struct rank_part *part, int64_t step);
 struct pd_saver *rank_free_saver(struct rank *rank, int i);
 void rank_ask_checkpoint(struct rank *rank, int64_t at);
 
 /*
- * share.c: replica 0's running statistics for the other replicas of its stages.  Called until it
- * returns 1; 0: transfers are under way, -1: one failed.
+ * share.c: gives replica 0's running statistics to the other replicas of its stages.  To be called
+ * until it returns 1; 0: transfers are under way, -1: one failed.
  */
 int rank_share_state(struct rank *rank, struct pd_error *err);
 
-/* setup.c: after the messages job and connect, and what is said between them */
+/* setup.c: handles the messages job and connect, and reports ready in between */
 int rank_set_up(struct rank *rank, json_t *message, struct pd_error *err);
 int rank_say_ready(struct rank *rank);
 int rank_connect(struct rank *rank, const json_t *message, struct pd_error *err);
 
-/* begin.c: the parameters that training begins with, random or out of the job's file */
+/* begin.c: sets the initial parameters, random or from the job's file */
 int rank_begin_weights(struct rank *rank, struct pd_error *err);
 
-/* messages.c: those that have come; a word now and then; sleeping until something happens */
+/* messages.c: reads pending messages; reports now and then; sleeps until something happens */
 int rank_read_messages(struct rank *rank, struct pd_error *err);
 int rank_say_alive(struct rank *rank);
 void rank_sleep(struct rank *rank);
@@ -100,17 +100,17 @@ void rank_sleep(struct rank *rank);
 
 struct watched {
 	int trace;                      /* its part of the trace, a file without a name; -1: none */
-	int trace_lost;                 /* the errno with which that could not be written, or 0 */
+	int trace_lost;                 /* the errno of writing that, or 0 */
 	json_t *address;
 	int64_t memory_bytes, threads;
-	int64_t heard_ns;               /* its last message; this and moved_ns by pd_awake */
+	int64_t heard_ns;               /* time of its last message; this and moved_ns by pd_awake */
 	int64_t retired;
-	char doing[64];                 /* the oldest operation that has not finished */
-	bool computing;                 /* it needs no other rank */
-	int peer;                       /* the rank that it is with, or -1 */
-	bool busy;                      /* the rank is between operations: it takes or writes a checkpoint */
-	bool lost_another;              /* it said so before it ended */
-	/* its answer to stop */
+	char doing[64];                 /* its oldest unfinished operation */
+	bool computing;                 /* that operation needs no other rank */
+	int peer;                       /* the other rank of that operation, or -1 */
+	bool busy;	/* the rank takes or writes a checkpoint, between operations */
+	bool lost_another;              /* it reported that it lost another rank */
+	/* its answer to stop: */
 	bool evaluate;
 	int phase;
 	int64_t highest;
@@ -124,16 +124,16 @@ struct supervisor {
 	struct watched *ranks;
 	int count, ready, done, reached;
 	struct pd_run_report report;
-	struct pending *pending;        /* checkpoints that are not whole yet (pending.c) */
+	struct pending *pending;        /* incomplete checkpoints (pending.c) */
 	size_t pending_count, pending_capacity;
 	struct pd_awake awake;
 	int signal_fd;
-	int signal;                     /* the last that asked for an end, or 0 */
-	int64_t wished_ns;              /* when the first of them came */
+	int signal;                     /* the last signal that asked for an end, or 0 */
+	int64_t wished_ns;              /* time of the first such signal */
 	sigset_t old_mask;
 	bool stop_asked, stop_sent, connected;
-	bool at_once;                   /* a signal ended it, not in order */
-	int64_t moved_ns;               /* when an operation last finished anywhere */
+	bool at_once;                   /* a signal ended the run at once, out of order */
+	int64_t moved_ns;               /* time at which an operation last finished on any rank */
 	int64_t last_checkpoint;
 };
 
@@ -145,14 +145,17 @@ void supervisor_tell_all(struct supervisor *s, json_t *message);
 int supervisor_read_rank(struct supervisor *s, int r, struct pd_error *err);
 void supervisor_ask_stop(struct supervisor *s);
 
-/* pending.c: a stage has exported a checkpoint; has written it; is one being written? */
+/*
+ * pending.c: a stage has exported a checkpoint; has written it; returns whether any is being
+ * written
+ */
 int supervisor_exported(struct supervisor *s, const json_t *message, struct pd_error *err);
 int supervisor_saved(struct supervisor *s, const json_t *message, struct pd_error *err);
 bool supervisor_writes(const struct supervisor *s);
-/* Abandons the one that is being written, and frees all. */
+/* Abandons the checkpoint that is being written, and frees all. */
 void supervisor_forget_pending(struct supervisor *s);
 
-/* watch.c: until all are done; until all have gone; both end early where at_once is set */
+/* watch.c: waits until all ranks are done; until all have ended; ends early if at_once is set */
 int supervisor_watch(struct supervisor *s, struct pd_error *err);
 int supervisor_settle(struct supervisor *s, struct pd_error *err);
 
@@ -161,7 +164,7 @@ int supervisor_catch_signals(struct supervisor *s, struct pd_error *err);
 void supervisor_read_signals(struct supervisor *s);
 void supervisor_release_signals(struct supervisor *s);
 
-/* failure.c: "rank 1 (stage 1 of 2)"; the others fill err and return -1 */
+/* failure.c: the first writes "rank 1 (stage 1 of 2)"; the others fill err and return -1 */
 const char *supervisor_who(const struct supervisor *s, int r, char *buf, size_t size);
 int supervisor_rank_failed(struct supervisor *s, int r, struct pd_error *err, const char *fate);
 int supervisor_nothing_moves(struct supervisor *s, struct pd_error *err);

@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 #define SYNTHETIC_MINIBATCHES 10
-#define MOST_SAMPLES (INT64_C(1) << 40)         /* of a minibatch */
-#define MOST_MICROBATCHES (INT64_C(1) << 40)    /* of a run */
+#define MOST_SAMPLES (INT64_C(1) << 40)         /* the most in a minibatch */
+#define MOST_MICROBATCHES (INT64_C(1) << 40)    /* the most in a run */
 
 static json_t *optimizer_json(const struct pd_optimizer *o)
 {
@@ -122,7 +122,7 @@ json_t *pd_job_json(const struct pd_job *job, int rank, const struct pd_seat *se
 	return value;
 }
 
-/* This rank's list, where the job has one. */
+/* Parses this rank's list, if the job has lists. */
 static int parse_list(struct pd_job *job, json_t *value, struct pd_error *err)
 {
 	const char *text = json_string_value(json_object_get(value, "schedule"));
@@ -225,7 +225,7 @@ int pd_job_data(struct pd_job *job, struct pd_dataset *train_p, struct pd_datase
 	return 0;
 }
 
-/* Checkpoints that are there, whole or damaged, are nobody's to write over unasked. */
+/* Refuses to overwrite checkpoints that exist, whole or damaged. */
 static int check_fresh(const struct pd_job *job, struct pd_error *err)
 {
 	int64_t step = pd_checkpoint_highest(job->checkpoint);
@@ -246,7 +246,7 @@ static void pass_over(void *context, int64_t step, const struct pd_error *why)
 	       why->text);
 }
 
-/* That of resume_step, or the newest; all of it is verified. */
+/* Opens the checkpoint of resume_step, or the newest, and verifies all of it. */
 static struct pd_checkpoint *open_resumed(struct pd_job *job, struct pd_error *err)
 {
 	struct pd_checkpoint *ck;
@@ -269,7 +269,7 @@ static int check_same_run(const struct pd_job *job, const struct pd_checkpoint_i
 	const char *kind = json_string_value(json_object_get(info->optimizer, "kind"));
 	const struct pd_profile *profile = job->plan->profile;
 
-	/* what the order of the samples and every random number depend on */
+	/* the order of samples and all random numbers depend on it */
 	if (info->seed != (uint64_t)job->seed)
 		return pd_error_input(err, "%s: trained with --seed=%" PRIu64 ", found --seed=%" PRId64,
 				      job->checkpoint, info->seed, job->seed);
@@ -286,14 +286,14 @@ static int check_same_run(const struct pd_job *job, const struct pd_checkpoint_i
 		return pd_error_input(err, "%s: a checkpoint of \"%s\", found a plan for \"%s\"",
 				      job->checkpoint, info->name, profile->name);
 	if (!kind || strcmp(kind, wanted) != 0)
-		/* its moments would mean something else */
+		/* the optimizer's moments would have another meaning */
 		return pd_error_input(err, "%s: trained with --optimizer=%.60s, found"
 				      " --optimizer=%s", job->checkpoint, kind ? kind : "(none)",
 				      wanted);
 	return 0;
 }
 
-/* Are the replicas of every stage those that the checkpoint was trained with? */
+/* Returns whether every stage has the replicas that the checkpoint was trained with. */
 static bool same_replicas(const struct pd_plan *plan, const struct pd_checkpoint *ck)
 {
 	for (int s = 0; s < plan->stage_count; s++) {
@@ -311,8 +311,8 @@ static bool same_replicas(const struct pd_plan *plan, const struct pd_checkpoint
 }
 
 /*
- * Where a stage adds the minibatches of its replicas, a run that ended between two of them made its
- * last update of fewer, which one that went on would not have made.
+ * Warns about a resume inside an update of a stage with replicas.  There the run before made its
+ * last update of fewer minibatches, as an uninterrupted run would not have.
  */
 static int note_cut(const struct pd_job *job, const struct pd_checkpoint *ck, struct pd_error *err)
 {
@@ -365,8 +365,8 @@ static int check_init(const struct pd_job *job, struct pd_error *err)
 }
 
 /*
- * The directory of checkpoints is this run's from here on.  One that is to be resumed from must
- * exist, and is not made.
+ * Locks the directory of checkpoints for this run.  It is made, except for a resume, where it must
+ * exist.
  */
 static int claim_checkpoints(struct pd_job *job, bool resume, struct pd_error *err)
 {
@@ -384,7 +384,7 @@ static int claim_checkpoints(struct pd_job *job, bool resume, struct pd_error *e
 	return resume ? check_resume(job, err) : check_fresh(job, err);
 }
 
-/* What the checker allows and no worker does. */
+/* Refuses lists that the checker accepts but no worker executes. */
 static int check_executable(const struct pd_lists *lists, const struct pd_schedule *schedule,
 			    struct pd_error *err)
 {
@@ -403,7 +403,7 @@ static int check_executable(const struct pd_lists *lists, const struct pd_schedu
 	return 0;
 }
 
-/* PipeMare answers for weights that backward sees newer than forward did. */
+/* Refuses PipeMare's options unless backward reads newer weights than forward did. */
 static int check_late(const struct pd_job *job, struct pd_error *err)
 {
 	const char *option = job->optimizer.corrects ? "--discrepancy" :
@@ -428,8 +428,9 @@ static int check_order(const struct pd_job *job, struct pd_error *err)
 }
 
 /*
- * What needs all gradients makes all ranks agree on each update.  So does f16: without a scale
- * small gradients vanish in it, and with one large ones overflow, which all must know of.
+ * Makes all ranks agree on each update where an option needs all gradients, or in f16: without a
+ * loss scale small gradients vanish, and with one large gradients overflow, which all ranks must
+ * know.
  */
 static int set_agree(struct pd_job *job, struct pd_error *err)
 {
@@ -457,7 +458,7 @@ static int set_agree(struct pd_job *job, struct pd_error *err)
 	return 0;
 }
 
-/* What would be found out only when it is to be written. */
+/* Checks outputs now that would else fail only when they are written. */
 static int check_outputs(struct pd_job *job, struct pd_error *err)
 {
 	struct stat st;
@@ -508,7 +509,7 @@ static int64_t epoch_microbatches(const struct pd_job *job)
 	return pd_job_microbatches(job, job->epoch_minibatches);
 }
 
-/* The end of the epoch that microbatch b belongs to, or of the run. */
+/* Returns the end of microbatch b's epoch, or of the run. */
 static int64_t epoch_end(const struct pd_job *job, int64_t b)
 {
 	int64_t end = (b / epoch_microbatches(job) + 1) * epoch_microbatches(job);
@@ -557,8 +558,10 @@ int64_t pd_job_next_checkpoint(const struct pd_job *job, const struct pd_schedul
 		return -1;
 	if (every == 0 || unit > phase->last - phase->first)
 		return phase->last;
-	/* counted from the epoch's beginning, and only where every stage has just updated: at
-	 * the next multiple of the unit from where the pipeline was empty */
+	/*
+	 * Checkpoints count from the epoch's beginning, but lie only where every stage has just
+	 * updated: at the next multiple of the unit from where the pipeline was empty.
+	 */
 	at = epoch + ((after - epoch) / every + 1) * every;
 	at = phase->first + (at - phase->first + unit - 1) / unit * unit;
 	return at < phase->last ? at : phase->last;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a rank is told, and says of itself, while it trains. */
+/* The messages that a rank receives and sends while it trains. */
 #include "run/internal.h"
 
 #include "base/checksum.h"
@@ -31,7 +31,7 @@ static int stop_at(struct rank *rank, const json_t *message)
 				pd_saver_release(end);
 			}
 		}
-		/* nothing of the phase has begun: the one before left its checkpoint, if any */
+		/* the phase has not begun; the one before left its checkpoint, if any */
 		if (at > rank->phase.first && !rank_saver_of(&rank->parts[0], at) &&
 		    rank->parts[0].exported < at)
 			rank_ask_checkpoint(rank, at);
@@ -111,7 +111,7 @@ int rank_say_alive(struct rank *rank)
 	if (now - rank->alive_ns < ALIVE_NS)
 		return 0;
 	rank->alive_ns = now;
-	rank->heard = true;             /* who never sleeps looks now and then */
+	rank->heard = true;             /* a rank that never sleeps reads messages now and then */
 	if (pd_worker_oldest(rank->worker, &op)) {
 		snprintf(name, sizeof(name), "%s of microbatch %" PRId64,
 			 pd_op_kind_name[op.kind], op.microbatch);
@@ -123,7 +123,7 @@ int rank_say_alive(struct rank *rank)
 				   "peer", (int)op.peer));
 }
 
-/* Sleeps until an event completes, the transport moves, or somebody has something to say. */
+/* Sleeps until an event completes, the transport advances, or a message comes. */
 void rank_sleep(struct rank *rank)
 {
 	const struct pd_transport_ops *transport = rank->transport->ops;

@@ -6,8 +6,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define BETWEEN_NS INT64_C(1000000000)  /* rates are worked out so often, */
-#define KEPT 0.7                        /* and keep so much of those before */
+#define BETWEEN_NS INT64_C(1000000000)  /* rates are computed so often */
+#define KEPT 0.7                        /* the weight of the rates before */
 
 static double mix(double before, int64_t count, int64_t ns)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checkpoints on their way: every stage exports its own when it comes past the step, and once
- * all have, they are told to write, one checkpoint after the other.
+ * Pending checkpoints: each stage exports its part when it passes the step.  Once all stages have,
+ * they are told to write, one checkpoint after the other.
  */
 #include "run/internal.h"
 
@@ -12,14 +12,14 @@
 
 #include <stdlib.h>
 
-/* A checkpoint that some stages have exported and not all written. */
+/* A checkpoint that some stages have exported, but not all have written. */
 struct pending {
-	int64_t step;                   /* -1: free */
+	int64_t step;                   /* -1: unused */
 	int exported, saved;
 	bool writing;
-	json_t **versions;              /* per stage */
-	uint64_t *checksums;            /* per stage, of those that are saved */
-	json_t *scales;                 /* of the first stage's, which all have; or NULL */
+	json_t **versions;              /* one per stage */
+	uint64_t *checksums;            /* one per stage that has saved */
+	json_t *scales;                 /* from the first stage, equal at all; or NULL */
 };
 
 static struct pending *pending_of(struct supervisor *s, int64_t step)
@@ -45,7 +45,10 @@ static struct pending *new_pending(struct supervisor *s, int64_t step)
 	return p;
 }
 
-/* One at a time, lowest step first: its folder is made, then its stages are told to write. */
+/*
+ * Begins to write the checkpoint of the lowest step: makes its folder, and tells its stages to
+ * write.
+ */
 static int write_next(struct supervisor *s, struct pd_error *err)
 {
 	struct pending *next = NULL;
@@ -110,7 +113,7 @@ static json_t *describe_optimizer(const struct pd_optimizer *o)
 	return value;
 }
 
-/* How many are kept when that of a step is written: damaged ones take no place of whole ones. */
+/* Returns how many checkpoints to keep, such that damaged ones do not displace whole ones. */
 static int kept(const struct supervisor *s, int64_t step)
 {
 	int count = s->how->keep;
@@ -129,7 +132,7 @@ static int finish_checkpoint(struct supervisor *s, struct pending *p, struct pd_
 		.minibatch = p->step % job->epoch_minibatches, .seed = (uint64_t)job->seed,
 		.batch_size = pd_job_microbatches(job, job->plan->profile->batch_size),
 		.name = pd_strdup(job->plan->profile->name),
-		.dtype = pd_strdup("f32"),      /* of a master, where weights have 16 bits */
+		.dtype = pd_strdup("f32"),      /* of the master, in a net of 16 bits */
 		.optimizer = describe_optimizer(&job->optimizer),
 		.stage_count = job->plan->stage_count,
 	};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank at work: checkpoints while it trains, and the phases that it goes through. */
+/* A rank at work: its checkpoints and its phases. */
 #include "run/rank.h"
 
 #include "base/mem.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define UNWRITTEN 2                     /* checkpoints held in memory, at most */
+#define UNWRITTEN 2                     /* the most checkpoints in memory */
 
 /* ---- checkpoints ---- */
 
@@ -24,7 +24,7 @@ struct pd_saver *rank_saver_of(struct rank_part *part, int64_t step)
 	return NULL;
 }
 
-/* One that is not in use, of stage number i. */
+/* Returns an unused saver of stage number i. */
 struct pd_saver *rank_free_saver(struct rank *rank, int i)
 {
 	struct rank_part *part = &rank->parts[i];
@@ -44,8 +44,8 @@ struct pd_saver *rank_free_saver(struct rank *rank, int i)
 }
 
 /*
- * While checkpoints come faster than they are written, the work waits.  A rank that waits
- * has nothing more to give to those that are to be written, so none waits for ever.
+ * The worker is held while checkpoints come faster than they are written.  A held rank has exported
+ * all that these checkpoints need, so none waits for ever.
  */
 static void hold_back(struct rank *rank)
 {
@@ -57,7 +57,7 @@ static void hold_back(struct rank *rank)
 	pd_worker_hold(rank->worker, unwritten >= UNWRITTEN);
 }
 
-/* Replica 0 of each stage writes it. */
+/* Replica 0 of each stage saves it. */
 void rank_ask_checkpoint(struct rank *rank, int64_t at)
 {
 	if (!rank->job->checkpoint || rank->replica != 0)
@@ -68,15 +68,15 @@ void rank_ask_checkpoint(struct rank *rank, int64_t at)
 	pd_worker_checkpoint(rank->worker, at);
 }
 
-/* Microbatches that the first stage is ahead of its backwards. */
+/* Returns how many microbatches the first stage may be ahead of its backwards. */
 static int64_t most_ahead(const struct rank *rank)
 {
 	return (int64_t)rank->schedule->slots[0] * rank->job->plan->stages[0].replicas;
 }
 
 /*
- * Checkpoints inside the phase are asked for before any of their microbatches can be issued:
- * in one step the worker gets no further than its slots reach.
+ * Asks for checkpoints inside the phase before any of their microbatches can be issued.  In one
+ * step the worker gets no further than its slots allow.
  */
 static void ask_next_checkpoint(struct rank *rank)
 {
@@ -92,13 +92,13 @@ static void ask_next_checkpoint(struct rank *rank)
 						    rank->asked);
 
 		if (at < 0 || at >= rank->phase.last)
-			return;         /* the end of the phase takes care of itself */
+			return;         /* take_end() saves the end of the phase */
 		rank->asked = at;
 		rank_ask_checkpoint(rank, at);
 	}
 }
 
-/* Told as checkpoints count: in minibatches. */
+/* Reports an exported checkpoint, in minibatches. */
 static int exported(struct rank *rank, struct rank_part *part, struct pd_saver *saver)
 {
 	const struct pd_job *job = rank->job;
@@ -129,7 +129,7 @@ static int take_pause_of(struct rank *rank, struct rank_part *part, enum pd_paus
 
 		if (saver->step < 0 || saver->complete)
 			continue;
-		/* a pause for the state of another checkpoint may come before this one's */
+		/* the pause may be for the state of an earlier checkpoint */
 		reached = pause != PD_PAUSE_STATE ||
 			  pd_worker_state_reached(rank->worker, saver->step);
 		if (pd_saver_take(saver, reached ? pause : PD_PAUSE_VERSION, err) < 0)
@@ -140,7 +140,10 @@ static int take_pause_of(struct rank *rank, struct rank_part *part, enum pd_paus
 	return 0;
 }
 
-/* What all stages of the rank have given, the worker need not pause for any more. */
+/*
+ * Tells the worker of checkpoints that all stages of the rank have exported: it need not pause for
+ * them.
+ */
 static void forget_complete(struct rank *rank)
 {
 	for (size_t i = 0; i < rank->parts[0].saver_count; i++) {
@@ -165,7 +168,7 @@ static int take_pause(struct rank *rank, struct pd_error *err)
 	return 0;
 }
 
-/* The end of an epoch or of the run: the newest version is all there is to keep. */
+/* Takes the checkpoint at the end of an epoch or of the run: the newest version alone. */
 static int take_end(struct rank *rank, int i, struct pd_error *err)
 {
 	struct rank_part *part = &rank->parts[i];
@@ -179,9 +182,9 @@ static int take_end(struct rank *rank, int i, struct pd_error *err)
 }
 
 /*
- * Ends a phase whose operations are done; called until it returns 1, -1: failed, 0: other replicas
- * are awaited.  Between calls the rank listens: a stop may be asked for while another replica, held
- * back by it, has nothing to share yet.
+ * Ends a phase whose operations are done.  To be called until it returns 1; -1: failed, 0: it waits
+ * for other replicas.  Between calls the rank reads messages, since a stop may be asked for while
+ * another replica, held back by that, has nothing to share yet.
  */
 static int end_phase(struct rank *rank, struct pd_error *err)
 {
@@ -217,7 +220,7 @@ static bool next_phase(struct rank *rank)
 		pd_weights_newest(pd_worker_weights(rank->worker, 0), &floor);
 	pd_worker_begin(rank->worker, &rank->phase, floor);
 	rank->in_phase = true;
-	/* who goes on inside an epoch needs the older versions too */
+	/* a run that goes on inside an epoch needs older versions, too */
 	if (!rank->phase.evaluate && !rank->job->lists &&
 	    !pd_job_epoch_ends(rank->job, rank->phase.last))
 		rank_ask_checkpoint(rank, rank->phase.last);
@@ -331,7 +334,7 @@ static int run(struct rank *rank, struct pd_error *err)
 
 static struct pd_channel *to_supervisor;
 
-/* The supervisor says it, with this rank's name. */
+/* Tells the supervisor, which reports it with this rank's name. */
 static void out_of_memory(size_t bytes)
 {
 	char text[PD_MEM_TEXT];
@@ -346,7 +349,7 @@ enum pd_exit pd_rank_main(int number, int fd)
 	struct pd_error err = { .status = PD_EXIT_FAILED };
 	int status;
 
-	/* a supervisor that is stopped goes on some time; one that ends takes this process along */
+	/* no time limit: a stopped supervisor may go on, and if it ends, so does this process */
 	pd_channel_init(&rank.channel, fd, 0);
 	to_supervisor = &rank.channel;
 	pd_mem_on_end(out_of_memory);
@@ -360,7 +363,7 @@ enum pd_exit pd_rank_main(int number, int fd)
 		say(&rank, json_pack("{s:s, s:s, s:i, s:i, s:i}", "event", "error", "text", err.text,
 				     "status", (int)err.status, "cause", (int)err.cause,
 				     "peer", err.peer));
-		/* streams may wait for what will never come: nothing is torn down */
+		/* nothing is freed, since streams may wait for events that never come */
 		_exit(err.status);
 	}
 	tear_down(&rank);

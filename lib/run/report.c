@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 /*
- * Past stdio, so that a reason is not lost and a line is whole.  After one that could not be
- * written none is: what is there would look complete.
+ * Writes a line without stdio, so that a line is whole and an error is known.  After a line that
+ * could not be written no other is, since the output would look complete.
  */
 static void line(struct pd_run_report *report, json_t *event)
 {
@@ -25,13 +25,14 @@ static void line(struct pd_run_report *report, json_t *event)
 	size_t length = strlen(text), written = report->quiet && !last ? length + 1 : 0;
 
 	json_decref(event);
-	text[length++] = '\n';          /* in place of the final zero */
+	text[length++] = '\n';          /* replaces the final zero */
 	while (written < length && !report->lost) {
 		ssize_t n = write(STDOUT_FILENO, text + written, length - written);
 
 		if (n >= 0)
 			written += (size_t)n;
-		else if (errno == EAGAIN)       /* somebody shares it who does not wait */
+		/* standard output may be shared with a program that made it non-blocking */
+		else if (errno == EAGAIN)
 			poll(&(struct pollfd){ .fd = STDOUT_FILENO, .events = POLLOUT }, 1, -1);
 		else if (errno != EINTR)
 			report->lost = errno;
@@ -50,7 +51,7 @@ void pd_run_report_starting(struct pd_run_report *report, int ready, int workers
 	pd_progress_bar_show(&report->bar, ready, note);
 }
 
-/* what: of the newest minibatch, or what goes on instead. */
+/* Shows the bar. what: the newest minibatch's loss, or another activity. */
 static void show_bar(struct pd_run_report *report, const char *what)
 {
 	char note[256], pace[96] = "";
@@ -61,7 +62,7 @@ static void show_bar(struct pd_run_report *report, const char *what)
 	pd_progress_bar_show(&report->bar, report->done, note);
 }
 
-/* A minibatch more is trained. */
+/* Shows that another minibatch is trained. */
 static void show_trained(struct pd_run_report *report)
 {
 	int64_t trained = report->done - report->first_done;
@@ -74,7 +75,7 @@ static void show_trained(struct pd_run_report *report)
 	show_bar(report, loss);
 }
 
-/* The layer of the plan's order that is loss number `loss`. */
+/* Returns the layer, in the plan's order, that is loss number `loss`. */
 static int loss_layer(const struct pd_run_report *report, int loss)
 {
 	const struct pd_model *model = report->job->plan->profile->model;
@@ -110,7 +111,7 @@ static void sums_clear(struct pd_sums *sums, int losses)
 	sums->samples = sums->microbatches = 0;
 }
 
-/* Every loss of a microbatch is of the same samples. */
+/* Adds a microbatch's losses, which are all of the same samples. */
 static void sums_add(struct pd_sums *sums, const struct pd_loss *values, int losses)
 {
 	for (int k = 0; k < losses; k++) {
@@ -121,7 +122,7 @@ static void sums_add(struct pd_sums *sums, const struct pd_loss *values, int los
 	sums->microbatches++;
 }
 
-/* Rows of logits that a sample has in that loss. */
+/* Returns how many rows of logits a sample has in that loss. */
 static double rows_of(const struct pd_run_report *report, int loss)
 {
 	const struct pd_layer *layers = report->job->plan->profile->model->layers;
@@ -129,7 +130,7 @@ static double rows_of(const struct pd_run_report *report, int loss)
 	return (double)pd_shape_elements(&layers[loss_layer(report, loss)].output);
 }
 
-/* Of a sum over all rows the mean. */
+/* Returns the mean over all rows from a sum over them. */
 static double mean_of(const struct pd_run_report *report, const struct pd_sums *sums, int loss,
 		      double sum)
 {
@@ -141,7 +142,7 @@ static double accuracy(const struct pd_run_report *report, const struct pd_sums 
 	return mean_of(report, sums, loss, (double)sums->correct[loss]);
 }
 
-/* Of what is trained: the sum of all losses. */
+/* Returns the mean of the training loss, which is the sum of all losses. */
 static double mean_loss(const struct pd_run_report *report, const struct pd_sums *sums)
 {
 	double sum = 0;
@@ -181,7 +182,7 @@ static double rate(int64_t samples, int64_t ns)
 	return ns > 0 ? (double)samples * 1e9 / (double)ns : 0;
 }
 
-/* null: not a number, or infinite */
+/* Makes a JSON number, or null for NaN and infinity. */
 static json_t *real(double value)
 {
 	return isfinite(value) ? json_real(value) : json_null();
@@ -192,7 +193,7 @@ static int64_t whole(const json_t *message, const char *key)
 	return json_integer_value(json_object_get(message, key));
 }
 
-/* What was lost and what was right, and where there are several losses each by its name. */
+/* Adds loss and accuracy; with several losses, also each by its name. */
 static void add_losses(const struct pd_run_report *report, const struct pd_sums *sums,
 		       json_t *event)
 {
@@ -212,7 +213,10 @@ static void add_losses(const struct pd_run_report *report, const struct pd_sums 
 	json_decref(each);
 }
 
-/* Replicas that have done their part may be in the next epoch by now: done says too much. */
+/*
+ * Reports an evaluation.  Its epoch is counted here: replicas that have ended it may already train
+ * the next one, so `done` can be too large.
+ */
 static void evaluated(struct pd_run_report *report)
 {
 	const struct pd_sums *sums = &report->evaluation;
@@ -230,7 +234,7 @@ static void evaluated(struct pd_run_report *report)
 	json_object_set_new(event, "samples", json_integer(sums->samples));
 	line(report, event);
 	sums_clear(&report->evaluation, report->losses);
-	report->interval_ns = pd_now_ns();      /* the next rate is of training alone */
+	report->interval_ns = pd_now_ns();      /* the next rate is for training alone */
 }
 
 void pd_run_report_update(struct pd_run_report *report, const json_t *message)
@@ -243,7 +247,7 @@ void pd_run_report_update(struct pd_run_report *report, const json_t *message)
 	report->skipped = whole(message, "skipped");
 }
 
-/* Of the newest update. */
+/* Adds the numbers of the newest update. */
 static void add_update(const struct pd_run_report *report, json_t *event)
 {
 	if (!report->updated)
@@ -278,8 +282,10 @@ static void minibatch_done(struct pd_run_report *report)
 	report->interval_ns = now;
 }
 
-/* Those of one stage's loss layers.  An evaluation's microbatches are counted on from the one
- * before: a stage may be in the next while another's last have not come. */
+/*
+ * Takes the losses of one stage.  Microbatches of an evaluation are numbered after those of the
+ * evaluation before, since one stage may have begun the next while losses of another are missing.
+ */
 static void note(struct pd_run_report *report, const json_t *message, bool evaluates)
 {
 	int64_t b = whole(message, "microbatch");
@@ -287,7 +293,7 @@ static void note(struct pd_run_report *report, const json_t *message, bool evalu
 	json_t *value;
 	size_t k;
 
-	if (evaluates)  /* every second phase is one */
+	if (evaluates)  /* every second phase is an evaluation */
 		b += whole(message, "phase") / 2 * report->job->test_microbatches;
 	json_array_foreach(json_object_get(message, "losses"), k, value) {
 		json_t *sum = json_object_get(value, "sum");
@@ -358,8 +364,8 @@ static bool predict_memory(const struct pd_run_report *report, const struct pd_s
 }
 
 /*
- * What differs is named, rank after rank: a difference is an error, of the rule or of a
- * profile made for another device or number of threads.
+ * Names each rank whose memory differs from the prediction.  A difference is an error: of the rule,
+ * or of a profile made for another device or number of threads.
  */
 static void report_memory(const struct pd_run_report *report, const struct pd_schedule *schedule,
 			  const int64_t *memory_bytes, json_t *event)

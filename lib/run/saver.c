@@ -34,7 +34,7 @@ void pd_saver_release(struct pd_saver *saver)
 	saver->step = -1;
 }
 
-/* All named tensors of one part, out of an arena, one after the other. */
+/* Exports all named tensors of one part from an arena, one after the other. */
 static float *export_part(struct pd_saver *saver, enum pd_part part, enum pd_form form,
 			  const void *arena, struct pd_error *err)
 {
@@ -70,7 +70,10 @@ static bool has_version(const struct pd_saver *saver, int64_t number)
 	return false;
 }
 
-/* newest: of all, and of the checkpoint; that has the master, if there is one. */
+/*
+ * Takes a version.  newest: of all versions, and of the checkpoint; then from the master, if there
+ * is one.
+ */
 static int take_version(struct pd_saver *saver, int64_t number, const void *buffer, bool newest,
 			struct pd_error *err)
 {
@@ -91,7 +94,7 @@ static int take_version(struct pd_saver *saver, int64_t number, const void *buff
 	saver->versions = pd_regrow(saver->versions, (size_t)n + 1, sizeof(*saver->versions));
 	saver->parameters = pd_regrow(saver->parameters, (size_t)n + 1, sizeof(*saver->parameters));
 	saver->scales = pd_regrow(saver->scales, (size_t)n + 1, sizeof(*saver->scales));
-	/* ascending: versions kept for later forwards may be met after a newer one */
+	/* ascending: an older version, kept for later forwards, may be met after a newer one */
 	while (n > 0 && saver->versions[n - 1] > number) {
 		saver->versions[n] = saver->versions[n - 1];
 		saver->parameters[n] = saver->parameters[n - 1];
@@ -126,7 +129,7 @@ static int take_versions(struct pd_saver *saver, struct pd_error *err)
 	for (int i = 0; i < weights->count; i++) {
 		const struct pd_version *v = &weights->versions[i];
 
-		/* low is negative near the beginning, a free buffer's number always */
+		/* low may be negative near the beginning, a free buffer's number always is */
 		if (v->number >= 0 && v->number >= saver->low && v->number <= saver->step &&
 		    !has_version(saver, v->number) &&
 		    pd_worker_checkpoint_holds(saver->worker, saver->number, saver->step,
@@ -165,8 +168,8 @@ int pd_saver_take_all(struct pd_saver *saver, struct pd_error *err)
 }
 
 /*
- * "conv1.weight" of the newest version, "conv1.weight@12" of an older one, "conv1.weight.velocity"
- * of what the optimizer keeps.
+ * Returns a tensor's name: "conv1.weight" for the newest version, "conv1.weight@12" for an older
+ * one, "conv1.weight.velocity" for an optimizer's arena.
  */
 static char *saved_name(const struct pd_named *named, enum pd_arena_kind kind, int64_t version)
 {
@@ -271,7 +274,7 @@ static int import_part(const struct pd_checkpoint *ck, const struct pd_saver *sa
 	return 0;
 }
 
-/* A version of a checkpoint, in microbatches. */
+/* Returns a version of a checkpoint in microbatches. */
 static int64_t held_version(const struct pd_plan *plan, const struct pd_checkpoint_stage *held,
 			    int i)
 {
@@ -279,8 +282,8 @@ static int64_t held_version(const struct pd_plan *plan, const struct pd_checkpoi
 }
 
 /*
- * Are the versions those that the stage would have kept: an update apart but for those that
- * nobody reads, and not too many?  into: microbatches of the epoch that came before.
+ * Returns whether the versions are those that the stage would have kept: an update apart, except
+ * those that nobody reads, and not too many.  into: earlier microbatches of the epoch.
  */
 static bool spaced(const struct pd_schedule *schedule, int s,
 		   const struct pd_checkpoint_stage *held, int64_t into)
@@ -300,8 +303,10 @@ static bool spaced(const struct pd_schedule *schedule, int s,
 	return true;
 }
 
-/* The stage of the checkpoint that all layers of a stage come from with the versions that
- * the stage needs, or NULL. */
+/*
+ * Returns the stage of the checkpoint that has all layers of a stage in the versions that the stage
+ * needs, or NULL.
+ */
 static const struct pd_checkpoint_stage *fitting(const struct pd_checkpoint *ck,
 						 const struct pd_schedule *schedule, int s,
 						 int64_t into)
@@ -326,7 +331,10 @@ static const struct pd_checkpoint_stage *fitting(const struct pd_checkpoint *ck,
 	return first && spaced(schedule, s, first, into) ? first : NULL;
 }
 
-/* That of a version in the checkpoint, if it says so; a constant scale is that of this run. */
+/*
+ * Restores the loss scale of a version from the checkpoint, if it has one; a constant scale is this
+ * run's.
+ */
 static int restore_scale(const struct pd_checkpoint *ck, const struct pd_saver *saver,
 			 int64_t version, void *buffer, struct pd_error *err)
 {

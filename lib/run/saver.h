@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stage's part of a checkpoint, taken while the worker pauses and written when the
- * supervisor says so.  Held in host memory in between, in plain layout.
+ * A saver takes a stage's part of a checkpoint while the worker pauses, keeps it in host memory, in
+ * plain layout, and writes it when the supervisor says so.
  */
 #ifndef PD_RUN_SAVER_H
 #define PD_RUN_SAVER_H
@@ -17,30 +17,32 @@ struct pd_saver {
 	struct pd_worker *worker;
 	int number;                     /* of the stage among the rank's */
 	int stage;
-	int64_t step;                   /* microbatches, as versions are; -1: not in use */
-	int64_t low;                    /* oldest version it needs */
+	int64_t step;                   /* in microbatches, as versions are; -1: unused */
+	int64_t low;                    /* the oldest version it needs */
 	bool has_state, complete;
 	int version_count;
 	int64_t *versions;
-	struct pd_scale *scales;        /* per version, where all ranks agree on updates */
+	struct pd_scale *scales;        /* per version, where ranks agree on updates */
 	float **parameters;             /* per version: all named parameters, one after the other */
-	float *arenas[PD_ARENAS];       /* those that are saved, and the running statistics */
+	float *arenas[PD_ARENAS];       /* arenas that are saved, and the running statistics */
 };
 
 void pd_saver_begin(struct pd_saver *saver, int64_t step, int64_t low);
-/* Takes what the pause offers. */
+/* Takes what is available at this pause. */
 int pd_saver_take(struct pd_saver *saver, enum pd_pause pause, struct pd_error *err);
-/* Takes everything at the end of a phase: the newest version alone. */
+/* Takes everything at the end of a phase, when the newest version is enough. */
 int pd_saver_take_all(struct pd_saver *saver, struct pd_error *err);
-/* Writes the stage's file, whose checksum checkpoint.json is to have; afterwards the saver is free
- * again. */
+/*
+ * Writes the stage's file, and returns its checksum for checkpoint.json; the saver is unused
+ * afterwards.
+ */
 int pd_saver_write(struct pd_saver *saver, uint64_t *checksum_p, struct pd_error *err);
 void pd_saver_release(struct pd_saver *saver);
 
 /*
- * The other way: newest parameters, moments and state of the saver's stage; and, when the
- * stage is one that the checkpoint's versions fit (same warm-up, replicas and versions for
- * all its layers, an update apart), the older ones.  *floor_p: the oldest version restored.
+ * Restores newest parameters, moments and state of the saver's stage.  It also restores older
+ * versions, if the checkpoint's fit the stage: same warm-up, replicas and versions for all its
+ * layers, an update apart.  *floor_p: the oldest version restored.
  */
 int pd_saver_restore(const struct pd_checkpoint *ck, const struct pd_schedule *schedule,
 		     const struct pd_saver *saver, int64_t *floor_p, struct pd_error *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank is made ready: data, device, transport, worker, parameters. */
+/* Sets a rank up: data, device, transport, worker, parameters. */
 #include "run/internal.h"
 
 #include "base/mem.h"
@@ -33,7 +33,7 @@ static void on_losses(void *context, const struct pd_op *op, const struct pd_los
 	const struct pd_plan *plan = rank->job->plan;
 	json_t *list = json_array();
 
-	/* JSON has no infinity: the loss of a training that diverges is null */
+	/* JSON has no infinity: a diverged loss is null */
 	for (int k = 0; k < count; k++)
 		json_array_append_new(list, json_pack("{s:o, s:I, s:I}", "sum",
 			isfinite(losses[k].sum) ? json_real(losses[k].sum) : json_null(),
@@ -47,7 +47,7 @@ static void on_losses(void *context, const struct pd_op *op, const struct pd_los
 			    "losses", list));
 }
 
-/* All ranks have the same figures: one tells. */
+/* Reports an update from one rank, since the numbers are the same at all. */
 static void on_updated(void *context, const struct pd_op *step, const struct pd_outcome *outcome)
 {
 	say(context, json_pack("{s:s, s:I, s:o, s:f, s:I}", "event", "updated",
@@ -119,7 +119,7 @@ static int open_part(struct rank *rank, struct rank_part *part, struct pd_error 
 	free(engines);
 	if (!part->net)
 		return -1;
-	/* before a transfer of this rank's can wait on the device for another's */
+	/* before any transfer of this rank can wait on the device for another rank */
 	if (device->separate_memory && plan->rank_count > 1 &&
 	    pd_rehearse(rank->device, part->net, &net, &rank->gate, err) < 0)
 		return -1;
@@ -144,7 +144,7 @@ static int open_transport(struct rank *rank, struct pd_error *err)
 	return rank->transport ? 0 : -1;
 }
 
-/* As many threads as the plan was made for, if this process may use so many processors. */
+/* Returns as many threads as the plan was made for, if this process has so many processors. */
 static int64_t threads_of(const struct pd_job *job)
 {
 	int64_t share = pd_process_processors(), profiled = job->plan->profile->device_threads;
@@ -191,7 +191,7 @@ static int restore_weights(struct rank *rank, struct pd_error *err)
 
 	if (!ck)
 		return -1;
-	/* several stages on a rank: their schedule drains, and keeps no older versions */
+	/* a schedule with several stages on a rank drains, and keeps no older versions */
 	for (int i = 0; i < rank->part_count && status == 0; i++)
 		status = pd_saver_restore(ck, rank->schedule, rank_free_saver(rank, i), &rank->floor,
 					  err);
@@ -325,7 +325,7 @@ static void *from_hex(const char *text, size_t *length_p)
 	return bytes;
 }
 
-/* Where GPUs do not pass things to each other as fast as they could, one rank says why. */
+/* Reports, from one rank, why GPUs do not exchange as fast as they could. */
 static int say_transport(struct rank *rank)
 {
 	const char *name, *why;

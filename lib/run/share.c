@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Running statistics of a stage with replicas.  Those of replica 0 are the stage's; the others,
- * which nothing but an evaluation reads, take them over when a training phase ends.
+ * Running statistics of a stage with replicas are those of replica 0.  The other replicas read them
+ * only in evaluations, and take them over when a training phase ends.
  */
 #include "run/internal.h"
 
@@ -11,7 +11,7 @@
 
 #define TAG_STATE ((UINT64_C(1) << 47) | (UINT64_C(1) << 46))
 
-/* Begins the transfers of stage number i that this rank takes part in. */
+/* Begins this rank's transfers for stage number i. */
 static int begin(struct rank *rank, int i)
 {
 	struct rank_part *part = &rank->parts[i];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Signals that ask a run to end.  The first is a wish for an orderly end; a second one, some time
- * later, for an end at once.
+ * Signals that ask a run to end.  The first asks for an orderly end, a second one, some time later,
+ * for an end at once.
  */
 #include "run/internal.h"
 
@@ -14,13 +14,15 @@
 #include <unistd.h>
 
 /*
- * Signals that come so soon after the first belong to it: timeout(1) tells first its child, then
- * the group; systemd sends SIGHUP right after SIGTERM; a terminal that goes tells the shell, which
- * tells its jobs once more.
+ * Signals that come so soon after the first count as the same.  timeout(1) signals first its child,
+ * then the group; systemd sends SIGHUP right after SIGTERM; and when a terminal goes, its shell
+ * signals its jobs again.
  */
 #define SAME_WISH_NS SECOND_NS
 
-/* What was ignored when this program began stays so: nohup, or a job in a script's background. */
+/*
+ * Leaves a signal ignored that was ignored at the start (nohup, or a background job of a script).
+ */
 static void add_unless_ignored(sigset_t *set, int signal)
 {
 	struct sigaction action;
@@ -52,14 +54,14 @@ void supervisor_read_signals(struct supervisor *s)
 		bool again = s->signal != 0;
 
 		if (info.ssi_signo == SIGCHLD)
-			continue;       /* the socket tells who */
+			continue;       /* the sockets say which rank */
 		if (again && now - s->wished_ns < SAME_WISH_NS)
 			continue;
 		if (!again)
 			s->wished_ns = now;
 		s->signal = (int)info.ssi_signo;
 		if (s->done == s->count && !again)
-			continue;       /* all has been done: what is left is written */
+			continue;       /* all ranks are done: what is left is written */
 		s->at_once = again || s->job->lists;
 		s->stop_asked = true;
 		if (!s->at_once) {
@@ -77,7 +79,7 @@ void supervisor_release_signals(struct supervisor *s)
 	struct signalfd_siginfo late;
 
 	if (s->signal_fd >= 0) {
-		/* one that came when all was done asks for what has happened already */
+		/* drops a signal that came when all was done */
 		while (read(s->signal_fd, &late, sizeof(late)) == sizeof(late))
 			;
 		close(s->signal_fd);

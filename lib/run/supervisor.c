@@ -26,7 +26,7 @@ struct pd_channel *supervisor_channel(struct supervisor *s, int r)
 	return s->launcher->ops->channel(s->launcher, r);
 }
 
-/* One that is gone is noticed where its messages are read. */
+/* Sends a message to a rank.  An error shows when its messages are read. */
 void supervisor_tell(struct supervisor *s, int r, json_t *message)
 {
 	pd_channel_send(supervisor_channel(s, r), message, NULL);
@@ -41,7 +41,7 @@ void supervisor_tell_all(struct supervisor *s, json_t *message)
 
 /* ---- stopping ---- */
 
-/* All have said where they are and wait: the end is behind the one that is furthest. */
+/* All ranks have reported their places and wait: the run ends behind the one that is furthest. */
 static void decide_stop(struct supervisor *s)
 {
 	int64_t unit = pd_schedule_unit(s->schedule), at = 0, first, end;
@@ -197,7 +197,7 @@ int supervisor_read_rank(struct supervisor *s, int r, struct pd_error *err)
 	return verdict < 0 ? supervisor_on_gone(s, r, err) : 0;
 }
 
-/* ---- all together ---- */
+/* ---- the whole run ---- */
 
 static int start_all(struct supervisor *s, struct pd_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Starts the ranks of a job, keeps watch over them, gathers what they report, and ends
- * with one of: all done; stopped as asked; one sentence about who failed and why.
+ * The supervisor starts the ranks of a job, watches them, collects their reports, and ends in one
+ * of three ways: all are done; stopped as asked; or a sentence says which rank failed and why.
  */
 #ifndef PD_RUN_SUPERVISOR_H
 #define PD_RUN_SUPERVISOR_H
@@ -11,19 +11,22 @@
 
 struct pd_supervision {
 	const struct pd_launcher_ops *launcher;
-	int64_t timeout_s;              /* no operation finishes anywhere for so long: given up */
+	/* the run is given up if no operation finishes on any rank for so long */
+	int64_t timeout_s;
 	int64_t report_every;           /* minibatches between progress reports; 0: ten an epoch */
 	int keep;                       /* checkpoints kept */
-	bool quiet;                     /* reports nothing but the end */
+	bool quiet;                     /* reports only the end */
 };
 
 /*
- * Runs the job to its end: reports on standard output, a progress bar on standard error.
- * SIGINT, SIGTERM and SIGHUP, unless they are ignored, end it at the next minibatch, with a
- * checkpoint where the job has them; a second one, a second later, at once, and the first where the
- * job has lists, which cannot be cut short.
- * A report that cannot be written also ends it in order, and is an error then.
- * Returns 0; or the number of the signal that ended it, by which the program should end too; or -1
+ * Runs the job to its end, with reports on standard output and a progress bar on standard error.
+ *
+ * SIGINT, SIGTERM and SIGHUP, unless they are ignored, end the run at the next minibatch, with a
+ * checkpoint where the job has them.  A second signal, a second later or more, ends it at once, as
+ * does the first one where the job has lists, which cannot be cut short.  A report that cannot be
+ * written ends the run in order, and is an error then.
+ *
+ * Returns 0, the number of the signal that ended the run (the program should end by it, too), or -1
  * with the error.  No rank is left running.
  */
 int pd_supervise(struct pd_job *job, const struct pd_supervision *how, struct pd_error *err);

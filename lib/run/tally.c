@@ -25,7 +25,7 @@ static struct pd_loss *values_of(const struct pd_tally *tally, int64_t microbatc
 	return &tally->values[((size_t)microbatch & (tally->capacity - 1)) * (size_t)tally->losses];
 }
 
-/* So large that `ahead` microbatches from the next on have a place each. */
+/* Grows so that `ahead` microbatches from the next one on have an entry each. */
 static void grow(struct pd_tally *tally, size_t ahead)
 {
 	struct pd_tally larger = *tally;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Puts the losses of microbatches into the order of the microbatches.  Replicas and stages say
- * theirs when they have them; who takes them from here gets one microbatch after the other, each
- * with all its losses, so that a sum over them has the same bits in every run.
+ * A tally puts the losses of microbatches in order.  Replicas and stages report losses when they
+ * have them; the tally gives out one microbatch after the other, each with all its losses, so that
+ * sums have the same bits in every run.
  */
 #ifndef PD_RUN_TALLY_H
 #define PD_RUN_TALLY_H
@@ -11,18 +11,21 @@
 
 struct pd_tally {
 	int losses;                     /* loss layers of the model */
-	int64_t next;                   /* the microbatch to be taken next */
+	int64_t next;                   /* the microbatch to be given out next */
 	size_t capacity;		/* microbatches; a power of two, or 0 */
-	int *arrived;                   /* of microbatch b at b % capacity: how many losses */
-	struct pd_loss *values;         /* likewise, `losses` of them each */
+	int *arrived;                   /* how many losses of microbatch b arrived, at b % capacity */
+	struct pd_loss *values;         /* likewise, `losses` for each microbatch */
 };
 
-/* Microbatches are taken from `first` on. */
+/* Begins a tally whose first microbatch is `first`. */
 void pd_tally_begin(struct pd_tally *tally, int losses, int64_t first);
-/* Loss number `loss` of a microbatch that has not been taken. */
+/* Adds loss number `loss` of a microbatch that was not given out yet. */
 void pd_tally_add(struct pd_tally *tally, int64_t microbatch, int loss,
 		  const struct pd_loss *value);
-/* The losses of the next microbatch, until anything is added; NULL: they are not all here. */
+/*
+ * Gives out the losses of the next microbatch, valid until anything is added; NULL: some are
+ * missing.
+ */
 const struct pd_loss *pd_tally_take(struct pd_tally *tally);
 void pd_tally_release(struct pd_tally *tally);
 

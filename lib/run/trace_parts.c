@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each rank sends its part of the trace, as a stream; they are put together at the end.  Parts are
- * files without names, so nothing of them is left, whoever is killed.
+ * Each rank sends its part of the trace as a stream; the parts are merged at the end.  Parts are
+ * files without names, so that nothing is left of them, whoever is killed.
  */
 #include "run/internal.h"
 
@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 /*
- * Where the trace will be, which has the room for it if any place has; or, where that is no
- * regular file, where temporary files are.
+ * Opens a part where the trace will be, which is the most likely place to have room; or with the
+ * temporary files, if the trace is no regular file.
  */
 int supervisor_open_trace(struct supervisor *s, int r, struct pd_error *err)
 {
@@ -62,7 +62,7 @@ void supervisor_receive_trace(struct supervisor *s, int r)
 		pd_channel_on_bytes(supervisor_channel(s, r), keep, &s->ranks[r]);
 }
 
-/* All of a rank's part has come: is it here? */
+/* Checks, once a rank's part has come, that all of it could be stored. */
 int supervisor_has_trace(struct supervisor *s, int r, struct pd_error *err)
 {
 	char name[64];
@@ -80,7 +80,7 @@ static int append(FILE *out, int part, const char *name, struct pd_error *err)
 	off_t at = 0;
 	ssize_t n;
 
-	/* whether it could be written is told when it is committed */
+	/* errors show when the file is committed */
 	while ((n = pread(part, buffer, sizeof(buffer), at)) > 0) {
 		fwrite(buffer, 1, (size_t)n, out);
 		at += n;

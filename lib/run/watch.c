@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Listening to the ranks, to signals and to the clock, until all is done. */
+/* Watches ranks, signals and the clock until all is done. */
 #include "run/internal.h"
 
 #include "base/clock.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SILENCE_NS (10 * SECOND_NS)     /* a rank that says nothing for so long hangs */
+#define SILENCE_NS (10 * SECOND_NS)     /* a rank that is silent for so long hangs */
 
 static int check_silence(struct supervisor *s, struct pd_error *err)
 {
@@ -22,15 +22,15 @@ static int check_silence(struct supervisor *s, struct pd_error *err)
 		if (now - s->ranks[r].heard_ns > SILENCE_NS)
 			return supervisor_rank_failed(s, r, err,
 						      "hangs: it has not answered for seconds");
-	/* what has moved is told once a second, and may be told late */
+	/* ranks report progress once a second, and perhaps late */
 	if (!s->connected || now - s->moved_ns <= patience + 2 * SECOND_NS)
 		return 0;
 	return supervisor_nothing_moves(s, err);
 }
 
 /*
- * Nobody hears any more how the training goes.  What has been trained is not thrown away: it
- * ends as when asked to stop, and the last sentence says why (supervisor_lost_output).
+ * Nobody can follow the training any more.  What has been trained is kept: the run ends as when
+ * asked to stop, and the last sentence says why (supervisor_lost_output).
  */
 static int on_lost_output(struct supervisor *s, struct pd_error *err)
 {
@@ -68,7 +68,7 @@ int supervisor_watch(struct supervisor *s, struct pd_error *err)
 			status = check_silence(s, err);
 		if (status == 0 && s->report.lost)
 			status = on_lost_output(s, err);
-		/* interrupted while starting: there is nothing to finish */
+		/* interrupted at the start: there is nothing to finish */
 		if (status == 0 && s->stop_asked && !s->connected)
 			break;
 	}
@@ -76,7 +76,7 @@ int supervisor_watch(struct supervisor *s, struct pd_error *err)
 	return status;
 }
 
-/* Everybody is done: once every checkpoint is written, they may go. */
+/* Lets all ranks exit once every checkpoint is written. */
 int supervisor_settle(struct supervisor *s, struct pd_error *err)
 {
 	struct pd_launcher *launcher = s->launcher;
