@@ -5,7 +5,7 @@
 
 #include "measure/link.h"
 
-/* How an end ended; the most important for the message is last. */
+/* The ways in which an end can end; the most important for the message is last. */
 enum pd_link_ending { PD_LINK_GOOD, PD_LINK_SILENT, PD_LINK_LONELY, PD_LINK_FAILED, PD_LINK_DIED };
 
 /* An end's answer; short enough to arrive in one piece. */

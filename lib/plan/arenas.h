@@ -23,7 +23,7 @@ extern const char *const pd_arena_name[PD_ARENAS];
 extern const enum pd_arena_owner pd_arena_owner[PD_ARENAS];
 extern const bool pd_arena_saved[PD_ARENAS];
 
-/* What the schedule and the optimizer say of a stage. */
+/* The schedule and the optimizer give these numbers for a stage. */
 struct pd_arena_counts {
 	int versions, slots, inboxes, outboxes;
 	int arriving, leaving;          /* gradients of activations */

@@ -139,7 +139,7 @@ int64_t pd_plan_admitted(const struct pd_plan *plan);
  * and flush it has; the gradients of the copies are summed before each update.
  */
 bool pd_weights_copy_shared(enum pd_weight_kind weights);
-/* The same for a plan; false if no layers share parameters. */
+/* Tells whether the plan has such copies; false if no layers share parameters. */
 bool pd_plan_has_tied_weights(const struct pd_plan *plan);
 /*
  * Tells whether all ranks agree on every update: because the plan says so, or to sum such

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the gradients of a stage's activations and the layers' temporaries lie: one rule for
- * devices, which compute with it, and for the planner, which adds up bytes.
+ * This rule places the gradients of a stage's activations and the layers' temporaries.  Devices
+ * compute with it, and the planner adds up its bytes.
  *
- * The gradient of an activation is in scratch from the last consumer's backward to the
- * producer's, first fit.  Those of tensors that come in are made in gradient-out; those of
- * tensors that leave start from gradient-in.  The sum over the consumers is taken from the
- * last to the first, left-associated, whatever the stage.
+ * The gradient of an activation is in scratch from the last consumer's backward to the producer's,
+ * first fit.  Gradients of tensors that come in are made in gradient-out; gradients of tensors that
+ * leave start from gradient-in.  The sum over consumers is taken from the last to the first,
+ * left-associated, whatever the stage.
  *
- * A layer may pass the gradient of its output on to its inputs as it is (add).  Those of its
- * inputs that can then lie there, too: nothing is copied.  While another's backward has yet to read
- * what lies there nobody writes over it; a sum is then made elsewhere.
+ * A layer may pass its output's gradient on to its inputs unchanged (add).  Its inputs' gradients
+ * can then share the place of the output's, and nothing is copied.  Nobody overwrites that place
+ * until every backward that reads it has run; a sum is made elsewhere until then.
  *
- * Where backward comes in two parts, a gradient that the second part reads is made in the
- * slot; one that has arrived is copied there.
+ * Where backward comes in two parts, a gradient that the second part reads is made in the slot; one
+ * that has arrived is copied there.
  */
 #ifndef PD_PLAN_SCRATCH_H
 #define PD_PLAN_SCRATCH_H

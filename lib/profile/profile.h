@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What each layer costs on one device.  pd-profile(5).  Layers are in topological
- * order, the model's where there is one; layer l here is layer l of the model.
+ * A profile (pd-profile(5)) gives the cost of each layer on one device.  Layers are in topological
+ * order, the model's if there is a model; layer l here is layer l of the model.
  */
 #ifndef PD_PROFILE_PROFILE_H
 #define PD_PROFILE_PROFILE_H

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What pd-replay shows: a trace as it is, or a replay of a plan, a schedule or a trace. */
+/*
+ * A subject is what pd-replay shows: a trace as it is, or a replay of a plan, a schedule or a
+ * trace.
+ */
 #ifndef PD_REPLAY_SUBJECT_H
 #define PD_REPLAY_SUBJECT_H
 

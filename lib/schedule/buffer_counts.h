@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How many of each buffer a rank keeps for one of its stages, and which one a microbatch has.
+ * This counts the buffers of each kind that a rank keeps for one of its stages, and says which one
+ * a microbatch has.
  *
  * The generator's microbatches take buffers in turn, and the plan says how many there are.  A list
  * may be in any order that is right, so its lifetimes are worked out before the start.  Each begins

@@ -6,7 +6,7 @@
 #include "schedule/check.h"
 #include "schedule/price.h"
 
-/* What the rank has done as a replica of one stage. */
+/* The checker follows a rank's work as a replica of one stage. */
 struct stage_walk {
 	const struct pd_stage *stage;
 	int s, replica, ins, outs;

@@ -9,7 +9,7 @@
 
 #include "schedule/cursor.h"
 
-/* What a document says of an operation in addition. */
+/* A document may say this of an operation, besides what it does. */
 struct pd_note {
 	int64_t line;                   /* of the document, from 1 */
 	int64_t duration_ns;            /* -1: not given */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an operation is predicted to take: time, and memory of its rank.
+ * The predicted cost of an operation: its time, and the memory of its rank.
  *
- * From beginning to end a rank holds its gradients, the optimizer's memory, buffers for
- * gradients that arrive and leave, scratch and one version of its weights; lib/plan/arenas.def
- * says how many bytes each has.  What comes and goes is told by operation: what arrives or
- * is loaded from there to the end of the microbatch's backward, what forward (with
- * recomputation: recompute) keeps likewise, with recomputation what leaves from forward until
- * it is sent, and each further version of the weights from the step that writes it while an
+ * A rank holds some memory from beginning to end: its gradients, the optimizer's arenas, buffers
+ * for gradients that arrive and leave, scratch, and one version of its weights (lib/plan/arenas.def
+ * has the bytes of each).  Other memory comes and goes with operations.  A tensor that arrives or
+ * is loaded stays until the end of the microbatch's backward, as does what forward keeps (with
+ * recomputation: recompute).  With recomputation, a tensor that leaves stays from forward until it
+ * is sent.  Each further version of the weights stays from the step that writes it, as long as an
  * older one will still be read.
  */
 #ifndef PD_SCHEDULE_PRICE_H

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The operations of every rank, in order: the one generator behind pd-run, pd-replay
- * and pd-plan's predictions.
+ * The operations of every rank, in order, come from this generator: for pd-run, for pd-replay, and
+ * for pd-plan's predictions.
  *
- * How a list is made.  Every operation of a phase has a place on one timeline of ticks
- * common to all ranks, a closed form of its stage and microbatch (tick.c states it
- * and proves what follows).  A rank's list is its operations sorted by that time, and
- * the time of an operation that meets another rank, made unique, is its sequence number
- * `seq`: equal at all its parties and ascending in every list.  So the list cannot
- * deadlock even if every transfer blocks both its parties, and a cursor makes any rank's
- * list one operation at a time from a few integers.
+ * Every operation of a phase has a place on one timeline of ticks that all ranks share, a closed
+ * form of its stage and microbatch (stated and proved right in tick.c).  A rank's list is its
+ * operations sorted by that time.  The time of an operation of several ranks, made unique, is its
+ * sequence number `seq`: equal at all its ranks, and ascending in every list.  So lists cannot
+ * deadlock even if every transfer blocks both ranks, and a cursor makes any rank's list, one
+ * operation at a time, from a few integers.
  *
- * Microbatches of a training phase are numbered from the start of training; microbatch b
- * of a phase that begins at b0 belongs to replica (b - b0) mod r of a stage with r
- * replicas.  A stage updates its weights after every group of microbatches: as many as the
- * plan says, or, where it says 1, one for each replica.  A version of a stage's weights is
- * named by the number of microbatches whose gradients it contains.
+ * Microbatches of a training phase are numbered from the start of training.  Microbatch b of a
+ * phase that begins at b0 belongs to replica (b - b0) mod r of a stage with r replicas.  A stage
+ * updates its weights after every group of microbatches: as many as the plan says, or, where it
+ * says 1, one for each replica.  A version of a stage's weights is named by the number of
+ * microbatches whose gradients it contains.
  */
 #ifndef PD_SCHEDULE_SCHEDULE_H
 #define PD_SCHEDULE_SCHEDULE_H

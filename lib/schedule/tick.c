@@ -1,74 +1,81 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The schedules as closed forms.
+ * Every operation has a tick on one timeline, a closed form of its stage and microbatch.
  *
- * Let S be the number of stages, r_s the replicas of stage s, w_s its warm-up (forwards of
- * a replica before its first backward), lead_s = w_s r_s, and n a microbatch from 0.
+ * Claim: an operation comes later than all that it depends on, and those of one rank have different
+ * keys.  So lists that are sorted by time cannot deadlock, even if transfers block.  The forms come
+ * first, then the argument.
  *
- * 1F1B (SOSP 2019, section 3.2; ICML 2021 for 2BW).  A microbatch has a span of 32 S ticks,
- * in which it goes up through the stages and comes down again, 16 ticks each; the forwards
- * of a stage run ahead of its backwards by lead_s:
+ * S is the number of stages.  Stage s has r_s replicas and a warm-up of w_s: a replica does so many
+ * forwards before its first backward.  lead_s = w_s r_s.  Microbatches n count from 0.
+ *
+ * 1F1B (SOSP 2019, section 3.2; ICML 2021 for 2BW).  A microbatch has a span of 32 S ticks.  It goes
+ * up through the stages and comes down again, with 16 ticks for each.  The forwards of a stage are
+ * lead_s microbatches ahead of its backwards:
  *
  *     forward_s(n)  = (n - lead_s) span + 16 s + 4
  *     backward_s(n) =  n           span + 16 (2S - 1 - s) + 8
  *
- * Model parallelism without pipelining is the same with every lead 0; GPipe is the same
- * with every forward of a group ahead.  Where the pipeline drains after each group of G,
- * n counts from the group's first and group t begins t (G + lead_0 + S + 1) spans later.
- * ZB-H1 does the weight gradient of n right after backward_s(n + s r_s), which is only the
- * input gradient then.  nF1B (papers of TiMePReSt) takes a minibatch of N microbatches for
- * the unit: with span' = (2N + 1) 32 S,
+ * Without pipelining every lead is 0.  With GPipe all forwards of a group are ahead.  Where the
+ * pipeline drains after each group of G, n counts from the first of its group, and group t begins
+ * t (G + lead_0 + S + 1) spans later.
+ *
+ * ZB-H1 does the weight gradient of n right after backward_s(n + s r_s).  There a backward makes the
+ * input gradient only.
+ *
+ * nF1B (the papers of TiMePReSt) has minibatches of N microbatches as units.  span' = (2N + 1) 32 S:
  *
  *     forward_s(n)  = (n div N - w_s) span' + (n mod N)     32 S + 16 s + 4
  *     backward_s(n) = (n div N)       span' + (n mod N + N) 32 S + 16 (2S - 1 - s) + 8
  *
- * An eager start-up (SOSP 2019, figure 4) has another lead, first_s r_s of lib/plan/plan.h, for
- * the microbatches that the input stage admits at once; both leads fall with s, and the one of
- * start-up is never less, so all below holds with it too.
+ * An eager start-up (SOSP 2019, figure 4) has another lead, first_s r_s of lib/plan/plan.h, for the
+ * microbatches that the input stage admits at once.  It is never less than lead_s, and both fall
+ * with s, so the argument below holds for it, too.
  *
- * Interleaved (Megatron's order): stage c p + q is chunk c of v on position q of p.  With
+ * Interleaved (Megatron's order): stage c p + q is chunk c of v at position q of p.  With
  * i = n div r, f = (i div p) p v + c p + i mod p, b = (i div p) p v + (v - 1 - c) p + i mod p,
  * w_q = 2 (p - 1 - q) + (v - 1) p, and slots of 64 ticks,
  *
  *     forward_cq(n)  = 64 (2 (f - w_q) + 2 (p - 1 - q)) + 4
  *     backward_cq(n) = 64 (2 b         + 2 (p - 1 - q) + 1) + 8
  *
- * and where a group is just p microbatches, all forwards come first:
+ * If a group has just p microbatches, all forwards come first:
  *
  *     forward_cq(n)  = 64 (2 (f - v p) + q) + 4
  *     backward_cq(n) = 64 (2 b + 2 (p - 1 - q) + 1 + p) + 8
  *
- * All the rest follows from these two:
+ * The other operations follow from these two:
  *
  *     load_s(n)       = when its inbox is free + 1
  *     activation_l(n) = max(forward_s(n) + 2, when the inbox at t is free + 3)     l: s -> t
  *     gradient_l(n)   = backward_{s+1}(n) + 2                                      l: s -> t
- *     recompute_s(n)  = backward_s(n) - 5                       where the stage recomputes
+ *     recompute_s(n)  = backward_s(n) - 5                       if the stage recomputes
  *     allreduce_s(u)  = the last backward of group u + 4;  step_s(u) = that + 6
  *
- * Where all ranks agree on an update (clipping by global norm, loss scaling; 2bw and flush),
- * they meet once a group, and the step waits for that:
+ * If all ranks agree on an update (clipping by global norm, loss scaling; 2bw and flush), they do so
+ * once a group, and the step waits for that:
  *
  *     agree(u)  = the latest allreduce_s(u) of all stages + 1
  *     step_s(u) = agree(u) + 1 + delay_s span,  delay_s = min(lead_0 - lead_s, G - 1) with 2bw
  *                                                       = 0 with flush
  *
- * With 2bw a stage that is ahead of the first one in real time thus has other work, of the next
- * group, while it waits: it adds those gradients up in a second place.
+ * So with 2bw a stage that is ahead of the first one in real time has work of the next group while
+ * it waits.  It sums the gradients of that group in a second arena.
  *
- * A stage has as many slots as microbatches in flight, and an inbox more: the inbox of n is
- * free after the backward of the microbatch that had it, (slots + 1) r before.  So a transfer
- * is listed where its data exist and its inbox is free.  A gradient that skips stages is
- * listed as if it came from the next one: two buffers are enough.
+ * Evaluation only goes up.  Every lead is 0, and an inbox is free after the forward that used it.
  *
- * A stage that recomputes computes nothing else between recompute_s(n) and backward_s(n), and
- * gradient(n), at least 14 ticks before the latter, is listed before both: one slot is enough
- * (with ZB-H1 those of the microbatches whose weight gradients wait, too).  What forward makes
- * for others stays in an outbox until it has left: set_outboxes (schedule.c)
- * counts them.
+ * Buffers.  A stage has a slot for each microbatch in flight, and one inbox more.  The inbox of n is
+ * free after the backward of the microbatch that had it before, (slots + 1) r earlier.  A transfer
+ * thus comes where its data exist and its inbox is free.  A gradient that skips stages is listed as
+ * if it came from the next stage, so two buffers are enough.  A stage that recomputes computes
+ * nothing else between recompute_s(n) and backward_s(n), and gradient(n) comes before both, at least
+ * 14 ticks before the latter.  So one slot is enough (with ZB-H1, those of the microbatches whose
+ * weight gradients wait, too).  What its forward sends waits in an outbox, which set_outboxes
+ * (schedule.c) counts.
  *
- * If lead is non-increasing in s (SOSP's warm-ups are: ceil(R/r) r - r >= R - r, the
- * ranks of all later stages, and less than R), every dependency points forward in time:
+ * Argument.  Leads do not grow with s.  (SOSP's warm-ups satisfy this: ceil(R/r) r - r is at least
+ * R - r, the ranks of all later stages, and less than R.)  Then every dependency points forward in
+ * time:
  *
  *     forward_s(n) < activation(n) < forward_t(n)         for s < t
  *     backward_t(n) < gradient(n) < backward_s(n)
@@ -79,22 +86,17 @@
  *     step that writes the version that forward_s(n) reads < forward_s(n)
  *     what frees an inbox or a buffer < what fills it
  *
- * With agree, too.  Of 2bw, where G >= lead_0: agree(u) is 3 ticks before (u + 1) G span, so
- * before every backward of the next group.  Its step, at most lead_0 - lead_s spans later, is
- * before (2 G + u G - lead_s) span, where the first forward begins that reads what it writes;
- * and before agree(u + 1), since delay_s < G.  Of flush: nothing of the next group but loads
- * and room for them comes before all of this one is done (group_span).
+ * This holds with agree, too.  With 2bw, G >= lead_0, and agree(u) is 3 ticks before (u + 1) G span,
+ * so before every backward of the next group.  Its step comes at most lead_0 - lead_s spans later.
+ * That is before (2 G + u G - lead_s) span, where the first forward begins that reads the new
+ * version, and before agree(u + 1), since delay_s < G.  With flush, only loads of the next group, and
+ * room for them, come before this group is done (group_span).
  *
- * A list is sorted by time, and an operation of several ranks has one time, so the graph
- * of all orders and dependencies has no cycle: no deadlock, even if transfers block.
- * Of the operations of one rank only transfers of several links can share a tick; they
- * are told apart by their link, so key = time * scale + link is unique and ascending.
- *
- * Where a tensor goes from one chunk to another of the same rank, sender and receiver are
- * one: its two operations stand in one list with one number.
- *
- * Evaluation goes up only: every lead is 0, and an inbox is free after the forward that
- * used it.
+ * A list is sorted by time, and an operation of several ranks has one time.  So the graph of all
+ * orders and dependencies has no cycle.  Of the operations of one rank, only transfers over several
+ * links can share a tick.  They are told apart by their link, so key = time * scale + link is unique
+ * and ascending.  Where a tensor goes from one chunk to another of the same rank, sender and receiver
+ * are one, and its two operations stand in one list with one number.
  */
 #include "schedule/tick.h"
 

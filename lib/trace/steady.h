@@ -55,7 +55,7 @@ bool pd_steady_shows_updates(const struct pd_plan *plan);
 /* Returns the most minibatches in flight at a stage, all its replicas together. */
 int64_t pd_steady_in_flight(const struct pd_plan *plan);
 
-/* What is known of a pipeline while it is simulated. */
+/* The state of a pipeline while it is simulated. */
 struct pd_progress {
 	const int64_t *ends;            /* of backwards: minibatch b of stage s at s stride + b */
 	int64_t stride;

@@ -113,7 +113,7 @@ struct chunk {
 	struct slot *slots;
 	struct slot *outboxes;          /* counts.outboxes of them, each of outbox_bytes */
 	struct gradient_buffer *in, *out; /* gradients that arrive, that leave */
-	/* How many are used in turn in this phase; 0: a list assigns them to microbatches. */
+	/* the number used in turn in this phase; 0: a list assigns them to microbatches */
 	int slot_turn, microbatch_turn;
 	int links_in_count, links_out_count;
 	struct stage_link *links_in, *links_out;

@@ -9,7 +9,7 @@
  * even if every operation blocks.  Second, memory is written only by an operation that waits for
  * the last one that used it, through an event or on the same stream.
  *
- * What every operation needs is inline, because a replay does little else.
+ * Functions that every operation needs are inline, because a replay does little else.
  */
 #ifndef PD_WORKER_ISSUE_H
 #define PD_WORKER_ISSUE_H
@@ -157,7 +157,7 @@ int worker_queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 			  struct pd_event *ev);
 /* Queues what was kept back: 0 or -1. */
 int worker_queue_kept(struct pd_worker *w);
-/* The same, unless the operation that is issued next may be queued with it. */
+/* Queues what was kept back, unless the operation that is issued next may be queued with it. */
 int worker_queue_kept_before(struct pd_worker *w, const struct pd_op *op);
 
 /* global_norm.c */

@@ -120,7 +120,7 @@ static void gradient_buffers_new(struct pd_worker *w, struct chunk *c)
 		c->out[i].transfers = fences_new(w, c->links_in, c->links_in_count);
 }
 
-/* Where a stage keeps number i of its arenas of a kind that the worker allocates. */
+/* Returns where a stage keeps number i of its arenas of a kind that the worker allocates. */
 static void **arena_of(struct chunk *c, enum pd_arena_kind kind, int i)
 {
 	switch (kind) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a run updates its parameters: the optimizer, and a learning rate that changes.
+ * A run updates its parameters by an optimizer, with a learning rate that may change.
  *
- * Whatever changes from one update to the next is a function of the number of minibatches whose
- * gradients are in the version that the update writes (`done`).  Nothing is
- * counted along the way, so every stage, every replica and every resumed run agree.
+ * Whatever changes from one update to the next is a function of `done`, the number of minibatches
+ * whose gradients are in the version that the update writes.  Nothing is counted along the way, so
+ * every stage, every replica and every resumed run agree.
  */
 #ifndef PD_WORKER_OPTIMIZER_H
 #define PD_WORKER_OPTIMIZER_H

@@ -76,7 +76,7 @@ enum pd_worker_state {
 	PD_WORKER_FAILED,
 };
 
-/* What a checkpoint at microbatch `at` needs while a phase runs. */
+/* A pause says which part of a checkpoint at microbatch `at` can be taken. */
 enum pd_pause {
 	PD_PAUSE_NONE,
 	PD_PAUSE_STATE,         /* every forward before `at` has run, none from it on */
