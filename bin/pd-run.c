@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define NEWEST "newest"
-#define BETA_MOST 0.999999         /* at 1 nothing would ever be learned */
+#define BETA_MOST 0.999999         /* with 1 nothing would be learned */
 
 static struct pd_job job = {
 	.device = "auto", .epochs = -1, .minibatches = -1, .seed = 1, .evaluate = true,
@@ -37,71 +37,71 @@ static double scale_init;
 static int64_t scale_interval;
 
 static const struct pd_opt options[] = {
-	{ "device", 'd', PD_OPT_STRING, "NAME", "auto, cpu or cuda (default: auto)", &job.device },
-	{ "tf32", 0, PD_OPT_FLAG, NULL, "let a GPU make products of f32 from TF32", &job.tf32 },
-	{ "transport", 0, PD_OPT_CHOICE, "NAME", "between GPUs: auto (default), nccl or staged",
+	{ "device", 'd', PD_OPT_STRING, "NAME", "device: auto (default), cpu or cuda", &job.device },
+	{ "tf32", 0, PD_OPT_FLAG, NULL, "let a GPU round factors of f32 products to TF32", &job.tf32 },
+	{ "transport", 0, PD_OPT_CHOICE, "NAME", "way between GPUs: auto (default), nccl or staged",
 	  &transport, .choices = pd_provider_names },
 	{ "data", 0, PD_OPT_STRING, "DIR|FILE",
 	  "data set: IDX, CIFAR-10, .npy files, tokens or text", &job.data },
-	{ "synthetic", 0, PD_OPT_FLAG, NULL, "made-up data of the model's shape", &synthetic },
+	{ "synthetic", 0, PD_OPT_FLAG, NULL, "train on made-up data of the model's shape", &synthetic },
 	{ "epochs", 'e', PD_OPT_COUNT, "N", "train N epochs in all (default: 1)", &job.epochs },
 	{ "minibatches", 'm', PD_OPT_COUNT, "N", "train N minibatches in all", &job.minibatches },
 	{ "optimizer", 0, PD_OPT_CHOICE, "NAME", "sgd (default), adam, adamw or lars", &optimizer,
 	  .choices = pd_update_kind_name },
-	{ "lr", 0, PD_OPT_REAL, "X", "learning rate, per minibatch (default: 0.01)",
+	{ "lr", 0, PD_OPT_REAL, "X", "learning rate (default: 0.01)",
 	  &job.optimizer.rate, 0, 1e6 },
 	{ "momentum", 0, PD_OPT_REAL, "X", "of sgd and lars (default: 0.9)", &job.optimizer.momentum, 0, 1 },
 	{ "beta1", 0, PD_OPT_REAL, "X", "of adam, first moment (default: 0.9)",
 	  &job.optimizer.beta1, 0, BETA_MOST },
-	{ "beta2", 0, PD_OPT_REAL, "X", "of adam, second moment (default: 0.999)",
+	{ "beta2", 0, PD_OPT_REAL, "X", "decay of adam's second moment (default: 0.999)",
 	  &job.optimizer.beta2, 0, BETA_MOST },
-	{ "epsilon", 0, PD_OPT_REAL, "X", "of adam (default: 1e-8)", &job.optimizer.eps, 1e-30, 1 },
-	{ "weight-decay", 0, PD_OPT_REAL, "X", "L2 penalty, of adamw decay (default: 0)",
+	{ "epsilon", 0, PD_OPT_REAL, "X", "term in adam's denominator (default: 1e-8)", &job.optimizer.eps, 1e-30, 1 },
+	{ "weight-decay", 0, PD_OPT_REAL, "X", "weight decay (default: 0)",
 	  &job.optimizer.weight_decay, 0, 1e3 },
 	{ "decay", 0, PD_OPT_CHOICE, "WHAT", "what decays: all (default) or matrices", &decay,
 	  .choices = decay_names },
 	{ "trust", 0, PD_OPT_REAL, "X", "of lars (default: 0.001)", &job.optimizer.trust, 0, 1e3 },
 	{ "lr-schedule", 0, PD_OPT_CHOICE, "NAME", "constant (default), step, polynomial or cosine",
 	  &schedule, .choices = pd_lr_schedule_name },
-	{ "lr-step", 0, PD_OPT_COUNT, "EPOCHS", "of step: between changes (default: 30)",
+	{ "lr-step", 0, PD_OPT_COUNT, "EPOCHS", "step: epochs between changes (default: 30)",
 	  &job.optimizer.step_epochs, 1, 1e12 },
-	{ "lr-gamma", 0, PD_OPT_REAL, "X", "of step: the factor of each (default: 0.1)",
+	{ "lr-gamma", 0, PD_OPT_REAL, "X", "step: factor of each change (default: 0.1)",
 	  &job.optimizer.gamma, 0, 1 },
-	{ "lr-power", 0, PD_OPT_REAL, "X", "of polynomial (default: 2)", &job.optimizer.power, 0, 100 },
-	{ "lr-warmup", 0, PD_OPT_COUNT, "N", "minibatches of linear warm-up (default: 0)",
+	{ "lr-power", 0, PD_OPT_REAL, "X", "polynomial: the power (default: 2)", &job.optimizer.power, 0, 100 },
+	{ "lr-warmup", 0, PD_OPT_COUNT, "N", "raise the rate during N minibatches (default: 0)",
 	  &job.optimizer.warmup, 0, 1e12 },
-	{ "clip-grad-norm", 0, PD_OPT_REAL, "X", "scale gradients down where their global norm exceeds X",
+	{ "clip-grad-norm", 0, PD_OPT_REAL, "X", "limit the norm of all gradients to X",
 	  &job.optimizer.clip_norm, 1e-30, 1e30 },
-	{ "loss-scale", 0, PD_OPT_STRING, "X", "multiply the loss for backward by X, or dynamic",
+	{ "loss-scale", 0, PD_OPT_STRING, "X", "factor of the loss for backward, or dynamic",
 	  &loss_scale },
-	{ "loss-scale-init", 0, PD_OPT_REAL, "X", "of dynamic: the first (default: 65536)",
+	{ "loss-scale-init", 0, PD_OPT_REAL, "X", "dynamic: first value (default: 65536)",
 	  &scale_init, 1, 1e38 },
 	{ "loss-scale-interval", 0, PD_OPT_COUNT, "N",
-	  "of dynamic: updates before it doubles (default: 2000)", &scale_interval, 1, 1e12 },
-	{ "lr-reschedule", 0, PD_OPT_COUNT, "N", "PipeMare: lower rates of late stages for N minibatches",
+	  "dynamic: updates before it doubles (default: 2000)", &scale_interval, 1, 1e12 },
+	{ "lr-reschedule", 0, PD_OPT_COUNT, "N", "latest: lower late stages' rates for N minibatches",
 	  &job.optimizer.reschedule, 1, 1e12 },
-	{ "discrepancy", 0, PD_OPT_REAL, "D", "PipeMare: correct late weights, D from 0 up to below 1",
+	{ "discrepancy", 0, PD_OPT_REAL, "D", "latest: correct late weights, with decay D below 1",
 	  &job.optimizer.discrepancy, 0, BETA_MOST },
-	{ "seed", 's', PD_OPT_COUNT, "N", "of parameters, order of samples, dropout (default: 1)",
+	{ "seed", 's', PD_OPT_COUNT, "N", "seed of parameters, samples, dropout (default: 1)",
 	  &job.seed },
-	{ "threads", 't', PD_OPT_COUNT, "N", "threads per worker (default: its share of the cores)",
+	{ "threads", 't', PD_OPT_COUNT, "N", "threads per worker (default: the profile's)",
 	  &job.threads, 1, 4096 },
-	{ "init", 0, PD_OPT_STRING, "FILE", "begin with the parameters in a safetensors file",
+	{ "init", 0, PD_OPT_STRING, "FILE", "begin with parameters from a safetensors file",
 	  &job.init },
-	{ "checkpoint", 'c', PD_OPT_STRING, "DIR", "write checkpoints there, each epoch",
+	{ "checkpoint", 'c', PD_OPT_STRING, "DIR", "write checkpoints into DIR, one each epoch",
 	  &job.checkpoint },
-	{ "checkpoint-every", 0, PD_OPT_COUNT, "N", "and every N minibatches", &job.checkpoint_every,
+	{ "checkpoint-every", 0, PD_OPT_COUNT, "N", "write one every N minibatches, too", &job.checkpoint_every,
 	  1, 1e12 },
 	{ "keep", 0, PD_OPT_COUNT, "N", "checkpoints kept (default: 2)", &keep, 1, 1e6 },
-	{ "resume", 'r', PD_OPT_STRING, "STEP", "go on from that checkpoint (default: the newest)",
+	{ "resume", 'r', PD_OPT_STRING, "STEP", "resume from a checkpoint (default: the newest)",
 	  &resume, .otherwise = NEWEST },
-	{ "trace", 0, PD_OPT_STRING, "FILE", "write every operation's times", &job.trace },
-	{ "no-evaluate", 0, PD_OPT_FLAG, NULL, "no evaluation after an epoch", &no_evaluate },
-	{ "quiet", 'q', PD_OPT_FLAG, NULL, "report nothing but the end: no progress, no notices",
+	{ "trace", 0, PD_OPT_STRING, "FILE", "write every operation's times to FILE", &job.trace },
+	{ "no-evaluate", 0, PD_OPT_FLAG, NULL, "do not evaluate after each epoch", &no_evaluate },
+	{ "quiet", 'q', PD_OPT_FLAG, NULL, "report only the end",
 	  &how.quiet },
-	{ "report-every", 0, PD_OPT_COUNT, "N", "minibatches between reports (default: ten an epoch)",
+	{ "report-every", 0, PD_OPT_COUNT, "N", "minibatches between reports (default: 1/10 epoch)",
 	  &how.report_every, 1, 1e12 },
-	{ "timeout", 0, PD_OPT_COUNT, "SECONDS", "give up when nothing moves for so long (default: 300)",
+	{ "timeout", 0, PD_OPT_COUNT, "SECONDS", "give up when nothing moves for long (default: 300)",
 	  &how.timeout_s, 1, 1e6 },
 	{ 0 }
 };
@@ -114,7 +114,7 @@ static const struct pd_command command = {
 	.max_operands = 1,
 };
 
-/* What is otherwise where an option is not given; where it would do nothing it is refused. */
+/* Sets an option that is not given to its default; refuses one that has no effect. */
 static int set_default(double *value, double otherwise, const char *option, bool has_effect,
 		       const char *needs, struct pd_error *err)
 {
@@ -199,7 +199,7 @@ static int check_options(struct pd_error *err)
 	return 0;
 }
 
-/* A schedule is trained as it is, from its first minibatch to its last. */
+/* Refuses options that would change a schedule, which is trained as it is. */
 static int check_lists_options(const struct pd_lists *lists, struct pd_error *err)
 {
 	if (job.epochs >= 0 || job.minibatches >= 0)
@@ -216,7 +216,7 @@ static int check_lists_options(const struct pd_lists *lists, struct pd_error *er
 	return 0;
 }
 
-/* The plan, and where it is a schedule's the lists with it. */
+/* Reads a plan, or a schedule with its plan and lists. */
 static int read_order(const char *file, struct pd_error *err)
 {
 	if (pd_schedule_or_plan_read(file, &job.lists, &job.plan, err) < 0)
