@@ -58,6 +58,11 @@ test_unit_nccl_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/double -I$(top_src
 test_unit_nccl_LDADD = $(UNIT_DEVICE_LIBS)
 
 # virtual time, timelines, replay
+check_PROGRAMS += test/unit/tile
+TESTS += test/unit/tile
+test_unit_tile_SOURCES = test/unit/tile.c
+test_unit_tile_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_tile_LDADD = $(UNIT_DEVICE_LIBS)
 check_PROGRAMS += test/unit/sim
 TESTS += test/unit/sim
 test_unit_sim_SOURCES = test/unit/sim.c

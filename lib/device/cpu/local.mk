@@ -1,5 +1,6 @@
 lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/adam.c \
+	lib/device/cpu/attention.h lib/device/cpu/attention_tiles.c \
 	lib/device/cpu/batchnorm2d.c \
 	lib/device/cpu/conv2d.c \
 	lib/device/cpu/cpu.c lib/device/cpu/cpu.h \
@@ -26,6 +27,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/sum.c \
 	lib/device/cpu/update.c \
 	lib/device/cpu/reorder.c \
+	lib/device/cpu/tile.c lib/device/cpu/tile.h lib/device/cpu/tile_kernels.h \
 	lib/device/cpu/conv_linear.c
 # oneDNN's threads are OpenMP's, and are counted with it; a square root that sets errno
 # is not vectorised

@@ -1,0 +1,511 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A tile is QUERIES x KEYS of P.  What goes into its products is copied, as f32, into rows padded
+ * to PD_TILE_PAD: keys and values once for many tiles.  The scale and log2 e are multiplied into
+ * the queries, so that exponentials and logarithms are those of 2.
+ *
+ * Forward goes along the keys for each tile of queries.  Backward goes along the queries for each
+ * tile of keys, so that their gradients are made in one place; those of all queries of the job are
+ * added up in the room meanwhile.  So P is made once, not once for either (as where several threads
+ * share a head).
+ */
+#include "device/cpu/attention.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "device/cpu/cpu.h"
+#include "device/cpu/tile.h"
+
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#define QUERIES 64
+#define KEYS 64                 /* a multiple of PD_TILE_PAD and of 4 */
+#define LOG2_E 1.44269504088896341
+
+/* One thread's part of the room.  Rows of `width` and `value_width` are padded. */
+struct room {
+	float *k, *k_turned, *v;        /* forward: all keys; backward: a tile of them */
+	float *q, *d_o, *o;             /* a tile of queries */
+	float *p, *dp, *mask;           /* tiles of QUERIES x KEYS */
+	float *most, *sum;              /* by query of a tile */
+	float *dk, *dv;                 /* a tile of keys */
+	float *dq, *delta;              /* all queries of all heads of a job */
+};
+
+static float *take(char *base, size_t *at_p, int64_t floats)
+{
+	float *part = base ? (float *)(base + *at_p) : NULL;
+
+	*at_p += pd_align(sizeof(float) * (size_t)floats);
+	return part;
+}
+
+static int64_t group_of(const struct pd_attention *a)
+{
+	return a->heads / a->kv_heads;
+}
+
+/* Where everything is in a thread's room; returns its bytes.  base: NULL where only they are wanted. */
+static size_t lay_out(const struct pd_attention *a, bool back, char *base, struct room *room)
+{
+	int64_t width = pd_tile_padded(a->width), values = pd_tile_padded(a->value_width);
+	int64_t keys = back ? KEYS : pd_tile_padded(a->keys);
+	size_t at = 0;
+
+	room->k = take(base, &at, KEYS * width);
+	room->k_turned = take(base, &at, keys * width);
+	room->v = take(base, &at, keys * values);
+	room->q = take(base, &at, QUERIES * width);
+	room->o = take(base, &at, QUERIES * values);
+	room->p = take(base, &at, QUERIES * KEYS);
+	room->mask = take(base, &at, a->p > 0 ? QUERIES * KEYS : 0);
+	if (!back) {
+		room->most = take(base, &at, QUERIES);
+		room->sum = take(base, &at, QUERIES);
+		return at;
+	}
+	room->d_o = take(base, &at, QUERIES * values);
+	room->dp = take(base, &at, QUERIES * KEYS);
+	room->dk = take(base, &at, KEYS * width);
+	room->dv = take(base, &at, KEYS * values);
+	room->dq = take(base, &at, group_of(a) * a->queries * width);
+	room->delta = take(base, &at, group_of(a) * a->queries);
+	return at;
+}
+
+size_t pd_attention_room(const struct pd_attention *a, bool back)
+{
+	struct room room;
+
+	return (size_t)a->threads * lay_out(a, back, NULL, &room);
+}
+
+/* ---- a job: one head of one sample, or in backward one key-value head and those that use it ---- */
+
+struct job {
+	const struct pd_attention *a;
+	const struct pd_attention_pass *pass;
+	const struct pd_tile_ops *ops;
+	int64_t sample, kv_head;
+	int64_t length;                 /* keys that are seen */
+	int64_t width, values;          /* padded */
+	struct room room;
+};
+
+static int64_t least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static struct job job_of(const struct pd_attention *a, const struct pd_attention_pass *pass, bool back,
+			 int64_t sample, int64_t kv_head)
+{
+	size_t bytes = pd_attention_room(a, back) / (size_t)a->threads;
+	struct job j = {
+		.a = a, .pass = pass, .ops = pd_tile_ops(), .sample = sample, .kv_head = kv_head,
+		.length = a->keys,
+		.width = pd_tile_padded(a->width), .values = pd_tile_padded(a->value_width),
+	};
+
+	if (pass->lengths)
+		j.length = least(pass->lengths[sample], a->keys);
+	if (j.length < 0)
+		j.length = 0;
+	lay_out(a, back, (char *)pass->room + (size_t)omp_get_thread_num() * bytes, &j.room);
+	return j;
+}
+
+/* Rows of one head of a tensor. */
+struct rows {
+	const void *tensor;
+	int64_t first, count;           /* rows of the batch */
+	int64_t heads, head, width;
+};
+
+static struct rows query_rows(const struct job *j, const void *q, int64_t head, int64_t from,
+			      int64_t count, int64_t width)
+{
+	return (struct rows){ q, j->sample * j->a->queries + from, count, j->a->heads, head, width };
+}
+
+static struct rows key_rows(const struct job *j, const void *k, int64_t from, int64_t count,
+			    int64_t width)
+{
+	return (struct rows){ k, j->sample * j->a->keys + from, count, j->a->kv_heads, j->kv_head,
+			      width };
+}
+
+static int64_t place_of(const struct rows *rows, int64_t r)
+{
+	return ((rows->first + r) * rows->heads + rows->head) * rows->width;
+}
+
+/* Copies rows, padded with zeros to `width`. */
+static void read_rows(const struct job *j, float *dst, int64_t width, struct rows rows)
+{
+	size_t count = (size_t)rows.width;
+
+	for (int64_t r = 0; r < rows.count; r++, dst += width) {
+		if (j->a->dtype == PD_F32)
+			memcpy(dst, (const float *)rows.tensor + place_of(&rows, r),
+			       count * sizeof(*dst));
+		else
+			pd_cpu_widen(j->a->dtype, dst,
+				     (const uint16_t *)rows.tensor + place_of(&rows, r), count);
+		for (int64_t i = rows.width; i < width; i++)
+			dst[i] = 0;
+	}
+}
+
+static void write_rows(const struct job *j, struct rows rows, const float *src, int64_t width)
+{
+	size_t count = (size_t)rows.width;
+
+	for (int64_t r = 0; r < rows.count; r++, src += width)
+		if (j->a->dtype == PD_F32)
+			memcpy((float *)rows.tensor + place_of(&rows, r), src, count * sizeof(*src));
+		else
+			pd_cpu_narrow(j->a->dtype, (uint16_t *)rows.tensor + place_of(&rows, r), src,
+				      count);
+}
+
+/* Copies keys, turned so that a row of dst has element i of `dst_row` keys. */
+static void read_turned(const struct job *j, float *dst, int64_t dst_row, struct rows rows,
+			int64_t width, float *copy)
+{
+	int64_t padded = pd_tile_padded(rows.count);
+
+	read_rows(j, copy, width, rows);
+	memset(copy + rows.count * width, 0,
+	       sizeof(float) * (size_t)((padded - rows.count) * width));
+	j->ops->turn(dst, dst_row, copy, width, padded, width);
+}
+
+static void read_queries(const struct job *j, int64_t head, int64_t from, int64_t count)
+{
+	read_rows(j, j->room.q, j->width,
+		  query_rows(j, j->pass->q, head, from, count, j->a->width));
+	j->ops->scale(j->room.q, (float)(j->a->scale * LOG2_E), count * j->width);
+}
+
+/* How many keys query i sees, of those from `first` on. */
+static int64_t seen(const struct job *j, int64_t i, int64_t first)
+{
+	int64_t keys = j->a->causal ? least(i + 1, j->length) : j->length;
+
+	return keys > first ? keys - first : 0;
+}
+
+/* S of queries from q and `keys` keys from k on; k_turned: those, in rows of `row`. */
+static void scores(const struct job *j, int64_t q, int64_t count, int64_t k, int64_t keys,
+		   const float *k_turned, int64_t row)
+{
+	struct pd_tile_product product = {
+		.m = count, .n = pd_tile_padded(keys), .k = j->a->width,
+		.a = j->room.q, .a_row = j->width, .a_column = 1,
+		.b = k_turned, .ldb = row, .c = j->room.p, .ldc = KEYS,
+	};
+
+	j->ops->multiply(&product);
+	for (int64_t i = 0; i < count; i++)
+		for (int64_t at = seen(j, q + i, k); at < product.n; at++)
+			j->room.p[i * KEYS + at] = -INFINITY;
+}
+
+/* ---- dropout ---- */
+
+/* Numbers of four elements each of a sample: of head h, query i and keys 4 n to 4 n + 3. */
+PD_VECTOR static void draw(float *mask, const struct pd_attention *a, uint32_t sample, uint64_t first,
+			   float kept)
+{
+	uint32_t c0[KEYS / 4], c1[KEYS / 4], c2[KEYS / 4], c3[KEYS / 4];
+	uint32_t least_kept = (uint32_t)ceilf(a->p * 0x1p24f);
+	uint32_t k0 = (uint32_t)a->seed, k1 = (uint32_t)(a->seed >> 32);
+
+	for (uint64_t i = 0; i < KEYS / 4; i++) {
+		uint64_t stream = a->stream + ((first + i) >> 32 << 24);
+
+		c0[i] = (uint32_t)(first + i);
+		c1[i] = sample;
+		c2[i] = (uint32_t)stream;
+		c3[i] = (uint32_t)(stream >> 32);
+	}
+	for (int round = 0; round < 10; round++) {
+		for (int i = 0; i < KEYS / 4; i++) {
+			uint64_t p0 = (uint64_t)0xD2511F53 * c0[i];
+			uint64_t p1 = (uint64_t)0xCD9E8D57 * c2[i];
+
+			c0[i] = (uint32_t)(p1 >> 32) ^ c1[i] ^ k0;
+			c1[i] = (uint32_t)p1;
+			c2[i] = (uint32_t)(p0 >> 32) ^ c3[i] ^ k1;
+			c3[i] = (uint32_t)p0;
+		}
+		k0 += 0x9E3779B9;
+		k1 += 0xBB67AE85;
+	}
+	for (int i = 0; i < KEYS / 4; i++) {
+		mask[4 * i] = c0[i] >> 8 >= least_kept ? kept : 0;
+		mask[4 * i + 1] = c1[i] >> 8 >= least_kept ? kept : 0;
+		mask[4 * i + 2] = c2[i] >> 8 >= least_kept ? kept : 0;
+		mask[4 * i + 3] = c3[i] >> 8 >= least_kept ? kept : 0;
+	}
+}
+
+/* The factors of a tile: of these queries, and of KEYS keys from k on. */
+static void read_mask(const struct job *j, int64_t head, int64_t q, int64_t count, int64_t k)
+{
+	const struct pd_attention *a = j->a;
+	uint64_t of_a_row = (uint64_t)(a->keys + 3) / 4;
+
+	for (int64_t i = 0; i < count; i++)
+		draw(j->room.mask + i * KEYS, a, (uint32_t)(j->pass->first_sample + j->sample),
+		     (uint64_t)(head * a->queries + q + i) * of_a_row + (uint64_t)k / 4,
+		     1 / (1 - a->p));
+}
+
+/* ---- forward ---- */
+
+/* Of row i of a tile of S makes that of P, of which the running sum is not yet taken out. */
+static void soften(const struct job *j, int64_t i, int64_t padded)
+{
+	float *row = j->room.p + i * KEYS, *most = &j->room.most[i], *sum = &j->room.sum[i];
+	float greatest = j->ops->greatest(row, padded);
+
+	if (greatest > *most || isnan(greatest)) {
+		float factor = exp2f(*most - greatest);
+
+		*sum *= factor;
+		if (*most != -INFINITY)
+			j->ops->scale(j->room.o + i * j->values, factor, j->values);
+		*most = greatest;
+	}
+	if (*most == -INFINITY)         /* no key has been seen */
+		memset(row, 0, sizeof(*row) * (size_t)padded);
+	else
+		*sum += j->ops->exp2_sum(row, *most, padded);
+}
+
+static void add_values(const struct job *j, int64_t count, int64_t k, int64_t keys)
+{
+	j->ops->multiply(&(struct pd_tile_product){
+		.m = count, .n = j->values, .k = keys,
+		.a = j->room.p, .a_row = KEYS, .a_column = 1,
+		.b = j->room.v + k * j->values, .ldb = j->values,
+		.c = j->room.o, .ldc = j->values, .adds = true,
+	});
+}
+
+static void finish(const struct job *j, int64_t head, int64_t q, int64_t count)
+{
+	float *logs = j->pass->logs + (j->sample * j->a->heads + head) * j->a->queries + q;
+
+	for (int64_t i = 0; i < count; i++) {
+		float sum = j->room.sum[i];
+
+		if (sum == 0) {         /* P is made again as 0 */
+			logs[i] = INFINITY;
+			continue;
+		}
+		j->ops->scale(j->room.o + i * j->values, 1 / sum, j->values);
+		logs[i] = j->room.most[i] + log2f(sum);
+	}
+	write_rows(j, query_rows(j, j->pass->o, head, q, count, j->a->value_width), j->room.o,
+		   j->values);
+}
+
+static void forward_queries(const struct job *j, int64_t head, int64_t q, int64_t count)
+{
+	int64_t row = pd_tile_padded(j->a->keys), last = seen(j, q + count - 1, 0);
+
+	read_queries(j, head, q, count);
+	memset(j->room.o, 0, sizeof(float) * (size_t)(count * j->values));
+	for (int64_t i = 0; i < count; i++) {
+		j->room.most[i] = -INFINITY;
+		j->room.sum[i] = 0;
+	}
+	for (int64_t k = 0; k < last; k += KEYS) {
+		int64_t keys = least(KEYS, last - k), padded = pd_tile_padded(keys);
+
+		scores(j, q, count, k, keys, j->room.k_turned + k, row);
+		for (int64_t i = 0; i < count; i++)
+			soften(j, i, padded);
+		if (j->pass->drops) {
+			read_mask(j, head, q, count, k);
+			for (int64_t i = 0; i < count; i++)
+				j->ops->times(j->room.p + i * KEYS, j->room.mask + i * KEYS, padded);
+		}
+		add_values(j, count, k, keys);
+	}
+	finish(j, head, q, count);
+}
+
+static void forward_head(const struct job *j, int64_t head)
+{
+	const struct pd_attention *a = j->a;
+	int64_t row = pd_tile_padded(a->keys);
+
+	for (int64_t k = 0; k < j->length; k += KEYS) {
+		int64_t keys = least(KEYS, j->length - k);
+
+		read_turned(j, j->room.k_turned + k, row,
+			    key_rows(j, j->pass->k, k, keys, a->width), j->width, j->room.k);
+	}
+	read_rows(j, j->room.v, j->values, key_rows(j, j->pass->v, 0, j->length, a->value_width));
+	for (int64_t q = 0; q < a->queries; q += QUERIES)
+		forward_queries(j, head, q, least(QUERIES, a->queries - q));
+}
+
+void pd_attention_forward(const struct pd_attention *a, const struct pd_attention_pass *pass)
+{
+#pragma omp parallel for schedule(dynamic) num_threads(a->threads)
+	for (int64_t n = 0; n < a->batch * a->heads; n++) {
+		int64_t head = n % a->heads;
+		struct job j = job_of(a, pass, false, n / a->heads, head / group_of(a));
+
+		forward_head(&j, head);
+	}
+}
+
+/* ---- backward ---- */
+
+/*
+ * Of S makes dS / scale = P (D(dP) - delta), in dp, and D(P), in p: delta, the sum over a row of
+ * O dO, is that of P D(dP).
+ */
+static void back_rows(const struct job *j, int64_t head, int64_t q, int64_t count, int64_t k,
+		      int64_t padded, const float *delta)
+{
+	const float *logs = j->pass->logs + (j->sample * j->a->heads + head) * j->a->queries + q;
+	const struct room *room = &j->room;
+
+	if (j->pass->drops)
+		read_mask(j, head, q, count, k);
+	for (int64_t i = 0; i < count; i++) {
+		float *p = room->p + i * KEYS, *dp = room->dp + i * KEYS;
+		const float *mask = room->mask + i * KEYS;
+
+		j->ops->exp2_sum(p, logs[i], padded);
+		if (j->pass->drops)
+			j->ops->times(dp, mask, padded);
+		j->ops->softmax_back(dp, p, delta[i], padded);
+		if (j->pass->drops)
+			j->ops->times(p, mask, padded);
+	}
+}
+
+/* The gradients of keys, or of values: C += A^T B, for a tile A of P or dS. */
+static void add_keys(const struct job *j, float *c, const float *a, const float *b, int64_t width,
+		     int64_t keys, int64_t count)
+{
+	j->ops->multiply(&(struct pd_tile_product){
+		.m = keys, .n = width, .k = count, .a = a, .a_row = 1, .a_column = KEYS,
+		.b = b, .ldb = width, .c = c, .ldc = width, .adds = true,
+	});
+}
+
+/* One tile.  number: of the head among those that use the job's. */
+static void back_tile(const struct job *j, int64_t number, int64_t q, int64_t count, int64_t k,
+		      int64_t keys)
+{
+	int64_t head = j->kv_head * group_of(j->a) + number, at = number * j->a->queries + q;
+	const struct room *room = &j->room;
+
+	read_queries(j, head, q, count);
+	read_rows(j, room->d_o, j->values,
+		  query_rows(j, j->pass->d_o, head, q, count, j->a->value_width));
+	scores(j, q, count, k, keys, room->k_turned, KEYS);
+	j->ops->multiply(&(struct pd_tile_product){
+		.m = count, .n = pd_tile_padded(keys), .k = j->a->value_width,
+		.a = room->d_o, .a_row = j->values, .a_column = 1,
+		.b = room->v, .ldb = KEYS, .c = room->dp, .ldc = KEYS,
+	});
+	back_rows(j, head, q, count, k, pd_tile_padded(keys), room->delta + at);
+	add_keys(j, room->dv, room->p, room->d_o, j->values, keys, count);
+	add_keys(j, room->dk, room->dp, room->q, j->width, keys, count);
+	j->ops->multiply(&(struct pd_tile_product){
+		.m = count, .n = j->width, .k = keys,
+		.a = room->dp, .a_row = KEYS, .a_column = 1, .b = room->k, .ldb = j->width,
+		.c = room->dq + at * j->width, .ldc = j->width, .adds = true,
+	});
+}
+
+static void back_keys(const struct job *j, int64_t k, int64_t keys)
+{
+	const struct pd_attention *a = j->a;
+	const struct room *room = &j->room;
+	int64_t seen_here = least(keys, j->length - k);         /* or less than 1 */
+	int64_t first = a->causal ? k / QUERIES * QUERIES : 0;
+
+	memset(room->dk, 0, sizeof(float) * (size_t)(keys * j->width));
+	memset(room->dv, 0, sizeof(float) * (size_t)(keys * j->values));
+	if (seen_here > 0) {
+		/* turned by way of the room for dv */
+		read_turned(j, room->v, KEYS, key_rows(j, j->pass->v, k, seen_here, a->value_width),
+			    j->values, room->dv);
+		memset(room->dv, 0, sizeof(float) * (size_t)(pd_tile_padded(keys) * j->values));
+		read_turned(j, room->k_turned, KEYS, key_rows(j, j->pass->k, k, seen_here, a->width),
+			    j->width, room->k);
+		for (int64_t number = 0; number < group_of(a); number++)
+			for (int64_t q = first; q < a->queries; q += QUERIES)
+				back_tile(j, number, q, least(QUERIES, a->queries - q), k,
+					  seen_here);
+	}
+	j->ops->scale(room->dk, (float)(1 / LOG2_E), keys * j->width);
+	if (j->pass->dk)
+		write_rows(j, key_rows(j, j->pass->dk, k, keys, a->width), room->dk, j->width);
+	if (j->pass->dv)
+		write_rows(j, key_rows(j, j->pass->dv, k, keys, a->value_width), room->dv,
+			   j->values);
+}
+
+/* delta of all queries of the job. */
+static void read_deltas(const struct job *j)
+{
+	const struct pd_attention *a = j->a;
+	const struct room *room = &j->room;
+
+	for (int64_t number = 0; number < group_of(a); number++)
+		for (int64_t q = 0; q < a->queries; q += QUERIES) {
+			int64_t head = j->kv_head * group_of(a) + number;
+			int64_t count = least(QUERIES, a->queries - q);
+			float *delta = room->delta + number * a->queries + q;
+
+			read_rows(j, room->o, j->values,
+				  query_rows(j, j->pass->o, head, q, count, a->value_width));
+			read_rows(j, room->d_o, j->values,
+				  query_rows(j, j->pass->d_o, head, q, count, a->value_width));
+			for (int64_t i = 0; i < count; i++)
+				delta[i] = j->ops->dot(room->o + i * j->values,
+						       room->d_o + i * j->values, j->values);
+		}
+}
+
+static void backward_head(const struct job *j)
+{
+	const struct pd_attention *a = j->a;
+	int64_t floats = group_of(a) * a->queries * j->width;
+
+	read_deltas(j);
+	memset(j->room.dq, 0, sizeof(float) * (size_t)floats);
+	for (int64_t k = 0; k < a->keys; k += KEYS)
+		back_keys(j, k, least(KEYS, a->keys - k));
+	if (!j->pass->dq)
+		return;
+	j->ops->scale(j->room.dq, a->scale, floats);
+	for (int64_t number = 0; number < group_of(a); number++)
+		write_rows(j, query_rows(j, j->pass->dq, j->kv_head * group_of(a) + number, 0,
+					 a->queries, a->width),
+			   j->room.dq + number * a->queries * j->width, j->width);
+}
+
+void pd_attention_backward(const struct pd_attention *a, const struct pd_attention_pass *pass)
+{
+#pragma omp parallel for schedule(dynamic) num_threads(a->threads)
+	for (int64_t n = 0; n < a->batch * a->kv_heads; n++) {
+		struct job j = job_of(a, pass, true, n / a->kv_heads, n % a->kv_heads);
+
+		backward_head(&j);
+	}
+}
