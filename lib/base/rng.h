@@ -9,6 +9,9 @@
  *               counter = element / 4 (64 bits), elements in plain order
  *   dropout     stream PD_RNG_DROPOUT + layer number,
  *               counter = (global sample number, element within the sample / 4)
+ *   attention   its dropout: the same stream, counter = (global sample number, n modulo 2^32), where
+ *               n = (head * queries + query) * ((keys + 3) / 4) + key / 4; stream more by
+ *               2^24 * (n / 2^32)
  *   data order  stream PD_RNG_SHUFFLE + epoch
  *   synthetic   stream PD_RNG_DATA + input index, counter as dropout
  * A layer's number is its place in the model, however a plan orders the layers.

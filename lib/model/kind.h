@@ -17,6 +17,7 @@ enum pd_layer_kind {
 enum pd_kind_flag {
 	PD_KIND_LOSS = 1,               /* training makes its output small */
 	PD_KIND_RANDOM = 2,             /* forward draws random numbers, but in an evaluation */
+	PD_KIND_REDRAWS = 8,            /* and backward draws them again */
 	PD_KIND_SPLITS = 4,             /* the weight part of backward reads the gradient of the
 					   output; without, the gradients of the parameters are made
 					   in the input part and kept */

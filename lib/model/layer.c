@@ -29,6 +29,10 @@ static const struct attribute {
 	{ "output_size", PAIR, offsetof(struct pd_layer, output_size), 1, PD_MAX_EXTENT },
 	{ "normalized_shape", SHAPE, offsetof(struct pd_layer, normalized_shape), 1, PD_MAX_EXTENT },
 	{ "groups", COUNT, offsetof(struct pd_layer, groups), 1, PD_MAX_EXTENT },
+	{ "heads", COUNT, offsetof(struct pd_layer, heads), 1, PD_MAX_EXTENT },
+	{ "kv_heads", COUNT, offsetof(struct pd_layer, kv_heads), 1, PD_MAX_EXTENT },
+	{ "causal", FLAG, offsetof(struct pd_layer, causal), 0, 0 },
+	{ "scale", REAL, offsetof(struct pd_layer, scale), 0, 1e6 },
 	{ "bias", FLAG, offsetof(struct pd_layer, bias), 0, 0 },
 	{ "elementwise_affine", FLAG, offsetof(struct pd_layer, elementwise_affine), 0, 0 },
 	{ "count_include_pad", FLAG, offsetof(struct pd_layer, count_include_pad), 0, 0 },
@@ -36,6 +40,7 @@ static const struct attribute {
 	{ "momentum", REAL, offsetof(struct pd_layer, momentum), 0, 1 },
 	/* p stays below 1, since kept elements are divided by 1 - p */
 	{ "p", REAL, offsetof(struct pd_layer, p), 0, 0.999 },
+	{ "dropout", REAL, offsetof(struct pd_layer, p), 0, 0.999 },
 };
 
 /* Reads [h, w], or one number that stands for both. */
@@ -138,7 +143,8 @@ static void set_default(const struct attribute *attribute, const char *value,
 
 	switch (attribute->type) {
 	case COUNT:
-		*(int64_t *)at = strtoll(value, NULL, 10);
+		*(int64_t *)at = other ? *(int64_t *)((char *)layer + other->at)
+				       : strtoll(value, NULL, 10);
 		return;
 	case PAIR:
 		pair[0] = pair[1] = strtoll(value, NULL, 10);

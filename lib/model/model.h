@@ -74,6 +74,9 @@ struct pd_layer {
 	int64_t kernel[2], stride[2], padding[2], dilation[2], groups;
 	int64_t output_size[2];
 	struct pd_shape normalized_shape;       /* layernorm: the last axes of its input */
+	int64_t heads, kv_heads;        /* attention */
+	bool causal;
+	double scale;                   /* of scores; never 0 once it is read */
 	bool bias;
 	bool elementwise_affine;
 	bool count_include_pad;

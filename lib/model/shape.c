@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -255,6 +256,79 @@ static int infer_layernorm(const struct work *w)
 static int infer_same(const struct work *w)
 {
 	w->layer->output = *w->in;
+	return 0;
+}
+
+/* ---- attention ---- */
+
+static const struct pd_shape *input_shape(const struct work *w, int input)
+{
+	return pd_model_shape(w->model, w->layer->inputs[input]);
+}
+
+/* Rows of features, and a length for each sample, which is at most so many rows. */
+static int need_sequences(const struct work *w, int sequences, int64_t limit)
+{
+	char text[PD_SHAPE_TEXT];
+
+	for (int i = 0; i < sequences; i++)
+		if (input_shape(w, i)->dims != 2)
+			return complain(w, "needs sequences (positions x features), found %s",
+					pd_shape_text(input_shape(w, i), text));
+	if (w->layer->input_count == sequences)
+		return 0;
+	if (input_shape(w, sequences)->dims != 0)
+		return complain(w, "needs one length for each sample, found %s",
+				pd_shape_text(input_shape(w, sequences), text));
+	w->layer->limit = limit + 1;
+	return 0;
+}
+
+/* Do heads divide what they share? */
+static int need_heads(const struct work *w)
+{
+	const struct pd_layer *layer = w->layer;
+	int64_t queries = w->in->size[1], keys = input_shape(w, 1)->size[1];
+	int64_t values = input_shape(w, 2)->size[1];
+
+	if (queries % layer->heads)
+		return complain(w, "has %" PRId64 " heads: expected a divisor of its queries' %" PRId64
+				" features", layer->heads, queries);
+	if (layer->heads % layer->kv_heads)
+		return complain(w, "has %" PRId64 " heads of keys and values: expected a divisor of "
+				"its %" PRId64 " heads", layer->kv_heads, layer->heads);
+	if (keys != queries / layer->heads * layer->kv_heads)
+		return complain(w, "has keys of %" PRId64 " features: expected %" PRId64 ", as many "
+				"for each head as its queries have", keys,
+				queries / layer->heads * layer->kv_heads);
+	if (values % layer->kv_heads)
+		return complain(w, "has values of %" PRId64 " features: expected a multiple of its %"
+				PRId64 " heads of keys and values", values, layer->kv_heads);
+	return 0;
+}
+
+static int infer_attention(const struct work *w)
+{
+	const struct pd_shape *keys = input_shape(w, 1), *values = input_shape(w, 2);
+	struct pd_layer *layer = w->layer;
+	int64_t draws;
+
+	if (need_sequences(w, 3, keys->size[0]) < 0)
+		return -1;
+	if (keys->size[0] != values->size[0])
+		return complain(w, "has %" PRId64 " keys and %" PRId64 " values: expected as many",
+				keys->size[0], values->size[0]);
+	if (need_heads(w) < 0)
+		return -1;
+	layer->output = (struct pd_shape){ 2, { w->in->size[0] } };
+	/* at most 2^30 heads of 2^30 features */
+	layer->output.size[1] = values->size[1] / layer->kv_heads * layer->heads;
+	if (layer->scale == 0)
+		layer->scale = 1 / sqrt((double)(w->in->size[1] / layer->heads));
+	if (layer->p > 0 && (!pd_mul(layer->heads * w->in->size[0], keys->size[0], &draws) ||
+			     draws >= PD_MAX_ELEMENTS))
+		return complain(w, "has 2^40 or more probabilities in a sample, too many for "
+				"dropout");
 	return 0;
 }
 

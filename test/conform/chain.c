@@ -110,6 +110,29 @@ static const char residual[] =
 	"{'name': 'f', 'kind': 'linear', 'inputs': ['flat'], 'out_features': 10}, "
 	"{'name': 'loss', 'kind': 'softmax_cross_entropy', 'inputs': ['f', 'y']}";
 
+/* Sequences of 11 rows; labels are lengths, too. */
+static const char sequence[] =
+	"{'name': 'in', 'kind': 'linear', 'inputs': ['x'], 'out_features': 16}, "
+	"{'name': 'ln', 'kind': 'layernorm', 'inputs': ['in']}, "
+	"{'name': 'q', 'kind': 'linear', 'inputs': ['ln'], 'out_features': 16}, "
+	"{'name': 'k', 'kind': 'linear', 'inputs': ['ln'], 'out_features': 8}, "
+	"{'name': 'v', 'kind': 'linear', 'inputs': ['ln'], 'out_features': 12}, "
+	"{'name': 'att', 'kind': 'attention', 'inputs': ['q', 'k', 'v', 'y'], 'heads': 4, "
+	"'kv_heads': 2, 'causal': true, 'dropout': 0.1}, "
+	"{'name': 'o', 'kind': 'linear', 'inputs': ['att'], 'out_features': 16}, "
+	"{'name': 'add', 'kind': 'add', 'inputs': ['o', 'in']}, "
+	"{'name': 'self', 'kind': 'attention', 'inputs': ['add', 'add', 'add'], 'heads': 2}, "
+	"{'name': 'few', 'kind': 'linear', 'inputs': ['self'], 'out_features': 3}, "
+	"{'name': 'flat', 'kind': 'flatten', 'inputs': ['few']}, "
+	"{'name': 't', 'kind': 'tanh', 'inputs': ['flat']}, "
+	"{'name': 'f', 'kind': 'linear', 'inputs': ['t'], 'out_features': 10}, "
+	"{'name': 'loss', 'kind': 'softmax_cross_entropy', 'inputs': ['f', 'y']}";
+
+struct pd_model *sequence_model(void)
+{
+	return model_of("11, 6", sequence);
+}
+
 struct pd_model *branching_model(void)
 {
 	return model_of("3, 8, 8", branching);

@@ -45,6 +45,8 @@ struct pd_model *model_with(const char *shape, const char *labels, const char *l
 struct pd_model *branching_model(void);
 /* Blocks of a residual network, of several kinds: 3 x 6 x 6, 10 classes. */
 struct pd_model *residual_model(void);
+/* Attention, to itself and not, with heads that share keys, lengths and dropout. */
+struct pd_model *sequence_model(void);
 
 /* May the tests use this device?  It is here, and PD_TEST_DEVICE, where set, names it. */
 bool chain_usable(const struct pd_device_ops *ops);

@@ -489,6 +489,111 @@ static void test_layernorm(const struct pd_device_ops *ops)
 	ok(good, "%s: layernorm", chain_name(ops));
 }
 
+/* A layer of attention on sequences of so many rows, or where it says so twice as many. */
+struct attention_case {
+	int rows;
+	bool more_queries, more_keys;
+	int heads, kv_heads, width, value_width;
+	const char *attributes;
+	bool lengths;                   /* the labels, which are 0 to 8 */
+};
+
+static struct pd_model *attention_model(const struct attention_case *c)
+{
+	char *shape = pd_format("%d, 5", c->rows);
+	char *doubled = pd_format("%s%s",
+		c->more_queries ? "{'name': 'qq', 'kind': 'concat', 'inputs': ['q', 'q']}, " : "",
+		c->more_keys ? "{'name': 'kk', 'kind': 'concat', 'inputs': ['k', 'k']}, "
+			       "{'name': 'vv', 'kind': 'concat', 'inputs': ['v', 'v']}, " : "");
+	char *layers = pd_format(
+		"{'name': 'in', 'kind': 'linear', 'inputs': ['x'], 'out_features': 6}, "
+		"{'name': 'q', 'kind': 'linear', 'inputs': ['in'], 'out_features': %d}, "
+		"{'name': 'k', 'kind': 'linear', 'inputs': ['in'], 'out_features': %d, "
+		"'bias': false}, "      /* whose gradient would be 0 */
+		"{'name': 'v', 'kind': 'linear', 'inputs': ['in'], 'out_features': %d}, "
+		"%s{'name': 'it', 'kind': 'attention', 'inputs': ['%s', '%s'%s], 'heads': %d, "
+		"'kv_heads': %d%s}, "
+		"{'name': 'flat', 'kind': 'flatten', 'inputs': ['it']}, "
+		"{'name': 'out', 'kind': 'linear', 'inputs': ['flat'], 'out_features': %d}, "
+		"{'name': 'loss', 'kind': 'softmax_cross_entropy', 'inputs': ['out', 'y']}",
+		c->heads * c->width, c->kv_heads * c->width, c->kv_heads * c->value_width, doubled,
+		c->more_queries ? "qq" : "q", c->more_keys ? "kk', 'vv" : "k', 'v",
+		c->lengths ? ", 'y'" : "", c->heads, c->kv_heads, c->attributes, CLASSES);
+	struct pd_model *model = model_with(shape, "", layers);
+
+	free(shape);
+	free(doubled);
+	free(layers);
+	return model;
+}
+
+/* Rows below, at and above the edges of a tile. */
+static const struct attention_case attention_cases[] = {
+	{ 1, false, false, 1, 1, 1, 1, ", 'causal': true", false },
+	{ 9, false, false, 2, 2, 3, 4, "", false },
+	{ 9, false, true, 4, 2, 3, 5, ", 'causal': true", false },
+	{ 9, true, false, 4, 1, 8, 8, ", 'causal': true, 'scale': 0.25", false },
+	{ 11, false, false, 3, 3, 4, 4, "", true },
+	{ 12, false, true, 2, 1, 5, 2, ", 'causal': true", true },
+	{ 10, true, false, 2, 2, 4, 4, ", 'dropout': 0.3", false },
+	{ 13, false, false, 4, 2, 4, 3, ", 'causal': true, 'dropout': 0.2", true },
+	{ 64, false, false, 1, 1, 16, 16, "", false },
+	{ 65, false, false, 2, 1, 16, 20, ", 'causal': true", false },
+	{ 66, true, false, 1, 1, 33, 16, ", 'causal': true, 'dropout': 0.1", false },
+	{ 66, false, true, 2, 2, 8, 8, "", false },
+};
+
+static void test_attention(const struct pd_device_ops *ops)
+{
+	bool good = true;
+
+	for (size_t i = 0; i < PD_COUNT(attention_cases); i++) {
+		const struct attention_case *c = &attention_cases[i];
+		struct pd_model *model = attention_model(c);
+		bool one = conforms(ops, model, 3, 3 - (int64_t)(i % 2), 2e-5);
+
+		if (!one)
+			diag("%d rows, heads %d and %d of %d and %d%s%s", c->rows, c->heads,
+			     c->kv_heads, c->width, c->value_width, c->attributes,
+			     c->lengths ? ", lengths" : "");
+		good = good && one;
+		pd_model_free(model);
+	}
+	ok(good, "%s: attention", chain_name(ops));
+}
+
+/* Bytes of the layer called "it" on sequences of so many rows. */
+static struct pd_net_layer attention_bytes(const struct pd_device_ops *ops,
+					   struct attention_case c, int rows)
+{
+	struct pd_net_layer bytes;
+	struct pd_model *model;
+	struct chain *chain;
+
+	c.rows = rows;
+	model = attention_model(&c);
+	chain = chain_open(ops, model, NULL, 0, 3, SEED, 2);
+	ops->net.layer(chain->stages[0].net, pd_model_find(model, "it"), &bytes);
+	chain_close(chain);
+	pd_model_free(model);
+	return bytes;
+}
+
+/* Rows that are multiples of 64, so that nothing is rounded up. */
+static void test_attention_memory(const struct pd_device_ops *ops, bool lengths)
+{
+	const struct attention_case c = { 0, false, false, 4, 2, 16, 16,
+					  lengths ? ", 'dropout': 0.1" : "", lengths };
+	struct pd_net_layer one = attention_bytes(ops, c, 512), two = attention_bytes(ops, c, 1024);
+	struct pd_net_layer four = attention_bytes(ops, c, 2048);
+
+	ok(one.slot_bytes > 0 && four.slot_bytes == 4 * one.slot_bytes &&
+	   four.forward_bytes - two.forward_bytes == 2 * (two.forward_bytes - one.forward_bytes) &&
+	   four.backward_bytes - two.backward_bytes == 2 * (two.backward_bytes - one.backward_bytes),
+	   "%s: bytes of attention grow as the length%s", chain_name(ops),
+	   lengths ? ", with dropout and lengths" : "");
+}
+
 /* Several inputs, one of them twice; a first input of another layout; concat of unlike widths. */
 static void test_merges(const struct pd_device_ops *ops, const char *kind, int a, int b)
 {
@@ -532,26 +637,10 @@ static void test_residual(const struct pd_device_ops *ops)
 	pd_model_free(model);
 }
 
-/* (loss(w + h) - loss(w - h)) / 2h for some elements of every parameter. */
-static void test_finite_differences(void)
+/* Compares (loss(w + h) - loss(w - h)) / 2h with the gradients, for some elements of every parameter
+ * of the model, which it frees. */
+static void test_finite_differences(struct pd_model *model, const char *what)
 {
-	struct pd_model *model = around(4, 9, 9,
-		"{'name': 'c', 'kind': 'conv2d', 'inputs': ['in'], 'out_channels': 6, "
-		"'kernel': [3, 2], 'groups': 2, 'dilation': 2, 'padding': 1}, "
-		"{'name': 'n', 'kind': 'batchnorm2d', 'inputs': ['c']}, "
-		"{'name': 'r', 'kind': 'relu', 'inputs': ['n']}, "
-		"{'name': 'm', 'kind': 'maxpool2d', 'inputs': ['r'], 'kernel': 3, 'stride': 1, "
-		"'padding': 1}, "
-		"{'name': 't', 'kind': 'tanh', 'inputs': ['n']}, "
-		"{'name': 'a', 'kind': 'avgpool2d', 'inputs': ['t'], 'kernel': 3, 'stride': 1, "
-		"'padding': 1}, "
-		"{'name': 's', 'kind': 'sigmoid', 'inputs': ['a']}, "
-		"{'name': 'j', 'kind': 'add', 'inputs': ['m', 's']}, "
-		"{'name': 'k', 'kind': 'concat', 'inputs': ['j', 't']}, "
-		"{'name': 'd', 'kind': 'dropout', 'inputs': ['k'], 'p': 0.3}, "
-		"{'name': 'l', 'kind': 'layernorm', 'inputs': ['d']}, "
-		"{'name': 'it', 'kind': 'adaptive_avgpool2d', 'inputs': ['l'], 'output_size': [4, "
-		"3]}");
 	struct ref *r = ref_new(model, 2, SEED);
 	const double h = 1e-6;
 	double worst = 0;
@@ -559,6 +648,7 @@ static void test_finite_differences(void)
 
 	for (int64_t i = 0; i < 2 * pd_shape_elements(&model->inputs[0].shape); i++)
 		r->x[0][i] = random_at(1, i);
+	r->x[1][1] = 7;
 	for (int l = 0; l < model->layer_count; l++)
 		for (int p = 0; p < model->layers[l].parameter_count; p++)
 			for (int64_t i = 0; i < model->layers[l].parameters[p].elements; i++)
@@ -580,10 +670,31 @@ static void test_finite_differences(void)
 				d = fabs(slope - r->dw[l][p][i]);
 				worst = d > worst ? d : worst;
 			}
-	if (!ok(worst < 1e-7, "the reference's gradients are its finite differences"))
+	if (!ok(worst < 1e-7, "the reference's gradients are its finite differences: %s", what))
 		diag("off by %g", worst);
 	ref_free(r);
 	pd_model_free(model);
+}
+
+static struct pd_model *many_kinds(void)
+{
+	return around(4, 9, 9,
+		"{'name': 'c', 'kind': 'conv2d', 'inputs': ['in'], 'out_channels': 6, "
+		"'kernel': [3, 2], 'groups': 2, 'dilation': 2, 'padding': 1}, "
+		"{'name': 'n', 'kind': 'batchnorm2d', 'inputs': ['c']}, "
+		"{'name': 'r', 'kind': 'relu', 'inputs': ['n']}, "
+		"{'name': 'm', 'kind': 'maxpool2d', 'inputs': ['r'], 'kernel': 3, 'stride': 1, "
+		"'padding': 1}, "
+		"{'name': 't', 'kind': 'tanh', 'inputs': ['n']}, "
+		"{'name': 'a', 'kind': 'avgpool2d', 'inputs': ['t'], 'kernel': 3, 'stride': 1, "
+		"'padding': 1}, "
+		"{'name': 's', 'kind': 'sigmoid', 'inputs': ['a']}, "
+		"{'name': 'j', 'kind': 'add', 'inputs': ['m', 's']}, "
+		"{'name': 'k', 'kind': 'concat', 'inputs': ['j', 't']}, "
+		"{'name': 'd', 'kind': 'dropout', 'inputs': ['k'], 'p': 0.3}, "
+		"{'name': 'l', 'kind': 'layernorm', 'inputs': ['d']}, "
+		"{'name': 'it', 'kind': 'adaptive_avgpool2d', 'inputs': ['l'], 'output_size': [4, "
+		"3]}");
 }
 
 static void test_device(const struct pd_device_ops *ops)
@@ -619,6 +730,9 @@ static void test_device(const struct pd_device_ops *ops)
 	test_norm_relu(ops, false);
 	test_norm_relu(ops, true);
 	test_sizes(ops, "dropout", ", 'p': 0.3", 2e-5);
+	test_attention(ops);
+	test_attention_memory(ops, false);
+	test_attention_memory(ops, true);
 	test_sizes(ops, "flatten", "", 2e-5);
 	test_merges(ops, "add", 16, 16);
 	test_merges(ops, "add", 5, 5);
@@ -630,7 +744,9 @@ static void test_device(const struct pd_device_ops *ops)
 
 int main(void)
 {
-	test_finite_differences();
+	test_finite_differences(many_kinds(), "of images");
+	for (size_t i = 0; i < PD_COUNT(attention_cases) && attention_cases[i].rows < 20; i++)
+		test_finite_differences(attention_model(&attention_cases[i]), "attention");
 	for (int i = 0; pd_devices[i]; i++)
 		for (int type = 0; type < CHAIN_TYPES && chain_usable(pd_devices[i]); type++)
 			if (chain_take(pd_devices[i], type))

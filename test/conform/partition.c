@@ -345,6 +345,22 @@ static void test_residual(const struct pd_device_ops *ops)
 	pd_model_free(model);
 }
 
+/* Layers of sequences.  They have no parameters that others share. */
+static void test_sequence(const struct pd_device_ops *ops)
+{
+	struct pd_model *model = sequence_model();
+
+	test_device(ops, model, 1);
+	test_device(ops, model, 2);
+	test_again(ops, model);
+	test_layer_sizes(ops, model, false);
+	if (ops->splits) {
+		test_split(ops, model, 2);
+		test_predicted(ops, model);
+	}
+	pd_model_free(model);
+}
+
 /* The same promises in 16 bits: what crosses a cut is rounded there or not, but always alike. */
 static void test_rounded(const struct pd_device_ops *ops, struct pd_model *model)
 {
@@ -357,6 +373,7 @@ static void test_rounded(const struct pd_device_ops *ops, struct pd_model *model
 		test_again(ops, model);
 		test_layer_sizes(ops, model, false);
 		test_residual(ops);
+		test_sequence(ops);
 		if (!ops->splits)
 			continue;
 		test_split(ops, model, 1);
@@ -378,6 +395,7 @@ int main(void)
 		test_device(pd_devices[i], model, 2);
 		test_again(pd_devices[i], model);
 		test_residual(pd_devices[i]);
+		test_sequence(pd_devices[i]);
 		test_refusal(pd_devices[i], model);
 		test_layer_sizes(pd_devices[i], model, false);
 		if (!pd_devices[i]->splits)

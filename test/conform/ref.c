@@ -375,6 +375,126 @@ static void dropout(const struct job *j)
 		}
 }
 
+/* ---- attention ---- */
+
+/* One head of one query. */
+struct head {
+	int64_t sample, head, kv_head, query;
+	int64_t width, value_width, keys, length;
+	double *p, *dp, *factor;        /* by key; factor: of dropout */
+};
+
+static double keep_factor(const struct job *j, const struct head *h, int64_t key)
+{
+	int64_t queries = j->in->size[0], row = h->head * queries + h->query;
+	uint64_t four = (uint64_t)(row * ((h->keys + 3) / 4) + key / 4);
+	struct pd_random4 r = pd_random(j->r->seed, PD_RNG_DROPOUT + (uint64_t)j->index,
+					(uint32_t)(j->r->first_sample + h->sample), (uint32_t)four);
+
+	if (j->r->evaluate || j->layer->p == 0)
+		return 1;
+	return pd_unit(r.v[key % 4]) >= (float)j->layer->p ? 1 / (1 - j->layer->p) : 0;
+}
+
+/* Where the numbers of a head begin in a row. */
+static int64_t key_place(const struct job *j, const struct head *h, int64_t key, int64_t width)
+{
+	return ((h->sample * h->keys + key) * j->layer->kv_heads + h->kv_head) * width;
+}
+
+static int64_t query_place(const struct job *j, const struct head *h, int64_t width)
+{
+	return ((h->sample * j->in->size[0] + h->query) * j->layer->heads + h->head) * width;
+}
+
+static void soften(const struct job *j, const struct head *h)
+{
+	const double *q = j->x + query_place(j, h, h->width), *k = j->r->x[j->layer->inputs[1]];
+	double most = -INFINITY, sum = 0;
+
+	for (int64_t i = 0; i < h->length; i++) {
+		h->p[i] = 0;
+		for (int64_t c = 0; c < h->width; c++)
+			h->p[i] += j->layer->scale * q[c] * k[key_place(j, h, i, h->width) + c];
+		most = fmax(most, h->p[i]);
+	}
+	for (int64_t i = 0; i < h->length; i++)
+		sum += h->p[i] = exp(h->p[i] - most);
+	for (int64_t i = 0; i < h->length; i++) {
+		h->p[i] /= sum;
+		h->factor[i] = keep_factor(j, h, i);
+	}
+}
+
+static void attend(const struct job *j, const struct head *h)
+{
+	const double *v = j->r->x[j->layer->inputs[2]];
+
+	for (int64_t i = 0; i < h->length; i++)
+		for (int64_t c = 0; c < h->value_width; c++)
+			j->y[query_place(j, h, h->value_width) + c] += h->p[i] * h->factor[i] *
+				v[key_place(j, h, i, h->value_width) + c];
+}
+
+static void attend_back(const struct job *j, const struct head *h)
+{
+	const int *inputs = j->layer->inputs;
+	int64_t q = query_place(j, h, h->width);
+	const double *dy = j->dy + query_place(j, h, h->value_width);
+	double sum = 0;
+
+	for (int64_t i = 0; i < h->length; i++) {
+		int64_t v = key_place(j, h, i, h->value_width);
+
+		h->dp[i] = 0;
+		for (int64_t c = 0; c < h->value_width; c++) {
+			h->dp[i] += h->factor[i] * dy[c] * j->r->x[inputs[2]][v + c];
+			j->r->dx[inputs[2]][v + c] += h->p[i] * h->factor[i] * dy[c];
+		}
+		sum += h->p[i] * h->dp[i];
+	}
+	for (int64_t i = 0; i < h->length; i++) {
+		int64_t k = key_place(j, h, i, h->width);
+		double ds = j->layer->scale * h->p[i] * (h->dp[i] - sum);
+
+		for (int64_t c = 0; c < h->width; c++) {
+			j->r->dx[inputs[0]][q + c] += ds * j->r->x[inputs[1]][k + c];
+			j->r->dx[inputs[1]][k + c] += ds * j->r->x[inputs[0]][q + c];
+		}
+	}
+}
+
+static void attention(const struct job *j)
+{
+	const struct pd_layer *a = j->layer;
+	const struct pd_shape *keys = pd_model_shape(j->r->model, a->inputs[1]);
+	const struct pd_shape *values = pd_model_shape(j->r->model, a->inputs[2]);
+	const double *lengths = a->input_count > 3 ? j->r->x[a->inputs[3]] : NULL;
+	size_t room = (size_t)keys->size[0];
+	struct head h = {
+		.width = j->in->size[1] / a->heads, .value_width = values->size[1] / a->kv_heads,
+		.keys = keys->size[0], .p = pd_calloc(room, sizeof(double)),
+		.dp = pd_calloc(room, sizeof(double)), .factor = pd_calloc(room, sizeof(double)),
+	};
+
+	for (h.sample = 0; h.sample < j->r->batch; h.sample++)
+		for (h.head = 0; h.head < a->heads; h.head++)
+			for (h.query = 0; h.query < j->in->size[0]; h.query++) {
+				h.kv_head = h.head / (a->heads / a->kv_heads);
+				h.length = lengths ? (int64_t)lengths[h.sample] : h.keys;
+				if (a->causal && h.length > h.query + 1)
+					h.length = h.query + 1;
+				soften(j, &h);
+				if (j->back)
+					attend_back(j, &h);
+				else
+					attend(j, &h);
+			}
+	free(h.p);
+	free(h.dp);
+	free(h.factor);
+}
+
 /* add, concat, flatten: each sample's inputs, one after the other or on top of each other. */
 static void join(const struct job *j)
 {
@@ -427,7 +547,7 @@ static void (*const work[PD_LAYER_KINDS])(const struct job *) = {
 	[PD_LAYER_tanh] = curve, [PD_LAYER_sigmoid] = curve, [PD_LAYER_maxpool2d] = pool2d,
 	[PD_LAYER_avgpool2d] = pool2d, [PD_LAYER_adaptive_avgpool2d] = pool2d,
 	[PD_LAYER_batchnorm2d] = batchnorm2d, [PD_LAYER_layernorm] = layernorm,
-	[PD_LAYER_dropout] = dropout,
+	[PD_LAYER_dropout] = dropout, [PD_LAYER_attention] = attention,
 	[PD_LAYER_add] = join, [PD_LAYER_concat] = join, [PD_LAYER_flatten] = join,
 	[PD_LAYER_softmax_cross_entropy] = loss,
 };

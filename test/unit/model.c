@@ -92,6 +92,8 @@ static void test_shapes(void)
 		  "6 x 5 x 4", 20 },
 		{ "[6, 5, 4]", "'kind': 'layernorm', 'elementwise_affine': false", "6 x 5 x 4", 0 },
 		{ "[6, 5, 4]", "'kind': 'dropout', 'p': 0.1", "6 x 5 x 4", 0 },
+		{ "[6, 8]", "'kind': 'attention', 'inputs': ['x', 'x', 'x'], 'heads': 2", "6 x 8",
+		  0 },
 		{ "[6, 5, 4]", "'kind': 'flatten'", "120", 0 },
 		{ "[]", "'kind': 'flatten'", "1", 0 },
 		{ "[9]", "'kind': 'softmax_cross_entropy', 'inputs': ['x', 'y']", "a scalar", 0 },
@@ -136,6 +138,14 @@ static void test_attributes(void)
 	text = one_layer("[4, 9, 9]", "'inputs': ['x'], 'kind': 'batchnorm2d'");
 	model = parse(text, NULL);
 	ok(model->layers->eps == 1e-5 && model->layers->momentum == 0.1, "batchnorm2d: defaults");
+	pd_model_free(model);
+	free(text);
+
+	text = one_layer("[6, 8]", "'inputs': ['x', 'x', 'x', 'y'], 'kind': 'attention', 'heads': 2");
+	model = parse(text, NULL);
+	ok(model->layers->kv_heads == 2 && model->layers->scale == 0.5 && model->layers->p == 0 &&
+	   !model->layers->causal, "attention: defaults");
+	ok(model->layers->least == 0 && model->layers->limit == 7, "attention: lengths");
 	pd_model_free(model);
 	free(text);
 
@@ -186,6 +196,13 @@ static void test_attributes(void)
 	"{'name': 'x', 'dtype': 'f32', 'shape': [4]}," \
 	"{'name': 'y', 'dtype': 'i32', 'shape': []}]," \
 	"'layers': [" layers "]}"
+
+#define SEQUENCES(inputs) "{'format': 'pd-model', 'version': 1, 'name': 'm', 'inputs': [" \
+	"{'name': 'q', 'dtype': 'f32', 'shape': [3, 4]}, " \
+	"{'name': 'k', 'dtype': 'f32', 'shape': [7, 4]}, " \
+	"{'name': 'v', 'dtype': 'f32', 'shape': [7, 6]}, " \
+	"{'name': 'rows', 'dtype': 'i32', 'shape': [7]}], 'layers': [" \
+	"{'name': 'a', 'kind': 'attention', 'heads': 1, 'inputs': [" inputs "]}]}"
 
 static void test_graph(void)
 {
@@ -301,6 +318,23 @@ static void test_errors(void)
 		  "number from 1 to 1073741824, found 0" },
 		{ "[1, 2, 3, 4, 5]", "'kind': 'relu', 'inputs': ['x']", "expected at most 4 "
 		 "dimensions" },
+		{ "[6, 8]", "'kind': 'attention', 'inputs': ['x', 'x', 'x']", "heads" },
+		{ "[6]", "'kind': 'attention', 'inputs': ['x', 'x', 'x'], 'heads': 2",
+		  "needs sequences (positions x features), found 6" },
+		{ "[6, 8]", "'kind': 'attention', 'inputs': ['x', 'x', 'x', 'x'], 'heads': 2",
+		  "as its input number 4: expected i32, found f32" },
+		{ "[6, 8]", "'kind': 'attention', 'inputs': ['x', 'x'], 'heads': 2",
+		  "expected 3 to 4 inputs for attention, found 2" },
+		{ "[6, 8]", "'kind': 'attention', 'inputs': ['x', 'x', 'x'], 'heads': 3",
+		  "has 3 heads: expected a divisor of its queries' 8 features" },
+		{ "[6, 8]", "'kind': 'attention', 'inputs': ['x', 'x', 'x'], 'heads': 4, 'kv_heads': "
+		  "3", "has 3 heads of keys and values: expected a divisor of its 4 heads" },
+		{ "[6, 8]", "'kind': 'attention', 'inputs': ['x', 'x', 'x'], 'heads': 4, 'kv_heads': "
+		  "2", "has keys of 8 features: expected 4, as many" },
+		{ "[6, 8]", "'kind': 'attention', 'inputs': ['x', 'x', 'x'], 'heads': 2, 'dropout': "
+		  "1", "layers[0].dropout: expected a number from 0 to 0.999" },
+		{ "[1048576, 8]", "'kind': 'attention', 'inputs': ['x', 'x', 'x'], 'heads': 1, "
+		  "'dropout': 0.1", "has 2^40 or more probabilities in a sample" },
 		/* sizes that do not fit */
 		{ "[1073741824, 1073741824, 1073741824]", "'kind': 'relu', 'inputs': ['x']",
 		  "doc: inputs[0].shape: expected fewer than 2^40 elements" },
@@ -347,6 +381,10 @@ static void test_errors(void)
 			"{'name': 'b', 'kind': 'linear', 'inputs': ['a'], 'out_features': 4, "
 			"'shares': 'a', 'init': {'weight': 1}}"),
 		  "layers[1]: \"init\" beside \"shares\"" },
+		{ SEQUENCES("'q', 'k', 'v', 'rows'"), "needs one length for each sample, found 7" },
+		{ SEQUENCES("'q', 'k', 'q'"), "has 7 keys and 3 values: expected as many" },
+		{ SEQUENCES("'q', 'v', 'v'"), "has keys of 6 features: expected 4" },
+		{ SEQUENCES("'q', 'k', 'k', 'rows'"), "needs one length for each sample" },
 		{ GRAPH(""), "layers: expected 1 to 1000000 layers, found an array of 0" },
 		{ "[]", "doc: expected a pd-model document" },
 		{ "{'format': 'pd-plan'}", "doc: format: expected \"pd-model\", found "

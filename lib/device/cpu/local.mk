@@ -1,6 +1,7 @@
 lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/adam.c \
-	lib/device/cpu/attention.h lib/device/cpu/attention_tiles.c \
+	lib/device/cpu/attention.c lib/device/cpu/attention.h \
+	lib/device/cpu/attention_tiles.c \
 	lib/device/cpu/batchnorm2d.c \
 	lib/device/cpu/conv2d.c \
 	lib/device/cpu/cpu.c lib/device/cpu/cpu.h \

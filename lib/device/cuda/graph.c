@@ -144,13 +144,13 @@ int pd_cuda_graphs_settle(struct pd_cuda_graphs *graphs, cudaStream_t stream,
 /* Returns whether the work reads any number of struct pd_pass_numbers. */
 static bool reads_now(const struct pd_compiled *net, const struct pd_work *w)
 {
-	bool draws = w->kind == PD_WORK_FORWARD && !w->pass.evaluate;
+	unsigned draws = w->kind == PD_WORK_FORWARD ? PD_KIND_RANDOM : PD_KIND_REDRAWS;
 
 	if (w->kind == PD_WORK_UPDATE)
 		return true;
 	for (int l = w->from; l < w->from + w->count; l++)
 		if (pd_layer_is(net->layers[l].layer, PD_KIND_LOSS) ||
-		    (draws && pd_layer_is(net->layers[l].layer, PD_KIND_RANDOM)))
+		    (!w->pass.evaluate && pd_layer_is(net->layers[l].layer, draws)))
 			return true;
 	return false;
 }

@@ -160,6 +160,29 @@ cudaError_t pd_kernel_layernorm_parameters(cudaStream_t stream, enum pd_dtype dt
 					   float *d_bias, const void *x, const void *dy,
 					   const float *kept, float *room);
 
+/* --- attention.cu */
+struct pd_kernel_attention {
+	int64_t batch, heads, kv_heads;
+	int64_t queries, keys;          /* rows of a sample */
+	int64_t width, value_width;     /* of one head's queries and keys; of its values */
+	bool causal, drops;
+	float scale, p;
+	uint64_t seed, stream;
+	const struct pd_pass_numbers *numbers;
+	const int32_t *lengths;         /* by sample; NULL: all keys are seen */
+	const void *q, *k, *v;
+	void *o;
+	float *logs;                    /* by sample, head and query; forward writes it */
+	/* Backward also reads d_o, writes delta, alike logs, and those gradients that are not NULL. */
+	const void *d_o;
+	float *delta;
+	void *dq, *dk, *dv;
+};
+cudaError_t pd_kernel_attention(cudaStream_t stream, enum pd_dtype dtype,
+				const struct pd_kernel_attention *a);
+cudaError_t pd_kernel_attention_back(cudaStream_t stream, enum pd_dtype dtype,
+				     const struct pd_kernel_attention *a);
+
 /* --- loss.cu */
 /*
  * A sample has `rows` rows of logits.  out: one float per row; rows of samples from numbers->valid
