@@ -77,15 +77,20 @@ bool pd_task_proves(const struct pd_task *task, int64_t period_ns, int devices, 
 /*
  * These plan by one kind of request, and return a plan that fits, and its time; or NULL: by a
  * published formula (this may change the profile's order, and task->costs with it); with
- * task->request->stages; with chunks; and by replays.
+ * task->request->stages; and by replays.
  */
 struct pd_plan *pd_formula_plan(struct pd_task *task, int64_t *time_ns_p,
 				struct pd_error *err);
 struct pd_plan *pd_hand_plan(const struct pd_task *task, int64_t *time_ns_p, struct pd_error *err);
-struct pd_plan *pd_chunks_plan(const struct pd_task *task, int64_t *time_ns_p,
-			       struct pd_error *err);
 struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p,
 				  struct pd_error *err);
+
+/*
+ * Returns stages for interleaved: the best straight pipeline with as many stages as there are
+ * chunks.  If that needs fewer stages, its longest ones are divided, since each rank must have all
+ * its chunks.
+ */
+struct pd_partition *pd_chunks_partition(const struct pd_task *task, struct pd_error *err);
 
 /* Tells, after a quick look, whether there is a plan that fits. */
 bool pd_simulated_fits(const struct pd_task *task);

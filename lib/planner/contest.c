@@ -66,7 +66,7 @@ static size_t family_of(struct pd_contest *contest, const struct pd_plan *plan)
 	return contest->family_count++;
 }
 
-void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, int64_t expected_ns)
+void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, struct pd_expected expected)
 {
 	if (pd_contest_find(contest, plan) < contest->count) {
 		pd_candidate_drop(plan);
@@ -75,28 +75,32 @@ void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, int64_t ex
 	contest->entries = pd_grow(contest->entries, &contest->capacity, contest->count + 1,
 				   sizeof(*contest->entries));
 	contest->entries[contest->count++] = (struct pd_entry){
-		.plan = plan, .expected_ns = expected_ns, .time_ns = PD_NEVER,
+		.plan = plan, .expected = expected, .time_ns = PD_NEVER,
 		.family = family_of(contest, plan) };
 }
 
-int64_t pd_contest_expect(const struct pd_plan *plan)
+struct pd_expected pd_contest_expect(const struct pd_plan *plan)
 {
+	struct pd_expected expected = { PD_COST_MAX, PD_COST_MAX };
 	struct pd_error err;
-	int64_t ns;
 
-	return pd_judge_expect(plan, &ns, &err) < 0 ? PD_COST_MAX : ns;
+	pd_judge_expect(plan, &expected, &err);
+	return expected;
 }
 
 /*
- * Fills in the plan, and chooses its warm-ups or takes them as they are; returns the expected
- * period, or -1.
+ * Fills in the plan, and chooses its warm-ups or takes them as they are; false if it does not fit.
  */
-static int64_t fill(struct pd_contest *contest, struct pd_plan *plan, bool choose,
-		    struct pd_warmup_limits *limits)
+static bool fill(struct pd_contest *contest, struct pd_plan *plan, bool choose,
+		 struct pd_warmup_limits *limits, struct pd_expected *expected_p)
 {
-	if (choose && plan->schedule == PD_SCHEDULE_1F1B)
-		return pd_warmup_choose(plan, limits, &contest->work);
-	return pd_warmup_fit(plan, limits) ? pd_contest_expect(plan) : -1;
+	bool fits = choose && plan->schedule == PD_SCHEDULE_1F1B
+		? pd_warmup_choose(plan, limits, &contest->work) >= 0
+		: pd_warmup_fit(plan, limits);
+
+	if (fits)
+		*expected_p = pd_contest_expect(plan);
+	return fits;
 }
 
 /* Returns the expected period of the last entry that refine.c will change, as far as is known. */
@@ -106,7 +110,7 @@ static int64_t worst_changed_ns(const struct pd_contest *contest)
 	int count = 0;
 
 	for (size_t i = 0; i < contest->count; i++) {
-		int64_t ns = contest->entries[i].expected_ns;
+		int64_t ns = contest->entries[i].expected.estimate_ns;
 		int at;
 
 		if (contest->entries[i].depth > 0)
@@ -142,14 +146,15 @@ static int64_t enter_again(struct pd_contest *contest, struct pd_plan *plan, boo
 	struct pd_warmup_limits limits = { .limit_bytes = contest->task->limit_bytes,
 					   .recompute = true, .most_ns = limit_ns(contest) };
 	struct pd_plan *again = pd_candidate_copy(plan);
-	int64_t again_ns = fill(contest, again, choose, &limits);
+	struct pd_expected expected;
 
-	if (again_ns < 0 || !pd_recompute_any(again) || (ns >= 0 && again_ns >= ns)) {
+	if (!fill(contest, again, choose, &limits, &expected) || !pd_recompute_any(again) ||
+	    expected.estimate_ns >= ns) {
 		pd_candidate_drop(again);
 		return ns;
 	}
-	pd_contest_add(contest, again, again_ns);
-	return again_ns;
+	pd_contest_add(contest, again, expected);
+	return expected.estimate_ns;
 }
 
 /* Enters the plan at one placement; takes it. */
@@ -158,18 +163,21 @@ static int64_t enter_at(struct pd_contest *contest, struct pd_plan *plan, bool c
 	const struct pd_task *task = contest->task;
 	struct pd_warmup_limits limits = { .limit_bytes = task->limit_bytes,
 					   .most_ns = limit_ns(contest) };
-	int64_t ns, best;
+	struct pd_expected expected;
+	int64_t best;
+	bool fits;
 
 	contest->work += plan->stage_count * 64;
 	pd_predict_stages(plan);
-	best = ns = fill(contest, plan, choose, &limits);
+	fits = fill(contest, plan, choose, &limits, &expected);
+	best = fits ? expected.estimate_ns : PD_NEVER;
 	if (limits.tight && pd_recompute_free(task->request))
-		best = enter_again(contest, plan, choose, ns);
-	if (ns < 0)
-		pd_candidate_drop(plan);
+		best = enter_again(contest, plan, choose, best);
+	if (fits)
+		pd_contest_add(contest, plan, expected);
 	else
-		pd_contest_add(contest, plan, ns);
-	return best < 0 ? PD_NEVER : best;
+		pd_candidate_drop(plan);
+	return best;
 }
 
 int64_t pd_contest_enter(struct pd_contest *contest, struct pd_partition *partition)
@@ -205,8 +213,8 @@ static int by_expectation(const void *a, const void *b)
 {
 	const struct pd_entry *x = a, *y = b;
 
-	if (x->expected_ns != y->expected_ns)
-		return x->expected_ns < y->expected_ns ? -1 : 1;
+	if (x->expected.estimate_ns != y->expected.estimate_ns)
+		return x->expected.estimate_ns < y->expected.estimate_ns ? -1 : 1;
 	return pd_candidate_compare(x->plan, y->plan);
 }
 

@@ -4,6 +4,7 @@
 #define PD_PLANNER_CONTEST_H
 
 #include "planner/candidate.h"
+#include "planner/judge.h"
 #include "planner/map.h"
 
 #define PD_CONTEST_CHANGED 8    /* best entries that refine.c changes */
@@ -11,7 +12,7 @@
 /* A plan that competes. */
 struct pd_entry {
 	struct pd_plan *plan;           /* its profile is the task's or a view of it */
-	int64_t expected_ns;            /* no replay is faster, if flow.c knows the schedule */
+	struct pd_expected expected;
 	int64_t time_ns;                /* by replay, or PD_NEVER */
 	bool whole;                     /* replayed to the end */
 	int depth;                      /* by how many warm-ups it exceeds the entry it comes from;
@@ -61,12 +62,12 @@ void pd_contest_release(struct pd_contest *contest);
  */
 int64_t pd_contest_enter(struct pd_contest *contest, struct pd_partition *partition);
 /* Enters a plan that fits, unless it is there; takes it. */
-void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, int64_t expected_ns);
+void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, struct pd_expected expected);
 /* Returns the number of the plan's entry, or the number of entries. */
 size_t pd_contest_find(const struct pd_contest *contest, const struct pd_plan *plan);
-/* Returns the expected period of a plan with its warm-ups. */
-int64_t pd_contest_expect(const struct pd_plan *plan);
-/* Sorts by expected period, best first; equal ones by pd_candidate_compare. */
+/* Returns what is expected of a plan with its warm-ups. */
+struct pd_expected pd_contest_expect(const struct pd_plan *plan);
+/* Sorts by estimate, best first; equal ones by pd_candidate_compare. */
 void pd_contest_sort(struct pd_contest *contest);
 /* Enters plans that differ from the first few entries by small changes (refine.c). */
 void pd_contest_refine(struct pd_contest *contest, int64_t most_work);
@@ -88,10 +89,10 @@ bool pd_contest_gains_little(const struct pd_contest *contest);
 /* Tells whether there are few enough shapes of plans for pd_contest_exhaust. */
 bool pd_contest_few(const struct pd_task *task);
 /*
- * Enters all plans that may be faster than a time, if there are few enough (exhaust.c).  Otherwise,
- * or if it becomes too much work, returns false after entering some.
+ * Enters all plans that may be better than the winner, if there are few enough (exhaust.c). 
+ * Otherwise, or if it becomes too much work, returns false after entering some.
  */
-bool pd_contest_exhaust(struct pd_contest *contest, int64_t time_ns);
+bool pd_contest_exhaust(struct pd_contest *contest, size_t winner);
 
 /* contest_replays.c */
 /*

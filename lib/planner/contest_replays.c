@@ -27,8 +27,8 @@
 /* Tells whether x may still beat y, whose time is known. */
 static bool may_beat(const struct pd_entry *x, const struct pd_entry *y)
 {
-	if (x->expected_ns != y->time_ns)
-		return x->expected_ns < y->time_ns;
+	if (x->expected.bound_ns != y->time_ns)
+		return x->expected.bound_ns < y->time_ns;
 	return pd_candidate_compare(x->plan, y->plan) < 0;
 }
 
@@ -81,7 +81,7 @@ static bool is_proven(const struct pd_contest *contest, const struct pd_plan *pl
 static void learn(struct pd_contest *contest, const struct pd_entry *entry)
 {
 	struct pd_family *family = &contest->families[entry->family];
-	double slower = (double)entry->time_ns / (double)pd_max64(entry->expected_ns, 1);
+	double slower = (double)entry->time_ns / (double)pd_max64(entry->expected.estimate_ns, 1);
 
 	if (family->slower == 0 || slower < family->slower)
 		family->slower = slower;
@@ -91,7 +91,7 @@ static double likely_ns(const struct pd_contest *contest, const struct pd_entry 
 {
 	double slower = contest->families[entry->family].slower;
 
-	return (double)entry->expected_ns * (slower > 0 ? slower : 1);
+	return (double)entry->expected.estimate_ns * (slower > 0 ? slower : 1);
 }
 
 /* Replays an entry, if it was not; updates *best. */
@@ -166,7 +166,7 @@ static bool may_deepen(const struct pd_contest *contest, size_t at, int64_t most
 {
 	const struct pd_entry *entry = &contest->entries[at];
 
-	return entry->time_ns > entry->expected_ns && most_work > 0 && !contest->nearly;
+	return entry->time_ns > entry->expected.bound_ns && most_work > 0 && !contest->nearly;
 }
 
 /*
@@ -324,8 +324,8 @@ static int64_t next_of(const struct pd_contest *contest, size_t count, int64_t b
 	for (size_t i = 0; i < count; i++) {
 		const struct pd_entry *entry = &contest->entries[i];
 
-		/* No entry is likely to take less than expected. */
-		if (next >= 0 && (!likely || (double)entry->expected_ns >= least_ns))
+		/* No entry is likely to take less than estimated. */
+		if (next >= 0 && (!likely || (double)entry->expected.estimate_ns >= least_ns))
 			break;
 		if (!is_open(contest, entry, best, most_work))
 			continue;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tries all plans if there are few: every chain of states of the network, all numbers of replicas,
- * every placement, every warm-up up to pd_warmup_most.  Stages are added one after the other from
- * the first; a stage that alone takes longer than the best plan known ends that branch.  The
- * remaining plans are entered with the bound of flow.c.  contest_replays.c replays them in order of
- * that until no bound is below the best replay.  The winner is then the best of all these plans.
+ * every order of the stages along the line of devices and every other placement, and with 1f1b every
+ * warm-up up to pd_warmup_most.  Stages are added one after the other from the first; a stage that
+ * alone takes longer than the best plan known ends that branch.  What can win by its bound
+ * (judge.h), which no replay is below, is entered, and contest_replays.c replays entries until no
+ * bound that is left is below the best replay.  The winner is then the best of all these plans.
  */
 #include "planner/contest.h"
 
 #include "base/mem.h"
-#include "planner/flow.h"
+#include "planner/judge.h"
 #include "planner/links.h"
 #include "planner/placement.h"
 #include "planner/predict.h"
@@ -27,48 +28,42 @@ struct exhaust {
 	struct pd_contest *contest;
 	const struct pd_task *task;
 	int64_t time_ns;                /* time of the best plan known */
+	int ranks;                      /* its devices */
 	struct pd_points *points;
 	int devices;
 	int count, *ends, *replicas;    /* stages so far */
 	int bounds;
+	bool left_out;                  /* not every placement was tried */
 	bool plain;                     /* each minibatch of a replica has its own update */
 };
 
-/* Tells whether there are few: the sum over S of C(units - 1, S - 1) C(devices, S). */
-static bool few_of_units(const struct pd_task *task)
+/* Returns how many stages a plan can have: with chunks, several on each device. */
+static int64_t most_stages(const struct pd_task *task, int64_t devices)
 {
-	int units = task->costs.unit_count, devices = (int)task->topology->devices;
-	double all = 0, cuts = 1, gifts = devices;
-
-	for (int s = 1; s <= units && s <= devices; s++) {
-		all += cuts * gifts;
-		if (all > MOST_SHAPES)
-			return false;
-		cuts = cuts * (units - s) / s;
-		gifts = gifts * (devices - s) / (s + 1);
-	}
-	return true;
+	return devices * (task->request->chunks ? task->request->chunks : 1);
 }
 
-/* Tells the same for cuts that are chains of states. */
-static bool few_of_states(const struct pd_points *points, int devices)
+/* Tells whether there are few chains of points, each with all numbers of replicas for its stages. */
+static bool few_of(const struct pd_task *task, const struct pd_points *points)
 {
+	int64_t devices = most_stages(task, task->topology->devices);
+	bool straight = task->straight || task->request->chunks;
 	size_t room = (size_t)points->last + 1;
-	double *chains, *next, all = 0, gifts = devices;
+	double *chains, *next, all = 0, gifts = straight ? 1 : (double)devices;
 
 	if (points->last > MOST_SHAPES)         /* plans of two stages are already more */
 		return false;
 	chains = pd_calloc(2 * room, sizeof(*chains));  /* of s - 1 stages, by their ends */
 	next = chains + room;
 	chains[0] = 1;
-	for (int s = 1; s <= devices && all <= MOST_SHAPES; s++) {
+	for (int s = 1; s <= devices && s <= points->last && all <= MOST_SHAPES; s++) {
 		for (int v = 0; v <= points->last; v++)
 			next[v] = 0;
-		for (int u = 0; u <= points->last; u++)
+		for (int u = 0; u < points->last; u++)
 			for (int i = 0; chains[u] > 0 && i < pd_points_ends(points, u); i++)
 				next[pd_points_end(points, u, i)] += chains[u];
 		all += next[points->last] * gifts;
-		gifts = gifts * (devices - s) / (s + 1);
+		gifts = straight ? 1 : gifts * (double)(devices - s) / (s + 1);
 		memcpy(chains, next, room * sizeof(*chains));
 	}
 	free(chains);
@@ -77,28 +72,22 @@ static bool few_of_states(const struct pd_points *points, int devices)
 
 bool pd_contest_few(const struct pd_task *task)
 {
-	if (!task->views || !task->views->many)
-		return few_of_units(task);
-	return task->views->states.whole &&
-		few_of_states(&task->views->points, (int)task->topology->devices);
+	struct pd_points units;
+	bool few;
+
+	if (task->views && task->views->many)
+		return task->views->states.whole && few_of(task, &task->views->points);
+	pd_points_of_units(&units, &task->costs);
+	few = few_of(task, &units);
+	pd_points_release(&units);
+	return few;
 }
 
-/*
- * Tells whether the plan cannot win with any warm-ups: by its processors, with their own sends, and
- * its links.
- */
-static bool hopeless(const struct exhaust *exhaust, const struct pd_plan *plan,
-		     const struct pd_wiring *wiring)
+/* Tells whether a plan may be better than the best one known: faster, or as fast on no more devices. */
+static bool may_win(const struct exhaust *exhaust, const struct pd_plan *plan, int64_t bound_ns)
 {
-	if (pd_links_busiest_ns(plan, wiring) > exhaust->time_ns)
-		return true;
-	for (int s = 0; s < plan->stage_count; s++) {
-		const struct pd_stage *stage = &plan->stages[s];
-
-		if ((stage->forward_ns + stage->backward_ns) / stage->replicas > exhaust->time_ns)
-			return true;
-	}
-	return false;
+	return bound_ns < exhaust->time_ns ||
+	       (bound_ns == exhaust->time_ns && plan->rank_count <= exhaust->ranks);
 }
 
 /* Enters the plan with recomputation if it does not fit otherwise (recompute.c); takes it. */
@@ -106,18 +95,18 @@ static void enter_again(struct exhaust *exhaust, struct pd_plan *plan)
 {
 	const struct pd_task *task = exhaust->task;
 	struct pd_schedule *schedule = NULL;
-	int64_t bound = PD_NEVER;
+	struct pd_expected expected = { PD_NEVER, PD_NEVER };
 	struct pd_error err;
 
 	if (pd_recompute_free(task->request) && pd_recompute_fit(plan, task->limit_bytes))
 		schedule = pd_schedule_new(plan, &err);
 	if (schedule) {
 		exhaust->bounds++;
-		bound = pd_flow_bound_ns(schedule);
+		expected = pd_judge_expect_schedule(schedule);
 	}
 	pd_schedule_free(schedule);
-	if (bound <= exhaust->time_ns)
-		pd_contest_add(exhaust->contest, plan, bound);
+	if (may_win(exhaust, plan, expected.bound_ns))
+		pd_contest_add(exhaust->contest, plan, expected);
 	else
 		pd_candidate_drop(plan);
 }
@@ -127,18 +116,18 @@ static void enter(struct exhaust *exhaust, const struct pd_plan *plan)
 {
 	struct pd_error err;
 	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
+	struct pd_expected expected;
 	struct pd_plan *copy;
-	int64_t bound;
 
 	if (!schedule)
 		return;
 	exhaust->bounds++;
-	bound = pd_flow_bound_ns(schedule);
-	if (bound <= exhaust->time_ns) {
+	expected = pd_judge_expect_schedule(schedule);
+	if (may_win(exhaust, plan, expected.bound_ns)) {
 		copy = pd_candidate_copy(plan);
 		pd_predict_memory(copy, schedule);
 		if (pd_candidate_fullest(copy, NULL) <= exhaust->task->limit_bytes)
-			pd_contest_add(exhaust->contest, copy, bound);
+			pd_contest_add(exhaust->contest, copy, expected);
 		else
 			enter_again(exhaust, copy);
 	}
@@ -164,34 +153,39 @@ static void vary(struct exhaust *exhaust, struct pd_plan *plan, int s)
 	}
 }
 
+/* Enters the plan, at its place, unless its ranks or links alone are too slow with any warm-ups. */
+static void enter_here(void *context, struct pd_plan *plan)
+{
+	struct exhaust *exhaust = context;
+	struct pd_wiring *wiring = pd_wiring_new(plan);
+	bool hopeless = pd_links_busiest_ns(plan, wiring) > exhaust->time_ns;
+
+	pd_wiring_free(wiring);
+	if (hopeless || exhaust->bounds > MOST_BOUNDS)
+		return;
+	pd_predict_stages(plan);
+	if (plan->schedule == PD_SCHEDULE_1F1B)
+		vary(exhaust, plan, plan->stage_count - 1);
+	else
+		enter(exhaust, plan);
+}
+
 static void place(struct exhaust *exhaust)
 {
 	struct pd_partition partition = { .cost_ns = PD_NEVER, .stage_count = exhaust->count,
 					  .replicas = exhaust->replicas };
-	struct pd_wiring *wiring;
 	struct pd_error err;
 	struct pd_plan *plan;
 
+	if (exhaust->task->request->chunks && exhaust->count % exhaust->task->request->chunks != 0)
+		return;
 	pd_points_layers(exhaust->points, exhaust->ends, exhaust->count, &partition.layers,
 			 &partition.order);
 	plan = pd_candidate_plan(exhaust->task, &partition, &err);
 	free(partition.layers);
 	free(partition.order);
-	if (!plan)
-		return;
-	wiring = pd_wiring_new(plan);
-	for (int n = 0; n < PD_PLACEMENTS; n++) {
-		if (!pd_placement_differs(plan, n) || !pd_placement_set(plan, n))
-			continue;
-		pd_predict_stages(plan);
-		if (hopeless(exhaust, plan, wiring))
-			continue;
-		if (plan->schedule == PD_SCHEDULE_1F1B)
-			vary(exhaust, plan, plan->stage_count - 1);
-		else
-			enter(exhaust, plan);
-	}
-	pd_wiring_free(wiring);
+	if (plan && !pd_placement_each(plan, enter_here, exhaust))
+		exhaust->left_out = true;
 	pd_candidate_drop(plan);
 }
 
@@ -199,13 +193,14 @@ static void place(struct exhaust *exhaust)
 static void extend(struct exhaust *exhaust, int u, int devices)
 {
 	const struct pd_points *points = exhaust->points;
+	bool straight = exhaust->task->straight || exhaust->task->request->chunks;
 
 	if (u == points->last) {
 		place(exhaust);
 		return;
 	}
 	for (int i = 0; i < pd_points_ends(points, u); i++)
-		for (int m = 1; m <= (exhaust->task->straight ? 1 : devices); m++) {
+		for (int m = 1; m <= (straight ? 1 : devices); m++) {
 			int v = pd_points_end(points, u, i);
 			int64_t compute = points->compute_ns[v] - points->compute_ns[u];
 
@@ -220,11 +215,13 @@ static void extend(struct exhaust *exhaust, int u, int devices)
 		}
 }
 
-bool pd_contest_exhaust(struct pd_contest *contest, int64_t time_ns)
+bool pd_contest_exhaust(struct pd_contest *contest, size_t winner)
 {
 	const struct pd_task *task = contest->task;
-	struct exhaust exhaust = { .contest = contest, .task = task, .time_ns = time_ns,
-				   .devices = (int)task->topology->devices };
+	struct exhaust exhaust = { .contest = contest, .task = task,
+				   .time_ns = contest->entries[winner].time_ns,
+				   .ranks = contest->entries[winner].plan->rank_count,
+				   .devices = (int)most_stages(task, task->topology->devices) };
 
 	struct pd_points units;
 	size_t room = (size_t)task->profile->layer_count;
@@ -236,9 +233,12 @@ bool pd_contest_exhaust(struct pd_contest *contest, int64_t time_ns)
 	exhaust.plain = pd_planner_plain(task->request);
 	exhaust.ends = pd_calloc(room, sizeof(int));
 	exhaust.replicas = pd_calloc(room, sizeof(int));
+	/* Where no plan is faster, those that are as fast with fewer devices are left. */
+	if (task->bound_ns >= exhaust.time_ns)
+		exhaust.devices = (int)most_stages(task, exhaust.ranks);
 	extend(&exhaust, 0, exhaust.devices);
 	pd_points_release(&units);
 	free(exhaust.ends);
 	free(exhaust.replicas);
-	return exhaust.bounds <= MOST_BOUNDS;
+	return exhaust.bounds <= MOST_BOUNDS && !exhaust.left_out;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans without a search: by hand, by a published formula, by chunks. */
+/* Plans without a search: by hand, by a published formula, and the first of those with chunks. */
 #include "planner/candidate.h"
 
 #include "base/mem.h"
@@ -94,13 +94,7 @@ static void divide(int *first, int stages, int target)
 	}
 }
 
-/*
- * Plans interleaved stages: takes the best straight plan with as many stages as there are chunks. 
- * If that needs fewer stages, its longest ones are divided, since each rank must have all its
- * chunks.
- */
-struct pd_plan *pd_chunks_plan(const struct pd_task *task, int64_t *time_ns_p,
-			       struct pd_error *err)
+struct pd_partition *pd_chunks_partition(const struct pd_task *task, struct pd_error *err)
 {
 	const struct pd_costs *costs = &task->costs;
 	struct pd_costs free_costs;
@@ -138,5 +132,5 @@ struct pd_plan *pd_chunks_plan(const struct pd_task *task, int64_t *time_ns_p,
 	}
 	free(first);
 	pd_costs_release(&free_costs);
-	return take_only(task, partition, "no plan fits: interleaved needs", time_ns_p, err);
+	return partition;
 }

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "planner/cost.h"
 #include "planner/flow.h"
+#include "planner/links.h"
 #include "planner/predict.h"
 #include "replay/replay.h"
 #include "trace/recurrence.h"
@@ -112,6 +113,16 @@ static void retired(void *context, const struct pd_record *record)
 		judge->enough = knows(judge, *known, record->end_ns);
 }
 
+static int by_estimate(const struct pd_plan *plan, int64_t *period_ns_p, struct pd_error *err)
+{
+	struct pd_expected expected;
+
+	if (pd_judge_expect(plan, &expected, err) < 0)
+		return -1;
+	*period_ns_p = expected.estimate_ns;
+	return 0;
+}
+
 static int by_replay(const struct pd_plan *plan, int64_t rival_ns, int64_t *period_ns_p,
 		     struct pd_error *err)
 {
@@ -144,7 +155,7 @@ static int by_replay(const struct pd_plan *plan, int64_t rival_ns, int64_t *peri
 	free(judge.ends);
 	free(judge.missing);
 	free(judge.known);
-	return judge.too_long ? pd_judge_expect(plan, period_ns_p, err) : status;
+	return judge.too_long ? by_estimate(plan, period_ns_p, err) : status;
 }
 
 int64_t pd_judge_work(const struct pd_plan *plan)
@@ -156,14 +167,25 @@ int64_t pd_judge_work(const struct pd_plan *plan)
 	return most * pd_steady_microbatches(plan);
 }
 
-int pd_judge_expect(const struct pd_plan *plan, int64_t *period_ns_p, struct pd_error *err)
+struct pd_expected pd_judge_expect_schedule(const struct pd_schedule *schedule)
+{
+	int64_t ns;
+
+	if (!pd_flow_knows(schedule->plan))
+		return (struct pd_expected){ pd_links_floor_ns(schedule),
+					     pd_predict_period_ns(schedule->plan) };
+	ns = pd_flow_bound_ns(schedule);
+	return (struct pd_expected){ ns, ns };
+}
+
+int pd_judge_expect(const struct pd_plan *plan, struct pd_expected *expected_p,
+		    struct pd_error *err)
 {
 	struct pd_schedule *schedule = pd_schedule_new(plan, err);
 
 	if (!schedule)
 		return -1;
-	*period_ns_p = pd_flow_knows(plan) ? pd_flow_bound_ns(schedule)
-					   : pd_predict_period_ns(plan);
+	*expected_p = pd_judge_expect_schedule(schedule);
 	pd_schedule_free(schedule);
 	return 0;
 }
@@ -172,6 +194,6 @@ int pd_judge_period(const struct pd_plan *plan, int64_t rival_ns, int64_t *perio
 		    struct pd_error *err)
 {
 	if (pd_judge_work(plan) > PD_JUDGE_WORK)
-		return pd_judge_expect(plan, period_ns_p, err);
+		return by_estimate(plan, period_ns_p, err);
 	return by_replay(plan, rival_ns, period_ns_p, err);
 }

@@ -6,12 +6,13 @@
 #include "base/error.h"
 #include "plan/plan.h"
 #include "planner/search.h"
+#include "schedule/schedule.h"
 
 /*
  * Returns the steady period of a plan, rounded up.  It is replayed until it returns to an earlier
  * state (lib/trace/recurrence), or repeats for longer than minibatches are in flight, or else for
  * pd_steady_microbatches.  If that would take more than PD_JUDGE_WORK operations, or exceed virtual
- * time, the period is that of pd_judge_expect.
+ * time, the period is the estimate of pd_judge_expect.
  *
  * A plan that is only compared with one of a known time, rival_ns, is replayed until it is clearly
  * slower; the period is then about right.  PD_NEVER (search.h): there is no rival.
@@ -23,10 +24,18 @@ int pd_judge_period(const struct pd_plan *plan, int64_t rival_ns, int64_t *perio
 /* Returns about how many operations that replay has. */
 int64_t pd_judge_work(const struct pd_plan *plan);
 
+/* What is known of a plan's period without a replay. */
+struct pd_expected {
+	int64_t bound_ns;               /* no replay settles below this: it prunes */
+	int64_t estimate_ns;            /* about what a replay takes: it ranks */
+};
+
 /*
- * Estimates the period without a replay: the bound of flow.c, or that of predict.c for other
- * schedules.
+ * Sets both: for schedules that flow.c knows to its period, else to pd_links_floor_ns and to the
+ * formula of predict.c, which can be above a replay's period.
  */
-int pd_judge_expect(const struct pd_plan *plan, int64_t *period_ns_p, struct pd_error *err);
+int pd_judge_expect(const struct pd_plan *plan, struct pd_expected *expected_p,
+		    struct pd_error *err);
+struct pd_expected pd_judge_expect_schedule(const struct pd_schedule *schedule);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "plan/plan.h"
 #include "plan/wiring.h"
+#include "schedule/schedule.h"
 
 /* One direction of a link: its mean load per minibatch. */
 struct pd_load {
@@ -58,6 +59,12 @@ void pd_links_allreduce(const struct pd_topology *topology, const int *ranks, in
  * inside.
  */
 int64_t pd_links_busiest_ns(const struct pd_plan *plan, const struct pd_wiring *wiring);
+
+/*
+ * Returns a time that no plan's period is below, with any schedule: the busiest link's, the busiest
+ * rank's (all its passes and updates), or that of processors which ranks share.
+ */
+int64_t pd_links_floor_ns(const struct pd_schedule *schedule);
 
 /* Returns the bytes of the parameters that a stage owns. */
 int64_t pd_stage_parameter_bytes(const struct pd_plan *plan, int stage);

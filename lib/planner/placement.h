@@ -24,4 +24,13 @@ bool pd_placement_set(struct pd_plan *plan, int n);
 /* Tells whether placement n differs from earlier ones. */
 bool pd_placement_differs(const struct pd_plan *plan, int n);
 
+/*
+ * Calls `found` with the plan's ranks at every placement: the stages along the line in every order,
+ * and those above; of placements that are the same but for the order of equal components only one. 
+ * With chunks it is the ranks that stand along the line in every order.  Returns false if there are
+ * too many stages or devices for every order, and only those above were tried.
+ */
+bool pd_placement_each(struct pd_plan *plan, void (*found)(void *context, struct pd_plan *plan),
+		       void *context);
+
 #endif

@@ -163,10 +163,9 @@ struct pd_plan *pd_task_solve(struct pd_task *task, int64_t *time_ns_p, struct p
 {
 	const struct pd_plan_request *request = task->request;
 
-	if (!request->stages && !request->chunks && request->cost == PD_COST_SIMULATED)
+	if (!request->stages && request->cost == PD_COST_SIMULATED)
 		pd_task_bound_ns(task);
 	return request->stages ? pd_hand_plan(task, time_ns_p, err)
-	     : request->chunks ? pd_chunks_plan(task, time_ns_p, err)
 	     : request->cost != PD_COST_SIMULATED ? pd_formula_plan(task, time_ns_p, err)
 	     : pd_simulated_plan(task, time_ns_p, err);
 }

@@ -262,7 +262,7 @@ static void climb_from(struct climb *climb, const struct pd_entry *entry)
 {
 	shape_of(&climb->at, entry->plan);
 	go_to(climb, &climb->at);
-	climb->best_ns = entry->expected_ns;
+	climb->best_ns = entry->expected.estimate_ns;
 	for (;;) {
 		int64_t before = climb->best_ns;
 
@@ -306,7 +306,7 @@ void pd_contest_refine(struct pd_contest *contest, int64_t most_work)
 	climb_init(&climb, contest, most_work);
 	pd_contest_sort(contest);
 	for (size_t i = 0; i < contest->count && count < PD_CONTEST_CHANGED; i++)
-		if (contest->entries[i].depth == 0 && contest->entries[i].expected_ns <= most_ns)
+		if (contest->entries[i].depth == 0 && contest->entries[i].expected.estimate_ns <= most_ns)
 			first[count++] = contest->entries[i];
 	for (int i = 0; i < count; i++) {
 		climb.most_work = contest->work + (most_work - contest->work) / (count - i);

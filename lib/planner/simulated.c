@@ -176,6 +176,12 @@ static int enter_all(struct pd_contest *contest, struct pd_error *err)
 	bool many = (int64_t)task->costs.unit_count * task->topology->devices > MANY;
 	struct way way = { .straight = task->straight, .kept = 1, .alone = !many };
 
+	if (task->request->chunks) {
+		struct pd_partition *partition = pd_chunks_partition(task, err);
+
+		pd_contest_enter(contest, partition);
+		return partition ? 0 : -1;
+	}
 	enter_line(contest, &way);
 	if (pd_contest_look(contest, 1, err) < 0)
 		return -1;
@@ -221,7 +227,7 @@ static int64_t judge_and_change(struct pd_contest *contest, struct pd_error *err
 {
 	const struct pd_task *task = contest->task;
 	int64_t work = work_of(task, REPLAYED), winner = pd_contest_judge(contest, work, err);
-	int left = contest->nearly ? 1 : MOST_VAIN;
+	int left = task->request->chunks ? 0 : contest->nearly ? 1 : MOST_VAIN;
 
 	for (int i = 0; i < MOST_CHANGES && left > 0 && winner >= 0 && contest->most_ns > 0 &&
 	     !contest->proven; i++) {
@@ -251,7 +257,7 @@ static size_t next_fewer(const struct pd_contest *contest, const struct pd_entry
 
 	for (size_t i = 0; i < contest->count; i++) {
 		const struct pd_entry *entry = &contest->entries[i];
-		double expected = pd_gain_of(gain, entry->expected_ns, entry->plan->rank_count);
+		double expected = pd_gain_of(gain, entry->expected.estimate_ns, entry->plan->rank_count);
 
 		if (entry->plan->rank_count < winner->plan->rank_count &&
 		    entry->time_ns == PD_NEVER && expected < least) {
@@ -318,6 +324,18 @@ static int64_t leave_out(struct pd_contest *contest, size_t winner, struct pd_er
 	return (int64_t)winner;
 }
 
+/* Says by how much the only plan with chunks does not fit. */
+static void none_with_chunks(const struct pd_task *task, struct pd_error *err)
+{
+	struct pd_partition *partition = pd_chunks_partition(task, err);
+	struct pd_plan *plan = pd_candidate_plan(task, partition, err);
+
+	if (plan)
+		pd_none_hand(task, plan, "no plan fits: interleaved needs", err);
+	pd_candidate_drop(plan);
+	pd_partition_free(partition);
+}
+
 struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p,
 				  struct pd_error *err)
 {
@@ -334,10 +352,10 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 	if (contest.count > 0) {
 		winner = judge_and_change(&contest, err);
 		if (winner >= 0)
-			contest.all = pd_contest_exhaust(&contest, contest.entries[winner].time_ns);
+			contest.all = pd_contest_exhaust(&contest, (size_t)winner);
 		if (contest.all)
 			winner = pd_contest_judge(&contest, EXHAUSTED, err);
-		if (winner >= 0)
+		if (winner >= 0 && !task->request->chunks)
 			winner = leave_out(&contest, (size_t)winner, err);
 		if (winner >= 0) {
 			plan = contest.entries[winner].plan;
@@ -346,6 +364,8 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 		}
 	} else if (contest.refused) {
 		*err = contest.why;
+	} else if (task->request->chunks) {
+		none_with_chunks(task, err);
 	} else {
 		pd_none_explain(task, err);
 	}

@@ -71,8 +71,23 @@ static struct pd_profile *random_profile(int layers, enum shape shape, int64_t m
 	return made_up_profile(list);
 }
 
+/* Schedules with which brute force is compared: one after the other, and stashing in between. */
+static const struct policy {
+	enum pd_schedule_kind schedule;
+	enum pd_weight_kind weights;
+} policies[] = {
+	{ PD_SCHEDULE_1F1B, PD_WEIGHTS_VERTICAL_SYNC }, { PD_SCHEDULE_1F1B, PD_WEIGHTS_2BW },
+	{ PD_SCHEDULE_1F1B, PD_WEIGHTS_FLUSH }, { PD_SCHEDULE_1F1B, PD_WEIGHTS_LATEST },
+	{ PD_SCHEDULE_ZB_H1, PD_WEIGHTS_FLUSH }, { PD_SCHEDULE_NF1B, PD_WEIGHTS_VERTICAL_SYNC },
+	{ PD_SCHEDULE_GPIPE, PD_WEIGHTS_FLUSH }, { PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH },
+	{ PD_SCHEDULE_NONE, PD_WEIGHTS_STASH }, { PD_SCHEDULE_NONE, PD_WEIGHTS_FLUSH },
+}, stashing = { PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH };
+
 struct brute {
 	struct pd_profile *profile;
+	const struct policy *policy;
+	int chunks;
+	bool straight;                  /* no replicas */
 	const struct pd_topology *topology;
 	int64_t limit_bytes, known_ns;
 	struct pd_profile *view;        /* in the order of the stages */
@@ -144,34 +159,72 @@ static void judge(struct brute *b, struct pd_plan *plan)
 	b->best_again = recomputed(plan);
 }
 
-/* Everything that has these stages: places, written down here once more, and warm-ups. */
-static void place(struct brute *b, int how)
+/* With recomputation in any set of stages, if that is looked at. */
+static void judge_sets(struct brute *b, struct pd_plan *plan)
 {
-	int inner = (int)b->topology->level[0].count, offset = 0, next = 0, components;
-	struct pd_error err;
-	struct pd_plan *plan = pd_plan_new(b->view, b->topology, b->stages, b->layers,
-					   b->replicas, &err);
-	bool possible = true;
-
-	components = plan->rank_count / inner;
-	for (int i = 0; i < b->stages; i++) {
-		struct pd_stage *stage = &plan->stages[how == 1 ? b->stages - 1 - i : i];
-
-		possible &= how < 2 || (b->topology->levels == 2 && components > 1 &&
-					plan->rank_count % inner == 0 && inner > 1 &&
-					stage->replicas % components == 0);
-		for (int r = 0; r < stage->replicas && possible; r++)
-			stage->ranks[r] = how < 2 ? next++
-				: r % components * inner + offset + r / components;
-		offset += possible && how == 2 ? stage->replicas / components : 0;
-	}
-	for (int s = 0; s < b->stages; s++)
-		plan->stages[s].warmup = b->warmups[s];
-	for (unsigned set = 0; possible && set < (b->recompute ? 1u << b->stages : 1); set++) {
+	for (unsigned set = 0; set < (b->recompute ? 1u << b->stages : 1); set++) {
 		for (int s = 0; s < b->stages; s++)
 			plan->stages[s].recompute = set >> s & 1;
 		judge(b, plan);
 	}
+}
+
+/* Puts what has no place yet, of `places` stages or ranks with chunks, on the line in every order. */
+static void line_up(struct brute *b, struct pd_plan *plan, int places, unsigned done, int next)
+{
+	if (done + 1 == 1u << places)
+		judge_sets(b, plan);
+	for (int p = 0; p < places; p++) {
+		if (done >> p & 1)
+			continue;
+		for (int s = p; s < plan->stage_count; s += places)
+			for (int r = 0; r < plan->stages[s].replicas; r++)
+				plan->stages[s].ranks[r] = next + r;
+		line_up(b, plan, places, done | 1u << p, next + plan->stages[p].replicas);
+		if (b->topology->levels == 1 && !b->topology->processors)
+			break;          /* every order is as good */
+	}
+}
+
+/* A part of every stage in each server, if there is one. */
+static void stride(struct brute *b, struct pd_plan *plan)
+{
+	int inner = (int)b->topology->level[0].count, servers = plan->rank_count / inner, offset = 0;
+
+	if (b->topology->levels == 1 || b->chunks || servers < 2 || plan->rank_count % inner != 0)
+		return;
+	for (int s = 0; s < b->stages; s++)
+		if (b->replicas[s] % servers != 0)
+			return;
+	for (int s = 0; s < b->stages; s++) {
+		for (int r = 0; r < b->replicas[s]; r++)
+			plan->stages[s].ranks[r] = r % servers * inner + offset + r / servers;
+		offset += b->replicas[s] / servers;
+	}
+	judge_sets(b, plan);
+}
+
+/* Everything that has these stages and warm-ups: places, written down here once more. */
+static void place(struct brute *b)
+{
+	struct pd_topology large = *b->topology;
+	struct pd_error err;
+	struct pd_plan *plan;
+
+	if (b->chunks && b->stages % b->chunks != 0)
+		return;
+	large.devices = b->stages > large.devices ? b->stages : large.devices;
+	plan = pd_plan_new(b->view, &large, b->stages, b->layers, b->replicas, &err);
+	plan->topology = *b->topology;
+	plan->schedule = b->policy->schedule;
+	plan->weights = b->policy->weights;
+	if (b->chunks)
+		plan->rank_count = b->stages / b->chunks;
+	plan->microbatches = pd_planner_microbatches(plan);
+	for (int s = 0; s < b->stages && plan->schedule == PD_SCHEDULE_1F1B; s++)
+		plan->stages[s].warmup = b->warmups[s];
+	line_up(b, plan, b->chunks ? plan->rank_count : b->stages, 0, 0);
+	stride(b, plan);
 	plan->profile = NULL;
 	pd_plan_free(plan);
 }
@@ -180,9 +233,8 @@ static void warm(struct brute *b, int s, int behind)
 {
 	int r, most;
 
-	if (s < 0) {
-		for (int how = 0; how < (b->topology->levels > 1 ? 3 : 1); how++)
-			place(b, how);
+	if (s < 0 || b->policy->schedule != PD_SCHEDULE_1F1B) {
+		place(b);
 		return;
 	}
 	r = b->replicas[s];
@@ -229,7 +281,7 @@ static void divide(struct brute *b, unsigned done, int devices)
 		for (int l = 0; l < b->profile->layer_count; l++)
 			if (stage >> l & 1)
 				b->order[b->placed++] = l;
-		for (int m = 1; m <= devices; m++) {
+		for (int m = 1; m <= (b->straight && devices > 1 ? 1 : devices); m++) {
 			if (sum / m > b->known_ns)
 				continue;
 			b->layers[b->stages] = b->placed - before;
@@ -252,19 +304,36 @@ static bool in_other_order(const struct pd_plan *plan)
 
 struct tally {
 	int64_t replays;
+	int turned;                     /* plans whose stages are in another order on the line */
 	int others, again;              /* plans in another order; that recompute */
 };
 
+/* Are the stages in an order on the line that neither they nor their reverse have? */
+static bool is_turned(const struct pd_plan *plan)
+{
+	bool up = true, down = true;
+
+	for (int s = 0; s + 1 < plan->stage_count; s++) {
+		up &= plan->stages[s].ranks[0] < plan->stages[s + 1].ranks[0];
+		down &= plan->stages[s].ranks[0] > plan->stages[s + 1].ranks[0];
+	}
+	return !up && !down;
+}
+
 static bool brute_case(int n, struct tally *tally)
 {
-	bool limited = n / 4 % 2, recompute = limited && n / 8 % 3 > 0;
+	const struct policy *policy = n % 2 ? &policies[n / 2 % (int)PD_COUNT(policies)] : &stashing;
+	bool limited = n % 2 == 0 && n / 4 % 2, recompute = limited && n / 8 % 3 > 0;
 	struct pd_profile *profile = random_profile(2 + (int)below(3), (enum shape)(n % 3),
 						    recompute ? 6000 : 1500);
-	struct pd_topology topology = { .levels = 1 + n / 2 % 2, .devices = 1 };
-	struct pd_plan_request request = { .topology = &topology };
+	struct pd_topology topology = { .levels = 1 + below(2), .devices = 1 };
+	int chunks = policy->schedule == PD_SCHEDULE_INTERLEAVED ? 2 : 0;
+	struct pd_plan_request request = { .topology = &topology, .schedule = policy->schedule,
+					   .weights = policy->weights, .chunks = chunks };
 	struct brute b = { .profile = profile, .topology = &topology, .limit_bytes = INT64_MAX,
-			   .best_ns = INT64_MAX, .known_ns = INT64_MAX,
-			   .recompute = recompute };
+			   .best_ns = INT64_MAX, .known_ns = INT64_MAX, .policy = policy,
+			   .chunks = chunks, .recompute = recompute,
+			   .straight = chunks || policy->schedule == PD_SCHEDULE_NF1B };
 	struct pd_plan *plan;
 	struct pd_error err;
 	bool good;
@@ -287,14 +356,16 @@ static bool brute_case(int n, struct tally *tally)
 		b.known_ns = plan->predicted.period_ns;
 	tally->others += plan && in_other_order(plan);
 	tally->again += plan && recomputed(plan) > 0;
-	divide(&b, 0, (int)topology.devices);
+	tally->turned += plan && !chunks && is_turned(plan);
+	divide(&b, 0, (int)topology.devices * (chunks ? chunks : 1));
 	tally->replays += b.replays;
 	good = plan ? b.best_ns == b.known_ns && b.devices == plan->rank_count &&
 		b.best_stages == plan->stage_count && b.best_again == recomputed(plan)
 		: b.best_ns == INT64_MAX;
 	if (!good)
-		diag("case %d: %lld ns on %d in %d stages, %d recomputed; brute force %lld on %d in "
-		     "%d, %d", n, plan ? (long long)b.known_ns : -1, plan ? plan->rank_count : 0,
+		diag("case %d, %s, %s: %lld ns on %d in %d stages, %d recomputed; brute force %lld on "
+		     "%d in %d, %d", n, pd_schedule_kind_name[policy->schedule],
+		     pd_weight_kind_name[policy->weights], plan ? (long long)b.known_ns : -1, plan ? plan->rank_count : 0,
 		     plan ? plan->stage_count : 0, plan ? recomputed(plan) : 0,
 		     (long long)b.best_ns, b.devices, b.best_stages, b.best_again);
 	if (plan)
@@ -319,7 +390,8 @@ static void test_brute(void)
 	}
 	ok(tally.others > brute_cases / 50, "stages of %d of %d are no runs of the profile's layers",
 	   tally.others, brute_cases);
-	ok(tally.again > brute_cases / 100, "stages of %d recompute", tally.again);
+	ok(tally.again > brute_cases / 200, "stages of %d recompute", tally.again);
+	ok(tally.turned > 0, "those of %d are in an order of their own on the line", tally.turned);
 }
 
 /* What a replay of so many microbatches says is what the plan says. */
