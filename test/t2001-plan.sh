@@ -243,6 +243,15 @@ test_ok "recomputation is chosen for want of memory, where that is faster" '
 		deep "any(.stages[]; .recompute) and .predicted.memory_bytes <= 30000000" \
 			-s -m 30MB $options
 	done'
+test_ok "auto: the bound is that of all schedules, also of those that do not fit" '
+	set -- -t 4@1GB/s -s --recompute=none --weights=flush --microbatches=4
+	for schedule in 1f1b zb-h1 gpipe interleaved; do
+		pd-plan "$@" --schedule=$schedule deep.json | jq .predicted.lower_bound_ns
+	done >bounds
+	cat bounds
+	status 1 pd-plan "$@" -m 60MB --schedule=zb-h1 deep.json 2>err
+	pd-plan "$@" -m 60MB --schedule=auto deep.json | jq -e ".schedule == \"1f1b\" and
+		.predicted.lower_bound_ns == $(sort -n bounds | head -1)"'
 test_ok "by hand: stages that would not fit recompute, or those that are named" '
 	deep "[.stages[].recompute] == [true, true, false, false]" --stages=3,3,3,3 -m 40MB
 	deep "[.stages[].recompute] == [false, true, false, true]" --stages=3,3,3,3 --recompute=1,3

@@ -32,7 +32,8 @@ static struct pd_plan *plan_with(const struct pd_task *task, struct pd_plan_requ
 	one.request = request;
 	one.straight = request->straight || request->schedule == PD_SCHEDULE_NF1B;
 	plan = pd_task_solve(&one, time_ns_p, err);
-	*bound_ns_p = plan ? pd_task_bound_ns(&one) : PD_NEVER;
+	/* A bound does not depend on memory, for want of which there may be no plan. */
+	*bound_ns_p = plan || err->status == PD_EXIT_NO ? pd_task_bound_ns(&one) : PD_NEVER;
 	return plan;
 }
 
