@@ -9,11 +9,12 @@
  * and b_k the bandwidth of the links of level k:
  *
  *  1. Its processor takes F + B, and U for each update: one stream does all of them.
- *  2. Where the forward after an update reads what the update wrote (stash; flush; at the
- *     first stage also vertical-sync), the all-reduce lies between backward and forward and
- *     adds to that.  It begins for a replica when its own last backward is done; from then on
- *     the replica sends a piece of W/m to each of the others, and the sum of its own piece to
- *     each of them, so it takes at least 2 (m - 1) W/m / b_0, and where only D_k devices fit
+ *  2. A list has the step right behind its all-reduce, and one stream does the step before the
+ *     next forward, whatever weights that reads.  So the all-reduce lies between backward and
+ *     forward and adds to that.  (Only with 2bw, where all stages agree on an update, steps of
+ *     other stages than the first are put off.)  It begins for a replica when its own last
+ *     backward is done; from then on the replica sends a piece of W/m to each of the others, and
+ *     the sum of its own piece to each of them, so it takes at least 2 (m - 1) W/m / b_0, and where only D_k devices fit
  *     into a component of level k, 2 (m - D_k) W/m / b_k.
  *  3. Its link carries, each way, what comes and goes for a minibatch, the activations one
  *     way and the gradients the other, and 2 (m - 1) W/m for each update.
@@ -122,14 +123,12 @@ static void bound_release(struct bound *b)
 }
 
 /*
- * Tells whether the all-reduce of a stage (of the input stage) is between a backward and a forward.
+ * Tells whether the all-reduce of a stage (of the input stage) is between a backward and a forward:
+ * not if its step may come later (pd_reduce_is_serial).
  */
 static bool is_serial(const struct pd_bound *with, bool input)
 {
-	if (with->schedule == PD_SCHEDULE_NF1B)
-		return false;
-	return with->weights == PD_WEIGHTS_STASH || drains(with) ||
-	       (with->weights == PD_WEIGHTS_VERTICAL_SYNC && input);
+	return input || !with->agree || with->weights != PD_WEIGHTS_2BW;
 }
 
 /* The work of a replica of a stage, without what depends on m. */

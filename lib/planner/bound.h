@@ -17,6 +17,7 @@ struct pd_bound {
 	bool fewer;                     /* `microbatches` is only an upper limit */
 	int chunks;                     /* interleaved chunks per rank */
 	bool straight;                  /* no stage has replicas */
+	bool agree;                     /* all stages agree on an update */
 };
 
 /*

@@ -48,8 +48,9 @@ static void measure_stages(struct pd_flow *flow)
 		stage->again_ns = at->recompute ? stage->forward_ns : 0;
 		stage->weight = weight_of(s);
 		flow->weights += stage->weight;
-		pd_links_allreduce(&plan->topology, at->ranks, at->replicas,
-				   pd_stage_parameter_bytes(plan, s), reduces);
+		if (pd_reduce_is_serial(schedule, s))
+			pd_links_allreduce(&plan->topology, at->ranks, at->replicas,
+					   pd_stage_parameter_bytes(plan, s), reduces);
 		reduces += at->replicas;
 	}
 }

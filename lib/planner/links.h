@@ -66,6 +66,16 @@ int64_t pd_links_busiest_ns(const struct pd_plan *plan, const struct pd_wiring *
  */
 int64_t pd_links_floor_ns(const struct pd_schedule *schedule);
 
+/*
+ * Tells whether the all-reduce of a stage stands between its last backward and the next forward.  In
+ * a list the step is right behind it and both are done by one stream.  If all stages agree on an
+ * update, steps with 2bw may come later (lib/schedule/tick.c).
+ */
+static inline bool pd_reduce_is_serial(const struct pd_schedule *schedule, int stage)
+{
+	return !schedule->agrees || schedule->delay[stage] == 0;
+}
+
 /* Returns the bytes of the parameters that a stage owns. */
 int64_t pd_stage_parameter_bytes(const struct pd_plan *plan, int stage);
 

@@ -43,6 +43,9 @@ static struct pd_bound options_of(const struct pd_task *task)
 		.weights = request->weights, .chunks = request->chunks,
 		.straight = task->straight,
 		.microbatches = pd_planner_plain(request) ? 1 : request->microbatches,
+		/* Copies of parameters, which only plans by hand have, are agreed on. */
+		.agree = request->stages || pd_planner_agrees(request, task->profile,
+							      request->weights),
 	};
 }
 

@@ -50,9 +50,7 @@ static void use_stage(struct pd_usage *usage, int s)
 	out->versions = pd_schedule_versions(schedule, s);
 	out->update_ns = (double)update_ns(plan, stage, out->versions > 1) / group;
 	out->allreduce_ns = (double)stage->allreduce_ns / group;
-	out->serial = plan->schedule != PD_SCHEDULE_NF1B &&
-		(plan->weights == PD_WEIGHTS_STASH || plan->weights == PD_WEIGHTS_FLUSH ||
-		 plan->weights == PD_WEIGHTS_LATEST);
+	out->serial = pd_reduce_is_serial(schedule, s);
 	out->in_flight = pd_schedule_in_flight(schedule, s, false);
 	out->stale = stale(schedule, s);
 	pd_schedule_memory(schedule, stage->ranks[0], &pd_momentum, &out->memory);

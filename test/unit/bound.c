@@ -178,11 +178,14 @@ static const struct policy {
 	enum pd_weight_kind weights;
 	bool group;             /* has microbatches of an update */
 	bool straight;
+	bool agree;
 } policies[] = {
 	{ PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, false, false },
 	{ PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, true, false },
 	{ PD_SCHEDULE_1F1B, PD_WEIGHTS_VERTICAL_SYNC, false, false },
 	{ PD_SCHEDULE_1F1B, PD_WEIGHTS_2BW, true, false },
+	{ PD_SCHEDULE_1F1B, PD_WEIGHTS_2BW, true, false, true },
+	{ PD_SCHEDULE_1F1B, PD_WEIGHTS_FLUSH, true, false, true },
 	{ PD_SCHEDULE_1F1B, PD_WEIGHTS_FLUSH, true, false },
 	{ PD_SCHEDULE_1F1B, PD_WEIGHTS_LATEST, false, false },
 	{ PD_SCHEDULE_GPIPE, PD_WEIGHTS_FLUSH, true, false },
@@ -214,7 +217,7 @@ static void judge(const struct pd_plan *plan, const struct pd_costs *costs, bool
 		  struct tally *tally)
 {
 	struct pd_bound with = { &plan->topology, plan->schedule, plan->weights,
-				 plan->microbatches, false, 0, straight };
+				 plan->microbatches, false, 0, straight, plan->agree };
 	struct pd_replay_options options = { 4 * pd_steady_microbatches(plan) };
 	struct pd_error err;
 	struct pd_trace *trace = pd_replay(plan, &options, &err);
@@ -275,6 +278,7 @@ static void random_case(const struct policy *policy, struct tally *tally)
 			plan = in_random_order(plan);
 		plan->schedule = policy->schedule;
 		plan->weights = policy->weights;
+		plan->agree = policy->agree;
 		random_warmups(plan);
 		plan->microbatches = 1;
 		if (policy->group)
@@ -300,9 +304,9 @@ static void test_random(const struct policy *policy)
 
 	for (int n = 0; n < cases; n++)
 		random_case(policy, &tally);
-	ok(tally.plans > cases, "%s with %s%s: %d plans were replayed",
+	ok(tally.plans > cases, "%s with %s%s%s: %d plans were replayed",
 	   pd_schedule_kind_name[policy->schedule], pd_weight_kind_name[policy->weights],
-	   policy->group ? ", microbatches" : "", tally.plans);
+	   policy->group ? ", microbatches" : "", policy->agree ? ", agreed" : "", tally.plans);
 	is_int(tally.beaten, 0, "none is faster than the bound");
 	is_int(tally.above, 0, "nor than what is expected of it");
 	is_int(tally.apart, 0, "nor has fewer devices than any that is as fast");
@@ -333,13 +337,13 @@ static void test_exact(void)
 	is_int(pd_bound_ns(&costs, &with), (1200 + 2400) / 4, "one that is not");
 	with.weights = PD_WEIGHTS_2BW;
 	with.microbatches = 4;
-	is_int(pd_bound_ns(&costs, &with), 2400 / 4, "the same beside computing: the link");
+	is_int(pd_bound_ns(&costs, &with), (1200 + 2400) / 4, "an update of all four");
 	with.fewer = true;
-	is_int(pd_bound_ns(&costs, &with), 533, "or fewer: three replicas, 2133 x 3/4 each");
-	is_int(pd_bound_devices(&costs, &with, 533), 3, "which takes those three");
+	is_int(pd_bound_ns(&costs, &with), (1200 + 2400) / 4, "or fewer, which is no better");
+	is_int(pd_bound_devices(&costs, &with, 934), 3, "three take (1200 + 2133 x 3/4) / 3");
 	with.fewer = false;
 	with.microbatches = 8;
-	is_int(pd_bound_ns(&costs, &with), 1200 / 4, "every eighth time: the processors");
+	is_int(pd_bound_ns(&costs, &with), (2400 + 2400) / 8, "every eighth time");
 	pd_topology_parse_string("2@1GB/s,2@100MB/s", &topology, NULL);
 	with.microbatches = 1;
 	with.weights = PD_WEIGHTS_STASH;
@@ -347,6 +351,51 @@ static void test_exact(void)
 	is_int(pd_bound_ns(&costs, &with), 1200, "a slow link between servers is not worth it");
 	with.straight = true;
 	is_int(pd_bound_ns(&costs, &with), 1200, "straight: a layer cannot be divided");
+	pd_costs_release(&costs);
+	pd_profile_free(profile);
+}
+
+/*
+ * Two stages, one of them replicated: its step comes before its next forward whatever weights that
+ * forward reads, so that its all-reduce takes time. 
+ */
+static void test_serial(void)
+{
+	static const enum pd_weight_kind weights[] = { PD_WEIGHTS_STASH, PD_WEIGHTS_VERTICAL_SYNC,
+						       PD_WEIGHTS_LATEST };
+	struct pd_profile *profile = random_profile(2, CHAIN, 2);
+	struct pd_topology topology;
+	struct pd_costs costs;
+
+	for (int l = 0; l < 2; l++) {
+		profile->layers[l].forward_ns = l ? 400 : 200;
+		profile->layers[l].backward_ns = l ? 800 : 400;
+		profile->layers[l].update_ns = 0;
+		profile->layers[l].activation_bytes = 4;
+		profile->layers[l].parameter_bytes = l ? 512 : 1000000;
+	}
+	pd_topology_parse_string("3@1GB/s", &topology, NULL);
+	pd_costs_init(&costs, profile, PD_COST_SIMULATED, INT64_MAX);
+	for (size_t i = 0; i < PD_COUNT(weights); i++) {
+		struct pd_bound with = { &topology, PD_SCHEDULE_1F1B, weights[i], 1, false, 0, false,
+					 false };
+		struct pd_error err;
+		struct pd_plan *plan = pd_plan_new(profile, &topology, 2, (int[]){ 1, 1 },
+						   (int[]){ 1, 2 }, &err);
+		struct pd_trace *trace;
+
+		plan->weights = weights[i];
+		plan->stages[0].warmup = 6;
+		plan->stages[1].warmup = 0;
+		trace = pd_replay(plan, NULL, &err);
+		/* 1200 and 2 x 1/2 x 512, by two */
+		ok(pd_replay_period_ns(trace) <= 860, "%s: a replay has an all-reduce, and a gradient",
+		   pd_weight_kind_name[weights[i]]);
+		is_int(pd_bound_ns(&costs, &with), 856, "nothing is faster than the all-reduce");
+		pd_trace_free(trace);
+		plan->profile = NULL;
+		pd_plan_free(plan);
+	}
 	pd_costs_release(&costs);
 	pd_profile_free(profile);
 }
@@ -385,6 +434,7 @@ static void test_drain(void)
 int main(void)
 {
 	test_exact();
+	test_serial();
 	test_drain();
 	for (size_t i = 0; i < PD_COUNT(policies); i++)
 		test_random(&policies[i]);
