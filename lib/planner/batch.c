@@ -89,7 +89,7 @@ static struct pd_plan *plan_of(const struct grid *grid, const struct pd_partitio
 	fits = plan->microbatches > 0 && fit_point(grid, plan);
 	schedule = fits ? pd_schedule_new(plan, &err) : NULL;
 	if (schedule)
-		plan->predicted.period_ns = pd_flow_bound_ns(schedule);
+		plan->predicted.period_ns = pd_flow_expect(schedule).estimate_ns;
 	pd_schedule_free(schedule);
 	if (schedule && plan->predicted.period_ns > 0)
 		return plan;

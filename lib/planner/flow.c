@@ -27,12 +27,25 @@
  * first of another loses up to r_s - 1 tokens.  That is why warm-ups that are enough without
  * replicas (SOSP 2019: 3-2-1 has 1, 1, 0) are not enough with them.
  *
- * Real transfers wait for links as well, so the period is at least this; and at least what the
- * busiest link carries (links.c).  (Links that are taken in the order of the schedule make a
+ * Why no replay settles below this.  Let x(n) be all the times that the recurrence has found when n
+ * microbatches have come back, and y(n) those of a replay.  Both do the operations of a rank in the
+ * list's order.  What an operation waits for here it waits for there as well; and passes, transfers and
+ * all-reduces take no less there: processors may be shared, transfers wait for links too, and of an
+ * all-reduce only what it takes for sure is here (pd_links_allreduce).  Maxima and sums grow with their
+ * terms, so by induction along the lists y(n) >= x(n) + c, with one c for all n.  In the long run, then,
+ * a microbatch takes no less.
+ *
+ * If x(n) = x(n - p) + d in all its terms, this goes on, with d / p for a microbatch.  If x does not
+ * repeat itself as far as it is computed, and all terms of x(n) are at least d above those of x(n - p),
+ * with p a whole number of turns, then for the same reason x(n + k p) >= x(n) + k d: again d / p is a
+ * bound.  (The estimate is then the slope of the first stage.)
+ *
+ * Nor is a period below what the busiest link carries (links.c).  (Links that are taken in the order of the schedule make a
  * worse estimate, not a better one: what is listed early need not happen early.)
  */
 #include "planner/flow.h"
 
+#include "base/mem.h"
 #include "planner/cost.h"
 #include "planner/flow_parts.h"
 #include "planner/links.h"
@@ -40,6 +53,7 @@
 #include "trace/steady.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /*
  * Takes turns among a stage's replicas; returns the one whose turn it is.  (A division would take
@@ -172,33 +186,99 @@ static void tick(struct pd_flow *flow, int64_t first, int64_t last, int64_t k)
 	flow->marks[k] = sum - flow->weights * (uint64_t)flow->stages[0].end_ns;
 }
 
-/* Goes on until everything repeats, which it checks from time to time.  Returns the period. */
-static double run(struct pd_flow *flow)
+/* The period, as a bound and as an estimate. */
+struct periods { double bound_ns, estimate_ns; };
+
+/* Returns how many times there are on a link behind microbatch k, of those before `last`. */
+static int64_t on_link(const struct pd_flow_link *link, int64_t k, int64_t last)
+{
+	int64_t first = k + 1 + link->behind->lead, end = pd_min64(k + 1 + link->before->lead, last);
+
+	return end > first ? end - first : 0;
+}
+
+/*
+ * Returns the least by which a term of x(k) is above `before`, and stores x(k) there: when each rank is
+ * free, and when what is on a link arrives.
+ */
+static int64_t growth(const struct pd_flow *flow, int64_t k, int64_t last, int64_t *before)
+{
+	int64_t least = INT64_MAX;
+
+	for (int r = 0; r < flow->plan->rank_count; r++, before++) {
+		least = pd_min64(least, flow->free_ns[r] - *before);
+		*before = flow->free_ns[r];
+	}
+	for (int l = 0; l < flow->schedule->wiring->link_count; l++) {
+		const struct pd_flow_link *link = &flow->links[l];
+
+		for (int64_t n = on_link(link, k, last); n > 0; n--, before++) {
+			int64_t *at = &link->arrival_ns[(k + link->behind->lead + n) & link->mask];
+
+			least = pd_min64(least, *at - *before);
+			*before = *at;
+		}
+	}
+	return least;
+}
+
+/* Tells whether all stages are where they were after so many microbatches. */
+static bool is_turn(const struct pd_flow *flow, int64_t turn)
+{
+	for (int s = 0; s < flow->plan->stage_count; s++)
+		if (turn % flow->stages[s].plan->replicas != 0 || turn % flow->stages[s].group != 0)
+			return false;
+	return true;
+}
+
+/* Returns the room for all terms of x. */
+static size_t terms(const struct pd_flow *flow)
+{
+	size_t count = (size_t)flow->plan->rank_count;
+
+	for (int l = 0; l < flow->schedule->wiring->link_count; l++)
+		count += (size_t)on_link(&flow->links[l], 0, INT64_MAX);
+	return count;
+}
+
+/* Goes on until everything repeats, which it checks from time to time. */
+static struct periods run(struct pd_flow *flow)
 {
 	const struct pd_schedule *schedule = flow->schedule;
 	int64_t group = schedule->drains ? schedule->group[0] : flow->n, look;
 	struct pd_progress progress;
 	struct pd_steady steady = { .period_ns = 0 };
+	int64_t turn, from, to, *before = pd_calloc(terms(flow), sizeof(*before)), more = 0;
+	double repeated = -1;
 
 	pd_progress_init(&progress, flow->plan, flow->backward_end, flow->n);
 	progress.marks = flow->marks;
 	look = pd_progress_first(&progress);
-	for (int64_t first = 0; first < flow->n; first += group) {
+	turn = progress.turn;
+	to = flow->n / turn * turn - 1;
+	from = to - flow->n / turn / 2 * turn;
+	for (int64_t first = 0; first < flow->n && repeated < 0; first += group) {
 		int64_t last = pd_min64(first + group, flow->n);
 
 		set_turns(flow, first);
-		for (int64_t k = first - flow->stages[0].lead; k < last; k++) {
+		for (int64_t k = first - flow->stages[0].lead; k < last && repeated < 0; k++) {
 			tick(flow, first, last, k);
+			if (k == from || k == to)
+				more = growth(flow, k, last, before);
 			if (k + 1 < look)
 				continue;
 			look = pd_progress_next(&progress, k + 1);
 			if (pd_steady_repeats(&progress, k + 1, &steady.period_ns))
-				return steady.period_ns;
+				repeated = steady.period_ns;
 		}
 	}
+	free(before);
+	if (repeated >= 0)
+		return (struct periods){ repeated, repeated };
 	pd_steady_of(flow->plan, flow->backward_end, (size_t)flow->n, !schedule->drains, &steady);
-	return steady.cycle ? steady.period_ns
-			    : steady.period_ns * 0.99;  /* not settled: the slope is about right */
+	return (struct periods){
+		is_turn(flow, turn) && to > from ? (double)more / (double)(to - from) : 0,
+		steady.cycle ? steady.period_ns : steady.period_ns * 0.99 };
 }
 
 /*
@@ -297,22 +377,45 @@ static int64_t scale(struct pd_flow *flow)
 	return unit;
 }
 
-static int64_t period_ns(const struct pd_schedule *schedule)
+static int64_t capped(double ns)
 {
-	struct pd_flow flow;
-	double ns;
-
-	pd_flow_init(&flow, schedule);
-	ns = (double)scale(&flow);
-	ns *= is_chain(&flow) ? (double)cycles_ns(&flow) : run(&flow);
-	pd_flow_release(&flow);
 	return ns < (double)PD_COST_MAX ? (int64_t)floor(ns) : PD_COST_MAX;
 }
 
-int64_t pd_flow_bound_ns(const struct pd_schedule *schedule)
+/* Sets both by the recurrence; returns whether another estimate is to be had (pd_flow_init). */
+static bool recur(const struct pd_schedule *schedule, bool likely, struct pd_expected *expected_p)
 {
+	struct pd_flow flow;
+	struct periods periods;
+	bool grouped;
+	double unit;
+
+	pd_flow_init(&flow, schedule, likely);
+	unit = (double)scale(&flow);
+	if (is_chain(&flow))
+		periods.bound_ns = periods.estimate_ns = (double)cycles_ns(&flow);
+	else
+		periods = run(&flow);
+	grouped = flow.grouped;
+	pd_flow_release(&flow);
+	*expected_p = (struct pd_expected){ capped(periods.bound_ns * unit),
+					    capped(periods.estimate_ns * unit) };
+	return grouped;
+}
+
+struct pd_expected pd_flow_expect(const struct pd_schedule *schedule)
+{
+	struct pd_expected sure = { 0, 0 }, likely;
+	int64_t floor_ns;
+
 	if (!pd_flow_knows(schedule->plan))
-		return 0;
-	return pd_max64(pd_max64(period_ns(schedule), pd_predict_turns_ns(schedule->plan)),
-			pd_links_busiest_ns(schedule->plan, schedule->wiring));
+		return sure;
+	floor_ns = pd_max64(pd_predict_turns_ns(schedule->plan),
+			    pd_links_busiest_ns(schedule->plan, schedule->wiring));
+	likely = sure;
+	if (recur(schedule, false, &sure))
+		recur(schedule, true, &likely);
+	sure.bound_ns = pd_max64(sure.bound_ns, floor_ns);
+	sure.estimate_ns = pd_max64(pd_max64(sure.estimate_ns, likely.estimate_ns), sure.bound_ns);
+	return sure;
 }

@@ -8,11 +8,16 @@
 /* Tells whether it knows the plan's schedule: all but interleaved, zb-h1 and nf1b. */
 bool pd_flow_knows(const struct pd_plan *plan);
 
+struct pd_expected {
+	int64_t bound_ns;               /* no replay settles below this: it prunes */
+	int64_t estimate_ns;            /* about what a replay takes: it ranks; not below the bound */
+};
+
 /*
- * Returns a lower bound of the plan's period: transfers wait only for data, not for links, and the
- * busiest link takes its time.  If links are not busy, it is the period of the event simulation.  0
- * for schedules that it does not know.
+ * Expects what follows if transfers wait only for data, not for links, and the busiest link takes its
+ * time.  If links are not busy, both are the period of the event simulation.  For schedules that it
+ * does not know both are 0.
  */
-int64_t pd_flow_bound_ns(const struct pd_schedule *schedule);
+struct pd_expected pd_flow_expect(const struct pd_schedule *schedule);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/rng.h"
 #include "planner/cost.h"
 #include "planner/links.h"
+#include "topology/allreduce.h"
 #include "trace/steady.h"
 
 #include <stdlib.h>
@@ -17,7 +18,24 @@ static uint64_t weight_of(int stage)
 	return (uint64_t)numbers.v[0] << 32 | numbers.v[1] | 1;
 }
 
-static void measure_stages(struct pd_flow *flow)
+/* Returns whether it is one in groups. */
+static bool measure_reduce(const struct pd_plan *plan, int s, struct pd_reduce *reduces, bool likely)
+{
+	const struct pd_stage *at = &plan->stages[s];
+	int64_t bytes = pd_stage_parameter_bytes(plan, s);
+	struct pd_allreduce how;
+	double ns = bytes > 0 && at->replicas > 1
+		? pd_allreduce_expect(&plan->topology, at->ranks, at->replicas, bytes, &how) : 0;
+	bool grouped = ns > 0 && how.groups > 1;
+
+	pd_links_allreduce(&plan->topology, at->ranks, at->replicas, bytes, reduces);
+	for (int i = 0; i < at->replicas && grouped && likely; i++)
+		reduces[i].rest_ns = pd_max64(reduces[i].rest_ns, ns < (double)PD_COST_MAX
+							       ? (int64_t)ns : PD_COST_MAX);
+	return grouped;
+}
+
+static void measure_stages(struct pd_flow *flow, bool likely)
 {
 	const struct pd_schedule *schedule = flow->schedule;
 	const struct pd_plan *plan = flow->plan;
@@ -49,8 +67,7 @@ static void measure_stages(struct pd_flow *flow)
 		stage->weight = weight_of(s);
 		flow->weights += stage->weight;
 		if (pd_reduce_is_serial(schedule, s))
-			pd_links_allreduce(&plan->topology, at->ranks, at->replicas,
-					   pd_stage_parameter_bytes(plan, s), reduces);
+			flow->grouped |= measure_reduce(plan, s, reduces, likely);
 		reduces += at->replicas;
 	}
 }
@@ -95,6 +112,7 @@ static void measure_links(struct pd_flow *flow)
 			size *= 2;
 		*link = (struct pd_flow_link){ .from = flow->stages[at->from].plan,
 				       .to = flow->stages[at->to].plan,
+				       .before = &flow->stages[at->from],
 				       .behind = &flow->stages[at->to], .mask = size - 1 };
 		measure_way(flow, at, link);
 		room += (size_t)size;
@@ -106,7 +124,7 @@ static void measure_links(struct pd_flow *flow)
 	}
 }
 
-void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule)
+void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule, bool likely)
 {
 	const struct pd_plan *plan = schedule->plan;
 	const struct pd_topology *topology = &plan->topology;
@@ -127,7 +145,7 @@ void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule)
 		for (int r = 0; r < plan->rank_count; r++)
 			flow->component[k][r] = (int)(r / size);
 	}
-	measure_stages(flow);
+	measure_stages(flow, likely);
 	measure_links(flow);
 }
 

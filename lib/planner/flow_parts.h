@@ -8,7 +8,7 @@
 
 struct pd_flow_link {                   /* a link between two stages */
 	const struct pd_stage *from, *to;
-	const struct pd_flow_stage *behind;     /* `to` */
+	const struct pd_flow_stage *before, *behind;    /* `from` and `to` */
 	int64_t way_ns[PD_MAX_LEVELS];  /* time of its tensors, by outermost level of the way */
 	int64_t only_ns;                /* the same if neither stage has replicas; else -1 */
 	int turn;                       /* replica to which the next microbatch goes */
@@ -44,10 +44,14 @@ struct pd_flow {
 	int64_t *backward_end;          /* of the first stage, by microbatch */
 	uint64_t *marks;                /* sums over the other stages, by microbatch: tick() */
 	uint64_t weights;               /* sum of all stages' weights */
+	bool grouped;                   /* some all-reduce is in groups */
 };
 
-/* Borrows schedule. */
-void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule);
+/*
+ * Borrows schedule.  `likely`: an all-reduce in groups takes what topology/allreduce.h expects; else
+ * only what it takes for sure.
+ */
+void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule, bool likely);
 void pd_flow_release(struct pd_flow *flow);
 
 /* Returns the time to send a link's tensors from rank to rank. */

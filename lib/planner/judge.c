@@ -169,13 +169,10 @@ int64_t pd_judge_work(const struct pd_plan *plan)
 
 struct pd_expected pd_judge_expect_schedule(const struct pd_schedule *schedule)
 {
-	int64_t ns;
-
-	if (!pd_flow_knows(schedule->plan))
-		return (struct pd_expected){ pd_links_floor_ns(schedule),
-					     pd_predict_period_ns(schedule->plan) };
-	ns = pd_flow_bound_ns(schedule);
-	return (struct pd_expected){ ns, ns };
+	if (pd_flow_knows(schedule->plan))
+		return pd_flow_expect(schedule);
+	return (struct pd_expected){ pd_links_floor_ns(schedule),
+				     pd_predict_period_ns(schedule->plan) };
 }
 
 int pd_judge_expect(const struct pd_plan *plan, struct pd_expected *expected_p,

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "plan/plan.h"
+#include "planner/flow.h"
 #include "planner/search.h"
 #include "schedule/schedule.h"
 
@@ -24,14 +25,8 @@ int pd_judge_period(const struct pd_plan *plan, int64_t rival_ns, int64_t *perio
 /* Returns about how many operations that replay has. */
 int64_t pd_judge_work(const struct pd_plan *plan);
 
-/* What is known of a plan's period without a replay. */
-struct pd_expected {
-	int64_t bound_ns;               /* no replay settles below this: it prunes */
-	int64_t estimate_ns;            /* about what a replay takes: it ranks */
-};
-
 /*
- * Sets both: for schedules that flow.c knows to its period, else to pd_links_floor_ns and to the
+ * Sets what is known of a plan's period without a replay: for schedules that flow.c knows to its period, else to pd_links_floor_ns and to the
  * formula of predict.c, which can be above a replay's period.
  */
 int pd_judge_expect(const struct pd_plan *plan, struct pd_expected *expected_p,

@@ -151,7 +151,7 @@ static void try(struct choice *choice, bool settle_for_equal)
 	schedule = fit(plan, choice->limits);
 	if (!schedule)
 		return;
-	ns = pd_flow_bound_ns(schedule);
+	ns = pd_flow_expect(schedule).estimate_ns;
 	pd_schedule_free(schedule);
 	choice->work += plan->stage_count * (4 * pd_steady_in_flight(plan) + 16);
 	if (choice->best_ns >= 0 && ns >= choice->best_ns + settle_for_equal)

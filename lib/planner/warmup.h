@@ -24,7 +24,7 @@ struct pd_warmup_limits {
  * to be as fast as with any, or to the usual ones or fewer where more are not faster by a part in
  * PD_WARMUP_WORTH; the stages' memory goes with them.  Stages that recompute already go on doing
  * so; where others may, those do that would not fit without.  Returns the expected period
- * (pd_flow_bound_ns), or -1 where nothing fits, the warm-ups being then the least there are, or
+ * (pd_flow_expect), or -1 where nothing fits, the warm-ups being then the least there are, or
  * nothing can be of interest.  *work grows by what was estimated: stages times minibatches.
  */
 int64_t pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_limits *limits, int64_t *work);

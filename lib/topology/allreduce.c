@@ -213,6 +213,25 @@ struct pd_allreduce pd_allreduce_choose(const struct pd_topology *topology, cons
 		      bytes);
 }
 
+double pd_allreduce_expect(const struct pd_topology *topology, const int *ranks, int n, int64_t bytes,
+			   struct pd_allreduce *how_p)
+{
+	bool line = ranks[n - 1] - ranks[0] == n - 1;
+	struct pd_allreduce grouped;
+	struct crossings crossings;
+	double ns;
+
+	*how_p = pd_allreduce_choose(topology, ranks, n, bytes);
+	if (n < 2)
+		return 0;
+	measure(topology, line ? NULL : ranks, ranks[0], n, bytes, &crossings);
+	if (how_p->groups == 1)
+		return fmax(0, direct_ns(&crossings) - 2 * MESSAGE_NS * (n - 1));
+	ns = best_grouped_ns(&crossings, &grouped);
+	return fmax(0, ns - 2 * MESSAGE_NS * ((n + grouped.groups - 1) / grouped.groups - 1 +
+					      grouped.pieces / (n / grouped.groups)));
+}
+
 int64_t pd_allreduce_slots(const struct pd_allreduce *how)
 {
 	int64_t slots = 0;

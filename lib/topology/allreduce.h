@@ -42,6 +42,9 @@ struct pd_allreduce pd_allreduce_direct(int members);
 #define PD_ALLREDUCE_FEW 32
 struct pd_allreduce pd_allreduce_choose(const struct pd_topology *topology, const int *ranks, int n,
 					int64_t bytes);
+/* Does the same, and returns the time that it is expected to take, apart from the cost of messages. */
+double pd_allreduce_expect(const struct pd_topology *topology, const int *ranks, int n, int64_t bytes,
+			   struct pd_allreduce *how_p);
 /* Does the same for n consecutive ranks from `first` on, in a time that does not grow with n. */
 struct pd_allreduce pd_allreduce_choose_line(const struct pd_topology *topology, int64_t first,
 					     int n, int64_t bytes);

@@ -235,11 +235,11 @@ static void judge(const struct pd_plan *plan, const struct pd_costs *costs, bool
 		struct pd_schedule *schedule = pd_schedule_new(plan, &err);
 
 		/* the mean of what does not repeat itself is not exact */
-		if ((double)pd_flow_bound_ns(schedule) > ceil(1.0005 * period)) {
+		if ((double)pd_flow_expect(schedule).bound_ns > ceil(1.0005 * period)) {
 			tally->above++;
 			diag("%s: expected %lld, period %.1f, %d stages on %d ranks, %d levels",
 			     pd_weight_kind_name[plan->weights],
-			     (long long)pd_flow_bound_ns(schedule), period, plan->stage_count,
+			     (long long)pd_flow_expect(schedule).bound_ns, period, plan->stage_count,
 			     plan->rank_count, plan->topology.levels);
 		}
 		pd_schedule_free(schedule);

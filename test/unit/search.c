@@ -384,7 +384,7 @@ static void test_brute(void)
 		good += brute_case(n, &tally);
 	diag("%lld plans replayed by brute force", (long long)tally.replays);
 	is_int(good, brute_cases, "the plan is the best of all, judged by the event simulation");
-	if (brute_cases < 100) {
+	if (brute_cases < 300) {
 		diag("too few cases to count what kinds of plans there are among them");
 		return;
 	}
