@@ -3,7 +3,9 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
+#include "base/program.h"
 #include "checkpoint/lock.h"
+#include "launch/hosts.h"
 #include "run/supervisor.h"
 #include "schedule/file.h"
 #include "transport/provider.h"
@@ -232,11 +234,29 @@ static int read_order(const char *file, struct pd_error *err)
 	return 0;
 }
 
+/* What was started on several hosts, by mpirun or srun: all but the first of these processes. */
+static int be_agent(void)
+{
+	struct pd_error err = { 0 };
+	int status = pd_hosts_agent(&err);
+
+	return status < 0 ? pd_command_fail(&err) : status;
+}
+
 int main(int argc, char **argv)
 {
-	int first = pd_command_parse(&command, argc, argv), status;
 	struct pd_error err = { 0 };
+	int role, first, status;
 
+	pd_program_begin(command.name);
+	role = pd_hosts_begin(&err);
+	if (role < 0)
+		return pd_command_fail(&err);
+	if (role == PD_HOSTS_AGENT)
+		return be_agent();
+	if (role == PD_HOSTS_FIRST)
+		how.launcher = &pd_launcher_hosts;
+	first = pd_command_parse(&command, argc, argv);
 	job.quiet = how.quiet;
 	job.file = pd_document_name(pd_operand(argc, argv, first, 0));
 	if (check_options(&err) < 0)

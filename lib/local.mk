@@ -3,7 +3,7 @@
 noinst_LIBRARIES += lib/libpd.a lib/libpddevice.a
 lib_libpd_a_SOURCES =
 lib_libpddevice_a_SOURCES =
-PD_LIBS = lib/libpd.a $(JANSSON_LIBS) $(XXHASH_LIBS)
+PD_LIBS = lib/libpd.a $(JANSSON_LIBS) $(XXHASH_LIBS) $(PMIX_LIBS)
 PD_DEVICE_LIBS = lib/libpddevice.a $(PD_LIBS) $(ONEDNN_LIBS) $(UCX_LIBS) $(ZLIB_LIBS)
 
 include lib/base/local.mk

@@ -266,8 +266,12 @@ test_unit_views_SOURCES = test/unit/views.c test/unit/small_profile.h
 test_unit_views_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_views_LDADD = $(UNIT_LIBS)
 
-check_PROGRAMS += test/unit/channel test/unit/failure test/unit/launcher test/unit/heartbeat
-TESTS += test/unit/channel test/unit/failure test/unit/launcher test/unit/heartbeat
+check_PROGRAMS += test/unit/channel test/unit/failure test/unit/launcher test/unit/heartbeat \
+	test/unit/meeting
+TESTS += test/unit/channel test/unit/failure test/unit/launcher test/unit/heartbeat test/unit/meeting
+test_unit_meeting_SOURCES = test/unit/meeting.c
+test_unit_meeting_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_meeting_LDADD = $(UNIT_DEVICE_LIBS)
 test_unit_channel_SOURCES = test/unit/channel.c
 test_unit_channel_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_channel_LDADD = $(UNIT_LIBS)
@@ -291,8 +295,9 @@ test_conform_serial_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_conform_serial_LDADD = $(PD_DEVICE_LIBS)
 test_conform_same_tensors_SOURCES = test/conform/same-tensors.c
 test_conform_same_tensors_LDADD = $(PD_LIBS)
-TESTS += $(TRAIN_SH)
-EXTRA_DIST += $(TRAIN_SH) test/train-lib.sh
+HOSTS_SH = test/t6002-mpirun.sh test/t7008-hosts.sh
+TESTS += $(TRAIN_SH) $(HOSTS_SH)
+EXTRA_DIST += $(TRAIN_SH) $(HOSTS_SH) test/train-lib.sh test/hosts-lib.sh contrib/hosts.sh
 
 # schedules as documents
 RENDEZVOUS = test/unit/rendezvous.c test/unit/rendezvous.h
@@ -381,12 +386,13 @@ LARGE_TESTS = test/conform/devices test/t4019-large.sh
 # They measure processor time, which others beside them would change: one after the other.
 ALONE_TESTS = test/t4002-programs.sh test/t6001-ucx-life.sh
 # They take longest, computing or waiting, and begin first.
-LONG_TESTS = test/t7002-kill.sh test/t4003-pairs.sh test/t4005-memory.sh test/t7001-resume.sh \
+LONG_TESTS = test/t7008-hosts.sh test/t7002-kill.sh test/t4003-pairs.sh test/t4005-memory.sh test/t7001-resume.sh \
 	test/t7007-signals.sh test/t4006-updates.sh test/t4001-weights.sh test/t4008-recompute.sh \
 	test/t4007-tied.sh test/t4009-mixed.sh test/t2001-plan.sh test/t8001-manual.sh \
 	test/t8004-gpu-first.sh test/t4010-schedule-files.sh
-# They read pages or sources, or only hold against figures what others go through.
-SANITIZED_SKIP = $(LARGE_TESTS) test/t2002-released.sh test/t8001-manual.sh test/t8002-layers.sh
+# They call libraries that leak, read pages or sources, or only hold against figures what others go
+# through.
+SANITIZED_SKIP = $(LARGE_TESTS) $(HOSTS_SH) test/t2002-released.sh test/t8001-manual.sh test/t8002-layers.sh
 # Programs that scripts call; of check_PROGRAMS a build needs these and its tests.
 SCRIPT_HELPERS = test/conform/serial test/conform/same-tensors test/unit/cudnn test/unit/malform \
 	test/unit/read-document test/unit/seeds test/unit/ucx-life

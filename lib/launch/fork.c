@@ -35,7 +35,8 @@ static struct pd_launcher *fork_open(int ranks, struct pd_error *err)
 	for (int r = 0; r < ranks; r++) {
 		struct pd_seat *seat = &launcher->ranks[r].seat;
 
-		*seat = (struct pd_seat){ .local = r, .locals = ranks, .device = r };
+		*seat = (struct pd_seat){ .local = r, .locals = ranks, .hosts = 1, .sharer = r,
+					  .sharers = ranks, .device = r };
 		memcpy(seat->host, host, sizeof(host));
 		launcher->ranks[r].process = (struct pd_process){ .channel.fd = -1, .words = -1 };
 	}
@@ -74,6 +75,16 @@ static enum pd_ended fork_ended(struct pd_launcher *launcher, int rank)
 	return process->status == 0 ? PD_ENDED_WELL : PD_ENDED_BADLY;
 }
 
+/* A channel ends with its rank. */
+static int fork_fd(const struct pd_launcher *launcher)
+{
+	return -1;
+}
+
+static void fork_look(struct pd_launcher *launcher)
+{
+}
+
 static const char *fork_fate(const struct pd_launcher *launcher, int rank, char buf[PD_FATE_TEXT])
 {
 	return pd_process_fate(&forked(launcher, rank)->process, buf);
@@ -92,6 +103,8 @@ const struct pd_launcher_ops pd_launcher_fork = {
 	.start = fork_start,
 	.channel = fork_channel,
 	.ended = fork_ended,
+	.fd = fork_fd,
+	.look = fork_look,
 	.fate = fork_fate,
 	.kill = fork_kill,
 };

@@ -13,6 +13,7 @@
 #include "topology/seat.h"
 
 #define PD_FATE_TEXT 256
+#define PD_SEND_PATIENCE_S 10           /* for a rank to take what it is told */
 
 enum pd_ended { PD_STILL_RUNS, PD_ENDED_WELL, PD_ENDED_BADLY };
 
@@ -29,9 +30,12 @@ struct pd_launcher_ops {
 	/* Returns whether a rank's process has ended; one that was never started has. */
 	enum pd_ended (*ended)(struct pd_launcher *launcher, int rank);
 	/*
-	 * Returns the predicate of a sentence about a rank, such as "was killed by signal 9
-	 * (Killed)".
+	 * A descriptor that can be read when there is news of ranks that are lost with their hosts,
+	 * and what takes that news: the channel of such a rank ends.  -1: nobody has such news.
 	 */
+	int (*fd)(const struct pd_launcher *launcher);
+	void (*look)(struct pd_launcher *launcher);
+	/* What follows a rank's name in a sentence, such as "was killed by signal 9 (Killed)". */
 	const char *(*fate)(const struct pd_launcher *launcher, int rank, char buf[PD_FATE_TEXT]);
 	/* Kills a rank's process if it runs, waits for its end, and closes its channel. */
 	void (*kill)(struct pd_launcher *launcher, int rank);

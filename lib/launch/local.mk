@@ -2,3 +2,12 @@ lib_libpd_a_SOURCES += lib/launch/channel.c lib/launch/channel.h \
 	lib/launch/heartbeat.c lib/launch/heartbeat.h \
 	lib/launch/launcher.h lib/launch/fork.c \
 	lib/launch/process.c lib/launch/process.h
+# With PMIx, or with what says that there is none: programs of several hosts.
+lib_libpddevice_a_SOURCES += lib/launch/agent.c lib/launch/hosts.c lib/launch/hosts.h \
+	lib/launch/meeting.c lib/launch/meeting.h lib/launch/network.c lib/launch/network.h \
+	lib/launch/pmix/pmix.h lib/launch/place.h
+if HAVE_PMIX
+lib_libpddevice_a_SOURCES += lib/launch/pmix/pmix.c
+else
+lib_libpddevice_a_SOURCES += lib/launch/pmix/absent.c
+endif

@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #define WORKER "pd-worker"
-#define SEND_PATIENCE_S 10              /* a worker must take a message within this time */
 
 /* Selects the processors of share `index` of `count`; returns how many. */
 static int share(int index, int count, cpu_set_t *out)
@@ -117,10 +116,10 @@ void pd_process_begun(void)
  * timeout(1) or a batch system, and every process from systemd; the launcher alone decides how its
  * ranks end.  SIGTSTP is not among them: a worker stops and continues with the others.
  */
-static const int launchers[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
+static const int launchers[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 };
 
-static void child(const char *path, int fd, int words, pid_t parent, const cpu_set_t *cpus,
-		  bool shared, int rank)
+static void child(const struct pd_process *process, const char *path, int fd, pid_t parent,
+		  const cpu_set_t *cpus, bool shared, int rank)
 {
 	sigset_t none;
 	char number[16];
@@ -139,44 +138,55 @@ static void child(const char *path, int fd, int words, pid_t parent, const cpu_s
 		setenv("OMP_WAIT_POLICY", "passive", 0);
 	/* UCX makes a named segment of shared memory while it loads, unless told not to */
 	setenv("UCX_MEM_EVENTS", "n", 0);
-	/*
-	 * Each stream of a GPU gets a queue of its own.  In a shared queue a transfer that waits
-	 * for another rank could stand before the work that this rank waits for.
-	 */
+	/* between hosts data takes the way that the channel takes, on its one rail */
+	if (process->network[0])
+		setenv("UCX_NET_DEVICES", process->network, 0);
+	/* a GPU's streams get queues of their own: one whose transfer waits for another rank must
+	 * not stand before one that this other rank waits for */
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-	if (pass(fd, words) < 0)
+	if (pass(fd, process->words) < 0)
 		_exit(PD_EXIT_FAILED);
 	snprintf(number, sizeof(number), "%d", rank);
 	execl(path, WORKER, number, (char *)NULL);
 	_exit(PD_EXIT_FAILED);
 }
 
-int pd_process_start(struct pd_process *process, int rank, const struct pd_seat *seat,
-		     struct pd_error *err)
+int pd_process_start_on(struct pd_process *process, int fd, int rank, const struct pd_seat *seat,
+			struct pd_error *err)
 {
 	pid_t parent = getpid();
 	char path[PATH_MAX];
 	cpu_set_t cpus;
-	int pair[2], threads;
+	int threads;
 
 	if (find_worker(path, sizeof(path), err) < 0)
 		return -1;
-	threads = share(seat->local, seat->locals, &cpus);
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-		return pd_error_failed(err, "socketpair: %s", strerror(errno));
+	threads = share(seat->sharer, seat->sharers, &cpus);
 	process->words = memfd_create("words", MFD_CLOEXEC);
 	process->pid = fork();
 	if (process->pid == 0)
-		child(path, pair[1], process->words, parent, &cpus,
-		      threads * seat->locals > pd_process_processors(), rank);
+		child(process, path, fd, parent, &cpus,
+		      threads * seat->sharers > pd_process_processors(), rank);
+	if (process->pid > 0)
+		return 0;
+	process->pid = 0;
+	return pd_error_failed(err, "fork: %s", strerror(errno));
+}
+
+int pd_process_start(struct pd_process *process, int rank, const struct pd_seat *seat,
+		     struct pd_error *err)
+{
+	int pair[2], status;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+		return pd_error_failed(err, "socketpair: %s", strerror(errno));
+	status = pd_process_start_on(process, pair[1], rank, seat, err);
 	close(pair[1]);
-	if (process->pid < 0) {
-		process->pid = 0;
+	if (status < 0)
 		close(pair[0]);
-		return pd_error_failed(err, "fork: %s", strerror(errno));
-	}
-	pd_channel_init(&process->channel, pair[0], SEND_PATIENCE_S);
-	return 0;
+	else
+		pd_channel_init(&process->channel, pair[0], PD_SEND_PATIENCE_S);
+	return status;
 }
 
 bool pd_process_ended(struct pd_process *process)

@@ -18,17 +18,20 @@ struct pd_process {
 	pid_t pid;                      /* 0: it does not run */
 	int status;                     /* from waitpid, once it has ended */
 	struct pd_channel channel;
-	int words;                      /* file of what it writes before its main(); -1: none */
+	int words;                      /* what it said before its main(); -1: nobody listens */
+	char network[16];               /* the interface that leads to other hosts; "": none is needed */
 };
 
 /*
- * Starts the process of a rank.  The processors that this process may use are dealt out to the
- * ranks of this host in equal shares; where they are fewer than the ranks, each rank gets one, in
- * turn.
+ * Starts the process of a rank.  The processors that this process may use are dealt out in equal
+ * shares to the ranks that have the same; with fewer processors than processes, one each, in turn.
  */
 int pd_process_start(struct pd_process *process, int rank, const struct pd_seat *seat,
 		     struct pd_error *err);
-/* Returns how many processors this process may use; those are dealt out to ranks. */
+/* Does the same where the rank's end of its channel is there: fd, which stays open here, too. */
+int pd_process_start_on(struct pd_process *process, int fd, int rank, const struct pd_seat *seat,
+			struct pd_error *err);
+/* Processors that this process may use, and gives to those it starts. */
 int pd_process_processors(void);
 /* Kills the process if it runs, and waits for its end. */
 void pd_process_kill(struct pd_process *process);

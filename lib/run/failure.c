@@ -13,11 +13,14 @@
 #define LATE_NS (2 * SECOND_NS)         /* ranks report every second */
 #define GRACE_NS (2 * SECOND_NS)        /* time for a rank to say why it failed */
 
-/* Writes "rank 1 (stage 1 of 2)". */
-const char *supervisor_who(const struct supervisor *s, int r, char *buf, size_t size)
+/* "rank 1 (stage 1 of 2)"; with several hosts "rank 1 (stage 1 of 2, host h3)" */
+const char *supervisor_who(const struct supervisor *s, int r, char buf[WHO_TEXT])
 {
-	snprintf(buf, size, "rank %d (stage %d of %d)", r, supervisor_stage_of(s, r, NULL),
-		 s->job->plan->stage_count);
+	const struct pd_seat *seat = s->launcher->ops->seat(s->launcher, r);
+	bool several = seat->hosts > 1;
+
+	snprintf(buf, WHO_TEXT, "rank %d (stage %d of %d%s%s)", r, supervisor_stage_of(s, r, NULL),
+		 s->job->plan->stage_count, several ? ", host " : "", several ? seat->host : "");
 	return buf;
 }
 
@@ -42,9 +45,9 @@ int supervisor_lost_output(const struct supervisor *s, struct pd_error *err)
 
 int supervisor_rank_failed(struct supervisor *s, int r, struct pd_error *err, const char *fate)
 {
-	char name[64], more[160];
+	char name[WHO_TEXT], more[160];
 
-	return pd_error_failed(err, "%s %s%s%s%s", supervisor_who(s, r, name, sizeof(name)), fate,
+	return pd_error_failed(err, "%s %s%s%s%s", supervisor_who(s, r, name), fate,
 			       s->connected && s->ranks[r].doing[0] ? " during " : "",
 			       s->connected ? s->ranks[r].doing : " while starting",
 			       way_on(s, more, sizeof(more)));
@@ -80,7 +83,7 @@ static int waited_for(const struct supervisor *s)
  */
 int supervisor_nothing_moves(struct supervisor *s, struct pd_error *err)
 {
-	char name[64];
+	char name[WHO_TEXT];
 	int r = silent_rank(s);
 
 	if (r >= 0)
@@ -91,10 +94,10 @@ int supervisor_nothing_moves(struct supervisor *s, struct pd_error *err)
 	for (r = 0; r < s->count; r++)
 		if (s->ranks[r].busy)
 			return pd_error_failed(err, "%s hangs in a checkpoint: nothing has moved",
-					       supervisor_who(s, r, name, sizeof(name)));
+					       supervisor_who(s, r, name));
 	r = waited_for(s);
 	return pd_error_failed(err, "nothing has moved for %" PRId64 " s; %s waits in %s",
-			       s->how->timeout_s, supervisor_who(s, r, name, sizeof(name)),
+			       s->how->timeout_s, supervisor_who(s, r, name),
 			       s->ranks[r].doing);
 }
 
@@ -130,14 +133,14 @@ static int blamed(const struct supervisor *s, const json_t *message)
 static bool is_cause(struct supervisor *s, int q, struct pd_error *err)
 {
 	json_t *message = NULL;
-	char name[64];
+	char name[WHO_TEXT];
 	int verdict;
 
 	while ((verdict = pd_channel_receive(supervisor_channel(s, q), &message)) > 0) {
 		bool failed = pd_message_is(message, "error"), own = failed && blamed(s, message) < 0;
 
 		if (own)
-			pd_error_failed(err, "%s: %s", supervisor_who(s, q, name, sizeof(name)),
+			pd_error_failed(err, "%s: %s", supervisor_who(s, q, name),
 					json_string_value(json_object_get(message, "text")));
 		s->ranks[q].lost_another |= failed;
 		json_decref(message);
@@ -153,6 +156,7 @@ static bool is_cause(struct supervisor *s, int q, struct pd_error *err)
 /* Looks for the cause at all ranks but r, beginning with the one that r blames. */
 static bool find_cause(struct supervisor *s, int r, int blames, struct pd_error *err)
 {
+	s->launcher->ops->look(s->launcher);
 	for (int i = 0; i < s->count; i++) {
 		int q = (blames + i) % s->count;
 
@@ -164,7 +168,7 @@ static bool find_cause(struct supervisor *s, int r, int blames, struct pd_error 
 
 int supervisor_on_error(struct supervisor *s, int r, const json_t *message, struct pd_error *err)
 {
-	char name[64];
+	char name[WHO_TEXT];
 	int status = (int)json_integer_value(json_object_get(message, "status"));
 	const char *text = json_string_value(json_object_get(message, "text"));
 	int blames = blamed(s, message);
@@ -179,5 +183,5 @@ int supervisor_on_error(struct supervisor *s, int r, const json_t *message, stru
 			if (find_cause(s, r, blames, err))
 				return -1;
 	}
-	return pd_error_failed(err, "%s: %s", supervisor_who(s, r, name, sizeof(name)), text);
+	return pd_error_failed(err, "%s: %s", supervisor_who(s, r, name), text);
 }

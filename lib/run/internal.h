@@ -62,6 +62,7 @@ struct rank {
 	struct pd_position position;
 	struct pd_phase phase;
 	bool in_phase, sharing, frozen, stopping, exit;
+	bool cut_off;                   /* all done, and others have gone */
 	int stop_phase;
 	struct pd_error send_error;
 };
@@ -164,8 +165,9 @@ int supervisor_catch_signals(struct supervisor *s, struct pd_error *err);
 void supervisor_read_signals(struct supervisor *s);
 void supervisor_release_signals(struct supervisor *s);
 
-/* failure.c: the first writes "rank 1 (stage 1 of 2)"; the others fill err and return -1 */
-const char *supervisor_who(const struct supervisor *s, int r, char *buf, size_t size);
+/* failure.c: "rank 1 (stage 1 of 2)"; the others fill err and return -1 */
+#define WHO_TEXT 160
+const char *supervisor_who(const struct supervisor *s, int r, char buf[WHO_TEXT]);
 int supervisor_rank_failed(struct supervisor *s, int r, struct pd_error *err, const char *fate);
 int supervisor_nothing_moves(struct supervisor *s, struct pd_error *err);
 int supervisor_lost_output(const struct supervisor *s, struct pd_error *err);

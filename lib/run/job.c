@@ -76,27 +76,6 @@ static void add_list(json_t *value, const struct pd_lists *lists, int rank)
 	free(text);
 }
 
-static json_t *seat_json(const struct pd_seat *seat)
-{
-	return json_pack("{s:s, s:i, s:i, s:i, s:I}", "host", seat->host, "local", seat->local,
-			 "locals", seat->locals, "device", seat->device, "clock_ahead_ns",
-			 (json_int_t)seat->clock_ahead_ns);
-}
-
-static int seat_parse(json_t *value, struct pd_seat *seat)
-{
-	const char *host;
-	json_int_t clock_ahead;
-
-	if (json_unpack(value, "{s:s, s:i, s:i, s:i, s:I}", "host", &host, "local", &seat->local,
-			"locals", &seat->locals, "device", &seat->device, "clock_ahead_ns",
-			&clock_ahead) < 0)
-		return -1;
-	snprintf(seat->host, sizeof(seat->host), "%s", host);
-	seat->clock_ahead_ns = clock_ahead;
-	return 0;
-}
-
 json_t *pd_job_json(const struct pd_job *job, int rank, const struct pd_seat *seat)
 {
 	json_t *value = json_pack("{s:s, s:o, s:s, s:s*, s:s*, s:s*, s:I, s:I, s:I, s:I, s:I,"
@@ -116,7 +95,7 @@ json_t *pd_job_json(const struct pd_job *job, int rank, const struct pd_seat *se
 	json_object_set_new(value, "tf32", json_boolean(job->tf32));
 	if (job->transport)
 		json_object_set_new(value, "transport", json_string(job->transport));
-	json_object_set_new(value, "seat", seat_json(seat));
+	json_object_set_new(value, "seat", pd_seat_json(seat));
 	if (job->lists)
 		add_list(value, job->lists, rank);
 	return value;
@@ -154,7 +133,7 @@ struct pd_job *pd_job_parse(json_t *value, struct pd_error *err)
 			"optimizer", &optimizer, "evaluate", &evaluate,
 			"resume_step", &resume) < 0 ||
 	    optimizer_parse(optimizer, &job->optimizer) < 0 ||
-	    seat_parse(json_object_get(value, "seat"), &job->seat) < 0) {
+	    pd_seat_parse(json_object_get(value, "seat"), &job->seat) < 0) {
 		pd_error_failed(err, "the launcher sent a job that cannot be read");
 		pd_job_free(job);
 		return NULL;

@@ -227,6 +227,19 @@ static bool next_phase(struct rank *rank)
 	return true;
 }
 
+/*
+ * All is done here.  Others may still need what the transport does for them; those that are told
+ * before this one to go take their connections along, which is no failure any more.
+ */
+static void serve_others(struct rank *rank)
+{
+	const struct pd_transport_ops *transport = rank->transport->ops;
+
+	if (!rank->cut_off)
+		rank->cut_off = transport->progress(rank->transport) < 0;
+	rank_sleep(rank);
+}
+
 static int train(struct rank *rank, struct pd_error *err)
 {
 	bool finished = false;
@@ -245,6 +258,10 @@ static int train(struct rank *rank, struct pd_error *err)
 						       strerror(errno));
 			if (say(rank, json_pack("{s:s}", "event", "done")) < 0)
 				return -1;
+		}
+		if (finished && !rank->in_phase) {
+			serve_others(rank);
+			continue;
 		}
 		ask_next_checkpoint(rank);
 		hold_back(rank);

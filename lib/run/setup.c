@@ -345,8 +345,13 @@ int rank_connect(struct rank *rank, const json_t *message, struct pd_error *err)
 	size_t *lengths = pd_calloc(n, sizeof(*lengths));
 	int status;
 
-	for (size_t i = 0; i < n; i++)
-		addresses[i] = from_hex(json_string_value(json_array_get(list, i)), &lengths[i]);
+	/* of those with whom this rank exchanges nothing there may be none */
+	for (size_t i = 0; i < n; i++) {
+		const char *address = json_string_value(json_array_get(list, i));
+
+		if (address)
+			addresses[i] = from_hex(address, &lengths[i]);
+	}
 	pd_mem_for("what workers exchange");
 	rank->zero_ns = json_integer_value(json_object_get(message, "zero_ns")) +
 			rank->job->seat.clock_ahead_ns;

@@ -33,7 +33,7 @@ static void add_unless_ignored(sigset_t *set, int signal)
 
 int supervisor_catch_signals(struct supervisor *s, struct pd_error *err)
 {
-	static const int wishes[] = { SIGINT, SIGTERM, SIGHUP };
+	static const int wishes[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
 	sigset_t set;
 
 	sigemptyset(&set);

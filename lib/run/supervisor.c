@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/opt.h"
 #include "run/internal.h"
+#include "schedule/peers.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -87,18 +88,30 @@ void supervisor_ask_stop(struct supervisor *s)
 
 /* ---- messages ---- */
 
-static void connect_all(struct supervisor *s)
+/* Those that rank r exchanges something with; rank 0, which says who shares a GPU, knows all. */
+static json_t *addresses_for(const struct supervisor *s, int r)
 {
 	json_t *addresses = json_array();
 
-	for (int r = 0; r < s->count; r++)
-		json_array_append(addresses, s->ranks[r].address);
+	for (int q = 0; q < s->count; q++)
+		if (r == 0 || q == r || pd_schedule_are_peers(s->schedule, r, q))
+			json_array_append(addresses, s->ranks[q].address);
+		else
+			json_array_append_new(addresses, json_null());
+	return addresses;
+}
+
+static void connect_all(struct supervisor *s)
+{
+	int64_t zero_ns = pd_now_ns();
+
 	s->connected = true;
 	s->moved_ns = pd_awake_ns(&s->awake);
 	pd_run_report_begin(&s->report, s->job, s->how->report_every, s->how->quiet);
-	supervisor_tell_all(s, json_pack("{s:s, s:o, s:I}", "event", "connect",
-					 "addresses", addresses,
-					 "zero_ns", (json_int_t)pd_now_ns()));
+	for (int r = 0; r < s->count; r++)
+		supervisor_tell(s, r, json_pack("{s:s, s:o, s:I}", "event", "connect",
+						"addresses", addresses_for(s, r),
+						"zero_ns", (json_int_t)zero_ns));
 	if (s->stop_asked)
 		supervisor_ask_stop(s);
 }

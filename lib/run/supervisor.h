@@ -19,14 +19,12 @@ struct pd_supervision {
 };
 
 /*
- * Runs the job to its end, with reports on standard output and a progress bar on standard error.
- *
- * SIGINT, SIGTERM and SIGHUP, unless they are ignored, end the run at the next minibatch, with a
- * checkpoint where the job has them.  A second signal, a second later or more, ends it at once, as
- * does the first one where the job has lists, which cannot be cut short.  A report that cannot be
- * written ends the run in order, and is an error then.
- *
- * Returns 0, the number of the signal that ended the run (the program should end by it, too), or -1
+ * Runs the job to its end: reports on standard output, a progress bar on standard error.
+ * SIGINT, SIGTERM, SIGHUP and SIGUSR1, unless they are ignored, end it at the next minibatch, with a
+ * checkpoint where the job has them; a second one, a second later, at once, and the first where the
+ * job has lists, which cannot be cut short.
+ * A report that cannot be written also ends it in order, and is an error then.
+ * Returns 0; or the number of the signal that ended it, by which the program should end too; or -1
  * with the error.  No rank is left running.
  */
 int pd_supervise(struct pd_job *job, const struct pd_supervision *how, struct pd_error *err);

@@ -65,12 +65,12 @@ void supervisor_receive_trace(struct supervisor *s, int r)
 /* Checks, once a rank's part has come, that all of it could be stored. */
 int supervisor_has_trace(struct supervisor *s, int r, struct pd_error *err)
 {
-	char name[64];
+	char name[WHO_TEXT];
 
 	if (!s->ranks[r].trace_lost)
 		return 0;
 	return pd_error_failed(err, "%s: %s: cannot write: %s",
-			       supervisor_who(s, r, name, sizeof(name)), s->job->trace,
+			       supervisor_who(s, r, name), s->job->trace,
 			       strerror(s->ranks[r].trace_lost));
 }
 

@@ -45,7 +45,8 @@ static int on_lost_output(struct supervisor *s, struct pd_error *err)
 
 int supervisor_watch(struct supervisor *s, struct pd_error *err)
 {
-	struct pollfd *fds = pd_calloc((size_t)s->count + 1, sizeof(*fds));
+	struct pollfd *fds = pd_calloc((size_t)s->count + 2, sizeof(*fds));
+	struct pd_launcher *launcher = s->launcher;
 	int status = 0;
 
 	while (s->done < s->count && status == 0) {
@@ -53,7 +54,9 @@ int supervisor_watch(struct supervisor *s, struct pd_error *err)
 			fds[r] = (struct pollfd){ .fd = supervisor_channel(s, r)->fd,
 						  .events = POLLIN };
 		fds[s->count] = (struct pollfd){ .fd = s->signal_fd, .events = POLLIN };
-		if (poll(fds, (nfds_t)s->count + 1, 1000) < 0 && errno != EINTR) {
+		fds[s->count + 1] = (struct pollfd){ .fd = launcher->ops->fd(launcher),
+						     .events = POLLIN };
+		if (poll(fds, (nfds_t)s->count + 2, 1000) < 0 && errno != EINTR) {
 			status = pd_error_failed(err, "poll: %s", strerror(errno));
 			break;
 		}
@@ -61,6 +64,8 @@ int supervisor_watch(struct supervisor *s, struct pd_error *err)
 			supervisor_read_signals(s);
 		if (s->at_once)
 			break;
+		if (fds[s->count + 1].revents)
+			launcher->ops->look(launcher);
 		for (int r = 0; r < s->count && status == 0; r++)
 			if (fds[r].revents)
 				status = supervisor_read_rank(s, r, err);
@@ -85,6 +90,7 @@ int supervisor_settle(struct supervisor *s, struct pd_error *err)
 		supervisor_read_signals(s);
 		if (s->at_once)
 			return 0;
+		launcher->ops->look(launcher);
 		for (int r = 0; r < s->count; r++)
 			if (supervisor_read_rank(s, r, err) < 0)
 				return -1;
@@ -95,7 +101,7 @@ int supervisor_settle(struct supervisor *s, struct pd_error *err)
 	supervisor_tell_all(s, json_pack("{s:s}", "event", "exit"));
 	for (int r = 0; r < s->count; r++) {
 		int64_t until = pd_awake_ns(&s->awake) + SILENCE_NS;
-		char fate[PD_FATE_TEXT], name[64];
+		char fate[PD_FATE_TEXT], name[WHO_TEXT];
 		enum pd_ended ended;
 
 		while ((ended = launcher->ops->ended(launcher, r)) == PD_STILL_RUNS &&
@@ -103,7 +109,7 @@ int supervisor_settle(struct supervisor *s, struct pd_error *err)
 			usleep(500);
 		if (ended != PD_ENDED_WELL)
 			return pd_error_failed(err, "%s %s after its work was done",
-					       supervisor_who(s, r, name, sizeof(name)),
+					       supervisor_who(s, r, name),
 					       ended == PD_STILL_RUNS ? "hangs"
 					       : launcher->ops->fate(launcher, r, fate));
 	}

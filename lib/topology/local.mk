@@ -1,3 +1,3 @@
 lib_libpd_a_SOURCES += lib/topology/topology.c lib/topology/topology.h \
 	lib/topology/allreduce.c lib/topology/allreduce.h \
-	lib/topology/seat.h
+	lib/topology/seat.c lib/topology/seat.h

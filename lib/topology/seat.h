@@ -6,6 +6,7 @@
 #ifndef PD_TOPOLOGY_SEAT_H
 #define PD_TOPOLOGY_SEAT_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -15,6 +16,10 @@
 struct pd_seat {
 	char host[PD_SEAT_HOST];        /* the same for ranks of one host, and for no others */
 	int local, locals;              /* its number among the ranks of its host, and how many */
+	int hosts;                      /* of the whole run */
+	int sharer, sharers;            /* its number among the ranks that have the same processors, and
+					   how many: of its host all, unless whoever started them dealt
+					   the processors out */
 	int device;                     /* the number of its device among those of its host */
 	int64_t clock_ahead_ns;         /* of its host's pd_now_ns() before the supervisor's */
 };
@@ -24,5 +29,9 @@ static inline bool pd_seat_beside(const struct pd_seat *a, const struct pd_seat 
 {
 	return strcmp(a->host, b->host) == 0;
 }
+
+json_t *pd_seat_json(const struct pd_seat *seat);       /* a new reference */
+/* Returns -1 if it is none. */
+int pd_seat_parse(json_t *value, struct pd_seat *out);
 
 #endif

@@ -31,16 +31,13 @@ struct pd_transport_end {
 struct pd_transport_config {
 	int rank, ranks;
 	struct pd_gate *gate;           /* NULL in virtual time */
-	/* for providers of device memory; all borrowed: */
-	struct pd_transport *host;      /* connected, except in offer() */
+	const struct pd_seat *seat;     /* borrowed; NULL: there is one host */
+	/* over a transport of the host's, all borrowed: */
+	struct pd_transport *host;      /* connected, but in offer() */
 	struct pd_device *device;
-	const struct pd_seat *seat;
-	/*
-	 * the peers that this rank exchanges with by this provider, as they know; itself if it
-	 * sends to itself
-	 */
-	const bool *peers;
-	bool asked;                     /* the user wants no other provider */
+	const bool *peers;              /* with whom this rank exchanges by this provider, and they
+					   with it; itself where it sends to itself */
+	bool asked;                     /* the user wants this provider, and no other */
 	const struct pd_transport_end *ends;    /* by rank; NULL in offer() */
 };
 

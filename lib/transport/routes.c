@@ -145,7 +145,8 @@ static struct pd_transport_end *read_ends(const struct routes *t, const void *co
 
 	for (int r = 0; r < t->config.ranks; r++) {
 		ends[r].rank = r;
-		read_address(addresses[r], provider, &ends[r]);
+		if (addresses[r])
+			read_address(addresses[r], provider, &ends[r]);
 	}
 	return ends;
 }
@@ -251,6 +252,8 @@ static int connect_host(struct routes *t, const void *const *addresses, const si
 	for (size_t r = 0; r < ranks; r++) {
 		struct pd_transport_end end;
 
+		if (!addresses[r] || !t->peers[r])
+			continue;
 		at[r] = read_address(addresses[r], NULL, &end);
 		rest[r] = lengths[r] - (size_t)((const char *)at[r] - (const char *)addresses[r]);
 	}
@@ -384,7 +387,7 @@ static const struct pd_transport_provider *first_of_host(void)
 struct pd_transport *pd_routes_open(const struct pd_routes_config *config, struct pd_error *err)
 {
 	struct pd_transport_config ends = { .rank = config->rank, .ranks = config->ranks,
-					    .gate = config->gate };
+					    .gate = config->gate, .seat = &config->seat };
 	struct routes *t = pd_zalloc(sizeof(*t));
 	int providers = 0;
 

@@ -20,14 +20,11 @@ struct pd_routes_config {
 	const char *how;
 	int rank, ranks;
 	struct pd_seat seat;
-	/*
-	 * the peers that this rank exchanges with, as they know; itself if it sends to itself.
-	 * Copied; NULL: all
-	 */
-	const bool *peers;
-	/* for host memory; NULL: the one of pd_providers */
-	const struct pd_transport_provider *host;
-	struct pd_device *device;       /* with separate memory, borrowed; NULL: none */
+	const bool *peers;              /* with whom this rank exchanges, and they with it; itself
+					   where it sends to itself.  Copied; NULL: all.  Of others
+					   no addresses are needed */
+	const struct pd_transport_provider *host;       /* of the host's memory; NULL: pd_providers' */
+	struct pd_device *device;       /* with memory of its own, borrowed; NULL: there is none */
 	struct pd_gate *gate;
 };
 

@@ -41,7 +41,8 @@ struct pd_transport_ops {
 	void (*cancel)(struct pd_transport *t);         /* for transports of host memory */
 	/* Returns this rank's address, borrowed until close(). */
 	void (*address)(struct pd_transport *t, const void **bytes_p, size_t *length_p);
-	/* Connects with addresses[r] of lengths[r] bytes for every rank r, itself included. */
+	/* addresses[r], lengths[r] of every rank, self included; NULL of one with whom this rank
+	 * exchanges nothing. */
 	int (*connect)(struct pd_transport *t, const void *const *addresses, const size_t *lengths,
 		       struct pd_error *err);
 	int (*send)(struct pd_transport *t, int peer, uint64_t tag, const void *buf, size_t bytes,

@@ -29,21 +29,11 @@ static struct pd_plan plan = { .stages = stages, .stage_count = RANKS, .rank_cou
 static struct pd_job job = { .plan = &plan };
 static const struct pd_supervision how = { .timeout_s = 5 };
 
-static void is_named(int r, const char *what)
-{
-	struct supervisor s = { .job = &job, .how = &how, .ranks = ranks, .count = RANKS,
-				.connected = true, .last_checkpoint = -1 };
-	struct pd_error err = { 0 };
-	char name[64];
-
-	ok(supervisor_nothing_moves(&s, &err) < 0 && err.status == PD_EXIT_FAILED &&
-	   strstr(err.text, supervisor_who(&s, r, name, sizeof(name))), "%s", what);
-	diag("%s", err.text);
-}
-
 /* ---- a launcher whose ranks are ends of sockets ---- */
 
 static struct pd_channel here[RANKS], there[RANKS];     /* the supervisor's, and the ranks' */
+
+static int hosts = 1;
 
 static struct pd_channel *channel(struct pd_launcher *launcher, int rank)
 {
@@ -60,9 +50,38 @@ static const char *fate(const struct pd_launcher *launcher, int rank, char buf[P
 	return strcpy(buf, "was struck by lightning");
 }
 
+static const struct pd_seat *seat(const struct pd_launcher *launcher, int rank)
+{
+	static struct pd_seat seats[RANKS];
+
+	seats[rank].hosts = hosts;
+	snprintf(seats[rank].host, sizeof(seats[rank].host), "h%d", rank);
+	return &seats[rank];
+}
+
+static void look(struct pd_launcher *launcher)
+{
+}
+
 static const struct pd_launcher_ops launcher_ops = {
-	.name = "sockets", .channel = channel, .ended = ended, .fate = fate,
+	.name = "sockets", .channel = channel, .ended = ended, .fate = fate, .seat = seat,
+	.look = look,
 };
+
+/* ---- who is named ---- */
+
+static void is_named(int r, const char *what)
+{
+	struct pd_launcher launcher = { .ops = &launcher_ops };
+	struct supervisor s = { .job = &job, .how = &how, .launcher = &launcher, .ranks = ranks,
+				.count = RANKS, .connected = true, .last_checkpoint = -1 };
+	struct pd_error err = { 0 };
+	char name[WHO_TEXT];
+
+	ok(supervisor_nothing_moves(&s, &err) < 0 && err.status == PD_EXIT_FAILED &&
+	   strstr(err.text, supervisor_who(&s, r, name)), "%s", what);
+	diag("%s", err.text);
+}
 
 static void start_all(void)
 {
@@ -172,6 +191,9 @@ int main(void)
 	ranks[3].busy = false;
 	doing(2, "recv_activation", 0);
 	is_named(1, "in a circle, one of it");
+	hosts = 2;
+	is_named(1, "and where there are several hosts, with its own");
+	hosts = 1;
 	causes();
 	return done_testing();
 }

@@ -24,6 +24,7 @@ static void forked_seats(void)
 		const struct pd_seat *seat = launcher->ops->seat(launcher, r);
 
 		alike &= seat->local == r && seat->locals == RANKS && seat->device == r &&
+			 seat->sharer == r && seat->sharers == RANKS && seat->hosts == 1 &&
 			 seat->clock_ahead_ns == 0 && pd_seat_beside(seat, first);
 		ended &= launcher->ops->ended(launcher, r) != PD_STILL_RUNS;
 		launcher->ops->kill(launcher, r);
@@ -39,7 +40,8 @@ static void with_the_job(void)
 	char *name = pd_format("%s/test/data/small-plan.json", source ? source : ".");
 	struct pd_error err = { 0 };
 	struct pd_job job = { .plan = read_plan_file(name, &err), .device = "cpu" }, *got;
-	const struct pd_seat seat = { .host = "node7", .local = 2, .locals = 4, .device = 3,
+	const struct pd_seat seat = { .host = "node7", .local = 2, .locals = 4, .hosts = 5,
+				      .sharer = 1, .sharers = 2, .device = 3,
 				      .clock_ahead_ns = -5000000000 };
 	json_t *message;
 
@@ -48,7 +50,8 @@ static void with_the_job(void)
 	message = pd_job_json(&job, 1, &seat);
 	got = pd_job_parse(message, &err);
 	ok(got && pd_seat_beside(&got->seat, &seat) && got->seat.local == 2 &&
-	   got->seat.locals == 4 && got->seat.device == 3 &&
+	   got->seat.locals == 4 && got->seat.hosts == 5 && got->seat.sharer == 1 &&
+	   got->seat.sharers == 2 && got->seat.device == 3 &&
 	   got->seat.clock_ahead_ns == -5000000000, "a seat comes with the job");
 	json_object_del(message, "seat");
 	ok(!pd_job_parse(message, &err), "a job without a seat is none");

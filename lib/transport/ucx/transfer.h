@@ -3,6 +3,7 @@
 #ifndef PD_TRANSPORT_UCX_TRANSFER_H
 #define PD_TRANSPORT_UCX_TRANSFER_H
 
+#include "topology/seat.h"
 #include "transport/transport.h"
 
 #include <ucp/api/ucp.h>
@@ -29,7 +30,9 @@ struct ucx {
 	struct pd_gate *gate;
 	ucp_context_h context;
 	ucp_worker_h worker;
-	ucp_address_t *address;
+	bool several_hosts;
+	char host[PD_SEAT_HOST];
+	char *address;                  /* the host, then UCX's own */
 	size_t address_length;
 	ucp_ep_h *peers;
 	int fd;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Transfers by UCX (UCP tag matching), on one machine: shared memory, no network port.
+ * Transfers by UCX (UCP tag matching): on one host through shared memory, without a network port;
+ * between hosts, where there are several, by TCP.
  *
  * What UCX is told, and why (a variable UCX_... that is set in the environment wins):
  *
@@ -20,10 +21,13 @@
  * RCACHE_ENABLE=n: nothing here needs memory to be registered; without it UCX does not
  *   replace malloc and mmap of the process.
  * LOG_LEVEL=fatal: failures are told in our words, once.
+ * With several hosts, TLS has tcp, too; and MAX_RNDV_LANES=1 keeps a message of one host from going
+ *   half by its network.
  *
- * Endpoints are without UCX's own error handling, which would have to do without cma: a
+ * Endpoints of one host are without UCX's own error handling, which would have to do without cma: a
  * peer that died is noticed by whoever started it.  Until then transfers with it stay
- * pending, or fail (peer_lost); close() works at any time.
+ * pending, or fail (peer_lost); close() works at any time.  Between hosts there is no cma, and UCX
+ * says of a connection that it has ended; of one that goes silent it says nothing for minutes.
  */
 #include "base/clock.h"
 #include "base/mem.h"
@@ -143,6 +147,22 @@ static void peer_lost(void *transport, ucp_ep_h endpoint, ucs_status_t status)
 		}
 }
 
+/* The host comes first in an address, and so does whether there is error handling. */
+static ucs_status_t connect_one(struct ucx *u, int r, const char *address)
+{
+	bool beside = strncmp(address, u->host, sizeof(u->host)) == 0;
+	ucp_ep_params_t params = {
+		.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+			      UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+			      UCP_EP_PARAM_FIELD_ERR_HANDLER,
+		.address = (const ucp_address_t *)(address + sizeof(u->host)),
+		.err_mode = beside ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER,
+		.err_handler = {.cb = peer_lost, .arg = u},
+	};
+
+	return ucp_ep_create(u->worker, &params, &u->peers[r]);
+}
+
 static int ucx_connect(struct pd_transport *t, const void *const *addresses, const size_t *lengths,
 		       struct pd_error *err)
 {
@@ -151,20 +171,11 @@ static int ucx_connect(struct pd_transport *t, const void *const *addresses, con
 	pd_mem_expect(ROOM);
 	u->peers = pd_calloc((size_t)u->ranks, sizeof(*u->peers));
 	for (int r = 0; r < u->ranks; r++) {
-		ucp_ep_params_t params = {
-			.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
-				      UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-				      UCP_EP_PARAM_FIELD_ERR_HANDLER,
-			.address = addresses[r],
-			.err_mode = UCP_ERR_HANDLING_MODE_NONE,
-			.err_handler = {.cb = peer_lost, .arg = u},
-		};
-		ucs_status_t status = ucp_ep_create(u->worker, &params, &u->peers[r]);
+		ucs_status_t status = addresses[r] ? connect_one(u, r, addresses[r]) : UCS_OK;
 
 		if (status != UCS_OK)
-			return pd_error_peer(err, r, "rank %d: UCX cannot reach rank %d through "
-					     "shared memory: %s", u->rank, r,
-					     ucs_status_string(status));
+			return pd_error_peer(err, r, "rank %d: UCX cannot reach rank %d: %s", u->rank,
+					     r, ucs_status_string(status));
 	}
 	return 0;
 }
@@ -205,9 +216,8 @@ static void ucx_close(struct pd_transport *t)
 	if (!u)
 		return;
 	ucx_cancel(t);
-	if (u->address)
-		ucp_worker_release_address(u->worker, u->address);
-	/* the endpoints end, too, without asking peers, which may be dead */
+	free(u->address);
+	/* ends the endpoints too, without asking the peers, which may be dead */
 	if (u->worker)
 		ucp_worker_destroy(u->worker);
 	if (u->context)
@@ -217,25 +227,44 @@ static void ucx_close(struct pd_transport *t)
 	free(u);
 }
 
-static ucs_status_t configure(ucp_config_t *config)
+static ucs_status_t set(ucp_config_t *config, const char *name, const char *value)
 {
-	static const char *const settings[][2] = {
-		{"TLS", "posix,cma,self"},
+	char variable[64];
+
+	snprintf(variable, sizeof(variable), "UCX_%s", name);
+	return getenv(variable) ? UCS_OK : ucp_config_modify(config, name, value);
+}
+
+static ucs_status_t configure(const struct ucx *u, ucp_config_t *config)
+{
+	const char *const settings[][2] = {
+		{"TLS", u->several_hosts ? "posix,cma,self,tcp" : "posix,cma,self"},
 		{"RNDV_THRESH", "8000"},
 		{"RCACHE_ENABLE", "n"},
 		{"LOG_LEVEL", "fatal"},
 	};
+	ucs_status_t status = UCS_OK;
 
-	for (size_t i = 0; i < PD_COUNT(settings); i++) {
-		char variable[64];
-		ucs_status_t status = UCS_OK;
+	for (size_t i = 0; i < PD_COUNT(settings) && status == UCS_OK; i++)
+		status = set(config, settings[i][0], settings[i][1]);
+	if (status == UCS_OK && u->several_hosts)
+		status = set(config, "MAX_RNDV_LANES", "1");
+	return status;
+}
 
-		snprintf(variable, sizeof(variable), "UCX_%s", settings[i][0]);
-		if (!getenv(variable))
-			status = ucp_config_modify(config, settings[i][0], settings[i][1]);
-		if (status != UCS_OK)
-			return status;
-	}
+static ucs_status_t make_address(struct ucx *u)
+{
+	ucp_address_t *own;
+	size_t length;
+	ucs_status_t status = ucp_worker_get_address(u->worker, &own, &length);
+
+	if (status != UCS_OK)
+		return status;
+	u->address_length = sizeof(u->host) + length;
+	u->address = pd_zalloc(u->address_length);
+	memcpy(u->address, u->host, sizeof(u->host));
+	memcpy(u->address + sizeof(u->host), own, length);
+	ucp_worker_release_address(u->worker, own);
 	return UCS_OK;
 }
 
@@ -258,14 +287,14 @@ static ucs_status_t start(struct ucx *u)
 	status = ucp_config_read(NULL, NULL, &config);
 	if (status != UCS_OK)
 		return status;
-	status = configure(config);
+	status = configure(u, config);
 	if (status == UCS_OK)
 		status = ucp_init(&params, config, &u->context);
 	ucp_config_release(config);
 	if (status == UCS_OK)
 		status = ucp_worker_create(u->context, &worker_params, &u->worker);
 	if (status == UCS_OK)
-		status = ucp_worker_get_address(u->worker, &u->address, &u->address_length);
+		status = make_address(u);
 	if (status == UCS_OK)
 		status = ucp_worker_get_efd(u->worker, &u->fd);
 	return status;
@@ -287,6 +316,10 @@ static struct pd_transport *ucx_open(const struct pd_transport_config *config, s
 	u->rank = config->rank;
 	u->ranks = config->ranks;
 	u->gate = config->gate;
+	if (config->seat) {
+		u->several_hosts = config->seat->hosts > 1;
+		memcpy(u->host, config->seat->host, sizeof(u->host));
+	}
 	pd_ucx_transfers_init(u);
 	status = start(u);
 	if (status != UCS_OK) {
@@ -311,11 +344,11 @@ const struct pd_transport_ops pd_transport_ucx = {
 	.arm = ucx_arm,
 };
 
-/* UCX reaches the peers on this host, through shared memory. */
+/* Through shared memory, or by the network, to which both are connected in a run of several hosts. */
 static bool ucx_reaches(const struct pd_transport_end *self, const struct pd_transport_end *peer,
 			bool asked)
 {
-	return pd_seat_beside(&self->seat, &peer->seat);
+	return pd_seat_beside(&self->seat, &peer->seat) || self->seat.hosts > 1;
 }
 
 const struct pd_transport_provider pd_provider_ucx = {

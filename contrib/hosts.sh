@@ -1,0 +1,127 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Several hosts on one machine: runs a command on the first of N hosts that exist while it runs.
+#
+#     sh contrib/hosts.sh [--rate=RATE] [--clocks] [--limit=SECONDS] N COMMAND [ARGUMENT]...
+#
+# A host is a network namespace with a name of its own (UTS namespace), h1 to hN, 10.99.0.1 to .N,
+# connected to the others by a switch.  --rate shapes each host's link in both directions, such as
+# 100mbit.  --clocks gives each host a clock of its own, 1000 s apart from the next.  After
+# --limit=SECONDS (default 300), or when this script ends otherwise, all processes of the hosts are
+# killed and the hosts removed; so is what an earlier script left that was killed.
+#
+# The command finds in its environment
+#
+#     PD_HOSTS   h1,h2,...: for mpirun --host, which starts a rank on each
+#     PD_ON      a program that runs a command on a host: $PD_ON h2 'COMMAND'
+#     PD_NETNS   what namespaces are called but for the host: ip -n ${PD_NETNS}h2 link set eth0 down
+#
+# Needs root, iproute2 and util-linux; exits with 77 and a sentence where hosts cannot be had.
+set -u
+
+rate= clocks= limit=300 prefix=pd-$$-
+while :; do
+	case ${1-} in
+	--rate=?*) rate=${1#*=} ;;
+	--clocks) clocks=yes ;;
+	--limit=?*) limit=${1#*=} ;;
+	*) break ;;
+	esac
+	shift
+done
+case ${1-} in
+"" | *[!0-9]* | 0*) echo "hosts.sh: expected [OPTION]... N COMMAND..., found '$*'" >&2; exit 2 ;;
+esac
+count=$1
+shift
+
+cannot() {
+	echo "hosts.sh: no hosts here: $*" >&2
+	exit 77
+}
+[ "$(id -u)" -eq 0 ] || cannot "only root makes network namespaces"
+for program in ip unshare timeout; do
+	command -v $program >/dev/null || cannot "$program is absent"
+done
+
+# remove PREFIX: the hosts of a script, and what runs there.
+remove() {
+	for netns in $(ip netns list 2>/dev/null | sed -n "s/^\($1[a-z0-9]*\).*/\1/p"); do
+		for pid in $(ip netns pids "$netns" 2>/dev/null); do
+			kill -9 "$pid" 2>/dev/null
+		done
+		ip netns delete "$netns"
+		rm -rf "/etc/netns/$netns"
+	done
+	rmdir /etc/netns 2>/dev/null || :
+}
+
+for old in $(ip netns list 2>/dev/null | sed -n 's/^pd-\([0-9]*\)-.*/\1/p' | sort -u); do
+	kill -0 "$old" 2>/dev/null || remove "pd-$old-"
+done
+
+directory=$(mktemp -d "${TMPDIR:-/tmp}/pd-hosts.XXXXXX") || exit 3
+trap 'remove $prefix; rm -rf "$directory"' EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+ip netns add "${prefix}switch" 2>"$directory/error" || cannot "$(cat "$directory/error")"
+ip -n "${prefix}switch" link add br0 type bridge 2>"$directory/error" ||
+	cannot "$(cat "$directory/error")"
+ip -n "${prefix}switch" link set br0 up
+
+# Shaped where data leaves the host, and where it leaves the switch for the host.
+shape() {
+	[ -z "$rate" ] ||
+		tc -n "$1" qdisc add dev "$2" root tbf rate "$rate" burst 256kb latency 50ms
+}
+
+hosts= n=0
+while [ $n -lt "$count" ]; do
+	n=$((n + 1)) netns=${prefix}h$n
+	{
+		ip netns add "$netns" &&
+		ip link add "v$n" netns "${prefix}switch" type veth peer name eth0 netns "$netns" &&
+		ip -n "${prefix}switch" link set "v$n" master br0 up &&
+		ip -n "$netns" link set lo up &&
+		ip -n "$netns" addr add "10.99.$((n / 256)).$((n % 256))/16" dev eth0 &&
+		ip -n "$netns" link set eth0 up &&
+		shape "$netns" eth0 && shape "${prefix}switch" "v$n"
+	} 2>"$directory/error" || cannot "$(cat "$directory/error")"
+	mkdir -p "/etc/netns/$netns"
+	: >"/etc/netns/$netns/resolv.conf"
+	echo "10.99.$((n / 256)).$((n % 256)) h$n" >>"$directory/hosts"
+	hosts=$hosts,h$n
+done
+echo "127.0.0.1 localhost" >>"$directory/hosts"
+n=0
+while [ $n -lt "$count" ]; do
+	n=$((n + 1))
+	cp "$directory/hosts" "/etc/netns/${prefix}h$n/hosts"
+done
+
+# In the form in which mpirun calls ssh: [OPTION]... HOST COMMAND
+cat >"$directory/on" <<END
+#!/bin/sh
+while :; do case \$1 in -l | -p | -o) shift 2 ;; -*) shift ;; *) break ;; esac; done
+host=\$1
+shift
+clock=
+[ -z "$clocks" ] || clock="--time --fork --kill-child --monotonic \$((1000 * \${host#h}))"
+exec ip netns exec "$prefix\$host" unshare --uts \$clock \\
+	sh -c 'hostname "\$0"; exec sh -c "\$1"' "\$host" "\$*"
+END
+chmod +x "$directory/on"
+
+PD_HOSTS=${hosts#,} PD_ON=$directory/on PD_NETNS=$prefix OMPI_MCA_plm_rsh_agent=$directory/on
+OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export PD_HOSTS PD_ON PD_NETNS OMPI_MCA_plm_rsh_agent OMPI_ALLOW_RUN_AS_ROOT \
+	OMPI_ALLOW_RUN_AS_ROOT_CONFIRM
+
+# word by word, quoted for the shell of the host
+line=
+for word; do
+	line="$line '$(printf '%s' "$word" | sed "s/'/'\\\\''/g")'"
+done
+timeout --foreground -k 5 "$limit" "$directory/on" h1 "$line"

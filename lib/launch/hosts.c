@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch/hosts.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "launch/meeting.h"
+#include "launch/network.h"
+#include "launch/pmix/pmix.h"
+#include "launch/process.h"
+#include "launch/place.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define PATIENCE_S 60                   /* for all to connect */
+#define ANSWER_MS 10000                 /* for one to say what it was asked */
+#define END_NS INT64_C(2000000000)      /* for a rank that is killed to be gone */
+#define PINGS 32                        /* of a host, for its clock */
+
+struct remote {
+	struct pd_seat seat;
+	char *boot;                     /* tells hosts of one name apart */
+	char *processors;
+	struct pd_process process;      /* of rank 0 */
+	struct pd_channel agent, channel;       /* of the others */
+	bool started, ended, well, lost;
+	char fate[PD_FATE_TEXT];
+};
+
+struct hosts {
+	struct pd_launcher base;
+	int ranks, events;
+	struct remote *remote;
+};
+
+/* ---- which process this is ---- */
+
+/* Before main() ends there is one job, and one meeting of it. */
+static struct {
+	struct pd_pmix_job job;
+	bool invited;
+	struct hosts *hosts;
+} self;
+
+const struct pd_pmix_job *pd_hosts_job(void)
+{
+	return &self.job;
+}
+
+static char *refusal(int status)
+{
+	json_t *message = json_pack("{s:i}", "status", status);
+	char *text = json_dumps(message, JSON_COMPACT);
+
+	json_decref(message);
+	return text;
+}
+
+/* However the first process ends: the agents end with the same status. */
+static void on_end(int status, void *unused)
+{
+	char *text;
+
+	if (!self.invited) {
+		text = refusal(status);
+		pd_pmix_tell(text, NULL);
+		pd_pmix_end();
+		free(text);
+	}
+	for (int r = 1; self.hosts && r < self.hosts->ranks; r++)
+		if (self.hosts->remote[r].agent.fd >= 0)
+			pd_channel_send(&self.hosts->remote[r].agent,
+					json_pack("{s:s, s:i}", "event", "end", "status", status),
+					NULL);
+}
+
+/* A step of several tasks whose launcher does not say so by PMIx: each would be a run of its own. */
+static int check_alone(struct pd_error *err)
+{
+	const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
+
+	if (!tasks || atoi(tasks) <= 1)
+		return PD_HOSTS_ALONE;
+	return pd_error_input(err, "srun started %s tasks without PMIx: expected srun --mpi=pmix",
+			      tasks);
+}
+
+int pd_hosts_begin(struct pd_error *err)
+{
+	int found = pd_pmix_begin(&self.job, err);
+
+	if (found <= 0)
+		return found < 0 ? -1 : check_alone(err);
+	if (self.job.size == 1) {
+		pd_pmix_end();
+		return PD_HOSTS_ALONE;
+	}
+	/* a launcher that is killed takes the processes along that it started, or asks for an end */
+	prctl(PR_SET_PDEATHSIG, self.job.rank == 0 ? SIGTERM : SIGKILL);
+	if (self.job.rank > 0)
+		return PD_HOSTS_AGENT;
+	on_exit(on_end, NULL);
+	return PD_HOSTS_FIRST;
+}
+
+/* ---- seats ---- */
+
+/* The next message of that kind from an agent; a new reference. */
+static json_t *hear(struct hosts *h, int r, const char *event, struct pd_error *err)
+{
+	json_t *message = NULL;
+
+	if (pd_channel_wait(&h->remote[r].agent, ANSWER_MS, &message) > 0 &&
+	    pd_message_is(message, event))
+		return message;
+	json_decref(message);
+	pd_error_failed(err, "rank %d: the process that is to start it has gone silent", r);
+	return NULL;
+}
+
+static int receive_place(struct hosts *h, int r, struct pd_error *err)
+{
+	struct remote *remote = &h->remote[r];
+	json_t *place = r == 0 ? pd_hosts_place() : hear(h, r, "place", err);
+	const char *host, *boot, *processors;
+	int status = 0;
+
+	if (!place)
+		return -1;
+	if (json_unpack(place, "{s:s, s:s, s:s}", "host", &host, "boot", &boot, "processors",
+			&processors) < 0) {
+		status = pd_error_failed(err, "rank %d: where it is cannot be read", r);
+	} else {
+		snprintf(remote->seat.host, sizeof(remote->seat.host), "%s", host);
+		remote->boot = pd_strdup(boot);
+		remote->processors = pd_strdup(processors);
+	}
+	json_decref(place);
+	return status;
+}
+
+/* Hosts of one name that are not one get the beginning of what tells them apart. */
+static void tell_hosts_apart(struct hosts *h)
+{
+	for (int r = 1; r < h->ranks; r++)
+		for (int q = 0; q < r; q++) {
+			struct pd_seat *seat = &h->remote[r].seat;
+
+			if (!pd_seat_beside(seat, &h->remote[q].seat) ||
+			    strcmp(h->remote[r].boot, h->remote[q].boot) == 0)
+				continue;
+			snprintf(seat->host + strnlen(seat->host, sizeof(seat->host) - 10), 10,
+				 "/%.8s", h->remote[r].boot);
+			break;
+		}
+}
+
+static void count_neighbours(struct hosts *h)
+{
+	int hosts = 0;
+
+	for (int r = 0; r < h->ranks; r++) {
+		struct remote *a = &h->remote[r];
+
+		for (int q = 0; q < h->ranks; q++) {
+			const struct remote *b = &h->remote[q];
+			bool sharer = strcmp(a->processors, b->processors) == 0;
+
+			if (!pd_seat_beside(&a->seat, &b->seat))
+				continue;
+			a->seat.locals++;
+			a->seat.local += q < r;
+			a->seat.sharers += sharer;
+			a->seat.sharer += sharer && q < r;
+		}
+		a->seat.device = a->seat.local;
+		hosts += a->seat.local == 0;
+	}
+	for (int r = 0; r < h->ranks; r++)
+		h->remote[r].seat.hosts = hosts;
+}
+
+/* ---- clocks ---- */
+
+/* How far the clock of an agent is ahead: by the quickest of some questions and answers. */
+static int measure_clock(struct hosts *h, int r, struct pd_error *err)
+{
+	int64_t quickest = INT64_MAX;
+
+	for (int i = 0; i < PINGS; i++) {
+		int64_t asked = pd_now_ns(), there, back;
+		json_t *answer;
+
+		pd_channel_send(&h->remote[r].agent, json_pack("{s:s}", "event", "ping"), NULL);
+		answer = hear(h, r, "pong", err);
+		if (!answer)
+			return -1;
+		back = pd_now_ns() - asked;
+		there = json_integer_value(json_object_get(answer, "ns"));
+		json_decref(answer);
+		if (back >= quickest)
+			continue;
+		quickest = back;
+		h->remote[r].seat.clock_ahead_ns = there - (asked + back / 2);
+	}
+	return 0;
+}
+
+static int measure_clocks(struct hosts *h, struct pd_error *err)
+{
+	for (int r = 1; r < h->ranks; r++) {
+		struct pd_seat *seat = &h->remote[r].seat;
+		int first = 0;
+
+		while (!pd_seat_beside(seat, &h->remote[first].seat))
+			first++;
+		if (first == r && measure_clock(h, r, err) < 0)
+			return -1;
+		seat->clock_ahead_ns = h->remote[first].seat.clock_ahead_ns;
+	}
+	return 0;
+}
+
+/* ---- all come ---- */
+
+static int invite(struct hosts *h, struct pd_meeting *meeting, struct pd_error *err)
+{
+	json_t *invitation = pd_meeting_invitation(meeting);
+	char *text = json_dumps(invitation, JSON_COMPACT);
+	int status;
+
+	self.invited = true;
+	status = pd_pmix_tell(text, err);
+	pd_pmix_end();
+	free(text);
+	json_decref(invitation);
+	return status < 0 ? -1 : pd_meeting_wait(meeting, PATIENCE_S, err);
+}
+
+static void take_connections(struct hosts *h, struct pd_meeting *meeting)
+{
+	h->events = epoll_create1(EPOLL_CLOEXEC);
+	for (int r = 1; r < h->ranks; r++) {
+		struct remote *remote = &h->remote[r];
+		struct epoll_event event = { .events = EPOLLIN, .data.u32 = (uint32_t)r };
+		int fd = pd_meeting_take(meeting, r, PD_MEETING_AGENT);
+
+		pd_network_watch(fd);
+		epoll_ctl(h->events, EPOLL_CTL_ADD, fd, &event);
+		pd_channel_init(&remote->agent, fd, PD_SEND_PATIENCE_S);
+		pd_channel_init(&remote->channel, pd_meeting_take(meeting, r, PD_MEETING_RANK),
+				PD_SEND_PATIENCE_S);
+	}
+}
+
+/* The interface by which this host is connected to others. */
+static void find_network(struct hosts *h)
+{
+	struct pd_process *own = &h->remote[0].process;
+
+	for (int r = 1; r < h->ranks; r++)
+		if (!own->network[0] && !pd_seat_beside(&h->remote[0].seat, &h->remote[r].seat))
+			pd_network_interface(h->remote[r].agent.fd, own->network);
+}
+
+static int gather(struct hosts *h, struct pd_error *err)
+{
+	for (int r = 0; r < h->ranks; r++)
+		if (receive_place(h, r, err) < 0)
+			return -1;
+	tell_hosts_apart(h);
+	count_neighbours(h);
+	find_network(h);
+	return measure_clocks(h, err);
+}
+
+static void hosts_close(struct pd_launcher *launcher);
+
+static struct pd_launcher *hosts_open(int ranks, struct pd_error *err)
+{
+	struct pd_meeting *meeting;
+	struct hosts *h;
+	int status;
+
+	if (ranks != self.job.size) {
+		pd_error_input(err, "the plan has %d ranks, and %d processes were started: expected one "
+			       "process for each rank", ranks, self.job.size);
+		return NULL;
+	}
+	meeting = pd_meeting_open(ranks, self.job.one_host, err);
+	if (!meeting)
+		return NULL;
+	h = pd_zalloc(sizeof(*h));
+	h->base.ops = &pd_launcher_hosts;
+	h->ranks = ranks;
+	h->events = -1;
+	h->remote = pd_calloc((size_t)ranks, sizeof(*h->remote));
+	for (int r = 0; r < ranks; r++)
+		h->remote[r] = (struct remote){ .process = { .channel.fd = -1, .words = -1 },
+						.agent.fd = -1, .channel.fd = -1 };
+	self.hosts = h;
+	status = invite(h, meeting, err);
+	if (status == 0) {
+		take_connections(h, meeting);
+		status = gather(h, err);
+	}
+	pd_meeting_close(meeting);
+	if (status == 0)
+		return &h->base;
+	hosts_close(&h->base);
+	return NULL;
+}
+
+/*
+ * From now on the end of this process may come without a word, by a signal.  The agents' connections
+ * stay until then (on_end).
+ */
+static void hosts_close(struct pd_launcher *launcher)
+{
+	struct hosts *h = (struct hosts *)launcher;
+
+	for (int r = 0; r < h->ranks; r++) {
+		if (h->remote[r].agent.fd >= 0)
+			pd_channel_send(&h->remote[r].agent, json_pack("{s:s}", "event", "over"), NULL);
+		pd_channel_release(&h->remote[r].channel);
+		free(h->remote[r].boot);
+		free(h->remote[r].processors);
+		h->remote[r].boot = h->remote[r].processors = NULL;
+	}
+	if (h->events >= 0)
+		close(h->events);
+	h->events = -1;
+}
+
+/* ---- the seam ---- */
+
+static struct remote *remote(const struct pd_launcher *launcher, int rank)
+{
+	return &((const struct hosts *)launcher)->remote[rank];
+}
+
+static const struct pd_seat *hosts_seat(const struct pd_launcher *launcher, int rank)
+{
+	return &remote(launcher, rank)->seat;
+}
+
+static int hosts_start(struct pd_launcher *launcher, int rank, struct pd_error *err)
+{
+	const struct pd_process *own = &remote(launcher, 0)->process;
+	struct remote *r = remote(launcher, rank);
+	bool beside = pd_seat_beside(&r->seat, &remote(launcher, 0)->seat);
+
+	if (rank == 0)
+		return pd_process_start(&r->process, rank, &r->seat, err);
+	r->started = true;
+	return pd_channel_send(&r->agent, json_pack("{s:s, s:i, s:o, s:s*}", "event", "start",
+						    "rank", rank, "seat", pd_seat_json(&r->seat),
+						    "network", beside ? own->network : NULL), err);
+}
+
+static struct pd_channel *hosts_channel(struct pd_launcher *launcher, int rank)
+{
+	struct remote *r = remote(launcher, rank);
+
+	return rank == 0 ? &r->process.channel : &r->channel;
+}
+
+/* The agent is gone, or its host is: so is the rank, whose channel says nothing of that. */
+static void lose(struct remote *r)      /* with errno, or 0 */
+{
+	bool silent = errno == ETIMEDOUT || errno == EHOSTUNREACH || errno == ENETUNREACH;
+
+	if (!r->ended && r->started) {
+		r->lost = true;
+		snprintf(r->fate, sizeof(r->fate), "%s", silent
+			 ? "has not been heard of for seconds, nor has its host"
+			 : "is lost with the process that started it");
+		shutdown(r->channel.fd, SHUT_RDWR);
+	}
+	pd_channel_release(&r->agent);
+}
+
+/* Takes what an agent says. */
+static void attend(struct remote *r)
+{
+	json_t *message;
+	int verdict = 0;
+
+	errno = 0;
+	while (r->agent.fd >= 0 && (verdict = pd_channel_receive(&r->agent, &message)) > 0) {
+		if (pd_message_is(message, "ended")) {
+			r->ended = true;
+			r->well = json_is_true(json_object_get(message, "well"));
+			snprintf(r->fate, sizeof(r->fate), "%s",
+				 json_string_value(json_object_get(message, "fate")));
+		}
+		json_decref(message);
+	}
+	if (verdict < 0)
+		lose(r);
+}
+
+static int hosts_fd(const struct pd_launcher *launcher)
+{
+	return ((const struct hosts *)launcher)->events;
+}
+
+static void hosts_look(struct pd_launcher *launcher)
+{
+	struct hosts *h = (struct hosts *)launcher;
+	struct epoll_event events[64];
+	int n = epoll_wait(h->events, events, PD_COUNT(events), 0);
+
+	for (int i = 0; i < n; i++)
+		attend(&h->remote[events[i].data.u32]);
+}
+
+static enum pd_ended hosts_ended(struct pd_launcher *launcher, int rank)
+{
+	struct remote *r = remote(launcher, rank);
+
+	if (rank == 0) {
+		if (!pd_process_ended(&r->process))
+			return PD_STILL_RUNS;
+		return r->process.status == 0 ? PD_ENDED_WELL : PD_ENDED_BADLY;
+	}
+	attend(r);
+	if (r->started && !r->ended && !r->lost)
+		return PD_STILL_RUNS;
+	return r->ended && r->well ? PD_ENDED_WELL : PD_ENDED_BADLY;
+}
+
+static const char *hosts_fate(const struct pd_launcher *launcher, int rank, char buf[PD_FATE_TEXT])
+{
+	const struct remote *r = remote(launcher, rank);
+
+	if (rank == 0)
+		return pd_process_fate(&r->process, buf);
+	snprintf(buf, PD_FATE_TEXT, "%s", r->fate);
+	return buf;
+}
+
+static void hosts_kill(struct pd_launcher *launcher, int rank)
+{
+	struct remote *r = remote(launcher, rank);
+	int64_t until = pd_now_ns() + END_NS;
+
+	if (rank == 0)
+		pd_process_kill(&r->process);
+	else if (hosts_ended(launcher, rank) == PD_STILL_RUNS)
+		pd_channel_send(&r->agent, json_pack("{s:s}", "event", "kill"), NULL);
+	while (rank > 0 && hosts_ended(launcher, rank) == PD_STILL_RUNS && pd_now_ns() < until)
+		usleep(500);
+	pd_channel_release(&r->channel);
+}
+
+const struct pd_launcher_ops pd_launcher_hosts = {
+	.name = "hosts",
+	.open = hosts_open,
+	.close = hosts_close,
+	.seat = hosts_seat,
+	.start = hosts_start,
+	.channel = hosts_channel,
+	.ended = hosts_ended,
+	.fd = hosts_fd,
+	.look = hosts_look,
+	.fate = hosts_fate,
+	.kill = hosts_kill,
+};

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs on several hosts.
+ *
+ * A launcher that people have, such as mpirun or srun, has started the same program once for each
+ * rank.  The first of these processes supervises, and starts its own rank as on one machine.  Every
+ * other is the agent of its rank: it connects to the first, starts the rank, gives it a connection of
+ * its own, and says how it ended.  From the launcher's PMIx server comes only what the agents need to
+ * find the first (launch/meeting.h).
+ *
+ * No rank outlives its agent, no agent its connection to the first; and what is lost is found out in
+ * seconds, at both ends (pd_network_watch).
+ */
+#ifndef PD_LAUNCH_HOSTS_H
+#define PD_LAUNCH_HOSTS_H
+
+#include "launch/launcher.h"
+
+enum pd_hosts_role {
+	PD_HOSTS_ALONE,                  /* nobody else was started */
+	PD_HOSTS_FIRST,
+	PD_HOSTS_AGENT,
+};
+
+/*
+ * Called before a program does anything else: which of these this process is, or -1.  Whatever ends
+ * the first one from then on, also before ranks are started, its agents end with the same status.
+ */
+int pd_hosts_begin(struct pd_error *err);
+/* All that an agent does.  Returns its exit status, or -1. */
+int pd_hosts_agent(struct pd_error *err);
+
+/* In the first process. */
+extern const struct pd_launcher_ops pd_launcher_hosts;
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How the processes of a run come together: the first invites, the others connect.
+ *
+ * An invitation says where the first process listens, and for each connection that it expects a pair
+ * of random words that serve once: one by which it knows who comes, one by which the other knows it.
+ * It reaches the others by way of whoever started all.  The words travel unencrypted, but one that
+ * has been seen is worth nothing: its connection is there already.  Until the first word is right the
+ * port says nothing; a connection that says anything else, or nothing for some seconds, is closed,
+ * and no other notices.  Once all have come nobody listens any more.
+ */
+#ifndef PD_LAUNCH_MEETING_H
+#define PD_LAUNCH_MEETING_H
+
+#include "base/error.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+/* Connections of each process but the first: of the one that starts the rank, and of the rank. */
+enum pd_meeting_kind { PD_MEETING_AGENT, PD_MEETING_RANK, PD_MEETING_KINDS };
+
+struct pd_meeting;
+
+/* Listens; one_host: for processes of this host alone. */
+struct pd_meeting *pd_meeting_open(int processes, bool one_host, struct pd_error *err);
+json_t *pd_meeting_invitation(const struct pd_meeting *meeting);    /* a new reference */
+/* Waits until all connections are there, so many seconds at most, and stops listening. */
+int pd_meeting_wait(struct pd_meeting *meeting, int patience_s, struct pd_error *err);
+/* That connection, which is the caller's from now on. */
+int pd_meeting_take(struct pd_meeting *meeting, int process, enum pd_meeting_kind kind);
+void pd_meeting_close(struct pd_meeting *meeting);
+
+/* One who is invited: the connection, or -1. */
+int pd_meeting_join(const json_t *invitation, int process, enum pd_meeting_kind kind,
+		    struct pd_error *err);
+
+#endif

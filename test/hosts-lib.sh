@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced after train-lib.sh by the tests of several hosts.
+
+command -v mpirun >/dev/null || test_skip_all "mpirun is not installed"
+mpirun --version | grep -q "Open MPI" || test_skip_all "mpirun is not Open MPI's"
+pd_pmix=$(ldd "$PD_BUILD/bin/pd-run" | grep -c libpmix)
+[ "$pd_pmix" -gt 0 ] || test_skip_all "pd-run is built without PMIx"
+
+# mpirun as root, with more ranks than processors, in a folder that the test removes.
+OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+OMPI_MCA_orte_tmpdir_base=$test_directory OMPI_MCA_hwloc_base_binding_policy=none
+export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe \
+	OMPI_MCA_orte_tmpdir_base OMPI_MCA_hwloc_base_binding_policy
+
+# same_weights DIR OTHER: all tensors of all steps are equal, bit by bit.
+same_weights() {
+	(cd "$1" && find . -name "*.safetensors") | sort >files
+	[ -s files ]
+	while read -r file; do
+		cmp "$1/$file" "$2/$file" || return 1
+	done <files
+}
+
+# tree PROCESS: those that descend from it.
+tree() {
+	for child in $(cat /proc/"$1"/task/*/children 2>/dev/null); do
+		echo "$child"
+		tree "$child"
+	done
+}
+
+# of NAME [N]: the processes of that name that descend from $run; of pd-worker the N-th rank's.
+of() {
+	for process in $(tree "$run"); do
+		case $(tr '\0' ' ' <"/proc/$process/cmdline" 2>/dev/null)/ in
+		"$1 ${2+$2 /}"* | *"/$1 ${2+$2 /}"*) echo "$process" ;;
+		esac
+	done
+}
+
+# begin FILE COMMAND...: starts it in the background as $run, and waits until FILE has a report.
+begin() {
+	begin_file=$1
+	shift
+	rm -f "$begin_file"
+	timeout 60 "$@" >"$begin_file" 2>err &
+	run=$!
+	until grep -qs '"progress"' "$begin_file"; do
+		kill -0 $run 2>/dev/null || { cat err; return 1; }
+		sleep 0.1
+	done
+}
+
+# ended SECONDS STATUS: the run that began ends within so many seconds, with that status ("": any).
+ended() {
+	since=$(date +%s)
+	actual=0
+	wait "$run" || actual=$?
+	[ $(($(date +%s) - since)) -le "$1" ] || { echo "ended after $(($(date +%s) - since)) s"; return 1; }
+	[ -z "$2" ] || [ "$actual" -eq "$2" ] || { echo "status $actual"; cat err; return 1; }
+}
+
+# said SENTENCE: pd-run says it on standard error, and nothing else.
+said() {
+	grep '^pd-run: ' err >said || { cat err; return 1; }
+	one_line said && grep -qF -- "$1" said || { cat said; return 1; }
+}

@@ -1,0 +1,87 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# mpirun starts the ranks: each of its processes is one, and the first speaks for all.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+. "$PD_SOURCE/test/train-lib.sh"
+. "$PD_SOURCE/test/hosts-lib.sh"
+
+residual_model >residual.json
+profile residual.json 4 >residual
+plan residual 1 2 1 >plan
+pd-run --threads=1 --synthetic --minibatches=20 --checkpoint=here plan >out.here
+
+# mpi N ARGUMENT... : N processes of pd-run; what mpirun itself says goes elsewhere.
+mpi() {
+	mpi_ranks=$1
+	shift
+	timeout 60 mpirun -np "$mpi_ranks" pd-run --threads=1 "$@" 2>err
+}
+
+test_ok "four ranks: weights bit-equal to those without mpirun, memory as predicted" '
+	mpi 4 --synthetic --minibatches=20 --checkpoint=there --trace=trace plan >out
+	same_weights here there
+	tail -n 1 out | jq -e ".outcome == \"done\" and .memory == \"as predicted\" and
+		(.memory_bytes | length) == 4"
+'
+test_ok "the reports are those of one run" '
+	jq -c "del(.samples_per_s, .elapsed_ns, .directory)" out >reports
+	jq -c "del(.samples_per_s, .elapsed_ns, .directory)" out.here | diff - reports
+'
+test_ok "the trace has the operations of all ranks" '
+	jq -se "[.[] | .rank // empty] | unique == [0, 1, 2, 3]" trace
+'
+test_ok "ranks of one host exchange through shared memory: none listens" '
+	begin out mpirun -np 4 pd-run --threads=1 --report-every=1 --synthetic \
+		--minibatches=100000000 plan
+	workers=$(of pd-worker) agents=$(of pd-run)
+	for process in $workers $agents; do
+		ls -l "/proc/$process/fd"
+	done | sed -n "s/.*socket:\[\([0-9]*\)\]/\1/p" | sort -u >sockets
+	awk "FNR > 1 && \$4 == \"0A\" { print \$10 }" /proc/net/tcp /proc/net/tcp6 | sort >listen
+	kill -9 $workers
+	wait $run || :
+	[ "$(echo $workers | wc -w)" -eq 4 ] && [ "$(echo $agents | wc -w)" -eq 4 ]
+	[ -s sockets ] && [ -z "$(comm -12 sockets listen)" ]
+'
+test_ok "a plan of another number of ranks is refused in one sentence, with status 2" '
+	status 2 mpi 3 --synthetic plan
+	said "the plan has 4 ranks, and 3 processes were started"
+'
+test_ok "so is what is wrong with options or files: the first speaks, all end" '
+	status 2 mpi 4 --bogus
+	said "unknown or ambiguous option --bogus"
+	status 2 mpi 4 --synthetic absent.json
+	said "absent.json: cannot open"
+	mpi 4 --help >out
+	[ "$(grep -c ^Usage: out)" -eq 1 ]
+'
+test_ok "one process alone is a run of its own, of all ranks" '
+	mpi 1 --synthetic --minibatches=20 --checkpoint=alone plan >out
+	same_weights here alone
+'
+test_ok "a rank that is killed is named within seconds, and the status is 3" '
+	begin out mpirun -np 4 pd-run --threads=1 --report-every=1 --synthetic \
+		--minibatches=100000000 plan
+	kill -9 $(of pd-worker 2)
+	ended 10 3
+	said "rank 2 (stage 1 of 3) was killed by signal 9 (Killed)"
+'
+# What mpirun has been sent a signal for it reads no reports any more: few fit into a pipe.
+test_ok "SIGTERM to mpirun ends in a checkpoint" '
+	begin out mpirun --mca odls_base_sigkill_timeout 2 -np 4 pd-run --threads=1 --synthetic \
+		--minibatches=100000000 --report-every=20 --checkpoint=ended plan
+	kill -TERM $(of mpirun)
+	ended 25 ""
+	tail -n 1 out | jq -e ".outcome == \"stopped\""
+	ls ended | grep -q step-
+'
+test_ok "SIGUSR1, which mpirun hands on, too; and the run goes on where it stopped" '
+	begin out mpirun -np 4 pd-run --threads=1 --synthetic --minibatches=100000000 \
+		--report-every=20 --checkpoint=usr1 plan
+	kill -USR1 $(of mpirun)
+	ended 25 ""
+	step=$(tail -n 1 out | jq -e "select(.outcome == \"stopped\") | .step")
+	mpi 4 --synthetic --minibatches=$((step + 10)) --checkpoint=usr1 --resume plan >out
+	tail -n 1 out | jq -e ".step == $step + 10"
+'
+test_done

@@ -1,0 +1,109 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Four hosts (contrib/hosts.sh): the same weights as on one; and whatever is lost, a rank, a host, the
+# first process, a link, is named within seconds, and nothing is left on any host.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+. "$PD_SOURCE/test/train-lib.sh"
+. "$PD_SOURCE/test/hosts-lib.sh"
+
+if [ -z "${PD_NETNS-}" ]; then
+	status=0
+	sh "$PD_SOURCE/contrib/hosts.sh" --limit=200 --clocks 4 \
+		sh "$PD_SOURCE/test/${0##*/}" 2>errors || status=$?
+	[ $status -ne 77 ] || test_skip_all "$(sed -n 's/^hosts.sh: //p' errors)"
+	cat errors >&2
+	exit $status
+fi
+
+residual_model >residual.json
+profile residual.json 4 >residual
+plan residual 1 2 1 >plan
+pd-run --threads=1 --synthetic --minibatches=20 --checkpoint=here plan >out.here
+
+# there ARGUMENT...: pd-run on all hosts, a rank on each.
+there() {
+	set -- mpirun --host "$PD_HOSTS" -np 4 pd-run --threads=1 "$@"
+	timeout 60 "$@" 2>err
+}
+
+# begin_there: one that would run for ever.
+begin_there() {
+	begin out mpirun --host "$PD_HOSTS" -np 4 pd-run --threads=1 --synthetic \
+		--minibatches=100000000 --report-every=1 plan
+}
+
+# on HOST NAME: the processes there of that name.
+on() {
+	for process in $(ip netns pids "$PD_NETNS$1"); do
+		[ "$(cat "/proc/$process/comm" 2>/dev/null)" != "$2" ] || echo "$process"
+	done
+}
+
+# none_left SECONDS: no process of pd-run on any host, after so long.
+none_left() {
+	for try in $(seq $(($1 * 10))); do
+		left=
+		for host in h1 h2 h3 h4; do
+			left="$left$(on $host pd-run)$(on $host pd-worker)"
+		done
+		[ -n "$left" ] || return 0
+		sleep 0.1
+	done
+	echo "left: $left"
+	return 1
+}
+
+test_ok "weights and reports as on one host" '
+	there --synthetic --minibatches=20 --checkpoint=there --trace=trace plan >out
+	same_weights here there
+	jq -c "del(.samples_per_s, .elapsed_ns, .directory)" out >reports
+	jq -c "del(.samples_per_s, .elapsed_ns, .directory)" out.here | diff - reports
+'
+test_ok "the clocks of the hosts, 1000 s apart, do not show in the trace" '
+	jq -se "[.[] | select(.op) | .start_ns] | min >= 0 and max < 20000000000" trace
+	pd-replay trace
+'
+test_ok "kill -9 of a rank" '
+	begin_there
+	kill -9 $(on h3 pd-worker)
+	none_left 3
+	ended 10 3
+	said "rank 2 (stage 1 of 3, host h3) was killed by signal 9 (Killed)"
+'
+test_ok "kill -9 of all processes of a host" '
+	begin_there
+	kill -9 $(on h2 pd-worker) $(on h2 pd-run) $(on h2 orted)
+	none_left 3
+	ended 10 ""
+	said "rank 1 (stage 1 of 3, host h2) is lost with the process that started it"
+'
+test_ok "kill -9 of the first process" '
+	begin_there
+	kill -9 $(on h1 pd-run)
+	none_left 3
+	ended 10 ""
+'
+test_ok "kill -9 of mpirun" '
+	begin_there
+	kill -9 $(of mpirun)
+	none_left 5
+	wait $run || :
+'
+test_ok "a rank that is stopped hangs, and is named" '
+	begin_there
+	kill -STOP $(on h4 pd-worker)
+	none_left 15
+	ended 10 3
+	said "rank 3 (stage 2 of 3, host h4) hangs: it has not answered for seconds"
+'
+test_ok "a link that goes down" '
+	begin_there
+	ip -n "${PD_NETNS}h4" link set eth0 down
+	none_left 12
+	said "rank 3 (stage 2 of 3, host h4) has not been heard of for seconds, nor has its host"
+	# mpirun itself waits for its own process on that host
+	kill -9 $(of mpirun) $run 2>/dev/null || :
+	wait $run || :
+	ip -n "${PD_NETNS}h4" link set eth0 up
+'
+test_done

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Processes that come together, and strangers at the same port. */
+#include "launch/meeting.h"
+
+#include "base/mem.h"
+#include "launch/network.h"
+#include "tap.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define PROCESSES 3
+#define WORD 16
+
+static json_t *invitation;
+static int joined[PROCESSES][PD_MEETING_KINDS];
+
+static int port(void)
+{
+	return (int)json_integer_value(json_object_get(invitation, "port"));
+}
+
+static void *join_all(void *unused)
+{
+	struct pd_error err;
+
+	/* strangers come first */
+	usleep(100000);
+	for (int process = PROCESSES - 1; process > 0; process--)
+		for (int kind = 0; kind < PD_MEETING_KINDS; kind++)
+			joined[process][kind] = pd_meeting_join(invitation, process,
+								(enum pd_meeting_kind)kind, &err);
+	return NULL;
+}
+
+/* One who connects and says so many bytes. */
+static int stranger(const void *bytes, size_t count)
+{
+	int fd = pd_network_connect("127.0.0.1", port());
+
+	if (fd < 0 || send(fd, bytes, count, MSG_NOSIGNAL) != (ssize_t)count)
+		diag("a stranger cannot connect: %s", strerror(errno));
+	return fd;
+}
+
+/* Its connection has ended, and nothing was said to it. */
+static bool was_ignored(int fd)
+{
+	char byte;
+
+	return recv(fd, &byte, 1, MSG_DONTWAIT) <= 0 && errno != EAGAIN;
+}
+
+/* What process 1 would say first, the word being one of another: of the same length. */
+static void wrong_hello(char hello[WORD + 8], int process)
+{
+	memset(hello, 'x', WORD);
+	memcpy(hello + WORD, (char[]){ 0, 0, 0, (char)process, 0, 0, 0, 0 }, 8);
+}
+
+static bool connected(int a, int b)
+{
+	char byte = 'a';
+
+	return send(a, &byte, 1, 0) == 1 && recv(b, &byte, 1, 0) == 1 && byte == 'a' &&
+	       send(b, "b", 1, 0) == 1 && recv(a, &byte, 1, 0) == 1 && byte == 'b';
+}
+
+static void among_strangers(void)
+{
+	struct pd_error err = { 0 };
+	struct pd_meeting *meeting = pd_meeting_open(PROCESSES, true, &err);
+	char hello[2][WORD + 8], garbage[4096];
+	int strangers[4], silent;
+	bool all = true;
+	pthread_t thread;
+
+	memset(garbage, 'G', sizeof(garbage));
+	wrong_hello(hello[0], 1);
+	wrong_hello(hello[1], 100);
+	invitation = pd_meeting_invitation(meeting);
+	pthread_create(&thread, NULL, join_all, NULL);
+	strangers[0] = stranger(garbage, sizeof(garbage));
+	strangers[1] = stranger(hello[0], sizeof(hello[0]));
+	strangers[2] = stranger(hello[1], sizeof(hello[1]));
+	strangers[3] = stranger("GET / HTTP/1.0\r\n\r\n 1234567890", 29);
+	silent = stranger("", 0);
+	is_int(pd_meeting_wait(meeting, 20, &err), 0, "all come, whoever else does");
+	pthread_join(thread, NULL);
+	for (int i = 0; i < 4; i++)
+		all &= was_ignored(strangers[i]);
+	ok(all, "strangers get no answer, and their connections end");
+	all = true;
+	for (int process = 1; process < PROCESSES; process++)
+		for (int kind = 0; kind < PD_MEETING_KINDS; kind++) {
+			int fd = pd_meeting_take(meeting, process, (enum pd_meeting_kind)kind);
+
+			all &= fd > 0 && joined[process][kind] > 0 &&
+			       connected(fd, joined[process][kind]);
+		}
+	ok(all, "each connection is that of its process and kind");
+	ok(pd_network_connect("127.0.0.1", port()) < 0, "then nobody listens any more");
+	pd_meeting_close(meeting);
+	ok(was_ignored(silent), "one who said nothing is forgotten");
+}
+
+static void *join_twice(void *result)
+{
+	struct pd_error err;
+
+	*(int *)result = pd_meeting_join(invitation, 1, PD_MEETING_AGENT, &err);
+	((int *)result)[1] = pd_meeting_join(invitation, 1, PD_MEETING_AGENT, &err);
+	return NULL;
+}
+
+static void late(void)
+{
+	struct pd_error err = { 0 };
+	struct pd_meeting *meeting = pd_meeting_open(PROCESSES, true, &err);
+	int fds[2];
+	pthread_t thread;
+
+	json_decref(invitation);
+	invitation = pd_meeting_invitation(meeting);
+	pthread_create(&thread, NULL, join_twice, fds);
+	is_int(pd_meeting_wait(meeting, 1, &err), -1, "who does not come is not waited for for ever");
+	is_str(err.text, "rank 1 has not connected within 1 s", "and is named");
+	pthread_join(thread, NULL);
+	ok(fds[0] >= 0 && fds[1] < 0, "a word serves once");
+	pd_meeting_close(meeting);
+	ok(pd_meeting_join(invitation, 1, PD_MEETING_AGENT, &err) < 0 &&
+	   strstr(err.text, "cannot reach the first process at 127.0.0.1"),
+	   "where nobody listens one is told so");
+	json_decref(invitation);
+	invitation = json_pack("{s:i}", "port", 1);
+	ok(pd_meeting_join(invitation, 1, PD_MEETING_AGENT, &err) < 0,
+	   "an invitation without words is none");
+	json_decref(invitation);
+}
+
+int main(void)
+{
+	among_strangers();
+	late();
+	return done_testing();
+}
