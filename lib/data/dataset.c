@@ -16,9 +16,23 @@ static bool takes(const struct pd_layer *layer, int tensor)
 	return false;
 }
 
+/* Do all layers that take the input take this number? */
+static bool is_taken(const struct pd_model *model, int input, int64_t number)
+{
+	for (int l = 0; l < model->layer_count; l++) {
+		const struct pd_layer *layer = &model->layers[l];
+		bool inside = number >= layer->least && number < layer->limit;
+
+		if (layer->limit > 0 && takes(layer, input) && !inside && number != layer->other)
+			return false;
+	}
+	return true;
+}
+
 struct pd_dataset_range pd_dataset_range(const struct pd_model *model, int input)
 {
-	struct pd_dataset_range range = { 0, EVERY_I32 };
+	struct pd_dataset_range range = { 0, EVERY_I32, 0 };
+	int64_t other = PD_NO_NUMBER;
 
 	for (int l = 0; l < model->layer_count; l++) {
 		const struct pd_layer *layer = &model->layers[l];
@@ -29,7 +43,10 @@ struct pd_dataset_range pd_dataset_range(const struct pd_model *model, int input
 			range.least = layer->least;
 		if (layer->limit < range.limit)
 			range.limit = layer->limit;
+		if (layer->other != PD_NO_NUMBER)
+			other = layer->other;
 	}
+	range.other = other != PD_NO_NUMBER && is_taken(model, input, other) ? other : range.least;
 	return range;
 }
 

@@ -57,10 +57,11 @@ void pd_dataset_release(struct pd_dataset *dataset);
 
 /*
  * The numbers that an i32 input of the model can have, since every layer that takes it takes them:
- * at least the first and below the second.  limit: INT64_C(1) << 31 where no layer says so.
+ * at least the first and below the second, or the third (a label that a loss ignores).  limit:
+ * INT64_C(1) << 31 where no layer says so.
  */
 struct pd_dataset_range {
-	int64_t least, limit;
+	int64_t least, limit, other;
 };
 struct pd_dataset_range pd_dataset_range(const struct pd_model *model, int input);
 

@@ -35,11 +35,17 @@
 	{                                                                                       \
 		uint64_t least = (uint64_t)range->least;                                        \
 		uint64_t among = (uint64_t)(range->limit - range->least);                       \
+		bool negative = (type)-1 < (type)1;                                             \
+		bool has_other = range->other >= 0 || negative;                                 \
 		int64_t i = 0;                                                                  \
                                                                                                 \
-		while (i < count &&                                                             \
-		       type##_value(from + i * (int64_t)sizeof(type)) - least < among)          \
-			i++;                                                                    \
+		for (; i < count; i++) {                                                        \
+			uint64_t value = type##_value(from + i * (int64_t)sizeof(type));        \
+                                                                                                \
+			if (value - least >= among &&                                           \
+			    !(has_other && value == (uint64_t)range->other))                    \
+				break;                                                          \
+		}                                                                               \
 		return i;                                                                       \
 	}
 

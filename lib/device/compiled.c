@@ -56,6 +56,7 @@ static void find_adders(struct pd_compiled *net)
 	for (int l = 0; l < net->model->layer_count; l++)
 		for (int m = l + 1; m < net->model->layer_count; m++)
 			if (net->layers[m].group == net->layers[l].group) {
+				net->layers[l].shared = net->layers[m].shared = true;
 				net->layers[l].adds = !net->copies;
 				net->layers[l].adds_room = true;
 			}
@@ -71,6 +72,24 @@ static int first_of(const struct pd_compiled *net, int index)
 	while (net->layers[first].group != net->layers[index].group)
 		first++;
 	return first;
+}
+
+/* Does one of those that share them take its parameters plain? */
+static bool are_plain(const struct pd_compiled *net, int index)
+{
+	for (int l = 0; l < net->model->layer_count; l++)
+		if (net->layers[l].group == net->layers[index].group &&
+		    net->layers[l].kind->plain_parameters)
+			return true;
+	return false;
+}
+
+static const struct pd_layout *parameter_layout(struct pd_compiled *net, int index, int which)
+{
+	const struct pd_layout *first = net->parameters[first_of(net, index)][which].layout;
+
+	return !first && net->layers[index].shared && are_plain(net, index)
+		? net->device->plain_parameter(net, net->layers[index].layer, which) : first;
 }
 
 static int layer_prepare(struct pd_compiled *net, int index, struct pd_error *err)
@@ -89,7 +108,7 @@ static int layer_prepare(struct pd_compiled *net, int index, struct pd_error *er
 			      pd_model_needs_gradient(net->model, t);
 	}
 	for (int p = 0; p < layer->parameter_count; p++)
-		l->parameter[p] = net->parameters[first_of(net, index)][p].layout;
+		l->parameter[p] = parameter_layout(net, index, p);
 	if (l->kind->prepare(l, err) < 0)
 		return -1;
 	if (l->kind->plain && l->inside && net->device->plain_prepare(l, err) < 0)

@@ -143,6 +143,7 @@ struct pd_loss {                /* of a microbatch; in host memory, valid once t
 	double sum;
 	int64_t correct;
 	int64_t samples;                /* the valid ones */
+	int64_t rows;                   /* of theirs, those that count: whose label is not ignored */
 };
 
 /*

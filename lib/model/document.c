@@ -91,7 +91,7 @@ static int read_inputs(const struct pd_place *root, struct pd_model *model, stru
 /* Writes the names of all kinds, for a message. */
 static int unknown_kind(const struct pd_place *place, struct pd_error *err)
 {
-	char list[320] = "";
+	char list[512] = "";
 
 	for (int kind = 0; kind < PD_LAYER_KINDS; kind++) {
 		strncat(list, kind ? ", " : "", sizeof(list) - strlen(list) - 1);
@@ -207,12 +207,15 @@ static int find_order(const struct pd_place *layers, const struct pd_model *mode
 	return 0;
 }
 
+/* The kinds may differ: an embedding and a linear layer behind it can have the same weight. */
 static bool same_parameters(const struct pd_layer *a, const struct pd_layer *b)
 {
-	if (a->kind != b->kind || a->parameter_count != b->parameter_count)
+	if (a->parameter_count != b->parameter_count)
 		return false;
 	for (int p = 0; p < a->parameter_count; p++)
-		if (memcmp(a->parameters[p].size, b->parameters[p].size,
+		if (strcmp(a->parameters[p].name, b->parameters[p].name) != 0 ||
+		    a->parameters[p].dims != b->parameters[p].dims ||
+		    memcmp(a->parameters[p].size, b->parameters[p].size,
 			   sizeof(a->parameters[p].size)) != 0)
 			return false;
 	return true;
@@ -239,8 +242,8 @@ static int resolve_shares(const struct pd_place *place, struct pd_model *model, 
 	other = &model->layers[found];
 	if (found == index || other->parameter_count == 0 ||
 	    !same_parameters(other, &model->layers[index]))
-		return pd_place_error(&at, err, "\"%.60s\" is not another layer of this kind with "
-				      "parameters of these shapes", name);
+		return pd_place_error(&at, err, "\"%.60s\" is not another layer with parameters of "
+				      "these names and shapes", name);
 	model->layers[index].shares = found;
 	return 0;
 }

@@ -21,6 +21,7 @@ enum pd_kind_flag {
 	PD_KIND_SPLITS = 4,             /* the weight part of backward reads the gradient of the
 					   output; without, the gradients of the parameters are made
 					   in the input part and kept */
+	PD_KIND_CLASSIFIES = 8,         /* a loss that says how many of its rows are right */
 };
 
 struct pd_kind {

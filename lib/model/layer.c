@@ -12,6 +12,8 @@
 
 enum attribute_type { COUNT, PAIR, SHAPE, FLAG, REAL, CHOICE };
 
+static const char *const gelus[] = { "none", "tanh", NULL };     /* enum pd_gelu */
+
 static const struct attribute {
 	const char *name;
 	enum attribute_type type;
@@ -41,6 +43,23 @@ static const struct attribute {
 	/* p stays below 1, since kept elements are divided by 1 - p */
 	{ "p", REAL, offsetof(struct pd_layer, p), 0, 0.999 },
 	{ "dropout", REAL, offsetof(struct pd_layer, p), 0, 0.999 },
+	{ "approximate", CHOICE, offsetof(struct pd_layer, approximate), .choices = gelus },
+	{ "num_embeddings", COUNT, offsetof(struct pd_layer, num_embeddings), 1, PD_MAX_EXTENT },
+	{ "embedding_dim", COUNT, offsetof(struct pd_layer, embedding_dim), 1, PD_MAX_EXTENT },
+	{ "padding_idx", COUNT, offsetof(struct pd_layer, padding_idx), 0, PD_MAX_EXTENT },
+	{ "dim", COUNT, offsetof(struct pd_layer, dim), -PD_MAX_DIMS, PD_MAX_DIMS },
+	{ "dim0", COUNT, offsetof(struct pd_layer, dim0), -PD_MAX_DIMS, PD_MAX_DIMS },
+	{ "dim1", COUNT, offsetof(struct pd_layer, dim1), -PD_MAX_DIMS, PD_MAX_DIMS },
+	{ "shared_dim", COUNT, offsetof(struct pd_layer, shared_dim), -PD_MAX_DIMS, PD_MAX_DIMS },
+	{ "start", COUNT, offsetof(struct pd_layer, start), 0, PD_MAX_EXTENT },
+	{ "end", COUNT, offsetof(struct pd_layer, end), 1, PD_MAX_EXTENT },
+	{ "keepdim", FLAG, offsetof(struct pd_layer, keepdim), 0, 0 },
+	{ "shape", SHAPE, offsetof(struct pd_layer, shape), 1, PD_MAX_EXTENT },
+	{ "head_dim", COUNT, offsetof(struct pd_layer, head_dim), 1, PD_MAX_EXTENT },
+	{ "base", REAL, offsetof(struct pd_layer, base), 1, 1e12 },
+	{ "interleaved", FLAG, offsetof(struct pd_layer, interleaved), 0, 0 },
+	{ "ignore_index", COUNT, offsetof(struct pd_layer, ignore_index), INT32_MIN, INT32_MAX },
+	{ "label_smoothing", REAL, offsetof(struct pd_layer, label_smoothing), 0, 1 },
 };
 
 /* Reads [h, w], or one number that stands for both. */

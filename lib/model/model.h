@@ -38,6 +38,12 @@ int64_t pd_shape_elements(const struct pd_shape *shape);
 int64_t pd_shape_width(const struct pd_shape *shape);
 int64_t pd_shape_rows(const struct pd_shape *shape);
 
+/* A shape around one of its axes: the elements of those before it, its own, of those behind it. */
+struct pd_axis {
+	int64_t outer, extent, inner;
+};
+struct pd_axis pd_shape_axis(const struct pd_shape *shape, int64_t axis);
+
 struct pd_input {
 	char *name;
 	enum pd_dtype dtype;
@@ -81,6 +87,20 @@ struct pd_layer {
 	bool elementwise_affine;
 	bool count_include_pad;
 	double eps, momentum, p;
+	int approximate;                /* gelu: enum pd_gelu */
+	int64_t num_embeddings, embedding_dim;
+	int64_t padding_idx;            /* embedding; -1: none */
+	/* Axes of a sample, from 0, once shapes are known; PD_NO_AXIS: none.  In documents 1 is the
+	 * first and -1 the last. */
+	int64_t dim, dim0, dim1, shared_dim;
+	int64_t start, end;             /* slice */
+	bool keepdim;
+	struct pd_shape shape;          /* reshape */
+	int64_t head_dim;               /* rope */
+	double base;
+	bool interleaved;
+	int64_t ignore_index;           /* softmax_cross_entropy */
+	double label_smoothing;
 
 	/*
 	 * The layer's parameters and states stand in the order of its kind's row.  Parameters of
@@ -90,10 +110,17 @@ struct pd_layer {
 	struct pd_layer_tensor *parameters, *states;
 	int64_t parameter_elements;
 
-	/* Numbers of its i32 input are at least the first and below the second; 0: it has none. */
-	int64_t least, limit;
+	/* Numbers of its i32 input are at least the first and below the second, or the third (or that
+	 * is PD_NO_NUMBER); limit 0: it has no such input. */
+	int64_t least, limit, other;
 };
 
+#define PD_NO_AXIS (-1)
+#define PD_NO_NUMBER INT64_MIN
+
+enum pd_gelu { PD_GELU_NONE, PD_GELU_TANH };
+
+/* Has the layer's kind this flag? */
 static inline bool pd_layer_is(const struct pd_layer *layer, enum pd_kind_flag flag)
 {
 	return pd_kinds[layer->kind].flags & flag;

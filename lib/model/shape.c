@@ -39,6 +39,17 @@ int64_t pd_shape_rows(const struct pd_shape *shape)
 	return pd_shape_elements(shape) / pd_shape_width(shape);
 }
 
+struct pd_axis pd_shape_axis(const struct pd_shape *shape, int64_t axis)
+{
+	struct pd_axis a = { 1, shape->size[axis], 1 };
+
+	for (int d = 0; d < axis; d++)
+		a.outer *= shape->size[d];
+	for (int64_t d = axis + 1; d < shape->dims; d++)
+		a.inner *= shape->size[d];
+	return a;
+}
+
 const char *pd_shape_text(const struct pd_shape *shape, char *buf)
 {
 	size_t used = 0;
@@ -332,8 +343,23 @@ static int infer_attention(const struct work *w)
 	return 0;
 }
 
-/* Checks that all inputs have the shape of the first; the first `but` axes may differ. */
-static int need_alike(const struct work *w, int but)
+/*
+ * An axis as documents count them, of a shape of so many dimensions, becomes one from 0; `name` is
+ * the attribute's.
+ */
+static int find_axis(const struct work *w, const char *name, int dims, int64_t *axis_p)
+{
+	int64_t axis = *axis_p > 0 ? *axis_p - 1 : dims + *axis_p;
+
+	if (*axis_p == 0 || axis < 0 || axis >= dims)
+		return complain(w, "has %s %" PRId64 ": expected 1 to %d, or -1 for the last axis to "
+				"-%d, since 0 is that of the samples", name, *axis_p, dims, dims);
+	*axis_p = axis;
+	return 0;
+}
+
+/* Are all inputs of the shape of the first, but for that axis (or PD_NO_AXIS)? */
+static int need_alike(const struct work *w, int64_t but)
 {
 	char one[PD_SHAPE_TEXT], other[PD_SHAPE_TEXT];
 
@@ -341,11 +367,11 @@ static int need_alike(const struct work *w, int but)
 		const struct pd_shape *in = pd_model_shape(w->model, w->layer->inputs[i]);
 		bool same = in->dims == w->in->dims;
 
-		for (int d = but; same && d < in->dims; d++)
-			same = in->size[d] == w->in->size[d];
+		for (int d = 0; same && d < in->dims; d++)
+			same = d == but || in->size[d] == w->in->size[d];
 		if (!same)
 			return complain(w, "needs inputs of one shape%s, found %s and %s",
-					but ? " but for the first axis" : "",
+					but >= 0 ? " but for its dim" : "",
 					pd_shape_text(w->in, one), pd_shape_text(in, other));
 	}
 	return 0;
@@ -354,23 +380,24 @@ static int need_alike(const struct work *w, int but)
 static int infer_add(const struct work *w)
 {
 	w->layer->output = *w->in;
-	return need_alike(w, 0);
+	return need_alike(w, PD_NO_AXIS);
 }
 
 static int infer_concat(const struct work *w)
 {
 	struct pd_layer *layer = w->layer;
 
-	if (need_axis(w) < 0)
-		return -1;
-	if (need_alike(w, 1) < 0)
+	if (need_axis(w) < 0 || find_axis(w, "dim", w->in->dims, &layer->dim) < 0 ||
+	    need_alike(w, layer->dim) < 0)
 		return -1;
 	layer->output = *w->in;
 	/* each is at most 2^30 and the sum is checked every time: no overflow */
 	for (int i = 1; i < layer->input_count; i++) {
-		layer->output.size[0] += pd_model_shape(w->model, layer->inputs[i])->size[0];
-		if (layer->output.size[0] > PD_MAX_EXTENT)
-			return complain(w, "has an output of more than 2^30 channels");
+		const struct pd_shape *in = pd_model_shape(w->model, layer->inputs[i]);
+
+		layer->output.size[layer->dim] += in->size[layer->dim];
+		if (layer->output.size[layer->dim] > PD_MAX_EXTENT)
+			return complain(w, "has an output of more than 2^30 along its dim");
 	}
 	return 0;
 }
@@ -380,6 +407,147 @@ static int infer_flatten(const struct work *w)
 	w->layer->output = (struct pd_shape){ 1, { pd_shape_elements(w->in) } };
 	return w->layer->output.size[0] > PD_MAX_EXTENT
 		? complain(w, "has an output of more than 2^30 features") : 0;
+}
+
+static int infer_reshape(const struct work *w)
+{
+	char in[PD_SHAPE_TEXT], out[PD_SHAPE_TEXT];
+	int64_t elements = 1;
+
+	w->layer->output = w->layer->shape;
+	for (int d = 0; d < w->layer->output.dims; d++)
+		if (!pd_mul(elements, w->layer->output.size[d], &elements))
+			elements = -1;
+	return elements == pd_shape_elements(w->in) ? 0 :
+	       complain(w, "has the shape %s: expected one of as many elements as its input of %s",
+			pd_shape_text(&w->layer->output, out), pd_shape_text(w->in, in));
+}
+
+static int infer_transpose(const struct work *w)
+{
+	struct pd_layer *layer = w->layer;
+
+	layer->output = *w->in;
+	if (need_axis(w) < 0 || find_axis(w, "dim0", w->in->dims, &layer->dim0) < 0 ||
+	    find_axis(w, "dim1", w->in->dims, &layer->dim1) < 0)
+		return -1;
+	layer->output.size[layer->dim0] = w->in->size[layer->dim1];
+	layer->output.size[layer->dim1] = w->in->size[layer->dim0];
+	return 0;
+}
+
+static int infer_slice(const struct work *w)
+{
+	struct pd_layer *layer = w->layer;
+	int64_t extent;
+
+	layer->output = *w->in;
+	if (need_axis(w) < 0 || find_axis(w, "dim", w->in->dims, &layer->dim) < 0)
+		return -1;
+	extent = w->in->size[layer->dim];
+	if (layer->end == 0)            /* left out */
+		layer->end = extent;
+	if (layer->start >= layer->end || layer->end > extent)
+		return complain(w, "is from %" PRId64 " to %" PRId64 ": expected a part of an axis "
+				"of %" PRId64, layer->start, layer->end, extent);
+	layer->output.size[layer->dim] = layer->end - layer->start;
+	return 0;
+}
+
+static int infer_mean(const struct work *w)
+{
+	struct pd_layer *layer = w->layer;
+	struct pd_shape *out = &layer->output;
+
+	*out = *w->in;
+	if (need_axis(w) < 0 || find_axis(w, "dim", w->in->dims, &layer->dim) < 0)
+		return -1;
+	out->size[layer->dim] = 1;
+	if (layer->keepdim)
+		return 0;
+	out->dims--;
+	memmove(&out->size[layer->dim], &out->size[layer->dim + 1],
+		sizeof(*out->size) * (size_t)(out->dims - layer->dim));
+	return 0;
+}
+
+static int infer_dropout(const struct work *w)
+{
+	w->layer->output = *w->in;
+	if (w->layer->shared_dim == 0) {        /* left out */
+		w->layer->shared_dim = PD_NO_AXIS;
+		return 0;
+	}
+	return find_axis(w, "shared_dim", w->in->dims, &w->layer->shared_dim);
+}
+
+static int infer_embedding(const struct work *w)
+{
+	struct pd_layer *layer = w->layer;
+	char text[PD_SHAPE_TEXT];
+
+	if (w->in->dims == PD_MAX_DIMS)
+		return complain(w, "needs an input of fewer than %d dimensions, found %s",
+				PD_MAX_DIMS, pd_shape_text(w->in, text));
+	if (layer->padding_idx >= layer->num_embeddings)
+		return complain(w, "has padding_idx %" PRId64 ": expected one below its %" PRId64
+				" embeddings", layer->padding_idx, layer->num_embeddings);
+	layer->output = *w->in;
+	layer->output.size[layer->output.dims++] = layer->embedding_dim;
+	layer->limit = layer->num_embeddings;
+	if (add_parameter(w, "weight", 2,
+			  (int64_t[]){ layer->num_embeddings, layer->embedding_dim }) < 0)
+		return -1;
+	layer->parameters[0].zero_row = layer->padding_idx;
+	return 0;
+}
+
+static int need_positions(const struct work *w)
+{
+	char text[PD_SHAPE_TEXT];
+
+	return w->in->dims >= 2 ? 0 : complain(w, "needs an input of two dimensions or more "
+					       "(positions first, features last), found %s",
+					       pd_shape_text(w->in, text));
+}
+
+static int infer_position_embedding(const struct work *w)
+{
+	struct pd_layer *layer = w->layer;
+	struct pd_shape weight = *w->in;
+
+	layer->output = *w->in;
+	if (need_positions(w) < 0)
+		return -1;
+	if (layer->num_embeddings == 0)         /* left out */
+		layer->num_embeddings = w->in->size[0];
+	if (layer->num_embeddings < w->in->size[0])
+		return complain(w, "has %" PRId64 " embeddings: expected at least its %" PRId64
+				" positions", layer->num_embeddings, w->in->size[0]);
+	weight.size[0] = layer->num_embeddings;
+	return add_parameter(w, "weight", weight.dims, weight.size);
+}
+
+static int infer_rope(const struct work *w)
+{
+	struct pd_layer *layer = w->layer;
+	int64_t width;
+
+	layer->output = *w->in;
+	if (need_positions(w) < 0)
+		return -1;
+	width = pd_shape_width(w->in);
+	if (layer->head_dim == 0)       /* left out */
+		layer->head_dim = width;
+	return layer->head_dim % 2 == 0 && width % layer->head_dim == 0 ? 0 :
+	       complain(w, "has head_dim %" PRId64 ": expected an even divisor of its %" PRId64
+			" features", layer->head_dim, width);
+}
+
+static int infer_mse(const struct work *w)
+{
+	w->layer->output = (struct pd_shape){ 0 };
+	return need_alike(w, PD_NO_AXIS);
 }
 
 static int infer_loss(const struct work *w)
@@ -394,6 +562,7 @@ static int infer_loss(const struct work *w)
 		same = label->size[d] == w->in->size[d];
 	w->layer->output = *label;
 	w->layer->limit = pd_shape_width(w->in);
+	w->layer->other = w->layer->ignore_index;
 	return same ? 0 : complain(w, "needs a label for each row of its logits of %s, found labels "
 				   "of %s", pd_shape_text(w->in, logits),
 				   pd_shape_text(label, found));
@@ -469,6 +638,7 @@ int pd_layer_infer(const struct pd_place *place, const struct pd_model *model,
 		.in = pd_model_shape(model, layer->inputs[0]), .err = err,
 	};
 
+	layer->other = PD_NO_NUMBER;
 	return check_inputs(&w) < 0 || infer[layer->kind](&w) < 0 || check_elements(&w) < 0 ||
 	       pd_beginnings_read(place, layer, err) < 0 ? -1 : 0;
 }

@@ -102,12 +102,14 @@ static void sums_open(struct pd_sums *sums, int losses)
 {
 	sums->sum = pd_calloc((size_t)losses, sizeof(*sums->sum));
 	sums->correct = pd_calloc((size_t)losses, sizeof(*sums->correct));
+	sums->rows = pd_calloc((size_t)losses, sizeof(*sums->rows));
 }
 
 static void sums_clear(struct pd_sums *sums, int losses)
 {
 	memset(sums->sum, 0, (size_t)losses * sizeof(*sums->sum));
 	memset(sums->correct, 0, (size_t)losses * sizeof(*sums->correct));
+	memset(sums->rows, 0, (size_t)losses * sizeof(*sums->rows));
 	sums->samples = sums->microbatches = 0;
 }
 
@@ -117,29 +119,29 @@ static void sums_add(struct pd_sums *sums, const struct pd_loss *values, int los
 	for (int k = 0; k < losses; k++) {
 		sums->sum[k] += values[k].sum;
 		sums->correct[k] += values[k].correct;
+		sums->rows[k] += values[k].rows;
 	}
 	sums->samples += values[0].samples;
 	sums->microbatches++;
 }
 
-/* Returns how many rows of logits a sample has in that loss. */
-static double rows_of(const struct pd_run_report *report, int loss)
+static const struct pd_layer *layer_of(const struct pd_run_report *report, int loss)
 {
-	const struct pd_layer *layers = report->job->plan->profile->model->layers;
-
-	return (double)pd_shape_elements(&layers[loss_layer(report, loss)].output);
+	return &report->job->plan->profile->model->layers[loss_layer(report, loss)];
 }
 
-/* Returns the mean over all rows from a sum over them. */
-static double mean_of(const struct pd_run_report *report, const struct pd_sums *sums, int loss,
-		      double sum)
+/* Of a sum over all rows that count the mean: not a number where none does. */
+static double mean_of(const struct pd_sums *sums, int loss, double sum)
 {
-	return sum / rows_of(report, loss) / (double)sums->samples;
+	return sum / (double)sums->rows[loss];
 }
 
+/* -1: the loss has none. */
 static double accuracy(const struct pd_run_report *report, const struct pd_sums *sums, int loss)
 {
-	return mean_of(report, sums, loss, (double)sums->correct[loss]);
+	if (!pd_layer_is(layer_of(report, loss), PD_KIND_CLASSIFIES))
+		return -1;
+	return sums->rows[loss] > 0 ? mean_of(sums, loss, (double)sums->correct[loss]) : 0;
 }
 
 /* Returns the mean of the training loss, which is the sum of all losses. */
@@ -148,8 +150,8 @@ static double mean_loss(const struct pd_run_report *report, const struct pd_sums
 	double sum = 0;
 
 	for (int k = 0; k < report->losses; k++)
-		sum += sums->sum[k] / rows_of(report, k);
-	return sum / (double)sums->samples;
+		sum += mean_of(sums, k, sums->sum[k]);
+	return sum;
 }
 
 void pd_run_report_begin(struct pd_run_report *report, const struct pd_job *job, int64_t every,
@@ -193,24 +195,37 @@ static int64_t whole(const json_t *message, const char *key)
 	return json_integer_value(json_object_get(message, key));
 }
 
-/* Adds loss and accuracy; with several losses, also each by its name. */
+/* What was right in one loss, and where a sample has several rows, tokens, the perplexity. */
+static void add_quality(const struct pd_run_report *report, const struct pd_sums *sums, int loss,
+			json_t *to)
+{
+	double share = accuracy(report, sums, loss);
+
+	if (share < 0)
+		return;
+	json_object_set_new(to, "accuracy", json_real(share));
+	if (layer_of(report, loss)->output.dims > 0)
+		json_object_set_new(to, "perplexity", real(exp(mean_of(sums, loss, sums->sum[loss]))));
+}
+
+/* What was lost and what was right, and where there are several losses each by its name. */
 static void add_losses(const struct pd_run_report *report, const struct pd_sums *sums,
 		       json_t *event)
 {
-	const struct pd_layer *layers = report->job->plan->profile->model->layers;
-	json_t *each = json_object();
+	json_t *all = json_object();
 
 	json_object_set_new(event, "loss", real(mean_loss(report, sums)));
-	json_object_set_new(event, "accuracy",
-			    json_real(accuracy(report, sums, report->main_loss)));
-	for (int k = 0; k < report->losses; k++)
-		json_object_set_new(each, layers[loss_layer(report, k)].name,
-				    json_pack("{s:o, s:f}", "loss",
-					      real(mean_of(report, sums, k, sums->sum[k])),
-					      "accuracy", accuracy(report, sums, k)));
+	add_quality(report, sums, report->main_loss, event);
+	for (int k = 0; k < report->losses; k++) {
+		json_t *each = json_object();
+
+		json_object_set_new(each, "loss", real(mean_of(sums, k, sums->sum[k])));
+		add_quality(report, sums, k, each);
+		json_object_set_new(all, layer_of(report, k)->name, each);
+	}
 	if (report->losses > 1)
-		json_object_set(event, "losses", each);
-	json_decref(each);
+		json_object_set(event, "losses", all);
+	json_decref(all);
 }
 
 /*
@@ -300,6 +315,7 @@ static void note(struct pd_run_report *report, const json_t *message, bool evalu
 		struct pd_loss loss = {
 			.sum = json_is_null(sum) ? NAN : json_real_value(sum),
 			.correct = whole(value, "correct"), .samples = whole(value, "samples"),
+			.rows = whole(value, "rows"),
 		};
 
 		pd_tally_add(evaluates ? &report->tested : &report->trained, b, first + (int)k,
@@ -335,8 +351,10 @@ void pd_run_report_release(struct pd_run_report *report)
 	pd_tally_release(&report->tested);
 	free(report->training.sum);
 	free(report->training.correct);
+	free(report->training.rows);
 	free(report->evaluation.sum);
 	free(report->evaluation.correct);
+	free(report->evaluation.rows);
 }
 
 void pd_run_report_checkpoint(struct pd_run_report *report, const char *directory, int64_t step)

@@ -35,10 +35,11 @@ static void on_losses(void *context, const struct pd_op *op, const struct pd_los
 
 	/* JSON has no infinity: a diverged loss is null */
 	for (int k = 0; k < count; k++)
-		json_array_append_new(list, json_pack("{s:o, s:I, s:I}", "sum",
+		json_array_append_new(list, json_pack("{s:o, s:I, s:I, s:I}", "sum",
 			isfinite(losses[k].sum) ? json_real(losses[k].sum) : json_null(),
 			"correct", (json_int_t)losses[k].correct,
-			"samples", (json_int_t)losses[k].samples));
+			"samples", (json_int_t)losses[k].samples,
+			"rows", (json_int_t)losses[k].rows));
 	say(rank, json_pack("{s:s, s:I, s:b, s:i, s:i, s:o}", "event", "losses",
 			    "microbatch", (json_int_t)op->microbatch, "evaluate", (int)op->evaluate,
 			    "phase", rank->position.number, "first",

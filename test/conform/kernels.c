@@ -419,7 +419,9 @@ static void loss_run(struct loss_case *c, const int32_t *label)
 	size_t count = (size_t)(BATCH * c->classes);
 	struct array x = filled(c->dtype, count, 0, 8, c->x);
 	struct array dx = array_new(c->dtype, count, 0), out = array_new(PD_F32, BATCH, 0);
-	struct array labels = array_new(PD_F32, BATCH, 0), verdict = array_new(PD_F32, BATCH, 0);
+	struct array labels = array_new(PD_F32, BATCH, 0);
+	struct array verdict = array_new(PD_F32, BATCH + 1, 0);
+	const struct pd_kernel_logits s = { BATCH, 1, c->classes, MINIBATCH / BATCH, -100, 0 };
 	struct pd_pass_numbers *numbers, value = { .valid = VALID };
 
 	/* several that are largest: the first counts */
@@ -431,10 +433,10 @@ static void loss_run(struct loss_case *c, const int32_t *label)
 	must(cudaHostAlloc((void **)&value.loss, sizeof(*value.loss), 0));
 	must(cudaMemcpyAsync(at(&labels), label, BATCH * sizeof(*label), cudaMemcpyHostToDevice, 0));
 	must(pd_kernel_set_numbers(0, numbers, &value));
-	must(pd_kernel_loss(0, c->dtype, numbers, 0, at(&out), at(&verdict), at(&x), at(&labels),
-			    BATCH, 1, c->classes));
-	must(pd_kernel_loss_back(0, c->dtype, numbers, at(&dx), at(&x), at(&labels), NULL,
-				 MINIBATCH, BATCH, 1, c->classes));
+	must(pd_kernel_loss(0, c->dtype, &s, numbers, 0, at(&out), at(&verdict), at(&x),
+			    at(&labels)));
+	must(pd_kernel_loss_back(0, c->dtype, &s, numbers, at(&dx), at(&x), at(&labels),
+				 at(&verdict), NULL));
 	c->out = get(&out);
 	c->dx = get(&dx);
 	c->loss = *value.loss;

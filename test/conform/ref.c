@@ -174,6 +174,23 @@ static void curve(const struct job *j)
 		} else if (j->layer->kind == PD_LAYER_tanh) {
 			y = tanh(x);
 			slope = 1 - y * y;
+		} else if (j->layer->kind == PD_LAYER_gelu &&
+			   j->layer->approximate == PD_GELU_NONE) {
+			double phi = 0.5 * (1 + erf(x / sqrt(2)));
+
+			y = x * phi;
+			slope = phi + x * exp(-x * x / 2) / sqrt(2 * M_PI);
+		} else if (j->layer->kind == PD_LAYER_gelu) {
+			double t = tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
+
+			y = 0.5 * x * (1 + t);
+			slope = 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / M_PI) *
+				(1 + 3 * 0.044715 * x * x);
+		} else if (j->layer->kind == PD_LAYER_silu) {
+			double s = 1 / (1 + exp(-x));
+
+			y = x * s;
+			slope = s * (1 + x * (1 - s));
 		} else {
 			y = 1 / (1 + exp(-x));
 			slope = y * (1 - y);
@@ -321,8 +338,9 @@ static void layernorm_row(const struct job *j, int64_t begin, int64_t width)
 {
 	double **w = j->w, mean = 0, variance = 0, scale, sum = 0, sum_x = 0;
 	int parameters = j->layer->parameter_count;
+	bool centred = j->layer->kind == PD_LAYER_layernorm;
 
-	for (int64_t i = 0; i < width; i++)
+	for (int64_t i = 0; i < width && centred; i++)
 		mean += j->x[begin + i] / (double)width;
 	for (int64_t i = 0; i < width; i++)
 		variance += pow(j->x[begin + i] - mean, 2) / (double)width;
@@ -331,7 +349,7 @@ static void layernorm_row(const struct job *j, int64_t begin, int64_t width)
 		double normal = (j->x[begin + i] - mean) * scale;
 		double g = j->dy[begin + i] * (parameters > 0 ? w[0][i] : 1);
 
-		sum += g / (double)width;
+		sum += centred ? g / (double)width : 0;
 		sum_x += g * normal / (double)width;
 		if (!j->back)
 			j->y[begin + i] = normal * (parameters > 0 ? w[0][i] : 1) +
@@ -355,6 +373,17 @@ static void layernorm(const struct job *j)
 		layernorm_row(j, begin, width);
 }
 
+/* The element of a sample whose random number is that of element e. */
+static int64_t drawn(const struct job *j, int64_t e)
+{
+	struct pd_axis a;
+
+	if (j->layer->shared_dim == PD_NO_AXIS)
+		return e;
+	a = pd_shape_axis(j->in, j->layer->shared_dim);
+	return e / a.inner / a.extent * a.inner + e % a.inner;
+}
+
 static void dropout(const struct job *j)
 {
 	int64_t count = pd_shape_elements(j->in);
@@ -362,10 +391,11 @@ static void dropout(const struct job *j)
 	for (int64_t n = 0; n < j->r->batch; n++)
 		for (int64_t e = 0; e < count; e++) {
 			int64_t sample = j->r->first_sample + n, i = n * count + e;
+			int64_t number = drawn(j, e);
 			struct pd_random4 r = pd_random(j->r->seed,
 				PD_RNG_DROPOUT + (uint64_t)j->index, (uint32_t)sample,
-				(uint32_t)(e / 4));
-			bool keep = pd_unit(r.v[e % 4]) >= (float)j->layer->p;
+				(uint32_t)(number / 4));
+			bool keep = pd_unit(r.v[number % 4]) >= (float)j->layer->p;
 			double factor = j->r->evaluate ? 1 : keep ? 1 / (1 - j->layer->p) : 0;
 
 			if (j->back)
@@ -499,14 +529,17 @@ static void attention(const struct job *j)
 static void join(const struct job *j)
 {
 	const struct pd_layer *a = j->layer;
-	int64_t row = pd_shape_elements(&a->output), begin = 0;
+	int64_t rows = j->r->batch, row, begin = 0;
 
+	if (a->kind == PD_LAYER_concat)
+		rows *= pd_shape_axis(&a->output, a->dim).outer;
+	row = pd_shape_elements(&a->output) * j->r->batch / rows;
 	for (int k = 0; k < a->input_count; k++) {
-		int64_t count = pd_shape_elements(pd_model_shape(j->r->model, a->inputs[k]));
+		int64_t count = (int64_t)elements(j->r, a->inputs[k]) / rows;
 		const double *x = j->r->x[a->inputs[k]];
 		double *dx = j->r->dx[a->inputs[k]];
 
-		for (int64_t n = 0; n < j->r->batch; n++)
+		for (int64_t n = 0; n < rows; n++)
 			for (int64_t i = 0; i < count; i++) {
 				if (j->back)
 					dx[n * count + i] += j->dy[n * row + begin + i];
@@ -517,27 +550,176 @@ static void join(const struct job *j)
 	}
 }
 
+static void mul(const struct job *j)
+{
+	int one = j->layer->inputs[0], other = j->layer->inputs[1];
+	size_t n = elements(j->r, one);
+
+	for (size_t i = 0; i < n; i++) {
+		if (!j->back) {
+			j->y[i] = j->r->x[one][i] * j->r->x[other][i];
+			continue;
+		}
+		j->r->dx[one][i] += j->dy[i] * j->r->x[other][i];
+		j->r->dx[other][i] += j->dy[i] * j->r->x[one][i];
+	}
+}
+
+/* Element i of y is made of element i of the input, or has a part in its gradient. */
+static void pass(const struct job *j, int64_t y, int64_t x, double factor)
+{
+	if (j->back)
+		j->dx[x] += factor * j->dy[y];
+	else
+		j->y[y] += factor * j->x[x];
+}
+
+/* slice, mean: along an axis; the part of it that is taken. */
+static void along(const struct job *j)
+{
+	const struct pd_layer *a = j->layer;
+	struct pd_axis axis = pd_shape_axis(j->in, a->dim);
+	bool mean = a->kind == PD_LAYER_mean;
+	int64_t start = mean ? 0 : a->start, end = mean ? axis.extent : a->end;
+
+	for (int64_t o = 0; o < j->r->batch * axis.outer; o++)
+		for (int64_t e = start; e < end; e++)
+			for (int64_t i = 0; i < axis.inner; i++) {
+				int64_t row = mean ? o : o * (end - start) + e - start;
+
+				pass(j, row * axis.inner + i, (o * axis.extent + e) * axis.inner + i,
+				     mean ? 1 / (double)axis.extent : 1);
+			}
+}
+
+static void transpose(const struct job *j)
+{
+	const struct pd_shape *out = &j->layer->output;
+	int64_t n = (int64_t)elements(j->r, j->layer->inputs[0]);
+
+	for (int64_t y = 0; y < n; y++) {
+		int64_t at[PD_MAX_DIMS], rest = y, x, was;
+
+		for (int d = out->dims - 1; d >= 0; d--) {
+			at[d] = rest % out->size[d];
+			rest /= out->size[d];
+		}
+		was = at[j->layer->dim0];
+		at[j->layer->dim0] = at[j->layer->dim1];
+		at[j->layer->dim1] = was;
+		x = rest;
+		for (int d = 0; d < out->dims; d++)
+			x = x * j->in->size[d] + at[d];
+		pass(j, y, x, 1);
+	}
+}
+
+static void embedding(const struct job *j)
+{
+	int64_t width = j->layer->embedding_dim, n = (int64_t)elements(j->r, j->layer->inputs[0]);
+
+	for (int64_t p = 0; p < n; p++)
+		for (int64_t i = 0; i < width; i++) {
+			int64_t id = (int64_t)j->x[p];
+
+			if (!j->back)
+				j->y[p * width + i] = j->w[0][id * width + i];
+			else if (id != j->layer->padding_idx)
+				j->dw[0][id * width + i] += j->dy[p * width + i];
+		}
+}
+
+static void position_embedding(const struct job *j)
+{
+	int64_t each = pd_shape_elements(j->in);
+
+	for (int64_t i = 0; i < j->r->batch * each; i++) {
+		pass(j, i, i, 1);
+		if (j->back)
+			j->dw[0][i % each] += j->dy[i];
+		else
+			j->y[i] += j->w[0][i % each];
+	}
+}
+
+static void rope(const struct job *j)
+{
+	const struct pd_layer *a = j->layer;
+	int64_t d = a->head_dim, each = pd_shape_elements(j->in), row = each / j->in->size[0];
+
+	for (int64_t n = 0; n < j->r->batch * each; n++) {
+		int64_t t = n % each / row, i = n % d, begin = n - i;
+		bool second = a->interleaved ? i % 2 : i >= d / 2;
+		int64_t pair = a->interleaved ? i / 2 : i % (d / 2);
+		int64_t other = a->interleaved ? i ^ 1 : (i + d / 2) % d;
+		double angle = (double)t * pow(a->base, -2.0 * (double)pair / (double)d);
+
+		pass(j, n, n, cos(angle));
+		pass(j, n, begin + other, second ? sin(angle) : -sin(angle));
+	}
+}
+
+static void mse(const struct job *j)
+{
+	int one = j->layer->inputs[0], other = j->layer->inputs[1];
+	int64_t each = pd_shape_elements(j->in);
+
+	for (int64_t i = 0; i < j->r->valid * each; i++) {
+		double d = j->r->x[one][i] - j->r->x[other][i];
+
+		if (j->back) {
+			j->r->dx[one][i] += 2 * d / (double)(j->r->batch * each);
+			j->r->dx[other][i] -= 2 * d / (double)(j->r->batch * each);
+		} else {
+			j->y[i / each] += d * d / (double)each;
+			j->r->loss += d * d / (double)each;
+		}
+	}
+	j->r->rows += j->back ? 0 : j->r->valid;
+}
+
+/* Rows of the batch that do not count. */
+static int64_t ignored(const struct job *j, const double *label, int64_t rows)
+{
+	int64_t count = 0;
+
+	for (int64_t n = 0; n < rows; n++)
+		count += label[n] == (double)j->layer->ignore_index;
+	return count;
+}
+
 static void loss(const struct job *j)
 {
 	int64_t classes = pd_shape_width(j->in), rows = pd_shape_rows(j->in);
 	const double *label = j->r->x[j->layer->inputs[1]];
+	double smooth = j->layer->label_smoothing;
+	int64_t none = ignored(j, label, j->r->valid * rows);
 
 	for (int64_t n = 0; n < j->r->valid * rows; n++) {
 		const double *x = j->x + n * classes;
 		int64_t y = (int64_t)label[n], best = 0;
-		double sum = 0;
+		double sum = 0, all = 0;
+
+		if (y == j->layer->ignore_index)
+			continue;
 
 		for (int64_t i = 0; i < classes; i++)
 			best = x[i] > x[best] ? i : best;
 		for (int64_t i = 0; i < classes; i++)
 			sum += exp(x[i] - x[best]);
+		for (int64_t i = 0; i < classes; i++)
+			all += x[i] - x[best];
 		for (int64_t i = 0; j->back && i < classes; i++)
-			j->dx[n * classes + i] += (exp(x[i] - x[best]) / sum - (i == y)) /
-						  (double)(j->r->batch * rows);
+			j->dx[n * classes + i] += (exp(x[i] - x[best]) / sum -
+						   (1 - smooth) * (i == y) -
+						   smooth / (double)classes) /
+						  (double)(j->r->batch * rows - none);
 		if (!j->back) {
-			j->y[n] = log(sum) - (x[y] - x[best]);
+			j->y[n] = log(sum) - (1 - smooth) * (x[y] - x[best]) -
+				  smooth * all / (double)classes;
 			j->r->loss += j->y[n];
 			j->r->correct += best == y;
+			j->r->rows++;
 		}
 	}
 }
@@ -549,7 +731,11 @@ static void (*const work[PD_LAYER_KINDS])(const struct job *) = {
 	[PD_LAYER_batchnorm2d] = batchnorm2d, [PD_LAYER_layernorm] = layernorm,
 	[PD_LAYER_dropout] = dropout, [PD_LAYER_attention] = attention,
 	[PD_LAYER_add] = join, [PD_LAYER_concat] = join, [PD_LAYER_flatten] = join,
-	[PD_LAYER_softmax_cross_entropy] = loss,
+	[PD_LAYER_softmax_cross_entropy] = loss, [PD_LAYER_mse] = mse,
+	[PD_LAYER_gelu] = curve, [PD_LAYER_silu] = curve, [PD_LAYER_rmsnorm] = layernorm,
+	[PD_LAYER_mul] = mul, [PD_LAYER_reshape] = join, [PD_LAYER_transpose] = transpose,
+	[PD_LAYER_slice] = along, [PD_LAYER_mean] = along, [PD_LAYER_embedding] = embedding,
+	[PD_LAYER_position_embedding] = position_embedding, [PD_LAYER_rope] = rope,
 };
 
 static void run(struct ref *r, int l, bool back)
@@ -576,7 +762,7 @@ static void round_tensor(const struct ref *r, double *values, int tensor)
 void ref_forward(struct ref *r)
 {
 	r->loss = 0;
-	r->correct = 0;
+	r->correct = r->rows = 0;
 	for (int l = 0; l < r->model->layer_count; l++) {
 		int out = r->model->input_count + l;
 

@@ -19,7 +19,7 @@ struct ref {
 	double ***state;                /* by layer, state */
 	double **kept;                  /* by layer: what forward keeps for backward */
 	double loss;                    /* summed over the valid samples */
-	int64_t correct;
+	int64_t correct, rows;          /* rows: those that count */
 };
 
 struct ref *ref_new(const struct pd_model *model, int64_t batch, uint64_t seed);

@@ -236,10 +236,10 @@ static void test_softmax(void)
 		for (int i = 0; i < CLASSES; i++)
 			sum += exp(x[i] - most);
 		best = denominator(x, CLASSES, &denominated);
-		loss = pd_softmax_loss(x, label, best.value, denominated);
+		loss = pd_softmax_loss(x, CLASSES, label, best.value, denominated, 0, 0);
 		for (int t = 0; t < THREADS; t++)
 			pd_softmax_gradient(dx, x, CLASSES, t, THREADS, label, best.value,
-					    denominated, 1 / 8.0f);
+					    denominated, 0, 1 / 8.0f);
 		off = fmax(off, fabs(loss - (log(sum) - (x[label] - most))));
 		good = good && x[best.at] == (float)most;
 		for (int i = 0; i < CLASSES; i++)

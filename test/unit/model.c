@@ -98,6 +98,28 @@ static void test_shapes(void)
 		{ "[]", "'kind': 'flatten'", "1", 0 },
 		{ "[9]", "'kind': 'softmax_cross_entropy', 'inputs': ['x', 'y']", "a scalar", 0 },
 		{ "[6, 5, 4]", "'kind': 'concat', 'inputs': ['x', 'x', 'x']", "18 x 5 x 4", 0 },
+		{ "[6, 5, 4]", "'kind': 'concat', 'inputs': ['x', 'x'], 'dim': 2", "6 x 10 x 4", 0 },
+		{ "[6, 5, 4]", "'kind': 'concat', 'inputs': ['x', 'x'], 'dim': -1", "6 x 5 x 8", 0 },
+		{ "[6, 5]", "'kind': 'gelu', 'approximate': 'tanh'", "6 x 5", 0 },
+		{ "[6, 5]", "'kind': 'silu'", "6 x 5", 0 },
+		{ "[6, 5]", "'kind': 'mul', 'inputs': ['x', 'x']", "6 x 5", 0 },
+		{ "[6, 5]", "'kind': 'rmsnorm'", "6 x 5", 5 },
+		{ "[6, 5]", "'kind': 'rmsnorm', 'normalized_shape': [6, 5]", "6 x 5", 30 },
+		{ "[6, 5]", "'kind': 'dropout', 'shared_dim': 1", "6 x 5", 0 },
+		{ "[6, 5]", "'kind': 'reshape', 'shape': [2, 3, 5, 1]", "2 x 3 x 5 x 1", 0 },
+		{ "[6, 5]", "'kind': 'reshape', 'shape': 30", "30", 0 },
+		{ "[2, 3, 4, 5]", "'kind': 'transpose', 'dim0': 1, 'dim1': -2", "4 x 3 x 2 x 5", 0 },
+		{ "[6, 5]", "'kind': 'slice', 'dim': 1, 'start': 2", "4 x 5", 0 },
+		{ "[6, 5]", "'kind': 'slice', 'dim': -1, 'start': 2, 'end': 3", "6 x 1", 0 },
+		{ "[6, 5, 4]", "'kind': 'mean', 'dim': 1", "5 x 4", 0 },
+		{ "[6, 5, 4]", "'kind': 'mean', 'dim': 3, 'keepdim': true", "6 x 5 x 1", 0 },
+		{ "[4]", "'kind': 'mean', 'dim': 1", "a scalar", 0 },
+		{ "[4]", "'kind': 'embedding', 'inputs': ['y'], 'num_embeddings': 50, "
+		  "'embedding_dim': 8", "8", 400 },
+		{ "[6, 5]", "'kind': 'position_embedding'", "6 x 5", 30 },
+		{ "[6, 5]", "'kind': 'position_embedding', 'num_embeddings': 9", "6 x 5", 45 },
+		{ "[6, 2, 8]", "'kind': 'rope', 'head_dim': 4", "6 x 2 x 8", 0 },
+		{ "[6, 5]", "'kind': 'mse', 'inputs': ['x', 'x']", "a scalar", 0 },
 		{ "[6, 5, 4]", "'kind': 'add', 'inputs': ['x', 'x']", "6 x 5 x 4", 0 },
 	};
 
@@ -155,6 +177,24 @@ static void test_attributes(void)
 	   model->layers->normalized_shape.size[0] == 4, "layernorm: defaults");
 	ok(model->layers->parameters[0].value == 1 && model->layers->parameters[1].value == 0 &&
 	   model->layers->parameters[0].begins == PD_BEGINS_CONSTANT, "layernorm: begins with 1 and 0");
+	pd_model_free(model);
+	free(text);
+
+	text = one_layer("[4]", "'inputs': ['y'], 'kind': 'embedding', 'num_embeddings': 7, "
+			 "'embedding_dim': 2, 'padding_idx': 3");
+	model = parse(text, NULL);
+	l = model->layers;
+	ok(l->parameters[0].begins == PD_BEGINS_NORMAL && l->parameters[0].value == 1 &&
+	   l->parameters[0].zero_row == 3 && l->least == 0 && l->limit == 7,
+	   "embedding: begins with normal numbers, and a row of zeros; numbers are below its rows");
+	pd_model_free(model);
+	free(text);
+
+	text = one_layer("[9]", "'inputs': ['x', 'y'], 'kind': 'softmax_cross_entropy'");
+	model = parse(text, NULL);
+	l = model->layers;
+	ok(l->ignore_index == -100 && l->label_smoothing == 0 && l->limit == 9 && l->other == -100,
+	   "softmax_cross_entropy: PyTorch's defaults");
 	pd_model_free(model);
 	free(text);
 
@@ -298,6 +338,40 @@ static void test_errors(void)
 		  "layers[0].shares: \"l\" is not another layer" },
 		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 4, 'shares': 'k'",
 		  "no layer is called \"k\"" },
+		{ "[4]", "'kind': 'gelu', 'inputs': ['x'], 'approximate': 'erf'",
+		  "layers[0].approximate: expected one of \"none\", \"tanh\", found \"erf\"" },
+		{ "[4]", "'kind': 'mul', 'inputs': ['x', 'x', 'x']",
+		  "layers[0].inputs: expected 2 inputs for mul, found 3" },
+		{ "[4, 5]", "'kind': 'concat', 'inputs': ['x', 'x'], 'dim': 0",
+		  "has dim 0: expected 1 to 2, or -1 for the last axis to -2" },
+		{ "[4, 5]", "'kind': 'slice', 'inputs': ['x'], 'dim': 3", "has dim 3: expected 1 to 2" },
+		{ "[4, 5]", "'kind': 'slice', 'inputs': ['x'], 'dim': -3", "has dim -3" },
+		{ "[4, 5]", "'kind': 'slice', 'inputs': ['x'], 'dim': 2, 'start': 3, 'end': 6",
+		  "is from 3 to 6: expected a part of an axis of 5" },
+		{ "[4, 5]", "'kind': 'slice', 'inputs': ['x'], 'dim': 1, 'start': 4",
+		  "is from 4 to 4: expected a part of an axis of 4" },
+		{ "[4, 5]", "'kind': 'reshape', 'inputs': ['x'], 'shape': [4, 4]",
+		  "has the shape 4 x 4: expected one of as many elements as its input of 4 x 5" },
+		{ "[4, 5]", "'kind': 'reshape', 'inputs': ['x'], 'shape': [1073741824, 1073741824, "
+		  "16]", "expected one of as many elements" },
+		{ "[]", "'kind': 'transpose', 'inputs': ['x'], 'dim0': 1, 'dim1': 1",
+		  "needs an input of one dimension or more" },
+		{ "[4]", "'kind': 'dropout', 'inputs': ['x'], 'shared_dim': 2", "has shared_dim 2" },
+		{ "[4]", "'kind': 'embedding', 'inputs': ['x'], 'num_embeddings': 3, "
+		  "'embedding_dim': 2", "cannot take \"x\" as its input number 1: expected i32" },
+		{ "[4]", "'kind': 'embedding', 'inputs': ['y'], 'num_embeddings': 3, "
+		  "'embedding_dim': 2, 'padding_idx': 3", "has padding_idx 3: expected one below its 3" },
+		{ "[4]", "'kind': 'position_embedding', 'inputs': ['x']",
+		  "needs an input of two dimensions or more" },
+		{ "[4, 5]", "'kind': 'position_embedding', 'inputs': ['x'], 'num_embeddings': 3",
+		  "has 3 embeddings: expected at least its 4 positions" },
+		{ "[4, 6]", "'kind': 'rope', 'inputs': ['x'], 'head_dim': 3",
+		  "has head_dim 3: expected an even divisor of its 6 features" },
+		{ "[4, 6]", "'kind': 'rope', 'inputs': ['x'], 'head_dim': 4", "has head_dim 4" },
+		{ "[4]", "'kind': 'mse', 'inputs': ['x', 'y']",
+		  "cannot take \"y\" as its input number 2: expected f32, found i32" },
+		{ "[4]", "'kind': 'softmax_cross_entropy', 'inputs': ['x', 'y'], 'ignore_index': "
+		  "2147483648", "layers[0].ignore_index: expected a whole number" },
 		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 4, 'init': 1",
 		  "layers[0].init: expected an object, found 1" },
 		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 4, "
@@ -372,11 +446,11 @@ static void test_errors(void)
 		{ GRAPH("{'name': 'a', 'kind': 'linear', 'inputs': ['x'], 'out_features': 4},"
 			"{'name': 'b', 'kind': 'linear', 'inputs': ['a'], 'out_features': 4, "
 			"'bias': false, 'shares': 'a'}"),
-		  "layers[1].shares: \"a\" is not another layer of this kind with parameters of "
+		  "layers[1].shares: \"a\" is not another layer with parameters of "
 		  "these" },
 		{ GRAPH("{'name': 'a', 'kind': 'relu', 'inputs': ['x']},"
 			"{'name': 'b', 'kind': 'relu', 'inputs': ['a'], 'shares': 'a'}"),
-		  "layers[1].shares: \"a\" is not another layer of this kind with parameters" },
+		  "layers[1].shares: \"a\" is not another layer with parameters" },
 		{ GRAPH("{'name': 'a', 'kind': 'linear', 'inputs': ['x'], 'out_features': 4},"
 			"{'name': 'b', 'kind': 'linear', 'inputs': ['a'], 'out_features': 4, "
 			"'shares': 'a', 'init': {'weight': 1}}"),

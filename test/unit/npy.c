@@ -141,7 +141,7 @@ static void test_types(void)
 		float f32[SAMPLES];
 		int32_t i32[SAMPLES];
 		const uint8_t *bytes = (const uint8_t *)cases[n].bytes;
-		struct pd_dataset_range range = { 0 };
+		struct pd_dataset_range range = { 0, 0, -1000 };
 
 		if (!ok(type != NULL, "%s is read", cases[n].type))
 			continue;
@@ -154,7 +154,7 @@ static void test_types(void)
 			is_int(type->find_outside(bytes, SAMPLES, &range),
 			       cases[n].i32[2] == 0 ? 0 : 2, "%s: the first that is too large",
 			       cases[n].type);
-			range = (struct pd_dataset_range){ cases[n].i32[0] + 1, 1 << 30 };
+			range = (struct pd_dataset_range){ cases[n].i32[0] + 1, 1 << 30, -1000 };
 			is_int(type->find_outside(bytes, SAMPLES, &range), 0,
 			       "%s: one that is too small", cases[n].type);
 		}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dropout keeps an element when its random number is at least p, and scales it by 1 / (1 - p).  The
- * random number follows from the sample's global number and the element's place in channels,
- * height, width order (base/rng.h); the slot keeps one bit per element.
+ * dropout: an element is kept when its random number is at least p, and scaled by
+ * 1 / (1 - p).  Which are kept follows from the sample's global number and the element's
+ * in channels, height, width order (base/rng.h); the slot keeps one bit of each.  Along an axis that
+ * shares one mask, the slot keeps that of its first place, and elements are counted without it.
  */
 #include "base/mem.h"
 #include "base/rng.h"
@@ -16,9 +17,17 @@ struct dropout {
 	struct pd_reorder in, diff_in;
 };
 
+/* Elements of one sample that draw a number each. */
+static int64_t drawn(const struct pd_compiled_layer *l)
+{
+	int64_t elements = pd_shape_elements(l->in_shape[0]), axis = l->layer->shared_dim;
+
+	return axis == PD_NO_AXIS ? elements : elements / l->in_shape[0]->size[axis];
+}
+
 static size_t row_bytes(const struct pd_compiled_layer *l)
 {
-	return ((size_t)pd_shape_elements(l->in_shape[0]) + 7) / 8;
+	return ((size_t)drawn(l) + 7) / 8;
 }
 
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
@@ -37,7 +46,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 
 static void draw(const struct pd_compiled_layer *l, int64_t sample, unsigned char *keep)
 {
-	int64_t elements = pd_shape_elements(l->in_shape[0]);
+	int64_t elements = drawn(l);
 	uint64_t stream = PD_RNG_DROPOUT + (uint64_t)pd_model_number(l->net->model, l->index);
 	float p = (float)l->layer->p;
 
@@ -74,7 +83,36 @@ static void mask_narrow(enum pd_dtype dtype, uint16_t *dst, const uint16_t *src,
 	}
 }
 
-/* Applies the mask to all samples; draws it first if `drawing`. */
+/* A sample of which the places along an axis share a mask: bits into factors, once for each of the
+ * places before it. */
+static void apply_shared(const struct pd_compiled_layer *l, void *dst, const void *src,
+			 const unsigned char *keep, float scale)
+{
+	const struct pd_axis a = pd_shape_axis(l->in_shape[0], l->layer->shared_dim);
+	size_t each = pd_dtype_bytes(l->net->dtype);
+	unsigned char bits[PIECE / 8];
+
+	for (int64_t row = 0; row < a.outer * a.extent; row++)
+		for (int64_t at = 0; at < a.inner; at += PIECE) {
+			int64_t n = a.inner - at < PIECE ? a.inner - at : PIECE;
+			int64_t from = row / a.extent * a.inner + at;
+			size_t offset = (size_t)(row * a.inner + at) * each;
+
+			memset(bits, 0, sizeof(bits));
+			for (int64_t i = 0; i < n; i++)
+				bits[i / 8] |= (unsigned char)((keep[(from + i) / 8] >>
+								((from + i) % 8) & 1) << (i % 8));
+			if (each == sizeof(float))
+				mask((float *)((char *)dst + offset),
+				     (const float *)((const char *)src + offset), bits, n, scale);
+			else
+				mask_narrow(l->net->dtype, (uint16_t *)((char *)dst + offset),
+					    (const uint16_t *)((const char *)src + offset), bits, n,
+					    scale);
+		}
+}
+
+/* All samples, the mask drawn first where asked. */
 static void apply(struct pd_compiled_layer *l, void *dst, const void *src,
 		  const struct pd_pass *pass, bool drawing)
 {
@@ -86,7 +124,9 @@ static void apply(struct pd_compiled_layer *l, void *dst, const void *src,
 	for (int64_t n = 0; n < l->net->batch; n++) {
 		if (drawing)
 			draw(l, pass->first_sample + n, keep);
-		if (l->net->dtype == PD_F32)
+		if (l->layer->shared_dim != PD_NO_AXIS)
+			apply_shared(l, dst, src, keep, scale);
+		else if (l->net->dtype == PD_F32)
 			mask(dst, src, keep, elements, scale);
 		else
 			mask_narrow(l->net->dtype, dst, src, keep, elements, scale);

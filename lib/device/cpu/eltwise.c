@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * relu, tanh, sigmoid: backward reads the output.  A relu may overwrite its input, since a second
- * relu changes nothing: a forward that runs again (recomputation, the profiler) gives the same
- * bits.  For the others and dropout that does not hold.  relu has loops of our own, equal to those
- * of the sums that do its backward (sum.c), so that both give the same bits.  In 16 bits they work
- * on the bits: one sign bit, and otherwise numbers ascend with their bits.
+ * relu, tanh, sigmoid, whose backward reads the output, and gelu, silu, whose reads the input.  relu may lie in its input's place,
+ * since a second relu changes nothing: a forward that is run again (recomputation, the
+ * profiler) gives the same bits.  The others and dropout would not.  relu is done here, as the sums
+ * that do its backward do it, so that both give the same bits (sum.c); in 16 bits on the bits as they
+ * are: one of sign, all others ascending with the number.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
@@ -12,6 +12,7 @@
 #define PIECE 32768
 
 struct eltwise {
+	bool takes_output;
 	struct pd_primitive *forward, *backward;
 	size_t forward_scratch, backward_scratch;
 	struct pd_reorder src, dst, kept, diff_dst, diff_src;
@@ -39,6 +40,7 @@ static int prepare(struct pd_compiled_layer *l, enum pd_curve curve, struct pd_e
 	if (!l->inside)
 		return 0;
 	l->own = e = pd_zalloc(sizeof(*e));
+	e->takes_output = pd_curve_takes_output(curve);
 	e->forward = pd_primitive_eltwise(dnn, PD_FORWARD, curve, l->out, NULL, err);
 	if (!e->forward ||
 	    pd_primitive_prepare(l, e->forward, &e->forward_scratch, &l->forward_bytes, err) < 0)
@@ -66,6 +68,17 @@ static int prepare_sigmoid(struct pd_compiled_layer *l, struct pd_error *err)
 	return prepare(l, PD_CURVE_SIGMOID, err);
 }
 
+static int prepare_gelu(struct pd_compiled_layer *l, struct pd_error *err)
+{
+	return prepare(l, l->layer->approximate == PD_GELU_TANH ? PD_CURVE_GELU_TANH
+								: PD_CURVE_GELU, err);
+}
+
+static int prepare_silu(struct pd_compiled_layer *l, struct pd_error *err)
+{
+	return prepare(l, PD_CURVE_SILU, err);
+}
+
 static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	struct eltwise *e = l->own;
@@ -83,14 +96,16 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 {
 	struct eltwise *e = l->own;
 	const void *args[PD_ARGS] = { NULL };
+	const void *kept;
 
 	if (!l->diff_src[0])
 		return 0;
-	args[PD_ARG_DST] = pd_reorder_in(l, &e->kept, l->dst, err);
+	kept = pd_reorder_in(l, &e->kept, e->takes_output ? l->dst : l->src[0], err);
+	args[e->takes_output ? PD_ARG_DST : PD_ARG_SRC] = kept;
 	args[PD_ARG_DIFF_DST] = pd_reorder_in(l, &e->diff_dst, l->diff_dst, err);
 	args[PD_ARG_DIFF_SRC] = pd_reorder_buffer(l, &e->diff_src, l->diff_src[0]);
 	args[PD_ARG_SCRATCH] = (char *)l->temporary + e->backward_scratch;
-	return !args[PD_ARG_DST] || !args[PD_ARG_DIFF_DST] ||
+	return !kept || !args[PD_ARG_DIFF_DST] ||
 	       pd_primitive_run(e->backward, args, err) < 0
 		? -1 : pd_reorder_out(l, &e->diff_src, l->diff_src[0], err);
 }
@@ -187,6 +202,18 @@ const struct pd_compiled_kind pd_cpu_tanh = {
 const struct pd_compiled_kind pd_cpu_sigmoid = {
 	.keeps_output = true,
 	.prepare = prepare_sigmoid,
+	.forward = forward,
+	.backward = backward,
+};
+
+const struct pd_compiled_kind pd_cpu_gelu = {
+	.prepare = prepare_gelu,
+	.forward = forward,
+	.backward = backward,
+};
+
+const struct pd_compiled_kind pd_cpu_silu = {
+	.prepare = prepare_silu,
 	.forward = forward,
 	.backward = backward,
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * add, concat and flatten compute nothing but sums.  add takes the layout of its first input; its
- * inputs' gradients are its output's if all have that layout.  concat takes the layout of its
- * inputs where samples can then be joined by copying, else the plain layout.
+ * add, concat, flatten, reshape: nothing is computed but sums.  add takes the layout of its first
+ * input, and its inputs' gradients are its output's where all have that; concat that of its inputs where samples can be put together by copying, else the
+ * plain one.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
@@ -111,6 +111,8 @@ static const struct pd_layout *like_first(struct pd_compiled_layer *l, const str
 
 static bool can_stack(struct pd_compiled_layer *l)
 {
+	if (l->layer->dim != 0)
+		return false;
 	for (int i = 0; i < l->layer->input_count; i++)
 		if (!pd_layout_stacks(l->in[i]) ||
 		    like_first(l, l->in_shape[i]) != l->in[i])
@@ -133,17 +135,24 @@ static int prepare_concat(struct pd_compiled_layer *l, struct pd_error *err)
 	return prepare_inputs(l, m, err);
 }
 
+/* The places before the axis: each has a part of every input, one after the other. */
+static int64_t rows_of(const struct pd_compiled_layer *l)
+{
+	return l->net->batch * pd_shape_axis(&l->layer->output, l->layer->dim).outer;
+}
+
 static int forward_concat(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			  struct pd_error *err)
 {
 	struct join *m = l->own;
+	int64_t rows = rows_of(l);
 	char *dst = l->dst;
 
 	if (convert_inputs(l, m, err) < 0)
 		return -1;
-	for (int64_t n = 0; n < l->net->batch; n++)
+	for (int64_t n = 0; n < rows; n++)
 		for (int i = 0; i < l->layer->input_count; i++) {
-			size_t bytes = pd_layout_bytes(m->layouts[i]) / (size_t)l->net->batch;
+			size_t bytes = pd_layout_bytes(m->layouts[i]) / (size_t)rows;
 
 			memcpy(dst, (const char *)m->src[i] + (size_t)n * bytes, bytes);
 			dst += bytes;
@@ -155,16 +164,16 @@ static int backward_concat(struct pd_compiled_layer *l, const struct pd_pass *pa
 			   struct pd_error *err)
 {
 	struct join *m = l->own;
-	size_t batch = (size_t)l->net->batch, row = pd_layout_bytes(l->out) / batch;
+	size_t rows = (size_t)rows_of(l), row = pd_layout_bytes(l->out) / rows;
 	const char *from = l->diff_dst;
 
 	for (int i = 0; i < l->layer->input_count; i++) {
-		size_t bytes = pd_layout_bytes(m->layouts[i]) / batch;
+		size_t bytes = pd_layout_bytes(m->layouts[i]) / rows;
 
 		if (l->diff_src[i]) {
 			char *to = pd_reorder_buffer(l, &m->out[i], l->diff_src[i]);
 
-			for (size_t n = 0; n < batch; n++)
+			for (size_t n = 0; n < rows; n++)
 				memcpy(to + n * bytes, from + n * row, bytes);
 			if (pd_reorder_out(l, &m->out[i], l->diff_src[i], err) < 0)
 				return -1;
@@ -225,6 +234,12 @@ const struct pd_compiled_kind pd_cpu_concat = {
 };
 
 const struct pd_compiled_kind pd_cpu_flatten = {
+	.prepare = prepare_flatten,
+	.forward = forward_flatten,
+	.backward = backward_flatten,
+};
+
+const struct pd_compiled_kind pd_cpu_reshape = {
 	.prepare = prepare_flatten,
 	.forward = forward_flatten,
 	.backward = backward_flatten,

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layernorm is PyTorch's.  Each row has its own mean and (biased) variance; the slot keeps the mean
- * and the inverse standard deviation for backward.  Sums are taken in LANES parts, so that they are
- * vectorised and round alike on every processor.  Rows are divided into groups, whose number
- * depends on that of the rows alone, and each group sums its own part of the parameters' gradients,
- * so that the number of threads changes no bits.  In 16 bits a row is widened in the group's
- * scratch.
+ * layernorm as PyTorch has it: each row has its own mean and (biased) variance, which the slot keeps
+ * for backward, the latter as the inverse deviation.  rmsnorm is the same with a mean of 0.  Sums are taken in LANES parts, so that they
+ * are vectorised and round alike on every processor.  Rows are taken in groups, whose number follows
+ * from that of the rows, so that threads change no bits: a group adds up its own part of the
+ * gradients of the parameters.  In 16 bits a row is widened in the group's scratch.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
@@ -17,6 +16,7 @@
 #define GROUPS 64               /* the most groups */
 
 struct layernorm {
+	bool centred;           /* layernorm; else rmsnorm */
 	int64_t rows, width, groups;
 	size_t half;            /* bytes from the means to the inverse deviations */
 	size_t kept[2];         /* offsets of the parameters' gradients that the slot keeps */
@@ -43,6 +43,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	if (!l->inside)
 		return 0;
 	l->own = n = pd_zalloc(sizeof(*n));
+	n->centred = l->kind == &pd_cpu_layernorm;
 	n->width = width;
 	n->rows = l->net->batch * pd_shape_elements(l->in_shape[0]) / width;
 	n->groups = n->rows < GROUPS ? n->rows : GROUPS;
@@ -115,7 +116,8 @@ PD_VECTOR static void normalise(float *restrict y, const float *restrict x, floa
 
 /* dx may be dy. */
 PD_VECTOR static void gradient(float *dx, const float *restrict x, const float *dy, float mean,
-			       float scale, const float *restrict weight, int64_t count)
+			       float scale, const float *restrict weight, bool centred,
+			       int64_t count)
 {
 	float lanes[LANES] = { 0 }, normal_lanes[LANES] = { 0 }, first, second;
 	int64_t i = 0;
@@ -133,7 +135,7 @@ PD_VECTOR static void gradient(float *dx, const float *restrict x, const float *
 		lanes[k] += g;
 		normal_lanes[k] += g * ((x[i + k] - mean) * scale);
 	}
-	first = total(lanes) / (float)count;
+	first = centred ? total(lanes) / (float)count : 0;
 	second = total(normal_lanes) / (float)count;
 	for (i = 0; i < count; i++) {
 		float g = weight ? dy[i] * weight[i] : dy[i];
@@ -227,7 +229,7 @@ static void forward_group(const struct pd_compiled_layer *l, int64_t group, cons
 		const float *x = row_of(l, l->src[0], r, held(l, group, false, 0));
 		float *y = room_of(l, l->dst, r, held(l, group, false, 1));
 
-		means[r] = sum(x, n->width) / width;
+		means[r] = n->centred ? sum(x, n->width) / width : 0;
 		scales[r] = 1 / sqrtf(sum_squares(x, means[r], n->width) / width + eps);
 		normalise(y, x, means[r], scales[r], weight, bias, n->width);
 		put_row(l, l->dst, r, y);
@@ -271,7 +273,7 @@ static void backward_group(const struct pd_compiled_layer *l, int64_t group, con
 		if (!l->diff_src[0])
 			continue;
 		dx = room_of(l, l->diff_src[0], r, held(l, group, true, 1));
-		gradient(dx, x, dy, means[r], scales[r], weight, n->width);
+		gradient(dx, x, dy, means[r], scales[r], weight, n->centred, n->width);
 		put_row(l, l->diff_src[0], r, dx);
 	}
 }
@@ -311,6 +313,13 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 }
 
 const struct pd_compiled_kind pd_cpu_layernorm = {
+	.plain = true,
+	.prepare = prepare,
+	.forward = forward,
+	.backward = backward,
+};
+
+const struct pd_compiled_kind pd_cpu_rmsnorm = {
 	.plain = true,
 	.prepare = prepare,
 	.forward = forward,

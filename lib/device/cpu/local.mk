@@ -2,17 +2,23 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/adam.c \
 	lib/device/cpu/attention.c lib/device/cpu/attention.h \
 	lib/device/cpu/attention_tiles.c \
+	lib/device/cpu/axes.c \
 	lib/device/cpu/batchnorm2d.c \
 	lib/device/cpu/conv2d.c \
 	lib/device/cpu/cpu.c lib/device/cpu/cpu.h \
 	lib/device/cpu/dnn.h lib/device/cpu/dnnl2.h \
 	lib/device/cpu/dropout.c \
 	lib/device/cpu/eltwise.c \
+	lib/device/cpu/embedding.c \
+	lib/device/cpu/exp.h \
 	lib/device/cpu/half.c \
 	lib/device/cpu/layout.c \
 	lib/device/cpu/layernorm.c \
 	lib/device/cpu/linear.c \
 	lib/device/cpu/loss.c \
+	lib/device/cpu/mse.c \
+	lib/device/cpu/mul.c \
+	lib/device/cpu/rope.c \
 	lib/device/cpu/join.c \
 	lib/device/cpu/net.c \
 	lib/device/cpu/onednn.c lib/device/cpu/onednn.h \

@@ -98,6 +98,7 @@ static const struct pd_compiled_device how = {
 	.zero = zero,
 	.add = add,
 	.plain = pd_cpu_plain,
+	.plain_parameter = plain_parameter,
 	.plain_prepare = pd_cpu_plain_prepare,
 	.plain_input = pd_cpu_plain_input,
 	.plain_room = pd_cpu_plain_room,

@@ -78,14 +78,16 @@ struct pd_pooling {
 	bool max, count_include_pad;
 };
 
-enum pd_curve { PD_CURVE_TANH, PD_CURVE_SIGMOID };
+enum pd_curve { PD_CURVE_TANH, PD_CURVE_SIGMOID, PD_CURVE_GELU, PD_CURVE_GELU_TANH, PD_CURVE_SILU };
+/* Does backward take the output, not the input? */
+bool pd_curve_takes_output(enum pd_curve curve);
 
 /*
  * Each returns NULL after filling *err.  `forward` is the forward op that a backward one
  * belongs to.  Weights: the layout to take them (or, in f32, give their gradient) in, or NULL for
  * whichever is fastest; conv and linear fall back to that when the one asked for has no fast
  * kernel, so ask the op (pd_primitive_layout) what it got.  Backward of elementwise functions
- * takes the output in PD_ARG_DST, not the input.  Gradients of parameters, batch normalisation's
+ * takes PD_ARG_DST or PD_ARG_SRC (pd_curve_takes_output).  Gradients of parameters, batch normalisation's
  * scale and shift and its statistics are f32.
  */
 struct pd_primitive *pd_primitive_conv(struct pd_onednn *dnn, enum pd_way way,

@@ -149,6 +149,11 @@ struct pd_primitive *pd_primitive_linear(struct pd_onednn *dnn, enum pd_way way,
 								forward, err);
 }
 
+bool pd_curve_takes_output(enum pd_curve curve)
+{
+	return curve == PD_CURVE_TANH || curve == PD_CURVE_SIGMOID;
+}
+
 struct pd_primitive *pd_primitive_eltwise(struct pd_onednn *dnn, enum pd_way way,
 					  enum pd_curve curve, const struct pd_layout *layout,
 					  const struct pd_primitive *forward, struct pd_error *err)
@@ -156,17 +161,21 @@ struct pd_primitive *pd_primitive_eltwise(struct pd_onednn *dnn, enum pd_way way
 	static const dnnl_alg_kind_t algorithm[] = {
 		[PD_CURVE_TANH] = dnnl_eltwise_tanh_use_dst_for_bwd,
 		[PD_CURVE_SIGMOID] = dnnl_eltwise_logistic_use_dst_for_bwd,
+		[PD_CURVE_GELU] = dnnl_eltwise_gelu_erf,
+		[PD_CURVE_GELU_TANH] = dnnl_eltwise_gelu_tanh,
+		[PD_CURVE_SILU] = dnnl_eltwise_swish,
 	};
+	const float alpha = curve == PD_CURVE_SILU;
 	const_dnnl_memory_desc_t md = pd_dnn_as(dnn, dnn->of_ops, layout);
 	dnnl_primitive_desc_t desc = NULL;
 	dnnl_status_t status;
 
 	if (way == PD_FORWARD)
 		status = dnnl_eltwise_forward_primitive_desc_create(&desc, dnn->engine,
-			dnnl_forward_training, algorithm[curve], md, md, 0, 0, dnn->attr);
+			dnnl_forward_training, algorithm[curve], md, md, alpha, 0, dnn->attr);
 	else
 		status = dnnl_eltwise_backward_primitive_desc_create(&desc, dnn->engine,
-			algorithm[curve], md, md, md, 0, 0, hint(forward), dnn->attr);
+			algorithm[curve], md, md, md, alpha, 0, hint(forward), dnn->attr);
 	return op_make(dnn, "elementwise function", status, desc, err);
 }
 

@@ -236,20 +236,49 @@ PD_TYPED float pd_softmax_sum(const pd_value *x, int64_t classes, int64_t from, 
 	return sum;
 }
 
-PD_TYPED float pd_softmax_loss(const pd_value *x, int64_t label, float max, float sum)
+/* How far all logits are below the largest. */
+PD_TYPED float pd_softmax_below(const pd_value *x, int64_t classes, int64_t from, int64_t step,
+				float max)
 {
+	float sum = 0;
+
+	for (int64_t i = from; i < classes; i += step)
+		sum += max - (float)x[i];
+	return sum;
+}
+
+/* smooth: label smoothing; below: not read where that is 0. */
+PD_TYPED float pd_softmax_loss(const pd_value *x, int64_t classes, int64_t label, float max,
+			       float sum, float smooth, float below)
+{
+	if (smooth > 0)
+		return logf(sum) + (1 - smooth) * (max - (float)x[label]) +
+		       smooth * (below / (float)classes);
 	return logf(sum) - ((float)x[label] - max);
 }
 
 /* mean: 1 / batch size */
 PD_TYPED void pd_softmax_gradient(pd_value *dx, const pd_value *x, int64_t classes, int64_t from,
-				  int64_t step, int64_t label, float max, float sum, float mean)
+				  int64_t step, int64_t label, float max, float sum, float smooth,
+				  float mean)
 {
-	for (int64_t i = from; i < classes; i += step) {
-		float g = expf((float)x[i] - max) / sum * mean;
+	float less = smooth / (float)classes * mean;
 
-		dx[i] = (pd_value)(i == label ? g - mean : g);
+	for (int64_t i = from; i < classes; i += step) {
+		float g = expf((float)x[i] - max) / sum * mean - less;
+
+		dx[i] = (pd_value)(i == label ? g - (1 - smooth) * mean : g);
 	}
+}
+
+/* ---- rope: the angle of a pair of features at a position, between 0 and a turn ---- */
+
+PD_INLINE float pd_rope_angle(int64_t position, int64_t pair, int64_t pairs, double base)
+{
+	const double turn = 6.283185307179586;
+	double angle = (double)position * pow(base, -(double)pair / (double)pairs);
+
+	return (float)(angle - turn * floor(angle / turn));
 }
 
 /* ---- updates of element i; next may be weights ---- */

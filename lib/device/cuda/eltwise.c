@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * relu, tanh, sigmoid, dropout: element by element, in place where the CPU's are
- * (device/cpu/eltwise.c).
- */
+/* relu, tanh, sigmoid, gelu, silu, mul, dropout: element by element.  See the CPU's on what may lie in place. */
 #include "device/cuda/cuda.h"
 
 /* ---- curves ---- */
@@ -46,7 +43,9 @@ static int curve_back(struct pd_compiled_layer *l, enum pd_kernel_curve which,
 	    (l->completed || left_to_norm(l)))
 		return 0;
 	return pd_cuda_queued(l, pd_kernel_curve_back(pd_cuda_engine(l)->stream, l->net->dtype,
-						      which, l->diff_src[0], l->dst, l->diff_dst,
+						      which, l->diff_src[0],
+						      pd_kernel_curve_from_output(which) ? l->dst
+							: l->src[0], l->diff_dst,
 						      pd_cuda_batch_elements(l, l->in_shape[0])),
 			      err);
 }
@@ -65,6 +64,9 @@ static int curve_back(struct pd_compiled_layer *l, enum pd_kernel_curve which,
 CURVE(relu, RELU)
 CURVE(tanh, TANH)
 CURVE(sigmoid, SIGMOID)
+CURVE(gelu_none, GELU)
+CURVE(gelu_tanh, GELU_TANH)
+CURVE(silu, SILU)
 #undef CURVE
 
 const struct pd_compiled_kind pd_cuda_relu = {
@@ -90,14 +92,87 @@ const struct pd_compiled_kind pd_cuda_sigmoid = {
 	.backward = backward_sigmoid,
 };
 
+static int forward_gelu(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			struct pd_error *err)
+{
+	return l->layer->approximate == PD_GELU_TANH ? forward_gelu_tanh(l, pass, err)
+						     : forward_gelu_none(l, pass, err);
+}
+
+static int backward_gelu(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			 struct pd_error *err)
+{
+	return l->layer->approximate == PD_GELU_TANH ? backward_gelu_tanh(l, pass, err)
+						     : backward_gelu_none(l, pass, err);
+}
+
+const struct pd_compiled_kind pd_cuda_gelu = {
+	.prepare = prepare_curve,
+	.forward = forward_gelu,
+	.backward = backward_gelu,
+};
+
+const struct pd_compiled_kind pd_cuda_silu = {
+	.prepare = prepare_curve,
+	.forward = forward_silu,
+	.backward = backward_silu,
+};
+
+/* ---- mul ---- */
+
+static int prepare_mul(struct pd_compiled_layer *l, struct pd_error *err)
+{
+	return 0;
+}
+
+static int product(struct pd_compiled_layer *l, void *dst, const void *a, const void *b,
+		   struct pd_error *err)
+{
+	return pd_cuda_queued(l, pd_kernel_mul(pd_cuda_engine(l)->stream, l->net->dtype, dst, a, b,
+					       pd_cuda_batch_elements(l, l->in_shape[0])), err);
+}
+
+static int forward_mul(struct pd_compiled_layer *l, const struct pd_pass *pass,
+		       struct pd_error *err)
+{
+	return product(l, l->dst, l->src[0], l->src[1], err);
+}
+
+static int backward_mul(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			struct pd_error *err)
+{
+	for (int i = 0; i < 2; i++)
+		if (l->diff_src[i] &&
+		    product(l, l->diff_src[i], l->diff_dst, l->src[1 - i], err) < 0)
+			return -1;
+	return 0;
+}
+
+const struct pd_compiled_kind pd_cuda_mul = {
+	.plain = true,
+	.prepare = prepare_mul,
+	.forward = forward_mul,
+	.backward = backward_mul,
+};
+
 /* ---- dropout: the mask is the CPU's, bit for bit ---- */
+
+/* The axis that shares a mask; where there is none, one of one place. */
+static struct pd_axis shared_axis(const struct pd_compiled_layer *l)
+{
+	const struct pd_axis none = { pd_shape_elements(l->in_shape[0]), 1, 1 };
+
+	return l->layer->shared_dim == PD_NO_AXIS ? none
+		: pd_shape_axis(l->in_shape[0], l->layer->shared_dim);
+}
 
 static int prepare_dropout(struct pd_compiled_layer *l, struct pd_error *err)
 {
+	struct pd_axis a = shared_axis(l);
+
 	l->out = l->in[0];
 	if (l->inside)
-		l->extra_bytes = ((size_t)pd_shape_elements(l->in_shape[0]) + 7) / 8 *
-				 (size_t)l->net->batch;
+		l->extra_bytes = ((size_t)(a.outer * a.inner) + 7) / 8 * (size_t)l->net->batch;
 	return 0;
 }
 
@@ -110,6 +185,7 @@ static struct pd_kernel_dropout describe(const struct pd_compiled_layer *l)
 		.seed = l->net->seed, .stream = PD_RNG_DROPOUT +
 			(uint64_t)pd_model_number(l->net->model, l->index),
 		.samples = l->net->batch, .elements = pd_shape_elements(shape),
+		.extent = shared_axis(l).extent, .inner = shared_axis(l).inner,
 		.area = last ? shape->size[1] * shape->size[2] : pd_shape_elements(shape),
 		.channels = last ? shape->size[0] : 1, .p = (float)l->layer->p,
 		.scale = (float)(1 / (1 - l->layer->p)),

@@ -26,11 +26,31 @@ __device__ static void for_packs(size_t count, Pack pack_at, One one_at)
 		one_at(i);
 }
 
+/* As PyTorch's approximation has it: sqrt(2 / pi), and the factor of the cube. */
+#define GELU_INNER 0.79788456f
+#define GELU_CUBE 0.044715f
+
+__device__ static float gelu_tanh(float v)
+{
+	return tanhf(GELU_INNER * (v + GELU_CUBE * (v * v * v)));
+}
+
 __device__ static float curved(enum pd_kernel_curve which, float v)
 {
-	if (which == PD_KERNEL_RELU)
+	switch (which) {
+	case PD_KERNEL_RELU:
 		return v < 0 ? 0 : v;
-	return which == PD_KERNEL_TANH ? tanhf(v) : 1 / (1 + expf(-v));
+	case PD_KERNEL_TANH:
+		return tanhf(v);
+	case PD_KERNEL_SIGMOID:
+		return 1 / (1 + expf(-v));
+	case PD_KERNEL_GELU:
+		return 0.5f * v * (1 + erff(v * 0.70710678f));
+	case PD_KERNEL_GELU_TANH:
+		return 0.5f * v * (1 + gelu_tanh(v));
+	default:
+		return v / (1 + expf(-v));
+	}
 }
 
 template <typename T, int N>
@@ -57,12 +77,29 @@ cudaError_t pd_kernel_curve(cudaStream_t stream, enum pd_dtype dtype, enum pd_ke
 	return cudaGetLastError();
 }
 
-/* Returns the gradient g times the slope, computed from the output v. */
+/* From the output, or the input: pd_kernel_curve_from_output(). */
 __device__ static float slope(enum pd_kernel_curve which, float v, float g)
 {
-	if (which == PD_KERNEL_RELU)
+	float s;
+
+	switch (which) {
+	case PD_KERNEL_RELU:
 		return v > 0 ? g : 0;
-	return which == PD_KERNEL_TANH ? g * (1 - v * v) : g * (v * (1 - v));
+	case PD_KERNEL_TANH:
+		return g * (1 - v * v);
+	case PD_KERNEL_SIGMOID:
+		return g * (v * (1 - v));
+	case PD_KERNEL_GELU:
+		return g * (0.5f * (1 + erff(v * 0.70710678f)) +
+			    v * expf(-0.5f * v * v) * 0.39894228f);
+	case PD_KERNEL_GELU_TANH:
+		s = gelu_tanh(v);
+		return g * (0.5f * (1 + s) + 0.5f * v * (1 - s * s) * GELU_INNER *
+			    (1 + 3 * GELU_CUBE * v * v));
+	default:
+		s = 1 / (1 + expf(-v));
+		return g * (s * (1 + v * (1 - s)));
+	}
 }
 
 template <typename T, int N>
@@ -90,6 +127,31 @@ cudaError_t pd_kernel_curve_back(cudaStream_t stream, enum pd_dtype dtype,
 			curve_back<T, N>
 				<<<pd_blocks((count + N - 1) / N), PD_THREADS, 0, stream>>>(
 				which, (T *)dx, (const T *)y, (const T *)dy, count))));
+	return cudaGetLastError();
+}
+
+template <typename T, int N>
+__global__ static void product(T *dst, const T *a, const T *b, size_t count)
+{
+	for_packs<N>(count, [&](size_t i) {
+		struct pd_pack<T, N> p = *(const struct pd_pack<T, N> *)&a[i];
+		const struct pd_pack<T, N> q = *(const struct pd_pack<T, N> *)&b[i];
+
+		for (int k = 0; k < N; k++)
+			p.v[k] = (T)((float)p.v[k] * (float)q.v[k]);
+		*(struct pd_pack<T, N> *)&dst[i] = p;
+	}, [&](size_t i) {
+		dst[i] = (T)((float)a[i] * (float)b[i]);
+	});
+}
+
+cudaError_t pd_kernel_mul(cudaStream_t stream, enum pd_dtype dtype, void *dst, const void *a,
+			  const void *b, size_t count)
+{
+	if (count > 0)
+		PD_BY_TYPE(dtype, T, PD_BY_PACK(T, packs(dst, a, b), N, (
+			product<T, N><<<pd_blocks((count + N - 1) / N), PD_THREADS, 0, stream>>>(
+				(T *)dst, (const T *)a, (const T *)b, count))));
 	return cudaGetLastError();
 }
 
@@ -181,25 +243,39 @@ __device__ static int64_t place_of(const struct pd_kernel_dropout &d, int64_t k)
 			 pd_times((size_t)k, (size_t)d.area));
 }
 
-/* A thread takes eight elements of a sample, a byte of the mask. */
+/* Elements of a sample that draw a number each; those that share one lie `inner` apart. */
+__host__ __device__ static int64_t drawn_of(const struct pd_kernel_dropout &d)
+{
+	return d.elements / d.extent;
+}
+
+/* The number of the element at place e of the axis that shares the k-th number drawn. */
+__device__ static int64_t sharer_of(const struct pd_kernel_dropout &d, int64_t k, int64_t e)
+{
+	return d.extent == 1 ? k : (k / d.inner * d.extent + e) * d.inner + k % d.inner;
+}
+
+/* A thread draws for eight elements of one sample: a byte of the mask. */
 template <typename T>
 __global__ static void dropout(struct pd_kernel_dropout d, const struct pd_pass_numbers *numbers,
 			       T *y, unsigned char *keep, const T *x)
 {
-	int64_t row = (d.elements + 7) / 8, first = numbers->first_sample;
+	int64_t drawn = drawn_of(d), row = (drawn + 7) / 8, first = numbers->first_sample;
 
 	PD_FOR_EACH(i, (size_t)(d.samples * row)) {
 		int64_t sample = (int64_t)i / row, byte = (int64_t)i % row;
 		unsigned char bits = pd_dropout_byte(d.seed, d.stream,
 						     (uint32_t)(first + sample), byte,
-						     d.elements, d.p);
+						     drawn, d.p);
 
 		keep[i] = bits;
-		for (int k = 0; k < 8 && 8 * byte + k < d.elements; k++) {
-			int64_t at = sample * d.elements + place_of(d, 8 * byte + k);
+		for (int64_t e = 0; e < d.extent; e++)
+			for (int k = 0; k < 8 && 8 * byte + k < drawn; k++) {
+				int64_t number = sharer_of(d, 8 * byte + k, e);
+				int64_t at = sample * d.elements + place_of(d, number);
 
-			y[at] = (T)(bits >> k & 1 ? (float)x[at] * d.scale : 0);
-		}
+				y[at] = (T)(bits >> k & 1 ? (float)x[at] * d.scale : 0);
+			}
 	}
 }
 
@@ -208,7 +284,7 @@ cudaError_t pd_kernel_dropout(cudaStream_t stream, enum pd_dtype dtype,
 			      const struct pd_pass_numbers *numbers, void *y, unsigned char *keep,
 			      const void *x)
 {
-	size_t count = (size_t)(d->samples * ((d->elements + 7) / 8));
+	size_t count = (size_t)(d->samples * ((drawn_of(*d) + 7) / 8));
 
 	if (count > 0)
 		PD_BY_TYPE(dtype, T, (dropout<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
@@ -220,11 +296,13 @@ template <typename T>
 __global__ static void dropout_back(struct pd_kernel_dropout d, T *dx, const unsigned char *keep,
 				    const T *dy)
 {
-	int64_t row = (d.elements + 7) / 8;
+	int64_t row = (drawn_of(d) + 7) / 8;
 
 	PD_FOR_EACH(i, (size_t)(d.samples * d.elements)) {
-		int64_t sample = (int64_t)i / d.elements, k = (int64_t)i % d.elements;
-		int64_t at = sample * d.elements + place_of(d, k);
+		int64_t sample = (int64_t)i / d.elements, number = (int64_t)i % d.elements;
+		int64_t at = sample * d.elements + place_of(d, number);
+		int64_t k = d.extent == 1 ? number
+			: number / d.inner / d.extent * d.inner + number % d.inner;
 		bool kept = keep[sample * row + k / 8] >> (k % 8) & 1;
 
 		dx[at] = (T)(kept ? (float)dy[at] * d.scale : 0);

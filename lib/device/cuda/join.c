@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * add, concat, flatten: tensors are joined and taken apart by copying.  The output of add and
- * concat has its channels last if one of the inputs has; other inputs, and their gradients, are
- * converted.
+ * add, concat, flatten, reshape: tensors are put together and taken apart by copying.  What comes out of
+ * add and concat has its channels last if one of the inputs has; the others are turned first,
+ * and their gradients back.
  */
 #include "device/cuda/cuda.h"
 
@@ -11,10 +11,10 @@ static bool unlike(const struct pd_compiled_layer *l, int i)
 	return pd_cuda_unlike(l->in[i], l->out, l->in_shape[i]);
 }
 
-/* Reserves scratch to convert an input or its gradient. */
-static int prepare_concat(struct pd_compiled_layer *l, struct pd_error *err)
+/* Room to turn an input, or its gradient. */
+static int prepare_joined(struct pd_compiled_layer *l, bool last, struct pd_error *err)
 {
-	for (int i = 0; i < l->layer->input_count; i++)
+	for (int i = 0; i < l->layer->input_count && last; i++)
 		if (l->in[i])
 			l->out = l->in[i];
 	for (int i = 0; i < l->layer->input_count && l->inside; i++) {
@@ -26,10 +26,16 @@ static int prepare_concat(struct pd_compiled_layer *l, struct pd_error *err)
 	return 0;
 }
 
-/* The gradients of add's inputs are its output's, if all have the same layout. */
+/* Along another axis than that of the channels it is plain. */
+static int prepare_concat(struct pd_compiled_layer *l, struct pd_error *err)
+{
+	return prepare_joined(l, l->layer->dim == 0, err);
+}
+
+/* Its inputs' gradients are its output's, where all have the same layout. */
 static int prepare_add(struct pd_compiled_layer *l, struct pd_error *err)
 {
-	if (prepare_concat(l, err) < 0)
+	if (prepare_joined(l, true, err) < 0)
 		return -1;
 	l->passes = true;
 	for (int i = 0; i < l->layer->input_count; i++)
@@ -101,27 +107,27 @@ static int backward_add(struct pd_compiled_layer *l, const struct pd_pass *pass,
 	return 0;
 }
 
-/*
- * Copies one input of concat.  In the output, a sample's inputs follow each other, or, with
- * channels last, they do at each place of the plane: both are rows of a matrix.
- */
-static int rows(struct pd_compiled_layer *l, void *to, size_t to_row, const void *from,
-		size_t from_row, size_t bytes, struct pd_error *err)
+/* Places each of which has a part of every input, one after the other: all before the axis, or,
+ * with the channels last, all of the plane. */
+static int64_t places(const struct pd_compiled_layer *l)
 {
 	int64_t samples, area;
 
 	pd_cuda_rows(l, l->out, &l->layer->output, &samples, &area);
+	return samples * (l->out ? 1 : pd_shape_axis(&l->layer->output, l->layer->dim).outer);
+}
+
+static int rows(struct pd_compiled_layer *l, void *to, size_t to_row, const void *from,
+		size_t from_row, size_t bytes, struct pd_error *err)
+{
 	return pd_cuda_queued(l, cudaMemcpy2DAsync(to, to_row, from, from_row, bytes,
-						   (size_t)samples, cudaMemcpyDeviceToDevice,
+						   (size_t)places(l), cudaMemcpyDeviceToDevice,
 						   pd_cuda_engine(l)->stream), err);
 }
 
 static size_t row_bytes(const struct pd_compiled_layer *l, const struct pd_shape *shape)
 {
-	int64_t samples, area;
-
-	pd_cuda_rows(l, l->out, shape, &samples, &area);
-	return pd_dtype_bytes(l->net->dtype) * (size_t)(shape->size[0] * area);
+	return pd_cuda_batch_bytes(l, shape) / (size_t)places(l);
 }
 
 static int forward_concat(struct pd_compiled_layer *l, const struct pd_pass *pass,
@@ -201,6 +207,12 @@ const struct pd_compiled_kind pd_cuda_concat = {
 };
 
 const struct pd_compiled_kind pd_cuda_flatten = {
+	.prepare = prepare_flatten,
+	.forward = forward_flatten,
+	.backward = backward_flatten,
+};
+
+const struct pd_compiled_kind pd_cuda_reshape = {
 	.prepare = prepare_flatten,
 	.forward = forward_flatten,
 	.backward = backward_flatten,

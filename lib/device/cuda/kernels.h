@@ -22,7 +22,8 @@ extern "C" {
 struct pd_kernel_loss {                 /* in pinned host memory */
 	double sum;
 	int64_t correct;
-	int64_t bad_row, bad_label;     /* the first row with an invalid label; -1: none */
+	int64_t rows;                   /* that count */
+	int64_t bad_row, bad_label;     /* the first row whose label is none; -1: all are */
 };
 struct pd_kernel_rates {                /* for SGD */
 	float rate, keep, decay;
@@ -42,15 +43,25 @@ struct pd_pass_numbers {
 cudaError_t pd_kernel_set_numbers(cudaStream_t stream, struct pd_pass_numbers *numbers,
 				  const struct pd_pass_numbers *value);
 
-/* --- eltwise.cu: count elements; outputs may overwrite inputs */
-enum pd_kernel_curve { PD_KERNEL_RELU, PD_KERNEL_TANH, PD_KERNEL_SIGMOID };
+/* --- eltwise.cu: count elements; outputs may lie over inputs */
+enum pd_kernel_curve {
+	PD_KERNEL_RELU, PD_KERNEL_TANH, PD_KERNEL_SIGMOID,
+	PD_KERNEL_GELU, PD_KERNEL_GELU_TANH, PD_KERNEL_SILU
+};
+/* Is its backward made from the output, not the input? */
+static inline bool pd_kernel_curve_from_output(enum pd_kernel_curve curve)
+{
+	return curve <= PD_KERNEL_SIGMOID;
+}
 cudaError_t pd_kernel_curve(cudaStream_t stream, enum pd_dtype dtype, enum pd_kernel_curve curve,
 			    void *y, const void *x, size_t count);
-/* Computes the gradient from the output. */
+/* kept: the output or the input. */
 cudaError_t pd_kernel_curve_back(cudaStream_t stream, enum pd_dtype dtype,
-				 enum pd_kernel_curve curve, void *dx, const void *y,
+				 enum pd_kernel_curve curve, void *dx, const void *kept,
 				 const void *dy, size_t count);
-/* Computes dst = src[0] + src[1] + ..., in that order, then relu; n is 1 to PD_KERNEL_SOURCES. */
+cudaError_t pd_kernel_mul(cudaStream_t stream, enum pd_dtype dtype, void *dst, const void *a,
+			  const void *b, size_t count);
+/* dst = src[0] + src[1] + ..., in that order, then relu; n of 1 to PD_KERNEL_SOURCES. */
 #define PD_KERNEL_SOURCES 16
 cudaError_t pd_kernel_sum(cudaStream_t stream, enum pd_dtype dtype, void *dst,
 			  const void *const *src, int n, size_t count, bool relu);
@@ -60,9 +71,10 @@ cudaError_t pd_kernel_sum_relu(cudaStream_t stream, enum pd_dtype dtype, void *d
 /* Draws the mask, one bit per element; each sample begins with a new byte. */
 struct pd_kernel_dropout {
 	uint64_t seed, stream;
-	int64_t samples, elements;      /* in one sample */
-	/* of one sample: element k lies at k % area * channels + k / area; plain: elements, 1 */
-	int64_t area, channels;
+	int64_t samples, elements;      /* of one sample */
+	int64_t extent, inner;          /* of an axis that shares a mask, and what is behind it; 1, 1 */
+	int64_t area, channels;         /* of one sample: element k lies at k % area * channels +
+					   k / area; plain: elements, 1 */
 	float p, scale;
 };
 cudaError_t pd_kernel_dropout(cudaStream_t stream, enum pd_dtype dtype,
@@ -142,8 +154,9 @@ struct pd_kernel_layernorm {
 	int64_t rows, width;
 	size_t half;                    /* floats from a row's mean to its inverse deviation */
 	float eps;
+	bool centred;                   /* else the mean counts as 0: rmsnorm */
 };
-/* weight, bias: NULL where the layer has none.  Writes `kept`: means and inverse deviations. */
+/* weight, bias: NULL where there is none; so d_weight, d_bias.  kept: means and inverse deviations, written. */
 cudaError_t pd_kernel_layernorm(cudaStream_t stream, enum pd_dtype dtype,
 				const struct pd_kernel_layernorm *n, void *y, const void *x,
 				const void *weight, const void *bias, float *kept);
@@ -184,20 +197,69 @@ cudaError_t pd_kernel_attention_back(cudaStream_t stream, enum pd_dtype dtype,
 				     const struct pd_kernel_attention *a);
 
 /* --- loss.cu */
-/*
- * A sample has `rows` rows of logits.  out: one float per row; rows of samples from numbers->valid
- * on become 0. verdict: as many ints.  number: which loss layer of the stage.
- */
+struct pd_kernel_logits {
+	int64_t batch, rows, classes;   /* samples, rows of one, logits of a row */
+	int64_t microbatches;           /* of a minibatch, over which the mean is taken */
+	int32_t ignored;                /* a label */
+	float smooth;
+};
+/* out: one float per row; 0 of those that do not count: of samples from numbers->valid on, and
+ * ignored ones.  verdicts: room for one more than rows.  number: which of the stage's losses. */
 cudaError_t pd_kernel_loss(cudaStream_t stream, enum pd_dtype dtype,
-			   const struct pd_pass_numbers *numbers, int number, float *out,
-			   int32_t *verdict, const void *x, const int32_t *label, int64_t batch,
-			   int64_t rows, int64_t classes);
-/* scale: in device memory; NULL: 1. minibatch: the loss is the mean over so many samples. */
+			   const struct pd_kernel_logits *s, const struct pd_pass_numbers *numbers,
+			   int number, float *out, int32_t *verdicts, const void *x,
+			   const int32_t *label);
+/* scale: in device memory; NULL: 1.  verdicts: as forward left them. */
 cudaError_t pd_kernel_loss_back(cudaStream_t stream, enum pd_dtype dtype,
+				const struct pd_kernel_logits *s,
 				const struct pd_pass_numbers *numbers, void *dx, const void *x,
-				const int32_t *label, const struct pd_scale *scale,
-				int64_t minibatch, int64_t batch, int64_t rows,
-				int64_t classes);
+				const int32_t *label, const int32_t *verdicts,
+				const struct pd_scale *scale);
+/* out: one float per sample; as above. */
+cudaError_t pd_kernel_mse(cudaStream_t stream, enum pd_dtype dtype,
+			  const struct pd_pass_numbers *numbers, int number, float *out,
+			  const void *a, const void *b, int64_t batch, int64_t elements);
+/* The gradient of a; factor: 2 over all elements of a minibatch. */
+cudaError_t pd_kernel_mse_back(cudaStream_t stream, enum pd_dtype dtype,
+			       const struct pd_pass_numbers *numbers, void *da, const void *a,
+			       const void *b, const struct pd_scale *scale, float factor,
+			       int64_t batch, int64_t elements);
+
+/* --- axes.cu */
+/* outer x first x between x second x inner elements; the second and the fourth axis change places */
+struct pd_kernel_swap {
+	int64_t outer, first, between, second, inner;
+};
+cudaError_t pd_kernel_swap(cudaStream_t stream, enum pd_dtype dtype,
+			   const struct pd_kernel_swap *s, void *dst, const void *src);
+/* outer x extent x inner elements to outer x inner, and back. */
+cudaError_t pd_kernel_mean(cudaStream_t stream, enum pd_dtype dtype, void *y, const void *x,
+			   int64_t outer, int64_t extent, int64_t inner);
+cudaError_t pd_kernel_mean_back(cudaStream_t stream, enum pd_dtype dtype, void *dx,
+				const void *dy, int64_t outer, int64_t extent, int64_t inner);
+struct pd_kernel_rope {
+	int64_t samples, positions;
+	int64_t rows, pairs;            /* heads of a position, and pairs of features of one */
+	double base;
+	bool interleaved, back;
+};
+cudaError_t pd_kernel_rope(cudaStream_t stream, enum pd_dtype dtype,
+			   const struct pd_kernel_rope *r, void *dst, const void *src);
+
+/* --- embedding.cu */
+/* y[i] = row id[i] of the weight, of width elements; zeros where there is no such row. */
+cudaError_t pd_kernel_embedding(cudaStream_t stream, enum pd_dtype dtype, void *y,
+				const void *weight, const int32_t *id, int64_t places,
+				int64_t rows, int64_t width);
+/* The gradient of all rows; that of row `padding` is 0.  order: room for as many as places. */
+cudaError_t pd_kernel_embedding_back(cudaStream_t stream, enum pd_dtype dtype, float *d_weight,
+				     int32_t *order, const void *dy, const int32_t *id,
+				     int64_t places, int64_t rows, int64_t width, int64_t padding);
+/* Of samples of `count` elements: y = x + weight; and the sum over them. */
+cudaError_t pd_kernel_positions(cudaStream_t stream, enum pd_dtype dtype, void *y, const void *x,
+				const void *weight, int64_t samples, int64_t count);
+cudaError_t pd_kernel_positions_back(cudaStream_t stream, enum pd_dtype dtype, float *d_weight,
+				     const void *dy, int64_t samples, int64_t count);
 
 /* --- bias.cu: y[n][c][i] += bias[c], then relu; the gradient is the sum over n and i */
 /* bias: NULL where there is none. */
@@ -205,7 +267,7 @@ cudaError_t pd_kernel_bias(cudaStream_t stream, enum pd_dtype dtype, void *y, co
 			   bool relu, int64_t batch, int64_t channels, int64_t area);
 /* Returns how many floats of `room` the gradient takes. */
 size_t pd_kernel_bias_scratch(int64_t batch, int64_t channels);
-/* room: unused where area is 1, which is for few samples. */
+/* Where area is 1, pd_kernel_columns is for many samples. */
 cudaError_t pd_kernel_bias_back(cudaStream_t stream, enum pd_dtype dtype, float *db, float *room,
 				const void *dy, int64_t batch, int64_t channels, int64_t area);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layernorm computes as device/cpu/layernorm.c does. */
+/* layernorm, rmsnorm: see the CPU's. */
 #include "device/cuda/cuda.h"
 
 struct layernorm {
@@ -17,6 +17,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	if (!l->inside)
 		return 0;
 	l->own = n = pd_zalloc(sizeof(*n));
+	n->norm.centred = l->kind == &pd_cuda_layernorm;
 	n->norm.width = width;
 	n->norm.rows = (int64_t)pd_cuda_batch_elements(l, l->in_shape[0]) / width;
 	n->norm.eps = (float)l->layer->eps;
@@ -91,6 +92,13 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 }
 
 const struct pd_compiled_kind pd_cuda_layernorm = {
+	.plain = true,
+	.prepare = prepare,
+	.forward = forward,
+	.backward = backward,
+};
+
+const struct pd_compiled_kind pd_cuda_rmsnorm = {
 	.plain = true,
 	.prepare = prepare,
 	.forward = forward,

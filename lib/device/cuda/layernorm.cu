@@ -42,9 +42,9 @@ __global__ static void normalise(struct pd_kernel_layernorm n, T *y, const T *__
 		const T *row = x + r * n.width;
 		float sum = 0, squares = 0, mean, scale;
 
-		for (int64_t i = threadIdx.x; i < n.width; i += THREADS)
+		for (int64_t i = threadIdx.x; i < n.width && n.centred; i += THREADS)
 			sum += (float)row[i];
-		mean = block_sum(sum) / (float)n.width;
+		mean = n.centred ? block_sum(sum) / (float)n.width : 0;
 		for (int64_t i = threadIdx.x; i < n.width; i += THREADS)
 			squares += ((float)row[i] - mean) * ((float)row[i] - mean);
 		scale = 1 / sqrtf(block_sum(squares) / (float)n.width + n.eps);
@@ -91,7 +91,7 @@ __global__ static void input_back(struct pd_kernel_layernorm n, T *dx, const T *
 			sum += g;
 			sum_x += g * (((float)x[begin + i] - mean) * scale);
 		}
-		sum = block_sum(sum) / (float)n.width;
+		sum = n.centred ? block_sum(sum) / (float)n.width : 0;
 		sum_x = block_sum(sum_x) / (float)n.width;
 		for (int64_t i = threadIdx.x; i < n.width; i += THREADS) {
 			float g = (float)dy[begin + i] * (weight ? (float)weight[i] : 1);

@@ -245,7 +245,8 @@ static int prepare_ways(struct pd_compiled_layer *l, struct linear *linear, stru
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	struct linear *linear;
-	size_t back;
+	size_t back, sums;
+	int64_t rows;
 
 	if (!l->inside)
 		return 0;
@@ -253,11 +254,15 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	linear->relu = pd_cuda_does_relu(l->net, l->index);
 	if (prepare_ways(l, linear, err) < 0)
 		return -1;
+	rows = pd_cuda_matrix_rows(l, l->in_shape[0]);
 	back = linear->products[PD_WAY_WEIGHTS].workspace;
 	if (linear->products[PD_WAY_DATA].workspace > back)
 		back = linear->products[PD_WAY_DATA].workspace;
 	l->forward_bytes = pd_cuda_workspace_bytes(linear->products[PD_WAY_FORWARD].workspace);
 	l->backward_bytes = pd_cuda_workspace_bytes(back);
+	sums = sizeof(float) * pd_kernel_norm_scratch(rows, pd_shape_width(&l->layer->output));
+	if (l->layer->bias && sums > l->backward_bytes)
+		l->backward_bytes = sums;
 	l->split_bytes = pd_cuda_batch_bytes(l, &l->layer->output);
 	return 0;
 }
@@ -304,11 +309,11 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 			     l->diff_parameters[0], err) < 0)
 			return -1;
 		if (l->layer->bias &&
-		    pd_cuda_queued(l, pd_kernel_bias_back(pd_cuda_engine(l)->stream,
-							  l->net->dtype, l->diff_parameters[1],
-							  NULL, l->diff_dst,
-							  pd_cuda_matrix_rows(l, l->in_shape[0]),
-							  pd_shape_width(&l->layer->output), 1),
+		    pd_cuda_queued(l, pd_kernel_columns(pd_cuda_engine(l)->stream, l->net->dtype,
+							l->diff_parameters[1], l->temporary,
+							l->diff_dst,
+							pd_cuda_matrix_rows(l, l->in_shape[0]),
+							pd_shape_width(&l->layer->output)),
 				   err) < 0)
 			return -1;
 	}

@@ -1,6 +1,7 @@
 # With CUDA the device, else one that says there is none.  Kernels: nvcc compiles them with
 # multiplications and additions apart, as the CPU's loops are, and tiny numbers taken as zero.
-CUDA_KERNELS = lib/device/cuda/attention.cu lib/device/cuda/bias.cu lib/device/cuda/eltwise.cu \
+CUDA_KERNELS = lib/device/cuda/attention.cu lib/device/cuda/axes.cu lib/device/cuda/bias.cu \
+	lib/device/cuda/eltwise.cu lib/device/cuda/embedding.cu \
 	lib/device/cuda/layernorm.cu lib/device/cuda/layout.cu lib/device/cuda/loss.cu lib/device/cuda/norm.cu \
 	lib/device/cuda/norm_back.cu lib/device/cuda/pass_numbers.cu lib/device/cuda/pool.cu \
 	lib/device/cuda/squares.cu \
@@ -14,7 +15,7 @@ NVCCFLAGS = -std=c++17 -O3 --fmad=false --ftz=true
 if HAVE_CUDA
 CUDA_OBJECTS = $(CUDA_KERNELS:.cu=.o)
 lib_libpddevice_a_SOURCES += \
-	lib/device/cuda/attention.c lib/device/cuda/batchnorm2d.c \
+	lib/device/cuda/attention.c lib/device/cuda/axes.c lib/device/cuda/batchnorm2d.c \
 	lib/device/cuda/choice.c lib/device/cuda/choice.h \
 	lib/device/cuda/clock.c \
 	lib/device/cuda/conv2d.c lib/device/cuda/conv2d.h lib/device/cuda/conv2d_choose.c \
@@ -24,6 +25,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cuda/descriptor.h lib/device/cuda/engine_name.h \
 	lib/device/cuda/cuda.c lib/device/cuda/cuda.h \
 	lib/device/cuda/eltwise.c \
+	lib/device/cuda/embedding.c \
 	lib/device/cuda/poller.c \
 	lib/device/cuda/graph.c lib/device/cuda/graph.h \
 	lib/device/cuda/layernorm.c \

@@ -80,6 +80,12 @@ static const struct pd_layout *plain(struct pd_compiled *net, const struct pd_sh
 	return NULL;
 }
 
+static const struct pd_layout *plain_parameter(struct pd_compiled *net,
+					       const struct pd_layer *layer, int which)
+{
+	return NULL;
+}
+
 static int add_relu(struct pd_compiled *net, void *dst, const void *a, const void *b,
 		    const void *y, size_t count, struct pd_error *err)
 {
@@ -99,6 +105,7 @@ static const struct pd_compiled_device how = {
 	.zero = zero,
 	.add = add,
 	.plain = plain,
+	.plain_parameter = plain_parameter,
 	.plain_prepare = pd_cuda_plain_prepare,
 	.plain_input = pd_cuda_plain_input,
 	.plain_room = pd_cuda_plain_room,

@@ -36,7 +36,7 @@ static int take_loss(const struct pd_cuda_submission *f, const struct pd_compile
 				       loss->bad_label, pd_shape_width(l->in_shape[0]) - 1);
 	if (f->losses)
 		f->losses[l->loss] = (struct pd_loss){ .sum = loss->sum, .correct = loss->correct,
-						       .samples = f->valid };
+						       .samples = f->valid, .rows = loss->rows };
 	return 0;
 }
 

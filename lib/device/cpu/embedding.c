@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * embedding: a row of the weight for each number of the input.  The gradient of a row is the sum of
+ * those of the places that have its number, in their order, in f32: threads take columns of the
+ * weight, so that they change no bits.  The row of padding_idx gets none.
+ *
+ * position_embedding: row t of the weight is added to position t.  Its gradient is the sum over the
+ * samples in their order.
+ */
+#include "base/mem.h"
+#include "device/cpu/cpu.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define COLUMNS 64                      /* that a thread takes at a time */
+
+static const struct pd_layout *plain_weight(const struct pd_compiled_layer *l)
+{
+	const struct pd_layer_tensor *weight = &l->layer->parameters[0];
+
+	return pd_layout_plain(l->net->engine, weight->dims, weight->size);
+}
+
+PD_VECTOR static void add(float *restrict sum, const float *restrict part, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		sum[i] += part[i];
+}
+
+/* Elements from `at` on of a tensor of the net's type in f32; room: for as many. */
+static const float *wide(const struct pd_compiled_layer *l, const void *tensor, size_t at, size_t n,
+			 float *room)
+{
+	if (l->net->dtype == PD_F32)
+		return (const float *)tensor + at;
+	pd_cpu_widen(l->net->dtype, room, (const uint16_t *)tensor + at, n);
+	return room;
+}
+
+static size_t least(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+/* ---- embedding ---- */
+
+static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
+{
+	l->out = pd_cpu_plain(l->net, &l->layer->output);
+	l->parameter[0] = plain_weight(l);
+	l->split_bytes = pd_layout_bytes(l->out);
+	return 0;
+}
+
+static int64_t places_of(const struct pd_compiled_layer *l)
+{
+	return l->net->batch * pd_shape_elements(l->in_shape[0]);
+}
+
+static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
+{
+	size_t bytes = pd_dtype_bytes(l->net->dtype) * (size_t)l->layer->embedding_dim;
+	int64_t places = places_of(l), rows = l->layer->num_embeddings;
+	const int32_t *id = l->src[0];
+
+	for (int64_t i = 0; i < places; i++)
+		if (id[i] < 0 || id[i] >= rows)
+			return pd_error_failed(err, "layer \"%s\": sample %" PRId64 " of the "
+					       "minibatch has the number %" PRId32 ", expected 0 to "
+					       "%" PRId64, l->layer->name,
+					       i / pd_shape_elements(l->in_shape[0]), id[i],
+					       rows - 1);
+#pragma omp parallel for schedule(static)
+	for (int64_t i = 0; i < places; i++)
+		memcpy((char *)l->dst + (size_t)i * bytes,
+		       (const char *)l->parameters[0] + (size_t)id[i] * bytes, bytes);
+	return 0;
+}
+
+static void columns_back(const struct pd_compiled_layer *l, size_t from)
+{
+	size_t width = (size_t)l->layer->embedding_dim, n = least(width - from, COLUMNS);
+	const int32_t *id = l->src[0];
+	float *all = l->diff_parameters[0], room[COLUMNS];
+	int64_t places = places_of(l);
+
+	for (int64_t row = 0; row < l->layer->num_embeddings; row++)
+		memset(all + (size_t)row * width + from, 0, sizeof(*all) * n);
+	for (int64_t i = 0; i < places; i++)
+		if (id[i] != l->layer->padding_idx)
+			add(all + (size_t)id[i] * width + from,
+			    wide(l, l->diff_dst, (size_t)i * width + from, n, room), n);
+}
+
+static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
+{
+	size_t width = (size_t)l->layer->embedding_dim;
+
+	if (pass->part == PD_BACKWARD_INPUT)
+		return 0;
+#pragma omp parallel for schedule(static)
+	for (size_t from = 0; from < width; from += COLUMNS)
+		columns_back(l, from);
+	return 0;
+}
+
+const struct pd_compiled_kind pd_cpu_embedding = {
+	.plain = true,
+	.plain_parameters = true,
+	.prepare = prepare,
+	.forward = forward,
+	.backward = backward,
+};
+
+/* ---- position_embedding ---- */
+
+static int prepare_positions(struct pd_compiled_layer *l, struct pd_error *err)
+{
+	l->out = pd_cpu_plain(l->net, &l->layer->output);
+	l->parameter[0] = plain_weight(l);
+	l->passes = pd_layout_same(l->net->tensors[l->layer->inputs[0]].layout, l->out);
+	l->split_bytes = pd_compiled_reserved(l->net, sizeof(float) *
+					      (size_t)l->layer->parameter_elements);
+	return 0;
+}
+
+static int forward_positions(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			     struct pd_error *err)
+{
+	size_t elements = (size_t)pd_shape_elements(l->in_shape[0]);
+	size_t bytes = pd_dtype_bytes(l->net->dtype) * elements;
+
+	for (int64_t n = 0; n < l->net->batch; n++)
+		pd_cpu_sum_relu(l->net->dtype, (char *)l->dst + (size_t)n * bytes,
+				(const char *)l->src[0] + (size_t)n * bytes, l->parameters[0], NULL,
+				elements);
+	return 0;
+}
+
+/* The gradient of some elements of the weight. */
+static void positions_back(const struct pd_compiled_layer *l, float *all, size_t from)
+{
+	size_t elements = (size_t)pd_shape_elements(l->in_shape[0]);
+	size_t n = least(elements - from, COLUMNS);
+	float room[COLUMNS];
+
+	memset(all + from, 0, sizeof(*all) * n);
+	for (int64_t sample = 0; sample < l->net->batch; sample++)
+		add(all + from, wide(l, l->diff_dst, (size_t)sample * elements + from, n, room), n);
+}
+
+static int backward_positions(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			      struct pd_error *err)
+{
+	size_t used = (size_t)pd_shape_elements(l->in_shape[0]);
+	size_t bytes = sizeof(float) * (size_t)l->layer->parameter_elements;
+	float *all = pass->part == PD_BACKWARD_INPUT ? l->split : l->diff_parameters[0];
+
+	if (pass->part == PD_BACKWARD_WEIGHT) {
+		memcpy(all, l->split, bytes);
+		return 0;
+	}
+#pragma omp parallel for schedule(static)
+	for (size_t from = 0; from < used; from += COLUMNS)
+		positions_back(l, all, from);
+	memset(all + used, 0, bytes - sizeof(*all) * used);
+	if (l->diff_src[0] && l->diff_src[0] != l->diff_dst)
+		memcpy(l->diff_src[0], l->diff_dst, pd_layout_bytes(l->out));
+	return 0;
+}
+
+const struct pd_compiled_kind pd_cpu_position_embedding = {
+	.plain = true,
+	.plain_parameters = true,
+	.prepare = prepare_positions,
+	.forward = forward_positions,
+	.backward = backward_positions,
+};

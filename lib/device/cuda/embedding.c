@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* embedding, position_embedding: see the CPU's. */
+#include "device/cuda/cuda.h"
+
+static int64_t places_of(const struct pd_compiled_layer *l)
+{
+	return l->net->batch * pd_shape_elements(l->in_shape[0]);
+}
+
+static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
+{
+	l->split_bytes = pd_cuda_batch_bytes(l, &l->layer->output);
+	if (l->inside)
+		l->backward_bytes = sizeof(int32_t) * (size_t)places_of(l);
+	return 0;
+}
+
+static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
+{
+	return pd_cuda_queued(l, pd_kernel_embedding(pd_cuda_engine(l)->stream, l->net->dtype,
+						     l->dst, l->parameters[0], l->src[0],
+						     places_of(l), l->layer->num_embeddings,
+						     l->layer->embedding_dim), err);
+}
+
+static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
+{
+	size_t bytes = sizeof(float) * (size_t)l->layer->parameter_elements;
+
+	if (pass->part == PD_BACKWARD_INPUT)
+		return 0;
+	if (l->net->device->zero(l->net, l->diff_parameters[0], bytes, err) < 0)
+		return -1;
+	return pd_cuda_queued(l, pd_kernel_embedding_back(pd_cuda_engine(l)->stream, l->net->dtype,
+							  l->diff_parameters[0], l->temporary,
+							  l->diff_dst, l->src[0], places_of(l),
+							  l->layer->num_embeddings,
+							  l->layer->embedding_dim,
+							  l->layer->padding_idx), err);
+}
+
+const struct pd_compiled_kind pd_cuda_embedding = {
+	.plain = true,
+	.plain_parameters = true,
+	.prepare = prepare,
+	.forward = forward,
+	.backward = backward,
+};
+
+static size_t weight_bytes(const struct pd_compiled_layer *l)
+{
+	return sizeof(float) * (size_t)l->layer->parameter_elements;
+}
+
+static int prepare_positions(struct pd_compiled_layer *l, struct pd_error *err)
+{
+	const struct pd_layout *in = l->net->tensors[l->layer->inputs[0]].layout;
+
+	l->passes = !pd_cuda_unlike(in, NULL, l->in_shape[0]);
+	l->split_bytes = pd_compiled_reserved(l->net, weight_bytes(l));
+	return 0;
+}
+
+static int forward_positions(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			     struct pd_error *err)
+{
+	return pd_cuda_queued(l, pd_kernel_positions(pd_cuda_engine(l)->stream, l->net->dtype,
+						     l->dst, l->src[0], l->parameters[0],
+						     l->net->batch,
+						     pd_shape_elements(l->in_shape[0])), err);
+}
+
+static int backward_positions(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			      struct pd_error *err)
+{
+	float *all = pass->part == PD_BACKWARD_INPUT ? l->split : l->diff_parameters[0];
+	int64_t used = pd_shape_elements(l->in_shape[0]);
+	size_t rest = weight_bytes(l) - sizeof(float) * (size_t)used;
+
+	if (pass->part == PD_BACKWARD_WEIGHT)
+		return l->net->device->copy(l->net, all, l->split, weight_bytes(l), err);
+	if (pd_cuda_queued(l, pd_kernel_positions_back(pd_cuda_engine(l)->stream, l->net->dtype,
+						       all, l->diff_dst, l->net->batch, used),
+			   err) < 0 ||
+	    (rest > 0 && l->net->device->zero(l->net, all + used, rest, err) < 0))
+		return -1;
+	if (!l->diff_src[0] || l->diff_src[0] == l->diff_dst)
+		return 0;
+	return l->net->device->copy(l->net, l->diff_src[0], l->diff_dst,
+				    pd_cuda_batch_bytes(l, l->in_shape[0]), err);
+}
+
+const struct pd_compiled_kind pd_cuda_position_embedding = {
+	.plain = true,
+	.plain_parameters = true,
+	.prepare = prepare_positions,
+	.forward = forward_positions,
+	.backward = backward_positions,
+};
