@@ -129,6 +129,10 @@ static struct pd_plan *make_plan(struct pd_profile **profiles, int count,
 {
 	struct pd_plan *plan;
 
+	/* a stage that carries state has one replica: searches know that only of all stages */
+	if (!request.stages && profiles[0]->model &&
+	    pd_model_carries(profiles[0]->model, 0, profiles[0]->layer_count))
+		request.straight = true;
 	if (count > 1 || batch)
 		return pd_planner_batch(profiles, count, batch, &request, choices, err);
 	plan = pd_planner_plan(profiles[0], &request, err);

@@ -143,7 +143,8 @@ static int check_complete(struct pd_initial *initial, const struct pd_model *mod
 
 		for (int p = 0; layer->shares < 0 && p < layer->parameter_count; p++)
 			note_missing(initial, layer->name, layer->parameters[p].name);
-		for (int s = 0; s < layer->state_count; s++)
+		/* lanes begin with zeros */
+		for (int s = 0; layer->lanes == 0 && s < layer->state_count; s++)
 			note_missing(initial, layer->name, layer->states[s].name);
 	}
 	if (initial->missing == 0)

@@ -32,6 +32,13 @@ void pd_order_shuffle(uint64_t seed, int64_t epoch, int64_t samples, uint32_t *o
 	}
 }
 
+int64_t pd_order_lane(int64_t lanes, int64_t samples, int64_t place)
+{
+	int64_t each = samples / lanes;
+
+	return place % lanes * each + place / lanes % each;
+}
+
 void pd_synthetic_f32(uint64_t seed, int input, int64_t sample, int64_t elements, float *out)
 {
 	uint64_t stream = PD_RNG_DATA + (uint64_t)input;

@@ -23,10 +23,11 @@ void pd_samples_init(struct pd_samples *samples, const struct pd_loader_config *
 {
 	const struct pd_dataset *set = config->train;
 
-	*samples = (struct pd_samples){ .config = config, .order_epoch = -1 };
+	*samples = (struct pd_samples){ .config = config, .order_epoch = -1,
+					.lanes = pd_model_lanes(config->model) };
 	samples->elements = pd_calloc((size_t)config->input_count, sizeof(*samples->elements));
 	samples->bytes = pd_calloc((size_t)config->input_count, sizeof(*samples->bytes));
-	if (!set->synthetic)
+	if (!set->synthetic && samples->lanes == 0)
 		samples->order = pd_calloc((size_t)set->samples, sizeof(*samples->order));
 }
 
@@ -71,6 +72,14 @@ int pd_samples_measure(struct pd_samples *samples, struct pd_error *err)
 	const struct pd_dataset *set = config->train;
 	int64_t most = 0;
 
+	for (int e = 0; e < 2; e++) {
+		const struct pd_dataset *one = dataset(samples, e == 1);
+
+		if (one && one->samples < samples->lanes)
+			return pd_error_input(err, "the data set has %" PRId64 " samples%s: expected one "
+					      "for each of the model's %" PRId64 " lanes, or more",
+					      one->samples, e ? " for evaluation" : "", samples->lanes);
+	}
 	if (set->synthetic)
 		samples->distinct = distinct_samples(config);
 	for (int k = 0; k < config->input_count; k++) {
@@ -92,6 +101,13 @@ int pd_samples_measure(struct pd_samples *samples, struct pd_error *err)
 	return 0;
 }
 
+/* Is it one that no lane comes to?  An evaluation has those last. */
+static bool left_over(const struct pd_samples *samples, const struct pd_dataset *set,
+		      const struct pd_batch *batch, int64_t i)
+{
+	return batch->first_sample + i >= set->samples - set->samples % samples->lanes;
+}
+
 /* Sample number i of a microbatch, as an index into the data set. */
 static int64_t sample_index(const struct pd_samples *samples, const struct pd_batch *batch,
 			    int64_t i)
@@ -101,6 +117,8 @@ static int64_t sample_index(const struct pd_samples *samples, const struct pd_ba
 
 	if (set->synthetic)
 		return (batch->first_sample + i) % samples->distinct;
+	if (samples->lanes > 0 && !(batch->evaluate && left_over(samples, set, batch, i)))
+		return pd_order_lane(samples->lanes, set->samples, batch->first_sample + i);
 	if (batch->evaluate)
 		return batch->first_sample + i;
 	epoch = pd_loader_epoch(set, samples->config->batch_size, samples->config->microbatches);

@@ -14,7 +14,8 @@ struct pd_samples {
 	size_t *bytes;                          /* of a microbatch, per input */
 	float *unrounded;               /* one sample before it is rounded; NULL: none is */
 	int64_t distinct;               /* of a synthetic set: after so many samples it repeats itself */
-	uint32_t *order;                /* of samples in epoch order_epoch; NULL: synthetic */
+	int64_t lanes;                  /* of the model; 0: none */
+	uint32_t *order;                /* of samples in epoch order_epoch; NULL: synthetic, or lanes */
 	int64_t order_epoch;
 };
 

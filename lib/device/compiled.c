@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -323,6 +324,18 @@ int pd_compiled_tied_layers(const struct pd_net *base, const struct pd_tied_laye
 
 	*list_p = net->tied_layers;
 	return net->tied_layer_count;
+}
+
+int pd_compiled_lanes(struct pd_compiled_layer *l, struct pd_error *err)
+{
+	int64_t lanes = l->layer->lanes, batch = l->net->batch;
+
+	l->state_bytes *= 2;
+	if (lanes == 0 || lanes % batch == 0)
+		return 0;
+	return pd_error_input(err, "%s \"%.60s\" has %" PRId64 " lanes: expected microbatches whose "
+			      "samples divide that, found %" PRId64,
+			      pd_layer_kind_name[l->layer->kind], l->layer->name, lanes, batch);
 }
 
 size_t pd_compiled_offset(const struct pd_compiled *net, const struct pd_named *named)

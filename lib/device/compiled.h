@@ -250,6 +250,13 @@ struct pd_compiled_tensor_range {
 bool pd_compiled_next_tensor(const struct pd_compiled *net, int end, int *layer_p, int *number_p,
 			     struct pd_compiled_tensor_range *out_p);
 
+/*
+ * Of a layer that carries the state of lanes, called by its prepare: the samples of a microbatch
+ * must be of as many lanes, and its state has what training carries on, then, in as many bytes, what
+ * an evaluation does; of each the hidden states, then the cells, lane by lane.
+ */
+int pd_compiled_lanes(struct pd_compiled_layer *l, struct pd_error *err);
+
 /* --- memory_layout.c */
 /* Sets all offsets (parameters, state, slots, gradients, scratch) and net->sizes. */
 int pd_compiled_lay_out(struct pd_compiled *net, struct pd_error *err);

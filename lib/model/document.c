@@ -261,6 +261,18 @@ static int check_shares(const struct pd_place *place, const struct pd_model *mod
 	return 0;
 }
 
+/* Samples are read for one number of lanes. */
+static int check_lanes(const struct pd_place *place, const struct pd_model *model, int layer,
+		       struct pd_error *err)
+{
+	const struct pd_layer *l = &model->layers[layer];
+	int64_t lanes = l->lanes > 0 ? pd_model_lanes(model) : 0;
+
+	return l->lanes == lanes ? 0
+		: pd_place_error(place, err, "\"%.60s\" has %lld lanes: expected %lld, as another "
+				 "layer has", l->name, (long long)l->lanes, (long long)lanes);
+}
+
 static int infer(const struct pd_place *layers, struct pd_model *model, const int *order,
 		 struct pd_error *err)
 {
@@ -279,7 +291,8 @@ static int infer(const struct pd_place *layers, struct pd_model *model, const in
 	for (int l = 0; l < model->layer_count; l++) {
 		struct pd_place place = pd_place_index(layers, (size_t)order[l]);
 
-		if (check_shares(&place, model, l, err) < 0)
+		if (check_shares(&place, model, l, err) < 0 ||
+		    check_lanes(&place, model, l, err) < 0)
 			return -1;
 	}
 	return 0;

@@ -17,11 +17,13 @@ enum pd_layer_kind {
 enum pd_kind_flag {
 	PD_KIND_LOSS = 1,               /* training makes its output small */
 	PD_KIND_RANDOM = 2,             /* forward draws random numbers, but in an evaluation */
-	PD_KIND_REDRAWS = 8,            /* and backward draws them again */
 	PD_KIND_SPLITS = 4,             /* the weight part of backward reads the gradient of the
 					   output; without, the gradients of the parameters are made
 					   in the input part and kept */
 	PD_KIND_CLASSIFIES = 8,         /* a loss that says how many of its rows are right */
+	PD_KIND_REDRAWS = 16,           /* backward draws the random numbers again */
+	PD_KIND_KEEPS_GATES = 32,       /* the input part keeps the gradients of four gates, four times
+					   the output, for the weight part */
 };
 
 struct pd_kind {

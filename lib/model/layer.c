@@ -40,7 +40,11 @@ static const struct attribute {
 	{ "count_include_pad", FLAG, offsetof(struct pd_layer, count_include_pad), 0, 0 },
 	{ "eps", REAL, offsetof(struct pd_layer, eps), 0, 1 },
 	{ "momentum", REAL, offsetof(struct pd_layer, momentum), 0, 1 },
-	/* p stays below 1, since kept elements are divided by 1 - p */
+	{ "hidden_size", COUNT, offsetof(struct pd_layer, hidden_size), 1,
+	  (PD_MAX_EXTENT) / 4 },
+	{ "lanes", COUNT, offsetof(struct pd_layer, lanes), 0, PD_MAX_EXTENT },
+	{ "bidirectional", FLAG, offsetof(struct pd_layer, bidirectional), 0, 0 },
+	/* not 1: what is kept is divided by 1 - p */
 	{ "p", REAL, offsetof(struct pd_layer, p), 0, 0.999 },
 	{ "dropout", REAL, offsetof(struct pd_layer, p), 0, 0.999 },
 	{ "approximate", CHOICE, offsetof(struct pd_layer, approximate), .choices = gelus },
@@ -60,6 +64,7 @@ static const struct attribute {
 	{ "interleaved", FLAG, offsetof(struct pd_layer, interleaved), 0, 0 },
 	{ "ignore_index", COUNT, offsetof(struct pd_layer, ignore_index), INT32_MIN, INT32_MAX },
 	{ "label_smoothing", REAL, offsetof(struct pd_layer, label_smoothing), 0, 1 },
+	{ "weight_dropout", REAL, offsetof(struct pd_layer, weight_dropout), 0, 0.999 },
 };
 
 /* Reads [h, w], or one number that stands for both. */

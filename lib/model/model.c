@@ -69,6 +69,22 @@ int pd_model_losses(const struct pd_model *model, int first, int count)
 	return losses;
 }
 
+bool pd_model_carries(const struct pd_model *model, int first, int count)
+{
+	for (int l = first; l < first + count; l++)
+		if (model->layers[l].lanes > 0)
+			return true;
+	return false;
+}
+
+int64_t pd_model_lanes(const struct pd_model *model)
+{
+	for (int l = 0; l < model->layer_count; l++)
+		if (model->layers[l].lanes > 0)
+			return model->layers[l].lanes;
+	return 0;
+}
+
 int pd_model_label_input(const struct pd_model *model)
 {
 	for (int i = 0; i < model->input_count; i++)

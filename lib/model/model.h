@@ -101,6 +101,9 @@ struct pd_layer {
 	bool interleaved;
 	int64_t ignore_index;           /* softmax_cross_entropy */
 	double label_smoothing;
+	int64_t hidden_size, lanes;     /* lstm; lanes: whose state is carried on; 0: none */
+	bool bidirectional;
+	double weight_dropout;
 
 	/*
 	 * The layer's parameters and states stand in the order of its kind's row.  Parameters of
@@ -175,6 +178,10 @@ int pd_model_find(const struct pd_model *model, const char *name);
 bool pd_model_needs_gradient(const struct pd_model *model, int tensor);
 /* Counts the losses, outputs that training minimises, among `count` layers from `first` on. */
 int pd_model_losses(const struct pd_model *model, int first, int count);
+/* Does one of those layers carry state from minibatch to minibatch (lanes)? */
+bool pd_model_carries(const struct pd_model *model, int first, int count);
+/* The lanes that they have; 0: no layer carries state. */
+int64_t pd_model_lanes(const struct pd_model *model);
 /*
  * These return the image-like input (f32) and the label input (i32, scalar) of a classification
  * network, or -1.

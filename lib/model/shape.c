@@ -550,6 +550,71 @@ static int infer_mse(const struct work *w)
 	return need_alike(w, PD_NO_AXIS);
 }
 
+/* A parameter of one direction; each begins as in PyTorch. */
+static int add_gates(const struct work *w, const char *name, int dims, int64_t columns)
+{
+	struct pd_layer *layer = w->layer;
+	struct pd_layer_tensor *added;
+
+	if (add_parameter(w, name, dims, (int64_t[]){ 4 * layer->hidden_size, columns }) < 0)
+		return -1;
+	added = &layer->parameters[layer->parameter_count - 1];
+	added->begins = PD_BEGINS_UNIFORM;
+	added->value = 1 / sqrtf((float)layer->hidden_size);
+	return 0;
+}
+
+static int add_direction(const struct work *w, const char *const names[4])
+{
+	const struct pd_layer *layer = w->layer;
+
+	if (add_gates(w, names[0], 2, w->in->size[1]) < 0 ||
+	    add_gates(w, names[1], 2, layer->hidden_size) < 0)
+		return -1;
+	return layer->bias && (add_gates(w, names[2], 1, 0) < 0 || add_gates(w, names[3], 1, 0) < 0)
+		? -1 : 0;
+}
+
+static int check_lengths(const struct work *w)
+{
+	const struct pd_shape *lengths;
+	char text[PD_SHAPE_TEXT];
+
+	if (w->layer->input_count < 2)
+		return 0;
+	lengths = pd_model_shape(w->model, w->layer->inputs[1]);
+	w->layer->least = 1;
+	w->layer->limit = w->in->size[0] + 1;
+	return lengths->dims == 0 ? 0 : complain(w, "needs one length for each sample, found %s",
+						 pd_shape_text(lengths, text));
+}
+
+static int infer_lstm(const struct work *w)
+{
+	static const char *const names[2][4] = {
+		{ "weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0" },
+		{ "weight_ih_l0_reverse", "weight_hh_l0_reverse", "bias_ih_l0_reverse",
+		  "bias_hh_l0_reverse" },
+	};
+	struct pd_layer *layer = w->layer;
+	int64_t size[] = { layer->lanes, layer->hidden_size };
+	char text[PD_SHAPE_TEXT];
+
+	if (w->in->dims != 2)
+		return complain(w, "needs an input of two dimensions (steps x features), found %s",
+				pd_shape_text(w->in, text));
+	if (layer->lanes > 0 && layer->bidirectional)
+		return complain(w, "has lanes and is bidirectional: expected one of the two, since "
+				"the reversed direction begins at the end");
+	layer->output = (struct pd_shape){ 2, { w->in->size[0],
+						layer->hidden_size * (layer->bidirectional ? 2 : 1) } };
+	if (check_lengths(w) < 0 || add_direction(w, names[0]) < 0 ||
+	    (layer->bidirectional && add_direction(w, names[1]) < 0))
+		return -1;
+	return layer->lanes == 0 ? 0 : add_state(w, "hidden", 2, size) < 0 ||
+					add_state(w, "cell", 2, size) < 0 ? -1 : 0;
+}
+
 static int infer_loss(const struct work *w)
 {
 	const struct pd_shape *label = pd_model_shape(w->model, w->layer->inputs[1]);

@@ -244,6 +244,8 @@ static int read_stages(const struct pd_place *root, struct pd_plan *plan, struct
 			plan->stages[s].warmup = pd_plan_warmup(plan, s);
 	where = pd_format("%s: stages: ", root->document);
 	result = pd_plan_check_shares(plan, where, err);
+	if (result == 0)
+		result = pd_plan_check_lanes(plan, where, err);
 	free(where);
 	return result;
 }

@@ -174,6 +174,8 @@ static bool keeps_gradient(const struct pd_profile *profile, int layer)
 
 int64_t pd_memory_split(const struct pd_profile *profile, int layer)
 {
+	if (profile->model && pd_layer_is(&profile->model->layers[layer], PD_KIND_KEEPS_GATES))
+		return pd_times(4, profile->layers[layer].activation_bytes);
 	return keeps_gradient(profile, layer)
 		? profile->layers[layer].activation_bytes
 		: pd_memory_copy(profile, layer);

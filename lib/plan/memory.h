@@ -75,7 +75,7 @@ int64_t pd_memory_copy(const struct pd_profile *profile, int layer);
 /*
  * Returns what a layer keeps in addition, for each microbatch in flight, if backward has two parts:
  * the gradient of its output, for that of its parameters; or the latter, if one kernel makes both
- * (batchnorm2d); 0 without parameters.
+ * (batchnorm2d); or those of its gates (lstm); 0 without parameters.
  */
 int64_t pd_memory_split(const struct pd_profile *profile, int layer);
 

@@ -164,6 +164,33 @@ int pd_plan_check_shares(const struct pd_plan *plan, const char *where, struct p
 	return 0;
 }
 
+bool pd_plan_carries(const struct pd_plan *plan, int stage)
+{
+	const struct pd_stage *at = &plan->stages[stage];
+
+	return plan->profile->model &&
+	       pd_model_carries(plan->profile->model, at->first_layer, at->layer_count);
+}
+
+int pd_plan_check_lanes(const struct pd_plan *plan, const char *where, struct pd_error *err)
+{
+	for (int s = 0; s < plan->stage_count; s++) {
+		const struct pd_stage *stage = &plan->stages[s];
+
+		if (!pd_plan_carries(plan, s))
+			continue;
+		if (stage->replicas > 1)
+			return pd_error_input(err, "%sstage %d has %d replicas: expected one, since its "
+					      "layers carry state from minibatch to minibatch", where,
+					      s, stage->replicas);
+		if (stage->recompute)
+			return pd_error_input(err, "%sstage %d recomputes: expected that it does not, "
+					      "since its layers carry state from minibatch to minibatch",
+					      where, s);
+	}
+	return 0;
+}
+
 /* Checks that layers and ranks add up before anything is laid out. */
 static int check_counts(const struct pd_plan *plan, const int *layer_counts, const int *replicas,
 			struct pd_error *err)

@@ -152,6 +152,15 @@ bool pd_plan_agrees(const struct pd_plan *plan);
  */
 int pd_plan_check_shares(const struct pd_plan *plan, const char *where, struct pd_error *err);
 
+/* Does a layer of the stage carry state from minibatch to minibatch? */
+bool pd_plan_carries(const struct pd_plan *plan, int stage);
+/*
+ * Checks that the stages which do so have one replica, which sees all minibatches, and do not
+ * recompute, since the state that a forward began with is then gone.  The message begins with
+ * `where`.
+ */
+int pd_plan_check_lanes(const struct pd_plan *plan, const char *where, struct pd_error *err);
+
 /*
  * Returns for how many groups of microbatches a stage sums gradients at once.  It is 2 if all
  * stages agree on an update and versions are a group apart (2bw), because a stage then goes on with

@@ -61,7 +61,7 @@ char *pd_recompute_text(const struct pd_plan *plan)
 	return NULL;
 }
 
-/* Lets all stages recompute that have more than one minibatch in flight. */
+/* Lets all stages recompute that can and have more than one minibatch in flight. */
 static bool set_all(struct pd_plan *plan, struct pd_error *err)
 {
 	struct pd_schedule *schedule = pd_schedule_new(plan, err);
@@ -69,7 +69,8 @@ static bool set_all(struct pd_plan *plan, struct pd_error *err)
 	if (!schedule)
 		return false;
 	for (int s = 0; s < plan->stage_count; s++)
-		plan->stages[s].recompute = pd_schedule_in_flight(schedule, s, false) > 1;
+		plan->stages[s].recompute = pd_schedule_in_flight(schedule, s, false) > 1 &&
+					    !pd_plan_carries(plan, s);
 	pd_schedule_free(schedule);
 	return true;
 }
@@ -113,7 +114,7 @@ bool pd_recompute_more(struct pd_plan *plan, const struct pd_schedule *schedule,
 		int slots = pd_schedule_slots(schedule, s, false);
 
 		if (stage->memory_bytes <= limit_bytes || stage->recompute ||
-		    done[stage->ranks[0]])
+		    done[stage->ranks[0]] || pd_plan_carries(plan, s))
 			continue;
 		stage->recompute = true;
 		if (pd_schedule_slots(schedule, s, false) == slots)

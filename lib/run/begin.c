@@ -34,7 +34,13 @@ static int import_part(struct rank *rank, int part, const struct pd_initial *ini
 	int count = rank->device->ops->net.named(rank->parts[part].net, &named), status = 0;
 
 	for (int n = 0; n < count && status == 0; n++) {
-		float *host = pd_calloc((size_t)named[n].elements, sizeof(*host));
+		float *host;
+
+		/* lanes begin with zeros, whatever is there */
+		if (named[n].part == PD_PART_STATE &&
+		    pd_model_carries(rank->job->plan->profile->model, named[n].layer, 1))
+			continue;
+		host = pd_calloc((size_t)named[n].elements, sizeof(*host));
 
 		status = pd_initial_read(initial, named[n].name, named[n].elements, host, err);
 		if (status == 0)

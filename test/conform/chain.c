@@ -133,6 +133,30 @@ struct pd_model *sequence_model(void)
 	return model_of("11, 6", sequence);
 }
 
+/*
+ * The labels are lengths, too; b is used twice, and shares its parameters with e; c carries state on
+ * from the minibatch before the last one.
+ */
+static const char recurrent[] =
+	"{'name': 'a', 'kind': 'lstm', 'inputs': ['x', 'y'], 'hidden_size': 7, "
+	"'bidirectional': true, 'weight_dropout': 0.3}, "
+	"{'name': 'b', 'kind': 'lstm', 'inputs': ['a'], 'hidden_size': 14}, "
+	"{'name': 'c', 'kind': 'lstm', 'inputs': ['b'], 'hidden_size': 14, 'lanes': 12, "
+	"'weight_dropout': 0.1}, "
+	"{'name': 'j', 'kind': 'add', 'inputs': ['c', 'b']}, "
+	"{'name': 'd', 'kind': 'dropout', 'inputs': ['j'], 'p': 0.2}, "
+	"{'name': 'e', 'kind': 'lstm', 'inputs': ['d'], 'hidden_size': 14, 'shares': 'b'}, "
+	"{'name': 'f', 'kind': 'lstm', 'inputs': ['e', 'y'], 'hidden_size': 6, 'bias': false, "
+	"'bidirectional': true}, "
+	"{'name': 'flat', 'kind': 'flatten', 'inputs': ['f']}, "
+	"{'name': 'out', 'kind': 'linear', 'inputs': ['flat'], 'out_features': 10}, "
+	"{'name': 'loss', 'kind': 'softmax_cross_entropy', 'inputs': ['out', 'y']}";
+
+struct pd_model *recurrent_model(void)
+{
+	return model_of("9, 5", recurrent);
+}
+
 struct pd_model *branching_model(void)
 {
 	return model_of("3, 8, 8", branching);

@@ -361,6 +361,22 @@ static void test_sequence(const struct pd_device_ops *ops)
 	pd_model_free(model);
 }
 
+/* State that goes on, and what is kept of gates for the second part of backward. */
+static void test_recurrent(const struct pd_device_ops *ops, int threads)
+{
+	struct pd_model *model = recurrent_model();
+
+	test_device(ops, model, threads);
+	test_again(ops, model);
+	test_layer_sizes(ops, model, false);
+	if (ops->splits) {
+		test_split(ops, model, threads);
+		test_layer_sizes(ops, model, true);
+		check_predicted(ops, model);
+	}
+	pd_model_free(model);
+}
+
 /* The same promises in 16 bits: what crosses a cut is rounded there or not, but always alike. */
 static void test_rounded(const struct pd_device_ops *ops, struct pd_model *model)
 {
@@ -374,6 +390,7 @@ static void test_rounded(const struct pd_device_ops *ops, struct pd_model *model
 		test_layer_sizes(ops, model, false);
 		test_residual(ops);
 		test_sequence(ops);
+		test_recurrent(ops, 2);
 		if (!ops->splits)
 			continue;
 		test_split(ops, model, 1);
@@ -396,6 +413,8 @@ int main(void)
 		test_again(pd_devices[i], model);
 		test_residual(pd_devices[i]);
 		test_sequence(pd_devices[i]);
+		test_recurrent(pd_devices[i], 1);
+		test_recurrent(pd_devices[i], 2);
 		test_refusal(pd_devices[i], model);
 		test_layer_sizes(pd_devices[i], model, false);
 		if (!pd_devices[i]->splits)

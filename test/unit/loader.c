@@ -304,6 +304,17 @@ static void test_rounded(enum pd_dtype dtype, uint16_t (*round)(float x))
 	pd_loader_close(rounded);
 }
 
+/* Two rounds of three lanes through eleven samples. */
+static void test_lanes(void)
+{
+	static const int64_t expected[] = { 0, 3, 6, 1, 4, 7, 2, 5, 8, 0, 3, 6, 1, 4, 7, 2, 5, 8 };
+	bool right = true;
+
+	for (int64_t n = 0; n < (int64_t)PD_COUNT(expected); n++)
+		right &= pd_order_lane(3, 11, n) == expected[n];
+	ok(right, "lanes read samples that follow one another");
+}
+
 static void test_synthetic(void)
 {
 	struct pd_dataset saved = train;
@@ -476,6 +487,7 @@ int main(void)
 	test_interrupted();
 	test_rounded(PD_BF16, pd_to_bf16);
 	test_rounded(PD_F16, pd_to_f16);
+	test_lanes();
 	test_synthetic();
 	test_made();
 	test_large();

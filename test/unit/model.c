@@ -94,6 +94,11 @@ static void test_shapes(void)
 		{ "[6, 5, 4]", "'kind': 'dropout', 'p': 0.1", "6 x 5 x 4", 0 },
 		{ "[6, 8]", "'kind': 'attention', 'inputs': ['x', 'x', 'x'], 'heads': 2", "6 x 8",
 		  0 },
+		{ "[6, 5]", "'kind': 'lstm', 'hidden_size': 3", "6 x 3", 4 * 3 * (5 + 3 + 2) },
+		{ "[6, 5]", "'kind': 'lstm', 'hidden_size': 3, 'bidirectional': true, 'bias': false",
+		  "6 x 6", 2 * 4 * 3 * (5 + 3) },
+		{ "[6, 5]", "'kind': 'lstm', 'hidden_size': 3, 'inputs': ['x', 'y'], 'lanes': 4",
+		  "6 x 3", 4 * 3 * (5 + 3 + 2) },
 		{ "[6, 5, 4]", "'kind': 'flatten'", "120", 0 },
 		{ "[]", "'kind': 'flatten'", "1", 0 },
 		{ "[9]", "'kind': 'softmax_cross_entropy', 'inputs': ['x', 'y']", "a scalar", 0 },
@@ -218,6 +223,20 @@ static void test_attributes(void)
 	pd_model_free(model);
 	free(text);
 
+	text = one_layer("[6, 5]", "'inputs': ['x', 'y'], 'kind': 'lstm', 'hidden_size': 4, "
+			 "'lanes': 3");
+	model = parse(text, NULL);
+	l = model->layers;
+	ok(l->bias && !l->bidirectional && l->weight_dropout == 0, "lstm: defaults");
+	ok(l->parameters[1].begins == PD_BEGINS_UNIFORM && l->parameters[1].value == 0.5f &&
+	   l->parameters[3].value == 0.5f, "lstm: begins within 1 / sqrt(hidden_size)");
+	is_str(l->parameters[1].name, "weight_hh_l0", "lstm: the second parameter");
+	ok(l->least == 1 && l->limit == 7, "lstm: lengths are 1 to the steps");
+	ok(l->state_count == 2 && l->states[0].size[0] == 3 && l->states[0].size[1] == 4 &&
+	   pd_model_lanes(model) == 3, "lstm: the state of each lane");
+	pd_model_free(model);
+	free(text);
+
 	text = one_layer("[4]", "'inputs': ['x'], 'kind': 'dropout'");
 	model = parse(text, NULL);
 	ok(model->layers->p == 0.5, "dropout: default");
@@ -320,6 +339,18 @@ static void test_errors(void)
 		  "'groups': 4", "has 4 groups: expected a divisor of its 4 input and 6 output" },
 		{ "[1, 4, 4]", "'kind': 'maxpool2d', 'inputs': ['x'], 'kernel': 2, 'padding': 2",
 		  "has padding 2: expected at most half its kernel of 2" },
+		{ "[4]", "'kind': 'lstm', 'inputs': ['x'], 'hidden_size': 3",
+		  "lstm \"l\" needs an input of two dimensions (steps x features), found 4" },
+		{ "[4, 5]", "'kind': 'lstm', 'inputs': ['x', 'y', 'y'], 'hidden_size': 3",
+		  "layers[0].inputs: expected 1 to 2 inputs for lstm, found 3" },
+		{ "[4, 5]", "'kind': 'lstm', 'inputs': ['x', 'x'], 'hidden_size': 3",
+		  "cannot take \"x\" as its input number 2: expected i32, found f32" },
+		{ "[4, 5]", "'kind': 'lstm', 'inputs': ['x'], 'hidden_size': 3, 'lanes': 2, "
+		  "'bidirectional': true", "has lanes and is bidirectional: expected one of the two" },
+		{ "[4, 5]", "'kind': 'lstm', 'inputs': ['x']", "layers[0].hidden_size: expected a "
+		  "whole number from 1 to 268435456, found nothing" },
+		{ "[4, 5]", "'kind': 'lstm', 'inputs': ['x'], 'hidden_size': 3, 'weight_dropout': 1",
+		  "layers[0].weight_dropout: expected a number from 0 to 0.999, found 1" },
 		{ "[1, 4, 4]", "'kind': 'relu', 'inputs': ['z']",
 		  "layers[0].inputs[0]: no input or layer is called \"z\"" },
 		{ "[4]", "'kind': 'relu', 'inputs': ['x', 'x']", "layers[0].inputs: expected 1 "
@@ -459,6 +490,15 @@ static void test_errors(void)
 		{ SEQUENCES("'q', 'k', 'q'"), "has 7 keys and 3 values: expected as many" },
 		{ SEQUENCES("'q', 'v', 'v'"), "has keys of 6 features: expected 4" },
 		{ SEQUENCES("'q', 'k', 'k', 'rows'"), "needs one length for each sample" },
+		{ "{'format': 'pd-model', 'version': 1, 'name': 'm', 'inputs': [{'name': 'x', 'dtype': "
+		  "'f32', 'shape': [4, 5]}], 'layers': [{'name': 'a', 'kind': 'lstm', 'inputs': ['x'], "
+		  "'hidden_size': 3, 'lanes': 2}, {'name': 'b', 'kind': 'lstm', 'inputs': ['a'], "
+		  "'hidden_size': 3, 'lanes': 4}]}",
+		  "layers[1]: \"b\" has 4 lanes: expected 2, as another layer has" },
+		{ "{'format': 'pd-model', 'version': 1, 'name': 'm', 'inputs': [{'name': 'x', 'dtype': "
+		  "'f32', 'shape': [4, 5]}, {'name': 'n', 'dtype': 'i32', 'shape': [4]}], 'layers': "
+		  "[{'name': 'a', 'kind': 'lstm', 'inputs': ['x', 'n'], 'hidden_size': 3}]}",
+		  "needs one length for each sample, found 4" },
 		{ GRAPH(""), "layers: expected 1 to 1000000 layers, found an array of 0" },
 		{ "[]", "doc: expected a pd-model document" },
 		{ "{'format': 'pd-plan'}", "doc: format: expected \"pd-model\", found "

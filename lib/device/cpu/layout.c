@@ -160,6 +160,13 @@ const struct pd_layout *pd_layout_like(struct pd_onednn *dnn, const struct pd_la
 	return NULL;
 }
 
+const struct pd_layout *pd_layout_transposed(struct pd_onednn *dnn, const struct pd_layout *layout)
+{
+	const int64_t *size = pd_dnn_size(layout->md);
+
+	return made(dnn, type_of(layout->md), 2, (int64_t[]){ size[1], size[0] }, dnnl_ba);
+}
+
 size_t pd_layout_bytes(const struct pd_layout *layout)
 {
 	return dnnl_memory_desc_get_size(layout->md);

@@ -15,6 +15,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/layout.c \
 	lib/device/cpu/layernorm.c \
 	lib/device/cpu/linear.c \
+	lib/device/cpu/lstm.c lib/device/cpu/lstm.h lib/device/cpu/lstm_gates.c \
 	lib/device/cpu/loss.c \
 	lib/device/cpu/mse.c \
 	lib/device/cpu/mul.c \

@@ -41,6 +41,8 @@ bool pd_layout_is_full(const struct pd_layout *layout);
 /* The layout of the same kind (blocking, order of axes) for other extents; NULL: there is none. */
 const struct pd_layout *pd_layout_like(struct pd_onednn *dnn, const struct pd_layout *layout,
 				       const int64_t *size);
+/* Of a plain matrix: that memory as the matrix whose rows are its columns. */
+const struct pd_layout *pd_layout_transposed(struct pd_onednn *dnn, const struct pd_layout *layout);
 size_t pd_layout_bytes(const struct pd_layout *layout);
 bool pd_layout_same(const struct pd_layout *a, const struct pd_layout *b);
 bool pd_layout_is_plain(const struct pd_layout *layout);
@@ -97,6 +99,9 @@ struct pd_primitive *pd_primitive_linear(struct pd_onednn *dnn, enum pd_way way,
 					 const struct pd_layout *src, const struct pd_layout *dst,
 					 const struct pd_layout *weights, bool bias,
 					 const struct pd_primitive *forward, struct pd_error *err);
+/* The forward of linear without a bias, whose output is f32 in any case. */
+struct pd_primitive *pd_primitive_product(struct pd_onednn *dnn, const struct pd_layout *src,
+					  const struct pd_layout *dst, struct pd_error *err);
 struct pd_primitive *pd_primitive_eltwise(struct pd_onednn *dnn, enum pd_way way,
 					  enum pd_curve curve, const struct pd_layout *layout,
 					  const struct pd_primitive *forward, struct pd_error *err);

@@ -154,6 +154,19 @@ bool pd_curve_takes_output(enum pd_curve curve)
 	return curve == PD_CURVE_TANH || curve == PD_CURVE_SIGMOID;
 }
 
+struct pd_primitive *pd_primitive_product(struct pd_onednn *dnn, const struct pd_layout *src,
+					  const struct pd_layout *dst, struct pd_error *err)
+{
+	const int64_t size[] = { pd_dnn_size(dst->md)[1], pd_dnn_size(src->md)[1] };
+	const_dnnl_memory_desc_t weights = pd_dnn_any(dnn, dnn->of_ops, 2, size);
+	dnnl_primitive_desc_t desc = NULL;
+	dnnl_status_t status = dnnl_inner_product_forward_primitive_desc_create(&desc,
+		dnn->engine, dnnl_forward_training, pd_dnn_as(dnn, dnn->of_ops, src), weights, NULL,
+		pd_dnn_as(dnn, dnnl_f32, dst), dnn->attr);
+
+	return op_make(dnn, "matrix product", status, desc, err);
+}
+
 struct pd_primitive *pd_primitive_eltwise(struct pd_onednn *dnn, enum pd_way way,
 					  enum pd_curve curve, const struct pd_layout *layout,
 					  const struct pd_primitive *forward, struct pd_error *err)
