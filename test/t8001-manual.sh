@@ -57,6 +57,10 @@ test_ok "pd-plan(5) has every start-up" '
 	def_names "$PD_SOURCE/lib/plan/startup_kind.def" >expected
 	page_items "$man/pd-plan.5" Start-ups >found
 	same expected found'
+test_ok "pd-plan(5) says where every period can come from" '
+	def_names "$PD_SOURCE/lib/plan/period_kind.def" >expected
+	sed -n "/^.It Cm period_from\$/,/^.El/s/^.It Cm \([a-z]*\)\$/\1/p" "$man/pd-plan.5" >found
+	same expected found'
 test_ok "pd-plan(5) has every kind of weights" '
 	def_names "$PD_SOURCE/lib/plan/weight_kind.def" >expected
 	page_items "$man/pd-plan.5" Weights >found

@@ -3,6 +3,7 @@ lib_libpd_a_SOURCES += \
 	lib/plan/document.c \
 	lib/plan/memory.c lib/plan/memory.h \
 	lib/plan/order.c lib/plan/order.h \
+	lib/plan/period_kind.def \
 	lib/plan/plan.c lib/plan/plan.h lib/plan/schedule_kind.def lib/plan/weight_kind.def \
 	lib/plan/prediction.c lib/plan/prediction.h \
 	lib/plan/startup_kind.def \

@@ -36,6 +36,17 @@ extern const char *const pd_schedule_kind_name[PD_SCHEDULE_KINDS + 1];  /* NULL-
 extern const char *const pd_weight_kind_name[PD_WEIGHT_KINDS + 1];
 extern const char *const pd_startup_kind_name[PD_STARTUP_KINDS + 1];
 
+enum pd_period_kind {
+	PD_PERIOD_UNSAID,
+#define PERIOD_KIND(symbol, name, what) PD_PERIOD_##symbol,
+#include "plan/period_kind.def"
+#undef PERIOD_KIND
+	PD_PERIOD_KINDS
+};
+
+/* NULL-terminated, from PD_PERIOD_REPLAY on. */
+extern const char *const pd_period_kind_name[PD_PERIOD_KINDS];
+
 enum pd_alternative_kind {
 #define ALTERNATIVE_KIND(symbol, name, what) PD_ALTERNATIVE_##symbol,
 #include "plan/alternative_kind.def"
@@ -65,13 +76,16 @@ struct pd_alternative {
 	char *recompute;                /* the stages that do, as for --recompute, such as "0,2"; or
 					   NULL */
 	int64_t period_ns, memory_bytes;
+	enum pd_period_kind period_from;
 	double sent_bytes_per_sample;
 	bool fits;                      /* into the devices' memory */
 };
 
 struct pd_prediction {
 	int64_t period_ns, memory_bytes, lower_bound_ns;
-	double samples_per_s, gap, speedup_over_data_parallel;
+	enum pd_period_kind period_from, data_parallel_from;
+	double samples_per_s, speedup_over_data_parallel;
+	double gap;                     /* 0 if the period is an estimate: the document's is null */
 	int64_t data_parallel_period_ns, data_parallel_memory_bytes;
 	double sent_bytes_per_sample;   /* by all ranks together */
 	int alternative_count;

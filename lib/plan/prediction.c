@@ -15,6 +15,13 @@ const char *const pd_alternative_kind_name[PD_ALTERNATIVE_KINDS + 1] = {
 	NULL
 };
 
+const char *const pd_period_kind_name[PD_PERIOD_KINDS] = {
+#define PERIOD_KIND(symbol, name, what) name,
+#include "plan/period_kind.def"
+#undef PERIOD_KIND
+	NULL
+};
+
 void pd_prediction_clear(struct pd_prediction *predicted)
 {
 	for (int i = 0; i < predicted->alternative_count; i++) {
@@ -36,12 +43,31 @@ char *pd_plan_stages_text(const struct pd_plan *plan)
 	return text;
 }
 
+/* The key may be absent. */
+static int read_from(const struct pd_place *object, enum pd_period_kind *out_p, struct pd_error *err)
+{
+	int kind;
+
+	if (!json_object_get(object->value, "period_from"))
+		return 0;
+	if (pd_json_get_choice(object, "period_from", pd_period_kind_name, &kind, err) < 0)
+		return -1;
+	*out_p = (enum pd_period_kind)(PD_PERIOD_REPLAY + kind);
+	return 0;
+}
+
+/* Returns its name, or NULL, which json_pack leaves out. */
+static const char *from_name(enum pd_period_kind from)
+{
+	return from == PD_PERIOD_UNSAID ? NULL : pd_period_kind_name[from - PD_PERIOD_REPLAY];
+}
+
 static int read_alternative(const struct pd_place *place, struct pd_alternative *out,
 			    struct pd_error *err)
 {
 	static const char *const known[] = {
 		"name", "stages", "schedule", "weights", "microbatches", "ranks", "period_ns",
-		"memory_bytes", "sent_bytes_per_sample", "fits", "recompute", NULL };
+		"memory_bytes", "sent_bytes_per_sample", "fits", "recompute", "period_from", NULL };
 	int kind, schedule, weights;
 	const char *stages, *recompute = NULL;
 
@@ -56,6 +82,7 @@ static int read_alternative(const struct pd_place *place, struct pd_alternative 
 			    err) < 0 ||
 	    pd_json_opt_int(place, "ranks", 1, PD_MAX_RANKS, &out->ranks, err) < 0 ||
 	    pd_json_opt_int(place, "period_ns", 0, INT64_MAX, &out->period_ns, err) < 0 ||
+	    read_from(place, &out->period_from, err) < 0 ||
 	    pd_json_opt_int(place, "memory_bytes", 0, INT64_MAX, &out->memory_bytes, err) < 0 ||
 	    pd_json_opt_real(place, "sent_bytes_per_sample", 0, HUGE_VAL,
 			     &out->sent_bytes_per_sample, err) < 0 ||
@@ -101,12 +128,13 @@ static int read_alternatives(const struct pd_place *object, struct pd_prediction
 static int read_data_parallel(const struct pd_place *object, struct pd_prediction *out,
 			      struct pd_error *err)
 {
-	static const char *const known[] = { "period_ns", "memory_bytes", NULL };
+	static const char *const known[] = { "period_ns", "period_from", "memory_bytes", NULL };
 	struct pd_place place = pd_place_key(object, "data_parallel");
 
 	if (!place.value)
 		return 0;
 	if (pd_json_keys(&place, known, err) < 0 ||
+	    read_from(&place, &out->data_parallel_from, err) < 0 ||
 	    pd_json_opt_int(&place, "period_ns", 0, INT64_MAX, &out->data_parallel_period_ns,
 			    err) < 0)
 		return -1;
@@ -120,19 +148,21 @@ int pd_prediction_read(const struct pd_place *place, struct pd_prediction *out,
 	static const char *const known[] = {
 		"period_ns", "samples_per_s", "memory_bytes", "sent_bytes_per_sample",
 		"lower_bound_ns", "gap", "data_parallel", "speedup_over_data_parallel",
-		"alternatives", NULL };
+		"alternatives", "period_from", NULL };
 
 	if (!place->value)
 		return 0;
 	if (pd_json_keys(place, known, err) < 0 ||
 	    pd_json_opt_int(place, "period_ns", 0, INT64_MAX, &out->period_ns, err) < 0 ||
+	    read_from(place, &out->period_from, err) < 0 ||
 	    pd_json_opt_real(place, "samples_per_s", 0, HUGE_VAL, &out->samples_per_s, err) < 0 ||
 	    pd_json_opt_int(place, "memory_bytes", 0, INT64_MAX, &out->memory_bytes, err) < 0 ||
 	    pd_json_opt_real(place, "sent_bytes_per_sample", 0, HUGE_VAL,
 			     &out->sent_bytes_per_sample, err) < 0 ||
 	    pd_json_opt_int(place, "lower_bound_ns", 0, INT64_MAX, &out->lower_bound_ns,
 			    err) < 0 ||
-	    pd_json_opt_real(place, "gap", -HUGE_VAL, 1, &out->gap, err) < 0 ||
+	    (!json_is_null(json_object_get(place->value, "gap")) &&
+	     pd_json_opt_real(place, "gap", -HUGE_VAL, 1, &out->gap, err) < 0) ||
 	    pd_json_opt_real(place, "speedup_over_data_parallel", 0, HUGE_VAL,
 			     &out->speedup_over_data_parallel, err) < 0 ||
 	    read_data_parallel(place, out, err) < 0)
@@ -148,12 +178,13 @@ static double number(double value)
 
 static json_t *alternative_json(const struct pd_alternative *one)
 {
-	return json_pack("{ss ss ss* ss ss sI sI sI sI sf sb}", "name",
+	return json_pack("{ss ss ss* ss ss sI sI sI ss* sI sf sb}", "name",
 			 pd_alternative_kind_name[one->kind], "stages", one->stages, "recompute",
 			 one->recompute, "schedule",
 			 pd_schedule_kind_name[one->schedule], "weights",
 			 pd_weight_kind_name[one->weights], "microbatches", one->microbatches,
-			 "ranks", one->ranks, "period_ns", one->period_ns, "memory_bytes",
+			 "ranks", one->ranks, "period_ns", one->period_ns,
+			 "period_from", from_name(one->period_from), "memory_bytes",
 			 one->memory_bytes, "sent_bytes_per_sample",
 			 number(one->sent_bytes_per_sample), "fits", one->fits);
 }
@@ -162,12 +193,17 @@ json_t *pd_prediction_json(const struct pd_prediction *predicted)
 {
 	json_t *list, *json;
 
-	json = json_pack("{sI sf sI sf sI sf s{sI sI} sf}", "period_ns", predicted->period_ns,
+	json = json_pack("{sI ss* sf sI sf sI so s{sI ss* sI} sf}",
+			 "period_ns", predicted->period_ns,
+			 "period_from", from_name(predicted->period_from),
 			 "samples_per_s", number(predicted->samples_per_s),
 			 "memory_bytes", predicted->memory_bytes,
 			 "sent_bytes_per_sample", number(predicted->sent_bytes_per_sample),
-			 "lower_bound_ns", predicted->lower_bound_ns, "gap", number(predicted->gap),
+			 "lower_bound_ns", predicted->lower_bound_ns, "gap",
+			 predicted->period_from == PD_PERIOD_ESTIMATE
+			 ? json_null() : json_real(number(predicted->gap)),
 			 "data_parallel", "period_ns", predicted->data_parallel_period_ns,
+			 "period_from", from_name(predicted->data_parallel_from),
 			 "memory_bytes", predicted->data_parallel_memory_bytes,
 			 "speedup_over_data_parallel",
 			 number(predicted->speedup_over_data_parallel));

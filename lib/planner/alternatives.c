@@ -110,12 +110,13 @@ static int add(struct finder *finder, enum pd_alternative_kind kind, struct pd_p
 	*one = (struct pd_alternative){
 		.kind = kind, .schedule = plan->schedule, .weights = plan->weights,
 		.microbatches = plan->microbatches, .ranks = plan->rank_count,
-		.period_ns = predicted->data_parallel_period_ns, .memory_bytes = most,
+		.period_ns = predicted->data_parallel_period_ns,
+		.period_from = predicted->data_parallel_from, .memory_bytes = most,
 		.sent_bytes_per_sample = pd_sent_bytes_per_sample(plan),
 		.fits = most <= finder->costs->memory_limit_bytes,
 	};
 	if (kind != PD_ALTERNATIVE_DATA_PARALLEL)
-		status = pd_judge_period(plan, PD_NEVER, &one->period_ns, err);
+		status = pd_judge_period(plan, PD_NEVER, &one->period_ns, &one->period_from, err);
 	if (status == 0) {
 		one->stages = pd_plan_stages_text(plan);
 		one->recompute = pd_recompute_text(plan);
@@ -221,8 +222,8 @@ static int add_unreplicated(struct finder *finder, struct pd_error *err)
 	struct pd_alternative own = {
 		PD_ALTERNATIVE_UNREPLICATED, finder->plan->schedule, finder->plan->weights,
 		finder->plan->microbatches, finder->plan->rank_count, NULL, NULL,
-		predicted->period_ns,
-		predicted->memory_bytes, predicted->sent_bytes_per_sample, true };
+		predicted->period_ns, predicted->memory_bytes, predicted->period_from,
+		predicted->sent_bytes_per_sample, true };
 	const struct pd_alternative *best = is_straight(finder->plan) ? &own : NULL;
 
 	if (partition)

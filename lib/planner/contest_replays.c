@@ -103,7 +103,8 @@ static int judge(struct pd_contest *contest, size_t at, int64_t *most_work, int6
 	if (entry->time_ns != PD_NEVER)
 		return 0;
 	*most_work -= pd_judge_work(entry->plan);
-	if (pd_judge_period(entry->plan, rival_ns(contest, *best), &entry->time_ns, err) < 0)
+	if (pd_judge_period(entry->plan, rival_ns(contest, *best), &entry->time_ns,
+			    &entry->plan->predicted.period_from, err) < 0)
 		return -1;
 	learn(contest, entry);
 	if (*best < 0 || beats(entry, &contest->entries[*best])) {

@@ -21,10 +21,11 @@ static void explain_head(const struct pd_plan *plan, FILE *out)
 		pd_schedule_kind_name[plan->schedule], pd_weight_kind_name[plan->weights]);
 	if (plan->microbatches > 1)
 		fprintf(out, ", %lld microbatches in a minibatch", (long long)plan->microbatches);
-	fprintf(out, ", on %d of %lld devices\nperiod: %s per %s of %lld samples, "
+	fprintf(out, ", on %d of %lld devices\nperiod: %s%s per %s of %lld samples, "
 		"%.1f samples/s, at most %s on one device, %.4g MB sent per sample\n\n",
 		plan->rank_count, (long long)plan->topology.devices,
-		pd_show_time(predicted->period_ns, time), pd_plan_unit(plan),
+		pd_show_time(predicted->period_ns, time),
+		predicted->period_from == PD_PERIOD_ESTIMATE ? " (an estimate)" : "", pd_plan_unit(plan),
 		(long long)plan->profile->batch_size,
 		predicted->samples_per_s, pd_show_bytes(predicted->memory_bytes, bytes),
 		predicted->sent_bytes_per_sample / 1e6);
@@ -257,8 +258,12 @@ void pd_plan_explain(const struct pd_plan *plan, FILE *out)
 	explain_memory(usage, out);
 	explain_links(usage, out);
 	explain_limit(usage, out);
-	fprintf(out, "bound: no plan takes less than %s: at most %.1f%% could be gained\n",
-		pd_show_time(predicted->lower_bound_ns, time), 100 * predicted->gap);
+	fprintf(out, "bound: no plan takes less than %s: ",
+		pd_show_time(predicted->lower_bound_ns, time));
+	if (predicted->period_from == PD_PERIOD_ESTIMATE)
+		fprintf(out, "the period is an estimate, so what could be gained is not known\n");
+	else
+		fprintf(out, "at most %.1f%% could be gained\n", 100 * predicted->gap);
 	fprintf(out, "data parallelism on all devices: %s per %s, %s on each%s; this plan is "
 		"%.2f times as fast\n", pd_show_time(predicted->data_parallel_period_ns, time),
 		pd_plan_unit(plan),

@@ -30,9 +30,12 @@ static struct pd_plan *take_only(const struct pd_task *task, struct pd_partition
 	    !(pd_recompute_free(task->request) && pd_recompute_fit(plan, task->limit_bytes)))
 		status = pd_none_hand(task, plan, what, err);
 	else if (simulated)
-		status = pd_judge_period(plan, PD_NEVER, time_ns_p, err);
+		status = pd_judge_period(plan, PD_NEVER, time_ns_p,
+					 &plan->predicted.period_from, err);
 	else
 		*time_ns_p = pd_published_ns(task->request->cost, plan);
+	if (!simulated)
+		plan->predicted.period_from = PD_PERIOD_FORMULA;
 	if (status == 0)
 		return plan;
 	pd_candidate_drop(plan);

@@ -113,18 +113,20 @@ static void retired(void *context, const struct pd_record *record)
 		judge->enough = knows(judge, *known, record->end_ns);
 }
 
-static int by_estimate(const struct pd_plan *plan, int64_t *period_ns_p, struct pd_error *err)
+static int by_estimate(const struct pd_plan *plan, int64_t *period_ns_p, enum pd_period_kind *from_p,
+		       struct pd_error *err)
 {
 	struct pd_expected expected;
 
 	if (pd_judge_expect(plan, &expected, err) < 0)
 		return -1;
 	*period_ns_p = expected.estimate_ns;
+	*from_p = PD_PERIOD_ESTIMATE;
 	return 0;
 }
 
 static int by_replay(const struct pd_plan *plan, int64_t rival_ns, int64_t *period_ns_p,
-		     struct pd_error *err)
+		     enum pd_period_kind *from_p, struct pd_error *err)
 {
 	struct judge judge = { .plan = plan, .total = pd_steady_microbatches(plan),
 			       .rival_ns = rival_ns };
@@ -155,7 +157,8 @@ static int by_replay(const struct pd_plan *plan, int64_t rival_ns, int64_t *peri
 	free(judge.ends);
 	free(judge.missing);
 	free(judge.known);
-	return judge.too_long ? by_estimate(plan, period_ns_p, err) : status;
+	*from_p = pd_steady_shows_updates(plan) ? PD_PERIOD_REPLAY : PD_PERIOD_ESTIMATE;
+	return judge.too_long ? by_estimate(plan, period_ns_p, from_p, err) : status;
 }
 
 int64_t pd_judge_work(const struct pd_plan *plan)
@@ -188,9 +191,9 @@ int pd_judge_expect(const struct pd_plan *plan, struct pd_expected *expected_p,
 }
 
 int pd_judge_period(const struct pd_plan *plan, int64_t rival_ns, int64_t *period_ns_p,
-		    struct pd_error *err)
+		    enum pd_period_kind *from_p, struct pd_error *err)
 {
 	if (pd_judge_work(plan) > PD_JUDGE_WORK)
-		return by_estimate(plan, period_ns_p, err);
-	return by_replay(plan, rival_ns, period_ns_p, err);
+		return by_estimate(plan, period_ns_p, from_p, err);
+	return by_replay(plan, rival_ns, period_ns_p, from_p, err);
 }

@@ -13,14 +13,15 @@
  * Returns the steady period of a plan, rounded up.  It is replayed until it returns to an earlier
  * state (lib/trace/recurrence), or repeats for longer than minibatches are in flight, or else for
  * pd_steady_microbatches.  If that would take more than PD_JUDGE_WORK operations, or exceed virtual
- * time, the period is the estimate of pd_judge_expect.
+ * time, the period is the estimate of pd_judge_expect;
+ * *from_p says which it is.  If a replay shows no whole update (lib/trace/steady), it counts as one.
  *
  * A plan that is only compared with one of a known time, rival_ns, is replayed until it is clearly
  * slower; the period is then about right.  PD_NEVER (search.h): there is no rival.
  */
 #define PD_JUDGE_WORK INT64_C(4000000)
 int pd_judge_period(const struct pd_plan *plan, int64_t rival_ns, int64_t *period_ns_p,
-		    struct pd_error *err);
+		    enum pd_period_kind *from_p, struct pd_error *err);
 
 /* Returns about how many operations that replay has. */
 int64_t pd_judge_work(const struct pd_plan *plan);

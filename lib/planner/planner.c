@@ -6,7 +6,6 @@
 #include "planner/candidate.h"
 #include "planner/judge.h"
 #include "planner/published.h"
-#include "trace/steady.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -103,15 +102,10 @@ int pd_task_needs(const struct pd_task *task, int64_t period_ns)
 					   : pd_bound_devices(&task->costs, &with, period_ns);
 }
 
-/*
- * Raises an estimate to the bound of all plans.  A period is an estimate if no replay gave it, or
- * one without a whole update.
- */
-static int64_t at_least(const struct pd_plan *plan, int64_t period, int64_t bound)
+/* Raises an estimate to the bound of all plans. */
+static int64_t at_least(enum pd_period_kind from, int64_t period, int64_t bound)
 {
-	bool exact = pd_judge_work(plan) <= PD_JUDGE_WORK && pd_steady_shows_updates(plan);
-
-	return exact ? period : pd_max64(period, bound);
+	return from == PD_PERIOD_ESTIMATE ? pd_max64(period, bound) : period;
 }
 
 static int data_parallel(const struct pd_task *task, int64_t bound,
@@ -124,13 +118,17 @@ static int data_parallel(const struct pd_task *task, int64_t bound,
 
 	if (task->request->cost == PD_COST_SIMULATED)
 		status = !pd_candidate_weigh(all, err) ? -1
-			: pd_judge_period(all, PD_NEVER, &predicted->data_parallel_period_ns, err);
+			: pd_judge_period(all, PD_NEVER, &predicted->data_parallel_period_ns,
+					  &predicted->data_parallel_from, err);
 	else
 		predicted->data_parallel_period_ns =
 			pd_published_data_parallel_ns(task->profile, task->request);
+	if (task->request->cost != PD_COST_SIMULATED)
+		predicted->data_parallel_from = PD_PERIOD_FORMULA;
 	if (task->request->cost == PD_COST_SIMULATED && pd_planner_plain(task->request))
 		predicted->data_parallel_period_ns =
-			at_least(all, predicted->data_parallel_period_ns, bound);
+			at_least(predicted->data_parallel_from,
+				 predicted->data_parallel_period_ns, bound);
 	predicted->data_parallel_memory_bytes = pd_candidate_fullest(all, NULL);
 	pd_candidate_drop(all);
 	pd_partition_free(partition);
@@ -148,12 +146,13 @@ static int finish(const struct pd_task *task, struct pd_plan *plan, int64_t peri
 				      "faster links or layers");
 	if (data_parallel(task, bound, predicted, err) < 0)
 		return -1;
-	predicted->period_ns = period = at_least(plan, period, bound);
+	predicted->period_ns = period = at_least(predicted->period_from, period, bound);
 	predicted->memory_bytes = pd_candidate_fullest(plan, NULL);
 	predicted->lower_bound_ns = bound;
 	if (period > 0) {
 		predicted->samples_per_s = (double)task->profile->batch_size * 1e9 / (double)period;
-		predicted->gap = 1 - (double)predicted->lower_bound_ns / (double)period;
+		if (predicted->period_from != PD_PERIOD_ESTIMATE)
+			predicted->gap = 1 - (double)predicted->lower_bound_ns / (double)period;
 		predicted->speedup_over_data_parallel =
 			(double)predicted->data_parallel_period_ns / (double)period;
 	}

@@ -289,7 +289,7 @@ static int replay_whole(struct pd_contest *contest, size_t i, struct pd_error *e
 {
 	contest->entries[i].whole = true;
 	return pd_judge_period(contest->entries[i].plan, PD_NEVER, &contest->entries[i].time_ns,
-			       err);
+			       &contest->entries[i].plan->predicted.period_from, err);
 }
 
 /* Returns the winner, or a plan with fewer devices if the further ones bring too little. */

@@ -86,7 +86,8 @@ line() {
 		printf "%-48s %9.1f ms (goal %d ms: %s), %s\n", what, ms, goal,
 			ms <= goal ? "met" : "not met", memory }'
 	jq -r '"    \(.stages | length) stages on \([.stages[].replicas] | add) devices, period " +
-		"\(.predicted.period_ns / 1e6) ms, gap \(100 * .predicted.gap | round) %"' plan.json
+		"\(.predicted.period_ns / 1e6) ms, " +
+		(if .predicted.gap then "gap \(100 * .predicted.gap | round) %" else "an estimate" end)' plan.json
 }
 
 printf 'a process that does nothing takes %.1f ms\n\n' "$(each 100 pd-plan --version)"

@@ -109,13 +109,17 @@ static void test_round_trip(void)
 	plan->stages[0].memory_bytes = 4;
 	plan->stages[0].ranks[0] = 3;
 	plan->stages[1].ranks[0] = 0;
-	plan->predicted = (struct pd_prediction){ 5, 6, 7, 8.25, 0.5, 9.5, 10, 11 };
+	plan->predicted = (struct pd_prediction){
+		.period_ns = 5, .memory_bytes = 6, .lower_bound_ns = 7,
+		.period_from = PD_PERIOD_REPLAY, .data_parallel_from = PD_PERIOD_ESTIMATE,
+		.samples_per_s = 8.25, .speedup_over_data_parallel = 9.5, .gap = 0.5,
+		.data_parallel_period_ns = 10, .data_parallel_memory_bytes = 11 };
 	plan->predicted.sent_bytes_per_sample = 12.5;
 	plan->predicted.alternative_count = 1;
 	plan->predicted.alternatives = pd_calloc(1, sizeof(struct pd_alternative));
 	plan->predicted.alternatives[0] = (struct pd_alternative){
 		PD_ALTERNATIVE_GPIPE, PD_SCHEDULE_GPIPE, PD_WEIGHTS_FLUSH, 8, 2,
-		pd_plan_stages_text(plan), pd_strdup("0"), 13, 14, 15.5, true };
+		pd_plan_stages_text(plan), pd_strdup("0"), 13, 14, PD_PERIOD_REPLAY, 15.5, true };
 	one = pd_plan_json(plan);
 	again = parse_value(one, &err);
 	if (!ok(again, "what was written is read"))
@@ -129,6 +133,8 @@ static void test_round_trip(void)
 	   again->stages[0].memory_bytes == 4 && again->stages[1].first_layer == 3, "the stages");
 	ok(again->predicted.period_ns == 5 && again->predicted.memory_bytes == 6 &&
 	   again->predicted.lower_bound_ns == 7 && again->predicted.samples_per_s == 8.25 &&
+	   again->predicted.period_from == PD_PERIOD_REPLAY &&
+	   again->predicted.data_parallel_from == PD_PERIOD_ESTIMATE &&
 	   again->predicted.gap == 0.5 && again->predicted.speedup_over_data_parallel == 9.5 &&
 	   again->predicted.data_parallel_period_ns == 10 &&
 	   again->predicted.data_parallel_memory_bytes == 11 &&

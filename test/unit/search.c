@@ -144,9 +144,10 @@ static void judge(struct brute *b, struct pd_plan *plan)
 {
 	bool fits = fits_well(b, plan);
 	struct pd_error err;
+	enum pd_period_kind from;
 	int64_t ns;
 
-	if (!fits || pd_judge_period(plan, PD_NEVER, &ns, &err) < 0)
+	if (!fits || pd_judge_period(plan, PD_NEVER, &ns, &from, &err) < 0)
 		return;
 	b->replays++;
 	if (ns > b->best_ns || (ns == b->best_ns && (plan->rank_count > b->devices ||
