@@ -63,6 +63,39 @@ test_ok "the clocks of the hosts, 1000 s apart, do not show in the trace" '
 	jq -se "[.[] | select(.op) | .start_ns] | min >= 0 and max < 20000000000" trace
 	pd-replay trace
 '
+# two machines of two
+jq ".topology.levels = [{count: 2, bandwidth_bytes_per_s: 1e9, latency_ns: 0},
+			{count: 2, bandwidth_bytes_per_s: 1e8, latency_ns: 0}]" plan >paired
+
+test_ok "--print-mapping says where ranks are, and trains nothing" '
+	there --print-mapping --synthetic --checkpoint=none plan >out
+	jq -ce "select(.event == \"rank\") | [.rank, .host, .stages[0], .replica]" out >mapping
+	diff - mapping <<-END
+		[0,"h1",0,0]
+		[1,"h2",1,0]
+		[2,"h3",1,1]
+		[3,"h4",2,0]
+	END
+	[ ! -e none/step* ]
+'
+test_ok "a plan for two machines of two is refused on four" '
+	status 2 there --synthetic --minibatches=20 paired
+	said "the plan has ranks 0 and 1 on one machine, found them on hosts h1 and h2; --force "
+'
+test_ok "--force trains all the same, and says so" '
+	there --force --synthetic --minibatches=20 --checkpoint=forced paired >out
+	said "the plan has ranks 0 and 1 on one machine, found them on hosts h1 and h2; predictions"
+	same_weights here forced
+'
+PD_HOSTS=h1:2,h2:2
+test_ok "on two machines of two it is right, and the other plan is not" '
+	there --synthetic --minibatches=20 --checkpoint=paired.ck paired >out
+	same_weights here paired.ck
+	status 2 there --synthetic --minibatches=20 plan
+	said "the plan has ranks 0 and 1 on different machines, found both on host h1; --force "
+'
+PD_HOSTS=h1,h2,h3,h4
+
 test_ok "kill -9 of a rank" '
 	begin_there
 	kill -9 $(on h3 pd-worker)

@@ -165,7 +165,11 @@ int supervisor_catch_signals(struct supervisor *s, struct pd_error *err);
 void supervisor_read_signals(struct supervisor *s);
 void supervisor_release_signals(struct supervisor *s);
 
-/* failure.c: "rank 1 (stage 1 of 2)"; the others fill err and return -1 */
+/* mapping.c: hosts against the plan's topology; a line for each rank, to standard output */
+int supervisor_check_mapping(struct supervisor *s, struct pd_error *err);
+void supervisor_print_mapping(const struct supervisor *s);
+
+/* failure.c: the first writes "rank 1 (stage 1 of 2)"; the others fill err and return -1 */
 #define WHO_TEXT 160
 const char *supervisor_who(const struct supervisor *s, int r, char buf[WHO_TEXT]);
 int supervisor_rank_failed(struct supervisor *s, int r, struct pd_error *err, const char *fate);

@@ -2,7 +2,7 @@
 lib_libpddevice_a_SOURCES += \
 	lib/run/begin.c lib/run/failure.c lib/run/internal.h \
 	lib/run/job.c lib/run/job.h \
-	lib/run/messages.c lib/run/pace.c lib/run/pace.h lib/run/pending.c \
+	lib/run/mapping.c lib/run/messages.c lib/run/pace.c lib/run/pace.h lib/run/pending.c \
 	lib/run/rank.c lib/run/rank.h \
 	lib/run/report.c lib/run/report.h \
 	lib/run/saver.c lib/run/saver.h lib/run/setup.c lib/run/share.c lib/run/signals.c \

@@ -279,7 +279,10 @@ int pd_supervise(struct pd_job *job, const struct pd_supervision *how, struct pd
 		s.ranks[r].trace = -1;
 	s.launcher = how->launcher->open(s.count, err);
 	if (s.launcher) {
-		if (supervisor_catch_signals(&s, err) == 0)
+		status = supervisor_check_mapping(&s, err);
+		if (how->print_mapping)
+			supervisor_print_mapping(&s);
+		else if (status == 0 && (status = supervisor_catch_signals(&s, err)) == 0)
 			status = supervise(&s, err);
 		supervisor_release_signals(&s);
 		s.launcher->ops->close(s.launcher);

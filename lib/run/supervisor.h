@@ -16,6 +16,8 @@ struct pd_supervision {
 	int64_t report_every;           /* minibatches between progress reports; 0: ten an epoch */
 	int keep;                       /* checkpoints kept */
 	bool quiet;                     /* reports only the end */
+	bool force;                     /* ranks need not be where the plan has them */
+	bool print_mapping;             /* only says where ranks are, and trains nothing */
 };
 
 /*
