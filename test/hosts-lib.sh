@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced after train-lib.sh by the tests of several hosts.
 
-command -v mpirun >/dev/null || test_skip_all "mpirun is not installed"
-mpirun --version | grep -q "Open MPI" || test_skip_all "mpirun is not Open MPI's"
+need_mpirun() {
+	command -v mpirun >/dev/null || test_skip_all "mpirun is not installed"
+	mpirun --version | grep -q "Open MPI" || test_skip_all "mpirun is not Open MPI's"
+}
 pd_pmix=$(ldd "$PD_BUILD/bin/pd-run" | grep -c libpmix)
 [ "$pd_pmix" -gt 0 ] || test_skip_all "pd-run is built without PMIx"
 
@@ -64,4 +66,9 @@ ended() {
 said() {
 	grep '^pd-run: ' err >said || { cat err; return 1; }
 	one_line said && grep -qF -- "$1" said || { cat said; return 1; }
+}
+
+# reports FILE: without what is another time in each run; checkpoints come when they are written.
+reports() {
+	jq -c 'select(.event != "checkpoint") | del(.samples_per_s, .elapsed_ns)' "$1"
 }

@@ -295,7 +295,7 @@ test_conform_serial_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_conform_serial_LDADD = $(PD_DEVICE_LIBS)
 test_conform_same_tensors_SOURCES = test/conform/same-tensors.c
 test_conform_same_tensors_LDADD = $(PD_LIBS)
-HOSTS_SH = test/t6002-mpirun.sh test/t7008-hosts.sh
+HOSTS_SH = test/t6002-mpirun.sh test/t6003-slurm.sh test/t7008-hosts.sh
 TESTS += $(TRAIN_SH) $(HOSTS_SH)
 EXTRA_DIST += $(TRAIN_SH) $(HOSTS_SH) test/train-lib.sh test/hosts-lib.sh contrib/hosts.sh
 

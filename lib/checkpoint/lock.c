@@ -69,6 +69,8 @@ static void write_note(const struct pd_checkpoint_lock *lock)
 	    pwrite(lock->fd, text, strlen(text), 0) != (ssize_t)strlen(text))
 		pd_say("%s: cannot say there who has it: %s", lock->path, strerror(errno));
 	free(text);
+	/* other hosts may look before this one closes the file */
+	fsync(lock->fd);
 }
 
 static json_t *read_note(int fd)
@@ -77,6 +79,21 @@ static json_t *read_note(int fd)
 	ssize_t bytes = pread(fd, text, sizeof(text), 0);
 
 	return bytes > 0 ? json_loadb(text, (size_t)bytes, 0, NULL) : NULL;
+}
+
+char *pd_checkpoint_lock_note(const char *directory)
+{
+	char *path = pd_format("%s/" LOCK_FILE, directory), text[NOTE_BYTES_MOST + 1];
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	ssize_t bytes = fd < 0 ? -1 : pread(fd, text, NOTE_BYTES_MOST, 0);
+
+	free(path);
+	if (fd >= 0)
+		close(fd);
+	if (bytes <= 0)
+		return NULL;
+	text[bytes] = 0;
+	return pd_strdup(text);
 }
 
 /* Returns "process 4711 on node3, since 2026-11-22T13:44:06Z, with plan.json"; free() it. */

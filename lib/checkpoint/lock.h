@@ -27,6 +27,11 @@ struct pd_checkpoint_lock *pd_checkpoint_lock(const char *directory, const char 
  */
 int pd_checkpoint_lock_keep(struct pd_checkpoint_lock *lock, struct pd_error *err);
 /*
+ * Returns what the holder of a directory's lock has written there, as seen from this process; free()
+ * it.  NULL: there is nothing.
+ */
+char *pd_checkpoint_lock_note(const char *directory);
+/*
  * Releases the lock, and removes a directory that pd_checkpoint_lock() created if it is empty. 
  * NULL is allowed.
  */

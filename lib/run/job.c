@@ -92,6 +92,12 @@ json_t *pd_job_json(const struct pd_job *job, int rank, const struct pd_seat *se
 
 	if (job->init)
 		json_object_set_new(value, "init", json_string(job->init));
+	if (job->checkpoint && seat->hosts > 1) {
+		char *note = pd_checkpoint_lock_note(job->checkpoint);
+
+		json_object_set_new(value, "lock_note", json_string(note ? note : ""));
+		free(note);
+	}
 	json_object_set_new(value, "tf32", json_boolean(job->tf32));
 	if (job->transport)
 		json_object_set_new(value, "transport", json_string(job->transport));
@@ -124,6 +130,7 @@ struct pd_job *pd_job_parse(json_t *value, struct pd_error *err)
 
 	job->json = json_incref(value);
 	job->init = json_string_value(json_object_get(value, "init"));
+	job->lock_note = json_string_value(json_object_get(value, "lock_note"));
 	job->tf32 = json_is_true(json_object_get(value, "tf32"));
 	job->transport = json_string_value(json_object_get(value, "transport"));
 	if (json_unpack(value, "{s:s, s?s, s?s, s?s, s:I, s:I, s:I, s:I, s:I, s:o, s:b, s:I}",

@@ -33,6 +33,7 @@ struct pd_job {
 	const char *transport;          /* provider between devices; NULL: auto */
 	const char *data;               /* directory; NULL: synthetic data */
 	const char *checkpoint;         /* directory, or NULL */
+	const char *lock_note;          /* what the supervisor sees there (pd_checkpoint_lock_note) */
 	struct pd_checkpoint_lock *lock; /* of that directory; the supervisor's, else NULL */
 	const char *file;               /* the plan's file, for messages */
 	bool quiet;                     /* does not say from which checkpoint it goes on */

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/lock.h"
 #include "device/rehearse.h"
 #include "launch/process.h"
 #include "schedule/peers.h"
@@ -268,6 +269,23 @@ static void set_parts(struct rank *rank)
 							    : pd_job_first(rank->job) };
 }
 
+/* Every stage's file must be where the supervisor names the folder that they are in. */
+static int check_shared(const struct rank *rank, struct pd_error *err)
+{
+	const struct pd_job *job = rank->job;
+	char *note;
+	bool shared;
+
+	if (!job->checkpoint || !job->lock_note)
+		return 0;
+	note = pd_checkpoint_lock_note(job->checkpoint);
+	shared = note && strcmp(note, job->lock_note) == 0;
+	free(note);
+	return shared ? 0 : pd_error_input(err, "--checkpoint: %s on host %s is not the folder of the "
+					   "first host: expected one that all hosts share",
+					   job->checkpoint, job->seat.host);
+}
+
 int rank_set_up(struct rank *rank, json_t *message, struct pd_error *err)
 {
 	const struct pd_profile *profile;
@@ -284,6 +302,8 @@ int rank_set_up(struct rank *rank, json_t *message, struct pd_error *err)
 	set_parts(rank);
 	if (!profile->model)
 		return pd_error_input(err, "the plan's profile has no model: nothing to run");
+	if (check_shared(rank, err) < 0)
+		return -1;
 	pd_mem_for("the data set");
 	return pd_job_data(rank->job, &rank->train, &rank->test, err) < 0 ||
 	       open_device(rank, err) < 0 || open_trace(rank, err) < 0 ||

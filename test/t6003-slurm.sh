@@ -1,0 +1,122 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# srun starts the ranks: Slurm on one node, this machine, on ports of the loopback interface.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+. "$PD_SOURCE/test/train-lib.sh"
+. "$PD_SOURCE/test/hosts-lib.sh"
+
+PATH=$PATH:/usr/sbin
+for program in munged slurmctld slurmd srun sbatch; do
+	command -v $program >/dev/null || test_skip_all "$program is not installed"
+done
+[ "$(id -u)" -eq 0 ] || test_skip_all "only root starts Slurm's daemons"
+
+slurm=$test_directory/slurm node=$(hostname -s) port=$((20000 + $$ % 20000))
+mkdir -p "$slurm/state" "$slurm/spool" "$slurm/tmp"
+end_slurm() {
+	for daemon in slurmd slurmctld munged; do
+		[ ! -s "$slurm/$daemon.pid" ] || kill "$(cat "$slurm/$daemon.pid")" 2>/dev/null
+	done
+	sleep 0.3
+	cd /
+	rm -rf "$test_directory"
+}
+trap end_slurm EXIT
+head -c 128 /dev/urandom >"$slurm/munge.key"
+chmod 600 "$slurm/munge.key"
+cat >"$slurm/slurm.conf" <<END
+ClusterName=test
+SlurmctldHost=$node(127.0.0.1)
+SlurmctldPort=$port
+SlurmdPort=$((port + 1))
+AuthType=auth/munge
+AuthInfo=socket=$slurm/munge.socket
+SlurmUser=root
+StateSaveLocation=$slurm/state
+SlurmdSpoolDir=$slurm/spool
+SlurmctldPidFile=$slurm/slurmctld.pid
+SlurmdPidFile=$slurm/slurmd.pid
+SlurmctldLogFile=$slurm/slurmctld.log
+SlurmdLogFile=$slurm/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+ReturnToService=2
+KillWait=10
+TmpFS=$slurm/tmp
+NodeName=$node NodeAddr=127.0.0.1 CPUs=$(nproc) State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES MaxTime=5 State=UP
+END
+echo "CgroupPlugin=cgroup/v1" >"$slurm/cgroup.conf"
+export SLURM_CONF="$slurm/slurm.conf"
+
+# what keeps Slurm from starting, if anything does
+{
+	munged --force --num-threads=1 --key-file="$slurm/munge.key" \
+		--socket="$slurm/munge.socket" --pid-file="$slurm/munged.pid" \
+		--log-file="$slurm/munged.log" --seed-file="$slurm/munged.seed" &&
+	slurmctld -c && slurmd
+} >"$slurm/started" 2>&1 || test_skip_all "Slurm does not start: $(tail -n 1 "$slurm/started")"
+for try in $(seq 100); do
+	! timeout 5 sinfo -h -o %T 2>/dev/null | grep -q idle || break
+	sleep 0.1
+done
+timeout 5 sinfo -h -o %T 2>/dev/null | grep -q idle ||
+	test_skip_all "Slurm has no node: $(tail -n 1 "$slurm/slurmd.log")"
+
+residual_model >residual.json
+profile residual.json 4 >residual
+plan residual 1 2 1 >plan
+pd-run --threads=1 --synthetic --minibatches=20 --checkpoint=here plan >out.here
+
+step() {
+	timeout 60 srun --mpi=pmix --overcommit -n 4 "$@" 2>err
+}
+
+test_ok "four ranks: weights bit-equal to those without srun" '
+	step pd-run --threads=1 --synthetic --minibatches=20 --checkpoint=there plan >out
+	same_weights here there
+	tail -n 1 out | jq -e ".outcome == \"done\" and .memory == \"as predicted\""
+'
+test_ok "what is wrong with the input is said once, and srun has the status" '
+	status 2 step pd-run --synthetic absent.json
+	said "absent.json: cannot open"
+'
+test_ok "tasks without PMIx would each be a run of their own, and are refused" '
+	status 2 timeout 60 srun --mpi=none --overcommit -n 4 pd-run --synthetic plan 2>err
+	[ "$(grep -c "srun started 4 tasks without PMIx" err)" -eq 4 ]
+'
+test_ok "a rank that is killed is named, also where srun lets the others run on" '
+	begin out srun --mpi=pmix --overcommit -n 4 pd-run --threads=1 --report-every=1 \
+		--synthetic --minibatches=100000000 plan
+	for process in /proc/[0-9]*; do
+		[ "$(tr "\0" " " <"$process/cmdline" 2>/dev/null)" != "pd-worker 2 " ] ||
+			! tr "\0" "\n" <"$process/environ" | grep -qx "SLURM_CONF=$SLURM_CONF" ||
+			kill -9 "${process#/proc/}"
+	done
+	ended 10 3
+	said "rank 2 (stage 1 of 3) was killed by signal 9 (Killed)"
+'
+cat >batch <<'END'
+#!/bin/sh
+#SBATCH --ntasks=4 --overcommit --output=batch.out
+srun --mpi=pmix --kill-on-bad-exit --overcommit -n 4 pd-run --threads=1 --synthetic \
+	--minibatches=100000000 --report-every=10 --checkpoint=cancelled plan
+END
+test_ok "scancel ends a batch job in a checkpoint; another goes on from it" '
+	job=$(sbatch --parsable batch)
+	for try in $(seq 300); do
+		! grep -qs progress batch.out || break
+		sleep 0.1
+	done
+	scancel "$job"
+	for try in $(seq 150); do
+		squeue -h -j "$job" 2>/dev/null | grep -q . || break
+		sleep 0.1
+	done
+	step=$(grep "^{" batch.out | jq -e "select(.outcome == \"stopped\") | .step")
+	step pd-run --threads=1 --synthetic --minibatches=$((step + 10)) --checkpoint=cancelled \
+		--resume plan >out
+	tail -n 1 out | jq -e ".step == $step + 10"
+'
+test_done
