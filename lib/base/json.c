@@ -344,19 +344,12 @@ int pd_json_opt_int(const struct pd_place *object, const char *key, int64_t min,
 		? pd_json_get_int(object, key, min, max, out_p, err) : 0;
 }
 
-int pd_json_get_real(const struct pd_place *object, const char *key, double min, double max,
+int pd_json_opt_real(const struct pd_place *object, const char *key, double min, double max,
 		     double *out_p, struct pd_error *err)
 {
 	struct pd_place place = pd_place_key(object, key);
 
-	return pd_json_real(&place, min, max, out_p, err);
-}
-
-int pd_json_opt_real(const struct pd_place *object, const char *key, double min, double max,
-		     double *out_p, struct pd_error *err)
-{
-	return json_object_get(object->value, key)
-		? pd_json_get_real(object, key, min, max, out_p, err) : 0;
+	return place.value ? pd_json_real(&place, min, max, out_p, err) : 0;
 }
 
 int pd_json_opt_bool(const struct pd_place *object, const char *key, bool *out_p,

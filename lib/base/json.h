@@ -86,8 +86,6 @@ int pd_json_get_int(const struct pd_place *object, const char *key, int64_t min,
 		    int64_t *out_p, struct pd_error *err);
 int pd_json_opt_int(const struct pd_place *object, const char *key, int64_t min, int64_t max,
 		    int64_t *out_p, struct pd_error *err);
-int pd_json_get_real(const struct pd_place *object, const char *key, double min, double max,
-		     double *out_p, struct pd_error *err);
 int pd_json_opt_real(const struct pd_place *object, const char *key, double min, double max,
 		     double *out_p, struct pd_error *err);
 int pd_json_opt_bool(const struct pd_place *object, const char *key, bool *out_p,

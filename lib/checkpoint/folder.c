@@ -66,7 +66,7 @@ bool pd_checkpoint_exists(const char *directory, int64_t step)
 	return exists;
 }
 
-bool pd_checkpoint_unfinished(const char *name)
+static bool is_unfinished(const char *name)
 {
 	size_t length = strlen(name);
 
@@ -84,7 +84,7 @@ static int sweep(const char *directory, struct pd_error *err)
 	if (!dir)
 		return pd_error_failed(err, "%s: cannot read: %s", directory, strerror(errno));
 	while (status == 0 && (entry = readdir(dir)))
-		if (pd_checkpoint_unfinished(entry->d_name)) {
+		if (is_unfinished(entry->d_name)) {
 			char *path = pd_format("%s/%s", directory, entry->d_name);
 
 			status = pd_remove_tree(path, err);

@@ -15,8 +15,6 @@ char *pd_checkpoint_stage_name(int stage);
 char *pd_checkpoint_folder(const char *directory, int64_t step);
 /* Returns the step in a folder's name, -1 if it is not a checkpoint's. */
 int64_t pd_checkpoint_folder_step(const char *name);
-/* Tells whether this is the name of an unfinished folder. */
-bool pd_checkpoint_unfinished(const char *name);
 
 /* These write FOLDER/checkpoint.json and sync it, and read and check it. */
 int pd_checkpoint_info_write(const char *folder, const struct pd_checkpoint_info *info,

@@ -49,7 +49,8 @@ static void statistics(struct pd_images *set)
 	}
 }
 
-void pd_images_scale(struct pd_images *images)
+/* Computes mean, deviation and table of a training set from its pixels. */
+static void scale(struct pd_images *images)
 {
 	statistics(images);
 	for (int c = 0; c < images->channels; c++)
@@ -84,7 +85,7 @@ int pd_images_open(const struct pd_data_format *format, pd_images_reader *reader
 	if (reader(directory, false, model, train, err) < 0)
 		return -1;
 	train_p->samples = train->samples;
-	pd_images_scale(train);
+	scale(train);
 	if (!test_p)
 		return 0;
 	test = new_images(format, model, test_p);

@@ -35,9 +35,6 @@ int pd_images_open(const struct pd_data_format *format, pd_images_reader *reader
 void pd_images_read(const struct pd_dataset *set, int input, int64_t sample, void *out);
 void pd_images_close(struct pd_dataset *set);
 
-/* Computes mean, deviation and table of a training set from its pixels. */
-void pd_images_scale(struct pd_images *images);
-
 /* Checks that the model's f32 input takes images of this shape. */
 int pd_images_shape(const char *file, const struct pd_model *model, int64_t channels,
 		    int64_t height, int64_t width, struct pd_error *err);

@@ -39,7 +39,10 @@ static double sent_per_minibatch(const struct pd_plan *plan, const struct pd_sch
 	return sum;
 }
 
-double pd_sent_bytes_per_sample(const struct pd_plan *plan)
+/*
+ * Returns the bytes that all ranks together send per sample: activations, gradients, all-reduces.
+ */
+static double sent_per_sample(const struct pd_plan *plan)
 {
 	struct pd_error err;
 	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
@@ -112,7 +115,7 @@ static int add(struct finder *finder, enum pd_alternative_kind kind, struct pd_p
 		.microbatches = plan->microbatches, .ranks = plan->rank_count,
 		.period_ns = predicted->data_parallel_period_ns,
 		.period_from = predicted->data_parallel_from, .memory_bytes = most,
-		.sent_bytes_per_sample = pd_sent_bytes_per_sample(plan),
+		.sent_bytes_per_sample = sent_per_sample(plan),
 		.fits = most <= finder->costs->memory_limit_bytes,
 	};
 	if (kind != PD_ALTERNATIVE_DATA_PARALLEL)
@@ -259,7 +262,7 @@ int pd_alternatives_find(struct pd_plan *plan, const struct pd_plan_request *req
 	struct pd_partition *all = pd_data_parallel_partition(costs, plan->topology.devices);
 	int status;
 
-	plan->predicted.sent_bytes_per_sample = pd_sent_bytes_per_sample(plan);
+	plan->predicted.sent_bytes_per_sample = sent_per_sample(plan);
 	plan->predicted.alternatives = pd_calloc(PD_ALTERNATIVE_KINDS,
 						 sizeof(*plan->predicted.alternatives));
 	pd_costs_init(&finder.free_costs, plan->profile, costs->kind, INT64_MAX);

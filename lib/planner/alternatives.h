@@ -24,9 +24,4 @@ struct pd_partition *pd_even_partition(const struct pd_costs *costs, int count);
 struct pd_partition *pd_straight_partition(const struct pd_costs *costs, int count,
 					   int64_t bandwidth_bytes_per_s);
 
-/*
- * Returns the bytes that all ranks together send per sample: activations, gradients, all-reduces.
- */
-double pd_sent_bytes_per_sample(const struct pd_plan *plan);
-
 #endif

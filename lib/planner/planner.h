@@ -29,8 +29,6 @@ enum pd_recompute_kind {
 	PD_RECOMPUTE_KINDS
 };
 
-extern const char *const pd_recompute_kind_name[PD_RECOMPUTE_KINDS + 1];        /* NULL-terminated */
-
 struct pd_plan_request {
 	const struct pd_topology *topology;
 	int64_t memory_bytes;           /* of one device; 0: the topology's, else the profile's */

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const pd_recompute_kind_name[] = {
+static const char *const kind_names[] = {
 #define RECOMPUTE_KIND(symbol, name, what) name,
 #include "planner/recompute_kind.def"
 #undef RECOMPUTE_KIND
@@ -151,12 +151,12 @@ int pd_planner_recompute(const char *text, struct pd_plan_request *request, stru
 	char known[64] = "";
 	int64_t number;
 
-	for (int i = 0; pd_recompute_kind_name[i]; i++) {
-		if (strcmp(text, pd_recompute_kind_name[i]) == 0) {
+	for (int i = 0; kind_names[i]; i++) {
+		if (strcmp(text, kind_names[i]) == 0) {
 			request->recompute = (enum pd_recompute_kind)i;
 			return 0;
 		}
-		strcat(strcat(known, i ? ", " : ""), pd_recompute_kind_name[i]);
+		strcat(strcat(known, i ? ", " : ""), kind_names[i]);
 	}
 	for (const char *one = text; one; one = strchr(one, ',') ? strchr(one, ',') + 1 : NULL) {
 		char *digits = pd_strdup(one);

@@ -234,30 +234,21 @@ bool pd_states_within(const struct pd_states *states, int a, int b)
 	return true;
 }
 
-void pd_states_order(const struct pd_states *states, const int *ends, int stage_count,
-		     int *order, int *layer_counts)
-{
-	int at = 0;
-
-	for (int s = 0, before = 0; s < stage_count; before = ends[s++]) {
-		int first = at;
-
-		for (int l = 0; l < states->profile->layer_count; l++)
-			if (pd_states_has(states, ends[s], l) && !pd_states_has(states, before, l))
-				order[at++] = l;
-		if (layer_counts)
-			layer_counts[s] = at - first;
-	}
-}
-
 void pd_states_layers(const struct pd_states *states, const int *ends, int stage_count,
 		      int **layers_p, int **order_p)
 {
-	int n = states->profile->layer_count, l = 0;
+	int n = states->profile->layer_count, at = 0, l = 0;
 
 	*layers_p = pd_calloc((size_t)stage_count, sizeof(**layers_p));
 	*order_p = pd_calloc((size_t)n, sizeof(**order_p));
-	pd_states_order(states, ends, stage_count, *order_p, *layers_p);
+	for (int s = 0, before = 0; s < stage_count; before = ends[s++]) {
+		int first = at;
+
+		for (int i = 0; i < n; i++)
+			if (pd_states_has(states, ends[s], i) && !pd_states_has(states, before, i))
+				(*order_p)[at++] = i;
+		(*layers_p)[s] = at - first;
+	}
 	while (l < n && (*order_p)[l] == l)
 		l++;
 	if (l < n)

@@ -79,13 +79,10 @@ static inline bool pd_states_has(const struct pd_states *states, int state, int 
 bool pd_states_within(const struct pd_states *states, int a, int b);
 
 /*
- * Sets the order of layers in a pipeline whose stages end with the given states, ascending, the
- * last of them the whole network.  Inside a stage it is the profile's.  order has layer_count
- * entries; layer_counts, if not NULL, stage_count.
+ * Makes the order of layers in a pipeline whose stages end with the given states, ascending, the
+ * last of them the whole network, and the number of layers of each stage.  Inside a stage the order
+ * is the profile's.  The caller frees both arrays; the order is NULL if it is the profile's.
  */
-void pd_states_order(const struct pd_states *states, const int *ends, int stage_count,
-		     int *order, int *layer_counts);
-/* Does the same in new arrays, which the caller frees; the order is NULL if it is the profile's. */
 void pd_states_layers(const struct pd_states *states, const int *ends, int stage_count,
 		      int **layers_p, int **order_p);
 

@@ -272,11 +272,6 @@ bool pd_list_next(struct pd_list_cursor *cursor, struct pd_op *op_p)
 	return true;
 }
 
-int64_t pd_list_highest(const struct pd_list_cursor *cursor)
-{
-	return cursor->highest;
-}
-
 void pd_op_source_init(struct pd_op_source *source, const struct pd_schedule *schedule,
 		       const struct pd_list *list, int rank, const struct pd_phase *phase,
 		       int64_t floor)
@@ -291,7 +286,7 @@ void pd_op_source_init(struct pd_op_source *source, const struct pd_schedule *sc
 int64_t pd_op_source_highest(const struct pd_op_source *source)
 {
 	return source->generated ? pd_cursor_highest(&source->cursor)
-				 : pd_list_highest(&source->list);
+				 : source->list.highest;
 }
 
 void pd_op_source_begin(struct pd_op_source *source, const struct pd_schedule *schedule,

@@ -106,8 +106,6 @@ void pd_list_begin(struct pd_list_cursor *cursor, const struct pd_list *list,
 		   const struct pd_phase *phase);
 /* Returns false at the end. */
 bool pd_list_next(struct pd_list_cursor *cursor, struct pd_op *op_p);
-/* Returns the highest microbatch of which an operation has been taken, or phase.first - 1. */
-int64_t pd_list_highest(const struct pd_list_cursor *cursor);
 
 /* A rank's operations, from the generator or from a list. */
 struct pd_op_source {

@@ -164,7 +164,11 @@ static int64_t agree_ns(const struct pd_plan *plan, int rank)
 	return total;
 }
 
-int64_t pd_price_duration_ns(const struct pd_prices *prices, const struct pd_op *op)
+/*
+ * Returns the duration of an operation by itself; for a transfer, the time without others on its
+ * way.
+ */
+static int64_t duration_ns(const struct pd_prices *prices, const struct pd_op *op)
 {
 	const struct pd_stage_price *price = &prices->stages[op->stage];
 
@@ -232,7 +236,7 @@ int64_t pd_account_duration_ns(const struct pd_account *account, const struct pd
 {
 	if (op->kind == PD_OP_step && account->reads[op->stage][account->newest[op->stage]] > 0)
 		return account->prices->stages[op->stage].update_apart_ns;
-	return pd_price_duration_ns(account->prices, op);
+	return duration_ns(account->prices, op);
 }
 
 int64_t pd_account_enter(struct pd_account *account, const struct pd_op *op)

@@ -40,12 +40,6 @@ void pd_prices_init(struct pd_prices *prices, const struct pd_plan *plan,
 void pd_prices_release(struct pd_prices *prices);
 
 /*
- * Returns the duration of an operation by itself; for a transfer, the time without others on its
- * way.
- */
-int64_t pd_price_duration_ns(const struct pd_prices *prices, const struct pd_op *op);
-
-/*
  * Counts the memory of one rank.  A version of the weights stays while somebody will read it.  So
  * all operations are announced (expect) before the first is entered (enter).
  */

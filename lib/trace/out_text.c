@@ -49,97 +49,102 @@ static char filling_of(enum pd_op_kind kind)
 	}
 }
 
-static int64_t cell_begin(const struct pd_time_window *window, int cells, int c)
-{
-	double length = (double)(window->end_ns - window->begin_ns);
+struct row {
+	const struct pd_time_window *window;
+	struct cell *cell;
+	int cells;
+};
 
-	return window->begin_ns + (int64_t)(length * c / cells);
+static int64_t cell_begin(const struct row *row, int c)
+{
+	double length = (double)(row->window->end_ns - row->window->begin_ns);
+
+	return row->window->begin_ns + (int64_t)(length * c / row->cells);
+}
+
+/* Calls use() for each operation of the lane in the window, with the cell in which it begins. */
+static void for_operations(const struct pd_lane *lane, const struct row *row,
+			   void (*use)(const struct row *row, const struct pd_record *record,
+				       int first))
+{
+	int first = 0;
+
+	for (size_t i = 0; i < lane->count; i++) {
+		const struct pd_record *record = lane->bars[i].record;
+
+		if (record->start_ns >= row->window->end_ns)
+			break;
+		while (first < row->cells && cell_begin(row, first + 1) <= record->start_ns)
+			first++;
+		use(row, record, first);
+	}
+}
+
+/* Gives an operation the cells of which it takes more than the one that has them. */
+static void claim(const struct row *row, const struct pd_record *record, int first)
+{
+	for (int c = first; c < row->cells && cell_begin(row, c) < record->end_ns; c++) {
+		int64_t from = cell_begin(row, c), to = cell_begin(row, c + 1);
+
+		if (from < record->start_ns)
+			from = record->start_ns;
+		if (to > record->end_ns)
+			to = record->end_ns;
+		if (to - from > row->cell[c].time_ns)
+			row->cell[c] = (struct cell){ record, to - from };
+	}
 }
 
 /* Tells whether an operation already has a cell; *middle_p is the cell of its middle. */
-static bool is_seen(const struct pd_record *record, const struct pd_time_window *window,
-		    const struct cell *cell, int cells, int first, int *middle_p)
+static bool is_seen(const struct row *row, const struct pd_record *record, int first, int *middle_p)
 {
 	int64_t middle = record->start_ns + (record->end_ns - record->start_ns) / 2;
 
 	*middle_p = -1;
-	for (int c = first; c < cells && cell_begin(window, cells, c) <= record->end_ns; c++) {
-		if (cell[c].record == record)
+	for (int c = first; c < row->cells && cell_begin(row, c) <= record->end_ns; c++) {
+		if (row->cell[c].record == record)
 			return true;
-		if (cell_begin(window, cells, c) <= middle)
+		if (cell_begin(row, c) <= middle)
 			*middle_p = c;
 	}
 	return false;
 }
 
 /* Tells whether the operation can give up the cell, because it has others or is an update. */
-static bool may_give(const struct cell *cell, int cells, int c)
+static bool may_give(const struct row *row, int c)
 {
-	const struct pd_record *record = cell[c].record;
+	const struct pd_record *record = row->cell[c].record;
 
-	return !record || record->op.kind == PD_OP_step || (c > 0 && cell[c - 1].record == record) ||
-	       (c + 1 < cells && cell[c + 1].record == record);
+	return !record || record->op.kind == PD_OP_step ||
+	       (c > 0 && row->cell[c - 1].record == record) ||
+	       (c + 1 < row->cells && row->cell[c + 1].record == record);
 }
 
 /*
  * Shows an operation that is too short for a cell in the cell of its middle, if no other operation
  * is lost.  Updates are not shown in this way, since they would fill the idle moments.
  */
-static void show_short(const struct pd_lane *lane, const struct pd_time_window *window,
-		       struct cell *cell, int cells)
+static void show_short(const struct row *row, const struct pd_record *record, int first)
 {
-	int first = 0, middle;
+	int middle;
 
-	for (size_t i = 0; i < lane->count; i++) {
-		const struct pd_record *record = lane->bars[i].record;
-
-		if (record->start_ns >= window->end_ns)
-			break;
-		while (first < cells && cell_begin(window, cells, first + 1) <= record->start_ns)
-			first++;
-		if (record->op.kind != PD_OP_step && record->end_ns > window->begin_ns &&
-		    !is_seen(record, window, cell, cells, first, &middle) && middle >= 0 &&
-		    may_give(cell, cells, middle))
-			cell[middle].record = record;
-	}
+	if (record->op.kind != PD_OP_step && record->end_ns > row->window->begin_ns &&
+	    !is_seen(row, record, first, &middle) && middle >= 0 && may_give(row, middle))
+		row->cell[middle].record = record;
 }
 
 /*
  * Gives each cell to the operation that takes most of it, if that is at least half, and then other
  * cells to operations without one.
  */
-static void fill_cells(const struct pd_lane *lane, const struct pd_time_window *window,
-		       struct cell *cell, int cells)
+static void fill_cells(const struct pd_lane *lane, const struct row *row)
 {
-	int first = 0;
-
-	memset(cell, 0, (size_t)cells * sizeof(*cell));
-	for (size_t i = 0; i < lane->count; i++) {
-		const struct pd_record *record = lane->bars[i].record;
-
-		if (record->start_ns >= window->end_ns)
-			break;
-		while (first < cells && cell_begin(window, cells, first + 1) <= record->start_ns)
-			first++;
-		for (int c = first; c < cells; c++) {
-			int64_t from = cell_begin(window, cells, c);
-			int64_t to = cell_begin(window, cells, c + 1);
-
-			if (from >= record->end_ns)
-				break;
-			if (from < record->start_ns)
-				from = record->start_ns;
-			if (to > record->end_ns)
-				to = record->end_ns;
-			if (to - from > cell[c].time_ns)
-				cell[c] = (struct cell){ record, to - from };
-		}
-	}
-	for (int c = 0; c < cells; c++)
-		if (2 * cell[c].time_ns
-		    < cell_begin(window, cells, c + 1) - cell_begin(window, cells, c))
-			cell[c].record = NULL;
-	show_short(lane, window, cell, cells);
+	memset(row->cell, 0, (size_t)row->cells * sizeof(*row->cell));
+	for_operations(lane, row, claim);
+	for (int c = 0; c < row->cells; c++)
+		if (2 * row->cell[c].time_ns < cell_begin(row, c + 1) - cell_begin(row, c))
+			row->cell[c].record = NULL;
+	for_operations(lane, row, show_short);
 }
 
 /*
@@ -169,16 +174,18 @@ static void print_run(const struct pd_timeline *timeline, const struct pd_op *op
 		fputs("\033[0m", out);
 }
 
-static void print_row(const struct pd_timeline *timeline, const struct cell *cell, int cells,
-		      bool colour, FILE *out)
+static void print_row(const struct pd_timeline *timeline, const struct row *row, bool colour,
+		      FILE *out)
 {
-	for (int c = 0, n; c < cells; c += n) {
+	const struct cell *cell = row->cell;
+
+	for (int c = 0, n; c < row->cells; c += n) {
 		n = 1;
 		if (!cell[c].record) {
 			putc('.', out);
 			continue;
 		}
-		while (c + n < cells && cell[c + n].record == cell[c].record)
+		while (c + n < row->cells && cell[c + n].record == cell[c].record)
 			n++;
 		print_run(timeline, &cell[c].record->op, n, colour, out);
 	}
@@ -201,7 +208,7 @@ static void print_window(const struct pd_timeline *timeline, const struct pd_tim
 	char from[32], to[32], each[32];
 	int cells = columns - label - 1 < LEAST_CELLS ? LEAST_CELLS : columns - label - 1;
 	int64_t zero = timeline->begin_ns;
-	struct cell *cell = pd_calloc((size_t)cells, sizeof(*cell));
+	struct row row = { window, pd_calloc((size_t)cells, sizeof(*row.cell)), cells };
 
 	fprintf(out, "%s%s%s to %s, one column is %s\n", window->what ? window->what : "",
 		window->what ? ": " : "", pd_show_time(window->begin_ns - zero, from),
@@ -212,10 +219,10 @@ static void print_window(const struct pd_timeline *timeline, const struct pd_tim
 		char name[NAME];
 
 		fprintf(out, "%*s ", label, row_name(timeline, rank, name));
-		fill_cells(pd_timeline_lane(timeline, rank, PD_LANE_COMPUTE), window, cell, cells);
-		print_row(timeline, cell, cells, colour, out);
+		fill_cells(pd_timeline_lane(timeline, rank, PD_LANE_COMPUTE), &row);
+		print_row(timeline, &row, colour, out);
 	}
-	free(cell);
+	free(row.cell);
 }
 
 /*

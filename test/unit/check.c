@@ -315,12 +315,12 @@ static void check_list_cursor(void)
 
 		pd_cursor_init(&cursor, schedule, r, &phase, phase.first);
 		pd_list_begin(&list, &lists->ranks[r], &phase);
-		same = same && pd_list_highest(&list) == pd_cursor_highest(&cursor);
+		same = same && list.highest == pd_cursor_highest(&cursor);
 		do {
 			more = pd_cursor_next(&cursor, &a);
 			same = same && more == pd_list_next(&list, &b) &&
 			       (!more || same_op(&a, &b)) &&
-			       pd_list_highest(&list) == pd_cursor_highest(&cursor);
+			       list.highest == pd_cursor_highest(&cursor);
 		} while (more && same);
 		pd_cursor_release(&cursor);
 	}

@@ -114,9 +114,9 @@ static void test_getters(void)
 	   "alone");
 	ok(pd_json_get_int(&root, "z", 0, 4, &i, &err) < 0 && strstr(err.text, "found nothing"),
 	   "or is an error");
-	ok(pd_json_get_real(&root, "r", 0, 2, &r, &err) == 0 && r == 1.5, "a real");
-	ok(pd_json_get_real(&root, "i", 0, 9, &r, &err) == 0 && r == 5, "an integer is a real");
-	ok(pd_json_get_real(&root, "r", 2, 3, &r, &err) < 0, "out of range");
+	ok(pd_json_opt_real(&root, "r", 0, 2, &r, &err) == 0 && r == 1.5, "a real");
+	ok(pd_json_opt_real(&root, "i", 0, 9, &r, &err) == 0 && r == 5, "an integer is a real");
+	ok(pd_json_opt_real(&root, "r", 2, 3, &r, &err) < 0, "out of range");
 	ok(pd_json_opt_bool(&root, "t", &t, &err) == 0 && t, "a truth value");
 	ok(pd_json_opt_bool(&root, "i", &t, &err) < 0, "a number is none");
 	ok(pd_json_get_string(&root, "s", &text, &err) == 0 && strcmp(text, "text") == 0, "a "

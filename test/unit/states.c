@@ -166,7 +166,7 @@ static void test_order(void)
 {
 	struct pd_profile *profile = small_profile("a<x b<a c<a d<b e<c f<de");
 	struct pd_states states;
-	int ends[3] = { 0 }, order[6], counts[3];
+	int ends[3] = { 0 }, *order, *counts;
 
 	pd_states_init(&states, profile, PD_STATES_ALL);
 	for (int s = 0; s < states.count; s++) {
@@ -176,10 +176,12 @@ static void test_order(void)
 		ends[1] = set == (1 | 2 | 4 | 8 | 16) ? s : ends[1];    /* and b d */
 		ends[2] = set == 63 ? s : ends[2];
 	}
-	pd_states_order(&states, ends, 3, order, counts);
-	ok(memcmp(order, (int[]){ 0, 2, 4, 1, 3, 5 }, sizeof(order)) == 0 &&
-	   memcmp(counts, (int[]){ 3, 2, 1 }, sizeof(counts)) == 0,
+	pd_states_layers(&states, ends, 3, &counts, &order);
+	ok(order && memcmp(order, (int[]){ 0, 2, 4, 1, 3, 5 }, 6 * sizeof(*order)) == 0 &&
+	   memcmp(counts, (int[]){ 3, 2, 1 }, 3 * sizeof(*counts)) == 0,
 	   "the order of a plan's layers: by stage, then as in the profile");
+	free(order);
+	free(counts);
 	pd_states_release(&states);
 	pd_profile_free(profile);
 }

@@ -144,6 +144,11 @@ bool pd_layout_is_full(const struct pd_layout *layout)
 	return type_of(layout->md) == dnnl_f32;
 }
 
+static bool is_plain(const struct pd_layout *layout)
+{
+	return is_tagged(layout, plain_tags[pd_dnn_dims(layout->md)]);
+}
+
 const struct pd_layout *pd_layout_like(struct pd_onednn *dnn, const struct pd_layout *layout,
 				       const int64_t *size)
 {
@@ -152,7 +157,7 @@ const struct pd_layout *pd_layout_like(struct pd_onednn *dnn, const struct pd_la
 	};
 	int dims = pd_dnn_dims(layout->md);
 
-	if (pd_layout_is_plain(layout))
+	if (is_plain(layout))
 		return pd_layout_plain(dnn, dims, size);
 	for (size_t i = 0; dims == 4 && i < PD_COUNT(tags); i++)
 		if (is_tagged(layout, tags[i]))
@@ -177,11 +182,6 @@ bool pd_layout_same(const struct pd_layout *a, const struct pd_layout *b)
 	return a == b || dnnl_memory_desc_equal(a->md, b->md);
 }
 
-bool pd_layout_is_plain(const struct pd_layout *layout)
-{
-	return is_tagged(layout, plain_tags[pd_dnn_dims(layout->md)]);
-}
-
 bool pd_dnn_is_padded(const_dnnl_memory_desc_t md)
 {
 	const int64_t *size = pd_dnn_size(md);
@@ -198,7 +198,7 @@ bool pd_layout_stacks(const struct pd_layout *layout)
 {
 	static const dnnl_format_tag_t tags[] = { dnnl_nChw16c, dnnl_nChw8c, dnnl_nChw4c };
 
-	if (pd_layout_is_plain(layout))
+	if (is_plain(layout))
 		return true;
 	if (pd_dnn_dims(layout->md) != 4 || pd_dnn_is_padded(layout->md))
 		return false;

@@ -45,7 +45,6 @@ const struct pd_layout *pd_layout_like(struct pd_onednn *dnn, const struct pd_la
 const struct pd_layout *pd_layout_transposed(struct pd_onednn *dnn, const struct pd_layout *layout);
 size_t pd_layout_bytes(const struct pd_layout *layout);
 bool pd_layout_same(const struct pd_layout *a, const struct pd_layout *b);
-bool pd_layout_is_plain(const struct pd_layout *layout);
 /*
  * The layout in which batch normalisation and pooling of this tensor have quick kernels: this one
  * if they have, else a blocked one or channels last.  This one, too, where no layout helps.
