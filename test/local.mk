@@ -267,11 +267,15 @@ test_unit_views_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_views_LDADD = $(UNIT_LIBS)
 
 check_PROGRAMS += test/unit/channel test/unit/failure test/unit/launcher test/unit/heartbeat \
-	test/unit/meeting
-TESTS += test/unit/channel test/unit/failure test/unit/launcher test/unit/heartbeat test/unit/meeting
+	test/unit/meeting test/unit/tally
+TESTS += test/unit/channel test/unit/failure test/unit/launcher test/unit/heartbeat test/unit/meeting \
+	test/unit/tally
 test_unit_meeting_SOURCES = test/unit/meeting.c
 test_unit_meeting_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_meeting_LDADD = $(UNIT_DEVICE_LIBS)
+test_unit_tally_SOURCES = test/unit/tally.c
+test_unit_tally_CPPFLAGS = $(UNIT_CPPFLAGS)
+test_unit_tally_LDADD = $(UNIT_DEVICE_LIBS)
 test_unit_channel_SOURCES = test/unit/channel.c
 test_unit_channel_CPPFLAGS = $(UNIT_CPPFLAGS)
 test_unit_channel_LDADD = $(UNIT_LIBS)
