@@ -25,8 +25,8 @@ struct pd_compiled_kind {
 	bool is_relu;	/* its backward may be fused into the sum that makes its output's gradient */
 	bool does_relu;         /* it can apply the relu behind it */
 	bool plain;             /* it takes its inputs in plain layout */
-	bool plain_parameters;  /* and its parameters; so do those that share them */
-	/* Sets the layouts and sizes below; kernels only for a layer inside the stage. */
+	bool plain_parameters;  /* it and those that share its parameters take them plain */
+	/* Sets the layouts and sizes below, and makes kernels if the layer is inside the stage. */
 	int (*prepare)(struct pd_compiled_layer *l, struct pd_error *err);
 	int (*forward)(struct pd_compiled_layer *l, const struct pd_pass *pass,
 		       struct pd_error *err);
@@ -85,13 +85,13 @@ struct pd_compiled_layer {
 	const struct pd_compiled_kind *kind;
 	int index;
 	bool inside;
-	int loss;                               /* which of the stage's loss layers, from 0 */
-	int group;                              /* layer that owns the parameters in the model */
-	int owner;                              /* layer whose parameters it uses: group, or itself
-						   where it has a copy */
+	int loss;                               /* number among the stage's loss layers, from 0 */
+	int group;                              /* the layer that owns its parameters in the model */
+	/* the layer whose parameters it uses here: group, or itself if it has a copy */
+	int owner;
 	bool shared;                            /* another layer has the same parameters */
-	bool adds;                              /* its parameters' gradients are added */
-	bool adds_room;                         /* or would be, if there were no copies */
+	bool adds;                              /* it adds to its parameters' gradients */
+	bool adds_room;                         /* it adds, or would if no layer had a copy */
 
 	int64_t recorded;                       /* algorithms that the plan asks for; 0: none */
 	int64_t algorithms;                     /* algorithms chosen by prepare; 0: the usual ones */

@@ -123,7 +123,6 @@ struct pd_layer {
 
 enum pd_gelu { PD_GELU_NONE, PD_GELU_TANH };
 
-/* Has the layer's kind this flag? */
 static inline bool pd_layer_is(const struct pd_layer *layer, enum pd_kind_flag flag)
 {
 	return pd_kinds[layer->kind].flags & flag;

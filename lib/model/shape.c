@@ -343,10 +343,7 @@ static int infer_attention(const struct work *w)
 	return 0;
 }
 
-/*
- * An axis as documents count them, of a shape of so many dimensions, becomes one from 0; `name` is
- * the attribute's.
- */
+/* Turns an axis as documents count them into one from 0.  name: the attribute's. */
 static int find_axis(const struct work *w, const char *name, int dims, int64_t *axis_p)
 {
 	int64_t axis = *axis_p > 0 ? *axis_p - 1 : dims + *axis_p;
@@ -358,7 +355,7 @@ static int find_axis(const struct work *w, const char *name, int dims, int64_t *
 	return 0;
 }
 
-/* Are all inputs of the shape of the first, but for that axis (or PD_NO_AXIS)? */
+/* Checks that all inputs have the shape of the first; axis `but` (or PD_NO_AXIS) may differ. */
 static int need_alike(const struct work *w, int64_t but)
 {
 	char one[PD_SHAPE_TEXT], other[PD_SHAPE_TEXT];

@@ -130,7 +130,7 @@ static const struct pd_layer *layer_of(const struct pd_run_report *report, int l
 	return &report->job->plan->profile->model->layers[loss_layer(report, loss)];
 }
 
-/* Of a sum over all rows that count the mean: not a number where none does. */
+/* Returns the mean over all rows that count; not a number if none does. */
 static double mean_of(const struct pd_sums *sums, int loss, double sum)
 {
 	return sum / (double)sums->rows[loss];
@@ -195,7 +195,7 @@ static int64_t whole(const json_t *message, const char *key)
 	return json_integer_value(json_object_get(message, key));
 }
 
-/* What was right in one loss, and where a sample has several rows, tokens, the perplexity. */
+/* Adds the accuracy of one loss and, if a sample has several rows (tokens), the perplexity. */
 static void add_quality(const struct pd_run_report *report, const struct pd_sums *sums, int loss,
 			json_t *to)
 {
@@ -208,7 +208,7 @@ static void add_quality(const struct pd_run_report *report, const struct pd_sums
 		json_object_set_new(to, "perplexity", real(exp(mean_of(sums, loss, sums->sum[loss]))));
 }
 
-/* What was lost and what was right, and where there are several losses each by its name. */
+/* Adds loss and accuracy; with several losses, also each by its name. */
 static void add_losses(const struct pd_run_report *report, const struct pd_sums *sums,
 		       json_t *event)
 {

@@ -526,7 +526,7 @@ static void attention(const struct job *j)
 	free(h.factor);
 }
 
-/* add, concat, flatten: each sample's inputs, one after the other or on top of each other. */
+/* add, concat, flatten, reshape: each row's inputs, one after the other or on top of each other. */
 static void join(const struct job *j)
 {
 	const struct pd_layer *a = j->layer;

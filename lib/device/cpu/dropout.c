@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dropout: an element is kept when its random number is at least p, and scaled by
- * 1 / (1 - p).  Which are kept follows from the sample's global number and the element's
- * in channels, height, width order (base/rng.h); the slot keeps one bit of each.  Along an axis that
- * shares one mask, the slot keeps that of its first place, and elements are counted without it.
+ * dropout keeps an element when its random number is at least p, and scales it by 1 / (1 - p).  The
+ * random number follows from the sample's global number and the element's place in channels,
+ * height, width order (base/rng.h); the slot keeps one bit per element.  If the places along an axis
+ * share a mask, the slot keeps that of the first place, and elements are numbered without the axis.
  */
 #include "base/mem.h"
 #include "base/rng.h"
@@ -83,8 +83,7 @@ static void mask_narrow(enum pd_dtype dtype, uint16_t *dst, const uint16_t *src,
 	}
 }
 
-/* A sample of which the places along an axis share a mask: bits into factors, once for each of the
- * places before it. */
+/* Applies the mask to a sample in which all places along an axis share it. */
 static void apply_shared(const struct pd_compiled_layer *l, void *dst, const void *src,
 			 const unsigned char *keep, float scale)
 {
@@ -112,7 +111,7 @@ static void apply_shared(const struct pd_compiled_layer *l, void *dst, const voi
 		}
 }
 
-/* All samples, the mask drawn first where asked. */
+/* Applies the mask to all samples; draws it first if `drawing`. */
 static void apply(struct pd_compiled_layer *l, void *dst, const void *src,
 		  const struct pd_pass *pass, bool drawing)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * relu, tanh, sigmoid, whose backward reads the output, and gelu, silu, whose reads the input.  relu may lie in its input's place,
- * since a second relu changes nothing: a forward that is run again (recomputation, the
- * profiler) gives the same bits.  The others and dropout would not.  relu is done here, as the sums
- * that do its backward do it, so that both give the same bits (sum.c); in 16 bits on the bits as they
- * are: one of sign, all others ascending with the number.
+ * The backward of relu, tanh and sigmoid reads the output, that of gelu and silu the input.  A relu
+ * may overwrite its input, since a second relu changes nothing: a forward that runs again
+ * (recomputation, the profiler) gives the same bits.  For the others and dropout that does not hold.
+ * relu has loops of our own, equal to those of the sums that do its backward (sum.c), so that both
+ * give the same bits.  In 16 bits they work on the bits: one sign bit, and otherwise numbers ascend
+ * with their bits.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * add, concat, flatten, reshape: nothing is computed but sums.  add takes the layout of its first
- * input, and its inputs' gradients are its output's where all have that; concat that of its inputs where samples can be put together by copying, else the
- * plain one.
+ * add, concat, flatten and reshape compute nothing but sums.  add takes the layout of its first
+ * input; its inputs' gradients are its output's if all have that layout.  concat takes the layout of
+ * its inputs where samples can then be joined by copying, else the plain layout.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"

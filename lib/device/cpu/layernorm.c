@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layernorm as PyTorch has it: each row has its own mean and (biased) variance, which the slot keeps
- * for backward, the latter as the inverse deviation.  rmsnorm is the same with a mean of 0.  Sums are taken in LANES parts, so that they
- * are vectorised and round alike on every processor.  Rows are taken in groups, whose number follows
- * from that of the rows, so that threads change no bits: a group adds up its own part of the
- * gradients of the parameters.  In 16 bits a row is widened in the group's scratch.
+ * layernorm and rmsnorm are PyTorch's; rmsnorm is layernorm with a mean of 0.  Each row has its own
+ * mean and (biased) variance; the slot keeps the mean and the inverse standard deviation for backward.
+ * Sums are taken in LANES parts, so that they are
+ * vectorised and round alike on every processor.  Rows are divided into groups, whose number
+ * depends on that of the rows alone, and each group sums its own part of the parameters' gradients,
+ * so that the number of threads changes no bits.  In 16 bits a row is widened in the group's
+ * scratch.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* relu, tanh, sigmoid, gelu, silu, mul, dropout: element by element.  See the CPU's on what may lie in place. */
+/*
+ * relu, tanh, sigmoid, gelu, silu, mul, dropout: element by element, in place where the CPU's are
+ * (device/cpu/eltwise.c).
+ */
 #include "device/cuda/cuda.h"
 
 /* ---- curves ---- */

@@ -77,7 +77,8 @@ cudaError_t pd_kernel_curve(cudaStream_t stream, enum pd_dtype dtype, enum pd_ke
 	return cudaGetLastError();
 }
 
-/* From the output, or the input: pd_kernel_curve_from_output(). */
+/* Returns the gradient g times the slope at v, which is the output or the input as
+ * pd_kernel_curve_from_output() says. */
 __device__ static float slope(enum pd_kernel_curve which, float v, float g)
 {
 	float s;
@@ -243,19 +244,19 @@ __device__ static int64_t place_of(const struct pd_kernel_dropout &d, int64_t k)
 			 pd_times((size_t)k, (size_t)d.area));
 }
 
-/* Elements of a sample that draw a number each; those that share one lie `inner` apart. */
+/* Returns how many elements of a sample draw a number each. */
 __host__ __device__ static int64_t drawn_of(const struct pd_kernel_dropout &d)
 {
 	return d.elements / d.extent;
 }
 
-/* The number of the element at place e of the axis that shares the k-th number drawn. */
+/* Returns the element at place e of the shared axis that uses the k-th number drawn. */
 __device__ static int64_t sharer_of(const struct pd_kernel_dropout &d, int64_t k, int64_t e)
 {
 	return d.extent == 1 ? k : (k / d.inner * d.extent + e) * d.inner + k % d.inner;
 }
 
-/* A thread draws for eight elements of one sample: a byte of the mask. */
+/* A thread draws eight numbers of a sample, a byte of the mask. */
 template <typename T>
 __global__ static void dropout(struct pd_kernel_dropout d, const struct pd_pass_numbers *numbers,
 			       T *y, unsigned char *keep, const T *x)

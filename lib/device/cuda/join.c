@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * add, concat, flatten, reshape: tensors are put together and taken apart by copying.  What comes out of
- * add and concat has its channels last if one of the inputs has; the others are turned first,
- * and their gradients back.
+ * add, concat, flatten, reshape: tensors are joined and taken apart by copying.  The output of add
+ * and concat has its channels last if one of the inputs has; other inputs, and their gradients, are
+ * converted.
  */
 #include "device/cuda/cuda.h"
 
@@ -11,7 +11,7 @@ static bool unlike(const struct pd_compiled_layer *l, int i)
 	return pd_cuda_unlike(l->in[i], l->out, l->in_shape[i]);
 }
 
-/* Room to turn an input, or its gradient. */
+/* Reserves scratch to convert an input or its gradient. */
 static int prepare_joined(struct pd_compiled_layer *l, bool last, struct pd_error *err)
 {
 	for (int i = 0; i < l->layer->input_count && last; i++)
@@ -26,13 +26,13 @@ static int prepare_joined(struct pd_compiled_layer *l, bool last, struct pd_erro
 	return 0;
 }
 
-/* Along another axis than that of the channels it is plain. */
+/* The output is plain if the axis is not that of the channels. */
 static int prepare_concat(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	return prepare_joined(l, l->layer->dim == 0, err);
 }
 
-/* Its inputs' gradients are its output's, where all have the same layout. */
+/* The gradients of add's inputs are its output's, if all have the same layout. */
 static int prepare_add(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	if (prepare_joined(l, true, err) < 0)
@@ -107,8 +107,10 @@ static int backward_add(struct pd_compiled_layer *l, const struct pd_pass *pass,
 	return 0;
 }
 
-/* Places each of which has a part of every input, one after the other: all before the axis, or,
- * with the channels last, all of the plane. */
+/*
+ * Returns the number of places that have a part of every input, one after the other: those before
+ * the axis or, with channels last, those of the plane.
+ */
 static int64_t places(const struct pd_compiled_layer *l)
 {
 	int64_t samples, area;

@@ -23,7 +23,7 @@ struct pd_kernel_loss {                 /* in pinned host memory */
 	double sum;
 	int64_t correct;
 	int64_t rows;                   /* that count */
-	int64_t bad_row, bad_label;     /* the first row whose label is none; -1: all are */
+	int64_t bad_row, bad_label;     /* the first row with an invalid label; -1: none */
 };
 struct pd_kernel_rates {                /* for SGD */
 	float rate, keep, decay;
@@ -43,25 +43,25 @@ struct pd_pass_numbers {
 cudaError_t pd_kernel_set_numbers(cudaStream_t stream, struct pd_pass_numbers *numbers,
 				  const struct pd_pass_numbers *value);
 
-/* --- eltwise.cu: count elements; outputs may lie over inputs */
+/* --- eltwise.cu: count elements; outputs may overwrite inputs */
 enum pd_kernel_curve {
 	PD_KERNEL_RELU, PD_KERNEL_TANH, PD_KERNEL_SIGMOID,
 	PD_KERNEL_GELU, PD_KERNEL_GELU_TANH, PD_KERNEL_SILU
 };
-/* Is its backward made from the output, not the input? */
+/* Tells whether backward reads the output, not the input. */
 static inline bool pd_kernel_curve_from_output(enum pd_kernel_curve curve)
 {
 	return curve <= PD_KERNEL_SIGMOID;
 }
 cudaError_t pd_kernel_curve(cudaStream_t stream, enum pd_dtype dtype, enum pd_kernel_curve curve,
 			    void *y, const void *x, size_t count);
-/* kept: the output or the input. */
+/* kept: the output or the input, as that says. */
 cudaError_t pd_kernel_curve_back(cudaStream_t stream, enum pd_dtype dtype,
 				 enum pd_kernel_curve curve, void *dx, const void *kept,
 				 const void *dy, size_t count);
 cudaError_t pd_kernel_mul(cudaStream_t stream, enum pd_dtype dtype, void *dst, const void *a,
 			  const void *b, size_t count);
-/* dst = src[0] + src[1] + ..., in that order, then relu; n of 1 to PD_KERNEL_SOURCES. */
+/* Computes dst = src[0] + src[1] + ..., in that order, then relu; n is 1 to PD_KERNEL_SOURCES. */
 #define PD_KERNEL_SOURCES 16
 cudaError_t pd_kernel_sum(cudaStream_t stream, enum pd_dtype dtype, void *dst,
 			  const void *const *src, int n, size_t count, bool relu);
@@ -71,10 +71,10 @@ cudaError_t pd_kernel_sum_relu(cudaStream_t stream, enum pd_dtype dtype, void *d
 /* Draws the mask, one bit per element; each sample begins with a new byte. */
 struct pd_kernel_dropout {
 	uint64_t seed, stream;
-	int64_t samples, elements;      /* of one sample */
-	int64_t extent, inner;          /* of an axis that shares a mask, and what is behind it; 1, 1 */
-	int64_t area, channels;         /* of one sample: element k lies at k % area * channels +
-					   k / area; plain: elements, 1 */
+	int64_t samples, elements;      /* in one sample */
+	int64_t extent, inner;          /* of the axis that shares a mask; none: 1, 1 */
+	/* of one sample: element k lies at k % area * channels + k / area; plain: elements, 1 */
+	int64_t area, channels;
 	float p, scale;
 };
 cudaError_t pd_kernel_dropout(cudaStream_t stream, enum pd_dtype dtype,
@@ -203,13 +203,15 @@ struct pd_kernel_logits {
 	int32_t ignored;                /* a label */
 	float smooth;
 };
-/* out: one float per row; 0 of those that do not count: of samples from numbers->valid on, and
- * ignored ones.  verdicts: room for one more than rows.  number: which of the stage's losses. */
+/*
+ * out: one float per row; rows of samples from numbers->valid on and ignored rows become 0.
+ * verdicts: one more int than rows.  number: which loss layer of the stage.
+ */
 cudaError_t pd_kernel_loss(cudaStream_t stream, enum pd_dtype dtype,
 			   const struct pd_kernel_logits *s, const struct pd_pass_numbers *numbers,
 			   int number, float *out, int32_t *verdicts, const void *x,
 			   const int32_t *label);
-/* scale: in device memory; NULL: 1.  verdicts: as forward left them. */
+/* scale: in device memory; NULL: 1.  verdicts: as forward wrote them. */
 cudaError_t pd_kernel_loss_back(cudaStream_t stream, enum pd_dtype dtype,
 				const struct pd_kernel_logits *s,
 				const struct pd_pass_numbers *numbers, void *dx, const void *x,
@@ -267,7 +269,7 @@ cudaError_t pd_kernel_bias(cudaStream_t stream, enum pd_dtype dtype, void *y, co
 			   bool relu, int64_t batch, int64_t channels, int64_t area);
 /* Returns how many floats of `room` the gradient takes. */
 size_t pd_kernel_bias_scratch(int64_t batch, int64_t channels);
-/* Where area is 1, pd_kernel_columns is for many samples. */
+/* room: unused where area is 1, which is for few samples (else pd_kernel_columns). */
 cudaError_t pd_kernel_bias_back(cudaStream_t stream, enum pd_dtype dtype, float *db, float *room,
 				const void *dy, int64_t batch, int64_t channels, int64_t area);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layernorm, rmsnorm: see the CPU's. */
+/* layernorm and rmsnorm compute as device/cpu/layernorm.c does. */
 #include "device/cuda/cuda.h"
 
 struct layernorm {
