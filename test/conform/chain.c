@@ -157,6 +157,53 @@ struct pd_model *recurrent_model(void)
 	return model_of("9, 5", recurrent);
 }
 
+/*
+ * Tokens and features, with positions; a block of attention on rotated queries and keys, which are
+ * slices of one product, and one with a gate; layers along the positions; a mean beside what it is
+ * taken of.
+ */
+static const char transformer[] =
+	"{'name': 'tok', 'kind': 'embedding', 'inputs': ['y'], 'num_embeddings': 10, "
+	"'embedding_dim': 12, 'padding_idx': 7}, "
+	"{'name': 'pos', 'kind': 'position_embedding', 'inputs': ['tok'], 'num_embeddings': 9}, "
+	"{'name': 'in', 'kind': 'linear', 'inputs': ['x'], 'out_features': 12}, "
+	"{'name': 'a0', 'kind': 'add', 'inputs': ['pos', 'in']}, "
+	"{'name': 'n1', 'kind': 'rmsnorm', 'inputs': ['a0']}, "
+	"{'name': 'qkv', 'kind': 'linear', 'inputs': ['n1'], 'out_features': 36}, "
+	"{'name': 'q', 'kind': 'slice', 'inputs': ['qkv'], 'dim': 2, 'end': 12}, "
+	"{'name': 'k', 'kind': 'slice', 'inputs': ['qkv'], 'dim': 2, 'start': 12, 'end': 24}, "
+	"{'name': 'v', 'kind': 'slice', 'inputs': ['qkv'], 'dim': 2, 'start': 24}, "
+	"{'name': 'qr', 'kind': 'rope', 'inputs': ['q'], 'head_dim': 6}, "
+	"{'name': 'kr', 'kind': 'rope', 'inputs': ['k'], 'head_dim': 6, 'interleaved': true}, "
+	"{'name': 'att', 'kind': 'attention', 'inputs': ['qr', 'kr', 'v'], 'heads': 2, "
+	"'causal': true}, "
+	"{'name': 'o', 'kind': 'linear', 'inputs': ['att'], 'out_features': 12}, "
+	"{'name': 'a1', 'kind': 'add', 'inputs': ['a0', 'o']}, "
+	"{'name': 'n2', 'kind': 'layernorm', 'inputs': ['a1']}, "
+	"{'name': 'up', 'kind': 'linear', 'inputs': ['n2'], 'out_features': 20}, "
+	"{'name': 's', 'kind': 'silu', 'inputs': ['up']}, "
+	"{'name': 'gate', 'kind': 'linear', 'inputs': ['n2'], 'out_features': 20}, "
+	"{'name': 'm', 'kind': 'mul', 'inputs': ['s', 'gate']}, "
+	"{'name': 'd', 'kind': 'dropout', 'inputs': ['m'], 'p': 0.2, 'shared_dim': 1}, "
+	"{'name': 'down', 'kind': 'linear', 'inputs': ['d'], 'out_features': 12}, "
+	"{'name': 'a2', 'kind': 'add', 'inputs': ['a1', 'down']}, "
+	"{'name': 't', 'kind': 'transpose', 'inputs': ['a2'], 'dim0': 1, 'dim1': 2}, "
+	"{'name': 'mix', 'kind': 'linear', 'inputs': ['t'], 'out_features': 6}, "
+	"{'name': 'g', 'kind': 'gelu', 'inputs': ['mix']}, "
+	"{'name': 'r', 'kind': 'reshape', 'inputs': ['g'], 'shape': [6, 12]}, "
+	"{'name': 'mean', 'kind': 'mean', 'inputs': ['r'], 'dim': 1, 'keepdim': true}, "
+	"{'name': 'rest', 'kind': 'slice', 'inputs': ['r'], 'dim': 1, 'start': 1}, "
+	"{'name': 'both', 'kind': 'concat', 'inputs': ['mean', 'rest'], 'dim': 1}, "
+	"{'name': 'wide', 'kind': 'concat', 'inputs': ['both', 'a2'], 'dim': 2}, "
+	"{'name': 'head', 'kind': 'linear', 'inputs': ['wide'], 'out_features': 10}, "
+	"{'name': 'loss', 'kind': 'softmax_cross_entropy', 'inputs': ['head', 'y'], "
+	"'ignore_index': 3, 'label_smoothing': 0.1}";
+
+struct pd_model *transformer_model(void)
+{
+	return model_with("6, 8", "6", transformer);
+}
+
 struct pd_model *branching_model(void)
 {
 	return model_of("3, 8, 8", branching);

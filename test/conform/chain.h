@@ -49,6 +49,8 @@ struct pd_model *residual_model(void);
 struct pd_model *sequence_model(void);
 /* LSTMs in a row, of all sorts: sequences of 9 x 5, 10 classes. */
 struct pd_model *recurrent_model(void);
+/* A block of a transformer, and other layers for sequences: 6 x 8, 10 classes at each position. */
+struct pd_model *transformer_model(void);
 
 /* May the tests use this device?  It is here, and PD_TEST_DEVICE, where set, names it. */
 bool chain_usable(const struct pd_device_ops *ops);

@@ -38,15 +38,17 @@ static int firsts(void)
 static void load(struct chain *c, int step)
 {
 	int64_t n = c->batch * pd_shape_elements(&c->model->inputs[0].shape);
+	int64_t labels = c->batch * pd_shape_elements(&c->model->inputs[1].shape);
 	float *x = pd_calloc((size_t)n, sizeof(*x));
-	int32_t y[BATCH];
+	int32_t *y = pd_calloc((size_t)labels, sizeof(*y));
 
 	for (int64_t i = 0; i < n; i++)
 		x[i] = 2 * pd_unit(pd_random(3, (uint64_t)step, 0, (uint32_t)i).v[0]) - 1;
-	for (int i = 0; i < BATCH; i++)
-		y[i] = (i * 3 + step) % 10;
+	for (int64_t i = 0; i < labels; i++)
+		y[i] = (int32_t)((i * 3 + step) % 10);
 	chain_load(c, x, y);
 	free(x);
+	free(y);
 }
 
 /* Closes the chain. */
@@ -377,6 +379,27 @@ static void test_recurrent(const struct pd_device_ops *ops, int threads)
 	pd_model_free(model);
 }
 
+/* Here the number of threads changes no bit either. */
+static void test_transformer(const struct pd_device_ops *ops)
+{
+	struct pd_model *model = transformer_model();
+	struct result one = train(ops, model, NULL, 0, 1, false);
+	struct result two = train(ops, model, NULL, 0, 2, false);
+
+	ok(same(&one, &two), "%s: with one thread and with two", chain_name(ops));
+	release(&one);
+	release(&two);
+	test_device(ops, model, 2);
+	test_again(ops, model);
+	test_layer_sizes(ops, model, false);
+	if (ops->splits) {
+		test_split(ops, model, 1);
+		test_layer_sizes(ops, model, true);
+		check_predicted(ops, model);
+	}
+	pd_model_free(model);
+}
+
 /* The same promises in 16 bits: what crosses a cut is rounded there or not, but always alike. */
 static void test_rounded(const struct pd_device_ops *ops, struct pd_model *model)
 {
@@ -391,6 +414,7 @@ static void test_rounded(const struct pd_device_ops *ops, struct pd_model *model
 		test_residual(ops);
 		test_sequence(ops);
 		test_recurrent(ops, 2);
+		test_transformer(ops);
 		if (!ops->splits)
 			continue;
 		test_split(ops, model, 1);
@@ -415,6 +439,7 @@ int main(void)
 		test_sequence(pd_devices[i]);
 		test_recurrent(pd_devices[i], 1);
 		test_recurrent(pd_devices[i], 2);
+		test_transformer(pd_devices[i]);
 		test_refusal(pd_devices[i], model);
 		test_layer_sizes(pd_devices[i], model, false);
 		if (!pd_devices[i]->splits)

@@ -2,11 +2,10 @@
 /*
  * layernorm and rmsnorm are PyTorch's; rmsnorm is layernorm with a mean of 0.  Each row has its own
  * mean and (biased) variance; the slot keeps the mean and the inverse standard deviation for backward.
- * Sums are taken in LANES parts, so that they are
- * vectorised and round alike on every processor.  Rows are divided into groups, whose number
- * depends on that of the rows alone, and each group sums its own part of the parameters' gradients,
- * so that the number of threads changes no bits.  In 16 bits a row is widened in the group's
- * scratch.
+ * Sums are taken in LANES parts, so that they are vectorised and round alike on every processor.
+ * Rows are divided into groups, whose number depends on that of the rows alone, and each group sums
+ * its own part of the parameters' gradients, so that the number of threads changes no bits.  In 16
+ * bits a row is widened in the group's scratch.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
