@@ -174,8 +174,12 @@ static bool keeps_gradient(const struct pd_profile *profile, int layer)
 
 int64_t pd_memory_split(const struct pd_profile *profile, int layer)
 {
-	if (profile->model && pd_layer_is(&profile->model->layers[layer], PD_KIND_KEEPS_GATES))
-		return pd_times(4, profile->layers[layer].activation_bytes);
+	if (profile->model && pd_layer_is(&profile->model->layers[layer], PD_KIND_KEEPS_GATES)) {
+		int directions = profile->model->layers[layer].bidirectional ? 2 : 1;
+		int64_t output = profile->layers[layer].activation_bytes / directions;
+
+		return pd_times(directions, aligned(pd_times(4, output)));
+	}
 	return keeps_gradient(profile, layer)
 		? profile->layers[layer].activation_bytes
 		: pd_memory_copy(profile, layer);

@@ -228,8 +228,7 @@ static void describe(struct pd_compiled_layer *l, struct lstm *m)
 	m->native = m->narrow && !pd_onednn_widens(l->net->engine);
 	m->element = pd_dtype_bytes(l->net->dtype);
 	m->work = m->native ? m->element : sizeof(float);
-	m->kept = m->element * (size_t)(m->rows * 4 * m->hidden);
-	m->gates = pd_align(m->kept);
+	m->gates = m->kept = pd_align(m->element * (size_t)(m->rows * 4 * m->hidden));
 	m->cells = pd_align(floats(m->rows * m->hidden));
 	m->begin = (size_t)m->directions * (m->gates + m->cells);
 	l->extra_bytes = m->begin + (m->lanes ? 2 : 0) * pd_align(floats(l->net->batch * m->hidden));

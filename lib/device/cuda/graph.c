@@ -150,6 +150,7 @@ static bool reads_now(const struct pd_compiled *net, const struct pd_work *w)
 		return true;
 	for (int l = w->from; l < w->from + w->count; l++)
 		if (pd_layer_is(net->layers[l].layer, PD_KIND_LOSS) ||
+		    net->layers[l].layer->lanes > 0 ||
 		    (!w->pass.evaluate && pd_layer_is(net->layers[l].layer, draws)))
 			return true;
 	return false;

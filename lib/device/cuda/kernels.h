@@ -196,6 +196,60 @@ cudaError_t pd_kernel_attention(cudaStream_t stream, enum pd_dtype dtype,
 cudaError_t pd_kernel_attention_back(cudaStream_t stream, enum pd_dtype dtype,
 				     const struct pd_kernel_attention *a);
 
+/* --- lstm.cu: one direction of it; a row is a step of a sample, samples first */
+struct pd_kernel_lstm {
+	int64_t batch, steps, hidden;
+	int64_t output;                 /* numbers of a row of what the layer gives */
+	bool reversed;
+	const int32_t *lengths;         /* NULL: all steps */
+	/* of the lanes; 0: none */
+	int64_t lanes;
+	/* (batch, hidden): what the first step begins with; NULL without lanes */
+	float *first_hidden, *first_cells;
+};
+/* The hidden state, of dtype, and first_hidden and first_cells, out of the lanes'. */
+cudaError_t pd_kernel_lstm_begin(cudaStream_t stream, enum pd_dtype dtype,
+				 const struct pd_kernel_lstm *m,
+				 const struct pd_pass_numbers *numbers, void *hidden,
+				 const float *lane_hidden, const float *lane_cells);
+/* And back, from the hidden state and the cells of all rows. */
+cudaError_t pd_kernel_lstm_end(cudaStream_t stream, enum pd_dtype dtype,
+			       const struct pd_kernel_lstm *m,
+			       const struct pd_pass_numbers *numbers, const void *hidden,
+			       const float *cells, float *lane_hidden, float *lane_cells);
+/*
+ * One step: sums, gates (which may be sums) and cells of all rows; product (batch, 4 hidden), or
+ * NULL; biases: NULL, or both; hidden (batch, hidden) and y are written.
+ */
+cudaError_t pd_kernel_lstm(cudaStream_t stream, enum pd_dtype dtype, const struct pd_kernel_lstm *m,
+			   int64_t step, const float *sums, const float *product,
+			   const void *const biases[2], void *gates, float *cells, void *hidden,
+			   void *y);
+/*
+ * The same backward.  d_hidden: what the step behind gives, or NULL at the last step, where d_cells is not
+ * read.  Writes d_cells, and the gradients of the gates' sums into kept, rows of all, and d_sums
+ * (batch, 4 hidden).
+ */
+cudaError_t pd_kernel_lstm_back(cudaStream_t stream, enum pd_dtype dtype,
+				const struct pd_kernel_lstm *m, int64_t step, const void *gates,
+				const float *cells, const void *dy, const float *d_hidden,
+				float *d_cells, void *kept, void *d_sums);
+/* The hidden states that rows were made from. */
+cudaError_t pd_kernel_lstm_before(cudaStream_t stream, enum pd_dtype dtype,
+				  const struct pd_kernel_lstm *m, void *before, const void *y);
+/* DropConnect of count elements, which are numbers `first` and on; both multiples of 4. */
+struct pd_kernel_drop {
+	uint64_t seed, stream;
+	int64_t first, count;
+	float p, scale;
+};
+cudaError_t pd_kernel_lstm_drop(cudaStream_t stream, enum pd_dtype dtype,
+				const struct pd_kernel_drop *d,
+				const struct pd_pass_numbers *numbers, void *y, const void *x);
+/* dst = a + b, rounded once. */
+cudaError_t pd_kernel_lstm_add(cudaStream_t stream, enum pd_dtype dtype, void *dst, const float *a,
+			       const float *b, size_t count);
+
 /* --- loss.cu */
 struct pd_kernel_logits {
 	int64_t batch, rows, classes;   /* samples, rows of one, logits of a row */

@@ -2,7 +2,8 @@
 # multiplications and additions apart, as the CPU's loops are, and tiny numbers taken as zero.
 CUDA_KERNELS = lib/device/cuda/attention.cu lib/device/cuda/axes.cu lib/device/cuda/bias.cu \
 	lib/device/cuda/eltwise.cu lib/device/cuda/embedding.cu \
-	lib/device/cuda/layernorm.cu lib/device/cuda/layout.cu lib/device/cuda/loss.cu lib/device/cuda/norm.cu \
+	lib/device/cuda/layernorm.cu lib/device/cuda/layout.cu lib/device/cuda/loss.cu \
+	lib/device/cuda/lstm.cu lib/device/cuda/norm.cu \
 	lib/device/cuda/norm_back.cu lib/device/cuda/pass_numbers.cu lib/device/cuda/pool.cu \
 	lib/device/cuda/squares.cu \
 	lib/device/cuda/update.cu lib/device/cuda/widen.cu
@@ -32,10 +33,12 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cuda/layout.c \
 	lib/device/cuda/linear.c \
 	lib/device/cuda/loss.c \
+	lib/device/cuda/lstm.c \
 	lib/device/cuda/join.c \
 	lib/device/cuda/net.c \
 	lib/device/cuda/plain.c \
 	lib/device/cuda/pool2d.c \
+	lib/device/cuda/product.c lib/device/cuda/product.h \
 	lib/device/cuda/graph_cache.c lib/device/cuda/graph_cache.h \
 	lib/device/cuda/stream.c lib/device/cuda/stream.h
 lib_libpddevice_a_LIBADD = $(CUDA_OBJECTS)
