@@ -5,38 +5,6 @@
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
-# npy TYPE SHAPE [ORDER]: the header that numpy.save writes; the elements go behind it.
-npy() {
-	header="{'descr': '$1', 'fortran_order': ${3:-False}, 'shape': $2, }"
-	length=$(((${#header} + 11 + 63) / 64 * 64 - 10))
-	printf '\223NUMPY\001\000'
-	printf "$(printf '\\%03o\\%03o' $((length % 256)) $((length / 256)))"
-	printf "%-$((length - 1))s\n" "$header"
-}
-
-# floats: the numbers on standard input, as f32.
-floats() {
-	printf "$(awk '{
-		sign = $1 < 0 ? 128 : 0
-		x = $1 < 0 ? -$1 : $1 + 0
-		e = x ? 127 : 0
-		while (x && x < 1) { x *= 2; e-- }
-		while (x >= 2) { x /= 2; e++ }
-		m = x ? (x - 1) * 8388608 : 0
-		printf "\\%03o\\%03o\\%03o\\%03o", m % 256, int(m / 256) % 256,
-			int(m / 65536) + e % 2 * 128, int(e / 2) + sign
-	}')"
-}
-
-# numbers COUNT SEED: in steps of 1/64, from -1 to 1
-numbers() {
-	awk -v n="$1" -v seed="$2" 'BEGIN {
-		srand(seed)
-		for (i = 0; i < n; i++)
-			print (int(rand() * 129) - 64) / 64
-	}'
-}
-
 # The second image comes in where the second of two stages begins.
 cat >pairs.json <<'END'
 {"format": "pd-model", "version": 1, "name": "pairs",

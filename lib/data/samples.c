@@ -75,7 +75,7 @@ int pd_samples_measure(struct pd_samples *samples, struct pd_error *err)
 	for (int e = 0; e < 2; e++) {
 		const struct pd_dataset *one = dataset(samples, e == 1);
 
-		if (one && one->samples < samples->lanes)
+		if (one && !one->synthetic && one->samples < samples->lanes)
 			return pd_error_input(err, "the data set has %" PRId64 " samples%s: expected one "
 					      "for each of the model's %" PRId64 " lanes, or more",
 					      one->samples, e ? " for evaluation" : "", samples->lanes);
