@@ -30,18 +30,45 @@ for batch in 110 22 11; do
 	profile judged.json $batch >judged-$batch
 done
 
+# Both directions, lengths, and state that goes on.
+cat >sequences.json <<'END'
+{"format": "pd-model", "version": 1, "name": "sequences",
+ "inputs": [{"name": "x", "dtype": "f32", "shape": [7, 5]},
+            {"name": "length", "dtype": "i32", "shape": []},
+            {"name": "label", "dtype": "i32", "shape": []}],
+ "layers": [
+  {"name": "both", "kind": "lstm", "inputs": ["x", "length"], "hidden_size": 6,
+   "bidirectional": true},
+  {"name": "plain", "kind": "lstm", "inputs": ["both"], "hidden_size": 9, "bias": false},
+  {"name": "on", "kind": "lstm", "inputs": ["plain"], "hidden_size": 8, "lanes": 110},
+  {"name": "flat", "kind": "flatten", "inputs": ["on"]},
+  {"name": "fc", "kind": "linear", "inputs": ["flat"], "out_features": 10},
+  {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["fc", "label"]}]}
+END
+for part in train test; do
+	mkdir -p sequences-data/$part
+	{ npy "<f4" "(110, 7, 5)"; numbers 3850 1 | floats; } >sequences-data/$part/x.npy
+	{ npy "|u1" "(110,)"; idx_bytes 110 1 7; } >sequences-data/$part/length.npy
+	{ npy "|u1" "(110,)"; idx_bytes 110 1 9; } >sequences-data/$part/label.npy
+done
+for batch in 110 22; do
+	profile sequences.json $batch >sequences-$batch
+done
+
 # judged BATCH REPLICAS CLIP: one minibatch, from which PyTorch goes on, and six
 judged() {
 	rm -rf ck
-	plan judged-$1 $2 | jq --argjson m $((110 / $1)) \
+	plan $network-$1 $2 | jq --argjson m $((110 / $1)) \
 		'.weights = "flush" | .microbatches = $m | del(.stages[].predicted, .predicted)' >plan.json
 	for n in 1 6; do
-		train ck plan.json --lr=0.2 --momentum=0.9 --weight-decay=0.01 --data=data \
+		train ck plan.json --lr=0.2 --momentum=0.9 --weight-decay=0.01 --data=$network_data \
 			--keep=9 --minibatches=$n $([ $n = 1 ] || echo --resume) ${3:+--clip-grad-norm=$3} >out
 	done
 	tail -n 1 out
-	python3 "$PD_SOURCE/test/torch-judge.py" judged.json data "$(at ck 1)" "$(at ck 6)" 5 $3
+	python3 "$PD_SOURCE/test/torch-judge.py" $network.json $network_data "$(at ck 1)" \
+		"$(at ck 6)" 5 $3
 }
+network=judged network_data=data
 while read -r batch clip replicas; do
 	[ "$clip" != - ] || clip=
 	test_ok "$((110 / batch)) microbatches of $batch, replicas $replicas${clip:+, clipped at $clip}" '
@@ -55,4 +82,15 @@ END
 test_ok "the comparison can fail" '
 	judged 22 1
 	status 4 python3 "$PD_SOURCE/test/torch-judge.py" judged.json data "$(at ck 1)" "$(at ck 6)" 4'
+network=sequences network_data=sequences-data
+for replicas in "1" "1 1"; do
+	for batch in 110 22; do
+		test_ok "LSTMs, $((110 / batch)) microbatches of $batch, stages of $replicas" '
+			judged $batch "$replicas"'
+	done
+done
+test_ok "their comparison can fail" '
+	jq ".layers[2].lanes = 0" sequences.json >short.json
+	status 4 python3 "$PD_SOURCE/test/torch-judge.py" short.json sequences-data "$(at ck 1)" \
+		"$(at ck 6)" 5'
 test_done
