@@ -129,15 +129,11 @@ static int add(struct finder *finder, enum pd_alternative_kind kind, struct pd_p
 	return status;
 }
 
-/* Returns the slowest of the links. */
-static struct pd_level slow_link(const struct pd_topology *topology)
+static int64_t slowest_bandwidth(const struct finder *finder)
 {
-	struct pd_level link = topology->level[0];
+	const struct pd_topology *topology = &finder->plan->topology;
 
-	for (int k = 1; k < topology->levels; k++)
-		if (topology->level[k].bandwidth_bytes_per_s < link.bandwidth_bytes_per_s)
-			link = topology->level[k];
-	return link;
+	return pd_slowest_link(topology, topology->levels - 1).bandwidth_bytes_per_s;
 }
 
 static int most_stages(const struct finder *finder)
@@ -147,18 +143,15 @@ static int most_stages(const struct finder *finder)
 	return (int)(devices < units ? devices : units);
 }
 
-/* Returns the best plan without replicas, with any number of stages, by the search's formula. */
+/* Returns the best pipeline with any number of stages, by what its stages and links take. */
 static struct pd_partition *best_straight(const struct finder *finder)
 {
-	struct pd_flat flat = { finder->costs, slow_link(&finder->plan->topology),
-				most_stages(finder), true };
-	struct pd_partition *partition = pd_flat_search(&flat, 0);
+	int64_t bandwidth = slowest_bandwidth(finder);
+	struct pd_partition *partition = pd_straight_most(finder->costs, most_stages(finder), bandwidth);
 
-	if (partition)
-		return partition;
-	flat.costs = &finder->free_costs;       /* so that the plan can say by how much it does not
-						   fit */
-	return pd_flat_search(&flat, 0);
+	/* else one that can say by how much it does not fit */
+	return partition ? partition
+			 : pd_straight_most(&finder->free_costs, most_stages(finder), bandwidth);
 }
 
 /* Gives the partition the plan's schedule and weights, if a stage on each device can have them. */
@@ -178,7 +171,7 @@ static struct pd_plan *as_requested(const struct finder *finder,
  */
 static int add_pipelines(struct finder *finder, struct pd_error *err)
 {
-	int64_t bandwidth = slow_link(&finder->plan->topology).bandwidth_bytes_per_s;
+	int64_t bandwidth = slowest_bandwidth(finder);
 	int count = most_stages(finder);
 	struct pd_partition *straight = pd_straight_partition(finder->costs, count, bandwidth);
 	struct pd_partition *even = pd_even_partition(finder->costs, count);

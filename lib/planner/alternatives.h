@@ -24,4 +24,11 @@ struct pd_partition *pd_even_partition(const struct pd_costs *costs, int count);
 struct pd_partition *pd_straight_partition(const struct pd_costs *costs, int count,
 					   int64_t bandwidth_bytes_per_s);
 
+/*
+ * Does the same for at most so many stages, the fewest that are as fast, if they fit with the usual
+ * warm-ups into costs' memory limit; NULL if none do.
+ */
+struct pd_partition *pd_straight_most(const struct pd_costs *costs, int count,
+				      int64_t bandwidth_bytes_per_s);
+
 #endif

@@ -42,22 +42,18 @@ struct pd_plan *pd_candidate_copy(const struct pd_plan *plan)
 	return copy;
 }
 
-struct pd_flat pd_task_flat(const struct pd_task *task, const struct pd_costs *costs,
-			    bool straight)
+void pd_partition_free(struct pd_partition *partition)
 {
-	const struct pd_topology *topology = task->topology;
-	struct pd_flat flat = { costs, topology->level[0], (int)topology->devices, straight };
-
-	for (int k = 1; k < topology->levels; k++) {
-		const struct pd_level *level = &topology->level[k];
-
-		if (level->bandwidth_bytes_per_s < flat.link.bandwidth_bytes_per_s)
-			flat.link.bandwidth_bytes_per_s = level->bandwidth_bytes_per_s;
-		flat.link.latency_ns = pd_max64(flat.link.latency_ns, level->latency_ns);
-	}
-	if (straight && flat.devices > costs->unit_count)
-		flat.devices = costs->unit_count;
-	return flat;
+	if (!partition)
+		return;
+	for (int s = 0; partition->ranks && s < partition->stage_count; s++)
+		free(partition->ranks[s]);
+	free(partition->ranks);
+	free(partition->order);
+	free(partition->layers);
+	free(partition->replicas);
+	free(partition->warmups);
+	free(partition);
 }
 
 static int ascending(const void *a, const void *b)

@@ -19,10 +19,6 @@ struct pd_task {
 	int64_t bound_ns;               /* pd_task_bound_ns(), or 0 before it was called */
 };
 
-/* Makes a row of all devices, joined by the slowest of the links. */
-struct pd_flat pd_task_flat(const struct pd_task *task, const struct pd_costs *costs,
-			    bool straight);
-
 /*
  * Makes a plan of a partition, as the task asks for, with its stages' predictions; warm-ups are the
  * partition's or the usual ones.  NULL if the schedule refuses it.

@@ -94,13 +94,12 @@ struct pd_expected pd_contest_expect(const struct pd_plan *plan)
 static bool fill(struct pd_contest *contest, struct pd_plan *plan, bool choose,
 		 struct pd_warmup_limits *limits, struct pd_expected *expected_p)
 {
-	bool fits = choose && plan->schedule == PD_SCHEDULE_1F1B
-		? pd_warmup_choose(plan, limits, &contest->work) >= 0
-		: pd_warmup_fit(plan, limits);
-
-	if (fits)
-		*expected_p = pd_contest_expect(plan);
-	return fits;
+	if (choose && plan->schedule == PD_SCHEDULE_1F1B)
+		return pd_warmup_choose(plan, limits, expected_p, &contest->work);
+	if (!pd_warmup_fit(plan, limits))
+		return false;
+	*expected_p = pd_contest_expect(plan);
+	return true;
 }
 
 /* Returns the expected period of the last entry that refine.c will change, as far as is known. */

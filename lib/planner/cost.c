@@ -2,13 +2,11 @@
 #include "planner/cost.h"
 
 #include "base/mem.h"
-#include "planner/chain.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define KNOWN_UNITS 4096                /* above this, bytes of stages are not stored */
-#define KNOWN_CHAIN 1024                /* the same for a chain, where they take constant time */
 
 struct pd_known {                       /* bytes of a replica without warm-up, plus 1 */
 	int64_t bytes[2];               /* without and with other replicas */
@@ -51,17 +49,14 @@ int64_t pd_allreduce_ns(int64_t parameter_ns, int64_t latency_ns, int64_t m)
 	return pd_ceil_div(parameter_ns * steps, m) + latency_ns * steps;
 }
 
-/* Adds up backward, all-reduce, step and forward, one after the other. */
-int64_t pd_stage_work_total_ns(const struct pd_stage_work *work, const struct pd_level *link,
-			       int64_t m)
+struct pd_level pd_slowest_link(const struct pd_topology *topology, int outermost)
 {
-	return pd_max64(work->compute_ns, work->link_ns) +
-		pd_allreduce_ns(work->parameter_ns, link->latency_ns, m);
-}
+	struct pd_level link = topology->level[outermost];
 
-int64_t pd_stage_work_ns(const struct pd_stage_work *work, const struct pd_level *link, int64_t m)
-{
-	return pd_ceil_div(pd_stage_work_total_ns(work, link, m), m);
+	for (int k = 0; k < outermost; k++)
+		link.bandwidth_bytes_per_s = pd_min64(link.bandwidth_bytes_per_s,
+						      topology->level[k].bandwidth_bytes_per_s);
+	return link;
 }
 
 /*
@@ -144,6 +139,17 @@ static void add_up(struct pd_costs *costs, const bool *legal, const int64_t *cut
 	costs->parameter_bytes[u] = bytes;
 }
 
+static bool is_chain(const struct pd_profile *profile)
+{
+	for (int l = 0; l < profile->layer_count; l++) {
+		const struct pd_profile_layer *layer = &profile->layers[l];
+
+		if (layer->input_count > 1 || (layer->input_count == 1 && layer->inputs[0] != l - 1))
+			return false;
+	}
+	return true;
+}
+
 /* legal says where the network may be cut; it is taken over. */
 static void costs_init(struct pd_costs *costs, const struct pd_profile *profile,
 		       enum pd_cost_kind kind, int64_t memory_limit_bytes, bool *legal)
@@ -163,8 +169,8 @@ static void costs_init(struct pd_costs *costs, const struct pd_profile *profile,
 	};
 	cut_bytes(profile, costs->last_use, cut);
 	add_up(costs, legal, cut);
-	costs->chain = pd_chain_new(profile);
-	if (costs->unit_count <= (costs->chain ? KNOWN_CHAIN : KNOWN_UNITS))
+	costs->chain = is_chain(profile);
+	if (costs->unit_count <= KNOWN_UNITS)
 		costs->known = pd_calloc((size_t)costs->unit_count *
 					 ((size_t)costs->unit_count + 1) / 2,
 					 sizeof(*costs->known));
@@ -195,7 +201,6 @@ void pd_costs_release(struct pd_costs *costs)
 	free(costs->cut_bytes);
 	free(costs->last_use);
 	free(costs->known);
-	pd_chain_free(costs->chain);
 	*costs = (struct pd_costs){ 0 };
 }
 
@@ -289,10 +294,7 @@ static void work_out_memory(const struct pd_row *row, int v, struct pd_known *kn
 	int first = costs->first[row->unit], count = costs->first[v] - first;
 	struct pd_memory_sums sums;
 
-	if (costs->chain)
-		pd_chain_sums(costs->chain, first, count, &sums);
-	else
-		pd_memory_add_up(costs->profile, first, count, &sums);
+	pd_memory_add_up(costs->profile, first, count, &sums);
 	for (int many = 0; many < 2; many++)
 		known->bytes[many] = price(row, v, &sums, 1 + many, 0) + 1;
 	known->slot_bytes = price(row, v, &sums, 1, 1) + 1 - known->bytes[0];
@@ -309,22 +311,4 @@ int64_t pd_row_memory(const struct pd_row *row, int v, int replicas, int warmup)
 	if (!known->bytes[0])                           /* 0 means not known yet */
 		work_out_memory(row, v, known);
 	return saturate((__int128)known->slot_bytes * warmup + known->bytes[replicas > 1] - 1);
-}
-
-void pd_row_work(const struct pd_row *row, int v, const struct pd_level *link,
-		 struct pd_stage_work *work_p)
-{
-	const struct pd_costs *costs = row->costs;
-	int64_t bandwidth = link->bandwidth_bytes_per_s;
-	int u = row->unit;
-
-	int64_t parameters = costs->parameter_bytes[v] - costs->parameter_bytes[u];
-	int64_t traffic = pd_row_in_bytes(row, v) + pd_row_out_bytes(row, v);
-
-	*work_p = (struct pd_stage_work){
-		.compute_ns = costs->compute_ns[v] - costs->compute_ns[u],
-		.parameter_bytes = parameters,
-		.parameter_ns = pd_bytes_ns(parameters, bandwidth),
-		.link_ns = pd_bytes_ns(traffic, bandwidth),
-	};
 }

@@ -17,6 +17,8 @@
 #include "profile/profile.h"
 #include "topology/topology.h"
 
+#include <stdbool.h>
+
 #define PD_COST_MAX (INT64_MAX / 4)
 
 enum pd_cost_kind {
@@ -42,7 +44,7 @@ struct pd_costs {
 	int *last_use;                          /* per layer: the last layer that uses its output,
 						   or -1 */
 	struct pd_known *known;                 /* bytes of stages that were asked for so far */
-	struct pd_chain *chain;                 /* or NULL */
+	bool chain;                             /* each layer takes only what the one before makes */
 };
 
 /* Sums fit into 63 bits, as lib/profile checks.  Borrows profile. */
@@ -81,26 +83,6 @@ static inline int64_t pd_row_out_bytes(const struct pd_row *row, int v)
 /* Returns the bytes of one replica of stage [u, v), like pd_memory_of. */
 int64_t pd_row_memory(const struct pd_row *row, int v, int replicas, int warmup);
 
-/* The work of a stage for one minibatch, all replicas together. */
-struct pd_stage_work {
-	int64_t compute_ns;
-	int64_t parameter_bytes;
-	int64_t parameter_ns;   /* time to send them over the link once */
-	int64_t link_ns;        /* a replica's link, each way: activations and gradients */
-};
-
-void pd_row_work(const struct pd_row *row, int v, const struct pd_level *link,
-		 struct pd_stage_work *work_p);
-
-/* Returns the time in which a stage with m replicas does m minibatches; it does not fall with m. */
-int64_t pd_stage_work_total_ns(const struct pd_stage_work *work, const struct pd_level *link,
-			       int64_t m);
-
-/*
- * Returns the mean time between two minibatches of a stage with m replicas: at least compute / m.
- */
-int64_t pd_stage_work_ns(const struct pd_stage_work *work, const struct pd_level *link, int64_t m);
-
 /*
  * Returns the time of an all-reduce among m, each with a link of its own: 2 (m - 1) steps of 1/m of
  * the parameters.
@@ -112,6 +94,11 @@ int64_t pd_allreduce_ns(int64_t parameter_ns, int64_t latency_ns, int64_t m);
  * bytes are not.
  */
 int64_t pd_bytes_ns(int64_t bytes, int64_t bandwidth_bytes_per_s);
+
+/*
+ * Returns the slowest of the links up to a level: the least bandwidth, and the outermost one's latency.
+ */
+struct pd_level pd_slowest_link(const struct pd_topology *topology, int outermost);
 
 static inline int64_t pd_ceil_div(int64_t a, int64_t b)
 {

@@ -18,6 +18,7 @@
 #include "planner/alternatives.h"
 
 #include "base/mem.h"
+#include "planner/fewest.h"
 
 #include <stdlib.h>
 
@@ -108,7 +109,17 @@ struct pd_partition *pd_even_partition(const struct pd_costs *costs, int count)
 	return partition;
 }
 
-/* Returns max( T(u, v), L(u, v) ) for all u < v, in rows. */
+/* Returns max( T(u, v), L(u, v) ), u being the row's unit. */
+static int64_t stage_ns(const struct pd_row *row, int v, int64_t bandwidth_bytes_per_s)
+{
+	const struct pd_costs *costs = row->costs;
+	int64_t bytes = pd_row_in_bytes(row, v) + pd_row_out_bytes(row, v);
+
+	return pd_max64(costs->compute_ns[v] - costs->compute_ns[row->unit],
+			pd_bytes_ns(bytes, bandwidth_bytes_per_s));
+}
+
+/* Returns stage_ns for all u < v, in rows. */
 static int64_t *stage_times(const struct pd_costs *costs, int64_t bandwidth_bytes_per_s)
 {
 	size_t room = (size_t)costs->unit_count + 1;
@@ -118,13 +129,9 @@ static int64_t *stage_times(const struct pd_costs *costs, int64_t bandwidth_byte
 	pd_row_init(&row, costs);
 	for (int u = 0; u < costs->unit_count; u++) {
 		pd_row_set(&row, u);
-		for (int v = u + 1; v <= costs->unit_count; v++) {
-			int64_t bytes = pd_row_in_bytes(&row, v) + pd_row_out_bytes(&row, v);
-
-			times[(size_t)u * room + (size_t)v] =
-				pd_max64(costs->compute_ns[v] - costs->compute_ns[u],
-					 pd_bytes_ns(bytes, bandwidth_bytes_per_s));
-		}
+		for (int v = u + 1; v <= costs->unit_count; v++)
+			times[(size_t)u * room + (size_t)v] = stage_ns(&row, v,
+								       bandwidth_bytes_per_s);
 	}
 	pd_row_release(&row);
 	return times;
@@ -174,4 +181,26 @@ struct pd_partition *pd_straight_partition(const struct pd_costs *costs, int cou
 	free(most[1]);
 	free(from);
 	return partition;
+}
+
+/* Tells whether a stage keeps to a time, and fits. */
+static enum pd_fewest_answer is_fast(const void *context, const struct pd_row *row, int v, int behind,
+				     int64_t time)
+{
+	const struct pd_costs *costs = row->costs;
+	const int64_t *bandwidth = context;
+
+	if (costs->compute_ns[v] - costs->compute_ns[row->unit] > time)
+		return PD_FEWEST_NEVER;
+	return stage_ns(row, v, *bandwidth) <= time &&
+	       (costs->memory_limit_bytes == INT64_MAX ||
+		pd_row_memory(row, v, 1, behind) <= costs->memory_limit_bytes)
+	       ? PD_FEWEST_YES : PD_FEWEST_NO;
+}
+
+struct pd_partition *pd_straight_most(const struct pd_costs *costs, int count,
+				      int64_t bandwidth_bytes_per_s)
+{
+	return pd_fewest_stages(costs, count, costs->compute_ns[costs->unit_count] / count, is_fast,
+				&bandwidth_bytes_per_s);
 }

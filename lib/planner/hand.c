@@ -3,6 +3,7 @@
 #include "planner/candidate.h"
 
 #include "base/mem.h"
+#include "planner/alternatives.h"
 #include "planner/judge.h"
 #include "planner/published.h"
 #include "planner/recompute.h"
@@ -100,11 +101,11 @@ static void divide(int *first, int stages, int target)
 struct pd_partition *pd_chunks_partition(const struct pd_task *task, struct pd_error *err)
 {
 	const struct pd_costs *costs = &task->costs;
+	const struct pd_topology *topology = task->topology;
 	struct pd_costs free_costs;
-	struct pd_flat flat = pd_task_flat(task, costs, true);
 	int64_t chunks = task->request->chunks, ranks = costs->unit_count / chunks;
 	struct pd_partition *partition;
-	int *first, u = 0;
+	int *first, count, u = 0;
 
 	if (ranks > task->topology->devices)
 		ranks = task->topology->devices;
@@ -114,22 +115,23 @@ struct pd_partition *pd_chunks_partition(const struct pd_task *task, struct pd_e
 		return NULL;
 	}
 	pd_costs_init(&free_costs, task->profile, task->request->cost, INT64_MAX);
-	flat.costs = &free_costs;
-	flat.devices = (int)(ranks * chunks);
-	partition = pd_flat_search(&flat, flat.devices);
-	first = pd_calloc((size_t)flat.devices + 2, sizeof(*first));
+	count = (int)(ranks * chunks);
+	partition = pd_straight_most(&free_costs, count,
+				     pd_slowest_link(topology, topology->levels - 1)
+				     .bandwidth_bytes_per_s);
+	first = pd_calloc((size_t)count + 2, sizeof(*first));
 	for (int s = 0, layer = 0; s < partition->stage_count; s++) {
 		for (layer += partition->layers[s]; costs->first[u] < layer;)
 			u++;
 		first[s + 1] = u;
 	}
-	divide(first, partition->stage_count, flat.devices);
+	divide(first, partition->stage_count, count);
 	pd_partition_free(partition);
 	partition = pd_zalloc(sizeof(*partition));
-	*partition = (struct pd_partition){ .cost_ns = PD_NEVER, .stage_count = flat.devices };
-	partition->layers = pd_calloc((size_t)flat.devices, sizeof(*partition->layers));
-	partition->replicas = pd_calloc((size_t)flat.devices, sizeof(*partition->replicas));
-	for (int s = 0; s < flat.devices; s++) {
+	*partition = (struct pd_partition){ .cost_ns = PD_NEVER, .stage_count = count };
+	partition->layers = pd_calloc((size_t)count, sizeof(*partition->layers));
+	partition->replicas = pd_calloc((size_t)count, sizeof(*partition->replicas));
+	for (int s = 0; s < count; s++) {
 		partition->layers[s] = costs->first[first[s + 1]] - costs->first[first[s]];
 		partition->replicas[s] = 1;
 	}

@@ -176,16 +176,3 @@ struct pd_partition *pd_levels_search(const struct pd_levels *levels, double *ti
 	free(state);
 	return partition;
 }
-
-struct pd_partition *pd_levels_of_runs(const struct pd_profile *profile,
-				       const struct pd_topology *topology, bool straight)
-{
-	struct pd_states states;
-	struct pd_levels levels = { &states, topology, PD_COST_SIMULATED, straight };
-	struct pd_partition *partition;
-
-	pd_states_init(&states, profile, PD_STATES_RUNS);
-	partition = pd_levels_search(&levels, NULL);
-	pd_states_release(&states);
-	return partition;
-}

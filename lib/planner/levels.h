@@ -21,11 +21,4 @@ struct pd_levels {
  */
 struct pd_partition *pd_levels_search(const struct pd_levels *levels, double *time_p);
 
-/*
- * Does the same with stages that are runs of the profile's layers, by the terms of cost
- * "simulated".
- */
-struct pd_partition *pd_levels_of_runs(const struct pd_profile *profile,
-				       const struct pd_topology *topology, bool straight);
-
 #endif

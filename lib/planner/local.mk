@@ -6,7 +6,6 @@ lib_libpd_a_SOURCES += \
 	lib/planner/bound.c lib/planner/bound.h \
 	lib/planner/candidate.c lib/planner/candidate.h \
 	lib/planner/contest.c lib/planner/contest.h lib/planner/contest_replays.c \
-	lib/planner/chain.c lib/planner/chain.h \
 	lib/planner/cost.c lib/planner/cost.h lib/planner/cost_kind.def \
 	lib/planner/cuts.c lib/planner/cuts.h \
 	lib/planner/draw_dot.c \
@@ -16,7 +15,7 @@ lib_libpd_a_SOURCES += \
 	lib/planner/exhaust.c \
 	lib/planner/explain.c \
 	lib/planner/fixed.c \
-	lib/planner/flat.c \
+	lib/planner/fewest.c lib/planner/fewest.h \
 	lib/planner/lattice.c lib/planner/lattice.h \
 	lib/planner/levels.c lib/planner/levels.h lib/planner/levels_table.c \
 	lib/planner/levels_table.h \

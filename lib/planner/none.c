@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/opt.h"
+#include "planner/fewest.h"
 #include "planner/recompute.h"
 
 #include <inttypes.h>
@@ -118,66 +119,35 @@ static void advise(const struct pd_task *task, struct pd_error *err)
 	add(err, "; neither other weights, recomputation nor eight times as many devices would do");
 }
 
-/*
- * Divides the layers into stages that need the least memory, with one minibatch at a time: for a
- * limit, the fewest stages from each unit on; and the least limit for which there are enough
- * devices.
- */
-static bool divide(const struct pd_task *task, struct pd_row *row, int64_t limit, int *stages,
-		   int *next)
+static enum pd_fewest_answer is_small(const void *context, const struct pd_row *row, int v, int behind,
+				      int64_t bytes)
 {
-	int U = task->costs.unit_count;
-
-	stages[U] = 0;
-	for (int u = U - 1; u >= 0; u--) {
-		pd_row_set(row, u);
-		stages[u] = INT32_MAX - 1;
-		for (int v = u + 1; v <= U; v++)
-			if (stages[v] + 1 < stages[u] && pd_row_memory(row, v, 1, 0) <= limit) {
-				stages[u] = stages[v] + 1;
-				next[u] = v;
-			}
-	}
-	return stages[0] <= task->topology->devices;
+	(void)context;
+	(void)behind;
+	return pd_row_memory(row, v, 1, 0) <= bytes ? PD_FEWEST_YES : PD_FEWEST_NO;
 }
 
+/* Returns the stages that need the least memory, with one minibatch at a time. */
 static struct pd_partition *least_memory(const struct pd_task *task)
 {
-	const struct pd_costs *costs = &task->costs;
-	size_t room = (size_t)costs->unit_count + 1;
-	int *stages = pd_calloc(room, sizeof(int)), *next = pd_calloc(room, sizeof(int));
-	struct pd_partition *partition = pd_zalloc(sizeof(*partition));
-	int64_t low = 0, high = PD_COST_MAX;
-	struct pd_row row;
+	struct pd_partition *partition = pd_fewest_stages(&task->costs, (int)task->topology->devices, 1,
+							  is_small, NULL);
 
-	pd_row_init(&row, costs);
-	while (low < high) {
-		int64_t middle = low + (high - low) / 2;
-
-		if (divide(task, &row, middle, stages, next))
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	divide(task, &row, high, stages, next);
-	partition->layers = pd_calloc((size_t)stages[0], sizeof(int));
-	partition->replicas = pd_calloc((size_t)stages[0], sizeof(int));
-	partition->warmups = pd_calloc((size_t)stages[0], sizeof(int));
-	for (int u = 0; u < costs->unit_count; u = next[u]) {
-		partition->layers[partition->stage_count] = costs->first[next[u]] - costs->first[u];
-		partition->replicas[partition->stage_count++] = 1;
-	}
-	pd_row_release(&row);
-	free(stages);
-	free(next);
+	if (partition)
+		partition->warmups = pd_calloc((size_t)partition->stage_count, sizeof(int));
 	return partition;
 }
 
 void pd_none_explain(const struct pd_task *task, struct pd_error *err)
 {
 	struct pd_partition *partition = least_memory(task);
-	struct pd_plan *plan = pd_candidate_plan(task, partition, err);
+	struct pd_plan *plan;
 
+	if (!partition) {
+		pd_error_no(err, "no plan fits: a stage would need more than 2^61 bytes");
+		return;
+	}
+	plan = pd_candidate_plan(task, partition, err);
 	if (plan) {
 		too_large(task, plan, "no plan fits: the closest needs", err);
 		advise(task, err);

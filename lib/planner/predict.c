@@ -40,7 +40,6 @@ static int64_t update_ns(const struct pd_plan *plan, const struct pd_stage *stag
 static struct pd_level worst_link(const struct pd_topology *topology, const int *a, int a_count,
 				  const int *b, int b_count)
 {
-	struct pd_level link = topology->level[0];
 	int outermost = 0;
 
 	/* Components are ranges of ranks, so the extremes are the farthest apart. */
@@ -55,11 +54,7 @@ static struct pd_level worst_link(const struct pd_topology *topology, const int 
 	}
 	if (low != high)
 		outermost = pd_topology_level(topology, low, high);
-	for (int k = 0; k <= outermost; k++)
-		if (topology->level[k].bandwidth_bytes_per_s < link.bandwidth_bytes_per_s)
-			link.bandwidth_bytes_per_s = topology->level[k].bandwidth_bytes_per_s;
-	link.latency_ns = topology->level[outermost].latency_ns;
-	return link;
+	return pd_slowest_link(topology, outermost);
 }
 
 /* Sets the bytes that enter and leave each stage per minibatch, one way. */

@@ -20,11 +20,8 @@ static struct pd_topology row_of(const struct pd_topology *topology)
 	struct pd_topology row = *topology;
 
 	row.levels = 1;
+	row.level[0] = pd_slowest_link(topology, topology->levels - 1);
 	row.level[0].count = topology->devices;
-	for (int k = 1; k < topology->levels; k++)
-		if (topology->level[k].bandwidth_bytes_per_s < row.level[0].bandwidth_bytes_per_s)
-			row.level[0].bandwidth_bytes_per_s =
-				topology->level[k].bandwidth_bytes_per_s;
 	return row;
 }
 

@@ -21,21 +21,6 @@ struct pd_partition {
 
 void pd_partition_free(struct pd_partition *partition);
 
-/* Devices in a row, joined by equal links. */
-struct pd_flat {
-	const struct pd_costs *costs;   /* its memory limit is kept exactly */
-	struct pd_level link;
-	int devices;
-	bool straight;                  /* no stage has replicas */
-};
-
-/*
- * Returns a plan of least time with at most count stages, or any number (0); NULL if none fits.  It
- * uses the fewest devices that reach this time, then the fewest stages, then the least memory at
- * its fullest rank; among equals, its first stages are the shortest.
- */
-struct pd_partition *pd_flat_search(const struct pd_flat *flat, int count);
-
 /* Reads --stages: "8x1,6" is 8 layers on one rank, then 6 on one. */
 struct pd_partition *pd_fixed_partition(const struct pd_costs *costs, const char *list,
 					enum pd_weight_kind weights, int64_t devices,

@@ -19,21 +19,19 @@
 #include "planner/alternatives.h"
 #include "planner/gain.h"
 #include "planner/judge.h"
-#include "planner/levels.h"
 #include "planner/line.h"
 #include "planner/recompute.h"
 
 #include <stdlib.h>
 
-#define MOST_EQUAL 8            /* stages of equal pipelines */
+#define MOST_EQUAL 64           /* stages of equal pipelines */
 #define PRECISION 4096          /* precision of line.c's time */
 #define STATES_PRECISION 256    /* the same if there are many points */
-#define MANY 8192               /* units times devices, above which fewer plans are tried */
 /*
  * Work for each unit and device, and limits of it: estimates (stages times minibatches), and
  * operations that are replayed.
  */
-#define ESTIMATED 1000
+#define ESTIMATED 2000
 #define REPLAYED 10000
 #define HOPELESS 3              /* part by which the line's plan may be slower than a replayed one */
 #define LOOKED 3                /* plans that are replayed before others are searched */
@@ -173,8 +171,7 @@ static void enter_equal(struct pd_contest *contest)
 static int enter_all(struct pd_contest *contest, struct pd_error *err)
 {
 	const struct pd_task *task = contest->task;
-	bool many = (int64_t)task->costs.unit_count * task->topology->devices > MANY;
-	struct way way = { .straight = task->straight, .kept = 1, .alone = !many };
+	struct way way = { .straight = task->straight, .kept = 1, .alone = true };
 
 	if (task->request->chunks) {
 		struct pd_partition *partition = pd_chunks_partition(task, err);
@@ -187,19 +184,16 @@ static int enter_all(struct pd_contest *contest, struct pd_error *err)
 		return -1;
 	if (contest->proven)
 		return 0;
-	if (!many) {
-		enter_line(contest, &(struct way){ .straight = task->straight, .kept = 4 });
-		if (pd_contest_look(contest, LOOKED, err) < 0)
-			return -1;
-		if (contest->nearly)
-			return 0;
-	}
+	enter_line(contest, &(struct way){ .straight = task->straight, .kept = 4 });
+	if (pd_contest_look(contest, LOOKED, err) < 0)
+		return -1;
+	if (contest->nearly)
+		return 0;
 	if (!task->straight) {
 		pd_contest_enter(contest, pd_data_parallel_partition(&task->costs,
 								     task->topology->devices));
 		enter_line(contest, &(struct way){ .straight = true, .kept = 1 });
-		if (!many)
-			enter_equal(contest);
+		enter_equal(contest);
 	}
 	if (task->limit_bytes != INT64_MAX) {
 		enter_line(contest, &(struct way){ .straight = task->straight, .kept = 1,
@@ -208,9 +202,6 @@ static int enter_all(struct pd_contest *contest, struct pd_error *err)
 			enter_line(contest, &(struct way){ .straight = true, .kept = 1,
 							   .least = true });
 	}
-	if (task->topology->levels > 1 && !many)
-		pd_contest_enter(contest, pd_levels_of_runs(task->profile, task->topology,
-							    task->straight));
 	enter_states(contest);
 	if (pd_contest_look(contest, LOOKED, err) < 0)
 		return -1;

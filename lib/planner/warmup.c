@@ -9,8 +9,7 @@
  *
  * The fewest with which a period is possible follow from windows (window.h), for replicas that
  * begin together and for others.  Both are tried, what SOSP 2019 takes too, and the estimate
- * decides; then warm-ups are given back one at a time as long as that costs nothing, and of stages
- * that recompute as many as that then takes to do without.
+ * decides; then warm-ups are given back one at a time as long as that costs nothing.
  */
 #include "planner/warmup.h"
 
@@ -27,8 +26,7 @@
 #include <stdlib.h>
 
 #define MOST_STEPS 16           /* warm-ups that are given back, at most */
-#define LARGE 100000            /* stages times minibatches in flight, above which one guess is
-				   taken */
+#define WORK 1000000            /* of estimates for one plan: stages times minibatches */
 
 int pd_warmup_most(const struct pd_plan *plan, int stage)
 {
@@ -128,11 +126,12 @@ struct way {
 
 struct choice {
 	struct pd_plan *plan;
-	const struct pd_window *window;
 	struct pd_warmup_limits *limits;
-	int64_t best_ns;
-	struct way *best, *asked;       /* asked: which stages recompute with any warm-ups */
-	int64_t work;
+	int64_t best_ns;                /* the estimate, or what another has to be below */
+	struct pd_expected expected;    /* of the best */
+	struct way *best, *asked;       /* asked: which stages recompute with any warm-ups, and the
+					   fewest that are tried */
+	int steps;                      /* warm-ups that are given back, at most */
 };
 
 /* Tries the plan's current warm-ups. */
@@ -140,23 +139,21 @@ static void try(struct choice *choice, bool settle_for_equal)
 {
 	struct pd_plan *plan = choice->plan;
 	struct pd_schedule *schedule;
+	struct pd_expected expected;
 	int64_t ns;
 
 	for (int s = 0; s < plan->stage_count; s++)
 		plan->stages[s].recompute = choice->asked[s].recompute;
-	/* fewer that fit are not faster */
-	if (choice->best_ns >= 0 &&
-	    pd_window_least_ns(plan, choice->window) >= choice->best_ns + settle_for_equal)
-		return;
 	schedule = fit(plan, choice->limits);
 	if (!schedule)
 		return;
-	ns = pd_flow_expect(schedule).estimate_ns;
+	expected = pd_flow_expect(schedule);
+	ns = expected.estimate_ns;
 	pd_schedule_free(schedule);
-	choice->work += plan->stage_count * (4 * pd_steady_in_flight(plan) + 16);
 	if (choice->best_ns >= 0 && ns >= choice->best_ns + settle_for_equal)
 		return;
 	choice->best_ns = ns;
+	choice->expected = expected;
 	for (int s = 0; s < plan->stage_count; s++)
 		choice->best[s] = (struct way){ plan->stages[s].warmup,
 						plan->stages[s].recompute };
@@ -175,7 +172,7 @@ static void give_back(struct choice *choice)
 	struct pd_plan *plan = choice->plan;
 	int steps = 0;
 
-	for (int s = 0; s + 1 < plan->stage_count; s++) {
+	for (int s = 0; s + 1 < plan->stage_count && choice->steps > 0; s++) {
 		int64_t next;
 
 		do {
@@ -183,28 +180,12 @@ static void give_back(struct choice *choice)
 			next = (int64_t)plan->stages[s + 1].warmup * plan->stages[s + 1].replicas;
 			plan->stages[s].warmup--;
 			if ((int64_t)plan->stages[s].warmup * plan->stages[s].replicas < next ||
-			    steps++ >= MOST_STEPS)
+			    plan->stages[s].warmup < choice->asked[s].warmup ||
+			    steps++ >= choice->steps)
 				break;
 			try(choice, true);
 		} while (choice->best[s].warmup == plan->stages[s].warmup);
 	}
-}
-
-/* Lowers the warm-ups of stages that recompute, until they need not. */
-static void do_without(struct choice *choice)
-{
-	struct pd_plan *plan = choice->plan;
-	int steps = 0;
-
-	for (int s = 0; s < plan->stage_count && choice->limits->recompute; s++)
-		for (int less = 1; choice->best[s].recompute && less <= choice->best[s].warmup &&
-		     steps++ < MOST_STEPS; less++) {
-			restore(choice);
-			plan->stages[s].warmup -= less;
-			try(choice, false);
-			if (!plan->stages[s].recompute)
-				break;
-		}
 }
 
 /*
@@ -236,43 +217,51 @@ static void compare_some(struct choice *choice, struct pd_window *window)
 			pd_window_set_least(plan, window, period, together);
 			try(choice, true);
 		}
+	/* With fewer the estimate may be the same, but replays are slower. */
+	pd_window_set_least(plan, window, choice->best_ns, false);
+	for (int s = 0; s < plan->stage_count; s++)
+		choice->asked[s].warmup = plan->stages[s].warmup;
 	give_back(choice);
-	do_without(choice);
 }
 
-/* Makes the plan the best; returns its expected period, or -1. */
-static int64_t choose(struct choice *choice, struct pd_window *window)
+/* Makes the plan the best; returns false if none fits or is wanted. */
+static bool choose(struct choice *choice, struct pd_window *window)
 {
 	struct pd_plan *plan = choice->plan;
 	struct pd_warmup_limits *limits = choice->limits;
+	int64_t each = plan->stage_count * pd_steady_microbatches(plan);
 
 	if (limits->most_ns > 0 && pd_window_floor_ns(plan, window) > limits->most_ns)
-		return -1;
-	if ((int64_t)plan->stage_count * plan->rank_count <= LARGE) {
+		return false;
+	choice->steps = (int)pd_min64(MOST_STEPS, WORK / each);
+	if (choice->steps > 0) {
 		compare_some(choice, window);
 	} else {
 		pd_window_set_least(plan, window, pd_window_slowest_ns(plan, window), true);
 		try(choice, false);
 	}
 	restore(choice);
-	return pd_warmup_fit(plan, limits) ? choice->best_ns : -1;
+	return choice->best_ns >= 0 && pd_warmup_fit(plan, limits);
 }
 
-int64_t pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_limits *limits, int64_t *work)
+bool pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_limits *limits,
+		      struct pd_expected *expected_p, int64_t *work)
 {
 	struct pd_window window;
-	struct choice choice = { .plan = plan, .window = &window, .limits = limits, .best_ns = -1 };
+	struct choice choice = { .plan = plan, .limits = limits, .best_ns = -1 };
 	size_t stages = (size_t)plan->stage_count;
-	int64_t ns;
+	bool chosen;
 
 	choice.best = pd_calloc(2 * stages, sizeof(*choice.best));
 	choice.asked = choice.best + stages;
 	for (size_t s = 0; s < stages; s++)
 		choice.best[s].recompute = choice.asked[s].recompute = plan->stages[s].recompute;
 	pd_window_init(&window, plan);
-	ns = choose(&choice, &window);
-	*work += choice.work;
+	chosen = choose(&choice, &window);
+	*expected_p = choice.expected;
+	/* the same for every plan, whatever is tried of it: what is left out buys nothing else */
+	*work += plan->stage_count * (16 * pd_steady_in_flight(plan) + 64);
 	pd_window_release(&window);
 	free(choice.best);
-	return ns;
+	return chosen;
 }

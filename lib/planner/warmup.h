@@ -5,7 +5,7 @@
 #ifndef PD_PLANNER_WARMUP_H
 #define PD_PLANNER_WARMUP_H
 
-#include "plan/plan.h"
+#include "planner/flow.h"
 
 #include <stdbool.h>
 
@@ -23,11 +23,12 @@ struct pd_warmup_limits {
  * Sets the warm-ups of a plan of 1f1b, of those that fit, to the fewest with which it is expected
  * to be as fast as with any, or to the usual ones or fewer where more are not faster by a part in
  * PD_WARMUP_WORTH; the stages' memory goes with them.  Stages that recompute already go on doing
- * so; where others may, those do that would not fit without.  Returns the expected period
- * (pd_flow_expect), or -1 where nothing fits, the warm-ups being then the least there are, or
- * nothing can be of interest.  *work grows by what was estimated: stages times minibatches.
+ * so; where others may, those do that would not fit without.  Sets what pd_flow_expect says of it. 
+ * Returns false where nothing fits, the warm-ups being then the least there are, or nothing can be of
+ * interest.  *work grows by what was estimated: stages times minibatches.
  */
-int64_t pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_limits *limits, int64_t *work);
+bool pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_limits *limits,
+		      struct pd_expected *expected_p, int64_t *work);
 
 /*
  * Returns the most warm-ups of a stage that are considered: enough to fill what is behind it twice.

@@ -127,29 +127,6 @@ int64_t pd_window_floor_ns(const struct pd_plan *plan, const struct pd_window *w
 	return most;
 }
 
-int64_t pd_window_least_ns(const struct pd_plan *plan, const struct pd_window *window)
-{
-	int64_t most = pd_window_floor_ns(plan, window);
-
-	for (int s = 0; s < plan->stage_count; s++) {
-		const struct pd_stage *first = &plan->stages[s];
-		int64_t lead = ((int64_t)first->warmup + 1) * first->replicas, time = 0;
-
-		for (int e = s; e < plan->stage_count; e++) {
-			const struct pd_stage *last = &plan->stages[e];
-			int64_t tokens = lead - (int64_t)last->warmup * last->replicas;
-
-			time += window->once_ns[e];
-			if (tokens > 0)
-				most = pd_max64(most, time / tokens);
-			if (last->replicas == 1 && e + 1 < plan->stage_count &&
-			    last[1].replicas == 1)
-				time = pd_min64(time + 2 * window->transfer_ns[e], PD_COST_MAX);
-		}
-	}
-	return most;
-}
-
 int64_t pd_window_slowest_ns(const struct pd_plan *plan, const struct pd_window *window)
 {
 	int64_t most = 0;

@@ -50,11 +50,6 @@ void pd_window_set_least(struct pd_plan *plan, const struct pd_window *window, i
  * replica's work.
  */
 int64_t pd_window_floor_ns(const struct pd_plan *plan, const struct pd_window *window);
-/*
- * Returns the same for the plan's warm-ups.  This adds the cycles of flow.c that climb from s to e
- * and come back, with transfers that have only one way.
- */
-int64_t pd_window_least_ns(const struct pd_plan *plan, const struct pd_window *window);
 /* Returns the time of the slowest stage by itself. */
 int64_t pd_window_slowest_ns(const struct pd_plan *plan, const struct pd_window *window);
 
