@@ -525,6 +525,13 @@ static int infer_position_embedding(const struct work *w)
 	return add_parameter(w, "weight", weight.dims, weight.size);
 }
 
+static int infer_bias(const struct work *w)
+{
+	w->layer->output = *w->in;
+	return need_axis(w) < 0 ||
+	       add_parameter(w, "bias", 1, (int64_t[]){ pd_shape_width(w->in) }) < 0 ? -1 : 0;
+}
+
 static int infer_rope(const struct work *w)
 {
 	struct pd_layer *layer = w->layer;

@@ -739,9 +739,15 @@ static void test_embedding(const struct pd_device_ops *ops)
 		{ "7, 5", IT("position_embedding", ""), "7" },
 		{ "7, 2, 5", IT("position_embedding", ", 'num_embeddings': 9"), "7, 2" },
 	};
+	static const struct sequence biases[] = {
+		{ "7, 5", IT("bias", ""), "7" },
+		{ "3, 7, 150", IT("bias", ""), "3, 7" },
+		{ "70", IT("bias", ""), "" },
+	};
 
 	TEST_SEQUENCES(ops, "embedding", 5e-5, cases);
 	TEST_SEQUENCES(ops, "position_embedding", 2e-5, positions);
+	TEST_SEQUENCES(ops, "bias", 2e-5, biases);
 }
 
 /* The weight of an embedding is that of a linear layer, which comes before it or after. */

@@ -630,17 +630,26 @@ static void embedding(const struct job *j)
 		}
 }
 
-static void position_embedding(const struct job *j)
+/* To every so many elements the parameter's first ones are added. */
+static void add_to_each(const struct job *j, int64_t each)
 {
-	int64_t each = pd_shape_elements(j->in);
-
-	for (int64_t i = 0; i < j->r->batch * each; i++) {
+	for (int64_t i = 0; i < j->r->batch * pd_shape_elements(j->in); i++) {
 		pass(j, i, i, 1);
 		if (j->back)
 			j->dw[0][i % each] += j->dy[i];
 		else
 			j->y[i] += j->w[0][i % each];
 	}
+}
+
+static void position_embedding(const struct job *j)
+{
+	add_to_each(j, pd_shape_elements(j->in));
+}
+
+static void added_bias(const struct job *j)
+{
+	add_to_each(j, pd_shape_width(j->in));
 }
 
 static void rope(const struct job *j)
@@ -917,7 +926,8 @@ static void (*const work[PD_LAYER_KINDS])(const struct job *) = {
 	[PD_LAYER_gelu] = curve, [PD_LAYER_silu] = curve, [PD_LAYER_rmsnorm] = layernorm,
 	[PD_LAYER_mul] = mul, [PD_LAYER_reshape] = join, [PD_LAYER_transpose] = transpose,
 	[PD_LAYER_slice] = along, [PD_LAYER_mean] = along, [PD_LAYER_embedding] = embedding,
-	[PD_LAYER_position_embedding] = position_embedding, [PD_LAYER_rope] = rope,
+	[PD_LAYER_position_embedding] = position_embedding, [PD_LAYER_bias] = added_bias,
+	[PD_LAYER_rope] = rope,
 };
 
 static void run(struct ref *r, int l, bool back)

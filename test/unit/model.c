@@ -123,6 +123,7 @@ static void test_shapes(void)
 		  "'embedding_dim': 8", "8", 400 },
 		{ "[6, 5]", "'kind': 'position_embedding'", "6 x 5", 30 },
 		{ "[6, 5]", "'kind': 'position_embedding', 'num_embeddings': 9", "6 x 5", 45 },
+		{ "[6, 5]", "'kind': 'bias'", "6 x 5", 5 },
 		{ "[6, 2, 8]", "'kind': 'rope', 'head_dim': 4", "6 x 2 x 8", 0 },
 		{ "[6, 5]", "'kind': 'mse', 'inputs': ['x', 'x']", "a scalar", 0 },
 		{ "[6, 5, 4]", "'kind': 'add', 'inputs': ['x', 'x']", "6 x 5 x 4", 0 },

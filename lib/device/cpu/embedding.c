@@ -4,8 +4,8 @@
  * those of the places that have its number, in their order, in f32: threads take columns of the
  * weight, so that they change no bits.  The row of padding_idx gets none.
  *
- * position_embedding: row t of the weight is added to position t.  Its gradient is the sum over the
- * samples in their order.
+ * position_embedding: row t of the weight is added to position t; bias: to every row.  The gradient is
+ * the sum over what it was added to, in the order of that.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
@@ -113,7 +113,19 @@ const struct pd_compiled_kind pd_cpu_embedding = {
 	.backward = backward,
 };
 
-/* ---- position_embedding ---- */
+/* ---- position_embedding and bias ---- */
+
+/* How many elements of the parameter are used: those of a sample's positions, or of a row. */
+static size_t used_of(const struct pd_compiled_layer *l)
+{
+	return least((size_t)pd_shape_elements(l->in_shape[0]), (size_t)l->layer->parameter_elements);
+}
+
+/* To how many parts of the batch of so many elements they are added. */
+static size_t parts_of(const struct pd_compiled_layer *l)
+{
+	return (size_t)(l->net->batch * pd_shape_elements(l->in_shape[0])) / used_of(l);
+}
 
 static int prepare_positions(struct pd_compiled_layer *l, struct pd_error *err)
 {
@@ -128,32 +140,30 @@ static int prepare_positions(struct pd_compiled_layer *l, struct pd_error *err)
 static int forward_positions(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			     struct pd_error *err)
 {
-	size_t elements = (size_t)pd_shape_elements(l->in_shape[0]);
-	size_t bytes = pd_dtype_bytes(l->net->dtype) * elements;
+	size_t used = used_of(l), parts = parts_of(l);
+	size_t bytes = pd_dtype_bytes(l->net->dtype) * used;
 
-	for (int64_t n = 0; n < l->net->batch; n++)
-		pd_cpu_sum_relu(l->net->dtype, (char *)l->dst + (size_t)n * bytes,
-				(const char *)l->src[0] + (size_t)n * bytes, l->parameters[0], NULL,
-				elements);
+	for (size_t n = 0; n < parts; n++)
+		pd_cpu_sum_relu(l->net->dtype, (char *)l->dst + n * bytes,
+				(const char *)l->src[0] + n * bytes, l->parameters[0], NULL, used);
 	return 0;
 }
 
-/* The gradient of some elements of the weight. */
+/* The gradient of some elements of the parameter. */
 static void positions_back(const struct pd_compiled_layer *l, float *all, size_t from)
 {
-	size_t elements = (size_t)pd_shape_elements(l->in_shape[0]);
-	size_t n = least(elements - from, COLUMNS);
+	size_t used = used_of(l), parts = parts_of(l), n = least(used - from, COLUMNS);
 	float room[COLUMNS];
 
 	memset(all + from, 0, sizeof(*all) * n);
-	for (int64_t sample = 0; sample < l->net->batch; sample++)
-		add(all + from, wide(l, l->diff_dst, (size_t)sample * elements + from, n, room), n);
+	for (size_t part = 0; part < parts; part++)
+		add(all + from, wide(l, l->diff_dst, part * used + from, n, room), n);
 }
 
 static int backward_positions(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			      struct pd_error *err)
 {
-	size_t used = (size_t)pd_shape_elements(l->in_shape[0]);
+	size_t used = used_of(l);
 	size_t bytes = sizeof(float) * (size_t)l->layer->parameter_elements;
 	float *all = pass->part == PD_BACKWARD_INPUT ? l->split : l->diff_parameters[0];
 
@@ -171,6 +181,14 @@ static int backward_positions(struct pd_compiled_layer *l, const struct pd_pass 
 }
 
 const struct pd_compiled_kind pd_cpu_position_embedding = {
+	.plain = true,
+	.plain_parameters = true,
+	.prepare = prepare_positions,
+	.forward = forward_positions,
+	.backward = backward_positions,
+};
+
+const struct pd_compiled_kind pd_cpu_bias = {
 	.plain = true,
 	.plain_parameters = true,
 	.prepare = prepare_positions,

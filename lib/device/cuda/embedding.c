@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embedding, position_embedding: see the CPU's. */
+/* embedding, position_embedding, bias: see the CPU's. */
 #include "device/cuda/cuda.h"
 
 static int64_t places_of(const struct pd_compiled_layer *l)
@@ -47,6 +47,19 @@ const struct pd_compiled_kind pd_cuda_embedding = {
 	.backward = backward,
 };
 
+/* How many elements of the parameter are used: those of a sample's positions, or of a row. */
+static int64_t used_of(const struct pd_compiled_layer *l)
+{
+	int64_t all = pd_shape_elements(l->in_shape[0]);
+
+	return all < l->layer->parameter_elements ? all : l->layer->parameter_elements;
+}
+
+static int64_t parts_of(const struct pd_compiled_layer *l)
+{
+	return l->net->batch * pd_shape_elements(l->in_shape[0]) / used_of(l);
+}
+
 static size_t weight_bytes(const struct pd_compiled_layer *l)
 {
 	return sizeof(float) * (size_t)l->layer->parameter_elements;
@@ -66,21 +79,20 @@ static int forward_positions(struct pd_compiled_layer *l, const struct pd_pass *
 {
 	return pd_cuda_queued(l, pd_kernel_positions(pd_cuda_engine(l)->stream, l->net->dtype,
 						     l->dst, l->src[0], l->parameters[0],
-						     l->net->batch,
-						     pd_shape_elements(l->in_shape[0])), err);
+						     parts_of(l), used_of(l)), err);
 }
 
 static int backward_positions(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			      struct pd_error *err)
 {
 	float *all = pass->part == PD_BACKWARD_INPUT ? l->split : l->diff_parameters[0];
-	int64_t used = pd_shape_elements(l->in_shape[0]);
+	int64_t used = used_of(l);
 	size_t rest = weight_bytes(l) - sizeof(float) * (size_t)used;
 
 	if (pass->part == PD_BACKWARD_WEIGHT)
 		return l->net->device->copy(l->net, all, l->split, weight_bytes(l), err);
 	if (pd_cuda_queued(l, pd_kernel_positions_back(pd_cuda_engine(l)->stream, l->net->dtype,
-						       all, l->diff_dst, l->net->batch, used),
+						       all, l->diff_dst, parts_of(l), used),
 			   err) < 0 ||
 	    (rest > 0 && l->net->device->zero(l->net, all + used, rest, err) < 0))
 		return -1;
@@ -91,6 +103,14 @@ static int backward_positions(struct pd_compiled_layer *l, const struct pd_pass 
 }
 
 const struct pd_compiled_kind pd_cuda_position_embedding = {
+	.plain = true,
+	.plain_parameters = true,
+	.prepare = prepare_positions,
+	.forward = forward_positions,
+	.backward = backward_positions,
+};
+
+const struct pd_compiled_kind pd_cuda_bias = {
 	.plain = true,
 	.plain_parameters = true,
 	.prepare = prepare_positions,
