@@ -26,7 +26,8 @@ UNITS = test/unit/allreduce test/unit/bound test/unit/channel test/unit/check te
 	test/unit/cuda-graph-cache test/unit/damage test/unit/dataset test/unit/edits \
 	test/unit/failure test/unit/figures test/unit/half test/unit/heartbeat test/unit/join \
 	test/unit/json test/unit/launcher test/unit/levels test/unit/link test/unit/loader \
-	test/unit/lock test/unit/meeting test/unit/memory test/unit/model test/unit/nccl test/unit/npy \
+	test/unit/lock test/unit/meeting test/unit/memory test/unit/model test/unit/nccl \
+	test/unit/network test/unit/npy \
 	test/unit/number test/unit/optimizer test/unit/period test/unit/plan test/unit/planner \
 	test/unit/profile test/unit/published test/unit/recurrence test/unit/replay \
 	test/unit/safetensors test/unit/schedule test/unit/search test/unit/sim test/unit/states \

@@ -46,6 +46,9 @@ resnext50-32x4d 25028904
 resnext101-32x8d 88791336
 resnext101-64x4d 83455272
 END
+test_ok "the weight of the embedding is the one of the classifier, or not" '
+	pd-model gpt2 | jq -e "[.layers[] | select(.shares == \"wte\").name] == [\"head\"]"
+	pd-model gpt2 --untied | jq -e "all(.layers[]; has(\"shares\") | not)"'
 
 test_ok "every preset is a model of that name" '
 	while read -r preset; do
@@ -57,7 +60,7 @@ test_ok "--preset says the same as the name of a preset" '
 	pd-model vgg --preset=vgg11 >one
 	pd-model vgg11 >two
 	cmp one two'
-test_ok "options change a preset, and the name then is the family'\''s" '
+test_ok "options change a preset, and the name then is that of the family" '
 	pd-model resnet18 --size=32 --classes=10 >small.json
 	"$reader" model small.json >out
 	jq -e ".name == \"resnet\" and .inputs[0].shape == [3, 32, 32] and

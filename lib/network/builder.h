@@ -29,6 +29,7 @@ const char *pd_network_dropout(struct pd_network *network, const char *name, con
 			       double p);
 
 extern const struct pd_family pd_family_mlp, pd_family_cnn, pd_family_lenet, pd_family_alexnet,
-	pd_family_vgg, pd_family_resnet, pd_family_resnext;
+	pd_family_vgg, pd_family_resnet, pd_family_resnext, pd_family_gpt, pd_family_llama,
+	pd_family_bert;
 
 #endif

@@ -13,7 +13,8 @@
 
 const struct pd_family *const pd_families[] = {
 	&pd_family_mlp, &pd_family_cnn, &pd_family_lenet, &pd_family_alexnet, &pd_family_vgg,
-	&pd_family_resnet, &pd_family_resnext, NULL
+	&pd_family_resnet, &pd_family_resnext, &pd_family_gpt, &pd_family_llama, &pd_family_bert,
+	NULL
 };
 
 enum kind { COUNT, REAL, FLAG };
@@ -138,7 +139,7 @@ bool pd_family_find(const char *name, const struct pd_family **family_p,
 static int override(const struct pd_family *family, const struct pd_network_size *given,
 		    struct pd_network_size *size, bool *any_p, struct pd_error *err)
 {
-	char list[256] = "";
+	char list[400] = "";
 
 	*any_p = false;
 	for (size_t o = 0; o < PD_COUNT(options); o++) {

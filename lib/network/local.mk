@@ -2,4 +2,5 @@ lib_libpd_a_SOURCES += \
 	lib/network/builder.c lib/network/builder.h \
 	lib/network/family.c \
 	lib/network/image.c \
-	lib/network/network.h lib/network/option.def
+	lib/network/network.h lib/network/option.def \
+	lib/network/transformer.c

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Networks that pd-model writes, layer by layer, against the figures of the papers. */
+#include "network/network.h"
+
+#include "model/model.h"
+#include "tap.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct pd_model *model_of(const char *preset)
+{
+	const struct pd_family *family;
+	const struct pd_preset *found;
+	struct pd_network_size size;
+	struct pd_error err = { .text = "" };
+	struct pd_model *model = NULL;
+	json_t *document;
+
+	pd_network_size_init(&size);
+	if (pd_family_find(preset, &family, &found)) {
+		document = pd_network_document(family, found, &size, NULL, &err);
+		model = document ? pd_model_parse(preset, document, &err) : NULL;
+		json_decref(document);
+	}
+	if (!model)
+		diag("%s: %s", preset, err.text);
+	return model;
+}
+
+/* Parameters of the layers whose names begin with `prefix`, without those that are another's. */
+static int64_t parameters(const struct pd_model *model, const char *prefix)
+{
+	int64_t sum = 0;
+
+	for (int l = 0; l < model->layer_count; l++)
+		if (model->layers[l].shares < 0 &&
+		    strncmp(model->layers[l].name, prefix, strlen(prefix)) == 0)
+			sum += model->layers[l].parameter_elements;
+	return sum;
+}
+
+/* Megatron's blocks have 12 h^2 + 13 h, and what is around them. */
+static void test_megatron(const char *preset, int64_t layers, int64_t h, int64_t vocabulary,
+			  bool bert)
+{
+	struct pd_model *model = model_of(preset);
+	char block[32];
+
+	if (!ok(model != NULL, "%s is a model", preset))
+		return;
+	for (int64_t l = 0; l < layers; l += layers - 1) {
+		snprintf(block, sizeof(block), "h.%" PRId64 ".", l);
+		is_int(parameters(model, block), 12 * h * h + 13 * h, "%s: block %d", preset, (int)l);
+	}
+	is_int(parameters(model, "h."), layers * (12 * h * h + 13 * h), "%s: blocks", preset);
+	is_int(parameters(model, "wte"), vocabulary * h, "%s: embedding of tokens", preset);
+	is_int(parameters(model, "wpe"), 512 * h, "%s: of positions", preset);
+	is_int(parameters(model, "ln_f"), 2 * h, "%s: last normalisation", preset);
+	if (bert) {
+		is_int(parameters(model, "wtt"), 2 * h, "%s: token types", preset);
+		is_int(parameters(model, "pooler"), h * h + h, "%s: pooler", preset);
+		is_int(parameters(model, "next"), 2 * h + 2, "%s: next sentence", preset);
+	}
+	is_int(parameters(model, "head"), bert ? h * h + 3 * h + vocabulary : 0, "%s: head", preset);
+	pd_model_free(model);
+}
+
+static void test_llama(void)
+{
+	struct pd_model *model = model_of("llama-3-8b");
+	int64_t h = 4096, f = 14336, d = 128;
+
+	if (!ok(model != NULL, "llama-3-8b is a model"))
+		return;
+	is_int(parameters(model, "model.layers.31."), 2 * h + h * d * (2 * 32 + 2 * 8) + 3 * h * f,
+	       "llama-3-8b: a block");
+	is_int(parameters(model, ""), 8030261248, "llama-3-8b: in all");
+	pd_model_free(model);
+}
+
+static void test_totals(void)
+{
+	static const struct {
+		const char *preset;
+		int64_t parameters;
+	} expected[] = {
+		{ "gpt2", 124439808 }, { "gpt-355m", 354347008 },
+		{ "gpt-1.3b", 1312673792 }, { "gpt-2.2b", 2156474880 }, { "gpt-3.8b", 3781269504 },
+		{ "bert-336m", 336297858 }, { "bert-2.2b", 2121724290 }, { "bert-3.8b", 3739643778 },
+		{ "llama-2-7b", 6738415616 }, { "llama-2-13b", 13015864320 },
+		{ "tinyllama", 1100048384 },
+	};
+
+	for (size_t i = 0; i < sizeof(expected) / sizeof(*expected); i++) {
+		struct pd_model *model = model_of(expected[i].preset);
+
+		is_int(model ? parameters(model, "") : -1, expected[i].parameters, "%s in all",
+		       expected[i].preset);
+		pd_model_free(model);
+	}
+}
+
+int main(void)
+{
+	test_megatron("gpt-355m", 24, 1024, 50304, false);
+	test_megatron("bert-2.2b", 32, 2304, 30592, true);
+	test_llama();
+	test_totals();
+	return done_testing();
+}
