@@ -52,12 +52,12 @@ test/unit/weights test/t4001-weights.sh
 sum: replicas are added in another order
 lib/device/cpu/sum.c
 s/add(piece, src\[k\] + at, floats)/add(piece, src[n - k] + at, floats)/
-test/unit/collective test/t4001-weights.sh
+test/unit/reduce test/t4001-weights.sh
 
 sum: what other groups of replicas made is added last
-lib/transport/collective.c
+lib/reduce/dense.c
 s/return n == 0 ? before_me(c, i) : part(c, n - 1, i)/return n == c->size ? before_me(c, i) : part(c, n, i)/
-test/unit/collective test/t4001-weights.sh
+test/unit/reduce test/t4001-weights.sh
 
 sum: the gradients of a minibatch are not begun anew
 lib/worker/update.c

@@ -16,6 +16,7 @@ include lib/schedule/local.mk
 include lib/trace/local.mk
 include lib/device/local.mk
 include lib/transport/local.mk
+include lib/reduce/local.mk
 include lib/weights/local.mk
 include lib/data/local.mk
 include lib/checkpoint/local.mk

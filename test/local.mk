@@ -22,14 +22,14 @@ test_libtest_a_SOURCES = test/tap.c test/tap.h \
 LDADD = test/libtest.a $(AS_NEEDED) $(PD_DEVICE_LIBS)
 
 UNITS = test/unit/allreduce test/unit/bound test/unit/channel test/unit/check test/unit/checkpoint \
-	test/unit/checksum test/unit/collective test/unit/cuda-arith test/unit/cuda-choice \
+	test/unit/checksum test/unit/cuda-arith test/unit/cuda-choice \
 	test/unit/cuda-graph-cache test/unit/damage test/unit/dataset test/unit/edits \
 	test/unit/failure test/unit/figures test/unit/half test/unit/heartbeat test/unit/join \
 	test/unit/json test/unit/launcher test/unit/levels test/unit/link test/unit/loader \
 	test/unit/lock test/unit/meeting test/unit/memory test/unit/model test/unit/nccl \
 	test/unit/network test/unit/npy \
 	test/unit/number test/unit/optimizer test/unit/period test/unit/plan test/unit/planner \
-	test/unit/profile test/unit/published test/unit/recurrence test/unit/replay \
+	test/unit/profile test/unit/published test/unit/recurrence test/unit/reduce test/unit/replay \
 	test/unit/safetensors test/unit/schedule test/unit/search test/unit/sim test/unit/states \
 	test/unit/tally test/unit/tile test/unit/timeline test/unit/tokens test/unit/topology test/unit/trace \
 	test/unit/trace-memory test/unit/ucx test/unit/ucx-end test/unit/views test/unit/weights \
@@ -73,7 +73,7 @@ SCRIPT_TESTS = test/t0001-streams.sh test/t0002-completion.sh test/t0003-memory.
 	test/t4009-mixed.sh test/t4010-schedule-files.sh test/t4011-kernels.sh \
 	test/t4012-minibatch.sh test/t4013-torch.sh test/t4014-order.sh test/t4015-pipemare.sh \
 	test/t4016-reports.sh test/t4017-losses.sh test/t4018-beforehand.sh test/t4019-large.sh \
-	test/t4020-npy.sh test/t4021-amx.sh test/t4022-lstm.sh \
+	test/t4020-npy.sh test/t4021-amx.sh test/t4022-lstm.sh test/t4030-buckets.sh \
 	test/t5001-replay.sh test/t5002-what-if.sh test/t5003-links.sh test/t5004-wide.sh \
 	test/t6001-ucx-life.sh test/t6002-mpirun.sh test/t6003-slurm.sh \
 	test/t7001-resume.sh test/t7002-kill.sh test/t7004-names.sh test/t7005-checkpoints.sh \

@@ -16,7 +16,7 @@ enum pd_arena_kind {
 };
 
 enum pd_arena_owner {
-	PD_ARENA_OF_WORKER, PD_ARENA_OF_WEIGHTS, PD_ARENA_OF_COLLECTIVE, PD_ARENA_OF_RANK
+	PD_ARENA_OF_WORKER, PD_ARENA_OF_WEIGHTS, PD_ARENA_OF_REDUCER, PD_ARENA_OF_RANK
 };
 
 extern const char *const pd_arena_name[PD_ARENAS];

@@ -254,25 +254,31 @@ static int read_plan(const struct pd_place *place, struct pd_plan *plan, struct 
 {
 	static const char *const known[] = { "format", "version", "profile", "topology",
 					     "schedule", "weights", "startup", "microbatches",
-					     "agree", "stages", "predicted", NULL };
+					     "agree", "reducer", "bucket_bytes", "stages",
+					     "predicted", NULL };
 	struct pd_place profile, topology, predicted, startup_at = pd_place_key(place, "startup");
-	int schedule, weights, startup = PD_STARTUP_FRUGAL;
+	struct pd_place reducer_at = pd_place_key(place, "reducer");
+	int schedule, weights, startup = PD_STARTUP_FRUGAL, reducer = PD_REDUCER_dense;
 
 	if (pd_json_header(place, "pd-plan", err) < 0 || pd_json_keys(place, known, err) < 0 ||
 	    pd_json_get_choice(place, "schedule", pd_schedule_kind_name, &schedule, err) < 0 ||
 	    pd_json_get_choice(place, "weights", pd_weight_kind_name, &weights, err) < 0 ||
 	    (startup_at.value &&
-	     pd_json_get_choice(place, "startup", pd_startup_kind_name, &startup, err) < 0))
+	     pd_json_get_choice(place, "startup", pd_startup_kind_name, &startup, err) < 0) ||
+	    (reducer_at.value &&
+	     pd_json_get_choice(place, "reducer", pd_reducer_kind_name, &reducer, err) < 0))
 		return -1;
 	plan->schedule = (enum pd_schedule_kind)schedule;
 	plan->weights = (enum pd_weight_kind)weights;
 	plan->startup = (enum pd_startup_kind)startup;
+	plan->reducer = (enum pd_reducer_kind)reducer;
 	plan->microbatches = 1;
 	profile = pd_place_key(place, "profile");
 	topology = pd_place_key(place, "topology");
 	if (pd_json_opt_int(place, "microbatches", 1, PD_MAX_EXTENT, &plan->microbatches,
 			    err) < 0 ||
 	    pd_json_opt_bool(place, "agree", &plan->agree, err) < 0 ||
+	    pd_json_opt_int(place, "bucket_bytes", 1, PD_MAX_BYTES, &plan->bucket_bytes, err) < 0 ||
 	    pd_topology_parse_at(&topology, &plan->topology, err) < 0)
 		return -1;
 	plan->profile = pd_profile_parse_at(&profile, err);
@@ -316,14 +322,18 @@ json_t *pd_plan_json(const struct pd_plan *plan)
 	json_t *startup = plan->startup == PD_STARTUP_FRUGAL
 		? NULL : json_string(pd_startup_kind_name[plan->startup]);
 	json_t *agree = plan->agree ? json_true() : NULL;
+	json_t *reducer = plan->reducer == PD_REDUCER_dense
+		? NULL : json_string(pd_reducer_kind_name[plan->reducer]);
+	json_t *bucket = plan->bucket_bytes > 0 ? json_integer(plan->bucket_bytes) : NULL;
 
 	for (int s = 0; s < plan->stage_count; s++)
 		json_array_append_new(stages, stage_json(plan, &plan->stages[s]));
-	return json_pack("{ss si so so ss ss so* sI so* so so}", "format", "pd-plan", "version", 1,
+	return json_pack("{ss si so so ss ss so* sI so* so* so* so so}", "format", "pd-plan", "version", 1,
 			 "profile", pd_profile_json(plan->profile),
 			 "topology", pd_topology_json(&plan->topology),
 			 "schedule", pd_schedule_kind_name[plan->schedule],
 			 "weights", pd_weight_kind_name[plan->weights], "startup", startup,
-			 "microbatches", plan->microbatches, "agree", agree, "stages", stages,
+			 "microbatches", plan->microbatches, "agree", agree, "reducer", reducer,
+			 "bucket_bytes", bucket, "stages", stages,
 			 "predicted", pd_prediction_json(&plan->predicted));
 }

@@ -2,9 +2,8 @@
 #include "plan/memory.h"
 
 #include "base/mem.h"
-#include "base/piece.h"
+#include "plan/buckets.h"
 #include "plan/scratch.h"
-#include "topology/allreduce.h"
 
 #include <stdlib.h>
 
@@ -365,17 +364,6 @@ static void roughly(const struct pd_plan *plan, const struct pd_wiring *wiring, 
 	}
 }
 
-/* Returns the staging bytes of the all-reduce. */
-static int64_t staging_bytes(const struct pd_plan *plan, const struct pd_stage *stage,
-			     int64_t full_bytes)
-{
-	struct pd_allreduce how = pd_allreduce_choose(&plan->topology, stage->ranks,
-						      stage->replicas, full_bytes);
-
-	return pd_times(pd_allreduce_slots(&how), (int64_t)(sizeof(float) *
-			pd_piece_most((size_t)full_bytes / sizeof(float), how.pieces)));
-}
-
 void pd_memory_of_stage(const struct pd_plan *plan, const struct pd_wiring *wiring, int stage,
 			struct pd_stage_memory *out_p)
 {
@@ -392,5 +380,5 @@ void pd_memory_of_stage(const struct pd_plan *plan, const struct pd_wiring *wiri
 	out_p->exact = exact;
 	out_p->weights_bytes = pd_memory_weights(plan->profile, out_p->full_bytes);
 	out_p->master_bytes = pd_memory_master(plan->profile, out_p->full_bytes);
-	out_p->staging_bytes = staging_bytes(plan, at, out_p->full_bytes);
+	out_p->staging_bytes = pd_plan_staging_bytes(plan, stage, out_p->full_bytes);
 }

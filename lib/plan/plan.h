@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "profile/profile.h"
+#include "topology/reducer.h"
 #include "topology/topology.h"
 
 #include <jansson.h>
@@ -100,6 +101,9 @@ struct pd_plan {
 	enum pd_startup_kind startup;
 	int64_t microbatches;
 	bool agree;                     /* all stages agree on every update (operation agree) */
+	enum pd_reducer_kind reducer;   /* sums the gradients of replicas */
+	int64_t bucket_bytes;           /* gradients above which a bucket is closed (plan/buckets.h);
+					   0: a stage has one bucket */
 	int stage_count;
 	struct pd_stage *stages;
 	int rank_count;                 /* ranks used: 0 to rank_count - 1, each once */

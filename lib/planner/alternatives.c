@@ -22,7 +22,7 @@ struct finder {
 /*
  * Returns the bytes that all ranks send per minibatch.  In forward, a tensor goes over every link
  * once, and its gradient back.  In an all-reduce of W bytes among m, each sends the others' pieces
- * and, m - 1 times, the sum of its own (lib/transport/collective): together 2 (m - 1) W.
+ * and, m - 1 times, the sum of its own (lib/reduce/dense): together 2 (m - 1) W.
  */
 static double sent_per_minibatch(const struct pd_plan *plan, const struct pd_schedule *schedule)
 {

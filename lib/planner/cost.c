@@ -2,6 +2,7 @@
 #include "planner/cost.h"
 
 #include "base/mem.h"
+#include "topology/reducer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,18 +36,6 @@ int64_t pd_bytes_ns(int64_t bytes, int64_t bandwidth_bytes_per_s)
 		return pd_ceil_div(bytes * 1000000000, bandwidth_bytes_per_s);
 	return saturate(((__int128)bytes * 1000000000 + bandwidth_bytes_per_s - 1) /
 			bandwidth_bytes_per_s);
-}
-
-int64_t pd_allreduce_ns(int64_t parameter_ns, int64_t latency_ns, int64_t m)
-{
-	int64_t steps = 2 * (m - 1);
-
-	if (m == 1 || !parameter_ns)
-		return 0;
-	if (parameter_ns > PD_COST_MAX / 2 / steps || latency_ns > PD_COST_MAX / 2 / steps)
-		return saturate(((__int128)parameter_ns * steps + m - 1) / m +
-				(__int128)latency_ns * steps);
-	return pd_ceil_div(parameter_ns * steps, m) + latency_ns * steps;
 }
 
 struct pd_level pd_slowest_link(const struct pd_topology *topology, int outermost)

@@ -84,12 +84,6 @@ static inline int64_t pd_row_out_bytes(const struct pd_row *row, int v)
 int64_t pd_row_memory(const struct pd_row *row, int v, int replicas, int warmup);
 
 /*
- * Returns the time of an all-reduce among m, each with a link of its own: 2 (m - 1) steps of 1/m of
- * the parameters.
- */
-int64_t pd_allreduce_ns(int64_t parameter_ns, int64_t latency_ns, int64_t m);
-
-/*
  * Returns the time of bytes over a link without latency; PD_COST_MAX if the bandwidth is 0 and the
  * bytes are not.
  */

@@ -100,8 +100,8 @@ static void retired(void *context, const struct pd_record *record)
 	const struct pd_op *op = &record->op;
 	int64_t at = op->stage * judge->total + op->microbatch, *known = &judge->known[op->stage];
 
-	if (op->kind != PD_OP_backward && op->kind != PD_OP_backward_input &&
-	    op->kind != PD_OP_backward_weight)
+	if (op->more || (op->kind != PD_OP_backward && op->kind != PD_OP_backward_input &&
+			 op->kind != PD_OP_backward_weight))
 		return;
 	if (record->end_ns > judge->ends[at])
 		judge->ends[at] = record->end_ns;

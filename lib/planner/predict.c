@@ -103,9 +103,9 @@ void pd_predict_stages(struct pd_plan *plan)
 			stage->forward_ns += plan->profile->layers[l].forward_ns;
 			stage->backward_ns += plan->profile->layers[l].backward_ns;
 		}
-		stage->allreduce_ns = pd_allreduce_ns(pd_bytes_ns(pd_stage_parameter_bytes(plan, s),
-								  link.bandwidth_bytes_per_s),
-						      link.latency_ns, stage->replicas);
+		stage->allreduce_ns = pd_reducers[plan->reducer].cost_ns(
+			pd_bytes_ns(pd_stage_parameter_bytes(plan, s), link.bandwidth_bytes_per_s),
+			link.latency_ns, stage->replicas);
 		pd_memory_of(plan->profile, stage->first_layer, stage->layer_count, stage->replicas,
 			     stage->warmup, in[s], out[s], &memory);
 		stage->memory_bytes = memory.total_bytes;

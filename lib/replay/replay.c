@@ -186,7 +186,7 @@ static int drive(struct replay *replay, int rank, struct pd_error *err)
 
 static int stalled(const struct replay *replay, struct pd_error *err)
 {
-	char text[400] = "", name[32];
+	char text[400] = "", name[40];
 	struct pd_op op;
 	size_t used = 0;
 

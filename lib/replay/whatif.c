@@ -259,6 +259,8 @@ static void measure(const struct pd_trace *trace, struct pd_plan *plan)
 	size_t cells = (size_t)plan->stage_count * PD_OP_KINDS, used = 0;
 	struct times *times = pd_calloc(cells, sizeof(*times));
 	int64_t *all = pd_calloc(trace->count, sizeof(*all));
+	/* per rank: a backward in parts, as far as it has come */
+	int64_t *parts = pd_calloc((size_t)plan->rank_count, sizeof(*parts));
 
 	for (int pass = 0; pass < 2; pass++) {
 		for (size_t i = 0; i < trace->count; i++) {
@@ -266,10 +268,18 @@ static void measure(const struct pd_trace *trace, struct pd_plan *plan)
 			struct times *here = &times[(size_t)record->op.stage * PD_OP_KINDS +
 						    record->op.kind];
 
-			if (record->op.evaluate)
+			int64_t *part = &parts[record->op.rank];
+			int64_t ns = record->end_ns - record->start_ns;
+
+			if (record->op.evaluate || record->op.kind == PD_OP_allreduce)
 				continue;
+			if (record->op.bucket > 0) {
+				*part = ns += record->op.bucket > 1 ? *part : 0;
+				if (record->op.more)
+					continue;
+			}
 			if (pass == 1)
-				here->ns[here->count] = record->end_ns - record->start_ns;
+				here->ns[here->count] = ns;
 			here->count++;
 		}
 		for (size_t c = 0; c < cells && pass == 0; c++) {
@@ -281,6 +291,7 @@ static void measure(const struct pd_trace *trace, struct pd_plan *plan)
 	for (int s = 0; s < plan->stage_count; s++)
 		set_stage(plan->profile, &plan->stages[s], &times[(size_t)s * PD_OP_KINDS]);
 	free(times);
+	free(parts);
 	free(all);
 }
 

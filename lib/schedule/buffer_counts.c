@@ -154,11 +154,16 @@ static void take_once(struct stock *stock, int32_t *mine)
 		*mine = take(stock);
 }
 
-/* Enters a backward: gradients that arrived are used, others leave. */
-static void back(struct walk *w, struct pd_buffers *mine, int64_t i)
+/*
+ * Enters a backward: gradients that arrived are used, to the end of its last part, and others leave,
+ * which are made from the first part on.
+ */
+static void back(struct walk *w, struct pd_buffers *mine, const struct pd_op *op, int64_t i)
 {
-	if (mine->arriving >= 0)
+	if (mine->arriving >= 0 && !op->more)
 		put_back(&w->arriving, mine->arriving);
+	if (op->bucket > 1)
+		return;
 	w->to_send[i] = w->ins;
 	if (w->ins > 0)
 		mine->leaving = take(&w->leaving);
@@ -182,12 +187,14 @@ static void forth(struct walk *w, struct pd_buffers *mine, int64_t i)
 }
 
 /* Ends a microbatch, of which only gradients on their way are still needed. */
-static void end(struct walk *w, const struct pd_buffers *mine, int64_t version)
+static void end(struct walk *w, const struct pd_buffers *mine, const struct pd_op *op)
 {
+	if (op->more)
+		return;
 	put_back(&w->inboxes, mine->inbox);
 	put_back(&w->slots, mine->slot);
 	if (w->schedule->plan->weights != PD_WEIGHTS_LATEST)
-		read_version(&w->versions, version, -1);
+		read_version(&w->versions, op->version, -1);
 }
 
 static void follow(struct walk *w, const struct pd_op *op)
@@ -219,14 +226,14 @@ static void follow(struct walk *w, const struct pd_op *op)
 		take_once(&w->arriving, &mine->arriving);
 		break;
 	case PD_OP_backward:
-		back(w, mine, i);
-		end(w, mine, op->version);
+		back(w, mine, op, i);
+		end(w, mine, op);
 		break;
 	case PD_OP_backward_input:
-		back(w, mine, i);
+		back(w, mine, op, i);
 		break;
 	case PD_OP_backward_weight:
-		end(w, mine, op->version);
+		end(w, mine, op);
 		break;
 	case PD_OP_send_gradient:
 		if (--w->to_send[i] == 0)

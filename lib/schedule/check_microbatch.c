@@ -202,7 +202,18 @@ static bool check_gradient(struct rank_walk *w, struct stage_walk *part, const s
 	if (u >= part->updates + part->open)
 		return WRONG(w, "the step of the group before, from microbatch %" PRId64 " on, does"
 			     " not stand before it", part->updates * part->group);
-	part->backwards[u % 2]++;
+	part->backwards[u % 2] += !op->more;
+	return true;
+}
+
+/* Checks that the parts of a backward come in turn; check_open sees that nothing is between. */
+static bool check_part(struct rank_walk *w, struct stage_walk *part, const struct pd_op *op)
+{
+	if (op->bucket != part->had + 1)
+		return WRONG(w, "it is part %d of its backward; expected part %d next", op->bucket,
+			     part->had + 1);
+	part->in_parts = op->microbatch;
+	part->had = op->more ? op->bucket : 0;
 	return true;
 }
 
@@ -211,7 +222,11 @@ static bool check_compute(struct rank_walk *w, struct stage_walk *part, const st
 {
 	if (*did(part, op->kind, i))
 		return WRONG(w, "a second time; expected it once");
-	*did(part, op->kind, i) = true;
+	if (op->bucket > 0 && !check_part(w, part, op))
+		return false;
+	*did(part, op->kind, i) = !op->more;
+	if (op->bucket > 1)
+		return check_same_version(w, part, op, i) && check_gradient(w, part, op);
 	switch (op->kind) {
 	case PD_OP_load:
 		return w->lists->wiring->loads[part->s] ||

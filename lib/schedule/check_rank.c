@@ -22,19 +22,30 @@ static int64_t group_size(const struct rank_walk *w, const struct stage_walk *pa
 	return begin < end ? below(part, end) - below(part, begin) : 0;
 }
 
-/* Checks a backward, or the sum, of the group whose turn it is. */
+/*
+ * Returns the backwards of a group as far as a bucket, from 1, is concerned: one in parts counts
+ * when it has had that bucket's part.
+ */
+static int64_t backwards_of(const struct stage_walk *part, int64_t u, int bucket)
+{
+	return part->backwards[u % 2] + (part->had > 0 && part->had >= bucket &&
+					 part->in_parts / part->group == u);
+}
+
+/* Checks the sum of a bucket, or all of a group, whose turn it is. */
 static bool check_group(struct rank_walk *w, const struct stage_walk *part, const struct pd_op *op,
 			bool sums)
 {
 	int64_t u = part->updates, size = group_size(w, part, u);
+	int bucket = sums || op->bucket == 0 ? part->buckets : op->bucket;
 
 	if (op->microbatch != u * part->group)
 		return WRONG(w, "expected the group that begins with microbatch %" PRId64 " next",
 			     u * part->group);
-	if (part->backwards[u % 2] < size)
+	if (backwards_of(part, u, bucket) < size)
 		return WRONG(w, "%" PRId64 " of the %" PRId64 " backwards of its group stand "
-			     "before it; expected all", part->backwards[u % 2], size);
-	return !sums || part->stage->replicas == 1 || part->sums > u ||
+			     "before it; expected all", backwards_of(part, u, bucket), size);
+	return !sums || part->stage->replicas == 1 || part->sums == (u + 1) * part->buckets ||
 	       WRONG(w, "its allreduce does not stand before it");
 }
 
@@ -54,6 +65,20 @@ static bool check_agree(struct rank_walk *w, const struct pd_op *op)
 	return true;
 }
 
+/* Checks which bucket an all-reduce is of: they come in turn, so that all replicas agree. */
+static bool check_sum(struct rank_walk *w, struct stage_walk *part, const struct pd_op *op)
+{
+	int64_t done = part->sums - part->updates * part->buckets;
+
+	if (done == part->buckets)
+		return WRONG(w, "a second time; expected it once");
+	if (part->buckets > 1 && op->bucket != done + 1)
+		return WRONG(w, "it is of bucket %d; expected bucket %" PRId64 " of %d next",
+			     op->bucket, done + 1, part->buckets);
+	part->sums++;
+	return true;
+}
+
 /* Checks an all-reduce or a step: groups come in turn, after all their backwards. */
 static bool check_update(struct rank_walk *w, struct stage_walk *part, const struct pd_op *op)
 {
@@ -66,10 +91,7 @@ static bool check_update(struct rank_walk *w, struct stage_walk *part, const str
 	if (op->kind == PD_OP_allreduce) {
 		if (part->stage->replicas == 1)
 			return WRONG(w, "stage %d has one replica, and nothing to sum", part->s);
-		if (part->sums > u)
-			return WRONG(w, "a second time; expected it once");
-		part->sums++;
-		return true;
+		return check_sum(w, part, op);
 	}
 	if (pd_plan_agrees(w->lists->plan) && w->agreed <= u)
 		return WRONG(w, "its agree does not stand before it");
@@ -84,11 +106,37 @@ static bool check_update(struct rank_walk *w, struct stage_walk *part, const str
 	return true;
 }
 
+static bool computes(enum pd_op_kind kind)
+{
+	return kind != PD_OP_load && kind != PD_OP_allreduce && kind != PD_OP_agree &&
+	       !pd_op_transfers(kind);
+}
+
+/*
+ * Checks that the rank computes nothing between the parts of a backward: in between, scratch has
+ * gradients of activations.
+ */
+static bool check_open(struct rank_walk *w, const struct pd_op *op)
+{
+	for (int p = 0; p < w->part_count && computes(op->kind); p++) {
+		const struct stage_walk *part = &w->parts[p];
+
+		if (part->had > 0 && (op->bucket != part->had + 1 || op->stage != part->s ||
+					op->microbatch != part->in_parts))
+			return WRONG(w, "the backward of microbatch %" PRId64 " at stage %d has had "
+				     "%d of its %d parts; expected the next one", part->in_parts,
+				     part->s, part->had, part->buckets);
+	}
+	return true;
+}
+
 static bool check_op(struct rank_walk *w, const struct pd_op *op)
 {
 	struct stage_walk *part = w->parts;
 	int64_t i;
 
+	if (!check_open(w, op))
+		return false;
 	/* An agree belongs to the rank, whatever stage it names. */
 	while (part->s != op->stage && op->kind != PD_OP_agree)
 		part++;
@@ -139,6 +187,7 @@ static void part_init(struct stage_walk *part, const struct rank_walk *w,
 		.ins = w->lists->wiring->in_count[role->stage],
 		.outs = w->lists->wiring->out_count[role->stage],
 		.group = check_group_of(plan, role->stage),
+		.buckets = pd_plan_bucket_count(plan, role->stage),
 		.open = pd_plan_open_groups(plan, role->stage),
 	};
 	part->count = below(part, w->lists->microbatches);

@@ -15,7 +15,11 @@ struct stage_walk {
 	bool *did;                      /* [activity][local microbatch] */
 	int64_t *version;               /* per local microbatch: its forward's version */
 	int *waiting;                   /* per link, first those in: waiting gradients */
-	int64_t newest, updates, sums;
+	int64_t newest, updates;
+	int64_t sums;                   /* all-reduces: of all groups, a bucket each */
+	int buckets;                    /* pd_plan_bucket_count */
+	int64_t in_parts;               /* the microbatch whose backward is in parts */
+	int had;                        /* its parts so far; 0: no backward is open */
 	int open;                       /* groups whose gradients are added up at once */
 	int64_t backwards[2];           /* per group, by number mod 2 */
 };

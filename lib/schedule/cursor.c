@@ -39,7 +39,8 @@ static int64_t op_time(const struct pd_cursor *c, const struct pd_cursor_stream 
 	case PD_OP_backward_weight:
 		return pd_tick_of_backward_weight(schedule, stream->stage, n);
 	case PD_OP_allreduce:
-		return pd_tick_of_allreduce(schedule, stream->stage, n);
+		return stream->bucket > 0 ? pd_tick_of_buckets(schedule, stream->stage, n)
+					  : pd_tick_of_allreduce(schedule, stream->stage, n);
 	case PD_OP_agree:
 		return pd_tick_of_agree(schedule, n);
 	case PD_OP_step:
@@ -49,9 +50,17 @@ static int64_t op_time(const struct pd_cursor *c, const struct pd_cursor_stream 
 	}
 }
 
-/* Returns an id that both ranks of a transfer, and all members of an all-reduce, compute. */
+/*
+ * Returns the place among the operations of a tick.  Both ranks of a transfer, and all members of an
+ * all-reduce, compute the same one.
+ */
 static int64_t op_id(const struct pd_cursor *c, const struct pd_cursor_stream *stream)
 {
+	int64_t stages = c->schedule->stage_count;
+
+	if (stream->bucket > 0)         /* a part of backward, the sum, the next part */
+		return (2 * (stream->bucket - 1) + (stream->kind == PD_OP_allreduce)) * stages +
+		       stream->stage;
 	switch (stream->kind) {
 	case PD_OP_recv_activation:
 	case PD_OP_send_activation:
@@ -89,6 +98,27 @@ static int64_t even_until(const struct pd_cursor *c, const struct pd_cursor_stre
 				   (int64_t)pd_schedule_inboxes(schedule, s, evaluate) *
 				   schedule->plan->stages[s].replicas);
 	return room < until ? room : until;
+}
+
+static bool makes_gradients(const struct pd_cursor *c, enum pd_op_kind kind)
+{
+	return kind == (c->schedule->splits ? PD_OP_backward_weight : PD_OP_backward);
+}
+
+/* Returns the first bucket of a stream's next operation: 0, if it is about all of them. */
+static int first_bucket(const struct pd_cursor *c, const struct pd_cursor_stream *stream)
+{
+	int64_t group = c->schedule->group[stream->stage];
+	int64_t begin = stream->next / group * group, end = begin + group;
+
+	if (c->schedule->buckets[stream->stage] == 1)
+		return 0;
+	if (stream->kind == PD_OP_allreduce)
+		return 1;
+	if (end > c->phase.last - began(&c->phase))
+		end = c->phase.last - began(&c->phase);
+	/* The replica's last backward of the group is the one in parts. */
+	return makes_gradients(c, stream->kind) && stream->next + stream->stride >= end;
 }
 
 /* Sets the key of a stream's next operation, and how the keys behind it follow. */
@@ -137,6 +167,7 @@ static void add_stream(struct pd_cursor *c, int stage, enum pd_op_kind kind, int
 	}
 	if (link >= 0 && other_stage(c, stream)->replicas == 1)
 		stream->peer = other_stage(c, stream)->ranks[0];
+	stream->bucket = first_bucket(c, stream);
 	set_key(c, c->stream_count - 1);
 }
 
@@ -267,9 +298,17 @@ static int first_stream(const struct pd_cursor *c)
 static void advance(struct pd_cursor *c, int i)
 {
 	struct pd_cursor_stream *stream = &c->streams[i];
+	bool even = stream->next + stream->stride < stream->until && stream->bucket == 0;
 
-	stream->next += stream->stride;
-	if (stream->next < stream->until)
+	if (stream->bucket > 0 && stream->bucket < c->schedule->buckets[stream->stage]) {
+		stream->bucket++;
+	} else {
+		stream->next += stream->stride;
+		stream->bucket = c->schedule->buckets[stream->stage] > 1 ? first_bucket(c, stream)
+									 : 0;
+		even &= stream->bucket == 0;
+	}
+	if (even)
 		c->keys[i] += c->pitch * stream->stride;
 	else
 		set_key(c, i);
@@ -287,6 +326,9 @@ bool pd_cursor_next(struct pd_cursor *c, struct pd_op *op_p)
 		.kind = stream->kind, .evaluate = c->phase.evaluate,
 		.rank = c->rank, .stage = stream->stage, .peer = -1, .link = stream->link,
 		.microbatch = began(&c->phase) + n, .version = -1, .keep = -1, .seq = -1,
+		.bucket = (int16_t)stream->bucket,
+		.more = stream->bucket > 0 &&
+			stream->bucket < c->schedule->buckets[stream->stage],
 	};
 	switch (stream->kind) {
 	case PD_OP_forward:
@@ -323,8 +365,11 @@ void pd_cursor_limit(struct pd_cursor *c, int64_t last)
 		pd_bug("schedule: microbatch %" PRId64 " has begun; cannot end at %" PRId64,
 		       c->highest, last);
 	c->phase.last = last;
-	for (int i = 0; i < c->stream_count; i++)
+	for (int i = 0; i < c->stream_count; i++) {
+		if (c->streams[i].bucket <= 1)
+			c->streams[i].bucket = first_bucket(c, &c->streams[i]);
 		set_key(c, i);
+	}
 }
 
 int64_t pd_cursor_oldest(const struct pd_cursor *c, int stage, int64_t at)

@@ -13,6 +13,7 @@ struct pd_cursor_stream {
 					   times the cursor's pitch */
 	int stage, link;
 	int stride;                     /* from one value of `next` to the one after */
+	int bucket;                     /* pd_op.bucket of its next operation */
 	int peer;                       /* peer of all its transfers; -1: it varies */
 	enum pd_op_kind kind;
 };

@@ -29,6 +29,29 @@ int pd_op_kind_read(const struct pd_place *place, const char *manual, enum pd_op
 	return pd_place_expected(&at, err, "an operation of %s such as \"forward\"", manual);
 }
 
+int pd_op_bucket_read(const struct pd_place *place, const struct pd_plan *plan, struct pd_op *op,
+		      struct pd_error *err)
+{
+	int64_t bucket = 0;
+	int count;
+
+	if (pd_json_opt_int(place, "bucket", 1, PD_MOST_BUCKETS, &bucket, err) < 0)
+		return -1;
+	if (bucket == 0)
+		return 0;
+	count = pd_plan_bucket_count(plan, op->stage);
+	if (op->kind != PD_OP_allreduce && op->kind != PD_OP_backward &&
+	    op->kind != PD_OP_backward_weight)
+		return pd_place_error(place, err, "%s has no \"bucket\"",
+				      pd_op_kind_name[op->kind]);
+	if (count == 1 || bucket > count)
+		return pd_place_error(place, err, "\"bucket\" is %" PRId64 "; stage %d has %d in "
+				      "the plan", bucket, op->stage, count);
+	op->bucket = (int16_t)bucket;
+	op->more = bucket < count;
+	return 0;
+}
+
 /*
  * Finds the link of a transfer.  One end is this operation's stage, the other a stage of the peer. 
  * peer_stage names that stage if there are several, else it is -1.
@@ -102,7 +125,8 @@ static int read_op(const struct pd_lists *lists, const struct pd_place *place, s
 				      "found stage %" PRId64, op->rank,
 				      lists->roles[lists->first_role[op->rank]].stage, stage);
 	op->stage = (int32_t)stage;
-	return read_parties(lists, place, op, err);
+	return pd_op_bucket_read(place, lists->plan, op, err) < 0
+		? -1 : read_parties(lists, place, op, err);
 }
 
 /* Adds an operation of a rank, from a line of its own or from a block. */
@@ -147,7 +171,7 @@ static int read_operations(struct pd_lists *lists, const struct pd_place *place,
 			   int64_t line, struct pd_block *block, struct pd_error *err)
 {
 	static const char *const known[] = { "op", "stage", "microbatch", "weight_version", "peer",
-					     "peer_stage", "group", "seq", "duration_ns",
+					     "peer_stage", "group", "bucket", "seq", "duration_ns",
 					     "memory_delta_bytes", NULL };
 	const struct pd_list *list = &lists->ranks[rank];
 	struct pd_place operations = pd_place_key(place, "operations");
@@ -189,8 +213,8 @@ static int read_block(struct pd_lists *lists, const struct pd_place *place, int 
 static int read_line(void *of, const struct pd_place *place, int64_t line, struct pd_error *err)
 {
 	static const char *const known[] = { "rank", "op", "stage", "microbatch", "weight_version",
-					     "peer", "peer_stage", "group", "seq", "duration_ns",
-					     "memory_delta_bytes", NULL };
+					     "peer", "peer_stage", "group", "bucket", "seq",
+					     "duration_ns", "memory_delta_bytes", NULL };
 	struct pd_place operations = pd_place_key(place, "operations");
 	struct pd_lists *lists = of;
 	int64_t rank;

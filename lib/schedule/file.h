@@ -20,6 +20,9 @@ struct pd_lists *pd_lists_read_at(FILE *in, const struct pd_place *root, struct 
 /* Reads the "op" of an operation; `manual` is the page that explains the kinds. */
 int pd_op_kind_read(const struct pd_place *place, const char *manual, enum pd_op_kind *kind_p,
 		    struct pd_error *err);
+/* Reads the "bucket" of an operation of the plan, if it has one; sets op->more, too. */
+int pd_op_bucket_read(const struct pd_place *place, const struct pd_plan *plan, struct pd_op *op,
+		      struct pd_error *err);
 
 /*
  * Writes what the generator makes for a number of minibatches, rank after rank, and keeps no

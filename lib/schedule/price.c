@@ -7,23 +7,48 @@
 #include <stdlib.h>
 
 /*
- * Returns the time of 2 (m - 1) steps, each of one m-th of the bytes, on the slowest link between
- * the replicas, as pd-plan predicts it.  A replay knows which way the pieces go, and that links are
- * shared.
+ * Returns the reducer's time on the slowest link between the replicas, as pd-plan predicts it.  A
+ * replay knows which way the pieces go, and that links are shared.
  */
 static int64_t allreduce_ns(const struct pd_plan *plan, const struct pd_stage *stage, int64_t bytes)
 {
-	int64_t m = stage->replicas, steps = 2 * (m - 1), low, high, step_ns;
+	int64_t m = stage->replicas, low, high, latency_ns;
 
-	if (m == 1 || bytes == 0)
-		return 0;
 	low = high = stage->ranks[0];
 	for (int r = 1; r < m; r++) {
 		low = stage->ranks[r] < low ? stage->ranks[r] : low;
 		high = stage->ranks[r] > high ? stage->ranks[r] : high;
 	}
-	step_ns = pd_topology_transfer_ns(&plan->topology, low, high, (bytes + m - 1) / m);
-	return pd_times(steps, step_ns);
+	latency_ns = low == high ? 0 : pd_topology_transfer_ns(&plan->topology, low, high, 0);
+	return pd_reducers[plan->reducer].cost_ns(
+		pd_topology_transfer_ns(&plan->topology, low, high, bytes) - latency_ns,
+		latency_ns, m);
+}
+
+static void price_buckets(struct pd_stage_price *price, const struct pd_plan *plan, int s)
+{
+	int count = pd_plan_bucket_count(plan, s);
+	struct pd_bucket *buckets;
+
+	if (count == 1)
+		return;
+	buckets = pd_calloc((size_t)count, sizeof(*buckets));
+	pd_plan_buckets(plan, s, buckets);
+	price->buckets = pd_calloc((size_t)count, sizeof(*price->buckets));
+	for (int i = 0; i < count; i++) {
+		struct pd_bucket_price *bucket = &price->buckets[i];
+		int first = buckets[i].first_layer;
+
+		bucket->allreduce_ns = allreduce_ns(plan, &plan->stages[s], buckets[i].bytes);
+		for (int l = first; l < first + buckets[i].layer_count; l++) {
+			const struct pd_profile_layer *layer = &plan->profile->layers[l];
+
+			bucket->backward_ns = pd_plus(bucket->backward_ns, layer->backward_ns);
+			bucket->backward_weight_ns = pd_plus(bucket->backward_weight_ns,
+							     pd_profile_weight_ns(layer));
+		}
+	}
+	free(buckets);
 }
 
 static void price_time(struct pd_stage_price *price, const struct pd_plan *plan, int s)
@@ -107,6 +132,7 @@ void pd_prices_init(struct pd_prices *prices, const struct pd_plan *plan,
 		price_time(price, plan, s);
 		price_memory(price, plan, wiring, s);
 		price->allreduce_ns = allreduce_ns(plan, &plan->stages[s], price->full_bytes);
+		price_buckets(price, plan, s);
 		if (!pd_plan_agrees(plan))
 			continue;
 		price->norm_bytes = norm_bytes(plan, s, price->full_bytes);
@@ -116,6 +142,8 @@ void pd_prices_init(struct pd_prices *prices, const struct pd_plan *plan,
 
 void pd_prices_release(struct pd_prices *prices)
 {
+	for (int s = 0; prices->stages && s < prices->plan->stage_count; s++)
+		free(prices->stages[s].buckets);
 	free(prices->stages);
 	prices->stages = NULL;
 }
@@ -172,18 +200,21 @@ static int64_t duration_ns(const struct pd_prices *prices, const struct pd_op *o
 {
 	const struct pd_stage_price *price = &prices->stages[op->stage];
 
+	const struct pd_bucket_price *bucket = op->bucket > 0 ? &price->buckets[op->bucket - 1]
+							      : NULL;
+
 	switch (op->kind) {
 	case PD_OP_forward:
 	case PD_OP_recompute:
 		return price->forward_ns;
 	case PD_OP_backward:
-		return price->backward_ns;
+		return bucket ? bucket->backward_ns : price->backward_ns;
 	case PD_OP_backward_input:
 		return price->backward_input_ns;
 	case PD_OP_backward_weight:
-		return price->backward_weight_ns;
+		return bucket ? bucket->backward_weight_ns : price->backward_weight_ns;
 	case PD_OP_allreduce:
-		return price->allreduce_ns;
+		return bucket ? bucket->allreduce_ns : price->allreduce_ns;
 	case PD_OP_agree:
 		return agree_ns(prices->plan, op->rank);
 	case PD_OP_step:
@@ -216,9 +247,10 @@ void pd_account_release(struct pd_account *account)
 	free(account->newest);
 }
 
+/* A backward in parts reads its version once, to the end of the last part. */
 static bool reads(const struct pd_op *op)
 {
-	return op->version >= 0 && op->kind != PD_OP_step;
+	return op->version >= 0 && op->kind != PD_OP_step && !op->more;
 }
 
 void pd_account_expect(struct pd_account *account, const struct pd_op *op)
@@ -266,6 +298,8 @@ int64_t pd_account_enter(struct pd_account *account, const struct pd_op *op)
 		break;
 	case PD_OP_backward:
 	case PD_OP_backward_weight:
+		if (op->more)
+			break;
 		delta -= pd_plus(price->slot_bytes, pd_plus(price->loaded_bytes,
 						      price->arriving_bytes));
 		break;

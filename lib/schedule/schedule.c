@@ -298,6 +298,9 @@ struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error 
 	schedule->stage_count = plan->stage_count;
 	set_ranks(schedule);
 	schedule->group = pd_calloc(n, sizeof(*schedule->group));
+	schedule->buckets = pd_calloc(n, sizeof(*schedule->buckets));
+	for (int s = 0; s < plan->stage_count; s++)
+		schedule->buckets[s] = pd_plan_bucket_count(plan, s);
 	schedule->warmup = pd_calloc(n, sizeof(*schedule->warmup));
 	schedule->first = pd_calloc(n, sizeof(*schedule->first));
 	schedule->slots = pd_calloc(n, sizeof(*schedule->slots));
@@ -308,7 +311,7 @@ struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error 
 		return NULL;
 	}
 	schedule->wiring = pd_wiring_new(plan);
-	schedule->scale = 2 * (int64_t)schedule->wiring->link_count + plan->stage_count;
+	schedule->scale = pd_schedule_scale(plan, schedule->wiring);
 	schedule->origin = origin(schedule);
 	set_outboxes(schedule);
 	return schedule;
@@ -322,6 +325,7 @@ void pd_schedule_free(struct pd_schedule *schedule)
 		pd_wiring_free(schedule->wiring);
 	free(schedule->ranks);
 	free(schedule->group);
+	free(schedule->buckets);
 	free(schedule->warmup);
 	free(schedule->first);
 	free(schedule->slots);
@@ -345,6 +349,23 @@ int pd_schedule_norm_rounds(const struct pd_plan *plan)
 	return rounds;
 }
 
+/*
+ * Links come first, then stages.  The parts of a backward and the sums of their buckets take turns at
+ * one tick (tick.c), apart for each stage.
+ */
+int64_t pd_schedule_scale(const struct pd_plan *plan, const struct pd_wiring *wiring)
+{
+	int64_t scale = 2 * (int64_t)wiring->link_count + plan->stage_count, most = 1;
+
+	for (int s = 0; s < plan->stage_count && plan->bucket_bytes > 0; s++) {
+		int count = pd_plan_bucket_count(plan, s);
+
+		most = count > most ? count : most;
+	}
+	return most > 1 && 2 * most * plan->stage_count > scale ? 2 * most * plan->stage_count
+								: scale;
+}
+
 int64_t pd_schedule_unit(const struct pd_schedule *schedule)
 {
 	int64_t unit = 1;
@@ -362,6 +383,10 @@ int64_t pd_schedule_unit(const struct pd_schedule *schedule)
 
 const char *pd_op_short(const struct pd_op *op, char *buf)
 {
-	snprintf(buf, 32, "%d%c%" PRId64, op->stage, pd_op_kind_letter[op->kind], op->microbatch);
+	int used = snprintf(buf, 40, "%d%c%" PRId64, op->stage, pd_op_kind_letter[op->kind],
+			    op->microbatch);
+
+	if (op->bucket > 0)
+		snprintf(buf + used, (size_t)(40 - used), ".%d", op->bucket);
 	return buf;
 }

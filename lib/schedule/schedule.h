@@ -19,6 +19,7 @@
 #ifndef PD_SCHEDULE_SCHEDULE_H
 #define PD_SCHEDULE_SCHEDULE_H
 
+#include "plan/buckets.h"
 #include "plan/plan.h"
 #include "plan/wiring.h"
 
@@ -38,6 +39,13 @@ extern const char pd_op_kind_letter[PD_OP_KINDS];
 struct pd_op {
 	enum pd_op_kind kind;
 	bool evaluate;          /* part of an evaluation phase: forward only, state untouched */
+	/*
+	 * If gradients are summed in several buckets: the number, from 1, of the bucket that an
+	 * allreduce sums, or whose layers this part of a backward goes through, and whether those
+	 * of other buckets follow.  0: all of them.
+	 */
+	bool more;
+	int16_t bucket;
 	int32_t rank, stage;    /* stage of an agree: the rank's first */
 	int32_t peer;           /* the other rank of a transfer, or -1 */
 	int32_t link;           /* of a transfer, in the wiring; or -1 */
@@ -61,6 +69,7 @@ struct pd_schedule {
 	struct { int stage, replica; } *ranks;
 	/* The rest is per stage. */
 	int64_t *group;                 /* microbatches per update */
+	int *buckets;                   /* pd_plan_bucket_count */
 	int *warmup;                    /* forwards of a replica ahead of its backwards */
 	int *first;                     /* the same for microbatches below `admitted`
 					   (pd_plan_first) */
@@ -132,6 +141,11 @@ int pd_schedule_stages(const struct pd_schedule *schedule, int rank, int *stages
  */
 int64_t pd_schedule_norm_bytes(const struct pd_plan *plan);
 int pd_schedule_norm_rounds(const struct pd_plan *plan);
+/*
+ * Returns the factor between ticks and sequence numbers: every operation at a tick has a place
+ * below it.
+ */
+int64_t pd_schedule_scale(const struct pd_plan *plan, const struct pd_wiring *wiring);
 /* Returns the unit of a phase: it can be cut at any b for which b - first is a multiple of this. */
 int64_t pd_schedule_unit(const struct pd_schedule *schedule);
 
@@ -142,7 +156,7 @@ int64_t pd_schedule_next_base(const struct pd_schedule *schedule, const struct p
 int pd_schedule_fits(const struct pd_schedule *schedule, int64_t microbatches,
 		     struct pd_error *err);
 
-/* Writes "2F0" into buf (at least 32 bytes) and returns it. */
+/* Writes "2F0", or "2F0.1" for bucket 1, into buf (at least 40 bytes) and returns it. */
 const char *pd_op_short(const struct pd_op *op, char *buf);
 
 #endif

@@ -73,6 +73,12 @@
  * weight gradients wait, too).  What its forward sends waits in an outbox, which set_outboxes
  * (schedule.c) counts.
  *
+ * Buckets.  Where a stage's gradients are summed in several (plan/buckets.h), the last backward of a
+ * group is in parts, a bucket's layers each, and the sum of a bucket is listed right behind its
+ * part: part 1, sum 1, part 2, sum 2 and so on, all at the tick of that backward, at which the rank
+ * has nothing else.  A replica whose last backward of the group comes earlier has all parts there,
+ * and all sums at the tick of the group's last.
+ *
  * Argument.  Leads do not grow with s.  (SOSP's warm-ups satisfy this: ceil(R/r) r - r is at least
  * R - r, the ranks of all later stages, and less than R.)  Then every dependency points forward in
  * time:
@@ -257,12 +263,17 @@ int64_t pd_tick_of_activation(const struct pd_schedule *schedule, bool evaluate,
 	return ready > room ? ready : room;
 }
 
-int64_t pd_tick_of_allreduce(const struct pd_schedule *schedule, int s, int64_t u)
+int64_t pd_tick_of_buckets(const struct pd_schedule *schedule, int s, int64_t u)
 {
 	int64_t last = (u + 1) * schedule->group[s] - 1;
 
-	return (schedule->splits ? pd_tick_of_backward_weight(schedule, s, last)
-				 : pd_tick_of_backward(schedule, s, last)) + 4;
+	return schedule->splits ? pd_tick_of_backward_weight(schedule, s, last)
+				: pd_tick_of_backward(schedule, s, last);
+}
+
+int64_t pd_tick_of_allreduce(const struct pd_schedule *schedule, int s, int64_t u)
+{
+	return pd_tick_of_buckets(schedule, s, u) + 4;
 }
 
 int64_t pd_tick_of_agree(const struct pd_schedule *schedule, int64_t u)

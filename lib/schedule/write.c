@@ -46,6 +46,8 @@ static void write_op(FILE *out, const struct pd_lists *lists, const struct pd_op
 			? lists->wiring->links[op->link].from : lists->wiring->links[op->link].to);
 	if (op->kind == PD_OP_allreduce)
 		fprintf(out, ",\"group\":%" PRId32, op->stage);
+	if (op->bucket > 0)
+		fprintf(out, ",\"bucket\":%d", op->bucket);
 	if (op->seq >= 0)
 		fprintf(out, ",\"seq\":%" PRId64, op->seq);
 }

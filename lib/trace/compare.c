@@ -24,6 +24,8 @@ static int compare_ops(const struct pd_op *x, const struct pd_op *y)
 		return x->microbatch < y->microbatch ? -1 : 1;
 	if (x->peer != y->peer)
 		return x->peer < y->peer ? -1 : 1;
+	if (x->bucket != y->bucket)
+		return x->bucket < y->bucket ? -1 : 1;
 	return (x->link > y->link) - (x->link < y->link);
 }
 

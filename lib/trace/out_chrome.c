@@ -144,7 +144,7 @@ static void put_bars(struct writer *w, const struct pd_timeline *timeline, int r
 		for (size_t i = 0; i < lane->count; i++) {
 			const struct pd_record *record = lane->bars[i].record;
 			const struct pd_op *op = &record->op;
-			char name[32];
+			char name[40];
 
 			event(w, 'X', pid_of(w, rank), tid_of(l, lane->bars[i].depth));
 			put_us(w, "ts", record->start_ns - w->zero_ns);
@@ -289,7 +289,8 @@ static void put_in_flight(struct writer *w, const struct pd_timeline *timeline, 
 			continue;
 		if (record->op.kind == PD_OP_forward)
 			changes[n++] = (struct change){ record->start_ns, 1 };
-		else if (record->op.kind == (split ? PD_OP_backward_weight : PD_OP_backward))
+		else if (record->op.kind == (split ? PD_OP_backward_weight : PD_OP_backward) &&
+			 !record->op.more)
 			changes[n++] = (struct change){ record->end_ns, -1 };
 	}
 	qsort(changes, n, sizeof(*changes), by_when);

@@ -10,7 +10,7 @@
 
 static const char *describe(const struct pd_op *op, char buf[64])
 {
-	char name[32];
+	char name[40];
 
 	if (op->peer >= 0)
 		snprintf(buf, 64, "%s %s, peer %d", pd_op_short(op, name),

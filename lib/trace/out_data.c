@@ -63,7 +63,8 @@ static json_t *stage_json(const struct pd_report *report, int s)
 			 "backward_ns", mean(one->backward_ns), "step_ns", mean(one->step_ns),
 			 "allreduce_ns", mean(one->allreduce_ns),
 			 "allreduces", (json_int_t)one->allreduces,
-			 "allreduce_bytes", (json_int_t)one->allreduce_bytes);
+			 "allreduce_bytes", (json_int_t)(one->allreduces
+					   ? one->allreduce_bytes / one->allreduces : 0));
 }
 
 static json_t *link_json(const struct pd_link_report *one)

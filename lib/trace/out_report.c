@@ -174,9 +174,8 @@ static void print_links(const struct pd_report *report, FILE *out)
 			continue;
 		snprintf(name, sizeof(name), "all-reduce, stage %d of %d ranks", s,
 			 plan->stages[s].replicas);
-		print_moved(name, stage->allreduces,
-			    pd_times(stage->allreduces, stage->allreduce_bytes),
-			    stage->allreduce_ns, out);
+		print_moved(name, stage->allreduces, stage->allreduce_bytes, stage->allreduce_ns,
+			    out);
 	}
 }
 

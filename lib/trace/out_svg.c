@@ -81,7 +81,7 @@ static void put_bar(const struct pd_timeline *timeline, const struct pd_record *
 {
 	const struct pd_op *op = &record->op;
 	int64_t from = record->start_ns, to = record->end_ns;
-	char label[32], from_text[32], length_text[32], colour[8];
+	char label[40], from_text[32], length_text[32], colour[8];
 	double x, width, white = white_of(timeline, op);
 
 	if (to <= window->begin_ns || from >= window->end_ns || to == from)

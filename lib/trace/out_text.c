@@ -154,7 +154,7 @@ static void fill_cells(const struct pd_lane *lane, const struct row *row)
 static void print_run(const struct pd_timeline *timeline, const struct pd_op *op, int n,
 		      bool colour, FILE *out)
 {
-	char text[32], *label = text;
+	char text[40], *label = text;
 	int length;
 
 	pd_op_short(op, label);

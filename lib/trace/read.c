@@ -14,6 +14,7 @@
 struct reader {
 	struct pd_trace *trace;
 	struct pd_wiring *wiring;
+	int64_t scale;                  /* pd_schedule_scale */
 };
 
 static bool stage_has(const struct pd_stage *stage, int64_t rank)
@@ -36,14 +37,13 @@ static int find_link(const struct reader *reader, const struct pd_op *op)
 	bool leaves = op->kind == PD_OP_send_activation || op->kind == PD_OP_recv_gradient;
 	int count = leaves ? wiring->out_count[op->stage] : wiring->in_count[op->stage];
 	const int *links = leaves ? wiring->out[op->stage] : wiring->in[op->stage];
-	int64_t scale = 2 * (int64_t)wiring->link_count + plan->stage_count;
 	int found = -1;
 
 	for (int i = 0; i < count; i++) {
 		const struct pd_link *link = &wiring->links[links[i]];
 
 		if (stage_has(&plan->stages[leaves ? link->to : link->from], op->peer) &&
-		    (found < 0 || op->seq % scale / 2 == links[i]))
+		    (found < 0 || op->seq % reader->scale / 2 == links[i]))
 			found = links[i];
 	}
 	return found;
@@ -71,6 +71,8 @@ static int read_op(const struct reader *reader, const struct pd_place *place, st
 	op->rank = (int32_t)rank;
 	op->stage = (int32_t)stage;
 	op->peer = (int32_t)peer;
+	if (pd_op_bucket_read(place, plan, op, err) < 0)
+		return -1;
 	if (!pd_op_transfers(op->kind))
 		return 0;
 	if (peer < 0)
@@ -86,7 +88,7 @@ static int read_op(const struct reader *reader, const struct pd_place *place, st
 static int read_record(void *of, const struct pd_place *place, int64_t line, struct pd_error *err)
 {
 	static const char *const known[] = { "rank", "op", "stage", "microbatch", "weight_version",
-					     "peer", "seq", "bytes", "evaluate", "start_ns",
+					     "peer", "bucket", "seq", "bytes", "evaluate", "start_ns",
 					     "end_ns", NULL };
 	struct pd_record record = { .op = { .peer = -1, .link = -1, .version = -1, .seq = -1 } };
 	const struct reader *reader = of;
@@ -135,6 +137,7 @@ static struct pd_trace *read_trace(FILE *in, const struct pd_place *root, struct
 	if (!reader.trace)
 		return NULL;
 	reader.wiring = pd_wiring_new(reader.trace->plan);
+	reader.scale = pd_schedule_scale(reader.trace->plan, reader.wiring);
 	result = pd_lines_read(in, root->document, read_record, &reader, err);
 	pd_wiring_free(reader.wiring);
 	if (result < 0) {

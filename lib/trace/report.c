@@ -213,23 +213,25 @@ static void add_stages(struct pd_report *report)
 
 		if (op->evaluate)
 			continue;
-		count[op->stage][op->kind]++;
+		count[op->stage][op->kind] += !op->more;
 		sum[op->stage][op->kind] += (double)(record->end_ns - record->start_ns);
-		if (op->kind == PD_OP_allreduce)
-			report->stages[op->stage].allreduce_bytes = record->bytes;
+		if (op->kind == PD_OP_allreduce) {
+			report->stages[op->stage].allreduces++;
+			report->stages[op->stage].allreduce_bytes =
+				pd_plus(report->stages[op->stage].allreduce_bytes, record->bytes);
+		}
 	}
 	for (int s = 0; s < n; s++) {
 		struct pd_stage_report *stage = &report->stages[s];
 		int64_t whole = count[s][PD_OP_backward], parts = count[s][PD_OP_backward_weight];
 
 		stage->microbatches = whole + parts;
-		stage->allreduces = count[s][PD_OP_allreduce];
 		stage->forward_ns = mean(sum[s][PD_OP_forward], count[s][PD_OP_forward]);
 		stage->recompute_ns = mean(sum[s][PD_OP_recompute], count[s][PD_OP_recompute]);
 		stage->backward_ns = mean(sum[s][PD_OP_backward] + sum[s][PD_OP_backward_input]
 					  + sum[s][PD_OP_backward_weight], whole + parts);
 		stage->step_ns = mean(sum[s][PD_OP_step], count[s][PD_OP_step]);
-		stage->allreduce_ns = mean(sum[s][PD_OP_allreduce], count[s][PD_OP_allreduce]);
+		stage->allreduce_ns = mean(sum[s][PD_OP_allreduce], stage->allreduces);
 	}
 	report->microbatches = n ? report->stages[0].microbatches : 0;
 	free(count);

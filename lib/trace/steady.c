@@ -29,7 +29,7 @@ static struct back *backs_of(const struct pd_trace *trace, size_t *count_p)
 	for (size_t i = 0; i < trace->count; i++) {
 		const struct pd_op *op = &trace->records[i].op;
 
-		if (op->stage == 0 && !op->evaluate
+		if (op->stage == 0 && !op->evaluate && !op->more
 		    && (op->kind == PD_OP_backward || op->kind == PD_OP_backward_input
 			|| op->kind == PD_OP_backward_weight))
 			list[n++] = (struct back){ op->microbatch, trace->records[i].end_ns };

@@ -95,6 +95,8 @@ void pd_trace_write_record(FILE *out, const struct pd_record *record)
 		fprintf(out, ",\"weight_version\":%" PRId64, op->version);
 	if (op->peer >= 0)
 		fprintf(out, ",\"peer\":%" PRId32, op->peer);
+	if (op->bucket > 0)
+		fprintf(out, ",\"bucket\":%d", op->bucket);
 	if (op->seq >= 0)
 		fprintf(out, ",\"seq\":%" PRId64, op->seq);
 	if (record->bytes != 0)

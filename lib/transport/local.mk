@@ -1,5 +1,4 @@
 lib_libpd_a_SOURCES += lib/transport/transport.h \
-	lib/transport/collective.c lib/transport/collective.h \
 	lib/transport/staged.c lib/transport/staged.h
 lib_libpddevice_a_SOURCES += lib/transport/list.c \
 	lib/transport/provider.h lib/transport/routes.c lib/transport/routes.h

@@ -54,7 +54,6 @@ struct pd_transport_ops {
 	int (*arm)(struct pd_transport *t);
 };
 
-
 extern const struct pd_transport_ops pd_transport_ucx;
 
 #endif

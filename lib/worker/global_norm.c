@@ -186,14 +186,15 @@ int worker_issue_agree(struct pd_worker *w, struct chunk *first, const struct pd
 	if (!worker_may_arm(w, &a->begun) || !worker_may_arm(w, &a->done))
 		return 0;
 	/* All-reduces follow each other on the stream, in the same order on every rank. */
-	for (int i = 0; i < w->chunk_count; i++)
-		if (w->chunks[i].collective && !pd_collective_issued(w->chunks[i].collective))
-			return 0;
+	if (!pd_reduction_queue_empty(&w->reductions))
+		return 0;
 	for (int i = 0; i < w->chunk_count; i++) {
 		struct chunk *c = &w->chunks[i];
 
 		a->sums[i] = worker_sum_of(w, c, op);
-		a->ready[i] = c->collective ? &c->allreduce : a->sums[i]->ready;
+		a->ready[i] = worker_allreduced(c);
+		if (!a->ready[i])
+			a->ready[i] = a->sums[i]->buckets[0].ready;
 		a->ready[i]->last_use = w->issued;
 	}
 	pd_event_arm(&a->own);

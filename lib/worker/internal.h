@@ -4,19 +4,19 @@
 #define PD_WORKER_INTERNAL_H
 
 #include "base/mem.h"
+#include "reduce/queue.h"
 #include "schedule/list.h"
-#include "transport/collective.h"
 #include "worker/worker.h"
 
 /*
  * The tag of an all-reduce or agree is its number, shifted left by TAG_PLACES bits.  Those of an
- * all-reduce begin at TAG_ALLREDUCE; each of its pieces has two.
+ * all-reduce begin at TAG_ALLREDUCE.
  */
 #define TAG_COLLECTIVE (UINT64_C(1) << 47)
 #define TAG_EVALUATE   (UINT64_C(1) << 46)
 #define TAG_NUMBER     (TAG_EVALUATE - 1)
 #define TAG_PLACES     20
-#define TAG_ALLREDUCE  (UINT64_C(1) << (TAG_PLACES - 1))
+#define TAG_ALLREDUCE  PD_REDUCTION_TAGS
 
 /*
  * The events of one use of a buffer, and the last operation that arms them or waits for them.  They
@@ -79,6 +79,14 @@ struct stage_link {
  * the group before.
  */
 #define SUMS 2
+
+/* Of a bucket. */
+struct bucket_sum {
+	struct fence made;              /* by its part of a backward, if that is not the last part */
+	struct fence summed;
+	struct fence *ready;		/* done when the sum is complete; NULL: none so far */
+};
+
 struct sum {
 	void *gradients;                /* of the group so far, or of one microbatch */
 	/*
@@ -86,8 +94,7 @@ struct sum {
 	 * because its version may be freed before the group's update.  NULL: none so far.
 	 */
 	struct pd_scale *scale;
-	struct fence summed;
-	struct fence *ready;		/* done when the sum is complete; NULL: none so far */
+	struct bucket_sum *buckets;
 	int64_t backwards;              /* backwards of this replica so far */
 };
 
@@ -102,6 +109,14 @@ struct kept {
 	struct pd_pass pass;            /* the forward */
 	int64_t microbatch;             /* the forward's */
 	struct pd_event *updated, *forwarded;
+};
+
+/* A range of a stage's gradients that its replicas sum by itself. */
+struct bucket {
+	int first_layer, layer_count;   /* whose backward completes it */
+	size_t begin, floats;
+	struct pd_reduction *reduction; /* NULL: the stage has one replica */
+	struct fence allreduce;
 };
 
 /* A stage on this rank.  There is one, or several with the interleaved schedule. */
@@ -122,7 +137,8 @@ struct chunk {
 					   which */
 	struct pd_net *net;
 	struct pd_loader *loader;
-	struct pd_collective *collective;
+	struct bucket *buckets;         /* in the order of backward; at least one */
+	int bucket_count;
 	struct pd_weights weights;
 	void *fresh;                    /* gradients of one microbatch, if a group has several of
 					   the replica */
@@ -135,7 +151,7 @@ struct chunk {
 	void *state, *velocity, *second;        /* running statistics, moments; or NULL */
 	int64_t delay;                  /* pd_schedule_delay */
 	void *delta, *corrected;        /* for discrepancy correction, or NULL (discrepancy.c) */
-	struct fence allreduce, step;
+	struct fence step;
 };
 
 struct pd_worker {
@@ -155,7 +171,7 @@ struct pd_worker {
 	size_t checkpoint_count;
 
 	bool running, exhausted, frozen, held, has_next;
-	bool reducing;                  /* parts of an all-reduce may not be on the stream yet */
+	struct pd_reduction_queue reductions;   /* not all on the stream yet */
 	struct pd_op next;              /* taken from the source, not yet issued */
 	struct pd_phase phase;
 	struct pd_op_source source;
@@ -201,6 +217,17 @@ static inline struct microbatch *worker_microbatch(const struct pd_worker *w, co
 
 	return &c->microbatches[c->microbatch_turn ? i % c->microbatch_turn
 				: c->counts.buffers[i].inbox];
+}
+
+/*
+ * Returns what a stage's replicas sum last, and so when all of it is summed: one stream does all
+ * sums.  NULL: there is one replica.
+ */
+static inline struct fence *worker_allreduced(struct chunk *c)
+{
+	struct bucket *last = &c->buckets[c->bucket_count - 1];
+
+	return last->reduction ? &last->allreduce : NULL;
 }
 
 /* Returns the scale behind a version of the weights, if the ranks agree on updates. */

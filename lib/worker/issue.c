@@ -8,7 +8,7 @@
 
 static void refused(struct pd_worker *w, const struct pd_op *op, struct pd_error *err)
 {
-	char name[32];
+	char name[40];
 
 	if (w->config.gate && w->config.gate->failed)
 		pd_gate_failed(w->config.gate, err, "%s", pd_op_short(op, name));

@@ -76,6 +76,15 @@ static inline struct sum *worker_sum_of(struct pd_worker *w, struct chunk *c,
 	return &c->sums[(op->microbatch - w->phase.first) / group % c->sum_count];
 }
 
+/* Tells whether a backward's gradients may be added to the sum of what it is about. */
+static inline bool worker_may_add(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
+{
+	const struct bucket_sum *sum = &worker_sum_of(w, c, op)->buckets[op->bucket > 0
+									 ? op->bucket - 1 : 0];
+
+	return worker_may_arm(w, &sum->summed) && (!op->more || worker_may_arm(w, &sum->made));
+}
+
 /* Returns the memory of a microbatch from forward to backward. */
 static inline struct slot *worker_slot(struct pd_worker *w, struct chunk *c,
 				       const struct pd_op *op)
@@ -141,7 +150,10 @@ int worker_issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_
 /* update.c: a group's gradients and the update */
 int worker_issue_allreduce(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
 int worker_issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
-/* Call this when a backward that makes gradients was queued, with its fence.  Returns 0 or -1. */
+/*
+ * Call this when a backward that makes gradients, or a part of one, was queued, with its fence. 
+ * Returns 0 or -1.
+ */
 int worker_add_gradients(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
 			 struct fence *made);
 
@@ -154,7 +166,7 @@ int worker_queue_update(struct pd_worker *w, struct chunk *c, const struct pd_up
 int worker_queue_forward(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
 			 const struct pd_pass *pass, struct pd_event *ev);
 int worker_queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_pass *pass,
-			  struct pd_event *ev);
+			  int from, int count, struct pd_event *ev);
 /* Queues what was kept back: 0 or -1. */
 int worker_queue_kept(struct pd_worker *w);
 /* Queues what was kept back, unless the operation that is issued next may be queued with it. */

@@ -44,7 +44,7 @@ int worker_queue_kept_before(struct pd_worker *w, const struct pd_op *op)
 
 	if (!k || !k->chunk)
 		return 0;
-	if (k->passes && op->kind == PD_OP_backward && op->stage == k->chunk->index &&
+	if (k->passes && op->kind == PD_OP_backward && op->bucket == 0 && op->stage == k->chunk->index &&
 	    op->microbatch == k->microbatch)
 		return 0;
 	if (!k->passes && (beside(w, op) || (op->kind == PD_OP_forward && !op->evaluate &&
@@ -92,22 +92,20 @@ int worker_queue_forward(struct pd_worker *w, struct chunk *c, const struct pd_o
 }
 
 int worker_queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_pass *pass,
-			  struct pd_event *ev)
+			  int from, int count, struct pd_event *ev)
 {
 	const struct pd_device_ops *device = w->config.device->ops;
-	const struct pd_stage *stage = c->stage;
 	struct kept *k = w->kept;
 	struct pd_iteration it = { .pass = pass, .ended = ev };
 
 	/* Backward may read corrected weights, which the forward did not. */
 	if (!k || !k->passes || k->pass.weights != pass->weights)
 		return worker_queue_kept(w) < 0 ? -1
-			: device->net.backward(w->compute, c->net, pass, stage->first_layer,
-					       stage->layer_count, ev);
+			: device->net.backward(w->compute, c->net, pass, from, count, ev);
 	it.update = k->updates ? &k->update : NULL;
 	it.updated = k->updated;
 	it.forwarded = k->forwarded;
 	k->chunk = NULL;
 	k->updates = k->passes = false;
-	return device->net.iterate(w->compute, c->net, &it, stage->first_layer, stage->layer_count);
+	return device->net.iterate(w->compute, c->net, &it, from, count);
 }

@@ -197,6 +197,65 @@ static int arenas_new(struct pd_worker *w, struct chunk *c, struct pd_error *err
 	return 0;
 }
 
+/* Returns the bytes of a layer's gradients: the device's, which a profile may not know. */
+static size_t layer_bytes(const struct pd_worker *w, const struct chunk *c, int layer)
+{
+	const struct pd_net_ops *ops = &w->config.device->ops->net;
+	struct pd_net_layer sizes;
+
+	if (!ops->layer)
+		return (size_t)pd_plan_layer_bytes(w->config.schedule->plan, layer);
+	ops->layer(c->net, layer, &sizes);
+	return sizes.parameter_bytes;
+}
+
+/* Sets which layers and which range of the gradients each bucket has. */
+static void place_buckets(struct pd_worker *w, struct chunk *c)
+{
+	struct pd_bucket *planned = pd_calloc((size_t)c->bucket_count, sizeof(*planned));
+	size_t begin = 0;
+
+	pd_plan_buckets(w->config.schedule->plan, c->index, planned);
+	for (int i = 0; i < c->bucket_count; i++) {
+		struct bucket *bucket = &c->buckets[i];
+		int first = planned[i].first_layer;
+		size_t bytes = 0;
+
+		for (int l = first; l < first + planned[i].layer_count; l++)
+			bytes += layer_bytes(w, c, l);
+		bucket->first_layer = first;
+		bucket->layer_count = planned[i].layer_count;
+		bucket->begin = begin;
+		bucket->floats = bytes / sizeof(float);
+		begin += bucket->floats;
+	}
+	if (begin != c->sizes->full_bytes / sizeof(float))
+		pd_bug("worker: the buckets of stage %d have %zu gradients, the stage %zu",
+		       c->index, begin, c->sizes->full_bytes / sizeof(float));
+	free(planned);
+}
+
+static void buckets_new(struct pd_worker *w, struct chunk *c)
+{
+	c->bucket_count = w->config.schedule->buckets[c->index];
+	c->buckets = worker_keep(w, c->bucket_count, sizeof(*c->buckets));
+	c->buckets[0] = (struct bucket){
+		.first_layer = c->stage->first_layer, .layer_count = c->stage->layer_count,
+		.floats = c->sizes->full_bytes / sizeof(float),
+	};
+	if (c->bucket_count > 1)
+		place_buckets(w, c);
+	for (int b = 0; b < c->bucket_count; b++)
+		worker_fence_init(w, &c->buckets[b].allreduce, 1);
+	for (int i = 0; i < SUMS; i++) {
+		c->sums[i].buckets = worker_keep(w, c->bucket_count, sizeof(*c->sums[i].buckets));
+		for (int b = 0; b < c->bucket_count; b++) {
+			worker_fence_init(w, &c->sums[i].buckets[b].made, 1);
+			worker_fence_init(w, &c->sums[i].buckets[b].summed, 1);
+		}
+	}
+}
+
 static int chunk_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 {
 	const struct pd_wiring *wiring = w->config.schedule->wiring;
@@ -210,9 +269,7 @@ static int chunk_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 				      sizes->in_count, &in_bytes);
 	c->links_out = stage_links_new(w, wiring->out[s], c->links_out_count, sizes->out,
 				       sizes->out_count, &c->outbox_bytes);
-	for (int i = 0; i < SUMS; i++)
-		worker_fence_init(w, &c->sums[i].summed, 1);
-	worker_fence_init(w, &c->allreduce, 1);
+	buckets_new(w, c);
 	worker_fence_init(w, &c->step, 1);
 	slots_new(w, c);
 	gradient_buffers_new(w, c);

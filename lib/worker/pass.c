@@ -114,7 +114,13 @@ static int queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 {
 	struct sum *sum = worker_sum_of(w, c, op);
 
-	if (w->global_norm && sum->backwards == 0) {
+	int from = c->stage->first_layer, count = c->stage->layer_count;
+
+	if (op->bucket > 0) {
+		from = c->buckets[op->bucket - 1].first_layer;
+		count = c->buckets[op->bucket - 1].layer_count;
+	}
+	if (w->global_norm && sum->backwards == 0 && op->bucket <= 1) {
 		sum->scale = worker_scale_of_sum(c, sum->gradients);
 		if (w->config.device->ops->stream.copy(w->compute, sum->scale, pass->scale,
 						       sizeof(*sum->scale), PD_COPY_WITHIN,
@@ -123,7 +129,7 @@ static int queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 	}
 	worker_arm(w, fence);
 	worker_new_entry(w, op, fence);
-	return worker_queue_backward(w, c, pass, &fence->events[0]);
+	return worker_queue_backward(w, c, pass, from, count, &fence->events[0]);
 }
 
 /*
@@ -151,18 +157,34 @@ int worker_issue_recompute(struct pd_worker *w, struct chunk *c, const struct pd
 	return 1;
 }
 
-int worker_issue_backward_weight(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
+/* Returns the fence of a backward, given that of its end, or of one of its parts before that. */
+static struct fence *fence_of(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
+			      struct fence *end)
 {
-	struct fence *fence = &worker_microbatch(w, c, op)->weight;
-	struct pd_pass pass;
+	return op->more ? &worker_sum_of(w, c, op)->buckets[op->bucket - 1].made : end;
+}
 
-	if (!worker_may_arm(w, fence) || !worker_may_arm(w, &worker_sum_of(w, c, op)->summed))
-		return 0;
-	fill_backward(w, c, op, &pass);
-	pass.part = PD_BACKWARD_WEIGHT;
+/* Its memory and its weights are free when the last part of its backward is done. */
+static void end_microbatch(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
+			   struct fence *fence)
+{
 	if (!latest(w))
 		pd_weights_done(&c->weights, op->version);
 	worker_microbatch(w, c, op)->ended = fence;
+}
+
+int worker_issue_backward_weight(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
+{
+	struct microbatch *microbatch = worker_microbatch(w, c, op);
+	struct fence *fence = fence_of(w, c, op, &microbatch->weight);
+	struct pd_pass pass;
+
+	if (!worker_may_arm(w, &microbatch->weight) || !worker_may_add(w, c, op))
+		return 0;
+	fill_backward(w, c, op, &pass);
+	pass.part = PD_BACKWARD_WEIGHT;
+	if (!op->more)
+		end_microbatch(w, c, op, fence);
 	if (queue_backward(w, c, op, fence, &pass) != 0)
 		return -1;
 	return worker_add_gradients(w, c, op, fence) < 0 ? -1 : 1;
@@ -170,14 +192,14 @@ int worker_issue_backward_weight(struct pd_worker *w, struct chunk *c, const str
 
 int worker_issue_backward(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
-	bool whole = op->kind == PD_OP_backward;
-	struct fence *fence = &worker_microbatch(w, c, op)->backward;
+	bool whole = op->kind == PD_OP_backward;        /* for inputs and weights */
+	struct microbatch *microbatch = worker_microbatch(w, c, op);
+	struct fence *fence = fence_of(w, c, op, &microbatch->backward);
 	struct gradient_buffer *in = worker_gradients_in(w, c, op),
 		*out = worker_gradients_out(w, c, op);
 	struct pd_pass pass;
 
-	if (!worker_may_arm(w, fence) ||
-	    (whole && !worker_may_arm(w, &worker_sum_of(w, c, op)->summed)))
+	if (!worker_may_arm(w, &microbatch->backward) || (whole && !worker_may_add(w, c, op)))
 		return 0;
 	for (int i = 0; i < c->links_in_count; i++)	/* what it overwrites has been sent */
 		if (!worker_may_arm(w, &out->transfers[i]))
@@ -189,10 +211,8 @@ int worker_issue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 	pass.gradient_in = in->memory;
 	pass.gradient_out = out->memory;
 	pass.part = whole ? PD_BACKWARD_ALL : PD_BACKWARD_INPUT;
-	if (whole && !latest(w))
-		pd_weights_done(&c->weights, op->version);
-	if (whole)
-		worker_microbatch(w, c, op)->ended = fence;
+	if (whole && !op->more)
+		end_microbatch(w, c, op, fence);
 	if (queue_backward(w, c, op, fence, &pass) != 0)
 		return -1;
 	return whole && worker_add_gradients(w, c, op, fence) < 0 ? -1 : 1;

@@ -19,12 +19,17 @@ static void tell_agreed(struct pd_worker *w, const struct pd_op *step)
 		config->updated(config->context, step, &outcome);
 }
 
+static const struct bucket *bucket_of(const struct pd_worker *w, const struct pd_op *op)
+{
+	return &worker_chunk(w, op->stage)->buckets[op->bucket > 0 ? op->bucket - 1 : 0];
+}
+
 static int64_t bytes_of(struct pd_worker *w, const struct pd_op *op)
 {
 	if (op->link >= 0)
 		return w->config.schedule->wiring->links[op->link].bytes;
-	return op->kind == PD_OP_allreduce ? (int64_t)worker_chunk(w, op->stage)->sizes->full_bytes
-					   : 0;
+	return op->kind == PD_OP_allreduce
+		? (int64_t)(bucket_of(w, op)->floats * sizeof(float)) : 0;
 }
 
 static void release_batch(struct microbatch *microbatch)
@@ -57,9 +62,11 @@ static void retire(struct pd_worker *w, struct issued_op *entry)
 			record.end_ns = events[i].end_ns;
 	}
 	/* Its event is the last one on the stream, and does not know the beginning. */
-	if (entry->op.kind == PD_OP_allreduce)
-		record.start_ns =
-			pd_collective_started_ns(worker_chunk(w, entry->op.stage)->collective);
+	if (entry->op.kind == PD_OP_allreduce) {
+		const struct pd_reduction *reduction = bucket_of(w, &entry->op)->reduction;
+
+		record.start_ns = reduction->ops->started_ns(reduction);
+	}
 	if (entry->op.kind == PD_OP_load)
 		release_batch(pd_container(entry->fence, struct microbatch, loaded));
 	if (entry->op.kind == PD_OP_forward)
@@ -77,7 +84,7 @@ int worker_retire(struct pd_worker *w, struct pd_error *err)
 	while (w->retired < w->issued) {
 		struct issued_op *entry = worker_entry(w, w->retired);
 		const struct fence *fence = entry->fence;
-		char name[32];
+		char name[40];
 
 		for (int i = 0; i < fence->count; i++) {
 			if (!pd_event_done(&fence->events[i]))

@@ -34,45 +34,55 @@ int worker_add_gradients(struct pd_worker *w, struct chunk *c, const struct pd_o
 			 struct fence *made)
 {
 	struct sum *sum = worker_sum_of(w, c, op);
-	const float *parts[] = { sum->gradients, c->fresh };
+	int first = op->bucket > 0 ? op->bucket - 1 : 0;
+	int last = op->bucket > 0 ? op->bucket - 1 : c->bucket_count - 1;
+	size_t begin = c->buckets[first].begin;
+	size_t end = c->buckets[last].begin + c->buckets[last].floats;
+	float *gradients = (float *)sum->gradients + begin;
+	const float *parts[] = { gradients, (float *)c->fresh + begin };
+	int64_t before = sum->backwards;
 	struct pd_event *ev = NULL;
 
-	sum->ready = made;
-	if (sum->backwards++ == 0)
-		return 0;
-	if (sum->backwards == group_share(w, c, op)) {
-		worker_arm(w, &sum->summed);
-		sum->ready = &sum->summed;
-		ev = &sum->summed.events[0];
+	sum->backwards += !op->more;
+	if (before > 0 && before + 1 == group_share(w, c, op)) {
+		made = &sum->buckets[first].summed;
+		worker_arm(w, made);
+		ev = &made->events[0];
 	}
-	return w->config.device->ops->math.sum(w->compute, sum->gradients, parts, 2,
-					       c->sizes->full_bytes / sizeof(float), ev);
+	for (int i = first; i <= last; i++)
+		sum->buckets[i].ready = made;
+	return before == 0 ? 0 : w->config.device->ops->math.sum(w->compute, gradients, parts, 2,
+								 end - begin, ev);
 }
 
 int worker_issue_allreduce(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
-	uint64_t number = (uint64_t)op->microbatch * (uint64_t)w->config.schedule->stage_count +
-			  (uint64_t)op->stage;
-	struct sum *sum = worker_sum_of(w, c, op);
+	uint64_t number = ((uint64_t)op->microbatch * (uint64_t)w->config.schedule->stage_count +
+			   (uint64_t)op->stage) * (uint64_t)c->bucket_count +
+			  (op->bucket > 0 ? (uint64_t)op->bucket - 1 : 0);
+	struct bucket *bucket = &c->buckets[op->bucket > 0 ? op->bucket - 1 : 0];
+	struct sum *sums = worker_sum_of(w, c, op);
+	struct bucket_sum *sum = &sums->buckets[bucket - c->buckets];
+	float *gradients = (float *)sums->gradients + bucket->begin;
 
-	if (!worker_may_arm(w, &c->allreduce) || worker_global_norm_pending(w) ||
+	if (!worker_may_arm(w, &bucket->allreduce) || worker_global_norm_pending(w) ||
 	    (!sum->ready && !worker_may_arm(w, &sum->summed)))
 		return 0;
 	if (!sum->ready) {      /* the replica has no microbatch in the last group: it adds zeros */
 		worker_arm(w, &sum->summed);
 		sum->ready = &sum->summed;
-		if (w->config.device->ops->math.sum(w->compute, sum->gradients, NULL, 0,
-						    c->sizes->full_bytes / sizeof(float),
+		if (w->config.device->ops->math.sum(w->compute, gradients, NULL, 0, bucket->floats,
 						    &sum->summed.events[0]) != 0)
 			return -1;
 	}
-	worker_arm(w, &c->allreduce);
-	worker_new_entry(w, op, &c->allreduce);
-	w->reducing = true;
-	return pd_collective_start(c->collective, sum->gradients,
-				   TAG_COLLECTIVE | ((number << TAG_PLACES) & TAG_NUMBER) |
-				   TAG_ALLREDUCE,
-				   worker_event_of(w, sum->ready), &c->allreduce.events[0]) == 0 ? 1 : -1;
+	worker_arm(w, &bucket->allreduce);
+	worker_new_entry(w, op, &bucket->allreduce);
+	return bucket->reduction->ops->start(bucket->reduction, gradients,
+					     TAG_COLLECTIVE | TAG_ALLREDUCE |
+					     ((number << TAG_PLACES) & TAG_NUMBER),
+					     worker_event_of(w, sum->ready),
+					     &bucket->allreduce.events[0]) == 0 &&
+	       pd_reduction_queue_add(&w->reductions, bucket->reduction, op->more) == 0 ? 1 : -1;
 }
 
 int worker_issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
@@ -81,8 +91,7 @@ int worker_issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *
 	struct sum *sum = worker_sum_of(w, c, op);
 	int64_t microbatches = w->config.schedule->plan->microbatches;
 	int64_t done = op->version / microbatches;
-	struct fence *before = w->global_norm ? worker_global_norm_done(w) : c->collective ?
-		&c->allreduce : NULL;
+	struct fence *before = w->global_norm ? worker_global_norm_done(w) : worker_allreduced(c);
 	struct pd_update update = {
 		.kind = o->kind, .gradients = sum->gradients, .velocity = c->velocity,
 		.second = c->second, .master = c->master, .rate = pd_optimizer_rate(o, done) /
@@ -110,7 +119,8 @@ int worker_issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *
 		update.delay = (double)c->delay;
 		update.keep = pow(o->discrepancy, 1 / update.delay);
 	}
-	sum->ready = NULL;
+	for (int i = 0; i < c->bucket_count; i++)
+		sum->buckets[i].ready = NULL;
 	sum->scale = NULL;
 	sum->backwards = 0;
 	worker_arm(w, &c->step);

@@ -8,22 +8,33 @@
 #define DEFAULT_RING 64
 #define FEW_ENTRIES 8                   /* operations in the ring at first */
 
-static int open_collective(struct pd_worker *w, struct chunk *c, struct pd_error *err)
+static int open_reductions(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 {
-	const struct pd_topology *topology = &w->config.schedule->plan->topology;
-	const struct pd_stage *stage = c->stage;
-	struct pd_allreduce how;
+	const struct pd_plan *plan = w->config.schedule->plan;
+	struct pd_reduction_config config = {
+		.transport = w->config.transport, .device = w->config.device, .stream = w->reduce,
+		.topology = &plan->topology, .ranks = c->stage->ranks,
+		.members = c->stage->replicas, .me = w->replica,
+	};
 
-	if (stage->replicas == 1)
-		return 0;
-	how = pd_allreduce_choose(topology, stage->ranks, stage->replicas, c->sizes->full_bytes);
-	c->collective = pd_collective_new(w->config.transport, w->config.device, w->reduce,
-					  stage->ranks, w->replica, &how,
-					  c->sizes->full_bytes / sizeof(float), err);
-	if (!c->collective)
-		return -1;
-	w->bytes = pd_plus(w->bytes, (int64_t)pd_collective_staging_bytes(c->collective));
+	for (int i = 0; i < c->bucket_count && c->stage->replicas > 1; i++) {
+		struct bucket *bucket = &c->buckets[i];
+
+		config.floats = bucket->floats;
+		bucket->reduction = pd_reductions[plan->reducer]->open(&config, err);
+		if (!bucket->reduction)
+			return -1;
+		w->bytes = pd_plus(w->bytes, (int64_t)bucket->reduction->ops->staging_bytes(
+					   bucket->reduction));
+	}
 	return 0;
+}
+
+static void close_reductions(struct chunk *c)
+{
+	for (int i = 0; i < c->bucket_count; i++)
+		if (c->buckets[i].reduction)
+			c->buckets[i].reduction->ops->close(c->buckets[i].reduction);
 }
 
 static int open_streams(struct pd_worker *w, struct pd_error *err)
@@ -48,7 +59,7 @@ static int open_streams(struct pd_worker *w, struct pd_error *err)
 	if (device->separate_memory && !w->load)
 		return -1;
 	for (int i = 0; i < w->chunk_count; i++)
-		if (open_collective(w, &w->chunks[i], err) < 0)
+		if (open_reductions(w, &w->chunks[i], err) < 0)
 			return -1;
 	return 0;
 }
@@ -130,8 +141,8 @@ void pd_worker_free(struct pd_worker *w)
 	if (w->running)
 		pd_op_source_end(&w->source);
 	for (int i = 0; i < w->chunk_count; i++)
-		if (w->chunks[i].collective)
-			pd_collective_free(w->chunks[i].collective);
+		close_reductions(&w->chunks[i]);
+	pd_reduction_queue_release(&w->reductions);
 	if (w->reduce)
 		device->stream.close(w->reduce);
 	if (w->compute)
@@ -181,7 +192,8 @@ void pd_worker_begin(struct pd_worker *w, const struct pd_phase *phase, int64_t 
 		struct chunk *c = &w->chunks[i];
 
 		for (int k = 0; k < SUMS; k++) {
-			c->sums[k].ready = NULL;
+			for (int b = 0; b < c->bucket_count; b++)
+				c->sums[k].buckets[b].ready = NULL;
 			c->sums[k].scale = NULL;
 			c->sums[k].backwards = 0;
 		}
@@ -189,24 +201,6 @@ void pd_worker_begin(struct pd_worker *w, const struct pd_phase *phase, int64_t 
 			pd_weights_renumber(&c->weights, phase->first);
 		begin_chunk(w, c);
 	}
-}
-
-/* Returns how many steps it did; -1: broken. */
-static int reduce(struct pd_worker *w)
-{
-	int moved = 0;
-
-	w->reducing = false;
-	for (int i = 0; i < w->chunk_count; i++) {
-		struct pd_collective *collective = w->chunks[i].collective;
-		int more = collective ? pd_collective_progress(collective) : 0;
-
-		if (more < 0)
-			return -1;
-		moved += more;
-		w->reducing |= collective && !pd_collective_issued(collective);
-	}
-	return moved;
 }
 
 enum pd_worker_state pd_worker_step(struct pd_worker *w, struct pd_error *err)
@@ -219,7 +213,8 @@ enum pd_worker_state pd_worker_step(struct pd_worker *w, struct pd_error *err)
 		pd_gate_failed(w->config.gate, err, "transport");
 		return PD_WORKER_FAILED;
 	}
-	retired = w->reducing ? reduce(w) : 0;
+	retired = pd_reduction_queue_empty(&w->reductions)
+		? 0 : pd_reduction_queue_progress(&w->reductions);
 	if (retired < 0) {
 		pd_gate_failed(w->config.gate, err, "all-reduce");
 		return PD_WORKER_FAILED;
@@ -257,11 +252,9 @@ const struct pd_event *pd_worker_awaits(const struct pd_worker *w)
 {
 	const struct fence *fence;
 
-	if (w->global_norm || w->retired == w->issued)
+	if (w->global_norm || w->retired == w->issued ||
+	    !pd_reduction_queue_empty(&w->reductions))
 		return NULL;
-	for (int i = 0; i < w->chunk_count && w->reducing; i++)
-		if (w->chunks[i].collective && !pd_collective_issued(w->chunks[i].collective))
-			return NULL;
 	fence = worker_entry(w, w->retired)->fence;
 	for (int i = 0; i < fence->count; i++)
 		if (!pd_event_done(&fence->events[i]))

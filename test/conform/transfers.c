@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "transport/collective.h"
+#include "reduce/dense.h"
 #include "transport/nccl/nccl.h"
 
 #include <signal.h>
@@ -130,8 +130,9 @@ static int reduce(struct rank *me, struct pd_allreduce how, size_t floats)
 	float *host = malloc(bytes), *buf = ops->memory.alloc(me->device, bytes, NULL);
 	int ranks[] = { 0, 1, 2, 3 };
 	struct pd_error err;
-	struct pd_collective *c = pd_collective_new(me->transport, me->device, stream, ranks,
-						    me->rank, &how, floats, &err);
+	struct pd_reduction *c = pd_dense_open(&(struct pd_reduction_config){
+			.transport = me->transport, .device = me->device, .stream = stream,
+			.ranks = ranks, .me = me->rank, .floats = floats }, &how, &err);
 	struct pd_event done;
 	bool good = true;
 
@@ -139,9 +140,9 @@ static int reduce(struct rank *me, struct pd_allreduce how, size_t floats)
 		host[i] = value(me->rank, i);
 	copy_now(me, buf, host, bytes, PD_COPY_TO_DEVICE);
 	pd_event_arm(&done);
-	good = pd_collective_start(c, buf, 0, NULL, &done) == 0;
+	good = c->ops->start(c, buf, 0, NULL, &done) == 0;
 	while (good && !pd_event_done(&done))
-		good = ranks_step(me, 100) >= 0 && pd_collective_progress(c) >= 0;
+		good = ranks_step(me, 100) >= 0 && c->ops->progress(c, PD_REDUCTION_ALL) >= 0;
 	good = good && copy_now(me, host, buf, bytes, PD_COPY_TO_HOST);
 	for (size_t i = 0; i < floats; i++) {
 		float sum = value(0, i);
@@ -151,7 +152,7 @@ static int reduce(struct rank *me, struct pd_allreduce how, size_t floats)
 		good = good && memcmp(&sum, &host[i], sizeof(sum)) == 0;
 	}
 	ops->stream.close(stream);
-	pd_collective_free(c);
+	c->ops->close(c);
 	ops->memory.free(me->device, buf);
 	free(host);
 	return !rank_ok(me, good, "the sum in the order of the ranks, bit for bit");

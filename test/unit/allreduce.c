@@ -6,9 +6,10 @@
  */
 #include "base/mem.h"
 #include "base/piece.h"
+#include "reduce/dense.h"
+#include "reduce/queue.h"
 #include "tap.h"
 #include "topology/allreduce.h"
-#include "transport/collective.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -221,7 +222,7 @@ struct all {
 	struct pd_device device;
 	struct end ends[MEMBERS];
 	struct stream streams[MEMBERS];
-	struct pd_collective *c[MEMBERS];
+	struct pd_reduction *c[MEMBERS];
 	struct pd_event ready[MEMBERS], done[MEMBERS];
 	bool over[MEMBERS];
 	float *buf[MEMBERS];
@@ -233,7 +234,7 @@ static bool move(struct all *all, int n)
 	bool moved = deliver();
 
 	for (int k = 0, m = (int)any((unsigned)n); k < n; k++, m = (m + 1) % n) {
-		moved |= pd_collective_progress(all->c[m]) > 0;
+		moved |= all->c[m]->ops->progress(all->c[m], PD_REDUCTION_ALL) > 0;
 		moved |= any(3) > 0 && work(&all->streams[m]);
 		if (!pd_event_done(&all->ready[m]) && any(40) == 0) {
 			complete(&all->ready[m], -1);
@@ -262,7 +263,7 @@ static void begin(struct all *all, int n, size_t floats)
 		for (size_t i = 0; i < floats; i++)
 			all->buf[m][i] = value(m, i);
 		all->buf[m][floats] = 42;
-		if (pd_collective_start(all->c[m], all->buf[m], 1000, &all->ready[m],
+		if (all->c[m]->ops->start(all->c[m], all->buf[m], 1000, &all->ready[m],
 					&all->done[m]) < 0)
 			post.wrong++;
 	}
@@ -283,7 +284,7 @@ static bool reduce(struct all *all, int n, const float *right, size_t floats)
 			done++;
 			post.wrong += memcmp(all->buf[m], right, floats * sizeof(float)) != 0 ||
 				      all->buf[m][floats] != 42 ||
-				      pd_collective_started_ns(all->c[m]) != post.first[m];
+				      all->c[m]->ops->started_ns(all->c[m]) != post.first[m];
 			memset(all->buf[m], 0xff, floats * sizeof(float));
 		}
 	}
@@ -307,15 +308,16 @@ static bool try(int n, int groups, int pieces, size_t floats)
 		all.ranks[m] = m;
 		all.buf[m] = pd_calloc(floats + 1, sizeof(float));
 		allocated = 0;
-		all.c[m] = pd_collective_new(&all.ends[m].base, &all.device, &all.streams[m].base,
-					     all.ranks, m, &how, floats, &err);
+		all.c[m] = pd_dense_open(&(struct pd_reduction_config){
+			.transport = &all.ends[m].base, .device = &all.device, .stream = &all.streams[m].base,
+			.ranks = all.ranks, .me = m, .floats = floats }, &how, &err);
 		good = good && allocated == slots * sizeof(float) &&
-			allocated == pd_collective_staging_bytes(all.c[m]);
+			allocated == all.c[m]->ops->staging_bytes(all.c[m]);
 	}
 	for (int round = 0; round < 2 && good; round++)
 		good = reduce(&all, n, right, floats);
 	for (int m = 0; m < n; m++) {
-		pd_collective_free(all.c[m]);
+		all.c[m]->ops->close(all.c[m]);
 		free(all.buf[m]);
 	}
 	free(right);
@@ -342,6 +344,184 @@ static void test_bits(void)
 		bad += !try(n, n, n, 1000);
 		is_int(bad, 0, "%d members, 1 to %d groups, %d ways", n, n, tried + 1);
 	}
+}
+
+/* ---- several buckets at once, on one stream of each member ---- */
+
+#define BUCKETS 5
+#define LAST 2          /* bucket of one stage, behind whose update the other stage's backward is */
+
+struct buckets {
+	struct pd_reduction_queue queue;
+	struct pd_reduction *r[BUCKETS];
+	struct pd_event ready[BUCKETS], done[BUCKETS];
+	float *buf[BUCKETS];
+	int started;
+};
+
+static size_t bucket_floats(int bucket)
+{
+	static const size_t floats[BUCKETS] = { 1000, 1, 333, 90, 2048 };
+
+	return floats[bucket];
+}
+
+static void open_buckets(struct all *all, struct buckets *at, int m, const struct pd_allreduce *how)
+{
+	struct pd_error err;
+
+	for (int b = 0; b < BUCKETS; b++) {
+		at->r[b] = pd_dense_open(&(struct pd_reduction_config){
+			.transport = &all->ends[m].base, .device = &all->device,
+			.stream = &all->streams[m].base, .ranks = all->ranks, .members = how->members,
+			.me = m, .floats = bucket_floats(b) }, how, &err);
+		at->buf[b] = pd_calloc(bucket_floats(b), sizeof(float));
+	}
+}
+
+/* A backward makes bucket after bucket; the list has the sums in this order at every member. */
+static bool start_next(struct buckets *at, int m)
+{
+	int b = at->started;
+
+	if (b == BUCKETS || any(9) > 0)
+		return false;
+	for (size_t i = 0; i < bucket_floats(b); i++)
+		at->buf[b][i] = value(m + 7 * b, i);
+	pd_event_arm(&at->ready[b]);
+	pd_event_arm(&at->done[b]);
+	if (b != LAST + 1 && any(2) > 0)        /* or later: see move_buckets() */
+		complete(&at->ready[b], -1);
+	post.wrong += at->r[b]->ops->start(at->r[b], at->buf[b], (uint64_t)b * PD_REDUCTION_TAGS,
+					   &at->ready[b], &at->done[b]) < 0 ||
+		      pd_reduction_queue_add(&at->queue, at->r[b],
+					     b != LAST && b != BUCKETS - 1) < 0;
+	at->started++;
+	return true;
+}
+
+static bool move_buckets(struct all *all, struct buckets *at, int m)
+{
+	bool moved = start_next(at, m);
+
+	moved |= pd_reduction_queue_progress(&at->queue) > 0;
+	moved |= any(3) > 0 && work(&all->streams[m]);
+	for (int b = 0; b < at->started; b++)
+		if (!pd_event_done(&at->ready[b]) && any(30) == 0 &&
+		    (b <= LAST || pd_event_done(&at->done[LAST]))) {
+			complete(&at->ready[b], -1);
+			moved = true;
+		}
+	return moved;
+}
+
+static bool bucket_is_right(const struct buckets *at, int b, int n)
+{
+	for (size_t i = 0; i < bucket_floats(b); i++) {
+		float right = value(7 * b, i);
+
+		for (int m = 1; m < n; m++)
+			right += value(m + 7 * b, i);
+		if (!pd_event_done(&at->done[b]) || memcmp(&right, &at->buf[b][i], sizeof(right)) != 0)
+			return false;
+	}
+	return true;
+}
+
+static bool try_buckets(int n, int groups, int pieces)
+{
+	struct pd_allreduce how = { n, groups, pieces };
+	struct all all = { .device.ops = &device_ops };
+	struct buckets *members = pd_calloc((size_t)n, sizeof(*members));
+	bool good = true;
+
+	for (int m = 0; m < n; m++) {
+		all.ends[m] = (struct end){ { &transport_ops }, m };
+		all.streams[m].base.device = &all.device;
+		all.streams[m].member = m;
+		all.ranks[m] = m;
+	}
+	for (int m = 0; m < n; m++)
+		open_buckets(&all, &members[m], m, &how);
+	for (int idle = 0; idle < 2000;) {
+		bool moved = deliver();
+
+		for (int k = 0, m = (int)any((unsigned)n); k < n; k++, m = (m + 1) % n)
+			moved |= move_buckets(&all, &members[m], m);
+		idle = moved ? 0 : idle + 1;
+	}
+	for (int m = 0; m < n; m++)
+		for (int b = 0; b < BUCKETS; b++) {
+			good = good && members[m].started == BUCKETS &&
+			       bucket_is_right(&members[m], b, n);
+			members[m].r[b]->ops->close(members[m].r[b]);
+			free(members[m].buf[b]);
+		}
+	for (int m = 0; m < n; m++) {
+		good = good && pd_reduction_queue_empty(&members[m].queue);
+		pd_reduction_queue_release(&members[m].queue);
+	}
+	good = good && post.count == 0 && post.wrong == 0;
+	post.count = post.wrong = 0;
+	free(members);
+	if (!good)
+		diag("%d members, %d groups, %d pieces", n, groups, pieces);
+	return good;
+}
+
+static void test_buckets(void)
+{
+	int bad = 0, tried = 0;
+
+	for (int n = 2; n <= 12; n++)
+		for (int groups = 1; groups <= n; groups += groups < 3 ? 1 : 3, tried += 2) {
+			int size = (n + groups - 1) / groups;
+
+			bad += !try_buckets(n, groups, size);
+			bad += !try_buckets(n, groups, 3 * size + 1);
+		}
+	is_int(bad, 0, "%d buckets under way at once, 2 to 12 members, %d ways", BUCKETS, tried);
+}
+
+/* The row of a reducer says what one allocates, and what it costs. */
+static void test_rows(void)
+{
+	static const char *const topologies[] = { "33@1GB/s", "4@12GB/s,8@1.25GB/s" };
+	int bad = 0;
+
+	for (size_t t = 0; t < PD_COUNT(topologies); t++)
+		for (int kind = 0; kind < PD_REDUCER_KINDS; kind++)
+			for (int n = 2; n <= 32; n++) {
+				struct pd_device device = { &device_ops };
+				struct end end = { { &transport_ops }, 0 };
+				struct stream stream = { .base.device = &device };
+				struct pd_topology topology;
+				struct pd_reduction *r;
+				struct pd_error err;
+				int ranks[32];
+
+				for (int m = 0; m < n; m++)
+					ranks[m] = m;
+				pd_topology_parse_string(topologies[t], &topology, &err);
+				allocated = 0;
+				r = pd_reductions[kind]->open(&(struct pd_reduction_config){
+					.transport = &end.base, .device = &device,
+					.stream = &stream.base, .topology = &topology,
+					.ranks = ranks, .members = n, .floats = 1234567 }, &err);
+				bad += (int64_t)allocated !=
+				       pd_reducers[kind].staging_bytes(&topology, ranks, n, 4938268) ||
+				       allocated != r->ops->staging_bytes(r);
+				r->ops->close(r);
+			}
+	is_int(bad, 0, "what a reducer allocates is what its row says");
+	for (int kind = 0; kind < PD_REDUCER_KINDS; kind++) {
+		ok(pd_reducers[kind].cost_ns(600, 7, 1) == 0 && pd_reducers[kind].cost_ns(0, 7, 8) == 0,
+		   "%s: nothing to sum takes no time", pd_reducer_kind_name[kind]);
+		is_int(pd_reducers[kind].cost_ns(INT64_MAX / 4, 7, 1 << 20), PD_REDUCER_MOST_NS,
+		       "%s: what takes too long is cut off", pd_reducer_kind_name[kind]);
+	}
+	is_int(pd_reducers[PD_REDUCER_dense].cost_ns(600, 7, 4), 900 + 6 * 7,
+	       "dense: 6 steps of a fourth, and the latency of each");
 }
 
 /* Every piece has one owner in each group, and every member is in one. */
@@ -465,7 +645,9 @@ int main(void)
 	test_parts();
 	test_choice();
 	test_short();
+	test_rows();
 	test_bits();
+	test_buckets();
 	free(post.mail);
 	return done_testing();
 }

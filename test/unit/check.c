@@ -73,6 +73,9 @@ static void try_lengths(const struct pd_plan *plan, const char *name, struct tal
 /* Every stage recomputes, every other, or none. */
 static const unsigned again[] = { 0, ~0u, 0x5555 };
 
+/* The sums of replicas: of a stage's gradients at once; of each layer's; between. */
+static const int64_t buckets[] = { 0, 1, 4000 };
+
 static void check_kind(enum pd_schedule_kind kind, enum pd_weight_kind weights,
 		       enum pd_startup_kind startup, bool agree)
 {
@@ -94,7 +97,11 @@ static void check_kind(enum pd_schedule_kind kind, enum pd_weight_kind weights,
 					use(plan, kind, weights, cuts[i / PD_COUNT(again)]);
 					plan->agree = agree;
 					recompute_in(plan, again[i % PD_COUNT(again)]);
+					plan->bucket_bytes = 0;
 					try_lengths(plan, plans[p].name, &tally);
+					plan->bucket_bytes = buckets[(i + p) % PD_COUNT(buckets)];
+					if (plan->bucket_bytes > 0)
+						try_lengths(plan, plans[p].name, &tally);
 				}
 				pd_plan_free(plan);
 			}

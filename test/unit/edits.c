@@ -78,7 +78,8 @@ static int64_t near(int64_t value)
 
 enum change { SWAP_NEXT, SWAP, MOVE, MOVE_NEAR, DROP, TWICE, VERSION, PEER, MICROBATCH, NUMBER,
 	      DROP_ALL, TWICE_ALL, LABELS, NO_RECOMPUTE, LATE_RECOMPUTE, RECOMPUTE_TWICE,
-	      RECOMPUTE_VERSION, WHOLE_AND_PARTS, PARTS, MEETINGS, BOTH_VERSIONS, CHANGES };
+	      RECOMPUTE_VERSION, WHOLE_AND_PARTS, BUCKET, PARTS, WHOLE, MEETINGS, BOTH_VERSIONS,
+	      CHANGES };
 
 /* All parties of an exchange leave it out, or do it twice. */
 static void at_all(struct pd_lists *lists, int64_t seq, bool twice)
@@ -114,6 +115,35 @@ static bool is_backward(const struct pd_op *op)
 	return op->kind == PD_OP_backward;
 }
 
+static bool has_bucket(const struct pd_op *op)
+{
+	return op->bucket > 0;
+}
+
+static bool in_parts(const struct pd_op *op)
+{
+	return op->bucket == 1 && op->kind != PD_OP_allreduce;
+}
+
+/* The backward whose first part is at `at` becomes whole: all its buckets are summed behind it. */
+static void join(struct pd_list *list, size_t at)
+{
+	struct pd_op first = list->ops[at];
+	size_t to = at;
+
+	for (size_t n = at; n < list->count; n++)
+		if (list->ops[n].kind != first.kind || list->ops[n].bucket == 0 ||
+		    list->ops[n].stage != first.stage ||
+		    list->ops[n].microbatch != first.microbatch)
+			list->ops[to++] = list->ops[n];
+	list->count = to;
+	first.bucket = 0;
+	first.more = false;
+	memmove(&list->ops[at + 1], &list->ops[at], (to - at) * sizeof(first));
+	list->ops[at] = first;
+	list->count++;
+}
+
 static bool is_recompute(const struct pd_op *op)
 {
 	return op->kind == PD_OP_recompute;
@@ -132,12 +162,14 @@ static void change_recompute(struct pd_lists *lists, struct pd_list *list, size_
 		list->count--;
 		break;
 	case LATE_RECOMPUTE:
-		while ((list->ops[back].kind != PD_OP_backward &&
+		/* an earlier change may have taken it away */
+		while (back < list->count && ((list->ops[back].kind != PD_OP_backward &&
 			list->ops[back].kind != PD_OP_backward_input) ||
 		       list->ops[back].microbatch != op.microbatch ||
-		       list->ops[back].stage != op.stage)
+		       list->ops[back].stage != op.stage))
 			back++;
-		move(list, at, back);
+		if (back < list->count)
+			move(list, at, back);
 		break;
 	case RECOMPUTE_TWICE:
 		pd_lists_add(lists, &op, NULL);
@@ -244,6 +276,19 @@ static bool change(struct pd_lists *lists)
 		if (is_recompute(&list->ops[a]))
 			change_recompute(lists, list, a, kind);
 		break;
+	case BUCKET:
+		a = pick(list, draw(list->count), has_bucket);
+		if (!has_bucket(&list->ops[a]))
+			return false;
+		b = (size_t)pd_plan_bucket_count(lists->plan, list->ops[a].stage);
+		list->ops[a].bucket = (int16_t)(1 + draw(b));
+		list->ops[a].more = (size_t)list->ops[a].bucket < b;
+		break;
+	case WHOLE:
+		a = pick(list, draw(list->count), in_parts);
+		if (in_parts(&list->ops[a]))
+			join(list, a);
+		break;
 	case PARTS:
 	case WHOLE_AND_PARTS:
 		a = pick(list, draw(list->count), is_backward);
@@ -291,6 +336,7 @@ static bool is_explained(const struct pd_lists *lists, const struct pd_error *er
 struct verdicts {
 	int accepted, refused, wrong, unexplained, missed, stalled;
 	int again;                      /* accepted, with recomputation */
+	int buckets;                    /* accepted, with several of them */
 };
 
 /* Workers follow the lists to their end, in the room that these need. */
@@ -338,6 +384,7 @@ static bool try_edit(const struct pd_schedule *schedule, int64_t minibatches,
 		} else {
 			verdicts->accepted++;
 			verdicts->again += recomputes(lists->plan);
+			verdicts->buckets += lists->plan->bucket_bytes > 0;
 			verdicts->missed += wrong;
 			verdicts->wrong += !runs_right(lists);
 			verdicts->stalled += !replays(lists);
@@ -357,6 +404,7 @@ static void check_edits(void)
 		int64_t microbatches, minibatches;
 		bool skip, agree;
 		unsigned again;         /* stages that recompute */
+		int64_t bucket_bytes;
 	} cases[] = {
 		{ 3, 4, PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 1, 7 },
 		{ 11, 3, PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 1, 10, true },
@@ -382,6 +430,11 @@ static void check_edits(void)
 		{ 3, 2, PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 4, 2, true, false, 6 },
 		{ 3, 4, PD_SCHEDULE_ZB_H1, PD_WEIGHTS_FLUSH, 4, 2, true, false, 0xf },
 		{ 2, 2, PD_SCHEDULE_NF1B, PD_WEIGHTS_VERTICAL_SYNC, 2, 4, false, false, 3 },
+		{ 7, 2, PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 1, 6, false, false, 0, 1 },
+		{ 11, 3, PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 1, 10, true, false, 2, 4000 },
+		{ 7, 2, PD_SCHEDULE_1F1B, PD_WEIGHTS_2BW, 4, 3, true, true, 0, 1 },
+		{ 7, 2, PD_SCHEDULE_1F1B, PD_WEIGHTS_FLUSH, 4, 2, false, false, 1, 1 },
+		{ 7, 2, PD_SCHEDULE_ZB_H1, PD_WEIGHTS_FLUSH, 4, 2, true, false, 0, 4000 },
 	};
 	struct pd_schedule *schedules[PD_COUNT(cases)];
 	struct pd_plan *made[PD_COUNT(cases)];
@@ -396,6 +449,7 @@ static void check_edits(void)
 					cases[i].positions);
 		use(made[count], cases[i].kind, cases[i].weights, cases[i].microbatches);
 		made[count]->agree = cases[i].agree;
+		made[count]->bucket_bytes = cases[i].bucket_bytes;
 		recompute_in(made[count], cases[i].again);
 		minibatches[count] = cases[i].minibatches;
 		schedules[count] = pd_schedule_new(made[count], &err);
@@ -409,6 +463,7 @@ static void check_edits(void)
 	ok(verdicts.accepted > EDITS / 50, "of the changed schedules %d are accepted",
 	   verdicts.accepted);
 	ok(verdicts.again > EDITS / 200, "%d of them with recomputation", verdicts.again);
+	ok(verdicts.buckets > EDITS / 400, "%d with several buckets", verdicts.buckets);
 	ok(verdicts.refused > EDITS / 2, "and %d refused", verdicts.refused);
 	is_int(verdicts.wrong, 0, "all that are accepted run to the serial program's weights");
 	is_int(verdicts.missed, 0, "none is that lacks an operation, or has one twice or another");

@@ -8,10 +8,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "nccl.h"
+#include "reduce/dense.h"
 #include "transport/nccl/nccl.h"
 #include "transport/routes.h"
-#include "transport/collective.h"
-#include "transport/nccl/nccl.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -337,8 +336,9 @@ static void reduce(struct rank *me, struct pd_allreduce how)
 	struct pd_stream *stream = me->ops.stream.open(me->device, &me->err);
 	float *buf = pd_calloc(FLOATS, sizeof(*buf));
 	int ranks[MOST] = { 0, 1, 2, 3 };
-	struct pd_collective *c = pd_collective_new(me->transport, me->device, stream, ranks,
-						    me->number, &how, FLOATS, &me->err);
+	struct pd_reduction *c = pd_dense_open(&(struct pd_reduction_config){
+			.transport = me->transport, .device = me->device, .stream = stream,
+			.ranks = ranks, .me = me->number, .floats = FLOATS }, &how, &me->err);
 	bool good = true;
 
 	for (uint64_t round = 0; round < 3; round++) {
@@ -347,9 +347,9 @@ static void reduce(struct rank *me, struct pd_allreduce how)
 		for (size_t i = 0; i < FLOATS; i++)
 			buf[i] = value(me->number, i + round);
 		pd_event_arm(&done);
-		expect(me, pd_collective_start(c, buf, 64 * round, NULL, &done) == 0, "begun");
+		expect(me, c->ops->start(c, buf, 64 * round, NULL, &done) == 0, "begun");
 		while (!pd_event_done(&done) && step(me, me->transport) >= 0)
-			pd_collective_progress(c);
+			c->ops->progress(c, PD_REDUCTION_ALL);
 		for (size_t i = 0; i < FLOATS; i++) {
 			float sum = value(0, i + round);
 
@@ -360,7 +360,7 @@ static void reduce(struct rank *me, struct pd_allreduce how)
 	}
 	expect(me, good, "the sum in the order of the ranks, bit for bit");
 	me->ops.stream.close(stream);
-	pd_collective_free(c);
+	c->ops->close(c);
 	free(buf);
 }
 

@@ -23,7 +23,8 @@ struct replica {
 	uint64_t *forward, *back;       /* per microbatch; 0: not there */
 	uint64_t *kept;                 /* what backward needs: of the forward, or once more */
 	uint64_t *arrived;              /* per link and microbatch: activations, then gradients */
-	uint64_t sums[2];               /* of a group, and of the next */
+	uint64_t (*sums)[2];            /* per bucket: of a group, and of the next */
+	int buckets;
 	uint64_t agreed;                /* by all ranks about the group */
 	int64_t newest;
 	bool *loaded;
@@ -54,6 +55,8 @@ static void replica_init(struct machine *m, struct replica *replica, int stage)
 {
 	size_t n = (size_t)m->n;
 
+	replica->buckets = pd_plan_bucket_count(m->lists->plan, stage);
+	replica->sums = pd_calloc((size_t)replica->buckets, sizeof(*replica->sums));
 	replica->weights = pd_calloc(n + 1, sizeof(uint64_t));
 	replica->forward = pd_calloc(n, sizeof(uint64_t));
 	replica->back = pd_calloc(n, sizeof(uint64_t));
@@ -65,6 +68,7 @@ static void replica_init(struct machine *m, struct replica *replica, int stage)
 
 static void replica_free(struct replica *replica)
 {
+	free(replica->sums);
 	free(replica->weights);
 	free(replica->forward);
 	free(replica->back);
@@ -102,26 +106,47 @@ static void backward(struct machine *m, struct replica *replica, int s, int64_t 
 	for (int i = 0; i < wiring->out_count[s]; i++)
 		value = mix(value, *arrived(m, replica, wiring->out[s][i], true, b));
 	replica->back[b] = value;
-	replica->kept[b] = 0;
 }
 
-static uint64_t *sum_of(const struct machine *m, struct replica *replica, int s, int64_t b)
+static uint64_t *sum_of(const struct machine *m, struct replica *replica, int s, int bucket,
+			int64_t b)
 {
 	const struct pd_plan *plan = m->lists->plan;
 	int64_t group = plan->microbatches > 1 ? plan->microbatches : plan->stages[s].replicas;
 
-	return &replica->sums[b / group % 2];
+	return &replica->sums[bucket][b / group % 2];
+}
+
+/* All buckets together, each in its place. */
+static uint64_t all_of(const struct machine *m, struct replica *replica, int s, int64_t b)
+{
+	uint64_t all = 0;
+
+	for (int k = 0; k < replica->buckets; k++)
+		all = mix(all, *sum_of(m, replica, s, k, b));
+	return all;
+}
+
+/* What a backward gives to a bucket, from 1, or to all: 0.  After the last one nothing is kept. */
+static void add(const struct machine *m, struct replica *replica, int s, int bucket, int64_t b)
+{
+	int first = bucket > 0 ? bucket - 1 : 0, end = bucket > 0 ? bucket : replica->buckets;
+
+	for (int k = first; k < end; k++)
+		*sum_of(m, replica, s, k, b) += mix(replica->back[b], (uint64_t)k);
+	if (end == replica->buckets)
+		replica->kept[b] = 0;
 }
 
 /* For the group of microbatch b. */
 static void step(const struct machine *m, struct replica *replica, int s, int64_t b,
 		 int64_t version)
 {
-	uint64_t *sum = sum_of(m, replica, s, b);
-
-	replica->weights[version] = mix(replica->weights[replica->newest], *sum + replica->agreed);
+	replica->weights[version] = mix(replica->weights[replica->newest],
+					all_of(m, replica, s, b) + replica->agreed);
 	replica->newest = version;
-	*sum = 0;
+	for (int k = 0; k < replica->buckets; k++)
+		*sum_of(m, replica, s, k, b) = 0;
 }
 
 static void compute(struct machine *m, const struct pd_op *op)
@@ -143,11 +168,10 @@ static void compute(struct machine *m, const struct pd_op *op)
 	case PD_OP_backward_input:
 		backward(m, replica, op->stage, op->microbatch, op->version);
 		if (op->kind == PD_OP_backward)
-			*sum_of(m, replica, op->stage, op->microbatch) +=
-				replica->back[op->microbatch];
+			add(m, replica, op->stage, op->bucket, op->microbatch);
 		break;
 	case PD_OP_backward_weight:
-		*sum_of(m, replica, op->stage, op->microbatch) += replica->back[op->microbatch];
+		add(m, replica, op->stage, op->bucket, op->microbatch);
 		break;
 	case PD_OP_step:
 		step(m, replica, op->stage, op->microbatch, op->version);
@@ -204,19 +228,21 @@ static bool transfer(struct machine *m, const struct pd_op *op)
 static bool allreduce(struct machine *m, const struct pd_op *op)
 {
 	const struct pd_stage *stage = &m->lists->plan->stages[op->stage];
+	int bucket = op->bucket > 0 ? op->bucket - 1 : 0;
 	uint64_t sum = 0;
 
 	for (int r = 0; r < stage->replicas; r++) {
 		const struct pd_op *other = head(m, stage->ranks[r]);
 
-		if (!other || other->kind != PD_OP_allreduce || other->stage != op->stage)
+		if (!other || other->kind != PD_OP_allreduce || other->stage != op->stage ||
+		    other->bucket != op->bucket)
 			return false;
-		sum += *sum_of(m, replica_of(m, stage->ranks[r], op->stage), op->stage,
+		sum += *sum_of(m, replica_of(m, stage->ranks[r], op->stage), op->stage, bucket,
 			       op->microbatch);
 	}
 	for (int r = 0; r < stage->replicas; r++) {
-		*sum_of(m, replica_of(m, stage->ranks[r], op->stage), op->stage, op->microbatch) =
-			sum;
+		*sum_of(m, replica_of(m, stage->ranks[r], op->stage), op->stage, bucket,
+			op->microbatch) = sum;
 		m->at[stage->ranks[r]]++;
 	}
 	return true;
@@ -236,7 +262,7 @@ static bool agree(struct machine *m, const struct pd_op *op)
 	}
 	for (int i = 0; i < lists->role_count; i++)
 		if (lists->roles[i].replica == 0)
-			all += *sum_of(m, &m->replicas[i], lists->roles[i].stage, op->microbatch);
+			all += all_of(m, &m->replicas[i], lists->roles[i].stage, op->microbatch);
 	for (int i = 0; i < lists->role_count; i++)
 		m->replicas[i].agreed = all;
 	for (int r = 0; r < lists->rank_count; r++)
@@ -399,7 +425,7 @@ static uint64_t serial_agreed(struct serial *serial, int64_t b)
 	uint64_t all = 0;
 
 	for (int s = 0; s < m->lists->plan->stage_count && m->lists->plan->agree; s++)
-		all += *sum_of(m, &m->replicas[s], s, b);
+		all += all_of(m, &m->replicas[s], s, b);
 	return all;
 }
 
@@ -429,7 +455,7 @@ static void serial_microbatch(struct serial *serial, int64_t b)
 			replica->kept[b] = activation(m, replica, s, b,
 						      serial->reads[1][s * m->n + b]);
 		backward(m, replica, s, b, serial->reads[2][s * m->n + b]);
-		*sum_of(m, replica, s, b) += replica->back[b];
+		add(m, replica, s, 0, b);
 		for (int i = 0; i < wiring->in_count[s]; i++) {
 			int link = wiring->in[s][i];
 

@@ -137,7 +137,7 @@ static bool seq_ascends(const struct list *list)
 		bool itself = list->ops[i].peer == list->ops[i].rank;
 
 		if (list->ops[i].seq < last || (list->ops[i].seq == last && !itself)) {
-			char name[32];
+			char name[40];
 
 			diag("rank %d: %s: %d after %d", list->ops[i].rank,
 			     pd_op_short(&list->ops[i], name), (int)list->ops[i].seq, (int)last);
@@ -439,20 +439,25 @@ static void check_kinds(const char *graph, bool agree, bool recompute)
 		}
 }
 
-/* "F0 F1 B0 ..." of one rank's computation. */
+/* "F0 F1 B0 ..." of one rank's computation, and of the sums of several buckets. */
 static char *order(const struct pd_schedule *schedule, int rank, int64_t minibatches)
 {
 	struct pd_phase phase = { .last = minibatches };
-	char *text = pd_zalloc(4096);
+	char *text = pd_zalloc(4096), name[40];
 	struct pd_cursor cursor;
 	struct pd_op op;
 
 	pd_cursor_init(&cursor, schedule, rank, &phase, 0);
 	while (pd_cursor_next(&cursor, &op))
 		if (op.kind == PD_OP_forward || op.kind == PD_OP_backward ||
-		    op.kind == PD_OP_backward_input || op.kind == PD_OP_backward_weight)
-			snprintf(text + strlen(text), 16, "%s%c%d", *text ? " " : "",
-				 pd_op_kind_letter[op.kind], (int)op.microbatch);
+		    op.kind == PD_OP_backward_input || op.kind == PD_OP_backward_weight ||
+		    (op.kind == PD_OP_allreduce && op.bucket > 0) ||
+		    (op.kind == PD_OP_step && schedule->plan->bucket_bytes > 0)) {
+			const char *short_name = pd_op_short(&op, name);
+
+			snprintf(text + strlen(text), 40, "%s%s", *text ? " " : "",
+				 short_name + strspn(short_name, "0123456789"));
+		}
 	pd_cursor_release(&cursor);
 	return text;
 }
@@ -535,6 +540,48 @@ static void check_figures(void)
 	check_order(schedule, 1, 8, "F1 F3 B1 F5 B3 F7 B5 B7");
 	check_order(schedule, 2, 8, "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7");
 	is_int(pd_schedule_unit(schedule), 2, "2-1 can be cut short at multiples of 2");
+	pd_schedule_free(schedule);
+	pd_plan_free(plan);
+}
+
+/*
+ * Layers c, b and a have gradients of 3000, 2000 and 1000 bytes (in the arena 3008, 2048, 1024).
+ * The replica that has the last microbatch of a group sums a bucket behind its part of the backward,
+ * the others when that has come.
+ */
+static void check_buckets(void)
+{
+	struct pd_error err;
+	struct pd_plan *plan = plan_of("a<x b<a c<b", 1, (int[]){ 3 }, (int[]){ 2 });
+	struct pd_schedule *schedule;
+
+	plan->bucket_bytes = 1;
+	schedule = pd_schedule_new(plan, &err);
+	check_order(schedule, 0, 3, "F0 B0.1 B0.2 B0.3 A0.1 A0.2 A0.3 U0 "
+		    "F2 B2.1 B2.2 B2.3 A2.1 A2.2 A2.3 U2");
+	check_order(schedule, 1, 3, "F1 B1.1 A0.1 B1.2 A0.2 B1.3 A0.3 U0 A2.1 A2.2 A2.3 U2");
+	pd_schedule_free(schedule);
+	plan->bucket_bytes = 3008;
+	schedule = pd_schedule_new(plan, &err);
+	check_order(schedule, 1, 2, "F1 B1.1 A0.1 B1.2 A0.2 U0");
+	is_int(schedule->buckets[0], 2, "a bucket is closed when it has more than the threshold");
+	pd_schedule_free(schedule);
+	plan->bucket_bytes = 5056;
+	schedule = pd_schedule_new(plan, &err);
+	check_order(schedule, 1, 2, "F1 B1 U0");
+	pd_schedule_free(schedule);
+
+	/* several microbatches to an update: the last backward alone is in parts */
+	plan->bucket_bytes = 1;
+	plan->microbatches = 4;
+	plan->weights = PD_WEIGHTS_FLUSH;
+	schedule = pd_schedule_new(plan, &err);
+	check_order(schedule, 0, 4, "F0 B0 F2 B2.1 B2.2 B2.3 A0.1 A0.2 A0.3 U0");
+	check_order(schedule, 1, 4, "F1 B1 F3 B3.1 A0.1 B3.2 A0.2 B3.3 A0.3 U0");
+	pd_schedule_free(schedule);
+	plan->schedule = PD_SCHEDULE_ZB_H1;
+	schedule = pd_schedule_new(plan, &err);
+	check_order(schedule, 1, 4, "F1 I1 W1 F3 I3 W3.1 A0.1 W3.2 A0.2 W3.3 A0.3 U0");
 	pd_schedule_free(schedule);
 	pd_plan_free(plan);
 }
@@ -656,6 +703,7 @@ int main(void)
 	static const int64_t lengths[] = { 1, 2, 7, 30, 61 };
 
 	check_figures();
+	check_buckets();
 	for (size_t p = 0; p < PD_COUNT(plans); p++)
 		for (size_t i = 0; i < PD_COUNT(lengths); i++) {
 			check_plan(chain, plans[p].stages, plans[p].layers, plans[p].replicas,

@@ -102,5 +102,5 @@ bool same_op(const struct pd_op *a, const struct pd_op *b)
 {
 	return a->kind == b->kind && a->rank == b->rank && a->stage == b->stage &&
 	       a->peer == b->peer && a->link == b->link && a->microbatch == b->microbatch &&
-	       a->version == b->version && a->keep == b->keep && a->seq == b->seq;
+	       a->bucket == b->bucket && a->version == b->version && a->keep == b->keep && a->seq == b->seq;
 }

@@ -2,6 +2,7 @@
 /* Simulated devices and nets are made from a plan. */
 #include "base/mem.h"
 #include "device/sim/engine.h"
+#include "plan/buckets.h"
 #include "plan/memory.h"
 
 #include <stdlib.h>
@@ -120,12 +121,7 @@ static void size_stage(const struct pd_plan *plan, const struct pd_wiring *wirin
 	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
 		const struct pd_profile_layer *layer = &plan->profile->layers[l];
 
-		/* a layer that shares parameters has none, or a copy */
-		if (pd_plan_has_tied_weights(plan))
-			sizes->full_bytes +=
-				pd_align((size_t)pd_memory_copy(plan->profile, l));
-		else if (!plan->profile->model || plan->profile->model->layers[l].shares < 0)
-			sizes->full_bytes += pd_align((size_t)layer->parameter_bytes);
+		sizes->full_bytes += (size_t)pd_plan_layer_bytes(plan, l);
 		if (sizes->scratch_bytes < (size_t)layer->workspace_bytes)
 			sizes->scratch_bytes = (size_t)layer->workspace_bytes;
 	}

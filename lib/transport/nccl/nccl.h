@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This transport moves GPU memory by NCCL's point-to-point calls.  All-reduce is made of these, as
- * over every transport, and so has the same bits (lib/transport/collective.h); NCCL's own
+ * over every transport, and so has the same bits (lib/reduce/dense.h); NCCL's own
  * all-reduce adds in an order that depends on how the GPUs are connected.
  *
  * Each direction between two ranks is a connection: a communicator of two, in which the sender is 0

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/collective.h"
+#include "reduce/dense.h"
 
 #include "base/mem.h"
 #include "base/piece.h"
@@ -20,7 +20,8 @@ struct owned {
 	struct pd_event added;          /* my group's parts are in it */
 };
 
-struct pd_collective {
+struct dense {
+	struct pd_reduction base;
 	struct pd_allreduce how;
 	struct pd_transport *transport;
 	struct pd_device *device;
@@ -45,39 +46,39 @@ struct pd_collective {
 };
 
 /* Where piece i begins; the one behind the last begins at the end. */
-static size_t piece_begin(const struct pd_collective *c, int i)
+static size_t piece_begin(const struct dense *c, int i)
 {
 	return pd_piece_begin(c->floats, c->how.pieces, i);
 }
 
-static size_t piece_floats(const struct pd_collective *c, int i)
+static size_t piece_floats(const struct dense *c, int i)
 {
 	return piece_begin(c, i + 1) - piece_begin(c, i);
 }
 
 /* Where the pieces begin that member i of my group owns, and how much that is. */
-static size_t share_begin(const struct pd_collective *c, int i)
+static size_t share_begin(const struct dense *c, int i)
 {
 	return piece_begin(c, pd_allreduce_piece_begin(&c->how, c->size, i));
 }
 
-static size_t share_floats(const struct pd_collective *c, int i)
+static size_t share_floats(const struct dense *c, int i)
 {
 	return share_begin(c, i + 1) - share_begin(c, i);
 }
 
-static bool is_first(const struct pd_collective *c)
+static bool is_first(const struct dense *c)
 {
 	return c->group == 0;
 }
 
-static bool is_last(const struct pd_collective *c)
+static bool is_last(const struct dense *c)
 {
 	return c->group == c->how.groups - 1;
 }
 
 /* Where what the groups before made of one of my pieces comes. */
-static float *before_me(const struct pd_collective *c, int i)
+static float *before_me(const struct dense *c, int i)
 {
 	size_t parts = (size_t)(c->size - 1) * (size_t)c->owned_count;
 	int places = c->owned_count > 1 ? c->owned_count - 1 : 1;
@@ -86,7 +87,7 @@ static float *before_me(const struct pd_collective *c, int i)
 }
 
 /* Where the parts of another member of my group come. */
-static float *parts_of(const struct pd_collective *c, int member)
+static float *parts_of(const struct dense *c, int member)
 {
 	int others = member - (member > c->me - c->first);
 
@@ -94,7 +95,7 @@ static float *parts_of(const struct pd_collective *c, int member)
 }
 
 /* Where a member's part of one of my pieces is. */
-static float *part(const struct pd_collective *c, int member, int i)
+static float *part(const struct dense *c, int member, int i)
 {
 	int mine = c->me - c->first;
 	size_t begin = piece_begin(c, c->owned[i].piece);
@@ -104,20 +105,20 @@ static float *part(const struct pd_collective *c, int member, int i)
 }
 
 /* What is added up, in this order, to one of my pieces. */
-static float *source(const struct pd_collective *c, int i, int n)
+static float *source(const struct dense *c, int i, int n)
 {
 	if (is_first(c))
 		return part(c, n, i);
 	return n == 0 ? before_me(c, i) : part(c, n - 1, i);
 }
 
-static int source_count(const struct pd_collective *c)
+static int source_count(const struct dense *c)
 {
 	return c->size + !is_first(c);
 }
 
 /* Sums that make one; the first member of a chain has nothing to add. */
-static int count_sums(const struct pd_collective *c)
+static int count_sums(const struct dense *c)
 {
 	int more = source_count(c) - PD_SUM_SOURCES;
 
@@ -127,31 +128,33 @@ static int count_sums(const struct pd_collective *c)
 }
 
 /* Of a piece: what comes, and sums. */
-static int steps_of_piece(const struct pd_collective *c)
+static int steps_of_piece(const struct dense *c)
 {
 	return c->sums + !is_first(c);
 }
 
 /* My pieces that go from owner to owner. */
-static int chained(const struct pd_collective *c)
+static int chained(const struct dense *c)
 {
 	return c->how.groups > 1 ? c->owned_count : 0;
 }
 
 /* Those of which others in my group get the sum. */
-static int gathered(const struct pd_collective *c)
+static int gathered(const struct dense *c)
 {
 	return c->size > 1 ? chained(c) : 0;
 }
 
-static int count_steps(const struct pd_collective *c)
+static int count_steps(const struct dense *c)
 {
 	return c->size + c->owned_count * steps_of_piece(c) +
 		(gathered(c) > 0 ? gathered(c) + 1 : 0) + 3 * (c->size + chained(c)) + 1;
 }
 
-size_t pd_collective_staging_bytes(const struct pd_collective *c)
+static size_t dense_staging_bytes(const struct pd_reduction *r)
 {
+	const struct dense *c = (const struct dense *)r;
+
 	return (size_t)pd_allreduce_slots(&c->how) * c->piece_most * sizeof(float);
 }
 
@@ -159,7 +162,7 @@ size_t pd_collective_staging_bytes(const struct pd_collective *c)
  * The first of each owner in the largest groups, then the second of each: all groups have them on
  * their way in the same order, also where a smaller group's owners have those of several.
  */
-static void arrange(struct pd_collective *c)
+static void arrange(struct dense *c)
 {
 	const struct pd_allreduce *how = &c->how;
 	int most = (how->members + how->groups - 1) / how->groups, n = 0;
@@ -177,22 +180,33 @@ static void arrange(struct pd_collective *c)
 		}
 }
 
-struct pd_collective *pd_collective_new(struct pd_transport *transport, struct pd_device *device,
-					struct pd_stream *stream, const int *ranks, int me,
-					const struct pd_allreduce *how, size_t floats,
-					struct pd_error *err)
+static void dense_close(struct pd_reduction *r)
 {
-	struct pd_collective *c = pd_zalloc(sizeof(*c));
-	int end;
+	struct dense *c = (struct dense *)r;
 
+	if (c->staging)
+		c->device->ops->memory.free(c->device, c->staging);
+	free(c->pairs);
+	free(c->owned);
+	free(c);
+}
+
+struct pd_reduction *pd_dense_open(const struct pd_reduction_config *config,
+				   const struct pd_allreduce *how, struct pd_error *err)
+{
+	struct dense *c = pd_zalloc(sizeof(*c));
+	size_t staging_bytes;
+	int end, me = config->me;
+
+	c->base.ops = &pd_reduction_dense;
 	c->how = *how;
-	c->transport = transport;
-	c->device = device;
-	c->stream = stream;
-	c->ranks = ranks;
+	c->transport = config->transport;
+	c->device = config->device;
+	c->stream = config->stream;
+	c->ranks = config->ranks;
 	c->me = me;
-	c->floats = floats;
-	c->piece_most = pd_piece_most(floats, how->pieces);
+	c->floats = config->floats;
+	c->piece_most = pd_piece_most(c->floats, how->pieces);
 	c->group = pd_allreduce_group_of(how, me);
 	c->first = pd_allreduce_group_begin(how, c->group);
 	c->size = pd_allreduce_group_begin(how, c->group + 1) - c->first;
@@ -204,28 +218,28 @@ struct pd_collective *pd_collective_new(struct pd_transport *transport, struct p
 	c->pairs = pd_calloc((size_t)c->size, sizeof(*c->pairs));
 	c->owned = pd_calloc((size_t)c->owned_count, sizeof(*c->owned));
 	arrange(c);
-	if (pd_collective_staging_bytes(c) > 0) {
-		c->staging = device->ops->memory.alloc(device, pd_collective_staging_bytes(c), err);
+	staging_bytes = dense_staging_bytes(&c->base);
+	if (staging_bytes > 0) {
+		c->staging = c->device->ops->memory.alloc(c->device, staging_bytes, err);
 		if (!c->staging) {
-			pd_collective_free(c);
+			dense_close(&c->base);
 			return NULL;
 		}
 	}
-	return c;
+	return &c->base;
 }
 
-void pd_collective_free(struct pd_collective *c)
+static struct pd_reduction *dense_open(const struct pd_reduction_config *config,
+				       struct pd_error *err)
 {
-	if (!c)
-		return;
-	if (c->staging)
-		c->device->ops->memory.free(c->device, c->staging);
-	free(c->pairs);
-	free(c->owned);
-	free(c);
+	struct pd_allreduce how = pd_allreduce_choose(config->topology, config->ranks,
+						      config->members,
+						      (int64_t)(config->floats * sizeof(float)));
+
+	return pd_dense_open(config, &how, err);
 }
 
-static int post(struct pd_collective *c, bool send, int member, uint64_t tag, float *at,
+static int post(struct dense *c, bool send, int member, uint64_t tag, float *at,
 		size_t floats, const struct pd_event *after, struct pd_event *ev)
 {
 	const struct pd_transport_ops *ops = c->transport->ops;
@@ -253,7 +267,7 @@ struct turn {
  * other groups sums have to wait until my pieces are through, for which others wait in turn: a long
  * transfer would hold up short ones.
  */
-static int post_round(struct pd_collective *c, int k, uint64_t tag_base, struct turn *turn)
+static int post_round(struct dense *c, int k, uint64_t tag_base, struct turn *turn)
 {
 	bool alone = c->how.groups == 1;
 	int mine = c->me - c->first, to = (mine + k) % c->size, from = (mine + c->size - k) % c->size;
@@ -278,7 +292,7 @@ static int post_round(struct pd_collective *c, int k, uint64_t tag_base, struct 
 }
 
 /* Who owns a piece in the group before (-1) or behind (1) mine. */
-static int owner_beside(const struct pd_collective *c, int way, int piece)
+static int owner_beside(const struct dense *c, int way, int piece)
 {
 	int first = pd_allreduce_group_begin(&c->how, c->group + way);
 	int size = pd_allreduce_group_begin(&c->how, c->group + way + 1) - first;
@@ -291,7 +305,7 @@ static int owner_beside(const struct pd_collective *c, int way, int piece)
  * that what goes back gets to its links between them; the last one takes the place in staging that
  * the first had.  The sum comes to where what goes on has left.
  */
-static int post_owned(struct pd_collective *c, int i, uint64_t tag_base)
+static int post_owned(struct dense *c, int i, uint64_t tag_base)
 {
 	struct owned *owned = &c->owned[i];
 	int piece = owned->piece;
@@ -318,7 +332,7 @@ static int post_owned(struct pd_collective *c, int i, uint64_t tag_base)
 
 /* Sum number k of those that make one of my pieces; the last but goes to where the first source
  * was, and is the first one of the next. */
-static int add(struct pd_collective *c, int i, int k)
+static int add(struct dense *c, int i, int k)
 {
 	const float *from[PD_SUM_SOURCES];
 	int next = k * (PD_SUM_SOURCES - 1) + (k > 0), n = 0;
@@ -334,13 +348,13 @@ static int add(struct pd_collective *c, int i, int k)
 					!last ? NULL : &c->owned[i].added);
 }
 
-static int wait_for(struct pd_collective *c, const struct pd_event *ev)
+static int wait_for(struct dense *c, const struct pd_event *ev)
 {
 	return ev ? c->device->ops->stream.wait(c->stream, (struct pd_event *)ev) : 0;
 }
 
 /* What leaves and comes, by kind: member by member of the group, then piece by piece. */
-static int wait_left(struct pd_collective *c, int step)
+static int wait_left(struct dense *c, int step)
 {
 	int each = c->size + chained(c), kind = step / each, i = step % each;
 	struct pair *pair;
@@ -363,7 +377,7 @@ static int wait_left(struct pd_collective *c, int step)
  * than that, wait for the sums of my pieces and note that; wait for the parts that leave, the sums
  * that leave, those that come; at last nothing, with `done`.
  */
-static int issue(struct pd_collective *c)
+static int issue(struct dense *c)
 {
 	int each = steps_of_piece(c), own = gathered(c), step = c->step;
 
@@ -386,18 +400,29 @@ static int issue(struct pd_collective *c)
 	return c->device->ops->math.sum(c->stream, c->buf, NULL, 0, 0, c->done);
 }
 
-bool pd_collective_issued(const struct pd_collective *c)
+/* Returns the steps up to the end of a part: until all that I send may leave, or all. */
+static int steps_upto(const struct dense *c, enum pd_reduction_part upto)
 {
-	return !c->done || c->step == c->steps;
+	return upto == PD_REDUCTION_ALL ? c->steps
+		: c->size + c->owned_count * steps_of_piece(c) +
+		  (gathered(c) > 0 ? gathered(c) + 1 : 0);
 }
 
-int pd_collective_progress(struct pd_collective *c)
+static bool dense_issued(const struct pd_reduction *r, enum pd_reduction_part upto)
 {
-	int n = 0;
+	const struct dense *c = (const struct dense *)r;
+
+	return !c->done || c->step >= steps_upto(c, upto);
+}
+
+static int dense_progress(struct pd_reduction *r, enum pd_reduction_part upto)
+{
+	struct dense *c = (struct dense *)r;
+	int n = 0, end = steps_upto(c, upto);
 
 	if (!c->done)
 		return 0;
-	while (c->step < c->steps) {
+	while (c->step < end) {
 		int verdict = issue(c);
 
 		if (verdict == PD_AGAIN)
@@ -410,13 +435,14 @@ int pd_collective_progress(struct pd_collective *c)
 	return n;
 }
 
-int pd_collective_start(struct pd_collective *c, float *buf, uint64_t tag_base,
-			const struct pd_event *after, struct pd_event *done)
+static int dense_start(struct pd_reduction *r, float *buf, uint64_t tag_base,
+		       const struct pd_event *after, struct pd_event *done)
 {
+	struct dense *c = (struct dense *)r;
 	struct turn turn = { after, c->how.groups > 1 ? &c->summed
 						      : &c->owned[c->owned_count - 1].added };
 
-	if (!pd_collective_issued(c))
+	if (!dense_issued(r, PD_REDUCTION_ALL))
 		pd_bug("an all-reduce begins before the last one is done");
 	c->buf = buf;
 	c->after = after;
@@ -431,11 +457,12 @@ int pd_collective_start(struct pd_collective *c, float *buf, uint64_t tag_base,
 	for (int i = 0; i < chained(c); i++)
 		if (post_owned(c, i, tag_base) < 0)
 			return -1;
-	return pd_collective_progress(c) < 0 ? -1 : 0;
+	return 0;
 }
 
-int64_t pd_collective_started_ns(const struct pd_collective *c)
+static int64_t dense_started_ns(const struct pd_reduction *r)
 {
+	const struct dense *c = (const struct dense *)r;
 	int64_t started_ns = c->sums > 0 ? c->owned[0].added.start_ns : INT64_MAX;
 
 	for (int i = 0; i < c->size; i++)
@@ -447,3 +474,13 @@ int64_t pd_collective_started_ns(const struct pd_collective *c)
 			started_ns = c->owned[i].on.start_ns;
 	return started_ns < INT64_MAX ? started_ns : c->done->start_ns;
 }
+
+const struct pd_reduction_ops pd_reduction_dense = {
+	.open = dense_open,
+	.close = dense_close,
+	.start = dense_start,
+	.progress = dense_progress,
+	.issued = dense_issued,
+	.started_ns = dense_started_ns,
+	.staging_bytes = dense_staging_bytes,
+};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/collective.h"
+#include "reduce/dense.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/piece.h"
@@ -133,7 +133,7 @@ static struct pd_allreduce how(int n)
 }
 
 /* stream: NULL when the device works by itself. */
-static int reduce(struct rank *me, struct pd_collective *c, struct fake_stream *stream,
+static int reduce(struct rank *me, struct pd_reduction *c, struct fake_stream *stream,
 		  float *buf, size_t floats, int index, int round)
 {
 	struct pd_event ready, done;
@@ -144,7 +144,7 @@ static int reduce(struct rank *me, struct pd_collective *c, struct fake_stream *
 	pd_event_arm(&done);
 	/* what was there before must not be sent */
 	memset(buf, 0xff, floats * sizeof(float));
-	bad += pd_collective_start(c, buf, 64 * (uint64_t)round, &ready, &done) != 0;
+	bad += c->ops->start(c, buf, 64 * (uint64_t)round, &ready, &done) != 0;
 	usleep((unsigned)((index * 7 + round * 5) % 11) * 300);
 	for (int i = 0; i < 3; i++) {
 		bad += ranks_step(me, 0) < 0;
@@ -156,14 +156,14 @@ static int reduce(struct rank *me, struct pd_collective *c, struct fake_stream *
 	ready_ns = pd_now_ns();
 	pd_event_complete(&ready, ready_ns, ready_ns, &me->gate);
 	while (!pd_event_done(&done)) {
-		if (ranks_step(me, 1) < 0 || pd_collective_progress(c) < 0)
+		if (ranks_step(me, 1) < 0 || c->ops->progress(c, PD_REDUCTION_ALL) < 0)
 			return 1;
 		while (stream && fake_work(stream))
 			continue;
 	}
 	bad += !rank_ok(me, is_sum(buf, floats, me->ranks, round), "the sum in member order");
-	bad += !rank_ok(me, pd_collective_started_ns(c) >= ready_ns &&
-			pd_collective_started_ns(c) <= done.end_ns, "times");
+	bad += !rank_ok(me, c->ops->started_ns(c) >= ready_ns &&
+			c->ops->started_ns(c) <= done.end_ns, "times");
 	return bad;
 }
 
@@ -182,12 +182,13 @@ static int all_reduce(struct rank *me)
 	for (size_t l = 0; l < PD_COUNT(lengths); l++) {
 		size_t floats = lengths[l], piece = floats / (size_t)me->ranks + 32;
 		float *buf = malloc((floats + 1) * sizeof(float));
-		struct pd_collective *c;
+		struct pd_reduction *c;
 
 		device.bytes = 0;
-		c = pd_collective_new(me->transport, &device.base, &stream.base, ranks, index,
-				      &all, floats, &err);
-		bad += !rank_ok(me, device.bytes == pd_collective_staging_bytes(c) &&
+		c = pd_dense_open(&(struct pd_reduction_config){
+			.transport = me->transport, .device = &device.base, .stream = &stream.base,
+			.ranks = ranks, .me = index, .floats = floats }, &all, &err);
+		bad += !rank_ok(me, device.bytes == c->ops->staging_bytes(c) &&
 				device.bytes == slots * pd_piece_most(floats, all.pieces) *
 				sizeof(float), "staging is as many pieces as there are slots");
 		bad += kind == DIRECT && !rank_ok(me, device.bytes <=
@@ -197,7 +198,7 @@ static int all_reduce(struct rank *me)
 		for (int round = 0; round < 3; round++)
 			bad += reduce(me, c, &stream, buf, floats, index, round);
 		bad += !rank_ok(me, buf[floats] == 42, "nothing written behind it");
-		pd_collective_free(c);
+		c->ops->close(c);
 		free(buf);
 	}
 	return bad;
@@ -215,15 +216,16 @@ static int on_cpu(struct rank *me)
 	struct pd_device *device = ops->open(&config, &err);
 	struct pd_stream *stream = ops->stream.open(device, &err);
 	float *buf = ops->memory.alloc(device, floats * sizeof(float), &err);
-	struct pd_collective *c;
+	struct pd_reduction *c;
 
 	for (int i = 0; i < me->ranks; i++)
 		ranks[i] = i;
-	c = pd_collective_new(me->transport, device, stream, ranks, me->rank,
-			      &all, floats, &err);
+	c = pd_dense_open(&(struct pd_reduction_config){
+			.transport = me->transport, .device = device, .stream = stream,
+			.ranks = ranks, .me = me->rank, .floats = floats }, &all, &err);
 	for (int round = 0; round < 5; round++)
 		bad += reduce(me, c, NULL, buf, floats, me->rank, round);
-	pd_collective_free(c);
+	c->ops->close(c);
 	ops->memory.free(device, buf);
 	ops->stream.close(stream);
 	ops->close(device);

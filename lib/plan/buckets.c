@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/buckets.h"
+
+#include "base/mem.h"
+#include "plan/memory.h"
+
+#include <stdlib.h>
+
+int64_t pd_plan_layer_bytes(const struct pd_plan *plan, int layer)
+{
+	const struct pd_profile *profile = plan->profile;
+
+	if (pd_plan_has_tied_weights(plan))
+		return (int64_t)pd_align((size_t)pd_memory_copy(profile, layer));
+	if (profile->model && profile->model->layers[layer].shares >= 0)
+		return 0;
+	return (int64_t)pd_align((size_t)profile->layers[layer].parameter_bytes);
+}
+
+/* Tells whether a layer before this one in the stage has gradients. */
+static bool more_before(const struct pd_plan *plan, const struct pd_stage *stage, int layer)
+{
+	for (int l = stage->first_layer; l < layer; l++)
+		if (pd_plan_layer_bytes(plan, l) > 0)
+			return true;
+	return false;
+}
+
+/* Closes buckets from the last layer to the first; returns their number.  buckets may be NULL. */
+static int close_buckets(const struct pd_plan *plan, int s, struct pd_bucket *buckets)
+{
+	const struct pd_stage *stage = &plan->stages[s];
+	bool several = plan->bucket_bytes > 0 && stage->replicas > 1;
+	struct pd_bucket bucket = { .layer_count = 0 };
+	int count = 0;
+
+	for (int l = stage->first_layer + stage->layer_count - 1; l >= stage->first_layer; l--) {
+		bucket.first_layer = l;
+		bucket.layer_count++;
+		bucket.bytes = pd_plus(bucket.bytes, pd_plan_layer_bytes(plan, l));
+		if (l > stage->first_layer &&
+		    (!several || bucket.bytes <= plan->bucket_bytes ||
+		     count == PD_MOST_BUCKETS - 1 || !more_before(plan, stage, l)))
+			continue;
+		if (buckets)
+			buckets[count] = bucket;
+		count++;
+		bucket = (struct pd_bucket){
+			.begin_bytes = pd_plus(bucket.begin_bytes, bucket.bytes) };
+	}
+	return count;
+}
+
+int pd_plan_bucket_count(const struct pd_plan *plan, int stage)
+{
+	return plan->bucket_bytes > 0 && plan->stages[stage].replicas > 1
+		? close_buckets(plan, stage, NULL) : 1;
+}
+
+void pd_plan_buckets(const struct pd_plan *plan, int stage, struct pd_bucket *buckets)
+{
+	close_buckets(plan, stage, buckets);
+}
+
+int64_t pd_plan_staging_bytes(const struct pd_plan *plan, int stage, int64_t full_bytes)
+{
+	const struct pd_reducer *reducer = &pd_reducers[plan->reducer];
+	const struct pd_stage *at = &plan->stages[stage];
+	int count = pd_plan_bucket_count(plan, stage);
+	struct pd_bucket *buckets;
+	int64_t bytes = 0;
+
+	if (at->replicas == 1)
+		return 0;
+	if (count == 1)
+		return reducer->staging_bytes(&plan->topology, at->ranks, at->replicas, full_bytes);
+	buckets = pd_calloc((size_t)count, sizeof(*buckets));
+	pd_plan_buckets(plan, stage, buckets);
+	for (int i = 0; i < count; i++)
+		bytes = pd_plus(bytes, reducer->staging_bytes(&plan->topology, at->ranks,
+							      at->replicas, buckets[i].bytes));
+	free(buckets);
+	return bytes;
+}

@@ -1,0 +1,2 @@
+lib_libpd_a_SOURCES += lib/reduce/dense.c lib/reduce/dense.h lib/reduce/queue.c lib/reduce/queue.h \
+	lib/reduce/reduce.c lib/reduce/reduce.h

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The sums that are under way on one stream, in the order in which they began.
+ *
+ * Of the buckets of one stage, at every opportunity the first part of each goes on the stream before
+ * the second part of any.  So a stream that waits for the sums of one bucket does not keep back
+ * those of the next.  Another stage's sums come behind all of that: they may wait for a backward
+ * that is behind the update for which these are made.
+ *
+ * Ranks may order the parts otherwise than each other, and a transport may carry what one rank
+ * sends to another in the order in which it was posted.  Still nothing waits for ever: whatever
+ * a sum sends waits for first parts of that sum alone, so these come to their ends one sum after
+ * the other, in the order in which sums began, which is the same at all their members; second parts
+ * only wait for what is sent.
+ */
+#ifndef PD_REDUCE_QUEUE_H
+#define PD_REDUCE_QUEUE_H
+
+#include "reduce/reduce.h"
+
+struct pd_reduction_under_way {
+	struct pd_reduction *r;         /* borrowed */
+	bool more;                      /* sums of other buckets of the stage follow */
+};
+
+struct pd_reduction_queue {
+	struct pd_reduction_under_way *under_way;       /* owned */
+	size_t count, capacity;
+};
+
+void pd_reduction_queue_release(struct pd_reduction_queue *queue);
+/* Adds one that was started, and puts on the stream what it can; -1: broken. */
+int pd_reduction_queue_add(struct pd_reduction_queue *queue, struct pd_reduction *r, bool more);
+/* To be called after the transport's; returns how much it did, -1: broken. */
+int pd_reduction_queue_progress(struct pd_reduction_queue *queue);
+
+/* Tells whether all of them is on the stream. */
+static inline bool pd_reduction_queue_empty(const struct pd_reduction_queue *queue)
+{
+	return queue->count == 0;
+}
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The reducer seam: sums the gradients of a bucket, f32, among the replicas of a stage, over any
+ * transport and device.  topology/reducer.h has what is known of a reducer without running it.
+ *
+ * Nothing is read by the host and nothing is decided when data arrive: start() posts all
+ * transfers, each waiting for the events before it; progress() puts the work on a stream, as
+ * far as that has room.  `done` is completed by the device, on the stream.
+ *
+ * Work on the stream has two parts.  After the first, all that this member sends may leave, for all
+ * the stream knows: it waits for what others send, and adds.  The second waits for the sums and ends
+ * with `done`.  Where several sums are under way on one stream
+ * (reduce/queue.h) the first part of one need not wait for the second of the one before.
+ */
+#ifndef PD_REDUCE_REDUCE_H
+#define PD_REDUCE_REDUCE_H
+
+#include "device/device.h"
+#include "topology/reducer.h"
+#include "transport/transport.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct pd_reduction { const struct pd_reduction_ops *ops; };
+
+/* One member's part in the sums of a bucket.  All but topology is borrowed until it is freed. */
+struct pd_reduction_config {
+	struct pd_transport *transport;
+	struct pd_device *device;
+	/* Best for this alone: it is blocked while it waits for the others. */
+	struct pd_stream *stream;
+	const struct pd_topology *topology;
+	const int *ranks;               /* of the members, in the order in which they are added */
+	int members, me;                /* me: this rank's index there */
+	size_t floats;
+};
+
+enum pd_reduction_part { PD_REDUCTION_SUMS, PD_REDUCTION_ALL };
+
+struct pd_reduction_ops {
+	/* Allocates from the device what the row of pd_reducers says; NULL: no memory. */
+	struct pd_reduction *(*open)(const struct pd_reduction_config *config,
+				     struct pd_error *err);
+	/* `done` of the last start is done, or the transport and the streams are at rest. */
+	void (*close)(struct pd_reduction *r);
+	/*
+	 * Replaces the floats in buf (device memory) by their sum over the members, once `after`
+	 * (NULL: now) is done.  One at a time; every member uses the same tag_base, and the
+	 * PD_REDUCTION_TAGS tags from there on for nothing else under way.  -1: transport or
+	 * device is broken.
+	 */
+	int (*start)(struct pd_reduction *r, float *buf, uint64_t tag_base,
+		     const struct pd_event *after, struct pd_event *done);
+	/*
+	 * Puts on the stream what comes next, as far as the end of that part.  Returns how much
+	 * that was; -1: broken.
+	 */
+	int (*progress)(struct pd_reduction *r, enum pd_reduction_part upto);
+	/* Tells whether all of that part of the last one is on the stream. */
+	bool (*issued)(const struct pd_reduction *r, enum pd_reduction_part upto);
+	/*
+	 * Returns when the last sum that is done began: when its first piece left; of no floats,
+	 * when it ended.  (`done` itself tells only of the last thing on the stream.)
+	 */
+	int64_t (*started_ns)(const struct pd_reduction *r);
+	size_t (*staging_bytes)(const struct pd_reduction *r);
+};
+
+#define PD_REDUCTION_TAGS (UINT64_C(1) << 19)
+
+extern const struct pd_reduction_ops *const pd_reductions[PD_REDUCER_KINDS];
+
+extern const struct pd_reduction_ops pd_reduction_dense;
+
+#endif

@@ -1,0 +1,94 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Gradients that travel in several buckets while backward goes on: the weights are, bit for bit,
+# those with one bucket, and those of test/conform/serial.c; the memory is as predicted; replays show
+# the time that is gained.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+. "$PD_SOURCE/test/train-lib.sh"
+
+sgd="--lr=0.002 --momentum=0.9 --weight-decay=0.001"
+residual_model >residual.json
+profile residual.json 2 >residual
+for replicas in "3" "2 1" "1 2" "2 2"; do
+	plan residual $replicas >"$(echo "$replicas" | tr ' ' -)"
+done
+layers=$(jq ".layers | length" residual)
+pd-plan --topology=2@10GB/s,2@1Gbit/s --stages="${layers}x4" residual >servers
+pd-plan --topology=4@10Gbit/s --stages=5,5,5,5 residual |
+	jq '.topology.levels[0].count = 8 | .stages |= [to_entries[] | .value.replicas = 2 |
+		.value.ranks = [.key % 2, .key % 2 + 2] | .value]' >chunks
+
+# bucketed PLAN SCHEDULE WEIGHTS MICROBATCHES BYTES: that plan; 0 bytes: one bucket
+bucketed() {
+	jq --arg schedule "$2" --arg weights "$3" --argjson m "$4" --argjson bytes "$5" '
+		.schedule = $schedule | .weights = $weights | .microbatches = $m |
+		if $bytes > 0 then .bucket_bytes = $bytes else . end | del(.stages[].predicted)' "$1"
+}
+
+# alike N PLAN SCHEDULE WEIGHTS MICROBATCHES OPTION...: N minibatches with one bucket, with one of
+# each layer, with some
+alike() {
+	alike_n=$1
+	bucketed "$2" "$3" "$4" "$5" 0 >one.json
+	bucketed "$2" "$3" "$4" "$5" 1 >each.json
+	bucketed "$2" "$3" "$4" "$5" 1200 >some.json
+	shift 5
+	"$serial" $sgd "$@" --minibatches="$alike_n" --output=serial one.json
+	for alike_plan in one each some; do
+		rm -rf "ck-$alike_plan"
+		pd-schedule --check --minibatches="$alike_n" "$alike_plan.json"
+		train "ck-$alike_plan" "$alike_plan.json" $sgd "$@" --minibatches="$alike_n" \
+			--synthetic --no-evaluate --trace="$alike_plan.jsonl" >out
+		tail -n 1 out | jq -e '.memory == "as predicted"'
+		"$same" serial "$(at "ck-$alike_plan" "$alike_n")"
+	done
+	diff -r "$(at ck-one "$alike_n")" "$(at ck-each "$alike_n")"
+	diff -r "$(at ck-one "$alike_n")" "$(at ck-some "$alike_n")"
+	! grep -q bucket\": one.jsonl
+	grep -q "\"allreduce\".*\"bucket\":2" each.jsonl
+	grep -q "\"allreduce\".*\"bucket\":2" some.jsonl
+}
+
+test_row stash "three replicas" 'alike 14 3 1f1b stash 1'
+test_row stash "two replicas before one" 'alike 13 2-1 1f1b stash 1'
+test_row stash "one before two" 'alike 13 1-2 1f1b stash 1'
+test_row stash "two before two, several microbatches" 'alike 5 2-2 1f1b stash 4'
+test_row stash "four on two servers, whose sums go from one to the other" 'alike 9 servers 1f1b stash 1'
+test_row flush "flush" 'alike 5 2-1 1f1b flush 4'
+test_row flush "gpipe" 'alike 5 2-2 gpipe flush 4'
+test_row flush "zb-h1: the gradients of weights in parts" 'alike 5 2-2 zb-h1 flush 4'
+test_row flush "interleaved: two stages on each of four ranks" 'alike 4 chunks interleaved flush 4'
+test_row 2bw "2bw" 'alike 5 2-1 1f1b 2bw 4'
+test_row 2bw "2bw, all ranks agree on updates" 'alike 5 2-1 1f1b 2bw 4 --clip-grad-norm=0.5'
+test_row latest "latest" 'alike 9 2-1 1f1b latest 1'
+
+test_ok "resumed in the middle of an epoch" '
+	bucketed 2-1 1f1b stash 1 1200 >plan.json
+	resumed plan.json 13 4 10 -- $sgd --synthetic'
+test_ok "resumed from one bucket to several" '
+	bucketed 2-1 1f1b 2bw 4 0 >one.json
+	bucketed 2-1 1f1b 2bw 4 1200 >some.json
+	rm -rf ck-one ck-some
+	train ck-one one.json $sgd --minibatches=6 --synthetic --no-evaluate >out
+	train ck-some one.json $sgd --minibatches=3 --synthetic --no-evaluate >out
+	train ck-some some.json $sgd --minibatches=6 --synthetic --no-evaluate --resume >out
+	diff -r "$(at ck-one 6)" "$(at ck-some 6)"'
+
+# times: a stage of three layers, each 1 ms forward, 2 ms backward and a megabyte, that two replicas
+# sum over their link in 4 ms
+jq -n '{format: "pd-profile", version: 1, name: "three", batch_size: 1, device: {kind: "cpu"},
+	layers: [{name: "a", inputs: []}, {name: "b", inputs: ["a"]}, {name: "c", inputs: ["b"]} |
+		. + {forward_ns: 1000000, backward_ns: 2000000, activation_bytes: 64,
+		parameter_bytes: 1000000, stash_bytes: 64, workspace_bytes: 0}]}' >three
+pd-plan --topology=2@250MB/s --stages=3x2 three | jq 'del(.stages[].predicted)' >one.json
+# takes BYTES MS: so long is an update of two minibatches with buckets of so many bytes
+takes() {
+	jq --argjson bytes "$1" 'if $bytes > 0 then .bucket_bytes = $bytes else . end' one.json >plan.json
+	pd-replay --format=json plan.json >report.json
+	jq -c '.period_ns' report.json
+	jq -e --argjson ms "$2" '(.period_ns * 2 / 1e6 | . * 1000 | round) == $ms * 1000' report.json
+}
+test_ok "a replay: with one bucket the sum of 12 ms is behind 9 ms of computing" 'takes 0 21'
+test_ok "with three the first begins after 5 ms" 'takes 1 17'
+test_ok "a bucket is closed above the threshold, not at it: two layers, one" 'takes 1000000 19'
+test_done
