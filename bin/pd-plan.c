@@ -12,6 +12,7 @@ static int64_t gpus, processors;
 static const char *topology_name;
 static bool explain, eager;
 static int cost, format;
+static const char *bucket;
 static const char *schedule, *weights, *recompute = "auto";
 static int64_t chunks, batch;
 static double min_gain = 1;
@@ -53,6 +54,9 @@ static const struct pd_opt options[] = {
 	  .help = "stages that recompute: auto (default), none, all, 0,2", .value = &recompute },
 	{ .name = "agree", .kind = PD_OPT_FLAG,
 	  .help = "all stages agree on every update, as to clip gradients", .value = &request.agree },
+	{ .name = "bucket", .kind = PD_OPT_STRING, .argument = "BYTES|auto",
+	  .help = "replicas sum gradients in buckets of more than BYTES, under backward",
+	  .value = &bucket },
 	{ .name = "straight", .letter = 's', .kind = PD_OPT_FLAG,
 	  .help = "one rank per stage: no replicas", .value = &request.straight },
 	{ .name = "stages", .kind = PD_OPT_STRING, .argument = "LIST",
@@ -154,7 +158,7 @@ int main(int argc, char **argv)
 	request.chunks = (int)chunks;
 	request.min_gain = min_gain / 100;
 	request.startup = eager ? PD_STARTUP_EAGER : PD_STARTUP_FRUGAL;
-	if (pd_planner_recompute(recompute, &request, &err) < 0 ||
+	if (pd_planner_bucket(bucket, &request, &err) < 0 || pd_planner_recompute(recompute, &request, &err) < 0 ||
 	    pd_planner_policy(schedule, weights, &request, &err) < 0 || pd_output_check(&err) < 0)
 		return pd_command_fail(&err);
 	request.topology = &topology;

@@ -44,7 +44,7 @@ alike() {
 	done
 	diff -r "$(at ck-one "$alike_n")" "$(at ck-each "$alike_n")"
 	diff -r "$(at ck-one "$alike_n")" "$(at ck-some "$alike_n")"
-	! grep -q bucket\": one.jsonl
+	[ "$(grep -c bucket one.jsonl)" = 0 ]
 	grep -q "\"allreduce\".*\"bucket\":2" each.jsonl
 	grep -q "\"allreduce\".*\"bucket\":2" some.jsonl
 }
@@ -74,6 +74,19 @@ test_ok "resumed from one bucket to several" '
 	train ck-some some.json $sgd --minibatches=6 --synthetic --no-evaluate --resume >out
 	diff -r "$(at ck-one 6)" "$(at ck-some 6)"'
 
+test_ok "pd-plan --bucket: the plan says so, and has the memory of it" '
+	plan_with="--bucket=1200"
+	plan residual 2 1 >plan.json
+	plan_with=
+	[ "$(jq .bucket_bytes plan.json)" = 1200 ]
+	as_predicted --minibatches=2 --no-evaluate
+	as_planned'
+test_ok "what is no number of bytes is refused" '
+	for bytes in 0 -1 many 1.5.2 ""; do
+		! pd-plan --topology=2@1GB/s --straight "--bucket=$bytes" residual 2>why
+		grep -q "^pd-plan: --bucket: expected" why
+	done'
+
 # times: a stage of three layers, each 1 ms forward, 2 ms backward and a megabyte, that two replicas
 # sum over their link in 4 ms
 jq -n '{format: "pd-profile", version: 1, name: "three", batch_size: 1, device: {kind: "cpu"},
@@ -91,4 +104,25 @@ takes() {
 test_ok "a replay: with one bucket the sum of 12 ms is behind 9 ms of computing" 'takes 0 21'
 test_ok "with three the first begins after 5 ms" 'takes 1 17'
 test_ok "a bucket is closed above the threshold, not at it: two layers, one" 'takes 1000000 19'
+test_ok "the same as a what-if" '
+	pd-replay --bucket=1000000 --format=json one.json |
+		jq -e "(.period_ns * 2 / 1000 | round) == 19000"'
+test_ok "auto: the fastest, as few sums as that takes, and what pd-replay says of it" '
+	pd-plan --topology=2@250MB/s --stages=3x2 --bucket=auto --explain three >plan.json 2>why
+	jq -e ".bucket_bytes == 750000 and (.predicted.period_ns / 1000 | round) == 8500" plan.json
+	[ "$(pd-replay --format=json plan.json | jq ".period_ns | ceil")" = \
+	  "$(jq .predicted.period_ns plan.json)" ]
+	grep -E "^one of a stage +1 +10.5 ms$" why
+	grep -E "^1.5 MB +2 +9.5 ms$" why
+	grep -E "^750 kB +3 +8.5 ms +\(the plan.s\)$" why'
+test_ok "auto: one bucket where more are no faster" '
+	pd-plan --topology=2@250MB/s+100ms --stages=3x2 --bucket=auto three >plan.json
+	jq -e ".bucket_bytes == null" plan.json'
+test_ok "searches know of it: data parallelism where its sums are under backward" '
+	jq "(.layers[] | .parameter_bytes) = 300000 | (.layers[] | .activation_bytes) = 2000000" three >wide
+	pd-plan --topology=2@250MB/s wide >one.json
+	pd-plan --topology=2@250MB/s --bucket=1 wide >plan.json
+	jq -e ".stages[0].replicas == 2" plan.json
+	jq -e --slurpfile one one.json ".predicted | .period_ns < \$one[0].predicted.period_ns and
+		.lower_bound_ns <= .period_ns" plan.json'
 test_done

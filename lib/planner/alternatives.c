@@ -86,6 +86,7 @@ static struct pd_plan *plan_of(const struct finder *finder, const struct pd_part
 
 	if (!plan)
 		pd_bug("planner: made no valid plan: %s", err.text);
+	plan->bucket_bytes = finder->plan->bucket_bytes;
 	pd_predict_stages(plan);
 	plan->schedule = schedule;
 	plan->weights = weights;

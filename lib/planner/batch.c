@@ -80,6 +80,7 @@ static struct pd_plan *plan_of(const struct grid *grid, const struct pd_partitio
 			   partition->layers, partition->replicas, &err);
 	if (!plan)
 		return NULL;
+	plan->bucket_bytes = grid->request->bucket_bytes;
 	pd_predict_stages(plan);
 	plan->schedule = grid->request->schedule;
 	plan->weights = grid->request->weights;

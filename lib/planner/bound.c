@@ -128,7 +128,7 @@ static void bound_release(struct bound *b)
  */
 static bool is_serial(const struct pd_bound *with, bool input)
 {
-	return input || !with->agree || with->weights != PD_WEIGHTS_2BW;
+	return !with->overlaps && (input || !with->agree || with->weights != PD_WEIGHTS_2BW);
 }
 
 /* The work of a replica of a stage, without what depends on m. */

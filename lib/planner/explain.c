@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/opt.h"
+#include "planner/bucket.h"
 #include "planner/usage.h"
 
 #include <stdlib.h>
@@ -270,6 +271,8 @@ void pd_plan_explain(const struct pd_plan *plan, FILE *out)
 		pd_show_bytes(predicted->data_parallel_memory_bytes, bytes),
 		pd_data_parallel_fits(plan) ? "" : ", which does not fit",
 		predicted->speedup_over_data_parallel);
+	if (plan->bucket_bytes > 0)
+		pd_bucket_explain(plan, out);
 	explain_alternatives(plan, out);
 	pd_usage_free(usage);
 }

@@ -69,11 +69,12 @@ int64_t pd_links_floor_ns(const struct pd_schedule *schedule);
 /*
  * Tells whether the all-reduce of a stage stands between its last backward and the next forward.  In
  * a list the step is right behind it and both are done by one stream.  If all stages agree on an
- * update, steps with 2bw may come later (lib/schedule/tick.c).
+ * update, steps with 2bw may come later (lib/schedule/tick.c).  Sums of several buckets are under
+ * backward; only the last of them is behind it.
  */
 static inline bool pd_reduce_is_serial(const struct pd_schedule *schedule, int stage)
 {
-	return !schedule->agrees || schedule->delay[stage] == 0;
+	return (!schedule->agrees || schedule->delay[stage] == 0) && schedule->buckets[stage] == 1;
 }
 
 /* Returns the bytes of the parameters that a stage owns. */

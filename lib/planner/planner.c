@@ -3,6 +3,7 @@
 
 #include "planner/alternatives.h"
 #include "planner/bound.h"
+#include "planner/bucket.h"
 #include "planner/candidate.h"
 #include "planner/judge.h"
 #include "planner/published.h"
@@ -45,6 +46,7 @@ static struct pd_bound options_of(const struct pd_task *task)
 		/* Copies of parameters, which only plans by hand have, are agreed on. */
 		.agree = request->stages || pd_planner_agrees(request, task->profile,
 							      request->weights),
+		.overlaps = request->bucket_bytes > 0,
 	};
 }
 
@@ -186,15 +188,18 @@ static void take_order(struct pd_task *task, struct pd_plan *plan)
 	free(order);
 }
 
-struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan_request *request,
+struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan_request *asked,
 				struct pd_error *err)
 {
+	struct pd_plan_request given = *asked, *request = &given;
 	struct pd_views views = { .count = 0 };
 	struct pd_task task = { .profile = profile, .request = request,
 				.topology = request->topology };
 	struct pd_plan *plan;
 	int64_t period = 0, bound = 0;
 
+	if (request->any_bucket)
+		request->bucket_bytes = pd_bucket_usual(profile);
 	task.limit_bytes = pd_task_limit_bytes(profile, request);
 	task.straight = request->straight || request->schedule == PD_SCHEDULE_NF1B;
 	pd_costs_init(&task.costs, profile, request->cost, task.limit_bytes);
@@ -211,6 +216,8 @@ struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan
 	if (plan && task.views)
 		take_order(&task, plan);
 	if (plan && (pd_plan_check_lanes(plan, "", err) < 0 ||
+		     (request->any_bucket && request->cost == PD_COST_SIMULATED &&
+		      pd_bucket_choose(plan, task.limit_bytes, &period, err) < 0) ||
 		     finish(&task, plan, period, bound, err) < 0)) {
 		pd_candidate_drop(plan);
 		plan = NULL;

@@ -3,6 +3,7 @@
 #include "planner/planner.h"
 
 #include "base/mem.h"
+#include "base/opt.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -85,6 +86,22 @@ int pd_planner_policy(const char *schedule, const char *weights,
 				      " an update per minibatch of each replica, no other",
 				      pd_cost_kind_name[request->cost]);
 	return 0;
+}
+
+int pd_planner_bucket(const char *text, struct pd_plan_request *request, struct pd_error *err)
+{
+	struct pd_error wrong;
+
+	if (!text)
+		return 0;
+	if (strcmp(text, "auto") == 0) {
+		request->any_bucket = true;
+		return 0;
+	}
+	if (pd_parse_bytes(text, &request->bucket_bytes, &wrong) == 0 && request->bucket_bytes > 0)
+		return 0;
+	return pd_error_input(err, "--bucket: expected \"auto\" or a number of bytes such as 25MB, "
+			      "found \"%.60s\"", text);
 }
 
 bool pd_planner_agrees(const struct pd_plan_request *request, const struct pd_profile *profile,

@@ -66,10 +66,11 @@ static int replay_lists(struct pd_lists *lists, const struct pd_what_if *what,
 	struct pd_subject subject = { .changed = pd_what_if_any(what) };
 	int result;
 
-	if (what->schedule || what->weights || what->microbatches || minibatches)
+	if (what->schedule || what->weights || what->microbatches || what->bucket_bytes ||
+	    minibatches)
 		result = pd_error_input(err, "%s: a schedule says itself what is done: expected "
-					"none of --schedule, --weights, --microbatches and "
-					"--minibatches", lists->name);
+					"none of --schedule, --weights, --microbatches, "
+					"--bucket and --minibatches", lists->name);
 	else
 		result = pd_check(lists, err);
 	if (result == 0)

@@ -17,7 +17,7 @@
 bool pd_what_if_any(const struct pd_what_if *what)
 {
 	return what->topology || what->schedule || what->weights || what->microbatches > 0 ||
-	       what->processors > 0 || what->device_speed > 0 || what->faster;
+	       what->bucket_bytes > 0 || what->processors > 0 || what->device_speed > 0 || what->faster;
 }
 
 static int name_in(const char *const *names, const char *name)
@@ -111,6 +111,8 @@ static int apply_schedule(const struct pd_what_if *what, struct pd_plan *plan,
 	plan->weights = (enum pd_weight_kind)weights;
 	if (what->microbatches)
 		plan->microbatches = what->microbatches;
+	if (what->bucket_bytes)
+		plan->bucket_bytes = what->bucket_bytes;
 	return 0;
 }
 
@@ -165,6 +167,9 @@ void pd_what_if_print(const struct pd_what_if *what, FILE *out)
 		fprintf(out, "%sweights %s", separator, what->weights), separator = ", ";
 	if (what->microbatches)
 		fprintf(out, "%s%" PRId64 " microbatches", separator, what->microbatches),
+			separator = ", ";
+	if (what->bucket_bytes)
+		fprintf(out, "%sbuckets above %" PRId64 " bytes", separator, what->bucket_bytes),
 			separator = ", ";
 	if (what->processors)
 		fprintf(out, "%s%" PRId64 " processor%s", separator, what->processors,

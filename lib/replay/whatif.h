@@ -16,6 +16,7 @@ struct pd_what_if {             /* NULL or 0: unchanged */
 	const char *topology;   /* a file or a string (pd_topology_read) */
 	const char *schedule, *weights;
 	int64_t microbatches;
+	int64_t bucket_bytes;   /* as in a plan */
 	int64_t processors;     /* shared by all ranks (struct pd_replay_options) */
 	double device_speed;    /* speed of every device */
 	/* As "LAYER:FACTOR,STAGE:FACTOR,...": speeds of these, where STAGE is a number. */

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Few large buckets begin late: their sums are behind backward.  Many small ones pay the links'
+ * latency, and the cost of each operation, many times.  The paper gives no threshold (arXiv
+ * 1902.06855, section 3.1).  Here plans with thresholds that are halved again and again are replayed,
+ * with the latency and bandwidth that the plan's topology has and the times of its profile.
+ */
+#include "planner/bucket.h"
+
+#include "base/mem.h"
+#include "base/opt.h"
+#include "plan/buckets.h"
+#include "planner/candidate.h"
+#include "planner/judge.h"
+
+#define USUAL 16                /* buckets of a network, before more is known */
+#define MOST_THRESHOLDS 12
+
+int64_t pd_bucket_usual(const struct pd_profile *profile)
+{
+	int64_t bytes = 0;
+
+	for (int l = 0; l < profile->layer_count; l++)
+		bytes = pd_plus(bytes, profile->layers[l].parameter_bytes);
+	return bytes / USUAL + 1;
+}
+
+static int64_t sums_of(const struct pd_plan *plan)
+{
+	int64_t sums = 0;
+
+	for (int s = 0; s < plan->stage_count; s++)
+		sums += plan->stages[s].replicas > 1 ? pd_plan_bucket_count(plan, s) : 0;
+	return sums;
+}
+
+/*
+ * Lists thresholds that differ in the number of sums: 0, for one of each stage, and then from half
+ * the gradients of the largest replicated stage down.  Leaves the plan's threshold as it was.
+ */
+static int thresholds(struct pd_plan *plan, int64_t list[MOST_THRESHOLDS])
+{
+	int64_t given = plan->bucket_bytes, most = 0, sums;
+	int count = 1;
+
+	for (int s = 0; s < plan->stage_count; s++) {
+		int64_t bytes = 0;
+
+		for (int l = 0; l < plan->stages[s].layer_count; l++)
+			bytes = pd_plus(bytes, pd_plan_layer_bytes(plan, plan->stages[s].first_layer
+								   + l));
+		if (plan->stages[s].replicas > 1 && bytes > most)
+			most = bytes;
+	}
+	list[0] = plan->bucket_bytes = 0;
+	sums = sums_of(plan);
+	for (int64_t bytes = most / 2; bytes > 0 && count < MOST_THRESHOLDS; bytes /= 2) {
+		plan->bucket_bytes = bytes;
+		if (sums_of(plan) == sums)
+			continue;
+		sums = sums_of(plan);
+		list[count++] = bytes;
+	}
+	plan->bucket_bytes = given;
+	return count;
+}
+
+/* Returns the period with a threshold, or 0 if a replay cannot tell. */
+static int period_with(struct pd_plan *plan, int64_t bytes, int64_t *period_ns_p,
+		       struct pd_error *err)
+{
+	enum pd_period_kind from = PD_PERIOD_ESTIMATE;
+	int64_t given = plan->bucket_bytes;
+	int status = 0;
+
+	plan->bucket_bytes = bytes;
+	if (pd_judge_work(plan) <= PD_JUDGE_WORK)
+		status = pd_judge_period(plan, PD_NEVER, period_ns_p, &from, err);
+	plan->bucket_bytes = given;
+	if (from != PD_PERIOD_REPLAY)
+		*period_ns_p = 0;
+	return status;
+}
+
+/* Sets the memory that ranks need with the plan's threshold; returns whether it fits. */
+static bool weigh(struct pd_plan *plan, int64_t limit_bytes)
+{
+	struct pd_error err;
+
+	return pd_candidate_weigh(plan, &err) && pd_candidate_fullest(plan, NULL) <= limit_bytes;
+}
+
+int pd_bucket_choose(struct pd_plan *plan, int64_t limit_bytes, int64_t *period_ns_p,
+		     struct pd_error *err)
+{
+	int64_t list[MOST_THRESHOLDS], best = plan->bucket_bytes, period_ns;
+	int count = thresholds(plan, list);
+	bool found = false;
+
+	for (int i = 0; i < count; i++) {
+		if (period_with(plan, list[i], &period_ns, err) < 0)
+			return -1;
+		plan->bucket_bytes = list[i];
+		if (period_ns == 0 || !weigh(plan, limit_bytes) || period_ns > *period_ns_p ||
+		    (period_ns == *period_ns_p && found))
+			continue;
+		found = true;
+		*period_ns_p = period_ns;
+		best = list[i];
+	}
+	plan->bucket_bytes = best;
+	weigh(plan, limit_bytes);
+	return 0;
+}
+
+void pd_bucket_explain(const struct pd_plan *plan, FILE *out)
+{
+	struct pd_plan copy = *plan;
+	int64_t list[MOST_THRESHOLDS + 1], period_ns;
+	int count = thresholds(&copy, list);
+	bool listed = false;
+	struct pd_error err;
+
+	if (sums_of(plan) == 0)
+		return;
+	for (int i = 0; i < count; i++)
+		listed |= list[i] == plan->bucket_bytes;
+	if (!listed)
+		list[count++] = plan->bucket_bytes;
+	fprintf(out, "\n%-15s  %12s  %10s\n", "buckets above", "all-reduces", "period");
+	for (int i = 0; i < count; i++) {
+		char bytes[32], time[32];
+
+		if (period_with(&copy, list[i], &period_ns, &err) < 0)
+			continue;
+		copy.bucket_bytes = list[i];
+		fprintf(out, "%-15s  %12lld  %10s%s\n",
+			list[i] > 0 ? pd_show_bytes(list[i], bytes) : "one of a stage",
+			(long long)sums_of(&copy),
+			period_ns > 0 ? pd_show_time(period_ns, time) : "-",
+			list[i] == plan->bucket_bytes ? "  (the plan's)" : "");
+	}
+}
