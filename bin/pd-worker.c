@@ -2,6 +2,7 @@
 /* One rank of a run: started by pd-run, told what to do over a socket; not for people. */
 #include "base/program.h"
 #include "launch/process.h"
+#include "measure/flows.h"
 #include "run/rank.h"
 
 #include <stdio.h>
@@ -18,5 +19,5 @@ int main(int argc, char **argv)
 		return PD_EXIT_USAGE;
 	}
 	pd_process_begun();
-	return (int)pd_rank_main(atoi(argv[1]), PD_WORKER_FD);
+	return (int)pd_rank_main(atoi(argv[1]), PD_WORKER_FD, &pd_flows_task);
 }

@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Several hosts on one machine: runs a command on the first of N hosts that exist while it runs.
 #
-#     sh contrib/hosts.sh [--rate=RATE] [--clocks] [--limit=SECONDS] N COMMAND [ARGUMENT]...
+#     sh contrib/hosts.sh [--rate=RATE] [--racks=K --uplink=RATE] [--clocks] [--limit=SECONDS]
+#         N COMMAND [ARGUMENT]...
 #
 # A host is a network namespace with a name of its own (UTS namespace), h1 to hN, 10.99.0.1 to .N,
 # connected to the others by a switch.  --rate shapes each host's link in both directions, such as
-# 100mbit.  --clocks gives each host a clock of its own, 1000 s apart from the next.  After
+# 100mbit.  --racks deals the hosts out to K racks, the first ones to the first, each with a switch
+# whose link to the others --uplink shapes.  --clocks gives each host a clock of its own, 1000 s apart from the next.  After
 # --limit=SECONDS (default 300), or when this script ends otherwise, all processes of the hosts are
 # killed and the hosts removed; so is what an earlier script left that was killed.
 #
@@ -19,10 +21,12 @@
 # Needs root, iproute2 and util-linux; exits with 77 and a sentence where hosts cannot be had.
 set -u
 
-rate= clocks= limit=300 prefix=pd-$$-
+rate= racks=1 uplink= clocks= limit=300 prefix=pd-$$-
 while :; do
 	case ${1-} in
 	--rate=?*) rate=${1#*=} ;;
+	--racks=?*) racks=${1#*=} ;;
+	--uplink=?*) uplink=${1#*=} ;;
 	--clocks) clocks=yes ;;
 	--limit=?*) limit=${1#*=} ;;
 	*) break ;;
@@ -66,28 +70,43 @@ trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-ip netns add "${prefix}switch" 2>"$directory/error" || cannot "$(cat "$directory/error")"
-ip -n "${prefix}switch" link add br0 type bridge 2>"$directory/error" ||
-	cannot "$(cat "$directory/error")"
-ip -n "${prefix}switch" link set br0 up
+switch=${prefix}switch
 
-# Shaped where data leaves the host, and where it leaves the switch for the host.
+# shape NAMESPACE DEVICE RATE: what leaves there; "": as fast as can be.
 shape() {
-	[ -z "$rate" ] ||
-		tc -n "$1" qdisc add dev "$2" root tbf rate "$rate" burst 256kb latency 50ms
+	[ -z "$3" ] ||
+		tc -n "$1" qdisc add dev "$2" root tbf rate "$3" burst 256kb latency 50ms
 }
+
+bridge() {
+	ip -n "$switch" link add "$1" type bridge && ip -n "$switch" link set "$1" up
+}
+
+# One switch for all racks, and one in each, with a link between them.
+{
+	ip netns add "$switch" && bridge br0 && k=0 &&
+	while [ $k -lt "$racks" ]; do
+		k=$((k + 1))
+		bridge "br$k" &&
+		ip -n "$switch" link add "up$k" type veth peer name "down$k" &&
+		ip -n "$switch" link set "up$k" master "br$k" up &&
+		ip -n "$switch" link set "down$k" master br0 up &&
+		shape "$switch" "up$k" "$uplink" && shape "$switch" "down$k" "$uplink" || break
+	done
+} 2>"$directory/error" || cannot "$(cat "$directory/error")"
 
 hosts= n=0
 while [ $n -lt "$count" ]; do
 	n=$((n + 1)) netns=${prefix}h$n
+	rack=$(((n - 1) * racks / count + 1))
 	{
 		ip netns add "$netns" &&
-		ip link add "v$n" netns "${prefix}switch" type veth peer name eth0 netns "$netns" &&
-		ip -n "${prefix}switch" link set "v$n" master br0 up &&
+		ip link add "v$n" netns "$switch" type veth peer name eth0 netns "$netns" &&
+		ip -n "$switch" link set "v$n" master "br$rack" up &&
 		ip -n "$netns" link set lo up &&
 		ip -n "$netns" addr add "10.99.$((n / 256)).$((n % 256))/16" dev eth0 &&
 		ip -n "$netns" link set eth0 up &&
-		shape "$netns" eth0 && shape "${prefix}switch" "v$n"
+		shape "$netns" eth0 "$rate" && shape "$switch" "v$n" "$rate"
 	} 2>"$directory/error" || cannot "$(cat "$directory/error")"
 	mkdir -p "/etc/netns/$netns"
 	: >"/etc/netns/$netns/resolv.conf"

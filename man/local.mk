@@ -5,4 +5,4 @@ dist_man_MANS += man/pd-model.5 man/pd-plan.5 man/pd-profile.5 man/pd-topology.5
 	man/pd.7
 dist_man_MANS += man/pd-model.1
 dist_man_MANS += man/pd-plan.1
-dist_man_MANS += man/pd-schedule.1 man/pd-schedule.5
+dist_man_MANS += man/pd-schedule.1 man/pd-schedule.5 man/pd-topo.1

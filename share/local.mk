@@ -12,7 +12,8 @@ dist_models_DATA = \
 # bash completion, out of the programs' own tables of options
 completiondir = $(datadir)/bash-completion/completions
 completion_DATA = share/completions/pd-model share/completions/pd-plan share/completions/pd-profile \
-	share/completions/pd-replay share/completions/pd-run share/completions/pd-schedule
+	share/completions/pd-replay share/completions/pd-run share/completions/pd-schedule \
+	share/completions/pd-topo
 CLEANFILES += $(completion_DATA)
 share/completions/pd-model: bin/pd-model$(EXEEXT)
 share/completions/pd-plan: bin/pd-plan$(EXEEXT)
@@ -20,6 +21,7 @@ share/completions/pd-profile: bin/pd-profile$(EXEEXT)
 share/completions/pd-replay: bin/pd-replay$(EXEEXT)
 share/completions/pd-run: bin/pd-run$(EXEEXT)
 share/completions/pd-schedule: bin/pd-schedule$(EXEEXT)
+share/completions/pd-topo: bin/pd-topo$(EXEEXT)
 $(completion_DATA):
 	@$(MKDIR_P) share/completions
 	$(AM_V_GEN)bin/$(@F)$(EXEEXT) --completion >$@.tmp && mv $@.tmp $@

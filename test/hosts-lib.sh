@@ -62,9 +62,9 @@ ended() {
 	[ -z "$2" ] || [ "$actual" -eq "$2" ] || { echo "status $actual"; cat err; return 1; }
 }
 
-# said SENTENCE: pd-run says it on standard error, and nothing else.
+# said SENTENCE: the program says it on standard error, and nothing else.
 said() {
-	grep '^pd-run: ' err >said || { cat err; return 1; }
+	grep '^pd-[a-z]*: ' err >said || { cat err; return 1; }
 	one_line said && grep -qF -- "$1" said || { cat said; return 1; }
 }
 

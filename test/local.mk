@@ -26,7 +26,7 @@ UNITS = test/unit/allreduce test/unit/bound test/unit/channel test/unit/check te
 	test/unit/cuda-graph-cache test/unit/damage test/unit/dataset test/unit/edits \
 	test/unit/failure test/unit/figures test/unit/half test/unit/heartbeat test/unit/join \
 	test/unit/json test/unit/launcher test/unit/levels test/unit/link test/unit/loader \
-	test/unit/lock test/unit/meeting test/unit/memory test/unit/model test/unit/nccl \
+	test/unit/lock test/unit/machine test/unit/meeting test/unit/memory test/unit/model test/unit/nccl \
 	test/unit/network test/unit/npy \
 	test/unit/number test/unit/optimizer test/unit/period test/unit/plan test/unit/planner \
 	test/unit/profile test/unit/published test/unit/recurrence test/unit/reduce test/unit/replay \
@@ -75,7 +75,7 @@ SCRIPT_TESTS = test/t0001-streams.sh test/t0002-completion.sh test/t0003-memory.
 	test/t4016-reports.sh test/t4017-losses.sh test/t4018-beforehand.sh test/t4019-large.sh \
 	test/t4020-npy.sh test/t4021-amx.sh test/t4022-lstm.sh test/t4030-buckets.sh \
 	test/t5001-replay.sh test/t5002-what-if.sh test/t5003-links.sh test/t5004-wide.sh \
-	test/t6001-ucx-life.sh test/t6002-mpirun.sh test/t6003-slurm.sh \
+	test/t6001-ucx-life.sh test/t6002-mpirun.sh test/t6003-slurm.sh test/t6004-topo.sh \
 	test/t7001-resume.sh test/t7002-kill.sh test/t7004-names.sh test/t7005-checkpoints.sh \
 	test/t7006-init.sh test/t7007-signals.sh test/t7008-hosts.sh \
 	test/t8001-manual.sh test/t8002-layers.sh test/t8004-gpu-first.sh \
@@ -102,8 +102,8 @@ EXTRA_DIST += $(SCRIPT_TESTS) test/README test/hosts-lib.sh test/test-lib.sh tes
 # How contrib/check.sh runs the tests.
 # Networks of hundreds of megabytes: in the plain build only.
 LARGE_TESTS = test/conform/devices test/t4019-large.sh
-# They measure processor time, which others beside them would change: one after the other.
-ALONE_TESTS = test/t4002-programs.sh test/t6001-ucx-life.sh
+# They measure processor time or links, which others beside them would change: one after the other.
+ALONE_TESTS = test/t4002-programs.sh test/t6001-ucx-life.sh test/t6004-topo.sh
 # They take longest, computing or waiting, and begin first.
 LONG_TESTS = test/t7008-hosts.sh test/t7002-kill.sh test/t4003-pairs.sh test/t4005-memory.sh \
 	test/t7001-resume.sh \
@@ -112,7 +112,8 @@ LONG_TESTS = test/t7008-hosts.sh test/t7002-kill.sh test/t4003-pairs.sh test/t40
 	test/t8004-gpu-first.sh test/t4010-schedule-files.sh
 # They call libraries that leak, read pages or sources, or only hold against figures what others go
 # through.
-SANITIZED_SKIP = $(LARGE_TESTS) test/t2002-released.sh test/t6002-mpirun.sh test/t6003-slurm.sh test/t7008-hosts.sh \
+SANITIZED_SKIP = $(LARGE_TESTS) test/t2002-released.sh test/t6002-mpirun.sh \
+	test/t6003-slurm.sh test/t6004-topo.sh test/t7008-hosts.sh \
 	test/t8001-manual.sh test/t8002-layers.sh
 .PHONY: print-alone-tests print-beside-tests print-programs print-sanitized-tests
 print-alone-tests:

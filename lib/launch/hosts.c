@@ -53,6 +53,11 @@ const struct pd_pmix_job *pd_hosts_job(void)
 	return &self.job;
 }
 
+int pd_hosts_processes(void)
+{
+	return self.job.size;
+}
+
 static char *refusal(int status)
 {
 	json_t *message = json_pack("{s:i}", "status", status);

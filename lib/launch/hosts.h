@@ -27,6 +27,8 @@ enum pd_hosts_role {
  * the first one from then on, also before ranks are started, its agents end with the same status.
  */
 int pd_hosts_begin(struct pd_error *err);
+/* Returns how many processes were started together. */
+int pd_hosts_processes(void);
 /* All that an agent does.  Returns its exit status, or -1. */
 int pd_hosts_agent(struct pd_error *err);
 

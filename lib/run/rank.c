@@ -328,7 +328,7 @@ static void tear_down(struct rank *rank)
 	pd_channel_release(&rank->channel);
 }
 
-static int run(struct rank *rank, struct pd_error *err)
+static int run(struct rank *rank, const struct pd_rank_task *other, struct pd_error *err)
 {
 	json_t *message;
 	int status;
@@ -336,6 +336,12 @@ static int run(struct rank *rank, struct pd_error *err)
 	pd_heartbeat_begin(&rank->heartbeat, &rank->channel);
 	if (pd_channel_wait(&rank->channel, -1, &message) < 0)
 		return pd_error_failed(err, "the launcher is gone");
+	if (pd_message_is(message, other->event)) {
+		pd_heartbeat_end(&rank->heartbeat);
+		status = other->run(&rank->channel, message, err);
+		json_decref(message);
+		return status;
+	}
 	status = rank_set_up(rank, message, err);
 	json_decref(message);
 	if (status < 0 || rank_say_ready(rank) < 0)
@@ -360,7 +366,7 @@ static void out_of_memory(size_t bytes)
 	_exit(PD_EXIT_FAILED);
 }
 
-enum pd_exit pd_rank_main(int number, int fd)
+enum pd_exit pd_rank_main(int number, int fd, const struct pd_rank_task *other)
 {
 	struct rank rank = { .number = number, .heard = true };
 	struct pd_error err = { .status = PD_EXIT_FAILED };
@@ -373,7 +379,7 @@ enum pd_exit pd_rank_main(int number, int fd)
 	if (pd_gate_init(&rank.gate, &err) < 0)
 		return PD_EXIT_FAILED;
 	err.text[0] = 0;
-	status = run(&rank, &err);
+	status = run(&rank, other, &err);
 	if (status < 0) {
 		if (!err.text[0])
 			err = rank.send_error;

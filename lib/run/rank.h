@@ -4,11 +4,18 @@
 #define PD_RUN_RANK_H
 
 #include "base/error.h"
+#include "launch/channel.h"
+
+/* What a rank's process may do instead of training: it begins with a message of its own. */
+struct pd_rank_task {
+	const char *event;
+	int (*run)(struct pd_channel *channel, const json_t *message, struct pd_error *err);
+};
 
 /*
  * Runs rank `number`; fd leads to the launcher.  Returns the exit status.  Errors are reported to
  * the launcher, running out of memory included (pd_mem_on_end).
  */
-enum pd_exit pd_rank_main(int number, int fd);
+enum pd_exit pd_rank_main(int number, int fd, const struct pd_rank_task *other);
 
 #endif

@@ -8,6 +8,7 @@
 #include "device/rehearse.h"
 #include "launch/process.h"
 #include "schedule/peers.h"
+#include "transport/address.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -310,40 +311,15 @@ int rank_set_up(struct rank *rank, json_t *message, struct pd_error *err)
 	       open_worker(rank, err) < 0 ? -1 : 0;
 }
 
-static char *to_hex(const unsigned char *bytes, size_t length)
-{
-	char *text = pd_zalloc(length * 2 + 1);
-
-	for (size_t i = 0; i < length; i++)
-		sprintf(text + 2 * i, "%02x", bytes[i]);
-	return text;
-}
-
 int rank_say_ready(struct rank *rank)
 {
-	const void *address;
-	size_t length;
-	char *hex;
-	int status;
+	char *address = pd_address_text(rank->transport);
+	int status = say(rank, json_pack("{s:s, s:s, s:I, s:I}", "event", "ready", "address", address,
+					 "memory_bytes", (json_int_t)pd_worker_bytes(rank->worker),
+					 "threads", (json_int_t)rank->threads));
 
-	rank->transport->ops->address(rank->transport, &address, &length);
-	hex = to_hex(address, length);
-	status = say(rank, json_pack("{s:s, s:s, s:I, s:I}", "event", "ready", "address", hex,
-				     "memory_bytes", (json_int_t)pd_worker_bytes(rank->worker),
-				     "threads", (json_int_t)rank->threads));
-	free(hex);
+	free(address);
 	return status;
-}
-
-static void *from_hex(const char *text, size_t *length_p)
-{
-	unsigned char *bytes;
-
-	*length_p = strlen(text) / 2;
-	bytes = pd_zalloc(*length_p);
-	for (size_t i = 0; i < *length_p; i++)
-		sscanf(text + 2 * i, "%2hhx", &bytes[i]);
-	return bytes;
 }
 
 /* Reports, from one rank, why GPUs do not exchange as fast as they could. */
@@ -360,27 +336,9 @@ static int say_transport(struct rank *rank)
 
 int rank_connect(struct rank *rank, const json_t *message, struct pd_error *err)
 {
-	const json_t *list = json_object_get(message, "addresses");
-	size_t n = json_array_size(list);
-	void **addresses = pd_calloc(n, sizeof(*addresses));
-	size_t *lengths = pd_calloc(n, sizeof(*lengths));
-	int status;
-
-	/* of those with whom this rank exchanges nothing there may be none */
-	for (size_t i = 0; i < n; i++) {
-		const char *address = json_string_value(json_array_get(list, i));
-
-		if (address)
-			addresses[i] = from_hex(address, &lengths[i]);
-	}
 	pd_mem_for("what workers exchange");
 	rank->zero_ns = json_integer_value(json_object_get(message, "zero_ns")) +
 			rank->job->seat.clock_ahead_ns;
-	status = rank->transport->ops->connect(rank->transport, (const void *const *)addresses,
-					       lengths, err);
-	for (size_t i = 0; i < n; i++)
-		free(addresses[i]);
-	free(addresses);
-	free(lengths);
-	return status < 0 || say_transport(rank) < 0 ? -1 : 0;
+	return pd_address_connect(rank->transport, json_object_get(message, "addresses"), err) < 0 ||
+	       say_transport(rank) < 0 ? -1 : 0;
 }

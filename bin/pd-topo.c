@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* measures the machine that ranks would be on -> topology */
+#include "base/file.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/opt.h"
+#include "base/progress_bar.h"
+#include "base/program.h"
+#include "launch/hosts.h"
+#include "measure/machine.h"
+
+static int64_t ranks;
+static bool quiet;
+static const char *svg;
+
+static const struct pd_opt options[] = {
+	{ "ranks", 'n', PD_OPT_COUNT, "N", "without a launcher: N processes of this host (default: 2)",
+	  &ranks, 2, 65536 },
+	{ "svg", 0, PD_OPT_STRING, "FILE", "also draw the machine", &svg },
+	{ "quiet", 'q', PD_OPT_FLAG, NULL, "no progress, and no summary on standard error", &quiet },
+	{ 0 }
+};
+
+static const struct pd_command command = {
+	.name = "pd-topo",
+	.synopsis = "[OPTION]...",
+	.summary = "Measure a machine: levels of links, their bandwidths and latencies.",
+	.options = options,
+	.max_operands = 0,
+};
+
+static struct pd_progress_bar bar;
+
+static void show(void *unused, int done, int total)
+{
+	if (done == 1)
+		pd_progress_bar_begin(&bar, "links", total, quiet);
+	pd_progress_bar_show(&bar, done, NULL);
+}
+
+static int draw(const struct pd_machine *machine, struct pd_error *err)
+{
+	struct pd_file file = { 0 };
+
+	if (!svg)
+		return 0;
+	if (pd_file_create(&file, svg, err) < 0)
+		return -1;
+	pd_machine_draw(machine, file.stream);
+	if (pd_file_commit(&file, err) == 0)
+		return 0;
+	pd_file_abandon(&file);
+	return -1;
+}
+
+static int write_all(const struct pd_machine *machine, struct pd_error *err)
+{
+	json_t *document = pd_topology_json(&machine->topology);
+	int status = draw(machine, err);
+
+	if (status == 0)
+		status = pd_json_write(document, stdout, err);
+	json_decref(document);
+	if (status == 0 && !quiet)
+		pd_machine_print(machine, stderr);
+	return status;
+}
+
+static int measure(const struct pd_launcher_ops *launcher, int processes, struct pd_error *err)
+{
+	const struct pd_machine_progress progress = { .step = show };
+	struct pd_machine machine;
+	int status;
+
+	if (pd_output_check(err) < 0)
+		return -1;
+	if (pd_file_check(svg, err) < 0)
+		return pd_error_prefix(err, "--svg");
+	status = pd_machine_measure(launcher, processes, &progress, &machine, err);
+	pd_progress_bar_end(&bar);
+	if (status == 0)
+		status = write_all(&machine, err);
+	pd_machine_release(&machine);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	struct pd_error err = { 0 };
+	int role, status;
+
+	pd_program_begin(command.name);
+	role = pd_hosts_begin(&err);
+	if (role < 0)
+		return pd_command_fail(&err);
+	if (role == PD_HOSTS_AGENT) {
+		status = pd_hosts_agent(&err);
+		return status < 0 ? pd_command_fail(&err) : status;
+	}
+	pd_command_parse(&command, argc, argv);
+	pd_mem_for("what the processes say");
+	if (role == PD_HOSTS_FIRST && ranks > 0)
+		status = pd_error_input(&err, "--ranks: mpirun or srun says how many ranks there are");
+	else if (role == PD_HOSTS_FIRST)
+		status = measure(&pd_launcher_hosts, pd_hosts_processes(), &err);
+	else
+		status = measure(&pd_launcher_fork, ranks ? (int)ranks : 2, &err);
+	return status < 0 ? pd_command_fail(&err) : pd_command_end(PD_EXIT_YES);
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "measure/flows.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/sort.h"
+#include "transport/address.h"
+#include "transport/routes.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WINDOW 4                        /* messages of a flow under way */
+#define PING_TAG (UINT64_C(1) << 32)
+
+struct flow {
+	bool receive;
+	int peer;
+	size_t bytes;
+	int64_t count, posted, done;
+	int64_t *times_ns;              /* when each message was done */
+	struct pd_event events[WINDOW];
+	void *buffers[WINDOW];
+};
+
+struct end {
+	struct pd_channel *channel;
+	struct pd_transport *transport;
+	struct pd_gate gate;
+};
+
+/* Makes things move, or sleeps until something can. */
+static int step(struct end *e, struct pd_error *err)
+{
+	const struct pd_transport_ops *ops = e->transport->ops;
+	struct pollfd fds[] = { { .fd = ops->fd(e->transport), .events = POLLIN },
+				{ .fd = e->gate.fd, .events = POLLIN },
+				{ .fd = e->channel->fd, .events = POLLIN } };
+	uint64_t count;
+	int moved = ops->progress(e->transport);
+
+	if (moved < 0)
+		return pd_gate_failed(&e->gate, err, "transport");
+	if (moved > 0 || ops->arm(e->transport) != 0)
+		return 0;
+	poll(fds, PD_COUNT(fds), 1000);
+	if (fds[1].revents && read(e->gate.fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+		pd_bug("eventfd: %s", strerror(errno));
+	return 0;
+}
+
+static int transfer(struct end *e, bool receive, int peer, uint64_t tag, void *buffer, size_t bytes,
+		    struct pd_event *event)
+{
+	const struct pd_transport_ops *ops = e->transport->ops;
+
+	pd_event_arm(event);
+	return receive ? ops->recv(e->transport, peer, tag, buffer, bytes, NULL, event)
+		       : ops->send(e->transport, peer, tag, buffer, bytes, NULL, event);
+}
+
+/* ---- flows ---- */
+
+/* Takes what is done, in order, and begins what fits; -1: the transport failed. */
+static int advance(struct end *e, struct flow *f)
+{
+	while (f->done < f->posted && pd_event_done(&f->events[f->done % WINDOW])) {
+		if (pd_event_failed(&f->events[f->done % WINDOW]))
+			return -1;
+		f->times_ns[f->done++] = pd_now_ns();
+	}
+	for (; f->posted < f->count && f->posted < f->done + WINDOW; f->posted++) {
+		int slot = (int)(f->posted % WINDOW);
+
+		if (transfer(e, f->receive, f->peer, (uint64_t)f->posted, f->buffers[slot], f->bytes,
+			     &f->events[slot]) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int do_flows(struct end *e, struct flow *flows, size_t n, struct pd_error *err)
+{
+	bool all = false;
+
+	while (!all) {
+		all = true;
+		for (size_t i = 0; i < n; i++) {
+			if (advance(e, &flows[i]) < 0)
+				return pd_gate_failed(&e->gate, err, "transport");
+			all &= flows[i].done == flows[i].count;
+		}
+		if (!all && step(e, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static void set_flow(struct flow *f, const json_t *value)
+{
+	f->peer = (int)json_integer_value(json_object_get(value, "peer"));
+	f->receive = json_is_true(json_object_get(value, "receive"));
+	f->bytes = (size_t)json_integer_value(json_object_get(value, "bytes"));
+	f->count = json_integer_value(json_object_get(value, "count"));
+	f->times_ns = pd_calloc((size_t)f->count, sizeof(*f->times_ns));
+	for (int i = 0; i < WINDOW; i++)
+		f->buffers[i] = pd_zalloc(f->bytes);
+}
+
+static json_t *flow_json(const struct flow *f)
+{
+	json_t *times = json_array();
+
+	for (int64_t i = 0; i < f->count; i++)
+		json_array_append_new(times, json_integer(f->times_ns[i]));
+	return json_pack("{s:I, s:o}", "bytes", (json_int_t)f->bytes, "times", times);
+}
+
+/* Returns those received, with their times; NULL: failed. */
+static json_t *run_flows(struct end *e, const json_t *list, struct pd_error *err)
+{
+	size_t n = json_array_size(list);
+	struct flow *flows = pd_calloc(n, sizeof(*flows));
+	json_t *received = json_array();
+	int status;
+
+	for (size_t i = 0; i < n; i++)
+		set_flow(&flows[i], json_array_get(list, i));
+	status = do_flows(e, flows, n, err);
+	for (size_t i = 0; i < n && status == 0; i++)
+		if (flows[i].receive)
+			json_array_append_new(received, flow_json(&flows[i]));
+	/* where it failed, the transport may write to buffers yet, and the process ends */
+	for (size_t i = 0; i < n && status == 0; i++) {
+		free(flows[i].times_ns);
+		for (int k = 0; k < WINDOW; k++)
+			free(flows[i].buffers[k]);
+	}
+	if (status == 0)
+		free(flows);
+	else
+		json_decref(received);
+	return status == 0 ? received : NULL;
+}
+
+/* ---- pings ---- */
+
+static int wait_for(struct end *e, struct pd_event *event, struct pd_error *err)
+{
+	while (!pd_event_done(event))
+		if (step(e, err) < 0)
+			return -1;
+	return pd_event_failed(event) ? pd_gate_failed(&e->gate, err, "transport") : 0;
+}
+
+static int ping(struct end *e, const json_t *value, int64_t *latency_ns_p, struct pd_error *err)
+{
+	int peer = (int)json_integer_value(json_object_get(value, "peer"));
+	bool first = json_is_true(json_object_get(value, "first"));
+	size_t count = (size_t)json_integer_value(json_object_get(value, "count"));
+	int64_t *times = pd_calloc(count, sizeof(*times)), word = 0, answer;
+	struct pd_event there, back;
+	int status = 0;
+
+	for (size_t i = 0; i < count && status == 0; i++) {
+		int64_t since = pd_now_ns();
+
+		if (transfer(e, true, peer, PING_TAG + i, &answer, sizeof(answer), &back) < 0 ||
+		    (!first && wait_for(e, &back, err) < 0) ||
+		    transfer(e, false, peer, PING_TAG + i, &word, sizeof(word), &there) < 0 ||
+		    wait_for(e, &there, err) < 0 || wait_for(e, &back, err) < 0)
+			status = -1;
+		times[i] = pd_now_ns() - since;
+	}
+	if (status == 0)
+		qsort(times, count, sizeof(*times), pd_by_value);
+	*latency_ns_p = count ? times[count / 4] / 2 : 0;
+	free(times);
+	return status;
+}
+
+/* ---- as told ---- */
+
+static int do_round(struct end *e, const json_t *message, struct pd_error *err)
+{
+	const json_t *pinged = json_object_get(message, "ping");
+	json_t *received = run_flows(e, json_object_get(message, "flows"), err);
+	int64_t latency_ns = 0;
+
+	if (!received)
+		return -1;
+	if (pinged && ping(e, pinged, &latency_ns, err) < 0) {
+		json_decref(received);
+		return -1;
+	}
+	return pd_channel_send(e->channel, json_pack("{s:s, s:o, s:I}", "event", "measured", "flows",
+						     received, "latency_ns", (json_int_t)latency_ns), err);
+}
+
+/* Peers may need this end's transport also when it has nothing to do. */
+static int next_message(struct end *e, json_t **message_p, struct pd_error *err)
+{
+	int verdict;
+
+	while ((verdict = pd_channel_receive(e->channel, message_p)) == 0)
+		if (step(e, err) < 0)
+			return -1;
+	return verdict > 0 ? 0 : pd_error_failed(err, "the launcher is gone");
+}
+
+static int obey(struct end *e, struct pd_error *err)
+{
+	char *address = pd_address_text(e->transport);
+	int status = pd_channel_send(e->channel, json_pack("{s:s, s:s, s:I}", "event", "ready",
+				"address", address, "memory_bytes",
+				(json_int_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE)), err);
+	bool exit = false;
+	json_t *message;
+
+	free(address);
+	while (status == 0 && !exit && (status = next_message(e, &message, err)) == 0) {
+		exit = pd_message_is(message, "exit");
+		if (pd_message_is(message, "connect"))
+			status = pd_address_connect(e->transport, json_object_get(message,
+						    "addresses"), err);
+		else if (pd_message_is(message, "round"))
+			status = do_round(e, message, err);
+		json_decref(message);
+	}
+	return status;
+}
+
+static int run(struct pd_channel *channel, const json_t *message, struct pd_error *err)
+{
+	struct end e = { .channel = channel };
+	struct pd_routes_config config = {
+		.rank = (int)json_integer_value(json_object_get(message, "rank")),
+		.ranks = (int)json_integer_value(json_object_get(message, "ranks")),
+		.gate = &e.gate,
+	};
+	int status;
+
+	pd_mem_for("messages that are timed");
+	if (pd_seat_parse(json_object_get(message, "seat"), &config.seat) < 0)
+		return pd_error_failed(err, "the launcher sent a seat that cannot be read");
+	if (pd_gate_init(&e.gate, err) < 0)
+		return -1;
+	e.transport = pd_routes_open(&config, err);
+	status = e.transport ? obey(&e, err) : -1;
+	if (status == 0) {
+		e.transport->ops->close(e.transport);
+		pd_gate_release(&e.gate);
+	}
+	return status;
+}
+
+const struct pd_rank_task pd_flows_task = { .event = "measure", .run = run };

@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "measure/machine.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "launch/process.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PATIENCE_MS 120000              /* for a round, and for a process to begin */
+#define PINGS 40
+#define PROBE_BYTES 65536
+#define PROBE_COUNT 24
+#define SECONDS 0.5                     /* that the transfers of a round take */
+#define LEAST_BYTES (2 << 20)           /* of a transfer: more than token buckets hold at once */
+#define MESSAGES 48                     /* of a transfer, where they are not too small or large */
+#define MOST_TOGETHER 4                 /* pairs of components of a level that are measured */
+
+struct measuring {
+	struct pd_launcher *launcher;
+	struct pd_machine *machine;
+	const struct pd_machine_progress *progress;
+	int done, total;
+	json_t **rounds;                /* by rank: what it is told next, or NULL */
+};
+
+/* ---- messages ---- */
+
+static struct pd_channel *channel(struct measuring *m, int r)
+{
+	return m->launcher->ops->channel(m->launcher, r);
+}
+
+static int failed(struct measuring *m, int r, int verdict, struct pd_error *err)
+{
+	const char *host = m->machine->seats[r].host;
+	char fate[PD_FATE_TEXT];
+
+	for (int i = 0; i < 2000 && verdict < 0 &&
+	     m->launcher->ops->ended(m->launcher, r) == PD_STILL_RUNS; i++)
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	if (verdict < 0 && m->launcher->ops->ended(m->launcher, r) != PD_STILL_RUNS)
+		return pd_error_failed(err, "rank %d on host %s %s", r, host,
+				       m->launcher->ops->fate(m->launcher, r, fate));
+	return pd_error_failed(err, "rank %d on host %s has not answered for %d s", r, host,
+			       PATIENCE_MS / 1000);
+}
+
+/* The next message of a rank that is of that kind; a new reference, or NULL. */
+static json_t *hear(struct measuring *m, int r, const char *event, struct pd_error *err)
+{
+	json_t *message = NULL;
+	int verdict;
+
+	while ((verdict = pd_channel_wait(channel(m, r), PATIENCE_MS, &message)) > 0 &&
+	       !pd_message_is(message, event)) {
+		const char *text = json_string_value(json_object_get(message, "text"));
+		bool bad = pd_message_is(message, "error");
+
+		if (bad)
+			pd_error_failed(err, "rank %d on host %s: %s", r, m->machine->seats[r].host, text);
+		json_decref(message);
+		if (bad)
+			return NULL;
+	}
+	if (verdict > 0)
+		return message;
+	failed(m, r, verdict, err);
+	return NULL;
+}
+
+/* ---- rounds ---- */
+
+static json_t *round_of(struct measuring *m, int r)
+{
+	if (!m->rounds[r])
+		m->rounds[r] = json_pack("{s:s, s:[]}", "event", "round", "flows");
+	return m->rounds[r];
+}
+
+static void add_flow(struct measuring *m, int from, int to, int64_t bytes, int64_t count)
+{
+	for (int receive = 0; receive < 2; receive++)
+		json_array_append_new(json_object_get(round_of(m, receive ? to : from), "flows"),
+			json_pack("{s:i, s:b, s:I, s:I}", "peer", receive ? from : to, "receive",
+				  receive, "bytes", (json_int_t)bytes, "count", (json_int_t)count));
+}
+
+/* What a round has shown. */
+struct outcome {
+	json_t *flows;                  /* of all that received, with times on the first host's clock */
+	int64_t latency_ns;             /* of one that pinged, or 0 */
+};
+
+/* Brings the times of a flow to the first host's clock. */
+static void add_received(struct outcome *out, const json_t *flows, int64_t clock_ahead_ns)
+{
+	json_t *flow, *time;
+	size_t i, k;
+
+	json_array_foreach(flows, i, flow) {
+		json_array_foreach(json_object_get(flow, "times"), k, time)
+			json_integer_set(time, json_integer_value(time) - clock_ahead_ns);
+		json_array_append(out->flows, flow);
+	}
+}
+
+/* Has all do their parts. */
+static int do_round(struct measuring *m, struct outcome *out, struct pd_error *err)
+{
+	int ranks = m->machine->ranks, status = 0;
+
+	*out = (struct outcome){ .flows = json_array() };
+	for (int r = 0; r < ranks && status == 0; r++)
+		if (m->rounds[r])
+			status = pd_channel_send(channel(m, r), json_incref(m->rounds[r]), err);
+	for (int r = 0; r < ranks; r++) {
+		json_t *answer;
+
+		if (!m->rounds[r])
+			continue;
+		json_decref(m->rounds[r]);
+		m->rounds[r] = NULL;
+		answer = status == 0 ? hear(m, r, "measured", err) : NULL;
+		if (!answer) {
+			status = -1;
+			continue;
+		}
+		add_received(out, json_object_get(answer, "flows"),
+			     m->machine->seats[r].clock_ahead_ns);
+		if (out->latency_ns == 0)
+			out->latency_ns = json_integer_value(json_object_get(answer, "latency_ns"));
+		json_decref(answer);
+	}
+	if (status < 0)
+		json_decref(out->flows);
+	return status;
+}
+
+/* ---- what arrives while all send ---- */
+
+static double time_of(const json_t *times, size_t i)
+{
+	return (double)json_integer_value(json_array_get(times, i));
+}
+
+/* How many messages of a flow had come at a time, and what part of the next. */
+static double come_at(const json_t *times, double ns)
+{
+	size_t n = json_array_size(times), i = 0;
+
+	while (i < n && time_of(times, i) <= ns)
+		i++;
+	if (i == 0 || i == n)
+		return (double)i;
+	return (double)i + (ns - time_of(times, i - 1)) / (time_of(times, i) - time_of(times, i - 1));
+}
+
+static double bytes_at(const json_t *flows, double ns)
+{
+	double bytes = 0;
+	json_t *flow;
+	size_t i;
+
+	json_array_foreach(flows, i, flow)
+		bytes += come_at(json_object_get(flow, "times"), ns) *
+			 (double)json_integer_value(json_object_get(flow, "bytes"));
+	return bytes;
+}
+
+/* Returns when the first flow had all its messages. */
+static double first_end(const json_t *flows)
+{
+	double end = 0;
+	json_t *flow;
+	size_t i;
+
+	json_array_foreach(flows, i, flow) {
+		const json_t *times = json_object_get(flow, "times");
+		double last = time_of(times, json_array_size(times) - 1);
+
+		end = i == 0 || last < end ? last : end;
+	}
+	return end;
+}
+
+/*
+ * Returns the bytes per second of all flows together, from when a quarter of one flow's bytes have
+ * come, which is more than what buffers and token buckets let through at once, until the first flow
+ * ends; 0: that is no time.  Who gets how much of a link that they share makes no difference.
+ */
+static double rate_of(const json_t *flows)
+{
+	const json_t *flow = json_array_get(flows, 0), *times = json_object_get(flow, "times");
+	double quarter = (double)json_integer_value(json_object_get(flow, "bytes")) *
+			 (double)(json_array_size(times) / 4);
+	double end = first_end(flows), early = time_of(times, 0) - 60e9, late = end;
+
+	while (late - early > 1000) {
+		double middle = early + (late - early) / 2;
+
+		if (bytes_at(flows, middle) < quarter)
+			early = middle;
+		else
+			late = middle;
+	}
+	return end > late ? (bytes_at(flows, end) - bytes_at(flows, late)) * 1e9 / (end - late) : 0;
+}
+
+/*
+ * The bytes per second that `size` ranks from `from` on get together, each sending to its like from
+ * `to` on; both: while as much goes the other way.  First some messages show about how fast that is.
+ */
+static int measure_rate(struct measuring *m, int from, int to, int size, bool both, double *rate_p,
+			struct pd_error *err)
+{
+	int64_t bytes = PROBE_BYTES, count = PROBE_COUNT;
+
+	for (int attempt = 0; attempt < 2; attempt++) {
+		struct outcome outcome;
+		double each;
+
+		for (int i = 0; i < size; i++) {
+			add_flow(m, from + i, to + i, bytes, count);
+			if (both)
+				add_flow(m, to + i, from + i, bytes, count);
+		}
+		if (do_round(m, &outcome, err) < 0)
+			return -1;
+		*rate_p = rate_of(outcome.flows) / (both ? 2 : 1);
+		json_decref(outcome.flows);
+		if (*rate_p <= 0)
+			return pd_error_failed(err, "what rank %d sends to rank %d arrives all at once: "
+					       "no bandwidth can be told", from, to);
+		each = *rate_p / size * SECONDS;
+		if (each < LEAST_BYTES)
+			each = LEAST_BYTES;
+		bytes = (int64_t)each / MESSAGES;
+		if (bytes > 1 << 20)
+			bytes = 1 << 20;
+		count = (int64_t)(each / (double)bytes);
+	}
+	return 0;
+}
+
+static int measure_latency(struct measuring *m, int a, int b, int64_t *latency_ns_p,
+			   struct pd_error *err)
+{
+	struct outcome outcome;
+
+	for (int k = 0; k < 2; k++)
+		json_object_set_new(round_of(m, k ? b : a), "ping",
+				    json_pack("{s:i, s:b, s:i}", "peer", k ? a : b, "first", !k, "count",
+					      PINGS));
+	if (do_round(m, &outcome, err) < 0)
+		return -1;
+	*latency_ns_p = outcome.latency_ns;
+	json_decref(outcome.flows);
+	return 0;
+}
+
+static void show_progress(struct measuring *m)
+{
+	m->done++;
+	if (m->progress)
+		m->progress->step(m->progress->context, m->done, m->total);
+}
+
+/* ---- between one rank and the next ---- */
+
+/* A host is measured inside once. */
+static bool is_first_inside(const struct pd_machine *machine, int i)
+{
+	const struct pd_seat *seats = machine->seats;
+
+	return i == 0 || !pd_seat_beside(&seats[i - 1], &seats[i]);
+}
+
+static int measure_gaps(struct measuring *m, struct pd_error *err)
+{
+	struct pd_machine *machine = m->machine;
+
+	for (int i = 0; i < machine->ranks - 1; i++) {
+		struct pd_machine_gap *gap = &machine->gaps[i];
+
+		gap->measured = !pd_seat_beside(&machine->seats[i], &machine->seats[i + 1]) ||
+				is_first_inside(machine, i);
+		m->total += gap->measured;
+	}
+	for (int i = 0; i < machine->ranks - 1; i++) {
+		struct pd_machine_gap *gap = &machine->gaps[i];
+
+		if (!gap->measured) {
+			*gap = machine->gaps[i - 1];
+			gap->measured = false;
+			continue;
+		}
+		if (measure_latency(m, i, i + 1, &gap->latency_ns, err) < 0 ||
+		    measure_rate(m, i, i + 1, 1, false, &gap->bytes_per_s, err) < 0)
+			return -1;
+		show_progress(m);
+	}
+	return 0;
+}
+
+/* ---- levels ---- */
+
+static int ascending(const void *a, const void *b)
+{
+	const double *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+static double median(double *values, int n)
+{
+	qsort(values, (size_t)n, sizeof(*values), ascending);
+	return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+static int64_t level_latency(const struct pd_machine *machine, int level)
+{
+	double *values = pd_calloc((size_t)machine->ranks, sizeof(*values));
+	int n = 0;
+	int64_t latency_ns;
+
+	for (int i = 0; i < machine->ranks - 1; i++)
+		if (machine->gaps[i].measured && machine->gaps[i].level == level)
+			values[n++] = (double)machine->gaps[i].latency_ns;
+	latency_ns = (int64_t)median(values, n);
+	free(values);
+	return latency_ns;
+}
+
+/* Components of `size` ranks of this level, next to each other: what the link of one carries. */
+static int measure_level(struct measuring *m, int level, int size, struct pd_error *err)
+{
+	struct pd_machine *machine = m->machine;
+	struct pd_machine_level *out = &machine->levels[level];
+	double one_way[MOST_TOGETHER], both_ways[MOST_TOGETHER];
+	int n = 0;
+
+	for (int i = size - 1; i < machine->ranks - 1 && n < MOST_TOGETHER; i++) {
+		if (machine->gaps[i].level != level)
+			continue;
+		if (measure_rate(m, i + 1 - size, i + 1, size, false, &one_way[n], err) < 0 ||
+		    measure_rate(m, i + 1 - size, i + 1, size, true, &both_ways[n], err) < 0)
+			return -1;
+		n++;
+		show_progress(m);
+	}
+	out->median = median(one_way, n);
+	out->least = one_way[0];
+	out->most = one_way[n - 1];
+	out->both_ways = median(both_ways, n);
+	out->latency_ns = level_latency(machine, level);
+	machine->topology.level[level].bandwidth_bytes_per_s = (int64_t)out->median;
+	machine->topology.level[level].latency_ns = out->latency_ns;
+	return 0;
+}
+
+static int measure_levels(struct measuring *m, struct pd_error *err)
+{
+	struct pd_topology *topology = &m->machine->topology;
+	int size = 1;
+
+	m->done = 0;
+	m->total = 0;
+	for (int level = 0, below = 1; level < topology->levels; level++) {
+		int links = m->machine->ranks / below - m->machine->ranks / below /
+			    (int)topology->level[level].count;
+
+		m->total += links < MOST_TOGETHER ? links : MOST_TOGETHER;
+		below *= (int)topology->level[level].count;
+	}
+	for (int level = 0; level < topology->levels; level++) {
+		if (measure_level(m, level, size, err) < 0)
+			return -1;
+		size *= (int)topology->level[level].count;
+	}
+	if (m->machine->seats[0].hosts == 1)
+		topology->processors = pd_process_processors();
+	return 0;
+}
+
+/* ---- all together ---- */
+
+static int start_all(struct measuring *m, struct pd_error *err)
+{
+	struct pd_machine *machine = m->machine;
+	json_t *addresses = json_array();
+	int status = 0;
+
+	for (int r = 0; r < machine->ranks && status == 0; r++) {
+		machine->seats[r] = *m->launcher->ops->seat(m->launcher, r);
+		status = m->launcher->ops->start(m->launcher, r, err);
+		if (status == 0)
+			status = pd_channel_send(channel(m, r), json_pack("{s:s, s:i, s:i, s:o}",
+						 "event", "measure", "rank", r, "ranks",
+						 machine->ranks, "seat",
+						 pd_seat_json(&machine->seats[r])), err);
+	}
+	for (int r = 0; r < machine->ranks && status == 0; r++) {
+		json_t *ready = hear(m, r, "ready", err);
+		int64_t memory = json_integer_value(json_object_get(ready, "memory_bytes"));
+
+		status = ready ? 0 : -1;
+		memory /= machine->seats[r].locals;
+		if (r == 0 || memory < machine->topology.memory_bytes)
+			machine->topology.memory_bytes = memory;
+		json_array_append(addresses, json_object_get(ready, "address"));
+		json_decref(ready);
+	}
+	for (int r = 0; r < machine->ranks && status == 0; r++)
+		status = pd_channel_send(channel(m, r), json_pack("{s:s, s:O}", "event", "connect",
+								  "addresses", addresses), err);
+	json_decref(addresses);
+	return status;
+}
+
+int pd_machine_measure(const struct pd_launcher_ops *ops, int ranks,
+		       const struct pd_machine_progress *progress, struct pd_machine *out,
+		       struct pd_error *err)
+{
+	struct measuring m = { .machine = out, .progress = progress };
+	int status;
+
+	*out = (struct pd_machine){ .ranks = ranks };
+	m.launcher = ops->open(ranks, err);
+	if (!m.launcher)
+		return -1;
+	out->seats = pd_calloc((size_t)ranks, sizeof(*out->seats));
+	out->gaps = pd_calloc((size_t)ranks, sizeof(*out->gaps));
+	m.rounds = pd_calloc((size_t)ranks, sizeof(*m.rounds));
+	status = start_all(&m, err);
+	if (status == 0)
+		status = measure_gaps(&m, err);
+	if (status == 0)
+		status = pd_machine_find_levels(out, err);
+	if (status == 0)
+		status = measure_levels(&m, err);
+	for (int r = 0; r < ranks; r++)
+		ops->kill(m.launcher, r);
+	ops->close(m.launcher);
+	free(m.rounds);
+	return status;
+}
+
+void pd_machine_release(struct pd_machine *machine)
+{
+	free(machine->seats);
+	free(machine->gaps);
+	*machine = (struct pd_machine){ 0 };
+}

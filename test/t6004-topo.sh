@@ -1,0 +1,52 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# pd-topo against the truth: hosts whose links are shaped (contrib/hosts.sh).
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+. "$PD_SOURCE/test/hosts-lib.sh"
+need_mpirun
+command -v jq >/dev/null || test_skip_all "jq is not installed"
+
+test_ok "two ranks of this host, which pd-plan takes as they are" '
+	pd-topo --svg=host.svg >host.json 2>err
+	jq -e "[.levels[].count] == [2] and .processors > 0" host.json
+	one_line err
+	chain 4 | pd-plan --topology=host.json >plan
+	grep -q "^<svg" host.svg
+	! command -v xmllint >/dev/null || xmllint --noout host.svg
+'
+test_ok "mpirun on this host says how many ranks there are" '
+	timeout 60 mpirun -np 3 pd-topo -q 2>err >three.json
+	jq -e "[.levels[].count] == [3]" three.json
+	status 2 timeout 60 mpirun -np 3 pd-topo --ranks=4 2>err
+	said "--ranks: mpirun or srun says how many ranks there are"
+'
+
+if ! sh "$PD_SOURCE/contrib/hosts.sh" 2 true 2>why; then
+	test_skip "shaped hosts" "$(sed -n "s/^hosts.sh: //p" why)"
+	test_done
+fi
+
+# topo OPTIONS-OF-HOSTS HOSTS RANKS: measures four hosts.
+topo() {
+	sh "$PD_SOURCE/contrib/hosts.sh" --limit=120 $1 4 mpirun --host "$2" -np "$3" \
+		pd-topo --svg=machine.svg 2>err
+}
+
+# near LEVEL MBIT: the bandwidth of that level of out.json is within a tenth of that.
+near() {
+	jq -e ".levels[$1].bandwidth_bytes_per_s * 8 / 1e6 / $2 | . > 0.9 and . < 1.1" out.json ||
+		{ cat out.json; return 1; }
+}
+
+test_ok "hosts of two ranks in two racks: three levels, each link as it is shaped" '
+	topo "--rate=200mbit --racks=2 --uplink=50mbit" h1:2,h2:2,h3:2,h4:2 8 >out.json
+	jq -e "[.levels[].count] == [2, 2, 2]" out.json
+	near 1 200
+	near 2 50
+	grep -q "rank 7 on h4" machine.svg
+'
+test_ok "hosts that are not alike are refused, with status 1" '
+	status 1 topo --rate=100mbit h1:2,h2:1 3
+	said "hosts or groups of hosts are not alike: between rank 1 on h1 and rank 2 on h2"
+'
+test_done
