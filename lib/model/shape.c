@@ -343,7 +343,45 @@ static int infer_attention(const struct work *w)
 	return 0;
 }
 
-/* Turns an axis as documents count them into one from 0.  name: the attribute's. */
+/* Adds a parameter that begins with random numbers, as a linear layer of PyTorch's does. */
+static int add_uniform(const struct work *w, const char *name, int dims, const int64_t *size)
+{
+	struct pd_layer_tensor *added;
+
+	if (add_parameter(w, name, dims, size) < 0)
+		return -1;
+	added = &w->layer->parameters[w->layer->parameter_count - 1];
+	added->begins = PD_BEGINS_UNIFORM;
+	added->value = 1 / sqrtf((float)size[0]);
+	return 0;
+}
+
+static int infer_additive_attention(const struct work *w)
+{
+	const struct pd_shape *keys = input_shape(w, 1);
+	struct pd_layer *layer = w->layer;
+	int64_t square[2];
+
+	if (need_sequences(w, 2, keys->size[0]) < 0)
+		return -1;
+	if (keys->size[1] != w->in->size[1])
+		return complain(w, "has keys of %" PRId64 " features: expected %" PRId64
+				", as its queries have", keys->size[1], w->in->size[1]);
+	square[0] = square[1] = w->in->size[1];
+	layer->output = *w->in;
+	if (add_uniform(w, "query_weight", 2, square) < 0 ||
+	    add_uniform(w, "key_weight", 2, square) < 0 || add_uniform(w, "weight", 1, square) < 0 ||
+	    add_parameter(w, "scale", 1, (int64_t[]){ 1 }) < 0 ||
+	    add_parameter(w, "bias", 1, square) < 0)
+		return -1;
+	layer->parameters[3].value = 1 / sqrtf((float)square[0]);
+	return 0;
+}
+
+/*
+ * An axis as documents count them, of a shape of so many dimensions, becomes one from 0; `name` is
+ * the attribute's.
+ */
 static int find_axis(const struct work *w, const char *name, int dims, int64_t *axis_p)
 {
 	int64_t axis = *axis_p > 0 ? *axis_p - 1 : dims + *axis_p;

@@ -563,6 +563,60 @@ static void test_attention(const struct pd_device_ops *ops)
 	ok(good, "%s: attention", chain_name(ops));
 }
 
+/* Queries and keys of so many rows of their features. */
+struct additive_case {
+	int rows, width;
+	bool more_queries, more_keys, lengths;
+};
+
+static const struct additive_case additive_cases[] = {
+	{ 1, 1, false, false, false }, { 9, 3, false, true, true }, { 4, 16, true, false, false },
+	{ 11, 17, false, false, true }, { 5, 40, false, true, true },
+};
+
+static struct pd_model *additive_model(const struct additive_case *c)
+{
+	char *shape = pd_format("%d, 5", c->rows);
+	char *doubled = pd_format("%s%s",
+		c->more_queries ? "{'name': 'qq', 'kind': 'concat', 'inputs': ['q', 'q']}, " : "",
+		c->more_keys ? "{'name': 'kk', 'kind': 'concat', 'inputs': ['k', 'k']}, " : "");
+	char *layers = pd_format(
+		"{'name': 'in', 'kind': 'linear', 'inputs': ['x'], 'out_features': 6}, "
+		"{'name': 'q', 'kind': 'linear', 'inputs': ['in'], 'out_features': %d}, "
+		"{'name': 'k', 'kind': 'linear', 'inputs': ['in'], 'out_features': %d}, "
+		"%s{'name': 'it', 'kind': 'additive_attention', 'inputs': ['%s', '%s'%s]}, "
+		"{'name': 'flat', 'kind': 'flatten', 'inputs': ['it']}, "
+		"{'name': 'out', 'kind': 'linear', 'inputs': ['flat'], 'out_features': %d}, "
+		"{'name': 'loss', 'kind': 'softmax_cross_entropy', 'inputs': ['out', 'y']}",
+		c->width, c->width, doubled, c->more_queries ? "qq" : "q", c->more_keys ? "kk" : "k",
+		c->lengths ? ", 'y'" : "", CLASSES);
+	struct pd_model *model = model_with(shape, "", layers);
+
+	free(shape);
+	free(doubled);
+	free(layers);
+	return model;
+}
+
+static void test_additive_attention(const struct pd_device_ops *ops)
+{
+	bool good = true;
+
+	for (size_t i = 0; i < PD_COUNT(additive_cases); i++) {
+		const struct additive_case *c = &additive_cases[i];
+		struct pd_model *model = additive_model(c);
+		bool one = conforms(ops, model, 3, 3 - (int64_t)(i % 2), 5e-5);
+
+		if (!one)
+			diag("%d rows of %d%s%s%s", c->rows, c->width,
+			     c->more_queries ? ", twice the queries" : "",
+			     c->more_keys ? ", twice the keys" : "", c->lengths ? ", lengths" : "");
+		good = good && one;
+		pd_model_free(model);
+	}
+	ok(good, "%s: additive_attention", chain_name(ops));
+}
+
 /* Bytes of the layer called "it" on sequences of so many rows. */
 static struct pd_net_layer attention_bytes(const struct pd_device_ops *ops,
 					   struct attention_case c, int rows)
@@ -1076,6 +1130,7 @@ static void test_device(const struct pd_device_ops *ops)
 	test_norm_relu(ops, true);
 	test_sizes(ops, "dropout", ", 'p': 0.3", 2e-5);
 	test_attention(ops);
+	test_additive_attention(ops);
 	test_attention_memory(ops, false);
 	test_attention_memory(ops, true);
 	test_sizes(ops, "flatten", "", 2e-5);
@@ -1101,6 +1156,8 @@ int main(void)
 	struct pd_model *model;
 
 	test_finite_differences(many_kinds(), "of images");
+	for (size_t i = 0; i < PD_COUNT(additive_cases); i++)
+		test_finite_differences(additive_model(&additive_cases[i]), "additive attention");
 	for (size_t i = 0; i < PD_COUNT(attention_cases) && attention_cases[i].rows < 20; i++)
 		test_finite_differences(attention_model(&attention_cases[i]), "attention");
 	test_finite_differences(lstm_model(&(struct lstm_case){ 4, 3, 5, 2, ", 'weight_dropout': 0.3",

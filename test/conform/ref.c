@@ -526,7 +526,141 @@ static void attention(const struct job *j)
 	free(h.factor);
 }
 
-/* add, concat, flatten, reshape: each row's inputs, one after the other or on top of each other. */
+/* ---- additive attention ---- */
+
+/* One sample. */
+struct pairs {
+	int64_t queries, keys, seen, width;
+	const double *q, *k, *dy;
+	double *y, *dq, *dk;
+	double length;                  /* of the weight */
+	double *a, *b, *p;              /* projected queries and keys; parts */
+	double *da, *db;
+};
+
+static void project(double *y, const double *x, const double *w, int64_t rows, int64_t width)
+{
+	for (int64_t r = 0; r < rows; r++)
+		for (int64_t o = 0; o < width; o++) {
+			y[r * width + o] = 0;
+			for (int64_t i = 0; i < width; i++)
+				y[r * width + o] += w[o * width + i] * x[r * width + i];
+		}
+}
+
+static void project_back(const double *dy, double *dx, const double *x, const double *w, double *dw,
+			 int64_t rows, int64_t width)
+{
+	for (int64_t r = 0; r < rows; r++)
+		for (int64_t o = 0; o < width; o++)
+			for (int64_t i = 0; i < width; i++) {
+				dx[r * width + i] += w[o * width + i] * dy[r * width + o];
+				dw[o * width + i] += x[r * width + i] * dy[r * width + o];
+			}
+}
+
+static double pair_tanh(const struct job *j, const struct pairs *s, int64_t i, int64_t key, int64_t c)
+{
+	return tanh(s->a[i * s->width + c] + j->w[4][c] + s->b[key * s->width + c]);
+}
+
+static void soften_pairs(const struct job *j, const struct pairs *s, int64_t i)
+{
+	double most = -INFINITY, sum = 0, *p = s->p + i * s->keys;
+
+	for (int64_t key = 0; key < s->seen; key++) {
+		p[key] = 0;
+		for (int64_t c = 0; c < s->width; c++)
+			p[key] += j->w[3][0] * j->w[2][c] / s->length * pair_tanh(j, s, i, key, c);
+		most = fmax(most, p[key]);
+	}
+	for (int64_t key = 0; key < s->seen; key++)
+		sum += p[key] = exp(p[key] - most);
+	for (int64_t key = 0; key < s->seen; key++) {
+		p[key] /= sum;
+		for (int64_t c = 0; c < s->width && !j->back; c++)
+			s->y[i * s->width + c] += p[key] * s->k[key * s->width + c];
+	}
+}
+
+static void score_back(const struct job *j, const struct pairs *s, int64_t i, int64_t key, double ds)
+{
+	double g = j->w[3][0], dot = 0;
+
+	for (int64_t c = 0; c < s->width; c++)
+		dot += j->w[2][c] / s->length * pair_tanh(j, s, i, key, c);
+	j->dw[3][0] += ds * dot;
+	for (int64_t c = 0; c < s->width; c++) {
+		double t = pair_tanh(j, s, i, key, c), v = j->w[2][c] / s->length;
+		double slope = ds * g * v * (1 - t * t);
+
+		j->dw[2][c] += ds * g / s->length * (t - dot * v);
+		j->dw[4][c] += slope;
+		s->da[i * s->width + c] += slope;
+		s->db[key * s->width + c] += slope;
+	}
+}
+
+static void pairs_back(const struct job *j, const struct pairs *s, int64_t i)
+{
+	const double *p = s->p + i * s->keys, *dy = s->dy + i * s->width;
+	double *dp = pd_calloc((size_t)s->keys, sizeof(*dp)), sum = 0;
+
+	for (int64_t key = 0; key < s->seen; key++) {
+		for (int64_t c = 0; c < s->width; c++) {
+			dp[key] += dy[c] * s->k[key * s->width + c];
+			s->dk[key * s->width + c] += p[key] * dy[c];
+		}
+		sum += p[key] * dp[key];
+	}
+	for (int64_t key = 0; key < s->seen; key++)
+		score_back(j, s, i, key, p[key] * (dp[key] - sum));
+	free(dp);
+}
+
+static void additive_attention(const struct job *j)
+{
+	const struct pd_layer *a = j->layer;
+	const struct pd_shape *shape = pd_model_shape(j->r->model, a->inputs[1]);
+	const double *lengths = a->input_count > 2 ? j->r->x[a->inputs[2]] : NULL;
+	struct pairs s = { .queries = j->in->size[0], .keys = shape->size[0],
+			   .width = shape->size[1], .length = 0 };
+	int64_t of_q = s.queries * s.width, of_k = s.keys * s.width;
+	double *room = pd_calloc((size_t)(2 * of_q + 2 * of_k + s.queries * s.keys), sizeof(*room));
+
+	for (int64_t c = 0; c < s.width; c++)
+		s.length += j->w[2][c] * j->w[2][c];
+	s.length = sqrt(s.length);
+	s.a = room;
+	s.b = s.a + of_q;
+	s.p = s.b + of_k;
+	s.da = s.p + s.queries * s.keys;
+	s.db = s.da + of_q;
+	for (int64_t n = 0; n < j->r->batch; n++) {
+		s.q = j->x + n * of_q;
+		s.k = j->r->x[a->inputs[1]] + n * of_k;
+		s.y = j->y + n * of_q;
+		s.dy = j->dy + n * of_q;
+		s.dq = j->dx + n * of_q;
+		s.dk = j->r->dx[a->inputs[1]] + n * of_k;
+		s.seen = lengths ? (int64_t)lengths[n] : s.keys;
+		memset(s.da, 0, sizeof(*room) * (size_t)(of_q + of_k));
+		project(s.a, s.q, j->w[0], s.queries, s.width);
+		project(s.b, s.k, j->w[1], s.keys, s.width);
+		for (int64_t i = 0; i < s.queries; i++) {
+			soften_pairs(j, &s, i);
+			if (j->back)
+				pairs_back(j, &s, i);
+		}
+		if (!j->back)
+			continue;
+		project_back(s.da, s.dq, s.q, j->w[0], j->dw[0], s.queries, s.width);
+		project_back(s.db, s.dk, s.k, j->w[1], j->dw[1], s.keys, s.width);
+	}
+	free(room);
+}
+
+/* add, concat, flatten: each sample's inputs, one after the other or on top of each other. */
 static void join(const struct job *j)
 {
 	const struct pd_layer *a = j->layer;
@@ -921,6 +1055,7 @@ static void (*const work[PD_LAYER_KINDS])(const struct job *) = {
 	[PD_LAYER_avgpool2d] = pool2d, [PD_LAYER_adaptive_avgpool2d] = pool2d,
 	[PD_LAYER_batchnorm2d] = batchnorm2d, [PD_LAYER_layernorm] = layernorm,
 	[PD_LAYER_dropout] = dropout, [PD_LAYER_attention] = attention, [PD_LAYER_lstm] = lstm,
+	[PD_LAYER_additive_attention] = additive_attention,
 	[PD_LAYER_add] = join, [PD_LAYER_concat] = join, [PD_LAYER_flatten] = join,
 	[PD_LAYER_softmax_cross_entropy] = loss, [PD_LAYER_mse] = mse,
 	[PD_LAYER_gelu] = curve, [PD_LAYER_silu] = curve, [PD_LAYER_rmsnorm] = layernorm,

@@ -99,6 +99,8 @@ static void test_shapes(void)
 		  "6 x 6", 2 * 4 * 3 * (5 + 3) },
 		{ "[6, 5]", "'kind': 'lstm', 'hidden_size': 3, 'inputs': ['x', 'y'], 'lanes': 4",
 		  "6 x 3", 4 * 3 * (5 + 3 + 2) },
+		{ "[6, 8]", "'kind': 'additive_attention', 'inputs': ['x', 'x', 'y']", "6 x 8",
+		  2 * 64 + 8 + 1 + 8 },
 		{ "[6, 5, 4]", "'kind': 'flatten'", "120", 0 },
 		{ "[]", "'kind': 'flatten'", "1", 0 },
 		{ "[9]", "'kind': 'softmax_cross_entropy', 'inputs': ['x', 'y']", "a scalar", 0 },
@@ -174,6 +176,16 @@ static void test_attributes(void)
 	ok(model->layers->kv_heads == 2 && model->layers->scale == 0.5 && model->layers->p == 0 &&
 	   !model->layers->causal, "attention: defaults");
 	ok(model->layers->least == 0 && model->layers->limit == 7, "attention: lengths");
+	pd_model_free(model);
+	free(text);
+
+	text = one_layer("[6, 16]", "'inputs': ['x', 'x', 'y'], 'kind': 'additive_attention'");
+	model = parse(text, NULL);
+	l = model->layers;
+	ok(l->limit == 7 && l->parameters[0].begins == PD_BEGINS_UNIFORM &&
+	   l->parameters[0].value == 0.25f && l->parameters[2].value == 0.25f &&
+	   l->parameters[3].begins == PD_BEGINS_CONSTANT && l->parameters[3].value == 0.25f &&
+	   l->parameters[4].value == 0, "additive_attention: begins as GNMT's");
 	pd_model_free(model);
 	free(text);
 
@@ -262,7 +274,7 @@ static void test_attributes(void)
 	"{'name': 'k', 'dtype': 'f32', 'shape': [7, 4]}, " \
 	"{'name': 'v', 'dtype': 'f32', 'shape': [7, 6]}, " \
 	"{'name': 'rows', 'dtype': 'i32', 'shape': [7]}], 'layers': [" \
-	"{'name': 'a', 'kind': 'attention', 'heads': 1, 'inputs': [" inputs "]}]}"
+	"{'name': 'a', " inputs "}]}"
 
 static void test_graph(void)
 {
@@ -439,6 +451,10 @@ static void test_errors(void)
 		  "2", "has keys of 8 features: expected 4, as many" },
 		{ "[6, 8]", "'kind': 'attention', 'inputs': ['x', 'x', 'x'], 'heads': 2, 'dropout': "
 		  "1", "layers[0].dropout: expected a number from 0 to 0.999" },
+		{ "[6, 8]", "'kind': 'additive_attention', 'inputs': ['x']",
+		  "expected 2 to 3 inputs for additive_attention, found 1" },
+		{ "[6, 5, 4]", "'kind': 'additive_attention', 'inputs': ['x', 'x']",
+		  "needs sequences (positions x features), found 6 x 5 x 4" },
 		{ "[1048576, 8]", "'kind': 'attention', 'inputs': ['x', 'x', 'x'], 'heads': 1, "
 		  "'dropout': 0.1", "has 2^40 or more probabilities in a sample" },
 		/* sizes that do not fit */
@@ -487,10 +503,6 @@ static void test_errors(void)
 			"{'name': 'b', 'kind': 'linear', 'inputs': ['a'], 'out_features': 4, "
 			"'shares': 'a', 'init': {'weight': 1}}"),
 		  "layers[1]: \"init\" beside \"shares\"" },
-		{ SEQUENCES("'q', 'k', 'v', 'rows'"), "needs one length for each sample, found 7" },
-		{ SEQUENCES("'q', 'k', 'q'"), "has 7 keys and 3 values: expected as many" },
-		{ SEQUENCES("'q', 'v', 'v'"), "has keys of 6 features: expected 4" },
-		{ SEQUENCES("'q', 'k', 'k', 'rows'"), "needs one length for each sample" },
 		{ "{'format': 'pd-model', 'version': 1, 'name': 'm', 'inputs': [{'name': 'x', 'dtype': "
 		  "'f32', 'shape': [4, 5]}], 'layers': [{'name': 'a', 'kind': 'lstm', 'inputs': ['x'], "
 		  "'hidden_size': 3, 'lanes': 2}, {'name': 'b', 'kind': 'lstm', 'inputs': ['a'], "
@@ -500,6 +512,18 @@ static void test_errors(void)
 		  "'f32', 'shape': [4, 5]}, {'name': 'n', 'dtype': 'i32', 'shape': [4]}], 'layers': "
 		  "[{'name': 'a', 'kind': 'lstm', 'inputs': ['x', 'n'], 'hidden_size': 3}]}",
 		  "needs one length for each sample, found 4" },
+		{ SEQUENCES("'kind': 'attention', 'heads': 1, 'inputs': ['q', 'k', 'v', 'rows']"),
+		  "needs one length for each sample, found 7" },
+		{ SEQUENCES("'kind': 'additive_attention', 'inputs': ['q', 'v']"),
+		  "has keys of 6 features: expected 4, as its queries have" },
+		{ SEQUENCES("'kind': 'additive_attention', 'inputs': ['q', 'k', 'rows']"),
+		  "needs one length for each sample, found 7" },
+		{ SEQUENCES("'kind': 'attention', 'heads': 1, 'inputs': ['q', 'k', 'q']"),
+		  "has 7 keys and 3 values: expected as many" },
+		{ SEQUENCES("'kind': 'attention', 'heads': 1, 'inputs': ['q', 'v', 'v']"),
+		  "has keys of 6 features: expected 4" },
+		{ SEQUENCES("'kind': 'attention', 'heads': 1, 'inputs': ['q', 'k', 'k', 'rows']"),
+		  "needs one length for each sample" },
 		{ GRAPH(""), "layers: expected 1 to 1000000 layers, found an array of 0" },
 		{ "[]", "doc: expected a pd-model document" },
 		{ "{'format': 'pd-plan'}", "doc: format: expected \"pd-model\", found "

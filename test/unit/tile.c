@@ -117,6 +117,42 @@ static void test_rows(const struct pd_tile_ops *ops)
 	ok(times, "%s: and multiplied", ops->name);
 }
 
+static void test_tanh(const struct pd_tile_ops *ops)
+{
+	static float a[AREA], b[AREA], u[AREA], da[AREA], db[AREA], du[AREA], was[AREA];
+	const struct pd_tile_tanh pair = { .a = a, .b = b, .u = u, .factor = -0.7f,
+					   .da = da, .db = db, .du = du };
+	double sum = 0, worst = 0;
+	float found;
+
+	draw(a, 8);
+	draw(b, 9);
+	draw(u, 10);
+	draw(was, 11);
+	for (int i = 0; i < 48; i++)
+		a[i] *= i < 16 ? 1 : i < 32 ? 20 : 1e-3f;
+	memcpy(da, was, sizeof(da));
+	memcpy(db, was, sizeof(db));
+	memcpy(du, was, sizeof(du));
+	found = ops->tanh_dot(u, a, b, 48);
+	ops->tanh_back(&pair, 48);
+	for (int i = 0; i < 48; i++) {
+		double t = tanh((double)(a[i] + b[i])), slope = -0.7 * (double)u[i] * (1 - t * t);
+
+		sum += (double)u[i] * t;
+		worst = fmax(worst, fabs((double)da[i] - (double)was[i] - slope));
+		worst = fmax(worst, fabs((double)db[i] - (double)was[i] - slope));
+		worst = fmax(worst, fabs((double)du[i] - (double)was[i] + 0.7 * t));
+	}
+	if (!ok(fabs((double)found - sum) < 5e-6 && worst < 1e-6 && da[48] == was[48],
+		"%s: sums of hyperbolic tangents, and their gradients", ops->name))
+		diag("off by %g and %g", fabs((double)found - sum), worst);
+	a[5] = NAN;
+	b[6] = INFINITY;
+	ok(isnan(ops->tanh_dot(u, a, b, 16)) && fabsf(ops->tanh_dot(u + 6, a + 6, b + 6, 16)) < 16,
+	   "%s: of NaN and infinity, too", ops->name);
+}
+
 static void test_turning(const struct pd_tile_ops *ops)
 {
 	static float x[AREA], y[AREA];
@@ -140,6 +176,7 @@ int main(void)
 		test_products(ops);
 		test_exponentials(ops);
 		test_rows(ops);
+		test_tanh(ops);
 		test_turning(ops);
 	}
 	return done_testing();

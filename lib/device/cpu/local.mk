@@ -1,5 +1,5 @@
 lib_libpddevice_a_SOURCES += \
-	lib/device/cpu/adam.c \
+	lib/device/cpu/adam.c lib/device/cpu/additive_attention.c \
 	lib/device/cpu/attention.c lib/device/cpu/attention.h \
 	lib/device/cpu/attention_tiles.c \
 	lib/device/cpu/axes.c \

@@ -31,6 +31,13 @@ struct pd_tile_product {
 	bool adds;
 };
 
+/* One pair of rows of additive attention, a and b; t = tanh(a + b), element by element. */
+struct pd_tile_tanh {
+	const float *a, *b, *u;
+	float factor;
+	float *da, *db, *du;            /* added to: factor u (1 - t^2), the same, factor t */
+};
+
 /* n: everywhere a multiple of PD_TILE_PAD. */
 struct pd_tile_ops {
 	const char *name;
@@ -43,6 +50,9 @@ struct pd_tile_ops {
 	void (*softmax_back)(float *y, const float *p, float delta, int64_t n);
 	/* Returns the sum of the products. */
 	float (*dot)(const float *x, const float *y, int64_t n);
+	/* Returns the sum of u tanh(a + b). */
+	float (*tanh_dot)(const float *u, const float *a, const float *b, int64_t n);
+	void (*tanh_back)(const struct pd_tile_tanh *pair, int64_t n);
 	/* y *= factor */
 	void (*scale)(float *y, float factor, int64_t n);
 	/* y *= x */

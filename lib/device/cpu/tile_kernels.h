@@ -204,6 +204,37 @@ static float TILE(dot)(const float *x, const float *y, int64_t n)
 	return TILE(total)(sum);
 }
 
+/* Beyond LARGE it is 1 in f32; the absolute error is about 1e-7. */
+#define LARGE 10.0f
+
+INLINE VEC TILE(tanh)(VEC x)
+{
+	x = TILE(choose)(x > LARGE, (VEC){ 0 } + LARGE, x);
+	x = TILE(choose)(x < -LARGE, (VEC){ 0 } - LARGE, x);
+	return 1.0f - 2.0f / (1.0f + TILE(exp2)(x * 2.88539008f));
+}
+
+static float TILE(tanh_dot)(const float *u, const float *a, const float *b, int64_t n)
+{
+	VEC sum = { 0 };
+
+	for (int64_t i = 0; i < n; i += LANES)
+		sum += TILE(load)(u + i) * TILE(tanh)(TILE(load)(a + i) + TILE(load)(b + i));
+	return TILE(total)(sum);
+}
+
+static void TILE(tanh_back)(const struct pd_tile_tanh *pair, int64_t n)
+{
+	for (int64_t i = 0; i < n; i += LANES) {
+		VEC t = TILE(tanh)(TILE(load)(pair->a + i) + TILE(load)(pair->b + i));
+		VEC slope = (1.0f - t * t) * (TILE(load)(pair->u + i) * pair->factor);
+
+		TILE(store)(pair->da + i, TILE(load)(pair->da + i) + slope);
+		TILE(store)(pair->db + i, TILE(load)(pair->db + i) + slope);
+		TILE(store)(pair->du + i, TILE(load)(pair->du + i) + t * pair->factor);
+	}
+}
+
 static void TILE(scale)(float *y, float factor, int64_t n)
 {
 	for (int64_t i = 0; i < n; i += LANES)
@@ -272,6 +303,8 @@ static const struct pd_tile_ops TILE(ops) = {
 	.exp2_sum = TILE(exp2_sum),
 	.softmax_back = TILE(softmax_back),
 	.dot = TILE(dot),
+	.tanh_dot = TILE(tanh_dot),
+	.tanh_back = TILE(tanh_back),
 	.scale = TILE(scale),
 	.times = TILE(times),
 	.turn = TILE(turn),
@@ -279,6 +312,7 @@ static const struct pd_tile_ops TILE(ops) = {
 
 #undef ROWS
 #undef ROUND
+#undef LARGE
 #undef VEC
 #undef INTS
 #undef LANES

@@ -250,6 +250,32 @@ cudaError_t pd_kernel_lstm_drop(cudaStream_t stream, enum pd_dtype dtype,
 cudaError_t pd_kernel_lstm_add(cudaStream_t stream, enum pd_dtype dtype, void *dst, const float *a,
 			       const float *b, size_t count);
 
+/* --- additive_attention.cu: by sample, query or key, and column */
+struct pd_kernel_additive {
+	int64_t batch, queries, keys, width;
+	const int32_t *lengths;         /* by sample; NULL: all keys are seen */
+	const void *k, *weight, *scale, *bias;
+	const float *a, *b;             /* queries and keys, projected */
+	float *u;                       /* room for width + 1 */
+	float *p;                       /* by query and key; forward writes it, backward reads it */
+	void *o;
+	/* Backward reads the first and writes the others: gradients of the scores, of a, twice, and of
+	 * b; and of each query its part of that of u. */
+	const void *d_o;
+	float *ds, *da, *du_rows;
+	void *da_narrow, *db_narrow;    /* of the net's type */
+};
+cudaError_t pd_kernel_additive(cudaStream_t stream, enum pd_dtype dtype,
+			       const struct pd_kernel_additive *a);
+/* room: as for pd_kernel_columns. */
+cudaError_t pd_kernel_additive_back(cudaStream_t stream, enum pd_dtype dtype,
+				    const struct pd_kernel_additive *a, float *d_bias,
+				    float *d_weight, float *d_scale, float *room);
+/* dk = part + P' dO */
+cudaError_t pd_kernel_additive_values(cudaStream_t stream, enum pd_dtype dtype,
+				      const struct pd_kernel_additive *a, void *dk,
+				      const float *part);
+
 /* --- loss.cu */
 struct pd_kernel_logits {
 	int64_t batch, rows, classes;   /* samples, rows of one, logits of a row */

@@ -1,6 +1,7 @@
 # With CUDA the device, else one that says there is none.  Kernels: nvcc compiles them with
 # multiplications and additions apart, as the CPU's loops are, and tiny numbers taken as zero.
-CUDA_KERNELS = lib/device/cuda/attention.cu lib/device/cuda/axes.cu lib/device/cuda/bias.cu \
+CUDA_KERNELS = lib/device/cuda/additive_attention.cu lib/device/cuda/attention.cu \
+	lib/device/cuda/axes.cu lib/device/cuda/bias.cu \
 	lib/device/cuda/eltwise.cu lib/device/cuda/embedding.cu \
 	lib/device/cuda/layernorm.cu lib/device/cuda/layout.cu lib/device/cuda/loss.cu \
 	lib/device/cuda/lstm.cu lib/device/cuda/norm.cu \
@@ -16,7 +17,8 @@ NVCCFLAGS = -std=c++17 -O3 --fmad=false --ftz=true
 if HAVE_CUDA
 CUDA_OBJECTS = $(CUDA_KERNELS:.cu=.o)
 lib_libpddevice_a_SOURCES += \
-	lib/device/cuda/attention.c lib/device/cuda/axes.c lib/device/cuda/batchnorm2d.c \
+	lib/device/cuda/additive_attention.c lib/device/cuda/attention.c lib/device/cuda/axes.c \
+	lib/device/cuda/batchnorm2d.c \
 	lib/device/cuda/choice.c lib/device/cuda/choice.h \
 	lib/device/cuda/clock.c \
 	lib/device/cuda/conv2d.c lib/device/cuda/conv2d.h lib/device/cuda/conv2d_choose.c \
@@ -46,7 +48,7 @@ PD_DEVICE_LIBS += $(CUDA_LDFLAGS) $(CUDA_LIBS)
 CLEANFILES += $(CUDA_OBJECTS)
 
 # what these include: few and seldom changed
-$(CUDA_OBJECTS): $(CUDA_INCLUDED) lib/base/rng.h lib/base/inline.h lib/device/adam.h \
+$(CUDA_OBJECTS): $(CUDA_INCLUDED) lib/base/rng.h lib/base/inline.h lib/device/adam.h lib/device/lars.h \
 	lib/device/global_norm.h
 $(CUDA_OBJECTS): %.o: %.cu
 	@$(MKDIR_P) $(@D)
