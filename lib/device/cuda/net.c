@@ -342,27 +342,27 @@ static cudaError_t sum_squares(const struct update *u, const struct pd_compiled_
 /* Moves the elements of a tensor, or of all of them where they are treated alike. */
 static cudaError_t update_range(const struct update *u, const struct pd_compiled_tensor_range *tensor)
 {
-	const struct pd_update *how = u->how;
-	bool lars = how->kind == PD_LARS, local = lars && !tensor->vector;
-	bool spared = how->spares_vectors && tensor->vector;
-	const struct pd_adam a = adam_of(how);
+	const struct pd_update *asked = u->how;
+	bool lars = asked->kind == PD_LARS, local = lars && !tensor->vector;
+	bool spared = asked->spares_vectors && tensor->vector;
+	const struct pd_adam a = adam_of(asked);
 	const struct pd_kernel_sgd sgd = {
-		.next = how->next, .velocity = how->velocity, .master = how->master,
-		.weights = how->weights, .gradients = how->gradients, .rates = rates_of(how),
-		.choice = u->choice, .spared = spared, .lars = lars, .trust = how->trust,
-		.norms = local ? &u->room->norms : NULL, .correction = correction_of(how),
+		.next = asked->next, .velocity = asked->velocity, .master = asked->master,
+		.weights = asked->weights, .gradients = asked->gradients, .rates = rates_of(asked),
+		.choice = u->choice, .spared = spared, .lars = lars, .trust = asked->trust,
+		.norms = local ? &u->room->norms : NULL, .correction = correction_of(asked),
 	};
 	const struct pd_kernel_adam adam = {
-		.next = how->next, .first = how->velocity, .second = how->second,
-		.master = how->master, .weights = how->weights, .gradients = how->gradients,
+		.next = asked->next, .first = asked->velocity, .second = asked->second,
+		.master = asked->master, .weights = asked->weights, .gradients = asked->gradients,
 		.factors = pd_adam_factors(&a), .choice = u->choice, .spared = spared,
-		.correction = correction_of(how),
+		.correction = correction_of(asked),
 	};
 	cudaError_t status = local ? sum_squares(u, tensor) : cudaSuccess;
 
 	if (status != cudaSuccess)
 		return status;
-	return how->kind == PD_SGD || lars
+	return asked->kind == PD_SGD || lars
 		? pd_kernel_sgd(u->stream, u->dtype, &sgd, tensor->begin, tensor->end)
 		: pd_kernel_adam(u->stream, u->dtype, &adam, tensor->begin, tensor->end);
 }
