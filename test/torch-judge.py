@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch-judge.py MODEL.json DATA FROM TO STEPS [CLIP]: trains the network in PyTorch, from the
-checkpoint FROM on, for STEPS minibatches, each of them all samples of DATA (images as IDX files, or a
-.npy file for each input), and compares with the checkpoint TO.  SGD with rate 0.2, momentum 0.9 and weight decay 0.01.  Knows the kinds of
-layer that test/t4013-torch.sh has.  Exit status 0: no tensor is off by more than a ten-thousandth of
+checkpoint FROM on, for STEPS minibatches, each of them all samples of DATA (IDX files, or arrays in
+DATA/train/INPUT.npy), and compares with the checkpoint TO.  SGD with rate 0.2,
+momentum 0.9 and weight decay 0.01.  Exit status 0: no tensor is off by more than a ten-thousandth of
 its largest element; 4: one is."""
 import ast
 import json
@@ -39,20 +39,55 @@ def images(folder):
 
 
 def array(file):
+    """What a .npy file holds; numbers in C order."""
     data = file.read_bytes()
-    begin = 10 + struct.unpack("<H", data[8:10])[0]
-    about = ast.literal_eval(data[10:begin].decode())
-    kind = {"<f4": torch.float32, "|u1": torch.uint8}[about["descr"]]
-    values = torch.frombuffer(bytearray(data[begin:]), dtype=kind).reshape(about["shape"])
+    length = struct.unpack("<H", data[8:10])[0]
+    header = ast.literal_eval(data[10:10 + length].decode())
+    kind = {"|u1": torch.uint8, "<i4": torch.int32, "<f4": torch.float32}[header["descr"]]
+    values = torch.frombuffer(bytearray(data[10 + length:]), dtype=kind).reshape(header["shape"])
     return values if kind == torch.float32 else values.long()
 
 
-def inputs_of(model, folder):
-    names = [about["name"] for about in model["inputs"]]
-    arrays = pathlib.Path(folder) / "train"
-    if arrays.is_dir():
-        return {name: array(arrays / f"{name}.npy") for name in names}
-    return dict(zip(names, images(folder)))
+def samples(model, folder):
+    """All samples of the inputs, by name."""
+    if (pathlib.Path(folder) / "train").is_dir():
+        return {given["name"]: array(pathlib.Path(folder) / "train" / f"{given['name']}.npy")
+                for given in model["inputs"]}
+    image, label = images(folder)
+    return {"image": image.reshape(-1, *model["inputs"][0]["shape"]), "label": label}
+
+
+def rotated(x, layer):
+    """Rotary position embedding of (samples, positions, ..., features)."""
+    size = layer.get("head_dim", x.shape[-1])
+    heads = x.unflatten(-1, (-1, size))
+    angle = (torch.arange(x.shape[1], dtype=torch.float64)[:, None] *
+             layer.get("base", 10000) ** (-torch.arange(0, size, 2, dtype=torch.float64) / size))
+    shape = [1, x.shape[1]] + [1] * (heads.dim() - 3) + [size // 2]
+    cos, sin = (f(angle).float().reshape(shape) for f in (torch.cos, torch.sin))
+    if layer.get("interleaved"):
+        a, b = heads[..., 0::2], heads[..., 1::2]
+        pairs = torch.stack((a * cos - b * sin, b * cos + a * sin), -1)
+        return pairs.flatten(-2).flatten(-2)
+    a, b = heads.chunk(2, -1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2)
+
+
+def attended(layer, q, k, v):
+    q, k, v = (t.unflatten(-1, (n, -1)).transpose(1, 2) for t, n in
+               ((q, layer["heads"]), (k, layer.get("kv_heads", layer["heads"])),
+                (v, layer.get("kv_heads", layer["heads"]))))
+    y = functional.scaled_dot_product_attention(q, k, v, is_causal=layer.get("causal", False),
+                                                scale=layer.get("scale") or None, enable_gqa=True)
+    return y.transpose(1, 2).flatten(-2)
+
+
+def additive_attention(part, q, k, lengths):
+    w = part("weight") * part("scale") / part("weight").norm()
+    scores = torch.tanh(functional.linear(q, part("query_weight"))[:, :, None] + part("bias") +
+                        functional.linear(k, part("key_weight"))[:, None]) @ w
+    seen = (torch.arange(k.shape[1]) < lengths[:, None])[:, None]
+    return (scores.masked_fill(~seen, -65504).softmax(-1) * seen) @ k
 
 
 def lstm(layer, x, lengths, parameters, state):
@@ -75,11 +110,13 @@ def lstm(layer, x, lengths, parameters, state):
         out, batch_first=True, total_length=x.shape[1])[0]
 
 
-def loss_of(model, parameters, inputs, state):
-    values, loss = dict(inputs), 0
+def loss_of(model, parameters, given, state):
+    values, loss = dict(given), 0
     for layer in model["layers"]:
-        x = values[layer["inputs"][0]]
-        w, b = (parameters.get(f"{layer['name']}.{part}") for part in ("weight", "bias"))
+        inputs = [values[name] for name in layer["inputs"]]
+        x = inputs[0]
+        owner = layer.get("shares", layer["name"])
+        w, b = (parameters.get(f"{owner}.{part}") for part in ("weight", "bias"))
         match layer["kind"]:
             case "conv2d":
                 x = functional.conv2d(x, w, b, stride=layer["stride"])
@@ -87,15 +124,53 @@ def loss_of(model, parameters, inputs, state):
                 x = functional.linear(x, w, b)
             case "layernorm":
                 x = functional.layer_norm(x, w.shape, w, b)
+            case "rmsnorm":
+                x = functional.rms_norm(x, w.shape, w, layer.get("eps"))
+            case "embedding":
+                x = functional.embedding(x, w, layer.get("padding_idx"))
+            case "position_embedding":
+                x = x + w[:x.shape[1]]
+            case "rope":
+                x = rotated(x, layer)
+            case "attention":
+                x = attended(layer, *inputs)
+            case "additive_attention":
+                x = additive_attention(lambda part: parameters[f"{layer['name']}.{part}"], *inputs)
             case "lstm":
-                lengths = values[layer["inputs"][1]] if len(layer["inputs"]) > 1 else None
-                x = lstm(layer, x, lengths, parameters, state)
+                x = lstm(layer, x, inputs[1] if len(inputs) > 1 else None, parameters, state)
+            case "gelu":
+                x = functional.gelu(x, approximate=layer.get("approximate", "none"))
+            case "silu":
+                x = functional.silu(x)
+            case "add":
+                x = sum(inputs[1:], x)
+            case "mul":
+                x = x * inputs[1]
+            case "concat":
+                x = torch.cat(inputs, layer.get("dim", 1))
+            case "slice":
+                start = layer.get("start", 0)
+                end = layer.get("end", x.shape[layer["dim"]])
+                x = x.narrow(layer["dim"], start, end - start)
+            case "transpose":
+                x = x.transpose(layer["dim0"], layer["dim1"])
+            case "reshape":
+                shape = layer["shape"]
+                x = x.reshape([len(x)] + (shape if isinstance(shape, list) else [shape]))
+            case "mean":
+                x = x.mean(layer["dim"], keepdim=layer.get("keepdim", False))
             case "tanh":
                 x = torch.tanh(x)
             case "flatten":
                 x = x.flatten(1)
             case "softmax_cross_entropy":
-                x = functional.cross_entropy(x, values[layer["inputs"][1]])
+                x = functional.cross_entropy(
+                    x.flatten(0, -2), inputs[1].flatten().long(),
+                    ignore_index=layer.get("ignore_index", -100),
+                    label_smoothing=layer.get("label_smoothing", 0))
+                loss = loss + x
+            case "mse":
+                x = functional.mse_loss(*inputs)
                 loss = loss + x
             case kind:
                 sys.exit(f"torch-judge.py: no {kind}")
@@ -105,7 +180,7 @@ def loss_of(model, parameters, inputs, state):
 
 def main():
     model = json.load(open(sys.argv[1], encoding="utf-8"))
-    inputs = inputs_of(model, sys.argv[2])
+    given = samples(model, sys.argv[2])
     before, after = tensors(sys.argv[3]), tensors(sys.argv[4])
     clip = float(sys.argv[6]) if len(sys.argv) > 6 else math.inf
     state = {name: values for name, values in before.items() if name.endswith((".hidden", ".cell"))}
@@ -116,7 +191,7 @@ def main():
         sgd.state[values]["momentum_buffer"] = before[name + ".velocity"].clone()
     for _ in range(int(sys.argv[5])):
         sgd.zero_grad()
-        loss = loss_of(model, parameters, inputs, state)
+        loss = loss_of(model, parameters, given, state)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(parameters.values(), clip)
         sgd.step()
