@@ -24,11 +24,31 @@ cat >judged.json <<'END'
   {"name": "fc2", "kind": "linear", "inputs": ["again"], "out_features": 10},
   {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["fc2", "label"]}]}
 END
+# The rows of an image as a sequence; labels are lengths, too.
+cat >looking.json <<'END'
+{"format": "pd-model", "version": 1, "name": "looking",
+ "inputs": [{"name": "image", "dtype": "f32", "shape": [28, 28]},
+            {"name": "label", "dtype": "i32", "shape": []}],
+ "layers": [
+  {"name": "q", "kind": "linear", "inputs": ["image"], "out_features": 16},
+  {"name": "k", "kind": "linear", "inputs": ["image"], "out_features": 8, "bias": false},
+  {"name": "v", "kind": "linear", "inputs": ["image"], "out_features": 8},
+  {"name": "self", "kind": "attention", "inputs": ["q", "k", "v"], "heads": 4, "kv_heads": 2,
+   "causal": true},
+  {"name": "out", "kind": "linear", "inputs": ["self"], "out_features": 8},
+  {"name": "curve", "kind": "tanh", "inputs": ["out"]},
+  {"name": "look", "kind": "additive_attention", "inputs": ["curve", "v", "label"]},
+  {"name": "few", "kind": "linear", "inputs": ["look"], "out_features": 2},
+  {"name": "flat", "kind": "flatten", "inputs": ["few"]},
+  {"name": "fc", "kind": "linear", "inputs": ["flat"], "out_features": 10},
+  {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["fc", "label"]}]}
+END
 idx_data data
 # A minibatch is the whole data set, so that the order of the samples does not matter.
 for batch in 110 22 11; do
 	profile judged.json $batch >judged-$batch
 done
+profile looking.json 22 >looking-22
 
 # Both directions, lengths, and state that goes on.
 cat >sequences.json <<'END'
@@ -79,7 +99,11 @@ done <<END
 11 - 5
 11 0.5 1 2
 END
+test_ok "attention and additive attention, replicas 1 1" '
+	network=looking
+	judged 22 1 1'
 test_ok "the comparison can fail" '
+	network=judged
 	judged 22 1
 	status 4 python3 "$PD_SOURCE/test/torch-judge.py" judged.json data "$(at ck 1)" "$(at ck 6)" 4'
 network=sequences network_data=sequences-data
