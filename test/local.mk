@@ -115,7 +115,7 @@ LONG_TESTS = test/t7008-hosts.sh test/t7002-kill.sh test/t4003-pairs.sh test/t40
 # through.
 SANITIZED_SKIP = $(LARGE_TESTS) test/t2002-released.sh test/t6002-mpirun.sh \
 	test/t6003-slurm.sh test/t6004-topo.sh test/t7008-hosts.sh \
-	test/t8001-manual.sh test/t8002-layers.sh
+	test/t8001-manual.sh test/t8002-layers.sh test/t8004-gpu-first.sh
 .PHONY: print-alone-tests print-beside-tests print-programs print-sanitized-tests
 print-alone-tests:
 	@echo $(filter $(ALONE_TESTS),$(TESTS))
@@ -144,6 +144,7 @@ check-gpu: all
 	fi
 print-gpu-tests:
 	@echo $(GPU_TESTS)
+CLEANFILES += check-gpu.err
 # measured, not tested
 check_PROGRAMS += test/bench/replay-speed test/bench/speed
 EXTRA_DIST += test/bench/mixed.sh test/bench/sum-of-layers.sh test/bench/two-workers.sh \

@@ -36,7 +36,7 @@ test_ok "replicas of one minibatch each are no faster than can be" '
 	pd-plan --schedule=none --stages=3x11,6x19,3x10 -t 40@9GB/s chain.json | jq -e "
 		.predicted.period_ns >= .predicted.lower_bound_ns and
 		.predicted.period_ns > 3200000 and .predicted.period_ns < 3700000"'
-test_ok "updates of thousands of microbatches, with all that they take" '
+test_row search "updates of thousands of microbatches, with all that they take" '
 	for m in 1000 1028 4000 40000; do
 		pd-plan --schedule=gpipe --microbatches=$m --stages=3,3,3,3 -t 4@1GB/s chain.json |
 			jq -e ".predicted | .period_ns > .lower_bound_ns and .period_ns < 9028000"
@@ -54,7 +54,7 @@ put("activation_bytes"; [4, 4, 77, 71, 0, 3296, 14, 2577] | map(1000 * .)) |
 put("parameter_bytes"; [3706, 97, 238, 87337, 0, 0, 0, 10874] | map(1000 * .)) |
 .layers[3].inputs = ["l2", "l1"] | .layers[7].inputs = ["l6", "l1"]
 END
-test_ok "no plan takes longer than data parallelism, if that fits" '
+test_row search "no plan takes longer than data parallelism, if that fits" '
 	chain 8 | jq -f far.jq >far.json
 	pd-plan -t 40@4GB/s,3@7GB/s+5us far.json | jq -c .predicted >out; cat out
 	jq -e ".period_ns <= .data_parallel.period_ns" out'
@@ -178,7 +178,7 @@ test_ok "less is kept: 2bw and flush against stashing" '
 	done >bytes
 	sort -nr bytes | cmp - bytes
 	[ "$(sort -u bytes | wc -l)" -eq 3 ]'
-test_ok "auto: the fastest of those that fit, no slower than any of them by name" '
+test_row search "auto: the fastest of those that fit, no slower than any of them by name" '
 	for limit in 100MB 12MB; do
 		pd-plan -t 4@1GB/s -m $limit --schedule=auto chain.json >auto.json
 		pd-replay auto.json >out
@@ -230,7 +230,7 @@ deep() {
 	jq -c "[.predicted.period_ns, .predicted.memory_bytes, .stages[].recompute]" a.json
 	jq -e "$filter" a.json
 }
-test_ok "recomputation is chosen for want of memory, where that is faster" '
+test_row search "recomputation is chosen for want of memory, where that is faster" '
 	deep "all(.stages[]; .recompute | not)" -s -m 200MB
 	deep "any(.stages[]; .recompute) and any(.stages[]; .recompute | not)" -s -m 40MB
 	cp a.json auto.json
@@ -243,7 +243,7 @@ test_ok "recomputation is chosen for want of memory, where that is faster" '
 		deep "any(.stages[]; .recompute) and .predicted.memory_bytes <= 30000000" \
 			-s -m 30MB $options
 	done'
-test_ok "auto: the bound is that of all schedules, also of those that do not fit" '
+test_row search "auto: the bound is that of all schedules, also of those that do not fit" '
 	set -- -t 4@1GB/s -s --recompute=none --weights=flush --microbatches=4
 	for schedule in 1f1b zb-h1 gpipe interleaved; do
 		pd-plan "$@" --schedule=$schedule deep.json | jq .predicted.lower_bound_ns
@@ -291,7 +291,7 @@ test_ok "names and combinations that cannot be are refused in one sentence" '
 	refused "only schedule \"interleaved\" has chunks" --chunks=2
 	refused "prices schedule 1f1b" --cost=sosp19 --weights=2bw
 	status 2 pd-plan --cost=other -t 2@1GB/s chain.json 2>err; one_line err'
-test_ok "200 stages in a row" '
+test_row search "200 stages in a row" '
 	pd-plan --straight -c sosp19 -t 200@10GB/s long.json | jq -e ".stages | length == 200"
 	pd-plan --stages="$(yes 1 | head -200 | paste -s -d, -)" -t 200@10GB/s long.json |
 		jq -e ".predicted.period_ns >= 3000000"'
@@ -387,7 +387,7 @@ test_ok "ranks that share processors: the period is what pd-replay says of the s
 	pd-plan -e -t 4@1GB/s --stages=3,3,3,3 --processors=2 chain.json 2>err |
 		jq -e ".predicted.period_ns / 18e6 | . >= 1 and . < 1.01"
 	cat err; grep -q "^limit: the processors that ranks share, the busiest for 18 ms" err'
-test_ok "no more ranks than processors where more are not faster" '
+test_row search "no more ranks than processors where more are not faster" '
 	chain 6 | pd-plan -t 4@1GB/s --processors=1 |
 		jq -e "[.stages[].replicas] == [1] and .predicted.period_ns == 18000000"
 	pd-plan -t 4@1GB/s --processors=2 chain.json >a.json

@@ -30,16 +30,6 @@ for replicas in "1" "3 2 1" "1 1" "1 1 1" "2 1" "1 2" "1 1 1 1 1 1 1"; do
 		as_predicted --minibatches=2
 		as_planned'
 done
-for batch in 1 2; do
-	profile "$MODELS/resnet18.json" $batch >resnet18
-	test_row resnet18 "resnet18, batch $batch" '
-		for replicas in "1" "1 1 1 1" "2 1"; do
-			plan resnet18 $replicas >plan.json
-			as_predicted --minibatches=1
-			as_planned
-		done
-		again resnet18 1 1 1'
-done
 # A run may happen to need less than it has room for at once; with these times a replay does not.
 test_ok 'what a picture shows of a run never exceeds what was predicted' '
 	plan residual 1 1 1 >plan.json

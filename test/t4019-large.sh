@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Networks of hundreds of megabytes, once: profiled, planned, trained, in the memory that was
+# Large networks, once: profiled, planned, trained, in the memory that was
 # predicted; and with recomputation.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
@@ -23,5 +23,13 @@ END
 test_ok "resnet50, three stages that recompute" 'again large 1 1 1'
 profile "$MODELS/alexnet.json" 1 >alexnet
 test_ok "alexnet, three stages that recompute" 'again alexnet 1 1 1'
+profile "$MODELS/resnet18.json" 2 >resnet18
+for replicas in "1" "1 1 1 1" "2 1"; do
+	test_ok "resnet18, replicas $replicas" '
+		plan resnet18 $replicas >plan.json
+		as_predicted --minibatches=1
+		as_planned'
+done
+test_ok "resnet18, three stages that recompute" 'again resnet18 1 1 1'
 
 test_done

@@ -152,7 +152,7 @@ test_ok "pd-run killed: the trace of before stays, and nothing of the new one" '
 test_ok "and killed while it puts the trace together" '
 	for try in 1 2 3; do
 		rm -rf ck
-		begin plan-2 --minibatches=1000
+		begin plan-2 --minibatches=300
 		until grep -q outcome out; do sleep 0.01; done
 		sleep 0.00$try
 		kill -KILL "$run" || :

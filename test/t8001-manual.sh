@@ -164,9 +164,9 @@ for page in "$man"/*.1; do
 	examples "$program" <commands
 done
 
-# README's, with a run of seconds in place of one of minutes.
+# README's, with seconds in place of minutes.
 sed -n '/^    pd-[a-z]* [^ ]/s/^ *//p' "$PD_SOURCE/README" >commands
 test_ok "README has commands" '[ "$(wc -l <commands)" -ge 4 ] && grep -q "^pd-run .*--epochs=4 " commands'
-sed 's/--epochs=4/--minibatches=20/' commands >shorter
+sed 's/--epochs=4/--minibatches=20/; s/^pd-profile /&--iterations=3 /' commands >shorter
 examples README <shorter
 test_done
