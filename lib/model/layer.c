@@ -42,6 +42,7 @@ static const struct attribute {
 	{ "momentum", REAL, offsetof(struct pd_layer, momentum), 0, 1 },
 	{ "hidden_size", COUNT, offsetof(struct pd_layer, hidden_size), 1,
 	  (PD_MAX_EXTENT) / 4 },
+	{ "biases", COUNT, offsetof(struct pd_layer, biases), 1, 2 },
 	{ "lanes", COUNT, offsetof(struct pd_layer, lanes), 0, PD_MAX_EXTENT },
 	{ "bidirectional", FLAG, offsetof(struct pd_layer, bidirectional), 0, 0 },
 	/* not 1: what is kept is divided by 1 - p */

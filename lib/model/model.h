@@ -102,6 +102,7 @@ struct pd_layer {
 	int64_t ignore_index;           /* softmax_cross_entropy */
 	double label_smoothing;
 	int64_t hidden_size, lanes;     /* lstm; lanes: whose state is carried on; 0: none */
+	int64_t biases;                 /* lstm: of a gate; 0 without bias once shapes are known */
 	bool bidirectional;
 	double weight_dropout;
 

@@ -613,8 +613,10 @@ static int add_direction(const struct work *w, const char *const names[4])
 	if (add_gates(w, names[0], 2, w->in->size[1]) < 0 ||
 	    add_gates(w, names[1], 2, layer->hidden_size) < 0)
 		return -1;
-	return layer->bias && (add_gates(w, names[2], 1, 0) < 0 || add_gates(w, names[3], 1, 0) < 0)
-		? -1 : 0;
+	for (int64_t b = 0; b < layer->biases; b++)
+		if (add_gates(w, names[2 + b], 1, 0) < 0)
+			return -1;
+	return 0;
 }
 
 static int check_lengths(const struct work *w)
@@ -648,6 +650,8 @@ static int infer_lstm(const struct work *w)
 	if (layer->lanes > 0 && layer->bidirectional)
 		return complain(w, "has lanes and is bidirectional: expected one of the two, since "
 				"the reversed direction begins at the end");
+	if (!layer->bias)
+		layer->biases = 0;
 	layer->output = (struct pd_shape){ 2, { w->in->size[0],
 						layer->hidden_size * (layer->bidirectional ? 2 : 1) } };
 	if (check_lengths(w) < 0 || add_direction(w, names[0]) < 0 ||

@@ -938,6 +938,8 @@ static const struct lstm_case lstm_cases[] = {
 	{ 7, 5, 6, 3, "", false },
 	{ 9, 16, 32, 8, "", false },
 	{ 10, 7, 17, 4, ", 'bias': false", false },
+	{ 6, 5, 11, 4, ", 'biases': 1", false },
+	{ 9, 4, 7, 6, ", 'biases': 1, 'bidirectional': true", true },
 	{ 8, 6, 9, 5, ", 'bidirectional': true", false },
 	{ 11, 5, 7, 9, ", 'bidirectional': true", true },
 	{ 10, 3, 20, 9, ", 'bidirectional': true, 'bias': false, 'weight_dropout': 0.3", true },

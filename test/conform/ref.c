@@ -882,7 +882,7 @@ struct lstm {
 static struct lstm lstm_of(const struct job *j, int64_t n, int d)
 {
 	int64_t hidden = j->layer->hidden_size, steps = j->in->size[0];
-	int directions = j->layer->bidirectional ? 2 : 1, parameters = j->layer->bias ? 4 : 2;
+	int directions = j->layer->bidirectional ? 2 : 1, parameters = 2 + (int)j->layer->biases;
 	int64_t rows = j->r->batch * steps * directions;
 	struct lstm m = {
 		.j = j, .steps = steps, .inputs = j->in->size[1], .hidden = hidden, .n = n, .d = d,
@@ -939,8 +939,10 @@ static double *lstm_lane(const struct lstm *m, bool cells)
 
 static double lstm_gate(const struct lstm *m, const double *x, const double *h, int64_t g)
 {
-	double sum = m->j->layer->bias ? m->w[2][g] + m->w[3][g] : 0;
+	double sum = 0;
 
+	for (int64_t b = 0; b < m->j->layer->biases; b++)
+		sum += m->w[2 + b][g];
 	for (int64_t k = 0; k < m->inputs; k++)
 		sum += m->w[0][g * m->inputs + k] * x[k];
 	for (int64_t k = 0; k < m->hidden; k++)
@@ -999,8 +1001,8 @@ static void lstm_pass_on(const struct lstm *m, int64_t s, int64_t g, double slop
 		dh[k] += slope * factor * m->w[1][g * m->hidden + k];
 		m->dw[1][g * m->hidden + k] += slope * factor * h[k];
 	}
-	for (int p = 2; p < 4 && m->j->layer->bias; p++)
-		m->dw[p][g] += slope;
+	for (int64_t b = 0; b < m->j->layer->biases; b++)
+		m->dw[2 + b][g] += slope;
 }
 
 static void lstm_back(const struct lstm *m)

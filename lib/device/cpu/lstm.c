@@ -307,7 +307,7 @@ enum { INPUT, HIDDEN, INPUT_BIAS, HIDDEN_BIAS };
 
 static int parameter(const struct way *w, int which)
 {
-	return w->direction * (w->l->layer->bias ? 4 : 2) + which;
+	return w->direction * (2 + (int)w->l->layer->biases) + which;
 }
 
 /* Where a row of this direction lies in what the layer gives, or in the gradient of that. */
@@ -432,6 +432,8 @@ static void add_biases(const struct way *w, float *bias)
 	if (!l->layer->bias)
 		return;
 	widen(w, bias, l->parameters[parameter(w, INPUT_BIAS)], count);
+	if (l->layer->biases < 2)
+		return;
 	widen(w, second, l->parameters[parameter(w, HIDDEN_BIAS)], count);
 	for (int64_t j = 0; j < count; j++)
 		bias[j] += second[j];
@@ -758,7 +760,8 @@ static void back_biases(const struct way *w, const char *kept)
 			add_to(first + at, row, count);
 		}
 	}
-	memcpy(w->l->diff_parameters[parameter(w, HIDDEN_BIAS)], first, floats(all));
+	if (w->l->layer->biases > 1)
+		memcpy(w->l->diff_parameters[parameter(w, HIDDEN_BIAS)], first, floats(all));
 }
 
 static int run_weights_op(const struct way *w, const struct weights_op *op, const void *rows,

@@ -181,7 +181,7 @@ static int queued(const struct way *w, cudaError_t status, struct pd_error *err)
 
 static int parameter(const struct way *w, int which)
 {
-	return w->direction * (w->l->layer->bias ? 4 : 2) + which;
+	return w->direction * (2 + (int)w->l->layer->biases) + which;
 }
 
 /* Of what the layer gives, or of the gradient of that: the first number of this direction. */
@@ -237,9 +237,9 @@ static int steps_forward(const struct way *w, const void *weights, float *sums,
 			 struct pd_error *err)
 {
 	struct lstm *m = w->m;
-	bool bias = w->l->layer->bias;
-	const void *biases[] = { bias ? w->l->parameters[parameter(w, INPUT_BIAS)] : NULL,
-				 bias ? w->l->parameters[parameter(w, HIDDEN_BIAS)] : NULL };
+	int64_t count = w->l->layer->biases;
+	const void *biases[] = { count > 0 ? w->l->parameters[parameter(w, INPUT_BIAS)] : NULL,
+				 count > 1 ? w->l->parameters[parameter(w, HIDDEN_BIAS)] : NULL };
 	void *hidden = scratch(w, m->forward.hidden);
 
 	for (int64_t step = 0; step < m->steps; step++) {
@@ -347,6 +347,8 @@ static int back_biases(const struct way *w, const char *kept, struct pd_error *e
 	if (queued(w, pd_kernel_bias_back(w->stream, w->dtype, of_input, NULL, kept, w->m->rows,
 					  4 * w->m->hidden, 1), err) < 0)
 		return -1;
+	if (l->layer->biases < 2)
+		return 0;
 	return l->net->device->copy(l->net, l->diff_parameters[parameter(w, HIDDEN_BIAS)], of_input,
 				    floats(4 * w->m->hidden), err);
 }

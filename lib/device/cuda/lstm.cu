@@ -114,9 +114,11 @@ __global__ static void forward(struct pd_kernel_lstm m, int64_t step, const floa
 		for (int g = 0; g < 4; g++) {
 			float sum = sums[(row * 4 + g) * m.hidden + j];
 
-			if (biases.input)
+			if (biases.input && biases.hidden)
 				sum += (float)biases.input[g * m.hidden + j] +
 				       (float)biases.hidden[g * m.hidden + j];
+			else if (biases.input)
+				sum += (float)biases.input[g * m.hidden + j];
 			if (product)
 				sum += product[(n * 4 + g) * m.hidden + j];
 			gate[g] = g == 2 ? tanhf(sum) : logistic(sum);
