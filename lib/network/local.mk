@@ -3,4 +3,5 @@ lib_libpd_a_SOURCES += \
 	lib/network/family.c \
 	lib/network/image.c \
 	lib/network/network.h lib/network/option.def \
+	lib/network/recurrent.c \
 	lib/network/transformer.c

@@ -67,6 +67,36 @@ static void test_megatron(const char *preset, int64_t layers, int64_t h, int64_t
 	pd_model_free(model);
 }
 
+static void test_awd(void)
+{
+	struct pd_model *model = model_of("awd-lm");
+
+	if (!ok(model != NULL, "awd-lm is a model"))
+		return;
+	is_int(parameters(model, "embedding"), 10000 * 400, "awd-lm: embedding");
+	is_int(parameters(model, "lstm1"), 4 * 1150 * (400 + 1150 + 2), "awd-lm: 400 to 1150");
+	is_int(parameters(model, "lstm2"), 4 * 1150 * (1150 + 1150 + 2), "awd-lm: 1150 to 1150");
+	is_int(parameters(model, "lstm3"), 4 * 400 * (1150 + 400 + 2), "awd-lm: 1150 to 400");
+	is_int(parameters(model, "decoder"), 10000, "awd-lm: a bias beside the shared weight");
+	is_int(parameters(model, ""), 24221600, "awd-lm: in all");
+	pd_model_free(model);
+}
+
+static void test_s2vt(void)
+{
+	struct pd_model *model = model_of("s2vt");
+
+	if (!ok(model != NULL, "s2vt is a model"))
+		return;
+	is_int(parameters(model, "frame"), 4097 * 500, "s2vt: 4096 to 500");
+	is_int(parameters(model, "word"), 46168 * 500, "s2vt: words");
+	is_int(parameters(model, "lstm1"), 4 * 1000 * (500 + 1000 + 1), "s2vt: first LSTM, one bias");
+	is_int(parameters(model, "lstm2"), 4 * 1000 * (1501 + 1000 + 1), "s2vt: second, one bias");
+	is_int(parameters(model, "classifier"), 46168 * 1001, "s2vt: 1000 to words");
+	is_int(4 * parameters(model, ""), 349434672, "s2vt: bytes in all");
+	pd_model_free(model);
+}
+
 static void test_llama(void)
 {
 	struct pd_model *model = model_of("llama-3-8b");
@@ -90,7 +120,7 @@ static void test_totals(void)
 		{ "gpt-1.3b", 1312673792 }, { "gpt-2.2b", 2156474880 }, { "gpt-3.8b", 3781269504 },
 		{ "bert-336m", 336297858 }, { "bert-2.2b", 2121724290 }, { "bert-3.8b", 3739643778 },
 		{ "llama-2-7b", 6738415616 }, { "llama-2-13b", 13015864320 },
-		{ "tinyllama", 1100048384 },
+		{ "tinyllama", 1100048384 }, { "awd-lm-6", 101997200 },
 	};
 
 	for (size_t i = 0; i < sizeof(expected) / sizeof(*expected); i++) {
@@ -107,6 +137,8 @@ int main(void)
 	test_megatron("gpt-355m", 24, 1024, 50304, false);
 	test_megatron("bert-2.2b", 32, 2304, 30592, true);
 	test_llama();
+	test_awd();
+	test_s2vt();
 	test_totals();
 	return done_testing();
 }

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Networks of LSTMs that PipeDream trains. */
+#include "network/builder.h"
+
+#include <inttypes.h>
+
+static const char *beside(struct pd_network *n, const char *name, const char *inputs)
+{
+	return pd_network_layer(n, "concat", name, inputs, "{s:i}", "dim", -1);
+}
+
+/* ---- AWD-LM ---- */
+
+#define DROPOUT_INPUT 0.4
+#define DROPOUT_HIDDEN 0.25
+#define DROPOUT_WEIGHT 0.5
+
+/* One mask for all places of a sample. */
+static const char *locked_dropout(struct pd_network *n, const char *name, const char *in, double p)
+{
+	return p > 0 ? pd_network_layer(n, "dropout", name, in, "{s:f, s:i}", "p", p, "shared_dim", 1)
+		     : in;
+}
+
+static const char *awd_lstm(struct pd_network *n, int64_t number, const char *in,
+			    const struct pd_network_size *size)
+{
+	bool last = number == size->layers;
+	json_t *more = json_pack("{s:I}", "hidden_size",
+				 (json_int_t)(last && !size->untied ? size->embedding : size->hidden));
+
+	if (size->dropout > 0)
+		json_object_set_new(more, "weight_dropout", json_real(DROPOUT_WEIGHT));
+	if (size->lanes > 0)
+		json_object_set_new(more, "lanes", json_integer(size->lanes));
+	return pd_network_layer(n, "lstm", pd_network_name(n, "lstm%" PRId64, number), in, "o", more);
+}
+
+static const char *awd_decoder(struct pd_network *n, const char *in,
+			       const struct pd_network_size *size)
+{
+	if (size->untied)
+		return pd_network_linear(n, "decoder", in, size->vocabulary);
+	in = pd_network_layer(n, "linear", "decoder", in, "{s:I, s:b, s:s}", "out_features",
+			      (json_int_t)size->vocabulary, "bias", 0, "shares", "embedding");
+	return pd_network_layer(n, "bias", "decoder.bias", in, NULL);
+}
+
+/* Merity et al. 2017; --dropout is that of the output, and 0 takes away all of them. */
+static int build_awd(struct pd_network *n, const struct pd_network_size *size, struct pd_error *err)
+{
+	const char *at;
+	bool drops = size->dropout > 0;
+
+	(void)err;
+	pd_network_input(n, "tokens", "i32", 1, size->sequence);
+	pd_network_input(n, "labels", "i32", 1, size->sequence);
+	at = pd_network_layer(n, "embedding", "embedding", "tokens", "{s:I, s:I, s:{s:s}}",
+			      "num_embeddings", (json_int_t)size->vocabulary, "embedding_dim",
+			      (json_int_t)size->embedding, "init", "weight", "uniform(0.1)");
+	at = locked_dropout(n, "dropout0", at, drops ? DROPOUT_INPUT : 0);
+	for (int64_t l = 1; l <= size->layers; l++) {
+		double p = l == size->layers ? size->dropout : drops ? DROPOUT_HIDDEN : 0;
+
+		at = awd_lstm(n, l, at, size);
+		at = locked_dropout(n, pd_network_name(n, "dropout%" PRId64, l), at, p);
+	}
+	at = awd_decoder(n, at, size);
+	pd_network_layer(n, "softmax_cross_entropy", "loss", pd_network_name(n, "%s labels", at), NULL);
+	return 0;
+}
+
+/* ---- S2VT ---- */
+
+#define S2VT_BOUND "uniform(0.08)"
+
+static const char *s2vt_lstm(struct pd_network *n, const char *name, const char *in, int64_t hidden)
+{
+	return pd_network_layer(n, "lstm", name, in, "{s:I, s:i, s:{s:s, s:s, s:i}}", "hidden_size",
+				(json_int_t)hidden, "biases", 1, "init", "weight_ih_l0", S2VT_BOUND,
+				"weight_hh_l0", S2VT_BOUND, "bias_ih_l0", 0);
+}
+
+/*
+ * Venugopalan et al. 2015.  Steps are those of the frames, then those of the words: `frames` is 0 in
+ * the latter, `words` 0 and `stage` 0 in the former; labels are -1 where there is nothing to say.
+ */
+static int build_s2vt(struct pd_network *n, const struct pd_network_size *size,
+		      struct pd_error *err)
+{
+	const char *frames, *words, *at;
+
+	(void)err;
+	pd_network_input(n, "frames", "f32", 2, size->sequence, size->features);
+	pd_network_input(n, "words", "i32", 1, size->sequence);
+	pd_network_input(n, "stage", "f32", 2, size->sequence, INT64_C(1));
+	pd_network_input(n, "labels", "i32", 1, size->sequence);
+	frames = pd_network_layer(n, "linear", "frame", "frames", "{s:I, s:{s:s}}", "out_features",
+				  (json_int_t)size->embedding, "init", "weight", S2VT_BOUND);
+	words = pd_network_layer(n, "embedding", "word", "words", "{s:I, s:I, s:{s:s}}",
+				 "num_embeddings", (json_int_t)size->vocabulary, "embedding_dim",
+				 (json_int_t)size->embedding, "init", "weight", S2VT_BOUND);
+	at = s2vt_lstm(n, "lstm1", frames, size->hidden);
+	at = beside(n, "concat", pd_network_name(n, "%s %s stage", at, words));
+	at = s2vt_lstm(n, "lstm2", at, size->hidden);
+	at = pd_network_layer(n, "linear", "classifier", at, "{s:I, s:{s:s}}", "out_features",
+			      (json_int_t)size->vocabulary, "init", "weight", S2VT_BOUND);
+	pd_network_layer(n, "softmax_cross_entropy", "loss", pd_network_name(n, "%s labels", at),
+			 "{s:i}", "ignore_index", -1);
+	return 0;
+}
+
+const struct pd_family pd_family_awd = {
+	"awd-lm", "a language model of LSTMs", (const struct pd_preset[]){
+		{ "awd-lm", "layers=3 hidden=1150 embedding=400 vocabulary=10000 sequence=70 lanes=20 "
+		  "untied=false dropout=0.4" },
+		{ "awd-lm-6", "layers=6 hidden=1600 lanes=80" }, { NULL } }, build_awd
+};
+const struct pd_family pd_family_s2vt = {
+	"s2vt", "LSTMs that describe a video", (const struct pd_preset[]){
+		{ "s2vt", "hidden=1000 embedding=500 features=4096 vocabulary=46168 sequence=80" },
+		{ NULL } }, build_s2vt
+};
