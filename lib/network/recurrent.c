@@ -1,12 +1,101 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Networks of LSTMs that PipeDream trains. */
+/* Networks of LSTMs: the translator, the language model and the captioner that PipeDream trains. */
 #include "network/builder.h"
 
 #include <inttypes.h>
+#include <math.h>
+
+static const char *lstm(struct pd_network *n, const char *name, const char *in, int64_t hidden)
+{
+	return pd_network_layer(n, "lstm", name, in, "{s:I}", "hidden_size", (json_int_t)hidden);
+}
 
 static const char *beside(struct pd_network *n, const char *name, const char *inputs)
 {
 	return pd_network_layer(n, "concat", name, inputs, "{s:i}", "dim", -1);
+}
+
+/* ---- GNMT ---- */
+
+static const char *gnmt_embedding(struct pd_network *n, const char *name, const char *in,
+				  const struct pd_network_size *size)
+{
+	return pd_network_layer(n, "embedding", name, in, "{s:I, s:I, s:i}", "num_embeddings",
+				(json_int_t)size->vocabulary, "embedding_dim",
+				(json_int_t)size->hidden, "padding_idx", 0);
+}
+
+static const char *gnmt_dropped(struct pd_network *n, const char *layer, const char *in,
+				const struct pd_network_size *size)
+{
+	return pd_network_dropout(n, pd_network_name(n, "%s.dropout", layer), in, size->dropout);
+}
+
+static const char *gnmt_residual(struct pd_network *n, const char *layer, const char *in,
+				 const char *out)
+{
+	return pd_network_layer(n, "add", pd_network_name(n, "%s.add", layer),
+				pd_network_name(n, "%s %s", out, in), NULL);
+}
+
+/* The first layer reads in both directions, and needs to know where a sentence ends. */
+static const char *gnmt_encoder(struct pd_network *n, const struct pd_network_size *size)
+{
+	const char *at = gnmt_embedding(n, "encoder.embedding", "source", size);
+
+	at = pd_network_layer(n, "lstm", "encoder.1", pd_network_name(n, "%s source_length", at),
+			      "{s:I, s:b}", "hidden_size", (json_int_t)size->hidden,
+			      "bidirectional", 1);
+	for (int64_t l = 2; l <= size->layers; l++) {
+		const char *name = pd_network_name(n, "encoder.%" PRId64, l);
+		const char *out = lstm(n, name, gnmt_dropped(n, name, at, size), size->hidden);
+
+		at = l > 2 ? gnmt_residual(n, name, at, out) : out;
+	}
+	return at;
+}
+
+/* The context that the first layer's output asks for goes into each of the others, undropped. */
+static const char *gnmt_decoder(struct pd_network *n, const char *encoder,
+				const struct pd_network_size *size)
+{
+	const char *at = gnmt_embedding(n, "decoder.embedding", "target", size), *context;
+
+	at = lstm(n, "decoder.1", at, size->hidden);
+	context = pd_network_layer(n, "additive_attention", "attention",
+				   pd_network_name(n, "%s %s source_length", at, encoder), NULL);
+	for (int64_t l = 2; l <= size->layers; l++) {
+		const char *name = pd_network_name(n, "decoder.%" PRId64, l);
+		const char *in = gnmt_dropped(n, name, at, size), *out;
+
+		in = beside(n, pd_network_name(n, "%s.concat", name),
+			    pd_network_name(n, "%s %s", in, context));
+		out = lstm(n, name, in, size->hidden);
+		at = l > 2 ? gnmt_residual(n, name, at, out) : out;
+	}
+	return at;
+}
+
+/*
+ * Wu et al. 2016, as PipeDream has it: one attention, normalised (Bahdanau), whose query is the first
+ * decoder layer's output.  Token 0 is padding.
+ */
+static int build_gnmt(struct pd_network *n, const struct pd_network_size *size,
+		      struct pd_error *err)
+{
+	const char *bound = pd_network_name(n, "uniform(%g)", 1 / sqrt((double)size->hidden)), *at;
+
+	(void)err;
+	pd_network_input(n, "source", "i32", 1, size->sequence);
+	pd_network_input(n, "source_length", "i32", 0);
+	pd_network_input(n, "target", "i32", 1, size->sequence);
+	pd_network_input(n, "labels", "i32", 1, size->sequence);
+	at = gnmt_decoder(n, gnmt_encoder(n, size), size);
+	at = pd_network_layer(n, "linear", "classifier", at, "{s:I, s:{s:s, s:s}}", "out_features",
+			      (json_int_t)size->vocabulary, "init", "weight", bound, "bias", bound);
+	pd_network_layer(n, "softmax_cross_entropy", "loss", pd_network_name(n, "%s labels", at),
+			 "{s:i, s:f}", "ignore_index", 0, "label_smoothing", 0.1);
+	return 0;
 }
 
 /* ---- AWD-LM ---- */
@@ -110,6 +199,11 @@ static int build_s2vt(struct pd_network *n, const struct pd_network_size *size,
 	return 0;
 }
 
+const struct pd_family pd_family_gnmt = {
+	"gnmt", "LSTMs that translate", (const struct pd_preset[]){
+		{ "gnmt-8", "layers=4 hidden=1024 vocabulary=32320 sequence=50 dropout=0.2" },
+		{ "gnmt-16", "layers=8" }, { NULL } }, build_gnmt
+};
 const struct pd_family pd_family_awd = {
 	"awd-lm", "a language model of LSTMs", (const struct pd_preset[]){
 		{ "awd-lm", "layers=3 hidden=1150 embedding=400 vocabulary=10000 sequence=70 lanes=20 "

@@ -41,6 +41,27 @@ static int64_t parameters(const struct pd_model *model, const char *prefix)
 	return sum;
 }
 
+/* GNMT as PipeDream profiled it, in bytes of f32. */
+static void test_gnmt(void)
+{
+	static const struct {
+		const char *layers;
+		int64_t bytes;
+	} expected[] = {
+		{ "encoder.embedding", 132382720 }, { "decoder.embedding", 132382720 },
+		{ "encoder.1", 67174400 }, { "encoder.2", 50364416 }, { "encoder.3", 33587200 },
+		{ "encoder.4", 33587200 }, { "decoder.1", 33587200 }, { "attention", 8396804 },
+		{ "decoder.2", 50364416 }, { "decoder.3", 50364416 }, { "decoder.4", 50364416 },
+		{ "classifier", 132512000 }, { "", 775067908 },
+	};
+	struct pd_model *model = model_of("gnmt-8");
+
+	for (size_t i = 0; model && i < sizeof(expected) / sizeof(*expected); i++)
+		is_int(4 * parameters(model, expected[i].layers), expected[i].bytes,
+		       "gnmt-8, %s", *expected[i].layers ? expected[i].layers : "in all");
+	pd_model_free(model);
+}
+
 /* Megatron's blocks have 12 h^2 + 13 h, and what is around them. */
 static void test_megatron(const char *preset, int64_t layers, int64_t h, int64_t vocabulary,
 			  bool bert)
@@ -116,7 +137,7 @@ static void test_totals(void)
 		const char *preset;
 		int64_t parameters;
 	} expected[] = {
-		{ "gpt2", 124439808 }, { "gpt-355m", 354347008 },
+		{ "gnmt-16", 1110874372 / 4 }, { "gpt2", 124439808 }, { "gpt-355m", 354347008 },
 		{ "gpt-1.3b", 1312673792 }, { "gpt-2.2b", 2156474880 }, { "gpt-3.8b", 3781269504 },
 		{ "bert-336m", 336297858 }, { "bert-2.2b", 2121724290 }, { "bert-3.8b", 3739643778 },
 		{ "llama-2-7b", 6738415616 }, { "llama-2-13b", 13015864320 },
@@ -134,6 +155,7 @@ static void test_totals(void)
 
 int main(void)
 {
+	test_gnmt();
 	test_megatron("gpt-355m", 24, 1024, 50304, false);
 	test_megatron("bert-2.2b", 32, 2304, 30592, true);
 	test_llama();
