@@ -3,7 +3,7 @@
 # What fuzzers begin with is right, and what they found once (bad-*) is refused in one sentence.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
-for kind in model profile topology plan schedule trace safetensors topology-string idx cifar npy; do
+for kind in model profile topology plan schedule trace safetensors topology-string idx cifar npy tokens; do
 	ln -s "$PD_BUILD/test/unit/seeds" "$kind"
 	set --
 	for file in "$PD_SOURCE/test/data/small-$kind".json* "$PD_SOURCE/test/data/fuzz/$kind"/*; do

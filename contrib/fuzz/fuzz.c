@@ -242,16 +242,8 @@ static void link_to(const char *name, const struct input *input)
 	free(path);
 }
 
-static void make_folder(int channels, int height, int width)
+static void make_folder_for(char *text)
 {
-	char *text = pd_format("{\"format\": \"pd-model\", \"version\": 1, \"name\": \"m\", \"inputs\": ["
-			       "{\"name\": \"x\", \"dtype\": \"f32\", \"shape\": [%d, %d, %d]}, "
-			       "{\"name\": \"y\", \"dtype\": \"i32\", \"shape\": []}], \"layers\": ["
-			       "{\"name\": \"f\", \"kind\": \"flatten\", \"inputs\": [\"x\"]}, "
-			       "{\"name\": \"l\", \"kind\": \"linear\", \"inputs\": [\"f\"], "
-			       "\"out_features\": 10}, {\"name\": \"e\", \"kind\": "
-			       "\"softmax_cross_entropy\", \"inputs\": [\"l\", \"y\"]}]}",
-			       channels, height, width);
 	json_t *value = json_loads(text, 0, NULL);
 
 	model = pd_model_parse("model", value, NULL);
@@ -259,6 +251,18 @@ static void make_folder(int channels, int height, int width)
 	free(text);
 	if (!model || !mkdtemp(folder))
 		abort();
+}
+
+static void make_folder(int channels, int height, int width)
+{
+	make_folder_for(pd_format("{\"format\": \"pd-model\", \"version\": 1, \"name\": \"m\", \"inputs\": ["
+			       "{\"name\": \"x\", \"dtype\": \"f32\", \"shape\": [%d, %d, %d]}, "
+			       "{\"name\": \"y\", \"dtype\": \"i32\", \"shape\": []}], \"layers\": ["
+			       "{\"name\": \"f\", \"kind\": \"flatten\", \"inputs\": [\"x\"]}, "
+			       "{\"name\": \"l\", \"kind\": \"linear\", \"inputs\": [\"f\"], "
+			       "\"out_features\": 10}, {\"name\": \"e\", \"kind\": "
+			       "\"softmax_cross_entropy\", \"inputs\": [\"l\", \"y\"]}]}",
+			       channels, height, width));
 }
 
 static void open_idx(const struct input *input)
@@ -303,19 +307,36 @@ static void open_npy(const struct input *input)
 	}
 }
 
+/* A vocabulary of 200, windows of 3. */
+static void open_tokens(const struct input *input)
+{
+	make_folder_for(pd_format("{\"format\": \"pd-model\", \"version\": 1, \"name\": \"m\", "
+				  "\"inputs\": [{\"name\": \"x\", \"dtype\": \"i32\", \"shape\": [3]}, "
+				  "{\"name\": \"y\", \"dtype\": \"i32\", \"shape\": [3]}], "
+				  "\"layers\": [{\"name\": \"w\", \"kind\": \"embedding\", "
+				  "\"inputs\": [\"x\"], \"num_embeddings\": 200, \"embedding_dim\": 2}, "
+				  "{\"name\": \"l\", \"kind\": \"linear\", \"inputs\": [\"w\"], "
+				  "\"out_features\": 200}, {\"name\": \"e\", \"kind\": "
+				  "\"softmax_cross_entropy\", \"inputs\": [\"l\", \"y\"]}]}"));
+	link_to("train.bin", input);
+	link_to("val.bin", input);
+}
+
 #define READ_SAMPLES 5000               /* of a set, at most */
 
 /* Samples can be read; whole numbers are in the range that the network takes. */
 static void use_set(const struct pd_dataset *set)
 {
 	float values[3 * 32 * 32];
-	int32_t label;
+	int32_t labels[3];
+	int64_t count = pd_shape_elements(&model->inputs[1].shape);
 
 	for (int64_t s = 0; s < set->samples && s < READ_SAMPLES; s++) {
 		set->format->read(set, 0, s, values);
-		set->format->read(set, 1, s, &label);
-		if (label < 0 || label >= pd_dataset_range(model, 1).limit)
-			abort();
+		set->format->read(set, 1, s, labels);
+		for (int64_t i = 0; i < count; i++)
+			if (labels[i] < 0 || labels[i] >= pd_dataset_range(model, 1).limit)
+				abort();
 	}
 }
 
@@ -344,7 +365,7 @@ static const struct kind {
 	{ "schedule", read_schedule, NULL }, { "trace", read_trace, NULL },
 	{ "safetensors", read_safetensors, NULL }, { "topology-string", read_string, NULL },
 	{ "idx", read_data, open_idx, true }, { "cifar", read_data, open_cifar },
-	{ "npy", read_data, open_npy, true },
+	{ "npy", read_data, open_npy, true }, { "tokens", read_data, open_tokens },
 };
 static const struct kind *kind;
 static struct input first;

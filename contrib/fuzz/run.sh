@@ -16,7 +16,7 @@ seconds=${1:?"usage: run.sh SECONDS [KIND...]"}
 shift
 [ $# -gt 0 ] ||
 	set -- model profile topology plan schedule trace safetensors topology-string idx cifar npy \
-		checkpoint
+		tokens checkpoint
 
 mkdir -p "$build" && cd "$build" || exit 3
 sanitize=address,undefined

@@ -1,0 +1,58 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A language model on a machine with nothing but Debian 12: builds, then trains a small GPT, divided
+# between two pipelined workers, on English prose or on a text of one's own:
+#
+#     sh contrib/text-run.sh [FILE.txt]
+#
+# It says how many bits the model needs for a byte of text that it was not trained on, and draws the
+# pipeline.  SIZE has options of pd-model, MINIBATCHES says how long it trains, RUN where its files go.
+set -eu
+
+source=$(cd "$(dirname "$0")/.." && pwd)
+build=${PD_BUILD:-$source/build}
+run=${RUN:-$build}
+text=${1:-}
+case $text in
+'' | /*) ;;
+*) text=$PWD/$text ;;
+esac
+if ! [ -x "$build/bin/pd-run" ]; then
+	sh "$source/contrib/packages.sh" build test >/dev/null
+	[ -x "$source/configure" ] || (cd "$source" && autoreconf -fi >/dev/null 2>&1)
+	mkdir -p "$build"
+	cd "$build"
+	[ -f Makefile ] || "$source/configure" --with-cuda=no >configure.out
+	make -j"$(nproc)" >make.out
+fi
+PATH=$build/bin:$PATH
+cd "$run"
+if [ -z "$text" ]; then
+	sh "$source/contrib/text-data.sh" text-data
+	text=text-data/prose
+fi
+
+say() { printf '\n\033[1m$ %s\033[0m\n' "$*" >&2; }
+
+size=${SIZE:---layers=4 --hidden=128 --heads=4 --sequence=128} minibatches=${MINIBATCHES:-600}
+say "pd-model gpt-bytes --dropout=0 $size | pd-profile --batch-size=16 >profile.json"
+# shellcheck disable=SC2086
+pd-model gpt-bytes --dropout=0 $size | pd-profile --batch-size=16 >profile.json
+say "pd-plan --gpus=2 --straight --explain profile.json >plan.json"
+pd-plan --gpus=2 --straight --explain profile.json >plan.json
+say "pd-run --data=$text --minibatches=$minibatches --optimizer=adamw --lr=0.002 --lr-warmup=50 \
+--lr-schedule=cosine --trace=trace.jsonl plan.json >report.jsonl"
+pd-run --data="$text" --minibatches="$minibatches" --optimizer=adamw --lr=0.002 --lr-warmup=50 \
+	--lr-schedule=cosine --trace=trace.jsonl plan.json >report.jsonl
+# a loss is in nats for a token, which is a byte here
+jq -r 'def bits: .loss / 0.6931471805599453 * 1000 | round / 1000;
+	if .event == "progress" then "minibatch \(.step): \(bits) bits per byte"
+	elif .event == "evaluation" then "what it has not seen: \(bits) bits per byte"
+	else empty end' report.jsonl
+say "pd-replay trace.jsonl"
+pd-replay trace.jsonl
+say "pd-replay --format=text --minibatches=12 trace.jsonl"
+pd-replay --format=text --minibatches=12 trace.jsonl
+pd-replay --format=svg --minibatches=12 trace.jsonl >pipeline.svg
+echo
+echo "Profile, plan, reports, trace and pipeline.svg are in $run."

@@ -1,0 +1,135 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Texts: tokens and bytes are trained on as the manual says, whatever the partition, and what cannot
+# be is refused in one sentence.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+. "$PD_SOURCE/test/train-lib.sh"
+
+# text BYTES SEED: words of a few letters
+text() {
+	awk -v n="$1" -v seed="$2" 'BEGIN {
+		srand(seed)
+		split("the a old new ship sea came went to from and .", word, " ")
+		while (bytes < n) {
+			w = word[1 + int(rand() * 12)] " "
+			bytes += length(w)
+			printf "%s", w
+		}
+	}'
+}
+# u16: bytes on standard input as numbers of 16 bits
+u16() {
+	od -An -v -tu1 | awk '{ for (i = 1; i <= NF; i++) printf "\\%03o\\000", $i; print "" }' |
+		while read -r line; do printf "$line"; done
+}
+mkdir letters tokens
+text 2000 1 >letters/train.txt
+text 300 2 >letters/val.txt
+u16 <letters/train.txt >tokens/train.bin
+u16 <letters/val.txt >tokens/val.bin
+cat letters/train.txt letters/val.txt | head -c 2000 >book.txt
+
+gpt="--layers=2 --hidden=16 --heads=2 --sequence=12 --vocabulary=256 --dropout=0.1"
+pd-model gpt $gpt --untied >gpt.json
+profile gpt.json 4 >gpt
+adam="--optimizer=adam --lr=0.003"
+for replicas in "1" "1 1" "2 1" "1 1 1"; do
+	test_row gpt "text, stages of $replicas: 30 minibatches of the published rule" '
+		plan gpt $replicas >plan.json
+		rm -rf ck
+		train ck plan.json $adam --minibatches=30 --data=letters >out
+		"$serial" $adam --minibatches=30 --data=letters --output=serial plan.json
+		"$same" serial "$(at ck 30)"'
+done
+plan gpt 1 1 >plan.json
+# losses DATA: of a run, without times
+losses() {
+	rm -rf ck
+	train ck plan.json $adam --minibatches=50 --report-every=10 --data="$1" |
+		jq -S -c "select(.event == \"progress\" or .event == \"evaluation\") | del(.samples_per_s)"
+}
+test_ok "tokens that are those bytes: the same losses, which fall" '
+	losses letters >one
+	losses tokens >two
+	[ "$(grep -c evaluation one)" -eq 2 ]
+	cmp one two
+	jq -s -e "map(select(.event == \"progress\").loss) | .[0] > .[-1] + 0.5" one
+	jq -s -e "map(select(.event == \"evaluation\").samples) == [24, 24]" one'
+test_ok "one text: its first nine tenths are trained on, the rest is evaluated" '
+	head -c 1800 book.txt >first
+	tail -c 200 book.txt >rest
+	mkdir parts
+	mv first parts/train.txt
+	mv rest parts/val.txt
+	losses book.txt >one
+	losses parts >two
+	cmp one two'
+test_ok "the header of llm.c is passed over" '
+	mkdir header
+	cp tokens/val.bin header
+	{ printf "\\210\\330\\064\\001\\001\\000\\000\\000"
+	  bytes=$(wc -c <tokens/train.bin)
+	  count=$((bytes / 2))
+	  printf "$(printf "\\\\%03o\\\\%03o\\\\000\\\\000" $((count % 256)) $((count / 256)))"
+	  head -c 1012 /dev/zero
+	  cat tokens/train.bin; } >header/train.bin
+	losses header >three
+	losses tokens >two
+	[ "$(grep -c evaluation three)" -eq 2 ]
+	cmp two three'
+test_ok "stopped and resumed: the same bits" '
+	resumed plan.json 40 9 23 -- $adam --data=letters'
+
+# refused WORDS DATA: in one sentence, and at once.
+refused() {
+	status 2 pd-run --data="$2" plan.json 2>err >out
+	cat err
+	one_line err && grep -q -e "^pd-run: $1" err && [ ! -s out ]
+}
+test_ok "a token outside of the vocabulary, and where it is" '
+	pd-model gpt $gpt --untied --vocabulary=100 >few.json
+	profile few.json 4 >few
+	plan few 1 1 >plan.json
+	refused "letters/train.txt: token 1[0-9][0-9] at place [0-9]*: expected one from 0 to 99, the model.s vocabulary" \
+		letters'
+test_ok "a model of images, too little text, nothing to evaluate on" '
+	residual_model >residual.json
+	profile residual.json 4 >residual
+	plan residual 1 1 >plan.json
+	refused "letters: holds text: expected a model whose inputs are i32" letters
+	plan gpt 1 1 >plan.json
+	head -c 12 letters/train.txt >short.txt
+	refused "short.txt: expected a text of at least 13 tokens in its first nine tenths" short.txt
+	mkdir lonely
+	cp letters/train.txt lonely
+	refused "lonely: expected val.txt for the evaluation, found none" lonely
+	train ck-lonely plan.json --minibatches=2 --no-evaluate --data=lonely'
+
+test_ok "the example of README, small" '
+	RUN=$PWD SIZE="--layers=2 --hidden=16 --heads=2 --sequence=12" MINIBATCHES=40 \
+		sh "$PD_SOURCE/contrib/text-run.sh" book.txt >said
+	cat said
+	awk "/^what it has not seen: / && \$7 == \"bits\" && \$6 < 7.5 { found = 1 } END { exit !found }" said
+	[ "$(grep -c "^minibatch " said)" -ge 5 ]
+	grep -q "<svg" pipeline.svg'
+
+if command -v python3 >/dev/null && command -v msgfmt >/dev/null; then
+	test_ok "sentences out of a catalogue, for GNMT" '
+		mkdir pairs
+		awk "BEGIN { for (i = 0; i < 300; i++) printf \"msgid \\\"The file %d is old\\\"\\n\" \
+			\"msgstr \\\"Die Datei %d ist alt\\\"\\n\\n\", i, i }" >de.po
+		msgfmt -o de.mo de.po
+		echo de.mo | python3 "$PD_SOURCE/contrib/text-pairs.py" --length=7 --vocabulary=40 pairs
+		[ "$(cat pairs/train.en pairs/test.en | wc -l)" -eq 300 ]
+		grep -qx "the" pairs/vocabulary.en
+		grep -qx "die" pairs/vocabulary.de
+		pd-model gnmt --layers=2 --hidden=8 --vocabulary=40 --sequence=7 >gnmt.json
+		profile gnmt.json 4 >gnmt
+		plan gnmt 1 1 >plan.json
+		rm -rf ck
+		train ck plan.json $adam --minibatches=20 --data=pairs | tail -n 1 |
+			jq -e ".memory == \"as predicted\""'
+else
+	test_skip "sentences out of a catalogue" "there is no python3 or msgfmt"
+fi
+test_done
