@@ -25,7 +25,6 @@ void pd_contest_release(struct pd_contest *contest)
 	for (size_t i = 0; i < contest->count; i++)
 		pd_candidate_drop(contest->entries[i].plan);
 	free(contest->entries);
-	free(contest->families);
 	free(contest->seen);
 	pd_map_release(&contest->map);
 	*contest = (struct pd_contest){ 0 };
@@ -40,32 +39,6 @@ size_t pd_contest_find(const struct pd_contest *contest, const struct pd_plan *p
 	return i;
 }
 
-/* Tells whether both have the same replicas, stage by stage, and recompute the same stages. */
-static bool alike(const struct pd_plan *a, const struct pd_plan *b)
-{
-	if (a->stage_count != b->stage_count)
-		return false;
-	for (int s = 0; s < a->stage_count; s++)
-		if (a->stages[s].replicas != b->stages[s].replicas ||
-		    a->stages[s].recompute != b->stages[s].recompute)
-			return false;
-	return true;
-}
-
-static size_t family_of(struct pd_contest *contest, const struct pd_plan *plan)
-{
-	size_t i = 0;
-
-	while (i < contest->family_count && !alike(contest->families[i].first, plan))
-		i++;
-	if (i < contest->family_count)
-		return i;
-	contest->families = pd_grow(contest->families, &contest->family_capacity, i + 1,
-				    sizeof(*contest->families));
-	contest->families[i] = (struct pd_family){ .first = plan };
-	return contest->family_count++;
-}
-
 void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, struct pd_expected expected)
 {
 	if (pd_contest_find(contest, plan) < contest->count) {
@@ -75,8 +48,7 @@ void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, struct pd_
 	contest->entries = pd_grow(contest->entries, &contest->capacity, contest->count + 1,
 				   sizeof(*contest->entries));
 	contest->entries[contest->count++] = (struct pd_entry){
-		.plan = plan, .expected = expected, .time_ns = PD_NEVER,
-		.family = family_of(contest, plan) };
+		.plan = plan, .expected = expected, .time_ns = PD_NEVER };
 }
 
 struct pd_expected pd_contest_expect(const struct pd_plan *plan)

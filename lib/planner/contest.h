@@ -17,24 +17,14 @@ struct pd_entry {
 	bool whole;                     /* replayed to the end */
 	int depth;                      /* by how many warm-ups it exceeds the entry it comes from;
 					   0: as it was entered */
-	size_t family;                  /* number of its family */
 	bool passed;                    /* pd_contest_judge() has considered it */
 	bool changed;                   /* refine.c has tried its changes, as the best */
-};
-
-/* Entries with the same number of stages, the same replicas, and the same recomputing stages. */
-struct pd_family {
-	const struct pd_plan *first;    /* one of its plans */
-	double slower;                  /* the least ratio of replayed to expected time; 0: none was
-					   replayed */
 };
 
 struct pd_contest {
 	const struct pd_task *task;
 	size_t count, capacity;
 	struct pd_entry *entries;       /* each plan is there once */
-	size_t family_count, family_capacity;
-	struct pd_family *families;
 	uint64_t *seen;                 /* hashes of shapes that refine.c has tried; 0: free */
 	int seen_count;
 	size_t views;                   /* views of the task that the contest does not free */

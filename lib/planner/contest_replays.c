@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which entries of a contest are replayed, and in which order.
- *
- * No replay is faster than what is expected of an entry, so those of which most is expected come
- * first, and none of which less is expected than the best takes.  But where links are crowded most
- * take longer than expected, and of many that are expected to take about as long and hardly differ
- * all might be replayed before others.  So every second one is that of which most is to be hoped by
- * what others took that have as many replicas, stage by stage: hoped, since it is taken to be as
- * near to what is expected as the nearest of them.
+ * Which entries of a contest are replayed, and in which order: by estimate, those that can win by
+ * their bound.
  */
 #include "planner/contest.h"
 
@@ -15,12 +9,10 @@
 #include "planner/judge.h"
 #include "planner/warmup.h"
 
-#include <limits.h>
-
 #define NEAR 0.03               /* how much slower than the best a plan may be, at least */
 #define TRIED 3                 /* after so many tries, a plan that is not near the best is not
 				   deepened */
-#define MORE 2                  /* entries to deepen beyond those that were tried */
+#define DOUBTFUL 8              /* replays of plans whose estimate is above the best time */
 #define NEARLY 200              /* part by which no plan is faster, so that a search is not worth
 				   while */
 
@@ -77,23 +69,6 @@ static bool is_proven(const struct pd_contest *contest, const struct pd_plan *pl
 	       pd_task_proves(contest->task, time_ns, plan->rank_count, part);
 }
 
-/* Records by how much entries of a family take longer than expected, at least. */
-static void learn(struct pd_contest *contest, const struct pd_entry *entry)
-{
-	struct pd_family *family = &contest->families[entry->family];
-	double slower = (double)entry->time_ns / (double)pd_max64(entry->expected.estimate_ns, 1);
-
-	if (family->slower == 0 || slower < family->slower)
-		family->slower = slower;
-}
-
-static double likely_ns(const struct pd_contest *contest, const struct pd_entry *entry)
-{
-	double slower = contest->families[entry->family].slower;
-
-	return (double)entry->expected.estimate_ns * (slower > 0 ? slower : 1);
-}
-
 /* Replays an entry, if it was not; updates *best. */
 static int judge(struct pd_contest *contest, size_t at, int64_t *most_work, int64_t *best,
 		 struct pd_error *err)
@@ -106,7 +81,6 @@ static int judge(struct pd_contest *contest, size_t at, int64_t *most_work, int6
 	if (pd_judge_period(entry->plan, rival_ns(contest, *best), &entry->time_ns,
 			    &entry->plan->predicted.period_from, err) < 0)
 		return -1;
-	learn(contest, entry);
 	if (*best < 0 || beats(entry, &contest->entries[*best])) {
 		*best = (int64_t)at;
 		contest->nearly = is_proven(contest, entry->plan, entry->time_ns, NEARLY);
@@ -195,31 +169,6 @@ static int deepen(struct pd_contest *contest, struct deeper *deeper, int64_t *mo
 }
 
 /*
- * Tries the deepest variant, since many warm-ups may help where a few do not, and then less deep
- * ones while each is the best.
- */
-static int deepen_most(struct pd_contest *contest, struct deeper *deeper, size_t from,
-		       int64_t *most_work, int64_t *best, struct pd_error *err)
-{
-	int least = contest->entries[deeper->at].depth - contest->entries[from].depth + MORE;
-	size_t next = from;
-
-	if (may_deepen(contest, from, *most_work))
-		next = enter_deeper(contest, from, least, INT_MAX);
-	while (contest->entries[next].time_ns == PD_NEVER) {
-		int status = judge_deeper(contest, deeper, next, most_work, best, err);
-
-		if (status <= 0)
-			return status;
-		if (*best != (int64_t)next)
-			break;
-		next = enter_deeper(contest, from, 1, contest->entries[next].depth -
-						      contest->entries[from].depth - 1);
-	}
-	return 0;
-}
-
-/*
  * Replays an entry and its deeper variants.  After a few, it skips the variants of an entry as deep
  * as the best that is slower by more than variants have gained so far.
  */
@@ -249,8 +198,7 @@ static int judge_entry(struct pd_contest *contest, size_t i, int64_t *most_work,
 		return 0;
 	first_ns = contest->entries[at].time_ns;
 	deeper.least_ns = contest->entries[i].time_ns;
-	if (deepen(contest, &deeper, most_work, best, err) < 0 ||
-	    (!contest->few && deepen_most(contest, &deeper, i, most_work, best, err) < 0))
+	if (deepen(contest, &deeper, most_work, best, err) < 0)
 		return -1;
 	contest->tried += contest->entries[i].plan->stage_count > 1;
 	if (!first && (double)first_ns > contest->gain * (double)deeper.least_ns)
@@ -295,6 +243,11 @@ int pd_contest_look(struct pd_contest *contest, int most, struct pd_error *err)
 	return 0;
 }
 
+static bool is_doubtful(const struct pd_contest *contest, const struct pd_entry *entry, int64_t best)
+{
+	return best >= 0 && entry->expected.estimate_ns > contest->entries[best].time_ns;
+}
+
 /* Tells whether the entry needs a replay. */
 static bool is_open(const struct pd_contest *contest, const struct pd_entry *entry, int64_t best,
 		    int64_t most_work)
@@ -313,47 +266,38 @@ static bool is_open(const struct pd_contest *contest, const struct pd_entry *ent
 }
 
 /*
- * Returns the next of the first `count` entries, which are sorted, by expected time or by likely
- * time; -1: none.
+ * Returns the next of the first `count` entries, which are sorted by estimate; -1: none.  Of those
+ * whose estimate is above the best time only some are replayed, unless all plans may be tried.
  */
 static int64_t next_of(const struct pd_contest *contest, size_t count, int64_t best,
-		       int64_t most_work, bool likely)
+		       int64_t most_work, int doubtful)
 {
-	int64_t next = -1;
-	double least_ns = 0;
-
 	for (size_t i = 0; i < count; i++) {
 		const struct pd_entry *entry = &contest->entries[i];
 
-		/* No entry is likely to take less than estimated. */
-		if (next >= 0 && (!likely || (double)entry->expected.estimate_ns >= least_ns))
-			break;
-		if (!is_open(contest, entry, best, most_work))
-			continue;
-		if (next < 0 || likely_ns(contest, entry) < least_ns) {
-			next = (int64_t)i;
-			least_ns = likely_ns(contest, entry);
-		}
+		if (is_open(contest, entry, best, most_work))
+			return doubtful < DOUBTFUL || contest->few ||
+			       !is_doubtful(contest, entry, best) ? (int64_t)i : -1;
 	}
-	return next;
+	return -1;
 }
 
 int64_t pd_contest_judge(struct pd_contest *contest, int64_t most_work, struct pd_error *err)
 {
 	size_t count = contest->count;
 	int64_t best, next;
-	bool likely = false;
+	int doubtful = 0;
 
 	pd_contest_sort(contest);
 	best = best_of(contest);
 	for (size_t i = 0; i < count; i++)
 		contest->entries[i].passed = false;
 	while (!contest->proven &&
-	       (next = next_of(contest, count, best, most_work, likely)) >= 0) {
+	       (next = next_of(contest, count, best, most_work, doubtful)) >= 0) {
 		contest->entries[next].passed = true;
+		doubtful += is_doubtful(contest, &contest->entries[next], best);
 		if (judge_entry(contest, (size_t)next, &most_work, &best, err) < 0)
 			return -1;
-		likely = !likely && !contest->few;
 	}
 	return best;
 }

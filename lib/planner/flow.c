@@ -408,14 +408,14 @@ struct pd_expected pd_flow_expect(const struct pd_schedule *schedule)
 	struct pd_expected sure = { 0, 0 }, likely;
 	int64_t floor_ns;
 
-	if (!pd_flow_knows(schedule->plan))
+	if (!pd_flow_knows(schedule->plan) && schedule->plan->schedule != PD_SCHEDULE_ZB_H1)
 		return sure;
 	floor_ns = pd_max64(pd_predict_turns_ns(schedule->plan),
 			    pd_links_busiest_ns(schedule->plan, schedule->wiring));
 	likely = sure;
 	if (recur(schedule, false, &sure))
 		recur(schedule, true, &likely);
-	sure.bound_ns = pd_max64(sure.bound_ns, floor_ns);
-	sure.estimate_ns = pd_max64(pd_max64(sure.estimate_ns, likely.estimate_ns), sure.bound_ns);
+	sure.estimate_ns = pd_max64(pd_max64(sure.estimate_ns, likely.estimate_ns), floor_ns);
+	sure.bound_ns = pd_flow_knows(schedule->plan) ? pd_max64(sure.bound_ns, floor_ns) : 0;
 	return sure;
 }

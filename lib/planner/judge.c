@@ -172,10 +172,14 @@ int64_t pd_judge_work(const struct pd_plan *plan)
 
 struct pd_expected pd_judge_expect_schedule(const struct pd_schedule *schedule)
 {
+	struct pd_expected expected;
+
 	if (pd_flow_knows(schedule->plan))
 		return pd_flow_expect(schedule);
+	expected = pd_flow_expect(schedule);
 	return (struct pd_expected){ pd_links_floor_ns(schedule),
-				     pd_predict_period_ns(schedule->plan) };
+				     expected.estimate_ns > 0 ? expected.estimate_ns
+				     : pd_predict_period_ns(schedule->plan) };
 }
 
 int pd_judge_expect(const struct pd_plan *plan, struct pd_expected *expected_p,

@@ -26,6 +26,7 @@
 #include <stdlib.h>
 
 #define MOST_STEPS 16           /* warm-ups that are given back, at most */
+#define FEW 8                   /* warm-ups that are taken back one by one */
 #define WORK 1000000            /* of estimates for one plan: stages times minibatches */
 
 int pd_warmup_most(const struct pd_plan *plan, int stage)
@@ -49,7 +50,19 @@ static void descend(struct pd_plan *plan)
 	}
 }
 
-/* Takes one warm-up from each stage that does not fit; returns whether there was any. */
+/*
+ * Returns a warm-up below the stage's, not below the most that fits: bytes are a + b w, so w limit /
+ * bytes is no less than that.  They only nearly are where several stages share versions: a few go one
+ * by one.
+ */
+static int lower(const struct pd_stage *stage, int64_t limit_bytes, int64_t bytes)
+{
+	double part = (double)limit_bytes / (double)bytes;
+
+	return stage->warmup > FEW ? (int)(part * (stage->warmup - 1)) + 1 : stage->warmup - 1;
+}
+
+/* Takes warm-ups from each stage that does not fit; returns whether there was any. */
 static bool take_back(struct pd_plan *plan, const struct pd_warmup_limits *limits)
 {
 	bool fewer = false;
@@ -64,7 +77,8 @@ static bool take_back(struct pd_plan *plan, const struct pd_warmup_limits *limit
 		if (!stage->warmup && first)
 			stage = &plan->stages[0];
 		if (stage->warmup > 0) {
-			stage->warmup--;
+			stage->warmup = lower(stage, limits->limit_bytes,
+					      plan->stages[s].memory_bytes);
 			fewer = true;
 			/*
 			 * It may fit without recomputing, which gains nothing with one microbatch
