@@ -10,7 +10,7 @@
 #include "planner/warmup.h"
 
 #define NEAR 0.03               /* how much slower than the best a plan may be, at least */
-#define TRIED 3                 /* after so many tries, a plan that is not near the best is not
+#define TRIED 10                /* after so many tries, a plan that is not near the best is not
 				   deepened */
 #define DOUBTFUL 8              /* replays of plans whose estimate is above the best time */
 #define NEARLY 200              /* part by which no plan is faster, so that a search is not worth
