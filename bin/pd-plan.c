@@ -12,7 +12,7 @@ static int64_t gpus, processors;
 static const char *topology_name;
 static bool explain, eager;
 static int cost, format;
-static const char *bucket;
+static const char *bucket, *all_reduce;
 static const char *schedule, *weights, *recompute = "auto";
 static int64_t chunks, batch;
 static double min_gain = 1;
@@ -54,6 +54,9 @@ static const struct pd_opt options[] = {
 	  .help = "stages that recompute: auto (default), none, all, 0,2", .value = &recompute },
 	{ .name = "agree", .kind = PD_OPT_FLAG,
 	  .help = "all stages agree on every update, as to clip gradients", .value = &request.agree },
+	{ .name = "all-reduce", .kind = PD_OPT_STRING, .argument = "NAME",
+	  .help = "how replicas sum gradients: dense (default), ring, recursive-doubling, auto",
+	  .value = &all_reduce },
 	{ .name = "bucket", .kind = PD_OPT_STRING, .argument = "BYTES|auto",
 	  .help = "replicas sum gradients in buckets of more than BYTES, under backward",
 	  .value = &bucket },
@@ -158,7 +161,8 @@ int main(int argc, char **argv)
 	request.chunks = (int)chunks;
 	request.min_gain = min_gain / 100;
 	request.startup = eager ? PD_STARTUP_EAGER : PD_STARTUP_FRUGAL;
-	if (pd_planner_bucket(bucket, &request, &err) < 0 || pd_planner_recompute(recompute, &request, &err) < 0 ||
+	if (pd_planner_all_reduce(all_reduce, &request, &err) < 0 ||
+	    pd_planner_bucket(bucket, &request, &err) < 0 || pd_planner_recompute(recompute, &request, &err) < 0 ||
 	    pd_planner_policy(schedule, weights, &request, &err) < 0 || pd_output_check(&err) < 0)
 		return pd_command_fail(&err);
 	request.topology = &topology;

@@ -74,6 +74,46 @@ test_ok "resumed from one bucket to several" '
 	train ck-some some.json $sgd --minibatches=6 --synthetic --no-evaluate --resume >out
 	diff -r "$(at ck-one 6)" "$(at ck-some 6)"'
 
+# reduced NAME BYTES CHECKPOINT: nine minibatches of four replicas with that reducer
+reduced() {
+	jq --arg name "$1" ".reducer = \$name" 4 >plan.json
+	bucketed plan.json 1f1b stash 1 "$2" >named.json
+	rm -rf "$3"
+	pd-schedule --check --minibatches=9 named.json
+	train "$3" named.json $sgd --minibatches=9 --synthetic --no-evaluate >out
+	tail -n 1 out >last
+	jq -e ".memory == \"as predicted\"" last
+}
+# near A B: the losses of two last lines
+near() { jq -e -n "($(jq .loss "$1") - $(jq .loss "$2")) | fabs < 1e-3"; }
+plan residual 4 >4
+test_ok "recursive doubling: in its own order, which is that of two replicas, in any buckets" '
+	reduced dense 0 ck-dense
+	mv last last-dense
+	reduced recursive-doubling 0 ck-one
+	near last last-dense
+	reduced recursive-doubling 1200 ck-some
+	diff -r "$(at ck-one 9)" "$(at ck-some 9)"
+	if diff -r "$(at ck-one 9)" "$(at ck-dense 9)"; then false; fi
+	bucketed 2-1 1f1b stash 1 1200 | jq ".reducer = \"recursive-doubling\"" >plan.json
+	rm -rf ck
+	train ck plan.json $sgd --minibatches=13 --synthetic --no-evaluate >out
+	"$serial" $sgd --minibatches=13 --output=serial plan.json
+	"$same" serial "$(at ck 13)"'
+test_ok "a ring: each run the same, near the ordered sums" '
+	reduced dense 0 ck-dense
+	mv last last-dense
+	reduced ring 1200 ck-one
+	near last last-dense
+	reduced ring 1200 ck-some
+	diff -r "$(at ck-one 9)" "$(at ck-some 9)"
+	if diff -r "$(at ck-one 9)" "$(at ck-dense 9)"; then false; fi'
+test_ok "a reducer that is none" '
+	jq ".reducer = \"tree\"" 4 >plan.json
+	if pd-schedule --check plan.json 2>why; then false; fi
+	grep "reducer" why | grep "recursive-doubling"
+	if pd-plan --all-reduce=tree --topology=2@1GB/s residual 2>why; then false; fi
+	grep "^pd-plan: --all-reduce: expected one of auto, dense, ring" why'
 test_ok "pd-plan --bucket: the plan says so, and has the memory of it" '
 	plan_with="--bucket=1200"
 	plan residual 2 1 >plan.json
@@ -125,4 +165,21 @@ test_ok "searches know of it: data parallelism where its sums are under backward
 	jq -e ".stages[0].replicas == 2" plan.json
 	jq -e --slurpfile one one.json ".predicted | .period_ns < \$one[0].predicted.period_ns and
 		.lower_bound_ns <= .period_ns" plan.json'
+test_ok "--all-reduce: what it does to the plan, auto what is fastest" '
+	for name in dense ring recursive-doubling auto; do
+		pd-plan --topology=4@250MB/s+1ms --stages=3x4 --all-reduce=$name three >$name.json
+		jq -e ".predicted | .gap >= 0 and .period_ns >= .lower_bound_ns" $name.json
+		[ "$(pd-replay --format=json $name.json | jq ".period_ns | ceil")" = \
+		  "$(jq .predicted.period_ns $name.json)" ]
+	done
+	jq -e .reducer\ ==\ \"ring\" ring.json
+	jq -e "(.predicted.period_ns) as \$p | [inputs.predicted.period_ns] | all(. >= \$p)" \
+		auto.json dense.json ring.json recursive-doubling.json'
+test_ok "auto: few bytes among many over long links: recursive doubling has the fewest steps" '
+	jq "(.layers[] | .parameter_bytes) = 64" three >short
+	pd-plan --topology=33@1GB/s+10ms --stages=3x16 --all-reduce=auto short >plan.json
+	pd-plan --topology=33@1GB/s+10ms --stages=3x16 --all-reduce=ring short >ring.json
+	jq .reducer plan.json
+	jq -e "(.predicted.period_ns) as \$p | [inputs.predicted.period_ns] | all(. > \$p)" \
+		plan.json ring.json'
 test_done

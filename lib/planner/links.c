@@ -101,6 +101,7 @@ static void carry_link(struct pd_links *links, const struct pd_plan *plan,
 
 /* An all-reduce on the machine, and its weight. */
 struct summing {
+	enum pd_reducer_kind reducer;
 	struct pd_allreduce how;
 	const int *ranks;
 	int64_t bytes;
@@ -195,6 +196,23 @@ static void carry_group(struct pd_links *links, const struct summing *sum, int *
 			inside[k][ranks[i] / links->size[k]] = 0;
 }
 
+/* Adds what the row of a reducer says. */
+static void carry_sends(struct pd_links *links, const struct summing *sum, int count)
+{
+	double part;
+	int peer;
+
+	for (int m = 0; m < count; m++)
+		for (int i = 0; pd_reducers[sum->reducer].sends(count, m, i, &peer, &part); i++) {
+			int64_t ns[PD_MAX_LEVELS];
+
+			for (int k = 0; k < links->topology->levels; k++)
+				ns[k] = link_ns(links, k, sum->bytes);
+			carry(links, sum->ranks[m], sum->ranks[peer], ns, sum->bytes,
+			      sum->share * part);
+		}
+}
+
 static void carry_allreduce(struct pd_links *links, struct summing *sum, int count)
 {
 	const struct pd_topology *topology = links->topology;
@@ -203,6 +221,10 @@ static void carry_allreduce(struct pd_links *links, struct summing *sum, int cou
 
 	if (count < 2 || sum->bytes == 0)
 		return;
+	if (pd_reducers[sum->reducer].sends) {
+		carry_sends(links, sum, count);
+		return;
+	}
 	sum->how = pd_allreduce_choose(topology, sum->ranks, count, sum->bytes);
 	for (int k = 0; k < topology->levels; k++)
 		inside[k] = pd_calloc((size_t)links->components[k], sizeof(int));
@@ -319,7 +341,7 @@ void pd_links_init(struct pd_links *links, const struct pd_plan *plan,
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *stage = &plan->stages[s];
 		int64_t group = groups ? plan->microbatches : stage->replicas;
-		struct summing sum = { .ranks = stage->ranks, .share = 1.0 / (double)group,
+		struct summing sum = { .reducer = plan->reducer, .ranks = stage->ranks, .share = 1.0 / (double)group,
 				       .bytes = pd_stage_parameter_bytes(plan, s) };
 
 		carry_allreduce(links, &sum, stage->replicas);

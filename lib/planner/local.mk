@@ -5,6 +5,7 @@ lib_libpd_a_SOURCES += \
 	lib/planner/batch.c \
 	lib/planner/bound.c lib/planner/bound.h \
 	lib/planner/bucket.c lib/planner/bucket.h \
+	lib/planner/reducer.c lib/planner/reducer.h \
 	lib/planner/candidate.c lib/planner/candidate.h \
 	lib/planner/contest.c lib/planner/contest.h lib/planner/contest_replays.c \
 	lib/planner/cost.c lib/planner/cost.h lib/planner/cost_kind.def \

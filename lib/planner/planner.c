@@ -7,6 +7,7 @@
 #include "planner/candidate.h"
 #include "planner/judge.h"
 #include "planner/published.h"
+#include "planner/reducer.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -84,6 +85,25 @@ int64_t pd_task_bound_ns(struct pd_task *task)
 			: pd_max64(shared_ns(task), request->stages ? hand_bound_ns(task)
 						   : bound_ns(task, &task->costs));
 	return task->bound_ns;
+}
+
+int64_t pd_task_bound_without_sums_ns(const struct pd_task *task)
+{
+	struct pd_topology fast = *task->topology;
+	struct pd_bound with = options_of(task);
+	struct pd_costs costs;
+	int64_t ns;
+
+	for (int k = 0; k < fast.levels; k++) {
+		fast.level[k].bandwidth_bytes_per_s = INT64_C(1) << 50;
+		fast.level[k].latency_ns = 0;
+	}
+	with.topology = &fast;
+	with.overlaps = true;
+	pd_costs_init_everywhere(&costs, task->profile, task->request->cost, task->limit_bytes);
+	ns = pd_max64(shared_ns(task), pd_bound_ns(&costs, &with));
+	pd_costs_release(&costs);
+	return ns;
 }
 
 bool pd_task_proves(const struct pd_task *task, int64_t period_ns, int devices, int64_t part)
@@ -216,8 +236,7 @@ struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan
 	if (plan && task.views)
 		take_order(&task, plan);
 	if (plan && (pd_plan_check_lanes(plan, "", err) < 0 ||
-		     (request->any_bucket && request->cost == PD_COST_SIMULATED &&
-		      pd_bucket_choose(plan, task.limit_bytes, &period, err) < 0) ||
+		     pd_planner_sums(&task, plan, &period, &bound, err) < 0 ||
 		     finish(&task, plan, period, bound, err) < 0)) {
 		pd_candidate_drop(plan);
 		plan = NULL;

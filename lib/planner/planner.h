@@ -44,6 +44,8 @@ struct pd_plan_request {
 	bool agree;                     /* all stages agree on every update: 2bw and flush */
 	int64_t bucket_bytes;           /* as in a plan */
 	bool any_bucket;                /* take those with the fastest plan */
+	enum pd_reducer_kind reducer;
+	bool any_reducer;               /* take the fastest */
 	enum pd_recompute_kind recompute;
 	const char *recomputed;         /* with stages: those that recompute, such as "0,2"; or NULL */
 	bool any_schedule, any_weights; /* take the one with the fastest plan */
@@ -66,7 +68,8 @@ int pd_planner_policy(const char *schedule, const char *weights,
 		      struct pd_plan_request *request, struct pd_error *err);
 /* Sets what --recompute says; the request has its stages. */
 int pd_planner_recompute(const char *text, struct pd_plan_request *request, struct pd_error *err);
-/* Sets what --bucket says: bytes, or "auto"; text may be NULL. */
+/* These set what --bucket (bytes) and --all-reduce (a reducer) say, or "auto"; text may be NULL. */
+int pd_planner_all_reduce(const char *text, struct pd_plan_request *request, struct pd_error *err);
 int pd_planner_bucket(const char *text, struct pd_plan_request *request, struct pd_error *err);
 /*
  * Returns the usual number of microbatches of an update.  If all replicas of a stage share a group,

@@ -88,6 +88,28 @@ int pd_planner_policy(const char *schedule, const char *weights,
 	return 0;
 }
 
+int pd_planner_all_reduce(const char *text, struct pd_plan_request *request, struct pd_error *err)
+{
+	char known[128] = "";
+
+	if (!text)
+		return 0;
+	if (strcmp(text, "auto") == 0) {
+		request->any_reducer = true;
+		return 0;
+	}
+	for (int kind = 0; kind < PD_REDUCER_KINDS; kind++) {
+		if (strcmp(text, pd_reducer_kind_name[kind]) == 0) {
+			request->reducer = (enum pd_reducer_kind)kind;
+			return 0;
+		}
+		strcat(known, ", ");
+		strcat(known, pd_reducer_kind_name[kind]);
+	}
+	return pd_error_input(err, "--all-reduce: expected one of auto%s, found \"%.60s\"", known,
+			      text);
+}
+
 int pd_planner_bucket(const char *text, struct pd_plan_request *request, struct pd_error *err)
 {
 	struct pd_error wrong;

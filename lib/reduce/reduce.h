@@ -72,6 +72,6 @@ struct pd_reduction_ops {
 
 extern const struct pd_reduction_ops *const pd_reductions[PD_REDUCER_KINDS];
 
-extern const struct pd_reduction_ops pd_reduction_dense;
+extern const struct pd_reduction_ops pd_reduction_dense, pd_reduction_ring, pd_reduction_doubling;
 
 #endif

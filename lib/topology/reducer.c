@@ -39,6 +39,59 @@ static int64_t dense_cost_ns(int64_t whole_ns, int64_t latency_ns, int64_t n)
 	return (whole_ns * steps + n - 1) / n + latency_ns * steps;     /* much faster */
 }
 
+/* Returns the bytes of two pieces, of which one comes while the other is added. */
+static int64_t ring_staging_bytes(const struct pd_topology *topology, const int *ranks, int n,
+				  int64_t bytes)
+{
+	return (n > 2 ? 2 : 1) * (int64_t)(sizeof(float) *
+					   pd_piece_most((size_t)bytes / sizeof(float), n));
+}
+
+static bool ring_sends(int n, int me, int i, int *peer_p, double *part_p)
+{
+	*peer_p = (me + 1) % n;
+	*part_p = 2.0 * (n - 1) / n;
+	return i == 0;
+}
+
+static int64_t doubling_staging_bytes(const struct pd_topology *topology, const int *ranks, int n,
+				      int64_t bytes)
+{
+	return bytes;
+}
+
+static int log2_of(int64_t n)
+{
+	int log = 0;
+
+	while (INT64_C(2) << log <= n)
+		log++;
+	return log;
+}
+
+/* Returns the time of the rounds, and of bringing in and serving members above a power of two. */
+static int64_t doubling_cost_ns(int64_t whole_ns, int64_t latency_ns, int64_t n)
+{
+	int rounds = log2_of(n);
+
+	if (n == 1 || whole_ns == 0)
+		return 0;
+	rounds += n > INT64_C(1) << rounds ? 2 : 0;
+	return saturate((__int128)rounds * ((__int128)whole_ns + latency_ns));
+}
+
+static bool doubling_sends(int n, int me, int i, int *peer_p, double *part_p)
+{
+	int rounds = log2_of(n), power = 1 << rounds;
+
+	*part_p = 1;
+	*peer_p = me >= power ? me - power : i < rounds ? me ^ 1 << i : me + power;
+	return me >= power ? i == 0 : i < rounds || (i == rounds && me + power < n);
+}
+
 const struct pd_reducer pd_reducers[] = {
-	[PD_REDUCER_dense] = { .staging_bytes = dense_staging_bytes, .cost_ns = dense_cost_ns },
+	[PD_REDUCER_dense] = { dense_staging_bytes, true, NULL, dense_cost_ns },
+	[PD_REDUCER_ring] = { ring_staging_bytes, false, ring_sends, dense_cost_ns },
+	[PD_REDUCER_doubling] = { doubling_staging_bytes, false, doubling_sends,
+				  doubling_cost_ns },
 };

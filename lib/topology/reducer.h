@@ -9,6 +9,7 @@
 
 #include "topology/topology.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum pd_reducer_kind {
@@ -26,8 +27,12 @@ struct pd_reducer {
 	/* The bytes that one of n ranks allocates to sum a buffer of `bytes`, beside that buffer. */
 	int64_t (*staging_bytes)(const struct pd_topology *topology, const int *ranks, int n,
 				 int64_t bytes);
-	/* The bytes that it keeps from one sum to the next; NULL: none. */
-	int64_t (*state_bytes)(int64_t bytes);
+	bool keeps_order;               /* adds the members' parts in their order */
+	/*
+	 * Whom member `me` of n sends to, number i of them from 0 on, and how much of the buffer in
+	 * all.  Returns false behind the last.  NULL: groups and pieces decide (allreduce.h).
+	 */
+	bool (*sends)(int n, int me, int i, int *peer_p, double *part_p);
 	/*
 	 * The time of a sum among n members with nobody else on their links.  whole_ns is that of
 	 * the whole buffer over the slowest of these.  Returns PD_REDUCER_MOST_NS if it takes longer.

@@ -366,15 +366,19 @@ static size_t bucket_floats(int bucket)
 	return floats[bucket];
 }
 
-static void open_buckets(struct all *all, struct buckets *at, int m, const struct pd_allreduce *how)
+static void open_buckets(struct all *all, struct buckets *at, int m, enum pd_reducer_kind kind,
+			 const struct pd_allreduce *how)
 {
 	struct pd_error err;
 
 	for (int b = 0; b < BUCKETS; b++) {
-		at->r[b] = pd_dense_open(&(struct pd_reduction_config){
+		struct pd_reduction_config config = {
 			.transport = &all->ends[m].base, .device = &all->device,
 			.stream = &all->streams[m].base, .ranks = all->ranks, .members = how->members,
-			.me = m, .floats = bucket_floats(b) }, how, &err);
+			.me = m, .floats = bucket_floats(b) };
+
+		at->r[b] = kind == PD_REDUCER_dense ? pd_dense_open(&config, how, &err)
+						    : pd_reductions[kind]->open(&config, &err);
 		at->buf[b] = pd_calloc(bucket_floats(b), sizeof(float));
 	}
 }
@@ -415,20 +419,52 @@ static bool move_buckets(struct all *all, struct buckets *at, int m)
 	return moved;
 }
 
-static bool bucket_is_right(const struct buckets *at, int b, int n)
+static int piece_of(size_t floats, int n, size_t i)
+{
+	int p = 0;
+
+	while (pd_piece_begin(floats, n, p + 1) <= i)
+		p++;
+	return p;
+}
+
+/* So many members of a butterfly from the first on, with those above the power of two. */
+static float butterfly(int power, int n, int first, int count, int b, size_t i)
+{
+	if (count == 1)
+		return first + power < n ? value(first + 7 * b, i) + value(first + power + 7 * b, i)
+					 : value(first + 7 * b, i);
+	return butterfly(power, n, first, count / 2, b, i) +
+	       butterfly(power, n, first + count / 2, count / 2, b, i);
+}
+
+/* The sum that the reducer promises, in its order. */
+static float promised(enum pd_reducer_kind kind, int n, int b, size_t i)
+{
+	int from = kind == PD_REDUCER_ring ? piece_of(bucket_floats(b), n, i) : 0, power = 1;
+	float right = value(from + 7 * b, i);
+
+	while (2 * power <= n)
+		power *= 2;
+	if (kind == PD_REDUCER_doubling)
+		return butterfly(power, n, 0, power, b, i);
+	for (int m = 1; m < n; m++)
+		right += value((from + m) % n + 7 * b, i);
+	return right;
+}
+
+static bool bucket_is_right(const struct buckets *at, int b, enum pd_reducer_kind kind, int n)
 {
 	for (size_t i = 0; i < bucket_floats(b); i++) {
-		float right = value(7 * b, i);
+		float right = promised(kind, n, b, i);
 
-		for (int m = 1; m < n; m++)
-			right += value(m + 7 * b, i);
 		if (!pd_event_done(&at->done[b]) || memcmp(&right, &at->buf[b][i], sizeof(right)) != 0)
 			return false;
 	}
 	return true;
 }
 
-static bool try_buckets(int n, int groups, int pieces)
+static bool try_buckets(enum pd_reducer_kind kind, int n, int groups, int pieces)
 {
 	struct pd_allreduce how = { n, groups, pieces };
 	struct all all = { .device.ops = &device_ops };
@@ -442,7 +478,7 @@ static bool try_buckets(int n, int groups, int pieces)
 		all.ranks[m] = m;
 	}
 	for (int m = 0; m < n; m++)
-		open_buckets(&all, &members[m], m, &how);
+		open_buckets(&all, &members[m], m, kind, &how);
 	for (int idle = 0; idle < 2000;) {
 		bool moved = deliver();
 
@@ -453,7 +489,7 @@ static bool try_buckets(int n, int groups, int pieces)
 	for (int m = 0; m < n; m++)
 		for (int b = 0; b < BUCKETS; b++) {
 			good = good && members[m].started == BUCKETS &&
-			       bucket_is_right(&members[m], b, n);
+			       bucket_is_right(&members[m], b, kind, n);
 			members[m].r[b]->ops->close(members[m].r[b]);
 			free(members[m].buf[b]);
 		}
@@ -465,7 +501,8 @@ static bool try_buckets(int n, int groups, int pieces)
 	post.count = post.wrong = 0;
 	free(members);
 	if (!good)
-		diag("%d members, %d groups, %d pieces", n, groups, pieces);
+		diag("%s: %d members, %d groups, %d pieces", pd_reducer_kind_name[kind], n, groups,
+		     pieces);
 	return good;
 }
 
@@ -477,10 +514,51 @@ static void test_buckets(void)
 		for (int groups = 1; groups <= n; groups += groups < 3 ? 1 : 3, tried += 2) {
 			int size = (n + groups - 1) / groups;
 
-			bad += !try_buckets(n, groups, size);
-			bad += !try_buckets(n, groups, 3 * size + 1);
+			bad += !try_buckets(PD_REDUCER_dense, n, groups, size);
+			bad += !try_buckets(PD_REDUCER_dense, n, groups, 3 * size + 1);
 		}
 	is_int(bad, 0, "%d buckets under way at once, 2 to 12 members, %d ways", BUCKETS, tried);
+}
+
+/* Of all kinds, in the order that each promises. */
+static void test_kinds(void)
+{
+	for (int kind = 0; kind < PD_REDUCER_KINDS; kind++) {
+		int bad = 0;
+
+		for (int n = 2; n <= MEMBERS; n += n < 18 ? 1 : 5)
+			bad += !try_buckets((enum pd_reducer_kind)kind, n, 1, n);
+		is_int(bad, 0, "%s: sums as it promises, 2 to 33 members", pd_reducer_kind_name[kind]);
+	}
+}
+
+/* What a member sends, by the row, is what others get from it: all together as in its manual. */
+static void test_sends(void)
+{
+	for (int kind = 0; kind < PD_REDUCER_KINDS; kind++) {
+		int bad = 0, peer;
+		double part;
+
+		for (int n = 2; n <= MEMBERS && pd_reducers[kind].sends; n++) {
+			double got[MEMBERS] = { 0 }, all = 0, extras = n;
+
+			for (int m = 0; m < n; m++)
+				for (int i = 0; pd_reducers[kind].sends(n, m, i, &peer, &part); i++) {
+					bad += peer < 0 || peer >= n || peer == m;
+					got[peer] += part;
+					all += part;
+				}
+			for (int m = 0; m < n; m++)
+				bad += got[m] <= 0;
+			while (extras >= 2 && kind == PD_REDUCER_doubling)
+				extras /= 2;
+			if (kind == PD_REDUCER_ring)
+				bad += all < 2.0 * (n - 1) - 1e-9 || all > 2.0 * (n - 1) + 1e-9;
+			if (kind == PD_REDUCER_doubling && extras == 1)
+				bad += all < n || all > 6.0 * n;
+		}
+		is_int(bad, 0, "%s: who sends to whom", pd_reducer_kind_name[kind]);
+	}
 }
 
 /* The row of a reducer says what one allocates, and what it costs. */
@@ -648,6 +726,8 @@ int main(void)
 	test_rows();
 	test_bits();
 	test_buckets();
+	test_kinds();
+	test_sends();
 	free(post.mail);
 	return done_testing();
 }

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reductions that are a list of transfers, all posted at once, and a list of waits and sums for the
+ * stream.  A reducer writes both lists when it is opened; the rest is done here.
+ */
+#ifndef PD_REDUCE_SCRIPT_H
+#define PD_REDUCE_SCRIPT_H
+
+#include "reduce/reduce.h"
+
+#define PD_SCRIPT_NOW   (-2)    /* instead of an event: nothing is waited for */
+#define PD_SCRIPT_READY (-1)    /* the event that the buffer is ready (start's `after`) */
+
+/* An event is named by its number among those of the script, from 0; each is armed once a sum. */
+struct pd_script_transfer {
+	bool send, staged;              /* staged: into staging, not into the buffer */
+	int peer;                       /* number of a member */
+	int tag;                        /* below PD_REDUCTION_TAGS */
+	size_t at, floats;              /* there; of 0 floats nothing is sent and nothing waited for */
+	int after, ev;
+};
+
+struct pd_script_step {
+	bool adds;                      /* else it waits for the event */
+	int ev;                         /* of a sum: completed even if it is of 0 floats */
+	size_t at, staged, floats;      /* the buffer there += staging there */
+};
+
+struct pd_script {
+	struct pd_reduction base;
+	struct pd_reduction_config config;
+	float *staging;
+	size_t staging_floats;
+	struct pd_event *events;
+	int event_count, transfer_count, step_count;
+	struct pd_script_transfer *transfers;
+	struct pd_script_step *steps;
+	int sums;                       /* steps until all that is sent may leave */
+	/* the one under way */
+	float *buf;
+	const struct pd_event *after;
+	struct pd_event *done;
+	int step;
+};
+
+/* Makes an empty script with room for so many of each; NULL: no memory. */
+struct pd_script *pd_script_new(const struct pd_reduction_ops *ops,
+				const struct pd_reduction_config *config, size_t staging_floats,
+				int events, int transfers, int steps, struct pd_error *err);
+void pd_script_transfer(struct pd_script *script, const struct pd_script_transfer *transfer);
+void pd_script_wait(struct pd_script *script, int ev);
+void pd_script_add(struct pd_script *script, size_t at, size_t staged, size_t floats, int ev);
+
+/* The functions of struct pd_reduction_ops, but open. */
+void pd_script_close(struct pd_reduction *r);
+int pd_script_start(struct pd_reduction *r, float *buf, uint64_t tag_base,
+		    const struct pd_event *after, struct pd_event *done);
+int pd_script_progress(struct pd_reduction *r, enum pd_reduction_part upto);
+bool pd_script_issued(const struct pd_reduction *r, enum pd_reduction_part upto);
+int64_t pd_script_started_ns(const struct pd_reduction *r);
+size_t pd_script_staging_bytes(const struct pd_reduction *r);
+
+#endif
