@@ -8,9 +8,10 @@
 # A host is a network namespace with a name of its own (UTS namespace), h1 to hN, 10.99.0.1 to .N,
 # connected to the others by a switch.  --rate shapes each host's link in both directions, such as
 # 100mbit.  --racks deals the hosts out to K racks, the first ones to the first, each with a switch
-# whose link to the others --uplink shapes.  --clocks gives each host a clock of its own, 1000 s apart from the next.  After
-# --limit=SECONDS (default 300), or when this script ends otherwise, all processes of the hosts are
-# killed and the hosts removed; so is what an earlier script left that was killed.
+# whose link to the others --uplink shapes.  --clocks gives each host a clock of its own, 1000 s
+# apart from the next.  After --limit=SECONDS (default 300), or when this script ends otherwise, all
+# processes of the hosts are killed and the hosts removed; so is what an earlier script left that was
+# killed.
 #
 # The command finds in its environment
 #

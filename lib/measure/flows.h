@@ -6,8 +6,8 @@
  * A round is one message, {"event": "round", "flows": [...], "ping": {...}}.  A flow is {"peer",
  * "receive", "bytes", "count"}: `count` messages of `bytes`, some of them under way at a time.  The
  * answer, {"event": "measured", "flows": [{"bytes", "times"}], "latency_ns"}, has for each flow that
- * this process receives when each of its messages was there, on this host's clock.  A ping is {"peer", "first", "count"}: 8 bytes to and fro; the latency is half of the lower
- * quartile of the round trips.
+ * this process receives when each of its messages was there, on this host's clock.  A ping is {"peer",
+ * "first", "count"}: 8 bytes to and fro; the latency is half of the lower quartile of the round trips.
  */
 #ifndef PD_MEASURE_FLOWS_H
 #define PD_MEASURE_FLOWS_H
