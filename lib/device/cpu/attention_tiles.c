@@ -21,7 +21,7 @@
 #include <string.h>
 
 #define QUERIES 64
-#define KEYS 64                 /* a multiple of PD_TILE_PAD and of 4 */
+#define KEYS 128                /* a multiple of PD_TILE_PAD and of 4 */
 #define LOG2_E 1.44269504088896341
 
 /* One thread's part of the room.  Rows of `width` and `value_width` are padded. */
@@ -448,9 +448,12 @@ static void back_keys(const struct job *j, int64_t k, int64_t keys)
 		read_turned(j, room->k_turned, KEYS, key_rows(j, j->pass->k, k, seen_here, a->width),
 			    j->width, room->k);
 		for (int64_t number = 0; number < group_of(a); number++)
-			for (int64_t q = first; q < a->queries; q += QUERIES)
-				back_tile(j, number, q, least(QUERIES, a->queries - q), k,
-					  seen_here);
+			for (int64_t q = first; q < a->queries; q += QUERIES) {
+				int64_t count = least(QUERIES, a->queries - q);
+
+				back_tile(j, number, q, count, k,
+					  least(seen_here, seen(j, q + count - 1, k)));
+			}
 	}
 	j->ops->scale(room->dk, (float)(1 / LOG2_E), keys * j->width);
 	if (j->pass->dk)
