@@ -276,7 +276,9 @@ def train(plan, data, init, late):
     lanes = max([layer.get("lanes", 0) for layer in model["layers"]])
     order = lanes_order(samples, lanes) if lanes else order_of(samples, 1)
     stage_of = {name: s for s, stage in enumerate(plan["stages"]) for name in stage["layers"]}
-    versions, velocity, state = [load_safetensors(init)], {}, {}
+    versions, velocity = [load_safetensors(init)], {}
+    # lanes are the samples of a minibatch, so each of its microbatches has its own
+    states = [{} for _ in range(group)]
     for step in range(samples // (batch * group)):
         gradients = {}
         for microbatch in range(step * group, (step + 1) * group):
@@ -285,7 +287,7 @@ def train(plan, data, init, late):
                                                  late)][name].clone().requires_grad_()
                           for name in versions[0]}
             loss = forward(model, {name: values[chosen] for name, values in sets.items()},
-                           parameters, state)
+                           parameters, states[microbatch % group])
             loss.backward()
             for name, values in parameters.items():
                 if values.grad is not None:

@@ -43,7 +43,8 @@ pd-plan --gpus=2 --straight --explain profile.json >plan.json
 say "pd-run --data=$text --minibatches=$minibatches --optimizer=adamw --lr=0.002 --lr-warmup=50 \
 --lr-schedule=cosine --trace=trace.jsonl plan.json >report.jsonl"
 pd-run --data="$text" --minibatches="$minibatches" --optimizer=adamw --lr=0.002 --lr-warmup=50 \
-	--lr-schedule=cosine --trace=trace.jsonl plan.json >report.jsonl
+	--lr-schedule=cosine --report-every=$(((minibatches + 9) / 10)) --trace=trace.jsonl plan.json \
+	>report.jsonl
 # a loss is in nats for a token, which is a byte here
 jq -r 'def bits: .loss / 0.6931471805599453 * 1000 | round / 1000;
 	if .event == "progress" then "minibatch \(.step): \(bits) bits per byte"
