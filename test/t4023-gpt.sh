@@ -137,4 +137,43 @@ done <<END
 4 2
 END
 test_ok "the comparison can fail" 'status 4 judged 2 4 4'
+
+# What GPT has not: rotated queries, a gate, other norms and curves, what goes along axes, two losses.
+cat >others.json <<'END'
+{"format": "pd-model", "version": 1, "name": "others",
+ "inputs": [{"name": "tokens", "dtype": "i32", "shape": [12]},
+	    {"name": "labels", "dtype": "i32", "shape": [12]}],
+ "layers": [
+  {"name": "tok", "kind": "embedding", "inputs": ["tokens"], "num_embeddings": 40,
+   "embedding_dim": 16, "padding_idx": 3},
+  {"name": "norm1", "kind": "rmsnorm", "inputs": ["tok"]},
+  {"name": "q", "kind": "linear", "inputs": ["norm1"], "out_features": 16, "bias": false},
+  {"name": "k", "kind": "linear", "inputs": ["norm1"], "out_features": 8, "bias": false},
+  {"name": "v", "kind": "linear", "inputs": ["norm1"], "out_features": 8, "bias": false},
+  {"name": "qr", "kind": "rope", "inputs": ["q"], "head_dim": 8, "base": 100},
+  {"name": "kr", "kind": "rope", "inputs": ["k"], "head_dim": 8, "base": 100},
+  {"name": "attention", "kind": "attention", "inputs": ["qr", "kr", "v"], "heads": 2,
+   "kv_heads": 1, "causal": true},
+  {"name": "sum1", "kind": "add", "inputs": ["tok", "attention"]},
+  {"name": "turned", "kind": "rope", "inputs": ["sum1"], "interleaved": true},
+  {"name": "norm2", "kind": "rmsnorm", "inputs": ["turned"], "eps": 1e-5},
+  {"name": "gate", "kind": "linear", "inputs": ["norm2"], "out_features": 24, "bias": false},
+  {"name": "silu", "kind": "silu", "inputs": ["gate"]},
+  {"name": "up", "kind": "linear", "inputs": ["norm2"], "out_features": 24, "bias": false},
+  {"name": "product", "kind": "mul", "inputs": ["silu", "up"]},
+  {"name": "down", "kind": "linear", "inputs": ["product"], "out_features": 16},
+  {"name": "gelu", "kind": "gelu", "inputs": ["down"]},
+  {"name": "across", "kind": "transpose", "inputs": ["gelu"], "dim0": 1, "dim1": -1},
+  {"name": "mix", "kind": "linear", "inputs": ["across"], "out_features": 12},
+  {"name": "shape", "kind": "reshape", "inputs": ["mix"], "shape": [12, 2, 8]},
+  {"name": "mean", "kind": "mean", "inputs": ["shape"], "dim": 2},
+  {"name": "rest", "kind": "slice", "inputs": ["gelu"], "dim": -1, "start": 5},
+  {"name": "wide", "kind": "concat", "inputs": ["mean", "rest", "sum1"], "dim": 2},
+  {"name": "far", "kind": "mse", "inputs": ["turned", "gelu"]},
+  {"name": "head", "kind": "linear", "inputs": ["wide"], "out_features": 40},
+  {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["head", "labels"],
+   "label_smoothing": 0.1}]}
+END
+cp others.json gpt.json
+test_ok "other layers of sequences, trained by PyTorch, too" 'judged 2 4'
 test_done
