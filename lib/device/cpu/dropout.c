@@ -116,22 +116,23 @@ static void apply(struct pd_compiled_layer *l, void *dst, const void *src,
 		  const struct pd_pass *pass, bool drawing)
 {
 	int64_t elements = pd_shape_elements(l->in_shape[0]);
-	size_t bytes = pd_dtype_bytes(l->net->dtype) * (size_t)elements;
-	unsigned char *keep = l->extra;
+	size_t bytes = pd_dtype_bytes(l->net->dtype) * (size_t)elements, row = row_bytes(l);
 	float scale = (float)(1 / (1 - l->layer->p));
 
+#pragma omp parallel for schedule(static)
 	for (int64_t n = 0; n < l->net->batch; n++) {
+		unsigned char *keep = (unsigned char *)l->extra + (size_t)n * row;
+		const void *from = (const char *)src + (size_t)n * bytes;
+		void *to = (char *)dst + (size_t)n * bytes;
+
 		if (drawing)
 			draw(l, pass->first_sample + n, keep);
 		if (l->layer->shared_dim != PD_NO_AXIS)
-			apply_shared(l, dst, src, keep, scale);
+			apply_shared(l, to, from, keep, scale);
 		else if (l->net->dtype == PD_F32)
-			mask(dst, src, keep, elements, scale);
+			mask(to, from, keep, elements, scale);
 		else
-			mask_narrow(l->net->dtype, dst, src, keep, elements, scale);
-		keep += row_bytes(l);
-		src = (const char *)src + bytes;
-		dst = (char *)dst + bytes;
+			mask_narrow(l->net->dtype, to, from, keep, elements, scale);
 	}
 }
 

@@ -167,13 +167,22 @@ int pd_linear_blocked_forward(struct pd_compiled_layer *l, struct pd_error *err)
 	return 0;
 }
 
-PD_VECTOR static void add_rows(float *restrict sum, const float *restrict rows, int64_t count,
-			       size_t each)
+/* Sums `columns` columns of a matrix with rows of `each` elements. */
+PD_VECTOR static void add_columns(float *restrict sum, const float *restrict rows, int64_t count,
+				  size_t each, size_t columns)
 {
-	memcpy(sum, rows, sizeof(float) * each);
+	memcpy(sum, rows, sizeof(float) * columns);
 	for (int64_t n = 1; n < count; n++)
-		for (size_t i = 0; i < each; i++)
+		for (size_t i = 0; i < columns; i++)
 			sum[i] += rows[(size_t)n * each + i];
+}
+
+static void add_rows(float *sum, const float *rows, int64_t count, size_t each)
+{
+#pragma omp parallel for schedule(static) if (each > COLUMNS)
+	for (size_t at = 0; at < each; at += COLUMNS)
+		add_columns(sum + at, rows + at, count, each,
+			    each - at < COLUMNS ? each - at : COLUMNS);
 }
 
 static int backward_weights(struct pd_compiled_layer *l, float *src, const float *diff_dst,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rope: rotary position embedding (Su et al. 2021).  Pair i of the d features of a head, at position
- * t, is rotated by the angle t / base^(2 i / d): features i and i + d/2, or, interleaved, 2 i and
- * 2 i + 1.  Its backward rotates the other way.  The cosines and sines of all positions are made once,
- * in double, as PyTorch's users make them.  Of 16 bits a row is widened at a time.
+ * rope: rotary position embedding (Su et al. 2021).  Pair i of the d features of a head at position t
+ * is rotated by the angle t / base^(2 i / d).  A pair is features i and i + d/2 or, if interleaved,
+ * 2 i and 2 i + 1.  Backward rotates the other way.  The cosines and sines of all positions are
+ * computed once, in double.  In 16 bits a head is widened at a time.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
