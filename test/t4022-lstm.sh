@@ -154,6 +154,20 @@ test_ok "replicas of a stage with lanes are refused, and recomputing" '
 	plan text 1 1 | jq ".stages[0].recompute = true" >plan.json
 	refused pd-run --synthetic plan.json
 	grep -F "stage 0 recomputes: expected that it does not" err'
+test_ok "a schedule in which a minibatch overtakes the one whose state it goes on with is wrong" '
+	profile text.json 6 >six
+	plan_with="--schedule=gpipe --microbatches=2"
+	plan six 1 1 >plan.json
+	plan_with=
+	pd-schedule --minibatches=1 plan.json >schedule.jsonl
+	pd-schedule --check schedule.jsonl
+	forward="\"rank\":1,\"op\":\"forward\",\"stage\":1,\"microbatch\":"
+	awk -v forward="$forward" "
+		index(\$0, forward 0) { held = \$0; next }
+		{ print }
+		index(\$0, forward 1) { print held }" schedule.jsonl >overtaken.jsonl
+	status 1 pd-schedule --check overtaken.jsonl >out 2>&1
+	grep -F "the forward of microbatch 0, with whose state it goes on, does not stand before" out'
 test_ok "microbatches that do not divide the lanes are refused" '
 	refused profile text.json 4
 	grep -F "\"l1\" has 6 lanes: expected microbatches whose samples divide that, found 4" err'
