@@ -7,6 +7,7 @@
 #include "tap.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -141,9 +142,42 @@ static void late(void)
 	json_decref(invitation);
 }
 
+static void *answer_anything(void *listener)
+{
+	struct pollfd p = { .fd = *(int *)listener, .events = POLLIN };
+	char hello[WORD + 8], answer[WORD] = "sixteen letters";
+	int fd = poll(&p, 1, 20000) > 0 ? accept(p.fd, NULL, NULL) : -1;
+
+	if (recv(fd, hello, sizeof(hello), MSG_WAITALL) != (ssize_t)sizeof(hello) ||
+	    send(fd, answer, sizeof(answer), MSG_NOSIGNAL) != (ssize_t)sizeof(answer))
+		diag("nobody came: %s", strerror(errno));
+	close(fd);
+	return NULL;
+}
+
+/* Something else has got the port that the first process had. */
+static void false_first(void)
+{
+	struct pd_error err = { 0 };
+	struct pd_meeting *meeting = pd_meeting_open(PROCESSES, true, &err);
+	int number, listener = pd_network_listen(true, &number, &err);
+	pthread_t thread;
+
+	invitation = pd_meeting_invitation(meeting);
+	json_object_set_new(invitation, "port", json_integer(number));
+	pthread_create(&thread, NULL, answer_anything, &listener);
+	ok(pd_meeting_join(invitation, 1, PD_MEETING_AGENT, &err) < 0 &&
+	   strstr(err.text, "something else answers there"), "who answers with another word is not it");
+	pthread_join(thread, NULL);
+	close(listener);
+	json_decref(invitation);
+	pd_meeting_close(meeting);
+}
+
 int main(void)
 {
 	among_strangers();
 	late();
+	false_first();
 	return done_testing();
 }
