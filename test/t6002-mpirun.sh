@@ -44,6 +44,15 @@ test_ok "ranks of one host exchange through shared memory: none listens" '
 	[ "$(echo $workers | wc -w)" -eq 4 ] && [ "$(echo $agents | wc -w)" -eq 4 ]
 	[ -s sockets ] && [ -z "$(comm -12 sockets listen)" ]
 '
+test_ok "so many ranks that their connections are more than the soft limit of descriptors" '
+	plan residual 8 8 >plan-16
+	cat >few <<-END
+		ulimit -Sn 32
+		exec pd-run --threads=1 --synthetic --minibatches=16 plan-16
+	END
+	timeout 60 mpirun -np 16 sh few 2>err >out
+	tail -n 1 out | jq -e ".outcome == \"done\""
+'
 test_ok "a plan of another number of ranks is refused in one sentence, with status 2" '
 	status 2 mpi 3 --synthetic plan
 	said "the plan has 4 ranks, and 3 processes were started"

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -285,6 +286,17 @@ static int gather(struct hosts *h, struct pd_error *err)
 	return measure_clocks(h, err);
 }
 
+/* Each rank takes two descriptors, and the usual limit is some hundreds of ranks. */
+static void allow_descriptors(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 static void hosts_close(struct pd_launcher *launcher);
 
 static struct pd_launcher *hosts_open(int ranks, struct pd_error *err)
@@ -298,6 +310,7 @@ static struct pd_launcher *hosts_open(int ranks, struct pd_error *err)
 			       "process for each rank", ranks, self.job.size);
 		return NULL;
 	}
+	allow_descriptors();
 	meeting = pd_meeting_open(ranks, self.job.one_host, err);
 	if (!meeting)
 		return NULL;
