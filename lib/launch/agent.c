@@ -124,7 +124,7 @@ static int on_gone(const struct agent *a, struct pd_error *err)
 	if (a->started && a->seat.local > 0)
 		return PD_EXIT_FAILED;
 	return pd_error_failed(err, "the first process of the run is gone, or its host cannot be "
-			       "reached: the ranks on host %s end",
+			       "reached: the ranks on %s end",
 			       a->seat.host[0] ? a->seat.host : "this host");
 }
 
