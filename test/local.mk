@@ -87,7 +87,8 @@ check_PROGRAMS += $(UNITS) $(CONFORM) $(SCRIPT_HELPERS)
 TESTS += $(UNITS) $(CONFORM) $(SCRIPT_TESTS)
 EXTRA_DIST += $(SCRIPT_TESTS) test/README test/hosts-lib.sh test/test-lib.sh test/train-lib.sh test/torch-judge.py \
 	test/data/gpu-a100.json test/data/gpu-h100.json test/data/grouped-convolutions.json \
-	test/data/odd-convolutions.json test/data/small-model.json test/data/small-plan.json \
+	test/data/judged-model.json test/data/odd-convolutions.json test/data/small-model.json \
+	test/data/small-plan.json test/data/tied-model.json \
 	test/data/small-profile.json test/data/small-schedule.jsonl test/data/small-topology.json \
 	test/data/small-trace.jsonl \
 	test/data/fuzz/checkpoint/adam test/data/fuzz/checkpoint/initial \

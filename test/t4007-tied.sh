@@ -7,26 +7,7 @@
 . "$PD_SOURCE/test/train-lib.sh"
 
 sgd="--lr=0.01 --momentum=0.9 --weight-decay=0.001"
-cat >tied.json <<'END'
-{"format": "pd-model", "version": 1, "name": "tied",
- "inputs": [{"name": "image", "dtype": "f32", "shape": [1, 28, 28]},
-            {"name": "label", "dtype": "i32", "shape": []}],
- "layers": [
-  {"name": "flat", "kind": "flatten", "inputs": ["image"]},
-  {"name": "in", "kind": "linear", "inputs": ["flat"], "out_features": 20},
-  {"name": "a1", "kind": "tanh", "inputs": ["in"]},
-  {"name": "fc1", "kind": "linear", "inputs": ["a1"], "out_features": 20},
-  {"name": "a2", "kind": "tanh", "inputs": ["fc1"]},
-  {"name": "fc2", "kind": "linear", "inputs": ["a2"], "out_features": 20, "shares": "fc1"},
-  {"name": "a3", "kind": "relu", "inputs": ["fc2"]},
-  {"name": "mid", "kind": "linear", "inputs": ["a3"], "out_features": 20, "shares": "fc4"},
-  {"name": "a4", "kind": "tanh", "inputs": ["mid"]},
-  {"name": "fc3", "kind": "linear", "inputs": ["a4"], "out_features": 20, "shares": "fc1"},
-  {"name": "a5", "kind": "tanh", "inputs": ["fc3"]},
-  {"name": "fc4", "kind": "linear", "inputs": ["a5"], "out_features": 20},
-  {"name": "out", "kind": "linear", "inputs": ["fc4"], "out_features": 10},
-  {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["out", "label"]}]}
-END
+cp "$PD_SOURCE/test/data/tied-model.json" tied.json
 profile tied.json 2 >tied
 
 # cut LAYERSxREPLICAS...: a plan of those stages of $cut_from, which pd-plan would not cut

@@ -179,29 +179,14 @@ if ! PD_TEST_DTYPE=f16 profile residual.json 2 >f16 2>why; then
 	test_skip "f16" "$(cat why)"
 	test_done
 fi
-cat >tied.json <<'END'
-{"format": "pd-model", "version": 1, "name": "tied",
- "inputs": [{"name": "image", "dtype": "f32", "shape": [1, 28, 28]},
-            {"name": "label", "dtype": "i32", "shape": []}],
- "layers": [
-  {"name": "flat", "kind": "flatten", "inputs": ["image"]},
-  {"name": "in", "kind": "linear", "inputs": ["flat"], "out_features": 20},
-  {"name": "a1", "kind": "tanh", "inputs": ["in"]},
-  {"name": "fc1", "kind": "linear", "inputs": ["a1"], "out_features": 20},
-  {"name": "a2", "kind": "sigmoid", "inputs": ["fc1"]},
-  {"name": "fc2", "kind": "linear", "inputs": ["a2"], "out_features": 20, "shares": "fc1"},
-  {"name": "a3", "kind": "relu", "inputs": ["fc2"]},
-  {"name": "fc3", "kind": "linear", "inputs": ["a3"], "out_features": 20, "shares": "fc1"},
-  {"name": "out", "kind": "linear", "inputs": ["fc3"], "out_features": 10},
-  {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["out", "label"]}]}
-END
+cp "$PD_SOURCE/test/data/tied-model.json" tied.json
 PD_TEST_DTYPE=f16 profile tied.json 2 >tied
 PD_TEST_DTYPE=f16 profile "$MODELS/lenet5.json" 2 >lenet5
 for replicas in "1 1" "1 1 1" "1 1 1 1" "2 1" "1 2"; do
 	plan f16 $replicas >"f16-$(echo "$replicas" | tr ' ' -)"
 done
 # in three stages, as pd-plan would not cut it
-pd-plan --topology=3@10Gbit/s --weights=flush --stages=10 tied | jq 'del(.stages[].predicted) |
+pd-plan --topology=3@10Gbit/s --weights=flush --stages=14 tied | jq 'del(.stages[].predicted) |
 	.stages = ([.profile.layers[].name] | [.[:4], .[4:7], .[7:]] | to_entries |
 		map({layers: .value, replicas: 1, ranks: [.key]}))' >tied-1-1-1
 plan lenet5 2 1 >lenet5-2-1

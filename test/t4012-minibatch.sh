@@ -5,23 +5,10 @@
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
-# With dropout, whose masks are those of the samples, and no normalisation, whose statistics are
-# those of a microbatch.
-cat >small.json <<'END'
-{"format": "pd-model", "version": 1, "name": "small",
- "inputs": [{"name": "image", "dtype": "f32", "shape": [1, 28, 28]},
-            {"name": "label", "dtype": "i32", "shape": []}],
- "layers": [
-  {"name": "conv", "kind": "conv2d", "inputs": ["image"], "out_channels": 4, "kernel": 5,
-   "stride": 3},
-  {"name": "curve", "kind": "tanh", "inputs": ["conv"]},
-  {"name": "flat", "kind": "flatten", "inputs": ["curve"]},
-  {"name": "fc1", "kind": "linear", "inputs": ["flat"], "out_features": 24},
-  {"name": "drop", "kind": "dropout", "inputs": ["fc1"], "p": 0.25},
-  {"name": "again", "kind": "sigmoid", "inputs": ["drop"]},
-  {"name": "fc2", "kind": "linear", "inputs": ["again"], "out_features": 10},
-  {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["fc2", "label"]}]}
-END
+# With dropout, whose masks are those of the samples, in place of normalisation; and with one loss.
+jq 'del(.layers[] | select(.name | test("side"))) |
+	(.layers[] | select(.name == "norm")) |= (.kind = "dropout" | .p = 0.25)' \
+	"$PD_SOURCE/test/data/judged-model.json" >small.json
 # made BATCH MICROBATCHES WEIGHTS REPLICAS... >PLAN
 made() {
 	made_batch=$1 made_m=$2 made_weights=$3

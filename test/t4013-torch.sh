@@ -7,23 +7,7 @@
 python3 -c 'import sys, torch; sys.exit(sys.version_info < (3, 10))' 2>/dev/null ||
 	test_skip_all "there is no PyTorch for python3"
 
-cat >judged.json <<'END'
-{"format": "pd-model", "version": 1, "name": "judged",
- "inputs": [{"name": "image", "dtype": "f32", "shape": [1, 28, 28]},
-            {"name": "label", "dtype": "i32", "shape": []}],
- "layers": [
-  {"name": "conv", "kind": "conv2d", "inputs": ["image"], "out_channels": 4, "kernel": 5,
-   "stride": 3},
-  {"name": "curve", "kind": "tanh", "inputs": ["conv"]},
-  {"name": "flat", "kind": "flatten", "inputs": ["curve"]},
-  {"name": "fcside", "kind": "linear", "inputs": ["flat"], "out_features": 10},
-  {"name": "side", "kind": "softmax_cross_entropy", "inputs": ["fcside", "label"]},
-  {"name": "fc1", "kind": "linear", "inputs": ["flat"], "out_features": 24},
-  {"name": "norm", "kind": "layernorm", "inputs": ["fc1"]},
-  {"name": "again", "kind": "tanh", "inputs": ["norm"]},
-  {"name": "fc2", "kind": "linear", "inputs": ["again"], "out_features": 10},
-  {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["fc2", "label"]}]}
-END
+cp "$PD_SOURCE/test/data/judged-model.json" judged.json
 # The rows of an image as a sequence; labels are lengths, too.
 cat >looking.json <<'END'
 {"format": "pd-model", "version": 1, "name": "looking",
