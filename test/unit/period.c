@@ -20,7 +20,6 @@
 #include <string.h>
 
 #define RANKS 16
-#define EDITS 2000
 
 static const char *const chain = "a<x b<a c<b d<c e<d f<e";
 static const char *const skips = "a<x b<a c<ab d<c e<da f<eb";
@@ -146,6 +145,8 @@ static void try(const struct pd_schedule *schedule, int64_t minibatches, struct 
 	pd_lists_free(from);
 }
 
+static bool quick;                      /* PD_TEST_QUICK: a third of the plans, fewer changes */
+
 static void try_plan(struct pd_plan *plan, struct tally *tally)
 {
 	static const int64_t cuts[] = { 1, 6 }, lengths[] = { 1, 9, 60 };
@@ -166,7 +167,7 @@ static void check_kind(enum pd_schedule_kind kind, enum pd_weight_kind weights)
 {
 	struct tally tally = { 0 };
 
-	for (size_t p = 0; p < PD_COUNT(plans); p++)
+	for (size_t p = 0; p < PD_COUNT(plans); p += quick ? 3 : 1)
 		for (int graph = 0; graph < 2; graph++) {
 			struct pd_plan *plan = make_plan(p, graph ? skips : chain);
 
@@ -306,6 +307,7 @@ static void judge(const struct text *text, struct verdicts *verdicts)
 
 static void check_edits(void)
 {
+	const int edits = quick ? 500 : 2000;
 	struct verdicts verdicts = { 0 };
 	struct pd_error err;
 	struct pd_plan *plan = make_plan(5, skips);
@@ -313,7 +315,7 @@ static void check_edits(void)
 	struct text good = written(schedule, NULL, 60, true);
 	size_t header = (size_t)(strchr(good.bytes, '\n') - good.bytes) + 1;
 
-	for (int i = 0; i < EDITS; i++) {
+	for (int i = 0; i < edits; i++) {
 		struct text text = { .length = good.length };
 
 		text.bytes = pd_zalloc(good.length + 1);
@@ -323,9 +325,9 @@ static void check_edits(void)
 		judge(&text, &verdicts);
 		free(text.bytes);
 	}
-	ok(verdicts.unread > EDITS / 20 && verdicts.refused > EDITS / 20 &&
-	   verdicts.accepted > EDITS / 50, "of %d changed, %d are not read, %d wrong, %d right",
-	   EDITS, verdicts.unread, verdicts.refused, verdicts.accepted);
+	ok(verdicts.unread > edits / 20 && verdicts.refused > edits / 20 &&
+	   verdicts.accepted > edits / 50, "of %d changed, %d are not read, %d wrong, %d right",
+	   edits, verdicts.unread, verdicts.refused, verdicts.accepted);
 	is_int(verdicts.differ, 0, "of each the plain form is judged the same");
 	is_int(verdicts.stalled, 0, "those that are right can be replayed");
 	free(good.bytes);
@@ -335,6 +337,7 @@ static void check_edits(void)
 
 int main(void)
 {
+	quick = getenv("PD_TEST_QUICK");
 	for (int kind = 0; kind < PD_SCHEDULE_KINDS; kind++)
 		for (int weights = 0; weights < PD_WEIGHT_KINDS; weights++)
 			check_kind((enum pd_schedule_kind)kind, (enum pd_weight_kind)weights);
