@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
+#include "explain/explain.h"
 #include "planner/planner.h"
 
 #define MOST_PROFILES 64

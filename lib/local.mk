@@ -26,3 +26,4 @@ include lib/run/local.mk
 include lib/measure/local.mk
 include lib/replay/local.mk
 include lib/planner/local.mk
+include lib/explain/local.mk

@@ -32,6 +32,22 @@ while read -r folder; do
 	'
 done <order
 
+# the planner's own folders, from its page in contrib/HACKING
+sed -n "s/^    planner\/\([a-z]*\)  .*/\1/p" "$PD_SOURCE/contrib/HACKING" >parts
+test_ok "every folder of lib/planner is on its page" '
+	(cd "$PD_SOURCE/lib/planner" && ls -d */) | tr -d / | sort >folders
+	sort parts | diff folders -
+'
+while read -r part; do
+	test_ok "lib/planner/$part includes only what is above it, and what is asked for" '
+		sed "/^$part\$/q" parts >above
+		bad=$(cat "$PD_SOURCE/lib/planner/$part"/*.[ch] | grep "^#include \"planner/" |
+			grep -v "planner/planner.h\"" |
+			grep -vE "\"planner/($(paste -s -d"|" above))/" || true)
+		[ -z "$bad" ] || { echo "$bad"; false; }
+	'
+done <parts
+
 test_ok "no #ifdef outside the back ends" '
 	! grep -rnE "^#[[:space:]]*if(def|ndef)? " "$PD_SOURCE/lib" "$PD_SOURCE/bin" \
 		--include="*.[ch]" | grep -vE "ifndef PD_[A-Z0-9_]+_H$" | grep -v "lib/device/c" |

@@ -2,12 +2,13 @@
 #include "planner/alternatives.h"
 
 #include "base/mem.h"
+#include "planner/cut/even.h"
 #include "plan/prediction.h"
-#include "planner/candidate.h"
-#include "planner/judge.h"
-#include "planner/links.h"
-#include "planner/predict.h"
-#include "planner/recompute.h"
+#include "planner/search/candidate.h"
+#include "planner/search/judge.h"
+#include "planner/price/links.h"
+#include "planner/price/predict.h"
+#include "planner/search/recompute.h"
 #include "schedule/schedule.h"
 
 #include <stdlib.h>

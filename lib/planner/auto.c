@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses the schedule and the weights if the user leaves them open. */
-#include "planner/candidate.h"
-#include "planner/gain.h"
+#include "planner/search/candidate.h"
+#include "planner/search/gain.h"
 
 #define CHUNKS 2                /* of each rank, for interleaved */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Data parallelism, with which every plan is compared. */
-#include "planner/search.h"
+#include "planner/cut/partition.h"
 
 #include "base/mem.h"
 

@@ -21,11 +21,11 @@
 
 #include "base/json.h"
 #include "plan/prediction.h"
-#include "planner/alternatives.h"
-#include "planner/candidate.h"
-#include "planner/flow.h"
-#include "planner/predict.h"
-#include "planner/recompute.h"
+#include "planner/cut/even.h"
+#include "planner/search/candidate.h"
+#include "planner/price/flow.h"
+#include "planner/price/predict.h"
+#include "planner/search/recompute.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -10,8 +10,8 @@
 #include "base/mem.h"
 #include "base/opt.h"
 #include "plan/buckets.h"
-#include "planner/candidate.h"
-#include "planner/judge.h"
+#include "planner/search/candidate.h"
+#include "planner/search/judge.h"
 
 #define USUAL 16                /* buckets of a network, before more is known */
 #define MOST_THRESHOLDS 12

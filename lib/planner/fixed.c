@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads plans given by hand. */
-#include "planner/search.h"
+#include "planner/cut/partition.h"
 
 #include "base/mem.h"
 #include "base/opt.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans without a search: by hand, by a published formula, and the first of those with chunks. */
-#include "planner/candidate.h"
+#include "planner/search/candidate.h"
 
 #include "base/mem.h"
-#include "planner/alternatives.h"
-#include "planner/judge.h"
-#include "planner/published.h"
-#include "planner/recompute.h"
+#include "planner/cut/even.h"
+#include "planner/search/judge.h"
+#include "planner/formula/published.h"
+#include "planner/search/recompute.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

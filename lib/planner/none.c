@@ -3,12 +3,12 @@
  * Explains that no plan fits: which comes closest, by how much it does not fit, and what would
  * help.
  */
-#include "planner/candidate.h"
+#include "planner/search/candidate.h"
 
 #include "base/mem.h"
 #include "base/opt.h"
-#include "planner/fewest.h"
-#include "planner/recompute.h"
+#include "planner/cut/fewest.h"
+#include "planner/search/recompute.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

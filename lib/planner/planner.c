@@ -2,11 +2,11 @@
 #include "planner/planner.h"
 
 #include "planner/alternatives.h"
-#include "planner/bound.h"
+#include "planner/bound/bound.h"
 #include "planner/bucket.h"
-#include "planner/candidate.h"
-#include "planner/judge.h"
-#include "planner/published.h"
+#include "planner/search/candidate.h"
+#include "planner/search/judge.h"
+#include "planner/formula/published.h"
 #include "planner/reducer.h"
 
 #include <limits.h>

@@ -17,14 +17,14 @@
 #define PD_PLANNER_PLANNER_H
 
 #include "plan/plan.h"
-#include "planner/cost.h"
+#include "planner/price/cost.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 
 enum pd_recompute_kind {
 #define RECOMPUTE_KIND(symbol, name, what) PD_RECOMPUTE_##symbol,
-#include "planner/recompute_kind.def"
+#include "planner/search/recompute_kind.def"
 #undef RECOMPUTE_KIND
 	PD_RECOMPUTE_KINDS
 };
@@ -117,17 +117,5 @@ struct pd_plan *pd_planner_batch(struct pd_profile **profiles, int count, int64_
 int pd_planner_same_model(const struct pd_profile *a, const char *a_file,
 			  const struct pd_profile *b, const char *b_file, struct pd_error *err);
 void pd_batch_explain(const struct pd_batch_choice *choices, int count, FILE *out);
-
-/*
- * Prints tables for people: stages, their times and memory, links, the limit, and the comparison.
- */
-void pd_plan_explain(const struct pd_plan *plan, FILE *out);
-/*
- * These draw.  -1 (usage): there is too much to draw; the first one checks this before a plan is
- * made.
- */
-int pd_plan_svg_check(const struct pd_topology *topology, struct pd_error *err);
-int pd_plan_svg(const struct pd_plan *plan, FILE *out, struct pd_error *err);
-int pd_plan_dot(const struct pd_plan *plan, FILE *out, struct pd_error *err);
 
 #endif

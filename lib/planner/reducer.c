@@ -3,8 +3,8 @@
 
 #include "base/mem.h"
 #include "planner/bucket.h"
-#include "planner/judge.h"
-#include "planner/predict.h"
+#include "planner/search/judge.h"
+#include "planner/price/predict.h"
 
 /* Gives the plan a reducer, and the best buckets for it where they are free. */
 static int with_reducer(const struct pd_task *task, struct pd_plan *plan, enum pd_reducer_kind kind,

@@ -3,7 +3,7 @@
 #ifndef PD_PLANNER_REDUCER_H
 #define PD_PLANNER_REDUCER_H
 
-#include "planner/candidate.h"
+#include "planner/search/candidate.h"
 
 /*
  * Gives the plan, which was found for dense sums in *period_ns_p, the reducer that is asked for, or

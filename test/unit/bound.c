@@ -3,8 +3,8 @@
 #include "made_up.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "planner/bound.h"
-#include "planner/flow.h"
+#include "planner/bound/bound.h"
+#include "planner/price/flow.h"
 #include "replay/replay.h"
 #include "tap.h"
 

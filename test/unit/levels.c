@@ -4,7 +4,7 @@
  * chains of states.
  */
 #include "base/mem.h"
-#include "planner/levels.h"
+#include "planner/formula/levels.h"
 #include "small_profile.h"
 #include "tap.h"
 

@@ -3,9 +3,9 @@
 #include "made_up.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "planner/alternatives.h"
+#include "planner/cut/even.h"
 #include "planner/planner.h"
-#include "planner/search.h"
+#include "planner/cut/partition.h"
 #include "tap.h"
 
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include "tap.h"
 
 #include "base/mem.h"
-#include "planner/cost.h"
+#include "planner/price/cost.h"
 #include "base/rng.h"
 #include "replay/replay.h"
 #include "schedule/schedule.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The states of random graphs against all subsets of their layers. */
 #include "base/mem.h"
-#include "planner/states.h"
+#include "planner/cut/states.h"
 #include "small_profile.h"
 #include "tap.h"
 

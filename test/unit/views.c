@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The orders in which a search has looked at a profile: each once, until it is swept. */
-#include "planner/views.h"
+#include "planner/cut/views.h"
 #include "small_profile.h"
 #include "tap.h"
 

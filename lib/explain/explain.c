@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Explains a plan in tables. */
+#include "explain/explain.h"
+
+#include "base/mem.h"
+#include "base/opt.h"
+#include "planner/bucket.h"
+#include "explain/usage.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_STAGES 48          /* rows of a table */
+#define MOST_LINKS 8
+
+static void explain_head(const struct pd_plan *plan, FILE *out)
+{
+	const struct pd_prediction *predicted = &plan->predicted;
+	char time[32], bytes[32];
+
+	fprintf(out, "%s: %s, %s", plan->profile->name ? plan->profile->name : "plan",
+		pd_schedule_kind_name[plan->schedule], pd_weight_kind_name[plan->weights]);
+	if (plan->microbatches > 1)
+		fprintf(out, ", %lld microbatches in a minibatch", (long long)plan->microbatches);
+	fprintf(out, ", on %d of %lld devices\nperiod: %s%s per %s of %lld samples, "
+		"%.1f samples/s, at most %s on one device, %.4g MB sent per sample\n\n",
+		plan->rank_count, (long long)plan->topology.devices,
+		pd_show_time(predicted->period_ns, time),
+		predicted->period_from == PD_PERIOD_ESTIMATE ? " (an estimate)" : "", pd_plan_unit(plan),
+		(long long)plan->profile->batch_size,
+		predicted->samples_per_s, pd_show_bytes(predicted->memory_bytes, bytes),
+		predicted->sent_bytes_per_sample / 1e6);
+}
+
+static int shown_stages(const struct pd_plan *plan)
+{
+	return plan->stage_count <= MOST_STAGES ? plan->stage_count : MOST_STAGES;
+}
+
+static void explain_rest(const struct pd_plan *plan, FILE *out)
+{
+	if (plan->stage_count > MOST_STAGES)
+		fprintf(out, "  ...  %d more\n", plan->stage_count - MOST_STAGES);
+	fputc('\n', out);
+}
+
+static void explain_stages(const struct pd_usage *usage, FILE *out)
+{
+	const struct pd_plan *plan = usage->plan;
+	const struct pd_profile_layer *layers = plan->profile->layers;
+
+	fprintf(out, "%5s  %6s  %8s  %-16s  %6s  %9s  %8s  %5s  %s\n", "stage", "layers",
+		"replicas", "ranks", "warmup", "in flight", "versions", "stale", "which");
+	for (int s = 0; s < shown_stages(plan); s++) {
+		const struct pd_stage *stage = &plan->stages[s];
+		const struct pd_stage_usage *at = &usage->stages[s];
+		bool several = stage->layer_count > 1;
+		char ranks[20];
+
+		fprintf(out, "%5d  %6d  %8d  %-16s  %6d  %9d  %8d  %5lld  %.20s%s%.20s%s\n", s,
+			stage->layer_count, stage->replicas,
+			pd_show_ranks(stage, ranks, sizeof(ranks)), stage->warmup, at->in_flight,
+			at->versions, (long long)at->stale, layers[stage->first_layer].name,
+			several ? " to " : "",
+			several ? layers[stage->first_layer + stage->layer_count - 1].name : "",
+			stage->recompute ? ", recomputed" : "");
+	}
+	explain_rest(plan, out);
+}
+
+static const char *show_ns(double ns, char *buf)
+{
+	return pd_show_time(ns < 9e18 ? (int64_t)(ns + 0.5) : INT64_MAX, buf);
+}
+
+static void explain_times(const struct pd_usage *usage, FILE *out)
+{
+	fprintf(out, "%5s  %10s  %10s  %10s  %10s  %10s  %6s  %s\n", "stage", "forward", "backward",
+		"update", "all-reduce", "busy", "of it", usage->plan->microbatches > 1
+		? "a replica's time for one microbatch" : "a replica's time for one minibatch");
+	for (int s = 0; s < shown_stages(usage->plan); s++) {
+		const struct pd_stage_usage *at = &usage->stages[s];
+		double busy = pd_usage_busy_ns(usage, s), part = pd_usage_part(usage, busy);
+		char a[32], b[32], c[32], d[32], e[32], bar[32] = "";
+
+		for (int i = 0; i < 20 && i < (int)(part * 20 + 0.5); i++)
+			strcat(bar, "#");
+		fprintf(out, "%5d  %10s  %10s  %10s  %10s  %10s  %5.1f%%  %s%s\n", s,
+			show_ns(at->forward_ns, a), show_ns(at->backward_ns, b),
+			show_ns(at->update_ns, c), show_ns(at->allreduce_ns, d), show_ns(busy, e),
+			100 * part, bar,
+			at->allreduce_ns > 0 && !at->serial ? "  beside its all-reduce" : "");
+	}
+	explain_rest(usage->plan, out);
+}
+
+static void explain_memory(const struct pd_usage *usage, FILE *out)
+{
+	fprintf(out, "%5s  %10s  %10s  %10s  %10s  %10s  %10s  %10s  %s\n", "stage", "weights",
+		"in flight", "gradients", "optimizer", "transfers", "scratch",
+		"a rank", "of it for what is ahead");
+	for (int s = 0; s < shown_stages(usage->plan); s++) {
+		const struct pd_memory *m = &usage->stages[s].memory;
+		char a[32], b[32], c[32], d[32], e[32], f[32], g[32], h[32];
+
+		fprintf(out, "%5d  %10s  %10s  %10s  %10s  %10s  %10s  %10s  %s\n", s,
+			pd_show_bytes(m->weights_bytes, a), pd_show_bytes(m->stash_bytes, b),
+			pd_show_bytes(m->gradient_bytes + m->state_bytes, c),
+			pd_show_bytes(m->optimizer_bytes, d), pd_show_bytes(m->transfer_bytes, e),
+			pd_show_bytes(m->scratch_bytes, f),
+			pd_show_bytes(usage->plan->stages[s].memory_bytes, g),
+			pd_show_bytes(usage->stages[s].ahead_bytes, h));
+	}
+	explain_rest(usage->plan, out);
+}
+
+/* one direction of a link */
+struct direction {
+	int level, component;
+	bool up;
+	const struct pd_load *load;
+};
+
+static int by_load(const void *a, const void *b)
+{
+	const struct direction *x = a, *y = b;
+
+	if (x->load->busy_ns != y->load->busy_ns)
+		return x->load->busy_ns > y->load->busy_ns ? -1 : 1;
+	if (x->level != y->level)
+		return x->level > y->level ? -1 : 1;
+	if (x->component != y->component)
+		return x->component < y->component ? -1 : 1;
+	return x->up ? -1 : 1;
+}
+
+/* Writes "ranks 4-7 to the others, level 1". */
+static const char *show_link(const struct pd_usage *usage, int level, int component, bool up,
+			     char *buf, size_t room)
+{
+	int64_t size = usage->links.size[level];
+	char ranks[48];
+
+	if (size == 1)
+		snprintf(ranks, sizeof(ranks), "rank %d", component);
+	else
+		snprintf(ranks, sizeof(ranks), "ranks %lld-%lld", (long long)(component * size),
+			 (long long)((component + 1) * size - 1));
+	snprintf(buf, room, "%s %s, level %d", up ? "out of" : "into", ranks, level);
+	return buf;
+}
+
+static void explain_links(const struct pd_usage *usage, FILE *out)
+{
+	const struct pd_links *links = &usage->links;
+	struct direction *list;
+	size_t room = 0, n = 0;
+
+	for (int k = 0; k < links->topology->levels; k++)
+		room += 2 * (size_t)links->components[k];
+	list = pd_calloc(room, sizeof(*list));
+	for (int k = 0; k < links->topology->levels; k++)
+		for (int c = 0; c < 2 * links->components[k]; c++) {
+			const struct pd_load *load = c % 2 ? &links->up[k][c / 2]
+							   : &links->down[k][c / 2];
+
+			if (load->bytes > 0)
+				list[n++] = (struct direction){ k, c / 2, c % 2, load };
+		}
+	qsort(list, n, sizeof(*list), by_load);
+	if (n > 0)
+		fprintf(out, "%-32s  %10s  %10s  %6s\n", "link", "bytes", "busy", "of it");
+	for (size_t i = 0; i < n && i < MOST_LINKS; i++) {
+		char where[64], bytes[32], time[32];
+
+		fprintf(out, "%-32s  %10s  %10s  %5.1f%%\n",
+			show_link(usage, list[i].level, list[i].component, list[i].up, where,
+				  sizeof(where)),
+			pd_show_bytes((int64_t)(list[i].load->bytes + 0.5), bytes),
+			show_ns(list[i].load->busy_ns, time),
+			100 * pd_usage_part(usage, list[i].load->busy_ns));
+	}
+	if (n > MOST_LINKS)
+		fprintf(out, "  ...  %zu more that are less busy\n", n - MOST_LINKS);
+	if (n > 0)
+		fputc('\n', out);
+	free(list);
+}
+
+static void explain_limit(const struct pd_usage *usage, FILE *out)
+{
+	const struct pd_limit *limit = &usage->limit;
+	double part = 100 * pd_usage_part(usage, limit->ns);
+	char time[32], where[64];
+
+	fprintf(out, "limit: ");
+	switch (limit->kind) {
+	case PD_LIMIT_PROCESSOR:
+		fprintf(out, "the processors of stage %d%s, busy for %s", limit->first,
+			usage->stages[limit->first].serial &&
+			usage->stages[limit->first].allreduce_ns > 0 ? " with its all-reduce" : "",
+			show_ns(limit->ns, time));
+		break;
+	case PD_LIMIT_TURNS:
+		fprintf(out, "the processors that ranks share, the busiest for %s",
+			show_ns(limit->ns, time));
+		break;
+	case PD_LIMIT_LINK:
+		fprintf(out, "the link %s, busy for %s", show_link(usage, limit->level,
+			limit->component, limit->up, where, sizeof(where)),
+			show_ns(limit->ns, time));
+		break;
+	case PD_LIMIT_WINDOW:
+		fprintf(out, "the way from stage %d to stage %d and back, %s for each of the %lld "
+			"%ses on it together", limit->first, limit->last,
+			show_ns(limit->ns, time), (long long)limit->tokens, pd_plan_unit(usage->plan));
+		break;
+	}
+	fprintf(out, " per %s (%.0f%% of the period)%s\n", pd_plan_unit(usage->plan), part,
+		part < 99.5 ? "; the rest is waiting for transfers and neighbours" :
+		part > 100.5 ? "; the formula of the chosen cost counts less" : "");
+}
+
+static void explain_alternatives(const struct pd_plan *plan, FILE *out)
+{
+	const struct pd_prediction *predicted = &plan->predicted;
+
+	if (predicted->alternative_count == 0)
+		return;
+	fprintf(out, "\n%-15s  %10s  %6s  %10s  %12s  %5s  %s\n", "compared with", "period",
+		"times", "memory", "MB / sample", "ranks", "stages");
+	for (int i = 0; i < predicted->alternative_count; i++) {
+		const struct pd_alternative *one = &predicted->alternatives[i];
+		char time[32], bytes[32];
+
+		fprintf(out, "%-15s  %10s  %6.2f  %10s  %12.4g  %5lld  %.32s%s%s%.32s%s\n",
+			pd_alternative_kind_name[one->kind], pd_show_time(one->period_ns, time),
+			predicted->period_ns > 0
+			? (double)one->period_ns / (double)predicted->period_ns : 0,
+			pd_show_bytes(one->memory_bytes, bytes), one->sent_bytes_per_sample / 1e6,
+			(long long)one->ranks, one->stages, strlen(one->stages) > 32 ? "..." : "",
+			one->recompute ? "; recomputed: " : "",
+			one->recompute ? one->recompute : "",
+			one->fits ? "" : "; does not fit");
+	}
+}
+
+void pd_plan_explain(const struct pd_plan *plan, FILE *out)
+{
+	const struct pd_prediction *predicted = &plan->predicted;
+	struct pd_usage *usage = pd_usage_new(plan);
+	char time[32], bytes[32];
+
+	if (!usage)             /* a plan of the planner has a schedule */
+		pd_bug("explain: a plan that has no schedule");
+	explain_head(plan, out);
+	explain_stages(usage, out);
+	explain_times(usage, out);
+	explain_memory(usage, out);
+	explain_links(usage, out);
+	explain_limit(usage, out);
+	fprintf(out, "bound: no plan takes less than %s: ",
+		pd_show_time(predicted->lower_bound_ns, time));
+	if (predicted->period_from == PD_PERIOD_ESTIMATE)
+		fprintf(out, "the period is an estimate, so what could be gained is not known\n");
+	else
+		fprintf(out, "at most %.1f%% could be gained\n", 100 * predicted->gap);
+	fprintf(out, "data parallelism on all devices: %s per %s, %s on each%s; this plan is "
+		"%.2f times as fast\n", pd_show_time(predicted->data_parallel_period_ns, time),
+		pd_plan_unit(plan),
+		pd_show_bytes(predicted->data_parallel_memory_bytes, bytes),
+		pd_data_parallel_fits(plan) ? "" : ", which does not fit",
+		predicted->speedup_over_data_parallel);
+	if (plan->bucket_bytes > 0)
+		pd_bucket_explain(plan, out);
+	explain_alternatives(plan, out);
+	pd_usage_free(usage);
+}

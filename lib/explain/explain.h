@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A plan for people: in tables, and as drawings. */
+#ifndef PD_EXPLAIN_EXPLAIN_H
+#define PD_EXPLAIN_EXPLAIN_H
+
+#include "plan/plan.h"
+
+#include <stdio.h>
+
+/*
+ * Prints tables for people: stages, their times and memory, links, the limit, and the comparison.
+ */
+void pd_plan_explain(const struct pd_plan *plan, FILE *out);
+/*
+ * These draw.  -1 (usage): there is too much to draw; the first one checks this before a plan is
+ * made.
+ */
+int pd_plan_svg_check(const struct pd_topology *topology, struct pd_error *err);
+int pd_plan_svg(const struct pd_plan *plan, FILE *out, struct pd_error *err);
+int pd_plan_dot(const struct pd_plan *plan, FILE *out, struct pd_error *err);
+
+#endif

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "explain/usage.h"
+
+#include "base/mem.h"
+#include "planner/price/predict.h"
+#include "schedule/memory.h"
+#include "schedule/tick.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define STALE_LOOKED_AT 256     /* microbatches of a group that are checked */
+
+/* Returns the most updates between the version of a forward and that of its update. */
+static int64_t stale(const struct pd_schedule *schedule, int s)
+{
+	int64_t group = schedule->group[s], most = 0;
+
+	for (int64_t k = 0; k < group && k < STALE_LOOKED_AT; k++) {
+		/* long after the beginning, since versions before it are negative */
+		int64_t n = (1 + PD_MAX_RANKS / group) * group + k;
+		int64_t late = (n / group * group - pd_tick_version(schedule, s, n, false)) / group;
+
+		most = late > most ? late : most;
+	}
+	return most;
+}
+
+static int64_t update_ns(const struct pd_plan *plan, const struct pd_stage *stage, bool apart)
+{
+	int64_t sum = 0;
+
+	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
+		sum += apart ? pd_profile_apart_ns(&plan->profile->layers[l])
+			     : plan->profile->layers[l].update_ns;
+	return sum;
+}
+
+static void use_stage(struct pd_usage *usage, int s)
+{
+	const struct pd_schedule *schedule = usage->schedule;
+	const struct pd_plan *plan = usage->plan;
+	const struct pd_stage *stage = &plan->stages[s];
+	struct pd_stage_usage *out = &usage->stages[s];
+	double r = stage->replicas, group = (double)schedule->group[s];
+	struct pd_stage_memory one;
+
+	out->forward_ns = (double)stage->forward_ns * (stage->recompute ? 2 : 1) / r;
+	out->backward_ns = (double)stage->backward_ns / r;
+	out->versions = pd_schedule_versions(schedule, s);
+	out->update_ns = (double)update_ns(plan, stage, out->versions > 1) / group;
+	out->allreduce_ns = (double)stage->allreduce_ns / group;
+	out->serial = pd_reduce_is_serial(schedule, s);
+	out->in_flight = pd_schedule_in_flight(schedule, s, false);
+	out->stale = stale(schedule, s);
+	pd_schedule_memory(schedule, stage->ranks[0], &pd_momentum, &out->memory);
+	pd_memory_of_stage(plan, schedule->wiring, s, &one);
+	out->ahead_bytes = pd_plus(pd_times(pd_schedule_slots(schedule, s, false) - 1,
+					    one.slot_bytes),
+				   pd_plus(pd_times(out->in_flight - 1, one.inbox_bytes),
+					   pd_times(out->versions - 1, one.weights_bytes)));
+}
+
+double pd_usage_part(const struct pd_usage *usage, double ns)
+{
+	int64_t period = usage->plan->predicted.period_ns;
+
+	return period > 0 ? ns / (double)period : 0;
+}
+
+double pd_usage_busy_ns(const struct pd_usage *usage, int stage)
+{
+	const struct pd_stage_usage *at = &usage->stages[stage];
+
+	return at->forward_ns + at->backward_ns + at->update_ns +
+	       (at->serial ? at->allreduce_ns : 0);
+}
+
+static void limit(struct pd_usage *usage, struct pd_limit limit)
+{
+	if (limit.ns > usage->limit.ns)
+		usage->limit = limit;
+}
+
+static void limit_processors(struct pd_usage *usage)
+{
+	for (int s = 0; s < usage->plan->stage_count; s++)
+		limit(usage, (struct pd_limit){ .kind = PD_LIMIT_PROCESSOR, .first = s, .last = s,
+						.ns = pd_usage_busy_ns(usage, s) });
+	limit(usage, (struct pd_limit){ .kind = PD_LIMIT_TURNS,
+					.ns = (double)pd_predict_turns_ns(usage->plan) });
+}
+
+static void limit_links(struct pd_usage *usage)
+{
+	const struct pd_links *links = &usage->links;
+
+	for (int k = 0; k < links->topology->levels; k++)
+		for (int c = 0; c < links->components[k]; c++) {
+			struct pd_limit at = { .kind = PD_LIMIT_LINK, .level = k, .component = c };
+
+			at.ns = links->up[k][c].busy_ns;
+			at.up = true;
+			limit(usage, at);
+			at.ns = links->down[k][c].busy_ns;
+			at.up = false;
+			limit(usage, at);
+		}
+}
+
+/* Returns the time of a transfer to the next stage, between the farthest ranks, one way. */
+static int64_t transfer_ns(const struct pd_usage *usage, int s)
+{
+	const struct pd_plan *plan = usage->plan;
+	const struct pd_wiring *wiring = usage->schedule->wiring;
+	int64_t most = 0;
+
+	for (int i = 0; i < wiring->out_count[s]; i++) {
+		const struct pd_link *link = &wiring->links[wiring->out[s][i]];
+		const struct pd_stage *a = &plan->stages[s], *b = &plan->stages[s + 1];
+
+		if (link->to != s + 1)
+			continue;
+		for (int r = 0; r < a->replicas || r < b->replicas; r++) {
+			int from = a->ranks[r % a->replicas], to = b->ranks[r % b->replicas];
+			int64_t ns = from == to ? 0 : pd_topology_transfer_ns(&plan->topology, from,
+									      to, link->bytes);
+
+			most = ns > most ? ns : most;
+		}
+	}
+	return most;
+}
+
+/*
+ * Considers stages s to e of 1F1B: the time of a minibatch's way up and down, divided by the
+ * minibatches that are on it together (predict.c).
+ */
+static void limit_windows(struct pd_usage *usage)
+{
+	const struct pd_plan *plan = usage->plan;
+	int64_t *transfers = pd_calloc((size_t)plan->stage_count, sizeof(*transfers));
+	double least = usage->limit.ns * 1.005;
+
+	if (plan->schedule != PD_SCHEDULE_1F1B || usage->schedule->drains) {
+		free(transfers);
+		return;
+	}
+	for (int s = 0; s + 1 < plan->stage_count; s++)
+		transfers[s] = transfer_ns(usage, s);
+	for (int s = 0; s < plan->stage_count; s++) {
+		int64_t lead = ((int64_t)plan->stages[s].warmup + 1) * plan->stages[s].replicas;
+		double time = 0;
+
+		for (int e = s; e < plan->stage_count; e++) {
+			int64_t tokens = lead - (int64_t)plan->stages[e].warmup *
+				plan->stages[e].replicas;
+
+			time += pd_usage_busy_ns(usage, e) * plan->stages[e].replicas;
+			/* A single stage explains more, if it is about as slow. */
+			if (tokens > 0 && e > s && time / (double)tokens > least)
+				limit(usage, (struct pd_limit){
+					.kind = PD_LIMIT_WINDOW, .first = s, .last = e,
+					.tokens = tokens, .ns = time / (double)tokens });
+			time += 2 * (double)transfers[e];
+		}
+	}
+	free(transfers);
+}
+
+struct pd_usage *pd_usage_new(const struct pd_plan *plan)
+{
+	struct pd_error err;
+	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
+	struct pd_usage *usage;
+
+	if (!schedule)
+		return NULL;
+	usage = pd_zalloc(sizeof(*usage));
+	usage->plan = plan;
+	usage->schedule = schedule;
+	usage->stages = pd_calloc((size_t)plan->stage_count, sizeof(*usage->stages));
+	usage->limit.ns = -1;
+	pd_links_init(&usage->links, plan, schedule->wiring);
+	for (int s = 0; s < plan->stage_count; s++)
+		use_stage(usage, s);
+	limit_processors(usage);
+	limit_links(usage);
+	limit_windows(usage);
+	return usage;
+}
+
+void pd_usage_free(struct pd_usage *usage)
+{
+	if (!usage)
+		return;
+	pd_links_release(&usage->links);
+	pd_schedule_free(usage->schedule);
+	free(usage->stages);
+	free(usage);
+}
+
+bool pd_data_parallel_fits(const struct pd_plan *plan)
+{
+	const struct pd_prediction *predicted = &plan->predicted;
+
+	for (int i = 0; i < predicted->alternative_count; i++)
+		if (predicted->alternatives[i].kind == PD_ALTERNATIVE_DATA_PARALLEL)
+			return predicted->alternatives[i].fits;
+	return true;
+}
+
+const char *pd_show_ranks(const struct pd_stage *stage, char *buf, size_t room)
+{
+	size_t used = 0;
+
+	buf[0] = '\0';
+	for (int i = 0, end; i < stage->replicas; i = end + 1) {
+		char run[32];
+
+		for (end = i; end + 1 < stage->replicas &&
+		     stage->ranks[end + 1] == stage->ranks[end] + 1;)
+			end++;
+		snprintf(run, sizeof(run), end > i ? "%s%d-%d" : "%s%d", i ? "," : "",
+			 stage->ranks[i], stage->ranks[end]);
+		if (used + strlen(run) + 4 > room) {
+			strcpy(buf + used, "...");
+			break;
+		}
+		strcpy(buf + used, run);
+		used += strlen(run);
+	}
+	return buf;
+}

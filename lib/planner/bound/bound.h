@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A lower bound of all plans. */
+#ifndef PD_PLANNER_BOUND_H
+#define PD_PLANNER_BOUND_H
+
+#include "plan/plan.h"
+#include "planner/price/cost.h"
+
+#include <stdbool.h>
+
+/* The options that all plans in question share. */
+struct pd_bound {
+	const struct pd_topology *topology;
+	enum pd_schedule_kind schedule;
+	enum pd_weight_kind weights;
+	int64_t microbatches;           /* as in a plan; 0: any number */
+	bool fewer;                     /* `microbatches` is only an upper limit */
+	int chunks;                     /* interleaved chunks per rank */
+	bool straight;                  /* no stage has replicas */
+	bool agree;                     /* all stages agree on an update */
+	bool overlaps;                  /* gradients are summed in buckets, under backward */
+};
+
+/*
+ * Returns a lower bound of the time between two minibatches in a replay of any plan of
+ * costs->profile, whatever its stages, replicas, ranks, warm-ups, recomputation and memory. 
+ * costs->kind and costs->memory_limit_bytes do not matter.  If several schedules or weights are
+ * allowed, it is the least of their bounds.
+ */
+int64_t pd_bound_ns(const struct pd_costs *costs, const struct pd_bound *bound);
+
+/*
+ * Returns the fewest devices of a plan whose replay has at most this period; more than there are if
+ * there is no such plan.  1 with chunks.
+ */
+int pd_bound_devices(const struct pd_costs *costs, const struct pd_bound *bound, int64_t period_ns);
+
+#endif

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/cut/points.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+void pd_points_of_units(struct pd_points *points, const struct pd_costs *costs)
+{
+	*points = (struct pd_points){
+		.last = costs->unit_count, .compute_ns = costs->compute_ns,
+		.parameter_bytes = costs->parameter_bytes, .cut_bytes = costs->cut_bytes,
+	};
+	pd_row_init(&points->row, costs);
+	points->forward_ns = pd_calloc((size_t)costs->unit_count + 1, sizeof(int64_t));
+	points->stash_bytes = pd_calloc((size_t)costs->unit_count + 1, sizeof(int64_t));
+	for (int u = 0; u < costs->unit_count; u++) {
+		points->forward_ns[u + 1] = points->forward_ns[u];
+		points->stash_bytes[u + 1] = points->stash_bytes[u];
+		for (int l = costs->first[u]; l < costs->first[u + 1]; l++) {
+			points->forward_ns[u + 1] += costs->profile->layers[l].forward_ns;
+			points->stash_bytes[u + 1] = pd_plus(points->stash_bytes[u + 1],
+							     costs->profile->layers[l].stash_bytes);
+		}
+	}
+}
+
+/* Passes over the pairs twice: to count them, and to list them. */
+static void find_ends(struct pd_points *points)
+{
+	const struct pd_states *states = points->states;
+	size_t count = 0;
+
+	points->first = pd_calloc((size_t)states->count + 1, sizeof(*points->first));
+	for (int pass = 0; pass < 2; pass++) {
+		count = 0;
+		for (int u = 0; u < states->count; u++) {
+			points->first[u] = count;
+			for (int v = u + 1; v < states->count; v++) {
+				if (!pd_states_within(states, u, v))
+					continue;
+				if (pass)
+					points->next[count] = v;
+				count++;
+			}
+		}
+		points->first[states->count] = count;
+		if (!pass)
+			points->next = pd_calloc(count + 1, sizeof(*points->next));
+	}
+}
+
+static void add_layers(struct pd_points *points)
+{
+	const struct pd_states *states = points->states;
+	size_t n = (size_t)states->count;
+
+	points->forward_ns = pd_calloc(n, sizeof(int64_t));
+	points->stash_bytes = pd_calloc(n, sizeof(int64_t));
+	points->state_bytes = pd_calloc(n, sizeof(int64_t));
+	points->workspace_bytes = pd_calloc(n, sizeof(int64_t));
+	for (int s = 0; s < states->count; s++)
+		for (int l = 0; l < states->profile->layer_count; l++) {
+			const struct pd_profile_layer *layer = &states->profile->layers[l];
+
+			if (!pd_states_has(states, s, l))
+				continue;
+			points->forward_ns[s] += layer->forward_ns;
+			points->stash_bytes[s] = pd_plus(points->stash_bytes[s],
+							 layer->stash_bytes);
+			points->state_bytes[s] += layer->state_bytes;
+			points->workspace_bytes[s] = pd_max64(points->workspace_bytes[s],
+							      layer->workspace_bytes);
+		}
+}
+
+void pd_points_of_states(struct pd_points *points, const struct pd_states *states)
+{
+	*points = (struct pd_points){
+		.states = states, .last = states->count - 1, .compute_ns = states->compute_ns,
+		.parameter_bytes = states->parameter_bytes, .cut_bytes = states->cut_bytes,
+	};
+	find_ends(points);
+	add_layers(points);
+}
+
+void pd_points_release(struct pd_points *points)
+{
+	if (!points->states)
+		pd_row_release(&points->row);
+	free(points->first);
+	free(points->next);
+	free(points->forward_ns);
+	free(points->stash_bytes);
+	free(points->state_bytes);
+	free(points->workspace_bytes);
+	*points = (struct pd_points){ 0 };
+}
+
+void pd_points_set(struct pd_points *points, int u)
+{
+	if (!points->states)
+		pd_row_set(&points->row, u);
+}
+
+/*
+ * Adds up like pd_memory_of, with all that crosses a cut as what the stage uses of it, and the
+ * largest workspace as scratch.
+ */
+int64_t pd_points_memory(const struct pd_points *points, int u, int v, int replicas, int warmup)
+{
+	int64_t slots = (int64_t)warmup + 1, parameters, stash, in, out;
+	int64_t bytes;
+
+	if (!points->states)
+		return pd_row_memory(&points->row, v, replicas, warmup);
+	parameters = points->parameter_bytes[v] - points->parameter_bytes[u];
+	stash = points->stash_bytes[v] - points->stash_bytes[u];
+	in = points->cut_bytes[u];
+	out = points->cut_bytes[v];
+	bytes = pd_times(slots, pd_memory_weights(points->states->profile, parameters));
+	bytes = pd_plus(bytes, pd_times(2 + (replicas > 1), parameters));
+	bytes = pd_plus(bytes, pd_memory_master(points->states->profile, parameters));
+	bytes = pd_plus(bytes, pd_plus(pd_times(slots, stash), pd_times(slots + 1, in)));
+	bytes = pd_plus(bytes, pd_times(2, pd_plus(in, out)));
+	bytes = pd_plus(bytes, points->state_bytes[v] - points->state_bytes[u]);
+	return pd_plus(bytes, points->workspace_bytes[v]);
+}
+
+/*
+ * Returns what recomputing saves: one slot serves all microbatches, and there are two outboxes
+ * (pd_schedule_outboxes).
+ */
+int64_t pd_points_saved(const struct pd_points *points, int u, int v, int warmup)
+{
+	int64_t out = pd_points_out_bytes(points, v);
+
+	return pd_times(warmup, points->stash_bytes[v] - points->stash_bytes[u]) -
+	       pd_times(pd_min64(warmup + 1, 2), out);
+}
+
+void pd_points_layers(const struct pd_points *points, const int *ends, int stage_count,
+		      int **layers_p, int **order_p)
+{
+	const int *first;
+
+	if (points->states) {
+		pd_states_layers(points->states, ends, stage_count, layers_p, order_p);
+		return;
+	}
+	first = points->row.costs->first;
+	*layers_p = pd_calloc((size_t)stage_count, sizeof(**layers_p));
+	*order_p = NULL;
+	for (int s = 0, u = 0; s < stage_count; u = ends[s++])
+		(*layers_p)[s] = first[ends[s]] - first[u];
+}

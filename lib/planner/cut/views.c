@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/cut/views.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+#define MOST_LAYERS 4096        /* above this, stages are runs of the profile's layers */
+
+/* Tells whether there is only one order: each layer uses the one before. */
+static bool has_one_order(const struct pd_profile *profile)
+{
+	for (int l = 1; l < profile->layer_count; l++) {
+		const struct pd_profile_layer *layer = &profile->layers[l];
+		bool uses = false;
+
+		for (int i = 0; i < layer->input_count; i++)
+			uses |= layer->inputs[i] == l - 1;
+		if (!uses)
+			return false;
+	}
+	return true;
+}
+
+void pd_views_init(struct pd_views *views, struct pd_profile *profile)
+{
+	*views = (struct pd_views){ .profile = profile };
+	if (profile->layer_count > MOST_LAYERS || has_one_order(profile))
+		return;
+	views->many = true;
+	pd_states_init(&views->states, profile, PD_STATES_ALL);
+	pd_points_of_states(&views->points, &views->states);
+}
+
+void pd_views_release(struct pd_views *views)
+{
+	for (size_t i = 0; i < views->count; i++)
+		pd_profile_free(views->list[i]);
+	free(views->list);
+	free(views->marks);
+	if (views->many) {
+		pd_points_release(&views->points);
+		pd_states_release(&views->states);
+	}
+	*views = (struct pd_views){ 0 };
+}
+
+/* Tells whether the view has this order; its layers have numbers of the document's order. */
+static bool is_in_order(const struct pd_views *views, const struct pd_profile *view,
+			const int *order)
+{
+	for (int l = 0; l < view->layer_count; l++)
+		if (pd_profile_number(view, l) != pd_profile_number(views->profile, order[l]))
+			return false;
+	return true;
+}
+
+/* Returns a hash of the order. */
+static uint64_t mark_of(const struct pd_views *views, const int *order)
+{
+	uint64_t h = 0;
+
+	for (int l = 0; l < views->profile->layer_count; l++) {
+		h = (h ^ (uint64_t)order[l]) * UINT64_C(0x9e3779b97f4a7c15);
+		h ^= h >> 29;
+	}
+	return h;
+}
+
+struct pd_profile *pd_views_get(struct pd_views *views, const int *order)
+{
+	size_t marked = views->capacity;
+	uint64_t mark;
+
+	if (!order || is_in_order(views, views->profile, order))
+		return views->profile;
+	mark = mark_of(views, order);
+	for (size_t i = views->count; i-- > 0;)
+		if (views->marks[i] == mark && is_in_order(views, views->list[i], order))
+			return views->list[i];
+	views->list = pd_grow(views->list, &views->capacity, views->count + 1,
+			      sizeof(*views->list));
+	views->marks = pd_grow(views->marks, &marked, views->count + 1, sizeof(*views->marks));
+	views->marks[views->count] = mark;
+	return views->list[views->count++] = pd_profile_in_order(views->profile, order);
+}
+
+void pd_views_sweep(struct pd_views *views, size_t from,
+		    bool (*used)(const void *user, const struct pd_profile *view),
+		    const void *user)
+{
+	size_t kept = from < views->count ? from : views->count;
+
+	for (size_t i = kept; i < views->count; i++) {
+		if (!used(user, views->list[i])) {
+			pd_profile_free(views->list[i]);
+			continue;
+		}
+		views->marks[kept] = views->marks[i];
+		views->list[kept++] = views->list[i];
+	}
+	views->count = kept;
+}
+
+int *pd_views_order(const struct pd_views *views, const struct pd_profile *view)
+{
+	size_t n = (size_t)view->layer_count;
+	int *order, *place;
+
+	if (view == views->profile)
+		return NULL;
+	order = pd_calloc(n, sizeof(*order));
+	place = pd_calloc(n, sizeof(*place));           /* by number */
+	for (size_t l = 0; l < n; l++)
+		place[pd_profile_number(views->profile, (int)l)] = (int)l;
+	for (size_t l = 0; l < n; l++)
+		order[l] = place[pd_profile_number(view, (int)l)];
+	free(place);
+	return order;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The orders in which a search has looked at a profile; private to this folder.
+ *
+ * A plan's stages are runs of its profile's layers.  A plan whose stages are others has a copy
+ * of the profile in their order, one for each order, so that two plans with the same copy have
+ * the same order; the one that is taken brings the profile itself into it.
+ */
+#ifndef PD_PLANNER_VIEWS_H
+#define PD_PLANNER_VIEWS_H
+
+#include "planner/cut/points.h"
+
+struct pd_views {
+	struct pd_profile *profile;     /* borrowed */
+	bool many;                      /* there are points other than units */
+	struct pd_states states;        /* if there are many */
+	struct pd_points points;        /* of states, if there are many */
+	size_t count, capacity;
+	struct pd_profile **list;
+	uint64_t *marks;                /* hashes of their orders */
+};
+
+void pd_views_init(struct pd_views *views, struct pd_profile *profile);
+void pd_views_release(struct pd_views *views);
+/* Returns the profile in an order, or NULL: its own; borrowed from views. */
+struct pd_profile *pd_views_get(struct pd_views *views, const int *order);
+/* Frees unused views, of those numbered `from` and later; the others keep their order. */
+void pd_views_sweep(struct pd_views *views, size_t from,
+		    bool (*used)(const void *user, const struct pd_profile *view),
+		    const void *user);
+/*
+ * Returns the order that makes a view of the profile, which the caller frees; NULL for the profile
+ * itself.
+ */
+int *pd_views_order(const struct pd_views *views, const struct pd_profile *view);
+
+#endif

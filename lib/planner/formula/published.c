@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/formula/published.h"
+
+#include "base/mem.h"
+#include "planner/formula/levels.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+/* The released program does not look at all states, and SOSP 2019 only has chains of layers. */
+static enum pd_states_rule rule(enum pd_cost_kind kind)
+{
+	return kind == PD_COST_SOSP19 ? PD_STATES_ALL : PD_STATES_RELEASED;
+}
+
+/* Makes a row in which every link is as slow as the slowest. */
+static struct pd_topology row_of(const struct pd_topology *topology)
+{
+	struct pd_topology row = *topology;
+
+	row.levels = 1;
+	row.level[0] = pd_slowest_link(topology, topology->levels - 1);
+	row.level[0].count = topology->devices;
+	return row;
+}
+
+static struct pd_partition *search(const struct pd_states *states,
+				   const struct pd_plan_request *request,
+				   const struct pd_topology *topology, double *time_p)
+{
+	struct pd_levels levels = {
+		.states = states, .topology = topology, .kind = request->cost,
+		.straight = request->straight,
+	};
+
+	return pd_levels_search(&levels, time_p);
+}
+
+/*
+ * Plans on one level if whole components of the levels are too much for few layers without
+ * replicas.
+ */
+struct pd_partition *pd_published_partition(struct pd_profile *profile,
+					    const struct pd_plan_request *request,
+					    struct pd_error *err)
+{
+	struct pd_topology row = row_of(request->topology);
+	struct pd_partition *partition;
+	struct pd_states states;
+
+	pd_states_init(&states, profile, rule(request->cost));
+	partition = search(&states, request, request->topology, NULL);
+	if (!partition && !pd_terms(request->cost)->all_used)
+		partition = search(&states, request, &row, NULL);
+	if (partition && partition->order)
+		pd_profile_reorder(profile, partition->order);
+	if (partition) {		/* the order is now the profile's */
+		free(partition->order);
+		partition->order = NULL;
+	}
+	if (!partition)
+		pd_error_no(err, "--straight: cost \"%s\" uses all %" PRId64 " devices, and the "
+			    "network cannot be cut into so many stages; expected fewer devices, or "
+			    "another cost", pd_cost_kind_name[request->cost],
+			    request->topology->devices);
+	pd_states_release(&states);
+	return partition;
+}
+
+/* Returns the bytes of parameters that belong to layer l. */
+static int64_t own_bytes(const struct pd_profile *profile, int l)
+{
+	bool shared = profile->model && profile->model->layers[l].shares >= 0;
+
+	return shared ? 0 : profile->layers[l].parameter_bytes;
+}
+
+static int64_t compute_ns(const struct pd_profile_layer *layer)
+{
+	return layer->forward_ns + layer->backward_ns + layer->update_ns;
+}
+
+/* Sets the bytes of the tensors made before the end of each stage and used behind it. */
+static void add_cuts(const struct pd_plan *plan, struct pd_priced *priced)
+{
+	const struct pd_profile *profile = plan->profile;
+	size_t n = (size_t)profile->layer_count;
+	int *last = pd_calloc(n, sizeof(*last));        /* layer that uses its output; 0: none */
+	int64_t *gone = pd_calloc(n, sizeof(*gone)), bytes = 0; /* unused after the layer */
+
+	for (int l = 0; l < profile->layer_count; l++)
+		for (int i = 0; i < profile->layers[l].input_count; i++)
+			last[profile->layers[l].inputs[i]] = l;
+	for (int l = 0; l < profile->layer_count; l++)
+		if (last[l] > 0) {
+			gone[l] -= profile->layers[l].activation_bytes;
+			gone[last[l]] += profile->layers[l].activation_bytes;
+		}
+	for (int s = 0; s < plan->stage_count; s++) {
+		const struct pd_stage *stage = &plan->stages[s];
+
+		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
+			bytes -= gone[l];
+		priced[s].cut_bytes = bytes;
+	}
+	free(last);
+	free(gone);
+}
+
+int64_t pd_published_ns(enum pd_cost_kind kind, const struct pd_plan *plan)
+{
+	struct pd_priced *priced = pd_calloc((size_t)plan->stage_count, sizeof(*priced));
+	struct pd_topology row = row_of(&plan->topology);
+	double ns;
+
+	for (int s = 0; s < plan->stage_count; s++) {
+		const struct pd_stage *stage = &plan->stages[s];
+
+		priced[s].replicas = stage->replicas;
+		priced[s].ranks = stage->ranks;
+		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
+			priced[s].compute_ns += compute_ns(&plan->profile->layers[l]);
+			priced[s].parameter_bytes += own_bytes(plan->profile, l);
+		}
+	}
+	add_cuts(plan, priced);
+	ns = pd_terms_price(kind, &plan->topology, priced, plan->stage_count);
+	if (ns < 0)
+		ns = pd_terms_price(kind, &row, priced, plan->stage_count);
+	free(priced);
+	return pd_terms_round(ns);
+}
+
+int64_t pd_published_data_parallel_ns(const struct pd_profile *profile,
+				      const struct pd_plan_request *request)
+{
+	int64_t ns = 0, bytes = 0;
+
+	for (int l = 0; l < profile->layer_count; l++) {
+		ns += compute_ns(&profile->layers[l]);
+		bytes += own_bytes(profile, l);
+	}
+	return pd_terms_round(pd_terms_data_parallel(request->cost, request->topology, ns, bytes));
+}
+
+/* Returns the time of computing alone. */
+static int64_t compute_bound(const struct pd_profile *profile,
+			     const struct pd_plan_request *request)
+{
+	int64_t sum = 0, most = 0;
+
+	for (int l = 0; l < profile->layer_count; l++) {
+		sum += compute_ns(&profile->layers[l]);
+		most = pd_max64(most, compute_ns(&profile->layers[l]));
+	}
+	sum /= request->topology->devices;
+	return request->straight ? pd_max64(sum, most) : sum;
+}
+
+int64_t pd_published_bound_ns(const struct pd_profile *profile,
+			      const struct pd_plan_request *request)
+{
+	struct pd_states states;
+	struct pd_partition *partition;
+	double time = 0;
+	bool exact;
+
+	if (request->topology->levels > 1 || pd_terms(request->cost)->all_used)
+		return compute_bound(profile, request);
+	pd_states_init(&states, profile, rule(request->cost));
+	partition = search(&states, request, request->topology, &time);
+	exact = partition && states.whole;
+	pd_partition_free(partition);
+	pd_states_release(&states);
+	return exact ? (int64_t)floor(time) : compute_bound(profile, request);
+}

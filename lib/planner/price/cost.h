@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a stage costs per minibatch: the terms of the planner's recurrences.
+ *
+ * The layers of a profile are held as units, the pieces between two places where the
+ * network may be cut: any prefix of the topological order may be a stage boundary,
+ * unless the cut would separate layers that share parameters.  A range of units u to
+ * v - 1 is written [u, v).
+ *
+ * Times are integer nanoseconds, rounded up; anything beyond PD_COST_MAX counts as
+ * PD_COST_MAX.
+ */
+#ifndef PD_PLANNER_COST_H
+#define PD_PLANNER_COST_H
+
+#include "plan/memory.h"
+#include "profile/profile.h"
+#include "topology/topology.h"
+
+#include <stdbool.h>
+
+#define PD_COST_MAX (INT64_MAX / 4)
+
+enum pd_cost_kind {
+#define COST_KIND(symbol, name, what) PD_COST_##symbol,
+#include "planner/price/cost_kind.def"
+#undef COST_KIND
+	PD_COST_KINDS
+};
+
+extern const char *const pd_cost_kind_name[PD_COST_KINDS + 1];  /* NULL-terminated */
+
+struct pd_costs {
+	const struct pd_profile *profile;       /* borrowed */
+	enum pd_cost_kind kind;
+	int64_t memory_limit_bytes;             /* INT64_MAX: none */
+	int unit_count;
+	/* The rest has unit_count + 1 entries each. */
+	int *first;                             /* layer at which unit u begins */
+	int64_t *compute_ns;                    /* sum over units before u: forward, backward,
+						   update */
+	int64_t *parameter_bytes;               /* sum over units before u */
+	int64_t *cut_bytes;                     /* of the tensors made before u and used later */
+	int *last_use;                          /* per layer: the last layer that uses its output,
+						   or -1 */
+	struct pd_known *known;                 /* bytes of stages that were asked for so far */
+	bool chain;                             /* each layer takes only what the one before makes */
+};
+
+/* Sums fit into 63 bits, as lib/profile checks.  Borrows profile. */
+void pd_costs_init(struct pd_costs *costs, const struct pd_profile *profile,
+		   enum pd_cost_kind kind, int64_t memory_limit_bytes);
+/* Does the same for a network that may also be cut between layers that share parameters. */
+void pd_costs_init_everywhere(struct pd_costs *costs, const struct pd_profile *profile,
+			      enum pd_cost_kind kind, int64_t memory_limit_bytes);
+void pd_costs_release(struct pd_costs *costs);
+
+/* The stages that begin with one unit. */
+struct pd_row {
+	const struct pd_costs *costs;
+	int unit;                               /* u */
+	/* unit_count + 1 entries; [v] is for the stage [u, v).  Unused for a chain. */
+	int64_t *in_bytes, *out_bytes;
+	int64_t *seen, stamp;                   /* per layer: when it was last an input */
+};
+
+void pd_row_init(struct pd_row *row, const struct pd_costs *costs);
+void pd_row_release(struct pd_row *row);
+/* Makes the row that of another unit. */
+void pd_row_set(struct pd_row *row, int unit);
+
+/* These return the bytes that stage [u, v) receives, and sends, per minibatch. */
+static inline int64_t pd_row_in_bytes(const struct pd_row *row, int v)
+{
+	return row->costs->chain ? row->costs->cut_bytes[row->unit] : row->in_bytes[v];
+}
+
+static inline int64_t pd_row_out_bytes(const struct pd_row *row, int v)
+{
+	return row->costs->chain ? row->costs->cut_bytes[v] : row->out_bytes[v];
+}
+
+/* Returns the bytes of one replica of stage [u, v), like pd_memory_of. */
+int64_t pd_row_memory(const struct pd_row *row, int v, int replicas, int warmup);
+
+/*
+ * Returns the time of bytes over a link without latency; PD_COST_MAX if the bandwidth is 0 and the
+ * bytes are not.
+ */
+int64_t pd_bytes_ns(int64_t bytes, int64_t bandwidth_bytes_per_s);
+
+/*
+ * Returns the slowest of the links up to a level: the least bandwidth, and the outermost one's latency.
+ */
+struct pd_level pd_slowest_link(const struct pd_topology *topology, int outermost);
+
+static inline int64_t pd_ceil_div(int64_t a, int64_t b)
+{
+	return a / b + (a % b != 0);
+}
+
+static inline int64_t pd_max64(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+static inline int64_t pd_min64(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+#endif

@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The steady state of 1F1B as a recurrence.
+ *
+ * With f, b, u the times of a stage's forward, backward and update, C those of transfers and
+ * A those of all-reduces, r replicas, w warm-ups and g the microbatches of an update, the
+ * orders and dependencies of lib/schedule/tick.c are
+ *
+ *     F_s(n) = f + max( rank is free, F_q(n) + C  for all links q -> s )
+ *     B_s(n) = b + max( rank is free, B_t(n) + C  for all links s -> t )
+ *     after the last B of a group: all ranks of s are free at  max(theirs) + A + u
+ *
+ * where a rank does F_s(n) before B_s(n - w r) and after B_s(n - (w + 1) r).  Taken in the
+ * schedule's own order every term is known when it is needed: a minibatch costs a few
+ * operations per stage, a thousandth of a replay.
+ *
+ * This is the timed event graph of ../trace/steady's pipeline with each replica a lane.  Its
+ * period is the largest ratio of time to tokens over its cycles.  Without replicas these climb
+ * from F_s to F_e, turn, come down from B_e and close at s:
+ *
+ *     max over s <= e of ( sum_{s..e} t + 2 sum_{s..e-1} C + u_s ) / ( w_s + 1 - w_e )
+ *
+ * which is the answer where all links go to the next stage: no microbatch need be gone through.
+ * With replicas the same cycle has (w_s + 1) r_s - w_e r_e tokens, but it is not the only one:
+ * replicas update together, so the last backward of a group leads to the first forward after
+ * it on any of them.  A cycle that comes back to s as the last of a group and goes on as the
+ * first of another loses up to r_s - 1 tokens.  That is why warm-ups that are enough without
+ * replicas (SOSP 2019: 3-2-1 has 1, 1, 0) are not enough with them.
+ *
+ * Why no replay settles below this.  Let x(n) be all the times that the recurrence has found when n
+ * microbatches have come back, and y(n) those of a replay.  Both do the operations of a rank in the
+ * list's order.  What an operation waits for here it waits for there as well; and passes, transfers and
+ * all-reduces take no less there: processors may be shared, transfers wait for links too, and of an
+ * all-reduce only what it takes for sure is here (pd_links_allreduce).  Maxima and sums grow with their
+ * terms, so by induction along the lists y(n) >= x(n) + c, with one c for all n.  In the long run, then,
+ * a microbatch takes no less.
+ *
+ * If x(n) = x(n - p) + d in all its terms, this goes on, with d / p for a microbatch.  If x does not
+ * repeat itself as far as it is computed, and all terms of x(n) are at least d above those of x(n - p),
+ * with p a whole number of turns, then for the same reason x(n + k p) >= x(n) + k d: again d / p is a
+ * bound.  (The estimate is then the slope of the first stage.)
+ *
+ * Nor is a period below what the busiest link carries (links.c).  (Links that are taken in the order of the schedule make a
+ * worse estimate, not a better one: what is listed early need not happen early.)
+ */
+#include "planner/price/flow.h"
+
+#include "base/mem.h"
+#include "planner/price/cost.h"
+#include "planner/price/flow_parts.h"
+#include "planner/price/links.h"
+#include "planner/price/predict.h"
+#include "trace/steady.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/*
+ * Takes turns among a stage's replicas; returns the one whose turn it is.  (A division would take
+ * longer than all else for a microbatch.)
+ */
+static int take_turn(const struct pd_stage *stage, int *turn)
+{
+	int rank = stage->ranks[*turn];
+
+	if (++*turn == stage->replicas)
+		*turn = 0;
+	return rank;
+}
+
+/* Sets the turns for microbatches from `first` on. */
+static void set_turns(struct pd_flow *flow, int64_t first)
+{
+	for (int s = 0; s < flow->plan->stage_count; s++) {
+		struct pd_flow_stage *stage = &flow->stages[s];
+
+		stage->down = stage->up = (int)(first % stage->plan->replicas);
+		stage->left = stage->group - first % stage->group;
+	}
+	for (int l = 0; l < flow->schedule->wiring->link_count; l++)
+		flow->links[l].turn = (int)(first % flow->links[l].to->replicas);
+}
+
+static void forward(struct pd_flow *flow, struct pd_flow_stage *stage, int64_t n)
+{
+	int rank = take_turn(stage->plan, &stage->down);
+	int64_t end_ns = flow->free_ns[rank];
+
+	for (int i = 0; i < stage->in_count; i++) {
+		const struct pd_flow_link *link = &flow->links[stage->in[i]];
+
+		end_ns = pd_max64(end_ns, link->arrival_ns[n & link->mask]);
+	}
+	end_ns += stage->forward_ns;
+	flow->free_ns[rank] = end_ns;
+	for (int i = 0; i < stage->out_count; i++) {
+		struct pd_flow_link *link = &flow->links[stage->out[i]];
+
+		link->arrival_ns[n & link->mask] =
+			end_ns + pd_flow_way_ns(flow, link, rank, take_turn(link->to, &link->turn));
+	}
+}
+
+static int64_t rest_of(const struct pd_reduce *reduce, int last)
+{
+	return last <= reduce->until ? pd_max64(reduce->both_ns, reduce->rest_ns) : reduce->rest_ns;
+}
+
+/*
+ * Does the all-reduce and the step behind the last backward of a group.  In a stage without
+ * parameters replicas do not wait for each other.
+ */
+static void update(struct pd_flow *flow, const struct pd_flow_stage *stage)
+{
+	const struct pd_stage *at = stage->plan;
+	int64_t last_ns = 0;
+	int last = 0;
+
+	if (at->replicas == 1) {
+		flow->free_ns[at->ranks[0]] += stage->update_ns;
+		return;
+	}
+	for (int i = 0; i < at->replicas; i++)
+		if (flow->free_ns[at->ranks[i]] > last_ns) {
+			last_ns = flow->free_ns[at->ranks[i]];
+			last = i;
+		}
+	for (int i = 0; i < at->replicas; i++) {
+		const struct pd_reduce *reduce = &stage->reduces[i];
+		int64_t *free_ns = &flow->free_ns[at->ranks[i]];
+
+		if (reduce->sends_ns)
+			*free_ns = pd_max64(*free_ns + reduce->sends_ns,
+					    last_ns + rest_of(reduce, last));
+		*free_ns += stage->update_ns;
+	}
+}
+
+static void backward(struct pd_flow *flow, struct pd_flow_stage *stage)
+{
+	int rank = take_turn(stage->plan, &stage->up);
+	int64_t end_ns = flow->free_ns[rank] + stage->again_ns; /* it waits for no gradient */
+
+	for (int i = 0; i < stage->out_count; i++) {
+		const struct pd_flow_link *link = &flow->links[stage->out[i]];
+
+		end_ns = pd_max64(end_ns, link->behind->end_ns +
+				  pd_flow_way_ns(flow, link, rank, link->behind->rank));
+	}
+	end_ns += stage->backward_ns;
+	flow->free_ns[rank] = stage->end_ns = end_ns;
+	stage->rank = rank;
+	if (--stage->left == 0) {
+		stage->left = stage->group;
+		update(flow, stage);
+	}
+}
+
+/*
+ * Does the operations of the schedule at microbatch k, of those from first to last - 1, between
+ * which the pipeline does not drain.  Storing when every stage's backward ended would take longer
+ * than computing it.  So only a weighted sum over the stages is kept, relative to the first; two
+ * different sums are equal with a chance of 1 in 2^64.
+ */
+static void tick(struct pd_flow *flow, int64_t first, int64_t last, int64_t k)
+{
+	int stages = flow->plan->stage_count;
+	uint64_t sum = 0;
+
+	for (int s = 0; s < stages; s++) {
+		struct pd_flow_stage *stage = &flow->stages[s];
+		int64_t n = k + stage->lead;
+
+		if (n >= first && n < last)
+			forward(flow, stage, n);
+	}
+	if (k < first)
+		return;
+	for (int s = stages - 1; s >= 0; s--) {
+		struct pd_flow_stage *stage = &flow->stages[s];
+
+		backward(flow, stage);
+		sum += stage->weight * (uint64_t)stage->end_ns;
+	}
+	flow->backward_end[k] = flow->stages[0].end_ns;
+	flow->marks[k] = sum - flow->weights * (uint64_t)flow->stages[0].end_ns;
+}
+
+/* The period, as a bound and as an estimate. */
+struct periods { double bound_ns, estimate_ns; };
+
+/* Returns how many times there are on a link behind microbatch k, of those before `last`. */
+static int64_t on_link(const struct pd_flow_link *link, int64_t k, int64_t last)
+{
+	int64_t first = k + 1 + link->behind->lead, end = pd_min64(k + 1 + link->before->lead, last);
+
+	return end > first ? end - first : 0;
+}
+
+/*
+ * Returns the least by which a term of x(k) is above `before`, and stores x(k) there: when each rank is
+ * free, and when what is on a link arrives.
+ */
+static int64_t growth(const struct pd_flow *flow, int64_t k, int64_t last, int64_t *before)
+{
+	int64_t least = INT64_MAX;
+
+	for (int r = 0; r < flow->plan->rank_count; r++, before++) {
+		least = pd_min64(least, flow->free_ns[r] - *before);
+		*before = flow->free_ns[r];
+	}
+	for (int l = 0; l < flow->schedule->wiring->link_count; l++) {
+		const struct pd_flow_link *link = &flow->links[l];
+
+		for (int64_t n = on_link(link, k, last); n > 0; n--, before++) {
+			int64_t *at = &link->arrival_ns[(k + link->behind->lead + n) & link->mask];
+
+			least = pd_min64(least, *at - *before);
+			*before = *at;
+		}
+	}
+	return least;
+}
+
+/* Tells whether all stages are where they were after so many microbatches. */
+static bool is_turn(const struct pd_flow *flow, int64_t turn)
+{
+	for (int s = 0; s < flow->plan->stage_count; s++)
+		if (turn % flow->stages[s].plan->replicas != 0 || turn % flow->stages[s].group != 0)
+			return false;
+	return true;
+}
+
+/* Returns the room for all terms of x. */
+static size_t terms(const struct pd_flow *flow)
+{
+	size_t count = (size_t)flow->plan->rank_count;
+
+	for (int l = 0; l < flow->schedule->wiring->link_count; l++)
+		count += (size_t)on_link(&flow->links[l], 0, INT64_MAX);
+	return count;
+}
+
+/* Goes on until everything repeats, which it checks from time to time. */
+static struct periods run(struct pd_flow *flow)
+{
+	const struct pd_schedule *schedule = flow->schedule;
+	int64_t group = schedule->drains ? schedule->group[0] : flow->n, look;
+	struct pd_progress progress;
+	struct pd_steady steady = { .period_ns = 0 };
+	int64_t turn, from, to, *before = pd_calloc(terms(flow), sizeof(*before)), more = 0;
+	double repeated = -1;
+
+	pd_progress_init(&progress, flow->plan, flow->backward_end, flow->n);
+	progress.marks = flow->marks;
+	look = pd_progress_first(&progress);
+	turn = progress.turn;
+	to = flow->n / turn * turn - 1;
+	from = to - flow->n / turn / 2 * turn;
+	for (int64_t first = 0; first < flow->n && repeated < 0; first += group) {
+		int64_t last = pd_min64(first + group, flow->n);
+
+		set_turns(flow, first);
+		for (int64_t k = first - flow->stages[0].lead; k < last && repeated < 0; k++) {
+			tick(flow, first, last, k);
+			if (k == from || k == to)
+				more = growth(flow, k, last, before);
+			if (k + 1 < look)
+				continue;
+			look = pd_progress_next(&progress, k + 1);
+			if (pd_steady_repeats(&progress, k + 1, &steady.period_ns))
+				repeated = steady.period_ns;
+		}
+	}
+	free(before);
+	if (repeated >= 0)
+		return (struct periods){ repeated, repeated };
+	pd_steady_of(flow->plan, flow->backward_end, (size_t)flow->n, !schedule->drains, &steady);
+	return (struct periods){
+		is_turn(flow, turn) && to > from ? (double)more / (double)(to - from) : 0,
+		steady.cycle ? steady.period_ns : steady.period_ns * 0.99 };
+}
+
+/*
+ * Tells whether the cycles have the form above: no replicas, one link to the next stage, and
+ * updates that come after every microbatch.
+ */
+static bool is_chain(const struct pd_flow *flow)
+{
+	for (int s = 0; s < flow->plan->stage_count; s++) {
+		const struct pd_flow_stage *stage = &flow->stages[s];
+		bool last = s + 1 == flow->plan->stage_count;
+
+		if (stage->plan->replicas > 1 || (stage->group > 1 && stage->update_ns > 0) ||
+		    stage->out_count != !last ||
+		    (!last && flow->links[stage->out[0]].behind != stage + 1))
+			return false;
+	}
+	return !flow->schedule->drains;
+}
+
+/*
+ * Returns the largest ratio of a chain's cycles, rounded down.  A stage that recomputes does so
+ * where the cycle turns; elsewhere it does so before the gradient arrives.
+ */
+static int64_t cycles_ns(const struct pd_flow *flow)
+{
+	int stages = flow->plan->stage_count;
+	int64_t most = 0;
+
+	for (int s = 0; s < stages; s++) {
+		int64_t time = flow->stages[s].update_ns, lead = flow->stages[s].lead + 1;
+
+		for (int e = s; e < stages; e++) {
+			const struct pd_flow_stage *last = &flow->stages[e];
+			int64_t tokens = lead - last->lead;
+
+			time += last->forward_ns + last->backward_ns;
+			if ((__int128)tokens * (most + 1) <= time + last->again_ns)
+				most = (time + last->again_ns) / tokens;
+			if (last->out_count > 0)        /* a time of years stays one */
+				time = pd_min64(time + 2 * flow->links[last->out[0]].only_ns,
+						PD_COST_MAX);
+		}
+	}
+	return most;
+}
+
+bool pd_flow_knows(const struct pd_plan *plan)
+{
+	return plan->schedule == PD_SCHEDULE_1F1B || plan->schedule == PD_SCHEDULE_GPIPE ||
+	       plan->schedule == PD_SCHEDULE_NONE;
+}
+
+/* Returns the time of a minibatch by itself. */
+static double longest_ns(const struct pd_flow *flow)
+{
+	double ns = 0;
+
+	for (int s = 0; s < flow->plan->stage_count; s++)
+		ns += 2 * (double)flow->stages[s].forward_ns + (double)flow->stages[s].backward_ns +
+		      (double)flow->stages[s].update_ns;
+	for (int r = 0; r < flow->plan->rank_count; r++)
+		ns += (double)flow->reduces[r].sends_ns + (double)flow->reduces[r].both_ns;
+	for (int l = 0; l < flow->schedule->wiring->link_count; l++)
+		for (int k = 0; k < flow->plan->topology.levels; k++)
+			ns += 2 * (double)flow->links[l].way_ns[k];
+	return ns;
+}
+
+/* Returns a unit in nanoseconds in which all sums of times fit, rounded down. */
+static int64_t scale(struct pd_flow *flow)
+{
+	double all = longest_ns(flow) * (double)flow->n;
+	int64_t unit = 1;
+
+	while (all / (double)unit > (double)PD_COST_MAX)
+		unit *= 2;
+	for (int s = 0; s < flow->plan->stage_count && unit > 1; s++) {
+		flow->stages[s].forward_ns /= unit;
+		flow->stages[s].again_ns /= unit;
+		flow->stages[s].backward_ns /= unit;
+		flow->stages[s].update_ns /= unit;
+	}
+	for (int r = 0; r < flow->plan->rank_count && unit > 1; r++) {
+		flow->reduces[r].sends_ns /= unit;
+		flow->reduces[r].rest_ns /= unit;
+		flow->reduces[r].both_ns /= unit;
+	}
+	for (int l = 0; l < flow->schedule->wiring->link_count && unit > 1; l++) {
+		struct pd_flow_link *link = &flow->links[l];
+
+		for (int k = 0; k < PD_MAX_LEVELS; k++)
+			link->way_ns[k] /= unit;
+		link->only_ns = link->only_ns < 0 ? -1 : link->only_ns / unit;
+	}
+	return unit;
+}
+
+static int64_t capped(double ns)
+{
+	return ns < (double)PD_COST_MAX ? (int64_t)floor(ns) : PD_COST_MAX;
+}
+
+/* Sets both by the recurrence; returns whether another estimate is to be had (pd_flow_init). */
+static bool recur(const struct pd_schedule *schedule, bool likely, struct pd_expected *expected_p)
+{
+	struct pd_flow flow;
+	struct periods periods;
+	bool grouped;
+	double unit;
+
+	pd_flow_init(&flow, schedule, likely);
+	unit = (double)scale(&flow);
+	if (is_chain(&flow))
+		periods.bound_ns = periods.estimate_ns = (double)cycles_ns(&flow);
+	else
+		periods = run(&flow);
+	grouped = flow.grouped;
+	pd_flow_release(&flow);
+	*expected_p = (struct pd_expected){ capped(periods.bound_ns * unit),
+					    capped(periods.estimate_ns * unit) };
+	return grouped;
+}
+
+struct pd_expected pd_flow_expect(const struct pd_schedule *schedule)
+{
+	struct pd_expected sure = { 0, 0 }, likely;
+	int64_t floor_ns;
+
+	if (!pd_flow_knows(schedule->plan) && schedule->plan->schedule != PD_SCHEDULE_ZB_H1)
+		return sure;
+	floor_ns = pd_max64(pd_predict_turns_ns(schedule->plan),
+			    pd_links_busiest_ns(schedule->plan, schedule->wiring));
+	likely = sure;
+	if (recur(schedule, false, &sure))
+		recur(schedule, true, &likely);
+	sure.estimate_ns = pd_max64(pd_max64(sure.estimate_ns, likely.estimate_ns), floor_ns);
+	sure.bound_ns = pd_flow_knows(schedule->plan) ? pd_max64(sure.bound_ns, floor_ns) : 0;
+	return sure;
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/price/flow_parts.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "planner/price/cost.h"
+#include "planner/price/links.h"
+#include "topology/allreduce.h"
+#include "trace/steady.h"
+
+#include <stdlib.h>
+
+/* Returns an odd number that looks random. */
+static uint64_t weight_of(int stage)
+{
+	struct pd_random4 numbers = pd_random(0, 0, 0, (uint32_t)stage);
+
+	return (uint64_t)numbers.v[0] << 32 | numbers.v[1] | 1;
+}
+
+/* Returns whether it is one in groups. */
+static bool measure_reduce(const struct pd_plan *plan, int s, struct pd_reduce *reduces, bool likely)
+{
+	const struct pd_stage *at = &plan->stages[s];
+	int64_t bytes = pd_stage_parameter_bytes(plan, s);
+	struct pd_allreduce how;
+	double ns = bytes > 0 && at->replicas > 1
+		? pd_allreduce_expect(&plan->topology, at->ranks, at->replicas, bytes, &how) : 0;
+	bool grouped = ns > 0 && how.groups > 1;
+
+	pd_links_allreduce(&plan->topology, at->ranks, at->replicas, bytes, reduces);
+	for (int i = 0; i < at->replicas && grouped && likely; i++)
+		reduces[i].rest_ns = pd_max64(reduces[i].rest_ns, ns < (double)PD_COST_MAX
+							       ? (int64_t)ns : PD_COST_MAX);
+	return grouped;
+}
+
+static void measure_stages(struct pd_flow *flow, bool likely)
+{
+	const struct pd_schedule *schedule = flow->schedule;
+	const struct pd_plan *plan = flow->plan;
+	struct pd_reduce *reduces = flow->reduces;
+	/* If group or run has no more forwards, no more are ahead: GPipe's of a long update. */
+	int64_t most = schedule->drains ? pd_min64(schedule->group[0], flow->n) : flow->n;
+
+	for (int s = 0; s < plan->stage_count; s++) {
+		const struct pd_stage *at = &plan->stages[s];
+		bool apart = pd_schedule_versions(schedule, s) > 1;
+		struct pd_flow_stage *stage = &flow->stages[s];
+
+		*stage = (struct pd_flow_stage){
+			.plan = at, .in_count = schedule->wiring->in_count[s],
+			.out_count = schedule->wiring->out_count[s],
+			.in = schedule->wiring->in[s], .out = schedule->wiring->out[s],
+			.lead = pd_min64(schedule->warmup[s] * (int64_t)at->replicas, most),
+			.group = schedule->group[s], .left = schedule->group[s],
+			.reduces = reduces,
+		};
+		for (int l = at->first_layer; l < at->first_layer + at->layer_count; l++) {
+			const struct pd_profile_layer *layer = &plan->profile->layers[l];
+
+			stage->forward_ns += layer->forward_ns;
+			stage->backward_ns += layer->backward_ns;
+			stage->update_ns += apart ? pd_profile_apart_ns(layer) : layer->update_ns;
+		}
+		stage->again_ns = at->recompute ? stage->forward_ns : 0;
+		stage->weight = weight_of(s);
+		flow->weights += stage->weight;
+		if (pd_reduce_is_serial(schedule, s))
+			flow->grouped |= measure_reduce(plan, s, reduces, likely);
+		reduces += at->replicas;
+	}
+}
+
+/* Its tensors are sent one after the other. */
+static void measure_way(const struct pd_flow *flow, const struct pd_link *at,
+			struct pd_flow_link *link)
+{
+	const struct pd_topology *topology = &flow->plan->topology;
+	int64_t bandwidth = INT64_MAX;
+
+	for (int k = 0; k < topology->levels; k++) {
+		bandwidth = pd_min64(bandwidth, topology->level[k].bandwidth_bytes_per_s);
+		link->way_ns[k] = topology->level[k].latency_ns;
+		for (int t = 0; t < at->tensor_count; t++) {
+			link->way_ns[k] += pd_bytes_ns(flow->plan->profile->layers[at->tensors[t]]
+						       .activation_bytes, bandwidth);
+			link->way_ns[k] = pd_min64(link->way_ns[k], PD_COST_MAX);
+		}
+	}
+	link->only_ns = -1;
+	if (link->from->replicas == 1 && link->to->replicas == 1)
+		link->only_ns = pd_flow_way_ns(flow, link, link->from->ranks[0],
+					       link->to->ranks[0]);
+}
+
+/*
+ * A stage admits no more than the stage before, so the microbatches on a link are those by which
+ * the one is ahead of the other.
+ */
+static void measure_links(struct pd_flow *flow)
+{
+	const struct pd_wiring *wiring = flow->schedule->wiring;
+	size_t room = 0;
+
+	for (int l = 0; l < wiring->link_count; l++) {
+		const struct pd_link *at = &wiring->links[l];
+		int64_t ahead = flow->stages[at->from].lead - flow->stages[at->to].lead, size = 1;
+		struct pd_flow_link *link = &flow->links[l];
+
+		while (size <= ahead)
+			size *= 2;
+		*link = (struct pd_flow_link){ .from = flow->stages[at->from].plan,
+				       .to = flow->stages[at->to].plan,
+				       .before = &flow->stages[at->from],
+				       .behind = &flow->stages[at->to], .mask = size - 1 };
+		measure_way(flow, at, link);
+		room += (size_t)size;
+	}
+	flow->arrival_ns = pd_calloc(room, sizeof(int64_t));
+	for (int l = wiring->link_count - 1; l >= 0; l--) {
+		room -= (size_t)flow->links[l].mask + 1;
+		flow->links[l].arrival_ns = flow->arrival_ns + room;
+	}
+}
+
+void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule, bool likely)
+{
+	const struct pd_plan *plan = schedule->plan;
+	const struct pd_topology *topology = &plan->topology;
+	size_t stages = (size_t)plan->stage_count, ranks = (size_t)plan->rank_count;
+	int64_t size = 1;
+
+	*flow = (struct pd_flow){ .schedule = schedule, .plan = plan,
+			       .n = pd_steady_microbatches(plan) };
+	flow->stages = pd_calloc(stages, sizeof(*flow->stages));
+	flow->links = pd_calloc((size_t)schedule->wiring->link_count, sizeof(*flow->links));
+	flow->reduces = pd_calloc(ranks, sizeof(*flow->reduces));
+	flow->free_ns = pd_calloc(ranks, sizeof(int64_t));
+	flow->backward_end = pd_calloc((size_t)flow->n, sizeof(int64_t));
+	flow->marks = pd_calloc((size_t)flow->n, sizeof(*flow->marks));
+	for (int k = 0; k + 1 < topology->levels; k++) {
+		size *= topology->level[k].count;
+		flow->component[k] = pd_calloc(ranks, sizeof(int));
+		for (int r = 0; r < plan->rank_count; r++)
+			flow->component[k][r] = (int)(r / size);
+	}
+	measure_stages(flow, likely);
+	measure_links(flow);
+}
+
+void pd_flow_release(struct pd_flow *flow)
+{
+	for (int k = 0; k < PD_MAX_LEVELS; k++)
+		free(flow->component[k]);
+	free(flow->stages);
+	free(flow->links);
+	free(flow->reduces);
+	free(flow->arrival_ns);
+	free(flow->free_ns);
+	free(flow->backward_end);
+	free(flow->marks);
+}

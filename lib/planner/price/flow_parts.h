@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A plan's stages and links, measured for flow.c; private to this folder. */
+#ifndef PD_PLANNER_FLOW_PARTS_H
+#define PD_PLANNER_FLOW_PARTS_H
+
+#include "planner/price/links.h"
+#include "schedule/schedule.h"
+
+struct pd_flow_link {                   /* a link between two stages */
+	const struct pd_stage *from, *to;
+	const struct pd_flow_stage *before, *behind;    /* `from` and `to` */
+	int64_t way_ns[PD_MAX_LEVELS];  /* time of its tensors, by outermost level of the way */
+	int64_t only_ns;                /* the same if neither stage has replicas; else -1 */
+	int turn;                       /* replica to which the next microbatch goes */
+	int64_t *arrival_ns;            /* of microbatches on the link: n at n & mask */
+	int64_t mask;
+};
+
+struct pd_flow_stage {
+	const struct pd_stage *plan;
+	int in_count, out_count;
+	const int *in, *out;            /* indices of links */
+	int64_t forward_ns, backward_ns, update_ns;
+	int64_t again_ns;               /* time of a forward before each backward */
+	const struct pd_reduce *reduces;        /* per replica */
+	int64_t lead;                   /* microbatches by which forwards are ahead of backwards */
+	int64_t group, left;            /* microbatches of an update; those left until it */
+	int down, up;                   /* replicas of the next forward, and of the next backward */
+	uint64_t weight;                /* weight in the sums */
+	int rank;                       /* rank of the last backward */
+	int64_t end_ns;                 /* end of the last backward */
+};
+
+struct pd_flow {
+	const struct pd_schedule *schedule;
+	const struct pd_plan *plan;
+	int64_t n;                      /* number of microbatches */
+	struct pd_flow_stage *stages;
+	struct pd_flow_link *links;
+	struct pd_reduce *reduces;      /* those of all stages */
+	int64_t *arrival_ns;            /* those of all links */
+	int64_t *free_ns;               /* per rank */
+	int *component[PD_MAX_LEVELS];  /* of each rank, above level k */
+	int64_t *backward_end;          /* of the first stage, by microbatch */
+	uint64_t *marks;                /* sums over the other stages, by microbatch: tick() */
+	uint64_t weights;               /* sum of all stages' weights */
+	bool grouped;                   /* some all-reduce is in groups */
+};
+
+/*
+ * Borrows schedule.  `likely`: an all-reduce in groups takes what topology/allreduce.h expects; else
+ * only what it takes for sure.
+ */
+void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule, bool likely);
+void pd_flow_release(struct pd_flow *flow);
+
+/* Returns the time to send a link's tensors from rank to rank. */
+static inline int64_t pd_flow_way_ns(const struct pd_flow *flow, const struct pd_flow_link *link,
+				     int from, int to)
+{
+	int k = 0;
+
+	if (link->only_ns >= 0)
+		return link->only_ns;
+	if (from == to)
+		return 0;
+	while (flow->component[k] && flow->component[k][from] != flow->component[k][to])
+		k++;
+	return link->way_ns[k];
+}
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loads of shared links by stages on a line of devices; private to this folder. */
+#ifndef PD_PLANNER_MAP_H
+#define PD_PLANNER_MAP_H
+
+#include "planner/price/cost.h"
+
+#include <stdbool.h>
+
+struct pd_map {
+	const struct pd_topology *topology;     /* borrowed */
+	int devices;
+	int64_t size[PD_MAX_LEVELS + 1];        /* devices of a component below level k */
+	int *start[PD_MAX_LEVELS + 1];          /* per device: the first device of its component */
+	int64_t width[PD_MAX_LEVELS];           /* bandwidth of a way whose outermost level is k */
+	double ns_per_byte[PD_MAX_LEVELS];      /* of a link of level k */
+	int unit;                       /* after so many devices all-reduces repeat */
+	/*
+	 * For each first device below unit and count; computed once if there are too many: map.c.
+	 */
+	double *most, *known;
+	size_t stride;                  /* doubles in a row of `known` */
+};
+
+struct pd_span { int begin, end; };     /* devices */
+
+struct pd_span_load {                   /* a stage on links */
+	const struct pd_span *own, *next;       /* next is NULL behind the last stage */
+	int64_t out_bytes;              /* to the next stage, per minibatch */
+	double piece, group;            /* bytes of the all-reduce's pieces; minibatches per
+					   all-reduce */
+};
+
+void pd_map_init(struct pd_map *map, const struct pd_topology *topology, int devices);
+void pd_map_release(struct pd_map *map);
+
+/* Returns the time of an all-reduce of such pieces. */
+int64_t pd_map_reduce_ns(const struct pd_map *map, const struct pd_span *span, double piece);
+/* Returns the time of the slowest transfer from a stage to one at a lower place. */
+int64_t pd_map_way_ns(const struct pd_map *map, const struct pd_span *a, const struct pd_span *b,
+		      int64_t bytes);
+
+/*
+ * Tells whether the links carry the stage within a time.  If its first device shares a component
+ * with later stages, their load of its link, behind_ns per level, is added.  load_ns is set to the
+ * load so far of the component of its last device.
+ */
+bool pd_map_holds(const struct pd_map *map, const struct pd_span_load *load,
+		  const double *behind_ns, double time, double *load_ns);
+
+/*
+ * Tells whether the links of components that end with a stage can also carry what the stage before
+ * sends, with their load so far, load_ns from pd_map_holds.  If not, no stage before it is
+ * possible.
+ */
+bool pd_map_takes(const struct pd_map *map, const struct pd_span *own, int64_t in_bytes,
+		  const double *load_ns, double time);
+
+#endif

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/search/candidate.h"
+
+#include "base/mem.h"
+#include "planner/price/predict.h"
+#include "planner/search/recompute.h"
+#include "schedule/schedule.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int64_t pd_candidate_fullest(const struct pd_plan *plan, int *stage_p)
+{
+	int64_t most = -1;
+
+	for (int s = 0; s < plan->stage_count; s++)
+		if (plan->stages[s].memory_bytes > most) {
+			most = plan->stages[s].memory_bytes;
+			if (stage_p)
+				*stage_p = s;
+		}
+	return most;
+}
+
+void pd_candidate_drop(struct pd_plan *plan)
+{
+	if (plan)
+		plan->profile = NULL;
+	pd_plan_free(plan);
+}
+
+struct pd_plan *pd_candidate_copy(const struct pd_plan *plan)
+{
+	struct pd_plan *copy = pd_zalloc(sizeof(*copy));
+	size_t stages = (size_t)plan->stage_count;
+
+	*copy = *plan;
+	copy->stages = pd_memdup(plan->stages, stages * sizeof(*copy->stages));
+	for (size_t s = 0; s < stages; s++)
+		copy->stages[s].ranks = pd_memdup(plan->stages[s].ranks,
+						  (size_t)plan->stages[s].replicas * sizeof(int));
+	return copy;
+}
+
+void pd_partition_free(struct pd_partition *partition)
+{
+	if (!partition)
+		return;
+	for (int s = 0; partition->ranks && s < partition->stage_count; s++)
+		free(partition->ranks[s]);
+	free(partition->ranks);
+	free(partition->order);
+	free(partition->layers);
+	free(partition->replicas);
+	free(partition->warmups);
+	free(partition);
+}
+
+static int ascending(const void *a, const void *b)
+{
+	return (*(const int *)a > *(const int *)b) - (*(const int *)a < *(const int *)b);
+}
+
+/* Returns the profile in the partition's order, which inside a stage is the profile's own. */
+static struct pd_profile *profile_of(const struct pd_task *task,
+				     const struct pd_partition *partition)
+{
+	size_t bytes = (size_t)task->profile->layer_count * sizeof(int);
+	struct pd_profile *profile;
+	int *order;
+
+	if (!partition->order)
+		return task->profile;
+	order = pd_memdup(partition->order, bytes);
+	for (int s = 0, l = 0; s < partition->stage_count; l += partition->layers[s++])
+		qsort(&order[l], (size_t)partition->layers[s], sizeof(*order), ascending);
+	profile = pd_views_get(task->views, order);
+	free(order);
+	return profile;
+}
+
+static struct pd_plan *bare(const struct pd_task *task, const struct pd_partition *partition)
+{
+	struct pd_topology topology = *task->topology;
+	struct pd_error err;
+	struct pd_plan *plan;
+
+	if (task->request->chunks)      /* treat each stage as if it had a device of its own */
+		topology.devices = pd_max64(topology.devices, partition->stage_count);
+	plan = pd_plan_new(profile_of(task, partition), &topology, partition->stage_count,
+			   partition->layers, partition->replicas, &err);
+	if (!plan)
+		pd_bug("planner: made no valid plan: %s", err.text);
+	plan->topology = *task->topology;
+	plan->bucket_bytes = task->request->bucket_bytes;
+	for (int s = 0; s < partition->stage_count; s++) {
+		if (partition->ranks)
+			memcpy(plan->stages[s].ranks, partition->ranks[s],
+			       (size_t)partition->replicas[s] * sizeof(int));
+		if (partition->warmups)
+			plan->stages[s].warmup = partition->warmups[s];
+	}
+	return plan;
+}
+
+struct pd_plan *pd_candidate_plain(const struct pd_task *task, const struct pd_partition *partition)
+{
+	struct pd_plan *plan = bare(task, partition);
+
+	pd_predict_stages(plan);
+	return plan;
+}
+
+bool pd_candidate_weigh(struct pd_plan *plan, struct pd_error *err)
+{
+	struct pd_schedule *schedule = pd_schedule_new(plan, err);
+
+	if (!schedule)
+		return false;
+	pd_predict_memory(plan, schedule);
+	pd_schedule_free(schedule);
+	return true;
+}
+
+struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_partition *partition,
+				  struct pd_error *err)
+{
+	const struct pd_plan_request *request = task->request;
+	struct pd_plan *plan = pd_candidate_plain(task, partition);
+
+	if (pd_planner_plain(request) && !partition->warmups && !request->agree &&
+	    request->startup == PD_STARTUP_FRUGAL && request->recompute != PD_RECOMPUTE_ALL &&
+	    !request->recomputed)
+		return plan;
+	plan->schedule = request->schedule;
+	plan->weights = request->weights;
+	/* If the weights do not allow this, the plan is refused when its schedule is made. */
+	plan->agree = request->agree || pd_planner_agrees(request, task->profile, plan->weights);
+	plan->startup = request->startup;
+	if (request->chunks) {
+		plan->rank_count = partition->stage_count / request->chunks;
+		for (int s = 0; s < plan->stage_count; s++)
+			plan->stages[s].ranks[0] = s % plan->rank_count;
+	}
+	plan->microbatches = request->microbatches ? request->microbatches
+						   : pd_planner_microbatches(plan);
+	if (pd_recompute_asked(plan, request, err) && pd_candidate_weigh(plan, err))
+		return plan;
+	pd_candidate_drop(plan);
+	return NULL;
+}
+
+/* Returns how many stages recompute. */
+static int recomputed(const struct pd_plan *plan)
+{
+	int count = 0;
+
+	for (int s = 0; s < plan->stage_count; s++)
+		count += plan->stages[s].recompute;
+	return count;
+}
+
+int pd_candidate_compare(const struct pd_plan *x, const struct pd_plan *y)
+{
+	int again;
+	int64_t x_bytes = pd_candidate_fullest(x, NULL), y_bytes = pd_candidate_fullest(y, NULL);
+
+	if (x->rank_count != y->rank_count)
+		return x->rank_count < y->rank_count ? -1 : 1;
+	if (x->stage_count != y->stage_count)
+		return x->stage_count < y->stage_count ? -1 : 1;
+	again = recomputed(x) - recomputed(y);
+	if (again)
+		return again;
+	if (x_bytes != y_bytes)
+		return x_bytes < y_bytes ? -1 : 1;
+	for (int s = 0; s < x->stage_count; s++) {
+		const struct pd_stage *p = &x->stages[s], *q = &y->stages[s];
+		int order;
+
+		if (p->layer_count != q->layer_count)
+			return p->layer_count < q->layer_count ? -1 : 1;
+		if (p->replicas != q->replicas)
+			return p->replicas < q->replicas ? -1 : 1;
+		if (p->warmup != q->warmup)
+			return p->warmup < q->warmup ? -1 : 1;
+		if (p->recompute != q->recompute)
+			return p->recompute ? -1 : 1;
+		order = memcmp(p->ranks, q->ranks, (size_t)p->replicas * sizeof(int));
+		if (order)
+			return order;
+	}
+	for (int l = 0; x->profile != y->profile && l < x->profile->layer_count; l++) {
+		int p = pd_profile_number(x->profile, l), q = pd_profile_number(y->profile, l);
+
+		if (p != q)
+			return p < q ? -1 : 1;
+	}
+	return 0;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans that compete in a search; private to this folder. */
+#ifndef PD_PLANNER_CANDIDATE_H
+#define PD_PLANNER_CANDIDATE_H
+
+#include "planner/planner.h"
+#include "planner/cut/partition.h"
+#include "planner/cut/views.h"
+
+/* The task of planning. */
+struct pd_task {
+	struct pd_profile *profile;     /* borrowed, also by its plans */
+	struct pd_views *views;         /* borrowed; NULL: stages are runs of its layers */
+	const struct pd_plan_request *request;
+	const struct pd_topology *topology;
+	struct pd_costs costs;
+	int64_t limit_bytes;            /* memory of a device */
+	bool straight;
+	int64_t bound_ns;               /* pd_task_bound_ns(), or 0 before it was called */
+};
+
+/*
+ * Makes a plan of a partition, as the task asks for, with its stages' predictions; warm-ups are the
+ * partition's or the usual ones.  NULL if the schedule refuses it.
+ */
+struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_partition *partition,
+				  struct pd_error *err);
+/* Does the same for 1f1b with stashing, whatever the task asks for; cannot fail. */
+struct pd_plan *pd_candidate_plain(const struct pd_task *task,
+				   const struct pd_partition *partition);
+/*
+ * Recomputes the stages' memory after a change of warm-ups; false if the schedule refuses the plan.
+ */
+bool pd_candidate_weigh(struct pd_plan *plan, struct pd_error *err);
+/* Frees a plan, which may be NULL, without its profile. */
+void pd_candidate_drop(struct pd_plan *plan);
+struct pd_plan *pd_candidate_copy(const struct pd_plan *plan);
+
+/* Returns the bytes at the fullest rank, and sets its stage. */
+int64_t pd_candidate_fullest(const struct pd_plan *plan, int *stage_p);
+
+/*
+ * Compares two equally fast plans.  The better one has fewer devices, then fewer stages, then fewer
+ * that recompute, then fewer bytes at the fullest rank, then shorter first stages, then an earlier
+ * order.  Returns 0 only for equal plans.
+ */
+int pd_candidate_compare(const struct pd_plan *x, const struct pd_plan *y);
+
+/* Plans what the request asks for, with its schedule and weights. */
+struct pd_plan *pd_task_solve(struct pd_task *task, int64_t *time_ns_p, struct pd_error *err);
+/* Plans for all combinations that the request leaves open; sets the least of their bounds. */
+struct pd_plan *pd_auto_plan(const struct pd_task *task, int64_t *time_ns_p, int64_t *bound_ns_p,
+			     struct pd_error *err);
+/*
+ * Returns the memory of a device: the request's, else the topology's, else the profile's; INT64_MAX
+ * if none is known.  For published formulas, which ignore memory, the profile's is no limit.
+ */
+int64_t pd_task_limit_bytes(const struct pd_profile *profile,
+			    const struct pd_plan_request *request);
+/* Returns a bound for every plan with these options. */
+int64_t pd_task_bound_ns(struct pd_task *task);
+/* Returns one for plans whose sums take no time; of several schedules or weights, the least. */
+int64_t pd_task_bound_without_sums_ns(const struct pd_task *task);
+/*
+ * Returns the fewest devices with which a plan can reach a period; more than there are if none can.
+ */
+int pd_task_needs(const struct pd_task *task, int64_t period_ns);
+/*
+ * For the cost "simulated": a plan counts as the best if no other can be faster by one part in
+ * this, or as fast with fewer devices.
+ */
+#define PD_PROVEN 100000
+bool pd_task_proves(const struct pd_task *task, int64_t period_ns, int devices, int64_t part);
+
+/*
+ * These plan by one kind of request, and return a plan that fits, and its time; or NULL: by a
+ * published formula (this may change the profile's order, and task->costs with it); with
+ * task->request->stages; and by replays.
+ */
+struct pd_plan *pd_formula_plan(struct pd_task *task, int64_t *time_ns_p,
+				struct pd_error *err);
+struct pd_plan *pd_hand_plan(const struct pd_task *task, int64_t *time_ns_p, struct pd_error *err);
+struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p,
+				  struct pd_error *err);
+
+/*
+ * Returns stages for interleaved: the best straight pipeline with as many stages as there are
+ * chunks.  If that needs fewer stages, its longest ones are divided, since each rank must have all
+ * its chunks.
+ */
+struct pd_partition *pd_chunks_partition(const struct pd_task *task, struct pd_error *err);
+
+/* Tells, after a quick look, whether there is a plan that fits. */
+bool pd_simulated_fits(const struct pd_task *task);
+
+/*
+ * Reports that the only plan does not fit: which stage, by how much, and whether recomputation
+ * would help.
+ */
+int pd_none_hand(const struct pd_task *task, struct pd_plan *plan, const char *what,
+		 struct pd_error *err);
+/* Reports that no plan fits. */
+void pd_none_explain(const struct pd_task *task, struct pd_error *err);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Judges plans by the event simulation of pd-replay; private to this folder. */
+#ifndef PD_PLANNER_JUDGE_H
+#define PD_PLANNER_JUDGE_H
+
+#include "base/error.h"
+#include "plan/plan.h"
+#include "planner/price/flow.h"
+#include "planner/cut/partition.h"
+#include "schedule/schedule.h"
+
+/*
+ * Returns the steady period of a plan, rounded up.  It is replayed until it returns to an earlier
+ * state (lib/trace/recurrence), or repeats for longer than minibatches are in flight, or else for
+ * pd_steady_microbatches.  If that would take more than PD_JUDGE_WORK operations, or exceed virtual
+ * time, the period is the estimate of pd_judge_expect;
+ * *from_p says which it is.  If a replay shows no whole update (lib/trace/steady), it counts as one.
+ *
+ * A plan that is only compared with one of a known time, rival_ns, is replayed until it is clearly
+ * slower; the period is then about right.  PD_NEVER (search.h): there is no rival.
+ */
+#define PD_JUDGE_WORK INT64_C(4000000)
+int pd_judge_period(const struct pd_plan *plan, int64_t rival_ns, int64_t *period_ns_p,
+		    enum pd_period_kind *from_p, struct pd_error *err);
+
+/* Returns about how many operations that replay has. */
+int64_t pd_judge_work(const struct pd_plan *plan);
+
+/*
+ * Sets what is known of a plan's period without a replay: for schedules that flow.c knows to its period, else to pd_links_floor_ns and to the
+ * formula of predict.c, which can be above a replay's period.
+ */
+int pd_judge_expect(const struct pd_plan *plan, struct pd_expected *expected_p,
+		    struct pd_error *err);
+struct pd_expected pd_judge_expect_schedule(const struct pd_schedule *schedule);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Searches for plans on a line of devices; private to this folder. */
+#ifndef PD_PLANNER_LINE_H
+#define PD_PLANNER_LINE_H
+
+#include "planner/price/map.h"
+#include "planner/cut/points.h"
+#include "planner/cut/partition.h"
+
+struct pd_line {
+	struct pd_points *points;       /* the points at which it may be cut */
+	int64_t memory_limit_bytes;     /* kept to approximately */
+	const struct pd_map *map;       /* borrowed; it has these devices or more */
+	int devices;                    /* at most */
+	bool straight;                  /* no stage has replicas */
+	enum pd_weight_kind weights;
+	int64_t group;                  /* minibatches of an update; 0: one per replica */
+	bool *tight;                    /* if not NULL, stages may recompute for want of memory, and
+					   it is set if one would have to */
+	bool least;                     /* no warm-ups: find what fits at all */
+	int tries;                      /* replicas above the least that are tried, plus 1 */
+	int kept;                       /* plans that are kept for each point */
+	int64_t bound_ns;               /* no plan takes less */
+	int64_t most_ns;                /* slower plans are not wanted; 0: all are */
+	int64_t precision;              /* the time is found to one part in this */
+};
+
+/* Returns a good plan: the least time found by bisection, with few devices; NULL if none fits. */
+struct pd_partition *pd_line_search(const struct pd_line *line);
+/* Returns a plan with few devices whose stages keep to a time, or NULL. */
+struct pd_partition *pd_line_at(const struct pd_line *line, int64_t time);
+
+#endif

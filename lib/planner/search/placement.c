@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/search/placement.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_ORDERED 6          /* stages that are put on the line in every order */
+#define MOST_DEVICES 256        /* of machines where that is done */
+
+/* Returns the places on a line: one for each stage, or with chunks for each rank. */
+static int places_of(const struct pd_plan *plan)
+{
+	return plan->schedule == PD_SCHEDULE_INTERLEAVED ? plan->rank_count : plan->stage_count;
+}
+
+/* Puts the stage of place p behind `next` other devices, with chunks all that share its rank. */
+static int put(struct pd_plan *plan, int p, int next)
+{
+	int replicas = plan->stages[p].replicas;
+
+	for (int s = p; s < plan->stage_count; s += places_of(plan))
+		for (int r = 0; r < replicas; r++)
+			plan->stages[s].ranks[r] = next + r;
+	return next + replicas;
+}
+
+static void in_line(struct pd_plan *plan, bool reversed)
+{
+	int places = places_of(plan);
+
+	for (int i = 0, next = 0; i < places; i++)
+		next = put(plan, reversed ? places - 1 - i : i, next);
+}
+
+/* Returns the devices of a component below level k. */
+static int64_t size_of(const struct pd_topology *topology, int k)
+{
+	int64_t size = 1;
+
+	for (int l = 0; l < k; l++)
+		size *= topology->level[l].count;
+	return size;
+}
+
+/*
+ * Returns how many components below level k the plan fills if each has its part of every stage; or
+ * 0.
+ */
+static int components(const struct pd_plan *plan, int k)
+{
+	int64_t size = size_of(&plan->topology, k), count = plan->rank_count / size;
+
+	if (size < 2 || count < 2 || plan->schedule == PD_SCHEDULE_INTERLEAVED || plan->rank_count % size != 0)
+		return 0;
+	for (int s = 0; s < plan->stage_count; s++)
+		if (plan->stages[s].replicas % count != 0)
+			return 0;
+	return (int)count;
+}
+
+static void strided(struct pd_plan *plan, int k)
+{
+	int size = (int)size_of(&plan->topology, k), count = components(plan, k), offset = 0;
+
+	for (int s = 0; s < plan->stage_count; s++) {
+		struct pd_stage *stage = &plan->stages[s];
+
+		for (int r = 0; r < stage->replicas; r++)
+			stage->ranks[r] = r % count * size + offset + r / count;
+		offset += stage->replicas / count;
+	}
+}
+
+bool pd_placement_differs(const struct pd_plan *plan, int n)
+{
+	int k = n - 1;                  /* n = 2 is below level 1 */
+
+	if (n == 0)
+		return true;
+	if (plan->topology.levels == 1 || k >= plan->topology.levels)
+		return false;
+	if (n == 1)
+		return places_of(plan) > 1;
+	return components(plan, k) > 0;
+}
+
+bool pd_placement_set(struct pd_plan *plan, int n)
+{
+	if (n > 1 && n - 1 >= plan->topology.levels)
+		return false;
+	if (!pd_placement_differs(plan, n))
+		return n == 0;
+	if (n > 1)
+		strided(plan, n - 1);
+	else
+		in_line(plan, n == 1);
+	return true;
+}
+
+/* The placements that were found, as what is on each device. */
+struct layouts {
+	const struct pd_topology *topology;
+	size_t devices, count, capacity;
+	int *list;                      /* [count][devices]: a replica's number, or 0 */
+};
+
+static int by_devices(const int *a, const int *b, int64_t size)
+{
+	for (int64_t d = 0; d < size; d++)
+		if (a[d] != b[d])
+			return a[d] > b[d] ? -1 : 1;
+	return 0;
+}
+
+/* Puts the components of a level, which are alike, into one order, inside each of them first. */
+static void sort_components(const struct layouts *layouts, int *at, int level)
+{
+	int64_t size = size_of(layouts->topology, level);
+
+	if (level < 0)
+		return;
+	for (int64_t i = 0; i < layouts->topology->level[level].count; i++)
+		sort_components(layouts, at + i * size, level - 1);
+	for (int64_t i = 1; i < layouts->topology->level[level].count; i++)
+		for (int64_t k = i; k > 0 && by_devices(at + k * size, at + (k - 1) * size, size) < 0;
+		     k--)
+			for (int64_t d = 0; d < size; d++) {
+				int moved = at[k * size + d];
+
+				at[k * size + d] = at[(k - 1) * size + d];
+				at[(k - 1) * size + d] = moved;
+			}
+}
+
+/* Adds the plan's placement; returns false if it was there, but for equal components. */
+static bool is_new(struct layouts *layouts, const struct pd_plan *plan)
+{
+	int *own, number = 1;
+
+	layouts->list = pd_grow(layouts->list, &layouts->capacity, layouts->count + 1,
+				layouts->devices * sizeof(int));
+	own = layouts->list + layouts->count * layouts->devices;
+	memset(own, 0, layouts->devices * sizeof(int));
+	for (int s = 0; s < plan->stage_count; s++)
+		for (int r = 0; r < plan->stages[s].replicas; r++)
+			own[plan->stages[s].ranks[r]] = number++;
+	/* If ranks share processors, which one a rank has follows from its number. */
+	if (layouts->topology->processors == 0)
+		sort_components(layouts, own, layouts->topology->levels - 1);
+	for (size_t i = 0; i < layouts->count; i++)
+		if (memcmp(layouts->list + i * layouts->devices, own,
+			   layouts->devices * sizeof(int)) == 0)
+			return false;
+	layouts->count++;
+	return true;
+}
+
+/* Makes the next permutation in alphabetical order; false after the last. */
+static bool permute(int *order, int n)
+{
+	int i = n - 2, k = n - 1;
+
+	while (i >= 0 && order[i] > order[i + 1])
+		i--;
+	if (i < 0)
+		return false;
+	while (order[k] < order[i])
+		k--;
+	for (int moved = order[i]; moved >= 0; moved = -1) {
+		order[i] = order[k];
+		order[k] = moved;
+	}
+	for (int a = i + 1, b = n - 1; a < b; a++, b--) {
+		int moved = order[a];
+
+		order[a] = order[b];
+		order[b] = moved;
+	}
+	return true;
+}
+
+bool pd_placement_each(struct pd_plan *plan, void (*found)(void *context, struct pd_plan *plan),
+		       void *context)
+{
+	struct layouts layouts = { .topology = &plan->topology,
+				   .devices = (size_t)plan->topology.devices };
+	int order[MOST_ORDERED], places = places_of(plan);
+	bool shared = plan->topology.processors > 0, one = plan->topology.levels == 1 && !shared;
+	bool all = one ||
+		   (places <= MOST_ORDERED && plan->topology.devices <= MOST_DEVICES);
+
+	for (int n = 0; n < PD_PLACEMENTS; n++)
+		if (pd_placement_differs(plan, n) && pd_placement_set(plan, n) &&
+		    (!all || one || is_new(&layouts, plan)))
+			found(context, plan);
+	for (int i = 0; i < MOST_ORDERED; i++)
+		order[i] = i;
+	while (all && !one && permute(order, places)) {
+		for (int i = 0, next = 0; i < places; i++)
+			next = put(plan, order[i], next);
+		if (is_new(&layouts, plan))
+			found(context, plan);
+	}
+	free(layouts.list);
+	return all;
+}

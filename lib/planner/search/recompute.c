@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Recomputation as a choice.
+ *
+ * A stage that recomputes keeps, of all minibatches in flight but one, only what came in; it pays
+ * with a forward for each.  It is never faster than the same stage without, so of plans with the
+ * same stages and warm-ups the best is the one in which those recompute that would not fit
+ * otherwise, and no others.  What is left to choose is how many are in flight: fewer without
+ * recomputation, or more with it (warmup.c).
+ */
+#include "planner/search/recompute.h"
+
+#include "base/mem.h"
+#include "base/opt.h"
+#include "planner/search/candidate.h"
+#include "planner/price/predict.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const kind_names[] = {
+#define RECOMPUTE_KIND(symbol, name, what) name,
+#include "planner/search/recompute_kind.def"
+#undef RECOMPUTE_KIND
+	NULL
+};
+
+bool pd_recompute_free(const struct pd_plan_request *request)
+{
+	return request->recompute == PD_RECOMPUTE_AUTO && !request->recomputed &&
+	       request->cost == PD_COST_SIMULATED && request->weights != PD_WEIGHTS_LATEST;
+}
+
+bool pd_recompute_any(const struct pd_plan *plan)
+{
+	for (int s = 0; s < plan->stage_count; s++)
+		if (plan->stages[s].recompute)
+			return true;
+	return false;
+}
+
+void pd_recompute_clear(struct pd_plan *plan)
+{
+	for (int s = 0; s < plan->stage_count; s++)
+		plan->stages[s].recompute = false;
+}
+
+char *pd_recompute_text(const struct pd_plan *plan)
+{
+	size_t room = (size_t)plan->stage_count * 12 + 1, used = 0;
+	char *text = pd_calloc(room, 1);
+
+	for (int s = 0; s < plan->stage_count; s++)
+		if (plan->stages[s].recompute)
+			used += (size_t)snprintf(text + used, room - used, "%s%d", used ? "," : "",
+						 s);
+	if (used)
+		return text;
+	free(text);
+	return NULL;
+}
+
+/* Lets all stages recompute that can and have more than one minibatch in flight. */
+static bool set_all(struct pd_plan *plan, struct pd_error *err)
+{
+	struct pd_schedule *schedule = pd_schedule_new(plan, err);
+
+	if (!schedule)
+		return false;
+	for (int s = 0; s < plan->stage_count; s++)
+		plan->stages[s].recompute = pd_schedule_in_flight(schedule, s, false) > 1 &&
+					    !pd_plan_carries(plan, s);
+	pd_schedule_free(schedule);
+	return true;
+}
+
+static bool set_list(struct pd_plan *plan, const char *list, struct pd_error *err)
+{
+	char *text = pd_strdup(list), *next;
+	bool good = true;
+
+	for (char *one = text; one && good; one = next) {
+		int64_t s;
+
+		next = strchr(one, ',');
+		if (next)
+			*next++ = '\0';
+		good = pd_parse_count(one, 0, plan->stage_count - 1, &s, err) == 0;
+		if (good)
+			plan->stages[s].recompute = true;
+		else
+			pd_error_prefix(err, "--recompute: a stage");
+	}
+	free(text);
+	return good;
+}
+
+bool pd_recompute_asked(struct pd_plan *plan, const struct pd_plan_request *request,
+			struct pd_error *err)
+{
+	if (request->recomputed)
+		return set_list(plan, request->recomputed, err);
+	return request->recompute != PD_RECOMPUTE_ALL || set_all(plan, err);
+}
+
+bool pd_recompute_more(struct pd_plan *plan, const struct pd_schedule *schedule,
+		       int64_t limit_bytes)
+{
+	bool *done = pd_calloc((size_t)plan->rank_count, sizeof(*done)), any = false;
+
+	for (int s = 0; s < plan->stage_count; s++) {
+		struct pd_stage *stage = &plan->stages[s];
+		int slots = pd_schedule_slots(schedule, s, false);
+
+		if (stage->memory_bytes <= limit_bytes || stage->recompute ||
+		    done[stage->ranks[0]] || pd_plan_carries(plan, s))
+			continue;
+		stage->recompute = true;
+		if (pd_schedule_slots(schedule, s, false) == slots)
+			stage->recompute = false;
+		else
+			any = done[stage->ranks[0]] = true;
+	}
+	free(done);
+	return any;
+}
+
+bool pd_recompute_fit(struct pd_plan *plan, int64_t limit_bytes)
+{
+	struct pd_error err;
+
+	pd_recompute_clear(plan);
+	for (;;) {
+		struct pd_schedule *schedule = pd_schedule_new(plan, &err);
+		bool fits, more;
+
+		if (!schedule)
+			return false;
+		pd_predict_memory(plan, schedule);
+		fits = pd_candidate_fullest(plan, NULL) <= limit_bytes;
+		more = !fits && pd_recompute_more(plan, schedule, limit_bytes);
+		pd_schedule_free(schedule);
+		if (!more)
+			return fits;
+	}
+}
+
+int pd_planner_recompute(const char *text, struct pd_plan_request *request, struct pd_error *err)
+{
+	char known[64] = "";
+	int64_t number;
+
+	for (int i = 0; kind_names[i]; i++) {
+		if (strcmp(text, kind_names[i]) == 0) {
+			request->recompute = (enum pd_recompute_kind)i;
+			return 0;
+		}
+		strcat(strcat(known, i ? ", " : ""), kind_names[i]);
+	}
+	for (const char *one = text; one; one = strchr(one, ',') ? strchr(one, ',') + 1 : NULL) {
+		char *digits = pd_strdup(one);
+		int status;
+
+		digits[strcspn(digits, ",")] = '\0';
+		status = pd_parse_count(digits, 0, PD_MAX_EXTENT, &number, err);
+		free(digits);
+		if (status < 0)
+			return pd_error_input(err, "--recompute: expected one of %s, or numbers of "
+					      "stages such as 0,2, found \"%.60s\"", known, text);
+	}
+	if (!request->stages)
+		return pd_error_input(err, "--recompute: numbers of stages, such as \"%.60s\", go with "
+				      "--stages", text);
+	request->recomputed = text;
+	return 0;
+}

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Small changes to good plans: a cut moves, a replica goes from one stage to another, comes or
+ * goes, all that are idle come, two stages become one, one becomes two, and where the network has
+ * branches, a layer goes over a cut with what it needs or what needs it.  Of each plan the best
+ * change is taken until none is expected to help.
+ */
+#include "planner/search/refine.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define WORSE 10                /* part by which a plan worth trying may be slower */
+#define SEEN 4096               /* places for shapes, at most half of them used */
+
+static void shape_init(struct shape *shape, int room)
+{
+	shape->count = 0;
+	shape->ends = pd_calloc((size_t)room + 1, sizeof(int));
+	shape->replicas = pd_calloc((size_t)room + 1, sizeof(int));
+}
+
+static void shape_release(struct shape *shape)
+{
+	free(shape->ends);
+	free(shape->replicas);
+}
+
+static void shape_copy(struct shape *to, const struct shape *from)
+{
+	to->profile = from->profile;
+	to->count = from->count;
+	memcpy(to->ends, from->ends, (size_t)from->count * sizeof(int));
+	memcpy(to->replicas, from->replicas, (size_t)from->count * sizeof(int));
+}
+
+static void shape_of(struct shape *shape, const struct pd_plan *plan)
+{
+	shape->profile = plan->profile;
+	shape->count = plan->stage_count;
+	for (int s = 0; s < plan->stage_count; s++) {
+		const struct pd_stage *stage = &plan->stages[s];
+
+		shape->ends[s] = stage->first_layer + stage->layer_count;
+		shape->replicas[s] = stage->replicas;
+	}
+}
+
+static struct pd_partition *partition_of(const struct shape *shape, const struct pd_task *task)
+{
+	struct pd_partition *partition = pd_zalloc(sizeof(*partition));
+
+	partition->cost_ns = PD_NEVER;
+	partition->stage_count = shape->count;
+	partition->layers = pd_calloc((size_t)shape->count, sizeof(int));
+	partition->replicas = pd_calloc((size_t)shape->count, sizeof(int));
+	if (shape->profile != task->profile)
+		partition->order = pd_views_order(task->views, shape->profile);
+	for (int s = 0, l = 0; s < shape->count; l = shape->ends[s++]) {
+		partition->layers[s] = shape->ends[s] - l;
+		partition->replicas[s] = shape->replicas[s];
+	}
+	return partition;
+}
+
+static uint64_t mark_of(const struct shape *shape)
+{
+	uint64_t h = (uint64_t)shape->count;
+
+	for (int s = 0; s < shape->count; s++) {
+		h = (h ^ (uint64_t)shape->ends[s]) * UINT64_C(0x9e3779b97f4a7c15);
+		h = (h ^ h >> 29 ^ (uint64_t)shape->replicas[s]) * UINT64_C(0xd6e8feb86659fd93);
+		h ^= h >> 32;
+	}
+	return h ? h : 1;
+}
+
+/* Tells whether the shape was tried from another plan. */
+static bool seen_before(struct climb *climb, const struct shape *shape)
+{
+	struct pd_contest *contest = climb->contest;
+	uint64_t mark = mark_of(shape), *at;
+
+	if (shape->profile != contest->task->profile)
+		return false;
+	if (!contest->seen)
+		contest->seen = pd_calloc(SEEN, sizeof(*contest->seen));
+	at = &contest->seen[mark % SEEN];
+	while (*at && *at != mark)
+		at = at + 1 < contest->seen + SEEN ? at + 1 : contest->seen;
+	if (*at)
+		return true;
+	if (contest->seen_count < SEEN / 2) {
+		*at = mark;
+		contest->seen_count++;
+	}
+	return false;
+}
+
+/* Tells whether its computation alone takes much longer than the current plan. */
+static bool too_slow(const struct climb *climb, const struct shape *shape)
+{
+	const struct pd_profile_layer *layers = shape->profile->layers;
+	int64_t limit = climb->best_ns + climb->best_ns / WORSE;
+
+	for (int s = 0, l = 0; s < shape->count; s++) {
+		int64_t sum = 0;
+
+		for (; l < shape->ends[s]; l++)
+			sum += layers[l].forward_ns + layers[l].backward_ns;
+		if (sum / shape->replicas[s] > limit)
+			return true;
+	}
+	return false;
+}
+
+static bool valid(const struct climb *climb, const struct shape *shape)
+{
+	int devices = 0, before = 0;
+
+	for (int s = 0; s < shape->count; s++) {
+		if (shape->ends[s] <= before || shape->replicas[s] < 1 ||
+		    (climb->straight && shape->replicas[s] > 1))
+			return false;
+		before = shape->ends[s];
+		devices += shape->replicas[s];
+	}
+	return before == climb->costs->profile->layer_count && devices <= climb->devices;
+}
+
+void pd_refine_consider(struct climb *climb)
+{
+	int64_t ns;
+
+	climb->contest->work += climb->trial.count;
+	if (valid(climb, &climb->trial) && climb->contest->work < climb->most_work &&
+	    !too_slow(climb, &climb->trial) && !seen_before(climb, &climb->trial)) {
+		climb->contest->changed_ns = climb->best_ns;
+		ns = pd_contest_enter(climb->contest, partition_of(&climb->trial,
+								   climb->contest->task));
+		if (ns < climb->best_ns) {
+			climb->best_ns = ns;
+			shape_copy(&climb->best, &climb->trial);
+		}
+	}
+	shape_copy(&climb->trial, &climb->at);
+}
+
+/* Returns the unit that begins with a layer. */
+static int unit_of(const struct climb *climb, int layer)
+{
+	int low = 0, high = climb->costs->unit_count;
+
+	while (low < high) {
+		int middle = (low + high) / 2;
+
+		if (climb->costs->first[middle] < layer)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* Returns where the unit `by` units further begins; 0, where no stage ends, if there is none. */
+static int moved(const struct climb *climb, int layer, int by)
+{
+	int u = unit_of(climb, layer) + by;
+
+	return u < 0 || u > climb->costs->unit_count ? 0 : climb->costs->first[u];
+}
+
+static void change_stage(struct climb *climb, int s)
+{
+	struct shape *trial = &climb->trial;
+	int stages = climb->at.count, idle = climb->devices;
+
+	for (int t = 0; t < stages; t++)
+		idle -= trial->replicas[t];
+	for (int by = 1; by <= 8 && s + 1 < stages; by *= 2)
+		for (int sign = -1; sign <= 1; sign += 2) {
+			trial->ends[s] = moved(climb, trial->ends[s], sign * by);
+			pd_refine_consider(climb);
+		}
+	for (int t = 0; t < stages && trial->replicas[s] > 1; t++) {
+		if (s == t)
+			continue;
+		trial->replicas[s]--;
+		trial->replicas[t]++;
+		pd_refine_consider(climb);
+	}
+	trial->replicas[s]++;
+	pd_refine_consider(climb);
+	trial->replicas[s]--;
+	pd_refine_consider(climb);
+	if (idle > 1) {
+		/*
+		 * One more replica may have to share a link with others, where all of them fill a
+		 * component.
+		 */
+		trial->replicas[s] += idle;
+		pd_refine_consider(climb);
+	}
+	if (s + 1 < stages) {
+		int together = trial->replicas[s] + trial->replicas[s + 1];
+
+		memmove(&trial->ends[s], &trial->ends[s + 1],
+			(size_t)(stages - s - 1) * sizeof(int));
+		memmove(&trial->replicas[s], &trial->replicas[s + 1],
+			(size_t)(stages - s - 1) * sizeof(int));
+		trial->replicas[s] = climb->straight ? 1 : together;
+		trial->count--;
+		pd_refine_consider(climb);
+	}
+	if (trial->replicas[s] > 1 || climb->straight) {
+		int begin = s > 0 ? trial->ends[s - 1] : 0, r = trial->replicas[s];
+
+		memmove(&trial->ends[s + 1], &trial->ends[s], (size_t)(stages - s) * sizeof(int));
+		memmove(&trial->replicas[s + 1], &trial->replicas[s],
+			(size_t)(stages - s) * sizeof(int));
+		begin = (unit_of(climb, begin) + unit_of(climb, trial->ends[s + 1])) / 2;
+		trial->ends[s] = climb->costs->first[begin];
+		trial->replicas[s] = climb->straight ? 1 : (r + 1) / 2;
+		trial->replicas[s + 1] = climb->straight ? 1 : r / 2;
+		trial->count++;
+		pd_refine_consider(climb);
+	}
+}
+
+/* Goes to a shape; the possible cuts depend on the order of its layers. */
+static void go_to(struct climb *climb, const struct shape *shape)
+{
+	const struct pd_task *task = climb->contest->task;
+
+	if (shape != &climb->at)
+		shape_copy(&climb->at, shape);
+	if (climb->costs && climb->costs->profile == climb->at.profile)
+		return;
+	if (climb->costs == &climb->own)
+		pd_costs_release(&climb->own);
+	climb->costs = &task->costs;
+	if (climb->at.profile == task->profile)
+		return;
+	pd_costs_init(&climb->own, climb->at.profile, task->costs.kind,
+		      task->costs.memory_limit_bytes);
+	climb->costs = &climb->own;
+}
+
+/* Tries every change of the current plan. */
+static void change_once(struct climb *climb)
+{
+	shape_copy(&climb->trial, &climb->at);
+	for (int s = 0; s < climb->at.count && climb->contest->work < climb->most_work; s++)
+		change_stage(climb, s);
+	for (int s = 0; s < climb->at.count; s++)
+		pd_refine_branches(climb, s);
+}
+
+static void climb_from(struct climb *climb, const struct pd_entry *entry)
+{
+	shape_of(&climb->at, entry->plan);
+	go_to(climb, &climb->at);
+	climb->best_ns = entry->expected.estimate_ns;
+	for (;;) {
+		int64_t before = climb->best_ns;
+
+		change_once(climb);
+		if (climb->best_ns == before || climb->contest->work >= climb->most_work)
+			return;
+		go_to(climb, &climb->best);
+	}
+}
+
+static void climb_init(struct climb *climb, struct pd_contest *contest, int64_t most_work)
+{
+	const struct pd_task *task = contest->task;
+
+	*climb = (struct climb){ .contest = contest, .devices = (int)task->topology->devices,
+				 .straight = task->straight, .most_work = most_work };
+	shape_init(&climb->at, task->profile->layer_count);
+	shape_init(&climb->best, task->profile->layer_count);
+	shape_init(&climb->trial, task->profile->layer_count);
+}
+
+static void climb_release(struct climb *climb)
+{
+	if (climb->costs == &climb->own)
+		pd_costs_release(&climb->own);
+	shape_release(&climb->at);
+	shape_release(&climb->best);
+	shape_release(&climb->trial);
+}
+
+void pd_contest_refine(struct pd_contest *contest, int64_t most_work)
+{
+	struct pd_entry first[PD_CONTEST_CHANGED];
+	int64_t most_ns = pd_contest_gains_little(contest)
+		? contest->most_ns + contest->most_ns / PD_CONTEST_LITTLE : PD_NEVER;
+	struct climb climb;
+	int count = 0;
+
+	if (contest->count == 0)
+		return;
+	climb_init(&climb, contest, most_work);
+	pd_contest_sort(contest);
+	for (size_t i = 0; i < contest->count && count < PD_CONTEST_CHANGED; i++)
+		if (contest->entries[i].depth == 0 && contest->entries[i].expected.estimate_ns <= most_ns)
+			first[count++] = contest->entries[i];
+	for (int i = 0; i < count; i++) {
+		climb.most_work = contest->work + (most_work - contest->work) / (count - i);
+		climb_from(&climb, &first[i]);
+	}
+	climb_release(&climb);
+}
+
+static bool same_shape(const struct pd_plan *a, const struct pd_plan *b)
+{
+	if (a->profile != b->profile || a->stage_count != b->stage_count)
+		return false;
+	for (int s = 0; s < a->stage_count; s++)
+		if (a->stages[s].layer_count != b->stages[s].layer_count ||
+		    a->stages[s].replicas != b->stages[s].replicas)
+			return false;
+	return true;
+}
+
+static bool was_changed(const struct pd_contest *contest, const struct pd_plan *plan)
+{
+	for (size_t i = 0; i < contest->count; i++)
+		if (contest->entries[i].changed && same_shape(contest->entries[i].plan, plan))
+			return true;
+	return false;
+}
+
+int pd_contest_refine_next(struct pd_contest *contest, size_t winner, int64_t most_work)
+{
+	int64_t before = (int64_t)contest->count, from = -1;
+	struct climb climb;
+
+	for (int64_t i = 0; i < before; i++) {
+		const struct pd_entry *entry = &contest->entries[i];
+
+		if (entry->time_ns != PD_NEVER &&
+		    (from < 0 || entry->time_ns < contest->entries[from].time_ns) &&
+		    !was_changed(contest, entry->plan))
+			from = i;
+	}
+	if (from < 0)
+		return -1;
+	contest->entries[from].changed = true;
+	climb_init(&climb, contest, most_work);
+	shape_of(&climb.at, contest->entries[from].plan);
+	go_to(&climb, &climb.at);
+	climb.best_ns = contest->most_ns = contest->entries[winner].time_ns;
+	change_once(&climb);
+	climb_release(&climb);
+	return (int)((int64_t)contest->count - before);
+}

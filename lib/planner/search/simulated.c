@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The search under the cost "simulated".
+ *
+ * Plans come from line.c, over the profile's order and over the states of the network, for the
+ * least time it finds and for some above it, with which fewer devices, stages and minibatches in
+ * flight are needed; from the paper's levels; without replicas; equal pipelines; and all devices
+ * in parallel.  Where memory has a limit, also those that fit with one minibatch at a time.  Each
+ * is entered at every place (placement.c) with warm-ups that are worth their memory (warmup.c), the
+ * best are changed a little (refine.c), and entries are replayed until none that is left can win
+ * (contest_replays.c), or one is that no plan at all can beat (bound.c).  So the first ones that are
+ * found are replayed before others are looked for, and if one is within half a percent of that bound
+ * none are.  Where plans are few all of them are looked at then (exhaust.c).  Last, devices that
+ * bring too little are left out (gain.h).
+ */
+#include "planner/search/contest.h"
+
+#include "base/mem.h"
+#include "planner/cut/even.h"
+#include "planner/search/gain.h"
+#include "planner/search/judge.h"
+#include "planner/search/line.h"
+#include "planner/search/recompute.h"
+
+#include <stdlib.h>
+
+#define MOST_EQUAL 64           /* stages of equal pipelines */
+#define PRECISION 4096          /* precision of line.c's time */
+#define STATES_PRECISION 256    /* the same if there are many points */
+/*
+ * Work for each unit and device, and limits of it: estimates (stages times minibatches), and
+ * operations that are replayed.
+ */
+#define ESTIMATED 2000
+#define REPLAYED 10000
+#define HOPELESS 3              /* part by which the line's plan may be slower than a replayed one */
+#define LOOKED 3                /* plans that are replayed before others are searched */
+#define CHANGED 4               /* part of the work for one plan's changes */
+#define MOST_CHANGES 12          /* limit of changed plans */
+#define MOST_VAIN 5             /* limit of changed plans that led to no faster one */
+#define FEWER 4                 /* most devices that are left out at once */
+#define FEWER_LOOKED 4          /* plans that are replayed for that */
+#define EXHAUSTED 200000000     /* operations, if all plans are tried */
+#define LEAST_WORK 20000
+#define MOST_WORK 8000000
+
+/* By how many percent plans may be slower than the best of the line. */
+static const int slower[] = { 2, 5, 10, 20, 40, 80 };
+
+/* A way to search a line. */
+struct way {
+	bool straight, least;
+	int kept;
+	bool alone;                     /* take only the plan of least time */
+	int devices;                    /* most devices; 0: all */
+};
+
+/* Returns a limit: changes of slower plans of the line cannot win; 0: there is none. */
+static int64_t hopeful_ns(const struct pd_contest *contest)
+{
+	return contest->most_ns + contest->most_ns / (pd_contest_gains_little(contest)
+						      ? PD_CONTEST_LITTLE : HOPELESS);
+}
+
+static void enter_found(struct pd_contest *contest, const struct pd_line *line,
+			const struct way *way)
+{
+	struct pd_partition *partition = pd_line_search(line);
+	int64_t time;
+
+	if (!partition)
+		return;
+	time = partition->cost_ns;
+	pd_contest_enter(contest, partition);
+	for (size_t i = 0; i < PD_COUNT(slower) && time < PD_COST_MAX / 2 && !way->alone; i++) {
+		int64_t at = time + time / 100 * slower[i];
+
+		if (line->most_ns > 0 && at > line->most_ns)
+			break;
+		pd_contest_enter(contest, pd_line_at(line, at));
+	}
+}
+
+/* If stages would have to recompute, also enters what there is without. */
+static void enter_both(struct pd_contest *contest, struct pd_line *line, const struct way *way)
+{
+	bool tight = false;
+
+	line->tight = pd_recompute_free(contest->task->request) ? &tight : NULL;
+	enter_found(contest, line, way);
+	line->tight = NULL;
+	if (tight)
+		enter_found(contest, line, way);
+}
+
+static void enter_points(struct pd_contest *contest, struct pd_points *points,
+			 const struct way *way)
+{
+	const struct pd_task *task = contest->task;
+	const struct pd_plan_request *request = task->request;
+	struct pd_line line = {
+		.points = points, .memory_limit_bytes = task->costs.memory_limit_bytes,
+		.map = &contest->map,
+		.devices = way->devices ? way->devices : (int)task->topology->devices,
+		.straight = way->straight,
+		.weights = request->weights, .group = request->microbatches,
+		.least = way->least, .tries = 4, .kept = way->kept, .bound_ns = task->bound_ns,
+		.most_ns = hopeful_ns(contest),
+		.precision = points->states ? STATES_PRECISION : PRECISION,
+	};
+
+	enter_both(contest, &line, way);
+	/* If ranks share processors, more ranks are rarely faster. */
+	if (task->topology->processors > 0 && task->topology->processors < line.devices) {
+		struct way all = { .straight = way->straight, .least = way->least,
+				   .kept = way->kept };
+
+		line.devices = (int)task->topology->processors;
+		enter_both(contest, &line, &all);
+	}
+}
+
+/* Enters plans whose stages are runs of the profile's layers. */
+static void enter_line(struct pd_contest *contest, const struct way *way)
+{
+	struct pd_points points;
+
+	pd_points_of_units(&points, &contest->task->costs);
+	enter_points(contest, &points, way);
+	pd_points_release(&points);
+}
+
+/* Enters plans with other stages. */
+static void enter_states(struct pd_contest *contest)
+{
+	const struct pd_task *task = contest->task;
+	struct pd_points *points = task->views ? &task->views->points : NULL;
+
+	if (!points || !task->views->many)
+		return;
+	enter_points(contest, points, &(struct way){ .straight = task->straight, .kept = 1 });
+	if (!task->straight)
+		enter_points(contest, points, &(struct way){ .straight = true, .kept = 1 });
+	if (task->limit_bytes != INT64_MAX)
+		enter_points(contest, points, &(struct way){ .straight = task->straight, .kept = 1,
+							     .least = true });
+}
+
+static int64_t work_of(const struct pd_task *task, int64_t each)
+{
+	return pd_min64(LEAST_WORK + each * task->costs.unit_count * task->topology->devices,
+			MOST_WORK);
+}
+
+/* Enters equal pipelines: stages that differ little, each on the same number of devices. */
+static void enter_equal(struct pd_contest *contest)
+{
+	const struct pd_task *task = contest->task;
+	int devices = (int)task->topology->devices;
+
+	for (int count = 2; count <= MOST_EQUAL && count <= task->costs.unit_count; count++) {
+		struct pd_partition *partition = devices % count ? NULL
+							   : pd_even_partition(&task->costs, count);
+
+		for (int s = 0; partition && s < partition->stage_count; s++)
+			partition->replicas[s] = devices / count;
+		pd_contest_enter(contest, partition);
+	}
+}
+
+static int enter_all(struct pd_contest *contest, struct pd_error *err)
+{
+	const struct pd_task *task = contest->task;
+	struct way way = { .straight = task->straight, .kept = 1, .alone = true };
+
+	if (task->request->chunks) {
+		struct pd_partition *partition = pd_chunks_partition(task, err);
+
+		pd_contest_enter(contest, partition);
+		return partition ? 0 : -1;
+	}
+	enter_line(contest, &way);
+	if (pd_contest_look(contest, 1, err) < 0)
+		return -1;
+	if (contest->proven)
+		return 0;
+	enter_line(contest, &(struct way){ .straight = task->straight, .kept = 4 });
+	if (pd_contest_look(contest, LOOKED, err) < 0)
+		return -1;
+	if (contest->nearly)
+		return 0;
+	if (!task->straight) {
+		pd_contest_enter(contest, pd_data_parallel_partition(&task->costs,
+								     task->topology->devices));
+		enter_line(contest, &(struct way){ .straight = true, .kept = 1 });
+		enter_equal(contest);
+	}
+	if (task->limit_bytes != INT64_MAX) {
+		enter_line(contest, &(struct way){ .straight = task->straight, .kept = 1,
+						   .least = true });
+		if (!task->straight)
+			enter_line(contest, &(struct way){ .straight = true, .kept = 1,
+							   .least = true });
+	}
+	enter_states(contest);
+	if (pd_contest_look(contest, LOOKED, err) < 0)
+		return -1;
+	if (!contest->nearly)
+		pd_contest_refine(contest, contest->work + work_of(task, ESTIMATED));
+	return 0;
+}
+
+/*
+ * Judges, and changes the winner as long as a change wins, and then the next entries, since a
+ * slower one may be nearer to a faster plan.
+ */
+static int64_t judge_and_change(struct pd_contest *contest, struct pd_error *err)
+{
+	const struct pd_task *task = contest->task;
+	int64_t work = work_of(task, REPLAYED), winner = pd_contest_judge(contest, work, err);
+	int left = task->request->chunks ? 0 : contest->nearly ? 1 : MOST_VAIN;
+
+	for (int i = 0; i < MOST_CHANGES && left > 0 && winner >= 0 && contest->most_ns > 0 &&
+	     !contest->proven; i++) {
+		const struct pd_plan *before = contest->entries[winner].plan;
+		int more = pd_contest_refine_next(contest, (size_t)winner, contest->work +
+						  work_of(task, ESTIMATED) / CHANGED);
+
+		if (more < 0)
+			break;
+		if (more > 0)
+			winner = pd_contest_judge(contest, work / CHANGED, err);
+		if (winner >= 0 && contest->entries[winner].plan == before)
+			left--;
+	}
+	return winner;
+}
+
+/*
+ * Returns the best expected entry with fewer devices that may be preferred to the winner and was
+ * not replayed, or the number of entries.
+ */
+static size_t next_fewer(const struct pd_contest *contest, const struct pd_entry *winner)
+{
+	double gain = contest->task->request->min_gain;
+	double least = pd_gain_of(gain, winner->time_ns, winner->plan->rank_count);
+	size_t next = contest->count;
+
+	for (size_t i = 0; i < contest->count; i++) {
+		const struct pd_entry *entry = &contest->entries[i];
+		double expected = pd_gain_of(gain, entry->expected.estimate_ns, entry->plan->rank_count);
+
+		if (entry->plan->rank_count < winner->plan->rank_count &&
+		    entry->time_ns == PD_NEVER && expected < least) {
+			least = expected;
+			next = i;
+		}
+	}
+	return next;
+}
+
+/* Returns the preferred one of the replayed entries; `best` is the fastest. */
+static size_t preferred(const struct pd_contest *contest, size_t best)
+{
+	double gain = contest->task->request->min_gain;
+
+	for (size_t i = 0; i < contest->count; i++) {
+		const struct pd_entry *x = &contest->entries[i], *y = &contest->entries[best];
+
+		if (x->time_ns != PD_NEVER && x->plan->rank_count < y->plan->rank_count &&
+		    pd_gain_of(gain, x->time_ns, x->plan->rank_count) <
+		    pd_gain_of(gain, y->time_ns, y->plan->rank_count))
+			best = i;
+	}
+	return best;
+}
+
+/* Replays an entry to the end, since it may have been stopped when it was slower than another. */
+static int replay_whole(struct pd_contest *contest, size_t i, struct pd_error *err)
+{
+	contest->entries[i].whole = true;
+	return pd_judge_period(contest->entries[i].plan, PD_NEVER, &contest->entries[i].time_ns,
+			       &contest->entries[i].plan->predicted.period_from, err);
+}
+
+/* Returns the winner, or a plan with fewer devices if the further ones bring too little. */
+static int64_t leave_out(struct pd_contest *contest, size_t winner, struct pd_error *err)
+{
+	const struct pd_task *task = contest->task;
+	double gain = task->request->min_gain;
+
+	for (size_t before = SIZE_MAX; gain > 0 && winner != before;) {
+		int64_t time_ns = contest->entries[winner].time_ns;
+		int devices = contest->entries[winner].plan->rank_count;
+
+		before = winner;
+		for (int n = devices - 1; n >= 1 && n >= devices - FEWER; n--) {
+			struct way way = { .straight = task->straight, .kept = 1, .alone = true,
+					   .devices = n };
+
+			if (pd_task_needs(task, pd_gain_limit_ns(gain, time_ns, devices, n)) <= n)
+				enter_line(contest, &way);
+		}
+		for (int i = 0; i < FEWER_LOOKED; i++) {
+			size_t next = next_fewer(contest, &contest->entries[winner]);
+
+			if (next < contest->count && replay_whole(contest, next, err) < 0)
+				return -1;
+		}
+		while ((winner = preferred(contest, before)) != before &&
+		       !contest->entries[winner].whole)
+			if (replay_whole(contest, winner, err) < 0)
+				return -1;
+	}
+	return (int64_t)winner;
+}
+
+/* Says by how much the only plan with chunks does not fit. */
+static void none_with_chunks(const struct pd_task *task, struct pd_error *err)
+{
+	struct pd_partition *partition = pd_chunks_partition(task, err);
+	struct pd_plan *plan = pd_candidate_plan(task, partition, err);
+
+	if (plan)
+		pd_none_hand(task, plan, "no plan fits: interleaved needs", err);
+	pd_candidate_drop(plan);
+	pd_partition_free(partition);
+}
+
+struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p,
+				  struct pd_error *err)
+{
+	struct pd_contest contest;
+	struct pd_plan *plan = NULL;
+	int64_t winner;
+
+	pd_contest_init(&contest, task);
+	contest.few = pd_contest_few(task);
+	if (enter_all(&contest, err) < 0) {
+		pd_contest_release(&contest);
+		return NULL;
+	}
+	if (contest.count > 0) {
+		winner = judge_and_change(&contest, err);
+		if (winner >= 0)
+			contest.all = pd_contest_exhaust(&contest, (size_t)winner);
+		if (contest.all)
+			winner = pd_contest_judge(&contest, EXHAUSTED, err);
+		if (winner >= 0 && !task->request->chunks)
+			winner = leave_out(&contest, (size_t)winner, err);
+		if (winner >= 0) {
+			plan = contest.entries[winner].plan;
+			*time_ns_p = contest.entries[winner].time_ns;
+			contest.entries[winner].plan = NULL;
+		}
+	} else if (contest.refused) {
+		*err = contest.why;
+	} else if (task->request->chunks) {
+		none_with_chunks(task, err);
+	} else {
+		pd_none_explain(task, err);
+	}
+	pd_contest_release(&contest);
+	return plan;
+}
+
+bool pd_simulated_fits(const struct pd_task *task)
+{
+	struct pd_contest contest;
+	bool fits;
+
+	pd_contest_init(&contest, task);
+	enter_line(&contest, &(struct way){ .straight = task->straight, .kept = 1, .least = true });
+	if (contest.count == 0)
+		enter_line(&contest, &(struct way){ .straight = true, .kept = 1, .least = true });
+	fits = contest.count > 0;
+	pd_contest_release(&contest);
+	return fits;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Chooses how many minibatches each stage admits before its first backward; private to this folder.
+ */
+#ifndef PD_PLANNER_WARMUP_H
+#define PD_PLANNER_WARMUP_H
+
+#include "planner/price/flow.h"
+
+#include <stdbool.h>
+
+#define PD_WARMUP_WORTH 1000
+
+/* The limits of warm-ups. */
+struct pd_warmup_limits {
+	int64_t limit_bytes;
+	bool recompute;                 /* stages may recompute to fit */
+	bool tight;                     /* set if some that were tried did not fit */
+	int64_t most_ns;                /* slower plans are not wanted; 0: all are */
+};
+
+/*
+ * Sets the warm-ups of a plan of 1f1b, of those that fit, to the fewest with which it is expected
+ * to be as fast as with any, or to the usual ones or fewer where more are not faster by a part in
+ * PD_WARMUP_WORTH; the stages' memory goes with them.  Stages that recompute already go on doing
+ * so; where others may, those do that would not fit without.  Sets what pd_flow_expect says of it. 
+ * Returns false where nothing fits, the warm-ups being then the least there are, or nothing can be of
+ * interest.  *work grows by what was estimated: stages times minibatches.
+ */
+bool pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_limits *limits,
+		      struct pd_expected *expected_p, int64_t *work);
+
+/*
+ * Returns the most warm-ups of a stage that are considered: enough to fill what is behind it twice.
+ */
+int pd_warmup_most(const struct pd_plan *plan, int stage);
+
+/* Lowers the plan's warm-ups until they fit; returns false if none do. */
+bool pd_warmup_fit(struct pd_plan *plan, struct pd_warmup_limits *limits);
+
+#endif
