@@ -22,7 +22,7 @@
 
 #define PD_MAX_LAYERS 1000000
 #define PD_MAX_DIMS 4                   /* channels, height, width; or axes of a sequence first */
-#define PD_MAX_EXTENT INT64_C(1 << 30)  /* of one dimension */
+#define PD_MAX_EXTENT (INT64_C(1) << 30) /* of one dimension */
 
 struct pd_shape {
 	int dims;                       /* 0 (a scalar per sample) to PD_MAX_DIMS */
