@@ -698,12 +698,34 @@ static void check_long_group(void)
 	}
 }
 
+/* Megatron's order: rank q of p with v chunks does 2 (p - 1 - q) + (v - 1) p forwards first. */
+static void check_interleaved(void)
+{
+	struct pd_error err;
+	struct pd_plan *plan = plan_of("a<x b<a c<b d<c", 4, (int[]){ 1, 1, 1, 1 },
+					 (int[]){ 1, 1, 1, 1 });
+	struct pd_schedule *schedule;
+
+	plan->schedule = PD_SCHEDULE_INTERLEAVED;
+	plan->weights = PD_WEIGHTS_FLUSH;
+	plan->microbatches = 4;
+	plan->rank_count = 2;
+	for (int s = 0; s < 4; s++)
+		plan->stages[s].ranks[0] = s % 2;
+	schedule = pd_schedule_new(plan, &err);
+	check_order(schedule, 0, 4, "F0 F1 F0 F1 F2 B0 F3 B1 F2 B0 F3 B1 B2 B3 B2 B3");
+	check_order(schedule, 1, 4, "F0 F1 F0 B0 F1 B1 F2 B0 F3 B1 F2 B2 F3 B3 B2 B3");
+	pd_schedule_free(schedule);
+	pd_plan_free(plan);
+}
+
 int main(void)
 {
 	static const int64_t lengths[] = { 1, 2, 7, 30, 61 };
 
 	check_figures();
 	check_buckets();
+	check_interleaved();
 	for (size_t p = 0; p < PD_COUNT(plans); p++)
 		for (size_t i = 0; i < PD_COUNT(lengths); i++) {
 			check_plan(chain, plans[p].stages, plans[p].layers, plans[p].replicas,
