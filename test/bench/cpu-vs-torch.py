@@ -119,6 +119,21 @@ def medians(way):
     return [statistics.median(column) for column in zip(*way.times)]
 
 
+def compare(model, batch, name, ways, steps, rounds):
+    """Measures "ours", "eager" and "compiled" in turn and prints the table's line."""
+    for number in range(rounds):
+        for which, way in ways.items():
+            print(f"\r{model} {name}: round {number + 1} of {rounds}, {which} \033[K",
+                  end="", file=sys.stderr, flush=True)
+            way.round(steps)
+    print("\r\033[K", end="", file=sys.stderr)
+    taken = {which: medians(way) for which, way in ways.items()}
+    best = [min(pair) for pair in zip(taken["eager"], taken["compiled"])]
+    pairs = [f"{t[0]:9.2f} {t[1]:9.2f}" for t in taken.values()]
+    print(f"{model:12} {batch:>5} {name:4}  " + " ".join(f"{p:26}" for p in pairs) +
+          f" {best[0] / taken['ours'][0]:.2f} {best[1] / taken['ours'][1]:.2f}", flush=True)
+
+
 def main():
     file, batch, steps, name, threads, rounds, speed = sys.argv[1:]
     model = json.load(open(file))
@@ -132,17 +147,7 @@ def main():
         "eager": Way(net, net, TYPES[name], x, y),
         "compiled": Way(net, torch.compile(net), TYPES[name], x, y),
     }
-    for number in range(int(rounds)):
-        for which, way in ways.items():
-            print(f"\r{model['name']} {name}: round {number + 1} of {rounds}, {which} \033[K",
-                  end="", file=sys.stderr, flush=True)
-            way.round(int(steps))
-    print("\r\033[K", end="", file=sys.stderr)
-    taken = {which: medians(way) for which, way in ways.items()}
-    best = [min(pair) for pair in zip(taken["eager"], taken["compiled"])]
-    pairs = [f"{t[0]:9.2f} {t[1]:9.2f}" for t in taken.values()]
-    print(f"{model['name']:12} {batch:>5} {name:4}  " + " ".join(f"{p:26}" for p in pairs) +
-          f" {best[0] / taken['ours'][0]:.2f} {best[1] / taken['ours'][1]:.2f}", flush=True)
+    compare(model["name"], batch, name, ways, int(steps), int(rounds))
 
 
 if __name__ == "__main__":

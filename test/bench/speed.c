@@ -21,9 +21,21 @@ static int64_t cpu_ns(void)
 	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
+/* Fills the first input: numbers from -1 to 1, or tokens below 251. */
+static void fill(const struct pd_model *model, float *x, int64_t count)
+{
+	int32_t *tokens = (int32_t *)x;
+
+	for (int64_t i = 0; i < count; i++)
+		if (model->inputs[0].dtype == PD_I32)
+			tokens[i] = (int32_t)(i * 7919 % 251);
+		else
+			x[i] = (float)(i * 7919 % 1001) / 500 - 1;
+}
+
 int main(int argc, char **argv)
 {
-	int64_t batch = argc > 2 ? atoll(argv[2]) : 0, count;
+	int64_t batch = argc > 2 ? atoll(argv[2]) : 0, count, labels;
 	int steps = argc > 3 ? atoi(argv[3]) : 0;
 	struct pd_error err;
 	struct pd_model *model;
@@ -48,11 +60,11 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	count = batch * pd_shape_elements(&model->inputs[0].shape);
+	labels = batch * pd_shape_elements(&model->inputs[1].shape);
 	x = pd_calloc((size_t)count, sizeof(*x));
-	y = pd_calloc((size_t)batch, sizeof(*y));
-	for (int64_t i = 0; i < count; i++)
-		x[i] = (float)(i * 7919 % 1001) / 500 - 1;
-	for (int64_t i = 0; i < batch; i++)
+	y = pd_calloc((size_t)labels, sizeof(*y));
+	fill(model, x, count);
+	for (int64_t i = 0; i < labels; i++)
 		y[i] = (int32_t)(i % 10);
 	c = chain_open(ops, model, NULL, 0, batch, 1, argc > 5 ? atoi(argv[5]) : 1);
 	for (int i = -2; i < steps; i++) {

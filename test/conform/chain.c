@@ -438,7 +438,8 @@ static void *rounded(const struct chain *c, const float *x)
 
 void chain_load(struct chain *c, const float *x, const int32_t *y)
 {
-	void *narrow = c->dtype != PD_F32 ? rounded(c, x) : NULL;
+	bool rounds = c->dtype != PD_F32 && c->model->inputs[0].dtype == PD_F32;
+	void *narrow = rounds ? rounded(c, x) : NULL;
 
 	for (int i = 0; i < c->stage_count; i++)
 		for (int k = 0; k < c->stages[i].sizes->in_count; k++) {
