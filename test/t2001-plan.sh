@@ -106,6 +106,16 @@ test_ok "no plan fits: the closest is, and what would make one fit" '
 test_ok "a plan keeps to the limit" '
 	pd-plan -t 4@1GB/s -m 25MB chain.json | jq -e ".predicted.memory_bytes <= 25000000 and
 		([.stages[].predicted.memory_bytes] | max) == .predicted.memory_bytes"'
+# Each of so many equal stages has room for two minibatches, so no period is below half of the way
+# through all.  It is longer if stages behind the middle admit two as well.
+for stages in 8 16 60; do
+	test_ok "$stages stages with room for two minibatches: half of the way through all" '
+		chain $stages | jq ".layers[].parameter_bytes = 10000000" >even.json
+		pd-plan -s -m 45MB -t $stages@100GB/s even.json >a.json
+		jq -c ".predicted.period_ns, [.stages[].warmup]" a.json
+		jq -e "([.profile.layers[] | .forward_ns + .backward_ns] | add / 2) as \$half |
+			.predicted.period_ns >= \$half and .predicted.period_ns < 1.001 * \$half" a.json'
+done
 # planned FILTER OPTION...: the plan is read again, replayed, and FILTER is true of it.
 planned() {
 	filter=$1

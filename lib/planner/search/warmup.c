@@ -10,6 +10,10 @@
  * The fewest with which a period is possible follow from windows (window.h), for replicas that
  * begin together and for others.  Both are tried, what SOSP 2019 takes too, and the estimate
  * decides; then warm-ups are given back one at a time as long as that costs nothing.
+ *
+ * Where memory is tight more is not always better: a stage that has room for few admits nothing new
+ * while those behind it hold as many.  So the least warm-ups for the shortest period for which they
+ * fit are tried, too.
  */
 #include "planner/search/warmup.h"
 
@@ -27,6 +31,7 @@
 
 #define MOST_STEPS 16           /* warm-ups that are given back, at most */
 #define FEW 8                   /* warm-ups that are taken back one by one */
+#define PRECISION 256           /* of the period for which warm-ups fit: one part in this */
 #define WORK 1000000            /* of estimates for one plan: stages times minibatches */
 
 int pd_warmup_most(const struct pd_plan *plan, int stage)
@@ -148,6 +153,13 @@ struct choice {
 	int steps;                      /* warm-ups that are given back, at most */
 };
 
+/* Lets only those stages recompute that do so with any warm-ups. */
+static void recompute_asked(struct choice *choice)
+{
+	for (int s = 0; s < choice->plan->stage_count; s++)
+		choice->plan->stages[s].recompute = choice->asked[s].recompute;
+}
+
 /* Tries the plan's current warm-ups. */
 static void try(struct choice *choice, bool settle_for_equal)
 {
@@ -156,8 +168,7 @@ static void try(struct choice *choice, bool settle_for_equal)
 	struct pd_expected expected;
 	int64_t ns;
 
-	for (int s = 0; s < plan->stage_count; s++)
-		plan->stages[s].recompute = choice->asked[s].recompute;
+	recompute_asked(choice);
 	schedule = fit(plan, choice->limits);
 	if (!schedule)
 		return;
@@ -202,6 +213,62 @@ static void give_back(struct choice *choice)
 	}
 }
 
+/* Gives the plan the least warm-ups for a period; tells whether they all fit. */
+static bool fits_period(struct choice *choice, struct pd_window *window, int64_t period,
+			bool together)
+{
+	struct pd_plan *plan = choice->plan;
+	int64_t limit_bytes = choice->limits->limit_bytes;
+	bool fits, again;
+
+	recompute_asked(choice);
+	do {
+		struct pd_error err;
+		struct pd_schedule *schedule;
+
+		pd_window_pass(window, plan);
+		pd_window_set_least(plan, window, period, together);
+		schedule = pd_schedule_new(plan, &err);
+		if (!schedule)
+			return false;
+		pd_predict_memory(plan, schedule);
+		fits = pd_candidate_fullest(plan, NULL) <= limit_bytes;
+		choice->limits->tight |= !fits;
+		again = !fits && choice->limits->recompute &&
+			pd_recompute_more(plan, schedule, limit_bytes);
+		pd_schedule_free(schedule);
+	} while (again);
+	return fits;
+}
+
+/*
+ * Tries the least warm-ups for the shortest period for which they all fit: from `low` to the best
+ * that was tried, if any.  Between stages s and e there are (w_s + 1) r_s - w_e r_e minibatches
+ * on their way (flow.c), so with as many in e as fit there may be hardly any.
+ */
+static void try_fitting(struct choice *choice, struct pd_window *window, int64_t low, bool together)
+{
+	bool any = choice->best_ns < 0;
+	int64_t high = any ? pd_max64(low, 1) : choice->best_ns;
+
+	while (!fits_period(choice, window, high, together)) {
+		if (!any || high >= PD_COST_MAX / 2 || choice->plan->stages[0].warmup == 0)
+			return;
+		low = high;
+		high *= 2;
+	}
+	while (high - low > low / PRECISION) {
+		int64_t middle = low + (high - low) / 2;
+
+		if (fits_period(choice, window, middle, together))
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	if (fits_period(choice, window, high, together))
+		try(choice, false);
+}
+
 /*
  * Compares several choices by expected period; takes more than the usual warm-ups only if that is
  * worth the memory.
@@ -231,6 +298,10 @@ static void compare_some(struct choice *choice, struct pd_window *window)
 			pd_window_set_least(plan, window, period, together);
 			try(choice, true);
 		}
+	for (int together = 0; together < 2 && choice->limits->tight; together++)
+		try_fitting(choice, window, pd_window_floor_ns(plan, window), together);
+	restore(choice);
+	pd_window_pass(window, plan);
 	/* With fewer the estimate may be the same, but replays are slower. */
 	pd_window_set_least(plan, window, choice->best_ns, false);
 	for (int s = 0; s < plan->stage_count; s++)
@@ -251,8 +322,7 @@ static bool choose(struct choice *choice, struct pd_window *window)
 	if (choice->steps > 0) {
 		compare_some(choice, window);
 	} else {
-		pd_window_set_least(plan, window, pd_window_slowest_ns(plan, window), true);
-		try(choice, false);
+		try_fitting(choice, window, pd_window_slowest_ns(plan, window), true);
 	}
 	restore(choice);
 	return choice->best_ns >= 0 && pd_warmup_fit(plan, limits);
