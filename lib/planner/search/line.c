@@ -3,7 +3,7 @@
  * Plans for devices on a line, servers one behind the other: where a stage is decides which
  * links it uses.
  *
- * As in flat.c the question is the fewest devices on which every stage from point u on takes at
+ * The question is the fewest devices on which every stage from point u on takes at
  * most a time t,
  *
  *     F(u) = min over u < v <= U of  m(u, v, F(v)) + F(v),      F(U) = 0,

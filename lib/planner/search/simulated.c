@@ -4,7 +4,7 @@
  *
  * Plans come from line.c, over the profile's order and over the states of the network, for the
  * least time it finds and for some above it, with which fewer devices, stages and minibatches in
- * flight are needed; from the paper's levels; without replicas; equal pipelines; and all devices
+ * flight are needed; without replicas; equal pipelines; and all devices
  * in parallel.  Where memory has a limit, also those that fit with one minibatch at a time.  Each
  * is entered at every place (placement.c) with warm-ups that are worth their memory (warmup.c), the
  * best are changed a little (refine.c), and entries are replayed until none that is left can win
