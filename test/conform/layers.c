@@ -1074,6 +1074,7 @@ static void test_finite_differences(struct pd_model *model, const char *what)
 			}
 	if (!ok(worst < 1e-7, "the reference's gradients are its finite differences: %s", what))
 		diag("off by %g", worst);
+	ref_free(r);
 	pd_model_free(model);
 }
 

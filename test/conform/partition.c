@@ -133,8 +133,8 @@ static bool same(const struct result *a, const struct result *b)
 		diag("losses %.9g %.9g %.9g, expected %.9g %.9g %.9g", b->losses[0], b->losses[1],
 		     b->losses[STEPS], a->losses[0], a->losses[1], a->losses[STEPS]);
 	for (int i = 0; i < 5; i++)
-		if (a->counts[i] != b->counts[i] ||
-		    memcmp(a->arenas[i], b->arenas[i], (size_t)a->counts[i] * 4) != 0) {
+		if (a->counts[i] != b->counts[i] || (a->counts[i] > 0 &&
+		    memcmp(a->arenas[i], b->arenas[i], (size_t)a->counts[i] * 4) != 0)) {
 			diag("%s differ", names[i]);
 			equal = false;
 		}

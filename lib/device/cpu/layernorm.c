@@ -211,7 +211,9 @@ static const float *parameter(const struct pd_compiled_layer *l, int p, bool bac
 	const struct layernorm *n = l->own;
 	float *wide;
 
-	if (p >= l->layer->parameter_count || l->net->dtype == PD_F32)
+	if (p >= l->layer->parameter_count)
+		return NULL;
+	if (l->net->dtype == PD_F32)
 		return l->parameters[p];
 	wide = (float *)((char *)l->temporary + parameters_at(n, back) + (size_t)p * n->row);
 	pd_cpu_widen(l->net->dtype, wide, l->parameters[p], (size_t)n->width);

@@ -114,10 +114,24 @@ static void TILE(multiply)(const struct pd_tile_product *p)
 #endif
 }
 
+/* Lane k has lane index[k] of a or, from LANES on, of b. */
+INLINE VEC TILE(pick)(VEC a, VEC b, INTS index)
+{
+#ifdef __clang__
+	VEC picked;
+
+	for (int k = 0; k < LANES; k++)
+		picked[k] = index[k] < LANES ? a[index[k]] : b[index[k] - LANES];
+	return picked;
+#else
+	return __builtin_shuffle(a, b, index);
+#endif
+}
+
 /* Lane k has what lane k ^ half had. */
 INLINE VEC TILE(halves)(VEC v, int half)
 {
-	return __builtin_shuffle(v, TILE(lane) ^ half);
+	return TILE(pick)(v, v, TILE(lane) ^ half);
 }
 
 INLINE float TILE(total)(VEC sum)
@@ -262,8 +276,8 @@ INLINE void TILE(exchange)(VEC *row, int half)
 		if (!(r & half)) {
 			VEC a = row[r], b = row[r + half];
 
-			row[r] = __builtin_shuffle(a, b, low);
-			row[r + half] = __builtin_shuffle(a, b, high);
+			row[r] = TILE(pick)(a, b, low);
+			row[r + half] = TILE(pick)(a, b, high);
 		}
 }
 

@@ -37,11 +37,12 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	const struct layernorm *n = l->own;
+	const void *bias = l->layer->parameter_count > 1 ? l->parameters[1] : NULL;
 
 	return pd_cuda_queued(l, pd_kernel_layernorm(pd_cuda_engine(l)->stream, l->net->dtype,
 						     &n->norm, l->dst, l->src[0],
-						     l->parameters[0], l->parameters[1],
-						     l->extra), err);
+						     l->parameters[0], bias, l->extra),
+			      err);
 }
 
 /*
