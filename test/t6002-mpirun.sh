@@ -39,7 +39,7 @@ test_ok "ranks of one host exchange through shared memory: none listens" '
 		ls -l "/proc/$process/fd"
 	done | sed -n "s/.*socket:\[\([0-9]*\)\]/\1/p" | sort -u >sockets
 	awk "FNR > 1 && \$4 == \"0A\" { print \$10 }" /proc/net/tcp /proc/net/tcp6 | sort >listen
-	kill -9 $workers
+	kill -9 $workers || :   # one that is killed takes the others along
 	wait $run || :
 	[ "$(echo $workers | wc -w)" -eq 4 ] && [ "$(echo $agents | wc -w)" -eq 4 ]
 	[ -s sockets ] && [ -z "$(comm -12 sockets listen)" ]
@@ -73,23 +73,26 @@ test_ok "a rank that is killed is named within seconds, and the status is 3" '
 	begin out mpirun -np 4 pd-run --threads=1 --report-every=1 --synthetic \
 		--minibatches=100000000 plan
 	kill -9 $(of pd-worker 2)
-	ended 10 3
+	ended 30 3
 	said "rank 2 (stage 1 of 3) was killed by signal 9 (Killed)"
 '
-# What mpirun has been sent a signal for it reads no reports any more: few fit into a pipe.
+# mpirun, once it has been sent a signal, may read no reports any more, and the last are lost: the
+# checkpoint is that of the end if it is later than all that was reported, and a run goes on from it.
 test_ok "SIGTERM to mpirun ends in a checkpoint" '
-	begin out mpirun --mca odls_base_sigkill_timeout 2 -np 4 pd-run --threads=1 --synthetic \
-		--minibatches=100000000 --report-every=20 --checkpoint=ended plan
+	begin out mpirun --mca odls_base_sigkill_timeout 10 -np 4 pd-run --threads=1 --synthetic \
+		--minibatches=100000000 --report-every=1000 --checkpoint=ended plan
 	kill -TERM $(of mpirun)
-	ended 25 ""
-	tail -n 1 out | jq -e ".outcome == \"stopped\""
-	ls ended | grep -q step-
+	ended 60 ""
+	step=$(ls ended | sed -n "s/^step-0*//p" | tail -n 1)
+	[ "$step" -ge "$(jq -s "map(.step // 0) | max" out)" ]
+	mpi 4 --synthetic --minibatches=$((step + 10)) --checkpoint=ended --resume plan >out
+	tail -n 1 out | jq -e ".step == $step + 10"
 '
 test_ok "SIGUSR1, which mpirun hands on, too; and the run goes on where it stopped" '
 	begin out mpirun -np 4 pd-run --threads=1 --synthetic --minibatches=100000000 \
 		--report-every=20 --checkpoint=usr1 plan
 	kill -USR1 $(of mpirun)
-	ended 25 ""
+	ended 60 ""
 	step=$(tail -n 1 out | jq -e "select(.outcome == \"stopped\") | .step")
 	mpi 4 --synthetic --minibatches=$((step + 10)) --checkpoint=usr1 --resume plan >out
 	tail -n 1 out | jq -e ".step == $step + 10"
