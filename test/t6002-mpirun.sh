@@ -76,16 +76,23 @@ test_ok "a rank that is killed is named within seconds, and the status is 3" '
 	ended 30 3
 	said "rank 2 (stage 1 of 3) was killed by signal 9 (Killed)"
 '
-# mpirun, once it has been sent a signal, may read no reports any more, and the last are lost: the
-# checkpoint is that of the end if it is later than all that was reported, and a run goes on from it.
+# mpirun, once it has been sent a signal, may read no reports any more: they go into files.
 test_ok "SIGTERM to mpirun ends in a checkpoint" '
-	begin out mpirun --mca odls_base_sigkill_timeout 10 -np 4 pd-run --threads=1 --synthetic \
-		--minibatches=100000000 --report-every=1000 --checkpoint=ended plan
+	cat >apart <<-END
+		exec pd-run --threads=1 --synthetic --minibatches=100000000 --report-every=20 \
+			--checkpoint=ended plan >reports.\$OMPI_COMM_WORLD_RANK
+	END
+	timeout 60 mpirun --mca odls_base_sigkill_timeout 10 -np 4 sh apart \
+		>out 2>err &
+	run=$!
+	until grep -qs progress reports.0; do
+		kill -0 $run
+		sleep 0.1
+	done
 	kill -TERM $(of mpirun)
 	ended 60 ""
-	step=$(ls ended | sed -n "s/^step-0*//p" | tail -n 1)
-	[ "$step" -ge "$(jq -s "map(.step // 0) | max" out)" ]
-	mpi 4 --synthetic --minibatches=$((step + 10)) --checkpoint=ended --resume plan >out
+	step=$(tail -n 1 reports.0 | jq -e "select(.outcome == \"stopped\") | .step")
+	mpi 4 --synthetic --minibatches=$((step + 10)) --checkpoint=ended --resume=$step plan >out
 	tail -n 1 out | jq -e ".step == $step + 10"
 '
 test_ok "SIGUSR1, which mpirun hands on, too; and the run goes on where it stopped" '
