@@ -73,7 +73,7 @@ test_ok "a rank that is killed is named within seconds, and the status is 3" '
 	begin out mpirun -np 4 pd-run --threads=1 --report-every=1 --synthetic \
 		--minibatches=100000000 plan
 	kill -9 $(of pd-worker 2)
-	ended 30 3
+	ended 10 3
 	said "rank 2 (stage 1 of 3) was killed by signal 9 (Killed)"
 '
 # mpirun, once it has been sent a signal, may read no reports any more: they go into files.

@@ -94,7 +94,7 @@ test_ok "a rank that is killed is named, also where srun lets the others run on"
 			! tr "\0" "\n" <"$process/environ" | grep -qx "SLURM_CONF=$SLURM_CONF" ||
 			kill -9 "${process#/proc/}"
 	done
-	ended 30 3
+	ended 10 3
 	said "rank 2 (stage 1 of 3) was killed by signal 9 (Killed)"
 '
 cat >batch <<'END'

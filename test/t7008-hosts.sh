@@ -112,15 +112,15 @@ PD_HOSTS=h1,h2,h3,h4
 test_ok "kill -9 of a rank" '
 	begin_there
 	kill -9 $(on h3 pd-worker)
-	none_left 15
-	ended 30 3
+	none_left 3
+	ended 10 3
 	said "rank 2 (stage 1 of 3, host h3) was killed by signal 9 (Killed)"
 '
 test_ok "kill -9 of all processes of a host" '
 	begin_there
 	kill -9 $(on h2 pd-worker) $(on h2 pd-run) $(on h2 orted) || :
-	none_left 15
-	ended 30 ""
+	none_left 3
+	ended 10 ""
 	# mpirun, which has lost its own process there, may be quicker to kill the first
 	said "rank 1 (stage 1 of 3, host h2) is lost with the process that started it" ||
 		grep -A 5 "lost communication with a remote daemon" err | grep -w h2
@@ -128,26 +128,26 @@ test_ok "kill -9 of all processes of a host" '
 test_ok "kill -9 of the first process" '
 	begin_there
 	kill -9 $(on h1 pd-run)
-	none_left 15
-	ended 30 ""
+	none_left 3
+	ended 10 ""
 '
 test_ok "kill -9 of mpirun" '
 	begin_there
 	kill -9 $(of mpirun)
-	none_left 15
+	none_left 5
 	wait $run || :
 '
 test_ok "a rank that is stopped hangs, and is named" '
 	begin_there
 	kill -STOP $(on h4 pd-worker)
-	none_left 30
-	ended 30 3
+	none_left 15
+	ended 10 3
 	said "rank 3 (stage 2 of 3, host h4) hangs: it has not answered for seconds"
 '
 test_ok "a link that goes down" '
 	begin_there
 	ip -n "${PD_NETNS}h4" link set eth0 down
-	none_left 30
+	none_left 12
 	said "rank 3 (stage 2 of 3, host h4) has not been heard of for seconds, nor has its host"
 	# mpirun itself waits for its own process on that host
 	kill -9 $(of mpirun) $run 2>/dev/null || :
