@@ -115,6 +115,7 @@ static struct pd_profile *run(const struct pd_model *model, struct pd_error *err
 	beside = pd_beside_start(model, &measure, (int)workers - 1, err);
 	if (!beside)
 		return NULL;
+	measure.beside = workers > 1 ? beside : NULL;
 	pd_measure_pin(0, (int)threads);
 	pd_mem_for("a layer that is timed");
 	pd_progress_bar_begin(&bar, "profiling", 1, false);

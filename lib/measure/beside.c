@@ -5,16 +5,29 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
+/* Memory that all of them see. */
+struct meeting {
+	atomic_bool called;
+	sem_t here;                     /* posted once by each that has come, but the one timed */
+	sem_t go[];                     /* by process beside: the one timed has come, and all others */
+};
+
 struct pd_beside {
-	int count;
+	int count, me;                  /* me: 0, the one that is timed, or 1 to count */
 	pid_t *pids;
+	struct meeting *meeting;
+	size_t meeting_bytes;
 };
 
 void pd_measure_pin(int worker, int threads)
@@ -42,9 +55,90 @@ static void out_of_memory(size_t bytes)
 	_exit(PD_EXIT_FAILED);
 }
 
+static int make_meeting(struct pd_beside *beside, int count, struct pd_error *err)
+{
+	struct meeting *meeting;
+
+	beside->meeting_bytes = sizeof(*meeting) + (size_t)count * sizeof(sem_t);
+	meeting = mmap(NULL, beside->meeting_bytes, PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (meeting == MAP_FAILED)
+		return pd_error_failed(err, "mmap: %s", strerror(errno));
+	sem_init(&meeting->here, 1, 0);
+	for (int i = 0; i < count; i++)
+		sem_init(&meeting->go[i], 1, 0);
+	beside->meeting = meeting;
+	return 0;
+}
+
+static int ended_by_itself(struct pd_error *err)
+{
+	return pd_error_failed(err, "a worker beside the one that was timed has ended by itself: "
+			       "out of memory, perhaps");
+}
+
+static bool all_live(const struct pd_beside *beside)
+{
+	for (int i = 0; i < beside->count; i++) {
+		siginfo_t info = { .si_pid = 0 };
+
+		waitid(P_PID, (id_t)beside->pids[i], &info, WEXITED | WNOHANG | WNOWAIT);
+		if (info.si_pid)
+			return false;
+	}
+	return true;
+}
+
+/* Waits for one more; nobody knows how long a step takes, so only the end of a process ends this. */
+static int wait_here(const struct pd_beside *beside, struct pd_error *err)
+{
+	struct timespec until;
+
+	while (sem_trywait(&beside->meeting->here) < 0) {
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_sec++;
+		if (sem_timedwait(&beside->meeting->here, &until) == 0)
+			break;
+		if (!all_live(beside))
+			return ended_by_itself(err);
+	}
+	return 0;
+}
+
+int pd_beside_meet(struct pd_beside *beside, struct pd_error *err)
+{
+	struct meeting *meeting = beside->meeting;
+
+	if (beside->me > 0) {
+		sem_post(&meeting->here);
+		while (sem_wait(&meeting->go[beside->me - 1]) < 0)
+			;
+		return 0;
+	}
+	for (int i = 0; i < beside->count; i++)
+		if (wait_here(beside, err) < 0)
+			return -1;
+	/* Whoever goes on now comes back here before it looks at this again. */
+	meeting->called = false;
+	for (int i = 0; i < beside->count; i++)
+		sem_post(&meeting->go[i]);
+	return 0;
+}
+
+int pd_beside_call(struct pd_beside *beside, struct pd_error *err)
+{
+	beside->meeting->called = true;
+	return pd_beside_meet(beside, err);
+}
+
+bool pd_beside_called(const struct pd_beside *beside)
+{
+	return beside->meeting->called;
+}
+
 /* Takes steps until it is killed by the process that started it. */
 static void neighbour(const struct pd_model *model, const struct pd_measure_options *options,
-		      int worker, pid_t parent)
+		      struct pd_beside *beside, pid_t parent)
 {
 	struct pd_measure_options endless = *options;
 	struct pd_error err;
@@ -53,8 +147,9 @@ static void neighbour(const struct pd_model *model, const struct pd_measure_opti
 	if (getppid() != parent)
 		_exit(PD_EXIT_FAILED);
 	pd_mem_on_end(out_of_memory);
-	pd_measure_pin(worker, options->threads);
+	pd_measure_pin(beside->me, options->threads);
 	endless.endless = true;
+	endless.beside = beside;
 	endless.progress = NULL;
 	pd_measure_layers(model, &endless, &err);
 	_exit(PD_EXIT_FAILED);
@@ -68,12 +163,18 @@ struct pd_beside *pd_beside_start(const struct pd_model *model,
 	struct pd_error ignored;
 	pid_t parent = getpid();
 
+	if (make_meeting(beside, count, err) < 0) {
+		free(beside);
+		return NULL;
+	}
 	beside->pids = pd_calloc((size_t)count, sizeof(*beside->pids));
 	while (beside->count < count) {
 		pid_t pid = fork();
 
-		if (pid == 0)
-			neighbour(model, options, beside->count + 1, parent);
+		if (pid == 0) {
+			beside->me = beside->count + 1;
+			neighbour(model, options, beside, parent);
+		}
 		if (pid < 0) {
 			pd_error_failed(err, "fork: %s", strerror(errno));
 			pd_beside_end(beside, &ignored);
@@ -93,9 +194,9 @@ int pd_beside_end(struct pd_beside *beside, struct pd_error *err)
 		while (waitpid(beside->pids[i], &status, 0) < 0 && errno == EINTR)
 			;
 		if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
-			result = pd_error_failed(err, "a worker beside the one that was timed has "
-						 "ended by itself: out of memory, perhaps");
+			result = ended_by_itself(err);
 	}
+	munmap(beside->meeting, beside->meeting_bytes);
 	free(beside->pids);
 	free(beside);
 	return result;

@@ -8,6 +8,8 @@
 
 #include "measure/layers.h"
 
+#include <stdbool.h>
+
 /* Pins this process to `threads` processors of those it may use: share `worker`, from 0. */
 void pd_measure_pin(int worker, int threads);
 
@@ -15,6 +17,9 @@ void pd_measure_pin(int worker, int threads);
  * Starts `count` processes that take steps of the model without end, with options' threads, on the
  * shares 1 to count of the processors.  It forks, so call it before the process has threads or a
  * device.  Returns NULL if a process could not be started; none is then left.
+ *
+ * Each takes its steps when it likes, but for those to which the one that is timed calls: these all
+ * begin at once, and all wait for the slowest before they update, as the replicas of a stage do.
  */
 struct pd_beside *pd_beside_start(const struct pd_model *model,
 				  const struct pd_measure_options *options, int count,
@@ -23,5 +28,12 @@ struct pd_beside *pd_beside_start(const struct pd_model *model,
  * Ends and frees them.  Returns -1 if one had ended by itself, and so was not beside all the time.
  */
 int pd_beside_end(struct pd_beside *beside, struct pd_error *err);
+
+/* Calls the others to a step, and waits for them; -1: one has ended by itself. */
+int pd_beside_call(struct pd_beside *beside, struct pd_error *err);
+/* Tells a process beside whether it was called; it then meets the others twice. */
+bool pd_beside_called(const struct pd_beside *beside);
+/* Sleeps until all of them are here; -1: one has ended by itself. */
+int pd_beside_meet(struct pd_beside *beside, struct pd_error *err);
 
 #endif

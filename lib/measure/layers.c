@@ -4,8 +4,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "measure/bench.h"
+#include "measure/beside.h"
 #include "measure/figures.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #define WARM_UP 3                       /* steps in which kernels are made, and pages and caches
@@ -20,6 +22,8 @@ struct timing {
 	int64_t *samples;                       /* (parts, layers, capacity) */
 	int64_t *whole;                         /* each part of whole steps, and all of them
 						   (BENCH_WHOLE_PARTS + 1, capacity) */
+	int64_t *in_step;                       /* the same of steps taken at once with the workers
+						   beside, the wait for the slowest in the last */
 	int64_t *sums;                          /* (capacity) */
 	int64_t capacity, count;		/* MOST or iterations; steps so far */
 };
@@ -68,22 +72,60 @@ static int64_t *whole_of(struct timing *t, int part)
 	return t->whole + (size_t)part * (size_t)t->capacity;
 }
 
-static int whole_step(struct timing *t, struct pd_error *err)
+static int queue_parts(struct timing *t, int from, int to, struct pd_event *events,
+		       struct pd_error *err)
 {
-	struct pd_event events[BENCH_WHOLE_PARTS] = { 0 }, *last = &events[BENCH_WHOLE_PARTS - 1];
-	int status;
-
-	for (int part = 0; part < BENCH_WHOLE_PARTS; part++) {
+	for (int part = from; part < to; part++) {
 		pd_event_arm(&events[part]);
 		if (pd_bench_queue(&t->bench, part, 0, t->bench.model->layer_count,
 				   &events[part]) != 0)
 			return pd_error_failed(err, "the device refused a step");
 	}
-	status = pd_bench_wait(&t->bench, last, err);
+	return pd_bench_wait(&t->bench, &events[to - 1], err);
+}
+
+static int whole_step(struct timing *t, struct pd_error *err)
+{
+	struct pd_event events[BENCH_WHOLE_PARTS] = { 0 }, *last = &events[BENCH_WHOLE_PARTS - 1];
+	int status;
+
+	status = queue_parts(t, 0, BENCH_WHOLE_PARTS, events, err);
 	for (int part = 0; part < BENCH_WHOLE_PARTS; part++)
 		whole_of(t, part)[t->count] = events[part].end_ns - events[part].start_ns;
 	whole_of(t, BENCH_WHOLE_PARTS)[t->count] = last->end_ns - events[0].start_ns;
 	return status;
+}
+
+/* Takes a step with the workers beside, which were called. */
+static int step_together(struct timing *t, struct pd_error *err)
+{
+	struct pd_event events[BENCH_WHOLE_PARTS] = { 0 };
+	int64_t *times[BENCH_WHOLE_PARTS + 1], met_ns;
+
+	if (queue_parts(t, 0, BENCH_UPDATE, events, err) < 0 ||
+	    pd_beside_meet(t->bench.options->beside, err) < 0)
+		return -1;
+	met_ns = pd_now_ns();
+	if (queue_parts(t, BENCH_UPDATE, BENCH_WHOLE_PARTS, events, err) < 0)
+		return -1;
+	for (int part = 0; part <= BENCH_WHOLE_PARTS; part++)
+		times[part] = &t->in_step[part * t->capacity + t->count];
+	for (int part = 0; part < BENCH_WHOLE_PARTS; part++)
+		*times[part] = events[part].end_ns - events[part].start_ns;
+	*times[BENCH_WHOLE_PARTS] = met_ns - events[BENCH_BACKWARD].end_ns;
+	return 0;
+}
+
+/* What a worker beside the one that is timed does. */
+static int step_beside(struct timing *t, struct pd_error *err)
+{
+	struct pd_beside *beside = t->bench.options->beside;
+
+	if (whole_step(t, err) < 0)
+		return -1;
+	if (!pd_beside_called(beside))
+		return 0;
+	return pd_beside_meet(beside, err) < 0 ? -1 : step_together(t, err);
 }
 
 static int timed_sum(struct timing *t, int64_t *ns_p, struct pd_error *err)
@@ -125,6 +167,7 @@ static void allocate(struct timing *t)
 	t->events = pd_calloc(cells, sizeof(*t->events));
 	t->samples = pd_calloc(cells * (size_t)t->capacity, sizeof(*t->samples));
 	t->whole = pd_calloc((BENCH_WHOLE_PARTS + 1) * (size_t)t->capacity, sizeof(*t->whole));
+	t->in_step = pd_calloc((BENCH_WHOLE_PARTS + 1) * (size_t)t->capacity, sizeof(*t->in_step));
 	t->sums = pd_calloc((size_t)t->capacity, sizeof(*t->sums));
 }
 
@@ -137,13 +180,15 @@ static int measure(struct timing *t, struct pd_error *err)
 		if (layered_step(t, err) < 0 || whole_step(t, err) < 0)
 			return -1;
 	while (o->endless)
-		if (whole_step(t, err) < 0)
+		if (step_beside(t, err) < 0)
 			return -1;
 	begun = pd_now_ns();
 	while (t->count < t->capacity &&
 	       (o->iterations || t->count < LEAST || pd_now_ns() - begun < ENOUGH_NS)) {
 		if (layered_step(t, err) < 0 || whole_step(t, err) < 0 ||
 		    timed_sum(t, &t->sums[t->count], err) < 0)
+			return -1;
+		if (o->beside && (pd_beside_call(o->beside, err) < 0 || step_together(t, err) < 0))
 			return -1;
 		keep_samples(t);
 		t->count++;
@@ -215,6 +260,14 @@ static int64_t sum_bytes_per_s(struct timing *t)
 	return ns > 0 ? (int64_t)(bytes * 1e9 / (double)ns) : 0;
 }
 
+/* Returns the mean of a part of the steps taken with the workers beside, in units of `ns`. */
+static double in_step_over(struct timing *t, int part, double ns)
+{
+	double mean = pd_trimmed_mean(t->in_step + part * t->capacity, t->count);
+
+	return ns > 0 ? mean / ns : 1;
+}
+
 static void share_whole(struct timing *t, struct pd_profile *profile)
 {
 	struct pd_whole whole = {
@@ -224,6 +277,14 @@ static void share_whole(struct timing *t, struct pd_profile *profile)
 	};
 
 	pd_share_whole(profile, &whole);
+	if (!t->bench.options->beside)
+		return;
+	profile->in_step = (struct pd_in_step){
+		.forward = in_step_over(t, BENCH_FORWARD, whole.forward_ns),
+		.backward = in_step_over(t, BENCH_BACKWARD, whole.backward_ns),
+		.update = in_step_over(t, BENCH_UPDATE, whole.update_ns),
+		.slowest_ns = llround(in_step_over(t, BENCH_WHOLE_PARTS, 1)),
+	};
 }
 
 static struct pd_profile *make_profile(struct timing *t, struct pd_error *err)
@@ -272,6 +333,7 @@ struct pd_profile *pd_measure_layers(const struct pd_model *model,
 	free(t.events);
 	free(t.samples);
 	free(t.whole);
+	free(t.in_step);
 	free(t.sums);
 	return profile;
 }

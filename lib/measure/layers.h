@@ -11,6 +11,8 @@
 
 #include <stdbool.h>
 
+struct pd_beside;
+
 struct pd_measure_options {
 	const struct pd_device_ops *device;
 	int64_t batch_size;
@@ -19,15 +21,16 @@ struct pd_measure_options {
 	bool tf32;                      /* see struct pd_device_config */
 	int64_t iterations;             /* timed steps; 0: enough for a stable median */
 	bool endless;                   /* take steps until the process is killed */
+	struct pd_beside *beside;       /* workers with whom some steps are taken at once; or NULL */
 	/* Called after each step (of about `total`); may be NULL. */
 	void (*progress)(void *context, int64_t done, int64_t total);
 	void *context;
 };
 
 /*
- * Warms up, then alternates steps timed layer by layer with steps timed as a whole.  The mean of
- * the whole steps is shared out by the layers' medians for forward, backward and update.  The data
- * is made up.  It takes over nothing: profile->model is a copy of `model`, read again.  The link is
+ * Warms up, then alternates steps timed layer by layer with steps timed as a whole and steps taken
+ * at once with the workers beside.  The mean of the whole steps is shared out by the layers' medians
+ * for forward, backward and update.  The data is made up.  It takes over nothing: profile->model is a copy of `model`, read again.  The link is
  * not measured.
  */
 struct pd_profile *pd_measure_layers(const struct pd_model *model,

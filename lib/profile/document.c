@@ -8,6 +8,8 @@
 
 #include <stdlib.h>
 
+#define MOST_FACTOR 1e3
+
 /* Reads the names of the network's inputs, which are -1 in the table. */
 static int read_outer_inputs(const struct pd_place *root, struct pd_profile *profile,
 			     struct pd_error *err)
@@ -40,12 +42,28 @@ static int read_outer_inputs(const struct pd_place *root, struct pd_profile *pro
 	return 0;
 }
 
+static int read_in_step(const struct pd_place *device, struct pd_in_step *in_step,
+			struct pd_error *err)
+{
+	static const char *const known[] = { "forward", "backward", "update", "slowest_ns", NULL };
+	struct pd_place place = pd_place_key(device, "in_step");
+
+	if (!place.value)
+		return 0;
+	if (pd_json_keys(&place, known, err) < 0 ||
+	    pd_json_get_int(&place, "slowest_ns", 0, PD_MAX_TIME_NS, &in_step->slowest_ns, err) < 0)
+		return -1;
+	return pd_json_opt_real(&place, "forward", 0, MOST_FACTOR, &in_step->forward, err) < 0 ||
+	       pd_json_opt_real(&place, "backward", 0, MOST_FACTOR, &in_step->backward, err) < 0 ||
+	       pd_json_opt_real(&place, "update", 0, MOST_FACTOR, &in_step->update, err) < 0 ? -1 : 0;
+}
+
 static int read_device(const struct pd_place *root, struct pd_profile *profile,
 		       struct pd_error *err)
 {
 	static const char *const known[] = { "kind", "name", "threads", "memory_bytes",
 					     "sum_bytes_per_s", "operation_ns", "workers",
-					     NULL };
+					     "in_step", NULL };
 	struct pd_place device = pd_place_key(root, "device");
 	const char *kind, *name;
 
@@ -63,6 +81,8 @@ static int read_device(const struct pd_place *root, struct pd_profile *profile,
 	    pd_json_opt_int(&device, "workers", 0, 1 << 20, &profile->workers, err) < 0 ||
 	    pd_json_opt_int(&device, "sum_bytes_per_s", 0, INT64_MAX, &profile->sum_bytes_per_s,
 			    err) < 0)
+		return -1;
+	if (read_in_step(&device, &profile->in_step, err) < 0)
 		return -1;
 	return pd_json_opt_int(&device, "memory_bytes", 0, INT64_MAX, &profile->device_memory_bytes,
 			       err);
@@ -168,6 +188,7 @@ struct pd_profile *pd_profile_read(const char *file, int most_layers, struct pd_
 
 static json_t *device_json(const struct pd_profile *profile)
 {
+	const struct pd_in_step *in_step = &profile->in_step;
 	json_t *device = json_pack("{ss ss sI sI}", "kind", profile->device_kind, "name",
 				   profile->device_name, "threads", profile->device_threads,
 				   "memory_bytes", profile->device_memory_bytes);
@@ -179,6 +200,10 @@ static json_t *device_json(const struct pd_profile *profile)
 		json_object_set_new(device, "operation_ns", json_integer(profile->operation_ns));
 	if (profile->workers > 0)
 		json_object_set_new(device, "workers", json_integer(profile->workers));
+	if (in_step->update > 0)
+		json_object_set_new(device, "in_step", json_pack(
+			"{sf sf sf sI}", "forward", in_step->forward, "backward", in_step->backward,
+			"update", in_step->update, "slowest_ns", in_step->slowest_ns));
 	return device;
 }
 

@@ -35,6 +35,13 @@ struct pd_profile_layer {
 					   0 where absent */
 };
 
+/* What workers cost each other that take their steps at once, as the replicas of a stage do. */
+struct pd_in_step {
+	double forward, backward, update;       /* times as long as in the layers; 0: not measured */
+	int64_t slowest_ns;	/* how long one waits in the mean for the slowest of `workers`, which
+				   have taken a whole step */
+};
+
 struct pd_profile {
 	char *name;
 	struct pd_model *model;         /* NULL where absent; owned */
@@ -45,6 +52,7 @@ struct pd_profile {
 	int64_t sum_bytes_per_s;        /* speed of adding gradients; 0: not measured */
 	int64_t operation_ns;           /* cost besides computing; 0: not measured */
 	int64_t workers;                /* timed side by side; 0: unknown */
+	struct pd_in_step in_step;      /* of these workers */
 	int64_t link_bandwidth_bytes_per_s, link_latency_ns;    /* bandwidth 0: not measured */
 	int64_t step_ns;                /* one whole training step measured; 0 where absent */
 	int layer_count;

@@ -29,6 +29,7 @@ struct task {
 struct stream {
 	struct pd_stream base;
 	struct pd_sim_device *device;
+	bool computes;                  /* forwards and backwards, not only the sums of replicas */
 	struct task *first, *last;
 	struct task *open;              /* collects waits for the work that is queued next */
 };
@@ -48,7 +49,9 @@ static void task_end(struct pd_sim *sim, struct pd_sim_activity *activity)
 		__builtin_prefetch(stream->first, 1);
 	else
 		stream->last = NULL;
+	sim->computed = stream->computes;
 	pd_sim_complete(sim, activity->rank, activity->event, task->start_ns, sim->now_ns);
+	sim->computed = false;
 	pd_pool_return(&sim->tasks, task);
 	if (stream->first)
 		pd_sim_let(sim, &stream->first->activity);
@@ -221,33 +224,44 @@ static int sim_net_init(struct pd_net *net, void *weights, void *master, void *s
 	return 0;
 }
 
+static int compute(struct pd_stream *base, const int64_t *before, int from, int count, double factor,
+		   struct pd_event *ev)
+{
+	int64_t ns = before[from + count] - before[from];
+
+	((struct stream *)base)->computes = true;
+	return queue(base, factor > 1 ? llround((double)ns * factor) : ns, ev);
+}
+
 static int sim_forward(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
 		       int from, int count, struct pd_event *ev)
 {
-	const int64_t *before = device_of(stream->device)->sim->forward_ns;
+	const struct pd_sim_device *device = device_of(stream->device);
 
-	return queue(stream, before[from + count] - before[from], ev);
+	return compute(stream, device->sim->forward_ns, from, count, device->replicas.forward, ev);
 }
 
 static int sim_backward(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
 			int from, int count, struct pd_event *ev)
 {
-	const struct pd_sim *sim = device_of(stream->device)->sim;
+	const struct pd_sim_device *device = device_of(stream->device);
+	const struct pd_sim *sim = device->sim;
 	const int64_t *before = pass->part == PD_BACKWARD_INPUT ? sim->input_ns
 			      : pass->part == PD_BACKWARD_WEIGHT ? sim->weight_ns
 			      : sim->backward_ns;
 
-	return queue(stream, before[from + count] - before[from], ev);
+	return compute(stream, before, from, count, device->replicas.backward, ev);
 }
 
 static int sim_update(struct pd_stream *stream, struct pd_net *net,
 		      const struct pd_update *update, int from, int count, struct pd_event *ev)
 {
-	const struct pd_sim *sim = device_of(stream->device)->sim;
+	const struct pd_sim_device *device = device_of(stream->device);
+	const struct pd_sim *sim = device->sim;
 	const int64_t *before = update && update->next != update->weights ? sim->update_apart_ns
 									 : sim->update_ns;
 
-	return queue(stream, before[from + count] - before[from], ev);
+	return compute(stream, before, from, count, device->replicas.update, ev);
 }
 
 static int sim_net_named(const struct pd_net *net, const struct pd_named **list_p)

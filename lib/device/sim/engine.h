@@ -89,10 +89,18 @@ struct pd_sim_due {
 	struct pd_sim_activity *activity;
 };
 
+/* What the replicas of a rank's stages cost each other, by the profile (struct pd_in_step). */
+struct pd_sim_replicas {
+	double forward, backward, update;       /* times as long as in the profile; 1 or more */
+	int64_t slowest_ns;             /* how long a sum of gradients waits for the slowest */
+	int first;                      /* first rank of the stage: the same for all of them */
+};
+
 struct pd_sim_device {
 	struct pd_device base;
 	struct pd_sim *sim;
 	int rank;
+	struct pd_sim_replicas replicas;
 	int64_t bytes;
 	uint64_t next_address;
 	size_t block_count, block_capacity;
@@ -121,6 +129,7 @@ struct pd_sim {
 	int64_t threads;                /* that a rank computes with */
 	int64_t operation_ns;           /* from the profile; counts where processors are shared */
 	int64_t sum_bytes_per_s;        /* from the profile; 0: sums take no time */
+	bool computed;                  /* what is let go now waited for the end of computing */
 
 	/* for pd_sim_look_ahead() */
 	void (*ahead)(void *context, int rank, int step);

@@ -5,6 +5,7 @@
 #include "plan/buckets.h"
 #include "plan/memory.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #define FIRST_ADDRESS (UINT64_C(1) << 40)
@@ -152,6 +153,77 @@ static void find_tied_layers(const struct pd_plan *plan, int s, struct pd_sim_ne
 	}
 }
 
+/* Returns by how much 1 + 1/2 + ... + 1/n exceeds 1. */
+static double harmonic(int64_t n)
+{
+	double sum = 0;
+
+	for (int64_t i = 2; i <= n; i++)
+		sum += 1 / (double)i;
+	return sum;
+}
+
+/* Of `workers` a profile knows the factor; fewer cost less.  It is never below 1. */
+static double factor_of(double factor, int64_t replicas, int64_t workers)
+{
+	double part = (double)(replicas < workers ? replicas : workers) - 1;
+
+	return fmax(1, 1 + (factor - 1) * part / (double)(workers - 1));
+}
+
+/* Returns how long a rank computes for one update of its stages. */
+static double busy_ns(const struct pd_sim *sim, const struct pd_plan *plan, int rank)
+{
+	double ns = 0;
+
+	for (int s = 0; s < plan->stage_count; s++) {
+		const struct pd_stage *stage = &plan->stages[s];
+		int first = stage->first_layer, end = first + stage->layer_count;
+		double passes = fmax(1, (double)plan->microbatches / stage->replicas);
+
+		for (int i = 0; i < stage->replicas; i++)
+			if (stage->ranks[i] == rank)
+				ns += passes * (double)(sim->forward_ns[end] - sim->forward_ns[first] +
+							sim->backward_ns[end] - sim->backward_ns[first]);
+	}
+	return ns;
+}
+
+/*
+ * Delays are taken to have an exponential distribution: the slowest of n is late by 1 + 1/2 + ... +
+ * 1/n times their mean.  They come at any time, independent of each other; so their spread grows as
+ * the square root of the time in which they can come.
+ */
+static int64_t slowest_of(const struct pd_sim *sim, const struct pd_plan *plan, int rank, int replicas)
+{
+	const struct pd_profile *profile = plan->profile;
+	double whole_ns = (double)(sim->forward_ns[profile->layer_count] +
+				   sim->backward_ns[profile->layer_count]);
+
+	if (whole_ns <= 0)
+		return 0;
+	return llround((double)profile->in_step.slowest_ns * harmonic(replicas) /
+		       harmonic(profile->workers) * sqrt(busy_ns(sim, plan, rank) / whole_ns));
+}
+
+static void set_replicas(struct pd_sim *sim, const struct pd_plan *plan, const struct pd_stage *stage)
+{
+	const struct pd_in_step *in_step = &plan->profile->in_step;
+	int64_t workers = plan->profile->workers;
+	struct pd_sim_replicas replicas = { .first = stage->ranks[0] };
+
+	if (stage->replicas > 1 && workers > 1) {
+		replicas.forward = factor_of(in_step->forward, stage->replicas, workers);
+		replicas.backward = factor_of(in_step->backward, stage->replicas, workers);
+		replicas.update = factor_of(in_step->update, stage->replicas, workers);
+	}
+	for (int i = 0; i < stage->replicas; i++) {
+		if (replicas.update > 0 && in_step->slowest_ns > 0)
+			replicas.slowest_ns = slowest_of(sim, plan, stage->ranks[i], stage->replicas);
+		sim->devices[stage->ranks[i]].replicas = replicas;
+	}
+}
+
 static void make_devices(struct pd_sim *sim, const struct pd_plan *plan)
 {
 	sim->devices = pd_calloc((size_t)sim->rank_count, sizeof(*sim->devices));
@@ -163,6 +235,7 @@ static void make_devices(struct pd_sim *sim, const struct pd_plan *plan)
 	for (int s = 0; s < plan->stage_count; s++) {
 		sim->nets[s].base.device = &sim->devices[plan->stages[s].ranks[0]].base;
 		sim->nets[s].sizes = &sim->sizes[s];
+		set_replicas(sim, plan, &plan->stages[s]);
 		find_tied_layers(plan, s, &sim->nets[s]);
 	}
 }

@@ -250,10 +250,27 @@ static void transfer_left(struct pd_sim *sim, struct pd_sim_activity *activity)
 		transfer_arrive(sim, activity);
 }
 
+/*
+ * Returns by how much a transfer is late that replicas make as soon as they have computed: in a run
+ * one of them has computed longer than the others, which is not the same each time.
+ */
+static int64_t late_ns(const struct pd_sim *sim, const struct sim_transfer *x)
+{
+	const struct pd_sim_replicas *from = &sim->devices[x->activity.rank].replicas;
+	const struct pd_sim_replicas *to = &sim->devices[x->to].replicas;
+
+	return sim->computed && from->first == to->first ? from->slowest_ns : 0;
+}
+
 static void transfer_ready(struct pd_sim *sim, struct pd_sim_activity *activity)
 {
 	struct sim_transfer *x = (struct sim_transfer *)activity;
+	int64_t ns = late_ns(sim, x);
 
+	if (ns > 0) {
+		pd_sim_at(sim, activity, sim->now_ns + ns);
+		return;
+	}
 	x->order = sim->fabric->order++;
 	activity->next = transfer_left;
 	try_start(sim, x, true);
