@@ -3,12 +3,13 @@
 
     pytorch-judge.py make MODEL.json SAMPLES DATA INIT.safetensors CHECKPOINT
         makes up data, a .npy file for each input, and parameters like those of a checkpoint
-    pytorch-judge.py judge PLAN.json DATA INIT.safetensors CHECKPOINT [late=N]
-        trains one epoch with SGD (rate 0.02, momentum 0.9) in the order of pd-run's seed 1, and compares
-        with what pd-run ended with
+    pytorch-judge.py judge PLAN.json DATA INIT.safetensors CHECKPOINT [rate=R] [late=N] [single]
+        trains one epoch with SGD (rate 0.02 if not R, momentum 0.9) in the order of pd-run's seed 1, and
+        compares with what pd-run ended with
 
 Exit status 0: no tensor is off by more than a ten-thousandth of its largest element; 4: one is.
-late=N breaks the rule on purpose: every stage but the last then reads versions N updates older."""
+late=N breaks the rule on purpose: every stage but the last then reads versions N updates older.
+single: also says how far PyTorch's own float32 is off, which is what rounding alone makes."""
 import json
 import math
 import os
@@ -20,7 +21,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-RATE, MOMENTUM = 0.02, 0.9
+MOMENTUM = 0.9
+real = torch.float64             # what is computed in
 NPY = {torch.float32: ("<f4", "f"), torch.int32: ("<i4", "i")}
 
 
@@ -66,7 +68,7 @@ def load_safetensors(name):
             continue
         begin, end = (8 + length + offset for offset in about["data_offsets"])
         values = torch.frombuffer(bytearray(data[begin:end]), dtype=torch.float32)
-        found[key] = values.reshape(about["shape"]).double()
+        found[key] = values.reshape(about["shape"]).to(real)
     return found
 
 
@@ -87,10 +89,10 @@ def lstm_of(layer, inputs, parameter, state):
     names = [f"{part}_l0{way}" for way in ("", "_reverse")[:1 + both]
              for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
     module = nn.LSTM(x.shape[-1], layer["hidden_size"], batch_first=True, bidirectional=both,
-                     dtype=torch.float64)
+                     dtype=real)
     values = {name: parameter(name) for name in names}
     # one bias: the other stays zero
-    values = {name: torch.zeros(4 * layer["hidden_size"], dtype=torch.float64)
+    values = {name: torch.zeros(4 * layer["hidden_size"], dtype=real)
               if value is None else value for name, value in values.items()}
     arguments = (x,)
     if len(inputs) > 1:
@@ -134,8 +136,8 @@ def rope_of(layer, inputs, parameter, state):
     """Half-split, as the Hugging Face hub's Llama."""
     x = inputs[0].unflatten(-1, (-1, layer["head_dim"]))
     half = layer["head_dim"] // 2
-    angle = torch.arange(x.shape[1], dtype=torch.float64)[:, None] * \
-        layer["base"] ** (-torch.arange(half, dtype=torch.float64) / half)
+    angle = torch.arange(x.shape[1], dtype=real)[:, None] * \
+        layer["base"] ** (-torch.arange(half, dtype=real) / half)
     cos, sin = angle.cos()[:, None], angle.sin()[:, None]
     a, b = x[..., :half], x[..., half:]
     return torch.cat((a * cos - b * sin, b * cos + a * sin), -1).flatten(2)
@@ -264,13 +266,13 @@ def version(plan, stage, microbatch, late):
     return max(0, ahead - (0 if last else late))
 
 
-def train(plan, data, init, late):
+def train(plan, data, init, rate, late):
     model = plan["profile"]["model"]
     batch, group = plan["profile"]["batch_size"], plan.get("microbatches", 1)
     sets = {entry["name"]: load_npy(f"{data}/train/{entry['name']}.npy", entry["shape"],
                                     torch.int32 if entry["dtype"] == "i32" else torch.float32)
             for entry in model["inputs"]}
-    sets = {name: values.double() if values.dtype == torch.float32 else values
+    sets = {name: values.to(real) if values.dtype == torch.float32 else values
             for name, values in sets.items()}
     samples = len(next(iter(sets.values())))
     lanes = max([layer.get("lanes", 0) for layer in model["layers"]])
@@ -295,20 +297,32 @@ def train(plan, data, init, late):
         after = {}
         for name, values in versions[-1].items():
             velocity[name] = MOMENTUM * velocity.get(name, 0) + gradients.get(name, 0)
-            after[name] = values - RATE * velocity[name]
+            after[name] = values - rate * velocity[name]
         versions.append(after)
     return versions[-1], loss.item()
 
 
-def judge(plan, data, init, checkpoint, late):
-    found = parameters_of(checkpoint)
-    expected, loss = train(plan, data, init, late)
+def farthest(found, expected):
+    """The largest difference in a tensor over that tensor's largest element, and where."""
     worst, where = 0, None
     for name, values in expected.items():
         off = ((values - found[name]).abs().max() / values.abs().max()).item()
         if not off <= worst:
             worst, where = off, name
-    print(f"loss {loss:.6f}, off by {worst:.1e} at most ({where})")
+    return worst, where
+
+
+def judge(plan, data, init, checkpoint, options):
+    global real
+    how = float(options.get("rate", 0.02)), int(options.get("late", 0))
+    expected, loss = train(plan, data, init, *how)
+    worst, where = farthest(parameters_of(checkpoint), expected)
+    print(f"loss {loss:.6f}, off by {worst:.1e} at most ({where})", end="")
+    if "single" in options:
+        real = torch.float32
+        print(", PyTorch's float32 by {:.1e} ({})".format(
+            *farthest(train(plan, data, init, *how)[0], expected)), end="")
+    print()
     return 0 if worst <= 1e-4 else 4
 
 
@@ -320,8 +334,8 @@ def main():
         make(model, int(sys.argv[3]), sys.argv[4], sys.argv[5], shapes)
         return 0
     plan = json.load(open(sys.argv[2], encoding="utf-8"))
-    late = int(sys.argv[6].removeprefix("late=")) if len(sys.argv) > 6 else 0
-    return judge(plan, sys.argv[3], sys.argv[4], sys.argv[5], late)
+    options = dict((word + "=").split("=")[:2] for word in sys.argv[6:])
+    return judge(plan, sys.argv[3], sys.argv[4], sys.argv[5], options)
 
 
 sys.exit(main())

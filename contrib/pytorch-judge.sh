@@ -7,6 +7,8 @@
 #
 #     sh contrib/pytorch-judge.sh [NETWORK...]    PYTHON: one that has torch; PD_BUILD: the build tree
 #
+# RATE is the learning rate (0.02), WEIGHTS some of the three rules, SINGLE=yes has it say how far
+# PyTorch's own float32 is off, TABLE names a file to which a line for each case is added.
 # As a test it says ok or not ok; it takes minutes, so it is not one of `make check`.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
@@ -15,7 +17,7 @@ judge=$PD_SOURCE/contrib/pytorch-judge.py
 $python -c 'import sys, torch; sys.exit(sys.version_info < (3, 10))' 2>/dev/null ||
 	test_skip_all "there is no PyTorch for $python"
 
-steps=50 batch=2
+steps=50 batch=2 rate=${RATE:-0.02} single=${SINGLE:+single}
 # size NETWORK: what pd-model takes; without dropout, whose masks are other ones
 size() {
 	case $1 in
@@ -50,13 +52,22 @@ judged() {
 	plan profile.json $1 >plan.json
 	shift
 	rm -rf ck
-	train ck plan.json --lr=0.02 --momentum=0.9 --data=data --init=init.safetensors \
+	train ck plan.json --lr="$rate" --momentum=0.9 --data=data --init=init.safetensors \
 		--minibatches=$steps --no-evaluate >out
-	$python "$judge" judge plan.json data init.safetensors "$(at ck $steps)" "$@"
+	against "$@"
+}
+
+# against OPTION...: what PyTorch says
+against() {
+	said=0
+	$python "$judge" judge plan.json data init.safetensors "$(at ck $steps)" rate="$rate" "$@" >said ||
+		said=$?
+	echo "$network, $weights, stages of $replicas${*:+, $*}: $(cat said)" | tee -a "${TABLE:-/dev/null}"
+	return $said
 }
 
 for network in ${*:-gpt bert llama gnmt awd-lm s2vt}; do
-	for weights in stash 2bw flush; do
+	for weights in ${WEIGHTS:-stash 2bw flush}; do
 		group=1 tied=
 		[ $weights = stash ] || group=4
 		# under stash a weight that two stages have is refused
@@ -65,10 +76,10 @@ for network in ${*:-gpt bert llama gnmt awd-lm s2vt}; do
 		esac
 		test_ok "$network, $weights: made" 'prepare $network $group $tied'
 		for replicas in 1 "1 1" "1 1 1 1"; do
-			test_ok "$network, $weights, stages of $replicas: 50 minibatches" 'judged "$replicas"'
+			test_ok "$network, $weights, stages of $replicas: 50 minibatches" 'judged "$replicas" $single'
 		done
 		test_ok "$network, $weights: an older version in the stages before the last is noticed" '
-			status 4 $python "$judge" judge plan.json data init.safetensors "$(at ck $steps)" late=1'
+			status 4 against late=1'
 	done
 done
 test_done
