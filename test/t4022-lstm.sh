@@ -63,6 +63,20 @@ for replicas in "1" "1 1" "1 1 1"; do
 			"$same" serial "$(at ck 21)"'
 	done
 done
+profile text.json 1 >ones
+for replicas in "2 1" "1 3" "3 2"; do
+	for weights in stash flush 2bw; do
+		test_row "dealt $weights" "replicas that have some of the lanes each, $replicas, $weights, recomputing" '
+			plan_with="--weights=$weights --microbatches=$([ $weights = stash ] && echo 1 || echo 6)
+				--recompute"
+			plan ones $replicas >plan.json
+			jq -e "any(.stages[]; .recompute)" plan.json
+			rm -rf ck
+			train ck plan.json $sgd --minibatches=31 >out
+			"$serial" $sgd --minibatches=31 --output=serial plan.json
+			"$same" serial "$(at ck 31)"'
+	done
+done
 plan_with=
 test_ok "one stage or two: the same bits, the state of the lanes too" '
 	for replicas in "1" "1 1"; do
@@ -83,6 +97,9 @@ test_ok "an evaluation leaves the state alone" '
 test_ok "stopped inside an epoch and resumed: the same bits" '
 	plan text 1 1 >plan.json
 	resumed plan.json 18 4 13 -- $sgd'
+test_ok "replicas are stopped inside an epoch and resumed: the same bits" '
+	plan ones 2 3 >plan.json
+	resumed plan.json 30 6 18 -- $sgd'
 test_ok "in 16 bits" '
 	PD_TEST_DTYPE=bf16 profile text.json 3 >half
 	plan half 1 1 >plan.json
@@ -132,8 +149,18 @@ for with in "--schedule=1f1b" "--schedule=zb-h1 --microbatches=4" "--schedule=gp
 			as_planned'
 	done
 done
-test_ok "a stage that recomputes, without lanes" '
-	again short 1 1'
+test_ok "memory of a stage that recomputes, with lanes and without" '
+	again short 1 1
+	again text 1 1 1
+	again ones 2 1'
+test_ok "a stage with lanes that recomputes under latest: the state is that of the first forward" '
+	plan_with="--weights=latest --recompute"
+	plan text 1 1 1 >plan.json
+	plan_with=
+	rm -rf ck
+	train ck plan.json $sgd --minibatches=21 >out
+	"$serial" $sgd --minibatches=21 --output=serial plan.json
+	"$same" serial "$(at ck 21)"'
 test_ok "replicas, without lanes" '
 	plan pairs 2 1 >plan.json
 	rm -rf ck
@@ -148,12 +175,12 @@ refused() {
 	cat err
 	[ "$(wc -l <err)" = 1 ]
 }
-test_ok "replicas of a stage with lanes are refused, and recomputing" '
-	refused plan text 2 1
-	grep -F "stage 0 has 2 replicas: expected one, since its layers carry state" err
-	plan text 1 1 | jq ".stages[0].recompute = true" >plan.json
-	refused pd-run --synthetic plan.json
-	grep -F "stage 0 recomputes: expected that it does not" err'
+test_ok "replicas that a lane would not stay with are refused, and their checkpoints inside an epoch" '
+	refused plan text 3 1
+	grep -F "stage 0 has 3 replicas: expected a divisor of 2, the microbatches of 3 samples that 6 lanes" err
+	plan text 2 1 >plan.json
+	refused pd-run --synthetic --checkpoint=ck-inside --checkpoint-every=2 plan.json
+	grep -F "stage 0 has lanes and 2 replicas, whose state is together at the end of an epoch" err'
 test_ok "a schedule in which a minibatch overtakes the one whose state it goes on with is wrong" '
 	profile text.json 6 >six
 	plan_with="--schedule=gpipe --microbatches=2"

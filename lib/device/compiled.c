@@ -223,6 +223,7 @@ struct pd_compiled *pd_compiled_new(struct pd_device *device,
 	net->seed = config->seed;
 	net->split = config->split;
 	net->copies = config->copies;
+	net->recomputes = config->recomputes;
 	net->layers = pd_calloc(layers, sizeof(*net->layers));
 	net->tensors = pd_calloc((size_t)pd_model_tensors(model), sizeof(*net->tensors));
 	net->parameters = pd_calloc(layers, sizeof(*net->parameters));
@@ -296,6 +297,7 @@ void pd_compiled_layer_sizes(const struct pd_net *base, int layer, struct pd_net
 	*out_p = (struct pd_net_layer){
 		.parameter_bytes = net->step_bytes[layer],
 		.slot_bytes = pd_align(l->extra_bytes) +
+			(net->recomputes ? 0 : pd_align(l->carried_bytes)) +
 			(net->tensors[out].memory == out ? pd_align(net->tensors[out].bytes) : 0) +
 			(net->split ? pd_align(l->split_bytes) : 0),
 		.split_bytes = pd_align(l->split_bytes),
@@ -331,6 +333,9 @@ int pd_compiled_lanes(struct pd_compiled_layer *l, struct pd_error *err)
 	int64_t lanes = l->layer->lanes, batch = l->net->batch;
 
 	l->state_bytes *= 2;
+	if (lanes > 0)
+		l->carried_bytes = 2 * pd_align(sizeof(float) *
+						(size_t)(batch * l->layer->hidden_size));
 	if (lanes == 0 || lanes % batch == 0)
 		return 0;
 	return pd_error_input(err, "%s \"%.60s\" has %" PRId64 " lanes: expected microbatches whose "

@@ -119,6 +119,11 @@ struct pd_compiled_layer {
 	bool passes;
 	bool sums;	/* backward can add: diff_src is its gradient plus l->before */
 	size_t extra_bytes;                     /* in the slot, besides the output */
+	/*
+	 * what the first forward of a microbatch keeps for its second and for backward: in the inbox
+	 * where the stage recomputes, else in the slot
+	 */
+	size_t carried_bytes;
 	size_t split_bytes;	/* in the slot, kept from one part of backward to the other */
 	size_t forward_bytes, backward_bytes;   /* of scratch */
 	void *own;                              /* the kind's data; one malloc */
@@ -136,11 +141,11 @@ struct pd_compiled_layer {
 	struct pd_location diff_dst_at;
 	/* diff_dst is copied from here first; may be PD_NOWHERE */
 	struct pd_location diff_dst_from;
-	size_t extra_offset, split_offset, state_offset, added_offset, backward_reserved;
+	size_t extra_offset, carried_offset, split_offset, state_offset, added_offset, backward_reserved;
 
 	/* pointers of the pass that runs */
 	const void **src;
-	void *dst, *extra, *split, *state, *temporary;
+	void *dst, *extra, *carried, *split, *state, *temporary;
 	const void **parameters;
 	void **diff_src;
 	const void **before;	/* by input, where the layer sums; NULL: nothing came before */
@@ -178,7 +183,7 @@ struct pd_compiled {
 	int64_t minibatch;                      /* samples of a minibatch; the loss is their mean */
 	enum pd_dtype dtype;
 	uint64_t seed;
-	bool split, copies, measure;
+	bool split, copies, recomputes, measure;
 	struct pd_tied_layer *tied_layers;
 	int tied_layer_count;
 	struct pd_compiled_layer *layers;       /* all layers of the model */
@@ -253,7 +258,8 @@ bool pd_compiled_next_tensor(const struct pd_compiled *net, int end, int *layer_
 /*
  * Of a layer that carries the state of lanes, called by its prepare: the samples of a microbatch
  * must be of as many lanes, and its state has what training carries on, then, in as many bytes, what
- * an evaluation does; of each the hidden states, then the cells, lane by lane.
+ * an evaluation does; of each the hidden states, then the cells, lane by lane.  What a microbatch
+ * begins with is carried: hidden states, then cells, of every sample, f32, each aligned.
  */
 int pd_compiled_lanes(struct pd_compiled_layer *l, struct pd_error *err);
 

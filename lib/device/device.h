@@ -72,6 +72,7 @@ struct pd_net_config {
 	uint64_t seed;                  /* for parameters and dropout masks */
 	bool copies;                    /* each layer that shares parameters has a copy */
 	bool split;	/* slots have room for backward in two parts; a device without refuses */
+	bool recomputes;                /* inboxes have room for what a second forward begins with */
 	/*
 	 * Algorithms by model layer, from pd_net_layer.algorithms of a net that measured, or NULL;
 	 * only net.open() reads them.  `measure` chooses by measuring where there are none.

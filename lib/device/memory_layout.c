@@ -5,7 +5,8 @@
  * Parameters, gradients, moments: tensors aligned to PD_ALIGN, in 16 bits, too, in the order in
  * which backward completes their gradients, last layer first; the gaps stay zero.
  *
- * Inboxes hold the tensors that come in.  Slots hold each layer's output and extras.  An output
+ * Inboxes hold the tensors that come in, and what a recomputing stage carries from the first forward
+ * of a microbatch to the second.  Slots hold each layer's output and extras.  An output
  * lies in its input's memory where the kind allows that and nobody else needs the input; that is
  * decided over the whole model.  What the first part of backward keeps for the second lies in the
  * slot, too.
@@ -127,6 +128,8 @@ static void place_slot(struct pd_compiled *net)
 			out->slot_offset = take(bytes, out->bytes);
 		}
 		layer->extra_offset = take(bytes, layer->extra_bytes);
+		layer->carried_offset = take(net->recomputes ? &net->sizes.inbox_bytes : bytes,
+					     layer->carried_bytes);
 		if (net->split)
 			layer->split_offset = take(bytes, layer->split_bytes);
 	}

@@ -26,6 +26,7 @@ static void point(struct pd_compiled *net, struct pd_compiled_layer *l, const st
 		l->src[i] = in_slot(net, pass, l->layer->inputs[i]);
 	l->dst = in_slot(net, pass, net->model->input_count + l->index);
 	l->extra = (char *)pass->slot + l->extra_offset;
+	l->carried = (char *)(net->recomputes ? pass->inbox : pass->slot) + l->carried_offset;
 	l->split = (char *)pass->slot + l->split_offset;
 	l->state = (char *)pass->state + l->state_offset;
 	for (int p = 0; p < l->layer->parameter_count; p++)

@@ -184,6 +184,15 @@ int64_t pd_memory_split(const struct pd_profile *profile, int layer)
 		: pd_memory_copy(profile, layer);
 }
 
+int64_t pd_memory_carried(const struct pd_profile *profile, int layer)
+{
+	const struct pd_layer *at = profile->model ? &profile->model->layers[layer] : NULL;
+
+	if (!at || at->lanes == 0)
+		return 0;
+	return 2 * aligned(pd_times((int64_t)sizeof(float) * profile->batch_size, at->hidden_size));
+}
+
 /*
  * A stage's tensors in the numbers of pd_scratch_place: those that arrive, then its layers'
  * outputs.
@@ -311,18 +320,20 @@ static void exactly(const struct pd_plan *plan, const struct pd_wiring *wiring, 
 
 	bool tied = pd_plan_has_tied_weights(plan);
 
+	memory->inbox_bytes = loaded_bytes(s.profile, s.first, s.count, true);
 	for (int l = s.first; l < s.first + s.count; l++) {
 		const struct pd_profile_layer *layer = &s.profile->layers[l];
+		int64_t carried = plan->stages[stage].recompute ? pd_memory_carried(s.profile, l) : 0;
 
 		/* Shared parameters count once, at the first layer that has them. */
 		memory->full_bytes += aligned(tied ? pd_memory_copy(s.profile, l)
 						      : layer->parameter_bytes);
 		memory->state_bytes += aligned(layer->state_bytes);
-		memory->slot_bytes += aligned(layer->stash_bytes);
+		memory->slot_bytes += aligned(layer->stash_bytes) - carried;
+		memory->inbox_bytes += carried;
 		if (s.split)
 			memory->slot_bytes += aligned(pd_memory_split(s.profile, l));
 	}
-	memory->inbox_bytes = loaded_bytes(s.profile, s.first, s.count, true);
 	find_arriving(&s, wiring, stage);
 	find_leaving(&s, wiring, stage);
 	describe_layers(&s);

@@ -78,5 +78,10 @@ int64_t pd_memory_copy(const struct pd_profile *profile, int layer);
  * (batchnorm2d); or those of its gates (lstm); 0 without parameters.
  */
 int64_t pd_memory_split(const struct pd_profile *profile, int layer);
+/*
+ * Returns what a layer with lanes keeps of each microbatch, of its stash_bytes: the state that it
+ * began with.  A stage that recomputes has it in the inbox, since two forwards begin with it.
+ */
+int64_t pd_memory_carried(const struct pd_profile *profile, int layer);
 
 #endif

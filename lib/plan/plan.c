@@ -172,21 +172,25 @@ bool pd_plan_carries(const struct pd_plan *plan, int stage)
 	       pd_model_carries(plan->profile->model, at->first_layer, at->layer_count);
 }
 
+bool pd_plan_deals_lanes(const struct pd_plan *plan, int stage)
+{
+	return plan->stages[stage].replicas > 1 && pd_plan_carries(plan, stage);
+}
+
 int pd_plan_check_lanes(const struct pd_plan *plan, const char *where, struct pd_error *err)
 {
+	int64_t lanes = plan->profile->model ? pd_model_lanes(plan->profile->model) : 0;
+	int64_t round = lanes / plan->profile->batch_size;
+
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *stage = &plan->stages[s];
 
-		if (!pd_plan_carries(plan, s))
-			continue;
-		if (stage->replicas > 1)
-			return pd_error_input(err, "%sstage %d has %d replicas: expected one, since its "
-					      "layers carry state from minibatch to minibatch", where,
-					      s, stage->replicas);
-		if (stage->recompute)
-			return pd_error_input(err, "%sstage %d recomputes: expected that it does not, "
-					      "since its layers carry state from minibatch to minibatch",
-					      where, s);
+		if (pd_plan_deals_lanes(plan, s) && round % stage->replicas != 0)
+			return pd_error_input(err, "%sstage %d has %d replicas: expected a divisor of "
+					      "%" PRId64 ", the microbatches of %" PRId64 " samples that "
+					      "%" PRId64 " lanes make, so that a lane stays with a replica",
+					      where, s, stage->replicas, round,
+					      plan->profile->batch_size, lanes);
 	}
 	return 0;
 }

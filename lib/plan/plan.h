@@ -172,10 +172,11 @@ int pd_plan_check_shares(const struct pd_plan *plan, const char *where, struct p
 
 /* Does a layer of the stage carry state from minibatch to minibatch? */
 bool pd_plan_carries(const struct pd_plan *plan, int stage);
+/* Does it, and have its replicas some of the lanes each? */
+bool pd_plan_deals_lanes(const struct pd_plan *plan, int stage);
 /*
- * Checks that the stages which do so have one replica, which sees all minibatches, and do not
- * recompute, since the state that a forward began with is then gone.  The message begins with
- * `where`.
+ * Checks that each replica of the stages which do so always has the same lanes: that the microbatches
+ * in which every lane is once are a multiple of the replicas.  The message begins with `where`.
  */
 int pd_plan_check_lanes(const struct pd_plan *plan, const char *where, struct pd_error *err);
 

@@ -32,8 +32,10 @@ struct rank_part {
 	struct pd_loader *loader;
 	struct pd_saver **savers;
 	size_t saver_count, saver_capacity;
-	struct pd_event *shares;        /* transfers of running statistics between replicas */
-	int share_count;
+	/* share.c: the step that is under way where a phase ends, and its transfers */
+	struct pd_event *shares;
+	int share_step, share_count;
+	float *gathered;                /* state, all named tensors one after the other */
 	int64_t exported;               /* the last checkpoint step that the supervisor was told of */
 };
 
@@ -61,7 +63,7 @@ struct rank {
 
 	struct pd_position position;
 	struct pd_phase phase;
-	bool in_phase, sharing, frozen, stopping, exit;
+	bool in_phase, frozen, stopping, exit;
 	bool cut_off;                   /* all done, and others have gone */
 	int stop_phase;
 	struct pd_error send_error;

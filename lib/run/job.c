@@ -458,6 +458,18 @@ static int check_outputs(struct pd_job *job, struct pd_error *err)
 	return 0;
 }
 
+/* The state of lanes that replicas have is together only where the pipeline is empty. */
+static int check_lanes(const struct pd_job *job, struct pd_error *err)
+{
+	for (int s = 0; s < job->plan->stage_count && job->checkpoint_every > 0; s++)
+		if (pd_plan_deals_lanes(job->plan, s))
+			return pd_error_input(err, "--checkpoint-every: stage %d has lanes and %d "
+					      "replicas, whose state is together at the end of an "
+					      "epoch: expected no checkpoints inside of one", s,
+					      job->plan->stages[s].replicas);
+	return 0;
+}
+
 int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 {
 	const struct pd_profile *profile = job->plan->profile;
@@ -473,7 +485,7 @@ int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 				      " by training: expected a layer of kind"
 				      " softmax_cross_entropy", profile->model->name);
 	if (check_outputs(job, err) < 0 || set_agree(job, err) < 0 || check_late(job, err) < 0 ||
-	    check_order(job, err) < 0 || check_init(job, err) < 0)
+	    check_lanes(job, err) < 0 || check_order(job, err) < 0 || check_init(job, err) < 0)
 		return -1;
 	before = pd_mem_for("the data set");
 	status = pd_job_data(job, &train, &test, err);

@@ -168,7 +168,10 @@ static int take_pause(struct rank *rank, struct pd_error *err)
 	return 0;
 }
 
-/* Takes the checkpoint at the end of an epoch or of the run: the newest version alone. */
+/*
+ * Takes the checkpoint at the end of an epoch or of the run: the newest version alone, or what is
+ * missing of one that the worker has paused for.
+ */
 static int take_end(struct rank *rank, int i, struct pd_error *err)
 {
 	struct rank_part *part = &rank->parts[i];
@@ -176,9 +179,12 @@ static int take_end(struct rank *rank, int i, struct pd_error *err)
 
 	if (!rank->job->checkpoint || rank->replica != 0 || part->exported >= rank->phase.last)
 		return 0;
-	saver = rank_free_saver(rank, i);
-	saver->step = rank->phase.last;
-	return pd_saver_take_all(saver, err) < 0 ? -1 : exported(rank, part, saver);
+	saver = rank_saver_of(part, rank->phase.last);  /* that waits for the lanes of others */
+	if (!saver) {
+		saver = rank_free_saver(rank, i);
+		pd_saver_begin(saver, rank->phase.last, rank->phase.last);
+	}
+	return pd_saver_take_end(saver, err) < 0 ? -1 : exported(rank, part, saver);
 }
 
 /*
@@ -197,6 +203,8 @@ static int end_phase(struct rank *rank, struct pd_error *err)
 	for (int i = 0; i < rank->part_count && trained; i++)
 		if (take_end(rank, i, err) < 0)
 			return -1;
+	if (trained)
+		forget_complete(rank);
 	pd_heartbeat_end(&rank->heartbeat);
 	rank->in_phase = false;
 	return 1;
@@ -302,6 +310,7 @@ static void tear_down(struct rank *rank)
 		}
 		free(part->savers);
 		free(part->shares);
+		free(part->gathered);
 	}
 	pd_worker_free(rank->worker);
 	for (int i = 0; i < rank->part_count; i++) {

@@ -151,9 +151,9 @@ static int take_state(struct pd_saver *saver, struct pd_error *err)
 	return take_arena(saver, PD_ARENA_state, PD_PART_STATE, err);
 }
 
-int pd_saver_take(struct pd_saver *saver, enum pd_pause pause, struct pd_error *err)
+static int take_rest(struct pd_saver *saver, bool state, struct pd_error *err)
 {
-	if (pause == PD_PAUSE_STATE && !saver->has_state && take_state(saver, err) < 0)
+	if (state && !saver->has_state && take_state(saver, err) < 0)
 		return -1;
 	if (take_versions(saver, err) < 0)
 		return -1;
@@ -161,10 +161,15 @@ int pd_saver_take(struct pd_saver *saver, enum pd_pause pause, struct pd_error *
 	return 0;
 }
 
-int pd_saver_take_all(struct pd_saver *saver, struct pd_error *err)
+int pd_saver_take(struct pd_saver *saver, enum pd_pause pause, struct pd_error *err)
 {
-	pd_saver_begin(saver, saver->step, saver->step);
-	return pd_saver_take(saver, PD_PAUSE_STATE, err);
+	return take_rest(saver, pause == PD_PAUSE_STATE &&
+				!pd_plan_deals_lanes(saver->job->plan, saver->stage), err);
+}
+
+int pd_saver_take_end(struct pd_saver *saver, struct pd_error *err)
+{
+	return take_rest(saver, true, err);
 }
 
 /*

@@ -28,10 +28,13 @@ struct pd_saver {
 };
 
 void pd_saver_begin(struct pd_saver *saver, int64_t step, int64_t low);
-/* Takes what is available at this pause. */
+/*
+ * Takes what is available at this pause: not the state where other replicas have some of the lanes,
+ * which is together only where a phase ends.
+ */
 int pd_saver_take(struct pd_saver *saver, enum pd_pause pause, struct pd_error *err);
-/* Takes everything at the end of a phase, when the newest version is enough. */
-int pd_saver_take_all(struct pd_saver *saver, struct pd_error *err);
+/* Takes the rest at the end of a phase, once the state of all replicas' lanes is here (share.c). */
+int pd_saver_take_end(struct pd_saver *saver, struct pd_error *err);
 /*
  * Writes the stage's file, and returns its checksum for checkpoint.json; the saver is unused
  * afterwards.

@@ -96,6 +96,7 @@ static int open_part(struct rank *rank, struct rank_part *part, struct pd_error 
 		.first = plan->stages[part->stage].first_layer,
 		.count = plan->stages[part->stage].layer_count, .split = rank->schedule->splits,
 		.copies = pd_plan_has_tied_weights(plan),
+		.recomputes = plan->stages[part->stage].recompute,
 	};
 	const char **engines;
 	int64_t *algorithms;

@@ -152,7 +152,8 @@ static bool check_forward(struct rank_walk *w, struct stage_walk *part, const st
 				     "it", other_stage(w, part, p));
 	if (part->lanes > 0 && i >= part->lanes && !*did(part, PD_OP_forward, i - part->lanes))
 		return WRONG(w, "the forward of microbatch %" PRId64 ", with whose state it goes on, "
-			     "does not stand before it", op->microbatch - part->lanes);
+			     "does not stand before it",
+			     op->microbatch - part->lanes * part->stage->replicas);
 	part->version[i] = op->version;
 	return version < 0 ? check_version(w, part, op, part->newest, "the newest")
 			   : check_version(w, part, op, version, "by the plan's weights");

@@ -191,7 +191,8 @@ static void part_init(struct stage_walk *part, const struct rank_walk *w,
 		.open = pd_plan_open_groups(plan, role->stage),
 	};
 	if (pd_plan_carries(plan, role->stage))
-		part->lanes = pd_model_lanes(plan->profile->model) / plan->profile->batch_size;
+		part->lanes = pd_model_lanes(plan->profile->model) / plan->profile->batch_size /
+			      part->stage->replicas;
 	part->count = below(part, w->lists->microbatches);
 	part->did = pd_calloc((size_t)part->count, (size_t)check_activities(part));
 	part->version = pd_calloc((size_t)part->count, sizeof(*part->version));
@@ -219,7 +220,8 @@ static void set_limit(struct rank_walk *w)
 		int64_t stage_bytes = part->stage->memory_bytes;
 
 		if (part->stage->recompute)
-			priced += ((__int128)startup + 1) * price->leaving_bytes;
+			priced += ((__int128)startup + 1) *
+				  (price->leaving_bytes + price->carried_bytes);
 		if (stage_bytes > 0)    /* the prediction is for updates without agree */
 			stage_bytes = pd_plus(stage_bytes, price->norm_bytes);
 		if (stage_bytes == 0)

@@ -12,7 +12,7 @@ struct stage_walk {
 	int s, replica, ins, outs;
 	int64_t group;                  /* microbatches per update */
 	int64_t count;                  /* microbatches of this replica */
-	int64_t lanes;                  /* microbatches from one to the next that goes on with its
+	int64_t lanes;                  /* of its microbatches, from one to the next that goes on with its
 					   state; 0: none does */
 	bool *did;                      /* [activity][local microbatch] */
 	int64_t *version;               /* per local microbatch: its forward's version */

@@ -97,7 +97,11 @@ static void price_memory(struct pd_stage_price *price, const struct pd_plan *pla
 					       wiring->links[wiring->out[s][i]].bytes);
 	pd_memory_of_stage(plan, wiring, s, &sizes);
 	price->slot_bytes = sizes.slot_bytes;
-	price->loaded_bytes = wiring->loads[s] ? sizes.inbox_bytes - price->arriving_bytes : 0;
+	for (int l = 0; l < plan->stages[s].layer_count && plan->stages[s].recompute; l++)
+		price->carried_bytes += pd_memory_carried(plan->profile,
+							  plan->stages[s].first_layer + l);
+	price->loaded_bytes = wiring->loads[s] ? sizes.inbox_bytes - price->arriving_bytes -
+						 price->carried_bytes : 0;
 	price->weights_bytes = sizes.weights_bytes;
 	price->full_bytes = sizes.full_bytes;
 	price->fixed_bytes = fixed_bytes(plan, s, &sizes);
@@ -288,7 +292,8 @@ int64_t pd_account_enter(struct pd_account *account, const struct pd_op *op)
 		delta += account->prices->wiring->links[op->link].bytes;
 		break;
 	case PD_OP_forward:
-		delta += recompute ? price->leaving_bytes : price->slot_bytes;
+		delta += recompute ? pd_plus(price->leaving_bytes, price->carried_bytes)
+				   : price->slot_bytes;
 		break;
 	case PD_OP_send_activation:
 		delta -= recompute ? account->prices->wiring->links[op->link].bytes : 0;
@@ -300,8 +305,8 @@ int64_t pd_account_enter(struct pd_account *account, const struct pd_op *op)
 	case PD_OP_backward_weight:
 		if (op->more)
 			break;
-		delta -= pd_plus(price->slot_bytes, pd_plus(price->loaded_bytes,
-						      price->arriving_bytes));
+		delta -= pd_plus(pd_plus(price->slot_bytes, price->carried_bytes),
+				 pd_plus(price->loaded_bytes, price->arriving_bytes));
 		break;
 	case PD_OP_step:
 		delta += to_come[*newest] > 0 ? price->weights_bytes : 0;

@@ -30,6 +30,7 @@ struct pd_stage_price {
 	int64_t slot_bytes;             /* what one microbatch keeps from forward to backward */
 	int64_t loaded_bytes;           /* inputs of the model, of one microbatch */
 	int64_t arriving_bytes;         /* what other stages send, of one microbatch */
+	int64_t carried_bytes;          /* what two forwards of one microbatch begin with */
 	int64_t leaving_bytes;          /* what it sends to other stages, of one microbatch */
 	int64_t fixed_bytes;            /* all that the rank always holds */
 	int64_t norm_bytes;             /* the part of that for agreeing on updates */

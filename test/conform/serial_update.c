@@ -235,7 +235,8 @@ static bool learn(struct trainer *t, struct tensor *v, int number, int64_t b, in
 	int64_t in_group = b % serial_group(t->plan, stage);
 
 	if (v->named->part == PD_PART_STATE) {
-		if (member == 0)
+		/* every microbatch moves the state of its own lanes */
+		if (member == 0 || t->model->layers[v->named->layer].lanes > 0)
 			t->ops->net.export(t->net, number, PD_FULL, t->state, v->state);
 		return false;
 	}

@@ -46,7 +46,6 @@ struct lstm {
 	bool narrow, native;            /* the net has 16 bits; products take them */
 	size_t element, work;           /* bytes of a number of the net, of one in products */
 	size_t gates, cells, kept;      /* of one direction in the slot: bytes; of `kept`, in split */
-	size_t begin;                   /* in the slot: hidden states and cells before the first */
 	struct product recurrent, recurrent_back;
 	struct product input, input_back;       /* where native */
 	struct weights_op input_weights, hidden_weights;
@@ -230,8 +229,7 @@ static void describe(struct pd_compiled_layer *l, struct lstm *m)
 	m->work = m->native ? m->element : sizeof(float);
 	m->gates = m->kept = pd_align(m->element * (size_t)(m->rows * 4 * m->hidden));
 	m->cells = pd_align(floats(m->rows * m->hidden));
-	m->begin = (size_t)m->directions * (m->gates + m->cells);
-	l->extra_bytes = m->begin + (m->lanes ? 2 : 0) * pd_align(floats(l->net->batch * m->hidden));
+	l->extra_bytes = (size_t)m->directions * (m->gates + m->cells);
 	l->split_bytes = (size_t)m->directions * m->kept;
 }
 
@@ -469,28 +467,44 @@ static float *lane(const struct way *w, int64_t n, bool cells)
 	return (float *)state + (w->pass->first_sample + n) % w->m->lanes * w->m->hidden;
 }
 
-/* Hidden states and cells before the first step: zeros, or what the lanes have been left with. */
+/* The cells, or hidden states, before the first step of a sample with a lane. */
+static float *carried(const struct way *w, int64_t n, bool cells)
+{
+	size_t half = cells ? w->l->carried_bytes / 2 : 0;
+
+	return (float *)((char *)w->l->carried + half) + n * w->m->hidden;
+}
+
+/* Takes what its lane has been left with; zeros if it is the first in it. */
+static void take_up(const struct way *w, int64_t n)
+{
+	size_t bytes = floats(w->m->hidden);
+
+	for (int cells = 0; cells < 2; cells++)
+		if (w->pass->first_sample + n < w->m->lanes)
+			memset(carried(w, n, cells), 0, bytes);
+		else
+			memcpy(carried(w, n, cells), lane(w, n, cells), bytes);
+}
+
+/* Hidden states and cells before the first step: zeros, or those of the lanes. */
 static void begin(const struct way *w)
 {
 	const struct lstm *m = w->m;
 	int64_t batch = w->l->net->batch, all = batch * m->hidden;
 	float *hidden = room(w, m->forward.hidden), *cells = room(w, m->forward.cells);
-	char *kept = (char *)w->l->extra + m->begin;
 
-	memset(hidden, 0, floats(all));
-	memset(cells, 0, floats(all));
-	for (int64_t n = 0; n < batch && m->lanes; n++) {
-		if (w->pass->first_sample + n < m->lanes)
-			continue;
-		memcpy(hidden + n * m->hidden, lane(w, n, false), floats(m->hidden));
-		memcpy(cells + n * m->hidden, lane(w, n, true), floats(m->hidden));
+	for (int64_t n = 0; n < batch && m->lanes && !w->pass->again; n++)
+		take_up(w, n);
+	if (m->lanes) {
+		memcpy(hidden, carried(w, 0, false), floats(all));
+		memcpy(cells, carried(w, 0, true), floats(all));
+	} else {
+		memset(hidden, 0, floats(all));
+		memset(cells, 0, floats(all));
 	}
 	if (m->native)
 		narrow(w, scratch(w, m->forward.state), hidden, all);
-	if (!m->lanes)
-		return;
-	memcpy(kept, hidden, floats(all));
-	memcpy(kept + pd_align(floats(all)), cells, floats(all));
 }
 
 /* The state that the next sample of each lane begins with. */
@@ -498,7 +512,7 @@ static void leave(const struct way *w)
 {
 	const struct lstm *m = w->m;
 
-	for (int64_t n = 0; n < w->l->net->batch && m->lanes; n++) {
+	for (int64_t n = 0; n < w->l->net->batch && m->lanes && !w->pass->again; n++) {
 		int64_t steps = length(w, n);
 		const float *cells = steps > 0
 			? w->cells + row_of(w, n, steps - 1) * m->hidden
@@ -587,16 +601,6 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 
 /* ---- backward: the steps ---- */
 
-/* The cells, or hidden states, before the first step of a sample. */
-static const float *first_state(const struct way *w, int64_t n, bool cells, const float *zeros)
-{
-	const struct lstm *m = w->m;
-	size_t half = cells ? pd_align(floats(w->l->net->batch * m->hidden)) : 0;
-
-	return m->lanes ? (const float *)((const char *)w->l->extra + m->begin + half) + n * m->hidden
-			: zeros;
-}
-
 static void step_back(const struct way *w, int64_t n, int64_t step, char *kept)
 {
 	const struct lstm *m = w->m;
@@ -606,7 +610,7 @@ static void step_back(const struct way *w, int64_t n, int64_t step, char *kept)
 	struct pd_lstm_back back = {
 		.cell = w->cells + row * count,
 		.before = step > 0 ? w->cells + row_of(w, n, step - 1) * count
-				   : first_state(w, n, true, room(w, m->backward.zeros)),
+				   : m->lanes ? carried(w, n, true) : room(w, m->backward.zeros),
 		.recurrent = room(w, m->backward.hidden) + n * count,
 		.cells = room(w, m->backward.cells) + n * count, .back = sums,
 	};
@@ -722,7 +726,7 @@ static void gather_before(const struct way *w)
 		for (int64_t step = 0; step < length(w, n); step++) {
 			char *to = scratch(w, m->backward.before) +
 				   bytes * (size_t)row_of(w, n, step);
-			const float *first = first_state(w, n, false, NULL);
+			const float *first = m->lanes ? carried(w, n, false) : NULL;
 			const void *from = step > 0
 				? output_row(w, w->l->dst, row_of(w, n, step - 1)) : NULL;
 

@@ -204,7 +204,8 @@ struct pd_kernel_lstm {
 	const int32_t *lengths;         /* NULL: all steps */
 	/* of the lanes; 0: none */
 	int64_t lanes;
-	/* (batch, hidden): what the first step begins with; NULL without lanes */
+	/* (batch, hidden): what the first step begins with; NULL without lanes.  again: is there */
+	bool again;
 	float *first_hidden, *first_cells;
 };
 /* The hidden state, of dtype, and first_hidden and first_cells, out of the lanes'. */

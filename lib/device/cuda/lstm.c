@@ -14,7 +14,6 @@ struct lstm {
 	int64_t steps, inputs, hidden, rows;
 	int directions;
 	size_t gates, cells;            /* of one direction in the slot: bytes */
-	size_t begin;                   /* in the slot */
 	struct pd_cuda_product input, recurrent, recurrent_back, input_back, input_weights,
 		hidden_weights;
 	/* Places in scratch; workspaces of products are at `room`, one at a time. */
@@ -122,9 +121,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	kept = pd_align(numbers(l, m->rows * 4 * m->hidden));
 	m->gates = kept;
 	m->cells = pd_align(floats(m->rows * m->hidden));
-	m->begin = (size_t)m->directions * (m->gates + m->cells);
-	l->extra_bytes = m->begin + (l->layer->lanes ? 2 : 0) *
-				    pd_align(floats(l->net->batch * m->hidden));
+	l->extra_bytes = (size_t)m->directions * (m->gates + m->cells);
 	l->split_bytes = (size_t)m->directions * kept;
 	if (prepare_products(l, m, err) < 0)
 		return -1;
@@ -148,7 +145,7 @@ struct way {
 static struct way way_of(struct pd_compiled_layer *l, const struct pd_pass *pass, int direction)
 {
 	struct lstm *m = l->own;
-	char *slot = l->extra, *first = slot + m->begin;
+	char *slot = l->extra, *first = l->carried;
 	int64_t lanes = l->layer->lanes;
 
 	return (struct way){
@@ -159,9 +156,8 @@ static struct way way_of(struct pd_compiled_layer *l, const struct pd_pass *pass
 			.output = m->directions * m->hidden, .reversed = direction > 0,
 			.lengths = l->layer->input_count > 1 ? l->src[1] : NULL, .lanes = lanes,
 			.first_hidden = lanes ? (float *)first : NULL,
-			.first_cells = lanes ? (float *)(first + pd_align(floats(l->net->batch *
-										  m->hidden)))
-					     : NULL,
+			.first_cells = lanes ? (float *)(first + l->carried_bytes / 2) : NULL,
+			.again = pass->again,
 		},
 		.gates = slot + (size_t)direction * m->gates,
 		.cells = (float *)(slot + (size_t)m->directions * m->gates +
@@ -279,7 +275,7 @@ static int forward_way(const struct way *w, struct pd_error *err)
 				     w->stream), err) < 0 ||
 	    steps_forward(w, weights, sums, err) < 0)
 		return -1;
-	return w->kernel.lanes == 0 ? 0 :
+	return w->kernel.lanes == 0 || w->kernel.again ? 0 :
 	       queued(w, pd_kernel_lstm_end(w->stream, w->dtype, &w->kernel, now, hidden, w->cells,
 					    lanes(w, false), lanes(w, true)), err);
 }

@@ -50,8 +50,10 @@ __global__ static void begin(struct pd_kernel_lstm m, const struct pd_pass_numbe
 		bool fresh = numbers->first_sample + n < m.lanes;
 		int64_t at = lane_of(m, numbers, n) + j;
 
-		m.first_hidden[i] = fresh ? 0 : lane_hidden[at];
-		m.first_cells[i] = fresh ? 0 : lane_cells[at];
+		if (!m.again) {
+			m.first_hidden[i] = fresh ? 0 : lane_hidden[at];
+			m.first_cells[i] = fresh ? 0 : lane_cells[at];
+		}
 		hidden[i] = (T)m.first_hidden[i];
 	}
 }

@@ -69,8 +69,7 @@ static bool set_all(struct pd_plan *plan, struct pd_error *err)
 	if (!schedule)
 		return false;
 	for (int s = 0; s < plan->stage_count; s++)
-		plan->stages[s].recompute = pd_schedule_in_flight(schedule, s, false) > 1 &&
-					    !pd_plan_carries(plan, s);
+		plan->stages[s].recompute = pd_schedule_in_flight(schedule, s, false) > 1;
 	pd_schedule_free(schedule);
 	return true;
 }
@@ -114,7 +113,7 @@ bool pd_recompute_more(struct pd_plan *plan, const struct pd_schedule *schedule,
 		int slots = pd_schedule_slots(schedule, s, false);
 
 		if (stage->memory_bytes <= limit_bytes || stage->recompute ||
-		    done[stage->ranks[0]] || pd_plan_carries(plan, s))
+		    done[stage->ranks[0]])
 			continue;
 		stage->recompute = true;
 		if (pd_schedule_slots(schedule, s, false) == slots)
