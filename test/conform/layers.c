@@ -370,6 +370,9 @@ static void test_rows(const struct pd_device_ops *ops)
 		{ "1, 5", "1", "'kind': 'linear', 'out_features': 16, 'inputs': ['x']" },
 		{ "2, 3, 6", "2, 3", "'kind': 'linear', 'out_features': 5, 'bias': false, "
 		  "'inputs': ['x']" },
+		/* so many that the CPU takes other kernels */
+		{ "260, 6", "260", "'kind': 'linear', 'out_features': 5, 'bias': false, "
+		  "'inputs': ['x']" },
 		{ "3, 6, 16", "16, 6", "'kind': 'conv2d', 'out_channels': 16, 'kernel': 3, "
 		  "'padding': 1, 'inputs': ['x']" },
 		{ "2, 5, 7", "6, 5", "'kind': 'conv2d', 'out_channels': 6, 'kernel': 1, "

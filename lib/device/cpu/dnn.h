@@ -22,6 +22,33 @@
 #include "device/cpu/dnnl2.h"
 #else
 #define PD_DNN_BACKWARD_TAKES_SHIFT false
+
+static inline dnnl_status_t pd_dnn_other_kernel(dnnl_primitive_desc_t *pd_p, const char *name,
+	dnnl_engine_t engine, const_dnnl_primitive_desc_t hint, const_dnnl_primitive_attr_t attr)
+{
+	dnnl_primitive_desc_t pd = NULL;
+	dnnl_status_t status = dnnl_primitive_desc_clone(&pd, *pd_p);
+
+	(void)engine;
+	(void)hint;
+	(void)attr;
+	while (status == dnnl_success &&
+	       (status = dnnl_primitive_desc_next_impl(pd)) == dnnl_success) {
+		const char *kernel = "";
+
+		dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &kernel);
+		if (strstr(kernel, name)) {
+			dnnl_primitive_desc_t first = *pd_p;
+
+			*pd_p = pd;
+			pd = first;
+			break;
+		}
+	}
+	if (pd)
+		dnnl_primitive_desc_destroy(pd);
+	return status;
+}
 #endif
 
 /* Memory that oneDNN and OpenMP may need for one step; they crash where they get none. */

@@ -11,6 +11,7 @@
 #include <oneapi/dnnl/dnnl.h>
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Backward of batch normalisation must be given the shift, which version 3 refuses. */
 #define PD_DNN_BACKWARD_TAKES_SHIFT true
@@ -85,6 +86,37 @@ static inline dnnl_status_t dnnl2_primitive_desc(dnnl_primitive_desc_t *pd_p, dn
 {
 	return status != dnnl_success ? status
 		: dnnl_primitive_desc_create(pd_p, operation, attr, engine, hint);
+}
+
+/*
+ * Replaces a primitive descriptor by that of the first other kernel, if any, whose name contains
+ * `name`; `hint` is the one it was made with.
+ */
+static inline dnnl_status_t pd_dnn_other_kernel(dnnl_primitive_desc_t *pd_p, const char *name,
+	dnnl_engine_t engine, const_dnnl_primitive_desc_t hint, const_dnnl_primitive_attr_t attr)
+{
+	const_dnnl_op_desc_t operation = NULL;
+	dnnl_primitive_desc_iterator_t i = NULL;
+	dnnl_status_t status = dnnl_primitive_desc_query(*pd_p, dnnl_query_op_d, 0, &operation);
+
+	if (status == dnnl_success)
+		status = dnnl_primitive_desc_iterator_create(&i, operation, attr, engine, hint);
+	while (status == dnnl_success &&
+	       (status = dnnl_primitive_desc_iterator_next(i)) == dnnl_success) {
+		dnnl_primitive_desc_t pd = dnnl_primitive_desc_iterator_fetch(i);
+		const char *kernel = "";
+
+		dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &kernel);
+		if (strstr(kernel, name)) {
+			dnnl_primitive_desc_destroy(*pd_p);
+			*pd_p = pd;
+			break;
+		}
+		dnnl_primitive_desc_destroy(pd);
+	}
+	if (i)
+		dnnl_primitive_desc_iterator_destroy(i);
+	return status;
 }
 
 static inline dnnl_status_t dnnl_convolution_forward_primitive_desc_create(
