@@ -1,98 +1,201 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What each rule for weight versions does to learning: LeNet-5 on Fashion-MNIST, 4 stages,
-# SEEDS (three), EPOCHS (8); accuracy on the test set after every epoch, mean over the seeds and
-# half of the range between the worst and the best, as a table and as a drawing.
-#     sh test/bench/convergence.sh
-# PD_BUILD names the build tree, DATA the data set, OUT (.) where convergence.tsv and
-# convergence.svg go.  Some ten minutes on two processors.
+# What each rule for weight versions does to learning, 4 stages, SEEDS (three):
+#     sh test/bench/convergence.sh [lenet5] [gpt] [gnmt]           without a name: lenet5
+# lenet5: on Fashion-MNIST, EPOCHS (8); accuracy on the test set after every epoch.
+# gpt, gnmt: a GPT of 4 blocks of 64 on English prose and a translator with LSTMs of 64, English to
+# German, MINIBATCHES (400, 600) of the data of contrib/text-data.sh; the loss of samples that were
+# not trained before.  Then, how many minibatches it took to equal loss: that which flush has, in
+# the mean of its seeds, after three quarters of them.
+# Mean over the seeds and half of the range between the worst and the best, as a table and as a
+# drawing.
+# PD_BUILD names the build tree, DATA Fashion-MNIST, TEXT a folder of text-data.sh (made for the
+# purpose where it is not set), OUT (.) where convergence-NETWORK.tsv and .svg go.  On two
+# processors lenet5 takes some ten minutes, gpt five and gnmt four; RULES="stash 2bw" does some alone.
 #
-# What is the same for all: 64 samples in an update, in the same order for a seed, the same
-# initial parameters, SGD with momentum 0.9 and the learning rate LR (0.01) for the mean
-# gradient of those 64 samples; it never changes.  Replicas under stash add the gradients of
-# their minibatches (pd(7)): for data parallelism over 4 of 16 samples pd-run is told LR / 4.
+# What is the same for all: as many samples in an update (64; gpt and gnmt 32), in the same order
+# for a seed, the same initial parameters, the mean gradient of those samples and the learning rate
+# LR, which does not change: 0.01 for SGD with momentum 0.9 (lenet5), 0.001 for Adam, after 20
+# minibatches of warm-up.  Replicas under stash add the gradients of their minibatches (pd(7)): for
+# data parallelism over 4 of 16 samples pd-run is told LR / 4.
 #
 # What differs: how late the weights are that a gradient was computed with, in updates.
-#     data parallelism    4 replicas, 16 samples each: 0
-#     flush               4 microbatches of 16: 0, and so the same bits as data parallelism
-#     2bw                 4 microbatches of 16: 1, at every stage
-#     stash               updates of 64: 3 at the first stage, 2, 1, 0 at the last
-#     vertical-sync       updates of 64: 3 at every stage
+#     data parallelism    4 replicas, a quarter of the samples each: 0 (lenet5)
+#     flush               4 microbatches: 0, and so the same bits as data parallelism
+#     2bw                 4 microbatches: 1, at every stage
+#     stash               3 at the first stage, 2, 1, 0 at the last
+#     vertical-sync       3 at every stage
 #     latest              as stash in forward; backward takes the newest weights, with which
 #                         forward was not computed
 #     latest, PipeMare    the same with both answers of PipeMare: backward takes about what
 #                         forward had (--discrepancy=0.5), and the rates of the first two
-#                         stages begin at a third and a half and rise during the first epoch
+#                         stages begin at a third and a half and rise during the first epoch (lenet5)
 set -e
 . "$(dirname "$0")/bench-lib.sh"
-data=${DATA:-/usr/share/datasets/fashion-mnist}
-model=$source/share/models/lenet5.json
-lr=${LR:-0.01}
-quarter=$(awk "BEGIN { print $lr / 4 }")
+seeds=${SEEDS:-1 2 3}
 
-# train NAME PROFILE RATE OPTION-OF-PD-PLAN...: of every seed, lines "NAME seed epoch accuracy".
+# train NAME PROFILE RATE RULE OPTION-OF-PD-PLAN...: of every seed, lines "NAME seed x y", by $points.
 train() {
 	name=$1 profile=$2 rate=$3
 	shift 3
+	case " ${RULES:-$1} " in *" $1 "*) ;; *) return 0 ;; esac
+	shift
 	pd-plan --gpus=4 "$@" "$work/$profile" >"$work/plan"
-	for seed in ${SEEDS:-1 2 3}; do
-		pd-run --threads=1 --data="$data" --seed="$seed" --epochs="${EPOCHS:-8}" \
-			--lr="$rate" $pipemare --report-every=1000000 "$work/plan" |
-			jq -r --arg name "$name" --arg seed "$seed" 'select(.event == "evaluation") |
-				"\($name)\t\($seed)\t\(.epoch)\t\(.accuracy * 10000 | round / 100)"' >>"$out/convergence.tsv"
-		echo "$name, seed $seed: $(tail -n 1 "$out/convergence.tsv" | cut -f 4) %" >&2
+	for seed in $seeds; do
+		pd-run --threads=1 --seed="$seed" --lr="$rate" $training "$work/plan" |
+			jq -r --arg name "$name" --arg seed "$seed" \
+				"$points | [\$name, \$seed] + . | @tsv" >>"$table"
+		echo "$network, $name, seed $seed: $(tail -n 1 "$table" | cut -f 4)" >&2
 	done
 }
 
-for batch in 16 64; do
-	pd-profile --threads=1 --iterations=3 --batch-size=$batch "$model" >"$work/$batch"
+# profiles MODEL BATCH: of so many samples, and of a quarter of them.
+profiles() {
+	for batch in $(($2 / 4)) "$2"; do
+		pd-profile --threads=1 --iterations=3 --batch-size="$batch" "$1" >"$work/$batch"
+	done
+}
+
+# rules BATCH CUT: those that all networks have.
+rules() {
+	train flush $(($1 / 4)) "$lr" flush --stages="$2" --weights=flush --microbatches=4
+	train 2bw $(($1 / 4)) "$lr" 2bw --stages="$2" --weights=2bw --microbatches=4
+	for rule in stash vertical-sync latest; do
+		train $rule "$1" "$lr" $rule --stages="$2" --weights=$rule
+	done
+}
+
+image() {
+	lr=${LR:-0.01} ylabel="test accuracy, %" xlabel=epoch
+	title="LeNet-5 on Fashion-MNIST, 4 stages, 64 samples in an update"
+	shared="--data=${DATA:-/usr/share/datasets/fashion-mnist} --epochs=${EPOCHS:-8} \
+		--report-every=1000000"
+	training=$shared
+	points='select(.event == "evaluation") | [.epoch, (.accuracy * 10000 | round / 100)]'
+	profiles "$source/share/models/lenet5.json" 64
+	train "data parallelism" 16 "$(awk "BEGIN { print $lr / 4 }")" data-parallelism --stages=13x4
+	rules 64 2,2,4,5
+	training="$shared --discrepancy=0.5 --lr-reschedule=937"
+	train "latest, PipeMare" 64 "$lr" pipemare --stages=2,2,4,5 --weights=latest
+}
+
+# text DATA MINIBATCHES CUT FAMILY OPTION-OF-PD-MODEL...
+text() {
+	data=$1 minibatches=$2 cut=$3 lr=${LR:-0.001} ylabel="loss, nats per token" xlabel=minibatch
+	shift 3
+	title="$network on text, 4 stages, 32 samples in an update"
+	if [ -z "$TEXT" ]; then
+		TEXT=$work/text
+		LENGTH=20 VOCABULARY=2000 sh "$source/contrib/text-data.sh" "$TEXT" >&2
+	fi
+	training="--data=$TEXT/$data --minibatches=$minibatches --optimizer=adam --lr-warmup=20 \
+		--no-evaluate --report-every=$((minibatches / 20))"
+	points='select(.event == "progress") | [.step, (.loss * 10000 | round / 10000)]'
+	pd-model --dropout=0 "$@" >"$work/model"
+	profiles "$work/model" 32
+	rules 32 "$cut"
+}
+
+# Mean and half of the range of every NAME and x, in the order in which they were trained.
+means() {
+	awk -F '\t' '{
+		if (!(($1, $3) in n)) {
+			key[++keys] = $1 SUBSEP $3
+			low[$1, $3] = high[$1, $3] = $4
+		}
+		n[$1, $3]++
+		sum[$1, $3] += $4
+		if ($4 < low[$1, $3]) low[$1, $3] = $4
+		if ($4 > high[$1, $3]) high[$1, $3] = $4
+	}
+	END {
+		for (i = 1; i <= keys; i++) {
+			split(key[i], k, SUBSEP)
+			printf "%s\t%d\t%.3f\t%.3f\n", k[1], k[2], sum[key[i]] / n[key[i]],
+				(high[key[i]] - low[key[i]]) / 2
+		}
+	}' "$table"
+}
+
+# All of at most ten columns, else every fifth.
+print_table() {
+	awk -F '\t' -v what="$xlabel" '{
+		if (!($1 in row)) {
+			name[++names] = $1
+			row[$1] = sprintf("%-18s", $1)
+		}
+		n[$1]++
+		cell[$1, n[$1]] = sprintf("  %6.3f +-%.3f", $3, $4)
+		if ($1 == name[1])
+			x[n[$1]] = $2
+	}
+	END {
+		head = sprintf("%-18s", "")
+		every = n[name[1]] > 10 ? 5 : 1
+		for (k = every; k <= n[name[1]]; k += every) {
+			head = head sprintf("  %14s", what " " x[k])
+			for (i = 1; i <= names; i++)
+				row[name[i]] = row[name[i]] cell[name[i], k]
+		}
+		print head
+		for (i = 1; i <= names; i++)
+			print row[name[i]]
+	}' "$work/means"
+}
+
+# Minibatches to the loss that flush has, in the mean, after three quarters of them; between two
+# reports on the straight line.
+print_equal_loss() {
+	target=$(awk -F '\t' '$1 == "flush" { y[++n] = $3 } END { if (n) print y[int(n * 3 / 4)] }' \
+		"$work/means")
+	[ -n "$target" ] || return 0
+	awk -F '\t' -v target="$target" '
+	function note(name, at) {
+		if (!(name in runs)) { order[++names] = name; low[name] = 1e9; high[name] = 0 }
+		runs[name]++
+		if (at == "") return
+		reached[name]++; sum[name] += at
+		if (at < low[name]) low[name] = at
+		if (at > high[name]) high[name] = at
+	}
+	function end() { if (run != "") note(of, at) }
+	$1 SUBSEP $2 != run { end(); run = $1 SUBSEP $2; of = $1; at = ""; x = 0; y = 1e9 }
+	at == "" && $4 <= target { at = x + ($3 - x) * (y < 1e9 && y > $4 ? (y - target) / (y - $4) : 1) }
+	{ x = $3; y = $4 }
+	END {
+		end()
+		printf "\nminibatches to a loss of %.3f, mean +- half of the range\n", target
+		for (i = 1; i <= names; i++) {
+			name = order[i]
+			if (reached[name])
+				printf "%-18s  %6.0f +-%.0f", name, sum[name] / reached[name],
+					(high[name] - low[name]) / 2
+			else
+				printf "%-18s", name
+			print reached[name] < runs[name] ? sprintf("  (%d of %d seeds did not get there)",
+				runs[name] - reached[name], runs[name]) : ""
+		}
+	}' "$table"
+}
+
+[ $# -gt 0 ] || set -- lenet5
+for network; do
+	table=$out/convergence-$network.tsv
+	: >"$table"
+	case $network in
+	lenet5) image ;;
+	gpt)	# a block on each stage
+		text prose "${MINIBATCHES:-400}" 14,12,12,15 gpt-bytes --layers=4 --hidden=64 --heads=4 \
+			--sequence=64 ;;
+	gnmt)	text pairs "${MINIBATCHES:-600}" 3,4,6,2 gnmt --layers=3 --hidden=64 --vocabulary=2000 \
+			--sequence=20 ;;
+	*)	echo "$0: $network: expected lenet5, gpt or gnmt" >&2; exit 2 ;;
+	esac
+	means >"$work/means"
+	echo "$title, learning rate $lr;"
+	echo "$ylabel, mean over seeds $seeds, +- half of their range"
+	print_table
+	[ "$xlabel" = epoch ] || print_equal_loss
+	awk -f "$source/test/bench/plot.awk" -v kind=lines -v xlabel="$xlabel" -v ylabel="$ylabel" \
+		-v title="$title" "$work/means" >"$out/convergence-$network.svg"
 done
-: >"$out/convergence.tsv"
-cut=2,2,4,5
-pipemare=
-train "data parallelism" 16 "$quarter" --stages=13x4
-train flush 16 "$lr" --stages=$cut --weights=flush --microbatches=4
-train 2bw 16 "$lr" --stages=$cut --weights=2bw --microbatches=4
-train stash 64 "$lr" --stages=$cut --weights=stash
-train vertical-sync 64 "$lr" --stages=$cut --weights=vertical-sync
-train latest 64 "$lr" --stages=$cut --weights=latest
-pipemare="--discrepancy=0.5 --lr-reschedule=937"
-train "latest, PipeMare" 64 "$lr" --stages=$cut --weights=latest
-
-# Mean and half of the range of every NAME and epoch, in the order in which they were trained.
-awk -F '\t' '{
-	if (!(($1, $3) in n)) {
-		key[++keys] = $1 SUBSEP $3
-		low[$1, $3] = high[$1, $3] = $4
-	}
-	n[$1, $3]++
-	sum[$1, $3] += $4
-	if ($4 < low[$1, $3]) low[$1, $3] = $4
-	if ($4 > high[$1, $3]) high[$1, $3] = $4
-}
-END {
-	for (i = 1; i <= keys; i++) {
-		split(key[i], k, SUBSEP)
-		printf "%s\t%d\t%.3f\t%.3f\n", k[1], k[2], sum[key[i]] / n[key[i]],
-			(high[key[i]] - low[key[i]]) / 2
-	}
-}' "$out/convergence.tsv" >"$work/means"
-
-echo "LeNet-5, Fashion-MNIST, 4 stages, 64 samples in an update, learning rate $lr;"
-echo "test accuracy in %, mean over seeds ${SEEDS:-1 2 3}, +- half of their range"
-awk -F '\t' '{
-	if (!($1 in row)) {
-		name[++names] = $1
-		row[$1] = sprintf("%-18s", $1)
-	}
-	if ($1 == name[1])
-		head = head sprintf("  %11s", "epoch " $2)
-	row[$1] = row[$1] sprintf("  %5.2f +-%.2f", $3, $4)
-}
-END {
-	printf "%-18s%s\n", "", head
-	for (i = 1; i <= names; i++)
-		print row[name[i]]
-}' "$work/means"
-awk -f "$source/test/bench/plot.awk" -v kind=lines -v xlabel=epoch -v ylabel="test accuracy, %" \
-	-v title="LeNet-5 on Fashion-MNIST, 4 stages" "$work/means" >"$out/convergence.svg"
