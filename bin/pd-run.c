@@ -97,6 +97,8 @@ static const struct pd_opt options[] = {
 	{ "keep", 0, PD_OPT_COUNT, "N", "checkpoints kept (default: 2)", &keep, 1, 1e6 },
 	{ "resume", 'r', PD_OPT_STRING, "STEP", "resume from a checkpoint (default: the newest)",
 	  &resume, .otherwise = NEWEST },
+	{ "gather", 0, PD_OPT_STRING, "DIR", "bring a checkpoint of several hosts together in DIR",
+	  &job.gather },
 	{ "trace", 0, PD_OPT_STRING, "FILE", "write every operation's times to FILE", &job.trace },
 	{ "no-evaluate", 0, PD_OPT_FLAG, NULL, "do not evaluate after each epoch", &no_evaluate },
 	{ "force", 0, PD_OPT_FLAG, NULL, "train where ranks are not on the machines that the plan has",
@@ -178,13 +180,16 @@ static int check_options(struct pd_error *err)
 {
 	if (job.data && synthetic)
 		return pd_error_input(err, "--data and --synthetic exclude each other");
-	if (!job.data && !synthetic)
+	if (!job.data && !synthetic && !job.gather)
 		return pd_error_input(err, "no data: give --data=DIR or --synthetic");
 	if (job.epochs >= 0 && job.minibatches >= 0)
 		return pd_error_input(err, "--epochs and --minibatches exclude each other");
-	if ((resume || job.checkpoint_every) && !job.checkpoint)
-		return pd_error_input(err, "--%s needs --checkpoint=DIR",
-				      resume ? "resume" : "checkpoint-every");
+	if ((resume || job.checkpoint_every || job.gather) && !job.checkpoint)
+		return pd_error_input(err, "--%s needs --checkpoint=DIR", resume ? "resume" :
+				      job.gather ? "gather" : "checkpoint-every");
+	if (job.gather && !job.several)
+		return pd_error_input(err, "--gather brings together what several hosts have: start it "
+				      "on them, with mpirun or srun");
 	if (job.trace && strcmp(job.trace, "-") == 0)
 		return pd_error_input(err, "--trace: expected a file, found \"-\": standard output"
 				      " is for reports");
@@ -260,6 +265,7 @@ int main(int argc, char **argv)
 		return be_agent();
 	if (role == PD_HOSTS_FIRST)
 		how.launcher = &pd_launcher_hosts;
+	job.several = role == PD_HOSTS_FIRST;
 	first = pd_command_parse(&command, argc, argv);
 	job.quiet = how.quiet;
 	job.file = pd_document_name(pd_operand(argc, argv, first, 0));
@@ -268,13 +274,14 @@ int main(int argc, char **argv)
 	pd_mem_for("the plan or schedule that is read");
 	status = read_order(pd_operand(argc, argv, first, 0), &err);
 	if (status == 0)
-		status = pd_job_check(&job, resume != NULL, &err);
+		status = pd_job_check(&job, resume || job.gather, &err);
 	pd_mem_for("what the workers say");
 	if (status == 0)
 		status = pd_supervise(&job, &how, &err);
 	pd_checkpoint_unlock(job.lock);
 	pd_file_abandon(&job.trace_file);
 	free(job.passed_over);
+	free(job.run);
 	if (job.lists)
 		pd_lists_free(job.lists);
 	else

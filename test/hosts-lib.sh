@@ -14,6 +14,16 @@ OMPI_MCA_orte_tmpdir_base=$test_directory OMPI_MCA_hwloc_base_binding_policy=non
 export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe \
 	OMPI_MCA_orte_tmpdir_base OMPI_MCA_hwloc_base_binding_policy
 
+# on_hosts ARGUMENT...: the test goes on on the first of several hosts (contrib/hosts.sh), and ends here.
+on_hosts() {
+	[ -z "${PD_NETNS-}" ] || return 0
+	status=0
+	sh "$PD_SOURCE/contrib/hosts.sh" "$@" sh "$PD_SOURCE/test/${0##*/}" 2>errors || status=$?
+	[ $status -ne 77 ] || test_skip_all "$(sed -n 's/^hosts.sh: //p' errors)"
+	cat errors >&2
+	exit $status
+}
+
 # same_weights DIR OTHER: all tensors of all steps are equal, bit by bit.
 same_weights() {
 	(cd "$1" && find . -name "*.safetensors") | sort >files

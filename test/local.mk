@@ -78,7 +78,7 @@ SCRIPT_TESTS = test/t0001-streams.sh test/t0002-completion.sh test/t0003-memory.
 	test/t5001-replay.sh test/t5002-what-if.sh test/t5003-links.sh test/t5004-wide.sh test/t5005-replicas.sh \
 	test/t6001-ucx-life.sh test/t6002-mpirun.sh test/t6003-slurm.sh test/t6004-topo.sh \
 	test/t7001-resume.sh test/t7002-kill.sh test/t7004-names.sh test/t7005-checkpoints.sh \
-	test/t7006-init.sh test/t7007-signals.sh test/t7008-hosts.sh \
+	test/t7006-init.sh test/t7007-signals.sh test/t7008-hosts.sh test/t7009-own-folders.sh \
 	test/t8001-manual.sh test/t8002-layers.sh test/t8004-gpu-first.sh \
 	test/t9001-gpu.sh test/t9002-gpu.sh test/t9003-sanitizer.sh test/t9004-nccl.sh \
 	test/t9005-cudnn.sh
@@ -108,7 +108,7 @@ LARGE_TESTS = test/conform/devices test/t4019-large.sh
 # They measure processor time or links, which others beside them would change: one after the other.
 ALONE_TESTS = test/t4002-programs.sh test/t6001-ucx-life.sh test/t6004-topo.sh
 # They take longest, computing or waiting, and begin first.
-LONG_TESTS = test/t7008-hosts.sh test/t7002-kill.sh test/t4003-pairs.sh test/t4005-memory.sh \
+LONG_TESTS = test/t7008-hosts.sh test/t7009-own-folders.sh test/t7002-kill.sh test/t4003-pairs.sh test/t4005-memory.sh \
 	test/t7001-resume.sh \
 	test/t7007-signals.sh test/t4006-updates.sh test/t4001-weights.sh test/t4008-recompute.sh \
 	test/t4007-tied.sh test/t4009-mixed.sh test/t2001-plan.sh test/t8001-manual.sh \
@@ -116,7 +116,7 @@ LONG_TESTS = test/t7008-hosts.sh test/t7002-kill.sh test/t4003-pairs.sh test/t40
 # They call libraries that leak, read pages or sources, or only hold against figures what others go
 # through.
 SANITIZED_SKIP = $(LARGE_TESTS) test/t2002-released.sh test/t6002-mpirun.sh \
-	test/t6003-slurm.sh test/t6004-topo.sh test/t7008-hosts.sh \
+	test/t6003-slurm.sh test/t6004-topo.sh test/t7008-hosts.sh test/t7009-own-folders.sh \
 	test/t8001-manual.sh test/t8002-layers.sh test/t8004-gpu-first.sh
 .PHONY: print-alone-tests print-beside-tests print-programs print-sanitized-tests
 print-alone-tests:

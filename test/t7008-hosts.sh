@@ -7,14 +7,7 @@
 . "$PD_SOURCE/test/hosts-lib.sh"
 need_mpirun
 
-if [ -z "${PD_NETNS-}" ]; then
-	status=0
-	sh "$PD_SOURCE/contrib/hosts.sh" --limit=200 --clocks 4 \
-		sh "$PD_SOURCE/test/${0##*/}" 2>errors || status=$?
-	[ $status -ne 77 ] || test_skip_all "$(sed -n 's/^hosts.sh: //p' errors)"
-	cat errors >&2
-	exit $status
-fi
+on_hosts --limit=200 --clocks 4
 
 residual_model >residual.json
 profile residual.json 4 >residual
@@ -87,18 +80,6 @@ test_ok "--force trains all the same, and says so" '
 	there --force --synthetic --minibatches=20 --checkpoint=forced paired >out
 	said "the plan has ranks 0 and 1 on one machine, found them on hosts h1 and h2; predictions"
 	same_weights here forced
-'
-test_ok "a folder for checkpoints that is not the same on all hosts is refused" '
-	mkdir apart own
-	cat >wrapper <<-END
-		#!/bin/sh
-		case \$(hostname) in h3) mount --bind own apart ;; esac
-		exec "\$@"
-	END
-	timeout 60 mpirun --host "$PD_HOSTS" -np 4 unshare --mount sh wrapper pd-run --threads=1 \
-		--synthetic --minibatches=20 --checkpoint=apart plan 2>err >out && false
-	said "--checkpoint: apart on host h3 is not the folder of the first host"
-	[ -z "$(ls -A apart)$(ls -A own)" ]
 '
 PD_HOSTS=h1:2,h2:2
 test_ok "on two machines of two it is right, and the other plan is not" '

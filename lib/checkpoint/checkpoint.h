@@ -13,6 +13,17 @@
  *     ranks       pd_checkpoint_write_stage
  *     supervisor  pd_checkpoint_finish, or pd_checkpoint_abandon
  *
+ * Where hosts have folders of their own, each has the files of its ranks' stages and the same
+ * document.  One process of the host keeps its folder:
+ *
+ *     ranks       pd_checkpoint_join, pd_checkpoint_write_stage
+ *     keepers     pd_checkpoint_publish
+ *     supervisor  pd_checkpoint_finish
+ *     keepers     pd_checkpoint_prune
+ *
+ * So a step that the first host's folder has is complete on all, and before it has that step none of
+ * them has removed the one before.
+ *
  * Tensors are found by name, whatever stage had them: "LAYER.weight" is the newest version,
  * "LAYER.weight@STEP" an older one, "LAYER.weight.velocity" its first moment,
  * "LAYER.weight.second" its second one, and "LAYER.running_mean" the like of a state.
@@ -24,6 +35,7 @@
 #define PD_CHECKPOINT_CHECKPOINT_H
 
 #include "base/error.h"
+#include "base/file.h"
 #include "checkpoint/safetensors.h"
 
 #include <jansson.h>
@@ -37,10 +49,12 @@ struct pd_checkpoint_stage {
 	int version_count;
 	int64_t *versions;              /* in the file, ascending; the last is the newest */
 	uint64_t checksum;              /* as from pd_checkpoint_write_stage() */
+	bool elsewhere;                 /* to be written: its file is in another host's folder */
 };
 
 struct pd_checkpoint_info {
 	bool checksums;                 /* false: written by an older version, without checksums */
+	uint64_t document_checksum;     /* of checkpoint.json, where it was read and has one */
 	int64_t step;                   /* minibatches done since the beginning */
 	int64_t epoch, minibatch;       /* the next minibatch, from 0 within that epoch */
 	uint64_t seed;                  /* below 2^63 */
@@ -59,6 +73,10 @@ void pd_checkpoint_info_release(struct pd_checkpoint_info *info);
  * are written.  Removes what earlier writers left unfinished.  Errors count as failed.
  */
 int pd_checkpoint_begin(const char *directory, int64_t step, struct pd_error *err);
+/* Returns the text of a checkpoint's document; free() it. */
+char *pd_checkpoint_info_text(const struct pd_checkpoint_info *info, size_t *bytes_p);
+/* Creates the folder in which stages are written unless it is there.  Errors count as failed. */
+int pd_checkpoint_join(const char *directory, int64_t step, struct pd_error *err);
 /*
  * Writes a stage's file.  Of each tensor it reads name, dims, size and elements; data has the
  * elements of each.  *checksum_p is for checkpoint.json.  Errors count as failed.
@@ -74,6 +92,14 @@ int pd_checkpoint_write_stage(const char *directory, int64_t step, int stage,
  */
 int pd_checkpoint_finish(const char *directory, const struct pd_checkpoint_info *info, int keep,
 			 struct pd_error *err);
+/*
+ * Gives an unfinished folder, whatever stages it has, a document and its name, as
+ * pd_checkpoint_finish() does.
+ */
+int pd_checkpoint_publish(const char *directory, int64_t step, const char *document, size_t bytes,
+			  struct pd_error *err);
+/* Removes checkpoints below `step`, except for the newest keep - 1. */
+int pd_checkpoint_prune(const char *directory, int64_t step, int keep, struct pd_error *err);
 /* Discards the unfinished checkpoint. */
 void pd_checkpoint_abandon(const char *directory, int64_t step);
 
@@ -86,6 +112,14 @@ struct pd_checkpoint;
  */
 struct pd_checkpoint *pd_checkpoint_open(const char *directory, int64_t step,
 					 struct pd_error *err);
+/*
+ * Opens it where stages may have their files in other folders.  Those that are absent or damaged are
+ * not held.
+ */
+struct pd_checkpoint *pd_checkpoint_open_part(const char *directory, int64_t step,
+					      struct pd_error *err);
+/* Tells whether the stage's file is there and all its data are right, which it reads. */
+bool pd_checkpoint_holds(const struct pd_checkpoint *ck, int stage);
 /* Reads and verifies all data.  Errors count as input, and name file and tensor. */
 int pd_checkpoint_verify(const struct pd_checkpoint *ck, struct pd_error *err);
 /*
@@ -98,10 +132,10 @@ struct pd_checkpoint *pd_checkpoint_newest(const char *directory,
 							       const struct pd_error *why),
 					   void *context, struct pd_error *err);
 /*
- * Returns the highest step after which a folder in the directory is named, whatever it contains;
- * -1: none.
+ * Returns the highest step below `below` after which a folder in the directory is named, whatever it
+ * contains; -1: none.
  */
-int64_t pd_checkpoint_highest(const char *directory);
+int64_t pd_checkpoint_highest(const char *directory, int64_t below);
 /* Tells whether there is a folder of that step, whatever it contains. */
 bool pd_checkpoint_exists(const char *directory, int64_t step);
 void pd_checkpoint_close(struct pd_checkpoint *ck);
@@ -111,6 +145,8 @@ const struct pd_checkpoint_info *pd_checkpoint_info(const struct pd_checkpoint *
  */
 const struct pd_checkpoint_stage *pd_checkpoint_stage_of(const struct pd_checkpoint *ck,
 							 const char *layer);
+/* Returns the number of that stage, or -1. */
+int pd_checkpoint_stage_number(const struct pd_checkpoint *ck, const char *layer);
 /* Tells whether there is a tensor of that name. */
 bool pd_checkpoint_has(const struct pd_checkpoint *ck, const char *name);
 /*
@@ -120,5 +156,24 @@ bool pd_checkpoint_has(const struct pd_checkpoint *ck, const char *name);
  */
 int pd_checkpoint_read(const struct pd_checkpoint *ck, const char *name, int64_t version,
 		       int64_t elements, float *out, struct pd_error *err);
+
+/* ---- from one folder to another ---- */
+
+/* Reads the text of a checkpoint's document; free() it.  Errors count as input. */
+char *pd_checkpoint_document(const char *directory, int64_t step, size_t *bytes_p,
+			     struct pd_error *err);
+/* Writes the bytes of a stage's file to a stream.  Errors count as failed. */
+int pd_checkpoint_send(const char *directory, int64_t step, int stage, FILE *to,
+		       struct pd_error *err);
+/*
+ * Receives such bytes into an unfinished folder: opens a file for them; then, when all are written,
+ * checks them against the document.  A file that is not right is removed.
+ */
+int pd_checkpoint_receive(const char *directory, int64_t step, int stage, struct pd_file *file,
+			  struct pd_error *err);
+int pd_checkpoint_received(const char *directory, const struct pd_checkpoint_info *info, int stage,
+			   struct pd_file *file, struct pd_error *err);
+/* Moves what was received into the checkpoint, whose document is there. */
+int pd_checkpoint_adopt(const char *directory, int64_t step, int stage, struct pd_error *err);
 
 #endif

@@ -94,20 +94,26 @@ static int sweep(const char *directory, struct pd_error *err)
 	return status;
 }
 
-int pd_checkpoint_begin(const char *directory, int64_t step, struct pd_error *err)
+static int make(const char *folder, struct pd_error *err)
 {
-	char *folder;
-	int status = 0;
+	if (mkdir(folder, 0777) == 0 || errno == EEXIST)
+		return 0;
+	return pd_error_failed(err, "%s: cannot create: %s", folder, strerror(errno));
+}
 
-	if (mkdir(directory, 0777) != 0 && errno != EEXIST)
-		return pd_error_failed(err, "%s: cannot create: %s", directory, strerror(errno));
-	if (sweep(directory, err) < 0)
-		return -1;
-	folder = unfinished_folder(directory, step);
-	if (mkdir(folder, 0777) != 0)
-		status = pd_error_failed(err, "%s: cannot create: %s", folder, strerror(errno));
+int pd_checkpoint_join(const char *directory, int64_t step, struct pd_error *err)
+{
+	char *folder = unfinished_folder(directory, step);
+	int status = make(folder, err);
+
 	free(folder);
 	return status;
+}
+
+int pd_checkpoint_begin(const char *directory, int64_t step, struct pd_error *err)
+{
+	return make(directory, err) < 0 || sweep(directory, err) < 0 ? -1 :
+	       pd_checkpoint_join(directory, step, err);
 }
 
 void pd_checkpoint_abandon(const char *directory, int64_t step)
@@ -141,8 +147,7 @@ static int descending(const void *a, const void *b)
 	return (*x < *y) - (*x > *y);
 }
 
-/* Removes checkpoints below `step`, except for the newest keep - 1. */
-static int prune(const char *directory, int64_t step, int keep, struct pd_error *err)
+int pd_checkpoint_prune(const char *directory, int64_t step, int keep, struct pd_error *err)
 {
 	DIR *dir = opendir(directory);
 	struct dirent *entry;
@@ -174,7 +179,7 @@ static int check_stages(const char *directory, const struct pd_checkpoint_info *
 {
 	for (int i = 0; i < info->stage_count; i++) {
 		char *path = pd_checkpoint_stage_path(directory, info->step, i);
-		int missing = access(path, R_OK);
+		int missing = info->stages[i].elsewhere ? 0 : access(path, R_OK);
 
 		if (missing)
 			pd_error_failed(err, "%s: expected the tensors of stage %d: %s", path, i,
@@ -204,27 +209,56 @@ static int publish(const char *temporary, const char *folder, const char *aside,
 			       strerror(errno));
 }
 
-int pd_checkpoint_finish(const char *directory, const struct pd_checkpoint_info *info, int keep,
-			 struct pd_error *err)
+static int write_document(const char *folder, const char *document, size_t bytes,
+			  struct pd_error *err)
 {
-	char *temporary = unfinished_folder(directory, info->step);
-	char *folder = pd_checkpoint_folder(directory, info->step);
-	char *aside = pd_format("%s/.step-%" PRId64 ".old.tmp", directory, info->step);
+	char *name = pd_format("%s/" PD_CHECKPOINT_DOCUMENT, folder);
+	struct pd_file file;
+	int status = pd_file_create(&file, name, err);
+
+	if (status == 0) {
+		fwrite(document, 1, bytes, file.stream);        /* the commit finds a failure */
+		status = pd_file_commit(&file, err);
+	}
+	free(name);
+	return status;
+}
+
+int pd_checkpoint_publish(const char *directory, int64_t step, const char *document, size_t bytes,
+			  struct pd_error *err)
+{
+	char *temporary = unfinished_folder(directory, step);
+	char *folder = pd_checkpoint_folder(directory, step);
+	char *aside = pd_format("%s/.step-%" PRId64 ".old.tmp", directory, step);
 	int status = 0;
 
-	if (keep < 1)
-		pd_bug("checkpoint: keep %d", keep);
-	if (check_stages(directory, info, err) < 0 ||
-	    pd_checkpoint_info_write(temporary, info, err) < 0 ||
+	if (make(temporary, err) < 0 || write_document(temporary, document, bytes, err) < 0 ||
 	    pd_sync_directory(temporary, err) < 0 ||
 	    publish(temporary, folder, aside, err) < 0) {
-		pd_checkpoint_abandon(directory, info->step);
+		pd_checkpoint_abandon(directory, step);
 		status = -1;
 	}
 	free(temporary);
 	free(folder);
 	free(aside);
-	if (status < 0 || pd_sync_directory(directory, err) < 0)
+	return status < 0 ? -1 : pd_sync_directory(directory, err);
+}
+
+int pd_checkpoint_finish(const char *directory, const struct pd_checkpoint_info *info, int keep,
+			 struct pd_error *err)
+{
+	size_t bytes;
+	char *document;
+	int status;
+
+	if (keep < 1)
+		pd_bug("checkpoint: keep %d", keep);
+	if (check_stages(directory, info, err) < 0) {
+		pd_checkpoint_abandon(directory, info->step);
 		return -1;
-	return prune(directory, info->step, keep, err);
+	}
+	document = pd_checkpoint_info_text(info, &bytes);
+	status = pd_checkpoint_publish(directory, info->step, document, bytes, err);
+	free(document);
+	return status < 0 ? -1 : pd_checkpoint_prune(directory, info->step, keep, err);
 }

@@ -76,8 +76,7 @@ static char *own_checksum(char *text)
 	return at && strnlen(at, PD_CHECKSUM_DIGITS) == PD_CHECKSUM_DIGITS ? at : NULL;
 }
 
-/* Returns the text of the document; free() it. */
-static char *info_text(const struct pd_checkpoint_info *info, size_t *bytes_p)
+char *pd_checkpoint_info_text(const struct pd_checkpoint_info *info, size_t *bytes_p)
 {
 	char sum[PD_CHECKSUM_DIGITS + 1], *text = NULL;
 	FILE *stream = pd_mem_stream(&text, bytes_p);
@@ -90,25 +89,6 @@ static char *info_text(const struct pd_checkpoint_info *info, size_t *bytes_p)
 	pd_checksum_text(pd_checksum(0, text, *bytes_p), sum);
 	memcpy(own_checksum(text), sum, PD_CHECKSUM_DIGITS);
 	return text;
-}
-
-int pd_checkpoint_info_write(const char *folder, const struct pd_checkpoint_info *info,
-			     struct pd_error *err)
-{
-	char *name = pd_format("%s/" PD_CHECKPOINT_DOCUMENT, folder), *text;
-	struct pd_file file;
-	size_t bytes;
-	int status;
-
-	status = pd_file_create(&file, name, err);
-	if (status == 0) {
-		text = info_text(info, &bytes);
-		fwrite(text, 1, bytes, file.stream);    /* the commit finds a failure */
-		free(text);
-		status = pd_file_commit(&file, err);
-	}
-	free(name);
-	return status;
 }
 
 static void release_stage(struct pd_checkpoint_stage *stage)
@@ -280,7 +260,8 @@ static int parse(const struct pd_place *root, struct pd_checkpoint_info *info, s
 }
 
 /* Checks the checksum of the text, with zeros in place of its own digits. */
-static int check_own(const char *name, char *text, size_t bytes, struct pd_error *err)
+static int check_own(const char *name, char *text, size_t bytes, uint64_t *checksum_p,
+		     struct pd_error *err)
 {
 	char *at = own_checksum(text), was[PD_CHECKSUM_DIGITS + 1], is[PD_CHECKSUM_DIGITS + 1];
 	uint64_t found;
@@ -291,7 +272,7 @@ static int check_own(const char *name, char *text, size_t bytes, struct pd_error
 	memcpy(was, at, PD_CHECKSUM_DIGITS);
 	was[PD_CHECKSUM_DIGITS] = 0;
 	memcpy(at, NO_CHECKSUM, PD_CHECKSUM_DIGITS);
-	found = pd_checksum(0, text, bytes);
+	*checksum_p = found = pd_checksum(0, text, bytes);
 	if (strcmp(pd_checksum_text(found, is), was) == 0)
 		return 0;
 	return pd_error_input(err, "%s: damaged, or changed since it was written: checksum %s, "
@@ -332,7 +313,7 @@ int pd_checkpoint_info_read(const char *folder, struct pd_checkpoint_info *info_
 		json_decref(json);
 	}
 	if (status == 0 && info.checksums)
-		status = check_own(name, text, bytes, err);
+		status = check_own(name, text, bytes, &info.document_checksum, err);
 	free(text);
 	free(name);
 	if (status < 0)

@@ -16,9 +16,7 @@ char *pd_checkpoint_folder(const char *directory, int64_t step);
 /* Returns the step in a folder's name, -1 if it is not a checkpoint's. */
 int64_t pd_checkpoint_folder_step(const char *name);
 
-/* These write FOLDER/checkpoint.json and sync it, and read and check it. */
-int pd_checkpoint_info_write(const char *folder, const struct pd_checkpoint_info *info,
-			     struct pd_error *err);
+/* Reads and checks FOLDER/checkpoint.json. */
 int pd_checkpoint_info_read(const char *folder, struct pd_checkpoint_info *info_p,
 			    struct pd_error *err);
 

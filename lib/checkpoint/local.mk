@@ -7,4 +7,5 @@ lib_libpd_a_SOURCES += \
 	lib/checkpoint/open.c \
 	lib/checkpoint/safetensors.c lib/checkpoint/safetensors.h \
 	lib/checkpoint/safetensors_write.c \
-	lib/checkpoint/stage.c lib/checkpoint/stage.h
+	lib/checkpoint/stage.c lib/checkpoint/stage.h \
+	lib/checkpoint/transfer.c

@@ -23,8 +23,8 @@
 #define PAUSE_NS 1000000
 
 struct pd_checkpoint_lock {
-	char *directory, *path, *what;
-	int fd;
+	char *directory, *path, *what, *run;
+	int keeper, fd;
 	bool made;                      /* this process created the directory */
 };
 
@@ -60,6 +60,10 @@ static void write_note(const struct pd_checkpoint_lock *lock)
 	strftime(since, sizeof(since), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
 	note = json_pack("{s:s, s:I, s:s, s:s}", "host", host, "pid", (json_int_t)getpid(),
 			 "since", since, "what", lock->what);
+	if (*lock->run) {
+		json_object_set_new(note, "run", json_string(lock->run));
+		json_object_set_new(note, "keeper", json_integer(lock->keeper));
+	}
 	text = note ? json_dumps(note, 0) : NULL;
 	json_decref(note);
 	/*
@@ -81,19 +85,20 @@ static json_t *read_note(int fd)
 	return bytes > 0 ? json_loadb(text, (size_t)bytes, 0, NULL) : NULL;
 }
 
-char *pd_checkpoint_lock_note(const char *directory)
+int pd_checkpoint_keeper(const char *directory, const char *run)
 {
-	char *path = pd_format("%s/" LOCK_FILE, directory), text[NOTE_BYTES_MOST + 1];
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	ssize_t bytes = fd < 0 ? -1 : pread(fd, text, NOTE_BYTES_MOST, 0);
+	char *path = pd_format("%s/" LOCK_FILE, directory);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), keeper = -1;
+	json_t *note = fd < 0 ? NULL : read_note(fd);
+	const char *found = json_string_value(json_object_get(note, "run"));
 
-	free(path);
+	if (found && strcmp(found, run) == 0)
+		keeper = (int)json_integer_value(json_object_get(note, "keeper"));
+	json_decref(note);
 	if (fd >= 0)
 		close(fd);
-	if (bytes <= 0)
-		return NULL;
-	text[bytes] = 0;
-	return pd_strdup(text);
+	free(path);
+	return keeper;
 }
 
 /* Returns "process 4711 on node3, since 2026-11-22T13:44:06Z, with plan.json"; free() it. */
@@ -202,13 +207,13 @@ static int take(struct pd_checkpoint_lock *lock, struct pd_error *err)
 }
 
 struct pd_checkpoint_lock *pd_checkpoint_lock(const char *directory, const char *what,
-					      struct pd_error *err)
+					      const char *run, int keeper, struct pd_error *err)
 {
 	struct pd_checkpoint_lock *lock = pd_zalloc(sizeof(*lock));
 
 	*lock = (struct pd_checkpoint_lock){
 		.directory = pd_strdup(directory), .path = pd_format("%s/" LOCK_FILE, directory),
-		.what = pd_strdup(what), .fd = -1,
+		.what = pd_strdup(what), .run = pd_strdup(run), .keeper = keeper, .fd = -1,
 	};
 	/* Creating a folder and removing it shows that checkpoints can be written. */
 	if (take(lock, err) < 0 || pd_checkpoint_begin(directory, 0, err) < 0) {
@@ -252,5 +257,6 @@ void pd_checkpoint_unlock(struct pd_checkpoint_lock *lock)
 	free(lock->directory);
 	free(lock->path);
 	free(lock->what);
+	free(lock->run);
 	free(lock);
 }

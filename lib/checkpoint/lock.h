@@ -18,19 +18,19 @@ struct pd_checkpoint_lock;
  * can be created there.  If the file system has no locks, it says so on standard error and
  * continues without.  Errors count as failed: another process has the lock, or nothing can be
  * written there.
+ *
+ * A run of several hosts gives its own name, equal nowhere else, and which rank keeps this folder,
+ * 0 for the first process; pd_checkpoint_keeper() finds both there.  Otherwise run is "".
  */
 struct pd_checkpoint_lock *pd_checkpoint_lock(const char *directory, const char *what,
-					      struct pd_error *err);
+					      const char *run, int keeper, struct pd_error *err);
 /*
  * Checks before a checkpoint that the lock is still held.  If the directory was removed, it is
  * created and locked again.  Errors count as failed: another process has taken the lock.
  */
 int pd_checkpoint_lock_keep(struct pd_checkpoint_lock *lock, struct pd_error *err);
-/*
- * Returns what the holder of a directory's lock has written there, as seen from this process; free()
- * it.  NULL: there is nothing.
- */
-char *pd_checkpoint_lock_note(const char *directory);
+/* Returns the rank that keeps this folder for that run; -1: none. */
+int pd_checkpoint_keeper(const char *directory, const char *run);
 /*
  * Releases the lock, and removes a directory that pd_checkpoint_lock() created if it is empty. 
  * NULL is allowed.

@@ -29,7 +29,8 @@ void pd_checkpoint_close(struct pd_checkpoint *ck)
 	free(ck);
 }
 
-static int open_stages(struct pd_checkpoint *ck, struct pd_error *err)
+/* part: stages that cannot be opened are left out. */
+static int open_stages(struct pd_checkpoint *ck, bool part, struct pd_error *err)
 {
 	ck->stages = pd_calloc((size_t)ck->info.stage_count, sizeof(*ck->stages));
 	for (int i = 0; i < ck->info.stage_count; i++) {
@@ -39,14 +40,18 @@ static int open_stages(struct pd_checkpoint *ck, struct pd_error *err)
 		ck->stages[i] = pd_safetensors_open(path, err);
 		free(path);
 		free(name);
-		if (!ck->stages[i] || pd_stage_check(ck->stages[i], &ck->info, i, err) < 0)
+		if (ck->stages[i] && pd_stage_check(ck->stages[i], &ck->info, i, err) == 0)
+			continue;
+		if (!part)
 			return -1;
+		pd_safetensors_close(ck->stages[i]);
+		ck->stages[i] = NULL;
 	}
 	return 0;
 }
 
-struct pd_checkpoint *pd_checkpoint_open(const char *directory, int64_t step,
-					 struct pd_error *err)
+static struct pd_checkpoint *open_some(const char *directory, int64_t step, bool part,
+				       struct pd_error *err)
 {
 	struct pd_checkpoint *ck = pd_zalloc(sizeof(*ck));
 
@@ -59,11 +64,28 @@ struct pd_checkpoint *pd_checkpoint_open(const char *directory, int64_t step,
 			       ck->info.step);
 		goto fail;
 	}
-	if (open_stages(ck, err) == 0)
+	if (open_stages(ck, part, err) == 0)
 		return ck;
 fail:
 	pd_checkpoint_close(ck);
 	return NULL;
+}
+
+struct pd_checkpoint *pd_checkpoint_open(const char *directory, int64_t step,
+					 struct pd_error *err)
+{
+	return open_some(directory, step, false, err);
+}
+
+struct pd_checkpoint *pd_checkpoint_open_part(const char *directory, int64_t step,
+					      struct pd_error *err)
+{
+	return open_some(directory, step, true, err);
+}
+
+bool pd_checkpoint_holds(const struct pd_checkpoint *ck, int stage)
+{
+	return ck->stages[stage] && pd_stage_verify(ck->stages[stage], &ck->info, stage, NULL) == 0;
 }
 
 int pd_checkpoint_verify(const struct pd_checkpoint *ck, struct pd_error *err)
@@ -97,9 +119,9 @@ static int64_t highest(const char *directory, int64_t below, struct pd_error *er
 	return best;
 }
 
-int64_t pd_checkpoint_highest(const char *directory)
+int64_t pd_checkpoint_highest(const char *directory, int64_t below)
 {
-	return highest(directory, INT64_MAX, NULL);
+	return highest(directory, below, NULL);
 }
 
 struct passed {
@@ -143,20 +165,29 @@ const struct pd_checkpoint_info *pd_checkpoint_info(const struct pd_checkpoint *
 	return &ck->info;
 }
 
-const struct pd_checkpoint_stage *pd_checkpoint_stage_of(const struct pd_checkpoint *ck,
-							 const char *layer)
+int pd_checkpoint_stage_number(const struct pd_checkpoint *ck, const char *layer)
 {
 	for (int i = 0; i < ck->info.stage_count; i++)
 		for (int k = 0; k < ck->info.stages[i].layer_count; k++)
 			if (strcmp(ck->info.stages[i].layers[k], layer) == 0)
-				return &ck->info.stages[i];
-	return NULL;
+				return i;
+	return -1;
+}
+
+const struct pd_checkpoint_stage *pd_checkpoint_stage_of(const struct pd_checkpoint *ck,
+							 const char *layer)
+{
+	int number = pd_checkpoint_stage_number(ck, layer);
+
+	return number < 0 ? NULL : &ck->info.stages[number];
 }
 
 /* Returns the stage that has a tensor, -1 if none has it. */
 static int find(const struct pd_checkpoint *ck, const char *name, const struct pd_tensor **tensor_p)
 {
 	for (int i = 0; i < ck->info.stage_count; i++) {
+		if (!ck->stages[i])
+			continue;
 		*tensor_p = pd_safetensors_find(ck->stages[i], name);
 		if (*tensor_p)
 			return i;

@@ -4,6 +4,11 @@
  * supervisor sends job, connect, stop (freeze and report your place), stop_at, write (a
  * checkpoint's stage), exit.  A rank sends ready, staged (why transfers are), alive, losses,
  * updated, reached, exported, saved, done, error.
+ *
+ * Before the job, on several hosts, the supervisor asks about folders of checkpoints: folder (whose
+ * is it?), look (what is in one?), send and receive (a stage's file), received (all of it was sent);
+ * a rank answers folder, holds, sent, has.  Who keeps a folder is also told publish and prune, and
+ * answers published.
  */
 #ifndef PD_RUN_INTERNAL_H
 #define PD_RUN_INTERNAL_H
@@ -22,6 +27,7 @@
 #include <signal.h>
 
 #define SECOND_NS INT64_C(1000000000)
+#define SILENCE_NS (10 * SECOND_NS)     /* a rank that is silent for so long hangs */
 
 /* ---- a rank ---- */
 
@@ -39,8 +45,17 @@ struct rank_part {
 	int64_t exported;               /* the last checkpoint step that the supervisor was told of */
 };
 
+/* The folder of checkpoints that a rank sees. */
+struct rank_folder {
+	char *directory;
+	int keeper;                     /* the rank that keeps it; 0: it is the first process's */
+	struct pd_checkpoint_lock *lock; /* of the rank that keeps it, unless that is 0 */
+	struct pd_file coming;          /* a stage's file that is received */
+};
+
 struct rank {
 	int number;
+	struct rank_folder folder;
 	struct pd_channel channel;
 	struct pd_heartbeat heartbeat;
 	struct pd_gate gate;
@@ -94,6 +109,12 @@ int rank_connect(struct rank *rank, const json_t *message, struct pd_error *err)
 /* begin.c: sets the initial parameters, random or from the job's file */
 int rank_begin_weights(struct rank *rank, struct pd_error *err);
 
+/* folder.c: returns 1 if the message was about a folder of checkpoints and is done, else 0 */
+int rank_folder_message(struct rank *rank, const json_t *message, struct pd_error *err);
+/* Makes the unfinished folder of a checkpoint, where that is not the supervisor's. */
+int rank_folder_begin(struct rank *rank, int64_t step, struct pd_error *err);
+void rank_folder_release(struct rank *rank);
+
 /* messages.c: reads pending messages; reports now and then; sleeps until something happens */
 int rank_read_messages(struct rank *rank, struct pd_error *err);
 int rank_say_alive(struct rank *rank);
@@ -105,6 +126,7 @@ struct watched {
 	int trace;                      /* its part of the trace, a file without a name; -1: none */
 	int trace_lost;                 /* the errno of writing that, or 0 */
 	json_t *address;
+	int keeper;                     /* the rank that keeps the folder it sees; 0: the supervisor */
 	int64_t memory_bytes, threads;
 	int64_t heard_ns;               /* time of its last message; this and moved_ns by pd_awake */
 	int64_t retired;
@@ -126,6 +148,7 @@ struct supervisor {
 	struct pd_schedule *schedule;
 	struct watched *ranks;
 	int count, ready, done, reached;
+	int keepers;                    /* ranks that keep folders of their hosts */
 	struct pd_run_report report;
 	struct pending *pending;        /* incomplete checkpoints (pending.c) */
 	size_t pending_count, pending_capacity;
@@ -155,8 +178,22 @@ void supervisor_ask_stop(struct supervisor *s);
 int supervisor_exported(struct supervisor *s, const json_t *message, struct pd_error *err);
 int supervisor_saved(struct supervisor *s, const json_t *message, struct pd_error *err);
 bool supervisor_writes(const struct supervisor *s);
+int supervisor_published(struct supervisor *s, const json_t *message, struct pd_error *err);
 /* Abandons the checkpoint that is being written, and frees all. */
 void supervisor_forget_pending(struct supervisor *s);
+
+/*
+ * folders.c: finds out who sees which folder of checkpoints.  A job that resumes then finds its
+ * checkpoint, and brings files to where they are needed; one that gathers brings all together.
+ */
+int supervisor_find_folders(struct supervisor *s, struct pd_error *err);
+/* Tells a keeper to name an unfinished checkpoint, with this document. */
+json_t *supervisor_publish_message(int64_t step, const char *document);
+/* Tells whether rank r keeps a folder that is not the supervisor's. */
+static inline bool supervisor_keeps(const struct supervisor *s, int r)
+{
+	return r > 0 && s->ranks[r].keeper == r;
+}
 
 /* watch.c: waits until all ranks are done; until all have ended; ends early if at_once is set */
 int supervisor_watch(struct supervisor *s, struct pd_error *err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/job.h"
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/file.h"
 #include "base/mem.h"
@@ -92,12 +93,7 @@ json_t *pd_job_json(const struct pd_job *job, int rank, const struct pd_seat *se
 
 	if (job->init)
 		json_object_set_new(value, "init", json_string(job->init));
-	if (job->checkpoint && seat->hosts > 1) {
-		char *note = pd_checkpoint_lock_note(job->checkpoint);
-
-		json_object_set_new(value, "lock_note", json_string(note ? note : ""));
-		free(note);
-	}
+	json_object_set_new(value, "apart", json_boolean(job->apart));
 	json_object_set_new(value, "tf32", json_boolean(job->tf32));
 	if (job->transport)
 		json_object_set_new(value, "transport", json_string(job->transport));
@@ -130,7 +126,7 @@ struct pd_job *pd_job_parse(json_t *value, struct pd_error *err)
 
 	job->json = json_incref(value);
 	job->init = json_string_value(json_object_get(value, "init"));
-	job->lock_note = json_string_value(json_object_get(value, "lock_note"));
+	job->apart = json_is_true(json_object_get(value, "apart"));
 	job->tf32 = json_is_true(json_object_get(value, "tf32"));
 	job->transport = json_string_value(json_object_get(value, "transport"));
 	if (json_unpack(value, "{s:s, s?s, s?s, s?s, s:I, s:I, s:I, s:I, s:I, s:o, s:b, s:I}",
@@ -214,14 +210,14 @@ int pd_job_data(struct pd_job *job, struct pd_dataset *train_p, struct pd_datase
 /* Refuses to overwrite checkpoints that exist, whole or damaged. */
 static int check_fresh(const struct pd_job *job, struct pd_error *err)
 {
-	int64_t step = pd_checkpoint_highest(job->checkpoint);
+	int64_t step = pd_checkpoint_highest(job->checkpoint, INT64_MAX);
 
 	return step < 0 ? 0 : pd_error_input(err, "%s: holds checkpoints, the newest of step %" PRId64
 					     ": --resume goes on from them, or give another "
 					     "directory", job->checkpoint, step);
 }
 
-static void pass_over(void *context, int64_t step, const struct pd_error *why)
+void pd_job_pass_over(void *context, int64_t step, const struct pd_error *why)
 {
 	struct pd_job *job = context;
 
@@ -238,7 +234,7 @@ static struct pd_checkpoint *open_resumed(struct pd_job *job, struct pd_error *e
 	struct pd_checkpoint *ck;
 
 	if (job->resume_step < 0)
-		return pd_checkpoint_newest(job->checkpoint, pass_over, job, err);
+		return pd_checkpoint_newest(job->checkpoint, pd_job_pass_over, job, err);
 	ck = pd_checkpoint_open(job->checkpoint, job->resume_step, err);
 	if (!ck || pd_checkpoint_verify(ck, err) < 0) {
 		pd_checkpoint_close(ck);
@@ -318,23 +314,24 @@ static int note_cut(const struct pd_job *job, const struct pd_checkpoint *ck, st
 	return 0;
 }
 
-static int check_resume(struct pd_job *job, struct pd_error *err)
+int pd_job_go_on(struct pd_job *job, const struct pd_checkpoint *ck, struct pd_error *err)
 {
-	struct pd_checkpoint *ck = open_resumed(job, err);
-	const struct pd_checkpoint_info *info;
-	int status;
+	const struct pd_checkpoint_info *info = pd_checkpoint_info(ck);
+	int status = check_same_run(job, info, err);
 
-	if (!ck)
-		return -1;
-	info = pd_checkpoint_info(ck);
-	status = check_same_run(job, info, err);
 	job->resume_step = info->step;
 	if (status == 0 && !job->quiet)
 		pd_say("%s: goes on from step %" PRId64 "%s", job->checkpoint, info->step,
 		       info->checksums ? "" : ", whose checkpoint is of an earlier version and has no"
 		       " checksums: damaged numbers in it would not be noticed");
-	if (status == 0)
-		status = note_cut(job, ck, err);
+	return status < 0 ? -1 : note_cut(job, ck, err);
+}
+
+int pd_job_resume(struct pd_job *job, struct pd_error *err)
+{
+	struct pd_checkpoint *ck = open_resumed(job, err);
+	int status = ck ? pd_job_go_on(job, ck, err) : -1;
+
 	pd_checkpoint_close(ck);
 	return status;
 }
@@ -350,24 +347,35 @@ static int check_init(const struct pd_job *job, struct pd_error *err)
 	return initial ? 0 : pd_error_prefix(err, "--init");
 }
 
+char *pd_job_what(const struct pd_job *job)
+{
+	return pd_format("%s (%s)", job->file, job->plan->profile->name);
+}
+
 /*
  * Locks the directory of checkpoints for this run.  It is made, except for a resume, where it must
  * exist.
  */
 static int claim_checkpoints(struct pd_job *job, bool resume, struct pd_error *err)
 {
-	char *what;
+	char *what, host[64] = "";
 
 	if (!job->checkpoint)
 		return 0;
+	gethostname(host, sizeof(host) - 1);
+	job->run = job->several ? pd_format("%s-%ld-%" PRId64, host, (long)getpid(), pd_now_ns())
+				: pd_strdup("");
 	if (!resume || access(job->checkpoint, F_OK) == 0) {
-		what = pd_format("%s (%s)", job->file, job->plan->profile->name);
-		job->lock = pd_checkpoint_lock(job->checkpoint, what, err);
+		what = pd_job_what(job);
+		job->lock = pd_checkpoint_lock(job->checkpoint, what, job->run, 0, err);
 		free(what);
 		if (!job->lock)
 			return -1;
 	}
-	return resume ? check_resume(job, err) : check_fresh(job, err);
+	job->awaits = resume && job->lock && job->several;
+	if (job->awaits)
+		return 0;
+	return resume ? pd_job_resume(job, err) : check_fresh(job, err);
 }
 
 /* Refuses lists that the checker accepts but no worker executes. */

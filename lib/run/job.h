@@ -11,6 +11,7 @@
 #define PD_RUN_JOB_H
 
 #include "base/file.h"
+#include "checkpoint/checkpoint.h"
 #include "data/dataset.h"
 #include "plan/plan.h"
 #include "schedule/list.h"
@@ -33,8 +34,13 @@ struct pd_job {
 	const char *transport;          /* provider between devices; NULL: auto */
 	const char *data;               /* directory; NULL: synthetic data */
 	const char *checkpoint;         /* directory, or NULL */
-	const char *lock_note;          /* what the supervisor sees there (pd_checkpoint_lock_note) */
 	struct pd_checkpoint_lock *lock; /* of that directory; the supervisor's, else NULL */
+	/* where processes of several hosts were started, which may have folders of their own: */
+	bool several;
+	char *run;                      /* its name in locks (pd_checkpoint_lock); owned */
+	bool awaits;                    /* ranks must say what they hold before it can go on */
+	bool apart;                     /* hosts have folders of their own */
+	const char *gather;             /* brings a checkpoint together here, and trains nothing */
 	const char *file;               /* the plan's file, for messages */
 	bool quiet;                     /* does not say from which checkpoint it goes on */
 	int64_t *passed_over;           /* steps of damaged checkpoints, highest first; owned */
@@ -75,8 +81,9 @@ int pd_job_data(struct pd_job *job, struct pd_dataset *train_p, struct pd_datase
 /*
  * Checks, before anything is started, that this plan can be run on this data, that the schedule is
  * right (PD_EXIT_NO), and that the directory of checkpoints is free and writable.  A job that
- * resumes has the step in resume_step, or -1 for the newest checkpoint.  Sets resume_step, the
- * counts of minibatches, and lock and trace_file, which the caller gives back even after an error.
+ * resumes has the step in resume_step, or -1 for the newest checkpoint.  Sets resume_step, or awaits,
+ * the counts of minibatches, and lock, run and trace_file, which the caller gives back even after an
+ * error.
  */
 int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err);
 
@@ -110,6 +117,15 @@ struct pd_position {
 	bool evaluate_next;
 	int64_t base;
 };
+
+/* Says which run this is, to those who find its lock; free() it. */
+char *pd_job_what(const struct pd_job *job);
+/* Finds and verifies the checkpoint of resume_step, or the newest, in one folder with all stages. */
+int pd_job_resume(struct pd_job *job, struct pd_error *err);
+/* Goes on from a checkpoint if it is of the same run: sets resume_step. */
+int pd_job_go_on(struct pd_job *job, const struct pd_checkpoint *ck, struct pd_error *err);
+/* Notes and says that the checkpoint of a step is passed over. */
+void pd_job_pass_over(void *job, int64_t step, const struct pd_error *why);
 
 void pd_job_begin(const struct pd_job *job, struct pd_position *position);
 /*

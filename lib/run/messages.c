@@ -48,6 +48,8 @@ static int write_checkpoint(struct rank *rank, int64_t step, struct pd_error *er
 {
 	int64_t at = pd_job_microbatches(rank->job, step);
 
+	if (rank_folder_begin(rank, step, err) < 0)
+		return -1;
 	for (int i = 0; i < rank->part_count; i++) {
 		char text[PD_CHECKSUM_DIGITS + 1];
 		uint64_t checksum;
@@ -82,6 +84,8 @@ static int handle(struct rank *rank, json_t *message, struct pd_error *err)
 		pd_heartbeat_end(&rank->heartbeat);
 	} else if (pd_message_is(message, "exit")) {
 		rank->exit = true;
+	} else {
+		status = rank_folder_message(rank, message, err) < 0 ? -1 : 0;
 	}
 	json_decref(message);
 	return status;

@@ -16,10 +16,12 @@
 struct pending {
 	int64_t step;                   /* -1: unused */
 	int exported, saved;
+	int unpublished;                /* keepers that have yet to publish it */
 	bool writing;
 	json_t **versions;              /* one per stage */
 	uint64_t *checksums;            /* one per stage that has saved */
 	json_t *scales;                 /* from the first stage, equal at all; or NULL */
+	struct pd_checkpoint_info info; /* once all stages have saved */
 };
 
 static struct pending *pending_of(struct supervisor *s, int64_t step)
@@ -124,10 +126,12 @@ static int kept(const struct supervisor *s, int64_t step)
 	return count;
 }
 
-static int finish_checkpoint(struct supervisor *s, struct pending *p, struct pd_error *err)
+static void fill_info(const struct supervisor *s, struct pending *p)
 {
 	const struct pd_job *job = s->job;
-	struct pd_checkpoint_info info = {
+	struct pd_checkpoint_info *info = &p->info;
+
+	*info = (struct pd_checkpoint_info){
 		.step = p->step, .epoch = p->step / job->epoch_minibatches,
 		.minibatch = p->step % job->epoch_minibatches, .seed = (uint64_t)job->seed,
 		.batch_size = pd_job_microbatches(job, job->plan->profile->batch_size),
@@ -136,28 +140,64 @@ static int finish_checkpoint(struct supervisor *s, struct pending *p, struct pd_
 		.optimizer = describe_optimizer(&job->optimizer),
 		.stage_count = job->plan->stage_count,
 	};
-	int status;
-
 	if (p->scales)
-		json_object_set_new(info.optimizer, "scales", p->scales);
+		json_object_set_new(info->optimizer, "scales", p->scales);
 	p->scales = NULL;
-	info.stages = pd_calloc((size_t)info.stage_count, sizeof(*info.stages));
-	for (int i = 0; i < info.stage_count; i++) {
-		fill_stage(s, i, p->versions[i], &info.stages[i]);
-		info.stages[i].checksum = p->checksums[i];
+	info->stages = pd_calloc((size_t)info->stage_count, sizeof(*info->stages));
+	for (int i = 0; i < info->stage_count; i++) {
+		fill_stage(s, i, p->versions[i], &info->stages[i]);
+		info->stages[i].checksum = p->checksums[i];
+		info->stages[i].elsewhere = s->ranks[job->plan->stages[i].ranks[0]].keeper != 0;
 		json_decref(p->versions[i]);
 		p->versions[i] = NULL;
 	}
-	status = pd_checkpoint_finish(job->checkpoint, &info, kept(s, p->step), err);
-	pd_checkpoint_info_release(&info);
+}
+
+/* Completes it here, once all other folders have it; then older ones may go there. */
+static int finish_checkpoint(struct supervisor *s, struct pending *p, struct pd_error *err)
+{
+	const struct pd_job *job = s->job;
+	int keep = kept(s, p->step), status;
+
+	status = pd_checkpoint_finish(job->checkpoint, &p->info, keep, err);
+	pd_checkpoint_info_release(&p->info);
 	if (status == 0) {
 		s->last_checkpoint = p->step;
 		pd_run_report_checkpoint(&s->report, job->checkpoint, p->step);
 	}
+	for (int r = 0; r < s->count && status == 0; r++)
+		if (supervisor_keeps(s, r))
+			supervisor_tell(s, r, json_pack("{s:s, s:I, s:i}", "event", "prune", "step",
+							(json_int_t)p->step, "keep", keep));
 	p->step = -1;
 	p->exported = p->saved = 0;
 	p->writing = false;
 	return status < 0 ? -1 : write_next(s, err);
+}
+
+/* All stages are written: every other folder gets the document and its name. */
+static int publish(struct supervisor *s, struct pending *p, struct pd_error *err)
+{
+	size_t bytes;
+	char *document;
+
+	fill_info(s, p);
+	p->unpublished = s->keepers;
+	if (s->keepers == 0)
+		return finish_checkpoint(s, p, err);
+	document = pd_checkpoint_info_text(&p->info, &bytes);
+	for (int r = 0; r < s->count; r++)
+		if (supervisor_keeps(s, r))
+			supervisor_tell(s, r, supervisor_publish_message(p->step, document));
+	free(document);
+	return 0;
+}
+
+int supervisor_published(struct supervisor *s, const json_t *message, struct pd_error *err)
+{
+	struct pending *p = pending_of(s, json_integer_value(json_object_get(message, "step")));
+
+	return p && --p->unpublished == 0 ? finish_checkpoint(s, p, err) : 0;
 }
 
 int supervisor_exported(struct supervisor *s, const json_t *message, struct pd_error *err)
@@ -183,7 +223,7 @@ int supervisor_saved(struct supervisor *s, const json_t *message, struct pd_erro
 		pd_checksum_parse(json_string_value(json_object_get(message, "checksum")),
 				  &p->checksums[json_integer_value(json_object_get(message, "stage"))]);
 	if (p && ++p->saved == s->job->plan->stage_count)
-		return finish_checkpoint(s, p, err);
+		return publish(s, p, err);
 	return 0;
 }
 
@@ -205,6 +245,7 @@ void supervisor_forget_pending(struct supervisor *s)
 		for (int k = 0; k < s->job->plan->stage_count; k++)
 			json_decref(p->versions[k]);
 		json_decref(p->scales);
+		pd_checkpoint_info_release(&p->info);
 		free(p->versions);
 		free(p->checksums);
 	}

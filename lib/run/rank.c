@@ -312,7 +312,8 @@ static void tear_down(struct rank *rank)
 		free(part->shares);
 		free(part->gathered);
 	}
-	pd_worker_free(rank->worker);
+	if (rank->worker)
+		pd_worker_free(rank->worker);
 	for (int i = 0; i < rank->part_count; i++) {
 		if (rank->parts[i].loader)
 			pd_loader_close(rank->parts[i].loader);
@@ -333,8 +334,28 @@ static void tear_down(struct rank *rank)
 	pd_job_free(rank->job);
 	if (rank->trace)
 		fclose(rank->trace);
+	rank_folder_release(rank);
 	pd_gate_release(&rank->gate);
 	pd_channel_release(&rank->channel);
+}
+
+/* Does what the supervisor asks about folders of checkpoints.  Returns the message behind that. */
+static json_t *before_job(struct rank *rank, struct pd_error *err)
+{
+	json_t *message;
+	int mine;
+
+	do {
+		if (pd_channel_wait(&rank->channel, -1, &message) < 0) {
+			pd_error_failed(err, "the launcher is gone");
+			return NULL;
+		}
+		mine = rank_folder_message(rank, message, err);
+		if (mine == 0)
+			return message;
+		json_decref(message);
+	} while (mine > 0);
+	return NULL;
 }
 
 static int run(struct rank *rank, const struct pd_rank_task *other, struct pd_error *err)
@@ -343,8 +364,14 @@ static int run(struct rank *rank, const struct pd_rank_task *other, struct pd_er
 	int status;
 
 	pd_heartbeat_begin(&rank->heartbeat, &rank->channel);
-	if (pd_channel_wait(&rank->channel, -1, &message) < 0)
-		return pd_error_failed(err, "the launcher is gone");
+	message = before_job(rank, err);
+	if (!message)
+		return -1;
+	if (pd_message_is(message, "exit")) {
+		pd_heartbeat_end(&rank->heartbeat);
+		json_decref(message);
+		return 0;
+	}
 	if (pd_message_is(message, other->event)) {
 		pd_heartbeat_end(&rank->heartbeat);
 		status = other->run(&rank->channel, message, err);

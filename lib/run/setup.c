@@ -4,7 +4,6 @@
 
 #include "base/mem.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/lock.h"
 #include "device/rehearse.h"
 #include "launch/process.h"
 #include "schedule/peers.h"
@@ -189,8 +188,9 @@ static int open_device(struct rank *rank, struct pd_error *err)
 
 static int restore_weights(struct rank *rank, struct pd_error *err)
 {
-	struct pd_checkpoint *ck = pd_checkpoint_open(rank->job->checkpoint,
-						      rank->job->resume_step, err);
+	struct pd_checkpoint *ck = rank->job->apart
+		? pd_checkpoint_open_part(rank->job->checkpoint, rank->job->resume_step, err)
+		: pd_checkpoint_open(rank->job->checkpoint, rank->job->resume_step, err);
 	int status = 0;
 
 	if (!ck)
@@ -271,23 +271,6 @@ static void set_parts(struct rank *rank)
 							    : pd_job_first(rank->job) };
 }
 
-/* Every stage's file must be where the supervisor names the folder that they are in. */
-static int check_shared(const struct rank *rank, struct pd_error *err)
-{
-	const struct pd_job *job = rank->job;
-	char *note;
-	bool shared;
-
-	if (!job->checkpoint || !job->lock_note)
-		return 0;
-	note = pd_checkpoint_lock_note(job->checkpoint);
-	shared = note && strcmp(note, job->lock_note) == 0;
-	free(note);
-	return shared ? 0 : pd_error_input(err, "--checkpoint: %s on host %s is not the folder of the "
-					   "first host: expected one that all hosts share",
-					   job->checkpoint, job->seat.host);
-}
-
 int rank_set_up(struct rank *rank, json_t *message, struct pd_error *err)
 {
 	const struct pd_profile *profile;
@@ -304,8 +287,6 @@ int rank_set_up(struct rank *rank, json_t *message, struct pd_error *err)
 	set_parts(rank);
 	if (!profile->model)
 		return pd_error_input(err, "the plan's profile has no model: nothing to run");
-	if (check_shared(rank, err) < 0)
-		return -1;
 	pd_mem_for("the data set");
 	return pd_job_data(rank->job, &rank->train, &rank->test, err) < 0 ||
 	       open_device(rank, err) < 0 || open_trace(rank, err) < 0 ||

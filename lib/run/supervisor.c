@@ -184,6 +184,8 @@ static int on_message(struct supervisor *s, int r, const json_t *message, struct
 		return supervisor_exported(s, message, err);
 	} else if (pd_message_is(message, "saved")) {
 		return supervisor_saved(s, message, err);
+	} else if (pd_message_is(message, "published")) {
+		return supervisor_published(s, message, err);
 	} else if (pd_message_is(message, "done")) {
 		if (supervisor_has_trace(s, r, err) < 0)
 			return -1;
@@ -222,10 +224,16 @@ static int start_all(struct supervisor *s, struct pd_error *err)
 		if (supervisor_open_trace(s, r, err) < 0 ||
 		    launcher->ops->start(launcher, r, err) < 0)
 			return -1;
-		supervisor_receive_trace(s, r);
-		w->heard_ns = pd_awake_ns(&s->awake);
 		w->phase = -1;
-		supervisor_tell(s, r, pd_job_json(s->job, r, launcher->ops->seat(launcher, r)));
+	}
+	if (supervisor_find_folders(s, err) < 0)
+		return -1;
+	for (int r = 0; r < s->count; r++) {
+		supervisor_receive_trace(s, r);
+		s->ranks[r].heard_ns = pd_awake_ns(&s->awake);
+		if (!s->job->gather)
+			supervisor_tell(s, r, pd_job_json(s->job, r,
+							  launcher->ops->seat(launcher, r)));
 	}
 	return 0;
 }
@@ -238,15 +246,15 @@ static int supervise(struct supervisor *s, struct pd_error *err)
 
 	pd_run_report_starting(&s->report, 0, s->count, s->how->quiet);
 	status = start_all(s, err);
-	if (status == 0)
+	if (status == 0 && !s->job->gather)
 		status = supervisor_watch(s, err);
-	if (status == 0 && s->connected && !s->at_once)
+	if (status == 0 && (s->connected || s->job->gather) && !s->at_once)
 		status = supervisor_settle(s, err);
 	for (int r = 0; r < s->count; r++) {
 		s->launcher->ops->kill(s->launcher, r);
 		memory[r] = s->ranks[r].memory_bytes;
 	}
-	in_order = status == 0 && !s->at_once;
+	in_order = status == 0 && !s->at_once && !s->job->gather;
 	if (in_order && !s->connected)  /* stopped before anything was trained */
 		pd_run_report_begin(&s->report, s->job, s->how->report_every, s->how->quiet);
 	if (in_order)

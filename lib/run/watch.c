@@ -12,8 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SILENCE_NS (10 * SECOND_NS)     /* a rank that is silent for so long hangs */
-
 static int check_silence(struct supervisor *s, struct pd_error *err)
 {
 	int64_t now = pd_awake_ns(&s->awake), patience = s->how->timeout_s * SECOND_NS;

@@ -30,7 +30,7 @@ static struct other start(const char *directory, bool child)
 		pd_bug("pipe");
 	other.pid = fork();
 	if (other.pid == 0) {
-		struct pd_checkpoint_lock *lock = pd_checkpoint_lock(directory, "plan.json (net)", NULL);
+		struct pd_checkpoint_lock *lock = pd_checkpoint_lock(directory, "plan.json (net)", "", 0, NULL);
 
 		if (child && fork() == 0) {
 			close(fd[1]);
@@ -63,7 +63,7 @@ static void end(struct other *other)
 
 static bool taken(const char *directory, struct pd_error *err)
 {
-	struct pd_checkpoint_lock *lock = pd_checkpoint_lock(directory, "another", err);
+	struct pd_checkpoint_lock *lock = pd_checkpoint_lock(directory, "another", "", 0, err);
 
 	pd_checkpoint_unlock(lock);
 	return lock;
@@ -161,7 +161,7 @@ static void test_removed(void)
 {
 	const char *directory = scratch_path("removed"), *file = scratch_path("removed/.lock");
 	struct pd_error err = { 0 };
-	struct pd_checkpoint_lock *lock = pd_checkpoint_lock(directory, "first", &err);
+	struct pd_checkpoint_lock *lock = pd_checkpoint_lock(directory, "first", "", 0, &err);
 	struct other other;
 
 	ok(lock && pd_checkpoint_lock_keep(lock, &err) == 0, "kept");
@@ -191,7 +191,7 @@ static void test_contest(void)
 			int met = 0, had = 0;
 
 			for (int i = 0; i < TURNS; i++) {
-				struct pd_checkpoint_lock *lock = pd_checkpoint_lock(directory, "turn",
+				struct pd_checkpoint_lock *lock = pd_checkpoint_lock(directory, "turn", "", 0,
 										     NULL);
 
 				if (!lock)

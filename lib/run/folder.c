@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The folder of checkpoints as a rank sees it.  It is that of the first process, whose lock it finds
+ * there; or its host has one of its own, which the first rank that locks it keeps.
+ */
+#include "run/internal.h"
+
+#include "base/checksum.h"
+#include "base/mem.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/lock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int64_t step_of(const json_t *message)
+{
+	return json_integer_value(json_object_get(message, "step"));
+}
+
+static int stage_of(const json_t *message)
+{
+	return (int)json_integer_value(json_object_get(message, "stage"));
+}
+
+static int find(struct rank *rank, const json_t *message, struct pd_error *err)
+{
+	struct rank_folder *folder = &rank->folder;
+	const char *run = json_string_value(json_object_get(message, "run"));
+
+	folder->directory = pd_strdup(json_string_value(json_object_get(message, "directory")));
+	folder->keeper = pd_checkpoint_keeper(folder->directory, run);
+	if (folder->keeper < 0)
+		folder->lock = pd_checkpoint_lock(folder->directory, json_string_value(
+				json_object_get(message, "what")), run, rank->number, err);
+	if (folder->lock)
+		folder->keeper = rank->number;
+	else if (folder->keeper < 0)    /* another rank may have been quicker */
+		folder->keeper = pd_checkpoint_keeper(folder->directory, run);
+	if (folder->keeper < 0)
+		return -1;
+	return say(rank, json_pack("{s:s, s:i, s:I}", "event", "folder", "keeper", folder->keeper,
+				   "highest", (json_int_t)pd_checkpoint_highest(folder->directory,
+										INT64_MAX)));
+}
+
+/* Says whether the same checkpoint is here, and which stages of it. */
+static int look(struct rank *rank, const json_t *message)
+{
+	const char *text = json_string_value(json_object_get(message, "checksum"));
+	struct pd_checkpoint *ck = pd_checkpoint_open_part(rank->folder.directory, step_of(message),
+							   NULL);
+	json_t *stages = json_array();
+	uint64_t checksum = 0;
+	bool same;
+
+	same = ck && pd_checksum_parse(text, &checksum) &&
+	       pd_checkpoint_info(ck)->document_checksum == checksum;
+	for (int i = 0; same && i < pd_checkpoint_info(ck)->stage_count; i++)
+		if (pd_checkpoint_holds(ck, i))
+			json_array_append_new(stages, json_integer(i));
+	pd_checkpoint_close(ck);
+	return say(rank, json_pack("{s:s, s:b, s:o}", "event", "holds", "document", (int)same,
+				   "stages", stages));
+}
+
+static int send_stage(struct rank *rank, const json_t *message, struct pd_error *err)
+{
+	FILE *to = pd_channel_stream(&rank->channel);
+	int status;
+
+	if (!to)
+		return pd_error_failed(err, "a stage's file cannot be sent: %s", strerror(errno));
+	status = pd_checkpoint_send(rank->folder.directory, step_of(message), stage_of(message), to,
+				    err);
+	fclose(to);
+	return status < 0 ? -1 : say(rank, json_pack("{s:s}", "event", "sent"));
+}
+
+static void take(void *file, const char *bytes, size_t count)
+{
+	fwrite(bytes, 1, count, ((struct pd_file *)file)->stream);      /* the commit finds a failure */
+}
+
+static int receive(struct rank *rank, const json_t *message, struct pd_error *err)
+{
+	pd_channel_on_bytes(&rank->channel, take, &rank->folder.coming);
+	return pd_checkpoint_receive(rank->folder.directory, step_of(message), stage_of(message),
+				     &rank->folder.coming, err);
+}
+
+static int received(struct rank *rank, const json_t *message, struct pd_error *err)
+{
+	const char *directory = rank->folder.directory;
+	int64_t step = step_of(message);
+	struct pd_checkpoint *ck = pd_checkpoint_open_part(directory, step, err);
+	int status = -1;
+
+	pd_channel_on_bytes(&rank->channel, NULL, NULL);
+	if (ck)
+		status = pd_checkpoint_received(directory, pd_checkpoint_info(ck), stage_of(message),
+						&rank->folder.coming, err);
+	pd_checkpoint_close(ck);
+	if (status == 0)
+		status = pd_checkpoint_adopt(directory, step, stage_of(message), err);
+	return status < 0 ? -1 : say(rank, json_pack("{s:s}", "event", "has"));
+}
+
+static int publish(struct rank *rank, const json_t *message, struct pd_error *err)
+{
+	const char *document = json_string_value(json_object_get(message, "document"));
+
+	if (pd_checkpoint_lock_keep(rank->folder.lock, err) < 0 ||
+	    pd_checkpoint_publish(rank->folder.directory, step_of(message), document,
+				  strlen(document), err) < 0)
+		return -1;
+	return say(rank, json_pack("{s:s, s:I}", "event", "published", "step",
+				   (json_int_t)step_of(message)));
+}
+
+static int handle(struct rank *rank, const json_t *message, struct pd_error *err)
+{
+	if (pd_message_is(message, "folder"))
+		return find(rank, message, err);
+	if (pd_message_is(message, "look"))
+		return look(rank, message);
+	if (pd_message_is(message, "send"))
+		return send_stage(rank, message, err);
+	if (pd_message_is(message, "receive"))
+		return receive(rank, message, err);
+	if (pd_message_is(message, "received"))
+		return received(rank, message, err);
+	if (pd_message_is(message, "publish"))
+		return publish(rank, message, err);
+	if (pd_message_is(message, "prune"))
+		return pd_checkpoint_prune(rank->folder.directory, step_of(message), (int)
+				json_integer_value(json_object_get(message, "keep")), err);
+	return 1;
+}
+
+int rank_folder_message(struct rank *rank, const json_t *message, struct pd_error *err)
+{
+	int status = handle(rank, message, err);
+
+	return status < 0 ? -1 : !status;
+}
+
+int rank_folder_begin(struct rank *rank, int64_t step, struct pd_error *err)
+{
+	return rank->folder.keeper ? pd_checkpoint_join(rank->folder.directory, step, err) : 0;
+}
+
+void rank_folder_release(struct rank *rank)
+{
+	pd_checkpoint_unlock(rank->folder.lock);
+	free(rank->folder.directory);
+}

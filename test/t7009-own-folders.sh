@@ -1,0 +1,187 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Checkpoints on four hosts' own disks (contrib/hosts.sh; a mount namespace each): every host has the
+# files of its ranks' stages, a run goes on from them with the bits of one host's, and says who lacks
+# what; --gather brings them together.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+. "$PD_SOURCE/test/train-lib.sh"
+. "$PD_SOURCE/test/hosts-lib.sh"
+need_mpirun
+on_hosts --limit=200 4
+
+residual_model >residual.json
+profile residual.json 4 >residual
+plan residual 1 2 1 >plan
+pd-run --threads=1 --synthetic --minibatches=20 --checkpoint=here --keep=9 plan >out.here
+pd-run --threads=1 --synthetic --minibatches=40 --checkpoint=here --keep=9 --resume plan >out.here
+
+# own ARGUMENT...: pd-run on all hosts, each of which has a folder ck of its own, DISKS/HOST.
+own() {
+	set -- mpirun --host "$PD_HOSTS" -np 4 unshare --mount sh wrapper pd-run --threads=1 \
+		--checkpoint=ck "$@"
+	timeout 60 "$@" 2>err
+}
+cat >wrapper <<-END
+	mount --bind disks/\$(hostname) ck
+	exec "\$@"
+END
+mkdir ck disks disks/h1 disks/h2 disks/h3 disks/h4
+
+# again: the hosts' disks as they were after 20 minibatches.
+again() {
+	rm -rf disks
+	cp -a disks.20 disks
+}
+
+# held STEP: the files of that step, of all hosts, on one line.
+held() {
+	(cd disks && echo */step-*"$1"/*.safetensors)
+}
+
+# as_here STEP: what hosts hold of that step is what one host wrote.
+as_here() {
+	for file in disks/*/step-*"$1"/*.safetensors; do
+		cmp "$file" "here/${file#disks/*/}" || return 1
+	done
+}
+
+test_ok "each host has its own stages, in the first replica, and all have the document" '
+	own --synthetic --minibatches=20 --keep=2 plan >out
+	held 20 >files
+	echo "h1/step-000000000020/stage-0.safetensors h2/step-000000000020/stage-1.safetensors" \
+		"h4/step-000000000020/stage-2.safetensors" | diff - files
+	[ "$(echo disks/*/step-*/checkpoint.json | wc -w)" -eq 8 ]
+	as_here 10
+	as_here 20
+	[ -z "$(find disks -name ".*")" ]
+	grep -c "\"event\": *\"checkpoint\"" out >count
+	echo 2 | diff - count
+	cp -a disks disks.20
+'
+test_ok "resume: the other replica is brought its stage, and the weights are those of one host" '
+	own --synthetic --minibatches=40 --resume plan >out
+	grep "^pd-run: ck: brings stage-1.safetensors of step 20 from host h2 to host h3" err
+	as_here 30
+	as_here 40
+	[ -n "$(held 40)" ]
+'
+test_ok "a checkpoint that one host cannot complete: all still have the one before" '
+	again
+	touch disks/h4/step-000000000030
+	status 3 own --synthetic --minibatches=40 --keep=1 --resume plan
+	grep "^pd-run: rank 3 (stage 2 of 3, host h4): ck/.step-000000000030.tmp: cannot rename" err
+	[ ! -e disks/h1/step-000000000030 ]
+	rm disks/h4/step-000000000030
+	own --synthetic --minibatches=40 --keep=1 --resume plan >out
+	grep -q "goes on from step 20$" err
+	as_here 40
+	[ "$(echo disks/*/step-*)" = "$(echo disks/*/step-*40)" ]
+'
+test_ok "a host that has lost its disk is brought all it needs, where another has that" '
+	again
+	rm -r disks/h3/*
+	own --synthetic --minibatches=40 --resume plan >out
+	as_here 40
+'
+test_ok "a stage that nobody has: the host is named, and the run goes on from the step before" '
+	again
+	rm disks/h4/step-*20/stage-2.safetensors
+	own --synthetic --minibatches=40 --resume plan >out
+	grep -q "passes over the checkpoint of step 20: ck: step 20: host h4 lacks stage-2" err
+	grep -q "goes on from step 10$" err
+	as_here 40
+	again
+	rm disks/h4/step-*20/stage-2.safetensors
+	status 2 own --synthetic --minibatches=40 --resume=20 plan
+	grep -q "^pd-run: ck: step 20: host h4 lacks stage-2.safetensors" err
+'
+test_ok "so is a stage that is damaged, or of another run" '
+	again
+	pd-run --threads=1 --lr=0.02 --synthetic --minibatches=20 --checkpoint=other plan
+	rm -r disks/h4/step-*20
+	cp -a other/step-*20 disks/h4
+	status 2 own --synthetic --minibatches=40 --resume=20 plan
+	grep -q "^pd-run: ck: step 20: host h4 lacks stage-2.safetensors" err
+	again
+	printf x | dd of=disks/h2/step-000000000020/stage-1.safetensors bs=1 seek=4000 conv=notrunc
+	own --synthetic --minibatches=40 --resume plan >out
+	grep -q "passes over the checkpoint of step 20: ck: step 20: host h2 lacks stage-1" err
+	as_here 40
+'
+test_ok "another plan is brought what it needs" '
+	again
+	plan residual 2 1 1 >plan.211
+	pd-run --threads=1 --synthetic --minibatches=30 --checkpoint=here.211 plan >out.here
+	cp -a here here.211.ck
+	rm -r here.211.ck/step-*30 here.211.ck/step-*40
+	pd-run --threads=1 --synthetic --minibatches=30 --checkpoint=here.211.ck --resume plan.211 >out.here
+	own --synthetic --minibatches=30 --resume plan.211 >out
+	for file in disks/*/step-*30/*.safetensors; do
+		cmp "$file" "here.211.ck/${file#disks/*/}"
+	done
+'
+test_ok "--gather brings a checkpoint together, whole" '
+	again
+	own --gather=all plan >out
+	jq -e ".event == \"checkpoint\" and .step == 20 and .directory == \"all\"" out
+	[ "$(ls -A all)" = step-000000000020 ]
+	same_weights all here
+	pd-run --threads=1 --synthetic --minibatches=30 --checkpoint=all --resume plan >out
+	status 2 own --gather=all plan
+	said "--gather: all has a checkpoint of step 20 already"
+	own --gather=all --resume=10 plan >out
+	same_weights all here
+'
+test_ok "what is damaged is not gathered, and nothing half-written is left" '
+	again
+	printf x | dd of=disks/h4/step-000000000020/stage-2.safetensors bs=1 seek=4000 conv=notrunc
+	status 2 own --gather=part --resume=20 plan
+	grep -q "^pd-run: ck: step 20: host h4 lacks stage-2.safetensors, or it is damaged" err
+	[ ! -e part ]
+'
+test_ok "a run from the beginning is refused where any host has checkpoints" '
+	again
+	rm -r disks/h1/* disks/h2/*
+	status 2 own --synthetic plan
+	said "ck on host h3 holds checkpoints, the newest of step 20"
+'
+test_ok "a host whose folder another run has is refused" '
+	again
+	rm -r disks/*/*
+	pd-run --threads=1 --synthetic --minibatches=100000000 --report-every=1 --checkpoint=disks/h3 \
+		plan >busy 2>&1 &
+	other=$!
+	until grep -qs progress busy; do sleep 0.1; done
+	status 3 own --synthetic plan || { kill $other; false; }
+	kill $other
+	wait $other || :
+	said "rank 2 (stage 1 of 3, host h3): ck: another run writes its checkpoints there"
+'
+# left: the processes on the other hosts.
+left() {
+	for host in h2 h3 h4; do
+		ip netns pids "$PD_NETNS$host"
+	done
+}
+test_ok "hosts that are killed while checkpoints are written go on with the bits of one host" '
+	rm -rf disks/*/*
+	for host in h2 h4; do
+		resume=$([ $host = h2 ] || echo --resume)
+		own --synthetic --minibatches=1000000 --checkpoint-every=1 $resume plan >out &
+		run=$!
+		until grep -qs "\"checkpoint\"" out; do kill -0 $run; sleep 0.05; done
+		kill -9 $(ip netns pids "$PD_NETNS$host") || :
+		kill -9 $(tree $run) || :
+		until [ -z "$(left)" ]; do sleep 0.1; done
+		wait $run || :
+	done
+	last=$(ls -d disks/h1/step-* | tail -n 1)
+	step=$(expr "${last##*step-}" + 0)
+	own --synthetic --minibatches=$((step + 10)) --resume plan >out
+	pd-run --threads=1 --synthetic --minibatches=$((step + 10)) --checkpoint=here.killed plan >out
+	end=$(printf "step-%012d" $((step + 10)))
+	for file in disks/*/$end/*.safetensors; do
+		cmp "$file" "here.killed/${file#disks/*/}"
+	done
+'
+test_done
