@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # Several hosts on one machine: runs a command on the first of N hosts that exist while it runs.
 #
-#     sh contrib/hosts.sh [--rate=RATE] [--racks=K --uplink=RATE] [--clocks] [--limit=SECONDS]
-#         N COMMAND [ARGUMENT]...
+#     sh contrib/hosts.sh [--rate=RATE] [--racks=K --uplink=RATE] [--relay=PROGRAM [--delay=MS]
+#         [--loss=PERCENT]] [--clocks] [--limit=SECONDS] N COMMAND [ARGUMENT]...
 #
 # A host is a network namespace with a name of its own (UTS namespace), h1 to hN, 10.99.0.1 to .N,
 # connected to the others by a switch.  --rate shapes each host's link in both directions, such as
 # 100mbit.  --racks deals the hosts out to K racks, the first ones to the first, each with a switch
-# whose link to the others --uplink shapes.  --clocks gives each host a clock of its own, 1000 s
+# whose link to the others --uplink shapes.  --relay has all packets go through that program,
+# test/unit/relay of a build, in place of links and switches: it delivers them --delay milliseconds
+# later, and loses --loss percent of them.  --clocks gives each host a clock of its own, 1000 s
 # apart from the next.  After --limit=SECONDS (default 300), or when this script ends otherwise, all
 # processes of the hosts are killed and the hosts removed; so is what an earlier script left that was
 # killed.
@@ -22,12 +24,15 @@
 # Needs root, iproute2 and util-linux; exits with 77 and a sentence where hosts cannot be had.
 set -u
 
-rate= racks=1 uplink= clocks= limit=300 prefix=pd-$$-
+rate= racks=1 uplink= relay= delay=0 loss=0 clocks= limit=300 prefix=pd-$$-
 while :; do
 	case ${1-} in
 	--rate=?*) rate=${1#*=} ;;
 	--racks=?*) racks=${1#*=} ;;
 	--uplink=?*) uplink=${1#*=} ;;
+	--relay=?*) relay=${1#*=} ;;
+	--delay=?*) delay=${1#*=} ;;
+	--loss=?*) loss=${1#*=} ;;
 	--clocks) clocks=yes ;;
 	--limit=?*) limit=${1#*=} ;;
 	*) break ;;
@@ -49,6 +54,7 @@ for program in ip unshare timeout; do
 	command -v $program >/dev/null || cannot "$program is absent"
 done
 
+relay_pid=
 # remove PREFIX: the hosts of a script, and what runs there.
 remove() {
 	for netns in $(ip netns list 2>/dev/null | sed -n "s/^\($1[a-z0-9]*\).*/\1/p"); do
@@ -66,7 +72,7 @@ for old in $(ip netns list 2>/dev/null | sed -n 's/^pd-\([0-9]*\)-.*/\1/p' | sor
 done
 
 directory=$(mktemp -d "${TMPDIR:-/tmp}/pd-hosts.XXXXXX") || exit 3
-trap 'remove $prefix; rm -rf "$directory"' EXIT
+trap 'remove $prefix; [ -z "$relay_pid" ] || kill -9 $relay_pid; rm -rf "$directory"' EXIT
 trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
@@ -96,18 +102,36 @@ bridge() {
 	done
 } 2>"$directory/error" || cannot "$(cat "$directory/error")"
 
+if [ -n "$relay" ]; then
+	"$relay" "pd$$r" "$count" "$delay" "$loss" >"$directory/ready" 2>"$directory/error" &
+	relay_pid=$!
+	until [ -s "$directory/ready" ]; do
+		kill -0 $relay_pid 2>/dev/null || { relay_pid= && cannot "$(cat "$directory/error")"; }
+		sleep 0.05
+	done
+fi
+
+# attach N NAMESPACE RACK: eth0 of a host.
+attach() {
+	if [ -n "$relay" ]; then
+		ip link set "pd$$r$1" netns "$2" name eth0
+		return
+	fi
+	ip link add "v$1" netns "$switch" type veth peer name eth0 netns "$2" &&
+	ip -n "$switch" link set "v$1" master "br$3" up
+}
+
 hosts= n=0
 while [ $n -lt "$count" ]; do
 	n=$((n + 1)) netns=${prefix}h$n
 	rack=$(((n - 1) * racks / count + 1))
 	{
 		ip netns add "$netns" &&
-		ip link add "v$n" netns "$switch" type veth peer name eth0 netns "$netns" &&
-		ip -n "$switch" link set "v$n" master "br$rack" up &&
+		attach "$n" "$netns" "$rack" &&
 		ip -n "$netns" link set lo up &&
 		ip -n "$netns" addr add "10.99.$((n / 256)).$((n % 256))/16" dev eth0 &&
 		ip -n "$netns" link set eth0 up &&
-		shape "$netns" eth0 "$rate" && shape "$switch" "v$n" "$rate"
+		{ [ -n "$relay" ] || { shape "$netns" eth0 "$rate" && shape "$switch" "v$n" "$rate"; }; }
 	} 2>"$directory/error" || cannot "$(cat "$directory/error")"
 	mkdir -p "/etc/netns/$netns"
 	: >"/etc/netns/$netns/resolv.conf"

@@ -51,7 +51,7 @@ endif
 
 # Programs that scripts call; of check_PROGRAMS a build needs these and its tests.
 SCRIPT_HELPERS = test/conform/serial test/conform/same-tensors test/unit/malform \
-	test/unit/read-document test/unit/seeds test/unit/ucx-life
+	test/unit/read-document test/unit/relay test/unit/seeds test/unit/ucx-life
 test_conform_serial_SOURCES = test/conform/serial.c test/conform/serial.h \
 	test/conform/serial_rule.c test/conform/serial_tensor.c test/conform/serial_update.c
 test_unit_seeds_SOURCES = test/unit/seeds.c contrib/fuzz/fuzz.c
@@ -79,6 +79,7 @@ SCRIPT_TESTS = test/t0001-streams.sh test/t0002-completion.sh test/t0003-memory.
 	test/t6001-ucx-life.sh test/t6002-mpirun.sh test/t6003-slurm.sh test/t6004-topo.sh \
 	test/t7001-resume.sh test/t7002-kill.sh test/t7004-names.sh test/t7005-checkpoints.sh \
 	test/t7006-init.sh test/t7007-signals.sh test/t7008-hosts.sh test/t7009-own-folders.sh \
+	test/t7010-bad-links.sh \
 	test/t8001-manual.sh test/t8002-layers.sh test/t8004-gpu-first.sh \
 	test/t9001-gpu.sh test/t9002-gpu.sh test/t9003-sanitizer.sh test/t9004-nccl.sh \
 	test/t9005-cudnn.sh
@@ -116,7 +117,7 @@ LONG_TESTS = test/t7008-hosts.sh test/t7009-own-folders.sh test/t7002-kill.sh te
 # They call libraries that leak, read pages or sources, or only hold against figures what others go
 # through.
 SANITIZED_SKIP = $(LARGE_TESTS) test/t2002-released.sh test/t6002-mpirun.sh \
-	test/t6003-slurm.sh test/t6004-topo.sh test/t7008-hosts.sh test/t7009-own-folders.sh \
+	test/t6003-slurm.sh test/t6004-topo.sh test/t7008-hosts.sh test/t7009-own-folders.sh test/t7010-bad-links.sh \
 	test/t8001-manual.sh test/t8002-layers.sh test/t8004-gpu-first.sh
 .PHONY: print-alone-tests print-beside-tests print-programs print-sanitized-tests
 print-alone-tests:

@@ -1,0 +1,63 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Links that lose packets or take long (test/unit/relay, between tun devices): a run carries on, with
+# the bits of one host's; and what is lost is named within seconds there, too.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+. "$PD_SOURCE/test/train-lib.sh"
+. "$PD_SOURCE/test/hosts-lib.sh"
+need_mpirun
+relay=$PD_BUILD/test/unit/relay
+[ -x "$relay" ] || test_skip_all "test/unit/relay is not built (make check builds it)"
+
+# bad OPTION... 2 COMMAND...: on the first of two hosts with such a link between them.
+bad() {
+	sh "$PD_SOURCE/contrib/hosts.sh" --relay="$relay" --limit=90 "$@" 2>err
+}
+bad 2 true || test_skip_all "$(sed -n 's/^hosts.sh: //p' err)"
+
+residual_model >residual.json
+profile residual.json 4 >residual
+plan residual 1 1 >plan
+pd-run --threads=1 --synthetic --minibatches=20 --checkpoint=here plan >out.here
+run="mpirun --host h1,h2 -np 2 pd-run --threads=1 --synthetic"
+
+# named OPTION...: kill -9 of the second rank, with such a link, is named within 10 s.
+cat >kills <<'END'
+timeout 60 mpirun --host h1,h2 -np 2 pd-run --threads=1 --synthetic --minibatches=100000000 \
+	--report-every=1 plan >reports 2>err.run &
+run=$!
+until grep -qs progress reports; do kill -0 $run || exit 1; sleep 0.1; done
+since=$(date +%s)
+for process in $(ip netns pids "${PD_NETNS}h2"); do
+	[ "$(cat "/proc/$process/comm" 2>/dev/null)" != pd-worker ] || kill -9 "$process"
+done
+wait $run
+echo $(($(date +%s) - since))
+END
+named() {
+	rm -f reports
+	bad "$@" 2 sh kills >seconds
+	cat err.run seconds
+	grep -q "^pd-run: rank 1 (stage 1 of 2, host h2) was killed by signal 9 (Killed)" err.run
+	[ "$(cat seconds)" -le 10 ]
+}
+
+test_ok "a link that loses 1 % of packets: weights as on one host" '
+	bad --loss=1 2 sh -c "$run --minibatches=20 --checkpoint=lossy plan && cat /proc/net/snmp" >out
+	same_weights here lossy
+	# segments sent again
+	[ "$(awk "/^Tcp: [0-9]/ { print \$13 }" out)" -gt 0 ]
+'
+test_ok "200 ms each way: weights as on one host" '
+	bad --delay=200 2 $run --minibatches=20 --checkpoint=far plan >out
+	same_weights here far
+	# both epochs go there and back
+	tail -n 1 out | jq -e ".elapsed_ns > 800000000"
+'
+test_ok "a rank that is killed behind a link that loses packets is named" '
+	named --loss=1
+'
+test_ok "so is one that is 200 ms away" '
+	named --delay=200
+'
+test_done
