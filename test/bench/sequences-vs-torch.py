@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """sequences-vs-torch.py MODEL.json STEPS f32|bf16 THREADS ROUNDS SPEED: a line of
-sequences-vs-torch.sh's table.  MODEL.json is named gpt or lstm; what stands here is the same network
+sequences-vs-torch.sh's table.  MODEL.json is named gpt, lstm or gnmt; what stands here is the same network
 as people write it in PyTorch.  SPEED is test/bench/speed."""
 import importlib.util
 import json
@@ -63,17 +63,59 @@ class Lstm(torch.nn.Module):
         return self.head(x)
 
 
+class Attention(torch.nn.Module):
+    """Normalised additive attention."""
+    def __init__(self, width):
+        super().__init__()
+        self.query, self.key = (torch.nn.Linear(width, width, bias=False) for _ in range(2))
+        self.bias, self.weight = (torch.nn.Parameter(torch.rand(width) / 16) for _ in range(2))
+        self.scale = torch.nn.Parameter(torch.tensor(width ** -0.5))
+
+    def forward(self, q, k):
+        sums = self.query(q)[:, :, None] + self.key(k)[:, None] + self.bias
+        scores = torch.tanh(sums) @ (self.scale / self.weight.norm() * self.weight)
+        return scores.softmax(-1) @ k
+
+
+class Gnmt(torch.nn.Module):
+    batch, tokens, vocabulary = 32, 50, 32320
+    loss = {"ignore_index": 0, "label_smoothing": 0.1}
+
+    def __init__(self):
+        super().__init__()
+        def lstm(width, **more):
+            return torch.nn.LSTM(width, 256, batch_first=True, **more)
+        self.words = torch.nn.ModuleList(torch.nn.Embedding(32320, 256, padding_idx=0)
+                                         for _ in range(2))
+        self.encoder = torch.nn.ModuleList(
+            [lstm(256, bidirectional=True), lstm(512), lstm(256), lstm(256)])
+        self.decoder = torch.nn.ModuleList([lstm(256)] + [lstm(512) for _ in range(3)])
+        self.attention, self.head = Attention(256), torch.nn.Linear(256, 32320)
+
+    def forward(self, source, target):
+        x = self.encoder[1](self.encoder[0](self.words[0](source))[0])[0]
+        for lstm in self.encoder[2:]:
+            x = lstm(x)[0] + x
+        y = self.decoder[0](self.words[1](target))[0]
+        context = self.attention(y, x)
+        y = self.decoder[1](torch.cat((y, context), -1))[0]
+        for lstm in self.decoder[2:]:
+            y = lstm(torch.cat((y, context), -1))[0] + y
+        return self.head(y)
+
+
 class Way(bench.Way):
     def step(self):
         self.optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cpu", self.dtype, enabled=self.dtype != torch.float32):
-            loss = F.cross_entropy(self.run(self.x).float().flatten(0, 1), self.y.flatten())
+            loss = F.cross_entropy(self.run(*self.x).float().flatten(0, 1), self.y.flatten(),
+                                   **getattr(self.net, "loss", {}))
         loss.backward()
         self.optimizer.step()
 
 
 def parameters_of(model):
-    return {"gpt": Gpt, "lstm": Lstm}[model["name"]]
+    return {"gpt": Gpt, "lstm": Lstm, "gnmt": Gnmt}[model["name"]]
 
 
 def main():
@@ -83,6 +125,7 @@ def main():
     net = parameters_of(model)()
     x = torch.arange(net.batch * net.tokens).reshape(net.batch, -1) * 7919 % 251
     y = torch.arange(net.batch * net.tokens).reshape(net.batch, -1) % 10
+    x = (x, y)[:len(model["inputs"]) - 1]
     ways = {
         "ours": bench.Ours([speed, file, str(net.batch), steps, "cpu", threads, name]),
         "eager": Way(net, net, bench.TYPES[name], x, y),

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Training steps of networks of sequences on the CPU, ours and PyTorch's, eager and compiled, in turn;
 # the table is that of cpu-vs-torch.sh, which says what can be set.
-#     sh test/bench/sequences-vs-torch.sh [NETWORK STEPS]...       gpt, lstm
+#     sh test/bench/sequences-vs-torch.sh [NETWORK STEPS]...       gpt, lstm, gnmt
 # gpt: 6 blocks of 256 with 8 heads, 8 x 256 bytes.  lstm: 400-1150-1150-400, vocabulary 10,000,
-# 20 x 70 tokens.  Neither has dropout.
+# 20 x 70 tokens.  gnmt: GNMT-8 with 256 hidden features, vocabulary 32,320, 32 pairs of 50 tokens,
+# all of the full length.  None has dropout.
 source=$(cd "$(dirname "$0")/../.." && pwd)
 build=${PD_BUILD:-$source}
 python=${PYTHON:-/usr/bin/python3}
@@ -12,11 +13,14 @@ work=$(mktemp -d) || exit 3
 trap 'rm -rf "$work"' EXIT
 
 "$python" -c 'import torch' 2>/dev/null || { echo "$0: $python has no PyTorch" >&2; exit 3; }
-[ $# -gt 0 ] || set -- gpt 10 lstm 5
+[ $# -gt 0 ] || set -- gpt 10 lstm 5 gnmt 5
 "$build/bin/pd-model" gpt-bytes --dropout=0 --name=gpt >"$work/gpt.json" &&
 	"$build/bin/pd-model" awd-lm --dropout=0 --lanes=0 | jq '.name = "lstm" |
 		.layers |= map(if .kind == "lstm" then del(.weight_dropout) else . end)' \
-		>"$work/lstm.json" || exit 3
+		>"$work/lstm.json" &&
+	"$build/bin/pd-model" gnmt --hidden=256 --dropout=0 --name=gnmt |
+		jq 'del(.inputs[1]) | .layers |= map(.inputs -= ["source_length"])' \
+		>"$work/gnmt.json" || exit 3
 printf '%-12s %5s %-4s  %-26s %-26s %-26s %s\n' model batch type 'ours: processor, wall (ms)' \
 	'eager' 'compiled' 'times as fast: processor, wall'
 while [ $# -ge 2 ]; do
