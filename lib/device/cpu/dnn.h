@@ -23,30 +23,22 @@
 #else
 #define PD_DNN_BACKWARD_TAKES_SHIFT false
 
+/* A copy of a descriptor cannot be moved on, so the descriptor itself is. */
 static inline dnnl_status_t pd_dnn_other_kernel(dnnl_primitive_desc_t *pd_p, const char *name,
 	dnnl_engine_t engine, const_dnnl_primitive_desc_t hint, const_dnnl_primitive_attr_t attr)
 {
-	dnnl_primitive_desc_t pd = NULL;
-	dnnl_status_t status = dnnl_primitive_desc_clone(&pd, *pd_p);
+	dnnl_status_t status;
 
 	(void)engine;
 	(void)hint;
 	(void)attr;
-	while (status == dnnl_success &&
-	       (status = dnnl_primitive_desc_next_impl(pd)) == dnnl_success) {
+	while ((status = dnnl_primitive_desc_next_impl(*pd_p)) == dnnl_success) {
 		const char *kernel = "";
 
-		dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &kernel);
-		if (strstr(kernel, name)) {
-			dnnl_primitive_desc_t first = *pd_p;
-
-			*pd_p = pd;
-			pd = first;
+		dnnl_primitive_desc_query(*pd_p, dnnl_query_impl_info_str, 0, &kernel);
+		if (strstr(kernel, name))
 			break;
-		}
 	}
-	if (pd)
-		dnnl_primitive_desc_destroy(pd);
 	return status;
 }
 #endif

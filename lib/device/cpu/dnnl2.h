@@ -89,8 +89,8 @@ static inline dnnl_status_t dnnl2_primitive_desc(dnnl_primitive_desc_t *pd_p, dn
 }
 
 /*
- * Replaces a primitive descriptor by that of the first other kernel, if any, whose name contains
- * `name`; `hint` is the one it was made with.
+ * Replaces a primitive descriptor by that of the first other kernel whose name contains `name`;
+ * `hint` is the one it was made with.  Where there is none, it may be of any kernel.
  */
 static inline dnnl_status_t pd_dnn_other_kernel(dnnl_primitive_desc_t *pd_p, const char *name,
 	dnnl_engine_t engine, const_dnnl_primitive_desc_t hint, const_dnnl_primitive_attr_t attr)

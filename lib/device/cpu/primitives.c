@@ -122,10 +122,10 @@ static bool suits_product(const struct pd_onednn *dnn, const struct pd_layout *s
 	return dnn->of_ops == dnnl_f32 && pd_dnn_size(src->md)[0] >= PRODUCT_ROWS;
 }
 
-static struct pd_primitive *linear_op(struct pd_onednn *dnn, enum pd_way way,
-				      const struct pd_layout *src, const struct pd_layout *dst,
-				      const struct pd_layout *fixed, bool bias,
-				      const struct pd_primitive *forward, struct pd_error *err)
+static dnnl_status_t linear_desc(struct pd_onednn *dnn, enum pd_way way,
+				 const struct pd_layout *src, const struct pd_layout *dst,
+				 const struct pd_layout *fixed, bool bias,
+				 const struct pd_primitive *forward, dnnl_primitive_desc_t *desc_p)
 {
 	const int64_t size[] = { pd_dnn_size(dst->md)[1], pd_dnn_size(src->md)[1] };
 	const dnnl_data_type_t of_weights = way == PD_BACKWARD_WEIGHTS ? dnnl_f32 : dnn->of_ops;
@@ -134,20 +134,31 @@ static struct pd_primitive *linear_op(struct pd_onednn *dnn, enum pd_way way,
 	const_dnnl_memory_desc_t from = pd_dnn_as(dnn, dnn->of_ops, src);
 	const_dnnl_memory_desc_t to = pd_dnn_as(dnn, dnn->of_ops, dst);
 	const_dnnl_memory_desc_t bias_md = bias ? pd_dnn_any(dnn, of_weights, 1, size) : NULL;
-	dnnl_primitive_desc_t desc = NULL;
-	dnnl_status_t status;
 
 	if (way == PD_FORWARD)
-		status = dnnl_inner_product_forward_primitive_desc_create(&desc, dnn->engine,
+		return dnnl_inner_product_forward_primitive_desc_create(desc_p, dnn->engine,
 			dnnl_forward_training, from, weights_md, bias_md, to, dnn->attr);
-	else if (way == PD_BACKWARD_DATA)
-		status = dnnl_inner_product_backward_data_primitive_desc_create(&desc,
-			dnn->engine, from, weights_md, to, hint(forward), dnn->attr);
-	else
-		status = dnnl_inner_product_backward_weights_primitive_desc_create(&desc,
-			dnn->engine, from, weights_md, bias_md, to, hint(forward), dnn->attr);
-	if (status == dnnl_success && suits_product(dnn, src))
-		pd_dnn_other_kernel(&desc, "gemm:jit", dnn->engine, hint(forward), dnn->attr);
+	if (way == PD_BACKWARD_DATA)
+		return dnnl_inner_product_backward_data_primitive_desc_create(desc_p, dnn->engine,
+			from, weights_md, to, hint(forward), dnn->attr);
+	return dnnl_inner_product_backward_weights_primitive_desc_create(desc_p, dnn->engine, from,
+		weights_md, bias_md, to, hint(forward), dnn->attr);
+}
+
+static struct pd_primitive *linear_op(struct pd_onednn *dnn, enum pd_way way,
+				      const struct pd_layout *src, const struct pd_layout *dst,
+				      const struct pd_layout *fixed, bool bias,
+				      const struct pd_primitive *forward, struct pd_error *err)
+{
+	dnnl_primitive_desc_t desc = NULL;
+	dnnl_status_t status = linear_desc(dnn, way, src, dst, fixed, bias, forward, &desc);
+
+	if (status == dnnl_success && suits_product(dnn, src) &&
+	    pd_dnn_other_kernel(&desc, "gemm:jit", dnn->engine, hint(forward),
+				dnn->attr) != dnnl_success) {
+		dnnl_primitive_desc_destroy(desc);
+		status = linear_desc(dnn, way, src, dst, fixed, bias, forward, &desc);
+	}
 	return op_make(dnn, "inner product", status, desc, err);
 }
 
