@@ -143,6 +143,11 @@ def rope_of(layer, inputs, parameter, state):
     return torch.cat((a * cos - b * sin, b * cos + a * sin), -1).flatten(2)
 
 
+def mse_of(layer, inputs, parameter, state):
+    return layer.get("weight", 1) * functional.mse_loss(
+        inputs[0], inputs[1] if len(inputs) > 1 else torch.zeros_like(inputs[0]))
+
+
 def loss_of(layer, inputs, parameter, state):
     return functional.cross_entropy(
         inputs[0].flatten(0, -2), inputs[1].long().flatten(),
@@ -169,6 +174,7 @@ KINDS = {
     "flatten": lambda l, x, p, s: x[0].flatten(1),
     "rope": rope_of, "lstm": lstm_of, "attention": attention_of,
     "additive_attention": additive_attention_of, "softmax_cross_entropy": loss_of,
+    "mse": mse_of,
 }
 
 
@@ -181,7 +187,7 @@ def forward(model, values, parameters, state):
             return own if own is not None else parameters.get(f"{layer.get('shares')}.{name}")
         out = KINDS[layer["kind"]](layer, [values[name] for name in layer["inputs"]], parameter, state)
         values[layer["name"]] = out
-        if layer["kind"] == "softmax_cross_entropy":
+        if layer["kind"] in ("softmax_cross_entropy", "mse"):
             total = total + out
     return total
 

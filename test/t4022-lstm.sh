@@ -167,6 +167,19 @@ test_ok "replicas, without lanes" '
 	train ck plan.json --lr=0.05 --synthetic --minibatches=8 >out
 	"$serial" --lr=0.05 --minibatches=8 --output=serial plan.json
 	"$same" serial "$(at ck 8)"'
+test_ok "AWD-LM: words are dropped, activations regularised, tied weights in stages with replicas" '
+	pd-model awd-lm --layers=2 --hidden=12 --embedding=8 --sequence=5 --vocabulary=12 --lanes=6 >awd.json
+	jq -e "[.layers[] | select(.kind == \"mse\").weight] == [1, 2] and .layers[0].weight_dropout" awd.json
+	profile awd.json 3 >awd
+	plan_with="--weights=flush --microbatches=2"
+	plan awd 2 1 >plan.json
+	plan_with=
+	rm -rf ck
+	train ck plan.json --lr=0.5 --synthetic --minibatches=8 >out
+	"$serial" --lr=0.5 --minibatches=8 --output=serial plan.json
+	"$same" serial "$(at ck 8)"
+	as_predicted --minibatches=2 --no-evaluate
+	as_planned'
 test_ok "pd-plan gives stages with lanes one replica" '
 	pd-plan --topology=3@10GB/s text >plan.json
 	jq -e ".stages | all(.replicas == 1)" plan.json'

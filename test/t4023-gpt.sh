@@ -170,6 +170,7 @@ cat >others.json <<'END'
   {"name": "rest", "kind": "slice", "inputs": ["gelu"], "dim": -1, "start": 5},
   {"name": "wide", "kind": "concat", "inputs": ["mean", "rest", "sum1"], "dim": 2},
   {"name": "far", "kind": "mse", "inputs": ["turned", "gelu"]},
+  {"name": "large", "kind": "mse", "inputs": ["gelu"], "weight": 0.3},
   {"name": "head", "kind": "linear", "inputs": ["wide"], "out_features": 40},
   {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["head", "labels"],
    "label_smoothing": 0.1}]}

@@ -170,7 +170,8 @@ def loss_of(model, parameters, given, state):
                     label_smoothing=layer.get("label_smoothing", 0))
                 loss = loss + x
             case "mse":
-                x = functional.mse_loss(*inputs)
+                other = inputs[1] if len(inputs) > 1 else torch.zeros_like(x)
+                x = layer.get("weight", 1) * functional.mse_loss(x, other)
                 loss = loss + x
             case kind:
                 sys.exit(f"torch-judge.py: no {kind}")

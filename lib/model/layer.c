@@ -65,6 +65,7 @@ static const struct attribute {
 	{ "interleaved", FLAG, offsetof(struct pd_layer, interleaved), 0, 0 },
 	{ "ignore_index", COUNT, offsetof(struct pd_layer, ignore_index), INT32_MIN, INT32_MAX },
 	{ "label_smoothing", REAL, offsetof(struct pd_layer, label_smoothing), 0, 1 },
+	{ "weight", REAL, offsetof(struct pd_layer, weight), 0, 1e30 },
 	{ "weight_dropout", REAL, offsetof(struct pd_layer, weight_dropout), 0, 0.999 },
 };
 

@@ -104,7 +104,8 @@ struct pd_layer {
 	int64_t hidden_size, lanes;     /* lstm; lanes: whose state is carried on; 0: none */
 	int64_t biases;                 /* lstm: of a gate; 0 without bias once shapes are known */
 	bool bidirectional;
-	double weight_dropout;
+	double weight_dropout;          /* lstm, embedding */
+	double weight;                  /* mse */
 
 	/*
 	 * The layer's parameters and states stand in the order of its kind's row.  Parameters of

@@ -100,6 +100,7 @@ static int build_gnmt(struct pd_network *n, const struct pd_network_size *size,
 
 /* ---- AWD-LM ---- */
 
+#define DROPOUT_EMBEDDING 0.1
 #define DROPOUT_INPUT 0.4
 #define DROPOUT_HIDDEN 0.25
 #define DROPOUT_WEIGHT 0.5
@@ -135,24 +136,54 @@ static const char *awd_decoder(struct pd_network *n, const char *in,
 	return pd_network_layer(n, "bias", "decoder.bias", in, NULL);
 }
 
+static void mean_square(struct pd_network *n, const char *name, const char *in, double weight)
+{
+	if (weight > 0)
+		pd_network_layer(n, "mse", name, in, "{s:f}", "weight", weight);
+}
+
+/*
+ * Merity et al. 2017, section 4.6: alpha times the mean square of the last layer's dropped output,
+ * and beta times that of the difference between its steps before dropout.
+ */
+static const char *awd_output(struct pd_network *n, const char *in, const struct pd_network_size *size,
+			      const char *dropped)
+{
+	if (size->beta > 0 && size->sequence > 1) {
+		const char *late = pd_network_layer(n, "slice", "later", in, "{s:i, s:i}", "dim", 1,
+						    "start", 1);
+		const char *early = pd_network_layer(n, "slice", "earlier", in, "{s:i, s:I}", "dim", 1,
+						     "end", (json_int_t)size->sequence - 1);
+
+		mean_square(n, "change", pd_network_name(n, "%s %s", late, early), size->beta);
+	}
+	in = locked_dropout(n, dropped, in, size->dropout);
+	mean_square(n, "activation", in, size->alpha);
+	return in;
+}
+
 /* Merity et al. 2017; --dropout is that of the output, and 0 takes away all of them. */
 static int build_awd(struct pd_network *n, const struct pd_network_size *size, struct pd_error *err)
 {
+	json_t *more = json_pack("{s:I, s:I, s:{s:s}}", "num_embeddings", (json_int_t)size->vocabulary,
+				 "embedding_dim", (json_int_t)size->embedding, "init", "weight",
+				 "uniform(0.1)");
 	const char *at;
 	bool drops = size->dropout > 0;
 
 	(void)err;
 	pd_network_input(n, "tokens", "i32", 1, size->sequence);
 	pd_network_input(n, "labels", "i32", 1, size->sequence);
-	at = pd_network_layer(n, "embedding", "embedding", "tokens", "{s:I, s:I, s:{s:s}}",
-			      "num_embeddings", (json_int_t)size->vocabulary, "embedding_dim",
-			      (json_int_t)size->embedding, "init", "weight", "uniform(0.1)");
+	if (drops)
+		json_object_set_new(more, "weight_dropout", json_real(DROPOUT_EMBEDDING));
+	at = pd_network_layer(n, "embedding", "embedding", "tokens", "o", more);
 	at = locked_dropout(n, "dropout0", at, drops ? DROPOUT_INPUT : 0);
 	for (int64_t l = 1; l <= size->layers; l++) {
-		double p = l == size->layers ? size->dropout : drops ? DROPOUT_HIDDEN : 0;
+		const char *dropped = pd_network_name(n, "dropout%" PRId64, l);
 
 		at = awd_lstm(n, l, at, size);
-		at = locked_dropout(n, pd_network_name(n, "dropout%" PRId64, l), at, p);
+		at = l < size->layers ? locked_dropout(n, dropped, at, drops ? DROPOUT_HIDDEN : 0)
+				      : awd_output(n, at, size, dropped);
 	}
 	at = awd_decoder(n, at, size);
 	pd_network_layer(n, "softmax_cross_entropy", "loss", pd_network_name(n, "%s labels", at), NULL);
@@ -207,7 +238,7 @@ const struct pd_family pd_family_gnmt = {
 const struct pd_family pd_family_awd = {
 	"awd-lm", "a language model of LSTMs", (const struct pd_preset[]){
 		{ "awd-lm", "layers=3 hidden=1150 embedding=400 vocabulary=10000 sequence=70 lanes=20 "
-		  "untied=false dropout=0.4" },
+		  "untied=false dropout=0.4 alpha=2 beta=1" },
 		{ "awd-lm-6", "layers=6 hidden=1600 lanes=80" }, { NULL } }, build_awd
 };
 const struct pd_family pd_family_s2vt = {

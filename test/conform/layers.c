@@ -791,6 +791,9 @@ static void test_embedding(const struct pd_device_ops *ops)
 		  "'dim': 3}", "2, 3" },
 		{ "5", "{'name': 'e', 'kind': 'embedding', 'inputs': ['y'], 'num_embeddings': 300, "
 		  "'embedding_dim': 12}, {'name': 'it', 'kind': 'mul', 'inputs': ['in', 'e']}", "" },
+		{ "40, 5", "{'name': 'e', 'kind': 'embedding', 'inputs': ['y'], 'num_embeddings': "
+		  "11, 'embedding_dim': 150, 'weight_dropout': 0.4}, {'name': 'it', 'kind': "
+		  "'concat', 'inputs': ['in', 'e'], 'dim': 2}", "40" },
 	};
 	static const struct sequence positions[] = {
 		{ "7, 5", IT("position_embedding", ""), "7" },
@@ -875,6 +878,8 @@ static void test_mse(const struct pd_device_ops *ops)
 		"{'name': 'h', 'kind': 'linear', 'inputs': ['x'], 'out_features': 600}, "
 		"{'name': 't', 'kind': 'tanh', 'inputs': ['h']}, "
 		"{'name': 'loss', 'kind': 'mse', 'inputs': ['t', 'h']}",
+		"{'name': 'h', 'kind': 'linear', 'inputs': ['x'], 'out_features': 600}, "
+		"{'name': 'loss', 'kind': 'mse', 'inputs': ['h'], 'weight': 2.5}",
 	};
 	bool good = true;
 
@@ -1173,12 +1178,16 @@ int main(void)
 	model = transformer_model();
 	/* the row of padding has no gradient, whatever the differences say */
 	model->layers[pd_model_find(model, "tok")].padding_idx = -1;
+	model->layers[pd_model_find(model, "tok")].weight_dropout = 0.3;
 	test_finite_differences(model, "a transformer");
 	test_finite_differences(model_of("3, 5",
 		"{'name': 'a', 'kind': 'linear', 'inputs': ['x'], 'out_features': 4}, "
 		"{'name': 'b', 'kind': 'gelu', 'inputs': ['a'], 'approximate': 'tanh'}, "
 		"{'name': 'c', 'kind': 'rmsnorm', 'inputs': ['b'], 'normalized_shape': [3, 4]}, "
 		"{'name': 'loss', 'kind': 'mse', 'inputs': ['c', 'a']}"), "mse");
+	test_finite_differences(model_of("3, 5",
+		"{'name': 'a', 'kind': 'linear', 'inputs': ['x'], 'out_features': 4}, "
+		"{'name': 'loss', 'kind': 'mse', 'inputs': ['a'], 'weight': 0.7}"), "mse of one");
 	for (int i = 0; pd_devices[i]; i++)
 		for (int type = 0; type < CHAIN_TYPES && chain_usable(pd_devices[i]); type++)
 			if (chain_take(pd_devices[i], type))

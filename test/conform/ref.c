@@ -749,6 +749,18 @@ static void transpose(const struct job *j)
 	}
 }
 
+/* What weight_dropout multiplies an element of a weight by in this microbatch. */
+static double weight_factor(const struct job *j, int64_t number)
+{
+	double p = j->layer->weight_dropout;
+	struct pd_random4 four = pd_random(j->r->seed, PD_RNG_DROPOUT + (uint64_t)j->index,
+					   (uint32_t)j->r->first_sample, (uint32_t)(number / 4));
+
+	if (p == 0 || j->r->evaluate)
+		return 1;
+	return pd_unit(four.v[number % 4]) >= (float)p ? 1 / (1 - p) : 0;
+}
+
 static void embedding(const struct job *j)
 {
 	int64_t width = j->layer->embedding_dim, n = (int64_t)elements(j->r, j->layer->inputs[0]);
@@ -756,11 +768,12 @@ static void embedding(const struct job *j)
 	for (int64_t p = 0; p < n; p++)
 		for (int64_t i = 0; i < width; i++) {
 			int64_t id = (int64_t)j->x[p];
+			double factor = weight_factor(j, id);
 
 			if (!j->back)
-				j->y[p * width + i] = j->w[0][id * width + i];
+				j->y[p * width + i] = factor * j->w[0][id * width + i];
 			else if (id != j->layer->padding_idx)
-				j->dw[0][id * width + i] += j->dy[p * width + i];
+				j->dw[0][id * width + i] += factor * j->dy[p * width + i];
 		}
 }
 
@@ -805,18 +818,22 @@ static void rope(const struct job *j)
 
 static void mse(const struct job *j)
 {
-	int one = j->layer->inputs[0], other = j->layer->inputs[1];
+	int one = j->layer->inputs[0];
+	int other = j->layer->input_count > 1 ? j->layer->inputs[1] : -1;
 	int64_t each = pd_shape_elements(j->in);
+	double weight = j->layer->weight;
 
 	for (int64_t i = 0; i < j->r->valid * each; i++) {
-		double d = j->r->x[one][i] - j->r->x[other][i];
+		double d = j->r->x[one][i] - (other < 0 ? 0 : j->r->x[other][i]);
+		double slope = 2 * weight * d / (double)(j->r->batch * each);
 
 		if (j->back) {
-			j->r->dx[one][i] += 2 * d / (double)(j->r->batch * each);
-			j->r->dx[other][i] -= 2 * d / (double)(j->r->batch * each);
+			j->r->dx[one][i] += slope;
+			if (other >= 0)
+				j->r->dx[other][i] -= slope;
 		} else {
-			j->y[i / each] += d * d / (double)each;
-			j->r->loss += d * d / (double)each;
+			j->y[i / each] += weight * d * d / (double)each;
+			j->r->loss += weight * d * d / (double)each;
 		}
 	}
 	j->r->rows += j->back ? 0 : j->r->valid;
@@ -911,15 +928,7 @@ static const double *lstm_input(const struct lstm *m, int64_t s)
 
 static double lstm_factor(const struct lstm *m, int64_t element)
 {
-	const struct ref *r = m->j->r;
-	double p = m->j->layer->weight_dropout;
-	int64_t number = m->d * 4 * m->hidden * m->hidden + element;
-	struct pd_random4 four = pd_random(r->seed, PD_RNG_DROPOUT + (uint64_t)m->j->index,
-					   (uint32_t)r->first_sample, (uint32_t)(number / 4));
-
-	if (p == 0 || r->evaluate)
-		return 1;
-	return pd_unit(four.v[number % 4]) >= (float)p ? 1 / (1 - p) : 0;
+	return weight_factor(m->j, m->d * 4 * m->hidden * m->hidden + element);
 }
 
 static double lstm_rounded(const struct lstm *m, double x)

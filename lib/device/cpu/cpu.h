@@ -60,6 +60,14 @@ void pd_cpu_sum_narrow(enum pd_dtype dtype, void *dst, const void *const *src, i
 void pd_cpu_sum_relu(enum pd_dtype dtype, void *dst, const void *a, const void *b, const void *y,
 		     size_t count);
 
+/* --- dropout.c */
+/*
+ * Multiplies values of a weight, which are its elements `first` (a multiple of 4) and on, by what
+ * weight_dropout makes of them in the microbatch: 0 or 1 / (1 - p), by its first sample's number.
+ */
+void pd_cpu_drop_weights(const struct pd_compiled_layer *l, const struct pd_pass *pass, float *values,
+			 int64_t first, int64_t count);
+
 /* --- half.c: conversions between 16 bits and f32, with the bits of base/half.h */
 void pd_cpu_widen(enum pd_dtype dtype, float *dst, const void *src, size_t count);
 void pd_cpu_narrow(enum pd_dtype dtype, void *dst, const float *src, size_t count);

@@ -17,6 +17,21 @@ struct dropout {
 	struct pd_reorder in, diff_in;
 };
 
+void pd_cpu_drop_weights(const struct pd_compiled_layer *l, const struct pd_pass *pass, float *values,
+			 int64_t first, int64_t count)
+{
+	uint64_t stream = PD_RNG_DROPOUT + (uint64_t)pd_model_number(l->net->model, l->index);
+	float p = (float)l->layer->weight_dropout, scale = (float)(1 / (1 - l->layer->weight_dropout));
+
+	for (int64_t i = 0; i < count; i += 4) {
+		struct pd_random4 r = pd_random(l->net->seed, stream, (uint32_t)pass->first_sample,
+						(uint32_t)((first + i) / 4));
+
+		for (int k = 0; k < 4 && i + k < count; k++)
+			values[i + k] = pd_unit(r.v[k]) >= p ? values[i + k] * scale : 0;
+	}
+}
+
 /* Elements of one sample that draw a number each. */
 static int64_t drawn(const struct pd_compiled_layer *l)
 {

@@ -2,7 +2,8 @@
 /*
  * embedding: a row of the weight for each number of the input.  The gradient of a row is the sum of
  * those of the places that have its number, in their order, in f32: threads take columns of the
- * weight, so that they change no bits.  The row of padding_idx gets none.
+ * weight, so that they change no bits.  The row of padding_idx gets none.  weight_dropout takes rows
+ * away from a whole microbatch, as in AWD-LM; who shares the weight has all of them.
  *
  * position_embedding: row t of the weight is added to position t; bias: to every row.  The gradient is
  * the sum over what it was added to, in the order of that.
@@ -14,6 +15,7 @@
 #include <string.h>
 
 #define COLUMNS 64                      /* that a thread takes at a time */
+#define ROWS 1024                       /* a multiple of 4 */
 
 static const struct pd_layout *plain_weight(const struct pd_compiled_layer *l)
 {
@@ -50,7 +52,53 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	l->out = pd_cpu_plain(l->net, &l->layer->output);
 	l->parameter[0] = plain_weight(l);
 	l->split_bytes = pd_layout_bytes(l->out);
+	if (l->layer->weight_dropout > 0)
+		l->forward_bytes = l->backward_bytes =
+			sizeof(float) * (size_t)l->layer->num_embeddings;
 	return 0;
+}
+
+/* What each row is multiplied by, in scratch; NULL: by 1. */
+static const float *factors_of(const struct pd_compiled_layer *l, const struct pd_pass *pass)
+{
+	int64_t rows = l->layer->num_embeddings;
+	float *factors = l->temporary;
+
+	if (l->layer->weight_dropout == 0 || pass->evaluate)
+		return NULL;
+#pragma omp parallel for schedule(static)
+	for (int64_t from = 0; from < rows; from += ROWS) {
+		int64_t n = rows - from < ROWS ? rows - from : ROWS;
+
+		for (int64_t i = 0; i < n; i++)
+			factors[from + i] = 1;
+		pd_cpu_drop_weights(l, pass, factors + from, from, n);
+	}
+	return factors;
+}
+
+PD_VECTOR static void multiply(float *to, const float *from, float factor, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		to[i] = from[i] * factor;
+}
+
+/* A place's row, times its factor. */
+static void look_up(const struct pd_compiled_layer *l, size_t place, size_t row, float factor)
+{
+	size_t width = (size_t)l->layer->embedding_dim, bytes = pd_dtype_bytes(l->net->dtype);
+	char *to = (char *)l->dst + place * width * bytes;
+	float in[COLUMNS], out[COLUMNS];
+
+	for (size_t from = 0; from < width; from += COLUMNS) {
+		size_t n = least(width - from, COLUMNS);
+
+		multiply(out, wide(l, l->parameters[0], row * width + from, n, in), factor, n);
+		if (l->net->dtype == PD_F32)
+			memcpy(to + from * bytes, out, n * bytes);
+		else
+			pd_cpu_narrow(l->net->dtype, to + from * bytes, out, n);
+	}
 }
 
 static int64_t places_of(const struct pd_compiled_layer *l)
@@ -63,6 +111,7 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 	size_t bytes = pd_dtype_bytes(l->net->dtype) * (size_t)l->layer->embedding_dim;
 	int64_t places = places_of(l), rows = l->layer->num_embeddings;
 	const int32_t *id = l->src[0];
+	const float *factors;
 
 	for (int64_t i = 0; i < places; i++)
 		if (id[i] < 0 || id[i] >= rows)
@@ -71,14 +120,18 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 					       "%" PRId64, l->layer->name,
 					       i / pd_shape_elements(l->in_shape[0]), id[i],
 					       rows - 1);
+	factors = factors_of(l, pass);
 #pragma omp parallel for schedule(static)
 	for (int64_t i = 0; i < places; i++)
-		memcpy((char *)l->dst + (size_t)i * bytes,
-		       (const char *)l->parameters[0] + (size_t)id[i] * bytes, bytes);
+		if (factors)
+			look_up(l, (size_t)i, (size_t)id[i], factors[id[i]]);
+		else
+			memcpy((char *)l->dst + (size_t)i * bytes,
+			       (const char *)l->parameters[0] + (size_t)id[i] * bytes, bytes);
 	return 0;
 }
 
-static void columns_back(const struct pd_compiled_layer *l, size_t from)
+static void columns_back(const struct pd_compiled_layer *l, size_t from, const float *factors)
 {
 	size_t width = (size_t)l->layer->embedding_dim, n = least(width - from, COLUMNS);
 	const int32_t *id = l->src[0];
@@ -91,17 +144,22 @@ static void columns_back(const struct pd_compiled_layer *l, size_t from)
 		if (id[i] != l->layer->padding_idx)
 			add(all + (size_t)id[i] * width + from,
 			    wide(l, l->diff_dst, (size_t)i * width + from, n, room), n);
+	for (int64_t row = 0; row < l->layer->num_embeddings && factors; row++)
+		multiply(all + (size_t)row * width + from, all + (size_t)row * width + from,
+			 factors[row], n);
 }
 
 static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	size_t width = (size_t)l->layer->embedding_dim;
+	const float *factors;
 
 	if (pass->part == PD_BACKWARD_INPUT)
 		return 0;
+	factors = factors_of(l, pass);
 #pragma omp parallel for schedule(static)
 	for (size_t from = 0; from < width; from += COLUMNS)
-		columns_back(l, from);
+		columns_back(l, from, factors);
 	return 0;
 }
 

@@ -18,7 +18,6 @@
 #include "device/cpu/lstm.h"
 
 #include "base/mem.h"
-#include "base/rng.h"
 #include "device/cpu/cpu.h"
 
 #include <string.h>
@@ -359,26 +358,7 @@ static int multiply(const struct way *w, const struct product *p, const void *ro
 	return pd_primitive_run(p->op, args, err);
 }
 
-/*
- * DropConnect: weights of the hidden state are kept, and scaled, or not, once for all steps of a
- * microbatch.  Which are follows from its first sample's number.
- */
-static void drop_piece(const struct way *w, float *weights, int64_t begin, int64_t count)
-{
-	const struct pd_compiled_layer *l = w->l;
-	uint64_t stream = PD_RNG_DROPOUT + (uint64_t)pd_model_number(l->net->model, l->index);
-	float p = (float)l->layer->weight_dropout, scale = (float)(1 / (1 - l->layer->weight_dropout));
-	int64_t number = w->direction * w->m->hidden * w->m->hidden + begin / 4;
-
-	for (int64_t i = 0; i < count; i += 4, number++) {
-		struct pd_random4 r = pd_random(l->net->seed, stream,
-						(uint32_t)w->pass->first_sample, (uint32_t)number);
-
-		for (int k = 0; k < 4; k++)
-			weights[i + k] = pd_unit(r.v[k]) >= p ? weights[i + k] * scale : 0;
-	}
-}
-
+/* Some of the weights of the hidden state are dropped, for all steps and samples of a microbatch. */
 static void drop(const struct way *w, void *to, const void *from, bool of_16)
 {
 	int64_t all = 4 * w->m->hidden * w->m->hidden;
@@ -392,7 +372,7 @@ static void drop(const struct way *w, void *to, const void *from, bool of_16)
 			widen(w, piece, (const uint16_t *)from + at, count);
 		else
 			memcpy(piece, (const float *)from + at, floats(count));
-		drop_piece(w, piece, at, count);
+		pd_cpu_drop_weights(w->l, w->pass, piece, w->direction * all + at, count);
 		if (of_16)
 			narrow(w, (uint16_t *)to + at, piece, count);
 		else

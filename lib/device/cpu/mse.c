@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mse: of a sample the mean over its elements of (a - b)^2; its gradient 2 (a - b) / (N E), where N
- * is the number of samples in a minibatch and E that of elements in one.  Samples from pass->valid on
- * are padding.  Of 16 bits a piece is widened at a time.
+ * mse: of a sample the mean over its elements of (a - b)^2, or of a^2, times the weight w; its
+ * gradient 2 w (a - b) / (N E), where N is the number of samples in a minibatch and E that of elements
+ * in one.  Samples from pass->valid on are padding.  Of 16 bits a piece is widened at a time.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
@@ -20,10 +20,14 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	return 0;
 }
 
-/* Elements from `at` on of an input in f32. */
+/* Elements from `at` on of an input in f32; zeros where there is no such input. */
 static const float *piece_of(const struct pd_compiled_layer *l, int input, int64_t at, int64_t n,
 			     float *room)
 {
+	static const float zeros[PIECE];
+
+	if (input >= l->layer->input_count)
+		return zeros;
 	if (l->net->dtype == PD_F32)
 		return (const float *)l->src[input] + at;
 	pd_cpu_widen(l->net->dtype, room, (const uint16_t *)l->src[input] + at, (size_t)n);
@@ -62,7 +66,7 @@ static float sample_loss(const struct pd_compiled_layer *l, int64_t sample, int6
 	for (int half = LANES / 2; half > 0; half /= 2)
 		for (int k = 0; k < half; k++)
 			lanes[k] += lanes[k + half];
-	return lanes[0] / (float)elements;
+	return (float)l->layer->weight * (lanes[0] / (float)elements);
 }
 
 static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
@@ -106,9 +110,9 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 	int64_t elements = pd_shape_elements(l->in_shape[0]), valid = pass->valid * elements;
 	size_t each = pd_dtype_bytes(l->net->dtype);
 	float scale = pass->scale ? (float)pass->scale->loss_scale : 1;
-	float factor = 2 * scale / (float)(l->net->minibatch * elements);
+	float factor = (float)l->layer->weight * (2 * scale / (float)(l->net->minibatch * elements));
 
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < l->layer->input_count; i++) {
 		if (!l->diff_src[i])
 			continue;
 		input_back(l, i, valid, i == 0 ? factor : -factor);

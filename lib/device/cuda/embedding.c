@@ -2,6 +2,8 @@
 /* embedding, position_embedding, bias: see the CPU's. */
 #include "device/cuda/cuda.h"
 
+#include "base/rng.h"
+
 static int64_t places_of(const struct pd_compiled_layer *l)
 {
 	return l->net->batch * pd_shape_elements(l->in_shape[0]);
@@ -15,10 +17,25 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	return 0;
 }
 
+static struct pd_kernel_drop drop_of(const struct pd_compiled_layer *l, const struct pd_pass *pass)
+{
+	return (struct pd_kernel_drop){
+		.seed = l->net->seed,
+		.stream = PD_RNG_DROPOUT + (uint64_t)pd_model_number(l->net->model, l->index),
+		.count = l->layer->num_embeddings,
+		.p = pass->evaluate ? 0 : (float)l->layer->weight_dropout,
+		.scale = (float)(1 / (1 - l->layer->weight_dropout)),
+	};
+}
+
 static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
-	return pd_cuda_queued(l, pd_kernel_embedding(pd_cuda_engine(l)->stream, l->net->dtype,
-						     l->dst, l->parameters[0], l->src[0],
+	const struct pd_cuda_engine *engine = pd_cuda_engine(l);
+	const struct pd_kernel_drop drop = drop_of(l, pass);
+
+	return pd_cuda_queued(l, pd_kernel_embedding(engine->stream, l->net->dtype, &drop,
+						     engine->numbers, l->dst,
+						     l->parameters[0], l->src[0],
 						     places_of(l), l->layer->num_embeddings,
 						     l->layer->embedding_dim), err);
 }
@@ -26,13 +43,16 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	size_t bytes = sizeof(float) * (size_t)l->layer->parameter_elements;
+	const struct pd_cuda_engine *engine = pd_cuda_engine(l);
+	const struct pd_kernel_drop drop = drop_of(l, pass);
 
 	if (pass->part == PD_BACKWARD_INPUT)
 		return 0;
 	if (l->net->device->zero(l->net, l->diff_parameters[0], bytes, err) < 0)
 		return -1;
-	return pd_cuda_queued(l, pd_kernel_embedding_back(pd_cuda_engine(l)->stream, l->net->dtype,
-							  l->diff_parameters[0], l->temporary,
+	return pd_cuda_queued(l, pd_kernel_embedding_back(engine->stream, l->net->dtype, &drop,
+							  engine->numbers, l->diff_parameters[0],
+							  l->temporary,
 							  l->diff_dst, l->src[0], places_of(l),
 							  l->layer->num_embeddings,
 							  l->layer->embedding_dim,

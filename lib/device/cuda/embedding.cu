@@ -13,26 +13,43 @@
 
 #define COLUMNS 128             /* that a block takes */
 
+/* What a row is multiplied by. */
+__device__ static float factor_of(const struct pd_kernel_drop &drop,
+				  const struct pd_pass_numbers *numbers, int64_t row)
+{
+	struct pd_random4 r;
+
+	if (drop.p == 0)
+		return 1;
+	r = pd_random(drop.seed, drop.stream, (uint32_t)numbers->first_sample, (uint32_t)(row / 4));
+	return pd_unit(r.v[row % 4]) >= drop.p ? drop.scale : 0;
+}
+
 template <typename T>
-__global__ static void look_up(T *y, const T *__restrict__ weight, const int32_t *__restrict__ id,
+__global__ static void look_up(struct pd_kernel_drop drop, const struct pd_pass_numbers *numbers,
+			       T *y, const T *__restrict__ weight, const int32_t *__restrict__ id,
 			       size_t count, int64_t rows, int64_t width)
 {
 	PD_FOR_EACH(i, count) {
 		int64_t row = id[pd_times(i, (size_t)width)];
 		size_t column = pd_rest(i, (size_t)width);
 
-		y[i] = row >= 0 && row < rows ? weight[(size_t)(row * width) + column] : (T)0.0f;
+		y[i] = row >= 0 && row < rows
+			? (T)((float)weight[(size_t)(row * width) + column] *
+			      factor_of(drop, numbers, row)) : (T)0.0f;
 	}
 }
 
-cudaError_t pd_kernel_embedding(cudaStream_t stream, enum pd_dtype dtype, void *y,
+cudaError_t pd_kernel_embedding(cudaStream_t stream, enum pd_dtype dtype,
+				const struct pd_kernel_drop *drop,
+				const struct pd_pass_numbers *numbers, void *y,
 				const void *weight, const int32_t *id, int64_t places,
 				int64_t rows, int64_t width)
 {
 	size_t count = (size_t)(places * width);
 
 	PD_BY_TYPE(dtype, T, (look_up<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
-		(T *)y, (const T *)weight, id, count, rows, width)));
+		*drop, numbers, (T *)y, (const T *)weight, id, count, rows, width)));
 	return cudaGetLastError();
 }
 
@@ -58,7 +75,8 @@ __global__ static void sort(int32_t *order, const int32_t *__restrict__ id, int6
 
 /* The block of the first place of a number takes all that follow with it. */
 template <typename T>
-__global__ static void add_rows(float *d_weight, const int32_t *__restrict__ order,
+__global__ static void add_rows(struct pd_kernel_drop drop, const struct pd_pass_numbers *numbers,
+				float *d_weight, const int32_t *__restrict__ order,
 				const T *__restrict__ dy, const int32_t *__restrict__ id,
 				int64_t places, int64_t rows, int64_t width, int64_t padding)
 {
@@ -73,11 +91,13 @@ __global__ static void add_rows(float *d_weight, const int32_t *__restrict__ ord
 			continue;
 		for (int64_t k = at; k < places && id[order[k]] == row; k++)
 			sum += (float)dy[order[k] * width + column];
-		d_weight[row * width + column] = sum;
+		d_weight[row * width + column] = sum * factor_of(drop, numbers, row);
 	}
 }
 
-cudaError_t pd_kernel_embedding_back(cudaStream_t stream, enum pd_dtype dtype, float *d_weight,
+cudaError_t pd_kernel_embedding_back(cudaStream_t stream, enum pd_dtype dtype,
+				     const struct pd_kernel_drop *drop,
+				     const struct pd_pass_numbers *numbers, float *d_weight,
 				     int32_t *order, const void *dy, const int32_t *id,
 				     int64_t places, int64_t rows, int64_t width, int64_t padding)
 {
@@ -91,7 +111,7 @@ cudaError_t pd_kernel_embedding_back(cudaStream_t stream, enum pd_dtype dtype, f
 	if (status != cudaSuccess)
 		return status;
 	PD_BY_TYPE(dtype, T, (add_rows<T><<<grid, COLUMNS, 0, stream>>>(
-		d_weight, order, (const T *)dy, id, places, rows, width, padding)));
+		*drop, numbers, d_weight, order, (const T *)dy, id, places, rows, width, padding)));
 	return cudaGetLastError();
 }
 

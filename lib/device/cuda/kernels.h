@@ -196,6 +196,13 @@ cudaError_t pd_kernel_attention(cudaStream_t stream, enum pd_dtype dtype,
 cudaError_t pd_kernel_attention_back(cudaStream_t stream, enum pd_dtype dtype,
 				     const struct pd_kernel_attention *a);
 
+/* What weight_dropout makes of count elements of a weight, which are numbers `first` and on. */
+struct pd_kernel_drop {
+	uint64_t seed, stream;
+	int64_t first, count;
+	float p, scale;                 /* p 0: none is dropped */
+};
+
 /* --- lstm.cu: one direction of it; a row is a step of a sample, samples first */
 struct pd_kernel_lstm {
 	int64_t batch, steps, hidden;
@@ -238,12 +245,7 @@ cudaError_t pd_kernel_lstm_back(cudaStream_t stream, enum pd_dtype dtype,
 /* The hidden states that rows were made from. */
 cudaError_t pd_kernel_lstm_before(cudaStream_t stream, enum pd_dtype dtype,
 				  const struct pd_kernel_lstm *m, void *before, const void *y);
-/* DropConnect of count elements, which are numbers `first` and on; both multiples of 4. */
-struct pd_kernel_drop {
-	uint64_t seed, stream;
-	int64_t first, count;
-	float p, scale;
-};
+/* DropConnect; drop's first and count are multiples of 4. */
 cudaError_t pd_kernel_lstm_drop(cudaStream_t stream, enum pd_dtype dtype,
 				const struct pd_kernel_drop *d,
 				const struct pd_pass_numbers *numbers, void *y, const void *x);
@@ -298,11 +300,12 @@ cudaError_t pd_kernel_loss_back(cudaStream_t stream, enum pd_dtype dtype,
 				const struct pd_pass_numbers *numbers, void *dx, const void *x,
 				const int32_t *label, const int32_t *verdicts,
 				const struct pd_scale *scale);
-/* out: one float per sample; as above. */
+/* out: one float per sample; as above.  b: NULL: zeros. */
 cudaError_t pd_kernel_mse(cudaStream_t stream, enum pd_dtype dtype,
 			  const struct pd_pass_numbers *numbers, int number, float *out,
-			  const void *a, const void *b, int64_t batch, int64_t elements);
-/* The gradient of a; factor: 2 over all elements of a minibatch. */
+			  const void *a, const void *b, float weight, int64_t batch,
+			  int64_t elements);
+/* The gradient of a; factor: 2 times the weight over all elements of a minibatch. */
 cudaError_t pd_kernel_mse_back(cudaStream_t stream, enum pd_dtype dtype,
 			       const struct pd_pass_numbers *numbers, void *da, const void *a,
 			       const void *b, const struct pd_scale *scale, float factor,
@@ -330,12 +333,19 @@ cudaError_t pd_kernel_rope(cudaStream_t stream, enum pd_dtype dtype,
 			   const struct pd_kernel_rope *r, void *dst, const void *src);
 
 /* --- embedding.cu */
-/* y[i] = row id[i] of the weight, of width elements; zeros where there is no such row. */
-cudaError_t pd_kernel_embedding(cudaStream_t stream, enum pd_dtype dtype, void *y,
+/*
+ * y[i] = row id[i] of the weight, of width elements; zeros where there is no such row.  drop: its
+ * elements are rows.
+ */
+cudaError_t pd_kernel_embedding(cudaStream_t stream, enum pd_dtype dtype,
+				const struct pd_kernel_drop *drop,
+				const struct pd_pass_numbers *numbers, void *y,
 				const void *weight, const int32_t *id, int64_t places,
 				int64_t rows, int64_t width);
 /* The gradient of all rows; that of row `padding` is 0.  order: room for as many as places. */
-cudaError_t pd_kernel_embedding_back(cudaStream_t stream, enum pd_dtype dtype, float *d_weight,
+cudaError_t pd_kernel_embedding_back(cudaStream_t stream, enum pd_dtype dtype,
+				     const struct pd_kernel_drop *drop,
+				     const struct pd_pass_numbers *numbers, float *d_weight,
 				     int32_t *order, const void *dy, const int32_t *id,
 				     int64_t places, int64_t rows, int64_t width, int64_t padding);
 /* Of samples of `count` elements: y = x + weight; and the sum over them. */

@@ -62,6 +62,12 @@ static int prepare_mse(struct pd_compiled_layer *l, struct pd_error *err)
 	return 0;
 }
 
+/* NULL: zeros. */
+static const void *other_of(const struct pd_compiled_layer *l, int i)
+{
+	return l->layer->input_count > 1 ? l->src[1 - i] : NULL;
+}
+
 static int forward_mse(struct pd_compiled_layer *l, const struct pd_pass *pass,
 		       struct pd_error *err)
 {
@@ -69,9 +75,9 @@ static int forward_mse(struct pd_compiled_layer *l, const struct pd_pass *pass,
 
 	engine->loses = true;
 	return pd_cuda_queued(l, pd_kernel_mse(engine->stream, l->net->dtype, engine->numbers,
-					       l->loss, l->dst, l->src[0], l->src[1],
-					       l->net->batch, pd_shape_elements(l->in_shape[0])),
-			      err);
+					       l->loss, l->dst, l->src[0], other_of(l, 0),
+					       (float)l->layer->weight, l->net->batch,
+					       pd_shape_elements(l->in_shape[0])), err);
 }
 
 static int backward_mse(struct pd_compiled_layer *l, const struct pd_pass *pass,
@@ -79,13 +85,13 @@ static int backward_mse(struct pd_compiled_layer *l, const struct pd_pass *pass,
 {
 	const struct pd_cuda_engine *engine = pd_cuda_engine(l);
 	int64_t elements = pd_shape_elements(l->in_shape[0]);
-	float factor = 2 / (float)(l->net->minibatch * elements);
+	float factor = (float)l->layer->weight * (2 / (float)(l->net->minibatch * elements));
 
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < l->layer->input_count; i++)
 		if (l->diff_src[i] &&
 		    pd_cuda_queued(l, pd_kernel_mse_back(engine->stream, l->net->dtype,
 							 engine->numbers, l->diff_src[i],
-							 l->src[i], l->src[1 - i], pass->scale,
+							 l->src[i], other_of(l, i), pass->scale,
 							 factor, l->net->batch, elements), err) < 0)
 			return -1;
 	return 0;

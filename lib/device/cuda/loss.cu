@@ -190,19 +190,20 @@ cudaError_t pd_kernel_loss_back(cudaStream_t stream, enum pd_dtype dtype,
 
 template <typename T>
 __global__ static void squares(const struct pd_pass_numbers *numbers, float *out,
-			       const T *__restrict__ a, const T *__restrict__ b, int64_t elements)
+			       const T *__restrict__ a, const T *__restrict__ b, float weight,
+			       int64_t elements)
 {
 	int64_t n = blockIdx.x;
 	float sum = 0;
 
 	for (int64_t i = threadIdx.x; i < elements && n < numbers->valid; i += THREADS) {
-		float d = (float)a[n * elements + i] - (float)b[n * elements + i];
+		float d = (float)a[n * elements + i] - (b ? (float)b[n * elements + i] : 0);
 
 		sum += d * d;
 	}
 	sum = block_sum(sum);
 	if (threadIdx.x == 0)
-		out[n] = sum / (float)elements;
+		out[n] = weight * (sum / (float)elements);
 }
 
 __global__ static void squares_total(const struct pd_pass_numbers *numbers, int number,
@@ -217,12 +218,13 @@ __global__ static void squares_total(const struct pd_pass_numbers *numbers, int 
 
 cudaError_t pd_kernel_mse(cudaStream_t stream, enum pd_dtype dtype,
 			  const struct pd_pass_numbers *numbers, int number, float *out,
-			  const void *a, const void *b, int64_t batch, int64_t elements)
+			  const void *a, const void *b, float weight, int64_t batch,
+			  int64_t elements)
 {
 	cudaError_t status;
 
 	PD_BY_TYPE(dtype, T, (squares<T><<<(unsigned)batch, THREADS, 0, stream>>>(
-		numbers, out, (const T *)a, (const T *)b, elements)));
+		numbers, out, (const T *)a, (const T *)b, weight, elements)));
 	status = cudaGetLastError();
 	if (status != cudaSuccess)
 		return status;
@@ -240,7 +242,7 @@ __global__ static void differences(const struct pd_pass_numbers *numbers, T *da,
 	if (scale)
 		factor *= (float)scale->loss_scale;
 	PD_FOR_EACH(i, count)
-		da[i] = (T)(i < valid ? ((float)a[i] - (float)b[i]) * factor : 0);
+		da[i] = (T)(i < valid ? ((float)a[i] - (b ? (float)b[i] : 0)) * factor : 0);
 }
 
 cudaError_t pd_kernel_mse_back(cudaStream_t stream, enum pd_dtype dtype,
