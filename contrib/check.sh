@@ -9,20 +9,31 @@ set -u
 
 source=$(cd "$(dirname "$0")/.." && pwd)
 build=${PD_BUILD:-$source/build-check}
-passed=0 failed=0 skipped=0
 
 since=$(date +%s)
 step() { printf '\n== %s (after %d s)\n' "$*" $(($(date +%s) - since)); }
 
+# tally PASSED FAILED SKIPPED: in a file, since builds are tested beside each other.
+tally() {
+	echo "$@" >>"$build/tally"
+}
+
 skip() {
 	echo "$*"
-	skipped=$((skipped + 1))
+	tally 0 0 1
+}
+
+# ends: with the sum of all; fails if anything did.
+ends() {
+	awk '{ p += $1; f += $2; s += $3 }
+		END { printf "%d passed, %d failed, %d skipped\n", p, f, s; exit f > 0 }' "$build/tally"
+	exit
 }
 
 die() {
 	echo "$*" >&2
-	echo "$passed passed, $((failed + 1)) failed, $skipped skipped"
-	exit 1
+	tally 0 1 0
+	ends
 }
 
 # check NAME WHAT TESTS MAKE-ARGUMENTS: make check in ./NAME of these; adds up what it says.
@@ -34,11 +45,9 @@ check() {
 	status=$?
 	count() { sed -n "s/^# $1: *//p" "$out" | tail -n 1; }
 	grep -E '^(PASS|FAIL|ERROR|XPASS|SKIP):' "$out" | grep -Ev '^PASS:' | head -50
-	p=$(count PASS) f=$(count FAIL) e=$(count ERROR) s=$(count SKIP)
-	passed=$((passed + ${p:-0})) skipped=$((skipped + ${s:-0}))
-	failed=$((failed + ${f:-0} + ${e:-0}))
+	p=$(count PASS) s=$(count SKIP) f=$(($(count FAIL)+0 + $(count ERROR)+0))
 	if [ $status -ne 0 ]; then
-		[ "$((${f:-0} + ${e:-0}))" -gt 0 ] || failed=$((failed + 1))
+		[ "$f" -gt 0 ] || f=1
 		tail -n 30 "$out"
 		for log in $(sed -n 's/^FAIL: \([^ ]*\) .*/\1/p; s/^ERROR: \([^ ]*\).*/\1/p' "$out" |
 			     sort -u | head -5); do
@@ -47,15 +56,18 @@ check() {
 				"$build/$name/${log%.sh}.log" 2>/dev/null | head -60
 		done
 	fi
-	echo "$name: ${p:-0} passed, $((${f:-0} + ${e:-0})) failed, ${s:-0} skipped"
+	tally "${p:-0}" "$f" "${s:-0}"
+	echo "$name: ${p:-0} passed, $f failed, ${s:-0} skipped"
 }
 
 # run NAME TESTS MAKE-ARGUMENTS: all of those, or all there are.  Several at once, more than there are
-# processors since tests of several processes wait for each other; then those that must be alone.
+# processors since tests of several processes wait for each other; then, once nothing is built ahead,
+# those that must be alone.
 run() {
 	name=$1 beside=$(print "$1" beside-tests "$2") alone=$(print "$1" alone-tests "$2")
 	shift 2
 	check "$name" beside "$beside" -j"$((2 * $(nproc)))" "$@"
+	[ -z "$alone" ] || wait
 	check "$name" alone "$alone" "$@"
 }
 
@@ -73,12 +85,23 @@ some() {
 	run "$1" "$2" check_PROGRAMS="$(print "$1" programs "$2")"
 }
 
-# configure NAME ARGUMENTS: what goes wrong is said when it is built.
+# configure NAME ARGUMENTS: what goes wrong is said when it is built.  By a path that is the same in
+# all builds, the distribution's too, for which ccache then has what another one compiled.
 configure() {
 	name=$1
 	shift
 	rm -rf "${build:?}/$name" && mkdir -p "$build/$name" &&
-		(cd "$build/$name" && "$source/configure" "$@" >configure.out 2>&1)
+		(cd "$build/$name" && "$(realpath --relative-to=. "$source")/configure" "$@" \
+			>configure.out 2>&1 && : >configured)
+}
+
+# ahead NAME...: builds those that are configured, one after the other, with what tests leave of the
+# processors.  What fails is said when its turn comes.
+ahead() {
+	for name in "$@"; do
+		[ ! -f "$build/$name/configured" ] ||
+			nice -n 19 make -C "$build/$name" -j"$(nproc)" >"$build/$name/ahead.out" 2>&1 || :
+	done
 }
 
 built() {
@@ -86,6 +109,7 @@ built() {
 		{ tail -n 30 "$build/$1"/*.out "$build/cuda-$1.out" 2>/dev/null; die "$1: the build failed"; }
 }
 
+mkdir -p "$build" && : >"$build/tally"
 sh "$source/contrib/packages.sh" build test >/dev/null || die "packages cannot be installed"
 (cd "$source" && autoreconf -fi >/dev/null 2>&1) || die "autoreconf failed"
 
@@ -100,14 +124,15 @@ if [ "${1-}" != quick ] && { command -v nvcc || [ -x /usr/local/cuda/bin/nvcc ];
 fi
 
 # All others are configured while the first is built, and oneDNN 3 comes from afar.
-mkdir -p "$build"
 # They have the same flags, so that what is the same in several of them is compiled once.
 if command -v ccache >/dev/null; then
 	export CC="ccache ${CC-gcc}" CCACHE_DIR="${CCACHE_DIR-$build/ccache}" CCACHE_NOHASHDIR=yes
 fi
+gold=$(command -v ld.gold >/dev/null && echo -fuse-ld=gold)
 configure plain --enable-werror --with-cuda=no &
 plain=$!
-[ -z "$cuda" ] || configure cuda --enable-werror --with-cuda=guess &
+# one kind of GPU: another is another back end of the same compiler
+[ -z "$cuda" ] || configure cuda --enable-werror --with-cuda=guess --with-cuda-arch=80 &
 if [ -n "$emulated" ]; then
 	sh "$source/contrib/emulate-cuda.sh" "$build/cuda-emulated" >"$build/cuda-emulated.out" 2>&1 &&
 		configure emulated --enable-werror --with-cuda="$build/cuda-emulated" \
@@ -117,24 +142,26 @@ if [ "${1-}" != quick ]; then
 	sh "$source/contrib/packages.sh" "onednn3=$build/onednn3" >"$build/onednn3.out" 2>&1 &&
 		configure with-onednn3 --enable-werror --with-cuda=no \
 			--with-onednn="$build/onednn3" &
+	# gold links its programs in a tenth of the time
 	configure sanitized --enable-werror --with-cuda=no --enable-asan --enable-ubsan \
-		CFLAGS='-g1 -O1' &
+		CFLAGS='-g1 -O1' ${gold:+LDFLAGS="$gold"} &
 fi
 
 step "build without CUDA, warnings are errors; all tests"
 wait "$plain"
 built plain
+[ "${1-}" = quick ] || ahead cuda emulated with-onednn3 sanitized &
 run plain ""
-wait    # for the others to be configured
+wait
 
 if [ -n "$cuda" ]; then
-	step "build with CUDA, warnings are errors; what can be seen without a GPU"
+	step "build with CUDA, warnings are errors; what can be seen without a GPU; beside it:"
 	built cuda
 	if grep -q '^CUDA_LIBS = .*cudnn' "$build/cuda/Makefile"; then
 		some cuda "test/unit/cuda-arith test/conform/stream test/t9001-gpu.sh
 			test/t9002-gpu.sh test/t9003-sanitizer.sh test/t9004-nccl.sh
 			test/t9005-cudnn.sh test/unit/nccl test/conform/transfers
-			test/t8002-layers.sh"
+			test/t8002-layers.sh" &
 	else
 		echo "not built: $(grep "for the CUDA toolkit" "$build/cuda/configure.out")"
 		emulated=
@@ -143,25 +170,22 @@ fi
 if [ -n "$emulated" ]; then
 	step "an emulated GPU: lib/device/cuda, computed by the processor"
 	built emulated
-	export PD_TEST_DEVICE=cuda
-	some emulated "test/conform/stream test/conform/kernels test/conform/layers
-		test/conform/iteration test/conform/widened"
-	export PD_CUDA_LAYOUT=last
-	some emulated "test/conform/layers"
-	unset PD_TEST_DEVICE PD_CUDA_LAYOUT
+	(export PD_TEST_DEVICE=cuda
+	some emulated "test/conform/iteration test/conform/layers test/t9006-layouts.sh
+		test/conform/stream test/conform/kernels test/conform/widened") &
 fi
 
 if [ -d "$build/with-onednn3" ]; then
 	step "build with oneDNN 3; the conformity suite, and training"
 	built with-onednn3
-	export PD_TEST_QUICK=yes
+	(export PD_TEST_QUICK=yes
 	some with-onednn3 "test/conform/layers test/conform/partition
-		test/conform/half test/conform/stream test/t4001-weights.sh test/t4011-kernels.sh"
-	unset PD_TEST_QUICK
+		test/conform/half test/conform/stream test/t4001-weights.sh test/t4011-kernels.sh") &
 elif [ "${1-}" != quick ]; then
 	tail -n 3 "$build/onednn3.out"
 	skip "with-onednn3: skipped, since pip cannot bring oneDNN 3 here"
 fi
+wait
 
 if [ "${1-}" != quick ]; then
 	step "address and undefined behaviour sanitizers; units, conformity, refusals, a row of each kind"
@@ -170,27 +194,26 @@ if [ "${1-}" != quick ]; then
 	run sanitized "$(print sanitized sanitized-tests "")"
 	unset PD_TEST_QUICK
 
-	step "fuzzers: every reader, 10 s each; meanwhile the distribution builds from its own tarball"
-	(cd "$build/plain" && exec make distcheck TESTS= \
-		DISTCHECK_CONFIGURE_FLAGS="--with-cuda=no CFLAGS=-O0" >distcheck.out 2>&1) &
+	step "fuzzers: every reader, 5 s each; meanwhile the distribution builds from its own tarball"
+	(cd "$build/plain" && exec make -j2 distcheck TESTS= \
+		DISTCHECK_CONFIGURE_FLAGS="--with-cuda=no --enable-werror" >distcheck.out 2>&1) &
 	distribution=$!
 	if sh "$source/contrib/packages.sh" fuzz >/dev/null; then
 		mkdir -p "$build/fuzz"
-		FUZZ_BUILD=$build/fuzz sh "$source/contrib/fuzz/run.sh" 10 >"$build/fuzz/run.out" 2>&1 ||
-			failed=$((failed + 1))
+		FUZZ_BUILD=$build/fuzz sh "$source/contrib/fuzz/run.sh" 5 >"$build/fuzz/run.out" 2>&1 ||
+			tally 0 1 0
 		cat "$build/fuzz/run.out"
-		passed=$((passed + $(grep -c "nothing found$" "$build/fuzz/run.out")))
+		tally "$(grep -c "nothing found$" "$build/fuzz/run.out")" 0 0
 	else
 		skip "nothing was fuzzed, since clang is absent"
 	fi
 	if wait "$distribution"; then
 		echo "distribution: builds, installs, uninstalls"
-		passed=$((passed + 1))
+		tally 1 0 0
 	else
-		failed=$((failed + 1))
+		tally 0 1 0
 		tail -n 30 "$build/plain/distcheck.out"
 	fi
 fi
 step done
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+ends

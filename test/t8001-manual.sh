@@ -76,9 +76,8 @@ for kind in model profile topology plan schedule trace; do
 		rm -rf bad
 		mkdir bad
 		"$PD_BUILD/test/unit/malform" "$PD_SOURCE"/test/data/small-$kind.json* bad 1
-		for file in bad/*-unknown-key; do
-			"$reader" $kind "$file" 2>&1 || true
-		done | sed -n "s/.*expected one of //p" | tr -d " " | tr "," "\n" | sort -u >keys
+		status 2 "$reader" $kind bad/*-unknown-key 2>err
+		sed -n "s/.*expected one of //p" err | tr -d " " | tr "," "\n" | sort -u >keys
 		[ "$(wc -l <keys)" -ge 5 ]
 		case $kind in
 		plan | schedule | trace) pages=$(echo "$man"/pd-*.5) ;;

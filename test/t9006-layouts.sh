@@ -1,0 +1,7 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Every layer with channels last, where a device has the choice: conformity once more.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+
+[ "${PD_TEST_DEVICE:-cpu}" = cuda ] || test_skip_all "layouts are chosen on a GPU"
+PD_CUDA_LAYOUT=last "$PD_BUILD/test/conform/layers"
