@@ -4,11 +4,12 @@
 #include "base/mem.h"
 #include "base/opt.h"
 #include "explain/explain.h"
+#include "plan/sparse.h"
 #include "planner/planner.h"
 
 #define MOST_PROFILES 64
 
-static struct pd_plan_request request;
+static struct pd_plan_request request = { .sparsity = -1 };
 static int64_t gpus, processors;
 static const char *topology_name;
 static bool explain, eager;
@@ -61,6 +62,15 @@ static const struct pd_opt options[] = {
 	{ .name = "bucket", .kind = PD_OPT_STRING, .argument = "BYTES|auto",
 	  .help = "replicas sum gradients in buckets of more than BYTES, under backward",
 	  .value = &bucket },
+	{ .name = "sparsity", .kind = PD_OPT_REAL, .argument = "PART",
+	  .help = "replicas keep PART of their chunks of gradients for later, such as 0.85",
+	  .value = &request.sparsity, .max = PD_SPARSITY_MOST },
+	{ .name = "chunk", .kind = PD_OPT_COUNT, .argument = "N",
+	  .help = "with --sparsity: gradients of a chunk (default: 32000)", .value = &request.chunk,
+	  .min = 1, .max = PD_MAX_EXTENT },
+	{ .name = "sparsity-warmup", .kind = PD_OPT_COUNT, .argument = "N",
+	  .help = "with --sparsity: minibatches in which it rises from 0 (default: 0)",
+	  .value = &request.sparsity_warmup, .max = PD_MAX_EXTENT },
 	{ .name = "straight", .letter = 's', .kind = PD_OPT_FLAG,
 	  .help = "one rank per stage: no replicas", .value = &request.straight },
 	{ .name = "stages", .kind = PD_OPT_STRING, .argument = "LIST",
@@ -162,7 +172,7 @@ int main(int argc, char **argv)
 	request.chunks = (int)chunks;
 	request.min_gain = min_gain / 100;
 	request.startup = eager ? PD_STARTUP_EAGER : PD_STARTUP_FRUGAL;
-	if (pd_planner_all_reduce(all_reduce, &request, &err) < 0 ||
+	if (pd_planner_sparse(&request, &err) < 0 || pd_planner_all_reduce(all_reduce, &request, &err) < 0 ||
 	    pd_planner_bucket(bucket, &request, &err) < 0 || pd_planner_recompute(recompute, &request, &err) < 0 ||
 	    pd_planner_policy(schedule, weights, &request, &err) < 0 || pd_output_check(&err) < 0)
 		return pd_command_fail(&err);

@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
+#include "plan/sparse.h"
 #include "replay/replay.h"
 #include "replay/subject.h"
 #include "trace/compare.h"
@@ -22,7 +23,7 @@ static const char *const formats[] = { "report", "json", "csv", "text", "svg", "
 static int format;
 static int64_t minibatches;
 static const char *other_name;
-static struct pd_what_if what;
+static struct pd_what_if what = { .sparsity = -1 };
 
 static const struct pd_opt options[] = {
 	{ .name = "format", .letter = 'f', .kind = PD_OPT_CHOICE, .argument = "NAME",
@@ -49,6 +50,12 @@ static const struct pd_opt options[] = {
 	{ .name = "bucket", .kind = PD_OPT_BYTES, .argument = "BYTES",
 	  .help = "what if: replicas summed gradients in buckets of more than BYTES",
 	  .value = &what.bucket_bytes, .min = 1 },
+	{ .name = "sparsity", .kind = PD_OPT_REAL, .argument = "PART",
+	  .help = "what if: replicas kept PART of their chunks of gradients for later",
+	  .value = &what.sparsity, .max = PD_SPARSITY_MOST },
+	{ .name = "chunk", .kind = PD_OPT_COUNT, .argument = "N",
+	  .help = "with --sparsity: gradients of a chunk (default: the plan's, or 32000)",
+	  .value = &what.chunk, .min = 1, .max = PD_MAX_EXTENT },
 	{ .name = "microbatches", .kind = PD_OPT_COUNT, .argument = "M",
 	  .help = "what if: M microbatches per update", .value = &what.microbatches,
 	  .min = 1, .max = 1 << 30 },

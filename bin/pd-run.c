@@ -21,7 +21,7 @@ static struct pd_job job = {
 	.device = "auto", .epochs = -1, .minibatches = -1, .seed = 1, .evaluate = true,
 	.resume_step = -1,
 	/* below 0: not given, see defaults */
-	.optimizer = { .rate = 0.01, .momentum = -1, .trust = -1, .beta1 = -1, .beta2 = -1, .eps = -1,
+	.optimizer = { .rate = 0.01, .momentum = -1, .residual = -1, .trust = -1, .beta1 = -1, .beta2 = -1, .eps = -1,
 		       .step_epochs = -1, .gamma = -1, .power = -1, .discrepancy = -1 },
 };
 static struct pd_supervision how = { .launcher = &pd_launcher_fork, .timeout_s = 300,
@@ -63,6 +63,8 @@ static const struct pd_opt options[] = {
 	{ "decay", 0, PD_OPT_CHOICE, "WHAT", "what decays: all (default) or matrices", &decay,
 	  .choices = decay_names },
 	{ "trust", 0, PD_OPT_REAL, "X", "of lars (default: 0.001)", &job.optimizer.trust, 0, 1e3 },
+	{ "residual", 0, PD_OPT_REAL, "X", "sparse sums: part kept of what stays (default: momentum)",
+	  &job.optimizer.residual, 0, 1 },
 	{ "lr-schedule", 0, PD_OPT_CHOICE, "NAME", "constant (default), step, polynomial or cosine",
 	  &schedule, .choices = pd_lr_schedule_name },
 	{ "lr-step", 0, PD_OPT_COUNT, "EPOCHS", "step: epochs between changes (default: 30)",

@@ -5,6 +5,7 @@
  *     DIRECTORY/step-000000001500/checkpoint.json
  *                                 stage-0.safetensors
  *                                 stage-1.safetensors ...
+ *                                 stage-0-replica-1.safetensors ...
  *
  * which is there as a whole or not at all: it is written under another name and renamed.
  * Writing takes three parts, since ranks write the stages and their supervisor the rest:
@@ -26,7 +27,8 @@
  *
  * Tensors are found by name, whatever stage had them: "LAYER.weight" is the newest version,
  * "LAYER.weight@STEP" an older one, "LAYER.weight.velocity" its first moment,
- * "LAYER.weight.second" its second one, and "LAYER.running_mean" the like of a state.
+ * "LAYER.weight.second" its second one, "LAYER.weight.residual" what sparse sums left, of each
+ * replica, and "LAYER.running_mean" the like of a state.
  *
  * All of it has checksums: a tensor's stands in its file's header, the header's in
  * checkpoint.json, which has one of itself.
@@ -42,6 +44,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* A tensor of a stage begins so that has the norms of its chunks; the rest says which. */
+#define PD_CHUNK_NORMS "norms of chunks of "
+
 struct pd_checkpoint_stage {
 	int layer_count;
 	char **layers;                  /* names */
@@ -50,6 +55,9 @@ struct pd_checkpoint_stage {
 	int64_t *versions;              /* in the file, ascending; the last is the newest */
 	uint64_t checksum;              /* as from pd_checkpoint_write_stage() */
 	bool elsewhere;                 /* to be written: its file is in another host's folder */
+	/* Where replicas have files of their own: of replica 1, 2 and so on; or 0 and NULL. */
+	int residual_count;
+	uint64_t *residuals;
 };
 
 struct pd_checkpoint_info {
@@ -84,6 +92,10 @@ int pd_checkpoint_join(const char *directory, int64_t step, struct pd_error *err
 int pd_checkpoint_write_stage(const char *directory, int64_t step, int stage,
 			      const struct pd_tensor *tensors, const float *const *data,
 			      size_t count, uint64_t *checksum_p, struct pd_error *err);
+/* Does the same for a replica, from 1 on, of what it does not have in common with the first. */
+int pd_checkpoint_write_replica(const char *directory, int64_t step, int stage, int replica,
+				const struct pd_tensor *tensors, const float *const *data,
+				size_t count, uint64_t *checksum_p, struct pd_error *err);
 /*
  * Finishes a checkpoint after all stages are written: adds checkpoint.json, syncs everything, and
  * names the folder (in place of an earlier one of the same step, info->step).  Removes checkpoints
@@ -149,6 +161,13 @@ const struct pd_checkpoint_stage *pd_checkpoint_stage_of(const struct pd_checkpo
 int pd_checkpoint_stage_number(const struct pd_checkpoint *ck, const char *layer);
 /* Tells whether there is a tensor of that name. */
 bool pd_checkpoint_has(const struct pd_checkpoint *ck, const char *name);
+/* Returns the elements of the tensor of that name, -1 if there is none. */
+int64_t pd_checkpoint_elements(const struct pd_checkpoint *ck, const char *name);
+/* Returns how many replicas have a tensor of that name; only one, if they have no files of their own. */
+int pd_checkpoint_replicas_with(const struct pd_checkpoint *ck, const char *name);
+/* Reads the tensor of a replica, from 0 on, as below. */
+int pd_checkpoint_read_replica(const struct pd_checkpoint *ck, const char *name, int replica,
+			       int64_t elements, float *out, struct pd_error *err);
 /*
  * Reads a tensor by its name ("conv1.weight") at a version (a step; -1: the newest) into out,
  * `elements` floats.  Errors count as input: no such tensor or version, another number of elements,

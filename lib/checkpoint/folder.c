@@ -32,9 +32,10 @@ static char *unfinished_folder(const char *directory, int64_t step)
 	return pd_format("%s/.step-%0*" PRId64 ".tmp", directory, DIGITS, step);
 }
 
-char *pd_checkpoint_stage_path(const char *directory, int64_t step, int stage)
+char *pd_checkpoint_stage_path(const char *directory, int64_t step, int stage, int replica)
 {
-	char *folder = unfinished_folder(directory, step), *name = pd_checkpoint_stage_name(stage);
+	char *folder = unfinished_folder(directory, step);
+	char *name = pd_checkpoint_stage_name(stage, replica);
 	char *path = pd_format("%s/%s", folder, name);
 
 	free(name);
@@ -177,17 +178,18 @@ int pd_checkpoint_prune(const char *directory, int64_t step, int keep, struct pd
 static int check_stages(const char *directory, const struct pd_checkpoint_info *info,
 			struct pd_error *err)
 {
-	for (int i = 0; i < info->stage_count; i++) {
-		char *path = pd_checkpoint_stage_path(directory, info->step, i);
-		int missing = info->stages[i].elsewhere ? 0 : access(path, R_OK);
+	for (int i = 0; i < info->stage_count; i++)
+		for (int r = 0; r <= info->stages[i].residual_count; r++) {
+			char *path = pd_checkpoint_stage_path(directory, info->step, i, r);
+			int missing = info->stages[i].elsewhere ? 0 : access(path, R_OK);
 
-		if (missing)
-			pd_error_failed(err, "%s: expected the tensors of stage %d: %s", path, i,
-					strerror(errno));
-		free(path);
-		if (missing)
-			return -1;
-	}
+			if (missing)
+				pd_error_failed(err, "%s: expected the tensors of stage %d: %s", path,
+						i, strerror(errno));
+			free(path);
+			if (missing)
+				return -1;
+		}
 	return 0;
 }
 

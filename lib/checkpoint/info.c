@@ -17,9 +17,10 @@
 #define CHECKSUM_KEY "\"checksum\": \""
 #define NO_CHECKSUM "0000000000000000"  /* placeholder for the document's own checksum */
 
-char *pd_checkpoint_stage_name(int stage)
+char *pd_checkpoint_stage_name(int stage, int replica)
 {
-	return pd_format("stage-%d.safetensors", stage);
+	return replica == 0 ? pd_format("stage-%d.safetensors", stage)
+			    : pd_format("stage-%d-replica-%d.safetensors", stage, replica);
 }
 
 static json_t *strings(char *const *list, int count)
@@ -31,9 +32,20 @@ static json_t *strings(char *const *list, int count)
 	return array;
 }
 
+static json_t *checksums_json(const struct pd_checkpoint_stage *stage)
+{
+	char sum[PD_CHECKSUM_DIGITS + 1];
+	json_t *array = json_array();
+
+	for (int i = 0; i < stage->residual_count; i++)
+		json_array_append_new(array,
+				      json_string(pd_checksum_text(stage->residuals[i], sum)));
+	return array;
+}
+
 static json_t *stage_json(const struct pd_checkpoint_stage *stage, int number)
 {
-	char *file = pd_checkpoint_stage_name(number), sum[PD_CHECKSUM_DIGITS + 1];
+	char *file = pd_checkpoint_stage_name(number, 0), sum[PD_CHECKSUM_DIGITS + 1];
 	json_t *versions = json_array(), *json;
 
 	for (int i = 0; i < stage->version_count; i++)
@@ -43,6 +55,8 @@ static json_t *stage_json(const struct pd_checkpoint_stage *stage, int number)
 			 "replicas", stage->replicas, "versions", versions, "header_checksum",
 			 pd_checksum_text(stage->checksum, sum));
 	free(file);
+	if (stage->residual_count > 0)
+		json_object_set_new(json, "replica_checksums", checksums_json(stage));
 	return json;
 }
 
@@ -97,6 +111,7 @@ static void release_stage(struct pd_checkpoint_stage *stage)
 		free(stage->layers[i]);
 	free(stage->layers);
 	free(stage->versions);
+	free(stage->residuals);
 }
 
 void pd_checkpoint_info_release(struct pd_checkpoint_info *info)
@@ -162,11 +177,38 @@ static int parse_checksum(const struct pd_place *stage, uint64_t *checksum_p, st
 	return pd_place_expected(&place, err, "%d hexadecimal digits", PD_CHECKSUM_DIGITS);
 }
 
+/* Reads the checksums of the files of further replicas, if there are any. */
+static int parse_residuals(const struct pd_place *at, struct pd_checkpoint_stage *stage,
+			   struct pd_error *err)
+{
+	struct pd_place place = pd_place_key(at, "replica_checksums");
+	size_t count;
+
+	if (!place.value)
+		return 0;
+	if (pd_json_array(&place, &count, err) < 0)
+		return -1;
+	if (count + 1 != (size_t)stage->replicas)
+		return pd_place_expected(&place, err, "%d checksums, one of each replica but the first",
+					 stage->replicas - 1);
+	stage->residuals = pd_calloc(count, sizeof(*stage->residuals));
+	stage->residual_count = (int)count;
+	for (size_t i = 0; i < count; i++) {
+		struct pd_place item = pd_place_index(&place, i);
+
+		if (!pd_checksum_parse(json_string_value(item.value), &stage->residuals[i]))
+			return pd_place_expected(&item, err, "%d hexadecimal digits",
+						 PD_CHECKSUM_DIGITS);
+	}
+	return 0;
+}
+
 static int parse_stage(const struct pd_place *place, bool checksums, json_t *seen, int number,
 		       struct pd_checkpoint_stage *stage, struct pd_error *err)
 {
 	static const char *const keys[] = {
-		"file", "layers", "warmup", "replicas", "versions", "header_checksum", NULL
+		"file", "layers", "warmup", "replicas", "versions", "header_checksum",
+		"replica_checksums", NULL
 	};
 	static const char *const old_keys[] = {
 		"file", "layers", "warmup", "replicas", "versions", NULL
@@ -185,7 +227,7 @@ static int parse_stage(const struct pd_place *place, bool checksums, json_t *see
 	versions = pd_place_key(place, "versions");
 	if (pd_json_string(&file_place, &file, err) < 0)
 		return -1;
-	expected = pd_checkpoint_stage_name(number);
+	expected = pd_checkpoint_stage_name(number, 0);
 	same = strcmp(file, expected) == 0;
 	if (!same)
 		pd_place_expected(&file_place, err, "\"%s\"", expected);
@@ -197,7 +239,7 @@ static int parse_stage(const struct pd_place *place, bool checksums, json_t *see
 		return -1;
 	stage->warmup = (int)warmup;
 	stage->replicas = (int)replicas;
-	return 0;
+	return checksums ? parse_residuals(place, stage, err) : 0;
 }
 
 static int parse_stages(const struct pd_place *place, struct pd_checkpoint_info *info,

@@ -15,37 +15,60 @@ struct pd_checkpoint {
 	char *folder;
 	struct pd_checkpoint_info info;
 	struct pd_safetensors **stages; /* one for each of info.stage_count */
+	struct pd_safetensors ***replicas;      /* of each, those of replica 1, 2 and so on */
 };
 
 void pd_checkpoint_close(struct pd_checkpoint *ck)
 {
 	if (!ck)
 		return;
-	for (int i = 0; ck->stages && i < ck->info.stage_count; i++)
+	for (int i = 0; ck->stages && i < ck->info.stage_count; i++) {
 		pd_safetensors_close(ck->stages[i]);
+		for (int r = 0; ck->replicas[i] && r < ck->info.stages[i].residual_count; r++)
+			pd_safetensors_close(ck->replicas[i][r]);
+		free(ck->replicas[i]);
+	}
 	free(ck->stages);
+	free(ck->replicas);
 	pd_checkpoint_info_release(&ck->info);
 	free(ck->folder);
 	free(ck);
 }
 
-/* part: stages that cannot be opened are left out. */
+/* Returns the file of a stage's replica. */
+static struct pd_safetensors **file_of(const struct pd_checkpoint *ck, int stage, int replica)
+{
+	return replica == 0 ? &ck->stages[stage] : &ck->replicas[stage][replica - 1];
+}
+
+static int open_file(struct pd_checkpoint *ck, int stage, int replica, struct pd_error *err)
+{
+	char *name = pd_checkpoint_stage_name(stage, replica);
+	char *path = pd_format("%s/%s", ck->folder, name);
+	struct pd_safetensors **st = file_of(ck, stage, replica);
+
+	*st = pd_safetensors_open(path, err);
+	free(path);
+	free(name);
+	if (*st && pd_stage_check(*st, &ck->info, stage, replica, err) == 0)
+		return 0;
+	pd_safetensors_close(*st);
+	*st = NULL;
+	return -1;
+}
+
+/* part: files that cannot be opened are left out. */
 static int open_stages(struct pd_checkpoint *ck, bool part, struct pd_error *err)
 {
 	ck->stages = pd_calloc((size_t)ck->info.stage_count, sizeof(*ck->stages));
+	ck->replicas = pd_calloc((size_t)ck->info.stage_count, sizeof(*ck->replicas));
 	for (int i = 0; i < ck->info.stage_count; i++) {
-		char *name = pd_checkpoint_stage_name(i);
-		char *path = pd_format("%s/%s", ck->folder, name);
+		int residuals = ck->info.stages[i].residual_count;
 
-		ck->stages[i] = pd_safetensors_open(path, err);
-		free(path);
-		free(name);
-		if (ck->stages[i] && pd_stage_check(ck->stages[i], &ck->info, i, err) == 0)
-			continue;
-		if (!part)
-			return -1;
-		pd_safetensors_close(ck->stages[i]);
-		ck->stages[i] = NULL;
+		ck->replicas[i] = pd_calloc((size_t)residuals, sizeof(**ck->replicas));
+		for (int r = 0; r <= residuals; r++)
+			if (open_file(ck, i, r, err) < 0 && !part)
+				return -1;
 	}
 	return 0;
 }
@@ -91,8 +114,9 @@ bool pd_checkpoint_holds(const struct pd_checkpoint *ck, int stage)
 int pd_checkpoint_verify(const struct pd_checkpoint *ck, struct pd_error *err)
 {
 	for (int i = 0; i < ck->info.stage_count; i++)
-		if (pd_stage_verify(ck->stages[i], &ck->info, i, err) < 0)
-			return -1;
+		for (int r = 0; r <= ck->info.stages[i].residual_count; r++)
+			if (pd_stage_verify(*file_of(ck, i, r), &ck->info, i, err) < 0)
+				return -1;
 	return 0;
 }
 
@@ -200,6 +224,38 @@ bool pd_checkpoint_has(const struct pd_checkpoint *ck, const char *name)
 	const struct pd_tensor *tensor;
 
 	return find(ck, name, &tensor) >= 0;
+}
+
+int64_t pd_checkpoint_elements(const struct pd_checkpoint *ck, const char *name)
+{
+	const struct pd_tensor *tensor;
+
+	return find(ck, name, &tensor) >= 0 ? tensor->elements : -1;
+}
+
+int pd_checkpoint_replicas_with(const struct pd_checkpoint *ck, const char *name)
+{
+	const struct pd_tensor *tensor;
+	int stage = find(ck, name, &tensor);
+
+	return stage >= 0 ? 1 + ck->info.stages[stage].residual_count : 0;
+}
+
+int pd_checkpoint_read_replica(const struct pd_checkpoint *ck, const char *name, int replica,
+			       int64_t elements, float *out, struct pd_error *err)
+{
+	const struct pd_tensor *tensor;
+	int stage = find(ck, name, &tensor);
+	const struct pd_safetensors *st;
+
+	if (replica == 0 || stage < 0)
+		return pd_checkpoint_read(ck, name, -1, elements, out, err);
+	st = *file_of(ck, stage, replica);
+	tensor = pd_safetensors_find(st, name);
+	if (!tensor || tensor->elements != elements)
+		return pd_error_input(err, "%s: no \"%.120s\" of %" PRId64 " elements",
+				      pd_safetensors_file(st), name, elements);
+	return pd_stage_read(st, &ck->info, stage, tensor, out, err);
 }
 
 int pd_checkpoint_read(const struct pd_checkpoint *ck, const char *name, int64_t version,

@@ -32,7 +32,7 @@ static uint64_t context(int64_t step, int stage, const struct pd_tensor *tensor)
 	return pd_checksum_end(&sum);
 }
 
-static json_t *make_metadata(int64_t step, int stage, const struct pd_tensor *tensors,
+static json_t *make_metadata(int64_t step, int stage, int replica, const struct pd_tensor *tensors,
 			     const float *const *data, size_t count)
 {
 	char text[PD_CHECKSUM_DIGITS + 1];
@@ -42,6 +42,8 @@ static json_t *make_metadata(int64_t step, int stage, const struct pd_tensor *te
 	json_object_set_new(metadata, "format", json_string("pt"));
 	json_object_set_new(metadata, "step", json_sprintf("%" PRId64, step));
 	json_object_set_new(metadata, "stage", json_sprintf("%d", stage));
+	if (replica > 0)
+		json_object_set_new(metadata, "replica", json_sprintf("%d", replica));
 	for (size_t i = 0; i < count; i++) {
 		char *key = pd_format(CHECKSUM_KEY "%s", tensors[i].name);
 		uint64_t sum = pd_checksum(context(step, stage, &tensors[i]), data[i],
@@ -57,8 +59,16 @@ int pd_checkpoint_write_stage(const char *directory, int64_t step, int stage,
 			      const struct pd_tensor *tensors, const float *const *data,
 			      size_t count, uint64_t *checksum_p, struct pd_error *err)
 {
-	char *path = pd_checkpoint_stage_path(directory, step, stage);
-	json_t *metadata = make_metadata(step, stage, tensors, data, count);
+	return pd_checkpoint_write_replica(directory, step, stage, 0, tensors, data, count,
+					   checksum_p, err);
+}
+
+int pd_checkpoint_write_replica(const char *directory, int64_t step, int stage, int replica,
+				const struct pd_tensor *tensors, const float *const *data,
+				size_t count, uint64_t *checksum_p, struct pd_error *err)
+{
+	char *path = pd_checkpoint_stage_path(directory, step, stage, replica);
+	json_t *metadata = make_metadata(step, stage, replica, tensors, data, count);
 	struct pd_safetensors_writer *writer = pd_safetensors_create(path, tensors, count, metadata,
 								     err);
 	int status = writer ? 0 : -1;
@@ -163,10 +173,11 @@ static int check_number(const struct pd_safetensors *st, const char *key, int64_
 }
 
 static int check_header(const struct pd_safetensors *st, const struct pd_checkpoint_info *info,
-			int stage, struct pd_error *err)
+			int stage, int replica, struct pd_error *err)
 {
 	char was[PD_CHECKSUM_DIGITS + 1], is[PD_CHECKSUM_DIGITS + 1];
-	uint64_t expected = info->stages[stage].checksum;
+	uint64_t expected = replica == 0 ? info->stages[stage].checksum
+					 : info->stages[stage].residuals[replica - 1];
 	uint64_t found = pd_safetensors_header_checksum(st);
 
 	if (check_number(st, "step", info->step, err) < 0 ||
@@ -290,6 +301,8 @@ static int check_tensor(const struct pd_safetensors *st, const struct pd_checkpo
 	if (strcmp(tensor->dtype, "F32") != 0)
 		return pd_error_input(err, "%s: tensor \"%.120s\": expected type F32, found %s",
 				      file, tensor->name, tensor->dtype);
+	if (strncmp(tensor->name, PD_CHUNK_NORMS, strlen(PD_CHUNK_NORMS)) == 0)
+		return 0;
 	if (!parse_name(tensor->name, &parts))
 		return pd_error_input(err, "%s: tensor \"%.120s\" is none of a checkpoint's: "
 				      "expected a name such as \"LAYER.weight\"", file,
@@ -330,9 +343,9 @@ static int check_tensors(const struct pd_safetensors *st, const struct pd_checkp
 }
 
 int pd_stage_check(const struct pd_safetensors *st, const struct pd_checkpoint_info *info, int stage,
-		   struct pd_error *err)
+		   int replica, struct pd_error *err)
 {
-	if (info->checksums && check_header(st, info, stage, err) < 0)
+	if (info->checksums && check_header(st, info, stage, replica, err) < 0)
 		return -1;
-	return check_tensors(st, info, stage, err);
+	return replica == 0 ? check_tensors(st, info, stage, err) : 0;
 }

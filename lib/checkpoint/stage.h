@@ -15,7 +15,7 @@
  * and optimizer need, and the checksum in the document.  Errors count as input.
  */
 int pd_stage_check(const struct pd_safetensors *st, const struct pd_checkpoint_info *info, int stage,
-		   struct pd_error *err);
+		   int replica, struct pd_error *err);
 /*
  * Checks the data of all tensors against their checksums, if the file has them.  Errors count as
  * input.

@@ -15,7 +15,7 @@
 /* Returns where the stage's file is in a checkpoint that has its name. */
 static char *named_path(const char *directory, int64_t step, int stage)
 {
-	char *folder = pd_checkpoint_folder(directory, step), *name = pd_checkpoint_stage_name(stage);
+	char *folder = pd_checkpoint_folder(directory, step), *name = pd_checkpoint_stage_name(stage, 0);
 	char *path = pd_format("%s/%s", folder, name);
 
 	free(name);
@@ -62,7 +62,7 @@ int pd_checkpoint_send(const char *directory, int64_t step, int stage, FILE *to,
 int pd_checkpoint_receive(const char *directory, int64_t step, int stage, struct pd_file *file,
 			  struct pd_error *err)
 {
-	char *path = pd_checkpoint_stage_path(directory, step, stage);
+	char *path = pd_checkpoint_stage_path(directory, step, stage, 0);
 	int status = pd_checkpoint_join(directory, step, err);
 
 	if (status == 0)
@@ -74,13 +74,13 @@ int pd_checkpoint_receive(const char *directory, int64_t step, int stage, struct
 int pd_checkpoint_received(const char *directory, const struct pd_checkpoint_info *info, int stage,
 			   struct pd_file *file, struct pd_error *err)
 {
-	char *path = pd_checkpoint_stage_path(directory, info->step, stage);
+	char *path = pd_checkpoint_stage_path(directory, info->step, stage, 0);
 	struct pd_safetensors *st = NULL;
 	int status = pd_file_commit(file, err);
 
 	if (status == 0) {
 		st = pd_safetensors_open(path, err);
-		status = st && pd_stage_check(st, info, stage, err) == 0 &&
+		status = st && pd_stage_check(st, info, stage, 0, err) == 0 &&
 			 pd_stage_verify(st, info, stage, err) == 0 ? 0 : -1;
 		pd_safetensors_close(st);
 		if (status < 0)
@@ -92,7 +92,7 @@ int pd_checkpoint_received(const char *directory, const struct pd_checkpoint_inf
 
 int pd_checkpoint_adopt(const char *directory, int64_t step, int stage, struct pd_error *err)
 {
-	char *from = pd_checkpoint_stage_path(directory, step, stage);
+	char *from = pd_checkpoint_stage_path(directory, step, stage, 0);
 	char *to = named_path(directory, step, stage), *folder = pd_checkpoint_folder(directory, step);
 	int status = 0;
 

@@ -22,6 +22,7 @@
 #define PD_DEVICE_DEVICE_H
 
 #include "base/event.h"
+#include "device/chunks.h"
 #include "device/global_norm.h"
 #include "model/model.h"
 
@@ -200,6 +201,12 @@ enum pd_update_kind { PD_SGD, PD_ADAM, PD_ADAMW, PD_LARS };
 
 struct pd_update {
 	enum pd_update_kind kind;
+	/*
+	 * Not NULL, for SGD without norm and delta: the places of chunks of so many elements of the
+	 * arena in a sparse sum (struct pd_chunks).  Those without one keep weights and velocity.
+	 */
+	const int32_t *places;
+	int64_t chunk;
 	const void *weights;
 	void *next, *velocity, *second;         /* second: for Adam and AdamW */
 	void *master;                           /* in a net of 16 bits; else NULL */
@@ -360,6 +367,7 @@ struct pd_math_ops {
 		       struct pd_event *ev);
 	int (*unite)(struct pd_stream *stream, double *vector, const double *other, size_t count,
 		     struct pd_event *ev);
+	int (*chunks)(struct pd_stream *stream, const struct pd_chunks *what, struct pd_event *ev);
 };
 
 struct pd_device_ops {

@@ -200,6 +200,11 @@ int pd_queue_unite(struct pd_stream *stream, double *vector, const double *other
 		   .unite = { .vector = vector, .other = other, .count = count } });
 }
 
+int pd_queue_chunks(struct pd_stream *stream, const struct pd_chunks *what, struct pd_event *ev)
+{
+	return put(stream, &(struct pd_work){ .kind = PD_WORK_CHUNKS, .ev = ev, .chunks = *what });
+}
+
 int pd_queue_copy(struct pd_stream *stream, void *dst, const void *src, size_t bytes,
 		      enum pd_copy way, struct pd_event *ev)
 {

@@ -17,7 +17,7 @@
 
 enum pd_work_kind {
 	PD_WORK_WAIT, PD_WORK_FORWARD, PD_WORK_BACKWARD, PD_WORK_UPDATE, PD_WORK_SUM,
-	PD_WORK_SQUARES, PD_WORK_UNITE, PD_WORK_COPY, PD_WORK_CALL, PD_WORK_QUIT
+	PD_WORK_SQUARES, PD_WORK_UNITE, PD_WORK_CHUNKS, PD_WORK_COPY, PD_WORK_CALL, PD_WORK_QUIT
 };
 
 struct pd_work {
@@ -37,6 +37,7 @@ struct pd_work {
 			size_t count;
 		} sum;
 		struct pd_squares squares;
+		struct pd_chunks chunks;
 		struct {
 			double *vector;
 			const double *other;
@@ -108,6 +109,7 @@ int pd_queue_squares(struct pd_stream *stream, struct pd_net *net, const struct 
 		     struct pd_event *ev);
 int pd_queue_unite(struct pd_stream *stream, double *vector, const double *other, size_t count,
 		   struct pd_event *ev);
+int pd_queue_chunks(struct pd_stream *stream, const struct pd_chunks *what, struct pd_event *ev);
 int pd_queue_copy(struct pd_stream *stream, void *dst, const void *src, size_t bytes,
 		  enum pd_copy way, struct pd_event *ev);
 int pd_queue_call(struct pd_stream *stream, const struct pd_call *call, struct pd_event *ev);

@@ -116,8 +116,26 @@ static int iterations(struct rehearsal *r, const struct pd_pass *pass, struct pd
 	return 0;
 }
 
+/* What sparse sums do with chunks. */
+static int chunks(struct rehearsal *r, float *numbers, struct pd_error *err)
+{
+	const int64_t chunk = FLOATS / 8;
+	struct pd_chunks what = {
+		.gradients = numbers, .residual = numbers + chunk, .packed = numbers + 2 * chunk,
+		.norms = numbers + 3 * chunk, .places = (int32_t *)(numbers + 4 * chunk),
+		.floats = chunk, .chunk = chunk, .count = 1, .sent = 1, .members = 1,
+	};
+
+	for (what.step = PD_CHUNKS_CHOOSE; what.step <= PD_CHUNKS_UNPACK; what.step++)
+		if (finish(r, r->ops->math.chunks(r->stream, &what, arm(r)), err) < 0)
+			return -1;
+	return 0;
+}
+
 static int sums(struct rehearsal *r, float *numbers, struct pd_error *err)
 {
+	if (chunks(r, numbers, err) < 0)
+		return -1;
 	/* aligned at the beginning, and then aligned to no more than a float */
 	for (int skew = 0; skew <= 1; skew++) {
 		const float *parts[2] = { numbers + skew, numbers + skew };

@@ -2,6 +2,7 @@
 #include "plan/arenas.h"
 
 #include "base/mem.h"
+#include "plan/sparse.h"
 
 const enum pd_arena_owner pd_arena_owner[PD_ARENAS] = {
 #define PD_ARENA(name, part, owner, saved, each, count) PD_ARENA_OF_##owner,
@@ -34,6 +35,7 @@ void pd_arenas_of_stage(const struct pd_plan *plan, int stage, const struct pd_a
 	int64_t scale = pd_plan_agrees(plan) ? PD_ALIGN : 0;
 	/* a replica sums several microbatches: each is computed apart and then added */
 	bool accumulates = plan->microbatches > plan->stages[stage].replicas;
+	bool sparse = pd_plan_is_sparse(plan, stage);
 
 #define PD_ARENA(name, part, owner, saved, each, count) \
 	needs[PD_ARENA_##name] = (struct pd_arena_need){ (count), (each) };

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "plan/memory.h"
+#include "plan/sparse.h"
 
 #include <stdlib.h>
 
@@ -68,17 +69,21 @@ int64_t pd_plan_staging_bytes(const struct pd_plan *plan, int stage, int64_t ful
 	const struct pd_stage *at = &plan->stages[stage];
 	int count = pd_plan_bucket_count(plan, stage);
 	struct pd_bucket *buckets;
-	int64_t bytes = 0;
+	int64_t bytes;
 
 	if (at->replicas == 1)
 		return 0;
-	if (count == 1)
-		return reducer->staging_bytes(&plan->topology, at->ranks, at->replicas, full_bytes);
+	bytes = pd_plan_norm_staging_bytes(plan, stage, full_bytes);
 	buckets = pd_calloc((size_t)count, sizeof(*buckets));
 	pd_plan_buckets(plan, stage, buckets);
+	if (count == 1)
+		buckets[0].bytes = full_bytes;
 	for (int i = 0; i < count; i++)
-		bytes = pd_plus(bytes, reducer->staging_bytes(&plan->topology, at->ranks,
-							      at->replicas, buckets[i].bytes));
+		bytes = pd_plus(bytes, pd_plan_is_sparse(plan, stage)
+				? pd_plan_sparse_bytes(plan, stage, buckets[i].begin_bytes,
+						       buckets[i].bytes, full_bytes)
+				: reducer->staging_bytes(&plan->topology, at->ranks, at->replicas,
+							 buckets[i].bytes));
 	free(buckets);
 	return bytes;
 }

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "plan/order.h"
 #include "plan/prediction.h"
+#include "plan/sparse.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -246,15 +247,33 @@ static int read_stages(const struct pd_place *root, struct pd_plan *plan, struct
 	result = pd_plan_check_shares(plan, where, err);
 	if (result == 0)
 		result = pd_plan_check_lanes(plan, where, err);
+	if (result == 0)
+		result = pd_plan_check_sparse(plan, where, err);
 	free(where);
 	return result;
+}
+
+static int read_sparse(const struct pd_place *root, struct pd_plan *plan, struct pd_error *err)
+{
+	static const char *const known[] = { "sparsity", "chunk", "warmup", NULL };
+	struct pd_place place = pd_place_key(root, "sparse"), sparsity;
+
+	if (!place.value)
+		return 0;
+	sparsity = pd_place_key(&place, "sparsity");
+	return pd_json_keys(&place, known, err) < 0 ||
+	       pd_json_real(&sparsity, 0, PD_SPARSITY_MOST, &plan->sparsity, err) < 0 ||
+	       pd_json_get_int(&place, "chunk", 1, PD_MAX_EXTENT, &plan->chunk, err) < 0 ||
+	       pd_json_opt_int(&place, "warmup", 0, PD_MAX_EXTENT, &plan->sparsity_warmup,
+			       err) < 0 ? -1 : 0;
 }
 
 static int read_plan(const struct pd_place *place, struct pd_plan *plan, struct pd_error *err)
 {
 	static const char *const known[] = { "format", "version", "profile", "topology",
 					     "schedule", "weights", "startup", "microbatches",
-					     "agree", "reducer", "bucket_bytes", "stages",
+					     "agree", "reducer", "bucket_bytes", "sparse",
+					     "stages",
 					     "predicted", NULL };
 	struct pd_place profile, topology, predicted, startup_at = pd_place_key(place, "startup");
 	struct pd_place reducer_at = pd_place_key(place, "reducer");
@@ -279,6 +298,7 @@ static int read_plan(const struct pd_place *place, struct pd_plan *plan, struct 
 			    err) < 0 ||
 	    pd_json_opt_bool(place, "agree", &plan->agree, err) < 0 ||
 	    pd_json_opt_int(place, "bucket_bytes", 1, PD_MAX_BYTES, &plan->bucket_bytes, err) < 0 ||
+	    read_sparse(place, plan, err) < 0 ||
 	    pd_topology_parse_at(&topology, &plan->topology, err) < 0)
 		return -1;
 	plan->profile = pd_profile_parse_at(&profile, err);
@@ -325,15 +345,18 @@ json_t *pd_plan_json(const struct pd_plan *plan)
 	json_t *reducer = plan->reducer == PD_REDUCER_dense
 		? NULL : json_string(pd_reducer_kind_name[plan->reducer]);
 	json_t *bucket = plan->bucket_bytes > 0 ? json_integer(plan->bucket_bytes) : NULL;
+	json_t *sparse = plan->chunk > 0
+		? json_pack("{sf sI sI}", "sparsity", plan->sparsity, "chunk", plan->chunk,
+			    "warmup", plan->sparsity_warmup) : NULL;
 
 	for (int s = 0; s < plan->stage_count; s++)
 		json_array_append_new(stages, stage_json(plan, &plan->stages[s]));
-	return json_pack("{ss si so so ss ss so* sI so* so* so* so so}", "format", "pd-plan", "version", 1,
+	return json_pack("{ss si so so ss ss so* sI so* so* so* so* so so}", "format", "pd-plan", "version", 1,
 			 "profile", pd_profile_json(plan->profile),
 			 "topology", pd_topology_json(&plan->topology),
 			 "schedule", pd_schedule_kind_name[plan->schedule],
 			 "weights", pd_weight_kind_name[plan->weights], "startup", startup,
 			 "microbatches", plan->microbatches, "agree", agree, "reducer", reducer,
-			 "bucket_bytes", bucket, "stages", stages,
+			 "bucket_bytes", bucket, "sparse", sparse, "stages", stages,
 			 "predicted", pd_prediction_json(&plan->predicted));
 }

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "plan/buckets.h"
 #include "plan/scratch.h"
+#include "plan/sparse.h"
 
 #include <stdlib.h>
 
@@ -392,4 +393,5 @@ void pd_memory_of_stage(const struct pd_plan *plan, const struct pd_wiring *wiri
 	out_p->weights_bytes = pd_memory_weights(plan->profile, out_p->full_bytes);
 	out_p->master_bytes = pd_memory_master(plan->profile, out_p->full_bytes);
 	out_p->staging_bytes = pd_plan_staging_bytes(plan, stage, out_p->full_bytes);
+	out_p->chunk_table_bytes = pd_plan_chunk_table_bytes(plan, stage, out_p->full_bytes);
 }

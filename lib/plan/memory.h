@@ -64,6 +64,7 @@ struct pd_stage_memory {
 	int64_t outbox_bytes;           /* where it recomputes: the outputs that are sent */
 	int64_t gradient_in_bytes, gradient_out_bytes;
 	int64_t staging_bytes;          /* of the all-reduce */
+	int64_t chunk_table_bytes;      /* of sparse sums */
 };
 
 /* wiring is the plan's. */

@@ -104,6 +104,10 @@ struct pd_plan {
 	enum pd_reducer_kind reducer;   /* sums the gradients of replicas */
 	int64_t bucket_bytes;           /* gradients above which a bucket is closed (plan/buckets.h);
 					   0: a stage has one bucket */
+	/* Sparse sums (plan/sparse.h). */
+	int64_t chunk;                  /* gradients in one; 0: replicas sum all gradients */
+	double sparsity;                /* the part of the chunks that stays, below 1 */
+	int64_t sparsity_warmup;        /* minibatches in which it rises from 0 */
 	int stage_count;
 	struct pd_stage *stages;
 	int rank_count;                 /* ranks used: 0 to rank_count - 1, each once */

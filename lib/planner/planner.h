@@ -44,6 +44,8 @@ struct pd_plan_request {
 	bool agree;                     /* all stages agree on every update: 2bw and flush */
 	int64_t bucket_bytes;           /* as in a plan */
 	bool any_bucket;                /* take those with the fastest plan */
+	int64_t chunk, sparsity_warmup; /* as in a plan, of which sums are sparse */
+	double sparsity;
 	enum pd_reducer_kind reducer;
 	bool any_reducer;               /* take the fastest */
 	enum pd_recompute_kind recompute;
@@ -70,6 +72,8 @@ int pd_planner_policy(const char *schedule, const char *weights,
 int pd_planner_recompute(const char *text, struct pd_plan_request *request, struct pd_error *err);
 /* These set what --bucket (bytes) and --all-reduce (a reducer) say, or "auto"; text may be NULL. */
 int pd_planner_all_reduce(const char *text, struct pd_plan_request *request, struct pd_error *err);
+/* Completes what --sparsity, --chunk and --sparsity-warmup say; a sparsity below 0: no chunks. */
+int pd_planner_sparse(struct pd_plan_request *request, struct pd_error *err);
 int pd_planner_bucket(const char *text, struct pd_plan_request *request, struct pd_error *err);
 /*
  * Returns the usual number of microbatches of an update.  If all replicas of a stage share a group,

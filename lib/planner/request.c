@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/opt.h"
+#include "plan/sparse.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -108,6 +109,16 @@ int pd_planner_all_reduce(const char *text, struct pd_plan_request *request, str
 	}
 	return pd_error_input(err, "--all-reduce: expected one of auto%s, found \"%.60s\"", known,
 			      text);
+}
+
+int pd_planner_sparse(struct pd_plan_request *request, struct pd_error *err)
+{
+	if (request->sparsity < 0 && (request->chunk > 0 || request->sparsity_warmup > 0))
+		return pd_error_input(err, "--%s: expected it with --sparsity",
+				      request->chunk > 0 ? "chunk" : "sparsity-warmup");
+	if (request->sparsity >= 0 && request->chunk == 0)
+		request->chunk = PD_CHUNK_USUAL;
+	return 0;
 }
 
 int pd_planner_bucket(const char *text, struct pd_plan_request *request, struct pd_error *err)

@@ -34,6 +34,7 @@ struct dense {
 	/* of the others' parts of my pieces, member by member; then of what comes from the group
 	 * before: times piece_most */
 	float *staging;
+	bool owns_staging;
 	struct pair *pairs;             /* by member of the group; that of me is never used */
 	struct owned *owned;            /* in the order in which they go */
 	struct pd_event summed;         /* they are sums of all; of one group, the last is added */
@@ -184,7 +185,7 @@ static void dense_close(struct pd_reduction *r)
 {
 	struct dense *c = (struct dense *)r;
 
-	if (c->staging)
+	if (c->owns_staging)
 		c->device->ops->memory.free(c->device, c->staging);
 	free(c->pairs);
 	free(c->owned);
@@ -219,12 +220,14 @@ struct pd_reduction *pd_dense_open(const struct pd_reduction_config *config,
 	c->owned = pd_calloc((size_t)c->owned_count, sizeof(*c->owned));
 	arrange(c);
 	staging_bytes = dense_staging_bytes(&c->base);
-	if (staging_bytes > 0) {
+	c->staging = config->staging;
+	if (staging_bytes > 0 && !c->staging) {
 		c->staging = c->device->ops->memory.alloc(c->device, staging_bytes, err);
 		if (!c->staging) {
 			dense_close(&c->base);
 			return NULL;
 		}
+		c->owns_staging = true;
 	}
 	return &c->base;
 }

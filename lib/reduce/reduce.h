@@ -35,6 +35,7 @@ struct pd_reduction_config {
 	const int *ranks;               /* of the members, in the order in which they are added */
 	int members, me;                /* me: this rank's index there */
 	size_t floats;
+	float *staging;                 /* as much as it needs; NULL: it allocates that itself */
 };
 
 enum pd_reduction_part { PD_REDUCTION_SUMS, PD_REDUCTION_ALL };
@@ -72,6 +73,7 @@ struct pd_reduction_ops {
 
 extern const struct pd_reduction_ops *const pd_reductions[PD_REDUCER_KINDS];
 
-extern const struct pd_reduction_ops pd_reduction_dense, pd_reduction_ring, pd_reduction_doubling;
+extern const struct pd_reduction_ops pd_reduction_dense, pd_reduction_ring, pd_reduction_doubling,
+	pd_reduction_sparse;
 
 #endif

@@ -18,7 +18,8 @@ struct pd_script *pd_script_new(const struct pd_reduction_ops *ops,
 	s->event_count = events;
 	s->transfers = pd_calloc((size_t)transfers, sizeof(*s->transfers));
 	s->steps = pd_calloc((size_t)steps, sizeof(*s->steps));
-	if (staging_floats == 0)
+	s->staging = config->staging;
+	if (staging_floats == 0 || s->staging)
 		return s;
 	s->staging = config->device->ops->memory.alloc(config->device,
 						       staging_floats * sizeof(float), err);
@@ -49,7 +50,7 @@ void pd_script_close(struct pd_reduction *r)
 {
 	struct pd_script *s = (struct pd_script *)r;
 
-	if (s->staging)
+	if (s->staging && !s->config.staging)
 		s->config.device->ops->memory.free(s->config.device, s->staging);
 	free(s->events);
 	free(s->transfers);

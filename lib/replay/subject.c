@@ -67,10 +67,11 @@ static int replay_lists(struct pd_lists *lists, const struct pd_what_if *what,
 	int result;
 
 	if (what->schedule || what->weights || what->microbatches || what->bucket_bytes ||
+	    what->sparsity >= 0 ||
 	    minibatches)
 		result = pd_error_input(err, "%s: a schedule says itself what is done: expected "
 					"none of --schedule, --weights, --microbatches, "
-					"--bucket and --minibatches", lists->name);
+					"--bucket, --sparsity and --minibatches", lists->name);
 	else
 		result = pd_check(lists, err);
 	if (result == 0)

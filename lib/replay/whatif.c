@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/opt.h"
 #include "base/sort.h"
+#include "plan/sparse.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -17,7 +18,7 @@
 bool pd_what_if_any(const struct pd_what_if *what)
 {
 	return what->topology || what->schedule || what->weights || what->microbatches > 0 ||
-	       what->bucket_bytes > 0 || what->processors > 0 || what->device_speed > 0 || what->faster;
+	       what->bucket_bytes > 0 || what->sparsity >= 0 || what->processors > 0 || what->device_speed > 0 || what->faster;
 }
 
 static int name_in(const char *const *names, const char *name)
@@ -113,7 +114,11 @@ static int apply_schedule(const struct pd_what_if *what, struct pd_plan *plan,
 		plan->microbatches = what->microbatches;
 	if (what->bucket_bytes)
 		plan->bucket_bytes = what->bucket_bytes;
-	return 0;
+	if (what->sparsity < 0)
+		return 0;
+	plan->sparsity = what->sparsity;
+	plan->chunk = what->chunk > 0 ? what->chunk : plan->chunk > 0 ? plan->chunk : PD_CHUNK_USUAL;
+	return pd_plan_check_sparse(plan, "--", err);
 }
 
 static int apply_topology(const char *name, struct pd_plan *plan, struct pd_error *err)
@@ -171,6 +176,8 @@ void pd_what_if_print(const struct pd_what_if *what, FILE *out)
 	if (what->bucket_bytes)
 		fprintf(out, "%sbuckets above %" PRId64 " bytes", separator, what->bucket_bytes),
 			separator = ", ";
+	if (what->sparsity >= 0)
+		fprintf(out, "%ssparsity %g", separator, what->sparsity), separator = ", ";
 	if (what->processors)
 		fprintf(out, "%s%" PRId64 " processor%s", separator, what->processors,
 			what->processors == 1 ? "" : "s");

@@ -389,6 +389,10 @@ int supervisor_find_folders(struct supervisor *s, struct pd_error *err)
 	if (find_keepers(s, err) < 0)
 		return -1;
 	job->apart = s->keepers > 0;
+	if (job->apart && job->plan->chunk > 0)
+		return pd_error_input(err, "--checkpoint=%s: expected one folder that all hosts see,"
+				      " since the plan is sparse: each replica keeps gradients of its own",
+				      job->checkpoint);
 	if (!job->awaits)
 		return 0;
 	if ((job->apart || job->gather ? resume_apart(s, err) : pd_job_resume(job, err)) < 0)

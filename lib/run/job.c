@@ -9,6 +9,7 @@
 #include "checkpoint/initial.h"
 #include "checkpoint/lock.h"
 #include "data/loader.h"
+#include "plan/sparse.h"
 #include "schedule/check.h"
 #include "schedule/file.h"
 
@@ -38,6 +39,7 @@ static json_t *optimizer_json(const struct pd_optimizer *o)
 	json_object_set_new(value, "reschedule", json_integer(o->reschedule));
 	json_object_set_new(value, "corrects", json_boolean(o->corrects));
 	json_object_set_new(value, "discrepancy", json_real(o->discrepancy));
+	json_object_set_new(value, "residual", json_real(o->residual));
 	return value;
 }
 
@@ -65,6 +67,7 @@ static int optimizer_parse(json_t *value, struct pd_optimizer *o)
 	o->reschedule = json_integer_value(json_object_get(value, "reschedule"));
 	o->corrects = json_is_true(json_object_get(value, "corrects"));
 	o->discrepancy = json_real_value(json_object_get(value, "discrepancy"));
+	o->residual = json_real_value(json_object_get(value, "residual"));
 	return 0;
 }
 
@@ -409,6 +412,30 @@ static int check_late(const struct pd_job *job, struct pd_error *err)
 			      "with weights \"%s\"", option, pd_weight_kind_name[job->plan->weights]);
 }
 
+/* Refuses what sparse sums are not made for. */
+static int check_sparse(const struct pd_job *job, struct pd_error *err)
+{
+	const struct pd_optimizer *o = &job->optimizer;
+
+	if (job->plan->chunk == 0 && o->residual >= 0)
+		return pd_error_input(err, "--residual: the plan's sums of gradients are not sparse, so "
+				      "nothing is left of them");
+	if (job->plan->chunk == 0)
+		return 0;
+	if (o->kind != PD_SGD)
+		return pd_error_input(err, "--optimizer=%s: expected sgd: the plan's sums are sparse, and"
+				      " what stays is corrected for momentum alone",
+				      pd_update_kind_name[o->kind]);
+	if (o->corrects)
+		return pd_error_input(err, "--discrepancy: the plan's sums are sparse: weights move in "
+				      "leaps, of which the correction knows nothing");
+	if (pd_optimizer_residual(o) == 0 && o->residual < 0)
+		return pd_error_input(err, "--momentum=0: the plan's sums are sparse, and gradients that "
+				      "stay are kept times the momentum: expected more, or "
+				      "--residual=X");
+	return pd_plan_check_sparse(job->plan, "", err);
+}
+
 static int check_order(const struct pd_job *job, struct pd_error *err)
 {
 	struct pd_schedule *schedule = pd_schedule_new(job->plan, err);
@@ -493,7 +520,8 @@ int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 				      " by training: expected a layer of kind"
 				      " softmax_cross_entropy", profile->model->name);
 	if (check_outputs(job, err) < 0 || set_agree(job, err) < 0 || check_late(job, err) < 0 ||
-	    check_lanes(job, err) < 0 || check_order(job, err) < 0 || check_init(job, err) < 0)
+	    check_lanes(job, err) < 0 || check_sparse(job, err) < 0 ||
+	    check_order(job, err) < 0 || check_init(job, err) < 0)
 		return -1;
 	before = pd_mem_for("the data set");
 	status = pd_job_data(job, &train, &test, err);

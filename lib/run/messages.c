@@ -55,8 +55,9 @@ static int write_checkpoint(struct rank *rank, int64_t step, struct pd_error *er
 		uint64_t checksum;
 
 		if (pd_saver_write(rank_saver_of(&rank->parts[i], at), &checksum, err) < 0 ||
-		    say(rank, json_pack("{s:s, s:I, s:i, s:s}", "event", "saved",
+		    say(rank, json_pack("{s:s, s:I, s:i, s:i, s:s}", "event", "saved",
 					"step", (json_int_t)step, "stage", rank->parts[i].stage,
+					"replica", rank->replica,
 					"checksum", pd_checksum_text(checksum, text))) < 0)
 			return -1;
 	}

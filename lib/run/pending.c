@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/lock.h"
+#include "plan/sparse.h"
 
 #include <stdlib.h>
 
@@ -19,7 +20,7 @@ struct pending {
 	int unpublished;                /* keepers that have yet to publish it */
 	bool writing;
 	json_t **versions;              /* one per stage */
-	uint64_t *checksums;            /* one per stage that has saved */
+	uint64_t **checksums;           /* per stage and replica that has saved */
 	json_t *scales;                 /* from the first stage, equal at all; or NULL */
 	struct pd_checkpoint_info info; /* once all stages have saved */
 };
@@ -41,10 +42,28 @@ static struct pending *new_pending(struct supervisor *s, int64_t step)
 				     sizeof(*s->pending));
 		p = &s->pending[s->pending_count++];
 		p->versions = pd_calloc((size_t)s->job->plan->stage_count, sizeof(json_t *));
-		p->checksums = pd_calloc((size_t)s->job->plan->stage_count, sizeof(uint64_t));
+		p->checksums = pd_calloc((size_t)s->job->plan->stage_count, sizeof(*p->checksums));
+		for (int i = 0; i < s->job->plan->stage_count; i++)
+			p->checksums[i] = pd_calloc((size_t)s->job->plan->stages[i].replicas,
+						    sizeof(uint64_t));
 	}
 	p->step = step;
 	return p;
+}
+
+/* Returns how many of a stage's replicas save something. */
+static int savers_of(const struct supervisor *s, int stage)
+{
+	return pd_plan_is_sparse(s->job->plan, stage) ? s->job->plan->stages[stage].replicas : 1;
+}
+
+static int all_savers(const struct supervisor *s)
+{
+	int count = 0;
+
+	for (int i = 0; i < s->job->plan->stage_count; i++)
+		count += savers_of(s, i);
+	return count;
 }
 
 /*
@@ -63,17 +82,16 @@ static int write_next(struct supervisor *s, struct pd_error *err)
 		if (p->step >= 0 && (!next || p->step < next->step))
 			next = p;
 	}
-	if (!next || next->exported < s->job->plan->stage_count)
+	if (!next || next->exported < all_savers(s))
 		return 0;
 	if (pd_checkpoint_lock_keep(s->job->lock, err) < 0 ||
 	    pd_checkpoint_begin(s->job->checkpoint, next->step, err) < 0)
 		return -1;
 	next->writing = true;
 	for (int r = 0; r < s->count; r++) {
-		int replica;
+		int replica, stage = supervisor_stage_of(s, r, &replica);
 
-		supervisor_stage_of(s, r, &replica);
-		if (replica == 0)
+		if (replica < savers_of(s, stage))
 			supervisor_tell(s, r, json_pack("{s:s, s:I}", "event", "write",
 					     "step", (json_int_t)next->step));
 	}
@@ -81,7 +99,7 @@ static int write_next(struct supervisor *s, struct pd_error *err)
 }
 
 static void fill_stage(const struct supervisor *s, int stage, const json_t *versions,
-		       struct pd_checkpoint_stage *out)
+		       const uint64_t *checksums, struct pd_checkpoint_stage *out)
 {
 	const struct pd_stage *from = &s->job->plan->stages[stage];
 
@@ -91,6 +109,11 @@ static void fill_stage(const struct supervisor *s, int stage, const json_t *vers
 		out->layers[l] = pd_strdup(s->job->plan->profile->layers[from->first_layer + l].name);
 	out->warmup = from->warmup;
 	out->replicas = from->replicas;
+	out->checksum = checksums[0];
+	out->residual_count = savers_of(s, stage) - 1;
+	out->residuals = pd_calloc((size_t)out->residual_count, sizeof(*out->residuals));
+	for (int i = 0; i < out->residual_count; i++)
+		out->residuals[i] = checksums[i + 1];
 	out->version_count = (int)json_array_size(versions);
 	out->versions = pd_calloc((size_t)out->version_count, sizeof(*out->versions));
 	for (int i = 0; i < out->version_count; i++)
@@ -145,8 +168,7 @@ static void fill_info(const struct supervisor *s, struct pending *p)
 	p->scales = NULL;
 	info->stages = pd_calloc((size_t)info->stage_count, sizeof(*info->stages));
 	for (int i = 0; i < info->stage_count; i++) {
-		fill_stage(s, i, p->versions[i], &info->stages[i]);
-		info->stages[i].checksum = p->checksums[i];
+		fill_stage(s, i, p->versions[i], p->checksums[i], &info->stages[i]);
 		info->stages[i].elsewhere = s->ranks[job->plan->stages[i].ranks[0]].keeper != 0;
 		json_decref(p->versions[i]);
 		p->versions[i] = NULL;
@@ -210,19 +232,22 @@ int supervisor_exported(struct supervisor *s, const json_t *message, struct pd_e
 	p->exported++;
 	if (!p->scales)
 		p->scales = json_incref(json_object_get(message, "scales"));
-	p->versions[json_integer_value(json_object_get(message, "stage"))] =
-		json_incref(json_object_get(message, "versions"));
+	if (json_integer_value(json_object_get(message, "replica")) == 0)
+		p->versions[json_integer_value(json_object_get(message, "stage"))] =
+			json_incref(json_object_get(message, "versions"));
 	return write_next(s, err);
 }
 
 int supervisor_saved(struct supervisor *s, const json_t *message, struct pd_error *err)
 {
 	struct pending *p = pending_of(s, json_integer_value(json_object_get(message, "step")));
+	json_int_t stage = json_integer_value(json_object_get(message, "stage"));
+	json_int_t replica = json_integer_value(json_object_get(message, "replica"));
 
 	if (p)
 		pd_checksum_parse(json_string_value(json_object_get(message, "checksum")),
-				  &p->checksums[json_integer_value(json_object_get(message, "stage"))]);
-	if (p && ++p->saved == s->job->plan->stage_count)
+				  &p->checksums[stage][replica]);
+	if (p && ++p->saved == all_savers(s))
 		return publish(s, p, err);
 	return 0;
 }
@@ -243,7 +268,7 @@ void supervisor_forget_pending(struct supervisor *s)
 		if (p->writing)
 			pd_checkpoint_abandon(s->job->checkpoint, p->step);
 		for (int k = 0; k < s->job->plan->stage_count; k++)
-			json_decref(p->versions[k]);
+			json_decref(p->versions[k]), free(p->checksums[k]);
 		json_decref(p->scales);
 		pd_checkpoint_info_release(&p->info);
 		free(p->versions);

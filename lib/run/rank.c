@@ -36,6 +36,7 @@ struct pd_saver *rank_free_saver(struct rank *rank, int i)
 	*saver = (struct pd_saver){
 		.job = rank->job, .device = rank->device, .net = part->net,
 		.worker = rank->worker, .number = i, .stage = part->stage, .step = -1,
+		.replica = rank->replica,
 	};
 	part->savers = pd_grow(part->savers, &part->saver_capacity, part->saver_count + 1,
 			       sizeof(*part->savers));
@@ -57,10 +58,15 @@ static void hold_back(struct rank *rank)
 	pd_worker_hold(rank->worker, unwritten >= UNWRITTEN);
 }
 
-/* Replica 0 of each stage saves it. */
+/* Replica 0 of each stage saves it; where sums are sparse, the others what they left. */
+static bool saves(const struct rank *rank)
+{
+	return rank->job->checkpoint && (rank->replica == 0 || rank->job->plan->chunk > 0);
+}
+
 void rank_ask_checkpoint(struct rank *rank, int64_t at)
 {
-	if (!rank->job->checkpoint || rank->replica != 0)
+	if (!saves(rank))
 		return;
 	for (int i = 0; i < rank->part_count; i++)
 		pd_saver_begin(rank_free_saver(rank, i), at,
@@ -114,8 +120,8 @@ static int exported(struct rank *rank, struct rank_part *part, struct pd_saver *
 			"good", (json_int_t)saver->scales[i].good,
 			"skipped", (json_int_t)saver->scales[i].skipped));
 	part->exported = saver->step;
-	return say(rank, json_pack("{s:s, s:i, s:I, s:o, s:o*}", "event", "exported",
-				   "stage", saver->stage, "step",
+	return say(rank, json_pack("{s:s, s:i, s:i, s:I, s:o, s:o*}", "event", "exported",
+				   "stage", saver->stage, "replica", saver->replica, "step",
 				   (json_int_t)pd_job_minibatches(job, saver->step),
 				   "versions", versions, "scales", scales));
 }
@@ -177,7 +183,7 @@ static int take_end(struct rank *rank, int i, struct pd_error *err)
 	struct rank_part *part = &rank->parts[i];
 	struct pd_saver *saver;
 
-	if (!rank->job->checkpoint || rank->replica != 0 || part->exported >= rank->phase.last)
+	if (!saves(rank) || part->exported >= rank->phase.last)
 		return 0;
 	saver = rank_saver_of(part, rank->phase.last);  /* that waits for the lanes of others */
 	if (!saver) {

@@ -23,6 +23,8 @@ void pd_saver_release(struct pd_saver *saver)
 	free(saver->versions);
 	free(saver->parameters);
 	free(saver->scales);
+	free(saver->norms);
+	saver->norms = NULL;
 	for (int kind = 0; kind < PD_ARENAS; kind++) {
 		free(saver->arenas[kind]);
 		saver->arenas[kind] = NULL;
@@ -120,6 +122,26 @@ static int take_arena(struct pd_saver *saver, enum pd_arena_kind kind, enum pd_p
 	return saver->arenas[kind] ? 0 : -1;
 }
 
+/* Takes the norms by which chunks are chosen next. */
+static int take_norms(struct pd_saver *saver, struct pd_error *err)
+{
+	int64_t chunks = pd_worker_norm_count(saver->worker, saver->number);
+
+	if (chunks == 0 || saver->norms || saver->replica > 0)
+		return 0;
+	saver->norms = pd_calloc((size_t)chunks, sizeof(float));
+	return pd_worker_norms_get(saver->worker, saver->number, saver->norms, err);
+}
+
+static int take_arenas(struct pd_saver *saver, struct pd_error *err)
+{
+	for (int kind = 0; kind < PD_ARENAS; kind++)
+		if (pd_arena_saved[kind] && (saver->replica == 0 || kind == PD_ARENA_residual) &&
+		    take_arena(saver, kind, PD_PART_PARAMETER, err) < 0)
+			return -1;
+	return take_norms(saver, err);
+}
+
 static int take_versions(struct pd_saver *saver, struct pd_error *err)
 {
 	const struct pd_weights *weights = pd_worker_weights(saver->worker, saver->number);
@@ -130,7 +152,7 @@ static int take_versions(struct pd_saver *saver, struct pd_error *err)
 		const struct pd_version *v = &weights->versions[i];
 
 		/* low may be negative near the beginning, a free buffer's number always is */
-		if (v->number >= 0 && v->number >= saver->low && v->number <= saver->step &&
+		if (saver->replica == 0 && v->number >= 0 && v->number >= saver->low && v->number <= saver->step &&
 		    !has_version(saver, v->number) &&
 		    pd_worker_checkpoint_holds(saver->worker, saver->number, saver->step,
 					       v->number) &&
@@ -138,16 +160,14 @@ static int take_versions(struct pd_saver *saver, struct pd_error *err)
 				 v->number == newest && newest == saver->step, err) < 0)
 			return -1;
 	}
-	for (int kind = 0; kind < PD_ARENAS && newest == saver->step; kind++)
-		if (pd_arena_saved[kind] &&
-		    take_arena(saver, kind, PD_PART_PARAMETER, err) < 0)
-			return -1;
-	return 0;
+	return newest == saver->step ? take_arenas(saver, err) : 0;
 }
 
 static int take_state(struct pd_saver *saver, struct pd_error *err)
 {
 	saver->has_state = true;
+	if (saver->replica > 0)
+		return 0;
 	return take_arena(saver, PD_ARENA_state, PD_PART_STATE, err);
 }
 
@@ -157,7 +177,9 @@ static int take_rest(struct pd_saver *saver, bool state, struct pd_error *err)
 		return -1;
 	if (take_versions(saver, err) < 0)
 		return -1;
-	saver->complete = saver->has_state && has_version(saver, saver->step);
+	saver->complete = saver->has_state && (saver->replica > 0
+					       ? saver->arenas[PD_ARENA_residual] != NULL
+					       : has_version(saver, saver->step));
 	return 0;
 }
 
@@ -215,11 +237,35 @@ static void add_part(struct pd_saver *saver, struct list *list, enum pd_part par
 	}
 }
 
+/*
+ * Returns the name of the norms of a stage's chunks: they are for chunks of that size, in a stage that
+ * begins with that layer.
+ */
+static char *norms_name(const struct pd_saver *saver)
+{
+	const struct pd_plan *plan = saver->job->plan;
+
+	return pd_format(PD_CHUNK_NORMS "%" PRId64 "/%s", plan->chunk,
+			 plan->profile->layers[plan->stages[saver->stage].first_layer].name);
+}
+
+static void add_norms(struct pd_saver *saver, struct list *list)
+{
+	struct pd_tensor *t = &list->tensors[list->count];
+
+	if (!saver->norms)
+		return;
+	t->name = norms_name(saver);
+	t->dims = 1;
+	t->size[0] = t->elements = pd_worker_norm_count(saver->worker, saver->number);
+	list->data[list->count++] = saver->norms;
+}
+
 int pd_saver_write(struct pd_saver *saver, uint64_t *checksum_p, struct pd_error *err)
 {
 	const struct pd_named *named;
 	size_t room = (size_t)saver->device->ops->net.named(saver->net, &named) *
-		      ((size_t)saver->version_count + PD_ARENAS);
+		      ((size_t)saver->version_count + PD_ARENAS) + 1;
 	struct list list = { pd_calloc(room, sizeof(*list.tensors)),
 			     pd_calloc(room, sizeof(*list.data)), 0 };
 	int status;
@@ -232,14 +278,56 @@ int pd_saver_write(struct pd_saver *saver, uint64_t *checksum_p, struct pd_error
 		if (pd_arena_saved[kind])
 			add_part(saver, &list, PD_PART_PARAMETER, saver->arenas[kind], kind, -1);
 	add_part(saver, &list, PD_PART_STATE, saver->arenas[PD_ARENA_state], PD_ARENA_state, -1);
-	status = pd_checkpoint_write_stage(saver->job->checkpoint,
-					   pd_job_minibatches(saver->job, saver->step), saver->stage,
-					   list.tensors, list.data, list.count, checksum_p, err);
+	add_norms(saver, &list);
+	status = pd_checkpoint_write_replica(saver->job->checkpoint,
+					     pd_job_minibatches(saver->job, saver->step),
+					     saver->stage, saver->replica, list.tensors, list.data,
+					     list.count, checksum_p, err);
 	for (size_t i = 0; i < list.count; i++)
 		free(list.tensors[i].name);
 	free(list.tensors);
 	free(list.data);
 	pd_saver_release(saver);
+	return status;
+}
+
+/*
+ * Reads what sparse sums have left of a parameter's gradients; of a run with more replicas, all that
+ * those had that this one takes over, so that nothing is lost.
+ */
+static int read_residual(const struct pd_checkpoint *ck, const struct pd_saver *saver,
+			 const char *name, int64_t elements, float *host, struct pd_error *err)
+{
+	int replicas = saver->job->plan->stages[saver->stage].replicas;
+	int had = pd_checkpoint_replicas_with(ck, name), status = 0;
+	float *more = pd_calloc((size_t)elements, sizeof(*more));
+
+	for (int r = saver->replica; r < had && status == 0; r += replicas) {
+		status = pd_checkpoint_read_replica(ck, name, r, elements, more, err);
+		for (int64_t i = 0; i < elements && status == 0; i++)
+			host[i] = r == saver->replica ? more[i] : host[i] + more[i];
+	}
+	free(more);
+	return status;
+}
+
+/* Restores the norms of a stage's chunks, if the checkpoint has those; else all are 0. */
+static int restore_norms(const struct pd_checkpoint *ck, const struct pd_saver *saver,
+			 struct pd_error *err)
+{
+	int64_t chunks = pd_worker_norm_count(saver->worker, saver->number);
+	char *name = norms_name(saver);
+	float *norms;
+	int status = 0;
+
+	if (chunks > 0 && pd_checkpoint_elements(ck, name) == chunks) {
+		norms = pd_calloc((size_t)chunks, sizeof(*norms));
+		status = pd_checkpoint_read(ck, name, -1, chunks, norms, err);
+		if (status == 0)
+			status = pd_worker_norms_put(saver->worker, saver->number, norms, err);
+		free(norms);
+	}
+	free(name);
 	return status;
 }
 
@@ -268,7 +356,9 @@ static int import_part(const struct pd_checkpoint *ck, const struct pd_saver *sa
 			continue;
 		}
 		host = pd_calloc((size_t)named[i].elements, sizeof(*host));
-		status = pd_checkpoint_read(ck, name, version, named[i].elements, host, err);
+		status = kind == PD_ARENA_residual
+			? read_residual(ck, saver, name, named[i].elements, host, err)
+			: pd_checkpoint_read(ck, name, version, named[i].elements, host, err);
 		if (status == 0 && device->net.import(saver->net, i, form, arena, host) < 0)
 			status = pd_error_failed(err, "%s: cannot be written to the device", name);
 		free(host);
@@ -394,6 +484,8 @@ int pd_saver_restore(const struct pd_checkpoint *ck, const struct pd_schedule *s
 		if (arena && import_part(ck, saver, kind, -1, PD_FULL, arena, err) < 0)
 			return -1;
 	}
+	if (restore_norms(ck, saver, err) < 0)
+		return -1;
 	for (int i = 0; held && i < held->version_count - 1; i++) {
 		int64_t number = held_version(saver->job->plan, held, i);
 		void *buffer = pd_weights_restore(weights, number);

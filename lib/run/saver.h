@@ -17,6 +17,8 @@ struct pd_saver {
 	struct pd_worker *worker;
 	int number;                     /* of the stage among the rank's */
 	int stage;
+	/* From 1 on it takes only what a replica has for itself: what sparse sums left. */
+	int replica;
 	int64_t step;                   /* in microbatches, as versions are; -1: unused */
 	int64_t low;                    /* the oldest version it needs */
 	bool has_state, complete;
@@ -25,6 +27,7 @@ struct pd_saver {
 	struct pd_scale *scales;        /* per version, where ranks agree on updates */
 	float **parameters;             /* per version: all named parameters, one after the other */
 	float *arenas[PD_ARENAS];       /* arenas that are saved, and the running statistics */
+	float *norms;                   /* of the chunks of sparse sums; or NULL */
 };
 
 void pd_saver_begin(struct pd_saver *saver, int64_t step, int64_t low);

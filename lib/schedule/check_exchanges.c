@@ -13,8 +13,7 @@
 
 static bool is_exchange(const struct pd_op *op)
 {
-	return pd_op_transfers(op->kind) || op->kind == PD_OP_allreduce ||
-	       op->kind == PD_OP_agree;
+	return pd_op_transfers(op->kind) || pd_op_of_all(op->kind);
 }
 
 /* Returns why the number of an operation cannot follow `before`, or NULL if it can. */
@@ -125,7 +124,7 @@ static bool check_allreduce(struct walk *walk, const struct exchanges *m)
 	for (int r = 0; r < stage->replicas; r++) {
 		const struct pd_op *other = with_number(&walk->ranks[stage->ranks[r]], op->seq);
 
-		if (other && other->kind == PD_OP_allreduce && other->stage == op->stage &&
+		if (other && other->kind == op->kind && other->stage == op->stage &&
 		    other->microbatch == op->microbatch)
 			continue;
 		pd_fault(walk->fault, op->rank, m->current_n, op,
@@ -177,7 +176,7 @@ static bool check_exchange(struct walk *walk, const struct exchanges *m)
 	const struct exchanges *peer;
 	char place[80] = "at its end";
 
-	if (op->kind == PD_OP_allreduce)
+	if (op->kind == PD_OP_allreduce || op->kind == PD_OP_norms)
 		return check_allreduce(walk, m);
 	if (op->kind == PD_OP_agree)
 		return check_agree(walk, m);
@@ -197,7 +196,7 @@ static bool check_exchange(struct walk *walk, const struct exchanges *m)
 /* Goes past an operation of several ranks, or past both ends of a transfer within the rank. */
 static bool pass(struct walk *walk, struct exchanges *m, bool *more_p)
 {
-	if (m->current.kind != PD_OP_allreduce && m->current.peer == m->current.rank) {
+	if (!pd_op_of_all(m->current.kind) && m->current.peer == m->current.rank) {
 		next_exchange(m);
 		if (!check_own(walk, m, &m->last))
 			return false;

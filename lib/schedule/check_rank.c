@@ -3,6 +3,7 @@
 #include "schedule/check_rank.h"
 
 #include "base/mem.h"
+#include "plan/sparse.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -79,15 +80,28 @@ static bool check_sum(struct rank_walk *w, struct stage_walk *part, const struct
 	return true;
 }
 
-/* Checks an all-reduce or a step: groups come in turn, after all their backwards. */
+/* Checks the sum of norms of a group, which makes the choice for the next. */
+static bool check_norms(struct rank_walk *w, struct stage_walk *part)
+{
+	if (!pd_plan_is_sparse(w->lists->plan, part->s))
+		return WRONG(w, "stage %d does not choose among chunks in the plan", part->s);
+	if (part->norms > part->updates)
+		return WRONG(w, "a second time; expected it once");
+	part->norms++;
+	return true;
+}
+
+/* Checks an all-reduce, a sum of norms or a step: groups come in turn, after all their backwards. */
 static bool check_update(struct rank_walk *w, struct stage_walk *part, const struct pd_op *op)
 {
 	int64_t u = part->updates, version = (u + 1) * part->group;
 
 	if (version > w->lists->microbatches)
 		version = w->lists->microbatches;
-	if (!check_group(w, part, op, op->kind == PD_OP_step))
+	if (!check_group(w, part, op, op->kind != PD_OP_allreduce))
 		return false;
+	if (op->kind == PD_OP_norms)
+		return check_norms(w, part);
 	if (op->kind == PD_OP_allreduce) {
 		if (part->stage->replicas == 1)
 			return WRONG(w, "stage %d has one replica, and nothing to sum", part->s);
@@ -95,6 +109,8 @@ static bool check_update(struct rank_walk *w, struct stage_walk *part, const str
 	}
 	if (pd_plan_agrees(w->lists->plan) && w->agreed <= u)
 		return WRONG(w, "its agree does not stand before it");
+	if (pd_plan_is_sparse(w->lists->plan, part->s) && part->norms <= u)
+		return WRONG(w, "its norms do not stand before it");
 	if (op->version < 0)
 		return WRONG(w, "expected a weight_version, %" PRId64, version);
 	if (op->version != version)
@@ -108,8 +124,7 @@ static bool check_update(struct rank_walk *w, struct stage_walk *part, const str
 
 static bool computes(enum pd_op_kind kind)
 {
-	return kind != PD_OP_load && kind != PD_OP_allreduce && kind != PD_OP_agree &&
-	       !pd_op_transfers(kind);
+	return kind != PD_OP_load && !pd_op_of_all(kind) && !pd_op_transfers(kind);
 }
 
 /*
@@ -143,7 +158,7 @@ static bool check_op(struct rank_walk *w, const struct pd_op *op)
 	if (op->kind == PD_OP_agree) {
 		if (!check_agree(w, op))
 			return false;
-	} else if (op->kind == PD_OP_allreduce || op->kind == PD_OP_step) {
+	} else if (pd_op_of_all(op->kind) || op->kind == PD_OP_step) {
 		if (!check_update(w, part, op))
 			return false;
 	} else {

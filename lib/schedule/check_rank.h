@@ -18,6 +18,7 @@ struct stage_walk {
 	int64_t *version;               /* per local microbatch: its forward's version */
 	int *waiting;                   /* per link, first those in: waiting gradients */
 	int64_t newest, updates;
+	int64_t norms;                  /* of groups, summed */
 	int64_t sums;                   /* all-reduces: of all groups, a bucket each */
 	int buckets;                    /* pd_plan_bucket_count */
 	int64_t in_parts;               /* the microbatch whose backward is in parts */

@@ -2,6 +2,7 @@
 #include "schedule/cursor.h"
 
 #include "base/mem.h"
+#include "plan/sparse.h"
 #include "schedule/tick.h"
 
 #include <inttypes.h>
@@ -41,6 +42,8 @@ static int64_t op_time(const struct pd_cursor *c, const struct pd_cursor_stream 
 	case PD_OP_allreduce:
 		return stream->bucket > 0 ? pd_tick_of_buckets(schedule, stream->stage, n)
 					  : pd_tick_of_allreduce(schedule, stream->stage, n);
+	case PD_OP_norms:
+		return pd_tick_of_norms(schedule, stream->stage, n);
 	case PD_OP_agree:
 		return pd_tick_of_agree(schedule, n);
 	case PD_OP_step:
@@ -69,6 +72,7 @@ static int64_t op_id(const struct pd_cursor *c, const struct pd_cursor_stream *s
 	case PD_OP_send_gradient:
 		return 2 * (int64_t)stream->link + 1;
 	case PD_OP_allreduce:
+	case PD_OP_norms:
 		return 2 * (int64_t)c->schedule->wiring->link_count + stream->stage;
 	default:
 		return 0;
@@ -77,7 +81,8 @@ static int64_t op_id(const struct pd_cursor *c, const struct pd_cursor_stream *s
 
 static bool per_group(enum pd_op_kind kind)
 {
-	return kind == PD_OP_allreduce || kind == PD_OP_agree || kind == PD_OP_step;
+	return kind == PD_OP_allreduce || kind == PD_OP_norms || kind == PD_OP_agree ||
+	       kind == PD_OP_step;
 }
 
 /*
@@ -196,6 +201,8 @@ static void add_stage(struct pd_cursor *c, int s)
 		add_stream(c, s, PD_OP_backward_weight, -1);
 	if (schedule->plan->stages[s].replicas > 1)
 		add_stream(c, s, PD_OP_allreduce, -1);
+	if (pd_plan_is_sparse(schedule->plan, s))
+		add_stream(c, s, PD_OP_norms, -1);
 	add_stream(c, s, PD_OP_step, -1);
 }
 
@@ -206,7 +213,8 @@ static int streams_of_stage(const struct pd_schedule *schedule, int s)
 	const struct pd_wiring *wiring = schedule->wiring;
 
 	return 3 + wiring->loads[s] + 2 * (wiring->in_count[s] + wiring->out_count[s]) +
-	       stage->recompute + schedule->splits + (stage->replicas > 1);
+	       stage->recompute + schedule->splits + (stage->replicas > 1) +
+	       pd_plan_is_sparse(schedule->plan, s);
 }
 
 void pd_cursor_init(struct pd_cursor *c, const struct pd_schedule *schedule, int rank,
@@ -343,6 +351,7 @@ bool pd_cursor_next(struct pd_cursor *c, struct pd_op *op_p)
 		op_p->keep = version_kept(c, stream->stage, op_p->version);
 		/* fall through */
 	case PD_OP_allreduce:
+	case PD_OP_norms:
 	case PD_OP_agree:
 		op_p->microbatch = began(&c->phase) + n * c->schedule->group[stream->stage];
 		break;
@@ -351,7 +360,7 @@ bool pd_cursor_next(struct pd_cursor *c, struct pd_op *op_p)
 	}
 	if (stream->link >= 0)
 		op_p->peer = stream->peer >= 0 ? stream->peer : peer_of(c, stream, n);
-	if (stream->link >= 0 || stream->kind == PD_OP_allreduce || stream->kind == PD_OP_agree)
+	if (stream->link >= 0 || pd_op_of_all(stream->kind))
 		op_p->seq = c->phase.base + c->schedule->origin + key;
 	if (op_p->microbatch > c->highest)
 		c->highest = op_p->microbatch;

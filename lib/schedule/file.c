@@ -97,9 +97,9 @@ static int read_parties(const struct pd_lists *lists, const struct pd_place *pla
 	if ((peer >= 0 || peer_stage >= 0) && !pd_op_transfers(op->kind))
 		return pd_place_error(place, err, "%s has no \"%s\"", pd_op_kind_name[op->kind],
 				      peer >= 0 ? "peer" : "peer_stage");
-	if (group >= 0 && (op->kind != PD_OP_allreduce || group != op->stage))
+	if (group >= 0 && ((op->kind != PD_OP_allreduce && op->kind != PD_OP_norms) || group != op->stage))
 		return pd_place_error(place, err, "\"group\" is %" PRId64 "; expected none, or"
-				      " with allreduce the stage, %d", group, op->stage);
+				      " with allreduce and norms the stage, %d", group, op->stage);
 	if (!pd_op_transfers(op->kind))
 		return 0;
 	if (peer < 0)

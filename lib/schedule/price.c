@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "plan/arenas.h"
+#include "plan/sparse.h"
 
 #include <stdlib.h>
 
@@ -39,7 +40,9 @@ static void price_buckets(struct pd_stage_price *price, const struct pd_plan *pl
 		struct pd_bucket_price *bucket = &price->buckets[i];
 		int first = buckets[i].first_layer;
 
-		bucket->allreduce_ns = allreduce_ns(plan, &plan->stages[s], buckets[i].bytes);
+		bucket->allreduce_ns = allreduce_ns(plan, &plan->stages[s], pd_plan_sum_bytes(
+				plan, s, buckets[i].begin_bytes, buckets[i].bytes,
+				price->full_bytes));
 		for (int l = first; l < first + buckets[i].layer_count; l++) {
 			const struct pd_profile_layer *layer = &plan->profile->layers[l];
 
@@ -135,7 +138,11 @@ void pd_prices_init(struct pd_prices *prices, const struct pd_plan *plan,
 
 		price_time(price, plan, s);
 		price_memory(price, plan, wiring, s);
-		price->allreduce_ns = allreduce_ns(plan, &plan->stages[s], price->full_bytes);
+		price->allreduce_ns = allreduce_ns(plan, &plan->stages[s], pd_plan_sum_bytes(
+				plan, s, 0, price->full_bytes, price->full_bytes));
+		if (pd_plan_is_sparse(plan, s))
+			price->norms_ns = allreduce_ns(plan, &plan->stages[s], pd_plan_norm_bytes(
+					plan, price->full_bytes));
 		price_buckets(price, plan, s);
 		if (!pd_plan_agrees(plan))
 			continue;
@@ -219,6 +226,8 @@ static int64_t duration_ns(const struct pd_prices *prices, const struct pd_op *o
 		return bucket ? bucket->backward_weight_ns : price->backward_weight_ns;
 	case PD_OP_allreduce:
 		return bucket ? bucket->allreduce_ns : price->allreduce_ns;
+	case PD_OP_norms:
+		return price->norms_ns;
 	case PD_OP_agree:
 		return agree_ns(prices->plan, op->rank);
 	case PD_OP_step:

@@ -24,6 +24,7 @@ struct pd_stage_price {
 	int64_t forward_ns, backward_ns, backward_input_ns, backward_weight_ns;
 	int64_t update_ns, update_apart_ns;     /* in place; into another buffer */
 	int64_t allreduce_ns;
+	int64_t norms_ns;               /* of sparse sums */
 	struct pd_bucket_price *buckets;        /* in their order, if there are several; or NULL */
 	int64_t weights_bytes;          /* of one version */
 	int64_t full_bytes;             /* of its gradients */

@@ -36,6 +36,12 @@ enum pd_op_kind {
 extern const char *const pd_op_kind_name[PD_OP_KINDS + 1];      /* NULL-terminated */
 extern const char pd_op_kind_letter[PD_OP_KINDS];
 
+/* Tells whether several ranks take part that sum or agree on something. */
+static inline bool pd_op_of_all(enum pd_op_kind kind)
+{
+	return kind == PD_OP_allreduce || kind == PD_OP_norms || kind == PD_OP_agree;
+}
+
 struct pd_op {
 	enum pd_op_kind kind;
 	bool evaluate;          /* part of an evaluation phase: forward only, state untouched */
@@ -49,7 +55,8 @@ struct pd_op {
 	int32_t rank, stage;    /* stage of an agree: the rank's first */
 	int32_t peer;           /* the other rank of a transfer, or -1 */
 	int32_t link;           /* of a transfer, in the wiring; or -1 */
-	int64_t microbatch;     /* for allreduce, agree and step: the first of the group */
+	int64_t microbatch;     /* for allreduce, norms, agree and step: the first of the
+				   group */
 	int64_t version;        /* of the weights: read (forward, backward) or written (step); else
 				   -1 */
 	int64_t keep;           /* step: the oldest version that a later forward reads; else -1 */

@@ -51,6 +51,7 @@
  *     gradient_l(n)   = backward_{s+1}(n) + 2                                      l: s -> t
  *     recompute_s(n)  = backward_s(n) - 5                       if the stage recomputes
  *     allreduce_s(u)  = the last backward of group u + 4;  step_s(u) = that + 6
+ *     norms_s(u)      = allreduce_s(u) + 1           if the stage's sums are sparse (plan/sparse.h)
  *
  * If all ranks agree on an update (clipping by global norm, loss scaling; 2bw and flush), they do so
  * once a group, and the step waits for that:
@@ -88,6 +89,7 @@
  *     forward_s(n) < recompute_s(n) < backward_s(n)
  *     step that writes the version that recompute_s(n) reads < recompute_s(n)
  *     backwards of the group < allreduce < step
+ *     allreduce < norms < the next allreduce
  *     allreduce of every stage < agree < step < the next agree
  *     step that writes the version that forward_s(n) reads < forward_s(n)
  *     what frees an inbox or a buffer < what fills it
@@ -274,6 +276,11 @@ int64_t pd_tick_of_buckets(const struct pd_schedule *schedule, int s, int64_t u)
 int64_t pd_tick_of_allreduce(const struct pd_schedule *schedule, int s, int64_t u)
 {
 	return pd_tick_of_buckets(schedule, s, u) + 4;
+}
+
+int64_t pd_tick_of_norms(const struct pd_schedule *schedule, int s, int64_t u)
+{
+	return pd_tick_of_allreduce(schedule, s, u) + 1;
 }
 
 int64_t pd_tick_of_agree(const struct pd_schedule *schedule, int64_t u)

@@ -22,6 +22,8 @@ int64_t pd_tick_of_activation(const struct pd_schedule *schedule, bool evaluate,
 int64_t pd_tick_of_allreduce(const struct pd_schedule *schedule, int s, int64_t u);
 /* Returns the tick of the last backward of group u, at which the sums of several buckets are, too. */
 int64_t pd_tick_of_buckets(const struct pd_schedule *schedule, int s, int64_t u);
+/* Returns the tick at which the norms of chunks are summed, before the step: a checkpoint has them. */
+int64_t pd_tick_of_norms(const struct pd_schedule *schedule, int s, int64_t u);
 int64_t pd_tick_of_agree(const struct pd_schedule *schedule, int64_t u);
 int64_t pd_tick_of_step(const struct pd_schedule *schedule, int s, int64_t u);
 

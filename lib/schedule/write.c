@@ -44,7 +44,7 @@ static void write_op(FILE *out, const struct pd_lists *lists, const struct pd_op
 	if (op->link >= 0 && lists->first_role[op->peer + 1] - lists->first_role[op->peer] > 1)
 		fprintf(out, ",\"peer_stage\":%d", pd_op_at_end(op->kind)
 			? lists->wiring->links[op->link].from : lists->wiring->links[op->link].to);
-	if (op->kind == PD_OP_allreduce)
+	if (op->kind == PD_OP_allreduce || op->kind == PD_OP_norms)
 		fprintf(out, ",\"group\":%" PRId32, op->stage);
 	if (op->bucket > 0)
 		fprintf(out, ",\"bucket\":%d", op->bucket);

@@ -34,13 +34,14 @@ static const struct { const char *name; int red, green, blue; } style[PD_OP_KIND
 	[PD_OP_recv_gradient] = { NULL, 0xf7, 0xb2, 0x6a },
 	[PD_OP_send_gradient] = { "gradients, in and out", 0xf7, 0xb2, 0x6a },
 	[PD_OP_allreduce] = { "all-reduce", 0xa6, 0x6f, 0x97 },
+	[PD_OP_norms] = { "norms", 0xd3, 0xa6, 0xc7 },
 	[PD_OP_agree] = { "agree", 0x8a, 0x5a, 0x44 },
 };
 
 static const enum pd_op_kind legend[] = {
 	PD_OP_forward, PD_OP_recompute, PD_OP_backward, PD_OP_backward_input,
 	PD_OP_backward_weight, PD_OP_step, PD_OP_load, PD_OP_send_activation,
-	PD_OP_send_gradient, PD_OP_allreduce, PD_OP_agree,
+	PD_OP_send_gradient, PD_OP_allreduce, PD_OP_norms, PD_OP_agree,
 };
 
 /* Writes "#rrggbb" with a share of white. */

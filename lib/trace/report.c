@@ -40,6 +40,7 @@ static enum pd_wait wait_of(enum pd_op_kind kind)
 	case PD_OP_recv_gradient:
 		return PD_WAIT_GRADIENT;
 	case PD_OP_allreduce:
+	case PD_OP_norms:
 	case PD_OP_agree:
 		return PD_WAIT_ALLREDUCE;
 	default:
@@ -215,6 +216,9 @@ static void add_stages(struct pd_report *report)
 			continue;
 		count[op->stage][op->kind] += !op->more;
 		sum[op->stage][op->kind] += (double)(record->end_ns - record->start_ns);
+		if (op->kind == PD_OP_norms)
+			report->stages[op->stage].norm_bytes =
+				pd_plus(report->stages[op->stage].norm_bytes, record->bytes);
 		if (op->kind == PD_OP_allreduce) {
 			report->stages[op->stage].allreduces++;
 			report->stages[op->stage].allreduce_bytes =

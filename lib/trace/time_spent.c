@@ -153,7 +153,7 @@ static void add_gap(struct pd_time_spent *spent, size_t *capacity, const struct 
 	spent->ns[rank][PD_SPENT_OTHER] += to - until;
 	if (!what)
 		return;
-	if (what->op.kind == PD_OP_allreduce || what->op.kind == PD_OP_agree) {
+	if (pd_op_of_all(what->op.kind)) {
 		spent->ns[rank][PD_SPENT_ALLREDUCE] += until - from;
 	} else if (what->op.kind == PD_OP_load) {
 		spent->ns[rank][PD_SPENT_OTHER] += until - from;

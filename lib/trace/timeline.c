@@ -30,6 +30,7 @@ enum pd_lane_kind pd_lane_of(enum pd_op_kind kind)
 	case PD_OP_send_gradient:
 		return PD_LANE_GRADIENTS_OUT;
 	case PD_OP_allreduce:
+	case PD_OP_norms:
 	case PD_OP_agree:
 		return PD_LANE_ALLREDUCE;
 	default:

@@ -229,18 +229,23 @@ void worker_fill_global_norm(struct pd_worker *w, struct chunk *c, const void *f
 	};
 }
 
-static int copy_scale(struct pd_worker *w, void *to, const void *from, enum pd_copy way,
-		      struct pd_error *err)
+int worker_copy_now(struct pd_worker *w, void *to, const void *from, size_t bytes,
+		    enum pd_copy way, const char *what, struct pd_error *err)
 {
 	struct pd_event ev;
 
 	pd_event_arm(&ev);
-	if (w->config.device->ops->stream.copy(w->compute, to, from, sizeof(struct pd_scale), way,
-					       &ev) != 0)
-		return pd_error_failed(err, "the scale of a version: the device refused to copy");
+	if (w->config.device->ops->stream.copy(w->compute, to, from, bytes, way, &ev) != 0)
+		return pd_error_failed(err, "%s: the device refused to copy", what);
 	pd_event_wait(&ev, w->config.gate);
-	return pd_event_failed(&ev)
-		? pd_gate_failed(w->config.gate, err, "the scale of a version") : 0;
+	return pd_event_failed(&ev) ? pd_gate_failed(w->config.gate, err, "%s", what) : 0;
+}
+
+static int copy_scale(struct pd_worker *w, void *to, const void *from, enum pd_copy way,
+		      struct pd_error *err)
+{
+	return worker_copy_now(w, to, from, sizeof(struct pd_scale), way, "the scale of a version",
+			       err);
 }
 
 int pd_worker_scale_get(struct pd_worker *w, int i, const void *weights, struct pd_scale *scale_p,

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "reduce/queue.h"
+#include "reduce/sparse.h"
 #include "schedule/list.h"
 #include "worker/worker.h"
 
@@ -152,6 +153,11 @@ struct chunk {
 	int64_t delay;                  /* pd_schedule_delay */
 	void *delta, *corrected;        /* for discrepancy correction, or NULL (discrepancy.c) */
 	struct fence step;
+	/* Of sparse sums; else NULL. */
+	float *residual;
+	void *chunk_table;              /* pd_plan_chunk_table_bytes */
+	struct pd_reduction *norm_sum;
+	struct fence norms;
 };
 
 struct pd_worker {
@@ -230,6 +236,23 @@ static inline struct fence *worker_allreduced(struct chunk *c)
 	return last->reduction ? &last->allreduce : NULL;
 }
 
+/* These are the parts of a chunk table: where chunks are in a sum follows their norms. */
+static inline float *worker_norms(const struct chunk *c)
+{
+	return c->chunk_table;
+}
+
+static inline int64_t worker_chunks(const struct pd_worker *w, const struct chunk *c)
+{
+	return c->chunk_table ? pd_plan_chunks(w->config.schedule->plan, (int64_t)(
+			c->sizes->full_bytes / sizeof(float))) : 0;
+}
+
+static inline int32_t *worker_places(const struct pd_worker *w, const struct chunk *c)
+{
+	return c->chunk_table ? (int32_t *)(worker_norms(c) + worker_chunks(w, c)) : NULL;
+}
+
 /* Returns the scale behind a version of the weights, if the ranks agree on updates. */
 static inline struct pd_scale *worker_scale(const struct chunk *c, const void *weights)
 {
@@ -276,6 +299,10 @@ int worker_tied_post(struct pd_worker *w, struct sum **sums, uint64_t tag,
 /* These return the number of steps that then go on the stream, and issue one of them. */
 int worker_tied_steps(const struct pd_worker *w);
 int worker_tied_issue(struct pd_worker *w, struct sum **sums, int n);
+
+/* Copies at once, behind what is queued on the compute stream; `what` begins an error. */
+int worker_copy_now(struct pd_worker *w, void *to, const void *from, size_t bytes,
+		    enum pd_copy way, const char *what, struct pd_error *err);
 
 /* global_norm.c: does nothing if the plan does not say so */
 int worker_global_norm_new(struct pd_worker *w, struct pd_error *err);

@@ -33,6 +33,7 @@ static int issue(struct pd_worker *w, const struct pd_op *op, struct pd_error *e
 		[PD_OP_recv_gradient] = worker_issue_transfer,
 		[PD_OP_send_gradient] = worker_issue_transfer,
 		[PD_OP_allreduce] = worker_issue_allreduce,
+		[PD_OP_norms] = worker_issue_norms,
 		[PD_OP_agree] = worker_issue_agree,
 		[PD_OP_step] = worker_issue_step,
 	};

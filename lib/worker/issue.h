@@ -149,6 +149,7 @@ int worker_issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_
 
 /* update.c: a group's gradients and the update */
 int worker_issue_allreduce(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
+int worker_issue_norms(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
 int worker_issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
 /*
  * Call this when a backward that makes gradients, or a part of one, was queued, with its fence. 

@@ -128,6 +128,10 @@ static void **arena_of(struct chunk *c, enum pd_arena_kind kind, int i)
 		return &c->sums[i].gradients;
 	case PD_ARENA_fresh:
 		return &c->fresh;
+	case PD_ARENA_residual:
+		return (void **)&c->residual;
+	case PD_ARENA_chunk_table:
+		return &c->chunk_table;
 	case PD_ARENA_master:
 		return &c->master;
 	case PD_ARENA_velocity:
@@ -172,6 +176,8 @@ static struct pd_stage_memory sizes_of(const struct pd_worker *w, const struct c
 		.outbox_bytes = (int64_t)c->outbox_bytes,
 		.gradient_in_bytes = (int64_t)sizes->gradient_in_bytes,
 		.gradient_out_bytes = (int64_t)sizes->gradient_out_bytes,
+		.chunk_table_bytes = pd_plan_chunk_table_bytes(w->config.schedule->plan, c->index,
+							       (int64_t)sizes->full_bytes),
 	};
 }
 
@@ -271,6 +277,7 @@ static int chunk_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 				       sizes->out_count, &c->outbox_bytes);
 	buckets_new(w, c);
 	worker_fence_init(w, &c->step, 1);
+	worker_fence_init(w, &c->norms, 1);
 	slots_new(w, c);
 	gradient_buffers_new(w, c);
 	return arenas_new(w, c, err);

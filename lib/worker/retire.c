@@ -28,8 +28,13 @@ static int64_t bytes_of(struct pd_worker *w, const struct pd_op *op)
 {
 	if (op->link >= 0)
 		return w->config.schedule->wiring->links[op->link].bytes;
-	return op->kind == PD_OP_allreduce
-		? (int64_t)(bucket_of(w, op)->floats * sizeof(float)) : 0;
+	if (op->kind == PD_OP_norms)
+		return worker_chunks(w, worker_chunk(w, op->stage)) * (int64_t)sizeof(float);
+	if (op->kind != PD_OP_allreduce)
+		return 0;
+	return worker_chunk(w, op->stage)->residual
+		? pd_sparse_sent_bytes(bucket_of(w, op)->reduction)
+		: (int64_t)(bucket_of(w, op)->floats * sizeof(float));
 }
 
 static void release_batch(struct microbatch *microbatch)
@@ -62,8 +67,10 @@ static void retire(struct pd_worker *w, struct issued_op *entry)
 			record.end_ns = events[i].end_ns;
 	}
 	/* Its event is the last one on the stream, and does not know the beginning. */
-	if (entry->op.kind == PD_OP_allreduce) {
-		const struct pd_reduction *reduction = bucket_of(w, &entry->op)->reduction;
+	if (entry->op.kind == PD_OP_allreduce || entry->op.kind == PD_OP_norms) {
+		const struct pd_reduction *reduction = entry->op.kind == PD_OP_norms
+			? worker_chunk(w, entry->op.stage)->norm_sum
+			: bucket_of(w, &entry->op)->reduction;
 
 		record.start_ns = reduction->ops->started_ns(reduction);
 	}

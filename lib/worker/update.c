@@ -55,11 +55,42 @@ int worker_add_gradients(struct pd_worker *w, struct chunk *c, const struct pd_o
 								 end - begin, ev);
 }
 
-int worker_issue_allreduce(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
+/* Returns the tags of a sum: one of a bucket, or behind these the norms'. */
+static uint64_t tag_of(const struct pd_worker *w, const struct chunk *c, const struct pd_op *op,
+		       int which)
 {
 	uint64_t number = ((uint64_t)op->microbatch * (uint64_t)w->config.schedule->stage_count +
-			   (uint64_t)op->stage) * (uint64_t)c->bucket_count +
-			  (op->bucket > 0 ? (uint64_t)op->bucket - 1 : 0);
+			   (uint64_t)op->stage) * (uint64_t)(c->bucket_count + (c->norm_sum != NULL)) +
+			  (uint64_t)which;
+
+	return TAG_COLLECTIVE | TAG_ALLREDUCE | ((number << TAG_PLACES) & TAG_NUMBER);
+}
+
+/*
+ * Returns the minibatch by which a sum knows how many chunks travel.  In virtual time these are as
+ * many as behind the warm-up.
+ */
+static int64_t minibatch_of(const struct pd_worker *w, const struct pd_op *op)
+{
+	return w->config.gate ? op->microbatch / w->config.schedule->plan->microbatches : INT64_MAX;
+}
+
+/* The norms are complete when the last bucket's sum is. */
+int worker_issue_norms(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
+{
+	if (!worker_may_arm(w, &c->norms))
+		return 0;
+	worker_arm(w, &c->norms);
+	worker_new_entry(w, op, &c->norms);
+	return c->norm_sum->ops->start(c->norm_sum, worker_norms(c),
+				       tag_of(w, c, op, c->bucket_count),
+				       worker_event_of(w, worker_allreduced(c)),
+				       &c->norms.events[0]) == 0 &&
+	       pd_reduction_queue_add(&w->reductions, c->norm_sum, false) == 0 ? 1 : -1;
+}
+
+int worker_issue_allreduce(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
+{
 	struct bucket *bucket = &c->buckets[op->bucket > 0 ? op->bucket - 1 : 0];
 	struct sum *sums = worker_sum_of(w, c, op);
 	struct bucket_sum *sum = &sums->buckets[bucket - c->buckets];
@@ -75,11 +106,15 @@ int worker_issue_allreduce(struct pd_worker *w, struct chunk *c, const struct pd
 						    &sum->summed.events[0]) != 0)
 			return -1;
 	}
+	if (c->residual) {
+		gradients = sums->gradients;
+		if (pd_sparse_at(bucket->reduction, minibatch_of(w, op), NULL) < 0)
+			return -1;
+	}
 	worker_arm(w, &bucket->allreduce);
 	worker_new_entry(w, op, &bucket->allreduce);
 	return bucket->reduction->ops->start(bucket->reduction, gradients,
-					     TAG_COLLECTIVE | TAG_ALLREDUCE |
-					     ((number << TAG_PLACES) & TAG_NUMBER),
+					     tag_of(w, c, op, (int)(bucket - c->buckets)),
 					     worker_event_of(w, sum->ready),
 					     &bucket->allreduce.events[0]) == 0 &&
 	       pd_reduction_queue_add(&w->reductions, bucket->reduction, op->more) == 0 ? 1 : -1;
@@ -105,6 +140,8 @@ int worker_issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *
 	const void *from;
 	void *to;
 
+	update.places = worker_places(w, c);
+	update.chunk = w->config.schedule->plan->chunk;
 	if (!worker_may_arm(w, &c->step))
 		return 0;
 	if (before && worker_after(w, w->compute, before) < 0)
@@ -126,4 +163,23 @@ int worker_issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *
 	worker_arm(w, &c->step);
 	worker_new_entry(w, op, &c->step);
 	return worker_queue_update(w, c, &update, &c->step.events[0]) == 0 ? 1 : -1;
+}
+
+int64_t pd_worker_norm_count(const struct pd_worker *w, int i)
+{
+	return worker_chunks(w, &w->chunks[i]);
+}
+
+int pd_worker_norms_get(struct pd_worker *w, int i, float *norms, struct pd_error *err)
+{
+	return worker_copy_now(w, norms, worker_norms(&w->chunks[i]),
+			       (size_t)pd_worker_norm_count(w, i) * sizeof(float), PD_COPY_TO_HOST,
+			       "the norms of chunks", err);
+}
+
+int pd_worker_norms_put(struct pd_worker *w, int i, const float *norms, struct pd_error *err)
+{
+	return worker_copy_now(w, worker_norms(&w->chunks[i]), norms,
+			       (size_t)pd_worker_norm_count(w, i) * sizeof(float), PD_COPY_TO_DEVICE,
+			       "the norms of chunks", err);
 }

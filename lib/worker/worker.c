@@ -8,6 +8,36 @@
 #define DEFAULT_RING 64
 #define FEW_ENTRIES 8                   /* operations in the ring at first */
 
+/* Opens the sum of a bucket's chunks. */
+static struct pd_reduction *open_sparse(const struct pd_worker *w, const struct chunk *c,
+					const struct bucket *b,
+					const struct pd_reduction_config *config,
+					struct pd_error *err)
+{
+	const struct pd_plan *plan = w->config.schedule->plan;
+	int64_t floats = (int64_t)(c->sizes->full_bytes / sizeof(float));
+	const struct pd_sparse_bucket bucket = {
+		.plan = plan, .stage = c->index,
+		.range = pd_plan_chunks_of(plan, (int64_t)b->begin,
+					   (int64_t)(b->begin + b->floats), floats),
+		.chunks = { .residual = c->residual, .norms = worker_norms(c),
+			    .places = worker_places(w, c), .floats = floats, .chunk = plan->chunk,
+			    .keep = (float)pd_optimizer_residual(&w->config.optimizer) },
+	};
+
+	return pd_sparse_open(config, &bucket, err);
+}
+
+/* Takes what was opened, and counts its memory. */
+static int open_one(struct pd_worker *w, struct pd_reduction *r, struct pd_reduction **out_p)
+{
+	*out_p = r;
+	if (!r)
+		return -1;
+	w->bytes = pd_plus(w->bytes, (int64_t)r->ops->staging_bytes(r));
+	return 0;
+}
+
 static int open_reductions(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 {
 	const struct pd_plan *plan = w->config.schedule->plan;
@@ -21,13 +51,14 @@ static int open_reductions(struct pd_worker *w, struct chunk *c, struct pd_error
 		struct bucket *bucket = &c->buckets[i];
 
 		config.floats = bucket->floats;
-		bucket->reduction = pd_reductions[plan->reducer]->open(&config, err);
-		if (!bucket->reduction)
+		if (open_one(w, c->residual ? open_sparse(w, c, bucket, &config, err)
+			     : pd_reductions[plan->reducer]->open(&config, err),
+			     &bucket->reduction) < 0)
 			return -1;
-		w->bytes = pd_plus(w->bytes, (int64_t)bucket->reduction->ops->staging_bytes(
-					   bucket->reduction));
 	}
-	return 0;
+	config.floats = (size_t)worker_chunks(w, c);
+	return config.floats == 0 ? 0
+		: open_one(w, pd_reductions[plan->reducer]->open(&config, err), &c->norm_sum);
 }
 
 static void close_reductions(struct chunk *c)
@@ -35,6 +66,8 @@ static void close_reductions(struct chunk *c)
 	for (int i = 0; i < c->bucket_count; i++)
 		if (c->buckets[i].reduction)
 			c->buckets[i].reduction->ops->close(c->buckets[i].reduction);
+	if (c->norm_sum)
+		c->norm_sum->ops->close(c->norm_sum);
 }
 
 static int open_streams(struct pd_worker *w, struct pd_error *err)

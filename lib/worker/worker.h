@@ -152,6 +152,13 @@ int pd_worker_scale_get(struct pd_worker *worker, int i, const void *weights,
 			struct pd_scale *scale_p, struct pd_error *err);
 int pd_worker_scale_put(struct pd_worker *worker, int i, void *weights,
 			const struct pd_scale *scale, struct pd_error *err);
+/*
+ * These copy the norms of the chunks of stage number i (pd_worker_norm_count, 0 where its sums are not
+ * sparse), by which the next update chooses.  They block, too.
+ */
+int64_t pd_worker_norm_count(const struct pd_worker *worker, int i);
+int pd_worker_norms_get(struct pd_worker *worker, int i, float *norms, struct pd_error *err);
+int pd_worker_norms_put(struct pd_worker *worker, int i, const float *norms, struct pd_error *err);
 /* Returns the oldest version of that stage that a checkpoint at `at` holds. */
 int64_t pd_worker_checkpoint_oldest(const struct pd_worker *worker, int i, int64_t at);
 /* Tells whether it holds that version, which is from the oldest to `at`. */

@@ -3,7 +3,7 @@
  * same-tensors A B [PART]: do two sets of tensors have the same names, and the same bits?  Or,
  * with PART, is no element of a tensor off by more than that part of the largest in it?  A set
  * is a safetensors file, or a checkpoint's folder, of which older versions (NAME@STEP) are
- * left out.  Exit status 0: yes, 1: no, 2: they cannot be read.
+ * left out; what is replica K's, from 1 on, is called NAME#K.  Exit status 0: yes, 1: no, 2: they cannot be read.
  */
 #include "base/mem.h"
 #include "base/opt.h"
@@ -36,7 +36,7 @@ static void fail(const struct pd_error *err)
 	exit(pd_command_fail(err));
 }
 
-static void add_file(struct set *set, const char *file)
+static void add_file(struct set *set, const char *file, int replica)
 {
 	struct pd_error err;
 	struct pd_safetensors *st = pd_safetensors_open(file, &err);
@@ -54,7 +54,8 @@ static void add_file(struct set *set, const char *file)
 		set->members = pd_grow(set->members, &set->capacity, set->count + 1,
 				       sizeof(*set->members));
 		m = &set->members[set->count++];
-		m->name = pd_strdup(list[i].name);
+		m->name = replica > 0 ? pd_format("%s#%d", list[i].name, replica)
+				      : pd_strdup(list[i].name);
 		m->elements = list[i].elements;
 		m->values = pd_calloc((size_t)m->elements, sizeof(float));
 		if (pd_safetensors_read(st, &list[i], m->values, &err) < 0)
@@ -63,23 +64,35 @@ static void add_file(struct set *set, const char *file)
 	pd_safetensors_close(st);
 }
 
+/* Adds the files of a stage and its replicas; returns whether there are any. */
+static bool add_stage(struct set *set, const char *path, int stage)
+{
+	for (int replica = 0;; replica++) {
+		char *file = replica == 0
+			? pd_format("%s/stage-%d.safetensors", path, stage)
+			: pd_format("%s/stage-%d-replica-%d.safetensors", path, stage, replica);
+		struct stat st;
+		bool there = stat(file, &st) == 0;
+
+		if (there)
+			add_file(set, file, replica);
+		free(file);
+		if (!there)
+			return replica > 0;
+	}
+}
+
 static void read_set(struct set *set, const char *path)
 {
 	struct stat st;
-	bool more = true;
+	int stage = 0;
 
 	*set = (struct set){ 0 };
 	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-		for (int i = 0; more; i++) {
-			char *file = pd_format("%s/stage-%d.safetensors", path, i);
-
-			more = stat(file, &st) == 0;
-			if (more)
-				add_file(set, file);
-			free(file);
-		}
+		while (add_stage(set, path, stage))
+			stage++;
 	else
-		add_file(set, path);
+		add_file(set, path, 0);
 	if (set->count)
 		qsort(set->members, set->count, sizeof(*set->members), by_name);
 }

@@ -47,6 +47,8 @@
  * In 16 bits all of these versions are f32: what is computed with is rounded from them where it
  * is brought to the device.
  *
+ * Where sums of gradients are sparse, serial_sparse.c says what they are.
+ *
  * With --switch=K --to=PLAN it goes over to another plan after K minibatches, as a resumed
  * run does: a stage of which every layer had the same warm-up, replicas and G before goes on
  * with the older versions, any other begins with the newest.
@@ -66,11 +68,12 @@
 struct asked asked = {
 	.minibatches = -1, .seed = 1, .switch_at = -1, .rate = 0.01, .momentum = 0.9, .trust = 0.001,
 	.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .lr_gamma = 0.1, .lr_power = 2,
-	.lr_step = 30, .discrepancy = -1,
+	.lr_step = 30, .discrepancy = -1, .residual = -1,
 };
 
 static const char *const mutations[] = { "none", "version", "latest", "sum", "clip", "skip",
-					"scale", "unscale", "untied", "mean", NULL };
+					"scale", "unscale", "untied", "mean",
+					"correction", "set", "twice", NULL };
 
 static const struct pd_opt options[] = {
 	{ "data", 0, PD_OPT_STRING, "DIR", "data set (default: synthetic)", &asked.data },
@@ -98,6 +101,7 @@ static const struct pd_opt options[] = {
 	{ "loss-scale-interval", 0, PD_OPT_COUNT, "N", "dynamic", &asked.loss_scale_interval },
 	{ "lr-reschedule", 0, PD_OPT_COUNT, "N", "minibatches", &asked.lr_reschedule },
 	{ "discrepancy", 0, PD_OPT_REAL, "D", "correction", &asked.discrepancy, 0, 1 },
+	{ "residual", 0, PD_OPT_REAL, "X", "of sparse sums", &asked.residual, 0, 1 },
 	{ "seed", 's', PD_OPT_COUNT, "N", "as pd-run's", &asked.seed },
 	{ "switch", 0, PD_OPT_COUNT, "K", "go over to another plan after K minibatches",
 	  &asked.switch_at },
@@ -394,8 +398,10 @@ int main(int argc, char **argv)
 	open_device(&t);
 	open_data(&t);
 	serial_tensors_open(&t);
+	serial_sparse_open(&t);
 	train(&t, other ? other : plan);
 	serial_tensors_write(&t);
+	serial_sparse_close(&t);
 	close_all(&t);
 	pd_plan_free(plan);
 	pd_plan_free(other);

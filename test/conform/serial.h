@@ -11,7 +11,7 @@
 #include "plan/plan.h"
 
 /* How --mutate breaks the rule. */
-enum mutation { NONE, VERSION, LATEST, SUM, CLIP, SKIP, SCALE, UNSCALE, UNTIED, MEAN };
+enum mutation { NONE, VERSION, LATEST, SUM, CLIP, SKIP, SCALE, UNSCALE, UNTIED, MEAN, CORRECTION, SET, TWICE };
 
 /* The options. */
 struct asked {
@@ -23,7 +23,7 @@ struct asked {
 	int mutation;
 	double rate, momentum, weight_decay, trust, beta1, beta2, epsilon, lr_gamma, lr_power;
 	int64_t lr_step, lr_warmup, loss_scale_interval, lr_reschedule;
-	double clip_norm, loss_scale, discrepancy;
+	double clip_norm, loss_scale, discrepancy, residual;
 };
 
 extern struct asked asked;
@@ -41,6 +41,7 @@ struct tensor {
 	float *gradient, *sum, *velocity, *second;
 	float *delta, *seen;            /* PipeMare's; seen: by backward */
 	float **parts;                  /* of the sum, by replica */
+	float *mask;                    /* of a stage with sparse sums: 1 for what is updated, or 0 */
 	int64_t updates;                /* made so far */
 	float *state;                   /* running statistics */
 };
@@ -91,6 +92,17 @@ void serial_add_version(struct tensor *v, float *values, double scale);
 void serial_forget(struct tensor *v);
 /* The first parameter stands for all: they have the same scales. */
 struct tensor *serial_parameter(const struct trainer *t);
+
+/* serial_sparse.c: the sum of a stage's gradients, where only chunks of them are summed */
+void serial_sparse_open(struct trainer *t);
+void serial_sparse_close(struct trainer *t);
+bool serial_is_sparse(const struct pd_plan *plan, int s);
+/* Returns the norms of a stage's chunks. */
+const float *serial_sparse_norms(int s, size_t *count_p);
+/* Returns what a replica keeps of a tensor's gradients, a copy: free() it. */
+float *serial_sparse_residual(struct trainer *t, int number, int replica);
+/* Makes the sums and masks of the group of microbatch b of replicas' parts. */
+void serial_sparse_sum(struct trainer *t, int s, int64_t b);
 
 /* serial_update.c: what a group of microbatches makes of the weights */
 /*

@@ -38,6 +38,7 @@ void serial_tensors_open(struct trainer *t)
 		v->sum = pd_calloc(v->elements, sizeof(float));
 		v->velocity = pd_calloc(v->elements, sizeof(float));
 		v->second = pd_calloc(v->elements, sizeof(float));
+		v->mask = pd_calloc(v->elements, sizeof(float));
 		v->delta = pd_calloc(v->elements, sizeof(float));
 		v->seen = pd_calloc(v->elements, sizeof(float));
 		memcpy(v->seen, values, v->elements * sizeof(float));
@@ -82,6 +83,7 @@ void serial_tensors_close(struct trainer *t)
 		free(v->sum);
 		free(v->velocity);
 		free(v->second);
+		free(v->mask);
 		free(v->delta);
 		free(v->seen);
 		free(v->state);
@@ -96,9 +98,42 @@ static void set_tensor(struct pd_tensor *out, const struct pd_named *named, cons
 	memcpy(out->size, named->size, sizeof(named->size));
 }
 
+/* Adds what the replicas of stages with sparse sums keep, and norms; returns the tensors then. */
+static size_t add_sparse(struct trainer *t, struct pd_tensor *list, const float **values, size_t n)
+{
+	for (int i = 0; i < t->count; i++) {
+		const struct tensor *v = &t->tensors[i];
+		int s = pd_plan_stage_of_layer(t->plan, v->named->layer);
+
+		for (int k = 0; k < t->plan->stages[s].replicas && !v->state &&
+		     serial_is_sparse(t->plan, s); k++) {
+			char what[32];
+
+			snprintf(what, sizeof(what), k ? ".residual#%d" : ".residual", k);
+			set_tensor(&list[n], v->named, what);
+			values[n++] = serial_sparse_residual(t, i, k);
+		}
+	}
+	for (int s = 0; s < t->plan->stage_count; s++) {
+		const struct pd_stage *stage = &t->plan->stages[s];
+		size_t chunks;
+
+		if (!serial_is_sparse(t->plan, s))
+			continue;
+		values[n] = serial_sparse_norms(s, &chunks);
+		list[n++] = (struct pd_tensor){
+			.name = pd_format("norms of chunks of %lld/%s", (long long)t->plan->chunk,
+					  t->plan->profile->layers[stage->first_layer].name),
+			.dims = 1, .size[0] = (int64_t)chunks, .elements = (int64_t)chunks,
+		};
+	}
+	return n;
+}
+
 void serial_tensors_write(struct trainer *t)
 {
-	size_t n = 0, room = 4 * (size_t)t->count + 1;
+	size_t n = 0, room = (4 + (size_t)t->most_replicas) * (size_t)t->count +
+			     (size_t)t->plan->stage_count + 1;
 	struct pd_tensor *list = pd_calloc(room, sizeof(*list));
 	const float **values = pd_calloc(room, sizeof(*values));
 	struct pd_safetensors_writer *writer;
@@ -125,6 +160,7 @@ void serial_tensors_write(struct trainer *t)
 		set_tensor(&list[n], v->named, ".second");
 		values[n++] = v->second;
 	}
+	n = add_sparse(t, list, values, n);
 	writer = pd_safetensors_create(asked.output, list, n, NULL, &err);
 	serial_check(writer != NULL, &err);
 	for (size_t i = 0; i < n; i++) {

@@ -56,13 +56,16 @@ static void lars(struct tensor *v, const float *old, float *new, double now)
 	}
 }
 
-/* g = sum + decay w;  v = momentum v + g;  w' = w - rate v */
+/* g = sum + decay w;  v = momentum v + g;  w' = w - rate v;  masked: of these elements */
 __attribute__((optimize("fp-contract=off")))
-static void sgd(struct tensor *v, const float *old, float *new, float step)
+static void sgd(struct tensor *v, const float *old, float *new, float step, bool masked)
 {
 	for (size_t i = 0; i < v->elements; i++) {
 		float g = v->sum[i] + decay_of(v) * old[i];
 
+		new[i] = old[i];
+		if (masked && v->mask[i] == 0)
+			continue;
 		v->velocity[i] = (float)asked.momentum * v->velocity[i] + g;
 		new[i] = old[i] - step * v->velocity[i];
 	}
@@ -120,7 +123,8 @@ static void update(const struct trainer *t, struct tensor *v, int64_t b, double 
 	else if (asked.optimizer)
 		adam(v, old, new, now);
 	else
-		sgd(v, old, new, (float)now);
+		sgd(v, old, new, (float)now,
+		    serial_is_sparse(t->plan, pd_plan_stage_of_layer(t->plan, v->named->layer)));
 	if (serial_corrects(t, v))
 		correct(v, old, new, (double)late);
 	serial_add_version(v, new, next_scale);
@@ -247,6 +251,8 @@ static bool learn(struct trainer *t, struct tensor *v, int number, int64_t b, in
 		add(v->parts[member], v->gradient, v->elements, in_group < replicas);
 	if (in_group < serial_group(t->plan, stage) - 1 && b < last)
 		return false;
+	if (serial_is_sparse(t->plan, pd_plan_stage_of_layer(t->plan, v->named->layer)))
+		return true;
 	add_replicas(v, replicas);
 	if (asked.clip_norm > 0 || asked.loss_scale > 0 || serial_has_tied_weights(t))
 		return true;
@@ -254,12 +260,35 @@ static bool learn(struct trainer *t, struct tensor *v, int number, int64_t b, in
 	return false;
 }
 
+/* Updates a stage with sparse sums. */
+static void update_sparse(struct trainer *t, int s, int64_t b)
+{
+	serial_sparse_sum(t, s, b);
+	for (int i = 0; i < t->count; i++) {
+		struct tensor *v = &t->tensors[i];
+
+		if (v->named->part == PD_PART_PARAMETER &&
+		    pd_plan_stage_of_layer(t->plan, v->named->layer) == s)
+			update(t, v, t->first + b, 1);
+	}
+}
+
 void serial_learn(struct trainer *t, int64_t b, int64_t last)
 {
+	bool *complete = pd_calloc((size_t)t->plan->stage_count, sizeof(*complete));
 	bool together = false;
 
-	for (int i = 0; i < t->count; i++)
-		together |= learn(t, &t->tensors[i], i, b, last);
+	for (int i = 0; i < t->count; i++) {
+		int s = pd_plan_stage_of_layer(t->plan, t->tensors[i].named->layer);
+		bool done = learn(t, &t->tensors[i], i, b, last);
+
+		complete[s] |= done && serial_is_sparse(t->plan, s);
+		together |= done && !serial_is_sparse(t->plan, s);
+	}
+	for (int s = 0; s < t->plan->stage_count; s++)
+		if (complete[s])
+			update_sparse(t, s, b);
 	if (together)
 		update_all(t, b);
+	free(complete);
 }

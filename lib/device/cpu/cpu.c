@@ -116,6 +116,7 @@ const struct pd_device_ops pd_device_cpu = {
 	.math.sum = pd_queue_sum,
 	.math.squares = pd_queue_squares,
 	.math.unite = pd_queue_unite,
+	.math.chunks = pd_queue_chunks,
 	.stream.copy = pd_queue_copy,
 	.stream.call = pd_queue_call,
 };

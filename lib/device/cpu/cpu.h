@@ -52,6 +52,9 @@ void pd_cpu_squares(const struct pd_compiled *net, const struct pd_squares *what
 double pd_cpu_sum_squares(const float *g, size_t count);
 void pd_cpu_unite(double *vector, const double *other, size_t count);
 
+/* --- chunks.c */
+void pd_cpu_chunks(const struct pd_chunks *what);
+
 /* --- sum.c: sums of 16-bit numbers are taken in f32 and rounded once */
 void pd_cpu_sum(float *dst, const float *const *src, int n, size_t count);
 void pd_cpu_sum_narrow(enum pd_dtype dtype, void *dst, const void *const *src, int n,

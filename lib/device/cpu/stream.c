@@ -54,6 +54,9 @@ static int run(struct pd_queue *q, const struct pd_work *w, struct pd_error *err
 	case PD_WORK_UNITE:
 		pd_cpu_unite(w->unite.vector, w->unite.other, w->unite.count);
 		return 0;
+	case PD_WORK_CHUNKS:
+		pd_cpu_chunks(&w->chunks);
+		return 0;
 	case PD_WORK_COPY:
 		if (w->copy.bytes > 0)
 			memmove(w->copy.dst, w->copy.src, w->copy.bytes);

@@ -64,12 +64,43 @@ static void piece(const struct pd_update *update, enum pd_dtype dtype, double fa
 		publish(update, dtype, corrected, at, floats);
 }
 
-static void apply(const struct pd_update *u, enum pd_dtype dtype, double factor, size_t begin,
-		  size_t end)
+/* An update is skipped: the next version equals this one. */
+static void keep(const struct pd_update *u, enum pd_dtype dtype, size_t begin, size_t end)
+{
+	if (u->master && end > begin)
+		pd_cpu_narrow(dtype, (uint16_t *)u->next + begin, (const float *)u->master + begin,
+			      end - begin);
+	else if (u->next != u->weights && end > begin)
+		memcpy((float *)u->next + begin, (const float *)u->weights + begin,
+		       (end - begin) * sizeof(float));
+}
+
+static void apply_all(const struct pd_update *u, enum pd_dtype dtype, double factor, size_t begin,
+		      size_t end)
 {
 #pragma omp parallel for schedule(static)
 	for (size_t at = begin; at < end; at += PIECE)
 		piece(u, dtype, factor, at, end - at < PIECE ? end - at : PIECE);
+}
+
+/* Updates the chunks that have a place, if there are chunks. */
+static void apply(const struct pd_update *u, enum pd_dtype dtype, double factor, size_t begin,
+		  size_t end)
+{
+	size_t chunk = (size_t)u->chunk, to;
+
+	if (!u->places) {
+		apply_all(u, dtype, factor, begin, end);
+		return;
+	}
+	for (size_t at = begin; at < end; at = to) {
+		to = (at / chunk + 1) * chunk;
+		to = to < end ? to : end;
+		if (u->places[at / chunk] >= 0)
+			apply_all(u, dtype, factor, at, to);
+		else
+			keep(u, dtype, at, to);
+	}
 }
 
 /* Updates a tensor as it needs; LARS's own rate is part of the rate. */
@@ -87,17 +118,6 @@ static void apply_to(struct pd_update u, enum pd_dtype dtype, double factor,
 					pd_cpu_sum_squares((const float *)u.gradients +
 							   tensor->begin, count), factor);
 	apply(&u, dtype, factor, tensor->begin, tensor->end);
-}
-
-/* An update is skipped: the next version equals this one. */
-static void keep(const struct pd_update *u, enum pd_dtype dtype, size_t begin, size_t end)
-{
-	if (u->master && end > begin)
-		pd_cpu_narrow(dtype, (uint16_t *)u->next + begin, (const float *)u->master + begin,
-			      end - begin);
-	else if (u->next != u->weights && end > begin)
-		memcpy((float *)u->next + begin, (const float *)u->weights + begin,
-		       (end - begin) * sizeof(float));
 }
 
 void pd_cpu_update(const struct pd_compiled *net, const struct pd_update *update, int from,

@@ -8,6 +8,7 @@
 #define PD_DEVICE_CUDA_KERNELS_H
 
 #include "device/cuda/arith.h"
+#include "device/chunks.h"
 #include "device/global_norm.h"
 #include "model/dtype.h"
 
@@ -393,6 +394,8 @@ struct pd_kernel_sgd {
 	double trust;
 	const struct pd_kernel_norms *norms;    /* device memory; NULL: LARS's own rate is 1 */
 	struct pd_kernel_correction correction;
+	const int32_t *places;                  /* device memory; as in struct pd_update */
+	size_t chunk;
 };
 cudaError_t pd_kernel_sgd(cudaStream_t stream, enum pd_dtype dtype, const struct pd_kernel_sgd *u,
 			  size_t begin, size_t end);
@@ -420,6 +423,9 @@ cudaError_t pd_kernel_squares(cudaStream_t stream, double *sum_p, double *room, 
 cudaError_t pd_kernel_fill(cudaStream_t stream, double *vector, double value, size_t count);
 cudaError_t pd_kernel_unite(cudaStream_t stream, double *vector, const double *other,
 			    size_t count);
+
+/* --- chunks.cu */
+cudaError_t pd_kernel_chunks(cudaStream_t stream, const struct pd_chunks *what);
 
 #ifdef __cplusplus
 }

@@ -6,7 +6,7 @@ CUDA_KERNELS = lib/device/cuda/additive_attention.cu lib/device/cuda/attention.c
 	lib/device/cuda/layernorm.cu lib/device/cuda/layout.cu lib/device/cuda/loss.cu \
 	lib/device/cuda/lstm.cu lib/device/cuda/norm.cu \
 	lib/device/cuda/norm_back.cu lib/device/cuda/pass_numbers.cu lib/device/cuda/pool.cu \
-	lib/device/cuda/squares.cu \
+	lib/device/cuda/chunks.cu lib/device/cuda/squares.cu \
 	lib/device/cuda/update.cu lib/device/cuda/widen.cu
 CUDA_INCLUDED = lib/device/cuda/arith.h lib/device/cuda/host_device.cuh \
 	lib/device/cuda/columns.cuh \

@@ -351,6 +351,7 @@ static cudaError_t update_range(const struct update *u, const struct pd_compiled
 		.weights = asked->weights, .gradients = asked->gradients, .rates = rates_of(asked),
 		.choice = u->choice, .spared = spared, .lars = lars, .trust = asked->trust,
 		.norms = local ? &u->room->norms : NULL, .correction = correction_of(asked),
+		.places = asked->places, .chunk = (size_t)asked->chunk,
 	};
 	const struct pd_kernel_adam adam = {
 		.next = asked->next, .first = asked->velocity, .second = asked->second,

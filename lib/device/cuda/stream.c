@@ -225,6 +225,8 @@ static int run(struct pd_queue *q, const struct pd_work *w, struct pd_error *err
 	case PD_WORK_UNITE:
 		return pd_cuda_check(pd_kernel_unite(s->stream, w->unite.vector, w->unite.other,
 						     w->unite.count), "uniting vectors", err);
+	case PD_WORK_CHUNKS:
+		return pd_cuda_check(pd_kernel_chunks(s->stream, &w->chunks), "chunks", err);
 	case PD_WORK_SUM:
 		return sum(s, w, err);
 	case PD_WORK_COPY:

@@ -50,12 +50,11 @@ __device__ static struct moved<T> moved_of(const void *weights, float *master, v
 	return m;
 }
 
-/* An update is skipped: the next version equals this one. */
+/* Where an element is skipped the next version equals this one. */
 template <typename T>
-__device__ static bool skipped(const struct pd_kernel_choice *choice, const struct moved<T> &m,
-			       size_t i)
+__device__ static bool skipped(bool skip, const struct moved<T> &m, size_t i)
 {
-	if (!choice || !choice->skip)
+	if (!skip)
 		return false;
 	if (m.to != m.from)
 		m.to[i] = m.from[i];
@@ -92,7 +91,8 @@ __global__ static void sgd(struct pd_kernel_sgd u, size_t begin, size_t count)
 		size_t i = begin + k;
 		float old = m.from[i];
 
-		if (skipped(u.choice, m, i))
+		if (skipped((u.choice && u.choice->skip) ||
+			    (u.places && u.places[i / u.chunk] < 0), m, i))
 			continue;
 		if (u.velocity && u.lars)
 			pd_lars_momentum(m.to, u.velocity, m.from, u.gradients, i, factor, r.rate,
@@ -130,7 +130,7 @@ __global__ static void adam(struct pd_kernel_adam u, size_t begin, size_t count)
 		size_t i = begin + k;
 		float old = m.from[i];
 
-		if (skipped(u.choice, m, i))
+		if (skipped(u.choice && u.choice->skip, m, i))
 			continue;
 		pd_adam_element(m.to, u.first, u.second, m.from, u.gradients, i, factor, &f);
 		finish(u.correction, m, old, i);

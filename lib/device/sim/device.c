@@ -302,6 +302,18 @@ static int sim_unite(struct pd_stream *stream, double *vector, const double *oth
 	return queue(stream, 0, ev);
 }
 
+/* A pass reads gradients and residual and writes two arrays: a third more than a sum. */
+static int sim_chunks(struct pd_stream *stream, const struct pd_chunks *what, struct pd_event *ev)
+{
+	size_t count = (size_t)(what->count * what->chunk);
+
+	if (what->step == PD_CHUNKS_CHOOSE)
+		return queue(stream, 0, ev);
+	return sim_sum(stream, NULL, NULL, what->step == PD_CHUNKS_PACK ? 3 : 1,
+		       what->step == PD_CHUNKS_PACK ? count : (size_t)(what->sent * what->chunk),
+		       ev);
+}
+
 static int sim_copy(struct pd_stream *stream, void *dst, const void *src, size_t bytes,
 		    enum pd_copy way, struct pd_event *ev)
 {
@@ -332,5 +344,6 @@ const struct pd_device_ops pd_device_sim = {
 	.math.sum = sim_sum,
 	.math.squares = sim_squares,
 	.math.unite = sim_unite,
+	.math.chunks = sim_chunks,
 	.stream.copy = sim_copy,
 };

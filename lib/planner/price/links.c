@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/piece.h"
+#include "plan/sparse.h"
 #include "planner/price/cost.h"
 #include "planner/price/predict.h"
 #include "topology/allreduce.h"
@@ -341,8 +342,10 @@ void pd_links_init(struct pd_links *links, const struct pd_plan *plan,
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *stage = &plan->stages[s];
 		int64_t group = groups ? plan->microbatches : stage->replicas;
+		int64_t parameters = pd_stage_parameter_bytes(plan, s);
 		struct summing sum = { .reducer = plan->reducer, .ranks = stage->ranks, .share = 1.0 / (double)group,
-				       .bytes = pd_stage_parameter_bytes(plan, s) };
+				       .bytes = pd_plan_sum_bytes(plan, s, 0, parameters,
+								  parameters) };
 
 		carry_allreduce(links, &sum, stage->replicas);
 	}

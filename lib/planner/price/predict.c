@@ -20,6 +20,7 @@
 
 #include "base/mem.h"
 #include "plan/memory.h"
+#include "plan/sparse.h"
 #include "plan/wiring.h"
 #include "planner/price/cost.h"
 #include "planner/price/links.h"
@@ -96,6 +97,7 @@ void pd_predict_stages(struct pd_plan *plan)
 		struct pd_stage *stage = &plan->stages[s];
 		struct pd_level link = worst_link(&plan->topology, stage->ranks, stage->replicas,
 						  stage->ranks, stage->replicas);
+		int64_t parameters = pd_stage_parameter_bytes(plan, s);
 		struct pd_memory memory;
 
 		stage->forward_ns = stage->backward_ns = 0;
@@ -104,7 +106,8 @@ void pd_predict_stages(struct pd_plan *plan)
 			stage->backward_ns += plan->profile->layers[l].backward_ns;
 		}
 		stage->allreduce_ns = pd_reducers[plan->reducer].cost_ns(
-			pd_bytes_ns(pd_stage_parameter_bytes(plan, s), link.bandwidth_bytes_per_s),
+			pd_bytes_ns(pd_plan_sum_bytes(plan, s, 0, parameters, parameters),
+				    link.bandwidth_bytes_per_s),
 			link.latency_ns, stage->replicas);
 		pd_memory_of(plan->profile, stage->first_layer, stage->layer_count, stage->replicas,
 			     stage->warmup, in[s], out[s], &memory);

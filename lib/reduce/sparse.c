@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "reduce/sparse.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+/* What goes on the stream, in this order. */
+enum step { WAIT, CHOOSE, PACK, SUM, UNPACK, ALL };
+
+struct sparse {
+	struct pd_reduction base;
+	struct pd_reduction_config config;
+	struct pd_sparse_bucket bucket;
+	float *memory;                  /* the packed chunks, then the reducer's staging */
+	int64_t packed_floats, staging_floats;
+	int64_t sent;                   /* chunks that travel; -1: no reducer was opened */
+	struct pd_reduction *inner;     /* NULL: no chunk ends in the bucket */
+	struct pd_event packed, summed;
+	/* the one under way */
+	const struct pd_event *after;
+	struct pd_event *done;
+	int step;
+};
+
+static void sparse_close(struct pd_reduction *r)
+{
+	struct sparse *s = (struct sparse *)r;
+
+	if (s->inner)
+		s->inner->ops->close(s->inner);
+	if (s->memory)
+		s->config.device->ops->memory.free(s->config.device, s->memory);
+	free(s);
+}
+
+struct pd_reduction *pd_sparse_open(const struct pd_reduction_config *config,
+				    const struct pd_sparse_bucket *bucket, struct pd_error *err)
+{
+	struct sparse *s = pd_zalloc(sizeof(*s));
+	size_t floats;
+
+	s->base.ops = &pd_reduction_sparse;
+	s->config = *config;
+	s->bucket = *bucket;
+	s->sent = -1;
+	pd_plan_sparse_room(bucket->plan, bucket->stage, &bucket->range, bucket->chunks.floats,
+			    &s->packed_floats, &s->staging_floats);
+	s->bucket.chunks.first = bucket->range.first;
+	s->bucket.chunks.count = bucket->range.count;
+	s->bucket.chunks.members = config->members;
+	floats = (size_t)(s->packed_floats + s->staging_floats);
+	if (floats == 0)
+		return &s->base;
+	s->memory = config->device->ops->memory.alloc(config->device, floats * sizeof(float), err);
+	if (s->memory)
+		return &s->base;
+	free(s);
+	return NULL;
+}
+
+int pd_sparse_at(struct pd_reduction *r, int64_t minibatch, struct pd_error *err)
+{
+	struct sparse *s = (struct sparse *)r;
+	const struct pd_plan *plan = s->bucket.plan;
+	int64_t sent = pd_plan_chunks_sent(plan, s->bucket.range.count, minibatch);
+
+	if (sent == s->sent)
+		return 0;
+	if (s->inner)
+		s->inner->ops->close(s->inner);
+	s->inner = NULL;
+	s->sent = s->bucket.chunks.sent = sent;
+	if (sent == 0)
+		return 0;
+	s->config.floats = (size_t)pd_plan_floats_sent(plan, &s->bucket.range,
+						       s->bucket.chunks.floats, minibatch);
+	s->config.staging = s->memory + s->packed_floats;
+	s->inner = pd_reductions[plan->reducer]->open(&s->config, err);
+	return s->inner ? 0 : -1;
+}
+
+int64_t pd_sparse_sent_bytes(const struct pd_reduction *r)
+{
+	const struct sparse *s = (const struct sparse *)r;
+
+	return s->inner ? (int64_t)(s->config.floats * sizeof(float)) : 0;
+}
+
+static int sparse_start(struct pd_reduction *r, float *buf, uint64_t tag_base,
+			const struct pd_event *after, struct pd_event *done)
+{
+	struct sparse *s = (struct sparse *)r;
+
+	s->bucket.chunks.gradients = buf;
+	s->bucket.chunks.packed = s->memory;
+	s->after = after;
+	s->done = done;
+	s->step = WAIT;
+	pd_event_arm(&s->packed);
+	pd_event_arm(&s->summed);
+	return s->inner ? s->inner->ops->start(s->inner, s->memory, tag_base, &s->packed,
+					       &s->summed) : 0;
+}
+
+static int do_chunks(struct sparse *s, enum pd_chunk_step step, struct pd_event *ev)
+{
+	struct pd_chunks what = s->bucket.chunks;
+
+	what.step = step;
+	return s->config.device->ops->math.chunks(s->config.stream, &what, ev);
+}
+
+static int issue(struct sparse *s)
+{
+	switch (s->step) {
+	case WAIT:
+		return s->after ? s->config.device->ops->stream.wait(
+					  s->config.stream, (struct pd_event *)s->after) : 0;
+	case CHOOSE:
+		return do_chunks(s, PD_CHUNKS_CHOOSE, NULL);
+	case PACK:
+		return do_chunks(s, PD_CHUNKS_PACK, &s->packed);
+	default:
+		return do_chunks(s, PD_CHUNKS_UNPACK, s->done);
+	}
+}
+
+static int sparse_progress(struct pd_reduction *r, enum pd_reduction_part upto)
+{
+	struct sparse *s = (struct sparse *)r;
+	int n = 0, end = upto == PD_REDUCTION_ALL ? ALL : UNPACK;
+
+	while (s->done && s->step < end) {
+		int verdict = 0;
+
+		if (s->step == SUM && s->inner) {
+			verdict = s->inner->ops->progress(s->inner, upto);
+			n += verdict > 0 ? verdict : 0;
+			if (verdict < 0 || !s->inner->ops->issued(s->inner, PD_REDUCTION_ALL))
+				return verdict < 0 ? -1 : n;
+		} else if (s->step != SUM) {
+			verdict = issue(s);
+			if (verdict == PD_AGAIN)
+				return n;
+			if (verdict < 0)
+				return -1;
+		}
+		s->step++;
+		n++;
+	}
+	return n;
+}
+
+static bool sparse_issued(const struct pd_reduction *r, enum pd_reduction_part upto)
+{
+	const struct sparse *s = (const struct sparse *)r;
+
+	if (!s->done || s->step >= (upto == PD_REDUCTION_ALL ? ALL : UNPACK))
+		return true;
+	return upto == PD_REDUCTION_SUMS && s->step == SUM &&
+	       (!s->inner || s->inner->ops->issued(s->inner, upto));
+}
+
+static int64_t sparse_started_ns(const struct pd_reduction *r)
+{
+	const struct sparse *s = (const struct sparse *)r;
+
+	return s->inner ? s->inner->ops->started_ns(s->inner) : s->done->start_ns;
+}
+
+static size_t sparse_staging_bytes(const struct pd_reduction *r)
+{
+	const struct sparse *s = (const struct sparse *)r;
+
+	return (size_t)(s->packed_floats + s->staging_floats) * sizeof(float);
+}
+
+const struct pd_reduction_ops pd_reduction_sparse = {
+	.close = sparse_close, .start = sparse_start, .progress = sparse_progress,
+	.issued = sparse_issued, .started_ns = sparse_started_ns,
+	.staging_bytes = sparse_staging_bytes,
+};

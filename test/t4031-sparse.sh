@@ -1,0 +1,107 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Sparse sums of gradients: the weights are, bit for bit, those of Algorithm 1 in one process
+# (test/conform/serial_sparse.c), for data parallelism and pipelines; memory is as predicted, schedules
+# pass the checker, and what is not made for sparse sums is refused.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+. "$PD_SOURCE/test/train-lib.sh"
+
+sgd="--lr=0.002 --momentum=0.9 --weight-decay=0.001"
+residual_model >residual.json
+profile residual.json 2 >residual
+for replicas in "2" "3" "4" "2 1" "1 2" "2 2"; do
+	plan residual $replicas >"$(echo "$replicas" | tr ' ' -)"
+done
+pd-plan --topology=4@10Gbit/s --stages=5,5,5,5 residual |
+	jq '.topology.levels[0].count = 8 | .stages |= [to_entries[] | .value.replicas = 2 |
+		.value.ranks = [.key % 2, .key % 2 + 2] | .value]' >interleaved
+
+# sparse PLAN SCHEDULE WEIGHTS MICROBATCHES SPARSITY CHUNK WARMUP BYTES: plan.json is that plan, with
+# buckets above so many bytes; 0 bytes: one
+sparse() {
+	jq --arg schedule "$2" --arg weights "$3" --argjson m "$4" --argjson bytes "$8" \
+		--argjson sparse "{\"sparsity\": $5, \"chunk\": $6, \"warmup\": $7}" '
+		.schedule = $schedule | .weights = $weights | .microbatches = $m |
+		.sparse = $sparse | if $bytes > 0 then .bucket_bytes = $bytes else . end |
+		del(.stages[].predicted)' "$1" >plan.json
+}
+# equals N OPTION...: pd-run and the serial program agree about plan.json after N minibatches.
+equals() {
+	n=$1
+	shift
+	rm -rf ck
+	pd-schedule --check --minibatches="$n" plan.json
+	train ck plan.json $sgd --minibatches="$n" --no-evaluate "${@:---synthetic}" >out
+	tail -n 1 out | jq -e '.memory == "as predicted"'
+	"$serial" $sgd --minibatches="$n" "$@" --output=serial plan.json
+	"$same" serial "$(at ck "$n")"
+}
+# row KIND NAME PLAN SCHEDULE WEIGHTS MICROBATCHES SPARSITY CHUNK WARMUP BYTES N
+row() {
+	test_row "$1" "$2" "sparse $3 $4 $5 $6 $7 $8 $9 ${10}; equals ${11}"
+}
+row dp "two replicas, 85 %" 2 1f1b stash 1 0.85 100 0 0 14
+row dp "three, half of the chunks, the last of them short" 3 1f1b stash 1 0.5 777 0 0 14
+row dp "four, in buckets" 4 1f1b stash 1 0.85 64 0 1200 13
+row dp "four, in a warm-up longer than an epoch, in buckets" 4 1f1b stash 1 0.9 100 20 1200 25
+row dp "two, more in a chunk than there are" 2 1f1b stash 1 0.85 32000 0 0 8
+row stash "two replicas before one" 2-1 1f1b stash 1 0.85 50 0 0 13
+row stash "one before two, with a warm-up" 1-2 1f1b stash 1 0.85 100 5 0 13
+row stash "two before two, several microbatches, in buckets" 2-2 1f1b stash 4 0.7 50 3 1200 13
+row stash "vertical sync" 2-1 1f1b vertical-sync 1 0.7 50 0 0 13
+row flush "flush" 2-1 1f1b flush 4 0.8 50 2 0 6
+row flush "gpipe, in buckets" 2-2 gpipe flush 4 0.8 50 0 1200 6
+row flush "zb-h1: the gradients of weights in parts" 2-2 zb-h1 flush 4 0.8 50 2 1200 6
+row flush "interleaved: two stages on each of four ranks" interleaved interleaved flush 4 0.7 50 2 1200 5
+row 2bw "2bw" 2-1 1f1b 2bw 4 0.8 50 2 0 6
+row 2bw "2bw, two before two" 2-2 1f1b 2bw 4 0.8 50 0 1200 6
+row latest "latest, whose gradients are late" 2-1 1f1b latest 1 0.8 50 0 0 9
+
+test_ok "without momentum, gradients that stay are kept as they are" '
+	sparse 3 1f1b stash 1 0.8 100 0 0
+	sgd="--lr=0.002 --momentum=0 --residual=1"
+	equals 14'
+test_ok "gradients that stay are lost" '
+	sparse 2-1 1f1b stash 1 0.8 100 0 0
+	sgd="$sgd --residual=0"
+	equals 13'
+for reducer in ring recursive-doubling; do
+	test_row reducer "by $reducer, which two replicas add as they are" '
+		sparse 2 1f1b stash 1 0.85 100 6 0
+		jq ".reducer = \"$reducer\"" plan.json >named.json
+		mv named.json plan.json
+		equals 14'
+done
+# wrong MUTATION: so broken, the rule gives other weights.
+for mutation in correction set twice; do
+	test_row wrong "not with the $mutation wrong" '
+		sparse 3 1f1b stash 1 0.8 100 0 0
+		equals 14
+		"$serial" $sgd --minibatches=14 --mutate=$mutation --output=other plan.json
+		if "$same" other "$(at ck 14)"; then false; fi'
+done
+test_ok "nothing stays: the bits of dense sums, as which it can go on" '
+	for m in "3 1f1b stash 1" "2-2 1f1b 2bw 4"; do
+		sparse $m 0 100 0 0
+		rm -rf ck-dense ck-all
+		jq "del(.sparse)" plan.json >dense.json
+		train ck-all plan.json $sgd --minibatches=12 --synthetic --no-evaluate >out
+		train ck-all dense.json $sgd --minibatches=13 --synthetic --no-evaluate --resume >out
+		train ck-dense dense.json $sgd --minibatches=12 --synthetic --no-evaluate >out
+		train ck-dense dense.json $sgd --minibatches=13 --synthetic --no-evaluate --resume >out
+		diff -r "$(at ck-dense 13)" "$(at ck-all 13)"
+	done
+	sparse 2-2 1f1b 2bw 4 0.5 100 0 0
+	rm -rf ck-all
+	train ck-all plan.json $sgd --minibatches=12 --synthetic --no-evaluate >out
+	train ck-all dense.json $sgd --minibatches=13 --synthetic --no-evaluate --resume >out
+	if diff -r "$(at ck-dense 13)" "$(at ck-all 13)" >out; then false; fi'
+test_ok "resumed in the middle of an epoch, and of the warm-up: the bits of one run, of every replica" '
+	sparse 2-1 1f1b stash 1 0.8 100 8 1200
+	resumed plan.json 13 4 10 -- $sgd --synthetic
+	[ -f "$(at ck 13)/stage-0-replica-1.safetensors" ]
+	sparse 2-2 1f1b 2bw 4 0.8 50 0 0
+	resumed plan.json 9 2 5 -- $sgd --synthetic
+	sparse 4 1f1b stash 1 0.8 100 0 0
+	resumed plan.json 13 4 -- $sgd --synthetic --checkpoint-every=3'
+test_done
