@@ -206,6 +206,7 @@ static int check_options(struct pd_error *err)
 	job.optimizer.kind = (enum pd_update_kind)optimizer;
 	job.optimizer.spares_vectors = decay == DECAY_MATRICES;
 	job.transport = transport > 0 ? pd_provider_names[transport] : NULL;
+	job.optimizer.has_residual = job.optimizer.residual >= 0;
 	job.optimizer.corrects = job.optimizer.discrepancy >= 0;
 	job.optimizer.schedule = (enum pd_lr_schedule)schedule;
 	job.evaluate = !no_evaluate;

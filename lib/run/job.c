@@ -40,6 +40,7 @@ static json_t *optimizer_json(const struct pd_optimizer *o)
 	json_object_set_new(value, "corrects", json_boolean(o->corrects));
 	json_object_set_new(value, "discrepancy", json_real(o->discrepancy));
 	json_object_set_new(value, "residual", json_real(o->residual));
+	json_object_set_new(value, "has_residual", json_boolean(o->has_residual));
 	return value;
 }
 
@@ -68,6 +69,7 @@ static int optimizer_parse(json_t *value, struct pd_optimizer *o)
 	o->corrects = json_is_true(json_object_get(value, "corrects"));
 	o->discrepancy = json_real_value(json_object_get(value, "discrepancy"));
 	o->residual = json_real_value(json_object_get(value, "residual"));
+	o->has_residual = json_is_true(json_object_get(value, "has_residual"));
 	return 0;
 }
 
@@ -417,7 +419,7 @@ static int check_sparse(const struct pd_job *job, struct pd_error *err)
 {
 	const struct pd_optimizer *o = &job->optimizer;
 
-	if (job->plan->chunk == 0 && o->residual >= 0)
+	if (job->plan->chunk == 0 && o->has_residual)
 		return pd_error_input(err, "--residual: the plan's sums of gradients are not sparse, so "
 				      "nothing is left of them");
 	if (job->plan->chunk == 0)
@@ -429,11 +431,12 @@ static int check_sparse(const struct pd_job *job, struct pd_error *err)
 	if (o->corrects)
 		return pd_error_input(err, "--discrepancy: the plan's sums are sparse: weights move in "
 				      "leaps, of which the correction knows nothing");
-	if (pd_optimizer_residual(o) == 0 && o->residual < 0)
+	if (o->momentum == 0 && !o->has_residual)
 		return pd_error_input(err, "--momentum=0: the plan's sums are sparse, and gradients that "
 				      "stay are kept times the momentum: expected more, or "
 				      "--residual=X");
-	return pd_plan_check_sparse(job->plan, "", err);
+	return pd_plan_check_sparse(job->plan, o->clip_norm > 0 ? "--clip-grad-norm: "
+				    : o->loss_scale > 0 ? "--loss-scale: " : "", err);
 }
 
 static int check_order(const struct pd_job *job, struct pd_error *err)

@@ -54,7 +54,7 @@ static json_t *stage_json(const struct pd_report *report, int s)
 	const struct pd_profile_layer *first = &plan->profile->layers[stage->first_layer];
 	const struct pd_stage_report *one = &report->stages[s];
 
-	return json_pack("{s:i, s:s, s:s, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "stage", s,
+	return json_pack("{s:i, s:s, s:s, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I}", "stage", s,
 			 "first_layer", first->name,
 			 "last_layer", first[stage->layer_count - 1].name,
 			 "replicas", stage->replicas,
@@ -64,7 +64,8 @@ static json_t *stage_json(const struct pd_report *report, int s)
 			 "allreduce_ns", mean(one->allreduce_ns),
 			 "allreduces", (json_int_t)one->allreduces,
 			 "allreduce_bytes", (json_int_t)(one->allreduces
-					   ? one->allreduce_bytes / one->allreduces : 0));
+					   ? one->allreduce_bytes / one->allreduces : 0),
+			 "norm_bytes", (json_int_t)one->norm_bytes);
 }
 
 static json_t *link_json(const struct pd_link_report *one)

@@ -176,6 +176,10 @@ static void print_links(const struct pd_report *report, FILE *out)
 			 plan->stages[s].replicas);
 		print_moved(name, stage->allreduces, stage->allreduce_bytes, stage->allreduce_ns,
 			    out);
+		if (stage->norms == 0)
+			continue;
+		snprintf(name, sizeof(name), "norms, stage %d", s);
+		print_moved(name, stage->norms, stage->norm_bytes, stage->norms_ns, out);
 	}
 }
 

@@ -216,9 +216,11 @@ static void add_stages(struct pd_report *report)
 			continue;
 		count[op->stage][op->kind] += !op->more;
 		sum[op->stage][op->kind] += (double)(record->end_ns - record->start_ns);
-		if (op->kind == PD_OP_norms)
+		if (op->kind == PD_OP_norms) {
+			report->stages[op->stage].norms++;
 			report->stages[op->stage].norm_bytes =
 				pd_plus(report->stages[op->stage].norm_bytes, record->bytes);
+		}
 		if (op->kind == PD_OP_allreduce) {
 			report->stages[op->stage].allreduces++;
 			report->stages[op->stage].allreduce_bytes =
@@ -235,6 +237,7 @@ static void add_stages(struct pd_report *report)
 		stage->backward_ns = mean(sum[s][PD_OP_backward] + sum[s][PD_OP_backward_input]
 					  + sum[s][PD_OP_backward_weight], whole + parts);
 		stage->step_ns = mean(sum[s][PD_OP_step], count[s][PD_OP_step]);
+		stage->norms_ns = mean(sum[s][PD_OP_norms], stage->norms);
 		stage->allreduce_ns = mean(sum[s][PD_OP_allreduce], stage->allreduces);
 	}
 	report->microbatches = n ? report->stages[0].microbatches : 0;

@@ -39,8 +39,9 @@ struct pd_rank_report {
 
 struct pd_stage_report {                /* means over the training operations of the trace */
 	double forward_ns, recompute_ns, backward_ns, step_ns, allreduce_ns;
-	int64_t norm_bytes;                     /* over all ranks: norms of chunks (plan/sparse.h) */
 	int64_t allreduces, allreduce_bytes;    /* over all ranks, a bucket each; bytes of all */
+	int64_t norms, norm_bytes;              /* likewise, of chunks' norms (plan/sparse.h) */
+	double norms_ns;
 	int64_t microbatches;           /* whose backward is in the trace */
 };
 

@@ -38,10 +38,11 @@ struct pd_optimizer {
 	int64_t loss_scale_interval;    /* good updates before it grows; 0: it is constant */
 
 	/*
-	 * Of gradients that sparse sums leave behind, the part that is added to the next ones; below
-	 * 0: the momentum, as in Algorithm 1 (arXiv 1902.06855).
+	 * Of gradients that sparse sums leave behind, the part that is added to the next ones, if
+	 * has_residual; else it is the momentum, as in Algorithm 1 (arXiv 1902.06855).
 	 */
 	double residual;
+	bool has_residual;
 
 	enum pd_lr_schedule schedule;
 	int64_t step_epochs;            /* step: epochs between two factors of gamma */
@@ -64,7 +65,7 @@ static inline bool pd_optimizer_has_velocity(enum pd_update_kind kind)
 
 static inline double pd_optimizer_residual(const struct pd_optimizer *o)
 {
-	return o->residual >= 0 ? o->residual : o->momentum;
+	return o->has_residual ? o->residual : o->momentum;
 }
 
 struct pd_moments pd_optimizer_moments(const struct pd_optimizer *optimizer);
