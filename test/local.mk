@@ -30,7 +30,7 @@ UNITS = test/unit/allreduce test/unit/bound test/unit/channel test/unit/check te
 	test/unit/network test/unit/npy \
 	test/unit/number test/unit/optimizer test/unit/period test/unit/plan test/unit/planner \
 	test/unit/profile test/unit/published test/unit/recurrence test/unit/reduce test/unit/replay \
-	test/unit/safetensors test/unit/schedule test/unit/search test/unit/sim test/unit/states \
+	test/unit/safetensors test/unit/schedule test/unit/search test/unit/sim test/unit/sparse test/unit/states \
 	test/unit/tally test/unit/tile test/unit/timeline test/unit/tokens test/unit/topology test/unit/trace \
 	test/unit/trace-memory test/unit/ucx test/unit/ucx-end test/unit/views test/unit/weights \
 	test/unit/wiring
@@ -42,7 +42,7 @@ test_unit_nccl_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/double
 
 # kernels against plain C, on every device that this machine has
 CONFORM = test/conform/devices test/conform/half test/conform/iteration test/conform/layers \
-	test/conform/partition test/conform/stream test/conform/transfers test/conform/widened
+	test/conform/chunks test/conform/partition test/conform/stream test/conform/transfers test/conform/widened
 if HAVE_CUDA
 CONFORM += test/conform/kernels
 else
