@@ -15,6 +15,8 @@ static const char *topology_name;
 static bool explain, eager;
 static int cost, format;
 static const char *bucket, *all_reduce;
+static int gradient_dtype;
+static const char *const gradient_dtypes[] = { "f32", "bf16", "f16", NULL };
 static const char *schedule, *weights, *recompute = "auto";
 static int64_t chunks, batch;
 static double min_gain = 1;
@@ -71,6 +73,9 @@ static const struct pd_opt options[] = {
 	{ .name = "sparsity-warmup", .kind = PD_OPT_COUNT, .argument = "N",
 	  .help = "with --sparsity: minibatches in which it rises from 0 (default: 0)",
 	  .value = &request.sparsity_warmup, .max = PD_MAX_EXTENT },
+	{ .name = "gradient-dtype", .kind = PD_OPT_CHOICE, .argument = "TYPE",
+	  .help = "what gradients are rounded to between replicas: f32 (default), bf16, f16",
+	  .value = &gradient_dtype, .choices = gradient_dtypes },
 	{ .name = "straight", .letter = 's', .kind = PD_OPT_FLAG,
 	  .help = "one rank per stage: no replicas", .value = &request.straight },
 	{ .name = "stages", .kind = PD_OPT_STRING, .argument = "LIST",
@@ -169,6 +174,7 @@ int main(int argc, char **argv)
 	int first = pd_command_parse(&command, argc, argv), count = 0, status;
 
 	request.cost = (enum pd_cost_kind)cost;
+	request.gradient_dtype = pd_dtype_find(gradient_dtypes[gradient_dtype]);
 	request.chunks = (int)chunks;
 	request.min_gain = min_gain / 100;
 	request.startup = eager ? PD_STARTUP_EAGER : PD_STARTUP_FRUGAL;

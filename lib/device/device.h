@@ -24,6 +24,7 @@
 #include "base/event.h"
 #include "device/chunks.h"
 #include "device/global_norm.h"
+#include "device/mixed_sum.h"
 #include "model/model.h"
 
 #include <stdbool.h>
@@ -31,7 +32,6 @@
 #include <stdint.h>
 
 #define PD_AGAIN 1
-#define PD_SUM_SOURCES 16           /* the most sources of one sum */
 
 struct pd_device { const struct pd_device_ops *ops; };
 struct pd_stream { struct pd_device *device; };
@@ -359,6 +359,12 @@ struct pd_math_ops {
 	 */
 	int (*sum)(struct pd_stream *stream, float *dst, const float *const *src, int n,
 		   size_t count, struct pd_event *ev);
+	/*
+	 * Does the same in f32, with sources that are widened, and rounds the result to 16 bits
+	 * where dst has them.  dst may be a source of the same width.  (queued)
+	 */
+	int (*mixed_sum)(struct pd_stream *stream, const struct pd_mixed_sum *sum,
+			 struct pd_event *ev);
 	/*
 	 * squares() is for all layers of the stage.  unite() sets vector[i] = other[i] where
 	 * vector[i] is PD_ABSENT.  (queued)  Both are NULL where the device cannot.

@@ -186,6 +186,11 @@ int pd_queue_sum(struct pd_stream *stream, float *dst, const float *const *src, 
 	return put(stream, &w);
 }
 
+int pd_queue_mixed_sum(struct pd_stream *stream, const struct pd_mixed_sum *sum, struct pd_event *ev)
+{
+	return put(stream, &(struct pd_work){ .kind = PD_WORK_MIXED_SUM, .ev = ev, .mixed_sum = *sum });
+}
+
 int pd_queue_squares(struct pd_stream *stream, struct pd_net *net, const struct pd_squares *what,
 		     struct pd_event *ev)
 {

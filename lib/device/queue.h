@@ -17,7 +17,8 @@
 
 enum pd_work_kind {
 	PD_WORK_WAIT, PD_WORK_FORWARD, PD_WORK_BACKWARD, PD_WORK_UPDATE, PD_WORK_SUM,
-	PD_WORK_SQUARES, PD_WORK_UNITE, PD_WORK_CHUNKS, PD_WORK_COPY, PD_WORK_CALL, PD_WORK_QUIT
+	PD_WORK_MIXED_SUM, PD_WORK_SQUARES, PD_WORK_UNITE, PD_WORK_CHUNKS, PD_WORK_COPY, PD_WORK_CALL,
+	PD_WORK_QUIT
 };
 
 struct pd_work {
@@ -36,6 +37,7 @@ struct pd_work {
 			int n;
 			size_t count;
 		} sum;
+		struct pd_mixed_sum mixed_sum;
 		struct pd_squares squares;
 		struct pd_chunks chunks;
 		struct {
@@ -105,6 +107,7 @@ int pd_queue_iterate(struct pd_stream *stream, struct pd_net *net,
 		     const struct pd_iteration *iteration, int from, int count, bool join);
 int pd_queue_sum(struct pd_stream *stream, float *dst, const float *const *src, int n,
 		 size_t count, struct pd_event *ev);
+int pd_queue_mixed_sum(struct pd_stream *stream, const struct pd_mixed_sum *sum, struct pd_event *ev);
 int pd_queue_squares(struct pd_stream *stream, struct pd_net *net, const struct pd_squares *what,
 		     struct pd_event *ev);
 int pd_queue_unite(struct pd_stream *stream, double *vector, const double *other, size_t count,

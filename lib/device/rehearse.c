@@ -132,6 +132,22 @@ static int chunks(struct rehearsal *r, float *numbers, struct pd_error *err)
 	return 0;
 }
 
+/* From 16 bits and to them, of both types: a plan says later whether gradients travel so. */
+static int mixed_sums(struct rehearsal *r, float *numbers, struct pd_error *err)
+{
+	for (int way = 0; way < 4; way++) {
+		struct pd_mixed_sum sum = {
+			.rounding = { way < 2 ? PD_BF16 : PD_F16, 1, false }, .dst = numbers,
+			.src = { numbers + FLOATS / 2 }, .n = 1, .narrow = way % 2 == 0,
+			.narrow_sources = (uint32_t)way % 2, .count = FLOATS / 2,
+		};
+
+		if (finish(r, r->ops->math.mixed_sum(r->stream, &sum, arm(r)), err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
 static int sums(struct rehearsal *r, float *numbers, struct pd_error *err)
 {
 	if (chunks(r, numbers, err) < 0)
@@ -144,6 +160,8 @@ static int sums(struct rehearsal *r, float *numbers, struct pd_error *err)
 					       arm(r)), err) < 0)
 			return -1;
 	}
+	if (mixed_sums(r, numbers, err) < 0)
+		return -1;
 	/* a replica without gradients contributes zeros */
 	if (finish(r, r->ops->math.sum(r->stream, numbers, NULL, 0, FLOATS, arm(r)), err) < 0)
 		return -1;

@@ -21,6 +21,13 @@ size_t pd_dtype_bytes(enum pd_dtype dtype)
 	return bytes[dtype];
 }
 
+struct pd_rounding pd_dtype_gradients(enum pd_dtype gradients, enum pd_dtype net)
+{
+	bool scales = gradients == PD_F16 && net != PD_F16;
+
+	return (struct pd_rounding){ gradients, scales ? 1024 : 1, scales };
+}
+
 enum pd_dtype pd_dtype_find(const char *name)
 {
 	for (int d = 0; d < PD_DTYPES; d++)

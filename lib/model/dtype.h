@@ -3,6 +3,7 @@
 #ifndef PD_MODEL_DTYPE_H
 #define PD_MODEL_DTYPE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum pd_dtype {
@@ -14,7 +15,22 @@ enum pd_dtype {
 
 extern const char *const pd_dtype_name[PD_DTYPES + 1];  /* NULL-terminated */
 
+#define PD_F16_MAX 65504.0f             /* the largest finite f16 */
+
+/* How f32 numbers are rounded to 16 bits, and what comes back is widened. */
+struct pd_rounding {
+	enum pd_dtype dtype;            /* bf16 or f16; PD_F32: nothing is rounded */
+	float scale;                    /* a power of two: x is rounded as x * scale */
+	bool saturates;                 /* what is finite, but too large, is the largest number */
+};
+
 size_t pd_dtype_bytes(enum pd_dtype dtype);
+/*
+ * Returns how gradients are rounded of a net that computes in `net`.  With f16 the gradients of an
+ * f16 net have its loss scale, and one that is too large becomes infinite, so that the update is left out;
+ * those of other nets are multiplied by 1024, so that what is between 6e-8 and 64 is a normal number.
+ */
+struct pd_rounding pd_dtype_gradients(enum pd_dtype gradients, enum pd_dtype net);
 /*
  * Finds the type called name that a network can compute in (f32, bf16, f16), or returns PD_DTYPES.
  */

@@ -66,12 +66,12 @@ void pd_plan_buckets(const struct pd_plan *plan, int stage, struct pd_bucket *bu
 int64_t pd_plan_staging_bytes(const struct pd_plan *plan, int stage, int64_t full_bytes)
 {
 	const struct pd_reducer *reducer = &pd_reducers[plan->reducer];
-	const struct pd_stage *at = &plan->stages[stage];
+	struct pd_members members = pd_plan_members(plan, stage);
 	int count = pd_plan_bucket_count(plan, stage);
 	struct pd_bucket *buckets;
 	int64_t bytes;
 
-	if (at->replicas == 1)
+	if (members.count == 1)
 		return 0;
 	bytes = pd_plan_norm_staging_bytes(plan, stage, full_bytes);
 	buckets = pd_calloc((size_t)count, sizeof(*buckets));
@@ -82,8 +82,7 @@ int64_t pd_plan_staging_bytes(const struct pd_plan *plan, int stage, int64_t ful
 		bytes = pd_plus(bytes, pd_plan_is_sparse(plan, stage)
 				? pd_plan_sparse_bytes(plan, stage, buckets[i].begin_bytes,
 						       buckets[i].bytes, full_bytes)
-				: reducer->staging_bytes(&plan->topology, at->ranks, at->replicas,
-							 buckets[i].bytes));
+				: reducer->staging_bytes(&members, buckets[i].bytes));
 	free(buckets);
 	return bytes;
 }

@@ -272,11 +272,13 @@ static int read_plan(const struct pd_place *place, struct pd_plan *plan, struct 
 {
 	static const char *const known[] = { "format", "version", "profile", "topology",
 					     "schedule", "weights", "startup", "microbatches",
-					     "agree", "reducer", "bucket_bytes", "sparse",
-					     "stages",
+					     "agree", "reducer", "gradient_dtype",
+					     "bucket_bytes", "sparse", "stages",
 					     "predicted", NULL };
 	struct pd_place profile, topology, predicted, startup_at = pd_place_key(place, "startup");
 	struct pd_place reducer_at = pd_place_key(place, "reducer");
+	struct pd_place dtype_at = pd_place_key(place, "gradient_dtype");
+	const char *dtype = dtype_at.value ? json_string_value(dtype_at.value) : "f32";
 	int schedule, weights, startup = PD_STARTUP_FRUGAL, reducer = PD_REDUCER_dense;
 
 	if (pd_json_header(place, "pd-plan", err) < 0 || pd_json_keys(place, known, err) < 0 ||
@@ -287,6 +289,9 @@ static int read_plan(const struct pd_place *place, struct pd_plan *plan, struct 
 	    (reducer_at.value &&
 	     pd_json_get_choice(place, "reducer", pd_reducer_kind_name, &reducer, err) < 0))
 		return -1;
+	if (!dtype || pd_dtype_find(dtype) == PD_DTYPES)
+		return pd_place_expected(&dtype_at, err, "\"f32\", \"bf16\" or \"f16\"");
+	plan->gradient_dtype = pd_dtype_find(dtype);
 	plan->schedule = (enum pd_schedule_kind)schedule;
 	plan->weights = (enum pd_weight_kind)weights;
 	plan->startup = (enum pd_startup_kind)startup;
@@ -344,6 +349,8 @@ json_t *pd_plan_json(const struct pd_plan *plan)
 	json_t *agree = plan->agree ? json_true() : NULL;
 	json_t *reducer = plan->reducer == PD_REDUCER_dense
 		? NULL : json_string(pd_reducer_kind_name[plan->reducer]);
+	json_t *dtype = plan->gradient_dtype == PD_F32
+		? NULL : json_string(pd_dtype_name[plan->gradient_dtype]);
 	json_t *bucket = plan->bucket_bytes > 0 ? json_integer(plan->bucket_bytes) : NULL;
 	json_t *sparse = plan->chunk > 0
 		? json_pack("{sf sI sI}", "sparsity", plan->sparsity, "chunk", plan->chunk,
@@ -357,6 +364,7 @@ json_t *pd_plan_json(const struct pd_plan *plan)
 			 "schedule", pd_schedule_kind_name[plan->schedule],
 			 "weights", pd_weight_kind_name[plan->weights], "startup", startup,
 			 "microbatches", plan->microbatches, "agree", agree, "reducer", reducer,
-			 "bucket_bytes", bucket, "sparse", sparse, "stages", stages,
+			 "gradient_dtype", dtype, "bucket_bytes", bucket, "sparse", sparse,
+			 "stages", stages,
 			 "predicted", pd_prediction_json(&plan->predicted));
 }

@@ -109,6 +109,13 @@ const char *pd_plan_unit(const struct pd_plan *plan)
 	return plan->microbatches > 1 ? "microbatch" : "minibatch";
 }
 
+struct pd_members pd_plan_members(const struct pd_plan *plan, int stage)
+{
+	const struct pd_stage *at = &plan->stages[stage];
+
+	return (struct pd_members){ &plan->topology, at->ranks, at->replicas, plan->gradient_dtype };
+}
+
 int pd_plan_stage_of_layer(const struct pd_plan *plan, int layer)
 {
 	int low = 0, high = plan->stage_count - 1;

@@ -102,6 +102,7 @@ struct pd_plan {
 	int64_t microbatches;
 	bool agree;                     /* all stages agree on every update (operation agree) */
 	enum pd_reducer_kind reducer;   /* sums the gradients of replicas */
+	enum pd_dtype gradient_dtype;   /* what they are rounded to before they travel, or PD_F32 */
 	int64_t bucket_bytes;           /* gradients above which a bucket is closed (plan/buckets.h);
 					   0: a stage has one bucket */
 	/* Sparse sums (plan/sparse.h). */
@@ -195,6 +196,9 @@ int pd_plan_open_groups(const struct pd_plan *plan, int stage);
  * Returns what a period is the time of, for people: "microbatch", or "minibatch" if that has one.
  */
 const char *pd_plan_unit(const struct pd_plan *plan);
+
+/* Returns the replicas of a stage as those who sum its gradients; it borrows the plan. */
+struct pd_members pd_plan_members(const struct pd_plan *plan, int stage);
 
 /* These return the stage that holds a layer, and the stage and replica of a rank. */
 int pd_plan_stage_of_layer(const struct pd_plan *plan, int layer);

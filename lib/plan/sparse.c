@@ -77,10 +77,16 @@ int64_t pd_plan_sum_bytes(const struct pd_plan *plan, int stage, int64_t begin_b
 	return each * room(plan, &range, full_bytes / each, sent(range.count, plan->sparsity));
 }
 
+/* Returns the room of so many bytes, in floats. */
+static int64_t in_floats(int64_t bytes)
+{
+	return (bytes + (int64_t)sizeof(float) - 1) / (int64_t)sizeof(float);
+}
+
 void pd_plan_sparse_room(const struct pd_plan *plan, int stage, const struct pd_chunk_range *range,
 			 int64_t floats, int64_t *packed_p, int64_t *staging_p)
 {
-	const struct pd_stage *at = &plan->stages[stage];
+	struct pd_members members = pd_plan_members(plan, stage);
 	int64_t least = sent(range->count, plan->sparsity);
 	int64_t most = pd_plan_chunks_sent(plan, range->count, 0), bytes = 0;
 
@@ -89,12 +95,11 @@ void pd_plan_sparse_room(const struct pd_plan *plan, int stage, const struct pd_
 		int64_t each = room(plan, range, floats, chunks);
 
 		bytes = each > 0 ? pd_reducers[plan->reducer].staging_bytes(
-					   &plan->topology, at->ranks, at->replicas,
-					   each * (int64_t)sizeof(float)) : 0;
+					   &members, each * (int64_t)sizeof(float)) : 0;
 		if (each > *packed_p)
 			*packed_p = each;
-		if (bytes / (int64_t)sizeof(float) > *staging_p)
-			*staging_p = bytes / (int64_t)sizeof(float);
+		if (in_floats(bytes) > *staging_p)
+			*staging_p = in_floats(bytes);
 	}
 }
 
@@ -118,14 +123,21 @@ int64_t pd_plan_norm_bytes(const struct pd_plan *plan, int64_t full_bytes)
 	return each * pd_plan_chunks(plan, full_bytes / each);
 }
 
+struct pd_members pd_plan_norm_members(const struct pd_plan *plan, int stage)
+{
+	struct pd_members members = pd_plan_members(plan, stage);
+
+	members.dtype = PD_F32;
+	return members;
+}
+
 int64_t pd_plan_norm_staging_bytes(const struct pd_plan *plan, int stage, int64_t full_bytes)
 {
-	const struct pd_stage *at = &plan->stages[stage];
+	struct pd_members members = pd_plan_norm_members(plan, stage);
 
 	return !pd_plan_is_sparse(plan, stage) || full_bytes == 0 ? 0
-		: pd_reducers[plan->reducer].staging_bytes(
-			  &plan->topology, at->ranks, at->replicas,
-			  pd_plan_norm_bytes(plan, full_bytes));
+		: pd_reducers[plan->reducer].staging_bytes(&members,
+							   pd_plan_norm_bytes(plan, full_bytes));
 }
 
 int64_t pd_plan_chunk_table_bytes(const struct pd_plan *plan, int stage, int64_t full_bytes)

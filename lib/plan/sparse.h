@@ -52,6 +52,8 @@ void pd_plan_sparse_room(const struct pd_plan *plan, int stage, const struct pd_
 int64_t pd_plan_sparse_bytes(const struct pd_plan *plan, int stage, int64_t begin_bytes,
 			     int64_t bytes, int64_t full_bytes);
 int64_t pd_plan_norm_staging_bytes(const struct pd_plan *plan, int stage, int64_t full_bytes);
+/* Returns who sums the norms of a stage's chunks, which travel in f32. */
+struct pd_members pd_plan_norm_members(const struct pd_plan *plan, int stage);
 /* Returns the bytes of the norms of a stage's chunks. */
 int64_t pd_plan_norm_bytes(const struct pd_plan *plan, int64_t full_bytes);
 /* Returns the bytes of the table of a stage's chunks: their norms, then their places in a sum. */

@@ -22,8 +22,7 @@ struct finder {
 
 /*
  * Returns the bytes that all ranks send per minibatch.  In forward, a tensor goes over every link
- * once, and its gradient back.  In an all-reduce of W bytes among m, each sends the others' pieces
- * and, m - 1 times, the sum of its own (lib/reduce/dense): together 2 (m - 1) W.
+ * once, and its gradient back.
  */
 static double sent_per_minibatch(const struct pd_plan *plan, const struct pd_schedule *schedule)
 {
@@ -32,10 +31,10 @@ static double sent_per_minibatch(const struct pd_plan *plan, const struct pd_sch
 	for (int k = 0; k < schedule->wiring->link_count; k++)
 		sum += 2 * (double)schedule->wiring->links[k].bytes;
 	for (int s = 0; s < plan->stage_count; s++) {
-		const struct pd_stage *stage = &plan->stages[s];
-		double bytes = (double)pd_stage_parameter_bytes(plan, s);
+		struct pd_members members = pd_plan_members(plan, s);
 
-		sum += 2 * (double)(stage->replicas - 1) * bytes / (double)schedule->group[s];
+		sum += pd_reducer_sent_bytes(plan->reducer, &members, pd_stage_parameter_bytes(plan, s)) /
+			(double)schedule->group[s];
 	}
 	return sum;
 }
@@ -88,6 +87,7 @@ static struct pd_plan *plan_of(const struct finder *finder, const struct pd_part
 	if (!plan)
 		pd_bug("planner: made no valid plan: %s", err.text);
 	plan->bucket_bytes = finder->plan->bucket_bytes;
+	plan->gradient_dtype = finder->plan->gradient_dtype;
 	pd_predict_stages(plan);
 	plan->schedule = schedule;
 	plan->weights = weights;

@@ -81,6 +81,7 @@ static struct pd_plan *plan_of(const struct grid *grid, const struct pd_partitio
 	if (!plan)
 		return NULL;
 	plan->bucket_bytes = grid->request->bucket_bytes;
+	plan->gradient_dtype = grid->request->gradient_dtype;
 	pd_predict_stages(plan);
 	plan->schedule = grid->request->schedule;
 	plan->weights = grid->request->weights;

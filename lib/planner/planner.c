@@ -47,7 +47,7 @@ static struct pd_bound options_of(const struct pd_task *task)
 		/* Copies of parameters, which only plans by hand have, are agreed on. */
 		.agree = request->stages || pd_planner_agrees(request, task->profile,
 							      request->weights),
-		.overlaps = request->bucket_bytes > 0,
+		.overlaps = request->bucket_bytes > 0, .gradient_dtype = request->gradient_dtype,
 	};
 }
 

@@ -43,6 +43,7 @@ struct pd_plan_request {
 	int chunks;                     /* stages per rank if interleaved, else 0 */
 	bool agree;                     /* all stages agree on every update: 2bw and flush */
 	int64_t bucket_bytes;           /* as in a plan */
+	enum pd_dtype gradient_dtype;   /* as in a plan */
 	bool any_bucket;                /* take those with the fastest plan */
 	int64_t chunk, sparsity_warmup; /* as in a plan, of which sums are sparse */
 	double sparsity;

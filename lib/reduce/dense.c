@@ -31,10 +31,16 @@ struct dense {
 	int me, group, first, size;     /* my group, its first member, how many it has */
 	int owned_first, owned_count;   /* my pieces */
 	int sums, steps;                /* for each of these; in all */
-	/* of the others' parts of my pieces, member by member; then of what comes from the group
-	 * before: times piece_most */
+	struct pd_rounding rounding;
+	size_t each;                    /* bytes of a number that travels, but for parts of sums */
+	/*
+	 * Staging: what comes from the group before; the others' parts of my pieces, member by
+	 * member, times piece_most; and in 16 bits what the whole buffer is rounded to.
+	 */
 	float *staging;
 	bool owns_staging;
+	char *parts, *rounded;
+	struct pd_event narrowed;       /* the buffer is rounded */
 	struct pair *pairs;             /* by member of the group; that of me is never used */
 	struct owned *owned;            /* in the order in which they go */
 	struct pd_event summed;         /* they are sums of all; of one group, the last is added */
@@ -78,35 +84,48 @@ static bool is_last(const struct dense *c)
 	return c->group == c->how.groups - 1;
 }
 
+static bool narrows(const struct dense *c)
+{
+	return c->rounding.dtype != PD_F32;
+}
+
+static int before_places(const struct dense *c)
+{
+	return c->owned_count > 1 ? c->owned_count - 1 : 1;
+}
+
+/* Where my gradients are that travel, and the sums that come back. */
+static char *travels(const struct dense *c, size_t at)
+{
+	return (narrows(c) ? c->rounded : (char *)c->buf) + at * c->each;
+}
+
 /* Where what the groups before made of one of my pieces comes. */
 static float *before_me(const struct dense *c, int i)
 {
-	size_t parts = (size_t)(c->size - 1) * (size_t)c->owned_count;
-	int places = c->owned_count > 1 ? c->owned_count - 1 : 1;
-
-	return c->staging + (parts + (size_t)(i % places)) * c->piece_most;
+	return c->staging + (size_t)(i % before_places(c)) * c->piece_most;
 }
 
 /* Where the parts of another member of my group come. */
-static float *parts_of(const struct dense *c, int member)
+static char *parts_of(const struct dense *c, int member)
 {
 	int others = member - (member > c->me - c->first);
 
-	return c->staging + (size_t)others * (size_t)c->owned_count * c->piece_most;
+	return c->parts + (size_t)others * (size_t)c->owned_count * c->piece_most * c->each;
 }
 
 /* Where a member's part of one of my pieces is. */
-static float *part(const struct dense *c, int member, int i)
+static void *part(const struct dense *c, int member, int i)
 {
 	int mine = c->me - c->first;
 	size_t begin = piece_begin(c, c->owned[i].piece);
 
-	return member == mine ? c->buf + begin
-			      : parts_of(c, member) + begin - share_begin(c, mine);
+	return member == mine ? travels(c, begin)
+			      : parts_of(c, member) + (begin - share_begin(c, mine)) * c->each;
 }
 
 /* What is added up, in this order, to one of my pieces. */
-static float *source(const struct dense *c, int i, int n)
+static void *source(const struct dense *c, int i, int n)
 {
 	if (is_first(c))
 		return part(c, n, i);
@@ -118,12 +137,15 @@ static int source_count(const struct dense *c)
 	return c->size + !is_first(c);
 }
 
-/* Sums that make one; the first member of a chain has nothing to add. */
+/*
+ * Sums that make one; the first member of a chain has nothing to add, but its rounded gradients go on
+ * in f32.
+ */
 static int count_sums(const struct dense *c)
 {
 	int more = source_count(c) - PD_SUM_SOURCES;
 
-	if (source_count(c) == 1 && c->how.groups > 1)
+	if (source_count(c) == 1 && c->how.groups > 1 && !narrows(c))
 		return 0;
 	return more <= 0 ? 1 : 1 + (more + PD_SUM_SOURCES - 2) / (PD_SUM_SOURCES - 1);
 }
@@ -149,14 +171,16 @@ static int gathered(const struct dense *c)
 static int count_steps(const struct dense *c)
 {
 	return c->size + c->owned_count * steps_of_piece(c) +
-		(gathered(c) > 0 ? gathered(c) + 1 : 0) + 3 * (c->size + chained(c)) + 1;
+		(gathered(c) > 0 ? gathered(c) + 1 : 0) + 3 * (c->size + chained(c)) + 1 +
+		2 * narrows(c);
 }
 
 static size_t dense_staging_bytes(const struct pd_reduction *r)
 {
 	const struct dense *c = (const struct dense *)r;
 
-	return (size_t)pd_allreduce_slots(&c->how) * c->piece_most * sizeof(float);
+	return (size_t)pd_allreduce_staging_bytes(&c->how, (int64_t)(c->floats * sizeof(float)),
+						  c->rounding.dtype);
 }
 
 /*
@@ -207,6 +231,8 @@ struct pd_reduction *pd_dense_open(const struct pd_reduction_config *config,
 	c->ranks = config->ranks;
 	c->me = me;
 	c->floats = config->floats;
+	c->rounding = config->rounding;
+	c->each = pd_dtype_bytes(c->rounding.dtype);
 	c->piece_most = pd_piece_most(c->floats, how->pieces);
 	c->group = pd_allreduce_group_of(how, me);
 	c->first = pd_allreduce_group_begin(how, c->group);
@@ -229,6 +255,8 @@ struct pd_reduction *pd_dense_open(const struct pd_reduction_config *config,
 		}
 		c->owns_staging = true;
 	}
+	c->parts = (char *)(c->staging + (is_first(c) ? 0 : (size_t)before_places(c) * c->piece_most));
+	c->rounded = (char *)c->staging + staging_bytes - (narrows(c) ? c->floats * c->each : 0);
 	return &c->base;
 }
 
@@ -242,17 +270,24 @@ static struct pd_reduction *dense_open(const struct pd_reduction_config *config,
 	return pd_dense_open(config, &how, err);
 }
 
-static int post(struct dense *c, bool send, int member, uint64_t tag, float *at,
-		size_t floats, const struct pd_event *after, struct pd_event *ev)
+static int post(struct dense *c, bool send, int member, uint64_t tag, void *at,
+		size_t bytes, const struct pd_event *after, struct pd_event *ev)
 {
 	const struct pd_transport_ops *ops = c->transport->ops;
-	size_t bytes = floats * sizeof(float);
 
 	if (bytes == 0)
 		return 0;
+	c->base.sent_bytes += send ? (int64_t)bytes : 0;
+	c->base.messages += send;
 	pd_event_arm(ev);
 	return send ? ops->send(c->transport, c->ranks[member], tag, at, bytes, after, ev)
 		    : ops->recv(c->transport, c->ranks[member], tag, at, bytes, after, ev);
+}
+
+/* After which this member's gradients may leave. */
+static const struct pd_event *ready(const struct dense *c)
+{
+	return narrows(c) ? &c->narrowed : c->after;
 }
 
 /* After which the next part and the next sum leave: events of the round before. */
@@ -274,22 +309,23 @@ static int post_round(struct dense *c, int k, uint64_t tag_base, struct turn *tu
 {
 	bool alone = c->how.groups == 1;
 	int mine = c->me - c->first, to = (mine + k) % c->size, from = (mine + c->size - k) % c->size;
-	float *own = c->buf + share_begin(c, mine);
-	size_t own_floats = share_floats(c, mine);
+	char *own = travels(c, share_begin(c, mine));
+	size_t own_bytes = share_floats(c, mine) * c->each;
 	struct pair *out = &c->pairs[to], *in = &c->pairs[from];
 
-	if (post(c, false, c->first + from, tag_base, parts_of(c, from), own_floats, NULL,
+	if (post(c, false, c->first + from, tag_base, parts_of(c, from), own_bytes, NULL,
 		 &in->part_in) < 0 ||
-	    post(c, true, c->first + to, tag_base, c->buf + share_begin(c, to),
-		 share_floats(c, to), turn->part, &out->part_out) < 0 ||
-	    post(c, true, c->first + to, tag_base + 1, own, own_floats, turn->sum,
+	    post(c, true, c->first + to, tag_base, travels(c, share_begin(c, to)),
+		 share_floats(c, to) * c->each, turn->part, &out->part_out) < 0 ||
+	    post(c, true, c->first + to, tag_base + 1, own, own_bytes, turn->sum,
 		 &out->sum_out) < 0 ||
-	    post(c, false, c->first + from, tag_base + 1, c->buf + share_begin(c, from),
-		 share_floats(c, from), alone ? c->after : &c->summed, &in->sum_in) < 0)
+	    post(c, false, c->first + from, tag_base + 1, travels(c, share_begin(c, from)),
+		 share_floats(c, from) * c->each, alone ? ready(c) : &c->summed,
+		 &in->sum_in) < 0)
 		return -1;
 	if (alone && share_floats(c, to) > 0)
 		turn->part = &out->part_out;
-	if (alone && own_floats > 0)
+	if (alone && own_bytes > 0)
 		turn->sum = &out->sum_out;
 	return 0;
 }
@@ -315,40 +351,65 @@ static int post_owned(struct dense *c, int i, uint64_t tag_base)
 	int before = is_first(c) ? -1 : owner_beside(c, -1, piece);
 	int next = is_last(c) ? -1 : owner_beside(c, 1, piece);
 	bool again = i > 0 && i == c->owned_count - 1;
-	size_t floats = piece_floats(c, piece);
-	float *at = c->buf + piece_begin(c, piece);
+	size_t floats = piece_floats(c, piece), bytes = floats * sizeof(float);
+	float *goes_on = c->buf + piece_begin(c, piece);
+	char *back = travels(c, piece_begin(c, piece));
 	uint64_t tag = tag_base + 2 * (uint64_t)piece;
 	const struct pd_event *room = again ? &c->owned[0].added
 				    : i > 0 ? &c->owned[i - 1].before : NULL;
 
-	if (before >= 0 && post(c, false, before, tag, before_me(c, i), floats, room,
+	if (before >= 0 && post(c, false, before, tag, before_me(c, i), bytes, room,
 				&owned->before) < 0)
 		return -1;
-	if (next >= 0 && (post(c, true, next, tag, at, floats,
+	if (next >= 0 && (post(c, true, next, tag, goes_on, bytes,
 			       c->sums > 0 ? &owned->added : c->after, &owned->on) < 0 ||
-			  post(c, false, next, tag + 1, at, floats, &owned->on,
+			  post(c, false, next, tag + 1, back, floats * c->each, &owned->on,
 			       &owned->sum) < 0))
 		return -1;
-	return before < 0 ? 0 : post(c, true, before, tag + 1, at, floats,
+	return before < 0 ? 0 : post(c, true, before, tag + 1, back, floats * c->each,
 				     next < 0 ? &owned->added : &owned->sum, &owned->back);
 }
 
-/* Sum number k of those that make one of my pieces; the last but goes to where the first source
- * was, and is the first one of the next. */
+/*
+ * Sum number k of those that make one of my pieces.  In f32 the last but goes to where the first
+ * source was, in 16 bits to the buffer, and is the first one of the next; so does what goes on to the
+ * next group, while the sum of all is rounded.
+ */
 static int add(struct dense *c, int i, int k)
 {
-	const float *from[PD_SUM_SOURCES];
-	int next = k * (PD_SUM_SOURCES - 1) + (k > 0), n = 0;
+	const struct pd_math_ops *math = &c->device->ops->math;
+	int piece = c->owned[i].piece, next = k * (PD_SUM_SOURCES - 1) + (k > 0);
+	float *at = c->buf + piece_begin(c, piece);
 	bool last = k == c->sums - 1;
+	struct pd_event *ev = !last ? NULL : &c->owned[i].added;
+	struct pd_mixed_sum sum = {
+		.rounding = c->rounding, .narrow = last && is_last(c),
+		.count = piece_floats(c, piece),
+	};
 
 	if (k > 0)
-		from[n++] = source(c, i, 0);
-	while (n < PD_SUM_SOURCES && next < source_count(c))
-		from[n++] = source(c, i, next++);
-	return c->device->ops->math.sum(c->stream, last ? part(c, c->me - c->first, i)
-						   : source(c, i, 0),
-					from, n, piece_floats(c, c->owned[i].piece),
-					!last ? NULL : &c->owned[i].added);
+		sum.src[sum.n++] = narrows(c) ? at : source(c, i, 0);
+	for (; sum.n < PD_SUM_SOURCES && next < source_count(c); next++) {
+		sum.narrow_sources |= (uint32_t)(is_first(c) || next > 0) << sum.n;
+		sum.src[sum.n++] = source(c, i, next);
+	}
+	sum.dst = sum.narrow ? part(c, c->me - c->first, i)
+		: narrows(c) || last ? at : source(c, i, 0);
+	return narrows(c) ? math->mixed_sum(c->stream, &sum, ev)
+			  : math->sum(c->stream, sum.dst, (const float *const *)sum.src, sum.n,
+				      sum.count, ev);
+}
+
+/* Rounds the buffer to what travels, or brings back the sums that came. */
+static int convert(struct dense *c, bool narrow, struct pd_event *ev)
+{
+	struct pd_mixed_sum sum = {
+		.rounding = c->rounding, .dst = narrow ? (void *)c->rounded : c->buf,
+		.src = { narrow ? (void *)c->buf : c->rounded }, .n = 1, .narrow = narrow,
+		.narrow_sources = !narrow, .count = c->floats,
+	};
+
+	return c->device->ops->math.mixed_sum(c->stream, &sum, ev);
 }
 
 static int wait_for(struct dense *c, const struct pd_event *ev)
@@ -375,15 +436,18 @@ static int wait_left(struct dense *c, int step)
 }
 
 /*
- * Thing number `step` for the stream: wait for the parts of the group, and until mine are ready;
+ * Thing number `step` for the stream: in 16 bits, wait until my parts are ready and round them; wait
+ * for the parts of the group, and until mine are ready;
  * for each piece, wait for what comes from the group before, and add up; where others wait for more
  * than that, wait for the sums of my pieces and note that; wait for the parts that leave, the sums
- * that leave, those that come; at last nothing, with `done`.
+ * that leave, those that come; at last nothing, or the sums widened, with `done`.
  */
 static int issue(struct dense *c)
 {
-	int each = steps_of_piece(c), own = gathered(c), step = c->step;
+	int each = steps_of_piece(c), own = gathered(c), step = c->step - 2 * narrows(c);
 
+	if (step < 0)
+		return step == -2 ? wait_for(c, c->after) : convert(c, true, &c->narrowed);
 	if (step < c->size)
 		return wait_for(c, c->first + step == c->me ? c->after : &c->pairs[step].part_in);
 	step -= c->size;
@@ -400,6 +464,8 @@ static int issue(struct dense *c)
 	step -= own > 0 ? own + 1 : 0;
 	if (step < 3 * (c->size + chained(c)))
 		return wait_left(c, step);
+	if (narrows(c))
+		return convert(c, false, c->done);
 	return c->device->ops->math.sum(c->stream, c->buf, NULL, 0, 0, c->done);
 }
 
@@ -407,7 +473,7 @@ static int issue(struct dense *c)
 static int steps_upto(const struct dense *c, enum pd_reduction_part upto)
 {
 	return upto == PD_REDUCTION_ALL ? c->steps
-		: c->size + c->owned_count * steps_of_piece(c) +
+		: 2 * narrows(c) + c->size + c->owned_count * steps_of_piece(c) +
 		  (gathered(c) > 0 ? gathered(c) + 1 : 0);
 }
 
@@ -442,7 +508,7 @@ static int dense_start(struct pd_reduction *r, float *buf, uint64_t tag_base,
 		       const struct pd_event *after, struct pd_event *done)
 {
 	struct dense *c = (struct dense *)r;
-	struct turn turn = { after, c->how.groups > 1 ? &c->summed
+	struct turn turn = { narrows(c) ? &c->narrowed : after, c->how.groups > 1 ? &c->summed
 						      : &c->owned[c->owned_count - 1].added };
 
 	if (!dense_issued(r, PD_REDUCTION_ALL))
@@ -451,7 +517,10 @@ static int dense_start(struct pd_reduction *r, float *buf, uint64_t tag_base,
 	c->after = after;
 	c->done = done;
 	c->step = 0;
+	c->base.sent_bytes = c->base.messages = 0;
 	pd_event_arm(&c->summed);
+	if (narrows(c))
+		pd_event_arm(&c->narrowed);
 	for (int i = 0; i < c->owned_count && c->sums > 0; i++)
 		pd_event_arm(&c->owned[i].added);
 	for (int k = 1; k < c->size; k++)
@@ -466,7 +535,8 @@ static int dense_start(struct pd_reduction *r, float *buf, uint64_t tag_base,
 static int64_t dense_started_ns(const struct pd_reduction *r)
 {
 	const struct dense *c = (const struct dense *)r;
-	int64_t started_ns = c->sums > 0 ? c->owned[0].added.start_ns : INT64_MAX;
+	int64_t started_ns = narrows(c) ? c->narrowed.start_ns
+		: c->sums > 0 ? c->owned[0].added.start_ns : INT64_MAX;
 
 	for (int i = 0; i < c->size; i++)
 		if (c->first + i != c->me && share_floats(c, i) > 0 &&

@@ -6,7 +6,8 @@
  * the one p below it first, and gets the sum at the end.
  *
  * Members add the same two numbers in a round, so all have the same bits: ((g0 + g1) + (g2 + g3))
- * + ..., which for three members and more are not those of g0 + g1 + g2 + ...
+ * + ..., which for three members and more are not those of g0 + g1 + g2 + ...  In 16 bits a
+ * member's own gradients are of these, parts of sums and the sum of all of f32.
  */
 #include "base/mem.h"
 #include "reduce/script.h"
@@ -15,57 +16,90 @@ struct doubling {
 	struct pd_script *script;
 	size_t floats;
 	int n, me, p, rounds;           /* p: 2^rounds */
+	int rounded;                    /* event: the buffer is rounded */
 };
 
-static void exchange(const struct doubling *d, bool send, bool staged, int peer, int tag, int after,
-		     int ev)
+/* Has member m nothing but its own gradients in round k?  Only these travel in 16 bits. */
+static bool is_plain(const struct doubling *d, int m, int k)
+{
+	return k == 0 && m + d->p >= d->n;
+}
+
+/* After this a member's gradients may leave. */
+static int ready(const struct doubling *d)
+{
+	return pd_script_narrows(d->script) ? d->rounded : PD_SCRIPT_READY;
+}
+
+static void send(const struct doubling *d, int peer, int tag, bool plain, int after, int ev)
 {
 	pd_script_transfer(d->script, &(struct pd_script_transfer){
-		.send = send, .staged = staged, .peer = peer, .tag = tag, .floats = d->floats,
-		.after = after, .ev = ev,
+		.send = true, .place = plain ? PD_SCRIPT_TRAVELS : PD_SCRIPT_BUFFER,
+		.peer = peer, .tag = tag, .floats = d->floats, .after = after, .ev = ev,
+	});
+}
+
+static void receive(const struct doubling *d, int peer, int tag, enum pd_script_place place,
+		    int after, int ev)
+{
+	pd_script_transfer(d->script, &(struct pd_script_transfer){
+		.place = place, .peer = peer, .tag = tag, .floats = d->floats, .after = after, .ev = ev,
 	});
 }
 
 /* A member above p: its part leaves, the sum comes. */
 static void write_extra(const struct doubling *d)
 {
-	exchange(d, true, false, d->me - d->p, 0, PD_SCRIPT_READY, 0);
-	exchange(d, false, false, d->me - d->p, 1, 0, 1);
+	send(d, d->me - d->p, 0, true, ready(d), 0);
+	receive(d, d->me - d->p, 1, PD_SCRIPT_BUFFER, 0, 1);
 	pd_script_wait(d->script, PD_SCRIPT_READY);
+	pd_script_round(d->script, d->rounded);
 	d->script->sums = d->script->step_count;
 	pd_script_wait(d->script, 0);
 	pd_script_wait(d->script, 1);
 }
 
+static void add(const struct doubling *d, bool plain, enum pd_script_place came, int ev)
+{
+	pd_script_add(d->script, &(struct pd_script_sum){
+		.to = PD_SCRIPT_BUFFER,
+		.from = { plain ? PD_SCRIPT_TRAVELS : PD_SCRIPT_BUFFER, came }, .n = 2,
+		.floats = d->floats }, ev);
+}
+
 /*
  * Events of round k: 3 k + 2 what leaves, and behind it what comes, and the sum.  0 and 1 are what
- * the member p above gives, and that in the sum; the last what it gets.
+ * the member p above gives, and that in the sum; behind the rounds what it gets.
  */
 static void write_member(const struct doubling *d)
 {
 	bool extra = d->me + d->p < d->n;
-	int before = extra ? 1 : PD_SCRIPT_READY, free = extra ? 1 : PD_SCRIPT_NOW;
+	int before = extra ? 1 : ready(d), free = extra ? 1 : PD_SCRIPT_NOW;
 	int last = 3 * d->rounds + 2;
 
 	pd_script_wait(d->script, PD_SCRIPT_READY);
+	pd_script_round(d->script, d->rounded);
 	if (extra) {
-		exchange(d, false, true, d->me + d->p, 0, PD_SCRIPT_NOW, 0);
+		receive(d, d->me + d->p, 0, PD_SCRIPT_STAGED_NARROW, PD_SCRIPT_NOW, 0);
 		pd_script_wait(d->script, 0);
-		pd_script_add(d->script, 0, 0, d->floats, 1);
+		add(d, true, PD_SCRIPT_STAGED_NARROW, 1);
 	}
 	for (int k = 0; k < d->rounds; k++) {
-		int leaves = 3 * k + 2, comes = leaves + 1, summed = leaves + 2;
+		int peer = d->me ^ 1 << k, leaves = 3 * k + 2, comes = leaves + 1;
+		int summed = leaves + 2;
+		enum pd_script_place staged = is_plain(d, peer, k) ? PD_SCRIPT_STAGED_NARROW
+								   : PD_SCRIPT_STAGED;
 
-		exchange(d, true, false, d->me ^ 1 << k, 2 + k, before, leaves);
-		exchange(d, false, true, d->me ^ 1 << k, 2 + k, free, comes);
+		send(d, peer, 2 + k, is_plain(d, d->me, k), before, leaves);
+		receive(d, peer, 2 + k, staged, free, comes);
 		pd_script_wait(d->script, leaves);
 		pd_script_wait(d->script, comes);
-		pd_script_add(d->script, 0, 0, d->floats, summed);
+		add(d, is_plain(d, d->me, k), staged, summed);
 		before = free = summed;
 	}
 	d->script->sums = d->script->step_count;
 	if (extra) {
-		exchange(d, true, false, d->me + d->p, 1, before, last);
+		send(d, d->me + d->p, 1, false, before, last);
 		pd_script_wait(d->script, last);
 	}
 }
@@ -80,8 +114,9 @@ static struct pd_reduction *doubling_open(const struct pd_reduction_config *conf
 		d.p *= 2;
 		d.rounds++;
 	}
-	d.script = pd_script_new(&pd_reduction_doubling, config, d.floats, 3 * d.rounds + 3,
-				 2 * d.rounds + 2, 3 * d.rounds + 4, err);
+	d.rounded = 3 * d.rounds + 3;
+	d.script = pd_script_new(&pd_reduction_doubling, PD_REDUCER_doubling, config,
+				 3 * d.rounds + 4, 2 * d.rounds + 2, 3 * d.rounds + 4, err);
 	if (!d.script)
 		return NULL;
 	if (d.me >= d.p)

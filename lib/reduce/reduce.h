@@ -23,7 +23,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct pd_reduction { const struct pd_reduction_ops *ops; };
+struct pd_reduction {
+	const struct pd_reduction_ops *ops;
+	int64_t sent_bytes, messages;   /* that this member sent in the last sum */
+};
 
 /* One member's part in the sums of a bucket.  All but topology is borrowed until it is freed. */
 struct pd_reduction_config {
@@ -36,6 +39,7 @@ struct pd_reduction_config {
 	int members, me;                /* me: this rank's index there */
 	size_t floats;
 	float *staging;                 /* as much as it needs; NULL: it allocates that itself */
+	struct pd_rounding rounding;    /* of what travels, as struct pd_members says */
 };
 
 enum pd_reduction_part { PD_REDUCTION_SUMS, PD_REDUCTION_ALL };
@@ -62,8 +66,8 @@ struct pd_reduction_ops {
 	/* Tells whether all of that part of the last one is on the stream. */
 	bool (*issued)(const struct pd_reduction *r, enum pd_reduction_part upto);
 	/*
-	 * Returns when the last sum that is done began: when its first piece left; of no floats,
-	 * when it ended.  (`done` itself tells only of the last thing on the stream.)
+	 * Returns when the last sum that is done began: when its first piece left, in 16 bits when it
+	 * was to be rounded; of no floats, when it ended.  (`done` itself tells only of the last thing on the stream.)
 	 */
 	int64_t (*started_ns)(const struct pd_reduction *r);
 	size_t (*staging_bytes)(const struct pd_reduction *r);

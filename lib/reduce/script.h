@@ -11,30 +11,49 @@
 #define PD_SCRIPT_NOW   (-2)    /* instead of an event: nothing is waited for */
 #define PD_SCRIPT_READY (-1)    /* the event that the buffer is ready (start's `after`) */
 
+/*
+ * Where numbers are: in the buffer, in what travels of it (the buffer itself, or in 16 bits what it
+ * is rounded to), in staging in f32, in staging as they travel.
+ */
+enum pd_script_place { PD_SCRIPT_BUFFER, PD_SCRIPT_TRAVELS, PD_SCRIPT_STAGED, PD_SCRIPT_STAGED_NARROW };
+
 /* An event is named by its number among those of the script, from 0; each is armed once a sum. */
 struct pd_script_transfer {
-	bool send, staged;              /* staged: into staging, not into the buffer */
+	bool send;
+	enum pd_script_place place;
 	int peer;                       /* number of a member */
 	int tag;                        /* below PD_REDUCTION_TAGS */
 	size_t at, floats;              /* there; of 0 floats nothing is sent and nothing waited for */
 	int after, ev;
 };
 
+/*
+ * A sum of n places, to another one, there or in staging at `staged`; of staging the positions are
+ * those of floats.
+ */
+struct pd_script_sum {
+	enum pd_script_place to, from[2];
+	int n;
+	size_t at, staged, floats;
+};
+
 struct pd_script_step {
 	bool adds;                      /* else it waits for the event */
 	int ev;                         /* of a sum: completed even if it is of 0 floats */
-	size_t at, staged, floats;      /* the buffer there += staging there */
+	struct pd_script_sum sum;
 };
 
 struct pd_script {
 	struct pd_reduction base;
 	struct pd_reduction_config config;
 	float *staging;
-	size_t staging_floats;
+	char *rounded;                  /* in 16 bits: what the buffer is rounded to */
+	size_t staging_bytes;           /* with that at its end */
 	struct pd_event *events;
 	int event_count, transfer_count, step_count;
 	struct pd_script_transfer *transfers;
 	struct pd_script_step *steps;
+	int rounds;                     /* event: in 16 bits the buffer is rounded */
 	int sums;                       /* steps until all that is sent may leave */
 	/* the one under way */
 	float *buf;
@@ -43,13 +62,23 @@ struct pd_script {
 	int step;
 };
 
-/* Makes an empty script with room for so many of each; NULL: no memory. */
+/*
+ * Makes an empty script with room for so many of each, and in 16 bits for rounding and widening; its
+ * staging has what the row of `kind` says.  NULL: no memory.
+ */
 struct pd_script *pd_script_new(const struct pd_reduction_ops *ops,
-				const struct pd_reduction_config *config, size_t staging_floats,
+				enum pd_reducer_kind kind, const struct pd_reduction_config *config,
 				int events, int transfers, int steps, struct pd_error *err);
 void pd_script_transfer(struct pd_script *script, const struct pd_script_transfer *transfer);
 void pd_script_wait(struct pd_script *script, int ev);
-void pd_script_add(struct pd_script *script, size_t at, size_t staged, size_t floats, int ev);
+void pd_script_add(struct pd_script *script, const struct pd_script_sum *sum, int ev);
+/* In 16 bits these are sums of the whole buffer, else nothing: rounds it, brings sums back. */
+void pd_script_round(struct pd_script *script, int ev);
+void pd_script_widen(struct pd_script *script, int ev);
+static inline bool pd_script_narrows(const struct pd_script *script)
+{
+	return script->config.rounding.dtype != PD_F32;
+}
 
 /* The functions of struct pd_reduction_ops, but open. */
 void pd_script_close(struct pd_reduction *r);

@@ -11,19 +11,18 @@
  * Returns the reducer's time on the slowest link between the replicas, as pd-plan predicts it.  A
  * replay knows which way the pieces go, and that links are shared.
  */
-static int64_t allreduce_ns(const struct pd_plan *plan, const struct pd_stage *stage, int64_t bytes)
+static int64_t allreduce_ns(const struct pd_plan *plan, int s, int64_t bytes)
 {
-	int64_t m = stage->replicas, low, high, latency_ns;
+	struct pd_members members = pd_plan_members(plan, s);
 
-	low = high = stage->ranks[0];
-	for (int r = 1; r < m; r++) {
-		low = stage->ranks[r] < low ? stage->ranks[r] : low;
-		high = stage->ranks[r] > high ? stage->ranks[r] : high;
-	}
-	latency_ns = low == high ? 0 : pd_topology_transfer_ns(&plan->topology, low, high, 0);
-	return pd_reducers[plan->reducer].cost_ns(
-		pd_topology_transfer_ns(&plan->topology, low, high, bytes) - latency_ns,
-		latency_ns, m);
+	return pd_reducers[plan->reducer].cost_ns(&members, bytes);
+}
+
+static int64_t norms_ns(const struct pd_plan *plan, int s, int64_t full_bytes)
+{
+	struct pd_members members = pd_plan_norm_members(plan, s);
+
+	return pd_reducers[plan->reducer].cost_ns(&members, pd_plan_norm_bytes(plan, full_bytes));
 }
 
 static void price_buckets(struct pd_stage_price *price, const struct pd_plan *plan, int s)
@@ -40,7 +39,7 @@ static void price_buckets(struct pd_stage_price *price, const struct pd_plan *pl
 		struct pd_bucket_price *bucket = &price->buckets[i];
 		int first = buckets[i].first_layer;
 
-		bucket->allreduce_ns = allreduce_ns(plan, &plan->stages[s], pd_plan_sum_bytes(
+		bucket->allreduce_ns = allreduce_ns(plan, s, pd_plan_sum_bytes(
 				plan, s, buckets[i].begin_bytes, buckets[i].bytes,
 				price->full_bytes));
 		for (int l = first; l < first + buckets[i].layer_count; l++) {
@@ -138,11 +137,10 @@ void pd_prices_init(struct pd_prices *prices, const struct pd_plan *plan,
 
 		price_time(price, plan, s);
 		price_memory(price, plan, wiring, s);
-		price->allreduce_ns = allreduce_ns(plan, &plan->stages[s], pd_plan_sum_bytes(
+		price->allreduce_ns = allreduce_ns(plan, s, pd_plan_sum_bytes(
 				plan, s, 0, price->full_bytes, price->full_bytes));
 		if (pd_plan_is_sparse(plan, s))
-			price->norms_ns = allreduce_ns(plan, &plan->stages[s], pd_plan_norm_bytes(
-					plan, price->full_bytes));
+			price->norms_ns = norms_ns(plan, s, price->full_bytes);
 		price_buckets(price, plan, s);
 		if (!pd_plan_agrees(plan))
 			continue;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "topology/allreduce.h"
 
+#include "base/mem.h"
 #include "base/piece.h"
 
 #include <math.h>
@@ -232,9 +233,11 @@ double pd_allreduce_expect(const struct pd_topology *topology, const int *ranks,
 					      grouped.pieces / (n / grouped.groups)));
 }
 
-int64_t pd_allreduce_slots(const struct pd_allreduce *how)
+int64_t pd_allreduce_staging_bytes(const struct pd_allreduce *how, int64_t bytes,
+				   enum pd_dtype dtype)
 {
-	int64_t slots = 0;
+	int64_t piece = (int64_t)pd_piece_most((size_t)bytes / sizeof(float), how->pieces);
+	int64_t each = (int64_t)pd_dtype_bytes(dtype), most = 0;
 
 	/* Groups have one of two sizes. */
 	for (int up = 0; up < 2; up++) {
@@ -245,9 +248,10 @@ int64_t pd_allreduce_slots(const struct pd_allreduce *how)
 		 * of the first
 		 */
 		int before = how->groups == 1 ? 0 : owned > 1 ? owned - 1 : 1;
-		int64_t here = (int64_t)(size - 1) * owned + before;
+		int64_t here = (int64_t)(size - 1) * owned * each +
+			       before * (int64_t)sizeof(float);
 
-		slots = here > slots ? here : slots;
+		most = here > most ? here : most;
 	}
-	return slots;
+	return pd_plus(pd_times(most, piece), dtype == PD_F32 ? 0 : bytes / 2);
 }

@@ -22,6 +22,7 @@
 #ifndef PD_TOPOLOGY_ALLREDUCE_H
 #define PD_TOPOLOGY_ALLREDUCE_H
 
+#include "model/dtype.h"
 #include "topology/topology.h"
 
 struct pd_allreduce {
@@ -49,8 +50,12 @@ double pd_allreduce_expect(const struct pd_topology *topology, const int *ranks,
 struct pd_allreduce pd_allreduce_choose_line(const struct pd_topology *topology, int64_t first,
 					     int n, int64_t bytes);
 
-/* Returns how many pieces of others a member needs room for. */
-int64_t pd_allreduce_slots(const struct pd_allreduce *how);
+/*
+ * Returns the bytes that a member needs room for to sum `bytes` of f32: pieces of others, which are
+ * of dtype, parts of sums, and where dtype has 16 bits what the whole buffer is rounded to.
+ */
+int64_t pd_allreduce_staging_bytes(const struct pd_allreduce *how, int64_t bytes,
+				   enum pd_dtype dtype);
 
 /*
  * Returns the largest i with begin_of(i) <= x, where begin_of(i) = i * all / parts, rounded down.

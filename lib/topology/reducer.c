@@ -12,13 +12,9 @@ const char *const pd_reducer_kind_name[] = {
 	NULL
 };
 
-static int64_t dense_staging_bytes(const struct pd_topology *topology, const int *ranks, int n,
-				   int64_t bytes)
+static bool narrows(const struct pd_members *members)
 {
-	struct pd_allreduce how = pd_allreduce_choose(topology, ranks, n, bytes);
-
-	return pd_times(pd_allreduce_slots(&how), (int64_t)(sizeof(float) *
-			pd_piece_most((size_t)bytes / sizeof(float), how.pieces)));
+	return members->dtype != PD_F32;
 }
 
 static int64_t saturate(__int128 ns)
@@ -26,38 +22,94 @@ static int64_t saturate(__int128 ns)
 	return ns > PD_REDUCER_MOST_NS ? PD_REDUCER_MOST_NS : (int64_t)ns;
 }
 
-/* Returns the time of 2 (n - 1) steps, in each of which one n-th of the buffer passes, rounded up. */
-static int64_t dense_cost_ns(int64_t whole_ns, int64_t latency_ns, int64_t n)
-{
-	int64_t steps = 2 * (n - 1);
+/* The slowest way between some ranks: of `bytes` without latency, and that. */
+struct way {
+	int64_t whole_ns, latency_ns;
+};
 
-	if (n == 1 || whole_ns == 0)
+static struct way way_between(const struct pd_members *members, int64_t bytes)
+{
+	int low = members->ranks[0], high = low;
+	struct way way = { 0, 0 };
+
+	for (int i = 1; i < members->count; i++) {
+		low = members->ranks[i] < low ? members->ranks[i] : low;
+		high = members->ranks[i] > high ? members->ranks[i] : high;
+	}
+	if (low == high)
+		return way;
+	way.latency_ns = pd_topology_transfer_ns(members->topology, low, high, 0);
+	way.whole_ns = pd_topology_transfer_ns(members->topology, low, high, bytes) - way.latency_ns;
+	return way;
+}
+
+static int64_t dense_staging_bytes(const struct pd_members *members, int64_t bytes)
+{
+	struct pd_allreduce how = pd_allreduce_choose(members->topology, members->ranks,
+						      members->count, bytes);
+
+	return pd_allreduce_staging_bytes(&how, bytes, members->dtype);
+}
+
+/*
+ * Returns the time of 2 (n - 1) steps, in which so many halves of an n-th of the buffer pass, rounded
+ * up.
+ */
+static int64_t round_ns(const struct pd_members *members, int64_t bytes, __int128 halves)
+{
+	int64_t n = members->count;
+	struct way way;
+
+	if (n == 1 || bytes == 0)
 		return 0;
-	if (whole_ns > PD_REDUCER_MOST_NS / 2 / steps || latency_ns > PD_REDUCER_MOST_NS / 2 / steps)
-		return saturate(((__int128)whole_ns * steps + n - 1) / n +
-				(__int128)latency_ns * steps);
-	return (whole_ns * steps + n - 1) / n + latency_ns * steps;     /* much faster */
+	way = way_between(members, bytes);
+	return saturate(((__int128)way.whole_ns * halves + 2 * n - 1) / (2 * n) +
+			(__int128)way.latency_ns * (2 * (n - 1)));
 }
 
-/* Returns the bytes of two pieces, of which one comes while the other is added. */
-static int64_t ring_staging_bytes(const struct pd_topology *topology, const int *ranks, int n,
-				  int64_t bytes)
+static int64_t dense_cost_ns(const struct pd_members *members, int64_t bytes)
 {
-	return (n > 2 ? 2 : 1) * (int64_t)(sizeof(float) *
-					   pd_piece_most((size_t)bytes / sizeof(float), n));
+	return round_ns(members, bytes, (int64_t)(members->count - 1) * (narrows(members) ? 2 : 4));
 }
 
-static bool ring_sends(int n, int me, int i, int *peer_p, double *part_p)
+/*
+ * Returns twice the n-ths of the buffer that a member of a ring sends: parts of sums are of f32, a
+ * member's own gradients and sums of all may be of 16 bits.
+ */
+static int64_t ring_halves(const struct pd_members *members)
 {
-	*peer_p = (me + 1) % n;
-	*part_p = 2.0 * (n - 1) / n;
+	int64_t n = members->count;
+
+	return narrows(members) ? 1 + 2 * (n - 2) + (n - 1) : 4 * (n - 1);
+}
+
+static int64_t ring_staging_bytes(const struct pd_members *members, int64_t bytes)
+{
+	int n = members->count;
+	int64_t piece = (int64_t)pd_piece_most((size_t)bytes / sizeof(float), n);
+
+	/* two pieces, of which one comes while the other is added */
+	if (!narrows(members))
+		return (n > 2 ? 2 : 1) * 4 * piece;
+	return bytes / 2 + (n > 2 ? 2 * 4 : 2) * piece;
+}
+
+static bool ring_sends(const struct pd_members *members, int me, int i, int *peer_p,
+		       double *part_p)
+{
+	*peer_p = (me + 1) % members->count;
+	*part_p = (double)ring_halves(members) / 2 / members->count;
 	return i == 0;
 }
 
-static int64_t doubling_staging_bytes(const struct pd_topology *topology, const int *ranks, int n,
-				      int64_t bytes)
+static int64_t ring_cost_ns(const struct pd_members *members, int64_t bytes)
 {
-	return bytes;
+	return round_ns(members, bytes, ring_halves(members));
+}
+
+static int64_t doubling_staging_bytes(const struct pd_members *members, int64_t bytes)
+{
+	return narrows(members) ? bytes / 2 + (members->count > 2 ? bytes : bytes / 2) : bytes;
 }
 
 static int log2_of(int64_t n)
@@ -70,28 +122,66 @@ static int log2_of(int64_t n)
 }
 
 /* Returns the time of the rounds, and of bringing in and serving members above a power of two. */
-static int64_t doubling_cost_ns(int64_t whole_ns, int64_t latency_ns, int64_t n)
+static int64_t doubling_cost_ns(const struct pd_members *members, int64_t bytes)
 {
-	int rounds = log2_of(n);
+	int rounds = log2_of(members->count);
+	bool extra = members->count > INT64_C(1) << rounds;
+	int steps = rounds + (extra ? 2 : 0), halves = 2 * steps;
+	struct way way;
 
-	if (n == 1 || whole_ns == 0)
+	if (members->count == 1 || bytes == 0)
 		return 0;
-	rounds += n > INT64_C(1) << rounds ? 2 : 0;
-	return saturate((__int128)rounds * ((__int128)whole_ns + latency_ns));
+	if (narrows(members))           /* the first step has plain gradients */
+		halves--;
+	way = way_between(members, bytes);
+	return saturate(((__int128)way.whole_ns * halves + 1) / 2 + (__int128)way.latency_ns * steps);
 }
 
-static bool doubling_sends(int n, int me, int i, int *peer_p, double *part_p)
+static bool doubling_sends(const struct pd_members *members, int me, int i, int *peer_p,
+			   double *part_p)
 {
-	int rounds = log2_of(n), power = 1 << rounds;
+	int n = members->count, rounds = log2_of(n), power = 1 << rounds;
+	bool plain = i == 0 && (me >= power || me + power >= n);
 
-	*part_p = 1;
+	*part_p = plain && narrows(members) ? 0.5 : 1;
 	*peer_p = me >= power ? me - power : i < rounds ? me ^ 1 << i : me + power;
 	return me >= power ? i == 0 : i < rounds || (i == rounds && me + power < n);
 }
 
 const struct pd_reducer pd_reducers[] = {
 	[PD_REDUCER_dense] = { dense_staging_bytes, true, NULL, dense_cost_ns },
-	[PD_REDUCER_ring] = { ring_staging_bytes, false, ring_sends, dense_cost_ns },
+	[PD_REDUCER_ring] = { ring_staging_bytes, false, ring_sends, ring_cost_ns },
 	[PD_REDUCER_doubling] = { doubling_staging_bytes, false, doubling_sends,
 				  doubling_cost_ns },
 };
+
+/*
+ * In groups, each member but one of a group sends its parts and gets the sums, and of two groups one
+ * sends the other its sums, and gets those of all.
+ */
+static double grouped_bytes(const struct pd_members *members, int64_t bytes)
+{
+	struct pd_allreduce how = pd_allreduce_choose(members->topology, members->ranks,
+						      members->count, bytes);
+	double narrow = (double)pd_dtype_bytes(members->dtype) / sizeof(float);
+
+	return (double)bytes * (2 * narrow * (how.members - how.groups) +
+				(1 + narrow) * (how.groups - 1));
+}
+
+double pd_reducer_sent_bytes(enum pd_reducer_kind kind, const struct pd_members *members,
+			     int64_t bytes)
+{
+	const struct pd_reducer *reducer = &pd_reducers[kind];
+	double sent = 0, part;
+	int peer;
+
+	if (members->count < 2)
+		return 0;
+	if (!reducer->sends)
+		return grouped_bytes(members, bytes);
+	for (int m = 0; m < members->count; m++)
+		for (int i = 0; reducer->sends(members, m, i, &peer, &part); i++)
+			sent += part * (double)bytes;
+	return sent;
+}

@@ -7,6 +7,7 @@
 #ifndef PD_TOPOLOGY_REDUCER_H
 #define PD_TOPOLOGY_REDUCER_H
 
+#include "model/dtype.h"
 #include "topology/topology.h"
 
 #include <stdbool.h>
@@ -23,23 +24,38 @@ extern const char *const pd_reducer_kind_name[PD_REDUCER_KINDS + 1];    /* NULL-
 
 #define PD_REDUCER_MOST_NS (INT64_MAX / 4)
 
+/*
+ * Who sums, and what travels.  Where that is of 16 bits, each member's gradients are rounded once,
+ * whatever the reducer, and sums are taken in f32: a part of a sum that goes on to another member
+ * does so in f32.  The sum of all is rounded once more on its way back.
+ */
+struct pd_members {
+	const struct pd_topology *topology;
+	const int *ranks;               /* in the order in which they are added */
+	int count;
+	enum pd_dtype dtype;            /* PD_F32, or what gradients are rounded to */
+};
+
 struct pd_reducer {
-	/* The bytes that one of n ranks allocates to sum a buffer of `bytes`, beside that buffer. */
-	int64_t (*staging_bytes)(const struct pd_topology *topology, const int *ranks, int n,
-				 int64_t bytes);
+	/* The bytes that a member allocates to sum a buffer of `bytes`, of f32, beside that. */
+	int64_t (*staging_bytes)(const struct pd_members *members, int64_t bytes);
 	bool keeps_order;               /* adds the members' parts in their order */
 	/*
-	 * Whom member `me` of n sends to, number i of them from 0 on, and how much of the buffer in
-	 * all.  Returns false behind the last.  NULL: groups and pieces decide (allreduce.h).
+	 * Whom member `me` sends to, number i of them from 0 on, and how many times the buffer's
+	 * bytes.  Returns false behind the last.  NULL: groups and pieces decide (allreduce.h).
 	 */
-	bool (*sends)(int n, int me, int i, int *peer_p, double *part_p);
+	bool (*sends)(const struct pd_members *members, int me, int i, int *peer_p, double *part_p);
 	/*
-	 * The time of a sum among n members with nobody else on their links.  whole_ns is that of
-	 * the whole buffer over the slowest of these.  Returns PD_REDUCER_MOST_NS if it takes longer.
+	 * The time to sum `bytes` with nobody else on the links between the members; at most
+	 * PD_REDUCER_MOST_NS.
 	 */
-	int64_t (*cost_ns)(int64_t whole_ns, int64_t latency_ns, int64_t n);
+	int64_t (*cost_ns)(const struct pd_members *members, int64_t bytes);
 };
 
 extern const struct pd_reducer pd_reducers[PD_REDUCER_KINDS];
+
+/* Returns what all members together send to sum a buffer of `bytes`. */
+double pd_reducer_sent_bytes(enum pd_reducer_kind kind, const struct pd_members *members,
+			     int64_t bytes);
 
 #endif

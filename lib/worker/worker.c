@@ -45,6 +45,7 @@ static int open_reductions(struct pd_worker *w, struct chunk *c, struct pd_error
 		.transport = w->config.transport, .device = w->config.device, .stream = w->reduce,
 		.topology = &plan->topology, .ranks = c->stage->ranks,
 		.members = c->stage->replicas, .me = w->replica,
+		.rounding = pd_dtype_gradients(plan->gradient_dtype, plan->profile->dtype),
 	};
 
 	for (int i = 0; i < c->bucket_count && c->stage->replicas > 1; i++) {
@@ -57,6 +58,7 @@ static int open_reductions(struct pd_worker *w, struct chunk *c, struct pd_error
 			return -1;
 	}
 	config.floats = (size_t)worker_chunks(w, c);
+	config.rounding = pd_dtype_gradients(PD_F32, plan->profile->dtype);
 	return config.floats == 0 ? 0
 		: open_one(w, pd_reductions[plan->reducer]->open(&config, err), &c->norm_sum);
 }

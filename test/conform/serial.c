@@ -31,6 +31,9 @@
  *
  * Each replica adds the gradients of its own microbatches in order; those sums are added in
  * the order of the replicas, with zeros for a replica that has none in the last group.
+ * Where the plan has a gradient_dtype and the stage replicas, each replica's sum is rounded to that
+ * first, and so is the sum of all, but with recursive doubling.  What is rounded to f16, if the network
+ * is not, is 1024 times as large while it is, and at most the largest number.
  * Running statistics are those of a stage's replica 0.
  *
  * Where layers share parameters, with 2bw and flush each has a copy; their sums are summed, from
@@ -72,7 +75,7 @@ struct asked asked = {
 };
 
 static const char *const mutations[] = { "none", "version", "latest", "sum", "clip", "skip",
-					"scale", "unscale", "untied", "mean",
+					"scale", "unscale", "untied", "mean", "round",
 					"correction", "set", "twice", NULL };
 
 static const struct pd_opt options[] = {

@@ -11,7 +11,9 @@
 #include "plan/plan.h"
 
 /* How --mutate breaks the rule. */
-enum mutation { NONE, VERSION, LATEST, SUM, CLIP, SKIP, SCALE, UNSCALE, UNTIED, MEAN, CORRECTION, SET, TWICE };
+enum mutation {
+	NONE, VERSION, LATEST, SUM, CLIP, SKIP, SCALE, UNSCALE, UNTIED, MEAN, ROUND, CORRECTION, SET, TWICE
+};
 
 /* The options. */
 struct asked {

@@ -2,6 +2,7 @@
 /* Updates of the weights (serial.c states them), and the sums of gradients before them. */
 #include "serial.h"
 
+#include "base/half.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -221,13 +222,30 @@ static void update_all(struct trainer *t, int64_t b)
 	}
 }
 
+static void round_all(const struct pd_plan *plan, float *x, size_t elements)
+{
+	float scale = plan->profile->dtype == PD_F16 ? 1 : 1024, most = 65504 / scale;
+
+	for (size_t i = 0; i < elements && plan->gradient_dtype == PD_BF16; i++)
+		x[i] = pd_from_bf16(pd_to_bf16(x[i]));
+	for (size_t i = 0; i < elements && plan->gradient_dtype == PD_F16; i++) {
+		if (scale > 1 && isfinite(x[i]) && fabsf(x[i]) > most)
+			x[i] = copysignf(most, x[i]);
+		x[i] = pd_from_f16(pd_to_f16(x[i] * scale)) / scale;
+	}
+}
+
 /* The replicas' sums in their order; those without a microbatch have zeros. */
-static void add_replicas(struct tensor *v, int64_t replicas)
+static void add_replicas(const struct trainer *t, struct tensor *v, int64_t replicas)
 {
 	for (int64_t k = 0; k < replicas; k++) {
+		if (replicas > 1 && asked.mutation != ROUND)
+			round_all(t->plan, v->parts[k], v->elements);
 		add(v->sum, v->parts[k], v->elements, k == 0);
 		memset(v->parts[k], 0, v->elements * sizeof(float));
 	}
+	if (replicas > 1 && t->plan->reducer != PD_REDUCER_doubling)
+		round_all(t->plan, v->sum, v->elements);
 }
 
 /* After microbatch b, of those up to last that go through before the pipeline is empty; is it
@@ -253,7 +271,7 @@ static bool learn(struct trainer *t, struct tensor *v, int number, int64_t b, in
 		return false;
 	if (serial_is_sparse(t->plan, pd_plan_stage_of_layer(t->plan, v->named->layer)))
 		return true;
-	add_replicas(v, replicas);
+	add_replicas(t, v, replicas);
 	if (asked.clip_norm > 0 || asked.loss_scale > 0 || serial_has_tied_weights(t))
 		return true;
 	update(t, v, t->first + b, 1);

@@ -3,6 +3,7 @@
 #include "chain.h"
 #include "tap.h"
 
+#include "base/half.h"
 #include "base/mem.h"
 
 #include <dirent.h>
@@ -100,6 +101,94 @@ static void test_sum(const struct pd_device_ops *ops, struct chain *c)
 		free(host);
 	}
 	ok(good, "%s: sums", ops->name);
+}
+
+/* Copies to the device and back, waiting. */
+static void copy(const struct pd_device_ops *ops, struct chain *c, void *dst, const void *src,
+		 size_t bytes, enum pd_copy way)
+{
+	struct pd_event ev;
+
+	pd_event_arm(&ev);
+	ops->stream.copy(c->stream, dst, src, bytes, way, &ev);
+	pd_event_wait(&ev, &c->gate);
+}
+
+static uint16_t narrow(const struct pd_rounding *r, float x)
+{
+	x *= r->scale;
+	if (r->saturates && isfinite(x) && fabsf(x) > 65504)
+		x = copysignf(65504, x);
+	return r->dtype == PD_BF16 ? pd_to_bf16(x) : pd_to_f16(x);
+}
+
+static float widen(const struct pd_rounding *r, uint16_t x)
+{
+	return (r->dtype == PD_BF16 ? pd_from_bf16(x) : pd_from_f16(x)) / r->scale;
+}
+
+enum { MIXED = 5003, MIXED_SOURCES = 3 };
+
+/* Of magnitudes at which f16 with a scale of 1024 overflows, is normal, is denormal; and infinity. */
+static float mixed_number(int k, int i)
+{
+	return i % 97 == 5 && k == 0 ? INFINITY
+		: ldexpf((float)((i * 7919 + k * 104729) % 65537 - 32768), i % 41 - 47);
+}
+
+/* The sum of sources of which `narrow_sources` are of 16 bits, against plain C. */
+static bool mixed_is_right(const struct pd_device_ops *ops, struct chain *c,
+			   const struct pd_rounding *r, uint32_t narrow_sources, bool narrows, int n)
+{
+	struct pd_mixed_sum sum = { .rounding = *r, .n = n, .narrow = narrows,
+				    .narrow_sources = narrow_sources, .count = MIXED };
+	void *device[MIXED_SOURCES + 1];
+	float host[MIXED], right[MIXED];
+	uint16_t half[MIXED];
+	bool good = true;
+
+	for (int k = 0; k <= n; k++)
+		device[k] = ops->memory.alloc(c->device, MIXED * sizeof(float), NULL);
+	for (int k = 0; k < n; k++) {
+		bool narrow_source = narrow_sources >> k & 1;
+
+		for (int i = 0; i < MIXED; i++) {
+			host[i] = mixed_number(k, i);
+			half[i] = narrow(r, host[i]);
+			host[i] = narrow_source ? widen(r, half[i]) : host[i];
+			right[i] = k == 0 ? host[i] : right[i] + host[i];
+		}
+		copy(ops, c, device[k], narrow_source ? (void *)half : host,
+		     MIXED * (narrow_source ? sizeof(*half) : sizeof(*host)), PD_COPY_TO_DEVICE);
+		sum.src[k] = device[k];
+	}
+	sum.dst = device[n];
+	ops->math.mixed_sum(c->stream, &sum, NULL);
+	copy(ops, c, narrows ? (void *)half : host, device[n],
+	     MIXED * (narrows ? sizeof(*half) : sizeof(*host)), PD_COPY_TO_HOST);
+	for (int i = 0; i < MIXED; i++)
+		good = good && (narrows ? half[i] == narrow(r, right[i]) : host[i] == right[i]);
+	for (int k = 0; k <= n; k++)
+		ops->memory.free(c->device, device[k]);
+	return good;
+}
+
+static void test_mixed_sum(const struct pd_device_ops *ops, struct chain *c)
+{
+	static const struct pd_rounding roundings[] = {
+		{ PD_BF16, 1, false }, { PD_F16, 1, false }, { PD_F16, 1024, true },
+	};
+
+	for (size_t r = 0; r < PD_COUNT(roundings); r++) {
+		bool good = true;
+
+		for (int n = 1; n <= MIXED_SOURCES; n++)
+			for (uint32_t from = 0; from < 1U << n; from++)
+				for (int to = 0; to < 2; to++)
+					good = good && mixed_is_right(ops, c, &roundings[r], from, to, n);
+		ok(good, "%s: sums of f32 and %s, scale %g", ops->name,
+		   pd_dtype_name[roundings[r].dtype], (double)roundings[r].scale);
+	}
 }
 
 static void test_named(const struct pd_device_ops *ops, struct chain *c)
@@ -695,6 +784,7 @@ static void test_device(const struct pd_device_ops *ops)
 	test_normal_init(ops);
 	test_order(ops, c);
 	test_full(ops, c);
+	test_mixed_sum(ops, c);
 	test_sum(ops, c);
 	test_named(ops, c);
 	chain_close(c);

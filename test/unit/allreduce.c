@@ -2,8 +2,10 @@
 /*
  * All-reduces of up to 33 members, in every number of groups, in one process: bits, bytes kept, and
  * that they end although transfers from one rank to another take place one by one, in the order in
- * which the sender gave them to the transport, and otherwise in any.  Then, which are chosen.
+ * which the sender gave them to the transport, and otherwise in any.  In f32, and with 16 bits on the
+ * way.  Then, which are chosen.
  */
+#include "base/half.h"
 #include "base/mem.h"
 #include "base/piece.h"
 #include "reduce/dense.h"
@@ -11,6 +13,7 @@
 #include "tap.h"
 #include "topology/allreduce.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -137,10 +140,7 @@ struct stream {
 	int member;
 	struct stream_item {
 		struct pd_event *wait, *done;
-		float *dst;
-		const float *src[PD_SUM_SOURCES];
-		int n;
-		size_t count;
+		struct pd_mixed_sum sum;
 	} queue[QUEUE];
 	int queued;
 };
@@ -174,13 +174,35 @@ static int await(struct pd_stream *stream, struct pd_event *ev)
 static int sum(struct pd_stream *stream, float *dst, const float *const *src, int n, size_t count,
 	       struct pd_event *ev)
 {
-	struct stream_item stream_item = { .dst = dst, .n = n, .count = count, .done = ev };
+	struct stream_item stream_item = { .sum = { .dst = dst, .n = n, .count = count }, .done = ev };
 
 	if (n > PD_SUM_SOURCES)
 		return -1;
 	for (int i = 0; i < n; i++)
-		stream_item.src[i] = src[i];
+		stream_item.sum.src[i] = src[i];
 	return enqueue((struct stream *)stream, &stream_item);
+}
+
+static int mixed_sum(struct pd_stream *stream, const struct pd_mixed_sum *sum, struct pd_event *ev)
+{
+	return enqueue((struct stream *)stream, &(struct stream_item){ .sum = *sum, .done = ev });
+}
+
+static uint16_t narrow(const struct pd_rounding *r, float x)
+{
+	return r->dtype == PD_BF16 ? pd_to_bf16(x * r->scale) : pd_to_f16(x * r->scale);
+}
+
+static float widen(const struct pd_rounding *r, uint16_t x)
+{
+	return (r->dtype == PD_BF16 ? pd_from_bf16(x) : pd_from_f16(x)) / r->scale;
+}
+
+static float source(const struct pd_mixed_sum *sum, int k, size_t i)
+{
+	return sum->narrow_sources >> k & 1
+		? widen(&sum->rounding, ((const uint16_t *)sum->src[k])[i])
+		: ((const float *)sum->src[k])[i];
 }
 
 static bool work(struct stream *s)
@@ -189,15 +211,19 @@ static bool work(struct stream *s)
 
 	if (s->queued == 0 || (stream_item->wait && !pd_event_done(stream_item->wait)))
 		return false;
-	for (size_t i = 0; i < stream_item->count; i++) {
-		float all = stream_item->src[0][i];
+	for (size_t i = 0; i < stream_item->sum.count; i++) {
+		const struct pd_mixed_sum *sum = &stream_item->sum;
+		float all = source(sum, 0, i);
 
-		for (int k = 1; k < stream_item->n; k++)
-			all += stream_item->src[k][i];
-		stream_item->dst[i] = all;
+		for (int k = 1; k < sum->n; k++)
+			all += source(sum, k, i);
+		if (sum->narrow)
+			((uint16_t *)sum->dst)[i] = narrow(&sum->rounding, all);
+		else
+			((float *)sum->dst)[i] = all;
 	}
 	if (stream_item->done)
-		complete(stream_item->done, stream_item->n > 0 ? s->member : -1);
+		complete(stream_item->done, stream_item->sum.n > 0 ? s->member : -1);
 	memmove(stream_item, stream_item + 1, sizeof(*stream_item) * (size_t)--s->queued);
 	return true;
 }
@@ -205,6 +231,7 @@ static bool work(struct stream *s)
 static const struct pd_transport_ops transport_ops = { .send = send, .recv = receive };
 static const struct pd_device_ops device_ops = {
 	.memory.alloc = take, .memory.free = give, .stream.wait = await, .math.sum = sum,
+	.math.mixed_sum = mixed_sum,
 };
 
 /* Sums of these depend on their order. */
@@ -216,6 +243,14 @@ static float value(int member, size_t i)
 	x *= 0x2c1b3c6d;
 	x ^= x >> 12;
 	return ((float)(x & 0xffffff) - 8388608.0f) * (float)(1 << x % 24);
+}
+
+/* What travels: f32 where not said otherwise.  f16 needs a scale, so that sums are no infinity. */
+static struct pd_rounding rounding = { PD_F32, 1, false };
+
+static float rounded(float x)
+{
+	return rounding.dtype == PD_F32 ? x : widen(&rounding, narrow(&rounding, x));
 }
 
 struct all {
@@ -247,9 +282,10 @@ static bool move(struct all *all, int n)
 static void add_up(float *right, int n, size_t floats)
 {
 	for (size_t i = 0; i < floats; i++) {
-		right[i] = value(0, i);
+		right[i] = rounded(value(0, i));
 		for (int m = 1; m < n; m++)
-			right[i] += value(m, i);
+			right[i] += rounded(value(m, i));
+		right[i] = rounded(right[i]);
 	}
 }
 
@@ -295,7 +331,8 @@ static bool try(int n, int groups, int pieces, size_t floats)
 {
 	struct pd_allreduce how = { n, groups, pieces };
 	struct all all = { .device.ops = &device_ops };
-	size_t slots = (size_t)pd_allreduce_slots(&how) * pd_piece_most(floats, pieces);
+	size_t staging = (size_t)pd_allreduce_staging_bytes(&how, (int64_t)(floats * sizeof(float)),
+							    rounding.dtype);
 	float *right = pd_calloc(floats, sizeof(*right));
 	bool good = true;
 	struct pd_error err;
@@ -310,8 +347,9 @@ static bool try(int n, int groups, int pieces, size_t floats)
 		allocated = 0;
 		all.c[m] = pd_dense_open(&(struct pd_reduction_config){
 			.transport = &all.ends[m].base, .device = &all.device, .stream = &all.streams[m].base,
-			.ranks = all.ranks, .me = m, .floats = floats }, &how, &err);
-		good = good && allocated == slots * sizeof(float) &&
+			.ranks = all.ranks, .me = m, .floats = floats, .rounding = rounding }, &how,
+			&err);
+		good = good && allocated == staging &&
 			allocated == all.c[m]->ops->staging_bytes(all.c[m]);
 	}
 	for (int round = 0; round < 2 && good; round++)
@@ -331,7 +369,7 @@ static void test_bits(void)
 {
 	static const size_t lengths[] = { 1, 90, 1000, 3001 };
 
-	for (int n = 2; n <= MEMBERS; n++) {
+	for (int n = 2; n <= MEMBERS; n += rounding.dtype == PD_F32 ? 1 : 5) {
 		int bad = 0, tried = 0;
 
 		for (int groups = 1; groups <= n; groups += 1 + (n > 16 && groups > 3) * 2) {
@@ -342,7 +380,8 @@ static void test_bits(void)
 			bad += !try(n, groups, 3 * size + 2, lengths[tried++ % 4]);
 		}
 		bad += !try(n, n, n, 1000);
-		is_int(bad, 0, "%d members, 1 to %d groups, %d ways", n, n, tried + 1);
+		is_int(bad, 0, "%s: %d members, 1 to %d groups, %d ways",
+		       pd_dtype_name[rounding.dtype], n, n, tried + 1);
 	}
 }
 
@@ -375,7 +414,7 @@ static void open_buckets(struct all *all, struct buckets *at, int m, enum pd_red
 		struct pd_reduction_config config = {
 			.transport = &all->ends[m].base, .device = &all->device,
 			.stream = &all->streams[m].base, .ranks = all->ranks, .members = how->members,
-			.me = m, .floats = bucket_floats(b) };
+			.me = m, .floats = bucket_floats(b), .rounding = rounding };
 
 		at->r[b] = kind == PD_REDUCER_dense ? pd_dense_open(&config, how, &err)
 						    : pd_reductions[kind]->open(&config, &err);
@@ -431,9 +470,10 @@ static int piece_of(size_t floats, int n, size_t i)
 /* So many members of a butterfly from the first on, with those above the power of two. */
 static float butterfly(int power, int n, int first, int count, int b, size_t i)
 {
+	float one = rounded(value(first + 7 * b, i));
+
 	if (count == 1)
-		return first + power < n ? value(first + 7 * b, i) + value(first + power + 7 * b, i)
-					 : value(first + 7 * b, i);
+		return first + power < n ? one + rounded(value(first + power + 7 * b, i)) : one;
 	return butterfly(power, n, first, count / 2, b, i) +
 	       butterfly(power, n, first + count / 2, count / 2, b, i);
 }
@@ -442,15 +482,15 @@ static float butterfly(int power, int n, int first, int count, int b, size_t i)
 static float promised(enum pd_reducer_kind kind, int n, int b, size_t i)
 {
 	int from = kind == PD_REDUCER_ring ? piece_of(bucket_floats(b), n, i) : 0, power = 1;
-	float right = value(from + 7 * b, i);
+	float right = rounded(value(from + 7 * b, i));
 
 	while (2 * power <= n)
 		power *= 2;
 	if (kind == PD_REDUCER_doubling)
 		return butterfly(power, n, 0, power, b, i);
 	for (int m = 1; m < n; m++)
-		right += value((from + m) % n + 7 * b, i);
-	return right;
+		right += rounded(value((from + m) % n + 7 * b, i));
+	return rounded(right);
 }
 
 static bool bucket_is_right(const struct buckets *at, int b, enum pd_reducer_kind kind, int n)
@@ -464,11 +504,30 @@ static bool bucket_is_right(const struct buckets *at, int b, enum pd_reducer_kin
 	return true;
 }
 
+/* What the row says that all members send, of all buckets. */
+static int64_t expected_bytes(enum pd_reducer_kind kind, int n)
+{
+	struct pd_topology topology;
+	struct pd_error err;
+	int ranks[MEMBERS];
+	struct pd_members members = { &topology, ranks, n, rounding.dtype };
+	double bytes = 0;
+
+	pd_topology_parse_string("33@1GB/s", &topology, &err);
+	for (int m = 0; m < n; m++)
+		ranks[m] = m;
+	for (int b = 0; b < BUCKETS; b++)
+		bytes += pd_reducer_sent_bytes(kind, &members,
+					       (int64_t)(bucket_floats(b) * sizeof(float)));
+	return llround(bytes);
+}
+
 static bool try_buckets(enum pd_reducer_kind kind, int n, int groups, int pieces)
 {
 	struct pd_allreduce how = { n, groups, pieces };
 	struct all all = { .device.ops = &device_ops };
 	struct buckets *members = pd_calloc((size_t)n, sizeof(*members));
+	int64_t sent = 0;
 	bool good = true;
 
 	for (int m = 0; m < n; m++) {
@@ -490,6 +549,7 @@ static bool try_buckets(enum pd_reducer_kind kind, int n, int groups, int pieces
 		for (int b = 0; b < BUCKETS; b++) {
 			good = good && members[m].started == BUCKETS &&
 			       bucket_is_right(&members[m], b, kind, n);
+			sent += members[m].r[b]->sent_bytes;
 			members[m].r[b]->ops->close(members[m].r[b]);
 			free(members[m].buf[b]);
 		}
@@ -497,6 +557,8 @@ static bool try_buckets(enum pd_reducer_kind kind, int n, int groups, int pieces
 		good = good && pd_reduction_queue_empty(&members[m].queue);
 		pd_reduction_queue_release(&members[m].queue);
 	}
+	if (groups == 1 && n <= PD_ALLREDUCE_FEW)
+		good = good && sent == expected_bytes(kind, n);
 	good = good && post.count == 0 && post.wrong == 0;
 	post.count = post.wrong = 0;
 	free(members);
@@ -528,7 +590,8 @@ static void test_kinds(void)
 
 		for (int n = 2; n <= MEMBERS; n += n < 18 ? 1 : 5)
 			bad += !try_buckets((enum pd_reducer_kind)kind, n, 1, n);
-		is_int(bad, 0, "%s: sums as it promises, 2 to 33 members", pd_reducer_kind_name[kind]);
+		is_int(bad, 0, "%s, %s: sums as it promises, 2 to 33 members", pd_reducer_kind_name[kind],
+		       pd_dtype_name[rounding.dtype]);
 	}
 }
 
@@ -540,10 +603,12 @@ static void test_sends(void)
 		double part;
 
 		for (int n = 2; n <= MEMBERS && pd_reducers[kind].sends; n++) {
+			struct pd_members members = { .count = n };
 			double got[MEMBERS] = { 0 }, all = 0, extras = n;
 
 			for (int m = 0; m < n; m++)
-				for (int i = 0; pd_reducers[kind].sends(n, m, i, &peer, &part); i++) {
+				for (int i = 0; pd_reducers[kind].sends(&members, m, i, &peer, &part);
+				     i++) {
 					bad += peer < 0 || peer >= n || peer == m;
 					got[peer] += part;
 					all += part;
@@ -567,39 +632,69 @@ static void test_rows(void)
 	static const char *const topologies[] = { "33@1GB/s", "4@12GB/s,8@1.25GB/s" };
 	int bad = 0;
 
-	for (size_t t = 0; t < PD_COUNT(topologies); t++)
+	for (size_t t = 0; t < 2 * PD_COUNT(topologies); t++)
 		for (int kind = 0; kind < PD_REDUCER_KINDS; kind++)
 			for (int n = 2; n <= 32; n++) {
 				struct pd_device device = { &device_ops };
 				struct end end = { { &transport_ops }, 0 };
 				struct stream stream = { .base.device = &device };
 				struct pd_topology topology;
+				int ranks[32];
+				struct pd_members members = { &topology, ranks, n, t % 2 ? PD_BF16 : PD_F32 };
 				struct pd_reduction *r;
 				struct pd_error err;
-				int ranks[32];
 
 				for (int m = 0; m < n; m++)
 					ranks[m] = m;
-				pd_topology_parse_string(topologies[t], &topology, &err);
+				pd_topology_parse_string(topologies[t / 2], &topology, &err);
 				allocated = 0;
 				r = pd_reductions[kind]->open(&(struct pd_reduction_config){
 					.transport = &end.base, .device = &device,
 					.stream = &stream.base, .topology = &topology,
-					.ranks = ranks, .members = n, .floats = 1234567 }, &err);
+					.ranks = ranks, .members = n, .floats = 1234567,
+					.rounding = { members.dtype, 1, false } }, &err);
 				bad += (int64_t)allocated !=
-				       pd_reducers[kind].staging_bytes(&topology, ranks, n, 4938268) ||
+				       pd_reducers[kind].staging_bytes(&members, 4938268) ||
 				       allocated != r->ops->staging_bytes(r);
 				r->ops->close(r);
 			}
 	is_int(bad, 0, "what a reducer allocates is what its row says");
+}
+
+/* On four members, 1 GB/s and 7 ns. */
+static void test_costs(void)
+{
+	static const struct { const char *name; enum pd_dtype dtype; int64_t ns; } costs[] = {
+		{ "dense", PD_F32, 900 + 6 * 7 }, { "dense", PD_BF16, 450 + 6 * 7 },
+		{ "ring", PD_F32, 900 + 6 * 7 }, { "ring", PD_F16, 600 + 6 * 7 },
+		{ "recursive-doubling", PD_F32, 1200 + 2 * 7 },
+		{ "recursive-doubling", PD_BF16, 900 + 2 * 7 },
+	};
+	int ranks[] = { 0, 1, 2, 3 };
+	struct pd_topology topology;
+	struct pd_error err;
+
+	pd_topology_parse_string("4@1GB/s+7ns", &topology, &err);
 	for (int kind = 0; kind < PD_REDUCER_KINDS; kind++) {
-		ok(pd_reducers[kind].cost_ns(600, 7, 1) == 0 && pd_reducers[kind].cost_ns(0, 7, 8) == 0,
-		   "%s: nothing to sum takes no time", pd_reducer_kind_name[kind]);
-		is_int(pd_reducers[kind].cost_ns(INT64_MAX / 4, 7, 1 << 20), PD_REDUCER_MOST_NS,
+		struct pd_members members = { &topology, ranks, 1, PD_F32 };
+
+		ok(pd_reducers[kind].cost_ns(&members, 600) == 0, "%s: nobody to sum with takes no time",
+		   pd_reducer_kind_name[kind]);
+		members.count = 4;
+		ok(pd_reducers[kind].cost_ns(&members, 0) == 0, "%s: nothing to sum takes no time",
+		   pd_reducer_kind_name[kind]);
+		is_int(pd_reducers[kind].cost_ns(&members, INT64_MAX / 4), PD_REDUCER_MOST_NS,
 		       "%s: what takes too long is cut off", pd_reducer_kind_name[kind]);
+		for (size_t i = 0; i < PD_COUNT(costs); i++) {
+			if (strcmp(costs[i].name, pd_reducer_kind_name[kind]) != 0)
+				continue;
+			members.dtype = costs[i].dtype;
+			is_int(pd_reducers[kind].cost_ns(&members, 600), costs[i].ns,
+			       "%s, %s: steps, and the latency of each", costs[i].name,
+			       pd_dtype_name[costs[i].dtype]);
+		}
+		members.dtype = PD_F32;
 	}
-	is_int(pd_reducers[PD_REDUCER_dense].cost_ns(600, 7, 4), 900 + 6 * 7,
-	       "dense: 6 steps of a fourth, and the latency of each");
 }
 
 /* Every piece has one owner in each group, and every member is in one. */
@@ -724,10 +819,17 @@ int main(void)
 	test_choice();
 	test_short();
 	test_rows();
+	test_costs();
 	test_bits();
 	test_buckets();
 	test_kinds();
 	test_sends();
+	rounding = (struct pd_rounding){ PD_BF16, 1, false };
+	test_bits();
+	test_kinds();
+	rounding = (struct pd_rounding){ PD_F16, 0x1p-36f, false };
+	test_buckets();
+	test_kinds();
 	free(post.mail);
 	return done_testing();
 }

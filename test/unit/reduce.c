@@ -174,7 +174,6 @@ static int all_reduce(struct rank *me)
 	struct fake_stream stream = {.base.device = &device.base, .gate = &me->gate};
 	int ranks[RANKS_MAX], index = me->ranks - 1 - me->rank, bad = 0;
 	const struct pd_allreduce all = how(me->ranks);
-	size_t slots = (size_t)pd_allreduce_slots(&all);
 	struct pd_error err;
 
 	for (int i = 0; i < me->ranks; i++)
@@ -189,8 +188,9 @@ static int all_reduce(struct rank *me)
 			.transport = me->transport, .device = &device.base, .stream = &stream.base,
 			.ranks = ranks, .me = index, .floats = floats }, &all, &err);
 		bad += !rank_ok(me, device.bytes == c->ops->staging_bytes(c) &&
-				device.bytes == slots * pd_piece_most(floats, all.pieces) *
-				sizeof(float), "staging is as many pieces as there are slots");
+				(int64_t)device.bytes == pd_allreduce_staging_bytes(
+					&all, (int64_t)(floats * sizeof(float)), PD_F32),
+				"staging is what it says");
 		bad += kind == DIRECT && !rank_ok(me, device.bytes <=
 						  ((size_t)me->ranks - 1) * piece * sizeof(float),
 						  "n - 1 pieces at most");

@@ -114,6 +114,7 @@ const struct pd_device_ops pd_device_cpu = {
 	.net.export = pd_cpu_net_export,
 	.net.import = pd_cpu_net_import,
 	.math.sum = pd_queue_sum,
+	.math.mixed_sum = pd_queue_mixed_sum,
 	.math.squares = pd_queue_squares,
 	.math.unite = pd_queue_unite,
 	.math.chunks = pd_queue_chunks,

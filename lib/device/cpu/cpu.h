@@ -59,6 +59,7 @@ void pd_cpu_chunks(const struct pd_chunks *what);
 void pd_cpu_sum(float *dst, const float *const *src, int n, size_t count);
 void pd_cpu_sum_narrow(enum pd_dtype dtype, void *dst, const void *const *src, int n,
 		       size_t count);
+void pd_cpu_mixed_sum(const struct pd_mixed_sum *sum);
 /* Computes y > 0 ? a + b : 0, or a + b where y is NULL; dst may be a or b. */
 void pd_cpu_sum_relu(enum pd_dtype dtype, void *dst, const void *a, const void *b, const void *y,
 		     size_t count);

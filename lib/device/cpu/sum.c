@@ -3,6 +3,8 @@
 
 #include "base/half.h"
 
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #define PIECE 2048
@@ -59,6 +61,60 @@ static void sum_piece(float *dst, const float *const *src, int n, size_t at, siz
 	for (int k = 1; k < n; k++)
 		add(piece, src[k] + at, floats);
 	memcpy(dst + at, piece, floats * sizeof(float));
+}
+
+PD_VECTOR static void multiply(float *x, float factor, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		x[i] *= factor;
+}
+
+PD_VECTOR static void saturate(float *x, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		float size = fabsf(x[i]);
+
+		x[i] = size > PD_F16_MAX && size <= FLT_MAX ? copysignf(PD_F16_MAX, x[i]) : x[i];
+	}
+}
+
+/* Puts part of a source of a mixed sum, in f32, into room. */
+static void widen(const struct pd_mixed_sum *sum, int k, size_t at, size_t count, float *room)
+{
+	if (!(sum->narrow_sources >> k & 1)) {
+		memcpy(room, (const float *)sum->src[k] + at, count * sizeof(float));
+		return;
+	}
+	pd_cpu_widen(sum->rounding.dtype, room, (const uint16_t *)sum->src[k] + at, count);
+	if (sum->rounding.scale != 1)
+		multiply(room, 1 / sum->rounding.scale, count);
+}
+
+static void mixed_piece(const struct pd_mixed_sum *sum, size_t at, size_t count)
+{
+	float piece[PIECE], other[PIECE];
+
+	widen(sum, 0, at, count, piece);
+	for (int k = 1; k < sum->n; k++) {
+		widen(sum, k, at, count, other);
+		add(piece, other, count);
+	}
+	if (!sum->narrow) {
+		memcpy((float *)sum->dst + at, piece, count * sizeof(float));
+		return;
+	}
+	if (sum->rounding.scale != 1)
+		multiply(piece, sum->rounding.scale, count);
+	if (sum->rounding.saturates)
+		saturate(piece, count);
+	pd_cpu_narrow(sum->rounding.dtype, (uint16_t *)sum->dst + at, piece, count);
+}
+
+void pd_cpu_mixed_sum(const struct pd_mixed_sum *sum)
+{
+#pragma omp parallel for schedule(static)
+	for (size_t at = 0; at < sum->count; at += PIECE)
+		mixed_piece(sum, at, sum->count - at < PIECE ? sum->count - at : PIECE);
 }
 
 void pd_cpu_sum(float *dst, const float *const *src, int n, size_t count)

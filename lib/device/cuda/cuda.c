@@ -256,6 +256,7 @@ const struct pd_device_ops pd_device_cuda = {
 	.net.export = pd_cuda_net_export,
 	.net.import = pd_cuda_net_import,
 	.math.sum = pd_queue_sum,
+	.math.mixed_sum = pd_queue_mixed_sum,
 	.math.squares = pd_queue_squares,
 	.math.unite = pd_queue_unite,
 	.math.chunks = pd_queue_chunks,

@@ -10,6 +10,7 @@
 #include "device/cuda/arith.h"
 #include "device/chunks.h"
 #include "device/global_norm.h"
+#include "device/mixed_sum.h"
 #include "model/dtype.h"
 
 #include <cuda_runtime_api.h>
@@ -411,6 +412,9 @@ struct pd_kernel_adam {
 };
 cudaError_t pd_kernel_adam(cudaStream_t stream, enum pd_dtype dtype,
 			   const struct pd_kernel_adam *u, size_t begin, size_t end);
+
+/* --- mixed_sum.cu */
+cudaError_t pd_kernel_mixed_sum(cudaStream_t stream, const struct pd_mixed_sum *what);
 
 /* --- squares.cu */
 #define PD_KERNEL_PIECES 64

@@ -4,14 +4,14 @@ CUDA_KERNELS = lib/device/cuda/additive_attention.cu lib/device/cuda/attention.c
 	lib/device/cuda/axes.cu lib/device/cuda/bias.cu \
 	lib/device/cuda/eltwise.cu lib/device/cuda/embedding.cu \
 	lib/device/cuda/layernorm.cu lib/device/cuda/layout.cu lib/device/cuda/loss.cu \
-	lib/device/cuda/lstm.cu lib/device/cuda/norm.cu \
+	lib/device/cuda/lstm.cu lib/device/cuda/mixed_sum.cu lib/device/cuda/norm.cu \
 	lib/device/cuda/norm_back.cu lib/device/cuda/pass_numbers.cu lib/device/cuda/pool.cu \
 	lib/device/cuda/chunks.cu lib/device/cuda/squares.cu \
 	lib/device/cuda/update.cu lib/device/cuda/widen.cu
 CUDA_INCLUDED = lib/device/cuda/arith.h lib/device/cuda/host_device.cuh \
 	lib/device/cuda/columns.cuh \
 	lib/device/cuda/grid.cuh \
-	lib/device/cuda/kernels.h lib/device/cuda/typed.cuh lib/model/dtype.h lib/model/dtype.def
+	lib/device/cuda/kernels.h lib/device/cuda/typed.cuh lib/device/mixed_sum.h lib/model/dtype.h lib/model/dtype.def
 EXTRA_DIST += $(CUDA_KERNELS) $(CUDA_INCLUDED)
 NVCCFLAGS = -std=c++17 -O3 --fmad=false --ftz=true
 if HAVE_CUDA

@@ -130,6 +130,11 @@ static int sum(struct pd_cuda_stream *s, const struct pd_work *w, struct pd_erro
 	return pd_cuda_check(status, "a sum", err);
 }
 
+static int mixed_sum(struct pd_cuda_stream *s, const struct pd_work *w, struct pd_error *err)
+{
+	return pd_cuda_check(pd_kernel_mixed_sum(s->stream, &w->mixed_sum), "a sum of 16 bits", err);
+}
+
 static int copy(struct pd_cuda_stream *s, const struct pd_work *w, struct pd_error *err)
 {
 	static const enum cudaMemcpyKind kinds[] = {
@@ -229,6 +234,8 @@ static int run(struct pd_queue *q, const struct pd_work *w, struct pd_error *err
 		return pd_cuda_check(pd_kernel_chunks(s->stream, &w->chunks), "chunks", err);
 	case PD_WORK_SUM:
 		return sum(s, w, err);
+	case PD_WORK_MIXED_SUM:
+		return mixed_sum(s, w, err);
 	case PD_WORK_COPY:
 		return copy(s, w, err);
 	case PD_WORK_CALL:

@@ -281,6 +281,16 @@ static int sim_sum(struct pd_stream *stream, float *dst, const float *const *src
 	return queue(stream, ns < (double)PD_SIM_MOST_NS ? llround(ns) : PD_SIM_MOST_NS, ev);
 }
 
+/* The rate is of bytes that are read and written, whatever their type. */
+static int sim_mixed_sum(struct pd_stream *stream, const struct pd_mixed_sum *sum, struct pd_event *ev)
+{
+	int64_t rate = device_of(stream->device)->sim->sum_bytes_per_s;
+	double halves = 2 * (sum->n + 1) - __builtin_popcount(sum->narrow_sources) - sum->narrow;
+	double ns = rate > 0 ? (double)sum->count * 2 * halves / 3 * 1e9 / (double)rate : 0;
+
+	return queue(stream, ns < (double)PD_SIM_MOST_NS ? llround(ns) : PD_SIM_MOST_NS, ev);
+}
+
 static int sim_net_tied_layers(const struct pd_net *base, const struct pd_tied_layer **list_p)
 {
 	const struct pd_sim_net *net = (const struct pd_sim_net *)base;
@@ -342,6 +352,7 @@ const struct pd_device_ops pd_device_sim = {
 	.net.named = sim_net_named,
 	.net.tied_layers = sim_net_tied_layers,
 	.math.sum = sim_sum,
+	.math.mixed_sum = sim_mixed_sum,
 	.math.squares = sim_squares,
 	.math.unite = sim_unite,
 	.math.chunks = sim_chunks,

@@ -110,7 +110,7 @@ static void bound_init(struct bound *b, const struct pd_costs *costs, const stru
 	b->fewest = pd_calloc((size_t)b->nodes.count, sizeof(*b->fewest));
 	b->least = pd_calloc((size_t)b->nodes.count / BLOCK + 1, sizeof(*b->least));
 	pd_row_init(&b->row, costs);
-	pd_reduce_bound_init(&b->reduce, with->topology);
+	pd_reduce_bound_init(&b->reduce, with->topology, with->gradient_dtype);
 }
 
 static void bound_release(struct bound *b)

@@ -18,6 +18,7 @@ struct pd_bound {
 	int chunks;                     /* interleaved chunks per rank */
 	bool straight;                  /* no stage has replicas */
 	bool agree;                     /* all stages agree on an update */
+	enum pd_dtype gradient_dtype;   /* as in a plan */
 	bool overlaps;                  /* gradients are summed in buckets, under backward */
 };
 

@@ -16,12 +16,14 @@ static double spread(int64_t m, int64_t components, int64_t capacity)
 	return capacity >= m - capacity && full < even ? full : even;
 }
 
-void pd_reduce_bound_init(struct pd_reduce_bound *b, const struct pd_topology *topology)
+void pd_reduce_bound_init(struct pd_reduce_bound *b, const struct pd_topology *topology,
+			  enum pd_dtype dtype)
 {
 	size_t room = (size_t)topology->devices + 2;
 	int devices = (int)topology->devices;
 	int64_t capacity = 1;
-	const double down = 1 - 1e-12;  /* allows for the rounding of double */
+	/* allows for the rounding of double */
+	const double down = (1 - 1e-12) * (double)pd_dtype_bytes(dtype) / sizeof(float);
 
 	b->own_link = pd_calloc(room, sizeof(*b->own_link));
 	b->own_outer = pd_calloc(room, sizeof(*b->own_outer));

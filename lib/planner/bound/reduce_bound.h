@@ -13,6 +13,7 @@
 #ifndef PD_PLANNER_REDUCE_BOUND_H
 #define PD_PLANNER_REDUCE_BOUND_H
 
+#include "model/dtype.h"
 #include "topology/topology.h"
 
 /* By number of members: ns per byte that is summed, a lower bound. */
@@ -23,7 +24,9 @@ struct pd_reduce_bound {
 	double *outer_link;             /* of a component's shared link; does not fall */
 };
 
-void pd_reduce_bound_init(struct pd_reduce_bound *bound, const struct pd_topology *topology);
+/* With gradients of 16 bits nothing sends less than half. */
+void pd_reduce_bound_init(struct pd_reduce_bound *bound, const struct pd_topology *topology,
+			  enum pd_dtype dtype);
 void pd_reduce_bound_release(struct pd_reduce_bound *bound);
 
 #endif

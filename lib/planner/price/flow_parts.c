@@ -22,13 +22,14 @@ static uint64_t weight_of(int stage)
 static bool measure_reduce(const struct pd_plan *plan, int s, struct pd_reduce *reduces, bool likely)
 {
 	const struct pd_stage *at = &plan->stages[s];
+	struct pd_members members = pd_plan_members(plan, s);
 	int64_t bytes = pd_stage_parameter_bytes(plan, s);
 	struct pd_allreduce how;
 	double ns = bytes > 0 && at->replicas > 1
 		? pd_allreduce_expect(&plan->topology, at->ranks, at->replicas, bytes, &how) : 0;
 	bool grouped = ns > 0 && how.groups > 1;
 
-	pd_links_allreduce(&plan->topology, at->ranks, at->replicas, bytes, reduces);
+	pd_links_allreduce(&members, bytes, reduces);
 	for (int i = 0; i < at->replicas && grouped && likely; i++)
 		reduces[i].rest_ns = pd_max64(reduces[i].rest_ns, ns < (double)PD_COST_MAX
 							       ? (int64_t)ns : PD_COST_MAX);

@@ -103,8 +103,8 @@ static void carry_link(struct pd_links *links, const struct pd_plan *plan,
 /* An all-reduce on the machine, and its weight. */
 struct summing {
 	enum pd_reducer_kind reducer;
+	struct pd_members members;
 	struct pd_allreduce how;
-	const int *ranks;
 	int64_t bytes;
 	double share;
 	double *sends_ns;               /* by member and level: what it sends there; or NULL */
@@ -140,6 +140,12 @@ static int64_t least_share(const struct summing *sum, int size)
 	return least;
 }
 
+/* Returns the part of f32's bytes that gradients and sums of all have. */
+static double narrowed(const struct summing *sum)
+{
+	return (double)pd_dtype_bytes(sum->members.dtype) / sizeof(float);
+}
+
 /* Adds what owners of two adjacent groups send: each piece from one to the other, and back. */
 static void carry_chain(struct pd_links *links, const struct summing *sum, const int64_t *piece_ns,
 			int group)
@@ -150,7 +156,7 @@ static void carry_chain(struct pd_links *links, const struct summing *sum, const
 
 	for (int p = 0, end; p < how->pieces; p = end) {
 		int i = pd_allreduce_owner(how, a_size, p), k = pd_allreduce_owner(how, b_size, p);
-		int from = sum->ranks[a + i], to = sum->ranks[b + k];
+		int from = sum->members.ranks[a + i], to = sum->members.ranks[b + k];
 		int64_t ns[PD_MAX_LEVELS], bytes;
 
 		end = (int)pd_min64(pd_allreduce_piece_begin(how, a_size, i + 1),
@@ -159,10 +165,10 @@ static void carry_chain(struct pd_links *links, const struct summing *sum, const
 			ns[l] = pd_times(end - p, piece_ns[l]);
 		bytes = begin_bytes(sum, end) - begin_bytes(sum, p);
 		carry(links, from, to, ns, bytes, sum->share);
-		carry(links, to, from, ns, bytes, sum->share);
+		carry(links, to, from, ns, bytes, sum->share * narrowed(sum));
 		for (int l = pd_topology_level(links->topology, from, to); l >= 0; l--) {
 			send(links, sum, a + i, l, (double)ns[l]);
-			send(links, sum, b + k, l, (double)ns[l]);
+			send(links, sum, b + k, l, (double)ns[l] * narrowed(sum));
 		}
 	}
 }
@@ -175,7 +181,7 @@ static void carry_group(struct pd_links *links, const struct summing *sum, int *
 			int first, int size)
 {
 	const struct pd_topology *topology = links->topology;
-	const int *ranks = sum->ranks + first;
+	const int *ranks = sum->members.ranks + first;
 	int64_t least = least_share(sum, size);
 
 	for (int k = 0; k < topology->levels; k++)
@@ -184,7 +190,7 @@ static void carry_group(struct pd_links *links, const struct summing *sum, int *
 	for (int k = 0; k < topology->levels; k++)
 		for (int i = 0; i < size; i++) {
 			int64_t c = ranks[i] / links->size[k];
-			double twice = 2.0 * (size - inside[k][c]);
+			double twice = 2.0 * (size - inside[k][c]) * narrowed(sum);
 			double time = twice * (double)link_ns(links, k, least);
 			double sent = twice * (double)sum->bytes / size;
 
@@ -198,35 +204,37 @@ static void carry_group(struct pd_links *links, const struct summing *sum, int *
 }
 
 /* Adds what the row of a reducer says. */
-static void carry_sends(struct pd_links *links, const struct summing *sum, int count)
+static void carry_sends(struct pd_links *links, const struct summing *sum)
 {
+	const struct pd_reducer *reducer = &pd_reducers[sum->reducer];
+	const int *ranks = sum->members.ranks;
 	double part;
 	int peer;
 
-	for (int m = 0; m < count; m++)
-		for (int i = 0; pd_reducers[sum->reducer].sends(count, m, i, &peer, &part); i++) {
+	for (int m = 0; m < sum->members.count; m++)
+		for (int i = 0; reducer->sends(&sum->members, m, i, &peer, &part); i++) {
 			int64_t ns[PD_MAX_LEVELS];
 
 			for (int k = 0; k < links->topology->levels; k++)
 				ns[k] = link_ns(links, k, sum->bytes);
-			carry(links, sum->ranks[m], sum->ranks[peer], ns, sum->bytes,
+			carry(links, ranks[m], ranks[peer], ns, sum->bytes,
 			      sum->share * part);
 		}
 }
 
-static void carry_allreduce(struct pd_links *links, struct summing *sum, int count)
+static void carry_allreduce(struct pd_links *links, struct summing *sum)
 {
 	const struct pd_topology *topology = links->topology;
 	int64_t piece_ns[PD_MAX_LEVELS];
-	int *inside[PD_MAX_LEVELS];
+	int *inside[PD_MAX_LEVELS], count = sum->members.count;
 
 	if (count < 2 || sum->bytes == 0)
 		return;
 	if (pd_reducers[sum->reducer].sends) {
-		carry_sends(links, sum, count);
+		carry_sends(links, sum);
 		return;
 	}
-	sum->how = pd_allreduce_choose(topology, sum->ranks, count, sum->bytes);
+	sum->how = pd_allreduce_choose(topology, sum->members.ranks, count, sum->bytes);
 	for (int k = 0; k < topology->levels; k++)
 		inside[k] = pd_calloc((size_t)links->components[k], sizeof(int));
 	for (int g = 0; g < sum->how.groups && sum->how.groups < count; g++) {
@@ -285,13 +293,14 @@ static void bound_chain(const struct pd_links *links, const int *ranks, int coun
 		}
 }
 
-void pd_links_allreduce(const struct pd_topology *topology, const int *ranks, int count,
-			int64_t bytes, struct pd_reduce *reduces)
+void pd_links_allreduce(const struct pd_members *members, int64_t bytes, struct pd_reduce *reduces)
 {
+	const struct pd_topology *topology = members->topology;
+	const int *ranks = members->ranks;
 	size_t levels = (size_t)topology->levels;
-	struct summing sum = { .ranks = ranks, .bytes = bytes, .share = 1 };
+	struct summing sum = { .members = *members, .bytes = bytes, .share = 1 };
 	struct pd_links links;
-	int highest = 0;
+	int highest = 0, count = members->count;
 
 	for (int i = 0; i < count; i++)
 		reduces[i] = (struct pd_reduce){ .until = -1 };
@@ -301,7 +310,7 @@ void pd_links_allreduce(const struct pd_topology *topology, const int *ranks, in
 		highest = ranks[i] > highest ? ranks[i] : highest;
 	links_init(&links, topology, highest + 1);
 	sum.sends_ns = pd_calloc((size_t)count * levels, sizeof(*sum.sends_ns));
-	carry_allreduce(&links, &sum, count);
+	carry_allreduce(&links, &sum);
 	for (int i = 0; i < count; i++) {
 		for (size_t k = 0; k < levels; k++) {
 			double ns = sum.sends_ns[(size_t)i * levels + k];
@@ -313,7 +322,7 @@ void pd_links_allreduce(const struct pd_topology *topology, const int *ranks, in
 		reduces[i].rest_ns = reduces[i].sends_ns / 2;
 	}
 	if (sum.how.groups == count)
-		bound_chain(&links, ranks, count, bytes, reduces);
+		bound_chain(&links, ranks, count, (int64_t)((double)bytes * narrowed(&sum)), reduces);
 	free(sum.sends_ns);
 	pd_links_release(&links);
 }
@@ -343,11 +352,12 @@ void pd_links_init(struct pd_links *links, const struct pd_plan *plan,
 		const struct pd_stage *stage = &plan->stages[s];
 		int64_t group = groups ? plan->microbatches : stage->replicas;
 		int64_t parameters = pd_stage_parameter_bytes(plan, s);
-		struct summing sum = { .reducer = plan->reducer, .ranks = stage->ranks, .share = 1.0 / (double)group,
+		struct summing sum = { .reducer = plan->reducer, .members = pd_plan_members(plan, s),
+				       .share = 1.0 / (double)group,
 				       .bytes = pd_plan_sum_bytes(plan, s, 0, parameters,
 								  parameters) };
 
-		carry_allreduce(links, &sum, stage->replicas);
+		carry_allreduce(links, &sum);
 	}
 }
 

@@ -48,10 +48,10 @@ struct pd_reduce {
  * is left when the last part has come.  Owners of two adjacent groups exchange what both own.  In a
  * chain nothing goes on from the last member before its part is ready.  Then all of the buffer has
  * to go from each later member to the next, and back along all of them: a link that both ways use
- * takes twice as long.  reduces has one entry per rank.
+ * takes twice as long.  Where gradients are of 16 bits, half of
+ * all that is counted.  reduces has one entry per rank.
  */
-void pd_links_allreduce(const struct pd_topology *topology, const int *ranks, int count,
-			int64_t bytes, struct pd_reduce *reduces);
+void pd_links_allreduce(const struct pd_members *members, int64_t bytes, struct pd_reduce *reduces);
 
 /*
  * Returns the time for which the busiest direction of any link is used for one minibatch, in the

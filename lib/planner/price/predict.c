@@ -95,8 +95,7 @@ void pd_predict_stages(struct pd_plan *plan)
 	traffic(plan, in, out);
 	for (int s = 0; s < plan->stage_count; s++) {
 		struct pd_stage *stage = &plan->stages[s];
-		struct pd_level link = worst_link(&plan->topology, stage->ranks, stage->replicas,
-						  stage->ranks, stage->replicas);
+		struct pd_members members = pd_plan_members(plan, s);
 		int64_t parameters = pd_stage_parameter_bytes(plan, s);
 		struct pd_memory memory;
 
@@ -106,9 +105,7 @@ void pd_predict_stages(struct pd_plan *plan)
 			stage->backward_ns += plan->profile->layers[l].backward_ns;
 		}
 		stage->allreduce_ns = pd_reducers[plan->reducer].cost_ns(
-			pd_bytes_ns(pd_plan_sum_bytes(plan, s, 0, parameters, parameters),
-				    link.bandwidth_bytes_per_s),
-			link.latency_ns, stage->replicas);
+			&members, pd_plan_sum_bytes(plan, s, 0, parameters, parameters));
 		pd_memory_of(plan->profile, stage->first_layer, stage->layer_count, stage->replicas,
 			     stage->warmup, in[s], out[s], &memory);
 		stage->memory_bytes = memory.total_bytes;

@@ -93,6 +93,7 @@ static struct pd_plan *bare(const struct pd_task *task, const struct pd_partitio
 		pd_bug("planner: made no valid plan: %s", err.text);
 	plan->topology = *task->topology;
 	plan->bucket_bytes = task->request->bucket_bytes;
+	plan->gradient_dtype = task->request->gradient_dtype;
 	for (int s = 0; s < partition->stage_count; s++) {
 		if (partition->ranks)
 			memcpy(plan->stages[s].ranks, partition->ranks[s],

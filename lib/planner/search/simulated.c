@@ -104,7 +104,7 @@ static void enter_points(struct pd_contest *contest, struct pd_points *points,
 		.devices = way->devices ? way->devices : (int)task->topology->devices,
 		.straight = way->straight,
 		.weights = request->weights, .group = request->microbatches,
-		.least = way->least, .tries = 4, .kept = way->kept, .bound_ns = task->bound_ns,
+		.gradient_dtype = request->gradient_dtype, .least = way->least, .tries = 4, .kept = way->kept, .bound_ns = task->bound_ns,
 		.most_ns = hopeful_ns(contest),
 		.precision = points->states ? STATES_PRECISION : PRECISION,
 	};

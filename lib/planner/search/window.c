@@ -45,6 +45,7 @@ void pd_window_pass(struct pd_window *window, const struct pd_plan *plan)
 static int64_t own_sends_ns(const struct pd_plan *plan, int s)
 {
 	const struct pd_stage *stage = &plan->stages[s];
+	struct pd_members members = pd_plan_members(plan, s);
 	struct pd_reduce *reduces;
 	int64_t least = INT64_MAX;
 
@@ -52,8 +53,7 @@ static int64_t own_sends_ns(const struct pd_plan *plan, int s)
 	    (plan->weights != PD_WEIGHTS_STASH && plan->weights != PD_WEIGHTS_VERTICAL_SYNC))
 		return 0;
 	reduces = pd_calloc((size_t)stage->replicas, sizeof(*reduces));
-	pd_links_allreduce(&plan->topology, stage->ranks, stage->replicas,
-			   pd_stage_parameter_bytes(plan, s), reduces);
+	pd_links_allreduce(&members, pd_stage_parameter_bytes(plan, s), reduces);
 	for (int i = 0; i < stage->replicas; i++)
 		least = pd_min64(least, pd_max64(reduces[i].sends_ns, reduces[i].rest_ns));
 	free(reduces);

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A sum of numbers of which some, or which itself, are of 16 bits, as gradients travel. */
+#ifndef PD_DEVICE_MIXED_SUM_H
+#define PD_DEVICE_MIXED_SUM_H
+
+#include "model/dtype.h"
+
+#include <stdint.h>
+
+#define PD_SUM_SOURCES 16               /* the most sources of one sum */
+
+struct pd_mixed_sum {
+	struct pd_rounding rounding;
+	void *dst;
+	const void *src[PD_SUM_SOURCES];
+	int n;                          /* at least 1 */
+	bool narrow;                    /* dst is of 16 bits */
+	uint32_t narrow_sources;        /* bit k: src[k] is of 16 bits */
+	size_t count;                   /* of elements */
+};
+
+#endif
