@@ -18,7 +18,8 @@
 bool pd_what_if_any(const struct pd_what_if *what)
 {
 	return what->topology || what->schedule || what->weights || what->microbatches > 0 ||
-	       what->bucket_bytes > 0 || what->sparsity >= 0 || what->processors > 0 || what->device_speed > 0 || what->faster;
+	       what->bucket_bytes > 0 || what->sparsity >= 0 || what->reducer ||
+	       what->gradient_dtype || what->processors > 0 || what->device_speed > 0 || what->faster;
 }
 
 static int name_in(const char *const *names, const char *name)
@@ -112,8 +113,26 @@ static int apply_schedule(const struct pd_what_if *what, struct pd_plan *plan,
 	plan->weights = (enum pd_weight_kind)weights;
 	if (what->microbatches)
 		plan->microbatches = what->microbatches;
+	return 0;
+}
+
+/* Changes how replicas sum gradients. */
+static int apply_sums(const struct pd_what_if *what, struct pd_plan *plan, struct pd_error *err)
+{
+	int reducer = what->reducer ? name_in(pd_reducer_kind_name, what->reducer)
+				    : (int)plan->reducer;
+
+	if (reducer < 0)
+		return pd_error_input(err, "--all-reduce: pd-plan(5) has no reducer \"%.60s\"",
+				      what->reducer);
+	plan->reducer = (enum pd_reducer_kind)reducer;
 	if (what->bucket_bytes)
 		plan->bucket_bytes = what->bucket_bytes;
+	if (what->gradient_dtype)
+		plan->gradient_dtype = pd_dtype_find(what->gradient_dtype);
+	if (plan->gradient_dtype == PD_DTYPES)
+		return pd_error_input(err, "--gradient-dtype: expected f32, bf16 or f16, found "
+				      "\"%.60s\"", what->gradient_dtype);
 	if (what->sparsity < 0)
 		return 0;
 	plan->sparsity = what->sparsity;
@@ -138,7 +157,7 @@ static int apply_topology(const char *name, struct pd_plan *plan, struct pd_erro
 
 int pd_what_if_apply(const struct pd_what_if *what, struct pd_plan *plan, struct pd_error *err)
 {
-	if (apply_schedule(what, plan, err) < 0 ||
+	if (apply_schedule(what, plan, err) < 0 || apply_sums(what, plan, err) < 0 ||
 	    (what->topology && apply_topology(what->topology, plan, err) < 0))
 		return -1;
 	if (what->device_speed > 0)
@@ -173,6 +192,10 @@ void pd_what_if_print(const struct pd_what_if *what, FILE *out)
 	if (what->microbatches)
 		fprintf(out, "%s%" PRId64 " microbatches", separator, what->microbatches),
 			separator = ", ";
+	if (what->reducer)
+		fprintf(out, "%sall-reduce %s", separator, what->reducer), separator = ", ";
+	if (what->gradient_dtype)
+		fprintf(out, "%sgradients of %s", separator, what->gradient_dtype), separator = ", ";
 	if (what->bucket_bytes)
 		fprintf(out, "%sbuckets above %" PRId64 " bytes", separator, what->bucket_bytes),
 			separator = ", ";

@@ -19,6 +19,7 @@ struct pd_what_if {             /* NULL or 0: unchanged */
 	int64_t bucket_bytes;   /* as in a plan */
 	double sparsity;        /* as in a plan, behind its warm-up; below 0: unchanged */
 	int64_t chunk;          /* 0: the plan's, or the usual one */
+	const char *reducer, *gradient_dtype;
 	int64_t processors;     /* shared by all ranks (struct pd_replay_options) */
 	double device_speed;    /* speed of every device */
 	/* As "LAYER:FACTOR,STAGE:FACTOR,...": speeds of these, where STAGE is a number. */

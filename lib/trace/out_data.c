@@ -54,7 +54,8 @@ static json_t *stage_json(const struct pd_report *report, int s)
 	const struct pd_profile_layer *first = &plan->profile->layers[stage->first_layer];
 	const struct pd_stage_report *one = &report->stages[s];
 
-	return json_pack("{s:i, s:s, s:s, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I}", "stage", s,
+	return json_pack("{s:i, s:s, s:s, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:s, s:s, s:o,"
+			 " s:o, s:o}", "stage", s,
 			 "first_layer", first->name,
 			 "last_layer", first[stage->layer_count - 1].name,
 			 "replicas", stage->replicas,
@@ -65,7 +66,11 @@ static json_t *stage_json(const struct pd_report *report, int s)
 			 "allreduces", (json_int_t)one->allreduces,
 			 "allreduce_bytes", (json_int_t)(one->allreduces
 					   ? one->allreduce_bytes / one->allreduces : 0),
-			 "norm_bytes", (json_int_t)one->norm_bytes);
+			 "norm_bytes", (json_int_t)one->norm_bytes,
+			 "reducer", pd_reducer_kind_name[plan->reducer],
+			 "gradient_dtype", pd_dtype_name[plan->gradient_dtype],
+			 "sent_bytes", mean(one->sent_bytes), "messages", mean(one->messages),
+			 "exposed_ns", real_or_null(stage->replicas > 1 && one->steps > 0, one->exposed_ns));
 }
 
 static json_t *link_json(const struct pd_link_report *one)

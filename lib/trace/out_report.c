@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
+#include "plan/buckets.h"
 #include "trace/report.h"
 
 #include <inttypes.h>
@@ -252,6 +253,33 @@ static void print_differences(const struct pd_report *report, const struct pd_re
 	}
 }
 
+void pd_report_print_sums(const struct pd_report *report, const struct pd_report *predicted,
+			  FILE *out)
+{
+	const struct pd_plan *plan = report->timeline->trace->plan;
+	bool head = false;
+	char a[32], b[32];
+
+	for (int s = 0; s < plan->stage_count; s++) {
+		const struct pd_stage_report *here = &report->stages[s];
+
+		if (plan->stages[s].replicas < 2)
+			continue;
+		if (!head)
+			fprintf(out, "\nall-reduce of a replica's update, %s, %s\n%-8s %8s %12s %10s %10s%s\n",
+				pd_reducer_kind_name[plan->reducer],
+				pd_dtype_name[plan->gradient_dtype], "", "buckets", "sent",
+				"messages", "exposed", predicted ? "   replayed" : "");
+		head = true;
+		fprintf(out, "stage %-2d %8d %12s %10.0f %10s", s, pd_plan_bucket_count(plan, s),
+			here->messages > 0 ? pd_show_bytes(llround(here->sent_bytes), a) : "-",
+			here->messages, show_ns(here->exposed_ns, b));
+		if (predicted)
+			fprintf(out, " %10s", show_ns(predicted->stages[s].exposed_ns, b));
+		putc('\n', out);
+	}
+}
+
 static void print_prediction(const struct pd_report *report, const struct pd_report *predicted,
 			     FILE *out)
 {
@@ -286,5 +314,6 @@ void pd_report_print(const struct pd_report *report, const struct pd_report *pre
 	if (predicted)
 		print_differences(report, predicted, out);
 	print_links(report, out);
+	pd_report_print_sums(report, predicted, out);
 	print_prediction(report, predicted, out);
 }

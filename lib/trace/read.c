@@ -88,7 +88,8 @@ static int read_op(const struct reader *reader, const struct pd_place *place, st
 static int read_record(void *of, const struct pd_place *place, int64_t line, struct pd_error *err)
 {
 	static const char *const known[] = { "rank", "op", "stage", "microbatch", "weight_version",
-					     "peer", "bucket", "seq", "bytes", "evaluate", "start_ns",
+					     "peer", "bucket", "seq", "bytes", "sent_bytes",
+					     "messages", "evaluate", "start_ns",
 					     "end_ns", NULL };
 	struct pd_record record = { .op = { .peer = -1, .link = -1, .version = -1, .seq = -1 } };
 	const struct reader *reader = of;
@@ -96,6 +97,8 @@ static int read_record(void *of, const struct pd_place *place, int64_t line, str
 	(void)line;
 	if (pd_json_keys(place, known, err) < 0 || read_op(reader, place, &record.op, err) < 0 ||
 	    pd_json_opt_int(place, "bytes", 0, PD_MAX_BYTES, &record.bytes, err) < 0 ||
+	    pd_json_opt_int(place, "sent_bytes", 0, PD_MAX_BYTES, &record.sent_bytes, err) < 0 ||
+	    pd_json_opt_int(place, "messages", 0, PD_MAX_BYTES, &record.messages, err) < 0 ||
 	    pd_json_get_int(place, "start_ns", 0, PD_MAX_TIME_NS, &record.start_ns, err) < 0 ||
 	    pd_json_get_int(place, "end_ns", record.start_ns, PD_MAX_TIME_NS, &record.end_ns,
 			    err) < 0)

@@ -135,14 +135,23 @@ static void add_waits(struct pd_report *report, int rank, const struct arrival *
 		const struct pd_record *record = lane->bars[i].record;
 		int64_t start = clamp(record->start_ns, at, end);
 		int64_t stop = clamp(record->end_ns, start, end), until;
+		struct pd_stage_report *stage;
 		enum pd_wait what;
+		bool whole;
 
 		if (record->end_ns < at)
 			continue;
+		/* whose wait is in the window as a whole */
+		whole = record->op.kind == PD_OP_step && at > report->begin_ns &&
+			record->start_ns <= end;
+		stage = &report->stages[record->op.stage];
+		stage->steps += whole;
 		if (start > at) {
 			what = waited_for(arrivals, arrival_count, record, &until);
 			until = clamp(until, at, start);
 			mine->wait_ns[what] += until - at;
+			if (what == PD_WAIT_ALLREDUCE && whole)
+				stage->exposed_ns += (double)(until - at);
 			mine->wait_ns[PD_WAIT_OTHER] += start - until;
 		}
 		mine->busy_ns += stop - start;
@@ -222,6 +231,8 @@ static void add_stages(struct pd_report *report)
 				pd_plus(report->stages[op->stage].norm_bytes, record->bytes);
 		}
 		if (op->kind == PD_OP_allreduce) {
+			report->stages[op->stage].sent_bytes += (double)record->sent_bytes;
+			report->stages[op->stage].messages += (double)record->messages;
 			report->stages[op->stage].allreduces++;
 			report->stages[op->stage].allreduce_bytes =
 				pd_plus(report->stages[op->stage].allreduce_bytes, record->bytes);
@@ -238,6 +249,9 @@ static void add_stages(struct pd_report *report)
 					  + sum[s][PD_OP_backward_weight], whole + parts);
 		stage->step_ns = mean(sum[s][PD_OP_step], count[s][PD_OP_step]);
 		stage->norms_ns = mean(sum[s][PD_OP_norms], stage->norms);
+		stage->sent_bytes = mean(stage->sent_bytes, count[s][PD_OP_step]);
+		stage->messages = mean(stage->messages, count[s][PD_OP_step]);
+		stage->exposed_ns = mean(stage->exposed_ns, stage->steps);
 		stage->allreduce_ns = mean(sum[s][PD_OP_allreduce], stage->allreduces);
 	}
 	report->microbatches = n ? report->stages[0].microbatches : 0;

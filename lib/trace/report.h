@@ -42,6 +42,10 @@ struct pd_stage_report {                /* means over the training operations of
 	int64_t allreduces, allreduce_bytes;    /* over all ranks, a bucket each; bytes of all */
 	int64_t norms, norm_bytes;              /* likewise, of chunks' norms (plan/sparse.h) */
 	double norms_ns;
+	/* of one rank and update */
+	double sent_bytes, messages;
+	double exposed_ns;              /* within the window: it waited for sums, and computed nothing */
+	int64_t steps;                  /* within the window, of all ranks */
 	int64_t microbatches;           /* whose backward is in the trace */
 };
 
@@ -66,6 +70,10 @@ struct pd_report {
 
 struct pd_report *pd_report_new(const struct pd_timeline *timeline);
 void pd_report_free(struct pd_report *report);
+
+/* Prints what sums of gradients among replicas send and how long is waited for them, if there are any. */
+void pd_report_print_sums(const struct pd_report *report, const struct pd_report *predicted,
+			  FILE *out);
 
 /*
  * Prints a report for people.  predicted is the report of the same plan replayed in virtual time,

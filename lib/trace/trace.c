@@ -101,6 +101,9 @@ void pd_trace_write_record(FILE *out, const struct pd_record *record)
 		fprintf(out, ",\"seq\":%" PRId64, op->seq);
 	if (record->bytes != 0)
 		fprintf(out, ",\"bytes\":%" PRId64, record->bytes);
+	if (record->messages != 0)
+		fprintf(out, ",\"sent_bytes\":%" PRId64 ",\"messages\":%" PRId64, record->sent_bytes,
+			record->messages);
 	if (op->evaluate)
 		fputs(",\"evaluate\":true", out);
 	fprintf(out, ",\"start_ns\":%" PRId64 ",\"end_ns\":%" PRId64 "}\n", record->start_ns,

@@ -15,7 +15,8 @@
 struct pd_record {
 	struct pd_op op;
 	int64_t start_ns, end_ns;       /* on a clock common to all ranks */
-	int64_t bytes;                  /* moved by a transfer or an all-reduce, one way; else 0 */
+	int64_t bytes;                  /* moved by a transfer, summed by an all-reduce; else 0 */
+	int64_t sent_bytes, messages;   /* what the rank sent for an all-reduce; else 0 */
 };
 
 struct pd_trace {

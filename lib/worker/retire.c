@@ -73,6 +73,8 @@ static void retire(struct pd_worker *w, struct issued_op *entry)
 			: bucket_of(w, &entry->op)->reduction;
 
 		record.start_ns = reduction->ops->started_ns(reduction);
+		record.sent_bytes = reduction->sent_bytes;
+		record.messages = reduction->messages;
 	}
 	if (entry->op.kind == PD_OP_load)
 		release_batch(pd_container(entry->fence, struct microbatch, loaded));
