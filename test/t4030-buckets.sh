@@ -108,6 +108,17 @@ test_ok "a ring: each run the same, near the ordered sums" '
 	reduced ring 1200 ck-some
 	diff -r "$(at ck-one 9)" "$(at ck-some 9)"
 	if diff -r "$(at ck-one 9)" "$(at ck-dense 9)"; then false; fi'
+test_ok "hierarchical on two servers: in its own order, the same in any buckets" '
+	reduced dense 0 ck-dense
+	mv last last-dense
+	cp 4 flat
+	cp servers 4
+	reduced hierarchical 0 ck-one
+	near last last-dense
+	reduced hierarchical 1200 ck-some
+	cp flat 4
+	diff -r "$(at ck-one 9)" "$(at ck-some 9)"
+	if diff -r "$(at ck-one 9)" "$(at ck-dense 9)"; then false; fi'
 test_ok "a reducer that is none" '
 	jq ".reducer = \"tree\"" 4 >plan.json
 	if pd-schedule --check plan.json 2>why; then false; fi
@@ -166,7 +177,7 @@ test_ok "searches know of it: data parallelism where its sums are under backward
 	jq -e --slurpfile one one.json ".predicted | .period_ns < \$one[0].predicted.period_ns and
 		.lower_bound_ns <= .period_ns" plan.json'
 test_ok "--all-reduce: what it does to the plan, auto what is fastest" '
-	for name in dense ring recursive-doubling auto; do
+	for name in dense ring hierarchical recursive-doubling auto; do
 		pd-plan --topology=4@250MB/s+1ms --stages=3x4 --all-reduce=$name three >$name.json
 		jq -e ".predicted | .gap >= 0 and .period_ns >= .lower_bound_ns" $name.json
 		[ "$(pd-replay --format=json $name.json | jq ".period_ns | ceil")" = \
@@ -174,7 +185,13 @@ test_ok "--all-reduce: what it does to the plan, auto what is fastest" '
 	done
 	jq -e .reducer\ ==\ \"ring\" ring.json
 	jq -e "(.predicted.period_ns) as \$p | [inputs.predicted.period_ns] | all(. >= \$p)" \
-		auto.json dense.json ring.json recursive-doubling.json'
+		auto.json dense.json ring.json hierarchical.json recursive-doubling.json'
+test_ok "hierarchical: eight on each of four servers, whose links carry little more than all once each way" '
+	pd-plan --topology=8@10GB/s,4@1GB/s+1ms --stages=3x32 --all-reduce=hierarchical three >plan.json
+	pd-plan --topology=8@10GB/s,4@1GB/s+1ms --stages=3x32 --all-reduce=ring three >ring.json
+	jq -e ".predicted | .gap >= 0 and .period_ns >= .lower_bound_ns" plan.json
+	jq -e --slurpfile ring ring.json ".predicted.period_ns * 1.4 < \$ring[0].predicted.period_ns" plan.json
+	jq -e "(.predicted.period_ns * 32 - 9e6 - .stages[0].predicted.allreduce_ns | fabs) < 5e5" plan.json'
 test_ok "auto: few bytes among many over long links: recursive doubling has the fewest steps" '
 	jq "(.layers[] | .parameter_bytes) = 64" three >short
 	pd-plan --topology=33@1GB/s+10ms --stages=3x16 --all-reduce=auto short >plan.json

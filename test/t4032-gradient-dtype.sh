@@ -40,6 +40,7 @@ test_row stash "three, f16, a bucket of each layer" 'judged 9 3 1f1b stash 1 f16
 test_row stash "four on two servers, whose sums go on in f32" 'judged 8 servers 1f1b stash 1 bf16 dense 1200'
 test_row stash "two before one, f16" 'judged 8 2-1 1f1b stash 1 f16 dense 1200'
 test_row stash "two before two, round a ring" 'judged 6 2-2 1f1b stash 4 bf16 ring 0'
+test_row stash "two before two, hierarchical: on one level a ring" 'judged 6 2-2 1f1b stash 4 bf16 hierarchical 1200'
 test_row stash "two before one, recursive doubling" 'judged 8 2-1 1f1b stash 1 f16 recursive-doubling 0'
 test_row flush "flush" 'judged 4 2-1 1f1b flush 4 bf16 dense 1200'
 test_row flush "zb-h1" 'judged 4 2-2 zb-h1 flush 4 f16 dense 1200'

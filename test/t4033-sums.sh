@@ -25,6 +25,8 @@ test_ok "dense: each sends its parts of three others' pieces and the sum of its 
 	says 4500000 6 18'
 test_ok "a ring: 2 (n - 1) pieces to the next" 'says 4500000 6 18 --all-reduce=ring'
 test_ok "recursive doubling: all of it to two" 'says 6000000 2 24 --all-reduce=recursive-doubling'
+test_ok "hierarchical: two on each of two hosts, along chains of 11 pieces and a ring of two" '
+	says 4500000 12 36 --all-reduce=hierarchical --topology=2@250MB/s,2@250MB/s'
 test_ok "in 16 bits" '
 	says 2250000 6 9 --gradient-dtype=bf16
 	says 3000000 6 12 --gradient-dtype=f16 --all-reduce=ring

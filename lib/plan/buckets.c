@@ -65,7 +65,7 @@ void pd_plan_buckets(const struct pd_plan *plan, int stage, struct pd_bucket *bu
 
 int64_t pd_plan_staging_bytes(const struct pd_plan *plan, int stage, int64_t full_bytes)
 {
-	const struct pd_reducer *reducer = &pd_reducers[plan->reducer];
+	const struct pd_reducer *reducer = pd_reducers[plan->reducer];
 	struct pd_members members = pd_plan_members(plan, stage);
 	int count = pd_plan_bucket_count(plan, stage);
 	struct pd_bucket *buckets;

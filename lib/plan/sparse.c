@@ -94,7 +94,7 @@ void pd_plan_sparse_room(const struct pd_plan *plan, int stage, const struct pd_
 	for (int64_t chunks = least; chunks <= most; chunks++) {
 		int64_t each = room(plan, range, floats, chunks);
 
-		bytes = each > 0 ? pd_reducers[plan->reducer].staging_bytes(
+		bytes = each > 0 ? pd_reducers[plan->reducer]->staging_bytes(
 					   &members, each * (int64_t)sizeof(float)) : 0;
 		if (each > *packed_p)
 			*packed_p = each;
@@ -136,7 +136,7 @@ int64_t pd_plan_norm_staging_bytes(const struct pd_plan *plan, int stage, int64_
 	struct pd_members members = pd_plan_norm_members(plan, stage);
 
 	return !pd_plan_is_sparse(plan, stage) || full_bytes == 0 ? 0
-		: pd_reducers[plan->reducer].staging_bytes(&members,
+		: pd_reducers[plan->reducer]->staging_bytes(&members,
 							   pd_plan_norm_bytes(plan, full_bytes));
 }
 

@@ -12,123 +12,132 @@
  * In 16 bits a member's own gradients are of these, and what goes round, since it is the sum of all;
  * a part of a sum, from the second step on, is of f32.
  */
-#include "base/mem.h"
-#include "base/piece.h"
-#include "reduce/script.h"
+#include "reduce/ring.h"
 
-struct ring {
-	struct pd_script *script;
-	size_t floats, slot;            /* slot: of staging, the longest piece */
-	int n, me;
-};
+#include "base/piece.h"
 
 /* The events of a step: what leaves, what comes, the sum; then of the second way. */
-static int left(int s) { return 5 * s; }
-static int came(int s) { return 5 * s + 1; }
-static int added(int s) { return 5 * s + 2; }
-static int sum_left(int s) { return 5 * s + 3; }
-static int sum_came(int s) { return 5 * s + 4; }
-/* Of all steps: the buffer is rounded, the sums are widened. */
-static int rounded(const struct ring *ring) { return 5 * (ring->n - 1); }
+static int left(const struct pd_ring *r, int s) { return r->events + 5 * s; }
+static int came(const struct pd_ring *r, int s) { return r->events + 5 * s + 1; }
+static int added(const struct pd_ring *r, int s) { return r->events + 5 * s + 2; }
+static int sum_left(const struct pd_ring *r, int s) { return r->events + 5 * s + 3; }
+static int sum_came(const struct pd_ring *r, int s) { return r->events + 5 * s + 4; }
 
-static struct pd_script_transfer piece(const struct ring *ring, int number)
+static struct pd_script_transfer piece(const struct pd_ring *ring, int number)
 {
+	size_t floats = ring->script->config.floats;
 	int p = (number % ring->n + ring->n) % ring->n;
-	size_t begin = pd_piece_begin(ring->floats, ring->n, p);
+	size_t begin = pd_piece_begin(floats, ring->n, p);
 
 	return (struct pd_script_transfer){
-		.at = begin, .floats = pd_piece_begin(ring->floats, ring->n, p + 1) - begin,
+		.at = begin, .floats = pd_piece_begin(floats, ring->n, p + 1) - begin,
 	};
 }
 
-/* In what form a step's part comes. */
-static enum pd_script_place staged(int s)
+/* Two slots of staging, of the longest piece, take turns. */
+static size_t slot(const struct pd_ring *ring, int s)
 {
-	return s == 0 ? PD_SCRIPT_STAGED_NARROW : PD_SCRIPT_STAGED;
+	return (size_t)(s % 2) * pd_piece_most(ring->script->config.floats, ring->n);
 }
 
-/* Two slots take turns; one is free again when what it had has been added. */
-static void add_up(const struct ring *ring, int s)
+/* In what form a step's part comes. */
+static enum pd_script_place staged(const struct pd_ring *ring, int s)
+{
+	return s == 0 && ring->before_plain ? PD_SCRIPT_STAGED_NARROW : PD_SCRIPT_STAGED;
+}
+
+static enum pd_script_place own(const struct pd_ring *ring)
+{
+	return ring->plain ? PD_SCRIPT_TRAVELS : PD_SCRIPT_BUFFER;
+}
+
+/* A slot is free again when what it had has been added. */
+static void add_up(const struct pd_ring *ring, int s)
 {
 	struct pd_script_transfer out = piece(ring, ring->me - s);
 	struct pd_script_transfer in = piece(ring, ring->me - s - 1);
 
 	out.send = true;
-	out.peer = (ring->me + 1) % ring->n;
-	out.tag = in.tag = s;
-	out.place = s == 0 ? PD_SCRIPT_TRAVELS : PD_SCRIPT_BUFFER;
-	out.after = s > 0 ? added(s - 1) : pd_script_narrows(ring->script) ? rounded(ring)
-									      : PD_SCRIPT_READY;
-	out.ev = left(s);
+	out.peer = ring->next;
+	out.tag = in.tag = ring->tag + s;
+	out.place = s == 0 ? own(ring) : PD_SCRIPT_BUFFER;
+	out.after = s == 0 ? ring->ready : added(ring, s - 1);
+	out.ev = left(ring, s);
 	pd_script_transfer(ring->script, &out);
-	in.place = staged(s);
-	in.at = (size_t)(s % 2) * ring->slot;
-	in.peer = (ring->me + ring->n - 1) % ring->n;
-	in.after = s < 2 ? PD_SCRIPT_NOW : added(s - 2);
-	in.ev = came(s);
+	in.place = staged(ring, s);
+	in.at = slot(ring, s);
+	in.peer = ring->before;
+	in.after = s < 2 ? ring->free : added(ring, s - 2);
+	in.ev = came(ring, s);
 	pd_script_transfer(ring->script, &in);
 }
 
 /* A sum comes to where a part has left. */
-static void go_round(const struct ring *ring, int s)
+static void go_round(const struct pd_ring *ring, int s)
 {
 	struct pd_script_transfer out = piece(ring, ring->me + 1 - s);
 	struct pd_script_transfer in = piece(ring, ring->me - s);
 
 	out.place = in.place = PD_SCRIPT_TRAVELS;
 	out.send = true;
-	out.peer = (ring->me + 1) % ring->n;
-	out.tag = in.tag = ring->n + s;
-	out.after = s == 0 ? added(ring->n - 2) : sum_came(s - 1);
-	out.ev = sum_left(s);
+	out.peer = ring->next;
+	out.tag = in.tag = ring->tag + ring->n + s;
+	out.after = s == 0 ? added(ring, ring->n - 2) : sum_came(ring, s - 1);
+	out.ev = sum_left(ring, s);
 	pd_script_transfer(ring->script, &out);
-	in.peer = (ring->me + ring->n - 1) % ring->n;
-	in.after = left(s);
-	in.ev = sum_came(s);
+	in.peer = ring->before;
+	in.after = left(ring, s);
+	in.ev = sum_came(ring, s);
 	pd_script_transfer(ring->script, &in);
 }
 
-static void write_steps(const struct ring *ring)
+void pd_ring_write(const struct pd_ring *ring)
 {
-	struct pd_script *script = ring->script;
-
-	pd_script_wait(script, PD_SCRIPT_READY);
-	pd_script_round(script, rounded(ring));
+	for (int s = 0; s < ring->n - 1; s++)
+		add_up(ring, s);
+	for (int s = 0; s < ring->n - 1; s++)
+		go_round(ring, s);
 	for (int s = 0; s < ring->n - 1; s++) {
 		struct pd_script_transfer in = piece(ring, ring->me - s - 1);
 
-		pd_script_wait(script, came(s));
-		pd_script_add(script, &(struct pd_script_sum){
+		pd_script_wait(ring->script, came(ring, s));
+		pd_script_add(ring->script, &(struct pd_script_sum){
 			.to = s == ring->n - 2 ? PD_SCRIPT_TRAVELS : PD_SCRIPT_BUFFER,
-			.from = { PD_SCRIPT_TRAVELS, staged(s) }, .n = 2, .at = in.at,
-			.staged = (size_t)(s % 2) * ring->slot, .floats = in.floats }, added(s));
+			.from = { own(ring), staged(ring, s) }, .n = 2, .at = in.at,
+			.staged = slot(ring, s), .floats = in.floats }, added(ring, s));
 	}
-	script->sums = script->step_count;
+}
+
+void pd_ring_wait(const struct pd_ring *ring)
+{
 	for (int s = 0; s < ring->n - 1; s++) {
-		pd_script_wait(script, left(s));
-		pd_script_wait(script, sum_left(s));
-		pd_script_wait(script, sum_came(s));
+		pd_script_wait(ring->script, left(ring, s));
+		pd_script_wait(ring->script, sum_left(ring, s));
+		pd_script_wait(ring->script, sum_came(ring, s));
 	}
-	pd_script_widen(script, rounded(ring) + 1);
 }
 
 static struct pd_reduction *ring_open(const struct pd_reduction_config *config,
 				      struct pd_error *err)
 {
-	int n = config->members;
-	struct ring ring = { .floats = config->floats, .slot = pd_piece_most(config->floats, n),
-			     .n = n, .me = config->me };
+	int n = config->members, rounded = 5 * (n - 1);
+	struct pd_ring ring = { .n = n, .me = config->me, .before = (config->me + n - 1) % n,
+				.next = (config->me + 1) % n, .free = PD_SCRIPT_NOW,
+				.plain = true, .before_plain = true };
+	struct pd_script *script = pd_script_new(&pd_reduction_ring, PD_REDUCER_ring, config,
+						 rounded + 2, 4 * (n - 1), 1 + 5 * (n - 1), err);
 
-	ring.script = pd_script_new(&pd_reduction_ring, PD_REDUCER_ring, config,
-				    5 * (n - 1) + 2, 4 * (n - 1), 1 + 5 * (n - 1), err);
-	if (!ring.script)
+	if (!script)
 		return NULL;
-	for (int s = 0; s < n - 1; s++)
-		add_up(&ring, s);
-	for (int s = 0; s < n - 1; s++)
-		go_round(&ring, s);
-	write_steps(&ring);
-	return &ring.script->base;
+	ring.script = script;
+	ring.ready = pd_script_narrows(script) ? rounded : PD_SCRIPT_READY;
+	pd_script_wait(script, PD_SCRIPT_READY);
+	pd_script_round(script, rounded);
+	pd_ring_write(&ring);
+	script->sums = script->step_count;
+	pd_ring_wait(&ring);
+	pd_script_widen(script, rounded + 1);
+	return &script->base;
 }
 
 const struct pd_reduction_ops pd_reduction_ring = {

@@ -17,7 +17,7 @@ struct pd_script *pd_script_new(const struct pd_reduction_ops *ops,
 
 	s->base.ops = ops;
 	s->config = *config;
-	s->staging_bytes = (size_t)pd_reducers[kind].staging_bytes(
+	s->staging_bytes = (size_t)pd_reducers[kind]->staging_bytes(
 		&members, (int64_t)(config->floats * sizeof(float)));
 	s->events = pd_calloc((size_t)events, sizeof(*s->events));
 	s->event_count = events;

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/piece.h"
 #include "topology/allreduce.h"
+#include "topology/hierarchy.h"
 
 const char *const pd_reducer_kind_name[] = {
 #define REDUCER_KIND(symbol, name, what) name,
@@ -148,11 +149,18 @@ static bool doubling_sends(const struct pd_members *members, int me, int i, int 
 	return me >= power ? i == 0 : i < rounds || (i == rounds && me + power < n);
 }
 
-const struct pd_reducer pd_reducers[] = {
-	[PD_REDUCER_dense] = { dense_staging_bytes, true, NULL, dense_cost_ns },
-	[PD_REDUCER_ring] = { ring_staging_bytes, false, ring_sends, ring_cost_ns },
-	[PD_REDUCER_doubling] = { doubling_staging_bytes, false, doubling_sends,
-				  doubling_cost_ns },
+static const struct pd_reducer pd_reducer_dense = {
+	dense_staging_bytes, true, NULL, dense_cost_ns,
+}, pd_reducer_ring = {
+	ring_staging_bytes, false, ring_sends, ring_cost_ns,
+}, pd_reducer_doubling = {
+	doubling_staging_bytes, false, doubling_sends, doubling_cost_ns,
+};
+
+const struct pd_reducer *const pd_reducers[] = {
+#define REDUCER_KIND(symbol, name, what) [PD_REDUCER_##symbol] = &pd_reducer_##symbol,
+#include "topology/reducer_kind.def"
+#undef REDUCER_KIND
 };
 
 /*
@@ -172,7 +180,7 @@ static double grouped_bytes(const struct pd_members *members, int64_t bytes)
 double pd_reducer_sent_bytes(enum pd_reducer_kind kind, const struct pd_members *members,
 			     int64_t bytes)
 {
-	const struct pd_reducer *reducer = &pd_reducers[kind];
+	const struct pd_reducer *reducer = pd_reducers[kind];
 	double sent = 0, part;
 	int peer;
 

@@ -52,7 +52,7 @@ struct pd_reducer {
 	int64_t (*cost_ns)(const struct pd_members *members, int64_t bytes);
 };
 
-extern const struct pd_reducer pd_reducers[PD_REDUCER_KINDS];
+extern const struct pd_reducer *const pd_reducers[PD_REDUCER_KINDS];
 
 /* Returns what all members together send to sum a buffer of `bytes`. */
 double pd_reducer_sent_bytes(enum pd_reducer_kind kind, const struct pd_members *members,

@@ -66,7 +66,7 @@ static void test_room(enum pd_reducer_kind kind)
 		int64_t each = pd_plan_floats_sent(&plan, &range, floats, m);
 
 		good &= each <= packed &&
-			pd_reducers[kind].staging_bytes(&plan.topology, ranks, 4, 4 * each) <=
+			pd_reducers[kind]->staging_bytes(&plan.topology, ranks, 4, 4 * each) <=
 			4 * staging;
 	}
 	ok(good && packed == floats - 200, "%s has room in the whole warm-up",

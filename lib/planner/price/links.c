@@ -206,7 +206,7 @@ static void carry_group(struct pd_links *links, const struct summing *sum, int *
 /* Adds what the row of a reducer says. */
 static void carry_sends(struct pd_links *links, const struct summing *sum)
 {
-	const struct pd_reducer *reducer = &pd_reducers[sum->reducer];
+	const struct pd_reducer *reducer = pd_reducers[sum->reducer];
 	const int *ranks = sum->members.ranks;
 	double part;
 	int peer;
@@ -230,7 +230,7 @@ static void carry_allreduce(struct pd_links *links, struct summing *sum)
 
 	if (count < 2 || sum->bytes == 0)
 		return;
-	if (pd_reducers[sum->reducer].sends) {
+	if (pd_reducers[sum->reducer]->sends) {
 		carry_sends(links, sum);
 		return;
 	}

@@ -104,7 +104,7 @@ void pd_predict_stages(struct pd_plan *plan)
 			stage->forward_ns += plan->profile->layers[l].forward_ns;
 			stage->backward_ns += plan->profile->layers[l].backward_ns;
 		}
-		stage->allreduce_ns = pd_reducers[plan->reducer].cost_ns(
+		stage->allreduce_ns = pd_reducers[plan->reducer]->cost_ns(
 			&members, pd_plan_sum_bytes(plan, s, 0, parameters, parameters));
 		pd_memory_of(plan->profile, stage->first_layer, stage->layer_count, stage->replicas,
 			     stage->warmup, in[s], out[s], &memory);
