@@ -54,6 +54,21 @@ lib/device/cpu/sum.c
 s/add(piece, src\[k\] + at, floats)/add(piece, src[n - k] + at, floats)/
 test/unit/reduce test/t4001-weights.sh
 
+sparse: what stays is not corrected for momentum
+lib/device/cpu/chunks.c
+s/hg\[i\] = keep \* g\[i\]/hg[i] = g[i]/
+test/conform/chunks test/t4031-sparse.sh
+
+sparse: one replica sends another set of chunks
+lib/reduce/sparse.c
+s/what.step = step;/what.step = step, what.sent -= s->config.me == 1 \&\& what.sent > 1;/
+test/t4031-sparse.sh
+
+sparse: the norm of a chunk that travels is counted once for each replica
+lib/device/cpu/chunks.c
+s/sum_absolutes(g, count) \/ w->members/sum_absolutes(g, count)/
+test/conform/chunks test/t4031-sparse.sh
+
 sum: what other groups of replicas made is added last
 lib/reduce/dense.c
 s/return n == 0 ? before_me(c, i) : part(c, n - 1, i)/return n == c->size ? before_me(c, i) : part(c, n, i)/
