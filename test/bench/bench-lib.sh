@@ -12,7 +12,7 @@ trap 'exit 1' HUP INT TERM
 
 # model_file NAME: of those that are installed, and of the studies' own.
 model_file() {
-	for file in "$source/share/models/$1.json" "$source/test/bench/$1.json"; do
+	for file in "$work/$1.json" "$source/share/models/$1.json" "$source/test/bench/$1.json"; do
 		[ ! -f "$file" ] || echo "$file"
 	done
 }

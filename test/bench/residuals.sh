@@ -3,9 +3,10 @@
 # Replay against reality: runs of four networks under several plans, each beside its plan in
 # virtual time.  First the time per minibatch of every run, measured and replayed, and the
 # median of what they differ by; then the operations of every run: the median duration of each
-# kind on each stage.
-#     sh test/bench/residuals.sh [NAME...]
-# NAME: only these of the runs below.
+# kind on each stage.  "bytes off": what all ranks allocated, and what the plan said.
+#     sh test/bench/residuals.sh [sequences | NAME...]
+# sequences: GPT, BERT, GNMT and AWD-LM, small ones, of one to four stages; NAME: only these of the
+# runs below.
 # OTHERS (5): a profile or run of which others took more of the processors than so many percent is
 # made again, up to TRIES (4) times.
 # PD_BUILD names the build tree, DATA the data set (Debian's Fashion-MNIST; where it is absent,
@@ -41,9 +42,22 @@ vgg11:1-1-vertical-sync vgg11 16 40 2 --straight --weights=vertical-sync
 vgg11:2 vgg11 16 40 2 --stages=30x2
 vgg11:1-1-1-1-stash vgg11 16 40 4 --stages=9,3,4,14
 END
-if [ $# -gt 0 ]; then
+for run in "gpt 8 40" "bert 8 40" "gnmt 16 40" "awd-lm 10 40"; do
+	for ranks in 1 2 3 4; do
+		echo "${run%% *}:$ranks $run $ranks --straight"
+	done
+done >"$work/sequences"
+# what these are; layers that share a weight would have to be in one stage
+pd-model gpt --layers=4 --hidden=128 --heads=4 --sequence=128 --vocabulary=256 --untied >"$work/gpt.json"
+pd-model bert --layers=4 --hidden=128 --heads=4 --sequence=96 --vocabulary=1000 --untied >"$work/bert.json"
+pd-model gnmt --layers=4 --hidden=128 --sequence=24 --vocabulary=2000 >"$work/gnmt.json"
+pd-model awd-lm --hidden=256 --embedding=128 --sequence=35 --vocabulary=2000 --lanes=10 --untied \
+	>"$work/awd-lm.json"
+if [ "$1" = sequences ]; then
+	mv "$work/sequences" "$work/runs"
+elif [ $# -gt 0 ]; then
 	for name in "$@"; do
-		grep "^$name " "$work/runs"
+		grep -h "^$name " "$work/runs" "$work/sequences"
 	done >"$work/chosen"
 	mv "$work/chosen" "$work/runs"
 fi
@@ -69,10 +83,12 @@ once() {
 	set -- --synthetic
 	case $model in lenet5|fashion-cnn) [ ! -d "$data" ] || set -- --data="$data" ;; esac
 	undisturbed "$work/done" pd-run "$@" --threads=1 --trace="$work/trace" "$work/schedule"
-	pd-replay "$work/trace" | awk -v name="$name" -v others="$others" -v batch="$batch" '
+	off=$(jq -r 'select(.event == "done") | [.memory_bytes, .predicted_memory_bytes] | transpose |
+		map(.[0] - .[1] | fabs) | add' "$work/done")
+	pd-replay "$work/trace" | awk -v name="$name" -v others="$others" -v batch="$batch" -v off="$off" '
 		/^samples per second/ { ms = 1e3 * batch / $4 }
 		/^the plan, replayed/ { sub(/.*: /, ""); over = $1 / 100 }
-		END { print name, ms, ms / (1 + over), 100 / (1 + over) - 100, others, 1 + over }' >>"$work/times"
+		END { print name, ms, ms / (1 + over), 100 / (1 + over) - 100, others, 1 + over, off }' >>"$work/times"
 	pd-replay --compare="$work/plan" "$work/trace" | awk -v name="$name" '
 		function ms(number, unit) {
 			return number * (unit == "s" ? 1e3 : unit == "us" ? 1e-3 : unit == "ns" ? 1e-6 : 1)
@@ -101,10 +117,12 @@ column() {
 	awk -v key="$2" -v n="$3" -v key2="$4" '$1 == key && (key2 == "" || $2 == key2) { print $n }' \
 		"$work/$1" | median
 }
-printf '%-26s %10s %10s %9s %8s\n' "ms per minibatch" measured replayed difference "others %"
+printf '%-26s %10s %10s %9s %8s %9s  %s\n' "ms per minibatch" measured replayed difference "others %" \
+	"bytes off" "layers by stage"
 while read -r name rest; do
-	printf '%-26s %10.2f %10.2f %+8.1f%% %8.0f\n' "$name" "$(column times "$name" 2)" \
-		"$(column times "$name" 3)" "$(column times "$name" 4)" "$(column times "$name" 5)"
+	printf '%-26s %10.2f %10.2f %+8.1f%% %8.0f %9d  %s\n' "$name" "$(column times "$name" 2)" \
+		"$(column times "$name" 3)" "$(column times "$name" 4)" "$(column times "$name" 5)" \
+		"$(column times "$name" 7)" "$(cat "$work/$name.cut")"
 	printf 'measured\t%s\t%s\t1\n' "$name" "$(column times "$name" 6)" >>"$work/drawn"
 	column times "$name" 4 | tr -d - >>"$work/differences"
 done <"$work/runs"
