@@ -155,6 +155,7 @@ check_PROGRAMS += test/bench/replay-speed test/bench/speed test/bench/all-reduce
 EXTRA_DIST += test/bench/mixed.sh test/bench/sum-of-layers.sh test/bench/two-workers.sh \
 	test/bench/bench-lib.sh test/bench/plot.awk test/bench/vgg11.json test/bench/wide-mlp.json \
 	test/bench/convergence.sh test/bench/memory-time.sh test/bench/residuals.sh \
+	test/bench/papers-plans.sh \
 	test/bench/plan-speed.sh test/bench/prediction.sh test/bench/published.sh \
 	test/bench/cpu-vs-torch.sh test/bench/cpu-vs-torch.py test/bench/sequences-vs-torch.sh \
 	test/bench/sequences-vs-torch.py test/bench/gpu-vs-torch.sh \
