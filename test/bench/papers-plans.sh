@@ -6,7 +6,8 @@
 # the papers measured.
 #     sh test/bench/papers-plans.sh [gnmt] [gpt] [bert]            without a name: all
 # PD_BUILD names the build tree.  PROFILES is a folder where profiles are kept, and taken from if they
-# are there; making them takes some three minutes on a quiet processor, and 8 GB.
+# are there; making them takes some three minutes on a quiet processor, and 8 GB.  BEST=yes: also what
+# pd-plan finds for each of the other rules, which takes minutes each; else they get 2BW's stages.
 #
 # What a profile is made of.  There is no V100 here.  pd-profile measures, on the processor, every
 # layer of GNMT of full size with 8 samples, and of a GPT or BERT of full width with one block and
@@ -115,7 +116,11 @@ transformer() {
 		for way in "2bw --weights=2bw" "flush --weights=flush" "gpipe --schedule=gpipe" \
 			"inter-layer --schedule=none"; do
 			name=${way%% *} theirs=${paper%% *} paper=${paper#* }
-			rate=$(best ${way#* } </dev/null) || rate=
+			rate=
+			: >"$work/why"
+			case $name${BEST:-no} in 2bw*|*yes)
+				rate=$(best ${way#* } </dev/null) || rate= ;;
+			esac
 			same=
 			if [ "$name" = 2bw ]; then
 				fastest=$rate first=$theirs
@@ -124,7 +129,7 @@ transformer() {
 				same=$(replayed --weights=flush ${way#* })
 			fi
 			printf "$row" "$1-2.2b" "$devices" "$batch" "$name" \
-				"$(awk "BEGIN { printf \"%.1f\", 0$rate }")" "$theirs" \
+				"$(awk "BEGIN { if (0$rate) printf \"%.1f\", 0$rate }")" "$theirs" \
 				"$(over "$rate")" "$(over "$same")" \
 				"$(awk "BEGIN { printf \"%.2f\", $first / $theirs }")" \
 				"$([ -z "$rate" ] && tail -n 1 "$work/why" || form)"
