@@ -224,8 +224,7 @@ static int obey(struct end *e, struct pd_error *err)
 	while (status == 0 && !exit && (status = next_message(e, &message, err)) == 0) {
 		exit = pd_message_is(message, "exit");
 		if (pd_message_is(message, "connect"))
-			status = pd_address_connect(e->transport, json_object_get(message,
-						    "addresses"), err);
+			status = pd_address_connect(e->transport, message, err);
 		else if (pd_message_is(message, "round"))
 			status = do_round(e, message, err);
 		json_decref(message);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "launch/process.h"
+#include "transport/address.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -419,7 +420,7 @@ static int measure_levels(struct measuring *m, struct pd_error *err)
 static int start_all(struct measuring *m, struct pd_error *err)
 {
 	struct pd_machine *machine = m->machine;
-	json_t *addresses = json_array();
+	json_t *addresses = json_object();
 	int status = 0;
 
 	for (int r = 0; r < machine->ranks && status == 0; r++) {
@@ -439,12 +440,13 @@ static int start_all(struct measuring *m, struct pd_error *err)
 		memory /= machine->seats[r].locals;
 		if (r == 0 || memory < machine->topology.memory_bytes)
 			machine->topology.memory_bytes = memory;
-		json_array_append(addresses, json_object_get(ready, "address"));
+		pd_address_add(addresses, r, json_object_get(ready, "address"));
 		json_decref(ready);
 	}
 	for (int r = 0; r < machine->ranks && status == 0; r++)
-		status = pd_channel_send(channel(m, r), json_pack("{s:s, s:O}", "event", "connect",
-								  "addresses", addresses), err);
+		status = pd_channel_send(channel(m, r), json_pack("{s:s, s:i, s:O}", "event",
+						 "connect", "ranks", machine->ranks, "addresses",
+						 addresses), err);
 	json_decref(addresses);
 	return status;
 }

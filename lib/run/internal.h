@@ -170,6 +170,8 @@ void supervisor_tell(struct supervisor *s, int r, json_t *message);
 void supervisor_tell_all(struct supervisor *s, json_t *message);
 int supervisor_read_rank(struct supervisor *s, int r, struct pd_error *err);
 void supervisor_ask_stop(struct supervisor *s);
+/* The message by which rank r learns its peers' addresses. */
+json_t *supervisor_connect_message(const struct supervisor *s, int r, int64_t zero_ns);
 
 /*
  * pending.c: a stage has exported a checkpoint; has written it; returns whether any is being

@@ -140,8 +140,7 @@ static int open_transport(struct rank *rank, struct pd_error *err)
 		.gate = &rank->gate,
 	};
 
-	for (int r = 0; r < ranks; r++)
-		peers[r] = pd_schedule_are_peers(rank->schedule, rank->number, r);
+	pd_schedule_peers(rank->schedule, rank->number, peers);
 	rank->transport = pd_routes_open(&config, err);
 	free(peers);
 	return rank->transport ? 0 : -1;
@@ -321,6 +320,6 @@ int rank_connect(struct rank *rank, const json_t *message, struct pd_error *err)
 	pd_mem_for("what workers exchange");
 	rank->zero_ns = json_integer_value(json_object_get(message, "zero_ns")) +
 			rank->job->seat.clock_ahead_ns;
-	return pd_address_connect(rank->transport, json_object_get(message, "addresses"), err) < 0 ||
+	return pd_address_connect(rank->transport, message, err) < 0 ||
 	       say_transport(rank) < 0 ? -1 : 0;
 }

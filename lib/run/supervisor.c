@@ -6,6 +6,7 @@
 #include "base/opt.h"
 #include "run/internal.h"
 #include "schedule/peers.h"
+#include "transport/address.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -91,14 +92,21 @@ void supervisor_ask_stop(struct supervisor *s)
 /* Those that rank r exchanges something with; rank 0, which says who shares a GPU, knows all. */
 static json_t *addresses_for(const struct supervisor *s, int r)
 {
-	json_t *addresses = json_array();
+	bool *peers = pd_calloc((size_t)s->count, sizeof(*peers));
+	json_t *addresses = json_object();
 
+	pd_schedule_peers(s->schedule, r, peers);
 	for (int q = 0; q < s->count; q++)
-		if (r == 0 || q == r || pd_schedule_are_peers(s->schedule, r, q))
-			json_array_append(addresses, s->ranks[q].address);
-		else
-			json_array_append_new(addresses, json_null());
+		if (r == 0 || q == r || peers[q])
+			pd_address_add(addresses, q, s->ranks[q].address);
+	free(peers);
 	return addresses;
+}
+
+json_t *supervisor_connect_message(const struct supervisor *s, int r, int64_t zero_ns)
+{
+	return json_pack("{s:s, s:i, s:o, s:I}", "event", "connect", "ranks", s->count, "addresses",
+			 addresses_for(s, r), "zero_ns", (json_int_t)zero_ns);
 }
 
 static void connect_all(struct supervisor *s)
@@ -109,9 +117,7 @@ static void connect_all(struct supervisor *s)
 	s->moved_ns = pd_awake_ns(&s->awake);
 	pd_run_report_begin(&s->report, s->job, s->how->report_every, s->how->quiet);
 	for (int r = 0; r < s->count; r++)
-		supervisor_tell(s, r, json_pack("{s:s, s:o, s:I}", "event", "connect",
-						"addresses", addresses_for(s, r),
-						"zero_ns", (json_int_t)zero_ns));
+		supervisor_tell(s, r, supervisor_connect_message(s, r, zero_ns));
 	if (s->stop_asked)
 		supervisor_ask_stop(s);
 }

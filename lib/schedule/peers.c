@@ -14,45 +14,54 @@ static int replica_of(const struct pd_schedule *schedule, int rank, int stage)
 	return -1;
 }
 
-/* Tells whether a link connects the ranks: microbatch n is at replica n mod r of each stage. */
-static bool link_connects(const struct pd_schedule *schedule, const struct pd_link *link, int a,
-			  int b)
+/* Sets those that exchange something over a link: microbatch n is at replica n mod r of each stage. */
+static void add_link(const struct pd_schedule *schedule, int rank, int own, int other, bool *peers)
 {
-	int i = replica_of(schedule, a, link->from), j = replica_of(schedule, b, link->to);
-	int from = schedule->plan->stages[link->from].replicas;
-	int to = schedule->plan->stages[link->to].replicas;
+	const struct pd_stage *there = &schedule->plan->stages[other];
+	int i = replica_of(schedule, rank, own);
+	int step = pd_gcd(schedule->plan->stages[own].replicas, there->replicas);
 
-	return i >= 0 && j >= 0 && (i - j) % pd_gcd(from, to) == 0;
+	for (int j = 0; i >= 0 && j < there->replicas; j++)
+		if ((i - j) % step == 0)
+			peers[there->ranks[j]] = true;
 }
 
 /* In round k of an agree a rank sends to the one 2^k above it (lib/worker/global_norm.c). */
-static bool agree_connects(const struct pd_schedule *schedule, int a, int b)
+static void add_agree(const struct pd_schedule *schedule, int rank, bool *peers)
 {
-	int ranks = schedule->plan->rank_count, far = (b - a + ranks) % ranks;
+	int ranks = schedule->plan->rank_count;
 
-	for (int k = 0; k < pd_schedule_norm_rounds(schedule->plan); k++)
-		if (far == 1 << k)
-			return true;
-	return false;
+	for (int k = 0; k < pd_schedule_norm_rounds(schedule->plan); k++) {
+		int far = 1 << k;
+
+		if (far < ranks)
+			peers[(rank + far) % ranks] = peers[(rank + ranks - far) % ranks] = true;
+	}
 }
 
-static bool sends_to(const struct pd_schedule *schedule, int a, int b)
+void pd_schedule_peers(const struct pd_schedule *schedule, int rank, bool *peers)
 {
-	for (int i = 0; i < schedule->wiring->link_count; i++)
-		if (link_connects(schedule, &schedule->wiring->links[i], a, b))
-			return true;
-	return pd_plan_agrees(schedule->plan) && agree_connects(schedule, a, b);
-}
+	bool self;
 
-bool pd_schedule_are_peers(const struct pd_schedule *schedule, int a, int b)
-{
-	if (sends_to(schedule, a, b) || sends_to(schedule, b, a))
-		return true;
-	if (a == b)
-		return false;
-	for (int s = 0; s < schedule->stage_count; s++)
-		if (replica_of(schedule, a, s) >= 0 && replica_of(schedule, b, s) >= 0)
-			return true;
 	/* Layers that share parameters may be on any two ranks. */
-	return pd_plan_has_tied_weights(schedule->plan);
+	for (int r = 0; r < schedule->plan->rank_count; r++)
+		peers[r] = pd_plan_has_tied_weights(schedule->plan) && r != rank;
+	for (int i = 0; i < schedule->wiring->link_count; i++) {
+		const struct pd_link *link = &schedule->wiring->links[i];
+
+		add_link(schedule, rank, link->from, link->to, peers);
+		add_link(schedule, rank, link->to, link->from, peers);
+	}
+	if (pd_plan_agrees(schedule->plan))
+		add_agree(schedule, rank, peers);
+	self = peers[rank];
+	for (int s = 0; s < schedule->stage_count; s++) {
+		const struct pd_stage *stage = &schedule->plan->stages[s];
+
+		if (replica_of(schedule, rank, s) < 0)
+			continue;
+		for (int j = 0; j < stage->replicas; j++)
+			peers[stage->ranks[j]] = true;
+	}
+	peers[rank] = self;
 }

@@ -6,11 +6,11 @@
 #include "schedule/schedule.h"
 
 /*
- * Tells whether rank a ever sends anything to rank b, or b to a.  Ranks exchange activations if
+ * Sets which ranks, of all of the plan, ever send anything to a rank or get anything from it.  Ranks exchange activations if
  * some microbatch belongs to both.  Replicas of a stage exchange gradients, and an agree has
  * further pairs.  A rank with several stages sends to itself.  In a run so short that some replicas
  * have no microbatch, this names more pairs than exchange anything.
  */
-bool pd_schedule_are_peers(const struct pd_schedule *schedule, int a, int b);
+void pd_schedule_peers(const struct pd_schedule *schedule, int rank, bool *peers);
 
 #endif

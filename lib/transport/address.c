@@ -31,17 +31,28 @@ static void *parse(const char *text, size_t *length_p)
 	return bytes;
 }
 
-int pd_address_connect(struct pd_transport *transport, const json_t *list, struct pd_error *err)
+void pd_address_add(json_t *addresses, int rank, json_t *address)
 {
-	size_t n = json_array_size(list), *lengths = pd_calloc(n, sizeof(*lengths));
+	char key[16];
+
+	snprintf(key, sizeof(key), "%d", rank);
+	json_object_set(addresses, key, address);
+}
+
+int pd_address_connect(struct pd_transport *transport, const json_t *message, struct pd_error *err)
+{
+	size_t n = (size_t)json_integer_value(json_object_get(message, "ranks"));
+	size_t *lengths = pd_calloc(n, sizeof(*lengths));
 	void **addresses = pd_calloc(n, sizeof(*addresses));
+	const char *rank;
+	json_t *address;
 	int status;
 
-	for (size_t i = 0; i < n; i++) {
-		const char *text = json_string_value(json_array_get(list, i));
+	json_object_foreach(json_object_get(message, "addresses"), rank, address) {
+		size_t i = (size_t)atoi(rank);
 
-		if (text)
-			addresses[i] = parse(text, &lengths[i]);
+		if (i < n && !addresses[i] && json_is_string(address))
+			addresses[i] = parse(json_string_value(address), &lengths[i]);
 	}
 	status = transport->ops->connect(transport, (const void *const *)addresses, lengths, err);
 	for (size_t i = 0; i < n; i++)

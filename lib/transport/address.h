@@ -9,11 +9,12 @@
 
 /* Returns the address of a transport as hexadecimal digits; free() it. */
 char *pd_address_text(struct pd_transport *transport);
+/* Adds the address of a rank, such a text, to an object of addresses. */
+void pd_address_add(json_t *addresses, int rank, json_t *address);
 /*
- * Connects a transport with the addresses of all ranks, an array of such texts.  A rank that this one
- * exchanges nothing with may have null.
+ * Connects a transport as a message says: "ranks", how many there are, and "addresses", an object with
+ * those of ranks with which this one exchanges something.
  */
-int pd_address_connect(struct pd_transport *transport, const json_t *addresses,
-		       struct pd_error *err);
+int pd_address_connect(struct pd_transport *transport, const json_t *message, struct pd_error *err);
 
 #endif

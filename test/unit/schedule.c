@@ -299,11 +299,13 @@ static bool peers_are_right(const struct pd_schedule *schedule, const struct lis
 			for (int k = 0; op->kind == PD_OP_allreduce && k < stage->replicas; k++)
 				seen[r][stage->ranks[k]] |= stage->ranks[k] != r;
 		}
-	for (int a = 0; a < ranks; a++)
+	for (int a = 0; a < ranks; a++) {
+		bool peers[MOST_RANKS];
+
+		pd_schedule_peers(schedule, a, peers);
 		for (int b = 0; b < ranks; b++)
-			good = good && (exactly ? seen[a][b] == pd_schedule_are_peers(schedule, a,
-										      b)
-					: !seen[a][b] || pd_schedule_are_peers(schedule, a, b));
+			good = good && (exactly ? seen[a][b] == peers[b] : !seen[a][b] || peers[b]);
+	}
 	return good;
 }
 
