@@ -153,7 +153,8 @@ CLEANFILES += check-gpu.err
 # measured, not tested
 check_PROGRAMS += test/bench/replay-speed test/bench/speed test/bench/all-reduce \
 	test/bench/start-up
-EXTRA_DIST += test/bench/mixed.sh test/bench/sum-of-layers.sh test/bench/two-workers.sh \
+EXTRA_DIST += test/bench/hosts.sh test/bench/hosts-ddp.py test/bench/mixed.sh \
+	test/bench/sum-of-layers.sh test/bench/two-workers.sh \
 	test/bench/bench-lib.sh test/bench/plot.awk test/bench/vgg11.json test/bench/wide-mlp.json \
 	test/bench/convergence.sh test/bench/memory-time.sh test/bench/residuals.sh \
 	test/bench/papers-plans.sh \

@@ -1,0 +1,130 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A pipeline against data parallelism on four hosts, as in Table 1 of the SOSP 2019 paper.  Hosts are
+# those of contrib/hosts.sh, so root runs it.  Links are shaped so that data parallelism spends as
+# much of its time in communication as in the paper (Figure 1, 10 Gbit/s: 91 to 96 % for VGG-16; the
+# language model: 88 %).  For each network: pd-profile, with workers on all processors; pd-topo on
+# the hosts; pd-plan; then data parallelism, ours and PyTorch's (DDP over gloo), and the plan run there.
+#     sh test/bench/hosts.sh [vgg16|lstm|mlp]...     (vgg16 and lstm; mlp: is it all there?)
+# What is printed: seconds per minibatch, predicted and measured, with the error; megabytes that all
+# hosts' interfaces sent per minibatch, likewise; and how many times as fast as data parallelism.
+# (What DDP sends includes its parameters, once.)
+# All hosts share this machine's processors, so pd-plan is told how many there are (--processors).
+# SHARE: percent of a step of data parallelism that is communication (vgg16 91, lstm 88), or RATE: of
+# a link, such as 500mbit.  STEPS (4): updates of data parallelism.  BATCH: samples (16, 20).  PYTHON: one
+# with PyTorch, else DDP is left out.  OUT (.): where hosts.svg and hosts.tsv go.  Some six minutes on
+# two processors that nobody else uses; OTHERS (5) percent more than which others took are told.
+set -e
+. "$(dirname "$0")/bench-lib.sh"
+python=${PYTHON:-/usr/bin/python3}
+steps=${STEPS:-4}
+OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_hwloc_base_binding_policy OMPI_MCA_rmaps_base_oversubscribe
+
+# ---- on the first of the hosts ----
+
+# sent: bytes that the interfaces of all hosts have sent.
+sent() {
+	for host in h1 h2 h3 h4; do
+		ip -n "$PD_NETNS$host" -j -s link show eth0 | jq '.[0].stats64.tx.bytes'
+	done | awk '{ n += $1 } END { printf "%.0f\n", n }'
+}
+
+# line NAME MINIBATCHES SECONDS PLAN: of the table: seconds and megabytes a minibatch, predicted and measured.
+line() {
+	bytes=$(($(sent) - sent_before))
+	jq -r --arg name "$1" --argjson n "$2" --argjson s "$3" --argjson bytes "$bytes" --arg others "$others" '
+		[$name, .predicted.period_ns / 1e9, $s,
+		 .predicted.sent_bytes_per_sample * .profile.batch_size / 1e6, $bytes / $n / 1e6, $others] |
+		@tsv' "$4" >>"$table"
+	tail -n 1 "$table" >&2
+}
+
+# measure NAME PLAN MINIBATCHES: trains, one rank on each of the first hosts.
+measure() {
+	ranks=$(jq '[.stages[].replicas] | add' "$2")
+	sent_before=$(sent)
+	quietly timeout 280 mpirun --host h1,h2,h3,h4 -np "$ranks" pd-run --force --threads=1 --synthetic \
+		--minibatches="$3" --report-every=1000000 --trace="$work/trace" "$2" >"$work/done"
+	seconds=$(pd-replay "$work/trace" | awk -v batch="$batch" '/^samples per second/ { print batch / $4 }')
+	line "$1" "$3" "$seconds" "$2"
+}
+
+on_hosts() {
+	mpirun --host h1,h2,h3,h4 -np 4 pd-topo -q >"$work/topology.json"
+	jq -r '.levels[0] | "link: \(.bandwidth_bytes_per_s / 1e6) MB/s, \(.latency_ns / 1e3) us"' \
+		"$work/topology.json" >&2
+	layers=$(jq '.layers | length' profile.json)
+	plan="pd-plan --topology=$work/topology.json --processors=$(nproc)"
+	$plan --stages="${layers}x4" --bucket=auto --all-reduce=auto profile.json >"$work/parallel.json"
+	$plan profile.json >"$work/plan.json"
+	jq -r '"plan: " + ([.stages[] | "\(.layers | length)x\(.replicas)"] | join(","))' \
+		"$work/plan.json" >&2
+	measure "$network data parallel" "$work/parallel.json" $((4 * steps))
+	measure "$network pipeline" "$work/plan.json" $((12 * steps))
+	"$python" -c "import torch" 2>/dev/null || return 0
+	sent_before=$(sent)
+	quietly timeout 280 mpirun --host h1,h2,h3,h4 -np 4 -x MASTER_ADDR=10.99.0.1 -x MASTER_PORT=29500 \
+		-x GLOO_SOCKET_IFNAME=eth0 "$python" "$source/test/bench/hosts-ddp.py" model.json "$batch" \
+		"$steps" >"$work/seconds"
+	line "$network PyTorch DDP" $((4 * (steps + 1))) "$(awk '{ print $1 / 4 }' "$work/seconds")" \
+		"$work/parallel.json"
+}
+
+if [ -n "${PD_NETNS-}" ]; then
+	on_hosts
+	exit
+fi
+
+# ---- before and after ----
+
+# prepare NETWORK: model.json, profile.json, and the rate of links, in bits per second.
+prepare() {
+	case $network in
+	vgg16) share=${SHARE:-91} batch=${BATCH:-16}
+		pd-model vgg16 --size=32 --classes=10 --dropout=0 >model.json ;;
+	lstm) share=${SHARE:-88} batch=${BATCH:-20}
+		pd-model awd-lm --dropout=0 --lanes=0 | jq '.name = "lstm" | .layers |= map(
+			if .kind == "lstm" then del(.weight_dropout) else . end)' >model.json ;;
+	mlp) share=${SHARE:-90} batch=${BATCH:-16}
+		pd-model mlp >model.json ;;
+	*) echo "hosts.sh: expected vgg16, lstm or mlp, found $network" >&2; exit 2 ;;
+	esac
+	quietly pd-profile --threads=1 --workers="$(nproc)" --batch-size="$batch" model.json >profile.json
+	pd-plan --topology=4@1GB/s --stages="$(jq '.layers | length' profile.json)x4" \
+		--all-reduce=auto profile.json >parallel.json
+	rate=${RATE:-$(jq --argjson share "$share" --argjson processors "$(nproc)" '
+		([.profile.layers[] | .forward_ns + .backward_ns + (.update_ns // 0)] | add / 1e9) as $step |
+		([4 / $processors, 1] | max * $step) as $computes |
+		.predicted.sent_bytes_per_sample * .profile.batch_size as $bytes |   # of a rank, all four minibatches
+		8 * $bytes / ($computes * $share / (100 - $share)) | floor' parallel.json)bit}
+	echo "$network: links of $rate; others took $others % while it was profiled" >&2
+}
+
+folder=$(mktemp -d)
+trap 'rm -rf "$work" "$folder"' EXIT
+cd "$folder"
+[ $# -gt 0 ] || set -- vgg16 lstm
+table=$folder/table
+: >"$table"
+for network; do
+	prepare
+	export network batch table
+	sh "$source/contrib/hosts.sh" --rate="$rate" --limit=900 4 sh "$source/test/bench/hosts.sh"
+done
+cd - >/dev/null
+{
+	printf 'run\tpredicted_s\tmeasured_s\tpredicted_MB\tsent_MB\tothers_percent\n'
+	cat "$table"
+} >"$out/hosts.tsv"
+awk -F '\t' '
+	{ printf "%-22s %8.3f s predicted, %8.3f measured (%+.1f %%); %8.1f MB predicted, %8.1f sent (%+.1f %%); others %d %%\n",
+		$1, $2, $3, 100 * ($2 / $3 - 1), $4, $5, 100 * ($5 / $4 - 1), $6 }
+	/data parallel/ { ours = $3; predicted = $2 }
+	/pipeline/ { pipe = $3; printf "%-22s %8.2f times data parallelism predicted, %.2f measured\n", "",
+		predicted / $2, ours / $3 }
+	/DDP/ { printf "%-22s %8.2f times as fast as PyTorch'"'"'s data parallelism\n", "", $3 / pipe }' "$table"
+awk -F '\t' '{ kind = $1; sub(/^[^ ]* /, "", kind); sub(/ .*/, "", $1)
+	printf "%s\t%s\t%s\t%s\n", kind, $1, $3, $2 }' "$table" |
+	awk -f "$source/test/bench/plot.awk" -v kind=bars -v title="Four hosts" -v ylabel="seconds per minibatch" \
+		-v other=predicted >"$out/hosts.svg"
