@@ -170,7 +170,8 @@ KINDS = {
     "add": lambda l, x, p, s: sum(x[1:], x[0]),
     "mul": lambda l, x, p, s: x[0] * x[1],
     "concat": lambda l, x, p, s: torch.cat(x, l.get("dim", 1)),
-    "slice": lambda l, x, p, s: x[0].narrow(l["dim"], l["start"], l["end"] - l["start"]),
+    "slice": lambda l, x, p, s: x[0].transpose(0, l["dim"])[l.get("start", 0):l.get("end")].transpose(
+        0, l["dim"]),
     "flatten": lambda l, x, p, s: x[0].flatten(1),
     "rope": rope_of, "lstm": lstm_of, "attention": attention_of,
     "additive_attention": additive_attention_of, "softmax_cross_entropy": loss_of,

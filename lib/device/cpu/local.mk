@@ -17,6 +17,8 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/layernorm.c \
 	lib/device/cpu/linear.c \
 	lib/device/cpu/lstm.c lib/device/cpu/lstm.h lib/device/cpu/lstm_gates.c \
+	lib/device/cpu/lstm_gradients.c lib/device/cpu/lstm_lanes.c \
+	lib/device/cpu/lstm_steps.c lib/device/cpu/lstm_way.c \
 	lib/device/cpu/loss.c \
 	lib/device/cpu/mse.c \
 	lib/device/cpu/mul.c \
