@@ -111,15 +111,16 @@ LARGE_TESTS = test/conform/devices test/t4019-large.sh
 # They measure processor time or links, which others beside them would change: one after the other.
 ALONE_TESTS = test/t4002-programs.sh test/t6001-ucx-life.sh test/t6004-topo.sh
 # They take longest, computing or waiting, and begin first.
-LONG_TESTS = test/t7008-hosts.sh test/t7009-own-folders.sh test/t7002-kill.sh test/t4003-pairs.sh test/t4005-memory.sh \
-	test/t7001-resume.sh \
+LONG_TESTS = test/t7008-hosts.sh test/t7009-own-folders.sh test/t7002-kill.sh test/t4003-pairs.sh \
+	test/t4005-memory.sh test/t7001-resume.sh test/t4021-amx.sh test/conform/partition \
 	test/t7007-signals.sh test/t4006-updates.sh test/t4001-weights.sh test/t4008-recompute.sh \
 	test/t4007-tied.sh test/t4009-mixed.sh test/t2001-plan.sh test/t8001-manual.sh \
 	test/t8004-gpu-first.sh test/t4010-schedule-files.sh
 # They call libraries that leak, read pages or sources, or only hold against figures what others go
-# through.
-SANITIZED_SKIP = $(LARGE_TESTS) test/t2002-released.sh test/t6002-mpirun.sh \
-	test/t6003-slurm.sh test/t6004-topo.sh test/t7008-hosts.sh test/t7009-own-folders.sh test/t7010-bad-links.sh \
+# through: the bytes of t4005 are those of every run in t4003, the kernels of t4011 oneDNN's.
+SANITIZED_SKIP = $(LARGE_TESTS) test/t2002-released.sh test/t4005-memory.sh test/t4011-kernels.sh \
+	test/t6002-mpirun.sh test/t6003-slurm.sh test/t6004-topo.sh test/t7008-hosts.sh \
+	test/t7009-own-folders.sh test/t7010-bad-links.sh \
 	test/t8001-manual.sh test/t8002-layers.sh test/t8004-gpu-first.sh
 .PHONY: print-alone-tests print-beside-tests print-programs print-sanitized-tests
 print-alone-tests:

@@ -82,7 +82,7 @@ scaled() {
 	jq -e ".skipped == $skipped" last
 }
 while read -r schedule weights microbatches plan; do
-	test_row "scaled $schedule $weights" "$schedule, $weights, $microbatches at a time, $plan: loss scales" '
+	test_row "scaled $weights" "$schedule, $weights, $microbatches at a time, $plan: loss scales" '
 		scaled $schedule $weights $microbatches $plan 0 --loss-scale=1000
 		jq -e ".loss_scale == 1000" last
 		# some gradients are too large
@@ -96,8 +96,8 @@ while read -r schedule weights microbatches plan; do
 			--loss-scale-interval=2
 		jq -e ".skipped == 0 and .loss_scale > 65536" last'
 done <<END
-1f1b 2bw 1 1-1
 1f1b 2bw 2 1-1-1
+1f1b 2bw 1 1-1
 1f1b 2bw 3 1-1-1-1
 1f1b 2bw 2 2-1
 1f1b 2bw 2 1-2

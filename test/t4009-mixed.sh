@@ -78,12 +78,12 @@ plan mlp 1 1 1 >mlp-1-1-1
 plan lenet5 2 1 >lenet5-2-1
 while read -r schedule weights microbatches plans; do
 	for plan in $plans; do
-		test_row "$schedule $weights" "$schedule, $weights, $microbatches at a time, $plan" '
+		test_row "$weights" "$schedule, $weights, $microbatches at a time, $plan" '
 			pair $plan $schedule $weights $microbatches >plan.json
 			equals 12 plan.json'
 	done
 done <<END
-1f1b stash 1 residual-1 residual-1-1-1-1 residual-2-1 lenet5-2-1
+1f1b stash 1 residual-1-1-1-1 residual-1 residual-2-1 lenet5-2-1
 1f1b stash 4 residual-2-2
 1f1b vertical-sync 1 residual-1-1-1
 1f1b 2bw 4 residual-1-1-1-1 residual-1-2
@@ -194,7 +194,7 @@ plan lenet5 2 1 >lenet5-2-1
 scale="--loss-scale=dynamic --loss-scale-init=65536 --loss-scale-interval=2000"
 while read -r schedule weights microbatches plans; do
 	for plan in $plans; do
-		test_row "f16 $schedule $weights" "f16: $schedule, $weights, $microbatches at a time, $plan" '
+		test_row "f16 $weights" "f16: $schedule, $weights, $microbatches at a time, $plan" '
 			pair $plan $schedule $weights $microbatches >plan.json
 			equals 12 plan.json $scale'
 	done

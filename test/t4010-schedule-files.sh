@@ -83,7 +83,7 @@ first_bytes() {
 	tail -n 1 out | jq '.memory_bytes[0]'
 }
 
-test_ok "edited: a deeper warm-up" '
+test_row edited "edited: a deeper warm-up" '
 	pair residual-1-1-1 1f1b flush 5 >plan.json
 	pd-schedule -m 2 plan.json >schedule.jsonl
 	follows schedule.jsonl ck
@@ -93,7 +93,7 @@ test_ok "edited: a deeper warm-up" '
 		else . end" <schedule.jsonl >edited.jsonl
 	right 2
 	[ "$(first_bytes)" -gt "$before" ]'
-test_ok "edited: no warm-up at all, in less memory" '
+test_row edited "edited: no warm-up at all, in less memory" '
 	pair residual-1-1-1 1f1b flush 5 >plan.json
 	pd-schedule -m 2 plan.json >schedule.jsonl
 	follows schedule.jsonl ck
@@ -103,7 +103,7 @@ test_ok "edited: no warm-up at all, in less memory" '
 	right 2
 	[ "$(first_bytes)" -lt "$before" ]'
 for plan in residual-1-1-1 residual-2-1; do
-	test_ok "edited: every receive as late as can be, $plan" '
+	test_row edited "edited: every receive as late as can be, $plan" '
 		pair $plan 1f1b stash 1 >plan.json
 		pd-schedule -m 10 plan.json >schedule.jsonl
 		# behind what meets nobody, up to what needs it
@@ -115,26 +115,26 @@ for plan in residual-1-1-1 residual-2-1; do
 		right 10'
 done
 # running statistics would follow that order
-test_ok "edited: microbatches change places on their way up" '
+test_row edited "edited: microbatches change places on their way up" '
 	pair mlp-1-1 gpipe flush 4 >plan.json
 	pd-schedule -m 2 plan.json >schedule.jsonl
 	edit "map(if (.op | IN(\"load\", \"forward\") or endswith(\"activation\"))
 		then .microbatch |= (. / 2 | floor) * 4 + 1 - . else . end)" <schedule.jsonl >edited.jsonl
 	right 2'
-test_ok "edited: and on their way down" '
+test_row edited "edited: and on their way down" '
 	pair residual-1-1 gpipe flush 2 >plan.json
 	pd-schedule -m 4 plan.json >schedule.jsonl
 	edit "map(if (.op | IN(\"backward\") or endswith(\"gradient\"))
 		then .microbatch |= (. / 2 | floor) * 4 + 1 - . else . end)" <schedule.jsonl >edited.jsonl
 	right 4'
-test_ok "edited: backwards whole and in parts" '
+test_row edited "edited: backwards whole and in parts" '
 	pair residual-1-1-1 zb-h1 flush 4 >plan.json
 	pd-schedule -m 2 plan.json >schedule.jsonl
 	edit "map(if .microbatch % 4 == 0 and .op == \"backward_weight\" then empty
 		elif .microbatch % 4 == 0 and .op == \"backward_input\" then .op = \"backward\"
 		else . end)" <schedule.jsonl >edited.jsonl
 	right 2'
-test_ok "edited: two buffers, a forward before its time" '
+test_row edited "edited: two buffers, a forward before its time" '
 	pair residual-1-1 1f1b 2bw 4 >plan.json
 	pd-schedule -m 2 plan.json >schedule.jsonl
 	edit "if .[0].rank == 0 then

@@ -6,9 +6,9 @@
 . "$PD_SOURCE/test/train-lib.sh"
 
 # VGG-16 in stages of one replica: four of all its parameters would be gigabytes.
-while read -r model options; do
+while read -r model samples options; do
 	test_ok "$model: profiled, planned, trained" '
-		pd-profile "$MODELS/$model.json" --batch-size=2 --iterations=1 >large
+		profile "$MODELS/$model.json" $samples >large
 		pd-plan $options large >plan.json
 		as_predicted --minibatches=2 --report-every=1 --no-evaluate
 		as_planned
@@ -17,8 +17,8 @@ while read -r model options; do
 			all(.[]; .loss | isnormal)" out
 		jq -e ".outcome == \"done\" and .step == 2" last'
 done <<END
-vgg16 --gpus=4 --straight
-resnet50 --gpus=2
+vgg16 1 --topology=4@10Gbit/s --straight
+resnet50 2 --topology=2@10Gbit/s
 END
 test_ok "resnet50, three stages that recompute" 'again large 1 1 1'
 profile "$MODELS/alexnet.json" 1 >alexnet

@@ -92,7 +92,7 @@ killed() {
 }
 
 moment=1
-while [ $moment -le 50 ]; do
+while [ $moment -le 30 ]; do
 	test_row "moment $((moment % 5))" "a worker killed at random moment $moment" "killed $moment"
 	moment=$((moment + 1))
 done

@@ -10,8 +10,9 @@ profile residual.json 4 >residual
 plan residual 1 1 1 >plan-3
 plan residual 2 1 >plan-2
 ulimit -c 0
-# as a terminal starts a program, whatever these tests were started by
-fresh='env --default-signal=INT,TERM,HUP,QUIT'
+# as a terminal starts a program, whatever these tests were started by; what trains while others are
+# tested leaves them most of the processors
+fresh='nice -n 5 env --default-signal=INT,TERM,HUP,QUIT'
 
 # begin DIRECTORY OPTION...: a run in a group of its own; its process, and group, in $run.
 begin() {

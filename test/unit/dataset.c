@@ -157,22 +157,6 @@ static void test_idx(void)
 	}
 }
 
-/* Opens, and says whether that was refused with one sentence. */
-static bool refused(const char *folder, const struct pd_model *model, const char *name,
-		    const char *what)
-{
-	struct pd_dataset train = { 0 }, test = { 0 };
-	struct pd_error err = { 0 };
-
-	if (pd_dataset_open(scratch_path("%s", folder), model, &train, &test, &err) == 0) {
-		diag("accepted");
-		pd_dataset_release(&train);
-		pd_dataset_release(&test);
-		return false;
-	}
-	return one_sentence(&err, PD_EXIT_USAGE, name, what);
-}
-
 static void test_idx_refused(void)
 {
 	const struct pd_model *model = small_model(&store, 1, HEIGHT, WIDTH, 10);
@@ -206,20 +190,20 @@ static void test_idx_refused(void)
 		big_endian(bytes + cases[i].offset, cases[i].value);
 		scratch_write(scratch_path("bad/%s", cases[i].file), bytes, count);
 		free(bytes);
-		ok(refused("bad", model, cases[i].file, cases[i].says), "%s: %s", cases[i].file,
+		ok(refuses("bad", model, cases[i].file, cases[i].says), "%s: %s", cases[i].file,
 		   cases[i].says);
 	}
 	put_idx("bad", 0);
 	unlink(scratch_path("bad/t10k-labels-idx1-ubyte"));
-	ok(refused("bad", model, "t10k-labels-idx1-ubyte", "No such file"), "a file is missing");
+	ok(refuses("bad", model, "t10k-labels-idx1-ubyte", "No such file"), "a file is missing");
 	mkdir(scratch_path("bad/t10k-labels-idx1-ubyte"), 0777);
-	ok(refused("bad", model, "t10k-labels-idx1-ubyte", "expected a file"),
+	ok(refuses("bad", model, "t10k-labels-idx1-ubyte", "expected a file"),
 	   "a directory instead");
 	mkdir(scratch_path("empty"), 0777);
-	ok(refused("empty", model, "empty", "no data set found"), "an empty directory");
-	ok(refused("missing", model, "missing", "cannot open"), "a missing directory");
+	ok(refuses("empty", model, "empty", "no data set found"), "an empty directory");
+	ok(refuses("missing", model, "missing", "cannot open"), "a missing directory");
 	scratch_write(scratch_path("file"), "x", 1);
-	ok(refused("file", model, "file", "expected a directory"), "a file instead of a directory");
+	ok(refuses("file", model, "file", "expected a directory"), "a file instead of a directory");
 }
 
 static void test_models(void)
@@ -235,14 +219,14 @@ static void test_models(void)
 	pd_dataset_release(&train);
 	pd_dataset_release(&test);
 	model = small_model(&store, 3, HEIGHT, WIDTH, 10);
-	ok(refused("models", model, "train-images-idx3-ubyte", "expected 3x4x5"), "channels");
+	ok(refuses("models", model, "train-images-idx3-ubyte", "expected 3x4x5"), "channels");
 	model = small_model(&store, 1, HEIGHT, WIDTH, 4);
-	ok(refused("models", model, "train-labels-idx1-ubyte",
+	ok(refuses("models", model, "train-labels-idx1-ubyte",
 		   "label 4 of sample 4: expected one below 4"),
 	   "fewer classes than labels");
 	model = small_model(&store, 1, HEIGHT, WIDTH, 10);
 	store.model.input_count = 1;
-	ok(refused("models", model, "models", "expected a model whose inputs"),
+	ok(refuses("models", model, "models", "expected a model whose inputs"),
 	   "a model without labels");
 }
 
@@ -266,7 +250,7 @@ static void test_truncated(void)
 		for (size_t n = 0; n < count; n++) {
 			scratch_write(scratch_path("%s/%s%s", folder, names[i & 3], suffix), bytes,
 				      n);
-			if (!refused(folder, model, names[i & 3], "")) {
+			if (!refuses(folder, model, names[i & 3], "")) {
 				diag("%s%s: the first %zu bytes of %zu", names[i & 3], suffix, n,
 				     count);
 				all = false;
@@ -380,19 +364,19 @@ static void test_cifar(void)
 		if (n % RECORD == 0 && n)
 			continue;
 		scratch_write(scratch_path("cifar/data_batch_3.bin"), bytes, n);
-		all = all && refused("cifar", model, "data_batch_3.bin",
+		all = all && refuses("cifar", model, "data_batch_3.bin",
 				     n ? "truncated" : "found none");
 	}
 	ok(all, "CIFAR-10: truncated files are refused");
 	bytes[RECORD] = 10;
 	scratch_write(scratch_path("cifar/data_batch_3.bin"), bytes, count);
-	ok(refused("cifar", model, "data_batch_3.bin", "label 10 of sample 4"),
+	ok(refuses("cifar", model, "data_batch_3.bin", "label 10 of sample 4"),
 	   "a label out of range");
 	free(bytes);
 	unlink(scratch_path("cifar/data_batch_3.bin"));
-	ok(refused("cifar", model, "data_batch_3.bin", "No such file"), "a batch is missing");
+	ok(refuses("cifar", model, "data_batch_3.bin", "No such file"), "a batch is missing");
 	model = small_model(&store, 1, 28, 28, 10);
-	ok(refused("cifar", model, "data_batch_1.bin", "expected 1x28x28"), "another shape");
+	ok(refuses("cifar", model, "data_batch_1.bin", "expected 1x28x28"), "another shape");
 }
 
 static void test_synthetic(void)

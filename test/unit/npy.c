@@ -193,21 +193,6 @@ static void test_headers(void)
 	}
 }
 
-static bool refused(const char *folder, const struct pd_model *model, const char *name,
-		    const char *what)
-{
-	struct pd_dataset train = { 0 }, test = { 0 };
-	struct pd_error err = { .text = "" };
-
-	if (pd_dataset_open(scratch_path("%s", folder), model, &train, &test, &err) == 0) {
-		diag("accepted");
-		pd_dataset_release(&train);
-		pd_dataset_release(&test);
-		return false;
-	}
-	return one_sentence(&err, PD_EXIT_USAGE, name, what);
-}
-
 /* Another header over 72 bytes, which are enough for (3, 1, 2, 3) of f32. */
 static void test_header_refused(void)
 {
@@ -256,15 +241,15 @@ static void test_header_refused(void)
 	put_sets("bad");
 	for (size_t n = 0; n < PD_COUNT(cases); n++) {
 		put("bad/train/image.npy", 1, cases[n].text, zeros, sizeof(zeros));
-		ok(refused("bad", model_of_images(), "/bad/train/image.npy: ", cases[n].says),
+		ok(refuses("bad", model_of_images(), "/bad/train/image.npy: ", cases[n].says),
 		   "%s", cases[n].says);
 	}
 	put("bad/train/image.npy", 4, header("<f4", "(3, 1, 2, 3)"), zeros, sizeof(zeros));
-	ok(refused("bad", model_of_images(), "image.npy", "version 4.0 of .npy"), "version 4");
+	ok(refuses("bad", model_of_images(), "image.npy", "version 4.0 of .npy"), "version 4");
 	scratch_write(scratch_path("bad/train/image.npy"), "PK\3\4 and so on", 14);
-	ok(refused("bad", model_of_images(), "image.npy", "begins with 0x504b0304"), "another file");
+	ok(refuses("bad", model_of_images(), "image.npy", "begins with 0x504b0304"), "another file");
 	scratch_write(scratch_path("bad/train/image.npy"), "", 0);
-	ok(refused("bad", model_of_images(), "image.npy", "found nothing in it"), "an empty file");
+	ok(refuses("bad", model_of_images(), "image.npy", "found nothing in it"), "an empty file");
 }
 
 static void test_sets_refused(void)
@@ -273,31 +258,31 @@ static void test_sets_refused(void)
 
 	put_sets("sets");
 	put("sets/train/label.npy", 1, header("|u1", "(4,)"), many, 4);
-	ok(refused("sets", model_of_images(), "train/label.npy", "4 samples: expected 3, as many as in"),
+	ok(refuses("sets", model_of_images(), "train/label.npy", "4 samples: expected 3, as many as in"),
 	   "not as many labels as images");
 	put("sets/train/label.npy", 1, header("|u1", "(3, 1)"), many, 3);
-	ok(refused("sets", model_of_images(), "train/label.npy", "shape (3, 1): expected (samples,)"),
+	ok(refuses("sets", model_of_images(), "train/label.npy", "shape (3, 1): expected (samples,)"),
 	   "labels of another shape");
 	put("sets/train/label.npy", 1, header("<f4", "(2,)"), many, 8);
-	ok(refused("sets", model_of_images(), "train/label.npy", "'<f4': expected, for the i32 input "
+	ok(refuses("sets", model_of_images(), "train/label.npy", "'<f4': expected, for the i32 input "
 		   "\"label\", one of |b1, |u1, |i1, <u2, <i2, <u4, <i4, <u8, <i8; "
 		   "array.astype(\"int32\")"), "labels that are not whole numbers");
 	put("sets/train/label.npy", 1, header("<i2", "(3,)"), "\1\0\377\377\1\0", 6);
-	ok(refused("sets", model_of_images(), "train/label.npy",
+	ok(refuses("sets", model_of_images(), "train/label.npy",
 		   "-1 in sample 1: expected a number from 0 to 9"), "a label below 0");
 	put("sets/train/label.npy", 1, header("<u2", "(3,)"), "\1\0\1\0\377\377", 6);
-	ok(refused("sets", model_of_images(), "train/label.npy",
+	ok(refuses("sets", model_of_images(), "train/label.npy",
 		   "65535 in sample 2: expected a number from 0 to 9"), "a label that is too large");
 	put_sets("sets");
 	put("sets/test/label.npy", 1, header("|u1", "(3,)"), "\0\12\0", 3);
-	ok(refused("sets", model_of_images(), "test/label.npy", "10 in sample 1"), "a test label");
+	ok(refuses("sets", model_of_images(), "test/label.npy", "10 in sample 1"), "a test label");
 	unlink(scratch_path("sets/test/label.npy"));
-	ok(refused("sets", model_of_images(), "test/label.npy", "No such file"), "no test labels");
+	ok(refuses("sets", model_of_images(), "test/label.npy", "No such file"), "no test labels");
 	mkdir(scratch_path("sets/test/label.npy"), 0777);
-	ok(refused("sets", model_of_images(), "test/label.npy", "found a directory"), "a directory");
+	ok(refuses("sets", model_of_images(), "test/label.npy", "found a directory"), "a directory");
 	rmdir(scratch_path("sets/test/label.npy"));
 	mkfifo(scratch_path("sets/test/label.npy"), 0600);
-	ok(refused("sets", model_of_images(), "test/label.npy", "found a directory or device"),
+	ok(refuses("sets", model_of_images(), "test/label.npy", "found a directory or device"),
 	   "a pipe, which nobody waits for");
 }
 
@@ -312,7 +297,7 @@ static void test_truncated(void)
 	bytes = scratch_read(scratch_path("cut/test/image.npy"), &count);
 	for (size_t n = 0; n < count; n++) {
 		scratch_write(scratch_path("cut/test/image.npy"), bytes, n);
-		if (!refused("cut", model_of_images(), "cut/test/image.npy", "")) {
+		if (!refuses("cut", model_of_images(), "cut/test/image.npy", "")) {
 			diag("the first %zu bytes of %zu", n, count);
 			all = false;
 		}
@@ -385,7 +370,7 @@ static void test_other_inputs(void)
 	ok(whole[0] == 4 && whole[1] == 5 && whole[2] == 6, "the second sample of three each");
 	pd_dataset_release(&train);
 	store.layers[1].limit = 9;
-	ok(refused("other", model, "label.npy", "9 in sample 0"), "each of them is looked at");
+	ok(refuses("other", model, "label.npy", "9 in sample 0"), "each of them is looked at");
 }
 
 int main(void)

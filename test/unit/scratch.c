@@ -2,6 +2,7 @@
 #include "scratch.h"
 
 #include "base/file.h"
+#include "data/dataset.h"
 #include "tap.h"
 
 #include <dirent.h>
@@ -103,4 +104,18 @@ bool one_sentence(const struct pd_error *err, enum pd_exit status, const char *n
 		diag("status %d, \"%s\"; expected status %d, \"%s\" and \"%s\"", (int)err->status,
 		     err->text, (int)status, name, what);
 	return good;
+}
+
+bool refuses(const char *folder, const struct pd_model *model, const char *name, const char *what)
+{
+	struct pd_dataset train = { 0 }, test = { 0 };
+	struct pd_error err = { .text = "" };
+
+	if (pd_dataset_open(scratch_path("%s", folder), model, &train, &test, &err) == 0) {
+		diag("accepted");
+		pd_dataset_release(&train);
+		pd_dataset_release(&test);
+		return false;
+	}
+	return one_sentence(&err, PD_EXIT_USAGE, name, what);
 }

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct pd_model;
+
 const char *scratch(void);
 /* SCRATCH/NAME, formatted; one of eight buffers, used in turn. */
 const char *scratch_path(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -21,5 +23,7 @@ int scratch_entries(const char *path);
 /* One sentence, on one line, that names `name` and says `what`. */
 bool one_sentence(const struct pd_error *err, enum pd_exit status, const char *name,
 		  const char *what);
+/* The data reader refuses SCRATCH/FOLDER for that model, with such a sentence. */
+bool refuses(const char *folder, const struct pd_model *model, const char *name, const char *what);
 
 #endif

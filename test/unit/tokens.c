@@ -169,21 +169,6 @@ static void test_text(void)
 	pd_dataset_release(&test);
 }
 
-static bool refused(const char *folder, const struct pd_model *model, const char *name,
-		    const char *what)
-{
-	struct pd_dataset train = { 0 }, test = { 0 };
-	struct pd_error err = { .text = "" };
-
-	if (pd_dataset_open(scratch_path("%s", folder), model, &train, &test, &err) == 0) {
-		diag("accepted");
-		pd_dataset_release(&train);
-		pd_dataset_release(&test);
-		return false;
-	}
-	return one_sentence(&err, PD_EXIT_USAGE, name, what);
-}
-
 static void test_files_refused(void)
 {
 	static const int32_t version[] = { 20240520, 2, 9 }, longer[] = { 20240520, 1, 10 },
@@ -192,37 +177,37 @@ static void test_files_refused(void)
 
 	mkdir(scratch_path("bad"), 0777);
 	put("bad/train.bin", NULL, 0, 2, 9, run_of(94, 1, 9));
-	ok(refused("bad", model, "bad/train.bin", "token 100 at place 6: expected one from 0 to 99, "
+	ok(refuses("bad", model, "bad/train.bin", "token 100 at place 6: expected one from 0 to 99, "
 		   "the model's vocabulary"), "a token outside of the vocabulary, and where it is");
 	put("bad/train.bin", NULL, 0, 2, 9, run_of(1, 1, 9));
-	ok(refused("bad", model, "/bad", "expected val.bin for the evaluation, found none"),
+	ok(refuses("bad", model, "/bad", "expected val.bin for the evaluation, found none"),
 	   "no set to evaluate on");
 	put("bad/val.bin", NULL, 0, 2, 4, run_of(1, 1, 4));
-	ok(refused("bad", model, "bad/val.bin", "expected a text of at least 5 tokens"), "too short");
+	ok(refuses("bad", model, "bad/val.bin", "expected a text of at least 5 tokens"), "too short");
 	put("bad/train.bin", NULL, 0, 1, 9, run_of(1, 1, 9));
-	ok(refused("bad", model, "bad/train.bin", "9 bytes: expected whole tokens of 2 bytes"),
+	ok(refuses("bad", model, "bad/train.bin", "9 bytes: expected whole tokens of 2 bytes"),
 	   "half a token");
 	put("bad/train.bin", version, 256, 2, 9, run_of(1, 1, 9));
-	ok(refused("bad", model, "bad/train.bin", "version 2 behind the magic number 20240520: expected 1"),
+	ok(refuses("bad", model, "bad/train.bin", "version 2 behind the magic number 20240520: expected 1"),
 	   "a header of another version");
 	put("bad/train.bin", longer, 256, 2, 9, run_of(1, 1, 9));
-	ok(refused("bad", model, "bad/train.bin", "the header counts 10 tokens of 2 bytes: expected as "
+	ok(refuses("bad", model, "bad/train.bin", "the header counts 10 tokens of 2 bytes: expected as "
 		   "many behind it, found 18 bytes"), "a file that is cut off");
 	put("bad/train.bin", negative, 256, 4, 9, run_of(1, 1, 9));
-	ok(refused("bad", model, "bad/train.bin", "counts -9 tokens"), "fewer than none");
+	ok(refuses("bad", model, "bad/train.bin", "counts -9 tokens"), "fewer than none");
 	put("bad/train.bin", NULL, 0, 2, 0, NULL);
-	ok(refused("bad", model, "bad/train.bin", "expected tokens, found nothing in it"), "nothing");
+	ok(refuses("bad", model, "bad/train.bin", "expected tokens, found nothing in it"), "nothing");
 	unlink(scratch_path("bad/train.bin"));
 	mkfifo(scratch_path("bad/train.bin"), 0600);
-	ok(refused("bad", model, "bad/train.bin", "found a directory or device"), "a pipe");
+	ok(refuses("bad", model, "bad/train.bin", "found a directory or device"), "a pipe");
 
 	put("bad.txt", NULL, 0, 1, 40, run_of(50, 1, 40));
-	ok(refused("bad.txt", model, "bad.txt", "at least 5 tokens in its last tenth"),
+	ok(refuses("bad.txt", model, "bad.txt", "at least 5 tokens in its last tenth"),
 	   "a last tenth of four bytes");
 	put("bad.txt", NULL, 0, 1, 60, run_of(50, 1, 60));
-	ok(refused("bad.txt", model, "bad.txt", "token 100 at place 50"), "a byte outside");
+	ok(refuses("bad.txt", model, "bad.txt", "token 100 at place 50"), "a byte outside");
 	put("bad.dat", NULL, 0, 1, 50, run_of(1, 1, 50));
-	ok(refused("bad.dat", model, "bad.dat", "or a text called NAME.txt, found another file"),
+	ok(refuses("bad.dat", model, "bad.dat", "or a text called NAME.txt, found another file"),
 	   "another file");
 }
 
@@ -234,17 +219,17 @@ static void test_models_refused(void)
 	put("fine/train.bin", NULL, 0, 2, 9, run_of(1, 1, 9));
 	put("fine/val.bin", NULL, 0, 2, 9, run_of(1, 1, 9));
 	inputs[1].shape.size[0] = 5;
-	ok(refused("fine", model, "/fine", "\"tokens\" of \"small\" is another"), "another length");
+	ok(refuses("fine", model, "/fine", "\"tokens\" of \"small\" is another"), "another length");
 	inputs[1].shape.size[0] = LENGTH;
 	inputs[1].dtype = PD_F32;
-	ok(refused("fine", model, "/fine", "inputs are i32 and have one axis, of one length; "
+	ok(refuses("fine", model, "/fine", "inputs are i32 and have one axis, of one length; "
 		   "\"tokens\" of \"small\" is another"), "an f32 input");
 	inputs[1].dtype = PD_I32;
 	inputs[0].shape.dims = 0;
-	ok(refused("fine", model, "/fine", "\"labels\" of \"small\" is another"), "a scalar");
+	ok(refuses("fine", model, "/fine", "\"labels\" of \"small\" is another"), "a scalar");
 	inputs[0].shape.dims = 1;
 	store.loss_inputs[1] = 2;
-	ok(refused("fine", model, "/fine", "a loss whose labels are an input, \"small\" has none"),
+	ok(refuses("fine", model, "/fine", "a loss whose labels are an input, \"small\" has none"),
 	   "labels that are no input");
 }
 
