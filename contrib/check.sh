@@ -155,7 +155,7 @@ run plain ""
 wait
 
 if [ -n "$cuda" ]; then
-	step "build with CUDA, warnings are errors; what can be seen without a GPU; beside it:"
+	step "build with CUDA, warnings are errors; what can be seen without a GPU; beside the next two"
 	built cuda
 	if grep -q '^CUDA_LIBS = .*cudnn' "$build/cuda/Makefile"; then
 		some cuda "test/unit/cuda-arith test/conform/stream test/t9001-gpu.sh
@@ -175,7 +175,7 @@ if [ -n "$emulated" ]; then
 		test/conform/stream test/conform/kernels test/conform/widened") &
 fi
 
-if [ -d "$build/with-onednn3" ]; then
+if [ "${1-}" != quick ] && [ -d "$build/with-onednn3" ]; then
 	step "build with oneDNN 3; the conformity suite, and training"
 	built with-onednn3
 	(export PD_TEST_QUICK=yes
