@@ -7,6 +7,7 @@
  */
 #include "device/cuda/host_device.cuh"
 
+#include "device/cuda/block_sum.cuh"
 #include "device/cuda/grid.cuh"
 #include "device/cuda/kernels.h"
 #include "device/cuda/typed.cuh"
@@ -18,24 +19,6 @@
 struct parts {
 	float v[THREADS];
 };
-
-/* The sum over the block, in every thread of it. */
-__device__ static float block_sum(struct parts *s, float mine)
-{
-	int t = threadIdx.x;
-	float all;
-
-	s->v[t] = mine;
-	for (int half = THREADS / 2; half > 0; half /= 2) {
-		__syncthreads();
-		if (t < half)
-			s->v[t] += s->v[t + half];
-	}
-	__syncthreads();
-	all = s->v[0];
-	__syncthreads();
-	return all;
-}
 
 __device__ static float block_most(struct parts *s, float mine)
 {
@@ -88,13 +71,12 @@ __device__ static void for_keys(struct parts *s, float *out, int64_t count, int6
 template <typename T>
 __global__ static void direction(struct pd_kernel_additive a)
 {
-	__shared__ struct parts s;
 	const T *w = (const T *)a.weight;
 	float squares = 0, length;
 
 	for (int64_t c = threadIdx.x; c < a.width; c += THREADS)
 		squares += (float)w[c] * (float)w[c];
-	length = sqrtf(block_sum(&s, squares));
+	length = sqrtf(pd_block_sum<THREADS>(squares));
 	for (int64_t c = threadIdx.x; c < a.width; c += THREADS)
 		a.u[c] = (float)((const T *)a.scale)[0] * ((float)w[c] / length);
 	if (threadIdx.x == 0)
@@ -124,7 +106,7 @@ __global__ static void attend(struct pd_kernel_additive a)
 			p[j] = j < count ? expf(p[j] - most) : 0;
 			sum += p[j];
 		}
-		sum = block_sum(&s, sum);
+		sum = pd_block_sum<THREADS>(sum);
 		for (int64_t j = threadIdx.x; j < count; j += THREADS)
 			p[j] /= sum;
 		__syncthreads();
@@ -178,7 +160,7 @@ __global__ static void scores_back(struct pd_kernel_additive a)
 		});
 		for (int64_t j = threadIdx.x; j < count; j += THREADS)
 			sum += p[j] * ds[j];
-		sum = block_sum(&s, sum);
+		sum = pd_block_sum<THREADS>(sum);
 		for (int64_t j = threadIdx.x; j < count; j += THREADS)
 			ds[j] = p[j] * (ds[j] - sum);
 		__syncthreads();
@@ -229,13 +211,12 @@ __global__ static void keys_back(struct pd_kernel_additive a)
 template <typename T>
 __global__ static void direction_back(struct pd_kernel_additive a, float *d_weight, float *d_scale)
 {
-	__shared__ struct parts s;
 	const T *w = (const T *)a.weight;
 	float length = a.u[a.width], scale = (float)((const T *)a.scale)[0], along = 0;
 
 	for (int64_t c = threadIdx.x; c < a.width; c += THREADS)
 		along += d_weight[c] * ((float)w[c] / length);
-	along = block_sum(&s, along);
+	along = pd_block_sum<THREADS>(along);
 	for (int64_t c = threadIdx.x; c < a.width; c += THREADS)
 		d_weight[c] = scale / length * (d_weight[c] - along * ((float)w[c] / length));
 	if (threadIdx.x == 0)

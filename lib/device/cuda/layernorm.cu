@@ -6,6 +6,7 @@
  */
 #include "device/cuda/host_device.cuh"
 
+#include "device/cuda/block_sum.cuh"
 #include "device/cuda/grid.cuh"
 #include "device/cuda/kernels.h"
 #include "device/cuda/typed.cuh"
@@ -13,25 +14,6 @@
 #define THREADS 128             /* for a row; a power of two */
 #define ROWS_OF_A_PART 64       /* at least, if there are so many */
 #define PARTS_MOST 64
-
-/* Returns the block's sum in every thread. */
-__device__ static float block_sum(float mine)
-{
-	__shared__ float sum[THREADS];
-	int t = threadIdx.x;
-	float all;
-
-	sum[t] = mine;
-	for (int half = THREADS / 2; half > 0; half /= 2) {
-		__syncthreads();
-		if (t < half)
-			sum[t] += sum[t + half];
-	}
-	__syncthreads();
-	all = sum[0];
-	__syncthreads();        /* only now may the next sum begin */
-	return all;
-}
 
 template <typename T>
 __global__ static void normalise(struct pd_kernel_layernorm n, T *y, const T *__restrict__ x,
@@ -44,10 +26,10 @@ __global__ static void normalise(struct pd_kernel_layernorm n, T *y, const T *__
 
 		for (int64_t i = threadIdx.x; i < n.width && n.centred; i += THREADS)
 			sum += (float)row[i];
-		mean = n.centred ? block_sum(sum) / (float)n.width : 0;
+		mean = n.centred ? pd_block_sum<THREADS>(sum) / (float)n.width : 0;
 		for (int64_t i = threadIdx.x; i < n.width; i += THREADS)
 			squares += ((float)row[i] - mean) * ((float)row[i] - mean);
-		scale = 1 / sqrtf(block_sum(squares) / (float)n.width + n.eps);
+		scale = 1 / sqrtf(pd_block_sum<THREADS>(squares) / (float)n.width + n.eps);
 		for (int64_t i = threadIdx.x; i < n.width; i += THREADS) {
 			float v = ((float)row[i] - mean) * scale;
 
@@ -91,8 +73,8 @@ __global__ static void input_back(struct pd_kernel_layernorm n, T *dx, const T *
 			sum += g;
 			sum_x += g * (((float)x[begin + i] - mean) * scale);
 		}
-		sum = n.centred ? block_sum(sum) / (float)n.width : 0;
-		sum_x = block_sum(sum_x) / (float)n.width;
+		sum = n.centred ? pd_block_sum<THREADS>(sum) / (float)n.width : 0;
+		sum_x = pd_block_sum<THREADS>(sum_x) / (float)n.width;
 		for (int64_t i = threadIdx.x; i < n.width; i += THREADS) {
 			float g = (float)dy[begin + i] * (weight ? (float)weight[i] : 1);
 			float normal = ((float)x[begin + i] - mean) * scale;

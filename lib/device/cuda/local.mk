@@ -9,7 +9,7 @@ CUDA_KERNELS = lib/device/cuda/additive_attention.cu lib/device/cuda/attention.c
 	lib/device/cuda/chunks.cu lib/device/cuda/squares.cu \
 	lib/device/cuda/update.cu lib/device/cuda/widen.cu
 CUDA_INCLUDED = lib/device/cuda/arith.h lib/device/cuda/host_device.cuh \
-	lib/device/cuda/columns.cuh \
+	lib/device/cuda/block_sum.cuh lib/device/cuda/columns.cuh \
 	lib/device/cuda/grid.cuh \
 	lib/device/cuda/kernels.h lib/device/cuda/typed.cuh lib/device/mixed_sum.h lib/model/dtype.h lib/model/dtype.def
 EXTRA_DIST += $(CUDA_KERNELS) $(CUDA_INCLUDED)

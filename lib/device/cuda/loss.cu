@@ -5,6 +5,7 @@
  */
 #include "device/cuda/host_device.cuh"
 
+#include "device/cuda/block_sum.cuh"
 #include "device/cuda/grid.cuh"
 #include "device/cuda/kernels.h"
 #include "device/cuda/typed.cuh"
@@ -27,7 +28,6 @@ template <typename T>
 __device__ static struct pd_softmax_best denominator(const T *x, int64_t classes, float *sum_p)
 {
 	__shared__ struct pd_softmax_best best[THREADS];
-	__shared__ float sum[THREADS];
 	int t = threadIdx.x;
 
 	best[t] = pd_softmax_largest(x, classes, t, THREADS);
@@ -37,34 +37,8 @@ __device__ static struct pd_softmax_best denominator(const T *x, int64_t classes
 			best[t] = pd_softmax_larger(best[t], best[t + half], classes);
 	}
 	__syncthreads();
-	sum[t] = pd_softmax_sum(x, classes, t, THREADS, best[0].value);
-	for (int half = THREADS / 2; half > 0; half /= 2) {
-		__syncthreads();
-		if (t < half)
-			sum[t] += sum[t + half];
-	}
-	__syncthreads();
-	*sum_p = sum[0];
+	*sum_p = pd_block_sum<THREADS>(pd_softmax_sum(x, classes, t, THREADS, best[0].value));
 	return best[0];
-}
-
-/* The sum over the block, in every thread of it. */
-__device__ static float block_sum(float mine)
-{
-	__shared__ float sum[THREADS];
-	int t = threadIdx.x;
-	float all;
-
-	sum[t] = mine;
-	for (int half = THREADS / 2; half > 0; half /= 2) {
-		__syncthreads();
-		if (t < half)
-			sum[t] += sum[t + half];
-	}
-	__syncthreads();
-	all = sum[0];
-	__syncthreads();
-	return all;
 }
 
 template <typename T>
@@ -82,8 +56,8 @@ __global__ static void losses(struct pd_kernel_logits s, const struct pd_pass_nu
 	if (good)
 		best = denominator(x + n * classes, classes, &sum);
 	if (good && s.smooth > 0)
-		below = block_sum(pd_softmax_below(x + n * classes, classes, threadIdx.x, THREADS,
-						   best.value));
+		below = pd_block_sum<THREADS>(pd_softmax_below(x + n * classes, classes, threadIdx.x,
+							       THREADS, best.value));
 	if (threadIdx.x != 0)
 		return;
 	out[n] = good ? pd_softmax_loss(x + n * classes, classes, label[n], best.value, sum,
@@ -201,7 +175,7 @@ __global__ static void squares(const struct pd_pass_numbers *numbers, float *out
 
 		sum += d * d;
 	}
-	sum = block_sum(sum);
+	sum = pd_block_sum<THREADS>(sum);
 	if (threadIdx.x == 0)
 		out[n] = weight * (sum / (float)elements);
 }

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef PD_DEVICE_CUDA_BLOCK_SUM_CUH
+#define PD_DEVICE_CUDA_BLOCK_SUM_CUH
+
+/*
+ * Returns the sum over the block in each of its threads, which are THREADS, a power of two.  Halves
+ * are added to halves: the order follows from THREADS alone.
+ */
+template <int THREADS>
+__device__ static float pd_block_sum(float mine)
+{
+	__shared__ float sum[THREADS];
+	int t = threadIdx.x;
+	float all;
+
+	sum[t] = mine;
+	for (int half = THREADS / 2; half > 0; half /= 2) {
+		__syncthreads();
+		if (t < half)
+			sum[t] += sum[t + half];
+	}
+	__syncthreads();
+	all = sum[0];
+	__syncthreads();        /* only now may the next sum begin */
+	return all;
+}
+
+#endif
