@@ -87,7 +87,7 @@ test/t4001-weights.sh test/t4003-pairs.sh
 sum: a ring keeps what comes where it does not look for it
 lib/reduce/ring.c
 s/in\.at = (size_t)(s % 2) \* ring->slot/in.at = 0/
-test/unit/reduce test/t4001-weights.sh
+test/t4030-buckets.sh
 
 sum: every bucket is the first
 lib/worker/update.c
