@@ -23,7 +23,7 @@ static const char *const formats[] = { "report", "json", "csv", "text", "svg", "
 static int format;
 static int64_t minibatches;
 static const char *other_name;
-static struct pd_what_if what = { .sparsity = -1 };
+static struct pd_what_if what = PD_WHAT_IF_NOTHING;
 
 static const struct pd_opt options[] = {
 	{ .name = "format", .letter = 'f', .kind = PD_OPT_CHOICE, .argument = "NAME",

@@ -162,7 +162,7 @@ begin() {
 	pd-run --threads=1 --synthetic --checkpoint="$1" --checkpoint-every=1 --minibatches=1000000 \
 		plan >long.out 2>long.err &
 	long=$!
-	until grep -q checkpoint long.out; do sleep 0.02; done
+	while kill -0 $long && ! grep -q checkpoint long.out; do sleep 0.02; done
 }
 test_ok "two runs, one directory: the second is told who has it" '
 	rm -rf ck

@@ -358,7 +358,7 @@ json_t *pd_plan_json(const struct pd_plan *plan)
 
 	for (int s = 0; s < plan->stage_count; s++)
 		json_array_append_new(stages, stage_json(plan, &plan->stages[s]));
-	return json_pack("{ss si so so ss ss so* sI so* so* so* so* so so}", "format", "pd-plan", "version", 1,
+	return json_pack("{ss si so so ss ss so* sI so* so* so* so* so* so so}", "format", "pd-plan", "version", 1,
 			 "profile", pd_profile_json(plan->profile),
 			 "topology", pd_topology_json(&plan->topology),
 			 "schedule", pd_schedule_kind_name[plan->schedule],

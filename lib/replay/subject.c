@@ -67,8 +67,7 @@ static int replay_lists(struct pd_lists *lists, const struct pd_what_if *what,
 	int result;
 
 	if (what->schedule || what->weights || what->microbatches || what->bucket_bytes ||
-	    what->sparsity >= 0 ||
-	    minibatches)
+	    what->sparsity >= 0 || minibatches)
 		result = pd_error_input(err, "%s: a schedule says itself what is done: expected "
 					"none of --schedule, --weights, --microbatches, "
 					"--bucket, --sparsity and --minibatches", lists->name);
@@ -121,7 +120,7 @@ int pd_subject_read(const char *file, const struct pd_what_if *what, int64_t min
 int pd_subject_read_like(const char *file, const struct pd_trace *like,
 			 struct pd_subject *out_p, struct pd_error *err)
 {
-	static const struct pd_what_if nothing;
+	static const struct pd_what_if nothing = PD_WHAT_IF_NOTHING;
 	struct pd_replay_options with = { .processors = like->processors,
 					  .threads = like->threads };
 	struct pd_lists *lists;

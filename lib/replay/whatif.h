@@ -12,7 +12,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-struct pd_what_if {             /* NULL or 0: unchanged */
+/* NULL or 0: unchanged, but for sparsity; all of PD_WHAT_IF_NOTHING is. */
+#define PD_WHAT_IF_NOTHING { .sparsity = -1 }
+struct pd_what_if {
 	const char *topology;   /* a file or a string (pd_topology_read) */
 	const char *schedule, *weights;
 	int64_t microbatches;
