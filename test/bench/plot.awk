@@ -217,6 +217,10 @@ function bars(   i, x, w, tick, y) {
 }
 
 END {
+	if (n == 0 || most_y == 0 && least_y == 0) {
+		print "plot.awk: nothing to draw" >"/dev/stderr"
+		exit 1
+	}
 	if (kind == "bars" && (width - left - right) / groups < 7 * longest)
 		bottom = 30 + 4 * longest
 	printf "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" " \
