@@ -49,7 +49,8 @@ test_ok "in buckets they are under backward" '
 test_ok "reports have the bytes: of a sum, and of the norms" '
 	planned --sparsity=0.85
 	pd-replay --format=json --minibatches=20 plan.json >report.json
-	jq -e ".stages[0] | .allreduce_bytes == 512000 and .norm_bytes == 20 * 24 * 4" report.json
+	jq -e ".stages[0] | .allreduce_bytes == 512000 and .sent_bytes == 512000 and
+		.norm_bytes == 20 * 24 * 4" report.json
 	pd-replay --minibatches=20 plan.json >report
 	grep -E "^all-reduce, stage 0 of 2 ranks +512 kB" report
 	grep -E "^norms, stage 0 +96 B" report'

@@ -91,6 +91,7 @@ static int sparse_start(struct pd_reduction *r, float *buf, uint64_t tag_base,
 			const struct pd_event *after, struct pd_event *done)
 {
 	struct sparse *s = (struct sparse *)r;
+	int status = 0;
 
 	s->bucket.chunks.gradients = buf;
 	s->bucket.chunks.packed = s->memory;
@@ -99,8 +100,11 @@ static int sparse_start(struct pd_reduction *r, float *buf, uint64_t tag_base,
 	s->step = WAIT;
 	pd_event_arm(&s->packed);
 	pd_event_arm(&s->summed);
-	return s->inner ? s->inner->ops->start(s->inner, s->memory, tag_base, &s->packed,
-					       &s->summed) : 0;
+	if (s->inner)
+		status = s->inner->ops->start(s->inner, s->memory, tag_base, &s->packed, &s->summed);
+	s->base.sent_bytes = s->inner ? s->inner->sent_bytes : 0;
+	s->base.messages = s->inner ? s->inner->messages : 0;
+	return status;
 }
 
 static int do_chunks(struct sparse *s, enum pd_chunk_step step, struct pd_event *ev)

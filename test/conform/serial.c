@@ -394,6 +394,8 @@ int main(int argc, char **argv)
 		serial_check(other != NULL, &err);
 		if (other->microbatches != plan->microbatches)
 			pd_bug("serial: plans of other minibatches");
+		if (other->chunk > 0 || plan->chunk > 0)
+			pd_bug("serial: another plan, and sparse sums");
 	}
 	t = (struct trainer){ .plan = plan, .model = plan->profile->model };
 	t.most_replicas = most_replicas(plan) > most_replicas(other) ? most_replicas(plan)
@@ -404,7 +406,7 @@ int main(int argc, char **argv)
 	serial_sparse_open(&t);
 	train(&t, other ? other : plan);
 	serial_tensors_write(&t);
-	serial_sparse_close(&t);
+	serial_sparse_close();
 	close_all(&t);
 	pd_plan_free(plan);
 	pd_plan_free(other);

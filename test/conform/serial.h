@@ -97,7 +97,7 @@ struct tensor *serial_parameter(const struct trainer *t);
 
 /* serial_sparse.c: the sum of a stage's gradients, where only chunks of them are summed */
 void serial_sparse_open(struct trainer *t);
-void serial_sparse_close(struct trainer *t);
+void serial_sparse_close(void);
 bool serial_is_sparse(const struct pd_plan *plan, int s);
 /* Returns the norms of a stage's chunks. */
 const float *serial_sparse_norms(int s, size_t *count_p);

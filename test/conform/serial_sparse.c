@@ -28,6 +28,7 @@ struct sparse {
 	bool *sets[64];                         /* per replica: which chunks are important */
 };
 
+static const struct pd_plan *opened;    /* whose stages these are */
 static struct sparse *stages;
 
 bool serial_is_sparse(const struct pd_plan *plan, int s)
@@ -57,17 +58,18 @@ static void open_stage(const struct pd_plan *plan, int s, struct sparse *sparse)
 
 void serial_sparse_open(struct trainer *t)
 {
+	opened = t->plan;
 	stages = pd_calloc((size_t)t->plan->stage_count, sizeof(*stages));
 	for (int s = 0; s < t->plan->stage_count; s++)
 		if (serial_is_sparse(t->plan, s))
 			open_stage(t->plan, s, &stages[s]);
 }
 
-void serial_sparse_close(struct trainer *t)
+void serial_sparse_close(void)
 {
-	for (int s = 0; s < t->plan->stage_count; s++) {
+	for (int s = 0; s < opened->stage_count; s++) {
 		free(stages[s].norms);
-		for (int k = 0; k < t->plan->stages[s].replicas; k++) {
+		for (int k = 0; k < opened->stages[s].replicas; k++) {
 			free(stages[s].residual[k]);
 			free(stages[s].sets[k]);
 		}
