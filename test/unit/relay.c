@@ -52,7 +52,8 @@ static int open_device(const char *prefix, int number)
 	struct ifreq request = { .ifr_flags = IFF_TUN | IFF_NO_PI };
 	int fd = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
 
-	snprintf(request.ifr_name, sizeof(request.ifr_name), "%.12s%d", prefix, number);
+	snprintf(request.ifr_name, sizeof(request.ifr_name), "%.11s%hhu", prefix,
+		 (unsigned char)number);
 	if (fd >= 0 && ioctl(fd, TUNSETIFF, &request) == 0)
 		return fd;
 	fprintf(stderr, "relay: no tun devices here: %s\n", strerror(errno));
