@@ -98,8 +98,8 @@ static void set_tensor(struct pd_tensor *out, const struct pd_named *named, cons
 	memcpy(out->size, named->size, sizeof(named->size));
 }
 
-/* Adds what the replicas of stages with sparse sums keep, and norms; returns the tensors then. */
-static size_t add_sparse(struct trainer *t, struct pd_tensor *list, const float **values, size_t n)
+/* Adds what the replicas of stages with sparse sums keep; returns the tensors then.  free() values. */
+static size_t add_residuals(struct trainer *t, struct pd_tensor *list, const float **values, size_t n)
 {
 	for (int i = 0; i < t->count; i++) {
 		const struct tensor *v = &t->tensors[i];
@@ -114,6 +114,12 @@ static size_t add_sparse(struct trainer *t, struct pd_tensor *list, const float 
 			values[n++] = serial_sparse_residual(t, i, k);
 		}
 	}
+	return n;
+}
+
+/* Adds the norms of stages with sparse sums; returns the tensors then. */
+static size_t add_norms(struct trainer *t, struct pd_tensor *list, const float **values, size_t n)
+{
 	for (int s = 0; s < t->plan->stage_count; s++) {
 		const struct pd_stage *stage = &t->plan->stages[s];
 		size_t chunks;
@@ -132,7 +138,7 @@ static size_t add_sparse(struct trainer *t, struct pd_tensor *list, const float 
 
 void serial_tensors_write(struct trainer *t)
 {
-	size_t n = 0, room = (4 + (size_t)t->most_replicas) * (size_t)t->count +
+	size_t n = 0, residuals, end, room = (4 + (size_t)t->most_replicas) * (size_t)t->count +
 			     (size_t)t->plan->stage_count + 1;
 	struct pd_tensor *list = pd_calloc(room, sizeof(*list));
 	const float **values = pd_calloc(room, sizeof(*values));
@@ -160,7 +166,9 @@ void serial_tensors_write(struct trainer *t)
 		set_tensor(&list[n], v->named, ".second");
 		values[n++] = v->second;
 	}
-	n = add_sparse(t, list, values, n);
+	residuals = n;
+	end = n = add_residuals(t, list, values, n);
+	n = add_norms(t, list, values, n);
 	writer = pd_safetensors_create(asked.output, list, n, NULL, &err);
 	serial_check(writer != NULL, &err);
 	for (size_t i = 0; i < n; i++) {
@@ -168,6 +176,8 @@ void serial_tensors_write(struct trainer *t)
 		free(list[i].name);
 	}
 	serial_check(pd_safetensors_commit(writer, &err) == 0, &err);
+	for (size_t i = residuals; i < end; i++)
+		free((float *)values[i]);
 	free(list);
 	free(values);
 }
