@@ -127,7 +127,9 @@ struct pd_sim {
 	struct pd_sim_share *shares;    /* of the processors; rank r has share r mod share_count */
 	int share_count;                /* 0: every rank has processors enough of its own */
 	int64_t threads;                /* that a rank computes with */
-	int64_t operation_ns;           /* from the profile; counts where processors are shared */
+	/* From the profile; these count where processors are shared. */
+	int64_t operation_ns;
+	int64_t copied_bytes_per_s;     /* by a link of shared memory; 0: unknown */
 	int64_t sum_bytes_per_s;        /* from the profile; 0: sums take no time */
 	bool computed;                  /* what is let go now waited for the end of computing */
 

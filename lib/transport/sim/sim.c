@@ -163,6 +163,35 @@ static void relieve_later(struct pd_sim *sim, const uint32_t *links, int64_t whe
 	pd_sim_at(sim, &relief->activity, when_ns);
 }
 
+static void transfer_left(struct pd_sim *sim, struct pd_sim_activity *activity);
+
+/* What is left to do of a transfer is its receiver's: to copy what has arrived. */
+static void transfer_copied(struct pd_sim *sim, struct pd_sim_activity *activity)
+{
+	const struct sim_transfer *x = (const struct sim_transfer *)activity;
+
+	activity->next = transfer_left;
+	pd_sim_work(sim, activity, x->to, 1, way_ns(x->bytes, sim->copied_bytes_per_s));
+}
+
+/*
+ * Lets a transfer take its time.  Where processors are shared the receiver's is busy with it: all the
+ * time in shared memory, through which the profile's link goes, and as long as that would take if the
+ * way is slower, a network's.
+ */
+static void travel(struct pd_sim *sim, struct sim_transfer *x, int64_t bandwidth)
+{
+	int64_t ns = way_ns(x->bytes, bandwidth);
+
+	if (sim->share_count == 0 || sim->copied_bytes_per_s <= bandwidth) {
+		pd_sim_work(sim, &x->activity, x->to, 1, ns);
+		return;
+	}
+	x->activity.next = transfer_copied;
+	pd_sim_at(sim, &x->activity,
+		  sim->now_ns + ns - way_ns(x->bytes, sim->copied_bytes_per_s));
+}
+
 static void start(struct pd_sim *sim, struct sim_transfer *x, const struct path *path)
 {
 	for (int i = 0; i < path->count; i++)
@@ -172,7 +201,7 @@ static void start(struct pd_sim *sim, struct sim_transfer *x, const struct path 
 			relieve_later(sim, &path->links[i],
 				      sim->now_ns + way_ns(x->bytes, path->own[i / 2]));
 	x->start_ns = sim->now_ns;
-	pd_sim_work(sim, &x->activity, x->to, 1, way_ns(x->bytes, path->bandwidth));
+	travel(sim, x, path->bandwidth);
 }
 
 static void wait_at(struct pd_sim_fabric *fabric, struct sim_transfer *x, const struct path *path,
