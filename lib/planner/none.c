@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "base/opt.h"
-#include "planner/cut/fewest.h"
+#include "planner/cut/even.h"
 #include "planner/search/recompute.h"
 
 #include <inttypes.h>

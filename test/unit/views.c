@@ -21,17 +21,6 @@ static void order_of(int n, int *order)
 	}
 }
 
-/* Every third of those in the list. */
-static bool is_third(const void *user, const struct pd_profile *view)
-{
-	struct pd_profile *const *list = user;
-
-	for (int n = 0; n < ORDERS; n += 3)
-		if (list[n] == view)
-			return true;
-	return false;
-}
-
 static bool has_order(const struct pd_profile *view, const int *order)
 {
 	for (int l = 0; l < view->layer_count; l++)
@@ -46,7 +35,7 @@ int main(void)
 	struct pd_profile *profile = small_profile("a<x b<a c<a d<a e<a f<a g<a h<bcdefg");
 	struct pd_profile *list[ORDERS];
 	struct pd_views views;
-	int order[8], good = 0, same = 0, kept = 0;
+	int order[8], good = 0, same = 0;
 
 	pd_views_init(&views, profile);
 	ok(views.many, "a network with branches has more than one order");
@@ -62,17 +51,6 @@ int main(void)
 		same += pd_views_get(&views, order) == list[n];
 	}
 	ok(same == ORDERS && views.count == ORDERS, "who asks again gets the same");
-	pd_views_sweep(&views, 5, is_third, list);
-	is_int((int)views.count, 10, "five are not swept, and of those behind, five are used");
-	for (int n = 0; n < ORDERS; n++)
-		if (n < 5 || n % 3 == 0) {
-			order_of(n + 1, order);
-			kept += pd_views_get(&views, order) == list[n] && has_order(list[n], order);
-		}
-	ok(kept == 10 && views.count == 10, "those are where they were");
-	order_of(8, order);
-	ok(has_order(pd_views_get(&views, order), order) && views.count == 11,
-	   "one that is gone is made again");
 	pd_views_release(&views);
 	pd_profile_free(profile);
 	return done_testing();

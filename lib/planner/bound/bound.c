@@ -19,7 +19,7 @@
  *  3. Its link carries, each way, what comes and goes for a minibatch, the activations one
  *     way and the gradients the other, and 2 (m - 1) W/m for each update.
  *  4. The links of the components in which the replicas are carry the all-reduce of each update:
- *     at least so much, wherever the replicas are (reduce_bound.h).
+ *     at least so much, wherever the replicas are (reduce_bound_init).
  *  5. Where the pipeline drains (flush), the replicas of a stage with parameters begin a group
  *     when all of them have ended the last one.  Let z be the first unit with parameters.  The
  *     first forward of a group comes to [u, v) after a forward of the units from z to u, and
@@ -64,7 +64,6 @@
 #include "base/mem.h"
 #include "base/piece.h"
 #include "planner/bound/nodes.h"
-#include "planner/bound/reduce_bound.h"
 
 #include <stdlib.h>
 
@@ -73,6 +72,86 @@
 #define BLOCK 64                /* nodes whose least f is known together */
 #define EXACT_NODES 300         /* with more nodes the last 1/5000 of the bound is given up */
 
+/*
+ * What an all-reduce takes at least, wherever its members are.
+ *
+ * Of W bytes, each of m members sends a piece of W/m to each of the others, and the sum of its own
+ * piece to each of them; or they are a chain (lib/topology/allreduce.h).  If k_i of the members are
+ * in component i below level k, the link of that component carries 2 k_i (m - k_i) W/m.  With S
+ * components of D devices the largest of them is least either where all have a = ceil(m/S) or
+ * fewer, or where one has D, so that its own load is 2 D (m - D) W/m: f = min(a (m - a),
+ * D (m - D)); the latter only where D >= m - D, for the rest must be few enough elsewhere.
+ * (k (m - k) rises up to m/2 and falls after it.)
+ */
+/* By number of members: ns per byte that is summed, a lower bound. */
+struct reduce_bound {
+	double *own_link;               /* of a member */
+	double *own_outer;              /* what a member sends through outer links, from its
+					   beginning on */
+	double *outer_link;             /* of a component's shared link; does not fall */
+};
+
+/* Returns the least, over all placements of m replicas, of the largest k (m - k) of a component. */
+static double spread(int64_t m, int64_t components, int64_t capacity)
+{
+	int64_t a = (m + components - 1) / components;
+	double even = (double)a * (double)(m - a), full = (double)capacity * (double)(m - capacity);
+
+	if (m <= capacity)
+		return 0;
+	return capacity >= m - capacity && full < even ? full : even;
+}
+
+/* With gradients of 16 bits nothing sends less than half. */
+static void reduce_bound_init(struct reduce_bound *b, const struct pd_topology *topology,
+			      enum pd_dtype dtype)
+{
+	size_t room = (size_t)topology->devices + 2;
+	int devices = (int)topology->devices;
+	int64_t capacity = 1;
+	/* allows for the rounding of double */
+	const double down = (1 - 1e-12) * (double)pd_dtype_bytes(dtype) / sizeof(float);
+
+	b->own_link = pd_calloc(room, sizeof(*b->own_link));
+	b->own_outer = pd_calloc(room, sizeof(*b->own_outer));
+	b->outer_link = pd_calloc(room, sizeof(*b->outer_link));
+	for (int k = 0; k < topology->levels; k++) {
+		double ns = 2e9 / (double)topology->level[k].bandwidth_bytes_per_s * down;
+
+		for (int m = 2; m <= devices; m++) {
+			double own = m > capacity ? ns * (double)(m - capacity) / m : 0;
+			double all = ns * spread(m, topology->devices / capacity, capacity) / m;
+
+			if (k == 0) {
+				b->own_link[m] = own;
+				continue;
+			}
+			/* a chain, of members or of groups of them, sends all of it once through
+			 * each outer link, twice between two others: what a component has
+			 * added up goes on, and sums for those behind it come back.  (Those with
+			 * the most of a group in the middle, or of the larger one of two, send
+			 * at least what they would in an exchange.) */
+			own = own < ns / 2 ? own : ns / 2;
+			if (all > ns / 2)
+				all = all < ns && m > 2 * capacity ? all :
+				      m > 2 * capacity ? ns : ns / 2;
+			b->own_outer[m] = own > b->own_outer[m] ? own : b->own_outer[m];
+			b->outer_link[m] = all > b->outer_link[m] ? all : b->outer_link[m];
+		}
+		capacity *= topology->level[k].count;
+	}
+	for (int m = devices - 1; m >= 2; m--)       /* it never falls with m */
+		if (b->outer_link[m] > b->outer_link[m + 1])
+			b->outer_link[m] = b->outer_link[m + 1];
+}
+
+static void reduce_bound_release(struct reduce_bound *b)
+{
+	free(b->own_link);
+	free(b->own_outer);
+	free(b->outer_link);
+}
+
 struct bound {
 	const struct pd_costs *costs;
 	const struct pd_bound *with;
@@ -80,7 +159,7 @@ struct bound {
 	struct pd_nodes nodes;
 	int64_t group;                  /* minibatches of an update; 0: any number; -1: one per
 					   replica */
-	struct pd_reduce_bound reduce;
+	struct reduce_bound reduce;
 	struct pd_row row;
 	int *fewest;                    /* f, by node */
 	int *least;                     /* the least f of each block */
@@ -110,14 +189,14 @@ static void bound_init(struct bound *b, const struct pd_costs *costs, const stru
 	b->fewest = pd_calloc((size_t)b->nodes.count, sizeof(*b->fewest));
 	b->least = pd_calloc((size_t)b->nodes.count / BLOCK + 1, sizeof(*b->least));
 	pd_row_init(&b->row, costs);
-	pd_reduce_bound_init(&b->reduce, with->topology, with->gradient_dtype);
+	reduce_bound_init(&b->reduce, with->topology, with->gradient_dtype);
 }
 
 static void bound_release(struct bound *b)
 {
 	pd_row_release(&b->row);
 	pd_nodes_release(&b->nodes);
-	pd_reduce_bound_release(&b->reduce);
+	reduce_bound_release(&b->reduce);
 	free(b->fewest);
 	free(b->least);
 }
@@ -138,30 +217,38 @@ struct stage {
 	bool serial;
 };
 
-/*
- * Returns the bytes that go in and out between two nodes; the row is that of the first node's
- * units.
- */
-static int64_t traffic(const struct bound *b, int i, int k)
+/* Returns the j-th node at which a stage from node i may end. */
+static int end_of(const struct bound *b, int i, int j)
 {
-	const struct pd_cut *from = &b->nodes.list[i].cut, *to = &b->nodes.list[k].cut;
+	return b->nodes.states.count ? pd_points_end(&b->nodes.points, i, j) : i + 1 + j;
+}
 
-	if (b->nodes.spans.count)
-		return pd_span_bytes(&b->nodes.spans, i, k);
+static int ends_of(const struct bound *b, int i)
+{
+	return b->nodes.states.count ? pd_points_ends(&b->nodes.points, i) : b->nodes.count - 1 - i;
+}
+
+/* Returns the bytes that go in and out between two nodes; the row is that of the first node's units. */
+static int64_t traffic(const struct bound *b, int i, int j)
+{
+	const struct pd_cut *from = &b->nodes.list[i].cut, *to = &b->nodes.list[end_of(b, i, j)].cut;
+
+	if (b->nodes.states.count)
+		return pd_points_traffic(&b->nodes.points, i, j);
 	if (to->last <= from->first)
 		return 0;
 	return (from->soft ? 0 : pd_row_in_bytes(&b->row, to->last)) +
 	       (to->soft ? 0 : pd_row_out_bytes(&b->row, to->last));
 }
 
-/* Makes the stage from one node to another. */
-static struct stage stage_of(const struct bound *b, int i, int k)
+/* Makes the stage from node i to its j-th end. */
+static struct stage stage_of(const struct bound *b, int i, int j)
 {
 	int64_t bandwidth = b->with->topology->level[0].bandwidth_bytes_per_s;
-	const struct pd_node *from = &b->nodes.list[i], *to = &b->nodes.list[k];
+	const struct pd_node *from = &b->nodes.list[i], *to = &b->nodes.list[end_of(b, i, j)];
 	bool empty = to->end.passes_ns < from->begin.passes_ns;
 	int64_t bytes = empty ? 0 : pd_max64(0, to->end.bytes - from->begin.bytes);
-	__int128 wire = (__int128)traffic(b, i, k) * 1000000000 / bandwidth;
+	__int128 wire = (__int128)traffic(b, i, j) * 1000000000 / bandwidth;
 	struct stage stage = {
 		.before_ns = drains(b->with) ? b->nodes.way_ns[from->cut.last] : 0,
 		.traffic_ns = wire > PD_COST_MAX ? PD_COST_MAX : (int64_t)wire,
@@ -251,28 +338,28 @@ static bool possible(struct bound *b, int64_t period)
 		int most = b->devices;
 
 		f[i] = NONE;
-		if (!b->nodes.spans.count && nodes[i].cut.first < b->units)
+		if (!b->nodes.states.count && nodes[i].cut.first < b->units)
 			pd_row_set(&b->row, nodes[i].cut.first);
-		for (int k = i + 1; k < b->nodes.count && most > 0; k++) {
+		for (int j = 0; j < ends_of(b, i) && most > 0; j++) {
+			int k = end_of(b, i, j);
 			__int128 passes = nodes[k].end.passes_ns - nodes[i].begin.passes_ns;
 			struct stage stage;
 			int m;
 
 			if (passes >= (__int128)(period + 1) * most) {
-				if (!b->nodes.spans.count)
+				if (!b->nodes.states.count)
 					break;
 				continue;
 			}
 			/* Each of the devices that are left does its part of the rest. */
-			if (k % BLOCK == 0 && !b->nodes.spans.count &&
+			if (k % BLOCK == 0 && !b->nodes.states.count &&
 			    passes > (__int128)period * (most - b->least[k / BLOCK])) {
-				k += BLOCK - 1;
+				j += BLOCK - 1;
 				continue;
 			}
-			if (f[k] >= most || passes > (__int128)period * (most - f[k]) ||
-			    (b->nodes.spans.count && pd_span_bytes(&b->nodes.spans, i, k) < 0))
+			if (f[k] >= most || passes > (__int128)period * (most - f[k]))
 				continue;
-			stage = stage_of(b, i, k);
+			stage = stage_of(b, i, j);
 			m = least(b, &stage, period, b->with->straight ? 1 : most - f[k]);
 			if (m != NONE) {
 				f[i] = m + f[k];
@@ -292,7 +379,7 @@ static int64_t longest(const struct bound *b)
 
 	for (int l = 0; l < profile->layer_count; l++)
 		most = pd_max64(most, pd_passes_ns(&profile->layers[l]));
-	for (int i = 0; i + 1 < b->nodes.count && !b->nodes.spans.count; i++)
+	for (int i = 0; i + 1 < b->nodes.count && !b->nodes.states.count; i++)
 		if (!b->nodes.list[i].cut.soft && !b->nodes.list[i + 1].cut.soft)
 			most = pd_max64(most, b->nodes.list[i + 1].end.passes_ns -
 					      b->nodes.list[i].begin.passes_ns);

@@ -7,7 +7,24 @@
 #define PD_PLANNER_NODES_H
 
 #include "plan/plan.h"
-#include "planner/cut/cuts.h"
+#include "planner/cut/points.h"
+
+/*
+ * A cut; or, if first > last, all cuts that orders have between two firm ones: the units in between
+ * may be on either side.
+ */
+struct pd_cut {
+	bool soft;
+	int last;                       /* units 0 to last - 1 are surely before it */
+	int first;                      /* units from `first` on are surely behind it */
+};
+
+/* All cuts in order, from before the first unit to behind the last. */
+struct pd_cuts {
+	int count;
+	bool any_soft;
+	struct pd_cut *list;
+};
 
 /* Sums over layers. */
 struct pd_node_sum {
@@ -30,7 +47,8 @@ struct pd_nodes {
 	int count;
 	struct pd_node *list;
 	struct pd_cuts cuts;
-	struct pd_spans spans;          /* count 0: nodes are cuts, not states */
+	struct pd_states states;        /* count 0: nodes are cuts, not states */
+	struct pd_points points;        /* of states, if nodes are */
 	/*
 	 * Sums over layers in sequence in any order, up to the last firm cut (unit_count + 1
 	 * entries).

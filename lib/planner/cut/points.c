@@ -81,6 +81,7 @@ void pd_points_of_states(struct pd_points *points, const struct pd_states *state
 		.parameter_bytes = states->parameter_bytes, .cut_bytes = states->cut_bytes,
 	};
 	find_ends(points);
+	pd_points_find_traffic(points);
 	add_layers(points);
 }
 
@@ -90,6 +91,7 @@ void pd_points_release(struct pd_points *points)
 		pd_row_release(&points->row);
 	free(points->first);
 	free(points->next);
+	free(points->traffic);
 	free(points->forward_ns);
 	free(points->stash_bytes);
 	free(points->state_bytes);

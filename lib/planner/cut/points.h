@@ -21,6 +21,7 @@ struct pd_points {
 	/* For states: those that contain state u are next[first[u]] to next[first[u + 1] - 1]. */
 	size_t *first;
 	int *next;
+	int64_t *traffic;                       /* of each of these stages; NULL: too many */
 	/* Per state; the workspace is the largest of its layers'. */
 	int64_t *state_bytes, *workspace_bytes;
 };
@@ -29,6 +30,8 @@ struct pd_points {
 void pd_points_of_units(struct pd_points *points, const struct pd_costs *costs);
 void pd_points_of_states(struct pd_points *points, const struct pd_states *states);
 void pd_points_release(struct pd_points *points);
+/* Computes the traffic of all stages between states, unless there are very many (traffic.c). */
+void pd_points_find_traffic(struct pd_points *points);
 
 /* Makes the point that at which stages begin. */
 void pd_points_set(struct pd_points *points, int u);
@@ -52,6 +55,20 @@ static inline int pd_points_end(const struct pd_points *points, int u, int i)
 static inline int64_t pd_points_out_bytes(const struct pd_points *points, int v)
 {
 	return points->states ? points->cut_bytes[v] : pd_row_out_bytes(&points->row, v);
+}
+
+/*
+ * Returns the bytes that the stage from u to the i-th end receives and sends per minibatch, one way; if
+ * states are too many, all that crosses its cuts.
+ */
+static inline int64_t pd_points_traffic(const struct pd_points *points, int u, int i)
+{
+	int v = pd_points_end(points, u, i);
+
+	if (!points->states)
+		return pd_row_in_bytes(&points->row, v) + pd_row_out_bytes(&points->row, v);
+	return points->traffic ? points->traffic[points->first[u] + (size_t)i]
+			       : points->cut_bytes[u] + points->cut_bytes[v];
 }
 
 /* Returns the bytes of one replica of stage [u, v), like pd_row_memory; for states, an estimate. */

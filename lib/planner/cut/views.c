@@ -85,23 +85,6 @@ struct pd_profile *pd_views_get(struct pd_views *views, const int *order)
 	return views->list[views->count++] = pd_profile_in_order(views->profile, order);
 }
 
-void pd_views_sweep(struct pd_views *views, size_t from,
-		    bool (*used)(const void *user, const struct pd_profile *view),
-		    const void *user)
-{
-	size_t kept = from < views->count ? from : views->count;
-
-	for (size_t i = kept; i < views->count; i++) {
-		if (!used(user, views->list[i])) {
-			pd_profile_free(views->list[i]);
-			continue;
-		}
-		views->marks[kept] = views->marks[i];
-		views->list[kept++] = views->list[i];
-	}
-	views->count = kept;
-}
-
 int *pd_views_order(const struct pd_views *views, const struct pd_profile *view)
 {
 	size_t n = (size_t)view->layer_count;

@@ -25,10 +25,6 @@ void pd_views_init(struct pd_views *views, struct pd_profile *profile);
 void pd_views_release(struct pd_views *views);
 /* Returns the profile in an order, or NULL: its own; borrowed from views. */
 struct pd_profile *pd_views_get(struct pd_views *views, const int *order);
-/* Frees unused views, of those numbered `from` and later; the others keep their order. */
-void pd_views_sweep(struct pd_views *views, size_t from,
-		    bool (*used)(const void *user, const struct pd_profile *view),
-		    const void *user);
 /*
  * Returns the order that makes a view of the profile, which the caller frees; NULL for the profile
  * itself.

@@ -199,7 +199,11 @@ bool pd_map_holds(const struct pd_map *map, const struct pd_span_load *load,
 		1.0 / (next->end - next->begin), load->next ? (double)load->out_bytes : 0 };
 	double each = load->piece / load->group;
 
-	for (int k = 0; k < map->topology->levels; k++) {
+	for (int i = 0; i < 3; i++)     /* a device's own link */
+		if (known[i] * each + (double)load->traffic_bytes * map->ns_per_byte[0] /
+		    (load->own->end - load->own->begin) > time)
+			return false;
+	for (int k = 1; k < map->topology->levels; k++) {
 		const int *start = map->start[k];
 		const double *reduce = &known[3 * k];
 		int first = load->own->begin, last = load->own->end - 1;
@@ -233,7 +237,7 @@ bool pd_map_takes(const struct pd_map *map, const struct pd_span *own, int64_t i
 	const struct pass pass = { &before, own, 1, 1.0 / (own->end - own->begin),
 				   (double)in_bytes };
 
-	for (int k = 0; k < map->topology->levels; k++)
+	for (int k = 1; k < map->topology->levels; k++)
 		if (map->start[k][own->end] == own->end &&
 		    load_ns[k] + pass_ns(map, &pass, k, own->end - 1) > time)
 			return false;

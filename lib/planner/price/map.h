@@ -26,7 +26,8 @@ struct pd_span { int begin, end; };     /* devices */
 
 struct pd_span_load {                   /* a stage on links */
 	const struct pd_span *own, *next;       /* next is NULL behind the last stage */
-	int64_t out_bytes;              /* to the next stage, per minibatch */
+	int64_t traffic_bytes;          /* in and out of the stage, per minibatch, one way */
+	int64_t out_bytes;              /* over the cut behind it */
 	double piece, group;            /* bytes of the all-reduce's pieces; minibatches per
 					   all-reduce */
 };

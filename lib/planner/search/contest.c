@@ -8,6 +8,7 @@
 #include "planner/search/recompute.h"
 #include "planner/search/warmup.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* estimates above which only a partition's own placement is tried */
@@ -15,8 +16,7 @@
 
 void pd_contest_init(struct pd_contest *contest, const struct pd_task *task)
 {
-	*contest = (struct pd_contest){ .task = task,
-					.views = task->views ? task->views->count : 0 };
+	*contest = (struct pd_contest){ .task = task, .slower = 1 };
 	pd_map_init(&contest->map, task->topology, (int)task->topology->devices);
 }
 
@@ -48,7 +48,9 @@ void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, struct pd_
 	contest->entries = pd_grow(contest->entries, &contest->capacity, contest->count + 1,
 				   sizeof(*contest->entries));
 	contest->entries[contest->count++] = (struct pd_entry){
-		.plan = plan, .expected = expected, .time_ns = PD_NEVER };
+		.plan = plan, .expected = expected, .time_ns = PD_NEVER,
+		.likely_ns = (int64_t)fmin((double)expected.estimate_ns * contest->slower,
+					   (double)PD_COST_MAX) };
 }
 
 struct pd_expected pd_contest_expect(const struct pd_plan *plan)
@@ -184,8 +186,8 @@ static int by_expectation(const void *a, const void *b)
 {
 	const struct pd_entry *x = a, *y = b;
 
-	if (x->expected.estimate_ns != y->expected.estimate_ns)
-		return x->expected.estimate_ns < y->expected.estimate_ns ? -1 : 1;
+	if (x->likely_ns != y->likely_ns)
+		return x->likely_ns < y->likely_ns ? -1 : 1;
 	return pd_candidate_compare(x->plan, y->plan);
 }
 

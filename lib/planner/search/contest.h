@@ -13,6 +13,8 @@
 struct pd_entry {
 	struct pd_plan *plan;           /* its profile is the task's or a view of it */
 	struct pd_expected expected;
+	int64_t likely_ns;              /* the estimate, times what replays of a plan like it took
+					   longer */
 	int64_t time_ns;                /* by replay, or PD_NEVER */
 	bool whole;                     /* replayed to the end */
 	int depth;                      /* by how many warm-ups it exceeds the entry it comes from;
@@ -27,7 +29,6 @@ struct pd_contest {
 	struct pd_entry *entries;       /* each plan is there once */
 	uint64_t *seen;                 /* hashes of shapes that refine.c has tried; 0: free */
 	int seen_count;
-	size_t views;                   /* views of the task that the contest does not free */
 	bool few;                       /* there are few plans: exhaust.c may try all */
 	bool all;                       /* entries include all plans that may win */
 	bool proven;                    /* a replayed entry is the best plan */
@@ -35,6 +36,8 @@ struct pd_contest {
 	bool refused;                   /* the schedule refused a partition; the reason */
 	struct pd_error why;
 	struct pd_map map;              /* the task's machine */
+	double slower;                  /* what the replay of the plan at hand took longer than its
+					   estimate; or 1 */
 	int tried;                      /* entries whose deeper variants were tried */
 	double gain;                    /* the most by which these were faster */
 	int64_t most_ns;                /* slower plans cannot win; 0: none was replayed */

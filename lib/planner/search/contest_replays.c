@@ -245,7 +245,7 @@ int pd_contest_look(struct pd_contest *contest, int most, struct pd_error *err)
 
 static bool is_doubtful(const struct pd_contest *contest, const struct pd_entry *entry, int64_t best)
 {
-	return best >= 0 && entry->expected.estimate_ns > contest->entries[best].time_ns;
+	return best >= 0 && entry->likely_ns > contest->entries[best].time_ns;
 }
 
 /* Tells whether the entry needs a replay. */

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Small changes to good plans: a cut moves, a replica goes from one stage to another, comes or
- * goes, all that are idle come, two stages become one, one becomes two, and where the network has
- * branches, a layer goes over a cut with what it needs or what needs it.  Of each plan the best
+ * goes, all that are idle come, two stages become one, one becomes two.  Of each plan the best
  * change is taken until none is expected to help.
  */
-#include "planner/search/refine.h"
+#include "planner/search/contest.h"
 
 #include "base/mem.h"
 
@@ -14,6 +13,25 @@
 
 #define WORSE 10                /* part by which a plan worth trying may be slower */
 #define SEEN 4096               /* places for shapes, at most half of them used */
+
+/* The parts of a plan that are changed. */
+struct shape {
+	struct pd_profile *profile;     /* the task's or a view of it: stages are runs of its layers */
+	int count;
+	int *ends, *replicas;           /* one entry more than count; ends in layers */
+};
+
+/* A climb to better plans: the current one, its best change so far, the one being tried. */
+struct climb {
+	struct pd_contest *contest;
+	int64_t most_work;
+	const struct pd_costs *costs;   /* those of the profile of `at` */
+	struct pd_costs own;            /* the same, if they are not the task's */
+	int devices;
+	bool straight;
+	struct shape at, best, trial;
+	int64_t best_ns;
+};
 
 static void shape_init(struct shape *shape, int room)
 {
@@ -130,7 +148,8 @@ static bool valid(const struct climb *climb, const struct shape *shape)
 	return before == climb->costs->profile->layer_count && devices <= climb->devices;
 }
 
-void pd_refine_consider(struct climb *climb)
+/* Estimates `trial`, and resets it to the current plan. */
+static void consider(struct climb *climb)
 {
 	int64_t ns;
 
@@ -182,26 +201,26 @@ static void change_stage(struct climb *climb, int s)
 	for (int by = 1; by <= 8 && s + 1 < stages; by *= 2)
 		for (int sign = -1; sign <= 1; sign += 2) {
 			trial->ends[s] = moved(climb, trial->ends[s], sign * by);
-			pd_refine_consider(climb);
+			consider(climb);
 		}
 	for (int t = 0; t < stages && trial->replicas[s] > 1; t++) {
 		if (s == t)
 			continue;
 		trial->replicas[s]--;
 		trial->replicas[t]++;
-		pd_refine_consider(climb);
+		consider(climb);
 	}
 	trial->replicas[s]++;
-	pd_refine_consider(climb);
+	consider(climb);
 	trial->replicas[s]--;
-	pd_refine_consider(climb);
+	consider(climb);
 	if (idle > 1) {
 		/*
 		 * One more replica may have to share a link with others, where all of them fill a
 		 * component.
 		 */
 		trial->replicas[s] += idle;
-		pd_refine_consider(climb);
+		consider(climb);
 	}
 	if (s + 1 < stages) {
 		int together = trial->replicas[s] + trial->replicas[s + 1];
@@ -212,7 +231,7 @@ static void change_stage(struct climb *climb, int s)
 			(size_t)(stages - s - 1) * sizeof(int));
 		trial->replicas[s] = climb->straight ? 1 : together;
 		trial->count--;
-		pd_refine_consider(climb);
+		consider(climb);
 	}
 	if (trial->replicas[s] > 1 || climb->straight) {
 		int begin = s > 0 ? trial->ends[s - 1] : 0, r = trial->replicas[s];
@@ -225,7 +244,7 @@ static void change_stage(struct climb *climb, int s)
 		trial->replicas[s] = climb->straight ? 1 : (r + 1) / 2;
 		trial->replicas[s + 1] = climb->straight ? 1 : r / 2;
 		trial->count++;
-		pd_refine_consider(climb);
+		consider(climb);
 	}
 }
 
@@ -254,8 +273,6 @@ static void change_once(struct climb *climb)
 	shape_copy(&climb->trial, &climb->at);
 	for (int s = 0; s < climb->at.count && climb->contest->work < climb->most_work; s++)
 		change_stage(climb, s);
-	for (int s = 0; s < climb->at.count; s++)
-		pd_refine_branches(climb, s);
 }
 
 static void climb_from(struct climb *climb, const struct pd_entry *entry)
@@ -354,7 +371,10 @@ int pd_contest_refine_next(struct pd_contest *contest, size_t winner, int64_t mo
 	shape_of(&climb.at, contest->entries[from].plan);
 	go_to(&climb, &climb.at);
 	climb.best_ns = contest->most_ns = contest->entries[winner].time_ns;
+	contest->slower = (double)contest->entries[from].time_ns /
+			  (double)pd_max64(contest->entries[from].expected.estimate_ns, 1);
 	change_once(&climb);
+	contest->slower = 1;
 	climb_release(&climb);
 	return (int)((int64_t)contest->count - before);
 }

@@ -36,7 +36,7 @@
 #define HOPELESS 3              /* part by which the line's plan may be slower than a replayed one */
 #define LOOKED 3                /* plans that are replayed before others are searched */
 #define CHANGED 4               /* part of the work for one plan's changes */
-#define MOST_CHANGES 12          /* limit of changed plans */
+#define MOST_CHANGES 20         /* limit of changed plans */
 #define MOST_VAIN 5             /* limit of changed plans that led to no faster one */
 #define FEWER 4                 /* most devices that are left out at once */
 #define FEWER_LOOKED 4          /* plans that are replayed for that */
@@ -203,11 +203,7 @@ static int enter_all(struct pd_contest *contest, struct pd_error *err)
 							   .least = true });
 	}
 	enter_states(contest);
-	if (pd_contest_look(contest, LOOKED, err) < 0)
-		return -1;
-	if (!contest->nearly)
-		pd_contest_refine(contest, contest->work + work_of(task, ESTIMATED));
-	return 0;
+	return pd_contest_look(contest, LOOKED, err);
 }
 
 /*
@@ -342,6 +338,10 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 	}
 	if (contest.count > 0) {
 		winner = judge_and_change(&contest, err);
+		if (winner >= 0 && !contest.nearly && !task->request->chunks) {
+			pd_contest_refine(&contest, contest.work + work_of(task, ESTIMATED));
+			winner = judge_and_change(&contest, err);
+		}
 		if (winner >= 0)
 			contest.all = pd_contest_exhaust(&contest, (size_t)winner);
 		if (contest.all)

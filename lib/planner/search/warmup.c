@@ -7,13 +7,31 @@
  * other.  They do, and more minibatches in flight hide it, at the price of the memory that they
  * take.
  *
- * The fewest with which a period is possible follow from windows (window.h), for replicas that
+ * The fewest with which a period is possible follow from windows, for replicas that
  * begin together and for others.  Both are tried, what SOSP 2019 takes too, and the estimate
  * decides; then warm-ups are given back one at a time as long as that costs nothing.
  *
  * Where memory is tight more is not always better: a stage that has room for few admits nothing new
  * while those behind it hold as many.  So the least warm-ups for the shortest period for which they
  * fit are tried, too.
+ *
+ * Windows: how much a stage has to be ahead for a period to be possible.
+ *
+ * For a period P the least warm-ups follow from the cycles of flow.c.  Let lead_s = w_s r_s,
+ * t_s = forward + backward, A_s the all-reduce and update, C_s the transfer to s + 1.  What
+ * comes back to s from the stages behind it takes, with
+ *
+ *     X_s = t_s + 2 C_s + G_{s+1},     G_s = max( lead_s P + t_s,  X_s ),     G_S = 0,
+ *
+ * at least X_s (the cycle that turns at e takes lead_e P less, for as many minibatches overtake
+ * it there), so
+ *
+ *     (lead_s + r_s) P >= X_s + A_s
+ *
+ * and lead_s >= lead_{s+1}, or the pipeline would deadlock.  Replicas that update together
+ * begin together: minibatches come to s + 1 in bursts of r_s, of which the last comes back last
+ * and the first goes on after that.  So what is ahead for r_s minibatches without replicas is
+ * ahead for one, in the worst case: lead_s + 1 in place of lead_s + r_s.
  */
 #include "planner/search/warmup.h"
 
@@ -21,14 +39,16 @@
 #include "planner/search/candidate.h"
 #include "planner/price/cost.h"
 #include "planner/price/flow.h"
+#include "planner/price/links.h"
 #include "planner/price/predict.h"
 #include "planner/search/recompute.h"
-#include "planner/search/window.h"
 #include "schedule/schedule.h"
 #include "trace/steady.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#define MOST_PAIRS 64           /* pairs of replicas of two stages, of which the slowest counts */
 #define MOST_STEPS 16           /* warm-ups that are given back, at most */
 #define FEW 8                   /* warm-ups that are taken back one by one */
 #define PRECISION 256           /* of the period for which warm-ups fit: one part in this */
@@ -41,6 +61,140 @@ int pd_warmup_most(const struct pd_plan *plan, int stage)
 	for (int s = stage + 1; s < plan->stage_count; s++)
 		behind += plan->stages[s].replicas;
 	return behind ? (int)pd_ceil_div(2 * behind, r) + 1 : 0;
+}
+
+/* The times of the windows. */
+struct window {
+	int64_t *pass_ns, *update_ns, *transfer_ns;     /* per stage: t, A, C */
+	int64_t *once_ns;       /* t where only those recompute that must */
+	int64_t *sends_ns;      /* the part of A in which a replica sends, at least */
+	int64_t busiest_ns;     /* the busiest link's */
+};
+
+/* Returns the time of the slowest transfer to the next stage. */
+static int64_t transfer_ns(const struct pd_plan *plan, const struct pd_wiring *wiring, int s)
+{
+	int64_t most = 0;
+
+	for (int i = 0; i < wiring->out_count[s]; i++) {
+		const struct pd_link *link = &wiring->links[wiring->out[s][i]];
+		const struct pd_stage *a = &plan->stages[s], *b = &plan->stages[link->to];
+
+		if (link->to != s + 1)
+			continue;
+		for (int64_t n = 0; n < MOST_PAIRS && n < (int64_t)a->replicas * b->replicas; n++)
+			most = pd_max64(most, pd_topology_transfer_ns(&plan->topology,
+					a->ranks[n % a->replicas], b->ranks[n % b->replicas],
+					link->bytes));
+	}
+	return pd_min64(most, PD_COST_MAX);
+}
+
+static void window_pass(struct window *window, const struct pd_plan *plan)
+{
+	for (int s = 0; s < plan->stage_count; s++)
+		window->pass_ns[s] = plan->stages[s].forward_ns *
+				     (plan->stages[s].recompute ? 2 : 1) +
+				     plan->stages[s].backward_ns;
+}
+
+/*
+ * Returns the least time for which a replica sends for an update, if each of its minibatches has
+ * one.
+ */
+static int64_t own_sends_ns(const struct pd_plan *plan, int s)
+{
+	const struct pd_stage *stage = &plan->stages[s];
+	struct pd_members members = pd_plan_members(plan, s);
+	struct pd_reduce *reduces;
+	int64_t least = INT64_MAX;
+
+	if (stage->replicas == 1 || plan->microbatches > 1 ||
+	    (plan->weights != PD_WEIGHTS_STASH && plan->weights != PD_WEIGHTS_VERTICAL_SYNC))
+		return 0;
+	reduces = pd_calloc((size_t)stage->replicas, sizeof(*reduces));
+	pd_links_allreduce(&members, pd_stage_parameter_bytes(plan, s), reduces);
+	for (int i = 0; i < stage->replicas; i++)
+		least = pd_min64(least, pd_max64(reduces[i].sends_ns, reduces[i].rest_ns));
+	free(reduces);
+	return least;
+}
+
+static void window_init(struct window *window, const struct pd_plan *plan)
+{
+	struct pd_wiring *wiring = pd_wiring_new(plan);
+	size_t stages = (size_t)plan->stage_count;
+
+	window->pass_ns = pd_calloc(5 * stages, sizeof(int64_t));
+	window->update_ns = window->pass_ns + stages;
+	window->transfer_ns = window->update_ns + stages;
+	window->once_ns = window->transfer_ns + stages;
+	window->sends_ns = window->once_ns + stages;
+	window->busiest_ns = pd_links_busiest_ns(plan, wiring);
+	window_pass(window, plan);
+	memcpy(window->once_ns, window->pass_ns, stages * sizeof(int64_t));
+	for (int s = 0; s < plan->stage_count; s++) {
+		const struct pd_stage *stage = &plan->stages[s];
+
+		window->sends_ns[s] = own_sends_ns(plan, s);
+		window->update_ns[s] = stage->allreduce_ns;
+		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
+			window->update_ns[s] += plan->profile->layers[l].update_ns;
+		window->transfer_ns[s] = transfer_ns(plan, wiring, s);
+	}
+	pd_wiring_free(wiring);
+}
+
+static void window_release(struct window *window)
+{
+	free(window->pass_ns);
+}
+
+static void window_set_least(struct pd_plan *plan, const struct window *window, int64_t period,
+			 bool together)
+{
+	int64_t behind = 0, lead = 0;
+
+	if (period < 1)
+		period = 1;
+	for (int s = plan->stage_count - 1; s >= 0; s--) {
+		struct pd_stage *stage = &plan->stages[s];
+		int64_t r = stage->replicas, back, need, warmup;
+		int most = pd_warmup_most(plan, s);
+
+		back = pd_min64(window->pass_ns[s] + 2 * window->transfer_ns[s] + behind,
+				PD_COST_MAX);
+		need = pd_ceil_div(back + window->update_ns[s], period) -
+			(together && window->update_ns[s] > 0 ? 1 : r);
+		need = s == plan->stage_count - 1 ? 0 : pd_max64(need, lead);
+		warmup = pd_ceil_div(need, r);
+		if (warmup > most)
+			warmup = pd_max64(most, pd_ceil_div(lead, r));
+		stage->warmup = (int)warmup;
+		lead = warmup * r;
+		behind = pd_min64(pd_times(lead, period), PD_COST_MAX) + window->pass_ns[s];
+		behind = pd_max64(behind, back);
+	}
+}
+
+static int64_t window_floor_ns(const struct pd_plan *plan, const struct window *window)
+{
+	int64_t most = window->busiest_ns;
+
+	for (int s = 0; s < plan->stage_count; s++)
+		most = pd_max64(most, (window->once_ns[s] + window->sends_ns[s]) /
+				plan->stages[s].replicas);
+	return most;
+}
+
+static int64_t window_slowest_ns(const struct pd_plan *plan, const struct window *window)
+{
+	int64_t most = 0;
+
+	for (int s = 0; s < plan->stage_count; s++)
+		most = pd_max64(most, pd_ceil_div(window->pass_ns[s] + window->update_ns[s],
+						  plan->stages[s].replicas));
+	return most;
 }
 
 /* Lowers leads so that no stage admits more than the one before. */
@@ -214,7 +368,7 @@ static void give_back(struct choice *choice)
 }
 
 /* Gives the plan the least warm-ups for a period; tells whether they all fit. */
-static bool fits_period(struct choice *choice, struct pd_window *window, int64_t period,
+static bool fits_period(struct choice *choice, struct window *window, int64_t period,
 			bool together)
 {
 	struct pd_plan *plan = choice->plan;
@@ -226,8 +380,8 @@ static bool fits_period(struct choice *choice, struct pd_window *window, int64_t
 		struct pd_error err;
 		struct pd_schedule *schedule;
 
-		pd_window_pass(window, plan);
-		pd_window_set_least(plan, window, period, together);
+		window_pass(window, plan);
+		window_set_least(plan, window, period, together);
 		schedule = pd_schedule_new(plan, &err);
 		if (!schedule)
 			return false;
@@ -246,7 +400,7 @@ static bool fits_period(struct choice *choice, struct pd_window *window, int64_t
  * that was tried, if any.  Between stages s and e there are (w_s + 1) r_s - w_e r_e minibatches
  * on their way (flow.c), so with as many in e as fit there may be hardly any.
  */
-static void try_fitting(struct choice *choice, struct pd_window *window, int64_t low, bool together)
+static void try_fitting(struct choice *choice, struct window *window, int64_t low, bool together)
 {
 	bool any = choice->best_ns < 0;
 	int64_t high = any ? pd_max64(low, 1) : choice->best_ns;
@@ -273,7 +427,7 @@ static void try_fitting(struct choice *choice, struct pd_window *window, int64_t
  * Compares several choices by expected period; takes more than the usual warm-ups only if that is
  * worth the memory.
  */
-static void compare_some(struct choice *choice, struct pd_window *window)
+static void compare_some(struct choice *choice, struct window *window)
 {
 	struct pd_plan *plan = choice->plan;
 	int64_t usual, period;
@@ -290,39 +444,39 @@ static void compare_some(struct choice *choice, struct pd_window *window)
 	try(choice, false);
 	period = choice->best_ns;
 	restore(choice);
-	pd_window_pass(window, plan);
+	window_pass(window, plan);
 	if (period == usual - usual / PD_WARMUP_WORTH)
 		choice->best_ns = usual;
 	else
 		for (int together = 0; together < 2; together++) {
-			pd_window_set_least(plan, window, period, together);
+			window_set_least(plan, window, period, together);
 			try(choice, true);
 		}
 	for (int together = 0; together < 2 && choice->limits->tight; together++)
-		try_fitting(choice, window, pd_window_floor_ns(plan, window), together);
+		try_fitting(choice, window, window_floor_ns(plan, window), together);
 	restore(choice);
-	pd_window_pass(window, plan);
+	window_pass(window, plan);
 	/* With fewer the estimate may be the same, but replays are slower. */
-	pd_window_set_least(plan, window, choice->best_ns, false);
+	window_set_least(plan, window, choice->best_ns, false);
 	for (int s = 0; s < plan->stage_count; s++)
 		choice->asked[s].warmup = plan->stages[s].warmup;
 	give_back(choice);
 }
 
 /* Makes the plan the best; returns false if none fits or is wanted. */
-static bool choose(struct choice *choice, struct pd_window *window)
+static bool choose(struct choice *choice, struct window *window)
 {
 	struct pd_plan *plan = choice->plan;
 	struct pd_warmup_limits *limits = choice->limits;
 	int64_t each = plan->stage_count * pd_steady_microbatches(plan);
 
-	if (limits->most_ns > 0 && pd_window_floor_ns(plan, window) > limits->most_ns)
+	if (limits->most_ns > 0 && window_floor_ns(plan, window) > limits->most_ns)
 		return false;
 	choice->steps = (int)pd_min64(MOST_STEPS, WORK / each);
 	if (choice->steps > 0) {
 		compare_some(choice, window);
 	} else {
-		try_fitting(choice, window, pd_window_slowest_ns(plan, window), true);
+		try_fitting(choice, window, window_slowest_ns(plan, window), true);
 	}
 	restore(choice);
 	return choice->best_ns >= 0 && pd_warmup_fit(plan, limits);
@@ -331,7 +485,7 @@ static bool choose(struct choice *choice, struct pd_window *window)
 bool pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_limits *limits,
 		      struct pd_expected *expected_p, int64_t *work)
 {
-	struct pd_window window;
+	struct window window;
 	struct choice choice = { .plan = plan, .limits = limits, .best_ns = -1 };
 	size_t stages = (size_t)plan->stage_count;
 	bool chosen;
@@ -340,12 +494,12 @@ bool pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_limits *limits,
 	choice.asked = choice.best + stages;
 	for (size_t s = 0; s < stages; s++)
 		choice.best[s].recompute = choice.asked[s].recompute = plan->stages[s].recompute;
-	pd_window_init(&window, plan);
+	window_init(&window, plan);
 	chosen = choose(&choice, &window);
 	*expected_p = choice.expected;
 	/* the same for every plan, whatever is tried of it: what is left out buys nothing else */
 	*work += plan->stage_count * (16 * pd_steady_in_flight(plan) + 64);
-	pd_window_release(&window);
+	window_release(&window);
 	free(choice.best);
 	return chosen;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Computes what enters and leaves every stage that a network can have. */
-#include "planner/cut/cuts.h"
+#include "planner/cut/points.h"
 
 #include "base/mem.h"
 
@@ -82,7 +82,7 @@ static void tensors_release(struct tensors *tensors)
 }
 
 /* A stage receives what it uses, and sends on what it made or received (lib/plan/wiring). */
-static int64_t span_bytes(const struct tensors *tensors, int from, int to)
+static int64_t stage_bytes(const struct tensors *tensors, int from, int to)
 {
 	const struct pd_profile_layer *layers = tensors->states->profile->layers;
 	const uint64_t *a = pd_states_set(tensors->states, from);
@@ -101,37 +101,17 @@ static int64_t span_bytes(const struct tensors *tensors, int from, int to)
 	return sum;
 }
 
-bool pd_spans_init(struct pd_spans *spans, const struct pd_profile *profile)
+void pd_points_find_traffic(struct pd_points *points)
 {
+	const struct pd_states *states = points->states;
 	struct tensors tensors;
-	size_t n;
 
-	spans->count = 0;
-	if (profile->layer_count > MOST_LAYERS)
-		return false;
-	pd_states_init(&spans->states, profile, PD_STATES_ALL);
-	if (!spans->states.whole || spans->states.count > MOST_STATES) {
-		pd_states_release(&spans->states);
-		return false;
-	}
-	spans->count = spans->states.count;
-	n = (size_t)spans->count;
-	spans->bytes = pd_calloc(n * n, sizeof(*spans->bytes));
-	tensors_init(&tensors, &spans->states);
-	for (int from = 0; from < spans->count; from++)
-		for (int to = 0; to < spans->count; to++)
-			spans->bytes[(size_t)from * n + (size_t)to] =
-				to > from && pd_states_within(&spans->states, from, to)
-				? span_bytes(&tensors, from, to) : -1;
-	tensors_release(&tensors);
-	return true;
-}
-
-void pd_spans_release(struct pd_spans *spans)
-{
-	if (!spans->count)
+	if (states->profile->layer_count > MOST_LAYERS || states->count > MOST_STATES)
 		return;
-	free(spans->bytes);
-	pd_states_release(&spans->states);
-	spans->count = 0;
+	points->traffic = pd_calloc(points->first[states->count] + 1, sizeof(*points->traffic));
+	tensors_init(&tensors, states);
+	for (int u = 0; u < states->count; u++)
+		for (size_t i = points->first[u]; i < points->first[u + 1]; i++)
+			points->traffic[i] = stage_bytes(&tensors, u, points->next[i]);
+	tensors_release(&tensors);
 }
