@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Computes what enters and leaves every stage that a network can have. */
+/* Computes what enters and leaves every stage between two states. */
 #include "planner/cut/points.h"
 
 #include "base/mem.h"

@@ -60,7 +60,7 @@ void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, struct pd_
 size_t pd_contest_find(const struct pd_contest *contest, const struct pd_plan *plan);
 /* Returns what is expected of a plan with its warm-ups. */
 struct pd_expected pd_contest_expect(const struct pd_plan *plan);
-/* Sorts by estimate, best first; equal ones by pd_candidate_compare. */
+/* Sorts by likely_ns, best first; equal ones by pd_candidate_compare. */
 void pd_contest_sort(struct pd_contest *contest);
 /* Enters plans that differ from the first few entries by small changes (refine.c). */
 void pd_contest_refine(struct pd_contest *contest, int64_t most_work);

@@ -72,7 +72,7 @@ static inline struct node *line_nodes(const struct line_search *search, int u)
  * Of the minibatches that go on to the next stage, a component's link carries those for another
  * component.
  *
- * Its warm-up follows from t, and from the times and leads of the stages behind it (window.h).  The
+ * Its warm-up follows from t, and from the times and leads of the stages behind it (warmup.c).  The
  * bytes of a replica follow from the warm-up, and must fit.  If they do not, they may when it
  * recomputes, and then it takes a forward longer.
  */

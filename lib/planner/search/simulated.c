@@ -6,9 +6,10 @@
  * least time it finds and for some above it, with which fewer devices, stages and minibatches in
  * flight are needed; without replicas; equal pipelines; and all devices
  * in parallel.  Where memory has a limit, also those that fit with one minibatch at a time.  Each
- * is entered at every place (placement.c) with warm-ups that are worth their memory (warmup.c), the
- * best are changed a little (refine.c), and entries are replayed until none that is left can win
- * (contest_replays.c), or one is that no plan at all can beat (bound.c).  So the first ones that are
+ * is entered at every place (placement.c) with warm-ups that are worth their memory (warmup.c), and
+ * entries are replayed until none that is left can win (contest_replays.c), or one is that no plan at
+ * all can beat (bound.c).  Then the best by their replays are changed a little (refine.c), the best by
+ * their estimates too, and the best by their replays once more.  The first ones that are
  * found are replayed before others are looked for, and if one is within half a percent of that bound
  * none are.  Where plans are few all of them are looked at then (exhaust.c).  Last, devices that
  * bring too little are left out (gain.h).
