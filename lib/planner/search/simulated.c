@@ -37,8 +37,8 @@
 #define HOPELESS 3              /* part by which the line's plan may be slower than a replayed one */
 #define LOOKED 3                /* plans that are replayed before others are searched */
 #define CHANGED 4               /* part of the work for one plan's changes */
-#define MOST_CHANGES 20         /* limit of changed plans */
-#define MOST_VAIN 5             /* limit of changed plans that led to no faster one */
+#define MOST_CHANGES 40         /* limit of changed plans */
+#define MOST_VAIN 12             /* limit of changed plans that led to no faster one */
 #define FEWER 4                 /* most devices that are left out at once */
 #define FEWER_LOOKED 4          /* plans that are replayed for that */
 #define EXHAUSTED 200000000     /* operations, if all plans are tried */
