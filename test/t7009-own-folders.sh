@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Checkpoints on four hosts' own disks (contrib/hosts.sh; a mount namespace each): every host has the
-# files of its ranks' stages, a run goes on from them with the bits of one host's, and says who lacks
+# files that its ranks wrote, a run goes on from them with the bits of one host's, and says who lacks
 # what; --gather brings them together.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
@@ -38,10 +38,10 @@ held() {
 	(cd disks && echo */step-*"$1"/*.safetensors)
 }
 
-# as_here STEP: what hosts hold of that step is what one host wrote.
+# as_here STEP [DIR]: what hosts hold of that step is what one host wrote.
 as_here() {
 	for file in disks/*/step-*"$1"/*.safetensors; do
-		cmp "$file" "here/${file#disks/*/}" || return 1
+		cmp "$file" "${2-here}/${file#disks/*/}" || return 1
 	done
 }
 
@@ -116,9 +116,7 @@ test_ok "another plan is brought what it needs" '
 	rm -r here.211.ck/step-*30 here.211.ck/step-*40
 	pd-run --threads=1 --synthetic --minibatches=30 --checkpoint=here.211.ck --resume plan.211 >out.here
 	own --synthetic --minibatches=30 --resume plan.211 >out
-	for file in disks/*/step-*30/*.safetensors; do
-		cmp "$file" "here.211.ck/${file#disks/*/}"
-	done
+	as_here 30 here.211.ck
 '
 test_ok "--gather brings a checkpoint together, whole" '
 	again
@@ -157,6 +155,31 @@ test_ok "a host whose folder another run has is refused" '
 	wait $other || :
 	said "rank 2 (stage 1 of 3, host h3): ck: another run writes its checkpoints there"
 '
+test_ok "sparse sums: each replica has a file of its own, which goes with it to another host" '
+	rm -rf disks/*/* all
+	jq ".sparse = {sparsity: 0.8, chunk: 50, warmup: 0} | del(.stages[].predicted)" plan >sparse
+	pd-run --threads=1 --synthetic --minibatches=20 --checkpoint=here.sparse --keep=9 sparse >out
+	pd-run --threads=1 --synthetic --minibatches=40 --checkpoint=here.sparse --keep=9 --resume \
+		sparse >out
+	own --synthetic --minibatches=20 sparse >out
+	held 20 | sed "s/step-0*//g" >files
+	echo "h1/20/stage-0.safetensors h2/20/stage-1.safetensors" \
+		"h3/20/stage-1-replica-1.safetensors h4/20/stage-2.safetensors" | diff - files
+	as_here 20 here.sparse
+	mv disks/h2 disks/h
+	mv disks/h3 disks/h2
+	mv disks/h disks/h3
+	own --synthetic --minibatches=40 --resume sparse >out
+	grep "brings stage-1.safetensors of step 20 from host h3 to host h2" err
+	grep "brings stage-1-replica-1.safetensors of step 20 from host h2 to host h3" err
+	as_here 40 here.sparse
+	own --gather=all sparse >out
+	[ "$(ls all/step-*40 | wc -l)" -eq 5 ]
+	same_weights all here.sparse
+	rm disks/h3/step-*40/stage-1-replica-1.safetensors
+	status 2 own --synthetic --minibatches=50 --resume=40 sparse
+	grep -q "ck: step 40: host h3 lacks stage-1-replica-1.safetensors" err
+'
 # left: the processes on the other hosts.
 left() {
 	for host in h2 h3 h4; do
@@ -179,9 +202,6 @@ test_ok "hosts that are killed while checkpoints are written go on with the bits
 	step=$(expr "${last##*step-}" + 0)
 	own --synthetic --minibatches=$((step + 10)) --resume plan >out
 	pd-run --threads=1 --synthetic --minibatches=$((step + 10)) --checkpoint=here.killed plan >out
-	end=$(printf "step-%012d" $((step + 10)))
-	for file in disks/*/$end/*.safetensors; do
-		cmp "$file" "here.killed/${file#disks/*/}"
-	done
+	as_here "$(printf "%012d" $((step + 10)))" here.killed
 '
 test_done

@@ -8,16 +8,16 @@
  *                                 stage-0-replica-1.safetensors ...
  *
  * which is there as a whole or not at all: it is written under another name and renamed.
- * Writing takes three parts, since ranks write the stages and their supervisor the rest:
+ * Writing takes three parts, since ranks write the tensors and their supervisor the rest:
  *
  *     supervisor  pd_checkpoint_begin
- *     ranks       pd_checkpoint_write_stage
+ *     ranks       pd_checkpoint_write
  *     supervisor  pd_checkpoint_finish, or pd_checkpoint_abandon
  *
- * Where hosts have folders of their own, each has the files of its ranks' stages and the same
+ * Where hosts have folders of their own, each has the files that its ranks wrote and the same
  * document.  One process of the host keeps its folder:
  *
- *     ranks       pd_checkpoint_join, pd_checkpoint_write_stage
+ *     ranks       pd_checkpoint_join, pd_checkpoint_write
  *     keepers     pd_checkpoint_publish
  *     supervisor  pd_checkpoint_finish
  *     keepers     pd_checkpoint_prune
@@ -52,12 +52,14 @@ struct pd_checkpoint_stage {
 	char **layers;                  /* names */
 	int warmup, replicas;           /* as in the plan that was trained */
 	int version_count;
-	int64_t *versions;              /* in the file, ascending; the last is the newest */
-	uint64_t checksum;              /* as from pd_checkpoint_write_stage() */
-	bool elsewhere;                 /* to be written: its file is in another host's folder */
-	/* Where replicas have files of their own: of replica 1, 2 and so on; or 0 and NULL. */
-	int residual_count;
-	uint64_t *residuals;
+	int64_t *versions;              /* in its file, ascending; the last is the newest */
+};
+
+/* A file of tensors: a stage's, as replica 0; or what a further replica keeps of its own. */
+struct pd_checkpoint_file {
+	int stage, replica;
+	uint64_t checksum;              /* of its header; pd_checkpoint_write() sets it */
+	bool elsewhere;                 /* to be written: it is in another host's folder */
 };
 
 struct pd_checkpoint_info {
@@ -72,32 +74,36 @@ struct pd_checkpoint_info {
 	json_t *optimizer;              /* an object that is passed on unchanged */
 	int stage_count;
 	struct pd_checkpoint_stage *stages;
+	/* First those of the stages, in their order; then those of replicas, by stage and replica. */
+	int file_count;
+	struct pd_checkpoint_file *files;
 };
 
 void pd_checkpoint_info_release(struct pd_checkpoint_info *info);
+/* Returns the number of a file in info->files, -1 if there is no such file. */
+int pd_checkpoint_file_number(const struct pd_checkpoint_info *info, int stage, int replica);
+/* Returns "stage-K.safetensors", or of a replica from 1 on "stage-K-replica-R..."; free() it. */
+char *pd_checkpoint_file_name(const struct pd_checkpoint_file *file);
 
 /*
- * Creates the directory (not its parents) if it is missing, and in it the folder in which stages
+ * Creates the directory (not its parents) if it is missing, and in it the folder in which files
  * are written.  Removes what earlier writers left unfinished.  Errors count as failed.
  */
 int pd_checkpoint_begin(const char *directory, int64_t step, struct pd_error *err);
 /* Returns the text of a checkpoint's document; free() it. */
 char *pd_checkpoint_info_text(const struct pd_checkpoint_info *info, size_t *bytes_p);
-/* Creates the folder in which stages are written unless it is there.  Errors count as failed. */
+/* Creates the folder in which files are written unless it is there.  Errors count as failed. */
 int pd_checkpoint_join(const char *directory, int64_t step, struct pd_error *err);
 /*
- * Writes a stage's file.  Of each tensor it reads name, dims, size and elements; data has the
- * elements of each.  *checksum_p is for checkpoint.json.  Errors count as failed.
+ * Writes the file of a stage and replica, and sets its checksum, which is for checkpoint.json.  Of
+ * each tensor it reads name, dims, size and elements; data has the elements of each.  Errors count as
+ * failed.
  */
-int pd_checkpoint_write_stage(const char *directory, int64_t step, int stage,
-			      const struct pd_tensor *tensors, const float *const *data,
-			      size_t count, uint64_t *checksum_p, struct pd_error *err);
-/* Does the same for a replica, from 1 on, of what it does not have in common with the first. */
-int pd_checkpoint_write_replica(const char *directory, int64_t step, int stage, int replica,
-				const struct pd_tensor *tensors, const float *const *data,
-				size_t count, uint64_t *checksum_p, struct pd_error *err);
+int pd_checkpoint_write(const char *directory, int64_t step, struct pd_checkpoint_file *file,
+			const struct pd_tensor *tensors, const float *const *data, size_t count,
+			struct pd_error *err);
 /*
- * Finishes a checkpoint after all stages are written: adds checkpoint.json, syncs everything, and
+ * Finishes a checkpoint after all files are written: adds checkpoint.json, syncs everything, and
  * names the folder (in place of an earlier one of the same step, info->step).  Removes checkpoints
  * of lower steps, except for the `keep` newest, this one included.  On error the unfinished folder
  * is removed, and earlier checkpoints stay as they were.
@@ -105,7 +111,7 @@ int pd_checkpoint_write_replica(const char *directory, int64_t step, int stage, 
 int pd_checkpoint_finish(const char *directory, const struct pd_checkpoint_info *info, int keep,
 			 struct pd_error *err);
 /*
- * Gives an unfinished folder, whatever stages it has, a document and its name, as
+ * Gives an unfinished folder, whatever files it has, a document and its name, as
  * pd_checkpoint_finish() does.
  */
 int pd_checkpoint_publish(const char *directory, int64_t step, const char *document, size_t bytes,
@@ -119,19 +125,16 @@ void pd_checkpoint_abandon(const char *directory, int64_t step);
 struct pd_checkpoint;
 
 /*
- * Opens the checkpoint of a step, and verifies its document and the headers of its stages; the data
+ * Opens the checkpoint of a step, and verifies its document and the headers of its files; the data
  * of a tensor is verified when it is read.  Errors count as input.
  */
 struct pd_checkpoint *pd_checkpoint_open(const char *directory, int64_t step,
 					 struct pd_error *err);
-/*
- * Opens it where stages may have their files in other folders.  Those that are absent or damaged are
- * not held.
- */
+/* Opens it where files may be in other folders.  Those that are absent or damaged are not held. */
 struct pd_checkpoint *pd_checkpoint_open_part(const char *directory, int64_t step,
 					      struct pd_error *err);
-/* Tells whether the stage's file is there and all its data are right, which it reads. */
-bool pd_checkpoint_holds(const struct pd_checkpoint *ck, int stage);
+/* Tells whether the file of that number is there and all its data are right, which it reads. */
+bool pd_checkpoint_holds(const struct pd_checkpoint *ck, int number);
 /* Reads and verifies all data.  Errors count as input, and name file and tensor. */
 int pd_checkpoint_verify(const struct pd_checkpoint *ck, struct pd_error *err);
 /*
@@ -181,18 +184,20 @@ int pd_checkpoint_read(const struct pd_checkpoint *ck, const char *name, int64_t
 /* Reads the text of a checkpoint's document; free() it.  Errors count as input. */
 char *pd_checkpoint_document(const char *directory, int64_t step, size_t *bytes_p,
 			     struct pd_error *err);
-/* Writes the bytes of a stage's file to a stream.  Errors count as failed. */
-int pd_checkpoint_send(const char *directory, int64_t step, int stage, FILE *to,
-		       struct pd_error *err);
+/* Writes the bytes of a stage's and replica's file to a stream.  Errors count as failed. */
+int pd_checkpoint_send(const char *directory, int64_t step, const struct pd_checkpoint_file *file,
+		       FILE *to, struct pd_error *err);
 /*
  * Receives such bytes into an unfinished folder: opens a file for them; then, when all are written,
  * checks them against the document.  A file that is not right is removed.
  */
-int pd_checkpoint_receive(const char *directory, int64_t step, int stage, struct pd_file *file,
-			  struct pd_error *err);
-int pd_checkpoint_received(const char *directory, const struct pd_checkpoint_info *info, int stage,
-			   struct pd_file *file, struct pd_error *err);
+int pd_checkpoint_receive(const char *directory, int64_t step, const struct pd_checkpoint_file *file,
+			  struct pd_file *coming, struct pd_error *err);
+int pd_checkpoint_received(const char *directory, const struct pd_checkpoint_info *info,
+			   const struct pd_checkpoint_file *file, struct pd_file *coming,
+			   struct pd_error *err);
 /* Moves what was received into the checkpoint, whose document is there. */
-int pd_checkpoint_adopt(const char *directory, int64_t step, int stage, struct pd_error *err);
+int pd_checkpoint_adopt(const char *directory, int64_t step, const struct pd_checkpoint_file *file,
+			struct pd_error *err);
 
 #endif

@@ -32,10 +32,11 @@ static char *unfinished_folder(const char *directory, int64_t step)
 	return pd_format("%s/.step-%0*" PRId64 ".tmp", directory, DIGITS, step);
 }
 
-char *pd_checkpoint_stage_path(const char *directory, int64_t step, int stage, int replica)
+char *pd_checkpoint_unfinished_path(const char *directory, int64_t step,
+				    const struct pd_checkpoint_file *file)
 {
 	char *folder = unfinished_folder(directory, step);
-	char *name = pd_checkpoint_stage_name(stage, replica);
+	char *name = pd_checkpoint_file_name(file);
 	char *path = pd_format("%s/%s", folder, name);
 
 	free(name);
@@ -175,21 +176,21 @@ int pd_checkpoint_prune(const char *directory, int64_t step, int keep, struct pd
 	return status;
 }
 
-static int check_stages(const char *directory, const struct pd_checkpoint_info *info,
-			struct pd_error *err)
+static int check_files(const char *directory, const struct pd_checkpoint_info *info,
+		       struct pd_error *err)
 {
-	for (int i = 0; i < info->stage_count; i++)
-		for (int r = 0; r <= info->stages[i].residual_count; r++) {
-			char *path = pd_checkpoint_stage_path(directory, info->step, i, r);
-			int missing = info->stages[i].elsewhere ? 0 : access(path, R_OK);
+	for (int i = 0; i < info->file_count; i++) {
+		const struct pd_checkpoint_file *file = &info->files[i];
+		char *path = pd_checkpoint_unfinished_path(directory, info->step, file);
+		int missing = file->elsewhere ? 0 : access(path, R_OK);
 
-			if (missing)
-				pd_error_failed(err, "%s: expected the tensors of stage %d: %s", path,
-						i, strerror(errno));
-			free(path);
-			if (missing)
-				return -1;
-		}
+		if (missing)
+			pd_error_failed(err, "%s: expected the tensors of stage %d: %s", path,
+					file->stage, strerror(errno));
+		free(path);
+		if (missing)
+			return -1;
+	}
 	return 0;
 }
 
@@ -255,7 +256,7 @@ int pd_checkpoint_finish(const char *directory, const struct pd_checkpoint_info 
 
 	if (keep < 1)
 		pd_bug("checkpoint: keep %d", keep);
-	if (check_stages(directory, info, err) < 0) {
+	if (check_files(directory, info, err) < 0) {
 		pd_checkpoint_abandon(directory, info->step);
 		return -1;
 	}

@@ -17,10 +17,19 @@
 #define CHECKSUM_KEY "\"checksum\": \""
 #define NO_CHECKSUM "0000000000000000"  /* placeholder for the document's own checksum */
 
-char *pd_checkpoint_stage_name(int stage, int replica)
+char *pd_checkpoint_file_name(const struct pd_checkpoint_file *file)
 {
-	return replica == 0 ? pd_format("stage-%d.safetensors", stage)
-			    : pd_format("stage-%d-replica-%d.safetensors", stage, replica);
+	return file->replica == 0 ? pd_format("stage-%d.safetensors", file->stage)
+				  : pd_format("stage-%d-replica-%d.safetensors", file->stage,
+					      file->replica);
+}
+
+int pd_checkpoint_file_number(const struct pd_checkpoint_info *info, int stage, int replica)
+{
+	for (int i = 0; i < info->file_count; i++)
+		if (info->files[i].stage == stage && info->files[i].replica == replica)
+			return i;
+	return -1;
 }
 
 static json_t *strings(char *const *list, int count)
@@ -32,31 +41,26 @@ static json_t *strings(char *const *list, int count)
 	return array;
 }
 
-static json_t *checksums_json(const struct pd_checkpoint_stage *stage)
+static json_t *stage_json(const struct pd_checkpoint_info *info, int number)
 {
-	char sum[PD_CHECKSUM_DIGITS + 1];
-	json_t *array = json_array();
+	const struct pd_checkpoint_stage *stage = &info->stages[number];
+	char *file = pd_checkpoint_file_name(&info->files[number]), sum[PD_CHECKSUM_DIGITS + 1];
+	json_t *versions = json_array(), *sums = json_array(), *json;
 
-	for (int i = 0; i < stage->residual_count; i++)
-		json_array_append_new(array,
-				      json_string(pd_checksum_text(stage->residuals[i], sum)));
-	return array;
-}
-
-static json_t *stage_json(const struct pd_checkpoint_stage *stage, int number)
-{
-	char *file = pd_checkpoint_stage_name(number, 0), sum[PD_CHECKSUM_DIGITS + 1];
-	json_t *versions = json_array(), *json;
-
+	for (int i = info->stage_count; i < info->file_count; i++)
+		if (info->files[i].stage == number)
+			json_array_append_new(sums, json_string(pd_checksum_text(
+					info->files[i].checksum, sum)));
 	for (int i = 0; i < stage->version_count; i++)
 		json_array_append_new(versions, json_integer(stage->versions[i]));
 	json = json_pack("{s:s, s:o, s:i, s:i, s:o, s:s}", "file", file, "layers",
 			 strings(stage->layers, stage->layer_count), "warmup", stage->warmup,
 			 "replicas", stage->replicas, "versions", versions, "header_checksum",
-			 pd_checksum_text(stage->checksum, sum));
+			 pd_checksum_text(info->files[number].checksum, sum));
 	free(file);
-	if (stage->residual_count > 0)
-		json_object_set_new(json, "replica_checksums", checksums_json(stage));
+	if (json_array_size(sums) > 0)
+		json_object_set(json, "replica_checksums", sums);
+	json_decref(sums);
 	return json;
 }
 
@@ -67,7 +71,7 @@ static json_t *info_json(const struct pd_checkpoint_info *info)
 	if (info->seed > INT64_MAX)
 		pd_bug("checkpoint: seed %" PRIu64, info->seed);
 	for (int i = 0; i < info->stage_count; i++)
-		json_array_append_new(stages, stage_json(&info->stages[i], i));
+		json_array_append_new(stages, stage_json(info, i));
 	json = json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:O, s:o, s:s}",
 			 "format", "pd-checkpoint", "version", VERSION,
 			 "step", (json_int_t)info->step,
@@ -111,7 +115,6 @@ static void release_stage(struct pd_checkpoint_stage *stage)
 		free(stage->layers[i]);
 	free(stage->layers);
 	free(stage->versions);
-	free(stage->residuals);
 }
 
 void pd_checkpoint_info_release(struct pd_checkpoint_info *info)
@@ -119,6 +122,7 @@ void pd_checkpoint_info_release(struct pd_checkpoint_info *info)
 	for (int i = 0; i < info->stage_count; i++)
 		release_stage(&info->stages[i]);
 	free(info->stages);
+	free(info->files);
 	free(info->name);
 	free(info->dtype);
 	json_decref(info->optimizer);
@@ -168,43 +172,43 @@ static int parse_versions(const struct pd_place *place, struct pd_checkpoint_sta
 	return 0;
 }
 
-static int parse_checksum(const struct pd_place *stage, uint64_t *checksum_p, struct pd_error *err)
+static int parse_checksum(const struct pd_place *place, struct pd_checkpoint_file *file,
+			  struct pd_error *err)
 {
-	struct pd_place place = pd_place_key(stage, "header_checksum");
-
-	if (pd_checksum_parse(json_string_value(place.value), checksum_p))
+	if (pd_checksum_parse(json_string_value(place->value), &file->checksum))
 		return 0;
-	return pd_place_expected(&place, err, "%d hexadecimal digits", PD_CHECKSUM_DIGITS);
+	return pd_place_expected(place, err, "%d hexadecimal digits", PD_CHECKSUM_DIGITS);
 }
 
-/* Reads the checksums of the files of further replicas, if there are any. */
-static int parse_residuals(const struct pd_place *at, struct pd_checkpoint_stage *stage,
-			   struct pd_error *err)
+/* Adds the files of a stage's further replicas, if there are any. */
+static int parse_replicas(const struct pd_place *at, int number, struct pd_checkpoint_info *info,
+			  struct pd_error *err)
 {
 	struct pd_place place = pd_place_key(at, "replica_checksums");
+	int replicas = info->stages[number].replicas;
 	size_t count;
 
 	if (!place.value)
 		return 0;
 	if (pd_json_array(&place, &count, err) < 0)
 		return -1;
-	if (count + 1 != (size_t)stage->replicas)
+	if (count + 1 != (size_t)replicas)
 		return pd_place_expected(&place, err, "%d checksums, one of each replica but the first",
-					 stage->replicas - 1);
-	stage->residuals = pd_calloc(count, sizeof(*stage->residuals));
-	stage->residual_count = (int)count;
+					 replicas - 1);
+	info->files = pd_regrow(info->files, (size_t)info->file_count + count, sizeof(*info->files));
 	for (size_t i = 0; i < count; i++) {
 		struct pd_place item = pd_place_index(&place, i);
+		struct pd_checkpoint_file *file = &info->files[info->file_count++];
 
-		if (!pd_checksum_parse(json_string_value(item.value), &stage->residuals[i]))
-			return pd_place_expected(&item, err, "%d hexadecimal digits",
-						 PD_CHECKSUM_DIGITS);
+		*file = (struct pd_checkpoint_file){ .stage = number, .replica = (int)i + 1 };
+		if (parse_checksum(&item, file, err) < 0)
+			return -1;
 	}
 	return 0;
 }
 
-static int parse_stage(const struct pd_place *place, bool checksums, json_t *seen, int number,
-		       struct pd_checkpoint_stage *stage, struct pd_error *err)
+static int parse_stage(const struct pd_place *place, json_t *seen, int number,
+		       struct pd_checkpoint_info *info, struct pd_error *err)
 {
 	static const char *const keys[] = {
 		"file", "layers", "warmup", "replicas", "versions", "header_checksum",
@@ -213,21 +217,23 @@ static int parse_stage(const struct pd_place *place, bool checksums, json_t *see
 	static const char *const old_keys[] = {
 		"file", "layers", "warmup", "replicas", "versions", NULL
 	};
-	struct pd_place file_place, layers, versions;
+	struct pd_place file_place, layers, versions, sum = pd_place_key(place, "header_checksum");
+	struct pd_checkpoint_stage *stage = &info->stages[number];
 	int64_t warmup, replicas;
 	const char *file;
 	char *expected;
 	bool same;
 
-	if (pd_json_keys(place, checksums ? keys : old_keys, err) < 0 ||
-	    (checksums && parse_checksum(place, &stage->checksum, err) < 0))
+	info->files[number].stage = number;
+	if (pd_json_keys(place, info->checksums ? keys : old_keys, err) < 0 ||
+	    (info->checksums && parse_checksum(&sum, &info->files[number], err) < 0))
 		return -1;
 	file_place = pd_place_key(place, "file");
 	layers = pd_place_key(place, "layers");
 	versions = pd_place_key(place, "versions");
 	if (pd_json_string(&file_place, &file, err) < 0)
 		return -1;
-	expected = pd_checkpoint_stage_name(number, 0);
+	expected = pd_checkpoint_file_name(&info->files[number]);
 	same = strcmp(file, expected) == 0;
 	if (!same)
 		pd_place_expected(&file_place, err, "\"%s\"", expected);
@@ -239,7 +245,7 @@ static int parse_stage(const struct pd_place *place, bool checksums, json_t *see
 		return -1;
 	stage->warmup = (int)warmup;
 	stage->replicas = (int)replicas;
-	return checksums ? parse_residuals(place, stage, err) : 0;
+	return parse_replicas(place, number, info, err);
 }
 
 static int parse_stages(const struct pd_place *place, struct pd_checkpoint_info *info,
@@ -254,12 +260,13 @@ static int parse_stages(const struct pd_place *place, struct pd_checkpoint_info 
 	if (count == 0)
 		return pd_place_expected(place, err, "at least one stage");
 	info->stages = pd_calloc(count, sizeof(*info->stages));
+	info->files = pd_calloc(count, sizeof(*info->files));
+	info->stage_count = info->file_count = (int)count;
 	seen = json_object();
 	for (size_t i = 0; i < count && status == 0; i++) {
 		struct pd_place item = pd_place_index(place, i);
 
-		status = parse_stage(&item, info->checksums, seen, (int)i,
-				     &info->stages[info->stage_count++], err);
+		status = parse_stage(&item, seen, (int)i, info, err);
 	}
 	json_decref(seen);
 	return status;

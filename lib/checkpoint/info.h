@@ -7,10 +7,9 @@
 
 #define PD_CHECKPOINT_DOCUMENT "checkpoint.json"
 
-/* Returns the file of a stage's tensors in the unfinished folder; free() it. */
-char *pd_checkpoint_stage_path(const char *directory, int64_t step, int stage, int replica);
-/* Returns "stage-K.safetensors", or of a replica from 1 on "stage-K-replica-R..."; free() it. */
-char *pd_checkpoint_stage_name(int stage, int replica);
+/* Returns the path of a file in the unfinished folder; free() it. */
+char *pd_checkpoint_unfinished_path(const char *directory, int64_t step,
+				    const struct pd_checkpoint_file *file);
 /* Returns DIRECTORY/step-N; free() it. */
 char *pd_checkpoint_folder(const char *directory, int64_t step);
 /* Returns the step in a folder's name, -1 if it is not a checkpoint's. */

@@ -14,62 +14,45 @@
 struct pd_checkpoint {
 	char *folder;
 	struct pd_checkpoint_info info;
-	struct pd_safetensors **stages; /* one for each of info.stage_count */
-	struct pd_safetensors ***replicas;      /* of each, those of replica 1, 2 and so on */
+	struct pd_safetensors **files;  /* one for each of info.files; NULL: it is not here */
 };
 
 void pd_checkpoint_close(struct pd_checkpoint *ck)
 {
 	if (!ck)
 		return;
-	for (int i = 0; ck->stages && i < ck->info.stage_count; i++) {
-		pd_safetensors_close(ck->stages[i]);
-		for (int r = 0; ck->replicas[i] && r < ck->info.stages[i].residual_count; r++)
-			pd_safetensors_close(ck->replicas[i][r]);
-		free(ck->replicas[i]);
-	}
-	free(ck->stages);
-	free(ck->replicas);
+	for (int i = 0; ck->files && i < ck->info.file_count; i++)
+		pd_safetensors_close(ck->files[i]);
+	free(ck->files);
 	pd_checkpoint_info_release(&ck->info);
 	free(ck->folder);
 	free(ck);
 }
 
-/* Returns the file of a stage's replica. */
-static struct pd_safetensors **file_of(const struct pd_checkpoint *ck, int stage, int replica)
+static int open_file(struct pd_checkpoint *ck, int number, struct pd_error *err)
 {
-	return replica == 0 ? &ck->stages[stage] : &ck->replicas[stage][replica - 1];
-}
-
-static int open_file(struct pd_checkpoint *ck, int stage, int replica, struct pd_error *err)
-{
-	char *name = pd_checkpoint_stage_name(stage, replica);
+	const struct pd_checkpoint_file *file = &ck->info.files[number];
+	char *name = pd_checkpoint_file_name(file);
 	char *path = pd_format("%s/%s", ck->folder, name);
-	struct pd_safetensors **st = file_of(ck, stage, replica);
+	struct pd_safetensors *st = pd_safetensors_open(path, err);
 
-	*st = pd_safetensors_open(path, err);
 	free(path);
 	free(name);
-	if (*st && pd_stage_check(*st, &ck->info, stage, replica, err) == 0)
-		return 0;
-	pd_safetensors_close(*st);
-	*st = NULL;
-	return -1;
+	if (st && pd_stage_check(st, &ck->info, file, err) < 0) {
+		pd_safetensors_close(st);
+		st = NULL;
+	}
+	ck->files[number] = st;
+	return st ? 0 : -1;
 }
 
 /* part: files that cannot be opened are left out. */
-static int open_stages(struct pd_checkpoint *ck, bool part, struct pd_error *err)
+static int open_files(struct pd_checkpoint *ck, bool part, struct pd_error *err)
 {
-	ck->stages = pd_calloc((size_t)ck->info.stage_count, sizeof(*ck->stages));
-	ck->replicas = pd_calloc((size_t)ck->info.stage_count, sizeof(*ck->replicas));
-	for (int i = 0; i < ck->info.stage_count; i++) {
-		int residuals = ck->info.stages[i].residual_count;
-
-		ck->replicas[i] = pd_calloc((size_t)residuals, sizeof(**ck->replicas));
-		for (int r = 0; r <= residuals; r++)
-			if (open_file(ck, i, r, err) < 0 && !part)
-				return -1;
-	}
+	ck->files = pd_calloc((size_t)ck->info.file_count, sizeof(*ck->files));
+	for (int i = 0; i < ck->info.file_count; i++)
+		if (open_file(ck, i, err) < 0 && !part)
+			return -1;
 	return 0;
 }
 
@@ -87,7 +70,7 @@ static struct pd_checkpoint *open_some(const char *directory, int64_t step, bool
 			       ck->info.step);
 		goto fail;
 	}
-	if (open_stages(ck, part, err) == 0)
+	if (open_files(ck, part, err) == 0)
 		return ck;
 fail:
 	pd_checkpoint_close(ck);
@@ -106,17 +89,21 @@ struct pd_checkpoint *pd_checkpoint_open_part(const char *directory, int64_t ste
 	return open_some(directory, step, true, err);
 }
 
-bool pd_checkpoint_holds(const struct pd_checkpoint *ck, int stage)
+static int verify(const struct pd_checkpoint *ck, int number, struct pd_error *err)
 {
-	return ck->stages[stage] && pd_stage_verify(ck->stages[stage], &ck->info, stage, NULL) == 0;
+	return pd_stage_verify(ck->files[number], &ck->info, ck->info.files[number].stage, err);
+}
+
+bool pd_checkpoint_holds(const struct pd_checkpoint *ck, int number)
+{
+	return ck->files[number] && verify(ck, number, NULL) == 0;
 }
 
 int pd_checkpoint_verify(const struct pd_checkpoint *ck, struct pd_error *err)
 {
-	for (int i = 0; i < ck->info.stage_count; i++)
-		for (int r = 0; r <= ck->info.stages[i].residual_count; r++)
-			if (pd_stage_verify(*file_of(ck, i, r), &ck->info, i, err) < 0)
-				return -1;
+	for (int i = 0; i < ck->info.file_count; i++)
+		if (verify(ck, i, err) < 0)
+			return -1;
 	return 0;
 }
 
@@ -210,9 +197,9 @@ const struct pd_checkpoint_stage *pd_checkpoint_stage_of(const struct pd_checkpo
 static int find(const struct pd_checkpoint *ck, const char *name, const struct pd_tensor **tensor_p)
 {
 	for (int i = 0; i < ck->info.stage_count; i++) {
-		if (!ck->stages[i])
+		if (!ck->files[i])
 			continue;
-		*tensor_p = pd_safetensors_find(ck->stages[i], name);
+		*tensor_p = pd_safetensors_find(ck->files[i], name);
 		if (*tensor_p)
 			return i;
 	}
@@ -236,9 +223,11 @@ int64_t pd_checkpoint_elements(const struct pd_checkpoint *ck, const char *name)
 int pd_checkpoint_replicas_with(const struct pd_checkpoint *ck, const char *name)
 {
 	const struct pd_tensor *tensor;
-	int stage = find(ck, name, &tensor);
+	int stage = find(ck, name, &tensor), count = 0;
 
-	return stage >= 0 ? 1 + ck->info.stages[stage].residual_count : 0;
+	for (int i = 0; i < ck->info.file_count; i++)
+		count += ck->info.files[i].stage == stage;
+	return count;
 }
 
 int pd_checkpoint_read_replica(const struct pd_checkpoint *ck, const char *name, int replica,
@@ -246,15 +235,15 @@ int pd_checkpoint_read_replica(const struct pd_checkpoint *ck, const char *name,
 {
 	const struct pd_tensor *tensor;
 	int stage = find(ck, name, &tensor);
-	const struct pd_safetensors *st;
+	int number = pd_checkpoint_file_number(&ck->info, stage, replica);
+	const struct pd_safetensors *st = number < 0 ? NULL : ck->files[number];
 
 	if (replica == 0 || stage < 0)
 		return pd_checkpoint_read(ck, name, -1, elements, out, err);
-	st = *file_of(ck, stage, replica);
-	tensor = pd_safetensors_find(st, name);
+	tensor = st ? pd_safetensors_find(st, name) : NULL;
 	if (!tensor || tensor->elements != elements)
-		return pd_error_input(err, "%s: no \"%.120s\" of %" PRId64 " elements",
-				      pd_safetensors_file(st), name, elements);
+		return pd_error_input(err, "%s: replica %d of stage %d has no \"%.120s\" of %" PRId64
+				      " elements", ck->folder, replica, stage, name, elements);
 	return pd_stage_read(st, &ck->info, stage, tensor, out, err);
 }
 
@@ -272,17 +261,17 @@ int pd_checkpoint_read(const struct pd_checkpoint *ck, const char *name, int64_t
 	if (version >= 0 && version != had->versions[had->version_count - 1]) {
 		char *old = pd_format("%s@%" PRId64, name, version);
 
-		tensor = pd_safetensors_find(ck->stages[stage], old);
+		tensor = pd_safetensors_find(ck->files[stage], old);
 		free(old);
 	}
 	if (!tensor)
 		return pd_error_input(err, "%s: no version %" PRId64 " of \"%.120s\": it has %d, "
-				      "the newest %" PRId64, pd_safetensors_file(ck->stages[stage]),
+				      "the newest %" PRId64, pd_safetensors_file(ck->files[stage]),
 				      version, name, had->version_count,
 				      had->versions[had->version_count - 1]);
 	if (tensor->elements != elements)
 		return pd_error_input(err, "%s: \"%.120s\" has %" PRId64 " elements: expected %"
-				      PRId64, pd_safetensors_file(ck->stages[stage]), name,
+				      PRId64, pd_safetensors_file(ck->files[stage]), name,
 				      tensor->elements, elements);
-	return pd_stage_read(ck->stages[stage], &ck->info, stage, tensor, out, err);
+	return pd_stage_read(ck->files[stage], &ck->info, stage, tensor, out, err);
 }

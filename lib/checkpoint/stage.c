@@ -32,8 +32,8 @@ static uint64_t context(int64_t step, int stage, const struct pd_tensor *tensor)
 	return pd_checksum_end(&sum);
 }
 
-static json_t *make_metadata(int64_t step, int stage, int replica, const struct pd_tensor *tensors,
-			     const float *const *data, size_t count)
+static json_t *make_metadata(int64_t step, const struct pd_checkpoint_file *file,
+			     const struct pd_tensor *tensors, const float *const *data, size_t count)
 {
 	char text[PD_CHECKSUM_DIGITS + 1];
 	json_t *metadata = json_object();
@@ -41,12 +41,12 @@ static json_t *make_metadata(int64_t step, int stage, int replica, const struct 
 	/* Other programs look for this in a file of tensors in PyTorch's layout. */
 	json_object_set_new(metadata, "format", json_string("pt"));
 	json_object_set_new(metadata, "step", json_sprintf("%" PRId64, step));
-	json_object_set_new(metadata, "stage", json_sprintf("%d", stage));
-	if (replica > 0)
-		json_object_set_new(metadata, "replica", json_sprintf("%d", replica));
+	json_object_set_new(metadata, "stage", json_sprintf("%d", file->stage));
+	if (file->replica > 0)
+		json_object_set_new(metadata, "replica", json_sprintf("%d", file->replica));
 	for (size_t i = 0; i < count; i++) {
 		char *key = pd_format(CHECKSUM_KEY "%s", tensors[i].name);
-		uint64_t sum = pd_checksum(context(step, stage, &tensors[i]), data[i],
+		uint64_t sum = pd_checksum(context(step, file->stage, &tensors[i]), data[i],
 					   (size_t)tensors[i].elements * sizeof(float));
 
 		json_object_set_new(metadata, key, json_string(pd_checksum_text(sum, text)));
@@ -55,20 +55,12 @@ static json_t *make_metadata(int64_t step, int stage, int replica, const struct 
 	return metadata;
 }
 
-int pd_checkpoint_write_stage(const char *directory, int64_t step, int stage,
-			      const struct pd_tensor *tensors, const float *const *data,
-			      size_t count, uint64_t *checksum_p, struct pd_error *err)
+int pd_checkpoint_write(const char *directory, int64_t step, struct pd_checkpoint_file *file,
+			const struct pd_tensor *tensors, const float *const *data, size_t count,
+			struct pd_error *err)
 {
-	return pd_checkpoint_write_replica(directory, step, stage, 0, tensors, data, count,
-					   checksum_p, err);
-}
-
-int pd_checkpoint_write_replica(const char *directory, int64_t step, int stage, int replica,
-				const struct pd_tensor *tensors, const float *const *data,
-				size_t count, uint64_t *checksum_p, struct pd_error *err)
-{
-	char *path = pd_checkpoint_stage_path(directory, step, stage, replica);
-	json_t *metadata = make_metadata(step, stage, replica, tensors, data, count);
+	char *path = pd_checkpoint_unfinished_path(directory, step, file);
+	json_t *metadata = make_metadata(step, file, tensors, data, count);
 	struct pd_safetensors_writer *writer = pd_safetensors_create(path, tensors, count, metadata,
 								     err);
 	int status = writer ? 0 : -1;
@@ -77,7 +69,7 @@ int pd_checkpoint_write_replica(const char *directory, int64_t step, int stage, 
 	free(path);
 	if (!writer)
 		return -1;
-	*checksum_p = pd_safetensors_written_header(writer);
+	file->checksum = pd_safetensors_written_header(writer);
 	for (size_t i = 0; i < count && status == 0; i++)
 		status = pd_safetensors_put(writer, data[i], err);
 	if (status == 0)
@@ -173,24 +165,22 @@ static int check_number(const struct pd_safetensors *st, const char *key, int64_
 }
 
 static int check_header(const struct pd_safetensors *st, const struct pd_checkpoint_info *info,
-			int stage, int replica, struct pd_error *err)
+			const struct pd_checkpoint_file *file, struct pd_error *err)
 {
 	char was[PD_CHECKSUM_DIGITS + 1], is[PD_CHECKSUM_DIGITS + 1];
-	uint64_t expected = replica == 0 ? info->stages[stage].checksum
-					 : info->stages[stage].residuals[replica - 1];
 	uint64_t found = pd_safetensors_header_checksum(st);
 
 	if (check_number(st, "step", info->step, err) < 0 ||
-	    check_number(st, "stage", stage, err) < 0 || check_none_missing(st, err) < 0)
+	    check_number(st, "stage", file->stage, err) < 0 || check_none_missing(st, err) < 0)
 		return -1;
-	if (found == expected)
+	if (found == file->checksum)
 		return 0;
 	/* A tensor that is not what its name says is a better reason. */
-	if (pd_stage_verify(st, info, stage, err) < 0)
+	if (pd_stage_verify(st, info, file->stage, err) < 0)
 		return -1;
 	return pd_error_input(err, "%s: its header is not the one that was written: checksum %s, "
 			      "expected %s", pd_safetensors_file(st), pd_checksum_text(found, is),
-			      pd_checksum_text(expected, was));
+			      pd_checksum_text(file->checksum, was));
 }
 
 /* ---- which tensors ---- */
@@ -342,10 +332,10 @@ static int check_tensors(const struct pd_safetensors *st, const struct pd_checkp
 	return status;
 }
 
-int pd_stage_check(const struct pd_safetensors *st, const struct pd_checkpoint_info *info, int stage,
-		   int replica, struct pd_error *err)
+int pd_stage_check(const struct pd_safetensors *st, const struct pd_checkpoint_info *info,
+		   const struct pd_checkpoint_file *file, struct pd_error *err)
 {
-	if (info->checksums && check_header(st, info, stage, replica, err) < 0)
+	if (info->checksums && check_header(st, info, file, err) < 0)
 		return -1;
-	return replica == 0 ? check_tensors(st, info, stage, err) : 0;
+	return file->replica == 0 ? check_tensors(st, info, file->stage, err) : 0;
 }

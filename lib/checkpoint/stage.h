@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stage's file: the tensors in it and their checksums; private to lib/checkpoint.  A checksum in
+ * A file of a stage: the tensors in it and their checksums; private to lib/checkpoint.  A checksum in
  * the file's header covers a tensor's bytes and what they are: step, stage, name, type and shape. 
  * checkpoint.json has the checksum of the header, and one of its own.
  */
@@ -14,8 +14,8 @@
  * Checks that the header fits the document: step and stage, the tensors that its layers, versions
  * and optimizer need, and the checksum in the document.  Errors count as input.
  */
-int pd_stage_check(const struct pd_safetensors *st, const struct pd_checkpoint_info *info, int stage,
-		   int replica, struct pd_error *err);
+int pd_stage_check(const struct pd_safetensors *st, const struct pd_checkpoint_info *info,
+		   const struct pd_checkpoint_file *file, struct pd_error *err);
 /*
  * Checks the data of all tensors against their checksums, if the file has them.  Errors count as
  * input.

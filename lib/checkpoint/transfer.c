@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Brings a stage's file from one host's folder to another's. */
+/* Brings a file from one host's folder to another's. */
 #include "checkpoint/info.h"
 
 #include "base/mem.h"
@@ -12,10 +12,10 @@
 
 #define DOCUMENT_BYTES_MOST 100000000
 
-/* Returns where the stage's file is in a checkpoint that has its name. */
-static char *named_path(const char *directory, int64_t step, int stage)
+/* Returns where the file is in a checkpoint that has its name. */
+static char *named_path(const char *directory, int64_t step, const struct pd_checkpoint_file *file)
 {
-	char *folder = pd_checkpoint_folder(directory, step), *name = pd_checkpoint_stage_name(stage, 0);
+	char *folder = pd_checkpoint_folder(directory, step), *name = pd_checkpoint_file_name(file);
 	char *path = pd_format("%s/%s", folder, name);
 
 	free(name);
@@ -35,10 +35,10 @@ char *pd_checkpoint_document(const char *directory, int64_t step, size_t *bytes_
 	return text;
 }
 
-int pd_checkpoint_send(const char *directory, int64_t step, int stage, FILE *to,
-		       struct pd_error *err)
+int pd_checkpoint_send(const char *directory, int64_t step, const struct pd_checkpoint_file *file,
+		       FILE *to, struct pd_error *err)
 {
-	char *path = named_path(directory, step, stage), buffer[65536];
+	char *path = named_path(directory, step, file), buffer[65536];
 	FILE *from = fopen(path, "re");
 	int status = 0;
 	size_t n;
@@ -59,29 +59,30 @@ int pd_checkpoint_send(const char *directory, int64_t step, int stage, FILE *to,
 	return status;
 }
 
-int pd_checkpoint_receive(const char *directory, int64_t step, int stage, struct pd_file *file,
-			  struct pd_error *err)
+int pd_checkpoint_receive(const char *directory, int64_t step, const struct pd_checkpoint_file *file,
+			  struct pd_file *coming, struct pd_error *err)
 {
-	char *path = pd_checkpoint_stage_path(directory, step, stage, 0);
+	char *path = pd_checkpoint_unfinished_path(directory, step, file);
 	int status = pd_checkpoint_join(directory, step, err);
 
 	if (status == 0)
-		status = pd_file_create(file, path, err);
+		status = pd_file_create(coming, path, err);
 	free(path);
 	return status;
 }
 
-int pd_checkpoint_received(const char *directory, const struct pd_checkpoint_info *info, int stage,
-			   struct pd_file *file, struct pd_error *err)
+int pd_checkpoint_received(const char *directory, const struct pd_checkpoint_info *info,
+			   const struct pd_checkpoint_file *file, struct pd_file *coming,
+			   struct pd_error *err)
 {
-	char *path = pd_checkpoint_stage_path(directory, info->step, stage, 0);
+	char *path = pd_checkpoint_unfinished_path(directory, info->step, file);
 	struct pd_safetensors *st = NULL;
-	int status = pd_file_commit(file, err);
+	int status = pd_file_commit(coming, err);
 
 	if (status == 0) {
 		st = pd_safetensors_open(path, err);
-		status = st && pd_stage_check(st, info, stage, 0, err) == 0 &&
-			 pd_stage_verify(st, info, stage, err) == 0 ? 0 : -1;
+		status = st && pd_stage_check(st, info, file, err) == 0 &&
+			 pd_stage_verify(st, info, file->stage, err) == 0 ? 0 : -1;
 		pd_safetensors_close(st);
 		if (status < 0)
 			unlink(path);
@@ -90,10 +91,11 @@ int pd_checkpoint_received(const char *directory, const struct pd_checkpoint_inf
 	return status;
 }
 
-int pd_checkpoint_adopt(const char *directory, int64_t step, int stage, struct pd_error *err)
+int pd_checkpoint_adopt(const char *directory, int64_t step, const struct pd_checkpoint_file *file,
+			struct pd_error *err)
 {
-	char *from = pd_checkpoint_stage_path(directory, step, stage, 0);
-	char *to = named_path(directory, step, stage), *folder = pd_checkpoint_folder(directory, step);
+	char *from = pd_checkpoint_unfinished_path(directory, step, file);
+	char *to = named_path(directory, step, file), *folder = pd_checkpoint_folder(directory, step);
 	int status = 0;
 
 	if (rename(from, to) != 0)

@@ -19,9 +19,24 @@ static int64_t step_of(const json_t *message)
 	return json_integer_value(json_object_get(message, "step"));
 }
 
-static int stage_of(const json_t *message)
+json_t *file_message(const char *event, int64_t step, const struct pd_checkpoint_file *file)
 {
-	return (int)json_integer_value(json_object_get(message, "stage"));
+	char text[PD_CHECKSUM_DIGITS + 1];
+
+	return json_pack("{s:s, s:I, s:i, s:i, s:s}", "event", event, "step", (json_int_t)step,
+			 "stage", file->stage, "replica", file->replica,
+			 "checksum", pd_checksum_text(file->checksum, text));
+}
+
+struct pd_checkpoint_file file_of_message(const json_t *message)
+{
+	struct pd_checkpoint_file file = {
+		.stage = (int)json_integer_value(json_object_get(message, "stage")),
+		.replica = (int)json_integer_value(json_object_get(message, "replica")),
+	};
+
+	pd_checksum_parse(json_string_value(json_object_get(message, "checksum")), &file.checksum);
+	return file;
 }
 
 static int find(struct rank *rank, const json_t *message, struct pd_error *err)
@@ -45,35 +60,35 @@ static int find(struct rank *rank, const json_t *message, struct pd_error *err)
 										INT64_MAX)));
 }
 
-/* Says whether the same checkpoint is here, and which stages of it. */
+/* Says whether the same checkpoint is here, and the numbers of its files that are. */
 static int look(struct rank *rank, const json_t *message)
 {
 	const char *text = json_string_value(json_object_get(message, "checksum"));
 	struct pd_checkpoint *ck = pd_checkpoint_open_part(rank->folder.directory, step_of(message),
 							   NULL);
-	json_t *stages = json_array();
+	json_t *files = json_array();
 	uint64_t checksum = 0;
 	bool same;
 
 	same = ck && pd_checksum_parse(text, &checksum) &&
 	       pd_checkpoint_info(ck)->document_checksum == checksum;
-	for (int i = 0; same && i < pd_checkpoint_info(ck)->stage_count; i++)
+	for (int i = 0; same && i < pd_checkpoint_info(ck)->file_count; i++)
 		if (pd_checkpoint_holds(ck, i))
-			json_array_append_new(stages, json_integer(i));
+			json_array_append_new(files, json_integer(i));
 	pd_checkpoint_close(ck);
 	return say(rank, json_pack("{s:s, s:b, s:o}", "event", "holds", "document", (int)same,
-				   "stages", stages));
+				   "files", files));
 }
 
-static int send_stage(struct rank *rank, const json_t *message, struct pd_error *err)
+static int send_file(struct rank *rank, const json_t *message, struct pd_error *err)
 {
+	struct pd_checkpoint_file file = file_of_message(message);
 	FILE *to = pd_channel_stream(&rank->channel);
 	int status;
 
 	if (!to)
-		return pd_error_failed(err, "a stage's file cannot be sent: %s", strerror(errno));
-	status = pd_checkpoint_send(rank->folder.directory, step_of(message), stage_of(message), to,
-				    err);
+		return pd_error_failed(err, "a checkpoint's file cannot be sent: %s", strerror(errno));
+	status = pd_checkpoint_send(rank->folder.directory, step_of(message), &file, to, err);
 	fclose(to);
 	return status < 0 ? -1 : say(rank, json_pack("{s:s}", "event", "sent"));
 }
@@ -85,8 +100,10 @@ static void take(void *file, const char *bytes, size_t count)
 
 static int receive(struct rank *rank, const json_t *message, struct pd_error *err)
 {
+	struct pd_checkpoint_file file = file_of_message(message);
+
 	pd_channel_on_bytes(&rank->channel, take, &rank->folder.coming);
-	return pd_checkpoint_receive(rank->folder.directory, step_of(message), stage_of(message),
+	return pd_checkpoint_receive(rank->folder.directory, step_of(message), &file,
 				     &rank->folder.coming, err);
 }
 
@@ -94,16 +111,17 @@ static int received(struct rank *rank, const json_t *message, struct pd_error *e
 {
 	const char *directory = rank->folder.directory;
 	int64_t step = step_of(message);
+	struct pd_checkpoint_file file = file_of_message(message);
 	struct pd_checkpoint *ck = pd_checkpoint_open_part(directory, step, err);
 	int status = -1;
 
 	pd_channel_on_bytes(&rank->channel, NULL, NULL);
 	if (ck)
-		status = pd_checkpoint_received(directory, pd_checkpoint_info(ck), stage_of(message),
+		status = pd_checkpoint_received(directory, pd_checkpoint_info(ck), &file,
 						&rank->folder.coming, err);
 	pd_checkpoint_close(ck);
 	if (status == 0)
-		status = pd_checkpoint_adopt(directory, step, stage_of(message), err);
+		status = pd_checkpoint_adopt(directory, step, &file, err);
 	return status < 0 ? -1 : say(rank, json_pack("{s:s}", "event", "has"));
 }
 
@@ -126,7 +144,7 @@ static int handle(struct rank *rank, const json_t *message, struct pd_error *err
 	if (pd_message_is(message, "look"))
 		return look(rank, message);
 	if (pd_message_is(message, "send"))
-		return send_stage(rank, message, err);
+		return send_file(rank, message, err);
 	if (pd_message_is(message, "receive"))
 		return receive(rank, message, err);
 	if (pd_message_is(message, "received"))

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Folders of checkpoints on several hosts.  All hosts may see the first one's; or some have folders of
- * their own, with the files of the stages that are there.  The first host's documents say which
- * checkpoints there are.  A stage's file that a host needs and does not have is brought from one that
- * has it.
+ * their own, with the files that their ranks wrote.  The first host's documents say which checkpoints
+ * there are.  A file that a host needs and does not have is brought from one that has it.
  */
 #include "run/internal.h"
 
@@ -11,6 +10,7 @@
 #include "base/mem.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/lock.h"
+#include "plan/sparse.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -90,13 +90,13 @@ static int find_keepers(struct supervisor *s, struct pd_error *err)
 /* What the folder that rank r keeps has of a checkpoint; r is 0 for the first one's. */
 struct holding {
 	bool document;
-	bool *stages;
+	bool *files;            /* by their numbers */
 };
 
 static void forget(struct holding *holdings, int count)
 {
 	for (int r = 0; r < count; r++)
-		free(holdings[r].stages);
+		free(holdings[r].files);
 	free(holdings);
 }
 
@@ -109,14 +109,14 @@ static struct holding *survey(struct supervisor *s, const struct pd_checkpoint *
 
 	pd_checksum_text(info->document_checksum, sum);
 	for (int r = 0; r < s->count; r++) {
-		holdings[r].stages = pd_calloc((size_t)info->stage_count, sizeof(bool));
+		holdings[r].files = pd_calloc((size_t)info->file_count, sizeof(bool));
 		if (supervisor_keeps(s, r))
 			supervisor_tell(s, r, json_pack("{s:s, s:I, s:s}", "event", "look", "step",
 							(json_int_t)info->step, "checksum", sum));
 	}
 	holdings[0].document = true;
-	for (int i = 0; i < info->stage_count; i++)
-		holdings[0].stages[i] = pd_checkpoint_holds(ck, i);
+	for (int i = 0; i < info->file_count; i++)
+		holdings[0].files[i] = pd_checkpoint_holds(ck, i);
 	for (int r = 1; r < s->count; r++) {
 		json_t *answer, *one;
 		size_t n;
@@ -129,32 +129,52 @@ static struct holding *survey(struct supervisor *s, const struct pd_checkpoint *
 			return NULL;
 		}
 		holdings[r].document = json_is_true(json_object_get(answer, "document"));
-		json_array_foreach(json_object_get(answer, "stages"), n, one)
-			holdings[r].stages[json_integer_value(one)] = true;
+		json_array_foreach(json_object_get(answer, "files"), n, one)
+			holdings[r].files[json_integer_value(one)] = true;
 		json_decref(answer);
 	}
 	return holdings;
 }
 
-/* Returns who has a stage, -1: nobody. */
-static int holder(const struct supervisor *s, const struct holding *holdings, int stage)
+/* Returns who has a file, -1: nobody. */
+static int holder(const struct supervisor *s, const struct holding *holdings, int number)
 {
 	for (int r = 0; r < s->count; r++)
-		if (holdings[r].stages[stage])
+		if (holdings[r].files[number])
 			return r;
 	return -1;
 }
 
-/* Returns the first rank of this run's plan that needs a stage's layers. */
-static int first_user(const struct supervisor *s, const struct pd_checkpoint *ck, int stage)
+/*
+ * Tells whether a replica of a stage of this run's plan needs a file: all need those that have their
+ * layers; of what replicas keep of their own, each takes over that of every so many (run/saver.c).
+ */
+static bool needs(const struct supervisor *s, int stage, int replica, const struct pd_checkpoint *ck,
+		  const struct pd_checkpoint_file *file)
+{
+	const struct pd_plan *plan = s->job->plan;
+	const struct pd_stage *mine = &plan->stages[stage];
+
+	if (file->replica > 0 && (!pd_plan_is_sparse(plan, stage) ||
+				  file->replica % mine->replicas != replica))
+		return false;
+	for (int l = 0; l < mine->layer_count; l++)
+		if (pd_checkpoint_stage_number(ck, plan->profile->layers[mine->first_layer + l].name) ==
+		    file->stage)
+			return true;
+	return false;
+}
+
+/* Returns the first rank of this run's plan that needs a file. */
+static int first_user(const struct supervisor *s, const struct pd_checkpoint *ck,
+		      const struct pd_checkpoint_file *file)
 {
 	const struct pd_plan *plan = s->job->plan;
 
 	for (int k = 0; k < plan->stage_count; k++)
-		for (int l = 0; l < plan->stages[k].layer_count; l++)
-			if (pd_checkpoint_stage_number(ck, plan->profile->layers[
-					plan->stages[k].first_layer + l].name) == stage)
-				return plan->stages[k].ranks[0];
+		for (int n = 0; n < plan->stages[k].replicas; n++)
+			if (needs(s, k, n, ck, file))
+				return plan->stages[k].ranks[n];
 	return 0;
 }
 
@@ -163,16 +183,20 @@ static int check_whole(const struct supervisor *s, const struct pd_checkpoint *c
 {
 	const struct pd_checkpoint_info *info = pd_checkpoint_info(ck);
 
-	for (int i = 0; i < info->stage_count; i++)
-		if (holder(s, holdings, i) < 0)
-			return pd_error_input(err, "%s: step %" PRId64 ": host %s lacks "
-					      "stage-%d.safetensors, or it is damaged, and no other host"
-					      " has it", s->job->checkpoint, info->step,
-					      host_of(s, first_user(s, ck, i)), i);
+	for (int i = 0; i < info->file_count; i++)
+		if (holder(s, holdings, i) < 0) {
+			char *name = pd_checkpoint_file_name(&info->files[i]);
+
+			pd_error_input(err, "%s: step %" PRId64 ": host %s lacks %s, or it is damaged, and"
+				       " no other host has it", s->job->checkpoint, info->step,
+				       host_of(s, first_user(s, ck, &info->files[i])), name);
+			free(name);
+			return -1;
+		}
 	return 0;
 }
 
-/* Opens the checkpoint of the job's step, or the newest, of which every stage is somewhere. */
+/* Opens the checkpoint of the job's step, or the newest, of which every file is somewhere. */
 static struct pd_checkpoint *choose(struct supervisor *s, struct holding **holdings_p,
 				    struct pd_error *err)
 {
@@ -213,34 +237,34 @@ static void pass_on(void *stream, const char *bytes, size_t count)
 	fwrite(bytes, 1, count, stream);        /* whoever checks the file finds a failure */
 }
 
-/* Writes a stage's file, from whoever has it, to a stream. */
-static int fetch(struct supervisor *s, int from, int64_t step, int stage, FILE *to,
-		 struct pd_error *err)
+/* Writes a file, from whoever has it, to a stream. */
+static int fetch(struct supervisor *s, int from, int64_t step, const struct pd_checkpoint_file *file,
+		 FILE *to, struct pd_error *err)
 {
 	json_t *answer;
 
 	if (from == 0)
-		return pd_checkpoint_send(s->job->checkpoint, step, stage, to, err);
+		return pd_checkpoint_send(s->job->checkpoint, step, file, to, err);
 	pd_channel_on_bytes(supervisor_channel(s, from), pass_on, to);
-	supervisor_tell(s, from, json_pack("{s:s, s:I, s:i}", "event", "send", "step",
-					   (json_int_t)step, "stage", stage));
+	supervisor_tell(s, from, file_message("send", step, file));
 	answer = hear(s, from, "sent", err);
 	pd_channel_on_bytes(supervisor_channel(s, from), NULL, NULL);
 	json_decref(answer);
 	return answer ? 0 : -1;
 }
 
-/* Brings a stage's file into a directory of this host, in the unfinished folder. */
+/* Brings a file into a directory of this host, in the unfinished folder. */
 static int bring_here(struct supervisor *s, const char *directory, int from,
-		      const struct pd_checkpoint_info *info, int stage, struct pd_error *err)
+		      const struct pd_checkpoint_info *info, const struct pd_checkpoint_file *file,
+		      struct pd_error *err)
 {
-	struct pd_file file;
+	struct pd_file coming;
 
-	if (pd_checkpoint_receive(directory, info->step, stage, &file, err) < 0)
+	if (pd_checkpoint_receive(directory, info->step, file, &coming, err) < 0)
 		return -1;
-	if (fetch(s, from, info->step, stage, file.stream, err) == 0)
-		return pd_checkpoint_received(directory, info, stage, &file, err);
-	pd_file_abandon(&file);
+	if (fetch(s, from, info->step, file, coming.stream, err) == 0)
+		return pd_checkpoint_received(directory, info, file, &coming, err);
+	pd_file_abandon(&coming);
 	return -1;
 }
 
@@ -266,46 +290,48 @@ static int give_document(struct supervisor *s, int r, int64_t step, struct pd_er
 	return answer ? 0 : -1;
 }
 
-static int bring_there(struct supervisor *s, int r, int from, int64_t step, int stage,
-		       struct pd_error *err)
+static int bring_there(struct supervisor *s, int r, int from, int64_t step,
+		       const struct pd_checkpoint_file *file, struct pd_error *err)
 {
 	FILE *to = pd_channel_stream(supervisor_channel(s, r));
 	json_t *answer;
 	int status;
 
 	if (!to)
-		return pd_error_failed(err, "a stage's file cannot be sent: %s", strerror(errno));
-	supervisor_tell(s, r, json_pack("{s:s, s:I, s:i}", "event", "receive", "step",
-					(json_int_t)step, "stage", stage));
-	status = fetch(s, from, step, stage, to, err);
+		return pd_error_failed(err, "a checkpoint's file cannot be sent: %s", strerror(errno));
+	supervisor_tell(s, r, file_message("receive", step, file));
+	status = fetch(s, from, step, file, to, err);
 	fclose(to);
 	if (status < 0)
 		return -1;
-	supervisor_tell(s, r, json_pack("{s:s, s:I, s:i}", "event", "received", "step",
-					(json_int_t)step, "stage", stage));
+	supervisor_tell(s, r, file_message("received", step, file));
 	answer = hear(s, r, "has", err);
 	json_decref(answer);
 	return answer ? 0 : -1;
 }
 
-/* Brings a stage's file to the folder that rank r keeps, unless it is there. */
+/* Brings a file, by its number, to the folder that rank r keeps, unless it is there. */
 static int provide(struct supervisor *s, struct holding *holdings, int r,
-		   const struct pd_checkpoint_info *info, int stage, struct pd_error *err)
+		   const struct pd_checkpoint_info *info, int number, struct pd_error *err)
 {
-	int from = holder(s, holdings, stage);
+	const struct pd_checkpoint_file *file = &info->files[number];
+	int from = holder(s, holdings, number);
+	char *name;
 
-	if (holdings[r].stages[stage])
+	if (holdings[r].files[number])
 		return 0;
+	name = pd_checkpoint_file_name(file);
 	if (!s->how->quiet)
-		pd_say("%s: brings stage-%d.safetensors of step %" PRId64 " from host %s to host %s",
-		       s->job->checkpoint, stage, info->step, host_of(s, from), host_of(s, r));
+		pd_say("%s: brings %s of step %" PRId64 " from host %s to host %s", s->job->checkpoint,
+		       name, info->step, host_of(s, from), host_of(s, r));
+	free(name);
 	if (!holdings[r].document && give_document(s, r, info->step, err) < 0)
 		return -1;
-	holdings[r].document = holdings[r].stages[stage] = true;
+	holdings[r].document = holdings[r].files[number] = true;
 	if (r > 0)
-		return bring_there(s, r, from, info->step, stage, err);
-	return bring_here(s, s->job->checkpoint, from, info, stage, err) < 0 ? -1 :
-	       pd_checkpoint_adopt(s->job->checkpoint, info->step, stage, err);
+		return bring_there(s, r, from, info->step, file, err);
+	return bring_here(s, s->job->checkpoint, from, info, file, err) < 0 ? -1 :
+	       pd_checkpoint_adopt(s->job->checkpoint, info->step, file, err);
 }
 
 /* Brings every rank what it needs. */
@@ -317,20 +343,15 @@ static int provide_all(struct supervisor *s, struct holding *holdings, const str
 
 	for (int k = 0; k < plan->stage_count; k++)
 		for (int n = 0; n < plan->stages[k].replicas; n++)
-			for (int l = 0; l < plan->stages[k].layer_count; l++) {
-				const char *layer = plan->profile->layers[
-					plan->stages[k].first_layer + l].name;
-				int stage = pd_checkpoint_stage_number(ck, layer);
-
-				if (stage >= 0 &&
+			for (int i = 0; i < info->file_count; i++)
+				if (needs(s, k, n, ck, &info->files[i]) &&
 				    provide(s, holdings, s->ranks[plan->stages[k].ranks[n]].keeper,
-					    info, stage, err) < 0)
+					    info, i, err) < 0)
 					return -1;
-			}
 	return 0;
 }
 
-/* Brings all stages together in the directory of --gather, in one folder that appears as a whole. */
+/* Brings all files together in the directory of --gather, in one folder that appears as a whole. */
 static int gather(struct supervisor *s, struct holding *holdings, const struct pd_checkpoint *ck,
 		  struct pd_error *err)
 {
@@ -347,8 +368,8 @@ static int gather(struct supervisor *s, struct holding *holdings, const struct p
 					directory, info->step);
 	else if (status == 0)
 		status = pd_checkpoint_begin(directory, info->step, err);
-	for (int i = 0; i < info->stage_count && status == 0; i++)
-		status = bring_here(s, directory, holder(s, holdings, i), info, i, err);
+	for (int i = 0; i < info->file_count && status == 0; i++)
+		status = bring_here(s, directory, holder(s, holdings, i), info, &info->files[i], err);
 	if (status == 0)
 		document = pd_checkpoint_document(s->job->checkpoint, info->step, &bytes, err);
 	if (document)
@@ -389,10 +410,6 @@ int supervisor_find_folders(struct supervisor *s, struct pd_error *err)
 	if (find_keepers(s, err) < 0)
 		return -1;
 	job->apart = s->keepers > 0;
-	if (job->apart && job->plan->chunk > 0)
-		return pd_error_input(err, "--checkpoint=%s: expected one folder that all hosts see,"
-				      " since the plan is sparse: each replica keeps gradients of its own",
-				      job->checkpoint);
 	if (!job->awaits)
 		return 0;
 	if ((job->apart || job->gather ? resume_apart(s, err) : pd_job_resume(job, err)) < 0)

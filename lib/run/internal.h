@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A rank and the supervisor of all ranks, private to this folder.  They exchange messages.  The
- * supervisor sends job, connect, stop (freeze and report your place), stop_at, write (a
- * checkpoint's stage), exit.  A rank sends ready, staged (why transfers are), alive, losses,
+ * supervisor sends job, connect, stop (freeze and report your place), stop_at, write (its files of
+ * a checkpoint), exit.  A rank sends ready, staged (why transfers are), alive, losses,
  * updated, reached, exported, saved, done, error.
  *
  * Before the job, on several hosts, the supervisor asks about folders of checkpoints: folder (whose
- * is it?), look (what is in one?), send and receive (a stage's file), received (all of it was sent);
+ * is it?), look (what is in one?), send and receive (a file), received (all of it was sent);
  * a rank answers folder, holds, sent, has.  Who keeps a folder is also told publish and prune, and
  * answers published.
  */
@@ -50,7 +50,7 @@ struct rank_folder {
 	char *directory;
 	int keeper;                     /* the rank that keeps it; 0: it is the first process's */
 	struct pd_checkpoint_lock *lock; /* of the rank that keeps it, unless that is 0 */
-	struct pd_file coming;          /* a stage's file that is received */
+	struct pd_file coming;          /* a file that is received */
 };
 
 struct rank {
@@ -109,7 +109,10 @@ int rank_connect(struct rank *rank, const json_t *message, struct pd_error *err)
 /* begin.c: sets the initial parameters, random or from the job's file */
 int rank_begin_weights(struct rank *rank, struct pd_error *err);
 
-/* folder.c: returns 1 if the message was about a folder of checkpoints and is done, else 0 */
+/* folder.c: a message about a file of a checkpoint; the file that one is about */
+json_t *file_message(const char *event, int64_t step, const struct pd_checkpoint_file *file);
+struct pd_checkpoint_file file_of_message(const json_t *message);
+/* Returns 1 if the message was about a folder of checkpoints and is done, else 0 */
 int rank_folder_message(struct rank *rank, const json_t *message, struct pd_error *err);
 /* Makes the unfinished folder of a checkpoint, where that is not the supervisor's. */
 int rank_folder_begin(struct rank *rank, int64_t step, struct pd_error *err);

@@ -2,7 +2,6 @@
 /* The messages that a rank receives and sends while it trains. */
 #include "run/internal.h"
 
-#include "base/checksum.h"
 #include "base/clock.h"
 
 #include <errno.h>
@@ -51,14 +50,10 @@ static int write_checkpoint(struct rank *rank, int64_t step, struct pd_error *er
 	if (rank_folder_begin(rank, step, err) < 0)
 		return -1;
 	for (int i = 0; i < rank->part_count; i++) {
-		char text[PD_CHECKSUM_DIGITS + 1];
-		uint64_t checksum;
+		struct pd_checkpoint_file file;
 
-		if (pd_saver_write(rank_saver_of(&rank->parts[i], at), &checksum, err) < 0 ||
-		    say(rank, json_pack("{s:s, s:I, s:i, s:i, s:s}", "event", "saved",
-					"step", (json_int_t)step, "stage", rank->parts[i].stage,
-					"replica", rank->replica,
-					"checksum", pd_checksum_text(checksum, text))) < 0)
+		if (pd_saver_write(rank_saver_of(&rank->parts[i], at), &file, err) < 0 ||
+		    say(rank, file_message("saved", step, &file)) < 0)
 			return -1;
 	}
 	return 0;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pending checkpoints: each stage exports its part when it passes the step.  Once all stages have,
- * they are told to write, one checkpoint after the other.
+ * Pending checkpoints: each rank exports its part when it passes the step.  Once all have, they are
+ * told to write, one checkpoint after the other.
  */
 #include "run/internal.h"
 
-#include "base/checksum.h"
 #include "base/mem.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/lock.h"
@@ -13,16 +12,13 @@
 
 #include <stdlib.h>
 
-/* A checkpoint that some stages have exported, but not all have written. */
+/* A checkpoint that some ranks have exported, but not all have written. */
 struct pending {
 	int64_t step;                   /* -1: unused */
 	int exported, saved;
 	int unpublished;                /* keepers that have yet to publish it */
 	bool writing;
-	json_t **versions;              /* one per stage */
-	uint64_t **checksums;           /* per stage and replica that has saved */
-	json_t *scales;                 /* from the first stage, equal at all; or NULL */
-	struct pd_checkpoint_info info; /* once all stages have saved */
+	struct pd_checkpoint_info info; /* whole once all files are saved */
 };
 
 static struct pending *pending_of(struct supervisor *s, int64_t step)
@@ -31,93 +27,6 @@ static struct pending *pending_of(struct supervisor *s, int64_t step)
 		if (s->pending[i].step == step)
 			return &s->pending[i];
 	return NULL;
-}
-
-static struct pending *new_pending(struct supervisor *s, int64_t step)
-{
-	struct pending *p = pending_of(s, -1);
-
-	if (!p) {
-		s->pending = pd_grow(s->pending, &s->pending_capacity, s->pending_count + 1,
-				     sizeof(*s->pending));
-		p = &s->pending[s->pending_count++];
-		p->versions = pd_calloc((size_t)s->job->plan->stage_count, sizeof(json_t *));
-		p->checksums = pd_calloc((size_t)s->job->plan->stage_count, sizeof(*p->checksums));
-		for (int i = 0; i < s->job->plan->stage_count; i++)
-			p->checksums[i] = pd_calloc((size_t)s->job->plan->stages[i].replicas,
-						    sizeof(uint64_t));
-	}
-	p->step = step;
-	return p;
-}
-
-/* Returns how many of a stage's replicas save something. */
-static int savers_of(const struct supervisor *s, int stage)
-{
-	return pd_plan_is_sparse(s->job->plan, stage) ? s->job->plan->stages[stage].replicas : 1;
-}
-
-static int all_savers(const struct supervisor *s)
-{
-	int count = 0;
-
-	for (int i = 0; i < s->job->plan->stage_count; i++)
-		count += savers_of(s, i);
-	return count;
-}
-
-/*
- * Begins to write the checkpoint of the lowest step: makes its folder, and tells its stages to
- * write.
- */
-static int write_next(struct supervisor *s, struct pd_error *err)
-{
-	struct pending *next = NULL;
-
-	for (size_t i = 0; i < s->pending_count; i++) {
-		struct pending *p = &s->pending[i];
-
-		if (p->writing)
-			return 0;
-		if (p->step >= 0 && (!next || p->step < next->step))
-			next = p;
-	}
-	if (!next || next->exported < all_savers(s))
-		return 0;
-	if (pd_checkpoint_lock_keep(s->job->lock, err) < 0 ||
-	    pd_checkpoint_begin(s->job->checkpoint, next->step, err) < 0)
-		return -1;
-	next->writing = true;
-	for (int r = 0; r < s->count; r++) {
-		int replica, stage = supervisor_stage_of(s, r, &replica);
-
-		if (replica < savers_of(s, stage))
-			supervisor_tell(s, r, json_pack("{s:s, s:I}", "event", "write",
-					     "step", (json_int_t)next->step));
-	}
-	return 0;
-}
-
-static void fill_stage(const struct supervisor *s, int stage, const json_t *versions,
-		       const uint64_t *checksums, struct pd_checkpoint_stage *out)
-{
-	const struct pd_stage *from = &s->job->plan->stages[stage];
-
-	out->layer_count = from->layer_count;
-	out->layers = pd_calloc((size_t)from->layer_count, sizeof(*out->layers));
-	for (int l = 0; l < from->layer_count; l++)
-		out->layers[l] = pd_strdup(s->job->plan->profile->layers[from->first_layer + l].name);
-	out->warmup = from->warmup;
-	out->replicas = from->replicas;
-	out->checksum = checksums[0];
-	out->residual_count = savers_of(s, stage) - 1;
-	out->residuals = pd_calloc((size_t)out->residual_count, sizeof(*out->residuals));
-	for (int i = 0; i < out->residual_count; i++)
-		out->residuals[i] = checksums[i + 1];
-	out->version_count = (int)json_array_size(versions);
-	out->versions = pd_calloc((size_t)out->version_count, sizeof(*out->versions));
-	for (int i = 0; i < out->version_count; i++)
-		out->versions[i] = json_integer_value(json_array_get(versions, (size_t)i));
 }
 
 static json_t *describe_optimizer(const struct pd_optimizer *o)
@@ -138,6 +47,99 @@ static json_t *describe_optimizer(const struct pd_optimizer *o)
 	return value;
 }
 
+static void fill_stage(const struct pd_plan *plan, int stage, struct pd_checkpoint_stage *out)
+{
+	const struct pd_stage *from = &plan->stages[stage];
+
+	out->layer_count = from->layer_count;
+	out->layers = pd_calloc((size_t)from->layer_count, sizeof(*out->layers));
+	for (int l = 0; l < from->layer_count; l++)
+		out->layers[l] = pd_strdup(plan->profile->layers[from->first_layer + l].name);
+	out->warmup = from->warmup;
+	out->replicas = from->replicas;
+}
+
+static void add_file(const struct supervisor *s, int stage, int replica,
+		     struct pd_checkpoint_info *info)
+{
+	int rank = s->job->plan->stages[stage].ranks[replica];
+
+	info->files = pd_regrow(info->files, (size_t)info->file_count + 1, sizeof(*info->files));
+	info->files[info->file_count++] = (struct pd_checkpoint_file){
+		.stage = stage, .replica = replica, .elsewhere = s->ranks[rank].keeper != 0,
+	};
+}
+
+/* Describes a checkpoint as far as it is known before ranks have exported and saved it. */
+static void fill_info(const struct supervisor *s, int64_t step, struct pd_checkpoint_info *info)
+{
+	const struct pd_job *job = s->job;
+	const struct pd_plan *plan = job->plan;
+
+	*info = (struct pd_checkpoint_info){
+		.step = step, .epoch = step / job->epoch_minibatches,
+		.minibatch = step % job->epoch_minibatches, .seed = (uint64_t)job->seed,
+		.batch_size = pd_job_microbatches(job, plan->profile->batch_size),
+		.name = pd_strdup(plan->profile->name),
+		.dtype = pd_strdup("f32"),      /* of the master, in a net of 16 bits */
+		.optimizer = describe_optimizer(&job->optimizer),
+		.stage_count = plan->stage_count,
+	};
+	info->stages = pd_calloc((size_t)info->stage_count, sizeof(*info->stages));
+	for (int i = 0; i < plan->stage_count; i++) {
+		fill_stage(plan, i, &info->stages[i]);
+		add_file(s, i, 0, info);
+	}
+	for (int i = 0; i < plan->stage_count; i++)
+		for (int n = 1; n < plan->stages[i].replicas && pd_plan_is_sparse(plan, i); n++)
+			add_file(s, i, n, info);
+}
+
+static struct pending *new_pending(struct supervisor *s, int64_t step)
+{
+	struct pending *p = pending_of(s, -1);
+
+	if (!p) {
+		s->pending = pd_grow(s->pending, &s->pending_capacity, s->pending_count + 1,
+				     sizeof(*s->pending));
+		p = &s->pending[s->pending_count++];
+	}
+	fill_info(s, step, &p->info);
+	p->step = step;
+	return p;
+}
+
+/*
+ * Begins to write the checkpoint of the lowest step: makes its folder, and tells its ranks to write.
+ */
+static int write_next(struct supervisor *s, struct pd_error *err)
+{
+	struct pending *next = NULL;
+
+	for (size_t i = 0; i < s->pending_count; i++) {
+		struct pending *p = &s->pending[i];
+
+		if (p->writing)
+			return 0;
+		if (p->step >= 0 && (!next || p->step < next->step))
+			next = p;
+	}
+	if (!next || next->exported < next->info.file_count)
+		return 0;
+	if (pd_checkpoint_lock_keep(s->job->lock, err) < 0 ||
+	    pd_checkpoint_begin(s->job->checkpoint, next->step, err) < 0)
+		return -1;
+	next->writing = true;
+	for (int r = 0; r < s->count; r++) {
+		int replica, stage = supervisor_stage_of(s, r, &replica);
+
+		if (pd_checkpoint_file_number(&next->info, stage, replica) >= 0)
+			supervisor_tell(s, r, json_pack("{s:s, s:I}", "event", "write",
+					     "step", (json_int_t)next->step));
+	}
+	return 0;
+}
+
 /* Returns how many checkpoints to keep, such that damaged ones do not displace whole ones. */
 static int kept(const struct supervisor *s, int64_t step)
 {
@@ -147,32 +149,6 @@ static int kept(const struct supervisor *s, int64_t step)
 		if (s->job->passed_over[i] < step)
 			count += pd_checkpoint_exists(s->job->checkpoint, s->job->passed_over[i]);
 	return count;
-}
-
-static void fill_info(const struct supervisor *s, struct pending *p)
-{
-	const struct pd_job *job = s->job;
-	struct pd_checkpoint_info *info = &p->info;
-
-	*info = (struct pd_checkpoint_info){
-		.step = p->step, .epoch = p->step / job->epoch_minibatches,
-		.minibatch = p->step % job->epoch_minibatches, .seed = (uint64_t)job->seed,
-		.batch_size = pd_job_microbatches(job, job->plan->profile->batch_size),
-		.name = pd_strdup(job->plan->profile->name),
-		.dtype = pd_strdup("f32"),      /* of the master, in a net of 16 bits */
-		.optimizer = describe_optimizer(&job->optimizer),
-		.stage_count = job->plan->stage_count,
-	};
-	if (p->scales)
-		json_object_set_new(info->optimizer, "scales", p->scales);
-	p->scales = NULL;
-	info->stages = pd_calloc((size_t)info->stage_count, sizeof(*info->stages));
-	for (int i = 0; i < info->stage_count; i++) {
-		fill_stage(s, i, p->versions[i], p->checksums[i], &info->stages[i]);
-		info->stages[i].elsewhere = s->ranks[job->plan->stages[i].ranks[0]].keeper != 0;
-		json_decref(p->versions[i]);
-		p->versions[i] = NULL;
-	}
 }
 
 /* Completes it here, once all other folders have it; then older ones may go there. */
@@ -197,13 +173,12 @@ static int finish_checkpoint(struct supervisor *s, struct pending *p, struct pd_
 	return status < 0 ? -1 : write_next(s, err);
 }
 
-/* All stages are written: every other folder gets the document and its name. */
+/* All files are written: every other folder gets the document and its name. */
 static int publish(struct supervisor *s, struct pending *p, struct pd_error *err)
 {
 	size_t bytes;
 	char *document;
 
-	fill_info(s, p);
 	p->unpublished = s->keepers;
 	if (s->keepers == 0)
 		return finish_checkpoint(s, p, err);
@@ -222,34 +197,41 @@ int supervisor_published(struct supervisor *s, const json_t *message, struct pd_
 	return p && --p->unpublished == 0 ? finish_checkpoint(s, p, err) : 0;
 }
 
+static void fill_versions(const json_t *versions, struct pd_checkpoint_stage *out)
+{
+	out->version_count = (int)json_array_size(versions);
+	out->versions = pd_calloc((size_t)out->version_count, sizeof(*out->versions));
+	for (int i = 0; i < out->version_count; i++)
+		out->versions[i] = json_integer_value(json_array_get(versions, (size_t)i));
+}
+
 int supervisor_exported(struct supervisor *s, const json_t *message, struct pd_error *err)
 {
 	int64_t step = json_integer_value(json_object_get(message, "step"));
+	json_t *scales = json_object_get(message, "scales");
 	struct pending *p = pending_of(s, step);
 
 	if (!p)
 		p = new_pending(s, step);
 	p->exported++;
-	if (!p->scales)
-		p->scales = json_incref(json_object_get(message, "scales"));
+	if (scales)                     /* which are equal at all stages */
+		json_object_set(p->info.optimizer, "scales", scales);
 	if (json_integer_value(json_object_get(message, "replica")) == 0)
-		p->versions[json_integer_value(json_object_get(message, "stage"))] =
-			json_incref(json_object_get(message, "versions"));
+		fill_versions(json_object_get(message, "versions"), &p->info.stages[
+				json_integer_value(json_object_get(message, "stage"))]);
 	return write_next(s, err);
 }
 
 int supervisor_saved(struct supervisor *s, const json_t *message, struct pd_error *err)
 {
 	struct pending *p = pending_of(s, json_integer_value(json_object_get(message, "step")));
-	json_int_t stage = json_integer_value(json_object_get(message, "stage"));
-	json_int_t replica = json_integer_value(json_object_get(message, "replica"));
+	struct pd_checkpoint_file file = file_of_message(message);
+	int number = p ? pd_checkpoint_file_number(&p->info, file.stage, file.replica) : -1;
 
-	if (p)
-		pd_checksum_parse(json_string_value(json_object_get(message, "checksum")),
-				  &p->checksums[stage][replica]);
-	if (p && ++p->saved == all_savers(s))
-		return publish(s, p, err);
-	return 0;
+	if (number < 0)
+		return 0;
+	p->info.files[number].checksum = file.checksum;
+	return ++p->saved == p->info.file_count ? publish(s, p, err) : 0;
 }
 
 bool supervisor_writes(const struct supervisor *s)
@@ -267,12 +249,7 @@ void supervisor_forget_pending(struct supervisor *s)
 
 		if (p->writing)
 			pd_checkpoint_abandon(s->job->checkpoint, p->step);
-		for (int k = 0; k < s->job->plan->stage_count; k++)
-			json_decref(p->versions[k]), free(p->checksums[k]);
-		json_decref(p->scales);
 		pd_checkpoint_info_release(&p->info);
-		free(p->versions);
-		free(p->checksums);
 	}
 	free(s->pending);
 }

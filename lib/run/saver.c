@@ -261,7 +261,7 @@ static void add_norms(struct pd_saver *saver, struct list *list)
 	list->data[list->count++] = saver->norms;
 }
 
-int pd_saver_write(struct pd_saver *saver, uint64_t *checksum_p, struct pd_error *err)
+int pd_saver_write(struct pd_saver *saver, struct pd_checkpoint_file *file_p, struct pd_error *err)
 {
 	const struct pd_named *named;
 	size_t room = (size_t)saver->device->ops->net.named(saver->net, &named) *
@@ -279,10 +279,9 @@ int pd_saver_write(struct pd_saver *saver, uint64_t *checksum_p, struct pd_error
 			add_part(saver, &list, PD_PART_PARAMETER, saver->arenas[kind], kind, -1);
 	add_part(saver, &list, PD_PART_STATE, saver->arenas[PD_ARENA_state], PD_ARENA_state, -1);
 	add_norms(saver, &list);
-	status = pd_checkpoint_write_replica(saver->job->checkpoint,
-					     pd_job_minibatches(saver->job, saver->step),
-					     saver->stage, saver->replica, list.tensors, list.data,
-					     list.count, checksum_p, err);
+	*file_p = (struct pd_checkpoint_file){ .stage = saver->stage, .replica = saver->replica };
+	status = pd_checkpoint_write(saver->job->checkpoint, pd_job_minibatches(saver->job, saver->step),
+				     file_p, list.tensors, list.data, list.count, err);
 	for (size_t i = 0; i < list.count; i++)
 		free(list.tensors[i].name);
 	free(list.tensors);

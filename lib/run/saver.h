@@ -38,11 +38,8 @@ void pd_saver_begin(struct pd_saver *saver, int64_t step, int64_t low);
 int pd_saver_take(struct pd_saver *saver, enum pd_pause pause, struct pd_error *err);
 /* Takes the rest at the end of a phase, once the state of all replicas' lanes is here (share.c). */
 int pd_saver_take_end(struct pd_saver *saver, struct pd_error *err);
-/*
- * Writes the stage's file, and returns its checksum for checkpoint.json; the saver is unused
- * afterwards.
- */
-int pd_saver_write(struct pd_saver *saver, uint64_t *checksum_p, struct pd_error *err);
+/* Writes the replica's file, and describes it in *file_p; the saver is unused afterwards. */
+int pd_saver_write(struct pd_saver *saver, struct pd_checkpoint_file *file_p, struct pd_error *err);
 void pd_saver_release(struct pd_saver *saver);
 
 /*

@@ -200,7 +200,7 @@ static void adopt(int stage, uint64_t checksum)
 	struct pd_error err = { 0 };
 	char temporary[400];
 
-	info.stages[stage].checksum = checksum;
+	info.files[stage].checksum = checksum;
 	snprintf(temporary, sizeof(temporary), "%s/.step-%012d.tmp", directory, STEP);
 	rename(folder, temporary);
 	if (pd_checkpoint_finish(directory, &info, 1, &err) < 0)

@@ -12,6 +12,7 @@ static struct pd_checkpoint_stage stages[SMALL_STAGES] = {
 	{ .layer_count = 2, .layers = layers1, .warmup = 1, .replicas = 1, .version_count = 1,
 	  .versions = versions1 },
 };
+static struct pd_checkpoint_file small_files[SMALL_STAGES] = { { .stage = 0 }, { .stage = 1 } };
 
 struct pd_checkpoint_info small_info(int64_t step)
 {
@@ -20,6 +21,7 @@ struct pd_checkpoint_info small_info(int64_t step)
 	return (struct pd_checkpoint_info){
 		.step = step, .epoch = 3, .minibatch = 41, .seed = INT64_MAX, .batch_size = 64,
 		.name = "small", .dtype = "f32", .stage_count = SMALL_STAGES, .stages = stages,
+		.file_count = SMALL_STAGES, .files = small_files,
 		.optimizer = json_pack("{s:s, s:f, s:f, s:[i, i]}", "kind", "sgd", "lr", 0.1,
 				       "momentum", 0.9, "list", 1, 2),
 	};
@@ -52,8 +54,8 @@ int small_write_stage(const char *directory, int64_t step, int stage, struct pd_
 			values[t][i] = small_value(step, tensors[stage][t].name, i);
 		data[t] = values[t];
 	}
-	return pd_checkpoint_write_stage(directory, step, stage, tensors[stage], data, SMALL_TENSORS,
-					 &stages[stage].checksum, err);
+	return pd_checkpoint_write(directory, step, &small_files[stage], tensors[stage], data,
+				   SMALL_TENSORS, err);
 }
 
 int small_save(const char *directory, int64_t step, int keep, struct pd_error *err)
