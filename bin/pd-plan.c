@@ -60,7 +60,7 @@ static const struct pd_opt options[] = {
 	  .help = "all stages agree on every update, as to clip gradients", .value = &request.agree },
 	{ .name = "all-reduce", .kind = PD_OPT_STRING, .argument = "NAME",
 	  .help = "how replicas sum gradients: dense (default), ring, hierarchical,"
-		  " recursive-doubling, auto",
+		  " recursive-doubling, nccl, auto",
 	  .value = &all_reduce },
 	{ .name = "bucket", .kind = PD_OPT_STRING, .argument = "BYTES|auto",
 	  .help = "replicas sum gradients in buckets of more than BYTES, under backward",

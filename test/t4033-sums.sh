@@ -24,6 +24,7 @@ says() {
 test_ok "dense: each sends its parts of three others' pieces and the sum of its own to three" '
 	says 4500000 6 18'
 test_ok "a ring: 2 (n - 1) pieces to the next" 'says 4500000 6 18 --all-reduce=ring'
+test_ok "NCCL decides by itself: as a ring" 'says 4500000 6 18 --all-reduce=nccl'
 test_ok "recursive doubling: all of it to two" 'says 6000000 2 24 --all-reduce=recursive-doubling'
 test_ok "hierarchical: two on each of two hosts, along chains of 11 pieces and a ring of two" '
 	says 4500000 12 36 --all-reduce=hierarchical --topology=2@250MB/s,2@250MB/s'
@@ -46,6 +47,17 @@ test_ok "what is none is refused" '
 	grep "^pd-replay: --all-reduce: pd-plan(5) has no reducer \"tree\"" err
 	status 2 pd-replay --gradient-dtype=i32 plan.json 2>err && one_line err
 	grep "^pd-replay: --gradient-dtype: expected f32, bf16 or f16, found \"i32\"" err'
+test_ok "NCCL sums f32 alone" '
+	pd-plan --topology=4@250MB/s --stages=3x4 --all-reduce=nccl three >nccl.json
+	jq -e ".reducer == \"nccl\" and .predicted.gap >= 0" nccl.json
+	status 2 pd-plan --topology=4@250MB/s --all-reduce=nccl --gradient-dtype=f16 three 2>err
+	one_line err
+	grep "^pd-plan: --gradient-dtype: expected f32 with --all-reduce=nccl, found f16" err
+	status 2 pd-replay --gradient-dtype=bf16 nccl.json 2>err && one_line err
+	grep "^pd-replay: --gradient-dtype: expected f32 with --all-reduce=nccl, found bf16" err
+	jq ".gradient_dtype = \"bf16\"" nccl.json >plan-16.json
+	status 2 pd-replay plan-16.json 2>err && one_line err
+	grep "gradient_dtype: expected \"f32\" with reducer \"nccl\", found \"bf16\"" err'
 test_ok "the report, and pd-plan --explain, say the same" '
 	pd-replay plan.json >out
 	pd-plan --topology=4@250MB/s --stages=3x4 --explain three 2>why >plan.json
@@ -75,4 +87,9 @@ test_ok "a run sends what its plan says" '
 	cat 1 2
 	cmp 1 2
 	pd-replay --format=json run.jsonl | jq -e ".stages[0].exposed_ns >= 0"'
+test_ok "processors have no NCCL: one sentence, before anything is trained" '
+	jq "del(.gradient_dtype) | .reducer = \"nccl\"" run.json >plan.json
+	status 2 pd-run --device=cpu --threads=1 --synthetic --minibatches=4 plan.json >out 2>err
+	one_line err && [ ! -s out ]
+	grep "^pd-run: .*the plan.s reducer \"nccl\" needs GPUs that NCCL joins: expected --device=cuda" err'
 test_done

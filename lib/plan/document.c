@@ -292,6 +292,8 @@ static int read_plan(const struct pd_place *place, struct pd_plan *plan, struct 
 	if (!dtype || pd_dtype_find(dtype) == PD_DTYPES)
 		return pd_place_expected(&dtype_at, err, "\"f32\", \"bf16\" or \"f16\"");
 	plan->gradient_dtype = pd_dtype_find(dtype);
+	if (plan->gradient_dtype != PD_F32 && pd_reducers[reducer]->of_transport)
+		return pd_place_expected(&dtype_at, err, "\"f32\" with reducer \"nccl\"");
 	plan->schedule = (enum pd_schedule_kind)schedule;
 	plan->weights = (enum pd_weight_kind)weights;
 	plan->startup = (enum pd_startup_kind)startup;

@@ -38,7 +38,9 @@ static int try_all(const struct pd_task *task, struct pd_plan *plan, int64_t *pe
 	for (int kind = 0; kind < PD_REDUCER_KINDS; kind++) {
 		int64_t period_ns;
 
-		if (kind == PD_REDUCER_dense || !(request->any_reducer || kind == (int)request->reducer))
+		if (kind == PD_REDUCER_dense ||
+		    (request->any_reducer ? pd_reducers[kind]->of_transport
+					  : kind != (int)request->reducer))
 			continue;
 		plan->bucket_bytes = bucket_bytes;
 		if (with_reducer(task, plan, (enum pd_reducer_kind)kind, &period_ns, err) < 0)

@@ -102,7 +102,7 @@ int pd_planner_all_reduce(const char *text, struct pd_plan_request *request, str
 	for (int kind = 0; kind < PD_REDUCER_KINDS; kind++) {
 		if (strcmp(text, pd_reducer_kind_name[kind]) == 0) {
 			request->reducer = (enum pd_reducer_kind)kind;
-			return 0;
+			return pd_reducer_check(request->reducer, request->gradient_dtype, err);
 		}
 		strcat(known, ", ");
 		strcat(known, pd_reducer_kind_name[kind]);

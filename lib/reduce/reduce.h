@@ -78,6 +78,6 @@ struct pd_reduction_ops {
 extern const struct pd_reduction_ops *const pd_reductions[PD_REDUCER_KINDS];
 
 extern const struct pd_reduction_ops pd_reduction_dense, pd_reduction_ring, pd_reduction_hierarchical,
-	pd_reduction_doubling, pd_reduction_sparse;
+	pd_reduction_doubling, pd_reduction_nccl, pd_reduction_sparse;
 
 #endif

@@ -133,6 +133,8 @@ static int apply_sums(const struct pd_what_if *what, struct pd_plan *plan, struc
 	if (plan->gradient_dtype == PD_DTYPES)
 		return pd_error_input(err, "--gradient-dtype: expected f32, bf16 or f16, found "
 				      "\"%.60s\"", what->gradient_dtype);
+	if (pd_reducer_check(plan->reducer, plan->gradient_dtype, err) < 0)
+		return -1;
 	if (what->sparsity < 0)
 		return 0;
 	plan->sparsity = what->sparsity;

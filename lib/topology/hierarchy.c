@@ -165,4 +165,4 @@ static int64_t cost_ns(const struct pd_members *members, int64_t bytes)
 	return ns > PD_REDUCER_MOST_NS ? PD_REDUCER_MOST_NS : (int64_t)ns;
 }
 
-const struct pd_reducer pd_reducer_hierarchical = { staging_bytes, false, sends, cost_ns };
+const struct pd_reducer pd_reducer_hierarchical = { staging_bytes, false, false, sends, cost_ns };

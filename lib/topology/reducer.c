@@ -149,12 +149,20 @@ static bool doubling_sends(const struct pd_members *members, int me, int i, int 
 	return me >= power ? i == 0 : i < rounds || (i == rounds && me + power < n);
 }
 
+/* The transport's own memory is not counted. */
+static int64_t no_staging_bytes(const struct pd_members *members, int64_t bytes)
+{
+	return 0;
+}
+
 static const struct pd_reducer pd_reducer_dense = {
-	dense_staging_bytes, true, NULL, dense_cost_ns,
+	dense_staging_bytes, true, false, NULL, dense_cost_ns,
 }, pd_reducer_ring = {
-	ring_staging_bytes, false, ring_sends, ring_cost_ns,
+	ring_staging_bytes, false, false, ring_sends, ring_cost_ns,
 }, pd_reducer_doubling = {
-	doubling_staging_bytes, false, doubling_sends, doubling_cost_ns,
+	doubling_staging_bytes, false, false, doubling_sends, doubling_cost_ns,
+}, pd_reducer_nccl = {
+	no_staging_bytes, false, true, ring_sends, ring_cost_ns,
 };
 
 const struct pd_reducer *const pd_reducers[] = {
@@ -162,6 +170,14 @@ const struct pd_reducer *const pd_reducers[] = {
 #include "topology/reducer_kind.def"
 #undef REDUCER_KIND
 };
+
+int pd_reducer_check(enum pd_reducer_kind kind, enum pd_dtype dtype, struct pd_error *err)
+{
+	if (dtype == PD_F32 || !pd_reducers[kind]->of_transport)
+		return 0;
+	return pd_error_input(err, "--gradient-dtype: expected f32 with --all-reduce=%s, found %s",
+			      pd_reducer_kind_name[kind], pd_dtype_name[dtype]);
+}
 
 /*
  * In groups, each member but one of a group sends its parts and gets the sums, and of two groups one

@@ -41,6 +41,11 @@ struct pd_reducer {
 	int64_t (*staging_bytes)(const struct pd_members *members, int64_t bytes);
 	bool keeps_order;               /* adds the members' parts in their order */
 	/*
+	 * The transport does it, f32 alone, if it can, which is known when a run begins: so it is
+	 * taken where it is asked for by name, and its figures are an assumption.
+	 */
+	bool of_transport;
+	/*
 	 * Whom member `me` sends to, number i of them from 0 on, and how many times the buffer's
 	 * bytes.  Returns false behind the last.  NULL: groups and pieces decide (allreduce.h).
 	 */
@@ -54,6 +59,8 @@ struct pd_reducer {
 
 extern const struct pd_reducer *const pd_reducers[PD_REDUCER_KINDS];
 
+/* --gradient-dtype: fails where that reducer does not sum numbers of this type. */
+int pd_reducer_check(enum pd_reducer_kind kind, enum pd_dtype dtype, struct pd_error *err);
 /* Returns what all members together send to sum a buffer of `bytes`. */
 double pd_reducer_sent_bytes(enum pd_reducer_kind kind, const struct pd_members *members,
 			     int64_t bytes);

@@ -44,6 +44,7 @@ struct pd_transport_config {
 struct pd_transport_provider {
 	const char *name;
 	bool of_devices;                /* it moves device memory, over a host's transport */
+	bool sums;                      /* its transports have group(), to be called once they are open */
 	/*
 	 * Sets environment variables that a library reads.  It is called before the process has
 	 * threads that read the environment, so before devices or transports are opened.  NULL:

@@ -21,6 +21,13 @@ struct offer {
 	char lacks[PD_LACKS_TEXT];
 };
 
+struct routes_group {
+	struct pd_group base;
+	struct routes_group *next;
+	struct pd_group *over;          /* NULL until connected */
+	int *ranks, count;
+};
+
 struct routes {
 	struct pd_transport base;
 	struct pd_routes_config config;
@@ -31,6 +38,7 @@ struct routes {
 	int count;
 	struct pd_transport **over;     /* transports of device memory, over the host's */
 	struct pd_transport **by_peer;  /* NULL until connected */
+	struct routes_group *groups;    /* in the order of the calls of group() */
 	char why[256];
 };
 
@@ -263,6 +271,70 @@ static int connect_host(struct routes *t, const void *const *addresses, const si
 	return status;
 }
 
+/* ---- groups ---- */
+
+static int connect_group(struct routes *t, struct routes_group *group, struct pd_error *err)
+{
+	struct pd_transport *over = NULL;
+
+	for (int i = 0; i < group->count; i++) {
+		int r = group->ranks[i];
+
+		if (r == t->config.rank)
+			continue;
+		over = t->by_peer[r];
+		if (!over->ops->group)
+			return pd_error_input(err, "the plan's reducer \"nccl\" needs NCCL between "
+					      "replicas: ranks %d and %d are joined by %s%s%s",
+					      t->config.rank, r, over->ops->name,
+					      t->why[0] ? ", since " : "", t->why);
+	}
+	group->over = over->ops->group(over, group->ranks, group->count, err);
+	return group->over ? 0 : -1;
+}
+
+static int group_all_reduce(struct pd_group *base, struct pd_group_sum *sum, struct pd_event *done)
+{
+	struct pd_group *over = ((struct routes_group *)base)->over;
+
+	return over->all_reduce(over, sum, done);
+}
+
+static bool can_sum(const struct routes *t)
+{
+	bool any = false;
+
+	for (int i = 0; pd_providers[i] && t->config.device; i++)
+		any |= is_allowed(pd_providers[i], t->config.how) && pd_providers[i]->sums;
+	return any;
+}
+
+static struct pd_group *routes_group(struct pd_transport *base, const int *ranks, int count,
+				     struct pd_error *err)
+{
+	struct routes *t = (struct routes *)base;
+	struct routes_group **at = &t->groups, *group;
+	size_t bytes = (size_t)count * sizeof(*ranks);
+
+	for (; *at; at = &(*at)->next)
+		if ((*at)->count == count && memcmp((*at)->ranks, ranks, bytes) == 0)
+			return &(*at)->base;
+	if (!can_sum(t)) {
+		pd_error_input(err, "the plan's reducer \"nccl\" needs GPUs that NCCL joins: expected "
+			       "--device=cuda and --transport=auto or nccl, or a plan with another "
+			       "--all-reduce");
+		return NULL;
+	}
+	if (t->by_peer)
+		pd_bug("rank %d: a group of ranks is new after they have connected", t->config.rank);
+	group = *at = pd_zalloc(sizeof(*group));
+	group->base.all_reduce = group_all_reduce;
+	group->count = count;
+	group->ranks = pd_calloc((size_t)count, sizeof(*ranks));
+	memcpy(group->ranks, ranks, bytes);
+	return &group->base;
+}
+
 /* ---- the seam ---- */
 
 static int routes_connect(struct pd_transport *base, const void *const *addresses,
@@ -273,7 +345,12 @@ static int routes_connect(struct pd_transport *base, const void *const *addresse
 	t->by_peer = pd_calloc((size_t)t->config.ranks, sizeof(struct pd_transport *));
 	if (route_host(t, addresses, err) < 0 || connect_host(t, addresses, lengths, err) < 0)
 		return -1;
-	return t->config.device ? route_devices(t, addresses, err) : 0;
+	if (t->config.device && route_devices(t, addresses, err) < 0)
+		return -1;
+	for (struct routes_group *group = t->groups; group; group = group->next)
+		if (connect_group(t, group, err) < 0)
+			return -1;
+	return 0;
 }
 
 static void routes_address(struct pd_transport *base, const void **bytes_p, size_t *length_p)
@@ -356,6 +433,13 @@ static void routes_close(struct pd_transport *base)
 		t->over[i]->ops->close(t->over[i]);
 	if (t->host)
 		t->host->ops->close(t->host);
+	while (t->groups) {
+		struct routes_group *group = t->groups;
+
+		t->groups = group->next;
+		free(group->ranks);
+		free(group);
+	}
 	free(t->address);
 	free(t->peers);
 	free(t->over);
@@ -373,6 +457,7 @@ static const struct pd_transport_ops routes_ops = {
 	.progress = routes_progress,
 	.fd = routes_fd,
 	.arm = routes_arm,
+	.group = routes_group,
 };
 
 static const struct pd_transport_provider *first_of_host(void)

@@ -21,6 +21,9 @@
  * nothing may be called but close(), which cancels by itself.  It first sends, for a second at
  * most, what peers need in order to finish their side of finished transfers.
  *
+ * Some transports can sum by themselves, for instance NCCL's.  group() names the ranks of such sums, as
+ * all of these do before they connect, and in one order where several groups have the same ranks.
+ *
  * Providers (provider.h) open transports.
  */
 #ifndef PD_TRANSPORT_TRANSPORT_H
@@ -28,12 +31,32 @@
 
 #include "base/event.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define PD_TRANSPORT_TAG_BITS 48
 
 struct pd_transport { const struct pd_transport_ops *ops; };
+
+/* A sum of a group; it lives until it is done. */
+struct pd_group_sum {
+	float *buf;
+	size_t floats;
+	const struct pd_event *after;   /* NULL: now */
+	/* the transport's: */
+	struct pd_group *group;
+	bool waits;
+};
+
+struct pd_group {
+	/*
+	 * Replaces the floats in buf by their sums over the group, in an order of additions that the
+	 * transport chooses.  All of the group begin the same sums in the same order.  0, -1:
+	 * broken, PD_AGAIN (device.h): to be called again with the same sum.
+	 */
+	int (*all_reduce)(struct pd_group *group, struct pd_group_sum *sum, struct pd_event *done);
+};
 
 struct pd_transport_ops {
 	const char *name;
@@ -52,6 +75,12 @@ struct pd_transport_ops {
 	int (*progress)(struct pd_transport *t);        /* -1: broken; gate->err says why */
 	int (*fd)(struct pd_transport *t);              /* -1: none */
 	int (*arm)(struct pd_transport *t);
+	/*
+	 * Returns what sums among `count` ranks, this one among them, borrowed until close().  NULL,
+	 * with an error: it will not be able to.  The function is NULL where the transport never is.
+	 */
+	struct pd_group *(*group)(struct pd_transport *t, const int *ranks, int count,
+				  struct pd_error *err);
 };
 
 extern const struct pd_transport_ops pd_transport_ucx;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Communicators of two, among threads.  As strict as the real one may be: matched by order
- * alone, both sides are needed for anything to happen, a lost side is not noticed, nothing may
+ * Communicators among threads.  As strict as the real one may be: matched by order
+ * alone, all sides are needed for anything to happen, a lost side is not noticed, nothing may
  * be begun while something is in progress, and what does not fit is an error (where the real one
  * hangs).  With no GPU there is no stream: what a call begins is done when it is no longer in
  * progress.
@@ -22,7 +22,9 @@
 
 #define STUCK_MS 3000
 
-enum doing { NOTHING, JOINING, SENDING, RECEIVING };
+#define MOST 8
+
+enum doing { NOTHING, JOINING, SENDING, RECEIVING, SUMMING };
 
 struct ncclComm {
 	struct ncclComm *next;          /* in `all`, or in what a group is to abort */
@@ -38,8 +40,8 @@ struct ncclComm {
 struct room {
 	struct room *next;
 	int id;
-	struct ncclComm *sides[2];
-	int joined;
+	struct ncclComm *sides[MOST];
+	int size, joined;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -132,11 +134,12 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
 	int number = atoi(id.internal);
 	struct room *room;
 
-	if (ranks != 2 || rank < 0 || rank > 1 || number < 1 || config->blocking != 0 ||
+	if (ranks < 2 || ranks > MOST || rank < 0 || rank >= ranks || number < 1 || config->blocking != 0 ||
 	    config->minCTAs != 1 || config->maxCTAs < 1)
 		return ncclInvalidArgument;
 	pthread_mutex_lock(&lock);
 	room = room_of(number);
+	room->size = ranks;
 	*comm = calloc(1, sizeof(**comm));
 	**comm = (struct ncclComm){ .room = room, .rank = rank, .device = device,
 				    .doing = JOINING, .next = all,
@@ -168,17 +171,47 @@ static void match_calls(struct ncclComm *a, struct ncclComm *b)
 	finish(b, fits ? ncclSuccess : ncclInternalError);
 }
 
+/* All sides have begun a sum: does it fit?  The last is the first to be added. */
+static void match_sums(struct room *room)
+{
+	const struct ncclComm *last = room->sides[room->size - 1];
+	bool fits = true;
+
+	for (int i = 0; i < room->size; i++)
+		fits = fits && room->sides[i]->bytes == last->bytes;
+	for (size_t k = 0; fits && k < last->bytes / sizeof(float); k++) {
+		float sum = ((float *)last->buf)[k];
+
+		for (int i = room->size - 2; i >= 0; i--)
+			sum += ((float *)room->sides[i]->buf)[k];
+		for (int i = 0; i < room->size; i++)
+			((float *)room->sides[i]->buf)[k] = sum;
+	}
+	for (int i = 0; i < room->size; i++)
+		finish(room->sides[i], fits ? ncclSuccess : ncclInternalError);
+}
+
+static bool all_sum(const struct room *room)
+{
+	for (int i = 0; i < room->size; i++)
+		if (!room->sides[i] || room->sides[i]->doing != SUMMING)
+			return false;
+	return true;
+}
+
 static void move(struct ncclComm *comm)
 {
-	struct ncclComm *other = comm->room->sides[1 - comm->rank];
+	struct ncclComm *other = comm->room->sides[comm->rank == 0];
 
 	if (lost)
 		finish(comm, ncclRemoteError);
-	else if (comm->doing == JOINING && comm->room->joined == 2)
+	else if (comm->doing == JOINING && comm->room->joined == comm->room->size)
 		finish(comm, ncclSuccess);
 	else if ((comm->doing == SENDING || comm->doing == RECEIVING) && other &&
 		 (other->doing == SENDING || other->doing == RECEIVING))
 		match_calls(comm, other);
+	else if (comm->doing == SUMMING && all_sum(comm->room))
+		match_sums(comm->room);
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *status)
@@ -195,8 +228,9 @@ static ncclResult_t begin(ncclComm_t comm, enum doing doing, void *buf, size_t b
 	ncclResult_t status = ncclInProgress;
 
 	pthread_mutex_lock(&lock);
-	if (comm->status != ncclSuccess || peer != 1 - comm->rank ||
-	    (doing == SENDING) != (comm->rank == 0)) {
+	if (comm->status != ncclSuccess ||
+	    (doing != SUMMING && (comm->room->size != 2 || peer != 1 - comm->rank ||
+				  (doing == SENDING) != (comm->rank == 0)))) {
 		status = ncclInvalidUsage;
 	} else {
 		comm->doing = doing;
@@ -218,6 +252,13 @@ ncclResult_t ncclRecv(void *buf, size_t count, ncclDataType_t type, int peer, nc
 		      cudaStream_t stream)
 {
 	return begin(comm, RECEIVING, buf, count, peer);
+}
+
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type,
+			   ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+{
+	return from == to && type == ncclFloat32 && op == ncclSum
+		? begin(comm, SUMMING, to, count * sizeof(float), 0) : ncclInvalidArgument;
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
@@ -251,7 +292,8 @@ static bool is_held(const struct ncclComm *comm)
 {
 	for (const struct ncclComm *other = all; other; other = other->next)
 		if (other->device == comm->device && !other->aborting &&
-		    (other->doing == SENDING || other->doing == RECEIVING))
+		    (other->doing == SENDING || other->doing == RECEIVING ||
+		     other->doing == SUMMING))
 			return true;
 	return false;
 }

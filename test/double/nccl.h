@@ -17,7 +17,8 @@ typedef enum {
 	ncclInvalidArgument, ncclInvalidUsage, ncclRemoteError, ncclInProgress, ncclNumResults
 } ncclResult_t;
 
-typedef enum { ncclUint8 = 1 } ncclDataType_t;
+typedef enum { ncclUint8 = 1, ncclFloat32 = 7 } ncclDataType_t;
+typedef enum { ncclSum } ncclRedOp_t;
 
 typedef struct { int blocking, minCTAs, maxCTAs; } ncclConfig_t;
 #define NCCL_CONFIG_INITIALIZER { -1, -1, -1 }
@@ -36,6 +37,8 @@ ncclResult_t ncclSend(const void *buf, size_t count, ncclDataType_t type, int pe
 		      ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclRecv(void *buf, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
 		      cudaStream_t stream);
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type,
+			   ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream);
 const char *ncclGetErrorString(ncclResult_t status);
 const char *ncclGetLastError(ncclComm_t comm);
 

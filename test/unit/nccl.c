@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "nccl.h"
 #include "reduce/dense.h"
+#include "reduce/queue.h"
 #include "transport/nccl/nccl.h"
 #include "transport/routes.h"
 
@@ -22,6 +23,7 @@
 
 #define MOST 4
 #define SECOND_NS INT64_C(1000000000)
+#define SUMS 3
 
 struct world;
 
@@ -35,6 +37,12 @@ struct rank {
 	struct pd_error err;
 	bool connected;
 	pthread_t thread;
+	/* where NCCL sums, too */
+	struct pd_stream *reduce;
+	struct pd_reduction *sums[SUMS];
+	float *bufs[SUMS];
+	struct pd_event ready[SUMS], done[SUMS];
+	struct pd_reduction_queue queue;
 };
 
 struct world {
@@ -56,6 +64,8 @@ static __thread struct rank *self;
 
 static int counted;                     /* that many GPUs, some of which are one place; 0: no */
 static bool two_hosts;                  /* odd ranks are on another one */
+static bool sums;                       /* all ranks are replicas, and NCCL sums */
+static const char *refusal;             /* that, and no connection, is expected */
 
 static int count_places(struct pd_error *why)
 {
@@ -111,9 +121,46 @@ static struct pd_seat seat_of(int r, int n)
 {
 	struct pd_seat seat = { .host = "even", .local = r, .locals = n, .device = r };
 
-	if (two_hosts && r % 2 == 1)
-		strcpy(seat.host, "odd");
+	if (two_hosts) {
+		strcpy(seat.host, r % 2 == 1 ? "odd" : "even");
+		seat.hosts = 2;
+		seat.local = r / 2;
+		seat.locals = (n + 1 - r % 2) / 2;
+		seat.device = seat.local;
+	}
 	return seat;
+}
+
+static const size_t sum_floats[SUMS] = { 10007, 64, 3000 };
+
+static struct pd_reduction *open_sum(struct rank *me, int k, struct pd_error *err)
+{
+	static const int ranks[MOST] = { 0, 1, 2, 3 };
+
+	return pd_reductions[PD_REDUCER_nccl]->open(&(struct pd_reduction_config){
+		.transport = me->transport, .device = me->device, .stream = me->reduce,
+		.ranks = ranks, .members = me->world->n, .me = me->number,
+		.floats = sum_floats[k] }, err);
+}
+
+static void open_sums(struct rank *me)
+{
+	me->reduce = me->ops.stream.open(me->device, &me->err);
+	for (int k = 0; k < SUMS; k++) {
+		me->sums[k] = open_sum(me, k, &me->err);
+		me->bufs[k] = pd_calloc(sum_floats[k], sizeof(float));
+		expect(me, me->sums[k] && me->sums[k]->ops == &pd_reduction_nccl, "a sum is opened");
+	}
+}
+
+static void close_sums(struct rank *me)
+{
+	me->ops.stream.close(me->reduce);
+	for (int k = 0; k < SUMS; k++) {
+		me->sums[k]->ops->close(me->sums[k]);
+		free(me->bufs[k]);
+	}
+	pd_reduction_queue_release(&me->queue);
 }
 
 static void open_rank(struct rank *me)
@@ -135,6 +182,8 @@ static void open_rank(struct rank *me)
 	config.device = me->device;
 	me->transport = pd_routes_open(&config, &me->err);
 	free(peers);
+	if (sums)
+		open_sums(me);
 	me->transport->ops->address(me->transport, &me->world->addresses[me->number],
 				    &me->world->lengths[me->number]);
 }
@@ -149,12 +198,14 @@ static void *live(void *argument)
 	pthread_barrier_wait(&w->barrier);
 	me->connected = me->transport->ops->connect(me->transport, w->addresses, w->lengths,
 						    &me->err) == 0;
-	if (me->connected)
+	if (me->connected && !refusal)
 		w->body(me);
 	else
-		expect(me, false, me->err.text);
+		expect(me, refusal && !me->connected && strstr(me->err.text, refusal), me->err.text);
 	pthread_barrier_wait(&w->barrier);
 	me->transport->ops->close(me->transport);
+	if (sums)
+		close_sums(me);
 	pd_device_cpu.close(me->device);
 	pd_gate_release(&me->gate);
 	return NULL;
@@ -375,6 +426,174 @@ static void all_reduce(struct rank *me)
 	reduce(me, (struct pd_allreduce){ n, (n + 1) / 2, 6 });
 }
 
+/* ---- NCCL's own ---- */
+
+/* Whole numbers, whose sums are exact in any order. */
+static float whole(int rank, int k, int round, size_t i)
+{
+	return (float)((rank + 1) * (int)(i % 97) + 1000 * k + round);
+}
+
+static void start_sum(struct rank *me, int k, bool more)
+{
+	struct pd_reduction *r = me->sums[k];
+
+	for (size_t i = 0; i < sum_floats[k]; i++)
+		me->bufs[k][i] = -1;    /* what must not be summed */
+	pd_event_arm(&me->ready[k]);
+	pd_event_arm(&me->done[k]);
+	expect(me, r->ops->start(r, me->bufs[k], 0, &me->ready[k], &me->done[k]) == 0 &&
+	       pd_reduction_queue_add(&me->queue, r, more) == 0, "begun");
+}
+
+static void make_ready(struct rank *me, int k, int round)
+{
+	for (size_t i = 0; i < sum_floats[k]; i++)
+		me->bufs[k][i] = whole(me->number, k, round, i);
+	pd_event_complete(&me->ready[k], 1, 2, &me->gate);
+}
+
+/* -1: broken. */
+static int sum_step(struct rank *me)
+{
+	return step(me, me->transport) < 0 ||
+	       pd_reduction_queue_progress(&me->queue) < 0 ? -1 : 0;
+}
+
+static bool sum_is_right(const struct rank *me, int k, int round)
+{
+	for (size_t i = 0; i < sum_floats[k]; i++) {
+		float right = 0;
+
+		for (int r = 0; r < me->world->n; r++)
+			right += whole(r, k, round, i);
+		if (me->bufs[k][i] != right)
+			return false;
+	}
+	return true;
+}
+
+/* Buckets become ready in another order at some ranks; sums begin in one order all the same. */
+static void own_sums(struct rank *me)
+{
+	struct pd_reduction *again = open_sum(me, 0, &me->err);
+
+	expect(me, again != NULL, "another sum of the same ranks, when they are connected");
+	again->ops->close(again);
+	for (int round = 0; round < 3; round++) {
+		for (int k = 0; k < SUMS; k++)
+			start_sum(me, k, k + 1 < SUMS);
+		for (int i = 0; i < 3; i++)
+			sum_step(me);
+		for (int k = 0; k < SUMS; k++) {
+			int other = me->number % 2 ? SUMS - 1 - k : k;
+
+			expect(me, !pd_event_done(&me->done[other]), "it waits");
+			make_ready(me, other, round);
+		}
+		for (int k = 0; k < SUMS; k++) {
+			while (!pd_event_done(&me->done[k]) && sum_step(me) >= 0)
+				;
+			expect(me, pd_event_done(&me->done[k]) && sum_is_right(me, k, round), "a sum");
+			expect(me, me->sums[k]->ops->started_ns(me->sums[k]) > 0, "its time");
+		}
+		expect(me, pd_reduction_queue_empty(&me->queue), "all is issued");
+	}
+}
+
+static void sum_breaks(struct rank *me, const char *why)
+{
+	int64_t end_ns = pd_now_ns() + 10 * SECOND_NS;
+
+	while (pd_now_ns() < end_ns && sum_step(me) >= 0)
+		;
+	expect(me, strstr(me->gate.err.text, why) != NULL, me->gate.err.text);
+}
+
+/* Rank 0 begins another sum than the others. */
+static void other_sums(struct rank *me)
+{
+	int k = me->number == 0;
+
+	start_sum(me, k, false);
+	make_ready(me, k, 0);
+	sum_breaks(me, me->number == 0 ? "rank 0: NCCL: an all-reduce with rank 1 and others: it does "
+					 "not fit" : "with rank 0 and others: it does not fit");
+	pthread_barrier_wait(&me->world->barrier);
+}
+
+/* Rank 1 never begins, and is lost. */
+static void lost_sum(struct rank *me)
+{
+	if (me->number == 0) {
+		start_sum(me, 0, false);
+		make_ready(me, 0, 0);
+		for (int i = 0; i < 10; i++)
+			sum_step(me);
+	}
+	pthread_barrier_wait(&me->world->barrier);
+	if (me->number == 0) {
+		double_nccl_lose_all();
+		sum_breaks(me, "rank 0: lost rank 1: NCCL: remote process exited");
+		expect(me, me->gate.err.cause == PD_CAUSE_PEER && me->gate.err.peer == 1, "by whom");
+	}
+	pthread_barrier_wait(&me->world->barrier);
+}
+
+/* All but one wait when the transport is closed. */
+static void left_sum(struct rank *me)
+{
+	if (me->number == 0)
+		return;
+	start_sum(me, 0, false);
+	make_ready(me, 0, 0);
+	for (int i = 0; i < 20; i++) {
+		sum_step(me);
+		usleep(2000);
+	}
+}
+
+static void test_own_sums(void)
+{
+	sums = true;
+	for (int n = 2; n <= MOST; n++)
+		is_int(run(n, "nccl", n, false, own_sums), 0, "NCCL's own all-reduce of %d ranks", n);
+	is_int(run(3, NULL, 3, false, own_sums), 0, "with the transport left open");
+	is_int(run(3, "nccl", 3, false, other_sums), 0, "sums in different orders are found");
+	is_int(run(2, "nccl", 2, false, lost_sum), 0, "a rank lost in a sum is told");
+	is_int(run(3, "nccl", 3, false, left_sum), 0, "closed while some wait for others' sums");
+	refusal = "the plan's reducer \"nccl\" needs NCCL between replicas: ranks ";
+	is_int(run(3, NULL, 2, false, own_sums), 0, "two share a GPU: refused");
+	refusal = NULL;
+	sums = false;
+}
+
+static void test_no_own_sums(const char *how, bool on_device)
+{
+	struct pd_error err = { .text = "" };
+	struct rank me = { .world = &world, .ops = pd_device_cpu };
+	struct pd_device_config device = { .threads = 1, .gate = &me.gate };
+	struct pd_routes_config config = { .how = how, .ranks = 2, .seat = seat_of(0, 2),
+					   .gate = &me.gate };
+
+	world = (struct world){ .n = 2, .places = 2 };
+	self = &me;
+	pd_gate_init(&me.gate, &err);
+	me.device = pd_device_cpu.open(&device, &err);
+	me.ops.count = count_places;
+	me.ops.describe = describe;
+	me.device->ops = &me.ops;
+	config.device = on_device ? me.device : NULL;
+	me.transport = pd_routes_open(&config, &err);
+	ok(!open_sum(&me, 0, &err), "no sum of NCCL's %s", on_device ? how : "on processors");
+	is_str(err.text, "the plan's reducer \"nccl\" needs GPUs that NCCL joins: expected "
+	       "--device=cuda and --transport=auto or nccl, or a plan with another --all-reduce",
+	       "that is said");
+	me.transport->ops->close(me.transport);
+	pd_device_cpu.close(me.device);
+	pd_gate_release(&me.gate);
+}
+
 /* ---- what goes wrong ---- */
 
 /* Moves until the transport is broken, ten seconds at most. */
@@ -539,10 +758,11 @@ static void test_two_hosts(void)
 	two_hosts = true;
 	pd_gate_init(&me.gate, &err);
 	for (int r = 0; r < 2; r++) {
-		const struct pd_routes_config config = {
-			.rank = r, .ranks = 2, .seat = seat_of(r, 1), .gate = &me.gate,
+		struct pd_routes_config config = {
+			.rank = r, .ranks = 2, .seat = seat_of(r, 2), .gate = &me.gate,
 		};
 
+		config.seat.hosts = 1;  /* as the transport is told, which then has no network */
 		ends[r] = pd_routes_open(&config, &err);
 		ops = ends[r]->ops;
 		ops->address(ends[r], &addresses[r], &lengths[r]);
@@ -553,6 +773,26 @@ static void test_two_hosts(void)
 	for (int r = 0; r < 2; r++)
 		ops->close(ends[r]);
 	pd_gate_release(&me.gate);
+	two_hosts = false;
+}
+
+/* Hosts of two ranks, joined by a network. */
+static void test_between_hosts(void)
+{
+	unsetenv("NCCL_SOCKET_IFNAME");
+	two_hosts = true;
+	is_int(run(4, NULL, 4, false, note_choice), 0, "two hosts of two ranks");
+	is_str(chosen_name, "nccl", "auto is NCCL");
+	is_str(chosen_text, "", "and nothing is to be said");
+	counted = 1;
+	is_int(run(4, NULL, 2, true, note_choice), 0, "two hosts of one GPU each, for two ranks");
+	is_str(chosen_name, "staged", "auto is staged between all");
+	counted = 0;
+	sums = true;
+	is_int(run(4, NULL, 4, false, own_sums), 0, "NCCL's own all-reduce");
+	sums = false;
+	ok(!getenv("NCCL_SOCKET_IFNAME"), "NCCL's users choose the interface");
+	ok(!getenv("NCCL_HOSTID") && !getenv("NCCL_NET"), "and NCCL the way between hosts");
 	two_hosts = false;
 }
 
@@ -643,6 +883,10 @@ int main(void)
 	for (int n = 2; n <= MOST; n++)
 		is_int(run(n, "nccl", n, false, all_reduce), 0, "all-reduce of %d ranks", n);
 
+	test_own_sums();
+	test_no_own_sums("staged", true);
+	test_no_own_sums(NULL, false);
+
 	is_int(run(2, "nccl", 2, false, mismatch), 0, "lengths that differ are found");
 	is_int(run(2, "nccl", 2, false, loses), 0, "what NCCL finds wrong is told");
 	is_int(run(2, "nccl", 2, false, leaves), 0, "closed before it is done");
@@ -685,5 +929,8 @@ int main(void)
 	is_int(run(2, "nccl", 1, false, nothing), 0, "again");
 	is_str(getenv("NCCL_HOSTID"), "mine", "what is set already stays");
 	is_int(run(2, "nccl", 2, false, nothing), 0, "nothing to do");
+	unsetenv("NCCL_HOSTID");
+	unsetenv("NCCL_NET");
+	test_between_hosts();
 	return done_testing();
 }

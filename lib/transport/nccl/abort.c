@@ -42,23 +42,19 @@ static void *abort_main(void *argument)
 	return NULL;
 }
 
-static void take(struct nccl *n, struct nccl_connection *connection)
-{
-	ncclComm_t comm = connection ? pd_nccl_take(connection) : NULL;
-
-	if (comm)
-		n->abort.comms[n->abort.count++] = comm;
-}
-
 void pd_nccl_abort(struct nccl *n)
 {
+	size_t count = 0;
+
 	if (n->abort.begun)
 		return;
 	n->abort.begun = true;
-	n->abort.comms = pd_calloc(2 * (size_t)n->ranks, sizeof(*n->abort.comms));
-	for (int r = 0; r < n->ranks; r++) {
-		take(n, n->out[r]);
-		take(n, n->in[r]);
+	for (struct nccl_comm *comm = n->comms; comm; comm = comm->next)
+		count++;
+	n->abort.comms = pd_calloc(count + 1, sizeof(*n->abort.comms));
+	for (struct nccl_comm *comm = n->comms; comm; comm = comm->next) {
+		n->abort.comms[n->abort.count] = pd_nccl_take(comm);
+		n->abort.count += n->abort.comms[n->abort.count] != NULL;
 	}
 	if (n->abort.count == 0)
 		return;

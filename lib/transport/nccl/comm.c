@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file makes all calls to NCCL for the communicator of a connection.
+ * This file makes all calls to NCCL for a communicator.
  *
  * The communicator does not block (ncclConfig_t.blocking = 0): a call may return ncclInProgress.
  * Its work may then not be on the stream yet, and the next call has to wait until
- * ncclCommGetAsyncError says otherwise.  The connection's stream has a thread that can wait for
- * that.  Another thread may abort meanwhile, so each call to NCCL is under the connection's lock,
+ * ncclCommGetAsyncError says otherwise.  The communicator's stream has a thread that can wait for
+ * that.  Another thread may abort meanwhile, so each call to NCCL is under the communicator's lock,
  * but no wait is.
  */
 #include "transport/nccl/connection.h"
@@ -19,32 +19,25 @@
 #define SPINS 100                       /* questions to NCCL before it sleeps between them */
 #define NAP_NS 50000
 
-static const char *towards(const struct nccl_connection *connection)
-{
-	return connection->receives ? "from" : "to";
-}
-
 /* Fails the transport with an error of NCCL's, which may mean that the peer is gone. */
-static int refuse(const struct nccl_connection *connection, const char *what, ncclResult_t status,
+static int refuse(const struct nccl_comm *comm, const char *what, ncclResult_t status,
 		  struct pd_error *err)
 {
-	const char *more = connection->comm ? ncclGetLastError(connection->comm) : NULL;
+	const char *more = comm->comm ? ncclGetLastError(comm->comm) : NULL;
 
-	if (status == ncclRemoteError)
-		return pd_error_peer(err, connection->peer, "rank %d: lost rank %d: NCCL: %s",
-				     connection->owner->rank, connection->peer,
-				     ncclGetErrorString(status));
-	return pd_error_peer(err, connection->peer, "rank %d: NCCL: %s %s rank %d: %s%s%.200s",
-			     connection->owner->rank, what, towards(connection), connection->peer,
-			     ncclGetErrorString(status), more && *more ? ": " : "",
-			     more ? more : "");
+	if (status == ncclRemoteError && comm->size == 2)
+		return pd_error_peer(err, comm->peer, "rank %d: lost rank %d: NCCL: %s",
+				     comm->owner->rank, comm->peer, ncclGetErrorString(status));
+	return pd_error_peer(err, comm->peer, "rank %d: NCCL: %s %s rank %d%s: %s%s%.200s",
+			     comm->owner->rank, what, comm->way, comm->peer,
+			     comm->size > 2 ? " and others" : "", ncclGetErrorString(status),
+			     more && *more ? ": " : "", more ? more : "");
 }
 
-static int given_up(const struct nccl_connection *connection, const char *what,
-		    struct pd_error *err)
+static int given_up(const struct nccl_comm *comm, const char *what, struct pd_error *err)
 {
-	return pd_error_peer(err, connection->peer, "rank %d: NCCL: %s %s rank %d was given up",
-			     connection->owner->rank, what, towards(connection), connection->peer);
+	return pd_error_peer(err, comm->peer, "rank %d: NCCL: %s %s rank %d was given up",
+			     comm->owner->rank, what, comm->way, comm->peer);
 }
 
 static void nap(int tries)
@@ -58,7 +51,7 @@ static void nap(int tries)
 }
 
 /* Waits until the work of the last call is on the stream. */
-static int settle(struct nccl_connection *connection, const char *what, ncclResult_t status,
+static int settle(struct nccl_comm *comm, const char *what, ncclResult_t status,
 		  struct pd_error *err)
 {
 	int verdict = 0;
@@ -67,12 +60,12 @@ static int settle(struct nccl_connection *connection, const char *what, ncclResu
 		ncclResult_t asked = ncclSuccess;
 
 		nap(tries);
-		pthread_mutex_lock(&connection->lock);
-		if (connection->gone)
-			verdict = given_up(connection, what, err);
+		pthread_mutex_lock(&comm->lock);
+		if (comm->gone)
+			verdict = given_up(comm, what, err);
 		else
-			asked = ncclCommGetAsyncError(connection->comm, &status);
-		pthread_mutex_unlock(&connection->lock);
+			asked = ncclCommGetAsyncError(comm->comm, &status);
+		pthread_mutex_unlock(&comm->lock);
 		if (verdict < 0)
 			return -1;
 		if (asked != ncclSuccess)
@@ -80,129 +73,196 @@ static int settle(struct nccl_connection *connection, const char *what, ncclResu
 	}
 	if (status == ncclSuccess)
 		return 0;
-	pthread_mutex_lock(&connection->lock);
-	verdict = connection->gone ? given_up(connection, what, err)
-		: refuse(connection, what, status, err);
-	pthread_mutex_unlock(&connection->lock);
+	pthread_mutex_lock(&comm->lock);
+	verdict = comm->gone ? given_up(comm, what, err)
+		: refuse(comm, what, status, err);
+	pthread_mutex_unlock(&comm->lock);
 	return verdict;
 }
 
-int pd_nccl_comm_init(void *context, void *native, struct pd_error *err)
+typedef ncclResult_t nccl_call(struct nccl_comm *comm, const void *context, cudaStream_t stream);
+
+/* Makes a call to NCCL unless the communicator is given up, and waits until it is on the stream. */
+static int make(struct nccl_comm *comm, const char *what, nccl_call *call, const void *context,
+		void *native, struct pd_error *err)
 {
-	struct nccl_connection *connection = context;
-	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	ncclResult_t status = ncclSuccess;
 	int verdict = 0;
+
+	pthread_mutex_lock(&comm->lock);
+	if (comm->gone)
+		verdict = given_up(comm, what, err);
+	else
+		status = call(comm, context, native);
+	pthread_mutex_unlock(&comm->lock);
+	return verdict < 0 ? -1 : settle(comm, what, status, err);
+}
+
+static ncclResult_t init(struct nccl_comm *comm, const void *context, cudaStream_t stream)
+{
+	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 
 	config.blocking = 0;
 	config.minCTAs = 1;
-	config.maxCTAs = connection->owner->ctas;
-	pthread_mutex_lock(&connection->lock);
-	if (connection->gone)
-		verdict = given_up(connection, "the connection", err);
-	else
-		status = ncclCommInitRankConfig(&connection->comm, 2, connection->id,
-						connection->receives, &config);
-	pthread_mutex_unlock(&connection->lock);
-	return verdict < 0 ? -1 : settle(connection, "the connection", status, err);
+	config.maxCTAs = comm->ctas;
+	return ncclCommInitRankConfig(&comm->comm, comm->size, comm->id, comm->number, &config);
 }
 
-int pd_nccl_post(void *context, void *native, struct pd_error *err)
+int pd_nccl_comm_init(void *comm, void *native, struct pd_error *err)
 {
-	const struct nccl_transfer *x = context;
-	struct nccl_connection *connection = x->connection;
-	cudaStream_t stream = native;
-	ncclResult_t status = ncclSuccess;
-	int verdict = 0;
-
-	pthread_mutex_lock(&connection->lock);
-	if (connection->gone)
-		verdict = given_up(connection, "a transfer", err);
-	else if (x->bytes > 0 && connection->receives)
-		status = ncclRecv(x->buf, x->bytes, ncclUint8, 0, connection->comm, stream);
-	else if (x->bytes > 0)
-		status = ncclSend(x->buf, x->bytes, ncclUint8, 1, connection->comm, stream);
-	pthread_mutex_unlock(&connection->lock);
-	return verdict < 0 ? -1 : settle(connection, "a transfer", status, err);
+	return make(comm, "the connection", init, NULL, native, err);
 }
 
-int pd_nccl_ask(struct nccl_connection *connection, struct pd_error *err)
+static ncclResult_t move(struct nccl_comm *comm, const void *transfer, cudaStream_t stream)
+{
+	const struct nccl_transfer *x = transfer;
+
+	if (x->bytes == 0)
+		return ncclSuccess;
+	return x->connection->receives
+		? ncclRecv(x->buf, x->bytes, ncclUint8, 0, comm->comm, stream)
+		: ncclSend(x->buf, x->bytes, ncclUint8, 1, comm->comm, stream);
+}
+
+int pd_nccl_post(void *transfer, void *native, struct pd_error *err)
+{
+	const struct nccl_transfer *x = transfer;
+
+	return make(&x->connection->comm, "a transfer", move, x, native, err);
+}
+
+static ncclResult_t sum(struct nccl_comm *comm, const void *group_sum, cudaStream_t stream)
+{
+	const struct pd_group_sum *s = group_sum;
+
+	return ncclAllReduce(s->buf, s->buf, s->floats, ncclFloat32, ncclSum, comm->comm, stream);
+}
+
+int pd_nccl_post_sum(void *group_sum, void *native, struct pd_error *err)
+{
+	const struct pd_group_sum *s = group_sum;
+
+	return make(&((struct nccl_group *)s->group)->comm, "an all-reduce", sum, s, native, err);
+}
+
+int pd_nccl_ask(struct nccl_comm *comm, struct pd_error *err)
 {
 	ncclResult_t status = ncclSuccess, asked;
 	int verdict = 0;
 
-	pthread_mutex_lock(&connection->lock);
-	if (connection->comm && !connection->gone) {
-		asked = ncclCommGetAsyncError(connection->comm, &status);
+	pthread_mutex_lock(&comm->lock);
+	if (comm->comm && !comm->gone) {
+		asked = ncclCommGetAsyncError(comm->comm, &status);
 		if (asked != ncclSuccess)
 			status = asked;
 		if (status != ncclSuccess && status != ncclInProgress)
-			verdict = refuse(connection, "transfers", status, err);
+			verdict = refuse(comm, "transfers", status, err);
 	}
-	pthread_mutex_unlock(&connection->lock);
+	pthread_mutex_unlock(&comm->lock);
 	return verdict;
 }
 
-int pd_nccl_comm_ready(void *connection, struct pd_error *err)
+int pd_nccl_comm_ready(void *comm, struct pd_error *err)
 {
-	return pd_nccl_ask(connection, err);
+	return pd_nccl_ask(comm, err);
 }
 
 /*
  * Is called when the work is done on the GPU, or was ended there by an abort, which looks the same.
  */
-int pd_nccl_check(void *context, struct pd_error *err)
+static int check(struct nccl_comm *comm, const char *what, struct pd_error *err)
 {
-	struct nccl_transfer *x = context;
-	struct nccl_connection *connection = x->connection;
 	bool gone;
 
-	pthread_mutex_lock(&connection->lock);
-	gone = connection->gone;
-	pthread_mutex_unlock(&connection->lock);
-	if (gone)
-		return given_up(connection, "a transfer", err);
-	if (pd_nccl_ask(connection, err) < 0)
+	pthread_mutex_lock(&comm->lock);
+	gone = comm->gone;
+	pthread_mutex_unlock(&comm->lock);
+	return gone ? given_up(comm, what, err) : pd_nccl_ask(comm, err);
+}
+
+int pd_nccl_check(void *transfer, struct pd_error *err)
+{
+	struct nccl_transfer *x = transfer;
+
+	if (check(&x->connection->comm, "a transfer", err) < 0)
 		return -1;
 	atomic_store(&x->over, true);
 	return 0;
 }
 
-ncclComm_t pd_nccl_take(struct nccl_connection *connection)
+int pd_nccl_check_sum(void *group_sum, struct pd_error *err)
 {
-	ncclComm_t comm;
+	const struct pd_group_sum *s = group_sum;
 
-	pthread_mutex_lock(&connection->lock);
-	comm = connection->comm;
-	connection->gone = true;
-	connection->comm = NULL;
-	pthread_mutex_unlock(&connection->lock);
-	return comm;
+	return check(&((struct nccl_group *)s->group)->comm, "an all-reduce", err);
 }
 
-void pd_nccl_finalize(struct nccl_connection *connection)
+ncclComm_t pd_nccl_take(struct nccl_comm *comm)
 {
-	pthread_mutex_lock(&connection->lock);
-	if (connection->comm && !connection->gone)
-		connection->finishing = ncclCommFinalize(connection->comm);
-	pthread_mutex_unlock(&connection->lock);
+	ncclComm_t taken;
+
+	pthread_mutex_lock(&comm->lock);
+	taken = comm->comm;
+	comm->gone = true;
+	comm->comm = NULL;
+	pthread_mutex_unlock(&comm->lock);
+	return taken;
 }
 
-void pd_nccl_leave(struct nccl_connection *connection, int64_t end_ns)
+void pd_nccl_finalize(struct nccl_comm *comm)
 {
-	ncclResult_t status = connection->finishing;
+	pthread_mutex_lock(&comm->lock);
+	if (comm->comm && !comm->gone)
+		comm->finishing = ncclCommFinalize(comm->comm);
+	pthread_mutex_unlock(&comm->lock);
+}
 
-	pthread_mutex_lock(&connection->lock);
-	for (int tries = 0; connection->comm && status == ncclInProgress &&
+void pd_nccl_leave(struct nccl_comm *comm, int64_t end_ns)
+{
+	ncclResult_t status = comm->finishing;
+
+	pthread_mutex_lock(&comm->lock);
+	for (int tries = 0; comm->comm && status == ncclInProgress &&
 	     pd_now_ns() < end_ns; tries++) {
 		nap(tries);
-		if (ncclCommGetAsyncError(connection->comm, &status) != ncclSuccess)
+		if (ncclCommGetAsyncError(comm->comm, &status) != ncclSuccess)
 			status = ncclInternalError;
 	}
-	connection->gone = true;
-	if (connection->comm && status == ncclSuccess) {
-		ncclCommDestroy(connection->comm);
-		connection->comm = NULL;
+	comm->gone = true;
+	if (comm->comm && status == ncclSuccess) {
+		ncclCommDestroy(comm->comm);
+		comm->comm = NULL;
 	}
-	pthread_mutex_unlock(&connection->lock);
+	pthread_mutex_unlock(&comm->lock);
+}
+
+int pd_nccl_id(ncclUniqueId *id, struct pd_error *err)
+{
+	ncclResult_t status = ncclGetUniqueId(id);
+
+	return status == ncclSuccess ? 0
+		: pd_error_failed(err, "NCCL does not start: %s: %.200s",
+				  ncclGetErrorString(status), ncclGetLastError(NULL));
+}
+
+int pd_nccl_comm_open(struct nccl_comm *comm, struct nccl *owner, struct pd_error *err)
+{
+	struct nccl_comm **last = &owner->comms;
+
+	comm->stream = owner->device->ops->stream.open(owner->device, err);
+	if (!comm->stream)
+		return -1;
+	comm->owner = owner;
+	pthread_mutex_init(&comm->lock, NULL);
+	while (*last)
+		last = &(*last)->next;
+	*last = comm;
+	return 0;
+}
+
+void pd_nccl_comm_close(struct nccl_comm *comm)
+{
+	if (comm->stream)
+		comm->owner->device->ops->stream.close(comm->stream);
+	comm->stream = NULL;
 }

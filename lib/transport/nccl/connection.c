@@ -47,13 +47,13 @@ static struct nccl_transfer *new_transfer(struct nccl_connection *connection)
 
 int pd_nccl_connection_listen(struct nccl_connection *connection)
 {
-	struct pd_transport *host = connection->owner->host;
+	struct pd_transport *host = connection->comm.owner->host;
 
 	for (; connection->spoken < connection->heard + PD_NCCL_AHEAD; connection->spoken++) {
 		size_t at = connection->spoken % PD_NCCL_AHEAD;
 
 		pd_event_arm(&connection->came[at]);
-		if (host->ops->recv(host, connection->peer, connection->spoken & NUMBER,
+		if (host->ops->recv(host, connection->comm.peer, connection->spoken & NUMBER,
 				    &connection->words[at],
 				     sizeof(connection->words[at]), NULL,
 				     &connection->came[at]) < 0)
@@ -75,7 +75,7 @@ static void forget_sent(struct nccl_connection *connection)
 
 static int speak(struct nccl_connection *connection, const struct nccl_transfer *x)
 {
-	struct pd_transport *host = connection->owner->host;
+	struct pd_transport *host = connection->comm.owner->host;
 	struct note *note = connection->spare ? connection->spare : pd_zalloc(sizeof(*note));
 	struct note **last = &connection->notes;
 
@@ -87,7 +87,7 @@ static int speak(struct nccl_connection *connection, const struct nccl_transfer 
 	note->next = NULL;
 	note->word = (struct word){ .tag = x->tag, .bytes = x->bytes };
 	pd_event_arm(&note->sent);
-	return host->ops->send(host, connection->peer, connection->spoken++ & NUMBER, &note->word,
+	return host->ops->send(host, connection->comm.peer, connection->spoken++ & NUMBER, &note->word,
 				sizeof(note->word), NULL, &note->sent);
 }
 
@@ -121,10 +121,10 @@ static int mismatch(struct nccl_connection *connection, const struct nccl_transf
 	struct pd_error err;
 
 	pd_error_failed(&err, "rank %d: rank %d sends %llu bytes, expected %zu (tag %#llx)",
-			connection->owner->rank, connection->peer, (unsigned long long)word->bytes,
+			connection->comm.owner->rank, connection->comm.peer, (unsigned long long)word->bytes,
 			x->bytes, (unsigned long long)x->tag);
-	pd_event_fail(x->done, &err, connection->owner->gate);
-	return pd_nccl_give_up(connection->owner, &err);
+	pd_event_fail(x->done, &err, connection->comm.owner->gate);
+	return pd_nccl_give_up(connection->comm.owner, &err);
 }
 
 /*
@@ -159,17 +159,17 @@ static int match(struct nccl_connection *connection)
 /* Puts a transfer on the stream: 0, PD_AGAIN or -1. */
 static int put(struct nccl_connection *connection, struct nccl_transfer *x)
 {
-	const struct pd_device_ops *device = connection->owner->device->ops;
+	const struct pd_device_ops *device = connection->comm.owner->device->ops;
 	struct pd_call call = { .post = pd_nccl_post, .check = pd_nccl_check, .context = x };
 
 	if (!x->waits && x->after && (!pd_event_done(x->after) || pd_event_failed(x->after))) {
-		int status = device->stream.wait(connection->stream, (struct pd_event *)x->after);
+		int status = device->stream.wait(connection->comm.stream, (struct pd_event *)x->after);
 
 		if (status != 0)
 			return status;
 	}
 	x->waits = true;
-	return device->stream.call(connection->stream, &call, x->done);
+	return device->stream.call(connection->comm.stream, &call, x->done);
 }
 
 static int put_all(struct nccl_connection *connection)
@@ -234,15 +234,13 @@ struct nccl_connection *pd_nccl_connection_new(struct nccl *n, int peer, bool re
 {
 	struct nccl_connection *connection = pd_zalloc(sizeof(*connection));
 
-	connection->owner = n;
-	connection->peer = peer;
 	connection->receives = receives;
-	memcpy(&connection->id, id, sizeof(connection->id));
-	pthread_mutex_init(&connection->lock, NULL);
-	connection->stream = n->device->ops->stream.open(n->device, err);
-	if (connection->stream)
+	connection->comm = (struct nccl_comm){ .peer = peer, .way = receives ? "from" : "to",
+					       .size = 2, .number = receives, .ctas = n->ctas };
+	memcpy(&connection->comm.id, id, sizeof(connection->comm.id));
+	if (pd_nccl_comm_open(&connection->comm, n, err) == 0)
 		return connection;
-	pd_nccl_connection_free(connection);
+	free(connection);
 	return NULL;
 }
 
@@ -251,12 +249,12 @@ static void fail_all(struct nccl_connection *connection, const struct queue *q)
 	for (const struct nccl_transfer *x = q->first; x; x = x->next) {
 		struct pd_error err;
 
-		pd_error_peer(&err, connection->peer,
+		pd_error_peer(&err, connection->comm.peer,
 			      "rank %d: %s of %zu bytes %s rank %d (tag %#llx): cancelled",
-			      connection->owner->rank, connection->receives ? "receive" : "send",
-			      x->bytes, connection->receives ? "from" : "to", connection->peer,
+			      connection->comm.owner->rank, connection->receives ? "receive" : "send",
+			      x->bytes, connection->comm.way, connection->comm.peer,
 			      (unsigned long long)x->tag);
-		pd_event_fail(x->done, &err, connection->owner->gate);
+		pd_event_fail(x->done, &err, connection->comm.owner->gate);
 	}
 }
 
@@ -264,9 +262,7 @@ void pd_nccl_connection_close(struct nccl_connection *connection)
 {
 	fail_all(connection, &connection->asked);
 	fail_all(connection, &connection->ready);
-	if (connection->stream)
-		connection->owner->device->ops->stream.close(connection->stream);
-	connection->stream = NULL;
+	pd_nccl_comm_close(&connection->comm);
 }
 
 void pd_nccl_connection_free(struct nccl_connection *connection)
@@ -283,6 +279,6 @@ void pd_nccl_connection_free(struct nccl_connection *connection)
 		next = note->next;
 		free(note);
 	}
-	pthread_mutex_destroy(&connection->lock);
+	pthread_mutex_destroy(&connection->comm.lock);
 	free(connection);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connections, transfers, and what ranks tell each other; private to this folder. */
+/* Communicators, connections, transfers, groups; private to this folder. */
 #ifndef PD_TRANSPORT_NCCL_CONNECTION_H
 #define PD_TRANSPORT_NCCL_CONNECTION_H
 
@@ -11,6 +11,22 @@
 #include <stdatomic.h>
 
 #define PD_NCCL_AHEAD 16                /* a receiver is ready for so many words ahead */
+
+/* A communicator, and the stream that does nothing else. */
+struct nccl_comm {
+	struct nccl *owner;
+	struct nccl_comm *next;         /* in the list of all */
+	int size, number;               /* its ranks, and this one's number among them */
+	int peer;                       /* another of these */
+	const char *way;                /* before the peer in errors: "to", "from", "with" */
+	int ctas;
+	ncclUniqueId id;
+	pthread_mutex_t lock;           /* protects these two; is never held for long */
+	ncclComm_t comm;
+	bool gone;                      /* it is or will be aborted: nothing more is posted */
+	ncclResult_t finishing;
+	struct pd_stream *stream;
+};
 
 struct nccl_transfer {
 	struct nccl_transfer *next;	/* in one of the connection's queues */
@@ -41,15 +57,8 @@ struct note {                           /* a word that the sender is sending */
 };
 
 struct nccl_connection {
-	struct nccl *owner;
-	int peer;
+	struct nccl_comm comm;
 	bool receives;
-	ncclUniqueId id;
-	pthread_mutex_t lock;           /* protects these two; is never held for long */
-	ncclComm_t comm;
-	bool gone;                      /* it is or will be aborted: nothing more is posted */
-	ncclResult_t finishing;
-	struct pd_stream *stream;
 
 	struct queue asked;	/* receives whose word has not come, in the order of their calls */
 	struct queue ready;             /* in order, still to be put on the stream */
@@ -78,15 +87,18 @@ struct nccl {
 	struct pd_device *device;
 	struct pd_gate *gate;
 	struct nccl_connection **out, **in; /* by peer; NULL: none */
+	struct nccl_group *groups;
+	struct nccl_comm *comms;        /* of all of these */
 	struct loopback loopback;
 	int *processes;                 /* by peer: a descriptor that tells its end, or -1 */
 	int64_t asked_ns;               /* when NCCL was last asked for errors */
 	bool broken;
+	int64_t limit_ns;               /* time limit to make one connection */
 	struct {
 		bool begun;
 		bool threaded;          /* `thread` has to be joined */
 		pthread_t thread;
-		ncclComm_t *comms;      /* taken from their connections */
+		ncclComm_t *comms;      /* taken from their owners */
 		int count;
 	} abort;
 };
@@ -94,27 +106,49 @@ struct nccl {
 /* Fails the whole transport, at the gate.  Returns -1. */
 int pd_nccl_give_up(struct nccl *n, const struct pd_error *why);
 
-/* --- comm.c: the connection's communicator.  The first four are those of a struct pd_call. */
-int pd_nccl_comm_init(void *connection, void *native, struct pd_error *err);
-int pd_nccl_comm_ready(void *connection, struct pd_error *err);
+/*
+ * Waits until an event of the set-up is done; fails, and ends all, if that takes too long, or a peer's
+ * process is gone.
+ */
+int pd_nccl_await(struct nccl *n, int peer, struct pd_event *ev, struct pd_error *err);
+/*
+ * Puts a call of the set-up on the communicator's stream, and waits for it.  Where that fails all is
+ * aborted, and nothing of the call is used any more.
+ */
+int pd_nccl_try(struct nccl_comm *comm, const struct pd_call *call, struct pd_error *err);
+/* Makes the communicator so, as all its ranks do. */
+int pd_nccl_join(struct nccl_comm *comm, struct pd_error *err);
+
+/* --- comm.c */
+/* Makes the name of a communicator. */
+int pd_nccl_id(ncclUniqueId *id, struct pd_error *err);
+/* Opens the stream of a communicator that is to be made, and adds it to the owner's list. */
+int pd_nccl_comm_open(struct nccl_comm *comm, struct nccl *owner, struct pd_error *err);
+/* Ends the stream, once its work is done. */
+void pd_nccl_comm_close(struct nccl_comm *comm);
+/* These are of a struct pd_call. */
+int pd_nccl_comm_init(void *comm, void *native, struct pd_error *err);
+int pd_nccl_comm_ready(void *comm, struct pd_error *err);
 int pd_nccl_post(void *transfer, void *native, struct pd_error *err);
 int pd_nccl_check(void *transfer, struct pd_error *err);
+int pd_nccl_post_sum(void *group_sum, void *native, struct pd_error *err);
+int pd_nccl_check_sum(void *group_sum, struct pd_error *err);
 /* Returns -1 if NCCL has reported an error since, or 0. */
-int pd_nccl_ask(struct nccl_connection *connection, struct pd_error *err);
-/* Takes the communicator (NULL: none) away from the connection, so that nothing more is posted. */
-ncclComm_t pd_nccl_take(struct nccl_connection *connection);
+int pd_nccl_ask(struct nccl_comm *comm, struct pd_error *err);
+/* Takes NCCL's communicator (NULL: none) away, so that nothing more is posted. */
+ncclComm_t pd_nccl_take(struct nccl_comm *comm);
 /*
  * The first begins the end of a communicator without pending work, the second waits for it until
- * end_ns at most.  Where it takes longer the connection keeps the communicator for pd_nccl_abort().
+ * end_ns at most.  Where it takes longer, NCCL's is kept for pd_nccl_abort().
  */
-void pd_nccl_finalize(struct nccl_connection *connection);
-void pd_nccl_leave(struct nccl_connection *connection, int64_t end_ns);
+void pd_nccl_finalize(struct nccl_comm *comm);
+void pd_nccl_leave(struct nccl_comm *comm, int64_t end_ns);
 
 /* --- abort.c */
 /* 0, or -1 where this NCCL cannot abort several communicators at once. */
 int pd_nccl_can_abort(struct pd_error *err);
 /*
- * Begins to abort the communicators of all connections, which ends kernels that wait, and returns
+ * Begins to abort all communicators, which ends kernels that wait, and returns
  * at once.  Nothing is posted afterwards.  A second call does nothing.
  */
 void pd_nccl_abort(struct nccl *n);
@@ -136,6 +170,20 @@ int pd_nccl_connection_move(struct nccl_connection *connection);
 /* Returns whether a word has come for a transfer that was asked for. */
 bool pd_nccl_connection_can_move(const struct nccl_connection *connection);
 bool pd_nccl_connection_is_idle(struct nccl_connection *connection);
+
+/* --- group.c */
+struct nccl_group {
+	struct pd_group base;
+	struct nccl_group *next;
+	struct nccl_comm comm;
+	struct pd_event told;           /* its id is known */
+};
+struct pd_group *pd_nccl_group(struct pd_transport *base, const int *ranks, int count,
+			       struct pd_error *err);
+/* Ends their streams. */
+void pd_nccl_groups_close(struct nccl *n);
+/* To be called once the host's transport is cancelled. */
+void pd_nccl_groups_free(struct nccl *n);
 
 /* --- loopback.c */
 int pd_nccl_loopback_open(struct nccl *n, struct pd_error *err);

@@ -51,24 +51,18 @@ static int look_at_processes(struct nccl *n)
 	return 0;
 }
 
-static int look_at_connection(struct nccl *n, struct nccl_connection *connection)
-{
-	struct pd_error err;
-
-	return !connection || pd_nccl_ask(connection, &err) == 0 ? 0 : pd_nccl_give_up(n, &err);
-}
-
 /* Checks now and then whether every peer's process runs and NCCL has reported no error. */
 static int watch(struct nccl *n)
 {
 	int64_t now_ns = pd_now_ns();
+	struct pd_error err;
 
 	if (now_ns - n->asked_ns < ASK_NS)
 		return 0;
 	n->asked_ns = now_ns;
-	for (int r = 0; r < n->ranks; r++)
-		if (look_at_connection(n, n->out[r]) < 0 || look_at_connection(n, n->in[r]) < 0)
-			return -1;
+	for (struct nccl_comm *comm = n->comms; comm; comm = comm->next)
+		if (pd_nccl_ask(comm, &err) < 0)
+			return pd_nccl_give_up(n, &err);
 	return look_at_processes(n);
 }
 
@@ -164,18 +158,10 @@ static void leave(struct nccl *n)
 {
 	int64_t end_ns = pd_now_ns() + LEAVE_NS;
 
-	for (int r = 0; r < n->ranks; r++) {
-		if (n->out[r])
-			pd_nccl_finalize(n->out[r]);
-		if (n->in[r])
-			pd_nccl_finalize(n->in[r]);
-	}
-	for (int r = 0; r < n->ranks; r++) {
-		if (n->out[r])
-			pd_nccl_leave(n->out[r], end_ns);
-		if (n->in[r])
-			pd_nccl_leave(n->in[r], end_ns);
-	}
+	for (struct nccl_comm *comm = n->comms; comm; comm = comm->next)
+		pd_nccl_finalize(comm);
+	for (struct nccl_comm *comm = n->comms; comm; comm = comm->next)
+		pd_nccl_leave(comm, end_ns);
 	pd_nccl_abort(n);
 }
 
@@ -199,6 +185,7 @@ static void nccl_close(struct pd_transport *base)
 		if (n->processes[r] >= 0)
 			close(n->processes[r]);
 	}
+	pd_nccl_groups_close(n);
 	pd_nccl_loopback_close(n);
 	n->host->ops->cancel(n->host);  /* the host's transport still has receives into `words` */
 	for (int r = 0; r < n->ranks; r++) {
@@ -207,6 +194,7 @@ static void nccl_close(struct pd_transport *base)
 		if (n->in[r])
 			pd_nccl_connection_free(n->in[r]);
 	}
+	pd_nccl_groups_free(n);
 	free(n->processes);
 	free(n->out);
 	free(n->in);
@@ -221,6 +209,7 @@ static const struct pd_transport_ops nccl_ops = {
 	.progress = nccl_progress,
 	.fd = nccl_fd,
 	.arm = nccl_arm,
+	.group = pd_nccl_group,
 };
 
 /* ---- set-up ---- */
@@ -252,14 +241,10 @@ char *pd_nccl_ids(int rank, int ranks, const bool *peers, struct pd_error *err)
 	ids = pd_calloc((size_t)ranks, PD_NCCL_ID);
 	for (int r = 0; r < ranks; r++) {
 		ncclUniqueId id;
-		ncclResult_t status;
 
 		if (r == rank || !peers[r])
 			continue;
-		status = ncclGetUniqueId(&id);
-		if (status != ncclSuccess) {
-			pd_error_failed(err, "NCCL does not start: %s: %.200s",
-					ncclGetErrorString(status), ncclGetLastError(NULL));
+		if (pd_nccl_id(&id, err) < 0) {
 			free(ids);
 			return NULL;
 		}
@@ -268,20 +253,15 @@ char *pd_nccl_ids(int rank, int ranks, const bool *peers, struct pd_error *err)
 	return ids;
 }
 
-/*
- * Waits until a call of the set-up is complete; fails if that takes too long or the peer is gone.
- */
-static int await(struct nccl *n, struct nccl_connection *connection, struct pd_event *ev,
-		 int64_t limit_ns, struct pd_error *err)
+int pd_nccl_await(struct nccl *n, int peer, struct pd_event *ev, struct pd_error *err)
 {
-	int64_t end_ns = pd_now_ns() + limit_ns;
+	int64_t end_ns = pd_now_ns() + n->limit_ns;
 
 	while (!pd_event_done(ev)) {
 		if (pd_now_ns() > end_ns) {
-			pd_error_peer(err, connection->peer,
-				      "rank %d: NCCL: no connection with rank %d "
+			pd_error_peer(err, peer, "rank %d: NCCL: no connection with rank %d "
 				      "within %.1f s; --transport=staged does without", n->rank,
-				      connection->peer, (double)limit_ns / 1e9);
+				      peer, (double)n->limit_ns / 1e9);
 			return pd_nccl_give_up(n, err);
 		}
 		if (n->host->ops->progress(n->host) < 0 || look_at_processes(n) < 0) {
@@ -296,36 +276,40 @@ static int await(struct nccl *n, struct nccl_connection *connection, struct pd_e
 	return -1;
 }
 
-/* Makes the communicator, and then sends a byte, so that NCCL connects. */
-static int connect_connection(struct nccl *n, struct nccl_connection *connection, char *byte,
-			      int64_t limit_ns, struct pd_error *err)
+int pd_nccl_try(struct nccl_comm *comm, const struct pd_call *call, struct pd_error *err)
 {
-	const struct pd_device_ops *device = n->device->ops;
-	struct nccl_transfer first = { .connection = connection, .buf = byte, .bytes = 1 };
-	struct pd_event joined, done;
-	const struct pd_call join = { .post = pd_nccl_comm_init, .check = pd_nccl_comm_ready,
-				      .context = connection };
-	const struct pd_call post = { .post = pd_nccl_post, .check = pd_nccl_check,
-				      .context = &first };
+	struct nccl *n = comm->owner;
+	struct pd_event done;
 	int status;
 
-	pd_event_arm(&joined);
 	pd_event_arm(&done);
-	if (device->stream.call(connection->stream, &join, &joined) != 0)
+	if (n->device->ops->stream.call(comm->stream, call, &done) != 0)
 		return pd_error_failed(err, "rank %d: the device refused a call", n->rank);
-	status = await(n, connection, &joined, limit_ns, err);
-	if (status == 0 && device->stream.call(connection->stream, &post, &done) != 0)
-		status = pd_error_failed(err, "rank %d: the device refused a call", n->rank);
-	else if (status == 0)
-		status = await(n, connection, &done, limit_ns, err);
-	/* the local variables may not be used after the return */
+	status = pd_nccl_await(n, comm->peer, &done, err);
+	/* what the call uses may not be used after the return */
 	if (status < 0) {
 		pd_nccl_give_up(n, err);
 		pd_nccl_aborted(n);
-		device->stream.close(connection->stream);
-		connection->stream = NULL;
+		pd_nccl_comm_close(comm);
 	}
 	return status;
+}
+
+int pd_nccl_join(struct nccl_comm *comm, struct pd_error *err)
+{
+	return pd_nccl_try(comm, &(struct pd_call){ .post = pd_nccl_comm_init,
+						    .check = pd_nccl_comm_ready, .context = comm }, err);
+}
+
+/* Makes the communicator, and then sends a byte, so that NCCL connects. */
+static int connect_connection(struct nccl_connection *connection, char *byte, struct pd_error *err)
+{
+	struct nccl_transfer first = { .connection = connection, .buf = byte, .bytes = 1 };
+	const struct pd_call post = { .post = pd_nccl_post, .check = pd_nccl_check,
+				      .context = &first };
+
+	return pd_nccl_join(&connection->comm, err) < 0 ? -1
+		: pd_nccl_try(&connection->comm, &post, err);
 }
 
 static int make_connection(struct nccl *n, const struct pd_nccl_config *config, int from, int to,
@@ -337,7 +321,7 @@ static int make_connection(struct nccl *n, const struct pd_nccl_config *config, 
 
 	*at = pd_nccl_connection_new(n, peer, receives, config->ids[from] + (size_t)to * PD_NCCL_ID,
 				     err);
-	if (!*at || connect_connection(n, *at, byte, config->limit_ns, err) < 0)
+	if (!*at || connect_connection(*at, byte, err) < 0)
 		return -1;
 	if (!receives || pd_nccl_connection_listen(*at) == 0)
 		return 0;
@@ -395,6 +379,7 @@ struct pd_transport *pd_nccl_open(const struct pd_nccl_config *config, struct pd
 	n->host = config->host;
 	n->device = config->device;
 	n->gate = config->gate;
+	n->limit_ns = config->limit_ns;
 	n->out = pd_calloc((size_t)n->ranks, sizeof(struct nccl_connection *));
 	n->in = pd_calloc((size_t)n->ranks, sizeof(struct nccl_connection *));
 	n->processes = pd_calloc((size_t)n->ranks, sizeof(*n->processes));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This transport moves GPU memory by NCCL's point-to-point calls.  All-reduce is made of these, as
- * over every transport, and so has the same bits (lib/reduce/dense.h); NCCL's own
- * all-reduce adds in an order that depends on how the GPUs are connected.
+ * This transport moves GPU memory by NCCL's point-to-point calls.  Reducers are made of these, as
+ * over every transport, and so have the same bits (lib/reduce/dense.h).  Only where a plan
+ * asks for NCCL's own all-reduce, which adds in an order that depends on how the GPUs are connected,
+ * the replicas of a stage have a communicator for that, too (group.c).
  *
  * Each direction between two ranks is a connection: a communicator of two, in which the sender is 0
  * and the receiver 1, and a stream that does nothing else.  NCCL matches what is posted to a

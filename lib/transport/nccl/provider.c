@@ -110,6 +110,7 @@ static struct pd_transport *nccl_open(const struct pd_transport_config *config,
 const struct pd_transport_provider pd_provider_nccl = {
 	.name = "nccl",
 	.of_devices = true,
+	.sums = true,
 	.prepare = nccl_prepare,
 	.offer = nccl_offer,
 	.reaches = nccl_reaches,

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The transport's own all-reduce (struct pd_group): NCCL's, whose algorithm and order of additions
+ * follow from how the GPUs are connected.
+ *
+ * A transport that has none, as that of virtual time, carries a ring instead, whose figures the row of
+ * this reducer has.  A run's transport refuses instead (transport/routes.c).
+ */
+#include "base/mem.h"
+#include "reduce/script.h"
+
+#include <stdlib.h>
+
+/* The sum is issued on the stream of the transport; then on that of the reducers a wait, and done. */
+enum step { SUM, WAIT, TELL, ALL };
+
+struct own {
+	struct pd_reduction base;
+	struct pd_reduction_config config;
+	struct pd_group *group;
+	struct pd_group_sum sum;
+	struct pd_event summed, *done;
+	int step;
+};
+
+/* A ring's memory is not counted, since NCCL's is not. */
+static size_t nothing(const struct pd_reduction *r)
+{
+	return 0;
+}
+
+static const struct pd_reduction_ops as_ring = {
+	.close = pd_script_close, .start = pd_script_start, .progress = pd_script_progress,
+	.issued = pd_script_issued, .started_ns = pd_script_started_ns, .staging_bytes = nothing,
+};
+
+static struct pd_reduction *open_ring(const struct pd_reduction_config *config,
+				      struct pd_error *err)
+{
+	struct pd_reduction_config without = *config;
+	struct pd_reduction *ring;
+
+	without.staging = NULL;
+	ring = pd_reduction_ring.open(&without, err);
+	if (ring)
+		ring->ops = &as_ring;
+	return ring;
+}
+
+static struct pd_reduction *own_open(const struct pd_reduction_config *config,
+				     struct pd_error *err)
+{
+	struct pd_transport *transport = config->transport;
+	struct pd_group *group;
+	struct own *own;
+
+	if (!transport->ops->group)
+		return open_ring(config, err);
+	group = transport->ops->group(transport, config->ranks, config->members, err);
+	if (!group)
+		return NULL;
+	own = pd_zalloc(sizeof(*own));
+	own->base.ops = &pd_reduction_nccl;
+	own->config = *config;
+	own->group = group;
+	return &own->base;
+}
+
+static void own_close(struct pd_reduction *r)
+{
+	free(r);
+}
+
+static int own_start(struct pd_reduction *r, float *buf, uint64_t tag_base,
+		     const struct pd_event *after, struct pd_event *done)
+{
+	struct own *own = (struct own *)r;
+
+	own->sum = (struct pd_group_sum){ .buf = buf, .floats = own->config.floats, .after = after };
+	own->done = done;
+	own->step = SUM;
+	pd_event_arm(&own->summed);
+	return 0;
+}
+
+static int issue(struct own *own)
+{
+	const struct pd_device_ops *device = own->config.device->ops;
+
+	switch (own->step) {
+	case SUM:
+		return own->group->all_reduce(own->group, &own->sum, &own->summed);
+	case WAIT:
+		return device->stream.wait(own->config.stream, &own->summed);
+	default:
+		return device->math.sum(own->config.stream, own->sum.buf, NULL, 0, 0, own->done);
+	}
+}
+
+static int last(enum pd_reduction_part upto)
+{
+	return upto == PD_REDUCTION_ALL ? ALL : WAIT;
+}
+
+static bool own_issued(const struct pd_reduction *r, enum pd_reduction_part upto)
+{
+	const struct own *own = (const struct own *)r;
+
+	return !own->done || own->step >= last(upto);
+}
+
+static int own_progress(struct pd_reduction *r, enum pd_reduction_part upto)
+{
+	struct own *own = (struct own *)r;
+	int n = 0;
+
+	for (; !own_issued(r, upto); own->step++, n++) {
+		int verdict = issue(own);
+
+		if (verdict == PD_AGAIN)
+			break;
+		if (verdict < 0)
+			return -1;
+	}
+	return n;
+}
+
+static int64_t own_started_ns(const struct pd_reduction *r)
+{
+	return ((const struct own *)r)->summed.start_ns;
+}
+
+const struct pd_reduction_ops pd_reduction_nccl = {
+	.open = own_open, .close = own_close, .start = own_start, .progress = own_progress,
+	.issued = own_issued, .started_ns = own_started_ns, .staging_bytes = nothing,
+};
