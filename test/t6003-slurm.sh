@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# srun starts the ranks: Slurm on one node, this machine, on ports of the loopback interface.
+# srun starts the ranks: Slurm on four nodes, which are hosts of contrib/hosts.sh, or, where there are
+# none, on one, this machine, on ports of the loopback interface.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 . "$PD_SOURCE/test/hosts-lib.sh"
@@ -11,11 +12,28 @@ for program in munged slurmctld slurmd srun sbatch; do
 done
 [ "$(id -u)" -eq 0 ] || test_skip_all "only root starts Slurm's daemons"
 
-slurm=$test_directory/slurm node=$(hostname -s) port=$((20000 + $$ % 20000))
-mkdir -p "$slurm/state" "$slurm/spool" "$slurm/tmp"
+if [ -z "${PD_NETNS-}" ]; then
+	on=0
+	sh "$PD_SOURCE/contrib/hosts.sh" 4 sh "$PD_SOURCE/test/${0##*/}" 2>errors || on=$?
+	[ $on -eq 77 ] || { cat errors >&2; exit $on; }
+fi
+self=$(hostname -s)
+nodes=$(echo "${PD_HOSTS:-$self}" | tr , ' ')
+node_count=$(echo "$nodes" | wc -w)
+
+# address NODE
+address() {
+	[ -n "${PD_HOSTS-}" ] && echo "10.99.0.${1#h}" || echo 127.0.0.1
+}
+
+slurm=$test_directory/slurm port=$((20000 + $$ % 20000))
+mkdir "$slurm"
+for node in state $nodes; do
+	mkdir "$slurm/$node" "$slurm/$node.tmp"
+done
 end_slurm() {
-	for daemon in slurmd slurmctld munged; do
-		[ ! -s "$slurm/$daemon.pid" ] || kill "$(cat "$slurm/$daemon.pid")" 2>/dev/null
+	for pid in "$slurm"/*.pid; do
+		[ ! -s "$pid" ] || kill "$(cat "$pid")" 2>/dev/null
 	done
 	sleep 0.3
 	cd /
@@ -26,43 +44,53 @@ head -c 128 /dev/urandom >"$slurm/munge.key"
 chmod 600 "$slurm/munge.key"
 cat >"$slurm/slurm.conf" <<END
 ClusterName=test
-SlurmctldHost=$node(127.0.0.1)
+SlurmctldHost=$self($(address "$self"))
 SlurmctldPort=$port
 SlurmdPort=$((port + 1))
 AuthType=auth/munge
 AuthInfo=socket=$slurm/munge.socket
 SlurmUser=root
 StateSaveLocation=$slurm/state
-SlurmdSpoolDir=$slurm/spool
+SlurmdSpoolDir=$slurm/%n
 SlurmctldPidFile=$slurm/slurmctld.pid
-SlurmdPidFile=$slurm/slurmd.pid
+SlurmdPidFile=$slurm/%n.pid
 SlurmctldLogFile=$slurm/slurmctld.log
-SlurmdLogFile=$slurm/slurmd.log
+SlurmdLogFile=$slurm/%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SwitchType=switch/none
 ReturnToService=2
 KillWait=10
-TmpFS=$slurm/tmp
-NodeName=$node NodeAddr=127.0.0.1 CPUs=$(nproc) State=UNKNOWN
+TmpFS=$slurm/%n.tmp
+$(for node in $nodes; do
+	echo "NodeName=$node NodeAddr=$(address "$node") CPUs=$(nproc) State=UNKNOWN"
+done)
 PartitionName=all Nodes=ALL Default=YES MaxTime=5 State=UP
 END
 echo "CgroupPlugin=cgroup/v1" >"$slurm/cgroup.conf"
 export SLURM_CONF="$slurm/slurm.conf"
+
+others_begin() {
+	for node in $nodes; do
+		[ "$node" = "$self" ] || "$PD_ON" "$node" slurmd || return
+	done
+}
 
 # what keeps Slurm from starting, if anything does
 {
 	munged --force --num-threads=1 --key-file="$slurm/munge.key" \
 		--socket="$slurm/munge.socket" --pid-file="$slurm/munged.pid" \
 		--log-file="$slurm/munged.log" --seed-file="$slurm/munged.seed" &&
-	slurmctld -c && slurmd
+	slurmctld -c && slurmd && others_begin
 } >"$slurm/started" 2>&1 || test_skip_all "Slurm does not start: $(tail -n 1 "$slurm/started")"
+ready() {
+	[ "$(timeout 5 sinfo -h -N -o %T 2>/dev/null | grep -c idle)" -eq "$node_count" ]
+}
 for try in $(seq 100); do
-	! timeout 5 sinfo -h -o %T 2>/dev/null | grep -q idle || break
+	! ready || break
 	sleep 0.1
 done
-timeout 5 sinfo -h -o %T 2>/dev/null | grep -q idle ||
-	test_skip_all "Slurm has no node: $(tail -n 1 "$slurm/slurmd.log")"
+ready || test_skip_all "Slurm has not $node_count nodes: $(tail -qn 1 "$slurm"/*.log | tr '\n' ' ')"
 
 residual_model >residual.json
 profile residual.json 4 >residual
@@ -70,7 +98,7 @@ plan residual 1 2 1 >plan
 pd-run --threads=1 --synthetic --minibatches=20 --checkpoint=here plan >out.here
 
 step() {
-	timeout 60 srun --mpi=pmix --overcommit -n 4 "$@" 2>err
+	timeout 60 srun --mpi=pmix --overcommit -N "$node_count" -n 4 "$@" 2>err
 }
 
 test_ok "four ranks: weights bit-equal to those without srun" '
@@ -83,11 +111,11 @@ test_ok "what is wrong with the input is said once, and srun has the status" '
 	said "absent.json: cannot open"
 '
 test_ok "tasks without PMIx would each be a run of their own, and are refused" '
-	status 2 timeout 60 srun --mpi=none --overcommit -n 4 pd-run --synthetic plan 2>err
+	status 2 timeout 60 srun --mpi=none --overcommit -N "$node_count" -n 4 pd-run --synthetic plan 2>err
 	[ "$(grep -c "srun started 4 tasks without PMIx" err)" -eq 4 ]
 '
 test_ok "a rank that is killed is named, also where srun lets the others run on" '
-	begin out srun --mpi=pmix --overcommit -n 4 pd-run --threads=1 --report-every=1 \
+	begin out srun --mpi=pmix --overcommit -N "$node_count" -n 4 pd-run --threads=1 --report-every=1 \
 		--synthetic --minibatches=100000000 plan
 	for process in /proc/[0-9]*; do
 		[ "$(tr "\0" " " <"$process/cmdline" 2>/dev/null)" != "pd-worker 2 " ] ||
@@ -95,12 +123,13 @@ test_ok "a rank that is killed is named, also where srun lets the others run on"
 			kill -9 "${process#/proc/}"
 	done
 	ended 10 3
-	said "rank 2 (stage 1 of 3) was killed by signal 9 (Killed)"
+	said "rank 2 (stage 1 of 3"
+	said "was killed by signal 9 (Killed)"
 '
-cat >batch <<'END'
+cat >batch <<END
 #!/bin/sh
-#SBATCH --ntasks=4 --overcommit --output=batch.out
-srun --mpi=pmix --kill-on-bad-exit --overcommit -n 4 pd-run --threads=1 --synthetic \
+#SBATCH --nodes=$(((node_count + 1) / 2)) --ntasks=4 --overcommit --output=batch.out
+srun --mpi=pmix --kill-on-bad-exit --overcommit -n 4 pd-run --threads=1 --synthetic --force \
 	--minibatches=100000000 --report-every=10 --checkpoint=cancelled plan
 END
 test_ok "scancel ends a batch job in a checkpoint; another goes on from it" '
