@@ -116,7 +116,7 @@ static int iterations(struct rehearsal *r, const struct pd_pass *pass, struct pd
 	return 0;
 }
 
-/* What sparse sums do with chunks. */
+/* Executes each step of sparse sums once. */
 static int chunks(struct rehearsal *r, float *numbers, struct pd_error *err)
 {
 	const int64_t chunk = FLOATS / 8;

@@ -116,7 +116,7 @@ static int step_together(struct timing *t, struct pd_error *err)
 	return 0;
 }
 
-/* What a worker beside the one that is timed does. */
+/* The work of a worker beside the one that is timed. */
 static int step_beside(struct timing *t, struct pd_error *err)
 {
 	struct pd_beside *beside = t->bench.options->beside;

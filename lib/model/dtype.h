@@ -17,7 +17,7 @@ extern const char *const pd_dtype_name[PD_DTYPES + 1];  /* NULL-terminated */
 
 #define PD_F16_MAX 65504.0f             /* the largest finite f16 */
 
-/* How f32 numbers are rounded to 16 bits, and what comes back is widened. */
+/* A rule by which f32 numbers are rounded to 16 bits and widened again. */
 struct pd_rounding {
 	enum pd_dtype dtype;            /* bf16 or f16; PD_F32: nothing is rounded */
 	float scale;                    /* a power of two: x is rounded as x * scale */

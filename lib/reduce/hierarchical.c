@@ -46,7 +46,7 @@ static int ready(const struct tree *t)
 	return pd_script_narrows(t->script) ? t->rounded : PD_SCRIPT_READY;
 }
 
-/* What the member behind sends: the last of a chain has but its own gradients. */
+/* Returns where the member behind sends to: the last of a chain sends its own gradients, rounded. */
 static enum pd_script_place staged(const struct tree *t)
 {
 	return t->h.place == t->h.size - 2 ? PD_SCRIPT_STAGED_NARROW : PD_SCRIPT_STAGED;

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* What goes on the stream, in this order. */
+/* The steps that go on the stream, in this order. */
 enum step { WAIT, CHOOSE, PACK, SUM, UNPACK, ALL };
 
 struct sparse {

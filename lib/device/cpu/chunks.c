@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What sparse sums do with chunks (struct pd_chunks).  Chunks are shared out among threads. */
+/* Executes a step of sparse sums (struct pd_chunks).  Chunks are shared out among threads. */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
 

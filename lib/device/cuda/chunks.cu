@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What sparse sums do with chunks (struct pd_chunks).  A block passes over a chunk, each thread at
+ * Executes a step of sparse sums (struct pd_chunks).  A block passes over a chunk, each thread at
  * its stride, and adds up its absolute values in an order that depends on their count alone.
  */
 #include "device/cuda/host_device.cuh"

@@ -50,7 +50,7 @@ __device__ static struct moved<T> moved_of(const void *weights, float *master, v
 	return m;
 }
 
-/* Where an element is skipped the next version equals this one. */
+/* The next version of an element that is skipped equals this one. */
 template <typename T>
 __device__ static bool skipped(bool skip, const struct moved<T> &m, size_t i)
 {

@@ -89,7 +89,7 @@ struct pd_sim_due {
 	struct pd_sim_activity *activity;
 };
 
-/* What the replicas of a rank's stages cost each other, by the profile (struct pd_in_step). */
+/* Factors and delays that replicas of a rank's stages cost each other (struct pd_in_step). */
 struct pd_sim_replicas {
 	double forward, backward, update;       /* times as long as in the profile; 1 or more */
 	int64_t slowest_ns;             /* how long a sum of gradients waits for the slowest */

@@ -163,7 +163,7 @@ static double harmonic(int64_t n)
 	return sum;
 }
 
-/* Of `workers` a profile knows the factor; fewer cost less.  It is never below 1. */
+/* The profile knows the factor of `workers` replicas; fewer cost less.  It is never below 1. */
 static double factor_of(double factor, int64_t replicas, int64_t workers)
 {
 	double part = (double)(replicas < workers ? replicas : workers) - 1;
