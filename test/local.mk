@@ -14,6 +14,8 @@ AM_TESTS_ENVIRONMENT = PD_SOURCE='$(abs_top_srcdir)'; PD_BUILD='$(abs_top_buildd
 check_LIBRARIES = test/libtest.a
 test_libtest_a_SOURCES = test/tap.c test/tap.h \
 	test/conform/chain.c test/conform/chain.h test/conform/ref.c test/conform/ref.h \
+	test/conform/ref_attention.c test/conform/ref_image.c test/conform/ref_kind.h \
+	test/conform/ref_loss.c test/conform/ref_lstm.c test/conform/ref_rows.c \
 	test/unit/document.h test/unit/made_lists.h test/unit/made_up.h test/unit/ranks.c \
 	test/unit/ranks.h test/unit/read_plan.h test/unit/rendezvous.c test/unit/rendezvous.h \
 	test/unit/replayed.h test/unit/scratch.c test/unit/scratch.h test/unit/small_checkpoint.c \
@@ -43,6 +45,9 @@ test_unit_nccl_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/double
 # kernels against plain C, on every device that this machine has
 CONFORM = test/conform/devices test/conform/half test/conform/iteration test/conform/layers \
 	test/conform/chunks test/conform/partition test/conform/stream test/conform/transfers test/conform/widened
+test_conform_layers_SOURCES = test/conform/layers.c test/conform/layers.h test/conform/conforms.c \
+	test/conform/conforms.h test/conform/layers_attention.c test/conform/layers_lstm.c \
+	test/conform/layers_sequences.c
 if HAVE_CUDA
 CONFORM += test/conform/kernels
 else

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tests of test/conform/layers, by kind of layer. */
+#ifndef PD_TEST_LAYERS_H
+#define PD_TEST_LAYERS_H
+
+#include "conforms.h"
+
+void layers_attention(const struct pd_device_ops *ops);
+void layers_lstm(const struct pd_device_ops *ops);
+void layers_sequences(const struct pd_device_ops *ops);
+/* The reference against finite differences. */
+void layers_attention_reference(void);
+void layers_lstm_reference(void);
+
+#endif

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Linear layers, and those of images. */
+#include "ref_kind.h"
+
+#include <math.h>
+
+/* One product of a convolution or linear layer. */
+static void product(const struct ref_job *j, int64_t y, int64_t x, int64_t w)
+{
+	if (j->back) {
+		j->dx[x] += j->w[0][w] * j->dy[y];
+		j->dw[0][w] += j->x[x] * j->dy[y];
+	} else {
+		j->y[y] += j->w[0][w] * j->x[x];
+	}
+}
+
+static void bias(const struct ref_job *j, int64_t y, int64_t channel)
+{
+	if (!j->layer->bias)
+		return;
+	if (j->back)
+		j->dw[1][channel] += j->dy[y];
+	else
+		j->y[y] += j->w[1][channel];
+}
+
+void ref_conv2d(const struct ref_job *j)
+{
+	const struct pd_layer *a = j->layer;
+	const int64_t *in = j->in->size, *out = a->output.size;
+	int64_t of = out[0] / a->groups, cf = in[0] / a->groups;
+
+	for (int64_t n = 0, y = 0; n < j->r->batch; n++)
+	for (int64_t o = 0; o < out[0]; o++)
+	for (int64_t p = 0; p < out[1]; p++)
+	for (int64_t q = 0; q < out[2]; q++, y++) {
+		bias(j, y, o);
+		for (int64_t c = 0; c < cf; c++)
+		for (int64_t k = 0; k < a->kernel[0]; k++)
+		for (int64_t l = 0; l < a->kernel[1]; l++) {
+			int64_t row = p * a->stride[0] - a->padding[0] + k * a->dilation[0];
+			int64_t col = q * a->stride[1] - a->padding[1] + l * a->dilation[1];
+
+			if (row < 0 || row >= in[1] || col < 0 || col >= in[2])
+				continue;
+			product(j, y, ((n * in[0] + o / of * cf + c) * in[1] + row) * in[2] + col,
+				((o * cf + c) * a->kernel[0] + k) * a->kernel[1] + l);
+		}
+	}
+}
+
+void ref_linear(const struct ref_job *j)
+{
+	int64_t in = pd_shape_width(j->in), out = pd_shape_width(&j->layer->output);
+
+	for (int64_t n = 0; n < j->r->batch * pd_shape_rows(j->in); n++)
+		for (int64_t o = 0; o < out; o++) {
+			bias(j, n * out + o, o);
+			for (int64_t i = 0; i < in; i++)
+				product(j, n * out + o, n * in + i, o * in + i);
+		}
+}
+
+
+
+struct window {
+	int64_t begin[2], end[2];       /* inside the plane */
+	double divisor;
+};
+
+static struct window window_of(const struct ref_job *j, int64_t p, int64_t q)
+{
+	const struct pd_layer *a = j->layer;
+	const int64_t at[2] = { p, q };
+	struct window w = { .divisor = 1 };
+
+	for (int d = 0; d < 2; d++) {
+		int64_t s = j->in->size[1 + d], n = a->output.size[1 + d], full;
+
+		if (a->kind == PD_LAYER_adaptive_avgpool2d) {
+			w.begin[d] = at[d] * s / n;
+			w.end[d] = ((at[d] + 1) * s + n - 1) / n;
+			full = w.end[d] - w.begin[d];
+		} else {
+			int64_t begin = at[d] * a->stride[d] - a->padding[d];
+
+			full = a->kernel[d];
+			w.begin[d] = begin < 0 ? 0 : begin;
+			w.end[d] = begin + full > s ? s : begin + full;
+		}
+		w.divisor *= (double)(a->count_include_pad ? full : w.end[d] - w.begin[d]);
+	}
+	return w;
+}
+
+static void pool_one(const struct ref_job *j, int64_t plane, int64_t y, struct window w)
+{
+	int64_t width = j->in->size[2], best = -1;
+	double sum = 0;
+
+	for (int64_t r = w.begin[0]; r < w.end[0]; r++)
+		for (int64_t c = w.begin[1]; c < w.end[1]; c++) {
+			int64_t i = plane * j->in->size[1] * width + r * width + c;
+
+			sum += j->x[i];
+			if (best < 0 || j->x[i] > j->x[best])
+				best = i;
+			if (j->back && j->layer->kind != PD_LAYER_maxpool2d)
+				j->dx[i] += j->dy[y] / w.divisor;
+		}
+	if (j->layer->kind == PD_LAYER_maxpool2d && j->back)
+		j->dx[best] += j->dy[y];
+	else if (!j->back)
+		j->y[y] = j->layer->kind == PD_LAYER_maxpool2d ? j->x[best] : sum / w.divisor;
+}
+
+void ref_pool2d(const struct ref_job *j)
+{
+	const int64_t *out = j->layer->output.size;
+	int64_t y = 0;
+
+	for (int64_t plane = 0; plane < j->r->batch * out[0]; plane++)
+		for (int64_t p = 0; p < out[1]; p++)
+			for (int64_t q = 0; q < out[2]; q++, y++)
+				pool_one(j, plane, y, window_of(j, p, q));
+}
+
+static void statistics(const struct ref_job *j, int64_t c, double *mean_p, double *variance_p)
+{
+	int64_t area = j->in->size[1] * j->in->size[2];
+	double count = (double)(j->r->batch * area), momentum = j->layer->momentum;
+
+	*mean_p = *variance_p = 0;
+	for (int64_t n = 0; n < j->r->batch; n++)
+		for (int64_t i = 0; i < area; i++)
+			*mean_p += j->x[(n * j->in->size[0] + c) * area + i] / count;
+	for (int64_t n = 0; n < j->r->batch; n++)
+		for (int64_t i = 0; i < area; i++)
+			*variance_p += pow(j->x[(n * j->in->size[0] + c) * area + i] - *mean_p, 2) /
+				       count;
+	j->state[0][c] = (1 - momentum) * j->state[0][c] + momentum * *mean_p;
+	j->state[1][c] = (1 - momentum) * j->state[1][c] +
+			 momentum * *variance_p * (count > 1 ? count / (count - 1) : 1);
+}
+
+static void batchnorm_back(const struct ref_job *j, int64_t c, double mean, double scale)
+{
+	int64_t area = j->in->size[1] * j->in->size[2];
+	double count = (double)(j->r->batch * area), sum = 0, sum_x = 0;
+
+	for (int pass = 0; pass < 2; pass++)
+		for (int64_t n = 0; n < j->r->batch; n++)
+			for (int64_t i = 0; i < area; i++) {
+				int64_t at = (n * j->in->size[0] + c) * area + i;
+				double normal = (j->x[at] - mean) * scale;
+
+				if (pass == 0) {
+					sum += j->dy[at];
+					sum_x += j->dy[at] * normal;
+				} else {
+					j->dx[at] += j->w[0][c] * scale *
+						(j->dy[at] - sum / count - normal * sum_x / count);
+				}
+			}
+	j->dw[0][c] += sum_x;
+	j->dw[1][c] += sum;
+}
+
+void ref_batchnorm2d(const struct ref_job *j)
+{
+	int64_t area = j->in->size[1] * j->in->size[2];
+	double *means = j->kept, *variances = j->kept + j->in->size[0];
+
+	for (int64_t c = 0; c < j->in->size[0]; c++) {
+		double mean = means[c], variance = variances[c], scale;
+
+		if (j->r->evaluate) {
+			mean = j->state[0][c];
+			variance = j->state[1][c];
+		} else if (!j->back) {
+			statistics(j, c, &mean, &variance);
+			means[c] = mean;
+			variances[c] = variance;
+		}
+		scale = 1 / sqrt(variance + j->layer->eps);
+		if (j->back)
+			batchnorm_back(j, c, mean, scale);
+		for (int64_t n = 0; n < j->r->batch && !j->back; n++)
+			for (int64_t i = 0; i < area; i++) {
+				int64_t at = (n * j->in->size[0] + c) * area + i;
+
+				j->y[at] = (j->x[at] - mean) * scale * j->w[0][c] + j->w[1][c];
+			}
+	}
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What computes a kind of layer in plain C: one function each, forward and backward. */
+#ifndef PD_TEST_REF_KIND_H
+#define PD_TEST_REF_KIND_H
+
+#include "ref.h"
+
+/* One layer at work.  back: gradients are added to dx, dw; else y is written. */
+struct ref_job {
+	struct ref *r;
+	const struct pd_layer *layer;
+	int index;
+	const struct pd_shape *in;      /* of the first input */
+	const double *x, *dy;
+	double *y, *dx;
+	double **w, **dw;               /* by parameter */
+	double **state, *kept;
+	bool back;
+};
+
+/* Counts the elements of a tensor, the whole batch of it. */
+size_t ref_elements(const struct ref *r, int tensor);
+/* What weight_dropout multiplies an element of a weight by in this microbatch. */
+double ref_weight_factor(const struct ref_job *j, int64_t number);
+
+void ref_conv2d(const struct ref_job *j);
+void ref_linear(const struct ref_job *j);
+void ref_curve(const struct ref_job *j);
+void ref_pool2d(const struct ref_job *j);
+void ref_batchnorm2d(const struct ref_job *j);
+void ref_layernorm(const struct ref_job *j);
+void ref_dropout(const struct ref_job *j);
+void ref_attention(const struct ref_job *j);
+void ref_lstm(const struct ref_job *j);
+void ref_additive_attention(const struct ref_job *j);
+void ref_join(const struct ref_job *j);
+void ref_loss(const struct ref_job *j);
+void ref_mse(const struct ref_job *j);
+void ref_mul(const struct ref_job *j);
+void ref_transpose(const struct ref_job *j);
+void ref_along(const struct ref_job *j);
+void ref_embedding(const struct ref_job *j);
+void ref_position_embedding(const struct ref_job *j);
+void ref_added_bias(const struct ref_job *j);
+void ref_rope(const struct ref_job *j);
+
+#endif

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Element by element, row by row, along an axis. */
+#include "ref_kind.h"
+
+#include "base/rng.h"
+
+#include <math.h>
+
+void ref_curve(const struct ref_job *j)
+{
+	size_t n = ref_elements(j->r, j->layer->inputs[0]);
+
+	for (size_t i = 0; i < n; i++) {
+		double x = j->x[i], y, slope;
+
+		if (j->layer->kind == PD_LAYER_relu) {
+			y = x > 0 ? x : 0;
+			slope = x > 0;
+		} else if (j->layer->kind == PD_LAYER_tanh) {
+			y = tanh(x);
+			slope = 1 - y * y;
+		} else if (j->layer->kind == PD_LAYER_gelu &&
+			   j->layer->approximate == PD_GELU_NONE) {
+			double phi = 0.5 * (1 + erf(x / sqrt(2)));
+
+			y = x * phi;
+			slope = phi + x * exp(-x * x / 2) / sqrt(2 * M_PI);
+		} else if (j->layer->kind == PD_LAYER_gelu) {
+			double t = tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
+
+			y = 0.5 * x * (1 + t);
+			slope = 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / M_PI) *
+				(1 + 3 * 0.044715 * x * x);
+		} else if (j->layer->kind == PD_LAYER_silu) {
+			double s = 1 / (1 + exp(-x));
+
+			y = x * s;
+			slope = s * (1 + x * (1 - s));
+		} else {
+			y = 1 / (1 + exp(-x));
+			slope = y * (1 - y);
+		}
+		if (j->back)
+			j->dx[i] += slope * j->dy[i];
+		else
+			j->y[i] = y;
+	}
+}
+/* One row: sums of a gradient that are the same for all its elements come first. */
+static void layernorm_row(const struct ref_job *j, int64_t begin, int64_t width)
+{
+	double **w = j->w, mean = 0, variance = 0, scale, sum = 0, sum_x = 0;
+	int parameters = j->layer->parameter_count;
+	bool centred = j->layer->kind == PD_LAYER_layernorm;
+
+	for (int64_t i = 0; i < width && centred; i++)
+		mean += j->x[begin + i] / (double)width;
+	for (int64_t i = 0; i < width; i++)
+		variance += pow(j->x[begin + i] - mean, 2) / (double)width;
+	scale = 1 / sqrt(variance + j->layer->eps);
+	for (int64_t i = 0; i < width; i++) {
+		double normal = (j->x[begin + i] - mean) * scale;
+		double g = j->dy[begin + i] * (parameters > 0 ? w[0][i] : 1);
+
+		sum += centred ? g / (double)width : 0;
+		sum_x += g * normal / (double)width;
+		if (!j->back)
+			j->y[begin + i] = normal * (parameters > 0 ? w[0][i] : 1) +
+					  (parameters > 1 ? w[1][i] : 0);
+		if (j->back && parameters > 0)
+			j->dw[0][i] += j->dy[begin + i] * normal;
+		if (j->back && parameters > 1)
+			j->dw[1][i] += j->dy[begin + i];
+	}
+	for (int64_t i = 0; i < width && j->back; i++)
+		j->dx[begin + i] += scale * (j->dy[begin + i] * (parameters > 0 ? w[0][i] : 1) -
+			sum - (j->x[begin + i] - mean) * scale * sum_x);
+}
+
+void ref_layernorm(const struct ref_job *j)
+{
+	int64_t width = pd_shape_elements(&j->layer->normalized_shape);
+	int64_t count = j->r->batch * pd_shape_elements(j->in);
+
+	for (int64_t begin = 0; begin < count; begin += width)
+		layernorm_row(j, begin, width);
+}
+
+/* The element of a sample whose random number is that of element e. */
+static int64_t drawn(const struct ref_job *j, int64_t e)
+{
+	struct pd_axis a;
+
+	if (j->layer->shared_dim == PD_NO_AXIS)
+		return e;
+	a = pd_shape_axis(j->in, j->layer->shared_dim);
+	return e / a.inner / a.extent * a.inner + e % a.inner;
+}
+
+void ref_dropout(const struct ref_job *j)
+{
+	int64_t count = pd_shape_elements(j->in);
+
+	for (int64_t n = 0; n < j->r->batch; n++)
+		for (int64_t e = 0; e < count; e++) {
+			int64_t sample = j->r->first_sample + n, i = n * count + e;
+			int64_t number = drawn(j, e);
+			struct pd_random4 r = pd_random(j->r->seed,
+				PD_RNG_DROPOUT + (uint64_t)j->index, (uint32_t)sample,
+				(uint32_t)(number / 4));
+			bool keep = pd_unit(r.v[number % 4]) >= (float)j->layer->p;
+			double factor = j->r->evaluate ? 1 : keep ? 1 / (1 - j->layer->p) : 0;
+
+			if (j->back)
+				j->dx[i] += factor * j->dy[i];
+			else
+				j->y[i] = factor * j->x[i];
+		}
+}
+
+/* add, concat, flatten: each sample's inputs, one after the other or on top of each other. */
+void ref_join(const struct ref_job *j)
+{
+	const struct pd_layer *a = j->layer;
+	int64_t rows = j->r->batch, row, begin = 0;
+
+	if (a->kind == PD_LAYER_concat)
+		rows *= pd_shape_axis(&a->output, a->dim).outer;
+	row = pd_shape_elements(&a->output) * j->r->batch / rows;
+	for (int k = 0; k < a->input_count; k++) {
+		int64_t count = (int64_t)ref_elements(j->r, a->inputs[k]) / rows;
+		const double *x = j->r->x[a->inputs[k]];
+		double *dx = j->r->dx[a->inputs[k]];
+
+		for (int64_t n = 0; n < rows; n++)
+			for (int64_t i = 0; i < count; i++) {
+				if (j->back)
+					dx[n * count + i] += j->dy[n * row + begin + i];
+				else
+					j->y[n * row + begin + i] += x[n * count + i];
+			}
+		begin += a->kind == PD_LAYER_concat ? count : 0;
+	}
+}
+
+void ref_mul(const struct ref_job *j)
+{
+	int one = j->layer->inputs[0], other = j->layer->inputs[1];
+	size_t n = ref_elements(j->r, one);
+
+	for (size_t i = 0; i < n; i++) {
+		if (!j->back) {
+			j->y[i] = j->r->x[one][i] * j->r->x[other][i];
+			continue;
+		}
+		j->r->dx[one][i] += j->dy[i] * j->r->x[other][i];
+		j->r->dx[other][i] += j->dy[i] * j->r->x[one][i];
+	}
+}
+
+/* Element i of y is made of element i of the input, or has a part in its gradient. */
+static void pass(const struct ref_job *j, int64_t y, int64_t x, double factor)
+{
+	if (j->back)
+		j->dx[x] += factor * j->dy[y];
+	else
+		j->y[y] += factor * j->x[x];
+}
+
+/* slice, mean: along an axis; the part of it that is taken. */
+void ref_along(const struct ref_job *j)
+{
+	const struct pd_layer *a = j->layer;
+	struct pd_axis axis = pd_shape_axis(j->in, a->dim);
+	bool mean = a->kind == PD_LAYER_mean;
+	int64_t start = mean ? 0 : a->start, end = mean ? axis.extent : a->end;
+
+	for (int64_t o = 0; o < j->r->batch * axis.outer; o++)
+		for (int64_t e = start; e < end; e++)
+			for (int64_t i = 0; i < axis.inner; i++) {
+				int64_t row = mean ? o : o * (end - start) + e - start;
+
+				pass(j, row * axis.inner + i, (o * axis.extent + e) * axis.inner + i,
+				     mean ? 1 / (double)axis.extent : 1);
+			}
+}
+
+void ref_transpose(const struct ref_job *j)
+{
+	const struct pd_shape *out = &j->layer->output;
+	int64_t n = (int64_t)ref_elements(j->r, j->layer->inputs[0]);
+
+	for (int64_t y = 0; y < n; y++) {
+		int64_t at[PD_MAX_DIMS], rest = y, x, was;
+
+		for (int d = out->dims - 1; d >= 0; d--) {
+			at[d] = rest % out->size[d];
+			rest /= out->size[d];
+		}
+		was = at[j->layer->dim0];
+		at[j->layer->dim0] = at[j->layer->dim1];
+		at[j->layer->dim1] = was;
+		x = rest;
+		for (int d = 0; d < out->dims; d++)
+			x = x * j->in->size[d] + at[d];
+		pass(j, y, x, 1);
+	}
+}
+
+void ref_embedding(const struct ref_job *j)
+{
+	int64_t width = j->layer->embedding_dim, n = (int64_t)ref_elements(j->r, j->layer->inputs[0]);
+
+	for (int64_t p = 0; p < n; p++)
+		for (int64_t i = 0; i < width; i++) {
+			int64_t id = (int64_t)j->x[p];
+			double factor = ref_weight_factor(j, id);
+
+			if (!j->back)
+				j->y[p * width + i] = factor * j->w[0][id * width + i];
+			else if (id != j->layer->padding_idx)
+				j->dw[0][id * width + i] += factor * j->dy[p * width + i];
+		}
+}
+
+/* To every so many elements the parameter's first ones are added. */
+static void add_to_each(const struct ref_job *j, int64_t each)
+{
+	for (int64_t i = 0; i < j->r->batch * pd_shape_elements(j->in); i++) {
+		pass(j, i, i, 1);
+		if (j->back)
+			j->dw[0][i % each] += j->dy[i];
+		else
+			j->y[i] += j->w[0][i % each];
+	}
+}
+
+void ref_position_embedding(const struct ref_job *j)
+{
+	add_to_each(j, pd_shape_elements(j->in));
+}
+
+void ref_added_bias(const struct ref_job *j)
+{
+	add_to_each(j, pd_shape_width(j->in));
+}
+
+void ref_rope(const struct ref_job *j)
+{
+	const struct pd_layer *a = j->layer;
+	int64_t d = a->head_dim, each = pd_shape_elements(j->in), row = each / j->in->size[0];
+
+	for (int64_t n = 0; n < j->r->batch * each; n++) {
+		int64_t t = n % each / row, i = n % d, begin = n - i;
+		bool second = a->interleaved ? i % 2 : i >= d / 2;
+		int64_t pair = a->interleaved ? i / 2 : i % (d / 2);
+		int64_t other = a->interleaved ? i ^ 1 : (i + d / 2) % d;
+		double angle = (double)t * pow(a->base, -2.0 * (double)pair / (double)d);
+
+		pass(j, n, n, cos(angle));
+		pass(j, n, begin + other, second ? sin(angle) : -sin(angle));
+	}
+}
