@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/host_device.cuh"
 
+#include "device/cuda/block_sum.cuh"
 #include "device/cuda/grid.cuh"
 #include "device/cuda/kernels.h"
 #include "device/cuda/typed.cuh"
@@ -67,7 +68,6 @@ template <typename T>
 __global__ static void bias_parts(float *room, const T *dy, int64_t batch, int64_t channels,
 				  int64_t area)
 {
-	__shared__ float sum[PD_THREADS];
 	int64_t c = blockIdx.x, part = blockIdx.y, parts = gridDim.y;
 	int64_t begin = batch * part / parts, end = batch * (part + 1) / parts;
 	int t = threadIdx.x;
@@ -79,14 +79,9 @@ __global__ static void bias_parts(float *room, const T *dy, int64_t batch, int64
 		for (int64_t i = t; i < area; i += PD_THREADS)
 			mine += (float)plane[i];
 	}
-	sum[t] = mine;
-	for (int half = PD_THREADS / 2; half > 0; half /= 2) {
-		__syncthreads();
-		if (t < half)
-			sum[t] += sum[t + half];
-	}
+	mine = pd_block_sum<PD_THREADS>(mine);
 	if (t == 0)
-		room[c * parts + part] = sum[0];
+		room[c * parts + part] = mine;
 }
 
 __global__ static void bias_total(float *db, const float *room, int64_t channels, int parts)

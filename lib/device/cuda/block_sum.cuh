@@ -6,12 +6,12 @@
  * Returns the sum over the block in each of its threads, which are THREADS, a power of two.  Halves
  * are added to halves: the order follows from THREADS alone.
  */
-template <int THREADS>
-__device__ static float pd_block_sum(float mine)
+template <int THREADS, typename T>
+__device__ static T pd_block_sum(T mine)
 {
-	__shared__ float sum[THREADS];
+	__shared__ T sum[THREADS];
 	int t = threadIdx.x;
-	float all;
+	T all;
 
 	sum[t] = mine;
 	for (int half = THREADS / 2; half > 0; half /= 2) {

@@ -5,6 +5,7 @@
  */
 #include "device/cuda/host_device.cuh"
 
+#include "device/cuda/block_sum.cuh"
 #include "device/cuda/grid.cuh"
 #include "device/cuda/kernels.h"
 
@@ -38,7 +39,6 @@ __global__ static void number_chunks(struct pd_chunks w)
 
 __global__ static void pass_chunks(struct pd_chunks w)
 {
-	__shared__ double sum[PD_THREADS];
 	int64_t c = w.first + blockIdx.x, begin = c * w.chunk, end = begin + w.chunk;
 	int32_t place = w.places[c];
 	float *packed = w.packed + (place > 0 ? place * w.chunk : 0) - begin;
@@ -58,14 +58,9 @@ __global__ static void pass_chunks(struct pd_chunks w)
 			w.residual[i] = place >= 0 ? 0 : w.keep * g;
 		mine += g < 0 ? -(double)g : (double)g;
 	}
-	sum[t] = mine;
-	for (int half = PD_THREADS / 2; half > 0; half /= 2) {
-		__syncthreads();
-		if (t < half)
-			sum[t] += sum[t + half];
-	}
+	mine = pd_block_sum<PD_THREADS>(mine);
 	if (t == 0)
-		w.norms[c] = (float)(w.step == PD_CHUNKS_UNPACK ? sum[0] / w.members : sum[0]);
+		w.norms[c] = (float)(w.step == PD_CHUNKS_UNPACK ? mine / w.members : mine);
 }
 
 cudaError_t pd_kernel_chunks(cudaStream_t stream, const struct pd_chunks *w)

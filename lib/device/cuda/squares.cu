@@ -6,12 +6,12 @@
  */
 #include "device/cuda/host_device.cuh"
 
+#include "device/cuda/block_sum.cuh"
 #include "device/cuda/grid.cuh"
 #include "device/cuda/kernels.h"
 
 __global__ static void pieces(double *room, const float *g, size_t count)
 {
-	__shared__ double sum[PD_THREADS];
 	size_t begin = count * blockIdx.x / PD_KERNEL_PIECES;
 	size_t end = count * (blockIdx.x + 1) / PD_KERNEL_PIECES;
 	int t = threadIdx.x;
@@ -19,14 +19,9 @@ __global__ static void pieces(double *room, const float *g, size_t count)
 
 	for (size_t i = begin + t; i < end; i += PD_THREADS)
 		mine += (double)g[i] * (double)g[i];
-	sum[t] = mine;
-	for (int half = PD_THREADS / 2; half > 0; half /= 2) {
-		__syncthreads();
-		if (t < half)
-			sum[t] += sum[t + half];
-	}
+	mine = pd_block_sum<PD_THREADS>(mine);
 	if (t == 0)
-		room[blockIdx.x] = sum[0];
+		room[blockIdx.x] = mine;
 }
 
 __global__ static void total(double *sum_p, const double *room)
