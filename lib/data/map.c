@@ -9,13 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-int pd_map_open(struct pd_map *map, const char *file, const char *what, struct pd_error *err)
+int pd_file_map_open(struct pd_file_map *map, const char *file, const char *what, struct pd_error *err)
 {
 	int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	struct stat st;
 	void *bytes;
 
-	*map = (struct pd_map){ 0 };
+	*map = (struct pd_file_map){ 0 };
 	if (fd < 0 || fstat(fd, &st) != 0) {
 		pd_error_input(err, "%s: cannot open: %s", file, strerror(errno));
 	} else if (!S_ISREG(st.st_mode)) {
@@ -40,9 +40,9 @@ int pd_map_open(struct pd_map *map, const char *file, const char *what, struct p
 	return map->bytes ? 0 : -1;
 }
 
-void pd_map_close(struct pd_map *map)
+void pd_file_map_close(struct pd_file_map *map)
 {
 	if (map->bytes)
 		munmap((void *)map->bytes, (size_t)map->count);
-	*map = (struct pd_map){ 0 };
+	*map = (struct pd_file_map){ 0 };
 }

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-struct pd_map {
+struct pd_file_map {
 	const uint8_t *bytes;           /* NULL: not mapped */
 	int64_t count;
 };
@@ -16,8 +16,8 @@ struct pd_map {
  * Maps a whole file, which should be `what`, such as "a .npy file".
  * Errors: input where it is no file, or is empty.
  */
-int pd_map_open(struct pd_map *map, const char *file, const char *what, struct pd_error *err);
+int pd_file_map_open(struct pd_file_map *map, const char *file, const char *what, struct pd_error *err);
 /* Nothing for a map that is not open. */
-void pd_map_close(struct pd_map *map);
+void pd_file_map_close(struct pd_file_map *map);
 
 #endif

@@ -20,7 +20,7 @@
 struct column {
 	char *file;
 	const struct pd_input *input;
-	struct pd_map map;
+	struct pd_file_map map;
 	const uint8_t *data;            /* in map */
 	const struct pd_npy_type *type;
 	int64_t samples, elements;      /* of one sample */
@@ -142,7 +142,7 @@ static int open_column(struct column *column, struct pd_dataset_range range, str
 {
 	struct pd_npy_header header;
 
-	if (pd_map_open(&column->map, column->file, "a .npy file", err) < 0 ||
+	if (pd_file_map_open(&column->map, column->file, "a .npy file", err) < 0 ||
 	    pd_npy_header_read(column->file, column->map.bytes, column->map.count, &header, err) < 0 ||
 	    check_type(column, &header, err) < 0 || check_shape(column, &header, err) < 0 ||
 	    find_data(column, &header, err) < 0)
@@ -208,7 +208,7 @@ static void close_set(struct pd_dataset *set)
 	struct npy *npy = set->state;
 
 	for (int i = 0; i < npy->count; i++) {
-		pd_map_close(&npy->columns[i].map);
+		pd_file_map_close(&npy->columns[i].map);
 		free(npy->columns[i].file);
 	}
 	free(npy->columns);

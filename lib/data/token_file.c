@@ -142,7 +142,7 @@ int pd_token_file_open(struct pd_token_file *text, char *name, bool bytes, int64
 	int status;
 
 	*text = (struct pd_token_file){ .name = name };
-	if (pd_map_open(&text->map, name, bytes ? "a text" : "tokens", err) < 0)
+	if (pd_file_map_open(&text->map, name, bytes ? "a text" : "tokens", err) < 0)
 		return -1;
 	header = bytes ? PD_COUNT(headers) : find_header(text);
 	if (header < PD_COUNT(headers))
@@ -154,6 +154,6 @@ int pd_token_file_open(struct pd_token_file *text, char *name, bool bytes, int64
 
 void pd_token_file_release(struct pd_token_file *text)
 {
-	pd_map_close(&text->map);
+	pd_file_map_close(&text->map);
 	free(text->name);
 }

@@ -11,7 +11,7 @@
 
 struct pd_token_file {
 	char *name;
-	struct pd_map map;
+	struct pd_file_map map;
 	const struct pd_npy_type *type; /* of a token */
 	const uint8_t *data;            /* in map */
 	int64_t count;                  /* tokens */
