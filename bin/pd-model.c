@@ -33,7 +33,7 @@ static const struct pd_command command = {
 	.max_operands = 1,
 };
 
-/* What is written is a model: readers take it.  NULL: sizes do not fit each other. */
+/* Reads the document as any model is read.  Returns NULL if sizes do not fit each other. */
 static struct pd_model *check(json_t *document, struct pd_error *err)
 {
 	return pd_model_parse("the network", document, err);

@@ -246,7 +246,7 @@ static int read_order(const char *file, struct pd_error *err)
 	return 0;
 }
 
-/* What was started on several hosts, by mpirun or srun: all but the first of these processes. */
+/* The main function of all processes but the first that mpirun or srun started. */
 static int be_agent(void)
 {
 	struct pd_error err = { 0 };

@@ -17,7 +17,7 @@ struct pd_file_map {
  * Errors: input where it is no file, or is empty.
  */
 int pd_file_map_open(struct pd_file_map *map, const char *file, const char *what, struct pd_error *err);
-/* Nothing for a map that is not open. */
+/* Unmaps the file; does nothing if the map is not open. */
 void pd_file_map_close(struct pd_file_map *map);
 
 #endif

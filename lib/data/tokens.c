@@ -232,7 +232,7 @@ static bool recognise_book(const char *file)
 	       !S_ISDIR(st.st_mode);
 }
 
-/* Of one file the first nine tenths of the bytes, or the rest. */
+/* Opens the first nine tenths of a file, or the rest of it. */
 static int open_share(const char *file, bool rest, const struct pd_model *model,
 		      struct pd_dataset *set_p, struct pd_error *err)
 {

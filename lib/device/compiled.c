@@ -388,7 +388,7 @@ static void fill_random(const struct pd_compiled *net, const struct pd_named *na
 	}
 }
 
-/* As its kind or the document says that it begins; a copy as what it is a copy of. */
+/* Fills a tensor as its kind or the document says that it begins; a copy, as its original. */
 static void fill(const struct pd_compiled *net, const struct pd_named *named, float *host)
 {
 	bool state = named->part == PD_PART_STATE;

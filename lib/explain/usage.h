@@ -8,7 +8,7 @@
 #include "schedule/schedule.h"
 
 struct pd_stage_usage {
-	/* Of each replica, in the mean time of one minibatch of the plan. */
+	/* These are of each replica, for one minibatch of the plan in the mean. */
 	double forward_ns, backward_ns, update_ns, allreduce_ns;
 	bool serial;                    /* the all-reduce is between backward and forward */
 	int in_flight, versions;        /* most minibatches and weights that a replica holds */

@@ -57,7 +57,7 @@ json_t *pd_hosts_place(void)
 	return place;
 }
 
-/* What a launcher sends to all that it started is the first process's business. */
+/* Ignores the signals that the launcher sends to all: the first process acts on them. */
 static int mind_no_signals(void)
 {
 	static const int firsts[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };

@@ -195,7 +195,7 @@ static void count_neighbours(struct hosts *h)
 
 /* ---- clocks ---- */
 
-/* How far the clock of an agent is ahead: by the quickest of some questions and answers. */
+/* Measures how far the clock of an agent is ahead, by the quickest of several round trips. */
 static int measure_clock(struct hosts *h, int r, struct pd_error *err)
 {
 	int64_t quickest = INT64_MAX, begun = pd_now_ns();

@@ -35,7 +35,7 @@ struct pd_launcher_ops {
 	 */
 	int (*fd)(const struct pd_launcher *launcher);
 	void (*look)(struct pd_launcher *launcher);
-	/* What follows a rank's name in a sentence, such as "was killed by signal 9 (Killed)". */
+	/* Says how a rank ended, as the end of a sentence: "was killed by signal 9 (Killed)". */
 	const char *(*fate)(const struct pd_launcher *launcher, int rank, char buf[PD_FATE_TEXT]);
 	/* Kills a rank's process if it runs, waits for its end, and closes its channel. */
 	void (*kill)(struct pd_launcher *launcher, int rank);

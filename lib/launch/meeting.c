@@ -25,7 +25,7 @@
 #define STRANGER_NS INT64_C(5000000000) /* and may stay so for so long */
 #define ANSWER_S 20                     /* the first may be busy with others */
 
-/* What a connection says first, in network order. */
+/* The first bytes on a connection, in network order. */
 struct hello {
 	uint8_t word[WORD];
 	uint32_t process, kind;

@@ -27,7 +27,7 @@ struct pd_meeting *pd_meeting_open(int processes, bool one_host, struct pd_error
 json_t *pd_meeting_invitation(const struct pd_meeting *meeting);    /* a new reference */
 /* Waits until all connections are there, so many seconds at most, and stops listening. */
 int pd_meeting_wait(struct pd_meeting *meeting, int patience_s, struct pd_error *err);
-/* That connection, which is the caller's from now on. */
+/* Returns the connection, which the caller closes. */
 int pd_meeting_take(struct pd_meeting *meeting, int process, enum pd_meeting_kind kind);
 void pd_meeting_close(struct pd_meeting *meeting);
 

@@ -14,7 +14,7 @@
  * all interfaces.  Its accept() does not block.
  */
 int pd_network_listen(bool loopback, int *port_p, struct pd_error *err);
-/* Where that can be reached, as an array of numeric addresses; a new reference. */
+/* Returns a new array of the numeric addresses at which this host can be reached. */
 json_t *pd_network_addresses(bool loopback);
 /* A connection to one address, or -1 with errno; waits for some seconds. */
 int pd_network_connect(const char *address, int port);

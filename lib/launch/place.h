@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the first process and the agents of a run on several hosts have in common. */
+/* Shared by the first process and the agents of a run on several hosts. */
 #ifndef PD_LAUNCH_PLACE_H
 #define PD_LAUNCH_PLACE_H
 
@@ -9,7 +9,7 @@
 
 /* After pd_hosts_begin(). */
 const struct pd_pmix_job *pd_hosts_job(void);
-/* Where this process is: {"event": "place", host, boot, processors}; a new reference. */
+/* Returns a new message that says where this process is: {"event": "place", host, boot, processors}. */
 json_t *pd_hosts_place(void);
 
 #endif

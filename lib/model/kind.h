@@ -40,7 +40,7 @@ int pd_layer_kind_find(const char *name);
 
 /* Returns the letter of an input, counted from 0: 'f' or 'i'. */
 char pd_kind_input(enum pd_layer_kind kind, int input);
-/* How many inputs the kind takes; *most_p: INT_MAX where there is no limit. */
+/* Gives the least and the greatest number of inputs of the kind; INT_MAX: there is no limit. */
 void pd_kind_inputs(enum pd_layer_kind kind, int *fewest_p, int *most_p);
 
 /* These return how many parameters and states a layer of the kind can have. */

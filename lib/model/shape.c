@@ -699,7 +699,7 @@ static void count_text(char text[32], int fewest, int most)
 		snprintf(text, 32, "%d", fewest);
 }
 
-/* How many inputs, and of which type. */
+/* Checks the number of inputs and their types. */
 static int check_inputs(const struct work *w)
 {
 	struct pd_place inputs = pd_place_key(w->place, "inputs");

@@ -135,7 +135,7 @@ bool pd_family_find(const char *name, const struct pd_family **family_p,
 	return false;
 }
 
-/* What is given takes the preset's place.  *any_p: is there something? */
+/* Lets given sizes replace the preset's.  *any_p: true if any is given. */
 static int override(const struct pd_family *family, const struct pd_network_size *given,
 		    struct pd_network_size *size, bool *any_p, struct pd_error *err)
 {

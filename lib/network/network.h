@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* What is not said of a network is PD_NETWORK_UNSAID, of a flag false. */
+/* A size that was not given is PD_NETWORK_UNSAID, a flag false. */
 #define PD_NETWORK_UNSAID (-1)
 #define PD_NETWORK_TYPE_COUNT int64_t
 #define PD_NETWORK_TYPE_REAL double

@@ -35,7 +35,7 @@ struct pd_profile_layer {
 					   0 where absent */
 };
 
-/* What workers cost each other that take their steps at once, as the replicas of a stage do. */
+/* Workers that take steps at once, as replicas of a stage do, slow each other down this much. */
 struct pd_in_step {
 	double forward, backward, update;       /* times as long as in the layers; 0: not measured */
 	int64_t slowest_ns;	/* how long one waits in the mean for the slowest of `workers`, which

@@ -24,7 +24,7 @@ struct pd_what_if {
 	const char *reducer, *gradient_dtype;
 	int64_t processors;     /* shared by all ranks (struct pd_replay_options) */
 	double device_speed;    /* speed of every device */
-	/* As "LAYER:FACTOR,STAGE:FACTOR,...": speeds of these, where STAGE is a number. */
+	/* Speeds of layers and stages: "LAYER:FACTOR,STAGE:FACTOR,...", where STAGE is a number. */
 	const char *faster;
 };
 

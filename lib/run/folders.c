@@ -87,7 +87,7 @@ static int find_keepers(struct supervisor *s, struct pd_error *err)
 
 /* ---- who holds what ---- */
 
-/* What the folder that rank r keeps has of a checkpoint; r is 0 for the first one's. */
+/* The parts of a checkpoint that the folder of rank r has. */
 struct holding {
 	bool document;
 	bool *files;            /* by their numbers */

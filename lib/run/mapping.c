@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where ranks are, against where the plan has them. */
+/* Compares where ranks are with where the plan has them. */
 #include "run/internal.h"
 
 #include <stdio.h>

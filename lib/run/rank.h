@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "launch/channel.h"
 
-/* What a rank's process may do instead of training: it begins with a message of its own. */
+/* A task that a rank's process may do instead of training; a message of its own begins it. */
 struct pd_rank_task {
 	const char *event;
 	int (*run)(struct pd_channel *channel, const json_t *message, struct pd_error *err);

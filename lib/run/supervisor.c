@@ -89,7 +89,7 @@ void supervisor_ask_stop(struct supervisor *s)
 
 /* ---- messages ---- */
 
-/* Those that rank r exchanges something with; rank 0, which says who shares a GPU, knows all. */
+/* Collects the addresses of the ranks that rank r talks to.  Rank 0 says who shares a GPU: it gets all. */
 static json_t *addresses_for(const struct supervisor *s, int r)
 {
 	bool *peers = pd_calloc((size_t)s->count, sizeof(*peers));

@@ -15,7 +15,7 @@
 
 #include "schedule/list.h"
 
-/* Of one of a stage's buckets: its part of backward, and its sum. */
+/* One bucket of a stage: its part of backward, and its sum. */
 struct pd_bucket_price {
 	int64_t backward_ns, backward_weight_ns, allreduce_ns;
 };

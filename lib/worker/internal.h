@@ -81,7 +81,7 @@ struct stage_link {
  */
 #define SUMS 2
 
-/* Of a bucket. */
+/* The fences of one bucket. */
 struct bucket_sum {
 	struct fence made;              /* by its part of a backward, if that is not the last part */
 	struct fence summed;
@@ -153,7 +153,7 @@ struct chunk {
 	int64_t delay;                  /* pd_schedule_delay */
 	void *delta, *corrected;        /* for discrepancy correction, or NULL (discrepancy.c) */
 	struct fence step;
-	/* Of sparse sums; else NULL. */
+	/* Only sparse sums have these; else they are NULL. */
 	float *residual;
 	void *chunk_table;              /* pd_plan_chunk_table_bytes */
 	struct pd_reduction *norm_sum;

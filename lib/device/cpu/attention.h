@@ -32,7 +32,7 @@ struct pd_attention {
 	int threads;
 };
 
-/* What one pass reads and writes. */
+/* The tensors that one pass reads and writes. */
 struct pd_attention_pass {
 	const void *q, *k, *v;
 	const int32_t *lengths;         /* by sample: keys from there on are not seen; NULL: all are */

@@ -47,7 +47,7 @@ static int64_t group_of(const struct pd_attention *a)
 	return a->heads / a->kv_heads;
 }
 
-/* Where everything is in a thread's room; returns its bytes.  base: NULL where only they are wanted. */
+/* Lays out a thread's room and returns its bytes; with base NULL, only counts them. */
 static size_t lay_out(const struct pd_attention *a, bool back, char *base, struct room *room)
 {
 	int64_t width = pd_tile_padded(a->width), values = pd_tile_padded(a->value_width);
@@ -190,7 +190,7 @@ static void read_queries(const struct job *j, int64_t head, int64_t from, int64_
 	j->ops->scale(j->room.q, (float)(j->a->scale * LOG2_E), count * j->width);
 }
 
-/* How many keys query i sees, of those from `first` on. */
+/* Counts the keys that query i sees, from key `first` on. */
 static int64_t seen(const struct job *j, int64_t i, int64_t first)
 {
 	int64_t keys = j->a->causal ? least(i + 1, j->length) : j->length;
@@ -267,7 +267,7 @@ static void read_mask(const struct job *j, int64_t head, int64_t q, int64_t coun
 
 /* ---- forward ---- */
 
-/* Of row i of a tile of S makes that of P, of which the running sum is not yet taken out. */
+/* Turns row i of a tile of S into that of P, not yet divided by the running sum. */
 static void soften(const struct job *j, int64_t i, int64_t padded)
 {
 	float *row = j->room.p + i * KEYS, *most = &j->room.most[i], *sum = &j->room.sum[i];

@@ -213,7 +213,7 @@ PD_VECTOR static void add_lanes(float *restrict lanes, const float *restrict x, 
 		lanes[k] += x[i + k];
 }
 
-/* Of a row of the last axis. */
+/* Computes the mean of a row of the last axis. */
 static void row_mean(const struct pd_compiled_layer *l, int64_t row, int64_t extent)
 {
 	float lanes[LANES] = { 0 }, room[PIECE];
@@ -230,7 +230,7 @@ static void row_mean(const struct pd_compiled_layer *l, int64_t row, int64_t ext
 	put(l, l->dst, row, 1, lanes);
 }
 
-/* Of n places that lie next to one another behind the axis, from `at` on. */
+/* Computes the means of n places that lie side by side behind the axis, from `at` on. */
 static void places_mean(const struct pd_compiled_layer *l, const struct pd_axis *a, int64_t o,
 			int64_t at, int64_t n)
 {

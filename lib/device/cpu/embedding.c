@@ -58,7 +58,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	return 0;
 }
 
-/* What each row is multiplied by, in scratch; NULL: by 1. */
+/* Returns the factor of each row, in scratch; NULL if all are 1. */
 static const float *factors_of(const struct pd_compiled_layer *l, const struct pd_pass *pass)
 {
 	int64_t rows = l->layer->num_embeddings;
@@ -173,7 +173,7 @@ const struct pd_compiled_kind pd_cpu_embedding = {
 
 /* ---- position_embedding and bias ---- */
 
-/* How many elements of the parameter are used: those of a sample's positions, or of a row. */
+/* Counts the elements of the parameter that are used: those of a sample's positions, or of a row. */
 static size_t used_of(const struct pd_compiled_layer *l)
 {
 	return least((size_t)pd_shape_elements(l->in_shape[0]), (size_t)l->layer->parameter_elements);

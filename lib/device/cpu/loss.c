@@ -215,7 +215,7 @@ static bool counts(const struct pd_compiled_layer *l, int64_t r)
 	return ((const int32_t *)l->src[1])[r] != l->layer->ignore_index;
 }
 
-/* Those among the first `rows` whose label is not ignored. */
+/* Counts the rows, among the first `rows`, whose label is not ignored. */
 static int64_t count_rows(const struct pd_compiled_layer *l, int64_t rows)
 {
 	int64_t count = 0;

@@ -109,7 +109,7 @@ static int prepare_forward(struct pd_compiled_layer *l, struct lstm *m, struct p
 	return prepare_product(l, &m->recurrent, batch, hidden, 4 * hidden, false, bytes, err);
 }
 
-/* What the steps take; what the products behind them take may lie in the same place. */
+/* Places the scratch of backward's steps; the products after the steps may take the same place. */
 static int prepare_back(struct pd_compiled_layer *l, struct lstm *m, struct pd_error *err)
 {
 	int64_t batch = l->net->batch, hidden = m->hidden;

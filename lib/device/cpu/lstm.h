@@ -101,7 +101,7 @@ static inline int lstm_parameter(const struct lstm_way *w, int which)
 	return w->direction * (2 + (int)w->l->layer->biases) + which;
 }
 
-/* Where a row of this direction lies in what the layer gives, or in the gradient of that. */
+/* Returns a row of this direction in the layer's output or its gradient. */
 static inline void *lstm_output_row(const struct lstm_way *w, const void *output, int64_t row)
 {
 	size_t number = (size_t)((row * w->m->directions + w->direction) * w->m->hidden);
@@ -116,7 +116,7 @@ void lstm_drop(const struct lstm_way *w, void *to, const void *from, bool of_16)
 /* To or from f32. */
 void lstm_narrow(const struct lstm_way *w, void *to, const float *from, int64_t count);
 void lstm_widen(const struct lstm_way *w, float *to, const void *from, int64_t count);
-/* What f32 products take: `from`, or, of 16 bits, that widened in scratch. */
+/* Returns `from` for products of f32; numbers of 16 bits are widened in scratch. */
 const float *lstm_wide(const struct lstm_way *w, const void *from, size_t at, int64_t count);
 /* Weights in a product's own layout, and rows times them.  NULL or -1: *err. */
 const void *lstm_pack(const struct lstm_way *w, const struct lstm_product *p, const void *weights,

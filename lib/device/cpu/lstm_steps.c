@@ -21,7 +21,7 @@ static void add_biases(const struct lstm_way *w, float *bias)
 		bias[j] += second[j];
 }
 
-/* What the inputs give to the gates of all rows. */
+/* Computes the inputs' part of the gates of all rows. */
 static int project(const struct lstm_way *w, float *sums, struct pd_error *err)
 {
 	const struct lstm *m = w->m;
@@ -137,7 +137,7 @@ static void step_back(const struct lstm_way *w, int64_t n, int64_t step, char *k
 		lstm_widen(w, sums, to, 4 * count);
 }
 
-/* What a sample gives to the gates before its last step: nothing. */
+/* Clears a sample's gradients of the gates, for a step behind its end. */
 static void rest(const struct lstm_way *w, int64_t n)
 {
 	const struct lstm *m = w->m;

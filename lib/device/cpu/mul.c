@@ -29,7 +29,7 @@ static void multiply_narrow(enum pd_dtype dtype, uint16_t *dst, const uint16_t *
 	pd_cpu_narrow(dtype, dst, wide, count);
 }
 
-/* Of a batch: dst may be a or b. */
+/* Multiplies a by b, of the whole batch; dst may be a or b. */
 static void product(const struct pd_compiled_layer *l, void *dst, const void *a, const void *b)
 {
 	size_t count = pd_layout_bytes(l->out) / pd_dtype_bytes(l->net->dtype);

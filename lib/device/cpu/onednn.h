@@ -34,14 +34,14 @@ void pd_onednn_close(struct pd_onednn *dnn);
 
 /* Row-major, up to 5 dimensions.  (Scalars: dims 1.) */
 const struct pd_layout *pd_layout_plain(struct pd_onednn *dnn, int dims, const int64_t *size);
-/* The same with elements of f32, or of the type: element n of one is element n of the other. */
+/* Return the layout with elements of f32, or of the net's type; element n stays element n. */
 const struct pd_layout *pd_layout_full(struct pd_onednn *dnn, const struct pd_layout *layout);
 const struct pd_layout *pd_layout_stored(struct pd_onednn *dnn, const struct pd_layout *layout);
 bool pd_layout_is_full(const struct pd_layout *layout);
 /* The layout of the same kind (blocking, order of axes) for other extents; NULL: there is none. */
 const struct pd_layout *pd_layout_like(struct pd_onednn *dnn, const struct pd_layout *layout,
 				       const int64_t *size);
-/* Of a plain matrix: that memory as the matrix whose rows are its columns. */
+/* Returns the layout that reads a plain matrix as its transpose. */
 const struct pd_layout *pd_layout_transposed(struct pd_onednn *dnn, const struct pd_layout *layout);
 size_t pd_layout_bytes(const struct pd_layout *layout);
 bool pd_layout_same(const struct pd_layout *a, const struct pd_layout *b);
@@ -130,7 +130,7 @@ struct pd_gemm {
 
 int pd_onednn_gemm(const struct pd_gemm *gemm, struct pd_error *err);
 
-/* What an op takes as an argument; NULL when it takes none such. */
+/* Returns the layout of an argument of the op; NULL if it has no such argument. */
 const struct pd_layout *pd_primitive_layout(const struct pd_primitive *op, enum pd_arg arg);
 /* oneDNN's name of the op's kernel; it lives as long as the op. */
 const char *pd_primitive_kernel(const struct pd_primitive *op);

@@ -29,7 +29,7 @@ static size_t take(size_t *bytes_p, size_t bytes)
 	return at;
 }
 
-/* Those of the queries (which: 0) or the keys (1), of so many rows. */
+/* Prepares the products of the queries (which: 0) or the keys (1), of so many rows. */
 static int prepare_products(struct pd_compiled_layer *l, int which, int64_t rows,
 			    struct pd_error *err)
 {

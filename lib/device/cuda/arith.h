@@ -236,7 +236,7 @@ PD_TYPED float pd_softmax_sum(const pd_value *x, int64_t classes, int64_t from, 
 	return sum;
 }
 
-/* How far all logits are below the largest. */
+/* Sums how far the logits are below the largest. */
 PD_TYPED float pd_softmax_below(const pd_value *x, int64_t classes, int64_t from, int64_t step,
 				float max)
 {

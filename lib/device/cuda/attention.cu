@@ -347,7 +347,7 @@ __global__ static void forward(struct pd_kernel_attention a)
 		      at.slice * TILE * N, o, 1, s.factor);
 }
 
-/* How many blocks of TILE columns a block makes of so many. */
+/* Returns how many times TILE columns one block computes. */
 static int blocks_across(int64_t columns)
 {
 	return columns > TILE ? 2 : 1;

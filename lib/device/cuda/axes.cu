@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes along an axis, or by positions along one. */
+/* Kernels of layers that work along an axis, or by positions along one. */
 #include "device/cuda/host_device.cuh"
 
 #include "device/cuda/grid.cuh"

@@ -94,7 +94,7 @@ static void cuda_close(struct pd_device *device)
 	free(cuda);
 }
 
-/* Where ranks are more than GPUs, they share them. */
+/* Opens the GPU of a rank; ranks share GPUs if there are more ranks. */
 static struct pd_device *cuda_open(const struct pd_device_config *config, struct pd_error *err)
 {
 	struct pd_cuda_device *cuda;

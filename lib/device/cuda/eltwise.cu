@@ -26,7 +26,7 @@ __device__ static void for_packs(size_t count, Pack pack_at, One one_at)
 		one_at(i);
 }
 
-/* As PyTorch's approximation has it: sqrt(2 / pi), and the factor of the cube. */
+/* Constants of PyTorch's approximation by tanh: sqrt(2 / pi), and the factor of the cube. */
 #define GELU_INNER 0.79788456f
 #define GELU_CUBE 0.044715f
 

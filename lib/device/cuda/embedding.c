@@ -67,7 +67,7 @@ const struct pd_compiled_kind pd_cuda_embedding = {
 	.backward = backward,
 };
 
-/* How many elements of the parameter are used: those of a sample's positions, or of a row. */
+/* Counts the elements of the parameter that are used: those of a sample's positions, or of a row. */
 static int64_t used_of(const struct pd_compiled_layer *l)
 {
 	int64_t all = pd_shape_elements(l->in_shape[0]);

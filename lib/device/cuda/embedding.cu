@@ -13,7 +13,7 @@
 
 #define COLUMNS 128             /* that a block takes */
 
-/* What a row is multiplied by. */
+/* Returns the factor of dropout by which a row is multiplied. */
 __device__ static float factor_of(const struct pd_kernel_drop &drop,
 				  const struct pd_pass_numbers *numbers, int64_t row)
 {

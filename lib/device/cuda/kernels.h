@@ -198,7 +198,7 @@ cudaError_t pd_kernel_attention(cudaStream_t stream, enum pd_dtype dtype,
 cudaError_t pd_kernel_attention_back(cudaStream_t stream, enum pd_dtype dtype,
 				     const struct pd_kernel_attention *a);
 
-/* What weight_dropout makes of count elements of a weight, which are numbers `first` and on. */
+/* The random numbers of weight_dropout for `count` elements of a weight, from element `first` on. */
 struct pd_kernel_drop {
 	uint64_t seed, stream;
 	int64_t first, count;
@@ -222,7 +222,7 @@ cudaError_t pd_kernel_lstm_begin(cudaStream_t stream, enum pd_dtype dtype,
 				 const struct pd_kernel_lstm *m,
 				 const struct pd_pass_numbers *numbers, void *hidden,
 				 const float *lane_hidden, const float *lane_cells);
-/* And back, from the hidden state and the cells of all rows. */
+/* Copies the state back to the lanes, from the hidden state and the cells of all rows. */
 cudaError_t pd_kernel_lstm_end(cudaStream_t stream, enum pd_dtype dtype,
 			       const struct pd_kernel_lstm *m,
 			       const struct pd_pass_numbers *numbers, const void *hidden,
@@ -350,7 +350,7 @@ cudaError_t pd_kernel_embedding_back(cudaStream_t stream, enum pd_dtype dtype,
 				     const struct pd_pass_numbers *numbers, float *d_weight,
 				     int32_t *order, const void *dy, const int32_t *id,
 				     int64_t places, int64_t rows, int64_t width, int64_t padding);
-/* Of samples of `count` elements: y = x + weight; and the sum over them. */
+/* Adds the weight to each sample of `count` elements; backward sums over the samples. */
 cudaError_t pd_kernel_positions(cudaStream_t stream, enum pd_dtype dtype, void *y, const void *x,
 				const void *weight, int64_t samples, int64_t count);
 cudaError_t pd_kernel_positions_back(cudaStream_t stream, enum pd_dtype dtype, float *d_weight,

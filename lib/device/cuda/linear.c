@@ -15,7 +15,7 @@ struct linear {
 	bool relu;
 };
 
-/* What a candidate is timed with. */
+/* A candidate, and the memory that it is timed in. */
 struct trial {
 	const struct pd_cuda_product *p;
 	const cublasLtMatmulHeuristicResult_t *found;
@@ -36,7 +36,7 @@ static int queue(void *context, int candidate)
 			      0) == CUBLAS_STATUS_SUCCESS ? 0 : -1;
 }
 
-/* Of the n that were found; where there is no memory to time them in, the first. */
+/* Picks the fastest of n algorithms, or the first if there is no memory to time them in. */
 static int pick(struct pd_cuda_product *p, struct pd_compiled_layer *l, int way,
 		const cublasLtMatmulHeuristicResult_t *found, int n)
 {

@@ -123,7 +123,7 @@ cudaError_t pd_kernel_loss(cudaStream_t stream, enum pd_dtype dtype,
 	return cudaGetLastError();
 }
 
-/* Where a label is no class, the forward has failed already and the gradient does not matter. */
+/* If a label is no class, the forward has failed already and the gradient does not matter. */
 template <typename T>
 __global__ static void losses_back(struct pd_kernel_logits s,
 				   const struct pd_pass_numbers *numbers, T *__restrict__ dx,

@@ -180,7 +180,7 @@ static int parameter(const struct way *w, int which)
 	return w->direction * (2 + (int)w->l->layer->biases) + which;
 }
 
-/* Of what the layer gives, or of the gradient of that: the first number of this direction. */
+/* Returns the first number of this direction in the layer's output or its gradient. */
 static void *output(const struct way *w, const void *rows)
 {
 	return (char *)rows + numbers(w->l, w->direction * w->m->hidden);

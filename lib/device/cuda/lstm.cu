@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an LSTM does element by element (device/cpu/lstm_gates.c has the formulas): a thread for each
- * element of the hidden state of each sample. */
+/* The element-wise part of an LSTM (device/cpu/lstm_gates.c has the formulas): a thread computes an
+ * element of the hidden state of a sample. */
 #include "device/cuda/host_device.cuh"
 
 #include "device/cuda/grid.cuh"
@@ -34,7 +34,7 @@ __device__ static float before(const struct pd_kernel_lstm &m, const float *cell
 	return m.first_cells ? m.first_cells[n * m.hidden + j] : 0;
 }
 
-/* Where the state of a sample's lane is. */
+/* Returns the offset of the state of a sample's lane. */
 __device__ static int64_t lane_of(const struct pd_kernel_lstm &m,
 				  const struct pd_pass_numbers *numbers, int64_t n)
 {

@@ -317,7 +317,7 @@ struct pd_kernel_choice pd_cuda_choice_of(const struct pd_update *u)
 					  .sgd = rates_of(u) };
 }
 
-/* What an update needs beside the elements that it moves. */
+/* The parameters of an update, but for the elements that it moves. */
 struct update {
 	cudaStream_t stream;
 	enum pd_dtype dtype;

@@ -100,7 +100,7 @@ int pd_cuda_product_none(const struct pd_compiled_layer *l, struct pd_error *err
 			       l->layer->name);
 }
 
-/* What the way multiplies, and makes. */
+/* Describes the matrices that the way multiplies, and the one that it makes. */
 static int set_ways(struct pd_cuda_product *p, const struct pd_compiled_layer *l, int way,
 		    int64_t samples, int64_t in, int64_t out, cudaDataType made,
 		    struct pd_error *err)

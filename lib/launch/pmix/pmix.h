@@ -24,7 +24,7 @@ int pd_pmix_begin(struct pd_pmix_job *job, struct pd_error *err);
 int pd_pmix_tell(const char *text, struct pd_error *err);
 /* In the others: that text, to be freed, or NULL.  Waits as long. */
 char *pd_pmix_hear(struct pd_error *err);
-/* Nothing more is asked of the server. */
+/* Ends the use of the PMIx server. */
 void pd_pmix_end(void);
 
 #endif

@@ -165,7 +165,7 @@ static void relieve_later(struct pd_sim *sim, const uint32_t *links, int64_t whe
 
 static void transfer_left(struct pd_sim *sim, struct pd_sim_activity *activity);
 
-/* What is left to do of a transfer is its receiver's: to copy what has arrived. */
+/* Ends a transfer for its sender; the receiver has still to copy the bytes. */
 static void transfer_copied(struct pd_sim *sim, struct pd_sim_activity *activity)
 {
 	const struct sim_transfer *x = (const struct sim_transfer *)activity;
