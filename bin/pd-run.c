@@ -26,7 +26,7 @@ static struct pd_job job = {
 };
 static struct pd_supervision how = { .launcher = &pd_launcher_fork, .timeout_s = 300,
 				     .keep = 2 };
-static bool synthetic, no_evaluate;
+static bool no_evaluate;
 static const char *resume;
 static int64_t keep = -1;
 static int optimizer, schedule, transport, decay;
@@ -45,7 +45,8 @@ static const struct pd_opt options[] = {
 	  &transport, .choices = pd_provider_names },
 	{ "data", 0, PD_OPT_STRING, "DIR|FILE",
 	  "data set: IDX, CIFAR-10, .npy files, tokens or text", &job.data },
-	{ "synthetic", 0, PD_OPT_FLAG, NULL, "train on made-up data of the model's shape", &synthetic },
+	{ "synthetic", 0, PD_OPT_COUNT, "MINIBATCHES", "train on made-up data, epochs of so many (default: 10)",
+	  &job.synthetic_epoch, 1, 1e12, .otherwise = "10" },
 	{ "epochs", 'e', PD_OPT_COUNT, "N", "train N epochs in all (default: 1)", &job.epochs },
 	{ "minibatches", 'm', PD_OPT_COUNT, "N", "train N minibatches in all", &job.minibatches },
 	{ "optimizer", 0, PD_OPT_CHOICE, "NAME", "sgd (default), adam, adamw or lars", &optimizer,
@@ -180,9 +181,9 @@ static int set_loss_scale(struct pd_error *err)
 
 static int check_options(struct pd_error *err)
 {
-	if (job.data && synthetic)
+	if (job.data && job.synthetic_epoch)
 		return pd_error_input(err, "--data and --synthetic exclude each other");
-	if (!job.data && !synthetic && !job.gather)
+	if (!job.data && !job.synthetic_epoch && !job.gather)
 		return pd_error_input(err, "no data: give --data=DIR or --synthetic");
 	if (job.epochs >= 0 && job.minibatches >= 0)
 		return pd_error_input(err, "--epochs and --minibatches exclude each other");

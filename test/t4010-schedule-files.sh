@@ -61,6 +61,22 @@ interleaved flush 4 chunks-2x2
 nf1b vertical-sync 2 residual-1-1-1
 END
 
+test_ok "made-up data: an epoch of as many minibatches as asked, as a schedule of so many has it" '
+	pd-schedule -m 25 mlp-1-1 >schedule.jsonl
+	follows schedule.jsonl ck
+	data=--synthetic=25 follows mlp-1-1 ck-plan --epochs=1
+	"$same" "$(at ck-plan 25)" "$(at ck 25)"'
+test_ok "it is ten if nobody asks, and the pipeline is empty in between: other weights" '
+	follows mlp-1-1 ck-ten --epochs=2
+	data=--synthetic=10 follows mlp-1-1 ck-asked --epochs=2
+	"$same" "$(at ck-asked 20)" "$(at ck-ten 20)"
+	data=--synthetic=25 follows mlp-1-1 ck-plan --minibatches=20
+	! "$same" "$(at ck-plan 20)" "$(at ck-ten 20)" || false'
+for wrong in 0 -1 many 1e13; do
+	test_ok "--synthetic=$wrong: refused" \
+		'status 2 pd-run --synthetic=$wrong mlp-1-1 2>err && grep -q "^pd-run: --synthetic: expected" err'
+done
+
 # edit FILTER <FILE: the operations of each rank, as an array, to those of it in another order
 edit() {
 	jq -c -s "def at(f): map(f) | index(true);

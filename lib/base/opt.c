@@ -46,12 +46,14 @@ static int store(const struct pd_opt *o, const char *text, struct pd_error *err)
 {
 	double max = o->max == 0 && o->min == 0 ? 1e15 : o->max;
 
+	if (!text)
+		text = o->otherwise;
 	switch (o->kind) {
 	case PD_OPT_FLAG:
 		*(bool *)o->value = true;
 		return 0;
 	case PD_OPT_STRING:
-		*(const char **)o->value = text ? text : o->otherwise;
+		*(const char **)o->value = text;
 		return 0;
 	case PD_OPT_COUNT:
 		return pd_parse_count(text, (int64_t)o->min, (int64_t)max, o->value, err);

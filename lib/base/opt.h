@@ -28,8 +28,8 @@ struct pd_opt {
 	void *value;                    /* pointer to the variable; type by kind */
 	double min, max;                /* COUNT, REAL, BYTES; both 0: any non-negative */
 	const char *const *choices;     /* CHOICE: NULL-terminated names */
-	const char *otherwise;          /* STRING: the value if there is no argument, or NULL; the
-					   letter then takes none */
+	const char *otherwise;          /* the value if there is no argument, or NULL; the letter then
+					   takes none */
 };
 
 struct pd_command {

@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SYNTHETIC_MINIBATCHES 10
+#define SYNTHETIC_MINIBATCHES 10        /* that differ */
 #define MOST_SAMPLES (INT64_C(1) << 40)         /* the most in a minibatch */
 #define MOST_MICROBATCHES (INT64_C(1) << 40)    /* the most in a run */
 
@@ -98,6 +98,7 @@ json_t *pd_job_json(const struct pd_job *job, int rank, const struct pd_seat *se
 
 	if (job->init)
 		json_object_set_new(value, "init", json_string(job->init));
+	json_object_set_new(value, "synthetic_epoch", json_integer(job->synthetic_epoch));
 	json_object_set_new(value, "apart", json_boolean(job->apart));
 	json_object_set_new(value, "tf32", json_boolean(job->tf32));
 	if (job->transport)
@@ -131,6 +132,7 @@ struct pd_job *pd_job_parse(json_t *value, struct pd_error *err)
 
 	job->json = json_incref(value);
 	job->init = json_string_value(json_object_get(value, "init"));
+	job->synthetic_epoch = json_integer_value(json_object_get(value, "synthetic_epoch"));
 	job->apart = json_is_true(json_object_get(value, "apart"));
 	job->tf32 = json_is_true(json_object_get(value, "tf32"));
 	job->transport = json_string_value(json_object_get(value, "transport"));
@@ -193,7 +195,7 @@ int pd_job_data(struct pd_job *job, struct pd_dataset *train_p, struct pd_datase
 	} else {
 		pd_dataset_synthetic(profile->model, SYNTHETIC_MINIBATCHES * size,
 				     (uint64_t)job->seed, train_p);
-		job->epoch_minibatches = SYNTHETIC_MINIBATCHES;
+		job->epoch_minibatches = job->synthetic_epoch;
 		job->test_microbatches = 0;
 	}
 	if (job->epoch_minibatches == 0)

@@ -33,6 +33,7 @@ struct pd_job {
 	bool tf32;                      /* as in struct pd_device_config */
 	const char *transport;          /* provider between devices; NULL: auto */
 	const char *data;               /* directory; NULL: synthetic data */
+	int64_t synthetic_epoch;        /* minibatches of an epoch of synthetic data */
 	const char *checkpoint;         /* directory, or NULL */
 	struct pd_checkpoint_lock *lock; /* of that directory; the supervisor's, else NULL */
 	/* where processes of several hosts were started, which may have folders of their own: */
@@ -72,7 +73,7 @@ struct pd_job *pd_job_parse(json_t *value, struct pd_error *err);
 void pd_job_free(struct pd_job *job);
 
 /*
- * Opens the job's data (ten minibatches, if synthetic) and computes epoch_minibatches,
+ * Opens the job's data (ten minibatches again and again, if synthetic) and computes epoch_minibatches,
  * test_microbatches and total_minibatches.
  */
 int pd_job_data(struct pd_job *job, struct pd_dataset *train_p, struct pd_dataset *test_p,
