@@ -44,7 +44,7 @@ once() {
 	pd-plan --processors="$processors" "$@" "$profile" >"$work/plan"
 	# the same plan in all rounds
 	jq -r '[.stages[] | "\(.layers | length)x\(.replicas)"] | join(",")' "$work/plan" >"$cut"
-	set -- --synthetic
+	set -- --synthetic="$minibatches"
 	case $model in
 	lenet5|fashion-cnn) [ ! -d "$data" ] || set -- --data="$data" --no-evaluate ;;
 	esac

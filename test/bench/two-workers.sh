@@ -4,7 +4,7 @@
 # per second of training, medians of RUNS runs (5), and their ratio, for the plan that
 # pd-plan makes of the network for two straight stages; the plan's own prediction beside it.
 # DATA is the data set (Debian's Fashion-MNIST; it fits fashion-cnn and lenet5); other models
-# train on made-up data, whose epochs of ten minibatches drain the pipeline each time.
+# train on made-up data, in one epoch.
 #     sh test/bench/two-workers.sh [MODEL BATCH-SIZE MINIBATCHES]...
 # PD_BUILD names the build tree.
 set -e
@@ -23,7 +23,7 @@ rate() {
 while [ $# -ge 3 ]; do
 	case $1 in
 	fashion-cnn|lenet5) source_of_data="--data=$data --no-evaluate" ;;
-	*) source_of_data=--synthetic ;;
+	*) source_of_data=--synthetic=$3 ;;
 	esac
 	pd-profile --threads=1 --batch-size="$2" "$source/share/models/$1.json" >"$work/profile"
 	pd-plan --gpus=1 "$work/profile" >"$work/one"
