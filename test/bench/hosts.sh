@@ -11,8 +11,7 @@
 # (What DDP sends includes its parameters, once.)
 # All hosts share this machine's processors, so pd-plan is told how many there are (--processors).
 # SHARE: percent of a step of data parallelism that is communication (vgg16 91, lstm 88), or RATE: of
-# a link, such as 500mbit.  STEPS (2; 2 at most: an epoch
-# has ten minibatches): updates of data parallelism.  BATCH: samples (16, 20).  PYTHON: one
+# a link, such as 500mbit.  STEPS (2): updates of data parallelism.  BATCH: samples (16, 20).  PYTHON: one
 # with PyTorch, else DDP is left out.  OUT (.): where hosts.svg and hosts.tsv go.  Some six minutes on
 # two processors that nobody else uses; OTHERS (5) percent more than which others took are told.
 set -e
@@ -45,7 +44,7 @@ line() {
 measure() {
 	ranks=$(jq '[.stages[].replicas] | add' "$2")
 	sent_before=$(sent)
-	quietly timeout 280 mpirun --host h1,h2,h3,h4 -np "$ranks" pd-run --force --threads=1 --synthetic \
+	quietly timeout 280 mpirun --host h1,h2,h3,h4 -np "$ranks" pd-run --force --threads=1 --synthetic="$3" \
 		--minibatches="$3" --report-every=1000000 --trace="$work/trace" "$2" >"$work/done"
 	# the period, or, of few updates, all the time
 	seconds=$(pd-replay --format=json "$work/trace" |
