@@ -153,9 +153,8 @@ static struct pd_plan *make_plan(struct pd_profile **profiles, int count,
 {
 	struct pd_plan *plan;
 
-	/* a stage that carries state has one replica: searches know that only of all stages */
-	if (!request.stages && profiles[0]->model &&
-	    pd_model_carries(profiles[0]->model, 0, profiles[0]->layer_count))
+	/* the formulas know nothing of lanes, which replicas must divide */
+	if (!request.stages && request.cost != PD_COST_SIMULATED && pd_profile_lane_round(profiles[0]) > 0)
 		request.straight = true;
 	if (count > 1 || batch)
 		return pd_planner_batch(profiles, count, batch, &request, choices, err);

@@ -186,8 +186,7 @@ bool pd_plan_deals_lanes(const struct pd_plan *plan, int stage)
 
 int pd_plan_check_lanes(const struct pd_plan *plan, const char *where, struct pd_error *err)
 {
-	int64_t lanes = plan->profile->model ? pd_model_lanes(plan->profile->model) : 0;
-	int64_t round = lanes / plan->profile->batch_size;
+	int64_t round = pd_profile_lane_round(plan->profile);
 
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *stage = &plan->stages[s];
@@ -197,7 +196,8 @@ int pd_plan_check_lanes(const struct pd_plan *plan, const char *where, struct pd
 					      "%" PRId64 ", the microbatches of %" PRId64 " samples that "
 					      "%" PRId64 " lanes make, so that a lane stays with a replica",
 					      where, s, stage->replicas, round,
-					      plan->profile->batch_size, lanes);
+					      plan->profile->batch_size,
+					      pd_model_lanes(plan->profile->model));
 	}
 	return 0;
 }

@@ -235,8 +235,7 @@ struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan
 	}
 	if (plan && task.views)
 		take_order(&task, plan);
-	if (plan && (pd_plan_check_lanes(plan, "", err) < 0 ||
-		     pd_planner_sums(&task, plan, &period, &bound, err) < 0 ||
+	if (plan && (pd_planner_sums(&task, plan, &period, &bound, err) < 0 ||
 		     finish(&task, plan, period, bound, err) < 0)) {
 		pd_candidate_drop(plan);
 		plan = NULL;

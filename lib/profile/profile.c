@@ -19,6 +19,11 @@ int pd_profile_find(const struct pd_profile *profile, const char *name)
 	return -1;
 }
 
+int64_t pd_profile_lane_round(const struct pd_profile *profile)
+{
+	return profile->model ? pd_model_lanes(profile->model) / profile->batch_size : 0;
+}
+
 void pd_profile_free(struct pd_profile *profile)
 {
 	if (!profile)

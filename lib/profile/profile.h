@@ -98,5 +98,10 @@ int64_t pd_profile_weight_ns(const struct pd_profile_layer *layer);
 int64_t pd_profile_apart_ns(const struct pd_profile_layer *layer);
 /* Returns the layer called name, or -1. */
 int pd_profile_find(const struct pd_profile *profile, const char *name);
+/*
+ * Returns how many microbatches have every lane once: replicas of a stage that carries state divide
+ * them.  0: no layer carries state.
+ */
+int64_t pd_profile_lane_round(const struct pd_profile *profile);
 
 #endif

@@ -206,8 +206,7 @@ static void part_init(struct stage_walk *part, const struct rank_walk *w,
 		.open = pd_plan_open_groups(plan, role->stage),
 	};
 	if (pd_plan_carries(plan, role->stage))
-		part->lanes = pd_model_lanes(plan->profile->model) / plan->profile->batch_size /
-			      part->stage->replicas;
+		part->lanes = pd_profile_lane_round(plan->profile) / part->stage->replicas;
 	part->count = below(part, w->lists->microbatches);
 	part->did = pd_calloc((size_t)part->count, (size_t)check_activities(part));
 	part->version = pd_calloc((size_t)part->count, sizeof(*part->version));

@@ -129,6 +129,10 @@ struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_pa
 	const struct pd_plan_request *request = task->request;
 	struct pd_plan *plan = pd_candidate_plain(task, partition);
 
+	if (pd_plan_check_lanes(plan, "", err) < 0) {
+		pd_candidate_drop(plan);
+		return NULL;
+	}
 	if (pd_planner_plain(request) && !partition->warmups && !request->agree &&
 	    request->startup == PD_STARTUP_FRUGAL && request->recompute != PD_RECOMPUTE_ALL &&
 	    !request->recomputed)

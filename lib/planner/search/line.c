@@ -207,6 +207,14 @@ static bool holds(const struct line_search *search, int v, const struct try *try
 	return stage_holds(search, v, &again, time, node_p) == YES;
 }
 
+/* Returns the least number of replicas, at least m, that a stage may have; NONE if there is none. */
+static int64_t allowed(const struct pd_line *line, int64_t m)
+{
+	while (line->round > m && line->round % m != 0)
+		m++;
+	return line->round == 0 || m <= line->round ? m : NONE;
+}
+
 /*
  * Returns the least number of replicas, at least m, that compute and reduce within a time; sets the
  * time of the all-reduce.
@@ -220,6 +228,7 @@ static int64_t enough(const struct line_search *search, int v, int64_t m, int64_
 	int64_t room = search->room - try->own.begin;
 
 	for (;; m = pd_max64(m + 1, pd_ceil_div(try->compute + try->reduce, time))) {
+		m = allowed(search->line, m);
 		try->reduce = 0;
 		try->piece = m > 1 ? (double)bytes / (double)m * wire : 0;
 		if (m > room)

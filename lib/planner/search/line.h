@@ -13,6 +13,7 @@ struct pd_line {
 	const struct pd_map *map;       /* borrowed; it has these devices or more */
 	int devices;                    /* at most */
 	bool straight;                  /* no stage has replicas */
+	int64_t round;                  /* replicas of every stage divide it; 0: any may be */
 	enum pd_weight_kind weights;
 	int64_t group;                  /* minibatches of an update; 0: one per replica */
 	bool *tight;                    /* if not NULL, stages may recompute for want of memory, and
