@@ -46,41 +46,61 @@ static int send_all(struct pd_channel *channel, const char *bytes, size_t count)
 	return 0;
 }
 
+/* Sends a line and what belongs to it.  Returns -1 with errno set. */
+static int send_pair(struct pd_channel *channel, const char *line, size_t length, const char *bytes,
+		     size_t count)
+{
+	int status;
+
+	pthread_mutex_lock(&channel->sending);
+	status = send_all(channel, line, length);
+	if (status == 0)
+		status = send_all(channel, bytes, count);
+	pthread_mutex_unlock(&channel->sending);
+	return status;
+}
+
+static int cannot_send(struct pd_error *err)
+{
+	return pd_error_failed(err, "cannot talk to the other side: %s",
+			       errno == EAGAIN ? "it does not listen" : strerror(errno));
+}
+
 int pd_channel_send(struct pd_channel *channel, json_t *message, struct pd_error *err)
 {
 	char *text = json_dumps(message, JSON_COMPACT);
-	size_t length = text ? strlen(text) : 0;
+	size_t length;
 	int status;
 
 	json_decref(message);
 	if (!text)
 		pd_bug("channel: a message that cannot be written");
+	length = strlen(text);
 	text[length++] = '\n';          /* replaces the final zero */
-	pthread_mutex_lock(&channel->sending);
-	status = send_all(channel, text, length);
-	if (status < 0)
-		pd_error_failed(err, "cannot talk to the other side: %s",
-				errno == EAGAIN ? "it does not listen" : strerror(errno));
-	pthread_mutex_unlock(&channel->sending);
+	status = send_pair(channel, text, length, NULL, 0) < 0 ? cannot_send(err) : 0;
 	free(text);
 	return status;
+}
+
+int pd_channel_send_packed(struct pd_channel *channel, const struct pd_packed *packed,
+			   struct pd_error *err)
+{
+	char head[96];
+	int length = snprintf(head, sizeof(head), "{\"event\":\"packed\",\"count\":%zu,\"bytes\":%zu}\n",
+			      packed->count, packed->bytes);
+
+	return send_pair(channel, head, (size_t)length, packed->text, packed->count) < 0
+	       ? cannot_send(err) : 0;
 }
 
 /* ---- the stream ---- */
 
 static ssize_t send_bytes(void *cookie, const char *bytes, size_t count)
 {
-	struct pd_channel *channel = cookie;
 	char head[64];
 	int length = snprintf(head, sizeof(head), "{\"event\":\"bytes\",\"count\":%zu}\n", count);
-	int status;
 
-	pthread_mutex_lock(&channel->sending);
-	status = send_all(channel, head, (size_t)length);
-	if (status == 0)
-		status = send_all(channel, bytes, count);
-	pthread_mutex_unlock(&channel->sending);
-	return status == 0 ? (ssize_t)count : 0;
+	return send_pair(cookie, head, (size_t)length, bytes, count) < 0 ? 0 : (ssize_t)count;
 }
 
 FILE *pd_channel_stream(struct pd_channel *channel)
@@ -100,6 +120,12 @@ void pd_channel_on_bytes(struct pd_channel *channel,
 	channel->context = context;
 }
 
+static void drop_front(struct pd_channel *channel, size_t count)
+{
+	channel->used -= count;
+	memmove(channel->buffer, channel->buffer + count, channel->used);
+}
+
 /* Hands the stream's bytes at the front of the buffer to `take`. */
 static void take_bytes(struct pd_channel *channel)
 {
@@ -110,8 +136,7 @@ static void take_bytes(struct pd_channel *channel)
 	if (channel->take)
 		channel->take(channel->context, channel->buffer, count);
 	channel->coming -= count;
-	channel->used -= count;
-	memmove(channel->buffer, channel->buffer + count, channel->used);
+	drop_front(channel, count);
 }
 
 /* ---- messages ---- */
@@ -129,40 +154,68 @@ void pd_channel_last_word(struct pd_channel *channel, const char *text, int stat
 		return;                 /* the other side is gone */
 }
 
-/*
- * Takes a whole line at the front of the buffer, as a message; returns 0 where there is none yet.
- */
-static int take_line(struct pd_channel *channel, json_t **message_p)
+/* Takes a whole line at the front of the buffer, as a message; false: there is none yet. */
+static bool take_line(struct pd_channel *channel, json_t **message_p)
 {
 	char *end = channel->used ? memchr(channel->buffer, '\n', channel->used) : NULL;
 	size_t length;
 
 	if (!end)
-		return 0;
+		return false;
 	length = (size_t)(end - channel->buffer);
 	*message_p = json_loadb(channel->buffer, length, 0, NULL);
-	channel->used -= length + 1;
-	memmove(channel->buffer, end + 1, channel->used);
-	if (json_is_object(*message_p))
-		return 1;
-	json_decref(*message_p);
-	*message_p = NULL;
-	return -1;
+	drop_front(channel, length + 1);
+	return true;
+}
+
+/* Takes a compressed message likewise. */
+static bool take_packed(struct pd_channel *channel, json_t **message_p)
+{
+	struct pd_packed packed = { channel->packed, channel->unpacked, channel->buffer };
+
+	if (channel->used < packed.count)
+		return false;
+	*message_p = pd_unpack(&packed);
+	drop_front(channel, packed.count);
+	channel->packed = 0;
+	return true;
+}
+
+static size_t number(const json_t *message, const char *key)
+{
+	return (size_t)json_integer_value(json_object_get(message, key));
+}
+
+/* Returns whether the line is the head of what follows it. */
+static bool take_head(struct pd_channel *channel, const json_t *message)
+{
+	if (pd_message_is(message, "bytes"))
+		channel->coming = number(message, "count");
+	else if (pd_message_is(message, "packed"))
+		channel->packed = number(message, "count");
+	else
+		return false;
+	channel->unpacked = number(message, "bytes");
+	return true;
 }
 
 /* Takes a message, after the stream's bytes before it have been handed on. */
 static int take(struct pd_channel *channel, json_t **message_p)
 {
-	int verdict = 0;
-
-	while (channel->coming == 0 && (verdict = take_line(channel, message_p)) > 0 &&
-	       pd_message_is(*message_p, "bytes")) {
-		channel->coming = (size_t)json_integer_value(json_object_get(*message_p, "count"));
+	while (channel->coming == 0) {
+		if (!(channel->packed > 0 ? take_packed : take_line)(channel, message_p))
+			return 0;
+		if (!json_is_object(*message_p)) {
+			json_decref(*message_p);
+			*message_p = NULL;
+			return -1;
+		}
+		if (!take_head(channel, *message_p))
+			return 1;
 		json_decref(*message_p);
-		verdict = 0;
 		take_bytes(channel);
 	}
-	return verdict;
+	return 0;
 }
 
 int pd_channel_receive(struct pd_channel *channel, json_t **message_p)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A channel is the socket between a launcher and a rank.  It carries JSON messages, one a line, and
+ * A channel is the socket between a launcher and a rank.  It carries JSON messages, one a line or compressed, and
  * between them, in order, the bytes of a stream, which the receiver hands on as they come.
  */
 #ifndef PD_LAUNCH_CHANNEL_H
 #define PD_LAUNCH_CHANNEL_H
 
 #include "base/error.h"
+#include "launch/packed.h"
 
 #include <jansson.h>
 #include <pthread.h>
@@ -19,6 +20,7 @@ struct pd_channel {
 	char *buffer;
 	size_t used, capacity;
 	size_t coming;	/* bytes of the peer's stream that come before its next message */
+	size_t packed, unpacked;        /* bytes of a compressed message that comes next, and its text's */
 	void (*take)(void *context, const char *bytes, size_t count);
 	void *context;
 };
@@ -31,6 +33,9 @@ void pd_channel_release(struct pd_channel *channel);         /* closes fd */
 
 /* Sends a message, whose reference it takes. */
 int pd_channel_send(struct pd_channel *channel, json_t *message, struct pd_error *err);
+/* Sends a compressed message, which arrives as if it had been sent as it was. */
+int pd_channel_send_packed(struct pd_channel *channel, const struct pd_packed *packed,
+			   struct pd_error *err);
 /*
  * Sends {"event": "error", "text": text, "status": status}, the last message of a process.
  * Allocates nothing, and does not wait long for a thread that is sending.

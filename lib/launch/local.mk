@@ -1,6 +1,7 @@
 lib_libpd_a_SOURCES += lib/launch/channel.c lib/launch/channel.h \
 	lib/launch/heartbeat.c lib/launch/heartbeat.h \
 	lib/launch/launcher.h lib/launch/fork.c \
+	lib/launch/packed.c lib/launch/packed.h \
 	lib/launch/process.c lib/launch/process.h
 # With PMIx, or with what says that there is none: programs of several hosts.
 lib_libpddevice_a_SOURCES += lib/launch/agent.c lib/launch/hosts.c lib/launch/hosts.h \

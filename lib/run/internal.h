@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A rank and the supervisor of all ranks, private to this folder.  They exchange messages.  The
- * supervisor sends job, connect, stop (freeze and report your place), stop_at, write (its files of
+ * supervisor sends job (the same to all), place (a rank's seat), stage (addresses of replicas, the same to
+ * all of them), connect, stop (freeze and report your place), stop_at, write (its files of
  * a checkpoint), exit.  A rank sends ready, staged (why transfers are), alive, losses,
  * updated, reached, exported, saved, done, error.
  *
@@ -173,7 +174,8 @@ void supervisor_tell(struct supervisor *s, int r, json_t *message);
 void supervisor_tell_all(struct supervisor *s, json_t *message);
 int supervisor_read_rank(struct supervisor *s, int r, struct pd_error *err);
 void supervisor_ask_stop(struct supervisor *s);
-/* The message by which rank r learns its peers' addresses. */
+/* The messages by which ranks learn addresses: of the replicas of a stage; of other peers of rank r. */
+json_t *supervisor_stage_message(const struct supervisor *s, int stage);
 json_t *supervisor_connect_message(const struct supervisor *s, int r, int64_t zero_ns);
 
 /*

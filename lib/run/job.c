@@ -73,16 +73,21 @@ static int optimizer_parse(json_t *value, struct pd_optimizer *o)
 	return 0;
 }
 
-static void add_list(json_t *value, const struct pd_lists *lists, int rank)
+json_t *pd_job_place_json(const struct pd_job *job, int rank, const struct pd_seat *seat)
 {
-	char *text = pd_lists_text(lists, rank);
+	json_t *value = json_pack("{s:s, s:o}", "event", "place", "seat", pd_seat_json(seat));
+	char *text = job->lists ? pd_lists_text(job->lists, rank) : NULL;
 
-	json_object_set_new(value, "schedule", json_string(text));
-	json_object_set_new(value, "schedule_minibatches", json_integer(lists->minibatches));
+	if (text) {
+		json_object_set_new(value, "schedule", json_string(text));
+		json_object_set_new(value, "schedule_minibatches",
+				    json_integer(job->lists->minibatches));
+	}
 	free(text);
+	return value;
 }
 
-json_t *pd_job_json(const struct pd_job *job, int rank, const struct pd_seat *seat)
+json_t *pd_job_json(const struct pd_job *job)
 {
 	json_t *value = json_pack("{s:s, s:o, s:s, s:s*, s:s*, s:s*, s:I, s:I, s:I, s:I, s:I,"
 			 " s:o, s:b, s:I}",
@@ -103,9 +108,6 @@ json_t *pd_job_json(const struct pd_job *job, int rank, const struct pd_seat *se
 	json_object_set_new(value, "tf32", json_boolean(job->tf32));
 	if (job->transport)
 		json_object_set_new(value, "transport", json_string(job->transport));
-	json_object_set_new(value, "seat", pd_seat_json(seat));
-	if (job->lists)
-		add_list(value, job->lists, rank);
 	return value;
 }
 

@@ -66,8 +66,13 @@ struct pd_job {
 	json_t *json;                   /* a received job, owned, with its strings */
 };
 
-/* Makes the message from the supervisor to a rank, with its seat. */
-json_t *pd_job_json(const struct pd_job *job, int rank, const struct pd_seat *seat);
+/*
+ * Make the messages from the supervisor by which ranks learn their job: one that is the same for all,
+ * and one with a rank's seat and, of a schedule, its operations.
+ */
+json_t *pd_job_json(const struct pd_job *job);
+json_t *pd_job_place_json(const struct pd_job *job, int rank, const struct pd_seat *seat);
+/* Reads both, in one object. */
 struct pd_job *pd_job_parse(json_t *value, struct pd_error *err);
 /* Frees a received job. */
 void pd_job_free(struct pd_job *job);

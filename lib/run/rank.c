@@ -364,6 +364,23 @@ static json_t *before_job(struct rank *rank, struct pd_error *err)
 	return NULL;
 }
 
+/* Adds what messages say to `told`, up to one of that kind: what many are told comes by itself. */
+static int hear(struct rank *rank, json_t *told, const char *event, struct pd_error *err)
+{
+	bool last = false;
+
+	while (!last) {
+		json_t *message;
+
+		if (pd_channel_wait(&rank->channel, -1, &message) < 0)
+			return pd_error_failed(err, "the launcher is gone");
+		last = pd_message_is(message, event);
+		json_object_update_recursive(told, message);
+		json_decref(message);
+	}
+	return 0;
+}
+
 static int run(struct rank *rank, const struct pd_rank_task *other, struct pd_error *err)
 {
 	json_t *message;
@@ -384,13 +401,12 @@ static int run(struct rank *rank, const struct pd_rank_task *other, struct pd_er
 		json_decref(message);
 		return status;
 	}
-	status = rank_set_up(rank, message, err);
+	status = hear(rank, message, "place", err) < 0 ? -1 : rank_set_up(rank, message, err);
 	json_decref(message);
 	if (status < 0 || rank_say_ready(rank) < 0)
 		return -1;
-	if (pd_channel_wait(&rank->channel, -1, &message) < 0)
-		return pd_error_failed(err, "the launcher is gone");
-	status = rank_connect(rank, message, err);
+	message = json_object();
+	status = hear(rank, message, "connect", err) < 0 ? -1 : rank_connect(rank, message, err);
 	json_decref(message);
 	pd_heartbeat_end(&rank->heartbeat);
 	pd_mem_for("training and its checkpoints");

@@ -41,6 +41,11 @@ void supervisor_tell_all(struct supervisor *s, json_t *message)
 	json_decref(message);
 }
 
+static void supervisor_tell_packed(struct supervisor *s, int r, const struct pd_packed *packed)
+{
+	pd_channel_send_packed(supervisor_channel(s, r), packed, NULL);
+}
+
 /* ---- stopping ---- */
 
 /* All ranks have reported their places and wait: the run ends behind the one that is furthest. */
@@ -89,24 +94,49 @@ void supervisor_ask_stop(struct supervisor *s)
 
 /* ---- messages ---- */
 
-/* Collects the addresses of the ranks that rank r talks to.  Rank 0 says who shares a GPU: it gets all. */
-static json_t *addresses_for(const struct supervisor *s, int r)
+json_t *supervisor_stage_message(const struct supervisor *s, int stage)
 {
-	bool *peers = pd_calloc((size_t)s->count, sizeof(*peers));
+	const struct pd_stage *of = &s->job->plan->stages[stage];
 	json_t *addresses = json_object();
 
-	pd_schedule_peers(s->schedule, r, peers);
-	for (int q = 0; q < s->count; q++)
-		if (r == 0 || q == r || peers[q])
-			pd_address_add(addresses, q, s->ranks[q].address);
-	free(peers);
-	return addresses;
+	for (int i = 0; i < of->replicas; i++)
+		pd_address_add(addresses, of->ranks[i], s->ranks[of->ranks[i]].address);
+	return json_pack("{s:s, s:o}", "event", "stage", "addresses", addresses);
 }
 
 json_t *supervisor_connect_message(const struct supervisor *s, int r, int64_t zero_ns)
 {
+	bool *peers = pd_calloc((size_t)s->count, sizeof(*peers));
+	json_t *addresses = json_object();
+	int stages[s->schedule->chunks];
+
+	pd_schedule_peers(s->schedule, r, peers);
+	pd_schedule_stages(s->schedule, r, stages);
+	for (int i = 0; i < s->schedule->chunks; i++) {
+		const struct pd_stage *own = &s->job->plan->stages[stages[i]];
+
+		for (int k = 0; k < own->replicas; k++)
+			peers[own->ranks[k]] = false;
+	}
+	for (int q = 0; q < s->count && r > 0; q++)
+		if (peers[q])
+			pd_address_add(addresses, q, s->ranks[q].address);
+	free(peers);
 	return json_pack("{s:s, s:i, s:o, s:I}", "event", "connect", "ranks", s->count, "addresses",
-			 addresses_for(s, r), "zero_ns", (json_int_t)zero_ns);
+			 addresses, "zero_ns", (json_int_t)zero_ns);
+}
+
+/* Rank 0, which says who shares a GPU, is told all addresses. */
+static void tell_stage(struct supervisor *s, int stage)
+{
+	const struct pd_stage *of = &s->job->plan->stages[stage];
+	struct pd_packed packed = pd_pack(supervisor_stage_message(s, stage));
+
+	for (int i = 0; i < of->replicas; i++)
+		if (of->ranks[i] > 0)
+			supervisor_tell_packed(s, of->ranks[i], &packed);
+	supervisor_tell_packed(s, 0, &packed);
+	pd_packed_release(&packed);
 }
 
 static void connect_all(struct supervisor *s)
@@ -116,6 +146,8 @@ static void connect_all(struct supervisor *s)
 	s->connected = true;
 	s->moved_ns = pd_awake_ns(&s->awake);
 	pd_run_report_begin(&s->report, s->job, s->how->report_every, s->how->quiet);
+	for (int stage = 0; stage < s->job->plan->stage_count; stage++)
+		tell_stage(s, stage);
 	for (int r = 0; r < s->count; r++)
 		supervisor_tell(s, r, supervisor_connect_message(s, r, zero_ns));
 	if (s->stop_asked)
@@ -220,6 +252,18 @@ int supervisor_read_rank(struct supervisor *s, int r, struct pd_error *err)
 
 /* ---- the whole run ---- */
 
+static void tell_jobs(struct supervisor *s)
+{
+	struct pd_packed job = pd_pack(pd_job_json(s->job));
+
+	for (int r = 0; r < s->count; r++) {
+		supervisor_tell_packed(s, r, &job);
+		supervisor_tell(s, r, pd_job_place_json(s->job, r, s->launcher->ops->seat(s->launcher,
+											  r)));
+	}
+	pd_packed_release(&job);
+}
+
 static int start_all(struct supervisor *s, struct pd_error *err)
 {
 	struct pd_launcher *launcher = s->launcher;
@@ -237,10 +281,9 @@ static int start_all(struct supervisor *s, struct pd_error *err)
 	for (int r = 0; r < s->count; r++) {
 		supervisor_receive_trace(s, r);
 		s->ranks[r].heard_ns = pd_awake_ns(&s->awake);
-		if (!s->job->gather)
-			supervisor_tell(s, r, pd_job_json(s->job, r,
-							  launcher->ops->seat(launcher, r)));
 	}
+	if (!s->job->gather)
+		tell_jobs(s);
 	return 0;
 }
 

@@ -5,7 +5,7 @@
  * made and counted, a rank's part of them for every 64th rank.  A line for each number of ranks: bytes
  * that the launcher's PMIx server brings each host, messages and megabytes that the first process
  * sends and receives, kilobytes to one rank, peers of one rank, and the seconds of processor time that
- * it takes to make all messages with addresses.
+ * it takes to make all that is sent.
  */
 #include "base/json.h"
 #include "base/mem.h"
@@ -29,6 +29,30 @@ static double bytes_of(json_t *message)
 	double bytes = (double)json_dumpb(message, NULL, 0, JSON_COMPACT) + 1;
 
 	json_decref(message);
+	return bytes;
+}
+
+/* Bytes of a message that is compressed. */
+static double packed_bytes(json_t *message)
+{
+	struct pd_packed packed = pd_pack(message);
+	double bytes = (double)packed.count;
+
+	pd_packed_release(&packed);
+	return bytes;
+}
+
+/* What all ranks are told of their stages' addresses; rank 0 is told all stages'. */
+static double stages_bytes(const struct supervisor *s)
+{
+	double bytes = 0;
+
+	for (int i = 0; i < s->job->plan->stage_count; i++) {
+		const struct pd_stage *stage = &s->job->plan->stages[i];
+
+		bytes += packed_bytes(supervisor_stage_message(s, i)) *
+			 (stage->replicas + (stage->ranks[0] > 0));
+	}
 	return bytes;
 }
 
@@ -95,6 +119,21 @@ static char *make_address(int ranks)
 	return text;
 }
 
+/* Such an address of another rank: as if no two had a byte in common that is not zero. */
+static json_t *vary(const char *address)
+{
+	char *text = pd_strdup(address);
+	json_t *value;
+
+	for (char *at = text; *at; at += 2)
+		if (memcmp(at, "00", 2) != 0)
+			for (int i = 0; i < 2; i++)
+				at[i] = "0123456789abcdef"[random() % 16];
+	value = json_string(text);
+	free(text);
+	return value;
+}
+
 static void measure(int ranks)
 {
 	struct pd_job job = { .plan = make_plan(ranks), .device = "cpu", .data = "/data/set",
@@ -103,7 +142,8 @@ static void measure(int ranks)
 	struct pd_meeting *meeting = pd_meeting_open(ranks, false, &err);
 	struct supervisor s = { .job = &job, .count = ranks };
 	char *address = make_address(ranks);
-	double invitation, sent = 0, received = 0, connecting = 0;
+	double invitation, sent, received = 0, seconds;
+	clock_t begun = clock();
 	int sampled = 0, step = ranks < 64 ? 1 : 64, peer_count = 0;
 	bool *peers = pd_calloc((size_t)ranks, sizeof(*peers));
 
@@ -112,28 +152,33 @@ static void measure(int ranks)
 		pd_bug("%s", err.text);
 	s.ranks = pd_calloc((size_t)ranks, sizeof(*s.ranks));
 	for (int r = 0; r < ranks; r++)
-		s.ranks[r].address = json_string(address);
+		s.ranks[r].address = vary(address);
 	invitation = bytes_of(pd_meeting_invitation(meeting));
+	begun = clock();
+	sent = ranks * packed_bytes(pd_job_json(&job)) + stages_bytes(&s);
+	seconds = (double)(clock() - begun) / CLOCKS_PER_SEC;
 	for (int r = 0; r < ranks; r += step, sampled++) {
-		clock_t begun = clock();
 		struct pd_seat seat = { .local = r % HOST_RANKS, .locals = HOST_RANKS,
 					.hosts = (ranks + HOST_RANKS - 1) / HOST_RANKS,
 					.sharers = HOST_RANKS, .sharer = r % HOST_RANKS };
 
-		/* rank 0, which says who shares a GPU, is told all addresses */
-		sent += (r ? step : 1) * bytes_of(supervisor_connect_message(&s, r, 0));
-		connecting += (r ? step : 1) * (double)(clock() - begun) / CLOCKS_PER_SEC;
 		snprintf(seat.host, sizeof(seat.host), "node%05d", r / HOST_RANKS);
-		sent += step * (bytes_of(pd_seat_json(&seat)) + bytes_of(pd_job_json(&job, r, &seat)));
+		begun = clock();
+		sent += step * (bytes_of(supervisor_connect_message(&s, r, 0)) +
+				bytes_of(pd_seat_json(&seat)) +
+				bytes_of(pd_job_place_json(&job, r, &seat)));
+		seconds += step * (double)(clock() - begun) / CLOCKS_PER_SEC;
 		received += step * (bytes_of(pd_hosts_place()) + (double)strlen(address));
 		pd_schedule_peers(s.schedule, r, peers);
 		for (int q = 0; q < ranks; q++)
 			peer_count += peers[q];
 	}
-	/* to each: start, job, connect; from each: place, ready; from each host, pings and pongs */
-	printf("%6d %12.0f %10d %10.1f %10.1f %10.1f %8.1f %8.2f\n", ranks, invitation, 5 * ranks,
-	       sent / 1e6, received / 1e6, sent / ranks / 1e3, (double)peer_count / sampled,
-	       connecting);
+	/*
+	 * To each: start, job, place, its stage's addresses, connect; from each: place, ready; from each
+	 * host, pings and pongs.
+	 */
+	printf("%6d %12.0f %10d %10.1f %10.1f %10.1f %8.1f %8.2f\n", ranks, invitation, 7 * ranks,
+	       sent / 1e6, received / 1e6, sent / ranks / 1e3, (double)peer_count / sampled, seconds);
 	for (int r = 0; r < ranks; r++)
 		json_decref(s.ranks[r].address);
 	free(s.ranks);

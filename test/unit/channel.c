@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A channel: messages of two threads and a stream, over one socket, each whole and in order. */
+/*
+ * A channel: messages of two threads, some compressed, and a stream, over one socket, each whole and
+ * in order.
+ */
 #include "launch/channel.h"
 
 #include "base/mem.h"
@@ -11,15 +14,41 @@
 
 #define LINES 50000                     /* of the stream: more than a socket holds */
 #define EVERY 500                       /* lines, then a message */
+#define NOISE 5000                      /* numbers */
 #define LIMIT_MS 20000
 
 static struct pd_channel here, there;
+
+static json_t *noise(void)
+{
+	json_t *numbers = json_array();
+
+	for (int i = 0; i < NOISE; i++)
+		json_array_append_new(numbers, json_integer(random()));
+	return numbers;
+}
 
 static void *chatter(void *unused)
 {
 	for (int i = 0; i < 2000; i++)
 		pd_channel_send(&there, json_pack("{s:s, s:i}", "event", "alive", "n", i), NULL);
 	return NULL;
+}
+
+/* Every other one is compressed. */
+static void say_line(int n)
+{
+	json_t *message = json_pack("{s:s, s:i}", "event", "line", "n", n);
+	struct pd_packed packed;
+
+	if (n / EVERY % 2 == 0) {
+		pd_channel_send(&there, message, NULL);
+		return;
+	}
+	json_object_set_new(message, "noise", noise());
+	packed = pd_pack(message);
+	pd_channel_send_packed(&there, &packed, NULL);
+	pd_packed_release(&packed);
 }
 
 static void *writer(void *unused)
@@ -31,8 +60,7 @@ static void *writer(void *unused)
 	for (int i = 0; i < LINES; i++) {
 		if (i % EVERY == 0) {
 			fflush(stream);
-			pd_channel_send(&there, json_pack("{s:s, s:i}", "event", "line", "n", i),
-					NULL);
+			say_line(i);
 		}
 		fprintf(stream, "{\"line\": %d}\n", i);
 	}
@@ -78,10 +106,29 @@ static bool is_whole(void)
 	return at == stream.used;
 }
 
+/* A compressed message whose text is not of the size that its head says. */
+static void damaged(void)
+{
+	struct pd_packed packed = pd_pack(json_pack("{s:s}", "event", "line"));
+	json_t *message;
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0)
+		pd_bug("socketpair");
+	pd_channel_init(&here, pair[0], 0);
+	pd_channel_init(&there, pair[1], 0);
+	packed.bytes--;
+	pd_channel_send_packed(&there, &packed, NULL);
+	is_int(pd_channel_wait(&here, LIMIT_MS, &message), -1, "a damaged message ends it");
+	pd_packed_release(&packed);
+	pd_channel_release(&there);
+	pd_channel_release(&here);
+}
+
 int main(void)
 {
 	bool in_order = true, done = false;
-	int alive = 0, pair[2];
+	int alive = 0, noisy = 0, pair[2];
 	json_t *message;
 	pthread_t thread;
 
@@ -99,16 +146,19 @@ int main(void)
 			in_order &= n == alive++;
 		if (pd_message_is(message, "line"))
 			in_order &= (size_t)n == lines();
+		noisy += json_array_size(json_object_get(message, "noise")) == NOISE;
 		json_decref(message);
 	}
 	pthread_join(thread, NULL);
 	ok(done, "all has come");
 	ok(in_order, "messages in order, behind what was flushed before them");
 	is_int(alive, 2000, "none is lost");
+	is_int(noisy, LINES / EVERY / 2, "nor is one that is compressed");
 	ok(is_whole(), "the stream is whole");
 	pd_channel_release(&there);
 	is_int(pd_channel_wait(&here, LIMIT_MS, &message), -1, "the other side is gone");
 	pd_channel_release(&here);
+	damaged();
 	free(stream.text);
 	return done_testing();
 }

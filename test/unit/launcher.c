@@ -43,11 +43,14 @@ static void with_the_job(void)
 	const struct pd_seat seat = { .host = "node7", .local = 2, .locals = 4, .hosts = 5,
 				      .sharer = 1, .sharers = 2, .device = 3,
 				      .clock_ahead_ns = -5000000000 };
-	json_t *message;
+	json_t *message, *place;
 
 	if (!ok(job.plan != NULL, "%s", name))
 		diag("%s", err.text);
-	message = pd_job_json(&job, 1, &seat);
+	message = pd_job_json(&job);
+	place = pd_job_place_json(&job, 1, &seat);
+	json_object_update(message, place);
+	json_decref(place);
 	got = pd_job_parse(message, &err);
 	ok(got && pd_seat_beside(&got->seat, &seat) && got->seat.local == 2 &&
 	   got->seat.locals == 4 && got->seat.hosts == 5 && got->seat.sharer == 1 &&
