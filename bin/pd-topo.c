@@ -11,11 +11,13 @@
 
 static int64_t ranks;
 static bool quiet;
+static const char *device = "auto";
 static const char *svg;
 
 static const struct pd_opt options[] = {
 	{ "ranks", 'n', PD_OPT_COUNT, "N", "without a launcher: N processes of this host (default: 2)",
 	  &ranks, 2, 65536 },
+	{ "device", 'd', PD_OPT_STRING, "NAME", "device: auto (default), cpu or cuda", &device },
 	{ "svg", 0, PD_OPT_STRING, "FILE", "also draw the machine", &svg },
 	{ "quiet", 'q', PD_OPT_FLAG, NULL, "no progress, and no summary on standard error", &quiet },
 	{ 0 }
@@ -76,7 +78,7 @@ static int measure(const struct pd_launcher_ops *launcher, int processes, struct
 		return -1;
 	if (pd_file_check(svg, err) < 0)
 		return pd_error_prefix(err, "--svg");
-	status = pd_machine_measure(launcher, processes, &progress, &machine, err);
+	status = pd_machine_measure(launcher, processes, device, &progress, &machine, err);
 	pd_progress_bar_end(&bar);
 	if (status == 0)
 		status = write_all(&machine, err);

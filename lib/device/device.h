@@ -46,10 +46,12 @@ struct pd_device_config {
 	struct pd_gate *gate;           /* NULL in virtual time */
 };
 
+#define PD_DEVICE_PLACE 32
+
 struct pd_device_info {
 	char name[128];                 /* name of the hardware */
 	/* identifies the hardware among all of the host; "" where that means nothing */
-	char place[32];
+	char place[PD_DEVICE_PLACE];
 	int threads;                    /* 0 where the device has none */
 	int64_t memory_bytes;
 };
@@ -381,6 +383,8 @@ struct pd_device_ops {
 	bool splits;                    /* backward comes in two parts */
 	bool separate_memory;		/* the host cannot read memory from alloc() */
 	int (*count)(struct pd_error *why);     /* of those usable here; 0: none, and why */
+	/* pd_device_info.place of one of those; NULL: it means nothing */
+	void (*place)(int ordinal, char place[PD_DEVICE_PLACE]);
 	struct pd_device *(*open)(const struct pd_device_config *config, struct pd_error *err);
 	void (*close)(struct pd_device *device);
 	void (*describe)(struct pd_device *device, struct pd_device_info *info_p);

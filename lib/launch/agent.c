@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "device/device.h"
 #include "launch/meeting.h"
 #include "launch/network.h"
 #include "launch/process.h"
@@ -40,6 +41,25 @@ static char *processors(void)
 	return text;
 }
 
+/* What a rank that this process starts may use of devices that can be told apart. */
+static json_t *visible_devices(void)
+{
+	json_t *places = json_array();
+	struct pd_error none;
+
+	for (int i = 0; pd_devices[i]; i++) {
+		int count = pd_devices[i]->place ? pd_devices[i]->count(&none) : 0;
+
+		for (int ordinal = 0; ordinal < count; ordinal++) {
+			char place[PD_DEVICE_PLACE];
+
+			pd_devices[i]->place(ordinal, place);
+			json_array_append_new(places, json_string(place));
+		}
+	}
+	return places;
+}
+
 json_t *pd_hosts_place(void)
 {
 	char host[PD_SEAT_HOST] = "", boot[64] = "", *text = processors();
@@ -51,8 +71,8 @@ json_t *pd_hosts_place(void)
 		boot[0] = 0;
 	if (file)
 		fclose(file);
-	place = json_pack("{s:s, s:s, s:s, s:s}", "event", "place", "host", host, "boot", boot,
-			  "processors", text);
+	place = json_pack("{s:s, s:s, s:s, s:s, s:o}", "event", "place", "host", host, "boot", boot,
+			  "processors", text, "devices", visible_devices());
 	free(text);
 	return place;
 }

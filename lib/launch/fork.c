@@ -36,7 +36,7 @@ static struct pd_launcher *fork_open(int ranks, struct pd_error *err)
 		struct pd_seat *seat = &launcher->ranks[r].seat;
 
 		*seat = (struct pd_seat){ .local = r, .locals = ranks, .hosts = 1, .sharer = r,
-					  .sharers = ranks, .device = r };
+					  .sharers = ranks, .device = r, .device_sharers = ranks };
 		memcpy(seat->host, host, sizeof(host));
 		launcher->ranks[r].process = (struct pd_process){ .channel.fd = -1, .words = -1 };
 	}

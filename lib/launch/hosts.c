@@ -29,6 +29,7 @@ struct remote {
 	struct pd_seat seat;
 	char *boot;                     /* tells hosts of one name apart */
 	char *processors;
+	json_t *devices;                /* those that its rank sees */
 	struct pd_process process;      /* of rank 0 */
 	struct pd_channel agent, channel;       /* of the others */
 	bool started, ended, well, lost;
@@ -136,17 +137,19 @@ static int receive_place(struct hosts *h, int r, struct pd_error *err)
 	struct remote *remote = &h->remote[r];
 	json_t *place = r == 0 ? pd_hosts_place() : hear(h, r, "place", err);
 	const char *host, *boot, *processors;
+	json_t *devices;
 	int status = 0;
 
 	if (!place)
 		return -1;
-	if (json_unpack(place, "{s:s, s:s, s:s}", "host", &host, "boot", &boot, "processors",
-			&processors) < 0) {
+	if (json_unpack(place, "{s:s, s:s, s:s, s:o}", "host", &host, "boot", &boot, "processors",
+			&processors, "devices", &devices) < 0) {
 		status = pd_error_failed(err, "rank %d: where it is cannot be read", r);
 	} else {
 		snprintf(remote->seat.host, sizeof(remote->seat.host), "%s", host);
 		remote->boot = pd_strdup(boot);
 		remote->processors = pd_strdup(processors);
+		remote->devices = json_incref(devices);
 	}
 	json_decref(place);
 	return status;
@@ -185,8 +188,11 @@ static void count_neighbours(struct hosts *h)
 			a->seat.local += q < r;
 			a->seat.sharers += sharer;
 			a->seat.sharer += sharer && q < r;
+			if (json_equal(a->devices, b->devices)) {
+				a->seat.device_sharers++;
+				a->seat.device += q < r;
+			}
 		}
-		a->seat.device = a->seat.local;
 		hosts += a->seat.local == 0;
 	}
 	for (int r = 0; r < h->ranks; r++)
@@ -350,6 +356,8 @@ static void hosts_close(struct pd_launcher *launcher)
 		pd_channel_release(&h->remote[r].channel);
 		free(h->remote[r].boot);
 		free(h->remote[r].processors);
+		json_decref(h->remote[r].devices);
+		h->remote[r].devices = NULL;
 		h->remote[r].boot = h->remote[r].processors = NULL;
 	}
 	if (h->events >= 0)

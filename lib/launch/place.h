@@ -9,7 +9,7 @@
 
 /* After pd_hosts_begin(). */
 const struct pd_pmix_job *pd_hosts_job(void);
-/* Returns a new message that says where this process is: {"event": "place", host, boot, processors}. */
+/* Returns a new message that says where this process is: "place", host, boot, processors, devices. */
 json_t *pd_hosts_place(void);
 
 #endif

@@ -286,7 +286,8 @@ static int open_device(struct end *end, const struct pd_device_ops *ops, const s
 
 static int open_ends(struct end *end, const struct pd_link_ends *ends, struct pd_error *err)
 {
-	const struct pd_seat seat = { .local = end->rank, .locals = 2, .device = end->rank };
+	const struct pd_seat seat = { .local = end->rank, .locals = 2, .device = end->rank,
+				      .device_sharers = 2 };
 	struct pd_routes_config config = { .how = ends->how, .rank = end->rank, .ranks = 2,
 					   .seat = seat, .host = ends->transport,
 					   .gate = &end->gate };

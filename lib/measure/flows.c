@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/sort.h"
+#include "device/device.h"
 #include "transport/address.h"
 #include "transport/routes.h"
 
@@ -15,6 +16,7 @@
 
 #define WINDOW 4                        /* messages of a flow under way */
 #define PING_TAG (UINT64_C(1) << 32)
+#define PING_BYTES 8
 
 struct flow {
 	bool receive;
@@ -28,6 +30,8 @@ struct flow {
 
 struct end {
 	struct pd_channel *channel;
+	struct pd_seat seat;
+	struct pd_device *device;       /* with the memory; NULL: the host */
 	struct pd_transport *transport;
 	struct pd_gate gate;
 };
@@ -60,6 +64,19 @@ static int transfer(struct end *e, bool receive, int peer, uint64_t tag, void *b
 	pd_event_arm(event);
 	return receive ? ops->recv(e->transport, peer, tag, buffer, bytes, NULL, event)
 		       : ops->send(e->transport, peer, tag, buffer, bytes, NULL, event);
+}
+
+static void *take(const struct end *e, size_t bytes, struct pd_error *err)
+{
+	return e->device ? e->device->ops->memory.alloc(e->device, bytes, err) : pd_zalloc(bytes);
+}
+
+static void drop(const struct end *e, void *memory)
+{
+	if (e->device)
+		e->device->ops->memory.free(e->device, memory);
+	else
+		free(memory);
 }
 
 /* ---- flows ---- */
@@ -99,7 +116,7 @@ static int do_flows(struct end *e, struct flow *flows, size_t n, struct pd_error
 	return 0;
 }
 
-static void set_flow(struct flow *f, const json_t *value)
+static int set_flow(const struct end *e, struct flow *f, const json_t *value, struct pd_error *err)
 {
 	f->peer = (int)json_integer_value(json_object_get(value, "peer"));
 	f->receive = json_is_true(json_object_get(value, "receive"));
@@ -107,7 +124,9 @@ static void set_flow(struct flow *f, const json_t *value)
 	f->count = json_integer_value(json_object_get(value, "count"));
 	f->times_ns = pd_calloc((size_t)f->count, sizeof(*f->times_ns));
 	for (int i = 0; i < WINDOW; i++)
-		f->buffers[i] = pd_zalloc(f->bytes);
+		if (!(f->buffers[i] = take(e, f->bytes, err)))
+			return -1;
+	return 0;
 }
 
 static json_t *flow_json(const struct flow *f)
@@ -125,11 +144,12 @@ static json_t *run_flows(struct end *e, const json_t *list, struct pd_error *err
 	size_t n = json_array_size(list);
 	struct flow *flows = pd_calloc(n, sizeof(*flows));
 	json_t *received = json_array();
-	int status;
+	int status = 0;
 
-	for (size_t i = 0; i < n; i++)
-		set_flow(&flows[i], json_array_get(list, i));
-	status = do_flows(e, flows, n, err);
+	for (size_t i = 0; i < n && status == 0; i++)
+		status = set_flow(e, &flows[i], json_array_get(list, i), err);
+	if (status == 0)
+		status = do_flows(e, flows, n, err);
 	for (size_t i = 0; i < n && status == 0; i++)
 		if (flows[i].receive)
 			json_array_append_new(received, flow_json(&flows[i]));
@@ -137,7 +157,7 @@ static json_t *run_flows(struct end *e, const json_t *list, struct pd_error *err
 	for (size_t i = 0; i < n && status == 0; i++) {
 		free(flows[i].times_ns);
 		for (int k = 0; k < WINDOW; k++)
-			free(flows[i].buffers[k]);
+			drop(e, flows[i].buffers[k]);
 	}
 	if (status == 0)
 		free(flows);
@@ -161,22 +181,26 @@ static int ping(struct end *e, const json_t *value, int64_t *latency_ns_p, struc
 	int peer = (int)json_integer_value(json_object_get(value, "peer"));
 	bool first = json_is_true(json_object_get(value, "first"));
 	size_t count = (size_t)json_integer_value(json_object_get(value, "count"));
-	int64_t *times = pd_calloc(count, sizeof(*times)), word = 0, answer;
+	int64_t *times = pd_calloc(count, sizeof(*times));
+	void *word = take(e, PING_BYTES, err), *answer = take(e, PING_BYTES, err);
 	struct pd_event there, back;
-	int status = 0;
+	int status = word && answer ? 0 : -1;
 
 	for (size_t i = 0; i < count && status == 0; i++) {
 		int64_t since = pd_now_ns();
 
-		if (transfer(e, true, peer, PING_TAG + i, &answer, sizeof(answer), &back) < 0 ||
+		if (transfer(e, true, peer, PING_TAG + i, answer, PING_BYTES, &back) < 0 ||
 		    (!first && wait_for(e, &back, err) < 0) ||
-		    transfer(e, false, peer, PING_TAG + i, &word, sizeof(word), &there) < 0 ||
+		    transfer(e, false, peer, PING_TAG + i, word, PING_BYTES, &there) < 0 ||
 		    wait_for(e, &there, err) < 0 || wait_for(e, &back, err) < 0)
 			status = -1;
 		times[i] = pd_now_ns() - since;
 	}
-	if (status == 0)
+	if (status == 0) {
 		qsort(times, count, sizeof(*times), pd_by_value);
+		drop(e, word);
+		drop(e, answer);
+	}
 	*latency_ns_p = count ? times[count / 4] / 2 : 0;
 	free(times);
 	return status;
@@ -211,12 +235,26 @@ static int next_message(struct end *e, json_t **message_p, struct pd_error *err)
 	return verdict > 0 ? 0 : pd_error_failed(err, "the launcher is gone");
 }
 
+/* The share of a rank in the memory of its device, or of its host. */
+static int64_t memory_share(const struct end *e)
+{
+	struct pd_device_info info;
+	struct pd_error none;
+	int devices;
+
+	if (!e->device)
+		return sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / e->seat.locals;
+	e->device->ops->describe(e->device, &info);
+	devices = e->device->ops->count(&none);
+	return info.memory_bytes / ((e->seat.device_sharers + devices - 1) / devices);
+}
+
 static int obey(struct end *e, struct pd_error *err)
 {
 	char *address = pd_address_text(e->transport);
-	int status = pd_channel_send(e->channel, json_pack("{s:s, s:s, s:I}", "event", "ready",
-				"address", address, "memory_bytes",
-				(json_int_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE)), err);
+	int status = pd_channel_send(e->channel, json_pack("{s:s, s:s, s:I, s:b}", "event", "ready",
+				"address", address, "memory_bytes", (json_int_t)memory_share(e),
+				"separate", e->device != NULL), err);
 	bool exit = false;
 	json_t *message;
 
@@ -232,8 +270,26 @@ static int obey(struct end *e, struct pd_error *err)
 	return status;
 }
 
+/* Opens the rank's device, if that has memory of its own. */
+static int open_device(struct end *e, const struct pd_routes_config *routes, const char *name,
+		       struct pd_error *err)
+{
+	struct pd_device_config config = { .ordinal = e->seat.device, .gate = &e->gate,
+					   .untimed = true };
+	const struct pd_device_ops *ops = pd_device_find(name, err);
+
+	if (!ops)
+		return -1;
+	if (!ops->separate_memory)
+		return 0;
+	pd_routes_prepare(NULL, ops, routes->rank, routes->ranks, &e->seat);
+	e->device = ops->open(&config, err);
+	return e->device ? 0 : -1;
+}
+
 static int run(struct pd_channel *channel, const json_t *message, struct pd_error *err)
 {
+	const char *device = json_string_value(json_object_get(message, "device"));
 	struct end e = { .channel = channel };
 	struct pd_routes_config config = {
 		.rank = (int)json_integer_value(json_object_get(message, "rank")),
@@ -245,8 +301,10 @@ static int run(struct pd_channel *channel, const json_t *message, struct pd_erro
 	pd_mem_for("messages that are timed");
 	if (pd_seat_parse(json_object_get(message, "seat"), &config.seat) < 0)
 		return pd_error_failed(err, "the launcher sent a seat that cannot be read");
-	if (pd_gate_init(&e.gate, err) < 0)
+	e.seat = config.seat;
+	if (pd_gate_init(&e.gate, err) < 0 || open_device(&e, &config, device, err) < 0)
 		return -1;
+	config.device = e.device;
 	e.transport = pd_routes_open(&config, err);
 	status = e.transport ? obey(&e, err) : -1;
 	if (status == 0) {

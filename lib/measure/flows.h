@@ -14,7 +14,7 @@
 
 #include "run/rank.h"
 
-/* For pd-worker; begins with {"event": "measure", "rank", "ranks", "seat"}. */
+/* For pd-worker; begins with {"event": "measure", "device", "rank", "ranks", "seat"}. */
 extern const struct pd_rank_task pd_flows_task;
 
 #endif

@@ -23,6 +23,7 @@ struct measuring {
 	struct pd_launcher *launcher;
 	struct pd_machine *machine;
 	const struct pd_machine_progress *progress;
+	bool own_processors;            /* ranks compute on devices, not on the host's */
 	int done, total;
 	json_t **rounds;                /* by rank: what it is told next, or NULL */
 };
@@ -410,14 +411,14 @@ static int measure_levels(struct measuring *m, struct pd_error *err)
 			return -1;
 		size *= (int)topology->level[level].count;
 	}
-	if (m->machine->seats[0].hosts == 1)
+	if (m->machine->seats[0].hosts == 1 && !m->own_processors)
 		topology->processors = pd_process_processors();
 	return 0;
 }
 
 /* ---- all together ---- */
 
-static int start_all(struct measuring *m, struct pd_error *err)
+static int start_all(struct measuring *m, const char *device, struct pd_error *err)
 {
 	struct pd_machine *machine = m->machine;
 	json_t *addresses = json_object();
@@ -427,8 +428,8 @@ static int start_all(struct measuring *m, struct pd_error *err)
 		machine->seats[r] = *m->launcher->ops->seat(m->launcher, r);
 		status = m->launcher->ops->start(m->launcher, r, err);
 		if (status == 0)
-			status = pd_channel_send(channel(m, r), json_pack("{s:s, s:i, s:i, s:o}",
-						 "event", "measure", "rank", r, "ranks",
+			status = pd_channel_send(channel(m, r), json_pack("{s:s, s:s, s:i, s:i, s:o}",
+						 "event", "measure", "device", device, "rank", r, "ranks",
 						 machine->ranks, "seat",
 						 pd_seat_json(&machine->seats[r])), err);
 	}
@@ -437,9 +438,9 @@ static int start_all(struct measuring *m, struct pd_error *err)
 		int64_t memory = json_integer_value(json_object_get(ready, "memory_bytes"));
 
 		status = ready ? 0 : -1;
-		memory /= machine->seats[r].locals;
 		if (r == 0 || memory < machine->topology.memory_bytes)
 			machine->topology.memory_bytes = memory;
+		m->own_processors |= json_is_true(json_object_get(ready, "separate"));
 		pd_address_add(addresses, r, json_object_get(ready, "address"));
 		json_decref(ready);
 	}
@@ -451,7 +452,7 @@ static int start_all(struct measuring *m, struct pd_error *err)
 	return status;
 }
 
-int pd_machine_measure(const struct pd_launcher_ops *ops, int ranks,
+int pd_machine_measure(const struct pd_launcher_ops *ops, int ranks, const char *device,
 		       const struct pd_machine_progress *progress, struct pd_machine *out,
 		       struct pd_error *err)
 {
@@ -465,7 +466,7 @@ int pd_machine_measure(const struct pd_launcher_ops *ops, int ranks,
 	out->seats = pd_calloc((size_t)ranks, sizeof(*out->seats));
 	out->gaps = pd_calloc((size_t)ranks, sizeof(*out->gaps));
 	m.rounds = pd_calloc((size_t)ranks, sizeof(*m.rounds));
-	status = start_all(&m, err);
+	status = start_all(&m, device, err);
 	if (status == 0)
 		status = find_levels(&m, err);
 	if (status == 0)

@@ -46,10 +46,11 @@ struct pd_machine_progress {
 };
 
 /*
- * Starts `ranks` processes and measures.  Errors count as failed: a process died or went silent; or as
+ * Starts `ranks` processes, each with a device of that name (pd_device_find), and measures between the
+ * memories in which these compute.  Errors count as failed: a process died or went silent; or as
  * no: hosts or groups of hosts that are not alike cannot be written as a topology.  No process is left.
  */
-int pd_machine_measure(const struct pd_launcher_ops *ops, int ranks,
+int pd_machine_measure(const struct pd_launcher_ops *ops, int ranks, const char *device,
 		       const struct pd_machine_progress *progress, struct pd_machine *out,
 		       struct pd_error *err);
 void pd_machine_release(struct pd_machine *machine);

@@ -5,9 +5,10 @@
 
 json_t *pd_seat_json(const struct pd_seat *seat)
 {
-	return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:I}", "host", seat->host,
+	return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:I}", "host", seat->host,
 			 "local", seat->local, "locals", seat->locals, "hosts", seat->hosts,
 			 "sharer", seat->sharer, "sharers", seat->sharers, "device", seat->device,
+			 "device_sharers", seat->device_sharers,
 			 "clock_ahead_ns", (json_int_t)seat->clock_ahead_ns);
 }
 
@@ -17,10 +18,10 @@ int pd_seat_parse(json_t *value, struct pd_seat *out)
 	json_int_t clock_ahead;
 	const char *host;
 
-	if (json_unpack(value, "{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:I}", "host", &host,
+	if (json_unpack(value, "{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:I}", "host", &host,
 			"local", &seat.local, "locals", &seat.locals, "hosts", &seat.hosts,
 			"sharer", &seat.sharer, "sharers", &seat.sharers, "device", &seat.device,
-			"clock_ahead_ns", &clock_ahead) < 0)
+			"device_sharers", &seat.device_sharers, "clock_ahead_ns", &clock_ahead) < 0)
 		return -1;
 	snprintf(seat.host, sizeof(seat.host), "%s", host);
 	seat.clock_ahead_ns = clock_ahead;

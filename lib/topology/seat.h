@@ -20,7 +20,9 @@ struct pd_seat {
 	int sharer, sharers;            /* its number among the ranks that have the same processors, and
 					   how many: of its host all, unless whoever started them dealt
 					   the processors out */
-	int device;                     /* the number of its device among those of its host */
+	int device, device_sharers;     /* the number of its device among those that it sees, and how many
+					   ranks of its host see the same: all, unless whoever started
+					   them dealt the devices out */
 	int64_t clock_ahead_ns;         /* of its host's pd_now_ns() before the supervisor's */
 };
 

@@ -5,9 +5,11 @@
 #include <atomic>
 #include <mutex>
 #include <set>
+#include <sstream>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <string>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -248,10 +250,22 @@ cudaError_t cudaGetLastError(void)
 	return status;
 }
 
+/* The GPUs of this machine are as many as CUDA_VISIBLE_DEVICES names; where it is not set, one. */
+static std::vector<int> visible()
+{
+	const char *text = getenv("CUDA_VISIBLE_DEVICES");
+	std::istringstream list(text ? text : "0");
+	std::vector<int> numbers;
+
+	for (std::string number; std::getline(list, number, ',');)
+		numbers.push_back(atoi(number.c_str()));
+	return numbers;
+}
+
 cudaError_t cudaGetDeviceCount(int *count)
 {
-	*count = 1;
-	return cudaSuccess;
+	*count = (int)visible().size();
+	return *count ? cudaSuccess : cudaErrorNoDevice;
 }
 
 cudaError_t cudaDriverGetVersion(int *version)
@@ -273,9 +287,9 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int)
 	return cudaSuccess;
 }
 
-cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int)
+cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int ordinal)
 {
-	snprintf(id, (size_t)size, "0000:00:00.0");
+	snprintf(id, (size_t)size, "0000:%02x:00.0", (unsigned)visible().at((size_t)ordinal));
 	return cudaSuccess;
 }
 

@@ -41,7 +41,7 @@ static void with_the_job(void)
 	struct pd_error err = { 0 };
 	struct pd_job job = { .plan = read_plan_file(name, &err), .device = "cpu" }, *got;
 	const struct pd_seat seat = { .host = "node7", .local = 2, .locals = 4, .hosts = 5,
-				      .sharer = 1, .sharers = 2, .device = 3,
+				      .sharer = 1, .sharers = 2, .device = 3, .device_sharers = 4,
 				      .clock_ahead_ns = -5000000000 };
 	json_t *message, *place;
 
@@ -54,7 +54,7 @@ static void with_the_job(void)
 	got = pd_job_parse(message, &err);
 	ok(got && pd_seat_beside(&got->seat, &seat) && got->seat.local == 2 &&
 	   got->seat.locals == 4 && got->seat.hosts == 5 && got->seat.sharer == 1 &&
-	   got->seat.sharers == 2 && got->seat.device == 3 &&
+	   got->seat.sharers == 2 && got->seat.device == 3 && got->seat.device_sharers == 4 &&
 	   got->seat.clock_ahead_ns == -5000000000, "a seat comes with the job");
 	json_object_del(message, "seat");
 	ok(!pd_job_parse(message, &err), "a job without a seat is none");

@@ -119,13 +119,13 @@ static bool *peers_of(const struct rank *me)
 
 static struct pd_seat seat_of(int r, int n)
 {
-	struct pd_seat seat = { .host = "even", .local = r, .locals = n, .device = r };
+	struct pd_seat seat = { .host = "even", .local = r, .locals = n, .device = r, .device_sharers = n };
 
 	if (two_hosts) {
 		strcpy(seat.host, r % 2 == 1 ? "odd" : "even");
 		seat.hosts = 2;
 		seat.local = r / 2;
-		seat.locals = (n + 1 - r % 2) / 2;
+		seat.locals = seat.device_sharers = (n + 1 - r % 2) / 2;
 		seat.device = seat.local;
 	}
 	return seat;

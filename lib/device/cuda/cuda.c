@@ -122,6 +122,12 @@ static struct pd_device *cuda_open(const struct pd_device_config *config, struct
 	return &cuda->base;
 }
 
+static void cuda_place(int ordinal, char place[PD_DEVICE_PLACE])
+{
+	if (cudaDeviceGetPCIBusId(place, PD_DEVICE_PLACE, ordinal) != cudaSuccess)
+		place[0] = '\0';
+}
+
 static void cuda_describe(struct pd_device *device, struct pd_device_info *info_p)
 {
 	struct pd_cuda_device *cuda = (struct pd_cuda_device *)device;
@@ -132,9 +138,7 @@ static void cuda_describe(struct pd_device *device, struct pd_device_info *info_
 		return;
 	snprintf(info_p->name, sizeof(info_p->name), "%.127s", properties.name);
 	info_p->memory_bytes = (int64_t)properties.totalGlobalMem;
-	if (cudaDeviceGetPCIBusId(info_p->place, sizeof(info_p->place), cuda->number) !=
-	    cudaSuccess)
-		info_p->place[0] = '\0';
+	cuda_place(cuda->number, info_p->place);
 }
 
 /* Clears memory and waits, so that work queued on any stream afterwards finds zeros. */
@@ -231,6 +235,7 @@ const struct pd_device_ops pd_device_cuda = {
 	.splits = true,
 	.separate_memory = true,
 	.count = cuda_count,
+	.place = cuda_place,
 	.open = cuda_open,
 	.close = cuda_close,
 	.describe = cuda_describe,

@@ -12,12 +12,12 @@
 
 #define LIMIT_NS INT64_C(120000000000)  /* time limit for NCCL to connect two ranks */
 
-/* Returns whether some ranks of this host must share a GPU. */
+/* Returns whether some of the ranks that see this one's GPUs must share one. */
 static bool shares_gpus(const struct pd_device_ops *device, const struct pd_seat *seat)
 {
 	struct pd_error err;
 
-	return device->count(&err) < seat->locals;
+	return device->count(&err) < seat->device_sharers;
 }
 
 /* Ranks that share a GPU use NCCL only where the user asks for it. */
