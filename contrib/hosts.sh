@@ -3,14 +3,14 @@
 # Several hosts on one machine: runs a command on the first of N hosts that exist while it runs.
 #
 #     sh contrib/hosts.sh [--rate=RATE] [--racks=K --uplink=RATE] [--relay=PROGRAM [--delay=MS]
-#         [--loss=PERCENT]] [--clocks] [--limit=SECONDS] N COMMAND [ARGUMENT]...
+#         [--loss=PERCENT] [--later]] [--clocks] [--limit=SECONDS] N COMMAND [ARGUMENT]...
 #
 # A host is a network namespace with a name of its own (UTS namespace), h1 to hN, 10.99.0.1 to .N,
 # connected to the others by a switch.  --rate shapes each host's link in both directions, such as
 # 100mbit.  --racks deals the hosts out to K racks, the first ones to the first, each with a switch
 # whose link to the others --uplink shapes.  --relay has all packets go through that program,
 # test/unit/relay of a build, in place of links and switches: it delivers them --delay milliseconds
-# later, and loses --loss percent of them.  --clocks gives each host a clock of its own, 1000 s
+# later, and loses --loss percent of them; with --later, once it gets SIGUSR1.  --clocks gives each host a clock of its own, 1000 s
 # apart from the next.  After --limit=SECONDS (default 300), or when this script ends otherwise, all
 # processes of the hosts are killed and the hosts removed; so is what an earlier script left that was
 # killed.
@@ -19,12 +19,13 @@
 #
 #     PD_HOSTS   h1,h2,...: for mpirun --host, which starts a rank on each
 #     PD_ON      a program that runs a command on a host: $PD_ON h2 'COMMAND'
+#     PD_RELAY   the relay's process, if there is one
 #     PD_NETNS   what namespaces are called but for the host: ip -n ${PD_NETNS}h2 link set eth0 down
 #
 # Needs root, iproute2 and util-linux; exits with 77 and a sentence where hosts cannot be had.
 set -u
 
-rate= racks=1 uplink= relay= delay=0 loss=0 clocks= limit=300 prefix=pd-$$-
+rate= racks=1 uplink= relay= delay=0 loss=0 later= clocks= limit=300 prefix=pd-$$-
 while :; do
 	case ${1-} in
 	--rate=?*) rate=${1#*=} ;;
@@ -33,6 +34,7 @@ while :; do
 	--relay=?*) relay=${1#*=} ;;
 	--delay=?*) delay=${1#*=} ;;
 	--loss=?*) loss=${1#*=} ;;
+	--later) later=later ;;
 	--clocks) clocks=yes ;;
 	--limit=?*) limit=${1#*=} ;;
 	*) break ;;
@@ -103,7 +105,7 @@ bridge() {
 } 2>"$directory/error" || cannot "$(cat "$directory/error")"
 
 if [ -n "$relay" ]; then
-	"$relay" "pd$$r" "$count" "$delay" "$loss" >"$directory/ready" 2>"$directory/error" &
+	"$relay" "pd$$r" "$count" "$delay" "$loss" $later >"$directory/ready" 2>"$directory/error" &
 	relay_pid=$!
 	until [ -s "$directory/ready" ]; do
 		kill -0 $relay_pid 2>/dev/null || { relay_pid= && cannot "$(cat "$directory/error")"; }
@@ -158,9 +160,10 @@ exec ip netns exec "$prefix\$host" unshare --uts \$clock \\
 END
 chmod +x "$directory/on"
 
-PD_HOSTS=${hosts#,} PD_ON=$directory/on PD_NETNS=$prefix OMPI_MCA_plm_rsh_agent=$directory/on
+PD_HOSTS=${hosts#,} PD_ON=$directory/on PD_NETNS=$prefix PD_RELAY=$relay_pid
+OMPI_MCA_plm_rsh_agent=$directory/on
 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export PD_HOSTS PD_ON PD_NETNS OMPI_MCA_plm_rsh_agent OMPI_ALLOW_RUN_AS_ROOT \
+export PD_HOSTS PD_ON PD_NETNS PD_RELAY OMPI_MCA_plm_rsh_agent OMPI_ALLOW_RUN_AS_ROOT \
 	OMPI_ALLOW_RUN_AS_ROOT_CONFIRM
 
 # word by word, quoted for the shell of the host

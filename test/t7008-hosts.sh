@@ -125,8 +125,19 @@ test_ok "a rank that is stopped hangs, and is named" '
 	ended 10 3
 	said "rank 3 (stage 2 of 3, host h4) hangs: it has not answered for seconds"
 '
-test_ok "a link that goes down" '
+test_ok "a link that is down for two seconds holds a run up; down for good, its host is lost" '
 	begin_there
+	ip -n "${PD_NETNS}h4" link set eth0 down
+	sleep 1
+	held=$(grep -c progress out)
+	sleep 1
+	[ "$(grep -c progress out)" -eq "$held" ]
+	ip -n "${PD_NETNS}h4" link set eth0 up
+	for try in $(seq 80); do
+		[ "$(grep -c progress out)" -le $((held + 20)) ] || break
+		sleep 0.1
+	done
+	[ "$(grep -c progress out)" -gt $((held + 20)) ]
 	ip -n "${PD_NETNS}h4" link set eth0 down
 	none_left 12
 	said "rank 3 (stage 2 of 3, host h4) has not been heard of for seconds, nor has its host"

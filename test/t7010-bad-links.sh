@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Links that lose packets or take long (test/unit/relay, between tun devices): a run carries on, with
-# the bits of one host's; and what is lost is named within seconds there, too.
+# Links that lose packets or take long (test/unit/relay, between tun devices), from the beginning or
+# from some time on: a run carries on, with the bits of one host's; and what is lost is named within
+# seconds there, too.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 . "$PD_SOURCE/test/hosts-lib.sh"
@@ -21,12 +22,29 @@ plan residual 1 1 >plan
 pd-run --threads=1 --synthetic --minibatches=20 --checkpoint=here plan >out.here
 run="mpirun --host h1,h2 -np 2 pd-run --threads=1 --synthetic"
 
+# Trains until the link is bad, and on from there, until it is told to stop.
+cat >turns <<'END'
+reports() {
+	until [ "$(grep -cs progress reports)" -ge "$1" ]; do kill -0 $run || exit 1; sleep 0.1; done
+}
+mpirun --host h1,h2 -np 2 pd-run --threads=1 --synthetic --minibatches=100000000 \
+	--report-every=1 --checkpoint=turned plan >reports 2>err.run &
+run=$!
+reports 1
+kill -USR1 "$PD_RELAY"
+sleep 0.5
+reports $(($(grep -c progress reports) + 4))
+kill -USR1 $run
+wait $run || :  # it ends as by that signal
+END
+
 # named OPTION...: kill -9 of the second rank, with such a link, is named within 10 s.
 cat >kills <<'END'
 timeout 60 mpirun --host h1,h2 -np 2 pd-run --threads=1 --synthetic --minibatches=100000000 \
 	--report-every=1 plan >reports 2>err.run &
 run=$!
 until grep -qs progress reports; do kill -0 $run || exit 1; sleep 0.1; done
+kill -USR1 "$PD_RELAY"
 since=$(date +%s)
 for process in $(ip netns pids "${PD_NETNS}h2"); do
 	[ "$(cat "/proc/$process/comm" 2>/dev/null)" != pd-worker ] || kill -9 "$process"
@@ -54,10 +72,18 @@ test_ok "200 ms each way: weights as on one host" '
 	# both epochs go there and back
 	tail -n 1 out | jq -e ".elapsed_ns > 800000000"
 '
+test_ok "one that begins to lose packets and to take 200 ms while a run trains: likewise" '
+	rm -f reports
+	bad --loss=1 --delay=200 --later 2 sh turns
+	tail -n 1 reports | jq -e ".outcome == \"stopped\"" || { cat err.run; false; }
+	last=$(ls -d turned/step-* | sed -n "\$s/.*step-0*//p")
+	pd-run --threads=1 --synthetic --minibatches="$last" --checkpoint=straight plan >out
+	same_weights straight turned
+'
 test_ok "a rank that is killed behind a link that loses packets is named" '
 	named --loss=1
 '
-test_ok "so is one that is 200 ms away" '
-	named --delay=200
+test_ok "so is one that is 200 ms away since then" '
+	named --delay=200 --later
 '
 test_done

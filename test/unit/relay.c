@@ -2,11 +2,12 @@
 /*
  * A network that is slow to deliver or loses packets, between hosts that contrib/hosts.sh makes:
  *
- *     relay PREFIX COUNT DELAY_MS LOSS_PERCENT
+ *     relay PREFIX COUNT DELAY_MS LOSS_PERCENT [later]
  *
  * makes COUNT tun devices PREFIX1, PREFIX2 and so on, writes "ready", and from then on takes each
  * packet to the device whose number is that of its destination, 10.99.N / 256.N % 256, DELAY_MS
- * milliseconds later, but for LOSS_PERCENT of them, chosen at random, always the same ones.  It ends
+ * milliseconds later, but for LOSS_PERCENT of them, chosen at random, always the same ones; with
+ * "later", from the time on at which it gets SIGUSR1, and until then at once and all.  It ends
  * with its parent.  Exits with 77 and a sentence where there are no such devices.
  */
 #include <errno.h>
@@ -38,6 +39,13 @@ struct packet {
 static struct packet *queue;
 static size_t first, count;
 static struct pollfd devices[MOST];
+
+static volatile sig_atomic_t bad = 1;
+
+static void turn_bad(int number)
+{
+	bad = 1;
+}
 
 static int64_t now_ns(void)
 {
@@ -103,15 +111,17 @@ static void deliver(void)
 
 int main(int argc, char **argv)
 {
-	int n = argc == 5 ? atoi(argv[2]) : 0;
+	int n = argc == 5 || argc == 6 ? atoi(argv[2]) : 0;
 	double delay_ms, loss;
 
 	if (n < 1 || n > MOST) {
-		fprintf(stderr, "usage: relay PREFIX COUNT DELAY_MS LOSS_PERCENT\n");
+		fprintf(stderr, "usage: relay PREFIX COUNT DELAY_MS LOSS_PERCENT [later]\n");
 		return 2;
 	}
 	delay_ms = atof(argv[3]);
 	loss = atof(argv[4]);
+	bad = argc == 5;
+	signal(SIGUSR1, turn_bad);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	queue = calloc(QUEUE, sizeof(*queue));
 	if (!queue)
@@ -128,7 +138,8 @@ int main(int argc, char **argv)
 		ppoll(devices, (nfds_t)n, &wait, NULL);
 		for (int i = 0; i < n; i++)
 			if (devices[i].revents & POLLIN)
-				take(devices[i].fd, n, (int64_t)(delay_ms * 1e6), loss);
+				take(devices[i].fd, n, bad ? (int64_t)(delay_ms * 1e6) : 0,
+				     bad ? loss : 0);
 		deliver();
 	}
 }
