@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sequences-vs-torch.py MODEL.json STEPS f32|bf16 THREADS ROUNDS SPEED: a line of
-sequences-vs-torch.sh's table.  MODEL.json is named gpt, lstm or gnmt; what stands here is the same network
+"""sequences-vs-torch.py MODEL.json STEPS f32|bf16 THREADS ROUNDS SPEED [memory]: a line of
+sequences-vs-torch.sh's table, or of that of memory.  MODEL.json is named gpt, lstm or gnmt; what stands here is the same network
 as people write it in PyTorch.  SPEED is test/bench/speed."""
 import importlib.util
 import json
 import pathlib
+import subprocess
 import sys
+import time
 
 import torch
 import torch.nn.functional as F
@@ -118,14 +120,48 @@ def parameters_of(model):
     return {"gpt": Gpt, "lstm": Lstm, "gnmt": Gnmt}[model["name"]]
 
 
+def peak_mb(command):
+    """The most that the process had resident, as it says itself until it ends."""
+    peak = 0
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        status = pathlib.Path(f"/proc/{process.pid}/status")
+        while process.poll() is None:
+            for line in status.read_text().splitlines():
+                if line.startswith("VmHWM:"):
+                    peak = max(peak, int(line.split()[1]))
+            time.sleep(0.002)
+    if process.returncode != 0:
+        sys.exit(f"{command[0]}: exit status {process.returncode}")
+    return peak / 1024
+
+
+def memory(model, net):
+    """Each in a process of its own; the one that runs no step is PyTorch without a network."""
+    file, steps, name, threads, _, speed = sys.argv[1:7]
+    torchs = [peak_mb([sys.executable] + sys.argv[:7] + [way])
+              for way in ("eager", "compiled", "none")]
+    ours = peak_mb([speed, file, str(net.batch), steps, "cpu", threads, name])
+    print(f"{model['name']:12} {net.batch:5} {name:4}  {ours:8.0f}", *(f"{mb:8.0f}" for mb in torchs),
+          flush=True)
+
+
 def main():
-    file, steps, name, threads, rounds, speed = sys.argv[1:]
+    file, steps, name, threads, rounds, speed = sys.argv[1:7]
+    if sys.argv[7:] == ["none"]:
+        return
     model = json.load(open(file))
     torch.set_num_threads(int(threads))
     net = parameters_of(model)()
     x = torch.arange(net.batch * net.tokens).reshape(net.batch, -1) * 7919 % 251
     y = torch.arange(net.batch * net.tokens).reshape(net.batch, -1) % 10
     x = (x, y)[:len(model["inputs"]) - 1]
+    if sys.argv[7:] == ["memory"]:
+        memory(model, net)
+        return
+    if sys.argv[7:]:
+        run = torch.compile(net) if sys.argv[7] == "compiled" else net
+        Way(net, run, bench.TYPES[name], x, y).round(int(steps))
+        return
     ways = {
         "ours": bench.Ours([speed, file, str(net.batch), steps, "cpu", threads, name]),
         "eager": Way(net, net, bench.TYPES[name], x, y),

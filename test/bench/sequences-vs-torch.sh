@@ -5,7 +5,8 @@
 #     sh test/bench/sequences-vs-torch.sh [NETWORK STEPS]...       gpt, lstm, gnmt
 # gpt: 6 blocks of 256 with 8 heads, 8 x 256 bytes.  lstm: 400-1150-1150-400, vocabulary 10,000,
 # 20 x 70 tokens.  gnmt: GNMT-8 with 256 hidden features, vocabulary 32,320, 32 pairs of 50 tokens,
-# all of the full length.  None has dropout.
+# all of the full length.  None has dropout.  MEMORY=yes prints another table: the most memory that a
+# process of each had resident in as many steps, and what PyTorch has before it makes a network, MB.
 source=$(cd "$(dirname "$0")/../.." && pwd)
 build=${PD_BUILD:-$source}
 python=${PYTHON:-/usr/bin/python3}
@@ -21,12 +22,14 @@ trap 'rm -rf "$work"' EXIT
 	"$build/bin/pd-model" gnmt --hidden=256 --dropout=0 --name=gnmt |
 		jq 'del(.inputs[1]) | .layers |= map(.inputs -= ["source_length"])' \
 		>"$work/gnmt.json" || exit 3
-printf '%-12s %5s %-4s  %-26s %-26s %-26s %s\n' model batch type 'ours: processor, wall (ms)' \
+[ -n "$MEMORY" ] && printf '%-12s %5s %-4s  %8s %8s %8s %8s\n' model batch type ours eager compiled torch
+[ -n "$MEMORY" ] || printf '%-12s %5s %-4s  %-26s %-26s %-26s %s\n' model batch type 'ours: processor, wall (ms)' \
 	'eager' 'compiled' 'times as fast: processor, wall'
 while [ $# -ge 2 ]; do
 	for type in ${TYPES:-f32 bf16}; do
 		"$python" "$source/test/bench/sequences-vs-torch.py" "$work/$1.json" "$2" "$type" \
-			"${THREADS:-1}" "${ROUNDS:-5}" "$build/test/bench/speed" || exit 3
+			"${THREADS:-1}" "${ROUNDS:-5}" "$build/test/bench/speed" \
+			${MEMORY:+memory} || exit 3
 	done
 	shift 2
 done
