@@ -454,13 +454,15 @@ void chain_load(struct chain *c, const float *x, const int32_t *y)
 	free(narrow);
 }
 
-static bool pass_once(struct chain *c, struct stage *s, bool back, enum pd_backward_part part)
+static bool pass_once(struct chain *c, struct stage *s, bool back, enum pd_backward_part part,
+		      bool again)
 {
 	struct pd_pass p = {
 		.weights = s->weights, .state = s->state, .gradients = s->gradients,
 		.inbox = s->inbox, .slot = s->slot, .scratch = s->scratch, .gradient_in = s->in,
 		.gradient_out = s->out, .first_sample = c->first_sample, .valid = c->valid,
 		.evaluate = c->evaluate, .losses = &c->loss, .part = part,
+		.again = again,
 	};
 	int step = c->singly ? 1 : s->count;
 	struct pd_event ev;
@@ -486,7 +488,8 @@ static bool pass(struct chain *c, struct stage *s, bool back)
 {
 	enum pd_backward_part part = back && c->parts ? PD_BACKWARD_INPUT : PD_BACKWARD_ALL;
 
-	return pass_once(c, s, back, part) && (!c->twice || pass_once(c, s, back, part));
+	return pass_once(c, s, back, part, false) &&
+	       (!c->twice || pass_once(c, s, back, part, !back));
 }
 
 static void spoil(struct chain *c, void *memory, size_t bytes)
@@ -506,7 +509,7 @@ static bool weight_parts(struct chain *c)
 		spoil(c, s->scratch, s->sizes->scratch_bytes);
 		spoil(c, s->in, s->sizes->gradient_in_bytes);
 		spoil(c, s->out, s->sizes->gradient_out_bytes);
-		if (!pass_once(c, s, true, PD_BACKWARD_WEIGHT))
+		if (!pass_once(c, s, true, PD_BACKWARD_WEIGHT, false))
 			return false;
 	}
 	return true;

@@ -169,7 +169,7 @@ static void test_tied(const struct pd_device_ops *ops)
 {
 	static const char *const layers[] = {
 		"{'name': 'e', 'kind': 'embedding', 'inputs': ['y'], 'num_embeddings': 9, "
-		"'embedding_dim': 6}, {'name': 'in', 'kind': 'linear', 'inputs': ['x'], "
+		"'embedding_dim': 6, 'weight_dropout': 0.3}, {'name': 'in', 'kind': 'linear', 'inputs': ['x'], "
 		"'out_features': 6}, {'name': 'it', 'kind': 'mul', 'inputs': ['in', 'e']}, "
 		"{'name': 'out', 'kind': 'linear', 'inputs': ['it'], 'out_features': 9, 'bias': "
 		"false, 'shares': 'e'}",
@@ -231,7 +231,7 @@ static void test_mse(const struct pd_device_ops *ops)
 		"{'name': 'loss', 'kind': 'mse', 'inputs': ['out', 'x']}",
 		"{'name': 'h', 'kind': 'linear', 'inputs': ['x'], 'out_features': 600}, "
 		"{'name': 't', 'kind': 'tanh', 'inputs': ['h']}, "
-		"{'name': 'loss', 'kind': 'mse', 'inputs': ['t', 'h']}",
+		"{'name': 'loss', 'kind': 'mse', 'inputs': ['t', 'h'], 'weight': 0.3}",
 		"{'name': 'h', 'kind': 'linear', 'inputs': ['x'], 'out_features': 600}, "
 		"{'name': 'loss', 'kind': 'mse', 'inputs': ['h'], 'weight': 2.5}",
 	};
