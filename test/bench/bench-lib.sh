@@ -22,6 +22,28 @@ median() {
 	sort -g | awk 'NF { v[++n] = $1 } END { if (n) print (v[int((n + 1) / 2)] + v[int(n / 2) + 1]) / 2 }'
 }
 
+# means FILE: of its lines "NAME seed x y", the mean and half of the range of y, for every NAME and x in
+# their order.
+means() {
+	awk -F '\t' '{
+		if (!(($1, $3) in n)) {
+			key[++keys] = $1 SUBSEP $3
+			low[$1, $3] = high[$1, $3] = $4
+		}
+		n[$1, $3]++
+		sum[$1, $3] += $4
+		if ($4 < low[$1, $3]) low[$1, $3] = $4
+		if ($4 > high[$1, $3]) high[$1, $3] = $4
+	}
+	END {
+		for (i = 1; i <= keys; i++) {
+			split(key[i], k, SUBSEP)
+			printf "%s\t%d\t%.4f\t%.4f\n", k[1], k[2], sum[key[i]] / n[key[i]],
+				(high[key[i]] - low[key[i]]) / 2
+		}
+	}' "$1"
+}
+
 # Seconds of processor time: all that the machine has spent, and what our children have.
 spent() {
 	times >"$work/.times"

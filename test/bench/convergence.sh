@@ -96,27 +96,6 @@ text() {
 	rules 32 "$cut"
 }
 
-# Mean and half of the range of every NAME and x, in the order in which they were trained.
-means() {
-	awk -F '\t' '{
-		if (!(($1, $3) in n)) {
-			key[++keys] = $1 SUBSEP $3
-			low[$1, $3] = high[$1, $3] = $4
-		}
-		n[$1, $3]++
-		sum[$1, $3] += $4
-		if ($4 < low[$1, $3]) low[$1, $3] = $4
-		if ($4 > high[$1, $3]) high[$1, $3] = $4
-	}
-	END {
-		for (i = 1; i <= keys; i++) {
-			split(key[i], k, SUBSEP)
-			printf "%s\t%d\t%.3f\t%.3f\n", k[1], k[2], sum[key[i]] / n[key[i]],
-				(high[key[i]] - low[key[i]]) / 2
-		}
-	}' "$table"
-}
-
 # All of at most ten columns, else every fifth.
 print_table() {
 	awk -F '\t' -v what="$xlabel" '{
@@ -191,7 +170,7 @@ for network; do
 			--sequence=20 ;;
 	*)	echo "$0: $network: expected lenet5, gpt or gnmt" >&2; exit 2 ;;
 	esac
-	means >"$work/means"
+	means "$table" >"$work/means"
 	echo "$title, learning rate $lr;"
 	echo "$ylabel, mean over seeds $seeds, +- half of their range"
 	print_table

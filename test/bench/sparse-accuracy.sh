@@ -66,30 +66,9 @@ rules() {
 	}
 }
 
-# Mean and half of the range of every rule and x, in the order in which they were trained.
-means() {
-	awk -F '\t' '{
-		if (!(($1, $3) in n)) {
-			key[++keys] = $1 SUBSEP $3
-			low[$1, $3] = high[$1, $3] = $4
-		}
-		n[$1, $3]++
-		sum[$1, $3] += $4
-		if ($4 < low[$1, $3]) low[$1, $3] = $4
-		if ($4 > high[$1, $3]) high[$1, $3] = $4
-	}
-	END {
-		for (i = 1; i <= keys; i++) {
-			split(key[i], k, SUBSEP)
-			printf "%s\t%d\t%.4f\t%.4f\n", k[1], k[2], sum[key[i]] / n[key[i]],
-				(high[key[i]] - low[key[i]]) / 2
-		}
-	}' "$table" >"$work/means"
-}
-
 # show TITLE X Y
 show() {
-	means
+	means "$table" >"$work/means"
 	echo "$1: $3, mean over seeds $seeds, +- half of their range"
 	awk -F '\t' -v x="$2" '{
 		if (!($1 in row)) {
