@@ -134,10 +134,10 @@ transformer() {
 				"$(awk "BEGIN { printf \"%.2f\", $first / $theirs }")" \
 				"$([ -z "$rate" ] && tail -n 1 "$work/why" || form)"
 		done
+		printf "$row" "$1-2.2b" "$devices" "$batch" "data-par." "$(best --weights=flush </dev/null \
+			--stages="$(jq '.layers | length' "$work/whole")x$devices")" "" "" "" "" \
+			"$(sed -n 's/^pd-plan: --stages: //p' "$work/why")"
 	done
-	# without pipelines
-	best --weights=flush --stages="$(jq '.layers | length' "$work/whole")x$devices" >/dev/null </dev/null ||
-		echo "data parallelism: $(tail -n 1 "$work/why")"
 	echo
 }
 

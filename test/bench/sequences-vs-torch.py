@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """sequences-vs-torch.py MODEL.json STEPS f32|bf16 THREADS ROUNDS SPEED [memory]: a line of
-sequences-vs-torch.sh's table, or of that of memory.  MODEL.json is named gpt, lstm or gnmt; what stands here is the same network
-as people write it in PyTorch.  SPEED is test/bench/speed."""
+sequences-vs-torch.sh's table, or of that of memory.  MODEL.json is named gpt, lstm or gnmt; what
+stands here is the same network as people write it in PyTorch.  SPEED is test/bench/speed."""
 import importlib.util
 import json
 import pathlib

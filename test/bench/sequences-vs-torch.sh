@@ -22,9 +22,12 @@ trap 'rm -rf "$work"' EXIT
 	"$build/bin/pd-model" gnmt --hidden=256 --dropout=0 --name=gnmt |
 		jq 'del(.inputs[1]) | .layers |= map(.inputs -= ["source_length"])' \
 		>"$work/gnmt.json" || exit 3
-[ -n "$MEMORY" ] && printf '%-12s %5s %-4s  %8s %8s %8s %8s\n' model batch type ours eager compiled torch
-[ -n "$MEMORY" ] || printf '%-12s %5s %-4s  %-26s %-26s %-26s %s\n' model batch type 'ours: processor, wall (ms)' \
-	'eager' 'compiled' 'times as fast: processor, wall'
+if [ -n "$MEMORY" ]; then
+	printf '%-12s %5s %-4s  %8s %8s %8s %8s\n' model batch type ours eager compiled torch
+else
+	printf '%-12s %5s %-4s  %-26s %-26s %-26s %s\n' model batch type \
+		'ours: processor, wall (ms)' 'eager' 'compiled' 'times as fast: processor, wall'
+fi
 while [ $# -ge 2 ]; do
 	for type in ${TYPES:-f32 bf16}; do
 		"$python" "$source/test/bench/sequences-vs-torch.py" "$work/$1.json" "$2" "$type" \
