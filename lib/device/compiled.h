@@ -230,6 +230,15 @@ static inline size_t pd_compiled_reserved(const struct pd_compiled *net, size_t 
 
 	return times * pd_align((bytes + times - 1) / times);
 }
+
+/* Adds a part to what *bytes_p counts, and returns where it begins; both are aligned. */
+static inline size_t pd_take(size_t *bytes_p, size_t bytes)
+{
+	size_t offset = pd_align(*bytes_p);
+
+	*bytes_p = offset + pd_align(bytes);
+	return offset;
+}
 /* Returns the offset of a named tensor in its arena (of f32). */
 size_t pd_compiled_offset(const struct pd_compiled *net, const struct pd_named *named);
 /* Returns the elements of an arena that an update of these layers covers: [*begin_p, *end_p). */

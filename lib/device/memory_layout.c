@@ -18,14 +18,6 @@
 
 #include <stdlib.h>
 
-static size_t take(size_t *total_p, size_t bytes)
-{
-	size_t offset = *total_p;
-
-	*total_p += pd_align(bytes);
-	return offset;
-}
-
 static int place_parameters(struct pd_compiled *net, struct pd_error *err)
 {
 	const struct pd_model *model = net->model;
@@ -59,8 +51,8 @@ static int place_parameters(struct pd_compiled *net, struct pd_error *err)
 					      model->layers[l].name);
 	}
 	for (int l = net->first; l <= last; l++)
-		net->layers[l].state_offset = take(&net->sizes.state_bytes,
-						   net->layers[l].state_bytes);
+		net->layers[l].state_offset = pd_take(&net->sizes.state_bytes,
+						      net->layers[l].state_bytes);
 	return 0;
 }
 
@@ -112,8 +104,8 @@ static void place_slot(struct pd_compiled *net)
 		net->tensors[t].memory = t;
 		net->tensors[t].inbox = net->tensors[t].arrives;
 		if (net->tensors[t].arrives)
-			net->tensors[t].slot_offset = take(&net->sizes.inbox_bytes,
-							   net->tensors[t].bytes);
+			net->tensors[t].slot_offset = pd_take(&net->sizes.inbox_bytes,
+							      net->tensors[t].bytes);
 	}
 	for (int l = net->first; l < net->first + net->count; l++) {
 		struct pd_compiled_layer *layer = &net->layers[l];
@@ -125,13 +117,13 @@ static void place_slot(struct pd_compiled *net)
 			out->inbox = net->tensors[in].inbox;
 			out->slot_offset = net->tensors[in].slot_offset;
 		} else {
-			out->slot_offset = take(bytes, out->bytes);
+			out->slot_offset = pd_take(bytes, out->bytes);
 		}
-		layer->extra_offset = take(bytes, layer->extra_bytes);
-		layer->carried_offset = take(net->recomputes ? &net->sizes.inbox_bytes : bytes,
-					     layer->carried_bytes);
+		layer->extra_offset = pd_take(bytes, layer->extra_bytes);
+		layer->carried_offset = pd_take(net->recomputes ? &net->sizes.inbox_bytes : bytes,
+						layer->carried_bytes);
 		if (net->split)
-			layer->split_offset = take(bytes, layer->split_bytes);
+			layer->split_offset = pd_take(bytes, layer->split_bytes);
 	}
 }
 
@@ -148,7 +140,7 @@ static struct pd_net_tensor *list(struct pd_compiled *net, bool in, int *count_p
 		if (!(in ? tensor->arrives : tensor->leaves))
 			continue;
 		if (pd_model_producer(net->model, t) >= 0 && pd_model_needs_gradient(net->model, t))
-			offset = take(total, tensor->bytes);
+			offset = pd_take(total, tensor->bytes);
 		*(in ? &tensor->out_offset : &tensor->in_offset) = offset;
 		out[n++] = (struct pd_net_tensor){
 			.tensor = t,
@@ -170,7 +162,7 @@ static size_t backward_reserved(struct pd_compiled *net, struct pd_compiled_laye
 	size_t added = 0;
 
 	for (int p = 0; l->adds_room && p < l->layer->parameter_count; p++)
-		take(&added, net->parameters[l->owner][p].bytes);
+		pd_take(&added, net->parameters[l->owner][p].bytes);
 	l->added_offset = pd_align(l->backward_bytes);
 	return l->added_offset + added;
 }

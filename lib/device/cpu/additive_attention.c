@@ -35,10 +35,7 @@ struct additive {
 
 static size_t take(size_t *bytes_p, int64_t floats)
 {
-	size_t at = *bytes_p;
-
-	*bytes_p += pd_align(sizeof(float) * (size_t)floats);
-	return at;
+	return pd_take(bytes_p, sizeof(float) * (size_t)floats);
 }
 
 static int64_t query_rows(const struct pd_compiled_layer *l)

@@ -19,14 +19,6 @@
 
 #include <string.h>
 
-static size_t take(size_t *bytes_p, size_t bytes)
-{
-	size_t offset = pd_align(*bytes_p);
-
-	*bytes_p = offset + pd_align(bytes);
-	return offset;
-}
-
 static size_t most(size_t a, size_t b)
 {
 	return a > b ? a : b;
@@ -90,18 +82,18 @@ static int prepare_forward(struct pd_compiled_layer *l, struct lstm *m, struct p
 	size_t *bytes = &l->forward_bytes;
 
 	if (m->narrow)
-		m->forward.sums = take(bytes, lstm_floats(m->rows * 4 * hidden));
-	m->forward.product = take(bytes, lstm_floats(batch * 4 * hidden));
-	m->forward.hidden = take(bytes, lstm_floats(batch * hidden));
-	m->forward.state = m->native ? take(bytes, m->work * (size_t)(batch * hidden))
+		m->forward.sums = pd_take(bytes, lstm_floats(m->rows * 4 * hidden));
+	m->forward.product = pd_take(bytes, lstm_floats(batch * 4 * hidden));
+	m->forward.hidden = pd_take(bytes, lstm_floats(batch * hidden));
+	m->forward.state = m->native ? pd_take(bytes, m->work * (size_t)(batch * hidden))
 				     : m->forward.hidden;
-	m->forward.cells = take(bytes, lstm_floats(batch * hidden));
-	m->forward.bias = take(bytes, lstm_floats(4 * hidden));
+	m->forward.cells = pd_take(bytes, lstm_floats(batch * hidden));
+	m->forward.bias = pd_take(bytes, lstm_floats(4 * hidden));
 	if (l->layer->weight_dropout > 0 || (m->narrow && !m->native))
-		m->forward.weights = take(bytes, m->work * (size_t)(4 * hidden * hidden));
+		m->forward.weights = pd_take(bytes, m->work * (size_t)(4 * hidden * hidden));
 	if (m->narrow && !m->native) {
-		m->forward.input = take(bytes, lstm_floats(m->rows * m->inputs));
-		m->forward.input_weights = take(bytes, lstm_floats(4 * hidden * m->inputs));
+		m->forward.input = pd_take(bytes, lstm_floats(m->rows * m->inputs));
+		m->forward.input_weights = pd_take(bytes, lstm_floats(4 * hidden * m->inputs));
 	}
 	if (m->native && prepare_product(l, &m->input, m->rows, m->inputs, 4 * hidden, false, bytes,
 					 err) < 0)
@@ -116,38 +108,38 @@ static int prepare_back(struct pd_compiled_layer *l, struct lstm *m, struct pd_e
 	size_t *bytes = &l->backward_bytes, steps, data, weights;
 	bool widens = m->narrow && !m->native;
 
-	m->backward.kept = take(bytes, m->kept);
+	m->backward.kept = pd_take(bytes, m->kept);
 	if (widens)
-		m->backward.wide = take(bytes, lstm_floats(m->rows * 4 * hidden));
+		m->backward.wide = pd_take(bytes, lstm_floats(m->rows * 4 * hidden));
 	if (m->narrow && l->wants[0])           /* of the first direction, until the second's is there */
-		m->backward.data[0] = take(bytes, lstm_floats(m->rows * m->inputs));
+		m->backward.data[0] = pd_take(bytes, lstm_floats(m->rows * m->inputs));
 	steps = data = weights = *bytes;
 	if (m->narrow) {
-		m->backward.gates = take(&steps, lstm_floats(batch * 4 * hidden));
-		m->backward.output = take(&steps, lstm_floats(batch * hidden));
+		m->backward.gates = pd_take(&steps, lstm_floats(batch * 4 * hidden));
+		m->backward.output = pd_take(&steps, lstm_floats(batch * hidden));
 	}
-	m->backward.sums = take(&steps, lstm_floats(batch * 4 * hidden));
-	m->backward.work = m->native ? take(&steps, m->work * (size_t)(batch * 4 * hidden))
+	m->backward.sums = pd_take(&steps, lstm_floats(batch * 4 * hidden));
+	m->backward.work = m->native ? pd_take(&steps, m->work * (size_t)(batch * 4 * hidden))
 				     : m->backward.sums;
-	m->backward.hidden = take(&steps, lstm_floats(batch * hidden));
-	m->backward.cells = take(&steps, lstm_floats(batch * hidden));
-	m->backward.zeros = take(&steps, lstm_floats(hidden));
+	m->backward.hidden = pd_take(&steps, lstm_floats(batch * hidden));
+	m->backward.cells = pd_take(&steps, lstm_floats(batch * hidden));
+	m->backward.zeros = pd_take(&steps, lstm_floats(hidden));
 	if (l->layer->weight_dropout > 0 || widens)
-		m->backward.weights = take(&steps, m->work * (size_t)(4 * hidden * hidden));
+		m->backward.weights = pd_take(&steps, m->work * (size_t)(4 * hidden * hidden));
 	if (prepare_product(l, &m->recurrent_back, batch, 4 * hidden, hidden, true, &steps, err) < 0)
 		return -1;
 	if (l->wants[0] && m->narrow) {
 		if (m->native && m->directions > 1)
-			m->backward.data[1] = take(&data, lstm_floats(m->rows * m->inputs));
+			m->backward.data[1] = pd_take(&data, lstm_floats(m->rows * m->inputs));
 		if (widens)
-			m->backward.input_weights = take(&data, lstm_floats(4 * hidden * m->inputs));
+			m->backward.input_weights = pd_take(&data, lstm_floats(4 * hidden * m->inputs));
 		if (m->native && prepare_product(l, &m->input_back, m->rows, 4 * hidden, m->inputs,
 						 true, &data, err) < 0)
 			return -1;
 	}
-	m->backward.before = take(&weights, m->work * (size_t)(m->rows * hidden));
+	m->backward.before = pd_take(&weights, m->work * (size_t)(m->rows * hidden));
 	if (widens)
-		m->backward.input = take(&weights, lstm_floats(m->rows * m->inputs));
+		m->backward.input = pd_take(&weights, lstm_floats(m->rows * m->inputs));
 	if (m->native &&
 	    (prepare_weights_op(l, &m->input_weights, m->inputs, &weights, err) < 0 ||
 	     prepare_weights_op(l, &m->hidden_weights, hidden, &weights, err) < 0))

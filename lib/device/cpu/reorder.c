@@ -6,20 +6,12 @@
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
 
-static size_t take(size_t *bytes_p, size_t bytes)
-{
-	size_t offset = *bytes_p;
-
-	*bytes_p += pd_align(bytes);
-	return offset;
-}
-
 int pd_primitive_prepare(struct pd_compiled_layer *l, struct pd_primitive *op, size_t *offset_p,
 			 size_t *bytes_p, struct pd_error *err)
 {
 	if (!l->slow_kernel && pd_primitive_is_slow(op))
 		l->slow_kernel = pd_primitive_kernel(op);
-	*offset_p = take(bytes_p, pd_primitive_scratch_bytes(op));
+	*offset_p = pd_take(bytes_p, pd_primitive_scratch_bytes(op));
 	return pd_primitive_compile(op, err);
 }
 
@@ -44,9 +36,9 @@ int pd_reorder_between(struct pd_compiled_layer *l, struct pd_reorder *reorder,
 		to = full_to;
 	}
 	if (reorder->widens)
-		reorder->wide_from = take(bytes_p, pd_layout_bytes(full_from));
+		reorder->wide_from = pd_take(bytes_p, pd_layout_bytes(full_from));
 	if (reorder->narrows)
-		reorder->wide_to = take(bytes_p, pd_layout_bytes(full_to));
+		reorder->wide_to = pd_take(bytes_p, pd_layout_bytes(full_to));
 	if (pd_layout_same(from, to))
 		return 0;
 	reorder->primitive = pd_primitive_reorder(dnn, from, to, err);
@@ -62,7 +54,7 @@ int pd_reorder_prepare(struct pd_compiled_layer *l, struct pd_reorder *reorder,
 	size_t offset = 0;
 
 	if (!pd_layout_same(from, to))
-		offset = take(bytes_p, pd_layout_bytes(output ? from : to));
+		offset = pd_take(bytes_p, pd_layout_bytes(output ? from : to));
 	if (pd_reorder_between(l, reorder, from, to, bytes_p, err) < 0)
 		return -1;
 	reorder->offset = offset;

@@ -21,14 +21,6 @@ struct additive {
 	size_t kept[PARAMETERS];        /* gradients between the parts of backward */
 };
 
-static size_t take(size_t *bytes_p, size_t bytes)
-{
-	size_t at = pd_align(*bytes_p);
-
-	*bytes_p = at + pd_align(bytes);
-	return at;
-}
-
 /* Prepares the products of the queries (which: 0) or the keys (1), of so many rows. */
 static int prepare_products(struct pd_compiled_layer *l, int which, int64_t rows,
 			    struct pd_error *err)
@@ -64,20 +56,20 @@ static void lay_out(struct pd_compiled_layer *l, struct additive *n)
 	size_t pairs = (size_t)(n->shape.batch * n->shape.queries * n->shape.keys);
 	size_t u = f * (size_t)(n->shape.width + 1), *back = &l->backward_bytes;
 
-	n->a = take(&l->extra_bytes, f * queries);
-	n->b = take(&l->extra_bytes, f * keys);
-	n->p = take(&l->extra_bytes, f * pairs);
+	n->a = pd_take(&l->extra_bytes, f * queries);
+	n->b = pd_take(&l->extra_bytes, f * keys);
+	n->p = pd_take(&l->extra_bytes, f * pairs);
 	l->forward_bytes = l->backward_bytes = workspace_bytes(n);
-	n->forward_u = take(&l->forward_bytes, u);
-	n->u = take(back, u);
-	n->ds = take(back, f * pairs);
-	n->da = take(back, f * queries);
-	n->du_rows = take(back, f * queries);
-	n->da_narrow = take(back, pd_cuda_batch_bytes(l, l->in_shape[QUERIES]));
-	n->db_narrow = take(back, pd_cuda_batch_bytes(l, l->in_shape[KEYS]));
-	n->dk = take(back, f * keys);
-	n->room = take(back, f * pd_kernel_norm_scratch(n->shape.batch * n->shape.queries,
-							n->shape.width));
+	n->forward_u = pd_take(&l->forward_bytes, u);
+	n->u = pd_take(back, u);
+	n->ds = pd_take(back, f * pairs);
+	n->da = pd_take(back, f * queries);
+	n->du_rows = pd_take(back, f * queries);
+	n->da_narrow = pd_take(back, pd_cuda_batch_bytes(l, l->in_shape[QUERIES]));
+	n->db_narrow = pd_take(back, pd_cuda_batch_bytes(l, l->in_shape[KEYS]));
+	n->dk = pd_take(back, f * keys);
+	n->room = pd_take(back, f * pd_kernel_norm_scratch(n->shape.batch * n->shape.queries,
+							   n->shape.width));
 }
 
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)

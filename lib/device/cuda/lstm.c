@@ -26,14 +26,6 @@ struct lstm {
 	} backward;
 };
 
-static size_t take(size_t *bytes_p, size_t bytes)
-{
-	size_t offset = pd_align(*bytes_p);
-
-	*bytes_p = offset + pd_align(bytes);
-	return offset;
-}
-
 static size_t floats(int64_t count)
 {
 	return sizeof(float) * (size_t)count;
@@ -86,21 +78,21 @@ static void place(struct pd_compiled_layer *l, struct lstm *m)
 	size_t *bytes = &l->forward_bytes;
 
 	if (l->net->dtype != PD_F32)
-		m->forward.sums = take(bytes, floats(m->rows * 4 * hidden));
-	m->forward.product = take(bytes, floats(batch * 4 * hidden));
-	m->forward.hidden = take(bytes, numbers(l, batch * hidden));
-	m->forward.weights = take(bytes, drops ? numbers(l, 4 * hidden * hidden) : 0);
-	m->forward.room = take(bytes, room_of(ahead, PD_COUNT(ahead)));
+		m->forward.sums = pd_take(bytes, floats(m->rows * 4 * hidden));
+	m->forward.product = pd_take(bytes, floats(batch * 4 * hidden));
+	m->forward.hidden = pd_take(bytes, numbers(l, batch * hidden));
+	m->forward.weights = pd_take(bytes, drops ? numbers(l, 4 * hidden * hidden) : 0);
+	m->forward.room = pd_take(bytes, room_of(ahead, PD_COUNT(ahead)));
 	bytes = &l->backward_bytes;
-	m->backward.kept = take(bytes, numbers(l, m->rows * 4 * hidden));
-	m->backward.sums = take(bytes, numbers(l, batch * 4 * hidden));
-	m->backward.hidden = take(bytes, floats(batch * hidden));
-	m->backward.cells = take(bytes, floats(batch * hidden));
-	m->backward.weights = take(bytes, drops ? numbers(l, 4 * hidden * hidden) : 0);
-	m->backward.before = take(bytes, numbers(l, m->rows * hidden));
+	m->backward.kept = pd_take(bytes, numbers(l, m->rows * 4 * hidden));
+	m->backward.sums = pd_take(bytes, numbers(l, batch * 4 * hidden));
+	m->backward.hidden = pd_take(bytes, floats(batch * hidden));
+	m->backward.cells = pd_take(bytes, floats(batch * hidden));
+	m->backward.weights = pd_take(bytes, drops ? numbers(l, 4 * hidden * hidden) : 0);
+	m->backward.before = pd_take(bytes, numbers(l, m->rows * hidden));
 	for (int d = 0; d < 2 && m->directions > 1 && l->wants[0]; d++)
-		m->backward.data[d] = take(bytes, floats(m->rows * m->inputs));
-	m->backward.room = take(bytes, room_of(back, PD_COUNT(back)));
+		m->backward.data[d] = pd_take(bytes, floats(m->rows * m->inputs));
+	m->backward.room = pd_take(bytes, room_of(back, PD_COUNT(back)));
 }
 
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)

@@ -7,14 +7,6 @@ struct plain {
 	size_t forward, backward, gradient;     /* offsets in scratch */
 };
 
-static size_t take(size_t *bytes_p, size_t bytes)
-{
-	size_t offset = pd_align(*bytes_p);
-
-	*bytes_p = offset + pd_align(bytes);
-	return offset;
-}
-
 static const struct pd_layout *layout_of(const struct pd_compiled_layer *l, int i)
 {
 	return l->net->tensors[l->layer->inputs[i]].layout;
@@ -31,10 +23,10 @@ int pd_cuda_plain_prepare(struct pd_compiled_layer *l, struct pd_error *err)
 		plain[i].turned = pd_cuda_unlike(layout_of(l, i), NULL, l->in_shape[i]);
 		if (!plain[i].turned)
 			continue;
-		plain[i].forward = take(&l->forward_bytes, bytes);
-		plain[i].backward = take(&l->backward_bytes, bytes);
+		plain[i].forward = pd_take(&l->forward_bytes, bytes);
+		plain[i].backward = pd_take(&l->backward_bytes, bytes);
 		if (l->wants[i])
-			plain[i].gradient = take(&l->backward_bytes, bytes);
+			plain[i].gradient = pd_take(&l->backward_bytes, bytes);
 	}
 	return 0;
 }
