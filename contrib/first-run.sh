@@ -5,17 +5,8 @@
 # pipelined workers and weight stashing, and draws what happened.
 set -eu
 
-source=$(cd "$(dirname "$0")/.." && pwd)
-build=${PD_BUILD:-$source/build}
-sh "$source/contrib/packages.sh" build data >/dev/null
-[ -x "$source/configure" ] || (cd "$source" && autoreconf -fi >/dev/null 2>&1)
-mkdir -p "$build"
-cd "$build"
-[ -f Makefile ] || "$source/configure" --with-cuda=no >configure.out
-make -j"$(nproc)" >make.out
-PATH=$build/bin:$PATH
-
-say() { printf '\n\033[1m$ %s\033[0m\n' "$*" >&2; }
+. "$(dirname "$0")/build-lib.sh"
+build_here data
 
 say "pd-profile --batch-size=64 share/models/fashion-cnn.json >profile.json"
 pd-profile --batch-size=64 "$source/share/models/fashion-cnn.json" >profile.json

@@ -9,30 +9,19 @@
 # pipeline.  SIZE has options of pd-model, MINIBATCHES says how long it trains, RUN where its files go.
 set -eu
 
-source=$(cd "$(dirname "$0")/.." && pwd)
-build=${PD_BUILD:-$source/build}
+. "$(dirname "$0")/build-lib.sh"
 run=${RUN:-$build}
 text=${1:-}
 case $text in
 '' | /*) ;;
 *) text=$PWD/$text ;;
 esac
-if ! [ -x "$build/bin/pd-run" ]; then
-	sh "$source/contrib/packages.sh" build test >/dev/null
-	[ -x "$source/configure" ] || (cd "$source" && autoreconf -fi >/dev/null 2>&1)
-	mkdir -p "$build"
-	cd "$build"
-	[ -f Makefile ] || "$source/configure" --with-cuda=no >configure.out
-	make -j"$(nproc)" >make.out
-fi
-PATH=$build/bin:$PATH
+[ -x "$build/bin/pd-run" ] || build_here test
 cd "$run"
 if [ -z "$text" ]; then
 	sh "$source/contrib/text-data.sh" text-data
 	text=text-data/prose
 fi
-
-say() { printf '\n\033[1m$ %s\033[0m\n' "$*" >&2; }
 
 size=${SIZE:---layers=4 --hidden=128 --heads=4 --sequence=128} minibatches=${MINIBATCHES:-600}
 say "pd-model gpt-bytes --dropout=0 $size | pd-profile --batch-size=16 >profile.json"
