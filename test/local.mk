@@ -168,4 +168,5 @@ EXTRA_DIST += test/bench/hosts.sh test/bench/hosts-ddp.py test/bench/mixed.sh \
 	test/bench/cpu-vs-torch.sh test/bench/cpu-vs-torch.py test/bench/sequences-vs-torch.sh \
 	test/bench/sequences-vs-torch.py test/bench/gpu-vs-torch.sh \
 	test/bench/gpu-vs-torch.py test/bench/all-reduce.sh test/bench/all-reduce.py \
-	test/bench/gradientflow.sh test/bench/roofline.jq
+	test/bench/gradientflow.sh test/bench/gradientflow-links.sh test/bench/rates.sh \
+	test/bench/roofline.jq

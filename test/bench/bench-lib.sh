@@ -73,3 +73,48 @@ undisturbed() {
 	done
 	echo "others took $others % of the processors during the last of ${TRIES:-4} times: $*" >&2
 }
+
+# ---- on the first of the hosts of contrib/hosts.sh, whose processors are this machine's ----
+
+# With its session attached, what a host has spent counts as our children's.
+OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_rmaps_base_oversubscribe=1
+OMPI_MCA_orte_leave_session_attached=1
+export OMPI_MCA_hwloc_base_binding_policy OMPI_MCA_rmaps_base_oversubscribe \
+	OMPI_MCA_orte_leave_session_attached
+
+# sent: bytes that the interfaces of all hosts have sent.
+sent() {
+	for host in $(echo "$PD_HOSTS" | tr , ' '); do
+		ip -n "$PD_NETNS$host" -j -s link show eth0 | jq '.[0].stats64.tx.bytes'
+	done | awk '{ n += $1 } END { printf "%.0f\n", n }'
+}
+
+# on_wire RANKS COMMAND...: quietly, a rank of it on each of the first hosts, its output in $work/out;
+# leaves in $bytes what all hosts sent meanwhile.
+on_wire() {
+	bytes=$(sent)
+	quietly timeout 280 mpirun --host "$PD_HOSTS" -np "$@" >"$work/out"
+	bytes=$(($(sent) - bytes))
+}
+
+# train MINIBATCHES PLAN: on_wire, with a trace in $work/trace.
+train() {
+	on_wire "$(jq '[.stages[].replicas] | add' "$2")" pd-run --force --threads=1 --synthetic="$1" \
+		--minibatches="$1" --report-every=1000000 --trace="$work/trace" "$2"
+}
+
+# A Python that has PyTorch, or not.
+python=${PYTHON:-/usr/bin/python3}
+has_torch() {
+	"$python" -c 'import torch' 2>/dev/null
+}
+
+# train_ddp RANKS MODEL BATCH STEPS: by PyTorch's DistributedDataParallel over gloo, on_wire; leaves
+# in $seconds what a step took.
+train_ddp() {
+	ranks=$1
+	shift
+	on_wire "$ranks" env MASTER_ADDR=10.99.0.1 MASTER_PORT=29500 GLOO_SOCKET_IFNAME=eth0 \
+		"$python" "$source/test/bench/hosts-ddp.py" "$@"
+	seconds=$(cat "$work/out")
+}

@@ -16,23 +16,12 @@
 # two processors that nobody else uses; OTHERS (5) percent more than which others took are told.
 set -e
 . "$(dirname "$0")/bench-lib.sh"
-python=${PYTHON:-/usr/bin/python3}
 steps=${STEPS:-2}
-OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_rmaps_base_oversubscribe=1
-export OMPI_MCA_hwloc_base_binding_policy OMPI_MCA_rmaps_base_oversubscribe
 
 # ---- on the first of the hosts ----
 
-# sent: bytes that the interfaces of all hosts have sent.
-sent() {
-	for host in h1 h2 h3 h4; do
-		ip -n "$PD_NETNS$host" -j -s link show eth0 | jq '.[0].stats64.tx.bytes'
-	done | awk '{ n += $1 } END { printf "%.0f\n", n }'
-}
-
 # line NAME MINIBATCHES SECONDS PLAN: of the table: seconds and megabytes a minibatch, predicted and measured.
 line() {
-	bytes=$(($(sent) - sent_before))
 	jq -r --arg name "$1" --argjson n "$2" --argjson s "$3" --argjson bytes "$bytes" --arg others "$others" '
 		[$name, .predicted.period_ns / 1e9, $s,
 		 .predicted.sent_bytes_per_sample * .profile.batch_size / 1e6, $bytes / $n / 1e6, $others] |
@@ -42,10 +31,7 @@ line() {
 
 # measure NAME PLAN MINIBATCHES: trains, one rank on each of the first hosts.
 measure() {
-	ranks=$(jq '[.stages[].replicas] | add' "$2")
-	sent_before=$(sent)
-	quietly timeout 280 mpirun --host h1,h2,h3,h4 -np "$ranks" pd-run --force --threads=1 --synthetic="$3" \
-		--minibatches="$3" --report-every=1000000 --trace="$work/trace" "$2" >"$work/done"
+	train "$3" "$2"
 	# the period, or, of few updates, all the time
 	seconds=$(pd-replay --format=json "$work/trace" |
 		jq --argjson n "$3" '(.period_ns // .elapsed_ns / $n) / 1e9')
@@ -64,12 +50,9 @@ on_hosts() {
 		"$work/plan.json" >&2
 	measure "$network data parallel" "$work/parallel.json" $((4 * steps))
 	measure "$network pipeline" "$work/plan.json" $((20 * steps))
-	"$python" -c "import torch" 2>/dev/null || return 0
-	sent_before=$(sent)
-	quietly timeout 280 mpirun --host h1,h2,h3,h4 -np 4 -x MASTER_ADDR=10.99.0.1 -x MASTER_PORT=29500 \
-		-x GLOO_SOCKET_IFNAME=eth0 "$python" "$source/test/bench/hosts-ddp.py" model.json "$batch" \
-		"$steps" >"$work/seconds"
-	line "$network PyTorch DDP" $((4 * (steps + 1))) "$(awk '{ print $1 / 4 }' "$work/seconds")" \
+	has_torch || return 0
+	train_ddp 4 model.json "$batch" "$steps"
+	line "$network PyTorch DDP" $((4 * (steps + 1))) "$(echo "$seconds" | awk '{ print $1 / 4 }')" \
 		"$work/parallel.json"
 }
 
